@@ -1,0 +1,79 @@
+// Tables of element types and reduce operations.
+#include "base/dtype.h"
+
+#include <string.h>
+
+static const struct {
+    const char *name;
+    size_t bytes;
+    char class_;
+} dtypes[LS_DTYPE_COUNT] = {
+#define LS_DTYPE_ROW(name, value, text, bytes, class_) [name] = {text, bytes, class_},
+    LS_DTYPE_MAP(LS_DTYPE_ROW)
+#undef LS_DTYPE_ROW
+};
+
+static const char *const op_names[LS_OP_COUNT] = {
+#define LS_OP_ROW(name, value, text) [name] = text,
+    LS_OP_MAP(LS_OP_ROW)
+#undef LS_OP_ROW
+};
+
+bool ls_dtype_valid(int dtype) {
+    return dtype >= 0 && dtype < (int)LS_DTYPE_COUNT;
+}
+
+const char *ls_dtype_name(ls_dtype dtype) {
+    LS_ASSERT(ls_dtype_valid((int)dtype));
+    return dtypes[dtype].name;
+}
+
+size_t ls_dtype_bytes(ls_dtype dtype) {
+    LS_ASSERT(ls_dtype_valid((int)dtype));
+    return dtypes[dtype].bytes;
+}
+
+bool ls_dtype_is_float(ls_dtype dtype) {
+    LS_ASSERT(ls_dtype_valid((int)dtype));
+    return dtypes[dtype].class_ == 'f';
+}
+
+bool ls_dtype_is_signed(ls_dtype dtype) {
+    LS_ASSERT(ls_dtype_valid((int)dtype));
+    return dtypes[dtype].class_ != 'u';
+}
+
+int ls_dtype_parse(ls_dtype *out, const char *text) {
+    for (int i = 0; i < (int)LS_DTYPE_COUNT; i++) {
+        if (strcmp(text, dtypes[i].name) == 0) {
+            *out = (ls_dtype)i;
+            return LS_OK;
+        }
+    }
+    return LS_FAIL(LS_ERR_NOT_FOUND, "no element type is called \"%s\"", text);
+}
+
+bool ls_op_valid(int op) {
+    return op >= 0 && op < (int)LS_OP_COUNT;
+}
+
+const char *ls_op_name(ls_op op) {
+    LS_ASSERT(ls_op_valid((int)op));
+    return op_names[op];
+}
+
+int ls_op_parse(ls_op *out, const char *text) {
+    for (int i = 0; i < (int)LS_OP_COUNT; i++) {
+        if (strcmp(text, op_names[i]) == 0) {
+            *out = (ls_op)i;
+            return LS_OK;
+        }
+    }
+    return LS_FAIL(LS_ERR_NOT_FOUND, "no reduce operation is called \"%s\"", text);
+}
+
+bool ls_op_supports(ls_op op, ls_dtype dtype) {
+    LS_ASSERT(ls_op_valid((int)op));
+    bool bitwise = op == LS_BAND || op == LS_BOR || op == LS_BXOR;
+    return !(bitwise && ls_dtype_is_float(dtype));
+}

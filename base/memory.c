@@ -1,0 +1,246 @@
+// The default and the counting allocator, the arena, and checked size arithmetic.
+#include "base/memory.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define ALIGNMENT 64u
+
+static size_t align_up(size_t size) {
+    return (size + (ALIGNMENT - 1)) & ~(size_t)(ALIGNMENT - 1);
+}
+
+static void *default_alloc(void *data, size_t size) {
+    (void)data;
+    if (size > SIZE_MAX / 2) {
+        return NULL;
+    }
+    size_t rounded = align_up(size);
+    if (rounded >= (size_t)1 << 20) {
+        // Large blocks: let the kernel hand out zero pages instead of touching them all here.
+        void *pointer = calloc(1, rounded + ALIGNMENT);
+        if (pointer == NULL) {
+            return NULL;
+        }
+        uintptr_t address = ((uintptr_t)pointer + ALIGNMENT) & ~(uintptr_t)(ALIGNMENT - 1);
+        ((void **)address)[-1] = pointer;
+        return (void *)address;
+    }
+    void *pointer = aligned_alloc(ALIGNMENT, rounded);
+    if (pointer != NULL) {
+        memset(pointer, 0, rounded);
+    }
+    return pointer;
+}
+
+static void default_free(void *data, void *pointer, size_t size) {
+    (void)data;
+    if (pointer == NULL) {
+        return;
+    }
+    if (align_up(size) >= (size_t)1 << 20) {
+        free(((void **)pointer)[-1]);
+    } else {
+        free(pointer);
+    }
+}
+
+const ls_allocator *ls_allocator_default(void) {
+    static const ls_allocator allocator = {NULL, default_alloc, default_free};
+    return &allocator;
+}
+
+static void *counting_alloc(void *data, size_t size) {
+    ls_counting_allocator *counting = data;
+    counting->allocations += 1;
+    if (counting->allocations == counting->fail_at) {
+        return NULL;
+    }
+    if (counting->bytes_limit != 0 &&
+        (size > counting->bytes_limit || counting->bytes_now > counting->bytes_limit - size)) {
+        return NULL;
+    }
+    void *pointer = counting->inner->alloc(counting->inner->data, size);
+    if (pointer != NULL) {
+        counting->bytes_now += size;
+        if (counting->bytes_now > counting->bytes_max) {
+            counting->bytes_max = counting->bytes_now;
+        }
+    }
+    return pointer;
+}
+
+static void counting_free(void *data, void *pointer, size_t size) {
+    ls_counting_allocator *counting = data;
+    if (pointer == NULL) {
+        return;
+    }
+    LS_ASSERT(counting->bytes_now >= size);
+    counting->bytes_now -= size;
+    counting->inner->free(counting->inner->data, pointer, size);
+}
+
+void ls_counting_allocator_init(ls_counting_allocator *counting, const ls_allocator *inner) {
+    *counting = (ls_counting_allocator){
+        .allocator = {counting, counting_alloc, counting_free},
+        .inner = inner != NULL ? inner : ls_allocator_default(),
+    };
+}
+
+int ls_size_mul(size_t *out, size_t a, size_t b) {
+    if (__builtin_mul_overflow(a, b, out)) {
+        return LS_FAIL(LS_ERR_OVERFLOW, "%zu * %zu does not fit in a size", a, b);
+    }
+    return LS_OK;
+}
+
+int ls_size_add(size_t *out, size_t a, size_t b) {
+    if (__builtin_add_overflow(a, b, out)) {
+        return LS_FAIL(LS_ERR_OVERFLOW, "%zu + %zu does not fit in a size", a, b);
+    }
+    return LS_OK;
+}
+
+static size_t block_bytes(size_t count, size_t size) {
+    size_t bytes = count * size;
+    return bytes != 0 ? bytes : 1;
+}
+
+int ls_alloc(void **out, const ls_allocator *allocator, size_t count, size_t size) {
+    LS_ASSERT(out != NULL);
+    *out = NULL;
+    if (allocator == NULL) {
+        allocator = ls_allocator_default();
+    }
+    size_t bytes = 0;
+    LS_TRY(ls_size_mul(&bytes, count, size));
+    *out = allocator->alloc(allocator->data, block_bytes(count, size));
+    if (*out == NULL) {
+        return LS_FAIL(LS_ERR_MEMORY, "cannot allocate %zu bytes", bytes);
+    }
+    return LS_OK;
+}
+
+void ls_free(const ls_allocator *allocator, void *pointer, size_t count, size_t size) {
+    if (pointer == NULL) {
+        return;
+    }
+    if (allocator == NULL) {
+        allocator = ls_allocator_default();
+    }
+    allocator->free(allocator->data, pointer, block_bytes(count, size));
+}
+
+// The arena: a list of blocks; a large request gets a block of its own.
+#define ARENA_BLOCK_BYTES ((size_t)64 * 1024)
+
+struct arena_block {
+    struct arena_block *next;
+    size_t bytes;  // of the whole block, this header included
+    size_t used;   // offset of the next free byte
+};
+
+struct ls_arena {
+    const ls_allocator *allocator;
+    struct arena_block *blocks;
+    size_t bytes;
+};
+
+int ls_arena_create(ls_arena **out, const ls_allocator *allocator) {
+    void *memory = NULL;
+    LS_TRY(ls_alloc(&memory, allocator, 1, sizeof(ls_arena)));
+    *out = memory;
+    (*out)->allocator = allocator != NULL ? allocator : ls_allocator_default();
+    return LS_OK;
+}
+
+void ls_arena_free(ls_arena *arena) {
+    if (arena == NULL) {
+        return;
+    }
+    struct arena_block *block = arena->blocks;
+    while (block != NULL) {
+        struct arena_block *next = block->next;
+        ls_free(arena->allocator, block, 1, block->bytes);
+        block = next;
+    }
+    ls_free(arena->allocator, arena, 1, sizeof *arena);
+}
+
+void *ls_arena_alloc(ls_arena *arena, size_t count, size_t size) {
+    size_t bytes = 0;
+    if (ls_size_mul(&bytes, count, size) != LS_OK) {
+        return NULL;
+    }
+    if (bytes > SIZE_MAX / 4) {
+        (void)LS_FAIL(LS_ERR_MEMORY, "cannot allocate %zu bytes", bytes);
+        return NULL;
+    }
+    size_t rounded = align_up(bytes != 0 ? bytes : 1);
+    size_t header = align_up(sizeof(struct arena_block));
+    struct arena_block *block = arena->blocks;
+    if (block == NULL || block->bytes - block->used < rounded) {
+        size_t wanted = header + rounded;
+        size_t block_size = wanted > ARENA_BLOCK_BYTES ? wanted : ARENA_BLOCK_BYTES;
+        void *memory = NULL;
+        if (ls_alloc(&memory, arena->allocator, 1, block_size) != LS_OK) {
+            return NULL;
+        }
+        struct arena_block *fresh = memory;
+        fresh->bytes = block_size;
+        fresh->used = header;
+        arena->bytes += block_size;
+        if (block != NULL && block_size > ARENA_BLOCK_BYTES) {
+            // Keep filling the current block; the large one is used up at once.
+            fresh->next = block->next;
+            block->next = fresh;
+        } else {
+            fresh->next = block;
+            arena->blocks = fresh;
+        }
+        block = fresh;
+    }
+    void *pointer = (char *)block + block->used;
+    block->used += rounded;
+    return pointer;
+}
+
+void *ls_arena_copy(ls_arena *arena, const void *source, size_t bytes) {
+    void *copy = ls_arena_alloc(arena, bytes, 1);
+    if (copy != NULL && bytes != 0) {
+        memcpy(copy, source, bytes);
+    }
+    return copy;
+}
+
+char *ls_arena_strndup(ls_arena *arena, const char *text, size_t length) {
+    char *copy = ls_arena_alloc(arena, length + 1, 1);
+    if (copy != NULL && length != 0) {
+        memcpy(copy, text, length);
+    }
+    return copy;
+}
+
+char *ls_arena_strdup(ls_arena *arena, const char *text) {
+    return ls_arena_strndup(arena, text, strlen(text));
+}
+
+char *ls_arena_printf(ls_arena *arena, const char *format, ...) {
+    va_list args;
+    va_start(args, format);
+    int length = vsnprintf(NULL, 0, format, args);
+    va_end(args);
+    LS_ASSERT(length >= 0);
+    char *text = ls_arena_alloc(arena, (size_t)length + 1, 1);
+    if (text != NULL) {
+        va_start(args, format);
+        (void)vsnprintf(text, (size_t)length + 1, format, args);
+        va_end(args);
+    }
+    return text;
+}
+
+size_t ls_arena_bytes(const ls_arena *arena) {
+    return arena->bytes;
+}

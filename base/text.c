@@ -1,0 +1,117 @@
+// The growing string, and the edit distance behind every "did you mean".
+#include "base/text.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+void ls_text_free(ls_text *text) {
+    free(text->data);
+    *text = (ls_text){0};
+}
+
+static bool reserve(ls_text *text, size_t extra) {
+    if (text->failed || extra >= (size_t)-1 / 4 - text->length) {
+        text->failed = true;
+        return false;
+    }
+    size_t needed = text->length + extra + 1;
+    if (needed <= text->capacity) {
+        return true;
+    }
+    size_t capacity = text->capacity != 0 ? text->capacity : 64;
+    while (capacity < needed) {
+        capacity *= 2;
+    }
+    char *data = realloc(text->data, capacity);
+    if (data == NULL) {
+        text->failed = true;
+        return false;
+    }
+    text->data = data;
+    text->capacity = capacity;
+    return true;
+}
+
+void ls_text_append(ls_text *text, const char *data, size_t length) {
+    if (!reserve(text, length)) {
+        return;
+    }
+    if (length != 0) {
+        memcpy(text->data + text->length, data, length);
+    }
+    text->length += length;
+    text->data[text->length] = 0;
+}
+
+void ls_text_puts(ls_text *text, const char *string) {
+    ls_text_append(text, string, strlen(string));
+}
+
+void ls_text_printf(ls_text *text, const char *format, ...) {
+    va_list args;
+    va_start(args, format);
+    int length = vsnprintf(NULL, 0, format, args);
+    va_end(args);
+    LS_ASSERT(length >= 0);
+    if (!reserve(text, (size_t)length)) {
+        return;
+    }
+    va_start(args, format);
+    (void)vsnprintf(text->data + text->length, (size_t)length + 1, format, args);
+    va_end(args);
+    text->length += (size_t)length;
+}
+
+void ls_text_repeat(ls_text *text, char c, size_t count) {
+    if (!reserve(text, count)) {
+        return;
+    }
+    memset(text->data + text->length, c, count);
+    text->length += count;
+    text->data[text->length] = 0;
+}
+
+const char *ls_text_string(const ls_text *text) {
+    return text->data != NULL ? text->data : "";
+}
+
+#define EDIT_LENGTH_MAX 63
+
+size_t ls_edit_distance(const char *a, const char *b, size_t limit) {
+    size_t a_length = strlen(a);
+    size_t b_length = strlen(b);
+    if (a_length > EDIT_LENGTH_MAX || b_length > EDIT_LENGTH_MAX) {
+        return limit + 1;
+    }
+    size_t row[EDIT_LENGTH_MAX + 1];
+    for (size_t j = 0; j <= b_length; j++) {
+        row[j] = j;
+    }
+    for (size_t i = 1; i <= a_length; i++) {
+        size_t diagonal = row[0];
+        row[0] = i;
+        for (size_t j = 1; j <= b_length; j++) {
+            size_t change = diagonal + (a[i - 1] != b[j - 1] ? 1 : 0);
+            size_t least = row[j] < row[j - 1] ? row[j] + 1 : row[j - 1] + 1;
+            diagonal = row[j];
+            row[j] = change < least ? change : least;
+        }
+    }
+    return row[b_length] <= limit ? row[b_length] : limit + 1;
+}
+
+const char *ls_nearest(const char *word, const char *const *names, size_t count) {
+    size_t length = strlen(word);
+    size_t limit = length <= 3 ? 1 : length <= 7 ? 2 : 3;
+    size_t best_distance = limit + 1;
+    const char *best = NULL;
+    for (size_t i = 0; i < count; i++) {
+        size_t distance = ls_edit_distance(word, names[i], limit);
+        if (distance < best_distance) {
+            best_distance = distance;
+            best = names[i];
+        }
+    }
+    return best;
+}

@@ -1,0 +1,38 @@
+// A growing string, for reports and messages that are put together piece by piece.
+#ifndef LS_BASE_TEXT_H
+#define LS_BASE_TEXT_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "base/status.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+// {0} is an empty text. Out of memory is remembered, not returned: check `failed` at the end.
+typedef struct ls_text {
+    char *data;       // 0-terminated once anything was added; NULL before
+    size_t length;    // bytes without the 0
+    size_t capacity;  //
+    bool failed;      // an append found no memory; the text is incomplete
+} ls_text;
+
+LS_API void ls_text_free(ls_text *text);
+LS_API void ls_text_append(ls_text *text, const char *data, size_t length);
+LS_API void ls_text_puts(ls_text *text, const char *string);
+LS_API void ls_text_printf(ls_text *text, const char *format, ...) LS_PRINTF(2, 3);
+LS_API void ls_text_repeat(ls_text *text, char c, size_t count);
+LS_API const char *ls_text_string(const ls_text *text);  // "" while empty; borrowed
+
+// Number of single-character edits between two strings, capped at `limit` (returns limit + 1 past
+// it). For "did you mean".
+LS_API size_t ls_edit_distance(const char *a, const char *b, size_t limit);
+// The closest of names[count] to `word`, or NULL if none is near enough to suggest.
+LS_API const char *ls_nearest(const char *word, const char *const *names, size_t count);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,32 @@
+# How everything is compiled: C17, strict warnings, no value-changing floating-point options.
+set(CMAKE_C_STANDARD 17)
+set(CMAKE_C_STANDARD_REQUIRED ON)
+set(CMAKE_C_EXTENSIONS OFF)
+set(CMAKE_C_VISIBILITY_PRESET hidden)
+set(CMAKE_POSITION_INDEPENDENT_CODE ON)
+set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
+if(NOT CMAKE_BUILD_TYPE)
+    set(CMAKE_BUILD_TYPE RelWithDebInfo CACHE STRING "Build type" FORCE)
+endif()
+# Assertions of ours (LS_ASSERT) are always on; NDEBUG has no say in them.
+set(CMAKE_C_FLAGS_RELWITHDEBINFO "-O2 -g")
+set(CMAKE_C_FLAGS_RELEASE "-O3 -g")
+set(CMAKE_C_FLAGS_DEBUG "-O0 -g3")
+
+add_library(lockstep_compile INTERFACE)
+target_compile_definitions(lockstep_compile INTERFACE _POSIX_C_SOURCE=200809L)
+target_include_directories(lockstep_compile INTERFACE "$<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}>")
+target_compile_options(lockstep_compile INTERFACE
+    "$<$<COMPILE_LANGUAGE:C>:-Wall;-Wextra;-Wpedantic;-Wconversion;-Wshadow;-Wstrict-prototypes;-Wformat=2;-Wcast-align;-ffp-contract=off;-fno-omit-frame-pointer>")
+if(LOCKSTEP_WERROR)
+    target_compile_options(lockstep_compile INTERFACE "$<$<COMPILE_LANGUAGE:C>:-Werror>")
+endif()
+if(LOCKSTEP_SANITIZE)
+    target_compile_options(lockstep_compile INTERFACE
+        "-fsanitize=${LOCKSTEP_SANITIZE}" -fno-sanitize-recover=all)
+    target_link_options(lockstep_compile INTERFACE "-fsanitize=${LOCKSTEP_SANITIZE}")
+endif()
+if(LOCKSTEP_COVERAGE)
+    target_compile_options(lockstep_compile INTERFACE --coverage)
+    target_link_options(lockstep_compile INTERFACE --coverage)
+endif()

@@ -1,0 +1,46 @@
+# Helpers that register tests with CTest.
+set(LOCKSTEP_TEST_ENVIRONMENT
+    "ASAN_OPTIONS=abort_on_error=1:detect_leaks=1"
+    "UBSAN_OPTIONS=print_stacktrace=1:abort_on_error=1"
+    "TSAN_OPTIONS=halt_on_error=1"
+    "LOCKSTEP_SHARED=${PROJECT_SOURCE_DIR}/../shared"
+    "LOCKSTEP_SOURCE=${PROJECT_SOURCE_DIR}")
+
+# lockstep_unit_test(NAME SOURCE...): a Criterion binary unit_NAME, CTest entry unit/NAME. Criterion
+# exits 0 when nothing ran, so "Tested: 0" fails. Skipped under TSan, which Criterion cannot run.
+function(lockstep_unit_test name)
+    if(LOCKSTEP_SANITIZE MATCHES "thread")
+        return()
+    endif()
+    add_executable(unit_${name} ${ARGN})
+    target_link_libraries(unit_${name} PRIVATE lockstep_static PkgConfig::CRITERION)
+    target_compile_options(unit_${name} PRIVATE -Wno-conversion -Wno-pedantic)
+    add_test(NAME unit/${name} COMMAND unit_${name} -j2)
+    set_tests_properties(unit/${name} PROPERTIES LABELS unit TIMEOUT 120
+        FAIL_REGULAR_EXPRESSION "Tested: 0" ENVIRONMENT "${LOCKSTEP_TEST_ENVIRONMENT}")
+endfunction()
+
+# lockstep_stress_test(NAME SOURCE...): a plain-main program, CTest entry stress/NAME; also under
+# TSan. It fails by its exit code.
+function(lockstep_stress_test name)
+    add_executable(stress_${name} ${ARGN})
+    target_link_libraries(stress_${name} PRIVATE lockstep_static)
+    add_test(NAME stress/${name} COMMAND stress_${name})
+    set_tests_properties(stress/${name} PROPERTIES LABELS stress TIMEOUT 120
+        ENVIRONMENT "${LOCKSTEP_TEST_ENVIRONMENT}")
+endfunction()
+
+# lockstep_memcheck_test(NAME): stress_NAME again under valgrind, CTest entry memcheck/NAME. A leak or
+# an invalid access fails it, by valgrind's own exit code and by what it prints.
+find_program(LOCKSTEP_VALGRIND valgrind)
+function(lockstep_memcheck_test name)
+    if(LOCKSTEP_SANITIZE OR NOT LOCKSTEP_VALGRIND)
+        return()
+    endif()
+    add_test(NAME memcheck/${name} COMMAND ${LOCKSTEP_VALGRIND} --error-exitcode=9
+        --leak-check=full --show-leak-kinds=definite,indirect,possible
+        --errors-for-leak-kinds=definite,indirect,possible $<TARGET_FILE:stress_${name}>)
+    set_tests_properties(memcheck/${name} PROPERTIES LABELS memcheck TIMEOUT 300
+        FAIL_REGULAR_EXPRESSION "definitely lost: [1-9];Invalid (read|write)"
+        ENVIRONMENT "${LOCKSTEP_TEST_ENVIRONMENT}")
+endfunction()

@@ -1,0 +1,31 @@
+# MPI means MPICH here: it runs as root and oversubscribed, which a debugging machine needs.
+# Sets LOCKSTEP_HAVE_MPI, LOCKSTEP_MPIEXEC and the target lockstep_mpi_c.
+set(LOCKSTEP_HAVE_MPI OFF)
+if(NOT LOCKSTEP_MPI STREQUAL "OFF")
+    find_program(LOCKSTEP_MPICC NAMES mpicc.mpich)
+    find_program(LOCKSTEP_MPIEXEC NAMES mpiexec.mpich)
+    if(LOCKSTEP_MPICC AND LOCKSTEP_MPIEXEC)
+        execute_process(COMMAND ${LOCKSTEP_MPICC} -show OUTPUT_VARIABLE mpicc_line
+            RESULT_VARIABLE mpicc_result OUTPUT_STRIP_TRAILING_WHITESPACE)
+        if(mpicc_result EQUAL 0)
+            separate_arguments(mpicc_words UNIX_COMMAND "${mpicc_line}")
+            add_library(lockstep_mpi_c INTERFACE)
+            foreach(word IN LISTS mpicc_words)
+                if(word MATCHES "^-I(.+)")
+                    target_include_directories(lockstep_mpi_c SYSTEM INTERFACE "${CMAKE_MATCH_1}")
+                elseif(word MATCHES "^-L(.+)")
+                    target_link_directories(lockstep_mpi_c INTERFACE "${CMAKE_MATCH_1}")
+                elseif(word MATCHES "^-l(.+)")
+                    target_link_libraries(lockstep_mpi_c INTERFACE "${CMAKE_MATCH_1}")
+                endif()
+            endforeach()
+            set(LOCKSTEP_HAVE_MPI ON)
+        endif()
+    endif()
+    if(LOCKSTEP_MPI STREQUAL "ON" AND NOT LOCKSTEP_HAVE_MPI)
+        message(FATAL_ERROR "LOCKSTEP_MPI is ON, but mpicc.mpich and mpiexec.mpich were not both "
+            "found. Debian: apt-get install libmpich-dev mpich")
+    endif()
+endif()
+add_feature_info(MPI LOCKSTEP_HAVE_MPI
+    "real runs as MPI processes (MPICH: mpicc.mpich, mpiexec.mpich; LOCKSTEP_MPI=${LOCKSTEP_MPI})")

@@ -1,0 +1,211 @@
+// collectives: what ranks say to each other. One descriptor per collective (its argument rules,
+// traffic, local math and plain reference), communicators, backends that complete matched calls, and
+// the operations on local tensors that need communication.
+//
+// One math, two front doors. A collective's local math takes the calls of all ranks of a group at
+// once. Front door A: one controller holds every shard and hands all calls over (ls_backend_run).
+// Front door B: each rank's thread posts its own call and the matcher (ranks/) hands the matched set
+// to the same function.
+#ifndef LS_COLLECTIVES_COLLECTIVES_H
+#define LS_COLLECTIVES_COLLECTIVES_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/base.h"
+#include "collectives/order/order.h"
+#include "local_tensor/local_tensor.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+// ---- Calls --------------------------------------------------------------------------------------
+#define LS_KIND_MAP(X)                                                                             \
+    X(LS_ALL_REDUCE, "all_reduce")                                                                 \
+    X(LS_REDUCE, "reduce")                                                                         \
+    X(LS_BROADCAST, "broadcast")                                                                   \
+    X(LS_ALL_GATHER, "all_gather")                                                                 \
+    X(LS_REDUCE_SCATTER, "reduce_scatter")                                                         \
+    X(LS_ALL_TO_ALL, "all_to_all")                                                                 \
+    X(LS_GATHER, "gather")                                                                         \
+    X(LS_SCATTER, "scatter")                                                                       \
+    X(LS_SEND, "send")                                                                             \
+    X(LS_RECV, "recv")                                                                             \
+    X(LS_BARRIER, "barrier")
+
+typedef enum ls_kind {
+#define LS_KIND_ENUM(name, text) name,
+    LS_KIND_MAP(LS_KIND_ENUM)
+#undef LS_KIND_ENUM
+        LS_KIND_COUNT
+} ls_kind;
+
+LS_API const char *ls_kind_name(ls_kind kind);
+LS_API int ls_kind_parse(ls_kind *out, const char *text);
+
+typedef struct ls_comm ls_comm;
+
+// What one rank asks for: who, what and where from. Checks, recordings, traces, gdb and error texts
+// all read this one record.
+//
+// Meaning of count, in elements (as in NCCL):
+//   all_reduce, reduce, broadcast: the whole buffer; all_gather: what each rank sends;
+//   reduce_scatter: what each rank receives; all_to_all, gather, scatter: per pair of ranks;
+//   send, recv: the message; barrier: 0.
+// Uneven forms give counts per member of the communicator [size]; blocks lie one after another:
+//   all_gather: recv_counts (the same on all ranks), count = recv_counts[own member];
+//   reduce_scatter: send_counts (the same on all ranks), count = send_counts[own member];
+//   all_to_all: send_counts and recv_counts, each rank its own; gather: recv_counts on the root;
+//   scatter: send_counts on the root.
+typedef struct ls_call {
+    ls_kind kind;
+    const ls_comm *comm;
+    int rank;      // the caller, as a rank of the world
+    uint64_t seq;  // this rank's calls on this communicator, from 0; set by the backend
+    ls_dtype dtype;
+    ls_op op;                   // reductions
+    double premul;              // this rank's factor for premul_sum
+    int root;                   // member of the communicator: root, or the peer of send and recv
+    size_t count;               // see above
+    const size_t *send_counts;  // borrowed while the call is in flight; NULL: even
+    const size_t *recv_counts;  //
+    const void *send;           // NULL where this rank sends nothing
+    void *recv;                 // NULL where it receives nothing
+    const char *file;           // where the program made the call; static storage
+    int line;
+} ls_call;
+
+// "all_reduce sum of 1024 f32 on world (rank 3, call 7, train.c:41)".
+LS_API void ls_call_format(char *out, size_t out_bytes, const ls_call *call);
+// Elements in the send and receive buffer of a call (0 where it has none on this rank).
+LS_API int ls_call_send_elements(size_t *out, const ls_call *call);
+LS_API int ls_call_recv_elements(size_t *out, const ls_call *call);
+
+// ---- Descriptors --------------------------------------------------------------------------------
+typedef struct ls_collective {
+    ls_kind kind;
+    const char *name;
+    bool reduces;  // the result depends on the order of a sum
+    bool has_root;
+    bool has_counts;  // an uneven form exists
+    // Whether the calls of all members agree. calls [size], by member. LS_ERR_MISMATCH or
+    // LS_ERR_INVALID, naming the ranks and the call.
+    int (*check)(const ls_call *const *calls, int size);
+    // Bytes that member `from` must get to member `to`, whatever the algorithm.
+    uint64_t (*bytes)(const ls_call *const *calls, int size, int from, int to);
+    // The math on all members' buffers at once, in place or out of place.
+    int (*math)(const ls_call *const *calls, int size, const ls_order *order);
+    // The plain version of the math: element by element, rank order, copies its inputs first.
+    int (*reference)(const ls_call *const *calls, int size);
+    // Bus bandwidth factor of nccl-tests' PERFORMANCE.md for `size` ranks.
+    double (*bus_factor)(int size);
+} ls_collective;
+
+// The descriptor of a kind. send and recv share one (p2p). Never NULL for a valid kind.
+LS_API const ls_collective *ls_collective_of(ls_kind kind);
+
+// ---- Backends -----------------------------------------------------------------------------------
+typedef struct ls_backend ls_backend;
+
+// Sees every call this process completed, in the order of completion, with its result in place.
+typedef void (*ls_call_observer)(void *arg, const ls_call *call);
+
+typedef struct ls_backend_ops {
+    const char *name;  // "sim", "mpi", "nccl"
+    bool on_device;    // buffers are device memory
+    // Memory that this backend's calls accept. NULL: ordinary memory.
+    int (*alloc)(ls_backend *backend, void **out, size_t bytes);
+    void (*free)(ls_backend *backend, void *pointer, size_t bytes);
+    int (*copy_in)(ls_backend *backend, void *device, const void *host, size_t bytes);
+    int (*copy_out)(ls_backend *backend, void *host, const void *device, size_t bytes);
+    // A communicator came into being or goes; comm->impl is the backend's.
+    int (*comm_open)(ls_backend *backend, ls_comm *comm);
+    void (*comm_close)(ls_backend *backend, ls_comm *comm);
+    // Completes a set of calls of the ranks this process holds, as one group (below).
+    int (*run)(ls_backend *backend, ls_call *calls, int call_count);
+    double (*clock)(ls_backend *backend);  // seconds; the simulator's is logical
+    void (*destroy)(ls_backend *backend);
+} ls_backend_ops;
+
+struct ls_backend {
+    const ls_backend_ops *ops;
+    ls_world *world;            // borrowed
+    const ls_order *order;      // for reductions; borrowed; NULL: rank order
+    ls_call_observer observer;  // NULL: none
+    void *observer_arg;
+    int comm_next_id;  // set by ls_comm_create
+    void *impl;
+};
+
+// The simulator: every rank of the world must be held. Owned by the caller.
+LS_API int ls_backend_sim_create(ls_backend **out, ls_world *world);
+LS_API void ls_backend_free(ls_backend *backend);  // NULL is allowed
+
+// Completes calls [call_count] of held ranks as one group: for every communicator and rank, the
+// i-th collective is matched with the i-th of the other members; sends and receives are matched by
+// (communicator, sender, receiver, order). Checks everything first, so a failing group moves no data.
+LS_API int ls_backend_run(ls_backend *backend, ls_call *calls, int call_count);
+
+// ---- Communicators ------------------------------------------------------------------------------
+struct ls_comm {
+    ls_backend *backend;  // borrowed
+    int id;               // unique within the backend; 0, 1, ... in order of creation
+    char name[48];        // for messages: "world", "host", ...
+    int size;             // members
+    int *ranks;           // [size] world rank of each member; owned
+    int *member_of;       // [world size] member of each world rank, or -1; owned
+    uint64_t *seq;        // [size] next call number of each member; owned
+    void *impl;           // the backend's
+};
+
+// A communicator over `ranks` [size] (any distinct ranks of the world, in this order; NULL: all).
+// Under MPI and NCCL every process of the world must make the same call.
+LS_API int ls_comm_create(ls_comm **out, ls_backend *backend, const int *ranks, int size,
+                          const char *name);
+LS_API void ls_comm_free(ls_comm *comm);                   // NULL is allowed
+LS_API int ls_comm_member(const ls_comm *comm, int rank);  // -1: not a member
+
+// All sibling communicators along one mesh axis, one per fiber: comms of the held ranks. Owned.
+typedef struct ls_axis {
+    int axis;  // mesh dimension
+    int comm_count;
+    ls_comm **comms;    // [comm_count]
+    int *comm_of_rank;  // [world size] index into comms
+} ls_axis;
+LS_API int ls_axis_create(ls_axis **out, ls_backend *backend, int axis);
+LS_API void ls_axis_free(ls_axis *axis);
+
+// ---- Recipes for calls --------------------------------------------------------------------------
+// Each makes one rank's call record; hand all held ranks' calls to ls_backend_run together.
+#define LS_HERE .file = __FILE__, .line = __LINE__
+
+// ---- Collectives on local tensors (front door A) ------------------------------------------------
+// Each acts on the single shard of every held rank of the axis's (or communicator's) ranks.
+LS_API int ls_tensor_all_reduce(ls_local_tensor **out, const ls_local_tensor *in, ls_op op,
+                                const ls_axis *axis);
+LS_API int ls_tensor_all_gather(ls_local_tensor **out, const ls_local_tensor *in, int dim,
+                                const ls_axis *axis);  // uneven shards allowed
+LS_API int ls_tensor_reduce_scatter(ls_local_tensor **out, const ls_local_tensor *in, ls_op op,
+                                    int dim, const ls_axis *axis);  // chunks of ceil(n / size)
+LS_API int ls_tensor_all_to_all(ls_local_tensor **out, const ls_local_tensor *in, int split_dim,
+                                int cat_dim, const ls_axis *axis);  // shard_dim_alltoall
+LS_API int ls_tensor_broadcast(ls_local_tensor *tensor, int root, const ls_axis *axis);
+
+// Distributes `full` as `source_rank` holds it (other ranks' `full` is ignored and may be NULL) with
+// a mesh scatter or broadcast per mesh dimension, padding uneven shards as DTensor does.
+LS_API int ls_tensor_scatter(ls_local_tensor **out, ls_backend *backend, const void *full,
+                             int source_rank, const ls_shape *shape, ls_dtype dtype,
+                             const ls_placements *placements);
+// Any placements to any others, one mesh dimension at a time from the last to the first, each by its
+// collective (all_gather, reduce_scatter, all_reduce, all_to_all or a local cut).
+LS_API int ls_tensor_redistribute(ls_local_tensor **out, ls_backend *backend,
+                                  const ls_local_tensor *in, const ls_placements *placements);
+// The whole tensor on every held rank: redistributed to replicate, reconciled, copied to out.
+LS_API int ls_tensor_full(void *out, size_t out_bytes, ls_backend *backend,
+                          const ls_local_tensor *in);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

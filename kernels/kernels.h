@@ -1,0 +1,146 @@
+// kernels: pure functions over plain memory. They know no rank, keep no state and allocate nothing.
+// cpu/ holds the fast versions and, beside each, a plain reference (suffix _reference) that tests
+// compare them with; cuda/ implements the same face on a GPU.
+//
+// Conventions: outputs first, sizes last; every array's shape in its comment; sizes are element
+// counts unless a name ends in _bytes. Arguments are the caller's duty (asserted where cheap);
+// functions that meet bad *data* (an id out of range) return a status and say where.
+// Results never depend on the number of worker threads.
+#ifndef LS_KERNELS_KERNELS_H
+#define LS_KERNELS_KERNELS_H
+
+#include <stdint.h>
+
+#include "base/dtype.h"
+#include "base/status.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+// ---- Conversions --------------------------------------------------------------------------------
+// Round to nearest even; NaN stays NaN (quiet). f8e4m3 (finite, no infinity) saturates to +-448 and
+// f8e5m2 to +-57344 as CUDA's __NV_SATFINITE does; NaN stays NaN.
+LS_API float ls_f16_to_f32(uint16_t bits);
+LS_API uint16_t ls_f32_to_f16(float value);
+LS_API uint16_t ls_f64_to_f16(double value);  // one rounding, not two
+LS_API float ls_bf16_to_f32(uint16_t bits);
+LS_API uint16_t ls_f32_to_bf16(float value);
+LS_API uint16_t ls_f64_to_bf16(double value);    // one rounding
+LS_API uint16_t ls_f8e4m3_to_f16(uint8_t bits);  // exact
+LS_API uint16_t ls_f8e5m2_to_f16(uint8_t bits);  // exact
+LS_API uint8_t ls_f16_to_f8e4m3(uint16_t bits);
+LS_API uint8_t ls_f16_to_f8e5m2(uint16_t bits);
+
+// One element as a double (integers beyond 2^53 round) and back (floats: one rounding, saturating
+// for f8 alone; integers: truncated toward zero and clamped to the type's range, NaN gives 0).
+LS_API double ls_element_to_f64(const void *element, ls_dtype dtype);
+LS_API void ls_element_from_f64(void *element, ls_dtype dtype, double value);
+
+// out [count] of out_dtype = in [count] of in_dtype, each element converted as above. May not alias.
+LS_API void ls_kernel_convert(void *out, ls_dtype out_dtype, const void *in, ls_dtype in_dtype,
+                              size_t count);
+
+// ---- Fill and copy ------------------------------------------------------------------------------
+// out [count] = *value (one element of dtype).
+LS_API void ls_kernel_fill(void *out, ls_dtype dtype, const void *value, size_t count);
+// out = in; may not overlap unless equal.
+LS_API void ls_kernel_copy(void *out, const void *in, size_t bytes);
+// Copies `rows` rows of row_bytes bytes between two strided arrays (strides in bytes).
+LS_API void ls_kernel_copy_2d(void *out, size_t out_stride_bytes, const void *in,
+                              size_t in_stride_bytes, size_t row_bytes, size_t rows);
+
+// ---- Reduce -------------------------------------------------------------------------------------
+// out [count] = left fold of in[0..in_count) [count] by op, in dtype, rounded after every step (f8:
+// through f16, as NCCL does). Integers wrap. max and min: NaN loses against a number.
+//   avg: the sum, then divided by in_count: floats rounded once more, integers toward zero.
+//   premul_sum: in[k] is first multiplied by premul[k] (rounded to dtype; integers: the factor is
+//   truncated to the type and the product wraps), then summed. premul is NULL for other ops.
+// out may equal any of in[]. in_count >= 1. ls_op_supports(op, dtype) must hold.
+LS_API void ls_kernel_reduce(void *out, const void *const *in, size_t in_count, ls_dtype dtype,
+                             ls_op op, const double *premul, size_t count);
+LS_API void ls_kernel_reduce_reference(void *out, const void *const *in, size_t in_count,
+                                       ls_dtype dtype, ls_op op, const double *premul,
+                                       size_t count);
+// accumulator [count] = accumulator op in [count], one step of such a fold (sum prod min max bitwise).
+LS_API void ls_kernel_accumulate(void *accumulator, const void *in, ls_dtype dtype, ls_op op,
+                                 size_t count);
+
+// ---- Embedding kernels --------------------------------------------------------------------------
+// What to do with an id outside [0, rows).
+typedef enum ls_id_policy {
+    LS_ID_ERROR,  // LS_ERR_INVALID, naming the position
+    LS_ID_CLAMP,  // nearest valid row
+    LS_ID_WRAP,   // mathematical modulo
+} ls_id_policy;
+
+typedef enum ls_pooling {
+    LS_POOL_NONE,  // sequence: no pooling
+    LS_POOL_SUM,
+    LS_POOL_MEAN,  // sum / number of ids that count; with weights sum(w e) / sum(w); empty bag: 0
+    LS_POOL_MAX,   // empty bag: 0
+} ls_pooling;
+
+// Applies the policy to ids [count] in place. On LS_ERR_INVALID *bad_index (may be NULL) is the
+// first bad position and the ids are unchanged.
+LS_API int ls_kernel_resolve_ids(int64_t *ids, size_t count, int64_t rows, ls_id_policy policy,
+                                 size_t *bad_index);
+
+// out [count, row_bytes] = rows table[ids[i]]; ids in range (asserted).
+LS_API void ls_kernel_gather_rows(void *out, const void *table, size_t row_bytes, int64_t rows,
+                                  const int64_t *ids, size_t count);
+
+// Pooled lookup. out [bags, dim] f32 with row stride out_stride elements; table [rows, dim] of
+// table_dtype (f32, f16, bf16, f64); ids [offsets[bags] - offsets[0]]; bag b owns ids
+// [offsets[b] - offsets[0], offsets[b+1] - offsets[0]). weights: one f32 per id, or NULL.
+// padding_id: ids equal to it do not count (and do not reach the result); -1: none.
+// Accumulates in f32 (f64 tables: out is f64), in the order of the bag, multiply then add (no fma).
+LS_API void ls_kernel_pooled_lookup(void *out, size_t out_stride, const void *table,
+                                    ls_dtype table_dtype, int64_t rows, size_t dim,
+                                    const int64_t *ids, const int64_t *offsets,
+                                    const float *weights, int64_t padding_id, ls_pooling pooling,
+                                    size_t bags);
+LS_API void ls_kernel_pooled_lookup_reference(void *out, size_t out_stride, const void *table,
+                                              ls_dtype table_dtype, int64_t rows, size_t dim,
+                                              const int64_t *ids, const int64_t *offsets,
+                                              const float *weights, int64_t padding_id,
+                                              ls_pooling pooling, size_t bags);
+
+// Row gradients of a pooled lookup (sum, mean with weights as above; max takes the first maximum):
+// gradient [rows, dim] f32 += contributions, in the order of bags and ids (deterministic).
+LS_API void ls_kernel_pooled_lookup_backward(float *gradient, size_t dim, int64_t rows,
+                                             const float *grad_out, size_t grad_stride,
+                                             const float *table, const int64_t *ids,
+                                             const int64_t *offsets, const float *weights,
+                                             int64_t padding_id, ls_pooling pooling, size_t bags);
+
+// Bucketize: splits bags by the owner of each id, keeping order. Owner p holds ids
+// [row_starts[p], row_starts[p+1]); row_starts [owners + 1], ascending, empty owners allowed.
+//   out_lengths [owners, bags]; out_ids [total] owner-major then bag order, made local (id -
+//   row_starts[owner]); out_weights likewise (or NULL when weights is NULL); out_positions [total]:
+//   index in the source order of each output id (or NULL). All ids must be in range.
+LS_API void ls_kernel_bucketize(int64_t *out_lengths, int64_t *out_ids, float *out_weights,
+                                int64_t *out_positions, const int64_t *ids, const int64_t *lengths,
+                                const float *weights, const int64_t *row_starts, size_t owners,
+                                size_t bags);
+LS_API void ls_kernel_bucketize_reference(int64_t *out_lengths, int64_t *out_ids,
+                                          float *out_weights, int64_t *out_positions,
+                                          const int64_t *ids, const int64_t *lengths,
+                                          const float *weights, const int64_t *row_starts,
+                                          size_t owners, size_t bags);
+
+// offsets [count + 1] = exclusive prefix sum of lengths [count], then the total.
+// LS_ERR_INVALID for a negative length, LS_ERR_OVERFLOW past INT64_MAX; *bad_index names it.
+LS_API int ls_kernel_offsets(int64_t *offsets, const int64_t *lengths, size_t count,
+                             size_t *bad_index);
+
+// ---- Linear algebra -----------------------------------------------------------------------------
+// out [m, n] = a [m, k] b [k, n] in dtype f32 or f64, row-major, each element a left fold over k of
+// rounded products (no fma): the same bits however the work is split by rows or columns.
+LS_API void ls_kernel_matmul(void *out, const void *a, const void *b, ls_dtype dtype, size_t m,
+                             size_t k, size_t n);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

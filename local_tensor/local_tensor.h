@@ -1,0 +1,271 @@
+// local_tensor: one logical tensor with a shard for every rank that this process holds, and what it
+// rests on: the world (ranks, mesh, seed, memory), placements, per-rank integers. In the simulator a
+// process holds all ranks; under MPI its own. Nothing here communicates: distributing from a source
+// rank, gathering and redistributing are collectives (collectives/collectives.h).
+#ifndef LS_LOCAL_TENSOR_LOCAL_TENSOR_H
+#define LS_LOCAL_TENSOR_LOCAL_TENSOR_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+
+#include "base/base.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define LS_DIMS_MAX      8      // dimensions of a tensor
+#define LS_MESH_DIMS_MAX 6      // dimensions of a mesh
+#define LS_RANKS_MAX     65536  // ranks of a world
+#define LS_MESH_NAME_MAX 32     // bytes of a mesh dimension's name, with the 0
+
+// ---- Shapes -------------------------------------------------------------------------------------
+typedef struct ls_shape {
+    int ndim;                  // 0: a scalar
+    int64_t dim[LS_DIMS_MAX];  // sizes, each >= 0
+} ls_shape;
+
+#define LS_SHAPE(...)                                                                              \
+    ((ls_shape){.ndim = (int)(sizeof((int64_t[]){__VA_ARGS__}) / sizeof(int64_t)),                 \
+                .dim = {__VA_ARGS__}})
+
+LS_API int ls_shape_count(size_t *out, const ls_shape *shape);  // elements; LS_ERR_OVERFLOW
+LS_API bool ls_shape_equal(const ls_shape *a, const ls_shape *b);
+LS_API void ls_shape_format(char *out, size_t out_bytes, const ls_shape *shape);  // "[2, 16]"
+
+// ---- Mesh ---------------------------------------------------------------------------------------
+// An n-D arrangement of ranks, row-major unless `ranks` gives another order. A world's mesh covers
+// all its ranks; the fibers along a dimension are the groups that collectives on that axis use.
+typedef struct ls_mesh {
+    int ndim;
+    int dim[LS_MESH_DIMS_MAX];
+    char name[LS_MESH_DIMS_MAX][LS_MESH_NAME_MAX];  // "" where unnamed
+} ls_mesh;
+
+#define LS_MESH(...)                                                                               \
+    ((ls_mesh){.ndim = (int)(sizeof((int[]){__VA_ARGS__}) / sizeof(int)), .dim = {__VA_ARGS__}})
+
+LS_API int ls_mesh_size(int *out, const ls_mesh *mesh);  // number of ranks; checks every limit
+LS_API void ls_mesh_coordinates(int *out, const ls_mesh *mesh, int rank);  // out [ndim]
+LS_API int ls_mesh_rank(const ls_mesh *mesh, const int *coordinates);
+// The ranks that differ from `rank` in mesh dimension `axis` alone, ascending along it:
+// out [mesh->dim[axis]].
+LS_API void ls_mesh_fiber(int *out, const ls_mesh *mesh, int axis, int rank);
+LS_API int ls_mesh_axis(int *out, const ls_mesh *mesh, const char *name);  // LS_ERR_NOT_FOUND
+
+// ---- World --------------------------------------------------------------------------------------
+// The ranks of one program and what they share. No global state: worlds are independent.
+typedef struct ls_world ls_world;
+
+typedef struct ls_world_options {
+    ls_mesh mesh;                   // required
+    uint64_t seed;                  //
+    const int *held;                // ranks this process holds, ascending; NULL: all
+    int held_count;                 //
+    const ls_allocator *allocator;  // shards come from here; NULL: the default
+} ls_world_options;
+
+LS_API int ls_world_create(ls_world **out, const ls_world_options *options);
+LS_API void ls_world_free(ls_world *world);  // NULL is allowed; asserts that no tensor is left
+LS_API const ls_mesh *ls_world_mesh(const ls_world *world);
+LS_API int ls_world_size(const ls_world *world);                  // ranks
+LS_API int ls_world_held_count(const ls_world *world);            // ranks held here
+LS_API const int *ls_world_held(const ls_world *world);           // ascending, borrowed
+LS_API int ls_world_held_index(const ls_world *world, int rank);  // -1 when not held
+LS_API uint64_t ls_world_seed(const ls_world *world);
+LS_API const ls_allocator *ls_world_allocator(const ls_world *world);
+
+// ---- Placement ----------------------------------------------------------------------------------
+typedef enum ls_placement_kind {
+    LS_PLACE_REPLICATE,
+    LS_PLACE_SHARD,
+    LS_PLACE_PARTIAL
+} ls_placement_kind;
+
+// How a tensor lies along one mesh dimension.
+typedef struct ls_placement {
+    ls_placement_kind kind;
+    int dim;   // shard: which tensor dimension; negative counts from the end
+    ls_op op;  // partial: how the ranks' values combine
+    // shard: explicit sizes along the tensor dimension, one per coordinate of the mesh dimension;
+    // NULL: chunks of ceil(n / ranks), the last ones smaller or empty, as torch.chunk cuts. The
+    // sizes are copied by the tensor that is created with them.
+    const int64_t *sizes;
+} ls_placement;
+
+#define LS_REPLICATE        ((ls_placement){.kind = LS_PLACE_REPLICATE})
+#define LS_SHARD(dimension) ((ls_placement){.kind = LS_PLACE_SHARD, .dim = (dimension)})
+#define LS_SHARD_SIZES(dimension, sizes_)                                                          \
+    ((ls_placement){.kind = LS_PLACE_SHARD, .dim = (dimension), .sizes = (sizes_)})
+#define LS_PARTIAL(op_) ((ls_placement){.kind = LS_PLACE_PARTIAL, .op = (op_)})
+
+// One placement per mesh dimension, outermost first; applied left to right.
+typedef struct ls_placements {
+    int count;  // must equal the mesh's ndim
+    ls_placement at[LS_MESH_DIMS_MAX];
+} ls_placements;
+
+#define LS_PLACE(...)                                                                              \
+    ((ls_placements){.count = (int)(sizeof((ls_placement[]){__VA_ARGS__}) / sizeof(ls_placement)), \
+                     .at = {__VA_ARGS__}})
+
+LS_API bool ls_placements_equal(const ls_placements *a, const ls_placements *b, int mesh_dim_count,
+                                const int *mesh_dims);
+LS_API void ls_placements_format(char *out, size_t out_bytes, const ls_placements *placements);
+// "S(0), R, P(sum)" and back.
+LS_API int ls_placements_parse(ls_placements *out, const char *text);
+
+// torch.chunk's rule for `size` elements over `count` parts: part `index` is
+// [*offset, *offset + *length). Empty parts get offset = size.
+LS_API void ls_chunk(int64_t *offset, int64_t *length, int64_t size, int64_t count, int64_t index);
+
+// A block of the logical tensor: where it starts and how large it is, per tensor dimension.
+typedef struct ls_block {
+    ls_shape offset;  // ndim and the starting index per dimension
+    ls_shape size;    //
+} ls_block;
+
+// The block that `rank` holds of a tensor of `shape` under `placements` (partial and replicate: all).
+LS_API int ls_placement_block(ls_block *out, const ls_shape *shape, const ls_mesh *mesh,
+                              const ls_placements *placements, int rank);
+
+// ---- Local tensors ------------------------------------------------------------------------------
+// One logical tensor. Each held rank has a list of shards (usually one; several where a rank holds
+// several blocks), each a dense row-major array with its block of the logical tensor. A tensor made
+// by ls_local_tensor_from_shards may have shards of any shapes (then it has no logical shape).
+typedef struct ls_local_tensor ls_local_tensor;
+
+typedef struct ls_shard {
+    ls_block block;  // place in the logical tensor; offset 0 when there is none
+    void *data;      // dense, row-major, of the tensor's dtype; NULL only when it has no elements
+    size_t count;    // elements
+} ls_shard;
+
+// A rank-dependent integer: one value per held rank.
+typedef struct ls_rank_int ls_rank_int;
+
+LS_API void ls_local_tensor_free(ls_local_tensor *tensor);  // NULL is allowed
+LS_API ls_world *ls_local_tensor_world(const ls_local_tensor *tensor);
+LS_API ls_dtype ls_local_tensor_dtype(const ls_local_tensor *tensor);
+LS_API const ls_shape *
+ls_local_tensor_shape(const ls_local_tensor *tensor);  // NULL: no logical one
+LS_API const ls_placements *ls_local_tensor_placements(const ls_local_tensor *tensor);  // or NULL
+// The ranks that have shards here: a subset of the world's held ranks, ascending.
+LS_API int ls_local_tensor_rank_count(const ls_local_tensor *tensor);
+LS_API const int *ls_local_tensor_ranks(const ls_local_tensor *tensor);
+LS_API int ls_local_tensor_shard_count(const ls_local_tensor *tensor, int rank);
+// Shard `index` of `rank`; NULL (and an error naming the rank) when there is none. Borrowed.
+LS_API ls_shard *ls_local_tensor_shard(const ls_local_tensor *tensor, int rank, int index);
+
+// A tensor of logical `shape` under `placements`, zeroed.
+LS_API int ls_local_tensor_zeros(ls_local_tensor **out, ls_world *world, const ls_shape *shape,
+                                 ls_dtype dtype, const ls_placements *placements);
+// Every held rank cuts its own block out of `full` (dense, the whole tensor, the same on every
+// rank); partial(sum) puts the values on coordinate 0 and the op's neutral element elsewhere.
+// No communication; see ls_tensor_scatter for distributing from one rank.
+LS_API int ls_local_tensor_distribute(ls_local_tensor **out, ls_world *world, const void *full,
+                                      const ls_shape *shape, ls_dtype dtype,
+                                      const ls_placements *placements);
+// Any shards at all: for each of ranks [rank_count] (NULL: all held), shapes [rank_count] and data
+// [rank_count] (copied; NULL entries are zeroed).
+LS_API int ls_local_tensor_from_shards(ls_local_tensor **out, ls_world *world, ls_dtype dtype,
+                                       const int *ranks, int rank_count, const ls_shape *shapes,
+                                       const void *const *data);
+// Several blocks per rank: blocks [block_count] with their ranks; checked to lie inside `shape` and
+// not to overlap, and, when `cover` is set, to cover it all (both named with the offending pair).
+LS_API int ls_local_tensor_from_blocks(ls_local_tensor **out, ls_world *world, ls_dtype dtype,
+                                       const ls_shape *shape, const int *block_ranks,
+                                       const ls_block *blocks, int block_count, bool cover);
+LS_API int ls_local_tensor_clone(ls_local_tensor **out, const ls_local_tensor *tensor);
+
+// Random values: element i of the *logical* tensor is a function of (seed, stream, i) alone, so any
+// sharding of the same tensor holds the same numbers.
+LS_API int ls_local_tensor_randn(ls_local_tensor *tensor, const char *stream);
+// Random values that differ per rank: element i of rank r's shard from (seed, stream, r, i).
+LS_API int ls_local_tensor_randn_per_rank(ls_local_tensor *tensor, const char *stream);
+
+// Calls `callback` once per held rank, ascending, with that rank's shards to fill or read. A
+// non-zero return stops and is passed on, wrapped with the rank.
+typedef int (*ls_rank_callback)(void *arg, int rank, ls_shard *shards, int shard_count);
+LS_API int ls_local_tensor_map(ls_local_tensor *tensor, ls_rank_callback callback, void *arg);
+
+// Checks that all ranks hold the same shape and the same bits (floats: NaN equals NaN of any
+// payload; +0 and -0 differ). LS_ERR_MISMATCH names both ranks, the element and both values.
+// On success copies one shard to out [count] if out is not NULL.
+LS_API int ls_local_tensor_reconcile(void *out, const ls_local_tensor *tensor);
+// Checks that dtype, number of dimensions and, for every rank, the block are what the placements
+// and the logical shape demand; names rank and dimension.
+LS_API int ls_local_tensor_check(const ls_local_tensor *tensor);
+
+// Prints placement and every held shard's block and head (at most `values_max` values each).
+LS_API int ls_local_tensor_print(FILE *stream, const ls_local_tensor *tensor, size_t values_max);
+
+// Metadata agreement across ranks: dtype and number of dimensions must be equal on all ranks, all
+// sizes too unless `ragged_dim` (-1: none) names the one dimension that may differ.
+LS_API int ls_local_tensor_check_metadata(const ls_local_tensor *tensor, int ragged_dim);
+
+// ---- Plain operations, rank by rank -------------------------------------------------------------
+// Each works on every rank's single shard alone and makes a new tensor without logical placement
+// where the result's placement is not implied; errors name the rank.
+LS_API int ls_local_tensor_elementwise(ls_local_tensor **out, const ls_local_tensor *a,
+                                       const ls_local_tensor *b, ls_op op);  // sum prod max min...
+LS_API int ls_local_tensor_scale(ls_local_tensor *tensor, double factor);
+LS_API int ls_local_tensor_matmul(ls_local_tensor **out, const ls_local_tensor *a,
+                                  const ls_local_tensor *b);
+LS_API int ls_local_tensor_cat(ls_local_tensor **out, const ls_local_tensor *const *tensors,
+                               int tensor_count, int dim);
+// start and length per rank (ls_rank_int), so that ranks may narrow differently.
+LS_API int ls_local_tensor_narrow(ls_local_tensor **out, const ls_local_tensor *tensor, int dim,
+                                  const ls_rank_int *start, const ls_rank_int *length);
+LS_API int ls_local_tensor_transpose(ls_local_tensor **out, const ls_local_tensor *tensor,
+                                     int dim_a, int dim_b);
+LS_API int ls_local_tensor_sum(ls_local_tensor **out, const ls_local_tensor *tensor, int dim);
+// Size of a dimension on each rank.
+LS_API int ls_local_tensor_size(ls_rank_int **out, const ls_local_tensor *tensor, int dim);
+
+// ---- Per-rank integers --------------------------------------------------------------------------
+LS_API int ls_rank_int_create(ls_rank_int **out, const ls_world *world, const int64_t *values);
+LS_API int ls_rank_int_same(ls_rank_int **out, const ls_world *world, int64_t value);
+LS_API int ls_rank_int_rank(ls_rank_int **out, const ls_world *world);  // each rank's own number
+LS_API int ls_rank_int_coordinate(ls_rank_int **out, const ls_world *world, int axis);
+LS_API void ls_rank_int_free(ls_rank_int *value);
+LS_API int64_t ls_rank_int_at(const ls_rank_int *value, int rank);  // asserts that rank is held
+
+typedef enum ls_int_op {
+    LS_INT_ADD,
+    LS_INT_SUB,
+    LS_INT_MUL,
+    LS_INT_FLOORDIV,
+    LS_INT_MOD,
+    LS_INT_MIN,
+    LS_INT_MAX
+} ls_int_op;
+// LS_ERR_INVALID for division by zero and LS_ERR_OVERFLOW, both naming the rank.
+LS_API int ls_rank_int_binary(ls_rank_int **out, ls_int_op op, const ls_rank_int *a,
+                              const ls_rank_int *b);
+
+typedef enum ls_int_compare {
+    LS_INT_EQ,
+    LS_INT_NE,
+    LS_INT_LT,
+    LS_INT_LE,
+    LS_INT_GT,
+    LS_INT_GE
+} ls_int_compare;
+// One answer for all held ranks; LS_ERR_MISMATCH names the ranks on both sides when they disagree
+// (a branch on it would split the single instruction stream).
+LS_API int ls_rank_int_compare(bool *out, ls_int_compare compare, const ls_rank_int *a,
+                               const ls_rank_int *b);
+// The common value; LS_ERR_MISMATCH names two ranks that differ.
+LS_API int ls_rank_int_value(int64_t *out, const ls_rank_int *value);
+
+// rank_map: one value per held rank from a callback.
+typedef int (*ls_rank_int_callback)(void *arg, int rank, int64_t *value);
+LS_API int ls_rank_int_map(ls_rank_int **out, const ls_world *world, ls_rank_int_callback callback,
+                           void *arg);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,158 @@
+// Tests of base/: errors, memory, dtypes, Philox, text and JSON.
+#include <criterion/criterion.h>
+#include <jansson.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <Random123/philox.h>
+
+#include "base/base.h"
+
+// An error keeps its first sentence and gains context in front on the way up.
+Test(status, wrap_puts_context_in_front) {
+    cr_expect(LS_FAIL_RANK(LS_ERR_MISMATCH, 3, "counts differ: %d", 7) == LS_ERR_MISMATCH);
+    cr_expect(ls_error_wrap("plan: table %s", "user") == LS_ERR_MISMATCH);
+    cr_expect_str_eq(ls_error_last()->text, "plan: table user: counts differ: 7");
+    cr_expect(ls_error_last()->rank == 3);
+    ls_error_clear();
+    cr_expect(ls_error_last()->code == LS_OK);
+}
+
+// Sizes that wrap are errors, and the largest that fit are not.
+Test(memory, size_arithmetic_reports_overflow) {
+    size_t out = 0;
+    cr_expect(ls_size_mul(&out, SIZE_MAX / 2, 2) == LS_OK);
+    cr_expect(ls_size_mul(&out, SIZE_MAX / 2 + 1, 2) == LS_ERR_OVERFLOW);
+    cr_expect(ls_size_add(&out, SIZE_MAX, 1) == LS_ERR_OVERFLOW);
+}
+
+// The counting allocator fails exactly the allocation it is told to, and counts what is out.
+Test(memory, counting_allocator_fails_on_demand) {
+    ls_counting_allocator counting;
+    ls_counting_allocator_init(&counting, NULL);
+    counting.fail_at = 2;
+    void *a = NULL;
+    void *b = NULL;
+    cr_assert(ls_alloc(&a, &counting.allocator, 100, 8) == LS_OK);
+    cr_expect(counting.bytes_now == 800);
+    cr_expect(ls_alloc(&b, &counting.allocator, 1, 1) == LS_ERR_MEMORY);
+    cr_expect(b == NULL);
+    counting.bytes_limit = 900;
+    cr_expect(ls_alloc(&b, &counting.allocator, 101, 1) == LS_ERR_MEMORY);
+    ls_free(&counting.allocator, a, 100, 8);
+    cr_expect(counting.bytes_now == 0 && counting.bytes_max == 800);
+}
+
+// Arena memory is zeroed, aligned and does not overlap, whatever the sizes.
+Test(memory, arena_blocks_do_not_overlap) {
+    ls_arena *arena = NULL;
+    cr_assert(ls_arena_create(&arena, NULL) == LS_OK);
+    unsigned char *previous = NULL;
+    size_t previous_size = 0;
+    for (size_t size = 1; size < 200000; size = size * 3 + 1) {
+        unsigned char *block = ls_arena_alloc(arena, size, 1);
+        cr_assert(block != NULL && (uintptr_t)block % 64 == 0);
+        for (size_t i = 0; i < size; i++) {
+            cr_assert(block[i] == 0);
+        }
+        memset(block, 0xAB, size);
+        if (previous != NULL) {
+            cr_expect(previous[0] == 0xAB && previous[previous_size - 1] == 0xAB);
+        }
+        previous = block;
+        previous_size = size;
+    }
+    cr_expect(ls_arena_alloc(arena, SIZE_MAX, 2) == NULL);
+    cr_expect(ls_error_last()->code == LS_ERR_OVERFLOW);
+    ls_arena_free(arena);
+}
+
+// Philox agrees with Random123 on many counters and keys.
+Test(random, philox_matches_random123) {
+    for (uint32_t i = 0; i < 10000; i++) {
+        uint32_t counter[4] = {i, i * 2654435761u, ~i, i ^ 0x12345678u};
+        uint32_t key[2] = {i * 7919u, i + 1u};
+        uint32_t out[4];
+        ls_philox4x32(out, counter, key);
+        philox4x32_ctr_t c = {{counter[0], counter[1], counter[2], counter[3]}};
+        philox4x32_key_t k = {{key[0], key[1]}};
+        philox4x32_ctr_t want = philox4x32(c, k);
+        for (int j = 0; j < 4; j++) {
+            cr_assert(out[j] == want.v[j]);
+        }
+    }
+}
+
+// The draws have the moments they claim, and stay in range.
+Test(random, draws_have_the_right_moments) {
+    double sum = 0;
+    double square = 0;
+    double uniform = 0;
+    const int n = 100000;
+    for (int i = 0; i < n; i++) {
+        double x = ls_random_normal(7, 1, 2, (uint64_t)i);
+        double u = ls_random_uniform(7, 1, 2, (uint64_t)i);
+        cr_assert(u >= 0 && u < 1);
+        cr_assert(ls_random_below(3, 7, 1, 2, (uint64_t)i) < 3);
+        sum += x;
+        square += x * x;
+        uniform += u;
+    }
+    cr_expect(fabs(sum / n) < 0.02);
+    cr_expect(fabs(square / n - 1) < 0.02);
+    cr_expect(fabs(uniform / n - 0.5) < 0.01);
+}
+
+// Names read back to their values; unknown names are an error.
+Test(dtype, names_round_trip) {
+    for (int i = 0; i < (int)LS_DTYPE_COUNT; i++) {
+        ls_dtype dtype = LS_I8;
+        cr_expect(ls_dtype_parse(&dtype, ls_dtype_name((ls_dtype)i)) == LS_OK);
+        cr_expect((int)dtype == i);
+    }
+    ls_op op = LS_SUM;
+    cr_expect(ls_op_parse(&op, "premul_sum") == LS_OK);
+    cr_expect(op == LS_PREMUL_SUM);
+    cr_expect(ls_op_parse(&op, "summ") == LS_ERR_NOT_FOUND);
+    cr_expect(!ls_op_supports(LS_BXOR, LS_F32));
+    cr_expect(ls_op_supports(LS_BXOR, LS_U8));
+}
+
+// "did you mean" offers near names alone.
+Test(text, nearest_suggests_only_near_names) {
+    const char *const names[] = {"table_wise", "row_wise", "column_wise"};
+    cr_expect_str_eq(ls_nearest("row_wize", names, 3), "row_wise");
+    cr_expect(ls_nearest("banana", names, 3) == NULL);
+}
+
+// What the writer writes, an independent parser reads back, whatever the strings and numbers.
+Test(json, written_text_parses_back) {
+    ls_text text = {0};
+    ls_json json;
+    ls_json_begin(&json, &text, 2);
+    ls_json_object_open(&json);
+    ls_json_member_string(&json, "s", "quote \" slash \\ tab \t bell \a bad \xff ok \xc3\xa9");
+    ls_json_member_double(&json, "third", 1.0 / 3.0);
+    ls_json_member_double(&json, "nan", NAN);
+    ls_json_member_int(&json, "least", INT64_MIN);
+    ls_json_key(&json, "list");
+    ls_json_array_open(&json);
+    ls_json_bool(&json, true);
+    ls_json_null(&json);
+    ls_json_array_open(&json);
+    ls_json_array_close(&json);
+    ls_json_array_close(&json);
+    ls_json_object_close(&json);
+    json_error_t error;
+    json_t *root = json_loads(ls_text_string(&text), JSON_REJECT_DUPLICATES, &error);
+    cr_assert(root != NULL, "%s in %s", error.text, ls_text_string(&text));
+    cr_expect_str_eq(json_string_value(json_object_get(root, "s")),
+                     "quote \" slash \\ tab \t bell \a bad \xef\xbf\xbd ok \xc3\xa9");
+    cr_expect(json_real_value(json_object_get(root, "third")) == 1.0 / 3.0);
+    cr_expect_str_eq(json_string_value(json_object_get(root, "nan")), "NaN");
+    cr_expect(json_integer_value(json_object_get(root, "least")) == INT64_MIN);
+    cr_expect(json_array_size(json_object_get(root, "list")) == 3);
+    json_decref(root);
+    ls_text_free(&text);
+}
