@@ -1,0 +1,66 @@
+// Findings: defects of the program under test, under the stable names of docs/reference.md. A check
+// that fires makes one; reports, gdb and expectations of scenarios read it.
+#ifndef LS_COLLECTIVES_FINDING_H
+#define LS_COLLECTIVES_FINDING_H
+
+#include "base/base.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+// id, stable name
+#define LS_FINDING_MAP(X)                                                                          \
+    X(LS_FINDING_KIND_MISMATCH, "collective.kind_mismatch")                                        \
+    X(LS_FINDING_COUNT_MISMATCH, "collective.count_mismatch")                                      \
+    X(LS_FINDING_DTYPE_MISMATCH, "collective.dtype_mismatch")                                      \
+    X(LS_FINDING_OP_MISMATCH, "collective.op_mismatch")                                            \
+    X(LS_FINDING_ROOT_MISMATCH, "collective.root_mismatch")                                        \
+    X(LS_FINDING_SPLIT_MISMATCH, "collective.split_mismatch")                                      \
+    X(LS_FINDING_GROUP_MISMATCH, "collective.group_mismatch")                                      \
+    X(LS_FINDING_ORDER_MISMATCH, "collective.order_mismatch")                                      \
+    X(LS_FINDING_MISSING_RANK, "collective.missing_rank")                                          \
+    X(LS_FINDING_EXTRA_CALL, "collective.extra_call")                                              \
+    X(LS_FINDING_P2P_UNMATCHED_SEND, "p2p.unmatched_send")                                         \
+    X(LS_FINDING_P2P_UNMATCHED_RECV, "p2p.unmatched_recv")                                         \
+    X(LS_FINDING_P2P_COUNT_MISMATCH, "p2p.count_mismatch")                                         \
+    X(LS_FINDING_P2P_DTYPE_MISMATCH, "p2p.dtype_mismatch")                                         \
+    X(LS_FINDING_P2P_ORDER_MISMATCH, "p2p.order_mismatch")                                         \
+    X(LS_FINDING_DEADLOCK_CYCLE, "deadlock.cycle")                                                 \
+    X(LS_FINDING_DEADLOCK_CROSS_COMMUNICATOR, "deadlock.cross_communicator")                       \
+    X(LS_FINDING_BUFFER_OVERLAP, "buffer.overlap")                                                 \
+    X(LS_FINDING_BUFFER_TOO_SMALL, "buffer.too_small")                                             \
+    X(LS_FINDING_BUFFER_UNINITIALISED, "buffer.uninitialised")                                     \
+    X(LS_FINDING_BUFFER_MODIFIED_IN_FLIGHT, "buffer.modified_in_flight")                           \
+    X(LS_FINDING_BUFFER_USE_BEFORE_WAIT, "buffer.use_before_wait")                                 \
+    X(LS_FINDING_HANDLE_LEAK, "handle.leak")                                                       \
+    X(LS_FINDING_HANDLE_USE_AFTER_FREE, "handle.use_after_free")                                   \
+    X(LS_FINDING_REPLICA_DIVERGED, "replica.diverged")                                             \
+    X(LS_FINDING_VALUE_NAN_FIRST, "value.nan_first")                                               \
+    X(LS_FINDING_VALUE_INF_FIRST, "value.inf_first")                                               \
+    X(LS_FINDING_RANK_DIED, "rank.died")                                                           \
+    X(LS_FINDING_RANK_EXITED_EARLY, "rank.exited_early")                                           \
+    X(LS_FINDING_INPUT_ID_OUT_OF_RANGE, "input.id_out_of_range")
+
+typedef enum ls_finding_id {
+#define LS_FINDING_ENUM(name, text) name,
+    LS_FINDING_MAP(LS_FINDING_ENUM)
+#undef LS_FINDING_ENUM
+        LS_FINDING_COUNT
+} ls_finding_id;
+
+LS_API const char *ls_finding_name(ls_finding_id id);
+LS_API int ls_finding_parse(ls_finding_id *out, const char *name);
+
+typedef struct ls_finding {
+    ls_finding_id id;
+    const int *ranks;   // the ranks at fault (the minority where ranks disagree), ascending
+    int rank_count;     //
+    const char *where;  // "FILE:LINE" of the first rank at fault, or ""
+    const char *text;   // the whole explanation, several lines
+} ls_finding;
+
+#ifdef __cplusplus
+}
+#endif
+#endif

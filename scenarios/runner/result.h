@@ -1,0 +1,77 @@
+// Results: what run, compare and replay found, case by case and stage by stage. The reports (text,
+// JSON, JUnit, HTML) are written from this and from nothing else.
+#ifndef LS_SCENARIOS_RUNNER_RESULT_H
+#define LS_SCENARIOS_RUNNER_RESULT_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/base.h"
+#include "collectives/finding.h"
+
+// Verdict classes, best first: a case's class is its worst stage's. pass is 1 where the class alone
+// does not fail a case.
+#define LS_CLASS_MAP(X)                                                                            \
+    X(LS_CLASS_BIT_EXACT, "bit_exact", 1)                                                          \
+    X(LS_CLASS_REORDERED, "reordered", 1)                                                          \
+    X(LS_CLASS_WITHIN_BOUND, "within_bound", 1)                                                    \
+    X(LS_CLASS_BY_DESIGN, "by_design", 1)                                                          \
+    X(LS_CLASS_FINDING, "finding", 0)                                                              \
+    X(LS_CLASS_WRONG, "wrong", 0)                                                                  \
+    X(LS_CLASS_ERROR, "error", 0)
+
+typedef enum ls_class {
+#define LS_CLASS_ENUM(name, text, pass) name,
+    LS_CLASS_MAP(LS_CLASS_ENUM)
+#undef LS_CLASS_ENUM
+        LS_CLASS_COUNT
+} ls_class;
+
+const char *ls_class_name(ls_class class_);
+
+// One stage compared.
+typedef struct ls_stage_result {
+    const char *name;
+    ls_class class_;
+    uint64_t elements;
+    uint64_t differing;
+    uint64_t max_ulps;
+    double bound_ratio;      // largest |difference| / derived bound; 0 when nothing differs
+    const char *order;       // the order that gives these bits, or NULL
+    const char *divergence;  // several lines: the first element that differs, or NULL
+} ls_stage_result;
+
+typedef struct ls_case_result {
+    const char *name;
+    const char *file;     // the scenario or recorded file
+    const char *backend;  // "sim", ...
+    const char *real;     // "nccl", "mpi", "recording" or NULL
+    bool skipped;
+    const char *skip_reason;  // why, when skipped
+    bool pass;                // the verdict: what the checks (or expect:) demand was met
+    ls_class class_;
+    ls_stage_result *stages;
+    int stage_count;
+    ls_finding *findings;
+    int finding_count;
+    const char *error;      // one sentence when class_ is error, else NULL
+    const char *reproduce;  // a command line
+    double seconds;         // wall time, for the text report alone
+} ls_case_result;
+
+typedef struct ls_results {
+    ls_arena *arena;      // owns every string and array here
+    const char *command;  // "run", "compare", "replay"
+    ls_case_result *cases;
+    int case_count;
+    int case_capacity;
+    int passed, failed, skipped;
+} ls_results;
+
+int ls_results_create(ls_results **out, const char *command);
+void ls_results_free(ls_results *results);  // NULL is allowed
+// Adds a case whose fields point into results->arena; sets class from the stages and findings
+// unless it is already worse, and counts it. Copies the struct.
+int ls_results_add(ls_results *results, const ls_case_result *result);
+
+#endif
