@@ -38,30 +38,37 @@ typedef struct ls_plan_shard {
     int64_t rows, columns;
 } ls_plan_shard;
 
+// Shards stand in the order of their columns and, within one column block, of their rows; the row
+// blocks of a column block lie on ascending ranks. A rank without a shard holds nothing.
 typedef struct ls_plan_table {
     const char *name;
     ls_sharding sharding;
-    const char *kernel;  // "dense", "fused", "fused_uvm", "fused_uvm_caching"; "fused" by default
+    const char *kernel;     // "dense", "fused", "fused_uvm", "fused_uvm_caching"; NULL: "fused"
     int64_t rows, columns;  // of the whole table
-    ls_plan_shard *shards;  // row blocks by ascending rank; column blocks by ascending column
+    ls_plan_shard *shards;  // data parallel: the whole table once per rank, in rank order
     int shard_count;
 } ls_plan_table;
 
 typedef struct ls_plan {
     int ranks;           // of the world
-    int ranks_per_host;  //
+    int ranks_per_host;  // divides ranks; ranks h * ranks_per_host onwards are host h
     ls_plan_table *tables;
     int table_count;
 } ls_plan;
 
-// Row-wise blocks by TorchRec's rule: ceil(rows / count) each, then the rest, then empty ones. Also
-// the offsets of empty blocks keep running (= rows). sizes, offsets [count].
+// Row-wise blocks by TorchRec's rule: ceil(rows / count) each, then the rest, then empty ones, whose
+// offset is `rows`. offsets, sizes [count]; rows >= 0, count >= 1.
 LS_API void ls_plan_split_rows(int64_t *offsets, int64_t *sizes, int64_t rows, int count);
-// Column block width by TorchRec's rule for a minimum partition (default 128 when 0).
+// Column block width by TorchRec's rule: the smallest divisor of `columns` that is a multiple of 4, at
+// least `minimum` (0: LS_PLAN_COLUMN_MINIMUM) and less than `columns`; without one, `columns`.
+#define LS_PLAN_COLUMN_MINIMUM 128
 LS_API int64_t ls_plan_column_block(int64_t columns, int64_t minimum);
 
-// Checks that every table is tiled exactly (data parallel: whole on every rank), that ranks are in
-// range, and that names are unique. LS_ERR_INVALID names table, rank and rows or columns.
+LS_API bool ls_plan_kernel_known(const char *kernel);
+
+// Checks that every table is tiled exactly (data parallel: whole on every rank) in the way of its
+// sharding type, that ranks are in range, and that names are unique. LS_ERR_INVALID names table, rank
+// and rows or columns.
 LS_API int ls_plan_check(const ls_plan *plan);
 
 #ifdef __cplusplus

@@ -1,0 +1,303 @@
+// Plans as data: names of sharding types, the rules by which tables are cut, and the check that a
+// plan holds every element of every table exactly where its sharding type says.
+#include "planner/plan.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static const char *const sharding_names[LS_SHARDING_COUNT] = {
+#define LS_SHARDING_TEXT(name, text) [name] = (text),
+    LS_SHARDING_MAP(LS_SHARDING_TEXT)
+#undef LS_SHARDING_TEXT
+};
+
+static const char *const kernel_names[] = {"dense", "fused", "fused_uvm", "fused_uvm_caching"};
+#define KERNEL_COUNT (sizeof(kernel_names) / sizeof(kernel_names[0]))
+
+const char *ls_sharding_name(ls_sharding sharding) {
+    LS_ASSERT((unsigned)sharding < LS_SHARDING_COUNT);
+    return sharding_names[sharding];
+}
+
+int ls_sharding_parse(ls_sharding *out, const char *text) {
+    LS_ASSERT(out && text);
+    for (int i = 0; i < LS_SHARDING_COUNT; i++) {
+        if (strcmp(text, sharding_names[i]) == 0) {
+            *out = (ls_sharding)i;
+            return LS_OK;
+        }
+    }
+    const char *near = ls_nearest(text, sharding_names, LS_SHARDING_COUNT);
+    return LS_FAIL(LS_ERR_NOT_FOUND, "no sharding type is called \"%s\"%s%s%s", text,
+                   near ? "; did you mean \"" : "", near ? near : "", near ? "\"?" : "");
+}
+
+void ls_plan_split_rows(int64_t *offsets, int64_t *sizes, int64_t rows, int count) {
+    LS_ASSERT(offsets && sizes);
+    LS_ASSERT(rows >= 0 && count >= 1);
+    int64_t block = rows / count + (rows % count != 0);
+    int64_t offset = 0;
+    for (int i = 0; i < count; i++) {
+        int64_t left = rows - offset;
+        offsets[i] = offset;
+        sizes[i] = left < block ? left : block;
+        offset += sizes[i];
+    }
+    LS_ASSERT(offset == rows);
+}
+
+int64_t ls_plan_column_block(int64_t columns, int64_t minimum) {
+    LS_ASSERT(columns >= 0 && minimum >= 0);
+    int64_t least = minimum ? minimum : LS_PLAN_COLUMN_MINIMUM;
+    int64_t best = columns;
+    // Divisors come in pairs, so looking up to the square root finds all of them.
+    for (int64_t i = 1; i <= columns / i; i++) {
+        if (columns % i != 0) {
+            continue;
+        }
+        int64_t pair[2] = {i, columns / i};
+        for (int k = 0; k < 2; k++) {
+            if (pair[k] >= least && pair[k] % 4 == 0 && pair[k] < best) {
+                best = pair[k];
+            }
+        }
+    }
+    return best;
+}
+
+// ---- The check -----------------------------------------------------------------------------------
+
+static int check_shard(const ls_plan *plan, const ls_plan_table *table, int index) {
+    const ls_plan_shard *shard = &table->shards[index];
+    if (shard->rank < 0 || shard->rank >= plan->ranks) {
+        return LS_FAIL(LS_ERR_INVALID,
+                       "plan: table %s: shard %d is on rank %d, and ranks are 0 to %d", table->name,
+                       index, shard->rank, plan->ranks - 1);
+    }
+    bool rows_ok = shard->row_offset >= 0 && shard->rows >= 0 && shard->rows <= table->rows &&
+                   shard->row_offset <= table->rows - shard->rows;
+    if (!rows_ok) {
+        return LS_FAIL_RANK(
+            LS_ERR_INVALID, shard->rank,
+            "plan: table %s: shard %d on rank %d holds %lld rows from %lld on, and the "
+            "table has %lld",
+            table->name, index, shard->rank, (long long)shard->rows, (long long)shard->row_offset,
+            (long long)table->rows);
+    }
+    bool columns_ok = shard->column_offset >= 0 && shard->columns >= 1 &&
+                      shard->columns <= table->columns &&
+                      shard->column_offset <= table->columns - shard->columns;
+    if (!columns_ok) {
+        return LS_FAIL_RANK(
+            LS_ERR_INVALID, shard->rank,
+            "plan: table %s: shard %d on rank %d holds %lld columns from %lld on, and "
+            "the table has %lld",
+            table->name, index, shard->rank, (long long)shard->columns,
+            (long long)shard->column_offset, (long long)table->columns);
+    }
+    return LS_OK;
+}
+
+// Every rank holds the whole table, in rank order.
+static int check_data_parallel(const ls_plan *plan, const ls_plan_table *table) {
+    if (table->shard_count != plan->ranks) {
+        return LS_FAIL(LS_ERR_INVALID,
+                       "plan: table %s: data_parallel needs one copy per rank, %d, and has %d",
+                       table->name, plan->ranks, table->shard_count);
+    }
+    for (int i = 0; i < table->shard_count; i++) {
+        const ls_plan_shard *shard = &table->shards[i];
+        if (shard->rank != i) {
+            return LS_FAIL_RANK(LS_ERR_INVALID, shard->rank,
+                                "plan: table %s: copy %d of a data_parallel table is on rank %d; "
+                                "copies stand in rank order, one each",
+                                table->name, i, shard->rank);
+        }
+        if (shard->rows != table->rows || shard->columns != table->columns) {
+            return LS_FAIL_RANK(
+                LS_ERR_INVALID, shard->rank,
+                "plan: table %s: rank %d holds %lld x %lld of a data_parallel table "
+                "of %lld x %lld",
+                table->name, shard->rank, (long long)shard->rows, (long long)shard->columns,
+                (long long)table->rows, (long long)table->columns);
+        }
+    }
+    return LS_OK;
+}
+
+// The shards [first, end) hold the same columns; their row blocks must follow one another and fill
+// the table, on ascending ranks.
+static int check_rows(const ls_plan_table *table, int first, int end) {
+    int64_t next = 0;
+    for (int i = first; i < end; i++) {
+        const ls_plan_shard *shard = &table->shards[i];
+        if (shard->row_offset != next) {
+            return LS_FAIL_RANK(
+                LS_ERR_INVALID, shard->rank,
+                "plan: table %s: rows %lld to %lld are %s: shard %d on rank %d begins "
+                "at row %lld, expected %lld",
+                table->name, (long long)(next < shard->row_offset ? next : shard->row_offset),
+                (long long)(next < shard->row_offset ? shard->row_offset : next),
+                next < shard->row_offset ? "on no rank" : "on two ranks", i, shard->rank,
+                (long long)shard->row_offset, (long long)next);
+        }
+        if (shard->columns != table->shards[first].columns) {
+            return LS_FAIL_RANK(
+                LS_ERR_INVALID, shard->rank,
+                "plan: table %s: shard %d on rank %d is %lld columns wide, and the row "
+                "block before it %lld",
+                table->name, i, shard->rank, (long long)shard->columns,
+                (long long)table->shards[first].columns);
+        }
+        if (i > first && shard->rank <= table->shards[i - 1].rank) {
+            return LS_FAIL_RANK(LS_ERR_INVALID, shard->rank,
+                                "plan: table %s: row blocks stand on ascending ranks, and rank %d "
+                                "follows rank %d",
+                                table->name, shard->rank, table->shards[i - 1].rank);
+        }
+        next += shard->rows;
+    }
+    if (next != table->rows) {
+        return LS_FAIL(LS_ERR_INVALID, "plan: table %s: rows %lld to %lld are on no rank",
+                       table->name, (long long)next, (long long)table->rows);
+    }
+    return LS_OK;
+}
+
+// What each sharding type allows beyond tiling: how many blocks in either direction, and that the
+// host-wise ones stay on one host. first, end: the shards of one column block.
+static int check_type(const ls_plan *plan, const ls_plan_table *table, int first, int end) {
+    ls_sharding sharding = table->sharding;
+    const char *type = ls_sharding_name(sharding);
+    bool one_column_block =
+        sharding == LS_TABLE_WISE || sharding == LS_ROW_WISE || sharding == LS_TABLE_ROW_WISE;
+    bool one_row_block =
+        sharding == LS_TABLE_WISE || sharding == LS_COLUMN_WISE || sharding == LS_TABLE_COLUMN_WISE;
+    if (one_column_block && table->shards[first].columns != table->columns) {
+        return LS_FAIL(LS_ERR_INVALID,
+                       "plan: table %s: %s does not cut columns, and shard %d holds %lld of %lld",
+                       table->name, type, first, (long long)table->shards[first].columns,
+                       (long long)table->columns);
+    }
+    if (one_row_block && end - first != 1) {
+        return LS_FAIL(LS_ERR_INVALID,
+                       "plan: table %s: %s does not cut rows, and columns from %lld on "
+                       "are in %d row blocks",
+                       table->name, type, (long long)table->shards[first].column_offset,
+                       end - first);
+    }
+    bool host_wise = sharding == LS_TABLE_ROW_WISE || sharding == LS_TABLE_COLUMN_WISE;
+    if (!host_wise && sharding != LS_GRID) {
+        return LS_OK;
+    }
+    int host = table->shards[host_wise ? 0 : first].rank / plan->ranks_per_host;
+    for (int i = first; i < end; i++) {
+        if (table->shards[i].rank / plan->ranks_per_host != host) {
+            return LS_FAIL_RANK(
+                LS_ERR_INVALID, table->shards[i].rank,
+                "plan: table %s: %s keeps %s on one host, and rank %d is not on host %d",
+                table->name, type, host_wise ? "a table" : "a column block", table->shards[i].rank,
+                host);
+        }
+    }
+    return LS_OK;
+}
+
+static int check_table(const ls_plan *plan, const ls_plan_table *table) {
+    if (!table->name || !table->name[0]) {
+        return LS_FAIL(LS_ERR_INVALID, "plan: a table has no name");
+    }
+    if ((unsigned)table->sharding >= LS_SHARDING_COUNT) {
+        return LS_FAIL(LS_ERR_INVALID, "plan: table %s: unknown sharding type %d", table->name,
+                       (int)table->sharding);
+    }
+    if (table->kernel && !ls_plan_kernel_known(table->kernel)) {
+        return LS_FAIL(LS_ERR_INVALID, "plan: table %s: unknown kernel \"%s\"", table->name,
+                       table->kernel);
+    }
+    if (table->rows < 1 || table->columns < 1 || table->shard_count < 1 || !table->shards) {
+        return LS_FAIL(
+            LS_ERR_INVALID,
+            "plan: table %s: %lld rows, %lld columns and %d shards; each must be at least 1",
+            table->name, (long long)table->rows, (long long)table->columns, table->shard_count);
+    }
+    for (int i = 0; i < table->shard_count; i++) {
+        LS_TRY(check_shard(plan, table, i));
+    }
+    if (table->sharding == LS_DATA_PARALLEL) {
+        return check_data_parallel(plan, table);
+    }
+    int64_t next = 0;
+    for (int first = 0, end; first < table->shard_count; first = end) {
+        const ls_plan_shard *shard = &table->shards[first];
+        for (end = first + 1; end < table->shard_count; end++) {
+            if (table->shards[end].column_offset != shard->column_offset) {
+                break;
+            }
+        }
+        if (shard->column_offset != next) {
+            return LS_FAIL_RANK(
+                LS_ERR_INVALID, shard->rank,
+                "plan: table %s: columns %lld to %lld are %s: shard %d on rank %d "
+                "begins at column %lld, expected %lld",
+                table->name, (long long)(next < shard->column_offset ? next : shard->column_offset),
+                (long long)(next < shard->column_offset ? shard->column_offset : next),
+                next < shard->column_offset ? "on no rank" : "on two ranks", first, shard->rank,
+                (long long)shard->column_offset, (long long)next);
+        }
+        LS_TRY(check_type(plan, table, first, end));
+        LS_TRY(check_rows(table, first, end));
+        next += shard->columns;
+    }
+    if (next != table->columns) {
+        return LS_FAIL(LS_ERR_INVALID, "plan: table %s: columns %lld to %lld are on no rank",
+                       table->name, (long long)next, (long long)table->columns);
+    }
+    return LS_OK;
+}
+
+static int compare_names(const void *a, const void *b) {
+    return strcmp(*(const char *const *)a, *(const char *const *)b);
+}
+
+static int check_names(const ls_plan *plan) {
+    const char **names;
+    LS_TRY(ls_alloc((void **)&names, NULL, (size_t)plan->table_count, sizeof(*names)));
+    for (int i = 0; i < plan->table_count; i++) {
+        names[i] = plan->tables[i].name;
+    }
+    qsort(names, (size_t)plan->table_count, sizeof(*names), compare_names);
+    int status = LS_OK;
+    for (int i = 1; i < plan->table_count && status == LS_OK; i++) {
+        if (strcmp(names[i - 1], names[i]) == 0) {
+            status = LS_FAIL(LS_ERR_INVALID, "plan: two tables are called %s", names[i]);
+        }
+    }
+    ls_free(NULL, names, (size_t)plan->table_count, sizeof(*names));
+    return status;
+}
+
+bool ls_plan_kernel_known(const char *kernel) {
+    LS_ASSERT(kernel);
+    for (size_t i = 0; i < KERNEL_COUNT; i++) {
+        if (strcmp(kernel, kernel_names[i]) == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+int ls_plan_check(const ls_plan *plan) {
+    LS_ASSERT(plan);
+    if (plan->ranks < 1 || plan->ranks_per_host < 1 || plan->ranks % plan->ranks_per_host != 0) {
+        return LS_FAIL(LS_ERR_INVALID, "plan: %d ranks cannot stand on hosts of %d", plan->ranks,
+                       plan->ranks_per_host);
+    }
+    if (plan->table_count < 0 || (plan->table_count > 0 && !plan->tables)) {
+        return LS_FAIL(LS_ERR_INVALID, "plan: %d tables", plan->table_count);
+    }
+    for (int i = 0; i < plan->table_count; i++) {
+        LS_TRY(check_table(plan, &plan->tables[i]));
+    }
+    return plan->table_count ? check_names(plan) : LS_OK;
+}
