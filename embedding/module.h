@@ -1,0 +1,129 @@
+// A sharded embedding collection: tables, cut up and placed by a plan, and the three stages that
+// take one batch through them. One implementation serves every sharding type: a table is a list of
+// shards (rank, row block, column block), and the type alone says over how many ranks partial
+// results are reduced.
+//
+// Width L of a sharding type, W ranks, rank r = n * L + l:
+//   table_wise, column_wise, table_column_wise   L = 1: nothing to reduce
+//   table_row_wise, grid                         L = ranks per host
+//   row_wise                                     L = W
+//   data_parallel                                no communication at all
+// The tables that share (sharding type, weighted or not, pooled by sum / by max / sequence, output
+// dtype) form a group and share its collectives:
+//   input_dist   all_to_all of sizes (i64: lengths, ids, weights if weighted, batch), then one
+//                uneven all_to_all each for lengths, ids and weights. An id is made local (row minus
+//                the shard's first row) and sent to every shard whose rows contain it.
+//   lookup       each shard pools (sum or max, never mean) or gathers the ids that it got
+//   output_dist  pooled: reduce_scatter over the L ranks (L > 1; max: of -infinity where a shard
+//                had no id), all_to_all over the W / L ranks with equal l (L < W), then, on the
+//                source rank, mean divides once by the bag's count (or sum of weights), and empty
+//                bags give 0. Sequence: the ids' all_to_all backwards, then original order.
+// On an owner the batches of the source ranks lie one after another, ordered by (l, n): for L = 1 and
+// L = W that is ascending rank.
+#ifndef LS_EMBEDDING_MODULE_H
+#define LS_EMBEDDING_MODULE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/base.h"
+#include "collectives/collectives.h"
+#include "collectives/recording.h"
+#include "embedding/jagged.h"
+#include "kernels/kernels.h"
+#include "planner/plan.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+// One embedding table. {0} plus name, rows, dim, dtype and features is an unweighted sequence table.
+typedef struct ls_table {
+    const char *name;
+    int64_t rows, dim;            // dim >= 1
+    ls_dtype dtype;               // f32, f16, bf16 or f64
+    ls_pooling pooling;           //
+    const char *const *features;  // [feature_count]; a feature may feed several tables
+    int feature_count;            // >= 1
+    bool weighted;                // inputs carry a weight per id (sum and mean alone)
+    bool has_padding_id;          // ids equal to padding_id do not count in a pooled bag
+    int64_t padding_id;           // in [0, rows)
+} ls_table;
+
+// Writes rows [row, row + rows) x columns [column, column + columns) of table `table` to `out`
+// (dense, row-major, of the table's dtype), for the shard of `rank`. Must give the same values for
+// the same cell whatever the block.
+typedef int (*ls_table_fill)(void *arg, int table, int rank, int64_t row, int64_t rows,
+                             int64_t column, int64_t columns, void *out);
+
+typedef struct ls_embedding_options {
+    const ls_table *tables;  // [table_count], borrowed: must outlive the module
+    int table_count;         //
+    const ls_plan *plan;     // names every table; borrowed likewise
+    ls_id_policy id_policy;  // for ids outside [0, rows), applied on the source rank
+    ls_table_fill fill;      //
+    void *fill_arg;          //
+    bool allow_broken_plan;  // do not demand that shards tile the tables: ids that no shard owns
+                             // are lost, those that several own count double (for experiments
+                             // and for tests of the checks)
+} ls_embedding_options;
+
+// The first id outside its table, in order of rank, table, feature, sample, position.
+typedef struct ls_bad_id {
+    const char *table, *feature;
+    int rank;
+    int64_t sample, position;  // which bag, and where in it
+    int64_t id, rows;
+} ls_bad_id;
+
+typedef struct ls_embedding ls_embedding;
+
+// Makes the module on every held rank of the backend's world. Under MPI every process must make the
+// same call. LS_ERR_INVALID names table, rank and rows or columns. Free it before the backend.
+LS_API int ls_embedding_create(ls_embedding **out, ls_backend *backend,
+                               const ls_embedding_options *options);
+LS_API void ls_embedding_free(ls_embedding *module);  // NULL is allowed
+
+// Shard `index` (of the table in the plan; data parallel: 0) of table `table` as a held `rank` holds
+// it: its block and its weights [rows, columns], for reading and for updates. NULL: not held.
+LS_API ls_shard *ls_embedding_shard(ls_embedding *module, int table, int rank, int index);
+
+// ---- One batch through the module ---------------------------------------------------------------
+// A pass holds what one batch left at every stage: routed ids, splits, partial results, outputs.
+typedef struct ls_embedding_pass ls_embedding_pass;
+
+// Stage 1. inputs [held ranks of the world, ascending]; each must hold every feature of the tables
+// (others are ignored), with weights where a table is weighted; borrowed until the pass is freed.
+// LS_ERR_FINDING for an id out of range under LS_ID_ERROR (ls_embedding_bad_id tells which; ranks of
+// other processes learn of it and fail too), LS_ERR_INVALID for unusable inputs.
+// sink: NULL, or gets "lengths", "ids" (local) and, weighted, "weights" of every shard.
+LS_API int ls_embedding_input_dist(ls_embedding_pass **out, ls_embedding *module,
+                                   const ls_keyed_jagged *const *inputs, const ls_stage_sink *sink);
+// Stage 2. The sink gets "values" of every shard: pooled [sum of batches, columns], sequence
+// [ids, columns].
+LS_API int ls_embedding_lookup(ls_embedding_pass *pass, const ls_stage_sink *sink);
+// Stage 3. The sink gets "values" of every (table, feature): pooled [B_r, dim], sequence
+// [ids of rank r, dim].
+LS_API int ls_embedding_output_dist(ls_embedding_pass *pass, const ls_stage_sink *sink);
+// The three stages. On failure *out is NULL.
+LS_API int ls_embedding_forward(ls_embedding_pass **out, ls_embedding *module,
+                                const ls_keyed_jagged *const *inputs, const ls_stage_sink *sink);
+LS_API void ls_embedding_pass_free(ls_embedding_pass *pass);  // NULL is allowed
+
+// What a sink is given per held rank: stages "input_dist", "lookup", "output_dist"; the table's and
+// feature's names; field as above, followed by "[i]" (the shard's index in the plan) where this rank
+// holds several shards of the table. `reduces` is set where a sum in a bag or over ranks was taken.
+
+// The output of a (table, feature) on a held rank: [*rows, dim] of *dtype (pooled: f32, or f64 for
+// f64 tables; sequence: the table's dtype). Borrowed from the pass. feature: index in the table's.
+LS_API const void *ls_embedding_output(const ls_embedding_pass *pass, int rank, int table,
+                                       int feature, int64_t *rows, ls_dtype *dtype);
+
+// The id that made this module's last pass fail with LS_ERR_FINDING; NULL: none, or it is another
+// process's.
+LS_API const ls_bad_id *ls_embedding_bad_id(const ls_embedding *module);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,97 @@
+// The oracle: what every stage of a sharded collection must give, worked out from the unsharded
+// tables in f64 by plain loops. It shares no code with what it judges: no kernel, no collective, no
+// part of the module. Beside each expected value stands a derived bound on what rounding alone can
+// do to it.
+//
+// Bound of a pooled sum of n terms t_i = w_i e_i, whatever the order and the grouping of the sum:
+//   gamma(k) * sum |t_i| + (n + 1) * eta,   gamma(k) = k u / (1 - k u)
+// with k = n - 1 additions, + 1 when the products round (weighted), u the unit roundoff of the output
+// type (f32: 2^-24, f64: 2^-53) and eta its smallest positive number (products that underflow).
+// Mean adds one rounding for the division and the divisor's own error. (Higham, Accuracy and
+// Stability of Numerical Algorithms, 2nd ed., section 3.1 and 4.2.) Max and sequence: 0.
+#ifndef LS_EMBEDDING_ORACLE_H
+#define LS_EMBEDDING_ORACLE_H
+
+#include "embedding/module.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+// Writes row `row` of table `table` as f64 (the values as stored, after rounding to the table's
+// dtype) to out [dim].
+typedef int (*ls_oracle_row)(void *arg, int table, int64_t row, double *out);
+
+typedef struct ls_oracle_options {
+    const ls_table *tables;  // borrowed, as everything here
+    int table_count;
+    const ls_plan *plan;                   // who must get which ids; may be broken
+    ls_id_policy id_policy;                //
+    const ls_keyed_jagged *const *inputs;  // [plan->ranks], of all ranks
+    ls_oracle_row row;
+    void *row_arg;
+} ls_oracle_options;
+
+typedef struct ls_oracle ls_oracle;
+LS_API int ls_oracle_create(ls_oracle **out, const ls_oracle_options *options);
+LS_API void ls_oracle_free(ls_oracle *oracle);  // NULL is allowed
+
+// What one stage output must be. Either integers (lengths, ids) or numbers.
+typedef struct ls_expected {
+    ls_shape shape;
+    size_t count;    // elements
+    int64_t *ints;   // [count] or NULL
+    double *values;  // [count] or NULL
+    double *bounds;  // [count] with values: largest |difference| that rounding explains
+    bool reduces;    // false: every element must be exact
+    ls_dtype dtype;  // of the output
+} ls_expected;
+
+// Fills *out for the output that `key` names (stage, table, feature, field, rank; the rest of it is
+// not read). LS_ERR_NOT_FOUND: this plan has no such output. Free it with ls_expected_free.
+LS_API int ls_oracle_expect(const ls_oracle *oracle, const ls_stage_output *key, ls_expected *out);
+LS_API void ls_expected_free(ls_expected *expected);
+
+// Every output that a full run emits, so that a missing one is noticed: index from 0; fills stage,
+// table, feature, field (borrowed from the oracle), rank, dtype and reduces. LS_ERR_NOT_FOUND past
+// the last one.
+LS_API int ls_oracle_output(const ls_oracle *oracle, size_t index, ls_stage_output *out);
+LS_API size_t ls_oracle_output_count(const ls_oracle *oracle);
+
+// One stage output judged.
+typedef struct ls_judgement {
+    uint64_t elements;
+    uint64_t differing;  // elements whose value is not the expected one, rounded to dtype
+    uint64_t wrong;      // elements outside the bound; shape or dtype wrong: all
+    uint64_t max_ulps;   // largest distance in units of the last place of the output's dtype
+    double bound_ratio;  // largest |difference| / bound
+    size_t first_wrong;  // element index, when wrong > 0
+    char text[1024];     // explains the first wrong element; "" when none is
+} ls_judgement;
+
+// Judges an output (with its shape and data) against what is expected. Only errors of the judging
+// itself are errors; a wrong output is reported in *out.
+LS_API int ls_oracle_judge(const ls_oracle *oracle, const ls_stage_output *output,
+                           ls_judgement *out);
+
+// Where an element comes from.
+typedef struct ls_provenance {
+    const char *table, *feature;
+    int source_rank;   // whose sample it is; -1: the element is not of one sample
+    int64_t sample;    // on the source rank
+    int64_t position;  // in the bag, of `id`
+    int64_t column;    // of the table; -1 for lengths, ids and weights
+    int64_t id;       // the id to blame: the first of the bag that not exactly one shard owns, else
+                      // the first of the bag; -1: empty bag
+    int owner_rank;   // who holds its row (and column); -1: nobody
+    int owner_count;  // shards that hold that cell: 1 in a sound plan
+    int64_t id_count;  // ids in the bag
+} ls_provenance;
+
+LS_API int ls_oracle_provenance(const ls_oracle *oracle, const ls_stage_output *key, size_t element,
+                                ls_provenance *out);
+
+#ifdef __cplusplus
+}
+#endif
+#endif
