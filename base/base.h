@@ -3,6 +3,7 @@
 #define LS_BASE_BASE_H
 
 #include "base/dtype.h"
+#include "base/file.h"
 #include "base/json.h"
 #include "base/memory.h"
 #include "base/random.h"

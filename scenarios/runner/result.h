@@ -9,6 +9,10 @@
 #include "base/base.h"
 #include "collectives/finding.h"
 
+#ifdef __cplusplus
+extern "C" {
+#endif
+
 // Verdict classes, best first: a case's class is its worst stage's. pass is 1 where the class alone
 // does not fail a case.
 #define LS_CLASS_MAP(X)                                                                            \
@@ -27,7 +31,8 @@ typedef enum ls_class {
         LS_CLASS_COUNT
 } ls_class;
 
-const char *ls_class_name(ls_class class_);
+LS_API const char *ls_class_name(ls_class class_);  // "bit_exact", ...
+LS_API bool ls_class_passes(ls_class class_);       // whether the class alone does not fail a case
 
 // One stage compared.
 typedef struct ls_stage_result {
@@ -68,10 +73,15 @@ typedef struct ls_results {
     int passed, failed, skipped;
 } ls_results;
 
-int ls_results_create(ls_results **out, const char *command);
-void ls_results_free(ls_results *results);  // NULL is allowed
+LS_API int ls_results_create(ls_results **out, const char *command);
+LS_API void ls_results_free(ls_results *results);  // NULL is allowed
+// Whether everything that ran passed, and something did run.
+LS_API bool ls_results_pass(const ls_results *results);
 // Adds a case whose fields point into results->arena; sets class from the stages and findings
 // unless it is already worse, and counts it. Copies the struct.
-int ls_results_add(ls_results *results, const ls_case_result *result);
+LS_API int ls_results_add(ls_results *results, const ls_case_result *result);
 
+#ifdef __cplusplus
+}
+#endif
 #endif

@@ -1,0 +1,125 @@
+// Whole-file output by temporary file and rename. Reading has no home here: each format reads under
+// its own limits.
+#define _XOPEN_SOURCE 700
+#include "base/file.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+static int write_all(int fd, const char *path, const char *data, size_t bytes) {
+    while (bytes != 0) {
+        ssize_t written = write(fd, data, bytes);
+        if (written < 0 && errno == EINTR) {
+            continue;
+        }
+        if (written <= 0) {
+            return LS_FAIL(LS_ERR_IO, "cannot write '%s': %s", path, strerror(errno));
+        }
+        data += written;
+        bytes -= (size_t)written;
+    }
+    return LS_OK;
+}
+
+static int write_direct(const char *path, const void *data, size_t bytes) {
+    int fd = open(path, O_WRONLY | O_CLOEXEC);
+    if (fd < 0) {
+        return LS_FAIL(LS_ERR_IO, "cannot open '%s': %s", path, strerror(errno));
+    }
+    int status = write_all(fd, path, data, bytes);
+    if (close(fd) != 0 && status == LS_OK) {
+        status = LS_FAIL(LS_ERR_IO, "cannot write '%s': %s", path, strerror(errno));
+    }
+    return status;
+}
+
+static int write_beside(const char *path, mode_t mode, const void *data, size_t bytes) {
+    char temporary[PATH_MAX];
+    int length = snprintf(temporary, sizeof temporary, "%s.XXXXXX", path);
+    if (length < 0 || (size_t)length >= sizeof temporary) {
+        return LS_FAIL(LS_ERR_IO, "the path is too long: '%.100s...'", path);
+    }
+    int fd = mkstemp(temporary);
+    if (fd < 0) {
+        return LS_FAIL(LS_ERR_IO, "cannot create a file beside '%s': %s", path, strerror(errno));
+    }
+    int status = write_all(fd, path, data, bytes);
+    if (status == LS_OK && (fchmod(fd, mode) != 0 || fsync(fd) != 0)) {
+        status = LS_FAIL(LS_ERR_IO, "cannot finish '%s': %s", path, strerror(errno));
+    }
+    if (close(fd) != 0 && status == LS_OK) {
+        status = LS_FAIL(LS_ERR_IO, "cannot finish '%s': %s", path, strerror(errno));
+    }
+    if (status == LS_OK && rename(temporary, path) != 0) {
+        status = LS_FAIL(LS_ERR_IO, "cannot rename to '%s': %s", path, strerror(errno));
+    }
+    if (status != LS_OK) {
+        (void)unlink(temporary);
+    }
+    return status;
+}
+
+int ls_file_write(const char *path, const void *data, size_t bytes) {
+    LS_ASSERT(path != NULL);
+    LS_ASSERT(data != NULL || bytes == 0);
+    struct stat info;
+    if (stat(path, &info) != 0) {
+        mode_t mask = umask(0);
+        (void)umask(mask);
+        return write_beside(path, 0666 & ~mask, data, bytes);
+    }
+    if (S_ISDIR(info.st_mode)) {
+        return LS_FAIL(LS_ERR_IO, "cannot write '%s': it is a folder", path);
+    }
+    if (!S_ISREG(info.st_mode)) {
+        return write_direct(path, data, bytes);
+    }
+    char real[PATH_MAX];
+    if (realpath(path, real) == NULL) {
+        return LS_FAIL(LS_ERR_IO, "cannot resolve '%s': %s", path, strerror(errno));
+    }
+    return write_beside(real, info.st_mode & 0777, data, bytes);
+}
+
+int ls_file_write_check(const char *path) {
+    LS_ASSERT(path != NULL);
+    struct stat info;
+    if (path[0] == 0) {
+        return LS_FAIL(LS_ERR_IO, "cannot write '': the path is empty");
+    }
+    bool exists = stat(path, &info) == 0;
+    if (exists && S_ISDIR(info.st_mode)) {
+        return LS_FAIL(LS_ERR_IO, "cannot write '%s': it is a folder", path);
+    }
+    if (exists && access(path, W_OK) != 0) {
+        return LS_FAIL(LS_ERR_IO, "cannot write '%s': %s", path, strerror(errno));
+    }
+    if (exists && !S_ISREG(info.st_mode)) {
+        return LS_OK;
+    }
+    char folder[PATH_MAX];
+    const char *slash = strrchr(path, '/');
+    int length = slash == NULL
+                     ? snprintf(folder, sizeof folder, ".")
+                     : snprintf(folder, sizeof folder, "%.*s", (int)(slash - path) + 1, path);
+    if (length < 0 || (size_t)length >= sizeof folder) {
+        return LS_FAIL(LS_ERR_IO, "the path is too long: '%.100s...'", path);
+    }
+    if (stat(folder, &info) != 0) {
+        return LS_FAIL(LS_ERR_IO, "cannot write '%s': %s", path, strerror(errno));
+    }
+    if (!S_ISDIR(info.st_mode)) {
+        return LS_FAIL(LS_ERR_IO, "cannot write '%s': '%s' is not a folder", path, folder);
+    }
+    if (access(folder, W_OK | X_OK) != 0) {
+        return LS_FAIL(LS_ERR_IO, "cannot write '%s': %s", path, strerror(errno));
+    }
+    return LS_OK;
+}

@@ -1,0 +1,25 @@
+// Files: whole ones, written so that they appear complete or not at all.
+#ifndef LS_BASE_FILE_H
+#define LS_BASE_FILE_H
+
+#include <stddef.h>
+
+#include "base/status.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+// Writes `bytes` bytes to `path`. A regular file is written beside its place and renamed, so that a
+// reader sees the old content or the new, never a part; a link is followed; a device or pipe is
+// written to directly. LS_ERR_IO with the reason; an existing file is then untouched.
+LS_API int ls_file_write(const char *path, const void *data, size_t bytes);
+
+// Whether ls_file_write(path) could succeed: the folder exists and is writable, and the path does
+// not name a folder. LS_ERR_IO otherwise. For saying so before long work, not a promise.
+LS_API int ls_file_write_check(const char *path);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,219 @@
+// Diagnostics, outputs and the terminal, for all commands.
+#include "cli/cli.h"
+
+#include <errno.h>
+#include <langinfo.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "scenarios/runner/report.h"
+
+static void diagnose(const char *kind, const char *format, va_list args) LS_PRINTF(2, 0);
+static void diagnose(const char *kind, const char *format, va_list args) {
+    cli_progress_end();
+    (void)fflush(stdout);
+    (void)fprintf(stderr, "lockstep: %s: ", kind);
+    (void)vfprintf(stderr, format, args);
+    (void)fputc('\n', stderr);
+}
+
+void cli_error(const char *format, ...) {
+    va_list args;
+    va_start(args, format);
+    diagnose("error", format, args);
+    va_end(args);
+}
+
+void cli_note(const char *format, ...) {
+    va_list args;
+    va_start(args, format);
+    diagnose("note", format, args);
+    va_end(args);
+}
+
+int cli_exit_of(int status) {
+    switch (status) {
+    case LS_OK:
+        return LS_EXIT_OK;
+    case LS_ERR_MISMATCH:
+    case LS_ERR_DEADLOCK:
+    case LS_ERR_FINDING:
+        return LS_EXIT_FINDING;
+    case LS_ERR_MEMORY:
+    case LS_ERR_BACKEND:
+    case LS_ERR_RANK_DIED:
+    case LS_ERR_TIMEOUT:
+        return LS_EXIT_ENVIRONMENT;
+    default:  // invalid, overflow, io, format, unsupported, limit, not found
+        return LS_EXIT_USAGE;
+    }
+}
+
+int cli_fail(int status) {
+    LS_ASSERT(status != LS_OK);
+    const ls_error *error = ls_error_last();
+    cli_error("%s", error->code != LS_OK ? error->text : ls_status_text(status));
+    return cli_exit_of(status);
+}
+
+static bool terminal_capable(void) {
+    const char *term = getenv("TERM");
+    return isatty(STDOUT_FILENO) && term != NULL && strcmp(term, "dumb") != 0;
+}
+
+bool cli_color_on(void) {
+    switch (cli_options_common.color) {
+    case CLI_COLOR_ALWAYS:
+        return true;
+    case CLI_COLOR_NEVER:
+        return false;
+    default:;
+        const char *no_color = getenv("NO_COLOR");
+        return terminal_capable() && (no_color == NULL || no_color[0] == 0);
+    }
+}
+
+bool cli_unicode_on(void) {
+    return terminal_capable() && strcmp(nl_langinfo(CODESET), "UTF-8") == 0;
+}
+
+static bool is_stdout(const char *path) {
+    return path != NULL && strcmp(path, "-") == 0;
+}
+
+bool cli_stdout_taken(void) {
+    const cli_common *common = &cli_options_common;
+    return is_stdout(common->json) || is_stdout(common->junit) || is_stdout(common->report) ||
+           is_stdout(common->trace);
+}
+
+int cli_outputs_check(const char *out) {
+    const cli_common *common = &cli_options_common;
+    const char *paths[] = {common->json, common->junit, common->report, common->trace, out};
+    const size_t count = sizeof paths / sizeof paths[0];
+    for (size_t i = 0; i < count; i++) {
+        if (paths[i] == NULL) {
+            continue;
+        }
+        for (size_t j = 0; j < i; j++) {
+            if (paths[j] != NULL && strcmp(paths[i], paths[j]) == 0) {
+                cli_error("two outputs go to '%s'", paths[i]);
+                return LS_EXIT_USAGE;
+            }
+        }
+        if (!is_stdout(paths[i]) && ls_file_write_check(paths[i]) != LS_OK) {
+            return cli_fail(LS_ERR_IO);
+        }
+    }
+    return LS_EXIT_OK;
+}
+
+int cli_output(const char *path, const ls_text *text) {
+    LS_ASSERT(path != NULL);
+    if (text->failed) {
+        cli_error("out of memory while '%s' was put together", path);
+        return LS_EXIT_ENVIRONMENT;
+    }
+    if (!is_stdout(path)) {
+        int status = ls_file_write(path, ls_text_string(text), text->length);
+        return status == LS_OK ? LS_EXIT_OK : cli_fail(status);
+    }
+    cli_progress_end();
+    bool written = fwrite(ls_text_string(text), 1, text->length, stdout) == text->length;
+    if (fflush(stdout) != 0 || !written) {
+        cli_error("cannot write to stdout: %s", strerror(errno));
+        return LS_EXIT_USAGE;
+    }
+    return LS_EXIT_OK;
+}
+
+static int worse(int a, int b) {
+    return a != LS_EXIT_OK ? a : b;
+}
+
+typedef int report_writer(ls_text *out, const ls_results *results);
+
+static int report_to(const char *path, report_writer *write, const ls_results *results) {
+    if (path == NULL) {
+        return LS_EXIT_OK;
+    }
+    ls_text text = {0};
+    int status = write(&text, results);
+    int code = status == LS_OK ? cli_output(path, &text) : cli_fail(status);
+    ls_text_free(&text);
+    return code;
+}
+
+int cli_report(const ls_results *results) {
+    LS_ASSERT(results != NULL);
+    const cli_common *common = &cli_options_common;
+    cli_progress_end();
+    int code = results->failed != 0   ? LS_EXIT_FINDING
+               : results->passed == 0 ? LS_EXIT_NOTHING
+                                      : LS_EXIT_OK;
+    if (!cli_stdout_taken()) {
+        ls_text text = {0};
+        ls_report_style style = {cli_color_on(), cli_unicode_on(), common->quiet};
+        int status = ls_report_text(&text, results, &style);
+        code = worse(code, status == LS_OK ? cli_output("-", &text) : cli_fail(status));
+        ls_text_free(&text);
+    }
+    code = worse(code, report_to(common->json, ls_report_json, results));
+    code = worse(code, report_to(common->junit, ls_report_junit, results));
+    return worse(code, report_to(common->report, ls_report_html, results));
+}
+
+// ---- progress ------------------------------------------------------------------------------------
+
+#define PROGRESS_DELAY_MS  500
+#define PROGRESS_PERIOD_MS 100
+#define PROGRESS_CELLS     30
+
+static struct {
+    bool started, drawn;
+    int64_t start_ms, last_ms;
+} progress;
+
+static int64_t now_ms(void) {
+    struct timespec now;
+    (void)clock_gettime(CLOCK_MONOTONIC, &now);
+    return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
+}
+
+void cli_progress(const char *what, int done, int total) {
+    LS_ASSERT(done >= 0 && done <= total);
+    const char *term = getenv("TERM");
+    if (cli_options_common.quiet || total == 0 || !isatty(STDERR_FILENO) || term == NULL ||
+        strcmp(term, "dumb") == 0) {
+        return;
+    }
+    int64_t now = now_ms();
+    if (!progress.started) {
+        progress.started = true;
+        progress.start_ms = now;
+    }
+    if (now - progress.start_ms < PROGRESS_DELAY_MS ||
+        (progress.drawn && now - progress.last_ms < PROGRESS_PERIOD_MS)) {
+        return;
+    }
+    char bar[PROGRESS_CELLS + 1];
+    int filled = (int)((int64_t)PROGRESS_CELLS * done / total);
+    memset(bar, '.', PROGRESS_CELLS);
+    memset(bar, '#', (size_t)filled);
+    bar[PROGRESS_CELLS] = 0;
+    (void)fprintf(stderr, "\r\033[K[%s] %d/%d %.40s", bar, done, total, what);
+    (void)fflush(stderr);
+    progress.drawn = true;
+    progress.last_ms = now;
+}
+
+void cli_progress_end(void) {
+    if (progress.drawn) {
+        (void)fputs("\r\033[K", stderr);
+        (void)fflush(stderr);
+    }
+    progress.started = false;
+    progress.drawn = false;
+}

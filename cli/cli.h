@@ -1,0 +1,44 @@
+// What the commands share: diagnostics, where results go, and the terminal.
+#ifndef LS_CLI_CLI_H
+#define LS_CLI_CLI_H
+
+#include <stdbool.h>
+#include <stdio.h>
+
+#include "base/base.h"
+#include "cli/exits.h"
+#include "cli/options.h"
+#include "scenarios/runner/result.h"
+
+// Prints "lockstep: error: ..." on stderr.
+void cli_error(const char *format, ...) LS_PRINTF(1, 2);
+void cli_note(const char *format, ...) LS_PRINTF(1, 2);
+
+// The exit code for a library status.
+int cli_exit_of(int status);
+// Prints this thread's last error and returns cli_exit_of(status).
+int cli_fail(int status);
+
+// Whether stdout is to be coloured, and whether it shows characters beyond ASCII.
+bool cli_color_on(void);
+bool cli_unicode_on(void);
+// Whether stdout is taken by a machine-readable output (an option's value is "-").
+bool cli_stdout_taken(void);
+
+// Checks the paths of --json, --junit, --report, --trace and `out` (a command's own output; may be
+// NULL) before work starts. On failure says why on stderr; an exit code, LS_EXIT_OK if all is well.
+int cli_outputs_check(const char *out);
+
+// Writes `text` to `path`; "-": stdout. On failure says why on stderr. Returns an exit code.
+int cli_output(const char *path, const ls_text *text);
+
+// Prints and writes the results everywhere that was asked for: the text report on stdout (unless
+// stdout is taken), JSON, JUnit, HTML. Returns the exit code that the results and the writing give.
+int cli_report(const ls_results *results);
+
+// A progress bar on stderr, when that is a terminal, stdout is one too or not, and --quiet was not
+// given. Nothing is drawn in the first half second.
+void cli_progress(const char *what, int done, int total);
+void cli_progress_end(void);
+
+#endif

@@ -1,0 +1,248 @@
+// lockstep doctor: what this build and this machine can do, and why not.
+#include <errno.h>
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "cli/cli.h"
+#include "cli/commands.h"
+
+#define CHECKS_MAX 16
+#define TEXT_MAX   512
+
+typedef struct check {
+    const char *name;
+    const char *kind;  // "build", "backend", "machine" or "tool"
+    bool available;
+    char text[TEXT_MAX];  // what there is, or why there is not
+} check;
+
+typedef struct checks {
+    check rows[CHECKS_MAX];
+    int count;
+} checks;
+
+static void add(checks *list, const char *kind, const char *name, bool available,
+                const char *format, ...) LS_PRINTF(5, 6);
+static void add(checks *list, const char *kind, const char *name, bool available,
+                const char *format, ...) {
+    LS_ASSERT(list->count < CHECKS_MAX);
+    check *row = &list->rows[list->count++];
+    row->name = name;
+    row->kind = kind;
+    row->available = available;
+    va_list args;
+    va_start(args, format);
+    (void)vsnprintf(row->text, sizeof row->text, format, args);
+    va_end(args);
+}
+
+// Looks `program` up in PATH. Returns whether it is there.
+static bool find_program(char *out, size_t out_bytes, const char *program) {
+    const char *path = getenv("PATH");
+    while (path != NULL && *path != 0) {
+        size_t length = strcspn(path, ":");
+        int used = snprintf(out, out_bytes, "%.*s/%s", (int)length, path, program);
+        if (used > 0 && (size_t)used < out_bytes && access(out, X_OK) == 0) {
+            return true;
+        }
+        path += length + (path[length] == ':' ? 1 : 0);
+    }
+    return false;
+}
+
+// The first line that `program argument` prints on stdout and that contains `needle`; "" if none.
+static void program_line(char *out, size_t out_bytes, const char *program, const char *argument,
+                         const char *needle) {
+    out[0] = 0;
+    int ends[2];
+    if (pipe(ends) != 0) {
+        return;
+    }
+    pid_t child = fork();
+    if (child == 0) {
+        (void)dup2(ends[1], STDOUT_FILENO);
+        (void)close(ends[0]);
+        (void)close(ends[1]);
+        (void)alarm(10);  // survives exec: a program that hangs is ended
+        (void)execl(program, program, argument, (char *)NULL);
+        _exit(127);
+    }
+    (void)close(ends[1]);
+    FILE *stream = child > 0 ? fdopen(ends[0], "r") : NULL;
+    if (stream == NULL) {
+        (void)close(ends[0]);
+        return;
+    }
+    char line[TEXT_MAX];
+    while (fgets(line, sizeof line, stream) != NULL) {
+        if (out[0] == 0 && strstr(line, needle) != NULL) {
+            line[strcspn(line, "\n")] = 0;
+            (void)snprintf(out, out_bytes, "%s", line + strspn(line, " "));
+        }
+    }
+    (void)fclose(stream);
+    int ignored;
+    while (waitpid(child, &ignored, 0) < 0 && errno == EINTR) {
+    }
+}
+
+static void check_tool(checks *list, const char *name, const char *package, const char *use) {
+    char path[PATH_MAX];
+    char version[128];
+    if (!find_program(path, sizeof path, name)) {
+        add(list, "tool", name, false, "not in PATH; for %s: apt-get install %s", use, package);
+        return;
+    }
+    program_line(version, sizeof version, path, "--version", "");
+    add(list, "tool", name, true, "%.300s (%s)", path, version);
+}
+
+static void check_mpi(checks *list) {
+    char self[PATH_MAX];
+    ssize_t length = readlink("/proc/self/exe", self, sizeof self - 1);
+    if (length < 0) {
+        add(list, "backend", "mpi", false, "cannot read /proc/self/exe: %s", strerror(errno));
+        return;
+    }
+    self[length] = 0;
+    char *slash = strrchr(self, '/');
+    char program[PATH_MAX + 16];
+    (void)snprintf(program, sizeof program, "%.*s/lockstep-mpi", (int)(slash - self), self);
+    if (access(program, X_OK) != 0) {
+        add(list, "backend", "mpi", false,
+            "this build has no lockstep-mpi; install libmpich-dev and mpich, then configure with "
+            "-DLOCKSTEP_MPI=ON");
+        return;
+    }
+    char launcher[PATH_MAX];
+    if (!find_program(launcher, sizeof launcher, "mpiexec.mpich")) {
+        add(list, "backend", "mpi", false, "mpiexec.mpich is not in PATH: apt-get install mpich");
+        return;
+    }
+    char version[128];
+    program_line(version, sizeof version, launcher, "--version", "Version");
+    add(list, "backend", "mpi", true, "MPICH, %.200s, %s", launcher, version);
+}
+
+static void check_nccl(checks *list) {
+    char line[256] = "";
+    FILE *driver = fopen("/proc/driver/nvidia/version", "r");
+    if (driver != NULL) {
+        if (fgets(line, sizeof line, driver) != NULL) {
+            line[strcspn(line, "\n")] = 0;
+        }
+        (void)fclose(driver);
+    }
+    add(list, "machine", "nvidia driver", line[0] != 0, "%s",
+        line[0] != 0 ? line : "no /proc/driver/nvidia/version: no driver, or no NVIDIA GPU");
+#ifdef LOCKSTEP_WITH_NCCL
+    add(list, "backend", "nccl", line[0] != 0, "%s",
+        line[0] != 0 ? "built in" : "built in, but the machine has no NVIDIA driver");
+#else
+    add(list, "backend", "nccl", false,
+        "this program has no NCCL inside; recordings of NCCL runs can still be compared with");
+#endif
+}
+
+static void check_machine(checks *list) {
+    long processors = sysconf(_SC_NPROCESSORS_ONLN);
+    long pages = sysconf(_SC_PHYS_PAGES);
+    long page_bytes = sysconf(_SC_PAGESIZE);
+    add(list, "machine", "processors", processors > 0, "%ld", processors);
+    if (pages > 0 && page_bytes > 0) {
+        add(list, "machine", "memory", true, "%.1f GiB",
+            (double)pages * (double)page_bytes / (1024.0 * 1024.0 * 1024.0));
+    }
+    struct rlimit threads;
+    if (getrlimit(RLIMIT_NPROC, &threads) == 0 && threads.rlim_cur != RLIM_INFINITY) {
+        add(list, "machine", "threads", true, "at most %llu: one per rank in SPMD programs",
+            (unsigned long long)threads.rlim_cur);
+    }
+}
+
+static void check_all(checks *list) {
+    add(list, "build", "lockstep", true, "%s, %s, %s %s%s%s", LOCKSTEP_VERSION, LOCKSTEP_BUILD_TYPE,
+#if defined(__clang__)
+        "clang",
+#else
+        "gcc",
+#endif
+        __VERSION__, LOCKSTEP_SANITIZERS[0] != 0 ? ", sanitizers: " : "", LOCKSTEP_SANITIZERS);
+    add(list, "backend", "sim", true, "every rank in this process");
+    check_mpi(list);
+    check_nccl(list);
+    check_machine(list);
+    check_tool(list, "gdb", "gdb", "lockstep gdb");
+    check_tool(list, "valgrind", "valgrind", "the memcheck tests");
+}
+
+static void write_text(ls_text *out, const checks *list) {
+    bool color = cli_color_on();
+    for (int i = 0; i < list->count; i++) {
+        const check *row = &list->rows[i];
+        const char *on = !color ? "" : row->available ? "\033[32m" : "\033[33m";
+        ls_text_printf(out, "%-8s %-14s %s%-4s%s %s\n", row->kind, row->name, on,
+                       row->available ? "yes" : "no", color ? "\033[0m" : "", row->text);
+    }
+}
+
+static void write_json(ls_text *out, const checks *list) {
+    ls_json json;
+    ls_json_begin(&json, out, 2);
+    ls_json_object_open(&json);
+    ls_json_member_int(&json, "format", 1);
+    ls_json_member_string(&json, "command", "doctor");
+    ls_json_member_string(&json, "version", LOCKSTEP_VERSION);
+    ls_json_key(&json, "checks");
+    ls_json_array_open(&json);
+    for (int i = 0; i < list->count; i++) {
+        const check *row = &list->rows[i];
+        ls_json_object_open(&json);
+        ls_json_member_string(&json, "kind", row->kind);
+        ls_json_member_string(&json, "name", row->name);
+        ls_json_member_bool(&json, "available", row->available);
+        ls_json_member_string(&json, "text", row->text);
+        ls_json_object_close(&json);
+    }
+    ls_json_array_close(&json);
+    ls_json_object_close(&json);
+    ls_text_puts(out, "\n");
+}
+
+static int run(const cli_args *args) {
+    (void)args;
+    int code = cli_outputs_check(NULL);
+    if (code != LS_EXIT_OK) {
+        return code;
+    }
+    checks list = {.count = 0};
+    check_all(&list);
+    if (!cli_stdout_taken() && !cli_options_common.quiet) {
+        ls_text text = {0};
+        write_text(&text, &list);
+        code = cli_output("-", &text);
+        ls_text_free(&text);
+    }
+    if (cli_options_common.json != NULL && code == LS_EXIT_OK) {
+        ls_text text = {0};
+        write_json(&text, &list);
+        code = cli_output(cli_options_common.json, &text);
+        ls_text_free(&text);
+    }
+    return code;
+}
+
+const cli_command cli_cmd_doctor = {
+    .name = "doctor",
+    .arguments = "",
+    .arguments_max = 0,
+    .summary = "Say what this build and this machine can do, and why not",
+    .details = "Lists the backends, the machine and the tools. A missing backend is no error: the "
+               "exit code is 0 whenever the list could be made.",
+    .common = CLI_COMMON_JSON,
+    .run = run,
+};

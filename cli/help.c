@@ -1,0 +1,215 @@
+// Everything that is made from the command and option tables for people and shells: --help, the man
+// page, the completion script.
+#include <string.h>
+
+#include "cli/commands.h"
+#include "cli/options.h"
+
+#define HELP_COLUMN 26
+#define HELP_WIDTH  96
+
+// Appends `text` wrapped at HELP_WIDTH, each line after the first indented by `indent`; `column` is
+// where the first line stands. A newline in the text starts a new line.
+static void wrap(ls_text *out, const char *text, size_t column, size_t indent) {
+    while (*text != 0) {
+        size_t length = strcspn(text, " \n");
+        if (column > indent && column + length > HELP_WIDTH) {
+            ls_text_puts(out, "\n");
+            ls_text_repeat(out, ' ', indent);
+            column = indent;
+        }
+        ls_text_append(out, text, length);
+        column += length;
+        text += length;
+        if (*text == '\n') {
+            ls_text_puts(out, "\n");
+            ls_text_repeat(out, ' ', text[1] == '\n' ? 0 : indent);
+            column = indent;
+            text++;
+        } else if (*text == ' ') {
+            if (column < HELP_WIDTH && text[1] != 0) {
+                ls_text_puts(out, " ");
+                column++;
+            }
+            text++;
+        }
+    }
+    ls_text_puts(out, "\n");
+}
+
+static void option_names(ls_text *out, const cli_option *option) {
+    if (option->short_name != 0) {
+        ls_text_printf(out, "-%c, ", option->short_name);
+    }
+    ls_text_printf(out, "--%s", option->long_name);
+    if (option->value_name != NULL) {
+        ls_text_printf(out, " %s", option->value_name);
+    }
+}
+
+static void option_text(ls_text *out, const cli_option *option) {
+    ls_text_puts(out, option->help);
+    if (option->choices != NULL) {
+        ls_text_puts(out, ": ");
+        for (size_t i = 0; option->choices[i] != NULL; i++) {
+            ls_text_printf(out, "%s%s", i == 0 ? "" : ", ", option->choices[i]);
+        }
+    }
+}
+
+static void help_option(void *arg, const cli_option *option) {
+    ls_text *out = arg;
+    ls_text names = {0};
+    ls_text text = {0};
+    option_names(&names, option);
+    option_text(&text, option);
+    ls_text_printf(out, "  %s%s", option->short_name == 0 ? "    " : "", ls_text_string(&names));
+    size_t column = 2 + names.length + (option->short_name == 0 ? 4 : 0);
+    if (column + 2 > HELP_COLUMN) {
+        ls_text_puts(out, "\n");
+        column = 0;
+    }
+    ls_text_repeat(out, ' ', HELP_COLUMN - column);
+    wrap(out, ls_text_string(&text), HELP_COLUMN, HELP_COLUMN);
+    out->failed = out->failed || names.failed || text.failed;
+    ls_text_free(&names);
+    ls_text_free(&text);
+}
+
+void cli_help_command(ls_text *out, const cli_command *command) {
+    ls_text_printf(out, "usage: lockstep %s [options]%s%s\n\n", command->name,
+                   command->arguments[0] != 0 ? " " : "", command->arguments);
+    ls_text_printf(out, "%s.\n", command->summary);
+    if (command->details != NULL) {
+        ls_text_puts(out, "\n");
+        wrap(out, command->details, 0, 0);
+    }
+    ls_text_puts(out, "\noptions:\n");
+    cli_options_each(command, help_option, out);
+}
+
+static const char exit_codes[] = "0 everything asked holds; 1 a finding; 2 the call or an input "
+                                 "file is unusable; 3 the environment failed; 5 nothing ran";
+
+void cli_help_program(ls_text *out, const cli_command *const *commands) {
+    ls_text_puts(out, "usage: lockstep COMMAND [options] [arguments]\n\n"
+                      "Runs every rank of an SPMD program in one process, and compares the result "
+                      "with real\nruns bit for bit.\n\ncommands:\n");
+    for (; *commands != NULL; commands++) {
+        ls_text_printf(out, "  %-12s %s\n", (*commands)->name, (*commands)->summary);
+    }
+    ls_text_puts(out, "\n'lockstep COMMAND --help' explains a command, 'lockstep --version' names "
+                      "this build.\n\nexit codes:\n  ");
+    wrap(out, exit_codes, 2, 2);
+}
+
+// ---- man page ------------------------------------------------------------------------------------
+
+// Text for roff: dashes are minus signs, a dot or quote never starts a line.
+static void roff(ls_text *out, const char *text) {
+    bool line_start = true;
+    for (; *text != 0; text++) {
+        if (line_start && (*text == '.' || *text == '\'')) {
+            ls_text_puts(out, "\\&");
+        }
+        line_start = *text == '\n';
+        if (*text == '-') {
+            ls_text_puts(out, "\\-");
+        } else if (*text == '\\') {
+            ls_text_puts(out, "\\e");
+        } else {
+            ls_text_append(out, text, 1);
+        }
+    }
+}
+
+static void man_option(void *arg, const cli_option *option) {
+    ls_text *out = arg;
+    ls_text text = {0};
+    ls_text_puts(out, ".TP\n.B ");
+    option_names(&text, option);
+    roff(out, ls_text_string(&text));
+    ls_text_free(&text);
+    ls_text_puts(out, "\n");
+    option_text(&text, option);
+    roff(out, ls_text_string(&text));
+    ls_text_puts(out, ".\n");
+    ls_text_free(&text);
+}
+
+void cli_help_man(ls_text *out, const cli_command *const *commands) {
+    ls_text_printf(out, ".TH LOCKSTEP 1 \"\" \"lockstep %s\"\n", LOCKSTEP_VERSION);
+    ls_text_puts(out, ".SH NAME\nlockstep \\- every rank of an SPMD program in one process, proven "
+                      "against real runs\n.SH SYNOPSIS\n.B lockstep\n.I COMMAND\n[options] "
+                      "[arguments]\n.SH COMMANDS\n");
+    for (; *commands != NULL; commands++) {
+        const cli_command *command = *commands;
+        ls_text_printf(out, ".SS lockstep %s [options] %s\n", command->name, command->arguments);
+        roff(out, command->summary);
+        ls_text_puts(out, ".\n");
+        if (command->details != NULL) {
+            ls_text_puts(out, ".PP\n");
+            roff(out, command->details);
+            ls_text_puts(out, "\n");
+        }
+        cli_options_each(command, man_option, out);
+    }
+    ls_text_puts(out, ".SH EXIT STATUS\n");
+    roff(out, exit_codes);
+    ls_text_puts(out, ".\n");
+}
+
+// ---- completion ----------------------------------------------------------------------------------
+
+static void completion_name(void *arg, const cli_option *option) {
+    ls_text_printf(arg, " --%s", option->long_name);
+}
+
+static void completion_choices(void *arg, const cli_option *option) {
+    if (option->choices == NULL) {
+        return;
+    }
+    ls_text *out = arg;
+    ls_text_printf(out, "    *:--%s) words=\"", option->long_name);
+    for (size_t i = 0; option->choices[i] != NULL; i++) {
+        ls_text_printf(out, "%s%s", i == 0 ? "" : " ", option->choices[i]);
+    }
+    ls_text_puts(out, "\" ;;\n");
+}
+
+void cli_help_completion(ls_text *out, const cli_command *const *commands) {
+    ls_text_puts(out,
+                 "# bash completion for lockstep\n_lockstep() {\n"
+                 "    local cur=\"${COMP_WORDS[COMP_CWORD]}\" prev=\"${COMP_WORDS[COMP_CWORD-1]}\""
+                 " words=\"\"\n    if [ \"$COMP_CWORD\" = 1 ]; then\n        words=\"--help "
+                 "--version");
+    for (size_t i = 0; commands[i] != NULL; i++) {
+        ls_text_printf(out, " %s", commands[i]->name);
+    }
+    ls_text_puts(out, "\"\n    else\n    case \"${COMP_WORDS[1]}:$prev\" in\n");
+    for (size_t i = 0; commands[i] != NULL; i++) {
+        ls_text choices = {0};
+        cli_options_each(commands[i], completion_choices, &choices);
+        ls_text pattern = {0};
+        ls_text_printf(&pattern, "    %s:", commands[i]->name);
+        const char *row = ls_text_string(&choices);
+        while (*row != 0) {  // "    *:--x)" becomes "    NAME:--x)"
+            size_t length = strcspn(row, "\n") + 1;
+            ls_text_puts(out, ls_text_string(&pattern));
+            ls_text_append(out, row + 6, length - 6);
+            row += length;
+        }
+        ls_text_free(&choices);
+        ls_text_free(&pattern);
+        ls_text_printf(out, "    %s:*) words=\"", commands[i]->name);
+        cli_options_each(commands[i], completion_name, out);
+        ls_text_puts(out, "\" ;;\n");
+    }
+    ls_text_puts(out,
+                 "    esac\n    fi\n"
+                 "    if [ -n \"$words\" ] && { [ \"$COMP_CWORD\" = 1 ] || [[ $cur == -* ]] || "
+                 "[[ $words != *--* ]]; }; then\n"
+                 "        mapfile -t COMPREPLY < <(compgen -W \"$words\" -- \"$cur\")\n"
+                 "    else\n        mapfile -t COMPREPLY < <(compgen -f -- \"$cur\")\n    fi\n}\n"
+                 "complete -o filenames -F _lockstep lockstep\n");
+}

@@ -1,0 +1,120 @@
+// lockstep: finds the command, parses its options, runs it.
+#include <locale.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli/cli.h"
+#include "cli/commands.h"
+
+static const cli_command *const commands[] = {
+    &cli_cmd_doctor,
+    NULL,
+};
+
+static int print(void (*make)(ls_text *out, const cli_command *const *commands)) {
+    ls_text text = {0};
+    make(&text, commands);
+    int code = cli_output("-", &text);
+    ls_text_free(&text);
+    return code;
+}
+
+static void make_version(ls_text *out, const cli_command *const *unused) {
+    (void)unused;
+    ls_text_printf(out, "lockstep %s\n", LOCKSTEP_VERSION);
+}
+
+static const cli_command *find_command(const char *name) {
+    for (size_t i = 0; commands[i] != NULL; i++) {
+        if (strcmp(commands[i]->name, name) == 0) {
+            return commands[i];
+        }
+    }
+    const char *names[sizeof commands / sizeof commands[0]];
+    size_t count = 0;
+    for (; commands[count] != NULL; count++) {
+        names[count] = commands[count]->name;
+    }
+    const char *nearest = ls_nearest(name, names, count);
+    if (nearest != NULL) {
+        cli_error("unknown command '%.64s'; did you mean '%s'?", name, nearest);
+    } else {
+        cli_error("unknown command '%.64s'; 'lockstep --help' lists the commands", name);
+    }
+    return NULL;
+}
+
+static int help(const cli_command *command) {
+    ls_text text = {0};
+    cli_help_command(&text, command);
+    int code = cli_output("-", &text);
+    ls_text_free(&text);
+    return code;
+}
+
+// lockstep help [COMMAND]
+static int run_help(int argc, char **argv) {
+    if (argc == 0) {
+        return print(cli_help_program);
+    }
+    const cli_command *command = find_command(argv[0]);
+    return command != NULL ? help(command) : LS_EXIT_USAGE;
+}
+
+static int run_command(const cli_command *command, int argc, char **argv) {
+    const char **storage = calloc((size_t)argc + 1, sizeof *storage);
+    if (storage == NULL) {
+        cli_error("out of memory");
+        return LS_EXIT_ENVIRONMENT;
+    }
+    cli_args args;
+    int code = LS_EXIT_USAGE;
+    if (cli_options_parse(&args, storage, command, argc, argv) == LS_OK) {
+        code = cli_options_common.help ? help(command) : command->run(&args);
+    }
+    free(storage);
+    return code;
+}
+
+// Options of the program itself, before any command.
+static int run_program_option(const char *word) {
+    static const char *const names[] = {"--help", "--version", "--man-page", "--completion"};
+    if (strcmp(word, "--help") == 0 || strcmp(word, "-h") == 0) {
+        return print(cli_help_program);
+    }
+    if (strcmp(word, "--version") == 0) {
+        return print(make_version);
+    }
+    if (strcmp(word, "--man-page") == 0) {
+        return print(cli_help_man);
+    }
+    if (strcmp(word, "--completion") == 0) {
+        return print(cli_help_completion);
+    }
+    const char *nearest = ls_nearest(word, names, sizeof names / sizeof names[0]);
+    if (nearest != NULL) {
+        cli_error("unknown option '%.64s'; did you mean '%s'?", word, nearest);
+    } else {
+        cli_error("unknown option '%.64s'; options come after the command", word);
+    }
+    return LS_EXIT_USAGE;
+}
+
+int main(int argc, char **argv) {
+    (void)setlocale(LC_CTYPE, "");  // numbers stay as C prints them
+    if (argc < 2) {
+        ls_text text = {0};
+        cli_help_program(&text, commands);
+        (void)fputs(ls_text_string(&text), stderr);
+        ls_text_free(&text);
+        return LS_EXIT_USAGE;
+    }
+    if (argv[1][0] == '-') {
+        return run_program_option(argv[1]);
+    }
+    if (strcmp(argv[1], "help") == 0) {
+        return run_help(argc - 2, argv + 2);
+    }
+    const cli_command *command = find_command(argv[1]);
+    return command != NULL ? run_command(command, argc - 2, argv + 2) : LS_EXIT_USAGE;
+}

@@ -1,0 +1,91 @@
+// The option table. One table per command says everything about its options; parsing, --help, usage
+// errors, the man page and the shell completion are all made from it.
+#ifndef LS_CLI_OPTIONS_H
+#define LS_CLI_OPTIONS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/text.h"
+
+typedef enum cli_type {
+    CLI_SWITCH,  // bool: set to true
+    CLI_STRING,  // const char *: borrowed from argv
+    CLI_INT,     // int within [int_min, int_max]
+    CLI_U64,     // uint64_t, decimal or 0x...
+    CLI_DOUBLE,  // double, finite and not negative
+    CLI_CHOICE,  // int: the index in `choices`
+} cli_type;
+
+// A table of options ends with a row whose long_name is NULL.
+typedef struct cli_option {
+    cli_type type;
+    char short_name;             // 0: none
+    const char *long_name;       // without the dashes
+    void *value;                 // where the value goes; its type follows from `type`
+    const char *value_name;      // "FILE"; NULL for a switch
+    const char *help;            // one sentence without a full stop
+    const char *const *choices;  // CLI_CHOICE: NULL-terminated
+    bool *given;                 // set when the option was given; may be NULL
+    int int_min, int_max;        // CLI_INT: the range; both 0: any
+} cli_option;
+
+// Which of the common options a command takes. --help, --quiet and --color: all of them.
+#define CLI_COMMON_JSON    1u  // --json
+#define CLI_COMMON_REPORTS 2u  // --junit, --report
+#define CLI_COMMON_TRACE   4u  // --trace
+#define CLI_COMMON_SEED    8u  // --seed
+
+typedef enum cli_color { CLI_COLOR_AUTO, CLI_COLOR_ALWAYS, CLI_COLOR_NEVER } cli_color;
+
+// The common options, as given.
+typedef struct cli_common {
+    const char *json;    // --json F: NULL, a path or "-"
+    const char *junit;   // --junit F
+    const char *report;  // --report F.html
+    const char *trace;   // --trace F.json
+    uint64_t seed;       // --seed N
+    bool seed_given;     //
+    bool quiet;          // --quiet: findings and errors alone
+    int color;           // a cli_color
+    bool help;           // --help
+} cli_common;
+
+extern cli_common cli_options_common;
+
+// What is left of the command line once the options are taken out. argv[0] is the first argument,
+// not the command's name.
+typedef struct cli_args {
+    int count;
+    const char **values;
+} cli_args;
+
+typedef struct cli_command {
+    const char *name;
+    const char *arguments;  // how usage shows them: "FILE..."; "" for none
+    int arguments_min;
+    int arguments_max;                 // -1: any number
+    const char *summary;               // one line, for the list of commands
+    const char *details;               // a paragraph or more for --help and the man page
+    unsigned common;                   // CLI_COMMON_ bits
+    const cli_option *options;         // the command's own; NULL: none
+    int (*run)(const cli_args *args);  // an exit code
+} cli_command;
+
+// Parses argv[0..argc) (after the command's name) into the tables' values and *args, whose array is
+// `storage` [argc]. On a usage error says what is wrong on stderr and returns LS_ERR_INVALID.
+int cli_options_parse(cli_args *args, const char **storage, const cli_command *command, int argc,
+                      char **argv);
+
+// Calls visit for each option that the command takes: its own first, then the common ones.
+void cli_options_each(const cli_command *command,
+                      void (*visit)(void *arg, const cli_option *option), void *arg);
+
+// What --help prints.
+void cli_help_command(ls_text *out, const cli_command *command);
+void cli_help_program(ls_text *out, const cli_command *const *commands);
+// lockstep(1) in man's own language, and a completion script for bash.
+void cli_help_man(ls_text *out, const cli_command *const *commands);
+void cli_help_completion(ls_text *out, const cli_command *const *commands);
+
+#endif
