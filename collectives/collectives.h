@@ -79,8 +79,24 @@ typedef struct ls_call {
 // "all_reduce sum of 1024 f32 on world (rank 3, call 7, train.c:41)".
 LS_API void ls_call_format(char *out, size_t out_bytes, const ls_call *call);
 // Elements in the send and receive buffer of a call (0 where it has none on this rank).
+// LS_ERR_OVERFLOW when they or their bytes do not fit; LS_ERR_INVALID for a call that makes no sense.
 LS_API int ls_call_send_elements(size_t *out, const ls_call *call);
 LS_API int ls_call_recv_elements(size_t *out, const ls_call *call);
+
+// The memory a call touches, for checks, recordings and backends.
+typedef struct ls_call_extent {
+    size_t send_bytes;  // read from call->send
+    size_t recv_bytes;  // written to call->recv
+    size_t own_offset;  // elements before this rank's own block in the buffer that has a block per
+                        // member (all_gather, reduce_scatter, gather, scatter), else 0
+    bool in_place;      // the buffers overlap in the one way the collective allows
+} ls_call_extent;
+
+// Checks one call by itself: communicator, rank, dtype, op, root, counts, buffers present, and the
+// in-place rules, which are NCCL's: all_reduce, reduce, broadcast: send == recv; all_gather and
+// gather: send is the own block of recv; reduce_scatter and scatter: recv is the own block of send;
+// all_to_all: none. *out may be NULL.
+LS_API int ls_call_check(ls_call_extent *out, const ls_call *call);
 
 // ---- Descriptors --------------------------------------------------------------------------------
 typedef struct ls_collective {
@@ -89,12 +105,16 @@ typedef struct ls_collective {
     bool reduces;  // the result depends on the order of a sum
     bool has_root;
     bool has_counts;  // an uneven form exists
-    // Whether the calls of all members agree. calls [size], by member. LS_ERR_MISMATCH or
-    // LS_ERR_INVALID, naming the ranks and the call.
+    // In all that follows calls [size] are the matched calls by member; for p2p they are the send
+    // and its receive (size 2, members 0 and 1).
+    // Checks every call by itself and whether they agree. LS_ERR_MISMATCH or LS_ERR_INVALID, naming
+    // the ranks and the call; ls_check_last() tells which finding it is.
     int (*check)(const ls_call *const *calls, int size);
-    // Bytes that member `from` must get to member `to`, whatever the algorithm.
+    // Bytes of member `from`'s input that member `to`'s result depends on, whatever the algorithm
+    // (from == to: what a member keeps).
     uint64_t (*bytes)(const ls_call *const *calls, int size, int from, int to);
-    // The math on all members' buffers at once, in place or out of place.
+    // The math on all members' buffers at once, in place or out of place. The calls must have passed
+    // check.
     int (*math)(const ls_call *const *calls, int size, const ls_order *order);
     // The plain version of the math: element by element, rank order, copies its inputs first.
     int (*reference)(const ls_call *const *calls, int size);
@@ -144,7 +164,10 @@ LS_API void ls_backend_free(ls_backend *backend);  // NULL is allowed
 
 // Completes calls [call_count] of held ranks as one group: for every communicator and rank, the
 // i-th collective is matched with the i-th of the other members; sends and receives are matched by
-// (communicator, sender, receiver, order). Checks everything first, so a failing group moves no data.
+// (communicator, sender, receiver, order). Checks everything first, so a failing group moves no data
+// and uses up no call numbers. Calls of one group are concurrent: a buffer that one of them writes
+// may not be touched by another (LS_ERR_INVALID). LS_ERR_MISMATCH names rank and call where calls
+// disagree or are missing. Sets seq of every call.
 LS_API int ls_backend_run(ls_backend *backend, ls_call *calls, int call_count);
 
 // ---- Communicators ------------------------------------------------------------------------------
@@ -154,7 +177,7 @@ struct ls_comm {
     char name[48];        // for messages: "world", "host", ...
     int size;             // members
     int *ranks;           // [size] world rank of each member; owned
-    int *member_of;       // [world size] member of each world rank, or -1; owned
+    int *by_rank;         // [size] members in ascending order of their rank; owned
     uint64_t *seq;        // [size] next call number of each member; owned
     void *impl;           // the backend's
 };
@@ -166,9 +189,11 @@ LS_API int ls_comm_create(ls_comm **out, ls_backend *backend, const int *ranks, 
 LS_API void ls_comm_free(ls_comm *comm);                   // NULL is allowed
 LS_API int ls_comm_member(const ls_comm *comm, int rank);  // -1: not a member
 
-// All sibling communicators along one mesh axis, one per fiber: comms of the held ranks. Owned.
+// All sibling communicators along one mesh axis, one per fiber, in ascending order of their first
+// rank; member i of each has coordinate i. Owned. Every process of the world must make the call.
 typedef struct ls_axis {
     int axis;  // mesh dimension
+    int world_size;
     int comm_count;
     ls_comm **comms;    // [comm_count]
     int *comm_of_rank;  // [world size] index into comms

@@ -3,6 +3,8 @@
 #ifndef LS_COLLECTIVES_FINDING_H
 #define LS_COLLECTIVES_FINDING_H
 
+#include <stdbool.h>
+
 #include "base/base.h"
 
 #ifdef __cplusplus
@@ -59,6 +61,23 @@ typedef struct ls_finding {
     const char *where;  // "FILE:LINE" of the first rank at fault, or ""
     const char *text;   // the whole explanation, several lines
 } ls_finding;
+
+// What the last failing check of this thread found (ls_call_check, a descriptor's check,
+// ls_backend_run), beside the sentence in ls_error_last().
+#define LS_CHECK_RANKS_MAX 16
+typedef struct ls_check_failure {
+    bool found;                     // false: the failure, if any, was no defect of the program
+    ls_finding_id id;               //
+    int ranks[LS_CHECK_RANKS_MAX];  // the first of the ranks at fault, ascending
+    int rank_count;                 // entries of ranks
+    int rank_total;                 // ranks at fault in all
+    const char *file;               // call site of the first of them; static storage, or ""
+    int line;                       //
+} ls_check_failure;
+
+// Borrowed; valid until the next check of this thread.
+LS_API const ls_check_failure *ls_check_last(void);
+LS_API void ls_check_clear(void);
 
 #ifdef __cplusplus
 }

@@ -1,0 +1,95 @@
+// all_gather: every member gets all members' blocks, one after another; counts may differ.
+#include <string.h>
+
+#include "collectives/check.h"
+
+static const size_t *recv_counts(const ls_call *call) {
+    return call->recv_counts;
+}
+
+static int check(const ls_call *const *calls, int size) {
+    // With counts per member each member's own count may differ; alone it may not.
+    unsigned count = calls[0]->recv_counts == NULL ? LS_AGREE_COUNT : 0;
+    LS_TRY(ls_check__agree(calls, size, LS_AGREE_DTYPE | LS_AGREE_FORM | count));
+    return ls_check__same_counts(calls, size, recv_counts);
+}
+
+static uint64_t bytes(const ls_call *const *calls, int size, int from, int to) {
+    (void)size, (void)to;
+    return (uint64_t)calls[from]->count * ls_dtype_bytes(calls[from]->dtype);
+}
+
+// The result is put together once, tile by tile, in member 0's buffer and handed out while the tile
+// is in the cache. In place is safe: a tile of an output holds only blocks' parts of that tile.
+#define TILE_BYTES ((size_t)32 * 1024)
+
+static int math(const ls_call *const *calls, int size, const ls_order *order) {
+    (void)order;
+    size_t element = ls_dtype_bytes(calls[0]->dtype), total = 0;
+    for (int i = 0; i < size; i++) {
+        total += calls[i]->count * element;
+    }
+    int block = 0;           // the block that the next byte comes from
+    size_t block_start = 0;  // its first byte in the result
+    char *row = calls[0]->recv;
+    for (size_t first = 0; first < total; first += TILE_BYTES) {
+        size_t end = total - first < TILE_BYTES ? total : first + TILE_BYTES;
+        for (size_t at = first; at < end;) {
+            size_t block_end = block_start + calls[block]->count * element;
+            if (at == block_end) {
+                block += 1;
+                block_start = block_end;
+                continue;
+            }
+            size_t stop = block_end < end ? block_end : end;
+            ls_block__copy(row + at, (const char *)calls[block]->send + (at - block_start),
+                           stop - at);
+            at = stop;
+        }
+        for (int i = 1; i < size; i++) {
+            memcpy((char *)calls[i]->recv + first, row + first, end - first);
+        }
+    }
+    return LS_OK;
+}
+
+static int reference(const ls_call *const *calls, int size) {
+    size_t element = ls_dtype_bytes(calls[0]->dtype), longest = 0;
+    for (int i = 0; i < size; i++) {
+        longest = calls[i]->count > longest ? calls[i]->count : longest;
+    }
+    void *memory = NULL;
+    LS_TRY(ls_alloc(&memory, NULL, (size_t)size * longest, element));
+    unsigned char *copies = memory;
+    for (int i = 0; i < size; i++) {
+        for (size_t k = 0; k < calls[i]->count * element; k++) {
+            copies[(size_t)i * longest * element + k] = ((const unsigned char *)calls[i]->send)[k];
+        }
+    }
+    for (int to = 0; to < size; to++) {
+        unsigned char *out = calls[to]->recv;
+        size_t at = 0;
+        for (int from = 0; from < size; from++) {
+            for (size_t k = 0; k < calls[from]->count * element; k++) {
+                out[at++] = copies[(size_t)from * longest * element + k];
+            }
+        }
+    }
+    ls_free(NULL, memory, (size_t)size * longest, element);
+    return LS_OK;
+}
+
+static double bus_factor(int size) {
+    return (double)(size - 1) / size;
+}
+
+const ls_collective ls_collective__all_gather = {
+    .kind = LS_ALL_GATHER,
+    .name = "all_gather",
+    .has_counts = true,
+    .check = check,
+    .bytes = bytes,
+    .math = math,
+    .reference = reference,
+    .bus_factor = bus_factor,
+};

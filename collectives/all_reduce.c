@@ -1,0 +1,61 @@
+// all_reduce: every member gets the reduction of all members' buffers.
+#include <string.h>
+
+#include "collectives/check.h"
+
+static int check(const ls_call *const *calls, int size) {
+    return ls_check__agree(calls, size, LS_AGREE_DTYPE | LS_AGREE_OP | LS_AGREE_COUNT);
+}
+
+static uint64_t bytes(const ls_call *const *calls, int size, int from, int to) {
+    (void)size, (void)to;
+    return (uint64_t)calls[from]->count * ls_dtype_bytes(calls[from]->dtype);
+}
+
+// Range by range: all inputs of a range are folded into member 0's output and handed out while the
+// range is in the cache. In place is safe because a range's outputs are written after all its inputs
+// were read.
+static int math(const ls_call *const *calls, int size, const ls_order *order) {
+    size_t count = calls[0]->count, element = ls_dtype_bytes(calls[0]->dtype);
+    ls_fold fold;
+    LS_TRY(ls_fold__open(&fold, calls, size, order, count));
+    size_t range = ls_fold__range(&fold);
+    int status = LS_OK;
+    for (size_t first = 0; first < count && status == LS_OK; first += range) {
+        size_t length = count - first < range ? count - first : range;
+        char *out = ls_block__at(calls[0]->recv, first, element);
+        status = ls_fold__all_reduce(&fold, out, first, length);
+        for (int i = 1; i < size && status == LS_OK; i++) {
+            memcpy(ls_block__at(calls[i]->recv, first, element), out, length * element);
+        }
+    }
+    ls_fold__close(&fold);
+    return status;
+}
+
+static int reference(const ls_call *const *calls, int size) {
+    size_t count = calls[0]->count, element = ls_dtype_bytes(calls[0]->dtype);
+    char *copies = NULL;
+    LS_TRY(ls_reference__copies(&copies, calls, size, count));
+    int status = LS_OK;
+    for (int i = 0; i < size && status == LS_OK; i++) {
+        status = ls_reference__fold(calls[i]->recv, copies, calls, size, count, 0, count);
+    }
+    ls_free(NULL, copies, (size_t)size * count, element);
+    return status;
+}
+
+static double bus_factor(int size) {
+    return 2.0 * (size - 1) / size;
+}
+
+const ls_collective ls_collective__all_reduce = {
+    .kind = LS_ALL_REDUCE,
+    .name = "all_reduce",
+    .reduces = true,
+    .check = check,
+    .bytes = bytes,
+    .math = math,
+    .reference = reference,
+    .bus_factor = bus_factor,
+};

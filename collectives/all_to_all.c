@@ -1,0 +1,130 @@
+// all_to_all: block j of member i's send becomes block i of member j's recv. Even, or with each
+// member's own splits.
+#include <inttypes.h>
+#include <string.h>
+
+#include "collectives/check.h"
+
+static size_t sends(const ls_call *const *calls, int from, int to) {
+    return ls_block__count(calls[from]->send_counts, calls[from]->count, to);
+}
+
+static size_t receives(const ls_call *const *calls, int from, int to) {
+    return ls_block__count(calls[to]->recv_counts, calls[to]->count, from);
+}
+
+// What i sends to j must be what j receives from i. Even calls need no such look.
+static int check_splits(const ls_call *const *calls, int size) {
+    for (int from = 0; from < size; from++) {
+        for (int to = 0; to < size; to++) {
+            if (sends(calls, from, to) == receives(calls, from, to)) {
+                continue;
+            }
+            char where_from[LS_CALL_WHERE_MAX], where_to[LS_CALL_WHERE_MAX];
+            ls_check__note(LS_FINDING_SPLIT_MISMATCH, calls[from]);
+            if (from != to) {
+                ls_check__note_rank(calls[to]);
+            }
+            return LS_FAIL_RANK(LS_ERR_MISMATCH, calls[from]->rank,
+                                "all_to_all on %s, call %" PRIu64 ": rank %d sends %zu elements to "
+                                "rank %d (%s), which receives %zu from it (%s)",
+                                calls[from]->comm->name, calls[from]->seq, calls[from]->rank,
+                                sends(calls, from, to), calls[to]->rank,
+                                ls_call__where(where_from, calls[from]), receives(calls, from, to),
+                                ls_call__where(where_to, calls[to]));
+        }
+    }
+    return LS_OK;
+}
+
+static int check(const ls_call *const *calls, int size) {
+    bool any_counts = false;
+    for (int i = 0; i < size; i++) {
+        any_counts = any_counts || calls[i]->send_counts != NULL;
+    }
+    // A member that gives one count among members with splits is fine when the pairs agree.
+    LS_TRY(ls_check__agree(calls, size,
+                           LS_AGREE_DTYPE | (any_counts ? 0u : (unsigned)LS_AGREE_COUNT)));
+    return any_counts ? check_splits(calls, size) : LS_OK;
+}
+
+static uint64_t bytes(const ls_call *const *calls, int size, int from, int to) {
+    (void)size;
+    return (uint64_t)sends(calls, from, to) * ls_dtype_bytes(calls[from]->dtype);
+}
+
+// Constant sizes let the compiler make a move of the commonest small blocks.
+static void copy_small(char *to, const char *from, size_t bytes) {
+    switch (bytes) {
+    case 0:
+        break;
+    case 4:
+        memcpy(to, from, 4);
+        break;
+    case 8:
+        memcpy(to, from, 8);
+        break;
+    default:
+        memcpy(to, from, bytes);
+        break;
+    }
+}
+
+static int math(const ls_call *const *calls, int size, const ls_order *order) {
+    (void)order;
+    size_t element = ls_dtype_bytes(calls[0]->dtype);
+    void *memory = NULL;
+    LS_TRY(ls_alloc(&memory, NULL, (size_t)size, sizeof(char *)));
+    char **next = memory;  // [size] where each member's next block goes
+    for (int i = 0; i < size; i++) {
+        next[i] = calls[i]->recv;
+    }
+    for (int from = 0; from < size; from++) {
+        const char *block = calls[from]->send;
+        for (int to = 0; to < size; to++) {
+            size_t length = sends(calls, from, to) * element;
+            if (length == 0) {
+                continue;
+            }
+            copy_small(next[to], block, length);
+            next[to] += length;
+            block += length;
+        }
+    }
+    ls_free(NULL, memory, (size_t)size, sizeof(char *));
+    return LS_OK;
+}
+
+static int reference(const ls_call *const *calls, int size) {
+    size_t element = ls_dtype_bytes(calls[0]->dtype);
+    for (int to = 0; to < size; to++) {
+        unsigned char *out = calls[to]->recv;
+        size_t at = 0;
+        for (int from = 0; from < size; from++) {
+            size_t start = 0;
+            for (int k = 0; k < to; k++) {
+                start += sends(calls, from, k);
+            }
+            const unsigned char *in = calls[from]->send;
+            for (size_t k = 0; k < receives(calls, from, to) * element; k++) {
+                out[at++] = in[start * element + k];
+            }
+        }
+    }
+    return LS_OK;
+}
+
+static double bus_factor(int size) {
+    return (double)(size - 1) / size;
+}
+
+const ls_collective ls_collective__all_to_all = {
+    .kind = LS_ALL_TO_ALL,
+    .name = "all_to_all",
+    .has_counts = true,
+    .check = check,
+    .bytes = bytes,
+    .math = math,
+    .reference = reference,
+    .bus_factor = bus_factor,
+};

@@ -1,0 +1,56 @@
+// broadcast: every member gets the root's buffer. send is ignored away from the root.
+#include "collectives/check.h"
+
+static int check(const ls_call *const *calls, int size) {
+    return ls_check__agree(calls, size, LS_AGREE_DTYPE | LS_AGREE_ROOT | LS_AGREE_COUNT);
+}
+
+static uint64_t bytes(const ls_call *const *calls, int size, int from, int to) {
+    (void)size, (void)to;
+    return from == calls[from]->root
+               ? (uint64_t)calls[from]->count * ls_dtype_bytes(calls[from]->dtype)
+               : 0;
+}
+
+#define TILE_BYTES ((size_t)32 * 1024)
+
+static int math(const ls_call *const *calls, int size, const ls_order *order) {
+    (void)order;
+    const ls_call *root = calls[calls[0]->root];
+    size_t total = root->count * ls_dtype_bytes(root->dtype);
+    for (size_t first = 0; first < total; first += TILE_BYTES) {
+        size_t length = total - first < TILE_BYTES ? total - first : TILE_BYTES;
+        for (int i = 0; i < size; i++) {
+            ls_block__copy((char *)calls[i]->recv + first, (const char *)root->send + first,
+                           length);
+        }
+    }
+    return LS_OK;
+}
+
+static int reference(const ls_call *const *calls, int size) {
+    const ls_call *root = calls[calls[0]->root];
+    size_t total = root->count * ls_dtype_bytes(root->dtype);
+    for (int i = 0; i < size; i++) {
+        for (size_t k = 0; k < total; k++) {
+            ((unsigned char *)calls[i]->recv)[k] = ((const unsigned char *)root->send)[k];
+        }
+    }
+    return LS_OK;
+}
+
+static double bus_factor(int size) {
+    (void)size;
+    return 1.0;
+}
+
+const ls_collective ls_collective__broadcast = {
+    .kind = LS_BROADCAST,
+    .name = "broadcast",
+    .has_root = true,
+    .check = check,
+    .bytes = bytes,
+    .math = math,
+    .reference = reference,
+    .bus_factor = bus_factor,
+};

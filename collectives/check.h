@@ -1,0 +1,93 @@
+// What the descriptors share: checking whether the calls of a group agree, and folding reductions.
+// Private to this folder and the folders that complete calls.
+#ifndef LS_COLLECTIVES_CHECK_H
+#define LS_COLLECTIVES_CHECK_H
+
+#include "collectives/collectives.h"
+#include "collectives/finding.h"
+
+// ---- Noting what a check found ------------------------------------------------------------------
+// Begins a note with `call` as the first rank at fault; note_rank adds more.
+void ls_check__note(ls_finding_id id, const ls_call *call);
+void ls_check__note_rank(const ls_call *call);
+void ls_check__note_rank_number(int rank);
+void ls_check__restart_ranks(void);  // forgets the ranks noted so far, keeps the call site
+
+// "train.c:41", or "?" where the call does not say.
+#define LS_CALL_WHERE_MAX 96
+const char *ls_call__where(char out[LS_CALL_WHERE_MAX], const ls_call *call);
+
+// ---- Agreement ----------------------------------------------------------------------------------
+typedef enum ls_agree_field {
+    LS_AGREE_KIND = 1 << 0,
+    LS_AGREE_COMM = 1 << 1,
+    LS_AGREE_DTYPE = 1 << 2,
+    LS_AGREE_OP = 1 << 3,
+    LS_AGREE_ROOT = 1 << 4,
+    LS_AGREE_COUNT = 1 << 5,
+    LS_AGREE_FORM = 1 << 6,  // even on all, or with counts on all
+} ls_agree_field;
+
+// Checks that calls [size] agree in all `fields` (bits of ls_agree_field; kind and comm always),
+// then each call by itself. The ranks at fault are those that differ from the majority, or, where
+// there is none, from member 0.
+int ls_check__agree(const ls_call *const *calls, int size, unsigned fields);
+
+// Checks that counts [size] of every member are the same as member 0's. `of` selects the array.
+int ls_check__same_counts(const ls_call *const *calls, int size,
+                          const size_t *(*of)(const ls_call *call));
+
+// ---- Blocks -------------------------------------------------------------------------------------
+// Elements of block i: counts[i], or `count` where counts is NULL.
+static inline size_t ls_block__count(const size_t *counts, size_t count, int i) {
+    return counts != NULL ? counts[i] : count;
+}
+
+static inline char *ls_block__at(void *base, size_t element, size_t element_bytes) {
+    return (char *)base + element * element_bytes;
+}
+
+static inline const char *ls_block__at_const(const void *base, size_t element,
+                                             size_t element_bytes) {
+    return (const char *)base + element * element_bytes;
+}
+
+// Copies that may meet the same address (in place) and zero bytes with a NULL pointer.
+void ls_block__copy(void *to, const void *from, size_t bytes);
+
+// ---- Folding ------------------------------------------------------------------------------------
+// The inputs of one reduction, set up once and folded range by range.
+typedef struct ls_fold {
+    const ls_order *order;
+    ls_reduction reduction;  // reduction.in are the inputs' first elements
+    const void **in;         // [size]
+    const void **at;         // [size] scratch: the inputs at the current range
+    double *premul;          // [size], or NULL
+    size_t element_bytes;
+} ls_fold;
+
+int ls_fold__open(ls_fold *fold, const ls_call *const *calls, int size, const ls_order *order,
+                  size_t count);
+void ls_fold__close(ls_fold *fold);
+// Elements a range should have so that it fits the cache for all inputs.
+size_t ls_fold__range(const ls_fold *fold);
+// out [length] = elements [first, first + length) of the all_reduce, or of the reduce to `root`.
+int ls_fold__all_reduce(ls_fold *fold, void *out, size_t first, size_t length);
+int ls_fold__reduce(ls_fold *fold, void *out, int root, size_t first, size_t length);
+// Block `block`, of reduction.count elements that start at element `start` of every input.
+int ls_fold__block(ls_fold *fold, void *out, int block, size_t start);
+
+// The plain fold for references: copies of all inputs of `elements` elements each, one after
+// another; the caller frees it with ls_free(NULL, copy, size * elements, element_bytes).
+int ls_reference__copies(char **out, const ls_call *const *calls, int size, size_t elements);
+// out [count] = the fold in rank order of elements [first, first + count) of those copies, one by one.
+int ls_reference__fold(void *out, const char *copies, const ls_call *const *calls, int size,
+                       size_t elements, size_t first, size_t count);
+
+// ---- Descriptors --------------------------------------------------------------------------------
+extern const ls_collective ls_collective__all_reduce, ls_collective__reduce,
+    ls_collective__broadcast, ls_collective__all_gather, ls_collective__reduce_scatter,
+    ls_collective__all_to_all, ls_collective__gather, ls_collective__scatter, ls_collective__p2p,
+    ls_collective__barrier;
+
+#endif

@@ -1,0 +1,80 @@
+// Names of findings, and the per-thread record of what the last failing check found.
+#include "collectives/finding.h"
+
+#include <string.h>
+
+#include "collectives/check.h"
+
+static const char *const finding_names[] = {
+#define LS_FINDING_NAME(id, text) [id] = text,
+    LS_FINDING_MAP(LS_FINDING_NAME)
+#undef LS_FINDING_NAME
+};
+
+const char *ls_finding_name(ls_finding_id id) {
+    LS_ASSERT((int)id >= 0 && id < LS_FINDING_COUNT);
+    return finding_names[id];
+}
+
+int ls_finding_parse(ls_finding_id *out, const char *name) {
+    LS_ASSERT(out != NULL && name != NULL);
+    for (int id = 0; id < LS_FINDING_COUNT; id++) {
+        if (strcmp(name, finding_names[id]) == 0) {
+            *out = (ls_finding_id)id;
+            return LS_OK;
+        }
+    }
+    const char *near = ls_nearest(name, finding_names, LS_FINDING_COUNT);
+    return LS_FAIL(LS_ERR_NOT_FOUND, "there is no finding named \"%.64s\"%s%s%s", name,
+                   near != NULL ? "; did you mean \"" : "", near != NULL ? near : "",
+                   near != NULL ? "\"?" : "");
+}
+
+static _Thread_local ls_check_failure last_failure = {.file = ""};
+
+const ls_check_failure *ls_check_last(void) {
+    return &last_failure;
+}
+
+void ls_check_clear(void) {
+    last_failure = (ls_check_failure){.file = ""};
+}
+
+void ls_check__note(ls_finding_id id, const ls_call *call) {
+    ls_check_clear();
+    last_failure.found = true;
+    last_failure.id = id;
+    ls_check__note_rank(call);
+}
+
+void ls_check__restart_ranks(void) {
+    last_failure.rank_count = 0;
+    last_failure.rank_total = 0;
+}
+
+void ls_check__note_rank(const ls_call *call) {
+    ls_check_failure *failure = &last_failure;
+    if (failure->rank_total == 0 && call->file != NULL) {
+        failure->file = call->file;
+        failure->line = call->line;
+    }
+    ls_check__note_rank_number(call->rank);
+}
+
+void ls_check__note_rank_number(int rank) {
+    ls_check_failure *failure = &last_failure;
+    failure->rank_total += 1;
+    // Keeps the lowest ranks, ascending: an insertion into a short array.
+    int at = failure->rank_count;
+    while (at > 0 && failure->ranks[at - 1] > rank) {
+        at -= 1;
+    }
+    if (at == LS_CHECK_RANKS_MAX) {
+        return;
+    }
+    int last =
+        failure->rank_count < LS_CHECK_RANKS_MAX ? failure->rank_count : LS_CHECK_RANKS_MAX - 1;
+    memmove(&failure->ranks[at + 1], &failure->ranks[at], (size_t)(last - at) * sizeof(int));
+    failure->ranks[at] = rank;
+    failure->rank_count = last + 1;
+}

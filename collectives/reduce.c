@@ -1,0 +1,57 @@
+// reduce: the root gets the reduction of all members' buffers.
+#include "collectives/check.h"
+
+static int check(const ls_call *const *calls, int size) {
+    return ls_check__agree(calls, size,
+                           LS_AGREE_DTYPE | LS_AGREE_OP | LS_AGREE_ROOT | LS_AGREE_COUNT);
+}
+
+static uint64_t bytes(const ls_call *const *calls, int size, int from, int to) {
+    (void)size;
+    return to == calls[from]->root
+               ? (uint64_t)calls[from]->count * ls_dtype_bytes(calls[from]->dtype)
+               : 0;
+}
+
+static int math(const ls_call *const *calls, int size, const ls_order *order) {
+    int root = calls[0]->root;
+    size_t count = calls[0]->count, element = ls_dtype_bytes(calls[0]->dtype);
+    ls_fold fold;
+    LS_TRY(ls_fold__open(&fold, calls, size, order, count));
+    size_t range = ls_fold__range(&fold);
+    int status = LS_OK;
+    for (size_t first = 0; first < count && status == LS_OK; first += range) {
+        size_t length = count - first < range ? count - first : range;
+        char *out = ls_block__at(calls[root]->recv, first, element);
+        status = ls_fold__reduce(&fold, out, root, first, length);
+    }
+    ls_fold__close(&fold);
+    return status;
+}
+
+static int reference(const ls_call *const *calls, int size) {
+    const ls_call *root = calls[calls[0]->root];
+    size_t count = root->count, element = ls_dtype_bytes(root->dtype);
+    char *copies = NULL;
+    LS_TRY(ls_reference__copies(&copies, calls, size, count));
+    int status = ls_reference__fold(root->recv, copies, calls, size, count, 0, count);
+    ls_free(NULL, copies, (size_t)size * count, element);
+    return status;
+}
+
+static double bus_factor(int size) {
+    (void)size;
+    return 1.0;
+}
+
+const ls_collective ls_collective__reduce = {
+    .kind = LS_REDUCE,
+    .name = "reduce",
+    .reduces = true,
+    .has_root = true,
+    .check = check,
+    .bytes = bytes,
+    .math = math,
+    .reference = reference,
+    .bus_factor = bus_factor,
+};
