@@ -32,11 +32,28 @@ typedef struct ls_shape {
 
 LS_API int ls_shape_count(size_t *out, const ls_shape *shape);  // elements; LS_ERR_OVERFLOW
 LS_API bool ls_shape_equal(const ls_shape *a, const ls_shape *b);
-LS_API void ls_shape_format(char *out, size_t out_bytes, const ls_shape *shape);  // "[2, 16]"
+// "[2, 16]"; cut off to fit, always terminated. LS_SHAPE_TEXT_MAX bytes hold any shape.
+#define LS_SHAPE_TEXT_MAX 192
+LS_API void ls_shape_format(char *out, size_t out_bytes, const ls_shape *shape);
+
+// A block of a logical tensor: where it starts and how large it is, per tensor dimension.
+typedef struct ls_block {
+    ls_shape offset;  // ndim and the starting index per dimension
+    ls_shape size;    //
+} ls_block;
+
+// The part common to two blocks of one logical tensor (same number of dimensions, asserted).
+// Returns its elements; 0 when they have none in common (then every size in *out is 0).
+LS_API size_t ls_block_intersect(ls_block *out, const ls_block *a, const ls_block *b);
+// Copies the part common to two blocks between their dense row-major arrays: to [to_block->size],
+// from [from_block->size], elements of element_bytes. Returns the elements copied. The one
+// primitive that cutting, joining and redistributing are made of.
+LS_API size_t ls_block_copy(void *to, const ls_block *to_block, const void *from,
+                            const ls_block *from_block, size_t element_bytes);
 
 // ---- Mesh ---------------------------------------------------------------------------------------
-// An n-D arrangement of ranks, row-major unless `ranks` gives another order. A world's mesh covers
-// all its ranks; the fibers along a dimension are the groups that collectives on that axis use.
+// An n-D row-major arrangement of ranks. A world's mesh covers all its ranks; the fibers along a
+// dimension are the groups that collectives on that axis use.
 typedef struct ls_mesh {
     int ndim;
     int dim[LS_MESH_DIMS_MAX];
@@ -53,6 +70,8 @@ LS_API int ls_mesh_rank(const ls_mesh *mesh, const int *coordinates);
 // out [mesh->dim[axis]].
 LS_API void ls_mesh_fiber(int *out, const ls_mesh *mesh, int axis, int rank);
 LS_API int ls_mesh_axis(int *out, const ls_mesh *mesh, const char *name);  // LS_ERR_NOT_FOUND
+// "0-3, 7" for ascending ranks [rank_count]; cut off with "..." to fit, always terminated.
+LS_API void ls_ranks_format(char *out, size_t out_bytes, const int *ranks, int rank_count);
 
 // ---- World --------------------------------------------------------------------------------------
 // The ranks of one program and what they share. No global state: worlds are independent.
@@ -62,8 +81,8 @@ typedef struct ls_world_options {
     ls_mesh mesh;                   // required
     uint64_t seed;                  //
     const int *held;                // ranks this process holds, ascending; NULL: all
-    int held_count;                 //
-    const ls_allocator *allocator;  // shards come from here; NULL: the default
+    int held_count;                 // at least 1 when held is given
+    const ls_allocator *allocator;  // tensors and shards come from here; NULL: the default
 } ls_world_options;
 
 LS_API int ls_world_create(ls_world **out, const ls_world_options *options);
@@ -88,7 +107,8 @@ typedef struct ls_placement {
     ls_placement_kind kind;
     int dim;   // shard: which tensor dimension; negative counts from the end
     ls_op op;  // partial: how the ranks' values combine
-    // shard: explicit sizes along the tensor dimension, one per coordinate of the mesh dimension;
+    // shard: explicit sizes along the tensor dimension, one per coordinate of the mesh dimension,
+    // each >= 0, summing to what there is to cut;
     // NULL: chunks of ceil(n / ranks), the last ones smaller or empty, as torch.chunk cuts. The
     // sizes are copied by the tensor that is created with them.
     const int64_t *sizes;
@@ -100,7 +120,9 @@ typedef struct ls_placement {
     ((ls_placement){.kind = LS_PLACE_SHARD, .dim = (dimension), .sizes = (sizes_)})
 #define LS_PARTIAL(op_) ((ls_placement){.kind = LS_PLACE_PARTIAL, .op = (op_)})
 
-// One placement per mesh dimension, outermost first; applied left to right.
+// One placement per mesh dimension, outermost first; applied left to right. Several partial ones
+// must have the same op, or be sum and avg: other mixtures mean what the order of reducing makes of
+// them, and are refused.
 typedef struct ls_placements {
     int count;  // must equal the mesh's ndim
     ls_placement at[LS_MESH_DIMS_MAX];
@@ -110,23 +132,21 @@ typedef struct ls_placements {
     ((ls_placements){.count = (int)(sizeof((ls_placement[]){__VA_ARGS__}) / sizeof(ls_placement)), \
                      .at = {__VA_ARGS__}})
 
+// Same kinds, dimensions (as written: -1 and the last one differ), ops and explicit sizes.
 LS_API bool ls_placements_equal(const ls_placements *a, const ls_placements *b, int mesh_dim_count,
                                 const int *mesh_dims);
 LS_API void ls_placements_format(char *out, size_t out_bytes, const ls_placements *placements);
-// "S(0), R, P(sum)" and back.
+// "S(0), R, P(sum)" and back; explicit sizes print as "S(0, sizes)", which does not parse.
 LS_API int ls_placements_parse(ls_placements *out, const char *text);
 
 // torch.chunk's rule for `size` elements over `count` parts: part `index` is
 // [*offset, *offset + *length). Empty parts get offset = size.
 LS_API void ls_chunk(int64_t *offset, int64_t *length, int64_t size, int64_t count, int64_t index);
 
-// A block of the logical tensor: where it starts and how large it is, per tensor dimension.
-typedef struct ls_block {
-    ls_shape offset;  // ndim and the starting index per dimension
-    ls_shape size;    //
-} ls_block;
-
-// The block that `rank` holds of a tensor of `shape` under `placements` (partial and replicate: all).
+// The block that `rank` holds of a tensor of `shape` under `placements`: left to right over the mesh
+// dimensions, each shard cuts what the ones before it left (two may cut the same tensor dimension);
+// partial and replicate leave all. LS_ERR_INVALID names the placement, and the rank where explicit
+// sizes do not sum to what there is to cut.
 LS_API int ls_placement_block(ls_block *out, const ls_shape *shape, const ls_mesh *mesh,
                               const ls_placements *placements, int rank);
 
@@ -158,26 +178,36 @@ LS_API int ls_local_tensor_shard_count(const ls_local_tensor *tensor, int rank);
 // Shard `index` of `rank`; NULL (and an error naming the rank) when there is none. Borrowed.
 LS_API ls_shard *ls_local_tensor_shard(const ls_local_tensor *tensor, int rank, int index);
 
-// A tensor of logical `shape` under `placements`, zeroed.
+// A tensor of logical `shape` under `placements`, zeroed. Every shard is an allocation of its own,
+// so that a memory checker sees an access past its end.
 LS_API int ls_local_tensor_zeros(ls_local_tensor **out, ls_world *world, const ls_shape *shape,
                                  ls_dtype dtype, const ls_placements *placements);
 // Every held rank cuts its own block out of `full` (dense, the whole tensor, the same on every
-// rank); partial(sum) puts the values on coordinate 0 and the op's neutral element elsewhere.
-// No communication; see ls_tensor_scatter for distributing from one rank.
+// rank); partial puts the values on coordinate 0 and the op's neutral element elsewhere (avg, which
+// has none, puts the values everywhere). No communication; distributing from one rank is a
+// collective. `full` may be NULL when the shape has no elements.
 LS_API int ls_local_tensor_distribute(ls_local_tensor **out, ls_world *world, const void *full,
                                       const ls_shape *shape, ls_dtype dtype,
                                       const ls_placements *placements);
-// Any shards at all: for each of ranks [rank_count] (NULL: all held), shapes [rank_count] and data
-// [rank_count] (copied; NULL entries are zeroed).
+// Any shards at all: for each of ranks [rank_count] (held, ascending; NULL: all held, rank_count is
+// then their number), shapes [rank_count] and data [rank_count] (copied; NULL entries, or NULL for
+// all, are zeroed).
 LS_API int ls_local_tensor_from_shards(ls_local_tensor **out, ls_world *world, ls_dtype dtype,
                                        const int *ranks, int rank_count, const ls_shape *shapes,
                                        const void *const *data);
-// Several blocks per rank: blocks [block_count] with their ranks; checked to lie inside `shape` and
-// not to overlap, and, when `cover` is set, to cover it all (both named with the offending pair).
+// Several blocks per rank: blocks [block_count] with their ranks, any ranks of the world in any
+// order; a rank's shards follow the order given here, and only held ranks' blocks get memory, zeroed.
+// Checked over all ranks: blocks lie inside `shape`, no two overlap (the error names both), and, when
+// `cover` is set, they cover it all (the error names an index that none holds). O(n log n) where
+// blocks are rows, columns or a grid.
 LS_API int ls_local_tensor_from_blocks(ls_local_tensor **out, ls_world *world, ls_dtype dtype,
                                        const ls_shape *shape, const int *block_ranks,
                                        const ls_block *blocks, int block_count, bool cover);
 LS_API int ls_local_tensor_clone(ls_local_tensor **out, const ls_local_tensor *tensor);
+// Declares that the tensor's shards (one per rank) are those of logical `shape` under `placements`,
+// which they then follow. LS_ERR_MISMATCH names the rank and the dimension whose size is another.
+LS_API int ls_local_tensor_place(ls_local_tensor *tensor, const ls_shape *shape,
+                                 const ls_placements *placements);
 
 // Random values: element i of the *logical* tensor is a function of (seed, stream, i) alone, so any
 // sharding of the same tensor holds the same numbers.

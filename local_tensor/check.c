@@ -1,0 +1,108 @@
+// Agreement: that shards are what a placement demands, and that ranks have the same shapes.
+#include "local_tensor/internal.h"
+
+#include <inttypes.h>
+
+int ls_local_tensor__check_single(const ls_local_tensor *tensor) {
+    for (int i = 0; i < tensor->rank_count; i++) {
+        size_t count = tensor->first[i + 1] - tensor->first[i];
+        if (count != 1) {
+            return LS_FAIL_RANK(LS_ERR_INVALID, tensor->ranks[i],
+                                "rank %d has %zu shards where one is needed", tensor->ranks[i],
+                                count);
+        }
+    }
+    return LS_OK;
+}
+
+// That every shard has the block that normalized placements of `shape` demand; offsets count only
+// when `offsets` is set.
+static int check_blocks(const ls_local_tensor *tensor, const ls_shape *shape,
+                        const ls_placements *placements, bool offsets) {
+    for (int i = 0; i < tensor->rank_count; i++) {
+        int rank = tensor->ranks[i];
+        const ls_shard *shard = &tensor->shards[tensor->first[i]];
+        const ls_block *has = &shard->block;
+        ls_block want;
+        LS_TRY(ls_placement__block(&want, shape, &tensor->world->mesh, placements, NULL, rank));
+        if (has->size.ndim != shape->ndim) {
+            return LS_FAIL_RANK(LS_ERR_MISMATCH, rank,
+                                "rank %d's shard has %d dimensions, the tensor %d", rank,
+                                has->size.ndim, shape->ndim);
+        }
+        size_t count = 1;
+        for (int d = 0; d < shape->ndim; d++) {
+            if (has->size.dim[d] != want.size.dim[d]) {
+                return LS_FAIL_RANK(LS_ERR_MISMATCH, rank,
+                                    "rank %d has %" PRId64 " of dimension %d; its placement "
+                                    "demands %" PRId64,
+                                    rank, has->size.dim[d], d, want.size.dim[d]);
+            }
+            if (offsets && has->offset.dim[d] != want.offset.dim[d]) {
+                return LS_FAIL_RANK(LS_ERR_MISMATCH, rank,
+                                    "rank %d starts at %" PRId64 " of dimension %d; its placement "
+                                    "demands %" PRId64,
+                                    rank, has->offset.dim[d], d, want.offset.dim[d]);
+            }
+            count *= (size_t)want.size.dim[d];
+        }
+        if (shard->count != count || (shard->data == NULL) != (count == 0)) {
+            return LS_FAIL_RANK(LS_ERR_MISMATCH, rank,
+                                "rank %d's shard counts %zu elements%s; its placement demands %zu",
+                                rank, shard->count, shard->data == NULL ? " without memory" : "",
+                                count);
+        }
+    }
+    return LS_OK;
+}
+
+int ls_local_tensor_check(const ls_local_tensor *tensor) {
+    if (!tensor->has_placements) {
+        return LS_FAIL(LS_ERR_INVALID, "the tensor has no placements to check its shards by");
+    }
+    LS_TRY(ls_local_tensor__check_single(tensor));
+    return check_blocks(tensor, &tensor->shape, &tensor->placements, true);
+}
+
+int ls_local_tensor_place(ls_local_tensor *tensor, const ls_shape *shape,
+                          const ls_placements *placements) {
+    const ls_mesh *mesh = &tensor->world->mesh;
+    size_t count = 0;
+    ls_placements normal;
+    LS_TRY(ls_shape_count(&count, shape));
+    LS_TRY(ls_placements__normalize(&normal, placements, shape, mesh));
+    LS_TRY(ls_placements__check_ops(&normal, tensor->dtype));
+    LS_TRY(ls_local_tensor__check_single(tensor));
+    LS_TRY(check_blocks(tensor, shape, &normal, false));
+    LS_TRY(ls_local_tensor__set_placements(tensor, shape, &normal));
+    for (int i = 0; i < tensor->rank_count; i++) {
+        int status = ls_placement__block(&tensor->shards[i].block, &tensor->shape, mesh,
+                                         &tensor->placements, NULL, tensor->ranks[i]);
+        LS_ASSERT(status == LS_OK);  // computed once already
+    }
+    return LS_OK;
+}
+
+int ls_local_tensor_check_metadata(const ls_local_tensor *tensor, int ragged_dim) {
+    LS_TRY(ls_local_tensor__check_single(tensor));
+    const ls_shard *first = tensor->shards;
+    for (int i = 1; i < tensor->rank_count; i++) {
+        const ls_shape *a = &first->block.size;
+        const ls_shape *b = &tensor->shards[i].block.size;
+        int rank = tensor->ranks[i];
+        if (a->ndim != b->ndim) {
+            return LS_FAIL_RANK(LS_ERR_MISMATCH, rank,
+                                "rank %d's shard has %d dimensions, rank %d's has %d",
+                                tensor->ranks[0], a->ndim, rank, b->ndim);
+        }
+        for (int d = 0; d < a->ndim; d++) {
+            if (d != ragged_dim && a->dim[d] != b->dim[d]) {
+                return LS_FAIL_RANK(LS_ERR_MISMATCH, rank,
+                                    "dimension %d is %" PRId64 " on rank %d but %" PRId64
+                                    " on rank %d",
+                                    d, a->dim[d], tensor->ranks[0], b->dim[d], rank);
+            }
+        }
+    }
+    return LS_OK;
+}

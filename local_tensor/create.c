@@ -1,0 +1,199 @@
+// Making tensors: zeroed, cut out of a whole array, from given shards, cloned, and declaring a
+// placement for shards that are there already.
+#include "local_tensor/internal.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+// Prefix sums of the explicit sizes per placement, so that every rank's block takes one step.
+typedef struct ls_starts {
+    int64_t *memory;
+    size_t count;
+    const int64_t *of[LS_MESH_DIMS_MAX];
+} ls_starts;
+
+static int starts_create(ls_starts *out, const ls_placements *placements, const ls_mesh *mesh,
+                         const ls_allocator *allocator) {
+    *out = (ls_starts){0};
+    for (int d = 0; d < placements->count; d++) {
+        out->count += placements->at[d].sizes != NULL ? (size_t)mesh->dim[d] + 1 : 0;
+    }
+    if (out->count == 0) {
+        return LS_OK;
+    }
+    void *memory = NULL;
+    LS_TRY(ls_alloc(&memory, allocator, out->count, sizeof(int64_t)));
+    out->memory = memory;
+    int64_t *next = memory;
+    for (int d = 0; d < placements->count; d++) {
+        const int64_t *sizes = placements->at[d].sizes;
+        if (sizes == NULL) {
+            continue;
+        }
+        for (int i = 0; i < mesh->dim[d]; i++) {
+            next[i + 1] = next[i] + sizes[i];
+        }
+        out->of[d] = next;
+        next += mesh->dim[d] + 1;
+    }
+    return LS_OK;
+}
+
+static void starts_free(ls_starts *starts, const ls_allocator *allocator) {
+    ls_free(allocator, starts->memory, starts->count, sizeof(int64_t));
+}
+
+// Sets every shard's block from the tensor's placements; one shard per rank.
+static int place_blocks(ls_local_tensor *tensor) {
+    const ls_mesh *mesh = &tensor->world->mesh;
+    ls_starts starts;
+    LS_TRY(starts_create(&starts, &tensor->placements, mesh, tensor->world->allocator));
+    int status = LS_OK;
+    for (int i = 0; i < tensor->rank_count && status == LS_OK; i++) {
+        status = ls_placement__block(&tensor->shards[i].block, &tensor->shape, mesh,
+                                     &tensor->placements, starts.of, tensor->ranks[i]);
+    }
+    starts_free(&starts, tensor->world->allocator);
+    return status;
+}
+
+static int fill_zeros(ls_local_tensor *tensor, const ls_shape *shape,
+                      const ls_placements *placements) {
+    size_t count = 0;
+    size_t bytes = 0;
+    ls_placements normal;
+    LS_TRY(ls_shape_count(&count, shape));
+    LS_TRY(ls_size_mul(&bytes, count, ls_dtype_bytes(tensor->dtype)));
+    LS_TRY(ls_placements__normalize(&normal, placements, shape, &tensor->world->mesh));
+    LS_TRY(ls_placements__check_ops(&normal, tensor->dtype));
+    LS_TRY(ls_local_tensor__set_placements(tensor, shape, &normal));
+    LS_TRY(place_blocks(tensor));
+    return ls_local_tensor__allocate(tensor);
+}
+
+int ls_local_tensor_zeros(ls_local_tensor **out, ls_world *world, const ls_shape *shape,
+                          ls_dtype dtype, const ls_placements *placements) {
+    ls_local_tensor *tensor = NULL;
+    LS_ASSERT(out != NULL && world != NULL);
+    *out = NULL;
+    LS_TRY(ls_local_tensor__new(&tensor, world, dtype, world->held, world->held_count, NULL));
+    int status = fill_zeros(tensor, shape, placements);
+    if (status != LS_OK) {
+        ls_local_tensor_free(tensor);
+        return status;
+    }
+    *out = tensor;
+    return LS_OK;
+}
+
+void ls_local_tensor__fill_neutral(ls_shard *shard, ls_dtype dtype, ls_op op) {
+    char element[8];
+    size_t bytes = ls_dtype_bytes(dtype);
+    ls_placement__neutral(element, dtype, op);
+    for (size_t i = 0; i < shard->count; i++) {
+        memcpy((char *)shard->data + i * bytes, element, bytes);
+    }
+}
+
+int ls_local_tensor_distribute(ls_local_tensor **out, ls_world *world, const void *full,
+                               const ls_shape *shape, ls_dtype dtype,
+                               const ls_placements *placements) {
+    LS_TRY(ls_local_tensor_zeros(out, world, shape, dtype, placements));
+    ls_local_tensor *tensor = *out;
+    const ls_block whole = {.offset.ndim = shape->ndim, .size = *shape};
+    for (int i = 0; i < tensor->rank_count; i++) {
+        ls_shard *shard = &tensor->shards[i];
+        if (shard->count == 0) {
+            continue;
+        }
+        LS_ASSERT(full != NULL);
+        int op = ls_placements__neutral_op(&tensor->placements, &world->mesh, tensor->ranks[i]);
+        if (op >= 0) {
+            ls_local_tensor__fill_neutral(shard, dtype, (ls_op)op);
+            continue;
+        }
+        size_t copied =
+            ls_block_copy(shard->data, &shard->block, full, &whole, ls_dtype_bytes(dtype));
+        LS_ASSERT(copied == shard->count);
+    }
+    return LS_OK;
+}
+
+int ls_local_tensor_from_shards(ls_local_tensor **out, ls_world *world, ls_dtype dtype,
+                                const int *ranks, int rank_count, const ls_shape *shapes,
+                                const void *const *data) {
+    LS_ASSERT(out != NULL && world != NULL && shapes != NULL);
+    *out = NULL;
+    if (ranks == NULL) {
+        ranks = world->held;
+        if (rank_count != world->held_count) {
+            return LS_FAIL(LS_ERR_INVALID, "%d shards are given, but this process holds %d ranks",
+                           rank_count, world->held_count);
+        }
+    }
+    if (rank_count < 1) {
+        return LS_FAIL(LS_ERR_INVALID, "a tensor needs the shard of one rank at least");
+    }
+    ls_local_tensor *tensor = NULL;
+    LS_TRY(ls_local_tensor__new(&tensor, world, dtype, ranks, rank_count, NULL));
+    for (int i = 0; i < rank_count; i++) {
+        tensor->shards[i].block = (ls_block){.offset.ndim = shapes[i].ndim, .size = shapes[i]};
+    }
+    int status = ls_local_tensor__allocate(tensor);
+    if (status != LS_OK) {
+        ls_local_tensor_free(tensor);
+        return status;
+    }
+    for (int i = 0; i < rank_count; i++) {
+        const ls_shard *shard = &tensor->shards[i];
+        if (data != NULL && data[i] != NULL && shard->count != 0) {
+            memcpy(shard->data, data[i], shard->count * ls_dtype_bytes(dtype));
+        }
+    }
+    *out = tensor;
+    return LS_OK;
+}
+
+int ls_local_tensor_clone(ls_local_tensor **out, const ls_local_tensor *tensor) {
+    LS_ASSERT(out != NULL && tensor != NULL);
+    const ls_allocator *allocator = tensor->world->allocator;
+    size_t rank_count = (size_t)tensor->rank_count;
+    void *memory = NULL;
+    *out = NULL;
+    LS_TRY(ls_alloc(&memory, allocator, rank_count, sizeof(int)));
+    int *counts = memory;
+    for (size_t i = 0; i < rank_count; i++) {
+        counts[i] = (int)(tensor->first[i + 1] - tensor->first[i]);
+    }
+    ls_local_tensor *clone = NULL;
+    int status = ls_local_tensor__new(&clone, tensor->world, tensor->dtype, tensor->ranks,
+                                      tensor->rank_count, counts);
+    ls_free(allocator, counts, rank_count, sizeof(int));
+    if (status != LS_OK) {
+        return status;
+    }
+    for (size_t s = 0; s < tensor->shard_count; s++) {
+        clone->shards[s].block = tensor->shards[s].block;
+    }
+    clone->has_shape = tensor->has_shape;
+    clone->shape = tensor->shape;
+    if (tensor->has_placements) {
+        status = ls_local_tensor__set_placements(clone, &tensor->shape, &tensor->placements);
+    }
+    if (status == LS_OK) {
+        status = ls_local_tensor__allocate(clone);
+    }
+    if (status != LS_OK) {
+        ls_local_tensor_free(clone);
+        return status;
+    }
+    for (size_t s = 0; s < tensor->shard_count; s++) {
+        const ls_shard *from = &tensor->shards[s];
+        LS_ASSERT(from->count == clone->shards[s].count);
+        if (from->count != 0) {
+            memcpy(clone->shards[s].data, from->data, from->count * ls_dtype_bytes(tensor->dtype));
+        }
+    }
+    *out = clone;
+    return LS_OK;
+}

@@ -1,0 +1,80 @@
+// What the files of local_tensor/ share and nobody else sees: the structs behind the opaque types,
+// and the steps of making a tensor.
+#ifndef LS_LOCAL_TENSOR_INTERNAL_H
+#define LS_LOCAL_TENSOR_INTERNAL_H
+
+#include <stdatomic.h>
+
+#include "local_tensor/local_tensor.h"
+
+struct ls_world {
+    ls_mesh mesh;
+    int size;
+    uint64_t seed;
+    int *held;   // [held_count] ascending
+    int *index;  // [size] held index of a rank or -1; NULL when all ranks are held
+    int held_count;
+    const ls_allocator *allocator;  // never NULL
+    atomic_int tensors;             // alive
+};
+
+struct ls_local_tensor {
+    ls_world *world;
+    ls_dtype dtype;
+    bool has_shape;       // a logical shape exists
+    bool has_placements;  // only with a shape
+    ls_shape shape;
+    ls_placements placements;  // shard dimensions >= 0; sizes point into `sizes`
+    int64_t *sizes;            // explicit sizes of all placements, or NULL
+    size_t sizes_count;
+    int *ranks;  // [rank_count] ascending
+    int rank_count;
+    size_t *first;     // [rank_count + 1] index of a rank's first shard
+    ls_shard *shards;  // [shard_count] rank-major
+    size_t shard_count;
+};
+
+// ---- Placements ----
+// Checks placements for a tensor of `shape` on `mesh` and copies them with shard dimensions >= 0.
+int ls_placements__normalize(ls_placements *out, const ls_placements *placements,
+                             const ls_shape *shape, const ls_mesh *mesh);
+// That every partial placement's op is defined on dtype.
+int ls_placements__check_ops(const ls_placements *placements, ls_dtype dtype);
+// ls_placement_block for normalized placements. starts[d]: prefix sums [mesh->dim[d] + 1] of the
+// explicit sizes of placement d; used where starts and starts[d] are not NULL, so that cutting a
+// tensor for all ranks takes one step per rank.
+int ls_placement__block(ls_block *out, const ls_shape *shape, const ls_mesh *mesh,
+                        const ls_placements *placements, const int64_t *const *starts, int rank);
+// The op whose neutral element `rank` holds under partial placements; -1 when it holds the values.
+int ls_placements__neutral_op(const ls_placements *placements, const ls_mesh *mesh, int rank);
+// One element that changes nothing under op (sum prod max min bitwise), and a shard full of it.
+void ls_placement__neutral(void *element, ls_dtype dtype, ls_op op);
+void ls_local_tensor__fill_neutral(ls_shard *shard, ls_dtype dtype, ls_op op);
+
+// ---- Making a tensor ----
+// An empty tensor with room for shard_counts[i] (NULL: one each) shards on ranks[i]; ranks must
+// ascend and be held. Next, set every shard's block, then call ls_local_tensor__allocate.
+int ls_local_tensor__new(ls_local_tensor **out, ls_world *world, ls_dtype dtype, const int *ranks,
+                         int rank_count, const int *shard_counts);
+// Allocates every shard's data from its block's size.
+int ls_local_tensor__allocate(ls_local_tensor *tensor);
+// Gives the tensor a logical shape and normalized placements, whose sizes it copies.
+int ls_local_tensor__set_placements(ls_local_tensor *tensor, const ls_shape *shape,
+                                    const ls_placements *normalized);
+// That every rank has exactly one shard; names the first that has not.
+int ls_local_tensor__check_single(const ls_local_tensor *tensor);
+// The index of `rank` in tensor->ranks, or -1.
+int ls_local_tensor__rank_index(const ls_local_tensor *tensor, int rank);
+
+// ---- Shapes ----
+// Strides in elements of a dense row-major array: out [ndim].
+void ls_shape__strides(int64_t *out, const ls_shape *shape);
+// Copies an n-D box of `size` elements between strided arrays; strides in elements.
+void ls_shape__copy(void *to, const int64_t *to_stride, const void *from,
+                    const int64_t *from_stride, const ls_shape *size, size_t element_bytes);
+// "[1, 2]" for a flat index into a dense array of `shape`.
+void ls_shape__format_index(char *out, size_t out_bytes, const ls_shape *shape, size_t index);
+// A negative dimension counts from the end; LS_ERR_INVALID when out of range.
+int ls_shape__dim(int *out, int ndim, int dim);
+
+#endif

@@ -1,0 +1,258 @@
+// Placements: which block of a logical tensor a rank holds, and what ranks hold of partial values.
+#include "local_tensor/internal.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+void ls_chunk(int64_t *offset, int64_t *length, int64_t size, int64_t count, int64_t index) {
+    LS_ASSERT(size >= 0 && count >= 1);
+    LS_ASSERT(index >= 0 && index < count);
+    int64_t full = size / count + (size % count != 0 ? 1 : 0);
+    if (full == 0 || index > (size - 1) / full) {
+        *offset = size;
+        *length = 0;
+        return;
+    }
+    *offset = full * index;
+    *length = size - *offset < full ? size - *offset : full;
+}
+
+bool ls_placements_equal(const ls_placements *a, const ls_placements *b, int mesh_dim_count,
+                         const int *mesh_dims) {
+    if (a->count != b->count || a->count != mesh_dim_count) {
+        return false;
+    }
+    for (int d = 0; d < a->count; d++) {
+        const ls_placement *x = &a->at[d];
+        const ls_placement *y = &b->at[d];
+        if (x->kind != y->kind) {
+            return false;
+        }
+        if (x->kind == LS_PLACE_PARTIAL && x->op != y->op) {
+            return false;
+        }
+        if (x->kind != LS_PLACE_SHARD) {
+            continue;
+        }
+        if (x->dim != y->dim || (x->sizes == NULL) != (y->sizes == NULL)) {
+            return false;
+        }
+        if (x->sizes != NULL &&
+            memcmp(x->sizes, y->sizes, (size_t)mesh_dims[d] * sizeof *x->sizes) != 0) {
+            return false;
+        }
+    }
+    return true;
+}
+
+// Checks explicit sizes [count] and sums them.
+static int sum_sizes(int64_t *out, const int64_t *sizes, int count) {
+    int64_t sum = 0;
+    for (int i = 0; i < count; i++) {
+        if (sizes[i] < 0) {
+            return LS_FAIL(LS_ERR_INVALID, "size %d of the explicit shard sizes is %" PRId64, i,
+                           sizes[i]);
+        }
+        if (__builtin_add_overflow(sum, sizes[i], &sum)) {
+            return LS_FAIL(LS_ERR_OVERFLOW, "the sum of the explicit shard sizes overflows");
+        }
+    }
+    *out = sum;
+    return LS_OK;
+}
+
+static int normalize_one(ls_placement *placement, const ls_shape *shape, int mesh_dim) {
+    switch (placement->kind) {
+    case LS_PLACE_REPLICATE:
+        return LS_OK;
+    case LS_PLACE_SHARD: {
+        int64_t sum = 0;
+        LS_TRY(ls_shape__dim(&placement->dim, shape->ndim, placement->dim));
+        return placement->sizes != NULL ? sum_sizes(&sum, placement->sizes, mesh_dim) : LS_OK;
+    }
+    case LS_PLACE_PARTIAL:
+        if (!ls_op_valid((int)placement->op) || placement->op == LS_PREMUL_SUM) {
+            return LS_FAIL(LS_ERR_INVALID, "a partial placement cannot combine by operation %d%s",
+                           (int)placement->op,
+                           placement->op == LS_PREMUL_SUM ? " (premul_sum)" : "");
+        }
+        return LS_OK;
+    }
+    return LS_FAIL(LS_ERR_INVALID, "%d is no kind of placement", (int)placement->kind);
+}
+
+static bool is_linear(ls_op op) {
+    return op == LS_SUM || op == LS_AVG;
+}
+
+int ls_placements__normalize(ls_placements *out, const ls_placements *placements,
+                             const ls_shape *shape, const ls_mesh *mesh) {
+    if (placements->count != mesh->ndim) {
+        return LS_FAIL(LS_ERR_INVALID, "%d placement%s given for a mesh of %d dimension%s",
+                       placements->count, placements->count == 1 ? " is" : "s are", mesh->ndim,
+                       mesh->ndim == 1 ? "" : "s");
+    }
+    ls_placements normal = *placements;
+    int partial = -1;
+    for (int d = 0; d < normal.count; d++) {
+        ls_placement *at = &normal.at[d];
+        if (normalize_one(at, shape, mesh->dim[d]) != LS_OK) {
+            return ls_error_wrap("placement %d", d);
+        }
+        if (at->kind != LS_PLACE_PARTIAL) {
+            continue;
+        }
+        if (partial >= 0 && at->op != normal.at[partial].op &&
+            !(is_linear(at->op) && is_linear(normal.at[partial].op))) {
+            return LS_FAIL(LS_ERR_INVALID,
+                           "placements %d and %d are partial by %s and by %s: the value would "
+                           "depend on which is reduced first",
+                           partial, d, ls_op_name(normal.at[partial].op), ls_op_name(at->op));
+        }
+        partial = d;
+    }
+    *out = normal;
+    return LS_OK;
+}
+
+int ls_placements__check_ops(const ls_placements *placements, ls_dtype dtype) {
+    for (int d = 0; d < placements->count; d++) {
+        const ls_placement *at = &placements->at[d];
+        if (at->kind == LS_PLACE_PARTIAL && !ls_op_supports(at->op, dtype)) {
+            return LS_FAIL(LS_ERR_INVALID, "placement %d: %s is not defined on %s", d,
+                           ls_op_name(at->op), ls_dtype_name(dtype));
+        }
+    }
+    return LS_OK;
+}
+
+// What coordinate `c` of `parts` gets of `size` elements under explicit sizes.
+static int cut_by_sizes(int64_t *offset, int64_t *length, int64_t *sum, const int64_t *sizes,
+                        const int64_t *starts, int parts, int c) {
+    *length = sizes[c];
+    if (starts != NULL) {
+        *offset = starts[c];
+        *sum = starts[parts];
+        return LS_OK;
+    }
+    LS_TRY(sum_sizes(offset, sizes, c));
+    return sum_sizes(sum, sizes, parts);
+}
+
+int ls_placement__block(ls_block *out, const ls_shape *shape, const ls_mesh *mesh,
+                        const ls_placements *placements, const int64_t *const *starts, int rank) {
+    int coordinates[LS_MESH_DIMS_MAX];
+    ls_mesh_coordinates(coordinates, mesh, rank);
+    ls_block block = {.offset.ndim = shape->ndim, .size = *shape};
+    for (int d = 0; d < mesh->ndim; d++) {
+        const ls_placement *at = &placements->at[d];
+        if (at->kind != LS_PLACE_SHARD) {
+            continue;
+        }
+        int64_t size = block.size.dim[at->dim];
+        int64_t offset = 0;
+        int64_t length = 0;
+        if (at->sizes == NULL) {
+            ls_chunk(&offset, &length, size, mesh->dim[d], coordinates[d]);
+        } else {
+            int64_t sum = 0;
+            LS_TRY(cut_by_sizes(&offset, &length, &sum, at->sizes,
+                                starts != NULL ? starts[d] : NULL, mesh->dim[d], coordinates[d]));
+            if (sum != size) {
+                return LS_FAIL_RANK(LS_ERR_INVALID, rank,
+                                    "placement %d: the explicit sizes sum to %" PRId64
+                                    ", but rank %d has %" PRId64 " of dimension %d to cut",
+                                    d, sum, rank, size, at->dim);
+            }
+        }
+        block.offset.dim[at->dim] += offset;
+        block.size.dim[at->dim] = length;
+    }
+    *out = block;
+    return LS_OK;
+}
+
+int ls_placement_block(ls_block *out, const ls_shape *shape, const ls_mesh *mesh,
+                       const ls_placements *placements, int rank) {
+    int ranks = 0;
+    size_t count = 0;
+    ls_placements normal;
+    LS_TRY(ls_mesh_size(&ranks, mesh));
+    LS_TRY(ls_shape_count(&count, shape));
+    LS_TRY(ls_placements__normalize(&normal, placements, shape, mesh));
+    if (rank < 0 || rank >= ranks) {
+        return LS_FAIL_RANK(LS_ERR_INVALID, rank, "rank %d is not one of the mesh's %d ranks", rank,
+                            ranks);
+    }
+    return ls_placement__block(out, shape, mesh, &normal, NULL, rank);
+}
+
+int ls_placements__neutral_op(const ls_placements *placements, const ls_mesh *mesh, int rank) {
+    int coordinates[LS_MESH_DIMS_MAX];
+    ls_mesh_coordinates(coordinates, mesh, rank);
+    for (int d = 0; d < mesh->ndim; d++) {
+        const ls_placement *at = &placements->at[d];
+        // The average of equal values is the value, so under avg every rank holds it.
+        if (at->kind == LS_PLACE_PARTIAL && at->op != LS_AVG && coordinates[d] != 0) {
+            return (int)at->op;
+        }
+    }
+    return -1;
+}
+
+// Bits of 1, the least and the greatest value of each type.
+static const struct {
+    uint64_t one;
+    uint64_t least;
+    uint64_t greatest;
+} extremes[LS_DTYPE_COUNT] = {
+    [LS_I8] = {1, 0x80, 0x7F},
+    [LS_U8] = {1, 0, UINT8_MAX},
+    [LS_I32] = {1, 0x80000000u, INT32_MAX},
+    [LS_U32] = {1, 0, UINT32_MAX},
+    [LS_I64] = {1, (uint64_t)1 << 63, INT64_MAX},
+    [LS_U64] = {1, 0, UINT64_MAX},
+    [LS_F16] = {0x3C00, 0xFC00, 0x7C00},
+    [LS_F32] = {0x3F800000u, 0xFF800000u, 0x7F800000u},
+    [LS_F64] = {0x3FF0000000000000u, 0xFFF0000000000000u, 0x7FF0000000000000u},
+    [LS_BF16] = {0x3F80, 0xFF80, 0x7F80},
+    [LS_F8E4M3] = {0x38, 0xFE, 0x7E},  // no infinity: +-448
+    [LS_F8E5M2] = {0x3C, 0xFC, 0x7C},
+};
+
+void ls_placement__neutral(void *element, ls_dtype dtype, ls_op op) {
+    LS_ASSERT(ls_op_supports(op, dtype) && op != LS_AVG);
+    uint64_t bits = 0;  // sum, bor, bxor
+    switch (op) {
+    case LS_PROD:
+        bits = extremes[dtype].one;
+        break;
+    case LS_MAX:
+        bits = extremes[dtype].least;
+        break;
+    case LS_MIN:
+        bits = extremes[dtype].greatest;
+        break;
+    case LS_BAND:
+        bits = UINT64_MAX;
+        break;
+    default:
+        break;
+    }
+    uint8_t b1 = (uint8_t)bits;
+    uint16_t b2 = (uint16_t)bits;
+    uint32_t b4 = (uint32_t)bits;
+    switch (ls_dtype_bytes(dtype)) {
+    case 1:
+        memcpy(element, &b1, 1);
+        return;
+    case 2:
+        memcpy(element, &b2, 2);
+        return;
+    case 4:
+        memcpy(element, &b4, 4);
+        return;
+    default:
+        memcpy(element, &bits, 8);
+    }
+}

@@ -1,0 +1,117 @@
+// The world: what the ranks of one program share.
+#include "local_tensor/internal.h"
+
+#include <string.h>
+
+// Checks that ranks ascend and lie in [0, size).
+static int check_held(const int *held, int held_count, int size) {
+    if (held_count < 1) {
+        return LS_FAIL(LS_ERR_INVALID, "a process must hold at least one rank");
+    }
+    for (int i = 0; i < held_count; i++) {
+        if (held[i] < 0 || held[i] >= size) {
+            return LS_FAIL_RANK(LS_ERR_INVALID, held[i],
+                                "the held rank %d is not one of the world's %d ranks", held[i],
+                                size);
+        }
+        if (i > 0 && held[i] <= held[i - 1]) {
+            return LS_FAIL_RANK(LS_ERR_INVALID, held[i],
+                                "held ranks must ascend: rank %d comes after rank %d", held[i],
+                                held[i - 1]);
+        }
+    }
+    return LS_OK;
+}
+
+static int fill_held(ls_world *world, const int *held) {
+    void *memory = NULL;
+    LS_TRY(ls_alloc(&memory, world->allocator, (size_t)world->held_count, sizeof(int)));
+    world->held = memory;
+    for (int i = 0; i < world->held_count; i++) {
+        world->held[i] = held != NULL ? held[i] : i;
+    }
+    if (world->held_count == world->size) {
+        return LS_OK;
+    }
+    LS_TRY(ls_alloc(&memory, world->allocator, (size_t)world->size, sizeof(int)));
+    world->index = memory;
+    for (int rank = 0; rank < world->size; rank++) {
+        world->index[rank] = -1;
+    }
+    for (int i = 0; i < world->held_count; i++) {
+        world->index[world->held[i]] = i;
+    }
+    return LS_OK;
+}
+
+int ls_world_create(ls_world **out, const ls_world_options *options) {
+    LS_ASSERT(out != NULL && options != NULL);
+    *out = NULL;
+    int size = 0;
+    if (ls_mesh_size(&size, &options->mesh) != LS_OK) {
+        return ls_error_wrap("world");
+    }
+    if (options->held != NULL && check_held(options->held, options->held_count, size) != LS_OK) {
+        return ls_error_wrap("world");
+    }
+    const ls_allocator *allocator =
+        options->allocator != NULL ? options->allocator : ls_allocator_default();
+    void *memory = NULL;
+    LS_TRY(ls_alloc(&memory, allocator, 1, sizeof(ls_world)));
+    ls_world *world = memory;
+    world->mesh = options->mesh;
+    world->size = size;
+    world->seed = options->seed;
+    world->held_count = options->held != NULL ? options->held_count : size;
+    world->allocator = allocator;
+    atomic_init(&world->tensors, 0);
+    int status = fill_held(world, options->held);
+    if (status != LS_OK) {
+        ls_world_free(world);
+        return status;
+    }
+    *out = world;
+    return LS_OK;
+}
+
+void ls_world_free(ls_world *world) {
+    if (world == NULL) {
+        return;
+    }
+    LS_ASSERT(atomic_load(&world->tensors) == 0);
+    const ls_allocator *allocator = world->allocator;
+    ls_free(allocator, world->index, (size_t)world->size, sizeof(int));
+    ls_free(allocator, world->held, (size_t)world->held_count, sizeof(int));
+    ls_free(allocator, world, 1, sizeof *world);
+}
+
+const ls_mesh *ls_world_mesh(const ls_world *world) {
+    return &world->mesh;
+}
+
+int ls_world_size(const ls_world *world) {
+    return world->size;
+}
+
+int ls_world_held_count(const ls_world *world) {
+    return world->held_count;
+}
+
+const int *ls_world_held(const ls_world *world) {
+    return world->held;
+}
+
+int ls_world_held_index(const ls_world *world, int rank) {
+    if (rank < 0 || rank >= world->size) {
+        return -1;
+    }
+    return world->index != NULL ? world->index[rank] : rank;
+}
+
+uint64_t ls_world_seed(const ls_world *world) {
+    return world->seed;
+}
+
+const ls_allocator *ls_world_allocator(const ls_world *world) {
+    return world->allocator;
+}
