@@ -11,28 +11,28 @@
 // Appends `text` wrapped at HELP_WIDTH, each line after the first indented by `indent`; `column` is
 // where the first line stands. A newline in the text starts a new line.
 static void wrap(ls_text *out, const char *text, size_t column, size_t indent) {
+    bool line_start = true;
     while (*text != 0) {
         size_t length = strcspn(text, " \n");
-        if (column > indent && column + length > HELP_WIDTH) {
+        if (!line_start && column + 1 + length > HELP_WIDTH) {
             ls_text_puts(out, "\n");
             ls_text_repeat(out, ' ', indent);
             column = indent;
+        } else if (!line_start) {
+            ls_text_puts(out, " ");
+            column++;
         }
         ls_text_append(out, text, length);
         column += length;
+        line_start = false;
         text += length;
         if (*text == '\n') {
             ls_text_puts(out, "\n");
             ls_text_repeat(out, ' ', text[1] == '\n' ? 0 : indent);
             column = indent;
-            text++;
-        } else if (*text == ' ') {
-            if (column < HELP_WIDTH && text[1] != 0) {
-                ls_text_puts(out, " ");
-                column++;
-            }
-            text++;
+            line_start = true;
         }
+        text += *text != 0;
     }
     ls_text_puts(out, "\n");
 }

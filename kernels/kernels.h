@@ -37,9 +37,30 @@ LS_API uint8_t ls_f16_to_f8e5m2(uint16_t bits);
 LS_API double ls_element_to_f64(const void *element, ls_dtype dtype);
 LS_API void ls_element_from_f64(void *element, ls_dtype dtype, double value);
 
-// out [count] of out_dtype = in [count] of in_dtype, each element converted as above. May not alias.
+// out [count] of out_dtype = in [count] of in_dtype, each element rounded once from its exact value
+// (integers clamp; integer to integer is exact where it fits). May not alias.
 LS_API void ls_kernel_convert(void *out, ls_dtype out_dtype, const void *in, ls_dtype in_dtype,
                               size_t count);
+
+// The same by plain code that shares nothing with the fast version; so for every _reference below.
+LS_API void ls_kernel_convert_reference(void *out, ls_dtype out_dtype, const void *in,
+                                        ls_dtype in_dtype, size_t count);
+
+// ---- Exact scalar arithmetic --------------------------------------------------------------------
+// On the bits of narrow floats, rounded once to nearest even, subnormals kept, overflow to infinity;
+// what a GPU's __hadd, __hmul and __hfma give. fma(a, b, c) is a b + c. A NaN's payload is not
+// specified.
+LS_API uint16_t ls_f16_add(uint16_t a, uint16_t b);
+LS_API uint16_t ls_f16_mul(uint16_t a, uint16_t b);
+LS_API uint16_t ls_f16_fma(uint16_t a, uint16_t b, uint16_t c);
+LS_API uint16_t ls_bf16_add(uint16_t a, uint16_t b);
+LS_API uint16_t ls_bf16_mul(uint16_t a, uint16_t b);
+LS_API uint16_t ls_bf16_fma(uint16_t a, uint16_t b, uint16_t c);
+// f8 goes through f16, as NCCL does: the operation rounds to f16, then f8 rounds again, saturating.
+LS_API uint8_t ls_f8e4m3_add(uint8_t a, uint8_t b);
+LS_API uint8_t ls_f8e4m3_mul(uint8_t a, uint8_t b);
+LS_API uint8_t ls_f8e5m2_add(uint8_t a, uint8_t b);
+LS_API uint8_t ls_f8e5m2_mul(uint8_t a, uint8_t b);
 
 // ---- Fill and copy ------------------------------------------------------------------------------
 // out [count] = *value (one element of dtype).
@@ -52,11 +73,13 @@ LS_API void ls_kernel_copy_2d(void *out, size_t out_stride_bytes, const void *in
 
 // ---- Reduce -------------------------------------------------------------------------------------
 // out [count] = left fold of in[0..in_count) [count] by op, in dtype, rounded after every step (f8:
-// through f16, as NCCL does). Integers wrap. max and min: NaN loses against a number.
+// through f16, as NCCL does, which also saturates e5m2's infinities). Integers wrap. max and min: NaN
+// loses against a number and -0 < +0. Which payload a NaN gets is not specified.
 //   avg: the sum, then divided by in_count: floats rounded once more, integers toward zero.
-//   premul_sum: in[k] is first multiplied by premul[k] (rounded to dtype; integers: the factor is
-//   truncated to the type and the product wraps), then summed. premul is NULL for other ops.
-// out may equal any of in[]. in_count >= 1. ls_op_supports(op, dtype) must hold.
+//   premul_sum: in[k] is first multiplied by premul[k] (the factor rounded to dtype, the product
+//   again; integers: the factor is truncated and clamped to the type, the product wraps), then
+//   summed. premul is NULL for other ops.
+// out may equal any of in[] or lie apart. in_count >= 1. ls_op_supports(op, dtype) must hold.
 LS_API void ls_kernel_reduce(void *out, const void *const *in, size_t in_count, ls_dtype dtype,
                              ls_op op, const double *premul, size_t count);
 LS_API void ls_kernel_reduce_reference(void *out, const void *const *in, size_t in_count,
@@ -65,6 +88,13 @@ LS_API void ls_kernel_reduce_reference(void *out, const void *const *in, size_t 
 // accumulator [count] = accumulator op in [count], one step of such a fold (sum prod min max bitwise).
 LS_API void ls_kernel_accumulate(void *accumulator, const void *in, ls_dtype dtype, ls_op op,
                                  size_t count);
+// out [count] = in [count] * *factor (one element of dtype), rounded; integers wrap, f8 through f16.
+// out may equal in.
+LS_API void ls_kernel_scale(void *out, const void *in, const void *factor, ls_dtype dtype,
+                            size_t count);
+// accumulator [count] = fma(in [count], *factor, accumulator), rounded once: f32, f64, f16, bf16.
+LS_API void ls_kernel_accumulate_fma(void *accumulator, const void *in, const void *factor,
+                                     ls_dtype dtype, size_t count);
 
 // ---- Embedding kernels --------------------------------------------------------------------------
 // What to do with an id outside [0, rows).

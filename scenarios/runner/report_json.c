@@ -1,13 +1,18 @@
 // Results as JSON, format 1.
 #include "scenarios/runner/report.h"
 
+// Readers of JSON hold integers in 64 signed bits; a distance beyond that is told as the largest.
+static uint64_t readable(uint64_t value) {
+    return value < INT64_MAX ? value : INT64_MAX;
+}
+
 static void write_stage(ls_json *json, const ls_stage_result *stage) {
     ls_json_object_open(json);
     ls_json_member_string(json, "name", stage->name);
     ls_json_member_string(json, "class", ls_class_name(stage->class_));
-    ls_json_member_uint(json, "elements", stage->elements);
-    ls_json_member_uint(json, "differing", stage->differing);
-    ls_json_member_uint(json, "max_ulps", stage->max_ulps);
+    ls_json_member_uint(json, "elements", readable(stage->elements));
+    ls_json_member_uint(json, "differing", readable(stage->differing));
+    ls_json_member_uint(json, "max_ulps", readable(stage->max_ulps));
     ls_json_member_double(json, "bound_ratio", stage->bound_ratio);
     ls_json_member_string(json, "order", stage->order);
     if (stage->divergence != NULL) {

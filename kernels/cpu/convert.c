@@ -1,0 +1,267 @@
+// Conversions: single elements and arrays.
+#include "kernels/cpu/bits.h"
+#include "kernels/kernels.h"
+
+float ls_f16_to_f32(uint16_t bits) {
+    return f16_decode(bits);
+}
+
+uint16_t ls_f32_to_f16(float value) {
+    return f16_encode(value);
+}
+
+uint16_t ls_f64_to_f16(double value) {
+    return f16_encode_f64(value);
+}
+
+float ls_bf16_to_f32(uint16_t bits) {
+    return bf16_decode(bits);
+}
+
+uint16_t ls_f32_to_bf16(float value) {
+    return bf16_encode(value);
+}
+
+uint16_t ls_f64_to_bf16(double value) {
+    return bf16_encode_f64(value);
+}
+
+uint16_t ls_f8e4m3_to_f16(uint8_t bits) {
+    return f16_encode(f8e4m3_decode(bits));
+}
+
+uint16_t ls_f8e5m2_to_f16(uint8_t bits) {
+    return f16_encode(f8e5m2_decode(bits));
+}
+
+uint8_t ls_f16_to_f8e4m3(uint16_t bits) {
+    return f8e4m3_encode(f16_decode(bits));
+}
+
+uint8_t ls_f16_to_f8e5m2(uint16_t bits) {
+    return f8e5m2_encode(f16_decode(bits));
+}
+
+// ---- Through f64 ---------------------------------------------------------------------------------
+// Truncates toward zero and clamps to [low, 2^top), NaN gives 0. For high < 2^53 it is exact.
+static int64_t i64_of_f64(double value, int64_t low, int64_t high) {
+    if (!(value == value)) {
+        return 0;
+    }
+    if (value <= (double)low) {
+        return low;
+    }
+    // (double)INT64_MAX is 2^63, which must clamp; smaller limits are exact.
+    return value >= (double)high ? high : (int64_t)value;
+}
+
+static uint64_t u64_of_f64(double value) {
+    if (!(value > 0.0)) {
+        return 0;
+    }
+    return value >= 0x1p64 ? UINT64_MAX : (uint64_t)value;
+}
+
+#define EACH(out_type, expression)                                                                 \
+    for (size_t i = 0; i < count; i++) {                                                           \
+        ((out_type *)out)[i] = (expression);                                                       \
+    }                                                                                              \
+    return
+
+// out [count] f64 = in [count], exactly but for integers beyond 2^53.
+static void decode_f64(any_f64 *out, const void *in, ls_dtype dtype, size_t count) {
+    switch (dtype) {
+    case LS_I8:
+        EACH(any_f64, (double)((const any_i8 *)in)[i]);
+    case LS_U8:
+        EACH(any_f64, (double)((const any_u8 *)in)[i]);
+    case LS_I32:
+        EACH(any_f64, (double)((const any_i32 *)in)[i]);
+    case LS_U32:
+        EACH(any_f64, (double)((const any_u32 *)in)[i]);
+    case LS_I64:
+        EACH(any_f64, (double)((const any_i64 *)in)[i]);
+    case LS_U64:
+        EACH(any_f64, (double)((const any_u64 *)in)[i]);
+    case LS_F16:
+        EACH(any_f64, (double)f16_decode(((const any_u16 *)in)[i]));
+    case LS_BF16:
+        EACH(any_f64, (double)bf16_decode(((const any_u16 *)in)[i]));
+    case LS_F32:
+        EACH(any_f64, (double)((const any_f32 *)in)[i]);
+    case LS_F64:
+        EACH(any_f64, ((const any_f64 *)in)[i]);
+    case LS_F8E4M3:
+        EACH(any_f64, (double)f8e4m3_decode(((const any_u8 *)in)[i]));
+    case LS_F8E5M2:
+        EACH(any_f64, (double)f8e5m2_decode(((const any_u8 *)in)[i]));
+    case LS_DTYPE_COUNT:
+        break;
+    }
+    LS_ASSERT(!"an element type");
+}
+
+// out [count] = in [count] f64, each rounded once.
+static void encode_f64(void *out, ls_dtype dtype, const any_f64 *in, size_t count) {
+    switch (dtype) {
+    case LS_I8:
+        EACH(any_i8, (int8_t)i64_of_f64(in[i], INT8_MIN, INT8_MAX));
+    case LS_U8:
+        EACH(any_u8, (uint8_t)i64_of_f64(in[i], 0, UINT8_MAX));
+    case LS_I32:
+        EACH(any_i32, (int32_t)i64_of_f64(in[i], INT32_MIN, INT32_MAX));
+    case LS_U32:
+        EACH(any_u32, (uint32_t)i64_of_f64(in[i], 0, UINT32_MAX));
+    case LS_I64:
+        EACH(any_i64, i64_of_f64(in[i], INT64_MIN, INT64_MAX));
+    case LS_U64:
+        EACH(any_u64, u64_of_f64(in[i]));
+    case LS_F16:
+        EACH(any_u16, f16_encode_f64(in[i]));
+    case LS_BF16:
+        EACH(any_u16, bf16_encode_f64(in[i]));
+    case LS_F32:
+        EACH(any_f32, (float)in[i]);
+    case LS_F64:
+        EACH(any_f64, in[i]);
+    case LS_F8E4M3:
+        EACH(any_u8, f8e4m3_encode_f64(in[i]));
+    case LS_F8E5M2:
+        EACH(any_u8, f8e5m2_encode_f64(in[i]));
+    case LS_DTYPE_COUNT:
+        break;
+    }
+    LS_ASSERT(!"an element type");
+}
+
+double ls_element_to_f64(const void *element, ls_dtype dtype) {
+    LS_ASSERT(element != NULL);
+    double value;
+    decode_f64(&value, element, dtype, 1);
+    return value;
+}
+
+void ls_element_from_f64(void *element, ls_dtype dtype, double value) {
+    LS_ASSERT(element != NULL);
+    encode_f64(element, dtype, &value, 1);
+}
+
+// ---- Integer to anything -------------------------------------------------------------------------
+// A 64-bit integer as sign and magnitude, which holds every element of every integer type.
+typedef struct {
+    uint64_t magnitude;
+    bool negative;
+} integer;
+
+static integer load_integer(const void *in, ls_dtype dtype, size_t i) {
+    int64_t value = 0;
+    switch (dtype) {
+    case LS_I8:
+        value = ((const any_i8 *)in)[i];
+        break;
+    case LS_U8:
+        value = ((const any_u8 *)in)[i];
+        break;
+    case LS_I32:
+        value = ((const any_i32 *)in)[i];
+        break;
+    case LS_U32:
+        value = ((const any_u32 *)in)[i];
+        break;
+    case LS_I64:
+        value = ((const any_i64 *)in)[i];
+        break;
+    default:
+        LS_ASSERT(dtype == LS_U64);
+        return (integer){((const any_u64 *)in)[i], false};
+    }
+    return (integer){value < 0 ? 0 - (uint64_t)value : (uint64_t)value, value < 0};
+}
+
+// Clamps to the integer type.
+static void store_integer(void *out, ls_dtype dtype, size_t i, integer value) {
+    size_t bytes = ls_dtype_bytes(dtype);
+    bool is_signed = ls_dtype_is_signed(dtype);
+    uint64_t high = UINT64_MAX >> (64 - 8 * bytes + (is_signed ? 1 : 0));
+    uint64_t limit = value.negative ? (is_signed ? high + 1 : 0) : high;
+    uint64_t magnitude = value.magnitude > limit ? limit : value.magnitude;
+    uint64_t bits = value.negative ? 0 - magnitude : magnitude;
+    switch (bytes) {
+    case 1:
+        ((any_u8 *)out)[i] = (uint8_t)bits;
+        return;
+    case 4:
+        ((any_u32 *)out)[i] = (uint32_t)bits;
+        return;
+    default:
+        ((any_u64 *)out)[i] = bits;
+    }
+}
+
+// A double that rounds to any narrower float as the integer itself does: what lies beyond 53 bits
+// is kept as one sticky bit.
+static double sticky_f64(integer value) {
+    uint64_t magnitude = value.magnitude;
+    if (magnitude >> 53 != 0) {
+        magnitude = (magnitude & ~(uint64_t)0x7FF) | ((magnitude & 0x7FF) != 0 ? 0x800u : 0u);
+    }
+    return value.negative ? -(double)magnitude : (double)magnitude;
+}
+
+static void convert_integers(void *out, ls_dtype out_dtype, const void *in, ls_dtype in_dtype,
+                             size_t count) {
+    bool to_integer = !ls_dtype_is_float(out_dtype);
+    size_t bytes = ls_dtype_bytes(out_dtype);
+    for (size_t i = 0; i < count; i++) {
+        integer value = load_integer(in, in_dtype, i);
+        if (to_integer) {
+            store_integer(out, out_dtype, i, value);
+        } else if (out_dtype == LS_F64) {
+            double rounded = (double)value.magnitude;
+            ((any_f64 *)out)[i] = value.negative ? -rounded : rounded;
+        } else {
+            ls_element_from_f64((char *)out + i * bytes, out_dtype, sticky_f64(value));
+        }
+    }
+}
+
+// ---- Arrays --------------------------------------------------------------------------------------
+#define PAIR(name, out_type, in_type, store, load)                                                 \
+    LS_CLONES static void name(void *restrict out, const void *restrict in, size_t count) {        \
+        for (size_t i = 0; i < count; i++) {                                                       \
+            ((out_type *)out)[i] = store(load(((const in_type *)in)[i]));                          \
+        }                                                                                          \
+    }
+#define AS_IS(x) (x)
+PAIR(f32_from_f16, any_f32, any_u16, AS_IS, f16_decode)
+PAIR(f32_from_bf16, any_f32, any_u16, AS_IS, bf16_decode)
+PAIR(f16_from_f32, any_u16, any_f32, f16_encode, AS_IS)
+PAIR(bf16_from_f32, any_u16, any_f32, bf16_encode, AS_IS)
+
+void ls_kernel_convert(void *out, ls_dtype out_dtype, const void *in, ls_dtype in_dtype,
+                       size_t count) {
+    LS_ASSERT(count == 0 || (out != NULL && in != NULL));
+    size_t in_bytes = ls_dtype_bytes(in_dtype);
+    size_t out_bytes = ls_dtype_bytes(out_dtype);
+    if (out_dtype == in_dtype) {
+        ls_kernel_copy(out, in, count * in_bytes);
+    } else if (out_dtype == LS_F32 && in_dtype == LS_F16) {
+        f32_from_f16(out, in, count);
+    } else if (out_dtype == LS_F32 && in_dtype == LS_BF16) {
+        f32_from_bf16(out, in, count);
+    } else if (out_dtype == LS_F16 && in_dtype == LS_F32) {
+        f16_from_f32(out, in, count);
+    } else if (out_dtype == LS_BF16 && in_dtype == LS_F32) {
+        bf16_from_f32(out, in, count);
+    } else if (!ls_dtype_is_float(in_dtype)) {
+        convert_integers(out, out_dtype, in, in_dtype, count);
+    } else {
+        any_f64 block[256];
+        const size_t step = sizeof block / sizeof block[0];
+        for (size_t first = 0; first < count; first += step) {
+            size_t length = count - first < step ? count - first : step;
+            decode_f64(block, (const char *)in + first * in_bytes, in_dtype, length);
+            encode_f64((char *)out + first * out_bytes, out_dtype, block, length);
+        }
+    }
+}

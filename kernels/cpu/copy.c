@@ -1,0 +1,63 @@
+// Fill and copy.
+#include <string.h>
+
+#include "kernels/cpu/bits.h"
+#include "kernels/kernels.h"
+
+void ls_kernel_fill(void *out, ls_dtype dtype, const void *value, size_t count) {
+    LS_ASSERT(count == 0 || (out != NULL && value != NULL));
+    size_t bytes = ls_dtype_bytes(dtype);
+    if (count == 0) {
+        return;
+    }
+    switch (bytes) {
+    case 1:
+        memset(out, *(const any_u8 *)value, count);
+        return;
+    case 2: {
+        uint16_t element = *(const any_u16 *)value;
+        for (size_t i = 0; i < count; i++) {
+            ((any_u16 *)out)[i] = element;
+        }
+        return;
+    }
+    case 4: {
+        uint32_t element = *(const any_u32 *)value;
+        for (size_t i = 0; i < count; i++) {
+            ((any_u32 *)out)[i] = element;
+        }
+        return;
+    }
+    default: {
+        LS_ASSERT(bytes == 8);
+        uint64_t element = *(const any_u64 *)value;
+        for (size_t i = 0; i < count; i++) {
+            ((any_u64 *)out)[i] = element;
+        }
+    }
+    }
+}
+
+void ls_kernel_copy(void *out, const void *in, size_t bytes) {
+    LS_ASSERT(bytes == 0 || (out != NULL && in != NULL));
+    if (bytes > 0 && out != in) {
+        memcpy(out, in, bytes);
+    }
+}
+
+void ls_kernel_copy_2d(void *out, size_t out_stride_bytes, const void *in, size_t in_stride_bytes,
+                       size_t row_bytes, size_t rows) {
+    LS_ASSERT(rows <= 1 || row_bytes <= out_stride_bytes);
+    LS_ASSERT(rows == 0 || row_bytes == 0 || (out != NULL && in != NULL));
+    if (rows == 0 || row_bytes == 0) {
+        return;
+    }
+    if (row_bytes == out_stride_bytes && row_bytes == in_stride_bytes) {
+        ls_kernel_copy(out, in, row_bytes * rows);
+        return;
+    }
+    for (size_t row = 0; row < rows; row++) {
+        ls_kernel_copy((char *)out + row * out_stride_bytes,
+                       (const char *)in + row * in_stride_bytes, row_bytes);
+    }
+}

@@ -1,0 +1,120 @@
+// Tests of results and of the text and JSON reports. XML has a test of its own.
+#include <criterion/criterion.h>
+#include <jansson.h>
+#include <string.h>
+
+#include "tests/scenarios/runner/example_results.h"
+
+// A case's class is its worst stage's, findings count as such, and every case is counted once.
+Test(results, class_is_the_worst_stages) {
+    ls_results *results = NULL;
+    cr_assert(example_results(&results) == LS_OK);
+    cr_expect(results->passed == 2 && results->failed == 2 && results->skipped == 1);
+    cr_expect(results->cases[0].class_ == LS_CLASS_BIT_EXACT);
+    cr_expect(results->cases[1].class_ == LS_CLASS_WRONG);
+    cr_expect(results->cases[2].class_ == LS_CLASS_ERROR);
+    cr_expect(results->cases[3].class_ == LS_CLASS_FINDING);
+    cr_expect(!ls_results_pass(results));
+    ls_results_free(results);
+}
+
+// Nothing ran is not a pass, and a thousand cases survive the growing of their array.
+Test(results, empty_is_no_pass_and_many_are_kept) {
+    ls_results *results = NULL;
+    cr_assert(ls_results_create(&results, "run") == LS_OK);
+    cr_expect(!ls_results_pass(results));
+    for (int i = 0; i < 1000; i++) {
+        ls_case_result result = {.name = ls_arena_printf(results->arena, "case %d", i),
+                                 .pass = true};
+        cr_assert(ls_results_add(results, &result) == LS_OK);
+    }
+    cr_expect(ls_results_pass(results) && results->passed == 1000);
+    cr_expect_str_eq(results->cases[0].name, "case 0");
+    cr_expect_str_eq(results->cases[999].name, "case 999");
+    ls_results_free(results);
+}
+
+static json_t *parse(const ls_results *results) {
+    ls_text text = {0};
+    cr_assert(ls_report_json(&text, results) == LS_OK);
+    json_error_t error;
+    json_t *root = json_loads(ls_text_string(&text), JSON_REJECT_DUPLICATES, &error);
+    cr_assert(root != NULL, "line %d: %s", error.line, error.text);
+    ls_text_free(&text);
+    return root;
+}
+
+// The JSON report has the members that scripts read, with their types, and the counts agree.
+Test(report_json, has_the_promised_members) {
+    ls_results *results = NULL;
+    cr_assert(example_results(&results) == LS_OK);
+    json_t *root = parse(results);
+    cr_expect(json_integer_value(json_object_get(root, "format")) == 1);
+    cr_expect_str_eq(json_string_value(json_object_get(root, "command")), "compare");
+    cr_expect_str_eq(json_string_value(json_object_get(root, "verdict")), "fail");
+    cr_expect(json_integer_value(json_object_get(root, "passed")) == 2);
+    cr_expect(json_integer_value(json_object_get(root, "failed")) == 2);
+    cr_expect(json_integer_value(json_object_get(root, "skipped")) == 1);
+    json_t *cases = json_object_get(root, "cases");
+    cr_assert(json_array_size(cases) == 4, "a skipped case has no verdict");
+    json_t *first = json_array_get(cases, 0);
+    cr_expect(json_is_null(json_object_get(first, "real")));
+    cr_expect(json_is_null(json_object_get(first, "reproduce")));
+    json_t *second = json_array_get(cases, 1);
+    cr_expect_str_eq(json_string_value(json_object_get(second, "verdict")), "fail");
+    cr_expect_str_eq(json_string_value(json_object_get(second, "class")), "wrong");
+    cr_expect_str_eq(json_string_value(json_object_get(second, "real")), "mpi");
+    json_t *stage = json_array_get(json_object_get(second, "stages"), 1);
+    cr_expect(json_integer_value(json_object_get(stage, "differing")) == 16);
+    cr_expect_str_eq(json_string_value(json_object_get(stage, "bound_ratio")), "Infinity");
+    cr_expect_str_eq(json_string_value(json_object_get(stage, "order")), "ring, 2 channels");
+    json_t *finding = json_array_get(json_object_get(second, "findings"), 0);
+    cr_expect_str_eq(json_string_value(json_object_get(finding, "id")), "collective.op_mismatch");
+    cr_expect(json_array_size(json_object_get(finding, "ranks")) == 5);
+    cr_expect_str_eq(json_string_value(json_object_get(finding, "where")), "train.c:12");
+    json_decref(root);
+    ls_results_free(results);
+}
+
+// Every finding's name goes out under its own number.
+Test(report_json, finding_names_round_trip) {
+    for (int id = 0; id < LS_FINDING_COUNT; id++) {
+        ls_finding_id back;
+        cr_assert(ls_finding_parse(&back, ls_finding_name((ls_finding_id)id)) == LS_OK);
+        cr_expect((int)back == id);
+    }
+}
+
+// The text report shows each failure in full, and nothing a terminal would obey.
+Test(report_text, tells_failures_and_obeys_no_escape) {
+    ls_results *results = NULL;
+    cr_assert(example_results(&results) == LS_OK);
+    ls_text text = {0};
+    ls_report_style plain = {.color = false};
+    cr_assert(ls_report_text(&text, results, &plain) == LS_OK);
+    const char *report = ls_text_string(&text);
+    cr_expect(strchr(report, 0x1b) == NULL && strchr(report, 0x01) == NULL);
+    cr_expect(strstr(report, "1,234,567") != NULL);
+    cr_expect(strstr(report, "collective.op_mismatch, ranks 0, 2-4, 9, at train.c:12") != NULL);
+    cr_expect(strstr(report, "sample 3, id 7") != NULL);
+    cr_expect(strstr(report, "reproduce: lockstep compare 'dir/<x>&.yaml'") != NULL);
+    cr_expect(strstr(report, "error: rank 3: <no> memory") != NULL);
+    cr_expect(strstr(report, "compare: 2 passed, 2 failed, 1 skipped\n") != NULL);
+    ls_text_free(&text);
+    ls_results_free(results);
+}
+
+// Quiet drops what passed or was skipped, never a failure.
+Test(report_text, quiet_keeps_failures) {
+    ls_results *results = NULL;
+    cr_assert(example_results(&results) == LS_OK);
+    ls_text text = {0};
+    ls_report_style quiet = {.color = true, .unicode = true, .quiet = true};
+    cr_assert(ls_report_text(&text, results, &quiet) == LS_OK);
+    const char *report = ls_text_string(&text);
+    cr_expect(strstr(report, "good") == NULL && strstr(report, "later") == NULL);
+    cr_expect(strstr(report, "broken") != NULL && strstr(report, "output_dist") != NULL);
+    cr_expect(strstr(report, "\033[") != NULL, "colour was asked for");
+    ls_text_free(&text);
+    ls_results_free(results);
+}
