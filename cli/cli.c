@@ -165,7 +165,7 @@ int cli_report(const ls_results *results) {
     return worse(code, report_to(common->report, ls_report_html, results));
 }
 
-// ---- progress ------------------------------------------------------------------------------------
+// ---- progress -----------------------------------------------------------------------------------
 
 #define PROGRESS_DELAY_MS  500
 #define PROGRESS_PERIOD_MS 100

@@ -103,7 +103,7 @@ void cli_help_program(ls_text *out, const cli_command *const *commands) {
     wrap(out, exit_codes, 2, 2);
 }
 
-// ---- man page ------------------------------------------------------------------------------------
+// ---- man page -----------------------------------------------------------------------------------
 
 // Text for roff: dashes are minus signs, a dot or quote never starts a line.
 static void roff(ls_text *out, const char *text) {
@@ -159,7 +159,7 @@ void cli_help_man(ls_text *out, const cli_command *const *commands) {
     ls_text_puts(out, ".\n");
 }
 
-// ---- completion ----------------------------------------------------------------------------------
+// ---- completion ---------------------------------------------------------------------------------
 
 static void completion_name(void *arg, const cli_option *option) {
     ls_text_printf(arg, " --%s", option->long_name);

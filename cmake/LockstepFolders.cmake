@@ -30,5 +30,5 @@ function(lockstep_libraries)
     add_library(lockstep_shared SHARED ${objects})
     set_target_properties(lockstep_shared PROPERTIES OUTPUT_NAME lockstep
         VERSION ${PROJECT_VERSION} SOVERSION 0)
-    target_link_libraries(lockstep_shared PRIVATE lockstep_compile PUBLIC lockstep_dependencies)
+    target_link_libraries(lockstep_shared PRIVATE lockstep_compile lockstep_dependencies)
 endfunction()

@@ -1,5 +1,5 @@
-// Reports: results as text for people, as JSON and JUnit for machines, as one HTML page. Each writer
-// appends to `out`; out of memory shows in out->failed and as LS_ERR_MEMORY.
+// Reports: results as text for people, as JSON and JUnit for machines, as one HTML page. Each
+// writer appends to `out`; out of memory shows in out->failed and as LS_ERR_MEMORY.
 #ifndef LS_SCENARIOS_RUNNER_REPORT_H
 #define LS_SCENARIOS_RUNNER_REPORT_H
 

@@ -1,0 +1,28 @@
+#!/usr/bin/env bash
+# consumer.sh BUILD CONSUMER CMAKE CC LIBDIR: installs into a scratch prefix, then builds and runs a
+# project against it, once by find_package and once by pkg-config, and the installed program.
+set -euo pipefail
+build=$1 consumer=$2 cmake=$3 cc=$4 libdir=$5
+scratch=$(mktemp -d)
+trap 'rm -rf "$scratch"' EXIT
+prefix=$scratch/prefix
+"$cmake" --install "$build" --prefix "$prefix" >/dev/null
+
+"$cmake" -S "$consumer" -B "$scratch/by_cmake" -DCMAKE_PREFIX_PATH="$prefix" \
+    -DCMAKE_C_COMPILER="$cc" >"$scratch/log" || { cat "$scratch/log"; exit 1; }
+"$cmake" --build "$scratch/by_cmake" >"$scratch/log" || { cat "$scratch/log"; exit 1; }
+"$scratch/by_cmake/consumer"
+
+export PKG_CONFIG_PATH=$prefix/$libdir/pkgconfig
+# The prefix is read from the file's own place: this install went elsewhere than configured.
+flags=$(pkg-config --define-variable=prefix="$prefix" --cflags --libs lockstep)
+# shellcheck disable=SC2086
+"$cc" -std=c17 "$consumer/consumer.c" $flags -o "$scratch/by_pkg_config"
+LD_LIBRARY_PATH=$prefix/$libdir "$scratch/by_pkg_config"
+
+if [ -x "$prefix/bin/lockstep" ]; then
+    "$prefix/bin/lockstep" --version
+    "$prefix/bin/lockstep" doctor --json - | grep -q '"command": "doctor"'
+    test -s "$prefix/share/man/man1/lockstep.1"
+    bash -n "$prefix/share/bash-completion/completions/lockstep"
+fi

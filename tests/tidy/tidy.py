@@ -1,0 +1,215 @@
+"""Lints the repository: tidy.py ROOT. Each rule is a function; each complaint is FILE:LINE: text."""
+import os
+import re
+import shutil
+import subprocess
+import sys
+
+LINE_COLUMNS_MAX = 100
+FILE_LINES_MAX = 500
+FILE_BYTES_MAX = 1 << 20
+FILE_BYTES_MAX_DATA = 4 << 20
+C_ENDINGS = (".c", ".h", ".cu", ".cuh")
+TEXT_ENDINGS = C_ENDINGS + (".md", ".txt", ".cmake", ".in", ".py", ".sh", ".yaml", ".yml", ".t")
+DATA_ENDINGS = (".json", ".npy", ".safetensors", ".svg", ".supp", ".bin", ".sum", ".S")
+PLAIN_NAMES = {".gitignore", ".clang-format", "bootstrap", ".ci/run", "LICENSE", "examples/demo"}
+SKIPPED_FOLDERS = {".git", "build", "__pycache__", ".carry", "shared"}
+
+# A folder may include the folders in its row, itself, and what lies under them.
+ARROWS = {
+    "base": [],
+    "kernels": ["base"],
+    "local_tensor": ["base", "kernels"],
+    "collectives": ["base", "kernels", "local_tensor"],
+    "ranks": ["base", "kernels", "local_tensor", "collectives"],
+    "planner": ["base", "kernels"],
+    "embedding": ["base", "kernels", "local_tensor", "collectives", "ranks", "planner"],
+    "scenarios": ["base", "kernels", "local_tensor", "collectives", "ranks", "planner",
+                  "embedding"],
+}
+ROOMS = set(ARROWS) | {"cli", "gdb", "bench", "fuzz", "tests", "examples"}
+
+BANNED = {
+    "strcpy": "copies without a limit", "strcat": "appends without a limit",
+    "sprintf": "prints without a limit: snprintf", "vsprintf": "prints without a limit: vsnprintf",
+    "gets": "reads without a limit", "system": "starts a shell", "popen": "starts a shell",
+    "atoi": "hides errors: strtol", "atof": "hides errors: strtod", "atol": "hides errors: strtol",
+    "strtok": "keeps hidden state", "rand": "is not reproducible: ls_random", "alloca": "no limit",
+    "srand": "is not reproducible", "tmpnam": "races", "mktemp": "races",
+    "setjmp": "skips clean-up", "longjmp": "skips clean-up",
+}
+# Library code reports errors; only programs print and exit.
+LIBRARY_BANNED = {"printf": "library code never prints", "puts": "library code never prints",
+                  "perror": "library code never prints", "exit": "library code never exits"}
+BANNED_CALL = re.compile(r"(?<![\w.>\"])(" + "|".join(BANNED) + r")\s*\(")
+LIBRARY_CALL = re.compile(r"(?<![\w.>\"])(" + "|".join(LIBRARY_BANNED) + r")\s*\(")
+UNFINISHED = re.compile(r"\b(" + "|".join(["TO" + "DO", "FIX" + "ME", "XX" + "X"]) + r")\b")
+LOCAL_PATH = re.compile(r"(?<![\w.$}])/(work|tmp/wt|root|home)/")
+LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
+
+
+def list_files(root):
+    """Files that git tracks or would track; without git, all but what builds leave."""
+    if os.path.exists(os.path.join(root, ".git")) and shutil.which("git"):
+        listing = subprocess.run(["git", "-c", "safe.directory=*", "-C", root, "ls-files", "-co",
+                                  "--exclude-standard", "-z"], capture_output=True)
+        if listing.returncode == 0:
+            names = [name for name in listing.stdout.decode().split("\0") if name]
+            return sorted(n for n in set(names) if os.path.lexists(os.path.join(root, n)))
+    files = []
+    for folder, folders, names in os.walk(root):
+        folders[:] = [f for f in folders if f not in SKIPPED_FOLDERS and
+                      not f.startswith("build-")]
+        files += [os.path.relpath(os.path.join(folder, name), root) for name in names]
+    return sorted(name for name in files if not name.endswith(".o"))
+
+
+def without_comments_and_strings(text):
+    """C text with comments, string and character contents blanked; line structure is kept."""
+    pattern = re.compile(r'//[^\n]*|/\*.*?\*/|"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])*\'', re.S)
+    return pattern.sub(lambda m: re.sub(r"[^\n]", " ", m.group()), text)
+
+
+def check_names(name, size):
+    ending = os.path.splitext(name)[1]
+    corpus = name.startswith("fuzz/corpus/") or name.startswith("tests/data/")
+    known = ending in TEXT_ENDINGS + DATA_ENDINGS or name in PLAIN_NAMES or corpus
+    if not known:
+        yield 1, f"files ending in '{ending}' have no place here"
+    limit = FILE_BYTES_MAX_DATA if ending in DATA_ENDINGS or corpus else FILE_BYTES_MAX
+    if size > limit:
+        yield 1, f"{size} bytes; at most {limit}"
+
+
+def check_lines(name, text):
+    lines = text.split("\n")
+    code = name.endswith(C_ENDINGS)
+    for number, line in enumerate(lines, 1):
+        if "\t" in line and not name.endswith(".t"):
+            yield number, "a tab"
+        if line != line.rstrip() and not name.endswith(".t"):
+            yield number, "white space at the end of the line"
+        if code and len(line) > LINE_COLUMNS_MAX:
+            yield number, f"{len(line)} columns; at most {LINE_COLUMNS_MAX}"
+        if UNFINISHED.search(line):
+            yield number, "unfinished work"
+        if LOCAL_PATH.search(line):
+            yield number, "a path of somebody's machine"
+    if text and not text.endswith("\n"):
+        yield len(lines), "no newline at the end"
+    if code and len(lines) > FILE_LINES_MAX:
+        yield len(lines), f"{len(lines)} lines; at most {FILE_LINES_MAX}"
+
+
+def check_code(name, text):
+    if not name.endswith(C_ENDINGS):
+        return
+    room = name.split("/")[0]
+    if not text.startswith("//") and not text.startswith("/*"):
+        yield 1, "the first comment says what the file is"
+    bare = without_comments_and_strings(text)
+    for number, line in enumerate(bare.split("\n"), 1):
+        for call in BANNED_CALL.findall(line):
+            yield number, f"{call}() {BANNED[call]}"
+        if room in ARROWS:
+            for call in LIBRARY_CALL.findall(line):
+                yield number, f"{call}(): {LIBRARY_BANNED[call]}"
+    for number, line in enumerate(text.split("\n"), 1):
+        found = re.match(r'\s*#\s*include\s+"([^"]+)"', line)
+        if not found:
+            continue
+        target = found.group(1)
+        target_room = target.split("/")[0]
+        if "/" not in target:
+            if target != "lockstep.h" and room != "tests":
+                yield number, f"'{target}': includes name the folder"
+        elif room in ARROWS and target_room in ROOMS and target_room != room:
+            if target_room not in ARROWS[room]:
+                yield number, f"{room} may not include {target_room}"
+    if name.endswith(".h") and not re.search(r"#ifndef LS_\w+_H\n#define LS_\w+_H", text):
+        yield 1, "no include guard LS_..._H"
+
+
+def check_markdown(name, text, files):
+    if not name.endswith(".md"):
+        return
+    fenced = False
+    titles = 0
+    for number, line in enumerate(text.split("\n"), 1):
+        if line.startswith("```"):
+            fenced = not fenced
+        if fenced:
+            continue
+        titles += line.startswith("# ")
+        for target in LINK.findall(re.sub(r"`[^`]*`", "", line)):
+            if re.match(r"[a-z]+:|#", target):
+                continue
+            path = os.path.normpath(os.path.join(os.path.dirname(name), target.split("#")[0]))
+            if path not in files and not any(f.startswith(path + "/") for f in files):
+                yield number, f"the link leads nowhere: {target}"
+    if titles != 1:
+        yield 1, f"{titles} titles ('# '); exactly one"
+
+
+def check_executable(name, mode, text):
+    script = text.startswith("#!")
+    if script and not mode & 0o111:
+        yield 1, "starts with #! but is not executable"
+    if not script and mode & 0o111:
+        yield 1, "is executable but does not start with #!"
+
+
+def check_tree(files):
+    folders = {name.split("/")[0] for name in files if "/" in name}
+    for folder in sorted(folders - {".ci"}):
+        if f"{folder}/README.md" not in files:
+            yield f"{folder}/README.md", "missing: each folder says what it is"
+
+
+def check_format(root, files):
+    program = shutil.which("clang-format")
+    sources = [name for name in files if name.endswith((".c", ".h"))]
+    version = program and subprocess.run([program, "--version"], capture_output=True).stdout
+    if not version or not re.search(rb"version 14\.", version):
+        print("clang-format 14 is not here: the format was not checked")
+        return
+    result = subprocess.run([program, "--dry-run", "-Werror", *sources], cwd=root,
+                            capture_output=True, text=True)
+    for line in result.stderr.split("\n"):
+        found = re.match(r"([^:]+):(\d+):\d+: error:", line)
+        if found:
+            yield found.group(1), f"line {found.group(2)}: not as clang-format writes it"
+
+
+def lint(root):
+    """All complaints, as (file, line, text)."""
+    names = list_files(root)
+    files = set(names)
+    complaints = []
+    for name in names:
+        path = os.path.join(root, name)
+        if os.path.islink(path):
+            complaints.append((name, 1, "a link"))
+            continue
+        info = os.stat(path)
+        found = list(check_names(name, info.st_size))
+        if name.endswith(TEXT_ENDINGS) or name in PLAIN_NAMES:
+            with open(path, encoding="utf-8", errors="replace") as stream:
+                text = stream.read()
+            if "tests/data/" not in name and "/malformed/" not in name:
+                found += check_lines(name, text)
+            found += check_code(name, text)
+            found += check_markdown(name, text, files)
+            found += check_executable(name, info.st_mode, text)
+        complaints += [(name, line, what) for line, what in found]
+    complaints += [(name, 1, what) for name, what in check_tree(files)]
+    complaints += [(name, 1, what) for name, what in check_format(root, names)]
+    return len(names), complaints
+
+
+if __name__ == "__main__":
+    count, complaints = lint(sys.argv[1])
+    for name, line, what in complaints:
+        print(f"{name}:{line}: {what}")
+    print(f"{count} files, {len(complaints)} complaints")
+    sys.exit(1 if complaints or count == 0 else 0)
