@@ -26,6 +26,8 @@ typedef struct ls_stage_output {
     ls_shape shape;
     const void *data;
     bool reduces;  // a sum whose order may differ; false: only moves data, must be bit exact
+    const double *bounds;  // [elements] how far rounding alone can move each one; NULL: not known.
+                           // For comparisons in memory: a recording does not keep it.
 } ls_stage_output;
 
 // Where a run sends its stage outputs: a recording, a comparison in memory, or both.
