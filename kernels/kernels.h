@@ -112,7 +112,7 @@ typedef enum ls_pooling {
 } ls_pooling;
 
 // Applies the policy to ids [count] in place. On LS_ERR_INVALID *bad_index (may be NULL) is the
-// first bad position and the ids are unchanged.
+// first bad position and the ids are unchanged. A table of 0 rows has no valid id under any policy.
 LS_API int ls_kernel_resolve_ids(int64_t *ids, size_t count, int64_t rows, ls_id_policy policy,
                                  size_t *bad_index);
 
@@ -124,7 +124,9 @@ LS_API void ls_kernel_gather_rows(void *out, const void *table, size_t row_bytes
 // table_dtype (f32, f16, bf16, f64); ids [offsets[bags] - offsets[0]]; bag b owns ids
 // [offsets[b] - offsets[0], offsets[b+1] - offsets[0]). weights: one f32 per id, or NULL.
 // padding_id: ids equal to it do not count (and do not reach the result); -1: none.
-// Accumulates in f32 (f64 tables: out is f64), in the order of the bag, multiply then add (no fma).
+// Accumulates in f32 (f64 tables: out is f64), in the order of the bag from +0, multiply then add
+// (no fma); sum(w) likewise. max: of w e; NaN loses, -0 < +0. pooling is not LS_POOL_NONE. Ids that
+// count are in range (asserted).
 LS_API void ls_kernel_pooled_lookup(void *out, size_t out_stride, const void *table,
                                     ls_dtype table_dtype, int64_t rows, size_t dim,
                                     const int64_t *ids, const int64_t *offsets,
@@ -137,12 +139,20 @@ LS_API void ls_kernel_pooled_lookup_reference(void *out, size_t out_stride, cons
                                               ls_pooling pooling, size_t bags);
 
 // Row gradients of a pooled lookup (sum, mean with weights as above; max takes the first maximum):
-// gradient [rows, dim] f32 += contributions, in the order of bags and ids (deterministic).
+// gradient [rows, dim] f32 += contributions, in the order of bags and ids (deterministic):
+// g w, for mean (g w) / sum(w) with w = 1 where there are no weights. table is needed for max alone.
 LS_API void ls_kernel_pooled_lookup_backward(float *gradient, size_t dim, int64_t rows,
                                              const float *grad_out, size_t grad_stride,
                                              const float *table, const int64_t *ids,
                                              const int64_t *offsets, const float *weights,
                                              int64_t padding_id, ls_pooling pooling, size_t bags);
+
+LS_API void ls_kernel_pooled_lookup_backward_reference(float *gradient, size_t dim, int64_t rows,
+                                                       const float *grad_out, size_t grad_stride,
+                                                       const float *table, const int64_t *ids,
+                                                       const int64_t *offsets, const float *weights,
+                                                       int64_t padding_id, ls_pooling pooling,
+                                                       size_t bags);
 
 // Bucketize: splits bags by the owner of each id, keeping order. Owner p holds ids
 // [row_starts[p], row_starts[p+1]); row_starts [owners + 1], ascending, empty owners allowed.
@@ -166,9 +176,12 @@ LS_API int ls_kernel_offsets(int64_t *offsets, const int64_t *lengths, size_t co
 
 // ---- Linear algebra -----------------------------------------------------------------------------
 // out [m, n] = a [m, k] b [k, n] in dtype f32 or f64, row-major, each element a left fold over k of
-// rounded products (no fma): the same bits however the work is split by rows or columns.
+// rounded products from +0 (no fma): the same bits however the work is split by rows or columns.
+// out overlaps neither.
 LS_API void ls_kernel_matmul(void *out, const void *a, const void *b, ls_dtype dtype, size_t m,
                              size_t k, size_t n);
+LS_API void ls_kernel_matmul_reference(void *out, const void *a, const void *b, ls_dtype dtype,
+                                       size_t m, size_t k, size_t n);
 
 #ifdef __cplusplus
 }

@@ -1,0 +1,126 @@
+// Pooled lookup, the plain reference: one output element at a time, forward; one gradient element
+// at a time, backward.
+#include <math.h>
+
+#include "kernels/cpu/reference.h"
+#include "kernels/kernels.h"
+
+// A maximum so far, and where it was found.
+typedef struct {
+    bool found;
+    double value;
+    size_t index;
+} maximum;
+
+static void maximum_offer(maximum *best, double value, size_t index) {
+    bool better = !best->found || (isnan(best->value) && !isnan(value)) || value > best->value ||
+                  (value == 0 && best->value == 0 && signbit(best->value) && !signbit(value));
+    if (better) {
+        *best = (maximum){true, value, index};
+    }
+}
+
+static bool is_padding(int64_t id, int64_t padding_id) {
+    return padding_id != -1 && id == padding_id;
+}
+
+// Element d of one bag [count], every step rounded to float unless the table is f64.
+static double pool_element(const void *table, ls_dtype dtype, size_t dim, size_t d,
+                           const int64_t *ids, const float *weights, int64_t padding_id,
+                           ls_pooling pooling, size_t count) {
+    bool narrow = dtype != LS_F64;
+    double sum = 0;
+    double weight_sum = 0;
+    maximum best = {false, 0, 0};
+    for (size_t i = 0; i < count; i++) {
+        if (is_padding(ids[i], padding_id)) {
+            continue;
+        }
+        double value = (double)ls_kernel__reference_load(table, dtype, (size_t)ids[i] * dim + d);
+        double weight = weights == NULL ? 1.0 : (double)weights[i];
+        double product = narrow ? (double)((float)value * (float)weight) : value * weight;
+        sum = narrow ? (double)((float)sum + (float)product) : sum + product;
+        weight_sum = narrow ? (double)((float)weight_sum + (float)weight) : weight_sum + weight;
+        maximum_offer(&best, product, i);
+    }
+    if (!best.found) {
+        return 0;  // no id counted
+    }
+    if (pooling == LS_POOL_MAX) {
+        return best.value;
+    }
+    if (pooling == LS_POOL_MEAN) {
+        return narrow ? (double)((float)sum / (float)weight_sum) : sum / weight_sum;
+    }
+    return sum;
+}
+
+void ls_kernel_pooled_lookup_reference(void *out, size_t out_stride, const void *table,
+                                       ls_dtype table_dtype, int64_t rows, size_t dim,
+                                       const int64_t *ids, const int64_t *offsets,
+                                       const float *weights, int64_t padding_id, ls_pooling pooling,
+                                       size_t bags) {
+    (void)rows;
+    for (size_t bag = 0; bag < bags; bag++) {
+        size_t first = (size_t)(offsets[bag] - offsets[0]);
+        size_t count = (size_t)(offsets[bag + 1] - offsets[bag]);
+        for (size_t d = 0; d < dim; d++) {
+            double value =
+                pool_element(table, table_dtype, dim, d, ids + first,
+                             weights == NULL ? NULL : weights + first, padding_id, pooling, count);
+            if (table_dtype == LS_F64) {
+                ((double *)out)[bag * out_stride + d] = value;
+            } else {
+                ((float *)out)[bag * out_stride + d] = (float)value;
+            }
+        }
+    }
+}
+
+// What position i of a bag adds to element d of its row.
+static float contribution(float grad_out, const int64_t *ids, const float *weights,
+                          int64_t padding_id, ls_pooling pooling, size_t count, size_t i) {
+    float weight = weights == NULL ? 1.0f : weights[i];
+    if (pooling != LS_POOL_MEAN) {
+        return grad_out * weight;
+    }
+    float divisor = 0;
+    for (size_t k = 0; k < count; k++) {
+        if (!is_padding(ids[k], padding_id)) {
+            divisor += weights == NULL ? 1.0f : weights[k];
+        }
+    }
+    return grad_out * weight / divisor;
+}
+
+void ls_kernel_pooled_lookup_backward_reference(float *gradient, size_t dim, int64_t rows,
+                                                const float *grad_out, size_t grad_stride,
+                                                const float *table, const int64_t *ids,
+                                                const int64_t *offsets, const float *weights,
+                                                int64_t padding_id, ls_pooling pooling,
+                                                size_t bags) {
+    for (size_t element = 0; element < (size_t)rows * dim; element++) {
+        int64_t row = (int64_t)(element / dim);
+        size_t d = element % dim;
+        for (size_t bag = 0; bag < bags; bag++) {
+            size_t first = (size_t)(offsets[bag] - offsets[0]);
+            size_t count = (size_t)(offsets[bag + 1] - offsets[bag]);
+            const float *bag_weights = weights == NULL ? NULL : weights + first;
+            maximum best = {false, 0, 0};
+            for (size_t i = 0; pooling == LS_POOL_MAX && i < count; i++) {
+                if (!is_padding(ids[first + i], padding_id)) {
+                    float value = table[(size_t)ids[first + i] * dim + d];
+                    float weight = weights == NULL ? 1.0f : weights[first + i];
+                    maximum_offer(&best, (double)(value * weight), i);
+                }
+            }
+            for (size_t i = 0; i < count; i++) {
+                bool chosen = pooling != LS_POOL_MAX || (best.found && best.index == i);
+                if (chosen && ids[first + i] == row && !is_padding(row, padding_id)) {
+                    gradient[element] += contribution(grad_out[bag * grad_stride + d], ids + first,
+                                                      bag_weights, padding_id, pooling, count, i);
+                }
+            }
+        }
+    }
+}
