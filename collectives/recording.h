@@ -40,6 +40,59 @@ typedef struct ls_stage_sink {
 // "stage/table/feature/field", "-" where absent: the tensor's name in a recording.
 LS_API int ls_stage_key(char *out, size_t out_bytes, const ls_stage_output *output);
 
+// ---- Writing ------------------------------------------------------------------------------------
+// One process's part of a recording: the files of the ranks that it holds, and, for rank 0, the
+// manifest. Tensors are kept in memory until the end and then written file by file.
+typedef struct ls_recording_writer ls_recording_writer;
+
+// What the manifest says about the run. Strings are copied.
+typedef struct ls_recording_info {
+    const char *name;      // of the scenario
+    const char *scenario;  // the scenario file's text, copied to scenario.yaml; NULL: none
+    const char *backend;   // "mpi", "nccl", "sim"
+    int ranks;
+    uint64_t seed;
+    const char *versions;  // "mpich 4.0.2" or "nccl 2.28.9+cuda13.0": libraries that mattered
+} ls_recording_info;
+
+// `dir` must exist: the launcher makes a directory beside the recording's place and publishes it.
+LS_API int ls_recording_writer_create(ls_recording_writer **out, const char *dir,
+                                      const ls_world *world, const ls_recording_info *info);
+// Where the run's stage outputs go. Outputs of ranks that are not held are LS_ERR_INVALID.
+LS_API ls_stage_sink ls_recording_writer_sink(ls_recording_writer *writer);
+// An ls_call_observer: records calls (without their buffers). Its arg is the writer.
+LS_API void ls_recording_writer_observe(void *writer, const ls_call *call);
+// Writes the files. The writer can then only be freed.
+LS_API int ls_recording_writer_finish(ls_recording_writer *writer);
+LS_API void ls_recording_writer_free(ls_recording_writer *writer);  // NULL is allowed
+// Moves the complete directory `made` to `dir` in one rename, replacing an earlier recording there
+// (and nothing else: LS_ERR_INVALID when `dir` is something that is not a recording).
+LS_API int ls_recording_publish(const char *made, const char *dir);
+
+// ---- Reading ------------------------------------------------------------------------------------
+typedef struct ls_recording ls_recording;
+
+// Opens a recording. Files may be hostile: LS_ERR_FORMAT names file and reason. Free it with
+// ls_recording_free.
+LS_API int ls_recording_open(ls_recording **out, const char *dir);
+LS_API void ls_recording_free(ls_recording *recording);  // NULL is allowed
+LS_API const ls_recording_info *ls_recording_about(const ls_recording *recording);
+// Gives every stage output of every rank to `sink`, rank by rank, in the order of recording; data is
+// borrowed for the call. `reduces` is as it was recorded.
+LS_API int ls_recording_read(const ls_recording *recording, const ls_stage_sink *sink);
+// A rank's call records, in order; comm is NULL in them, its name and member ranks are in the info.
+typedef struct ls_recorded_call {
+    ls_call call;      // send, recv and comm are NULL; counts and file are owned by the recording
+    const char *comm;  // the communicator's name
+    int comm_size;
+    const char *algorithm;  // what the backend said it used: "ring", "tree", or NULL
+    const char *protocol;   // "ll", "ll128", "simple", or NULL
+    int channels;           // 0: not known
+} ls_recorded_call;
+LS_API int ls_recording_call_count(const ls_recording *recording, int rank);
+LS_API const ls_recorded_call *ls_recording_call(const ls_recording *recording, int rank,
+                                                 int index);
+
 #ifdef __cplusplus
 }
 #endif
