@@ -6,9 +6,7 @@
 #include "base/file.h"
 #include "base/json.h"
 #include "base/memory.h"
-#include "base/npy.h"
 #include "base/random.h"
-#include "base/safetensors.h"
 #include "base/status.h"
 #include "base/text.h"
 

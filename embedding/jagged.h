@@ -12,7 +12,7 @@
 extern "C" {
 #endif
 
-#define LS_JAGGED_KEYS_MAX   65536               // features of one input
+#define LS_JAGGED_KEYS_MAX   16384               // features of one input
 #define LS_JAGGED_VALUES_MAX (INT64_C(1) << 40)  // ids of one input
 
 // One feature's bags. Everything is borrowed.

@@ -11,15 +11,15 @@
 // The tables that share (sharding type, weighted or not, pooled by sum / by max / sequence, output
 // dtype) form a group and share its collectives:
 //   input_dist   all_to_all of sizes (i64: lengths, ids, weights if weighted, batch), then one
-//                uneven all_to_all each for lengths, ids and weights. An id is made local (row minus
-//                the shard's first row) and sent to every shard whose rows contain it.
+//                uneven all_to_all each for lengths, ids and weights. An id is made local (row
+//                minus the shard's first row) and sent to every shard whose rows contain it.
 //   lookup       each shard pools (sum or max, never mean) or gathers the ids that it got
 //   output_dist  pooled: reduce_scatter over the L ranks (L > 1; max: of -infinity where a shard
 //                had no id), all_to_all over the W / L ranks with equal l (L < W), then, on the
 //                source rank, mean divides once by the bag's count (or sum of weights), and empty
 //                bags give 0. Sequence: the ids' all_to_all backwards, then original order.
-// On an owner the batches of the source ranks lie one after another, ordered by (l, n): for L = 1 and
-// L = W that is ascending rank.
+// On an owner the batches of the source ranks lie one after another, ordered by (l, n): for L = 1
+// and L = W that is ascending rank.
 #ifndef LS_EMBEDDING_MODULE_H
 #define LS_EMBEDDING_MODULE_H
 
@@ -37,7 +37,8 @@
 extern "C" {
 #endif
 
-// One embedding table. {0} plus name, rows, dim, dtype and features is an unweighted sequence table.
+// One embedding table. {0} plus name, rows, dim, dtype and features is an unweighted sequence
+// table.
 typedef struct ls_table {
     const char *name;
     int64_t rows, dim;            // dim >= 1
@@ -84,8 +85,8 @@ LS_API int ls_embedding_create(ls_embedding **out, ls_backend *backend,
                                const ls_embedding_options *options);
 LS_API void ls_embedding_free(ls_embedding *module);  // NULL is allowed
 
-// Shard `index` (of the table in the plan; data parallel: 0) of table `table` as a held `rank` holds
-// it: its block and its weights [rows, columns], for reading and for updates. NULL: not held.
+// Shard `index` (of the table in the plan; data parallel: 0) of table `table` as a held `rank`
+// holds it: its block and its weights [rows, columns], for reading and for updates. NULL: not held.
 LS_API ls_shard *ls_embedding_shard(ls_embedding *module, int table, int rank, int index);
 
 // ---- One batch through the module ---------------------------------------------------------------
@@ -94,8 +95,8 @@ typedef struct ls_embedding_pass ls_embedding_pass;
 
 // Stage 1. inputs [held ranks of the world, ascending]; each must hold every feature of the tables
 // (others are ignored), with weights where a table is weighted; borrowed until the pass is freed.
-// LS_ERR_FINDING for an id out of range under LS_ID_ERROR (ls_embedding_bad_id tells which; ranks of
-// other processes learn of it and fail too), LS_ERR_INVALID for unusable inputs.
+// LS_ERR_FINDING for an id out of range under LS_ID_ERROR (ls_embedding_bad_id tells which; ranks
+// of other processes learn of it and fail too), LS_ERR_INVALID for unusable inputs.
 // sink: NULL, or gets "lengths", "ids" (local) and, weighted, "weights" of every shard.
 LS_API int ls_embedding_input_dist(ls_embedding_pass **out, ls_embedding *module,
                                    const ls_keyed_jagged *const *inputs, const ls_stage_sink *sink);
@@ -111,8 +112,9 @@ LS_API int ls_embedding_forward(ls_embedding_pass **out, ls_embedding *module,
 LS_API void ls_embedding_pass_free(ls_embedding_pass *pass);  // NULL is allowed
 
 // What a sink is given per held rank: stages "input_dist", "lookup", "output_dist"; the table's and
-// feature's names; field as above, followed by "[i]" (the shard's index in the plan) where this rank
-// holds several shards of the table. `reduces` is set where a sum in a bag or over ranks was taken.
+// feature's names; field as above, followed by "[i]" (the shard's index in the plan) where this
+// rank holds several shards of the table. `reduces` is set where a sum in a bag or over ranks was
+// taken.
 
 // The output of a (table, feature) on a held rank: [*rows, dim] of *dtype (pooled: f32, or f64 for
 // f64 tables; sequence: the table's dtype). Borrowed from the pass. feature: index in the table's.

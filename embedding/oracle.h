@@ -3,12 +3,10 @@
 // part of the module. Beside each expected value stands a derived bound on what rounding alone can
 // do to it.
 //
-// Bound of a pooled sum of n terms t_i = w_i e_i, whatever the order and the grouping of the sum:
-//   gamma(k) * sum |t_i| + (n + 1) * eta,   gamma(k) = k u / (1 - k u)
-// with k = n - 1 additions, + 1 when the products round (weighted), u the unit roundoff of the output
-// type (f32: 2^-24, f64: 2^-53) and eta its smallest positive number (products that underflow).
-// Mean adds one rounding for the division and the divisor's own error. (Higham, Accuracy and
-// Stability of Numerical Algorithms, 2nd ed., section 3.1 and 4.2.) Max and sequence: 0.
+// The bound comes from collectives/order/bound.h: a pooled sum of n terms w_i e_i, in any order and
+// grouping, lies within ls_bound_sum (weighted: ls_bound_sum_of_products) of the exact one; the
+// oracle's own f64 rounding is added; mean divides that and adds one rounding and the error of the
+// sum of weights. Max, sequence and everything of input_dist must be exact.
 #ifndef LS_EMBEDDING_ORACLE_H
 #define LS_EMBEDDING_ORACLE_H
 
@@ -44,6 +42,7 @@ typedef struct ls_expected {
     double *values;  // [count] or NULL
     double *bounds;  // [count] with values: largest |difference| that rounding explains
     bool reduces;    // false: every element must be exact
+    bool moves;      // the data only moved: signs of zeros must be right too
     ls_dtype dtype;  // of the output
 } ls_expected;
 

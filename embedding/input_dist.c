@@ -1,0 +1,478 @@
+// Stage 1, input_dist: every rank cuts its bags up by the owner of each id (routing.c) and sends
+// lengths, ids and weights there, after the ranks have told one another how
+// much to expect. A rank whose input is unusable says so in that first exchange, with a negative
+// size, so that no other rank waits for it.
+#include "embedding/internal.h"
+
+#include <string.h>
+
+// ---- The exchanges ------------------------------------------------------------------------------
+
+// Everything one held rank has in flight during the exchanges of one group.
+typedef struct traffic {
+    int rank;
+    int64_t batch;
+    embedding_outgoing out;
+    int64_t *sizes_sent, *sizes_got;  // [world size][words]
+    size_t *ones;                     // [world size] = words
+    size_t *send_counts, *recv_counts;
+    int64_t *lengths;  // as received: [source rank][own slot][batch of the source]
+    int64_t *ids;      // as received: [source rank][own slot][bag][id]
+    float *weights;
+} traffic;
+
+enum { WORD_LENGTHS, WORD_IDS, WORD_BATCH, WORD_WEIGHTS };
+
+static int words_of(const embedding_group *group) {
+    return group->weighted ? 4 : 3;
+}
+
+static int traffic_create(traffic *out, const ls_embedding *module, const embedding_group *group,
+                          int rank, ls_arena *scratch) {
+    int words = words_of(group);
+    out->rank = rank;
+    size_t size = (size_t)module->size;
+    ARENA_NEW(out->sizes_sent, scratch, size * (size_t)words);
+    ARENA_NEW(out->sizes_got, scratch, size * (size_t)words);
+    ARENA_NEW(out->ones, scratch, size);
+    ARENA_NEW(out->send_counts, scratch, size);
+    ARENA_NEW(out->recv_counts, scratch, size);
+    for (size_t i = 0; i < size; i++) {
+        out->ones[i] = (size_t)words;
+    }
+    return LS_OK;
+}
+
+static void fill_sizes(traffic *side, const ls_embedding *module, const embedding_group *group,
+                       const embedding_part *part) {
+    int words = words_of(group);
+    for (int to = 0; to < module->size; to++) {
+        int64_t *word = side->sizes_sent + (size_t)to * (size_t)words;
+        for (int slot = group->rank_first[to]; slot < group->rank_first[to + 1]; slot++) {
+            word[WORD_LENGTHS] += side->batch;
+            word[WORD_IDS] += part->sent_ids[slot];
+        }
+        word[WORD_BATCH] = side->batch;
+        if (group->weighted) {
+            word[WORD_WEIGHTS] = word[WORD_IDS];
+        }
+    }
+}
+
+static int run_exchange(ls_embedding_pass *pass, traffic *sides, const char *what, ls_dtype dtype,
+                        ls_arena *scratch, const void *const *send, void *const *recv, bool sizes) {
+    embedding_side *calls;
+    ARENA_NEW(calls, scratch, pass->held_count);
+    for (int h = 0; h < pass->held_count; h++) {
+        calls[h] = (embedding_side){.rank = sides[h].rank,
+                                    .send = send[h],
+                                    .recv = recv[h],
+                                    .send_counts = sizes ? sides[h].ones : sides[h].send_counts,
+                                    .recv_counts = sizes ? sides[h].ones : sides[h].recv_counts};
+    }
+    embedding_exchange exchange = {
+        .kind = LS_ALL_TO_ALL, .comm = pass->module->comm, .dtype = dtype, .what = what};
+    return ls_embedding__exchange(pass->module->backend, &exchange, calls, pass->held_count);
+}
+
+static int exchange_sizes(ls_embedding_pass *pass, traffic *sides, ls_arena *scratch) {
+    const void **send;
+    void **recv;
+    ARENA_NEW(send, scratch, pass->held_count);
+    ARENA_NEW(recv, scratch, pass->held_count);
+    for (int h = 0; h < pass->held_count; h++) {
+        send[h] = sides[h].sizes_sent;
+        recv[h] = sides[h].sizes_got;
+    }
+    return run_exchange(pass, sides, "input_dist sizes", LS_I64, scratch, send, recv, true);
+}
+
+// Learns from the received sizes how much comes from whom, and checks that it makes sense.
+static int read_sizes(const ls_embedding *module, const embedding_group *group, traffic *side,
+                      embedding_part *part) {
+    int words = words_of(group), rank = side->rank;
+    int64_t own_slots = group->rank_first[rank + 1] - group->rank_first[rank];
+    for (int from = 0; from < module->size; from++) {
+        const int64_t *word = side->sizes_got + (size_t)from * (size_t)words;
+        if (word[WORD_LENGTHS] < 0) {
+            return LS_FAIL_RANK(LS_ERR_FINDING, from,
+                                "input_dist: rank %d stopped because of its input", from);
+        }
+        int64_t batch = word[WORD_BATCH], lengths, total;
+        bool overflow = __builtin_mul_overflow(own_slots, batch, &lengths) ||
+                        __builtin_add_overflow(part->bags, batch, &total);
+        if (overflow || batch < 0 || word[WORD_IDS] < 0 || lengths != word[WORD_LENGTHS] ||
+            (group->weighted && word[WORD_WEIGHTS] != word[WORD_IDS])) {
+            return LS_FAIL_RANK(LS_ERR_MISMATCH, rank,
+                                "input_dist: rank %d tells rank %d sizes that do not fit: batch "
+                                "%lld, %lld lengths, %lld ids",
+                                from, rank, (long long)batch, (long long)word[WORD_LENGTHS],
+                                (long long)word[WORD_IDS]);
+        }
+        part->batches[from] = batch;
+        part->bags = total;
+    }
+    return LS_OK;
+}
+
+static int total_of(size_t *out, const size_t *counts, int count) {
+    *out = 0;
+    for (int i = 0; i < count; i++) {
+        LS_TRY(ls_size_add(out, *out, counts[i]));
+    }
+    return LS_OK;
+}
+
+// Fills the side's counts from word `word` and makes room for what is coming.
+static int prepare_counts(const ls_embedding *module, const embedding_group *group, traffic *side,
+                          int word, size_t *sent, size_t *got) {
+    int words = words_of(group);
+    for (int i = 0; i < module->size; i++) {
+        side->send_counts[i] = (size_t)side->sizes_sent[(size_t)i * (size_t)words + (size_t)word];
+        side->recv_counts[i] = (size_t)side->sizes_got[(size_t)i * (size_t)words + (size_t)word];
+    }
+    LS_TRY(total_of(sent, side->send_counts, module->size));
+    return total_of(got, side->recv_counts, module->size);
+}
+
+// One of the three uneven exchanges: concatenates the slots' pieces (which are in the order of the
+// destination ranks) and receives.
+static int exchange_payload(ls_embedding_pass *pass, const embedding_group *group, traffic *sides,
+                            int word, ls_arena *scratch) {
+    static const char *const what[] = {[WORD_LENGTHS] = "input_dist lengths",
+                                       [WORD_IDS] = "input_dist ids",
+                                       [WORD_WEIGHTS] = "input_dist weights"};
+    ls_dtype dtype = word == WORD_WEIGHTS ? LS_F32 : LS_I64;
+    size_t bytes = ls_dtype_bytes(dtype);
+    const int64_t g = group - pass->module->groups;
+    const void **send;
+    void **recv;
+    ARENA_NEW(send, scratch, pass->held_count);
+    ARENA_NEW(recv, scratch, pass->held_count);
+    for (int h = 0; h < pass->held_count; h++) {
+        traffic *side = &sides[h];
+        size_t sent, got, at = 0;
+        LS_TRY(prepare_counts(pass->module, group, side, word, &sent, &got));
+        char *packed = ls_arena_alloc(scratch, sent, bytes);
+        recv[h] = packed ? ls_arena_alloc(scratch, got, bytes) : NULL;
+        if (!recv[h]) {
+            return ls_error_last()->code;
+        }
+        for (int slot = 0; slot < group->slot_count; slot++) {
+            const void *piece = word == WORD_LENGTHS ? (const void *)side->out.lengths[slot]
+                                : word == WORD_IDS   ? (const void *)side->out.ids[slot]
+                                                     : (const void *)side->out.weights[slot];
+            size_t count = word == WORD_LENGTHS ? (size_t)side->batch
+                                                : (size_t)pass->parts[h][g].sent_ids[slot];
+            if (count > 0) {
+                memcpy(packed + at * bytes, piece, count * bytes);
+            }
+            at += count;
+        }
+        LS_ASSERT(at == sent);
+        send[h] = packed;
+        if (word == WORD_LENGTHS) {
+            side->lengths = recv[h];
+        } else if (word == WORD_IDS) {
+            side->ids = recv[h];
+        } else {
+            side->weights = recv[h];
+        }
+    }
+    return run_exchange(pass, sides, what[word], dtype, scratch, send, recv, false);
+}
+
+// ---- From the order of arrival to the order of slots --------------------------------------------
+
+// Where slot k of source rank `from` begins in what arrived, [world size][own slots].
+typedef struct arrival {
+    size_t *lengths, *ids;
+} arrival;
+
+static int locate(const ls_embedding *module, const embedding_group *group, const traffic *side,
+                  const embedding_part *part, ls_arena *scratch, arrival *out) {
+    int own = group->rank_first[side->rank + 1] - group->rank_first[side->rank];
+    size_t cells;
+    LS_TRY(ls_embedding__count(&cells, module->size, own, 1));
+    ARENA_NEW(out->lengths, scratch, cells);
+    ARENA_NEW(out->ids, scratch, cells);
+    size_t length_at = 0, id_at = 0;
+    for (int from = 0; from < module->size; from++) {
+        int64_t left = side->sizes_got[(size_t)from * (size_t)words_of(group) + WORD_IDS];
+        for (int k = 0; k < own; k++) {
+            size_t cell = (size_t)from * (size_t)own + (size_t)k;
+            out->lengths[cell] = length_at;
+            out->ids[cell] = id_at;
+            for (int64_t b = 0; b < part->batches[from]; b++) {
+                int64_t length = side->lengths[length_at++];
+                if (length < 0 || length > left) {
+                    return LS_FAIL_RANK(LS_ERR_MISMATCH, side->rank,
+                                        "input_dist: rank %d sent rank %d a length of %lld with "
+                                        "%lld ids left",
+                                        from, side->rank, (long long)length, (long long)left);
+                }
+                left -= length;
+                id_at += (size_t)length;
+            }
+        }
+        if (own > 0 && left != 0) {
+            return LS_FAIL_RANK(LS_ERR_MISMATCH, side->rank,
+                                "input_dist: rank %d sent rank %d %lld ids more than its lengths "
+                                "say",
+                                from, side->rank, (long long)left);
+        }
+    }
+    return LS_OK;
+}
+
+static int part_create(embedding_part *part, const embedding_group *group, int rank,
+                       ls_arena *arena) {
+    int own = group->rank_first[rank + 1] - group->rank_first[rank];
+    ARENA_NEW(part->lengths, arena, own);
+    ARENA_NEW(part->offsets, arena, own);
+    ARENA_NEW(part->ids, arena, own);
+    ARENA_NEW(part->weights, arena, own);
+    ARENA_NEW(part->values, arena, own);
+    ARENA_NEW(part->slot_ids, arena, own);
+    return LS_OK;
+}
+
+// Fills slot k: what every source sent for it, in the group's order of sources.
+static int gather_slot(const ls_embedding *module, const embedding_group *group,
+                       const traffic *side, const arrival *where, int k, ls_arena *arena,
+                       embedding_part *part) {
+    int own = group->rank_first[side->rank + 1] - group->rank_first[side->rank];
+    ARENA_NEW(part->lengths[k], arena, part->bags);
+    ARENA_NEW(part->offsets[k], arena, part->bags + 1);
+    ARENA_NEW(part->slot_ids[k], arena, module->size);
+    int64_t bag = 0;
+    for (int i = 0; i < module->size; i++) {
+        int from = ls_embedding__source(group, module->size, i);
+        const int64_t *lengths =
+            side->lengths + where->lengths[(size_t)from * (size_t)own + (size_t)k];
+        for (int64_t b = 0; b < part->batches[from]; b++, bag++) {
+            part->lengths[k][bag] = lengths[b];
+            part->offsets[k][bag + 1] = part->offsets[k][bag] + lengths[b];
+            part->slot_ids[k][from] += lengths[b];
+        }
+    }
+    LS_ASSERT(bag == part->bags);
+    int64_t total = part->offsets[k][bag], at = 0;
+    ARENA_NEW(part->ids[k], arena, total);
+    if (group->weighted) {
+        ARENA_NEW(part->weights[k], arena, total);
+    }
+    for (int i = 0; i < module->size; i++) {
+        int from = ls_embedding__source(group, module->size, i);
+        size_t first = where->ids[(size_t)from * (size_t)own + (size_t)k];
+        size_t count = (size_t)part->slot_ids[k][from];
+        if (count > 0) {
+            memcpy(part->ids[k] + at, side->ids + first, count * sizeof(int64_t));
+        }
+        if (count > 0 && group->weighted) {
+            memcpy(part->weights[k] + at, side->weights + first, count * sizeof(float));
+        }
+        at += (int64_t)count;
+    }
+    return LS_OK;
+}
+
+// Ids that arrived must be rows of the shard: other processes are not trusted with our memory.
+static int check_rows(const embedding_group *group, int rank, int k, const embedding_part *part) {
+    const embedding_slot *slot = &group->slots[group->rank_first[rank] + k];
+    for (int64_t i = 0; i < part->offsets[k][part->bags]; i++) {
+        if (part->ids[k][i] < 0 || part->ids[k][i] >= slot->block.rows) {
+            return LS_FAIL_RANK(LS_ERR_MISMATCH, rank,
+                                "input_dist: rank %d was sent local row %lld of a shard of %lld "
+                                "rows",
+                                rank, (long long)part->ids[k][i], (long long)slot->block.rows);
+        }
+    }
+    return LS_OK;
+}
+
+static int settle_rank(ls_embedding_pass *pass, const embedding_group *group, const traffic *side,
+                       ls_arena *scratch, embedding_part *part) {
+    arrival where = {0};
+    LS_TRY(locate(pass->module, group, side, part, scratch, &where));
+    LS_TRY(part_create(part, group, side->rank, pass->arena));
+    int own = group->rank_first[side->rank + 1] - group->rank_first[side->rank];
+    for (int k = 0; k < own; k++) {
+        LS_TRY(gather_slot(pass->module, group, side, &where, k, pass->arena, part));
+        LS_TRY(check_rows(group, side->rank, k, part));
+    }
+    return LS_OK;
+}
+
+// ---- The stage ----------------------------------------------------------------------------------
+
+static int dist_group(ls_embedding_pass *pass, embedding_group *group, ls_arena *scratch) {
+    ls_embedding *module = pass->module;
+    int64_t g = group - module->groups;
+    traffic *sides;
+    ARENA_NEW(sides, scratch, pass->held_count);
+    for (int h = 0; h < pass->held_count; h++) {
+        embedding_part *part = &pass->parts[h][g];
+        LS_TRY(traffic_create(&sides[h], module, group, ls_world_held(module->world)[h], scratch));
+        ARENA_NEW(part->batches, pass->arena, module->size);
+        sides[h].batch = pass->inputs[h][0].jagged.batch;
+        LS_TRY(ls_embedding__route_rank(pass, group, h, scratch, part, &sides[h].out));
+        fill_sizes(&sides[h], module, group, part);
+    }
+    LS_TRY(exchange_sizes(pass, sides, scratch));
+    for (int h = 0; h < pass->held_count; h++) {
+        LS_TRY(read_sizes(module, group, &sides[h], &pass->parts[h][g]));
+    }
+    LS_TRY(exchange_payload(pass, group, sides, WORD_LENGTHS, scratch));
+    LS_TRY(exchange_payload(pass, group, sides, WORD_IDS, scratch));
+    if (group->weighted) {
+        LS_TRY(exchange_payload(pass, group, sides, WORD_WEIGHTS, scratch));
+    }
+    for (int h = 0; h < pass->held_count; h++) {
+        LS_TRY(settle_rank(pass, group, &sides[h], scratch, &pass->parts[h][g]));
+    }
+    return LS_OK;
+}
+
+// Data parallel: every rank keeps its own bags. The arrays are the input's own.
+static int keep_group(ls_embedding_pass *pass, const embedding_group *group, int held) {
+    const ls_embedding *module = pass->module;
+    int rank = ls_world_held(module->world)[held];
+    embedding_part *part = &pass->parts[held][group - module->groups];
+    LS_TRY(part_create(part, group, rank, pass->arena));
+    ARENA_NEW(part->batches, pass->arena, module->size);
+    for (int k = 0; k < group->rank_first[rank + 1] - group->rank_first[rank]; k++) {
+        const embedding_slot *slot = &group->slots[group->rank_first[rank] + k];
+        const ls_jagged *jagged = &pass->inputs[held][slot->pair].jagged;
+        size_t count = (size_t)(jagged->offsets[jagged->batch] - jagged->offsets[0]);
+        part->batches[rank] = part->bags = jagged->batch;
+        ARENA_NEW(part->slot_ids[k], pass->arena, module->size);
+        part->slot_ids[k][rank] = (int64_t)count;
+        ARENA_NEW(part->lengths[k], pass->arena, jagged->batch);
+        ARENA_NEW(part->offsets[k], pass->arena, jagged->batch + 1);
+        for (int64_t b = 0; b < jagged->batch; b++) {
+            part->lengths[k][b] = jagged->lengths[b];
+            part->offsets[k][b + 1] = jagged->offsets[b + 1] - jagged->offsets[0];
+        }
+        ARENA_NEW(part->ids[k], pass->arena, count);
+        if (count > 0) {
+            memcpy(part->ids[k], jagged->ids, count * sizeof(int64_t));
+        }
+        if (group->weighted) {
+            ARENA_NEW(part->weights[k], pass->arena, count);
+            if (count > 0) {
+                memcpy(part->weights[k], jagged->weights, count * sizeof(float));
+            }
+        }
+    }
+    return LS_OK;
+}
+
+static int emit_slot(const ls_embedding_pass *pass, const embedding_group *group, int held, int k,
+                     const ls_stage_sink *sink) {
+    const ls_embedding *module = pass->module;
+    const embedding_part *part = &pass->parts[held][group - module->groups];
+    int rank = ls_world_held(module->world)[held];
+    int slot = group->rank_first[rank] + k;
+    embedding_emission emission = {.stage = "input_dist",
+                                   .field = "lengths",
+                                   .rank = rank,
+                                   .pair = group->slots[slot].pair,
+                                   .shard = ls_embedding__shard_label(module, group, slot),
+                                   .dtype = LS_I64,
+                                   .shape = LS_SHAPE(part->bags),
+                                   .data = part->lengths[k]};
+    LS_TRY(ls_embedding__emit(module, sink, &emission));
+    emission.field = "ids";
+    emission.shape = LS_SHAPE(part->offsets[k][part->bags]);
+    emission.data = part->ids[k];
+    LS_TRY(ls_embedding__emit(module, sink, &emission));
+    if (!group->weighted) {
+        return LS_OK;
+    }
+    emission.field = "weights";
+    emission.dtype = LS_F32;
+    emission.data = part->weights[k];
+    return ls_embedding__emit(module, sink, &emission);
+}
+
+// Tells the other ranks, in the first exchange that they expect, that some of ours cannot go on.
+static void announce_failure(ls_embedding_pass *pass, const bool *failed, ls_arena *scratch) {
+    const ls_embedding *module = pass->module;
+    const embedding_group *group = NULL;
+    for (int g = 0; g < module->group_count && !group; g++) {
+        group = module->groups[g].local ? NULL : &module->groups[g];
+    }
+    if (!group || pass->held_count == module->size) {
+        return;
+    }
+    traffic *sides = ls_arena_alloc(scratch, (size_t)pass->held_count, sizeof(*sides));
+    if (!sides) {
+        return;
+    }
+    for (int h = 0; h < pass->held_count; h++) {
+        int rank = ls_world_held(module->world)[h];
+        if (traffic_create(&sides[h], module, group, rank, scratch)) {
+            return;
+        }
+        for (size_t i = 0; i < (size_t)module->size * (size_t)words_of(group); i++) {
+            sides[h].sizes_sent[i] = failed[h] ? -1 : 0;
+        }
+    }
+    (void)exchange_sizes(pass, sides, scratch);
+}
+
+static int prepare_inputs(ls_embedding_pass *pass, const ls_keyed_jagged *const *inputs,
+                          ls_arena *scratch) {
+    bool *failed;
+    ARENA_NEW(failed, scratch, pass->held_count);
+    ls_error first = {.code = LS_OK};
+    for (int h = 0; h < pass->held_count; h++) {
+        failed[h] = ls_embedding__prepare_rank(pass, h, inputs[h]) != LS_OK;
+        if (failed[h] && first.code == LS_OK) {
+            first = *ls_error_last();
+        }
+    }
+    if (first.code == LS_OK) {
+        return LS_OK;
+    }
+    announce_failure(pass, failed, scratch);
+    return ls_error__set(first.file, first.line, first.code, first.rank, "%s", first.text);
+}
+
+static int run_stage(ls_embedding_pass *pass, const ls_keyed_jagged *const *inputs,
+                     ls_arena *scratch) {
+    ls_embedding *module = pass->module;
+    module->has_bad_id = false;
+    LS_TRY(prepare_inputs(pass, inputs, scratch));
+    for (int g = 0; g < module->group_count; g++) {
+        if (!module->groups[g].local) {
+            LS_TRY(dist_group(pass, &module->groups[g], scratch));
+            continue;
+        }
+        for (int h = 0; h < pass->held_count; h++) {
+            LS_TRY(keep_group(pass, &module->groups[g], h));
+        }
+    }
+    return LS_OK;
+}
+
+int ls_embedding__input_dist(ls_embedding_pass *pass, const ls_keyed_jagged *const *inputs,
+                             const ls_stage_sink *sink) {
+    ls_embedding *module = pass->module;
+    ls_arena *scratch;
+    LS_TRY(ls_arena_create(&scratch, ls_world_allocator(module->world)));
+    int status = run_stage(pass, inputs, scratch);
+    ls_arena_free(scratch);
+    for (int g = 0; sink && g < module->group_count && !status; g++) {
+        const embedding_group *group = &module->groups[g];
+        for (int h = 0; h < pass->held_count && !status; h++) {
+            int rank = ls_world_held(module->world)[h];
+            int own = group->rank_first[rank + 1] - group->rank_first[rank];
+            for (int k = 0; k < own && !status; k++) {
+                status = emit_slot(pass, group, h, k, sink);
+            }
+        }
+    }
+    return status;
+}

@@ -1,0 +1,193 @@
+// What the files of this folder share: the module's groups of tables, and what a pass keeps.
+#ifndef LS_EMBEDDING_INTERNAL_H
+#define LS_EMBEDDING_INTERNAL_H
+
+#include "embedding/module.h"
+
+// A (table, feature) pair: the unit of outputs.
+typedef struct embedding_pair {
+    int table, feature;
+} embedding_pair;
+
+// One shard serving one feature: the unit of routing.
+typedef struct embedding_slot {
+    int pair;   // index into module->pairs
+    int shard;  // index into the table's shards in the plan
+    ls_plan_shard block;
+    int64_t node_column;    // pooled: first column in its node's row of partial results
+    bool first_in_node;     // the first slot (of all ranks) with its node_column
+    bool first_in_rank;     // the first slot of its rank with its node_column
+    int64_t local_padding;  // the table's padding id as a row of the shard, or -1
+} embedding_slot;
+
+// The row blocks of one column block of a pair, which share the pair's ids.
+typedef struct embedding_route {
+    int pair;
+    int first, count;     // into group->route_slots
+    bool sound;           // the blocks follow one another and cover all rows
+    int64_t *row_starts;  // [count + 1] when sound
+} embedding_route;
+
+// Tables that share their collectives.
+typedef struct embedding_group {
+    ls_sharding sharding;
+    bool weighted;
+    ls_pooling pooling;     // NONE, SUM (sum and mean) or MAX
+    ls_dtype dtype;         // of outputs
+    int width;              // ranks over which partial results are reduced; sequence: 1
+    bool local;             // data parallel: no communication
+    embedding_slot *slots;  // [slot_count], by rank, then pair, then shard
+    int slot_count;
+    int *rank_first;  // [world size + 1]: slots of rank r are [rank_first[r], [r + 1])
+    embedding_route *routes;
+    int route_count;
+    int *route_slots;       // [slot_count] slot indices, route by route
+    int64_t *node_columns;  // [nodes] columns of each node's partial results
+    ls_comm **reduce;       // [nodes] the ranks of each node; NULL when width == 1 (borrowed)
+    ls_comm **exchange;     // [width] the ranks with equal place in their nodes; NULL when there is
+                            // one node (borrowed)
+} embedding_group;
+
+typedef struct embedding_table {
+    const ls_table *config;
+    const ls_plan_table *plan;
+    int first_pair;
+    int group;         // index into module->groups
+    ls_shard *shards;  // [plan->shard_count]; data NULL when not held
+    bool *held;        // [plan->shard_count]
+} embedding_table;
+
+struct ls_embedding {
+    ls_backend *backend;
+    ls_world *world;
+    ls_arena *arena;
+    ls_comm *comm;          // of all ranks
+    ls_comm **host_comms;   // [hosts] made when a group needs them, else NULL
+    ls_comm **cross_comms;  // [ranks_per_host] likewise
+    int size;               // ranks of the world
+    int ranks_per_host;
+    ls_id_policy id_policy;
+    embedding_table *tables;
+    int table_count;
+    embedding_pair *pairs;
+    int pair_count;
+    embedding_group *groups;
+    int group_count;
+    ls_bad_id bad_id;
+    bool has_bad_id;
+};
+
+// What one held rank owns of one group in one pass.
+typedef struct embedding_part {
+    int64_t *batches;  // [world size] batch of each source rank
+    int64_t bags;      // per slot: their sum; local: the rank's own batch
+    // As an owner, per own slot k (of rank_first):
+    int64_t **lengths;   // [own slots][bags], source ranks in the group's order
+    int64_t **offsets;   // [own slots][bags + 1]
+    int64_t **ids;       // [own slots][offsets[bags]] local rows
+    float **weights;     // [own slots] or NULL
+    void **values;       // [own slots] pooled [bags, columns], sequence [ids, columns]
+    int64_t **slot_ids;  // [own slots][world size] ids that came from each source rank
+    // As a source:
+    int64_t *sent_ids;    // [slot_count] ids sent to each slot
+    int64_t **positions;  // [slot_count] sequence: where in the feature each sent id stood
+} embedding_part;
+
+// What one held rank has of one pair in one pass.
+typedef struct embedding_input {
+    ls_jagged jagged;  // of the source; ids after the id policy
+    void *output;      // pooled [batch, dim], sequence [ids, dim]
+} embedding_input;
+
+typedef enum embedding_stage {
+    STAGE_NONE,
+    STAGE_INPUT_DIST,
+    STAGE_LOOKUP,
+    STAGE_OUTPUT_DIST
+} embedding_stage;
+
+struct ls_embedding_pass {
+    ls_embedding *module;
+    ls_arena *arena;
+    int held_count;
+    embedding_stage done;
+    embedding_input **inputs;  // [held][pairs]
+    embedding_part **parts;    // [held][groups]
+};
+
+// Allocates `count` elements from an arena or returns from the caller with the error.
+#define ARENA_NEW(pointer, arena, count)                                                           \
+    do {                                                                                           \
+        (pointer) = ls_arena_alloc((arena), (size_t)(count), sizeof(*(pointer)));                  \
+        if (!(pointer)) {                                                                          \
+            return ls_error_last()->code;                                                          \
+        }                                                                                          \
+    } while (0)
+
+// groups.c: builds module->groups out of the plan.
+int ls_embedding__groups_create(ls_embedding *module);
+void ls_embedding__groups_free(ls_embedding *module);
+
+// The k-th source rank in the order in which an owner of the group keeps batches.
+int ls_embedding__source(const embedding_group *group, int world_size, int k);
+
+// The padding id of a pooled table, -1 where none counts.
+int64_t ls_embedding__padding(const ls_table *table);
+
+// What one held rank sends of one group in input_dist, cut up by slot.
+typedef struct embedding_outgoing {
+    int64_t **lengths;  // [slots][batch]
+    int64_t **ids;      // [slots][sent_ids] rows of the owner's shard
+    float **weights;    // [slots][sent_ids]
+} embedding_outgoing;
+
+// routing.c: fills pass->inputs[held] from the rank's input and applies the id policy.
+int ls_embedding__prepare_rank(ls_embedding_pass *pass, int held, const ls_keyed_jagged *input);
+// Cuts the rank's input up: fills *out and the source side of *part.
+int ls_embedding__route_rank(ls_embedding_pass *pass, const embedding_group *group, int held,
+                             ls_arena *scratch, embedding_part *part, embedding_outgoing *out);
+
+// The stages, on a pass (input_dist.c, lookup.c, output_dist.c).
+int ls_embedding__input_dist(ls_embedding_pass *pass, const ls_keyed_jagged *const *inputs,
+                             const ls_stage_sink *sink);
+int ls_embedding__lookup(ls_embedding_pass *pass, const ls_stage_sink *sink);
+int ls_embedding__output_dist(ls_embedding_pass *pass, const ls_stage_sink *sink);
+
+// exchange.c: one uneven all_to_all per held rank of `comm` (or a reduce_scatter), in host memory.
+// send, recv [held ranks of the comm] and counts [held][comm size], in held order.
+typedef struct embedding_exchange {
+    ls_kind kind;  // LS_ALL_TO_ALL or LS_REDUCE_SCATTER
+    ls_comm *comm;
+    ls_dtype dtype;
+    ls_op op;
+    const char *what;  // for messages: "input_dist lengths"
+} embedding_exchange;
+// One rank's side of it.
+typedef struct embedding_side {
+    int rank;
+    const void *send;
+    void *recv;
+    const size_t *send_counts;  // [comm size]
+    const size_t *recv_counts;  // [comm size], all_to_all alone
+} embedding_side;
+int ls_embedding__exchange(ls_backend *backend, const embedding_exchange *exchange,
+                           const embedding_side *sides, int side_count);
+
+// pass.c: hands an array to the sink, if any. shard -1: no index in the field's name.
+typedef struct embedding_emission {
+    const char *stage, *field;
+    int rank, pair, shard;
+    ls_dtype dtype;
+    ls_shape shape;
+    const void *data;
+    bool reduces;
+} embedding_emission;
+int ls_embedding__emit(const ls_embedding *module, const ls_stage_sink *sink,
+                       const embedding_emission *emission);
+// The shard's index when `rank` holds several shards of the table, else -1.
+int ls_embedding__shard_label(const ls_embedding *module, const embedding_group *group, int slot);
+
+// *out = a * b * c; LS_ERR_OVERFLOW.
+int ls_embedding__count(size_t *out, int64_t a, int64_t b, int64_t c);
+
+#endif

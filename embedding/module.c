@@ -1,0 +1,267 @@
+// The module: checks tables against the plan, and holds the weights of the held ranks' shards.
+#include "embedding/internal.h"
+
+#include <string.h>
+
+int64_t ls_embedding__padding(const ls_table *table) {
+    return table->has_padding_id && table->pooling != LS_POOL_NONE ? table->padding_id : -1;
+}
+
+int ls_embedding__count(size_t *out, int64_t a, int64_t b, int64_t c) {
+    LS_ASSERT(a >= 0 && b >= 0 && c >= 0);
+    LS_TRY(ls_size_mul(out, (size_t)a, (size_t)b));
+    return ls_size_mul(out, *out, (size_t)c);
+}
+
+// ---- Checks -------------------------------------------------------------------------------------
+
+static int check_features(const ls_table *table) {
+    if (table->feature_count < 1 || !table->features) {
+        return LS_FAIL(LS_ERR_INVALID, "embedding: table %s has no features", table->name);
+    }
+    for (int i = 0; i < table->feature_count; i++) {
+        if (!table->features[i] || !table->features[i][0]) {
+            return LS_FAIL(LS_ERR_INVALID, "embedding: table %s: feature %d has no name",
+                           table->name, i);
+        }
+        for (int j = 0; j < i; j++) {
+            if (strcmp(table->features[i], table->features[j]) == 0) {
+                return LS_FAIL(LS_ERR_INVALID, "embedding: table %s names feature %s twice",
+                               table->name, table->features[i]);
+            }
+        }
+    }
+    return LS_OK;
+}
+
+static int check_table(const ls_table *table, int index) {
+    if (!table->name || !table->name[0]) {
+        return LS_FAIL(LS_ERR_INVALID, "embedding: table %d has no name", index);
+    }
+    if (table->rows < 0 || table->dim < 1) {
+        return LS_FAIL(LS_ERR_INVALID, "embedding: table %s has %lld rows of dim %lld", table->name,
+                       (long long)table->rows, (long long)table->dim);
+    }
+    bool dtype_ok = table->dtype == LS_F32 || table->dtype == LS_F16 || table->dtype == LS_BF16 ||
+                    table->dtype == LS_F64;
+    if (!dtype_ok) {
+        return LS_FAIL(
+            LS_ERR_UNSUPPORTED, "embedding: table %s: dtype %s; tables are f32, f16, bf16 or f64",
+            table->name, ls_dtype_valid(table->dtype) ? ls_dtype_name(table->dtype) : "?");
+    }
+    if ((unsigned)table->pooling > LS_POOL_MAX) {
+        return LS_FAIL(LS_ERR_INVALID, "embedding: table %s: unknown pooling %d", table->name,
+                       (int)table->pooling);
+    }
+    if (table->weighted && (table->pooling == LS_POOL_NONE || table->pooling == LS_POOL_MAX)) {
+        return LS_FAIL(LS_ERR_UNSUPPORTED,
+                       "embedding: table %s: weights per id are for sum and mean pooling alone",
+                       table->name);
+    }
+    if (table->has_padding_id && (table->padding_id < 0 || table->padding_id >= table->rows)) {
+        return LS_FAIL(LS_ERR_INVALID,
+                       "embedding: table %s: padding id %lld, and rows are 0 to %lld", table->name,
+                       (long long)table->padding_id, (long long)table->rows - 1);
+    }
+    return check_features(table);
+}
+
+// What must hold of a plan even when it need not tile the tables: every block lies inside its
+// table, on a rank that exists.
+static int check_blocks(const ls_table *table, const ls_plan_table *plan, int ranks) {
+    for (int i = 0; i < plan->shard_count; i++) {
+        const ls_plan_shard *shard = &plan->shards[i];
+        bool rank_ok = shard->rank >= 0 && shard->rank < ranks;
+        bool rows_ok = shard->row_offset >= 0 && shard->rows >= 0 &&
+                       shard->row_offset <= table->rows - shard->rows;
+        bool columns_ok = shard->column_offset >= 0 && shard->columns >= 1 &&
+                          shard->column_offset <= table->dim - shard->columns;
+        if (!rank_ok || !rows_ok || !columns_ok) {
+            return LS_FAIL_RANK(LS_ERR_INVALID, shard->rank,
+                                "embedding: table %s: shard %d (rank %d, rows %lld + %lld, columns "
+                                "%lld + %lld) is not in the table of %lld x %lld on ranks 0 to %d",
+                                table->name, i, shard->rank, (long long)shard->row_offset,
+                                (long long)shard->rows, (long long)shard->column_offset,
+                                (long long)shard->columns, (long long)table->rows,
+                                (long long)table->dim, ranks - 1);
+        }
+    }
+    return LS_OK;
+}
+
+static int match_table(embedding_table *out, const ls_plan *plan, int size, bool allow_broken) {
+    const ls_table *table = out->config;
+    for (int i = 0; i < plan->table_count; i++) {
+        if (strcmp(plan->tables[i].name, table->name) == 0) {
+            out->plan = &plan->tables[i];
+        }
+    }
+    if (!out->plan) {
+        return LS_FAIL(LS_ERR_INVALID, "embedding: the plan has no table %s", table->name);
+    }
+    if (out->plan->rows != table->rows || out->plan->columns != table->dim) {
+        return LS_FAIL(LS_ERR_INVALID,
+                       "embedding: table %s is %lld x %lld, in the plan %lld x %lld", table->name,
+                       (long long)table->rows, (long long)table->dim, (long long)out->plan->rows,
+                       (long long)out->plan->columns);
+    }
+    if (out->plan->sharding == LS_DATA_PARALLEL && allow_broken) {
+        // Routing has no say here: a rank without its copy could give no answer at all.
+        for (int rank = 0; rank < size; rank++) {
+            bool found = false;
+            for (int i = 0; i < out->plan->shard_count; i++) {
+                found = found || out->plan->shards[i].rank == rank;
+            }
+            if (!found) {
+                return LS_FAIL_RANK(LS_ERR_INVALID, rank,
+                                    "embedding: data_parallel table %s has no copy on rank %d",
+                                    table->name, rank);
+            }
+        }
+    }
+    return check_blocks(table, out->plan, size);
+}
+
+static int check_options(const ls_embedding *module, const ls_embedding_options *options) {
+    const ls_plan *plan = options->plan;
+    if (plan->ranks != module->size) {
+        return LS_FAIL(LS_ERR_INVALID, "embedding: the plan is for %d ranks, the world has %d",
+                       plan->ranks, module->size);
+    }
+    if (plan->ranks_per_host < 1 || plan->ranks % plan->ranks_per_host != 0) {
+        return LS_FAIL(LS_ERR_INVALID, "embedding: %d ranks cannot stand on hosts of %d",
+                       plan->ranks, plan->ranks_per_host);
+    }
+    for (int i = 0; i < options->table_count; i++) {
+        LS_TRY(check_table(&options->tables[i], i));
+        for (int j = 0; j < i; j++) {
+            if (strcmp(options->tables[i].name, options->tables[j].name) == 0) {
+                return LS_FAIL(LS_ERR_INVALID, "embedding: two tables are called %s",
+                               options->tables[i].name);
+            }
+        }
+    }
+    return options->allow_broken_plan ? LS_OK : ls_plan_check(plan);
+}
+
+// ---- Making -------------------------------------------------------------------------------------
+
+static int create_shards(ls_embedding *module, int index, const ls_embedding_options *options) {
+    embedding_table *table = &module->tables[index];
+    ARENA_NEW(table->shards, module->arena, table->plan->shard_count);
+    ARENA_NEW(table->held, module->arena, table->plan->shard_count);
+    for (int i = 0; i < table->plan->shard_count; i++) {
+        const ls_plan_shard *block = &table->plan->shards[i];
+        ls_shard *shard = &table->shards[i];
+        shard->block.offset = LS_SHAPE(block->row_offset, block->column_offset);
+        shard->block.size = LS_SHAPE(block->rows, block->columns);
+        if (ls_world_held_index(module->world, block->rank) < 0) {
+            continue;
+        }
+        table->held[i] = true;
+        LS_TRY(ls_embedding__count(&shard->count, block->rows, block->columns, 1));
+        size_t bytes = ls_dtype_bytes(table->config->dtype);
+        LS_TRY(ls_alloc(&shard->data, ls_world_allocator(module->world), shard->count, bytes));
+        if (shard->count > 0) {
+            int status =
+                options->fill(options->fill_arg, index, block->rank, block->row_offset, block->rows,
+                              block->column_offset, block->columns, shard->data);
+            if (status) {
+                return ls_error_wrap("weights of table %s, shard %d on rank %d",
+                                     table->config->name, i, block->rank);
+            }
+        }
+    }
+    return LS_OK;
+}
+
+static int create_tables(ls_embedding *module, const ls_embedding_options *options) {
+    LS_TRY(check_options(module, options));
+    module->table_count = options->table_count;
+    ARENA_NEW(module->tables, module->arena, module->table_count);
+    for (int i = 0; i < module->table_count; i++) {
+        embedding_table *table = &module->tables[i];
+        table->config = &options->tables[i];
+        table->first_pair = module->pair_count;
+        module->pair_count += table->config->feature_count;
+        LS_TRY(match_table(table, options->plan, module->size, options->allow_broken_plan));
+    }
+    ARENA_NEW(module->pairs, module->arena, module->pair_count);
+    for (int i = 0; i < module->table_count; i++) {
+        for (int f = 0; f < module->tables[i].config->feature_count; f++) {
+            module->pairs[module->tables[i].first_pair + f] = (embedding_pair){i, f};
+        }
+        LS_TRY(create_shards(module, i, options));
+    }
+    return LS_OK;
+}
+
+int ls_embedding_create(ls_embedding **out, ls_backend *backend,
+                        const ls_embedding_options *options) {
+    LS_ASSERT(out && backend && options && options->plan && options->fill);
+    LS_ASSERT(options->table_count >= 0 && (options->tables || options->table_count == 0));
+    *out = NULL;
+    const ls_allocator *allocator = ls_world_allocator(backend->world);
+    ls_embedding *module;
+    LS_TRY(ls_alloc((void **)&module, allocator, 1, sizeof(*module)));
+    module->backend = backend;
+    module->world = backend->world;
+    module->size = ls_world_size(backend->world);
+    module->ranks_per_host = options->plan->ranks_per_host;
+    module->id_policy = options->id_policy;
+    int status = ls_arena_create(&module->arena, allocator);
+    if (!status) {
+        status = create_tables(module, options);
+    }
+    if (!status) {
+        status = ls_comm_create(&module->comm, backend, NULL, module->size, "world");
+    }
+    if (!status) {
+        status = ls_embedding__groups_create(module);
+    }
+    if (status) {
+        ls_embedding_free(module);
+        return status;
+    }
+    *out = module;
+    return LS_OK;
+}
+
+void ls_embedding_free(ls_embedding *module) {
+    if (!module) {
+        return;
+    }
+    const ls_allocator *allocator = ls_world_allocator(module->world);
+    ls_embedding__groups_free(module);
+    ls_comm_free(module->comm);
+    for (int i = 0; i < module->table_count && module->tables; i++) {
+        embedding_table *table = &module->tables[i];
+        for (int s = 0; table->shards && table->held && s < table->plan->shard_count; s++) {
+            ls_free(allocator, table->shards[s].data, table->shards[s].count,
+                    ls_dtype_bytes(table->config->dtype));
+        }
+    }
+    ls_arena_free(module->arena);
+    ls_free(allocator, module, 1, sizeof(*module));
+}
+
+ls_shard *ls_embedding_shard(ls_embedding *module, int table, int rank, int index) {
+    LS_ASSERT(module && table >= 0 && table < module->table_count);
+    const embedding_table *entry = &module->tables[table];
+    if (index < 0 || index >= entry->plan->shard_count) {
+        return NULL;
+    }
+    int shard = entry->plan->sharding == LS_DATA_PARALLEL ? -1 : index;
+    for (int i = 0; shard < 0 && i < entry->plan->shard_count; i++) {
+        shard = entry->plan->shards[i].rank == rank ? i : -1;
+    }
+    if (shard < 0 || !entry->held[shard] || entry->plan->shards[shard].rank != rank) {
+        return NULL;
+    }
+    return &entry->shards[shard];
+}
+
+const ls_bad_id *ls_embedding_bad_id(const ls_embedding *module) {
+    LS_ASSERT(module);
+    return module->has_bad_id ? &module->bad_id : NULL;
+}

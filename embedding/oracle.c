@@ -1,0 +1,227 @@
+// The oracle's expectations. Deliberately plain: every output is worked out anew, id by id, from
+// the inputs of all ranks and the unsharded rows.
+#include "embedding/oracle_internal.h"
+
+#include <stdio.h>
+#include <string.h>
+
+static const char *const stage_names[] = {"input_dist", "lookup", "output_dist"};
+static const char *const field_names[] = {"lengths", "ids", "weights", "values"};
+
+// ---- Inputs -------------------------------------------------------------------------------------
+
+// The feature's place in an input, or -1.
+int ls_oracle__key(const ls_keyed_jagged *input, const char *feature) {
+    for (int i = 0; i < input->key_count; i++) {
+        if (strcmp(input->keys[i], feature) == 0) {
+            return i;
+        }
+    }
+    return -1;
+}
+
+// Where an id really looks: the policy, once more and by itself. -1: nowhere.
+int64_t ls_oracle__row(ls_id_policy policy, int64_t rows, int64_t id) {
+    if (id >= 0 && id < rows) {
+        return id;
+    }
+    if (rows == 0 || policy == LS_ID_ERROR) {
+        return -1;
+    }
+    if (policy == LS_ID_CLAMP) {
+        return id < 0 ? 0 : rows - 1;
+    }
+    int64_t rest = id % rows;
+    return rest < 0 ? rest + rows : rest;
+}
+
+static int check_input(const ls_oracle *oracle, int t, int f, int rank) {
+    const ls_table *table = &oracle->options.tables[t];
+    const ls_keyed_jagged *input = oracle->options.inputs[rank];
+    int key = ls_oracle__key(input, table->features[f]);
+    if (key < 0 || (table->weighted && !input->weights && input->value_count > 0)) {
+        return LS_FAIL_RANK(LS_ERR_INVALID, rank, "oracle: the input of rank %d has no %s %s", rank,
+                            key < 0 ? "feature" : "weights for feature", table->features[f]);
+    }
+    for (int64_t sample = 0; sample < input->batch; sample++) {
+        int64_t bag = key * input->batch + sample;
+        for (int64_t i = 0; i < input->lengths[bag]; i++) {
+            int64_t id = input->values[input->offsets[bag] + i];
+            if (ls_oracle__row(oracle->options.id_policy, table->rows, id) < 0) {
+                return LS_FAIL_RANK(LS_ERR_FINDING, rank,
+                                    "input.id_out_of_range: table %s, feature %s, rank %d, sample "
+                                    "%lld, position %lld: id %lld is not in [0, %lld)",
+                                    table->name, table->features[f], rank, (long long)sample,
+                                    (long long)i, (long long)id, (long long)table->rows);
+            }
+        }
+    }
+    return LS_OK;
+}
+
+// ---- The list of outputs ------------------------------------------------------------------------
+
+static int add_entry(ls_oracle *oracle, oracle_entry entry, bool labelled) {
+    if (oracle->entry_count == oracle->entry_capacity) {
+        size_t capacity = oracle->entry_capacity ? 2 * oracle->entry_capacity : 64;
+        oracle_entry *grown;
+        LS_TRY(ls_alloc((void **)&grown, NULL, capacity, sizeof(*grown)));
+        if (oracle->entries) {
+            memcpy(grown, oracle->entries, oracle->entry_count * sizeof(*grown));
+            ls_free(NULL, oracle->entries, oracle->entry_capacity, sizeof(*grown));
+        }
+        oracle->entries = grown;
+        oracle->entry_capacity = capacity;
+    }
+    if (labelled) {
+        snprintf(entry.label, sizeof(entry.label), "%s[%d]", field_names[entry.field], entry.shard);
+    } else {
+        snprintf(entry.label, sizeof(entry.label), "%s", field_names[entry.field]);
+    }
+    oracle->entries[oracle->entry_count++] = entry;
+    return LS_OK;
+}
+
+static int list_shard(ls_oracle *oracle, int t, int f, int shard) {
+    const ls_plan_table *plan = oracle->plans[t];
+    int rank = plan->shards[shard].rank, on_rank = 0;
+    for (int i = 0; i < plan->shard_count; i++) {
+        on_rank += plan->shards[i].rank == rank ? 1 : 0;
+    }
+    oracle_entry entry = {.table = t, .feature = f, .shard = shard, .rank = rank};
+    entry.stage = ORACLE_INPUT_DIST;
+    entry.field = ORACLE_LENGTHS;
+    LS_TRY(add_entry(oracle, entry, on_rank > 1));
+    entry.field = ORACLE_IDS;
+    LS_TRY(add_entry(oracle, entry, on_rank > 1));
+    if (oracle->options.tables[t].weighted) {
+        entry.field = ORACLE_WEIGHTS;
+        LS_TRY(add_entry(oracle, entry, on_rank > 1));
+    }
+    entry.stage = ORACLE_LOOKUP;
+    entry.field = ORACLE_VALUES;
+    return add_entry(oracle, entry, on_rank > 1);
+}
+
+static int list_outputs(ls_oracle *oracle) {
+    for (int t = 0; t < oracle->options.table_count; t++) {
+        for (int f = 0; f < oracle->options.tables[t].feature_count; f++) {
+            for (int shard = 0; shard < oracle->plans[t]->shard_count; shard++) {
+                LS_TRY(list_shard(oracle, t, f, shard));
+            }
+            for (int rank = 0; rank < oracle->options.plan->ranks; rank++) {
+                oracle_entry entry = {.stage = ORACLE_OUTPUT_DIST,
+                                      .field = ORACLE_VALUES,
+                                      .table = t,
+                                      .feature = f,
+                                      .shard = -1,
+                                      .rank = rank};
+                LS_TRY(add_entry(oracle, entry, false));
+                LS_TRY(check_input(oracle, t, f, rank));
+            }
+        }
+    }
+    return LS_OK;
+}
+
+static int find_plans(ls_oracle *oracle) {
+    const ls_oracle_options *options = &oracle->options;
+    size_t count = (size_t)options->table_count;
+    LS_TRY(ls_alloc((void **)&oracle->plans, NULL, count, sizeof(*oracle->plans)));
+    for (int t = 0; t < options->table_count; t++) {
+        for (int i = 0; i < options->plan->table_count; i++) {
+            if (strcmp(options->plan->tables[i].name, options->tables[t].name) == 0) {
+                oracle->plans[t] = &options->plan->tables[i];
+            }
+        }
+        if (!oracle->plans[t]) {
+            return LS_FAIL(LS_ERR_INVALID, "oracle: the plan has no table %s",
+                           options->tables[t].name);
+        }
+    }
+    return LS_OK;
+}
+
+int ls_oracle_create(ls_oracle **out, const ls_oracle_options *options) {
+    LS_ASSERT(out && options && options->plan && options->inputs && options->row);
+    *out = NULL;
+    ls_oracle *oracle = NULL;
+    LS_TRY(ls_alloc((void **)&oracle, NULL, 1, sizeof(*oracle)));
+    oracle->options = *options;
+    int status = find_plans(oracle);
+    if (!status) {
+        status = list_outputs(oracle);
+    }
+    if (status) {
+        ls_oracle_free(oracle);
+        return status;
+    }
+    *out = oracle;
+    return LS_OK;
+}
+
+void ls_oracle_free(ls_oracle *oracle) {
+    if (oracle) {
+        ls_free(NULL, oracle->plans, (size_t)oracle->options.table_count, sizeof(*oracle->plans));
+        ls_free(NULL, oracle->entries, oracle->entry_capacity, sizeof(*oracle->entries));
+        ls_free(NULL, oracle, 1, sizeof(*oracle));
+    }
+}
+
+int ls_oracle__find(const ls_oracle *oracle, const ls_stage_output *key, const oracle_entry **out) {
+    for (size_t i = 0; i < oracle->entry_count; i++) {
+        const oracle_entry *entry = &oracle->entries[i];
+        const ls_table *table = &oracle->options.tables[entry->table];
+        if (entry->rank == key->rank && key->stage && key->table && key->feature && key->field &&
+            strcmp(key->stage, stage_names[entry->stage]) == 0 &&
+            strcmp(key->field, entry->label) == 0 && strcmp(key->table, table->name) == 0 &&
+            strcmp(key->feature, table->features[entry->feature]) == 0) {
+            *out = entry;
+            return LS_OK;
+        }
+    }
+    return LS_FAIL_RANK(LS_ERR_NOT_FOUND, key->rank,
+                        "oracle: rank %d has no output %s of stage %s, table %s, feature %s",
+                        key->rank, key->field ? key->field : "-", key->stage ? key->stage : "-",
+                        key->table ? key->table : "-", key->feature ? key->feature : "-");
+}
+
+static ls_dtype values_dtype(const ls_table *table) {
+    return table->pooling == LS_POOL_NONE || table->dtype == LS_F64 ? table->dtype : LS_F32;
+}
+
+bool ls_oracle__reduces(const ls_table *table) {
+    return table->pooling == LS_POOL_SUM || table->pooling == LS_POOL_MEAN;
+}
+
+ls_dtype ls_oracle__dtype(const ls_table *table, oracle_field field) {
+    switch (field) {
+    case ORACLE_VALUES:
+        return values_dtype(table);
+    case ORACLE_WEIGHTS:
+        return LS_F32;
+    default:
+        return LS_I64;
+    }
+}
+
+size_t ls_oracle_output_count(const ls_oracle *oracle) {
+    return oracle->entry_count;
+}
+
+int ls_oracle_output(const ls_oracle *oracle, size_t index, ls_stage_output *out) {
+    if (index >= oracle->entry_count) {
+        return LS_FAIL(LS_ERR_NOT_FOUND, "oracle: no output %zu of %zu", index,
+                       oracle->entry_count);
+    }
+    const oracle_entry *entry = &oracle->entries[index];
+    const ls_table *table = &oracle->options.tables[entry->table];
+    *out = (ls_stage_output){.stage = stage_names[entry->stage],
+                             .table = table->name,
+                             .feature = table->features[entry->feature],
+                             .field = entry->label,
+                             .rank = entry->rank,
+                             .dtype = ls_oracle__dtype(table, entry->field),
+                             .reduces = entry->field == ORACLE_VALUES && ls_oracle__reduces(table)};
+    return LS_OK;
+}

@@ -1,0 +1,290 @@
+// The oracle's expectations. Deliberately plain: every output is worked out anew, id by id, from
+// the inputs of all ranks and the unsharded rows.
+#include "embedding/oracle_internal.h"
+
+#include <math.h>
+
+#include "collectives/order/bound.h"
+
+// ---- Which bags and ids an output is about ------------------------------------------------------
+
+// Ranks per node: over how many ranks a table's partial results are reduced.
+static int node_ranks(const ls_oracle *oracle, int t) {
+    const ls_plan *plan = oracle->options.plan;
+    if (oracle->options.tables[t].pooling == LS_POOL_NONE) {
+        return 1;
+    }
+    if (oracle->plans[t]->sharding == LS_ROW_WISE) {
+        return plan->ranks;
+    }
+    bool on_host =
+        oracle->plans[t]->sharding == LS_TABLE_ROW_WISE || oracle->plans[t]->sharding == LS_GRID;
+    return on_host ? plan->ranks_per_host : 1;
+}
+
+static void select_source(const ls_oracle *oracle, const oracle_entry *entry, int source,
+                          oracle_selection *out) {
+    const ls_table *table = &oracle->options.tables[entry->table];
+    const ls_keyed_jagged *input = oracle->options.inputs[source];
+    int key = ls_oracle__key(input, table->features[entry->feature]);
+    int64_t first_row = 0, rows = table->rows;
+    if (entry->shard >= 0) {
+        first_row = oracle->plans[entry->table]->shards[entry->shard].row_offset;
+        rows = oracle->plans[entry->table]->shards[entry->shard].rows;
+    }
+    for (int64_t sample = 0; sample < input->batch; sample++) {
+        int64_t bag = key * input->batch + sample;
+        oracle_bag *chosen = &out->bags[out->bag_count++];
+        *chosen = (oracle_bag){.source = source, .sample = sample, .first = out->item_count};
+        for (int64_t i = 0; i < input->lengths[bag]; i++) {
+            int64_t at = input->offsets[bag] + i;
+            int64_t id = ls_oracle__row(oracle->options.id_policy, table->rows, input->values[at]);
+            if (id >= first_row && id < first_row + rows) {
+                double weight = table->weighted ? (double)input->weights[at] : 1.0;
+                out->items[out->item_count++] = (oracle_item){id, i, weight};
+                chosen->count++;
+            }
+        }
+    }
+}
+
+int ls_oracle__select(const ls_oracle *oracle, const oracle_entry *entry, oracle_selection *out) {
+    int ranks = oracle->options.plan->ranks;
+    size_t bags = 0, items = 0;
+    for (int rank = 0; rank < ranks; rank++) {
+        bags += (size_t)oracle->options.inputs[rank]->batch;
+        items += (size_t)oracle->options.inputs[rank]->value_count;
+    }
+    *out = (oracle_selection){.bag_capacity = bags, .item_capacity = items};
+    LS_TRY(ls_alloc((void **)&out->bags, NULL, bags, sizeof(*out->bags)));
+    int status = ls_alloc((void **)&out->items, NULL, items, sizeof(*out->items));
+    if (status) {
+        ls_oracle__selection_free(out);
+        return status;
+    }
+    bool own_only = entry->stage == ORACLE_OUTPUT_DIST ||
+                    oracle->plans[entry->table]->sharding == LS_DATA_PARALLEL;
+    if (own_only) {
+        select_source(oracle, entry, entry->rank, out);
+        return LS_OK;
+    }
+    // Source ranks by their place in the node, then by node.
+    int per_node = node_ranks(oracle, entry->table);
+    for (int place = 0; place < per_node; place++) {
+        for (int node = 0; node < ranks / per_node; node++) {
+            select_source(oracle, entry, node * per_node + place, out);
+        }
+    }
+    return LS_OK;
+}
+
+void ls_oracle__selection_free(oracle_selection *selection) {
+    ls_free(NULL, selection->bags, selection->bag_capacity, sizeof(*selection->bags));
+    ls_free(NULL, selection->items, selection->item_capacity, sizeof(*selection->items));
+    *selection = (oracle_selection){0};
+}
+
+void ls_oracle__columns(const ls_oracle *oracle, const oracle_entry *entry, int64_t *first,
+                        int64_t *count) {
+    *first = 0;
+    *count = oracle->options.tables[entry->table].dim;
+    if (entry->shard >= 0) {
+        *first = oracle->plans[entry->table]->shards[entry->shard].column_offset;
+        *count = oracle->plans[entry->table]->shards[entry->shard].columns;
+    }
+}
+
+static bool counts(const ls_table *table, int64_t id) {
+    return table->pooling == LS_POOL_NONE || !table->has_padding_id || id != table->padding_id;
+}
+
+// ---- Values -------------------------------------------------------------------------------------
+
+// What one pooled bag sums up to, per column.
+typedef struct bag_sum {
+    double *sum, *magnitude, *largest;  // [dim]
+    double divisor, divisor_magnitude;
+    size_t counted;
+} bag_sum;
+
+static int add_up(const ls_oracle *oracle, int t, const oracle_selection *selection,
+                  const oracle_bag *bag, double *row, bag_sum *out) {
+    const ls_table *table = &oracle->options.tables[t];
+    for (int64_t c = 0; c < table->dim; c++) {
+        out->sum[c] = out->magnitude[c] = 0;
+        out->largest[c] = NAN;
+    }
+    out->divisor = out->divisor_magnitude = 0;
+    out->counted = 0;
+    for (size_t i = bag->first; i < bag->first + bag->count; i++) {
+        const oracle_item *item = &selection->items[i];
+        if (!counts(table, item->id)) {
+            continue;
+        }
+        LS_TRY(oracle->options.row(oracle->options.row_arg, t, item->id, row));
+        out->counted++;
+        out->divisor += item->weight;
+        out->divisor_magnitude += fabs(item->weight);
+        for (int64_t c = 0; c < table->dim; c++) {
+            out->sum[c] += item->weight * row[c];
+            out->magnitude[c] += fabs(item->weight * row[c]);
+            if (isnan(out->largest[c]) || row[c] > out->largest[c]) {
+                out->largest[c] = row[c];
+            }
+        }
+    }
+    return LS_OK;
+}
+
+static double sum_bound(const ls_table *table, ls_dtype dtype, size_t terms, double magnitude) {
+    return table->weighted ? ls_bound_sum_of_products(dtype, terms, magnitude)
+                           : ls_bound_sum(dtype, terms, magnitude);
+}
+
+// Value and bound of one column of one pooled bag. `final`: after output_dist.
+static void pooled_value(const ls_table *table, const bag_sum *bag, int64_t c, bool final,
+                         double when_empty, double *value, double *bound) {
+    ls_dtype dtype = ls_oracle__dtype(table, ORACLE_VALUES);
+    *bound = 0;
+    if (table->pooling == LS_POOL_MAX || (bag->counted == 0 && final)) {
+        *value = bag->counted > 0 ? bag->largest[c] : when_empty;
+        return;
+    }
+    // The sum that was formed, and this one in f64, both lie about the exact one.
+    *value = bag->sum[c];
+    *bound = sum_bound(table, dtype, bag->counted, bag->magnitude[c]) +
+             sum_bound(table, LS_F64, bag->counted, bag->magnitude[c]);
+    if (table->pooling != LS_POOL_MEAN || !final) {
+        return;
+    }
+    *value = bag->sum[c] / bag->divisor;
+    *bound = *bound / fabs(bag->divisor);
+    if (table->weighted) {
+        // Two f64 sums of the weights, in whatever order.
+        double error = 2 * ls_bound_sum(LS_F64, bag->counted, bag->divisor_magnitude);
+        double relative = error / fabs(bag->divisor);
+        *bound = relative < 0.5 ? (*bound + fabs(*value) * relative) / (1 - relative) : INFINITY;
+    }
+    *bound += ls_bound_step(dtype, fabs(*value) + *bound) + ls_bound_step(LS_F64, fabs(*value));
+}
+
+static int expect_pooled(const ls_oracle *oracle, const oracle_entry *entry,
+                         const oracle_selection *selection, double *scratch, ls_expected *out) {
+    const ls_table *table = &oracle->options.tables[entry->table];
+    int64_t first, columns, dim = table->dim;
+    ls_oracle__columns(oracle, entry, &first, &columns);
+    bool final = entry->stage == ORACLE_OUTPUT_DIST;
+    bool marks_empty = !final && node_ranks(oracle, entry->table) > 1;
+    bag_sum sum = {
+        .sum = scratch + dim, .magnitude = scratch + 2 * dim, .largest = scratch + 3 * dim};
+    for (size_t b = 0; b < selection->bag_count; b++) {
+        LS_TRY(add_up(oracle, entry->table, selection, &selection->bags[b], scratch, &sum));
+        for (int64_t c = 0; c < columns; c++) {
+            size_t at = b * (size_t)columns + (size_t)c;
+            pooled_value(table, &sum, first + c, final, marks_empty ? -(double)INFINITY : 0,
+                         &out->values[at], &out->bounds[at]);
+        }
+    }
+    return LS_OK;
+}
+
+static int expect_sequence(const ls_oracle *oracle, const oracle_entry *entry,
+                           const oracle_selection *selection, double *row, ls_expected *out) {
+    int64_t first, columns;
+    ls_oracle__columns(oracle, entry, &first, &columns);
+    for (size_t i = 0; i < selection->item_count; i++) {
+        LS_TRY(oracle->options.row(oracle->options.row_arg, entry->table, selection->items[i].id,
+                                   row));
+        for (int64_t c = 0; c < columns; c++) {
+            out->values[i * (size_t)columns + (size_t)c] = row[first + c];
+        }
+    }
+    return LS_OK;
+}
+
+static int expect_values(const ls_oracle *oracle, const oracle_entry *entry,
+                         const oracle_selection *selection, ls_expected *out) {
+    const ls_table *table = &oracle->options.tables[entry->table];
+    size_t scratch_count;
+    LS_TRY(ls_size_mul(&scratch_count, (size_t)table->dim, 4));
+    double *scratch;
+    LS_TRY(ls_alloc((void **)&scratch, NULL, scratch_count, sizeof(*scratch)));
+    int status = table->pooling == LS_POOL_NONE
+                     ? expect_sequence(oracle, entry, selection, scratch, out)
+                     : expect_pooled(oracle, entry, selection, scratch, out);
+    ls_free(NULL, scratch, scratch_count, sizeof(*scratch));
+    return status;
+}
+
+// ---- Any output ---------------------------------------------------------------------------------
+
+static void expect_routing(const ls_oracle *oracle, const oracle_entry *entry,
+                           const oracle_selection *selection, ls_expected *out) {
+    const ls_plan_shard *shard = &oracle->plans[entry->table]->shards[entry->shard];
+    if (entry->field == ORACLE_LENGTHS) {
+        for (size_t b = 0; b < selection->bag_count; b++) {
+            out->ints[b] = (int64_t)selection->bags[b].count;
+        }
+        return;
+    }
+    for (size_t i = 0; i < selection->item_count; i++) {
+        if (entry->field == ORACLE_IDS) {
+            out->ints[i] = selection->items[i].id - shard->row_offset;
+        } else {
+            out->values[i] = selection->items[i].weight;
+        }
+    }
+}
+
+static int make_room(const ls_oracle *oracle, const oracle_entry *entry,
+                     const oracle_selection *selection, ls_expected *out) {
+    const ls_table *table = &oracle->options.tables[entry->table];
+    bool by_bag = entry->field == ORACLE_LENGTHS ||
+                  (entry->field == ORACLE_VALUES && table->pooling != LS_POOL_NONE);
+    out->count = by_bag ? selection->bag_count : selection->item_count;
+    out->shape = LS_SHAPE((int64_t)out->count);
+    if (entry->field == ORACLE_VALUES) {
+        int64_t first, columns;
+        ls_oracle__columns(oracle, entry, &first, &columns);
+        out->shape = LS_SHAPE((int64_t)out->count, columns);
+        LS_TRY(ls_size_mul(&out->count, out->count, (size_t)columns));
+    }
+    out->dtype = ls_oracle__dtype(table, entry->field);
+    out->reduces = entry->field == ORACLE_VALUES && ls_oracle__reduces(table);
+    // Max moves one of its inputs too, but which zero it takes depends on the order.
+    out->moves = entry->field != ORACLE_VALUES || table->pooling == LS_POOL_NONE;
+    if (out->dtype == LS_I64) {
+        return ls_alloc((void **)&out->ints, NULL, out->count, sizeof(*out->ints));
+    }
+    LS_TRY(ls_alloc((void **)&out->values, NULL, out->count, sizeof(*out->values)));
+    return ls_alloc((void **)&out->bounds, NULL, out->count, sizeof(*out->bounds));
+}
+
+int ls_oracle_expect(const ls_oracle *oracle, const ls_stage_output *key, ls_expected *out) {
+    LS_ASSERT(oracle && key && out);
+    *out = (ls_expected){0};
+    const oracle_entry *entry = NULL;
+    LS_TRY(ls_oracle__find(oracle, key, &entry));
+    oracle_selection selection;
+    LS_TRY(ls_oracle__select(oracle, entry, &selection));
+    int status = make_room(oracle, entry, &selection, out);
+    if (!status && entry->field == ORACLE_VALUES) {
+        status = expect_values(oracle, entry, &selection, out);
+    } else if (!status) {
+        expect_routing(oracle, entry, &selection, out);
+    }
+    ls_oracle__selection_free(&selection);
+    if (status) {
+        ls_expected_free(out);
+    }
+    return status;
+}
+
+void ls_expected_free(ls_expected *expected) {
+    if (expected) {
+        ls_free(NULL, expected->ints, expected->count, sizeof(*expected->ints));
+        ls_free(NULL, expected->values, expected->count, sizeof(*expected->values));
+        ls_free(NULL, expected->bounds, expected->count, sizeof(*expected->bounds));
+        *expected = (ls_expected){0};
+    }
+}

@@ -1,0 +1,258 @@
+// The oracle's judgement of an output, and where an element of it comes from.
+#include "embedding/oracle_internal.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+// ---- Provenance ---------------------------------------------------------------------------------
+
+// Who holds a cell of the table. Data parallel: the asking rank itself.
+static void find_owner(const ls_oracle *oracle, const oracle_entry *entry, int source, int64_t row,
+                       int64_t column, int *rank, int *count) {
+    const ls_plan_table *plan = oracle->plans[entry->table];
+    *rank = LS_RANK_NONE;
+    *count = 0;
+    for (int i = 0; i < plan->shard_count; i++) {
+        const ls_plan_shard *shard = &plan->shards[i];
+        bool row_inside = row >= shard->row_offset && row < shard->row_offset + shard->rows;
+        bool column_inside =
+            column >= shard->column_offset && column < shard->column_offset + shard->columns;
+        bool asked = plan->sharding != LS_DATA_PARALLEL || shard->rank == source;
+        if (row_inside && column_inside && asked) {
+            *rank = *count == 0 ? shard->rank : *rank;
+            ++*count;
+        }
+    }
+}
+
+static void blame(const ls_oracle *oracle, const oracle_entry *entry,
+                  const oracle_selection *chosen, size_t first, size_t count, ls_provenance *out) {
+    int64_t column = out->column < 0 ? 0 : out->column;
+    for (size_t i = first; i < first + count; i++) {
+        int rank, owners;
+        find_owner(oracle, entry, out->source_rank, chosen->items[i].id, column, &rank, &owners);
+        if (i == first || owners != 1) {
+            out->id = chosen->items[i].id;
+            out->position = chosen->items[i].position;
+            out->owner_rank = rank;
+            out->owner_count = owners;
+        }
+        if (owners != 1) {
+            return;
+        }
+    }
+}
+
+static void trace(const ls_oracle *oracle, const oracle_entry *entry,
+                  const oracle_selection *chosen, size_t element, ls_provenance *out) {
+    const ls_table *table = &oracle->options.tables[entry->table];
+    *out = (ls_provenance){.table = table->name,
+                           .feature = table->features[entry->feature],
+                           .source_rank = LS_RANK_NONE,
+                           .sample = -1,
+                           .position = -1,
+                           .column = -1,
+                           .id = -1,
+                           .owner_rank = LS_RANK_NONE};
+    size_t index = element;
+    if (entry->field == ORACLE_VALUES) {
+        int64_t first, columns;
+        ls_oracle__columns(oracle, entry, &first, &columns);
+        out->column = first + (int64_t)(element % (size_t)columns);
+        index = element / (size_t)columns;
+    }
+    bool by_bag = entry->field == ORACLE_LENGTHS ||
+                  (entry->field == ORACLE_VALUES && table->pooling != LS_POOL_NONE);
+    for (size_t b = 0; b < chosen->bag_count; b++) {
+        const oracle_bag *bag = &chosen->bags[b];
+        bool inside = by_bag ? b == index : index >= bag->first && index < bag->first + bag->count;
+        if (inside) {
+            out->source_rank = bag->source;
+            out->sample = bag->sample;
+            out->id_count = (int64_t)bag->count;
+            blame(oracle, entry, chosen, by_bag ? bag->first : index, by_bag ? bag->count : 1, out);
+            return;
+        }
+    }
+}
+
+int ls_oracle_provenance(const ls_oracle *oracle, const ls_stage_output *key, size_t element,
+                         ls_provenance *out) {
+    LS_ASSERT(oracle && key && out);
+    const oracle_entry *entry = NULL;
+    LS_TRY(ls_oracle__find(oracle, key, &entry));
+    oracle_selection selection;
+    LS_TRY(ls_oracle__select(oracle, entry, &selection));
+    trace(oracle, entry, &selection, element, out);
+    ls_oracle__selection_free(&selection);
+    return LS_OK;
+}
+
+// ---- Distances ----------------------------------------------------------------------------------
+
+// A float's place in the order of its type's values: neighbours differ by 1.
+static int64_t place_of(double value, ls_dtype dtype) {
+    uint64_t bits = 0, sign;
+    ls_element_from_f64(&bits, dtype, value);
+    if (dtype == LS_F64) {
+        sign = UINT64_C(1) << 63;
+    } else {
+        sign = UINT64_C(1) << (8 * ls_dtype_bytes(dtype) - 1);
+    }
+    return bits & sign ? -(int64_t)(bits & ~sign) : (int64_t)bits;
+}
+
+static uint64_t ulps_between(double a, double b, ls_dtype dtype) {
+    if (isnan(a) || isnan(b)) {
+        return isnan(a) && isnan(b) ? 0 : UINT64_MAX;
+    }
+    int64_t x = place_of(a, dtype), y = place_of(b, dtype);
+    return x > y ? (uint64_t)x - (uint64_t)y : (uint64_t)y - (uint64_t)x;
+}
+
+// An f64 as it would be stored in dtype.
+static double stored(double value, ls_dtype dtype) {
+    uint64_t bits = 0;
+    ls_element_from_f64(&bits, dtype, value);
+    return ls_element_to_f64(&bits, dtype);
+}
+
+// ---- Judging ------------------------------------------------------------------------------------
+
+typedef struct comparison {
+    double got, expected, bound;  // integers too, for the text alone
+    bool differs, wrong;
+    double ratio;
+    uint64_t ulps;
+} comparison;
+
+static comparison compare_float(double got, double expected, double bound, bool moves,
+                                ls_dtype dtype) {
+    comparison out = {.got = got, .expected = expected, .bound = bound};
+    double nearest = stored(expected, dtype);
+    bool same_nan = isnan(got) && isnan(expected);
+    // Where data only moves, the sign of a zero moves too.
+    bool same_sign = !moves || signbit(got) == signbit(nearest);
+    if (same_nan || (got == nearest && same_sign)) {
+        return out;
+    }
+    out.differs = true;
+    out.ulps = ulps_between(got, nearest, dtype);
+    double difference = fabs(got - expected);
+    if (bound > 0 && difference <= bound) {
+        out.ratio = isinf(bound) ? 0 : difference / bound;
+        return out;
+    }
+    out.wrong = true;
+    out.ratio = bound > 0 && difference > bound ? difference / bound : INFINITY;
+    return out;
+}
+
+static comparison compare_at(const ls_stage_output *output, const ls_expected *expected, size_t i) {
+    size_t bytes = ls_dtype_bytes(output->dtype);
+    const char *element = (const char *)output->data + i * bytes;
+    if (!expected->ints) {
+        return compare_float(ls_element_to_f64(element, output->dtype), expected->values[i],
+                             expected->bounds[i], expected->moves, output->dtype);
+    }
+    int64_t got;
+    memcpy(&got, element, sizeof(got));
+    comparison out = {.got = (double)got, .expected = (double)expected->ints[i]};
+    if (got != expected->ints[i]) {
+        out.differs = out.wrong = true;
+        out.ratio = INFINITY;
+        out.ulps = got > expected->ints[i] ? (uint64_t)got - (uint64_t)expected->ints[i]
+                                           : (uint64_t)expected->ints[i] - (uint64_t)got;
+    }
+    return out;
+}
+
+static void describe_owner(ls_text *text, const ls_provenance *from) {
+    if (from->id < 0) {
+        ls_text_puts(text, "; the bag is empty");
+        return;
+    }
+    ls_text_printf(text, "; id %lld (position %lld, %lld in the bag), ", (long long)from->id,
+                   (long long)from->position, (long long)from->id_count);
+    if (from->owner_count == 0) {
+        ls_text_puts(text, "whose row is on no rank");
+    } else if (from->owner_count > 1) {
+        ls_text_printf(text, "whose row is in %d shards, the first on rank %d", from->owner_count,
+                       from->owner_rank);
+    } else {
+        ls_text_printf(text, "owned by rank %d", from->owner_rank);
+    }
+}
+
+static void describe(const ls_oracle *oracle, const ls_stage_output *output,
+                     const comparison *worst, size_t element, ls_judgement *out) {
+    ls_text text = {0};
+    ls_provenance from;
+    ls_text_printf(&text,
+                   "stage %s, table %s, feature %s, %s of rank %d, element %zu: ", output->stage,
+                   output->table, output->feature, output->field, output->rank, element);
+    if (ls_oracle_provenance(oracle, output, element, &from) == LS_OK && from.source_rank >= 0) {
+        ls_text_printf(&text, "sample %lld of rank %d", (long long)from.sample, from.source_rank);
+        if (from.column >= 0) {
+            ls_text_printf(&text, ", column %lld", (long long)from.column);
+        }
+        describe_owner(&text, &from);
+        ls_text_puts(&text, ": ");
+    }
+    if (ls_dtype_is_float(output->dtype)) {
+        ls_text_printf(&text, "got %.9g, expected %.9g (%llu ulps; allowed difference %.3g)",
+                       worst->got, worst->expected, (unsigned long long)worst->ulps, worst->bound);
+    } else {
+        ls_text_printf(&text, "got %.0f, expected %.0f", worst->got, worst->expected);
+    }
+    snprintf(out->text, sizeof(out->text), "%s", ls_text_string(&text));
+    ls_text_free(&text);
+}
+
+static bool judge_form(const ls_stage_output *output, const ls_expected *expected,
+                       ls_judgement *out) {
+    if (ls_shape_equal(&output->shape, &expected->shape) && output->dtype == expected->dtype) {
+        return true;
+    }
+    char got[128], wanted[128];
+    ls_shape_format(got, sizeof(got), &output->shape);
+    ls_shape_format(wanted, sizeof(wanted), &expected->shape);
+    out->differing = out->wrong = out->elements > 0 ? out->elements : 1;
+    out->max_ulps = UINT64_MAX;
+    out->bound_ratio = INFINITY;
+    snprintf(out->text, sizeof(out->text),
+             "stage %s, table %s, feature %s, %s of rank %d: got %s of %s, expected %s of %s",
+             output->stage, output->table, output->feature, output->field, output->rank, got,
+             ls_dtype_valid(output->dtype) ? ls_dtype_name(output->dtype) : "?", wanted,
+             ls_dtype_name(expected->dtype));
+    return false;
+}
+
+int ls_oracle_judge(const ls_oracle *oracle, const ls_stage_output *output, ls_judgement *out) {
+    LS_ASSERT(oracle && output && out);
+    *out = (ls_judgement){0};
+    ls_expected expected;
+    LS_TRY(ls_oracle_expect(oracle, output, &expected));
+    out->elements = expected.count;
+    if (!judge_form(output, &expected, out)) {
+        ls_expected_free(&expected);
+        return LS_OK;
+    }
+    comparison first_wrong = {0};
+    for (size_t i = 0; i < expected.count; i++) {
+        comparison this = compare_at(output, &expected, i);
+        out->differing += this.differs;
+        out->max_ulps = this.ulps > out->max_ulps ? this.ulps : out->max_ulps;
+        out->bound_ratio = this.ratio > out->bound_ratio ? this.ratio : out->bound_ratio;
+        if (this.wrong && out->wrong++ == 0) {
+            first_wrong = this;
+            out->first_wrong = i;
+        }
+    }
+    ls_expected_free(&expected);
+    if (out->wrong > 0) {
+        describe(oracle, output, &first_wrong, out->first_wrong, out);
+    }
+    return LS_OK;
+}

@@ -1,0 +1,449 @@
+// Stage 3, output_dist. Pooled: partial results are laid out row by row for a node's source ranks,
+// reduced over the node (reduce_scatter), sent to their source ranks (all_to_all), put together by
+// columns, and finished there: mean divides, empty bags of max become 0. Sequence: rows travel back
+// the way their ids came, to the place where each id stood.
+#include "embedding/internal.h"
+
+#include <math.h>
+#include <string.h>
+
+// One held rank's buffers on the way.
+typedef struct transit {
+    int rank, node, place;  // rank = node * width + place
+    int64_t *batches;       // [world size], borrowed
+    void *partial;          // [bags, columns of the node]
+    void *reduced;   // [batches of the sources with equal place, by node][columns of the node]
+    void *received;  // per node: [own batch, columns of that node]
+    size_t *send_counts, *recv_counts;
+} transit;
+
+static void *allocate(ls_arena *arena, int64_t rows, int64_t columns, ls_dtype dtype) {
+    size_t count;
+    if (ls_embedding__count(&count, rows, columns, 1)) {
+        return NULL;
+    }
+    return ls_arena_alloc(arena, count, ls_dtype_bytes(dtype));
+}
+
+// ---- Pooled -------------------------------------------------------------------------------------
+
+static void copy_columns(void *out, int64_t out_stride, int64_t out_column, const void *in,
+                         int64_t in_stride, int64_t in_column, int64_t columns, int64_t rows,
+                         ls_dtype dtype) {
+    size_t bytes = ls_dtype_bytes(dtype);
+    if (rows > 0 && columns > 0) {
+        ls_kernel_copy_2d((char *)out + (size_t)out_column * bytes, (size_t)out_stride * bytes,
+                          (const char *)in + (size_t)in_column * bytes, (size_t)in_stride * bytes,
+                          (size_t)columns * bytes, (size_t)rows);
+    }
+}
+
+// The rank's partial results of all its slots side by side. Columns that it has no shard for hold
+// the operation's neutral element; where it has several row blocks, they are combined.
+static int lay_out(const embedding_group *group, const embedding_part *part, ls_arena *scratch,
+                   transit *out) {
+    int64_t stride = group->node_columns[out->node];
+    size_t bytes = ls_dtype_bytes(group->dtype), count;
+    LS_TRY(ls_embedding__count(&count, part->bags, stride, 1));
+    out->partial = ls_arena_alloc(scratch, count, bytes);
+    if (!out->partial) {
+        return ls_error_last()->code;
+    }
+    ls_op op = group->pooling == LS_POOL_MAX ? LS_MAX : LS_SUM;
+    if (op == LS_MAX && count > 0) {
+        double neutral;
+        ls_element_from_f64(&neutral, group->dtype, -(double)INFINITY);
+        ls_kernel_fill(out->partial, group->dtype, &neutral, count);
+    }
+    for (int k = 0; k < group->rank_first[out->rank + 1] - group->rank_first[out->rank]; k++) {
+        const embedding_slot *slot = &group->slots[group->rank_first[out->rank] + k];
+        int64_t columns = slot->block.columns;
+        if (slot->first_in_rank) {
+            copy_columns(out->partial, stride, slot->node_column, part->values[k], columns, 0,
+                         columns, part->bags, group->dtype);
+            continue;
+        }
+        for (int64_t row = 0; row < part->bags; row++) {
+            char *to = (char *)out->partial + (size_t)(row * stride + slot->node_column) * bytes;
+            ls_kernel_accumulate(to, (char *)part->values[k] + (size_t)(row * columns) * bytes,
+                                 group->dtype, op, (size_t)columns);
+        }
+    }
+    return LS_OK;
+}
+
+// Over each node: the sum (or maximum) of its ranks' partial results, each rank getting the rows of
+// the source ranks with its own place.
+static int reduce(ls_embedding_pass *pass, const embedding_group *group, transit *ways,
+                  ls_arena *scratch) {
+    const ls_embedding *module = pass->module;
+    int nodes = module->size / group->width;
+    embedding_side *sides;
+    ARENA_NEW(sides, scratch, pass->held_count);
+    for (int node = 0; node < nodes; node++) {
+        int side_count = 0;
+        for (int h = 0; h < pass->held_count; h++) {
+            transit *way = &ways[h];
+            if (way->node != node) {
+                continue;
+            }
+            size_t *counts;
+            ARENA_NEW(counts, scratch, group->width);
+            for (int from = 0; from < module->size; from++) {
+                size_t count;
+                LS_TRY(
+                    ls_embedding__count(&count, way->batches[from], group->node_columns[node], 1));
+                LS_TRY(
+                    ls_size_add(&counts[from % group->width], counts[from % group->width], count));
+            }
+            way->reduced =
+                ls_arena_alloc(scratch, counts[way->place], ls_dtype_bytes(group->dtype));
+            if (!way->reduced) {
+                return ls_error_last()->code;
+            }
+            sides[side_count++] = (embedding_side){.rank = way->rank,
+                                                   .send = way->partial,
+                                                   .recv = way->reduced,
+                                                   .send_counts = counts};
+        }
+        embedding_exchange exchange = {.kind = LS_REDUCE_SCATTER,
+                                       .comm = group->reduce[node],
+                                       .dtype = group->dtype,
+                                       .op = group->pooling == LS_POOL_MAX ? LS_MAX : LS_SUM,
+                                       .what = "output_dist reduce"};
+        LS_TRY(ls_embedding__exchange(module->backend, &exchange, sides, side_count));
+    }
+    return LS_OK;
+}
+
+// Among the ranks with equal place: each gets the rows of its own samples from every node.
+static int exchange_pooled(ls_embedding_pass *pass, const embedding_group *group, transit *ways,
+                           ls_arena *scratch) {
+    const ls_embedding *module = pass->module;
+    int nodes = module->size / group->width;
+    embedding_side *sides;
+    ARENA_NEW(sides, scratch, pass->held_count);
+    for (int place = 0; place < group->width; place++) {
+        int side_count = 0;
+        for (int h = 0; h < pass->held_count; h++) {
+            transit *way = &ways[h];
+            if (way->place != place) {
+                continue;
+            }
+            size_t total = 0;
+            ARENA_NEW(way->send_counts, scratch, nodes);
+            ARENA_NEW(way->recv_counts, scratch, nodes);
+            for (int node = 0; node < nodes; node++) {
+                int64_t to_batch = way->batches[node * group->width + place];
+                LS_TRY(ls_embedding__count(&way->send_counts[node], to_batch,
+                                           group->node_columns[way->node], 1));
+                LS_TRY(ls_embedding__count(&way->recv_counts[node], way->batches[way->rank],
+                                           group->node_columns[node], 1));
+                LS_TRY(ls_size_add(&total, total, way->recv_counts[node]));
+            }
+            way->received = ls_arena_alloc(scratch, total, ls_dtype_bytes(group->dtype));
+            if (!way->received) {
+                return ls_error_last()->code;
+            }
+            sides[side_count++] = (embedding_side){.rank = way->rank,
+                                                   .send = way->reduced,
+                                                   .recv = way->received,
+                                                   .send_counts = way->send_counts,
+                                                   .recv_counts = way->recv_counts};
+        }
+        embedding_exchange exchange = {.kind = LS_ALL_TO_ALL,
+                                       .comm = group->exchange[place],
+                                       .dtype = group->dtype,
+                                       .what = "output_dist all_to_all"};
+        LS_TRY(ls_embedding__exchange(module->backend, &exchange, sides, side_count));
+    }
+    return LS_OK;
+}
+
+// Cuts what came from the nodes into the outputs of the pairs.
+static void put_together(ls_embedding_pass *pass, const embedding_group *group, int held,
+                         const transit *way) {
+    const ls_embedding *module = pass->module;
+    size_t bytes = ls_dtype_bytes(group->dtype);
+    int64_t batch = way->batches[way->rank];
+    size_t start = 0;  // of the node's block, in elements
+    for (int node = 0; node < module->size / group->width; node++) {
+        int end = group->rank_first[(node + 1) * group->width];
+        for (int i = group->rank_first[node * group->width]; i < end; i++) {
+            const embedding_slot *slot = &group->slots[i];
+            if (slot->first_in_node) {
+                int64_t dim = module->tables[module->pairs[slot->pair].table].config->dim;
+                copy_columns(pass->inputs[held][slot->pair].output, dim, slot->block.column_offset,
+                             (char *)way->received + start * bytes, group->node_columns[node],
+                             slot->node_column, slot->block.columns, batch, group->dtype);
+            }
+        }
+        start += (size_t)batch * (size_t)group->node_columns[node];
+    }
+}
+
+static int dist_pooled(ls_embedding_pass *pass, const embedding_group *group, ls_arena *scratch) {
+    const ls_embedding *module = pass->module;
+    transit *ways;
+    ARENA_NEW(ways, scratch, pass->held_count);
+    for (int h = 0; h < pass->held_count; h++) {
+        int rank = ls_world_held(module->world)[h];
+        embedding_part *part = &pass->parts[h][group - module->groups];
+        ways[h] = (transit){.rank = rank,
+                            .node = rank / group->width,
+                            .place = rank % group->width,
+                            .batches = part->batches};
+        LS_TRY(lay_out(group, part, scratch, &ways[h]));
+        ways[h].reduced = ways[h].partial;
+    }
+    if (group->width > 1) {
+        LS_TRY(reduce(pass, group, ways, scratch));
+    }
+    for (int h = 0; h < pass->held_count; h++) {
+        ways[h].received = ways[h].reduced;
+    }
+    if (group->exchange) {
+        LS_TRY(exchange_pooled(pass, group, ways, scratch));
+    }
+    for (int h = 0; h < pass->held_count; h++) {
+        put_together(pass, group, h, &ways[h]);
+    }
+    return LS_OK;
+}
+
+// ---- Finishing on the source rank ---------------------------------------------------------------
+
+// Ids of bag `bag` that count, and what mean divides by: their number, or the sum of their weights.
+static int64_t count_bag(const ls_jagged *jagged, bool weighted, int64_t padding, int64_t bag,
+                         double *divisor) {
+    int64_t counted = 0;
+    *divisor = 0;
+    for (int64_t i = jagged->offsets[bag]; i < jagged->offsets[bag + 1]; i++) {
+        int64_t at = i - jagged->offsets[0];
+        if (jagged->ids[at] != padding) {
+            counted++;
+            *divisor += weighted ? (double)jagged->weights[at] : 1.0;
+        }
+    }
+    return counted;
+}
+
+static void divide(void *row, ls_dtype dtype, int64_t dim, double divisor) {
+    for (int64_t c = 0; c < dim; c++) {
+        if (dtype == LS_F64) {
+            ((double *)row)[c] /= divisor;
+        } else {
+            ((float *)row)[c] = (float)((double)((float *)row)[c] / divisor);
+        }
+    }
+}
+
+// Mean and max of one pair. A bag without an id that counts gives 0, whatever its shards said.
+static void finish(const ls_table *table, const embedding_group *group, embedding_input *pair) {
+    if (table->pooling != LS_POOL_MEAN && table->pooling != LS_POOL_MAX) {
+        return;
+    }
+    size_t row_bytes = (size_t)table->dim * ls_dtype_bytes(group->dtype);
+    for (int64_t bag = 0; bag < pair->jagged.batch; bag++) {
+        char *row = (char *)pair->output + (size_t)bag * row_bytes;
+        double divisor;
+        int64_t counted =
+            count_bag(&pair->jagged, table->weighted, ls_embedding__padding(table), bag, &divisor);
+        if (counted == 0) {
+            memset(row, 0, row_bytes);
+        } else if (table->pooling == LS_POOL_MEAN) {
+            divide(row, group->dtype, table->dim, divisor);
+        }
+    }
+}
+
+// ---- Sequence -----------------------------------------------------------------------------------
+
+// Elements that owner `owner` returns to the source whose sent_ids are given.
+static int returned_elements(size_t *out, const embedding_group *group, int owner,
+                             const int64_t *sent_ids) {
+    *out = 0;
+    for (int slot = group->rank_first[owner]; slot < group->rank_first[owner + 1]; slot++) {
+        size_t count;
+        LS_TRY(ls_embedding__count(&count, sent_ids[slot], group->slots[slot].block.columns, 1));
+        LS_TRY(ls_size_add(out, *out, count));
+    }
+    return LS_OK;
+}
+
+// Packs what the rank's slots gathered by source rank, and counts both directions.
+static int pack_sequence(const ls_embedding *module, const embedding_group *group,
+                         const embedding_part *part, ls_arena *scratch, transit *out) {
+    size_t bytes = ls_dtype_bytes(group->dtype), sent = 0, got = 0, at = 0;
+    int first = group->rank_first[out->rank], own = group->rank_first[out->rank + 1] - first;
+    ARENA_NEW(out->send_counts, scratch, module->size);
+    ARENA_NEW(out->recv_counts, scratch, module->size);
+    for (int rank = 0; rank < module->size; rank++) {
+        for (int k = 0; k < own; k++) {
+            size_t count;
+            LS_TRY(ls_embedding__count(&count, part->slot_ids[k][rank],
+                                       group->slots[first + k].block.columns, 1));
+            LS_TRY(ls_size_add(&out->send_counts[rank], out->send_counts[rank], count));
+        }
+        LS_TRY(returned_elements(&out->recv_counts[rank], group, rank, part->sent_ids));
+        LS_TRY(ls_size_add(&sent, sent, out->send_counts[rank]));
+        LS_TRY(ls_size_add(&got, got, out->recv_counts[rank]));
+    }
+    out->partial = ls_arena_alloc(scratch, sent, bytes);
+    out->received = out->partial ? ls_arena_alloc(scratch, got, bytes) : NULL;
+    size_t *taken = ls_arena_alloc(scratch, (size_t)own, sizeof(*taken));
+    if (!out->received || !taken) {
+        return ls_error_last()->code;
+    }
+    for (int rank = 0; rank < module->size; rank++) {
+        for (int k = 0; k < own; k++) {
+            size_t count =
+                (size_t)part->slot_ids[k][rank] * (size_t)group->slots[first + k].block.columns;
+            if (count > 0) {
+                memcpy((char *)out->partial + at * bytes,
+                       (char *)part->values[k] + taken[k] * bytes, count * bytes);
+            }
+            taken[k] += count;
+            at += count;
+        }
+    }
+    LS_ASSERT(at == sent);
+    return LS_OK;
+}
+
+// Puts every returned row where its id stood in the source's feature.
+static void unpack_sequence(ls_embedding_pass *pass, const embedding_group *group, int held,
+                            const transit *way) {
+    const ls_embedding *module = pass->module;
+    const embedding_part *part = &pass->parts[held][group - module->groups];
+    size_t bytes = ls_dtype_bytes(group->dtype), at = 0;
+    for (int i = 0; i < group->slot_count; i++) {
+        const embedding_slot *slot = &group->slots[i];
+        int64_t dim = module->tables[module->pairs[slot->pair].table].config->dim;
+        size_t row_bytes = (size_t)slot->block.columns * bytes;
+        char *output = pass->inputs[held][slot->pair].output;
+        for (int64_t n = 0; n < part->sent_ids[i]; n++) {
+            size_t to = (size_t)(part->positions[i][n] * dim + slot->block.column_offset) * bytes;
+            memcpy(output + to, (char *)way->received + at, row_bytes);
+            at += row_bytes;
+        }
+    }
+}
+
+static int dist_sequence(ls_embedding_pass *pass, const embedding_group *group, ls_arena *scratch) {
+    const ls_embedding *module = pass->module;
+    transit *ways;
+    embedding_side *sides;
+    ARENA_NEW(ways, scratch, pass->held_count);
+    ARENA_NEW(sides, scratch, pass->held_count);
+    for (int h = 0; h < pass->held_count; h++) {
+        const embedding_part *part = &pass->parts[h][group - module->groups];
+        ways[h] = (transit){.rank = ls_world_held(module->world)[h]};
+        LS_TRY(pack_sequence(module, group, part, scratch, &ways[h]));
+        sides[h] = (embedding_side){.rank = ways[h].rank,
+                                    .send = ways[h].partial,
+                                    .recv = ways[h].received,
+                                    .send_counts = ways[h].send_counts,
+                                    .recv_counts = ways[h].recv_counts};
+    }
+    embedding_exchange exchange = {.kind = LS_ALL_TO_ALL,
+                                   .comm = module->comm,
+                                   .dtype = group->dtype,
+                                   .what = "output_dist all_to_all"};
+    LS_TRY(ls_embedding__exchange(module->backend, &exchange, sides, pass->held_count));
+    for (int h = 0; h < pass->held_count; h++) {
+        unpack_sequence(pass, group, h, &ways[h]);
+    }
+    return LS_OK;
+}
+
+// ---- The stage ----------------------------------------------------------------------------------
+
+// Data parallel: the lookup's result is the output.
+static void keep_local(ls_embedding_pass *pass, const embedding_group *group, int held) {
+    const ls_embedding *module = pass->module;
+    const embedding_part *part = &pass->parts[held][group - module->groups];
+    int rank = ls_world_held(module->world)[held];
+    for (int k = 0; k < group->rank_first[rank + 1] - group->rank_first[rank]; k++) {
+        const embedding_slot *slot = &group->slots[group->rank_first[rank] + k];
+        const embedding_input *pair = &pass->inputs[held][slot->pair];
+        int64_t dim = module->tables[module->pairs[slot->pair].table].config->dim;
+        int64_t rows = group->pooling == LS_POOL_NONE ? part->offsets[k][part->bags] : part->bags;
+        copy_columns(pair->output, dim, slot->block.column_offset, part->values[k],
+                     slot->block.columns, 0, slot->block.columns, rows, group->dtype);
+    }
+}
+
+static int dist_group(ls_embedding_pass *pass, const embedding_group *group) {
+    const ls_embedding *module = pass->module;
+    if (group->local) {
+        for (int h = 0; h < pass->held_count; h++) {
+            keep_local(pass, group, h);
+        }
+        return LS_OK;
+    }
+    ls_arena *scratch;
+    LS_TRY(ls_arena_create(&scratch, ls_world_allocator(module->world)));
+    int status = group->pooling == LS_POOL_NONE ? dist_sequence(pass, group, scratch)
+                                                : dist_pooled(pass, group, scratch);
+    ls_arena_free(scratch);
+    return status;
+}
+
+static const embedding_group *group_of(const ls_embedding *module, int table) {
+    return &module->groups[module->tables[table].group];
+}
+
+static int finish_pair(ls_embedding_pass *pass, int held, int pair, const ls_stage_sink *sink) {
+    const ls_embedding *module = pass->module;
+    const ls_table *table = module->tables[module->pairs[pair].table].config;
+    const embedding_group *group = group_of(module, module->pairs[pair].table);
+    embedding_input *input = &pass->inputs[held][pair];
+    finish(table, group, input);
+    int64_t batch = input->jagged.batch;
+    int64_t ids = input->jagged.offsets[batch] - input->jagged.offsets[0];
+    embedding_emission emission = {
+        .stage = "output_dist",
+        .field = "values",
+        .rank = ls_world_held(module->world)[held],
+        .pair = pair,
+        .shard = -1,
+        .dtype = group->dtype,
+        .shape = LS_SHAPE(group->pooling == LS_POOL_NONE ? ids : batch, table->dim),
+        .data = input->output,
+        .reduces = group->pooling == LS_POOL_SUM};
+    return ls_embedding__emit(module, sink, &emission);
+}
+
+static int create_outputs(ls_embedding_pass *pass, int held) {
+    const ls_embedding *module = pass->module;
+    for (int pair = 0; pair < module->pair_count; pair++) {
+        embedding_input *input = &pass->inputs[held][pair];
+        const embedding_group *group = group_of(module, module->pairs[pair].table);
+        int64_t batch = input->jagged.batch;
+        int64_t ids = input->jagged.offsets[batch] - input->jagged.offsets[0];
+        input->output =
+            allocate(pass->arena, group->pooling == LS_POOL_NONE ? ids : batch,
+                     module->tables[module->pairs[pair].table].config->dim, group->dtype);
+        if (!input->output) {
+            return ls_error_last()->code;
+        }
+    }
+    return LS_OK;
+}
+
+int ls_embedding__output_dist(ls_embedding_pass *pass, const ls_stage_sink *sink) {
+    const ls_embedding *module = pass->module;
+    for (int h = 0; h < pass->held_count; h++) {
+        LS_TRY(create_outputs(pass, h));
+    }
+    for (int g = 0; g < module->group_count; g++) {
+        LS_TRY(dist_group(pass, &module->groups[g]));
+    }
+    for (int h = 0; h < pass->held_count; h++) {
+        for (int pair = 0; pair < module->pair_count; pair++) {
+            LS_TRY(finish_pair(pass, h, pair, sink));
+        }
+    }
+    return LS_OK;
+}

@@ -1,0 +1,63 @@
+// Test cases for the embedding room, made from a few numbers: tables, plans of every sharding type,
+// inputs with empty bags, empty ranks and uneven batches; and a run of all three stages in which the
+// oracle judges every output. Used by unit tests and by the stress program, so it knows no framework:
+// failures come back as text.
+#ifndef TESTS_EMBEDDING_CASE_H
+#define TESTS_EMBEDDING_CASE_H
+
+#include "embedding/embedding.h"
+
+#define CASE_TABLES_MAX 8
+#define CASE_RANKS_MAX  12
+
+typedef struct embedding_case {
+    int ranks, ranks_per_host;
+    uint64_t seed;
+    ls_table tables[CASE_TABLES_MAX];
+    ls_plan_table plans[CASE_TABLES_MAX];
+    int table_count;
+    ls_plan plan;
+    ls_keyed_jagged *inputs[CASE_RANKS_MAX];
+    ls_id_policy id_policy;
+    bool allow_broken_plan;
+    const ls_allocator *allocator;
+    // Set before the run:
+    double (*weight)(const struct embedding_case *c, int table, int64_t row, int64_t column);
+} embedding_case;
+
+// What a run left: the outputs, and what the oracle said.
+typedef struct case_outcome {
+    int status;          // of the run
+    uint64_t judged;     // outputs
+    uint64_t elements;   //
+    uint64_t wrong;      // elements
+    double bound_ratio;  // largest
+    char text[1400];     // the first thing that is wrong, or the error
+    char stage[32];      // where it is
+    ls_bad_id bad_id;    // of the module, when there was one
+    bool has_bad_id;
+    // [rank][table][feature 0 or 1] output_dist values, copied; sizes in bytes
+    void *outputs[CASE_RANKS_MAX][CASE_TABLES_MAX][2];
+    size_t output_bytes[CASE_RANKS_MAX][CASE_TABLES_MAX][2];
+} case_outcome;
+
+void case_init(embedding_case *c, int ranks, int ranks_per_host, uint64_t seed);
+void case_free(embedding_case *c);
+// Adds a table over one feature, or two ("a,b": split at the comma); returns its index.
+int case_table(embedding_case *c, const char *name, int64_t rows, int64_t dim, ls_pooling pooling,
+               bool weighted, const char *features);
+// Places table t. cuts: column blocks of column_wise and table_column_wise (0: 2). Returns 0 where
+// the type does not apply to this world or table (then nothing is placed).
+int case_place(embedding_case *c, int t, ls_sharding sharding, int cuts);
+// Row-wise with row blocks of these sizes on ranks 0, 1, ...
+void case_place_rows(embedding_case *c, int t, const int64_t *sizes, int count);
+// Inputs with random bags of up to `length_max` ids for features "a", "b" and "c", with weights.
+// batches [ranks]; NULL: 3 on each rank.
+int case_inputs(embedding_case *c, const int64_t *batches, int length_max);
+// Runs and judges. The caller frees the outcome.
+int case_run(embedding_case *c, case_outcome *out);
+void case_outcome_free(case_outcome *out);
+// The first rank, table and feature whose output_dist bits differ, as text; "" when none does.
+const char *case_difference(const embedding_case *c, const case_outcome *a, const case_outcome *b);
+
+#endif
