@@ -63,13 +63,12 @@ SUM_PROD(f8e5m2, any_u8, f8e5m2_decode, f8e5m2_encode_through_f16)
 // ---- Floats: max and min -------------------------------------------------------------------------
 // On bits as signed integers: flipping the magnitude of negative ones orders them, -0 below +0. A
 // NaN loses against a number; of two NaN the accumulator's stays.
-#define FLOAT_MAX_MIN(suffix, type, unsigned_, infinity)                                           \
+#define FLOAT_MAX_MIN(suffix, type, largest, infinity)                                             \
     static inline type order_##suffix(type bits) {                                                 \
-        type mask = (type)(bits < 0 ? (type) ~((type)1 << (sizeof(type) * 8 - 1)) : 0);            \
-        return (type)(bits ^ mask);                                                                \
+        return (type)(bits ^ (bits < 0 ? (largest) : 0));                                          \
     }                                                                                              \
-    static inline int number_##suffix(type bits) {                                                 \
-        return (bits & (type)(((unsigned_) ~(unsigned_)0) >> 1)) <= (type)(infinity);              \
+    static inline bool number_##suffix(type bits) {                                                \
+        return (bits & (largest)) <= (infinity);                                                   \
     }                                                                                              \
     static inline type max_bits_##suffix(type a, type b) {                                         \
         type larger = order_##suffix(b) > order_##suffix(a) ? b : a;                               \
@@ -82,10 +81,10 @@ SUM_PROD(f8e5m2, any_u8, f8e5m2_decode, f8e5m2_encode_through_f16)
         return number_##suffix(b) ? number : a;                                                    \
     }
 typedef int16_t LS_ANY any_i16;
-FLOAT_MAX_MIN(f16, int16_t, uint16_t, 0x7C00)
-FLOAT_MAX_MIN(bf16, int16_t, uint16_t, 0x7F80)
-FLOAT_MAX_MIN(f32, int32_t, uint32_t, 0x7F800000)
-FLOAT_MAX_MIN(f64, int64_t, uint64_t, 0x7FF0000000000000)
+FLOAT_MAX_MIN(f16, int16_t, INT16_MAX, 0x7C00)
+FLOAT_MAX_MIN(bf16, int16_t, INT16_MAX, 0x7F80)
+FLOAT_MAX_MIN(f32, int32_t, INT32_MAX, 0x7F800000)
+FLOAT_MAX_MIN(f64, int64_t, INT64_MAX, 0x7FF0000000000000)
 LOOP(max_f16, any_i16, AS_IS, AS_IS, max_bits_f16(a, b))
 LOOP(min_f16, any_i16, AS_IS, AS_IS, min_bits_f16(a, b))
 LOOP(max_bf16, any_i16, AS_IS, AS_IS, max_bits_bf16(a, b))

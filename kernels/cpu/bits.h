@@ -55,13 +55,20 @@ static inline double f64_of_bits(uint64_t bits) {
     return value;
 }
 
+// condition ? a : b without a branch: gcc would move the float operation behind a or b into one, and
+// then not vectorise.
+static inline uint32_t select_u32(bool condition, uint32_t a, uint32_t b) {
+    uint32_t mask = 0u - (uint32_t)condition;
+    return (a & mask) | (b & ~mask);
+}
+
 // A narrow float whose magnitude bits stand at f32's mantissa, `rebias` short of f32's exponent:
 // normal numbers gain the bias; subnormal ones are normalised by subtracting their implicit bit.
 static inline uint32_t widen_bits(uint32_t magnitude, uint32_t rebias) {
     uint32_t normal = magnitude + (rebias << 23);
     uint32_t one = (rebias + 1) << 23;
     uint32_t subnormal = bits_of_f32(f32_of_bits(magnitude + one) - f32_of_bits(one));
-    return magnitude < 0x00800000u ? subnormal : normal;
+    return select_u32(magnitude < 0x00800000u, subnormal, normal);
 }
 
 static inline float f16_decode(uint16_t half) {
@@ -70,7 +77,7 @@ static inline float f16_decode(uint16_t half) {
     special |= magnitude > 0x0F800000u ? 0x00400000u : 0u;
     uint32_t finite = widen_bits(magnitude, 112);
     uint32_t sign = (uint32_t)(half & 0x8000u) << 16;
-    return f32_of_bits((magnitude >= 0x0F800000u ? special : finite) | sign);
+    return f32_of_bits(select_u32(magnitude >= 0x0F800000u, special, finite) | sign);
 }
 
 static inline uint16_t f16_encode(float value) {
@@ -79,10 +86,10 @@ static inline uint16_t f16_encode(float value) {
     // Below 2^-14, adding 0.5 leaves the rounded subnormal in the low bits of the sum.
     uint32_t subnormal = bits_of_f32(f32_of_bits(a) + 0.5f) - 0x3F000000u;
     uint32_t normal = (a - (112u << 23) + 0x0FFFu + ((a >> 13) & 1u)) >> 13;
-    uint32_t finite = a < 0x38800000u ? subnormal : normal;
+    uint32_t finite = select_u32(a < 0x38800000u, subnormal, normal);
     uint32_t nan = 0x7E00u | ((a >> 13) & 0x3FFu);
     uint32_t special = a > 0x7F800000u ? nan : 0x7C00u;
-    uint32_t result = a >= 0x47800000u ? special : finite;
+    uint32_t result = select_u32(a >= 0x47800000u, special, finite);
     return (uint16_t)(result | ((bits >> 16) & 0x8000u));
 }
 
@@ -100,7 +107,7 @@ static inline uint16_t bf16_encode(float value) {
 
 static inline float f8e4m3_decode(uint8_t byte) {
     uint32_t finite = widen_bits((uint32_t)(byte & 0x7Fu) << 20, 120);
-    uint32_t result = (byte & 0x7Fu) == 0x7Fu ? 0x7FC00000u : finite;
+    uint32_t result = select_u32((byte & 0x7Fu) == 0x7Fu, 0x7FC00000u, finite);
     return f32_of_bits(result | (uint32_t)(byte & 0x80u) << 24);
 }
 
@@ -115,8 +122,8 @@ static inline uint8_t f8e4m3_encode(float value) {
     uint32_t subnormal = bits_of_f32(f32_of_bits(a) + 0x1p14f) - bits_of_f32(0x1p14f);
     uint32_t normal = (a - (120u << 23) + 0x7FFFFu + ((a >> 20) & 1u)) >> 20;
     normal = normal > 0x7Eu ? 0x7Eu : normal;
-    uint32_t finite = a < bits_of_f32(0x1p-6f) ? subnormal : normal;
-    uint32_t result = a > 0x7F800000u ? 0x7Fu : finite;
+    uint32_t finite = select_u32(a < bits_of_f32(0x1p-6f), subnormal, normal);
+    uint32_t result = select_u32(a > 0x7F800000u, 0x7Fu, finite);
     return (uint8_t)(result | ((bits >> 24) & 0x80u));
 }
 
@@ -127,9 +134,9 @@ static inline uint8_t f8e5m2_encode(float value) {
     uint32_t subnormal = bits_of_f32(f32_of_bits(a) + 0x1p7f) - bits_of_f32(0x1p7f);
     uint32_t normal = (a - (112u << 23) + 0xFFFFFu + ((a >> 21) & 1u)) >> 21;
     normal = normal > 0x7Bu ? 0x7Bu : normal;
-    uint32_t finite = a < bits_of_f32(0x1p-14f) ? subnormal : normal;
+    uint32_t finite = select_u32(a < bits_of_f32(0x1p-14f), subnormal, normal);
     uint32_t nan = 0x7Eu | ((a >> 21) & 1u);
-    uint32_t result = a > 0x7F800000u ? nan : finite;
+    uint32_t result = select_u32(a > 0x7F800000u, nan, finite);
     return (uint8_t)(result | ((bits >> 24) & 0x80u));
 }
 

@@ -98,7 +98,7 @@ static void decode_f64(any_f64 *out, const void *in, ls_dtype dtype, size_t coun
     case LS_DTYPE_COUNT:
         break;
     }
-    LS_ASSERT(!"an element type");
+    LS_ASSERT(ls_dtype_valid((int)dtype));
 }
 
 // out [count] = in [count] f64, each rounded once.
@@ -131,7 +131,7 @@ static void encode_f64(void *out, ls_dtype dtype, const any_f64 *in, size_t coun
     case LS_DTYPE_COUNT:
         break;
     }
-    LS_ASSERT(!"an element type");
+    LS_ASSERT(ls_dtype_valid((int)dtype));
 }
 
 double ls_element_to_f64(const void *element, ls_dtype dtype) {

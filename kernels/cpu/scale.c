@@ -53,7 +53,7 @@ void ls_kernel_scale(void *out, const void *in, const void *factor, ls_dtype dty
     case LS_DTYPE_COUNT:
         break;
     }
-    LS_ASSERT(!"an element type");
+    LS_ASSERT(ls_dtype_valid((int)dtype));
 }
 
 // Haswell's fma instruction and the C library's fma() agree: both round once.
@@ -159,5 +159,5 @@ void ls_kernel__divide(void *out, ls_dtype dtype, size_t divisor, size_t count) 
     case LS_DTYPE_COUNT:
         break;
     }
-    LS_ASSERT(!"an element type");
+    LS_ASSERT(ls_dtype_valid((int)dtype));
 }
