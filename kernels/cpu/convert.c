@@ -136,7 +136,7 @@ static void encode_f64(void *out, ls_dtype dtype, const any_f64 *in, size_t coun
 
 double ls_element_to_f64(const void *element, ls_dtype dtype) {
     LS_ASSERT(element != NULL);
-    double value;
+    double value = 0;
     decode_f64(&value, element, dtype, 1);
     return value;
 }
