@@ -135,8 +135,7 @@ static inline uint8_t f8e5m2_encode(float value) {
     uint32_t normal = (a - (112u << 23) + 0xFFFFFu + ((a >> 21) & 1u)) >> 21;
     normal = normal > 0x7Bu ? 0x7Bu : normal;
     uint32_t finite = select_u32(a < bits_of_f32(0x1p-14f), subnormal, normal);
-    uint32_t nan = 0x7Eu | ((a >> 21) & 1u);
-    uint32_t result = select_u32(a > 0x7F800000u, nan, finite);
+    uint32_t result = select_u32(a > 0x7F800000u, 0x7Fu, finite);
     return (uint8_t)(result | ((bits >> 24) & 0x80u));
 }
 
@@ -201,8 +200,7 @@ static inline uint8_t f8e5m2_encode_f64(double value) {
     uint64_t a = bits & 0x7FFFFFFFFFFFFFFFu;
     uint64_t finite = f64_round_to(bits, 2, -14);
     uint64_t result = finite > 0x7Bu ? 0x7Bu : finite;
-    uint64_t nan = 0x7Eu | ((a >> 50) & 0x1u);
-    result = a > 0x7FF0000000000000u ? nan : result;
+    result = a > 0x7FF0000000000000u ? 0x7Fu : result;
     return (uint8_t)(result | (bits >> 56 & 0x80u));
 }
 

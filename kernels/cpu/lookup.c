@@ -95,6 +95,9 @@ typedef struct {
     bool wide;  // f64: weights are summed in f64
 } lookup;
 
+// Rows lie all over the table: ask for one this many ids ahead (within the bag).
+enum { PREFETCH = 4 };
+
 static void divide_row(void *row, bool wide, size_t dim, double divisor) {
     for (size_t d = 0; d < dim; d++) {
         if (wide) {
@@ -111,6 +114,12 @@ static void pool_bag(void *out, const lookup *l, const int64_t *ids, const float
     size_t counted = 0;
     double weight_sum = 0;
     for (size_t i = 0; i < count; i++) {
+        if (i + PREFETCH < count && ids[i + PREFETCH] >= 0 && ids[i + PREFETCH] < l->rows) {
+            const char *later = l->table + (size_t)ids[i + PREFETCH] * l->row_bytes;
+            for (size_t byte = 0; byte < l->row_bytes && byte < 512; byte += 64) {
+                __builtin_prefetch(later + byte);
+            }
+        }
         if (l->padding_id != -1 && ids[i] == l->padding_id) {
             continue;
         }
