@@ -1,0 +1,211 @@
+// Running folds over arrays: the arithmetic of a hop, block by block so that it stays in cache.
+#include <math.h>
+#include <string.h>
+
+#include "collectives/order/internal.h"
+#include "kernels/kernels.h"
+
+#define BLOCK_ELEMENTS    2048
+#define WORKSPACE_BYTES   ((size_t)1 << 20)
+#define LANE_PERIOD_BYTES 960  // of the fused lanes: half a warp's slice
+
+bool ls_fold__order_matters(const ls_reduction *reduction) {
+    ls_op op = reduction->op;
+    return reduction->in_count > 1 && ls_dtype_is_float(reduction->dtype) &&
+           (op == LS_SUM || op == LS_PROD || op == LS_AVG || op == LS_PREMUL_SUM);
+}
+
+bool ls_fold__lane_fused(size_t byte) {
+    // Two trips of a warp over its slice: 32 threads of 16 bytes, then the 28 without a flag. Every
+    // eighth thread of the first trip moves its odd word to where the second trip's even one would
+    // be, so both of its words are multiplied unconditionally.
+    size_t unit = byte % LANE_PERIOD_BYTES / 16;
+    bool flag_thread = unit < 32 && unit % 8 == 7;
+    return flag_thread || byte % 16 < 8;
+}
+
+int ls_fold__terms(ls_fold_terms *out, const ls_reduction *reduction, bool accumulate_f32) {
+    *out = (ls_fold_terms){reduction, NULL, accumulate_f32};
+    if (reduction->op != LS_AVG && reduction->op != LS_PREMUL_SUM) {
+        return LS_OK;
+    }
+    size_t ranks = (size_t)reduction->in_count;
+    size_t bytes = ls_dtype_bytes(reduction->dtype);
+    void *memory = NULL;
+    LS_TRY(ls_alloc(&memory, NULL, ranks, bytes));
+    out->factors = memory;
+    // NCCL computes 1/ranks in double and converts it by way of float, except for f64.
+    double reciprocal = 1.0 / (double)ranks;
+    if (reduction->dtype != LS_F64) {
+        reciprocal = (double)(float)reciprocal;
+    }
+    for (size_t k = 0; k < ranks; k++) {
+        double factor = reduction->op == LS_AVG ? reciprocal : reduction->premul[k];
+        ls_element_from_f64(out->factors + k * bytes, reduction->dtype, factor);
+    }
+    return LS_OK;
+}
+
+void ls_fold__terms_free(ls_fold_terms *terms) {
+    const ls_reduction *r = terms->reduction;
+    ls_free(NULL, terms->factors, (size_t)r->in_count, ls_dtype_bytes(r->dtype));
+    terms->factors = NULL;
+}
+
+// One block of a run.
+typedef struct block {
+    const ls_fold_terms *terms;
+    ls_dtype dtype;  // of the inputs
+    ls_dtype work;   // of partial results
+    size_t bytes;    // of an input element
+    ls_op op;        // sum or prod
+    ls_fma fma;
+    size_t origin;  // elements
+    size_t first;
+    size_t length;
+    size_t stride;         // bytes per stack entry
+    unsigned char *stack;  // [depth] entries, then two for scratch
+    unsigned char *scratch;
+} block;
+
+static const void *input_of(const block *b, int rank) {
+    return (const unsigned char *)b->terms->reduction->in[rank] + b->first * b->bytes;
+}
+
+static const void *factor_of(const block *b, int rank) {
+    return b->terms->factors + (size_t)rank * b->bytes;
+}
+
+// out = the rank's term, as it enters the first add.
+static void load(const block *b, unsigned char *out, int rank) {
+    if (b->terms->factors != NULL) {
+        ls_kernel_scale(out, input_of(b, rank), factor_of(b, rank), b->dtype, b->length);
+    } else if (b->work != b->dtype) {
+        ls_kernel_convert(out, b->work, input_of(b, rank), b->dtype, b->length);
+    } else {
+        memcpy(out, input_of(b, rank), b->length * b->bytes);
+    }
+}
+
+// accumulator keeps its fused elements and takes the others from `plain`.
+static void select_lanes(const block *b, unsigned char *accumulator, const unsigned char *plain) {
+    size_t start = (b->first - b->origin) * b->bytes;
+    size_t total = b->length * b->bytes;
+    for (size_t at = 0; at < total;) {
+        size_t word = 8 - (start + at) % 8;
+        word = word < total - at ? word : total - at;
+        if (!ls_fold__lane_fused(start + at)) {
+            memcpy(accumulator + at, plain + at, word);
+        }
+        at += word;
+    }
+}
+
+static void own(const block *b, unsigned char *top, int rank) {
+    if (b->terms->factors == NULL && b->work == b->dtype) {
+        ls_kernel_accumulate(top, input_of(b, rank), b->dtype, b->op, b->length);
+        return;
+    }
+    unsigned char *plain = b->scratch;
+    if (b->fma == LS_FMA_ALWAYS) {
+        ls_kernel_accumulate_fma(top, input_of(b, rank), factor_of(b, rank), b->dtype, b->length);
+        return;
+    }
+    load(b, plain, rank);
+    if (b->fma == LS_FMA_NEVER) {
+        ls_kernel_accumulate(top, plain, b->work, b->op, b->length);
+        return;
+    }
+    ls_kernel_accumulate(plain, top, b->work, b->op, b->length);
+    ls_kernel_accumulate_fma(top, input_of(b, rank), factor_of(b, rank), b->dtype, b->length);
+    select_lanes(b, top, plain);
+}
+
+static void fold_block(const block *b, const ls_fold *fold) {
+    unsigned char *top = b->stack - b->stride;
+    for (int i = 0; i < fold->step_count; i++) {
+        const ls_fold_step *step = &fold->steps[i];
+        switch (step->op) {
+        case LS_FOLD_LOAD:
+            top += b->stride;
+            load(b, top, step->rank);
+            break;
+        case LS_FOLD_OWN:
+            own(b, top, step->rank);
+            break;
+        case LS_FOLD_JOIN:
+            ls_kernel_accumulate(top - b->stride, top, b->work, b->op, b->length);
+            top -= b->stride;
+            break;
+        }
+    }
+    LS_ASSERT(top == b->stack);
+}
+
+// A left fold without products is the kernel's own, on the inputs in the fold's order.
+static int run_linear(void *out, const ls_reduction *reduction, const ls_fold *fold, size_t first,
+                      size_t length) {
+    size_t ranks = (size_t)reduction->in_count;
+    size_t offset = first * ls_dtype_bytes(reduction->dtype);
+    const void *few[64];
+    const void **in = few;
+    void *memory = NULL;
+    if (ranks > sizeof few / sizeof *few) {
+        LS_TRY(ls_alloc(&memory, NULL, ranks, sizeof(void *)));
+        in = memory;
+    }
+    for (size_t k = 0; k < ranks; k++) {
+        int rank = fold == NULL ? (int)k : fold->steps[k].rank;
+        in[k] = (const unsigned char *)reduction->in[rank] + offset;
+    }
+    ls_kernel_reduce(out, in, ranks, reduction->dtype, reduction->op,
+                     fold == NULL ? reduction->premul : NULL, length);
+    ls_free(NULL, memory, ranks, sizeof(void *));
+    return LS_OK;
+}
+
+int ls_fold__run(void *out, const ls_fold_terms *terms, const ls_fold *fold, ls_fma fma,
+                 size_t origin, size_t first, size_t length) {
+    const ls_reduction *reduction = terms->reduction;
+    if (fold == NULL || !ls_fold__order_matters(reduction)) {
+        return run_linear(out, reduction, NULL, first, length);
+    }
+    LS_ASSERT(fold->ranks == reduction->in_count && first >= origin);
+    bool wide = terms->accumulate_f32 && ls_dtype_bytes(reduction->dtype) < sizeof(float);
+    if (fold->linear && terms->factors == NULL && !wide) {
+        return run_linear(out, reduction, fold, first, length);
+    }
+    block b = {.terms = terms, .dtype = reduction->dtype, .work = reduction->dtype, .fma = fma};
+    b.bytes = ls_dtype_bytes(b.dtype);
+    b.op = reduction->op == LS_PROD ? LS_PROD : LS_SUM;
+    b.origin = origin;
+    if (wide) {
+        LS_ASSERT(terms->factors == NULL);
+        b.work = LS_F32;
+    }
+    if (b.bytes == 1) {
+        b.fma = LS_FMA_NEVER;  // products of f8 are rounded to f8
+    }
+    size_t work_bytes = ls_dtype_bytes(b.work);
+    size_t entries = (size_t)fold->depth + 1;
+    size_t step = WORKSPACE_BYTES / work_bytes / entries;
+    step = step > BLOCK_ELEMENTS ? BLOCK_ELEMENTS : step < 64 ? 64 : step;
+    b.stride = step * work_bytes;
+    void *memory = NULL;
+    LS_TRY(ls_alloc(&memory, NULL, entries, b.stride));
+    b.stack = memory;
+    b.scratch = b.stack + (entries - 1) * b.stride;
+    for (size_t done = 0; done < length; done += step) {
+        b.first = first + done;
+        b.length = length - done < step ? length - done : step;
+        unsigned char *to = (unsigned char *)out + done * b.bytes;
+        fold_block(&b, fold);
+        if (b.work != b.dtype) {
+            ls_kernel_convert(to, b.dtype, b.stack, b.work, b.length);
+        } else {
+            memcpy(to, b.stack, b.length * b.bytes);
+        }
+    }
+    ls_free(NULL, memory, entries, b.stride);
+    return LS_OK;
+}
