@@ -112,6 +112,7 @@ typedef enum ls_symmetric_kernel {
 } ls_symmetric_kernel;
 
 typedef struct ls_order_override {
+    int target;  // of this root or block alone; -1: of every one
     size_t first;
     size_t end;
     ls_fold *fold;

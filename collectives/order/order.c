@@ -6,6 +6,7 @@
 // ---- Overrides ----------------------------------------------------------------------------------
 typedef struct overridden {
     const ls_order *order;
+    int target;
     ls_order_visit visit;
     void *arg;
 } overridden;
@@ -20,6 +21,9 @@ static int visit_overridden(void *arg, const ls_order_run *run) {
         size_t stop = end;
         for (int i = 0; i < o->order->override_count; i++) {
             const ls_order_override *override = &o->order->overrides[i];
+            if (override->target >= 0 && override->target != o->target) {
+                continue;
+            }
             if (override->first <= at && at < override->end) {
                 part.fold = override->fold;
                 stop = override->end < stop ? override->end : stop;
@@ -64,7 +68,7 @@ int ls_order_runs(const ls_order *order, const ls_order_range *range, ls_order_v
         return LS_FAIL(LS_ERR_LIMIT, "order \"%.200s\": more than %d ranks", order->text,
                        LS_ORDER_RANKS_MAX);
     }
-    overridden o = {order, visit, arg};
+    overridden o = {order, range->target, visit, arg};
     if (order != NULL && order->override_count > 0) {
         for (int i = 0; i < order->override_count; i++) {
             if (order->overrides[i].fold->ranks != range->ranks) {

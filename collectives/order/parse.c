@@ -154,10 +154,11 @@ static int folds_value(ls_order *order, span key, span value) {
     return LS_OK;
 }
 
-// FIRST..END:TREE, separated by '/': elements [FIRST, END) are folded that way instead.
+// [TARGET@]FIRST..END:TREE, separated by '/': elements [FIRST, END), of one root or block alone where
+// a target is given, are folded that way instead.
 static int overrides_value(ls_order *order, span key, span value) {
     int count = parts_in(value);
-    const char *expected = "overrides as in 1024..2048:0(1(2)), ascending and apart";
+    const char *expected = "overrides as in 1024..2048:0(1(2))";
     if (order->overrides != NULL) {
         return bad_value(key, value, expected);
     }
@@ -166,22 +167,24 @@ static int overrides_value(ls_order *order, span key, span value) {
     order->overrides = memory;
     order->override_count = count;
     span rest = value;
-    size_t last = 0;
     for (int i = 0; i < count; i++) {
         ls_order_override *override = &order->overrides[i];
         span tree = cut(&rest, '/');
         span range = cut(&tree, ':');
+        override->target = -1;
+        if (memchr(range.text, '@', range.length) != NULL) {
+            span to = cut(&range, '@');
+            LS_TRY(number_value(&override->target, key, to, 0, LS_ORDER_RANKS_MAX - 1));
+        }
         span first = cut(&range, '.');
         if (range.length < 1 || range.text[0] != '.') {
             return bad_value(key, value, expected);
         }
         span end = {range.text + 1, range.length - 1};
         if (!read_number(&override->first, first, SIZE_MAX) ||
-            !read_number(&override->end, end, SIZE_MAX) || override->first < last ||
-            override->first >= override->end) {
+            !read_number(&override->end, end, SIZE_MAX) || override->first >= override->end) {
             return bad_value(key, value, expected);
         }
-        last = override->end;
         LS_TRY(ls_fold__parse(&override->fold, tree.text, tree.length, -1));
     }
     return LS_OK;
@@ -332,7 +335,11 @@ static void write_nccl(ls_text *out, const ls_order *order) {
     }
     for (int i = 0; i < order->override_count; i++) {
         const ls_order_override *override = &order->overrides[i];
-        ls_text_printf(out, "%s%zu..%zu:", i == 0 ? ",at=" : "/", override->first, override->end);
+        ls_text_puts(out, i == 0 ? ",at=" : "/");
+        if (override->target >= 0) {
+            ls_text_printf(out, "%d@", override->target);
+        }
+        ls_text_printf(out, "%zu..%zu:", override->first, override->end);
         ls_fold__write(out, override->fold);
     }
 }
