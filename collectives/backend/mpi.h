@@ -1,0 +1,25 @@
+// The MPI backend: one process per rank. Only in programs that link lockstep_mpi_backend; the
+// simulator has no MPI inside.
+#ifndef LS_COLLECTIVES_BACKEND_MPI_H
+#define LS_COLLECTIVES_BACKEND_MPI_H
+
+#include "collectives/collectives.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+// Starts MPI and tells this process's rank and the number of ranks. Once per process.
+LS_API int ls_mpi_init(int *rank, int *size);
+LS_API void ls_mpi_finalize(void);
+// Ends all processes of the job.
+LS_API LS_NORETURN void ls_mpi_abort(int code);
+LS_API const char *ls_mpi_version(void);  // "MPICH 4.0.2"; static storage
+
+// The backend for a world that holds this process's rank alone. MPI must be running.
+LS_API int ls_backend_mpi_create(ls_backend **out, ls_world *world);
+
+#ifdef __cplusplus
+}
+#endif
+#endif
