@@ -15,45 +15,62 @@ int ls_local_tensor__check_single(const ls_local_tensor *tensor) {
     return LS_OK;
 }
 
-// That every shard has the block that normalized placements of `shape` demand; offsets count only
-// when `offsets` is set.
-static int check_blocks(const ls_local_tensor *tensor, const ls_shape *shape,
-                        const ls_placements *placements, bool offsets) {
-    for (int i = 0; i < tensor->rank_count; i++) {
-        int rank = tensor->ranks[i];
-        const ls_shard *shard = &tensor->shards[tensor->first[i]];
-        const ls_block *has = &shard->block;
-        ls_block want;
-        LS_TRY(ls_placement__block(&want, shape, &tensor->world->mesh, placements, NULL, rank));
-        if (has->size.ndim != shape->ndim) {
+// That one rank's shard has the block `want`; offsets count only when `offsets` is set.
+static int check_shard(const ls_shard *shard, const ls_block *want, int rank, bool offsets) {
+    const ls_block *has = &shard->block;
+    if (has->size.ndim != want->size.ndim) {
+        return LS_FAIL_RANK(LS_ERR_MISMATCH, rank,
+                            "rank %d's shard has %d dimensions, the tensor %d", rank,
+                            has->size.ndim, want->size.ndim);
+    }
+    size_t count = 1;
+    for (int d = 0; d < want->size.ndim; d++) {
+        if (has->size.dim[d] != want->size.dim[d]) {
             return LS_FAIL_RANK(LS_ERR_MISMATCH, rank,
-                                "rank %d's shard has %d dimensions, the tensor %d", rank,
-                                has->size.ndim, shape->ndim);
+                                "rank %d has %" PRId64 " of dimension %d; its placement demands "
+                                "%" PRId64,
+                                rank, has->size.dim[d], d, want->size.dim[d]);
         }
-        size_t count = 1;
-        for (int d = 0; d < shape->ndim; d++) {
-            if (has->size.dim[d] != want.size.dim[d]) {
-                return LS_FAIL_RANK(LS_ERR_MISMATCH, rank,
-                                    "rank %d has %" PRId64 " of dimension %d; its placement "
-                                    "demands %" PRId64,
-                                    rank, has->size.dim[d], d, want.size.dim[d]);
-            }
-            if (offsets && has->offset.dim[d] != want.offset.dim[d]) {
-                return LS_FAIL_RANK(LS_ERR_MISMATCH, rank,
-                                    "rank %d starts at %" PRId64 " of dimension %d; its placement "
-                                    "demands %" PRId64,
-                                    rank, has->offset.dim[d], d, want.offset.dim[d]);
-            }
-            count *= (size_t)want.size.dim[d];
-        }
-        if (shard->count != count || (shard->data == NULL) != (count == 0)) {
+        if (offsets && has->offset.dim[d] != want->offset.dim[d]) {
             return LS_FAIL_RANK(LS_ERR_MISMATCH, rank,
-                                "rank %d's shard counts %zu elements%s; its placement demands %zu",
-                                rank, shard->count, shard->data == NULL ? " without memory" : "",
-                                count);
+                                "rank %d starts at %" PRId64 " of dimension %d; its placement "
+                                "demands %" PRId64,
+                                rank, has->offset.dim[d], d, want->offset.dim[d]);
         }
+        count *= (size_t)want->size.dim[d];
+    }
+    if (shard->count != count || (shard->data == NULL) != (count == 0)) {
+        return LS_FAIL_RANK(LS_ERR_MISMATCH, rank,
+                            "rank %d's shard counts %zu elements%s; its placement demands %zu",
+                            rank, shard->count, shard->data == NULL ? " without memory" : "",
+                            count);
     }
     return LS_OK;
+}
+
+// That every shard has the block that normalized placements of `shape` demand. With `set`, offsets
+// do not count but are set, once all sizes are found right.
+static int check_blocks(const ls_local_tensor *tensor, const ls_shape *shape,
+                        const ls_placements *placements, bool set) {
+    const ls_mesh *mesh = &tensor->world->mesh;
+    ls_starts starts;
+    LS_TRY(ls_starts__create(&starts, placements, mesh, tensor->world->allocator));
+    int status = LS_OK;
+    for (int pass = 0; pass < (set ? 2 : 1); pass++) {
+        for (int i = 0; i < tensor->rank_count && status == LS_OK; i++) {
+            ls_shard *shard = &tensor->shards[tensor->first[i]];
+            ls_block want;
+            status =
+                ls_placement__block(&want, shape, mesh, placements, starts.of, tensor->ranks[i]);
+            if (status == LS_OK && pass == 0) {
+                status = check_shard(shard, &want, tensor->ranks[i], !set);
+            } else if (status == LS_OK) {
+                shard->block = want;
+            }
+        }
+    }
+    ls_starts__free(&starts, tensor->world->allocator);
+    return status;
 }
 
 int ls_local_tensor_check(const ls_local_tensor *tensor) {
@@ -61,7 +78,7 @@ int ls_local_tensor_check(const ls_local_tensor *tensor) {
         return LS_FAIL(LS_ERR_INVALID, "the tensor has no placements to check its shards by");
     }
     LS_TRY(ls_local_tensor__check_single(tensor));
-    return check_blocks(tensor, &tensor->shape, &tensor->placements, true);
+    return check_blocks(tensor, &tensor->shape, &tensor->placements, false);
 }
 
 int ls_local_tensor_place(ls_local_tensor *tensor, const ls_shape *shape,
@@ -73,14 +90,8 @@ int ls_local_tensor_place(ls_local_tensor *tensor, const ls_shape *shape,
     LS_TRY(ls_placements__normalize(&normal, placements, shape, mesh));
     LS_TRY(ls_placements__check_ops(&normal, tensor->dtype));
     LS_TRY(ls_local_tensor__check_single(tensor));
-    LS_TRY(check_blocks(tensor, shape, &normal, false));
-    LS_TRY(ls_local_tensor__set_placements(tensor, shape, &normal));
-    for (int i = 0; i < tensor->rank_count; i++) {
-        int status = ls_placement__block(&tensor->shards[i].block, &tensor->shape, mesh,
-                                         &tensor->placements, NULL, tensor->ranks[i]);
-        LS_ASSERT(status == LS_OK);  // computed once already
-    }
-    return LS_OK;
+    LS_TRY(check_blocks(tensor, shape, &normal, true));
+    return ls_local_tensor__set_placements(tensor, shape, &normal);
 }
 
 int ls_local_tensor_check_metadata(const ls_local_tensor *tensor, int ragged_dim) {

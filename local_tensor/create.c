@@ -5,55 +5,17 @@
 #include <inttypes.h>
 #include <string.h>
 
-// Prefix sums of the explicit sizes per placement, so that every rank's block takes one step.
-typedef struct ls_starts {
-    int64_t *memory;
-    size_t count;
-    const int64_t *of[LS_MESH_DIMS_MAX];
-} ls_starts;
-
-static int starts_create(ls_starts *out, const ls_placements *placements, const ls_mesh *mesh,
-                         const ls_allocator *allocator) {
-    *out = (ls_starts){0};
-    for (int d = 0; d < placements->count; d++) {
-        out->count += placements->at[d].sizes != NULL ? (size_t)mesh->dim[d] + 1 : 0;
-    }
-    if (out->count == 0) {
-        return LS_OK;
-    }
-    void *memory = NULL;
-    LS_TRY(ls_alloc(&memory, allocator, out->count, sizeof(int64_t)));
-    out->memory = memory;
-    int64_t *next = memory;
-    for (int d = 0; d < placements->count; d++) {
-        const int64_t *sizes = placements->at[d].sizes;
-        if (sizes == NULL) {
-            continue;
-        }
-        for (int i = 0; i < mesh->dim[d]; i++) {
-            next[i + 1] = next[i] + sizes[i];
-        }
-        out->of[d] = next;
-        next += mesh->dim[d] + 1;
-    }
-    return LS_OK;
-}
-
-static void starts_free(ls_starts *starts, const ls_allocator *allocator) {
-    ls_free(allocator, starts->memory, starts->count, sizeof(int64_t));
-}
-
 // Sets every shard's block from the tensor's placements; one shard per rank.
 static int place_blocks(ls_local_tensor *tensor) {
     const ls_mesh *mesh = &tensor->world->mesh;
     ls_starts starts;
-    LS_TRY(starts_create(&starts, &tensor->placements, mesh, tensor->world->allocator));
+    LS_TRY(ls_starts__create(&starts, &tensor->placements, mesh, tensor->world->allocator));
     int status = LS_OK;
     for (int i = 0; i < tensor->rank_count && status == LS_OK; i++) {
         status = ls_placement__block(&tensor->shards[i].block, &tensor->shape, mesh,
                                      &tensor->placements, starts.of, tensor->ranks[i]);
     }
-    starts_free(&starts, tensor->world->allocator);
+    ls_starts__free(&starts, tensor->world->allocator);
     return status;
 }
 

@@ -40,6 +40,16 @@ int ls_placements__normalize(ls_placements *out, const ls_placements *placements
                              const ls_shape *shape, const ls_mesh *mesh);
 // That every partial placement's op is defined on dtype.
 int ls_placements__check_ops(const ls_placements *placements, ls_dtype dtype);
+// Prefix sums of the explicit sizes per placement, so that every rank's block takes one step.
+typedef struct ls_starts {
+    int64_t *memory;
+    size_t count;
+    const int64_t *of[LS_MESH_DIMS_MAX];
+} ls_starts;
+
+int ls_starts__create(ls_starts *out, const ls_placements *placements, const ls_mesh *mesh,
+                      const ls_allocator *allocator);
+void ls_starts__free(ls_starts *starts, const ls_allocator *allocator);
 // ls_placement_block for normalized placements. starts[d]: prefix sums [mesh->dim[d] + 1] of the
 // explicit sizes of placement d; used where starts and starts[d] are not NULL, so that cutting a
 // tensor for all ranks takes one step per rank.
@@ -76,5 +86,20 @@ void ls_shape__copy(void *to, const int64_t *to_stride, const void *from,
 void ls_shape__format_index(char *out, size_t out_bytes, const ls_shape *shape, size_t index);
 // A negative dimension counts from the end; LS_ERR_INVALID when out of range.
 int ls_shape__dim(int *out, int ndim, int dim);
+
+// ---- Elements and operations ----
+#define LS_ELEMENT_TEXT_MAX 40
+// The shortest text that reads back to the same element.
+void ls_element__format(char *out, size_t out_bytes, const void *element, ls_dtype dtype);
+// The bits of an element, zero-extended.
+uint64_t ls_element__bits(const void *element, ls_dtype dtype);
+// That two operands have the same world, dtype and ranks, with one shard each.
+int ls_local_tensor__check_pair(const ls_local_tensor *a, const ls_local_tensor *b);
+
+// The end of an operation: on failure frees `tensor` and passes `status` on; otherwise declares the
+// implied placement (NULL: none) and hands the tensor out.
+int ls_local_tensor__finish(ls_local_tensor **out, ls_local_tensor *tensor, int status,
+                            const ls_shape *shape, const ls_placements *placements);
+const ls_world *ls_rank_int__world(const ls_rank_int *value);
 
 #endif

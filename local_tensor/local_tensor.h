@@ -209,19 +209,24 @@ LS_API int ls_local_tensor_clone(ls_local_tensor **out, const ls_local_tensor *t
 LS_API int ls_local_tensor_place(ls_local_tensor *tensor, const ls_shape *shape,
                                  const ls_placements *placements);
 
-// Random values: element i of the *logical* tensor is a function of (seed, stream, i) alone, so any
-// sharding of the same tensor holds the same numbers.
+// Standard normal values, rounded to the tensor's floating-point type: element i of the *logical*
+// tensor is a function of (seed, stream, i) alone, so any sharding of the same tensor holds the same
+// numbers: ls_random_normal(seed, ls_random_stream(stream), LS_RANDOM_LOGICAL, i). Partial
+// placements hold them as ls_local_tensor_distribute says.
+#define LS_RANDOM_LOGICAL UINT32_MAX  // in place of a rank, which it can never be
 LS_API int ls_local_tensor_randn(ls_local_tensor *tensor, const char *stream);
-// Random values that differ per rank: element i of rank r's shard from (seed, stream, r, i).
+// Values that differ per rank: element i of rank r (counted through its shards) from (seed, stream,
+// r, i).
 LS_API int ls_local_tensor_randn_per_rank(ls_local_tensor *tensor, const char *stream);
 
-// Calls `callback` once per held rank, ascending, with that rank's shards to fill or read. A
+// Calls `callback` once per rank of the tensor, ascending, with that rank's shards to fill or read. A
 // non-zero return stops and is passed on, wrapped with the rank.
 typedef int (*ls_rank_callback)(void *arg, int rank, ls_shard *shards, int shard_count);
 LS_API int ls_local_tensor_map(ls_local_tensor *tensor, ls_rank_callback callback, void *arg);
 
 // Checks that all ranks hold the same shape and the same bits (floats: NaN equals NaN of any
-// payload; +0 and -0 differ). LS_ERR_MISMATCH names both ranks, the element and both values.
+// payload; +0 and -0 differ). LS_ERR_MISMATCH names both ranks, the element and both values, and all
+// ranks that differ from the first.
 // On success copies one shard to out [count] if out is not NULL.
 LS_API int ls_local_tensor_reconcile(void *out, const ls_local_tensor *tensor);
 // Checks that dtype, number of dimensions and, for every rank, the block are what the placements
@@ -236,13 +241,22 @@ LS_API int ls_local_tensor_print(FILE *stream, const ls_local_tensor *tensor, si
 LS_API int ls_local_tensor_check_metadata(const ls_local_tensor *tensor, int ragged_dim);
 
 // ---- Plain operations, rank by rank -------------------------------------------------------------
-// Each works on every rank's single shard alone and makes a new tensor without logical placement
-// where the result's placement is not implied; errors name the rank.
+// Each works on every rank's single shard alone and makes a new tensor, without logical shape and
+// placements where these are not implied by the operands'; errors name the rank. Operands must have
+// the same world, dtype and ranks.
+
+// a op b, all ops but premul_sum; no broadcasting: shapes, and where both operands have a logical
+// shape the shards' places, must be equal on every rank.
 LS_API int ls_local_tensor_elementwise(ls_local_tensor **out, const ls_local_tensor *a,
-                                       const ls_local_tensor *b, ls_op op);  // sum prod max min...
+                                       const ls_local_tensor *b, ls_op op);
+// Multiplies in place by factor, first rounded to the dtype (integers: it must be one).
+// LS_ERR_INVALID where partial values would not combine to the scaled value.
 LS_API int ls_local_tensor_scale(ls_local_tensor *tensor, double factor);
+// a [m, k] b [k, n] on each rank, f32 or f64. Implied per mesh dimension: S(0) R -> S(0),
+// R S(1) -> S(1), S(1) S(0) -> P(sum), R R -> R, and P(sum) or P(avg) with R stays.
 LS_API int ls_local_tensor_matmul(ls_local_tensor **out, const ls_local_tensor *a,
                                   const ls_local_tensor *b);
+// Joins the shards of each rank along dim; all other sizes must agree.
 LS_API int ls_local_tensor_cat(ls_local_tensor **out, const ls_local_tensor *const *tensors,
                                int tensor_count, int dim);
 // start and length per rank (ls_rank_int), so that ranks may narrow differently.
@@ -250,6 +264,8 @@ LS_API int ls_local_tensor_narrow(ls_local_tensor **out, const ls_local_tensor *
                                   const ls_rank_int *start, const ls_rank_int *length);
 LS_API int ls_local_tensor_transpose(ls_local_tensor **out, const ls_local_tensor *tensor,
                                      int dim_a, int dim_b);
+// Sums along dim, which disappears; in the tensor's dtype, left to right. A shard along dim becomes
+// partial(sum).
 LS_API int ls_local_tensor_sum(ls_local_tensor **out, const ls_local_tensor *tensor, int dim);
 // Size of a dimension on each rank.
 LS_API int ls_local_tensor_size(ls_rank_int **out, const ls_local_tensor *tensor, int dim);

@@ -139,6 +139,37 @@ static int cut_by_sizes(int64_t *offset, int64_t *length, int64_t *sum, const in
     return sum_sizes(sum, sizes, parts);
 }
 
+int ls_starts__create(ls_starts *out, const ls_placements *placements, const ls_mesh *mesh,
+                      const ls_allocator *allocator) {
+    *out = (ls_starts){0};
+    for (int d = 0; d < placements->count; d++) {
+        out->count += placements->at[d].sizes != NULL ? (size_t)mesh->dim[d] + 1 : 0;
+    }
+    if (out->count == 0) {
+        return LS_OK;
+    }
+    void *memory = NULL;
+    LS_TRY(ls_alloc(&memory, allocator, out->count, sizeof(int64_t)));
+    out->memory = memory;
+    int64_t *next = memory;
+    for (int d = 0; d < placements->count; d++) {
+        const int64_t *sizes = placements->at[d].sizes;
+        if (sizes == NULL) {
+            continue;
+        }
+        for (int i = 0; i < mesh->dim[d]; i++) {
+            next[i + 1] = next[i] + sizes[i];
+        }
+        out->of[d] = next;
+        next += mesh->dim[d] + 1;
+    }
+    return LS_OK;
+}
+
+void ls_starts__free(ls_starts *starts, const ls_allocator *allocator) {
+    ls_free(allocator, starts->memory, starts->count, sizeof(int64_t));
+}
+
 int ls_placement__block(ls_block *out, const ls_shape *shape, const ls_mesh *mesh,
                         const ls_placements *placements, const int64_t *const *starts, int rank) {
     int coordinates[LS_MESH_DIMS_MAX];

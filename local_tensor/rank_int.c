@@ -71,6 +71,10 @@ void ls_rank_int_free(ls_rank_int *value) {
     }
 }
 
+const ls_world *ls_rank_int__world(const ls_rank_int *value) {
+    return value->world;
+}
+
 int64_t ls_rank_int_at(const ls_rank_int *value, int rank) {
     int i = ls_world_held_index(value->world, rank);
     LS_ASSERT(i >= 0);

@@ -61,10 +61,10 @@ Test(blocks, refusals) {
                                           false) == LS_OK);
     ls_local_tensor_free(tensor);
     const ls_block outside[] = {{LS_SHAPE(0, 3), LS_SHAPE(1, 2)},
-                                       {LS_SHAPE(-1, 0), LS_SHAPE(1, 1)},
-                                       {LS_SHAPE(0, 0), LS_SHAPE(-1, 1)},
-                                       {LS_SHAPE(1, 0), LS_SHAPE(INT64_MAX, 1)},
-                                       {LS_SHAPE(0), LS_SHAPE(1)}};
+                                {LS_SHAPE(-1, 0), LS_SHAPE(1, 1)},
+                                {LS_SHAPE(0, 0), LS_SHAPE(-1, 1)},
+                                {LS_SHAPE(1, 0), LS_SHAPE(INT64_MAX, 1)},
+                                {LS_SHAPE(0), LS_SHAPE(1)}};
     for (size_t i = 0; i < sizeof outside / sizeof *outside; i++) {
         cr_expect(ls_local_tensor_from_blocks(&tensor, world, LS_F32, &shape, ranks, &outside[i], 1,
                                               false) == LS_ERR_INVALID);
