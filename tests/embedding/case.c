@@ -214,6 +214,9 @@ static void keep_output(judge_sink *sink, const ls_stage_output *output) {
 
 static int judge(void *arg, const ls_stage_output *output) {
     judge_sink *sink = arg;
+    if (sink->c->sink.emit) {
+        LS_TRY(sink->c->sink.emit(sink->c->sink.arg, output));
+    }
     ls_judgement judgement;
     LS_TRY(ls_oracle_judge(sink->oracle, output, &judgement));
     sink->out->judged++;
@@ -282,6 +285,10 @@ int case_run(embedding_case *c, case_outcome *out) {
         &(ls_world_options){.mesh = LS_MESH(c->ranks), .seed = c->seed, .allocator = c->allocator});
     if (!out->status) {
         out->status = ls_backend_sim_create(&backend, world);
+    }
+    if (!out->status) {
+        backend->observer = c->observer;
+        backend->observer_arg = c->observer_arg;
     }
     // Where the oracle cannot be made (an id out of range), the module is run without it.
     int oracle_status = out->status ? out->status : ls_oracle_create(&oracle, &options);

@@ -1,9 +1,9 @@
 // Test cases for the embedding room, made from a few numbers: tables, plans of every sharding type,
-// inputs with empty bags, empty ranks and uneven batches; and a run of all three stages in which the
-// oracle judges every output. Used by unit tests and by the stress program, so it knows no framework:
-// failures come back as text.
-#ifndef TESTS_EMBEDDING_CASE_H
-#define TESTS_EMBEDDING_CASE_H
+// inputs with empty bags, empty ranks and uneven batches; and a run of all three stages in which
+// the oracle judges every output. Used by unit tests and by the stress program, so it knows no
+// framework: failures come back as text.
+#ifndef LS_TESTS_EMBEDDING_CASE_H
+#define LS_TESTS_EMBEDDING_CASE_H
 
 #include "embedding/embedding.h"
 
@@ -21,7 +21,9 @@ typedef struct embedding_case {
     ls_id_policy id_policy;
     bool allow_broken_plan;
     const ls_allocator *allocator;
-    // Set before the run:
+    ls_call_observer observer;  // sees every collective of the run; NULL: none
+    void *observer_arg;
+    ls_stage_sink sink;  // gets every stage output too; emit NULL: none
     double (*weight)(const struct embedding_case *c, int table, int64_t row, int64_t column);
 } embedding_case;
 

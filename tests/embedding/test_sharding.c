@@ -138,8 +138,8 @@ Test(sharding, uneven_and_empty_row_blocks) {
     }
 }
 
-// Sum, mean and max tables under different sharding types in one collection, sharing features: each is
-// divided by its own bag, once, or not at all.
+// Sum, mean and max tables under different sharding types in one collection, sharing features: each
+// is divided by its own bag, once, or not at all.
 Test(sharding, mixed_plans_divide_each_table_once) {
     static const ls_pooling kinds[] = {LS_POOL_SUM,  LS_POOL_MEAN, LS_POOL_MAX, LS_POOL_NONE,
                                        LS_POOL_MEAN, LS_POOL_SUM,  LS_POOL_MEAN};
