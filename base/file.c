@@ -13,7 +13,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-static int write_all(int fd, const char *path, const char *data, size_t bytes) {
+static int write_bytes(int fd, const char *path, const char *data, size_t bytes) {
     while (bytes != 0) {
         ssize_t written = write(fd, data, bytes);
         if (written < 0 && errno == EINTR) {
@@ -28,19 +28,27 @@ static int write_all(int fd, const char *path, const char *data, size_t bytes) {
     return LS_OK;
 }
 
-static int write_direct(const char *path, const void *data, size_t bytes) {
+static int write_all(int fd, const char *path, const ls_file_part *parts, size_t part_count) {
+    for (size_t i = 0; i < part_count; i++) {
+        LS_TRY(write_bytes(fd, path, parts[i].data, parts[i].bytes));
+    }
+    return LS_OK;
+}
+
+static int write_direct(const char *path, const ls_file_part *parts, size_t part_count) {
     int fd = open(path, O_WRONLY | O_CLOEXEC);
     if (fd < 0) {
         return LS_FAIL(LS_ERR_IO, "cannot open '%s': %s", path, strerror(errno));
     }
-    int status = write_all(fd, path, data, bytes);
+    int status = write_all(fd, path, parts, part_count);
     if (close(fd) != 0 && status == LS_OK) {
         status = LS_FAIL(LS_ERR_IO, "cannot write '%s': %s", path, strerror(errno));
     }
     return status;
 }
 
-static int write_beside(const char *path, mode_t mode, const void *data, size_t bytes) {
+static int write_beside(const char *path, mode_t mode, const ls_file_part *parts,
+                        size_t part_count) {
     char temporary[PATH_MAX];
     int length = snprintf(temporary, sizeof temporary, "%s.XXXXXX", path);
     if (length < 0 || (size_t)length >= sizeof temporary) {
@@ -50,7 +58,7 @@ static int write_beside(const char *path, mode_t mode, const void *data, size_t 
     if (fd < 0) {
         return LS_FAIL(LS_ERR_IO, "cannot create a file beside '%s': %s", path, strerror(errno));
     }
-    int status = write_all(fd, path, data, bytes);
+    int status = write_all(fd, path, parts, part_count);
     if (status == LS_OK && (fchmod(fd, mode) != 0 || fsync(fd) != 0)) {
         status = LS_FAIL(LS_ERR_IO, "cannot finish '%s': %s", path, strerror(errno));
     }
@@ -67,25 +75,29 @@ static int write_beside(const char *path, mode_t mode, const void *data, size_t 
 }
 
 int ls_file_write(const char *path, const void *data, size_t bytes) {
-    LS_ASSERT(path != NULL);
     LS_ASSERT(data != NULL || bytes == 0);
+    return ls_file_write_parts(path, &(ls_file_part){data, bytes}, 1);
+}
+
+int ls_file_write_parts(const char *path, const ls_file_part *parts, size_t part_count) {
+    LS_ASSERT(path != NULL);
     struct stat info;
     if (stat(path, &info) != 0) {
         mode_t mask = umask(0);
         (void)umask(mask);
-        return write_beside(path, 0666 & ~mask, data, bytes);
+        return write_beside(path, 0666 & ~mask, parts, part_count);
     }
     if (S_ISDIR(info.st_mode)) {
         return LS_FAIL(LS_ERR_IO, "cannot write '%s': it is a folder", path);
     }
     if (!S_ISREG(info.st_mode)) {
-        return write_direct(path, data, bytes);
+        return write_direct(path, parts, part_count);
     }
     char real[PATH_MAX];
     if (realpath(path, real) == NULL) {
         return LS_FAIL(LS_ERR_IO, "cannot resolve '%s': %s", path, strerror(errno));
     }
-    return write_beside(real, info.st_mode & 0777, data, bytes);
+    return write_beside(real, info.st_mode & 0777, parts, part_count);
 }
 
 int ls_file_write_check(const char *path) {

@@ -15,6 +15,13 @@ extern "C" {
 // written to directly. LS_ERR_IO with the reason; an existing file is then untouched.
 LS_API int ls_file_write(const char *path, const void *data, size_t bytes);
 
+// The same for a file in several parts, one after another.
+typedef struct ls_file_part {
+    const void *data;
+    size_t bytes;
+} ls_file_part;
+LS_API int ls_file_write_parts(const char *path, const ls_file_part *parts, size_t part_count);
+
 // Whether ls_file_write(path) could succeed: the folder exists and is writable, and the path does
 // not name a folder. LS_ERR_IO otherwise. For saying so before long work, not a promise.
 LS_API int ls_file_write_check(const char *path);

@@ -8,6 +8,7 @@
 #error "LOCKSTEP_VERSION is defined by cli/CMakeLists.txt"
 #endif
 
+extern const cli_command cli_cmd_bench;
 extern const cli_command cli_cmd_doctor;
 
 #endif

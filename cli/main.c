@@ -7,6 +7,7 @@
 #include "cli/commands.h"
 
 static const cli_command *const commands[] = {
+    &cli_cmd_bench,
     &cli_cmd_doctor,
     NULL,
 };

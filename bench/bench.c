@@ -1,0 +1,151 @@
+// The table of suites, and what they measure with.
+#define _GNU_SOURCE
+#include "bench/bench.h"
+
+#include <malloc.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+static const struct {
+    const char *name;
+    int (*run)(ls_bench *bench);
+} suites[] = {
+    {"collectives", ls_bench_suite_collectives},
+};
+
+#define SUITE_COUNT ((int)(sizeof suites / sizeof suites[0]))
+
+int ls_bench_run(ls_bench *bench) {
+    LS_ASSERT(bench != NULL);
+    LS_ASSERT(bench->repetitions >= 1);
+    for (int i = 0; i < SUITE_COUNT; i++) {
+        LS_TRY(suites[i].run(bench));
+    }
+    if (bench->row_count == 0) {
+        return LS_FAIL(LS_ERR_NOT_FOUND, "no benchmark is named '%s'", bench->only);
+    }
+    return LS_OK;
+}
+
+ls_bench_row *ls_bench__row(ls_bench *bench, const char *suite, const char *name) {
+    LS_ASSERT(bench->row_count < LS_BENCH_ROWS_MAX);
+    if (bench->only != NULL && strcmp(bench->only, suite) != 0 && strcmp(bench->only, name) != 0) {
+        return NULL;
+    }
+    ls_bench_row *row = &bench->rows[bench->row_count++];
+    *row = (ls_bench_row){.suite = suite, .repetitions = bench->repetitions};
+    (void)snprintf(row->name, sizeof row->name, "%s", name);
+    return row;
+}
+
+bool ls_bench_row_holds(const ls_bench_row *row) {
+    return (row->ratio_limit == 0 || row->ratio <= row->ratio_limit) &&
+           (row->time_ms_limit == 0 || row->time_ms <= row->time_ms_limit) &&
+           (row->memory_ratio_limit == 0 || row->memory_ratio <= row->memory_ratio_limit);
+}
+
+double ls_bench__now_ms(void) {
+    struct timespec now;
+    (void)clock_gettime(CLOCK_MONOTONIC, &now);
+    return (double)now.tv_sec * 1e3 + (double)now.tv_nsec / 1e6;
+}
+
+static int ascending(const void *a, const void *b) {
+    double x = *(const double *)a;
+    double y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+double ls_bench__median(double *samples, int count) {
+    LS_ASSERT(count >= 1);
+    qsort(samples, (size_t)count, sizeof *samples, ascending);
+    return count % 2 == 1 ? samples[count / 2] : (samples[count / 2 - 1] + samples[count / 2]) / 2;
+}
+
+typedef struct yardstick {
+    void *from, *to;  // [bytes]
+    size_t bytes;
+    double *times, *copy_times;  // [repetitions]
+    size_t repetitions;
+} yardstick;
+
+static int yardstick_open(yardstick *y, uint64_t bytes, int repetitions) {
+    *y = (yardstick){.bytes = bytes, .repetitions = (size_t)repetitions};
+    LS_TRY(ls_alloc(&y->from, NULL, y->bytes, 1));
+    LS_TRY(ls_alloc(&y->to, NULL, y->bytes, 1));
+    LS_TRY(ls_alloc((void **)&y->times, NULL, y->repetitions, sizeof(double)));
+    LS_TRY(ls_alloc((void **)&y->copy_times, NULL, y->repetitions, sizeof(double)));
+    memset(y->from, 1, y->bytes);
+    memset(y->to, 2, y->bytes);
+    return LS_OK;
+}
+
+static void yardstick_close(yardstick *y) {
+    ls_free(NULL, y->copy_times, y->repetitions, sizeof(double));
+    ls_free(NULL, y->times, y->repetitions, sizeof(double));
+    ls_free(NULL, y->to, y->bytes, 1);
+    ls_free(NULL, y->from, y->bytes, 1);
+}
+
+int ls_bench__measure(ls_bench_row *row, int (*once)(void *arg), void *arg) {
+    LS_ASSERT(row->bytes_moved >= 1);
+    LS_ASSERT(row->repetitions >= 1);
+    yardstick y;
+    int status = yardstick_open(&y, row->bytes_moved, row->repetitions);
+    for (int i = -1; i < row->repetitions && status == LS_OK; i++) {  // the first turn warms up
+        double start = ls_bench__now_ms();
+        status = once(arg);
+        double middle = ls_bench__now_ms();
+        memcpy(y.to, y.from, y.bytes);
+        __asm__ volatile("" : : "r"(y.to) : "memory");  // the copy is not optimised away
+        double end = ls_bench__now_ms();
+        if (i >= 0) {
+            y.times[i] = middle - start;
+            y.copy_times[i] = end - middle;
+        }
+    }
+    if (status == LS_OK) {
+        row->time_ms = ls_bench__median(y.times, row->repetitions);
+        row->time_ms_min = y.times[0];
+        row->yardstick_ms = ls_bench__median(y.copy_times, row->repetitions);
+        row->ratio = row->yardstick_ms > 0 ? row->time_ms / row->yardstick_ms : 0;
+    }
+    yardstick_close(&y);
+    return status;
+}
+
+// ---- memory ------------------------------------------------------------------------------------
+
+static uint64_t status_bytes(const char *key) {
+    FILE *stream = fopen("/proc/self/status", "r");
+    uint64_t bytes = 0;
+    char line[256];
+    while (stream != NULL && fgets(line, sizeof line, stream) != NULL) {
+        if (strncmp(line, key, strlen(key)) == 0) {
+            bytes = strtoull(line + strlen(key), NULL, 10) * 1024;
+        }
+    }
+    if (stream != NULL) {
+        (void)fclose(stream);
+    }
+    return bytes;
+}
+
+uint64_t ls_bench__memory_now(void) {
+    (void)malloc_trim(0);  // freed memory that malloc keeps is not held by anybody
+    return status_bytes("VmRSS:");
+}
+
+void ls_bench__memory_reset(void) {
+    FILE *stream = fopen("/proc/self/clear_refs", "w");
+    if (stream != NULL) {
+        (void)fputs("5\n", stream);  // proc(5): the peak becomes the present value
+        (void)fclose(stream);
+    }
+}
+
+uint64_t ls_bench__memory_peak(void) {
+    return status_bytes("VmHWM:");
+}

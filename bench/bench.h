@@ -1,0 +1,63 @@
+// bench: how long things take and how much memory, each beside a yardstick measured in the same run.
+// A suite is a function that appends rows; the table of suites is in bench.c.
+#ifndef LS_BENCH_BENCH_H
+#define LS_BENCH_BENCH_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/base.h"
+
+#define LS_BENCH_ROWS_MAX 256
+#define LS_BENCH_TEXT_MAX 64
+
+// One measurement. Where a figure does not apply it is 0.
+typedef struct ls_bench_row {
+    const char *suite;
+    char name[LS_BENCH_TEXT_MAX];
+    int ranks;
+    uint64_t elements;          // per rank, in the larger of its two buffers
+    uint64_t bytes_moved;       // half of all bytes read and written: what a memcpy of them moves
+    double time_ms;             // median
+    double time_ms_min;         //
+    double yardstick_ms;        // median time of a memcpy of bytes_moved
+    double ratio;               // time / yardstick
+    double ratio_limit;         // 0: none
+    double time_ms_limit;       // 0: none
+    double memory_ratio;        // peak memory of the run / memory of the ranks' buffers
+    double memory_ratio_limit;  // 0: none
+    int repetitions;
+} ls_bench_row;
+
+typedef struct ls_bench {
+    int repetitions;                                          // per row; the median is reported
+    const char *only;                                         // a suite's or row's name; NULL: all
+    void (*progress)(const char *what, int done, int total);  // may be NULL
+    ls_bench_row rows[LS_BENCH_ROWS_MAX];
+    int row_count;
+} ls_bench;
+
+// Runs the suites. The caller sets repetitions, only and progress.
+int ls_bench_run(ls_bench *bench);
+// Whether a row keeps its limits.
+bool ls_bench_row_holds(const ls_bench_row *row);
+void ls_bench_write_text(ls_text *out, const ls_bench *bench);
+void ls_bench_write_json(ls_text *out, const ls_bench *bench);
+
+// ---- For suites ----------------------------------------------------------------------------------
+// A new row with its suite, name and repetitions set, or NULL when `only` leaves it out.
+ls_bench_row *ls_bench__row(ls_bench *bench, const char *suite, const char *name);
+double ls_bench__now_ms(void);
+// Median and least of samples [count]; sorts them.
+double ls_bench__median(double *samples, int count);
+// Runs `once` and a memcpy of row->bytes_moved by turns, so that both see the same machine, and sets
+// the row's times, yardstick and ratio.
+int ls_bench__measure(ls_bench_row *row, int (*once)(void *arg), void *arg);
+// Memory this process holds now, and the most it held since the last reset; 0 where /proc is silent.
+uint64_t ls_bench__memory_now(void);
+void ls_bench__memory_reset(void);
+uint64_t ls_bench__memory_peak(void);
+
+int ls_bench_suite_collectives(ls_bench *bench);
+
+#endif
