@@ -148,10 +148,11 @@ static int compare_offsets(const void *a, const void *b) {
     if (x->offset != y->offset) {
         return x->offset < y->offset ? -1 : 1;
     }
-    if (x->bytes != y->bytes) {
-        return x->bytes < y->bytes ? -1 : 1;
+    // Empty tensors come before the one whose data starts where they are.
+    if ((x->bytes == 0) != (y->bytes == 0)) {
+        return x->bytes == 0 ? -1 : 1;
     }
-    return strcmp(x->name, y->name);
+    return (x->position > y->position) - (x->position < y->position);
 }
 
 static int compare_names(const void *a, const void *b) {
@@ -227,6 +228,7 @@ static int parse_header(ls_safetensors *file, json_t *root) {
         if (tensor->name == NULL) {
             return LS_ERR_MEMORY;
         }
+        tensor->position = file->count;
         LS_TRY(parse_tensor(tensor, file, entry));
         file->count += 1;
     }

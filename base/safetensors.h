@@ -24,6 +24,7 @@ typedef struct ls_safetensor {
     size_t count;     // elements
     size_t bytes;     // of the data
     uint64_t offset;  // of the data in the file
+    size_t position;  // in the header
 } ls_safetensor;
 
 // An open file: its header was read and checked (offsets ascending, without overlap or hole, and

@@ -1,0 +1,106 @@
+// Publishing a recording: its directory moves to its place in one rename.
+#define _GNU_SOURCE
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "collectives/recording_format.h"
+
+// Whether a name is one that a recording has.
+static bool is_ours(const char *name) {
+    if (strcmp(name, "manifest.json") == 0 || strcmp(name, "scenario.yaml") == 0) {
+        return true;
+    }
+    size_t length = strlen(name), digits = 0;
+    if (strncmp(name, "rank_", 5) != 0) {
+        return false;
+    }
+    while (name[5 + digits] >= '0' && name[5 + digits] <= '9') {
+        digits += 1;
+    }
+    const char *suffix = name + 5 + digits;
+    return digits >= 5 && length < 64 &&
+           (strcmp(suffix, ".safetensors") == 0 || strcmp(suffix, ".calls.json") == 0);
+}
+
+// Calls unlink on the files of a recording's directory, or only looks whether all are a recording's.
+static int walk(const char *dir, bool remove_files) {
+    DIR *open_dir = opendir(dir);
+    if (open_dir == NULL) {
+        return LS_FAIL(LS_ERR_IO, "cannot read folder '%s': %s", dir, strerror(errno));
+    }
+    int status = LS_OK;
+    bool manifest = false, any = false;
+    for (struct dirent *entry; status == LS_OK && (entry = readdir(open_dir)) != NULL;) {
+        if (strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0) {
+            continue;
+        }
+        any = true;
+        manifest = manifest || strcmp(entry->d_name, "manifest.json") == 0;
+        if (!is_ours(entry->d_name)) {
+            status = LS_FAIL(LS_ERR_INVALID, "'%s' is not a recording alone: it holds '%.100s'",
+                             dir, entry->d_name);
+        } else if (remove_files && unlinkat(dirfd(open_dir), entry->d_name, 0) != 0) {
+            status = LS_FAIL(LS_ERR_IO, "cannot remove '%s/%.100s': %s", dir, entry->d_name,
+                             strerror(errno));
+        }
+    }
+    (void)closedir(open_dir);
+    if (status == LS_OK && any && !manifest) {
+        status = LS_FAIL(LS_ERR_INVALID, "'%s' is not a recording: it has no manifest.json", dir);
+    }
+    return status;
+}
+
+static int remove_recording(const char *dir) {
+    LS_TRY(walk(dir, true));
+    if (rmdir(dir) != 0) {
+        return LS_FAIL(LS_ERR_IO, "cannot remove '%s': %s", dir, strerror(errno));
+    }
+    return LS_OK;
+}
+
+// Swaps the two directories; where the file system cannot, moves the old one aside first.
+static int replace(const char *made, const char *dir) {
+    if (renameat2(AT_FDCWD, made, AT_FDCWD, dir, RENAME_EXCHANGE) == 0) {
+        return remove_recording(made);
+    }
+    if (errno != EINVAL && errno != ENOSYS) {
+        return LS_FAIL(LS_ERR_IO, "cannot rename '%s' to '%s': %s", made, dir, strerror(errno));
+    }
+    char aside[LS_RECORDING_PATH_MAX];
+    int length = snprintf(aside, sizeof aside, "%s.old-%ld", dir, (long)getpid());
+    if (length < 0 || (size_t)length >= sizeof aside) {
+        return LS_FAIL(LS_ERR_LIMIT, "the path '%.100s...' is too long", dir);
+    }
+    if (rename(dir, aside) != 0) {
+        return LS_FAIL(LS_ERR_IO, "cannot rename '%s': %s", dir, strerror(errno));
+    }
+    if (rename(made, dir) != 0) {
+        int reason = errno;
+        (void)rename(aside, dir);
+        return LS_FAIL(LS_ERR_IO, "cannot rename '%s' to '%s': %s", made, dir, strerror(reason));
+    }
+    return remove_recording(aside);
+}
+
+int ls_recording_publish(const char *made, const char *dir) {
+    LS_ASSERT(made != NULL && dir != NULL);
+    LS_TRY(walk(made, false));
+    struct stat info;
+    if (lstat(dir, &info) == 0) {
+        if (!S_ISDIR(info.st_mode)) {
+            return LS_FAIL(LS_ERR_INVALID, "'%s' is not a recording: it is no folder", dir);
+        }
+        LS_TRY(walk(dir, false));
+        return replace(made, dir);
+    }
+    if (rename(made, dir) != 0) {
+        return LS_FAIL(LS_ERR_IO, "cannot rename '%s' to '%s': %s", made, dir, strerror(errno));
+    }
+    return LS_OK;
+}
