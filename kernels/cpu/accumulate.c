@@ -57,8 +57,8 @@ SUM_PROD(f32, any_f32, AS_IS, AS_IS)
 SUM_PROD(f64, any_f64, AS_IS, AS_IS)
 SUM_PROD(f16, any_u16, f16_decode, f16_encode)
 SUM_PROD(bf16, any_u16, bf16_decode, bf16_encode)
-SUM_PROD(f8e4m3, any_u8, f8e4m3_decode, f8e4m3_encode_through_f16)
-SUM_PROD(f8e5m2, any_u8, f8e5m2_decode, f8e5m2_encode_through_f16)
+SUM_PROD(f8e4m3, any_u8, f8e4m3_decode, f8e4m3_encode)
+SUM_PROD(f8e5m2, any_u8, f8e5m2_decode, f8e5m2_encode)
 
 // ---- Floats: max and min -------------------------------------------------------------------------
 // On bits as signed integers: flipping the magnitude of negative ones orders them, -0 below +0. A

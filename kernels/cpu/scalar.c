@@ -33,17 +33,17 @@ uint16_t ls_bf16_fma(uint16_t a, uint16_t b, uint16_t c) {
 }
 
 uint8_t ls_f8e4m3_add(uint8_t a, uint8_t b) {
-    return f8e4m3_encode_through_f16(f8e4m3_decode(a) + f8e4m3_decode(b));
+    return f8e4m3_encode(f8e4m3_decode(a) + f8e4m3_decode(b));
 }
 
 uint8_t ls_f8e4m3_mul(uint8_t a, uint8_t b) {
-    return f8e4m3_encode_through_f16(f8e4m3_decode(a) * f8e4m3_decode(b));
+    return f8e4m3_encode(f8e4m3_decode(a) * f8e4m3_decode(b));
 }
 
 uint8_t ls_f8e5m2_add(uint8_t a, uint8_t b) {
-    return f8e5m2_encode_through_f16(f8e5m2_decode(a) + f8e5m2_decode(b));
+    return f8e5m2_encode(f8e5m2_decode(a) + f8e5m2_decode(b));
 }
 
 uint8_t ls_f8e5m2_mul(uint8_t a, uint8_t b) {
-    return f8e5m2_encode_through_f16(f8e5m2_decode(a) * f8e5m2_decode(b));
+    return f8e5m2_encode(f8e5m2_decode(a) * f8e5m2_decode(b));
 }

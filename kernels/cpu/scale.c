@@ -45,10 +45,10 @@ void ls_kernel_scale(void *out, const void *in, const void *factor, ls_dtype dty
         SCALE(any_f64, AS_IS, AS_IS);
         return;
     case LS_F8E4M3:
-        SCALE(any_u8, f8e4m3_decode, f8e4m3_encode_through_f16);
+        SCALE(any_u8, f8e4m3_decode, f8e4m3_encode);
         return;
     case LS_F8E5M2:
-        SCALE(any_u8, f8e5m2_decode, f8e5m2_encode_through_f16);
+        SCALE(any_u8, f8e5m2_decode, f8e5m2_encode);
         return;
     case LS_DTYPE_COUNT:
         break;
