@@ -47,7 +47,7 @@ LS_API void ls_kernel_convert_reference(void *out, ls_dtype out_dtype, const voi
                                         ls_dtype in_dtype, size_t count);
 
 // ---- Exact scalar arithmetic --------------------------------------------------------------------
-// On the bits of narrow floats, rounded once to nearest even, subnormals kept, overflow to infinity;
+// On the bits of narrow floats, rounded once to nearest even, subnormals kept, overflow: infinity;
 // what a GPU's __hadd, __hmul and __hfma give. fma(a, b, c) is a b + c. A NaN's payload is not
 // specified.
 LS_API uint16_t ls_f16_add(uint16_t a, uint16_t b);
@@ -73,7 +73,7 @@ LS_API void ls_kernel_copy_2d(void *out, size_t out_stride_bytes, const void *in
 
 // ---- Reduce -------------------------------------------------------------------------------------
 // out [count] = left fold of in[0..in_count) [count] by op, in dtype, rounded after every step (f8:
-// through f16, as NCCL does, which also saturates e5m2's infinities). Integers wrap. max and min: NaN
+// through f16, as NCCL does, which also saturates e5m2's infinities). Integers wrap. max, min: NaN
 // loses against a number and -0 < +0. Which payload a NaN gets is not specified.
 //   avg: the sum, then divided by in_count: floats rounded once more, integers toward zero.
 //   premul_sum: in[k] is first multiplied by premul[k] (the factor rounded to dtype, the product
@@ -85,7 +85,7 @@ LS_API void ls_kernel_reduce(void *out, const void *const *in, size_t in_count, 
 LS_API void ls_kernel_reduce_reference(void *out, const void *const *in, size_t in_count,
                                        ls_dtype dtype, ls_op op, const double *premul,
                                        size_t count);
-// accumulator [count] = accumulator op in [count], one step of such a fold (sum prod min max bitwise).
+// accumulator [count] = accumulator op in [count], one step of such a fold (not avg, premul_sum).
 LS_API void ls_kernel_accumulate(void *accumulator, const void *in, ls_dtype dtype, ls_op op,
                                  size_t count);
 // out [count] = in [count] * *factor (one element of dtype), rounded; integers wrap, f8 through f16.

@@ -116,8 +116,8 @@ static inline float f8e5m2_decode(uint8_t byte) {
 }
 
 // One rounding; saturates at 448. Sums and products of two f8 numbers may come here without the stop
-// at f16 that NCCL makes: f16's 11 bits are more than 2 p + 1, so both roundings are as good as one, as
-// the tests show for every pair.
+// at f16 that NCCL makes: f16's 11 bits are more than 2 p + 1, so both roundings are as good as one,
+// as the tests show for every pair.
 static inline uint8_t f8e4m3_encode(float value) {
     uint32_t bits = bits_of_f32(value);
     uint32_t a = bits & 0x7FFFFFFFu;
