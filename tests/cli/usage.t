@@ -1,0 +1,76 @@
+# Without a command: the help on stderr, and a usage error.
+$ lockstep 2>&1 >/dev/null | head -n 1
+> usage: lockstep COMMAND [options] [arguments]
+$ lockstep >/dev/null 2>&1
+? 2
+$ lockstep --help
+> usage: lockstep COMMAND [options] [arguments]
+>
+> Runs every rank of an SPMD program in one process, and compares the result with real
+> runs bit for bit.
+>
+> commands:
+> ...
+>   doctor       Say what this build and this machine can do, and why not
+> ...
+>
+> 'lockstep COMMAND --help' explains a command, 'lockstep --version' names this build.
+>
+> exit codes:
+>   0 everything asked holds; 1 a finding; 2 the call or an input file is unusable; 3 the
+>   environment failed; 5 nothing ran
+$ lockstep --version
+> lockstep 0.1.0
+# Near misses are named; nothing goes to stdout.
+$ lockstep doctr
+! lockstep: error: unknown command 'doctr'; did you mean 'doctor'?
+? 2
+$ lockstep frobnicate
+! lockstep: error: unknown command 'frobnicate'; 'lockstep --help' lists the commands
+? 2
+$ lockstep --versoin
+! lockstep: error: unknown option '--versoin'; did you mean '--version'?
+? 2
+$ lockstep doctor --jsn x
+! lockstep: error: unknown option '--jsn'; did you mean '--json'?
+! usage: lockstep doctor [options]
+! 'lockstep doctor --help' lists the options
+? 2
+$ lockstep doctor --color purple
+! lockstep: error: --color needs one of auto, always, never, not 'purple'
+! usage: lockstep doctor [options]
+! 'lockstep doctor --help' lists the options
+? 2
+$ lockstep doctor --color
+! lockstep: error: --color needs a value: --color WHEN
+! usage: lockstep doctor [options]
+! 'lockstep doctor --help' lists the options
+? 2
+$ lockstep doctor extra
+! lockstep: error: unexpected argument 'extra'
+! usage: lockstep doctor [options]
+! 'lockstep doctor --help' lists the options
+? 2
+$ lockstep bench --repetitions 0
+! lockstep: error: --repetitions needs a whole number from 1 to 10000, not '0'
+! usage: lockstep bench [options]
+! 'lockstep bench --help' lists the options
+? 2
+$ lockstep bench --only nothing
+! lockstep: error: no benchmark is named 'nothing'
+? 2
+$ lockstep help doctr
+! lockstep: error: unknown command 'doctr'; did you mean 'doctor'?
+? 2
+# Every command explains itself, by --help and by help.
+$ lockstep help doctor | head -n 3
+> usage: lockstep doctor [options]
+>
+> Say what this build and this machine can do, and why not.
+$ lockstep doctor --help | diff - <(lockstep help doctor)
+# A command takes only the common options that mean something to it.
+$ lockstep doctor --trace x
+! lockstep: error: unknown option '--trace'
+! usage: lockstep doctor [options]
+! 'lockstep doctor --help' lists the options
+? 2
