@@ -48,29 +48,17 @@ static int check_shard(const ls_shard *shard, const ls_block *want, int rank, bo
     return LS_OK;
 }
 
-// That every shard has the block that normalized placements of `shape` demand. With `set`, offsets
-// do not count but are set, once all sizes are found right.
+// That every shard has the block that normalized placements of `shape` demand.
 static int check_blocks(const ls_local_tensor *tensor, const ls_shape *shape,
-                        const ls_placements *placements, bool set) {
-    const ls_mesh *mesh = &tensor->world->mesh;
-    ls_starts starts;
-    LS_TRY(ls_starts__create(&starts, placements, mesh, tensor->world->allocator));
-    int status = LS_OK;
-    for (int pass = 0; pass < (set ? 2 : 1); pass++) {
-        for (int i = 0; i < tensor->rank_count && status == LS_OK; i++) {
-            ls_shard *shard = &tensor->shards[tensor->first[i]];
-            ls_block want;
-            status =
-                ls_placement__block(&want, shape, mesh, placements, starts.of, tensor->ranks[i]);
-            if (status == LS_OK && pass == 0) {
-                status = check_shard(shard, &want, tensor->ranks[i], !set);
-            } else if (status == LS_OK) {
-                shard->block = want;
-            }
-        }
+                        const ls_placements *placements, const ls_starts *starts, bool offsets) {
+    for (int i = 0; i < tensor->rank_count; i++) {
+        int rank = tensor->ranks[i];
+        ls_block want;
+        LS_TRY(
+            ls_placement__block(&want, shape, &tensor->world->mesh, placements, starts->of, rank));
+        LS_TRY(check_shard(&tensor->shards[tensor->first[i]], &want, rank, offsets));
     }
-    ls_starts__free(&starts, tensor->world->allocator);
-    return status;
+    return LS_OK;
 }
 
 int ls_local_tensor_check(const ls_local_tensor *tensor) {
@@ -78,20 +66,37 @@ int ls_local_tensor_check(const ls_local_tensor *tensor) {
         return LS_FAIL(LS_ERR_INVALID, "the tensor has no placements to check its shards by");
     }
     LS_TRY(ls_local_tensor__check_single(tensor));
-    return check_blocks(tensor, &tensor->shape, &tensor->placements, false);
+    const ls_allocator *allocator = tensor->world->allocator;
+    ls_starts starts;
+    LS_TRY(ls_starts__create(&starts, &tensor->placements, &tensor->world->mesh, allocator));
+    int status = check_blocks(tensor, &tensor->shape, &tensor->placements, &starts, true);
+    ls_starts__free(&starts, allocator);
+    return status;
 }
 
 int ls_local_tensor_place(ls_local_tensor *tensor, const ls_shape *shape,
                           const ls_placements *placements) {
     const ls_mesh *mesh = &tensor->world->mesh;
+    const ls_allocator *allocator = tensor->world->allocator;
     size_t count = 0;
     ls_placements normal;
+    ls_starts starts;
     LS_TRY(ls_shape_count(&count, shape));
     LS_TRY(ls_placements__normalize(&normal, placements, shape, mesh));
     LS_TRY(ls_placements__check_ops(&normal, tensor->dtype));
     LS_TRY(ls_local_tensor__check_single(tensor));
-    LS_TRY(check_blocks(tensor, shape, &normal, true));
-    return ls_local_tensor__set_placements(tensor, shape, &normal);
+    LS_TRY(ls_starts__create(&starts, &normal, mesh, allocator));
+    int status = check_blocks(tensor, shape, &normal, &starts, false);
+    if (status == LS_OK) {
+        status = ls_local_tensor__set_placements(tensor, shape, &normal);
+    }
+    for (int i = 0; i < tensor->rank_count && status == LS_OK; i++) {
+        status = ls_placement__block(&tensor->shards[i].block, &tensor->shape, mesh,
+                                     &tensor->placements, starts.of, tensor->ranks[i]);
+        LS_ASSERT(status == LS_OK);  // the check above computed the same
+    }
+    ls_starts__free(&starts, allocator);
+    return status;
 }
 
 int ls_local_tensor_check_metadata(const ls_local_tensor *tensor, int ragged_dim) {

@@ -14,6 +14,9 @@ static int check_float(const ls_local_tensor *tensor) {
 // Fills one shard; element i of the logical tensor of `shape` is normal number i.
 static void fill_logical(ls_shard *shard, const ls_shape *shape, ls_dtype dtype, uint64_t seed,
                          uint32_t stream) {
+    if (shard->count == 0) {
+        return;
+    }
     int ndim = shape->ndim;
     size_t bytes = ls_dtype_bytes(dtype);
     int64_t strides[LS_DIMS_MAX];

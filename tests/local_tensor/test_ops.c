@@ -276,6 +276,55 @@ Test(ops, cat_and_narrow) {
     ls_world_free(world);
 }
 
+// Every operation and comparison on one tensor, up to the first that fails.
+static int use_everything(ls_world *world) {
+    static const int64_t sizes[3] = {1, 0, 2};
+    float full[9] = {1, 2, 3, 4, 5, 6, 7, 8, 9};
+    ls_local_tensor *made[6] = {NULL};
+    ls_rank_int *one = NULL;
+    const ls_placements rows = LS_PLACE(LS_SHARD_SIZES(0, sizes));
+    const ls_placements all = LS_PLACE(LS_REPLICATE);
+    int status = ls_local_tensor_distribute(&made[0], world, full, &LS_SHAPE(3, 3), LS_F32, &rows);
+    status = status != LS_OK ? status : ls_rank_int_same(&one, world, 1);
+    status = status != LS_OK
+                 ? status
+                 : ls_local_tensor_distribute(&made[1], world, full, &LS_SHAPE(3, 3), LS_F32, &all);
+    status = status != LS_OK ? status : ls_local_tensor_reconcile(NULL, made[1]);
+    status = status != LS_OK ? status : ls_local_tensor_check(made[0]);
+    status = status != LS_OK ? status : ls_local_tensor_matmul(&made[2], made[0], made[1]);
+    status =
+        status != LS_OK
+            ? status
+            : ls_local_tensor_cat(&made[3], (const ls_local_tensor *[]){made[0], made[2]}, 2, 1);
+    status = status != LS_OK ? status : ls_local_tensor_narrow(&made[4], made[3], 1, one, one);
+    status = status != LS_OK ? status : ls_local_tensor_transpose(&made[5], made[3], 0, 1);
+    for (int i = 0; i < 6; i++) {
+        ls_local_tensor_free(made[i]);
+    }
+    ls_rank_int_free(one);
+    return status;
+}
+
+// Whichever allocation of an operation fails, the error comes back and nothing stays allocated.
+Test(ops, every_failing_allocation_is_clean) {
+    uint64_t fail_at = 4;  // the first three make the world
+    int status = LS_ERR_MEMORY;
+    for (; status != LS_OK; fail_at++) {
+        ls_counting_allocator counting;
+        ls_counting_allocator_init(&counting, NULL);
+        counting.fail_at = fail_at;
+        ls_world *world = NULL;
+        cr_assert(ls_world_create(&world, &(ls_world_options){.mesh = LS_MESH(3),
+                                                              .allocator = &counting.allocator}) ==
+                  LS_OK);
+        status = use_everything(world);
+        cr_assert(status == LS_OK || status == LS_ERR_MEMORY, "%s", ls_error_last()->text);
+        ls_world_free(world);
+        cr_assert(counting.bytes_now == 0, "allocation %d", (int)fail_at);
+    }
+    cr_expect(fail_at > 40);
+}
+
 // Sizes per rank follow the shards; a rank without a shard is named.
 Test(ops, sizes) {
     ls_world *world = make_world(LS_MESH(4));

@@ -297,7 +297,7 @@ Test(tensor, every_failing_allocation_is_clean) {
 }
 
 // A tensor of 1,024 shards of 1,024 f32 costs its shards and less than a tenth more, and is made
-// in milliseconds; a shape past the size of memory is refused, not attempted.
+// in milliseconds; a shape past the size of memory or its limit is refused, and leaves nothing behind.
 Test(tensor, cost) {
     ls_counting_allocator counting;
     ls_counting_allocator_init(&counting, NULL);
@@ -324,7 +324,8 @@ Test(tensor, cost) {
     ls_local_tensor_free(tensor);
     cr_expect(ls_local_tensor_zeros(&tensor, world, &LS_SHAPE(INT64_MAX), LS_F32,
                                     &LS_PLACE(LS_SHARD(0))) == LS_ERR_OVERFLOW);
-    cr_expect(ls_local_tensor_zeros(&tensor, world, &LS_SHAPE(INT64_MAX / 8), LS_F32,
+    counting.bytes_limit = (size_t)16 << 20;
+    cr_expect(ls_local_tensor_zeros(&tensor, world, &LS_SHAPE(1 << 30), LS_F32,
                                     &LS_PLACE(LS_SHARD(0))) == LS_ERR_MEMORY);
     cr_expect(counting.bytes_now == before);
     ls_world_free(world);
