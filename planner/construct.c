@@ -1,0 +1,239 @@
+// First plans: one choice per item by a price on work and memory, then the largest shards first, each
+// on the least loaded rank that has room. Tried for several prices and size limits.
+#include "planner/problem.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+typedef struct ordered {
+    int64_t key;
+    int item;
+} ordered;
+
+typedef struct builder {
+    const ls_planner_problem *problem;
+    ls_assignment now;
+    ls_state state;
+    ordered *order;  // [items]
+} builder;
+
+typedef struct recipe {
+    double memory_price;  // ticks per byte of device memory
+    int64_t level;        // choices with a larger shard are avoided
+    unsigned types;       // sharding types used where an item has a choice of them
+    bool by_memory;       // the largest memory first, instead of the largest cost
+} recipe;
+
+static int compare_ordered(const void *a, const void *b) {
+    const ordered *x = a;
+    const ordered *y = b;
+    if (x->key != y->key) {
+        return x->key > y->key ? -1 : 1;
+    }
+    return x->item - y->item;
+}
+
+// The least loaded place where the unit fits, or -1.
+static int best_place(const ls_state *state, const ls_item *item, const ls_choice *choice, int unit,
+                      int first, int end) {
+    int best = -1;
+    int64_t best_load = INT64_MAX;
+    for (int place = first; place < end; place++) {
+        int64_t load = 0;
+        if (choice->fit == LS_FIT_HOST) {
+            for (int k = 0; k < choice->unit_shards; k++) {
+                int rank = place * choice->unit_shards + k;
+                int64_t here = state->load[rank] + choice->ticks[unit * choice->unit_shards + k];
+                load = here > load ? here : load;
+            }
+        } else if (choice->fit != LS_FIT_ALL) {
+            load = state->load[place];
+        }
+        if (load < best_load && ls_state__fits(state, item, choice, unit, place)) {
+            best = place;
+            best_load = load;
+        }
+    }
+    return best;
+}
+
+static bool put_units(ls_state *state, const ls_item *item, const ls_choice *choice, int *place,
+                      int first, int end) {
+    for (int unit = 0; unit < choice->unit_count; unit++) {
+        place[unit] = best_place(state, item, choice, unit, first, end);
+        if (place[unit] < 0) {
+            while (unit-- > 0) {
+                ls_state__take(state, choice, unit, place[unit]);
+            }
+            return false;
+        }
+        ls_state__put(state, choice, unit, place[unit]);
+    }
+    ls_state__mark(state, item, choice, place, true);
+    return true;
+}
+
+bool ls_search__put_greedy(ls_state *state, const ls_item *item, const ls_choice *choice,
+                           int *place) {
+    const ls_planner_problem *problem = state->problem;
+    switch (choice->fit) {
+    case LS_FIT_ALL:
+        return put_units(state, item, choice, place, 0, 1);
+    case LS_FIT_HOST:
+        return put_units(state, item, choice, place, 0, problem->hosts);
+    case LS_FIT_RANK:
+        return put_units(state, item, choice, place, 0, problem->ranks);
+    case LS_FIT_HOST_RANK:
+        break;
+    }
+    // The host whose most loaded rank would be least loaded, tried in full.
+    int best = -1;
+    int64_t best_load = INT64_MAX;
+    for (int host = 0; host < problem->hosts; host++) {
+        int first = host * problem->group;
+        if (!put_units(state, item, choice, place, first, first + problem->group)) {
+            continue;
+        }
+        int64_t load = 0;
+        for (int r = first; r < first + problem->group; r++) {
+            load = state->load[r] > load ? state->load[r] : load;
+        }
+        ls_state__take_item(state, item, choice, place);
+        if (load < best_load) {
+            best = host;
+            best_load = load;
+        }
+    }
+    return best >= 0 && put_units(state, item, choice, place, best * problem->group,
+                                  (best + 1) * problem->group);
+}
+
+static double price(const recipe *how, const ls_choice *choice) {
+    return (double)choice->work + how->memory_price * (double)choice->hbm_sum;
+}
+
+// The cheapest choice at the recipe's prices; those over its level or outside its types only when
+// there is no other.
+static int choose(const recipe *how, const ls_item *item) {
+    int best = -1;
+    int best_rank = 0;
+    for (int c = 0; c < item->choice_count; c++) {
+        const ls_choice *choice = &item->choices[c];
+        if (choice->dominated) {
+            continue;
+        }
+        int rank = (choice->ticks_max <= how->level ? 1 : 0) +
+                   (how->types & (1u << choice->sharding) ? 2 : 0);
+        if (best < 0 || rank > best_rank ||
+            (rank == best_rank && price(how, choice) < price(how, &item->choices[best]))) {
+            best = c;
+            best_rank = rank;
+        }
+    }
+    return best;
+}
+
+// Another choice for an item whose first one found no room: the cheapest that fits.
+static bool place_otherwise(builder *b, int index, const recipe *how) {
+    const ls_item *item = &b->problem->items[index];
+    int best = -1;
+    for (int c = 0; c < item->choice_count; c++) {
+        const ls_choice *choice = &item->choices[c];
+        if (choice->dominated ||
+            (best >= 0 && price(how, choice) >= price(how, &item->choices[best]))) {
+            continue;
+        }
+        if (ls_search__put_greedy(&b->state, item, choice, b->now.place[index])) {
+            ls_state__take_item(&b->state, item, choice, b->now.place[index]);
+            best = c;
+        }
+    }
+    if (best < 0) {
+        return false;
+    }
+    b->now.choice[index] = best;
+    return ls_search__put_greedy(&b->state, item, &item->choices[best], b->now.place[index]);
+}
+
+static void build(builder *b, const recipe *how) {
+    const ls_planner_problem *problem = b->problem;
+    ls_state__clear(&b->state);
+    b->now.ticks = LS_TICKS_NONE;
+    for (int i = 0; i < problem->item_count; i++) {
+        b->now.choice[i] = choose(how, &problem->items[i]);
+        const ls_choice *choice = &problem->items[i].choices[b->now.choice[i]];
+        int64_t key = how->by_memory ? choice->hbm_max : choice->ticks_max;
+        // What lies on all ranks has no choice of place, so it goes first.
+        b->order[i] = (ordered){choice->fit == LS_FIT_ALL ? INT64_MAX : key, i};
+    }
+    qsort(b->order, (size_t)problem->item_count, sizeof(*b->order), compare_ordered);
+    for (int k = 0; k < problem->item_count; k++) {
+        int i = b->order[k].item;
+        const ls_item *item = &problem->items[i];
+        const ls_choice *choice = &item->choices[b->now.choice[i]];
+        if (!ls_search__put_greedy(&b->state, item, choice, b->now.place[i]) &&
+            !place_otherwise(b, i, how)) {
+            return;
+        }
+    }
+    b->now.ticks = ls_state__max(&b->state) + ls_state__startup(&b->state);
+}
+
+static void keep_better(ls_assignment *best, const builder *b, ls_search_budget *budget) {
+    if (b->now.ticks < best->ticks) {
+        ls_assignment__copy(best, &b->now, b->problem);
+        if (budget->first == 0.0) {
+            budget->first = ls_search__clock();
+        }
+    }
+}
+
+static const double memory_factors[] = {1.0, 0.0, 2.0, 8.0, 64.0, 1e6};
+static const double level_factors[] = {1.0, 0.8, 0.6, 0.45, 0.3, 0.2, 4.0};
+static const unsigned type_sets[] = {
+    ~0u,
+    1u << LS_TABLE_WISE | 1u << LS_COLUMN_WISE,
+    1u << LS_TABLE_WISE | 1u << LS_COLUMN_WISE | 1u << LS_TABLE_ROW_WISE,
+    1u << LS_TABLE_WISE | 1u << LS_COLUMN_WISE | 1u << LS_ROW_WISE,
+    1u << LS_TABLE_WISE | 1u << LS_COLUMN_WISE | 1u << LS_DATA_PARALLEL,
+    1u << LS_TABLE_WISE,
+};
+#define COUNT(array) (sizeof(array) / sizeof((array)[0]))
+
+int ls_search__construct(ls_assignment *best, const ls_planner_problem *problem,
+                         ls_search_budget *budget, ls_arena *arena) {
+    builder b = {.problem = problem};
+    LS_TRY(ls_state__create(&b.state, problem, arena));
+    LS_TRY(ls_assignment__create(&b.now, problem, arena));
+    b.order = ls_arena_alloc(arena, (size_t)problem->item_count, sizeof(*b.order));
+    if (!b.order) {
+        return LS_ERR_MEMORY;
+    }
+    // Without a price from the bound, one at which all memory is worth all the time there is.
+    double memory = fmax(1.0, (double)problem->hbm_capacity * problem->ranks);
+    double unit = budget->multiplier > 0.0 ? budget->multiplier
+                                           : (double)budget->lower * problem->ranks / memory;
+    for (size_t m = 0; m < COUNT(memory_factors); m++) {
+        if (m > 1 && best->ticks != LS_TICKS_NONE && budget->multiplier == 0.0) {
+            break;  // memory is not what limits this problem
+        }
+        for (size_t t = 0; t < COUNT(type_sets); t++) {
+            for (size_t l = 0; l < COUNT(level_factors); l++) {
+                for (int by_memory = 0; by_memory < 2; by_memory++) {
+                    recipe how = {.memory_price = memory_factors[m] * unit,
+                                  .level = (int64_t)(level_factors[l] * (double)budget->lower),
+                                  .types = type_sets[t],
+                                  .by_memory = by_memory != 0};
+                    build(&b, &how);
+                    keep_better(best, &b, budget);
+                    if (ls_search__clock() > budget->deadline ||
+                        (best->ticks != LS_TICKS_NONE && best->ticks <= budget->lower)) {
+                        return LS_OK;
+                    }
+                }
+            }
+        }
+    }
+    return LS_OK;
+}

@@ -1,0 +1,174 @@
+// Our cost model: the bytes that the stages of a sharded embedding really move, at the bandwidth of
+// the link each takes, with a start-up time per collective; ids as skewed and as repeated as the
+// table's profile says.
+//
+// Differences from cost_torchrec.c that matter: a rank sends itself nothing; a ring collective that
+// spans hosts runs at the hosts' joint network bandwidth; rows read again come from cache; a row
+// block costs what its own rows draw; the update touches distinct rows, with their state.
+#include "planner/cost.h"
+
+#include <math.h>
+
+#define SECTOR_BYTES      32.0  // least that a memory read brings in
+#define SORT_BYTES_PER_ID 48.0  // two passes over (key, position), read and written
+
+double ls_cost__share(const ls_planner_table *table, int64_t first, int64_t count) {
+    LS_ASSERT(first >= 0 && count >= 0 && count <= table->rows && first <= table->rows - count);
+    if (count == 0) {
+        return 0.0;
+    }
+    double low = (double)first / (double)table->rows;
+    double high = (double)(first + count) / (double)table->rows;
+    if (!table->profile) {
+        return high - low;
+    }
+    double share = 0.0;
+    for (int i = 0; i < LS_PLANNER_PROFILE_BINS; i++) {
+        double bin_low = (double)i / LS_PLANNER_PROFILE_BINS;
+        double bin_high = (double)(i + 1) / LS_PLANNER_PROFILE_BINS;
+        double from = low > bin_low ? low : bin_low;
+        double to = high < bin_high ? high : bin_high;
+        if (to > from) {
+            share += table->profile->ids[i] * (to - from) * LS_PLANNER_PROFILE_BINS;
+        }
+    }
+    return share;
+}
+
+// Ring collectives over all ranks: every rank of a host drives its own port.
+static double ring_bandwidth(const ls_topology *topology) {
+    if (topology->ranks <= topology->ranks_per_host) {
+        return topology->intra_bandwidth;
+    }
+    double ports = topology->inter_bandwidth * topology->ranks_per_host;
+    return ports < topology->intra_bandwidth ? ports : topology->intra_bandwidth;
+}
+
+// An all-to-all in which this rank exchanges `bytes`, an equal part with each rank, itself included.
+// Traffic inside the host and between hosts flows at the same time.
+static double exchange_ms(const ls_topology *topology, double bytes) {
+    double each = bytes / topology->ranks;
+    double inside = each * (topology->ranks_per_host - 1) / topology->intra_bandwidth;
+    double between =
+        each * (topology->ranks - topology->ranks_per_host) / topology->inter_bandwidth;
+    return inside > between ? inside : between;
+}
+
+// Reading `bytes` of rows where the kernel keeps them.
+static double rows_ms(const ls_cost_context *context, ls_planner_kernel kernel, double bytes) {
+    const ls_topology *topology = context->topology;
+    double device = bytes / topology->hbm_bandwidth;
+    double host = bytes / topology->link_bandwidth;
+    switch (kernel) {
+    case LS_PLANNER_FUSED_UVM:
+        return host;
+    case LS_PLANNER_FUSED_UVM_CACHING:
+        return context->clf * device + (1.0 - context->clf) * host;
+    default:
+        return device;
+    }
+}
+
+static double distinct_ids(const ls_cost_context *context, double ids, int64_t rows) {
+    double share = context->table->profile ? context->table->profile->distinct : 1.0;
+    double distinct = ids * share;
+    return distinct < (double)rows ? distinct : (double)rows;
+}
+
+static double state_bytes_per_row(const ls_cost_context *context, int64_t columns) {
+    const ls_planner_optimizer *optimizer = context->optimizer;
+    return optimizer ? 4.0 * (optimizer->f32_per_weight * (double)columns + optimizer->f32_per_row)
+                     : 0.0;
+}
+
+// Lookup and update on the rank that holds the block. ids, outputs: of the whole step on this rank.
+static void compute(ls_planner_cost *out, const ls_cost_context *context, ls_planner_kernel kernel,
+                    int64_t rows, int64_t columns, double ids, double output_bytes) {
+    double hbm = context->topology->hbm_bandwidth;
+    double id_bytes = LS_PLANNER_ID_BYTES + (context->table->weighted ? 4.0 : 0.0);
+    double row =
+        ceil((double)columns * context->table->element_bytes / SECTOR_BYTES) * SECTOR_BYTES;
+    double distinct = distinct_ids(context, ids, rows);
+    double again = ids - distinct;
+    out->forward_compute_ms = (ids * id_bytes + output_bytes) / hbm +
+                              rows_ms(context, kernel, distinct * row) +
+                              again * row / context->topology->cache_speedup / hbm;
+    double touched = distinct * (row + state_bytes_per_row(context, columns));
+    if (kernel == LS_PLANNER_DENSE) {  // the dense gradient is written, and every row updated
+        double table = (double)rows * row;
+        touched = (double)rows * (row + state_bytes_per_row(context, columns)) + table;
+    }
+    out->backward_compute_ms =
+        (output_bytes + ids * SORT_BYTES_PER_ID) / hbm + rows_ms(context, kernel, 2.0 * touched);
+}
+
+void ls_cost__lockstep(ls_planner_cost *out, const ls_cost_context *context, ls_sharding sharding,
+                       ls_planner_kernel kernel, int64_t first_row, int64_t rows, int64_t columns) {
+    const ls_topology *topology = context->topology;
+    const ls_planner_table *table = context->table;
+    double world = topology->ranks;
+    double group = topology->ranks_per_host;
+    double hosts = world / group;
+    double element = context->output_bytes;
+    double share = ls_cost__share(table, first_row, rows);
+    double ids = context->ids * share * (sharding == LS_DATA_PARALLEL ? 1.0 : world);
+    double width = (double)columns * element;
+    double outputs = table->sequence ? ids * width : context->bags * world * width;
+    double exposed = 1.0 - context->options->overlap;
+    double id_bytes = LS_PLANNER_ID_BYTES + (table->weighted ? 4.0 : 0.0);
+    *out = (ls_planner_cost){0};
+    if (sharding == LS_DATA_PARALLEL) {
+        compute(out, context, kernel, rows, columns, ids, context->outputs * width);
+        double bytes = (double)rows * (double)columns * table->element_bytes;
+        out->backward_comms_ms =
+            exposed * 2.0 * (world - 1.0) / world * bytes / ring_bandwidth(topology);
+        return;
+    }
+    compute(out, context, kernel, rows, columns, ids, outputs);
+    double lengths = context->bags * world * 4.0;
+    double in = exchange_ms(topology, ids * id_bytes + lengths);
+    double back;
+    if (table->sequence || sharding == LS_TABLE_WISE || sharding == LS_COLUMN_WISE ||
+        sharding == LS_TABLE_COLUMN_WISE) {
+        back = exchange_ms(topology, outputs);
+    } else if (sharding == LS_ROW_WISE) {
+        back = (world - 1.0) / world * outputs / ring_bandwidth(topology);
+    } else {  // reduce-scatter inside the host, then an exchange with equal ranks of other hosts
+        back = (group - 1.0) / group * outputs / topology->intra_bandwidth +
+               outputs / group * (hosts - 1.0) / hosts / topology->inter_bandwidth;
+    }
+    out->forward_comms_ms = exposed * (in + back);
+    out->backward_comms_ms = exposed * back;
+}
+
+double ls_cost__lockstep_startup(const ls_cost_context *context, ls_sharding sharding) {
+    const ls_topology *topology = context->topology;
+    int world = topology->ranks;
+    int group = topology->ranks_per_host;
+    if (world == 1) {
+        return 0.0;
+    }
+    bool spans = world > group;
+    double hop = spans ? topology->inter_latency_us : topology->intra_latency_us;
+    double exchange = topology->launch_us + hop;
+    double ring = topology->launch_us + (world - 1) * hop;
+    double inside = topology->launch_us + (group - 1) * topology->intra_latency_us;
+    double input = exchange * (context->table->weighted ? 4.0 : 3.0);  // splits, lengths, values
+    double us;
+    switch (sharding) {
+    case LS_DATA_PARALLEL:
+        us = topology->launch_us + 2.0 * (world - 1) * hop;
+        break;
+    case LS_ROW_WISE:
+        us = input + 2.0 * (context->table->sequence ? exchange : ring);
+        break;
+    case LS_TABLE_ROW_WISE:
+    case LS_GRID:
+        us = input + 2.0 * (inside + (spans ? exchange : 0.0));
+        break;
+    default:
+        us = input + 2.0 * exchange;
+        break;
+    }
+    return us / 1000.0;
+}

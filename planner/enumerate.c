@@ -1,0 +1,179 @@
+// Every way to cut each table that its constraints allow, with what each block costs.
+#include "planner/problem.h"
+
+#include <math.h>
+
+#define WIDTHS_MAX     8   // column widths tried for one table
+#define COLUMN_MINIMUM 32  // least width we choose by ourselves: narrower rows waste memory reads
+
+static unsigned default_shardings(const ls_planner_problem *problem,
+                                  const ls_planner_table *table) {
+    unsigned mask = (1u << LS_SHARDING_COUNT) - 1u;
+    mask &= ~(1u << LS_GRID);
+    if (problem->hosts == 1 && !problem->options.torchrec_options) {
+        // On one host these are row wise and column wise by another name.
+        mask &= ~(1u << LS_TABLE_ROW_WISE) & ~(1u << LS_TABLE_COLUMN_WISE);
+    }
+    return table->shardings ? table->shardings : mask;
+}
+
+static bool type_possible(const ls_planner_table *table, ls_sharding sharding) {
+    if (table->sequence) {  // no outputs to sum, so nothing is cut inside a host
+        return sharding == LS_DATA_PARALLEL || sharding == LS_TABLE_WISE ||
+               sharding == LS_COLUMN_WISE || sharding == LS_ROW_WISE;
+    }
+    return true;
+}
+
+static bool cuts_columns(ls_sharding sharding) {
+    return sharding == LS_COLUMN_WISE || sharding == LS_TABLE_COLUMN_WISE || sharding == LS_GRID;
+}
+
+// widths [WIDTHS_MAX] of column blocks to try, widest first; returns how many.
+static int column_widths(int64_t *widths, const ls_planner_problem *problem,
+                         const ls_planner_table *table, ls_sharding sharding, unsigned mask) {
+    int64_t columns = table->columns;
+    if (!cuts_columns(sharding)) {
+        widths[0] = columns;
+        return 1;
+    }
+    if (problem->options.torchrec_options) {
+        widths[0] = ls_plan_column_block(columns, table->columns_min);
+        return 1;
+    }
+    int64_t least = table->columns_min ? table->columns_min : COLUMN_MINIMUM;
+    int count = 0;
+    for (int64_t blocks = 2; blocks <= columns / least && count < WIDTHS_MAX; blocks++) {
+        if (columns % blocks == 0 && columns / blocks % 4 == 0) {
+            widths[count++] = columns / blocks;
+        }
+    }
+    // A table too narrow to cut is still placed when nothing else is allowed.
+    if (count == 0 && (sharding == LS_GRID || !(mask & (1u << LS_TABLE_WISE)))) {
+        widths[count++] = columns;
+    }
+    return count;
+}
+
+static int row_blocks(const ls_planner_problem *problem, ls_sharding sharding) {
+    switch (sharding) {
+    case LS_DATA_PARALLEL:
+    case LS_ROW_WISE:
+        return problem->ranks;
+    case LS_TABLE_ROW_WISE:
+    case LS_GRID:
+        return problem->group;
+    default:
+        return 1;
+    }
+}
+
+static void estimate(ls_planner_shard *shard, const ls_cost_context *context,
+                     const ls_planner_option *option) {
+    if (context->options->model == LS_PLANNER_TORCHREC) {
+        ls_cost__torchrec(&shard->cost, context, option->sharding, option->kernel,
+                          shard->block.rows, shard->block.columns);
+    } else {
+        ls_cost__lockstep(&shard->cost, context, option->sharding, option->kernel,
+                          shard->block.row_offset, shard->block.rows, shard->block.columns);
+    }
+    ls_cost__storage(shard, context, option->sharding, option->kernel);
+}
+
+static int make_option(ls_planner_option *out, ls_planner_problem *problem,
+                       const ls_cost_context *context, int64_t width) {
+    const ls_planner_table *table = context->table;
+    int blocks = row_blocks(problem, out->sharding);
+    out->column_blocks = (int)(table->columns / width);
+    out->shard_count = out->column_blocks * blocks;
+    out->shards = ls_arena_alloc(problem->arena, (size_t)out->shard_count, sizeof(*out->shards));
+    int64_t *cuts = ls_arena_alloc(problem->arena, 2 * (size_t)blocks, sizeof(*cuts));
+    if (!out->shards || !cuts) {
+        return LS_ERR_MEMORY;
+    }
+    bool whole = out->sharding == LS_DATA_PARALLEL;
+    ls_plan_split_rows(cuts, cuts + blocks, table->rows, blocks);
+    for (int i = 0; i < out->shard_count; i++) {
+        ls_planner_shard *shard = &out->shards[i];
+        int row = i % blocks;
+        shard->block = (ls_plan_shard){
+            .rank = -1,
+            .row_offset = whole ? 0 : cuts[row],
+            .rows = whole ? table->rows : cuts[blocks + row],
+            .column_offset = i / blocks * width,
+            .columns = width,
+        };
+        estimate(shard, context, out);
+    }
+    return LS_OK;
+}
+
+static bool kernel_possible(const ls_planner_table *table, ls_sharding sharding,
+                            ls_planner_kernel kernel) {
+    if ((sharding == LS_DATA_PARALLEL) != (kernel == LS_PLANNER_DENSE)) {
+        return false;
+    }
+    return !table->kernels || (table->kernels & (1u << kernel));
+}
+
+static int enumerate_table(ls_planner_problem *problem, int index) {
+    const ls_planner_table *table = &problem->tables[index];
+    ls_cost_context context;
+    ls_cost__context(&context, &problem->topology, &problem->options, table);
+    unsigned mask = default_shardings(problem, table);
+    size_t most = (size_t)LS_SHARDING_COUNT * LS_PLANNER_KERNEL_COUNT * WIDTHS_MAX;
+    ls_planner_option *options = ls_arena_alloc(problem->arena, most, sizeof(*options));
+    if (!options) {
+        return LS_ERR_MEMORY;
+    }
+    int count = 0;
+    for (int s = 0; s < LS_SHARDING_COUNT; s++) {
+        ls_sharding sharding = (ls_sharding)s;
+        if (!(mask & (1u << s)) || !type_possible(table, sharding)) {
+            continue;
+        }
+        int64_t widths[WIDTHS_MAX];
+        int width_count = column_widths(widths, problem, table, sharding, mask);
+        for (int k = 0; k < LS_PLANNER_KERNEL_COUNT; k++) {
+            if (!kernel_possible(table, sharding, (ls_planner_kernel)k)) {
+                continue;
+            }
+            for (int w = 0; w < width_count; w++) {
+                ls_planner_option *option = &options[count];
+                option->table = index;
+                option->sharding = sharding;
+                option->kernel = (ls_planner_kernel)k;
+                LS_TRY(make_option(option, problem, &context, widths[w]));
+                count++;
+            }
+        }
+    }
+    problem->table_options[index] = options;
+    problem->option_counts[index] = count;
+    if (count == 0) {
+        return LS_FAIL(
+            LS_ERR_NOT_FOUND,
+            "plan: table %s: no sharding type and kernel together satisfy its constraints",
+            table->name);
+    }
+    return LS_OK;
+}
+
+int ls_problem__enumerate(ls_planner_problem *problem) {
+    if (problem->options.model == LS_PLANNER_LOCKSTEP) {
+        for (int s = 0; s < LS_SHARDING_COUNT; s++) {
+            ls_cost_context context;
+            // Any table of a group starts the same collectives; the costliest kind decides.
+            for (int i = 0; i < problem->table_count; i++) {
+                ls_cost__context(&context, &problem->topology, &problem->options,
+                                 &problem->tables[i]);
+                double ms = ls_cost__lockstep_startup(&context, (ls_sharding)s);
+                problem->startup_ms[s] = fmax(ms, problem->startup_ms[s]);
+            }
+        }
+    }
+    for (int i = 0; i < problem->table_count; i++) {
+        LS_TRY(enumerate_table(problem, i));
+    }
+    return LS_OK;
+}

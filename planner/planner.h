@@ -1,0 +1,206 @@
+// The planner: chooses for every embedding table how it is cut and where its blocks lie, and proves
+// how far from best the choice can be. Also what to say when nothing fits. Gathers the headers of
+// this folder.
+//
+// Costs are milliseconds of one training step, sizes bytes. A rank's cost is the sum over its
+// shards; a plan's cost is its most loaded rank's, plus the start-up time of each kind of collective
+// it uses (cost model "lockstep"; none in "torchrec").
+#ifndef LS_PLANNER_PLANNER_H
+#define LS_PLANNER_PLANNER_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/base.h"
+#include "planner/plan.h"
+#include "planner/topology.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+// ---- What is to be placed ------------------------------------------------------------------------
+
+typedef enum ls_planner_kernel {   // how a shard's rows are kept and looked up
+    LS_PLANNER_DENSE,              // replicated, dense gradients (data parallel)
+    LS_PLANNER_FUSED,              // rows in device memory
+    LS_PLANNER_FUSED_UVM,          // rows in host memory
+    LS_PLANNER_FUSED_UVM_CACHING,  // rows in host memory, a part cached in device memory
+    LS_PLANNER_KERNEL_COUNT
+} ls_planner_kernel;
+LS_API const char *ls_planner_kernel_name(ls_planner_kernel kernel);
+LS_API int ls_planner_kernel_parse(ls_planner_kernel *out, const char *text);
+
+#define LS_PLANNER_FEATURES_MAX 4096
+#define LS_PLANNER_TABLES_MAX   100000
+
+// Ids of one feature, as the planner needs to know them.
+typedef struct ls_planner_feature {
+    double pooling;   // mean ids per bag
+    double poolings;  // bags per sample, usually 1
+    double batch;     // samples per rank (mean over ranks)
+} ls_planner_feature;
+
+// How ids fall on a table's rows: from real or generated ids (ls_planner_profile_make). Bins cut the
+// rows evenly.
+#define LS_PLANNER_PROFILE_BINS 64
+typedef struct ls_planner_profile {
+    double ids[LS_PLANNER_PROFILE_BINS];  // share of all ids that fall into the bin; sums to 1
+    double distinct;                      // distinct rows / ids, in (0, 1]
+} ls_planner_profile;
+
+typedef struct ls_planner_table {
+    const char *name;
+    int64_t rows, columns;
+    int element_bytes;      // of a weight
+    int output_bytes;       // of an output element; 0: element_bytes
+    bool sequence;          // one output per id instead of one per bag
+    bool weighted;          // ids carry weights
+    const char *optimizer;  // "sgd", "rowwise_adagrad", ... (ls_planner_optimizer_name); NULL: none
+    const ls_planner_feature *features;
+    int feature_count;
+    double cache_load_factor;           // fused_uvm_caching: share of rows in device memory; 0: 0.2
+    const ls_planner_profile *profile;  // NULL: ids spread evenly, all distinct
+    // Constraints
+    unsigned shardings;    // bit per ls_sharding; 0: all but grid
+    unsigned kernels;      // bit per ls_planner_kernel; 0: all
+    int64_t columns_min;   // least width of a column block; 0: by the options
+    const int *ranks;      // the shards may lie on these ranks alone (pin, device group); NULL: any
+    int rank_count;        //
+    const int *forbidden;  // and not on these
+    int forbidden_count;   //
+    const char *together;  // tables of one name here lie on the same ranks; NULL: free
+    const char *apart;     // tables of one name here share no rank; NULL: free
+} ls_planner_table;
+
+// Bytes of optimizer state, all of it f32: per weight and per row of each shard.
+typedef struct ls_planner_optimizer {
+    const char *name;
+    int f32_per_weight, f32_per_row;
+    double
+        torchrec_multiplier;  // of the weights' bytes, as TorchRec's planner has it; -1: 1 / columns
+} ls_planner_optimizer;
+LS_API int ls_planner_optimizer_find(const ls_planner_optimizer **out, const char *name);
+
+typedef enum ls_planner_model { LS_PLANNER_LOCKSTEP, LS_PLANNER_TORCHREC } ls_planner_model;
+
+typedef struct ls_planner_options {
+    ls_planner_model model;
+    bool torchrec_options;  // enumerate TorchRec's options alone (its one column width)
+    bool exact_only;        // no heuristic start: for tests of the search itself
+    double reserve_share;   // of each rank's device memory kept free, in [0, 1)
+    int64_t reserve_bytes;  // and this much more (dense parameters, inputs in flight)
+    double overlap;         // lockstep: share of communication hidden behind computation
+    int pipeline_depth;     // batches in flight: input buffers held at once; 0: 1
+    int64_t nodes_max;      // of the search; 0: 20,000,000. The same on every machine
+    double seconds_max;     // 0: none. Then results may depend on the machine's speed
+    double gap_goal;        // stop when the gap is no more than this
+    uint64_t seed;          // of the improvement rounds
+} ls_planner_options;
+
+// ---- What comes out ------------------------------------------------------------------------------
+
+typedef struct ls_planner_cost {
+    double forward_compute_ms, forward_comms_ms, backward_compute_ms, backward_comms_ms,
+        prefetch_ms;
+} ls_planner_cost;
+LS_API double ls_planner_cost_total(const ls_planner_cost *cost);
+
+// One block with its cost and memory. rank -1: not placed yet.
+typedef struct ls_planner_shard {
+    ls_plan_shard block;
+    ls_planner_cost cost;
+    int64_t hbm_bytes, ddr_bytes;
+    int64_t input_bytes,
+        output_bytes;  // buffers, part of hbm_bytes (data parallel and fused alike)
+} ls_planner_shard;
+
+// One way to cut a table.
+typedef struct ls_planner_option {
+    int table;
+    ls_sharding sharding;
+    ls_planner_kernel kernel;
+    int column_blocks;
+    int shard_count;
+    ls_planner_shard *shards;  // in the order of ls_plan_table.shards
+} ls_planner_option;
+
+typedef struct ls_planner_rank {
+    ls_planner_cost cost;
+    double ms;
+    int64_t hbm_bytes, ddr_bytes;        // used by shards
+    int64_t hbm_capacity, ddr_capacity;  // after reservations
+    int64_t input_bytes, output_bytes;
+    int shards;
+} ls_planner_rank;
+
+typedef enum ls_planner_stop {
+    LS_PLANNER_STOP_PROVEN,  // nothing is better
+    LS_PLANNER_STOP_GAP,     // the gap asked for was reached
+    LS_PLANNER_STOP_NODES,   //
+    LS_PLANNER_STOP_TIME,
+} ls_planner_stop;
+
+typedef struct ls_planner_problem ls_planner_problem;  // everything enumerated; opaque
+
+typedef struct ls_planner_result {
+    bool found;                        // false: no plan; see ls_planner_diagnose
+    bool proven;                       // optimal, or (found false) proven that there is none
+    ls_planner_stop stop;              //
+    double ms;                         // cost of the plan
+    double lower_bound_ms;             // no plan costs less
+    double gap;                        // ms / lower_bound_ms - 1; 0 when proven
+    double startup_ms;                 // part of ms that no rank's sum holds
+    int64_t nodes;                     // looked at by the exact search
+    double seconds, first_seconds;     // all of the search; until the first plan
+    const ls_planner_option **chosen;  // [tables]
+    ls_plan plan;                      //
+    ls_planner_shard **shards;         // [tables][shards of the chosen option], with ranks
+    ls_planner_rank *ranks;            // [ranks]
+} ls_planner_result;
+
+// Enumerates all options and their costs. Input is copied. The caller frees with
+// ls_planner_problem_free. LS_ERR_INVALID names the table and the field; LS_ERR_NOT_FOUND: the
+// constraints leave a table without any option.
+LS_API int ls_planner_problem_create(ls_planner_problem **out, const ls_topology *topology,
+                                     const ls_planner_table *tables, int table_count,
+                                     const ls_planner_options *options);
+LS_API void ls_planner_problem_free(ls_planner_problem *problem);  // NULL is allowed
+LS_API int ls_planner_table_count(const ls_planner_problem *problem);
+LS_API const ls_planner_table *ls_planner_tables(const ls_planner_problem *problem);
+LS_API const ls_topology *ls_planner_topology(const ls_planner_problem *problem);
+LS_API int ls_planner_option_count(const ls_planner_problem *problem, int table);
+LS_API const ls_planner_option *ls_planner_option_at(const ls_planner_problem *problem, int table,
+                                                     int index);
+
+// Searches. Returns LS_OK also when there is no plan (result->found false). The result lives in the
+// problem's memory and stays valid until the problem is freed.
+LS_API int ls_planner_solve(ls_planner_result *result, ls_planner_problem *problem);
+
+// TorchRec's own search on the same options and costs, as a baseline: proposers (grid, greedy by
+// depth and by sum, uniform; dynamic programming) each with the greedy-perf or the memory-balanced
+// partitioner. proposals_max bounds the plans tried; 0: 10,000.
+typedef enum ls_planner_proposer {
+    LS_PROPOSE_GREEDY_DEPTH,
+    LS_PROPOSE_GREEDY_SUM,
+    LS_PROPOSE_UNIFORM,
+    LS_PROPOSE_GRID,
+    LS_PROPOSE_DYNAMIC,
+    LS_PROPOSE_ALL  // as TorchRec's planner: grid, both greedy ones, uniform
+} ls_planner_proposer;
+typedef enum ls_planner_partitioner {
+    LS_PARTITION_GREEDY_PERF,
+    LS_PARTITION_MEMORY_BALANCED
+} ls_planner_partitioner;
+LS_API int ls_planner_baseline(ls_planner_result *result, ls_planner_problem *problem,
+                               ls_planner_proposer proposer, ls_planner_partitioner partitioner,
+                               int64_t proposals_max);
+
+// The whole problem as a mixed-integer program in CPLEX LP format, for other solvers. The optimum of
+// variable C (plus start-up terms in the objective) is that of ls_planner_solve.
+LS_API int ls_planner_write_lp(ls_text *out, const ls_planner_problem *problem);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,197 @@
+// The search as a whole: bound, first plans, improvement, exact search; and the result.
+#include "planner/problem.h"
+
+#include <math.h>
+#include <string.h>
+#include <time.h>
+
+#define NODES_DEFAULT INT64_C(20000000)
+
+double ls_search__clock(void) {
+    struct timespec now;
+    (void)clock_gettime(CLOCK_MONOTONIC, &now);
+    return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
+}
+
+bool ls_search__over(ls_search_budget *budget, int64_t best) {
+    if (best != LS_TICKS_NONE) {
+        if (best <= budget->lower ||
+            (double)(best - budget->lower) <= budget->gap_goal * (double)budget->lower) {
+            return true;
+        }
+    }
+    if (budget->nodes >= budget->nodes_max) {
+        return true;
+    }
+    return !isinf(budget->deadline) && (++budget->looks & 63) == 0 &&
+           ls_search__clock() > budget->deadline;
+}
+
+// ---- The result ----------------------------------------------------------------------------------
+
+static void fill_rank(ls_planner_result *result, const ls_planner_problem *problem,
+                      const ls_planner_shard *shard) {
+    ls_planner_rank *rank = &result->ranks[shard->block.rank];
+    rank->cost.forward_compute_ms += shard->cost.forward_compute_ms;
+    rank->cost.forward_comms_ms += shard->cost.forward_comms_ms;
+    rank->cost.backward_compute_ms += shard->cost.backward_compute_ms;
+    rank->cost.backward_comms_ms += shard->cost.backward_comms_ms;
+    rank->cost.prefetch_ms += shard->cost.prefetch_ms;
+    rank->hbm_bytes += shard->hbm_bytes;
+    rank->ddr_bytes += shard->ddr_bytes;
+    rank->input_bytes += shard->input_bytes;
+    rank->output_bytes += shard->output_bytes;
+    rank->shards++;
+    (void)problem;
+}
+
+static int fill_table(ls_planner_result *result, ls_planner_problem *problem, int table,
+                      const ls_choice *choice, const ls_planner_option *option, const int *place) {
+    size_t count = (size_t)option->shard_count;
+    ls_planner_shard *shards = ls_arena_alloc(problem->arena, count, sizeof(*shards));
+    ls_plan_shard *blocks = ls_arena_alloc(problem->arena, count, sizeof(*blocks));
+    if (!shards || !blocks) {
+        return LS_ERR_MEMORY;
+    }
+    for (int i = 0; i < option->shard_count; i++) {
+        shards[i] = option->shards[i];
+        int unit = i / choice->unit_shards;
+        shards[i].block.rank = ls_problem__rank(problem, choice, i, place[unit]);
+        blocks[i] = shards[i].block;
+        fill_rank(result, problem, &shards[i]);
+    }
+    result->chosen[table] = option;
+    result->shards[table] = shards;
+    result->plan.tables[table] = (ls_plan_table){
+        .name = problem->tables[table].name,
+        .sharding = option->sharding,
+        .kernel = ls_planner_kernel_name(option->kernel),
+        .rows = problem->tables[table].rows,
+        .columns = problem->tables[table].columns,
+        .shards = blocks,
+        .shard_count = option->shard_count,
+    };
+    return LS_OK;
+}
+
+int ls_result__fill(ls_planner_result *result, ls_planner_problem *problem,
+                    const ls_assignment *assignment) {
+    ls_arena *arena = problem->arena;
+    size_t tables = (size_t)problem->table_count;
+    result->found = true;
+    result->chosen = ls_arena_alloc(arena, tables, sizeof(*result->chosen));
+    result->shards = ls_arena_alloc(arena, tables, sizeof(*result->shards));
+    result->ranks = ls_arena_alloc(arena, (size_t)problem->ranks, sizeof(*result->ranks));
+    result->plan = (ls_plan){.ranks = problem->ranks,
+                             .ranks_per_host = problem->group,
+                             .table_count = problem->table_count};
+    result->plan.tables = ls_arena_alloc(arena, tables, sizeof(*result->plan.tables));
+    if (!result->chosen || !result->shards || !result->ranks || !result->plan.tables) {
+        return LS_ERR_MEMORY;
+    }
+    bool used[LS_SHARDING_COUNT] = {false};
+    for (int i = 0; i < problem->item_count; i++) {
+        const ls_item *item = &problem->items[i];
+        const ls_choice *choice = &item->choices[assignment->choice[i]];
+        used[choice->sharding] = true;
+        for (int m = 0; m < item->table_count; m++) {
+            LS_TRY(fill_table(result, problem, item->tables[m], choice, choice->options[m],
+                              assignment->place[i]));
+        }
+    }
+    double most = 0.0;
+    for (int r = 0; r < problem->ranks; r++) {
+        ls_planner_rank *rank = &result->ranks[r];
+        rank->ms = ls_planner_cost_total(&rank->cost);
+        rank->hbm_capacity = problem->hbm_capacity;
+        rank->ddr_capacity = problem->topology.ddr_bytes;
+        most = fmax(most, rank->ms);
+    }
+    result->startup_ms = 0.0;
+    for (int s = 0; s < LS_SHARDING_COUNT; s++) {
+        result->startup_ms += used[s] ? problem->startup_ms[s] : 0.0;
+    }
+    result->ms = most + result->startup_ms;
+    return LS_OK;
+}
+
+// ---- Solving -------------------------------------------------------------------------------------
+
+static int search(ls_assignment *best, bool *complete, ls_planner_problem *problem,
+                  ls_search_budget *budget, ls_arena *arena) {
+    const ls_planner_options *options = &problem->options;
+    *complete = false;
+    LS_TRY(ls_assignment__create(best, problem, arena));
+    if (!options->exact_only) {
+        LS_TRY(ls_search__construct(best, problem, budget, arena));
+        // Small problems are better proven than polished.
+        int64_t rounds = problem->item_count <= 12 ? 50 : INT64_MAX;
+        int64_t nodes_max = budget->nodes_max;
+        double deadline = budget->deadline;
+        budget->nodes_max = nodes_max / 4;
+        if (!isinf(deadline)) {
+            budget->deadline = budget->started + 0.7 * (deadline - budget->started);
+        }
+        LS_TRY(ls_search__improve(best, problem, budget, rounds, arena));
+        budget->nodes_max = nodes_max;
+        budget->deadline = deadline;
+    }
+    if (!ls_search__over(budget, best->ticks)) {
+        LS_TRY(ls_search__exact(best, complete, problem, budget, arena));
+    }
+    return LS_OK;
+}
+
+static void judge(ls_planner_result *result, const ls_planner_problem *problem,
+                  const ls_search_budget *budget, const ls_assignment *best, bool complete) {
+    bool found = best->ticks != LS_TICKS_NONE;
+    result->proven = complete || (found && best->ticks <= budget->lower);
+    result->lower_bound_ms =
+        found && result->proven ? result->ms : (double)budget->lower / problem->ticks_per_ms;
+    if (found) {
+        result->lower_bound_ms = fmin(result->lower_bound_ms, result->ms);
+        result->gap =
+            result->proven || result->ms == 0.0 ? 0.0 : result->ms / result->lower_bound_ms - 1.0;
+    }
+    bool near = found && result->gap <= problem->options.gap_goal;
+    result->stop = result->proven                       ? LS_PLANNER_STOP_PROVEN
+                   : near                               ? LS_PLANNER_STOP_GAP
+                   : budget->nodes >= budget->nodes_max ? LS_PLANNER_STOP_NODES
+                                                        : LS_PLANNER_STOP_TIME;
+}
+
+int ls_planner_solve(ls_planner_result *result, ls_planner_problem *problem) {
+    LS_ASSERT(result && problem);
+    const ls_planner_options *options = &problem->options;
+    *result = (ls_planner_result){0};
+    ls_search_budget budget = {.started = ls_search__clock(), .gap_goal = options->gap_goal};
+    budget.nodes_max = options->nodes_max ? options->nodes_max : NODES_DEFAULT;
+    budget.deadline = options->seconds_max > 0.0 ? budget.started + options->seconds_max : INFINITY;
+    LS_TRY(ls_bound__root(&budget.lower, &budget.multiplier, problem));
+    if (budget.lower == LS_TICKS_NONE) {
+        result->proven = true;
+        result->stop = LS_PLANNER_STOP_PROVEN;
+        result->lower_bound_ms = INFINITY;
+        result->seconds = ls_search__clock() - budget.started;
+        return LS_OK;
+    }
+    ls_arena *arena;
+    LS_TRY(ls_arena_create(&arena, NULL));
+    ls_assignment best;
+    bool complete;
+    int status = search(&best, &complete, problem, &budget, arena);
+    if (status == LS_OK && best.ticks != LS_TICKS_NONE) {
+        status = ls_result__fill(result, problem, &best);
+    }
+    if (status == LS_OK) {
+        judge(result, problem, &budget, &best, complete);
+        result->nodes = budget.nodes;
+        result->seconds = ls_search__clock() - budget.started;
+        result->first_seconds = result->found ? budget.first - budget.started : 0.0;
+        if (result->found) {
+            status = ls_plan_check(&result->plan);
+        }
+    }
+    ls_arena_free(arena);
+    return status;
+}

@@ -1,0 +1,148 @@
+// Memory of a shard: weights, optimizer state, buffers of ids and outputs. The torchrec model counts
+// as TorchRec's planner does; ours counts the state that each optimizer really keeps (f32, per row of
+// the shard where it is row wise), the dense gradient of a replicated table, and the gradient of the
+// outputs.
+#include "planner/cost.h"
+
+#include <math.h>
+#include <string.h>
+
+static const ls_planner_optimizer optimizers[] = {
+    {"none", 0, 0, 0.0},
+    {"sgd", 0, 0, 0.0},
+    {"momentum_sgd", 1, 0, 1.0},
+    {"lars_sgd", 1, 0, 1.0},
+    {"adagrad", 1, 0, 1.0},
+    {"rowwise_adagrad", 0, 1, -1.0},
+    {"adam", 2, 0, 2.0},
+    {"adamw", 2, 0, 2.0},
+    {"partial_rowwise_adam", 1, 1, 1.0},
+    {"lamb", 2, 0, 1.0},
+    {"partial_rowwise_lamb", 1, 1, 1.0},
+};
+#define OPTIMIZER_COUNT (sizeof(optimizers) / sizeof(optimizers[0]))
+
+int ls_planner_optimizer_find(const ls_planner_optimizer **out, const char *name) {
+    LS_ASSERT(out && name);
+    const char *names[OPTIMIZER_COUNT];
+    for (size_t i = 0; i < OPTIMIZER_COUNT; i++) {
+        names[i] = optimizers[i].name;
+        if (strcmp(name, optimizers[i].name) == 0) {
+            *out = &optimizers[i];
+            return LS_OK;
+        }
+    }
+    const char *near = ls_nearest(name, names, OPTIMIZER_COUNT);
+    return LS_FAIL(LS_ERR_NOT_FOUND, "no optimizer is called \"%s\"%s%s%s", name,
+                   near ? "; did you mean \"" : "", near ? near : "", near ? "\"?" : "");
+}
+
+void ls_cost__context(ls_cost_context *out, const ls_topology *topology,
+                      const ls_planner_options *options, const ls_planner_table *table) {
+    *out = (ls_cost_context){.topology = topology, .options = options, .table = table};
+    for (int i = 0; i < table->feature_count; i++) {
+        const ls_planner_feature *feature = &table->features[i];
+        double bags = feature->poolings * feature->batch;
+        out->ids += feature->pooling * bags;
+        out->bags += bags;
+        out->outputs += table->sequence ? feature->pooling * bags
+                                        : (feature->pooling < 1.0 ? feature->pooling : 1.0) * bags;
+    }
+    out->clf =
+        table->cache_load_factor > 0.0 ? table->cache_load_factor : LS_PLANNER_CACHE_LOAD_FACTOR;
+    out->output_bytes = table->output_bytes ? table->output_bytes : table->element_bytes;
+    if (table->optimizer) {
+        // Checked when the problem was made; unknown names never get here.
+        LS_ASSERT(ls_planner_optimizer_find(&out->optimizer, table->optimizer) == LS_OK);
+    }
+}
+
+static int64_t to_bytes(double value) {
+    const int64_t most = 2 * LS_TOPOLOGY_BYTES_MAX;
+    return value >= (double)most ? most : (int64_t)value;
+}
+
+// Weights and state of a shard, before it is known in which memory they lie.
+static double tensor_bytes(const ls_cost_context *context, ls_sharding sharding, int64_t rows,
+                           int64_t columns) {
+    const ls_planner_table *table = context->table;
+    const ls_planner_optimizer *optimizer = context->optimizer;
+    double weights = (double)rows * (double)columns * table->element_bytes;
+    if (context->options->model == LS_PLANNER_TORCHREC) {
+        double multiplier = optimizer ? optimizer->torchrec_multiplier : 0.0;
+        multiplier = multiplier < 0.0 ? 1.0 / (double)table->columns : multiplier;
+        return weights + ceil(weights * multiplier);
+    }
+    double bytes = weights;
+    if (optimizer) {
+        bytes += 4.0 * (double)rows *
+                 ((double)optimizer->f32_per_weight * (double)columns + optimizer->f32_per_row);
+    }
+    return sharding == LS_DATA_PARALLEL ? bytes + weights : bytes;
+}
+
+static void buffer_bytes(double *input, double *output, const ls_cost_context *context,
+                         ls_sharding sharding, int64_t first_row, int64_t rows, int64_t columns) {
+    const ls_planner_table *table = context->table;
+    bool torchrec = context->options->model == LS_PLANNER_TORCHREC;
+    double world = context->topology->ranks;
+    double group = context->topology->ranks_per_host;
+    double o = context->output_bytes;
+    double d = (double)columns;
+    *input = ceil(context->ids * world * LS_PLANNER_ID_BYTES);
+    *output = context->outputs * world * d * o;
+    switch (sharding) {
+    case LS_DATA_PARALLEL:
+        *input = ceil(context->ids * LS_PLANNER_ID_BYTES);
+        *output = context->outputs * d * o;
+        break;
+    case LS_TABLE_WISE:
+        *output = context->outputs * world * (double)table->columns * o;
+        break;
+    case LS_ROW_WISE:
+        *input = ceil(context->ids * LS_PLANNER_ID_BYTES);
+        *output = table->sequence ? context->ids * d * o : *output;
+        break;
+    case LS_TABLE_ROW_WISE:
+    case LS_GRID:
+        *input = rows ? ceil(context->ids / group * world * LS_PLANNER_ID_BYTES) : 0.0;
+        break;
+    default:
+        break;
+    }
+    if (!torchrec) {
+        // Ids as they really fall; weights of ids; lengths of all bags; the outputs' gradient.
+        double ids = context->ids;
+        if (sharding != LS_DATA_PARALLEL) {
+            ids *= world * ls_cost__share(table, first_row, rows);
+        }
+        double bags = context->bags * (sharding == LS_DATA_PARALLEL ? 1.0 : world);
+        *input = ceil(ids * (LS_PLANNER_ID_BYTES + (table->weighted ? 4.0 : 0.0)) + bags * 4.0);
+        *output = ceil(2.0 * (table->sequence ? ids : bags) * d * o);
+        int depth = context->options->pipeline_depth;
+        *input *= depth > 1 ? depth : 1;
+    }
+}
+
+void ls_cost__storage(ls_planner_shard *out, const ls_cost_context *context, ls_sharding sharding,
+                      ls_planner_kernel kernel) {
+    int64_t rows = out->block.rows;
+    double tensor = tensor_bytes(context, sharding, rows, out->block.columns);
+    double input;
+    double output;
+    buffer_bytes(&input, &output, context, sharding, out->block.row_offset, rows,
+                 out->block.columns);
+    double hbm = tensor;
+    double ddr = 0.0;
+    if (kernel == LS_PLANNER_FUSED_UVM) {
+        hbm = 0.0;
+        ddr = tensor;
+    } else if (kernel == LS_PLANNER_FUSED_UVM_CACHING) {
+        ddr = tensor;
+        hbm = round(tensor * context->clf) + ceil((double)rows * (4.0 + 16.0 * context->clf));
+    }
+    out->input_bytes = to_bytes(input);
+    out->output_bytes = to_bytes(ceil(output));
+    out->hbm_bytes = to_bytes(hbm + input + ceil(output));
+    out->ddr_bytes = to_bytes(ddr);
+}

@@ -1,0 +1,194 @@
+// Random small planning problems: the exact search against an independent solver (glpsol or cbc) on
+// the program that ls_planner_write_lp writes. Exit 0: all equal; 77: no solver on this machine.
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "planner/planner.h"
+
+#define INSTANCES 200
+#define TABLES    5
+
+typedef struct instance {
+    ls_topology topology;
+    ls_planner_options options;
+    ls_planner_feature features[TABLES];
+    ls_planner_table tables[TABLES];
+    char names[TABLES][8];
+    int ranks[TABLES][4];
+    int count;
+} instance;
+
+static uint64_t draw(uint64_t seed, uint32_t what, uint64_t bound) {
+    return ls_random_below(bound, seed, what, 0, 0);
+}
+
+static void make_instance(instance *in, uint64_t seed) {
+    static const int shapes[][2] = {{2, 2}, {3, 3}, {4, 2}, {4, 4}, {2, 1}};
+    static const char *const optimizers[] = {"sgd", "rowwise_adagrad", "adam"};
+    const int *shape = shapes[draw(seed, 1, 5)];
+    memset(in, 0, sizeof(*in));
+    (void)ls_topology_preset(&in->topology, draw(seed, 2, 2) ? "h100" : "v100_torchrec", shape[0],
+                             shape[1]);
+    in->options.model = draw(seed, 3, 2) ? LS_PLANNER_TORCHREC : LS_PLANNER_LOCKSTEP;
+    in->options.exact_only = draw(seed, 4, 2) == 0;
+    in->options.nodes_max = INT64_C(200000000);
+    in->count = 2 + (int)draw(seed, 5, TABLES - 1);
+    double bytes = 0.0;
+    for (int i = 0; i < in->count; i++) {
+        uint64_t s = seed * 1000 + (uint64_t)i + 1;
+        in->features[i] =
+            (ls_planner_feature){(double)(1 + draw(s, 6, 30)), 1.0, (double)(64 << draw(s, 7, 4))};
+        snprintf(in->names[i], sizeof(in->names[i]), "t%d", i);
+        in->tables[i] = (ls_planner_table){
+            .name = in->names[i],
+            .rows = (int64_t)(1000 * (1 + draw(s, 8, 3000))),
+            .columns = (int64_t)(32 << draw(s, 9, 3)),
+            .element_bytes = draw(s, 10, 2) ? 4 : 2,
+            .optimizer = optimizers[draw(s, 11, 3)],
+            .features = &in->features[i],
+            .feature_count = 1,
+        };
+        static const unsigned types[] = {0, 1u << LS_TABLE_WISE | 1u << LS_COLUMN_WISE,
+                                         1u << LS_TABLE_WISE | 1u << LS_ROW_WISE,
+                                         1u << LS_TABLE_COLUMN_WISE | 1u << LS_TABLE_ROW_WISE};
+        in->tables[i].shardings = types[draw(s, 12, 4)];
+        if (in->tables[i].shardings & (1u << LS_DATA_PARALLEL) || !in->tables[i].shardings) {
+            in->tables[i].kernels = 1u << LS_PLANNER_DENSE | 1u << LS_PLANNER_FUSED;
+        } else {
+            in->tables[i].kernels = 1u << LS_PLANNER_FUSED | 1u << LS_PLANNER_FUSED_UVM_CACHING;
+        }
+        if (draw(s, 13, 6) == 0 && in->tables[i].shardings != types[3]) {  // all but one rank
+            for (int r = 1; r < shape[0]; r++) {
+                in->ranks[i][r - 1] = r;
+            }
+            in->tables[i].shardings = types[1];
+            in->tables[i].ranks = in->ranks[i];
+            in->tables[i].rank_count = shape[0] - 1;
+        }
+        bytes += (double)in->tables[i].rows * (double)in->tables[i].columns *
+                 in->tables[i].element_bytes;
+    }
+    if (draw(seed, 14, 3) == 0 && in->count >= 3) {
+        in->tables[0].apart = in->tables[1].apart = "a";
+    }
+    if (draw(seed, 15, 4) == 0 && in->count >= 3) {
+        in->tables[1].together = in->tables[2].together = "b";
+        in->tables[1].ranks = in->tables[2].ranks = NULL;
+        in->tables[1].rank_count = in->tables[2].rank_count = 0;
+        in->tables[1].shardings = in->tables[2].shardings = 1u << LS_TABLE_WISE | 1u << LS_ROW_WISE;
+    }
+    if (draw(seed, 16, 2)) {  // memory between plenty and too little
+        double share = 0.5 + 0.25 * (double)draw(seed, 17, 6);
+        in->topology.hbm_bytes = (int64_t)(bytes * share / shape[0]) + 4000000;
+    }
+}
+
+// The solver's optimum in ms; INFINITY: infeasible; NAN: it did not say.
+static double solve(const char *lp, bool cbc) {
+    char command[256];
+    if (cbc) {
+        snprintf(command, sizeof(command), "cbc %s ratio 0 allow 0 sec 30 solve solu %s.sol", lp,
+                 lp);
+    } else {
+        snprintf(command, sizeof(command), "glpsol --lp %s --tmlim 30 -w %s.sol", lp, lp);
+    }
+    strncat(command, " > /dev/null 2>&1", sizeof(command) - strlen(command) - 1);
+    char name[80];
+    snprintf(name, sizeof(name), "%s.sol", lp);
+    (void)remove(name);
+    if (system(command) != 0) {
+        return NAN;
+    }
+    FILE *file = fopen(name, "r");
+    char line[512];
+    double value = NAN;
+    while (file && fgets(line, sizeof(line), file)) {
+        if (cbc && strstr(line, "nfeasible")) {
+            value = INFINITY;
+        } else if (cbc && strncmp(line, "Optimal - objective value", 25) == 0) {
+            value = strtod(line + 25, NULL);
+        } else if (!cbc && strncmp(line, "s mip", 5) == 0) {
+            char status = '?';
+            double objective = NAN;
+            if (sscanf(line, "s mip %*d %*d %c %lf", &status, &objective) == 2) {
+                value = status == 'o' ? objective : status == 'n' ? INFINITY : NAN;
+            }
+        }
+        if (!isnan(value)) {
+            break;
+        }
+    }
+    if (file) {
+        fclose(file);
+    }
+    return value;
+}
+
+static int compare(uint64_t seed, const char *lp, bool cbc, int *infeasible, int *unsure) {
+    static instance in;
+    make_instance(&in, seed);
+    ls_planner_problem *problem;
+    int status =
+        ls_planner_problem_create(&problem, &in.topology, in.tables, in.count, &in.options);
+    if (status != LS_OK) {
+        printf("seed %" PRIu64 ": %s\n", seed, ls_error_last()->text);
+        return 1;
+    }
+    ls_text text = {0};
+    ls_planner_result result;
+    int bad = 1;
+    FILE *file = fopen(lp, "w");
+    if (file && ls_planner_write_lp(&text, problem) == LS_OK &&
+        fputs(ls_text_string(&text), file) >= 0 && fclose(file) == 0 &&
+        ls_planner_solve(&result, problem) == LS_OK) {
+        double want = solve(lp, cbc);
+        double got = result.found ? result.ms : INFINITY;
+        // cbc prints eight decimals, and either solver stops within its tolerance.
+        bool equal = got == want || fabs(got - want) <= 1e-6 * want + 6e-9;
+        *infeasible += isinf(want);
+        *unsure += isnan(want);
+        bad = !result.proven || (!equal && !isnan(want));
+        if (bad) {
+            printf("seed %" PRIu64 " (%s): we say %.12g (proven %d, bound %.12g), it says %.12g\n",
+                   seed, cbc ? "cbc" : "glpsol", got, result.proven, result.lower_bound_ms, want);
+        }
+    }
+    ls_text_free(&text);
+    ls_planner_problem_free(problem);
+    return bad;
+}
+
+int main(int argc, char **argv) {
+    uint64_t first = argc > 1 ? strtoull(argv[1], NULL, 10) : 1;
+    uint64_t count = argc > 2 ? strtoull(argv[2], NULL, 10) : INSTANCES;
+    bool glpsol = system("glpsol --version > /dev/null 2>&1") == 0;
+    bool cbc = system("cbc exit > /dev/null 2>&1") == 0;
+    if (!glpsol && !cbc) {
+        printf("neither glpsol nor cbc is installed: skipped\n");
+        return 77;
+    }
+    char folder[] = "/tmp/lockstep_oracle_XXXXXX";
+    if (!mkdtemp(folder)) {
+        return 1;
+    }
+    char lp[64];
+    char solution[80];
+    snprintf(lp, sizeof(lp), "%s/plan.lp", folder);
+    snprintf(solution, sizeof(solution), "%s.sol", lp);
+    int bad = 0;
+    int infeasible = 0;
+    int unsure = 0;
+    for (uint64_t seed = first; seed < first + count; seed++) {
+        bad += compare(seed, lp, cbc && (!glpsol || seed % 2), &infeasible, &unsure);
+    }
+    (void)remove(lp);
+    (void)remove(solution);
+    (void)rmdir(folder);
+    printf("%" PRIu64 " problems, %d without a plan, %d that the solver did not finish, %d wrong\n",
+           count, infeasible, unsure, bad);
+    return bad || unsure > (int)(count / 20);
+}

@@ -1,0 +1,239 @@
+// Tests of the search: known layouts, constraints, memory limits, determinism, and the baselines it
+// must not lose against.
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "tests/planner/golden.h"
+
+static const ls_planner_feature one_id = {.pooling = 1.0, .poolings = 1.0, .batch = 512.0};
+
+// ---- The tutorial: two large and two small tables on two ranks -----------------------------------
+
+static ls_planner_problem *tutorial(unsigned shardings, ls_planner_result *result) {
+    ls_topology topology;
+    cr_assert(ls_topology_preset(&topology, "v100_torchrec", 2, 2) == LS_OK);
+    ls_planner_table tables[4];
+    const char *names[4] = {"large_table_0", "large_table_1", "small_table_0", "small_table_1"};
+    for (int i = 0; i < 4; i++) {
+        tables[i] = make_table(names[i], i < 2 ? 4096 : 1024, 64, &one_id);
+        tables[i].shardings = shardings;
+    }
+    ls_planner_options options = {.model = LS_PLANNER_LOCKSTEP};
+    ls_planner_problem *problem;
+    cr_assert(ls_planner_problem_create(&problem, &topology, tables, 4, &options) == LS_OK);
+    cr_assert(ls_planner_solve(result, problem) == LS_OK);
+    cr_assert(result->found && result->proven);
+    return problem;
+}
+
+static void expect_shard(const ls_planner_result *result, int table, int shard, int rank,
+                         int64_t row, int64_t column, int64_t rows, int64_t columns) {
+    const ls_plan_shard *got = &result->plan.tables[table].shards[shard];
+    cr_expect(got->rank == rank && got->row_offset == row && got->column_offset == column &&
+                  got->rows == rows && got->columns == columns,
+              "table %d shard %d: rank %d offset [%lld, %lld] size [%lld, %lld]", table, shard,
+              got->rank, (long long)got->row_offset, (long long)got->column_offset,
+              (long long)got->rows, (long long)got->columns);
+}
+
+// Forced table wise: each rank gets a large and a small table.
+Test(tutorial, table_wise) {
+    ls_planner_result result;
+    ls_planner_problem *problem = tutorial(1u << LS_TABLE_WISE, &result);
+    for (int i = 0; i < 4; i++) {
+        cr_expect(result.plan.tables[i].shard_count == 1);
+        expect_shard(&result, i, 0, i % 2, 0, 0, i < 2 ? 4096 : 1024, 64);
+    }
+    ls_planner_problem_free(problem);
+}
+
+// Forced row wise: half the rows on each rank.
+Test(tutorial, row_wise) {
+    ls_planner_result result;
+    ls_planner_problem *problem = tutorial(1u << LS_ROW_WISE, &result);
+    for (int i = 0; i < 4; i++) {
+        int64_t half = i < 2 ? 2048 : 512;
+        cr_expect(result.plan.tables[i].shard_count == 2);
+        expect_shard(&result, i, 0, 0, 0, 0, half, 64);
+        expect_shard(&result, i, 1, 1, half, 0, half, 64);
+    }
+    ls_planner_problem_free(problem);
+}
+
+// Forced column wise: half the columns on each rank.
+Test(tutorial, column_wise) {
+    ls_planner_result result;
+    ls_planner_problem *problem = tutorial(1u << LS_COLUMN_WISE, &result);
+    for (int i = 0; i < 4; i++) {
+        cr_expect(result.plan.tables[i].shard_count == 2);
+        expect_shard(&result, i, 0, 0, 0, 0, i < 2 ? 4096 : 1024, 32);
+        expect_shard(&result, i, 1, 1, 0, 32, i < 2 ? 4096 : 1024, 32);
+    }
+    ls_planner_problem_free(problem);
+}
+
+// Forced data parallel: every table whole on both ranks, with the dense kernel.
+Test(tutorial, data_parallel) {
+    ls_planner_result result;
+    ls_planner_problem *problem = tutorial(1u << LS_DATA_PARALLEL, &result);
+    for (int i = 0; i < 4; i++) {
+        cr_expect(result.plan.tables[i].shard_count == 2);
+        cr_expect_str_eq(result.plan.tables[i].kernel, "dense");
+        expect_shard(&result, i, 0, 0, 0, 0, i < 2 ? 4096 : 1024, 64);
+        expect_shard(&result, i, 1, 1, 0, 0, i < 2 ? 4096 : 1024, 64);
+    }
+    ls_planner_problem_free(problem);
+}
+
+// ---- Constraints ---------------------------------------------------------------------------------
+
+#define MANY 12
+
+typedef struct many {
+    ls_topology topology;
+    ls_planner_options options;
+    ls_planner_feature features[MANY];
+    ls_planner_table tables[MANY];
+    char names[MANY][8];
+} many;
+
+static void make_many(many *m, int ranks, int per_host) {
+    memset(m, 0, sizeof(*m));
+    cr_assert(ls_topology_preset(&m->topology, "a100", ranks, per_host) == LS_OK);
+    for (int i = 0; i < MANY; i++) {
+        snprintf(m->names[i], sizeof(m->names[i]), "t%d", i);
+        m->features[i] = (ls_planner_feature){1.0 + i * 3 % 7, 1.0, 1024.0};
+        m->tables[i] = make_table(m->names[i], 10000 + 7919 * i, 64 << (i % 3), &m->features[i]);
+        m->tables[i].optimizer = "rowwise_adagrad";
+    }
+    m->options.nodes_max = 400000;
+}
+
+static ls_planner_problem *solve_many(many *m, ls_planner_result *result) {
+    ls_planner_problem *problem;
+    cr_assert(ls_planner_problem_create(&problem, &m->topology, m->tables, MANY, &m->options) ==
+                  LS_OK,
+              "%s", ls_error_last()->text);
+    cr_assert(ls_planner_solve(result, problem) == LS_OK, "%s", ls_error_last()->text);
+    cr_assert(result->found);
+    cr_expect(result->lower_bound_ms <= result->ms);
+    return problem;
+}
+
+static bool on_rank(const ls_plan_table *table, int rank) {
+    for (int i = 0; i < table->shard_count; i++) {
+        if (table->shards[i].rank == rank) {
+            return true;
+        }
+    }
+    return false;
+}
+
+// A pinned table lies on its rank, a forbidden rank stays free of the table, tables kept together lie
+// on the same ranks, and tables kept apart share none.
+Test(constraints, are_kept) {
+    many m;
+    ls_planner_result result;
+    make_many(&m, 8, 4);
+    int pin[] = {5};
+    int forbidden[] = {0, 1, 2, 3};
+    m.tables[0].ranks = pin;
+    m.tables[0].rank_count = 1;
+    m.tables[1].forbidden = forbidden;
+    m.tables[1].forbidden_count = 4;
+    m.tables[2].together = m.tables[3].together = "pair";
+    m.tables[4].apart = m.tables[5].apart = m.tables[6].apart = "three";
+    m.tables[7].shardings = 1u << LS_COLUMN_WISE;
+    m.tables[7].columns_min = 64;
+    ls_planner_problem *problem = solve_many(&m, &result);
+    const ls_plan_table *t = result.plan.tables;
+    for (int r = 0; r < 8; r++) {
+        cr_expect(!on_rank(&t[0], r) || r == 5);
+        cr_expect(!on_rank(&t[1], r) || r >= 4);
+        cr_expect(on_rank(&t[2], r) == on_rank(&t[3], r));
+        cr_expect(on_rank(&t[4], r) + on_rank(&t[5], r) + on_rank(&t[6], r) <= 1);
+    }
+    cr_expect(t[7].sharding == LS_COLUMN_WISE && t[7].shards[0].columns >= 64);
+    ls_planner_problem_free(problem);
+}
+
+// The same input gives the same plan, whatever ran before.
+Test(constraints, plans_are_deterministic) {
+    many m;
+    ls_planner_result a;
+    ls_planner_result b;
+    make_many(&m, 6, 3);
+    ls_planner_problem *first = solve_many(&m, &a);
+    free(malloc(12345));
+    ls_planner_problem *second = solve_many(&m, &b);
+    cr_expect(a.ms == b.ms && a.nodes == b.nodes);
+    for (int i = 0; i < MANY; i++) {
+        cr_expect(a.plan.tables[i].shard_count == b.plan.tables[i].shard_count);
+        for (int k = 0; k < a.plan.tables[i].shard_count; k++) {
+            cr_expect(a.plan.tables[i].shards[k].rank == b.plan.tables[i].shards[k].rank);
+        }
+    }
+    ls_planner_problem_free(first);
+    ls_planner_problem_free(second);
+}
+
+// Contradicting constraints are told by name, not searched.
+Test(constraints, contradictions_are_refused) {
+    many m;
+    ls_planner_problem *problem;
+    make_many(&m, 4, 4);
+    int one[] = {1};
+    m.tables[3].ranks = one;
+    m.tables[3].rank_count = 1;
+    m.tables[3].shardings = 1u << LS_ROW_WISE;
+    cr_expect(ls_planner_problem_create(&problem, &m.topology, m.tables, MANY, &m.options) ==
+              LS_ERR_NOT_FOUND);
+    cr_expect(strstr(ls_error_last()->text, "table t3"), "%s", ls_error_last()->text);
+    cr_expect(problem == NULL);
+    make_many(&m, 4, 4);
+    m.tables[2].shardings = 1u << LS_DATA_PARALLEL;
+    m.tables[2].kernels = 1u << LS_PLANNER_FUSED;
+    cr_expect(ls_planner_problem_create(&problem, &m.topology, m.tables, MANY, &m.options) ==
+              LS_ERR_NOT_FOUND);
+    make_many(&m, 4, 4);
+    m.tables[5].rows = 0;
+    cr_expect(ls_planner_problem_create(&problem, &m.topology, m.tables, MANY, &m.options) ==
+              LS_ERR_INVALID);
+    cr_expect(strstr(ls_error_last()->text, "table t5: rows"));
+}
+
+// When memory is short for every type but row wise, the search finds row wise.
+Test(memory, a_table_too_large_for_a_rank_is_cut) {
+    many m;
+    ls_planner_result result;
+    make_many(&m, 4, 4);
+    for (int i = 0; i < MANY; i++) {
+        m.tables[i].kernels = 1u << LS_PLANNER_FUSED;
+    }
+    m.tables[0].rows = 50000000;  // 12.8 GB and no narrower than 64 columns
+    m.tables[0].columns_min = 64;
+    m.topology.hbm_bytes = INT64_C(6) << 30;
+    ls_planner_problem *problem = solve_many(&m, &result);
+    cr_expect(result.plan.tables[0].sharding == LS_ROW_WISE);
+    for (int r = 0; r < 4; r++) {
+        cr_expect(result.ranks[r].hbm_bytes <= result.ranks[r].hbm_capacity);
+    }
+    ls_planner_problem_free(problem);
+}
+
+// More than all memory together is proven impossible at once.
+Test(memory, shortage_is_proven) {
+    many m;
+    ls_planner_result result;
+    ls_planner_problem *problem;
+    make_many(&m, 4, 4);
+    m.topology.hbm_bytes = 1 << 20;
+    m.topology.ddr_bytes = 1 << 20;
+    cr_assert(ls_planner_problem_create(&problem, &m.topology, m.tables, MANY, &m.options) ==
+              LS_OK);
+    cr_assert(ls_planner_solve(&result, problem) == LS_OK);
+    cr_expect(!result.found && result.proven && isinf(result.lower_bound_ms));
+    ls_planner_problem_free(problem);
+}
