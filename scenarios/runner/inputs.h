@@ -1,14 +1,15 @@
-// Inputs: turns a scenario's generators into numbers. Everything is a pure function of (seed, stream
-// name, rank, index), so any part can be made on any rank, and again.
+// Inputs: turns a scenario's generators into numbers. Everything is a pure function of (seed,
+// stream name, rank, index), so any part can be made on any rank, and again.
 #ifndef LS_SCENARIOS_RUNNER_INPUTS_H
 #define LS_SCENARIOS_RUNNER_INPUTS_H
 
 #include "embedding/jagged.h"
 #include "scenarios/runner/scenario.h"
 
-// The batch of `rank`: all features of all tables, in table order, with weights where the scenario's
-// inputs are weighted. Ids are as generated: ids_out_of_range is not applied here. The caller frees
-// *out. LS_ERR_FORMAT, LS_ERR_IO: an input file is unusable; the text names it and its feature.
+// The batch of `rank`: all features of all tables, in table order, with weights where the
+// scenario's inputs are weighted. Ids are as generated: ids_out_of_range is not applied here. The
+// caller frees *out. LS_ERR_FORMAT, LS_ERR_IO: an input file is unusable; the text names it and
+// its feature.
 LS_API int ls_inputs_jagged(ls_keyed_jagged **out, const ls_scenario *scenario, int rank);
 
 // out [rows, columns] of the table's dtype = rows [row, row + rows) x columns [column, column +

@@ -2,8 +2,8 @@
 // through the schema table (schema.h), checked for meaning (scenario_check.c), executed by the
 // runner. Everything is owned by the scenario's arena and read-only after loading.
 //
-// Every struct that stands for a mapping of the file begins with an ls_node, which knows where in the
-// file the mapping and each of its keys stand, and which keys were given: see ls_node_mark,
+// Every struct that stands for a mapping of the file begins with an ls_node, which knows where in
+// the file the mapping and each of its keys stand, and which keys were given: see ls_node_mark,
 // ls_node_has and ls_scenario_error.
 #ifndef LS_SCENARIOS_RUNNER_SCENARIO_H
 #define LS_SCENARIOS_RUNNER_SCENARIO_H
@@ -30,6 +30,7 @@
 #define LS_SCENARIO_COUNT_MAX  (INT64_C(1) << 40)  // elements of a collective, sizes of a tensor
 
 struct ls_schema_record;
+struct ls_input_files;
 
 // Where a mapping came from. Never copied out of its struct by users.
 typedef struct ls_node {
@@ -182,6 +183,7 @@ typedef struct ls_scenario_tensor {
     ls_generator values;       // of the whole logical tensor; default: arange
     bool has_placements;       // false: blocks
     ls_placements placements;  // sizes point into this arena
+    ls_int_list sizes;         // as given; already in placements
     ls_scenario_block *blocks;
     int block_count;
     int source;  // the rank that scatters it to the others; -1: every rank cuts its own part
@@ -242,6 +244,7 @@ typedef struct ls_scenario_step {
     // Collectives. A group is `ranks`, or one communicator per fiber of mesh dimension `axis`, or
     // (axis -1, ranks empty) the world.
     int axis;
+    const char *axis_name;  // as given; axis is its number
     ls_int_list ranks;
     int64_t count;
     ls_int_list counts;    // per member: the uneven forms of all_gather, reduce_scatter, gather,
@@ -333,8 +336,10 @@ typedef struct ls_scenario_expect {
 // ---- The scenario -------------------------------------------------------------------------------
 typedef struct ls_scenario {
     ls_node node;
-    ls_arena *arena;   // owns everything below
-    const char *file;  // as the user wrote it
+    ls_arena *arena;               // owns everything below
+    struct ls_input_files *files;  // arrays read from files so far, see input_file.h
+    const char *file;              // as the user wrote it
+    int64_t format;                // 1
     const char *name;
     const char *description;  // or NULL
     uint64_t seed;
@@ -365,8 +370,8 @@ typedef struct ls_scenario_options {
     uint64_t seed;       //
 } ls_scenario_options;
 
-// Reads and checks the scenario in `path`. On LS_OK the caller owns *out. LS_ERR_FORMAT: the file is
-// wrong; every error is in `diagnostics` (created for this path). LS_ERR_IO: it cannot be read;
+// Reads and checks the scenario in `path`. On LS_OK the caller owns *out. LS_ERR_FORMAT: the file
+// is wrong; every error is in `diagnostics` (created for this path). LS_ERR_IO: it cannot be read;
 // that, too, is in `diagnostics`. options may be NULL.
 LS_API int ls_scenario_load(ls_scenario **out, ls_diagnostics *diagnostics, const char *path,
                             const ls_scenario_options *options);
