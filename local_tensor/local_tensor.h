@@ -1,7 +1,7 @@
 // local_tensor: one logical tensor with a shard for every rank that this process holds, and what it
-// rests on: the world (ranks, mesh, seed, memory), placements, per-rank integers. In the simulator a
-// process holds all ranks; under MPI its own. Nothing here communicates: distributing from a source
-// rank, gathering and redistributing are collectives (collectives/collectives.h).
+// rests on: the world (ranks, mesh, seed, memory), placements, per-rank integers. In the simulator
+// a process holds all ranks; under MPI its own. Nothing here communicates: distributing from a
+// source rank, gathering and redistributing are collectives (collectives/collectives.h).
 #ifndef LS_LOCAL_TENSOR_LOCAL_TENSOR_H
 #define LS_LOCAL_TENSOR_LOCAL_TENSOR_H
 
@@ -143,10 +143,10 @@ LS_API int ls_placements_parse(ls_placements *out, const char *text);
 // [*offset, *offset + *length). Empty parts get offset = size.
 LS_API void ls_chunk(int64_t *offset, int64_t *length, int64_t size, int64_t count, int64_t index);
 
-// The block that `rank` holds of a tensor of `shape` under `placements`: left to right over the mesh
-// dimensions, each shard cuts what the ones before it left (two may cut the same tensor dimension);
-// partial and replicate leave all. LS_ERR_INVALID names the placement, and the rank where explicit
-// sizes do not sum to what there is to cut.
+// The block that `rank` holds of a tensor of `shape` under `placements`: left to right over the
+// mesh dimensions, each shard cuts what the ones before it left (two may cut the same tensor
+// dimension); partial and replicate leave all. LS_ERR_INVALID names the placement, and the rank
+// where explicit sizes do not sum to what there is to cut.
 LS_API int ls_placement_block(ls_block *out, const ls_shape *shape, const ls_mesh *mesh,
                               const ls_placements *placements, int rank);
 
@@ -196,10 +196,10 @@ LS_API int ls_local_tensor_from_shards(ls_local_tensor **out, ls_world *world, l
                                        const int *ranks, int rank_count, const ls_shape *shapes,
                                        const void *const *data);
 // Several blocks per rank: blocks [block_count] with their ranks, any ranks of the world in any
-// order; a rank's shards follow the order given here, and only held ranks' blocks get memory, zeroed.
-// Checked over all ranks: blocks lie inside `shape`, no two overlap (the error names both), and, when
-// `cover` is set, they cover it all (the error names an index that none holds). O(n log n) where
-// blocks are rows, columns or a grid.
+// order; a rank's shards follow the order given here, and only held ranks' blocks get memory,
+// zeroed. Checked over all ranks: blocks lie inside `shape`, no two overlap (the error names both),
+// and, when `cover` is set, they cover it all (the error names an index that none holds). O(n log
+// n) where blocks are rows, columns or a grid.
 LS_API int ls_local_tensor_from_blocks(ls_local_tensor **out, ls_world *world, ls_dtype dtype,
                                        const ls_shape *shape, const int *block_ranks,
                                        const ls_block *blocks, int block_count, bool cover);
@@ -210,8 +210,8 @@ LS_API int ls_local_tensor_place(ls_local_tensor *tensor, const ls_shape *shape,
                                  const ls_placements *placements);
 
 // Standard normal values, rounded to the tensor's floating-point type: element i of the *logical*
-// tensor is a function of (seed, stream, i) alone, so any sharding of the same tensor holds the same
-// numbers: ls_random_normal(seed, ls_random_stream(stream), LS_RANDOM_LOGICAL, i). Partial
+// tensor is a function of (seed, stream, i) alone, so any sharding of the same tensor holds the
+// same numbers: ls_random_normal(seed, ls_random_stream(stream), LS_RANDOM_LOGICAL, i). Partial
 // placements hold them as ls_local_tensor_distribute says.
 #define LS_RANDOM_LOGICAL UINT32_MAX  // in place of a rank, which it can never be
 LS_API int ls_local_tensor_randn(ls_local_tensor *tensor, const char *stream);
@@ -219,15 +219,15 @@ LS_API int ls_local_tensor_randn(ls_local_tensor *tensor, const char *stream);
 // r, i).
 LS_API int ls_local_tensor_randn_per_rank(ls_local_tensor *tensor, const char *stream);
 
-// Calls `callback` once per rank of the tensor, ascending, with that rank's shards to fill or read. A
-// non-zero return stops and is passed on, wrapped with the rank.
+// Calls `callback` once per rank of the tensor, ascending, with that rank's shards to fill or read.
+// A non-zero return stops and is passed on, wrapped with the rank.
 typedef int (*ls_rank_callback)(void *arg, int rank, ls_shard *shards, int shard_count);
 LS_API int ls_local_tensor_map(ls_local_tensor *tensor, ls_rank_callback callback, void *arg);
 
 // Checks that all ranks hold the same shape and the same bits (floats: NaN equals NaN of any
-// payload; +0 and -0 differ). LS_ERR_MISMATCH names both ranks, the element and both values, and all
-// ranks that differ from the first.
-// On success copies one shard to out [count] if out is not NULL.
+// payload; +0 and -0 differ). LS_ERR_MISMATCH names both ranks, the element and both values, and
+// all ranks that differ from the first. On success copies one shard to out [count] if out is not
+// NULL.
 LS_API int ls_local_tensor_reconcile(void *out, const ls_local_tensor *tensor);
 // Checks that dtype, number of dimensions and, for every rank, the block are what the placements
 // and the logical shape demand; names rank and dimension.

@@ -1,5 +1,5 @@
-// Plain arithmetic, rank by rank: elementwise, scaling, matrix products, sums along a dimension; and
-// which placement the result has, where the operands' imply one.
+// Plain arithmetic, rank by rank: elementwise, scaling, matrix products, sums along a dimension;
+// and which placement the result has, where the operands' imply one.
 #include "local_tensor/internal.h"
 
 #include <inttypes.h>

@@ -296,8 +296,8 @@ Test(tensor, every_failing_allocation_is_clean) {
     cr_expect(fail_at > 15);
 }
 
-// A tensor of 1,024 shards of 1,024 f32 costs its shards and less than a tenth more, and is made
-// in milliseconds; a shape past the size of memory or its limit is refused, and leaves nothing behind.
+// A tensor of 1,024 shards of 1,024 f32 costs its shards and less than a tenth more, and is made in
+// milliseconds; a shape past the size of memory or its limit is refused, and leaves nothing behind.
 Test(tensor, cost) {
     ls_counting_allocator counting;
     ls_counting_allocator_init(&counting, NULL);

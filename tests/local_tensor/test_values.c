@@ -132,7 +132,8 @@ Test(random, partial_and_blocks) {
     ls_world_free(world);
 }
 
-// Per-rank streams differ between ranks, from the logical stream, and by name; integers are refused.
+// Per-rank streams differ between ranks, from the logical stream, and by name; integers are
+// refused.
 Test(random, per_rank_streams_differ) {
     ls_world *world = make_world(LS_MESH(4));
     ls_local_tensor *tensor = NULL;
