@@ -1,0 +1,28 @@
+// Replaying what torch really returned: a directory of its results with their manifest (safetensors
+// of embedding and embedding_bag calls), and lists of DTensor shards (dtensor_*.json). Each is
+// computed again in the simulator, sharded in every way that applies, and compared.
+#ifndef LS_SCENARIOS_RUNNER_REPLAY_TORCH_H
+#define LS_SCENARIOS_RUNNER_REPLAY_TORCH_H
+
+#include "scenarios/runner/result.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+// Whether DIR/manifest.json is a list of torch's results, or DIR has dtensor_*.json files.
+LS_API bool ls_replay_torch_recognises(const char *dir);
+
+// Replays DIR and adds to `results` one case per entry of the manifest and one per DTensor entry,
+// in their order. An embedding case has a stage per sharding type and world (1, 3 and 4 ranks, the
+// last on two hosts): bit_exact, within_bound (torch's output and ours both within the derived
+// bound of the exact value; where nothing is summed that means equal) or wrong. A DTensor case
+// has a stage per way to the shards. What is not supported (max_norm, optimizers, quantised rows)
+// is skipped with the reason; what is malformed is an error case. The directory may be hostile.
+// LS_ERR_IO, LS_ERR_FORMAT, LS_ERR_MEMORY.
+LS_API int ls_replay_torch(ls_results *results, const char *dir);
+
+#ifdef __cplusplus
+}
+#endif
+#endif
