@@ -1,5 +1,5 @@
-// bench: how long things take and how much memory, each beside a yardstick measured in the same run.
-// A suite is a function that appends rows; the table of suites is in bench.c.
+// bench: how long things take and how much memory, each beside a yardstick measured in the same
+// run. A suite is a function that appends rows; the table of suites is in bench.c.
 #ifndef LS_BENCH_BENCH_H
 #define LS_BENCH_BENCH_H
 
@@ -44,16 +44,17 @@ bool ls_bench_row_holds(const ls_bench_row *row);
 void ls_bench_write_text(ls_text *out, const ls_bench *bench);
 void ls_bench_write_json(ls_text *out, const ls_bench *bench);
 
-// ---- For suites ----------------------------------------------------------------------------------
+// ---- For suites ---------------------------------------------------------------------------------
 // A new row with its suite, name and repetitions set, or NULL when `only` leaves it out.
 ls_bench_row *ls_bench__row(ls_bench *bench, const char *suite, const char *name);
 double ls_bench__now_ms(void);
 // Median and least of samples [count]; sorts them.
 double ls_bench__median(double *samples, int count);
-// Runs `once` and a memcpy of row->bytes_moved by turns, so that both see the same machine, and sets
-// the row's times, yardstick and ratio.
+// Runs `once` and a memcpy of row->bytes_moved by turns, so that both see the same machine, and
+// sets the row's times, yardstick and ratio.
 int ls_bench__measure(ls_bench_row *row, int (*once)(void *arg), void *arg);
-// Memory this process holds now, and the most it held since the last reset; 0 where /proc is silent.
+// Memory this process holds now, and the most it held since the last reset; 0 where /proc is
+// silent.
 uint64_t ls_bench__memory_now(void);
 void ls_bench__memory_reset(void);
 uint64_t ls_bench__memory_peak(void);

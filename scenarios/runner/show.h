@@ -1,5 +1,5 @@
-// Pictures of shardings: who holds which block of a table or tensor. Uneven and empty blocks, blocks
-// on several ranks, gaps and any number of dimensions are drawn as they are.
+// Pictures of shardings: who holds which block of a table or tensor. Uneven and empty blocks,
+// blocks on several ranks, gaps and any number of dimensions are drawn as they are.
 #ifndef LS_SCENARIOS_RUNNER_SHOW_H
 #define LS_SCENARIOS_RUNNER_SHOW_H
 

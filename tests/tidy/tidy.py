@@ -110,6 +110,8 @@ def check_code(name, text):
     bare = without_comments_and_strings(text)
     for number, line in enumerate(bare.split("\n"), 1):
         for call in BANNED_CALL.findall(line):
+            if room == "tests" and call == "system":
+                continue  # tests clean their scratch folders with it
             yield number, f"{call}() {BANNED[call]}"
         if room in ARROWS:
             for call in LIBRARY_CALL.findall(line):
