@@ -1,14 +1,15 @@
 #!/usr/bin/env bash
-# consumer.sh BUILD CONSUMER CMAKE CC LIBDIR: installs into a scratch prefix, then builds and runs a
+# consumer.sh BUILD CONSUMER CMAKE CC LIBDIR GENERATOR: installs into a scratch prefix, then builds and runs a
 # project against it, once by find_package and once by pkg-config, and the installed program.
 set -euo pipefail
-build=$1 consumer=$2 cmake=$3 cc=$4 libdir=$5
+build=$1 consumer=$2 cmake=$3 cc=$4 libdir=$5 generator=$6
 scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT
 prefix=$scratch/prefix
 "$cmake" --install "$build" --prefix "$prefix" >/dev/null
 
-"$cmake" -S "$consumer" -B "$scratch/by_cmake" -DCMAKE_PREFIX_PATH="$prefix" \
+"$cmake" -G "$generator" -S "$consumer" -B "$scratch/by_cmake" \
+    -DCMAKE_PREFIX_PATH="$prefix" \
     -DCMAKE_C_COMPILER="$cc" >"$scratch/log" || { cat "$scratch/log"; exit 1; }
 "$cmake" --build "$scratch/by_cmake" >"$scratch/log" || { cat "$scratch/log"; exit 1; }
 "$scratch/by_cmake/consumer"
