@@ -8,7 +8,8 @@
 #include "collectives/order/explain_internal.h"
 #include "kernels/kernels.h"
 
-#define WINDOW_MAX 16384
+#define WINDOW_MAX  16384
+#define CHANGES_MAX 16  // small changes that still make one order of another
 
 size_t ls_order_elements(const ls_order_observation *observation) {
     size_t count = observation->reduction->count;
@@ -314,9 +315,9 @@ int ls_order_explain(ls_order_explanation *out, const ls_order *stated,
     out->differing = elements + 1;
     LS_TRY(try_order(&s, s.stated, "the stated order"));
     int status = nccl ? try_channels(&s, s.stated, "another number of channels") : LS_OK;
-    // The stated algorithm and protocol with a small change come before other algorithms.
+    // The stated algorithm and protocol with one small change come before other algorithms.
     if (status == LS_OK && nccl && !out->found) {
-        status = ls_explain__local(out, observation);
+        status = ls_explain__local(out, observation, 1);
     }
     if (status == LS_OK && nccl && !out->found) {
         status = try_chunks(&s);
@@ -334,7 +335,7 @@ int ls_order_explain(ls_order_explanation *out, const ls_order *stated,
         status = try_chains(&s);
     }
     if (status == LS_OK && !out->found && out->order != NULL) {
-        status = ls_explain__local(out, observation);
+        status = ls_explain__local(out, observation, CHANGES_MAX);
     }
     if (status != LS_OK) {
         ls_order_explanation_clear(out);

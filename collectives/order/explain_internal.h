@@ -13,7 +13,9 @@ size_t ls_explain__compare(ls_dtype dtype, const void *a, const void *b, size_t 
                            unsigned char *differs);
 // The next permutation in lexicographic order; false after the last.
 bool ls_explain__next_permutation(int *ranks, int count);
-// Tries small changes to best->order: another fold of a whole chunk, a chunk boundary elsewhere.
-int ls_explain__local(ls_order_explanation *best, const ls_order_observation *observation);
+// Tries small changes to best->order: another fold of a whole chunk, a chunk boundary elsewhere, at
+// most `changes_max` of them.
+int ls_explain__local(ls_order_explanation *best, const ls_order_observation *observation,
+                      int changes_max);
 
 #endif

@@ -7,8 +7,7 @@
 #include "collectives/order/explain_internal.h"
 
 #define RUNS_MAX     ((size_t)1 << 14)
-#define CHANGES_MAX  16  // chunks that may differ before it is another order altogether
-#define EVIDENCE_MIN 2   // elements that a change must explain: one could be chance
+#define EVIDENCE_MIN 2  // elements that a change must explain: one could be chance
 
 typedef struct run {
     ls_order_run at;
@@ -28,6 +27,7 @@ typedef struct local {
     ls_text overrides;        // accepted so far, for the at= key
     ls_text sentence;
     int changes;
+    int changes_max;
     bool failed;  // a chunk that no small change explains
 } local;
 
@@ -190,7 +190,7 @@ static int explain_run(void *arg, const ls_order_run *at) {
         return LS_OK;
     }
     ls_text_puts(&l->sentence, l->changes == 0 ? "" : "; ");
-    if (differing < EVIDENCE_MIN || l->changes == CHANGES_MAX ||
+    if (differing < EVIDENCE_MIN || l->changes == l->changes_max ||
         (!try_boundaries(l, index, low, high) && !try_hops(l, &l->runs[index]))) {
         l->failed = true;
     }
@@ -260,13 +260,14 @@ static int explain_all(local *l, ls_order_explanation *best) {
     return LS_OK;
 }
 
-int ls_explain__local(ls_order_explanation *best, const ls_order_observation *observation) {
+int ls_explain__local(ls_order_explanation *best, const ls_order_observation *observation,
+                      int changes_max) {
     const ls_reduction *reduction = observation->reduction;
     if (best->order == NULL || strchr(ls_order_text(best->order), ':') == NULL ||
         best->order->override_count > 0 || !ls_fold__order_matters(reduction)) {
         return LS_OK;
     }
-    local l = {.observation = observation};
+    local l = {.observation = observation, .changes_max = changes_max};
     ls_order_range range = {observation->call, reduction->in_count, reduction->dtype,
                             reduction->count,  observation->root,   0,
                             reduction->count};

@@ -74,7 +74,10 @@ static int read_class(ls_measured_class *out, const json_t *value, const json_t 
         }
     }
     if (ls_fold__parse(&out->fold, tree, strlen(tree), ranks) != LS_OK) {
-        return ls_error_wrap("measured order %s: orders[%zu]", path, entry);
+        char why[128];
+        (void)snprintf(why, sizeof why, "%.120s", ls_error_last()->text);
+        return ls_error_last()->code == LS_ERR_INVALID ? malformed(path, entry, why)
+                                                       : ls_error_last()->code;
     }
     return LS_OK;
 }

@@ -187,6 +187,7 @@ static int channel_chunks(const ls_order *order, const ls_order_range *range, in
         order->chunk_bytes != 0 ? order->chunk_bytes : order->nccl->ring_chunk_bytes[order->proto];
     size_t chunk = chunk_bytes / grain * (grain / bytes);
     size_t align = 16 / bytes;
+    LS_ASSERT(chunk > 0);
     // chunk * ranks cannot overflow: chunks are below 2^31 bytes and ranks below 2^16.
     size_t loop_elements = chunk * ranks;
     size_t skip = range->first > start ? (range->first - start) / loop_elements : 0;

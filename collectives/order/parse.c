@@ -283,6 +283,11 @@ static int parse_keys(ls_order *order, span rest) {
         LS_ASSERT(seen_count < 16);
         seen[seen_count++] = key;
     }
+    if (order->chunk_bytes != 0 && order->chunk_bytes < order->nccl->grain_bytes[order->proto]) {
+        return LS_FAIL(LS_ERR_INVALID, "order: chunk=%zu: at least one grain of %s, %zu bytes",
+                       order->chunk_bytes, proto_names[order->proto],
+                       order->nccl->grain_bytes[order->proto]);
+    }
     if (order->hosts > 1 && order->fold_count > 0) {
         return LS_FAIL(LS_ERR_INVALID, "order: trees and hosts exclude each other");
     }

@@ -1,0 +1,150 @@
+// Tests of the explanation search: a result made under another order is explained by naming it.
+#include <criterion/criterion.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/random.h"
+#include "collectives/order/explain.h"
+#include "kernels/kernels.h"
+
+enum { RANKS = 4, COUNT = 40000 };
+
+typedef struct data {
+    float in[RANKS][COUNT];
+    const void *pointers[RANKS];
+    float out[COUNT];
+    ls_reduction reduction;
+    ls_order_observation observation;
+} data;
+
+static data *make(const char *actual_order, size_t count) {
+    data *d = calloc(1, sizeof *d);
+    cr_assert(d != NULL);
+    for (int r = 0; r < RANKS; r++) {
+        for (size_t i = 0; i < count; i++) {
+            d->in[r][i] = (float)ls_random_normal(5, 1, (uint32_t)r, i);
+        }
+        d->pointers[r] = d->in[r];
+    }
+    d->reduction = (ls_reduction){d->pointers, RANKS, LS_F32, LS_SUM, NULL, count};
+    d->observation = (ls_order_observation){LS_ORDER_ALL_REDUCE, &d->reduction, 0, d->out};
+    ls_order *order = NULL;
+    cr_assert(ls_order_parse(&order, actual_order) == LS_OK, "%s", ls_error_last()->text);
+    cr_assert(ls_order_all_reduce(order, d->out, &d->reduction, 0, count) == LS_OK);
+    ls_order_free(order);
+    return d;
+}
+
+static ls_order_explanation explain(data *d, const char *stated) {
+    ls_order *order = NULL;
+    cr_assert(ls_order_parse(&order, stated) == LS_OK);
+    ls_order_explanation e;
+    cr_assert(ls_order_explain(&e, order, &d->observation) == LS_OK);
+    ls_order_free(order);
+    if (e.found) {
+        // What is named really gives these bits.
+        size_t differing = 1, first = 0;
+        cr_expect(ls_order_differing(&differing, &first, e.order, &d->observation, 1) == LS_OK);
+        cr_expect(differing == 0);
+        ls_order *again = NULL;
+        cr_expect(ls_order_parse(&again, ls_order_text(e.order)) == LS_OK);
+        ls_order_free(again);
+    }
+    return e;
+}
+
+// Results of other whole orders are named: channels, algorithm, protocol, ring, tree, chunk, version.
+Test(explain, other_orders_are_named) {
+    static const char *const cases[][3] = {
+        {"ring:proto=simple,allowed=4", "ring:proto=simple,allowed=2",
+         "another number of channels"},
+        {"tree:proto=simple", "ring:proto=simple", "another algorithm"},
+        {"ring:proto=ll,channels=1", "ring:proto=ll128,channels=1", "another"},
+        {"ring:proto=simple,channels=1,rings=0-2-1-3", "ring:proto=simple,channels=1",
+         "another ring"},
+        {"tree:proto=simple,trees=2(0(3(1)))", "tree:proto=simple", "another tree"},
+        {"ring:proto=simple,channels=1,chunk=16384", "ring:proto=simple,channels=1",
+         "another chunk size"},
+        {"rank", "ring:proto=simple", "rank order"},
+        {"symmetric:kernel=rsxld,blocks=2", "ring:proto=simple", "symmetric"},
+        {"ring:proto=simple,nccl=2.30.7,allowed=20", "ring:proto=simple,allowed=20", "another"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        data *d = make(cases[i][0], COUNT);
+        ls_order_explanation e = explain(d, cases[i][1]);
+        cr_expect(e.found, "%s for %s: %zu differ", cases[i][0], cases[i][1], e.differing);
+        cr_expect(strstr(e.text, cases[i][2]) != NULL, "%s: %s", cases[i][0], e.text);
+        ls_order_explanation_clear(&e);
+        free(d);
+    }
+}
+
+// One hop elsewhere in one chunk, one boundary elsewhere between two chunks.
+Test(explain, one_hop_and_one_boundary_are_named) {
+    static const char *const cases[][2] = {
+        // channel 0 alone: chunks of 10000 elements, folded 0(3(2(1))), 1(0(3(2))), ...
+        {"ring:proto=simple,channels=1,at=10000..20000:1(3(0(2)))",
+         "one hop: channel 0, loop 0, chunk 1 "},
+        {"ring:proto=simple,channels=1,at=20000..30000:2(1+0(3))",
+         "one hop: channel 0, loop 0, chunk 2 "},
+        {"ring:proto=simple,channels=1,at=9000..10000:1(0(3(2)))",
+         "one chunk boundary: channel 0, loop 0, chunk 0 ends by element 900"},
+        {"ring:proto=simple,channels=1,at=30000..30016:2(1(0(3)))",
+         "one chunk boundary: channel 0, loop 0, chunk 3 begins after element 300"},
+        {"tree:proto=simple,channels=1,at=0..40000:3(1(2(0)))", "another"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        data *d = make(cases[i][0], COUNT);
+        char stated[32];
+        (void)snprintf(stated, sizeof stated, "%.4s:proto=simple,channels=1", cases[i][0]);
+        ls_order_explanation e = explain(d, stated);
+        cr_expect(e.found, "%s: %zu differ", cases[i][0], e.differing);
+        cr_expect(i == 4 || strstr(e.text, cases[i][1]) != NULL, "%s: %s", cases[i][0], e.text);
+        ls_order_explanation_clear(&e);
+        free(d);
+    }
+}
+
+// A reduce_scatter whose one block took another way is explained for that block.
+Test(explain, one_block_of_a_reduce_scatter) {
+    enum { EACH = 5000 };
+    data *d = make("ring", COUNT);
+    d->reduction.count = EACH;
+    d->observation.call = LS_ORDER_REDUCE_SCATTER;
+    for (int b = 0; b < RANKS; b++) {
+        const void *in[RANKS];
+        for (int r = 0; r < RANKS; r++) {
+            in[r] = d->in[r] + b * EACH;
+        }
+        ls_reduction block = d->reduction;
+        block.in = in;
+        ls_order *order = NULL;
+        cr_assert(ls_order_parse(&order, "ring:channels=1,at=2@0..5000:2(3(1(0)))") == LS_OK);
+        cr_assert(ls_order_reduce_scatter(order, d->out + b * EACH, &block, b, 0, EACH) == LS_OK);
+        ls_order_free(order);
+    }
+    ls_order_explanation e = explain(d, "ring:channels=1");
+    cr_expect(e.found, "%zu differ", e.differing);
+    cr_expect(strstr(e.text, "one hop: block 2") != NULL, "%s", e.text);
+    ls_order_explanation_clear(&e);
+    free(d);
+}
+
+// A damaged element is not explained away, and it is the one that is reported.
+Test(explain, a_damaged_element_is_not_explained) {
+    for (uint64_t seed = 0; seed < 40; seed++) {
+        data *d = make("ring:proto=ll", 5000);
+        size_t victim = ls_random_below(5000, seed, 0, 0, 0);
+        uint32_t bits = 0;
+        memcpy(&bits, &d->out[victim], 4);
+        bits ^= (uint32_t)1 << ls_random_below(31, seed, 0, 0, 1);
+        memcpy(&d->out[victim], &bits, 4);
+        ls_order_explanation e = explain(d, "ring:proto=ll");
+        cr_expect(!e.found, "bit flip in element %zu: %s", victim, e.text);
+        cr_expect(e.differing == 1 && e.first == victim);
+        cr_expect_str_eq(ls_order_text(e.order), "ring:proto=ll");
+        ls_order_explanation_clear(&e);
+        free(d);
+    }
+}

@@ -1,0 +1,204 @@
+// Tests of the replay of NCCL's recorded results: those kept here, all of ../shared where present,
+// damaged and hostile copies.
+#include <criterion/criterion.h>
+#include <criterion/parameterized.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "scenarios/runner/replay_nccl.h"
+
+static char *in_source(const char *path) {
+    static char full[1024];
+    const char *source = getenv("LOCKSTEP_SOURCE");
+    (void)snprintf(full, sizeof full, "%s/%s", source == NULL ? "." : source, path);
+    return full;
+}
+
+static ls_results *replay(const char *dir, ls_text *summary, int threads) {
+    ls_results *results = NULL;
+    cr_assert(ls_results_create(&results, "replay") == LS_OK);
+    cr_assert(ls_replay_nccl(results, summary, dir, threads) == LS_OK, "%s", ls_error_last()->text);
+    return results;
+}
+
+static void expect_all_bit_exact(const char *dir, int at_least) {
+    ls_text summary = {0};
+    ls_results *results = replay(dir, &summary, 2);
+    cr_expect(results->case_count >= at_least && results->skipped == 0);
+    for (int i = 0; i < results->case_count; i++) {
+        const ls_case_result *c = &results->cases[i];
+        cr_expect(c->class_ == LS_CLASS_BIT_EXACT && c->pass, "%s: %s", c->name,
+                  ls_class_name(c->class_));
+    }
+    cr_expect(strstr(ls_text_string(&summary), "bit_exact") != NULL);
+    cr_expect(strstr(ls_text_string(&summary), "wrong") == NULL);
+    ls_text_free(&summary);
+    ls_results_free(results);
+}
+
+// Results of four and three H200s kept beside this test: rings, trees, every protocol, averages.
+Test(replay, kept_results_are_bit_exact) {
+    expect_all_bit_exact(in_source("tests/order/nccl_truth"), 30);
+}
+
+// All 340 results, where the shared folder is present.
+Test(replay, all_measured_results_are_bit_exact) {
+    const char *shared = getenv("LOCKSTEP_SHARED");
+    char dir[1024];
+    (void)snprintf(dir, sizeof dir, "%s/nccl_truth", shared == NULL ? "" : shared);
+    if (shared == NULL || access(dir, R_OK) != 0) {
+        cr_skip_test("no shared results at LOCKSTEP_SHARED/nccl_truth");
+    }
+    expect_all_bit_exact(dir, 340);
+}
+
+// The report does not depend on the number of threads.
+Test(replay, threads_do_not_matter) {
+    ls_text one = {0}, four = {0};
+    ls_results_free(replay(in_source("tests/order/nccl_truth"), &one, 1));
+    ls_results_free(replay(in_source("tests/order/nccl_truth"), &four, 4));
+    cr_expect_str_eq(ls_text_string(&one), ls_text_string(&four));
+    ls_text_free(&one);
+    ls_text_free(&four);
+}
+
+// ---- Damaged copies -----------------------------------------------------------------------------
+typedef struct copy {
+    char dir[64];
+    char manifest[128];
+    char file[128];
+} copy;
+
+// A directory with one result, with the manifest given or that of the kept result, 2074 f32 of an
+// average of three ranks under LL128.
+#define KEPT "w3_all_reduce_f32_avg_2074_s21_Ring_LL128_1ch.bin"
+static const char kept_entry[] =
+    "[{\"file\": \"" KEPT "\", \"world\": 3, \"op\": \"all_reduce\", \"dtype\": \"f32\","
+    "\"reduce\": \"avg\", \"count\": 2074, \"seed\": 21, \"env\": {}, \"nccl\": \"2.28.9\","
+    "\"algo\": \"ring\", \"proto\": \"ll128\", \"channels\": 1, \"pinned_channels\": 1}]";
+
+static copy make_copy(const char *manifest) {
+    copy c;
+    (void)snprintf(c.dir, sizeof c.dir, "/tmp/lockstep_replay_XXXXXX");
+    cr_assert(mkdtemp(c.dir) != NULL);
+    (void)snprintf(c.manifest, sizeof c.manifest, "%s/manifest.json", c.dir);
+    (void)snprintf(c.file, sizeof c.file, "%s/" KEPT, c.dir);
+    FILE *out = fopen(c.manifest, "w");
+    cr_assert(out != NULL && fputs(manifest, out) >= 0 && fclose(out) == 0);
+    FILE *in = fopen(in_source("tests/order/nccl_truth/" KEPT), "rb");
+    out = fopen(c.file, "wb");
+    cr_assert(in != NULL && out != NULL);
+    char buffer[16384];
+    size_t length = fread(buffer, 1, sizeof buffer, in);
+    cr_assert(length == 2074 * 4 && fwrite(buffer, 1, length, out) == length);
+    cr_assert(fclose(in) == 0 && fclose(out) == 0);
+    return c;
+}
+
+static void remove_copy(const copy *c) {
+    (void)unlink(c->manifest);
+    (void)unlink(c->file);
+    (void)rmdir(c->dir);
+}
+
+static void flip(const copy *c, size_t element, uint32_t mask) {
+    FILE *file = fopen(c->file, "r+b");
+    uint32_t bits = 0;
+    cr_assert(file != NULL && fseek(file, (long)element * 4, SEEK_SET) == 0);
+    cr_assert(fread(&bits, 4, 1, file) == 1 && fseek(file, (long)element * 4, SEEK_SET) == 0);
+    bits ^= mask;
+    cr_assert(fwrite(&bits, 4, 1, file) == 1 && fclose(file) == 0);
+}
+
+// One damaged element is wrong at that element, be it by its top bit or by its last.
+Test(replay, a_damaged_element_is_wrong_at_that_element) {
+    static const uint32_t masks[] = {0x80000000u, 0x40000000u, 0x00400000u, 0x00000001u,
+                                     0x7f800000u};
+    for (size_t m = 0; m < sizeof masks / sizeof *masks; m++) {
+        copy c = make_copy(kept_entry);
+        flip(&c, 1234 + m, masks[m]);
+        ls_results *results = replay(c.dir, NULL, 1);
+        cr_assert(results->case_count == 1 && results->cases[0].stage_count == 1);
+        const ls_stage_result *stage = &results->cases[0].stages[0];
+        cr_expect(stage->class_ == LS_CLASS_WRONG && !results->cases[0].pass, "mask %x: %s",
+                  masks[m], ls_class_name(stage->class_));
+        char want[32];
+        (void)snprintf(want, sizeof want, "element %zu: ", 1234 + m);
+        cr_expect(stage->differing == 1);
+        cr_assert(stage->divergence != NULL);
+        cr_expect(strstr(stage->divergence, want) == stage->divergence, "%s", stage->divergence);
+        ls_results_free(results);
+        remove_copy(&c);
+    }
+}
+
+// The wrong protocol in the manifest is found out: the bits are those of another order, named.
+Test(replay, another_protocol_is_named) {
+    char manifest[sizeof kept_entry];
+    memcpy(manifest, kept_entry, sizeof manifest);
+    memcpy(strstr(manifest, "\"ll128\""), "\"ll\"   ", 7);
+    copy c = make_copy(manifest);
+    ls_results *results = replay(c.dir, NULL, 1);
+    const ls_stage_result *stage = &results->cases[0].stages[0];
+    cr_expect(stage->class_ == LS_CLASS_REORDERED, "%s", ls_class_name(stage->class_));
+    cr_expect(strstr(stage->order, "ll128") != NULL, "%s", stage->order);
+    cr_expect(stage->differing > 0);
+    ls_results_free(results);
+    remove_copy(&c);
+}
+
+// What is not supported is skipped with a reason, never passed.
+Test(replay, unsupported_is_skipped) {
+    static const char *const changes[][2] = {{"\"ring\"", "\"nvls\""},
+                                             {"\"f32\"", "\"q32\""},
+                                             {"\"2.28.9\"", "\"2.99.9\""},
+                                             {"\"avg\"", "\"gcd\""}};
+    for (size_t i = 0; i < 4; i++) {
+        char manifest[sizeof kept_entry];
+        memcpy(manifest, kept_entry, sizeof manifest);
+        memcpy(strstr(manifest, changes[i][0]), changes[i][1], strlen(changes[i][1]));
+        copy c = make_copy(manifest);
+        ls_results *results = replay(c.dir, NULL, 1);
+        cr_expect(results->skipped == 1 && results->passed == 0, "%s", changes[i][1]);
+        cr_expect(results->cases[0].skip_reason != NULL);
+        ls_results_free(results);
+        remove_copy(&c);
+    }
+}
+
+// Files that are missing, short or lie about their size are errors; names cannot leave the folder.
+Test(replay, hostile_entries_are_errors) {
+    static const char *const changes[][2] = {{"2074", "2075"},     {"2074", "9e99"},
+                                             {"2074", "  -1"},     {": 3,", ": 0,"},
+                                             {"w3_all", "../all"}, {"w3_all", "w9_all"}};
+    for (size_t i = 0; i < 6; i++) {
+        char manifest[sizeof kept_entry];
+        memcpy(manifest, kept_entry, sizeof manifest);
+        char *at = strstr(manifest, changes[i][0]);
+        if (i < 3) {
+            at = strstr(manifest, "\"count\": ") + 9;
+        }
+        memcpy(at, changes[i][1], strlen(changes[i][1]));
+        copy c = make_copy(manifest);
+        ls_results *results = replay(c.dir, NULL, 1);
+        cr_expect(results->case_count == 1 && results->cases[0].class_ == LS_CLASS_ERROR, "%s",
+                  changes[i][1]);
+        cr_expect(results->passed == 0 && results->failed == 1);
+        ls_results_free(results);
+        remove_copy(&c);
+    }
+    static const char *const manifests[] = {"", "{}", "[", "{\"a\": [}"};
+    for (size_t i = 0; i < 4; i++) {
+        copy c = make_copy(manifests[i]);
+        ls_results *results = NULL;
+        cr_assert(ls_results_create(&results, "replay") == LS_OK);
+        cr_expect(ls_replay_nccl(results, NULL, c.dir, 1) == LS_ERR_FORMAT);
+        cr_expect(!ls_replay_nccl_recognises(c.dir));
+        ls_results_free(results);
+        remove_copy(&c);
+    }
+    cr_expect(ls_replay_nccl_recognises(in_source("tests/order/nccl_truth")));
+}
