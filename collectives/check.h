@@ -11,6 +11,8 @@
 void ls_check__note(ls_finding_id id, const ls_call *call);
 void ls_check__note_rank(const ls_call *call);
 void ls_check__note_rank_number(int rank);
+void ls_check__restore(const ls_check_failure *failure);
+void ls_check__forget_file(void);    // where the call site's text does not outlive the check
 void ls_check__restart_ranks(void);  // forgets the ranks noted so far, keeps the call site
 
 // "train.c:41", or "?" where the call does not say.

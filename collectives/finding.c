@@ -47,6 +47,15 @@ void ls_check__note(ls_finding_id id, const ls_call *call) {
     ls_check__note_rank(call);
 }
 
+void ls_check__restore(const ls_check_failure *failure) {
+    last_failure = *failure;
+}
+
+void ls_check__forget_file(void) {
+    last_failure.file = "";
+    last_failure.line = 0;
+}
+
 void ls_check__restart_ranks(void) {
     last_failure.rank_count = 0;
     last_failure.rank_total = 0;

@@ -171,6 +171,9 @@ void coll_set_create(coll_set *set, const ls_comm *comm, const coll_case *c, uin
             .root = c->root,
             LS_HERE,
         };
+        if (c->dtype == LS_F8E5M2) {
+            set->calls[i].premul = 0.5;  // three digits hold no more
+        }
         if (!ls_dtype_is_float(c->dtype)) {
             set->calls[i].premul = i % 2 == 0 ? 1.0 : 2.0;
         }
