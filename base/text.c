@@ -103,7 +103,7 @@ size_t ls_edit_distance(const char *a, const char *b, size_t limit) {
 
 const char *ls_nearest(const char *word, const char *const *names, size_t count) {
     size_t length = strlen(word);
-    size_t limit = length <= 3 ? 1 : length <= 7 ? 2 : 3;
+    size_t limit = length <= 1 ? 0 : length <= 3 ? 1 : length <= 7 ? 2 : 3;
     size_t best_distance = limit + 1;
     const char *best = NULL;
     for (size_t i = 0; i < count; i++) {
