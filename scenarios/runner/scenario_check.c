@@ -262,7 +262,7 @@ static void check_tables(ls_reader *reader, ls_scenario *scenario) {
         ls_mark mark = ls_node_mark(&table->node, "name");
         table->name = table->name == NULL ? "" : table->name;
         tables[i] = (ls_feature_name){.name = table->name, .mark = mark, .order = i};
-        if (table->features.count == 0 && ls_node_has(&table->node, "features")) {
+        if (table->features.at != NULL && table->features.count == 0) {
             ls_check__error(reader, ls_node_mark(&table->node, "features"), "at least one feature",
                             NULL, "features: none");
         } else if (table->features.count == 0) {

@@ -42,8 +42,12 @@ static void add_keys(ls_text *out, const ls_schema_record *record) {
     if (!record->one_of) {
         ls_text_printf(out, "%s: ", record->name);
     }
+    const char *separator = "";
     for (int i = 0; i < record->field_count; i++) {
-        ls_text_printf(out, "%s%s", i == 0 ? "" : ", ", record->fields[i].key);
+        if (!record->one_of || (record->fields[i].flags & LS_FIELD_COMPANION) == 0) {
+            ls_text_printf(out, "%s%s", separator, record->fields[i].key);
+            separator = ", ";
+        }
     }
 }
 
