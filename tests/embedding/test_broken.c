@@ -49,6 +49,35 @@ Test(broken, rows_on_no_rank) {
     }
 }
 
+// The same for the table's last rows, after the last block.
+Test(broken, last_rows_on_no_rank) {
+    embedding_case c;
+    make_broken(&c, LS_POOL_SUM);
+    c.plans[0].shards[3].rows = 1;  // row 7 is missing
+    expect_caught(
+        &c, "table table: rows 7 to 8 are on no rank",
+        "sample 1 of rank 0, column 0; id 7 (position 2, 3 in the bag), whose row is on no "
+        "rank");
+    case_free(&c);
+}
+
+// Two row blocks of a table on one rank: not what row_wise means, but the answer is right.
+Test(broken, two_row_blocks_on_one_rank_add_up) {
+    static const ls_pooling kinds[] = {LS_POOL_NONE, LS_POOL_SUM, LS_POOL_MEAN, LS_POOL_MAX};
+    for (int k = 0; k < 4; k++) {
+        embedding_case c;
+        case_outcome out;
+        make_broken(&c, kinds[k]);
+        c.plans[0].shards[2].rank = 1;
+        c.plans[0].shards[0].rank = 3;
+        c.allow_broken_plan = true;
+        cr_assert(case_run(&c, &out) == LS_OK, "%s", out.text);
+        cr_expect(out.wrong == 0 && out.elements > 0, "%s", out.text);
+        case_outcome_free(&out);
+        case_free(&c);
+    }
+}
+
 // A row that two shards hold counts twice in a sum.
 Test(broken, rows_on_two_ranks) {
     embedding_case c;

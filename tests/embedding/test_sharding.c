@@ -138,6 +138,30 @@ Test(sharding, uneven_and_empty_row_blocks) {
     }
 }
 
+// Row blocks on some ranks alone: those without a block take part in the reduction with nothing,
+// which must not beat a negative maximum.
+static double negative(const embedding_case *c, int table, int64_t row, int64_t column) {
+    (void)c;
+    (void)table;
+    return -1.0 - (double)row - (double)column;
+}
+
+Test(sharding, row_blocks_on_some_ranks) {
+    static const int64_t blocks[] = {3, 5};
+    for (size_t p = 0; p < POOLING_COUNT; p++) {
+        embedding_case c;
+        case_init(&c, 4, 2, 8);
+        c.weight = negative;
+        case_table(&c, "table", 8, 5, poolings[p].pooling, poolings[p].weighted, "a");
+        case_place_rows(&c, 0, blocks, 2);
+        cr_assert(case_inputs(&c, NULL, 6) == LS_OK);
+        case_outcome out;
+        expect_right(&c, &out, "row blocks on two of four ranks");
+        case_outcome_free(&out);
+        case_free(&c);
+    }
+}
+
 // Sum, mean and max tables under different sharding types in one collection, sharing features: each
 // is divided by its own bag, once, or not at all.
 Test(sharding, mixed_plans_divide_each_table_once) {
@@ -202,7 +226,7 @@ Test(sharding, padding_ids_do_not_count) {
                 c.tables[0].has_padding_id = true;
                 c.tables[0].padding_id = padding;
                 cr_assert(case_place(&c, 0, all_types[i], 2));
-                cr_assert(case_inputs(&c, NULL, 4) == LS_OK);
+                cr_assert(case_inputs(&c, NULL, 9) == LS_OK);
                 case_outcome out;
                 expect_right(&c, &out, "padding");
                 case_outcome_free(&out);

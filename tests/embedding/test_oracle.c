@@ -1,0 +1,174 @@
+// Tests of the oracle itself: hand-worked expectations and bounds, and planted errors that it must
+// see.
+#include <criterion/criterion.h>
+#include <math.h>
+#include <string.h>
+
+#include "case.h"
+
+// Row r of the table is (r + 1, -0.1f).
+static int row(void *arg, int table, int64_t r, double *out) {
+    (void)arg;
+    (void)table;
+    out[0] = (double)r + 1;
+    out[1] = (double)-0.1f;
+    return LS_OK;
+}
+
+typedef struct setting {
+    embedding_case c;
+    ls_oracle *oracle;
+} setting;
+
+// One table of 4 x 2 by rows over two ranks; rank 0 has bags (0 3), (), rank 1 has (3 1 2).
+static void set_up(setting *s, ls_pooling pooling, bool weighted) {
+    static const char *const keys[] = {"a"};
+    static const int64_t lengths0[] = {2, 0}, ids0[] = {0, 3}, lengths1[] = {3}, ids1[] = {3, 1, 2};
+    static const float weights0[] = {0.5f, 2}, weights1[] = {1, -1, 0.25f};
+    case_init(&s->c, 2, 2, 0);
+    case_table(&s->c, "t", 4, 2, pooling, weighted, "a");
+    cr_assert(case_place(&s->c, 0, LS_ROW_WISE, 0));
+    s->c.plan = (ls_plan){2, 2, s->c.plans, 1};
+    cr_assert(ls_keyed_jagged_create(&s->c.inputs[0], NULL, 0, keys, 1, 2, lengths0, ids0, 2,
+                                     weights0) == LS_OK);
+    cr_assert(ls_keyed_jagged_create(&s->c.inputs[1], NULL, 1, keys, 1, 1, lengths1, ids1, 3,
+                                     weights1) == LS_OK);
+    ls_oracle_options options = {.tables = s->c.tables,
+                                 .table_count = 1,
+                                 .plan = &s->c.plan,
+                                 .inputs = (const ls_keyed_jagged *const *)s->c.inputs,
+                                 .row = row};
+    cr_assert(ls_oracle_create(&s->oracle, &options) == LS_OK);
+}
+
+static void tear_down(setting *s) {
+    ls_oracle_free(s->oracle);
+    case_free(&s->c);
+}
+
+static ls_stage_output key(const char *stage, const char *field, int rank) {
+    return (ls_stage_output){
+        .stage = stage, .table = "t", .feature = "a", .field = field, .rank = rank};
+}
+
+static ls_expected expect(const setting *s, const char *stage, const char *field, int rank) {
+    ls_expected out;
+    ls_stage_output wanted = key(stage, field, rank);
+    cr_assert(ls_oracle_expect(s->oracle, &wanted, &out) == LS_OK, "%s", ls_error_last()->text);
+    return out;
+}
+
+// What reaches the owner of rows 2 and 3: one id, none, two; as rows 1, 1 and 0 of its shard.
+Test(oracle, routing_by_hand) {
+    setting s;
+    set_up(&s, LS_POOL_SUM, true);
+    ls_expected lengths = expect(&s, "input_dist", "lengths", 1);
+    cr_expect(lengths.count == 3 && lengths.dtype == LS_I64);
+    cr_expect(lengths.ints[0] == 1 && lengths.ints[1] == 0 && lengths.ints[2] == 2);
+    ls_expected ids = expect(&s, "input_dist", "ids", 1);
+    cr_expect(ids.count == 3 && ids.ints[0] == 1 && ids.ints[1] == 1 && ids.ints[2] == 0);
+    ls_expected weights = expect(&s, "input_dist", "weights", 1);
+    cr_expect(weights.values[0] == 2 && weights.values[1] == 1 && weights.values[2] == 0.25);
+    ls_expected_free(&lengths);
+    ls_expected_free(&ids);
+    ls_expected_free(&weights);
+    tear_down(&s);
+}
+
+// Values of every pooling, worked out by hand.
+Test(oracle, values_by_hand) {
+    static const struct {
+        ls_pooling pooling;
+        bool weighted;
+        double first, empty, second;
+    } want[] = {{LS_POOL_SUM, false, 5, 0, 9},
+                {LS_POOL_MEAN, false, 2.5, 0, 3},
+                {LS_POOL_MAX, false, 4, 0, 4},
+                {LS_POOL_SUM, true, 8.5, 0, 2.75},
+                {LS_POOL_MEAN, true, 3.4, 0, 11}};
+    for (size_t i = 0; i < sizeof(want) / sizeof(want[0]); i++) {
+        setting s;
+        set_up(&s, want[i].pooling, want[i].weighted);
+        ls_expected rank0 = expect(&s, "output_dist", "values", 0);
+        ls_expected rank1 = expect(&s, "output_dist", "values", 1);
+        cr_expect(rank0.count == 4 && rank1.count == 2);
+        cr_expect(rank0.values[0] == want[i].first && rank0.values[2] == want[i].empty, "%zu", i);
+        cr_expect(rank1.values[0] == want[i].second, "%zu", i);
+        ls_expected_free(&rank0);
+        ls_expected_free(&rank1);
+        tear_down(&s);
+    }
+}
+
+// The bound is what the terms' number and size allow and hardly more: for a sum of n terms of
+// magnitude m, (n - 1) u m; a mean adds half a last place of its value; max and sequence add
+// nothing.
+Test(oracle, bounds_are_tight) {
+    const double u = 0x1p-24;
+    static const struct {
+        ls_pooling pooling;
+        bool weighted;
+        double low, high;  // of column 1 of rank 1's bag: three terms of 0.1
+    } want[] = {{LS_POOL_NONE, false, 0, 0},
+                {LS_POOL_MAX, false, 0, 0},
+                {LS_POOL_SUM, false, 2 * 0.3, 2.0001 * 0.3},
+                {LS_POOL_SUM, true, 2 * 0.225, 3.0001 * 0.225},
+                {LS_POOL_MEAN, false, 2 * 0.1, 3.0001 * 0.1}};
+    for (size_t i = 0; i < sizeof(want) / sizeof(want[0]); i++) {
+        setting s;
+        set_up(&s, want[i].pooling, want[i].weighted);
+        ls_expected expected = expect(&s, "output_dist", "values", 1);
+        cr_expect(expected.bounds[1] >= want[i].low * u && expected.bounds[1] <= want[i].high * u,
+                  "%zu: %g u", i, expected.bounds[1] / u);
+        ls_expected_free(&expected);
+        tear_down(&s);
+    }
+}
+
+// A value that rounding can explain passes; one further away is wrong, with its place and owner.
+Test(oracle, planted_errors_are_seen) {
+    setting s;
+    set_up(&s, LS_POOL_SUM, false);
+    float values[2] = {9, -0.1f - 0.1f - 0.1f};
+    ls_stage_output output = key("output_dist", "values", 1);
+    output.dtype = LS_F32;
+    output.shape = LS_SHAPE(1, 2);
+    output.data = values;
+    ls_judgement judgement;
+    cr_assert(ls_oracle_judge(s.oracle, &output, &judgement) == LS_OK);
+    cr_expect(judgement.wrong == 0 && judgement.elements == 2 && judgement.bound_ratio <= 1);
+    values[1] = nextafterf(nextafterf(values[1], -1), -1);
+    cr_assert(ls_oracle_judge(s.oracle, &output, &judgement) == LS_OK);
+    cr_expect(judgement.wrong == 1 && judgement.first_wrong == 1 && judgement.bound_ratio > 1);
+    cr_expect(strstr(judgement.text, "sample 0 of rank 1, column 1; id 3 (position 0, 3 in the "
+                                     "bag), owned by rank 1"),
+              "%s", judgement.text);
+    values[1] = NAN;
+    cr_assert(ls_oracle_judge(s.oracle, &output, &judgement) == LS_OK);
+    cr_expect(judgement.wrong == 1 && isinf(judgement.bound_ratio));
+    output.shape = LS_SHAPE(2, 1);
+    cr_assert(ls_oracle_judge(s.oracle, &output, &judgement) == LS_OK);
+    cr_expect(judgement.wrong == 2 && strstr(judgement.text, "got [2, 1] of f32, expected [1, 2]"));
+    output = key("output_dist", "lengths", 1);
+    cr_expect(ls_oracle_judge(s.oracle, &output, &judgement) == LS_ERR_NOT_FOUND);
+    tear_down(&s);
+}
+
+// Where data only moves, zeros keep their signs and nothing at all may differ.
+Test(oracle, moved_data_is_exact) {
+    setting s;
+    set_up(&s, LS_POOL_NONE, false);
+    float values[6] = {4, -0.1f, 2, -0.1f, 3, -0.1f};
+    ls_stage_output output = key("output_dist", "values", 1);
+    output.dtype = LS_F32;
+    output.shape = LS_SHAPE(3, 2);
+    output.data = values;
+    ls_judgement judgement;
+    cr_assert(ls_oracle_judge(s.oracle, &output, &judgement) == LS_OK);
+    cr_expect(judgement.wrong == 0 && judgement.differing == 0);
+    values[5] = nextafterf(-0.1f, -1);
+    cr_assert(ls_oracle_judge(s.oracle, &output, &judgement) == LS_OK);
+    cr_expect(judgement.wrong == 1 && judgement.max_ulps == 1 && judgement.first_wrong == 5);
+    cr_expect(strstr(judgement.text, "column 1; id 2 (position 2, "), "%s", judgement.text);
+    tear_down(&s);
+}
