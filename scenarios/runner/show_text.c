@@ -8,15 +8,18 @@
 #define LINES_MAX   64  // grid lines per slice
 #define COLUMNS_MAX 16  // grid columns per slice
 #define SLICES_MAX  32
-#define LABEL_MAX   48
-#define CELL_MAX    40
+#define LABEL_MAX   56
+#define CELL_MAX    56
 
-// "7" or "0-6"
-static void label(char *out, size_t out_bytes, int64_t first, int64_t end) {
-    if (end - first == 1) {
-        (void)snprintf(out, out_bytes, "%lld", (long long)first);
+// "7" or "0-6", behind `word` in its singular or plural: "row 7", "rows 0-6". NULL: no word.
+static void label(char *out, size_t out_bytes, const char *word, int64_t first, int64_t end) {
+    bool one = end - first == 1;
+    int used = word == NULL ? 0 : snprintf(out, out_bytes, "%s%s ", word, one ? "" : "s");
+    if (one) {
+        (void)snprintf(out + used, out_bytes - (size_t)used, "%lld", (long long)first);
     } else {
-        (void)snprintf(out, out_bytes, "%lld-%lld", (long long)first, (long long)(end - 1));
+        (void)snprintf(out + used, out_bytes - (size_t)used, "%lld-%lld", (long long)first,
+                       (long long)(end - 1));
     }
 }
 
@@ -83,21 +86,20 @@ static void draw_slice(ls_text *out, slice *s) {
     char heads[COLUMNS_MAX][CELL_MAX];
     size_t widths[COLUMNS_MAX];
     size_t label_width = 4;
-    const char *row_word = s->picture->is_table ? "rows " : "";
+    const char *row_word = s->picture->is_table ? "row" : NULL;
+    const char *column_word = s->picture->is_table ? "column" : NULL;
     char text[LABEL_MAX];
     for (int c = 0; c < shown_columns; c++) {
         heads[c][0] = 0;
         if (s->column_dim >= 0) {
-            label(text, sizeof text, s->columns->at[c], s->columns->at[c + 1]);
-            (void)snprintf(heads[c], CELL_MAX, "%s%.30s", s->picture->is_table ? "columns " : "",
-                           text);
+            label(heads[c], CELL_MAX, column_word, s->columns->at[c], s->columns->at[c + 1]);
         }
         widths[c] = strlen(heads[c]);
     }
     for (int r = 0; r < shown_rows; r++) {
         if (s->row_dim >= 0) {
-            label(text, sizeof text, s->rows->at[r], s->rows->at[r + 1]);
-            size_t used = strlen(text) + strlen(row_word);
+            label(text, sizeof text, row_word, s->rows->at[r], s->rows->at[r + 1]);
+            size_t used = strlen(text);
             label_width = used > label_width ? used : label_width;
         }
         for (int c = 0; c < shown_columns; c++) {
@@ -115,15 +117,14 @@ static void draw_slice(ls_text *out, slice *s) {
     }
     rule(out, label_width, widths, shown_columns);
     for (int r = 0; r < shown_rows; r++) {
-        char line_label[LABEL_MAX + 8] = "";
+        text[0] = 0;
         if (s->row_dim >= 0) {
-            label(text, sizeof text, s->rows->at[r], s->rows->at[r + 1]);
-            (void)snprintf(line_label, sizeof line_label, "%s%s", row_word, text);
+            label(text, sizeof text, row_word, s->rows->at[r], s->rows->at[r + 1]);
         }
         for (int c = 0; c < shown_columns; c++) {
             slice_cell(cells[c], s, r, c);
         }
-        ls_text_printf(out, "%*s ", (int)label_width, line_label);
+        ls_text_printf(out, "%*s ", (int)label_width, text);
         put_row_cells(out, (const char(*)[CELL_MAX])cells, widths, shown_columns);
         rule(out, label_width, widths, shown_columns);
     }
@@ -139,7 +140,7 @@ static void put_slice_name(ls_text *out, const ls_show_cuts *cuts, const int *in
     for (int d = 0; d < ndim; d++) {
         char text[LABEL_MAX] = ":";
         if (d < ndim - 2) {
-            label(text, sizeof text, cuts[d].at[index[d]], cuts[d].at[index[d] + 1]);
+            label(text, sizeof text, NULL, cuts[d].at[index[d]], cuts[d].at[index[d] + 1]);
         }
         ls_text_printf(out, "%s%s", d == 0 ? "" : ", ", text);
     }
