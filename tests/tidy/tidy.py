@@ -213,5 +213,7 @@ if __name__ == "__main__":
     count, complaints = lint(sys.argv[1])
     for name, line, what in complaints:
         print(f"{name}:{line}: {what}")
+    if any("columns; at most" in what for _, _, what in complaints):
+        print("tests/tidy/wrap_comments.py FILE... wraps comments")
     print(f"{count} files, {len(complaints)} complaints")
     sys.exit(1 if complaints or count == 0 else 0)
