@@ -403,7 +403,7 @@ static void check_ends(ls_reader *reader, ls_scenario *scenario) {
     if (expect->node.mark.line > 0) {
         ls_check__ranks(reader, scenario, &expect->ranks, "expect");
         check_table_name(reader, scenario, &expect->node, expect->table);
-        if (!expect->has_finding && !expect->has_class) {
+        if (!ls_node_has(&expect->node, "finding") && !ls_node_has(&expect->node, "class")) {
             ls_check__error(reader, expect->node.mark, "finding: ..., or class: wrong", NULL,
                             "expect: neither a finding nor a class");
         }

@@ -180,9 +180,11 @@ static void read_record_map(ls_reader *reader, void *base, const ls_schema_field
 
 void ls_read__value(ls_reader *reader, void *base, const ls_schema_field *field,
                     const ls_yaml_node *node) {
-    if ((field->flags & LS_FIELD_HIDDEN_BOOL) != 0) {
+    bool hidden = (field->flags & LS_FIELD_HIDDEN_BOOL) != 0;
+    if (hidden && field->type != LS_FIELD_ENUM) {
         *AT(bool, base, field->aux) = true;
     }
+    int errors = ls_diagnostics_count(reader->diagnostics);
     switch (field->type) {
     case LS_FIELD_RECORD:
         ls_read__record(reader, (char *)base + field->offset, field->record, node);
@@ -216,6 +218,9 @@ void ls_read__value(ls_reader *reader, void *base, const ls_schema_field *field,
         return;
     default:
         ls_read__scalar(reader, base, field, node);
+        if (hidden && errors == ls_diagnostics_count(reader->diagnostics)) {
+            *AT(bool, base, field->aux) = true;  // a word that names nothing counts as not given
+        }
         return;
     }
 }

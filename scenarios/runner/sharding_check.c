@@ -132,6 +132,9 @@ void ls_check__sharding(ls_reader *reader, const ls_scenario *scenario,
         return;
     }
     if (!sharding->has_type) {
+        if (ls_node_has(node, "type")) {
+            return;  // already refused
+        }
         if (ls_node_has(node, "ranks") || ls_node_has(node, "sizes") ||
             ls_node_has(node, "columns") || ls_node_has(node, "host")) {
             ls_check__error(reader, node->mark, "type: row_wise, for example", NULL,
