@@ -143,7 +143,7 @@ static bool memory_suffices(const ls_planner_problem *problem) {
         int64_t least_ddr = INT64_MAX;
         for (int c = 0; c < problem->items[i].choice_count; c++) {
             const ls_choice *choice = &problem->items[i].choices[c];
-            if (choice->hbm_max <= problem->hbm_capacity) {
+            if (!choice->too_large) {
                 least_hbm = choice->hbm_sum < least_hbm ? choice->hbm_sum : least_hbm;
                 least_ddr = choice->ddr_sum < least_ddr ? choice->ddr_sum : least_ddr;
             }

@@ -14,6 +14,7 @@ typedef struct ordered {
 typedef struct builder {
     const ls_planner_problem *problem;
     ls_assignment now;
+    ls_assignment family;  // best of the recipes that are alike
     ls_state state;
     ordered *order;  // [items]
 } builder;
@@ -189,7 +190,8 @@ static void keep_better(ls_assignment *best, const builder *b, ls_search_budget 
     }
 }
 
-static const double memory_factors[] = {1.0, 0.0, 2.0, 8.0, 64.0, 1e6};
+#define FAMILY_ROUNDS 8
+static const double memory_factors[] = {0.0, 1.0, 2.0, 8.0, 64.0, 1e6};
 static const double level_factors[] = {1.0, 0.8, 0.6, 0.45, 0.3, 0.2, 4.0};
 static const unsigned type_sets[] = {
     ~0u,
@@ -201,11 +203,43 @@ static const unsigned type_sets[] = {
 };
 #define COUNT(array) (sizeof(array) / sizeof((array)[0]))
 
+// All recipes of one price and one set of types; the best of them is worth a little improvement.
+static int try_family(ls_assignment *best, builder *b, double memory_price, unsigned types,
+                      ls_search_budget *budget, ls_arena *arena) {
+    ls_assignment *family = &b->family;
+    family->ticks = LS_TICKS_NONE;
+    for (size_t l = 0; l < COUNT(level_factors); l++) {
+        for (int by_memory = 0; by_memory < 2; by_memory++) {
+            recipe how = {.memory_price = memory_price,
+                          .level = (int64_t)(level_factors[l] * (double)budget->lower),
+                          .types = types,
+                          .by_memory = by_memory != 0};
+            if (ls_search__clock() > budget->deadline) {
+                return LS_OK;
+            }
+            build(b, &how);
+            keep_better(family, b, budget);
+            if (family->ticks < best->ticks) {
+                ls_assignment__copy(best, family, b->problem);
+            }
+        }
+    }
+    if (family->ticks == LS_TICKS_NONE || ls_search__over(budget, best->ticks)) {
+        return LS_OK;
+    }
+    LS_TRY(ls_search__improve(family, b->problem, budget, FAMILY_ROUNDS, arena));
+    if (family->ticks < best->ticks) {
+        ls_assignment__copy(best, family, b->problem);
+    }
+    return LS_OK;
+}
+
 int ls_search__construct(ls_assignment *best, const ls_planner_problem *problem,
                          ls_search_budget *budget, ls_arena *arena) {
     builder b = {.problem = problem};
     LS_TRY(ls_state__create(&b.state, problem, arena));
     LS_TRY(ls_assignment__create(&b.now, problem, arena));
+    LS_TRY(ls_assignment__create(&b.family, problem, arena));
     b.order = ls_arena_alloc(arena, (size_t)problem->item_count, sizeof(*b.order));
     if (!b.order) {
         return LS_ERR_MEMORY;
@@ -215,24 +249,11 @@ int ls_search__construct(ls_assignment *best, const ls_planner_problem *problem,
     double unit = budget->multiplier > 0.0 ? budget->multiplier
                                            : (double)budget->lower * problem->ranks / memory;
     for (size_t m = 0; m < COUNT(memory_factors); m++) {
-        if (m > 1 && best->ticks != LS_TICKS_NONE && budget->multiplier == 0.0) {
-            break;  // memory is not what limits this problem
-        }
         for (size_t t = 0; t < COUNT(type_sets); t++) {
-            for (size_t l = 0; l < COUNT(level_factors); l++) {
-                for (int by_memory = 0; by_memory < 2; by_memory++) {
-                    recipe how = {.memory_price = memory_factors[m] * unit,
-                                  .level = (int64_t)(level_factors[l] * (double)budget->lower),
-                                  .types = type_sets[t],
-                                  .by_memory = by_memory != 0};
-                    build(&b, &how);
-                    keep_better(best, &b, budget);
-                    if (ls_search__clock() > budget->deadline ||
-                        (best->ticks != LS_TICKS_NONE && best->ticks <= budget->lower)) {
-                        return LS_OK;
-                    }
-                }
+            if (ls_search__over(budget, best->ticks)) {
+                return LS_OK;
             }
+            LS_TRY(try_family(best, &b, memory_factors[m] * unit, type_sets[t], budget, arena));
         }
     }
     return LS_OK;

@@ -223,8 +223,14 @@ static bool lies_on(const climber *c, int index, int rank) {
 
 static bool unload_by_choice(climber *c, int rank) {
     for (int i = 0; i < c->problem->item_count; i++) {
-        if (lies_on(c, i, rank) && rechoose(c, i)) {
+        if (!lies_on(c, i, rank)) {
+            continue;
+        }
+        if (rechoose(c, i)) {
             return true;
+        }
+        if (ls_search__over(c->budget, LS_TICKS_NONE)) {
+            break;
         }
     }
     return false;
@@ -246,6 +252,21 @@ static uint64_t draw(climber *c, uint64_t bound) {
                            c->draws++);
 }
 
+// The cheapest choice for all ranks together, with memory at the price that the bound found for it.
+static int least_work(const climber *c, const ls_item *item) {
+    int best = -1;
+    double least = INFINITY;
+    for (int k = 0; k < item->choice_count; k++) {
+        const ls_choice *choice = &item->choices[k];
+        double price = (double)choice->work + c->budget->multiplier * (double)choice->hbm_sum;
+        if (!choice->dominated && price < least) {
+            least = price;
+            best = k;
+        }
+    }
+    return best;
+}
+
 // Takes a few items out and puts them back with another choice or place. False: they did not fit; the
 // state is then incomplete.
 static bool shake(climber *c) {
@@ -262,7 +283,10 @@ static bool shake(climber *c) {
         const ls_choice *old = chosen(c, index);
         ls_state__take_item(&c->state, item, old, c->now.place[index]);
         int choice = c->now.choice[index];
-        if (draw(c, 2)) {
+        uint64_t way = draw(c, 3);  // as before, the least work, or any
+        if (way == 1) {
+            choice = least_work(c, item);
+        } else if (way == 2) {
             choice = (int)draw(c, (uint64_t)item->choice_count);
             choice = item->choices[choice].dominated ? c->now.choice[index] : choice;
         }

@@ -311,6 +311,19 @@ static int set_rank_classes(ls_planner_problem *problem) {
     return LS_OK;
 }
 
+// A choice with a shard larger than any rank's memory fits nowhere.
+static void mark_too_large(const ls_planner_problem *problem, ls_item *item) {
+    for (int c = 0; c < item->choice_count; c++) {
+        ls_choice *choice = &item->choices[c];
+        int64_t pool = 0;
+        for (int k = 0; k < choice->shard_count; k++) {
+            pool = choice->ddr[k] > pool ? choice->ddr[k] : pool;
+        }
+        choice->too_large = choice->hbm_max > problem->hbm_capacity || pool > problem->ddr_capacity;
+        choice->dominated = choice->dominated || choice->too_large;
+    }
+}
+
 static int make_item(ls_planner_problem *problem, ls_item *item, int first) {
     const char *together = problem->tables[first].together;
     int count = 1;
@@ -334,6 +347,7 @@ static int make_item(ls_planner_problem *problem, ls_item *item, int first) {
     for (int m = 0; m < item->table_count; m++) {
         LS_TRY(extend(problem, item, m, members[m]));
     }
+    mark_too_large(problem, item);
     ls_problem__mark_dominated(item->choices, item->choice_count, problem->startup_ms);
     return LS_OK;
 }

@@ -196,6 +196,14 @@ LS_API int ls_planner_baseline(ls_planner_result *result, ls_planner_problem *pr
                                ls_planner_proposer proposer, ls_planner_partitioner partitioner,
                                int64_t proposals_max);
 
+// A made-up model, the same for the same seed: features [count] and tables [count], names in `arena`.
+// LS_INSTANCE_PRODUCTION: rows log-normal over about three decades (a stand-in: production sizes are
+// not published), ids per bag log-normal with the published mean of 13.6 and 12.7 uses of a touched
+// row. LS_INSTANCE_RANDOM: everything uniform over its range.
+typedef enum ls_instance_kind { LS_INSTANCE_RANDOM, LS_INSTANCE_PRODUCTION } ls_instance_kind;
+LS_API int ls_planner_instance(ls_planner_table **tables, ls_arena *arena, ls_instance_kind kind,
+                               int count, uint64_t seed);
+
 // The whole problem as a mixed-integer program in CPLEX LP format, for other solvers. The optimum of
 // variable C (plus start-up terms in the objective) is that of ls_planner_solve.
 LS_API int ls_planner_write_lp(ls_text *out, const ls_planner_problem *problem);

@@ -32,7 +32,8 @@ typedef struct ls_choice {
     int64_t work, ticks_max;  // sum and largest of ticks
     int64_t hbm_sum, ddr_sum, hbm_max;
     bool equal_units;  // all units cost the same in every respect
-    bool dominated;    // another choice is at least as good wherever this one fits
+    bool too_large;    // one of its shards exceeds any rank's memory
+    bool dominated;    // too large, or another choice is at least as good wherever this one fits
     const ls_planner_option *const *options;  // [table_count of the item]
 } ls_choice;
 

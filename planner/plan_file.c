@@ -1,0 +1,303 @@
+// The plan file: written by hand or by us, read with positions for every error.
+#include "planner/plan_file.h"
+
+#include <string.h>
+
+#include "planner/tree.h"
+
+#define RANKS_MAX    LS_TOPOLOGY_RANKS_MAX
+#define ROWS_MAX     (INT64_C(1) << 40)
+#define COLUMN_MAX   65536
+#define COUNT(array) ((int)(sizeof(array) / sizeof((array)[0])))
+
+// ---- Writing -------------------------------------------------------------------------------------
+
+// Any name survives as a double-quoted scalar; JSON's quoting is YAML's.
+static void put_quoted(ls_text *out, const char *text) {
+    ls_json json;
+    ls_json_begin(&json, out, 0);
+    ls_json_string(&json, text);
+}
+
+int ls_plan_write(ls_text *out, const ls_plan *plan) {
+    LS_ASSERT(out && plan);
+    ls_text_printf(out, "lockstep_plan: %d\nranks: %d\nranks_per_host: %d\ntables:%s\n",
+                   LS_PLAN_FILE_VERSION, plan->ranks, plan->ranks_per_host,
+                   plan->table_count ? "" : " []");
+    for (int i = 0; i < plan->table_count; i++) {
+        const ls_plan_table *table = &plan->tables[i];
+        ls_text_puts(out, "  - name: ");
+        put_quoted(out, table->name);
+        ls_text_printf(out,
+                       "\n    rows: %lld\n    columns: %lld\n    sharding: %s\n    kernel: %s\n",
+                       (long long)table->rows, (long long)table->columns,
+                       ls_sharding_name(table->sharding), table->kernel ? table->kernel : "fused");
+        if (table->sharding == LS_DATA_PARALLEL) {
+            continue;  // whole on every rank: there is nothing to say
+        }
+        ls_text_puts(out, "    shards:\n");
+        for (int k = 0; k < table->shard_count; k++) {
+            const ls_plan_shard *shard = &table->shards[k];
+            ls_text_printf(out, "      - {rank: %d, offset: [%lld, %lld], size: [%lld, %lld]}\n",
+                           shard->rank, (long long)shard->row_offset,
+                           (long long)shard->column_offset, (long long)shard->rows,
+                           (long long)shard->columns);
+        }
+    }
+    return out->failed ? LS_FAIL(LS_ERR_MEMORY, "no memory for the plan's text") : LS_OK;
+}
+
+// ---- Reading -------------------------------------------------------------------------------------
+
+static void read_pair(ls_tree_source *source, const ls_tree *shard, const char *key, int64_t *rows,
+                      int64_t *columns) {
+    const ls_tree *pair = ls_tree__member(source, shard, key, true);
+    if (!pair) {
+        return;
+    }
+    if (pair->kind != LS_TREE_LIST || pair->count != 2) {
+        ls_tree__error(source, pair->line, pair->column, "expected [rows, columns]");
+        return;
+    }
+    ls_tree__int(source, pair->first, 0, ROWS_MAX, rows);
+    ls_tree__int(source, pair->first->next, 0, COLUMN_MAX, columns);
+}
+
+static void read_shard(ls_tree_source *source, const ls_tree *node, int ranks, ls_plan_shard *out) {
+    static const char *const keys[] = {"rank", "offset", "size"};
+    int64_t rank = 0;
+    ls_tree__int(source, ls_tree__member(source, node, "rank", true), 0, ranks - 1, &rank);
+    out->rank = (int)rank;
+    read_pair(source, node, "offset", &out->row_offset, &out->column_offset);
+    read_pair(source, node, "size", &out->rows, &out->columns);
+    ls_tree__only(source, node, keys, COUNT(keys));
+}
+
+static int make_copies(ls_plan_table *table, ls_arena *arena, int ranks) {
+    table->shards = ls_arena_alloc(arena, (size_t)ranks, sizeof(*table->shards));
+    if (!table->shards) {
+        return LS_ERR_MEMORY;
+    }
+    table->shard_count = ranks;
+    for (int r = 0; r < ranks; r++) {
+        table->shards[r] = (ls_plan_shard){r, 0, 0, table->rows, table->columns};
+    }
+    return LS_OK;
+}
+
+static int read_shards(ls_tree_source *source, const ls_tree *node, ls_plan_table *table,
+                       int ranks) {
+    bool copies = table->sharding == LS_DATA_PARALLEL;
+    const ls_tree *list = ls_tree__member(source, node, "shards", !copies);
+    if (!list) {
+        return copies ? make_copies(table, source->arena, ranks) : LS_OK;
+    }
+    if (list->kind != LS_TREE_LIST || list->count < 1) {
+        ls_tree__error(source, list->line, list->column, "expected a list of shards");
+        return LS_OK;
+    }
+    table->shards = ls_arena_alloc(source->arena, (size_t)list->count, sizeof(*table->shards));
+    if (!table->shards) {
+        return LS_ERR_MEMORY;
+    }
+    for (const ls_tree *child = list->first; child; child = child->next) {
+        read_shard(source, child, ranks, &table->shards[table->shard_count++]);
+    }
+    return LS_OK;
+}
+
+static int read_table(ls_tree_source *source, const ls_tree *node, const ls_plan *plan,
+                      ls_plan_table *out) {
+    static const char *const keys[] = {"name", "rows", "columns", "sharding", "kernel", "shards"};
+    int before = source->error_count;
+    out->name = ls_tree__text(source, ls_tree__member(source, node, "name", true));
+    ls_tree__int(source, ls_tree__member(source, node, "rows", true), 1, ROWS_MAX, &out->rows);
+    ls_tree__int(source, ls_tree__member(source, node, "columns", true), 1, COLUMN_MAX,
+                 &out->columns);
+    const ls_tree *sharding = ls_tree__member(source, node, "sharding", true);
+    const char *type = ls_tree__text(source, sharding);
+    if (type && ls_sharding_parse(&out->sharding, type) != LS_OK) {
+        ls_tree__error(source, sharding->line, sharding->column, "%s", ls_error_last()->text);
+    }
+    const ls_tree *kernel = ls_tree__member(source, node, "kernel", false);
+    out->kernel = kernel ? ls_tree__text(source, kernel) : "fused";
+    if (out->kernel && !ls_plan_kernel_known(out->kernel)) {
+        ls_tree__error(source, kernel->line, kernel->column, "unknown kernel \"%.60s\"",
+                       out->kernel);
+    }
+    ls_tree__only(source, node, keys, COUNT(keys));
+    LS_TRY(read_shards(source, node, out, plan->ranks));
+    if (source->error_count == before) {
+        // The table alone is checked here, where its place in the file is known.
+        ls_plan alone = {plan->ranks, plan->ranks_per_host, out, 1};
+        if (ls_plan_check(&alone) != LS_OK) {
+            ls_tree__error(source, node->line, node->column, "%s", ls_error_last()->text);
+        }
+    }
+    return LS_OK;
+}
+
+static int read_plan(ls_tree_source *source, const ls_tree *root, ls_plan *out) {
+    static const char *const keys[] = {"lockstep_plan", "ranks", "ranks_per_host", "tables"};
+    int64_t version = 0;
+    int64_t ranks = 1;
+    int64_t per_host = 1;
+    bool known = ls_tree__int(source, ls_tree__member(source, root, "lockstep_plan", true),
+                              LS_PLAN_FILE_VERSION, LS_PLAN_FILE_VERSION, &version);
+    if (!known) {
+        return LS_OK;
+    }
+    const ls_tree *ranks_node = ls_tree__member(source, root, "ranks", true);
+    const ls_tree *hosts_node = ls_tree__member(source, root, "ranks_per_host", false);
+    ls_tree__int(source, ranks_node, 1, RANKS_MAX, &ranks);
+    per_host = ranks;
+    if (hosts_node && ls_tree__int(source, hosts_node, 1, RANKS_MAX, &per_host) &&
+        ranks % per_host != 0) {
+        ls_tree__error(source, hosts_node->line, hosts_node->column,
+                       "%lld ranks cannot stand on hosts of %lld", (long long)ranks,
+                       (long long)per_host);
+        per_host = ranks;
+    }
+    ls_tree__only(source, root, keys, COUNT(keys));
+    *out = (ls_plan){.ranks = (int)ranks, .ranks_per_host = (int)per_host};
+    const ls_tree *tables = ls_tree__member(source, root, "tables", true);
+    if (!tables) {
+        return LS_OK;
+    }
+    if (tables->kind != LS_TREE_LIST) {
+        ls_tree__error(source, tables->line, tables->column, "expected a list of tables");
+        return LS_OK;
+    }
+    // Copies of data-parallel tables are the one thing larger than its text; limit them, too.
+    if ((int64_t)tables->count * ranks > (INT64_C(1) << 26)) {
+        ls_tree__error(source, tables->line, tables->column, "too many tables for %lld ranks",
+                       (long long)ranks);
+        return LS_OK;
+    }
+    size_t count = tables->count ? (size_t)tables->count : 1;
+    out->tables = ls_arena_alloc(source->arena, count, sizeof(*out->tables));
+    if (!out->tables) {
+        return LS_ERR_MEMORY;
+    }
+    for (const ls_tree *child = tables->first; child; child = child->next) {
+        LS_TRY(read_table(source, child, out, &out->tables[out->table_count++]));
+    }
+    if (source->error_count == 0 && ls_plan_check(out) != LS_OK) {
+        ls_tree__error(source, tables->line, tables->column, "%s", ls_error_last()->text);
+    }
+    return LS_OK;
+}
+
+int ls_plan_read(ls_plan *out, ls_arena *arena, ls_text *errors, const char *file, const char *text,
+                 size_t bytes) {
+    LS_ASSERT(out && arena && errors && file && text);
+    *out = (ls_plan){0};
+    ls_tree_source source = {
+        .file = file, .text = text, .bytes = bytes, .errors = errors, .arena = arena};
+    const ls_tree *root = ls_tree__read(&source);
+    if (root) {
+        LS_TRY(read_plan(&source, root, out));
+    }
+    return ls_tree__status(&source);
+}
+
+// ---- Differences ---------------------------------------------------------------------------------
+
+static const ls_plan_table *find_table(const ls_plan *plan, const char *name) {
+    for (int i = 0; i < plan->table_count; i++) {
+        if (strcmp(plan->tables[i].name, name) == 0) {
+            return &plan->tables[i];
+        }
+    }
+    return NULL;
+}
+
+static int64_t overlap(int64_t a, int64_t a_size, int64_t b, int64_t b_size) {
+    int64_t low = a > b ? a : b;
+    int64_t high = a + a_size < b + b_size ? a + a_size : b + b_size;
+    return high > low ? high - low : 0;
+}
+
+// Elements that b puts on ranks that do not hold them under a.
+static double moved_elements(const ls_plan_table *a, const ls_plan_table *b) {
+    double moved = 0.0;
+    for (int i = 0; i < b->shard_count; i++) {
+        const ls_plan_shard *to = &b->shards[i];
+        double held = 0.0;
+        for (int k = 0; k < a->shard_count; k++) {
+            const ls_plan_shard *from = &a->shards[k];
+            if (from->rank == to->rank) {
+                held += (double)overlap(from->row_offset, from->rows, to->row_offset, to->rows) *
+                        (double)overlap(from->column_offset, from->columns, to->column_offset,
+                                        to->columns);
+            }
+        }
+        moved += (double)to->rows * (double)to->columns - held;
+    }
+    return moved;
+}
+
+static void put_place(ls_text *out, const ls_plan_table *table) {
+    ls_text_printf(out, "%s %s on", ls_sharding_name(table->sharding),
+                   table->kernel ? table->kernel : "fused");
+    int most = table->shard_count < 16 ? table->shard_count : 16;
+    for (int i = 0; i < most; i++) {
+        ls_text_printf(out, " %d", table->shards[i].rank);
+    }
+    ls_text_puts(out, most < table->shard_count ? " ..." : "");
+}
+
+static bool same_kernel(const ls_plan_table *a, const ls_plan_table *b) {
+    return strcmp(a->kernel ? a->kernel : "fused", b->kernel ? b->kernel : "fused") == 0;
+}
+
+static bool diff_table(ls_text *out, const ls_plan_table *a, const ls_plan_table *b) {
+    if (a->rows != b->rows || a->columns != b->columns) {
+        ls_text_printf(out, "%s: %lld x %lld in the first, %lld x %lld in the second\n", a->name,
+                       (long long)a->rows, (long long)a->columns, (long long)b->rows,
+                       (long long)b->columns);
+        return true;
+    }
+    bool same = a->sharding == b->sharding && a->shard_count == b->shard_count && same_kernel(a, b);
+    for (int i = 0; i < a->shard_count && same; i++) {
+        const ls_plan_shard *x = &a->shards[i];
+        const ls_plan_shard *y = &b->shards[i];
+        same = x->rank == y->rank && x->row_offset == y->row_offset && x->rows == y->rows &&
+               x->column_offset == y->column_offset && x->columns == y->columns;
+    }
+    if (same) {
+        return false;
+    }
+    ls_text_printf(out, "%s: ", a->name);
+    put_place(out, a);
+    ls_text_puts(out, " -> ");
+    put_place(out, b);
+    ls_text_printf(out, "; %.0f elements move\n", moved_elements(a, b));
+    return true;
+}
+
+int ls_plan_diff(ls_text *out, const ls_plan *a, const ls_plan *b) {
+    LS_ASSERT(out && a && b);
+    int differing = 0;
+    if (a->ranks != b->ranks || a->ranks_per_host != b->ranks_per_host) {
+        ls_text_printf(out, "world: %d ranks, %d a host -> %d ranks, %d a host\n", a->ranks,
+                       a->ranks_per_host, b->ranks, b->ranks_per_host);
+        differing++;
+    }
+    for (int i = 0; i < a->table_count; i++) {
+        const ls_plan_table *other = find_table(b, a->tables[i].name);
+        if (!other) {
+            ls_text_printf(out, "%s: only in the first\n", a->tables[i].name);
+            differing++;
+        } else {
+            differing += diff_table(out, &a->tables[i], other);
+        }
+    }
+    for (int i = 0; i < b->table_count; i++) {
+        if (!find_table(a, b->tables[i].name)) {
+            ls_text_printf(out, "%s: only in the second\n", b->tables[i].name);
+            differing++;
+        }
+    }
+    return out->failed ? LS_FAIL(LS_ERR_MEMORY, "no memory for the differences") : differing;
+}

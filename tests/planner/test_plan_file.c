@@ -1,0 +1,176 @@
+// Tests of plan files: round trips, positions of errors, hostile input, TorchRec's form, differences.
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "planner/plan_file.h"
+#include "tests/planner/golden.h"
+
+static const ls_planner_feature ids = {.pooling = 5.0, .poolings = 1.0, .batch = 256.0};
+
+// A plan with every sharding type, on two hosts of two.
+static ls_planner_problem *every_type(ls_planner_result *result) {
+    ls_topology topology;
+    cr_assert(ls_topology_preset(&topology, "h100", 4, 2) == LS_OK);
+    ls_planner_table tables[LS_SHARDING_COUNT];
+    static const char *names[LS_SHARDING_COUNT] = {"a", "b \"quoted\"", "c", "d", "e: x", "f", "g"};
+    for (int i = 0; i < LS_SHARDING_COUNT; i++) {
+        tables[i] = make_table(names[i], 1001, 128, &ids);
+        tables[i].shardings = 1u << i;
+    }
+    ls_planner_options options = {.model = LS_PLANNER_LOCKSTEP, .nodes_max = 20000};
+    ls_planner_problem *problem;
+    cr_assert(ls_planner_problem_create(&problem, &topology, tables, LS_SHARDING_COUNT, &options) ==
+                  LS_OK,
+              "%s", ls_error_last()->text);
+    cr_assert(ls_planner_solve(result, problem) == LS_OK && result->found);
+    return problem;
+}
+
+static void expect_equal(const ls_plan *a, const ls_plan *b) {
+    ls_text text = {0};
+    cr_expect(ls_plan_diff(&text, a, b) == 0, "%s", ls_text_string(&text));
+    ls_text_free(&text);
+}
+
+// What is written is read back as the same plan, and written again as the same bytes.
+Test(plan_file, round_trips) {
+    ls_planner_result result;
+    ls_planner_problem *problem = every_type(&result);
+    ls_arena *arena;
+    cr_assert(ls_arena_create(&arena, NULL) == LS_OK);
+    ls_text text = {0};
+    ls_text again = {0};
+    ls_text errors = {0};
+    ls_plan plan;
+    cr_assert(ls_plan_write(&text, &result.plan) == LS_OK);
+    cr_assert(ls_plan_read(&plan, arena, &errors, "p.yaml", text.data, text.length) == LS_OK, "%s",
+              ls_text_string(&errors));
+    expect_equal(&result.plan, &plan);
+    cr_assert(ls_plan_write(&again, &plan) == LS_OK);
+    cr_expect_str_eq(text.data, again.data);
+    ls_text_free(&text);
+    ls_text_free(&again);
+    ls_text_free(&errors);
+    ls_arena_free(arena);
+    ls_planner_problem_free(problem);
+}
+
+// TorchRec's form comes back the same, given the sizes of data-parallel tables.
+Test(plan_file, torchrec_form_round_trips) {
+    ls_planner_result result;
+    ls_planner_problem *problem = every_type(&result);
+    ls_arena *arena;
+    cr_assert(ls_arena_create(&arena, NULL) == LS_OK);
+    ls_text text = {0};
+    ls_plan plan;
+    cr_assert(ls_plan_write_torchrec(&text, &result.plan, "sparse.ebc") == LS_OK);
+    cr_assert(ls_plan_read_torchrec(&plan, arena, text.data, text.length, 4, 2,
+                                    ls_planner_tables(problem), LS_SHARDING_COUNT) == LS_OK,
+              "%s", ls_error_last()->text);
+    expect_equal(&result.plan, &plan);
+    cr_expect(ls_plan_read_torchrec(&plan, arena, text.data, text.length, 4, 2, NULL, 0) ==
+              LS_ERR_FORMAT);
+    cr_expect(strstr(ls_error_last()->text, "data parallel"));
+    ls_text_free(&text);
+    ls_arena_free(arena);
+    ls_planner_problem_free(problem);
+}
+
+// The kernel names of older releases are understood.
+Test(plan_file, torchrec_plan_of_the_tutorial_is_read) {
+    static const char text[] =
+        "{\"\": {\"large_table_0\": {\"sharding_type\": \"column_wise\", \"compute_kernel\": "
+        "\"batched_fused\", \"ranks\": [0, 1], \"sharding_spec\": {\"shards\": ["
+        "{\"shard_offsets\": [0, 32], \"shard_sizes\": [4096, 32], \"placement\": "
+        "\"rank:1/cuda:1\"},"
+        "{\"shard_offsets\": [0, 0], \"shard_sizes\": [4096, 32], \"placement\": "
+        "\"rank:0/cuda:0\"}]"
+        "}}}}";
+    ls_arena *arena;
+    cr_assert(ls_arena_create(&arena, NULL) == LS_OK);
+    ls_plan plan;
+    cr_assert(ls_plan_read_torchrec(&plan, arena, text, strlen(text), 2, 2, NULL, 0) == LS_OK, "%s",
+              ls_error_last()->text);
+    cr_expect(plan.table_count == 1 && plan.tables[0].rows == 4096 && plan.tables[0].columns == 64);
+    cr_expect_str_eq(plan.tables[0].kernel, "fused");
+    cr_expect(plan.tables[0].shards[1].column_offset == 32 && plan.tables[0].shards[1].rank == 1);
+    ls_arena_free(arena);
+}
+
+static void expect_errors(const char *text, int count, ...) {
+    ls_arena *arena;
+    cr_assert(ls_arena_create(&arena, NULL) == LS_OK);
+    ls_text errors = {0};
+    ls_plan plan;
+    cr_expect(ls_plan_read(&plan, arena, &errors, "p.yaml", text, strlen(text)) == LS_ERR_FORMAT,
+              "accepted: %s", text);
+    va_list args;
+    va_start(args, count);
+    for (int i = 0; i < count; i++) {
+        const char *want = va_arg(args, const char *);
+        cr_expect(strstr(ls_text_string(&errors), want), "wanted \"%s\" in:\n%s", want,
+                  ls_text_string(&errors));
+    }
+    va_end(args);
+    ls_text_free(&errors);
+    ls_arena_free(arena);
+}
+
+// All errors of a file are told at once, each where it stands.
+Test(plan_file, errors_have_positions) {
+    expect_errors("lockstep_plan: 1\nranks: 2\ntables:\n"
+                  "  - name: a\n    rows: 10\n    columns: 8\n    sharding: table_wize\n"
+                  "    shards:\n      - {rank: 2, offset: [0, 0], size: [10, 8]}\n"
+                  "  - name: b\n    rows: 0\n    colums: 8\n    sharding: table_wise\n",
+                  6, "p.yaml:7:15: error: no sharding type is called \"table_wize\"; did you mean",
+                  "p.yaml:9:16: error: expected a whole number from 0 to 1",
+                  "p.yaml:11:11: error: expected a whole number from 1",
+                  "p.yaml:12:5: error: unknown key `colums`; did you mean `columns`?",
+                  "p.yaml:10:5: error: `columns` is missing", "        ^");
+    expect_errors("lockstep_plan: 1\nranks: 2\ntables:\n"
+                  "  - name: a\n    rows: 10\n    columns: 8\n    sharding: row_wise\n"
+                  "    shards:\n      - {rank: 0, offset: [0, 0], size: [5, 8]}\n"
+                  "      - {rank: 1, offset: [6, 0], size: [4, 8]}\n",
+                  1, "p.yaml:4:5: error: plan: table a: rows 5 to 6 are on no rank");
+    expect_errors("lockstep_plan: 2\nranks: 2\ntables: []\n", 1, "p.yaml:1:16: error");
+    expect_errors("", 1, "p.yaml:1:1: error: the file is empty");
+}
+
+// Anchors, deep nesting, broken YAML and doubled keys end in an error, not in a crash or a hang.
+Test(plan_file, hostile_input_is_refused) {
+    expect_errors("lockstep_plan: 1\nranks: &a 2\ntables: [*a, *a]\n", 1, "anchors");
+    expect_errors("[[[[[[[[[[[[[[[[[[[[[[[[[[1]]]]]]]]]]]]]]]]]]]]]]]]]]", 1, "nested more than");
+    expect_errors("lockstep_plan: [1\n", 1, "error");
+    expect_errors("lockstep_plan: 1\nranks: 1\nranks: 2\ntables: []\n", 1, "given already");
+    expect_errors("lockstep_plan: 1\nranks: 99999999999999999999\ntables: []\n", 1, "p.yaml:2:8");
+    expect_errors("lockstep_plan: 1\nranks: 1\ntables: [1, x]\n", 1, "expected keys and values");
+    expect_errors("- 1\n- 2\n", 1, "expected keys and values");
+    expect_errors("lockstep_plan: 1\n---\na: 1\n", 1, "second document");
+}
+
+// A moved shard, a changed type and a missing table are each one line.
+Test(plan_file, diff_tells_what_moves) {
+    ls_plan_shard on0 = {0, 0, 0, 10, 8};
+    ls_plan_shard on1 = {1, 0, 0, 10, 8};
+    ls_plan_shard halves[2] = {{0, 0, 0, 5, 8}, {1, 5, 0, 5, 8}};
+    ls_plan_table before[3] = {{"same", LS_TABLE_WISE, "fused", 10, 8, &on0, 1},
+                               {"moved", LS_TABLE_WISE, "fused", 10, 8, &on0, 1},
+                               {"gone", LS_TABLE_WISE, "fused", 10, 8, &on0, 1}};
+    ls_plan_table after[3] = {{"same", LS_TABLE_WISE, NULL, 10, 8, &on0, 1},
+                              {"moved", LS_TABLE_WISE, "fused", 10, 8, &on1, 1},
+                              {"new", LS_TABLE_WISE, "fused", 10, 8, &on0, 1}};
+    ls_plan a = {2, 2, before, 3};
+    ls_plan b = {2, 2, after, 3};
+    ls_text text = {0};
+    cr_expect(ls_plan_diff(&text, &a, &b) == 3);
+    cr_expect_str_eq(text.data,
+                     "moved: table_wise fused on 0 -> table_wise fused on 1; 80 elements "
+                     "move\ngone: only in the first\nnew: only in the second\n");
+    ls_text_free(&text);
+    text = (ls_text){0};
+    after[1] = (ls_plan_table){"moved", LS_ROW_WISE, "fused", 10, 8, halves, 2};
+    cr_expect(ls_plan_diff(&text, &a, &b) == 3);
+    cr_expect(strstr(text.data, "row_wise fused on 0 1; 40 elements move"), "%s", text.data);
+    ls_text_free(&text);
+}
