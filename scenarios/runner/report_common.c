@@ -5,6 +5,8 @@
 
 #include "scenarios/runner/report_internal.h"
 
+#define EXPLAIN_WIDTH 96
+
 // Length of the well-formed UTF-8 sequence at s that XML 1.0 can carry, or 0.
 static size_t utf8_length(const unsigned char *s) {
     if (s[0] < 0x80) {
@@ -109,6 +111,24 @@ static void put_lines(ls_text *out, const char *text, const char *indent) {
     }
 }
 
+// "error: sentence", wrapped at spaces, what follows the first line indented by two more.
+static void put_wrapped(ls_text *out, const char *head, const char *text, const char *indent) {
+    size_t column = strlen(indent) + strlen(head);
+    ls_text_printf(out, "%s%s", indent, head);
+    while (*text != 0) {
+        size_t length = strcspn(text, " \n");
+        if (column + 1 + length > EXPLAIN_WIDTH) {
+            ls_text_printf(out, "\n%s ", indent);
+            column = strlen(indent) + 1;
+        }
+        ls_text_puts(out, " ");
+        ls_report__plain(out, text, length);
+        column += 1 + length;
+        text += length + (text[length] != 0 ? 1 : 0);
+    }
+    ls_text_puts(out, "\n");
+}
+
 static void explain_stage(ls_text *out, const ls_stage_result *stage, const char *indent) {
     ls_text_printf(out, "%sstage ", indent);
     ls_report__plain(out, stage->name, strlen(stage->name));
@@ -125,8 +145,7 @@ void ls_report__explain(ls_text *out, const ls_case_result *result, const char *
     char deeper[32];
     (void)snprintf(deeper, sizeof deeper, "%s  ", indent);
     if (result->error != NULL) {
-        ls_text_printf(out, "%serror: ", indent);
-        put_lines(out, result->error, "");
+        put_wrapped(out, "error:", result->error, indent);
     }
     for (int s = 0; s < result->stage_count; s++) {
         const ls_stage_result *stage = &result->stages[s];
