@@ -86,7 +86,8 @@ typedef struct embedding_part {
     int64_t **offsets;   // [own slots][bags + 1]
     int64_t **ids;       // [own slots][offsets[bags]] local rows
     float **weights;     // [own slots] or NULL
-    void **values;       // [own slots] pooled [bags, columns], sequence [ids, columns]
+    void **values;       // [own slots] sequence [ids, columns], local [bags, columns]
+    void *partial;       // pooled: [bags, columns of the node], all own slots side by side
     int64_t **slot_ids;  // [own slots][world size] ids that came from each source rank
     // As a source:
     int64_t *sent_ids;    // [slot_count] ids sent to each slot

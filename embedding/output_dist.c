@@ -1,10 +1,9 @@
-// Stage 3, output_dist. Pooled: partial results are laid out row by row for a node's source ranks,
-// reduced over the node (reduce_scatter), sent to their source ranks (all_to_all), put together by
+// Stage 3, output_dist. Pooled: partial results, whose rows stand by source rank, are reduced over
+// the node (reduce_scatter), sent to their source ranks (all_to_all), put together by
 // columns, and finished there: mean divides, empty bags of max become 0. Sequence: rows travel back
 // the way their ids came, to the place where each id stood.
 #include "embedding/internal.h"
 
-#include <math.h>
 #include <string.h>
 
 // One held rank's buffers on the way.
@@ -36,40 +35,6 @@ static void copy_columns(void *out, int64_t out_stride, int64_t out_column, cons
                           (const char *)in + (size_t)in_column * bytes, (size_t)in_stride * bytes,
                           (size_t)columns * bytes, (size_t)rows);
     }
-}
-
-// The rank's partial results of all its slots side by side. Columns that it has no shard for hold
-// the operation's neutral element; where it has several row blocks, they are combined.
-static int lay_out(const embedding_group *group, const embedding_part *part, ls_arena *scratch,
-                   transit *out) {
-    int64_t stride = group->node_columns[out->node];
-    size_t bytes = ls_dtype_bytes(group->dtype), count;
-    LS_TRY(ls_embedding__count(&count, part->bags, stride, 1));
-    out->partial = ls_arena_alloc(scratch, count, bytes);
-    if (!out->partial) {
-        return ls_error_last()->code;
-    }
-    ls_op op = group->pooling == LS_POOL_MAX ? LS_MAX : LS_SUM;
-    if (op == LS_MAX && count > 0) {
-        double neutral;
-        ls_element_from_f64(&neutral, group->dtype, -(double)INFINITY);
-        ls_kernel_fill(out->partial, group->dtype, &neutral, count);
-    }
-    for (int k = 0; k < group->rank_first[out->rank + 1] - group->rank_first[out->rank]; k++) {
-        const embedding_slot *slot = &group->slots[group->rank_first[out->rank] + k];
-        int64_t columns = slot->block.columns;
-        if (slot->first_in_rank) {
-            copy_columns(out->partial, stride, slot->node_column, part->values[k], columns, 0,
-                         columns, part->bags, group->dtype);
-            continue;
-        }
-        for (int64_t row = 0; row < part->bags; row++) {
-            char *to = (char *)out->partial + (size_t)(row * stride + slot->node_column) * bytes;
-            ls_kernel_accumulate(to, (char *)part->values[k] + (size_t)(row * columns) * bytes,
-                                 group->dtype, op, (size_t)columns);
-        }
-    }
-    return LS_OK;
 }
 
 // Over each node: the sum (or maximum) of its ranks' partial results, each rank getting the rows of
@@ -192,9 +157,9 @@ static int dist_pooled(ls_embedding_pass *pass, const embedding_group *group, ls
         ways[h] = (transit){.rank = rank,
                             .node = rank / group->width,
                             .place = rank % group->width,
-                            .batches = part->batches};
-        LS_TRY(lay_out(group, part, scratch, &ways[h]));
-        ways[h].reduced = ways[h].partial;
+                            .batches = part->batches,
+                            .partial = part->partial,
+                            .reduced = part->partial};
     }
     if (group->width > 1) {
         LS_TRY(reduce(pass, group, ways, scratch));
