@@ -147,15 +147,24 @@ static int report_to(const char *path, report_writer *write, const ls_results *r
 }
 
 int cli_report(const ls_results *results) {
+    return cli_report_with(results, NULL);
+}
+
+int cli_report_with(const ls_results *results, const ls_text *summary) {
     LS_ASSERT(results != NULL);
+    bool summed_up = summary != NULL && summary->length > 0;
     const cli_common *common = &cli_options_common;
     cli_progress_end();
-    int code = results->failed != 0   ? LS_EXIT_FINDING
-               : results->passed == 0 ? LS_EXIT_NOTHING
-                                      : LS_EXIT_OK;
+    int code = results->environment != 0 ? LS_EXIT_ENVIRONMENT
+               : results->failed != 0    ? LS_EXIT_FINDING
+               : results->passed == 0    ? LS_EXIT_NOTHING
+                                         : LS_EXIT_OK;
     if (!cli_stdout_taken()) {
         ls_text text = {0};
-        ls_report_style style = {cli_color_on(), cli_unicode_on(), common->quiet};
+        ls_report_style style = {cli_color_on(), cli_unicode_on(), common->quiet || summed_up};
+        if (summed_up && !common->quiet) {
+            code = worse(code, cli_output("-", summary));
+        }
         int status = ls_report_text(&text, results, &style);
         code = worse(code, status == LS_OK ? cli_output("-", &text) : cli_fail(status));
         ls_text_free(&text);

@@ -35,6 +35,8 @@ int cli_output(const char *path, const ls_text *text);
 // Prints and writes the results everywhere that was asked for: the text report on stdout (unless
 // stdout is taken), JSON, JUnit, HTML. Returns the exit code that the results and the writing give.
 int cli_report(const ls_results *results);
+// The same, with `summary` (NULL or empty: none) in place of the row per case in the text report.
+int cli_report_with(const ls_results *results, const ls_text *summary);
 
 // A progress bar on stderr, when that is a terminal, stdout is one too or not, and --quiet was not
 // given. Nothing is drawn in the first half second.

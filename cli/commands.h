@@ -8,7 +8,12 @@
 #error "LOCKSTEP_VERSION is defined by cli/CMakeLists.txt"
 #endif
 
+extern const cli_command cli_cmd_run;
+extern const cli_command cli_cmd_compare;
+extern const cli_command cli_cmd_record;
+extern const cli_command cli_cmd_replay;
 extern const cli_command cli_cmd_bench;
 extern const cli_command cli_cmd_doctor;
+extern const cli_command cli_cmd_rank;  // in lockstep-mpi alone
 
 #endif

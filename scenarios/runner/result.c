@@ -88,6 +88,7 @@ int ls_results_add(ls_results *results, const ls_case_result *result) {
         results->passed++;
     } else {
         results->failed++;
+        results->environment += result->environment ? 1 : 0;
     }
     LS_ASSERT(results->passed + results->failed + results->skipped == results->case_count);
     return LS_OK;

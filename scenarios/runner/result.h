@@ -60,6 +60,7 @@ typedef struct ls_case_result {
     ls_finding *findings;
     int finding_count;
     const char *error;      // one sentence when class_ is error, else NULL
+    bool environment;       // it failed for want of a backend, a process, memory or time
     const char *reproduce;  // a command line
     double seconds;         // wall time, for the text report alone
 } ls_case_result;
@@ -71,6 +72,7 @@ typedef struct ls_results {
     int case_count;
     int case_capacity;
     int passed, failed, skipped;
+    int environment;  // failed cases that failed for the environment's sake
 } ls_results;
 
 LS_API int ls_results_create(ls_results **out, const char *command);

@@ -106,6 +106,7 @@ typedef struct ls_scenario_sharding {
     int64_t columns;     // width of a column block; 0: by rule
     int64_t host;        // table_row_wise, grid: the host(s) by number; -1: not given
     const char *kernel;  // compute kernel for the planner; NULL: not given
+    bool allow_broken;   // sizes need not make up the table: for trying the checks
     const char *plan;    // path of a plan file that places this table, resolved; NULL: none
 } ls_scenario_sharding;
 

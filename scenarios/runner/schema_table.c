@@ -158,6 +158,9 @@ static const ls_schema_field sharding_fields[] = {
     {.key = "kernel", .type = LS_FIELD_STRING, MEMBER(kernel), .names = NAMES(kernel_names),
      .otherwise = "the planner chooses", .doc = "The compute kernel, for the planner's cost model.",
      .example = "kernel: fused"},
+    {.key = "allow_broken", .type = LS_FIELD_BOOL, MEMBER(allow_broken), .fallback = "false",
+     .doc = "Let sizes pass that do not make up the table, to see what the checks say of it.",
+     .example = "allow_broken: true"},
     {.key = "plan", .type = LS_FIELD_PATH, MEMBER(plan), .otherwise = "none",
      .doc = "A plan file that places this table.", .example = "plan: a.plan.yaml"},
 };

@@ -1,0 +1,75 @@
+// lockstep compare FILE... --real nccl|mpi|DIR: simulated against real, stage by stage.
+#include <string.h>
+
+#include "cli/commands.h"
+#include "cli/scenarios.h"
+
+static struct {
+    cli_run_options run;
+    const char *real;
+} given;
+
+static const cli_option options[] = {
+    {.type = CLI_STRING,
+     .long_name = "real",
+     .value = &given.real,
+     .value_name = "nccl|mpi|DIR",
+     .help = "What to compare with: a live backend, or the recordings in a directory"},
+    CLI_RUN_OPTIONS(given.run),
+    {.long_name = NULL},
+};
+
+static int compare_all(const cli_scenarios *scenarios) {
+    ls_results *results = NULL;
+    int status = ls_results_create(&results, "compare");
+    if (status != LS_OK) {
+        return cli_fail(status);
+    }
+    ls_text command = {0};
+    ls_text_printf(&command, "lockstep compare --real %s", given.real);
+    cli_reproduce_options(&command, &given.run);
+    const ls_run_options run_options = cli_run_options_of(&given.run, ls_text_string(&command));
+    for (int i = 0; status == LS_OK && i < scenarios->count; i++) {
+        cli_progress("comparing", i, scenarios->count);
+        status = ls_run_compared(results, scenarios->at[i], given.real, &run_options);
+    }
+    cli_progress_end();
+    int code = status == LS_OK ? cli_report(results) : cli_fail(status);
+    ls_results_free(results);
+    ls_text_free(&command);
+    return code;
+}
+
+static int run(const cli_args *args) {
+    if (given.real == NULL) {
+        cli_error("compare needs --real nccl, --real mpi or --real DIR");
+        return LS_EXIT_USAGE;
+    }
+    int code = cli_outputs_check(NULL);
+    if (code != LS_EXIT_OK) {
+        return code;
+    }
+    cli_scenarios scenarios;
+    code = cli_scenarios_load(&scenarios, args, given.run.allow_outside);
+    if (code != LS_EXIT_OK) {
+        return code;
+    }
+    code = compare_all(&scenarios);
+    cli_scenarios_free(&scenarios);
+    return code;
+}
+
+const cli_command cli_cmd_compare = {
+    .name = "compare",
+    .arguments = "FILE...",
+    .arguments_min = 1,
+    .arguments_max = -1,
+    .summary = "Compare the simulation with a real run, stage by stage",
+    .details = "Simulates each scenario, runs it for real (or reads the recording of an earlier "
+               "real run), and compares every output of every stage on every rank: bit_exact, "
+               "within_bound with its ratio, or wrong with the first element that differs. "
+               "Real processes run under a deadline and are all ended with it.",
+    .common = CLI_COMMON_JSON | CLI_COMMON_REPORTS | CLI_COMMON_SEED,
+    .options = options,
+    .run = run,
+};

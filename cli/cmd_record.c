@@ -1,0 +1,98 @@
+// lockstep record FILE... --backend nccl|mpi --out DIR: runs for real and keeps the recordings.
+#include <errno.h>
+#include <limits.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "cli/commands.h"
+#include "cli/scenarios.h"
+#include "scenarios/runner/real.h"
+
+static const char *const backends[] = {"mpi", "nccl", NULL};
+
+static struct {
+    cli_run_options run;
+    int backend;
+    bool backend_given;
+    const char *out;
+} given;
+
+static const cli_option options[] = {
+    {.type = CLI_CHOICE,
+     .long_name = "backend",
+     .value = &given.backend,
+     .value_name = "NAME",
+     .choices = backends,
+     .given = &given.backend_given,
+     .help = "Where to run: mpi or nccl"},
+    {.type = CLI_STRING,
+     .long_name = "out",
+     .value = &given.out,
+     .value_name = "DIR",
+     .help = "Where the recordings go, one directory per scenario"},
+    CLI_RUN_OPTIONS(given.run),
+    {.long_name = NULL},
+};
+
+static int record_all(const cli_scenarios *scenarios) {
+    ls_results *results = NULL;
+    int status = ls_results_create(&results, "record");
+    if (status != LS_OK) {
+        return cli_fail(status);
+    }
+    ls_text command = {0};
+    ls_text_printf(&command, "lockstep record --backend %s --out %s", backends[given.backend],
+                   given.out);
+    cli_reproduce_options(&command, &given.run);
+    const ls_run_options run_options = cli_run_options_of(&given.run, ls_text_string(&command));
+    for (int i = 0; status == LS_OK && i < scenarios->count; i++) {
+        char dir[PATH_MAX];
+        cli_progress("recording", i, scenarios->count);
+        ls_real_recording_dir(dir, sizeof dir, given.out, scenarios->at[i]);
+        status =
+            ls_run_recorded(results, scenarios->at[i], backends[given.backend], dir, &run_options);
+    }
+    cli_progress_end();
+    int code = status == LS_OK ? cli_report(results) : cli_fail(status);
+    ls_results_free(results);
+    ls_text_free(&command);
+    return code;
+}
+
+static int run(const cli_args *args) {
+    if (given.out == NULL || !given.backend_given) {
+        cli_error("record needs --backend mpi or --backend nccl, and --out DIR");
+        return LS_EXIT_USAGE;
+    }
+    int code = cli_outputs_check(NULL);
+    if (code != LS_EXIT_OK) {
+        return code;
+    }
+    cli_scenarios scenarios;
+    code = cli_scenarios_load(&scenarios, args, given.run.allow_outside);
+    if (code != LS_EXIT_OK) {
+        return code;
+    }
+    if (mkdir(given.out, 0777) != 0 && errno != EEXIST) {
+        cli_error("cannot make the directory %s: %s", given.out, strerror(errno));
+        code = LS_EXIT_ENVIRONMENT;
+    } else {
+        code = record_all(&scenarios);
+    }
+    cli_scenarios_free(&scenarios);
+    return code;
+}
+
+const cli_command cli_cmd_record = {
+    .name = "record",
+    .arguments = "FILE...",
+    .arguments_min = 1,
+    .arguments_max = -1,
+    .summary = "Run scenarios for real and keep the recordings",
+    .details = "A recording holds every stage output and every call of every rank, so that "
+               "'lockstep compare --real DIR' can compare with it on a machine that has neither "
+               "the processes nor the GPUs. It appears complete or not at all.",
+    .common = CLI_COMMON_JSON | CLI_COMMON_REPORTS | CLI_COMMON_SEED,
+    .options = options,
+    .run = run,
+};

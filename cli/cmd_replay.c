@@ -1,0 +1,160 @@
+// lockstep replay DIR: everything recorded in a directory, again in the simulator, compared.
+#include <dirent.h>
+#include <errno.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "cli/commands.h"
+#include "cli/scenarios.h"
+#include "scenarios/runner/replay_nccl.h"
+#include "scenarios/runner/replay_torch.h"
+
+static struct { cli_run_options run; } given;
+
+static const cli_option options[] = {
+    CLI_RUN_OPTIONS(given.run),
+    {.long_name = NULL},
+};
+
+static bool has_file(const char *dir, const char *name) {
+    char path[PATH_MAX];
+    int length = snprintf(path, sizeof path, "%s/%s", dir, name);
+    return length > 0 && (size_t)length < sizeof path && access(path, F_OK) == 0;
+}
+
+// One recording of ours: its own copy of the scenario, compared with what it recorded.
+static int replay_recording(ls_results *results, const char *dir) {
+    char path[PATH_MAX];
+    int length = snprintf(path, sizeof path, "%s/scenario.yaml", dir);
+    if (length < 0 || (size_t)length >= sizeof path) {
+        return LS_FAIL(LS_ERR_IO, "the path \"%s\" is too long", dir);
+    }
+    const char *file = path;
+    const cli_args args = {.count = 1, .values = &file};
+    cli_scenarios scenarios;
+    if (cli_scenarios_load(&scenarios, &args, given.run.allow_outside) != LS_EXIT_OK) {
+        return LS_FAIL(LS_ERR_FORMAT, "the recording in \"%s\" has no usable scenario", dir);
+    }
+    ls_text command = {0};
+    ls_text_printf(&command, "lockstep compare --real %s", dir);
+    const ls_run_options run_options = cli_run_options_of(&given.run, ls_text_string(&command));
+    int status = ls_run_compared(results, scenarios.at[0], dir, &run_options);
+    ls_text_free(&command);
+    cli_scenarios_free(&scenarios);
+    return status;
+}
+
+static bool is_recording(const char *dir) {
+    return has_file(dir, "manifest.json") && has_file(dir, "scenario.yaml");
+}
+
+static int compare_names(const void *a, const void *b) {
+    return strcmp(*(char *const *)a, *(char *const *)b);
+}
+
+// The subdirectories' names, sorted; the caller frees each and the array.
+static int list_entries(char ***names, size_t *count, const char *dir) {
+    *names = NULL;
+    *count = 0;
+    DIR *stream = opendir(dir);
+    if (stream == NULL) {
+        return LS_FAIL(LS_ERR_IO, "cannot read the directory \"%s\": %s", dir, strerror(errno));
+    }
+    for (struct dirent *entry = readdir(stream); entry != NULL; entry = readdir(stream)) {
+        if (entry->d_name[0] == '.') {
+            continue;
+        }
+        char **grown = realloc(*names, (*count + 1) * sizeof **names);
+        char *name = strdup(entry->d_name);
+        if (grown == NULL || name == NULL) {
+            free(name);
+            *names = grown != NULL ? grown : *names;
+            (void)closedir(stream);
+            return LS_FAIL(LS_ERR_MEMORY, "cannot list \"%s\"", dir);
+        }
+        *names = grown;
+        (*names)[*count] = name;
+        *count += 1;
+    }
+    (void)closedir(stream);
+    if (*count > 1) {
+        qsort(*names, *count, sizeof **names, compare_names);
+    }
+    return LS_OK;
+}
+
+static int replay_dir(ls_results *results, ls_text *summary, const char *dir, bool nested);
+
+static int replay_entries(ls_results *results, ls_text *summary, const char *dir) {
+    char **names = NULL;
+    size_t count = 0;
+    int status = list_entries(&names, &count, dir);
+    for (size_t i = 0; status == LS_OK && i < count; i++) {
+        char path[PATH_MAX];
+        int length = snprintf(path, sizeof path, "%s/%s", dir, names[i]);
+        if (length > 0 && (size_t)length < sizeof path) {
+            status = replay_dir(results, summary, path, true);
+        }
+    }
+    for (size_t i = 0; i < count; i++) {
+        free(names[i]);
+    }
+    free(names);
+    return status;
+}
+
+// A directory of NCCL results, of torch results, one recording, or a folder of any of these.
+static int replay_dir(ls_results *results, ls_text *summary, const char *dir, bool nested) {
+    if (is_recording(dir)) {
+        return replay_recording(results, dir);
+    }
+    if (ls_replay_nccl_recognises(dir)) {
+        return ls_replay_nccl(results, summary, dir, 0);
+    }
+    if (ls_replay_torch_recognises(dir)) {
+        return ls_replay_torch(results, dir);
+    }
+    if (nested) {
+        return LS_OK;
+    }
+    return replay_entries(results, summary, dir);
+}
+
+static int run(const cli_args *args) {
+    int code = cli_outputs_check(NULL);
+    if (code != LS_EXIT_OK) {
+        return code;
+    }
+    ls_results *results = NULL;
+    int status = ls_results_create(&results, "replay");
+    ls_text summary = {0};
+    for (int i = 0; status == LS_OK && i < args->count; i++) {
+        status = replay_dir(results, &summary, args->values[i], false);
+    }
+    if (status == LS_OK) {
+        code = cli_report_with(results, &summary);
+    } else {
+        code = cli_fail(status);
+        code = status == LS_ERR_IO || status == LS_ERR_FORMAT ? LS_EXIT_USAGE : code;
+    }
+    ls_text_free(&summary);
+    ls_results_free(results);
+    return code;
+}
+
+const cli_command cli_cmd_replay = {
+    .name = "replay",
+    .arguments = "DIR...",
+    .arguments_min = 1,
+    .arguments_max = -1,
+    .summary = "Repeat everything recorded in a directory in the simulator, and compare",
+    .details = "Reads recordings made by 'lockstep record', results of NCCL collectives "
+               "(manifest.json and *.bin) and of torch (dtensor_*.json, embedding*.safetensors). "
+               "What is not supported counts as skipped, never as passed.",
+    .common = CLI_COMMON_JSON | CLI_COMMON_REPORTS | CLI_COMMON_SEED,
+    .options = options,
+    .run = run,
+};

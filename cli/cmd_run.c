@@ -1,0 +1,104 @@
+// lockstep run FILE...: runs scenarios on one backend and judges them by their oracle.
+#include <string.h>
+
+#include "cli/commands.h"
+#include "cli/scenarios.h"
+#include "scenarios/runner/schema.h"
+
+static const char *const backends[] = {"sim", "mpi", "nccl", NULL};
+
+static struct {
+    cli_run_options run;
+    int backend;
+    bool explain_schema;
+    bool json_schema;
+} given;
+
+static const cli_option options[] = {
+    {.type = CLI_CHOICE,
+     .long_name = "backend",
+     .value = &given.backend,
+     .value_name = "NAME",
+     .choices = backends,
+     .help = "Where to run: sim (default), mpi or nccl"},
+    CLI_RUN_OPTIONS(given.run),
+    {.type = CLI_SWITCH,
+     .long_name = "explain-schema",
+     .value = &given.explain_schema,
+     .help = "Print every key of a scenario file with type, default and meaning"},
+    {.type = CLI_SWITCH,
+     .long_name = "json-schema",
+     .value = &given.json_schema,
+     .help = "Print the JSON schema of scenario files, for editors"},
+    {.long_name = NULL},
+};
+
+static int print_schema(void) {
+    ls_text text = {0};
+    if (given.json_schema) {
+        ls_schema_json(&text);
+    } else {
+        ls_schema_explain(&text);
+    }
+    int code = cli_output("-", &text);
+    ls_text_free(&text);
+    return code;
+}
+
+static int run_all(const cli_scenarios *scenarios) {
+    ls_results *results = NULL;
+    int status = ls_results_create(&results, "run");
+    if (status != LS_OK) {
+        return cli_fail(status);
+    }
+    ls_text command = {0};
+    ls_text_printf(&command, "lockstep run --backend %s", backends[given.backend]);
+    cli_reproduce_options(&command, &given.run);
+    const ls_run_options run_options = cli_run_options_of(&given.run, ls_text_string(&command));
+    for (int i = 0; status == LS_OK && i < scenarios->count; i++) {
+        cli_progress("running", i, scenarios->count);
+        status = given.backend == 0 ? ls_run_simulated(results, scenarios->at[i], &run_options)
+                                    : ls_run_real(results, scenarios->at[i],
+                                                  backends[given.backend], &run_options);
+    }
+    cli_progress_end();
+    int code = status == LS_OK ? cli_report(results) : cli_fail(status);
+    ls_results_free(results);
+    ls_text_free(&command);
+    return code;
+}
+
+static int run(const cli_args *args) {
+    if (given.explain_schema || given.json_schema) {
+        return print_schema();
+    }
+    if (args->count == 0) {
+        cli_error("run needs at least one scenario file");
+        return LS_EXIT_USAGE;
+    }
+    int code = cli_outputs_check(NULL);
+    if (code != LS_EXIT_OK) {
+        return code;
+    }
+    cli_scenarios scenarios;
+    code = cli_scenarios_load(&scenarios, args, given.run.allow_outside);
+    if (code != LS_EXIT_OK) {
+        return code;
+    }
+    code = run_all(&scenarios);
+    cli_scenarios_free(&scenarios);
+    return code;
+}
+
+const cli_command cli_cmd_run = {
+    .name = "run",
+    .arguments = "FILE...",
+    .arguments_max = -1,
+    .summary = "Run scenarios on one backend and check them against the oracle",
+    .details = "Simulates every rank in this process (or, with --backend, runs real processes), "
+               "judges each stage by the unsharded oracle, and meets the scenario's expectations. "
+               "Exit code 0: everything holds; 1: a mismatch or a finding; 2: a file is unusable.",
+    .common = CLI_COMMON_JSON | CLI_COMMON_REPORTS | CLI_COMMON_SEED,
+    .options = options,
+    .run = run,
+};

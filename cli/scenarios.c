@@ -1,0 +1,99 @@
+// Loading scenarios for the commands.
+#include "cli/scenarios.h"
+
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+static int load_one(ls_scenario **out, const char *path, bool allow_outside) {
+    ls_diagnostics *diagnostics = NULL;
+    int status = ls_diagnostics_create(&diagnostics, path);
+    if (status != LS_OK) {
+        return cli_fail(status);
+    }
+    const ls_scenario_options options = {
+        .allow_outside = allow_outside,
+        .has_seed = cli_options_common.seed_given,
+        .seed = cli_options_common.seed,
+    };
+    int code = LS_EXIT_OK;
+    status = ls_scenario_load(out, diagnostics, path, &options);
+    if (status != LS_OK) {
+        ls_text text = {0};
+        ls_diagnostics_format(&text, diagnostics);
+        fputs(ls_text_string(&text), stderr);
+        ls_text_free(&text);
+        if (ls_diagnostics_count(diagnostics) == 0) {
+            code = cli_fail(status);
+        } else {
+            code = status == LS_ERR_MEMORY ? LS_EXIT_ENVIRONMENT : LS_EXIT_USAGE;
+        }
+    }
+    ls_diagnostics_free(diagnostics);
+    return code;
+}
+
+int cli_scenarios_load(cli_scenarios *out, const cli_args *files, bool allow_outside) {
+    *out = (cli_scenarios){.at = calloc((size_t)files->count + 1, sizeof(ls_scenario *))};
+    if (out->at == NULL) {
+        return cli_fail(LS_FAIL(LS_ERR_MEMORY, "cannot load %d scenarios", files->count));
+    }
+    int code = LS_EXIT_OK;
+    for (int i = 0; i < files->count; i++) {
+        int one = load_one(&out->at[out->count], files->values[i], allow_outside);
+        if (one == LS_EXIT_OK) {
+            out->count += 1;
+        } else if (one > code) {
+            code = one;
+        }
+    }
+    if (code != LS_EXIT_OK) {
+        cli_scenarios_free(out);
+    }
+    return code;
+}
+
+void cli_scenarios_free(cli_scenarios *scenarios) {
+    for (int i = 0; i < scenarios->count; i++) {
+        ls_scenario_free(scenarios->at[i]);
+    }
+    free(scenarios->at);
+    *scenarios = (cli_scenarios){0};
+}
+
+ls_run_options cli_run_options_of(const cli_run_options *options, const char *command) {
+    return (ls_run_options){
+        .order = options->order,
+        .deadline_seconds = options->deadline_seconds > 0 ? options->deadline_seconds : 60.0,
+        .program_dir = cli_program_dir(),
+        .mpiexec = LOCKSTEP_MPIEXEC,
+        .reproduce = command,
+    };
+}
+
+void cli_reproduce_options(ls_text *out, const cli_run_options *options) {
+    if (options->order != NULL) {
+        ls_text_printf(out, " --order '%s'", options->order);
+    }
+    if (cli_options_common.seed_given) {
+        ls_text_printf(out, " --seed %llu", (unsigned long long)cli_options_common.seed);
+    }
+    if (options->allow_outside) {
+        ls_text_puts(out, " --allow-outside");
+    }
+}
+
+const char *cli_program_dir(void) {
+    static char path[PATH_MAX];
+    ssize_t length = readlink("/proc/self/exe", path, sizeof path - 1);
+    if (length < 0) {
+        return "";
+    }
+    path[length] = 0;
+    char *slash = strrchr(path, '/');
+    if (slash != NULL) {
+        *slash = 0;
+    }
+    return path;
+}

@@ -1,0 +1,51 @@
+// What the commands that take scenario files share: loading them all before anything runs, the options
+// of a run, and where the program lies.
+#ifndef LS_CLI_SCENARIOS_H
+#define LS_CLI_SCENARIOS_H
+
+#include "cli/cli.h"
+#include "scenarios/runner/run.h"
+
+typedef struct cli_scenarios {
+    ls_scenario **at;  // [count]
+    int count;
+} cli_scenarios;
+
+// Options that run, compare and record have in common.
+typedef struct cli_run_options {
+    const char *order;        // --order
+    double deadline_seconds;  // --deadline
+    bool allow_outside;       // --allow-outside
+} cli_run_options;
+
+#define CLI_RUN_OPTIONS(options)                                                                   \
+    {.type = CLI_STRING,                                                                           \
+     .long_name = "order",                                                                         \
+     .value = &(options).order,                                                                    \
+     .value_name = "ORDER",                                                                        \
+     .help = "Reduction order of the simulator: rank, ring:..., tree:..., measured:FILE"},         \
+        {.type = CLI_DOUBLE,                                                                       \
+         .long_name = "deadline",                                                                  \
+         .value = &(options).deadline_seconds,                                                     \
+         .value_name = "SECONDS",                                                                  \
+         .help = "End a real run that takes longer (default 60)"},                                 \
+    {                                                                                              \
+        .type = CLI_SWITCH, .long_name = "allow-outside", .value = &(options).allow_outside,       \
+        .help = "Let paths in scenarios leave their folder"                                        \
+    }
+
+// Loads every file; prints all errors of all files. Returns an exit code; on LS_EXIT_OK the caller
+// frees *out.
+int cli_scenarios_load(cli_scenarios *out, const cli_args *files, bool allow_outside);
+void cli_scenarios_free(cli_scenarios *scenarios);
+
+// The library's options for a run. `command` is what reproduces it, without the file.
+ls_run_options cli_run_options_of(const cli_run_options *options, const char *command);
+
+// Appends the options that a reproducing command must repeat: --order, --seed, --allow-outside.
+void cli_reproduce_options(ls_text *out, const cli_run_options *options);
+
+// The directory of the running program ("" when it cannot be found out). Static storage.
+const char *cli_program_dir(void);
+
+#endif

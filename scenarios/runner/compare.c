@@ -1,0 +1,401 @@
+// Compares stage outputs with an oracle and with another run's, stage by stage.
+#include "scenarios/runner/compare.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "kernels/kernels.h"
+#include "scenarios/runner/difference.h"
+
+ls_stage_result *ls_comparison__stage(ls_comparison *comparison, const char *prefix,
+                                      const char *stage) {
+    size_t prefix_length = strlen(prefix);
+    for (int i = 0; i < comparison->stage_count; i++) {
+        const char *name = comparison->stages[i].name;
+        if (strncmp(name, prefix, prefix_length) == 0 && strcmp(name + prefix_length, stage) == 0) {
+            return &comparison->stages[i];
+        }
+    }
+    if (comparison->stage_count == comparison->stage_capacity) {
+        int capacity = comparison->stage_capacity != 0 ? comparison->stage_capacity * 2 : 8;
+        ls_stage_result *stages =
+            ls_arena_alloc(comparison->arena, (size_t)capacity, sizeof *stages);
+        if (stages == NULL) {
+            return NULL;
+        }
+        if (comparison->stage_count > 0) {
+            memcpy(stages, comparison->stages, (size_t)comparison->stage_count * sizeof *stages);
+        }
+        comparison->stages = stages;
+        comparison->stage_capacity = capacity;
+    }
+    const char *name = ls_arena_printf(comparison->arena, "%s%s", prefix, stage);
+    if (name == NULL) {
+        return NULL;
+    }
+    ls_stage_result *result = &comparison->stages[comparison->stage_count];
+    comparison->stage_count += 1;
+    *result = (ls_stage_result){.name = name, .class_ = LS_CLASS_BIT_EXACT};
+    return result;
+}
+
+static ls_class worse(ls_class a, ls_class b) {
+    return a > b ? a : b;
+}
+
+// Notes a wrong output of a stage; the first one's explanation is kept.
+static void note_wrong(ls_comparison *comparison, ls_stage_result *stage, const ls_text *text) {
+    stage->class_ = worse(stage->class_, LS_CLASS_WRONG);
+    if (stage->divergence == NULL) {
+        stage->divergence = ls_arena_strdup(comparison->arena, ls_text_string(text));
+    }
+}
+
+static ls_stage_output output_of(const ls_stage_entry *entry, int rank) {
+    const ls_stage_array *array = &entry->ranks[rank];
+    return (ls_stage_output){
+        .stage = entry->stage,
+        .table = entry->table,
+        .feature = entry->feature,
+        .field = entry->field,
+        .rank = rank,
+        .dtype = entry->dtype,
+        .shape = array->shape,
+        .data = array->data,
+        .reduces = entry->reduces,
+        .bounds = array->bounds,
+    };
+}
+
+// ---- Against the oracle -------------------------------------------------------------------------
+static void judge_output(ls_comparison *comparison, ls_stage_result *stage,
+                         const ls_stage_output *output, const ls_oracle *oracle) {
+    ls_judgement judgement;
+    int status = ls_oracle_judge(oracle, output, &judgement);
+    ls_text text = {0};
+    if (status != LS_OK) {
+        ls_text_puts(&text, ls_error_last()->text);
+        note_wrong(comparison, stage, &text);
+        ls_text_free(&text);
+        return;
+    }
+    stage->elements += judgement.elements;
+    stage->differing += judgement.differing;
+    if (judgement.max_ulps > stage->max_ulps) {
+        stage->max_ulps = judgement.max_ulps;
+    }
+    if (judgement.bound_ratio > stage->bound_ratio) {
+        stage->bound_ratio = judgement.bound_ratio;
+    }
+    if (judgement.wrong > 0) {
+        ls_text_puts(&text, judgement.text);
+        note_wrong(comparison, stage, &text);
+    } else if (judgement.differing > 0) {
+        stage->class_ = worse(stage->class_, LS_CLASS_WITHIN_BOUND);
+    }
+    ls_text_free(&text);
+}
+
+// Outputs that the oracle knows and the run did not give.
+static int note_missing(ls_comparison *comparison, const ls_stages *run, const ls_oracle *oracle,
+                        const char *prefix) {
+    size_t count = ls_oracle_output_count(oracle);
+    for (size_t i = 0; i < count; i++) {
+        ls_stage_output output;
+        LS_TRY(ls_oracle_output(oracle, i, &output));
+        char key[LS_STAGE_KEY_MAX];
+        LS_TRY(ls_stage_key(key, sizeof key, &output));
+        const ls_stage_entry *entry = ls_stages_find(run, key);
+        if (entry != NULL && entry->ranks[output.rank].present) {
+            continue;
+        }
+        ls_stage_result *stage = ls_comparison__stage(comparison, prefix, output.stage);
+        if (stage == NULL) {
+            return LS_ERR_MEMORY;
+        }
+        ls_text text = {0};
+        ls_text_printf(&text, "rank %d gives no %s", output.rank, key);
+        note_wrong(comparison, stage, &text);
+        ls_text_free(&text);
+    }
+    return LS_OK;
+}
+
+int ls_compare_oracle(ls_comparison *comparison, const ls_stages *run, const ls_oracle *oracle,
+                      const char *prefix) {
+    for (int i = 0; i < ls_stages_count(run); i++) {
+        const ls_stage_entry *entry = ls_stages_at(run, i);
+        ls_stage_result *stage = ls_comparison__stage(comparison, prefix, entry->stage);
+        if (stage == NULL) {
+            return LS_ERR_MEMORY;
+        }
+        for (int rank = 0; rank < ls_stages_ranks(run); rank++) {
+            if (entry->ranks[rank].present) {
+                ls_stage_output output = output_of(entry, rank);
+                judge_output(comparison, stage, &output, oracle);
+            }
+        }
+    }
+    return note_missing(comparison, run, oracle, prefix);
+}
+
+// ---- Against another run ------------------------------------------------------------------------
+struct pair {
+    const ls_stage_entry *entry;  // of the run
+    const ls_stage_array *a, *b;  // of one rank: the run's, the real one's
+    int rank;
+    const ls_oracle *oracle;
+    const char *run_name, *real_name;
+};
+
+static void format_value(ls_text *text, const void *data, ls_dtype dtype, size_t index) {
+    size_t bytes = ls_dtype_bytes(dtype);
+    const unsigned char *element = (const unsigned char *)data + index * bytes;
+    if (ls_dtype_is_float(dtype)) {
+        ls_text_printf(text, "%.9g (0x", ls_element_to_f64(element, dtype));
+        for (size_t i = bytes; i-- > 0;) {
+            ls_text_printf(text, "%02x", element[i]);
+        }
+        ls_text_puts(text, ")");
+        return;
+    }
+    int64_t value = 0;
+    memcpy(&value, element, bytes);
+    if (dtype == LS_U64) {
+        ls_text_printf(text, "%" PRIu64, (uint64_t)value);
+    } else if (ls_dtype_is_signed(dtype)) {
+        unsigned unused = 64u - 8u * (unsigned)bytes;
+        ls_text_printf(text, "%" PRId64, (int64_t)((uint64_t)value << unused) >> unused);
+    } else {
+        ls_text_printf(text, "%" PRId64, value);
+    }
+}
+
+static void format_place(ls_text *text, const struct pair *pair, size_t element) {
+    const ls_stage_entry *entry = pair->entry;
+    ls_text_printf(text, "stage %s", entry->stage);
+    if (entry->table != NULL) {
+        ls_text_printf(text, ", table %s", entry->table);
+    }
+    if (entry->feature != NULL) {
+        ls_text_printf(text, ", feature %s", entry->feature);
+    }
+    ls_text_printf(text, ", %s, rank %d", entry->field, pair->rank);
+    if (element < pair->a->count) {
+        ls_text_printf(text, ", element %zu", element);
+        const ls_shape *shape = &pair->a->shape;
+        size_t rest = element;
+        ls_text_puts(text, " [");
+        size_t stride = pair->a->count;
+        for (int d = 0; d < shape->ndim; d++) {
+            stride /= (size_t)shape->dim[d];
+            ls_text_printf(text, "%s%zu", d > 0 ? ", " : "", rest / stride);
+            rest %= stride;
+        }
+        ls_text_puts(text, "]");
+    }
+}
+
+static void explain(ls_text *text, const struct pair *pair, const ls_difference *difference) {
+    size_t element = difference->first;
+    format_place(text, pair, element);
+    ls_text_printf(text, "\n  %s ", pair->run_name);
+    format_value(text, pair->a->data, pair->entry->dtype, element);
+    ls_text_printf(text, ", %s ", pair->real_name);
+    format_value(text, pair->b->data, pair->entry->dtype, element);
+    size_t bytes = ls_dtype_bytes(pair->entry->dtype);
+    uint64_t ulps =
+        ls_element_ulps((const char *)pair->a->data + element * bytes,
+                        (const char *)pair->b->data + element * bytes, pair->entry->dtype);
+    if (ulps == UINT64_MAX) {
+        ls_text_puts(text, ": NaN against a number");
+    } else {
+        ls_text_printf(text, ": %" PRIu64 " ulps apart", ulps);
+    }
+    if (!pair->entry->reduces) {
+        ls_text_puts(text, " where data only moves");
+    }
+    if (pair->oracle == NULL) {
+        return;
+    }
+    ls_stage_output output = output_of(pair->entry, pair->rank);
+    ls_provenance from;
+    if (ls_oracle_provenance(pair->oracle, &output, element, &from) != LS_OK) {
+        return;
+    }
+    if (from.source_rank >= 0) {
+        ls_text_printf(text, "\n  sample %" PRId64 " of rank %d", from.sample, from.source_rank);
+    }
+    if (from.id >= 0) {
+        ls_text_printf(text, ", id %" PRId64 " at position %" PRId64, from.id, from.position);
+        if (from.owner_rank >= 0) {
+            ls_text_printf(text, ", whose row rank %d holds", from.owner_rank);
+        }
+    }
+}
+
+// Bounds for the difference of two correct runs, each within the oracle's bound of the exact value.
+// *out is NULL when nothing is known; the caller frees it.
+static int pair_bounds(double **out, const struct pair *pair) {
+    *out = NULL;
+    ls_expected expected = {0};
+    const double *one = pair->a->bounds;
+    if (one == NULL && pair->oracle != NULL) {
+        ls_stage_output output = output_of(pair->entry, pair->rank);
+        if (ls_oracle_expect(pair->oracle, &output, &expected) == LS_OK &&
+            expected.count == pair->a->count) {
+            one = expected.bounds;
+        }
+    }
+    int status = LS_OK;
+    if (one != NULL) {
+        void *memory = NULL;
+        status = ls_alloc(&memory, NULL, pair->a->count, sizeof(double));
+        *out = memory;
+        for (size_t i = 0; status == LS_OK && i < pair->a->count; i++) {
+            (*out)[i] = 2.0 * one[i];
+        }
+    }
+    ls_expected_free(&expected);
+    return status;
+}
+
+static int compare_pair(ls_comparison *comparison, ls_stage_result *stage,
+                        const struct pair *pair) {
+    ls_text text = {0};
+    stage->elements += pair->a->count;
+    if (!pair->b->present || !ls_shape_equal(&pair->a->shape, &pair->b->shape)) {
+        char a[96];
+        char b[96];
+        ls_shape_format(a, sizeof a, &pair->a->shape);
+        ls_shape_format(b, sizeof b, &pair->b->shape);
+        format_place(&text, pair, pair->a->count);
+        ls_text_printf(&text, "\n  %s has shape %s, %s has %s", pair->run_name, a, pair->real_name,
+                       pair->b->present ? b : "no such output");
+        stage->differing += pair->a->count;
+        stage->bound_ratio = INFINITY;
+        note_wrong(comparison, stage, &text);
+        ls_text_free(&text);
+        return LS_OK;
+    }
+    ls_difference difference;
+    double *bounds = NULL;
+    ls_difference_compute(&difference, pair->a->data, pair->b->data, pair->entry->dtype,
+                          pair->a->count, NULL);
+    if (difference.differing > 0 && pair->entry->reduces) {
+        LS_TRY(pair_bounds(&bounds, pair));
+        ls_difference_compute(&difference, pair->a->data, pair->b->data, pair->entry->dtype,
+                              pair->a->count, bounds);
+        ls_free(NULL, bounds, pair->a->count, sizeof *bounds);
+    }
+    stage->differing += difference.differing;
+    if (difference.max_ulps > stage->max_ulps) {
+        stage->max_ulps = difference.max_ulps;
+    }
+    if (difference.bound_ratio > stage->bound_ratio) {
+        stage->bound_ratio = difference.bound_ratio;
+    }
+    bool bounded = difference.bound_ratio <= 1.0 && pair->entry->reduces;
+    if (difference.differing > 0 && bounded) {
+        stage->class_ = worse(stage->class_, LS_CLASS_WITHIN_BOUND);
+    } else if (difference.differing > 0) {
+        explain(&text, pair, &difference);
+        note_wrong(comparison, stage, &text);
+        ls_text_free(&text);
+    }
+    return LS_OK;
+}
+
+// Outputs that the real run gave and the run did not.
+static int note_extra(ls_comparison *comparison, const ls_stages *run, const ls_stages *real,
+                      const char *run_name, const char *real_name, const char *prefix) {
+    for (int i = 0; i < ls_stages_count(real); i++) {
+        const ls_stage_entry *entry = ls_stages_at(real, i);
+        const ls_stage_entry *own = ls_stages_find(run, entry->key);
+        for (int rank = 0; rank < ls_stages_ranks(real); rank++) {
+            if (!entry->ranks[rank].present || (own != NULL && own->ranks[rank].present)) {
+                continue;
+            }
+            ls_stage_result *stage = ls_comparison__stage(comparison, prefix, entry->stage);
+            if (stage == NULL) {
+                return LS_ERR_MEMORY;
+            }
+            ls_text text = {0};
+            ls_text_printf(&text, "rank %d of the %s run gives %s, which the %s run lacks", rank,
+                           real_name, entry->key, run_name);
+            note_wrong(comparison, stage, &text);
+            ls_text_free(&text);
+        }
+    }
+    return LS_OK;
+}
+
+int ls_compare_runs(ls_comparison *comparison, const ls_stages *run, const ls_stages *real,
+                    const ls_oracle *oracle, const char *run_name, const char *real_name,
+                    const char *prefix) {
+    if (ls_stages_ranks(run) != ls_stages_ranks(real)) {
+        return LS_FAIL(LS_ERR_INVALID, "the %s run has %d ranks, the %s one %d", run_name,
+                       ls_stages_ranks(run), real_name, ls_stages_ranks(real));
+    }
+    const ls_stage_array nothing = {0};
+    for (int i = 0; i < ls_stages_count(run); i++) {
+        const ls_stage_entry *entry = ls_stages_at(run, i);
+        const ls_stage_entry *other = ls_stages_find(real, entry->key);
+        ls_stage_result *stage = ls_comparison__stage(comparison, prefix, entry->stage);
+        if (stage == NULL) {
+            return LS_ERR_MEMORY;
+        }
+        bool same_dtype = other != NULL && other->dtype == entry->dtype;
+        for (int rank = 0; rank < ls_stages_ranks(run); rank++) {
+            struct pair pair = {entry,
+                                &entry->ranks[rank],
+                                same_dtype ? &other->ranks[rank] : &nothing,
+                                rank,
+                                oracle,
+                                run_name,
+                                real_name};
+            if (pair.a->present) {
+                LS_TRY(compare_pair(comparison, stage, &pair));
+            }
+        }
+    }
+    return note_extra(comparison, run, real, run_name, real_name, prefix);
+}
+
+int ls_compare_expected(ls_comparison *comparison, const ls_stages *expected, const ls_stages *run,
+                        const char *run_name, const char *prefix) {
+    const ls_stage_array nothing = {0};
+    for (int i = 0; i < ls_stages_count(expected); i++) {
+        const ls_stage_entry *entry = ls_stages_at(expected, i);
+        const ls_stage_entry *other = ls_stages_find(run, entry->key);
+        ls_stage_result *stage = ls_comparison__stage(comparison, prefix, entry->stage);
+        if (stage == NULL) {
+            return LS_ERR_MEMORY;
+        }
+        bool same_dtype = other != NULL && other->dtype == entry->dtype;
+        for (int rank = 0; rank < ls_stages_ranks(expected); rank++) {
+            struct pair pair = {
+                .entry = entry,
+                .a = &entry->ranks[rank],
+                .b = same_dtype ? &other->ranks[rank] : &nothing,
+                .rank = rank,
+                .run_name = "expected",
+                .real_name = run_name,
+            };
+            if (pair.a->present) {
+                LS_TRY(compare_pair(comparison, stage, &pair));
+            }
+        }
+    }
+    return LS_OK;
+}
+
+ls_class ls_comparison_class(const ls_comparison *comparison) {
+    ls_class class_ = LS_CLASS_BIT_EXACT;
+    for (int i = 0; i < comparison->stage_count; i++) {
+        class_ = worse(class_, comparison->stages[i].class_);
+    }
+    return class_;
+}

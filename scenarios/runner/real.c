@@ -1,0 +1,251 @@
+// Starts the processes of a real run, waits for them under a deadline, and reads the recording that
+// they leave; or reads one made earlier.
+#define _XOPEN_SOURCE 700
+#include "scenarios/runner/real.h"
+
+#include <errno.h>
+#include <ftw.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "scenarios/runner/launch.h"
+#include "scenarios/runner/scenario_files.h"
+
+#define OUTPUT_LINES_MAX 12  // of what a failed run printed
+
+// The temporary directory of one real run: the recording being made and the ranks' marks.
+struct scratch {
+    char dir[PATH_MAX / 2];
+    char recording[PATH_MAX];
+    char marks[PATH_MAX];
+};
+
+static int make_dir(const char *path) {
+    if (mkdir(path, 0777) != 0) {
+        return LS_FAIL(LS_ERR_IO, "cannot make the directory \"%s\": %s", path, strerror(errno));
+    }
+    return LS_OK;
+}
+
+// A recording that is kept is made beside its place, so that publishing it is one rename.
+static int scratch_create(struct scratch *scratch, const char *keep_dir) {
+    const char *base = getenv("TMPDIR");
+    int length = 0;
+    if (keep_dir != NULL) {
+        size_t keep_length = strlen(keep_dir);
+        while (keep_length > 1 && keep_dir[keep_length - 1] == '/') {
+            keep_length -= 1;
+        }
+        length = snprintf(scratch->dir, sizeof scratch->dir, "%.*s.part-XXXXXX", (int)keep_length,
+                          keep_dir);
+    } else {
+        length = snprintf(scratch->dir, sizeof scratch->dir, "%s/lockstep-XXXXXX",
+                          base != NULL && base[0] != 0 ? base : "/tmp");
+    }
+    if (length < 0 || (size_t)length >= sizeof scratch->dir) {
+        return LS_FAIL(LS_ERR_IO, "the path of the recording is too long");
+    }
+    if (mkdtemp(scratch->dir) == NULL) {
+        return LS_FAIL(LS_ERR_IO, "cannot make the directory \"%s\": %s", scratch->dir,
+                       strerror(errno));
+    }
+    (void)snprintf(scratch->recording, sizeof scratch->recording, "%s/recording", scratch->dir);
+    (void)snprintf(scratch->marks, sizeof scratch->marks, "%s/marks", scratch->dir);
+    LS_TRY(make_dir(scratch->recording));
+    return make_dir(scratch->marks);
+}
+
+static int remove_entry(const char *path, const struct stat *about, int type, struct FTW *walk) {
+    (void)about;
+    (void)type;
+    (void)walk;
+    (void)remove(path);
+    return 0;
+}
+
+static void scratch_remove(const struct scratch *scratch) {
+    (void)nftw(scratch->dir, remove_entry, 16, FTW_DEPTH | FTW_PHYS);
+}
+
+// The last lines of what a run printed, for the error.
+static const char *last_lines(const ls_text *output) {
+    const char *start = ls_text_string(output);
+    const char *at = start + output->length;
+    int lines = 0;
+    while (at > start && lines <= OUTPUT_LINES_MAX) {
+        at -= 1;
+        lines += *at == '\n';
+    }
+    return at;
+}
+
+static int note_death(const ls_launch_result *launched, const ls_real_request *request,
+                      ls_arena *arena, ls_finding *finding, bool *found) {
+    int *ranks = ls_arena_alloc(arena, 1, sizeof *ranks);
+    const char *text = NULL;
+    if (launched->died_signal != 0) {
+        text =
+            ls_arena_printf(arena, "rank %d of the %s run was ended by signal %d (%s) after %.1f s",
+                            launched->died_rank, request->backend, launched->died_signal,
+                            strsignal(launched->died_signal), launched->seconds);
+    } else {
+        text = ls_arena_printf(arena,
+                               "rank %d of the %s run ended before it was done, after %.1f s\n%s",
+                               launched->died_rank, request->backend, launched->seconds,
+                               last_lines(&launched->output));
+    }
+    if (ranks == NULL || text == NULL) {
+        return LS_ERR_MEMORY;
+    }
+    ranks[0] = launched->died_rank;
+    *finding = (ls_finding){
+        .id = LS_FINDING_RANK_DIED, .ranks = ranks, .rank_count = 1, .where = "", .text = text};
+    *found = true;
+    return LS_FAIL_RANK(LS_ERR_RANK_DIED, launched->died_rank, "%s", text);
+}
+
+// What a finished launch means. A rank that ended with an error of its own said why.
+static int judge_launch(const ls_launch_result *launched, const ls_real_request *request,
+                        ls_arena *arena, ls_finding *finding, bool *found) {
+    if (launched->timed_out) {
+        return LS_FAIL(LS_ERR_TIMEOUT, "the %s run did not end within %.0f s and was ended%s%s",
+                       request->backend, request->options->deadline_seconds,
+                       launched->output.length > 0 ? "; it printed:\n" : "",
+                       last_lines(&launched->output));
+    }
+    if (launched->died_rank != LS_RANK_NONE && launched->died_signal != 0) {
+        return note_death(launched, request, arena, finding, found);
+    }
+    if (launched->exit_code != 0) {
+        return LS_FAIL(LS_ERR_BACKEND, "the %s run failed with exit code %d:\n%s", request->backend,
+                       launched->exit_code, last_lines(&launched->output));
+    }
+    if (launched->died_rank != LS_RANK_NONE) {
+        return note_death(launched, request, arena, finding, found);
+    }
+    return LS_OK;
+}
+
+static int launch(const struct scratch *scratch, const ls_real_request *request, ls_arena *arena,
+                  ls_finding *finding, bool *found) {
+    const ls_run_options *options = request->options;
+    if (options->mpiexec == NULL || options->mpiexec[0] == 0) {
+        return LS_FAIL(LS_ERR_BACKEND,
+                       "the %s backend is not in this build (lockstep doctor says why)",
+                       request->backend);
+    }
+    char program[PATH_MAX];
+    char ranks[16];
+    char seed[32];
+    (void)snprintf(program, sizeof program, "%s/lockstep-mpi", options->program_dir);
+    (void)snprintf(ranks, sizeof ranks, "%d", request->scenario->ranks);
+    (void)snprintf(seed, sizeof seed, "%llu", (unsigned long long)request->scenario->seed);
+    if (access(program, X_OK) != 0) {
+        return LS_FAIL(LS_ERR_BACKEND, "\"%s\" is missing: the %s backend was not built", program,
+                       request->backend);
+    }
+    // The scenario was checked by the caller, who alone decides about paths outside its folder.
+    const char *const argv[] = {options->mpiexec,
+                                "-n",
+                                ranks,
+                                program,
+                                "rank",
+                                request->scenario->file,
+                                "--backend",
+                                request->backend,
+                                "--seed",
+                                seed,
+                                "--recording",
+                                scratch->recording,
+                                "--marks",
+                                scratch->marks,
+                                "--allow-outside",
+                                NULL};
+    ls_launch_result launched;
+    int status = ls_launch(&launched, argv, request->scenario->ranks, scratch->marks,
+                           options->deadline_seconds);
+    if (status == LS_OK) {
+        status = judge_launch(&launched, request, arena, finding, found);
+    }
+    ls_launch_result_free(&launched);
+    return status;
+}
+
+static int read_recording(ls_stages *stages, const char *dir, const ls_scenario *scenario) {
+    ls_recording *recording = NULL;
+    LS_TRY(ls_recording_open(&recording, dir));
+    const ls_recording_info *about = ls_recording_about(recording);
+    int status = LS_OK;
+    if (about->ranks != scenario->ranks) {
+        status = LS_FAIL(LS_ERR_INVALID, "the recording in \"%s\" has %d ranks, the scenario %d",
+                         dir, about->ranks, scenario->ranks);
+    } else if (about->seed != scenario->seed) {
+        status = LS_FAIL(LS_ERR_INVALID,
+                         "the recording in \"%s\" was made with seed %llu, the scenario has %llu",
+                         dir, (unsigned long long)about->seed, (unsigned long long)scenario->seed);
+    } else if (stages != NULL) {
+        ls_stage_sink sink = ls_stages_sink(stages);
+        status = ls_recording_read(recording, &sink);
+    }
+    ls_recording_free(recording);
+    return status;
+}
+
+// A directory of recordings holds one per scenario, by the scenario's name; it may also be one.
+static int read_existing(ls_stages *stages, const char *dir, const ls_scenario *scenario) {
+    char path[PATH_MAX];
+    int length = snprintf(path, sizeof path, "%s/manifest.json", dir);
+    if (length > 0 && (size_t)length < sizeof path && access(path, F_OK) == 0) {
+        return read_recording(stages, dir, scenario);
+    }
+    ls_real_recording_dir(path, sizeof path, dir, scenario);
+    return read_recording(stages, path, scenario);
+}
+
+void ls_real_recording_dir(char *out, size_t out_bytes, const char *dir,
+                           const ls_scenario *scenario) {
+    char name[128];
+    size_t length = 0;
+    bool gap = false;
+    for (const char *c = scenario->name; *c != 0 && length + 2 < sizeof name; c++) {
+        bool plain = (*c >= 'a' && *c <= 'z') || (*c >= 'A' && *c <= 'Z') ||
+                     (*c >= '0' && *c <= '9') || *c == '.' || *c == '_';
+        plain = plain && !(length == 0 && *c == '.');
+        if (plain && gap && length > 0) {
+            name[length++] = '-';
+        }
+        if (plain) {
+            name[length++] = *c;
+        }
+        gap = !plain;
+    }
+    name[length] = 0;
+    (void)snprintf(out, out_bytes, "%s/%s", dir, length > 0 ? name : "scenario");
+}
+
+int ls_real_run(ls_stages *stages, const ls_real_request *request, ls_arena *arena,
+                ls_finding *finding, bool *found) {
+    *found = false;
+    bool live = strcmp(request->backend, "mpi") == 0 || strcmp(request->backend, "nccl") == 0;
+    if (!live) {
+        return read_existing(stages, request->backend, request->scenario);
+    }
+    struct scratch scratch;
+    LS_TRY(scratch_create(&scratch, request->keep_dir));
+    int status = launch(&scratch, request, arena, finding, found);
+    if (status == LS_OK) {
+        status = read_recording(stages, scratch.recording, request->scenario);
+    }
+    if (status == LS_OK && request->keep_dir != NULL) {
+        status = ls_scenario_copy_files(request->scenario, scratch.recording);
+    }
+    if (status == LS_OK && request->keep_dir != NULL) {
+        status = ls_recording_publish(scratch.recording, request->keep_dir);
+    }
+    scratch_remove(&scratch);
+    return status;
+}

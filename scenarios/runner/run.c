@@ -1,0 +1,460 @@
+// Runs scenarios and puts the outcome into results: simulate, judge, compare, meet expectations.
+#include "scenarios/runner/run.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+
+#include "scenarios/runner/compare.h"
+#include "scenarios/runner/execute.h"
+#include "scenarios/runner/real.h"
+
+#define EXPLAIN_BYTES_MAX ((size_t)64 << 20)  // stage outputs past which orders are not searched
+
+// One case being put together.
+struct case_run {
+    ls_results *results;
+    ls_arena *arena;  // the results'
+    const ls_scenario *scenario;
+    const ls_run_options *options;
+    ls_case_result result;
+    ls_comparison comparison;
+    ls_scenario_oracle *oracle;  // scenarios with tables
+    ls_stages *simulated;
+    ls_stages *expected;  // programs
+    ls_stages *real;
+    double start_seconds;
+};
+
+static double now_seconds(void) {
+    struct timespec time;
+    clock_gettime(CLOCK_MONOTONIC, &time);
+    return (double)time.tv_sec + (double)time.tv_nsec * 1e-9;
+}
+
+static void begin(struct case_run *run, ls_results *results, const ls_scenario *scenario,
+                  const ls_run_options *options, const char *backend, const char *real) {
+    *run = (struct case_run){
+        .results = results,
+        .arena = results->arena,
+        .scenario = scenario,
+        .options = options,
+        .comparison = {.arena = results->arena},
+        .start_seconds = now_seconds(),
+        .result =
+            {
+                .name = ls_arena_strdup(results->arena, scenario->name),
+                .file = ls_arena_strdup(results->arena, scenario->file),
+                .backend = backend,
+                .real = real,
+                .class_ = LS_CLASS_BIT_EXACT,
+                .reproduce =
+                    ls_arena_printf(results->arena, "%s %s", options->reproduce, scenario->file),
+            },
+    };
+}
+
+static void add_finding(struct case_run *run, const ls_finding *finding) {
+    ls_finding *findings =
+        ls_arena_alloc(run->arena, (size_t)run->result.finding_count + 1, sizeof *findings);
+    if (findings == NULL) {
+        return;
+    }
+    if (run->result.finding_count > 0) {
+        memcpy(findings, run->result.findings,
+               (size_t)run->result.finding_count * sizeof *findings);
+    }
+    findings[run->result.finding_count] = *finding;
+    run->result.findings = findings;
+    run->result.finding_count += 1;
+    if (run->result.class_ < LS_CLASS_FINDING) {
+        run->result.class_ = LS_CLASS_FINDING;
+    }
+}
+
+// The last error becomes the case's outcome.
+static void note_error(struct case_run *run) {
+    int code = ls_error_last()->code;
+    run->result.class_ = LS_CLASS_ERROR;
+    run->result.error = ls_arena_strdup(run->arena, ls_error_last()->text);
+    run->result.environment = code == LS_ERR_BACKEND || code == LS_ERR_MEMORY ||
+                              code == LS_ERR_TIMEOUT || code == LS_ERR_IO;
+}
+
+// ---- Simulating ---------------------------------------------------------------------------------
+static int simulate_on(struct case_run *run, ls_world *world, const ls_order *order,
+                       ls_stages *simulated, ls_stages *expected) {
+    ls_backend *backend = NULL;
+    LS_TRY(ls_backend_sim_create(&backend, world));
+    backend->order = order;
+    ls_stage_sink sink = ls_stages_sink(simulated);
+    ls_stage_sink expected_sink = {0};
+    if (expected != NULL) {
+        expected_sink = ls_stages_sink(expected);
+    }
+    const ls_execution execution = {
+        .scenario = run->scenario,
+        .backend = backend,
+        .sink = &sink,
+        .expected = expected != NULL ? &expected_sink : NULL,
+    };
+    ls_finding finding = {0};
+    bool found = false;
+    int status = ls_execute(&execution, run->arena, &finding, &found);
+    if (found) {
+        add_finding(run, &finding);
+    }
+    ls_backend_free(backend);
+    return status;
+}
+
+// Simulates under an order (NULL: rank order) and gives the stage outputs, and what a program's
+// stages must give (expected, NULL: not wanted).
+static int simulate_under(struct case_run *run, const char *order_text, ls_stages *simulated,
+                          ls_stages *expected) {
+    const ls_world_options options = {.mesh = run->scenario->mesh, .seed = run->scenario->seed};
+    ls_world *world = NULL;
+    ls_order *order = NULL;
+    int status = order_text != NULL ? ls_order_parse(&order, order_text) : LS_OK;
+    if (status == LS_OK) {
+        status = ls_world_create(&world, &options);
+    }
+    if (status == LS_OK) {
+        status = simulate_on(run, world, order, simulated, expected);
+    }
+    ls_world_free(world);
+    ls_order_free(order);
+    return status;
+}
+
+static const char *stated_order(const struct case_run *run) {
+    return run->options->order != NULL ? run->options->order : run->scenario->order;
+}
+
+// Fills run->simulated (and run->expected, for programs).
+static int simulate(struct case_run *run) {
+    LS_TRY(ls_stages_create(&run->simulated, run->scenario->ranks));
+    LS_TRY(ls_stages_create(&run->expected, run->scenario->ranks));
+    int status = simulate_under(run, stated_order(run), run->simulated, run->expected);
+    if (status == LS_ERR_FINDING && run->result.finding_count > 0) {
+        return LS_OK;
+    }
+    return status;
+}
+
+static int make_oracle(struct case_run *run) {
+    if (run->scenario->is_program || run->result.finding_count > 0) {
+        return LS_OK;
+    }
+    return ls_execute_oracle(&run->oracle, run->scenario, run->arena);
+}
+
+// Judges what a run gave by the oracle, or a program's by its plain references.
+static int judge(struct case_run *run, const ls_stages *stages, const char *who,
+                 const char *prefix) {
+    if (run->scenario->checks.oracle_off || run->result.finding_count > 0) {
+        return LS_OK;
+    }
+    if (run->oracle != NULL) {
+        return ls_compare_oracle(&run->comparison, stages, run->oracle->oracle, prefix);
+    }
+    return ls_compare_expected(&run->comparison, run->expected, stages, who, prefix);
+}
+
+// Judges by the numbers of another system, where the scenario names some.
+static int judge_references(struct case_run *run, const ls_stages *stages) {
+    if (run->result.finding_count > 0) {
+        return LS_OK;
+    }
+    return ls_compare_references(&run->comparison, stages, run->scenario,
+                                 run->oracle != NULL ? run->oracle->oracle : NULL);
+}
+
+// ---- The verdict --------------------------------------------------------------------------------
+static bool is_oracle_stage(const ls_stage_result *stage) {
+    return strncmp(stage->name, "oracle:", 7) == 0;
+}
+
+// References come last in the comparison, in the scenario's order.
+static bool references_pass(const struct case_run *run) {
+    const ls_scenario_checks *checks = &run->scenario->checks;
+    int first = run->comparison.stage_count - checks->reference_count;
+    for (int i = 0; i < checks->reference_count; i++) {
+        if (first < 0 || run->comparison.stages[first + i].class_ > checks->references[i].allow) {
+            return false;
+        }
+    }
+    return true;
+}
+
+// Whether every stage is of a class that the scenario's checks let pass.
+static bool stages_pass(const struct case_run *run) {
+    for (int i = 0; i < run->comparison.stage_count; i++) {
+        const ls_stage_result *stage = &run->comparison.stages[i];
+        if (strncmp(stage->name, "reference:", 10) == 0) {
+            continue;
+        }
+        bool by_oracle = run->result.real == NULL || is_oracle_stage(stage);
+        ls_class allowed = by_oracle ? run->scenario->checks.oracle : run->scenario->checks.real;
+        if (stage->class_ > allowed) {
+            return false;
+        }
+    }
+    return references_pass(run);
+}
+
+static bool ranks_match(const ls_scenario_expect *expect, const ls_finding *finding) {
+    if (expect->ranks.count == 0) {
+        return true;
+    }
+    if (expect->ranks.count != finding->rank_count) {
+        return false;
+    }
+    for (int i = 0; i < finding->rank_count; i++) {
+        if (expect->ranks.at[i] != finding->ranks[i]) {
+            return false;
+        }
+    }
+    return true;
+}
+
+static bool ends_with(const char *text, const char *end) {
+    size_t length = strlen(text);
+    size_t end_length = strlen(end);
+    return length >= end_length && strcmp(text + length - end_length, end) == 0;
+}
+
+static bool finding_appeared(const struct case_run *run, const ls_scenario_expect *expect) {
+    for (int i = 0; i < run->result.finding_count; i++) {
+        const ls_finding *finding = &run->result.findings[i];
+        if (finding->id == expect->finding && ranks_match(expect, finding) &&
+            (expect->where == NULL || ends_with(finding->where, expect->where)) &&
+            (expect->contains == NULL || strstr(finding->text, expect->contains) != NULL)) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static bool mentions(const char *text, const char *word, const char *name) {
+    char wanted[160];
+    (void)snprintf(wanted, sizeof wanted, "%s %s", word, name);
+    return strstr(text, wanted) != NULL;
+}
+
+static bool divergence_appeared(const struct case_run *run, const ls_scenario_expect *expect) {
+    for (int i = 0; i < run->comparison.stage_count; i++) {
+        const ls_stage_result *stage = &run->comparison.stages[i];
+        if (stage->class_ != expect->class_) {
+            continue;
+        }
+        const char *text = stage->divergence != NULL ? stage->divergence : "";
+        char sample[32];
+        (void)snprintf(sample, sizeof sample, "%lld", (long long)expect->sample);
+        if ((expect->table == NULL || mentions(text, "table", expect->table)) &&
+            (expect->feature == NULL || mentions(text, "feature", expect->feature)) &&
+            (expect->sample < 0 || mentions(text, "sample", sample)) &&
+            (expect->contains == NULL || strstr(text, expect->contains) != NULL)) {
+            return true;
+        }
+    }
+    return false;
+}
+
+// A scenario of a known bug passes when the bug is found, and only then.
+static bool expectation_met(const struct case_run *run) {
+    const ls_scenario_expect *expect = &run->scenario->expect;
+    if (run->result.class_ == LS_CLASS_ERROR) {
+        return false;
+    }
+    return (!expect->has_finding || finding_appeared(run, expect)) &&
+           (!expect->has_class || divergence_appeared(run, expect));
+}
+
+static int finish(struct case_run *run, int status) {
+    if (status != LS_OK) {
+        note_error(run);
+    }
+    ls_case_result *result = &run->result;
+    result->stages = run->comparison.stages;
+    result->stage_count = run->comparison.stage_count;
+    ls_class class_ = ls_comparison_class(&run->comparison);
+    result->class_ = class_ > result->class_ ? class_ : result->class_;
+    const ls_scenario_expect *expect = &run->scenario->expect;
+    result->pass =
+        expect->has_finding || expect->has_class
+            ? expectation_met(run)
+            : result->class_ < LS_CLASS_ERROR && result->finding_count == 0 && stages_pass(run);
+    if (!result->pass && result->error == NULL && (expect->has_finding || expect->has_class)) {
+        result->error = ls_arena_printf(run->arena, "the expected %s did not appear",
+                                        expect->has_finding ? ls_finding_name(expect->finding)
+                                                            : ls_class_name(expect->class_));
+    }
+    result->seconds = now_seconds() - run->start_seconds;
+    ls_execute_oracle_free(run->oracle);
+    ls_stages_free(run->simulated);
+    ls_stages_free(run->expected);
+    ls_stages_free(run->real);
+    return ls_results_add(run->results, result);
+}
+
+// ---- The three ways -----------------------------------------------------------------------------
+static int run_simulated(struct case_run *run) {
+    LS_TRY(simulate(run));
+    LS_TRY(make_oracle(run));
+    LS_TRY(judge(run, run->simulated, "simulated", ""));
+    return judge_references(run, run->simulated);
+}
+
+int ls_run_simulated(ls_results *results, const ls_scenario *scenario,
+                     const ls_run_options *options) {
+    struct case_run run;
+    begin(&run, results, scenario, options, "sim", NULL);
+    return finish(&run, run_simulated(&run));
+}
+
+// Runs on a real backend, or reads a recording, into run->real. A rank that died is a finding.
+static int get_real(struct case_run *run, const char *real) {
+    const ls_real_request request = {
+        .scenario = run->scenario,
+        .backend = real,
+        .options = run->options,
+    };
+    ls_finding finding = {0};
+    bool found = false;
+    LS_TRY(ls_stages_create(&run->real, run->scenario->ranks));
+    int status = ls_real_run(run->real, &request, run->arena, &finding, &found);
+    if (found) {
+        add_finding(run, &finding);
+        return LS_OK;
+    }
+    return status;
+}
+
+static int run_real(struct case_run *run, const char *backend) {
+    // Programs need the simulation for their plain references.
+    LS_TRY(simulate(run));
+    LS_TRY(make_oracle(run));
+    LS_TRY(get_real(run, backend));
+    LS_TRY(judge(run, run->real, backend, ""));
+    return judge_references(run, run->real);
+}
+
+int ls_run_real(ls_results *results, const ls_scenario *scenario, const char *backend,
+                const ls_run_options *options) {
+    struct case_run run;
+    begin(&run, results, scenario, options, backend, NULL);
+    return finish(&run, run_real(&run, backend));
+}
+
+// Orders that a real run may have summed in, tried when the stated one does not give its bits.
+static const char *const known_orders[] = {
+    "rank",          "ring:proto=ll",    "ring:proto=ll128",  "ring:proto=simple",
+    "tree:proto=ll", "tree:proto=ll128", "tree:proto=simple",
+};
+
+// Whether simulating under `order` gives the real run's bits in every stage.
+static bool order_explains(struct case_run *run, const char *order) {
+    ls_stages *again = NULL;
+    ls_comparison comparison = {.arena = run->arena};
+    int status = ls_stages_create(&again, run->scenario->ranks);
+    if (status == LS_OK) {
+        status = simulate_under(run, order, again, NULL);
+    }
+    if (status == LS_OK) {
+        status =
+            ls_compare_runs(&comparison, again, run->real, NULL, "simulated", run->result.real, "");
+    }
+    ls_stages_free(again);
+    return status == LS_OK && ls_comparison_class(&comparison) == LS_CLASS_BIT_EXACT;
+}
+
+// Sums that differ within their bound: looks for a known order that gives exactly these bits.
+static void explain_sums(struct case_run *run) {
+    if (ls_comparison_class(&run->comparison) != LS_CLASS_WITHIN_BOUND ||
+        ls_stages_bytes(run->simulated) > EXPLAIN_BYTES_MAX) {
+        return;
+    }
+    for (size_t i = 0; i < sizeof known_orders / sizeof *known_orders; i++) {
+        if (!order_explains(run, known_orders[i])) {
+            continue;
+        }
+        for (int k = 0; k < run->comparison.stage_count; k++) {
+            ls_stage_result *stage = &run->comparison.stages[k];
+            if (stage->class_ == LS_CLASS_WITHIN_BOUND) {
+                stage->class_ = LS_CLASS_REORDERED;
+                stage->order = known_orders[i];
+            }
+        }
+        return;
+    }
+}
+
+static int run_compared(struct case_run *run, const char *real) {
+    LS_TRY(simulate(run));
+    LS_TRY(make_oracle(run));
+    LS_TRY(get_real(run, real));
+    if (run->result.finding_count > 0) {
+        return LS_OK;
+    }
+    if (!run->scenario->checks.real_off) {
+        LS_TRY(ls_compare_runs(&run->comparison, run->simulated, run->real,
+                               run->oracle != NULL ? run->oracle->oracle : NULL, "simulated",
+                               run->result.real, ""));
+        explain_sums(run);
+    }
+    LS_TRY(judge(run, run->simulated, "simulated", "oracle:"));
+    return judge_references(run, run->simulated);
+}
+
+int ls_run_compared(ls_results *results, const ls_scenario *scenario, const char *real,
+                    const ls_run_options *options) {
+    bool live = strcmp(real, "mpi") == 0 || strcmp(real, "nccl") == 0;
+    struct case_run run;
+    begin(&run, results, scenario, options, "sim", live ? real : "recording");
+    return finish(&run, run_compared(&run, real));
+}
+
+int ls_run_recorded(ls_results *results, const ls_scenario *scenario, const char *backend,
+                    const char *dir, const ls_run_options *options) {
+    struct case_run run;
+    begin(&run, results, scenario, options, backend, NULL);
+    const ls_real_request request = {
+        .scenario = scenario,
+        .backend = backend,
+        .options = options,
+        .keep_dir = dir,
+    };
+    ls_finding finding = {0};
+    bool found = false;
+    int status = ls_real_run(NULL, &request, run.arena, &finding, &found);
+    if (found) {
+        add_finding(&run, &finding);
+        status = LS_OK;
+    }
+    return finish(&run, status);
+}
+
+int ls_run_rank(const ls_scenario *scenario, ls_backend *backend, const ls_recording_info *info,
+                const char *dir) {
+    ls_recording_writer *writer = NULL;
+    ls_arena *arena = NULL;
+    LS_TRY(ls_arena_create(&arena, NULL));
+    int status = ls_recording_writer_create(&writer, dir, backend->world, info);
+    if (status == LS_OK) {
+        ls_stage_sink sink = ls_recording_writer_sink(writer);
+        backend->observer = ls_recording_writer_observe;
+        backend->observer_arg = writer;
+        const ls_execution execution = {.scenario = scenario, .backend = backend, .sink = &sink};
+        ls_finding finding = {0};
+        bool found = false;
+        status = ls_execute(&execution, arena, &finding, &found);
+        backend->observer = NULL;
+    }
+    if (status == LS_OK) {
+        status = ls_recording_writer_finish(writer);
+    }
+    ls_recording_writer_free(writer);
+    ls_arena_free(arena);
+    return status;
+}

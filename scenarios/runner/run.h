@@ -1,0 +1,42 @@
+// Running a scenario: simulate it, run it for real where asked, compare, judge, and put the outcome
+// into results. What `lockstep run`, `compare` and `record` do, without the command line.
+#ifndef LS_SCENARIOS_RUNNER_RUN_H
+#define LS_SCENARIOS_RUNNER_RUN_H
+
+#include "collectives/recording.h"
+#include "scenarios/runner/result.h"
+#include "scenarios/runner/scenario.h"
+#include "scenarios/runner/stages.h"
+
+typedef struct ls_run_options {
+    const char *order;  // reduction order, replaces the scenario's; NULL: as the scenario says
+    double deadline_seconds;  // for real runs
+    const char *program_dir;  // where this program and lockstep-mpi lie
+    const char *mpiexec;      // path of mpiexec; NULL: this build has no MPI
+    const char *reproduce;    // the command without the file, "lockstep compare --real mpi"
+} ls_run_options;
+
+// Simulates the scenario and judges it against its oracle: adds one case.
+int ls_run_simulated(ls_results *results, const ls_scenario *scenario,
+                     const ls_run_options *options);
+
+// Runs the scenario on a real backend ("mpi", "nccl") and judges that against the oracle.
+int ls_run_real(ls_results *results, const ls_scenario *scenario, const char *backend,
+                const ls_run_options *options);
+
+// Simulates the scenario, runs it on `real` ("mpi", "nccl") or reads the recording in the directory
+// `real`, and compares stage by stage.
+int ls_run_compared(ls_results *results, const ls_scenario *scenario, const char *real,
+                    const ls_run_options *options);
+
+// Runs the scenario on a real backend and keeps the recording in `dir`, which must not exist or be an
+// earlier recording. Adds one case: bit_exact without stages, or what went wrong.
+int ls_run_recorded(ls_results *results, const ls_scenario *scenario, const char *backend,
+                    const char *dir, const ls_run_options *options);
+
+// One rank of a real run, called in each process that ls_run_* started: executes the scenario on
+// `backend`, whose world holds this process's ranks, and writes their part of the recording in `dir`.
+int ls_run_rank(const ls_scenario *scenario, ls_backend *backend, const ls_recording_info *info,
+                const char *dir);
+
+#endif

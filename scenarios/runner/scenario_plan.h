@@ -1,0 +1,15 @@
+// From a scenario's `sharding:` keys to a plan: which rank holds which block of which table. Tables
+// whose ranks are not given are placed by the planner's greedy baseline rule (largest first, on the
+// rank that holds the fewest cells).
+#ifndef LS_SCENARIOS_RUNNER_SCENARIO_PLAN_H
+#define LS_SCENARIOS_RUNNER_SCENARIO_PLAN_H
+
+#include "planner/plan.h"
+#include "scenarios/runner/scenario.h"
+
+// *out lives in `arena` and borrows names from the scenario. LS_ERR_INVALID names the table and where
+// it stands in the file; the plan is not yet checked (ls_plan_check), since a scenario may hold a
+// broken one on purpose.
+LS_API int ls_scenario_plan(ls_plan *out, const ls_scenario *scenario, ls_arena *arena);
+
+#endif

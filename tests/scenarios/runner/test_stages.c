@@ -1,0 +1,138 @@
+// Tests of the store of stage outputs and of comparing two of them.
+#include <criterion/criterion.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "scenarios/runner/compare.h"
+
+static int put(ls_stages *stages, const char *stage, const char *field, int rank, const float *data,
+               int64_t count, bool reduces, const double *bounds) {
+    ls_stage_sink sink = ls_stages_sink(stages);
+    const ls_stage_output output = {
+        .stage = stage,
+        .field = field,
+        .rank = rank,
+        .dtype = LS_F32,
+        .shape = LS_SHAPE(count),
+        .data = data,
+        .reduces = reduces,
+        .bounds = bounds,
+    };
+    return sink.emit(sink.arg, &output);
+}
+
+// Hundreds of keys are all found again, in the order in which they came.
+Test(stages, keys_are_found_and_keep_their_order) {
+    ls_stages *stages = NULL;
+    cr_assert(ls_stages_create(&stages, 2) == LS_OK);
+    for (int i = 0; i < 500; i++) {
+        char name[32];
+        float value = (float)i;
+        (void)snprintf(name, sizeof name, "stage%d", i);
+        cr_assert(put(stages, name, "values", i % 2, &value, 1, false, NULL) == LS_OK);
+    }
+    cr_assert(ls_stages_count(stages) == 500);
+    for (int i = 0; i < 500; i++) {
+        char key[64];
+        (void)snprintf(key, sizeof key, "stage%d/-/-/values", i);
+        const ls_stage_entry *entry = ls_stages_find(stages, key);
+        cr_assert(entry != NULL, "%s", key);
+        cr_assert(entry == ls_stages_at(stages, i));
+        cr_assert(((const float *)entry->ranks[i % 2].data)[0] == (float)i);
+        cr_assert(!entry->ranks[1 - i % 2].present);
+    }
+    cr_expect(ls_stages_find(stages, "stage500/-/-/values") == NULL);
+    ls_stages_free(stages);
+}
+
+// The same output given twice, or for a rank that does not exist, is an error that names the rank.
+Test(stages, outputs_given_twice_are_refused) {
+    ls_stages *stages = NULL;
+    float value = 1;
+    cr_assert(ls_stages_create(&stages, 2) == LS_OK);
+    cr_expect(put(stages, "a", "v", 1, &value, 1, false, NULL) == LS_OK);
+    cr_expect(put(stages, "a", "v", 1, &value, 1, false, NULL) == LS_ERR_INVALID);
+    cr_expect(ls_error_last()->rank == 1);
+    cr_expect(put(stages, "a", "v", 2, &value, 1, false, NULL) == LS_ERR_INVALID);
+    ls_stages_free(stages);
+}
+
+struct pair_fixture {
+    ls_arena *arena;
+    ls_stages *a, *b;
+    ls_comparison comparison;
+};
+
+static void fixture_begin(struct pair_fixture *fixture) {
+    cr_assert(ls_arena_create(&fixture->arena, NULL) == LS_OK);
+    cr_assert(ls_stages_create(&fixture->a, 2) == LS_OK);
+    cr_assert(ls_stages_create(&fixture->b, 2) == LS_OK);
+    fixture->comparison = (ls_comparison){.arena = fixture->arena};
+}
+
+static const ls_stage_result *fixture_compare(struct pair_fixture *fixture) {
+    cr_assert(ls_compare_runs(&fixture->comparison, fixture->a, fixture->b, NULL, "simulated",
+                              "real", "") == LS_OK);
+    return fixture->comparison.stages;
+}
+
+static void fixture_end(struct pair_fixture *fixture) {
+    ls_stages_free(fixture->a);
+    ls_stages_free(fixture->b);
+    ls_arena_free(fixture->arena);
+}
+
+// Where data only moves, one differing element is wrong, and its place and values are named.
+Test(compare, moved_data_must_be_bit_exact) {
+    struct pair_fixture f;
+    fixture_begin(&f);
+    float x[3] = {1, 2, 3};
+    float y[3] = {1, 2.0000002f, 3};
+    double bounds[3] = {1, 1, 1};
+    cr_assert(put(f.a, "move", "values", 1, x, 3, false, bounds) == LS_OK);
+    cr_assert(put(f.b, "move", "values", 1, y, 3, false, NULL) == LS_OK);
+    const ls_stage_result *stage = fixture_compare(&f);
+    cr_expect(stage->class_ == LS_CLASS_WRONG);
+    cr_expect(stage->differing == 1);
+    cr_expect(strstr(stage->divergence, "rank 1, element 1 [1]") != NULL, "%s", stage->divergence);
+    cr_expect(strstr(stage->divergence, "1 ulps apart") != NULL, "%s", stage->divergence);
+    fixture_end(&f);
+}
+
+// A sum may differ by what its bound allows for two runs, and not by more.
+Test(compare, sums_may_differ_within_twice_their_bound) {
+    for (int past = 0; past < 2; past++) {
+        struct pair_fixture f;
+        fixture_begin(&f);
+        float x[2] = {1, 2};
+        float y[2] = {1, past ? 2.0005f : 2.0001f};
+        double bounds[2] = {1e-4, 1e-4};
+        cr_assert(put(f.a, "sum", "values", 0, x, 2, true, bounds) == LS_OK);
+        cr_assert(put(f.b, "sum", "values", 0, y, 2, true, NULL) == LS_OK);
+        const ls_stage_result *stage = fixture_compare(&f);
+        cr_expect(stage->class_ == (past ? LS_CLASS_WRONG : LS_CLASS_WITHIN_BOUND));
+        cr_expect((stage->bound_ratio > 1) == (past == 1));
+        fixture_end(&f);
+    }
+}
+
+// Missing outputs, extra outputs and other shapes are wrong, not overlooked.
+Test(compare, missing_extra_and_misshapen_outputs_are_wrong) {
+    float x[2] = {1, 2};
+    for (int kind = 0; kind < 3; kind++) {
+        struct pair_fixture f;
+        fixture_begin(&f);
+        cr_assert(put(f.a, "s", "values", 0, x, 2, false, NULL) == LS_OK);
+        if (kind == 0) {
+            cr_assert(put(f.b, "other", "values", 0, x, 2, false, NULL) == LS_OK);
+        } else if (kind == 1) {
+            cr_assert(put(f.b, "s", "values", 0, x, 2, false, NULL) == LS_OK);
+            cr_assert(put(f.b, "s", "values", 1, x, 2, false, NULL) == LS_OK);
+        } else {
+            cr_assert(put(f.b, "s", "values", 0, x, 1, false, NULL) == LS_OK);
+        }
+        (void)fixture_compare(&f);
+        cr_expect(ls_comparison_class(&f.comparison) == LS_CLASS_WRONG, "kind %d", kind);
+        fixture_end(&f);
+    }
+}
