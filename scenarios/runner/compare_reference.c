@@ -18,13 +18,16 @@ struct matrix {
     double *bounds;  // [rows, columns] or NULL
 };
 
+// Leading dimensions count as rows: sequence outputs of torch are [batch, length, dim].
 static int to_matrix(struct matrix *out, int ndim, const int64_t *dim, const char *file) {
-    if (ndim < 1 || ndim > 2) {
-        return LS_FAIL(LS_ERR_FORMAT, "%s: a reference has one or two dimensions, not %d", file,
-                       ndim);
+    if (ndim < 1) {
+        return LS_FAIL(LS_ERR_FORMAT, "%s: a reference has at least one dimension", file);
     }
     out->rows = (size_t)dim[0];
-    out->columns = ndim == 2 ? (size_t)dim[1] : 1;
+    out->columns = ndim > 1 ? (size_t)dim[ndim - 1] : 1;
+    for (int d = 1; d + 1 < ndim; d++) {
+        LS_TRY(ls_size_mul(&out->rows, out->rows, (size_t)dim[d]));
+    }
     return LS_OK;
 }
 
