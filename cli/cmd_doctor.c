@@ -54,6 +54,17 @@ static bool find_program(char *out, size_t out_bytes, const char *program) {
     return false;
 }
 
+// Makes every run of spaces one.
+static void squeeze(char *text) {
+    char *to = text;
+    for (const char *from = text; *from != 0; from++) {
+        if (*from != ' ' || from[1] != ' ') {
+            *to++ = *from;
+        }
+    }
+    *to = 0;
+}
+
 // The first line that `program argument` prints on stdout and that contains `needle`; "" if none.
 static void program_line(char *out, size_t out_bytes, const char *program, const char *argument,
                          const char *needle) {
@@ -82,6 +93,7 @@ static void program_line(char *out, size_t out_bytes, const char *program, const
         if (out[0] == 0 && strstr(line, needle) != NULL) {
             line[strcspn(line, "\n")] = 0;
             (void)snprintf(out, out_bytes, "%s", line + strspn(line, " "));
+            squeeze(out);
         }
     }
     (void)fclose(stream);

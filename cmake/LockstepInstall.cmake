@@ -33,6 +33,8 @@ write_basic_package_version_file("${PROJECT_BINARY_DIR}/lockstep-config-version.
     COMPATIBILITY SameMinorVersion)
 install(FILES "${PROJECT_BINARY_DIR}/lockstep-config.cmake"
     "${PROJECT_BINARY_DIR}/lockstep-config-version.cmake" DESTINATION "${package_folder}")
+# From the folder of lockstep.pc up to the prefix, so that the package may be moved.
+file(RELATIVE_PATH LOCKSTEP_PC_UP "/prefix/${CMAKE_INSTALL_LIBDIR}/pkgconfig" "/prefix")
 configure_file(cmake/lockstep.pc.in "${PROJECT_BINARY_DIR}/lockstep.pc" @ONLY)
 install(FILES "${PROJECT_BINARY_DIR}/lockstep.pc" DESTINATION "${CMAKE_INSTALL_LIBDIR}/pkgconfig")
 

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# consumer.sh BUILD CONSUMER CMAKE CC LIBDIR GENERATOR: installs into a scratch prefix, then builds and runs a
-# project against it, once by find_package and once by pkg-config, and the installed program.
+# consumer.sh BUILD CONSUMER CMAKE CC LIBDIR GENERATOR: installs into a scratch prefix, then builds
+# and runs a project against it, once by find_package and once by pkg-config, and the installed program.
 set -euo pipefail
 build=$1 consumer=$2 cmake=$3 cc=$4 libdir=$5 generator=$6
 scratch=$(mktemp -d)
@@ -15,8 +15,7 @@ prefix=$scratch/prefix
 "$scratch/by_cmake/consumer"
 
 export PKG_CONFIG_PATH=$prefix/$libdir/pkgconfig
-# The prefix is read from the file's own place: this install went elsewhere than configured.
-flags=$(pkg-config --define-variable=prefix="$prefix" --cflags --libs lockstep)
+flags=$(pkg-config --cflags --libs lockstep)
 # shellcheck disable=SC2086
 "$cc" -std=c17 "$consumer/consumer.c" $flags -o "$scratch/by_pkg_config"
 LD_LIBRARY_PATH=$prefix/$libdir "$scratch/by_pkg_config"
