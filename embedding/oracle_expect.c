@@ -94,7 +94,7 @@ void ls_oracle__columns(const ls_oracle *oracle, const oracle_entry *entry, int6
     }
 }
 
-static bool counts(const ls_table *table, int64_t id) {
+bool ls_oracle__counts(const ls_table *table, int64_t id) {
     return table->pooling == LS_POOL_NONE || !table->has_padding_id || id != table->padding_id;
 }
 
@@ -118,7 +118,7 @@ static int add_up(const ls_oracle *oracle, int t, const oracle_selection *select
     out->counted = 0;
     for (size_t i = bag->first; i < bag->first + bag->count; i++) {
         const oracle_item *item = &selection->items[i];
-        if (!counts(table, item->id)) {
+        if (!ls_oracle__counts(table, item->id)) {
             continue;
         }
         LS_TRY(oracle->options.row(oracle->options.row_arg, t, item->id, row));

@@ -61,6 +61,8 @@ int ls_oracle__key(const ls_keyed_jagged *input, const char *feature);
 // Where an id really looks under the id policy; -1: nowhere.
 int64_t ls_oracle__row(ls_id_policy policy, int64_t rows, int64_t id);
 ls_dtype ls_oracle__dtype(const ls_table *table, oracle_field field);
+// Whether an id counts in a bag: it is not the padding id of a pooled table.
+bool ls_oracle__counts(const ls_table *table, int64_t id);
 // Whether the table's values are sums.
 bool ls_oracle__reduces(const ls_table *table);
 

@@ -185,6 +185,60 @@ static void describe_owner(ls_text *text, const ls_provenance *from) {
     }
 }
 
+// What one id adds to a pooled element: its weighted value, over what a mean divides by.
+static int contribution(const ls_oracle *oracle, const oracle_entry *entry,
+                        const oracle_selection *chosen, const oracle_bag *bag, size_t item,
+                        int64_t column, double *out) {
+    const ls_table *table = &oracle->options.tables[entry->table];
+    const oracle_item *one = &chosen->items[item];
+    double *row;
+    LS_TRY(ls_alloc((void **)&row, NULL, (size_t)table->dim, sizeof(*row)));
+    int status = oracle->options.row(oracle->options.row_arg, entry->table, one->id, row);
+    *out = ls_oracle__counts(table, one->id) ? one->weight * row[column] : 0;
+    ls_free(NULL, row, (size_t)table->dim, sizeof(*row));
+    if (table->pooling == LS_POOL_MEAN && entry->stage == ORACLE_OUTPUT_DIST) {
+        double divisor = 0;
+        for (size_t i = bag->first; i < bag->first + bag->count; i++) {
+            bool counts = ls_oracle__counts(table, chosen->items[i].id);
+            divisor += counts ? chosen->items[i].weight : 0;
+        }
+        *out /= divisor;
+    }
+    return status;
+}
+
+// Looks for one id whose loss or double counting explains the difference, to the bound.
+static void describe_cause(ls_text *text, const ls_oracle *oracle, const oracle_entry *entry,
+                           const oracle_selection *chosen, const comparison *worst,
+                           size_t element) {
+    int64_t first, columns;
+    ls_oracle__columns(oracle, entry, &first, &columns);
+    const oracle_bag *bag = &chosen->bags[element / (size_t)columns];
+    int64_t column = first + (int64_t)(element % (size_t)columns);
+    double difference = worst->got - worst->expected;
+    for (size_t i = bag->first; i < bag->first + bag->count; i++) {
+        double term;
+        if (contribution(oracle, entry, chosen, bag, i, column, &term)) {
+            ls_error_clear();
+            return;
+        }
+        bool lost = fabs(difference + term) <= worst->bound;
+        bool twice = fabs(difference - term) <= worst->bound;
+        if (lost || twice) {
+            int rank, owners;
+            find_owner(oracle, entry, bag->source, chosen->items[i].id, column, &rank, &owners);
+            char owner[32] = "on no rank";
+            if (owners > 0) {
+                snprintf(owner, sizeof(owner), "on rank %d", rank);
+            }
+            ls_text_printf(text, "; as if id %lld (position %lld, %s) %s",
+                           (long long)chosen->items[i].id, (long long)chosen->items[i].position,
+                           owner, lost ? "were missing" : "counted twice");
+            return;
+        }
+    }
+}
+
 static void describe(const ls_oracle *oracle, const ls_stage_output *output,
                      const comparison *worst, size_t element, ls_judgement *out) {
     ls_text text = {0};
@@ -205,6 +259,14 @@ static void describe(const ls_oracle *oracle, const ls_stage_output *output,
                        worst->got, worst->expected, (unsigned long long)worst->ulps, worst->bound);
     } else {
         ls_text_printf(&text, "got %.0f, expected %.0f", worst->got, worst->expected);
+    }
+    const oracle_entry *entry = NULL;
+    oracle_selection chosen;
+    bool sums = ls_oracle__find(oracle, output, &entry) == LS_OK && entry->field == ORACLE_VALUES &&
+                ls_oracle__reduces(&oracle->options.tables[entry->table]);
+    if (sums && ls_oracle__select(oracle, entry, &chosen) == LS_OK) {
+        describe_cause(&text, oracle, entry, &chosen, worst, element);
+        ls_oracle__selection_free(&chosen);
     }
     snprintf(out->text, sizeof(out->text), "%s", ls_text_string(&text));
     ls_text_free(&text);

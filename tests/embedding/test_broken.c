@@ -51,14 +51,15 @@ Test(broken, rows_on_no_rank) {
 
 // The same for the table's last rows, after the last block.
 Test(broken, last_rows_on_no_rank) {
-    embedding_case c;
-    make_broken(&c, LS_POOL_SUM);
-    c.plans[0].shards[3].rows = 1;  // row 7 is missing
-    expect_caught(
-        &c, "table table: rows 7 to 8 are on no rank",
-        "sample 1 of rank 0, column 0; id 7 (position 2, 3 in the bag), whose row is on no "
-        "rank");
-    case_free(&c);
+    static const ls_pooling kinds[] = {LS_POOL_SUM, LS_POOL_MEAN};
+    for (int k = 0; k < 2; k++) {
+        embedding_case c;
+        make_broken(&c, kinds[k]);
+        c.plans[0].shards[3].rows = 1;  // row 7 is missing
+        expect_caught(&c, "table table: rows 7 to 8 are on no rank",
+                      "; as if id 7 (position 2, on no rank) were missing");
+        case_free(&c);
+    }
 }
 
 // Two row blocks of a table on one rank: not what row_wise means, but the answer is right.
@@ -88,6 +89,8 @@ Test(broken, rows_on_two_ranks) {
         &c, "table table: rows 5 to 6 are on two ranks",
         "sample 1 of rank 2, column 0; id 5 (position 1, 3 in the bag), whose row is in 2 "
         "shards, the first on rank 2");
+    c.allow_broken_plan = false;
+    expect_caught(&c, "on two ranks", "; as if id 5 (position 1, on rank 2) counted twice");
     case_free(&c);
 }
 
