@@ -91,7 +91,7 @@ typedef struct embedding_part {
     int64_t **slot_ids;  // [own slots][world size] ids that came from each source rank
     // As a source:
     int64_t *sent_ids;    // [slot_count] ids sent to each slot
-    int64_t **positions;  // [slot_count] sequence: where in the feature each sent id stood
+    int64_t **positions;  // sequence: [slot_count] where in the feature each sent id stood
 } embedding_part;
 
 // What one held rank has of one pair in one pass.

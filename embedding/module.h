@@ -8,6 +8,7 @@
 //   table_row_wise, grid                         L = ranks per host
 //   row_wise                                     L = W
 //   data_parallel                                no communication at all
+// A sequence table reduces nothing: its width is 1 under every type.
 // The tables that share (sharding type, weighted or not, pooled by sum / by max / sequence, output
 // dtype) form a group and share its collectives:
 //   input_dist   all_to_all of sizes (i64: lengths, ids, weights if weighted, batch), then one
@@ -18,6 +19,8 @@
 //                had no id), all_to_all over the W / L ranks with equal l (L < W), then, on the
 //                source rank, mean divides once by the bag's count (or sum of weights), and empty
 //                bags give 0. Sequence: the ids' all_to_all backwards, then original order.
+// A NaN in a max table loses against any number, and against the -infinity of a shard without ids:
+// a bag of nothing but NaN gives NaN where one shard holds it all, -infinity where several do.
 // On an owner the batches of the source ranks lie one after another, ordered by (l, n): for L = 1
 // and L = W that is ascending rank.
 #ifndef LS_EMBEDDING_MODULE_H

@@ -96,7 +96,11 @@ static int route_by_scan(const embedding_group *group, int slot, const ls_jagged
     ARENA_NEW(out->lengths[slot], scratch, jagged->batch);
     ARENA_NEW(out->ids[slot], scratch, total);
     ARENA_NEW(out->weights[slot], scratch, total);
-    ARENA_NEW(part->positions[slot], arena, total);
+    int64_t *positions = NULL;
+    if (group->pooling == LS_POOL_NONE) {
+        ARENA_NEW(positions, arena, total);
+        part->positions[slot] = positions;
+    }
     for (int64_t bag = 0; bag < jagged->batch; bag++) {
         for (int64_t i = jagged->offsets[bag] - first; i < jagged->offsets[bag + 1] - first; i++) {
             int64_t row = jagged->ids[i] - block->row_offset;
@@ -104,7 +108,10 @@ static int route_by_scan(const embedding_group *group, int slot, const ls_jagged
                 out->lengths[slot][bag]++;
                 out->ids[slot][sent] = row;
                 out->weights[slot][sent] = jagged->weights ? jagged->weights[i] : 0;
-                part->positions[slot][sent++] = i;
+                if (positions) {
+                    positions[sent] = i;
+                }
+                sent++;
             }
         }
     }
@@ -137,7 +144,9 @@ static int route_by_bucket(const embedding_group *group, const embedding_route *
         out->lengths[slot] = lengths + (int64_t)i * jagged->batch;
         out->ids[slot] = ids + at;
         out->weights[slot] = weights ? weights + at : NULL;
-        part->positions[slot] = positions ? positions + at : NULL;
+        if (positions) {
+            part->positions[slot] = positions + at;
+        }
         part->sent_ids[slot] = sum_of(out->lengths[slot], jagged->batch);
         at += part->sent_ids[slot];
     }
@@ -151,7 +160,9 @@ int ls_embedding__route_rank(ls_embedding_pass *pass, const embedding_group *gro
     ARENA_NEW(out->ids, scratch, group->slot_count);
     ARENA_NEW(out->weights, scratch, group->slot_count);
     ARENA_NEW(part->sent_ids, pass->arena, group->slot_count);
-    ARENA_NEW(part->positions, pass->arena, group->slot_count);
+    if (group->pooling == LS_POOL_NONE) {
+        ARENA_NEW(part->positions, pass->arena, group->slot_count);
+    }
     for (int r = 0; r < group->route_count; r++) {
         const embedding_route *route = &group->routes[r];
         const ls_jagged *jagged = &pass->inputs[held][route->pair].jagged;
