@@ -138,14 +138,18 @@ static double best_multiplier(const ls_planner_problem *problem) {
 static bool memory_suffices(const ls_planner_problem *problem) {
     double hbm = 0.0;
     double ddr = 0.0;
+    double both = 0.0;
     for (int i = 0; i < problem->item_count; i++) {
         int64_t least_hbm = INT64_MAX;
         int64_t least_ddr = INT64_MAX;
+        int64_t least_both = INT64_MAX;
         for (int c = 0; c < problem->items[i].choice_count; c++) {
             const ls_choice *choice = &problem->items[i].choices[c];
             if (!choice->too_large) {
                 least_hbm = choice->hbm_sum < least_hbm ? choice->hbm_sum : least_hbm;
                 least_ddr = choice->ddr_sum < least_ddr ? choice->ddr_sum : least_ddr;
+                int64_t sum = choice->hbm_sum + choice->ddr_sum;
+                least_both = sum < least_both ? sum : least_both;
             }
         }
         if (least_hbm == INT64_MAX) {
@@ -153,9 +157,11 @@ static bool memory_suffices(const ls_planner_problem *problem) {
         }
         hbm += (double)least_hbm;
         ddr += (double)least_ddr;
+        both += (double)least_both;
     }
-    return hbm <= (double)problem->hbm_capacity * problem->ranks &&
-           ddr <= (double)problem->ddr_capacity * problem->pools;
+    double hbm_most = (double)problem->hbm_capacity * problem->ranks;
+    double ddr_most = (double)problem->ddr_capacity * problem->pools;
+    return hbm <= hbm_most && ddr <= ddr_most && both <= hbm_most + ddr_most;
 }
 
 int ls_bound__root(int64_t *bound, double *multiplier, const ls_planner_problem *problem) {

@@ -7,9 +7,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-bool ls_search__put_greedy(ls_state *state, const ls_item *item, const ls_choice *choice,
-                           int *place);
-
 typedef struct unit {
     int item, unit;
 } unit;

@@ -144,19 +144,20 @@ typedef enum ls_planner_stop {
 typedef struct ls_planner_problem ls_planner_problem;  // everything enumerated; opaque
 
 typedef struct ls_planner_result {
-    bool found;                        // false: no plan; see ls_planner_diagnose
-    bool proven;                       // optimal, or (found false) proven that there is none
-    ls_planner_stop stop;              //
-    double ms;                         // cost of the plan
-    double lower_bound_ms;             // no plan costs less
-    double gap;                        // ms / lower_bound_ms - 1; 0 when proven
-    double startup_ms;                 // part of ms that no rank's sum holds
-    int64_t nodes;                     // looked at by the exact search
-    double seconds, first_seconds;     // all of the search; until the first plan
-    const ls_planner_option **chosen;  // [tables]
-    ls_plan plan;                      //
-    ls_planner_shard **shards;         // [tables][shards of the chosen option], with ranks
-    ls_planner_rank *ranks;            // [ranks]
+    bool found;                             // false: no plan; see ls_planner_diagnose
+    bool proven;                            // optimal, or (found false) proven that there is none
+    ls_planner_stop stop;                   //
+    double ms;                              // cost of the plan
+    double lower_bound_ms;                  // no plan costs less
+    double gap;                             // ms / lower_bound_ms - 1; 0 when proven
+    double startup_ms;                      // part of ms that no rank's sum holds
+    int64_t nodes;                          // looked at by the exact search
+    double seconds, first_seconds;          // all of the search; until the first plan
+    const ls_planner_option **chosen;       // [tables]
+    ls_plan plan;                           //
+    ls_planner_shard **shards;              // [tables][shards of the chosen option], with ranks
+    ls_planner_rank *ranks;                 // [ranks]
+    const struct ls_assignment *placement;  // the same for ls_planner_explain
 } ls_planner_result;
 
 // Enumerates all options and their costs. Input is copied. The caller frees with
@@ -203,6 +204,59 @@ LS_API int ls_planner_baseline(ls_planner_result *result, ls_planner_problem *pr
 typedef enum ls_instance_kind { LS_INSTANCE_RANDOM, LS_INSTANCE_PRODUCTION } ls_instance_kind;
 LS_API int ls_planner_instance(ls_planner_table **tables, ls_arena *arena, ls_instance_kind kind,
                                int count, uint64_t seed);
+
+// ---- When nothing fits ---------------------------------------------------------------------------
+
+// One change to the input with which a plan exists: planned again to be sure. tables [as many as in
+// the problem] and topology are the changed input.
+typedef struct ls_planner_change {
+    char text[256];
+    ls_topology topology;
+    const ls_planner_table *tables;
+    double ms;  // of the plan found with it
+} ls_planner_change;
+
+#define LS_PLANNER_CHANGES_MAX 32
+typedef struct ls_planner_diagnosis {
+    bool shortage;        // all memory together is too little; else it is fragmentation: there is
+                          // enough in sum, but not in the pieces that the tables need
+    int64_t hbm_missing;  // shortage: bytes of device memory missing in all
+    int64_t ddr_missing;  // and of host memory
+    int64_t either_missing;  // and of both together, for tables that may lie in either
+    int unplaced;            // tables without a place in the fullest plan that was found
+    int first_unplaced;      // a table; -1: none
+    int roomiest_rank;       // the rank with most device memory left there
+    int64_t roomiest_bytes;  // that is left on it
+    int64_t needed_bytes;    // that the least shard of first_unplaced needs on one rank
+    int64_t *hbm_used;       // [ranks] in that fullest plan
+    int64_t *ddr_used;       // [ranks, or hosts where host memory is shared]
+    ls_planner_change changes[LS_PLANNER_CHANGES_MAX];  // smallest first
+    int change_count;
+    int tried;  // changes planned again
+} ls_planner_diagnosis;
+
+// Finds out why a problem has no plan (result->found false). Lives in the problem's memory.
+LS_API int ls_planner_diagnose(ls_planner_diagnosis *out, ls_planner_problem *problem);
+// The same for people, with the cheapest option of each table that fits anywhere.
+LS_API int ls_planner_write_diagnosis(ls_text *out, const ls_planner_problem *problem,
+                                      const ls_planner_diagnosis *diagnosis);
+
+// ---- Reports -------------------------------------------------------------------------------------
+
+// The plan as tables for people: the verdict, per rank, per table, imbalance and what dominates.
+LS_API int ls_planner_write_text(ls_text *out, const ls_planner_problem *problem,
+                                 const ls_planner_result *result);
+// The documented JSON of `lockstep plan` (format 1). `why` (may be NULL): text of a report on why
+// there is no plan.
+LS_API int ls_planner_write_json(ls_text *out, const ls_planner_problem *problem,
+                                 const ls_planner_result *result, const char *why);
+// Load and memory of every rank as an SVG picture. LS_ERR_INVALID when there is no plan.
+LS_API int ls_planner_write_svg(ls_text *out, const ls_planner_problem *problem,
+                                const ls_planner_result *result);
+// Why table `name` went where it went: what the plan would cost with each other way to cut it, all
+// else as it is, and the next best. LS_ERR_NOT_FOUND suggests a near name.
+LS_API int ls_planner_explain(ls_text *out, const ls_planner_problem *problem,
+                              const ls_planner_result *result, const char *name);
 
 // The whole problem as a mixed-integer program in CPLEX LP format, for other solvers. The optimum of
 // variable C (plus start-up terms in the objective) is that of ls_planner_solve.

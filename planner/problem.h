@@ -156,6 +156,10 @@ int ls_search__construct(ls_assignment *best, const ls_planner_problem *problem,
                          ls_search_budget *budget, ls_arena *arena);
 int ls_search__improve(ls_assignment *best, const ls_planner_problem *problem,
                        ls_search_budget *budget, int64_t rounds_max, ls_arena *arena);
+// Puts all units of a choice, each on the least loaded place where it fits; false: it does not fit, and
+// nothing has changed.
+bool ls_search__put_greedy(ls_state *state, const ls_item *item, const ls_choice *choice,
+                           int *place);
 // *complete: the whole tree was looked at, so best is optimal (or there is no plan).
 int ls_search__exact(ls_assignment *best, bool *complete, const ls_planner_problem *problem,
                      ls_search_budget *budget, ls_arena *arena);

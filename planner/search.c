@@ -89,6 +89,13 @@ int ls_result__fill(ls_planner_result *result, ls_planner_problem *problem,
     if (!result->chosen || !result->shards || !result->ranks || !result->plan.tables) {
         return LS_ERR_MEMORY;
     }
+    ls_assignment *kept = ls_arena_alloc(arena, 1, sizeof(*kept));
+    if (!kept) {
+        return LS_ERR_MEMORY;
+    }
+    LS_TRY(ls_assignment__create(kept, problem, arena));
+    ls_assignment__copy(kept, assignment, problem);
+    result->placement = kept;
     bool used[LS_SHARDING_COUNT] = {false};
     for (int i = 0; i < problem->item_count; i++) {
         const ls_item *item = &problem->items[i];

@@ -1,0 +1,368 @@
+// Why nothing fits, and which single changes would help. Every change offered was planned again and
+// has a plan.
+#include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "planner/problem.h"
+
+#define TABLES_TRIED_MAX 16     // the largest tables are tried first
+#define NODES_PER_TRY    50000  // a plan is looked for, not the best one
+
+// ---- Where memory ends ---------------------------------------------------------------------------
+
+static int64_t least_memory(const ls_item *item, bool hbm, bool ddr) {
+    int64_t least = INT64_MAX;
+    for (int c = 0; c < item->choice_count; c++) {
+        const ls_choice *choice = &item->choices[c];
+        int64_t sum = (hbm ? choice->hbm_sum : 0) + (ddr ? choice->ddr_sum : 0);
+        least = sum < least ? sum : least;
+    }
+    return least;
+}
+
+// Bytes that all items at least need of the memories named, more than there are.
+static int64_t missing(const ls_planner_problem *problem, bool hbm, bool ddr) {
+    double bytes = 0.0;
+    for (int i = 0; i < problem->item_count; i++) {
+        bytes += (double)least_memory(&problem->items[i], hbm, ddr);
+    }
+    bytes -= hbm ? (double)problem->hbm_capacity * problem->ranks : 0.0;
+    bytes -= ddr ? (double)problem->ddr_capacity * problem->pools : 0.0;
+    return bytes > 0.0 ? (int64_t)bytes : 0;
+}
+
+static void find_shortage(ls_planner_diagnosis *out, const ls_planner_problem *problem) {
+    out->hbm_missing = missing(problem, true, false);
+    out->ddr_missing = missing(problem, false, true);
+    out->either_missing = missing(problem, true, true);
+    out->shortage = out->hbm_missing || out->ddr_missing || out->either_missing;
+}
+
+// Puts the largest items first, each by the choice that needs least memory and fits, and notes those
+// that find no place.
+static int fill_up(ls_planner_diagnosis *out, const ls_planner_problem *problem, ls_arena *arena) {
+    ls_state state;
+    ls_assignment now;
+    LS_TRY(ls_state__create(&state, problem, arena));
+    LS_TRY(ls_assignment__create(&now, problem, arena));
+    bool *done = ls_arena_alloc(arena, (size_t)problem->item_count, sizeof(bool));
+    if (!done) {
+        return LS_ERR_MEMORY;
+    }
+    out->first_unplaced = -1;
+    for (int n = 0; n < problem->item_count; n++) {
+        int next = -1;
+        for (int i = 0; i < problem->item_count; i++) {
+            if (!done[i] && (next < 0 || least_memory(&problem->items[i], true, false) >
+                                             least_memory(&problem->items[next], true, false))) {
+                next = i;
+            }
+        }
+        const ls_item *item = &problem->items[next];
+        int best = -1;
+        int64_t least_piece = INT64_MAX;
+        done[next] = true;
+        for (int c = 0; c < item->choice_count; c++) {
+            const ls_choice *choice = &item->choices[c];
+            least_piece = choice->hbm_max < least_piece ? choice->hbm_max : least_piece;
+            if ((best >= 0 && choice->hbm_sum >= item->choices[best].hbm_sum) ||
+                choice->too_large ||
+                !ls_search__put_greedy(&state, item, choice, now.place[next])) {
+                continue;
+            }
+            ls_state__take_item(&state, item, choice, now.place[next]);
+            best = c;
+        }
+        if (best >= 0) {
+            bool put = ls_search__put_greedy(&state, item, &item->choices[best], now.place[next]);
+            LS_ASSERT(put);
+        } else {
+            out->unplaced += item->table_count;
+            if (out->first_unplaced < 0) {
+                out->first_unplaced = item->tables[0];
+                out->needed_bytes = least_piece;
+            }
+        }
+    }
+    memcpy(out->hbm_used, state.hbm, (size_t)problem->ranks * sizeof(int64_t));
+    memcpy(out->ddr_used, state.ddr, (size_t)problem->pools * sizeof(int64_t));
+    for (int r = 0; r < problem->ranks; r++) {
+        int64_t left = problem->hbm_capacity - state.hbm[r];
+        if (r == 0 || left > out->roomiest_bytes) {
+            out->roomiest_bytes = left;
+            out->roomiest_rank = r;
+        }
+    }
+    return LS_OK;
+}
+
+// ---- Changes -------------------------------------------------------------------------------------
+
+typedef struct trial {
+    ls_planner_diagnosis *out;
+    ls_planner_problem *problem;
+    ls_topology topology;
+    ls_planner_table *tables;  // a copy to change
+} trial;
+
+static int begin(trial *t) {
+    size_t bytes = (size_t)t->problem->table_count * sizeof(*t->tables);
+    t->topology = t->problem->topology;
+    t->tables = ls_arena_copy(t->problem->arena, t->problem->tables, bytes);
+    return t->tables ? LS_OK : LS_ERR_MEMORY;
+}
+
+// Plans the changed input; keeps the change if that has a plan. *found may be NULL.
+static int try_change(trial *t, bool *found, const char *format, ...) LS_PRINTF(3, 4);
+static int try_change(trial *t, bool *found, const char *format, ...) {
+    if (found) {
+        *found = false;
+    }
+    if (t->out->change_count == LS_PLANNER_CHANGES_MAX) {
+        return LS_OK;
+    }
+    ls_planner_options options = t->problem->options;
+    options.nodes_max = NODES_PER_TRY;
+    options.gap_goal = 1e9;
+    options.seconds_max = 0.0;
+    ls_planner_problem *problem;
+    t->out->tried++;
+    int status = ls_planner_problem_create(&problem, &t->topology, t->tables,
+                                           t->problem->table_count, &options);
+    if (status == LS_ERR_MEMORY) {
+        return status;
+    }
+    if (status != LS_OK) {
+        return LS_OK;  // the change makes no sense here
+    }
+    ls_planner_result result;
+    status = ls_planner_solve(&result, problem);
+    if (status == LS_OK && result.found) {
+        ls_planner_change *change = &t->out->changes[t->out->change_count++];
+        va_list args;
+        va_start(args, format);
+        (void)vsnprintf(change->text, sizeof(change->text), format, args);
+        va_end(args);
+        change->topology = t->topology;
+        change->tables = t->tables;
+        change->ms = result.ms;
+        if (found) {
+            *found = true;
+        }
+    }
+    ls_planner_problem_free(problem);
+    return status;
+}
+
+// A table's constraints, one at a time, and then the ways to make it smaller.
+static int try_table(trial *t, int index) {
+    const ls_planner_table *table = &t->problem->tables[index];
+    const char *name = table->name;
+    if (table->rank_count || table->forbidden_count) {
+        LS_TRY(begin(t));
+        t->tables[index].rank_count = t->tables[index].forbidden_count = 0;
+        LS_TRY(try_change(t, NULL, "let table %s lie on any rank", name));
+    }
+    if (table->apart || table->together) {
+        LS_TRY(begin(t));
+        t->tables[index].apart = t->tables[index].together = NULL;
+        LS_TRY(try_change(t, NULL, "free table %s from lying with or apart from others", name));
+    }
+    static const ls_sharding splits[] = {LS_COLUMN_WISE, LS_TABLE_COLUMN_WISE, LS_TABLE_ROW_WISE,
+                                         LS_ROW_WISE, LS_TABLE_WISE};
+    for (size_t s = 0; table->shardings && s < sizeof(splits) / sizeof(splits[0]); s++) {
+        if (table->shardings & (1u << splits[s])) {
+            continue;
+        }
+        LS_TRY(begin(t));
+        t->tables[index].shardings |= 1u << splits[s];
+        LS_TRY(try_change(t, NULL, "allow %s for table %s", ls_sharding_name(splits[s]), name));
+    }
+    int64_t least = table->columns_min ? table->columns_min : 32;
+    for (int64_t parts = 2; parts <= 8; parts *= 2) {
+        int64_t width = table->columns / parts;
+        bool found = false;
+        if (table->columns % parts || width % 4 || width < 4 || width >= least) {
+            continue;
+        }
+        LS_TRY(begin(t));
+        t->tables[index].columns_min = width;
+        LS_TRY(try_change(t, &found, "split table %s into %lld blocks of %lld columns", name,
+                          (long long)parts, (long long)width));
+        if (found) {
+            break;
+        }
+    }
+    if (table->kernels && !(table->kernels & (1u << LS_PLANNER_FUSED_UVM))) {
+        LS_TRY(begin(t));
+        t->tables[index].kernels |= 1u << LS_PLANNER_FUSED_UVM;
+        LS_TRY(
+            try_change(t, NULL, "let the rows of table %s lie in host memory (fused_uvm)", name));
+    }
+    if (table->element_bytes == 4) {
+        LS_TRY(begin(t));
+        t->tables[index].element_bytes = 2;
+        LS_TRY(try_change(t, NULL, "store table %s in 2 bytes an element (f16 or bf16)", name));
+    }
+    return LS_OK;
+}
+
+static int try_world(trial *t) {
+    static const double factors[] = {0.75, 0.5, 0.25, 0.125};
+    bool found = false;
+    LS_TRY(begin(t));
+    int more = t->problem->hosts > 1 ? t->problem->group : 1;
+    t->topology.ranks += more;
+    t->topology.ranks_per_host += t->problem->hosts > 1 ? 0 : 1;
+    LS_TRY(try_change(t, &found, "one %s more: %d ranks", more > 1 ? "host" : "rank",
+                      t->topology.ranks));
+    if (!found) {
+        LS_TRY(begin(t));
+        t->topology.ranks *= 2;
+        t->topology.ranks_per_host *= t->problem->hosts > 1 ? 1 : 2;
+        LS_TRY(try_change(t, NULL, "twice the ranks: %d", t->topology.ranks));
+    }
+    for (int f = 0; f < 4; f++) {
+        LS_TRY(begin(t));
+        for (int i = 0; i < t->problem->table_count; i++) {
+            const ls_planner_table *table = &t->tables[i];
+            size_t bytes = (size_t)table->feature_count * sizeof(*table->features);
+            ls_planner_feature *features = ls_arena_copy(t->problem->arena, table->features, bytes);
+            if (!features) {
+                return LS_ERR_MEMORY;
+            }
+            for (int k = 0; k < table->feature_count; k++) {
+                features[k].batch = floor(features[k].batch * factors[f]);
+            }
+            t->tables[i].features = features;
+        }
+        LS_TRY(try_change(t, &found, "a batch of %g a rank instead of %g",
+                          t->tables[0].features[0].batch, t->problem->tables[0].features[0].batch));
+        if (found) {
+            break;
+        }
+    }
+    return LS_OK;
+}
+
+static double table_bytes(const ls_planner_table *table) {
+    return (double)table->rows * (double)table->columns * table->element_bytes;
+}
+
+static int try_changes(ls_planner_diagnosis *out, ls_planner_problem *problem) {
+    trial t = {.out = out, .problem = problem};
+    double below = INFINITY;
+    int after = -1;
+    for (int n = 0; n < TABLES_TRIED_MAX && n < problem->table_count; n++) {
+        int best = -1;
+        for (int i = 0; i < problem->table_count; i++) {
+            double bytes = table_bytes(&problem->tables[i]);
+            bool later = bytes < below || (bytes == below && i > after);
+            if (later && (best < 0 || bytes > table_bytes(&problem->tables[best]))) {
+                best = i;
+            }
+        }
+        LS_ASSERT(best >= 0);
+        LS_TRY(try_table(&t, best));
+        below = table_bytes(&problem->tables[best]);
+        after = best;
+    }
+    return try_world(&t);
+}
+
+int ls_planner_diagnose(ls_planner_diagnosis *out, ls_planner_problem *problem) {
+    LS_ASSERT(out && problem);
+    memset(out, 0, sizeof(*out));
+    out->hbm_used = ls_arena_alloc(problem->arena, (size_t)problem->ranks, sizeof(int64_t));
+    out->ddr_used = ls_arena_alloc(problem->arena, (size_t)problem->pools, sizeof(int64_t));
+    if (!out->hbm_used || !out->ddr_used) {
+        return LS_ERR_MEMORY;
+    }
+    find_shortage(out, problem);
+    ls_arena *arena;
+    LS_TRY(ls_arena_create(&arena, NULL));
+    int status = fill_up(out, problem, arena);
+    ls_arena_free(arena);
+    return status == LS_OK ? try_changes(out, problem) : status;
+}
+
+// ---- Telling -------------------------------------------------------------------------------------
+
+static void write_tables(ls_text *out, const ls_planner_problem *problem) {
+    ls_text_puts(out, "\nthe cheapest option of each table that fits on an empty machine:\n");
+    for (int t = 0; t < problem->table_count; t++) {
+        const ls_planner_option *best = NULL;
+        double best_ms = INFINITY;
+        int64_t least = INT64_MAX;
+        for (int o = 0; o < problem->option_counts[t]; o++) {
+            const ls_planner_option *option = &problem->table_options[t][o];
+            double ms = 0.0;
+            int64_t largest = 0;
+            for (int k = 0; k < option->shard_count; k++) {
+                ms = fmax(ms, ls_planner_cost_total(&option->shards[k].cost));
+                int64_t hbm = option->shards[k].hbm_bytes;
+                largest = hbm > largest ? hbm : largest;
+            }
+            least = largest < least ? largest : least;
+            if (largest <= problem->hbm_capacity && ms < best_ms) {
+                best = option;
+                best_ms = ms;
+            }
+        }
+        ls_text_printf(out, "  %s: ", problem->tables[t].name);
+        if (best) {
+            ls_text_printf(out, "%s %s, %d shards, %.4g ms on its most loaded rank\n",
+                           ls_sharding_name(best->sharding), ls_planner_kernel_name(best->kernel),
+                           best->shard_count, best_ms);
+        } else {
+            ls_text_printf(out, "none; its least shard takes %lld bytes of the %lld on a rank\n",
+                           (long long)least, (long long)problem->hbm_capacity);
+        }
+    }
+}
+
+int ls_planner_write_diagnosis(ls_text *out, const ls_planner_problem *problem,
+                               const ls_planner_diagnosis *diagnosis) {
+    LS_ASSERT(out && problem && diagnosis);
+    if (diagnosis->shortage) {
+        ls_text_printf(
+            out,
+            "shortage: all ranks together lack at least %lld bytes of device memory, %lld "
+            "of host memory, %lld of both taken together\n",
+            (long long)diagnosis->hbm_missing, (long long)diagnosis->ddr_missing,
+            (long long)diagnosis->either_missing);
+    } else {
+        ls_text_puts(out,
+                     "fragmentation: there is enough memory in all, but not in pieces that the "
+                     "tables, as they may be cut, need\n");
+    }
+    if (diagnosis->first_unplaced >= 0) {
+        ls_text_printf(out,
+                       "table %s finds no place: its least shard needs %lld bytes, and rank %d has "
+                       "most left, %lld (short by %lld)\n",
+                       problem->tables[diagnosis->first_unplaced].name,
+                       (long long)diagnosis->needed_bytes, diagnosis->roomiest_rank,
+                       (long long)diagnosis->roomiest_bytes,
+                       (long long)(diagnosis->needed_bytes - diagnosis->roomiest_bytes));
+    }
+    ls_text_printf(out, "with %d of %d tables placed, the ranks hold\n",
+                   problem->table_count - diagnosis->unplaced, problem->table_count);
+    for (int r = 0; r < problem->ranks; r++) {
+        ls_text_printf(out, "  rank %d: %lld of %lld bytes\n", r, (long long)diagnosis->hbm_used[r],
+                       (long long)problem->hbm_capacity);
+    }
+    write_tables(out, problem);
+    ls_text_printf(out,
+                   "\nsingle changes with which a plan exists (%d tried, each planned again):\n",
+                   diagnosis->tried);
+    for (int i = 0; i < diagnosis->change_count; i++) {
+        ls_text_printf(out, "  %s: %.5g ms\n", diagnosis->changes[i].text,
+                       diagnosis->changes[i].ms);
+    }
+    if (diagnosis->change_count == 0) {
+        ls_text_puts(out, "  none of them\n");
+    }
+    return out->failed ? LS_FAIL(LS_ERR_MEMORY, "no memory for the report") : LS_OK;
+}

@@ -1,0 +1,175 @@
+// Tests of what is said when nothing fits, and of the reports.
+#include <jansson.h>
+#include <math.h>
+#include <string.h>
+
+#include "tests/planner/golden.h"
+
+static const ls_planner_feature ids = {.pooling = 2.0, .poolings = 1.0, .batch = 64.0};
+#define MIB (INT64_C(1) << 20)
+
+static ls_planner_problem *problem_of(const ls_topology *topology, const ls_planner_table *tables,
+                                      int count) {
+    ls_planner_options options = {.model = LS_PLANNER_LOCKSTEP};
+    ls_planner_problem *problem;
+    cr_assert(ls_planner_problem_create(&problem, topology, tables, count, &options) == LS_OK, "%s",
+              ls_error_last()->text);
+    return problem;
+}
+
+// Each change offered, applied, has a plan.
+static void expect_changes_hold(const ls_planner_diagnosis *why, int count) {
+    cr_assert(why->change_count > 0);
+    for (int i = 0; i < why->change_count; i++) {
+        ls_planner_result result;
+        ls_planner_problem *problem =
+            problem_of(&why->changes[i].topology, why->changes[i].tables, count);
+        cr_assert(ls_planner_solve(&result, problem) == LS_OK);
+        cr_expect(result.found, "%s", why->changes[i].text);
+        ls_planner_problem_free(problem);
+    }
+}
+
+static bool offers(const ls_planner_diagnosis *why, const char *text) {
+    for (int i = 0; i < why->change_count; i++) {
+        if (strstr(why->changes[i].text, text)) {
+            return true;
+        }
+    }
+    return false;
+}
+
+// Three tables of 60 % of a rank on two ranks: enough in sum, not in pieces. Cutting one of them, which
+// the constraint forbids, is among what is offered, and each offer really gives a plan.
+Test(nofit, fragmentation_is_told_from_shortage) {
+    ls_topology topology;
+    cr_assert(ls_topology_preset(&topology, "h100", 2, 2) == LS_OK);
+    topology.hbm_bytes = 100 * MIB;
+    topology.ddr_bytes = 0;
+    ls_planner_table tables[3];
+    const char *names[3] = {"a", "b", "c"};
+    for (int i = 0; i < 3; i++) {
+        tables[i] = make_table(names[i], 60 * MIB / 256, 64, &ids);
+        tables[i].shardings = 1u << LS_TABLE_WISE;
+        tables[i].kernels = 1u << LS_PLANNER_FUSED;
+    }
+    ls_planner_problem *problem = problem_of(&topology, tables, 3);
+    ls_planner_result result;
+    ls_planner_diagnosis why;
+    cr_assert(ls_planner_solve(&result, problem) == LS_OK);
+    cr_assert(!result.found && result.proven);
+    cr_assert(ls_planner_diagnose(&why, problem) == LS_OK);
+    cr_expect(!why.shortage && why.hbm_missing == 0);
+    cr_expect(why.unplaced == 1 && why.first_unplaced == 2);
+    cr_expect(why.needed_bytes > why.roomiest_bytes);
+    cr_expect(offers(&why, "allow row_wise for table a"));
+    cr_expect(offers(&why, "one rank more: 3 ranks"));
+    cr_expect(!offers(&why, "a batch of"));
+    expect_changes_hold(&why, 3);
+    ls_text text = {0};
+    cr_expect(ls_planner_write_diagnosis(&text, problem, &why) == LS_OK);
+    cr_expect(strstr(text.data, "fragmentation") && strstr(text.data, "table c finds no place"));
+    ls_text_free(&text);
+    ls_planner_problem_free(problem);
+}
+
+// More bytes than all ranks have is a shortage, with the number missing.
+Test(nofit, shortage_counts_the_missing_bytes) {
+    ls_topology topology;
+    cr_assert(ls_topology_preset(&topology, "h100", 2, 2) == LS_OK);
+    topology.hbm_bytes = 100 * MIB;
+    topology.ddr_bytes = 0;
+    ls_planner_table table = make_table("a", 300 * MIB / 256, 64, &ids);
+    ls_planner_problem *problem = problem_of(&topology, &table, 1);
+    ls_planner_result result;
+    ls_planner_diagnosis why;
+    cr_assert(ls_planner_solve(&result, problem) == LS_OK);
+    cr_assert(!result.found && result.proven);
+    cr_assert(ls_planner_diagnose(&why, problem) == LS_OK);
+    cr_expect(why.shortage && why.ddr_missing == 0);
+    expect_changes_hold(&why, 1);
+    ls_planner_problem_free(problem);
+    // Rows in host memory alone would need none of the device's but buffers; fused needs all of it.
+    table.kernels = 1u << LS_PLANNER_FUSED;
+    problem = problem_of(&topology, &table, 1);
+    cr_assert(ls_planner_diagnose(&why, problem) == LS_OK);
+    cr_expect(why.hbm_missing >= 100 * MIB && why.hbm_missing < 101 * MIB, "%lld",
+              (long long)why.hbm_missing);
+    cr_expect(offers(&why, "store table a in 2 bytes"));
+    expect_changes_hold(&why, 1);
+    ls_planner_problem_free(problem);
+}
+
+// The JSON has the documented fields, and its ranks' costs are those of its shards.
+Test(report, json_holds_together) {
+    ls_topology topology;
+    cr_assert(ls_topology_preset(&topology, "h100", 4, 2) == LS_OK);
+    ls_planner_table tables[3];
+    const char *names[3] = {"user", "item", "tiny"};
+    for (int i = 0; i < 3; i++) {
+        tables[i] = make_table(names[i], 100000 >> (3 * i), 128, &ids);
+    }
+    ls_planner_problem *problem = problem_of(&topology, tables, 3);
+    ls_planner_result result;
+    cr_assert(ls_planner_solve(&result, problem) == LS_OK && result.found);
+    ls_text text = {0};
+    cr_assert(ls_planner_write_json(&text, problem, &result, NULL) == LS_OK);
+    json_t *root = json_loads(text.data, 0, NULL);
+    cr_assert(root);
+    cr_expect(json_integer_value(json_object_get(root, "format")) == 1);
+    cr_expect_str_eq(json_string_value(json_object_get(root, "verdict")), "pass");
+    cr_expect(json_integer_value(json_object_get(root, "ranks")) == 4);
+    cr_expect(json_is_boolean(json_object_get(root, "proven_optimal")));
+    double per_rank[4] = {0};
+    size_t t;
+    size_t k;
+    json_t *table;
+    json_t *shard;
+    json_array_foreach(json_object_get(root, "tables"), t, table) {
+        json_array_foreach(json_object_get(table, "shards"), k, shard) {
+            int rank = (int)json_integer_value(json_object_get(shard, "rank"));
+            cr_assert(rank >= 0 && rank < 4);
+            per_rank[rank] += json_real_value(json_object_get(shard, "cost_ms"));
+        }
+    }
+    double most = 0.0;
+    for (int r = 0; r < 4; r++) {
+        json_t *rank = json_array_get(json_object_get(root, "per_rank"), (size_t)r);
+        double ms = json_number_value(json_object_get(rank, "cost_ms"));
+        cr_expect_float_eq(ms, per_rank[r], 1e-12);
+        most = fmax(most, ms);
+    }
+    double startup = json_number_value(json_object_get(root, "startup_ms"));
+    cr_expect_float_eq(json_number_value(json_object_get(root, "cost_ms")), most + startup, 1e-12);
+    json_decref(root);
+    ls_text_free(&text);
+    ls_planner_problem_free(problem);
+}
+
+// An explanation lists every other way to cut the table; none of them is cheaper than an optimal plan.
+Test(report, explanation_finds_nothing_better_than_the_optimum) {
+    ls_topology topology;
+    cr_assert(ls_topology_preset(&topology, "v100_torchrec", 2, 2) == LS_OK);
+    ls_planner_table tables[2] = {make_table("user", 100000, 128, &ids),
+                                  make_table("item", 5000, 64, &ids)};
+    ls_planner_problem *problem = problem_of(&topology, tables, 2);
+    ls_planner_result result;
+    cr_assert(ls_planner_solve(&result, problem) == LS_OK && result.proven);
+    ls_text text = {0};
+    cr_assert(ls_planner_explain(&text, problem, &result, "user") == LS_OK);
+    cr_expect(strstr(text.data, "next best: "));
+    cr_expect(!strstr(text.data, "(-"), "%s", text.data);
+    cr_expect(strstr(text.data, "row_wise fused"), "%s", text.data);
+    cr_expect(ls_planner_explain(&text, problem, &result, "usr") == LS_ERR_NOT_FOUND);
+    cr_expect(strstr(ls_error_last()->text, "did you mean \"user\"?"));
+    ls_text_free(&text);
+    text = (ls_text){0};
+    cr_assert(ls_planner_write_svg(&text, problem, &result) == LS_OK);
+    cr_expect(strncmp(text.data, "<svg", 4) == 0 && strstr(text.data, "</svg>"));
+    ls_text_free(&text);
+    text = (ls_text){0};
+    cr_assert(ls_planner_write_text(&text, problem, &result) == LS_OK);
+    cr_expect(strstr(text.data, "optimal, proven") && strstr(text.data, "dominates"));
+    ls_text_free(&text);
+    ls_planner_problem_free(problem);
+}
