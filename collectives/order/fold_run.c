@@ -66,6 +66,7 @@ typedef struct block {
     size_t stride;         // bytes per stack entry
     unsigned char *stack;  // [depth] entries, then two for scratch
     unsigned char *scratch;
+    unsigned char lanes[LANE_PERIOD_BYTES];  // 0xff where LL128 fuses
 } block;
 
 static const void *input_of(const block *b, int rank) {
@@ -87,17 +88,27 @@ static void load(const block *b, unsigned char *out, int rank) {
     }
 }
 
+static void fill_lanes(unsigned char *lanes) {
+    for (size_t byte = 0; byte < LANE_PERIOD_BYTES; byte++) {
+        lanes[byte] = ls_fold__lane_fused(byte) ? 0xff : 0;
+    }
+}
+
 // accumulator keeps its fused elements and takes the others from `plain`.
-static void select_lanes(const block *b, unsigned char *accumulator, const unsigned char *plain) {
+static void select_lanes(const block *b, unsigned char *restrict accumulator,
+                         const unsigned char *restrict plain) {
     size_t start = (b->first - b->origin) * b->bytes;
     size_t total = b->length * b->bytes;
     for (size_t at = 0; at < total;) {
-        size_t word = 8 - (start + at) % 8;
-        word = word < total - at ? word : total - at;
-        if (!ls_fold__lane_fused(start + at)) {
-            memcpy(accumulator + at, plain + at, word);
+        size_t phase = (start + at) % LANE_PERIOD_BYTES;
+        size_t length = LANE_PERIOD_BYTES - phase;
+        length = length < total - at ? length : total - at;
+        const unsigned char *lane = b->lanes + phase;
+        for (size_t i = 0; i < length; i++) {
+            unsigned char kept = accumulator[at + i] & lane[i];
+            accumulator[at + i] = kept | (unsigned char)(plain[at + i] & ~lane[i]);
         }
-        at += word;
+        at += length;
     }
 }
 
@@ -185,6 +196,9 @@ int ls_fold__run(void *out, const ls_fold_terms *terms, const ls_fold *fold, ls_
     }
     if (b.bytes == 1) {
         b.fma = LS_FMA_NEVER;  // products of f8 are rounded to f8
+    }
+    if (b.fma == LS_FMA_LANES) {
+        fill_lanes(b.lanes);
     }
     size_t work_bytes = ls_dtype_bytes(b.work);
     size_t entries = (size_t)fold->depth + 1;
