@@ -58,7 +58,11 @@ void case_place_rows(embedding_case *c, int t, const int64_t *sizes, int count);
 int case_inputs(embedding_case *c, const int64_t *batches, int length_max);
 // Runs and judges. The caller frees the outcome.
 int case_run(embedding_case *c, case_outcome *out);
+// Runs and judges on a given backend, whose world may hold some ranks alone.
+int case_run_on(embedding_case *c, ls_backend *backend, case_outcome *out);
 void case_outcome_free(case_outcome *out);
+// A random collection with plan and inputs, on `ranks` ranks (0: any number up to 8).
+int case_random(embedding_case *c, uint64_t seed, int ranks);
 // The first rank, table and feature whose output_dist bits differ, as text; "" when none does.
 const char *case_difference(const embedding_case *c, const case_outcome *a, const case_outcome *b);
 
