@@ -154,7 +154,8 @@ struct ls_backend {
     const ls_order *order;      // for reductions; borrowed; NULL: rank order
     ls_call_observer observer;  // NULL: none
     void *observer_arg;
-    int comm_next_id;  // set by ls_comm_create
+    int comm_next_id;                        // set by ls_comm_create
+    struct ls_axis *axes[LS_MESH_DIMS_MAX];  // those that redistributing has made; owned
     void *impl;
 };
 
@@ -218,12 +219,15 @@ LS_API int ls_tensor_all_to_all(ls_local_tensor **out, const ls_local_tensor *in
 LS_API int ls_tensor_broadcast(ls_local_tensor *tensor, int root, const ls_axis *axis);
 
 // Distributes `full` as `source_rank` holds it (other ranks' `full` is ignored and may be NULL) with
-// a mesh scatter or broadcast per mesh dimension, padding uneven shards as DTensor does.
+// a mesh scatter or broadcast per mesh dimension, outermost first; uneven shards travel as they are,
+// without DTensor's padding, and come out the same.
 LS_API int ls_tensor_scatter(ls_local_tensor **out, ls_backend *backend, const void *full,
                              int source_rank, const ls_shape *shape, ls_dtype dtype,
                              const ls_placements *placements);
 // Any placements to any others, one mesh dimension at a time from the last to the first, each by its
-// collective (all_gather, reduce_scatter, all_reduce, all_to_all or a local cut).
+// collective (all_gather, reduce_scatter, all_reduce, all_to_all or a local cut). Where an inner mesh
+// dimension shards the tensor dimension that an outer one changes, the inner one is gathered first
+// and cut again at the end. Replicate to partial: as ls_local_tensor_distribute says.
 LS_API int ls_tensor_redistribute(ls_local_tensor **out, ls_backend *backend,
                                   const ls_local_tensor *in, const ls_placements *placements);
 // The whole tensor on every held rank: redistributed to replicate, reconciled, copied to out.

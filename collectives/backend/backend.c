@@ -6,9 +6,13 @@
 #include "collectives/check.h"
 
 void ls_backend_free(ls_backend *backend) {
-    if (backend != NULL) {
-        backend->ops->destroy(backend);
+    if (backend == NULL) {
+        return;
     }
+    for (int axis = 0; axis < LS_MESH_DIMS_MAX; axis++) {
+        ls_axis_free(backend->axes[axis]);
+    }
+    backend->ops->destroy(backend);
 }
 
 // A call must be one of a rank held here, on a communicator of this backend, before it gets a number.

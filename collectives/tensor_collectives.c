@@ -1,0 +1,435 @@
+// Collectives on local tensors: each acts on the single shard of every held rank, along a mesh axis.
+#include <stdio.h>
+#include <string.h>
+
+#include "collectives/tensor.h"
+
+#define SHAPE_WORDS (1 + LS_DIMS_MAX)
+
+typedef struct operation {
+    const ls_local_tensor *in;
+    ls_local_tensor *out;
+    const ls_axis *axis;
+    ls_backend *backend;
+    ls_world *world;
+    ls_arena *arena;
+    ls_dtype dtype;
+    size_t element;
+    int held;
+    ls_shard **shards;  // [held]
+    ls_call *calls;     // [held]
+    ls_shape *shapes;   // [world size] every rank's shard, once exchanged
+} operation;
+
+static void *need(const operation *o, size_t count, size_t size) {
+    return ls_arena_alloc(o->arena, count, size);
+}
+
+static const ls_comm *comm_of(const operation *o, int rank) {
+    return o->axis->comms[o->axis->comm_of_rank[rank]];
+}
+
+static int begin(operation *o, const ls_local_tensor *in, const ls_axis *axis) {
+    *o = (operation){.in = in, .axis = axis, .world = ls_local_tensor_world(in)};
+    o->backend = axis->comms[0]->backend;
+    if (o->backend->world != o->world) {
+        return LS_FAIL(LS_ERR_INVALID, "the tensor and the axis are of different worlds");
+    }
+    o->dtype = ls_local_tensor_dtype(in);
+    o->element = ls_dtype_bytes(o->dtype);
+    o->held = ls_world_held_count(o->world);
+    LS_TRY(ls_arena_create(&o->arena, NULL));
+    o->shards = need(o, (size_t)o->held, sizeof(ls_shard *));
+    o->calls = need(o, (size_t)o->held, sizeof *o->calls);
+    o->shapes = need(o, (size_t)ls_world_size(o->world), sizeof *o->shapes);
+    if (o->shards == NULL || o->calls == NULL || o->shapes == NULL) {
+        return LS_ERR_MEMORY;
+    }
+    for (int i = 0; i < o->held; i++) {
+        int rank = ls_world_held(o->world)[i];
+        LS_TRY(ls_tensor__single(&o->shards[i], in, rank));
+        o->shapes[rank] = o->shards[i]->block.size;
+        o->calls[i] = (ls_call){.comm = comm_of(o, rank), .rank = rank, .dtype = o->dtype, LS_HERE};
+    }
+    return LS_OK;
+}
+
+static int end(operation *o, int status, ls_local_tensor **out) {
+    ls_arena_free(o->arena);
+    if (status != LS_OK) {
+        ls_local_tensor_free(o->out);
+        return status;
+    }
+    *out = o->out;
+    return LS_OK;
+}
+
+static int run(operation *o) {
+    return ls_backend_run(o->backend, o->calls, o->held);
+}
+
+// A new tensor with these shapes [held].
+static int make_out(operation *o, const ls_shape *shapes) {
+    return ls_local_tensor_from_shards(&o->out, o->world, o->dtype, NULL, o->held, shapes, NULL);
+}
+
+static ls_shard *out_shard(const operation *o, int index) {
+    return ls_local_tensor_shard(o->out, ls_world_held(o->world)[index], 0);
+}
+
+// ---- Shapes of the other ranks ------------------------------------------------------------------
+static int receive_shapes(operation *o) {
+    ls_call *calls = need(o, (size_t)o->held, sizeof *calls);
+    if (calls == NULL) {
+        return LS_ERR_MEMORY;
+    }
+    for (int i = 0; i < o->held; i++) {
+        const ls_comm *comm = o->calls[i].comm;
+        int64_t *own = need(o, SHAPE_WORDS, sizeof *own);
+        int64_t *all = need(o, (size_t)comm->size * SHAPE_WORDS, sizeof *all);
+        if (own == NULL || all == NULL) {
+            return LS_ERR_MEMORY;
+        }
+        const ls_shape *shape = &o->shards[i]->block.size;
+        own[0] = shape->ndim;
+        memcpy(own + 1, shape->dim, sizeof shape->dim);
+        calls[i] = (ls_call){.kind = LS_ALL_GATHER,
+                             .comm = comm,
+                             .rank = o->calls[i].rank,
+                             .dtype = LS_I64,
+                             .count = SHAPE_WORDS,
+                             .send = own,
+                             .recv = all,
+                             LS_HERE};
+    }
+    LS_TRY(ls_backend_run(o->backend, calls, o->held));
+    for (int i = 0; i < o->held; i++) {
+        const int64_t *all = calls[i].recv;
+        for (int m = 0; m < calls[i].comm->size; m++) {
+            ls_shape *shape = &o->shapes[calls[i].comm->ranks[m]];
+            shape->ndim = (int)all[(size_t)m * SHAPE_WORDS];
+            memcpy(shape->dim, all + (size_t)m * SHAPE_WORDS + 1, sizeof shape->dim);
+        }
+    }
+    return LS_OK;
+}
+
+// Makes the shapes of all ranks of the held ranks' fibers known, and checks that in each they differ
+// in dimension `free_dim` at most (-1: in none).
+static int learn_shapes(operation *o, int free_dim) {
+    if (o->held != ls_world_size(o->world)) {
+        if (!o->backend->ops->on_device) {
+            LS_TRY(receive_shapes(o));
+        } else {
+            return LS_FAIL(LS_ERR_UNSUPPORTED,
+                           "%s: shards of other processes' ranks have unknown shapes",
+                           o->backend->ops->name);
+        }
+    }
+    for (int c = 0; c < o->axis->comm_count; c++) {
+        const ls_comm *comm = o->axis->comms[c];
+        for (int m = 1; m < comm->size; m++) {
+            const ls_shape *first = &o->shapes[comm->ranks[0]], *other = &o->shapes[comm->ranks[m]];
+            bool same = first->ndim == other->ndim;
+            for (int d = 0; d < first->ndim && same; d++) {
+                same = d == free_dim || first->dim[d] == other->dim[d];
+            }
+            if (!same) {
+                char first_text[128], other_text[128];
+                ls_shape_format(first_text, sizeof first_text, first);
+                ls_shape_format(other_text, sizeof other_text, other);
+                return LS_FAIL_RANK(LS_ERR_MISMATCH, comm->ranks[m],
+                                    "on %s rank %d's shard is %s and rank %d's is %s", comm->name,
+                                    comm->ranks[0], first_text, comm->ranks[m], other_text);
+            }
+        }
+    }
+    return LS_OK;
+}
+
+static int check_dim(const operation *o, int *dim, const char *what) {
+    int ndim = o->shards[0]->block.size.ndim;
+    if (*dim < -ndim || *dim >= ndim) {
+        return LS_FAIL(LS_ERR_INVALID, "%s: dimension %d of a shard with %d dimensions", what, *dim,
+                       ndim);
+    }
+    *dim += *dim < 0 ? ndim : 0;
+    return LS_OK;
+}
+
+static size_t count_of(const ls_shape *shape) {
+    size_t count = 1;
+    for (int d = 0; d < shape->ndim; d++) {
+        count *= (size_t)shape->dim[d];
+    }
+    return count;
+}
+
+// Part [start, start + length) of a shape along a dimension, as a block.
+static ls_block slice(const ls_shape *shape, int dim, int64_t start, int64_t length) {
+    ls_block block = {.offset = {.ndim = shape->ndim}, .size = *shape};
+    block.offset.dim[dim] = start;
+    block.size.dim[dim] = length;
+    return block;
+}
+
+static ls_block whole(const ls_shape *shape) {
+    return (ls_block){.offset = {.ndim = shape->ndim}, .size = *shape};
+}
+
+// ---- Operations ---------------------------------------------------------------------------------
+static int all_reduce(operation *o, ls_op op) {
+    ls_shape *shapes = need(o, (size_t)o->held, sizeof *shapes);
+    if (shapes == NULL) {
+        return LS_ERR_MEMORY;
+    }
+    for (int i = 0; i < o->held; i++) {
+        shapes[i] = o->shards[i]->block.size;
+    }
+    LS_TRY(make_out(o, shapes));
+    for (int i = 0; i < o->held; i++) {
+        ls_call *call = &o->calls[i];
+        call->kind = LS_ALL_REDUCE;
+        call->op = op;
+        call->count = o->shards[i]->count;
+        call->send = o->shards[i]->data;
+        call->recv = out_shard(o, i)->data;
+    }
+    LS_TRY(run(o));
+    const ls_placements *placements = ls_local_tensor_placements(o->in);
+    if (placements == NULL || placements->at[o->axis->axis].kind != LS_PLACE_PARTIAL ||
+        placements->at[o->axis->axis].op != op) {
+        return LS_OK;
+    }
+    ls_placements reduced = *placements;
+    reduced.at[o->axis->axis] = LS_REPLICATE;
+    return ls_local_tensor_place(o->out, ls_local_tensor_shape(o->in), &reduced);
+}
+
+int ls_tensor_all_reduce(ls_local_tensor **out, const ls_local_tensor *in, ls_op op,
+                         const ls_axis *axis) {
+    LS_ASSERT(out != NULL && in != NULL && axis != NULL);
+    *out = NULL;
+    operation o;
+    int status = begin(&o, in, axis);
+    if (status == LS_OK) {
+        status = all_reduce(&o, op);
+    }
+    return end(&o, status, out);
+}
+
+static int all_gather(operation *o, int dim) {
+    LS_TRY(check_dim(o, &dim, "all_gather"));
+    LS_TRY(learn_shapes(o, dim));
+    ls_shape *shapes = need(o, (size_t)o->held, sizeof *shapes);
+    char **packed = need(o, (size_t)o->held, sizeof *packed);
+    if (shapes == NULL || packed == NULL) {
+        return LS_ERR_MEMORY;
+    }
+    for (int i = 0; i < o->held; i++) {
+        ls_call *call = &o->calls[i];
+        size_t *counts = need(o, (size_t)call->comm->size, sizeof *counts);
+        if (counts == NULL) {
+            return LS_ERR_MEMORY;
+        }
+        shapes[i] = o->shards[i]->block.size;
+        shapes[i].dim[dim] = 0;
+        for (int m = 0; m < call->comm->size; m++) {
+            const ls_shape *shape = &o->shapes[call->comm->ranks[m]];
+            counts[m] = count_of(shape);
+            shapes[i].dim[dim] += shape->dim[dim];
+        }
+        packed[i] = need(o, count_of(&shapes[i]), o->element);
+        if (packed[i] == NULL) {
+            return LS_ERR_MEMORY;
+        }
+        call->kind = LS_ALL_GATHER;
+        call->count = o->shards[i]->count;
+        call->recv_counts = counts;
+        call->send = o->shards[i]->data;
+        call->recv = packed[i];
+    }
+    LS_TRY(make_out(o, shapes));
+    LS_TRY(run(o));
+    for (int i = 0; i < o->held; i++) {
+        const ls_comm *comm = o->calls[i].comm;
+        ls_block to = whole(&shapes[i]);
+        int64_t start = 0;
+        for (int m = 0; m < comm->size; m++) {
+            int64_t length = o->shapes[comm->ranks[m]].dim[dim];
+            ls_block piece = slice(&shapes[i], dim, start, length);
+            if (o->calls[i].recv_counts[m] != 0) {
+                ls_block_copy(out_shard(o, i)->data, &to, packed[i], &piece, o->element);
+                packed[i] += o->calls[i].recv_counts[m] * o->element;
+            }
+            start += length;
+        }
+    }
+    return LS_OK;
+}
+
+int ls_tensor_all_gather(ls_local_tensor **out, const ls_local_tensor *in, int dim,
+                         const ls_axis *axis) {
+    LS_ASSERT(out != NULL && in != NULL && axis != NULL);
+    *out = NULL;
+    operation o;
+    int status = begin(&o, in, axis);
+    if (status == LS_OK) {
+        status = all_gather(&o, dim);
+    }
+    return end(&o, status, out);
+}
+
+// One dense buffer of a shard's chunks along `dim`, and their counts.
+static int pack_chunks(const void **out, size_t **counts, const operation *o, int index, int dim) {
+    const ls_shard *shard = o->shards[index];
+    const ls_shape *shape = &shard->block.size;
+    int parts = o->calls[index].comm->size;
+    char *packed = need(o, shard->count, o->element);
+    *counts = need(o, (size_t)parts, sizeof **counts);
+    if (packed == NULL || *counts == NULL) {
+        return LS_ERR_MEMORY;
+    }
+    *out = packed;
+    ls_block from = whole(shape);
+    for (int m = 0; m < parts; m++) {
+        int64_t start = 0, length = 0;
+        ls_chunk(&start, &length, shape->dim[dim], parts, m);
+        ls_block piece = slice(shape, dim, start, length);
+        (*counts)[m] = count_of(&piece.size);
+        if ((*counts)[m] != 0) {
+            ls_block_copy(packed, &piece, shard->data, &from, o->element);
+            packed += (*counts)[m] * o->element;
+        }
+    }
+    return LS_OK;
+}
+
+static int reduce_scatter(operation *o, ls_op op, int dim) {
+    LS_TRY(check_dim(o, &dim, "reduce_scatter"));
+    LS_TRY(learn_shapes(o, -1));
+    ls_shape *shapes = need(o, (size_t)o->held, sizeof *shapes);
+    if (shapes == NULL) {
+        return LS_ERR_MEMORY;
+    }
+    for (int i = 0; i < o->held; i++) {
+        ls_call *call = &o->calls[i];
+        size_t *counts = NULL;
+        int64_t start = 0;
+        int member = ls_comm_member(call->comm, call->rank);
+        LS_TRY(pack_chunks(&call->send, &counts, o, i, dim));
+        shapes[i] = o->shards[i]->block.size;
+        ls_chunk(&start, &shapes[i].dim[dim], shapes[i].dim[dim], call->comm->size, member);
+        call->kind = LS_REDUCE_SCATTER;
+        call->op = op;
+        call->count = counts[member];
+        call->send_counts = counts;
+    }
+    LS_TRY(make_out(o, shapes));
+    for (int i = 0; i < o->held; i++) {
+        o->calls[i].recv = out_shard(o, i)->data;
+    }
+    return run(o);
+}
+
+int ls_tensor_reduce_scatter(ls_local_tensor **out, const ls_local_tensor *in, ls_op op, int dim,
+                             const ls_axis *axis) {
+    LS_ASSERT(out != NULL && in != NULL && axis != NULL);
+    *out = NULL;
+    operation o;
+    int status = begin(&o, in, axis);
+    if (status == LS_OK) {
+        status = reduce_scatter(&o, op, dim);
+    }
+    return end(&o, status, out);
+}
+
+static int all_to_all(operation *o, int split_dim, int cat_dim) {
+    LS_TRY(check_dim(o, &split_dim, "all_to_all"));
+    LS_TRY(check_dim(o, &cat_dim, "all_to_all"));
+    LS_TRY(learn_shapes(o, cat_dim));
+    ls_shape *shapes = need(o, (size_t)o->held, sizeof *shapes);
+    char **packed = need(o, (size_t)o->held, sizeof *packed);
+    if (shapes == NULL || packed == NULL) {
+        return LS_ERR_MEMORY;
+    }
+    for (int i = 0; i < o->held; i++) {
+        ls_call *call = &o->calls[i];
+        size_t *sends = NULL, *recvs = need(o, (size_t)call->comm->size, sizeof *recvs);
+        LS_TRY(pack_chunks(&call->send, &sends, o, i, split_dim));
+        int member = ls_comm_member(call->comm, call->rank);
+        int64_t start = 0, cat = 0;
+        if (recvs == NULL) {
+            return LS_ERR_MEMORY;
+        }
+        for (int m = 0; m < call->comm->size; m++) {
+            ls_shape piece = o->shapes[call->comm->ranks[m]];
+            ls_chunk(&start, &piece.dim[split_dim], piece.dim[split_dim], call->comm->size, member);
+            recvs[m] = count_of(&piece);
+            cat += piece.dim[cat_dim];
+            shapes[i] = piece;
+        }
+        shapes[i].dim[cat_dim] = cat;
+        packed[i] = need(o, count_of(&shapes[i]), o->element);
+        if (packed[i] == NULL) {
+            return LS_ERR_MEMORY;
+        }
+        call->kind = LS_ALL_TO_ALL;
+        call->send_counts = sends;
+        call->recv_counts = recvs;
+        call->recv = packed[i];
+    }
+    LS_TRY(make_out(o, shapes));
+    LS_TRY(run(o));
+    for (int i = 0; i < o->held; i++) {
+        const ls_comm *comm = o->calls[i].comm;
+        ls_block to = whole(&shapes[i]);
+        int64_t start = 0;
+        for (int m = 0; m < comm->size; m++) {
+            int64_t length = o->shapes[comm->ranks[m]].dim[cat_dim];
+            if (cat_dim == split_dim) {
+                int64_t unused = 0;
+                ls_chunk(&unused, &length, length, comm->size,
+                         ls_comm_member(comm, o->calls[i].rank));
+            }
+            ls_block piece = slice(&shapes[i], cat_dim, start, length);
+            if (o->calls[i].recv_counts[m] != 0) {
+                ls_block_copy(out_shard(o, i)->data, &to, packed[i], &piece, o->element);
+                packed[i] += o->calls[i].recv_counts[m] * o->element;
+            }
+            start += length;
+        }
+    }
+    return LS_OK;
+}
+
+int ls_tensor_all_to_all(ls_local_tensor **out, const ls_local_tensor *in, int split_dim,
+                         int cat_dim, const ls_axis *axis) {
+    LS_ASSERT(out != NULL && in != NULL && axis != NULL);
+    *out = NULL;
+    operation o;
+    int status = begin(&o, in, axis);
+    if (status == LS_OK) {
+        status = all_to_all(&o, split_dim, cat_dim);
+    }
+    return end(&o, status, out);
+}
+
+int ls_tensor_broadcast(ls_local_tensor *tensor, int root, const ls_axis *axis) {
+    LS_ASSERT(tensor != NULL && axis != NULL);
+    operation o;
+    ls_local_tensor *none = NULL;
+    int status = begin(&o, tensor, axis);
+    for (int i = 0; i < o.held && status == LS_OK; i++) {
+        ls_call *call = &o.calls[i];
+        call->kind = LS_BROADCAST;
+        call->root = root;
+        call->count = o.shards[i]->count;
+        call->recv = o.shards[i]->data;
+        call->send = ls_comm_member(call->comm, call->rank) == root ? o.shards[i]->data : NULL;
+    }
+    if (status == LS_OK) {
+        status = run(&o);
+    }
+    return end(&o, status, &none);
+}

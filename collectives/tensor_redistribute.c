@@ -1,0 +1,148 @@
+// Redistributing between any placements, one mesh dimension at a time, and the whole tensor on every
+// rank.
+#include <string.h>
+
+#include "collectives/tensor.h"
+
+typedef struct redistribution {
+    ls_backend *backend;
+    const ls_mesh *mesh;
+    ls_placements target;  // shard dimensions >= 0
+    ls_local_tensor *now;  // owned; NULL while it is still the input
+    const ls_local_tensor *in;
+} redistribution;
+
+static const ls_local_tensor *current(const redistribution *r) {
+    return r->now != NULL ? r->now : r->in;
+}
+
+static const ls_placement *placed(const redistribution *r, int axis) {
+    return &ls_local_tensor_placements(current(r))->at[axis];
+}
+
+static bool same(const redistribution *r, int axis, const ls_placement *a, const ls_placement *b) {
+    if (a->kind != b->kind) {
+        return false;
+    }
+    if (a->kind == LS_PLACE_PARTIAL) {
+        return a->op == b->op;
+    }
+    if (a->kind == LS_PLACE_REPLICATE) {
+        return true;
+    }
+    if (a->dim != b->dim || (a->sizes == NULL) != (b->sizes == NULL)) {
+        return false;
+    }
+    size_t bytes = (size_t)r->mesh->dim[axis] * sizeof(int64_t);
+    return a->sizes == NULL || memcmp(a->sizes, b->sizes, bytes) == 0;
+}
+
+static int step_to(redistribution *r, int axis, const ls_placement *to) {
+    if (same(r, axis, placed(r, axis), to)) {
+        return LS_OK;
+    }
+    ls_local_tensor *next = NULL;
+    if (ls_tensor__step(&next, r->backend, current(r), axis, to) != LS_OK) {
+        char from_text[256];
+        ls_placements_format(from_text, sizeof from_text, ls_local_tensor_placements(current(r)));
+        return ls_error_wrap("redistribute from %s along mesh dimension %d", from_text, axis);
+    }
+    ls_local_tensor_free(r->now);
+    r->now = next;
+    return LS_OK;
+}
+
+static bool shards(const ls_placement *placement, int dim) {
+    return placement->kind == LS_PLACE_SHARD && placement->dim == dim;
+}
+
+// An inner mesh dimension that shards the tensor dimension that an outer one is about to change cuts
+// pieces of the outer one's blocks: it is gathered first, and cut again at the end.
+static int gather_inner(redistribution *r, int axis, const ls_placement *to) {
+    const ls_placement replicate = LS_REPLICATE;
+    for (int inner = r->mesh->ndim - 1; inner > axis; inner--) {
+        const ls_placement *at = placed(r, inner);
+        if (at->kind != LS_PLACE_SHARD) {
+            continue;
+        }
+        if (shards(placed(r, axis), at->dim) || shards(to, at->dim)) {
+            LS_TRY(step_to(r, inner, &replicate));
+        }
+    }
+    return LS_OK;
+}
+
+static int redistribute(redistribution *r) {
+    const ls_placement replicate = LS_REPLICATE;
+    for (int axis = r->mesh->ndim - 1; axis >= 0; axis--) {
+        const ls_placement *wanted = &r->target.at[axis];
+        if (same(r, axis, placed(r, axis), wanted)) {
+            continue;
+        }
+        // Values become partial last, when all that is to be reduced has been.
+        const ls_placement *to = wanted->kind == LS_PLACE_PARTIAL ? &replicate : wanted;
+        LS_TRY(gather_inner(r, axis, to));
+        LS_TRY(step_to(r, axis, to));
+    }
+    for (int axis = 0; axis < r->mesh->ndim; axis++) {
+        if (r->target.at[axis].kind == LS_PLACE_SHARD) {
+            LS_TRY(step_to(r, axis, &r->target.at[axis]));
+        }
+    }
+    for (int axis = 0; axis < r->mesh->ndim; axis++) {
+        LS_TRY(step_to(r, axis, &r->target.at[axis]));
+    }
+    return LS_OK;
+}
+
+int ls_tensor_redistribute(ls_local_tensor **out, ls_backend *backend, const ls_local_tensor *in,
+                           const ls_placements *placements) {
+    LS_ASSERT(out != NULL && backend != NULL && in != NULL && placements != NULL);
+    *out = NULL;
+    const ls_shape *shape = ls_local_tensor_shape(in);
+    redistribution r = {.backend = backend, .in = in, .target = *placements};
+    r.mesh = ls_world_mesh(backend->world);
+    if (shape == NULL || ls_local_tensor_placements(in) == NULL) {
+        return LS_FAIL(LS_ERR_INVALID,
+                       "redistribute: the tensor has no logical shape or placement");
+    }
+    if (ls_local_tensor_world(in) != backend->world) {
+        return LS_FAIL(LS_ERR_INVALID, "redistribute: the tensor is of another world");
+    }
+    ls_block block;
+    LS_TRY(ls_placement_block(&block, shape, r.mesh, placements, 0));  // are they possible at all?
+    for (int axis = 0; axis < r.mesh->ndim; axis++) {
+        ls_placement *at = &r.target.at[axis];
+        at->dim += at->kind == LS_PLACE_SHARD && at->dim < 0 ? shape->ndim : 0;
+    }
+    int status = redistribute(&r);
+    if (status == LS_OK && r.now == NULL) {
+        status = ls_local_tensor_clone(&r.now, in);
+    }
+    if (status != LS_OK) {
+        ls_local_tensor_free(r.now);
+        return status;
+    }
+    *out = r.now;
+    return LS_OK;
+}
+
+int ls_tensor_full(void *out, size_t out_bytes, ls_backend *backend, const ls_local_tensor *in) {
+    LS_ASSERT(backend != NULL && in != NULL);
+    size_t count = 0, bytes = 0;
+    if (ls_local_tensor_shape(in) == NULL) {
+        return LS_FAIL(LS_ERR_INVALID, "full: the tensor has no logical shape");
+    }
+    LS_TRY(ls_shape_count(&count, ls_local_tensor_shape(in)));
+    LS_TRY(ls_size_mul(&bytes, count, ls_dtype_bytes(ls_local_tensor_dtype(in))));
+    if (out_bytes != bytes) {
+        return LS_FAIL(LS_ERR_INVALID, "full: the tensor has %zu bytes, the buffer %zu", bytes,
+                       out_bytes);
+    }
+    ls_placements replicate = {.count = ls_world_mesh(backend->world)->ndim};
+    ls_local_tensor *whole = NULL;
+    LS_TRY(ls_tensor_redistribute(&whole, backend, in, &replicate));
+    int status = ls_local_tensor_reconcile(out, whole);
+    ls_local_tensor_free(whole);
+    return status;
+}
