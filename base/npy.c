@@ -1,5 +1,5 @@
-// Reading and writing .npy. The header is a Python dict; exactly what NumPy writes is understood, in
-// any order and spacing.
+// Reading and writing .npy. The header is a Python dict; exactly what NumPy writes is understood,
+// in any order and spacing.
 #include "base/npy.h"
 
 #include <errno.h>

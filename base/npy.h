@@ -1,5 +1,5 @@
-// NumPy's .npy format, versions 1 to 3: one dense array in C order. Files may be hostile: every size
-// is checked against the file's own before anything is allocated.
+// NumPy's .npy format, versions 1 to 3: one dense array in C order. Files may be hostile: every
+// size is checked against the file's own before anything is allocated.
 #ifndef LS_BASE_NPY_H
 #define LS_BASE_NPY_H
 

@@ -1,5 +1,5 @@
-// The .safetensors format: named dense arrays in one file. Files may be hostile: every size is checked
-// against the file's own before anything is allocated.
+// The .safetensors format: named dense arrays in one file. Files may be hostile: every size is
+// checked against the file's own before anything is allocated.
 #ifndef LS_BASE_SAFETENSORS_H
 #define LS_BASE_SAFETENSORS_H
 

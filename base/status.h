@@ -74,7 +74,7 @@ LS_API int ls_error__set(const char *file, int line, int code, int rank, const c
 // Puts context in front of the last error's text ("compare: " ...) and returns its code.
 LS_API int ls_error_wrap(const char *format, ...) LS_PRINTF(1, 2);
 
-#define LS_FAIL(code, ...)            ls_error__set(__FILE__, __LINE__, (code), LS_RANK_NONE, __VA_ARGS__)
+#define LS_FAIL(code, ...)            LS_FAIL_RANK(code, LS_RANK_NONE, __VA_ARGS__)
 #define LS_FAIL_RANK(code, rank, ...) ls_error__set(__FILE__, __LINE__, (code), (rank), __VA_ARGS__)
 
 // Returns from the caller with the status of `expression` if it failed.

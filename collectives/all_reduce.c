@@ -13,8 +13,8 @@ static uint64_t bytes(const ls_call *const *calls, int size, int from, int to) {
 }
 
 // Range by range: all inputs of a range are folded into member 0's output and handed out while the
-// range is in the cache. In place is safe because a range's outputs are written after all its inputs
-// were read.
+// range is in the cache. In place is safe because a range's outputs are written after all its
+// inputs were read.
 static int math(const ls_call *const *calls, int size, const ls_order *order) {
     size_t count = calls[0]->count, element = ls_dtype_bytes(calls[0]->dtype);
     ls_fold fold;

@@ -82,7 +82,8 @@ int ls_fold__block(ls_fold *fold, void *out, int block, size_t start);
 // The plain fold for references: copies of all inputs of `elements` elements each, one after
 // another; the caller frees it with ls_free(NULL, copy, size * elements, element_bytes).
 int ls_reference__copies(char **out, const ls_call *const *calls, int size, size_t elements);
-// out [count] = the fold in rank order of elements [first, first + count) of those copies, one by one.
+// out [count] = the fold in rank order of elements [first, first + count) of those copies, one by
+// one.
 int ls_reference__fold(void *out, const char *copies, const ls_call *const *calls, int size,
                        size_t elements, size_t first, size_t count);
 

@@ -1,4 +1,5 @@
-// gather: the root gets all members' blocks, one after another; with counts on the root they differ.
+// gather: the root gets all members' blocks, one after another; with counts on the root they
+// differ.
 #include <inttypes.h>
 
 #include "collectives/check.h"

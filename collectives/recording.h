@@ -77,8 +77,8 @@ typedef struct ls_recording ls_recording;
 LS_API int ls_recording_open(ls_recording **out, const char *dir);
 LS_API void ls_recording_free(ls_recording *recording);  // NULL is allowed
 LS_API const ls_recording_info *ls_recording_about(const ls_recording *recording);
-// Gives every stage output of every rank to `sink`, rank by rank, in the order of recording; data is
-// borrowed for the call. `reduces` is as it was recorded.
+// Gives every stage output of every rank to `sink`, rank by rank, in the order of recording; data
+// is borrowed for the call. `reduces` is as it was recorded.
 LS_API int ls_recording_read(const ls_recording *recording, const ls_stage_sink *sink);
 // A rank's call records, in order; comm is NULL in them, its name and member ranks are in the info.
 typedef struct ls_recorded_call {

@@ -27,7 +27,8 @@ static bool is_ours(const char *name) {
            (strcmp(suffix, ".safetensors") == 0 || strcmp(suffix, ".calls.json") == 0);
 }
 
-// Calls unlink on the files of a recording's directory, or only looks whether all are a recording's.
+// Calls unlink on the files of a recording's directory, or only looks whether all are a
+// recording's.
 static int walk(const char *dir, bool remove_files) {
     DIR *open_dir = opendir(dir);
     if (open_dir == NULL) {

@@ -1,5 +1,5 @@
-// Reading recordings. Files may be hostile: sizes are checked before anything is allocated, names are
-// made here and never taken from a file, and links are not followed.
+// Reading recordings. Files may be hostile: sizes are checked before anything is allocated, names
+// are made here and never taken from a file, and links are not followed.
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>

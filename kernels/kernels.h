@@ -88,8 +88,8 @@ LS_API void ls_kernel_reduce_reference(void *out, const void *const *in, size_t 
 // accumulator [count] = accumulator op in [count], one step of such a fold (not avg, premul_sum).
 LS_API void ls_kernel_accumulate(void *accumulator, const void *in, ls_dtype dtype, ls_op op,
                                  size_t count);
-// out [count] = in [count] * *factor (one element of dtype), rounded; integers wrap, f8 through f16.
-// out may equal in.
+// out [count] = in [count] * *factor (one element of dtype), rounded; integers wrap, f8 through
+// f16. out may equal in.
 LS_API void ls_kernel_scale(void *out, const void *in, const void *factor, ls_dtype dtype,
                             size_t count);
 // accumulator [count] = fma(in [count], *factor, accumulator), rounded once: f32, f64, f16, bf16.
@@ -140,7 +140,8 @@ LS_API void ls_kernel_pooled_lookup_reference(void *out, size_t out_stride, cons
 
 // Row gradients of a pooled lookup (sum, mean with weights as above; max takes the first maximum):
 // gradient [rows, dim] f32 += contributions, in the order of bags and ids (deterministic):
-// g w, for mean (g w) / sum(w) with w = 1 where there are no weights. table is needed for max alone.
+// g w, for mean (g w) / sum(w) with w = 1 where there are no weights. table is needed for max
+// alone.
 LS_API void ls_kernel_pooled_lookup_backward(float *gradient, size_t dim, int64_t rows,
                                              const float *grad_out, size_t grad_stride,
                                              const float *table, const int64_t *ids,

@@ -32,7 +32,7 @@ typedef struct baseline {
     ls_arena *arena;
 } baseline;
 
-// ---- Placing -------------------------------------------------------------------------------------
+// ---- Placing ------------------------------------------------------------------------------------
 
 static int place_one(const baseline *b, const ls_item *item, const ls_choice *choice, int unit,
                      int first, int end) {
@@ -203,7 +203,8 @@ static void memory_balanced(baseline *b) {
     ls_assignment__copy(&b->now, &b->kept, b->problem);
 }
 
-// Places what the proposer chose and keeps it if it is the best so far. False: no proposals are left.
+// Places what the proposer chose and keeps it if it is the best so far. False: no proposals are
+// left.
 static bool rate(baseline *b) {
     if (b->partitioner == LS_PARTITION_MEMORY_BALANCED) {
         memory_balanced(b);
@@ -216,7 +217,7 @@ static bool rate(baseline *b) {
     return --b->left > 0;
 }
 
-// ---- Proposing -----------------------------------------------------------------------------------
+// ---- Proposing ----------------------------------------------------------------------------------
 
 static void sort_choices(baseline *b, bool by_depth) {
     for (int i = 0; i < b->problem->item_count; i++) {
@@ -361,7 +362,7 @@ static int propose_dynamic(baseline *b) {
     return LS_OK;
 }
 
-// ---- All -----------------------------------------------------------------------------------------
+// ---- All ----------------------------------------------------------------------------------------
 
 static int prepare(baseline *b) {
     const ls_planner_problem *problem = b->problem;

@@ -1,10 +1,10 @@
 // Costs that no plan can be under.
 //
 // For a level C: a plan of cost C uses only choices whose largest shard is at most C, their work
-// together is at most C on every rank, and no two shards of more than C / 2 share a rank. The least C
-// for which all of that can hold is a lower bound. Device memory enters by a price per byte: the work
-// of any plan is at least the least sum of (work + price * bytes) less the price of all memory, for
-// any price.
+// together is at most C on every rank, and no two shards of more than C / 2 share a rank. The least
+// C for which all of that can hold is a lower bound. Device memory enters by a price per byte: the
+// work of any plan is at least the least sum of (work + price * bytes) less the price of all
+// memory, for any price.
 #include "planner/problem.h"
 
 #include <math.h>
@@ -28,8 +28,8 @@ static int64_t shards_above(const ls_choice *choice, int64_t half) {
     return count;
 }
 
-// Least total work of choices usable at a level, with the price of memory; false: some item has none,
-// or too many shards are large. *hbm: device memory of the choices taken.
+// Least total work of choices usable at a level, with the price of memory; false: some item has
+// none, or too many shards are large. *hbm: device memory of the choices taken.
 static bool least_work(int64_t *work, double *hbm, const query *q, int64_t level) {
     double total = 0.0;
     int64_t exact = 0;

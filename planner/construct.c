@@ -1,5 +1,5 @@
-// First plans: one choice per item by a price on work and memory, then the largest shards first, each
-// on the least loaded rank that has room. Tried for several prices and size limits.
+// First plans: one choice per item by a price on work and memory, then the largest shards first,
+// each on the least loaded rank that has room. Tried for several prices and size limits.
 #include "planner/problem.h"
 
 #include <math.h>

@@ -44,8 +44,8 @@ static double ring_bandwidth(const ls_topology *topology) {
     return ports < topology->intra_bandwidth ? ports : topology->intra_bandwidth;
 }
 
-// An all-to-all in which this rank exchanges `bytes`, an equal part with each rank, itself included.
-// Traffic inside the host and between hosts flows at the same time.
+// An all-to-all in which this rank exchanges `bytes`, an equal part with each rank, itself
+// included. Traffic inside the host and between hosts flows at the same time.
 static double exchange_ms(const ls_topology *topology, double bytes) {
     double each = bytes / topology->ranks;
     double inside = each * (topology->ranks_per_host - 1) / topology->intra_bandwidth;

@@ -1,6 +1,6 @@
-// TorchRec's cost model (torchrec/distributed/planner/shard_estimators.py at 376cac6a), restated: what
-// its planner believes a shard costs. It has no latency, no overlap and no skew; all-reduce always
-// counts as crossing hosts. Kept exactly so, because its numbers are the baseline.
+// TorchRec's cost model (torchrec/distributed/planner/shard_estimators.py at 376cac6a), restated:
+// what its planner believes a shard costs. It has no latency, no overlap and no skew; all-reduce
+// always counts as crossing hosts. Kept exactly so, because its numbers are the baseline.
 #include "planner/cost.h"
 
 #include <math.h>

@@ -83,8 +83,8 @@ static bool same_host(const search *s, int a, int b) {
     return true;
 }
 
-// Whether an earlier host, or an earlier rank of its host, is in exactly the state of this one: then
-// what follows from here follows from there.
+// Whether an earlier host, or an earlier rank of its host, is in exactly the state of this one:
+// then what follows from here follows from there.
 static bool repeated_host(const search *s, int host) {
     for (int earlier = 0; earlier < host; earlier++) {
         if (same_host(s, earlier, host)) {
@@ -193,7 +193,7 @@ static bool place_item(search *s, int depth) {
     return true;
 }
 
-// ---- Preparation ---------------------------------------------------------------------------------
+// ---- Preparation --------------------------------------------------------------------------------
 
 typedef struct keyed {
     int64_t key, second;

@@ -87,7 +87,8 @@ static bool at_least_as_good(const ls_choice *a, const ls_choice *b) {
 void ls_problem__mark_dominated(ls_choice *choices, int count, const double *startup) {
     for (int i = 0; i < count; i++) {
         for (int j = 0; j < count && !choices[i].dominated; j++) {
-            // Another type may already be paid for or not, so types are compared only where none is.
+            // Another type may already be paid for or not, so types are compared only where none
+            // is.
             bool same =
                 choices[i].sharding == choices[j].sharding ||
                 (startup[choices[i].sharding] == 0.0 && startup[choices[j].sharding] == 0.0);
@@ -99,7 +100,7 @@ void ls_problem__mark_dominated(ls_choice *choices, int count, const double *sta
     }
 }
 
-// ---- Items ---------------------------------------------------------------------------------------
+// ---- Items --------------------------------------------------------------------------------------
 
 static bool place_allowed(const ls_planner_problem *problem, const ls_item *item, ls_fit fit) {
     if (!item->allowed) {
@@ -238,7 +239,8 @@ static int set_apart(ls_planner_problem *problem) {
 
 #define VALUES_MAX 16  // different values told apart in one refinement
 
-// Splits classes so that ranks of different value are in different ones. renamed [VALUES_MAX * ranks]
+// Splits classes so that ranks of different value are in different ones. renamed [VALUES_MAX *
+// ranks]
 static void refine(ls_planner_problem *problem, const uint8_t *value, int *renamed) {
     int classes = 0;
     memset(renamed, -1, VALUES_MAX * (size_t)problem->ranks * sizeof(int));

@@ -1,7 +1,7 @@
 // The problem as a mixed-integer program in CPLEX LP format, for solvers that know nothing of ours.
 //
-// x_i_c: item i takes choice c. y_i_c_u_p: its unit u lies at place p. h_i_c_g: all its units lie on
-// host g. C: the most loaded rank's cost. w_s: sharding type s is in use.
+// x_i_c: item i takes choice c. y_i_c_u_p: its unit u lies at place p. h_i_c_g: all its units lie
+// on host g. C: the most loaded rank's cost. w_s: sharding type s is in use.
 #include "planner/problem.h"
 
 #include <stdarg.h>

@@ -65,7 +65,7 @@ int64_t ls_plan_column_block(int64_t columns, int64_t minimum) {
     return best;
 }
 
-// ---- The check -----------------------------------------------------------------------------------
+// ---- The check ----------------------------------------------------------------------------------
 
 static int check_shard(const ls_plan *plan, const ls_plan_table *table, int index) {
     const ls_plan_shard *shard = &table->shards[index];

@@ -1,5 +1,5 @@
-// The plan: which rank holds which block of which embedding table. What the planner makes, a scenario
-// names, and the embedding modules execute.
+// The plan: which rank holds which block of which embedding table. What the planner makes, a
+// scenario names, and the embedding modules execute.
 #ifndef LS_PLANNER_PLAN_H
 #define LS_PLANNER_PLAN_H
 
@@ -56,19 +56,19 @@ typedef struct ls_plan {
     int table_count;
 } ls_plan;
 
-// Row-wise blocks by TorchRec's rule: ceil(rows / count) each, then the rest, then empty ones, whose
-// offset is `rows`. offsets, sizes [count]; rows >= 0, count >= 1.
+// Row-wise blocks by TorchRec's rule: ceil(rows / count) each, then the rest, then empty ones,
+// whose offset is `rows`. offsets, sizes [count]; rows >= 0, count >= 1.
 LS_API void ls_plan_split_rows(int64_t *offsets, int64_t *sizes, int64_t rows, int count);
-// Column block width by TorchRec's rule: the smallest divisor of `columns` that is a multiple of 4, at
-// least `minimum` (0: LS_PLAN_COLUMN_MINIMUM) and less than `columns`; without one, `columns`.
+// Column block width by TorchRec's rule: the smallest divisor of `columns` that is a multiple of 4,
+// at least `minimum` (0: LS_PLAN_COLUMN_MINIMUM) and less than `columns`; without one, `columns`.
 #define LS_PLAN_COLUMN_MINIMUM 128
 LS_API int64_t ls_plan_column_block(int64_t columns, int64_t minimum);
 
 LS_API bool ls_plan_kernel_known(const char *kernel);
 
 // Checks that every table is tiled exactly (data parallel: whole on every rank) in the way of its
-// sharding type, that ranks are in range, and that names are unique. LS_ERR_INVALID names table, rank
-// and rows or columns.
+// sharding type, that ranks are in range, and that names are unique. LS_ERR_INVALID names table,
+// rank and rows or columns.
 LS_API int ls_plan_check(const ls_plan *plan);
 
 #ifdef __cplusplus

@@ -10,7 +10,7 @@
 #define COLUMN_MAX   65536
 #define COUNT(array) ((int)(sizeof(array) / sizeof((array)[0])))
 
-// ---- Writing -------------------------------------------------------------------------------------
+// ---- Writing ------------------------------------------------------------------------------------
 
 // Any name survives as a double-quoted scalar; JSON's quoting is YAML's.
 static void put_quoted(ls_text *out, const char *text) {
@@ -47,7 +47,7 @@ int ls_plan_write(ls_text *out, const ls_plan *plan) {
     return out->failed ? LS_FAIL(LS_ERR_MEMORY, "no memory for the plan's text") : LS_OK;
 }
 
-// ---- Reading -------------------------------------------------------------------------------------
+// ---- Reading ------------------------------------------------------------------------------------
 
 static void read_pair(ls_tree_source *source, const ls_tree *shard, const char *key, int64_t *rows,
                       int64_t *columns) {
@@ -201,7 +201,7 @@ int ls_plan_read(ls_plan *out, ls_arena *arena, ls_text *errors, const char *fil
     return ls_tree__status(&source);
 }
 
-// ---- Differences ---------------------------------------------------------------------------------
+// ---- Differences --------------------------------------------------------------------------------
 
 static const ls_plan_table *find_table(const ls_plan *plan, const char *name) {
     for (int i = 0; i < plan->table_count; i++) {

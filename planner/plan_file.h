@@ -16,8 +16,8 @@ extern "C" {
 // Appends the plan as YAML (`lockstep_plan: 1` first). Reading it back gives the same plan.
 LS_API int ls_plan_write(ls_text *out, const ls_plan *plan);
 // Reads a plan from YAML or JSON text and checks it with ls_plan_check. Everything is allocated in
-// `arena`. LS_ERR_FORMAT: every error is appended to `errors` as FILE:LINE:COL: error: ..., the line
-// and a caret; the first is also the text of ls_error_last. `file` is used for messages alone.
+// `arena`. LS_ERR_FORMAT: every error is appended to `errors` as FILE:LINE:COL: error: ..., the
+// line and a caret; the first is also the text of ls_error_last. `file` is used for messages alone.
 LS_API int ls_plan_read(ls_plan *out, ls_arena *arena, ls_text *errors, const char *file,
                         const char *text, size_t bytes);
 
@@ -25,8 +25,8 @@ LS_API int ls_plan_read(ls_plan *out, ls_arena *arena, ls_text *errors, const ch
 // "sharding_spec": {"shards": [{"shard_offsets", "shard_sizes", "placement": "rank:R/cuda:D"}]}}}},
 // sharding_spec null for data parallel. `module` names the one module ("" is usual).
 LS_API int ls_plan_write_torchrec(ls_text *out, const ls_plan *plan, const char *module);
-// The same read back; all modules' tables in one plan. TorchRec's form knows neither the world nor a
-// data-parallel table's size: ranks and ranks_per_host are the world's, and `known` [known_count]
+// The same read back; all modules' tables in one plan. TorchRec's form knows neither the world nor
+// a data-parallel table's size: ranks and ranks_per_host are the world's, and `known` [known_count]
 // (may be NULL) gives sizes by name. LS_ERR_FORMAT names module and table.
 LS_API int ls_plan_read_torchrec(ls_plan *out, ls_arena *arena, const char *text, size_t bytes,
                                  int ranks, int ranks_per_host, const ls_planner_table *known,

@@ -1,5 +1,5 @@
-// Plans in TorchRec's form, as JSON: the fields of ShardingPlan, ParameterSharding and ShardMetadata
-// under their own names.
+// Plans in TorchRec's form, as JSON: the fields of ShardingPlan, ParameterSharding and
+// ShardMetadata under their own names.
 #include <jansson.h>
 #include <limits.h>
 #include <stdio.h>
@@ -22,7 +22,7 @@ static const struct {
 };
 #define TYPE_COUNT (sizeof(type_names) / sizeof(type_names[0]))
 
-// ---- Writing -------------------------------------------------------------------------------------
+// ---- Writing ------------------------------------------------------------------------------------
 
 static void write_ranks(ls_json *json, const ls_plan_table *table) {
     ls_json_key(json, "ranks");
@@ -90,7 +90,7 @@ int ls_plan_write_torchrec(ls_text *out, const ls_plan *plan, const char *module
     return out->failed ? LS_FAIL(LS_ERR_MEMORY, "no memory for the plan's text") : LS_OK;
 }
 
-// ---- Reading -------------------------------------------------------------------------------------
+// ---- Reading ------------------------------------------------------------------------------------
 
 typedef struct reader {
     ls_arena *arena;

@@ -35,7 +35,7 @@ double ls_planner_cost_total(const ls_planner_cost *cost) {
            cost->backward_comms_ms + cost->prefetch_ms;
 }
 
-// ---- Checking ------------------------------------------------------------------------------------
+// ---- Checking -----------------------------------------------------------------------------------
 
 static int check_number(const char *table, const char *field, double value, double least,
                         double most) {
@@ -112,7 +112,7 @@ static int check_options(const ls_planner_options *options) {
     return LS_OK;
 }
 
-// ---- Copying -------------------------------------------------------------------------------------
+// ---- Copying ------------------------------------------------------------------------------------
 
 static int copy_table(ls_planner_table *out, const ls_planner_table *in, ls_arena *arena) {
     *out = *in;

@@ -130,7 +130,7 @@ int64_t ls_state__startup(const ls_state *state) {
     return sum;
 }
 
-// ---- Assignments ---------------------------------------------------------------------------------
+// ---- Assignments --------------------------------------------------------------------------------
 
 static int most_units(const ls_item *item) {
     int most = 1;

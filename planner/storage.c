@@ -1,7 +1,7 @@
-// Memory of a shard: weights, optimizer state, buffers of ids and outputs. The torchrec model counts
-// as TorchRec's planner does; ours counts the state that each optimizer really keeps (f32, per row of
-// the shard where it is row wise), the dense gradient of a replicated table, and the gradient of the
-// outputs.
+// Memory of a shard: weights, optimizer state, buffers of ids and outputs. The torchrec model
+// counts as TorchRec's planner does; ours counts the state that each optimizer really keeps (f32,
+// per row of the shard where it is row wise), the dense gradient of a replicated table, and the
+// gradient of the outputs.
 #include "planner/cost.h"
 
 #include <math.h>

@@ -9,8 +9,9 @@
 #define GIB_PER_S(value) ((value) * (double)GIB / 1000.0)
 #define GB_PER_S(value)  ((value)*1e9 / 1000.0)
 
-// Latencies: those of PyTorch's redistribution cost model (0.6 us a hop inside a host, 2.7 us between
-// hosts, 6.6 us before the first byte). The cache speed-up is the usual ratio of L2 to HBM bandwidth.
+// Latencies: those of PyTorch's redistribution cost model (0.6 us a hop inside a host, 2.7 us
+// between hosts, 6.6 us before the first byte). The cache speed-up is the usual ratio of L2 to HBM
+// bandwidth.
 static const ls_topology presets[] = {
     {.name = "v100_torchrec",
      .source = "TorchRec planner constants: a 32 GiB V100-class GPU",

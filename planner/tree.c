@@ -57,7 +57,7 @@ int ls_tree__status(const ls_tree_source *source) {
                    source->error_count > 1 ? " (and more)" : "");
 }
 
-// ---- Reading -------------------------------------------------------------------------------------
+// ---- Reading ------------------------------------------------------------------------------------
 
 static bool parse(ls_tree_source *source, yaml_parser_t *parser, yaml_event_t *event) {
     if (yaml_parser_parse(parser, event)) {
@@ -236,7 +236,7 @@ ls_tree *ls_tree__read(ls_tree_source *source) {
     return source->error_count ? NULL : root;
 }
 
-// ---- Values --------------------------------------------------------------------------------------
+// ---- Values -------------------------------------------------------------------------------------
 
 const ls_tree *ls_tree__member(ls_tree_source *source, const ls_tree *map, const char *key,
                                bool required) {

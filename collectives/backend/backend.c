@@ -1,4 +1,5 @@
-// What all backends have in common: call numbers, the observer, and buffers of a group that overlap.
+// What all backends have in common: call numbers, the observer, and buffers of a group that
+// overlap.
 #include "collectives/backend/backend.h"
 
 #include <stdlib.h>
@@ -15,7 +16,8 @@ void ls_backend_free(ls_backend *backend) {
     backend->ops->destroy(backend);
 }
 
-// A call must be one of a rank held here, on a communicator of this backend, before it gets a number.
+// A call must be one of a rank held here, on a communicator of this backend, before it gets a
+// number.
 static int admit(const ls_backend *backend, const ls_call *call) {
     char text[256];
     if (call->comm == NULL || call->comm->backend != backend) {

@@ -1,5 +1,5 @@
-// The MPI backend: this process is one rank. Calls are agreed on first, then moved by MPI itself, so
-// that its results owe nothing to the simulator's math.
+// The MPI backend: this process is one rank. Calls are agreed on first, then moved by MPI itself,
+// so that its results owe nothing to the simulator's math.
 #include "collectives/backend/mpi.h"
 
 #include <sched.h>
@@ -278,8 +278,8 @@ static int mpi_run(ls_backend *backend, ls_call *calls, int call_count) {
     bool ready = group.requests != NULL && group.statuses != NULL && group.any_counts != NULL;
     int status = ready ? run_group(&group) : LS_ERR_MEMORY;
     if (status != LS_OK && group.request_count != 0) {
-        // MPI may still use the arena's memory: it stays for the rest of the process, which has lost
-        // its communicator anyway.
+        // MPI may still use the arena's memory: it stays for the rest of the process, which has
+        // lost its communicator anyway.
         return status;
     }
     ls_arena_free(group.arena);

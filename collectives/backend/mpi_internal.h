@@ -15,8 +15,8 @@ int ls_mpi__status(int result, const char *what);
 int ls_mpi__types_open(void);
 void ls_mpi__types_close(void);
 MPI_Datatype ls_mpi__type(ls_dtype dtype);
-// MPI's own operation where MPI knows the type, else one that folds with lockstep's kernels. avg and
-// premul_sum are sums.
+// MPI's own operation where MPI knows the type, else one that folds with lockstep's kernels. avg
+// and premul_sum are sums.
 MPI_Op ls_mpi__op(ls_op op, ls_dtype dtype);
 // elements [count] of dtype divided by `divisor` in place: floats rounded once (f8 through f16),
 // integers toward zero.

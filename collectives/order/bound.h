@@ -15,13 +15,13 @@ extern "C" {
 // roundings (to f16, then to f8). 0 for integers.
 LS_API double ls_bound_roundoff(ls_dtype dtype);
 
-// The largest error that one step whose exact result has magnitude `magnitude` can make: half a unit
-// in the last place of its binade, or half the smallest subnormal. 0 for integers.
+// The largest error that one step whose exact result has magnitude `magnitude` can make: half a
+// unit in the last place of its binade, or half the smallest subnormal. 0 for integers.
 LS_API double ls_bound_step(ls_dtype dtype, double magnitude);
 
 // For sums of which only the size is known (pooled lookups, gradients): any order of adding `terms`
-// values of dtype, whose magnitudes add up to `magnitudes`, lies within the result of the exact sum:
-// (terms - 1) u * magnitudes (Jeannerod and Rump 2013). For terms that are themselves rounded
+// values of dtype, whose magnitudes add up to `magnitudes`, lies within the result of the exact
+// sum: (terms - 1) u * magnitudes (Jeannerod and Rump 2013). For terms that are themselves rounded
 // products, use ls_bound_sum_of_products. 0 for at most one term; infinity where a partial sum can
 // overflow (f8, which saturates: finite).
 LS_API double ls_bound_sum(ls_dtype dtype, size_t terms, double magnitudes);
@@ -37,15 +37,15 @@ typedef struct ls_bound_element {
 } ls_bound_element;
 
 // out [length] = elements [first, first + length) of `reduction`: exact value and bound over every
-// order, every tree shape, fused or not, accumulated in dtype or wider; avg both as a sum divided at
-// the end and as a sum of terms multiplied by the rounded 1/ranks. Integers, max, min and bitwise
-// operations are exact: hi is the value (integers beyond 2^53: hi + lo) and bound 0.
+// order, every tree shape, fused or not, accumulated in dtype or wider; avg both as a sum divided
+// at the end and as a sum of terms multiplied by the rounded 1/ranks. Integers, max, min and
+// bitwise operations are exact: hi is the value (integers beyond 2^53: hi + lo) and bound 0.
 // LS_ERR_MEMORY.
 LS_API int ls_bound_reduction(ls_bound_element *out, const ls_reduction *reduction, size_t first,
                               size_t length);
 
-// |actual - exact| / bound: at most 1 is correct. 0 when equal (NaN equals NaN, an infinity itself);
-// infinity where they differ and no difference is allowed. `actual`: one element of dtype.
+// |actual - exact| / bound: at most 1 is correct. 0 when equal (NaN equals NaN, an infinity
+// itself); infinity where they differ and no difference is allowed. `actual`: one element of dtype.
 LS_API double ls_bound_ratio(const ls_bound_element *element, ls_dtype dtype, const void *actual);
 
 #ifdef __cplusplus

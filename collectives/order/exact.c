@@ -81,8 +81,8 @@ static int64_t share(const element *e, int rank, int precision) {
     return (int64_t)(bits % (2 * most + 1)) - (int64_t)most;
 }
 
-// avg where 1/ranks is no power of two: one rank has this, the others 0. Zero where the reciprocal is
-// no normal number of the type.
+// avg where 1/ranks is no power of two: one rank has this, the others 0. Zero where the reciprocal
+// is no normal number of the type.
 static double lone_value(const element *e, ls_dtype dtype, int rank) {
     static const int normal[LS_DTYPE_COUNT] = {
         [LS_F16] = -14,   [LS_BF16] = -126, [LS_F32] = -126,
@@ -139,7 +139,8 @@ double ls_exact_premul(ls_dtype dtype, uint64_t seed, int rank) {
     return ldexp(1.0, (int)(bits % 3) - 1);
 }
 
-// Averages of few-bit types over many ranks: units large enough that a rank's part is representable.
+// Averages of few-bit types over many ranks: units large enough that a rank's part is
+// representable.
 static void scale_average(element *e, ls_dtype dtype) {
     int shift = 0;
     while ((1 << shift) < e->ranks && shift < 30) {

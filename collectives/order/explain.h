@@ -1,5 +1,5 @@
-// The explanation search: which order gives exactly these bits. Tried are the orders that NCCL has or
-// could have here, then small changes to the best of them: one hop, one chunk boundary.
+// The explanation search: which order gives exactly these bits. Tried are the orders that NCCL has
+// or could have here, then small changes to the best of them: one hop, one chunk boundary.
 #ifndef LS_COLLECTIVES_ORDER_EXPLAIN_H
 #define LS_COLLECTIVES_ORDER_EXPLAIN_H
 

@@ -1,10 +1,10 @@
-// Double binary trees over hosts: which rank adds whose partial sums when a tree spans machines. Each
-// host's ranks form a chain; the hosts form two trees, half of the channels use each. Follows NCCL's
-// graph/trees.cc and connect.cc; no result over several hosts was available to try it on.
+// Double binary trees over hosts: which rank adds whose partial sums when a tree spans machines.
+// Each host's ranks form a chain; the hosts form two trees, half of the channels use each. Follows
+// NCCL's graph/trees.cc and connect.cc; no result over several hosts was available to try it on.
 #include "collectives/order/internal.h"
 
-// A binary tree over 0 .. count-1 rooted at 0 in which odd numbers are leaves. children [2]: -1 where
-// there is none.
+// A binary tree over 0 .. count-1 rooted at 0 in which odd numbers are leaves. children [2]: -1
+// where there is none.
 static void binary_children(int children[2], int count, int host) {
     children[0] = children[1] = -1;
     int bit = 1;

@@ -11,10 +11,10 @@
 // What the machine measured gives a communicator; channels= says otherwise.
 #define LS_ORDER_CHANNELS_DEFAULT 24
 
-// ---- Folds: what is added to what ----------------------------------------------------------------
+// ---- Folds: what is added to what ---------------------------------------------------------------
 // A rank tree, compiled. Every binary summation tree can be written as one: each node starts with
-// its own rank's term and adds its children's results one after another. The code runs on a stack of
-// partial results.
+// its own rank's term and adds its children's results one after another. The code runs on a stack
+// of partial results.
 typedef enum ls_fold_op {
     LS_FOLD_LOAD,  // push the rank's term
     LS_FOLD_OWN,   // top = the rank's term + top (a node's first child; fused where a product is)

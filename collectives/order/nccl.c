@@ -10,9 +10,12 @@
 
 // clang-format off
 static const ls_nccl_version versions[] = {
-    // name     min traffic  round  grain              ring chunk                         threads          threshold
-    {"2.28.9",  16 * KIB,    0,     {16, 1920, 512},   {32 * KIB, 576000, 2048 * KIB},    {512, 640, 512}, {8, 8, 64}},
-    {"2.30.7",  32 * KIB,    16,    {16, 1920, 512},   {32 * KIB, 576000, 2048 * KIB},    {512, 640, 512}, {8, 8, 64}},
+    // name    min traffic  round  grain            ring chunk
+    //         threads          threshold
+    {"2.28.9", 16 * KIB,    0,     {16, 1920, 512}, {32 * KIB, 576000, 2048 * KIB},
+               {512, 640, 512}, {8, 8, 64}},
+    {"2.30.7", 32 * KIB,    16,    {16, 1920, 512}, {32 * KIB, 576000, 2048 * KIB},
+               {512, 640, 512}, {8, 8, 64}},
 };
 // clang-format on
 

@@ -1,6 +1,6 @@
-// Reduction orders. An order is a value: which ranks' terms are folded with which, in what sequence,
-// for each element; where each step rounds; where a multiply-add is fused; how wide the accumulator
-// is. The same order gives the same bits on every machine. A NULL order is rank order.
+// Reduction orders. An order is a value: which ranks' terms are folded with which, in what
+// sequence, for each element; where each step rounds; where a multiply-add is fused; how wide the
+// accumulator is. The same order gives the same bits on every machine. A NULL order is rank order.
 #ifndef LS_COLLECTIVES_ORDER_ORDER_H
 #define LS_COLLECTIVES_ORDER_ORDER_H
 
@@ -50,7 +50,7 @@ LS_API int ls_order_reduce(const ls_order *order, void *out, const ls_reduction 
 LS_API int ls_order_reduce_scatter(const ls_order *order, void *out, const ls_reduction *reduction,
                                    int block, size_t first, size_t length);
 
-// ---- Looking at an order -------------------------------------------------------------------------
+// ---- Looking at an order ------------------------------------------------------------------------
 typedef enum ls_order_call {
     LS_ORDER_ALL_REDUCE,
     LS_ORDER_REDUCE,

@@ -1,5 +1,5 @@
-// The orders of NCCL's symmetric-memory kernels, which read every rank's registered buffer directly:
-// sums of f16, bf16 and f8 are accumulated in f32 and rounded once. Follows NCCL 2.28.9's
+// The orders of NCCL's symmetric-memory kernels, which read every rank's registered buffer
+// directly: sums of f16, bf16 and f8 are accumulated in f32 and rounded once. Follows NCCL 2.28.9's
 // device/symmetric; no result of these kernels was available to try it on.
 #include "collectives/order/internal.h"
 
@@ -9,10 +9,10 @@ static size_t least(size_t a, size_t b) {
     return a < b ? a : b;
 }
 
-// The owner of element i of an all_reduce sums x[owner], x[owner + 1], ... Warps take turns by rank:
-// in slices of four 16-byte packs a thread, then of four 4-byte packs, then single elements. Only as
-// many chunks (of four warps) go that way as fill all ranks and blocks evenly. Buffers are taken to
-// be 16-byte aligned.
+// The owner of element i of an all_reduce sums x[owner], x[owner + 1], ... Warps take turns by
+// rank: in slices of four 16-byte packs a thread, then of four 4-byte packs, then single elements.
+// Only as many chunks (of four warps) go that way as fill all ranks and blocks evenly. Buffers are
+// taken to be 16-byte aligned.
 typedef struct phases {
     size_t start[3];  // bytes
     size_t slice[3];  // bytes that one warp sums

@@ -21,7 +21,7 @@
 #define AS_IS(x) (x)
 #define TO_U8(x) ((uint8_t)(x))
 
-// ---- Integers ------------------------------------------------------------------------------------
+// ---- Integers -----------------------------------------------------------------------------------
 // Sums and products wrap alike whatever the sign: one loop per width.
 LOOP(sum_8, any_u8, AS_IS, TO_U8, a + b)
 LOOP(sum_32, any_u32, AS_IS, AS_IS, a + b)
@@ -48,7 +48,7 @@ MAX_MIN(u32)
 MAX_MIN(i64)
 MAX_MIN(u64)
 
-// ---- Floats: sum and product ---------------------------------------------------------------------
+// ---- Floats: sum and product --------------------------------------------------------------------
 // Narrow floats compute in f32 and round again, which is as good as rounding once (scalar.c).
 #define SUM_PROD(suffix, type, load, store)                                                        \
     LOOP(sum_##suffix, type, load, store, a + b)                                                   \
@@ -60,7 +60,7 @@ SUM_PROD(bf16, any_u16, bf16_decode, bf16_encode)
 SUM_PROD(f8e4m3, any_u8, f8e4m3_decode, f8e4m3_encode)
 SUM_PROD(f8e5m2, any_u8, f8e5m2_decode, f8e5m2_encode)
 
-// ---- Floats: max and min -------------------------------------------------------------------------
+// ---- Floats: max and min ------------------------------------------------------------------------
 // On bits as signed integers: flipping the magnitude of negative ones orders them, -0 below +0. A
 // NaN loses against a number; of two NaN the accumulator's stays.
 #define FLOAT_MAX_MIN(suffix, type, largest, infinity)                                             \

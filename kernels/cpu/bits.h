@@ -55,8 +55,8 @@ static inline double f64_of_bits(uint64_t bits) {
     return value;
 }
 
-// condition ? a : b without a branch: gcc would move the float operation behind a or b into one, and
-// then not vectorise.
+// condition ? a : b without a branch: gcc would move the float operation behind a or b into one,
+// and then not vectorise.
 static inline uint32_t select_u32(bool condition, uint32_t a, uint32_t b) {
     uint32_t mask = 0u - (uint32_t)condition;
     return (a & mask) | (b & ~mask);
@@ -115,9 +115,9 @@ static inline float f8e5m2_decode(uint8_t byte) {
     return f16_decode((uint16_t)((uint32_t)byte << 8));
 }
 
-// One rounding; saturates at 448. Sums and products of two f8 numbers may come here without the stop
-// at f16 that NCCL makes: f16's 11 bits are more than 2 p + 1, so both roundings are as good as one,
-// as the tests show for every pair.
+// One rounding; saturates at 448. Sums and products of two f8 numbers may come here without the
+// stop at f16 that NCCL makes: f16's 11 bits are more than 2 p + 1, so both roundings are as good
+// as one, as the tests show for every pair.
 static inline uint8_t f8e4m3_encode(float value) {
     uint32_t bits = bits_of_f32(value);
     uint32_t a = bits & 0x7FFFFFFFu;

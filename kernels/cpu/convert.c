@@ -42,7 +42,7 @@ uint8_t ls_f16_to_f8e5m2(uint16_t bits) {
     return f8e5m2_encode(f16_decode(bits));
 }
 
-// ---- Through f64 ---------------------------------------------------------------------------------
+// ---- Through f64 --------------------------------------------------------------------------------
 // Truncates toward zero and clamps to [low, 2^top), NaN gives 0. For high < 2^53 it is exact.
 static int64_t i64_of_f64(double value, int64_t low, int64_t high) {
     if (!(value == value)) {
@@ -146,7 +146,7 @@ void ls_element_from_f64(void *element, ls_dtype dtype, double value) {
     encode_f64(element, dtype, &value, 1);
 }
 
-// ---- Integer to anything -------------------------------------------------------------------------
+// ---- Integer to anything ------------------------------------------------------------------------
 // A 64-bit integer as sign and magnitude, which holds every element of every integer type.
 typedef struct {
     uint64_t magnitude;
@@ -225,7 +225,7 @@ static void convert_integers(void *out, ls_dtype out_dtype, const void *in, ls_d
     }
 }
 
-// ---- Arrays --------------------------------------------------------------------------------------
+// ---- Arrays -------------------------------------------------------------------------------------
 #define PAIR(name, out_type, in_type, store, load)                                                 \
     LS_CLONES static void name(void *restrict out, const void *restrict in, size_t count) {        \
         for (size_t i = 0; i < count; i++) {                                                       \

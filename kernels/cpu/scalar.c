@@ -23,7 +23,8 @@ uint16_t ls_bf16_add(uint16_t a, uint16_t b) {
 }
 
 uint16_t ls_bf16_mul(uint16_t a, uint16_t b) {
-    // A product of 16 bits that f32 can not hold is below half of bf16's smallest number: 0 both ways.
+    // A product of 16 bits that f32 can not hold is below half of bf16's smallest number: 0 both
+    // ways.
     return bf16_encode(bf16_decode(a) * bf16_decode(b));
 }
 

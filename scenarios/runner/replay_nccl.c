@@ -98,8 +98,8 @@ static void name_fits(ls_text *out, const bool *fits) {
     }
 }
 
-// Looks for the numbers of channels under which the stated order has the observed bits. *out: such an
-// order, or the first that uses the recorded number of channels, or the computed one.
+// Looks for the numbers of channels under which the stated order has the observed bits. *out: such
+// an order, or the first that uses the recorded number of channels, or the computed one.
 static int search_channels(ls_order **out, bool *exact, ls_text *fits_text, const replay *r) {
     const ls_nccl_entry *e = r->entry;
     bool fits[CHANNELS_MAX + 1] = {false};

@@ -1,5 +1,5 @@
-// The files that a scenario reads, and copying them beside a recording, so that the recording can be
-// replayed where the originals are not.
+// The files that a scenario reads, and copying them beside a recording, so that the recording can
+// be replayed where the originals are not.
 #ifndef LS_SCENARIOS_RUNNER_SCENARIO_FILES_H
 #define LS_SCENARIOS_RUNNER_SCENARIO_FILES_H
 

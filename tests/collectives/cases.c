@@ -1,3 +1,4 @@
+// Making up collective calls for tests, and comparing their results.
 #include "tests/collectives/cases.h"
 
 #include <stdio.h>

@@ -1,4 +1,5 @@
-// Tests of the folds' arithmetic against plain code, element by element, that shares nothing with it.
+// Tests of the folds' arithmetic against plain code, element by element, that shares nothing with
+// it.
 #include <criterion/criterion.h>
 #include <math.h>
 #include <stdio.h>
@@ -146,8 +147,8 @@ static void plain_ring(data *d, ls_dtype dtype, ls_op op, const double *premul, 
 static const ls_dtype floats[] = {LS_F64, LS_F32, LS_F16, LS_BF16, LS_F8E4M3, LS_F8E5M2};
 static const double factors[RANKS] = {0.3, -1.7, 0.1, 2.5, 1.0};
 
-// Every float type, operation and protocol agrees with the plain ring, and any split of the call into
-// ranges gives the same bits, in place too.
+// Every float type, operation and protocol agrees with the plain ring, and any split of the call
+// into ranges gives the same bits, in place too.
 Test(arithmetic, ring_agrees_with_plain_code) {
     static const char *const protos[] = {"ll", "ll128", "simple"};
     static const ls_op ops[] = {LS_SUM, LS_PROD, LS_AVG, LS_PREMUL_SUM};

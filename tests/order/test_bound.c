@@ -163,10 +163,10 @@ static void plant(data *d, ls_dtype dtype, int victim, bug kind, uint64_t seed,
     pointers[victim] = changed;
 }
 
-// Off by one, a dropped rank and a doubled rank exceed the bound in at least 99.9 % of trials in every
-// float type (a trial: one all_reduce of 256 elements of 4 ranks). A single swapped pair of elements
-// does so in f64 and f32; in narrower types a swap of two nearly equal values lies within rounding,
-// and the shares expected are those that docs/bounds.md states.
+// Off by one, a dropped rank and a doubled rank exceed the bound in at least 99.9 % of trials in
+// every float type (a trial: one all_reduce of 256 elements of 4 ranks). A single swapped pair of
+// elements does so in f64 and f32; in narrower types a swap of two nearly equal values lies within
+// rounding, and the shares expected are those that docs/bounds.md states.
 Test(bound, bugs_exceed_it, .timeout = 100) {
     enum { TRIALS = 3000, RANKS = 4 };
     static const double swapped_at_least[] = {0.999, 0.999, 0.995, 0.96, 0.55, 0.25};
@@ -225,7 +225,8 @@ Test(bound, sums_of_known_size) {
     cr_expect(isfinite(ls_bound_sum(LS_F8E4M3, 3, 1e6)));
 }
 
-// A step's rounding error is half a unit in the last place, and half the least subnormal at the end.
+// A step's rounding error is half a unit in the last place, and half the least subnormal at the
+// end.
 Test(bound, steps_are_half_ulps) {
     cr_expect(ls_bound_step(LS_F32, 1.0) == 0x1p-24 && ls_bound_step(LS_F32, 1.99) == 0x1p-24);
     cr_expect(ls_bound_step(LS_F32, 2.0) == 0x1p-23 && ls_bound_step(LS_F32, 0.0) == 0x1p-150);

@@ -54,8 +54,8 @@ static void check(ls_dtype dtype, ls_op op, int ranks) {
     free(memory);
 }
 
-// Every dtype, operation and many numbers of ranks: the same bits in rank order, rings, trees, fused
-// or not, in f32 accumulators or not, and they are the exact result.
+// Every dtype, operation and many numbers of ranks: the same bits in rank order, rings, trees,
+// fused or not, in f32 accumulators or not, and they are the exact result.
 Test(exact, the_same_bits_in_every_order) {
     static const int ranks[] = {1, 2, 3, 4, 5, 7, 8, 12, 16, 33, 64};
     for (int dtype = 0; dtype < LS_DTYPE_COUNT; dtype++) {
@@ -81,7 +81,8 @@ Test(exact, a_pure_function_of_seed_rank_and_index) {
     cr_expect(memcmp(whole, other, sizeof other) != 0);
 }
 
-// The inputs are worth having: a dropped rank changes results in every dtype and operation that sums.
+// The inputs are worth having: a dropped rank changes results in every dtype and operation that
+// sums.
 Test(exact, a_dropped_rank_shows) {
     for (int dtype = 0; dtype < LS_DTYPE_COUNT; dtype++) {
         size_t bytes = ls_dtype_bytes((ls_dtype)dtype);

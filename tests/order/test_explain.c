@@ -54,7 +54,8 @@ static ls_order_explanation explain(data *d, const char *stated) {
     return e;
 }
 
-// Results of other whole orders are named: channels, algorithm, protocol, ring, tree, chunk, version.
+// Results of other whole orders are named: channels, algorithm, protocol, ring, tree, chunk,
+// version.
 Test(explain, other_orders_are_named) {
     static const char *const cases[][3] = {
         {"ring:proto=simple,allowed=4", "ring:proto=simple,allowed=2",

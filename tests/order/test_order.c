@@ -172,7 +172,8 @@ Test(partition, channel_vectors_of_2_28_9) {
     }
 }
 
-// A ring's chunk c ends at position c; a short loop's chunks are 16-byte aligned and may be missing.
+// A ring's chunk c ends at position c; a short loop's chunks are 16-byte aligned and may be
+// missing.
 Test(runs, ring_chunks_and_folds) {
     ls_order_range range = {LS_ORDER_ALL_REDUCE, 3, LS_F32, 5, 0, 0, 0};
     seen s = runs_of("ring:channels=1,proto=ll", range);
@@ -237,7 +238,8 @@ Test(runs, double_binary_trees_over_hosts) {
     ls_order_free(order);
 }
 
-// The owner of a symmetric all_reduce's elements changes every 2048 bytes, then 512, then 32 elements.
+// The owner of a symmetric all_reduce's elements changes every 2048 bytes, then 512, then 32
+// elements.
 Test(runs, symmetric_owners_take_turns) {
     ls_order_range range = {LS_ORDER_ALL_REDUCE, 2, LS_F32, 8192, 0, 0, 0};
     seen s = runs_of("symmetric:kernel=rsxld", range);

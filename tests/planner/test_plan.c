@@ -95,7 +95,8 @@ static void expect_refused(ls_sharding sharding, int shard_count, ls_plan_shard 
               ls_error_last()->text);
 }
 
-// Each way of losing, doubling or misplacing a part of a table is refused with table, rank and place.
+// Each way of losing, doubling or misplacing a part of a table is refused with table, rank and
+// place.
 Test(plan, check_names_what_is_wrong) {
     expect_refused(LS_TABLE_WISE, 1, SHARDS({4, 0, 0, 10, 8}), "table t: shard 0 is on rank 4");
     expect_refused(LS_TABLE_WISE, 1, SHARDS({0, 0, 0, 9, 8}), "rows 9 to 10 are on no rank");

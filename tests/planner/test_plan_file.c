@@ -1,4 +1,5 @@
-// Tests of plan files: round trips, positions of errors, hostile input, TorchRec's form, differences.
+// Tests of plan files: round trips, positions of errors, hostile input, TorchRec's form,
+// differences.
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>

@@ -9,7 +9,7 @@
 
 static const ls_planner_feature one_id = {.pooling = 1.0, .poolings = 1.0, .batch = 512.0};
 
-// ---- The tutorial: two large and two small tables on two ranks -----------------------------------
+// ---- The tutorial: two large and two small tables on two ranks ----------------------------------
 
 static ls_planner_problem *tutorial(unsigned shardings, ls_planner_result *result) {
     ls_topology topology;
@@ -87,7 +87,7 @@ Test(tutorial, data_parallel) {
     ls_planner_problem_free(problem);
 }
 
-// ---- Constraints ---------------------------------------------------------------------------------
+// ---- Constraints --------------------------------------------------------------------------------
 
 #define MANY 12
 
@@ -131,8 +131,8 @@ static bool on_rank(const ls_plan_table *table, int rank) {
     return false;
 }
 
-// A pinned table lies on its rank, a forbidden rank stays free of the table, tables kept together lie
-// on the same ranks, and tables kept apart share none.
+// A pinned table lies on its rank, a forbidden rank stays free of the table, tables kept together
+// lie on the same ranks, and tables kept apart share none.
 Test(constraints, are_kept) {
     many m;
     ls_planner_result result;
