@@ -1,11 +1,11 @@
 // collectives: what ranks say to each other. One descriptor per collective (its argument rules,
-// traffic, local math and plain reference), communicators, backends that complete matched calls, and
-// the operations on local tensors that need communication.
+// traffic, local math and plain reference), communicators, backends that complete matched calls,
+// and the operations on local tensors that need communication.
 //
 // One math, two front doors. A collective's local math takes the calls of all ranks of a group at
 // once. Front door A: one controller holds every shard and hands all calls over (ls_backend_run).
-// Front door B: each rank's thread posts its own call and the matcher (ranks/) hands the matched set
-// to the same function.
+// Front door B: each rank's thread posts its own call and the matcher (ranks/) hands the matched
+// set to the same function.
 #ifndef LS_COLLECTIVES_COLLECTIVES_H
 #define LS_COLLECTIVES_COLLECTIVES_H
 
@@ -79,7 +79,8 @@ typedef struct ls_call {
 // "all_reduce sum of 1024 f32 on world (rank 3, call 7, train.c:41)".
 LS_API void ls_call_format(char *out, size_t out_bytes, const ls_call *call);
 // Elements in the send and receive buffer of a call (0 where it has none on this rank).
-// LS_ERR_OVERFLOW when they or their bytes do not fit; LS_ERR_INVALID for a call that makes no sense.
+// LS_ERR_OVERFLOW when they or their bytes do not fit; LS_ERR_INVALID for a call that makes no
+// sense.
 LS_API int ls_call_send_elements(size_t *out, const ls_call *call);
 LS_API int ls_call_recv_elements(size_t *out, const ls_call *call);
 
@@ -113,8 +114,8 @@ typedef struct ls_collective {
     // Bytes of member `from`'s input that member `to`'s result depends on, whatever the algorithm
     // (from == to: what a member keeps).
     uint64_t (*bytes)(const ls_call *const *calls, int size, int from, int to);
-    // The math on all members' buffers at once, in place or out of place. The calls must have passed
-    // check.
+    // The math on all members' buffers at once, in place or out of place. The calls must have
+    // passed check.
     int (*math)(const ls_call *const *calls, int size, const ls_order *order);
     // The plain version of the math: element by element, rank order, copies its inputs first.
     int (*reference)(const ls_call *const *calls, int size);
@@ -165,10 +166,10 @@ LS_API void ls_backend_free(ls_backend *backend);  // NULL is allowed
 
 // Completes calls [call_count] of held ranks as one group: for every communicator and rank, the
 // i-th collective is matched with the i-th of the other members; sends and receives are matched by
-// (communicator, sender, receiver, order). Checks everything first, so a failing group moves no data
-// and uses up no call numbers. Calls of one group are concurrent: a buffer that one of them writes
-// may not be touched by another (LS_ERR_INVALID). LS_ERR_MISMATCH names rank and call where calls
-// disagree or are missing. Sets seq of every call.
+// (communicator, sender, receiver, order). Checks everything first, so a failing group moves no
+// data and uses up no call numbers. Calls of one group are concurrent: a buffer that one of them
+// writes may not be touched by another (LS_ERR_INVALID). LS_ERR_MISMATCH names rank and call where
+// calls disagree or are missing. Sets seq of every call.
 LS_API int ls_backend_run(ls_backend *backend, ls_call *calls, int call_count);
 
 // ---- Communicators ------------------------------------------------------------------------------
@@ -218,16 +219,17 @@ LS_API int ls_tensor_all_to_all(ls_local_tensor **out, const ls_local_tensor *in
                                 int cat_dim, const ls_axis *axis);  // shard_dim_alltoall
 LS_API int ls_tensor_broadcast(ls_local_tensor *tensor, int root, const ls_axis *axis);
 
-// Distributes `full` as `source_rank` holds it (other ranks' `full` is ignored and may be NULL) with
-// a mesh scatter or broadcast per mesh dimension, outermost first; uneven shards travel as they are,
-// without DTensor's padding, and come out the same.
+// Distributes `full` as `source_rank` holds it (other ranks' `full` is ignored and may be NULL)
+// with a mesh scatter or broadcast per mesh dimension, outermost first; uneven shards travel as
+// they are, without DTensor's padding, and come out the same.
 LS_API int ls_tensor_scatter(ls_local_tensor **out, ls_backend *backend, const void *full,
                              int source_rank, const ls_shape *shape, ls_dtype dtype,
                              const ls_placements *placements);
-// Any placements to any others, one mesh dimension at a time from the last to the first, each by its
-// collective (all_gather, reduce_scatter, all_reduce, all_to_all or a local cut). Where an inner mesh
-// dimension shards the tensor dimension that an outer one changes, the inner one is gathered first
-// and cut again at the end. Replicate to partial: as ls_local_tensor_distribute says.
+// Any placements to any others, one mesh dimension at a time from the last to the first, each by
+// its collective (all_gather, reduce_scatter, all_reduce, all_to_all or a local cut). Where an
+// inner mesh dimension shards the tensor dimension that an outer one changes, the inner one is
+// gathered first and cut again at the end. Replicate to partial: as ls_local_tensor_distribute
+// says.
 LS_API int ls_tensor_redistribute(ls_local_tensor **out, ls_backend *backend,
                                   const ls_local_tensor *in, const ls_placements *placements);
 // The whole tensor on every held rank: redistributed to replicate, reconciled, copied to out.

@@ -1,4 +1,5 @@
-// Collectives on local tensors: each acts on the single shard of every held rank, along a mesh axis.
+// Collectives on local tensors: each acts on the single shard of every held rank, along a mesh
+// axis.
 #include <stdio.h>
 #include <string.h>
 
@@ -114,8 +115,8 @@ static int receive_shapes(operation *o) {
     return LS_OK;
 }
 
-// Makes the shapes of all ranks of the held ranks' fibers known, and checks that in each they differ
-// in dimension `free_dim` at most (-1: in none).
+// Makes the shapes of all ranks of the held ranks' fibers known, and checks that in each they
+// differ in dimension `free_dim` at most (-1: in none).
 static int learn_shapes(operation *o, int free_dim) {
     if (o->held != ls_world_size(o->world)) {
         if (!o->backend->ops->on_device) {

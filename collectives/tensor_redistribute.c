@@ -1,5 +1,5 @@
-// Redistributing between any placements, one mesh dimension at a time, and the whole tensor on every
-// rank.
+// Redistributing between any placements, one mesh dimension at a time, and the whole tensor on
+// every rank.
 #include <string.h>
 
 #include "collectives/tensor.h"
@@ -56,8 +56,8 @@ static bool shards(const ls_placement *placement, int dim) {
     return placement->kind == LS_PLACE_SHARD && placement->dim == dim;
 }
 
-// An inner mesh dimension that shards the tensor dimension that an outer one is about to change cuts
-// pieces of the outer one's blocks: it is gathered first, and cut again at the end.
+// An inner mesh dimension that shards the tensor dimension that an outer one is about to change
+// cuts pieces of the outer one's blocks: it is gathered first, and cut again at the end.
 static int gather_inner(redistribution *r, int axis, const ls_placement *to) {
     const ls_placement replicate = LS_REPLICATE;
     for (int inner = r->mesh->ndim - 1; inner > axis; inner--) {

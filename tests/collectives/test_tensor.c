@@ -1,5 +1,5 @@
-// Operations on local tensors that communicate: redistribute between all placements, scatter, gather
-// to full, and the collectives along an axis.
+// Operations on local tensors that communicate: redistribute between all placements, scatter,
+// gather to full, and the collectives along an axis.
 #include <criterion/criterion.h>
 #include <string.h>
 

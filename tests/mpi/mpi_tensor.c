@@ -1,5 +1,5 @@
-// Redistributing and scattering local tensors between real MPI processes, each of which holds its own
-// rank's shard alone, against cutting the same tensor locally. Exits 0 when nothing differs.
+// Redistributing and scattering local tensors between real MPI processes, each of which holds its
+// own rank's shard alone, against cutting the same tensor locally. Exits 0 when nothing differs.
 #include <stdio.h>
 #include <string.h>
 
