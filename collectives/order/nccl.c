@@ -1,23 +1,33 @@
 // Which element goes through which channel, loop and chunk in NCCL's ring and tree, by version. The
 // numbers are facts of NCCL's host code (enqueue.cc: topoGetAlgoInfo, scheduleCollTasksToPlan,
-// calcCollChunking) and device code (all_reduce.h, reduce_scatter.h, reduce.h); docs/orders.md tells
-// the story and what was measured.
+// calcCollChunking) and device code (all_reduce.h, reduce_scatter.h, reduce.h); docs/orders.md
+// tells the story and what was measured.
 #include <string.h>
 
 #include "collectives/order/internal.h"
 
 #define KIB ((size_t)1024)
 
-// clang-format off
 static const ls_nccl_version versions[] = {
-    // name    min traffic  round  grain            ring chunk
-    //         threads          threshold
-    {"2.28.9", 16 * KIB,    0,     {16, 1920, 512}, {32 * KIB, 576000, 2048 * KIB},
-               {512, 640, 512}, {8, 8, 64}},
-    {"2.30.7", 32 * KIB,    16,    {16, 1920, 512}, {32 * KIB, 576000, 2048 * KIB},
-               {512, 640, 512}, {8, 8, 64}},
+    {
+        .name = "2.28.9",
+        .min_traffic_bytes = 16 * KIB,
+        .traffic_round_bytes = 0,
+        .grain_bytes = {16, 1920, 512},
+        .ring_chunk_bytes = {32 * KIB, 576000, 2048 * KIB},
+        .threads = {512, 640, 512},
+        .thread_threshold_bytes = {8, 8, 64},
+    },
+    {
+        .name = "2.30.7",
+        .min_traffic_bytes = 32 * KIB,
+        .traffic_round_bytes = 16,
+        .grain_bytes = {16, 1920, 512},
+        .ring_chunk_bytes = {32 * KIB, 576000, 2048 * KIB},
+        .threads = {512, 640, 512},
+        .thread_threshold_bytes = {8, 8, 64},
+    },
 };
-// clang-format on
 
 const ls_nccl_version *ls_nccl__version_at(int index) {
     return index >= 0 && index < (int)(sizeof versions / sizeof *versions) ? &versions[index]
@@ -251,8 +261,8 @@ int ls_nccl__ring_runs(const ls_order *order, const ls_order_range *range, ls_or
     return status;
 }
 
-// The chains measured on one host of H200s: of all ranks, the last one the leaf; of three ranks they
-// depend on the channel.
+// The chains measured on one host of H200s: of all ranks, the last one the leaf; of three ranks
+// they depend on the channel.
 static void default_chain(int *leaf_to_root, int ranks, int channel) {
     static const int three[4][3] = {{2, 1, 0}, {2, 1, 0}, {0, 2, 1}, {1, 0, 2}};
     for (int i = 0; i < ranks; i++) {

@@ -1,5 +1,5 @@
-// The orders of NCCL's symmetric-memory kernels, which read every rank's registered buffer directly:
-// sums of f16, bf16 and f8 are accumulated in f32 and rounded once. Follows NCCL 2.28.9's
+// The orders of NCCL's symmetric-memory kernels, which read every rank's registered buffer
+// directly: sums of f16, bf16 and f8 are accumulated in f32 and rounded once. Follows NCCL 2.28.9's
 // device/symmetric, and agrees with what H200s returned (docs/orders.md).
 #include "collectives/order/internal.h"
 

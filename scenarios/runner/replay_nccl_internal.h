@@ -2,6 +2,7 @@
 #ifndef LS_SCENARIOS_RUNNER_REPLAY_NCCL_INTERNAL_H
 #define LS_SCENARIOS_RUNNER_REPLAY_NCCL_INTERNAL_H
 
+#include "base/text.h"
 #include "collectives/order/explain.h"
 #include "scenarios/runner/result.h"
 
@@ -39,5 +40,22 @@ void ls_nccl_manifest__free(ls_nccl_manifest *manifest);
 int ls_nccl_entry__result(void **out, const ls_nccl_entry *entry, size_t elements, const char *dir);
 // out [elements]: rank's input, as the manifest's README derives it from the seed.
 void ls_nccl_entry__input(void *out, const ls_nccl_entry *entry, int rank, size_t elements);
+
+// What replaying one entry gave; texts are heap strings.
+typedef struct ls_nccl_verdict {
+    ls_class class_;
+    bool skipped;
+    size_t elements;
+    size_t differing;
+    uint64_t max_ulps;
+    double bound_ratio;
+    ls_text name;
+    ls_text order;
+    ls_text detail;  // divergence, skip reason or error
+    double seconds;
+} ls_nccl_verdict;
+
+// Replays one entry. *verdict starts as zeroes; its texts are freed by the caller.
+void ls_nccl_entry__replay(ls_nccl_verdict *verdict, const ls_nccl_entry *entry, const char *dir);
 
 #endif
