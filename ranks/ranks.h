@@ -1,0 +1,185 @@
+// ranks: SPMD programs as their users write them. ls_spmd_run runs one C function once per rank, each
+// on its own named thread ("rank 3"), by default one at a time under a baton that a seeded schedule
+// passes on, and the matcher where the ranks' calls meet checks every call of every rank. A program
+// that would hang on real machines ends here with an explanation.
+//
+// The calls look like NCCL's (send, recv, count, dtype, op, communicator); the macros add the call's
+// file and line. The same program runs under MPI (one process per rank) through the same face.
+#ifndef LS_RANKS_RANKS_H
+#define LS_RANKS_RANKS_H
+
+#include "collectives/collectives.h"
+#include "collectives/finding.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct ls_rank ls_rank;            // one rank of a run; valid inside its program
+typedef struct ls_rank_comm ls_rank_comm;  // a communicator as one rank holds it
+typedef struct ls_request ls_request;      // an asynchronous call that is not waited for yet
+typedef struct ls_spmd_result ls_spmd_result;
+
+// The user's program. Its return value is the rank's exit status: 0 is success.
+typedef int (*ls_spmd_program)(ls_rank *self, void *arg);
+
+typedef enum ls_schedule_kind {
+    LS_SCHEDULE_ROUND_ROBIN,  // a rank runs until it blocks, then the next one
+    LS_SCHEDULE_RANDOM,       // at every call any rank that can run, by the seed
+    LS_SCHEDULE_DELAY,        // delayed_rank runs only when no other rank can
+    LS_SCHEDULE_PARALLEL,     // all at once: for speed and for thread sanitizers; no replay
+} ls_schedule_kind;
+
+// Faults to inject. `call` counts the calls that the rank makes on any communicator, from 0.
+typedef enum ls_fault_kind {
+    LS_FAULT_DIE,         // the rank's thread ends at this call, as by kill -9
+    LS_FAULT_STALL,       // the rank never returns from this call
+    LS_FAULT_SLOW,        // the rank is scheduled last from this call on
+    LS_FAULT_SKIP,        // the call is not made
+    LS_FAULT_DOUBLE,      // the call is made twice
+    LS_FAULT_BIT_FLIP,    // bit `amount` of the send buffer is flipped
+    LS_FAULT_COUNT,       // count becomes count + amount
+    LS_FAULT_SPLIT,       // send_counts[0] becomes + amount
+    LS_FAULT_ALLOCATION,  // allocation number `amount` of the rank fails
+} ls_fault_kind;
+
+typedef struct ls_fault {
+    ls_fault_kind kind;
+    int rank;
+    uint64_t call;
+    int64_t amount;
+} ls_fault;
+
+typedef struct ls_spmd_options {
+    int ranks;      // required
+    ls_mesh mesh;   // ndim 0: one dimension of `ranks`
+    uint64_t seed;  // of the schedule and of every random draw
+    ls_schedule_kind schedule;
+    int delayed_rank;       // LS_SCHEDULE_DELAY
+    const char *checks;     // globs, "all,-value.*"; NULL: all but those that hash buffers
+    const ls_order *order;  // of reductions; NULL: rank order
+    const ls_fault *faults;
+    int fault_count;
+    size_t stack_bytes;             // per rank; 0: 256 KiB
+    int history;                    // calls kept per rank for findings and gdb; 0: 16
+    const ls_allocator *allocator;  // NULL: the default
+} ls_spmd_options;
+
+// Runs the program on every rank. LS_OK when all ranks returned 0 and no check fired;
+// LS_ERR_FINDING, LS_ERR_DEADLOCK when one did (see the result); the caller frees *out, which is set
+// whenever the run started.
+LS_API int ls_spmd_run(ls_spmd_result **out, ls_spmd_program program, void *arg,
+                       const ls_spmd_options *options);
+LS_API void ls_spmd_result_free(ls_spmd_result *result);  // NULL is allowed
+LS_API int ls_spmd_finding_count(const ls_spmd_result *result);
+LS_API const ls_finding *ls_spmd_finding(const ls_spmd_result *result, int index);  // borrowed
+LS_API int ls_spmd_exit_status(const ls_spmd_result *result, int rank);
+LS_API uint64_t ls_spmd_call_count(const ls_spmd_result *result);
+// A digest of the order in which ranks ran: equal seeds give equal digests.
+LS_API uint64_t ls_spmd_schedule_digest(const ls_spmd_result *result);
+
+// Tries seeds first_seed, first_seed + 1, ... [tries] with random schedules; *failing_seed is the
+// smallest that gives a finding (LS_ERR_FINDING, its result in *out), else LS_OK.
+LS_API int ls_spmd_explore(ls_spmd_result **out, uint64_t *failing_seed, ls_spmd_program program,
+                           void *arg, const ls_spmd_options *options, uint64_t first_seed,
+                           int tries);
+
+// ---- Inside a program ---------------------------------------------------------------------------
+LS_API int ls_rank_id(const ls_rank *self);
+LS_API int ls_rank_count(const ls_rank *self);
+LS_API ls_rank_comm *ls_rank_world(ls_rank *self);  // borrowed
+// The communicator of this rank's fiber along a mesh axis; every rank must ask. Owned by the run.
+LS_API int ls_rank_axis(ls_rank_comm **out, ls_rank *self, int axis);
+LS_API double ls_rank_uniform(ls_rank *self, const char *stream, uint64_t index);
+
+// Zero-cost-to-check memory: allocations of a rank are known to the checks (size, poison, use after
+// free). Filled with a poison pattern; freed at the end of the run, a leak being a finding.
+LS_API void *ls_rank_alloc(ls_rank *self, size_t bytes);
+LS_API void ls_rank_free(ls_rank *self, void *pointer);
+
+LS_API int ls_rank_comm_rank(const ls_rank_comm *comm);  // own member number
+LS_API int ls_rank_comm_size(const ls_rank_comm *comm);
+
+// All calls below return LS_OK, or a negative status once the run has failed: a program should then
+// return. They block until the call is complete; the *_async forms return a request.
+#define LS_CALL_SITE_ const char *file, int line
+LS_API int ls_all_reduce_at(LS_CALL_SITE_, const void *send, void *recv, size_t count,
+                            ls_dtype dtype, ls_op op, ls_rank_comm *comm, ls_request **request);
+LS_API int ls_reduce_at(LS_CALL_SITE_, const void *send, void *recv, size_t count, ls_dtype dtype,
+                        ls_op op, int root, ls_rank_comm *comm, ls_request **request);
+LS_API int ls_broadcast_at(LS_CALL_SITE_, const void *send, void *recv, size_t count,
+                           ls_dtype dtype, int root, ls_rank_comm *comm, ls_request **request);
+LS_API int ls_all_gather_at(LS_CALL_SITE_, const void *send, void *recv, size_t count,
+                            const size_t *recv_counts, ls_dtype dtype, ls_rank_comm *comm,
+                            ls_request **request);
+LS_API int ls_reduce_scatter_at(LS_CALL_SITE_, const void *send, void *recv, size_t count,
+                                const size_t *send_counts, ls_dtype dtype, ls_op op,
+                                ls_rank_comm *comm, ls_request **request);
+LS_API int ls_all_to_all_at(LS_CALL_SITE_, const void *send, void *recv, size_t count,
+                            const size_t *send_counts, const size_t *recv_counts, ls_dtype dtype,
+                            ls_rank_comm *comm, ls_request **request);
+LS_API int ls_gather_at(LS_CALL_SITE_, const void *send, void *recv, size_t count,
+                        const size_t *recv_counts, ls_dtype dtype, int root, ls_rank_comm *comm,
+                        ls_request **request);
+LS_API int ls_scatter_at(LS_CALL_SITE_, const void *send, void *recv, size_t count,
+                         const size_t *send_counts, ls_dtype dtype, int root, ls_rank_comm *comm,
+                         ls_request **request);
+LS_API int ls_send_at(LS_CALL_SITE_, const void *send, size_t count, ls_dtype dtype, int peer,
+                      ls_rank_comm *comm, ls_request **request);
+LS_API int ls_recv_at(LS_CALL_SITE_, void *recv, size_t count, ls_dtype dtype, int peer,
+                      ls_rank_comm *comm, ls_request **request);
+LS_API int ls_barrier_at(LS_CALL_SITE_, ls_rank_comm *comm, ls_request **request);
+LS_API int ls_comm_split_at(LS_CALL_SITE_, ls_rank_comm **out, ls_rank_comm *comm, int color,
+                            int key);  // color < 0: *out is NULL
+LS_API int ls_comm_destroy_at(LS_CALL_SITE_, ls_rank_comm *comm);
+LS_API int ls_group_start_at(LS_CALL_SITE_, ls_rank *self);
+LS_API int ls_group_end_at(LS_CALL_SITE_, ls_rank *self);
+LS_API int ls_wait_at(LS_CALL_SITE_, ls_request *request);
+
+// Blocking calls.
+#define ls_all_reduce(send, recv, count, dtype, op, comm)                                          \
+    ls_all_reduce_at(__FILE__, __LINE__, send, recv, count, dtype, op, comm, NULL)
+#define ls_reduce(send, recv, count, dtype, op, root, comm)                                        \
+    ls_reduce_at(__FILE__, __LINE__, send, recv, count, dtype, op, root, comm, NULL)
+#define ls_broadcast(send, recv, count, dtype, root, comm)                                         \
+    ls_broadcast_at(__FILE__, __LINE__, send, recv, count, dtype, root, comm, NULL)
+#define ls_all_gather(send, recv, count, dtype, comm)                                              \
+    ls_all_gather_at(__FILE__, __LINE__, send, recv, count, NULL, dtype, comm, NULL)
+#define ls_all_gather_v(send, recv, count, recv_counts, dtype, comm)                               \
+    ls_all_gather_at(__FILE__, __LINE__, send, recv, count, recv_counts, dtype, comm, NULL)
+#define ls_reduce_scatter(send, recv, count, dtype, op, comm)                                      \
+    ls_reduce_scatter_at(__FILE__, __LINE__, send, recv, count, NULL, dtype, op, comm, NULL)
+#define ls_reduce_scatter_v(send, recv, count, send_counts, dtype, op, comm)                       \
+    ls_reduce_scatter_at(__FILE__, __LINE__, send, recv, count, send_counts, dtype, op, comm, NULL)
+#define ls_all_to_all(send, recv, count, dtype, comm)                                              \
+    ls_all_to_all_at(__FILE__, __LINE__, send, recv, count, NULL, NULL, dtype, comm, NULL)
+#define ls_all_to_all_v(send, recv, send_counts, recv_counts, dtype, comm)                         \
+    ls_all_to_all_at(__FILE__, __LINE__, send, recv, 0, send_counts, recv_counts, dtype, comm, NULL)
+#define ls_gather(send, recv, count, dtype, root, comm)                                            \
+    ls_gather_at(__FILE__, __LINE__, send, recv, count, NULL, dtype, root, comm, NULL)
+#define ls_scatter(send, recv, count, dtype, root, comm)                                           \
+    ls_scatter_at(__FILE__, __LINE__, send, recv, count, NULL, dtype, root, comm, NULL)
+#define ls_send(send, count, dtype, peer, comm)                                                    \
+    ls_send_at(__FILE__, __LINE__, send, count, dtype, peer, comm, NULL)
+#define ls_recv(recv, count, dtype, peer, comm)                                                    \
+    ls_recv_at(__FILE__, __LINE__, recv, count, dtype, peer, comm, NULL)
+#define ls_barrier(comm) ls_barrier_at(__FILE__, __LINE__, comm, NULL)
+#define ls_comm_split(out, comm, color, key)                                                       \
+    ls_comm_split_at(__FILE__, __LINE__, out, comm, color, key)
+#define ls_comm_destroy(comm) ls_comm_destroy_at(__FILE__, __LINE__, comm)
+#define ls_group_start(self)  ls_group_start_at(__FILE__, __LINE__, self)
+#define ls_group_end(self)    ls_group_end_at(__FILE__, __LINE__, self)
+#define ls_wait(request)      ls_wait_at(__FILE__, __LINE__, request)
+
+// Asynchronous calls: the last argument receives a request that ls_wait completes and frees.
+#define ls_all_reduce_async(send, recv, count, dtype, op, comm, request)                           \
+    ls_all_reduce_at(__FILE__, __LINE__, send, recv, count, dtype, op, comm, request)
+#define ls_send_async(send, count, dtype, peer, comm, request)                                     \
+    ls_send_at(__FILE__, __LINE__, send, count, dtype, peer, comm, request)
+#define ls_recv_async(recv, count, dtype, peer, comm, request)                                     \
+    ls_recv_at(__FILE__, __LINE__, recv, count, dtype, peer, comm, request)
+
+#ifdef __cplusplus
+}
+#endif
+#endif
