@@ -10,6 +10,7 @@
 
 #include "collectives/collectives.h"
 #include "collectives/finding.h"
+#include "ranks/fault.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -30,46 +31,40 @@ typedef enum ls_schedule_kind {
     LS_SCHEDULE_PARALLEL,     // all at once: for speed and for thread sanitizers; no replay
 } ls_schedule_kind;
 
-// Faults to inject. `call` counts the calls that the rank makes on any communicator, from 0.
-typedef enum ls_fault_kind {
-    LS_FAULT_DIE,         // the rank's thread ends at this call, as by kill -9
-    LS_FAULT_STALL,       // the rank never returns from this call
-    LS_FAULT_SLOW,        // the rank is scheduled last from this call on
-    LS_FAULT_SKIP,        // the call is not made
-    LS_FAULT_DOUBLE,      // the call is made twice
-    LS_FAULT_BIT_FLIP,    // bit `amount` of the send buffer is flipped
-    LS_FAULT_COUNT,       // count becomes count + amount
-    LS_FAULT_SPLIT,       // send_counts[0] becomes + amount
-    LS_FAULT_ALLOCATION,  // allocation number `amount` of the rank fails
-} ls_fault_kind;
-
-typedef struct ls_fault {
-    ls_fault_kind kind;
-    int rank;
-    uint64_t call;
-    int64_t amount;
-} ls_fault;
-
 typedef struct ls_spmd_options {
     int ranks;      // required
     ls_mesh mesh;   // ndim 0: one dimension of `ranks`
     uint64_t seed;  // of the schedule and of every random draw
     ls_schedule_kind schedule;
-    int delayed_rank;       // LS_SCHEDULE_DELAY
-    const char *checks;     // globs, "all,-value.*"; NULL: all but those that hash buffers
+    int delayed_rank;  // LS_SCHEDULE_DELAY
+    // Which checks are on: names and globs, applied left to right, "-" switches off: "-value.*",
+    // "-*,p2p.*". NULL: all but buffer.modified_in_flight, which hashes buffers. Calls that cannot be
+    // completed end the run even where their check is off, then without a finding.
+    const char *checks;
     const ls_order *order;  // of reductions; NULL: rank order
     const ls_fault *faults;
     int fault_count;
-    size_t stack_bytes;             // per rank; 0: 256 KiB
-    int history;                    // calls kept per rank for findings and gdb; 0: 16
+    size_t stack_bytes;  // per rank; 0: 256 KiB
+    int history;         // calls kept per rank for findings and debuggers; 0: 16
+    // After a mismatch: how many more calls each rank may make, which move no data, to see whether
+    // the ranks make the same calls in another order or one of them leaves a call out. The calls
+    // then return LS_OK, so this is for programs that do not act on what they receive. 0: none.
+    int lookahead;
     const ls_allocator *allocator;  // NULL: the default
 } ls_spmd_options;
 
-// Runs the program on every rank. LS_OK when all ranks returned 0 and no check fired;
-// LS_ERR_FINDING, LS_ERR_DEADLOCK when one did (see the result); the caller frees *out, which is set
-// whenever the run started.
+// Runs the program on every rank. LS_OK: all ranks returned 0 and no check fired. LS_ERR_DEADLOCK,
+// LS_ERR_FINDING: a check fired; LS_ERR_MISMATCH: calls disagreed whose check is switched off;
+// LS_ERR_RANK_DIED: a rank returned something else than 0. Then the result says more. *out is set
+// whenever the run started, else NULL; the caller frees it.
 LS_API int ls_spmd_run(ls_spmd_result **out, ls_spmd_program program, void *arg,
                        const ls_spmd_options *options);
+// The same program where each process holds one rank (MPI): runs it here, for the rank that the
+// backend's world holds. Calls are matched by the backend, so what this process alone can see is
+// checked and no more. Requests are started when they are waited for at the latest. *exit_status is
+// the program's.
+LS_API int ls_spmd_run_backend(int *exit_status, ls_spmd_program program, void *arg,
+                               ls_backend *backend);
 LS_API void ls_spmd_result_free(ls_spmd_result *result);  // NULL is allowed
 LS_API int ls_spmd_finding_count(const ls_spmd_result *result);
 LS_API const ls_finding *ls_spmd_finding(const ls_spmd_result *result, int index);  // borrowed
@@ -92,10 +87,11 @@ LS_API ls_rank_comm *ls_rank_world(ls_rank *self);  // borrowed
 LS_API int ls_rank_axis(ls_rank_comm **out, ls_rank *self, int axis);
 LS_API double ls_rank_uniform(ls_rank *self, const char *stream, uint64_t index);
 
-// Zero-cost-to-check memory: allocations of a rank are known to the checks (size, poison, use after
-// free). Filled with a poison pattern; freed at the end of the run, a leak being a finding.
-LS_API void *ls_rank_alloc(ls_rank *self, size_t bytes);
-LS_API void ls_rank_free(ls_rank *self, void *pointer);
+// Memory that the checks know: its size, which of it was never written (it is filled with a pattern),
+// whether it was freed. NULL when there is none. What is not freed when the program returns is
+// freed by the run, and a finding.
+#define ls_rank_alloc(self, bytes)  ls_rank_alloc_at(__FILE__, __LINE__, self, bytes)
+#define ls_rank_free(self, pointer) ls_rank_free_at(__FILE__, __LINE__, self, pointer)
 
 LS_API int ls_rank_comm_rank(const ls_rank_comm *comm);  // own member number
 LS_API int ls_rank_comm_size(const ls_rank_comm *comm);
@@ -103,6 +99,13 @@ LS_API int ls_rank_comm_size(const ls_rank_comm *comm);
 // All calls below return LS_OK, or a negative status once the run has failed: a program should then
 // return. They block until the call is complete; the *_async forms return a request.
 #define LS_CALL_SITE_ const char *file, int line
+LS_API void *ls_rank_alloc_at(LS_CALL_SITE_, ls_rank *self, size_t bytes);
+LS_API void ls_rank_free_at(LS_CALL_SITE_, ls_rank *self, void *pointer);
+// Says that the program now reads or writes memory, so that use before wait and after free are seen.
+LS_API int ls_touch_at(LS_CALL_SITE_, ls_rank *self, const void *memory, size_t bytes, bool write);
+// Checks that all members hold the same bits; a call that every member makes.
+LS_API int ls_check_replica_at(LS_CALL_SITE_, const void *data, size_t count, ls_dtype dtype,
+                               ls_rank_comm *comm);
 LS_API int ls_all_reduce_at(LS_CALL_SITE_, const void *send, void *recv, size_t count,
                             ls_dtype dtype, ls_op op, ls_rank_comm *comm, ls_request **request);
 LS_API int ls_reduce_at(LS_CALL_SITE_, const void *send, void *recv, size_t count, ls_dtype dtype,
@@ -131,6 +134,10 @@ LS_API int ls_recv_at(LS_CALL_SITE_, void *recv, size_t count, ls_dtype dtype, i
 LS_API int ls_barrier_at(LS_CALL_SITE_, ls_rank_comm *comm, ls_request **request);
 LS_API int ls_comm_split_at(LS_CALL_SITE_, ls_rank_comm **out, ls_rank_comm *comm, int color,
                             int key);  // color < 0: *out is NULL
+// The communicator of `ranks` [size], members of `comm`, in this order; every member of comm makes
+// the call with the same list, as with torch.distributed.new_group. *out is NULL on the others.
+LS_API int ls_comm_subset_at(LS_CALL_SITE_, ls_rank_comm **out, ls_rank_comm *comm,
+                             const int *members, int size);
 LS_API int ls_comm_destroy_at(LS_CALL_SITE_, ls_rank_comm *comm);
 LS_API int ls_group_start_at(LS_CALL_SITE_, ls_rank *self);
 LS_API int ls_group_end_at(LS_CALL_SITE_, ls_rank *self);
@@ -166,6 +173,12 @@ LS_API int ls_wait_at(LS_CALL_SITE_, ls_request *request);
 #define ls_barrier(comm) ls_barrier_at(__FILE__, __LINE__, comm, NULL)
 #define ls_comm_split(out, comm, color, key)                                                       \
     ls_comm_split_at(__FILE__, __LINE__, out, comm, color, key)
+#define ls_comm_subset(out, comm, members, size)                                                   \
+    ls_comm_subset_at(__FILE__, __LINE__, out, comm, members, size)
+#define ls_reads(self, memory, bytes)  ls_touch_at(__FILE__, __LINE__, self, memory, bytes, false)
+#define ls_writes(self, memory, bytes) ls_touch_at(__FILE__, __LINE__, self, memory, bytes, true)
+#define ls_check_replica(data, count, dtype, comm)                                                 \
+    ls_check_replica_at(__FILE__, __LINE__, data, count, dtype, comm)
 #define ls_comm_destroy(comm) ls_comm_destroy_at(__FILE__, __LINE__, comm)
 #define ls_group_start(self)  ls_group_start_at(__FILE__, __LINE__, self)
 #define ls_group_end(self)    ls_group_end_at(__FILE__, __LINE__, self)
@@ -174,10 +187,28 @@ LS_API int ls_wait_at(LS_CALL_SITE_, ls_request *request);
 // Asynchronous calls: the last argument receives a request that ls_wait completes and frees.
 #define ls_all_reduce_async(send, recv, count, dtype, op, comm, request)                           \
     ls_all_reduce_at(__FILE__, __LINE__, send, recv, count, dtype, op, comm, request)
+#define ls_reduce_async(send, recv, count, dtype, op, root, comm, request)                         \
+    ls_reduce_at(__FILE__, __LINE__, send, recv, count, dtype, op, root, comm, request)
+#define ls_broadcast_async(send, recv, count, dtype, root, comm, request)                          \
+    ls_broadcast_at(__FILE__, __LINE__, send, recv, count, dtype, root, comm, request)
+#define ls_all_gather_async(send, recv, count, dtype, comm, request)                               \
+    ls_all_gather_at(__FILE__, __LINE__, send, recv, count, NULL, dtype, comm, request)
+#define ls_reduce_scatter_async(send, recv, count, dtype, op, comm, request)                       \
+    ls_reduce_scatter_at(__FILE__, __LINE__, send, recv, count, NULL, dtype, op, comm, request)
+#define ls_all_to_all_async(send, recv, count, dtype, comm, request)                               \
+    ls_all_to_all_at(__FILE__, __LINE__, send, recv, count, NULL, NULL, dtype, comm, request)
+#define ls_all_to_all_v_async(send, recv, send_counts, recv_counts, dtype, comm, request)          \
+    ls_all_to_all_at(__FILE__, __LINE__, send, recv, 0, send_counts, recv_counts, dtype, comm,     \
+                     request)
+#define ls_gather_async(send, recv, count, dtype, root, comm, request)                             \
+    ls_gather_at(__FILE__, __LINE__, send, recv, count, NULL, dtype, root, comm, request)
+#define ls_scatter_async(send, recv, count, dtype, root, comm, request)                            \
+    ls_scatter_at(__FILE__, __LINE__, send, recv, count, NULL, dtype, root, comm, request)
 #define ls_send_async(send, count, dtype, peer, comm, request)                                     \
     ls_send_at(__FILE__, __LINE__, send, count, dtype, peer, comm, request)
 #define ls_recv_async(recv, count, dtype, peer, comm, request)                                     \
     ls_recv_at(__FILE__, __LINE__, recv, count, dtype, peer, comm, request)
+#define ls_barrier_async(comm, request) ls_barrier_at(__FILE__, __LINE__, comm, request)
 
 #ifdef __cplusplus
 }

@@ -1,0 +1,225 @@
+// The calls of ranks.h, one by one: what each puts into its record.
+#include "ranks/internal.h"
+
+int ls_all_reduce_at(const char *file, int line, const void *send, void *recv, size_t count,
+                     ls_dtype dtype, ls_op op, ls_rank_comm *comm, ls_request **request) {
+    const ls_request proto = {.call = {.kind = LS_ALL_REDUCE,
+                                       .send = send,
+                                       .recv = recv,
+                                       .count = count,
+                                       .dtype = dtype,
+                                       .op = op,
+                                       .premul = 1.0}};
+    return ls_call__post(file, line, comm, &proto, request);
+}
+
+int ls_reduce_at(const char *file, int line, const void *send, void *recv, size_t count,
+                 ls_dtype dtype, ls_op op, int root, ls_rank_comm *comm, ls_request **request) {
+    const ls_request proto = {.call = {.kind = LS_REDUCE,
+                                       .send = send,
+                                       .recv = recv,
+                                       .count = count,
+                                       .dtype = dtype,
+                                       .op = op,
+                                       .premul = 1.0,
+                                       .root = root}};
+    return ls_call__post(file, line, comm, &proto, request);
+}
+
+int ls_broadcast_at(const char *file, int line, const void *send, void *recv, size_t count,
+                    ls_dtype dtype, int root, ls_rank_comm *comm, ls_request **request) {
+    const ls_request proto = {.call = {.kind = LS_BROADCAST,
+                                       .send = send,
+                                       .recv = recv,
+                                       .count = count,
+                                       .dtype = dtype,
+                                       .root = root}};
+    return ls_call__post(file, line, comm, &proto, request);
+}
+
+int ls_all_gather_at(const char *file, int line, const void *send, void *recv, size_t count,
+                     const size_t *recv_counts, ls_dtype dtype, ls_rank_comm *comm,
+                     ls_request **request) {
+    const ls_request proto = {.call = {.kind = LS_ALL_GATHER,
+                                       .send = send,
+                                       .recv = recv,
+                                       .count = count,
+                                       .recv_counts = recv_counts,
+                                       .dtype = dtype}};
+    return ls_call__post(file, line, comm, &proto, request);
+}
+
+int ls_reduce_scatter_at(const char *file, int line, const void *send, void *recv, size_t count,
+                         const size_t *send_counts, ls_dtype dtype, ls_op op, ls_rank_comm *comm,
+                         ls_request **request) {
+    const ls_request proto = {.call = {.kind = LS_REDUCE_SCATTER,
+                                       .send = send,
+                                       .recv = recv,
+                                       .count = count,
+                                       .send_counts = send_counts,
+                                       .dtype = dtype,
+                                       .op = op,
+                                       .premul = 1.0}};
+    return ls_call__post(file, line, comm, &proto, request);
+}
+
+int ls_all_to_all_at(const char *file, int line, const void *send, void *recv, size_t count,
+                     const size_t *send_counts, const size_t *recv_counts, ls_dtype dtype,
+                     ls_rank_comm *comm, ls_request **request) {
+    const ls_request proto = {.call = {.kind = LS_ALL_TO_ALL,
+                                       .send = send,
+                                       .recv = recv,
+                                       .count = count,
+                                       .send_counts = send_counts,
+                                       .recv_counts = recv_counts,
+                                       .dtype = dtype}};
+    return ls_call__post(file, line, comm, &proto, request);
+}
+
+int ls_gather_at(const char *file, int line, const void *send, void *recv, size_t count,
+                 const size_t *recv_counts, ls_dtype dtype, int root, ls_rank_comm *comm,
+                 ls_request **request) {
+    const ls_request proto = {.call = {.kind = LS_GATHER,
+                                       .send = send,
+                                       .recv = recv,
+                                       .count = count,
+                                       .recv_counts = recv_counts,
+                                       .dtype = dtype,
+                                       .root = root}};
+    return ls_call__post(file, line, comm, &proto, request);
+}
+
+int ls_scatter_at(const char *file, int line, const void *send, void *recv, size_t count,
+                  const size_t *send_counts, ls_dtype dtype, int root, ls_rank_comm *comm,
+                  ls_request **request) {
+    const ls_request proto = {.call = {.kind = LS_SCATTER,
+                                       .send = send,
+                                       .recv = recv,
+                                       .count = count,
+                                       .send_counts = send_counts,
+                                       .dtype = dtype,
+                                       .root = root}};
+    return ls_call__post(file, line, comm, &proto, request);
+}
+
+int ls_send_at(const char *file, int line, const void *send, size_t count, ls_dtype dtype, int peer,
+               ls_rank_comm *comm, ls_request **request) {
+    const ls_request proto = {
+        .call = {.kind = LS_SEND, .send = send, .count = count, .dtype = dtype, .root = peer}};
+    return ls_call__post(file, line, comm, &proto, request);
+}
+
+int ls_recv_at(const char *file, int line, void *recv, size_t count, ls_dtype dtype, int peer,
+               ls_rank_comm *comm, ls_request **request) {
+    const ls_request proto = {
+        .call = {.kind = LS_RECV, .recv = recv, .count = count, .dtype = dtype, .root = peer}};
+    return ls_call__post(file, line, comm, &proto, request);
+}
+
+int ls_barrier_at(const char *file, int line, ls_rank_comm *comm, ls_request **request) {
+    const ls_request proto = {.call = {.kind = LS_BARRIER}};
+    return ls_call__post(file, line, comm, &proto, request);
+}
+
+int ls_check_replica_at(const char *file, int line, const void *data, size_t count, ls_dtype dtype,
+                        ls_rank_comm *comm) {
+    const ls_request proto = {
+        .verb = LS_VERB_REPLICA,
+        .call = {.kind = LS_BARRIER, .send = data, .count = count, .dtype = dtype}};
+    if (!ls_dtype_valid((int)dtype)) {
+        return LS_FAIL(LS_ERR_INVALID, "%s:%d: check_replica: its dtype is none", file, line);
+    }
+    return ls_call__post(file, line, comm, &proto, NULL);
+}
+
+// ---- Communicators -------------------------------------------------------------------------------
+// Calls whose results are handles are not made in groups: NCCL does not mix them either.
+static int refuse_in_group(const ls_rank_comm *comm, const char *file, int line) {
+    if (comm != NULL && comm->rank->group_depth > 0) {
+        return LS_FAIL_RANK(LS_ERR_INVALID, comm->rank->id,
+                            "%s:%d: communicators cannot be made inside of a group", file, line);
+    }
+    return LS_OK;
+}
+
+int ls_comm_split_at(const char *file, int line, ls_rank_comm **out, ls_rank_comm *comm, int color,
+                     int key) {
+    LS_ASSERT(out != NULL);
+    *out = NULL;
+    LS_TRY(refuse_in_group(comm, file, line));
+    const ls_request proto = {.verb = LS_VERB_SPLIT,
+                              .call = {.kind = LS_BARRIER},
+                              .color = color,
+                              .key = key,
+                              .made_out = out};
+    return ls_call__post(file, line, comm, &proto, NULL);
+}
+
+int ls_comm_subset_at(const char *file, int line, ls_rank_comm **out, ls_rank_comm *comm,
+                      const int *members, int size) {
+    LS_ASSERT(out != NULL);
+    *out = NULL;
+    LS_TRY(refuse_in_group(comm, file, line));
+    for (int i = 0; comm != NULL && i < size; i++) {
+        if (members == NULL || members[i] < 0 || members[i] >= ls_rank_comm_size(comm)) {
+            return LS_FAIL_RANK(LS_ERR_INVALID, comm->rank->id,
+                                "%s:%d: comm_subset: member %d is not in [0, %d)", file, line,
+                                members != NULL ? members[i] : -1, ls_rank_comm_size(comm));
+        }
+    }
+    const ls_request proto = {.verb = LS_VERB_SUBSET,
+                              .call = {.kind = LS_BARRIER},
+                              .members = members,
+                              .member_count = size < 0 ? 0 : size,
+                              .made_out = out};
+    return ls_call__post(file, line, comm, &proto, NULL);
+}
+
+static int destroy(const char *file, int line, ls_rank *rank, ls_rank_comm *comm) {
+    ls_run *run = rank->run;
+    const ls_request here = {.rank = rank,
+                             .call = {.kind = LS_BARRIER,
+                                      .comm = comm->shared->comm,
+                                      .rank = rank->id,
+                                      .file = file,
+                                      .line = line}};
+    if (run->status != LS_OK) {
+        return ls_run__failed(run, rank);
+    }
+    if (comm->of_run) {
+        return LS_FAIL_RANK(LS_ERR_INVALID, rank->id, "%s:%d: %s belongs to the run", file, line,
+                            comm->shared->comm->name);
+    }
+    if (comm->destroyed) {
+        return ls_findings__fatal_call(run, LS_FINDING_HANDLE_USE_AFTER_FREE, &here,
+                                       "destroys a communicator that was destroyed at %s:%d",
+                                       comm->file, comm->line);
+    }
+    for (const ls_request *at = rank->open; at != NULL; at = at->next) {
+        if (at->comm == comm && at->state != LS_REQUEST_DONE) {
+            char where[LS_CALL_WHERE_MAX];
+            return ls_findings__fatal_call(run, LS_FINDING_HANDLE_USE_AFTER_FREE, &here,
+                                           "destroys a communicator with a call in flight, made "
+                                           "at %s",
+                                           ls_call__where(where, &at->call));
+        }
+    }
+    comm->destroyed = true;
+    comm->file = file;
+    comm->line = line;
+    return LS_OK;
+}
+
+int ls_comm_destroy_at(const char *file, int line, ls_rank_comm *comm) {
+    ls_rank *rank = ls_schedule__current();
+    if (comm == NULL) {
+        return LS_OK;
+    }
+    if (rank == NULL || comm->rank != rank) {
+        return LS_FAIL(LS_ERR_INVALID, "%s:%d: the communicator of another rank", file, line);
+    }
+    ls_schedule__enter(rank);
+    int status = destroy(file, line, rank, comm);
+    ls_schedule__leave(rank);
+    return status;
+}

@@ -1,0 +1,253 @@
+// The calls as programs make them: each becomes a request, is checked by itself, and is handed to
+// where calls meet.
+#include "ranks/internal.h"
+
+// A handle that cannot be used here ends the run.
+static int check_handle(ls_rank *rank, const ls_rank_comm *comm, const ls_request *proto,
+                        const char *file, int line) {
+    ls_request here = *proto;
+    here.rank = rank;
+    here.call.rank = rank->id;
+    here.call.file = file;
+    here.call.line = line;
+    if (comm == NULL) {
+        return ls_findings__fatal_call(rank->run, LS_FINDING_GROUP_MISMATCH, &here,
+                                       "its communicator is NULL: the rank is not a member of it");
+    }
+    LS_ASSERT(comm->magic == LS_RANK_COMM_MAGIC);
+    here.call.comm = comm->shared->comm;
+    if (comm->destroyed) {
+        return ls_findings__fatal_call(rank->run, LS_FINDING_HANDLE_USE_AFTER_FREE, &here,
+                                       "the communicator was destroyed at %s:%d", comm->file,
+                                       comm->line);
+    }
+    if (comm->rank != rank) {
+        return ls_findings__fatal_call(
+            rank->run, LS_FINDING_GROUP_MISMATCH, &here,
+            "it uses the handle of rank %d; every rank has its own of a communicator",
+            comm->rank->id);
+    }
+    return LS_OK;
+}
+
+static void remember(ls_rank *rank, const ls_request *request) {
+    ls_history_entry *entry = &rank->history[request->number % (uint64_t)rank->run->history];
+    *entry =
+        (ls_history_entry){.call = request->call, .verb = request->verb, .number = request->number};
+    entry->call.send_counts = NULL;
+    entry->call.recv_counts = NULL;
+}
+
+static void fill(ls_request *request, const ls_request *proto, ls_rank_comm *comm, const char *file,
+                 int line) {
+    ls_rank *rank = comm->rank;
+    *request = *proto;
+    request->rank = rank;
+    request->comm = comm;
+    request->state = LS_REQUEST_GROUPED;
+    request->number = rank->call_count++;
+    request->call.comm = comm->shared->comm;
+    request->call.rank = rank->id;
+    request->call.file = file;
+    request->call.line = line;
+    // The uneven forms say a member's own count once.
+    if (request->call.kind == LS_REDUCE_SCATTER && request->call.send_counts != NULL) {
+        request->call.count = request->call.send_counts[comm->member];
+    }
+    rank->file = file;
+    rank->line = line;
+    request->call.seq = comm->shared->comm->seq[comm->member];
+    rank->run->calls += 1;
+}
+
+// What a fault makes of the call: true when the call is over with *status.
+static bool plant(int *status, bool *twice, ls_request *request) {
+    ls_rank *rank = request->rank;
+    ls_fault_do what = LS_FAULT_DO_CALL;
+    *status = ls_fault__apply(&what, twice, request);
+    if (*status != LS_OK) {
+        return true;
+    }
+    switch (what) {
+    case LS_FAULT_DO_CALL:
+        return false;
+    case LS_FAULT_DO_SKIP:
+        return true;
+    case LS_FAULT_DO_DIE:
+        rank->state = LS_RANK_DIED;
+        *status = LS_FAIL_RANK(LS_ERR_RANK_DIED, rank->id, "rank %d died at %s:%d", rank->id,
+                               rank->file, rank->line);
+        return true;
+    case LS_FAULT_DO_STALL:
+        rank->current = request;
+        ls_schedule__block(rank, LS_RANK_STALLED);
+        rank->current = NULL;
+        *status = ls_run__failed(rank->run, rank);
+        return true;
+    }
+    return false;
+}
+
+// Makes the call; a blocking one is on the caller's stack, and complete at the end.
+static int make(ls_request *request) {
+    ls_rank *rank = request->rank;
+    ls_run *run = rank->run;
+    LS_TRY(ls_checks__call(request));
+    if (rank->group_depth > 0) {
+        return LS_OK;
+    }
+    request->state = LS_REQUEST_POSTED;
+    ls_gdb_hook_enter(run, rank, request);
+    if (run->direct) {
+        return ls_direct__submit(request);
+    }
+    rank->current = request;
+    int status = ls_meet__submit(request);
+    if (status == LS_OK && !request->asynchronous && request->state != LS_REQUEST_DONE) {
+        request->awaited = true;
+        rank->waiting = 1;
+        status = ls_request__await(rank);
+    }
+    rank->current = NULL;
+    if (status != LS_OK) {
+        return run->status != LS_OK ? ls_run__failed(run, rank) : status;
+    }
+    return request->asynchronous ? LS_OK : request->status;
+}
+
+static int post_heap(ls_rank_comm *comm, const ls_request *filled, ls_request **out,
+                     bool detached) {
+    ls_rank *rank = comm->rank;
+    ls_request *request = ls_request__make(rank);
+    if (request == NULL) {
+        return LS_ERR_MEMORY;
+    }
+    *request = *filled;
+    request->detached = detached;
+    ls_request__list(rank, request);
+    *out = request;
+    return make(request);
+}
+
+static int post(const char *file, int line, ls_rank *rank, ls_rank_comm *comm,
+                const ls_request *proto, ls_request **out) {
+    ls_run *run = rank->run;
+    if (rank->state == LS_RANK_DIED) {
+        return LS_FAIL_RANK(LS_ERR_RANK_DIED, rank->id, "rank %d is dead", rank->id);
+    }
+    if (run->status == LS_OK) {
+        ls_schedule__yield(rank);
+    }
+    if (run->status != LS_OK) {
+        ls_request__drain(rank);
+        return ls_run__failed(run, rank);
+    }
+    LS_TRY(check_handle(rank, comm, proto, file, line));
+    ls_request own;
+    fill(&own, proto, comm, file, line);
+    bool twice = false;
+    int status = LS_OK;
+    if (run->options.fault_count > 0 && plant(&status, &twice, &own)) {
+        return status;
+    }
+    remember(rank, &own);
+    bool heap = out != NULL || rank->group_depth > 0;
+    if (heap) {
+        own.asynchronous = out != NULL;
+        ls_request *made = NULL;
+        if (twice) {
+            LS_TRY(post_heap(comm, &own, &made, out != NULL));
+        }
+        LS_TRY(post_heap(comm, &own, &made, false));
+        if (out != NULL) {
+            *out = made;
+        }
+        return LS_OK;
+    }
+    if (twice) {
+        ls_request first = own;
+        LS_TRY(make(&first));
+    }
+    return make(&own);
+}
+
+int ls_call__post(const char *file, int line, ls_rank_comm *comm, const ls_request *proto,
+                  ls_request **request) {
+    ls_rank *rank = ls_schedule__current();
+    if (request != NULL) {
+        *request = NULL;
+    }
+    if (rank == NULL) {
+        return LS_FAIL(LS_ERR_INVALID, "%s:%d: a call outside of a program", file, line);
+    }
+    ls_schedule__enter(rank);
+    int status = post(file, line, rank, comm, proto, request);
+    ls_schedule__leave(rank);
+    return status;
+}
+
+// ---- Groups --------------------------------------------------------------------------------------
+int ls_group_start_at(const char *file, int line, ls_rank *self) {
+    if (self == NULL || self != ls_schedule__current()) {
+        return LS_FAIL(LS_ERR_INVALID, "%s:%d: ls_group_start of another rank", file, line);
+    }
+    self->group_depth += 1;
+    return LS_OK;
+}
+
+static int submit_group(ls_rank *rank) {
+    ls_run *run = rank->run;
+    rank->waiting = 0;
+    for (ls_request *at = rank->open, *next; at != NULL; at = next) {
+        next = at->next;
+        if (at->state != LS_REQUEST_GROUPED) {
+            continue;
+        }
+        at->state = LS_REQUEST_POSTED;
+        ls_gdb_hook_enter(run, rank, at);
+        bool blocking = !at->asynchronous;
+        at->awaited = blocking;
+        rank->waiting += blocking ? 1 : 0;
+        LS_TRY(run->direct ? ls_direct__submit(at) : ls_meet__submit(at));
+    }
+    return LS_OK;
+}
+
+static int end_group(const char *file, int line, ls_rank *rank) {
+    ls_run *run = rank->run;
+    rank->file = file;
+    rank->line = line;
+    if (run->status != LS_OK) {
+        ls_request__drain(rank);
+        return ls_run__failed(run, rank);
+    }
+    int status = submit_group(rank);
+    if (status == LS_OK) {
+        status = run->direct ? ls_direct__wait(NULL) : ls_request__await(rank);
+    }
+    if (status != LS_OK) {
+        return run->status != LS_OK ? ls_run__failed(run, rank) : status;
+    }
+    for (ls_request *at = rank->open, *next; at != NULL; at = next) {
+        next = at->next;
+        if (!at->asynchronous && at->state == LS_REQUEST_DONE) {
+            ls_request__free(rank, at);
+        }
+    }
+    return LS_OK;
+}
+
+int ls_group_end_at(const char *file, int line, ls_rank *self) {
+    if (self == NULL || self != ls_schedule__current() || self->group_depth == 0) {
+        return LS_FAIL(LS_ERR_INVALID, "%s:%d: ls_group_end without its ls_group_start", file,
+                       line);
+    }
+    self->group_depth -= 1;
+    if (self->group_depth > 0 || self->state == LS_RANK_DIED) {
+        return LS_OK;
+    }
+    ls_schedule__enter(self);
+    int status = end_group(file, line, self);
+    ls_schedule__leave(self);
+    return status;
+}

@@ -1,0 +1,413 @@
+// Checks that look at one call, or at what it moved; and which checks are on.
+#include <fnmatch.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "kernels/kernels.h"
+#include "ranks/internal.h"
+
+// ---- Which are on --------------------------------------------------------------------------------
+static int apply_glob(bool out[LS_FINDING_COUNT], const char *glob, bool on) {
+    bool any = false;
+    for (int id = 0; id < LS_FINDING_COUNT; id++) {
+        if (fnmatch(strcmp(glob, "all") == 0 ? "*" : glob, ls_finding_name((ls_finding_id)id), 0) ==
+            0) {
+            out[id] = on;
+            any = true;
+        }
+    }
+    if (!any) {
+        return LS_FAIL(LS_ERR_NOT_FOUND, "no check is called \"%s\"", glob);
+    }
+    return LS_OK;
+}
+
+int ls_checks__select(bool out[LS_FINDING_COUNT], const char *globs) {
+    for (int id = 0; id < LS_FINDING_COUNT; id++) {
+        out[id] = id != LS_FINDING_BUFFER_MODIFIED_IN_FLIGHT;
+    }
+    while (globs != NULL && *globs != '\0') {
+        char glob[64];
+        size_t length = strcspn(globs, ",");
+        bool on = *globs != '-';
+        const char *start = on ? globs : globs + 1;
+        size_t bytes = length - (on ? 0 : 1);
+        if (bytes == 0 || bytes >= sizeof glob) {
+            return LS_FAIL(LS_ERR_INVALID, "\"%.64s\" is no list of checks", globs);
+        }
+        memcpy(glob, start, bytes);
+        glob[bytes] = '\0';
+        LS_TRY(apply_glob(out, glob, on));
+        globs += length;
+        globs += *globs == ',' ? 1 : 0;
+    }
+    return LS_OK;
+}
+
+// ---- One call ------------------------------------------------------------------------------------
+// A call that makes no sense by itself, under the name of what is wrong with it.
+static ls_finding_id name_of_bad(const ls_call *call, int status) {
+    if (ls_check_last()->found) {
+        return ls_check_last()->id;
+    }
+    if (status == LS_ERR_OVERFLOW) {
+        return LS_FINDING_COUNT_MISMATCH;
+    }
+    if (!ls_dtype_valid((int)call->dtype)) {
+        return LS_FINDING_DTYPE_MISMATCH;
+    }
+    if (call->root < 0 || call->root >= call->comm->size) {
+        if (call->kind == LS_SEND || call->kind == LS_RECV) {
+            return call->kind == LS_SEND ? LS_FINDING_P2P_UNMATCHED_SEND
+                                         : LS_FINDING_P2P_UNMATCHED_RECV;
+        }
+        return LS_FINDING_ROOT_MISMATCH;
+    }
+    return LS_FINDING_OP_MISMATCH;
+}
+
+static int check_buffer(ls_request *request, const void *buffer, size_t bytes, const char *which) {
+    ls_run *run = request->rank->run;
+    ls_allocation *allocation = ls_memory__find(request->rank, buffer);
+    if (allocation == NULL || bytes == 0) {
+        return LS_OK;
+    }
+    if (allocation->freed && run->checks[LS_FINDING_HANDLE_USE_AFTER_FREE]) {
+        return ls_findings__fatal_call(run, LS_FINDING_HANDLE_USE_AFTER_FREE, request,
+                                       "its %s buffer was freed at %s:%d", which,
+                                       allocation->freed_file, allocation->freed_line);
+    }
+    size_t offset = (size_t)((const char *)buffer - allocation->start);
+    if (bytes > allocation->bytes - offset && run->checks[LS_FINDING_BUFFER_TOO_SMALL]) {
+        return ls_findings__fatal_call(run, LS_FINDING_BUFFER_TOO_SMALL, request,
+                                       "it needs %zu bytes of %s buffer, and %zu are left of the "
+                                       "%zu allocated at %s:%d",
+                                       bytes, which, allocation->bytes - offset, allocation->bytes,
+                                       allocation->file, allocation->line);
+    }
+    return LS_OK;
+}
+
+static bool meets(const void *a, size_t a_bytes, const void *b, size_t b_bytes) {
+    uintptr_t x = (uintptr_t)a, y = (uintptr_t)b;
+    return a_bytes != 0 && b_bytes != 0 && x < y + b_bytes && y < x + a_bytes;
+}
+
+// A call whose buffers another one uses that is not waited for.
+static void check_open(ls_request *request) {
+    ls_run *run = request->rank->run;
+    const ls_call *call = &request->call;
+    if (!run->checks[LS_FINDING_BUFFER_USE_BEFORE_WAIT]) {
+        return;
+    }
+    for (const ls_request *at = request->rank->open; at != NULL; at = at->next) {
+        if (at == request) {
+            continue;
+        }
+        bool reads = meets(call->send, request->send_bytes, at->call.recv, at->recv_bytes);
+        bool writes = meets(call->recv, request->recv_bytes, at->call.recv, at->recv_bytes) ||
+                      meets(call->recv, request->recv_bytes, at->call.send, at->send_bytes);
+        if (reads || writes) {
+            char where[LS_CALL_WHERE_MAX];
+            (void)ls_findings__add_call(run, LS_FINDING_BUFFER_USE_BEFORE_WAIT, request,
+                                        "it %s a buffer of the %s at %s, which was not waited for",
+                                        writes ? "writes" : "reads",
+                                        ls_findings__verb_name(&at->call, at->verb),
+                                        ls_call__where(where, &at->call));
+            return;
+        }
+    }
+}
+
+static void check_poison(ls_request *request) {
+    ls_run *run = request->rank->run;
+    const ls_call *call = &request->call;
+    if (!run->checks[LS_FINDING_BUFFER_UNINITIALISED] || request->send_bytes == 0) {
+        return;
+    }
+    ls_allocation *allocation = ls_memory__find(request->rank, call->send);
+    if (allocation == NULL) {
+        return;
+    }
+    ptrdiff_t at = ls_memory__poisoned(allocation, call->send, request->send_bytes);
+    if (at >= 0) {
+        (void)ls_findings__add_call(run, LS_FINDING_BUFFER_UNINITIALISED, request,
+                                    "element %zu of its send buffer was never written; it was "
+                                    "allocated at %s:%d",
+                                    (size_t)at / ls_dtype_bytes(call->dtype), allocation->file,
+                                    allocation->line);
+    }
+}
+
+static int check_arguments(ls_request *request) {
+    ls_run *run = request->rank->run;
+    const ls_call *call = &request->call;
+    ls_call_extent extent = {0};
+    int status = LS_OK;
+    if (request->verb == LS_VERB_REPLICA) {
+        status = ls_size_mul(&extent.send_bytes, call->count, ls_dtype_bytes(call->dtype));
+    } else if (request->verb == LS_VERB_CALL) {
+        status = ls_call_check(&extent, call);
+    }
+    if (status != LS_OK) {
+        char said[LS_ERROR_TEXT_MAX];
+        (void)snprintf(said, sizeof said, "%s", ls_error_last()->text);
+        return ls_findings__fatal_call(run, name_of_bad(call, status), request, "%s", said);
+    }
+    request->send_bytes = extent.send_bytes;
+    request->recv_bytes = extent.recv_bytes;
+    return LS_OK;
+}
+
+int ls_checks__call(ls_request *request) {
+    LS_TRY(check_arguments(request));
+    LS_TRY(check_buffer(request, request->call.send, request->send_bytes, "send"));
+    LS_TRY(check_buffer(request, request->call.recv, request->recv_bytes, "recv"));
+    if (request->rank->open != NULL) {
+        check_open(request);
+    }
+    check_poison(request);
+    return LS_OK;
+}
+
+// ---- Changed in flight ---------------------------------------------------------------------------
+static uint64_t hash_of(const void *data, size_t bytes) {
+    const unsigned char *at = data;
+    uint64_t hash = UINT64_C(14695981039346656037);
+    for (; bytes >= 8; bytes -= 8, at += 8) {
+        uint64_t word;
+        memcpy(&word, at, sizeof word);
+        hash = (hash ^ word) * UINT64_C(1099511628211);
+        hash ^= hash >> 29;
+    }
+    for (; bytes > 0; bytes--, at++) {
+        hash = (hash ^ *at) * UINT64_C(1099511628211);
+    }
+    return hash;
+}
+
+static bool hashes(const ls_request *request) {
+    return request->rank->run->checks[LS_FINDING_BUFFER_MODIFIED_IN_FLIGHT] &&
+           request->asynchronous;
+}
+
+void ls_checks__hash(ls_request *request) {
+    if (hashes(request)) {
+        request->send_hash = hash_of(request->call.send, request->send_bytes);
+        request->recv_hash = hash_of(request->call.recv, request->recv_bytes);
+    }
+}
+
+void ls_checks__hash_check(ls_request *request) {
+    if (!hashes(request)) {
+        return;
+    }
+    bool send = request->send_hash != hash_of(request->call.send, request->send_bytes);
+    bool recv = request->recv_hash != hash_of(request->call.recv, request->recv_bytes);
+    if (send || recv) {
+        (void)ls_findings__add_call(
+            request->rank->run, LS_FINDING_BUFFER_MODIFIED_IN_FLIGHT, request,
+            "its %s buffer changed between the call and its completion", send ? "send" : "recv");
+    }
+}
+
+// ---- NaN and Inf ---------------------------------------------------------------------------------
+typedef enum special { SPECIAL_NONE, SPECIAL_NAN = 1, SPECIAL_INF = 2 } special;
+
+static unsigned scan_f32(const uint32_t *at, size_t count) {
+    uint32_t most = 0;
+    for (size_t i = 0; i < count; i++) {
+        uint32_t magnitude = at[i] & UINT32_C(0x7fffffff);
+        most = magnitude > most ? magnitude : most;
+    }
+    if (most < UINT32_C(0x7f800000)) {
+        return SPECIAL_NONE;
+    }
+    return most == UINT32_C(0x7f800000) ? SPECIAL_INF : SPECIAL_NAN;
+}
+
+static unsigned scan_f64(const uint64_t *at, size_t count) {
+    uint64_t most = 0;
+    for (size_t i = 0; i < count; i++) {
+        uint64_t magnitude = at[i] & UINT64_C(0x7fffffffffffffff);
+        most = magnitude > most ? magnitude : most;
+    }
+    if (most < UINT64_C(0x7ff0000000000000)) {
+        return SPECIAL_NONE;
+    }
+    return most == UINT64_C(0x7ff0000000000000) ? SPECIAL_INF : SPECIAL_NAN;
+}
+
+static unsigned scan_u16(const uint16_t *at, size_t count, uint16_t infinity) {
+    uint16_t most = 0;
+    for (size_t i = 0; i < count; i++) {
+        uint16_t magnitude = at[i] & UINT16_C(0x7fff);
+        most = magnitude > most ? magnitude : most;
+    }
+    return most < infinity ? SPECIAL_NONE : most == infinity ? SPECIAL_INF : SPECIAL_NAN;
+}
+
+// What elements [count] hold: NaN wins over Inf.
+static unsigned scan(const void *data, size_t count, ls_dtype dtype) {
+    switch (dtype) {
+    case LS_F32:
+        return scan_f32(data, count);
+    case LS_F64:
+        return scan_f64(data, count);
+    case LS_F16:
+        return scan_u16(data, count, UINT16_C(0x7c00));
+    case LS_BF16:
+        return scan_u16(data, count, UINT16_C(0x7f80));
+    default:
+        return SPECIAL_NONE;  // integers, and f8 that saturates
+    }
+}
+
+static bool values_on(const ls_run *run, const ls_call *call) {
+    return (run->checks[LS_FINDING_VALUE_NAN_FIRST] || run->checks[LS_FINDING_VALUE_INF_FIRST]) &&
+           call->kind != LS_BARRIER && ls_dtype_is_float(call->dtype);
+}
+
+static unsigned scan_send(const ls_request *request) {
+    size_t count = request->send_bytes / ls_dtype_bytes(request->call.dtype);
+    return scan(request->call.send, count, request->call.dtype);
+}
+
+static unsigned scan_recv(const ls_request *request) {
+    size_t count = request->recv_bytes / ls_dtype_bytes(request->call.dtype);
+    return scan(request->call.recv, count, request->call.dtype);
+}
+
+// The results of a reduction; where all members get the same, of one.
+static unsigned scan_results(ls_request *const *requests, int size) {
+    unsigned found = SPECIAL_NONE;
+    for (int m = 0; m < size && found != SPECIAL_NAN; m++) {
+        unsigned here = scan_recv(requests[m]);
+        found = here != SPECIAL_NONE ? here : found;
+        if (requests[m]->call.kind == LS_ALL_REDUCE) {
+            break;
+        }
+    }
+    return found;
+}
+
+static bool in_place(const ls_request *request) {
+    return meets(request->call.send, request->send_bytes, request->call.recv, request->recv_bytes);
+}
+
+static void report_special(ls_run *run, ls_request *const *requests, int size, unsigned found,
+                           bool reduced) {
+    ls_finding_id id =
+        found == SPECIAL_NAN ? LS_FINDING_VALUE_NAN_FIRST : LS_FINDING_VALUE_INF_FIRST;
+    const char *name = found == SPECIAL_NAN ? "NaN" : "Inf";
+    if (!run->checks[id]) {
+        return;
+    }
+    void *memory = NULL;
+    if (ls_alloc(&memory, NULL, (size_t)size, sizeof(int)) != LS_OK) {
+        return;
+    }
+    int *ranks = memory, count = 0;
+    const ls_request *first = NULL;
+    bool overwritten = reduced && in_place(requests[0]);
+    for (int m = 0; m < size && !overwritten; m++) {
+        if (scan_send(requests[m]) != SPECIAL_NONE) {
+            first = first == NULL ? requests[m] : first;
+            ranks[count++] = requests[m]->call.rank;
+        }
+    }
+    ls_text text = {0};
+    char what[256], list[128];
+    ls_findings__describe(what, sizeof what, &requests[0]->call, requests[0]->verb);
+    if (first != NULL) {
+        ls_ranks_format(list, sizeof list, ranks, count);
+        ls_text_printf(&text,
+                       "%s is the first call that carries %s: it is in what rank%s %s sent\n", what,
+                       name, count > 1 ? "s" : "", list);
+    } else {
+        first = requests[0];
+        for (int m = 0; m < size; m++) {
+            ranks[count++] = requests[m]->call.rank;
+        }
+        ls_text_printf(&text, "%s is the first call whose result holds %s; %s\n", what, name,
+                       overwritten ? "it was done in place, so its inputs are gone"
+                                   : "its inputs hold none, so the reduction made it");
+    }
+    ls_findings__history(&text, first->rank, 4);
+    (void)ls_findings__add(run, id, ranks, count, first->call.file, first->call.line,
+                           ls_text_string(&text));
+    run->checks[id] = false;  // the first alone is of interest
+    ls_text_free(&text);
+    ls_free(NULL, memory, (size_t)size, sizeof(int));
+}
+
+void ls_checks__values(ls_run *run, ls_request *const *requests, int size) {
+    const ls_call *call = &requests[0]->call;
+    if (!values_on(run, call)) {
+        return;
+    }
+    bool reduced = ls_collective_of(call->kind)->reduces;
+    unsigned found = SPECIAL_NONE;
+    if (reduced) {
+        found = scan_results(requests, size);
+    } else {
+        for (int m = 0; m < size && found != SPECIAL_NAN; m++) {
+            unsigned here = scan_send(requests[m]);
+            found = here != SPECIAL_NONE ? here : found;
+        }
+    }
+    if (found != SPECIAL_NONE) {
+        report_special(run, requests, size, found, reduced);
+    }
+}
+
+// ---- The end -------------------------------------------------------------------------------------
+static void end_of_rank(ls_run *run, ls_rank *rank) {
+    for (const ls_request *at = rank->open; at != NULL; at = at->next) {
+        if (!at->detached) {
+            (void)ls_findings__add_call(run, LS_FINDING_HANDLE_LEAK, at,
+                                        "its request was never waited for");
+        }
+    }
+    for (int i = 0; i < rank->allocation_count; i++) {
+        const ls_allocation *allocation = &rank->allocations[i];
+        if (allocation->freed) {
+            continue;
+        }
+        ls_text text = {0};
+        ls_text_printf(&text, "rank %d never freed the %zu bytes that it allocated at %s:%d\n",
+                       rank->id, allocation->bytes, allocation->file, allocation->line);
+        (void)ls_findings__add(run, LS_FINDING_HANDLE_LEAK, &rank->id, 1, allocation->file,
+                               allocation->line, ls_text_string(&text));
+        ls_text_free(&text);
+    }
+}
+
+void ls_checks__end(ls_run *run) {
+    for (int r = 0; r < run->rank_count; r++) {
+        ls_rank *rank = &run->ranks[r];
+        if (rank->state == LS_RANK_DIED) {
+            ls_text text = {0};
+            ls_text_printf(&text, "rank %d died at %s:%d\n", r, rank->file, rank->line);
+            ls_findings__history(&text, rank, 4);
+            (void)ls_findings__add(run, LS_FINDING_RANK_DIED, &r, 1, rank->file, rank->line,
+                                   ls_text_string(&text));
+            ls_text_free(&text);
+        } else if (rank->exit_status == 0) {
+            end_of_rank(run, rank);
+        }
+    }
+    for (const ls_rank_comm *comm = run->handles; comm != NULL; comm = comm->next) {
+        const ls_rank *rank = comm->rank;
+        if (comm->of_run || comm->destroyed || rank->exit_status != 0 ||
+            rank->state == LS_RANK_DIED) {
+            continue;
+        }
+        ls_text text = {0};
+        ls_text_printf(&text, "rank %d never destroyed the communicator %s, made at %s:%d\n",
+                       rank->id, comm->shared->comm->name, comm->file, comm->line);
+        (void)ls_findings__add(run, LS_FINDING_HANDLE_LEAK, &rank->id, 1, comm->file, comm->line,
+                               ls_text_string(&text));
+        ls_text_free(&text);
+    }
+}

@@ -1,0 +1,336 @@
+// Communicators as programs see them: the world, mesh axes, splits and subsets; and the check of
+// replicas, which meets like a collective.
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "kernels/kernels.h"
+#include "ranks/internal.h"
+
+int ls_shared_comm__make(ls_shared_comm **out, ls_run *run, ls_comm *comm, bool of_axis) {
+    ls_shared_comm *shared = ls_arena_alloc(run->arena, 1, sizeof *shared);
+    if (shared == NULL) {
+        return LS_ERR_MEMORY;
+    }
+    shared->comm = comm;
+    shared->of_axis = of_axis;
+    int status = ls_meet__open(shared);
+    if (status != LS_OK) {
+        ls_meet__close(shared);
+        return status;
+    }
+    shared->next = run->comms;
+    run->comms = shared;
+    *out = shared;
+    return LS_OK;
+}
+
+int ls_rank_comm__make(ls_rank_comm **out, ls_shared_comm *shared, ls_rank *rank, bool of_run) {
+    ls_run *run = rank->run;
+    ls_rank_comm *comm = ls_arena_alloc(run->arena, 1, sizeof *comm);
+    if (comm == NULL) {
+        return LS_ERR_MEMORY;
+    }
+    comm->magic = LS_RANK_COMM_MAGIC;
+    comm->rank = rank;
+    comm->shared = shared;
+    comm->member = ls_comm_member(shared->comm, rank->id);
+    comm->of_run = of_run;
+    comm->file = "";
+    comm->next = run->handles;
+    run->handles = comm;
+    LS_ASSERT(comm->member >= 0);
+    *out = comm;
+    return LS_OK;
+}
+
+void ls_comm__close(ls_run *run) {
+    for (ls_shared_comm *at = run->comms; at != NULL; at = at->next) {
+        ls_meet__close(at);
+        if (!at->of_axis) {
+            ls_comm_free(at->comm);
+        }
+    }
+    for (int axis = 0; axis < LS_MESH_DIMS_MAX; axis++) {
+        ls_axis_free(run->axes[axis]);
+    }
+}
+
+// ---- What programs ask ---------------------------------------------------------------------------
+int ls_rank_id(const ls_rank *self) {
+    return self->id;
+}
+
+int ls_rank_count(const ls_rank *self) {
+    return ls_world_size(self->run->world);
+}
+
+ls_rank_comm *ls_rank_world(ls_rank *self) {
+    return self->world;
+}
+
+int ls_rank_comm_rank(const ls_rank_comm *comm) {
+    return comm->member;
+}
+
+int ls_rank_comm_size(const ls_rank_comm *comm) {
+    return comm->shared->comm->size;
+}
+
+double ls_rank_uniform(ls_rank *self, const char *stream, uint64_t index) {
+    return ls_random_uniform(ls_world_seed(self->run->world), ls_random_stream(stream),
+                             (uint32_t)self->id, index);
+}
+
+static int open_axis(ls_run *run, int axis) {
+    ls_axis *made = NULL;
+    LS_TRY(ls_axis_create(&made, run->backend, axis));
+    ls_shared_comm **shared =
+        ls_arena_alloc(run->arena, (size_t)made->comm_count, sizeof(ls_shared_comm *));
+    if (shared == NULL) {
+        ls_axis_free(made);
+        return LS_ERR_MEMORY;
+    }
+    run->axes[axis] = made;
+    run->axis_comms[axis] = shared;
+    for (int i = 0; i < made->comm_count; i++) {
+        LS_TRY(ls_shared_comm__make(&shared[i], run, made->comms[i], true));
+    }
+    return LS_OK;
+}
+
+static int axis_of(ls_rank_comm **out, ls_rank *self, int axis) {
+    ls_run *run = self->run;
+    if (self->axes[axis] == NULL) {
+        if (run->axes[axis] == NULL) {
+            LS_TRY(open_axis(run, axis));
+        }
+        ls_shared_comm *shared = run->axis_comms[axis][run->axes[axis]->comm_of_rank[self->id]];
+        LS_TRY(ls_rank_comm__make(&self->axes[axis], shared, self, true));
+    }
+    *out = self->axes[axis];
+    return LS_OK;
+}
+
+int ls_rank_axis(ls_rank_comm **out, ls_rank *self, int axis) {
+    LS_ASSERT(out != NULL && self != NULL);
+    *out = NULL;
+    if (axis < 0 || axis >= ls_world_mesh(self->run->world)->ndim) {
+        return LS_FAIL_RANK(LS_ERR_INVALID, self->id, "mesh axis %d is not in [0, %d)", axis,
+                            ls_world_mesh(self->run->world)->ndim);
+    }
+    ls_schedule__enter(self);
+    int status = axis_of(out, self, axis);
+    ls_schedule__leave(self);
+    return status;
+}
+
+// ---- Split ---------------------------------------------------------------------------------------
+typedef struct place {
+    int color, key, member, rank;
+} place;
+
+static int compare_places(const void *a, const void *b) {
+    const place *x = a, *y = b;
+    if (x->color != y->color) {
+        return x->color < y->color ? -1 : 1;
+    }
+    if (x->key != y->key) {
+        return x->key < y->key ? -1 : 1;
+    }
+    return (x->member > y->member) - (x->member < y->member);
+}
+
+// One new communicator of places [count], whose handles go to requests by member.
+static int make_comm(ls_run *run, ls_request *const *requests, const place *places, int count,
+                     const char *name) {
+    void *memory = NULL;
+    LS_TRY(ls_alloc(&memory, NULL, (size_t)count, sizeof(int)));
+    int *ranks = memory;
+    for (int i = 0; i < count; i++) {
+        ranks[i] = places[i].rank;
+    }
+    ls_comm *comm = NULL;
+    int status = ls_comm_create(&comm, run->backend, ranks, count, name);
+    ls_free(NULL, memory, (size_t)count, sizeof(int));
+    LS_TRY(status);
+    ls_shared_comm *shared = NULL;
+    status = ls_shared_comm__make(&shared, run, comm, false);
+    if (status != LS_OK) {
+        ls_comm_free(comm);
+        return status;
+    }
+    for (int i = 0; i < count; i++) {
+        ls_request *request = requests[places[i].member];
+        ls_rank_comm *made = NULL;
+        LS_TRY(ls_rank_comm__make(&made, shared, request->rank, false));
+        made->file = request->call.file;
+        made->line = request->call.line;
+        *request->made_out = made;
+    }
+    return LS_OK;
+}
+
+int ls_comm__split(ls_run *run, ls_shared_comm *shared, ls_request *const *requests) {
+    int size = shared->comm->size, count = 0;
+    void *memory = NULL;
+    LS_TRY(ls_alloc(&memory, NULL, (size_t)size, sizeof(place)));
+    place *places = memory;
+    for (int m = 0; m < size; m++) {
+        if (requests[m]->color >= 0) {
+            places[count++] =
+                (place){requests[m]->color, requests[m]->key, m, requests[m]->call.rank};
+        }
+    }
+    qsort(places, (size_t)count, sizeof *places, compare_places);
+    int status = LS_OK;
+    for (int first = 0, end; first < count && status == LS_OK; first = end) {
+        end = first + 1;
+        while (end < count && places[end].color == places[first].color) {
+            end += 1;
+        }
+        char name[48];
+        (void)snprintf(name, sizeof name, "%.24s/%d #%d", shared->comm->name, places[first].color,
+                       run->backend->comm_next_id);
+        status = make_comm(run, requests, places + first, end - first, name);
+    }
+    ls_free(NULL, memory, (size_t)size, sizeof(place));
+    return status;
+}
+
+// ---- Subset --------------------------------------------------------------------------------------
+static bool same_list(const ls_request *a, const ls_request *b) {
+    return a->member_count == b->member_count &&
+           (a->member_count == 0 ||
+            memcmp(a->members, b->members, (size_t)a->member_count * sizeof(int)) == 0);
+}
+
+static int fail_subset(ls_run *run, ls_shared_comm *shared, ls_request *const *requests,
+                       int right) {
+    int size = shared->comm->size;
+    int wrong = -1;
+    for (int m = 0; m < size; m++) {
+        if (same_list(requests[m], requests[right])) {
+            continue;
+        }
+        if (wrong < 0) {
+            wrong = m;
+            ls_check__note(LS_FINDING_GROUP_MISMATCH, &requests[m]->call);
+        } else {
+            ls_check__note_rank(&requests[m]->call);
+        }
+    }
+    char a[128], b[128];
+    ls_ranks_format(a, sizeof a, requests[wrong]->members, requests[wrong]->member_count);
+    ls_ranks_format(b, sizeof b, requests[right]->members, requests[right]->member_count);
+    (void)LS_FAIL_RANK(LS_ERR_MISMATCH, requests[wrong]->call.rank,
+                       "comm_subset on %s, call %llu: members differ: rank %d says {%s}, rank %d "
+                       "says {%s}",
+                       shared->comm->name, (unsigned long long)requests[wrong]->call.seq,
+                       requests[wrong]->call.rank, a, requests[right]->call.rank, b);
+    int status = ls_findings__add_check(run, requests, size);
+    ls_run__fail(run, status, ls_finding_name(LS_FINDING_GROUP_MISMATCH));
+    return run->status;
+}
+
+int ls_comm__subset(ls_run *run, ls_shared_comm *shared, ls_request *const *requests) {
+    int size = shared->comm->size, right = 0, votes = 0;
+    for (int m = 0; m < size; m++) {
+        right = votes == 0 ? m : right;
+        votes += same_list(requests[m], requests[right]) ? 1 : -1;
+    }
+    int same = 0;
+    for (int m = 0; m < size; m++) {
+        same += same_list(requests[m], requests[right]) ? 1 : 0;
+    }
+    right = 2 * same > size ? right : 0;
+    if (same != size) {
+        return fail_subset(run, shared, requests, right);
+    }
+    int count = requests[0]->member_count;
+    if (count == 0) {
+        return LS_OK;
+    }
+    void *memory = NULL;
+    LS_TRY(ls_alloc(&memory, NULL, (size_t)count, sizeof(place)));
+    place *places = memory;
+    for (int i = 0; i < count; i++) {
+        int member = requests[0]->members[i];
+        places[i] = (place){0, i, member, shared->comm->ranks[member]};
+    }
+    char name[48];
+    (void)snprintf(name, sizeof name, "%.24s subset #%d", shared->comm->name,
+                   run->backend->comm_next_id);
+    int status = make_comm(run, requests, places, count, name);
+    ls_free(NULL, memory, (size_t)count, sizeof(place));
+    return status;
+}
+
+// ---- Replicas ------------------------------------------------------------------------------------
+int ls_comm__replica(ls_run *run, ls_shared_comm *shared, ls_request *const *requests) {
+    int size = shared->comm->size, right = 0, votes = 0;
+    size_t bytes = requests[0]->send_bytes;
+    for (int m = 1; m < size; m++) {
+        if (requests[m]->call.count != requests[0]->call.count ||
+            requests[m]->call.dtype != requests[0]->call.dtype) {
+            ls_check__note(LS_FINDING_COUNT_MISMATCH, &requests[m]->call);
+            (void)LS_FAIL_RANK(LS_ERR_MISMATCH, requests[m]->call.rank,
+                               "check_replica on %s: rank %d holds %zu elements, rank %d holds %zu",
+                               shared->comm->name, requests[m]->call.rank, requests[m]->call.count,
+                               requests[0]->call.rank, requests[0]->call.count);
+            int status = ls_findings__add_check(run, requests, size);
+            ls_run__fail(run, status, ls_finding_name(LS_FINDING_COUNT_MISMATCH));
+            return run->status;
+        }
+    }
+    if (bytes == 0 || !run->checks[LS_FINDING_REPLICA_DIVERGED]) {
+        return LS_OK;
+    }
+    for (int m = 0; m < size; m++) {
+        right = votes == 0 ? m : right;
+        votes += memcmp(requests[m]->call.send, requests[right]->call.send, bytes) == 0 ? 1 : -1;
+    }
+    int count = 0, first = -1;
+    void *memory = NULL;
+    LS_TRY(ls_alloc(&memory, NULL, (size_t)size, sizeof(int)));
+    int *wrong = memory;
+    for (int m = 0; m < size; m++) {
+        if (memcmp(requests[m]->call.send, requests[right]->call.send, bytes) != 0) {
+            first = first < 0 ? m : first;
+            wrong[count++] = requests[m]->call.rank;
+        }
+    }
+    if (2 * count >= size && right != 0) {  // no majority: the first member is right
+        right = 0, count = 0, first = -1;
+        for (int m = 1; m < size; m++) {
+            if (memcmp(requests[m]->call.send, requests[0]->call.send, bytes) != 0) {
+                first = first < 0 ? m : first;
+                wrong[count++] = requests[m]->call.rank;
+            }
+        }
+    }
+    if (count > 0) {
+        size_t element = ls_dtype_bytes(requests[0]->call.dtype), at = 0;
+        const char *a = requests[first]->call.send, *b = requests[right]->call.send;
+        while (memcmp(a + at * element, b + at * element, element) == 0) {
+            at += 1;
+        }
+        ls_dtype dtype = requests[0]->call.dtype;
+        ls_text text = {0};
+        ls_text_printf(
+            &text,
+            "replicas on %s differ: %d of %d ranks hold other bits than rank %d; element "
+            "%zu of %zu is %.9g on rank %d, %.9g on rank %d\n",
+            shared->comm->name, count, size, requests[right]->call.rank, at,
+            requests[0]->call.count, ls_element_to_f64(a + at * element, dtype),
+            requests[first]->call.rank, ls_element_to_f64(b + at * element, dtype),
+            requests[right]->call.rank);
+        ls_findings__history(&text, requests[first]->rank, 4);
+        (void)ls_findings__add(run, LS_FINDING_REPLICA_DIVERGED, wrong, count,
+                               requests[first]->call.file, requests[first]->call.line,
+                               ls_text_string(&text));
+        ls_text_free(&text);
+    }
+    ls_free(NULL, memory, (size_t)size, sizeof(int));
+    return LS_OK;
+}

@@ -1,0 +1,92 @@
+// Plants faults into the calls of ranks.
+#include <string.h>
+
+#include "ranks/internal.h"
+
+static int flip_bit(ls_request *request, int64_t amount) {
+    size_t bytes = 0;
+    LS_TRY(ls_call_send_elements(&bytes, &request->call));
+    bytes *= ls_dtype_bytes(request->call.dtype);
+    if (request->call.send != NULL && bytes > 0) {
+        uint64_t bit = (uint64_t)amount % ((uint64_t)bytes * 8);
+        // The buffer is the program's own, which it may write; the call alone promises not to.
+        unsigned char *memory = (unsigned char *)(uintptr_t)request->call.send;
+        memory[bit / 8] = (unsigned char)(memory[bit / 8] ^ (1u << (bit % 8)));
+    }
+    return LS_OK;
+}
+
+// Changes the first count of a copy; where the call has no counts, what it sends to everyone.
+static int change_split(ls_request *request, int64_t amount) {
+    ls_call *call = &request->call;
+    size_t size = (size_t)call->comm->size;
+    const size_t *counts = call->send_counts != NULL ? call->send_counts : call->recv_counts;
+    if (counts == NULL) {
+        call->count += (size_t)amount;
+        return LS_OK;
+    }
+    size_t *changed = ls_arena_copy(request->rank->run->arena, counts, size * sizeof *counts);
+    if (changed == NULL) {
+        return LS_ERR_MEMORY;
+    }
+    changed[0] += (size_t)amount;
+    if (call->send_counts != NULL) {
+        call->send_counts = changed;
+    } else {
+        call->recv_counts = changed;
+    }
+    return LS_OK;
+}
+
+int ls_fault__apply(ls_fault_do *out, bool *twice, ls_request *request) {
+    const ls_spmd_options *options = &request->rank->run->options;
+    *out = LS_FAULT_DO_CALL;
+    for (int i = 0; i < options->fault_count; i++) {
+        const ls_fault *fault = &options->faults[i];
+        if (fault->rank != request->rank->id || fault->call != request->number) {
+            continue;
+        }
+        switch (fault->type) {
+        case LS_FAULT_DIE:
+            *out = LS_FAULT_DO_DIE;
+            break;
+        case LS_FAULT_STALL:
+            *out = LS_FAULT_DO_STALL;
+            break;
+        case LS_FAULT_SLOW:
+            request->rank->slow = true;
+            break;
+        case LS_FAULT_SKIP_CALL:
+            *out = LS_FAULT_DO_SKIP;
+            break;
+        case LS_FAULT_DOUBLE_CALL:
+            *twice = true;
+            break;
+        case LS_FAULT_BIT_FLIP:
+            LS_TRY(flip_bit(request, fault->amount));
+            break;
+        case LS_FAULT_WRONG_COUNT:
+            request->call.count += (size_t)fault->amount;
+            break;
+        case LS_FAULT_WRONG_SPLIT:
+            LS_TRY(change_split(request, fault->amount));
+            break;
+        case LS_FAULT_ALLOCATION:
+        case LS_FAULT_TYPE_COUNT:
+            break;
+        }
+    }
+    return LS_OK;
+}
+
+bool ls_fault__allocation_fails(const ls_rank *rank, uint64_t number) {
+    const ls_spmd_options *options = &rank->run->options;
+    for (int i = 0; i < options->fault_count; i++) {
+        const ls_fault *fault = &options->faults[i];
+        if (fault->type == LS_FAULT_ALLOCATION && fault->rank == rank->id &&
+            (uint64_t)fault->amount == number) {
+            return true;
+        }
+    }
+    return false;
+}

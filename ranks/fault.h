@@ -1,0 +1,33 @@
+// Faults to plant in a rank: what can go wrong on real machines, at a call of one's choice.
+#ifndef LS_RANKS_FAULT_H
+#define LS_RANKS_FAULT_H
+
+#include <stdint.h>
+
+// name, text. `call` counts the calls that the rank makes on any communicator, from 0.
+#define LS_FAULT_MAP(X)                                                                            \
+    X(LS_FAULT_DIE, "die")     /* the rank ends instead of making this call, as by kill -9 */      \
+    X(LS_FAULT_STALL, "stall") /* the rank never returns from this call */                         \
+    X(LS_FAULT_SLOW, "slow")   /* from this call on it runs when no other rank can */              \
+    X(LS_FAULT_SKIP_CALL, "skip_call")     /* the call is not made */                              \
+    X(LS_FAULT_DOUBLE_CALL, "double_call") /* the call is made twice */                            \
+    X(LS_FAULT_BIT_FLIP, "bit_flip")       /* bit `amount` of the send buffer is flipped */        \
+    X(LS_FAULT_WRONG_COUNT, "wrong_count") /* count becomes count + amount */                      \
+    X(LS_FAULT_WRONG_SPLIT, "wrong_split") /* the first of its counts becomes + amount */          \
+    X(LS_FAULT_ALLOCATION, "allocation")   /* allocation `amount` (from 1) of the rank fails */
+
+typedef enum ls_fault_type {
+#define LS_FAULT_ENUM(name, text) name,
+    LS_FAULT_MAP(LS_FAULT_ENUM)
+#undef LS_FAULT_ENUM
+        LS_FAULT_TYPE_COUNT
+} ls_fault_type;
+
+typedef struct ls_fault {
+    ls_fault_type type;
+    int rank;
+    uint64_t call;
+    int64_t amount;
+} ls_fault;
+
+#endif

@@ -1,0 +1,291 @@
+// What a finding says: the sentence of the check, who says what, and the last calls of both sides.
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "ranks/internal.h"
+
+#define FINDINGS_MAX 256  // of a run; more of them say nothing new
+#define SIDES_MAX    6
+
+const char *ls_findings__verb_name(const ls_call *call, ls_verb verb) {
+    switch (verb) {
+    case LS_VERB_SPLIT:
+        return "comm_split";
+    case LS_VERB_SUBSET:
+        return "comm_subset";
+    case LS_VERB_REPLICA:
+        return "check_replica";
+    case LS_VERB_CALL:
+        break;
+    }
+    return (int)call->kind >= 0 && call->kind < LS_KIND_COUNT ? ls_kind_name(call->kind)
+                                                              : "unknown kind";
+}
+
+void ls_findings__describe(char *out, size_t out_bytes, const ls_call *call, ls_verb verb) {
+    if (verb != LS_VERB_CALL) {
+        (void)snprintf(out, out_bytes, "%s on %s", ls_findings__verb_name(call, verb),
+                       call->comm != NULL ? call->comm->name : "no communicator");
+        return;
+    }
+    ls_call_format(out, out_bytes, call);
+    char *tail = strstr(out, " (rank ");
+    if (tail != NULL) {
+        *tail = '\0';
+    }
+}
+
+// ---- Recording -----------------------------------------------------------------------------------
+static int compare_ints(const void *a, const void *b) {
+    return (*(const int *)a > *(const int *)b) - (*(const int *)a < *(const int *)b);
+}
+
+static bool known(const ls_spmd_result *result, ls_finding_id id, int rank, const char *where) {
+    for (int i = 0; i < result->finding_count; i++) {
+        const ls_finding *finding = &result->findings[i];
+        if (finding->id == id && strcmp(finding->where, where) == 0 &&
+            (finding->rank_count > 0 ? finding->ranks[0] : -1) == rank) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static ls_finding *new_finding(ls_spmd_result *result) {
+    if (result->finding_count == result->finding_room) {
+        int room = result->finding_room == 0 ? 8 : 2 * result->finding_room;
+        ls_finding *more = ls_arena_alloc(result->arena, (size_t)room, sizeof *more);
+        if (more == NULL) {
+            return NULL;
+        }
+        if (result->finding_count > 0) {
+            memcpy(more, result->findings, (size_t)result->finding_count * sizeof *more);
+        }
+        result->findings = more;
+        result->finding_room = room;
+    }
+    return &result->findings[result->finding_count];
+}
+
+bool ls_findings__add(ls_run *run, ls_finding_id id, const int *ranks, int rank_count,
+                      const char *file, int line, const char *text) {
+    if (!run->checks[id] || run->lookahead != NULL) {
+        return false;
+    }
+    ls_spmd_result *result = run->result;
+    const char *where =
+        file != NULL && file[0] != '\0' ? ls_arena_printf(result->arena, "%s:%d", file, line) : "";
+    int *sorted =
+        ls_arena_alloc(result->arena, (size_t)(rank_count > 0 ? rank_count : 1), sizeof *sorted);
+    if (where == NULL || sorted == NULL) {
+        return true;
+    }
+    if (rank_count > 0) {
+        memcpy(sorted, ranks, (size_t)rank_count * sizeof *sorted);
+        qsort(sorted, (size_t)rank_count, sizeof *sorted, compare_ints);
+    }
+    if (result->finding_count >= FINDINGS_MAX ||
+        known(result, id, rank_count > 0 ? sorted[0] : -1, where)) {
+        return true;
+    }
+    ls_finding *finding = new_finding(result);
+    const char *copy = ls_arena_strdup(result->arena, text);
+    if (finding == NULL || copy == NULL) {
+        return true;
+    }
+    *finding = (ls_finding){
+        .id = id, .ranks = sorted, .rank_count = rank_count, .where = where, .text = copy};
+    result->finding_count += 1;
+    ls_gdb_hook_finding(run, finding);
+    return true;
+}
+
+// ---- Texts ---------------------------------------------------------------------------------------
+void ls_findings__history(ls_text *text, const ls_rank *rank, int most) {
+    uint64_t kept = rank->call_count < (uint64_t)rank->run->history ? rank->call_count
+                                                                    : (uint64_t)rank->run->history;
+    kept = kept < (uint64_t)most ? kept : (uint64_t)most;
+    if (kept == 0) {
+        ls_text_printf(text, "rank %d has made no call\n", rank->id);
+        return;
+    }
+    ls_text_printf(text, "last calls of rank %d, newest last:\n", rank->id);
+    for (uint64_t n = rank->call_count - kept; n < rank->call_count; n++) {
+        const ls_history_entry *entry = &rank->history[n % (uint64_t)rank->run->history];
+        char what[256], where[LS_CALL_WHERE_MAX];
+        ls_findings__describe(what, sizeof what, &entry->call, entry->verb);
+        ls_text_printf(text, "  %s%s at %s\n", what, entry->done ? "" : " (not complete)",
+                       ls_call__where(where, &entry->call));
+    }
+}
+
+typedef struct side {
+    char what[256];
+    char where[LS_CALL_WHERE_MAX];
+    int *ranks;
+    int count;
+} side;
+
+void ls_findings__sides(ls_text *text, ls_request *const *requests, int count) {
+    side sides[SIDES_MAX];
+    int side_count = 0, others = 0, largest = 0;
+    void *memory = NULL;
+    if (ls_alloc(&memory, NULL, (size_t)count * SIDES_MAX, sizeof(int)) != LS_OK) {
+        return;
+    }
+    for (int i = 0; i < count; i++) {
+        if (requests[i] == NULL) {
+            continue;
+        }
+        char what[256], where[LS_CALL_WHERE_MAX];
+        ls_findings__describe(what, sizeof what, &requests[i]->call, requests[i]->verb);
+        (void)ls_call__where(where, &requests[i]->call);
+        int s = 0;
+        while (s < side_count &&
+               (strcmp(sides[s].what, what) != 0 || strcmp(sides[s].where, where) != 0)) {
+            s += 1;
+        }
+        if (s == SIDES_MAX) {
+            others += 1;
+            continue;
+        }
+        if (s == side_count) {
+            (void)snprintf(sides[s].what, sizeof sides[s].what, "%s", what);
+            (void)snprintf(sides[s].where, sizeof sides[s].where, "%s", where);
+            sides[s].ranks = (int *)memory + (size_t)s * (size_t)count;
+            sides[s].count = 0;
+            side_count += 1;
+        }
+        sides[s].ranks[sides[s].count++] = requests[i]->call.rank;
+        largest = sides[s].count > sides[largest].count ? s : largest;
+    }
+    for (int s = 0; s < side_count; s++) {
+        char ranks[128];
+        qsort(sides[s].ranks, (size_t)sides[s].count, sizeof(int), compare_ints);
+        ls_ranks_format(ranks, sizeof ranks, sides[s].ranks, sides[s].count);
+        bool majority = s == largest && 2 * sides[s].count > count && side_count > 1;
+        ls_text_printf(text, "  rank%s %s%s: %s at %s\n", sides[s].count > 1 ? "s" : "", ranks,
+                       majority ? " (the majority)" : "", sides[s].what, sides[s].where);
+    }
+    if (others > 0) {
+        ls_text_printf(text, "  %d more ranks say other things\n", others);
+    }
+    ls_free(NULL, memory, (size_t)count * SIDES_MAX, sizeof(int));
+}
+
+// ---- One call ------------------------------------------------------------------------------------
+static void add_call(ls_run *run, ls_finding_id id, const ls_request *request, const char *format,
+                     va_list args) {
+    char what[256];
+    ls_findings__describe(what, sizeof what, &request->call, request->verb);
+    char message[LS_ERROR_TEXT_MAX];
+    (void)vsnprintf(message, sizeof message, format, args);
+    ls_text text = {0};
+    ls_text_printf(&text, "rank %d, %s: %s\n", request->call.rank, what, message);
+    ls_findings__history(&text, request->rank, 4);
+    (void)ls_findings__add(run, id, &request->call.rank, 1, request->call.file, request->call.line,
+                           ls_text_string(&text));
+    ls_text_free(&text);
+}
+
+bool ls_findings__add_call(ls_run *run, ls_finding_id id, const ls_request *request,
+                           const char *format, ...) {
+    if (!run->checks[id]) {
+        return false;
+    }
+    va_list args;
+    va_start(args, format);
+    add_call(run, id, request, format, args);
+    va_end(args);
+    return true;
+}
+
+int ls_findings__fatal_call(ls_run *run, ls_finding_id id, const ls_request *request,
+                            const char *format, ...) {
+    if (run->checks[id]) {
+        va_list args;
+        va_start(args, format);
+        add_call(run, id, request, format, args);
+        va_end(args);
+    }
+    ls_run__fail(run, run->checks[id] ? LS_ERR_FINDING : LS_ERR_MISMATCH, ls_finding_name(id));
+    return ls_run__failed(run, request->rank);
+}
+
+// ---- Calls that disagree -------------------------------------------------------------------------
+// The ranks whose calls say something else than most do: out [count]; returns how many.
+static int minority(int *out, ls_request *const *requests, int count) {
+    int best = 0, best_votes = -1;
+    char a[256], b[256];
+    for (int i = 0, votes = 0; i < count; i++) {  // a majority vote, then its count
+        ls_findings__describe(a, sizeof a, &requests[i]->call, requests[i]->verb);
+        ls_findings__describe(b, sizeof b, &requests[best]->call, requests[best]->verb);
+        if (best_votes < 0 || votes == 0) {
+            best = i, votes = 1, best_votes = 0;
+        } else {
+            votes += strcmp(a, b) == 0 ? 1 : -1;
+        }
+    }
+    int found = 0;
+    ls_findings__describe(b, sizeof b, &requests[best]->call, requests[best]->verb);
+    for (int i = 0; i < count; i++) {
+        ls_findings__describe(a, sizeof a, &requests[i]->call, requests[i]->verb);
+        if (strcmp(a, b) != 0) {
+            out[found++] = requests[i]->call.rank;
+        }
+    }
+    return found;
+}
+
+void ls_findings__check_text(ls_text *text, const ls_check_failure *failure,
+                             ls_request *const *requests, int count) {
+    ls_findings__sides(text, requests, count);
+    // The calls of one rank at fault, and of one that is not.
+    const ls_rank *wrong = NULL, *right = NULL;
+    for (int i = 0; i < count; i++) {
+        if (requests[i] == NULL) {
+            continue;
+        }
+        bool at_fault = false;
+        for (int k = 0; k < failure->rank_count; k++) {
+            at_fault = at_fault || failure->ranks[k] == requests[i]->call.rank;
+        }
+        if (at_fault) {
+            wrong = wrong == NULL ? requests[i]->rank : wrong;
+        } else {
+            right = right == NULL ? requests[i]->rank : right;
+        }
+    }
+    if (wrong != NULL) {
+        ls_findings__history(text, wrong, 4);
+    }
+    if (right != NULL) {
+        ls_findings__history(text, right, 4);
+    }
+}
+
+int ls_findings__add_check(ls_run *run, ls_request *const *requests, int count) {
+    const ls_check_failure failure = *ls_check_last();
+    if (!failure.found || !run->checks[failure.id]) {
+        return failure.found ? LS_ERR_MISMATCH : ls_error_last()->code;
+    }
+    ls_text text = {0};
+    ls_text_printf(&text, "%s\n", ls_error_last()->text);
+    ls_findings__check_text(&text, &failure, requests, count);
+    void *memory = NULL;
+    const int *ranks = failure.ranks;
+    int rank_count = failure.rank_count;
+    if (failure.rank_total > failure.rank_count &&
+        ls_alloc(&memory, NULL, (size_t)count, sizeof(int)) == LS_OK) {
+        rank_count = minority(memory, requests, count);
+        ranks = memory;
+    }
+    (void)ls_findings__add(run, failure.id, ranks, rank_count, failure.file, failure.line,
+                           ls_text_string(&text));
+    ls_text_free(&text);
+    if (memory != NULL) {
+        ls_free(NULL, memory, (size_t)count, sizeof(int));
+    }
+    return LS_ERR_FINDING;
+}

@@ -1,0 +1,223 @@
+// After a mismatch: which call of which rank is the odd one? The calls that the ranks make next tell
+// whether they make the same calls in another order, or whether one leaves a call out or makes one
+// more. Those that wait already are looked at in any case; with options.lookahead every rank may make
+// some more, which are complete at once and move no data.
+#include <stdio.h>
+#include <string.h>
+
+#include "ranks/internal.h"
+
+#define DEPTH_MAX 64
+
+typedef struct traced {
+    ls_call call;
+    ls_verb verb;
+} traced;
+
+struct ls_lookahead {
+    ls_shared_comm *shared;
+    int depth;
+    traced *calls;  // [size][depth] from the mismatch on
+    int *counts;    // [size]
+    bool found;     // the mismatch has a name
+    ls_check_failure failure;
+    char error[LS_ERROR_TEXT_MAX];
+    char *sides;  // who says what
+};
+
+static void trace(ls_lookahead *look, int member, const ls_request *request) {
+    if (look->counts[member] < look->depth) {
+        look->calls[(size_t)member * (size_t)look->depth + (size_t)look->counts[member]++] =
+            (traced){request->call, request->verb};
+    }
+}
+
+static const traced *at(const ls_lookahead *look, int member, int index) {
+    return index < look->counts[member]
+               ? &look->calls[(size_t)member * (size_t)look->depth + (size_t)index]
+               : NULL;
+}
+
+static bool same(const traced *a, const traced *b) {
+    return a != NULL && b != NULL && a->verb == b->verb && a->call.kind == b->call.kind &&
+           a->call.dtype == b->call.dtype && a->call.op == b->call.op &&
+           a->call.root == b->call.root && a->call.count == b->call.count;
+}
+
+static bool later(const ls_lookahead *look, int member, const traced *call) {
+    for (int i = 1; i < look->counts[member]; i++) {
+        if (same(at(look, member, i), call)) {
+            return true;
+        }
+    }
+    return false;
+}
+
+// Whether member a's calls from index `skip` on are member b's, as far as both are known.
+static bool shifted(const ls_lookahead *look, int a, int skip, int b) {
+    int compared = 0;
+    for (int i = 0; at(look, a, i + skip) != NULL && at(look, b, i) != NULL; i++) {
+        if (!same(at(look, a, i + skip), at(look, b, i))) {
+            return false;
+        }
+        compared += 1;
+    }
+    return compared > 0;
+}
+
+static bool at_fault(const ls_lookahead *look, int rank) {
+    for (int i = 0; i < look->failure.rank_count; i++) {
+        if (look->failure.ranks[i] == rank) {
+            return true;
+        }
+    }
+    return false;
+}
+
+// Names the odd call from what the ranks call next; *why stays NULL when nothing better is known.
+static void decide(ls_lookahead *look, const char **why) {
+    const ls_comm *comm = look->shared->comm;
+    int wrong = -1, right = -1;
+    for (int m = 0; m < comm->size; m++) {
+        bool fault = at_fault(look, comm->ranks[m]);
+        wrong = fault && wrong < 0 ? m : wrong;
+        right = !fault && right < 0 ? m : right;
+    }
+    bool comparable = look->failure.id == LS_FINDING_KIND_MISMATCH ||
+                      look->failure.id == LS_FINDING_COUNT_MISMATCH ||
+                      look->failure.id == LS_FINDING_DTYPE_MISMATCH ||
+                      look->failure.id == LS_FINDING_OP_MISMATCH ||
+                      look->failure.id == LS_FINDING_ROOT_MISMATCH;
+    if (wrong < 0 || right < 0 || !comparable) {
+        return;
+    }
+    const traced *here = at(look, wrong, 0), *there = at(look, right, 0);
+    if (later(look, wrong, there) && later(look, right, here)) {
+        look->failure.id = LS_FINDING_ORDER_MISMATCH;
+        *why = "the ranks make the same calls in different orders";
+    } else if (shifted(look, right, 1, wrong)) {
+        look->failure.id = LS_FINDING_MISSING_RANK;
+        look->failure.file = there->call.file;
+        look->failure.line = there->call.line;
+        *why = "the rank at fault left out a call that the others make, and goes on with the next";
+    } else if (shifted(look, wrong, 1, right)) {
+        look->failure.id = LS_FINDING_EXTRA_CALL;
+        *why = "the rank at fault makes one call more than the others, and goes on as they do";
+    }
+}
+
+static void add_next_calls(ls_text *text, const ls_lookahead *look, int member) {
+    if (look->counts[member] < 2) {
+        return;
+    }
+    ls_text_printf(text, "next calls of rank %d on %s:\n", look->shared->comm->ranks[member],
+                   look->shared->comm->name);
+    for (int i = 1; i < look->counts[member] && i < 5; i++) {
+        char what[256], where[LS_CALL_WHERE_MAX];
+        const traced *call = at(look, member, i);
+        ls_findings__describe(what, sizeof what, &call->call, call->verb);
+        ls_text_printf(text, "  %s at %s\n", what, ls_call__where(where, &call->call));
+    }
+}
+
+void ls_lookahead__end(ls_run *run) {
+    ls_lookahead *look = run->lookahead;
+    run->lookahead = NULL;
+    const char *why = NULL;
+    if (look->found) {
+        decide(look, &why);
+    }
+    const char *name = look->found ? ls_finding_name(look->failure.id) : look->error;
+    bool on = look->found && run->checks[look->failure.id];
+    if (on) {
+        ls_text text = {0};
+        ls_text_printf(&text, "%s%s%s\n%s", look->error, why != NULL ? "\n" : "",
+                       why != NULL ? why : "", look->sides);
+        const ls_comm *comm = look->shared->comm;
+        int shown = 0;
+        for (int m = 0; m < comm->size && shown < 2; m++) {
+            if (at_fault(look, comm->ranks[m]) == (shown == 0)) {
+                add_next_calls(&text, look, m);
+                shown += 1;
+                m = -1;
+            }
+        }
+        (void)ls_findings__add(run, look->failure.id, look->failure.ranks, look->failure.rank_count,
+                               look->failure.file, look->failure.line, ls_text_string(&text));
+        ls_text_free(&text);
+    }
+    ls_run__fail(run, on ? LS_ERR_FINDING : LS_ERR_MISMATCH, name);
+}
+
+static int open_lookahead(ls_lookahead **out, ls_run *run, ls_meet *meet) {
+    ls_shared_comm *shared = meet->shared;
+    size_t size = (size_t)shared->comm->size;
+    int depth = run->options.lookahead + (int)shared->count + 1;
+    ls_lookahead *look = ls_arena_alloc(run->arena, 1, sizeof *look);
+    if (look == NULL) {
+        return LS_ERR_MEMORY;
+    }
+    look->depth = depth < DEPTH_MAX ? depth : DEPTH_MAX;
+    look->shared = shared;
+    look->calls = ls_arena_alloc(run->arena, size * (size_t)look->depth, sizeof *look->calls);
+    look->counts = ls_arena_alloc(run->arena, size, sizeof *look->counts);
+    look->failure = *ls_check_last();
+    look->found = look->failure.found;
+    (void)snprintf(look->error, sizeof look->error, "%s", ls_error_last()->text);
+    if (look->calls == NULL || look->counts == NULL) {
+        return LS_ERR_MEMORY;
+    }
+    ls_text text = {0};
+    ls_findings__check_text(&text, &look->failure, meet->requests, shared->comm->size);
+    look->sides = ls_arena_strdup(run->arena, ls_text_string(&text));
+    ls_text_free(&text);
+    if (look->sides == NULL) {
+        return LS_ERR_MEMORY;
+    }
+    for (uint64_t i = 0; i < shared->count; i++) {
+        const ls_meet *waiting = ls_meet__at(shared, shared->base + i);
+        for (int m = 0; m < shared->comm->size; m++) {
+            if (waiting->requests[m] != NULL) {
+                trace(look, m, waiting->requests[m]);
+            }
+        }
+    }
+    *out = look;
+    return LS_OK;
+}
+
+int ls_lookahead__start(ls_run *run, ls_meet *meet) {
+    ls_lookahead *look = NULL;
+    int status = open_lookahead(&look, run, meet);
+    if (status != LS_OK) {
+        ls_run__fail(run, status, "out of memory");
+        return status;
+    }
+    run->lookahead = look;
+    if (run->options.lookahead == 0 || !look->found) {
+        ls_lookahead__end(run);
+        return run->status;
+    }
+    for (int r = 0; r < run->rank_count; r++) {
+        run->ranks[r].lookahead_left = run->options.lookahead;
+    }
+    for (int m = 0; m < meet->shared->comm->size; m++) {
+        ls_request__done(meet->requests[m], LS_OK);
+    }
+    return LS_OK;
+}
+
+bool ls_lookahead__submit(ls_request *request) {
+    ls_lookahead *look = request->rank->run->lookahead;
+    bool p2p = request->verb == LS_VERB_CALL &&
+               (request->call.kind == LS_SEND || request->call.kind == LS_RECV);
+    if (request->comm->shared == look->shared && !p2p) {
+        trace(look, request->comm->member, request);
+    }
+    bool makes_handle = request->verb == LS_VERB_SPLIT || request->verb == LS_VERB_SUBSET;
+    if (request->rank->lookahead_left > 0 && !makes_handle) {
+        request->rank->lookahead_left -= 1;
+        ls_request__done(request, LS_OK);
+    }
+    return true;
+}

@@ -1,0 +1,275 @@
+// Where collectives meet: call number i of every member of a communicator is one collective. The last
+// to arrive checks that all agree and does the math on everyone's buffers.
+#include <string.h>
+
+#include "collectives/backend/backend.h"
+#include "ranks/internal.h"
+
+#define ROOM_FIRST 4  // meets open at once: more than one only with asynchronous calls
+
+static const ls_allocator *allocator_of(const ls_shared_comm *shared) {
+    (void)shared;
+    return NULL;
+}
+
+int ls_meet__open(ls_shared_comm *shared) {
+    void *memory = NULL;
+    size_t size = (size_t)shared->comm->size;
+    LS_TRY(ls_alloc(&memory, allocator_of(shared), size, sizeof(uint64_t)));
+    shared->rounds = memory;
+    LS_TRY(ls_alloc(&memory, allocator_of(shared), ROOM_FIRST, sizeof(ls_meet *)));
+    shared->ring = memory;
+    shared->room = ROOM_FIRST;
+    LS_TRY(ls_alloc(&memory, allocator_of(shared), size, sizeof(ls_request *)));
+    shared->sends = memory;
+    LS_TRY(ls_alloc(&memory, allocator_of(shared), size, sizeof(ls_request *)));
+    shared->recvs = memory;
+    return LS_OK;
+}
+
+static void free_meet(ls_shared_comm *shared, ls_meet *meet) {
+    size_t size = (size_t)shared->comm->size;
+    ls_free(allocator_of(shared), (void *)meet->requests, size, sizeof(ls_request *));
+    ls_free(allocator_of(shared), (void *)meet->calls, size, sizeof(ls_call *));
+    ls_free(allocator_of(shared), meet, 1, sizeof *meet);
+}
+
+void ls_meet__close(ls_shared_comm *shared) {
+    size_t size = (size_t)shared->comm->size;
+    for (uint64_t i = 0; shared->ring != NULL && i < shared->count; i++) {
+        free_meet(shared, shared->ring[(shared->base + i) % shared->room]);
+    }
+    while (shared->free_meets != NULL) {
+        ls_meet *next = shared->free_meets->next_free;
+        free_meet(shared, shared->free_meets);
+        shared->free_meets = next;
+    }
+    ls_free(allocator_of(shared), shared->rounds, size, sizeof(uint64_t));
+    ls_free(allocator_of(shared), (void *)shared->ring, shared->room, sizeof(ls_meet *));
+    ls_free(allocator_of(shared), (void *)shared->sends, size, sizeof(ls_request *));
+    ls_free(allocator_of(shared), (void *)shared->recvs, size, sizeof(ls_request *));
+}
+
+static int make_meet(ls_meet **out, ls_shared_comm *shared) {
+    if (shared->free_meets != NULL) {
+        *out = shared->free_meets;
+        shared->free_meets = (*out)->next_free;
+        return LS_OK;
+    }
+    void *memory = NULL;
+    size_t size = (size_t)shared->comm->size;
+    LS_TRY(ls_alloc(&memory, allocator_of(shared), 1, sizeof(ls_meet)));
+    ls_meet *meet = memory;
+    int status = ls_alloc(&memory, allocator_of(shared), size, sizeof(ls_request *));
+    meet->requests = status == LS_OK ? memory : NULL;
+    if (status == LS_OK) {
+        status = ls_alloc(&memory, allocator_of(shared), size, sizeof(ls_call *));
+        meet->calls = status == LS_OK ? memory : NULL;
+    }
+    if (status != LS_OK) {
+        free_meet(shared, meet);
+        return status;
+    }
+    meet->shared = shared;
+    *out = meet;
+    return LS_OK;
+}
+
+static int grow(ls_shared_comm *shared) {
+    void *memory = NULL;
+    LS_TRY(ls_alloc(&memory, allocator_of(shared), 2 * shared->room, sizeof(ls_meet *)));
+    ls_meet **ring = memory;
+    for (uint64_t i = 0; i < shared->count; i++) {
+        uint64_t round = shared->base + i;
+        ring[round % (2 * shared->room)] = shared->ring[round % shared->room];
+    }
+    ls_free(allocator_of(shared), (void *)shared->ring, shared->room, sizeof(ls_meet *));
+    shared->ring = ring;
+    shared->room *= 2;
+    return LS_OK;
+}
+
+ls_meet *ls_meet__at(const ls_shared_comm *shared, uint64_t round) {
+    if (round < shared->base || round >= shared->base + shared->count) {
+        return NULL;
+    }
+    return shared->ring[round % shared->room];
+}
+
+static int meet_for(ls_meet **out, ls_shared_comm *shared, uint64_t round) {
+    LS_ASSERT(round >= shared->base && round <= shared->base + shared->count);
+    *out = ls_meet__at(shared, round);
+    if (*out != NULL) {
+        return LS_OK;
+    }
+    if (shared->count == shared->room) {
+        LS_TRY(grow(shared));
+    }
+    LS_TRY(make_meet(out, shared));
+    (*out)->round = round;
+    (*out)->arrived = 0;
+    (*out)->edge_count = 0;
+    memset((void *)(*out)->requests, 0, (size_t)shared->comm->size * sizeof(ls_request *));
+    shared->ring[round % shared->room] = *out;
+    shared->count += 1;
+    return LS_OK;
+}
+
+// ---- Completing ----------------------------------------------------------------------------------
+static int check_verbs(ls_meet *meet) {
+    int size = meet->shared->comm->size, changed = -1;
+    for (int m = 1; m < size && changed < 0; m++) {
+        changed = meet->requests[m]->verb != meet->requests[0]->verb ? m : -1;
+    }
+    if (changed < 0) {
+        return LS_OK;
+    }
+    // The verb that fewer members say is at fault; the first of them names the place.
+    int like_first = 0;
+    for (int m = 0; m < size; m++) {
+        like_first += meet->requests[m]->verb == meet->requests[0]->verb ? 1 : 0;
+    }
+    bool first_is_wrong = 2 * like_first < size;
+    bool noted = false;
+    for (int m = 0; m < size; m++) {
+        bool same = meet->requests[m]->verb == meet->requests[0]->verb;
+        if (same != first_is_wrong) {
+            continue;
+        }
+        if (!noted) {
+            ls_check__note(LS_FINDING_KIND_MISMATCH, meet->calls[m]);
+        } else {
+            ls_check__note_rank(meet->calls[m]);
+        }
+        noted = true;
+    }
+    const ls_request *a = meet->requests[0], *b = meet->requests[changed];
+    return LS_FAIL_RANK(LS_ERR_MISMATCH, b->call.rank,
+                        "call %llu on %s: kind differs: rank %d says %s, rank %d says %s",
+                        (unsigned long long)a->call.seq, a->call.comm->name, a->call.rank,
+                        ls_findings__verb_name(&a->call, a->verb), b->call.rank,
+                        ls_findings__verb_name(&b->call, b->verb));
+}
+
+static int check_overlap(const ls_run *run, const ls_meet *meet) {
+    if (!run->checks[LS_FINDING_BUFFER_OVERLAP]) {
+        return LS_OK;
+    }
+    int size = meet->shared->comm->size;
+    void *memory = NULL;
+    LS_TRY(ls_alloc(&memory, NULL, (size_t)size, sizeof(ls_call)));
+    ls_call *calls = memory;
+    for (int m = 0; m < size; m++) {
+        calls[m] = *meet->calls[m];
+    }
+    int status = ls_backend__check_overlap(calls, size);
+    ls_free(NULL, memory, (size_t)size, sizeof(ls_call));
+    return status;
+}
+
+static int check_meet(ls_run *run, ls_meet *meet) {
+    LS_TRY(check_verbs(meet));
+    if (meet->requests[0]->verb != LS_VERB_CALL) {
+        return LS_OK;
+    }
+    int size = meet->shared->comm->size;
+    LS_TRY(ls_collective_of(meet->calls[0]->kind)->check(meet->calls, size));
+    return check_overlap(run, meet);
+}
+
+static int do_meet(ls_run *run, ls_meet *meet) {
+    ls_shared_comm *shared = meet->shared;
+    int size = shared->comm->size;
+    switch (meet->requests[0]->verb) {
+    case LS_VERB_SPLIT:
+        return ls_comm__split(run, shared, meet->requests);
+    case LS_VERB_SUBSET:
+        return ls_comm__subset(run, shared, meet->requests);
+    case LS_VERB_REPLICA:
+        return ls_comm__replica(run, shared, meet->requests);
+    case LS_VERB_CALL:
+        break;
+    }
+    for (int m = 0; m < size; m++) {
+        meet->requests[m]->state = LS_REQUEST_MATCHED;
+        ls_checks__hash_check(meet->requests[m]);
+    }
+    ls_gdb_hook_collective(run, shared->comm, meet->calls, size);
+    // In a parallel run other communicators go on meanwhile: nobody else touches these buffers.
+    if (run->parallel) {
+        (void)pthread_mutex_unlock(&run->mutex);
+    }
+    int status =
+        ls_collective_of(meet->calls[0]->kind)->math(meet->calls, size, run->backend->order);
+    if (run->parallel) {
+        (void)pthread_mutex_lock(&run->mutex);
+    }
+    if (status == LS_OK) {
+        ls_checks__values(run, meet->requests, size);
+    }
+    return status;
+}
+
+static void pop(ls_shared_comm *shared, ls_meet *meet) {
+    LS_ASSERT(shared->count > 0 && shared->ring[shared->base % shared->room] == meet);
+    shared->base += 1;
+    shared->count -= 1;
+}
+
+static int complete(ls_run *run, ls_meet *meet) {
+    ls_shared_comm *shared = meet->shared;
+    int size = shared->comm->size;
+    for (int m = 0; m < size; m++) {
+        meet->calls[m] = &meet->requests[m]->call;
+    }
+    if (check_meet(run, meet) != LS_OK) {
+        int status = ls_lookahead__start(run, meet);
+        if (status != LS_OK) {
+            return status;
+        }
+        pop(shared, meet);
+        meet->next_free = shared->free_meets;
+        shared->free_meets = meet;
+        return LS_OK;
+    }
+    ls_order__met(run, meet);
+    pop(shared, meet);
+    int status = do_meet(run, meet);
+    for (int m = 0; m < size; m++) {
+        ls_request__done(meet->requests[m], status);
+    }
+    meet->next_free = shared->free_meets;
+    shared->free_meets = meet;
+    if (status != LS_OK && run->status == LS_OK) {
+        ls_run__fail(run, status, ls_error_last()->text);
+    }
+    return status;
+}
+
+int ls_meet__submit(ls_request *request) {
+    ls_run *run = request->rank->run;
+    ls_shared_comm *shared = request->comm->shared;
+    request->call.seq = shared->comm->seq[request->comm->member]++;
+    if (run->lookahead != NULL && ls_lookahead__submit(request)) {
+        return run->status;
+    }
+    if (request->verb == LS_VERB_CALL &&
+        (request->call.kind == LS_SEND || request->call.kind == LS_RECV)) {
+        return ls_p2p__submit(request);
+    }
+    int member = request->comm->member;
+    uint64_t round = shared->rounds[member];
+    ls_meet *meet = NULL;
+    int status = meet_for(&meet, shared, round);
+    if (status != LS_OK) {
+        ls_run__fail(run, status, ls_error_last()->text);
+        return status;
+    }
+    shared->rounds[member] = round + 1;
+    meet->requests[member] = request;
+    meet->arrived += 1;
+    request->meet = meet;
+    ls_checks__hash(request);
+    ls_order__posted(request);
+    return meet->arrived == shared->comm->size ? complete(run, meet) : LS_OK;
+}

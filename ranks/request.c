@@ -1,0 +1,201 @@
+// Requests: calls on their way, and how a rank waits for them.
+#include "ranks/internal.h"
+
+#define FREED_KEPT 256  // requests of a rank kept after ls_wait, to tell use after free
+
+ls_request *ls_request__make(ls_rank *rank) {
+    void *memory = NULL;
+    if (ls_alloc(&memory, rank->run->options.allocator, 1, sizeof(ls_request)) != LS_OK) {
+        return NULL;
+    }
+    return memory;
+}
+
+static void release(ls_rank *rank, ls_request *request) {
+    ls_free(rank->run->options.allocator, request, 1, sizeof *request);
+}
+
+void ls_request__list(ls_rank *rank, ls_request *request) {
+    request->next = NULL;
+    if (rank->open_last != NULL) {
+        rank->open_last->next = request;
+    } else {
+        rank->open = request;
+    }
+    rank->open_last = request;
+}
+
+void ls_request__unlist(ls_rank *rank, ls_request *request) {
+    ls_request *before = NULL;
+    for (ls_request *at = rank->open; at != NULL; before = at, at = at->next) {
+        if (at != request) {
+            continue;
+        }
+        if (before != NULL) {
+            before->next = at->next;
+        } else {
+            rank->open = at->next;
+        }
+        rank->open_last = rank->open_last == at ? before : rank->open_last;
+        return;
+    }
+    LS_ASSERT(!"the request is not in its rank's list");
+}
+
+// Keeps the memory for a while, so that a second wait is told from a first.
+void ls_request__free(ls_rank *rank, ls_request *request) {
+    ls_request__unlist(rank, request);
+    request->state = LS_REQUEST_FREED;
+    request->next = NULL;
+    if (rank->freed_last != NULL) {
+        rank->freed_last->next = request;
+    } else {
+        rank->freed = request;
+    }
+    rank->freed_last = request;
+    rank->freed_count += 1;
+    if (rank->freed_count > FREED_KEPT) {
+        ls_request *oldest = rank->freed;
+        rank->freed = oldest->next;
+        rank->freed_count -= 1;
+        release(rank, oldest);
+    }
+}
+
+void ls_request__close(ls_rank *rank) {
+    while (rank->open != NULL) {
+        ls_request *next = rank->open->next;
+        release(rank, rank->open);
+        rank->open = next;
+    }
+    while (rank->freed != NULL) {
+        ls_request *next = rank->freed->next;
+        release(rank, rank->freed);
+        rank->freed = next;
+    }
+}
+
+void ls_request__done(ls_request *request, int status) {
+    ls_rank *rank = request->rank;
+    ls_run *run = rank->run;
+    request->state = LS_REQUEST_DONE;
+    request->status = status;
+    ls_history_entry *entry = &rank->history[request->number % (uint64_t)run->history];
+    if (entry->number == request->number) {
+        entry->done = status == LS_OK;
+    }
+    ls_gdb_hook_complete(run, rank, request);
+    if (request->awaited) {
+        request->awaited = false;
+        rank->waiting -= 1;
+    }
+    if (rank->state == LS_RANK_BLOCKED && (rank->waiting == 0 || run->status != LS_OK)) {
+        ls_schedule__make_ready(rank);
+    }
+    if (request->detached) {
+        ls_request__free(rank, request);
+    }
+}
+
+static bool moving(const ls_rank *rank) {
+    if (rank->current != NULL && rank->current->state == LS_REQUEST_MATCHED) {
+        return true;
+    }
+    for (const ls_request *at = rank->open; at != NULL; at = at->next) {
+        if (at->state == LS_REQUEST_MATCHED) {
+            return true;
+        }
+    }
+    return false;
+}
+
+void ls_request__drain(ls_rank *rank) {
+    while (moving(rank)) {
+        ls_schedule__block(rank, LS_RANK_BLOCKED);
+    }
+}
+
+int ls_request__await(ls_rank *rank) {
+    ls_run *run = rank->run;
+    while (rank->waiting > 0 && run->status == LS_OK) {
+        ls_schedule__block(rank, LS_RANK_BLOCKED);
+    }
+    if (run->status == LS_OK) {
+        return LS_OK;
+    }
+    ls_request__drain(rank);
+    bool complete = rank->waiting == 0;
+    rank->waiting = 0;
+    return complete ? LS_OK : run->status;
+}
+
+int ls_request__awaited(const ls_request **out, int most, const ls_rank *rank) {
+    int count = 0;
+    const ls_request *current = rank->current;
+    if (current != NULL && current->awaited && current->state != LS_REQUEST_DONE && most > 0) {
+        out[count++] = current;
+    }
+    for (const ls_request *at = rank->open; at != NULL && count < most; at = at->next) {
+        if (at != current && at->awaited && at->state != LS_REQUEST_DONE) {
+            out[count++] = at;
+        }
+    }
+    return count;
+}
+
+// ---- ls_wait -------------------------------------------------------------------------------------
+static int wait_for(ls_rank *rank, ls_request *request, const char *file, int line) {
+    ls_run *run = rank->run;
+    if (run->status != LS_OK) {
+        ls_request__drain(rank);
+        return ls_run__failed(run, rank);
+    }
+    if (request->rank != rank || request->state == LS_REQUEST_FREED) {
+        ls_request here = *request;
+        here.rank = rank;
+        here.call.rank = rank->id;
+        char made[LS_CALL_WHERE_MAX];
+        (void)ls_call__where(made, &request->call);
+        here.call.file = file;
+        here.call.line = line;
+        if (request->rank != rank) {
+            return ls_findings__fatal_call(run, LS_FINDING_HANDLE_USE_AFTER_FREE, &here,
+                                           "waits for a request of rank %d, made at %s",
+                                           request->rank->id, made);
+        }
+        return ls_findings__fatal_call(run, LS_FINDING_HANDLE_USE_AFTER_FREE, &here,
+                                       "waits for a request that was waited for already; it was "
+                                       "made at %s",
+                                       made);
+    }
+    int status = LS_OK;
+    if (run->direct) {
+        status = ls_direct__wait(request);
+    } else if (request->state != LS_REQUEST_DONE) {
+        rank->file = file;
+        rank->line = line;
+        rank->current = request;
+        request->awaited = true;
+        rank->waiting = 1;
+        status = ls_request__await(rank);
+        rank->current = NULL;
+    }
+    if (status != LS_OK) {
+        return run->status != LS_OK ? ls_run__failed(run, rank) : status;
+    }
+    status = request->status;
+    ls_request__free(rank, request);
+    return status;
+}
+
+int ls_wait_at(const char *file, int line, ls_request *request) {
+    ls_rank *rank = ls_schedule__current();
+    if (rank == NULL || request == NULL) {
+        return LS_FAIL(LS_ERR_INVALID, "%s:%d: a wait %s", file, line,
+                       rank == NULL ? "outside of a program" : "for no request");
+    }
+    ls_schedule__enter(rank);
+    int status = wait_for(rank, request, file, line);
+    ls_schedule__leave(rank);
+    return status;
+}

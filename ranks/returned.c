@@ -1,0 +1,184 @@
+// Calls that wait for ranks which have returned: did those make one call less than the others, leave one
+// out on the way, or did the few that wait make one too many? The call sites in the histories tell.
+#include <stdio.h>
+#include <string.h>
+
+#include "ranks/internal.h"
+
+// Collectives of a rank on a communicator, newest last: out [most]; returns how many.
+static int sequence(const ls_history_entry **out, int most, const ls_rank *rank,
+                    const ls_comm *comm) {
+    uint64_t room = (uint64_t)rank->run->history;
+    uint64_t kept = rank->call_count < room ? rank->call_count : room;
+    int count = 0;
+    for (uint64_t n = rank->call_count - kept; n < rank->call_count && count < most; n++) {
+        const ls_history_entry *entry = &rank->history[n % room];
+        bool p2p = entry->verb == LS_VERB_CALL &&
+                   (entry->call.kind == LS_SEND || entry->call.kind == LS_RECV);
+        if (entry->number == n && entry->call.comm == comm && !p2p) {
+            out[count++] = entry;
+        }
+    }
+    return count;
+}
+
+static bool same_site(const ls_history_entry *a, const ls_history_entry *b) {
+    return a->verb == b->verb && a->call.kind == b->call.kind && a->call.line == b->call.line &&
+           a->call.count == b->call.count && a->call.dtype == b->call.dtype &&
+           strcmp(a->call.file != NULL ? a->call.file : "",
+                  b->call.file != NULL ? b->call.file : "") == 0;
+}
+
+// The call that `longer` made on the way and `shorter` did not, when both ended with the same call;
+// NULL: `shorter` just made one less at the end, or nothing can be said (a loop over one call).
+static const ls_history_entry *odd_call(const ls_rank *longer, const ls_rank *shorter,
+                                        const ls_comm *comm) {
+    const ls_history_entry *a[64], *b[64];
+    int i = sequence(a, 64, longer, comm) - 1, j = sequence(b, 64, shorter, comm) - 1;
+    if (i < 0 || j < 0 || !same_site(a[i], b[j])) {
+        return NULL;
+    }
+    while (i >= 0 && j >= 0 && same_site(a[i], b[j])) {
+        i -= 1;
+        j -= 1;
+    }
+    if (i < 0) {
+        return NULL;
+    }
+    // What is compared must really shift: one more of a run of equal calls says nothing, unless it is
+    // known that the run began after another call.
+    bool run_of_equals = same_site(a[i], a[i + 1]);
+    return run_of_equals && j < 0 ? NULL : a[i];
+}
+
+static void add_where(ls_text *text, const char *what, const ls_history_entry *entry) {
+    char call[256], where[LS_CALL_WHERE_MAX];
+    ls_findings__describe(call, sizeof call, &entry->call, entry->verb);
+    ls_text_printf(text, "%s %s at %s\n", what, call, ls_call__where(where, &entry->call));
+}
+
+static void report(ls_run *run, ls_finding_id id, const int *ranks, int count, const char *file,
+                   int line, ls_text *text) {
+    for (int i = 0; i < count && i < 2; i++) {
+        ls_findings__history(text, &run->ranks[ranks[i]], 4);
+    }
+    ls_gdb_hook_deadlock(run, ls_text_string(text));
+    bool on = ls_findings__add(run, id, ranks, count, file, line, ls_text_string(text));
+    ls_text_free(text);
+    ls_run__fail(run, on ? LS_ERR_FINDING : LS_ERR_DEADLOCK, ls_finding_name(id));
+}
+
+// The few that wait made a call too many.
+static void report_extra(ls_run *run, const ls_meet *meet, const int *present, int present_count,
+                         const ls_rank *gone) {
+    const ls_request *first = meet->requests[ls_comm_member(meet->shared->comm, present[0])];
+    const ls_history_entry *odd = odd_call(first->rank, gone, meet->shared->comm);
+    ls_text text = {0};
+    char ranks[128];
+    ls_ranks_format(ranks, sizeof ranks, present, present_count);
+    ls_text_printf(&text,
+                   "rank%s %s wait%s in a call that the other %d of %d ranks of %s never make\n",
+                   present_count > 1 ? "s" : "", ranks, present_count > 1 ? "" : "s",
+                   meet->shared->comm->size - present_count, meet->shared->comm->size,
+                   meet->shared->comm->name);
+    ls_findings__sides(&text, meet->requests, meet->shared->comm->size);
+    if (odd != NULL) {
+        add_where(&text, "the call too many is", odd);
+    }
+    ls_findings__history(&text, gone, 4);
+    report(run, LS_FINDING_EXTRA_CALL, present, present_count,
+           odd != NULL ? odd->call.file : first->call.file,
+           odd != NULL ? odd->call.line : first->call.line, &text);
+}
+
+static void report_gone(ls_run *run, const ls_meet *meet, const int *absent, int absent_count,
+                        const ls_rank *waiting) {
+    const ls_rank *gone = &run->ranks[absent[0]];
+    const ls_history_entry *odd = odd_call(waiting, gone, meet->shared->comm);
+    ls_text text = {0};
+    char ranks[128];
+    ls_ranks_format(ranks, sizeof ranks, absent, absent_count);
+    if (odd != NULL) {
+        ls_text_printf(&text, "rank%s %s left out a call on %s that the others made\n",
+                       absent_count > 1 ? "s" : "", ranks, meet->shared->comm->name);
+        add_where(&text, "left out:", odd);
+    } else {
+        ls_text_printf(&text,
+                       "rank%s %s returned (status %d) while others wait for %s in a call on %s\n",
+                       absent_count > 1 ? "s" : "", ranks, gone->exit_status,
+                       absent_count > 1 ? "them" : "it", meet->shared->comm->name);
+    }
+    ls_findings__sides(&text, meet->requests, meet->shared->comm->size);
+    ls_findings__history(&text, waiting, 4);
+    report(run, odd != NULL ? LS_FINDING_MISSING_RANK : LS_FINDING_RANK_EXITED_EARLY, absent,
+           absent_count, odd != NULL ? odd->call.file : gone->file,
+           odd != NULL ? odd->call.line : gone->line, &text);
+}
+
+static void explain_meet(ls_run *run, const ls_meet *meet) {
+    const ls_comm *comm = meet->shared->comm;
+    int *present = ls_arena_alloc(run->arena, (size_t)comm->size, sizeof(int));
+    int *absent = ls_arena_alloc(run->arena, (size_t)comm->size, sizeof(int));
+    if (present == NULL || absent == NULL) {
+        ls_run__fail(run, LS_ERR_MEMORY, "out of memory");
+        return;
+    }
+    int present_count = 0, absent_count = 0;
+    for (int m = 0; m < comm->size; m++) {
+        if (meet->requests[m] != NULL) {
+            present[present_count++] = comm->ranks[m];
+        } else if (run->ranks[comm->ranks[m]].state == LS_RANK_RETURNED) {
+            absent[absent_count++] = comm->ranks[m];
+        }
+    }
+    LS_ASSERT(present_count > 0 && absent_count > 0);
+    if (2 * present_count < comm->size && absent_count == comm->size - present_count) {
+        report_extra(run, meet, present, present_count, &run->ranks[absent[0]]);
+    } else {
+        report_gone(run, meet, absent, absent_count, &run->ranks[present[0]]);
+    }
+}
+
+static void explain_p2p(ls_run *run, const ls_request *request) {
+    bool send = request->call.kind == LS_SEND;
+    int peer = request->call.comm->ranks[request->call.root], rank = request->call.rank;
+    char what[256];
+    ls_findings__describe(what, sizeof what, &request->call, request->verb);
+    ls_text text = {0};
+    ls_text_printf(&text, "rank %d, %s: rank %d never posts the %s%s\n", rank, what, peer,
+                   send ? "receive" : "send",
+                   run->ranks[peer].state == LS_RANK_RETURNED ? ", it has returned" : "");
+    ls_findings__history(&text, &run->ranks[peer], 4);
+    report(run, send ? LS_FINDING_P2P_UNMATCHED_SEND : LS_FINDING_P2P_UNMATCHED_RECV, &rank, 1,
+           request->call.file, request->call.line, &text);
+}
+
+void ls_stuck__returned(ls_run *run, const ls_request *request) {
+    if (request->meet != NULL) {
+        explain_meet(run, request->meet);
+    } else {
+        explain_p2p(run, request);
+    }
+}
+
+// ---- At the end of a run ---------------------------------------------------------------------------
+void ls_stuck__leftovers(ls_run *run) {
+    for (ls_shared_comm *at = run->comms; at != NULL && run->status == LS_OK; at = at->next) {
+        for (int m = 0; m < at->comm->size && run->status == LS_OK; m++) {
+            const ls_request *left = at->sends[m] != NULL ? at->sends[m] : at->recvs[m];
+            if (left != NULL) {
+                explain_p2p(run, left);
+            }
+        }
+        const ls_meet *meet = ls_meet__at(at, at->base);
+        bool somebody_returned = false;
+        for (int m = 0; meet != NULL && m < at->comm->size; m++) {
+            somebody_returned =
+                somebody_returned || (meet->requests[m] == NULL &&
+                                      run->ranks[at->comm->ranks[m]].state == LS_RANK_RETURNED);
+        }
+        if (somebody_returned && run->status == LS_OK) {
+            explain_meet(run, meet);
+        }
+    }
+}

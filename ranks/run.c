@@ -1,0 +1,318 @@
+// A run from its options to its result: threads, their programs, and what is left at the end.
+#define _GNU_SOURCE  // pthread_setname_np
+#include <limits.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "ranks/internal.h"
+
+#define STACK_BYTES_DEFAULT ((size_t)256 << 10)
+#define HISTORY_DEFAULT     16
+
+void ls_run__fail(ls_run *run, int status, const char *why) {
+    LS_ASSERT(status != LS_OK);
+    if (run->status != LS_OK) {
+        return;
+    }
+    if (run->lookahead != NULL) {  // what follows a mismatch says nothing; the mismatch does
+        ls_lookahead__end(run);
+        return;
+    }
+    run->status = status;
+    (void)snprintf(run->why, sizeof run->why, "%s", why);
+    for (int r = 0; r < run->rank_count; r++) {
+        ls_rank *rank = &run->ranks[r];
+        if (rank->state == LS_RANK_BLOCKED || rank->state == LS_RANK_STALLED) {
+            ls_schedule__make_ready(rank);
+        }
+    }
+}
+
+int ls_run__failed(const ls_run *run, const ls_rank *rank) {
+    return LS_FAIL_RANK(run->status, rank->id, "rank %d: the run has ended: %s", rank->id,
+                        run->why);
+}
+
+// ---- Opening and closing -------------------------------------------------------------------------
+static int check_options(const ls_spmd_options *options) {
+    if (options->ranks < 1 || options->ranks > LS_RANKS_MAX) {
+        return LS_FAIL(LS_ERR_INVALID, "a run of %d ranks; there may be 1 to %d", options->ranks,
+                       LS_RANKS_MAX);
+    }
+    if (options->schedule == LS_SCHEDULE_DELAY &&
+        (options->delayed_rank < 0 || options->delayed_rank >= options->ranks)) {
+        return LS_FAIL(LS_ERR_INVALID, "the delayed rank %d is not in [0, %d)",
+                       options->delayed_rank, options->ranks);
+    }
+    for (int i = 0; i < options->fault_count; i++) {
+        if (options->faults[i].rank < 0 || options->faults[i].rank >= options->ranks) {
+            return LS_FAIL(LS_ERR_INVALID, "fault %d is of rank %d, which is not in [0, %d)", i,
+                           options->faults[i].rank, options->ranks);
+        }
+    }
+    if (options->history < 0 || options->history > 4096 || options->lookahead < 0) {
+        return LS_FAIL(LS_ERR_INVALID, "history must be in [0, 4096], lookahead at least 0");
+    }
+    return LS_OK;
+}
+
+static int make_world(ls_run *run) {
+    ls_mesh mesh = run->options.mesh;
+    if (mesh.ndim == 0) {
+        mesh = LS_MESH(run->rank_count);
+    }
+    int size = 0;
+    LS_TRY(ls_mesh_size(&size, &mesh));
+    if (size != run->rank_count) {
+        return LS_FAIL(LS_ERR_INVALID, "the mesh has %d ranks, the run %d", size, run->rank_count);
+    }
+    const ls_world_options options = {.mesh = mesh, .seed = run->options.seed};
+    LS_TRY(ls_world_create(&run->world, &options));
+    LS_TRY(ls_backend_sim_create(&run->backend, run->world));
+    run->backend->order = run->options.order;
+    ls_comm *world = NULL;
+    LS_TRY(ls_comm_create(&world, run->backend, NULL, run->rank_count, "world"));
+    int status = ls_shared_comm__make(&run->world_comm, run, world, false);
+    if (status != LS_OK) {
+        ls_comm_free(world);
+    }
+    return status;
+}
+
+static int make_ranks(ls_run *run) {
+    run->ranks = ls_arena_alloc(run->arena, (size_t)run->rank_count, sizeof(ls_rank));
+    ls_history_entry *entries =
+        ls_arena_alloc(run->arena, (size_t)run->rank_count * (size_t)run->history, sizeof *entries);
+    if (run->ranks == NULL || entries == NULL) {
+        return LS_ERR_MEMORY;
+    }
+    for (int r = 0; r < run->rank_count; r++) {
+        ls_rank *rank = &run->ranks[r];
+        rank->abi = LS_RANKS_ABI;
+        rank->id = r;
+        rank->run = run;
+        rank->file = "";
+        rank->history = entries + (size_t)r * (size_t)run->history;
+        (void)snprintf(rank->name, sizeof rank->name, "rank %d", r);
+        if (sem_init(&rank->go, 0, 0) != 0) {
+            return LS_FAIL_RANK(LS_ERR_LIMIT, r, "rank %d: no semaphore", r);
+        }
+        LS_TRY(ls_rank_comm__make(&rank->world, run->world_comm, rank, true));
+    }
+    return LS_OK;
+}
+
+static int make_result(ls_run *run) {
+    ls_arena *arena = NULL;
+    LS_TRY(ls_arena_create(&arena, NULL));
+    ls_spmd_result *result = ls_arena_alloc(arena, 1, sizeof *result);
+    int *exit_status = ls_arena_alloc(arena, (size_t)run->rank_count, sizeof *exit_status);
+    if (result == NULL || exit_status == NULL) {
+        ls_arena_free(arena);
+        return LS_ERR_MEMORY;
+    }
+    result->arena = arena;
+    result->rank_count = run->rank_count;
+    result->exit_status = exit_status;
+    run->result = result;
+    return LS_OK;
+}
+
+static int open_run(ls_run *run) {
+    LS_TRY(ls_arena_create(&run->arena, run->options.allocator));
+    LS_TRY(make_result(run));
+    LS_TRY(ls_checks__select(run->checks, run->options.checks));
+    LS_TRY(ls_schedule__open(run));
+    LS_TRY(make_world(run));
+    return make_ranks(run);
+}
+
+static void close_run(ls_run *run) {
+    for (int r = 0; run->ranks != NULL && r < run->rank_count; r++) {
+        ls_request__close(&run->ranks[r]);
+        ls_memory__close(&run->ranks[r]);
+        (void)sem_destroy(&run->ranks[r].go);
+    }
+    ls_order__close(run);
+    ls_comm__close(run);
+    ls_backend_free(run->backend);
+    ls_world_free(run->world);
+    ls_schedule__close(run);
+    ls_arena_free(run->arena);
+}
+
+// ---- Threads -------------------------------------------------------------------------------------
+static void *rank_main(void *arg) {
+    ls_rank *rank = arg;
+    ls_run *run = rank->run;
+    ls_schedule__wait_for_start(rank);
+    int exit_status = 0;
+    if (run->program != NULL) {
+        exit_status = run->program(rank, run->arg);
+    }
+    ls_schedule__enter(rank);
+    ls_request__drain(rank);
+    rank->exit_status = exit_status;
+    run->result->exit_status[rank->id] = exit_status;
+    ls_schedule__finish(rank, rank->state == LS_RANK_DIED ? LS_RANK_DIED : LS_RANK_RETURNED);
+    ls_schedule__leave(rank);
+    return NULL;
+}
+
+// Starts all threads, or none of the programs.
+static int start_threads(ls_run *run, int *started) {
+    pthread_attr_t attributes;
+    size_t stack = run->options.stack_bytes != 0 ? run->options.stack_bytes : STACK_BYTES_DEFAULT;
+    stack = stack < (size_t)PTHREAD_STACK_MIN ? (size_t)PTHREAD_STACK_MIN : stack;
+    stack = (stack + 4095) / 4096 * 4096;
+    if (pthread_attr_init(&attributes) != 0) {
+        return LS_FAIL(LS_ERR_LIMIT, "no attributes for threads");
+    }
+    int status = LS_OK;
+    if (pthread_attr_setstacksize(&attributes, stack) != 0) {
+        status = LS_FAIL(LS_ERR_INVALID, "a stack of %zu bytes is not possible", stack);
+    }
+    for (int r = 0; r < run->rank_count && status == LS_OK; r++) {
+        ls_rank *rank = &run->ranks[r];
+        if (pthread_create(&rank->thread, &attributes, rank_main, rank) != 0) {
+            status = LS_FAIL_RANK(LS_ERR_LIMIT, r, "rank %d: the system gives no thread for it", r);
+            break;
+        }
+        (void)pthread_setname_np(rank->thread, rank->name);
+        *started += 1;
+    }
+    (void)pthread_attr_destroy(&attributes);
+    return status;
+}
+
+static int run_threads(ls_run *run) {
+    ls_spmd_program program = run->program;
+    int started = 0, status = start_threads(run, &started);
+    if (status != LS_OK) {
+        run->program = NULL;  // those that exist end at once
+        run->rank_count = started;
+    }
+    run->alive = started;
+    run->program = status == LS_OK ? program : NULL;
+    if (started > 0) {
+        ls_gdb_hook_run(run, 0);
+        ls_schedule__start(run);
+        while (sem_wait(&run->done) != 0) {
+        }
+        for (int r = 0; r < started; r++) {
+            (void)pthread_join(run->ranks[r].thread, NULL);
+        }
+    }
+    return status;
+}
+
+// ---- The whole run -------------------------------------------------------------------------------
+static int verdict(ls_run *run) {
+    const ls_spmd_result *result = run->result;
+    if (run->status != LS_OK) {
+        return LS_FAIL(run->status, "%s", run->why);
+    }
+    if (result->finding_count > 0) {
+        const ls_finding *finding = &result->findings[0];
+        return LS_FAIL(LS_ERR_FINDING, "%s at %s", ls_finding_name(finding->id), finding->where);
+    }
+    for (int r = 0; r < run->rank_count; r++) {
+        if (result->exit_status[r] != 0) {
+            return LS_FAIL_RANK(LS_ERR_RANK_DIED, r, "rank %d returned %d", r,
+                                result->exit_status[r]);
+        }
+    }
+    return LS_OK;
+}
+
+int ls_spmd_run(ls_spmd_result **out, ls_spmd_program program, void *arg,
+                const ls_spmd_options *options) {
+    LS_ASSERT(out != NULL && program != NULL && options != NULL);
+    *out = NULL;
+    LS_TRY(check_options(options));
+    void *memory = NULL;
+    LS_TRY(ls_alloc(&memory, NULL, 1, sizeof(ls_run)));
+    ls_run *run = memory;
+    run->abi = LS_RANKS_ABI;
+    run->rank_count = options->ranks;
+    run->options = *options;
+    run->program = program;
+    run->arg = arg;
+    run->parallel = options->schedule == LS_SCHEDULE_PARALLEL;
+    run->history = options->history > 0 ? options->history : HISTORY_DEFAULT;
+    int status = open_run(run);
+    if (status == LS_OK) {
+        status = run_threads(run);
+    }
+    ls_spmd_result *result = run->result;
+    if (status == LS_OK) {
+        if (run->lookahead != NULL) {
+            ls_lookahead__end(run);
+        }
+        if (run->status == LS_OK) {
+            ls_stuck__leftovers(run);
+            ls_checks__end(run);
+        }
+        result->calls = run->calls;
+        result->switches = run->switches;
+        result->digest = run->digest;
+        status = verdict(run);
+        *out = result;
+        ls_gdb_hook_run(run, 1);
+    } else {
+        ls_spmd_result_free(result);
+    }
+    close_run(run);
+    ls_free(NULL, run, 1, sizeof *run);
+    return status;
+}
+
+int ls_spmd_explore(ls_spmd_result **out, uint64_t *failing_seed, ls_spmd_program program,
+                    void *arg, const ls_spmd_options *options, uint64_t first_seed, int tries) {
+    LS_ASSERT(out != NULL && failing_seed != NULL && options != NULL);
+    *out = NULL;
+    *failing_seed = 0;
+    ls_spmd_options each = *options;
+    each.schedule = LS_SCHEDULE_RANDOM;
+    for (int i = 0; i < tries; i++) {
+        each.seed = first_seed + (uint64_t)i;
+        ls_spmd_result *result = NULL;
+        int status = ls_spmd_run(&result, program, arg, &each);
+        if (status != LS_OK) {
+            *out = result;
+            *failing_seed = each.seed;
+            return status;
+        }
+        ls_spmd_result_free(result);
+    }
+    return LS_OK;
+}
+
+// ---- Results -------------------------------------------------------------------------------------
+void ls_spmd_result_free(ls_spmd_result *result) {
+    if (result != NULL) {
+        ls_arena_free(result->arena);
+    }
+}
+
+int ls_spmd_finding_count(const ls_spmd_result *result) {
+    return result->finding_count;
+}
+
+const ls_finding *ls_spmd_finding(const ls_spmd_result *result, int index) {
+    LS_ASSERT(index >= 0 && index < result->finding_count);
+    return &result->findings[index];
+}
+
+int ls_spmd_exit_status(const ls_spmd_result *result, int rank) {
+    LS_ASSERT(rank >= 0 && rank < result->rank_count);
+    return result->exit_status[rank];
+}
+
+uint64_t ls_spmd_call_count(const ls_spmd_result *result) {
+    return result->calls;
+}
+
+uint64_t ls_spmd_schedule_digest(const ls_spmd_result *result) {
+    return result->digest;
+}

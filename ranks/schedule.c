@@ -1,0 +1,251 @@
+// The baton: which rank runs. A rank gives it on when it blocks or ends, and, under schedules that ask
+// for it, at every call; who gets it is a function of the seed and of what happened before. In a
+// parallel run there is no baton: a mutex protects the run, and the operating system schedules.
+#include "ranks/internal.h"
+
+#define SCHEDULE_STREAM 0x7363686eu  // of random draws
+#define DIGEST_START    UINT64_C(14695981039346656037)
+#define DIGEST_PRIME    UINT64_C(1099511628211)
+
+static _Thread_local ls_rank *current;
+
+ls_rank *ls_schedule__current(void) {
+    return current;
+}
+
+void ls_schedule__set_current(ls_rank *rank) {
+    current = rank;
+}
+
+int ls_schedule__open(ls_run *run) {
+    run->ready_words = ((size_t)run->rank_count + 63) / 64;
+    for (int set = 0; set < 2; set++) {
+        run->ready[set] = ls_arena_alloc(run->arena, run->ready_words, sizeof(uint64_t));
+        if (run->ready[set] == NULL) {
+            return LS_ERR_MEMORY;
+        }
+    }
+    if (sem_init(&run->done, 0, 0) != 0 || pthread_mutex_init(&run->mutex, NULL) != 0) {
+        return LS_FAIL(LS_ERR_LIMIT, "no semaphore or mutex for a run of %d ranks",
+                       run->rank_count);
+    }
+    run->digest = DIGEST_START;
+    return LS_OK;
+}
+
+void ls_schedule__close(ls_run *run) {
+    (void)sem_destroy(&run->done);
+    (void)pthread_mutex_destroy(&run->mutex);
+}
+
+static void wait_for(sem_t *semaphore) {
+    while (sem_wait(semaphore) != 0) {
+        // Interrupted by a signal: a debugger's, most likely.
+    }
+}
+
+void ls_schedule__enter(ls_rank *rank) {
+    if (rank->run->parallel) {
+        (void)pthread_mutex_lock(&rank->run->mutex);
+    }
+}
+
+void ls_schedule__leave(ls_rank *rank) {
+    if (rank->run->parallel) {
+        (void)pthread_mutex_unlock(&rank->run->mutex);
+    }
+}
+
+// ---- The set of ranks that could run -------------------------------------------------------------
+static void set_ready(ls_rank *rank) {
+    bool last = rank->slow || (rank->run->options.schedule == LS_SCHEDULE_DELAY &&
+                               rank->run->options.delayed_rank == rank->id);
+    rank->run->ready[last ? 1 : 0][rank->id / 64] |= UINT64_C(1) << (rank->id % 64);
+}
+
+static void clear_ready(ls_rank *rank) {
+    for (int set = 0; set < 2; set++) {
+        rank->run->ready[set][rank->id / 64] &= ~(UINT64_C(1) << (rank->id % 64));
+    }
+}
+
+static int count_ready(const ls_run *run, int set) {
+    int count = 0;
+    for (size_t w = 0; w < run->ready_words; w++) {
+        count += __builtin_popcountll(run->ready[set][w]);
+    }
+    return count;
+}
+
+static int lowest_bit(uint64_t word) {
+    return __builtin_ctzll(word);
+}
+
+// The ready rank number `index` of a set, in ascending order.
+static int ready_at(const ls_run *run, int set, int index) {
+    for (size_t w = 0; w < run->ready_words; w++) {
+        uint64_t word = run->ready[set][w];
+        int here = __builtin_popcountll(word);
+        if (index >= here) {
+            index -= here;
+            continue;
+        }
+        for (; index > 0; index--) {
+            word &= word - 1;
+        }
+        return (int)(w * 64) + lowest_bit(word);
+    }
+    LS_ASSERT(!"fewer ranks are ready");
+    return -1;
+}
+
+// The first ready rank after `rank`, going round.
+static int ready_after(const ls_run *run, int set, int rank) {
+    size_t words = run->ready_words, start = (size_t)(rank + 1) / 64;
+    for (size_t i = 0; i <= words; i++) {
+        size_t w = (start + i) % words;
+        uint64_t word = run->ready[set][w];
+        if (i == 0 && start < words) {
+            word &= ~UINT64_C(0) << ((rank + 1) % 64);
+        }
+        if (word != 0) {
+            return (int)(w * 64) + lowest_bit(word);
+        }
+    }
+    return -1;
+}
+
+// Who runs next: NULL when nobody could.
+static ls_rank *choose(ls_run *run, int from) {
+    for (int set = 0; set < 2; set++) {
+        int count = count_ready(run, set), id = -1;
+        if (count == 0) {
+            continue;
+        }
+        if (run->options.schedule == LS_SCHEDULE_RANDOM) {
+            uint64_t draw = ls_random_below((uint64_t)count, run->options.seed, SCHEDULE_STREAM, 0,
+                                            run->switches);
+            id = ready_at(run, set, (int)draw);
+        } else {
+            id = ready_after(run, set, from);
+        }
+        return &run->ranks[id];
+    }
+    return NULL;
+}
+
+// The chosen rank has the baton; every choice counts, also that of the rank that had it.
+static void give(ls_run *run, ls_rank *from, ls_rank *to) {
+    clear_ready(to);
+    to->state = LS_RANK_RUNNING;
+    run->switches += 1;
+    run->digest = (run->digest ^ (uint64_t)to->id) * DIGEST_PRIME;
+    if (from != to) {
+        run->running = to;
+        ls_gdb_hook_switch(run, from, to);
+        (void)sem_post(&to->go);
+    }
+}
+
+// ---- Ranks ---------------------------------------------------------------------------------------
+void ls_schedule__start(ls_run *run) {
+    for (int r = 0; r < run->rank_count; r++) {
+        run->ranks[r].state = run->parallel ? LS_RANK_RUNNING : LS_RANK_READY;
+        if (!run->parallel) {
+            set_ready(&run->ranks[r]);
+        }
+    }
+    run->running_count = run->rank_count;
+    if (!run->parallel) {
+        give(run, NULL, choose(run, -1));
+        return;
+    }
+    for (int r = 0; r < run->rank_count; r++) {
+        (void)sem_post(&run->ranks[r].go);
+    }
+}
+
+void ls_schedule__wait_for_start(ls_rank *rank) {
+    current = rank;
+    wait_for(&rank->go);
+}
+
+void ls_schedule__make_ready(ls_rank *rank) {
+    LS_ASSERT(rank->state == LS_RANK_BLOCKED || rank->state == LS_RANK_STALLED);
+    if (rank->run->parallel) {
+        rank->state = LS_RANK_RUNNING;
+        rank->run->running_count += 1;
+        (void)sem_post(&rank->go);
+        return;
+    }
+    rank->state = LS_RANK_READY;
+    set_ready(rank);
+}
+
+void ls_schedule__yield(ls_rank *rank) {
+    ls_run *run = rank->run;
+    if (run->parallel || run->direct) {
+        return;
+    }
+    bool last = rank->slow || (run->options.schedule == LS_SCHEDULE_DELAY &&
+                               run->options.delayed_rank == rank->id);
+    if (run->options.schedule != LS_SCHEDULE_RANDOM && !last) {
+        return;
+    }
+    rank->state = LS_RANK_READY;
+    set_ready(rank);
+    ls_rank *next = choose(run, rank->id);
+    give(run, rank, next);
+    if (next != rank) {
+        wait_for(&rank->go);
+    }
+}
+
+// Nobody can run: the run fails, which makes every blocked rank ready.
+static ls_rank *choose_or_explain(ls_run *run, int from) {
+    ls_rank *next = choose(run, from);
+    if (next == NULL) {
+        ls_stuck__explain(run);
+        next = choose(run, from);
+        LS_ASSERT(next != NULL);
+    }
+    return next;
+}
+
+void ls_schedule__block(ls_rank *rank, ls_rank_state state) {
+    ls_run *run = rank->run;
+    rank->state = state;
+    if (run->parallel) {
+        run->running_count -= 1;
+        if (run->running_count == 0) {
+            ls_stuck__explain(run);
+        }
+        (void)pthread_mutex_unlock(&run->mutex);
+        wait_for(&rank->go);
+        (void)pthread_mutex_lock(&run->mutex);
+        return;
+    }
+    ls_rank *next = choose_or_explain(run, rank->id);
+    give(run, rank, next);
+    if (next != rank) {
+        wait_for(&rank->go);
+    }
+}
+
+void ls_schedule__finish(ls_rank *rank, ls_rank_state state) {
+    ls_run *run = rank->run;
+    rank->state = state;
+    rank->current = NULL;
+    run->alive -= 1;
+    run->running_count -= 1;
+    if (run->alive == 0) {
+        run->running = NULL;
+        (void)sem_post(&run->done);
+        return;
+    }
+    if (!run->parallel) {
+        give(run, rank, choose_or_explain(run, rank->id));
+    } else if (run->running_count == 0) {
+        ls_stuck__explain(run);
+    }
+}

@@ -1,0 +1,215 @@
+// What a run looks like in memory: shared by the files of ranks/, and read by debuggers. Programs use
+// ranks.h alone. LS_RANKS_ABI counts changes of what is below; hooks.h says where to stop.
+//
+// One rank runs at a time unless the schedule is parallel: it holds the baton, which is all the
+// protection the run needs. In a parallel run the same functions hold run->mutex instead.
+#ifndef LS_RANKS_STATE_H
+#define LS_RANKS_STATE_H
+
+#include <pthread.h>
+#include <semaphore.h>
+
+#include "ranks/ranks.h"
+
+#define LS_RANKS_ABI 1
+
+typedef struct ls_run ls_run;
+typedef struct ls_shared_comm ls_shared_comm;
+typedef struct ls_meet ls_meet;
+typedef struct ls_lookahead ls_lookahead;
+
+typedef enum ls_rank_state {
+    LS_RANK_READY,    // could run, waits for the baton
+    LS_RANK_RUNNING,  //
+    LS_RANK_BLOCKED,  // in a call that others must complete
+    LS_RANK_STALLED,  // by a fault; never goes on
+    LS_RANK_RETURNED,
+    LS_RANK_DIED,  // by a fault; its program may still be unwinding
+} ls_rank_state;
+
+typedef enum ls_request_state {
+    LS_REQUEST_GROUPED,  // waits for the end of its group
+    LS_REQUEST_POSTED,   // waits for the other ranks' calls
+    LS_REQUEST_MATCHED,  // its data is being moved
+    LS_REQUEST_DONE,     // complete; asynchronous ones wait for ls_wait
+    LS_REQUEST_FREED,    // waited for; kept for a while to tell use after free
+} ls_request_state;
+
+// Calls that are met like a collective but are none of the kinds.
+typedef enum ls_verb {
+    LS_VERB_CALL,  // what call.kind says
+    LS_VERB_SPLIT,
+    LS_VERB_SUBSET,
+    LS_VERB_REPLICA,
+} ls_verb;
+
+// A call on its way: on the stack of a blocking rank, or on the heap for one that is waited for.
+struct ls_request {
+    ls_call call;
+    ls_verb verb;
+    ls_request_state state;
+    int status;  // once DONE
+    bool asynchronous;
+    bool awaited;   // its rank waits for it, in one call or in several of a group
+    bool detached;  // nobody waits for it: the second of a call that a fault doubled
+    ls_rank *rank;
+    ls_rank_comm *comm;
+    uint64_t number;  // among all calls of the rank, from 0
+    ls_meet *meet;    // collectives, while POSTED
+    size_t send_bytes, recv_bytes;
+    uint64_t send_hash, recv_hash;  // buffer.modified_in_flight
+    int color, key;                 // SPLIT
+    const int *members;             // SUBSET [member_count]
+    int member_count;
+    ls_rank_comm **made_out;  // SPLIT, SUBSET: where this rank's new communicator goes
+    ls_request *next;         // in the rank's list (asynchronous, grouped)
+    ls_request *next_p2p;     // in a communicator's list of unmatched sends or receives
+};
+
+typedef struct ls_history_entry {
+    ls_call call;  // counts are not kept
+    ls_verb verb;
+    uint64_t number;
+    bool done;
+} ls_history_entry;
+
+typedef struct ls_allocation {
+    char *start;
+    size_t bytes;
+    size_t clean_start, clean_end;  // known to be written
+    bool freed;                     // kept for a while to tell use after free
+    const char *file;
+    int line;
+    const char *freed_file;
+    int freed_line;
+} ls_allocation;
+
+struct ls_rank {
+    uint32_t abi;  // LS_RANKS_ABI
+    int id;
+    ls_rank_state state;
+    int exit_status;
+    char name[16];  // of its thread
+    ls_run *run;
+    const ls_request *current;  // the call it is in; NULL between calls
+    uint64_t call_count;
+    const char *file;  // of its last call, or ""
+    int line;
+    pthread_t thread;
+    sem_t go;
+    bool slow;         // by a fault
+    int waiting;       // awaited requests that are not done
+    int group_depth;   // of ls_group_start
+    ls_request *open;  // asynchronous and grouped calls, oldest first
+    ls_request *open_last;
+    ls_request *freed, *freed_last;  // FREED requests, oldest first
+    int freed_count;
+    ls_history_entry *history;   // [run->history]; call n at n % history
+    ls_allocation *allocations;  // ascending by start
+    int allocation_count, allocation_room;
+    int freed_allocations;
+    uint64_t allocations_made;
+    int lookahead_left;  // calls it may still make after a mismatch
+    ls_rank_comm *world;
+    ls_rank_comm *axes[LS_MESH_DIMS_MAX];
+};
+
+#define LS_RANK_COMM_MAGIC 0x6c73636fu
+struct ls_rank_comm {
+    uint32_t magic;
+    ls_rank *rank;
+    ls_shared_comm *shared;
+    int member;
+    bool destroyed;
+    bool of_run;  // world and axes: nobody destroys them
+    const char *file;
+    int line;
+    ls_rank_comm *next;  // in run->handles
+};
+
+// The calls of all members that meet as one collective.
+struct ls_meet {
+    ls_shared_comm *shared;
+    uint64_t round;
+    int arrived;
+    int edge_count;         // orders of calls recorded for it, see order.c
+    uint64_t mark;          // of the search for cycles, see stuck.c
+    ls_request **requests;  // [size]; NULL: not arrived
+    const ls_call **calls;  // [size]
+    ls_meet *next_free;
+};
+
+struct ls_shared_comm {
+    ls_comm *comm;
+    uint64_t *rounds;  // [size] collectives of each member so far
+    ls_meet **ring;    // meets [base, base + count) by round % room
+    uint64_t base;
+    uint64_t count;
+    uint64_t room;
+    ls_meet *free_meets;
+    ls_request **sends;    // [size] unmatched, by receiver, oldest first
+    ls_request **recvs;    // [size] unmatched, by receiver, oldest first
+    ls_shared_comm *next;  // in run->comms
+    bool of_axis;          // its ls_comm belongs to the axis
+};
+
+// An order of two communicators' calls that a rank made while the first was open, see order.c.
+typedef struct ls_order_edge {
+    ls_shared_comm *comm[2];
+    uint64_t round[2];
+    uint64_t *number[2];  // [size of comm] call numbers of its members, once it is complete
+    ls_meet *meet[2];     // while it is not
+    int rank;
+    struct ls_order_edge *next;
+} ls_order_edge;
+
+struct ls_run {
+    uint32_t abi;  // LS_RANKS_ABI
+    int rank_count;
+    ls_rank *ranks;          // [rank_count]
+    const ls_rank *running;  // who holds the baton; NULL in a parallel run
+    int status;              // LS_OK until the run has failed
+    char why[160];           // the finding that ended it
+    ls_spmd_options options;
+    ls_spmd_program program;
+    void *arg;
+    bool parallel;
+    bool checks[LS_FINDING_COUNT];
+    ls_world *world;
+    ls_backend *backend;
+    bool direct;  // calls go to `backend`, which holds one rank; no threads
+    int history;
+    pthread_mutex_t mutex;
+    sem_t done;
+    int alive;           // ranks whose program has not returned
+    int running_count;   // parallel: ranks that are not blocked
+    uint64_t *ready[2];  // bit sets of ranks that could run: [1] only after all of [0]
+    size_t ready_words;
+    uint64_t switches;
+    uint64_t digest;
+    uint64_t calls;
+    ls_shared_comm *comms;
+    ls_rank_comm *handles;
+    ls_axis *axes[LS_MESH_DIMS_MAX];
+    ls_shared_comm **axis_comms[LS_MESH_DIMS_MAX];  // [comm_count of the axis]
+    ls_shared_comm *world_comm;
+    ls_order_edge *edges;
+    int edge_count;
+    uint64_t marks;           // searches for cycles so far
+    ls_lookahead *lookahead;  // after a mismatch, see lookahead.c
+    ls_spmd_result *result;
+    ls_arena *arena;  // everything that lives as long as the run
+};
+
+struct ls_spmd_result {
+    ls_arena *arena;
+    ls_finding *findings;
+    int finding_count, finding_room;
+    int rank_count;
+    int *exit_status;  // [rank_count]
+    uint64_t calls;
+    uint64_t switches;
+    uint64_t digest;
+};
+
+#endif
