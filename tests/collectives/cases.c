@@ -1,3 +1,4 @@
+// How the made-up calls of cases.h get their counts, buffers and values.
 // Making up collective calls for tests, and comparing their results.
 #include "tests/collectives/cases.h"
 
