@@ -85,9 +85,11 @@ typedef enum ls_proto {
     LS_PROTO_SIMPLE,
 } ls_proto;
 
-// One row per NCCL version: the constants that decide which element goes where. docs/orders.md.
+// One row per set of constants that decide which element goes where. docs/orders.md.
 typedef struct ls_nccl_version {
-    const char *name;            // "2.28.9", the version measured or read
+    const char *name;            // the newest version it holds for, "2.28.9"
+    int from;                    // versions as NCCL counts them: 2.28.9 is 22809
+    int to;                      //
     size_t min_traffic_bytes;    // a channel's least traffic
     size_t traffic_round_bytes;  // traffic per channel is rounded up to it; 0: not rounded, but at
                                  // least min_traffic_bytes
@@ -97,8 +99,9 @@ typedef struct ls_nccl_version {
     size_t thread_threshold_bytes[3];  // bytes a thread must have before another channel is used
 } ls_nccl_version;
 
-const ls_nccl_version *ls_nccl__version(const char *name, size_t length);  // NULL: unknown
-const ls_nccl_version *ls_nccl__version_at(int index);                     // NULL: no more
+// The row of a version such as "2.27.3"; NULL where none is known.
+const ls_nccl_version *ls_nccl__version(const char *name, size_t length);
+const ls_nccl_version *ls_nccl__version_at(int index);  // NULL: no more
 
 typedef enum ls_tree_pattern {  // which rank of a host talks to other hosts
     LS_TREE_BALANCED,           // parent: first; children: second and first

@@ -11,6 +11,8 @@
 static const ls_nccl_version versions[] = {
     {
         .name = "2.28.9",
+        .from = 22304,
+        .to = 22809,
         .min_traffic_bytes = 16 * KIB,
         .traffic_round_bytes = 0,
         .grain_bytes = {16, 1920, 512},
@@ -20,6 +22,8 @@ static const ls_nccl_version versions[] = {
     },
     {
         .name = "2.30.7",
+        .from = 22902,
+        .to = 23007,
         .min_traffic_bytes = 32 * KIB,
         .traffic_round_bytes = 16,
         .grain_bytes = {16, 1920, 512},
@@ -35,8 +39,24 @@ const ls_nccl_version *ls_nccl__version_at(int index) {
 }
 
 const ls_nccl_version *ls_nccl__version(const char *name, size_t length) {
+    int parts[3] = {0, 0, 0};
+    int part = 0;
+    for (size_t i = 0; i < length; i++) {
+        bool digit = name[i] >= '0' && name[i] <= '9';
+        if (name[i] == '.' && part < 2 && i > 0 && name[i - 1] != '.') {
+            part++;
+        } else if (digit && parts[part] < 10) {
+            parts[part] = parts[part] * 10 + (name[i] - '0');
+        } else {
+            return NULL;
+        }
+    }
+    if (part != 2 || name[length - 1] == '.') {
+        return NULL;
+    }
+    int version = parts[0] * 10000 + parts[1] * 100 + parts[2];
     for (size_t i = 0; i < sizeof versions / sizeof *versions; i++) {
-        if (strlen(versions[i].name) == length && memcmp(versions[i].name, name, length) == 0) {
+        if (version >= versions[i].from && version <= versions[i].to) {
             return &versions[i];
         }
     }

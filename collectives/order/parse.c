@@ -81,11 +81,12 @@ static int version_value(ls_order *order, span key, span value) {
     if (order->nccl != NULL) {
         return LS_OK;
     }
-    char expected[128] = "one of the versions known:";
+    char expected[128] = "a version as in 2.28.9 from one of";
     for (int i = 0; ls_nccl__version_at(i) != NULL; i++) {
+        const ls_nccl_version *row = ls_nccl__version_at(i);
         size_t used = strlen(expected);
-        (void)snprintf(expected + used, sizeof expected - used, " %s",
-                       ls_nccl__version_at(i)->name);
+        (void)snprintf(expected + used, sizeof expected - used, " %d.%d.%d..%s", row->from / 10000,
+                       row->from / 100 % 100, row->from % 100, row->name);
     }
     return bad_value(key, value, expected);
 }
