@@ -16,8 +16,9 @@
 #include <time.h>
 #include <unistd.h>
 
-#define POLL_MS    20
-#define PATH_BYTES 4096
+#define POLL_MS          20
+#define POLL_STARTING_MS 2  // until every rank has said that it lives
+#define PATH_BYTES       4096
 
 struct watched_rank {
     pid_t pid;  // 0: not announced yet
@@ -125,7 +126,9 @@ static int start_child(struct watch *watch, const char *const *argv) {
     return LS_OK;
 }
 
-static void find_new_ranks(struct watch *watch) {
+// Looks for ranks that have said that they live; whether all have.
+static bool find_new_ranks(struct watch *watch) {
+    bool all = true;
     for (int r = 0; r < watch->ranks; r++) {
         struct watched_rank *rank = &watch->rank[r];
         if (rank->pid == 0) {
@@ -134,7 +137,9 @@ static void find_new_ranks(struct watch *watch) {
                 rank->fd = (int)syscall(SYS_pidfd_open, rank->pid, 0);
             }
         }
+        all = all && rank->pid != 0;
     }
+    return all;
 }
 
 static void drain_output(struct watch *watch, ls_text *output) {
@@ -159,13 +164,13 @@ static bool rank_is_gone(const struct watched_rank *rank, short events) {
 
 // Waits a little for output or a death; notes the first rank that died before it was done.
 static void poll_once(struct watch *watch, struct pollfd *fds, ls_launch_result *result) {
-    find_new_ranks(watch);
+    int wait_ms = find_new_ranks(watch) ? POLL_MS : POLL_STARTING_MS;
     for (int r = 0; r < watch->ranks; r++) {
         bool live = watch->rank[r].pid != 0 && !watch->rank[r].gone;
         fds[r] = (struct pollfd){.fd = live ? watch->rank[r].fd : -1, .events = POLLIN};
     }
     fds[watch->ranks] = (struct pollfd){.fd = watch->output, .events = POLLIN};
-    (void)poll(fds, (nfds_t)watch->ranks + 1, POLL_MS);
+    (void)poll(fds, (nfds_t)watch->ranks + 1, wait_ms);
     for (int r = 0; r < watch->ranks; r++) {
         struct watched_rank *rank = &watch->rank[r];
         if (rank->pid == 0 || rank->gone || !rank_is_gone(rank, fds[r].revents)) {
@@ -191,7 +196,7 @@ static int signal_in_output(const char *output) {
 
 static void end_everything(struct watch *watch) {
     (void)kill(-watch->child, SIGKILL);
-    find_new_ranks(watch);
+    (void)find_new_ranks(watch);
     for (int r = 0; r < watch->ranks; r++) {
         struct watched_rank *rank = &watch->rank[r];
         if (rank->pid == 0 || rank->gone) {

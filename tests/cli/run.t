@@ -1,0 +1,45 @@
+# A scenario that holds: every stage, its class, and the exit code.
+$ lockstep run --color never $SOURCE/scenarios/sharded_embedding/row_wise.yaml
+>       case and stage                        class             elements   differing    max ulps  of bound  order
+> pass  sharded embedding, row-wise, 10 x 17  bit_exact     sim, ... s
+>         input_dist                          bit_exact               40           0           0         0
+>         lookup                              bit_exact              408           0           0         0
+>         output_dist                         bit_exact              408           0           0         0
+>
+> run: 1 passed, 0 failed, 0 skipped
+# A plan that was broken on purpose points at the table, the rank and the sample.
+$ sed '/^expect:/d' $SOURCE/scenarios/bugs/tail_rows_forgotten.yaml > broken.yaml; lockstep run --color never --quiet broken.yaml | tr '\n' ' ' | grep -o 'stage output_dist, table product, feature product, values of rank 0, element 16: *sample 2 of rank 0, column 0; *id 9 ([^)]*), whose row is on no rank'
+> stage output_dist, table product, feature product, values of rank 0, element 16: sample 2 of rank 0, column 0; id 9 (position 0, 4 in the bag), whose row is on no rank
+$ lockstep run --quiet broken.yaml > /dev/null
+? 1
+# The same plan without leave to be broken is refused, with a caret.
+$ sed 's/, allow_broken: true//' broken.yaml > refused.yaml; lockstep run refused.yaml
+! refused.yaml:13:39: error: sizes: they add up to 9, but table product has 10 rows
+! ...
+? 2
+# A bug that a scenario expects is a pass; when it does not appear, the scenario fails.
+$ lockstep run --quiet $SOURCE/scenarios/bugs/id_out_of_range.yaml > /dev/null
+$ sed 's/ids: {values: .*}}/ids: {values: [[0, 9, 3], [4, 1, 2]]}}/' $SOURCE/scenarios/bugs/id_out_of_range.yaml > fine.yaml; lockstep run --quiet fine.yaml | grep 'did not appear'
+>   error: the expected input.id_out_of_range did not appear
+# Nothing is half-run: one bad file among good ones, and nothing runs.
+$ lockstep run $SOURCE/scenarios/sharded_embedding/row_wise.yaml refused.yaml > out 2> err; echo $? $(wc -c < out)
+> 2 0
+$ lockstep run
+! lockstep: error: run needs at least one scenario file
+? 2
+$ lockstep run missing.yaml
+! missing.yaml: error: ...
+? 2
+# JSON goes to stdout alone.
+$ lockstep run --json - $SOURCE/scenarios/sharded_embedding/row_wise.yaml | head -n 3
+> {
+>   "format": 1,
+>   "command": "run",
+$ lockstep compare $SOURCE/scenarios/sharded_embedding/row_wise.yaml
+! lockstep: error: compare needs --real nccl, --real mpi or --real DIR
+? 2
+$ lockstep compare --quiet --real /nonexistent $SOURCE/scenarios/sharded_embedding/row_wise.yaml > /dev/null
+? 3
+$ lockstep replay /nonexistent
+! ...
+? 2
