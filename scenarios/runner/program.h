@@ -12,6 +12,7 @@ typedef struct ls_program_tensor {
     const void
         *known;  // the whole logical tensor, dense, while only its placement has changed since
                  // it was made; NULL: not known. In the program's arena.
+    const ls_scenario_tensor *blocks;  // where its blocks are listed; NULL: it has placements
 } ls_program_tensor;
 
 typedef struct ls_program {
@@ -32,6 +33,10 @@ int ls_program__collective(ls_program *program, const ls_scenario_step *step);
 int ls_program__tensor_step(ls_program *program, const ls_scenario_step *step);
 // Makes the scenario's tensors.
 int ls_program__create_tensors(ls_program *program);
+
+// fulls [held ranks]: the whole of a tensor made of blocks, on every held rank.
+int ls_program__gather_blocks(void *const *fulls, ls_program *program, const ls_scenario_step *step,
+                              const ls_scenario_tensor *tensor, const ls_local_tensor *in);
 
 // The communicators along a mesh axis, made when first asked for.
 int ls_program__axis(ls_axis **out, ls_program *program, int axis);

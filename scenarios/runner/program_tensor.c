@@ -162,6 +162,7 @@ static int create_tensor(ls_program *program, const ls_scenario_tensor *tensor) 
         return status;
     }
     store(program, tensor->name, made, full);
+    find(program, tensor->name)->blocks = tensor->has_placements ? NULL : tensor;
     // The shards that a program starts with are a stage of their own.
     const ls_scenario_step start = {.name = "tensors"};
     return emit_shards(program, &start, find(program, tensor->name), false);
@@ -179,6 +180,19 @@ int ls_program__create_tensors(ls_program *program) {
 }
 
 // ---- Steps --------------------------------------------------------------------------------------
+// The whole of a tensor on every held rank: fulls [held ranks], each [bytes].
+static int gather_whole(void *const *fulls, ls_program *program, const ls_scenario_step *step,
+                        const ls_program_tensor *entry, size_t bytes) {
+    if (entry->blocks != NULL) {
+        return ls_program__gather_blocks(fulls, program, step, entry->blocks, entry->tensor);
+    }
+    LS_TRY(ls_tensor_full(fulls[0], bytes, program->backend, entry->tensor));
+    for (int i = 1; i < ls_world_held_count(program->world); i++) {
+        memcpy(fulls[i], fulls[0], bytes);
+    }
+    return LS_OK;
+}
+
 static int whole_tensor(ls_program *program, const ls_scenario_step *step,
                         const ls_program_tensor *entry) {
     const ls_shape *shape = ls_local_tensor_shape(entry->tensor);
@@ -187,24 +201,33 @@ static int whole_tensor(ls_program *program, const ls_scenario_step *step,
                        entry->name);
     }
     size_t count = 0;
-    LS_TRY(ls_shape_count(&count, shape));
+    size_t bytes = 0;
     ls_dtype dtype = ls_local_tensor_dtype(entry->tensor);
-    void *full = NULL;
-    LS_TRY(ls_alloc(&full, NULL, count, ls_dtype_bytes(dtype)));
-    int status =
-        ls_tensor_full(full, count * ls_dtype_bytes(dtype), program->backend, entry->tensor);
-    bool reduces = has_partial(entry->tensor) && ls_dtype_is_float(dtype);
-    for (int i = 0; status == LS_OK && i < ls_world_held_count(program->world); i++) {
-        int rank = ls_world_held(program->world)[i];
-        status = ls_program__emit(program->execution->sink, step, entry->name, "full", rank, dtype,
-                                  shape, full, reduces, NULL);
-        if (status == LS_OK && entry->known != NULL) {
-            status = ls_program__emit(program->execution->expected, step, entry->name, "full", rank,
-                                      dtype, shape, entry->known, false, NULL);
+    LS_TRY(ls_shape_count(&count, shape));
+    LS_TRY(ls_size_mul(&bytes, count, ls_dtype_bytes(dtype)));
+    int held = ls_world_held_count(program->world);
+    void **fulls = ls_arena_alloc(program->arena, (size_t)held, sizeof *fulls);
+    for (int i = 0; fulls != NULL && i < held; i++) {
+        fulls[i] = ls_arena_alloc(program->arena, bytes, 1);
+        if (fulls[i] == NULL) {
+            return LS_ERR_MEMORY;
         }
     }
-    ls_free(NULL, full, count, ls_dtype_bytes(dtype));
-    return status;
+    if (fulls == NULL) {
+        return LS_ERR_MEMORY;
+    }
+    LS_TRY(gather_whole(fulls, program, step, entry, bytes));
+    bool reduces = has_partial(entry->tensor) && ls_dtype_is_float(dtype);
+    for (int i = 0; i < held; i++) {
+        int rank = ls_world_held(program->world)[i];
+        LS_TRY(ls_program__emit(program->execution->sink, step, entry->name, "full", rank, dtype,
+                                shape, fulls[i], reduces, NULL));
+        if (entry->known != NULL) {
+            LS_TRY(ls_program__emit(program->execution->expected, step, entry->name, "full", rank,
+                                    dtype, shape, entry->known, false, NULL));
+        }
+    }
+    return LS_OK;
 }
 
 static int narrow(ls_local_tensor **out, ls_program *program, const ls_scenario_step *step,

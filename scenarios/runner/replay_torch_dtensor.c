@@ -168,12 +168,68 @@ static int by_cutting(const stage_state *state, dtensor_case *c) {
     return status;
 }
 
+static int by_scattering(const stage_state *state, dtensor_case *c) {
+    ls_local_tensor *tensor = NULL;
+    LS_TRY(ls_tensor_scatter(&tensor, c->backend, c->full, 0, &c->shape, LS_F32, &c->placements));
+    int status = compare_shards(state, c, tensor);
+    ls_local_tensor_free(tensor);
+    return status;
+}
+
+static ls_placements all_replicate(const dtensor_case *c) {
+    ls_placements out = {.count = c->mesh.ndim};
+    for (int d = 0; d < c->mesh.ndim; d++) {
+        out.at[d] = LS_REPLICATE;
+    }
+    return out;
+}
+
+static int by_redistributing(const stage_state *state, dtensor_case *c) {
+    ls_placements replicate = all_replicate(c);
+    ls_local_tensor *whole = NULL, *tensor = NULL;
+    LS_TRY(ls_local_tensor_distribute(&whole, c->world, c->full, &c->shape, LS_F32, &replicate));
+    int status = ls_tensor_redistribute(&tensor, c->backend, whole, &c->placements);
+    if (!status) {
+        status = compare_shards(state, c, tensor);
+    }
+    ls_local_tensor_free(tensor);
+    ls_local_tensor_free(whole);
+    return status;
+}
+
+// The way back: the shards gathered to the whole again.
+static int by_gathering(const stage_state *state, dtensor_case *c) {
+    ls_local_tensor *tensor = NULL;
+    float *back = NULL;
+    LS_TRY(
+        ls_local_tensor_distribute(&tensor, c->world, c->full, &c->shape, LS_F32, &c->placements));
+    int status = ls_alloc((void **)&back, NULL, c->count, sizeof(*back));
+    if (!status) {
+        status = ls_tensor_full(back, c->count * sizeof(*back), c->backend, tensor);
+    }
+    state->stage->elements = c->count;
+    for (size_t i = 0; i < c->count && !status; i++) {
+        if (back[i] != c->full[i]) {
+            state->stage->differing++;
+            wrong(state, ls_arena_printf(state->results->arena,
+                                         "element %zu of the whole: expected %.9g, got %.9g", i,
+                                         (double)c->full[i], (double)back[i]));
+        }
+    }
+    ls_free(NULL, back, c->count, sizeof(*back));
+    ls_local_tensor_free(tensor);
+    return status;
+}
+
 typedef struct dtensor_way {
     const char *name;
     int (*run)(const stage_state *state, dtensor_case *c);
 } dtensor_way;
 
-static const dtensor_way ways[] = {{"distribute", by_cutting}};
+static const dtensor_way ways[] = {{"distribute", by_cutting},
+                                   {"scatter", by_scattering},
+                                   {"redistribute", by_redistributing},
+                                   {"full", by_gathering}};
 #define WAY_COUNT ((int)(sizeof(ways) / sizeof(ways[0])))
 
 // ---- Cases --------------------------------------------------------------------------------------
