@@ -12,6 +12,7 @@ extern const cli_command cli_cmd_run;
 extern const cli_command cli_cmd_compare;
 extern const cli_command cli_cmd_record;
 extern const cli_command cli_cmd_replay;
+extern const cli_command cli_cmd_plan;
 extern const cli_command cli_cmd_show;
 extern const cli_command cli_cmd_bench;
 extern const cli_command cli_cmd_doctor;

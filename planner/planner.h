@@ -49,6 +49,10 @@ typedef struct ls_planner_profile {
     double distinct;                      // distinct rows / ids, in (0, 1]
 } ls_planner_profile;
 
+// From ids [count] of one table of `rows` rows; ids outside it do not count. Without any: even.
+LS_API int ls_planner_profile_make(ls_planner_profile *out, const int64_t *ids, size_t count,
+                                   int64_t rows);
+
 typedef struct ls_planner_table {
     const char *name;
     int64_t rows, columns;

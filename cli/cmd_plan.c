@@ -1,0 +1,309 @@
+// lockstep plan: a sharding plan for a scenario's tables, with a proof of how good it is.
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli/commands.h"
+#include "cli/scenarios.h"
+#include "planner/plan_file.h"
+#include "planner/planner.h"
+#include "scenarios/runner/scenario_planner.h"
+
+#define FILE_BYTES_MAX (INT64_C(64) << 20)
+
+static const char *const models[] = {"lockstep", "torchrec", NULL};
+
+static struct {
+    const char *out, *svg, *lp, *torchrec, *explain, *machine;
+    bool diff, allow_outside;
+    int model;
+    double seconds, gap, reserve;
+} given = {.seconds = 10.0, .gap = 0.0, .machine = "h100"};
+
+static const cli_option options[] = {
+    {.type = CLI_STRING,
+     .long_name = "out",
+     .value = &given.out,
+     .value_name = "PLAN",
+     .help = "Write the plan file that scenarios name"},
+    {.type = CLI_STRING,
+     .long_name = "machine",
+     .value = &given.machine,
+     .value_name = "NAME|FILE",
+     .help = "The machine planned for: v100_torchrec, a100, h100 (default), h200, or a YAML file"},
+    {.type = CLI_CHOICE,
+     .long_name = "model",
+     .value = &given.model,
+     .value_name = "NAME",
+     .choices = models,
+     .help = "Costs: lockstep (default) or torchrec (TorchRec's, as a baseline)"},
+    {.type = CLI_DOUBLE,
+     .long_name = "seconds",
+     .value = &given.seconds,
+     .value_name = "S",
+     .help = "Stop the search after S seconds (default 10)"},
+    {.type = CLI_DOUBLE,
+     .long_name = "gap",
+     .value = &given.gap,
+     .value_name = "X",
+     .help = "Stop when the plan is proven within X of the best, 0.01 being 1 % (default 0)"},
+    {.type = CLI_DOUBLE,
+     .long_name = "reserve",
+     .value = &given.reserve,
+     .value_name = "X",
+     .help = "Share of each rank's device memory kept free, below 1 (default 0)"},
+    {.type = CLI_STRING,
+     .long_name = "explain",
+     .value = &given.explain,
+     .value_name = "TABLE",
+     .help = "Say why a table went where it went, and what the next best was"},
+    {.type = CLI_STRING,
+     .long_name = "svg",
+     .value = &given.svg,
+     .value_name = "FILE",
+     .help = "Draw load and memory of every rank"},
+    {.type = CLI_STRING,
+     .long_name = "torchrec",
+     .value = &given.torchrec,
+     .value_name = "FILE",
+     .help = "Write the plan in TorchRec's form as JSON"},
+    {.type = CLI_STRING,
+     .long_name = "lp",
+     .value = &given.lp,
+     .value_name = "FILE",
+     .help = "Write the problem for other solvers (CPLEX LP format)"},
+    {.type = CLI_SWITCH,
+     .long_name = "diff",
+     .value = &given.diff,
+     .help = "Compare two plan files instead"},
+    {.type = CLI_SWITCH,
+     .long_name = "allow-outside",
+     .value = &given.allow_outside,
+     .help = "Let paths in the scenario leave its folder"},
+    {.long_name = NULL},
+};
+
+// The whole file in `arena`. On failure says why and returns an exit code.
+static int read_file(char **text, size_t *bytes, ls_arena *arena, const char *path) {
+    FILE *file = fopen(path, "rb");
+    long size = -1;
+    if (file && fseek(file, 0, SEEK_END) == 0) {
+        size = ftell(file);
+    }
+    bool ok = size >= 0 && size <= FILE_BYTES_MAX && fseek(file, 0, SEEK_SET) == 0;
+    *text = ok ? ls_arena_alloc(arena, (size_t)size + 1, 1) : NULL;
+    ok = *text && fread(*text, 1, (size_t)size, file) == (size_t)size;
+    *bytes = ok ? (size_t)size : 0;
+    if (file) {
+        (void)fclose(file);
+    }
+    if (!ok) {
+        cli_error("%s: cannot be read, or is larger than 64 MiB", path);
+    }
+    return ok ? LS_EXIT_OK : LS_EXIT_USAGE;
+}
+
+// ---- Differences ---------------------------------------------------------------------------------
+
+static int read_plan(ls_plan *out, ls_arena *arena, const char *path) {
+    char *text;
+    size_t bytes;
+    int code = read_file(&text, &bytes, arena, path);
+    if (code != LS_EXIT_OK) {
+        return code;
+    }
+    ls_text errors = {0};
+    int status = ls_plan_read(out, arena, &errors, path, text, bytes);
+    if (status != LS_OK) {
+        (void)fputs(ls_text_string(&errors), stderr);
+        code = errors.length ? LS_EXIT_USAGE : cli_fail(status);
+    }
+    ls_text_free(&errors);
+    return code;
+}
+
+static int diff(const cli_args *args, ls_arena *arena) {
+    ls_plan a;
+    ls_plan b;
+    int code = read_plan(&a, arena, args->values[0]);
+    int second = read_plan(&b, arena, args->values[1]);
+    if (code != LS_EXIT_OK || second != LS_EXIT_OK) {
+        return code != LS_EXIT_OK ? code : second;
+    }
+    ls_text text = {0};
+    int differing = ls_plan_diff(&text, &a, &b);
+    if (differing < 0) {
+        code = cli_fail(differing);
+    } else if (differing > 0) {
+        code = cli_output("-", &text);
+        code = code == LS_EXIT_OK ? LS_EXIT_FINDING : code;
+    }
+    ls_text_free(&text);
+    return code;
+}
+
+// ---- Planning ------------------------------------------------------------------------------------
+
+static int find_machine(ls_topology *out, const ls_scenario *scenario, ls_arena *arena) {
+    for (int i = 0; ls_topology_preset_name(i); i++) {
+        if (strcmp(given.machine, ls_topology_preset_name(i)) == 0) {
+            int status =
+                ls_topology_preset(out, given.machine, scenario->ranks, scenario->ranks_per_host);
+            return status == LS_OK ? LS_EXIT_OK : cli_fail(status);
+        }
+    }
+    if (!strpbrk(given.machine, "./")) {  // not a path: a name, misspelt
+        (void)ls_topology_preset(out, given.machine, scenario->ranks, scenario->ranks_per_host);
+        cli_error("%s", ls_error_last()->text);
+        return LS_EXIT_USAGE;
+    }
+    char *text;
+    size_t bytes;
+    int code = read_file(&text, &bytes, arena, given.machine);
+    if (code == LS_EXIT_OK) {
+        *out = (ls_topology){.ranks = scenario->ranks, .ranks_per_host = scenario->ranks_per_host};
+        int status = ls_topology_parse(out, given.machine, text, bytes);
+        if (status == LS_OK &&
+            (out->ranks != scenario->ranks || out->ranks_per_host != scenario->ranks_per_host)) {
+            cli_error("%s: a machine of %d ranks, %d a host, for a scenario of %d, %d a host",
+                      given.machine, out->ranks, out->ranks_per_host, scenario->ranks,
+                      scenario->ranks_per_host);
+            return LS_EXIT_USAGE;
+        }
+        code = status == LS_OK ? LS_EXIT_OK : cli_fail(status);
+    }
+    return code;
+}
+
+// Writes what `make` appends to `path`, unless the path was not given.
+#define WRITE(code, path, ...)                                                                     \
+    do {                                                                                           \
+        if ((path) != NULL && (code) == LS_EXIT_OK) {                                              \
+            ls_text text_ = {0};                                                                   \
+            int status_ = __VA_ARGS__;                                                             \
+            (code) = status_ == LS_OK ? cli_output((path), &text_) : cli_fail(status_);            \
+            ls_text_free(&text_);                                                                  \
+        }                                                                                          \
+    } while (0)
+
+static int write_found(const ls_planner_problem *problem, const ls_planner_result *result) {
+    int code = LS_EXIT_OK;
+    const char *report = cli_stdout_taken() || cli_options_common.quiet ? NULL : "-";
+    if (given.explain) {
+        WRITE(code, report, ls_planner_explain(&text_, problem, result, given.explain));
+    } else {
+        WRITE(code, report, ls_planner_write_text(&text_, problem, result));
+    }
+    WRITE(code, cli_options_common.json, ls_planner_write_json(&text_, problem, result, NULL));
+    WRITE(code, given.svg, ls_planner_write_svg(&text_, problem, result));
+    WRITE(code, given.torchrec, ls_plan_write_torchrec(&text_, &result->plan, ""));
+    WRITE(code, given.out, ls_plan_write(&text_, &result->plan));
+    return code;
+}
+
+static int write_missing(ls_planner_problem *problem, const ls_planner_result *result) {
+    ls_planner_diagnosis *why = calloc(1, sizeof(*why));
+    ls_text text = {0};
+    if (!why) {
+        cli_error("out of memory");
+        return LS_EXIT_ENVIRONMENT;
+    }
+    int code = LS_EXIT_OK;
+    const char *report = cli_stdout_taken() ? NULL : "-";
+    int status = ls_planner_diagnose(why, problem);
+    if (status == LS_OK) {
+        status = ls_planner_write_diagnosis(&text, problem, why);
+    }
+    if (status != LS_OK) {
+        code = cli_fail(status);
+    }
+    WRITE(code, report, ls_planner_write_text(&text_, problem, result));
+    if (report && code == LS_EXIT_OK) {
+        code = cli_output("-", &text);
+    }
+    WRITE(code, cli_options_common.json,
+          ls_planner_write_json(&text_, problem, result, ls_text_string(&text)));
+    ls_text_free(&text);
+    free(why);
+    return code == LS_EXIT_OK ? LS_EXIT_FINDING : code;
+}
+
+static int plan(const ls_scenario *scenario, ls_arena *arena) {
+    ls_topology topology;
+    ls_planner_table *tables;
+    int code = find_machine(&topology, scenario, arena);
+    if (code != LS_EXIT_OK) {
+        return code;
+    }
+    int status = ls_scenario_planner_tables(&tables, scenario, arena);
+    const ls_planner_options planner = {
+        .model = given.model == 0 ? LS_PLANNER_LOCKSTEP : LS_PLANNER_TORCHREC,
+        .torchrec_options = given.model == 1,
+        .reserve_share = given.reserve,
+        .seconds_max = given.seconds,
+        .gap_goal = given.gap,
+        .seed = scenario->seed,
+    };
+    ls_planner_problem *problem = NULL;
+    if (status == LS_OK) {
+        status =
+            ls_planner_problem_create(&problem, &topology, tables, scenario->table_count, &planner);
+    }
+    ls_planner_result result;
+    WRITE(code, status == LS_OK ? given.lp : NULL, ls_planner_write_lp(&text_, problem));
+    if (status == LS_OK && code == LS_EXIT_OK) {
+        status = ls_planner_solve(&result, problem);
+        if (status == LS_OK) {
+            code = result.found ? write_found(problem, &result) : write_missing(problem, &result);
+        }
+    }
+    if (status != LS_OK) {
+        cli_error("%s", ls_error_last()->text);
+        code = status == LS_ERR_NOT_FOUND ? LS_EXIT_USAGE : cli_exit_of(status);
+    }
+    ls_planner_problem_free(problem);
+    return code;
+}
+
+static int run(const cli_args *args) {
+    if (args->count != (given.diff ? 2 : 1)) {
+        cli_error(given.diff ? "plan --diff compares two plan files"
+                             : "plan takes one scenario file");
+        return LS_EXIT_USAGE;
+    }
+    int code = cli_outputs_check(given.out);
+    if (code != LS_EXIT_OK) {
+        return code;
+    }
+    ls_arena *arena;
+    int status = ls_arena_create(&arena, NULL);
+    if (status != LS_OK) {
+        return cli_fail(status);
+    }
+    if (given.diff) {
+        code = diff(args, arena);
+    } else {
+        cli_scenarios scenarios;
+        code = cli_scenarios_load(&scenarios, args, given.allow_outside);
+        if (code == LS_EXIT_OK) {
+            code = plan(scenarios.at[0], arena);
+            cli_scenarios_free(&scenarios);
+        }
+    }
+    ls_arena_free(arena);
+    return code;
+}
+
+const cli_command cli_cmd_plan = {
+    .name = "plan",
+    .arguments = "FILE | --diff PLAN PLAN",
+    .arguments_max = 2,
+    .summary = "Plan how tables are sharded, with a proof of how good the plan is",
+    .details = "Measures the scenario's inputs, tries every way to cut its tables that their "
+               "sharding keys leave open, and prints the plan's cost, a lower bound that no plan "
+               "can be under, and the gap between them. When nothing fits it says which memory is "
+               "short by how much and which single changes would help. Exit code 0: a plan; 1: "
+               "none (or, with --diff, a difference); 2: a file is unusable.",
+    .common = CLI_COMMON_JSON | CLI_COMMON_SEED,
+    .options = options,
+    .run = run,
+};
