@@ -102,7 +102,7 @@ static int read_file(char **text, size_t *bytes, ls_arena *arena, const char *pa
     return ok ? LS_EXIT_OK : LS_EXIT_USAGE;
 }
 
-// ---- Differences ---------------------------------------------------------------------------------
+// ---- Differences --------------------------------------------------------------------------------
 
 static int read_plan(ls_plan *out, ls_arena *arena, const char *path) {
     char *text;
@@ -141,7 +141,7 @@ static int diff(const cli_args *args, ls_arena *arena) {
     return code;
 }
 
-// ---- Planning ------------------------------------------------------------------------------------
+// ---- Planning -----------------------------------------------------------------------------------
 
 static int find_machine(ls_topology *out, const ls_scenario *scenario, ls_arena *arena) {
     for (int i = 0; ls_topology_preset_name(i); i++) {

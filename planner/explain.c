@@ -160,7 +160,7 @@ int ls_planner_explain(ls_text *out, const ls_planner_problem *problem,
     return status;
 }
 
-// ---- The picture ---------------------------------------------------------------------------------
+// ---- The picture --------------------------------------------------------------------------------
 
 #define BAR_LEFT   60
 #define BAR_WIDTH  420

@@ -1,6 +1,6 @@
 // Makes a plan better step by step: unloads the most loaded rank by moving a shard away, exchanging
-// two shards, or cutting a table another way; and when nothing helps, takes some items out at random
-// (from the seed, so the same every time) and puts them back.
+// two shards, or cutting a table another way; and when nothing helps, takes some items out at
+// random (from the seed, so the same every time) and puts them back.
 #include "planner/problem.h"
 
 #include <math.h>
@@ -72,8 +72,8 @@ static bool host_stays(const climber *c, const ls_choice *choice, int from, int 
            from / c->problem->group == to / c->problem->group;
 }
 
-// Moves unit a to `to` and, if b is not NULL, unit b from there to `from`. False: that breaks a limit,
-// and nothing has changed.
+// Moves unit a to `to` and, if b is not NULL, unit b from there to `from`. False: that breaks a
+// limit, and nothing has changed.
 static bool exchange(climber *c, unit a, int from, const unit *b, int to) {
     const ls_item *item = &c->problem->items[a.item];
     const ls_choice *choice = chosen(c, a.item);
@@ -264,8 +264,8 @@ static int least_work(const climber *c, const ls_item *item) {
     return best;
 }
 
-// Takes a few items out and puts them back with another choice or place. False: they did not fit; the
-// state is then incomplete.
+// Takes a few items out and puts them back with another choice or place. False: they did not fit;
+// the state is then incomplete.
 static bool shake(climber *c) {
     const ls_planner_problem *problem = c->problem;
     int rank = most_loaded(c);

@@ -10,7 +10,7 @@
 #define TABLES_TRIED_MAX 16     // the largest tables are tried first
 #define NODES_PER_TRY    50000  // a plan is looked for, not the best one
 
-// ---- Where memory ends ---------------------------------------------------------------------------
+// ---- Where memory ends --------------------------------------------------------------------------
 
 static int64_t least_memory(const ls_item *item, bool hbm, bool ddr) {
     int64_t least = INT64_MAX;
@@ -40,8 +40,29 @@ static void find_shortage(ls_planner_diagnosis *out, const ls_planner_problem *p
     out->shortage = out->hbm_missing || out->ddr_missing || out->either_missing;
 }
 
-// Puts the largest items first, each by the choice that needs least memory and fits, and notes those
-// that find no place.
+// Of an item without a place, the choice that comes nearest to fitting on the roomiest rank.
+static void find_need(ls_planner_diagnosis *out, const ls_item *item) {
+    int64_t least = INT64_MAX;
+    for (int c = 0; c < item->choice_count; c++) {
+        const ls_choice *choice = &item->choices[c];
+        int64_t ddr = 0;
+        for (int k = 0; k < choice->shard_count; k++) {
+            ddr = choice->ddr[k] > ddr ? choice->ddr[k] : ddr;
+        }
+        int64_t hbm_short = choice->hbm_max - out->roomiest_bytes;
+        int64_t ddr_short = ddr - out->roomiest_ddr;
+        int64_t lacking = (hbm_short > 0 ? hbm_short : 0) + (ddr_short > 0 ? ddr_short : 0);
+        if (lacking < least) {
+            least = lacking;
+            out->needed_bytes = choice->hbm_max;
+            out->needed_ddr = ddr;
+            out->needed_as = choice->options[0];
+        }
+    }
+}
+
+// Puts the largest items first, each by the choice that needs least memory and fits, and notes
+// those that find no place.
 static int fill_up(ls_planner_diagnosis *out, const ls_planner_problem *problem, ls_arena *arena) {
     ls_state state;
     ls_assignment now;
@@ -51,6 +72,7 @@ static int fill_up(ls_planner_diagnosis *out, const ls_planner_problem *problem,
     if (!done) {
         return LS_ERR_MEMORY;
     }
+    const ls_item *unplaced = NULL;
     out->first_unplaced = -1;
     for (int n = 0; n < problem->item_count; n++) {
         int next = -1;
@@ -62,11 +84,9 @@ static int fill_up(ls_planner_diagnosis *out, const ls_planner_problem *problem,
         }
         const ls_item *item = &problem->items[next];
         int best = -1;
-        int64_t least_piece = INT64_MAX;
         done[next] = true;
         for (int c = 0; c < item->choice_count; c++) {
             const ls_choice *choice = &item->choices[c];
-            least_piece = choice->hbm_max < least_piece ? choice->hbm_max : least_piece;
             if ((best >= 0 && choice->hbm_sum >= item->choices[best].hbm_sum) ||
                 choice->too_large ||
                 !ls_search__put_greedy(&state, item, choice, now.place[next])) {
@@ -82,7 +102,7 @@ static int fill_up(ls_planner_diagnosis *out, const ls_planner_problem *problem,
             out->unplaced += item->table_count;
             if (out->first_unplaced < 0) {
                 out->first_unplaced = item->tables[0];
-                out->needed_bytes = least_piece;
+                unplaced = item;
             }
         }
     }
@@ -95,10 +115,17 @@ static int fill_up(ls_planner_diagnosis *out, const ls_planner_problem *problem,
             out->roomiest_rank = r;
         }
     }
+    for (int p = 0; p < problem->pools; p++) {
+        int64_t left = problem->ddr_capacity - state.ddr[p];
+        out->roomiest_ddr = p == 0 || left > out->roomiest_ddr ? left : out->roomiest_ddr;
+    }
+    if (unplaced) {
+        find_need(out, unplaced);
+    }
     return LS_OK;
 }
 
-// ---- Changes -------------------------------------------------------------------------------------
+// ---- Changes ------------------------------------------------------------------------------------
 
 typedef struct trial {
     ls_planner_diagnosis *out;
@@ -288,7 +315,7 @@ int ls_planner_diagnose(ls_planner_diagnosis *out, ls_planner_problem *problem) 
     return status == LS_OK ? try_changes(out, problem) : status;
 }
 
-// ---- Telling -------------------------------------------------------------------------------------
+// ---- Telling ------------------------------------------------------------------------------------
 
 static void write_tables(ls_text *out, const ls_planner_problem *problem) {
     ls_text_puts(out, "\nthe cheapest option of each table that fits on an empty machine:\n");
@@ -327,25 +354,33 @@ int ls_planner_write_diagnosis(ls_text *out, const ls_planner_problem *problem,
                                const ls_planner_diagnosis *diagnosis) {
     LS_ASSERT(out && problem && diagnosis);
     if (diagnosis->shortage) {
-        ls_text_printf(
-            out,
-            "shortage: all ranks together lack at least %lld bytes of device memory, %lld "
-            "of host memory, %lld of both taken together\n",
-            (long long)diagnosis->hbm_missing, (long long)diagnosis->ddr_missing,
-            (long long)diagnosis->either_missing);
+        const char *names[3] = {"device memory", "host memory", "device and host memory together"};
+        int64_t bytes[3] = {diagnosis->hbm_missing, diagnosis->ddr_missing,
+                            diagnosis->either_missing};
+        const char *join = "";
+        ls_text_puts(out, "shortage: all ranks together lack at least ");
+        for (int i = 0; i < 3; i++) {
+            if (bytes[i] > 0) {
+                ls_text_printf(out, "%s%lld bytes of %s", join, (long long)bytes[i], names[i]);
+                join = ", ";
+            }
+        }
+        ls_text_puts(out, "\n");
     } else {
         ls_text_puts(out,
                      "fragmentation: there is enough memory in all, but not in pieces that the "
                      "tables, as they may be cut, need\n");
     }
     if (diagnosis->first_unplaced >= 0) {
-        ls_text_printf(out,
-                       "table %s finds no place: its least shard needs %lld bytes, and rank %d has "
-                       "most left, %lld (short by %lld)\n",
-                       problem->tables[diagnosis->first_unplaced].name,
-                       (long long)diagnosis->needed_bytes, diagnosis->roomiest_rank,
-                       (long long)diagnosis->roomiest_bytes,
-                       (long long)(diagnosis->needed_bytes - diagnosis->roomiest_bytes));
+        const ls_planner_option *as = diagnosis->needed_as;
+        ls_text_printf(
+            out,
+            "table %s finds no place: nearest as %s %s, whose largest shard takes %lld bytes "
+            "of device memory and %lld of host memory; most left is %lld (rank %d) and %lld\n",
+            problem->tables[diagnosis->first_unplaced].name, ls_sharding_name(as->sharding),
+            ls_planner_kernel_name(as->kernel), (long long)diagnosis->needed_bytes,
+            (long long)diagnosis->needed_ddr, (long long)diagnosis->roomiest_bytes,
+            diagnosis->roomiest_rank, (long long)diagnosis->roomiest_ddr);
     }
     ls_text_printf(out, "with %d of %d tables placed, the ranks hold\n",
                    problem->table_count - diagnosis->unplaced, problem->table_count);

@@ -3,8 +3,8 @@
 // this folder.
 //
 // Costs are milliseconds of one training step, sizes bytes. A rank's cost is the sum over its
-// shards; a plan's cost is its most loaded rank's, plus the start-up time of each kind of collective
-// it uses (cost model "lockstep"; none in "torchrec").
+// shards; a plan's cost is its most loaded rank's, plus the start-up time of each kind of
+// collective it uses (cost model "lockstep"; none in "torchrec").
 #ifndef LS_PLANNER_PLANNER_H
 #define LS_PLANNER_PLANNER_H
 
@@ -19,7 +19,7 @@
 extern "C" {
 #endif
 
-// ---- What is to be placed ------------------------------------------------------------------------
+// ---- What is to be placed -----------------------------------------------------------------------
 
 typedef enum ls_planner_kernel {   // how a shard's rows are kept and looked up
     LS_PLANNER_DENSE,              // replicated, dense gradients (data parallel)
@@ -41,8 +41,8 @@ typedef struct ls_planner_feature {
     double batch;     // samples per rank (mean over ranks)
 } ls_planner_feature;
 
-// How ids fall on a table's rows: from real or generated ids (ls_planner_profile_make). Bins cut the
-// rows evenly.
+// How ids fall on a table's rows: from real or generated ids (ls_planner_profile_make). Bins cut
+// the rows evenly.
 #define LS_PLANNER_PROFILE_BINS 64
 typedef struct ls_planner_profile {
     double ids[LS_PLANNER_PROFILE_BINS];  // share of all ids that fall into the bin; sums to 1
@@ -81,8 +81,7 @@ typedef struct ls_planner_table {
 typedef struct ls_planner_optimizer {
     const char *name;
     int f32_per_weight, f32_per_row;
-    double
-        torchrec_multiplier;  // of the weights' bytes, as TorchRec's planner has it; -1: 1 / columns
+    double torchrec_multiplier;  // of the weights' bytes, in TorchRec's planner; -1: 1 / columns
 } ls_planner_optimizer;
 LS_API int ls_planner_optimizer_find(const ls_planner_optimizer **out, const char *name);
 
@@ -102,7 +101,7 @@ typedef struct ls_planner_options {
     uint64_t seed;          // of the improvement rounds
 } ls_planner_options;
 
-// ---- What comes out ------------------------------------------------------------------------------
+// ---- What comes out -----------------------------------------------------------------------------
 
 typedef struct ls_planner_cost {
     double forward_compute_ms, forward_comms_ms, backward_compute_ms, backward_comms_ms,
@@ -201,15 +200,15 @@ LS_API int ls_planner_baseline(ls_planner_result *result, ls_planner_problem *pr
                                ls_planner_proposer proposer, ls_planner_partitioner partitioner,
                                int64_t proposals_max);
 
-// A made-up model, the same for the same seed: features [count] and tables [count], names in `arena`.
-// LS_INSTANCE_PRODUCTION: rows log-normal over about three decades (a stand-in: production sizes are
-// not published), ids per bag log-normal with the published mean of 13.6 and 12.7 uses of a touched
-// row. LS_INSTANCE_RANDOM: everything uniform over its range.
+// A made-up model, the same for the same seed: features [count] and tables [count], names in
+// `arena`. LS_INSTANCE_PRODUCTION: rows log-normal over about three decades (a stand-in: production
+// sizes are not published), ids per bag log-normal with the published mean of 13.6 and 12.7 uses of
+// a touched row. LS_INSTANCE_RANDOM: everything uniform over its range.
 typedef enum ls_instance_kind { LS_INSTANCE_RANDOM, LS_INSTANCE_PRODUCTION } ls_instance_kind;
 LS_API int ls_planner_instance(ls_planner_table **tables, ls_arena *arena, ls_instance_kind kind,
                                int count, uint64_t seed);
 
-// ---- When nothing fits ---------------------------------------------------------------------------
+// ---- When nothing fits --------------------------------------------------------------------------
 
 // One change to the input with which a plan exists: planned again to be sure. tables [as many as in
 // the problem] and topology are the changed input.
@@ -231,9 +230,12 @@ typedef struct ls_planner_diagnosis {
     int first_unplaced;      // a table; -1: none
     int roomiest_rank;       // the rank with most device memory left there
     int64_t roomiest_bytes;  // that is left on it
-    int64_t needed_bytes;    // that the least shard of first_unplaced needs on one rank
-    int64_t *hbm_used;       // [ranks] in that fullest plan
-    int64_t *ddr_used;       // [ranks, or hosts where host memory is shared]
+    int64_t roomiest_ddr;    // most host memory left in one place
+    int64_t needed_bytes;    // device memory of the largest shard of first_unplaced, cut in the way
+    int64_t needed_ddr;      // that comes nearest to fitting, and host memory of its largest
+    const ls_planner_option *needed_as;  // that way
+    int64_t *hbm_used;                   // [ranks] in that fullest plan
+    int64_t *ddr_used;                   // [ranks, or hosts where host memory is shared]
     ls_planner_change changes[LS_PLANNER_CHANGES_MAX];  // smallest first
     int change_count;
     int tried;  // changes planned again
@@ -245,7 +247,7 @@ LS_API int ls_planner_diagnose(ls_planner_diagnosis *out, ls_planner_problem *pr
 LS_API int ls_planner_write_diagnosis(ls_text *out, const ls_planner_problem *problem,
                                       const ls_planner_diagnosis *diagnosis);
 
-// ---- Reports -------------------------------------------------------------------------------------
+// ---- Reports ------------------------------------------------------------------------------------
 
 // The plan as tables for people: the verdict, per rank, per table, imbalance and what dominates.
 LS_API int ls_planner_write_text(ls_text *out, const ls_planner_problem *problem,
@@ -262,8 +264,8 @@ LS_API int ls_planner_write_svg(ls_text *out, const ls_planner_problem *problem,
 LS_API int ls_planner_explain(ls_text *out, const ls_planner_problem *problem,
                               const ls_planner_result *result, const char *name);
 
-// The whole problem as a mixed-integer program in CPLEX LP format, for other solvers. The optimum of
-// variable C (plus start-up terms in the objective) is that of ls_planner_solve.
+// The whole problem as a mixed-integer program in CPLEX LP format, for other solvers. The optimum
+// of variable C (plus start-up terms in the objective) is that of ls_planner_solve.
 LS_API int ls_planner_write_lp(ls_text *out, const ls_planner_problem *problem);
 
 #ifdef __cplusplus

@@ -3,9 +3,9 @@
 // Tables that must lie together are one item. An item has choices; a choice places units: one shard
 // on a rank, the shards of one column block on the ranks of a host, or one shard on every rank.
 //
-// Costs are counted in ticks, whole numbers: a plan's cost then does not depend on the order in which
-// shards were added, and two ranks are equal when their numbers are. A tick is so small that all
-// tables together make less than 2^61 of them.
+// Costs are counted in ticks, whole numbers: a plan's cost then does not depend on the order in
+// which shards were added, and two ranks are equal when their numbers are. A tick is so small that
+// all tables together make less than 2^61 of them.
 #ifndef LS_PLANNER_PROBLEM_H
 #define LS_PLANNER_PROBLEM_H
 
@@ -107,13 +107,15 @@ void ls_problem__mark_dominated(ls_choice *choices, int count, const double *sta
 
 int ls_state__create(ls_state *state, const ls_planner_problem *problem, ls_arena *arena);
 void ls_state__clear(ls_state *state);
-// Whether unit `unit` of a choice fits at `place` beside what is there: memory, apart, allowed ranks.
+// Whether unit `unit` of a choice fits at `place` beside what is there: memory, apart, allowed
+// ranks.
 bool ls_state__fits(const ls_state *state, const ls_item *item, const ls_choice *choice, int unit,
                     int place);
 void ls_state__put(ls_state *state, const ls_choice *choice, int unit, int place);
 void ls_state__take(ls_state *state, const ls_choice *choice, int unit, int place);
-// Puts an item's apart groups on the ranks it lies on, or takes them off. Units of one item may share
-// a rank, so this is done for all of them at once, after the last put and before the first take.
+// Puts an item's apart groups on the ranks it lies on, or takes them off. Units of one item may
+// share a rank, so this is done for all of them at once, after the last put and before the first
+// take.
 void ls_state__mark(ls_state *state, const ls_item *item, const ls_choice *choice, const int *place,
                     bool present);
 // All units of an item, with the mark.
@@ -139,7 +141,7 @@ int ls_bound__root(int64_t *bound, double *multiplier, const ls_planner_problem 
 // ascending.
 int64_t ls_bound__level(const int64_t *sorted, int count, int64_t work);
 
-// ---- The searches ----------------------------------------------------------------------------------
+// ---- The searches -------------------------------------------------------------------------------
 // best comes in with the incumbent (LS_TICKS_NONE: none) and goes out with the better.
 typedef struct ls_search_budget {
     int64_t nodes, nodes_max;
@@ -156,8 +158,8 @@ int ls_search__construct(ls_assignment *best, const ls_planner_problem *problem,
                          ls_search_budget *budget, ls_arena *arena);
 int ls_search__improve(ls_assignment *best, const ls_planner_problem *problem,
                        ls_search_budget *budget, int64_t rounds_max, ls_arena *arena);
-// Puts all units of a choice, each on the least loaded place where it fits; false: it does not fit, and
-// nothing has changed.
+// Puts all units of a choice, each on the least loaded place where it fits; false: it does not fit,
+// and nothing has changed.
 bool ls_search__put_greedy(ls_state *state, const ls_item *item, const ls_choice *choice,
                            int *place);
 // *complete: the whole tree was looked at, so best is optimal (or there is no plan).

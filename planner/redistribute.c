@@ -45,7 +45,8 @@ static int check(const world *w, const ls_reshard_placement *from, const ls_resh
     return LS_OK;
 }
 
-// Whether an inner mesh dimension cuts tensor dimension `dim`, too: then an outer one cannot change.
+// Whether an inner mesh dimension cuts tensor dimension `dim`, too: then an outer one cannot
+// change.
 static bool cut_inside(const ls_reshard_placement *at, int ndim, int mesh_dim, int dim) {
     for (int i = mesh_dim + 1; i < ndim; i++) {
         if (at[i].kind == LS_RESHARD_SHARD && at[i].dim == dim) {
@@ -92,7 +93,7 @@ static bool make_step(ls_reshard_step *out, const world *w, const ls_reshard_pla
     return true;
 }
 
-// ---- Search --------------------------------------------------------------------------------------
+// ---- Search -------------------------------------------------------------------------------------
 //
 // A state is a number with one digit per mesh dimension: 0 replicated, 1 partial, 2 + d sharded.
 
@@ -290,7 +291,7 @@ int ls_reshard_search(ls_reshard_plan *out, double bytes, int tensor_ndim,
     return status;
 }
 
-// ---- DTensor's order -----------------------------------------------------------------------------
+// ---- DTensor's order ----------------------------------------------------------------------------
 
 static int take_step(ls_reshard_plan *out, const world *w, ls_reshard_placement *at, int mesh_dim,
                      const ls_reshard_placement *to) {

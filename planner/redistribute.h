@@ -29,8 +29,8 @@ typedef struct ls_reshard_placement {
     ls_op op;  // PARTIAL
 } ls_reshard_placement;
 
-// The mesh as PyTorch's cost model sees it (DTensor's MeshTopoInfo): one bandwidth (GB/s, while bytes
-// count in GiB) and one hop latency (us) per mesh dimension.
+// The mesh as PyTorch's cost model sees it (DTensor's MeshTopoInfo): one bandwidth (GB/s, while
+// bytes count in GiB) and one hop latency (us) per mesh dimension.
 typedef struct ls_reshard_mesh {
     int ndim;
     int size[LS_RESHARD_MESH_MAX];
@@ -38,8 +38,8 @@ typedef struct ls_reshard_mesh {
     double latency_us[LS_RESHARD_MESH_MAX];
 } ls_reshard_mesh;
 
-// Its numbers: 87.7 and 0.6 inside a host; from the mesh dimension on whose running product from the
-// last dimension exceeds devices_per_host, 0.22 of that bandwidth and 2.7. LS_ERR_INVALID.
+// Its numbers: 87.7 and 0.6 inside a host; from the mesh dimension on whose running product from
+// the last dimension exceeds devices_per_host, 0.22 of that bandwidth and 2.7. LS_ERR_INVALID.
 LS_API int ls_reshard_mesh_make(ls_reshard_mesh *out, const int *sizes, int ndim,
                                 int devices_per_host);
 
@@ -72,9 +72,10 @@ typedef struct ls_reshard_plan {
     double us;
 } ls_reshard_plan;
 
-// The cheapest sequence, by search over all placements. Ties go to fewer steps. from, to [mesh->ndim];
-// tensor_ndim dimensions; bytes of the whole tensor. LS_ERR_INVALID: a placement outside the tensor,
-// or partial to partial of another operation; LS_ERR_LIMIT: too many placements.
+// The cheapest sequence, by search over all placements. Ties go to fewer steps. from, to
+// [mesh->ndim]; tensor_ndim dimensions; bytes of the whole tensor. LS_ERR_INVALID: a placement
+// outside the tensor, or partial to partial of another operation; LS_ERR_LIMIT: too many
+// placements.
 LS_API int ls_reshard_search(ls_reshard_plan *out, double bytes, int tensor_ndim,
                              const ls_reshard_placement *from, const ls_reshard_placement *to,
                              const ls_reshard_mesh *mesh);

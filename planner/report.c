@@ -188,7 +188,7 @@ int ls_planner_write_text(ls_text *out, const ls_planner_problem *problem,
     return out->failed ? LS_FAIL(LS_ERR_MEMORY, "no memory for the report") : LS_OK;
 }
 
-// ---- JSON ----------------------------------------------------------------------------------------
+// ---- JSON ---------------------------------------------------------------------------------------
 
 static void json_pair(ls_json *json, const char *key, int64_t a, int64_t b) {
     ls_json_key(json, key);

@@ -27,7 +27,7 @@ bool ls_search__over(ls_search_budget *budget, int64_t best) {
            ls_search__clock() > budget->deadline;
 }
 
-// ---- The result ----------------------------------------------------------------------------------
+// ---- The result ---------------------------------------------------------------------------------
 
 static void fill_rank(ls_planner_result *result, const ls_planner_problem *problem,
                       const ls_planner_shard *shard) {
@@ -122,7 +122,7 @@ int ls_result__fill(ls_planner_result *result, ls_planner_problem *problem,
     return LS_OK;
 }
 
-// ---- Solving -------------------------------------------------------------------------------------
+// ---- Solving ------------------------------------------------------------------------------------
 
 static int search(ls_assignment *best, bool *complete, ls_planner_problem *problem,
                   ls_search_budget *budget, ls_arena *arena) {

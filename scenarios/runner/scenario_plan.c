@@ -2,6 +2,14 @@
 // leaves open.
 #include "scenarios/runner/scenario_plan.h"
 
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "planner/plan_file.h"
+
+#define PLAN_BYTES_MAX (64 << 20)
+
 struct builder {
     const ls_scenario *scenario;
     ls_arena *arena;
@@ -77,8 +85,8 @@ static int place_table_wise(struct builder *builder, const ls_scenario_table *ta
     return LS_OK;
 }
 
-// `count` row blocks of the columns [column, column + columns), as shards [index, index + count): on
-// the listed ranks from number `index` on, or on the ranks from `first` on.
+// `count` row blocks of the columns [column, column + columns), as shards [index, index + count):
+// on the listed ranks from number `index` on, or on the ranks from `first` on.
 static int place_row_blocks(struct builder *builder, const ls_scenario_table *table,
                             ls_plan_table *out, int index, int first, int count, int64_t column,
                             int64_t columns) {
@@ -122,8 +130,8 @@ static int place_row_wise(struct builder *builder, const ls_scenario_table *tabl
     return place_row_blocks(builder, table, out, 0, 0, count, 0, table->dim);
 }
 
-// The widths of a table's column blocks: given one by one, all of one width, one per listed rank, or
-// by TorchRec's rule.
+// The widths of a table's column blocks: given one by one, all of one width, one per listed rank,
+// or by TorchRec's rule.
 static int column_blocks(struct builder *builder, const ls_scenario_table *table, int64_t **widths,
                          int *count) {
     const ls_scenario_sharding *sharding = &table->sharding;
@@ -205,8 +213,69 @@ static int place_grid(struct builder *builder, const ls_scenario_table *table, l
     return LS_OK;
 }
 
+// The whole file in the arena.
+static int read_file(char **text, size_t *bytes, ls_arena *arena, const char *path) {
+    FILE *file = fopen(path, "rb");
+    if (file == NULL) {
+        return LS_FAIL(LS_ERR_IO, "the plan %s cannot be opened: %s", path, strerror(errno));
+    }
+    long size = fseek(file, 0, SEEK_END) == 0 ? ftell(file) : -1;
+    int status = LS_OK;
+    if (size < 0 || size > PLAN_BYTES_MAX || fseek(file, 0, SEEK_SET) != 0) {
+        status = LS_FAIL(LS_ERR_IO, "the plan %s cannot be read or is larger than %d bytes", path,
+                         PLAN_BYTES_MAX);
+    } else if ((*text = ls_arena_alloc(arena, (size_t)size + 1, 1)) == NULL) {
+        status = LS_ERR_MEMORY;
+    } else if (fread(*text, 1, (size_t)size, file) != (size_t)size) {
+        status = LS_FAIL(LS_ERR_IO, "the plan %s cannot be read", path);
+    }
+    *bytes = status == LS_OK ? (size_t)size : 0;
+    (void)fclose(file);
+    return status;
+}
+
+// The table's blocks as a plan file has them.
+static int place_from_file(struct builder *builder, const ls_scenario_table *table,
+                           ls_plan_table *out) {
+    const char *path = table->sharding.plan;
+    char *text = NULL;
+    size_t bytes = 0;
+    LS_TRY(read_file(&text, &bytes, builder->arena, path));
+    ls_text errors = {0};
+    ls_plan plan;
+    int status = ls_plan_read(&plan, builder->arena, &errors, path, text, bytes);
+    ls_text_free(&errors);
+    LS_TRY(status);
+    const ls_plan_table *found = NULL;
+    for (int i = 0; i < plan.table_count && found == NULL; i++) {
+        found = strcmp(plan.tables[i].name, table->name) == 0 ? &plan.tables[i] : NULL;
+    }
+    if (found == NULL) {
+        return LS_FAIL(LS_ERR_INVALID, "the plan %s has no such table", path);
+    }
+    if (plan.ranks != builder->scenario->ranks ||
+        plan.ranks_per_host != builder->scenario->ranks_per_host) {
+        return LS_FAIL(LS_ERR_INVALID, "the plan %s is for %d ranks, %d a host, not %d, %d a host",
+                       path, plan.ranks, plan.ranks_per_host, builder->scenario->ranks,
+                       builder->scenario->ranks_per_host);
+    }
+    if (found->rows != table->rows || found->columns != table->dim) {
+        return LS_FAIL(LS_ERR_INVALID, "the plan %s has it as %lld x %lld, not %lld x %lld", path,
+                       (long long)found->rows, (long long)found->columns, (long long)table->rows,
+                       (long long)table->dim);
+    }
+    *out = *found;
+    for (int i = 0; i < out->shard_count && out->sharding != LS_DATA_PARALLEL; i++) {
+        builder->cells_on_rank[out->shards[i].rank] += out->shards[i].rows * out->shards[i].columns;
+    }
+    return LS_OK;
+}
+
 static int place_table(struct builder *builder, const ls_scenario_table *table,
                        ls_plan_table *out) {
+    if (table->sharding.plan != NULL) {
+        return place_from_file(builder, table, out);
+    }
     *out = (ls_plan_table){
         .name = table->name,
         .sharding = table->sharding.has_type ? table->sharding.type : LS_TABLE_WISE,
@@ -237,11 +306,11 @@ static int place_table(struct builder *builder, const ls_scenario_table *table,
 static void order_tables(const ls_scenario *scenario, int *order) {
     for (int i = 0; i < scenario->table_count; i++) {
         const ls_scenario_table *table = &scenario->tables[i];
-        bool fixed = table->sharding.ranks.count > 0;
+        bool fixed = table->sharding.ranks.count > 0 || table->sharding.plan != NULL;
         int at = i;
         while (at > 0) {
             const ls_scenario_table *other = &scenario->tables[order[at - 1]];
-            bool other_fixed = other->sharding.ranks.count > 0;
+            bool other_fixed = other->sharding.ranks.count > 0 || other->sharding.plan != NULL;
             bool before = fixed != other_fixed
                               ? fixed
                               : !fixed && table->rows * table->dim > other->rows * other->dim;

@@ -39,8 +39,8 @@ static bool offers(const ls_planner_diagnosis *why, const char *text) {
     return false;
 }
 
-// Three tables of 60 % of a rank on two ranks: enough in sum, not in pieces. Cutting one of them, which
-// the constraint forbids, is among what is offered, and each offer really gives a plan.
+// Three tables of 60 % of a rank on two ranks: enough in sum, not in pieces. Cutting one of them,
+// which the constraint forbids, is among what is offered, and each offer really gives a plan.
 Test(nofit, fragmentation_is_told_from_shortage) {
     ls_topology topology;
     cr_assert(ls_topology_preset(&topology, "h100", 2, 2) == LS_OK);
@@ -146,7 +146,8 @@ Test(report, json_holds_together) {
     ls_planner_problem_free(problem);
 }
 
-// An explanation lists every other way to cut the table; none of them is cheaper than an optimal plan.
+// An explanation lists every other way to cut the table; none of them is cheaper than an optimal
+// plan.
 Test(report, explanation_finds_nothing_better_than_the_optimum) {
     ls_topology topology;
     cr_assert(ls_topology_preset(&topology, "v100_torchrec", 2, 2) == LS_OK);

@@ -1,4 +1,5 @@
-// Tests of redistribution: the published costs, and a search that never loses against DTensor's order.
+// Tests of redistribution: the published costs, and a search that never loses against DTensor's
+// order.
 #include <criterion/criterion.h>
 #include <math.h>
 #include <string.h>
@@ -81,8 +82,8 @@ static void from_number(ls_reshard_placement *out, int ndim, int digits, int num
     }
 }
 
-// Walks a plan: every step begins where the last one ended, changes one mesh dimension that no inner
-// one depends on, and the last ends at the target.
+// Walks a plan: every step begins where the last one ended, changes one mesh dimension that no
+// inner one depends on, and the last ends at the target.
 static void expect_walk(const ls_reshard_plan *plan, const ls_reshard_placement *from,
                         const ls_reshard_placement *to, int ndim) {
     ls_reshard_placement at[LS_RESHARD_MESH_MAX];
@@ -136,8 +137,8 @@ static void compare_all(int ndim, const int *sizes, int devices_per_host, int te
     }
 }
 
-// Every pair of placements on two- and three-dimensional meshes: never worse than DTensor's order, and
-// better somewhere.
+// Every pair of placements on two- and three-dimensional meshes: never worse than DTensor's order,
+// and better somewhere.
 Test(redistribute, search_never_loses_against_the_greedy_order) {
     int better = 0;
     compare_all(2, (int[]){2, 4}, 4, 2, 64e6, &better);

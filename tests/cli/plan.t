@@ -1,0 +1,99 @@
+# The tutorial's scenario, with its ranks left open.
+$ sed 's/, ranks: [01]//' "$SOURCE/scenarios/sharding_tutorial/table_wise.yaml" > free.yaml && grep -c ranks: free.yaml
+> 0
+? 1
+# A plan of its tables, forced table wise: one large and one small table on each rank.
+$ lockstep plan free.yaml --machine v100_torchrec --out plan.yaml --quiet && cat plan.yaml
+> lockstep_plan: 1
+> ranks: 2
+> ranks_per_host: 2
+> tables:
+>   - name: "large_table_0"
+>     rows: 4096
+>     columns: 64
+>     sharding: table_wise
+>     kernel: fused
+>     shards:
+>       - {rank: 1, offset: [0, 0], size: [4096, 64]}
+>   - name: "large_table_1"
+>     rows: 4096
+>     columns: 64
+>     sharding: table_wise
+>     kernel: fused
+>     shards:
+>       - {rank: 0, offset: [0, 0], size: [4096, 64]}
+>   - name: "small_table_0"
+>     rows: 1024
+>     columns: 64
+>     sharding: table_wise
+>     kernel: fused
+>     shards:
+>       - {rank: 1, offset: [0, 0], size: [1024, 64]}
+>   - name: "small_table_1"
+>     rows: 1024
+>     columns: 64
+>     sharding: table_wise
+>     kernel: fused
+>     shards:
+>       - {rank: 0, offset: [0, 0], size: [1024, 64]}
+# Planned twice, the files are the same; and what differs from another is told.
+$ lockstep plan free.yaml --machine v100_torchrec --out again.yaml --quiet && lockstep plan --diff plan.yaml again.yaml
+$ sed 's/rank: 1/rank: 0/' plan.yaml > edited.yaml && lockstep plan --diff plan.yaml edited.yaml
+> large_table_0: table_wise fused on 1 -> table_wise fused on 0; 262144 elements move
+> small_table_0: table_wise fused on 1 -> table_wise fused on 0; 65536 elements move
+? 1
+# An edited plan is checked, with the place of the error.
+$ sed 's/size: \[1024, 64\]/size: [1000, 64]/' plan.yaml > broken.yaml && lockstep plan --diff plan.yaml broken.yaml
+! broken.yaml:19:5: error: plan: table small_table_0: rows 1000 to 1024 are on no rank
+!       - name: "small_table_0"
+!         ^
+! broken.yaml:26:5: error: plan: table small_table_1: rows 1000 to 1024 are on no rank
+!       - name: "small_table_1"
+!         ^
+? 2
+# A scenario runs with the plan that was written for it.
+$ sed 's/type: table_wise/plan: plan.yaml/' free.yaml > planned.yaml && grep -c 'plan: plan.yaml' planned.yaml && lockstep run planned.yaml --quiet
+> 4
+> run: 1 passed, 0 failed, 0 skipped
+# The JSON is proven optimal here.
+$ lockstep plan "$SOURCE/scenarios/sharding_tutorial/row_wise.yaml" --json - | grep -E '"(format|command|verdict|ranks|gap|proven_optimal)"'
+>   "format": 1,
+>   "command": "plan",
+>   "verdict": "pass",
+>   "ranks": 2,
+>   "gap": 0,
+>   "proven_optimal": true,
+# A machine that nothing fits on: what is missing, and what would help.
+$ printf 'preset: h100\nhbm_bytes: 1.25 MB\nddr_bytes: 0\n' > small.yaml && lockstep plan free.yaml --machine ./small.yaml
+> 4 tables on 2 ranks of 2 a host (h100)
+> no plan: proven that none fits
+> shortage: all ranks together lack at least 190234 bytes of device and host memory together
+> table small_table_0 finds no place: nearest as table_wise fused, whose largest shard takes 279041 bytes of device memory and 0 of host memory; most left is 184023 (rank 1) and 0
+> with 2 of 4 tables placed, the ranks hold
+>   rank 0: 1066208 of 1250000 bytes
+>   rank 1: 1065977 of 1250000 bytes
+>
+> the cheapest option of each table that fits on an empty machine:
+>   large_table_0: table_wise fused, 1 shards, 4.358e-05 ms on its most loaded rank
+>   large_table_1: table_wise fused, 1 shards, 4.68e-05 ms on its most loaded rank
+>   small_table_0: table_wise fused, 1 shards, 3.527e-05 ms on its most loaded rank
+>   small_table_1: table_wise fused, 1 shards, 3.445e-05 ms on its most loaded rank
+>
+> single changes with which a plan exists (33 tried, each planned again):
+>   store table large_table_0 in 2 bytes an element (f16 or bf16): 0.036093 ms
+>   store table large_table_1 in 2 bytes an element (f16 or bf16): 0.036095 ms
+>   one rank more: 3 ranks: 0.036123 ms
+? 1
+# Bad calls.
+$ lockstep plan
+! lockstep: error: plan takes one scenario file
+? 2
+$ lockstep plan free.yaml --machine h10
+! lockstep: error: no machine is called "h10"; did you mean "h100"?
+? 2
+$ printf 'preset: h100\nhbm_byte: 1 MB\n' > bad.yaml && lockstep plan free.yaml --machine ./bad.yaml
+! lockstep: error: ./bad.yaml:2:1: error: unknown key `hbm_byte`; did you mean `hbm_bytes`?
+? 2
+$ lockstep plan free.yaml --explain large_table
+! lockstep: error: no table is called "large_table"; did you mean "large_table_0"?
+? 2
