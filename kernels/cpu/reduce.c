@@ -2,6 +2,7 @@
 // level cache and every input is read once.
 #include "kernels/cpu/accumulate.h"
 #include "kernels/cpu/bits.h"
+#include "kernels/cpu/fold_sum.h"
 #include "kernels/kernels.h"
 
 #define BLOCK_BYTES 8192
@@ -11,6 +12,11 @@ void ls_kernel_reduce(void *out, const void *const *in, size_t in_count, ls_dtyp
     LS_ASSERT(in != NULL && in_count >= 1);
     LS_ASSERT(ls_op_supports(op, dtype));
     LS_ASSERT((premul != NULL) == (op == LS_PREMUL_SUM));
+    ls_fold_sum_fn fold_sum = op == LS_SUM ? ls_kernel__fold_sum_fn(dtype) : NULL;
+    if (fold_sum != NULL) {
+        fold_sum(out, in, in_count, 0, count);
+        return;
+    }
     // Aligned for vectors; both stay in L1 with a block of one input.
     _Alignas(64) unsigned char accumulator[BLOCK_BYTES];
     _Alignas(64) unsigned char scaled[BLOCK_BYTES];
