@@ -1,13 +1,15 @@
 // Small changes to an order: one chunk folded in another sequence (a hop elsewhere), or a boundary
-// between two chunks elsewhere. A change must account for every element of what it touches.
+// between two chunks elsewhere. A change must account for every element of what it
+// touches.
 #include <stdio.h>
 #include <string.h>
 
 #include "base/text.h"
 #include "collectives/order/explain_internal.h"
 
-#define RUNS_MAX     ((size_t)1 << 14)
-#define EVIDENCE_MIN 2  // elements that a change must explain: one could be chance
+#define RUNS_MAX          ((size_t)1 << 14)
+#define EVIDENCE_MIN      2  // elements that a change must explain: one could be chance
+#define PART_EVIDENCE_MIN 8  // where it is for a part of a chunk
 
 typedef struct run {
     ls_order_run at;
@@ -26,6 +28,8 @@ typedef struct local {
     unsigned char *differs;   // [count]
     ls_text overrides;        // accepted so far, for the at= key
     ls_text sentence;
+    size_t span_first;  // elements that a hop elsewhere is tried for
+    size_t span_end;    //
     int changes;
     int changes_max;
     bool failed;  // a chunk that no small change explains
@@ -111,16 +115,16 @@ static bool try_boundaries(local *l, size_t index, size_t low, size_t high) {
     return false;
 }
 
+// Whether the span of a run were folded as `fold`.
 static bool try_fold(local *l, const run *r, const char *fold) {
-    size_t end = r->at.first + r->at.length;
-    if (strcmp(fold, ls_text_string(&r->fold)) == 0 || !fits(l, r->at.first, end, fold)) {
+    if (strcmp(fold, ls_text_string(&r->fold)) == 0 || !fits(l, l->span_first, l->span_end, fold)) {
         return false;
     }
-    accept(l, r->at.first, end, fold);
+    accept(l, l->span_first, l->span_end, fold);
     ls_text_puts(&l->sentence, "one hop: ");
     describe(&l->sentence, l, &r->at);
-    ls_text_printf(&l->sentence, " (elements %zu..%zu) is folded %s instead of %s", r->at.first,
-                   end - 1, fold, ls_text_string(&r->fold));
+    ls_text_printf(&l->sentence, " (elements %zu..%zu) is folded %s instead of %s", l->span_first,
+                   l->span_end - 1, fold, ls_text_string(&r->fold));
     return true;
 }
 
@@ -171,6 +175,19 @@ static bool try_hops(local *l, const run *r) {
     return false;
 }
 
+// A hop elsewhere for the whole chunk, or for the part of it that differs.
+static bool try_spans(local *l, size_t index, size_t low, size_t high, size_t differing) {
+    const run *r = &l->runs[index];
+    l->span_first = r->at.first;
+    l->span_end = r->at.first + r->at.length;
+    if (try_hops(l, r)) {
+        return true;
+    }
+    l->span_first = low;
+    l->span_end = high + 1;
+    return differing >= PART_EVIDENCE_MIN && try_hops(l, r);
+}
+
 static int explain_run(void *arg, const ls_order_run *at) {
     local *l = arg;
     size_t index = l->cursor++;
@@ -191,7 +208,7 @@ static int explain_run(void *arg, const ls_order_run *at) {
     }
     ls_text_puts(&l->sentence, l->changes == 0 ? "" : "; ");
     if (differing < EVIDENCE_MIN || l->changes == l->changes_max ||
-        (!try_boundaries(l, index, low, high) && !try_hops(l, &l->runs[index]))) {
+        (!try_boundaries(l, index, low, high) && !try_spans(l, index, low, high, differing))) {
         l->failed = true;
     }
     return LS_OK;

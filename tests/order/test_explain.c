@@ -94,6 +94,8 @@ Test(explain, one_hop_and_one_boundary_are_named) {
         {"ring:proto=simple,channels=1,at=30000..30016:2(1(0(3)))",
          "one chunk boundary: channel 0, loop 0, chunk 3 begins after element 300"},
         {"tree:proto=simple,channels=1,at=0..40000:3(1(2(0)))", "another"},
+        {"ring:proto=simple,channels=1,at=12000..13000:1(3(0(2)))",
+         "one hop: channel 0, loop 0, chunk 1 (elements 120"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         data *d = make(cases[i][0], COUNT);

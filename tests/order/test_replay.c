@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "scenarios/runner/replay_nccl.h"
+#include "scenarios/runner/replay_nccl_internal.h"
 
 static char *in_source(const char *path) {
     static char full[1024];
@@ -201,4 +202,62 @@ Test(replay, hostile_entries_are_errors) {
         remove_copy(&c);
     }
     cr_expect(ls_replay_nccl_recognises(in_source("tests/order/nccl_truth")));
+}
+
+// A stored result made with one hop, one chunk boundary or one channel count changed: the replay
+// names the change, and its order gives the bits.
+Test(replay, a_changed_order_is_named) {
+    static const char *const cases[][3] = {
+        {"all_reduce", "ring:proto=ll,allowed=4", "another number of channels"},
+        {"all_reduce", "ring:proto=ll,at=1000..2000:1(3(0(2)))",
+         "one hop: channel 0, loop 0, chunk 1"},
+        {"all_reduce", "ring:proto=ll,at=2900..3000:3(2(1(0)))",
+         "one chunk boundary: channel 0, loop 0"},
+        {"reduce_scatter", "ring:proto=ll,at=3@0..4000:3(0(2(1)))", "one hop: block 3"},
+    };
+    enum { COUNT = 4000, WORLD = 4 };
+    for (size_t i = 0; i < 4; i++) {
+        ls_nccl_entry entry = {.dtype = LS_F32, .seed = 77};
+        bool scatter = cases[i][0][0] == 'r';
+        size_t elements = scatter ? COUNT * WORLD : COUNT;
+        float *memory = calloc((WORLD + 1) * elements, sizeof *memory);
+        cr_assert(memory != NULL);
+        float *out = memory + WORLD * elements;
+        for (int r = 0; r < WORLD; r++) {
+            ls_nccl_entry__input(memory + (size_t)r * elements, &entry, r, elements);
+        }
+        ls_order *order = NULL;
+        cr_assert(ls_order_parse(&order, cases[i][1]) == LS_OK, "%s", ls_error_last()->text);
+        for (int b = 0; b < (scatter ? WORLD : 1); b++) {
+            const void *in[WORLD];
+            for (int r = 0; r < WORLD; r++) {
+                in[r] = memory + (size_t)r * elements + (size_t)b * COUNT;
+            }
+            ls_reduction reduction = {in, WORLD, LS_F32, LS_SUM, NULL, COUNT};
+            cr_assert(
+                (scatter ? ls_order_reduce_scatter(order, out + b * COUNT, &reduction, b, 0, COUNT)
+                         : ls_order_all_reduce(order, out, &reduction, 0, COUNT)) == LS_OK);
+        }
+        ls_order_free(order);
+        char manifest[512];
+        (void)snprintf(manifest, sizeof manifest,
+                       "[{\"file\": \"" KEPT "\", \"world\": 4, \"op\": \"%s\", \"dtype\": \"f32\","
+                       "\"reduce\": \"sum\", \"count\": 4000, \"seed\": 77, \"nccl\": \"2.28.9\","
+                       "\"algo\": \"ring\", \"proto\": \"ll\", \"channels\": %d}]",
+                       cases[i][0], scatter ? 3 : 1);
+        copy c = make_copy(manifest);
+        FILE *file = fopen(c.file, "wb");
+        cr_assert(file != NULL && fwrite(out, sizeof *out, elements, file) == elements);
+        cr_assert(fclose(file) == 0);
+        ls_results *results = replay(c.dir, NULL, 1);
+        const ls_stage_result *stage = &results->cases[0].stages[0];
+        cr_assert(results->cases[0].stage_count == 1);
+        cr_expect(stage->class_ == LS_CLASS_REORDERED, "%s: %s", cases[i][1],
+                  ls_class_name(stage->class_));
+        cr_expect(stage->divergence != NULL && strstr(stage->divergence, cases[i][2]) != NULL,
+                  "%s: %s", cases[i][1], stage->divergence);
+        ls_results_free(results);
+        remove_copy(&c);
+        free(memory);
+    }
 }
