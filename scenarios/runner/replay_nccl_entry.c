@@ -49,8 +49,18 @@ static int partition_of(fingerprint *out, const ls_order *order, const replay *r
     return ls_order_runs(order, &range, hash_run, out);
 }
 
+// A symmetric-memory kernel: its channels are its blocks, and always recorded.
+static bool is_symmetric(const ls_nccl_entry *e) {
+    return strcmp(e->algo, "symmetric") == 0;
+}
+
 static int order_with(ls_order **out, const ls_nccl_entry *e, int allowed) {
     char text[256];
+    if (is_symmetric(e)) {
+        (void)snprintf(text, sizeof text, "symmetric:kernel=%s,blocks=%d", e->proto,
+                       e->channels > 0 ? e->channels : 1);
+        return ls_order_parse(out, text);
+    }
     int used = snprintf(text, sizeof text, "%s:proto=%s,nccl=%s", e->algo, e->proto, e->nccl);
     if (e->pinned) {
         (void)snprintf(text + used, sizeof text - (size_t)used, ",channels=1");
@@ -92,9 +102,9 @@ static int search_channels(ls_order **out, bool *exact, ls_text *fits_text, cons
     LS_TRY(ls_order_differing(&differing, &first, *out, &r->observation, 1));
     fingerprint computed;
     LS_TRY(partition_of(&computed, *out, r));
-    bool used_as_recorded = e->channels == 0 || e->channels == computed.channels;
+    bool used_as_recorded = e->channels == 0 || is_symmetric(e) || e->channels == computed.channels;
     *exact = differing == 0 && used_as_recorded;
-    for (int allowed = 1; allowed <= CHANNELS_MAX && !e->pinned; allowed++) {
+    for (int allowed = 1; allowed <= CHANNELS_MAX && !e->pinned && !is_symmetric(e); allowed++) {
         ls_order *order = NULL;
         LS_TRY(order_with(&order, e, allowed));
         int status = partition_of(&tried[allowed], order, r);
@@ -299,7 +309,8 @@ static int prepare(replay *r) {
         ls_nccl_entry__input(input, e, k, r->elements);
         r->in[k] = input;
     }
-    r->reduction = (ls_reduction){r->in, e->world, e->dtype, e->op, NULL, e->count};
+    r->reduction = (ls_reduction){
+        r->in, e->world, e->dtype, e->op, e->op == LS_PREMUL_SUM ? e->factors : NULL, e->count};
     r->observation = (ls_order_observation){e->call, &r->reduction, 0, r->actual};
     return LS_OK;
 }

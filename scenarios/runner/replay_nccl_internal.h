@@ -24,8 +24,9 @@ typedef struct ls_nccl_entry {
     bool pinned;   // to one channel
     size_t count;
     uint64_t seed;
-    const char *unsupported;  // why it is skipped, or NULL
-    const char *malformed;    // why it cannot be read, or NULL
+    double factors[LS_REPLAY_WORLD_MAX];  // of premul_sum
+    const char *unsupported;              // why it is skipped, or NULL
+    const char *malformed;                // why it cannot be read, or NULL
 } ls_nccl_entry;
 
 typedef struct ls_nccl_manifest {

@@ -101,6 +101,22 @@ static void read_numbers(ls_nccl_entry *e, const json_t *object) {
     }
 }
 
+// The factors of a premul_sum, one per rank.
+static bool read_factors(ls_nccl_entry *e, const json_t *object) {
+    const json_t *factors = json_object_get(object, "factors");
+    if (json_array_size(factors) != (size_t)e->world) {
+        return false;
+    }
+    for (size_t k = 0; k < (size_t)e->world; k++) {
+        const json_t *factor = json_array_get(factors, k);
+        e->factors[k] = json_number_value(factor);
+        if (!json_is_number(factor)) {
+            return false;
+        }
+    }
+    return true;
+}
+
 static void read_entry(ls_nccl_entry *e, const json_t *object) {
     char dtype[LS_REPLAY_TEXT_MAX];
     char reduce[LS_REPLAY_TEXT_MAX];
@@ -128,8 +144,10 @@ static void read_entry(ls_nccl_entry *e, const json_t *object) {
     }
     if (ls_dtype_parse(&e->dtype, dtype) != LS_OK || ls_op_parse(&e->op, reduce) != LS_OK) {
         e->unsupported = "an unknown element type or reduce operation";
-    } else if (e->op == LS_PREMUL_SUM || !ls_op_supports(e->op, e->dtype)) {
-        e->unsupported = "an operation that this format has no inputs for";
+    } else if (!ls_op_supports(e->op, e->dtype)) {
+        e->unsupported = "an operation that the element type does not have";
+    } else if (e->op == LS_PREMUL_SUM && !read_factors(e, object)) {
+        e->malformed = "premul_sum needs factors, one number per rank";
     }
     ls_error_clear();
 }
@@ -212,6 +230,16 @@ static double float_input(uint64_t h) {
     return whole * (double)(1u << (h & 7)) * 0x1p-27;
 }
 
+// Any finite f8 but large ones of e4m3, so that sums rarely saturate.
+static uint8_t f8_input(ls_dtype dtype, uint64_t h) {
+    uint8_t bits = (uint8_t)(h >> 32);
+    if (dtype == LS_F8E4M3) {
+        bits = (bits & 0x7f) == 0x7f ? bits ^ 1 : bits;
+        return (uint8_t)((bits & 0x80) | (bits & 0x7f) % 0x60);
+    }
+    return (bits & 0x7f) >= 0x7c ? bits & 0x8f : bits;
+}
+
 void ls_nccl_entry__input(void *out, const ls_nccl_entry *entry, int rank, size_t elements) {
     uint64_t base = entry->seed * 0x9E3779B97F4A7C15u + ((uint64_t)rank << 40);
     size_t bytes = ls_dtype_bytes(entry->dtype);
@@ -220,6 +248,10 @@ void ls_nccl_entry__input(void *out, const ls_nccl_entry *entry, int rank, size_
     for (size_t i = 0; i < elements; i++) {
         uint64_t h = splitmix64(base + i);
         double value = 0.0;
+        if (bytes == 1 && is_float) {
+            to[i] = f8_input(entry->dtype, h);
+            continue;
+        }
         if (is_float) {
             value = float_input(h);
             value = entry->dtype == LS_F64 ? value : (double)(float)value;

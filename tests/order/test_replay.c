@@ -45,6 +45,11 @@ Test(replay, kept_results_are_bit_exact) {
     expect_all_bit_exact(in_source("tests/order/nccl_truth"), 30);
 }
 
+// f8, factors per rank, averages of three ranks and symmetric-memory kernels, as recorded on H200s.
+Test(replay, f8_factors_and_symmetric_kernels_are_bit_exact) {
+    expect_all_bit_exact(in_source("tests/order/nccl_more"), 38);
+}
+
 // All 340 results, where the shared folder is present.
 Test(replay, all_measured_results_are_bit_exact) {
     const char *shared = getenv("LOCKSTEP_SHARED");
