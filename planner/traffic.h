@@ -1,0 +1,58 @@
+// The bytes that every stage of a planned embedding moves, rank by rank: counted from the plan and
+// the ids alone, before anything runs. The protocol is embedding/module.h's; a test holds the two
+// together.
+#ifndef LS_PLANNER_TRAFFIC_H
+#define LS_PLANNER_TRAFFIC_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/base.h"
+#include "planner/plan.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef enum ls_traffic_pooling {
+    LS_TRAFFIC_SEQUENCE,
+    LS_TRAFFIC_SUM,  // and mean
+    LS_TRAFFIC_MAX
+} ls_traffic_pooling;
+
+// One table of the plan, as far as its traffic goes.
+typedef struct ls_traffic_table {
+    ls_traffic_pooling pooling;
+    ls_dtype output;  // of its outputs: f32 for pooled tables but f64's own, else the table's
+    bool weighted;
+    int feature_count;
+} ls_traffic_table;
+
+// The ids of one (rank, table, feature); all of them inside the table.
+typedef struct ls_traffic_ids {
+    const int64_t *at;
+    int64_t count;
+} ls_traffic_ids;
+
+// Bytes in a rank's send and receive buffers, with what it keeps for itself.
+typedef struct ls_traffic_stage {
+    uint64_t sent, received;
+} ls_traffic_stage;
+
+typedef struct ls_traffic_rank {
+    ls_traffic_stage sizes, lengths, ids, weights;  // input_dist: all_to_all
+    ls_traffic_stage reduce;                        // output_dist: reduce_scatter
+    ls_traffic_stage outputs;                       // output_dist: all_to_all
+} ls_traffic_rank;
+
+// out [plan->ranks]. tables [plan->table_count], in the plan's order. batches [ranks]: samples of
+// each rank. ids [ranks][tables' features in table order]. The plan must pass ls_plan_check.
+// LS_ERR_MEMORY, LS_ERR_OVERFLOW.
+LS_API int ls_plan_traffic(ls_traffic_rank *out, const ls_plan *plan,
+                           const ls_traffic_table *tables, const int64_t *batches,
+                           const ls_traffic_ids *const *ids);
+
+#ifdef __cplusplus
+}
+#endif
+#endif
