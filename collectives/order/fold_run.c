@@ -5,7 +5,7 @@
 #include "collectives/order/internal.h"
 #include "kernels/kernels.h"
 
-#define BLOCK_ELEMENTS    2048
+#define BLOCK_ELEMENTS    4096
 #define WORKSPACE_BYTES   ((size_t)1 << 20)
 #define LANE_PERIOD_BYTES 960  // of the fused lanes: half a warp's slice
 
@@ -25,7 +25,7 @@ bool ls_fold__lane_fused(size_t byte) {
 }
 
 int ls_fold__terms(ls_fold_terms *out, const ls_reduction *reduction, bool accumulate_f32) {
-    *out = (ls_fold_terms){reduction, NULL, accumulate_f32};
+    *out = (ls_fold_terms){.reduction = reduction, .accumulate_f32 = accumulate_f32};
     if (reduction->op != LS_AVG && reduction->op != LS_PREMUL_SUM) {
         return LS_OK;
     }
@@ -49,7 +49,10 @@ int ls_fold__terms(ls_fold_terms *out, const ls_reduction *reduction, bool accum
 void ls_fold__terms_free(ls_fold_terms *terms) {
     const ls_reduction *r = terms->reduction;
     ls_free(NULL, terms->factors, (size_t)r->in_count, ls_dtype_bytes(r->dtype));
+    ls_free(NULL, terms->workspace, 1, terms->workspace_bytes);
     terms->factors = NULL;
+    terms->workspace = NULL;
+    terms->workspace_bytes = 0;
 }
 
 // One block of a run.
@@ -132,6 +135,56 @@ static void own(const block *b, unsigned char *top, int rank) {
     select_lanes(b, top, plain);
 }
 
+// Terms that are added one after another to what lies at `top` (or begin a partial result there).
+typedef struct segment {
+    const void *in[32];
+    size_t count;
+} segment;
+
+static void flush(const block *b, unsigned char *top, segment *s) {
+    if (s->count > 0) {
+        ls_kernel_reduce(top, s->in, s->count, b->dtype, b->op, NULL, b->length);
+        s->count = 0;
+    }
+}
+
+static void append(const block *b, unsigned char *top, segment *s, const void *term) {
+    if (s->count == sizeof s->in / sizeof *s->in) {
+        flush(b, top, s);
+    }
+    if (s->count == 0) {
+        s->in[s->count++] = top;
+    }
+    s->in[s->count++] = term;
+}
+
+// Without products and in the inputs' own type: whole stretches of adds at once. The last one
+// writes to `out`, which may be one of the inputs: everything else has been read by then.
+static void fold_block_plain(const block *b, const ls_fold *fold, unsigned char *out) {
+    unsigned char *top = b->stack - b->stride;
+    segment s = {.count = 0};
+    for (int i = 0; i < fold->step_count; i++) {
+        const ls_fold_step *step = &fold->steps[i];
+        bool leaf = i + 1 < fold->step_count && step[1].op == LS_FOLD_JOIN;
+        if (step->op == LS_FOLD_OWN) {
+            append(b, top, &s, input_of(b, step->rank));
+        } else if (step->op == LS_FOLD_LOAD && leaf) {
+            append(b, top, &s, input_of(b, step->rank));  // a child without children
+            i++;
+        } else if (step->op == LS_FOLD_LOAD) {
+            flush(b, top, &s);
+            top += b->stride;
+            s.in[s.count++] = input_of(b, step->rank);
+        } else {
+            flush(b, top, &s);
+            top -= b->stride;
+            append(b, top, &s, top + b->stride);
+        }
+    }
+    LS_ASSERT(top == b->stack && s.count > 0);
+    flush(b, out, &s);
+}
+
 static void fold_block(const block *b, const ls_fold *fold) {
     unsigned char *top = b->stack - b->stride;
     for (int i = 0; i < fold->step_count; i++) {
@@ -175,8 +228,8 @@ static int run_linear(void *out, const ls_reduction *reduction, const ls_fold *f
     return LS_OK;
 }
 
-int ls_fold__run(void *out, const ls_fold_terms *terms, const ls_fold *fold, ls_fma fma,
-                 size_t origin, size_t first, size_t length) {
+int ls_fold__run(void *out, ls_fold_terms *terms, const ls_fold *fold, ls_fma fma, size_t origin,
+                 size_t first, size_t length) {
     const ls_reduction *reduction = terms->reduction;
     if (fold == NULL || !ls_fold__order_matters(reduction)) {
         return run_linear(out, reduction, NULL, first, length);
@@ -204,15 +257,25 @@ int ls_fold__run(void *out, const ls_fold_terms *terms, const ls_fold *fold, ls_
     size_t entries = (size_t)fold->depth + 1;
     size_t step = WORKSPACE_BYTES / work_bytes / entries;
     step = step > BLOCK_ELEMENTS ? BLOCK_ELEMENTS : step < 64 ? 64 : step;
-    b.stride = step * work_bytes;
-    void *memory = NULL;
-    LS_TRY(ls_alloc(&memory, NULL, entries, b.stride));
-    b.stack = memory;
+    // Apart from a multiple of the page, so that entries and inputs do not share cache sets.
+    b.stride = step * work_bytes + 1088;
+    if (terms->workspace_bytes < entries * b.stride) {
+        ls_free(NULL, terms->workspace, 1, terms->workspace_bytes);
+        terms->workspace = NULL;
+        terms->workspace_bytes = 0;
+        LS_TRY(ls_alloc(&terms->workspace, NULL, entries, b.stride));
+        terms->workspace_bytes = entries * b.stride;
+    }
+    b.stack = terms->workspace;
     b.scratch = b.stack + (entries - 1) * b.stride;
     for (size_t done = 0; done < length; done += step) {
         b.first = first + done;
         b.length = length - done < step ? length - done : step;
         unsigned char *to = (unsigned char *)out + done * b.bytes;
+        if (terms->factors == NULL && b.work == b.dtype) {
+            fold_block_plain(&b, fold, to);
+            continue;
+        }
         fold_block(&b, fold);
         if (b.work != b.dtype) {
             ls_kernel_convert(to, b.dtype, b.stack, b.work, b.length);
@@ -220,6 +283,5 @@ int ls_fold__run(void *out, const ls_fold_terms *terms, const ls_fold *fold, ls_
             memcpy(to, b.stack, b.length * b.bytes);
         }
     }
-    ls_free(NULL, memory, entries, b.stride);
     return LS_OK;
 }

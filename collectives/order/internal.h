@@ -56,6 +56,8 @@ typedef struct ls_fold_terms {
     const ls_reduction *reduction;
     unsigned char *factors;  // [in_count] elements of dtype, or NULL: no products
     bool accumulate_f32;     // partial results in f32, one rounding at the end
+    void *workspace;         // the stack of partial results, kept from run to run
+    size_t workspace_bytes;
 } ls_fold_terms;
 int ls_fold__terms(ls_fold_terms *out, const ls_reduction *reduction, bool accumulate_f32);
 void ls_fold__terms_free(ls_fold_terms *terms);
@@ -67,8 +69,8 @@ bool ls_fold__order_matters(const ls_reduction *reduction);
 // the chunk.
 bool ls_fold__lane_fused(size_t byte);
 // out [length]: elements [first, first + length) folded; origin: where the chunk starts.
-int ls_fold__run(void *out, const ls_fold_terms *terms, const ls_fold *fold, ls_fma fma,
-                 size_t origin, size_t first, size_t length);
+int ls_fold__run(void *out, ls_fold_terms *terms, const ls_fold *fold, ls_fma fma, size_t origin,
+                 size_t first, size_t length);
 
 // ---- Orders -------------------------------------------------------------------------------------
 typedef enum ls_order_kind {

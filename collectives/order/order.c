@@ -105,7 +105,7 @@ typedef struct target {
 } target;
 
 static int fold_run(void *arg, const ls_order_run *run) {
-    const target *t = arg;
+    target *t = arg;
     unsigned char *out = t->out + (run->first - t->first) * t->bytes;
     return ls_fold__run(out, &t->terms, run->fold, t->fma, run->origin, run->first, run->length);
 }

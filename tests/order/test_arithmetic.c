@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/random.h"
+#include "base/text.h"
 #include "collectives/order/order.h"
 #include "kernels/kernels.h"
 
@@ -214,6 +215,66 @@ Test(arithmetic, branching_tree_agrees_with_plain_code) {
         }
         ls_order_free(order);
         free(d);
+    }
+}
+
+// The same for sums and products of every float type, over trees with leaves, branches below
+// branches and more terms in a row than one pass takes; in place too.
+Test(arithmetic, plain_trees_agree_with_plain_code) {
+    enum { MANY = 80, FEW = 300 };
+    for (size_t t = 0; t < 6; t++) {
+        ls_dtype dtype = floats[t];
+        size_t bytes = ls_dtype_bytes(dtype);
+        unsigned char *in = calloc(MANY + 1, FEW * 8);
+        cr_assert(in != NULL);
+        unsigned char *out = in + (size_t)MANY * FEW * 8;
+        const void *pointers[MANY];
+        for (int r = 0; r < MANY; r++) {
+            for (size_t i = 0; i < FEW; i++) {
+                double value = ls_random_normal(9, 1, (uint32_t)r, i) + 0.1;
+                ls_element_from_f64(in + ((size_t)r * FEW + i) * bytes, dtype, value);
+            }
+            pointers[r] = in + (size_t)r * FEW * bytes;
+        }
+        // 0 adds its own to 1's, then 2, 3(4(5+6)), and the chain 7(8(...(79))).
+        ls_text text = {0};
+        ls_text_puts(&text, "tree:trees=0(1+2+3(4(5+6))+7");
+        for (int r = 8; r < MANY; r++) {
+            ls_text_printf(&text, "(%d", r);
+        }
+        ls_text_repeat(&text, ')', MANY - 8 + 1);
+        ls_order *order = NULL;
+        cr_assert(ls_order_parse(&order, ls_text_string(&text)) == LS_OK, "%s",
+                  ls_error_last()->text);
+        for (int product = 0; product < 2; product++) {
+            char op = product ? '*' : '+';
+            ls_reduction r = {pointers, MANY, dtype, product ? LS_PROD : LS_SUM, NULL, FEW};
+            cr_assert(ls_order_all_reduce(order, out, &r, 0, FEW) == LS_OK);
+            for (size_t i = 0; i < FEW; i++) {
+#define TERM(rank) ((const unsigned char *)pointers[rank] + i * bytes)
+                unsigned char a[8], b[8], c[8];
+                scalar(a, dtype, op, TERM(1), TERM(0), NULL);
+                scalar(b, dtype, op, a, TERM(2), NULL);
+                scalar(a, dtype, op, TERM(5), TERM(4), NULL);
+                scalar(c, dtype, op, a, TERM(6), NULL);
+                scalar(a, dtype, op, c, TERM(3), NULL);
+                scalar(c, dtype, op, b, a, NULL);
+                memcpy(a, TERM(MANY - 1), bytes);
+                for (int rank = MANY - 2; rank >= 7; rank--) {
+                    scalar(b, dtype, op, a, TERM(rank), NULL);
+                    memcpy(a, b, bytes);
+                }
+                scalar(b, dtype, op, c, a, NULL);
+                cr_assert(memcmp(b, out + i * bytes, bytes) == 0, "%s %c element %zu",
+                          ls_dtype_name(dtype), op, i);
+            }
+        }
+        ls_reduction r = {pointers, MANY, dtype, LS_PROD, NULL, FEW};
+        cr_assert(ls_order_all_reduce(order, in + 3 * FEW * bytes, &r, 0, FEW) == LS_OK);
+        cr_expect(memcmp(in + 3 * FEW * bytes, out, FEW * bytes) == 0, "in place");
+        ls_order_free(order);
+        ls_text_free(&text);
+        free(in);
     }
 }
 
