@@ -4,6 +4,13 @@
 
 #include "oracle.h"
 
+// Random cases per test; sanitized builds, which are many times slower, take a part of them.
+#if defined(__SANITIZE_ADDRESS__)
+#define CASES 500000
+#else
+#define CASES 10000000
+#endif
+
 __extension__ typedef __int128 wide;
 
 static oracle f16;
@@ -86,10 +93,10 @@ static uint16_t draw(uint64_t random, unsigned near) {
     }
 }
 
-// f16 multiply-add rounds once: three million triples.
+// f16 multiply-add rounds once.
 Test(scalar, f16_fma_is_exact) {
     uint64_t seed = 3;
-    for (int i = 0; i < 3000000; i++) {
+    for (int i = 0; i < CASES; i++) {
         uint64_t random = next_random(&seed);
         uint16_t a = (uint16_t)random;
         uint16_t b = (uint16_t)(random >> 16);
@@ -104,7 +111,7 @@ Test(scalar, f16_fma_is_exact) {
 // f16 sums and products are the exact ones rounded once.
 Test(scalar, f16_add_and_mul_are_exact) {
     uint64_t seed = 4;
-    for (int i = 0; i < 2500000; i++) {
+    for (int i = 0; i < CASES; i++) {
         uint64_t random = next_random(&seed);
         uint16_t a = (uint16_t)random;
         uint16_t b = draw(random >> 16, a);
@@ -119,7 +126,7 @@ Test(scalar, f16_add_and_mul_are_exact) {
 // bf16 multiply-add rounds once, from 2^-266 to overflow.
 Test(scalar, bf16_fma_is_exact) {
     uint64_t seed = 5;
-    for (int i = 0; i < 1500000; i++) {
+    for (int i = 0; i < CASES; i++) {
         uint64_t random = next_random(&seed);
         uint16_t a = (uint16_t)random;
         uint16_t b = (uint16_t)(random >> 16);
@@ -134,7 +141,7 @@ Test(scalar, bf16_fma_is_exact) {
 // bf16 sums and products are the exact ones rounded once, products of tiny numbers included.
 Test(scalar, bf16_add_and_mul_are_exact) {
     uint64_t seed = 6;
-    for (int i = 0; i < 700000; i++) {
+    for (int i = 0; i < CASES; i++) {
         uint64_t random = next_random(&seed);
         uint16_t a = (uint16_t)random;
         uint16_t b = draw(random >> 16, a);
@@ -146,6 +153,50 @@ Test(scalar, bf16_add_and_mul_are_exact) {
                   b);
         cr_assert(oracle_same(&bf16, ls_bf16_mul(a, factor), bf16_fma_exact(a, factor, zero)),
                   "%x %x", a, factor);
+    }
+}
+
+// The exact a b + c rounded to f64: a quad holds the product exactly; the sum is rounded to odd first,
+// which makes the second rounding harmless.
+static double f64_fma_exact(double a, double b, double c) {
+    quad p = (quad)a * (quad)b;
+    quad q = (quad)c;
+    quad large = (p < 0 ? -p : p) > (q < 0 ? -q : q) ? p : q;
+    quad small = large == p ? q : p;
+    quad sum = large + small;
+    quad error = small - (sum - large);
+    wide bits;
+    memcpy(&bits, &sum, sizeof bits);
+    if (error != 0 && (bits & 1) == 0) {
+        bits += (error > 0) == (sum > 0) ? 1 : -1;
+        memcpy(&sum, &bits, sizeof bits);
+    }
+    return (double)sum;
+}
+
+// f64 multiply-add rounds once, where products cancel against the addend too.
+Test(scalar, f64_fma_is_exact) {
+    enum { BATCH = 1000 };
+    static double in[BATCH];
+    static double accumulator[BATCH];
+    static double before[BATCH];
+    uint64_t seed = 7;
+    for (int first = 0; first < CASES; first += BATCH) {
+        double factor = ldexp((double)(next_random(&seed) >> 11), (int)(first % 61) - 80);
+        for (int i = 0; i < BATCH; i++) {
+            uint64_t random = next_random(&seed);
+            in[i] = ldexp((double)(int64_t)next_random(&seed), (int)(random % 40) - 80);
+            before[i] = (random & 64u) != 0
+                            ? -in[i] * factor * (1.0 + 0x1p-52 * (double)(random & 7u))
+                            : ldexp((double)(int64_t)random, (int)(random % 90) - 90);
+            accumulator[i] = before[i];
+        }
+        ls_kernel_accumulate_fma(accumulator, in, &factor, LS_F64, BATCH);
+        for (int i = 0; i < BATCH; i++) {
+            double want = f64_fma_exact(in[i], factor, before[i]);
+            cr_assert(accumulator[i] == want, "%a * %a + %a: %a, not %a", in[i], factor, before[i],
+                      accumulator[i], want);
+        }
     }
 }
 
