@@ -7,8 +7,13 @@
 #include <string.h>
 
 #include "planner/plan_file.h"
+#include "planner/planner.h"
+#include "scenarios/runner/scenario_planner.h"
 
 #define PLAN_BYTES_MAX (64 << 20)
+#define PLAN_MACHINE   "h100"
+#define PLAN_NODES_MAX 200000
+#define PLAN_GAP       0.01
 
 struct builder {
     const ls_scenario *scenario;
@@ -324,6 +329,66 @@ static void order_tables(const ls_scenario *scenario, int *order) {
     }
 }
 
+// A table of which the file says nothing: the planner chooses how it is cut, too.
+static bool is_open(const ls_scenario_table *table) {
+    return !table->sharding.has_type && table->sharding.plan == NULL &&
+           table->sharding.ranks.count == 0;
+}
+
+static ls_plan_shard *copy_shards(ls_arena *arena, const ls_plan_table *table) {
+    return ls_arena_copy(arena, table->shards, (size_t)table->shard_count * sizeof *table->shards);
+}
+
+// Solves for the open tables alone and copies their plan. chosen [open_count] says which they are.
+static int solve_open(ls_plan *out, const ls_scenario *scenario, ls_arena *arena,
+                      const ls_planner_table *tables, const int *chosen, int open_count) {
+    ls_topology topology;
+    LS_TRY(ls_topology_preset(&topology, PLAN_MACHINE, scenario->ranks, scenario->ranks_per_host));
+    // A limit on nodes and none on time: every process of a real run must find the same plan.
+    const ls_planner_options options = {
+        .nodes_max = PLAN_NODES_MAX, .gap_goal = PLAN_GAP, .seed = scenario->seed};
+    ls_planner_problem *problem;
+    LS_TRY(ls_planner_problem_create(&problem, &topology, tables, open_count, &options));
+    ls_planner_result result;
+    int status = ls_planner_solve(&result, problem);
+    if (status == LS_OK && !result.found) {
+        status = LS_FAIL(LS_ERR_INVALID, "no plan fits %d ranks of a %s; lockstep plan says why",
+                         scenario->ranks, PLAN_MACHINE);
+    }
+    for (int i = 0; i < open_count && status == LS_OK; i++) {
+        ls_plan_table *table = &out->tables[chosen[i]];
+        *table = result.plan.tables[i];
+        table->name = scenario->tables[chosen[i]].name;
+        table->shards = copy_shards(arena, &result.plan.tables[i]);
+        status = table->shards != NULL ? LS_OK : LS_ERR_MEMORY;
+    }
+    ls_planner_problem_free(problem);
+    return status;
+}
+
+// Lets the planner place the open tables.
+static int place_open(ls_plan *out, const ls_scenario *scenario, ls_arena *arena) {
+    int *chosen = ls_arena_alloc(arena, (size_t)scenario->table_count, sizeof *chosen);
+    if (chosen == NULL) {
+        return LS_ERR_MEMORY;
+    }
+    int open_count = 0;
+    for (int i = 0; i < scenario->table_count; i++) {
+        if (is_open(&scenario->tables[i])) {
+            chosen[open_count++] = i;
+        }
+    }
+    if (open_count == 0) {
+        return LS_OK;
+    }
+    ls_planner_table *tables;
+    LS_TRY(ls_scenario_planner_tables(&tables, scenario, arena));
+    for (int i = 0; i < open_count; i++) {
+        tables[i] = tables[chosen[i]];
+    }
+    return solve_open(out, scenario, arena, tables, chosen, open_count);
+}
+
 int ls_scenario_plan(ls_plan *out, const ls_scenario *scenario, ls_arena *arena) {
     size_t table_count = (size_t)scenario->table_count;
     struct builder builder = {.scenario = scenario, .arena = arena};
@@ -337,8 +402,14 @@ int ls_scenario_plan(ls_plan *out, const ls_scenario *scenario, ls_arena *arena)
         return LS_ERR_MEMORY;
     }
     order_tables(scenario, order);
+    if (place_open(out, scenario, arena) != LS_OK) {
+        return ls_error_wrap("%s", scenario->file);
+    }
     for (int i = 0; i < scenario->table_count; i++) {
         const ls_scenario_table *table = &scenario->tables[order[i]];
+        if (is_open(table)) {
+            continue;
+        }
         int status = place_table(&builder, table, &out->tables[order[i]]);
         if (status != LS_OK) {
             return ls_error_wrap("%s: table %s", ls_scenario_where(scenario, &table->node),

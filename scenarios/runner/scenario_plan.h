@@ -1,6 +1,7 @@
 // From a scenario's `sharding:` keys to a plan: which rank holds which block of which table. Tables
-// whose ranks are not given are placed by the planner's greedy baseline rule (largest first, on the
-// rank that holds the fewest cells).
+// without a sharding are cut and placed by the planner (for h100 ranks, from the ids that the
+// scenario generates; the same on every machine); those with a type but no ranks go, largest first,
+// to the rank that holds the fewest cells; those with a plan file lie as it says.
 #ifndef LS_SCENARIOS_RUNNER_SCENARIO_PLAN_H
 #define LS_SCENARIOS_RUNNER_SCENARIO_PLAN_H
 

@@ -55,6 +55,13 @@ $ sed 's/size: \[1024, 64\]/size: [1000, 64]/' plan.yaml > broken.yaml && lockst
 $ sed 's/type: table_wise/plan: plan.yaml/' free.yaml > planned.yaml && grep -c 'plan: plan.yaml' planned.yaml && lockstep run planned.yaml --quiet
 > 4
 > run: 1 passed, 0 failed, 0 skipped
+# Without any sharding the planner cuts and places, and the scenario runs.
+$ grep -v sharding: free.yaml > open.yaml && lockstep run open.yaml --quiet && lockstep show open.yaml | grep table
+> run: 1 passed, 0 failed, 0 skipped
+> table large_table_0: 4096 x 64, data_parallel
+> table large_table_1: 4096 x 64, data_parallel
+> table small_table_0: 1024 x 64, data_parallel
+> table small_table_1: 1024 x 64, data_parallel
 # The JSON is proven optimal here.
 $ lockstep plan "$SOURCE/scenarios/sharding_tutorial/row_wise.yaml" --json - | grep -E '"(format|command|verdict|ranks|gap|proven_optimal)"'
 >   "format": 1,
