@@ -13,6 +13,7 @@ static const struct {
     int (*run)(ls_bench *bench);
 } suites[] = {
     {"collectives", ls_bench_suite_collectives},
+    {"orders", ls_bench_suite_orders},
 };
 
 #define SUITE_COUNT ((int)(sizeof suites / sizeof suites[0]))

@@ -20,7 +20,8 @@ typedef struct ls_bench_row {
     uint64_t bytes_moved;       // half of all bytes read and written: what a memcpy of them moves
     double time_ms;             // median
     double time_ms_min;         //
-    double yardstick_ms;        // median time of a memcpy of bytes_moved
+    const char *yardstick;      // what stands beside it; NULL: a memcpy of bytes_moved
+    double yardstick_ms;        // its median time
     double ratio;               // time / yardstick
     double ratio_limit;         // 0: none
     double time_ms_limit;       // 0: none
@@ -60,5 +61,6 @@ void ls_bench__memory_reset(void);
 uint64_t ls_bench__memory_peak(void);
 
 int ls_bench_suite_collectives(ls_bench *bench);
+int ls_bench_suite_orders(ls_bench *bench);
 
 #endif

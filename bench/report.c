@@ -13,20 +13,24 @@ static void put_limited(ls_text *out, double value, double limit, const char *un
     }
 }
 
+static const char *yardstick_of(const ls_bench_row *row) {
+    return row->yardstick != NULL ? row->yardstick : "memcpy";
+}
+
 void ls_bench_write_text(ls_text *out, const ls_bench *bench) {
-    ls_text_printf(out, "%-12s %-15s %6s %9s %9s %9s %10s %19s %20s\n", "suite", "what", "ranks",
-                   "elements", "median ms", "limit ms", "memcpy ms", "of memcpy   ",
+    ls_text_printf(out, "%-12s %-25s %6s %9s %9s %9s  %-21s %19s %20s\n", "suite", "what", "ranks",
+                   "elements", "median ms", "limit ms", "yardstick, ms", "of yardstick ",
                    "memory of shards");
     for (int i = 0; i < bench->row_count; i++) {
         const ls_bench_row *row = &bench->rows[i];
-        ls_text_printf(out, "%-12s %-15s %6d %9" PRIu64 " %9.3f", row->suite, row->name, row->ranks,
+        ls_text_printf(out, "%-12s %-25s %6d %9" PRIu64 " %9.3f", row->suite, row->name, row->ranks,
                        row->elements, row->time_ms);
         if (row->time_ms_limit != 0) {
             ls_text_printf(out, " %9.4g", row->time_ms_limit);
         } else {
             ls_text_printf(out, " %9s", "");
         }
-        ls_text_printf(out, " %10.3f", row->yardstick_ms);
+        ls_text_printf(out, "  %-10s %10.3f", yardstick_of(row), row->yardstick_ms);
         put_limited(out, row->ratio, row->ratio_limit, "x");
         put_limited(out, row->memory_ratio, row->memory_ratio_limit, "x");
         ls_text_printf(out, "%s\n", ls_bench_row_holds(row) ? "" : "  over the limit");
@@ -58,6 +62,7 @@ void ls_bench_write_json(ls_text *out, const ls_bench *bench) {
         ls_json_member_double(&json, "time_ms", row->time_ms);
         ls_json_member_double(&json, "time_ms_min", row->time_ms_min);
         ls_json_member_double(&json, "time_ms_limit", row->time_ms_limit);
+        ls_json_member_string(&json, "yardstick", yardstick_of(row));
         ls_json_member_double(&json, "yardstick_ms", row->yardstick_ms);
         ls_json_member_double(&json, "ratio", row->ratio);
         ls_json_member_double(&json, "ratio_limit", row->ratio_limit);
