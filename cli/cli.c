@@ -170,8 +170,13 @@ int cli_report_with(const ls_results *results, const ls_text *summary) {
         ls_text_free(&text);
     }
     code = worse(code, report_to(common->json, ls_report_json, results));
-    code = worse(code, report_to(common->junit, ls_report_junit, results));
-    return worse(code, report_to(common->report, ls_report_html, results));
+    return worse(code, cli_report_pages(results));
+}
+
+int cli_report_pages(const ls_results *results) {
+    LS_ASSERT(results != NULL);
+    int code = report_to(cli_options_common.junit, ls_report_junit, results);
+    return worse(code, report_to(cli_options_common.report, ls_report_html, results));
 }
 
 // ---- progress -----------------------------------------------------------------------------------

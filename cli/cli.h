@@ -38,6 +38,9 @@ int cli_report(const ls_results *results);
 // The same, with `summary` (NULL or empty: none) in place of the row per case in the text report.
 int cli_report_with(const ls_results *results, const ls_text *summary);
 
+// Writes --junit and --report alone, for commands whose text and JSON are their own.
+int cli_report_pages(const ls_results *results);
+
 // A progress bar on stderr, when that is a terminal, stdout is one too or not, and --quiet was not
 // given. Nothing is drawn in the first half second.
 void cli_progress(const char *what, int done, int total);

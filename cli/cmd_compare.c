@@ -69,7 +69,7 @@ const cli_command cli_cmd_compare = {
                "real run), and compares every output of every stage on every rank: bit_exact, "
                "within_bound with its ratio, or wrong with the first element that differs. "
                "Real processes run under a deadline and are all ended with it.",
-    .common = CLI_COMMON_JSON | CLI_COMMON_REPORTS | CLI_COMMON_SEED,
+    .common = CLI_COMMON_REPORTS | CLI_COMMON_SEED,
     .options = options,
     .run = run,
 };

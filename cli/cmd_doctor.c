@@ -225,6 +225,25 @@ static void write_json(ls_text *out, const checks *list) {
     ls_text_puts(out, "\n");
 }
 
+// What is there passes; what is not is skipped, for the reason in its text.
+static int write_pages(const checks *list) {
+    ls_results *results = NULL;
+    int status = ls_results_create(&results, "doctor");
+    for (int i = 0; i < list->count && status == LS_OK; i++) {
+        const check *row = &list->rows[i];
+        status = ls_results_add(results, &(ls_case_result){
+                                             .name = row->name,
+                                             .file = row->kind,
+                                             .pass = row->available,
+                                             .skipped = !row->available,
+                                             .skip_reason = row->available ? NULL : row->text,
+                                         });
+    }
+    int code = status == LS_OK ? cli_report_pages(results) : cli_fail(status);
+    ls_results_free(results);
+    return code;
+}
+
 static int run(const cli_args *args) {
     (void)args;
     int code = cli_outputs_check(NULL);
@@ -245,7 +264,7 @@ static int run(const cli_args *args) {
         code = cli_output(cli_options_common.json, &text);
         ls_text_free(&text);
     }
-    return code;
+    return code == LS_EXIT_OK ? write_pages(&list) : code;
 }
 
 const cli_command cli_cmd_doctor = {
@@ -255,6 +274,6 @@ const cli_command cli_cmd_doctor = {
     .summary = "Say what this build and this machine can do, and why not",
     .details = "Lists the backends, the machine and the tools. A missing backend is no error: the "
                "exit code is 0 whenever the list could be made.",
-    .common = CLI_COMMON_JSON,
+    .common = CLI_COMMON_REPORTS | CLI_COMMON_SEED,
     .run = run,
 };

@@ -121,6 +121,54 @@ static int read_plan(ls_plan *out, ls_arena *arena, const char *path) {
     return code;
 }
 
+// why: what is short when nothing fits; NULL: a plan was found.
+static int write_pages(const char *file, const char *why) {
+    ls_results *results = NULL;
+    int status = ls_results_create(&results, "plan");
+    if (status == LS_OK) {
+        status =
+            ls_results_add(results, &(ls_case_result){.name = file,
+                                                      .file = file,
+                                                      .pass = why == NULL,
+                                                      .class_ = why == NULL ? LS_CLASS_BIT_EXACT
+                                                                            : LS_CLASS_FINDING,
+                                                      .error = why});
+    }
+    int code = status == LS_OK ? cli_report_pages(results) : cli_fail(status);
+    ls_results_free(results);
+    return code;
+}
+
+static void write_diff_json(ls_text *out, int differing, const char *text) {
+    ls_json json;
+    ls_json_begin(&json, out, 2);
+    ls_json_object_open(&json);
+    ls_json_member_int(&json, "format", 1);
+    ls_json_member_string(&json, "command", "plan");
+    ls_json_member_string(&json, "verdict", differing == 0 ? "pass" : "fail");
+    ls_json_member_int(&json, "differing", differing);
+    ls_json_member_string(&json, "text", text);
+    ls_json_object_close(&json);
+    ls_text_puts(out, "\n");
+}
+
+static int write_diff(const ls_text *text, int differing, const char *file) {
+    int code = LS_EXIT_OK;
+    if (differing > 0 && !cli_stdout_taken() && !cli_options_common.quiet) {
+        code = cli_output("-", text);
+    }
+    if (cli_options_common.json != NULL && code == LS_EXIT_OK) {
+        ls_text json = {0};
+        write_diff_json(&json, differing, ls_text_string(text));
+        code = cli_output(cli_options_common.json, &json);
+        ls_text_free(&json);
+    }
+    if (code == LS_EXIT_OK) {
+        code = write_pages(file, differing > 0 ? ls_text_string(text) : NULL);
+    }
+    return code == LS_EXIT_OK && differing > 0 ? LS_EXIT_FINDING : code;
+}
+
 static int diff(const cli_args *args, ls_arena *arena) {
     ls_plan a;
     ls_plan b;
@@ -131,12 +179,7 @@ static int diff(const cli_args *args, ls_arena *arena) {
     }
     ls_text text = {0};
     int differing = ls_plan_diff(&text, &a, &b);
-    if (differing < 0) {
-        code = cli_fail(differing);
-    } else if (differing > 0) {
-        code = cli_output("-", &text);
-        code = code == LS_EXIT_OK ? LS_EXIT_FINDING : code;
-    }
+    code = differing < 0 ? cli_fail(differing) : write_diff(&text, differing, args->values[1]);
     ls_text_free(&text);
     return code;
 }
@@ -185,7 +228,8 @@ static int find_machine(ls_topology *out, const ls_scenario *scenario, ls_arena 
         }                                                                                          \
     } while (0)
 
-static int write_found(const ls_planner_problem *problem, const ls_planner_result *result) {
+static int write_found(const ls_planner_problem *problem, const ls_planner_result *result,
+                       const char *file) {
     int code = LS_EXIT_OK;
     const char *report = cli_stdout_taken() || cli_options_common.quiet ? NULL : "-";
     if (given.explain) {
@@ -197,10 +241,11 @@ static int write_found(const ls_planner_problem *problem, const ls_planner_resul
     WRITE(code, given.svg, ls_planner_write_svg(&text_, problem, result));
     WRITE(code, given.torchrec, ls_plan_write_torchrec(&text_, &result->plan, ""));
     WRITE(code, given.out, ls_plan_write(&text_, &result->plan));
-    return code;
+    return code == LS_EXIT_OK ? write_pages(file, NULL) : code;
 }
 
-static int write_missing(ls_planner_problem *problem, const ls_planner_result *result) {
+static int write_missing(ls_planner_problem *problem, const ls_planner_result *result,
+                         const char *file) {
     ls_planner_diagnosis *why = calloc(1, sizeof(*why));
     ls_text text = {0};
     if (!why) {
@@ -222,6 +267,7 @@ static int write_missing(ls_planner_problem *problem, const ls_planner_result *r
     }
     WRITE(code, cli_options_common.json,
           ls_planner_write_json(&text_, problem, result, ls_text_string(&text)));
+    code = code == LS_EXIT_OK ? write_pages(file, ls_text_string(&text)) : code;
     ls_text_free(&text);
     free(why);
     return code == LS_EXIT_OK ? LS_EXIT_FINDING : code;
@@ -253,7 +299,8 @@ static int plan(const ls_scenario *scenario, ls_arena *arena) {
     if (status == LS_OK && code == LS_EXIT_OK) {
         status = ls_planner_solve(&result, problem);
         if (status == LS_OK) {
-            code = result.found ? write_found(problem, &result) : write_missing(problem, &result);
+            code = result.found ? write_found(problem, &result, scenario->file)
+                                : write_missing(problem, &result, scenario->file);
         }
     }
     if (status != LS_OK) {
@@ -303,7 +350,7 @@ const cli_command cli_cmd_plan = {
                "can be under, and the gap between them. When nothing fits it says which memory is "
                "short by how much and which single changes would help. Exit code 0: a plan; 1: "
                "none (or, with --diff, a difference); 2: a file is unusable.",
-    .common = CLI_COMMON_JSON | CLI_COMMON_SEED,
+    .common = CLI_COMMON_REPORTS | CLI_COMMON_SEED,
     .options = options,
     .run = run,
 };

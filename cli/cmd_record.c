@@ -92,7 +92,7 @@ const cli_command cli_cmd_record = {
     .details = "A recording holds every stage output and every call of every rank, so that "
                "'lockstep compare --real DIR' can compare with it on a machine that has neither "
                "the processes nor the GPUs. It appears complete or not at all.",
-    .common = CLI_COMMON_JSON | CLI_COMMON_REPORTS | CLI_COMMON_SEED,
+    .common = CLI_COMMON_REPORTS | CLI_COMMON_SEED,
     .options = options,
     .run = run,
 };

@@ -28,7 +28,9 @@ static bool has_file(const char *dir, const char *name) {
 // One recording of ours: its own copy of the scenario, compared with what it recorded.
 static int replay_recording(ls_results *results, const char *dir) {
     char path[PATH_MAX];
-    int length = snprintf(path, sizeof path, "%s/scenario.yaml", dir);
+    bool beside_files = has_file(dir, LS_RECORDING_INPUTS "/scenario.yaml");
+    int length = snprintf(path, sizeof path, "%s/%s", dir,
+                          beside_files ? LS_RECORDING_INPUTS "/scenario.yaml" : "scenario.yaml");
     if (length < 0 || (size_t)length >= sizeof path) {
         return LS_FAIL(LS_ERR_IO, "the path \"%s\" is too long", dir);
     }
@@ -154,7 +156,7 @@ const cli_command cli_cmd_replay = {
     .details = "Reads recordings made by 'lockstep record', results of NCCL collectives "
                "(manifest.json and *.bin) and of torch (dtensor_*.json, embedding*.safetensors). "
                "What is not supported counts as skipped, never as passed.",
-    .common = CLI_COMMON_JSON | CLI_COMMON_REPORTS | CLI_COMMON_SEED,
+    .common = CLI_COMMON_REPORTS | CLI_COMMON_SEED,
     .options = options,
     .run = run,
 };

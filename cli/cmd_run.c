@@ -98,7 +98,7 @@ const cli_command cli_cmd_run = {
     .details = "Simulates every rank in this process (or, with --backend, runs real processes), "
                "judges each stage by the unsharded oracle, and meets the scenario's expectations. "
                "Exit code 0: everything holds; 1: a mismatch or a finding; 2: a file is unusable.",
-    .common = CLI_COMMON_JSON | CLI_COMMON_REPORTS | CLI_COMMON_SEED,
+    .common = CLI_COMMON_REPORTS | CLI_COMMON_SEED,
     .options = options,
     .run = run,
 };

@@ -49,6 +49,27 @@ static int write_svg(const ls_picture *pictures, int count) {
     return code;
 }
 
+static int write_json(const ls_picture *pictures, int count) {
+    ls_text text = {0};
+    int status = ls_show_json(&text, pictures, count);
+    int code = status == LS_OK ? cli_output(cli_options_common.json, &text) : cli_fail(status);
+    ls_text_free(&text);
+    return code;
+}
+
+static int write_pages(const ls_scenario *scenario, const ls_picture *pictures, int count) {
+    ls_results *results = NULL;
+    int status = ls_results_create(&results, "show");
+    for (int i = 0; i < count && status == LS_OK; i++) {
+        status = ls_results_add(
+            results,
+            &(ls_case_result){.name = pictures[i].title, .file = scenario->file, .pass = true});
+    }
+    int code = status == LS_OK ? cli_report_pages(results) : cli_fail(status);
+    ls_results_free(results);
+    return code;
+}
+
 static int draw(const ls_scenario *scenario) {
     ls_arena *arena = NULL;
     int status = ls_arena_create(&arena, NULL);
@@ -63,11 +84,18 @@ static int draw(const ls_scenario *scenario) {
                   only != NULL ? only : "");
         code = only != NULL ? LS_EXIT_USAGE : LS_EXIT_NOTHING;
     }
-    if (code == LS_EXIT_OK && (svg == NULL || strcmp(svg, "-") != 0)) {
+    bool stdout_taken = cli_stdout_taken() || (svg != NULL && strcmp(svg, "-") == 0);
+    if (code == LS_EXIT_OK && !stdout_taken && !cli_options_common.quiet) {
         code = write_text(pictures, count);
+    }
+    if (code == LS_EXIT_OK && cli_options_common.json != NULL) {
+        code = write_json(pictures, count);
     }
     if (code == LS_EXIT_OK && svg != NULL) {
         code = write_svg(pictures, count);
+    }
+    if (code == LS_EXIT_OK) {
+        code = write_pages(scenario, pictures, count);
     }
     ls_arena_free(arena);
     return code;
@@ -96,7 +124,7 @@ const cli_command cli_cmd_show = {
     .summary = "Draw which rank holds which block of each table and tensor",
     .details = "Every cell of the drawing names the ranks that hold it. Beyond two dimensions each "
                "slice is drawn. A plan that leaves holes or overlaps is drawn as it is.",
-    .common = 0,
+    .common = CLI_COMMON_REPORTS | CLI_COMMON_SEED,
     .options = options,
     .run = run,
 };

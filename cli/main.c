@@ -7,10 +7,9 @@
 #include "cli/commands.h"
 
 static const cli_command *const commands[] = {
-    // clang-format off: one a line, in the order of --help
+    // In the order of --help.
     &cli_cmd_run,  &cli_cmd_compare, &cli_cmd_record, &cli_cmd_replay,
-    &cli_cmd_plan, &cli_cmd_show,    &cli_cmd_bench,   &cli_cmd_doctor,
-// clang-format on
+    &cli_cmd_plan, &cli_cmd_show,    &cli_cmd_bench,  &cli_cmd_doctor,
 #ifdef LOCKSTEP_WITH_MPI
     &cli_cmd_rank,
 #endif

@@ -28,7 +28,7 @@ static const common_row common_rows[] = {
       .given = &cli_options_common.seed_given,
       .value_name = "N",
       .help = "Seed of everything random; overrides the scenario's"}},
-    {CLI_COMMON_JSON,
+    {CLI_COMMON_REPORTS,
      {.type = CLI_STRING,
       .long_name = "json",
       .value = &cli_options_common.json,

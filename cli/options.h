@@ -31,8 +31,7 @@ typedef struct cli_option {
 } cli_option;
 
 // Which of the common options a command takes. --help, --quiet and --color: all of them.
-#define CLI_COMMON_JSON    1u  // --json
-#define CLI_COMMON_REPORTS 2u  // --junit, --report
+#define CLI_COMMON_REPORTS 1u  // --json, --junit, --report
 #define CLI_COMMON_TRACE   4u  // --trace
 #define CLI_COMMON_SEED    8u  // --seed
 

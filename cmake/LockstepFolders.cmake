@@ -31,4 +31,7 @@ function(lockstep_libraries)
     set_target_properties(lockstep_shared PROPERTIES OUTPUT_NAME lockstep
         VERSION ${PROJECT_VERSION} SOVERSION 0)
     target_link_libraries(lockstep_shared PRIVATE lockstep_compile lockstep_dependencies)
+    if(NOT LOCKSTEP_SANITIZE)  # a sanitizer's symbols come with the program
+        target_link_options(lockstep_shared PRIVATE LINKER:--no-undefined)
+    endif()
 endfunction()

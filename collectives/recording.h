@@ -5,6 +5,7 @@
 // DIR/scenario.yaml          the scenario, as it was run
 // DIR/rank_00003.safetensors stage outputs of rank 3, one tensor per ls_stage_key
 // DIR/rank_00003.calls.json  call records of rank 3
+// DIR/inputs/                with a scenario that reads files: its copy, scenario.yaml, beside theirs
 // A recording appears complete or not at all: it is written beside its place and renamed.
 #ifndef LS_COLLECTIVES_RECORDING_H
 #define LS_COLLECTIVES_RECORDING_H
@@ -14,6 +15,9 @@
 #ifdef __cplusplus
 extern "C" {
 #endif
+
+// The folder of a recording that holds the scenario beside the files that it reads.
+#define LS_RECORDING_INPUTS "inputs"
 
 // One array that a stage of a run produced on one rank. Everything is borrowed for the call.
 typedef struct ls_stage_output {

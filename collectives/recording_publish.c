@@ -3,6 +3,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <ftw.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -27,6 +28,32 @@ static bool is_ours(const char *name) {
            (strcmp(suffix, ".safetensors") == 0 || strcmp(suffix, ".calls.json") == 0);
 }
 
+// Whether the entry is the folder of the scenario and its files: no link to one.
+static bool is_inputs(int folder, const char *name) {
+    struct stat info;
+    return strcmp(name, LS_RECORDING_INPUTS) == 0 &&
+           fstatat(folder, name, &info, AT_SYMLINK_NOFOLLOW) == 0 && S_ISDIR(info.st_mode);
+}
+
+static int remove_entry(const char *path, const struct stat *info, int type, struct FTW *at) {
+    (void)info;
+    (void)type;
+    (void)at;
+    return remove(path);
+}
+
+static int remove_inputs(const char *dir) {
+    char path[LS_RECORDING_PATH_MAX];
+    int length = snprintf(path, sizeof path, "%s/%s", dir, LS_RECORDING_INPUTS);
+    if (length < 0 || (size_t)length >= sizeof path) {
+        return LS_FAIL(LS_ERR_LIMIT, "the path '%.100s...' is too long", dir);
+    }
+    if (nftw(path, remove_entry, 16, FTW_DEPTH | FTW_PHYS) != 0) {
+        return LS_FAIL(LS_ERR_IO, "cannot remove '%s': %s", path, strerror(errno));
+    }
+    return LS_OK;
+}
+
 // Calls unlink on the files of a recording's directory, or only looks whether all are a
 // recording's.
 static int walk(const char *dir, bool remove_files) {
@@ -42,7 +69,9 @@ static int walk(const char *dir, bool remove_files) {
         }
         any = true;
         manifest = manifest || strcmp(entry->d_name, "manifest.json") == 0;
-        if (!is_ours(entry->d_name)) {
+        if (is_inputs(dirfd(open_dir), entry->d_name)) {
+            status = remove_files ? remove_inputs(dir) : LS_OK;
+        } else if (!is_ours(entry->d_name)) {
             status = LS_FAIL(LS_ERR_INVALID, "'%s' is not a recording alone: it holds '%.100s'",
                              dir, entry->d_name);
         } else if (remove_files && unlinkat(dirfd(open_dir), entry->d_name, 0) != 0) {

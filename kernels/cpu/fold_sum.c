@@ -1,5 +1,5 @@
-// The common fold, a plain sum of 4- or 8-byte elements: all inputs of a few vectors are added up in
-// registers, so every input is read once and nothing but the result is written.
+// The common fold, a plain sum of 4- or 8-byte elements: all inputs of a few vectors are added up
+// in registers, so every input is read once and nothing but the result is written.
 #include "kernels/cpu/fold_sum.h"
 
 #include <stdint.h>

@@ -56,8 +56,8 @@ void ls_kernel_scale(void *out, const void *in, const void *factor, ls_dtype dty
     LS_ASSERT(ls_dtype_valid((int)dtype));
 }
 
-// The fma instruction and the C library's fma() agree: both round once. Chosen by the instruction set,
-// not by the processor's name, which would leave out every vendor but one.
+// The fma instruction and the C library's fma() agree: both round once. Chosen by the instruction
+// set, not by the processor's name, which would leave out every vendor but one.
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__) || !defined(__x86_64__) ||       \
     !defined(__gnu_linux__) || defined(__clang__)
 #define FMA_CLONES

@@ -21,20 +21,21 @@ typedef struct ls_comparison {
 int ls_compare_oracle(ls_comparison *comparison, const ls_stages *run, const ls_oracle *oracle,
                       const char *prefix);
 
-// Adds, per stage of `run`, how its outputs compare with those of `real`. An element may differ where
-// a sum was taken, by at most the two runs' rounding: bounds of the store, or of the oracle (NULL:
-// none). `run_name` and `real_name` stand in the texts ("simulated", "mpi").
+// Adds, per stage of `run`, how its outputs compare with those of `real`. An element may differ
+// where a sum was taken, by at most the two runs' rounding: bounds of the store, or of the oracle
+// (NULL: none). `run_name` and `real_name` stand in the texts ("simulated", "mpi").
 int ls_compare_runs(ls_comparison *comparison, const ls_stages *run, const ls_stages *real,
                     const ls_oracle *oracle, const char *run_name, const char *real_name,
                     const char *prefix);
 
-// Adds, per stage of `expected` (what plain code says a program's stages must give, with bounds), how
-// the same outputs of `run` compare. Outputs of which nothing is expected are left alone.
+// Adds, per stage of `expected` (what plain code says a program's stages must give, with bounds),
+// how the same outputs of `run` compare. Outputs of which nothing is expected are left alone.
 int ls_compare_expected(ls_comparison *comparison, const ls_stages *expected, const ls_stages *run,
                         const char *run_name, const char *prefix);
 
-// Adds, for each of the scenario's `checks.reference`, how the run's output compares with the numbers
-// of another system in a file. oracle: whose bounds say how far sums may lie apart; NULL: not at all.
+// Adds, for each of the scenario's `checks.reference`, how the run's output compares with the
+// numbers of another system in a file. oracle: whose bounds say how far sums may lie apart; NULL:
+// not at all.
 int ls_compare_references(ls_comparison *comparison, const ls_stages *run,
                           const ls_scenario *scenario, const ls_oracle *oracle);
 

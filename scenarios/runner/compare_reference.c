@@ -1,6 +1,6 @@
 // Compares a run's outputs with what another system computed: one array in a .npy or .safetensors
-// file, whose rows are the samples of all ranks in rank order and whose columns are the outputs of the
-// features side by side.
+// file, whose rows are the samples of all ranks in rank order and whose columns are the outputs of
+// the features side by side.
 #include <inttypes.h>
 #include <string.h>
 

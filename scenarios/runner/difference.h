@@ -1,5 +1,6 @@
-// Differences between two arrays of values: how many elements differ, by how many ulps, where first,
-// and how that compares with a derived bound. The one place where values are called equal or not.
+// Differences between two arrays of values: how many elements differ, by how many ulps, where
+// first, and how that compares with a derived bound. The one place where values are called equal or
+// not.
 #ifndef LS_SCENARIOS_RUNNER_DIFFERENCE_H
 #define LS_SCENARIOS_RUNNER_DIFFERENCE_H
 

@@ -1,5 +1,6 @@
-// Runs mpiexec, watches its ranks, and cleans up after them. Linux: pidfds tell which rank died first
-// (mpiexec kills the others right after), and the parent-death signal takes mpiexec down with us.
+// Runs mpiexec, watches its ranks, and cleans up after them. Linux: pidfds tell which rank died
+// first (mpiexec kills the others right after), and the parent-death signal takes mpiexec down with
+// us.
 #define _GNU_SOURCE
 #include "scenarios/runner/launch.h"
 
@@ -190,8 +191,8 @@ static void poll_once(struct watch *watch, struct pollfd *fds, ls_launch_result 
 static int signal_in_output(const char *output) {
     const char *at = strstr(output, "EXIT STRING:");
     const char *mark = at != NULL ? strstr(at, "(signal ") : NULL;
-    int number = mark != NULL ? atoi(mark + strlen("(signal ")) : 0;
-    return number > 0 && number < 65 ? number : 0;
+    long number = mark != NULL ? strtol(mark + strlen("(signal "), NULL, 10) : 0;
+    return number > 0 && number < 65 ? (int)number : 0;
 }
 
 static void end_everything(struct watch *watch) {

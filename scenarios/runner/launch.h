@@ -1,5 +1,5 @@
-// Starting the real processes of a run: mpiexec under a deadline, with every rank watched, so that a
-// rank that dies is named and nothing is left running.
+// Starting the real processes of a run: mpiexec under a deadline, with every rank watched, so that
+// a rank that dies is named and nothing is left running.
 #ifndef LS_SCENARIOS_RUNNER_LAUNCH_H
 #define LS_SCENARIOS_RUNNER_LAUNCH_H
 
@@ -19,9 +19,10 @@ typedef struct ls_launch_result {
 
 #define LS_LAUNCH_OUTPUT_MAX ((size_t)1 << 20)
 
-// Runs argv (NULL-terminated: mpiexec and its arguments) for `ranks` ranks. watch_dir is an existing
-// directory where rank r's process writes "rank_R.pid" when it starts and "rank_R.done" when it has
-// finished (ls_launch_announce and ls_launch_done). LS_ERR_BACKEND when it cannot be started.
+// Runs argv (NULL-terminated: mpiexec and its arguments) for `ranks` ranks. watch_dir is an
+// existing directory where rank r's process writes "rank_R.pid" when it starts and "rank_R.done"
+// when it has finished (ls_launch_announce and ls_launch_done). LS_ERR_BACKEND when it cannot be
+// started.
 int ls_launch(ls_launch_result *out, const char *const *argv, int ranks, const char *watch_dir,
               double deadline_seconds);
 void ls_launch_result_free(ls_launch_result *result);

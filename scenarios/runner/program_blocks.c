@@ -1,5 +1,5 @@
-// The whole of a tensor that lies in blocks which no placement describes: every block is broadcast by
-// the rank that holds it and put in its place.
+// The whole of a tensor that lies in blocks which no placement describes: every block is broadcast
+// by the rank that holds it and put in its place.
 #include <string.h>
 
 #include "scenarios/runner/program.h"

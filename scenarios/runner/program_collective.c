@@ -1,5 +1,5 @@
-// Executes a collective of a program on raw per-rank buffers: makes every held rank's call, runs them
-// as one group, and emits what each rank received.
+// Executes a collective of a program on raw per-rank buffers: makes every held rank's call, runs
+// them as one group, and emits what each rank received.
 #include <stdio.h>
 #include <string.h>
 
@@ -294,7 +294,8 @@ static int emit_received(struct collective *collective, const ls_stage_sink *sin
                             prepared->call.dtype, &shape, data, reduces, bounds);
 }
 
-// Bounds of what a reduction gives `prepared`: from all members' inputs. *out NULL: not a float sum.
+// Bounds of what a reduction gives `prepared`: from all members' inputs. *out NULL: not a float
+// sum.
 static int bounds_of(double **out, struct collective *collective, const struct prepared *prepared,
                      const struct prepared *const *members) {
     const ls_call *call = &prepared->call;

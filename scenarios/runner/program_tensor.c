@@ -1,5 +1,5 @@
-// Operations on a program's tensors: making them, redistributing, collectives on their shards, and the
-// plain operations; every step emits the shards that its result has on each rank.
+// Operations on a program's tensors: making them, redistributing, collectives on their shards, and
+// the plain operations; every step emits the shards that its result has on each rank.
 #include <stdio.h>
 #include <string.h>
 

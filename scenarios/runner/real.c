@@ -241,7 +241,11 @@ int ls_real_run(ls_stages *stages, const ls_real_request *request, ls_arena *are
         status = read_recording(stages, scratch.recording, request->scenario);
     }
     if (status == LS_OK && request->keep_dir != NULL) {
-        status = ls_scenario_copy_files(request->scenario, scratch.recording);
+        char inputs[PATH_MAX];
+        int length = snprintf(inputs, sizeof inputs, "%s/" LS_RECORDING_INPUTS, scratch.recording);
+        status = length > 0 && (size_t)length < sizeof inputs
+                     ? ls_scenario_copy_files(request->scenario, inputs)
+                     : LS_FAIL(LS_ERR_IO, "the path of \"%s\" is too long", scratch.recording);
     }
     if (status == LS_OK && request->keep_dir != NULL) {
         status = ls_recording_publish(scratch.recording, request->keep_dir);

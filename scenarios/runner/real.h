@@ -12,14 +12,14 @@ typedef struct ls_real_request {
     const char *keep_dir;  // where to keep the recording; NULL: nowhere
 } ls_real_request;
 
-// Runs or reads, and gives every stage output to `stages` (NULL: none wanted). A rank that died is a
-// finding in `arena` (*found is set, LS_ERR_RANK_DIED). LS_ERR_BACKEND: the backend is missing or its
-// processes failed, with what they printed; LS_ERR_TIMEOUT: the deadline passed.
+// Runs or reads, and gives every stage output to `stages` (NULL: none wanted). A rank that died is
+// a finding in `arena` (*found is set, LS_ERR_RANK_DIED). LS_ERR_BACKEND: the backend is missing or
+// its processes failed, with what they printed; LS_ERR_TIMEOUT: the deadline passed.
 int ls_real_run(ls_stages *stages, const ls_real_request *request, ls_arena *arena,
                 ls_finding *finding, bool *found);
 
-// Where the recording of `scenario` lies in a directory of recordings: DIR/NAME, the name reduced to
-// letters, digits, '.', '_' and '-'.
+// Where the recording of `scenario` lies in a directory of recordings: DIR/NAME, the name reduced
+// to letters, digits, '.', '_' and '-'.
 void ls_real_recording_dir(char *out, size_t out_bytes, const char *dir,
                            const ls_scenario *scenario);
 

@@ -61,7 +61,7 @@ static void write_case(ls_text *out, const ls_case_result *result) {
                    !result->skipped && !result->pass ? " open=\"open\"" : "", verdict, verdict);
     ls_report__xml(out, result->name);
     ls_text_puts(out, "</b> ");
-    if (!result->skipped) {
+    if (!result->skipped && result->backend != NULL) {
         ls_text_printf(out, "%s, ", ls_class_name(result->class_));
         ls_report__xml(out, result->backend);
         if (result->real != NULL) {

@@ -56,45 +56,63 @@ static bool shown(const ls_case_result *result, const ls_report_style *style) {
     return !style->quiet || (!result->skipped && !result->pass);
 }
 
-static size_t name_width(const ls_results *results, const ls_report_style *style) {
-    size_t width = 16;
+typedef struct table_widths {
+    size_t name, elements, differing, ulps;  // in columns; numbers with two spaces before them
+} table_widths;
+
+static void widen(size_t *width, uint64_t value) {
+    ls_text number = {0};
+    ls_report__number(&number, value);
+    *width = number.length + 2 > *width ? number.length + 2 : *width;
+    ls_text_free(&number);
+}
+
+static table_widths choose_widths(const ls_results *results, const ls_report_style *style) {
+    table_widths widths = {.name = 16, .elements = 14, .differing = 12, .ulps = 12};
     for (int c = 0; c < results->case_count; c++) {
         const ls_case_result *result = &results->cases[c];
         if (!shown(result, style)) {
             continue;
         }
         for (int s = 0; s < result->stage_count; s++) {
-            size_t used = columns(result->stages[s].name) + 2;
-            width = used > width ? used : width;
+            const ls_stage_result *stage = &result->stages[s];
+            size_t used = columns(stage->name) + 2;
+            widths.name = used > widths.name ? used : widths.name;
+            widen(&widths.elements, stage->elements);
+            widen(&widths.differing, stage->differing);
+            widen(&widths.ulps, stage->max_ulps);
         }
         size_t used = columns(result->name);
-        width = used > width ? used : width;
+        widths.name = used > widths.name ? used : widths.name;
     }
-    return width < NAME_MAX_COLUMNS ? width : NAME_MAX_COLUMNS;
+    widths.name = widths.name < NAME_MAX_COLUMNS ? widths.name : NAME_MAX_COLUMNS;
+    return widths;
 }
 
-static void put_stage(ls_text *out, const ls_stage_result *stage, size_t width, const palette *p) {
+static void put_stage(ls_text *out, const ls_stage_result *stage, const table_widths *widths,
+                      const palette *p) {
     bool good = ls_class_passes(stage->class_);
     ls_text_puts(out, "        ");
-    put_left(out, stage->name, width - 2);
+    put_left(out, stage->name, widths->name - 2);
     ls_text_printf(out, "  %s", good ? p->good : p->bad);
     put_left(out, ls_class_name(stage->class_), 12);
     ls_text_puts(out, p->off);
-    put_number_right(out, stage->elements, 14);
-    put_number_right(out, stage->differing, 12);
-    put_number_right(out, stage->max_ulps, 12);
-    ls_text_printf(out, "%10.3g", stage->bound_ratio);
+    put_number_right(out, stage->elements, widths->elements);
+    put_number_right(out, stage->differing, widths->differing);
+    put_number_right(out, stage->max_ulps, widths->ulps);
+    ls_text_printf(out, "  %8.3g", stage->bound_ratio);
     if (stage->order != NULL) {
         ls_text_printf(out, "  %s", stage->order);
     }
     ls_text_puts(out, "\n");
 }
 
-static void put_case(ls_text *out, const ls_case_result *result, size_t width, const palette *p) {
+static void put_case(ls_text *out, const ls_case_result *result, const table_widths *widths,
+                     const palette *p) {
     const char *color = result->skipped ? p->dim : result->pass ? p->good : p->bad;
     const char *mark = result->skipped ? p->skip : result->pass ? p->pass : p->fail;
     ls_text_printf(out, "%s%s%s  ", color, mark, p->off);
-    put_left(out, result->name, width);
+    put_left(out, result->name, widths->name);
     if (result->skipped) {
         ls_text_printf(out, "  %s", p->dim);
         ls_report__plain(out, result->skip_reason, strlen(result->skip_reason));
@@ -110,7 +128,7 @@ static void put_case(ls_text *out, const ls_case_result *result, size_t width, c
                    result->real != NULL ? result->real : "");
     ls_text_printf(out, ", %.2f s\n", result->seconds);
     for (int s = 0; s < result->stage_count; s++) {
-        put_stage(out, &result->stages[s], width, p);
+        put_stage(out, &result->stages[s], widths, p);
     }
 }
 
@@ -124,7 +142,7 @@ int ls_report_text(ls_text *out, const ls_results *results, const ls_report_styl
     LS_ASSERT(out != NULL);
     LS_ASSERT(results != NULL && style != NULL);
     palette p = choose_palette(style);
-    size_t width = name_width(results, style);
+    const table_widths widths = choose_widths(results, style);
     bool any_stage = false;
     bool any_shown = false;
     for (int c = 0; c < results->case_count; c++) {
@@ -134,13 +152,14 @@ int ls_report_text(ls_text *out, const ls_results *results, const ls_report_styl
     }
     if (any_stage) {
         ls_text_printf(out, "%s      ", p.dim);
-        put_left(out, "case and stage", width);
-        ls_text_printf(out, "  %-12s%14s%12s%12s%10s  %s%s\n", "class", "elements", "differing",
-                       "max ulps", "of bound", "order", p.off);
+        put_left(out, "case and stage", widths.name);
+        ls_text_printf(out, "  %-12s%*s%*s%*s  %8s  %s%s\n", "class", (int)widths.elements,
+                       "elements", (int)widths.differing, "differing", (int)widths.ulps, "max ulps",
+                       "of bound", "order", p.off);
     }
     for (int c = 0; c < results->case_count; c++) {
         if (shown(&results->cases[c], style)) {
-            put_case(out, &results->cases[c], width, &p);
+            put_case(out, &results->cases[c], &widths, &p);
         }
     }
     for (int c = 0; c < results->case_count; c++) {

@@ -49,7 +49,7 @@ typedef struct ls_stage_result {
 typedef struct ls_case_result {
     const char *name;
     const char *file;     // the scenario or recorded file
-    const char *backend;  // "sim", ...
+    const char *backend;  // "sim", ...; NULL: nothing was run (a plan, a drawing)
     const char *real;     // "nccl", "mpi", "recording" or NULL
     bool skipped;
     const char *skip_reason;  // why, when skipped
@@ -67,7 +67,7 @@ typedef struct ls_case_result {
 
 typedef struct ls_results {
     ls_arena *arena;      // owns every string and array here
-    const char *command;  // "run", "compare", "replay"
+    const char *command;  // "run", "compare", "replay", ...
     ls_case_result *cases;
     int case_count;
     int case_capacity;

@@ -29,13 +29,14 @@ int ls_run_real(ls_results *results, const ls_scenario *scenario, const char *ba
 int ls_run_compared(ls_results *results, const ls_scenario *scenario, const char *real,
                     const ls_run_options *options);
 
-// Runs the scenario on a real backend and keeps the recording in `dir`, which must not exist or be an
-// earlier recording. Adds one case: bit_exact without stages, or what went wrong.
+// Runs the scenario on a real backend and keeps the recording in `dir`, which must not exist or be
+// an earlier recording. Adds one case: bit_exact without stages, or what went wrong.
 int ls_run_recorded(ls_results *results, const ls_scenario *scenario, const char *backend,
                     const char *dir, const ls_run_options *options);
 
 // One rank of a real run, called in each process that ls_run_* started: executes the scenario on
-// `backend`, whose world holds this process's ranks, and writes their part of the recording in `dir`.
+// `backend`, whose world holds this process's ranks, and writes their part of the recording in
+// `dir`.
 int ls_run_rank(const ls_scenario *scenario, ls_backend *backend, const ls_recording_info *info,
                 const char *dir);
 

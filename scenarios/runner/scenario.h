@@ -17,6 +17,7 @@
 #include "kernels/kernels.h"
 #include "local_tensor/local_tensor.h"
 #include "planner/plan.h"
+#include "ranks/fault.h"
 #include "scenarios/runner/diagnostic.h"
 #include "scenarios/runner/result.h"
 
@@ -292,24 +293,6 @@ typedef struct ls_scenario_checks {
     ls_scenario_reference *references;  // outputs of another system
     int reference_count;
 } ls_scenario_checks;
-
-#define LS_FAULT_MAP(X)                                                                            \
-    X(LS_FAULT_DIE, "die")                                                                         \
-    X(LS_FAULT_STALL, "stall")                                                                     \
-    X(LS_FAULT_SLOW, "slow")                                                                       \
-    X(LS_FAULT_SKIP_CALL, "skip_call")                                                             \
-    X(LS_FAULT_DOUBLE_CALL, "double_call")                                                         \
-    X(LS_FAULT_BIT_FLIP, "bit_flip")                                                               \
-    X(LS_FAULT_WRONG_COUNT, "wrong_count")                                                         \
-    X(LS_FAULT_WRONG_SPLIT, "wrong_split")                                                         \
-    X(LS_FAULT_ALLOCATION, "allocation")
-
-typedef enum ls_fault_type {
-#define LS_FAULT_ENUM(name, text) name,
-    LS_FAULT_MAP(LS_FAULT_ENUM)
-#undef LS_FAULT_ENUM
-        LS_FAULT_TYPE_COUNT
-} ls_fault_type;
 
 typedef struct ls_scenario_fault {
     ls_node node;

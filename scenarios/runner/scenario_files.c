@@ -41,6 +41,7 @@ int ls_scenario_each_file(const ls_scenario *scenario, ls_scenario_file_visit vi
 struct copy {
     char folder[PATH_MAX];  // of the scenario, resolved
     const char *dir;
+    bool any;  // a file was copied
 };
 
 // Makes the directories above `path`, from its character `from` on.
@@ -81,7 +82,7 @@ static int copy_file(const char *from, const char *to) {
 }
 
 static int copy_one(void *arg, const char *path) {
-    const struct copy *copy = arg;
+    struct copy *copy = arg;
     char resolved[PATH_MAX];
     char to[PATH_MAX];
     size_t folder_length = strlen(copy->folder);
@@ -96,7 +97,8 @@ static int copy_one(void *arg, const char *path) {
     if (length < 0 || (size_t)length >= sizeof to) {
         return LS_FAIL(LS_ERR_IO, "the path of \"%s\" is too long", relative);
     }
-    LS_TRY(make_folders(to, strlen(copy->dir) + 1));
+    LS_TRY(make_folders(to, strlen(copy->dir)));
+    copy->any = true;
     return copy_file(resolved, to);
 }
 
@@ -110,5 +112,14 @@ int ls_scenario_copy_files(const ls_scenario *scenario, const char *dir) {
     LS_ASSERT(slash != NULL);
     *slash = 0;
     memcpy(copy.folder, resolved, strlen(resolved) + 1);
-    return ls_scenario_each_file(scenario, copy_one, &copy);
+    LS_TRY(ls_scenario_each_file(scenario, copy_one, &copy));
+    if (!copy.any) {
+        return LS_OK;
+    }
+    char to[PATH_MAX];
+    int length = snprintf(to, sizeof to, "%s/scenario.yaml", dir);
+    if (length < 0 || (size_t)length >= sizeof to) {
+        return LS_FAIL(LS_ERR_IO, "the path of \"%s\" is too long", dir);
+    }
+    return copy_file(scenario->file, to);
 }

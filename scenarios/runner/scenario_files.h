@@ -11,7 +11,8 @@ typedef int (*ls_scenario_file_visit)(void *arg, const char *path);
 int ls_scenario_each_file(const ls_scenario *scenario, ls_scenario_file_visit visit, void *arg);
 
 // Copies every file that lies in the scenario's folder (or below it) to the same relative place in
-// `dir`. Files elsewhere stay where they are: the copied scenario names them as before.
+// `dir`, and the scenario there as scenario.yaml. Files elsewhere stay where they are: the copied
+// scenario names them as before. Without any file to copy `dir` is not made.
 int ls_scenario_copy_files(const ls_scenario *scenario, const char *dir);
 
 #endif

@@ -39,6 +39,9 @@ LS_API int ls_picture_of_tensor(ls_picture *out, ls_arena *arena, const char *na
 // Appends the picture as a grid of characters, a slice at a time beyond two dimensions. Every cell
 // names the ranks that hold it; a cell that nobody holds says so. Long grids are cut with a note.
 LS_API int ls_show_text(ls_text *out, const ls_picture *picture);
+// Appends the pictures as JSON: {"format": 1, "command": "show", "ranks": N, "tensors": [{"title",
+// "shape", "blocks": [{"rank", "offset", "size"}]}]}, as docs/reference.md lists it.
+LS_API int ls_show_json(ls_text *out, const ls_picture *pictures, int count);
 // Appends one SVG document with all pictures, one below the other, a colour per rank.
 LS_API int ls_show_svg(ls_text *out, const ls_picture *pictures, int count);
 

@@ -48,7 +48,7 @@ static const cli_command command = {
     .arguments_min = 1,
     .arguments_max = 3,
     .summary = "Try",
-    .common = CLI_COMMON_SEED | CLI_COMMON_JSON,
+    .common = CLI_COMMON_SEED | CLI_COMMON_REPORTS,
     .options = options,
 };
 

@@ -157,8 +157,18 @@ Test(recording, publish_replaces_recordings_alone) {
     cr_assert(ls_recording_publish(at("one"), at("rec")) == LS_OK);
     cr_assert(ls_recording_publish(at("two"), at("rec")) == LS_OK, "%s", ls_error_last()->text);
     cr_expect(access(at("two"), F_OK) != 0 && access(at("rec/manifest.json"), F_OK) == 0);
+    write_recording("inputs");
+    shell("mkdir -p inputs/inputs/deep && touch inputs/inputs/deep/w.npy");
+    cr_assert(ls_recording_publish(at("inputs"), at("rec")) == LS_OK, "%s", ls_error_last()->text);
+    cr_expect(access(at("rec/inputs/deep/w.npy"), F_OK) == 0);
+    write_recording("plain");
+    cr_assert(ls_recording_publish(at("plain"), at("rec")) == LS_OK, "%s", ls_error_last()->text);
+    cr_expect(access(at("rec/inputs"), F_OK) != 0 && access(at("plain"), F_OK) != 0);
     write_recording("three");
-    shell("touch rec/notes.txt");
+    shell("mkdir elsewhere && touch elsewhere/kept && ln -s ../elsewhere rec/inputs");
+    cr_expect(ls_recording_publish(at("three"), at("rec")) == LS_ERR_INVALID, "a link to inputs");
+    cr_expect(access(at("elsewhere/kept"), F_OK) == 0);
+    shell("rm rec/inputs && touch rec/notes.txt");
     cr_expect(ls_recording_publish(at("three"), at("rec")) == LS_ERR_INVALID);
     cr_expect(strstr(ls_error_last()->text, "notes.txt") != NULL);
     cr_expect(access(at("rec/notes.txt"), F_OK) == 0 &&

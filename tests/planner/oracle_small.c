@@ -17,7 +17,7 @@ typedef struct instance {
     ls_planner_options options;
     ls_planner_feature features[TABLES];
     ls_planner_table tables[TABLES];
-    char names[TABLES][8];
+    char names[TABLES][16];
     int ranks[TABLES][4];
     int count;
 } instance;

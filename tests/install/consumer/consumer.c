@@ -1,8 +1,8 @@
-// A user's program: includes headers by their folder paths and calls the library.
+// A user's program: includes the header that gathers all others and calls the library.
 #include <stdio.h>
 #include <string.h>
 
-#include "base/base.h"
+#include "lockstep.h"
 
 int main(void) {
     ls_dtype dtype = LS_I8;

@@ -1,0 +1,39 @@
+// lockstep: every rank of an SPMD program in one process, proven against real runs. Gathers the
+// public headers, ground floor first; each can also be included alone.
+#ifndef LS_LOCKSTEP_H
+#define LS_LOCKSTEP_H
+
+#include "base/base.h"
+#include "kernels/kernels.h"
+#include "local_tensor/local_tensor.h"
+
+#include "collectives/collectives.h"
+#include "collectives/finding.h"
+#include "collectives/order/bound.h"
+#include "collectives/order/exact.h"
+#include "collectives/order/explain.h"
+#include "collectives/order/order.h"
+#include "collectives/recording.h"
+#include "collectives/tensor.h"
+
+#include "ranks/fault.h"
+#include "ranks/ranks.h"
+
+#include "planner/plan.h"
+#include "planner/plan_file.h"
+#include "planner/planner.h"
+#include "planner/redistribute.h"
+#include "planner/topology.h"
+
+#include "embedding/embedding.h"
+#include "embedding/jagged.h"
+#include "embedding/module.h"
+#include "embedding/oracle.h"
+
+#include "scenarios/runner/report.h"
+#include "scenarios/runner/result.h"
+#include "scenarios/runner/run.h"
+#include "scenarios/runner/scenario.h"
+#include "scenarios/runner/show.h"
+
+#endif
