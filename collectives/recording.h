@@ -5,7 +5,7 @@
 // DIR/scenario.yaml          the scenario, as it was run
 // DIR/rank_00003.safetensors stage outputs of rank 3, one tensor per ls_stage_key
 // DIR/rank_00003.calls.json  call records of rank 3
-// DIR/inputs/                with a scenario that reads files: its copy, scenario.yaml, beside theirs
+// DIR/inputs/                where the scenario reads files: theirs and its copies (scenario.yaml)
 // A recording appears complete or not at all: it is written beside its place and renamed.
 #ifndef LS_COLLECTIVES_RECORDING_H
 #define LS_COLLECTIVES_RECORDING_H

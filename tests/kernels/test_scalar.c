@@ -156,8 +156,8 @@ Test(scalar, bf16_add_and_mul_are_exact) {
     }
 }
 
-// The exact a b + c rounded to f64: a quad holds the product exactly; the sum is rounded to odd first,
-// which makes the second rounding harmless.
+// The exact a b + c rounded to f64: a quad holds the product exactly; the sum is rounded to odd
+// first, which makes the second rounding harmless.
 static double f64_fma_exact(double a, double b, double c) {
     quad p = (quad)a * (quad)b;
     quad q = (quad)c;
