@@ -132,6 +132,10 @@ typedef struct ls_backend ls_backend;
 // Sees every call this process completed, in the order of completion, with its result in place.
 typedef void (*ls_call_observer)(void *arg, const ls_call *call);
 
+// Sees every set of calls [size, by member; 2 for a message: the send, then its receive] that has met
+// in this process and agrees, before its data moves. Counts are valid during the call alone.
+typedef void (*ls_met_observer)(void *arg, const ls_call *const *calls, int size);
+
 typedef struct ls_backend_ops {
     const char *name;  // "sim", "mpi", "nccl"
     bool on_device;    // buffers are device memory
@@ -155,6 +159,8 @@ struct ls_backend {
     const ls_order *order;      // for reductions; borrowed; NULL: rank order
     ls_call_observer observer;  // NULL: none
     void *observer_arg;
+    ls_met_observer met;  // NULL: none; of backends that hold every rank
+    void *met_arg;
     int comm_next_id;                        // set by ls_comm_create
     struct ls_axis *axes[LS_MESH_DIMS_MAX];  // those that redistributing has made; owned
     void *impl;

@@ -57,6 +57,7 @@ int ls_spmd_run_backend(int *exit_status, ls_spmd_program program, void *arg, ls
     LS_TRY(ls_alloc(&memory, NULL, 1, sizeof(ls_run)));
     ls_run *run = memory;
     int status = open_direct(run, backend, ls_world_held(backend->world)[0]);
+    ls_hooks__run_open(run);
     if (status == LS_OK) {
         ls_schedule__set_current(&run->ranks[0]);
         *exit_status = program(&run->ranks[0], arg);
@@ -67,6 +68,7 @@ int ls_spmd_run_backend(int *exit_status, ls_spmd_program program, void *arg, ls
         ls_request__close(&run->ranks[0]);
         ls_memory__close(&run->ranks[0]);
     }
+    ls_hooks__run_close(run);
     ls_comm__close(run);
     ls_arena_free(run->arena);
     ls_free(NULL, run, 1, sizeof *run);

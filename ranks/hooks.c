@@ -4,6 +4,27 @@
 #define LS_HOOK __attribute__((noinline, used))
 
 const uint32_t ls_gdb_hook_abi = LS_RANKS_ABI;
+ls_run *ls_gdb_runs;
+static pthread_mutex_t runs_mutex = PTHREAD_MUTEX_INITIALIZER;
+
+void ls_hooks__run_open(ls_run *run) {
+    (void)pthread_mutex_lock(&runs_mutex);
+    run->next_run = ls_gdb_runs;
+    ls_gdb_runs = run;
+    (void)pthread_mutex_unlock(&runs_mutex);
+}
+
+void ls_hooks__run_close(ls_run *run) {
+    (void)pthread_mutex_lock(&runs_mutex);
+    ls_run **at = &ls_gdb_runs;
+    while (*at != NULL && *at != run) {
+        at = &(*at)->next_run;
+    }
+    if (*at != NULL) {
+        *at = run->next_run;
+    }
+    (void)pthread_mutex_unlock(&runs_mutex);
+}
 
 LS_HOOK void ls_gdb_hook_run(const ls_run *run, int ended) {
     __asm__ volatile("" ::"r"(run), "r"(ended) : "memory");
@@ -16,11 +37,6 @@ LS_HOOK void ls_gdb_hook_enter(const ls_run *run, const ls_rank *rank, const ls_
 LS_HOOK void ls_gdb_hook_complete(const ls_run *run, const ls_rank *rank,
                                   const ls_request *request) {
     __asm__ volatile("" ::"r"(run), "r"(rank), "r"(request) : "memory");
-}
-
-LS_HOOK void ls_gdb_hook_collective(const ls_run *run, const ls_comm *comm,
-                                    const ls_call *const *calls, int size) {
-    __asm__ volatile("" ::"r"(run), "r"(comm), "r"(calls), "r"(size) : "memory");
 }
 
 LS_HOOK void ls_gdb_hook_finding(const ls_run *run, const ls_finding *finding) {

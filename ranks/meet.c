@@ -194,7 +194,7 @@ static int do_meet(ls_run *run, ls_meet *meet) {
         meet->requests[m]->state = LS_REQUEST_MATCHED;
         ls_checks__hash_check(meet->requests[m]);
     }
-    ls_gdb_hook_collective(run, shared->comm, meet->calls, size);
+    ls_hooks__met(run->backend, meet->calls, size);
     // In a parallel run other communicators go on meanwhile: nobody else touches these buffers.
     if (run->parallel) {
         (void)pthread_mutex_unlock(&run->mutex);

@@ -76,7 +76,7 @@ static int meet(ls_run *run, ls_request *send, ls_request *recv) {
     recv->state = LS_REQUEST_MATCHED;
     ls_checks__hash_check(send);
     ls_checks__hash_check(recv);
-    ls_gdb_hook_collective(run, send->call.comm, calls, 2);
+    ls_hooks__met(run->backend, calls, 2);
     ls_request *pair[2] = {send, recv};
     int status = p2p->math(calls, 2, NULL);
     if (status == LS_OK) {

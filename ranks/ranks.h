@@ -51,6 +51,10 @@ typedef struct ls_spmd_options {
     // then return LS_OK, so this is for programs that do not act on what they receive. 0: none.
     int lookahead;
     const ls_allocator *allocator;  // NULL: the default
+    // Sees every set of calls that has met, for traces; NULL: none. Parallel runs: one at a time for
+    // each communicator.
+    ls_met_observer met;
+    void *met_arg;
 } ls_spmd_options;
 
 // Runs the program on every rank. LS_OK: all ranks returned 0 and no check fired. LS_ERR_DEADLOCK,

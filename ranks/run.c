@@ -1,8 +1,9 @@
 // A run from its options to its result: threads, their programs, and what is left at the end.
-#define _GNU_SOURCE  // pthread_setname_np
+#define _GNU_SOURCE  // pthread_setname_np, gettid
 #include <limits.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "ranks/internal.h"
 
@@ -70,6 +71,8 @@ static int make_world(ls_run *run) {
     LS_TRY(ls_world_create(&run->world, &options));
     LS_TRY(ls_backend_sim_create(&run->backend, run->world));
     run->backend->order = run->options.order;
+    run->backend->met = run->options.met;
+    run->backend->met_arg = run->options.met_arg;
     ls_comm *world = NULL;
     LS_TRY(ls_comm_create(&world, run->backend, NULL, run->rank_count, "world"));
     int status = ls_shared_comm__make(&run->world_comm, run, world, false);
@@ -145,6 +148,7 @@ static void close_run(ls_run *run) {
 static void *rank_main(void *arg) {
     ls_rank *rank = arg;
     ls_run *run = rank->run;
+    rank->tid = (int)gettid();
     ls_schedule__wait_for_start(rank);
     int exit_status = 0;
     if (run->program != NULL) {
@@ -241,6 +245,7 @@ int ls_spmd_run(ls_spmd_result **out, ls_spmd_program program, void *arg,
     run->parallel = options->schedule == LS_SCHEDULE_PARALLEL;
     run->history = options->history > 0 ? options->history : HISTORY_DEFAULT;
     int status = open_run(run);
+    ls_hooks__run_open(run);
     if (status == LS_OK) {
         status = run_threads(run);
     }
@@ -262,6 +267,7 @@ int ls_spmd_run(ls_spmd_result **out, ls_spmd_program program, void *arg,
     } else {
         ls_spmd_result_free(result);
     }
+    ls_hooks__run_close(run);
     close_run(run);
     ls_free(NULL, run, 1, sizeof *run);
     return status;

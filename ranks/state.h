@@ -11,7 +11,7 @@
 
 #include "ranks/ranks.h"
 
-#define LS_RANKS_ABI 1
+#define LS_RANKS_ABI 2
 
 typedef struct ls_run ls_run;
 typedef struct ls_shared_comm ls_shared_comm;
@@ -90,6 +90,7 @@ struct ls_rank {
     ls_rank_state state;
     int exit_status;
     char name[16];  // of its thread
+    int tid;        // of its thread, as the kernel numbers it; 0: not started
     ls_run *run;
     const ls_request *current;  // the call it is in; NULL between calls
     uint64_t call_count;
@@ -198,7 +199,8 @@ struct ls_run {
     uint64_t marks;           // searches for cycles so far
     ls_lookahead *lookahead;  // after a mismatch, see lookahead.c
     ls_spmd_result *result;
-    ls_arena *arena;  // everything that lives as long as the run
+    ls_run *next_run;  // in ls_gdb_runs
+    ls_arena *arena;   // everything that lives as long as the run
 };
 
 struct ls_spmd_result {

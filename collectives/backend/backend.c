@@ -5,6 +5,7 @@
 #include <stdlib.h>
 
 #include "collectives/check.h"
+#include "collectives/hooks.h"
 
 void ls_backend_free(ls_backend *backend) {
     if (backend == NULL) {
@@ -49,7 +50,14 @@ int ls_backend_run(ls_backend *backend, ls_call *calls, int call_count) {
         const ls_comm *comm = calls[i].comm;
         calls[i].seq = comm->seq[ls_comm_member(comm, calls[i].rank)]++;
     }
+    const ls_gdb_group before = ls_gdb_now;
+    ls_gdb_now = (ls_gdb_group){.backend = backend, .calls = calls, .count = call_count};
+    ls_gdb_hook_group(backend, calls, call_count);
     int status = backend->ops->run(backend, calls, call_count);
+    if (status != LS_OK) {
+        ls_gdb_hook_refused(backend, calls, call_count, ls_check_last());
+    }
+    ls_gdb_now = before;
     if (status != LS_OK) {
         for (int i = 0; i < call_count; i++) {
             const ls_comm *comm = calls[i].comm;

@@ -3,6 +3,7 @@
 #include "collectives/backend/backend.h"
 #include "collectives/backend/match.h"
 #include "collectives/check.h"
+#include "collectives/hooks.h"
 
 // One tick of the logical clock per completed group.
 #define TICK_SECONDS 1e-6
@@ -28,6 +29,7 @@ static int sim_run(ls_backend *backend, ls_call *calls, int call_count) {
     int status = ls_backend__check_overlap(calls, call_count);
     for (int e = 0; e < match.event_count && status == LS_OK; e++) {
         const ls_event *event = &match.events[e];
+        ls_hooks__met(backend, event->calls, event->size);
         status = event->collective->math(event->calls, event->size, backend->order);
         if (status != LS_OK) {
             char text[256];
