@@ -7,9 +7,14 @@
 
 static const char *const backends[] = {"sim", "mpi", "nccl", NULL};
 
+static const char *const schedules[] = {"round-robin", "random", "delay", NULL};
+
 static struct {
     cli_run_options run;
     int backend;
+    int schedule;
+    int explore;
+    const char *checks;
     bool explain_schema;
     bool json_schema;
 } given;
@@ -21,6 +26,25 @@ static const cli_option options[] = {
      .value_name = "NAME",
      .choices = backends,
      .help = "Where to run: sim (default), mpi or nccl"},
+    {.type = CLI_CHOICE,
+     .long_name = "schedule",
+     .value = &given.schedule,
+     .value_name = "NAME",
+     .choices = schedules,
+     .help = "Who runs next in programs: round-robin (default), random (by the seed), delay (rank "
+             "0 last)"},
+    {.type = CLI_INT,
+     .long_name = "explore",
+     .value = &given.explore,
+     .int_min = 1,
+     .int_max = 1000000,
+     .value_name = "N",
+     .help = "Try N random schedules of programs and report the first that fails"},
+    {.type = CLI_STRING,
+     .long_name = "checks",
+     .value = &given.checks,
+     .value_name = "GLOBS",
+     .help = "Checks of programs by name, as \"-value.*\" or \"-*,p2p.*\""},
     CLI_RUN_OPTIONS(given.run),
     {.type = CLI_SWITCH,
      .long_name = "explain-schema",
@@ -54,7 +78,10 @@ static int run_all(const cli_scenarios *scenarios) {
     ls_text command = {0};
     ls_text_printf(&command, "lockstep run --backend %s", backends[given.backend]);
     cli_reproduce_options(&command, &given.run);
-    const ls_run_options run_options = cli_run_options_of(&given.run, ls_text_string(&command));
+    ls_run_options run_options = cli_run_options_of(&given.run, ls_text_string(&command));
+    run_options.schedule = (ls_schedule_kind)given.schedule;
+    run_options.explore = given.explore;
+    run_options.checks = given.checks;
     for (int i = 0; status == LS_OK && i < scenarios->count; i++) {
         cli_progress("running", i, scenarios->count);
         status = given.backend == 0 ? ls_run_simulated(results, scenarios->at[i], &run_options)

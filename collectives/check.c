@@ -161,27 +161,60 @@ int ls_check__agree(const ls_call *const *calls, int size, unsigned fields) {
     return LS_OK;
 }
 
+static bool counts_equal(const size_t *a, const size_t *b, int size) {
+    return a == b || memcmp(a, b, (size_t)size * sizeof *a) == 0;
+}
+
+// The member whose counts are taken as right: one of a strict majority, else member 0.
+static int expected_counts(const ls_call *const *calls, int size,
+                           const size_t *(*of)(const ls_call *call)) {
+    int candidate = 0, votes = 0, count = 0;
+    for (int i = 0; i < size; i++) {
+        candidate = votes == 0 ? i : candidate;
+        votes += counts_equal(of(calls[i]), of(calls[candidate]), size) ? 1 : -1;
+    }
+    for (int i = 0; i < size; i++) {
+        count += counts_equal(of(calls[i]), of(calls[candidate]), size) ? 1 : 0;
+    }
+    return count > size / 2 ? candidate : 0;
+}
+
+static int fail_counts(const ls_call *const *calls, int size,
+                       const size_t *(*of)(const ls_call *call)) {
+    int right = expected_counts(calls, size, of), wrong = -1;
+    for (int i = 0; i < size; i++) {
+        if (counts_equal(of(calls[i]), of(calls[right]), size)) {
+            continue;
+        }
+        if (wrong < 0) {
+            wrong = i;
+            ls_check__note(LS_FINDING_SPLIT_MISMATCH, calls[i]);
+        } else {
+            ls_check__note_rank(calls[i]);
+        }
+    }
+    const size_t *counts = of(calls[wrong]), *expected = of(calls[right]);
+    int k = 0;
+    while (counts[k] == expected[k]) {
+        k += 1;
+    }
+    char where[LS_CALL_WHERE_MAX], where_right[LS_CALL_WHERE_MAX];
+    return LS_FAIL_RANK(LS_ERR_MISMATCH, calls[wrong]->rank,
+                        "%s on %s, call %" PRIu64 ": counts differ: rank %d gives member %d %zu "
+                        "elements (%s), rank %d gives it %zu (%s)",
+                        ls_kind_name(calls[wrong]->kind), calls[wrong]->comm->name,
+                        calls[wrong]->seq, calls[wrong]->rank, k, counts[k],
+                        ls_call__where(where, calls[wrong]), calls[right]->rank, expected[k],
+                        ls_call__where(where_right, calls[right]));
+}
+
 int ls_check__same_counts(const ls_call *const *calls, int size,
                           const size_t *(*of)(const ls_call *call)) {
     const size_t *expected = of(calls[0]);
     for (int i = 1; i < size && expected != NULL; i++) {
-        const size_t *counts = of(calls[i]);
-        if (counts == expected || memcmp(counts, expected, (size_t)size * sizeof *counts) == 0) {
-            continue;
+        if (!counts_equal(of(calls[i]), expected, size)) {
+            return fail_counts(calls, size, of);
         }
-        int k = 0;
-        while (counts[k] == expected[k]) {
-            k += 1;
-        }
-        char where[LS_CALL_WHERE_MAX], where_first[LS_CALL_WHERE_MAX];
-        ls_check__note(LS_FINDING_SPLIT_MISMATCH, calls[i]);
-        return LS_FAIL_RANK(LS_ERR_MISMATCH, calls[i]->rank,
-                            "%s on %s, call %" PRIu64
-                            ": counts differ: rank %d gives member %d %zu "
-                            "elements (%s), rank %d gives it %zu (%s)",
-                            ls_kind_name(calls[i]->kind), calls[i]->comm->name, calls[i]->seq,
-                            calls[i]->rank, k, counts[k], ls_call__where(where, calls[i]),
-                            calls[0]->rank, expected[k], ls_call__where(where_first, calls[0]));
     }
     return LS_OK;
 }

@@ -1,6 +1,6 @@
-// Where debuggers and traces see collectives happen, whichever door they came through: functions that
-// do nothing and are called at fixed points, and a few plain variables. Their names and parameters
-// change only with LS_HOOKS_ABI.
+// Where debuggers and traces see collectives happen, whichever door they came through: functions
+// that do nothing and are called at fixed points, and a few plain variables. Their names and
+// parameters change only with LS_HOOKS_ABI.
 #ifndef LS_COLLECTIVES_HOOKS_H
 #define LS_COLLECTIVES_HOOKS_H
 
@@ -15,13 +15,15 @@ extern "C" {
 
 extern const uint32_t ls_gdb_abi;  // LS_HOOKS_ABI
 
-// How many sets of calls have met in this process so far: collectives, and messages that found their
-// receive. A run without a parallel schedule repeats these numbers when it is run again.
+// How many sets of calls have met in this process so far: collectives, and messages that found
+// their receive. A run without a parallel schedule repeats these numbers when it is run again.
 extern uint64_t ls_gdb_met;
-// A debugger writes a number here to have ls_gdb_hook_reached called for that set. UINT64_MAX: none.
+// A debugger writes a number here to have ls_gdb_hook_reached called for that set. UINT64_MAX:
+// none.
 extern volatile uint64_t ls_gdb_stop_at;
 
-// The group of calls that this thread, a controller, is making now (ls_backend_run); calls NULL: none.
+// The group of calls that this thread, a controller, is making now (ls_backend_run); calls NULL:
+// none.
 typedef struct ls_gdb_group {
     const ls_backend *backend;
     const ls_call *calls;  // [count]
@@ -29,8 +31,8 @@ typedef struct ls_gdb_group {
 } ls_gdb_group;
 extern __thread ls_gdb_group ls_gdb_now;
 
-// A controller makes a group of calls, before they are matched; and the group was refused: `failure`
-// says which check found what.
+// A controller makes a group of calls, before they are matched; and the group was refused:
+// `failure` says which check found what.
 void ls_gdb_hook_group(const ls_backend *backend, const ls_call *calls, int count);
 void ls_gdb_hook_refused(const ls_backend *backend, const ls_call *calls, int count,
                          const ls_check_failure *failure);

@@ -1,6 +1,13 @@
 // The calls of ranks.h, one by one: what each puts into its record.
 #include "ranks/internal.h"
 
+int ls_post_at(const char *file, int line, const ls_call *call, ls_rank_comm *comm,
+               ls_request **request) {
+    LS_ASSERT(call != NULL);
+    const ls_request proto = {.call = *call};
+    return ls_call__post(file, line, comm, &proto, request);
+}
+
 int ls_all_reduce_at(const char *file, int line, const void *send, void *recv, size_t count,
                      ls_dtype dtype, ls_op op, ls_rank_comm *comm, ls_request **request) {
     const ls_request proto = {.call = {.kind = LS_ALL_REDUCE,
@@ -132,7 +139,7 @@ int ls_check_replica_at(const char *file, int line, const void *data, size_t cou
     return ls_call__post(file, line, comm, &proto, NULL);
 }
 
-// ---- Communicators -------------------------------------------------------------------------------
+// ---- Communicators -----------------------------------------------------------------------------
 // Calls whose results are handles are not made in groups: NCCL does not mix them either.
 static int refuse_in_group(const ls_rank_comm *comm, const char *file, int line) {
     if (comm != NULL && comm->rank->group_depth > 0) {

@@ -38,6 +38,13 @@ static void remember(ls_rank *rank, const ls_request *request) {
     entry->call.recv_counts = NULL;
 }
 
+// The second of a call that a fault doubled.
+static void again(ls_rank *rank, ls_request *request) {
+    request->number = rank->call_count++;
+    request->call.seq = request->comm->shared->comm->seq[request->comm->member];
+    remember(rank, request);
+}
+
 static void fill(ls_request *request, const ls_request *proto, ls_rank_comm *comm, const char *file,
                  int line) {
     ls_rank *rank = comm->rank;
@@ -157,6 +164,7 @@ static int post(const char *file, int line, ls_rank *rank, ls_rank_comm *comm,
         ls_request *made = NULL;
         if (twice) {
             LS_TRY(post_heap(comm, &own, &made, out != NULL));
+            again(rank, &own);
         }
         LS_TRY(post_heap(comm, &own, &made, false));
         if (out != NULL) {
@@ -167,6 +175,7 @@ static int post(const char *file, int line, ls_rank *rank, ls_rank_comm *comm,
     if (twice) {
         ls_request first = own;
         LS_TRY(make(&first));
+        again(rank, &own);
     }
     return make(&own);
 }
@@ -186,7 +195,7 @@ int ls_call__post(const char *file, int line, ls_rank_comm *comm, const ls_reque
     return status;
 }
 
-// ---- Groups --------------------------------------------------------------------------------------
+// ---- Groups ------------------------------------------------------------------------------------
 int ls_group_start_at(const char *file, int line, ls_rank *self) {
     if (self == NULL || self != ls_schedule__current()) {
         return LS_FAIL(LS_ERR_INVALID, "%s:%d: ls_group_start of another rank", file, line);

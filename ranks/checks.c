@@ -6,7 +6,7 @@
 #include "kernels/kernels.h"
 #include "ranks/internal.h"
 
-// ---- Which are on --------------------------------------------------------------------------------
+// ---- Which are on ------------------------------------------------------------------------------
 static int apply_glob(bool out[LS_FINDING_COUNT], const char *glob, bool on) {
     bool any = false;
     for (int id = 0; id < LS_FINDING_COUNT; id++) {
@@ -44,7 +44,7 @@ int ls_checks__select(bool out[LS_FINDING_COUNT], const char *globs) {
     return LS_OK;
 }
 
-// ---- One call ------------------------------------------------------------------------------------
+// ---- One call ----------------------------------------------------------------------------------
 // A call that makes no sense by itself, under the name of what is wrong with it.
 static ls_finding_id name_of_bad(const ls_call *call, int status) {
     if (ls_check_last()->found) {
@@ -131,12 +131,22 @@ static void check_poison(ls_request *request) {
     }
     ptrdiff_t at = ls_memory__poisoned(allocation, call->send, request->send_bytes);
     if (at >= 0) {
+        request->poisoned = true;
         (void)ls_findings__add_call(run, LS_FINDING_BUFFER_UNINITIALISED, request,
                                     "element %zu of its send buffer was never written; it was "
                                     "allocated at %s:%d",
                                     (size_t)at / ls_dtype_bytes(call->dtype), allocation->file,
                                     allocation->line);
     }
+}
+
+// Buffers that overlap because they are too small are too small.
+static int check_room(ls_request *request) {
+    size_t send = 0, recv = 0, element = ls_dtype_bytes(request->call.dtype);
+    LS_TRY(ls_call_send_elements(&send, &request->call));
+    LS_TRY(ls_call_recv_elements(&recv, &request->call));
+    LS_TRY(check_buffer(request, request->call.send, send * element, "send"));
+    return check_buffer(request, request->call.recv, recv * element, "recv");
 }
 
 static int check_arguments(ls_request *request) {
@@ -147,6 +157,11 @@ static int check_arguments(ls_request *request) {
     if (request->verb == LS_VERB_REPLICA) {
         status = ls_size_mul(&extent.send_bytes, call->count, ls_dtype_bytes(call->dtype));
     } else if (request->verb == LS_VERB_CALL) {
+        status = ls_call_check(&extent, call);
+    }
+    if (status != LS_OK && ls_check_last()->found &&
+        ls_check_last()->id == LS_FINDING_BUFFER_OVERLAP) {
+        LS_TRY(check_room(request));
         status = ls_call_check(&extent, call);
     }
     if (status != LS_OK) {
@@ -170,7 +185,7 @@ int ls_checks__call(ls_request *request) {
     return LS_OK;
 }
 
-// ---- Changed in flight ---------------------------------------------------------------------------
+// ---- Changed in flight -------------------------------------------------------------------------
 static uint64_t hash_of(const void *data, size_t bytes) {
     const unsigned char *at = data;
     uint64_t hash = UINT64_C(14695981039346656037);
@@ -211,7 +226,7 @@ void ls_checks__hash_check(ls_request *request) {
     }
 }
 
-// ---- NaN and Inf ---------------------------------------------------------------------------------
+// ---- NaN and Inf -------------------------------------------------------------------------------
 typedef enum special { SPECIAL_NONE, SPECIAL_NAN = 1, SPECIAL_INF = 2 } special;
 
 static unsigned scan_f32(const uint32_t *at, size_t count) {
@@ -346,6 +361,11 @@ void ls_checks__values(ls_run *run, ls_request *const *requests, int size) {
     if (!values_on(run, call)) {
         return;
     }
+    for (int m = 0; m < size; m++) {
+        if (requests[m]->poisoned) {
+            return;  // the pattern is a NaN, and has been reported
+        }
+    }
     bool reduced = ls_collective_of(call->kind)->reduces;
     unsigned found = SPECIAL_NONE;
     if (reduced) {
@@ -361,7 +381,7 @@ void ls_checks__values(ls_run *run, ls_request *const *requests, int size) {
     }
 }
 
-// ---- The end -------------------------------------------------------------------------------------
+// ---- The end -----------------------------------------------------------------------------------
 static void end_of_rank(ls_run *run, ls_rank *rank) {
     for (const ls_request *at = rank->open; at != NULL; at = at->next) {
         if (!at->detached) {

@@ -56,7 +56,7 @@ void ls_comm__close(ls_run *run) {
     }
 }
 
-// ---- What programs ask ---------------------------------------------------------------------------
+// ---- What programs ask -------------------------------------------------------------------------
 int ls_rank_id(const ls_rank *self) {
     return self->id;
 }
@@ -75,6 +75,10 @@ int ls_rank_comm_rank(const ls_rank_comm *comm) {
 
 int ls_rank_comm_size(const ls_rank_comm *comm) {
     return comm->shared->comm->size;
+}
+
+const ls_comm *ls_rank_comm_of(const ls_rank_comm *comm) {
+    return comm->shared->comm;
 }
 
 double ls_rank_uniform(ls_rank *self, const char *stream, uint64_t index) {
@@ -125,7 +129,7 @@ int ls_rank_axis(ls_rank_comm **out, ls_rank *self, int axis) {
     return status;
 }
 
-// ---- Split ---------------------------------------------------------------------------------------
+// ---- Split -------------------------------------------------------------------------------------
 typedef struct place {
     int color, key, member, rank;
 } place;
@@ -198,7 +202,7 @@ int ls_comm__split(ls_run *run, ls_shared_comm *shared, ls_request *const *reque
     return status;
 }
 
-// ---- Subset --------------------------------------------------------------------------------------
+// ---- Subset ------------------------------------------------------------------------------------
 static bool same_list(const ls_request *a, const ls_request *b) {
     return a->member_count == b->member_count &&
            (a->member_count == 0 ||
@@ -266,7 +270,7 @@ int ls_comm__subset(ls_run *run, ls_shared_comm *shared, ls_request *const *requ
     return status;
 }
 
-// ---- Replicas ------------------------------------------------------------------------------------
+// ---- Replicas ----------------------------------------------------------------------------------
 int ls_comm__replica(ls_run *run, ls_shared_comm *shared, ls_request *const *requests) {
     int size = shared->comm->size, right = 0, votes = 0;
     size_t bytes = requests[0]->send_bytes;

@@ -1,6 +1,6 @@
-// Programs where this process holds one rank (MPI): calls go to the backend, which meets the others.
-// Asynchronous and grouped calls wait in the rank's list; they are handed over as one group when one of
-// them is waited for, and those on a communicator before any later collective on it.
+// Programs where this process holds one rank (MPI): calls go to the backend, which meets the
+// others. Asynchronous and grouped calls wait in the rank's list; they are handed over as one group
+// when one of them is waited for, and those on a communicator before any later collective on it.
 #include "ranks/internal.h"
 
 // Hands over the open calls that `wanted` selects, in order, with `last` behind them (or NULL).

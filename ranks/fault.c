@@ -5,7 +5,11 @@
 
 static int flip_bit(ls_request *request, int64_t amount) {
     size_t bytes = 0;
-    LS_TRY(ls_call_send_elements(&bytes, &request->call));
+    if (request->verb == LS_VERB_REPLICA) {
+        bytes = request->call.count;
+    } else {
+        LS_TRY(ls_call_send_elements(&bytes, &request->call));
+    }
     bytes *= ls_dtype_bytes(request->call.dtype);
     if (request->call.send != NULL && bytes > 0) {
         uint64_t bit = (uint64_t)amount % ((uint64_t)bytes * 8);

@@ -36,7 +36,7 @@ void ls_findings__describe(char *out, size_t out_bytes, const ls_call *call, ls_
     }
 }
 
-// ---- Recording -----------------------------------------------------------------------------------
+// ---- Recording ---------------------------------------------------------------------------------
 static int compare_ints(const void *a, const void *b) {
     return (*(const int *)a > *(const int *)b) - (*(const int *)a < *(const int *)b);
 }
@@ -101,7 +101,7 @@ bool ls_findings__add(ls_run *run, ls_finding_id id, const int *ranks, int rank_
     return true;
 }
 
-// ---- Texts ---------------------------------------------------------------------------------------
+// ---- Texts -------------------------------------------------------------------------------------
 void ls_findings__history(ls_text *text, const ls_rank *rank, int most) {
     uint64_t kept = rank->call_count < (uint64_t)rank->run->history ? rank->call_count
                                                                     : (uint64_t)rank->run->history;
@@ -114,6 +114,9 @@ void ls_findings__history(ls_text *text, const ls_rank *rank, int most) {
     for (uint64_t n = rank->call_count - kept; n < rank->call_count; n++) {
         const ls_history_entry *entry = &rank->history[n % (uint64_t)rank->run->history];
         char what[256], where[LS_CALL_WHERE_MAX];
+        if (entry->number != n || entry->call.comm == NULL) {
+            continue;  // a call that a fault left out
+        }
         ls_findings__describe(what, sizeof what, &entry->call, entry->verb);
         ls_text_printf(text, "  %s%s at %s\n", what, entry->done ? "" : " (not complete)",
                        ls_call__where(where, &entry->call));
@@ -174,7 +177,7 @@ void ls_findings__sides(ls_text *text, ls_request *const *requests, int count) {
     ls_free(NULL, memory, (size_t)count * SIDES_MAX, sizeof(int));
 }
 
-// ---- One call ------------------------------------------------------------------------------------
+// ---- One call ----------------------------------------------------------------------------------
 static void add_call(ls_run *run, ls_finding_id id, const ls_request *request, const char *format,
                      va_list args) {
     char what[256];
@@ -213,7 +216,7 @@ int ls_findings__fatal_call(ls_run *run, ls_finding_id id, const ls_request *req
     return ls_run__failed(run, request->rank);
 }
 
-// ---- Calls that disagree -------------------------------------------------------------------------
+// ---- Calls that disagree -----------------------------------------------------------------------
 // The ranks whose calls say something else than most do: out [count]; returns how many.
 static int minority(int *out, ls_request *const *requests, int count) {
     int best = 0, best_votes = -1;

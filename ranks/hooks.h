@@ -1,6 +1,7 @@
-// Where debuggers stop, beside collectives/hooks.h, which tells of calls that have met: empty functions that a run calls at its events. Set a breakpoint on one and
-// read its arguments; state.h says what they point to. Nothing else may call them, and their names
-// and parameters change only with LS_RANKS_ABI.
+// Where debuggers stop, beside collectives/hooks.h, which tells of calls that have met: empty
+// functions that a run calls at its events. Set a breakpoint on one and read its arguments; state.h
+// says what they point to. Nothing else may call them, and their names and parameters change only
+// with LS_RANKS_ABI.
 #ifndef LS_RANKS_HOOKS_H
 #define LS_RANKS_HOOKS_H
 

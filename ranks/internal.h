@@ -6,7 +6,7 @@
 #include "ranks/hooks.h"
 #include "ranks/state.h"
 
-// ---- schedule.c: who runs ------------------------------------------------------------------------
+// ---- schedule.c: who runs ----------------------------------------------------------------------
 int ls_schedule__open(ls_run *run);
 void ls_schedule__close(ls_run *run);
 // Around everything that a rank does in the library.
@@ -22,25 +22,26 @@ void ls_schedule__finish(ls_rank *rank, ls_rank_state state);  // last thing in 
 ls_rank *ls_schedule__current(void);
 void ls_schedule__set_current(ls_rank *rank);  // of a run without threads
 
-// ---- run.c ---------------------------------------------------------------------------------------
+// ---- run.c -------------------------------------------------------------------------------------
 // The run is over for all ranks: the blocked ones wake, and every call returns `status`.
 void ls_run__fail(ls_run *run, int status, const char *why);
 // Returns the run's status with a sentence that says why; for calls made after the failure.
 int ls_run__failed(const ls_run *run, const ls_rank *rank);
 
-// ---- findings.c ----------------------------------------------------------------------------------
+// ---- findings.c --------------------------------------------------------------------------------
 // The same, and the run fails with LS_ERR_FINDING. Returns the run's status.
 int ls_findings__fatal_call(ls_run *run, ls_finding_id id, const ls_request *request,
                             const char *format, ...) LS_PRINTF(4, 5);
-// Records a finding: ranks [rank_count] at fault (copied, sorted); where: a call site or "". The same
-// finding at the same place with the same first rank is recorded once. Returns whether its check is on.
+// Records a finding: ranks [rank_count] at fault (copied, sorted); where: a call site or "". The
+// same finding at the same place with the same first rank is recorded once. Returns whether its
+// check is on.
 bool ls_findings__add(ls_run *run, ls_finding_id id, const int *ranks, int rank_count,
                       const char *file, int line, const char *text);
 // The same for one rank's call: the text is put behind what the call is.
 bool ls_findings__add_call(ls_run *run, ls_finding_id id, const ls_request *request,
                            const char *format, ...) LS_PRINTF(4, 5);
-// What this thread's last failing check of calls [count] found (ls_check_last, ls_error_last): who says
-// what, the majority, the last calls of both sides. Returns the status to fail the run with.
+// What this thread's last failing check of calls [count] found (ls_check_last, ls_error_last): who
+// says what, the majority, the last calls of both sides. Returns the status to fail the run with.
 int ls_findings__add_check(ls_run *run, ls_request *const *requests, int count);
 // The body of such a finding.
 void ls_findings__check_text(ls_text *text, const ls_check_failure *failure,
@@ -53,7 +54,7 @@ void ls_findings__history(ls_text *text, const ls_rank *rank, int most);
 // "  ranks 0-2: WHAT (FILE:LINE)" for each group of requests that say the same; names the majority.
 void ls_findings__sides(ls_text *text, ls_request *const *requests, int count);
 
-// ---- checks.c: which are on, and what one call shows ----------------------------------------------
+// ---- checks.c: which are on, and what one call shows -------------------------------------------
 int ls_checks__select(bool out[LS_FINDING_COUNT], const char *globs);
 // Checks one call by itself. LS_OK, or the status the run failed with.
 int ls_checks__call(ls_request *request);
@@ -64,7 +65,7 @@ void ls_checks__hash_check(ls_request *request);  // and before the data moves
 // At the end of a run that has not failed.
 void ls_checks__end(ls_run *run);
 
-// ---- memory.c ------------------------------------------------------------------------------------
+// ---- memory.c ----------------------------------------------------------------------------------
 // The allocation that holds `pointer`, or NULL.
 ls_allocation *ls_memory__find(ls_rank *rank, const void *pointer);
 // The first byte of [at, at + bytes) that was never written, -1: none. Remembers what is written.
@@ -72,7 +73,7 @@ ptrdiff_t ls_memory__poisoned(ls_allocation *allocation, const char *at, size_t 
 void ls_memory__written(ls_rank *rank, const void *at, size_t bytes);
 void ls_memory__close(ls_rank *rank);
 
-// ---- request.c -----------------------------------------------------------------------------------
+// ---- request.c ---------------------------------------------------------------------------------
 ls_request *ls_request__make(ls_rank *rank);  // asynchronous, on the heap; NULL: no memory
 void ls_request__list(ls_rank *rank, ls_request *request);
 void ls_request__unlist(ls_rank *rank, ls_request *request);
@@ -87,22 +88,24 @@ void ls_request__drain(ls_rank *rank);  // waits for its data that is being move
 // The requests that a blocked rank waits for: out [most]; returns how many.
 int ls_request__awaited(const ls_request **out, int most, const ls_rank *rank);
 
-// ---- call.c --------------------------------------------------------------------------------------
-// Makes the call that `proto` says (kind, buffers, counts, verb...) on `comm`; request NULL: blocking.
+// ---- call.c ------------------------------------------------------------------------------------
+// Makes the call that `proto` says (kind, buffers, counts, verb...) on `comm`; request NULL:
+// blocking.
 int ls_call__post(const char *file, int line, ls_rank_comm *comm, const ls_request *proto,
                   ls_request **request);
 
-// ---- meet.c: where calls meet --------------------------------------------------------------------
+// ---- meet.c: where calls meet ------------------------------------------------------------------
 int ls_meet__open(ls_shared_comm *shared);
 void ls_meet__close(ls_shared_comm *shared);
 // Hands a request to its communicator; completes what has met.
 int ls_meet__submit(ls_request *request);
 ls_meet *ls_meet__at(const ls_shared_comm *shared, uint64_t round);  // NULL: nobody is there yet
 
-// ---- p2p.c ---------------------------------------------------------------------------------------
+// ---- p2p.c -------------------------------------------------------------------------------------
 int ls_p2p__submit(ls_request *request);
+void ls_p2p__decide(ls_run *run);  // what a send and receive that do not fit are a case of
 
-// ---- comm.c --------------------------------------------------------------------------------------
+// ---- comm.c ------------------------------------------------------------------------------------
 int ls_shared_comm__make(ls_shared_comm **out, ls_run *run, ls_comm *comm, bool of_axis);
 int ls_rank_comm__make(ls_rank_comm **out, ls_shared_comm *shared, ls_rank *rank, bool of_run);
 // Does what a met split, subset or replica check asks for. requests [size].
@@ -111,7 +114,7 @@ int ls_comm__subset(ls_run *run, ls_shared_comm *shared, ls_request *const *requ
 int ls_comm__replica(ls_run *run, ls_shared_comm *shared, ls_request *const *requests);
 void ls_comm__close(ls_run *run);
 
-// ---- fault.c -------------------------------------------------------------------------------------
+// ---- fault.c -----------------------------------------------------------------------------------
 typedef enum ls_fault_do {
     LS_FAULT_DO_CALL,
     LS_FAULT_DO_SKIP,
@@ -122,19 +125,20 @@ typedef enum ls_fault_do {
 int ls_fault__apply(ls_fault_do *out, bool *twice, ls_request *request);
 bool ls_fault__allocation_fails(const ls_rank *rank, uint64_t number);
 
-// ---- order.c: orders of calls over communicators ---------------------------------------------------
+// ---- order.c: orders of calls over communicators -----------------------------------------------
 void ls_order__posted(ls_request *request);
 void ls_order__met(ls_run *run, ls_meet *meet);
 void ls_order__close(ls_run *run);
 
-// ---- lookahead.c ---------------------------------------------------------------------------------
-// After a mismatch of `meet` (the finding is in ls_check_last): goes on without data for a few calls,
-// or decides from the calls that wait already. Returns the status of the run, LS_OK: it goes on.
+// ---- lookahead.c -------------------------------------------------------------------------------
+// After a mismatch of `meet` (the finding is in ls_check_last): goes on without data for a few
+// calls, or decides from the calls that wait already. Returns the status of the run, LS_OK: it goes
+// on.
 int ls_lookahead__start(ls_run *run, ls_meet *meet);
 bool ls_lookahead__submit(ls_request *request);  // true: the request is dealt with
 void ls_lookahead__end(ls_run *run);             // decides, fails the run
 
-// ---- stuck.c -------------------------------------------------------------------------------------
+// ---- stuck.c -----------------------------------------------------------------------------------
 // Nobody can run although ranks are alive: says why, and fails the run.
 void ls_stuck__explain(ls_run *run);
 // The same where `request` waits for a rank that has returned. In returned.c.
@@ -142,7 +146,7 @@ void ls_stuck__returned(ls_run *run, const ls_request *request);
 // Sends, receives and collectives that nobody completed by the end of the run.
 void ls_stuck__leftovers(ls_run *run);
 
-// ---- direct.c: runs on a backend that holds one rank -----------------------------------------------
+// ---- direct.c: runs on a backend that holds one rank -------------------------------------------
 int ls_direct__submit(ls_request *request);
 int ls_direct__wait(ls_request *request);
 

@@ -1,7 +1,8 @@
-// After a mismatch: which call of which rank is the odd one? The calls that the ranks make next tell
-// whether they make the same calls in another order, or whether one leaves a call out or makes one
-// more. Those that wait already are looked at in any case; with options.lookahead every rank may make
-// some more, which are complete at once and move no data.
+// After a mismatch: which call of which rank is the odd one? The calls that the ranks make next
+// tell whether they make the same calls in another order, or whether one leaves a call out or makes
+// one more. Calls that block go on blocking, so what is seen is what the ranks do until they wait;
+// with options.lookahead every rank may make some calls more, which are complete at once and move
+// no data.
 #include <stdio.h>
 #include <string.h>
 
@@ -53,16 +54,16 @@ static bool later(const ls_lookahead *look, int member, const traced *call) {
     return false;
 }
 
-// Whether member a's calls from index `skip` on are member b's, as far as both are known.
-static bool shifted(const ls_lookahead *look, int a, int skip, int b) {
+// Whether member a's calls without the first are member b's: by two calls, or by all there are.
+static bool shifted(const ls_lookahead *look, int a, int b) {
     int compared = 0;
-    for (int i = 0; at(look, a, i + skip) != NULL && at(look, b, i) != NULL; i++) {
-        if (!same(at(look, a, i + skip), at(look, b, i))) {
+    for (int i = 0; at(look, a, i + 1) != NULL && at(look, b, i) != NULL; i++) {
+        if (!same(at(look, a, i + 1), at(look, b, i))) {
             return false;
         }
         compared += 1;
     }
-    return compared > 0;
+    return compared >= 2 || (compared == 1 && look->counts[a] == look->counts[b] + 1);
 }
 
 static bool at_fault(const ls_lookahead *look, int rank) {
@@ -92,17 +93,17 @@ static void decide(ls_lookahead *look, const char **why) {
         return;
     }
     const traced *here = at(look, wrong, 0), *there = at(look, right, 0);
-    if (later(look, wrong, there) && later(look, right, here)) {
-        look->failure.id = LS_FINDING_ORDER_MISMATCH;
-        *why = "the ranks make the same calls in different orders";
-    } else if (shifted(look, right, 1, wrong)) {
+    if (shifted(look, right, wrong)) {
         look->failure.id = LS_FINDING_MISSING_RANK;
         look->failure.file = there->call.file;
         look->failure.line = there->call.line;
         *why = "the rank at fault left out a call that the others make, and goes on with the next";
-    } else if (shifted(look, wrong, 1, right)) {
+    } else if (shifted(look, wrong, right)) {
         look->failure.id = LS_FINDING_EXTRA_CALL;
         *why = "the rank at fault makes one call more than the others, and goes on as they do";
+    } else if (later(look, wrong, there) && later(look, right, here)) {
+        look->failure.id = LS_FINDING_ORDER_MISMATCH;
+        *why = "the ranks make the same calls in different orders";
     }
 }
 
@@ -194,9 +195,12 @@ int ls_lookahead__start(ls_run *run, ls_meet *meet) {
         return status;
     }
     run->lookahead = look;
-    if (run->options.lookahead == 0 || !look->found) {
+    if (!look->found) {
         ls_lookahead__end(run);
         return run->status;
+    }
+    if (run->options.lookahead == 0) {
+        return LS_OK;  // ranks whose calls are asynchronous go on until they wait
     }
     for (int r = 0; r < run->rank_count; r++) {
         run->ranks[r].lookahead_left = run->options.lookahead;

@@ -1,5 +1,5 @@
-// Where collectives meet: call number i of every member of a communicator is one collective. The last
-// to arrive checks that all agree and does the math on everyone's buffers.
+// Where collectives meet: call number i of every member of a communicator is one collective. The
+// last to arrive checks that all agree and does the math on everyone's buffers.
 #include <string.h>
 
 #include "collectives/backend/backend.h"
@@ -115,7 +115,7 @@ static int meet_for(ls_meet **out, ls_shared_comm *shared, uint64_t round) {
     return LS_OK;
 }
 
-// ---- Completing ----------------------------------------------------------------------------------
+// ---- Completing --------------------------------------------------------------------------------
 static int check_verbs(ls_meet *meet) {
     int size = meet->shared->comm->size, changed = -1;
     for (int m = 1; m < size && changed < 0; m++) {
@@ -250,6 +250,9 @@ int ls_meet__submit(ls_request *request) {
     ls_run *run = request->rank->run;
     ls_shared_comm *shared = request->comm->shared;
     request->call.seq = shared->comm->seq[request->comm->member]++;
+    if (run->suspects[0] != NULL) {
+        return LS_OK;  // the run is over; what is still posted helps to say why
+    }
     if (run->lookahead != NULL && ls_lookahead__submit(request)) {
         return run->status;
     }

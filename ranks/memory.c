@@ -1,5 +1,5 @@
-// A rank's memory: what it allocated, which of it was never written, what it freed. And what programs
-// say about their own reads and writes.
+// A rank's memory: what it allocated, which of it was never written, what it freed. And what
+// programs say about their own reads and writes.
 #include <stdio.h>
 #include <string.h>
 
@@ -115,7 +115,7 @@ void *ls_rank_alloc_at(const char *file, int line, ls_rank *self, size_t bytes) 
     return memory;
 }
 
-// ---- Freeing -------------------------------------------------------------------------------------
+// ---- Freeing -----------------------------------------------------------------------------------
 static void add_memory_finding(ls_rank *rank, ls_finding_id id, const char *file, int line,
                                const char *what, const char *other_file, int other_line) {
     ls_text text = {0};
@@ -187,7 +187,7 @@ void ls_rank_free_at(const char *file, int line, ls_rank *self, void *pointer) {
     ls_schedule__leave(self);
 }
 
-// ---- What was written ----------------------------------------------------------------------------
+// ---- What was written --------------------------------------------------------------------------
 ptrdiff_t ls_memory__poisoned(ls_allocation *allocation, const char *at, size_t bytes) {
     size_t start = (size_t)(at - allocation->start), end = start + bytes;
     if (start >= allocation->clean_start && end <= allocation->clean_end) {

@@ -1,6 +1,6 @@
-// Orders of calls over several communicators. A rank that calls on B while its call on A is still open
-// has put A before B; if another member of both put B before A, the program lives on luck: with
-// blocking calls, or where a machine runs one collective at a time, it hangs.
+// Orders of calls over several communicators. A rank that calls on B while its call on A is still
+// open has put A before B; if another member of both put B before A, the program lives on luck:
+// with blocking calls, or where a machine runs one collective at a time, it hangs.
 #include <stdio.h>
 #include <string.h>
 

@@ -1,6 +1,6 @@
-// Where sends and receives meet: of each pair of members of a communicator, the i-th send with the i-th
-// receive. A send is complete when its receive is there (rendezvous), so a program that counts on
-// buffering shows.
+// Where sends and receives meet: of each pair of members of a communicator, the i-th send with the
+// i-th receive. A send is complete when its receive is there (rendezvous), so a program that counts
+// on buffering shows.
 #include "ranks/internal.h"
 
 static ls_request **list_of(const ls_request *request) {
@@ -46,31 +46,37 @@ static bool posts_later(const ls_request *request, const ls_request *other) {
     return false;
 }
 
-// A message that does not fit its receive, but a later one of the same two ranks, was most likely posted
-// in another order.
-static int explain(ls_run *run, ls_request *send, ls_request *recv) {
-    ls_request *pair[2] = {send, recv};
+// A message that does not fit its receive, but a later one of the same two ranks, was most likely
+// posted in another order. What they post later is known when nobody can go on.
+void ls_p2p__decide(ls_run *run) {
+    ls_request *pair[2] = {run->suspects[0], run->suspects[1]};
+    const ls_call *calls[2] = {&pair[0]->call, &pair[1]->call};
+    run->suspects[0] = run->suspects[1] = NULL;
+    int status = ls_collective_of(LS_SEND)->check(calls, 2);
+    LS_ASSERT(status != LS_OK);
     ls_finding_id id = ls_check_last()->id;
     bool mismatch = ls_check_last()->found &&
                     (id == LS_FINDING_P2P_COUNT_MISMATCH || id == LS_FINDING_P2P_DTYPE_MISMATCH);
-    bool other_order = mismatch && posts_later(recv, send) && posts_later(send, recv);
-    if (other_order) {
+    if (mismatch && (posts_later(pair[1], pair[0]) || posts_later(pair[0], pair[1]))) {
         (void)ls_error_wrap("the two ranks post their messages in different orders");
-        ls_check__note(LS_FINDING_P2P_ORDER_MISMATCH, &send->call);
-        ls_check__note_rank(&recv->call);
+        ls_check__note(LS_FINDING_P2P_ORDER_MISMATCH, calls[0]);
+        if (calls[1]->rank != calls[0]->rank) {
+            ls_check__note_rank(calls[1]);
+        }
     }
-    int status = ls_findings__add_check(run, pair, 2);
+    status = ls_findings__add_check(run, pair, 2);
     ls_run__fail(run, status,
                  ls_check_last()->found ? ls_finding_name(ls_check_last()->id)
                                         : ls_error_last()->text);
-    return run->status;
 }
 
 static int meet(ls_run *run, ls_request *send, ls_request *recv) {
     const ls_call *calls[2] = {&send->call, &recv->call};
     const ls_collective *p2p = ls_collective_of(LS_SEND);
     if (p2p->check(calls, 2) != LS_OK) {
-        return explain(run, send, recv);
+        run->suspects[0] = send;
+        run->suspects[1] = recv;
+        return LS_OK;  // until nobody can go on
     }
     send->state = LS_REQUEST_MATCHED;
     recv->state = LS_REQUEST_MATCHED;

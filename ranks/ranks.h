@@ -1,10 +1,11 @@
-// ranks: SPMD programs as their users write them. ls_spmd_run runs one C function once per rank, each
-// on its own named thread ("rank 3"), by default one at a time under a baton that a seeded schedule
-// passes on, and the matcher where the ranks' calls meet checks every call of every rank. A program
-// that would hang on real machines ends here with an explanation.
+// ranks: SPMD programs as their users write them. ls_spmd_run runs one C function once per rank,
+// each on its own named thread ("rank 3"), by default one at a time under a baton that a seeded
+// schedule passes on, and the matcher where the ranks' calls meet checks every call of every rank.
+// A program that would hang on real machines ends here with an explanation.
 //
-// The calls look like NCCL's (send, recv, count, dtype, op, communicator); the macros add the call's
-// file and line. The same program runs under MPI (one process per rank) through the same face.
+// The calls look like NCCL's (send, recv, count, dtype, op, communicator); the macros add the
+// call's file and line. The same program runs under MPI (one process per rank) through the same
+// face.
 #ifndef LS_RANKS_RANKS_H
 #define LS_RANKS_RANKS_H
 
@@ -38,8 +39,8 @@ typedef struct ls_spmd_options {
     ls_schedule_kind schedule;
     int delayed_rank;  // LS_SCHEDULE_DELAY
     // Which checks are on: names and globs, applied left to right, "-" switches off: "-value.*",
-    // "-*,p2p.*". NULL: all but buffer.modified_in_flight, which hashes buffers. Calls that cannot be
-    // completed end the run even where their check is off, then without a finding.
+    // "-*,p2p.*". NULL: all but buffer.modified_in_flight, which hashes buffers. Calls that cannot
+    // be completed end the run even where their check is off, then without a finding.
     const char *checks;
     const ls_order *order;  // of reductions; NULL: rank order
     const ls_fault *faults;
@@ -51,8 +52,8 @@ typedef struct ls_spmd_options {
     // then return LS_OK, so this is for programs that do not act on what they receive. 0: none.
     int lookahead;
     const ls_allocator *allocator;  // NULL: the default
-    // Sees every set of calls that has met, for traces; NULL: none. Parallel runs: one at a time for
-    // each communicator.
+    // Sees every set of calls that has met, for traces; NULL: none. Parallel runs: one at a time
+    // for each communicator.
     ls_met_observer met;
     void *met_arg;
 } ls_spmd_options;
@@ -83,7 +84,7 @@ LS_API int ls_spmd_explore(ls_spmd_result **out, uint64_t *failing_seed, ls_spmd
                            void *arg, const ls_spmd_options *options, uint64_t first_seed,
                            int tries);
 
-// ---- Inside a program ---------------------------------------------------------------------------
+// ---- Inside a program --------------------------------------------------------------------------
 LS_API int ls_rank_id(const ls_rank *self);
 LS_API int ls_rank_count(const ls_rank *self);
 LS_API ls_rank_comm *ls_rank_world(ls_rank *self);  // borrowed
@@ -91,25 +92,31 @@ LS_API ls_rank_comm *ls_rank_world(ls_rank *self);  // borrowed
 LS_API int ls_rank_axis(ls_rank_comm **out, ls_rank *self, int axis);
 LS_API double ls_rank_uniform(ls_rank *self, const char *stream, uint64_t index);
 
-// Memory that the checks know: its size, which of it was never written (it is filled with a pattern),
-// whether it was freed. NULL when there is none. What is not freed when the program returns is
-// freed by the run, and a finding.
+// Memory that the checks know: its size, which of it was never written (it is filled with a
+// pattern), whether it was freed. NULL when there is none. What is not freed when the program
+// returns is freed by the run, and a finding.
 #define ls_rank_alloc(self, bytes)  ls_rank_alloc_at(__FILE__, __LINE__, self, bytes)
 #define ls_rank_free(self, pointer) ls_rank_free_at(__FILE__, __LINE__, self, pointer)
 
 LS_API int ls_rank_comm_rank(const ls_rank_comm *comm);  // own member number
 LS_API int ls_rank_comm_size(const ls_rank_comm *comm);
+// The communicator as calls name it (members, name); borrowed.
+LS_API const ls_comm *ls_rank_comm_of(const ls_rank_comm *comm);
 
 // All calls below return LS_OK, or a negative status once the run has failed: a program should then
 // return. They block until the call is complete; the *_async forms return a request.
 #define LS_CALL_SITE_ const char *file, int line
 LS_API void *ls_rank_alloc_at(LS_CALL_SITE_, ls_rank *self, size_t bytes);
 LS_API void ls_rank_free_at(LS_CALL_SITE_, ls_rank *self, void *pointer);
-// Says that the program now reads or writes memory, so that use before wait and after free are seen.
+// Says that the program now reads or writes memory, so that use before wait and after free are
+// seen.
 LS_API int ls_touch_at(LS_CALL_SITE_, ls_rank *self, const void *memory, size_t bytes, bool write);
 // Checks that all members hold the same bits; a call that every member makes.
 LS_API int ls_check_replica_at(LS_CALL_SITE_, const void *data, size_t count, ls_dtype dtype,
                                ls_rank_comm *comm);
+// Any call as a record: kind, dtype, op, premul, root, counts and buffers count, the rest is set
+// here.
+LS_API int ls_post_at(LS_CALL_SITE_, const ls_call *call, ls_rank_comm *comm, ls_request **request);
 LS_API int ls_all_reduce_at(LS_CALL_SITE_, const void *send, void *recv, size_t count,
                             ls_dtype dtype, ls_op op, ls_rank_comm *comm, ls_request **request);
 LS_API int ls_reduce_at(LS_CALL_SITE_, const void *send, void *recv, size_t count, ls_dtype dtype,

@@ -143,7 +143,7 @@ int ls_request__awaited(const ls_request **out, int most, const ls_rank *rank) {
     return count;
 }
 
-// ---- ls_wait -------------------------------------------------------------------------------------
+// ---- ls_wait -----------------------------------------------------------------------------------
 static int wait_for(ls_rank *rank, ls_request *request, const char *file, int line) {
     ls_run *run = rank->run;
     if (run->status != LS_OK) {

@@ -1,5 +1,6 @@
-// Calls that wait for ranks which have returned: did those make one call less than the others, leave one
-// out on the way, or did the few that wait make one too many? The call sites in the histories tell.
+// Calls that wait for ranks which have returned: did those make one call less than the others,
+// leave one out on the way, or did the few that wait make one too many? The call sites in the
+// histories tell.
 #include <stdio.h>
 #include <string.h>
 
@@ -45,8 +46,8 @@ static const ls_history_entry *odd_call(const ls_rank *longer, const ls_rank *sh
     if (i < 0) {
         return NULL;
     }
-    // What is compared must really shift: one more of a run of equal calls says nothing, unless it is
-    // known that the run began after another call.
+    // What is compared must really shift: one more of a run of equal calls says nothing, unless it
+    // is known that the run began after another call.
     bool run_of_equals = same_site(a[i], a[i + 1]);
     return run_of_equals && j < 0 ? NULL : a[i];
 }
@@ -161,7 +162,7 @@ void ls_stuck__returned(ls_run *run, const ls_request *request) {
     }
 }
 
-// ---- At the end of a run ---------------------------------------------------------------------------
+// ---- At the end of a run -----------------------------------------------------------------------
 void ls_stuck__leftovers(ls_run *run) {
     for (ls_shared_comm *at = run->comms; at != NULL && run->status == LS_OK; at = at->next) {
         for (int m = 0; m < at->comm->size && run->status == LS_OK; m++) {

@@ -15,6 +15,10 @@ void ls_run__fail(ls_run *run, int status, const char *why) {
     if (run->status != LS_OK) {
         return;
     }
+    if (run->suspects[0] != NULL) {
+        ls_p2p__decide(run);
+        return;
+    }
     if (run->lookahead != NULL) {  // what follows a mismatch says nothing; the mismatch does
         ls_lookahead__end(run);
         return;
@@ -34,7 +38,7 @@ int ls_run__failed(const ls_run *run, const ls_rank *rank) {
                         run->why);
 }
 
-// ---- Opening and closing -------------------------------------------------------------------------
+// ---- Opening and closing -----------------------------------------------------------------------
 static int check_options(const ls_spmd_options *options) {
     if (options->ranks < 1 || options->ranks > LS_RANKS_MAX) {
         return LS_FAIL(LS_ERR_INVALID, "a run of %d ranks; there may be 1 to %d", options->ranks,
@@ -144,7 +148,7 @@ static void close_run(ls_run *run) {
     ls_arena_free(run->arena);
 }
 
-// ---- Threads -------------------------------------------------------------------------------------
+// ---- Threads -----------------------------------------------------------------------------------
 static void *rank_main(void *arg) {
     ls_rank *rank = arg;
     ls_run *run = rank->run;
@@ -210,7 +214,7 @@ static int run_threads(ls_run *run) {
     return status;
 }
 
-// ---- The whole run -------------------------------------------------------------------------------
+// ---- The whole run -----------------------------------------------------------------------------
 static int verdict(ls_run *run) {
     const ls_spmd_result *result = run->result;
     if (run->status != LS_OK) {
@@ -251,6 +255,9 @@ int ls_spmd_run(ls_spmd_result **out, ls_spmd_program program, void *arg,
     }
     ls_spmd_result *result = run->result;
     if (status == LS_OK) {
+        if (run->suspects[0] != NULL) {
+            ls_p2p__decide(run);
+        }
         if (run->lookahead != NULL) {
             ls_lookahead__end(run);
         }
@@ -294,7 +301,7 @@ int ls_spmd_explore(ls_spmd_result **out, uint64_t *failing_seed, ls_spmd_progra
     return LS_OK;
 }
 
-// ---- Results -------------------------------------------------------------------------------------
+// ---- Results -----------------------------------------------------------------------------------
 void ls_spmd_result_free(ls_spmd_result *result) {
     if (result != NULL) {
         ls_arena_free(result->arena);

@@ -1,6 +1,6 @@
-// The baton: which rank runs. A rank gives it on when it blocks or ends, and, under schedules that ask
-// for it, at every call; who gets it is a function of the seed and of what happened before. In a
-// parallel run there is no baton: a mutex protects the run, and the operating system schedules.
+// The baton: which rank runs. A rank gives it on when it blocks or ends, and, under schedules that
+// ask for it, at every call; who gets it is a function of the seed and of what happened before. In
+// a parallel run there is no baton: a mutex protects the run, and the operating system schedules.
 #include "ranks/internal.h"
 
 #define SCHEDULE_STREAM 0x7363686eu  // of random draws
@@ -56,7 +56,7 @@ void ls_schedule__leave(ls_rank *rank) {
     }
 }
 
-// ---- The set of ranks that could run -------------------------------------------------------------
+// ---- The set of ranks that could run -----------------------------------------------------------
 static void set_ready(ls_rank *rank) {
     bool last = rank->slow || (rank->run->options.schedule == LS_SCHEDULE_DELAY &&
                                rank->run->options.delayed_rank == rank->id);
@@ -147,7 +147,7 @@ static void give(ls_run *run, ls_rank *from, ls_rank *to) {
     }
 }
 
-// ---- Ranks ---------------------------------------------------------------------------------------
+// ---- Ranks -------------------------------------------------------------------------------------
 void ls_schedule__start(ls_run *run) {
     for (int r = 0; r < run->rank_count; r++) {
         run->ranks[r].state = run->parallel ? LS_RANK_RUNNING : LS_RANK_READY;

@@ -1,5 +1,5 @@
-// What a run looks like in memory: shared by the files of ranks/, and read by debuggers. Programs use
-// ranks.h alone. LS_RANKS_ABI counts changes of what is below; hooks.h says where to stop.
+// What a run looks like in memory: shared by the files of ranks/, and read by debuggers. Programs
+// use ranks.h alone. LS_RANKS_ABI counts changes of what is below; hooks.h says where to stop.
 //
 // One rank runs at a time unless the schedule is parallel: it holds the baton, which is all the
 // protection the run needs. In a parallel run the same functions hold run->mutex instead.
@@ -50,6 +50,7 @@ struct ls_request {
     ls_request_state state;
     int status;  // once DONE
     bool asynchronous;
+    bool poisoned;  // its send buffer was never written, which was reported
     bool awaited;   // its rank waits for it, in one call or in several of a group
     bool detached;  // nobody waits for it: the second of a call that a fault doubled
     ls_rank *rank;
@@ -197,6 +198,7 @@ struct ls_run {
     ls_order_edge *edges;
     int edge_count;
     uint64_t marks;           // searches for cycles so far
+    ls_request *suspects[2];  // a send and its receive that do not fit, see p2p.c; else NULL
     ls_lookahead *lookahead;  // after a mismatch, see lookahead.c
     ls_spmd_result *result;
     ls_run *next_run;  // in ls_gdb_runs

@@ -1,5 +1,6 @@
-// Nobody can run although ranks are alive: who waits for whom, in which call, and why it never comes.
-// In this order: somebody died or stalls; ranks wait for each other in a circle; somebody returned.
+// Nobody can run although ranks are alive: who waits for whom, in which call, and why it never
+// comes. In this order: somebody died or stalls; ranks wait for each other in a circle; somebody
+// returned.
 #include <stdio.h>
 #include <string.h>
 
@@ -8,7 +9,7 @@
 #define AWAITED_MAX 64  // requests of one rank that are looked at
 #define STARTS_MAX  64  // ranks from which a circle is searched
 
-// ---- The graph: a rank waits for the ranks that its calls still need -------------------------------
+// ---- The graph: a rank waits for the ranks that its calls still need ---------------------------
 typedef struct edge {
     int to;
     const ls_request *request;
@@ -82,7 +83,7 @@ static bool find_circle(search *s, int start) {
     return false;
 }
 
-// ---- Texts ---------------------------------------------------------------------------------------
+// ---- Texts -------------------------------------------------------------------------------------
 static void describe_wait(ls_text *text, const ls_request *request, const char *for_whom) {
     char what[256], where[LS_CALL_WHERE_MAX];
     ls_findings__describe(what, sizeof what, &request->call, request->verb);
@@ -122,7 +123,7 @@ static void finish(ls_run *run, int status, ls_finding_id id, const int *ranks, 
                  ls_finding_name(id));
 }
 
-// ---- A circle ------------------------------------------------------------------------------------
+// ---- A circle ----------------------------------------------------------------------------------
 // The ranks of the circle from `start` on: out [rank count], and the calls in which each waits.
 static int circle_of(int *out, const ls_request **calls, const search *s) {
     int count = 0;
@@ -165,7 +166,8 @@ static void report_circle(ls_run *run, const int *ranks, const ls_request **call
     for (int i = 0; i < count; i++) {
         char whom[32];
         (void)snprintf(whom, sizeof whom, "rank %d", ranks[(i + 1) % count]);
-        // A call that others wait in too stands for all of them; it is this rank's that counts here.
+        // A call that others wait in too stands for all of them; it is this rank's that counts
+        // here.
         const ls_request *own = calls[i];
         if (own->meet != NULL && own->call.rank != ranks[i]) {
             int member = ls_comm_member(own->call.comm, ranks[i]);
@@ -210,7 +212,7 @@ static bool explain_circle(ls_run *run) {
     return true;
 }
 
-// ---- Somebody died, stalls or returned -------------------------------------------------------------
+// ---- Somebody died, stalls or returned ---------------------------------------------------------
 // The first call that waits for a rank in `state`; *whom is that rank.
 static const ls_request *waits_for_state(const ls_run *run, ls_rank_state state, int *whom) {
     for (int r = 0; r < run->rank_count; r++) {
@@ -249,6 +251,10 @@ static bool explain_lost(ls_run *run, ls_rank_state state, ls_finding_id id, con
 }
 
 void ls_stuck__explain(ls_run *run) {
+    if (run->suspects[0] != NULL) {
+        ls_p2p__decide(run);
+        return;
+    }
     if (run->lookahead != NULL) {
         ls_lookahead__end(run);
         return;

@@ -40,6 +40,9 @@ static int run_steps(ls_program *program) {
     LS_TRY(ls_program__create_tensors(program));
     for (int i = 0; i < program->scenario->step_count; i++) {
         const ls_scenario_step *step = &program->scenario->steps[i];
+        if (step->kind >= LS_STEP_WAIT) {
+            continue;  // what they say is of programs with a thread for each rank: program_ranks.c
+        }
         int status = is_raw_collective(step) ? ls_program__collective(program, step)
                                              : ls_program__tensor_step(program, step);
         if (status != LS_OK) {

@@ -3,6 +3,7 @@
 #ifndef LS_SCENARIOS_RUNNER_PROGRAM_H
 #define LS_SCENARIOS_RUNNER_PROGRAM_H
 
+#include "ranks/ranks.h"
 #include "scenarios/runner/execute.h"
 
 // A tensor by its name in the program. The newest of a name is the one that counts.
@@ -26,6 +27,39 @@ typedef struct ls_program {
     ls_axis **axes;  // [mesh dimensions] communicators along each, NULL until first used
     ls_comm *all;    // every rank
 } ls_program;
+
+// The call that a member makes in a step.
+typedef struct ls_program_call {
+    ls_call call;
+    int times;                         // 0, 1 or 2
+    const ls_scenario_except *except;  // NULL: it does as the step says
+} ls_program_call;
+
+// Counts are in `arena`; buffers are not set.
+int ls_program__member_call(ls_program_call *out, ls_arena *arena, const ls_scenario *scenario,
+                            const ls_scenario_step *step, const ls_comm *comm, int member);
+// What `rank` does differently in a step; false: nothing.
+bool ls_program__except_of(const ls_scenario_except **out, const ls_scenario_step *step, int rank);
+
+// ---- Programs with a thread for each rank: program_ranks.c --------------------------------------
+typedef struct ls_program_ranks_options {
+    ls_schedule_kind schedule;  //
+    int tries;                  // random schedules, from the scenario's seed on; 0: one `schedule`
+    const char *checks;         // NULL: by the scenario
+    const char *order;          // of reductions; NULL: rank order
+} ls_program_ranks_options;
+
+// Whether the program has collectives on buffers, which the ranks then call for themselves.
+bool ls_program_has_ranks(const ls_scenario *scenario);
+// Whether one controller cannot run it: something is planted that only a rank of its own can do.
+bool ls_program_needs_ranks(const ls_scenario *scenario);
+// Runs the collectives on buffers of a program as an SPMD program, each rank its own thread. *out
+// [*count] are the findings, in `arena`, of the first schedule that has some; *seed is its seed.
+// LS_OK also when there are some.
+int ls_program_ranks(ls_finding **out, int *count, uint64_t *seed, const ls_scenario *scenario,
+                     ls_arena *arena, const ls_program_ranks_options *options);
+// What one rank does; arg is the scenario.
+int ls_program__rank_main(ls_rank *self, void *arg);
 
 // One collective on raw per-rank buffers.
 int ls_program__collective(ls_program *program, const ls_scenario_step *step);

@@ -337,6 +337,26 @@ static void check_messages(ls_reader *reader, const ls_scenario *scenario, ls_sc
     check_excepts(reader, scenario, step, scenario->ranks);
 }
 
+// wait, touch and check_replica name an earlier step that is a collective on buffers.
+static void check_of(ls_reader *reader, const ls_scenario *scenario, ls_scenario_step *step,
+                     int number) {
+    check_members(reader, scenario, &step->ranks, "rank");
+    check_excepts(reader, scenario, step, scenario->ranks);
+    step->of_index = -1;
+    for (int i = number - 1; i >= 0 && step->of != NULL && step->of_index < 0; i--) {
+        const ls_scenario_step *earlier = &scenario->steps[i];
+        if (earlier->name != NULL && strcmp(earlier->name, step->of) == 0 &&
+            earlier->kind <= LS_STEP_BARRIER && earlier->tensor == NULL) {
+            step->of_index = i;
+        }
+    }
+    if (step->of != NULL && step->of_index < 0) {
+        ls_check__error(reader, ls_node_mark(&step->node, "step"),
+                        "the name of an earlier collective on buffers", NULL,
+                        "there is no earlier step %.60s", step->of);
+    }
+}
+
 static void check_step(ls_reader *reader, const ls_scenario *scenario, ls_scenario_step *step,
                        ls_names *names, int number) {
     if (takes(step, "tensor")) {
@@ -352,6 +372,9 @@ static void check_step(ls_reader *reader, const ls_scenario *scenario, ls_scenar
         check_messages(reader, scenario, step);
     } else if (step->kind <= LS_STEP_BARRIER) {
         check_collective(reader, scenario, step);
+    } else if (step->kind >= LS_STEP_WAIT) {
+        step->axis = -1;
+        check_of(reader, scenario, step, number);
     } else if (step->kind == LS_STEP_REDISTRIBUTE && step->has_to) {
         step->axis = -1;
         check_placements(reader, scenario, &step->node, "to", &step->to, NULL);

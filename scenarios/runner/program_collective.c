@@ -58,76 +58,6 @@ static int buffer_read(ls_backend *backend, void *host, const void *buffer, size
 }
 
 // ---- Calls --------------------------------------------------------------------------------------
-static ls_kind kind_of(ls_step_kind kind) {
-    switch (kind) {
-    case LS_STEP_ALL_REDUCE:
-        return LS_ALL_REDUCE;
-    case LS_STEP_REDUCE:
-        return LS_REDUCE;
-    case LS_STEP_BROADCAST:
-        return LS_BROADCAST;
-    case LS_STEP_ALL_GATHER:
-        return LS_ALL_GATHER;
-    case LS_STEP_REDUCE_SCATTER:
-        return LS_REDUCE_SCATTER;
-    case LS_STEP_ALL_TO_ALL:
-        return LS_ALL_TO_ALL;
-    case LS_STEP_GATHER:
-        return LS_GATHER;
-    case LS_STEP_SCATTER:
-        return LS_SCATTER;
-    case LS_STEP_BARRIER:
-        return LS_BARRIER;
-    default:
-        LS_ASSERT(!"this step is no collective");
-        return LS_BARRIER;
-    }
-}
-
-static const size_t *to_sizes(ls_program *program, const ls_int_list *list) {
-    size_t *sizes = ls_arena_alloc(program->arena, (size_t)list->count, sizeof *sizes);
-    for (int i = 0; sizes != NULL && i < list->count; i++) {
-        sizes[i] = (size_t)list->at[i];
-    }
-    return sizes;
-}
-
-// counts: the uneven forms, per member.
-static int set_counts(struct collective *collective, ls_call *call, int member,
-                      const ls_int_list *counts) {
-    if (counts->count == 0) {
-        return LS_OK;
-    }
-    const size_t *sizes = to_sizes(collective->program, counts);
-    if (sizes == NULL) {
-        return LS_ERR_MEMORY;
-    }
-    bool sends = call->kind == LS_REDUCE_SCATTER || call->kind == LS_SCATTER;
-    call->send_counts = sends ? sizes : NULL;
-    call->recv_counts = sends ? NULL : sizes;
-    call->count = sizes[member];
-    return LS_OK;
-}
-
-// splits [members][members]: elements from row to column.
-static int set_splits(struct collective *collective, ls_call *call, int member) {
-    const ls_int_rows *splits = &collective->step->splits;
-    if (splits->count == 0) {
-        return LS_OK;
-    }
-    size_t size = (size_t)splits->count;
-    size_t *recv = ls_arena_alloc(collective->program->arena, size, sizeof *recv);
-    call->send_counts = to_sizes(collective->program, &splits->at[member]);
-    if (recv == NULL || call->send_counts == NULL) {
-        return LS_ERR_MEMORY;
-    }
-    for (size_t from = 0; from < size; from++) {
-        recv[from] = (size_t)splits->at[from].at[member];
-    }
-    call->recv_counts = recv;
-    return LS_OK;
-}
-
 // Elements before `member`'s own block in a buffer of one block per member.
 static size_t block_offset(const ls_call *call, int member) {
     const size_t *counts = call->recv_counts != NULL ? call->recv_counts : call->send_counts;
@@ -195,47 +125,16 @@ static int add_call(struct collective *collective, const ls_call *call) {
                         prepared->host_send, prepared->send_bytes);
 }
 
-// The call of one member of a communicator, and what some ranks do differently.
+// The calls of one member of a communicator: one, or what it does differently.
 static int add_member_call(struct collective *collective, const ls_comm *comm, int member) {
-    const ls_scenario_step *step = collective->step;
-    ls_call call = {
-        .kind = kind_of(step->kind),
-        .comm = comm,
-        .rank = comm->ranks[member],
-        .dtype = step->dtype,
-        .op = step->op,
-        .root = step->root,
-        .count = (size_t)step->count,
-        .file = collective->program->scenario->file,
-        .line = step->node.mark.line,
-    };
-    call.premul = member < step->factors.count ? step->factors.at[member] : 1.0;
-    LS_TRY(set_counts(collective, &call, member, &step->counts));
-    LS_TRY(set_splits(collective, &call, member));
-    for (int i = 0; i < step->except_count; i++) {
-        const ls_scenario_except *except = &step->excepts[i];
-        bool applies = false;
-        for (int k = 0; k < except->ranks.count; k++) {
-            applies = applies || except->ranks.at[k] == call.rank;
-        }
-        if (!applies) {
-            continue;
-        }
-        if (except->skip) {
-            return LS_OK;
-        }
-        call.kind = ls_node_has(&except->node, "call") ? except->kind : call.kind;
-        call.count = ls_node_has(&except->node, "count") ? (size_t)except->count : call.count;
-        call.dtype = ls_node_has(&except->node, "dtype") ? except->dtype : call.dtype;
-        call.op = ls_node_has(&except->node, "op") ? except->op : call.op;
-        call.root = ls_node_has(&except->node, "root") ? except->root : call.root;
-        LS_TRY(set_counts(collective, &call, member, &except->counts));
-        call.line = except->node.mark.line;
-        if (except->repeat) {
-            LS_TRY(add_call(collective, &call));
-        }
+    const ls_program *program = collective->program;
+    ls_program_call made;
+    LS_TRY(ls_program__member_call(&made, program->arena, program->scenario, collective->step, comm,
+                                   member));
+    for (int i = 0; i < made.times; i++) {
+        LS_TRY(add_call(collective, &made.call));
     }
-    return add_call(collective, &call);
+    return LS_OK;
 }
 
 static int add_comm_calls(struct collective *collective, const ls_comm *comm) {

@@ -7,6 +7,8 @@
 
 #include "scenarios/runner/compare.h"
 #include "scenarios/runner/execute.h"
+#include "scenarios/runner/expect.h"
+#include "scenarios/runner/program.h"
 #include "scenarios/runner/real.h"
 
 #define EXPLAIN_BYTES_MAX ((size_t)64 << 20)  // stage outputs past which orders are not searched
@@ -154,10 +156,44 @@ static const char *stated_order(const struct case_run *run) {
     return run->options->order != NULL ? run->options->order : run->scenario->order;
 }
 
+// What the simulation refuses, or what only ranks on threads can do, is run nowhere else.
+static bool simulation_decides(const struct case_run *run) {
+    return run->result.finding_count > 0 || ls_program_needs_ranks(run->scenario);
+}
+
+// The program's collectives on buffers, each rank on its own thread: what is wrong with the calls.
+static int run_ranks(struct case_run *run) {
+    const ls_program_ranks_options options = {
+        .schedule = run->options->schedule,
+        .tries = run->options->explore,
+        .checks = run->options->checks,
+        .order = stated_order(run),
+    };
+    ls_finding *findings = NULL;
+    uint64_t seed = 0;
+    int count = 0;
+    LS_TRY(ls_program_ranks(&findings, &count, &seed, run->scenario, run->arena, &options));
+    for (int f = 0; f < count; f++) {
+        add_finding(run, &findings[f]);
+    }
+    if (count > 0 && options.tries > 0) {
+        run->result.reproduce =
+            ls_arena_printf(run->arena, "lockstep run --schedule random --seed %llu %s",
+                            (unsigned long long)seed, run->scenario->file);
+    }
+    return LS_OK;
+}
+
 // Fills run->simulated (and run->expected, for programs).
 static int simulate(struct case_run *run) {
     LS_TRY(ls_stages_create(&run->simulated, run->scenario->ranks));
     LS_TRY(ls_stages_create(&run->expected, run->scenario->ranks));
+    if (ls_program_has_ranks(run->scenario)) {
+        LS_TRY(run_ranks(run));
+        if (simulation_decides(run)) {
+            return LS_OK;
+        }
+    }
     ls_check_clear();
     int status = simulate_under(run, stated_order(run), run->simulated, run->expected);
     if (status != LS_OK && run->result.finding_count == 0) {
@@ -230,39 +266,6 @@ static bool stages_pass(const struct case_run *run) {
     return references_pass(run);
 }
 
-static bool ranks_match(const ls_scenario_expect *expect, const ls_finding *finding) {
-    if (expect->ranks.count == 0) {
-        return true;
-    }
-    if (expect->ranks.count != finding->rank_count) {
-        return false;
-    }
-    for (int i = 0; i < finding->rank_count; i++) {
-        if (expect->ranks.at[i] != finding->ranks[i]) {
-            return false;
-        }
-    }
-    return true;
-}
-
-static bool ends_with(const char *text, const char *end) {
-    size_t length = strlen(text);
-    size_t end_length = strlen(end);
-    return length >= end_length && strcmp(text + length - end_length, end) == 0;
-}
-
-static bool finding_appeared(const struct case_run *run, const ls_scenario_expect *expect) {
-    for (int i = 0; i < run->result.finding_count; i++) {
-        const ls_finding *finding = &run->result.findings[i];
-        if (finding->id == expect->finding && ranks_match(expect, finding) &&
-            (expect->where == NULL || ends_with(finding->where, expect->where)) &&
-            (expect->contains == NULL || strstr(finding->text, expect->contains) != NULL)) {
-            return true;
-        }
-    }
-    return false;
-}
-
 static bool mentions(const char *text, const char *word, const char *name) {
     char wanted[160];
     (void)snprintf(wanted, sizeof wanted, "%s %s", word, name);
@@ -294,7 +297,7 @@ static bool expectation_met(const struct case_run *run) {
     if (run->result.class_ == LS_CLASS_ERROR) {
         return false;
     }
-    return (!expect->has_finding || finding_appeared(run, expect)) &&
+    return (!expect->has_finding || ls_expect_finding(&run->result, expect)) &&
            (!expect->has_class || divergence_appeared(run, expect));
 }
 
@@ -364,7 +367,7 @@ static int get_real(struct case_run *run, const char *real) {
 static int run_real(struct case_run *run, const char *backend) {
     // Programs need the simulation for their plain references.
     LS_TRY(simulate(run));
-    if (run->result.finding_count > 0) {
+    if (simulation_decides(run)) {
         return LS_OK;
     }
     LS_TRY(make_oracle(run));
@@ -425,8 +428,8 @@ static void explain_sums(struct case_run *run) {
 
 static int run_compared(struct case_run *run, const char *real) {
     LS_TRY(simulate(run));
-    if (run->result.finding_count > 0) {
-        return LS_OK;  // what the simulation refuses is not tried on real processes
+    if (simulation_decides(run)) {
+        return LS_OK;
     }
     LS_TRY(make_oracle(run));
     LS_TRY(get_real(run, real));

@@ -4,16 +4,20 @@
 #define LS_SCENARIOS_RUNNER_RUN_H
 
 #include "collectives/recording.h"
+#include "ranks/ranks.h"
 #include "scenarios/runner/result.h"
 #include "scenarios/runner/scenario.h"
 #include "scenarios/runner/stages.h"
 
 typedef struct ls_run_options {
     const char *order;  // reduction order, replaces the scenario's; NULL: as the scenario says
-    double deadline_seconds;  // for real runs
-    const char *program_dir;  // where this program and lockstep-mpi lie
-    const char *mpiexec;      // path of mpiexec; NULL: this build has no MPI
-    const char *reproduce;    // the command without the file, "lockstep compare --real mpi"
+    double deadline_seconds;    // for real runs
+    const char *program_dir;    // where this program and lockstep-mpi lie
+    const char *mpiexec;        // path of mpiexec; NULL: this build has no MPI
+    ls_schedule_kind schedule;  // of programs whose ranks make their own calls; not PARALLEL
+    int explore;                // tries so many random schedules of them; 0: runs `schedule` once
+    const char *checks;         // globs of the checks of those; NULL: by the scenario
+    const char *reproduce;      // the command without the file, "lockstep compare --real mpi"
 } ls_run_options;
 
 // Simulates the scenario and judges it against its oracle: adds one case.

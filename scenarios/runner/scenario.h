@@ -214,7 +214,10 @@ typedef struct ls_scenario_tensor {
     X(LS_STEP_TRANSPOSE, "transpose")                                                              \
     X(LS_STEP_NARROW, "narrow")                                                                    \
     X(LS_STEP_CAT, "cat")                                                                          \
-    X(LS_STEP_SUM, "sum")
+    X(LS_STEP_SUM, "sum")                                                                          \
+    X(LS_STEP_WAIT, "wait")                                                                        \
+    X(LS_STEP_TOUCH, "touch")                                                                      \
+    X(LS_STEP_CHECK_REPLICA, "check_replica")
 
 typedef enum ls_step_kind {
 #define LS_STEP_ENUM(name, text) name,
@@ -237,6 +240,14 @@ typedef struct ls_scenario_except {
     ls_op op;
     int root;
     ls_int_list counts;
+    bool exit;          // their program ends here
+    bool swap;          // they make the next step first
+    bool reverse;       // send_recv: the messages in the opposite order
+    ls_int_list group;  // they name another group in `ranks`
+    int64_t room;       // elements of their buffers; what the call needs is the same
+    bool unwritten;     // the last element of what they send is never written
+    int64_t overlap;    // recv starts so many elements behind send, in the same buffer
+    int poke;           // 1: the first element they send is NaN; 2: Inf
 } ls_scenario_except;
 
 typedef struct ls_scenario_step {
@@ -259,6 +270,12 @@ typedef struct ls_scenario_step {
     ls_real_list factors;  // premul_sum [members]
     int root;              // member of the group
     bool in_place;         //
+    bool asynchronous;     // `async`: a wait step completes it
+    bool blocking;         // send_recv: one message after another, not as one group
+    const char *of;        // wait, touch, check_replica: the step they belong to
+    int of_index;          //
+    int touch_send;        // touch: 1 what was sent, 0 what is received
+    bool touch_write;      //
     ls_generator values;   // of rank r's send buffer: drawn for (seed, name, r, index)
     ls_scenario_except *excepts;
     int except_count;

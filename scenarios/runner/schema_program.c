@@ -14,6 +14,8 @@ static const ls_schema_name dtype_names[] = {
 #define OP_NAME(name, value, text) {text, name},
 static const ls_schema_name op_names[] = {LS_OP_MAP(OP_NAME)};
 #define KIND_NAME(name, text) {text, name},
+static const ls_schema_name poke_names[] = {{"nan", 1}, {"inf", 2}};
+static const ls_schema_name part_names[] = {{"recv", 0}, {"send", 1}};
 static const ls_schema_name kind_names[] = {LS_KIND_MAP(KIND_NAME)};
 
 // One line to a key: easier to read as a table than as clang-format has it.
@@ -39,7 +41,7 @@ static const ls_schema_name kind_names[] = {LS_KIND_MAP(KIND_NAME)};
     {.key = "other", .type = LS_FIELD_STRING, .flags = LS_FIELD_REQUIRED, MEMBER(other),           \
      .doc = "The second operand.", .example = "other: b"}
 #define GROUP_FIELDS                                                                               \
-    NAME_FIELD, INTO_FIELD, TENSOR_FIELD(0),                                                       \
+    NAME_FIELD, INTO_FIELD, TENSOR_FIELD(0), ASYNC_FIELD,                                          \
         {.key = "axis", .type = LS_FIELD_STRING, MEMBER(axis_name), .otherwise = "the world",      \
          .doc = "Mesh dimension (name or number): one group for each line of ranks along it.",     \
          .example = "axis: gpu"},                                                                  \
@@ -76,6 +78,20 @@ static const ls_schema_name kind_names[] = {LS_KIND_MAP(KIND_NAME)};
      .max = LS_SCENARIO_COUNT_MAX, .otherwise = "count for every member",                          \
      .doc = "Elements of each member's block (uneven).", .example = "counts: [3, 0, 5]"}
 
+#define ASYNC_FIELD                                                                                \
+    {.key = "async", .type = LS_FIELD_BOOL, MEMBER(asynchronous), .fallback = "false",             \
+     .doc = "The call returns at once; a wait step completes it.", .example = "async: true"}
+#define OF_FIELDS                                                                                  \
+    NAME_FIELD,                                                                                    \
+        {.key = "step", .type = LS_FIELD_STRING, .flags = LS_FIELD_REQUIRED, MEMBER(of),           \
+         .doc = "The name of an earlier step.", .example = "step: gradients"},                     \
+        {.key = "ranks", .type = LS_FIELD_INTS, MEMBER(ranks), .min = 0, .max = LS_RANKS_MAX - 1,  \
+         .otherwise = "all", .doc = "Which ranks do it.", .example = "ranks: [0]"},                \
+        {.key = "except", .type = LS_FIELD_RECORDS, MEMBER(excepts), AUX(except_count),            \
+         .record = &except_record, .otherwise = "none",                                            \
+         .doc = "What some ranks do differently: a defect.",                                       \
+         .example = "except: [{ranks: [2], skip: true}]"}
+
 #define S ls_scenario_except
 static const ls_schema_field except_fields[] = {
     {.key = "ranks", .type = LS_FIELD_INTS, .flags = LS_FIELD_REQUIRED | LS_FIELD_SINGLE,
@@ -99,6 +115,28 @@ static const ls_schema_field except_fields[] = {
      .max = LS_SCENARIO_COUNT_MAX, .otherwise = "the same",
      .doc = "Their counts (all_to_all: what they send to each member).",
      .example = "counts: [1, 2, 3]"},
+    {.key = "exit", .type = LS_FIELD_BOOL, MEMBER(exit), .fallback = "false",
+     .doc = "Their program ends here.", .example = "exit: true"},
+    {.key = "swap", .type = LS_FIELD_BOOL, MEMBER(swap), .fallback = "false",
+     .doc = "They make the next step first, then this one.", .example = "swap: true"},
+    {.key = "reverse", .type = LS_FIELD_BOOL, MEMBER(reverse), .fallback = "false",
+     .doc = "send_recv: they post their messages in the opposite order.",
+     .example = "reverse: true"},
+    {.key = "group", .type = LS_FIELD_INTS, MEMBER(group), .min = 0, .max = LS_RANKS_MAX - 1,
+     .otherwise = "the same", .doc = "The group as they name it, where the step gives ranks.",
+     .example = "group: [0, 2]"},
+    {.key = "room", .type = LS_FIELD_INT, MEMBER(room), .min = 1, .max = LS_SCENARIO_COUNT_MAX,
+     .otherwise = "what the call needs", .doc = "Elements that their buffers have.",
+     .example = "room: 8"},
+    {.key = "unwritten", .type = LS_FIELD_BOOL, MEMBER(unwritten), .fallback = "false",
+     .doc = "The last element that they send is never written.", .example = "unwritten: true"},
+    {.key = "overlap", .type = LS_FIELD_INT, MEMBER(overlap), .min = 1,
+     .max = LS_SCENARIO_COUNT_MAX, .otherwise = "apart",
+     .doc = "Their result starts so many elements behind what they send, in one buffer.",
+     .example = "overlap: 2"},
+    {.key = "poke", .type = LS_FIELD_ENUM, MEMBER(poke), .names = NAMES(poke_names),
+     .otherwise = "none", .doc = "What the first element that they send is.",
+     .example = "poke: nan"},
 };
 static const ls_schema_record except_record = {
     .name = "except", .doc = "What some ranks do differently from the step they stand in.",
@@ -142,6 +180,10 @@ static const ls_schema_field send_recv_fields[] = {
      .record = &except_record, .otherwise = "none",
      .doc = "What some ranks do differently: a defect.",
      .example = "except: [{ranks: [1], count: 3}]"},
+    {.key = "blocking", .type = LS_FIELD_BOOL, MEMBER(blocking), .fallback = "false",
+     .doc = "Each rank makes its sends and receives one after another, waiting for each.",
+     .example = "blocking: true"},
+    ASYNC_FIELD,
     DATA_FIELDS,
 };
 static const ls_schema_field barrier_fields[] = {
@@ -156,6 +198,15 @@ static const ls_schema_field barrier_fields[] = {
      .record = &except_record, .otherwise = "none",
      .doc = "What some ranks do differently: a defect.",
      .example = "except: [{ranks: [2], skip: true}]"},
+};
+static const ls_schema_field of_fields[] = {OF_FIELDS};
+static const ls_schema_field touch_fields[] = {
+    OF_FIELDS,
+    {.key = "part", .type = LS_FIELD_ENUM, MEMBER(touch_send), .names = NAMES(part_names),
+     .fallback = "recv", .doc = "Which buffer of that step.", .example = "part: send"},
+    {.key = "write", .type = LS_FIELD_BOOL, MEMBER(touch_write), .fallback = "false",
+     .doc = "Writes it (the first element changes) instead of reading it.",
+     .example = "write: true"},
 };
 static const ls_schema_field redistribute_fields[] = {
     NAME_FIELD,
@@ -226,6 +277,9 @@ STEP_RECORD(transpose, transpose_fields, "Swaps the two dimensions of a matrix."
 STEP_RECORD(narrow, narrow_fields, "A range of indices along one dimension.")
 STEP_RECORD(cat, cat_fields, "Joins tensors along one dimension.")
 STEP_RECORD(sum, sum_fields, "Adds up along one dimension.")
+STEP_RECORD(wait, of_fields, "Waits for the calls of an asynchronous step.")
+STEP_RECORD(touch, touch_fields, "The program reads or writes a buffer of a step.")
+STEP_RECORD(check_replica, of_fields, "Checks that all ranks received the same bits in a step.")
 
 #define STEP_FIELD(tag_, name_)                                                                    \
     {.key = #name_, .type = LS_FIELD_INLINE, .tag = (tag_), .record = &name_##_record,             \
@@ -253,6 +307,9 @@ static const ls_schema_field step_fields[] = {
     STEP_FIELD(LS_STEP_NARROW, narrow),
     STEP_FIELD(LS_STEP_CAT, cat),
     STEP_FIELD(LS_STEP_SUM, sum),
+    STEP_FIELD(LS_STEP_WAIT, wait),
+    STEP_FIELD(LS_STEP_TOUCH, touch),
+    STEP_FIELD(LS_STEP_CHECK_REPLICA, check_replica),
 };
 _Static_assert(sizeof step_fields / sizeof *step_fields == LS_STEP_KIND_COUNT,
                "every kind of step has a field");

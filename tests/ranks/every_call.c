@@ -1,0 +1,155 @@
+// A program that makes every call of ranks.h and checks what it gets.
+#include "bugs.h"
+
+#define WORLD ls_rank_world(self)
+#define EXPECT(x)                                                                                  \
+    do {                                                                                           \
+        if (!(x))                                                                                  \
+            return __LINE__;                                                                       \
+    } while (0)
+
+static int collectives(ls_rank *self, ls_rank_comm *comm) {
+    int r = ls_rank_comm_rank(comm), n = ls_rank_comm_size(comm);
+    float *a = ls_rank_alloc(self, (size_t)n * sizeof(float));
+    float *b = ls_rank_alloc(self, (size_t)n * sizeof(float));
+    EXPECT(a != NULL && b != NULL);
+    float sum = (float)(n * (n - 1)) / 2.0f;
+    for (int i = 0; i < n; i++) {
+        a[i] = (float)r;
+    }
+    LS_TRY(ls_all_reduce(a, b, (size_t)n, LS_F32, LS_SUM, comm));
+    EXPECT(b[0] == sum && b[n - 1] == sum);
+    LS_TRY(ls_reduce(a, b, 1, LS_F32, LS_MAX, n - 1, comm));
+    EXPECT(r != n - 1 || b[0] == (float)(n - 1));
+    LS_TRY(ls_broadcast(a, b, 1, LS_F32, n - 1, comm));
+    EXPECT(b[0] == (float)(n - 1));
+    LS_TRY(ls_all_gather(a, b, 1, LS_F32, comm));
+    EXPECT(b[n / 2] == (float)(n / 2));
+    LS_TRY(ls_reduce_scatter(a, b, 1, LS_F32, LS_SUM, comm));
+    EXPECT(b[0] == sum);
+    LS_TRY(ls_all_to_all(a, b, 1, LS_F32, comm));
+    EXPECT(b[n - 1] == (float)(n - 1));
+    LS_TRY(ls_gather(a, b, 1, LS_F32, 0, comm));
+    EXPECT(r != 0 || b[n - 1] == (float)(n - 1));
+    for (int i = 0; i < n; i++) {
+        a[i] = (float)i;
+    }
+    LS_TRY(ls_scatter(a, b, 1, LS_F32, 0, comm));
+    EXPECT(b[0] == (float)r);
+    LS_TRY(ls_barrier(comm));
+    LS_TRY(ls_check_replica(a, (size_t)n, LS_F32, comm));
+    ls_rank_free(self, a);
+    ls_rank_free(self, b);
+    return LS_OK;
+}
+
+// Everything uneven: rank r has r + 1 elements.
+static int uneven(ls_rank *self, ls_rank_comm *comm) {
+    int r = ls_rank_comm_rank(comm), n = ls_rank_comm_size(comm);
+    size_t *counts = ls_rank_alloc(self, (size_t)n * sizeof *counts);
+    size_t *same = ls_rank_alloc(self, (size_t)n * sizeof *same);
+    size_t total = (size_t)(n * (n + 1)) / 2;
+    float *own = ls_rank_alloc(self, total * sizeof(float));
+    float *all = ls_rank_alloc(self, total * sizeof(float));
+    EXPECT(counts != NULL && same != NULL && own != NULL && all != NULL);
+    for (int i = 0; i < n; i++) {
+        counts[i] = (size_t)i + 1;
+        same[i] = (size_t)r + 1;
+    }
+    for (size_t i = 0; i < total; i++) {
+        own[i] = (float)r;
+    }
+    LS_TRY(ls_all_gather_v(own, all, (size_t)r + 1, counts, LS_F32, comm));
+    EXPECT(all[total - 1] == (float)(n - 1));
+    LS_TRY(ls_reduce_scatter_v(own, all, (size_t)r + 1, counts, LS_F32, LS_SUM, comm));
+    EXPECT(all[r] == (float)(n * (n - 1)) / 2.0f);
+    float *wide = ls_rank_alloc(self, (size_t)(n * (r + 1)) * sizeof(float));
+    EXPECT(wide != NULL);
+    LS_TRY(ls_all_to_all_v(own, wide, counts, same, LS_F32, comm));
+    EXPECT(wide[n * (r + 1) - 1] == (float)(n - 1));
+    ls_rank_free(self, wide);
+    ls_rank_free(self, all);
+    ls_rank_free(self, own);
+    ls_rank_free(self, same);
+    ls_rank_free(self, counts);
+    return LS_OK;
+}
+
+static int point_to_point(ls_rank *self) {
+    int r = ls_rank_id(self), n = ls_rank_count(self);
+    int next = (r + 1) % n, before = (r + n - 1) % n;
+    float out = (float)r, in = -1, in2 = -1;
+    ls_request *send = NULL, *recv = NULL;
+    LS_TRY(ls_recv_async(&in, 1, LS_F32, before, WORLD, &recv));
+    LS_TRY(ls_send_async(&out, 1, LS_F32, next, WORLD, &send));
+    LS_TRY(ls_wait(send));
+    LS_TRY(ls_wait(recv));
+    EXPECT(in == (float)before);
+    LS_TRY(ls_group_start(self));
+    LS_TRY(ls_group_start(self));
+    LS_TRY(ls_send(&out, 1, LS_F32, before, WORLD));
+    LS_TRY(ls_group_end(self));
+    LS_TRY(ls_recv(&in2, 1, LS_F32, next, WORLD));
+    LS_TRY(ls_group_end(self));
+    EXPECT(in2 == (float)next);
+    if (n > 1 && r < 2) {
+        LS_TRY(r == 0 ? ls_send(&out, 1, LS_F32, 1, WORLD) : ls_recv(&in, 1, LS_F32, 0, WORLD));
+    }
+    return LS_OK;
+}
+
+static int asynchronous(ls_rank *self) {
+    enum { CALLS = 9 };
+    int n = ls_rank_count(self);
+    float *a = ls_rank_alloc(self, (size_t)(n * CALLS) * sizeof(float));
+    float *b = ls_rank_alloc(self, (size_t)(n * CALLS) * sizeof(float));
+    EXPECT(a != NULL && b != NULL);
+    for (int i = 0; i < n * CALLS; i++) {
+        a[i] = 1;
+        b[i] = 0;
+    }
+    ls_request *q[CALLS] = {0};
+    LS_TRY(ls_all_reduce_async(a, b, 1, LS_F32, LS_SUM, WORLD, &q[0]));
+    LS_TRY(ls_reduce_async(a + n, b + n, 1, LS_F32, LS_SUM, 0, WORLD, &q[1]));
+    LS_TRY(ls_broadcast_async(a + 2 * n, b + 2 * n, 1, LS_F32, 0, WORLD, &q[2]));
+    LS_TRY(ls_all_gather_async(a + 3 * n, b + 3 * n, 1, LS_F32, WORLD, &q[3]));
+    LS_TRY(ls_reduce_scatter_async(a + 4 * n, b + 4 * n, 1, LS_F32, LS_SUM, WORLD, &q[4]));
+    LS_TRY(ls_all_to_all_async(a + 5 * n, b + 5 * n, 1, LS_F32, WORLD, &q[5]));
+    LS_TRY(ls_gather_async(a + 6 * n, b + 6 * n, 1, LS_F32, 0, WORLD, &q[6]));
+    LS_TRY(ls_scatter_async(a + 7 * n, b + 7 * n, 1, LS_F32, 0, WORLD, &q[7]));
+    LS_TRY(ls_barrier_async(WORLD, &q[8]));
+    for (int i = CALLS - 1; i >= 0; i--) {
+        LS_TRY(ls_wait(q[i]));
+    }
+    LS_TRY(ls_reads(self, b, (size_t)(n * CALLS) * sizeof(float)));
+    LS_TRY(ls_writes(self, a, (size_t)(n * CALLS) * sizeof(float)));
+    EXPECT(b[0] == (float)n && b[4 * n] == (float)n && b[5 * n + n - 1] == 1);
+    ls_rank_free(self, a);
+    ls_rank_free(self, b);
+    return LS_OK;
+}
+
+int every_call(ls_rank *self, void *arg) {
+    const int *rounds = arg;
+    for (int round = 0; round < *rounds; round++) {
+        ls_rank_comm *axis = NULL, *half = NULL, *few = NULL;
+        const int members[2] = {1, 0};
+        LS_TRY(ls_rank_axis(&axis, self, 0));
+        LS_TRY(ls_comm_split(&half, WORLD, ls_rank_id(self) % 2, -ls_rank_id(self)));
+        LS_TRY(ls_comm_subset(&few, WORLD, members, 2));
+        EXPECT((few != NULL) == (ls_rank_id(self) < 2));
+        EXPECT(few == NULL || ls_rank_comm_rank(few) == 1 - ls_rank_id(self));
+        LS_TRY(collectives(self, WORLD));
+        LS_TRY(collectives(self, axis));
+        LS_TRY(collectives(self, half));
+        LS_TRY(few != NULL ? collectives(self, few) : LS_OK);
+        LS_TRY(uneven(self, half));
+        LS_TRY(point_to_point(self));
+        LS_TRY(asynchronous(self));
+        LS_TRY(ls_comm_destroy(half));
+        LS_TRY(ls_comm_destroy(few));
+        double u = ls_rank_uniform(self, "test", (uint64_t)round);
+        EXPECT(u >= 0 && u < 1);
+    }
+    return 0;
+}

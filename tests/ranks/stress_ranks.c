@@ -1,0 +1,37 @@
+// Every call on several ranks and all the bugs, as a plain program: under TSan in parallel mode,
+// under ASan and valgrind under the baton.
+#include <stdio.h>
+#include <string.h>
+
+#include "bugs.h"
+
+int main(int argc, char **argv) {
+    bool baton_only = argc > 1 && strcmp(argv[1], "baton") == 0;
+    int rounds = 2;
+    for (int schedule = 0; schedule <= LS_SCHEDULE_PARALLEL; schedule++) {
+        if (baton_only && schedule == LS_SCHEDULE_PARALLEL) {
+            continue;
+        }
+        ls_spmd_result *result = NULL;
+        const ls_spmd_options options = {
+            .ranks = 6, .seed = 5, .schedule = (ls_schedule_kind)schedule, .checks = "all"};
+        int status = ls_spmd_run(&result, every_call, &rounds, &options);
+        if (status != LS_OK) {
+            (void)fprintf(stderr, "schedule %d: %s\n", schedule, ls_error_last()->text);
+            return 1;
+        }
+        ls_spmd_result_free(result);
+    }
+    for (int i = 0; i < bug_count; i++) {
+        bug_run run = {0};
+        ls_spmd_result *result = NULL;
+        const ls_spmd_options options = {
+            .ranks = bugs[i].ranks, .checks = bugs[i].checks, .lookahead = bugs[i].lookahead};
+        if (ls_spmd_run(&result, bugs[i].program, &run, &options) == LS_OK) {
+            (void)fprintf(stderr, "%s: nothing was found\n", bugs[i].name);
+            return 1;
+        }
+        ls_spmd_result_free(result);
+    }
+    return 0;
+}

@@ -1,0 +1,326 @@
+// The checks on programs with known bugs, schedules and their replay, faults, and the limits of a
+// run.
+#include <criterion/criterion.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "bugs.h"
+
+static void run_bug(const bug *b, bool clean, ls_schedule_kind schedule, uint64_t seed,
+                    ls_spmd_result **result, int *status, int *line) {
+    bug_run state = {.clean = clean};
+    const ls_spmd_options options = {.ranks = b->ranks,
+                                     .seed = seed,
+                                     .schedule = schedule,
+                                     .checks = b->checks,
+                                     .lookahead = b->lookahead};
+    *status = ls_spmd_run(result, b->program, &state, &options);
+    *line = state.line;
+}
+
+static void expect_bug(const bug *b, ls_schedule_kind schedule, uint64_t seed) {
+    ls_spmd_result *result = NULL;
+    int status = LS_OK, line = 0;
+    run_bug(b, false, schedule, seed, &result, &status, &line);
+    cr_assert_eq(status, b->deadlock ? LS_ERR_DEADLOCK : LS_ERR_FINDING, "%s seed %d: status %d %s",
+                 b->name, (int)seed, status, ls_error_last()->text);
+    cr_assert_geq(ls_spmd_finding_count(result), 1, "%s", b->name);
+    for (int i = 0; i < ls_spmd_finding_count(result); i++) {
+        const ls_finding *finding = ls_spmd_finding(result, i);
+        cr_assert_str_eq(ls_finding_name(finding->id), ls_finding_name(b->finding), "%s: %s",
+                         b->name, finding->text);
+        cr_assert_not_null(strstr(finding->text, b->contains), "%s: %s", b->name, finding->text);
+        if (b->fault_rank_count >= 0) {
+            cr_assert_eq(finding->rank_count, b->fault_rank_count, "%s: %d ranks", b->name,
+                         finding->rank_count);
+            cr_assert_arr_eq(finding->ranks, b->fault_ranks,
+                             (size_t)b->fault_rank_count * sizeof(int), "%s: rank %d", b->name,
+                             finding->ranks[0]);
+        }
+        if (line != 0) {
+            char where[32];
+            (void)snprintf(where, sizeof where, "bugs.c:%d", line);
+            cr_assert_not_null(strstr(finding->where, where), "%s: %s, not %s\n%s", b->name,
+                               finding->where, where, finding->text);
+        }
+    }
+    ls_spmd_result_free(result);
+}
+
+// Every bug is found under its name, with its ranks and its line, whichever schedule runs it.
+Test(ranks, every_bug_is_found) {
+    for (int i = 0; i < bug_count; i++) {
+        expect_bug(&bugs[i], LS_SCHEDULE_ROUND_ROBIN, 0);
+        expect_bug(&bugs[i], LS_SCHEDULE_DELAY, 0);
+        for (uint64_t seed = 1; seed <= 10; seed++) {
+            expect_bug(&bugs[i], LS_SCHEDULE_RANDOM, seed);
+        }
+    }
+}
+
+// Its twin without the bug gives nothing, with every check on.
+Test(ranks, clean_twins_are_clean) {
+    for (int i = 0; i < bug_count; i++) {
+        for (uint64_t seed = 0; seed < 5; seed++) {
+            bug twin = bugs[i];
+            twin.checks = "all";
+            ls_spmd_result *result = NULL;
+            int status = LS_OK, line = 0;
+            run_bug(&twin, true, seed == 0 ? LS_SCHEDULE_ROUND_ROBIN : LS_SCHEDULE_RANDOM, seed,
+                    &result, &status, &line);
+            cr_assert_eq(status, LS_OK, "%s: %s\n%s", twin.name, ls_error_last()->text,
+                         result != NULL && ls_spmd_finding_count(result) > 0
+                             ? ls_spmd_finding(result, 0)->text
+                             : "");
+            cr_assert_eq(ls_spmd_finding_count(result), 0);
+            ls_spmd_result_free(result);
+        }
+    }
+}
+
+// A seed gives the same schedule, findings and words every time; another seed another schedule.
+Test(ranks, seeds_replay) {
+    bool differs = false;
+    for (int i = 0; i < bug_count; i++) {
+        ls_spmd_result *a = NULL, *b = NULL, *c = NULL;
+        int status = 0, line = 0;
+        run_bug(&bugs[i], false, LS_SCHEDULE_RANDOM, 7, &a, &status, &line);
+        run_bug(&bugs[i], false, LS_SCHEDULE_RANDOM, 7, &b, &status, &line);
+        run_bug(&bugs[i], false, LS_SCHEDULE_RANDOM, 8, &c, &status, &line);
+        cr_assert_eq(ls_spmd_schedule_digest(a), ls_spmd_schedule_digest(b), "%s", bugs[i].name);
+        cr_assert_str_eq(ls_spmd_finding(a, 0)->text, ls_spmd_finding(b, 0)->text);
+        differs = differs || ls_spmd_schedule_digest(a) != ls_spmd_schedule_digest(c);
+        ls_spmd_result_free(a);
+        ls_spmd_result_free(b);
+        ls_spmd_result_free(c);
+    }
+    cr_assert(differs);
+}
+
+// A check that is switched off gives no finding; what cannot be completed still ends the run.
+Test(ranks, checks_are_switched_by_name) {
+    for (int i = 0; i < bug_count; i++) {
+        char off[64];
+        (void)snprintf(off, sizeof off, "-%s", ls_finding_name(bugs[i].finding));
+        bug without = bugs[i];
+        without.checks = off;
+        if (without.finding == LS_FINDING_BUFFER_TOO_SMALL ||
+            without.finding == LS_FINDING_HANDLE_USE_AFTER_FREE) {
+            continue;  // unchecked, these programs really do what they should not
+        }
+        ls_spmd_result *result = NULL;
+        int status = LS_OK, line = 0;
+        run_bug(&without, false, LS_SCHEDULE_ROUND_ROBIN, 0, &result, &status, &line);
+        for (int k = 0; k < ls_spmd_finding_count(result); k++) {
+            cr_assert_neq(ls_spmd_finding(result, k)->id, without.finding, "%s", without.name);
+        }
+        ls_spmd_result_free(result);
+    }
+    ls_spmd_result *result = NULL;
+    bug_run state = {0};
+    const ls_spmd_options options = {.ranks = 2, .checks = "colective.*"};
+    cr_assert_eq(ls_spmd_run(&result, bugs[0].program, &state, &options), LS_ERR_NOT_FOUND);
+    cr_assert_null(result);
+}
+
+// Every call does what it should under every schedule, and gives no finding.
+Test(ranks, every_call_works) {
+    int rounds = 3;
+    for (int schedule = 0; schedule <= LS_SCHEDULE_PARALLEL; schedule++) {
+        for (int ranks = 2; ranks <= 12; ranks += 5) {
+            ls_spmd_result *result = NULL;
+            const ls_spmd_options options = {.ranks = ranks,
+                                             .seed = 3,
+                                             .schedule = (ls_schedule_kind)schedule,
+                                             .delayed_rank = 1,
+                                             .checks = "all"};
+            int status = ls_spmd_run(&result, every_call, &rounds, &options);
+            cr_assert_eq(status, LS_OK, "%s", ls_error_last()->text);
+            cr_assert_gt(ls_spmd_call_count(result), 0);
+            ls_spmd_result_free(result);
+        }
+    }
+}
+
+// ---- Faults ----
+static int loop(ls_rank *self, void *arg) {
+    (void)arg;
+    float *data = ls_rank_alloc(self, 64 * sizeof(float));
+    if (data == NULL) {
+        return 3;
+    }
+    for (int i = 0; i < 64; i++) {
+        data[i] = 1;
+    }
+    for (int i = 0; i < 3; i++) {
+        LS_TRY(ls_all_reduce(data, data, 64, LS_F32, LS_MAX, ls_rank_world(self)));
+        LS_TRY(ls_barrier(ls_rank_world(self)));
+    }
+    LS_TRY(ls_check_replica(data, 64, LS_F32, ls_rank_world(self)));
+    ls_rank_free(self, data);
+    return 0;
+}
+
+static void expect_fault(ls_fault fault, ls_finding_id id) {
+    ls_spmd_result *result = NULL;
+    const ls_spmd_options options = {
+        .ranks = 4, .faults = &fault, .fault_count = 1, .lookahead = 4};
+    int status = ls_spmd_run(&result, loop, NULL, &options);
+    cr_assert_eq(status, LS_ERR_FINDING, "fault %d: %d", (int)fault.type, status);
+    cr_assert_str_eq(ls_finding_name(ls_spmd_finding(result, 0)->id), ls_finding_name(id),
+                     "fault %d: %s", (int)fault.type, ls_spmd_finding(result, 0)->text);
+    cr_assert_eq(ls_spmd_finding(result, 0)->ranks[0], fault.rank);
+    ls_spmd_result_free(result);
+}
+
+// Each fault shows as the finding that it is the cause of, at the rank that has it.
+Test(ranks, faults_are_found) {
+    expect_fault((ls_fault){LS_FAULT_DIE, 2, 3, 0}, LS_FINDING_RANK_DIED);
+    expect_fault((ls_fault){LS_FAULT_STALL, 1, 2, 0}, LS_FINDING_MISSING_RANK);
+    expect_fault((ls_fault){LS_FAULT_SKIP_CALL, 3, 2, 0}, LS_FINDING_MISSING_RANK);
+    expect_fault((ls_fault){LS_FAULT_DOUBLE_CALL, 3, 2, 0}, LS_FINDING_EXTRA_CALL);
+    expect_fault((ls_fault){LS_FAULT_WRONG_COUNT, 0, 2, -1}, LS_FINDING_COUNT_MISMATCH);
+    expect_fault((ls_fault){LS_FAULT_ALLOCATION, 1, 0, 1}, LS_FINDING_RANK_EXITED_EARLY);
+    expect_fault((ls_fault){LS_FAULT_BIT_FLIP, 1, 6, 40}, LS_FINDING_REPLICA_DIVERGED);
+}
+
+// A slow rank changes the schedule and nothing else.
+Test(ranks, slow_is_no_bug) {
+    const ls_fault fault = {LS_FAULT_SLOW, 0, 1, 0};
+    uint64_t digests[2];
+    for (int i = 0; i < 2; i++) {
+        ls_spmd_result *result = NULL;
+        const ls_spmd_options options = {
+            .ranks = 4, .faults = &fault, .fault_count = i, .schedule = LS_SCHEDULE_RANDOM};
+        cr_assert_eq(ls_spmd_run(&result, loop, NULL, &options), LS_OK, "%s",
+                     ls_error_last()->text);
+        digests[i] = ls_spmd_schedule_digest(result);
+        ls_spmd_result_free(result);
+    }
+    cr_assert_neq(digests[0], digests[1]);
+}
+
+// Rank 0 takes what comes first: only some schedules send rank 2's message before rank 1's.
+static int race(ls_rank *self, void *arg) {
+    int *arrivals = arg;
+    float data[2] = {0, 0};
+    ls_rank_comm *world = ls_rank_world(self);
+    if (ls_rank_id(self) == 0) {
+        LS_TRY(ls_barrier(world));
+        int first = arrivals[0];
+        arrivals[1] = 0;
+        return ls_recv(data, first == 2 ? 2 : 1, LS_F32, 1, world) == LS_OK ? 0 : 1;
+    }
+    if (arrivals[1] == 0) {
+        arrivals[0] = ls_rank_id(self);
+        arrivals[1] = 1;
+    }
+    LS_TRY(ls_barrier(world));
+    return ls_rank_id(self) == 1 ? ls_send(data, 1, LS_F32, 0, world) : 0;
+}
+
+// A bug that some schedules hide is found by trying, at the smallest seed, and replays there.
+Test(ranks, explore_finds_the_smallest_seed) {
+    int arrivals[2] = {0, 0};
+    ls_spmd_result *result = NULL;
+    uint64_t seed = 99;
+    const ls_spmd_options options = {.ranks = 3};
+    int status = ls_spmd_explore(&result, &seed, race, arrivals, &options, 0, 64);
+    cr_assert_eq(status, LS_ERR_FINDING);
+    cr_assert_eq(ls_spmd_finding(result, 0)->id, LS_FINDING_P2P_COUNT_MISMATCH);
+    for (uint64_t s = 0; s <= seed; s++) {
+        ls_spmd_result *again = NULL;
+        ls_spmd_options one = {.ranks = 3, .schedule = LS_SCHEDULE_RANDOM, .seed = s};
+        arrivals[0] = arrivals[1] = 0;
+        int got = ls_spmd_run(&again, race, arrivals, &one);
+        cr_assert_eq(got, s == seed ? LS_ERR_FINDING : LS_OK);
+        if (s == seed) {
+            cr_assert_str_eq(ls_spmd_finding(again, 0)->text, ls_spmd_finding(result, 0)->text);
+        }
+        ls_spmd_result_free(again);
+    }
+    ls_spmd_result_free(result);
+}
+
+// ---- Worlds ----
+static int nested(ls_rank *self, void *arg) {
+    (void)arg;
+    int rounds = 1;
+    float data[2] = {1, 2};
+    LS_TRY(ls_barrier(ls_rank_world(self)));
+    if (ls_rank_id(self) == 0) {
+        ls_spmd_result *inner = NULL;
+        const ls_spmd_options options = {.ranks = 3};
+        LS_TRY(ls_spmd_run(&inner, every_call, &rounds, &options));
+        ls_spmd_result_free(inner);
+    }
+    return ls_all_reduce(data, data, 2, LS_F32, LS_SUM, ls_rank_world(self));
+}
+
+// Two runs live in one process without touching each other: one inside a rank of the other.
+Test(ranks, runs_are_independent) {
+    ls_spmd_result *result = NULL;
+    cr_assert_eq(ls_spmd_run(&result, nested, NULL, &(ls_spmd_options){.ranks = 2}), LS_OK);
+    ls_spmd_result_free(result);
+}
+
+static int all_reduces(ls_rank *self, void *arg) {
+    const int *calls = arg;
+    float data[256];
+    for (int i = 0; i < *calls; i++) {
+        for (int k = 0; k < 256; k++) {
+            data[k] = (float)((ls_rank_id(self) + k) % 7);
+        }
+        LS_TRY(ls_all_reduce(data, data, 256, LS_F32, LS_SUM, ls_rank_world(self)));
+    }
+    return 0;
+}
+
+// A thousand ranks and four thousand run in one process.
+Test(ranks, thousands_of_ranks, .timeout = 100) {
+    const int counts[2] = {1024, 4096};
+    for (int i = 0; i < 2; i++) {
+        int calls = 2;
+        ls_spmd_result *result = NULL;
+        const ls_spmd_options options = {.ranks = counts[i]};
+        cr_assert_eq(ls_spmd_run(&result, all_reduces, &calls, &options), LS_OK, "%s",
+                     ls_error_last()->text);
+        cr_assert_eq(ls_spmd_call_count(result), (uint64_t)(counts[i] * calls));
+        ls_spmd_result_free(result);
+    }
+}
+
+// Options that make no sense are refused before anything runs.
+Test(ranks, bad_options_are_refused) {
+    ls_spmd_result *result = NULL;
+    int calls = 1;
+    const ls_fault fault = {LS_FAULT_DIE, 9, 0, 0};
+    const ls_spmd_options bad[] = {
+        {.ranks = 0},
+        {.ranks = LS_RANKS_MAX + 1},
+        {.ranks = 2, .mesh = LS_MESH(3)},
+        {.ranks = 2, .schedule = LS_SCHEDULE_DELAY, .delayed_rank = 2},
+        {.ranks = 2, .faults = &fault, .fault_count = 1},
+        {.ranks = 2, .history = -1},
+    };
+    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
+        cr_assert_neq(ls_spmd_run(&result, all_reduces, &calls, &bad[i]), LS_OK, "option %zu", i);
+        cr_assert_null(result);
+    }
+}
+
+// A program that fails by itself is told from one that the checks stop.
+static int returns_seven(ls_rank *self, void *arg) {
+    (void)arg;
+    return ls_rank_id(self) == 1 ? 7 : 0;
+}
+
+Test(ranks, exit_status_is_kept) {
+    ls_spmd_result *result = NULL;
+    cr_assert_eq(ls_spmd_run(&result, returns_seven, NULL, &(ls_spmd_options){.ranks = 3}),
+                 LS_ERR_RANK_DIED);
+    cr_assert_eq(ls_spmd_exit_status(result, 1), 7);
+    cr_assert_eq(ls_spmd_exit_status(result, 2), 0);
+    cr_assert_eq(ls_spmd_finding_count(result), 0);
+    ls_spmd_result_free(result);
+}
