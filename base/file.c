@@ -1,5 +1,4 @@
-// Whole-file output by temporary file and rename. Reading has no home here: each format reads under
-// its own limits.
+// Whole files: input under a limit, output by temporary file and rename.
 #define _XOPEN_SOURCE 700
 #include "base/file.h"
 
@@ -7,11 +6,64 @@
 #include <fcntl.h>
 #include <limits.h>
 #include <stdbool.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
+
+static int read_bytes(int fd, char *out, size_t bytes, const char *path) {
+    for (size_t at = 0; at < bytes;) {
+        ssize_t got = read(fd, out + at, bytes - at);
+        if (got < 0 && errno != EINTR) {
+            return LS_FAIL(LS_ERR_IO, "cannot read '%s': %s", path, strerror(errno));
+        }
+        if (got == 0) {
+            return LS_FAIL(LS_ERR_IO, "cannot read '%s': it became shorter", path);
+        }
+        at += got > 0 ? (size_t)got : 0;
+    }
+    return LS_OK;
+}
+
+static int read_open(char **out, size_t *bytes, ls_arena *arena, int fd, const char *path,
+                     size_t bytes_max) {
+    struct stat info;
+    if (fstat(fd, &info) != 0) {
+        return LS_FAIL(LS_ERR_IO, "cannot read '%s': %s", path, strerror(errno));
+    }
+    if (!S_ISREG(info.st_mode)) {
+        return LS_FAIL(LS_ERR_FORMAT, "'%s' is not a regular file", path);
+    }
+    if ((uint64_t)info.st_size > bytes_max) {
+        return LS_FAIL(LS_ERR_LIMIT, "'%s' is larger than %zu bytes", path, bytes_max);
+    }
+    size_t size = (size_t)info.st_size;
+    char *text = ls_arena_alloc(arena, size + 1, 1);
+    if (text == NULL) {
+        return LS_ERR_MEMORY;
+    }
+    LS_TRY(read_bytes(fd, text, size, path));
+    text[size] = 0;
+    *out = text;
+    *bytes = size;
+    return LS_OK;
+}
+
+int ls_file_read(char **out, size_t *bytes, ls_arena *arena, const char *path, size_t bytes_max) {
+    LS_ASSERT(out != NULL && bytes != NULL && arena != NULL);
+    LS_ASSERT(path != NULL && bytes_max < SIZE_MAX);
+    *out = NULL;
+    *bytes = 0;
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    if (fd < 0) {
+        return LS_FAIL(LS_ERR_IO, "cannot open '%s': %s", path, strerror(errno));
+    }
+    int status = read_open(out, bytes, arena, fd, path, bytes_max);
+    (void)close(fd);
+    return status;
+}
 
 static int write_bytes(int fd, const char *path, const char *data, size_t bytes) {
     while (bytes != 0) {

@@ -1,14 +1,21 @@
-// Files: whole ones, written so that they appear complete or not at all.
+// Files: whole ones, read under a limit, and written so that they appear complete or not at all.
 #ifndef LS_BASE_FILE_H
 #define LS_BASE_FILE_H
 
 #include <stddef.h>
 
+#include "base/memory.h"
 #include "base/status.h"
 
 #ifdef __cplusplus
 extern "C" {
 #endif
+
+// The whole of a regular file of at most bytes_max bytes, in `arena` and with a 0 behind it.
+// LS_ERR_IO when it cannot be read, LS_ERR_FORMAT when it is no regular file (a pipe is not waited
+// for), LS_ERR_LIMIT when it is larger.
+LS_API int ls_file_read(char **out, size_t *bytes, ls_arena *arena, const char *path,
+                        size_t bytes_max);
 
 // Writes `bytes` bytes to `path`. A regular file is written beside its place and renamed, so that a
 // reader sees the old content or the new, never a part; a link is followed; a device or pipe is

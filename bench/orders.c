@@ -1,5 +1,5 @@
-// The simulator under NCCL's reduction orders against itself in rank order, by turns: what following
-// a real machine's order costs.
+// The simulator under NCCL's reduction orders against itself in rank order, by turns: what
+// following a real machine's order costs.
 #include <stdio.h>
 #include <stdlib.h>
 

@@ -156,6 +156,7 @@ int cli_report_with(const ls_results *results, const ls_text *summary) {
     const cli_common *common = &cli_options_common;
     cli_progress_end();
     int code = results->environment != 0 ? LS_EXIT_ENVIRONMENT
+               : results->unusable != 0  ? LS_EXIT_USAGE
                : results->failed != 0    ? LS_EXIT_FINDING
                : results->passed == 0    ? LS_EXIT_NOTHING
                                          : LS_EXIT_OK;

@@ -8,7 +8,7 @@
 #include "planner/planner.h"
 #include "scenarios/runner/scenario_planner.h"
 
-#define FILE_BYTES_MAX (INT64_C(64) << 20)
+#define FILE_BYTES_MAX ((size_t)64 << 20)
 
 static const char *const models[] = {"lockstep", "torchrec", NULL};
 
@@ -82,43 +82,25 @@ static const cli_option options[] = {
     {.long_name = NULL},
 };
 
-// The whole file in `arena`. On failure says why and returns an exit code.
-static int read_file(char **text, size_t *bytes, ls_arena *arena, const char *path) {
-    FILE *file = fopen(path, "rb");
-    long size = -1;
-    if (file && fseek(file, 0, SEEK_END) == 0) {
-        size = ftell(file);
-    }
-    bool ok = size >= 0 && size <= FILE_BYTES_MAX && fseek(file, 0, SEEK_SET) == 0;
-    *text = ok ? ls_arena_alloc(arena, (size_t)size + 1, 1) : NULL;
-    ok = *text && fread(*text, 1, (size_t)size, file) == (size_t)size;
-    *bytes = ok ? (size_t)size : 0;
-    if (file) {
-        (void)fclose(file);
-    }
-    if (!ok) {
-        cli_error("%s: cannot be read, or is larger than 64 MiB", path);
-    }
-    return ok ? LS_EXIT_OK : LS_EXIT_USAGE;
-}
-
 // ---- Differences --------------------------------------------------------------------------------
 
 static int read_plan(ls_plan *out, ls_arena *arena, const char *path) {
     char *text;
     size_t bytes;
-    int code = read_file(&text, &bytes, arena, path);
-    if (code != LS_EXIT_OK) {
-        return code;
+    int status = ls_file_read(&text, &bytes, arena, path, FILE_BYTES_MAX);
+    if (status != LS_OK) {
+        return cli_fail(status);
     }
     ls_text errors = {0};
-    int status = ls_plan_read(out, arena, &errors, path, text, bytes);
+    status = ls_plan_read(out, arena, &errors, path, text, bytes);
     if (status != LS_OK) {
         (void)fputs(ls_text_string(&errors), stderr);
-        code = errors.length ? LS_EXIT_USAGE : cli_fail(status);
+        int code = errors.length ? LS_EXIT_USAGE : cli_fail(status);
+        ls_text_free(&errors);
+        return code;
     }
     ls_text_free(&errors);
-    return code;
+    return LS_EXIT_OK;
 }
 
 // why: what is short when nothing fits; NULL: a plan was found.
@@ -201,10 +183,11 @@ static int find_machine(ls_topology *out, const ls_scenario *scenario, ls_arena 
     }
     char *text;
     size_t bytes;
-    int code = read_file(&text, &bytes, arena, given.machine);
+    int status = ls_file_read(&text, &bytes, arena, given.machine, FILE_BYTES_MAX);
+    int code = status == LS_OK ? LS_EXIT_OK : cli_fail(status);
     if (code == LS_EXIT_OK) {
         *out = (ls_topology){.ranks = scenario->ranks, .ranks_per_host = scenario->ranks_per_host};
-        int status = ls_topology_parse(out, given.machine, text, bytes);
+        status = ls_topology_parse(out, given.machine, text, bytes);
         if (status == LS_OK &&
             (out->ranks != scenario->ranks || out->ranks_per_host != scenario->ranks_per_host)) {
             cli_error("%s: a machine of %d ranks, %d a host, for a scenario of %d, %d a host",

@@ -26,43 +26,13 @@ struct ls_recording {
 };
 
 // ---- Files --------------------------------------------------------------------------------------
-// The whole of a regular file, 0-terminated, in the arena.
+// No link is followed: a recording's files are its own.
 static int read_file(char **out, size_t *bytes, ls_arena *arena, const char *path) {
-    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOFOLLOW);
     struct stat info;
-    if (fd < 0 || fstat(fd, &info) != 0) {
-        int reason = errno;
-        if (fd >= 0) {
-            (void)close(fd);
-        }
-        return LS_FAIL(LS_ERR_IO, "cannot open '%s': %s", path, strerror(reason));
+    if (lstat(path, &info) == 0 && S_ISLNK(info.st_mode)) {
+        return LS_FAIL(LS_ERR_FORMAT, "'%s' is a link", path);
     }
-    int status = LS_OK;
-    size_t size = (size_t)info.st_size, at = 0;
-    char *text = NULL;
-    if (!S_ISREG(info.st_mode)) {
-        status = LS_FAIL(LS_ERR_FORMAT, "'%s' is not a regular file", path);
-    } else if (size > LS_RECORDING_JSON_BYTES_MAX) {
-        status = LS_FAIL(LS_ERR_LIMIT, "'%s' has %zu bytes; the limit is %zu", path, size,
-                         LS_RECORDING_JSON_BYTES_MAX);
-    } else {
-        text = ls_arena_alloc(arena, size + 1, 1);
-        status = text != NULL ? LS_OK : LS_ERR_MEMORY;
-    }
-    while (status == LS_OK && at < size) {
-        ssize_t got = read(fd, text + at, size - at);
-        if (got < 0 && errno != EINTR) {
-            status = LS_FAIL(LS_ERR_IO, "cannot read '%s': %s", path, strerror(errno));
-        } else if (got == 0) {
-            status = LS_FAIL(LS_ERR_FORMAT, "'%s' ends early", path);
-        } else if (got > 0) {
-            at += (size_t)got;
-        }
-    }
-    (void)close(fd);
-    *out = text;
-    *bytes = size;
-    return status;
+    return ls_file_read(out, bytes, arena, path, LS_RECORDING_JSON_BYTES_MAX);
 }
 
 static int read_json(json_t **out, const char *path) {

@@ -6,42 +6,13 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/file.h"
 #include "collectives/order/internal.h"
 
 #define FILE_BYTES_MAX ((size_t)64 << 20)
 
 static int malformed(const char *path, size_t entry, const char *what) {
     return LS_FAIL(LS_ERR_FORMAT, "measured order %s: orders[%zu]: %s", path, entry, what);
-}
-
-static int read_file(char **out, size_t *out_length, const char *path) {
-    FILE *file = fopen(path, "rb");
-    if (file == NULL) {
-        return LS_FAIL(LS_ERR_IO, "measured order %s: %s", path, strerror(errno));
-    }
-    int status = LS_OK;
-    long length = -1;
-    if (fseek(file, 0, SEEK_END) == 0) {
-        length = ftell(file);
-    }
-    void *memory = NULL;
-    if (length < 0 || fseek(file, 0, SEEK_SET) != 0) {
-        status = LS_FAIL(LS_ERR_IO, "measured order %s: it cannot be read", path);
-    } else if ((size_t)length > FILE_BYTES_MAX) {
-        status = LS_FAIL(LS_ERR_LIMIT, "measured order %s: more than 64 MiB", path);
-    } else {
-        status = ls_alloc(&memory, NULL, (size_t)length + 1, 1);
-    }
-    if (status == LS_OK && fread(memory, 1, (size_t)length, file) != (size_t)length) {
-        status = LS_FAIL(LS_ERR_IO, "measured order %s: it cannot be read", path);
-        ls_free(NULL, memory, (size_t)length + 1, 1);
-    }
-    (void)fclose(file);
-    if (status == LS_OK) {
-        *out = memory;
-        *out_length = (size_t)length;
-    }
-    return status;
 }
 
 static bool read_size(size_t *out, const json_t *value) {
@@ -191,12 +162,17 @@ static int read_root(ls_order *order, const json_t *root, const char *path) {
 }
 
 int ls_order__measured_read(ls_order *order, const char *path) {
+    ls_arena *arena = NULL;
+    LS_TRY(ls_arena_create(&arena, NULL));
     char *text = NULL;
     size_t length = 0;
-    LS_TRY(read_file(&text, &length, path));
+    int status = ls_file_read(&text, &length, arena, path, FILE_BYTES_MAX);
+    if (status != LS_OK) {
+        ls_arena_free(arena);
+        return ls_error_wrap("measured order");
+    }
     json_error_t error;
     json_t *root = json_loadb(text, length, JSON_REJECT_DUPLICATES, &error);
-    int status = LS_OK;
     if (root == NULL) {
         status = LS_FAIL(LS_ERR_FORMAT, "measured order %s:%d:%d: %s", path, error.line,
                          error.column, error.text);
@@ -204,7 +180,7 @@ int ls_order__measured_read(ls_order *order, const char *path) {
         status = read_root(order, root, path);
     }
     json_decref(root);
-    ls_free(NULL, text, length + 1, 1);
+    ls_arena_free(arena);
     return status;
 }
 

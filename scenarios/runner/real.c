@@ -181,10 +181,10 @@ static int read_recording(ls_stages *stages, const char *dir, const ls_scenario 
     const ls_recording_info *about = ls_recording_about(recording);
     int status = LS_OK;
     if (about->ranks != scenario->ranks) {
-        status = LS_FAIL(LS_ERR_INVALID, "the recording in \"%s\" has %d ranks, the scenario %d",
+        status = LS_FAIL(LS_ERR_FORMAT, "the recording in \"%s\" has %d ranks, the scenario %d",
                          dir, about->ranks, scenario->ranks);
     } else if (about->seed != scenario->seed) {
-        status = LS_FAIL(LS_ERR_INVALID,
+        status = LS_FAIL(LS_ERR_FORMAT,
                          "the recording in \"%s\" was made with seed %llu, the scenario has %llu",
                          dir, (unsigned long long)about->seed, (unsigned long long)scenario->seed);
     } else if (stages != NULL) {

@@ -1,10 +1,13 @@
 // Reading a directory of NCCL results: the manifest, the .bin files, and the inputs, which are not
 // stored but a function of the seed. Everything may be hostile.
 #include <errno.h>
+#include <fcntl.h>
 #include <jansson.h>
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include "kernels/kernels.h"
 #include "scenarios/runner/replay_nccl.h"
@@ -19,9 +22,18 @@ static int open_in(FILE **out, long *length, const char *dir, const char *file) 
     if (used < 0 || (size_t)used >= sizeof path) {
         return LS_FAIL(LS_ERR_INVALID, "replay: the path of %.100s is too long", file);
     }
-    *out = fopen(path, "rb");
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);  // a pipe is not waited for
+    *out = fd >= 0 ? fdopen(fd, "rb") : NULL;
     if (*out == NULL) {
+        if (fd >= 0) {
+            (void)close(fd);
+        }
         return LS_FAIL(LS_ERR_IO, "replay: %.500s: %s", path, strerror(errno));
+    }
+    struct stat info;
+    if (fstat(fd, &info) != 0 || !S_ISREG(info.st_mode)) {
+        (void)fclose(*out);
+        return LS_FAIL(LS_ERR_FORMAT, "replay: %.500s is not a regular file", path);
     }
     if (fseek(*out, 0, SEEK_END) != 0 || (*length = ftell(*out)) < 0 ||
         fseek(*out, 0, SEEK_SET) != 0) {

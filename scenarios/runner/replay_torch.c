@@ -10,8 +10,9 @@
 
 #include "scenarios/runner/replay_torch_internal.h"
 
-#define CASES_MAX  100000
-#define PATH_BYTES 4096
+#define CASES_MAX      100000
+#define PATH_BYTES     4096
+#define JSON_BYTES_MAX ((size_t)64 << 20)
 
 int ls_torch__stages(ls_results *results, ls_case_result *result, int count) {
     size_t had = (size_t)result->stage_count;
@@ -28,10 +29,9 @@ int ls_torch__stages(ls_results *results, ls_case_result *result, int count) {
 }
 
 void ls_torch__case_error(ls_results *results, ls_case_result *result) {
-    result->class_ = LS_CLASS_ERROR;
     result->pass = false;
-    const char *text = ls_arena_strdup(results->arena, ls_error_last()->text);
-    result->error = text ? text : "out of memory";
+    ls_case_result_set_error(result, results->arena);
+    result->error = result->error != NULL ? result->error : "out of memory";
     ls_error_clear();
 }
 
@@ -54,6 +54,20 @@ static bool is_plain_name(const char *name) {
     return name && name[0] && name[0] != '.' && !strchr(name, '/') && strlen(name) < 256;
 }
 
+int ls_torch__load_json(json_t **out, const char *path, json_error_t *error) {
+    *out = NULL;
+    ls_arena *arena = NULL;
+    LS_TRY(ls_arena_create(&arena, NULL));
+    char *text = NULL;
+    size_t bytes = 0;
+    int status = ls_file_read(&text, &bytes, arena, path, JSON_BYTES_MAX);
+    if (status == LS_OK) {
+        *out = json_loadb(text, bytes, JSON_REJECT_DUPLICATES, error);
+    }
+    ls_arena_free(arena);
+    return status;
+}
+
 // ---- The manifest -------------------------------------------------------------------------------
 
 static json_t *load_manifest(const char *dir) {
@@ -62,7 +76,10 @@ static json_t *load_manifest(const char *dir) {
     if (join(path, dir, "manifest.json")) {
         return NULL;
     }
-    json_t *manifest = json_load_file(path, JSON_REJECT_DUPLICATES, &error);
+    json_t *manifest = NULL;
+    if (ls_torch__load_json(&manifest, path, &error) != LS_OK) {
+        return NULL;
+    }
     bool ok = json_is_object(manifest) && json_object_get(manifest, "torch") &&
               json_is_array(json_object_get(manifest, "cases"));
     if (!ok) {

@@ -271,8 +271,9 @@ static int replay_case(ls_results *results, const json_t *entry, size_t index, c
 }
 
 int ls_torch__dtensor(ls_results *results, const char *path, const char *name, const char *dir) {
-    json_error_t error;
-    json_t *cases = json_load_file(path, JSON_REJECT_DUPLICATES, &error);
+    json_error_t error = {.text = ""};
+    json_t *cases = NULL;
+    LS_TRY(ls_torch__load_json(&cases, path, &error));
     if (!json_is_array(cases) || json_array_size(cases) > CASES_MAX) {
         bool readable = cases != NULL;
         json_decref(cases);

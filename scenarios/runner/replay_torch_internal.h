@@ -6,6 +6,10 @@
 
 #include "scenarios/runner/result.h"
 
+// The JSON file at `path`: *out is NULL, and *error says why, where it is not JSON. A status other
+// than LS_OK where it cannot be read. The caller drops *out with json_decref.
+int ls_torch__load_json(json_t **out, const char *path, json_error_t *error);
+
 // Room for `count` more stages of a case; the stages point into results->arena.
 int ls_torch__stages(ls_results *results, ls_case_result *result, int count);
 // Turns the last error into the case's: class error, the sentence kept.

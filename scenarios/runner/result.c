@@ -89,9 +89,22 @@ int ls_results_add(ls_results *results, const ls_case_result *result) {
     } else {
         results->failed++;
         results->environment += result->environment ? 1 : 0;
+        results->unusable += result->unusable ? 1 : 0;
     }
     LS_ASSERT(results->passed + results->failed + results->skipped == results->case_count);
     return LS_OK;
+}
+
+void ls_case_result_set_error(ls_case_result *result, ls_arena *arena) {
+    LS_ASSERT(result != NULL && arena != NULL);
+    int code = ls_error_last()->code;
+    result->class_ = LS_CLASS_ERROR;
+    result->error = ls_arena_strdup(arena, ls_error_last()->text);
+    result->environment = code == LS_ERR_BACKEND || code == LS_ERR_MEMORY ||
+                          code == LS_ERR_TIMEOUT || code == LS_ERR_RANK_DIED;
+    result->unusable = code == LS_ERR_FORMAT || code == LS_ERR_IO || code == LS_ERR_LIMIT ||
+                       code == LS_ERR_OVERFLOW || code == LS_ERR_NOT_FOUND ||
+                       code == LS_ERR_UNSUPPORTED;
 }
 
 bool ls_results_pass(const ls_results *results) {

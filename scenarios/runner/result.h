@@ -61,6 +61,7 @@ typedef struct ls_case_result {
     int finding_count;
     const char *error;      // one sentence when class_ is error, else NULL
     bool environment;       // it failed for want of a backend, a process, memory or time
+    bool unusable;          // it failed for a file that cannot be used (weights, a recording)
     const char *reproduce;  // a command line
     double seconds;         // wall time, for the text report alone
 } ls_case_result;
@@ -73,12 +74,16 @@ typedef struct ls_results {
     int case_capacity;
     int passed, failed, skipped;
     int environment;  // failed cases that failed for the environment's sake
+    int unusable;     // failed cases that failed for a file's sake
 } ls_results;
 
 LS_API int ls_results_create(ls_results **out, const char *command);
 LS_API void ls_results_free(ls_results *results);  // NULL is allowed
 // Whether everything that ran passed, and something did run.
 LS_API bool ls_results_pass(const ls_results *results);
+// Makes the thread's last error the case's outcome: its class, its text (a copy in `arena`), and
+// whose fault it is.
+LS_API void ls_case_result_set_error(ls_case_result *result, ls_arena *arena);
 // Adds a case whose fields point into results->arena; sets class from the stages and findings
 // unless it is already worse, and counts it. Copies the struct.
 LS_API int ls_results_add(ls_results *results, const ls_case_result *result);

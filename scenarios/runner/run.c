@@ -77,11 +77,7 @@ static void add_finding(struct case_run *run, const ls_finding *finding) {
 
 // The last error becomes the case's outcome.
 static void note_error(struct case_run *run) {
-    int code = ls_error_last()->code;
-    run->result.class_ = LS_CLASS_ERROR;
-    run->result.error = ls_arena_strdup(run->arena, ls_error_last()->text);
-    run->result.environment = code == LS_ERR_BACKEND || code == LS_ERR_MEMORY ||
-                              code == LS_ERR_TIMEOUT || code == LS_ERR_IO;
+    ls_case_result_set_error(&run->result, run->arena);
 }
 
 // ---- Simulating ---------------------------------------------------------------------------------

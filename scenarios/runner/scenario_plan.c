@@ -218,34 +218,13 @@ static int place_grid(struct builder *builder, const ls_scenario_table *table, l
     return LS_OK;
 }
 
-// The whole file in the arena.
-static int read_file(char **text, size_t *bytes, ls_arena *arena, const char *path) {
-    FILE *file = fopen(path, "rb");
-    if (file == NULL) {
-        return LS_FAIL(LS_ERR_IO, "the plan %s cannot be opened: %s", path, strerror(errno));
-    }
-    long size = fseek(file, 0, SEEK_END) == 0 ? ftell(file) : -1;
-    int status = LS_OK;
-    if (size < 0 || size > PLAN_BYTES_MAX || fseek(file, 0, SEEK_SET) != 0) {
-        status = LS_FAIL(LS_ERR_IO, "the plan %s cannot be read or is larger than %d bytes", path,
-                         PLAN_BYTES_MAX);
-    } else if ((*text = ls_arena_alloc(arena, (size_t)size + 1, 1)) == NULL) {
-        status = LS_ERR_MEMORY;
-    } else if (fread(*text, 1, (size_t)size, file) != (size_t)size) {
-        status = LS_FAIL(LS_ERR_IO, "the plan %s cannot be read", path);
-    }
-    *bytes = status == LS_OK ? (size_t)size : 0;
-    (void)fclose(file);
-    return status;
-}
-
 // The table's blocks as a plan file has them.
 static int place_from_file(struct builder *builder, const ls_scenario_table *table,
                            ls_plan_table *out) {
     const char *path = table->sharding.plan;
     char *text = NULL;
     size_t bytes = 0;
-    LS_TRY(read_file(&text, &bytes, builder->arena, path));
+    LS_TRY(ls_file_read(&text, &bytes, builder->arena, path, PLAN_BYTES_MAX));
     ls_text errors = {0};
     ls_plan plan;
     int status = ls_plan_read(&plan, builder->arena, &errors, path, text, bytes);

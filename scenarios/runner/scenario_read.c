@@ -395,41 +395,21 @@ int ls_scenario_parse(ls_scenario **out, ls_diagnostics *diagnostics, const char
     return LS_OK;
 }
 
-// The whole file, at most one byte more than the limit, so that the parser can say it is too long.
-static int read_file(char **out, size_t *bytes, const char *path) {
-    FILE *file = fopen(path, "rb");
-    if (file == NULL) {
-        return LS_FAIL(LS_ERR_IO, "cannot open: %s", strerror(errno));
-    }
-    char *text = malloc(LS_SCENARIO_BYTES_MAX + 1);
-    if (text == NULL) {
-        (void)fclose(file);
-        return LS_FAIL(LS_ERR_MEMORY, "no memory to read it");
-    }
-    *bytes = fread(text, 1, LS_SCENARIO_BYTES_MAX + 1, file);
-    int failed = ferror(file) != 0 ? errno : 0;
-    (void)fclose(file);
-    if (failed != 0) {
-        free(text);
-        return LS_FAIL(LS_ERR_IO, "cannot read: %s", strerror(failed));
-    }
-    *out = text;
-    return LS_OK;
-}
-
 int ls_scenario_load(ls_scenario **out, ls_diagnostics *diagnostics, const char *path,
                      const ls_scenario_options *options) {
     LS_ASSERT(out != NULL && diagnostics != NULL && path != NULL);
     *out = NULL;
+    ls_arena *arena = NULL;
+    LS_TRY(ls_arena_create(&arena, NULL));
     char *text = NULL;
     size_t bytes = 0;
-    int status = read_file(&text, &bytes, path);
-    if (status != LS_OK) {
+    int status = ls_file_read(&text, &bytes, arena, path, LS_SCENARIO_BYTES_MAX);
+    if (status == LS_OK) {
+        status = ls_scenario_parse(out, diagnostics, path, text, bytes, options);
+    } else {
         ls_diagnostics_error(diagnostics, (ls_mark){0}, "%s", ls_error_last()->text);
-        return ls_error_wrap("%s", path);
     }
-    status = ls_scenario_parse(out, diagnostics, path, text, bytes, options);
-    free(text);
+    ls_arena_free(arena);
     return status;
 }
 

@@ -41,7 +41,7 @@ $ lockstep show "$SOURCE/scenarios/sharding_tutorial/mixed.yaml" --only large
 ! lockstep: error: the scenario has no table and no tensor named large
 ? 2
 $ lockstep show missing.yaml
-! missing.yaml: error: cannot open: No such file or directory
+! missing.yaml: error: cannot open 'missing.yaml': No such file or directory
 ? 2
 $ lockstep show
 ! lockstep: error: an argument is missing: FILE

@@ -1,0 +1,18 @@
+# A file that a scenario names is unusable: exit 2, and the error names table, rank and file.
+$ printf 'lockstep: 1\nname: t\nmesh: {shape: [2]}\ntables:\n  - {name: p, rows: 4, dim: 2, pooling: sum, features: [p], weights: {file: w.npy}, sharding: {type: row_wise}}\ninputs:\n  batch: 2\n  features:\n    p: {lengths: {uniform: [0, 5]}, ids: {zipf: 1.05}}\n' > f.yaml; printf 'no array' > w.npy; lockstep run f.yaml --json j.json | grep error:; python3 -c 'import json; c = json.load(open("j.json"))["cases"][0]; print(c["verdict"], c["class"])'; lockstep run --quiet f.yaml >/dev/null
+> ...error: weights of table p, shard 0 on rank 0: ...
+> fail error
+? 2
+# So is a pipe that nobody writes, as weights and as the scenario: nothing waits.
+$ rm w.npy; mkfifo w.npy p.yaml; timeout 20 lockstep run --quiet f.yaml >/dev/null
+? 2
+$ timeout 20 lockstep run p.yaml
+! p.yaml: error: 'p.yaml' is not a regular file
+? 2
+# Directories that hold no recording: nothing ran.
+$ rm w.npy p.yaml; mkdir e; mkfifo e/manifest.json; timeout 20 lockstep replay e
+> replay: 0 passed, 0 failed, 0 skipped
+? 5
+$ rm e/manifest.json; lockstep replay e
+> replay: 0 passed, 0 failed, 0 skipped
+? 5
