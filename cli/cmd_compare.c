@@ -1,5 +1,7 @@
 // lockstep compare FILE... --real nccl|mpi|DIR: simulated against real, stage by stage.
+#include <errno.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "cli/commands.h"
 #include "cli/scenarios.h"
@@ -7,6 +9,7 @@
 static struct {
     cli_run_options run;
     const char *real;
+    const char *keep;
 } given;
 
 static const cli_option options[] = {
@@ -15,6 +18,11 @@ static const cli_option options[] = {
      .value = &given.real,
      .value_name = "nccl|mpi|DIR",
      .help = "What to compare with: a live backend, or the recordings in a directory"},
+    {.type = CLI_STRING,
+     .long_name = "keep",
+     .value = &given.keep,
+     .value_name = "DIR",
+     .help = "Keep the recordings of live runs in DIR, one directory per scenario"},
     CLI_RUN_OPTIONS(given.run),
     {.long_name = NULL},
 };
@@ -28,7 +36,8 @@ static int compare_all(const cli_scenarios *scenarios) {
     ls_text command = {0};
     ls_text_printf(&command, "lockstep compare --real %s", given.real);
     cli_reproduce_options(&command, &given.run);
-    const ls_run_options run_options = cli_run_options_of(&given.run, ls_text_string(&command));
+    ls_run_options run_options = cli_run_options_of(&given.run, ls_text_string(&command));
+    run_options.keep_dir = given.keep;
     for (int i = 0; status == LS_OK && i < scenarios->count; i++) {
         cli_progress("comparing", i, scenarios->count);
         status = ls_run_compared(results, scenarios->at[i], given.real, &run_options);
@@ -48,6 +57,10 @@ static int run(const cli_args *args) {
     int code = cli_outputs_check(NULL);
     if (code != LS_EXIT_OK) {
         return code;
+    }
+    if (given.keep != NULL && mkdir(given.keep, 0777) != 0 && errno != EEXIST) {
+        cli_error("cannot make the directory \"%s\": %s", given.keep, strerror(errno));
+        return LS_EXIT_USAGE;
     }
     cli_scenarios scenarios;
     code = cli_scenarios_load(&scenarios, args, given.run.allow_outside);

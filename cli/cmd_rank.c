@@ -1,14 +1,22 @@
-// lockstep-mpi rank FILE: one rank of a real run, started by mpiexec on behalf of run, compare and
-// record. Not a command for users: it is only in lockstep-mpi.
+// rank FILE: one rank of a real run (lockstep-mpi, started by mpiexec), or all of them, a thread
+// each (lockstep-cuda), on behalf of run, compare and record. Not a command for users.
 #include <stdlib.h>
 #include <string.h>
 
 #include "cli/commands.h"
 #include "cli/scenarios.h"
+#ifdef LOCKSTEP_WITH_MPI
 #include "collectives/backend/mpi.h"
+#endif
+#ifdef LOCKSTEP_WITH_NCCL
+#include "collectives/backend/nccl.h"
+#ifdef LOCKSTEP_WITH_MPI
+#include "collectives/backend/nccl_mpi.h"
+#endif
+#endif
 #include "scenarios/runner/launch.h"
 
-static const char *const backends[] = {"mpi", NULL};
+static const char *const backends[] = {"mpi", "nccl", NULL};
 
 static struct {
     cli_run_options run;
@@ -52,13 +60,79 @@ static char *read_text(const char *path) {
     return text;
 }
 
-static int run_rank(const ls_scenario *scenario, int rank) {
-    const ls_world_options world_options = {
-        .mesh = scenario->mesh, .seed = scenario->seed, .held = &rank, .held_count = 1};
+// ---- Backends -----------------------------------------------------------------------------------
+// This process among those of the run.
+typedef struct process {
+    int rank;  // the rank it holds
+    int size;  // processes; 1: it holds every rank
+} process;
+
+static int processes_begin(process *out) {
+    *out = (process){.rank = 0, .size = 1};
+#ifdef LOCKSTEP_WITH_MPI
+    LS_TRY(ls_mpi_init(&out->rank, &out->size));
+#endif
+    return LS_OK;
+}
+
+static void processes_end(int code) {
+#ifdef LOCKSTEP_WITH_MPI
+    if (code != LS_EXIT_OK) {
+        // The other ranks may wait for this one: end them all.
+        ls_mpi_abort(code);
+    }
+    ls_mpi_finalize();
+#endif
+    (void)code;
+}
+
+#ifdef LOCKSTEP_WITH_NCCL
+static int create_nccl(ls_backend **out, ls_world *world, const char **versions) {
+    static char description[256];
+    static ls_nccl_bootstrap bootstrap;
+    // The launcher ends everything at the deadline: this process wants to say why before that.
+    ls_nccl_options nccl = {.deadline_seconds = given.run.deadline_seconds / 2};
+#ifdef LOCKSTEP_WITH_MPI
+    LS_TRY(ls_nccl_mpi_bootstrap(&bootstrap));
+    nccl.bootstrap = &bootstrap;
+#else
+    (void)bootstrap;
+#endif
+    LS_TRY(ls_backend_nccl_create(out, world, &nccl));
+    *versions = ls_nccl_describe(description, sizeof description) == LS_OK ? description : "nccl";
+    return LS_OK;
+}
+#endif
+
+static int create_backend(ls_backend **out, ls_world *world, const char **versions) {
+    const char *name = backends[given.backend];
+#ifdef LOCKSTEP_WITH_NCCL
+    if (strcmp(name, "nccl") == 0) {
+        return create_nccl(out, world, versions);
+    }
+#endif
+#ifdef LOCKSTEP_WITH_MPI
+    if (strcmp(name, "mpi") == 0) {
+        *versions = ls_mpi_version();
+        return ls_backend_mpi_create(out, world);
+    }
+#endif
+    (void)out, (void)world, (void)versions;
+    return LS_FAIL(LS_ERR_BACKEND, "this program has no %s backend", name);
+}
+
+// ---- One process's ranks ------------------------------------------------------------------------
+static int run_ranks(const ls_scenario *scenario, const process *own) {
+    ls_world_options world_options = {.mesh = scenario->mesh, .seed = scenario->seed};
+    if (own->size > 1) {
+        world_options.held = &own->rank;
+        world_options.held_count = 1;
+    }
     ls_world *world = NULL;
     ls_backend *backend = NULL;
+    const char *versions = NULL;
     LS_TRY(ls_world_create(&world, &world_options));
-    int status = ls_backend_mpi_create(&backend, world);
+    int status = create_backend(&backend, world, &versions);
     if (status == LS_OK) {
         char *text = read_text(scenario->file);
         const ls_recording_info info = {
@@ -67,14 +141,44 @@ static int run_rank(const ls_scenario *scenario, int rank) {
             .backend = backends[given.backend],
             .ranks = scenario->ranks,
             .seed = scenario->seed,
-            .versions = ls_mpi_version(),
+            .versions = versions,
         };
         status = ls_run_rank(scenario, backend, &info, given.recording);
         free(text);
+        if (status != LS_OK) {
+            ls_launch_tell_finding(given.marks, own->rank);
+        }
     }
     ls_backend_free(backend);
     ls_world_free(world);
     return status;
+}
+
+// Says that every rank of this process lives, or is done.
+static int mark(int (*say)(const char *marks, int rank), const ls_scenario *scenario,
+                const process *own) {
+    if (own->size > 1) {
+        return say(given.marks, own->rank);
+    }
+    for (int rank = 0; rank < scenario->ranks; rank++) {
+        LS_TRY(say(given.marks, rank));
+    }
+    return LS_OK;
+}
+
+static int run_scenario(const ls_scenario *scenario, const process *own) {
+    if (own->size > 1 && scenario->ranks != own->size) {
+        cli_error("%s wants %d ranks, mpiexec started %d", scenario->file, scenario->ranks,
+                  own->size);
+        return LS_EXIT_USAGE;
+    }
+    int status = mark(ls_launch_announce, scenario, own);
+    status = status == LS_OK ? run_ranks(scenario, own) : status;
+    status = status == LS_OK ? mark(ls_launch_done, scenario, own) : status;
+    if (status != LS_OK && own->size > 1) {
+        (void)ls_error_wrap("rank %d", own->rank);
+    }
+    return status == LS_OK ? LS_EXIT_OK : cli_fail(status);
 }
 
 static int run(const cli_args *args) {
@@ -82,36 +186,21 @@ static int run(const cli_args *args) {
         cli_error("rank is started by run, compare and record");
         return LS_EXIT_USAGE;
     }
-    int rank = 0;
-    int size = 0;
-    int status = ls_mpi_init(&rank, &size);
+    if (given.run.deadline_seconds <= 0) {
+        given.run.deadline_seconds = 60;
+    }
+    process own;
+    int status = processes_begin(&own);
     if (status != LS_OK) {
         return cli_fail(status);
     }
     cli_scenarios scenarios = {0};
     int code = cli_scenarios_load(&scenarios, args, true);
-    if (code == LS_EXIT_OK && scenarios.at[0]->ranks != size) {
-        cli_error("%s wants %d ranks, mpiexec started %d", scenarios.at[0]->file,
-                  scenarios.at[0]->ranks, size);
-        code = LS_EXIT_USAGE;
-    }
     if (code == LS_EXIT_OK) {
-        status = ls_launch_announce(given.marks, rank);
-        status = status == LS_OK ? run_rank(scenarios.at[0], rank) : status;
-        if (status == LS_OK) {
-            status = ls_launch_done(given.marks, rank);
-        }
-        if (status != LS_OK) {
-            (void)ls_error_wrap("rank %d", rank);
-            code = cli_fail(status);
-        }
+        code = run_scenario(scenarios.at[0], &own);
     }
     cli_scenarios_free(&scenarios);
-    if (code != LS_EXIT_OK) {
-        // The other ranks may wait for this one: end them all.
-        ls_mpi_abort(code);
-    }
-    ls_mpi_finalize();
+    processes_end(code);
     return code;
 }
 

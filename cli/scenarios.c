@@ -68,6 +68,7 @@ ls_run_options cli_run_options_of(const cli_run_options *options, const char *co
         .deadline_seconds = options->deadline_seconds > 0 ? options->deadline_seconds : 60.0,
         .program_dir = cli_program_dir(),
         .mpiexec = LOCKSTEP_MPIEXEC,
+        .processes = options->processes,
         .reproduce = command,
     };
 }
@@ -78,6 +79,9 @@ void cli_reproduce_options(ls_text *out, const cli_run_options *options) {
     }
     if (cli_options_common.seed_given) {
         ls_text_printf(out, " --seed %llu", (unsigned long long)cli_options_common.seed);
+    }
+    if (options->processes) {
+        ls_text_puts(out, " --processes");
     }
     if (options->allow_outside) {
         ls_text_puts(out, " --allow-outside");

@@ -16,6 +16,7 @@ typedef struct cli_run_options {
     const char *order;        // --order
     double deadline_seconds;  // --deadline
     bool allow_outside;       // --allow-outside
+    bool processes;           // --processes
 } cli_run_options;
 
 #define CLI_RUN_OPTIONS(options)                                                                   \
@@ -29,6 +30,10 @@ typedef struct cli_run_options {
          .value = &(options).deadline_seconds,                                                     \
          .value_name = "SECONDS",                                                                  \
          .help = "End a real run that takes longer (default 60)"},                                 \
+        {.type = CLI_SWITCH,                                                                       \
+         .long_name = "processes",                                                                 \
+         .value = &(options).processes,                                                            \
+         .help = "NCCL: one process per rank (mpiexec) instead of one thread per rank"},           \
     {                                                                                              \
         .type = CLI_SWITCH, .long_name = "allow-outside", .value = &(options).allow_outside,       \
         .help = "Let paths in scenarios leave their folder"                                        \

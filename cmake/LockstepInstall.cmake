@@ -40,9 +40,11 @@ install(FILES "${PROJECT_BINARY_DIR}/lockstep.pc" DESTINATION "${CMAKE_INSTALL_L
 
 if(TARGET lockstep)
     install(TARGETS lockstep)
-    if(TARGET lockstep-mpi)
-        install(TARGETS lockstep-mpi)
-    endif()
+    foreach(program lockstep-mpi lockstep-cuda)
+        if(TARGET ${program})
+            install(TARGETS ${program})
+        endif()
+    endforeach()
     # The man page and the completion come from the program's own option tables.
     add_custom_command(OUTPUT "${PROJECT_BINARY_DIR}/lockstep.1" "${PROJECT_BINARY_DIR}/lockstep.bash"
         COMMAND lockstep --man-page > "${PROJECT_BINARY_DIR}/lockstep.1"

@@ -136,6 +136,14 @@ typedef void (*ls_call_observer)(void *arg, const ls_call *call);
 // in this process and agrees, before its data moves. Counts are valid during the call alone.
 typedef void (*ls_met_observer)(void *arg, const ls_call *const *calls, int size);
 
+// What a backend used for a call. Strings are borrowed until the next run.
+typedef struct ls_call_used {
+    const char *algorithm;  // "ring", "tree", ...
+    const char *protocol;   // "ll", "ll128", "simple"; NULL: not known
+    int channels;           // 0: not known
+    const char *order;      // text of the reduction order that follows from it; NULL: not known
+} ls_call_used;
+
 typedef struct ls_backend_ops {
     const char *name;  // "sim", "mpi", "nccl"
     bool on_device;    // buffers are device memory
@@ -149,14 +157,20 @@ typedef struct ls_backend_ops {
     void (*comm_close)(ls_backend *backend, ls_comm *comm);
     // Completes a set of calls of the ranks this process holds, as one group (below).
     int (*run)(ls_backend *backend, ls_call *calls, int call_count);
+    // What was used for a call of the last run; false where that is not known. May be NULL.
+    bool (*used)(ls_backend *backend, const ls_call *call, ls_call_used *out);
     double (*clock)(ls_backend *backend);  // seconds; the simulator's is logical
     void (*destroy)(ls_backend *backend);
 } ls_backend_ops;
 
 struct ls_backend {
     const ls_backend_ops *ops;
-    ls_world *world;            // borrowed
-    const ls_order *order;      // for reductions; borrowed; NULL: rank order
+    ls_world *world;        // borrowed
+    const ls_order *order;  // for reductions; borrowed; NULL: rank order
+    // The order of one call, where calls have orders of their own (the call is member 0's; *out
+    // stays as it is where the call has none). Simulator alone; NULL: `order` for all.
+    int (*order_of)(void *arg, const ls_order **out, const ls_call *call);
+    void *order_of_arg;
     ls_call_observer observer;  // NULL: none
     void *observer_arg;
     ls_met_observer met;  // NULL: none; of backends that hold every rank

@@ -88,10 +88,12 @@ LS_API int ls_recording_read(const ls_recording *recording, const ls_stage_sink 
 typedef struct ls_recorded_call {
     ls_call call;      // send, recv and comm are NULL; counts and file are owned by the recording
     const char *comm;  // the communicator's name
+    int comm_id;       // its number, in order of creation; -1: not recorded
     int comm_size;
     const char *algorithm;  // what the backend said it used: "ring", "tree", or NULL
     const char *protocol;   // "ll", "ll128", "simple", or NULL
     int channels;           // 0: not known
+    const char *order;      // text of the reduction order that follows from these, or NULL
 } ls_recorded_call;
 LS_API int ls_recording_call_count(const ls_recording *recording, int rank);
 LS_API const ls_recorded_call *ls_recording_call(const ls_recording *recording, int rank,

@@ -144,6 +144,7 @@ static int parse_call(ls_recorded_call *out, ls_arena *arena, const json_t *entr
         return fail_call(path, index, "its communicator is missing or impossible");
     }
     out->comm_size = (int)number;
+    out->comm_id = take_integer(&number, entry, "comm_id", 0, INT32_MAX) ? (int)number : -1;
     if (!take_integer(&number, entry, "seq", 0, INT64_MAX)) {
         return fail_call(path, index, "its seq is not a whole number >= 0");
     }
@@ -157,6 +158,7 @@ static int parse_call(ls_recorded_call *out, ls_arena *arena, const json_t *entr
     out->call.line = take_integer(&number, entry, "line", 0, INT32_MAX) ? (int)number : 0;
     LS_TRY(copy_string(&out->algorithm, arena, json_object_get(entry, "algorithm")));
     LS_TRY(copy_string(&out->protocol, arena, json_object_get(entry, "protocol")));
+    LS_TRY(copy_string(&out->order, arena, json_object_get(entry, "order")));
     out->channels = take_integer(&number, entry, "channels", 0, INT32_MAX) ? (int)number : 0;
     return LS_OK;
 }

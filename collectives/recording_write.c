@@ -198,6 +198,14 @@ void ls_recording_writer_observe(void *arg, const ls_call *call) {
         ls_json_member_string(json, "file", call->file);
         ls_json_member_int(json, "line", call->line);
     }
+    ls_call_used used;
+    ls_backend *backend = call->comm->backend;
+    if (backend->ops->used != NULL && backend->ops->used(backend, call, &used)) {
+        ls_json_member_string(json, "algorithm", used.algorithm);
+        ls_json_member_string(json, "protocol", used.protocol);
+        ls_json_member_int(json, "channels", used.channels);
+        ls_json_member_string(json, "order", used.order);
+    }
     ls_json_object_close(json);
 }
 

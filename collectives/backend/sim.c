@@ -30,7 +30,13 @@ static int sim_run(ls_backend *backend, ls_call *calls, int call_count) {
     for (int e = 0; e < match.event_count && status == LS_OK; e++) {
         const ls_event *event = &match.events[e];
         ls_hooks__met(backend, event->calls, event->size);
-        status = event->collective->math(event->calls, event->size, backend->order);
+        const ls_order *order = backend->order;
+        if (backend->order_of != NULL && event->collective->reduces) {
+            status = backend->order_of(backend->order_of_arg, &order, event->calls[0]);
+        }
+        if (status == LS_OK) {
+            status = event->collective->math(event->calls, event->size, order);
+        }
         if (status != LS_OK) {
             char text[256];
             ls_call_format(text, sizeof text, event->calls[0]);

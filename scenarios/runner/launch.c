@@ -72,6 +72,75 @@ int ls_launch_done(const char *watch_dir, int rank) {
     return write_mark(watch_dir, rank, "done");
 }
 
+// ---- Findings of launched processes -------------------------------------------------------------
+// rank_R.finding: the finding's name, its ranks, where, then the text.
+void ls_launch_tell_finding(const char *watch_dir, int rank) {
+    const ls_check_failure *failure = ls_check_last();
+    char path[PATH_BYTES], temporary[PATH_BYTES + 8];
+    if (!failure->found || !mark_path(path, watch_dir, rank, "finding")) {
+        return;
+    }
+    (void)snprintf(temporary, sizeof temporary, "%s.part", path);
+    FILE *file = fopen(temporary, "w");
+    if (file == NULL) {
+        return;
+    }
+    fprintf(file, "%s\n", ls_finding_name(failure->id));
+    for (int i = 0; i < failure->rank_count; i++) {
+        fprintf(file, "%d ", failure->ranks[i]);
+    }
+    if (failure->file != NULL && failure->file[0] != 0) {
+        fprintf(file, "\n%s:%d\n", failure->file, failure->line);
+    } else {
+        fprintf(file, "\n\n");
+    }
+    fprintf(file, "%s\n", ls_error_last()->text);
+    if (fclose(file) == 0) {
+        (void)rename(temporary, path);
+    }
+}
+
+static bool parse_finding(ls_finding *out, FILE *file, ls_arena *arena) {
+    char name[128], ranks[512], where[PATH_BYTES], text[LS_ERROR_TEXT_MAX + 1] = "";
+    if (fgets(name, sizeof name, file) == NULL || fgets(ranks, sizeof ranks, file) == NULL ||
+        fgets(where, sizeof where, file) == NULL) {
+        return false;
+    }
+    text[fread(text, 1, sizeof text - 1, file)] = 0;
+    name[strcspn(name, "\n")] = 0;
+    where[strcspn(where, "\n")] = 0;
+    size_t length = strlen(text);
+    text[length > 0 && text[length - 1] == '\n' ? length - 1 : length] = 0;
+    int *list = ls_arena_alloc(arena, LS_CHECK_RANKS_MAX, sizeof *list);
+    *out = (ls_finding){.ranks = list,
+                        .where = ls_arena_strdup(arena, where),
+                        .text = ls_arena_strdup(arena, text)};
+    char *at = ranks, *end = NULL;
+    for (long rank = strtol(at, &end, 10); list != NULL && end != at; rank = strtol(at, &end, 10)) {
+        if (out->rank_count < LS_CHECK_RANKS_MAX) {
+            list[out->rank_count++] = (int)rank;
+        }
+        at = end;
+    }
+    return list != NULL && out->where != NULL && out->text != NULL &&
+           ls_finding_parse(&out->id, name) == LS_OK;
+}
+
+bool ls_launch_finding(ls_finding *out, const char *watch_dir, int ranks, ls_arena *arena) {
+    for (int r = 0; r < ranks; r++) {
+        char path[PATH_BYTES];
+        FILE *file = mark_path(path, watch_dir, r, "finding") ? fopen(path, "r") : NULL;
+        bool found = file != NULL && parse_finding(out, file, arena);
+        if (file != NULL) {
+            (void)fclose(file);
+        }
+        if (found) {
+            return true;
+        }
+    }
+    return false;
+}
+
 static pid_t read_pid(const char *dir, int rank) {
     char path[PATH_BYTES];
     if (!mark_path(path, dir, rank, "pid")) {
@@ -258,6 +327,9 @@ int ls_launch(ls_launch_result *out, const char *const *argv, int ranks, const c
         watch_until_end(&watch, fds, out, deadline_seconds);
         out->died_signal =
             out->died_rank != LS_RANK_NONE ? signal_in_output(ls_text_string(&out->output)) : 0;
+        if (out->died_rank != LS_RANK_NONE && out->died_signal == 0 && out->exit_code > 128) {
+            out->died_signal = out->exit_code - 128;  // the ranks' one process, or mpiexec's word
+        }
     }
     for (int r = 0; r < ranks; r++) {
         if (watch.rank[r].fd >= 0) {

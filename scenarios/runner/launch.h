@@ -6,6 +6,7 @@
 #include <stdbool.h>
 
 #include "base/base.h"
+#include "collectives/finding.h"
 
 // How a launched run ended.
 typedef struct ls_launch_result {
@@ -30,5 +31,10 @@ void ls_launch_result_free(ls_launch_result *result);
 // Called by a launched process: says that rank `rank` lives, or that its work is complete.
 int ls_launch_announce(const char *watch_dir, int rank);
 int ls_launch_done(const char *watch_dir, int rank);
+// Called by a launched process whose checks found a defect (ls_check_last of this thread): tells
+// the finding with the last error's text. Nothing happens where there is none.
+void ls_launch_tell_finding(const char *watch_dir, int rank);
+// Reads the finding that a rank told, the lowest rank's first; texts live in `arena`. False: none.
+bool ls_launch_finding(ls_finding *out, const char *watch_dir, int ranks, ls_arena *arena);
 
 #endif

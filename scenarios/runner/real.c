@@ -130,52 +130,80 @@ static int judge_launch(const ls_launch_result *launched, const ls_real_request 
     return LS_OK;
 }
 
-static int launch(const struct scratch *scratch, const ls_real_request *request, ls_arena *arena,
-                  ls_finding *finding, bool *found) {
+// The command that runs the scenario on the backend: mpiexec with a process per rank, or for NCCL
+// one process with a thread per rank.
+typedef struct real_command {
+    char program[PATH_MAX];
+    char ranks[16], seed[32], deadline[32];
+    const char *argv[24];
+} real_command;
+
+static int make_command(real_command *out, const struct scratch *scratch,
+                        const ls_real_request *request) {
     const ls_run_options *options = request->options;
-    if (options->mpiexec == NULL || options->mpiexec[0] == 0) {
+    bool threads = strcmp(request->backend, "nccl") == 0 && !options->processes;
+    if (!threads && (options->mpiexec == NULL || options->mpiexec[0] == 0)) {
         return LS_FAIL(LS_ERR_BACKEND,
                        "the %s backend is not in this build (lockstep doctor says why)",
                        request->backend);
     }
-    char program[PATH_MAX];
-    char ranks[16];
-    char seed[32];
-    (void)snprintf(program, sizeof program, "%s/lockstep-mpi", options->program_dir);
-    (void)snprintf(ranks, sizeof ranks, "%d", request->scenario->ranks);
-    (void)snprintf(seed, sizeof seed, "%llu", (unsigned long long)request->scenario->seed);
-    if (access(program, X_OK) != 0) {
-        return LS_FAIL(LS_ERR_BACKEND, "\"%s\" is missing: the %s backend was not built", program,
-                       request->backend);
+    (void)snprintf(out->program, sizeof out->program, "%s/%s", options->program_dir,
+                   threads ? "lockstep-cuda" : "lockstep-mpi");
+    (void)snprintf(out->ranks, sizeof out->ranks, "%d", request->scenario->ranks);
+    (void)snprintf(out->seed, sizeof out->seed, "%llu",
+                   (unsigned long long)request->scenario->seed);
+    (void)snprintf(out->deadline, sizeof out->deadline, "%g", options->deadline_seconds);
+    if (access(out->program, X_OK) != 0) {
+        return LS_FAIL(LS_ERR_BACKEND, "\"%s\" is missing: the %s backend was not built",
+                       out->program, request->backend);
+    }
+    int at = 0;
+    if (!threads) {
+        out->argv[at++] = options->mpiexec;
+        out->argv[at++] = "-n";
+        out->argv[at++] = out->ranks;
     }
     // The scenario was checked by the caller, who alone decides about paths outside its folder.
-    const char *const argv[] = {options->mpiexec,
-                                "-n",
-                                ranks,
-                                program,
+    const char *const rest[] = {out->program,
                                 "rank",
                                 request->scenario->file,
                                 "--backend",
                                 request->backend,
                                 "--seed",
-                                seed,
+                                out->seed,
+                                "--deadline",
+                                out->deadline,
                                 "--recording",
                                 scratch->recording,
                                 "--marks",
                                 scratch->marks,
                                 "--allow-outside",
                                 NULL};
+    memcpy(&out->argv[at], rest, sizeof rest);
+    LS_ASSERT((size_t)at + sizeof rest / sizeof *rest <= sizeof out->argv / sizeof *out->argv);
+    return LS_OK;
+}
+
+static int launch(const struct scratch *scratch, const ls_real_request *request, ls_arena *arena,
+                  ls_finding *finding, bool *found) {
+    real_command command;
+    LS_TRY(make_command(&command, scratch, request));
     ls_launch_result launched;
-    int status = ls_launch(&launched, argv, request->scenario->ranks, scratch->marks,
-                           options->deadline_seconds);
-    if (status == LS_OK) {
+    int status = ls_launch(&launched, command.argv, request->scenario->ranks, scratch->marks,
+                           request->options->deadline_seconds);
+    if (status == LS_OK &&
+        ls_launch_finding(finding, scratch->marks, request->scenario->ranks, arena)) {
+        *found = true;
+        status = LS_FAIL(LS_ERR_FINDING, "%s", finding->text);
+    } else if (status == LS_OK) {
         status = judge_launch(&launched, request, arena, finding, found);
     }
     ls_launch_result_free(&launched);
     return status;
 }
 
-static int read_recording(ls_stages *stages, const char *dir, const ls_scenario *scenario) {
+static int read_recording(ls_stages *stages, const char *dir, const ls_real_request *request) {
+    const ls_scenario *scenario = request->scenario;
     ls_recording *recording = NULL;
     LS_TRY(ls_recording_open(&recording, dir));
     const ls_recording_info *about = ls_recording_about(recording);
@@ -191,19 +219,22 @@ static int read_recording(ls_stages *stages, const char *dir, const ls_scenario 
         ls_stage_sink sink = ls_stages_sink(stages);
         status = ls_recording_read(recording, &sink);
     }
+    if (status == LS_OK && request->orders != NULL) {
+        status = ls_call_orders_create(request->orders, recording);
+    }
     ls_recording_free(recording);
     return status;
 }
 
 // A directory of recordings holds one per scenario, by the scenario's name; it may also be one.
-static int read_existing(ls_stages *stages, const char *dir, const ls_scenario *scenario) {
+static int read_existing(ls_stages *stages, const char *dir, const ls_real_request *request) {
     char path[PATH_MAX];
     int length = snprintf(path, sizeof path, "%s/manifest.json", dir);
     if (length > 0 && (size_t)length < sizeof path && access(path, F_OK) == 0) {
-        return read_recording(stages, dir, scenario);
+        return read_recording(stages, dir, request);
     }
-    ls_real_recording_dir(path, sizeof path, dir, scenario);
-    return read_recording(stages, path, scenario);
+    ls_real_recording_dir(path, sizeof path, dir, request->scenario);
+    return read_recording(stages, path, request);
 }
 
 void ls_real_recording_dir(char *out, size_t out_bytes, const char *dir,
@@ -232,13 +263,13 @@ int ls_real_run(ls_stages *stages, const ls_real_request *request, ls_arena *are
     *found = false;
     bool live = strcmp(request->backend, "mpi") == 0 || strcmp(request->backend, "nccl") == 0;
     if (!live) {
-        return read_existing(stages, request->backend, request->scenario);
+        return read_existing(stages, request->backend, request);
     }
     struct scratch scratch;
     LS_TRY(scratch_create(&scratch, request->keep_dir));
     int status = launch(&scratch, request, arena, finding, found);
     if (status == LS_OK) {
-        status = read_recording(stages, scratch.recording, request->scenario);
+        status = read_recording(stages, scratch.recording, request);
     }
     if (status == LS_OK && request->keep_dir != NULL) {
         char inputs[PATH_MAX];

@@ -3,13 +3,15 @@
 #ifndef LS_SCENARIOS_RUNNER_REAL_H
 #define LS_SCENARIOS_RUNNER_REAL_H
 
+#include "scenarios/runner/call_orders.h"
 #include "scenarios/runner/run.h"
 
 typedef struct ls_real_request {
     const ls_scenario *scenario;
     const char *backend;  // "mpi", "nccl", or the directory of a recording
     const ls_run_options *options;
-    const char *keep_dir;  // where to keep the recording; NULL: nowhere
+    const char *keep_dir;     // where to keep the recording; NULL: nowhere
+    ls_call_orders **orders;  // gets the orders that the run's calls used; NULL: not wanted
 } ls_real_request;
 
 // Runs or reads, and gives every stage output to `stages` (NULL: none wanted). A rank that died is

@@ -1,6 +1,7 @@
 // Runs scenarios and puts the outcome into results: simulate, judge, compare, meet expectations.
 #include "scenarios/runner/run.h"
 
+#include <limits.h>
 #include <stdio.h>
 #include <string.h>
 #include <time.h>
@@ -25,6 +26,7 @@ struct case_run {
     ls_stages *simulated;
     ls_stages *expected;  // programs
     ls_stages *real;
+    ls_call_orders *orders;  // of the real run's calls
     double start_seconds;
     bool record_only;  // nothing is compared
 };
@@ -86,6 +88,10 @@ static int simulate_on(struct case_run *run, ls_world *world, const ls_order *or
     ls_backend *backend = NULL;
     LS_TRY(ls_backend_sim_create(&backend, world));
     backend->order = order;
+    if (run->orders != NULL) {
+        backend->order_of = ls_call_orders_of;
+        backend->order_of_arg = run->orders;
+    }
     ls_stage_sink sink = ls_stages_sink(simulated);
     ls_stage_sink expected_sink = {0};
     if (expected != NULL) {
@@ -321,6 +327,7 @@ static int finish(struct case_run *run, int status) {
     ls_stages_free(run->simulated);
     ls_stages_free(run->expected);
     ls_stages_free(run->real);
+    ls_call_orders_free(run->orders);
     return ls_results_add(run->results, result);
 }
 
@@ -344,10 +351,17 @@ int ls_run_simulated(ls_results *results, const ls_scenario *scenario,
 
 // Runs on a real backend, or reads a recording, into run->real. A rank that died is a finding.
 static int get_real(struct case_run *run, const char *real) {
+    char keep_dir[PATH_MAX];
+    bool keep = run->options->keep_dir != NULL;
+    if (keep) {
+        ls_real_recording_dir(keep_dir, sizeof keep_dir, run->options->keep_dir, run->scenario);
+    }
     const ls_real_request request = {
+        .keep_dir = keep ? keep_dir : NULL,
         .scenario = run->scenario,
         .backend = real,
         .options = run->options,
+        .orders = &run->orders,
     };
     ls_finding finding = {0};
     bool found = false;
@@ -379,6 +393,27 @@ int ls_run_real(ls_results *results, const ls_scenario *scenario, const char *ba
     return finish(&run, run_real(&run, backend));
 }
 
+// Simulates again, each call in the order that the real run says it used. An order that the user
+// gave stays.
+static int simulate_as_recorded(struct case_run *run) {
+    if (run->orders == NULL || ls_call_orders_count(run->orders) == 0 ||
+        run->options->order != NULL) {
+        ls_call_orders_free(run->orders);
+        run->orders = NULL;
+        return LS_OK;
+    }
+    ls_stages *again = NULL;
+    LS_TRY(ls_stages_create(&again, run->scenario->ranks));
+    int status = simulate_under(run, stated_order(run), again, NULL);
+    if (status == LS_OK) {
+        ls_stages_free(run->simulated);
+        run->simulated = again;
+    } else {
+        ls_stages_free(again);
+    }
+    return status;
+}
+
 // Orders that a real run may have summed in, tried when the stated one does not give its bits.
 static const char *const known_orders[] = {
     "rank",          "ring:proto=ll",    "ring:proto=ll128",  "ring:proto=simple",
@@ -389,6 +424,8 @@ static const char *const known_orders[] = {
 static bool order_explains(struct case_run *run, const char *order) {
     ls_stages *again = NULL;
     ls_comparison comparison = {.arena = run->arena};
+    ls_call_orders *recorded = run->orders;
+    run->orders = NULL;
     int status = ls_stages_create(&again, run->scenario->ranks);
     if (status == LS_OK) {
         status = simulate_under(run, order, again, NULL);
@@ -398,6 +435,7 @@ static bool order_explains(struct case_run *run, const char *order) {
             ls_compare_runs(&comparison, again, run->real, NULL, "simulated", run->result.real, "");
     }
     ls_stages_free(again);
+    run->orders = recorded;
     return status == LS_OK && ls_comparison_class(&comparison) == LS_CLASS_BIT_EXACT;
 }
 
@@ -432,6 +470,7 @@ static int run_compared(struct case_run *run, const char *real) {
     if (run->result.finding_count > 0) {
         return LS_OK;
     }
+    LS_TRY(simulate_as_recorded(run));
     if (!run->scenario->checks.real_off) {
         LS_TRY(ls_compare_runs(&run->comparison, run->simulated, run->real,
                                run->oracle != NULL ? run->oracle->oracle : NULL, "simulated",

@@ -17,6 +17,8 @@ typedef struct ls_run_options {
     ls_schedule_kind schedule;  // of programs whose ranks make their own calls; not PARALLEL
     int explore;                // tries so many random schedules of them; 0: runs `schedule` once
     const char *checks;         // globs of the checks of those; NULL: by the scenario
+    const char *keep_dir;       // keeps the recordings of live comparisons here; NULL: nowhere
+    bool processes;             // NCCL: a process per rank, not a thread of one process
     const char *reproduce;      // the command without the file, "lockstep compare --real mpi"
 } ls_run_options;
 

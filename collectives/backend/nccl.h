@@ -1,0 +1,69 @@
+// The NCCL backend: one GPU and one thread per held rank. Only in programs that link
+// lockstep_nccl_backend; the simulator has no CUDA and no NCCL inside.
+//
+// Buffers may be ordinary memory, which is moved to and from the GPUs, or memory of the rank's own
+// GPU, which is used as it is.
+#ifndef LS_COLLECTIVES_BACKEND_NCCL_H
+#define LS_COLLECTIVES_BACKEND_NCCL_H
+
+#include "collectives/collectives.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+// A message to or from another process.
+typedef struct ls_nccl_message {
+    void *data;
+    size_t bytes;
+} ls_nccl_message;
+
+// How the processes of a job reach each other apart from NCCL: MPI, in lockstep-mpi. Every function
+// returns a status; all of them end within the deadline.
+typedef struct ls_nccl_bootstrap {
+    void *data;
+    int local_rank;  // among the processes of this host
+    int (*broadcast)(void *data, void *buffer, size_t bytes, int root);
+    // Sends out[i] to rank peers[i] and receives in[i] (ls_alloc'ed bytes, the caller's) from it.
+    // *missing: the first peer that sent nothing in time, with LS_ERR_TIMEOUT.
+    int (*exchange)(void *data, const int *peers, int peer_count, int tag,
+                    const ls_nccl_message *out, ls_nccl_message *in, double deadline_seconds,
+                    int *missing);
+} ls_nccl_bootstrap;
+
+typedef struct ls_nccl_options {
+    double deadline_seconds;             // of one call, and of making a communicator; 0: 60
+    const ls_nccl_bootstrap *bootstrap;  // NULL: every rank of the world is held here
+    bool unchecked;  // skip the checks before a call: mismatches then hang until the deadline. For
+                     // tests of the deadline.
+    bool blocking;   // blocking communicators without a deadline, as benchmarks want them
+    bool quiet_log;  // leave NCCL's logging alone; then it is not known what NCCL used
+} ls_nccl_options;
+
+// LS_ERR_BACKEND, with one clear line: no driver, no GPU, too few GPUs, no NCCL library, or
+// versions that differ between the ranks.
+LS_API int ls_backend_nccl_create(ls_backend **out, ls_world *world,
+                                  const ls_nccl_options *options);
+
+// "nccl 2.28.9, cuda 13.0, 4 GPUs: NVIDIA H200": for doctor and manifests. LS_ERR_BACKEND: why not.
+LS_API int ls_nccl_describe(char *out, size_t out_bytes);
+// Number of GPUs; 0 with the reason as the last error.
+LS_API int ls_nccl_device_count(void);
+
+// ---- For measuring ------------------------------------------------------------------------------
+// Memory on the GPU of a held rank, for calls of that rank.
+LS_API int ls_nccl_alloc(void **out, ls_backend *backend, int rank, size_t bytes);
+LS_API void ls_nccl_free(ls_backend *backend, int rank, void *pointer);
+LS_API int ls_nccl_copy_in(ls_backend *backend, int rank, void *device, const void *host,
+                           size_t bytes);
+LS_API int ls_nccl_copy_out(ls_backend *backend, int rank, void *host, const void *device,
+                            size_t bytes);
+// Issues calls [call_count] (one per held rank, device buffers) `warmup` + `repetitions` times and
+// gives the mean seconds of one, as the slowest rank's GPU timed it.
+LS_API int ls_nccl_time(double *seconds, ls_backend *backend, const ls_call *calls, int call_count,
+                        int warmup, int repetitions);
+
+#ifdef __cplusplus
+}
+#endif
+#endif
