@@ -132,8 +132,8 @@ typedef struct ls_backend ls_backend;
 // Sees every call this process completed, in the order of completion, with its result in place.
 typedef void (*ls_call_observer)(void *arg, const ls_call *call);
 
-// Sees every set of calls [size, by member; 2 for a message: the send, then its receive] that has met
-// in this process and agrees, before its data moves. Counts are valid during the call alone.
+// Sees every set of calls [size, by member; 2 for a message: the send, then its receive] that has
+// met in this process and agrees, before its data moves. Counts are valid during the call alone.
 typedef void (*ls_met_observer)(void *arg, const ls_call *const *calls, int size);
 
 // What a backend used for a call. Strings are borrowed until the next run.

@@ -1,4 +1,5 @@
-// The functions that debuggers stop at. The empty asm keeps calls of them from being optimised away.
+// The functions that debuggers stop at. The empty asm keeps calls of them from being optimised
+// away.
 #include "collectives/hooks.h"
 
 #define LS_HOOK __attribute__((noinline, used))
