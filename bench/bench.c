@@ -14,6 +14,7 @@ static const struct {
 } suites[] = {
     {"collectives", ls_bench_suite_collectives},
     {"orders", ls_bench_suite_orders},
+    {"planner", ls_bench_suite_planner},
 };
 
 #define SUITE_COUNT ((int)(sizeof suites / sizeof suites[0]))
@@ -44,7 +45,8 @@ ls_bench_row *ls_bench__row(ls_bench *bench, const char *suite, const char *name
 bool ls_bench_row_holds(const ls_bench_row *row) {
     return (row->ratio_limit == 0 || row->ratio <= row->ratio_limit) &&
            (row->time_ms_limit == 0 || row->time_ms <= row->time_ms_limit) &&
-           (row->memory_ratio_limit == 0 || row->memory_ratio <= row->memory_ratio_limit);
+           (row->memory_ratio_limit == 0 || row->memory_ratio <= row->memory_ratio_limit) &&
+           (row->memory_bytes_limit == 0 || row->memory_bytes <= row->memory_bytes_limit);
 }
 
 double ls_bench__now_ms(void) {

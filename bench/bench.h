@@ -16,7 +16,7 @@ typedef struct ls_bench_row {
     const char *suite;
     char name[LS_BENCH_TEXT_MAX];
     int ranks;
-    uint64_t elements;          // per rank, in the larger of its two buffers
+    uint64_t elements;          // per rank, in the larger of its two buffers; planner: tables
     uint64_t bytes_moved;       // half of all bytes read and written: what a memcpy of them moves
     double time_ms;             // median
     double time_ms_min;         //
@@ -27,6 +27,8 @@ typedef struct ls_bench_row {
     double time_ms_limit;       // 0: none
     double memory_ratio;        // peak memory of the run / memory of the ranks' buffers
     double memory_ratio_limit;  // 0: none
+    uint64_t memory_bytes;      // peak memory of the process
+    uint64_t memory_bytes_limit;
     int repetitions;
 } ls_bench_row;
 
@@ -62,5 +64,7 @@ uint64_t ls_bench__memory_peak(void);
 
 int ls_bench_suite_collectives(ls_bench *bench);
 int ls_bench_suite_orders(ls_bench *bench);
+// Only when asked for by name: it takes minutes.
+int ls_bench_suite_planner(ls_bench *bench);
 
 #endif

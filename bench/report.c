@@ -7,9 +7,9 @@ static void put_limited(ls_text *out, double value, double limit, const char *un
     if (value == 0) {
         ls_text_printf(out, "%11s%9s", "", "");
     } else if (limit == 0) {
-        ls_text_printf(out, "%10.3g%s%9s", value, unit, "");
+        ls_text_printf(out, "%10.4g%s%9s", value, unit, "");
     } else {
-        ls_text_printf(out, "%10.3g%s (<%5.4g)", value, unit, limit);
+        ls_text_printf(out, "%10.4g%s (<%5.4g)", value, unit, limit);
     }
 }
 
@@ -32,7 +32,12 @@ void ls_bench_write_text(ls_text *out, const ls_bench *bench) {
         }
         ls_text_printf(out, "  %-10s %10.3f", yardstick_of(row), row->yardstick_ms);
         put_limited(out, row->ratio, row->ratio_limit, "x");
-        put_limited(out, row->memory_ratio, row->memory_ratio_limit, "x");
+        if (row->memory_bytes != 0) {
+            put_limited(out, (double)row->memory_bytes / 1e6, (double)row->memory_bytes_limit / 1e6,
+                        "M");
+        } else {
+            put_limited(out, row->memory_ratio, row->memory_ratio_limit, "x");
+        }
         ls_text_printf(out, "%s\n", ls_bench_row_holds(row) ? "" : "  over the limit");
     }
 }
@@ -68,6 +73,8 @@ void ls_bench_write_json(ls_text *out, const ls_bench *bench) {
         ls_json_member_double(&json, "ratio_limit", row->ratio_limit);
         ls_json_member_double(&json, "memory_ratio", row->memory_ratio);
         ls_json_member_double(&json, "memory_ratio_limit", row->memory_ratio_limit);
+        ls_json_member_uint(&json, "memory_bytes", row->memory_bytes);
+        ls_json_member_uint(&json, "memory_bytes_limit", row->memory_bytes_limit);
         ls_json_member_bool(&json, "holds", ls_bench_row_holds(row));
         ls_json_object_close(&json);
     }

@@ -8,6 +8,7 @@
 static int repetitions = 15;
 static const char *only;
 static bool check;
+static bool planner;
 
 static const cli_option options[] = {
     {.type = CLI_INT,
@@ -22,6 +23,10 @@ static const cli_option options[] = {
      .value = &only,
      .value_name = "NAME",
      .help = "Measure one suite or one kind of row"},
+    {.type = CLI_SWITCH,
+     .long_name = "planner",
+     .value = &planner,
+     .help = "Measure the planner instead, which takes minutes"},
     {.type = CLI_SWITCH,
      .long_name = "check",
      .value = &check,
@@ -87,6 +92,10 @@ static int write_all(const ls_bench *bench) {
 
 static int run(const cli_args *args) {
     (void)args;
+    if (planner && only != NULL) {
+        cli_error("--planner and --only exclude each other");
+        return LS_EXIT_USAGE;
+    }
     int code = cli_outputs_check(NULL);
     if (code != LS_EXIT_OK) {
         return code;
@@ -97,7 +106,7 @@ static int run(const cli_args *args) {
         return LS_EXIT_ENVIRONMENT;
     }
     bench->repetitions = repetitions;
-    bench->only = only;
+    bench->only = planner ? "planner" : only;
     bench->progress = cli_progress;
     int status = ls_bench_run(bench);
     cli_progress_end();
@@ -114,7 +123,10 @@ const cli_command cli_cmd_bench = {
     .details = "Each row is a median. 'elements' is what each rank has in the larger of its two "
                "buffers. 'memcpy' is a memcpy with as much traffic: half of the bytes that the "
                "operation has to read once and write once. 'memory of shards' is the peak of the "
-               "whole process over what the ranks' buffers take.",
+               "whole process over what the ranks' buffers take. Of the planner's rows the "
+               "elements are tables; 'first plan' is the time until there is one, beside all of "
+               "TorchRec's search, and the other rows are the plan's cost beside the lower bound "
+               "or the cost of TorchRec's plan.",
     .common = CLI_COMMON_REPORTS | CLI_COMMON_SEED,
     .options = options,
     .run = run,

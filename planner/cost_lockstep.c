@@ -10,6 +10,7 @@
 #include <math.h>
 
 #define SECTOR_BYTES      32.0  // least that a memory read brings in
+#define LENGTH_BYTES      8.0   // of a bag, as the module sends it
 #define SORT_BYTES_PER_ID 48.0  // two passes over (key, position), read and written
 
 double ls_cost__share(const ls_planner_table *table, int64_t first, int64_t count) {
@@ -125,7 +126,7 @@ void ls_cost__lockstep(ls_planner_cost *out, const ls_cost_context *context, ls_
         return;
     }
     compute(out, context, kernel, rows, columns, ids, outputs);
-    double lengths = context->bags * world * 4.0;
+    double lengths = context->bags * world * LENGTH_BYTES;
     double in = exchange_ms(topology, ids * id_bytes + lengths);
     double back;
     if (table->sequence || sharding == LS_TABLE_WISE || sharding == LS_COLUMN_WISE ||

@@ -116,8 +116,95 @@ static bool kernel_possible(const ls_planner_table *table, ls_sharding sharding,
     return !table->kernels || (table->kernels & (1u << kernel));
 }
 
+// The ranks that a table may lie on, ascending: ranks [problem->ranks]; returns how many.
+static int allowed_ranks(int *ranks, const ls_planner_problem *problem,
+                         const ls_planner_table *table) {
+    int count = 0;
+    for (int r = 0; r < problem->ranks; r++) {
+        bool allowed = table->rank_count == 0;
+        for (int i = 0; i < table->rank_count; i++) {
+            allowed = allowed || table->ranks[i] == r;
+        }
+        for (int i = 0; i < table->forbidden_count; i++) {
+            allowed = allowed && table->forbidden[i] != r;
+        }
+        if (allowed) {
+            ranks[count++] = r;
+        }
+    }
+    return count;
+}
+
+// Row wise over the ranks that the table may lie on, where those are not all.
+static int pin_row_wise(ls_planner_option *out, ls_planner_problem *problem,
+                        const ls_cost_context *context) {
+    const ls_planner_table *table = context->table;
+    int *ranks = ls_arena_alloc(problem->arena, (size_t)problem->ranks, sizeof(*ranks));
+    if (!ranks) {
+        return LS_ERR_MEMORY;
+    }
+    int count = allowed_ranks(ranks, problem, table);
+    if (count == 0 || count == problem->ranks) {
+        return LS_OK;
+    }
+    int64_t *cuts = ls_arena_alloc(problem->arena, 2 * (size_t)count, sizeof(*cuts));
+    out->shards = ls_arena_alloc(problem->arena, (size_t)count, sizeof(*out->shards));
+    if (!cuts || !out->shards) {
+        return LS_ERR_MEMORY;
+    }
+    out->pinned = true;
+    out->column_blocks = 1;
+    out->shard_count = count;
+    ls_plan_split_rows(cuts, cuts + count, table->rows, count);
+    for (int i = 0; i < count; i++) {
+        out->shards[i].block = (ls_plan_shard){.rank = ranks[i],
+                                               .row_offset = cuts[i],
+                                               .rows = cuts[count + i],
+                                               .columns = table->columns};
+        estimate(&out->shards[i], context, out);
+    }
+    return LS_OK;
+}
+
+// The one option of a table whose blocks are given.
+static int enumerate_layout(ls_planner_problem *problem, int index) {
+    const ls_planner_table *table = &problem->tables[index];
+    const ls_plan_table *layout = table->layout;
+    ls_planner_option *option = ls_arena_alloc(problem->arena, 1, sizeof(*option));
+    ls_planner_shard *shards =
+        ls_arena_alloc(problem->arena, (size_t)layout->shard_count, sizeof(*shards));
+    if (!option || !shards) {
+        return LS_ERR_MEMORY;
+    }
+    *option = (ls_planner_option){.table = index,
+                                  .sharding = layout->sharding,
+                                  .kernel = LS_PLANNER_DENSE,
+                                  .column_blocks = 1,
+                                  .shard_count = layout->shard_count,
+                                  .shards = shards,
+                                  .pinned = layout->shards[0].rank >= 0};
+    if (layout->sharding != LS_DATA_PARALLEL) {
+        LS_TRY(ls_planner_kernel_parse(&option->kernel, layout->kernel ? layout->kernel : "fused"));
+    }
+    ls_cost_context context;
+    ls_cost__context(&context, &problem->topology, &problem->options, table);
+    for (int i = 0; i < layout->shard_count; i++) {
+        shards[i].block = layout->shards[i];
+        option->column_blocks +=
+            i > 0 && shards[i].block.column_offset != shards[i - 1].block.column_offset;
+        estimate(&shards[i], &context, option);
+    }
+    problem->table_options[index] = option;
+    problem->option_counts[index] = 1;
+    return LS_OK;
+}
+
 static int enumerate_table(ls_planner_problem *problem, int index) {
     const ls_planner_table *table = &problem->tables[index];
+    if (table->layout) {
+        return enumerate_layout(problem, index);
+    }
+    bool some_ranks = table->rank_count || table->forbidden_count;
     ls_cost_context context;
     ls_cost__context(&context, &problem->topology, &problem->options, table);
     unsigned mask = default_shardings(problem, table);
@@ -143,7 +230,12 @@ static int enumerate_table(ls_planner_problem *problem, int index) {
                 option->table = index;
                 option->sharding = sharding;
                 option->kernel = (ls_planner_kernel)k;
-                LS_TRY(make_option(option, problem, &context, widths[w]));
+                if (some_ranks && sharding == LS_ROW_WISE && !problem->options.torchrec_options) {
+                    LS_TRY(pin_row_wise(option, problem, &context));
+                }
+                if (!option->pinned) {
+                    LS_TRY(make_option(option, problem, &context, widths[w]));
+                }
                 count++;
             }
         }

@@ -35,10 +35,19 @@ static void summarize(ls_choice *choice) {
     }
 }
 
+static ls_fit fit_of_option(const ls_planner_option *option) {
+    return option->pinned ? LS_FIT_ALL : fit_of(option->sharding);
+}
+
+static int shards_of_choice(const ls_planner_option *option, int ranks) {
+    return option->pinned ? ranks : option->shard_count;
+}
+
 // Sums over an option alone (other NULL) or over a choice of the item so far and an option.
 static int make_choice(ls_choice *out, const ls_choice *so_far, int members,
-                       const ls_planner_option *option, ls_arena *arena) {
-    size_t n = (size_t)option->shard_count;
+                       const ls_planner_option *option, int ranks, ls_arena *arena) {
+    int count = shards_of_choice(option, ranks);
+    size_t n = (size_t)count;
     double *ms = ls_arena_alloc(arena, n, sizeof(*ms));
     int64_t *hbm = ls_arena_alloc(arena, 2 * n, sizeof(*hbm));
     const ls_planner_option **options =
@@ -47,19 +56,26 @@ static int make_choice(ls_choice *out, const ls_choice *so_far, int members,
         return LS_ERR_MEMORY;
     }
     int64_t *ddr = hbm + n;
-    for (size_t i = 0; i < n; i++) {
-        const ls_planner_shard *shard = &option->shards[i];
-        ms[i] = ls_planner_cost_total(&shard->cost) + (so_far ? so_far->ms[i] : 0.0);
-        hbm[i] = shard->hbm_bytes + (so_far ? so_far->hbm[i] : 0);
-        ddr[i] = shard->ddr_bytes + (so_far ? so_far->ddr[i] : 0);
+    for (size_t i = 0; so_far && i < n; i++) {
+        ms[i] = so_far->ms[i];
+        hbm[i] = so_far->hbm[i];
+        ddr[i] = so_far->ddr[i];
+    }
+    for (int k = 0; k < option->shard_count; k++) {
+        const ls_planner_shard *shard = &option->shards[k];
+        int i = option->pinned ? shard->block.rank : k;
+        ms[i] += ls_planner_cost_total(&shard->cost);
+        hbm[i] += shard->hbm_bytes;
+        ddr[i] += shard->ddr_bytes;
     }
     for (int i = 0; i < members; i++) {
         options[i] = so_far->options[i];
     }
     options[members] = option;
-    *out = (ls_choice){.fit = fit_of(option->sharding),
+    *out = (ls_choice){.fit = fit_of_option(option),
                        .sharding = (int)option->sharding,
-                       .shard_count = option->shard_count,
+                       .pinned = option->pinned,
+                       .shard_count = count,
                        .ms = ms,
                        .hbm = hbm,
                        .ddr = ddr,
@@ -102,10 +118,15 @@ void ls_problem__mark_dominated(ls_choice *choices, int count, const double *sta
 
 // ---- Items --------------------------------------------------------------------------------------
 
-static bool place_allowed(const ls_planner_problem *problem, const ls_item *item, ls_fit fit) {
+static bool place_allowed(const ls_planner_problem *problem, const ls_item *item,
+                          const ls_planner_option *option) {
+    if (option->pinned) {  // its ranks are those that the table alone may lie on
+        return item->table_count == 1 && !problem->tables[item->tables[0]].apart;
+    }
     if (!item->allowed) {
         return true;
     }
+    ls_fit fit = fit_of(option->sharding);
     int most = 0;  // allowed ranks of the best host
     int total = 0;
     for (int host = 0; host < problem->hosts; host++) {
@@ -137,8 +158,9 @@ static int extend(ls_planner_problem *problem, ls_item *item, int members, int t
             const ls_planner_option *option = &problem->table_options[table][o];
             bool alike = !so_far || (so_far->sharding == (int)option->sharding &&
                                      so_far->shard_count == option->shard_count);
-            if (alike && place_allowed(problem, item, fit_of(option->sharding))) {
-                LS_TRY(make_choice(&choices[count], so_far, members, option, problem->arena));
+            if (alike && place_allowed(problem, item, option)) {
+                LS_TRY(make_choice(&choices[count], so_far, members, option, problem->ranks,
+                                   problem->arena));
                 count++;
             }
         }

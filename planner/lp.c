@@ -43,7 +43,7 @@ static int places(const ls_planner_problem *problem, const ls_choice *choice) {
 
 static bool allowed(const ls_planner_problem *problem, const ls_item *item, const ls_choice *choice,
                     int unit, int place) {
-    for (int k = 0; item->allowed && k < choice->unit_shards; k++) {
+    for (int k = 0; !choice->pinned && item->allowed && k < choice->unit_shards; k++) {
         int shard = unit * choice->unit_shards + k;
         if (!item->allowed[ls_problem__rank(problem, choice, shard, place)]) {
             return false;

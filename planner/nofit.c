@@ -187,6 +187,11 @@ static int try_change(trial *t, bool *found, const char *format, ...) {
 static int try_table(trial *t, int index) {
     const ls_planner_table *table = &t->problem->tables[index];
     const char *name = table->name;
+    if (table->layout) {
+        LS_TRY(begin(t));
+        t->tables[index].layout = NULL;
+        LS_TRY(try_change(t, NULL, "let the planner cut and place table %s", name));
+    }
     if (table->rank_count || table->forbidden_count) {
         LS_TRY(begin(t));
         t->tables[index].rank_count = t->tables[index].forbidden_count = 0;

@@ -75,6 +75,10 @@ typedef struct ls_planner_table {
     int forbidden_count;   //
     const char *together;  // tables of one name here lie on the same ranks; NULL: free
     const char *apart;     // tables of one name here share no rank; NULL: free
+    // Cut exactly like this, and shardings, kernels and columns_min do not count; NULL: free. The
+    // blocks lie on their ranks (then `ranks` and `forbidden` do not count, and the table cannot be
+    // kept together with or apart from others), or, when every rank is -1, where the planner says.
+    const ls_plan_table *layout;
 } ls_planner_table;
 
 // Bytes of optimizer state, all of it f32: per weight and per row of each shard.
@@ -126,6 +130,7 @@ typedef struct ls_planner_option {
     int column_blocks;
     int shard_count;
     ls_planner_shard *shards;  // in the order of ls_plan_table.shards
+    bool pinned;               // the shards' ranks are given
 } ls_planner_option;
 
 typedef struct ls_planner_rank {

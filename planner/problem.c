@@ -57,7 +57,48 @@ static int check_ranks(const char *table, const int *ranks, int count, int world
     return LS_OK;
 }
 
-static int check_table(const ls_planner_table *table, int world) {
+// A layout's blocks lie inside the table and on ranks of the world, or on none at all in the way that
+// the sharding type can be placed. Whether they tile the table is not asked: a broken layout can be
+// priced, too.
+static int check_layout(const ls_planner_table *table, const ls_topology *topology) {
+    const ls_plan_table *layout = table->layout;
+    const char *name = table->name;
+    int64_t rows = table->rows;
+    int64_t columns = table->columns;
+    LS_TRY(check_number(name, "shards of the layout", layout->shard_count, 1, 1 << 24));
+    LS_ASSERT(layout->shards);
+    bool pinned = layout->shards[0].rank >= 0;
+    int blocks = 1;  // of columns
+    for (int i = 0; i < layout->shard_count; i++) {
+        const ls_plan_shard *at = &layout->shards[i];
+        LS_TRY(check_number(name, "a rank of the layout", at->rank, pinned ? 0 : -1,
+                            pinned ? topology->ranks - 1 : -1));
+        bool inside = at->rows >= 0 && at->row_offset >= 0 && at->rows <= rows &&
+                      at->row_offset <= rows - at->rows && at->columns >= 1 &&
+                      at->column_offset >= 0 && at->columns <= columns &&
+                      at->column_offset <= columns - at->columns;
+        if (!inside) {
+            return LS_FAIL(LS_ERR_INVALID,
+                           "plan: table %s: block %d of its layout is not inside it", name, i);
+        }
+        blocks += i > 0 && at->column_offset != layout->shards[i - 1].column_offset;
+    }
+    int rows_each = layout->sharding == LS_TABLE_ROW_WISE || layout->sharding == LS_GRID
+                        ? topology->ranks_per_host
+                    : layout->sharding == LS_ROW_WISE || layout->sharding == LS_DATA_PARALLEL
+                        ? topology->ranks
+                        : 1;
+    if (!pinned && (int64_t)blocks * rows_each != layout->shard_count) {
+        return LS_FAIL(LS_ERR_INVALID,
+                       "plan: table %s: a %s layout without ranks has %d blocks; it needs %d for "
+                       "each column block",
+                       name, ls_sharding_name(layout->sharding), layout->shard_count, rows_each);
+    }
+    return LS_OK;
+}
+
+static int check_table(const ls_planner_table *table, const ls_topology *topology) {
+    int world = topology->ranks;
     if (!table->name || !table->name[0]) {
         return LS_FAIL(LS_ERR_INVALID, "plan: a table has no name");
     }
@@ -90,6 +131,9 @@ static int check_table(const ls_planner_table *table, int world) {
         }
         LS_TRY(check_number(name, "the sum of a profile's shares", sum, 0.999999, 1.000001));
         LS_TRY(check_number(name, "a profile's distinct share", table->profile->distinct, 0, 1));
+    }
+    if (table->layout) {
+        LS_TRY(check_layout(table, topology));
     }
     LS_TRY(check_ranks(name, table->ranks, table->rank_count, world));
     return check_ranks(name, table->forbidden, table->forbidden_count, world);
@@ -133,6 +177,15 @@ static int copy_table(ls_planner_table *out, const ls_planner_table *in, ls_aren
     if (in->forbidden_count) {
         size_t bytes = (size_t)in->forbidden_count * sizeof(int);
         ok = (out->forbidden = ls_arena_copy(arena, in->forbidden, bytes)) && ok;
+    }
+    if (in->layout) {
+        ls_plan_table *layout = ls_arena_copy(arena, in->layout, sizeof(*layout));
+        size_t bytes = (size_t)in->layout->shard_count * sizeof(*layout->shards);
+        ok = layout && (layout->shards = ls_arena_copy(arena, layout->shards, bytes)) && ok;
+        if (ok && layout->kernel) {
+            ok = (layout->kernel = ls_arena_strdup(arena, layout->kernel)) != NULL;
+        }
+        out->layout = layout;
     }
     if (in->together) {
         ok = (out->together = ls_arena_strdup(arena, in->together)) && ok;
@@ -199,7 +252,7 @@ static int fill(ls_planner_problem *problem, const ls_planner_table *tables) {
         return LS_ERR_MEMORY;
     }
     for (int i = 0; i < problem->table_count; i++) {
-        LS_TRY(check_table(&tables[i], problem->ranks));
+        LS_TRY(check_table(&tables[i], &problem->topology));
         LS_TRY(copy_table(&problem->tables[i], &tables[i], problem->arena));
     }
     LS_TRY(check_names(problem));

@@ -32,9 +32,11 @@ typedef struct ls_choice {
     int64_t work, ticks_max;  // sum and largest of ticks
     int64_t hbm_sum, ddr_sum, hbm_max;
     bool equal_units;  // all units cost the same in every respect
+    bool pinned;       // of a table with given ranks: LS_FIT_ALL, but not of a shard on every rank
     bool too_large;    // one of its shards exceeds any rank's memory
     bool dominated;    // too large, or another choice is at least as good wherever this one fits
-    const ls_planner_option *const *options;  // [table_count of the item]
+    const ls_planner_option *const *options;  // [table_count of the item]. Pinned: their shards are
+                                              // not the choice's, which are sums per rank
 } ls_choice;
 
 typedef struct ls_item {

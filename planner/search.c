@@ -55,8 +55,10 @@ static int fill_table(ls_planner_result *result, ls_planner_problem *problem, in
     }
     for (int i = 0; i < option->shard_count; i++) {
         shards[i] = option->shards[i];
-        int unit = i / choice->unit_shards;
-        shards[i].block.rank = ls_problem__rank(problem, choice, i, place[unit]);
+        if (!option->pinned) {
+            int unit = i / choice->unit_shards;
+            shards[i].block.rank = ls_problem__rank(problem, choice, i, place[unit]);
+        }
         blocks[i] = shards[i].block;
         fill_rank(result, problem, &shards[i]);
     }
@@ -167,6 +169,16 @@ static void judge(ls_planner_result *result, const ls_planner_problem *problem,
                                                         : LS_PLANNER_STOP_TIME;
 }
 
+// Blocks that were given may be broken on purpose.
+static bool has_layouts(const ls_planner_problem *problem) {
+    for (int i = 0; i < problem->table_count; i++) {
+        if (problem->tables[i].layout) {
+            return true;
+        }
+    }
+    return false;
+}
+
 int ls_planner_solve(ls_planner_result *result, ls_planner_problem *problem) {
     LS_ASSERT(result && problem);
     const ls_planner_options *options = &problem->options;
@@ -195,7 +207,7 @@ int ls_planner_solve(ls_planner_result *result, ls_planner_problem *problem) {
         result->nodes = budget.nodes;
         result->seconds = ls_search__clock() - budget.started;
         result->first_seconds = result->found ? budget.first - budget.started : 0.0;
-        if (result->found) {
+        if (result->found && !has_layouts(problem)) {
             status = ls_plan_check(&result->plan);
         }
     }

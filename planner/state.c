@@ -33,7 +33,7 @@ bool ls_state__fits(const ls_state *state, const ls_item *item, const ls_choice 
         if (state->hbm[rank] > problem->hbm_capacity - choice->hbm[shard]) {
             return false;
         }
-        if (item->allowed && !item->allowed[rank]) {
+        if (!choice->pinned && item->allowed && !item->allowed[rank]) {
             return false;
         }
         if (state->apart[rank] & item->apart) {

@@ -81,15 +81,15 @@ $ printf 'preset: h100\nhbm_bytes: 1.25 MB\nddr_bytes: 0\n' > small.yaml && lock
 >   rank 1: 1065977 of 1250000 bytes
 >
 > the cheapest option of each table that fits on an empty machine:
->   large_table_0: table_wise fused, 1 shards, 4.358e-05 ms on its most loaded rank
->   large_table_1: table_wise fused, 1 shards, 4.68e-05 ms on its most loaded rank
->   small_table_0: table_wise fused, 1 shards, 3.527e-05 ms on its most loaded rank
->   small_table_1: table_wise fused, 1 shards, 3.445e-05 ms on its most loaded rank
+>   large_table_0: table_wise fused, 1 shards, 4.372e-05 ms on its most loaded rank
+>   large_table_1: table_wise fused, 1 shards, 4.694e-05 ms on its most loaded rank
+>   small_table_0: table_wise fused, 1 shards, 3.541e-05 ms on its most loaded rank
+>   small_table_1: table_wise fused, 1 shards, 3.459e-05 ms on its most loaded rank
 >
 > single changes with which a plan exists (33 tried, each planned again):
 >   store table large_table_0 in 2 bytes an element (f16 or bf16): 0.036093 ms
 >   store table large_table_1 in 2 bytes an element (f16 or bf16): 0.036095 ms
->   one rank more: 3 ranks: 0.036123 ms
+>   one rank more: 3 ranks: 0.036124 ms
 ? 1
 # Bad calls.
 $ lockstep plan

@@ -91,8 +91,8 @@ static void make_instance(instance *in, uint64_t seed) {
 static double solve(const char *lp, bool cbc) {
     char command[256];
     if (cbc) {
-        snprintf(command, sizeof(command), "cbc %s ratio 0 allow 0 sec 30 solve solu %s.sol", lp,
-                 lp);
+        snprintf(command, sizeof(command),
+                 "cbc %s ratio 0 allow 0 increment 1e-12 sec 30 solve solu %s.sol", lp, lp);
     } else {
         snprintf(command, sizeof(command), "glpsol --lp %s --tmlim 30 -w %s.sol", lp, lp);
     }

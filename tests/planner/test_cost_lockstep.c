@@ -40,7 +40,7 @@ Test(cost_lockstep, table_wise_by_hand) {
     cr_expect_float_eq(cost.forward_compute_ms, (1600 * 8 + output + 1600 * 64) / 1e9, 1e-15);
     cr_expect_float_eq(cost.backward_compute_ms, (output + 1600 * 48 + 2 * 1600 * 64) / 1e9, 1e-15);
     // Each rank is sent a quarter: one is on this host, two are on the other, over slower links.
-    double in = (1600 * 8 + 400 * 4) / 4.0 * 2 / 1e7;
+    double in = (1600 * 8 + 400 * 8) / 4.0 * 2 / 1e7;
     double back = output / 4.0 * 2 / 1e7;
     cr_expect_float_eq(cost.forward_comms_ms, in + back, 1e-15);
     cr_expect_float_eq(cost.backward_comms_ms, back, 1e-15);

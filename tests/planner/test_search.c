@@ -179,6 +179,77 @@ Test(constraints, plans_are_deterministic) {
     ls_planner_problem_free(second);
 }
 
+// Row wise on some ranks cuts the rows for those alone; given blocks stay where they are, and what
+// the planner places beside them goes around their load.
+Test(constraints, row_wise_on_some_ranks_and_given_blocks) {
+    many m;
+    ls_planner_result result;
+    make_many(&m, 4, 4);
+    int three[] = {3, 0, 2};
+    m.tables[3].ranks = three;
+    m.tables[3].rank_count = 3;
+    m.tables[3].shardings = 1u << LS_ROW_WISE;
+    int64_t rows = m.tables[0].rows;
+    int64_t columns = m.tables[0].columns;
+    ls_plan_shard blocks[2] = {{1, 0, 0, rows, columns / 2},
+                               {1, 0, columns / 2, rows, columns - columns / 2}};
+    ls_plan_table layout = {.sharding = LS_COLUMN_WISE, .shards = blocks, .shard_count = 2};
+    m.tables[0].layout = &layout;
+    ls_planner_problem *problem = solve_many(&m, &result);
+    cr_assert(result.found);
+    const ls_plan_table *cut = &result.plan.tables[3];
+    cr_assert(cut->sharding == LS_ROW_WISE && cut->shard_count == 3);
+    int64_t next = 0;
+    for (int k = 0; k < 3; k++) {
+        static const int want[] = {0, 2, 3};
+        cr_expect(cut->shards[k].rank == want[k] && cut->shards[k].row_offset == next);
+        next += cut->shards[k].rows;
+    }
+    cr_expect(next == m.tables[3].rows);
+    cr_expect(result.plan.tables[0].shard_count == 2 && result.plan.tables[0].shards[1].rank == 1 &&
+              result.plan.tables[0].shards[1].column_offset == columns / 2);
+    cr_expect(ls_plan_check(&result.plan) == LS_OK, "%s", ls_error_last()->text);
+    // Both blocks count on rank 1, and no shard of the others does.
+    int64_t held = 0;
+    for (int i = 0; i < MANY; i++) {
+        for (int k = 0; k < result.plan.tables[i].shard_count; k++) {
+            held += result.shards[i][k].block.rank == 1 ? result.shards[i][k].hbm_bytes : 0;
+        }
+    }
+    cr_expect(result.ranks[1].hbm_bytes == held);
+    ls_planner_problem_free(problem);
+}
+
+// Given blocks without ranks are placed as they are cut, and wrong ones are refused by name.
+Test(constraints, given_blocks_are_placed_or_refused) {
+    many m;
+    ls_planner_result result;
+    ls_planner_problem *problem;
+    make_many(&m, 4, 4);
+    int64_t columns = m.tables[0].columns;
+    ls_plan_shard blocks[2] = {{-1, 0, 0, m.tables[0].rows, 4},
+                               {-1, 0, 4, m.tables[0].rows, columns - 4}};
+    ls_plan_table layout = {.sharding = LS_COLUMN_WISE, .shards = blocks, .shard_count = 2};
+    m.tables[0].layout = &layout;
+    problem = solve_many(&m, &result);
+    cr_assert(result.found);
+    cr_expect(result.plan.tables[0].shards[0].columns == 4 &&
+              result.plan.tables[0].shards[1].columns == columns - 4);
+    cr_expect(ls_plan_check(&result.plan) == LS_OK, "%s", ls_error_last()->text);
+    ls_planner_problem_free(problem);
+    blocks[1].rank = 0;
+    cr_expect(ls_planner_problem_create(&problem, &m.topology, m.tables, MANY, &m.options) ==
+              LS_ERR_INVALID);
+    cr_expect(strstr(ls_error_last()->text, "table t0"), "%s", ls_error_last()->text);
+    blocks[1] = (ls_plan_shard){-1, 1, 4, m.tables[0].rows, 4};
+    cr_expect(ls_planner_problem_create(&problem, &m.topology, m.tables, MANY, &m.options) ==
+              LS_ERR_INVALID);
+    blocks[1] = blocks[0];
+    layout.sharding = LS_ROW_WISE;
+    cr_expect(ls_planner_problem_create(&problem, &m.topology, m.tables, MANY, &m.options) ==
+              LS_ERR_INVALID);
+}
+
 // Contradicting constraints are told by name, not searched.
 Test(constraints, contradictions_are_refused) {
     many m;
@@ -187,7 +258,7 @@ Test(constraints, contradictions_are_refused) {
     int one[] = {1};
     m.tables[3].ranks = one;
     m.tables[3].rank_count = 1;
-    m.tables[3].shardings = 1u << LS_ROW_WISE;
+    m.tables[3].shardings = 1u << LS_DATA_PARALLEL;  // which lies on every rank
     cr_expect(ls_planner_problem_create(&problem, &m.topology, m.tables, MANY, &m.options) ==
               LS_ERR_NOT_FOUND);
     cr_expect(strstr(ls_error_last()->text, "table t3"), "%s", ls_error_last()->text);
