@@ -1,0 +1,30 @@
+// Starts an example: simulated, every rank in this process, or, where it is compiled with
+// LOCKSTEP_WITH_MPI, as the one rank that mpiexec gave this process. The example's code is the same.
+//     data_parallel [--ranks N] [--seed N] [--bug]
+#ifndef EXAMPLES_LAUNCH_H
+#define EXAMPLES_LAUNCH_H
+
+#include "ranks/ranks.h"
+
+typedef struct example {
+    bool bug;  // --bug: one line of the example goes wrong
+    int ranks;
+    uint64_t seed;
+} example;
+
+// Runs an SPMD program, whose arg is a const example *. Returns main's exit code: 1 for a finding.
+int example_spmd(int argc, char **argv, ls_spmd_program program, int ranks);
+// Runs a controller, which makes the calls of all ranks that this process holds.
+int example_controller(int argc, char **argv,
+                       int (*controller)(ls_backend *backend, const example *given), int ranks);
+
+// Passes on what a call returned when it failed.
+#define CHECK(expression)                                                                          \
+    do {                                                                                           \
+        int check_status_ = (expression);                                                          \
+        if (check_status_ != LS_OK) {                                                              \
+            return check_status_;                                                                  \
+        }                                                                                          \
+    } while (0)
+
+#endif

@@ -1,0 +1,11 @@
+"""gdb commands for lockstep: ranks, collectives, tensors. `help user-defined` lists gdb's own;
+docs/debugging.md shows these at work."""
+import gdb
+
+from . import memory, printers, ranks, stops, tensors
+
+for module in (ranks, stops, tensors, printers):
+    module.register()
+
+gdb.events.new_objfile.connect(memory.forget)
+gdb.events.exited.connect(memory.forget)

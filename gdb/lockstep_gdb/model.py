@@ -1,0 +1,233 @@
+"""What a run looks like: runs, ranks, calls, communicators, read from memory.
+
+Two doors lead into lockstep. Programs with a thread per rank have a run (ranks/state.h). A controller
+that makes all ranks' calls itself has none; its group of calls is in ls_gdb_now.
+"""
+import gdb
+
+from . import memory
+from .memory import Failure
+
+ABI_RANKS = 2
+ABI_HOOKS = 1
+
+
+def check_abi():
+    for name, known in (("ls_gdb_hook_abi", ABI_RANKS), ("ls_gdb_abi", ABI_HOOKS)):
+        value = memory.variable(name)
+        if value is not None and int(value) != known:
+            raise Failure(f"the program's {name} is {int(value)}, this extension reads {known}: "
+                          "take the extension that came with the library")
+
+
+def short_file(path):
+    return path.rsplit("/", 1)[-1]
+
+
+class Comm:
+    def __init__(self, address):
+        found = memory.record("ls_comm", address)
+        self.address = address
+        self.name = found.string("name")
+        self.size = found["size"]
+        self.id = found["id"]
+        self.ranks = memory.integers(found["ranks"], self.size, 4)
+
+
+class Calls:
+    """Reads calls; remembers communicators while one command lasts."""
+
+    def __init__(self):
+        self._comms = {}
+        self._meets = {}
+
+    def comm(self, address):
+        if address == 0:
+            return None
+        if address not in self._comms:
+            self._comms[address] = Comm(address)
+        return self._comms[address]
+
+    def comm_name(self, address):
+        comm = self.comm(address)
+        return comm.name if comm is not None else "no communicator"
+
+    def verb(self, found, prefix=""):
+        verb = found["verb"] if "verb" in found.layout.fields else 0
+        if verb != 0:
+            names = {"split": "comm_split", "subset": "comm_subset", "replica": "check_replica"}
+            name = memory.enum_name("ls_verb", "LS_VERB_", verb)
+            return names.get(name, name)
+        return memory.enum_name("ls_kind", "LS_", found[prefix + "kind"])
+
+    def describe(self, found, prefix=""):
+        """"all_reduce sum of 1024 f32" from a record that holds an ls_call under `prefix`."""
+        verb = self.verb(found, prefix)
+        dtype = memory.enum_name("ls_dtype", "LS_", found[prefix + "dtype"])
+        count = found[prefix + "count"]
+        if verb in ("comm_split", "comm_subset", "barrier"):
+            return verb
+        if verb == "send" or verb == "recv":
+            comm = self.comm(found[prefix + "comm"])
+            member = found[prefix + "root"]
+            known = comm is not None and 0 <= member < comm.size
+            peer = comm.ranks[member] if known else member
+            return f"{verb} of {count} {dtype} {'to' if verb == 'send' else 'from'} rank {peer}"
+        op = ""
+        if verb in ("all_reduce", "reduce", "reduce_scatter"):
+            op = " " + memory.enum_name("ls_op", "LS_", found[prefix + "op"])
+        root = ""
+        if verb in ("reduce", "broadcast", "gather", "scatter"):
+            root = f", root {found[prefix + 'root']}"
+        uneven = found[prefix + "send_counts"] != 0 or found[prefix + "recv_counts"] != 0
+        if verb == "all_to_all" and uneven:
+            return f"{verb} of uneven counts of {dtype}"
+        return f"{verb}{op} of {count} {dtype}{' uneven' if uneven else ''}{root}"
+
+    def where(self, found, prefix=""):
+        return f"{short_file(memory.static_text(found[prefix + 'file']))}:{found[prefix + 'line']}"
+
+    def missing(self, meet):
+        """World ranks that a meet still waits for."""
+        if meet not in self._meets:
+            found = memory.record("ls_meet", meet)
+            shared = memory.record("ls_shared_comm", found["shared"])
+            comm = self.comm(shared["comm"])
+            here = memory.pointers(found["requests"], comm.size)
+            self._meets[meet] = tuple(sorted(comm.ranks[m] for m in range(comm.size)
+                                             if here[m] == 0))
+        return self._meets[meet]
+
+
+class Rank:
+    def __init__(self, run, found):
+        self.run = run
+        self.record = found
+        self.id = found["id"]
+        self.state = memory.enum_name("ls_rank_state", "LS_RANK_", found["state"])
+        self.tid = found["tid"]
+        self.call_count = found["call_count"]
+
+    def where(self):
+        name = memory.static_text(self.record["file"])
+        return f"{short_file(name)}:{self.record['line']}" if name else ""
+
+    def waits_in(self):
+        """The requests that a blocked rank waits for, and a rank's current call; [] when none."""
+        current = self.record["current"]
+        if current != 0:
+            found = memory.record("ls_request", current)
+            if memory.enum_name("ls_request_state", "LS_REQUEST_", found["state"]) != "freed":
+                if self.record["waiting"] <= 1 or found["awaited"]:
+                    return [found]
+        out, at = [], self.record["open"]
+        while at != 0 and len(out) < 64:
+            found = memory.record("ls_request", at)
+            if found["awaited"]:
+                out.append(found)
+            at = found["next"]
+        return out
+
+    def thread(self):
+        """Its gdb thread; None when it has none."""
+        for thread in gdb.selected_inferior().threads():
+            if thread.ptid[1] == self.tid:
+                return thread
+        return None
+
+
+class Run:
+    def __init__(self, address):
+        self.record = memory.record("ls_run", address)
+        self.address = address
+        self.rank_count = self.record["rank_count"]
+        ranks = memory.records("ls_rank", self.record["ranks"], self.rank_count)
+        self.ranks = {found["id"]: Rank(self, found) for found in ranks}
+        running = self.record["running"]
+        self.running = next((r.id for r in self.ranks.values() if r.record.address == running), None)
+
+    def rank(self, number):
+        if number not in self.ranks:
+            ids = sorted(self.ranks)
+            raise Failure(f"there is no rank {number}; the run has ranks {memory.rank_list(ids)}")
+        return self.ranks[number]
+
+
+def selected_tid():
+    thread = gdb.selected_thread()
+    return thread.ptid[1] if thread is not None and thread.is_valid() else None
+
+
+def find_run():
+    """The run that the selected thread is in, else the newest; None when there is none."""
+    if gdb.selected_inferior().pid == 0 and gdb.selected_thread() is None:
+        raise Failure("the program is not running; start it with 'run', or open a core file")
+    check_abi()
+    head = memory.variable("ls_gdb_runs")
+    if head is None:
+        return None
+    address, first, tid = int(head), None, selected_tid()
+    while address != 0:
+        run = Run(address)
+        first = first or run
+        if any(rank.tid == tid for rank in run.ranks.values()):
+            return run
+        address = run.record["next_run"]
+    return first
+
+
+def need_run():
+    run = find_run()
+    if run is None:
+        raise Failure("no SPMD run is going on (between ls_spmd_run's begin and end)")
+    return run
+
+
+def selected_rank(run):
+    """The Rank whose thread is selected; None when it is another thread."""
+    tid = selected_tid()
+    if run is not None:
+        for rank in run.ranks.values():
+            if rank.tid == tid and tid:
+                return rank
+    return None
+
+
+def group():
+    """The calls that a controller makes now, as records of ls_call; [] when it makes none."""
+    now = memory.variable("ls_gdb_now")
+    if now is None or int(now["calls"]) == 0:
+        return []
+    return memory.records("ls_call", int(now["calls"]), int(now["count"]))
+
+
+def met():
+    """How many sets of calls have met in the program so far."""
+    value = memory.variable("ls_gdb_met")
+    return int(value) if value is not None else 0
+
+
+def program_frame():
+    """The newest frame of the selected thread that is the user's own code: the one that called into
+    the library, or the newest of all."""
+    frame = gdb.newest_frame()
+    outermost, depth = None, 0
+    while frame is not None and frame.is_valid() and depth < 256:
+        name = frame.name()
+        if name == "rank_main":
+            break
+        if name is not None and name.startswith("ls_"):
+            outermost = frame
+        frame = frame.older()
+        depth += 1
+    if outermost is not None and outermost.older() is not None:
+        return outermost.older()
+    return gdb.newest_frame()
+
+
+def frame_text(frame):
+    sal = frame.find_sal()
+    name = frame.name() or "??"
+    if sal.symtab is None:
+        return f"{name} ()"
+    return f"{name} () at {short_file(sal.symtab.filename)}:{sal.line}"

@@ -1,0 +1,339 @@
+"""ranks, rank, calls, waitgraph: who is where, and who waits for whom."""
+import gdb
+
+from . import memory, model
+from .memory import Failure
+
+FOLD_FROM = 33  # ranks; from here on equal ranks share a line
+
+
+class State:
+    """$rank() and the rank chosen where ranks have no threads."""
+    chosen = None
+
+
+def _table(rows):
+    widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
+    for row in rows:
+        print("  ".join(cell.ljust(width) for cell, width in zip(row, widths)).rstrip())
+
+
+def _row(rank, calls, frame_of):
+    """(state, call, communicator, sequence number, where) of a rank."""
+    waits = rank.waits_in() if rank.state not in ("returned", "died") else []
+    if not waits:
+        what = {"returned": f"with {rank.record['exit_status']}"}.get(rank.state, "")
+        if rank.state in ("ready", "running") and rank.call_count:
+            what = f"after {rank.call_count} call{'s' if rank.call_count > 1 else ''}"
+        where = model.frame_text(frame_of) if frame_of is not None else rank.where()
+        return (rank.state, what, "", "", where)
+    first = waits[0]
+    what = calls.describe(first, "call.")
+    if len(waits) > 1:
+        what += f" and {len(waits) - 1} more"
+    return (rank.state, what, calls.comm_name(first["call.comm"]), str(first["call.seq"]),
+            calls.where(first, "call."))
+
+
+def _fold(pairs):
+    """[(ids, row)] of equal rows, in the order of their first rank."""
+    groups = {}
+    for number, row in pairs:
+        groups.setdefault(row, []).append(number)
+    return [(ids, row) for row, ids in groups.items()]
+
+
+def _print_rows(pairs, marks, folded):
+    rows = [(" ", "rank", "state", "call", "communicator", "seq", "where")]
+    if folded:
+        for ids, row in _fold(pairs):
+            mark = "*" if any(i in marks for i in ids) else " "
+            rows.append((mark, memory.rank_list(ids)) + row)
+    else:
+        for number, row in pairs:
+            rows.append(("*" if number in marks else " ", str(number)) + row)
+    _table(rows)
+
+
+def _show_group(wanted, all_lines):
+    calls = model.Calls()
+    group = model.group()
+    if not group:
+        print(f"no SPMD run and no group of calls is going on; {model.met()} sets of calls have met")
+        return
+    pairs = [(c["rank"], ("calls", calls.describe(c), calls.comm_name(c["comm"]), str(c["seq"]),
+                          calls.where(c)))
+             for c in group if wanted is None or c["rank"] in wanted]
+    print(f"a controller makes {len(group)} calls for its ranks; {model.met()} sets of calls have met")
+    _print_rows(pairs, {State.chosen}, not all_lines and len(pairs) >= FOLD_FROM)
+
+
+class Ranks(gdb.Command):
+    """ranks [all | LIST]: the state of every rank, its call, communicator, sequence number and place.
+
+From 33 ranks on, ranks that are in the same state at the same place share a line; `ranks all`
+gives each its own. LIST is like 0-3,7. Works on a core file."""
+
+    def __init__(self):
+        super().__init__("ranks", gdb.COMMAND_STATUS)
+
+    def invoke(self, argument, from_tty):
+        argument = argument.strip()
+        run = model.find_run()
+        wanted = None if argument in ("", "all") else set(parse_list(argument, run))
+        if run is None:
+            _show_group(wanted, argument == "all")
+            return
+        calls = model.Calls()
+        selected = model.selected_rank(run)
+        ids = [i for i in sorted(run.ranks) if wanted is None or i in wanted]
+        folded = argument != "all" and len(ids) >= FOLD_FROM
+        pairs = []
+        for i in ids:
+            rank = run.ranks[i]
+            frame = None
+            if rank is selected and rank.state == "running":
+                frame = model.program_frame()
+            pairs.append((i, _row(rank, calls, frame)))
+        status = run.record["status"]
+        ended = "" if status == 0 else \
+            f"; it has failed: {memory.text(run.record.at('why'), 160)}"
+        print(f"{run.rank_count} ranks, {model.met()} sets of calls have met{ended}")
+        _print_rows(pairs, {selected.id} if selected else set(), folded)
+
+
+def parse_list(words, run):
+    """Rank numbers of "all" or "0-3,7"."""
+    if words == "all":
+        return sorted(run.ranks) if run is not None else [c["rank"] for c in model.group()]
+    out = []
+    for part in words.replace(" ", "").split(","):
+        ends = part.split("-")
+        if len(ends) > 2 or not all(e.isdigit() for e in ends):
+            raise Failure(f"'{words}' is no list of ranks; write all, or for example 0-3,7")
+        first, last = int(ends[0]), int(ends[-1])
+        if last - first > 1 << 20:
+            raise Failure(f"'{part}' has too many ranks")
+        out += range(first, last + 1)
+    return out
+
+
+def _threads():
+    return {thread.ptid[1]: thread for thread in gdb.selected_inferior().threads()}
+
+
+def switch(run, number, threads=None):
+    """Selects the rank's thread and its program's frame; returns the frame."""
+    rank = run.rank(number)
+    thread = (threads or _threads()).get(rank.tid)
+    if thread is None:
+        raise Failure(f"rank {number} has no thread {'any more' if rank.tid else 'yet'} "
+                      f"({rank.state})")
+    thread.switch()
+    frame = model.program_frame()
+    frame.select()
+    return frame
+
+
+class RankCommand(gdb.Command):
+    """rank [N]: selects rank N: its thread, and the frame in which its program made the call.
+
+Without N: says which rank is selected. `rank apply all|LIST COMMAND` runs a command in each."""
+
+    def __init__(self):
+        super().__init__("rank", gdb.COMMAND_STACK, prefix=True)
+
+    def invoke(self, argument, from_tty):
+        argument = argument.strip()
+        run = model.find_run()
+        if argument == "":
+            rank = model.selected_rank(run)
+            number = rank.id if rank is not None else State.chosen
+            print("the selected thread runs no rank" if number is None else f"rank {number}")
+            return
+        if not argument.isdigit():
+            raise Failure(f"'{argument}' is no rank")
+        number = int(argument)
+        if run is None:
+            if not any(c["rank"] == number for c in model.group()):
+                raise Failure(f"no call of rank {number} is being made here")
+            State.chosen = number
+            print(f"rank {number}, which has no thread: its controller makes its calls")
+            return
+        frame = switch(run, number)
+        print(f"[rank {number}, {run.rank(number).state}] {model.frame_text(frame)}")
+
+
+class RankApply(gdb.Command):
+    """rank apply all|LIST COMMAND: runs COMMAND in the program's frame of each rank, like 0-3,7."""
+
+    def __init__(self):
+        super().__init__("rank apply", gdb.COMMAND_STACK)
+
+    def invoke(self, argument, from_tty):
+        parts = argument.strip().split(None, 1)
+        if len(parts) != 2:
+            raise Failure("usage: rank apply all|LIST COMMAND")
+        run = model.need_run()
+        ids, threads = parse_list(parts[0], run), _threads()
+        before, frame = gdb.selected_thread(), gdb.selected_frame()
+        try:
+            for i in ids:
+                try:
+                    switch(run, i, threads)
+                except Failure as error:
+                    print(f"rank {i}: {error}")
+                    continue
+                out = gdb.execute(parts[1], from_tty=False, to_string=True).rstrip("\n")
+                lines = out.split("\n")
+                print(f"rank {i}: {lines[0]}" if len(lines) == 1 else
+                      "\n".join([f"rank {i}:"] + ["  " + line for line in lines]))
+        finally:
+            if before is not None and before.is_valid():
+                before.switch()
+                if frame.is_valid():
+                    frame.select()
+
+
+class CallsCommand(gdb.Command):
+    """calls [N] [all | LIST]: the last N (5) calls of the selected rank, or of others, newest last."""
+
+    def __init__(self):
+        super().__init__("calls", gdb.COMMAND_STATUS)
+
+    def invoke(self, argument, from_tty):
+        words = argument.split()
+        most = 5
+        if words and words[0].isdigit():
+            most = int(words.pop(0))
+        run = model.need_run()
+        if words:
+            ids = parse_list(",".join(words), run)
+        else:
+            rank = model.selected_rank(run)
+            if rank is None:
+                raise Failure("the selected thread runs no rank; say 'calls N all', or select one")
+            ids = [rank.id]
+        calls, history = model.Calls(), run.record["history"]
+        for i in ids:
+            self._show(run.rank(i), calls, history, most)
+
+    @staticmethod
+    def _show(rank, calls, history, most):
+        kept = min(rank.call_count, history, most)
+        print(f"rank {rank.id}: {rank.call_count} call{'' if rank.call_count == 1 else 's'}")
+        entries = memory.records("ls_history_entry", rank.record["history"], history)
+        rows = []
+        for number in range(rank.call_count - kept, rank.call_count):
+            entry = entries[number % history]
+            done = "" if entry["done"] else "not complete"
+            rows.append(("", str(number), calls.describe(entry, "call."),
+                         calls.comm_name(entry["call.comm"]), calls.where(entry, "call."), done))
+        if rows:
+            _table(rows)
+
+
+def _edges(run, calls):
+    """(rank, what it waits in, ranks it waits for) of every rank that waits."""
+    for number in sorted(run.ranks):
+        rank = run.ranks[number]
+        if rank.state == "stalled":
+            yield number, "stalled by a fault", ()
+        if rank.state != "blocked":
+            continue
+        for found in rank.waits_in():
+            comm = calls.comm(found["call.comm"])
+            where = calls.where(found, "call.")
+            what = f"{calls.describe(found, 'call.')} on {comm.name}, {where}"
+            if calls.verb(found, "call.") in ("send", "recv"):
+                yield number, what, (comm.ranks[found["call.root"]],)
+            elif found["meet"] != 0:
+                yield number, what, calls.missing(found["meet"])
+
+
+def _circle(edges):
+    """A shortest circle in {rank: set of ranks}, as a list of ranks; None."""
+    best = None
+    for start in sorted(edges)[:64]:  # enough to find one; a shortest through each
+        parent, queue = {start: None}, [start]
+        for at in queue:
+            if start in edges.get(at, ()):
+                path = [at]
+                while parent[path[-1]] is not None:
+                    path.append(parent[path[-1]])
+                path.reverse()
+                if best is None or len(path) < len(best):
+                    best = path
+                break
+            for to in sorted(edges.get(at, ())):
+                if to not in parent:
+                    parent[to] = at
+                    queue.append(to)
+    return best
+
+
+class WaitGraph(gdb.Command):
+    """waitgraph: which rank waits for which, in which call, and a circle if there is one."""
+
+    def __init__(self):
+        super().__init__("waitgraph", gdb.COMMAND_STATUS)
+
+    def invoke(self, argument, from_tty):
+        run = model.need_run()
+        calls, graph, lines = model.Calls(), {}, {}
+        for number, what, others in _edges(run, calls):
+            graph.setdefault(number, set()).update(others)
+            lines.setdefault((what, others), []).append(number)
+        if not lines:
+            print("no rank waits")
+            return
+        for (what, others), ids in lines.items():
+            plural = "s" if len(ids) > 1 else ""
+            verb = "wait" if len(ids) > 1 else "waits"
+            states = sorted({run.ranks[i].state for i in others if i in run.ranks} - {"blocked"})
+            rest = f" ({', '.join(states)})" if states else ""
+            of = "rank" if len(others) == 1 else "ranks"
+            whom = f"{verb} for {of} {memory.rank_list(sorted(others))}{rest}" if others else verb
+            print(f"rank{plural} {memory.rank_list(ids)} {whom}: {what}")
+        circle = _circle(graph)
+        if circle is not None:
+            print("circle: " + " -> ".join(map(str, circle + circle[:1])))
+
+
+class RankFunction(gdb.Function):
+    """$rank(): the selected rank; -1 where none is."""
+
+    def __init__(self):
+        super().__init__("rank")
+
+    def invoke(self):
+        tid, run = selected_fast()
+        if run is not None and tid is not None:
+            return run
+        return State.chosen if State.chosen is not None else -1
+
+
+def selected_fast():
+    """(tid, rank number) by the ranks' tids alone, for conditions that are evaluated often."""
+    tid = model.selected_tid()
+    name = gdb.selected_thread().name if tid is not None else None
+    if name is not None and name.startswith("rank ") and name[5:].isdigit():
+        return tid, int(name[5:])
+    rank = model.selected_rank(model.find_run()) if tid is not None else None
+    return tid, rank.id if rank is not None else None
+
+
+class SeqFunction(gdb.Function):
+    """$seq(): the number of the set of calls that met last, as goto-collective takes it; -1: none."""
+
+    def __init__(self):
+        super().__init__("seq")
+
+    def invoke(self):
+        return model.met() - 1
+
+
+def register():
+    for command in (Ranks, RankCommand, RankApply, CallsCommand, WaitGraph, RankFunction,
+                    SeqFunction):
+        command()

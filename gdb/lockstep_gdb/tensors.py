@@ -1,0 +1,254 @@
+"""shard and diff-ranks: what ranks hold, of a local tensor or of a variable of their program."""
+import gdb
+
+from . import memory, model, ranks, values
+from .memory import Failure
+
+
+class Tensor:
+    """An ls_local_tensor in memory."""
+
+    def __init__(self, address):
+        self.record = memory.record("ls_local_tensor", address)
+        self.dtype = values.dtype_name(self.record["dtype"])
+        count = self.record["rank_count"]
+        if not 0 <= count <= 65536:
+            raise Failure(f"the tensor at {address:#x} has {count} ranks: it is no tensor (any more)")
+        self.ranks = memory.integers(self.record["ranks"], count, 4)
+        self.first = memory.integers(self.record["first"], count + 1, 8, False)
+        self._shards = None
+
+    def shards(self):
+        """All shards, rank-major, by one read."""
+        if self._shards is None:
+            self._shards = memory.records("ls_shard", self.record["shards"], self.record["shard_count"])
+        return self._shards
+
+    def of_rank(self, rank):
+        if rank not in self.ranks:
+            raise Failure(f"rank {rank} has no shard here; ranks {memory.rank_list(self.ranks)} have")
+        i = self.ranks.index(rank)
+        return self.shards()[self.first[i]:self.first[i + 1]]
+
+    def summary(self):
+        shape = shape_text(self.record, "shape.") if self.record["has_shape"] else "any shapes"
+        placements = placements_text(self.record.at("placements")) \
+            if self.record["has_placements"] else ""
+        return ", ".join(p for p in (f"{self.dtype} {shape}", placements,
+                                     f"on ranks {memory.rank_list(self.ranks)}") if p)
+
+    def data(self, shard, most=None):
+        count = shard["count"] if most is None else min(most, shard["count"])
+        return memory.read(shard["data"], count * values.dtype_bytes(self.dtype))
+
+    def head(self, shard, most):
+        data = self.data(shard, most)
+        return values.head(self.dtype, data, most) + (", ..." if shard["count"] > most else "")
+
+
+def shape_text(found, prefix):
+    ndim = found[prefix + "ndim"]
+    return "[" + ", ".join(map(str, found.integers(prefix + "dim", 8)[:max(0, ndim)])) + "]"
+
+
+def block_text(shard, prefix="block."):
+    """"[0:2, 0:6]"."""
+    ndim = max(0, min(8, shard[prefix + "offset.ndim"]))
+    offset = shard.integers(prefix + "offset.dim", 8)[:ndim]
+    size = shard.integers(prefix + "size.dim", 8)[:ndim]
+    return "[" + ", ".join(f"{o}:{o + s}" for o, s in zip(offset, size)) + "]"
+
+
+def placement_text(found):
+    kind = memory.enum_name("ls_placement_kind", "LS_PLACE_", found["kind"])
+    if kind == "shard":
+        return f"S({found['dim']}{', sizes' if found['sizes'] else ''})"
+    if kind == "partial":
+        return f"P({memory.enum_name('ls_op', 'LS_', found['op'])})"
+    return "R"
+
+
+def placements_text(address):
+    found = memory.record("ls_placements", address)
+    count = max(0, min(6, found["count"]))
+    return ", ".join(placement_text(p)
+                     for p in memory.records("ls_placement", found.at("at"), count))
+
+
+def tensor_of(expression):
+    """The Tensor that an expression means, or None when it means something else."""
+    try:
+        value = gdb.parse_and_eval(expression)
+    except gdb.error:
+        return None
+    type_ = value.type.strip_typedefs()
+    if type_.code == gdb.TYPE_CODE_PTR and type_.target().strip_typedefs().tag == "ls_local_tensor":
+        return Tensor(int(value))
+    if type_.code == gdb.TYPE_CODE_STRUCT and type_.tag == "ls_local_tensor":
+        return Tensor(int(value.address))
+    return None
+
+
+def allocation_bytes(rank, address):
+    """Bytes from `address` to the end of the rank's allocation that holds it; 0: none known."""
+    for found in memory.records("ls_allocation", rank.record["allocations"],
+                                rank.record["allocation_count"]):
+        start, bytes_ = found["start"], found["bytes"]
+        if start <= address < start + bytes_:
+            return start + bytes_ - address
+    return 0
+
+
+class Held:
+    """What one rank holds: dtype, bytes, and how to say which block it is."""
+
+    def __init__(self, dtype, data, block=""):
+        self.dtype, self.data, self.block = dtype, data, block
+
+
+def of_program(run, number, expression):
+    """`expression` evaluated in the frame of rank `number`'s program."""
+    ranks.switch(run, number)
+    try:
+        value = gdb.parse_and_eval(expression)
+    except gdb.error as error:
+        raise Failure(f"rank {number}: {error}") from error
+    type_ = value.type.strip_typedefs()
+    if value.is_optimized_out:
+        raise Failure(f"rank {number}: {expression} was optimised out here")
+    if type_.code == gdb.TYPE_CODE_PTR:
+        element = type_.target().strip_typedefs()
+        dtype = values.dtype_of_type(element)
+        if dtype is None:
+            raise Failure(f"{expression} is a {value.type}; cast it to a pointer to its elements")
+        size = allocation_bytes(run.rank(number), int(value))
+        if size == 0:
+            raise Failure(f"rank {number}: the size of what {expression} points at is not known; "
+                          f"write *{expression}@COUNT")
+        return Held(dtype, memory.read(int(value), size // element.sizeof * element.sizeof))
+    element = type_
+    while element.code == gdb.TYPE_CODE_ARRAY:
+        element = element.target().strip_typedefs()
+    dtype = values.dtype_of_type(element)
+    if dtype is None:
+        raise Failure(f"{expression} is a {value.type}, not numbers")
+    if value.address is None:
+        number_bytes = value.cast(type_).bytes if hasattr(value, "bytes") else None
+        if number_bytes is None:
+            import struct
+            fmt = {"f32": "f", "f64": "d"}.get(dtype, "q")
+            raw = float(value) if dtype[0] == "f" else int(value)
+            number_bytes = struct.pack("<" + fmt, raw)[:type_.sizeof]
+        return Held(dtype, number_bytes)
+    return Held(dtype, memory.read(int(value.address), type_.sizeof))
+
+
+class restored:
+    """Leaves the selected thread and frame as they were."""
+
+    def __enter__(self):
+        self.thread = gdb.selected_thread()
+        try:
+            self.frame = gdb.selected_frame()
+        except gdb.error:
+            self.frame = None
+
+    def __exit__(self, *_):
+        if self.thread is not None and self.thread.is_valid():
+            self.thread.switch()
+            if self.frame is not None and self.frame.is_valid():
+                self.frame.select()
+
+
+def held(expression, number):
+    """What rank `number` holds of a tensor or variable, in shards."""
+    tensor = tensor_of(expression)
+    if tensor is not None:
+        return [Held(tensor.dtype, tensor.data(s), block_text(s)) for s in tensor.of_rank(number)]
+    run = model.find_run()
+    if run is None:
+        gdb.parse_and_eval(expression)  # its error says more than ours
+        raise Failure(f"{expression} is no local tensor, and no SPMD run is going on")
+    with restored():
+        return [of_program(run, number, expression)]
+
+
+def parse(argument, count, usage):
+    """The expression (which may hold spaces) and the last `count` words as ranks."""
+    words = argument.split()
+    if len(words) < count + 1 or not all(w.isdigit() for w in words[-count:]):
+        raise Failure("usage: " + usage)
+    return " ".join(words[:-count]), [int(w) for w in words[-count:]]
+
+
+class Shard(gdb.Command):
+    """shard TENSOR RANK: what RANK holds of a local tensor, or of a variable of its program.
+
+The sizes of memory from ls_rank_alloc are known; of other pointers write *POINTER@COUNT."""
+
+    def __init__(self):
+        super().__init__("shard", gdb.COMMAND_DATA)
+
+    def invoke(self, argument, from_tty):
+        expression, (number,) = parse(argument, 1, "shard TENSOR RANK")
+        for part in held(expression, number):
+            count = len(part.data) // values.dtype_bytes(part.dtype)
+            block = f" {part.block}" if part.block else ""
+            print(f"rank {number}{block}: {count} {part.dtype} = "
+                  f"{{{values.head(part.dtype, part.data, values.elements_max())}}}")
+
+
+class DiffRanks(gdb.Command):
+    """diff-ranks TENSOR A B: where rank B's values differ from rank A's: how many, first, worst."""
+
+    def __init__(self):
+        super().__init__("diff-ranks", gdb.COMMAND_DATA)
+
+    def invoke(self, argument, from_tty):
+        expression, (a, b) = parse(argument, 2, "diff-ranks TENSOR A B")
+        ours, theirs = held(expression, a), held(expression, b)
+        if len(ours) != len(theirs):
+            print(f"rank {a} has {len(ours)} shards, rank {b} {len(theirs)}")
+            return
+        for x, y in zip(ours, theirs):
+            self._compare(x, y, a, b)
+
+    @staticmethod
+    def _compare(x, y, a, b):
+        if x.dtype != y.dtype:
+            print(f"rank {a} holds {x.dtype}, rank {b} {y.dtype}")
+            return
+        size = values.dtype_bytes(x.dtype)
+        counts = len(x.data) // size, len(y.data) // size
+        blocks = f" (block {x.block} against {y.block})" if x.block != y.block else ""
+        if counts[0] != counts[1]:
+            print(f"rank {a} has {counts[0]} elements, rank {b} {counts[1]}{blocks}; "
+                  f"the first {min(counts)}:")
+        found = list(values.differences(x.dtype, x.data, y.data))
+        total = min(counts)
+        if not found:
+            print(f"ranks {a} and {b} hold the same {total} {x.dtype}{blocks}")
+            return
+
+        def line(word, index, ulps):
+            left = values.decode(x.dtype, x.data[index * size:(index + 1) * size])[0]
+            right = values.decode(y.dtype, y.data[index * size:(index + 1) * size])[0]
+            far = "one is NaN" if ulps is None else f"{ulps} ulp{'' if ulps == 1 else 's'}"
+            if x.dtype[0] in "iu":
+                far = f"{ulps} apart"
+            print(f"  {word} at [{index}]: {values.show(x.dtype, left)} on rank {a}, "
+                  f"{values.show(x.dtype, right)} on rank {b} ({far})")
+
+        print(f"{len(found)} of {total} {x.dtype} differ{blocks}")
+        line("first", *found[0])
+        worst = max(found, key=lambda item: NAN_ULPS if item[1] is None else item[1])
+        if worst is not found[0]:
+            line("worst", *worst)
+
+
+NAN_ULPS = 1 << 80
+
+
+def register():
+    Shard()
+    DiffRanks()
