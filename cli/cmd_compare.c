@@ -4,10 +4,12 @@
 #include <sys/stat.h>
 
 #include "cli/commands.h"
+#include "cli/debugger.h"
 #include "cli/scenarios.h"
 
 static struct {
     cli_run_options run;
+    cli_stop_options stop;
     const char *real;
     const char *keep;
 } given;
@@ -24,6 +26,8 @@ static const cli_option options[] = {
      .value_name = "DIR",
      .help = "Keep the recordings of live runs in DIR, one directory per scenario"},
     CLI_RUN_OPTIONS(given.run),
+    CLI_STOP_OPTIONS(given.stop, "stop-at-divergence",
+                     "Run in gdb, and stop there where the first wrong stage is found"),
     {.long_name = NULL},
 };
 
@@ -63,6 +67,10 @@ static int run(const cli_args *args) {
         return LS_EXIT_USAGE;
     }
     cli_scenarios scenarios;
+    code = cli_stop(&given.stop, "stop-at-divergence", "catch divergence");
+    if (code != LS_EXIT_OK) {
+        return code;
+    }
     code = cli_scenarios_load(&scenarios, args, given.run.allow_outside);
     if (code != LS_EXIT_OK) {
         return code;

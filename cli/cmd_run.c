@@ -2,6 +2,7 @@
 #include <string.h>
 
 #include "cli/commands.h"
+#include "cli/debugger.h"
 #include "cli/scenarios.h"
 #include "scenarios/runner/schema.h"
 
@@ -11,6 +12,7 @@ static const char *const schedules[] = {"round-robin", "random", "delay", NULL};
 
 static struct {
     cli_run_options run;
+    cli_stop_options stop;
     int backend;
     int schedule;
     int explore;
@@ -46,6 +48,8 @@ static const cli_option options[] = {
      .value_name = "GLOBS",
      .help = "Checks of programs by name, as \"-value.*\" or \"-*,p2p.*\""},
     CLI_RUN_OPTIONS(given.run),
+    CLI_STOP_OPTIONS(given.stop, "break-on-finding",
+                     "Run in gdb, and stop there where a check finds a defect"),
     {.type = CLI_SWITCH,
      .long_name = "explain-schema",
      .value = &given.explain_schema,
@@ -108,6 +112,10 @@ static int run(const cli_args *args) {
         return code;
     }
     cli_scenarios scenarios;
+    code = cli_stop(&given.stop, "break-on-finding", "catch finding");
+    if (code != LS_EXIT_OK) {
+        return code;
+    }
     code = cli_scenarios_load(&scenarios, args, given.run.allow_outside);
     if (code != LS_EXIT_OK) {
         return code;

@@ -291,7 +291,7 @@ static int parse_short(const cli_command *command, const option_list *list, int 
 int cli_options_parse(cli_args *args, const char **storage, const cli_command *command, int argc,
                       char **argv) {
     LS_ASSERT(args != NULL && command != NULL);
-    *args = (cli_args){0, storage};
+    *args = (cli_args){.values = storage, .before_dashes = -1};
     option_list list = {.count = 0};
     cli_options_each(command, collect, &list);
     bool only_arguments = false;
@@ -301,6 +301,7 @@ int cli_options_parse(cli_args *args, const char **storage, const cli_command *c
             storage[args->count++] = word;
         } else if (strcmp(word, "--") == 0) {
             only_arguments = true;
+            args->before_dashes = args->count;
         } else if (word[1] == '-') {
             LS_TRY(parse_long(command, &list, argc, argv, &i));
         } else {

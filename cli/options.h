@@ -57,6 +57,7 @@ extern cli_common cli_options_common;
 typedef struct cli_args {
     int count;
     const char **values;
+    int before_dashes;  // how many of them came before "--"; -1: there was none
 } cli_args;
 
 typedef struct cli_command {

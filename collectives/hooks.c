@@ -8,6 +8,7 @@ const uint32_t ls_gdb_abi = LS_HOOKS_ABI;
 uint64_t ls_gdb_met;
 volatile uint64_t ls_gdb_stop_at = UINT64_MAX;
 __thread ls_gdb_group ls_gdb_now;
+void (*ls_gdb_before_stop)(void);
 
 LS_HOOK void ls_gdb_hook_group(const ls_backend *backend, const ls_call *calls, int count) {
     __asm__ volatile("" ::"r"(backend), "r"(calls), "r"(count) : "memory");
@@ -26,6 +27,12 @@ LS_HOOK void ls_gdb_hook_met(const ls_backend *backend, const ls_call *const *ca
 LS_HOOK void ls_gdb_hook_reached(const ls_backend *backend, const ls_call *const *calls, int size,
                                  uint64_t number) {
     __asm__ volatile("" ::"r"(backend), "r"(calls), "r"(size), "r"(number) : "memory");
+}
+
+void ls_hooks__before_stop(void) {
+    if (ls_gdb_before_stop != NULL) {
+        ls_gdb_before_stop();
+    }
 }
 
 void ls_hooks__met(ls_backend *backend, const ls_call *const *calls, int size) {

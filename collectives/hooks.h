@@ -43,6 +43,11 @@ void ls_gdb_hook_met(const ls_backend *backend, const ls_call *const *calls, int
 void ls_gdb_hook_reached(const ls_backend *backend, const ls_call *const *calls, int size,
                          uint64_t number);
 
+// Called, where it is set, before the hooks that report something wrong: refused groups, findings,
+// divergences. A program may wait for a debugger in it. Set it before anything runs.
+extern void (*ls_gdb_before_stop)(void);
+void ls_hooks__before_stop(void);
+
 // For those who match calls: counts the set, calls the hooks and the backend's observer of sets.
 void ls_hooks__met(ls_backend *backend, const ls_call *const *calls, int size);
 

@@ -97,6 +97,7 @@ bool ls_findings__add(ls_run *run, ls_finding_id id, const int *ranks, int rank_
     *finding = (ls_finding){
         .id = id, .ranks = sorted, .rank_count = rank_count, .where = where, .text = copy};
     result->finding_count += 1;
+    ls_hooks__before_stop();
     ls_gdb_hook_finding(run, finding);
     return true;
 }

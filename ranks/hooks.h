@@ -19,6 +19,7 @@ void ls_gdb_hook_run(const ls_run *run, int ended);
 // A rank makes a call, before it is matched; and a call is complete, its data in place.
 void ls_gdb_hook_enter(const ls_run *run, const ls_rank *rank, const ls_request *request);
 void ls_gdb_hook_complete(const ls_run *run, const ls_rank *rank, const ls_request *request);
+// run NULL: found outside of an SPMD run.
 void ls_gdb_hook_finding(const ls_run *run, const ls_finding *finding);
 void ls_gdb_hook_deadlock(const ls_run *run, const char *text);
 // The baton goes from one rank to another (NULL: from nobody).

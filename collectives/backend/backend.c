@@ -55,6 +55,9 @@ int ls_backend_run(ls_backend *backend, ls_call *calls, int call_count) {
     ls_gdb_hook_group(backend, calls, call_count);
     int status = backend->ops->run(backend, calls, call_count);
     if (status != LS_OK) {
+        if (ls_check_last()->found) {
+            ls_hooks__before_stop();
+        }
         ls_gdb_hook_refused(backend, calls, call_count, ls_check_last());
     }
     ls_gdb_now = before;

@@ -207,6 +207,11 @@ def met():
     return int(value) if value is not None else 0
 
 
+def met_text():
+    count = met()
+    return f"{count} set{'' if count == 1 else 's'} of calls met"
+
+
 def program_frame():
     """The newest frame of the selected thread that is the user's own code: the one that called into
     the library, or the newest of all."""

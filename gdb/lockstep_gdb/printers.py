@@ -179,7 +179,8 @@ def comm_text(address):
 def rank_text(address):
     found = memory.record("ls_rank", address)
     state = memory.enum_name("ls_rank_state", "LS_RANK_", found["state"])
-    out = f"rank {found['id']}, {state}, {found['call_count']} calls"
+    count = found["call_count"]
+    out = f"rank {found['id']}, {state}, {count} call{'' if count == 1 else 's'}"
     name = memory.static_text(found["file"])
     return out + (f", last at {model.short_file(name)}:{found['line']}" if name else "")
 
@@ -219,7 +220,11 @@ def finding_text(address):
     found = memory.record("ls_finding", address)
     ranks = memory.integers(found["ranks"], found["rank_count"], 4)
     return (f"{stops.finding_name(found['id'])}, ranks {memory.rank_list(ranks)}, "
-            f"{memory.text(found['where'])}: {memory.text(found['text'])}")
+            f"{model.short_file(memory.text(found['where']))}\n{memory.text(found['text']).rstrip()}")
+
+
+def finding_short(address):
+    return finding_text(address).split("\n")[0]
 
 
 def run_text(address):
@@ -275,6 +280,7 @@ def _by_pointer(of):
 
 _BY_VALUE = {name: _by_value(of) for name, of in _ADDRESSED.items()}
 _BY_POINTER = {name: _by_pointer(of) for name, of in _ADDRESSED.items()}
+_BY_POINTER["ls_finding"] = _by_pointer(finding_short)
 _BY_POINTER["ls_local_tensor"] = _by_pointer(lambda at: tensors.Tensor(at).summary())
 
 

@@ -12,10 +12,14 @@ class State:
     chosen = None
 
 
+def _aligned(rows):
+    widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))] if rows else []
+    return ["  ".join(cell.ljust(width) for cell, width in zip(row, widths)).rstrip()
+            for row in rows]
+
+
 def _table(rows):
-    widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
-    for row in rows:
-        print("  ".join(cell.ljust(width) for cell, width in zip(row, widths)).rstrip())
+    print("\n".join(_aligned(rows)))
 
 
 def _row(rank, calls, frame_of):
@@ -59,12 +63,12 @@ def _show_group(wanted, all_lines):
     calls = model.Calls()
     group = model.group()
     if not group:
-        print(f"no SPMD run and no group of calls is going on; {model.met()} sets of calls have met")
+        print(f"no SPMD run and no group of calls is going on; {model.met_text()}")
         return
     pairs = [(c["rank"], ("calls", calls.describe(c), calls.comm_name(c["comm"]), str(c["seq"]),
                           calls.where(c)))
              for c in group if wanted is None or c["rank"] in wanted]
-    print(f"a controller makes {len(group)} calls for its ranks; {model.met()} sets of calls have met")
+    print(f"a controller makes {len(group)} calls for its ranks; {model.met_text()}")
     _print_rows(pairs, {State.chosen}, not all_lines and len(pairs) >= FOLD_FROM)
 
 
@@ -98,7 +102,7 @@ gives each its own. LIST is like 0-3,7. Works on a core file."""
         status = run.record["status"]
         ended = "" if status == 0 else \
             f"; it has failed: {memory.text(run.record.at('why'), 160)}"
-        print(f"{run.rank_count} ranks, {model.met()} sets of calls have met{ended}")
+        print(f"{run.rank_count} ranks, {model.met_text()}{ended}")
         _print_rows(pairs, {selected.id} if selected else set(), folded)
 
 
@@ -215,13 +219,15 @@ class CallsCommand(gdb.Command):
                 raise Failure("the selected thread runs no rank; say 'calls N all', or select one")
             ids = [rank.id]
         calls, history = model.Calls(), run.record["history"]
+        folded = {}
         for i in ids:
-            self._show(run.rank(i), calls, history, most)
+            folded.setdefault(self._text(run.rank(i), calls, history, most), []).append(i)
+        for shown, same in folded.items():
+            print(f"rank{'s' if len(same) > 1 else ''} {memory.rank_list(same)}: {shown}")
 
     @staticmethod
-    def _show(rank, calls, history, most):
+    def _text(rank, calls, history, most):
         kept = min(rank.call_count, history, most)
-        print(f"rank {rank.id}: {rank.call_count} call{'' if rank.call_count == 1 else 's'}")
         entries = memory.records("ls_history_entry", rank.record["history"], history)
         rows = []
         for number in range(rank.call_count - kept, rank.call_count):
@@ -229,8 +235,8 @@ class CallsCommand(gdb.Command):
             done = "" if entry["done"] else "not complete"
             rows.append(("", str(number), calls.describe(entry, "call."),
                          calls.comm_name(entry["call.comm"]), calls.where(entry, "call."), done))
-        if rows:
-            _table(rows)
+        return "\n".join([f"{rank.call_count} call{'' if rank.call_count == 1 else 's'}"] +
+                         _aligned(rows))
 
 
 def _edges(run, calls):

@@ -84,14 +84,18 @@ def describe_met():
     places = "; ".join(f"ranks {memory.rank_list(sorted(ids))} at {where}"
                        for where, ids in sorted(groups.items(), key=lambda item: item[1]))
     print(f"#{number}: {what} on {name}, {places}")
-    show_program()
+    show_program({where.rsplit(':', 1)[0] for where in groups})
 
 
-def show_program():
-    """Selects the program's own frame in the selected thread, and prints it."""
+def show_program(files=()):
+    """Selects the program's own frame in the selected thread, and prints it. A scenario's program is
+    no C code (files: where its calls were made): then the frame stays."""
     frame = model.program_frame()
-    frame.select()
     rank = model.selected_rank(model.find_run())
+    sal = frame.find_sal()
+    if rank is None and (sal.symtab is None or model.short_file(sal.symtab.filename) not in files):
+        return
+    frame.select()
     who = f"[rank {rank.id}] " if rank is not None else ""
     print(f"{who}{model.frame_text(frame)}")
 
@@ -183,7 +187,8 @@ kept, and passed over on the way."""
         confirm = gdb.parameter("confirm")
         gdb.execute("set confirm off")
         try:
-            gdb.execute("start", to_string=True)
+            gdb.Breakpoint("main", internal=True, temporary=True).silent = True
+            gdb.execute("run", to_string=True)
         finally:
             gdb.execute(f"set confirm {'on' if confirm else 'off'}")
         if not alive():
@@ -340,7 +345,33 @@ $divergence_rank, $divergence_element: where; $divergence_ours, $divergence_thei
         DivergenceCatch()
 
 
+def out_of_library():
+    """Before next and step: where the program's frame of a rank is selected and the rank is inside of
+    a call, gdb would step through the library, from its innermost frame. First lets the call end."""
+    try:
+        if not alive() or not can_run():
+            return
+        selected = gdb.selected_frame()
+        if selected.newer() is None or selected != model.program_frame():
+            return
+        thread = gdb.selected_thread()
+        selected.newer().select()
+    except gdb.error:
+        return
+    gdb.execute("finish", to_string=True)
+    here = gdb.selected_thread()
+    if here is None or here.num != thread.num or gdb.newest_frame() != gdb.selected_frame():
+        raise Failure("the program stopped elsewhere, before the call ended")
+
+
+def hook_steps():
+    for name in ("next", "step"):
+        gdb.execute(f"define hook-{name}\npython lockstep_gdb.stops.out_of_library()\nend")
+
+
 def register():
+    gdb.execute("python import lockstep_gdb")
+    hook_steps()
     for command in (NextCollective, UntilCollective, GotoCollective, CatchCollective, CatchFinding,
                     CatchDivergence):
         command()

@@ -108,6 +108,9 @@ class Held:
 
 def of_program(run, number, expression):
     """`expression` evaluated in the frame of rank `number`'s program."""
+    state = run.rank(number).state
+    if state in ("returned", "died"):
+        raise Failure(f"rank {number} has {state}: its program holds nothing any more")
     ranks.switch(run, number)
     try:
         value = gdb.parse_and_eval(expression)

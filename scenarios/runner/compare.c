@@ -8,6 +8,7 @@
 
 #include "kernels/kernels.h"
 #include "scenarios/runner/difference.h"
+#include "scenarios/runner/hooks.h"
 
 ls_stage_result *ls_comparison__stage(ls_comparison *comparison, const char *prefix,
                                       const char *stage) {
@@ -304,6 +305,15 @@ static int compare_pair(ls_comparison *comparison, ls_stage_result *stage,
         explain(&text, pair, &difference);
         note_wrong(comparison, stage, &text);
         ls_text_free(&text);
+        ls_hooks__before_stop();
+        ls_gdb_hook_divergence(&(ls_gdb_divergence){.stage = stage->name,
+                                                    .key = pair->entry->key,
+                                                    .rank = pair->rank,
+                                                    .dtype = pair->entry->dtype,
+                                                    .element = difference.first,
+                                                    .count = pair->a->count,
+                                                    .ours = pair->a->data,
+                                                    .theirs = pair->b->data});
     }
     return LS_OK;
 }

@@ -5,6 +5,7 @@
 #include <inttypes.h>
 #include <string.h>
 
+#include "ranks/hooks.h"
 #include "scenarios/runner/inputs.h"
 #include "scenarios/runner/scenario_plan.h"
 
@@ -105,6 +106,8 @@ static int note_bad_id(const ls_embedding *module, const ls_scenario *scenario, 
                             .where = where,
                             .text = text};
     *found = true;
+    ls_hooks__before_stop();
+    ls_gdb_hook_finding(NULL, finding);
     return LS_ERR_FINDING;
 }
 

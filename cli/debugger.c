@@ -1,0 +1,159 @@
+// See debugger.h.
+#define _GNU_SOURCE
+#include "cli/debugger.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "cli/scenarios.h"
+#include "collectives/hooks.h"
+
+static struct {
+    int argc;
+    char **argv;
+} started;
+
+void cli_debugger_remember(int argc, char **argv) {
+    started.argc = argc;
+    started.argv = argv;
+}
+
+// The extension beside the program (build tree), or where it is installed. NULL: neither.
+static const char *find_extension(char *out, size_t out_bytes) {
+    const char *folder = cli_program_dir();
+    int length = snprintf(out, out_bytes, "%s/lockstep-gdb.py", folder);
+    if (length > 0 && (size_t)length < out_bytes && access(out, R_OK) == 0) {
+        return out;
+    }
+    length = snprintf(out, out_bytes, "%s/../share/lockstep/gdb/lockstep-gdb.py", folder);
+    return length > 0 && (size_t)length < out_bytes && access(out, R_OK) == 0 ? out : NULL;
+}
+
+int cli_gdb_exec(const char *const *commands, int command_count, const char *const *options,
+                 int option_count, const char *const *argv, int argc) {
+    char path[PATH_MAX], source[PATH_MAX + 16], safe[PATH_MAX + 32];
+    if (find_extension(path, sizeof path) == NULL) {
+        cli_error("the gdb extension lockstep-gdb.py is neither beside the program nor installed");
+        return LS_EXIT_ENVIRONMENT;
+    }
+    (void)snprintf(source, sizeof source, "source %s", path);
+    *strrchr(path, '/') = 0;
+    (void)snprintf(safe, sizeof safe, "add-auto-load-safe-path %s", path);
+    size_t room = (size_t)(8 + 2 * command_count + option_count + argc);
+    const char **words = calloc(room, sizeof *words);
+    if (words == NULL) {
+        return cli_fail(LS_FAIL(LS_ERR_MEMORY, "cannot start gdb"));
+    }
+    size_t count = 0;
+    const char *gdb = getenv("LOCKSTEP_GDB");
+    words[count++] = gdb != NULL && gdb[0] != 0 ? gdb : "gdb";
+    words[count++] = "-q";
+    words[count++] = "-iex";
+    words[count++] = safe;
+    words[count++] = "-iex";
+    words[count++] = source;
+    for (int i = 0; i < command_count; i++) {
+        words[count++] = "-ex";
+        words[count++] = commands[i];
+    }
+    for (int i = 0; i < option_count; i++) {
+        words[count++] = options[i];
+    }
+    words[count++] = "--args";
+    for (int i = 0; i < argc; i++) {
+        words[count++] = argv[i];
+    }
+    LS_ASSERT(count < room);
+    (void)fflush(NULL);
+    // execvp does not write to the words; its type is older than const.
+    (void)execvp(words[0], (char *const *)(uintptr_t)words);
+    cli_error("cannot start %s: %s; Debian and Ubuntu: apt-get install gdb", words[0],
+              strerror(errno));
+    free(words);
+    return LS_EXIT_ENVIRONMENT;
+}
+
+static const char *own_path(void) {
+    static char path[PATH_MAX];
+    ssize_t length = readlink("/proc/self/exe", path, sizeof path - 1);
+    if (length < 0) {
+        return started.argv[0];
+    }
+    path[length] = 0;
+    return path;
+}
+
+int cli_gdb_exec_self(const char *const *commands, int command_count, const char *const *without,
+                      int count) {
+    const char **argv = calloc((size_t)started.argc + 1, sizeof *argv);
+    if (argv == NULL) {
+        return cli_fail(LS_FAIL(LS_ERR_MEMORY, "cannot start gdb"));
+    }
+    int kept = 0;
+    argv[kept++] = own_path();
+    for (int i = 1; i < started.argc; i++) {
+        bool keep = true;
+        for (int w = 0; w < count; w++) {
+            keep = keep && strcmp(started.argv[i], without[w]) != 0;
+        }
+        if (keep) {
+            argv[kept++] = started.argv[i];
+        }
+    }
+    int code = cli_gdb_exec(commands, command_count, NULL, 0, argv, kept);
+    free(argv);
+    return code;
+}
+
+// The process that traces this one; 0: none.
+static long tracer(void) {
+    FILE *status = fopen("/proc/self/status", "r");
+    char line[256];
+    long pid = 0;
+    while (status != NULL && fgets(line, sizeof line, status) != NULL) {
+        if (strncmp(line, "TracerPid:", 10) == 0) {
+            pid = strtol(line + 10, NULL, 10);
+        }
+    }
+    if (status != NULL) {
+        (void)fclose(status);
+    }
+    return pid;
+}
+
+void cli_debugger_wait(void) {
+    static bool waited;
+    if (waited) {
+        return;
+    }
+    waited = true;
+    char path[PATH_MAX] = "";
+    const char *extension = find_extension(path, sizeof path);
+    fprintf(stderr, "lockstep: process %ld waits for a debugger: gdb -p %ld%s%s%s\n",
+            (long)getpid(), (long)getpid(), extension != NULL ? " -iex 'source " : "",
+            extension != NULL ? extension : "", extension != NULL ? "'" : "");
+    (void)fflush(stderr);
+    const struct timespec pause = {.tv_nsec = 50 * 1000 * 1000};
+    while (tracer() == 0) {
+        (void)nanosleep(&pause, NULL);
+    }
+}
+
+int cli_stop(const cli_stop_options *options, const char *name, const char *catch_command) {
+    if (options->wait && !options->stop) {
+        cli_debugger_wait();
+    } else if (options->wait) {
+        ls_gdb_before_stop = cli_debugger_wait;
+    } else if (options->stop) {
+        char option[64];
+        (void)snprintf(option, sizeof option, "--%s", name);
+        const char *const commands[] = {catch_command, "run"};
+        const char *const without[] = {option};
+        return cli_gdb_exec_self(commands, 2, without, 1);
+    }
+    return LS_EXIT_OK;
+}

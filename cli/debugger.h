@@ -1,0 +1,37 @@
+// Debuggers: starting gdb on a program with the extension loaded, and waiting for one to come.
+#ifndef LS_CLI_DEBUGGER_H
+#define LS_CLI_DEBUGGER_H
+
+#include "cli/cli.h"
+
+// Replaces this process by gdb on argv [argc], its program first. commands [command_count] are gdb
+// commands to give first; options [option_count] go to gdb as they stand. Returns an exit code when
+// gdb cannot be started.
+int cli_gdb_exec(const char *const *commands, int command_count, const char *const *options,
+                 int option_count, const char *const *argv, int argc);
+// The same on this program with the command line that it was started with, less the options `without`
+// [count]. Set by main.
+int cli_gdb_exec_self(const char *const *commands, int command_count, const char *const *without,
+                      int count);
+void cli_debugger_remember(int argc, char **argv);
+
+// Says which process waits, and sleeps until a debugger has attached to it. The first call alone does.
+void cli_debugger_wait(void);
+
+// The options of the commands that can stop where something went wrong.
+typedef struct cli_stop_options {
+    bool stop;  // --break-on-finding, --stop-at-divergence
+    bool wait;  // --wait-for-debugger
+} cli_stop_options;
+
+#define CLI_STOP_OPTIONS(options, name, help_)                                                     \
+    {.type = CLI_SWITCH, .long_name = (name), .value = &(options).stop, .help = (help_)}, {        \
+        .type = CLI_SWITCH, .long_name = "wait-for-debugger", .value = &(options).wait,            \
+        .help = "Print the process id and wait for a debugger to attach, then go on"               \
+    }
+
+// Does what these options ask before the command runs: starts gdb with `catch` as its first command,
+// then the run; or waits now; or arranges to wait where it goes wrong. Returns LS_EXIT_OK to go on.
+int cli_stop(const cli_stop_options *options, const char *name, const char *catch_command);
+
+#endif
