@@ -1,4 +1,5 @@
-// lockstep gdb FILE [-- GDB OPTIONS], lockstep gdb -- PROGRAM [ARGUMENTS]: gdb with the extension loaded.
+// lockstep gdb FILE [-- GDB OPTIONS], lockstep gdb -- PROGRAM [ARGUMENTS]: gdb with the extension
+// loaded.
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>

@@ -9,13 +9,14 @@
 // gdb cannot be started.
 int cli_gdb_exec(const char *const *commands, int command_count, const char *const *options,
                  int option_count, const char *const *argv, int argc);
-// The same on this program with the command line that it was started with, less the options `without`
-// [count]. Set by main.
+// The same on this program with the command line that it was started with, less the options
+// `without` [count]. Set by main.
 int cli_gdb_exec_self(const char *const *commands, int command_count, const char *const *without,
                       int count);
 void cli_debugger_remember(int argc, char **argv);
 
-// Says which process waits, and sleeps until a debugger has attached to it. The first call alone does.
+// Says which process waits, and sleeps until a debugger has attached to it. The first call alone
+// does.
 void cli_debugger_wait(void);
 
 // The options of the commands that can stop where something went wrong.
@@ -30,8 +31,9 @@ typedef struct cli_stop_options {
         .help = "Print the process id and wait for a debugger to attach, then go on"               \
     }
 
-// Does what these options ask before the command runs: starts gdb with `catch` as its first command,
-// then the run; or waits now; or arranges to wait where it goes wrong. Returns LS_EXIT_OK to go on.
+// Does what these options ask before the command runs: starts gdb with `catch` as its first
+// command, then the run; or waits now; or arranges to wait where it goes wrong. Returns LS_EXIT_OK
+// to go on.
 int cli_stop(const cli_stop_options *options, const char *name, const char *catch_command);
 
 #endif

@@ -1,10 +1,10 @@
-// Data parallel training: every rank has the whole model (a line, y = weight x + bias) and samples of
-// its own; gradients are averaged, so that the models stay the same on all ranks, bit for bit.
+// Data parallel training: every rank has the whole model (a line, y = weight x + bias) and samples
+// of its own; gradients are averaged, so that the models stay the same on all ranks, bit for bit.
 //
 // The bug: the bias's gradient is left out of the average. Every rank then has its own bias.
 #include <stdio.h>
 
-#include "launch.h"
+#include "examples/launch.h"
 
 #define SAMPLES 16  // per rank
 #define STEPS   5

@@ -1,5 +1,5 @@
 // See launch.h. Not part of the library: a program of yours has its own main.
-#include "launch.h"
+#include "examples/launch.h"
 
 #include <stdio.h>
 #include <stdlib.h>

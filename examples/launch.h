@@ -1,8 +1,9 @@
 // Starts an example: simulated, every rank in this process, or, where it is compiled with
-// LOCKSTEP_WITH_MPI, as the one rank that mpiexec gave this process. The example's code is the same.
+// LOCKSTEP_WITH_MPI, as the one rank that mpiexec gave this process. The example's code is the
+// same.
 //     data_parallel [--ranks N] [--seed N] [--bug]
-#ifndef EXAMPLES_LAUNCH_H
-#define EXAMPLES_LAUNCH_H
+#ifndef LS_EXAMPLES_LAUNCH_H
+#define LS_EXAMPLES_LAUNCH_H
 
 #include "ranks/ranks.h"
 

@@ -1,10 +1,10 @@
-// One controller, every rank: a matrix cut by rows over the ranks, its column sums, and the whole of
-// it again. Each call acts on all shards that this process holds.
+// One controller, every rank: a matrix cut by rows over the ranks, its column sums, and the whole
+// of it again. Each call acts on all shards that this process holds.
 //
 // The bug: the partial sums are used as if they were the sums, without the all_reduce.
 #include <stdio.h>
 
-#include "launch.h"
+#include "examples/launch.h"
 
 #define ROWS    6
 #define COLUMNS 4

@@ -1,12 +1,12 @@
-// A mixture of experts: every rank holds one expert. Tokens are dispatched to the rank of their expert
-// by an all_to_all with uneven counts, each expert does its work, and a second one combines: the
-// tokens come back to where they were.
+// A mixture of experts: every rank holds one expert. Tokens are dispatched to the rank of their
+// expert by an all_to_all with uneven counts, each expert does its work, and a second one combines:
+// the tokens come back to where they were.
 //
 // The bug: a rank takes for granted that it gets as many tokens from each rank as it sends to it.
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "launch.h"
+#include "examples/launch.h"
 
 #define TOKENS    12  // per rank
 #define RANKS_MAX 64

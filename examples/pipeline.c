@@ -1,11 +1,11 @@
-// A pipeline: every rank is a stage and passes activations to the next one; gradients come back. Each
-// stage multiplies by its factor; micro-batches go through one after the other.
+// A pipeline: every rank is a stage and passes activations to the next one; gradients come back.
+// Each stage multiplies by its factor; micro-batches go through one after the other.
 //
-// The bug: a stage asks for the gradient before it has sent the activation that the gradient is of, so
-// it and the next stage wait for each other.
+// The bug: a stage asks for the gradient before it has sent the activation that the gradient is of,
+// so it and the next stage wait for each other.
 #include <stdio.h>
 
-#include "launch.h"
+#include "examples/launch.h"
 
 #define MICRO_BATCHES 3
 #define WIDTH         4

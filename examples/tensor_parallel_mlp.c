@@ -1,11 +1,11 @@
-// A two-layer perceptron cut over ranks, as Megatron cuts it: the first layer by columns, the second
-// by rows. Each rank computes its part of the hidden layer and, from that alone, a partial output; one
-// all_reduce gives the output on every rank.
+// A two-layer perceptron cut over ranks, as Megatron cuts it: the first layer by columns, the
+// second by rows. Each rank computes its part of the hidden layer and, from that alone, a partial
+// output; one all_reduce gives the output on every rank.
 //
 // The bug: the last rank sums one row less, as when its batch was cut differently.
 #include <stdio.h>
 
-#include "launch.h"
+#include "examples/launch.h"
 
 #define BATCH  4
 #define INPUT  8

@@ -1,5 +1,5 @@
-// A run of many ranks for the debugger: collectives on the world and on parts of it, then one rank is
-// late. `many RANKS`.
+// A run of many ranks for the debugger: collectives on the world and on parts of it, then one rank
+// is late. `many RANKS`.
 #include <stdio.h>
 #include <stdlib.h>
 
