@@ -15,6 +15,7 @@ static const struct {
     {"collectives", ls_bench_suite_collectives},
     {"orders", ls_bench_suite_orders},
     {"planner", ls_bench_suite_planner},
+    {"ranks", ls_bench_suite_ranks},
 };
 
 #define SUITE_COUNT ((int)(sizeof suites / sizeof suites[0]))

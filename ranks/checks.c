@@ -1,5 +1,6 @@
 // Checks that look at one call, or at what it moved; and which checks are on.
 #include <fnmatch.h>
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -7,13 +8,15 @@
 #include "ranks/internal.h"
 
 // ---- Which are on ------------------------------------------------------------------------------
-static int apply_glob(bool out[LS_FINDING_COUNT], const char *glob, bool on) {
+static int apply_glob(bool out[LS_FINDING_COUNT], bool *moved_values, const char *glob, bool on) {
     bool any = false;
     for (int id = 0; id < LS_FINDING_COUNT; id++) {
         if (fnmatch(strcmp(glob, "all") == 0 ? "*" : glob, ls_finding_name((ls_finding_id)id), 0) ==
             0) {
             out[id] = on;
             any = true;
+            *moved_values = *moved_values || (on && id == LS_FINDING_VALUE_NAN_FIRST) ||
+                            (on && id == LS_FINDING_VALUE_INF_FIRST);
         }
     }
     if (!any) {
@@ -22,7 +25,8 @@ static int apply_glob(bool out[LS_FINDING_COUNT], const char *glob, bool on) {
     return LS_OK;
 }
 
-int ls_checks__select(bool out[LS_FINDING_COUNT], const char *globs) {
+int ls_checks__select(bool out[LS_FINDING_COUNT], bool *moved_values, const char *globs) {
+    *moved_values = false;
     for (int id = 0; id < LS_FINDING_COUNT; id++) {
         out[id] = id != LS_FINDING_BUFFER_MODIFIED_IN_FLIGHT;
     }
@@ -37,7 +41,7 @@ int ls_checks__select(bool out[LS_FINDING_COUNT], const char *globs) {
         }
         memcpy(glob, start, bytes);
         glob[bytes] = '\0';
-        LS_TRY(apply_glob(out, glob, on));
+        LS_TRY(apply_glob(out, moved_values, glob, on));
         globs += length;
         globs += *globs == ',' ? 1 : 0;
     }
@@ -229,58 +233,79 @@ void ls_checks__hash_check(ls_request *request) {
 // ---- NaN and Inf -------------------------------------------------------------------------------
 typedef enum special { SPECIAL_NONE, SPECIAL_NAN = 1, SPECIAL_INF = 2 } special;
 
-static unsigned scan_f32(const uint32_t *at, size_t count) {
-    uint32_t most = 0;
-    for (size_t i = 0; i < count; i++) {
-        uint32_t magnitude = at[i] & UINT32_C(0x7fffffff);
-        most = magnitude > most ? magnitude : most;
+// Whether any word has all bits of its exponent set: then the exponent plus its lowest bit carries
+// into the sign. 64 bytes at a time, which compilers keep in vector registers.
+#define DEFINE_ANY_SPECIAL(name, word)                                                             \
+    static bool name(const word *at, size_t count, word exponent) {                                \
+        typedef word lanes __attribute__((vector_size(16)));                                       \
+        enum { LANES = 16 / sizeof(word) };                                                        \
+        const word sign = (word)((word)1 << (8 * sizeof(word) - 1));                               \
+        const lanes rest = (word)(sign - 1) - (lanes){0},                                          \
+                    carry = (word)(sign - exponent) - (lanes){0};                                  \
+        lanes a = {0}, b = {0}, c = {0}, d = {0};                                                  \
+        size_t i = 0;                                                                              \
+        for (; i + 4 * LANES <= count; i += 4 * LANES) {                                           \
+            lanes now[4];                                                                          \
+            memcpy(now, at + i, sizeof now);                                                       \
+            a |= (now[0] & rest) + carry;                                                          \
+            b |= (now[1] & rest) + carry;                                                          \
+            c |= (now[2] & rest) + carry;                                                          \
+            d |= (now[3] & rest) + carry;                                                          \
+        }                                                                                          \
+        a |= b | c | d;                                                                            \
+        word any = 0;                                                                              \
+        for (size_t k = 0; k < LANES; k++) {                                                       \
+            any = (word)(any | a[k]);                                                              \
+        }                                                                                          \
+        for (; i < count; i++) {                                                                   \
+            any = (word)(any | ((at[i] & (word)(sign - 1)) + (word)(sign - exponent)));            \
+        }                                                                                          \
+        return (any & sign) != 0;                                                                  \
     }
-    if (most < UINT32_C(0x7f800000)) {
-        return SPECIAL_NONE;
-    }
-    return most == UINT32_C(0x7f800000) ? SPECIAL_INF : SPECIAL_NAN;
-}
+DEFINE_ANY_SPECIAL(any_u16, uint16_t)
+DEFINE_ANY_SPECIAL(any_u32, uint32_t)
+DEFINE_ANY_SPECIAL(any_u64, uint64_t)
 
-static unsigned scan_f64(const uint64_t *at, size_t count) {
-    uint64_t most = 0;
+// The rare case: which of both it is.
+static unsigned classify(const void *data, size_t count, ls_dtype dtype) {
+    size_t bytes = ls_dtype_bytes(dtype);
+    unsigned found = SPECIAL_NONE;
     for (size_t i = 0; i < count; i++) {
-        uint64_t magnitude = at[i] & UINT64_C(0x7fffffffffffffff);
-        most = magnitude > most ? magnitude : most;
+        double value = ls_element_to_f64((const char *)data + i * bytes, dtype);
+        if (isnan(value)) {
+            return SPECIAL_NAN;
+        }
+        found = isinf(value) ? SPECIAL_INF : found;
     }
-    if (most < UINT64_C(0x7ff0000000000000)) {
-        return SPECIAL_NONE;
-    }
-    return most == UINT64_C(0x7ff0000000000000) ? SPECIAL_INF : SPECIAL_NAN;
-}
-
-static unsigned scan_u16(const uint16_t *at, size_t count, uint16_t infinity) {
-    uint16_t most = 0;
-    for (size_t i = 0; i < count; i++) {
-        uint16_t magnitude = at[i] & UINT16_C(0x7fff);
-        most = magnitude > most ? magnitude : most;
-    }
-    return most < infinity ? SPECIAL_NONE : most == infinity ? SPECIAL_INF : SPECIAL_NAN;
+    return found;
 }
 
 // What elements [count] hold: NaN wins over Inf.
 static unsigned scan(const void *data, size_t count, ls_dtype dtype) {
+    bool any = false;
     switch (dtype) {
     case LS_F32:
-        return scan_f32(data, count);
+        any = any_u32(data, count, UINT32_C(0x7f800000));
+        break;
     case LS_F64:
-        return scan_f64(data, count);
+        any = any_u64(data, count, UINT64_C(0x7ff0000000000000));
+        break;
     case LS_F16:
-        return scan_u16(data, count, UINT16_C(0x7c00));
+        any = any_u16(data, count, UINT16_C(0x7c00));
+        break;
     case LS_BF16:
-        return scan_u16(data, count, UINT16_C(0x7f80));
-    default:
-        return SPECIAL_NONE;  // integers, and f8 that saturates
+        any = any_u16(data, count, UINT16_C(0x7f80));
+        break;
+    default:  // integers, and f8 that saturates
+        break;
     }
+    return any ? classify(data, count, dtype) : SPECIAL_NONE;
 }
 
 static bool values_on(const ls_run *run, const ls_call *call) {
     return (run->checks[LS_FINDING_VALUE_NAN_FIRST] || run->checks[LS_FINDING_VALUE_INF_FIRST]) &&
-           call->kind != LS_BARRIER && ls_dtype_is_float(call->dtype);
+           call->kind != LS_BARRIER && ls_dtype_is_float(call->dtype) &&
+           (run->moved_values || ls_collective_of(call->kind)->reduces);
 }
 
 static unsigned scan_send(const ls_request *request) {

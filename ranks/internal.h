@@ -55,7 +55,7 @@ void ls_findings__history(ls_text *text, const ls_rank *rank, int most);
 void ls_findings__sides(ls_text *text, ls_request *const *requests, int count);
 
 // ---- checks.c: which are on, and what one call shows -------------------------------------------
-int ls_checks__select(bool out[LS_FINDING_COUNT], const char *globs);
+int ls_checks__select(bool out[LS_FINDING_COUNT], bool *moved_values, const char *globs);
 // Checks one call by itself. LS_OK, or the status the run failed with.
 int ls_checks__call(ls_request *request);
 // Looks for the first NaN and Inf: in what a completed call moved, or in what it reduced to.

@@ -128,7 +128,7 @@ static int make_result(ls_run *run) {
 static int open_run(ls_run *run) {
     LS_TRY(ls_arena_create(&run->arena, run->options.allocator));
     LS_TRY(make_result(run));
-    LS_TRY(ls_checks__select(run->checks, run->options.checks));
+    LS_TRY(ls_checks__select(run->checks, &run->moved_values, run->options.checks));
     LS_TRY(ls_schedule__open(run));
     LS_TRY(make_world(run));
     return make_ranks(run);

@@ -177,6 +177,7 @@ struct ls_run {
     void *arg;
     bool parallel;
     bool checks[LS_FINDING_COUNT];
+    bool moved_values;  // value.*: also in what is only moved
     ls_world *world;
     ls_backend *backend;
     bool direct;  // calls go to `backend`, which holds one rank; no threads

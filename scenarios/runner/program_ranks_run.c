@@ -73,7 +73,7 @@ static int run_once(ls_finding **out, int *count, const ls_scenario *scenario, l
         .schedule = options->tries > 0 ? LS_SCHEDULE_RANDOM : options->schedule,
         .checks = options->checks != NULL ? options->checks
                   : hashed                ? "all"
-                                          : NULL,
+                                          : "all,-buffer.modified_in_flight",
         .order = order,
         .faults = faults_of(scenario, arena),
         .fault_count = scenario->fault_count,

@@ -1,0 +1,153 @@
+// Ranks as threads: how long many ranks take, and what the checks cost. The yardstick of the second
+// is the same program with every check off, run by turns with it.
+#include <stdio.h>
+
+#include "bench/bench.h"
+#include "ranks/ranks.h"
+
+#define SAMPLES_MAX 64
+#define CALLS       4  // of a program whose checks are measured
+
+// ---- Many ranks ---------------------------------------------------------------------------------
+typedef struct crowd {
+    int ranks;
+    int calls;
+    double time_ms_limit;
+} crowd;
+
+static int all_reduces(ls_rank *self, void *arg) {
+    const crowd *c = arg;
+    float data[256];
+    for (int i = 0; i < c->calls; i++) {
+        for (int k = 0; k < 256; k++) {
+            data[k] = (float)((ls_rank_id(self) + k) % 7);
+        }
+        LS_TRY(ls_all_reduce(data, data, 256, LS_F32, LS_SUM, ls_rank_world(self)));
+    }
+    return 0;
+}
+
+static int run_crowd(const crowd *c) {
+    ls_spmd_result *result = NULL;
+    const ls_spmd_options options = {.ranks = c->ranks};
+    int status = ls_spmd_run(&result, all_reduces, (void *)(uintptr_t)c, &options);
+    ls_spmd_result_free(result);
+    return status;
+}
+
+static int measure_crowd(ls_bench *bench, const crowd *c) {
+    char name[LS_BENCH_TEXT_MAX];
+    (void)snprintf(name, sizeof name, "%d threads, %d all_reduce", c->ranks, c->calls);
+    ls_bench_row *row = ls_bench__row(bench, "ranks", name);
+    if (row == NULL) {
+        return LS_OK;
+    }
+    row->ranks = c->ranks;
+    row->elements = 256;
+    row->time_ms_limit = c->time_ms_limit;
+    row->repetitions = 1;
+    uint64_t before = ls_bench__memory_now();
+    ls_bench__memory_reset();
+    double start = ls_bench__now_ms();
+    LS_TRY(run_crowd(c));
+    row->time_ms = row->time_ms_min = ls_bench__now_ms() - start;
+    uint64_t peak = ls_bench__memory_peak();
+    if (before != 0 && peak > before) {
+        row->memory_ratio =
+            (double)(peak - before) / ((double)c->ranks * 256 * (double)sizeof(float));
+    }
+    return LS_OK;
+}
+
+// ---- What the checks cost -----------------------------------------------------------------------
+typedef struct checked {
+    ls_kind kind;
+    int ranks;
+    size_t elements;     // of the larger of a rank's two buffers
+    float *send, *recv;  // [ranks, elements]
+} checked;
+
+static int calls_of_one_kind(ls_rank *self, void *arg) {
+    const checked *c = arg;
+    size_t own = (size_t)ls_rank_id(self) * c->elements;
+    const ls_call call = {
+        .kind = c->kind,
+        .dtype = LS_F32,
+        .op = LS_SUM,
+        .count = c->kind == LS_ALL_REDUCE ? c->elements : c->elements / (size_t)c->ranks,
+        .send = c->send + own,
+        .recv = c->recv + own,
+    };
+    for (int i = 0; i < CALLS; i++) {
+        LS_TRY(ls_post_at(__FILE__, __LINE__, &call, ls_rank_world(self), NULL));
+    }
+    return 0;
+}
+
+static int time_checked(double *out_ms, checked *c, const char *checks) {
+    ls_spmd_result *result = NULL;
+    const ls_spmd_options options = {.ranks = c->ranks, .checks = checks};
+    double start = ls_bench__now_ms();
+    int status = ls_spmd_run(&result, calls_of_one_kind, c, &options);
+    *out_ms = ls_bench__now_ms() - start;
+    ls_spmd_result_free(result);
+    return status;
+}
+
+static int measure_checks(ls_bench_row *row, checked *c) {
+    double on[SAMPLES_MAX], off[SAMPLES_MAX];
+    int count = row->repetitions < SAMPLES_MAX ? row->repetitions : SAMPLES_MAX;
+    LS_TRY(time_checked(&off[0], c, "-*"));  // warms the memory
+    for (int i = 0; i < count; i++) {
+        LS_TRY(time_checked(&on[i], c, NULL));
+        LS_TRY(time_checked(&off[i], c, "-*"));
+    }
+    row->time_ms = ls_bench__median(on, count);
+    row->time_ms_min = on[0];
+    row->yardstick_ms = ls_bench__median(off, count);
+    row->ratio =
+        on[0] / off[0];  // of the least times: the cost itself, not the machine's other work
+    return LS_OK;
+}
+
+static int measure_kind(ls_bench *bench, ls_kind kind) {
+    checked c = {.kind = kind, .ranks = 8, .elements = (size_t)1 << 20};
+    char name[LS_BENCH_TEXT_MAX];
+    (void)snprintf(name, sizeof name, "checks on %s", ls_kind_name(kind));
+    ls_bench_row *row = ls_bench__row(bench, "ranks", name);
+    if (row == NULL) {
+        return LS_OK;
+    }
+    row->ranks = c.ranks;
+    row->elements = c.elements;
+    row->ratio_limit = 1.1;
+    size_t all = (size_t)c.ranks * c.elements;
+    void *send = NULL, *recv = NULL;
+    int status = ls_alloc(&send, NULL, all, sizeof(float));
+    if (status == LS_OK) {
+        status = ls_alloc(&recv, NULL, all, sizeof(float));
+    }
+    if (status == LS_OK) {
+        c.send = send;
+        c.recv = recv;
+        for (size_t i = 0; i < all; i++) {
+            c.send[i] = (float)(i % 251);
+        }
+        status = measure_checks(row, &c);
+    }
+    ls_free(NULL, recv, all, sizeof(float));
+    ls_free(NULL, send, all, sizeof(float));
+    return status;
+}
+
+int ls_bench_suite_ranks(ls_bench *bench) {
+    static const ls_kind kinds[] = {LS_ALL_REDUCE, LS_ALL_GATHER, LS_REDUCE_SCATTER, LS_ALL_TO_ALL};
+    static const crowd crowds[] = {{1024, 100, 10000}, {4096, 10, 0}};
+    for (size_t i = 0; i < sizeof kinds / sizeof kinds[0]; i++) {
+        LS_TRY(measure_kind(bench, kinds[i]));
+    }
+    for (size_t i = 0; i < sizeof crowds / sizeof crowds[0]; i++) {
+        LS_TRY(measure_crowd(bench, &crowds[i]));
+    }
+    return LS_OK;
+}
