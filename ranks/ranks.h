@@ -39,10 +39,10 @@ typedef struct ls_spmd_options {
     ls_schedule_kind schedule;
     int delayed_rank;  // LS_SCHEDULE_DELAY
     // Which checks are on: names and globs, applied left to right, "-" switches off: "-value.*",
-    // "-*,p2p.*", "all". NULL: all but what reads whole buffers, which is buffer.modified_in_flight,
-    // and value.* in data that is only moved (the results of reductions are looked at); they are on
-    // when they are named. Calls that cannot be completed end the run even where their check is off,
-    // then without a finding.
+    // "-*,p2p.*", "all". NULL: all but what reads whole buffers, which is
+    // buffer.modified_in_flight, and value.* in data that is only moved (the results of reductions
+    // are looked at); they are on when they are named. Calls that cannot be completed end the run
+    // even where their check is off, then without a finding.
     const char *checks;
     const ls_order *order;  // of reductions; NULL: rank order
     const ls_fault *faults;

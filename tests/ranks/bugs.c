@@ -249,16 +249,25 @@ int bug_p2p_order(ls_rank *self, void *arg) {
 }
 
 // ---- Deadlocks ----
+// Messages too large to be buffered anywhere.
 int bug_ring(ls_rank *self, void *arg) {
+    enum { COUNT = 1 << 17 };
     bug_run *run = arg;
     int r = ls_rank_id(self), n = ls_rank_count(self);
-    float a[4] = {1, 2, 3, 4}, b[4] = {0};
+    float *a = ls_rank_alloc(self, COUNT * sizeof(float));
+    float *b = ls_rank_alloc(self, COUNT * sizeof(float));
     bool receive_first = run->clean && r % 2 == 1;
+    fill(a, COUNT, r);
     if (receive_first) {
-        LS_TRY(ls_recv(b, 4, LS_F32, (r + n - 1) % n, WORLD));
+        LS_TRY(ls_recv(b, COUNT, LS_F32, (r + n - 1) % n, WORLD));
     }
-    LS_TRY(HERE(run, ls_send(a, 4, LS_F32, (r + 1) % n, WORLD)));
-    return receive_first ? LS_OK : ls_recv(b, 4, LS_F32, (r + n - 1) % n, WORLD);
+    LS_TRY(HERE(run, ls_send(a, COUNT, LS_F32, (r + 1) % n, WORLD)));
+    if (!receive_first) {
+        LS_TRY(ls_recv(b, COUNT, LS_F32, (r + n - 1) % n, WORLD));
+    }
+    ls_rank_free(self, a);
+    ls_rank_free(self, b);
+    return LS_OK;
 }
 
 int bug_self_send(ls_rank *self, void *arg) {
