@@ -22,7 +22,7 @@ typedef struct ls_bench_row {
     double time_ms_min;         //
     const char *yardstick;      // what stands beside it; NULL: a memcpy of bytes_moved
     double yardstick_ms;        // its median time
-    double ratio;               // time / yardstick
+    double ratio;               // least time / least time of the yardstick
     double ratio_limit;         // 0: none
     double time_ms_limit;       // 0: none
     double memory_ratio;        // peak memory of the run / memory of the ranks' buffers

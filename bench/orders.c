@@ -75,7 +75,7 @@ static int measure(ls_bench_row *row, setup *s, const ls_order *order) {
     row->time_ms = ls_bench__median(with, count);
     row->time_ms_min = with[0];
     row->yardstick_ms = ls_bench__median(without, count);
-    row->ratio = row->time_ms / row->yardstick_ms;
+    row->ratio = row->time_ms_min / without[0];
     return LS_OK;
 }
 

@@ -120,7 +120,8 @@ const cli_command cli_cmd_bench = {
     .arguments = "",
     .arguments_max = 0,
     .summary = "Time the simulator against memcpy, in one run",
-    .details = "Each row is a median. 'elements' is what each rank has in the larger of its two "
+    .details = "Times are medians; the ratio is of the least times, which other "
+               "processes disturb least. 'elements' is what each rank has in the larger of its two "
                "buffers. 'memcpy' is a memcpy with as much traffic: half of the bytes that the "
                "operation has to read once and write once. 'memory of shards' is the peak of the "
                "whole process over what the ranks' buffers take. Of the planner's rows the "

@@ -47,7 +47,8 @@ static int math(const ls_call *const *calls, int size, const ls_order *order) {
             at = stop;
         }
         for (int i = 1; i < size; i++) {
-            memcpy((char *)calls[i]->recv + first, row + first, end - first);
+            ls_block__copy_result((char *)calls[i]->recv + first, row + first, end - first,
+                                  total * (size_t)size);
         }
     }
     return LS_OK;

@@ -20,13 +20,15 @@ static int math(const ls_call *const *calls, int size, const ls_order *order) {
     ls_fold fold;
     LS_TRY(ls_fold__open(&fold, calls, size, order, count));
     size_t range = ls_fold__range(&fold);
+    size_t total = (size_t)size * count * element;
     int status = LS_OK;
     for (size_t first = 0; first < count && status == LS_OK; first += range) {
         size_t length = count - first < range ? count - first : range;
         char *out = ls_block__at(calls[0]->recv, first, element);
         status = ls_fold__all_reduce(&fold, out, first, length);
         for (int i = 1; i < size && status == LS_OK; i++) {
-            memcpy(ls_block__at(calls[i]->recv, first, element), out, length * element);
+            ls_block__copy_result(ls_block__at(calls[i]->recv, first, element), out,
+                                  length * element, total);
         }
     }
     ls_fold__close(&fold);

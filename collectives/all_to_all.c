@@ -54,7 +54,7 @@ static uint64_t bytes(const ls_call *const *calls, int size, int from, int to) {
 }
 
 // Constant sizes let the compiler make a move of the commonest small blocks.
-static void copy_small(char *to, const char *from, size_t bytes) {
+static void copy_block(char *to, const char *from, size_t bytes, size_t total) {
     switch (bytes) {
     case 0:
         break;
@@ -65,7 +65,7 @@ static void copy_small(char *to, const char *from, size_t bytes) {
         memcpy(to, from, 8);
         break;
     default:
-        memcpy(to, from, bytes);
+        ls_block__copy_result(to, from, bytes, total);
         break;
     }
 }
@@ -76,6 +76,10 @@ static int math(const ls_call *const *calls, int size, const ls_order *order) {
     void *memory = NULL;
     LS_TRY(ls_alloc(&memory, NULL, (size_t)size, sizeof(char *)));
     char **next = memory;  // [size] where each member's next block goes
+    size_t total = 0;      // bytes of the result, taking all members to send as much as the first
+    for (int to = 0; to < size; to++) {
+        total += sends(calls, 0, to) * element * (size_t)size;
+    }
     for (int i = 0; i < size; i++) {
         next[i] = calls[i]->recv;
     }
@@ -86,7 +90,7 @@ static int math(const ls_call *const *calls, int size, const ls_order *order) {
             if (length == 0) {
                 continue;
             }
-            copy_small(next[to], block, length);
+            copy_block(next[to], block, length, total);
             next[to] += length;
             block += length;
         }

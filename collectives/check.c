@@ -1,6 +1,8 @@
 // Whether the calls of a group agree.
 #include "collectives/check.h"
 
+#include "kernels/kernels.h"
+
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -221,6 +223,15 @@ int ls_check__same_counts(const ls_call *const *calls, int size,
 
 void ls_block__copy(void *to, const void *from, size_t bytes) {
     if (bytes != 0 && to != from) {
+        memcpy(to, from, bytes);
+    }
+}
+
+void ls_block__copy_result(void *to, const void *from, size_t bytes, size_t total) {
+    // Short pieces are not worth the fence that ends a streamed copy.
+    if (total >= LS_STREAM_BYTES && bytes >= 1024) {
+        ls_kernel_copy_streamed(to, from, bytes);
+    } else {
         memcpy(to, from, bytes);
     }
 }

@@ -57,6 +57,11 @@ static inline const char *ls_block__at_const(const void *base, size_t element,
 // Copies that may meet the same address (in place) and zero bytes with a NULL pointer.
 void ls_block__copy(void *to, const void *from, size_t bytes);
 
+// Results of a call from this many bytes on, all members together, are larger than the caches.
+#define LS_STREAM_BYTES ((size_t)8 << 20)
+// Copies a piece of a call's result, `total` bytes of result in all; no overlap.
+void ls_block__copy_result(void *to, const void *from, size_t bytes, size_t total);
+
 // ---- Folding ------------------------------------------------------------------------------------
 // The inputs of one reduction, set up once and folded range by range.
 typedef struct ls_fold {

@@ -1,5 +1,8 @@
 // Fill and copy.
 #include <string.h>
+#if defined(__SSE2__)
+#include <emmintrin.h>
+#endif
 
 #include "kernels/cpu/bits.h"
 #include "kernels/kernels.h"
@@ -43,6 +46,35 @@ void ls_kernel_copy(void *out, const void *in, size_t bytes) {
     if (bytes > 0 && out != in) {
         memcpy(out, in, bytes);
     }
+}
+
+void ls_kernel_copy_streamed(void *out, const void *in, size_t bytes) {
+    LS_ASSERT(bytes == 0 || (out != NULL && in != NULL));
+    if (bytes == 0 || out == in) {
+        return;
+    }
+#if defined(__SSE2__)
+    unsigned char *to = out;
+    const unsigned char *from = in;
+    size_t head = (size_t)(-(uintptr_t)to & 15u);
+    head = head < bytes ? head : bytes;
+    memcpy(to, from, head);
+    size_t i = head;
+    for (; i + 64 <= bytes; i += 64) {
+        __m128i a = _mm_loadu_si128((const __m128i *)(const void *)(from + i));
+        __m128i b = _mm_loadu_si128((const __m128i *)(const void *)(from + i + 16));
+        __m128i c = _mm_loadu_si128((const __m128i *)(const void *)(from + i + 32));
+        __m128i d = _mm_loadu_si128((const __m128i *)(const void *)(from + i + 48));
+        _mm_stream_si128((__m128i *)(void *)(to + i), a);
+        _mm_stream_si128((__m128i *)(void *)(to + i + 16), b);
+        _mm_stream_si128((__m128i *)(void *)(to + i + 32), c);
+        _mm_stream_si128((__m128i *)(void *)(to + i + 48), d);
+    }
+    memcpy(to + i, from + i, bytes - i);
+    _mm_sfence();
+#else
+    memcpy(out, in, bytes);
+#endif
 }
 
 void ls_kernel_copy_2d(void *out, size_t out_stride_bytes, const void *in, size_t in_stride_bytes,
