@@ -6,10 +6,12 @@
 #include "cli/commands.h"
 #include "cli/debugger.h"
 #include "cli/scenarios.h"
+#include "cli/trace.h"
 
 static struct {
     cli_run_options run;
     cli_stop_options stop;
+    const char *machine;
     const char *real;
     const char *keep;
 } given;
@@ -26,15 +28,22 @@ static const cli_option options[] = {
      .value_name = "DIR",
      .help = "Keep the recordings of live runs in DIR, one directory per scenario"},
     CLI_RUN_OPTIONS(given.run),
+    CLI_MACHINE_OPTION(given.machine),
     CLI_STOP_OPTIONS(given.stop, "stop-at-divergence",
                      "Run in gdb, and stop there where the first wrong stage is found"),
     {.long_name = NULL},
 };
 
 static int compare_all(const cli_scenarios *scenarios) {
+    ls_trace *trace = NULL;
+    int opened = cli_trace_open(&trace, given.machine);
+    if (opened != LS_EXIT_OK) {
+        return opened;
+    }
     ls_results *results = NULL;
     int status = ls_results_create(&results, "compare");
     if (status != LS_OK) {
+        ls_trace_free(trace);
         return cli_fail(status);
     }
     ls_text command = {0};
@@ -42,6 +51,7 @@ static int compare_all(const cli_scenarios *scenarios) {
     cli_reproduce_options(&command, &given.run);
     ls_run_options run_options = cli_run_options_of(&given.run, ls_text_string(&command));
     run_options.keep_dir = given.keep;
+    run_options.trace = trace;
     for (int i = 0; status == LS_OK && i < scenarios->count; i++) {
         cli_progress("comparing", i, scenarios->count);
         status = ls_run_compared(results, scenarios->at[i], given.real, &run_options);
@@ -50,7 +60,7 @@ static int compare_all(const cli_scenarios *scenarios) {
     int code = status == LS_OK ? cli_report(results) : cli_fail(status);
     ls_results_free(results);
     ls_text_free(&command);
-    return code;
+    return cli_trace_close(trace, code);
 }
 
 static int run(const cli_args *args) {
@@ -90,7 +100,7 @@ const cli_command cli_cmd_compare = {
                "real run), and compares every output of every stage on every rank: bit_exact, "
                "within_bound with its ratio, or wrong with the first element that differs. "
                "Real processes run under a deadline and are all ended with it.",
-    .common = CLI_COMMON_REPORTS | CLI_COMMON_SEED,
+    .common = CLI_COMMON_REPORTS | CLI_COMMON_TRACE | CLI_COMMON_SEED,
     .options = options,
     .run = run,
 };

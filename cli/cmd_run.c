@@ -4,6 +4,7 @@
 #include "cli/commands.h"
 #include "cli/debugger.h"
 #include "cli/scenarios.h"
+#include "cli/trace.h"
 #include "scenarios/runner/schema.h"
 
 static const char *const backends[] = {"sim", "mpi", "nccl", NULL};
@@ -13,6 +14,7 @@ static const char *const schedules[] = {"round-robin", "random", "delay", NULL};
 static struct {
     cli_run_options run;
     cli_stop_options stop;
+    const char *machine;
     int backend;
     int schedule;
     int explore;
@@ -48,6 +50,7 @@ static const cli_option options[] = {
      .value_name = "GLOBS",
      .help = "Checks of programs by name, as \"-value.*\" or \"-*,p2p.*\""},
     CLI_RUN_OPTIONS(given.run),
+    CLI_MACHINE_OPTION(given.machine),
     CLI_STOP_OPTIONS(given.stop, "break-on-finding",
                      "Run in gdb, and stop there where a check finds a defect"),
     {.type = CLI_SWITCH,
@@ -74,9 +77,15 @@ static int print_schema(void) {
 }
 
 static int run_all(const cli_scenarios *scenarios) {
+    ls_trace *trace = NULL;
+    int opened = cli_trace_open(&trace, given.machine);
+    if (opened != LS_EXIT_OK) {
+        return opened;
+    }
     ls_results *results = NULL;
     int status = ls_results_create(&results, "run");
     if (status != LS_OK) {
+        ls_trace_free(trace);
         return cli_fail(status);
     }
     ls_text command = {0};
@@ -86,6 +95,7 @@ static int run_all(const cli_scenarios *scenarios) {
     run_options.schedule = (ls_schedule_kind)given.schedule;
     run_options.explore = given.explore;
     run_options.checks = given.checks;
+    run_options.trace = trace;
     for (int i = 0; status == LS_OK && i < scenarios->count; i++) {
         cli_progress("running", i, scenarios->count);
         status = given.backend == 0 ? ls_run_simulated(results, scenarios->at[i], &run_options)
@@ -96,7 +106,7 @@ static int run_all(const cli_scenarios *scenarios) {
     int code = status == LS_OK ? cli_report(results) : cli_fail(status);
     ls_results_free(results);
     ls_text_free(&command);
-    return code;
+    return cli_trace_close(trace, code);
 }
 
 static int run(const cli_args *args) {
@@ -133,7 +143,7 @@ const cli_command cli_cmd_run = {
     .details = "Simulates every rank in this process (or, with --backend, runs real processes), "
                "judges each stage by the unsharded oracle, and meets the scenario's expectations. "
                "Exit code 0: everything holds; 1: a mismatch or a finding; 2: a file is unusable.",
-    .common = CLI_COMMON_REPORTS | CLI_COMMON_SEED,
+    .common = CLI_COMMON_REPORTS | CLI_COMMON_TRACE | CLI_COMMON_SEED,
     .options = options,
     .run = run,
 };

@@ -47,6 +47,7 @@ typedef struct ls_program_ranks_options {
     int tries;                  // random schedules, from the scenario's seed on; 0: one `schedule`
     const char *checks;         // NULL: by the scenario
     const char *order;          // of reductions; NULL: rank order
+    struct ls_trace *trace;     // of the one schedule; NULL: none
 } ls_program_ranks_options;
 
 // Whether the program has collectives on buffers, which the ranks then call for themselves.

@@ -1,6 +1,7 @@
 // Runs a program's ranks as an SPMD program, and takes its findings over. What each rank does is
 // program_ranks.c.
 #include "scenarios/runner/program.h"
+#include "scenarios/runner/trace.h"
 
 #define LOOKAHEAD_MAX 64
 
@@ -75,6 +76,8 @@ static int run_once(ls_finding **out, int *count, const ls_scenario *scenario, l
                   : hashed                ? "all"
                                           : "all,-buffer.modified_in_flight",
         .order = order,
+        .met = options->trace != NULL && options->tries == 0 ? ls_trace_met : NULL,
+        .met_arg = options->trace,
         .faults = faults_of(scenario, arena),
         .fault_count = scenario->fault_count,
         .lookahead = scenario->step_count < LOOKAHEAD_MAX ? scenario->step_count : LOOKAHEAD_MAX,

@@ -11,6 +11,7 @@
 #include "scenarios/runner/expect.h"
 #include "scenarios/runner/program.h"
 #include "scenarios/runner/real.h"
+#include "scenarios/runner/trace.h"
 
 #define EXPLAIN_BYTES_MAX ((size_t)64 << 20)  // stage outputs past which orders are not searched
 
@@ -88,6 +89,10 @@ static int simulate_on(struct case_run *run, ls_world *world, const ls_order *or
     ls_backend *backend = NULL;
     LS_TRY(ls_backend_sim_create(&backend, world));
     backend->order = order;
+    if (run->options->trace != NULL && simulated == run->simulated) {  // not a search of orders
+        backend->met = ls_trace_met;
+        backend->met_arg = run->options->trace;
+    }
     if (run->orders != NULL) {
         backend->order_of = ls_call_orders_of;
         backend->order_of_arg = run->orders;
@@ -170,6 +175,7 @@ static int run_ranks(struct case_run *run) {
         .tries = run->options->explore,
         .checks = run->options->checks,
         .order = stated_order(run),
+        .trace = run->options->trace,
     };
     ls_finding *findings = NULL;
     uint64_t seed = 0;
@@ -186,15 +192,24 @@ static int run_ranks(struct case_run *run) {
     return LS_OK;
 }
 
+// What follows is traced as this case; what was traced of it before is forgotten.
+static int trace_begin(struct case_run *run) {
+    return run->options->trace != NULL
+               ? ls_trace_begin(run->options->trace, run->scenario->name, run->scenario->ranks)
+               : LS_OK;
+}
+
 // Fills run->simulated (and run->expected, for programs).
 static int simulate(struct case_run *run) {
     LS_TRY(ls_stages_create(&run->simulated, run->scenario->ranks));
     LS_TRY(ls_stages_create(&run->expected, run->scenario->ranks));
+    LS_TRY(trace_begin(run));
     if (ls_program_has_ranks(run->scenario)) {
         LS_TRY(run_ranks(run));
         if (simulation_decides(run)) {
             return LS_OK;
         }
+        LS_TRY(trace_begin(run));  // the controller's run is the one that counts
     }
     ls_check_clear();
     int status = simulate_under(run, stated_order(run), run->simulated, run->expected);

@@ -1,0 +1,22 @@
+// --trace and what draws traffic: a trace for the run, and its file.
+#ifndef LS_CLI_TRACE_H
+#define LS_CLI_TRACE_H
+
+#include "cli/cli.h"
+#include "scenarios/runner/trace.h"
+
+#define CLI_MACHINE_OPTION(value_)                                                                 \
+    {                                                                                              \
+        .type = CLI_STRING, .long_name = "machine", .value = &(value_), .value_name = "MACHINE",   \
+        .help = "Clock of --trace: v100_torchrec, a100, h100, h200 or a YAML file; default: "      \
+                "logical"                                                                          \
+    }
+
+// The trace that --trace asks for; *out NULL when it was not given. machine: a name or a file;
+// NULL: a logical clock. Returns an exit code.
+int cli_trace_open(ls_trace **out, const char *machine);
+// Writes it to --trace: text with a column per rank where the name ends in .txt, else JSON. Frees
+// it. Returns the worse of `code` and its own exit code.
+int cli_trace_close(ls_trace *trace, int code);
+
+#endif

@@ -1,0 +1,18 @@
+#!/usr/bin/env bash
+# example.sh PROGRAM RANKS FINDING [MPI_PROGRAM MPIEXEC]: runs an example simulated and as MPI processes, and with its bug.
+set -euo pipefail
+program=$1 ranks=$2 finding=$3 mpi_program=${4:-} mpiexec=${5:-}
+scratch=$(mktemp -d)
+trap 'rm -rf "$scratch"' EXIT
+"$program" --ranks "$ranks" >"$scratch/simulated"
+test -s "$scratch/simulated"
+if [ -n "$mpi_program" ] && [ -x "$mpi_program" ]; then
+    "$mpiexec" -n "$ranks" "$mpi_program" >"$scratch/mpi"
+    diff "$scratch/simulated" "$scratch/mpi"
+    echo "the same as $ranks MPI processes"
+fi
+if "$program" --ranks "$ranks" --bug >"$scratch/bug" 2>&1; then
+    echo "the bug was not found"
+    exit 1
+fi
+grep -E "$finding" "$scratch/bug"
