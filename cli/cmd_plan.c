@@ -17,7 +17,7 @@ static struct {
     bool diff, allow_outside;
     int model;
     double seconds, gap, reserve;
-} given = {.seconds = 10.0, .gap = 0.0, .machine = "h100"};
+} given = {.seconds = 10.0, .gap = 0.0};
 
 static const cli_option options[] = {
     {.type = CLI_STRING,
@@ -29,7 +29,8 @@ static const cli_option options[] = {
      .long_name = "machine",
      .value = &given.machine,
      .value_name = "NAME|FILE",
-     .help = "The machine planned for: v100_torchrec, a100, h100 (default), h200, or a YAML file"},
+     .help = "The machine planned for: v100_torchrec, a100, h100, h200, or a YAML "
+             "file (default: the scenario's machine)"},
     {.type = CLI_CHOICE,
      .long_name = "model",
      .value = &given.model,
@@ -169,6 +170,9 @@ static int diff(const cli_args *args, ls_arena *arena) {
 // ---- Planning -----------------------------------------------------------------------------------
 
 static int find_machine(ls_topology *out, const ls_scenario *scenario, ls_arena *arena) {
+    if (!given.machine) {
+        given.machine = scenario->machine != NULL ? scenario->machine : LS_SCENARIO_MACHINE;
+    }
     for (int i = 0; ls_topology_preset_name(i); i++) {
         if (strcmp(given.machine, ls_topology_preset_name(i)) == 0) {
             int status =

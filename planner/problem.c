@@ -57,9 +57,9 @@ static int check_ranks(const char *table, const int *ranks, int count, int world
     return LS_OK;
 }
 
-// A layout's blocks lie inside the table and on ranks of the world, or on none at all in the way that
-// the sharding type can be placed. Whether they tile the table is not asked: a broken layout can be
-// priced, too.
+// A layout's blocks lie inside the table and on ranks of the world, or on none at all and then in
+// the way that the sharding type can be placed. Whether they tile the table is not asked: a broken
+// layout can be priced, too.
 static int check_layout(const ls_planner_table *table, const ls_topology *topology) {
     const ls_plan_table *layout = table->layout;
     const char *name = table->name;

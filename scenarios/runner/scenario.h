@@ -335,6 +335,8 @@ typedef struct ls_scenario_expect {
 } ls_scenario_expect;
 
 // ---- The scenario -------------------------------------------------------------------------------
+#define LS_SCENARIO_MACHINE "h100"
+
 typedef struct ls_scenario {
     ls_node node;
     ls_arena *arena;               // owns everything below
@@ -344,6 +346,7 @@ typedef struct ls_scenario {
     const char *name;
     const char *description;  // or NULL
     uint64_t seed;
+    const char *machine;  // a preset of planner/topology.h to plan for; NULL: LS_SCENARIO_MACHINE
     ls_mesh mesh;
     int ranks;           // product of the mesh's sizes
     int ranks_per_host;  // from the mesh dimension called host; `ranks` when there is none

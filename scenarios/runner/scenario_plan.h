@@ -1,7 +1,7 @@
 // From a scenario's `sharding:` keys to a plan: which rank holds which block of which table. Tables
-// without a sharding are cut and placed by the planner (for h100 ranks, from the ids that the
-// scenario generates; the same on every machine); those with a type but no ranks go, largest first,
-// to the rank that holds the fewest cells; those with a plan file lie as it says.
+// without a sharding are cut and placed by the planner (for ranks of `machine:`, from the ids that
+// the scenario generates; the same on every machine), those with a type but no places are placed by
+// it, and both around the load of those whose places are given.
 #ifndef LS_SCENARIOS_RUNNER_SCENARIO_PLAN_H
 #define LS_SCENARIOS_RUNNER_SCENARIO_PLAN_H
 

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "scenarios/runner/inputs.h"
+#include "scenarios/runner/scenario_layout.h"
 
 // The ids of one table over the sampled ranks.
 typedef struct ids {
@@ -68,8 +69,18 @@ static const char *optimizer_name(const ls_scenario *scenario) {
     return "none";
 }
 
-static int set_constraints(ls_planner_table *out, const ls_scenario_sharding *sharding,
-                           ls_arena *arena) {
+// What the key gives is kept: blocks as they are cut, or the type and the kernel alone.
+static int set_constraints(ls_planner_table *out, const ls_scenario *scenario,
+                           const ls_scenario_table *table, ls_arena *arena) {
+    const ls_scenario_sharding *sharding = &table->sharding;
+    if (ls_scenario_layout_given(table)) {
+        ls_plan_table *layout = ls_arena_alloc(arena, 1, sizeof(*layout));
+        if (!layout) {
+            return LS_ERR_MEMORY;
+        }
+        out->layout = layout;
+        return ls_scenario_layout(layout, scenario, table, arena);
+    }
     if (sharding->has_type) {
         out->shardings = 1u << sharding->type;
     }
@@ -77,18 +88,6 @@ static int set_constraints(ls_planner_table *out, const ls_scenario_sharding *sh
     if (sharding->kernel) {
         LS_TRY(ls_planner_kernel_parse(&kernel, sharding->kernel));
         out->kernels = 1u << kernel;
-    }
-    out->columns_min = sharding->columns;
-    if (sharding->ranks.count > 0) {
-        int *ranks = ls_arena_alloc(arena, (size_t)sharding->ranks.count, sizeof(*ranks));
-        if (!ranks) {
-            return LS_ERR_MEMORY;
-        }
-        for (int i = 0; i < sharding->ranks.count; i++) {
-            ranks[i] = (int)sharding->ranks.at[i];
-        }
-        out->ranks = ranks;
-        out->rank_count = sharding->ranks.count;
     }
     return LS_OK;
 }
@@ -104,14 +103,18 @@ static int make_table(ls_planner_table *out, const ls_scenario *scenario, int in
     }
     LS_TRY(
         ls_planner_profile_make(profile, m->tables[index].at, m->tables[index].count, table->rows));
+    bool pooled = table->pooling != LS_POOL_NONE;
     double samples = m->samples > 0.0 ? m->samples : 1.0;
     *out = (ls_planner_table){
         .name = table->name,
         .rows = table->rows,
         .columns = table->dim,
         .element_bytes = (int)ls_dtype_bytes(table->dtype),
-        .sequence = table->pooling == LS_POOL_NONE,
-        .weighted = scenario->inputs.weighted,
+        // As the module sends them: pooled outputs are f32, or f64 for f64 tables.
+        .output_bytes = pooled && table->dtype != LS_F64 ? 4 : (int)ls_dtype_bytes(table->dtype),
+        .sequence = !pooled,
+        .weighted = scenario->inputs.weighted &&
+                    (table->pooling == LS_POOL_SUM || table->pooling == LS_POOL_MEAN),
         .optimizer = optimizer_name(scenario),
         .features = features,
         .profile = profile,
@@ -125,7 +128,11 @@ static int make_table(ls_planner_table *out, const ls_scenario *scenario, int in
                                      .batch = samples / m->ranks};
         }
     }
-    return set_constraints(out, &table->sharding, arena);
+    if (set_constraints(out, scenario, table, arena) != LS_OK) {
+        return ls_error_wrap("%s: table %s", ls_scenario_where(scenario, &table->node),
+                             table->name);
+    }
+    return LS_OK;
 }
 
 static int make_tables(ls_planner_table **tables, const ls_scenario *scenario, measured *m,

@@ -24,6 +24,8 @@ static const ls_schema_name stage_names[] = {
     {"forward", LS_STAGE_FORWARD}, {"backward", LS_STAGE_BACKWARD}, {"update", LS_STAGE_UPDATE}};
 static const ls_schema_name kernel_names[] = {
     {"dense", 0}, {"fused", 0}, {"fused_uvm", 0}, {"fused_uvm_caching", 0}};
+static const ls_schema_name machine_names[] = {
+    {"v100_torchrec", 0}, {"a100", 0}, {"h100", 0}, {"h200", 0}};
 static const ls_schema_name class_names[] = {{"bit_exact", LS_CLASS_BIT_EXACT},
                                              {"reordered", LS_CLASS_REORDERED},
                                              {"within_bound", LS_CLASS_WITHIN_BOUND},
@@ -150,7 +152,7 @@ static const ls_schema_field sharding_fields[] = {
      .doc = "Rows (row wise) or columns (column wise) of each block.",
      .example = "sizes: [1, 3, 1, 3]"},
     {.key = "columns", .type = LS_FIELD_INT, MEMBER(columns), .min = 1,
-     .max = LS_SCENARIO_DIM_MAX, .otherwise = "equal blocks, rounded up",
+     .max = LS_SCENARIO_DIM_MAX, .otherwise = "the planner chooses",
      .doc = "Width of a column block.", .example = "columns: 32"},
     {.key = "host", .type = LS_FIELD_INT, MEMBER(host), .min = 0, .max = LS_RANKS_MAX - 1,
      .fallback = "-1", .otherwise = "the planner places it",
@@ -386,6 +388,9 @@ static const ls_schema_field root_fields[] = {
      .doc = "More about it.", .example = "description: tail ranks are empty"},
     {.key = "seed", .type = LS_FIELD_UINT64, MEMBER(seed), .fallback = "0",
      .doc = "Everything random follows from it.", .example = "seed: 7"},
+    {.key = "machine", .type = LS_FIELD_STRING, MEMBER(machine), .names = NAMES(machine_names),
+     .otherwise = LS_SCENARIO_MACHINE, .doc = "The machine that the planner plans for.",
+     .example = "machine: a100"},
     {.key = "mesh", .type = LS_FIELD_RECORD, .flags = LS_FIELD_REQUIRED, MEMBER(mesh),
      .record = &mesh_record, .doc = "The ranks.", .example = "mesh: {shape: [4]}"},
     {.key = "tables", .type = LS_FIELD_RECORDS, MEMBER(tables), AUX(table_count),

@@ -87,8 +87,8 @@ $ printf 'preset: h100\nhbm_bytes: 1.25 MB\nddr_bytes: 0\n' > small.yaml && lock
 >   small_table_1: table_wise fused, 1 shards, 3.459e-05 ms on its most loaded rank
 >
 > single changes with which a plan exists (33 tried, each planned again):
->   store table large_table_0 in 2 bytes an element (f16 or bf16): 0.036093 ms
->   store table large_table_1 in 2 bytes an element (f16 or bf16): 0.036095 ms
+>   store table large_table_0 in 2 bytes an element (f16 or bf16): 0.036105 ms
+>   store table large_table_1 in 2 bytes an element (f16 or bf16): 0.036107 ms
 >   one rank more: 3 ranks: 0.036124 ms
 ? 1
 # Bad calls.
