@@ -87,3 +87,24 @@ void ls_check__note_rank_number(int rank) {
     failure->ranks[at] = rank;
     failure->rank_count = last + 1;
 }
+
+int ls_check_finding(ls_finding *out, ls_arena *arena) {
+    const ls_check_failure *failure = &last_failure;
+    if (!failure->found) {
+        return LS_FAIL(LS_ERR_NOT_FOUND, "no check failed");
+    }
+    const char *text = ls_arena_strdup(arena, ls_error_last()->text);
+    const int *ranks = ls_arena_copy(arena, failure->ranks, sizeof failure->ranks);
+    const char *where = failure->file != NULL && failure->file[0] != '\0'
+                            ? ls_arena_printf(arena, "%s:%d", failure->file, failure->line)
+                            : "";
+    if (text == NULL || ranks == NULL || where == NULL) {
+        return LS_ERR_MEMORY;
+    }
+    *out = (ls_finding){.id = failure->id,
+                        .ranks = ranks,
+                        .rank_count = failure->rank_count,
+                        .where = where,
+                        .text = text};
+    return LS_OK;
+}

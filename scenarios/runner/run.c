@@ -139,24 +139,10 @@ static int simulate_under(struct case_run *run, const char *order_text, ls_stage
 
 // A failed check of the collectives (ranks disagree, a buffer overlaps, ...) is a finding.
 static void note_check(struct case_run *run) {
-    const ls_check_failure *failure = ls_check_last();
-    if (!failure->found) {
-        return;
+    ls_finding finding;
+    if (ls_check_finding(&finding, run->arena) == LS_OK) {
+        add_finding(run, &finding);
     }
-    int *ranks = ls_arena_copy(run->arena, failure->ranks,
-                               (size_t)failure->rank_count * sizeof *failure->ranks);
-    const char *where = failure->file[0] != 0
-                            ? ls_arena_printf(run->arena, "%s:%d", failure->file, failure->line)
-                            : "";
-    const char *text = ls_arena_strdup(run->arena, ls_error_last()->text);
-    if (ranks == NULL || where == NULL || text == NULL) {
-        return;
-    }
-    add_finding(run, &(ls_finding){.id = failure->id,
-                                   .ranks = ranks,
-                                   .rank_count = failure->rank_count,
-                                   .where = where,
-                                   .text = text});
 }
 
 static const char *stated_order(const struct case_run *run) {
@@ -283,31 +269,6 @@ static bool stages_pass(const struct case_run *run) {
     return references_pass(run);
 }
 
-static bool mentions(const char *text, const char *word, const char *name) {
-    char wanted[160];
-    (void)snprintf(wanted, sizeof wanted, "%s %s", word, name);
-    return strstr(text, wanted) != NULL;
-}
-
-static bool divergence_appeared(const struct case_run *run, const ls_scenario_expect *expect) {
-    for (int i = 0; i < run->comparison.stage_count; i++) {
-        const ls_stage_result *stage = &run->comparison.stages[i];
-        if (stage->class_ != expect->class_) {
-            continue;
-        }
-        const char *text = stage->divergence != NULL ? stage->divergence : "";
-        char sample[32];
-        (void)snprintf(sample, sizeof sample, "%lld", (long long)expect->sample);
-        if ((expect->table == NULL || mentions(text, "table", expect->table)) &&
-            (expect->feature == NULL || mentions(text, "feature", expect->feature)) &&
-            (expect->sample < 0 || mentions(text, "sample", sample)) &&
-            (expect->contains == NULL || strstr(text, expect->contains) != NULL)) {
-            return true;
-        }
-    }
-    return false;
-}
-
 // A scenario of a known bug passes when the bug is found, and only then.
 static bool expectation_met(const struct case_run *run) {
     const ls_scenario_expect *expect = &run->scenario->expect;
@@ -315,7 +276,7 @@ static bool expectation_met(const struct case_run *run) {
         return false;
     }
     return (!expect->has_finding || ls_expect_finding(&run->result, expect)) &&
-           (!expect->has_class || divergence_appeared(run, expect));
+           (!expect->has_class || ls_expect_divergence(&run->comparison, expect));
 }
 
 static int finish(struct case_run *run, int status) {

@@ -4,6 +4,7 @@
 #define FAULT(...) {__VA_ARGS__}, (int)(sizeof((int[]){__VA_ARGS__}) / sizeof(int))
 
 const bug bugs[] = {
+    {"verb", bug_verb, 4, LS_FINDING_KIND_MISMATCH, FAULT(1), .contains = "comm_split"},
     {"kind", bug_kind, 4, LS_FINDING_KIND_MISMATCH, FAULT(2), .contains = "rank 2 says broadcast"},
     {"count", bug_counts, 4, LS_FINDING_COUNT_MISMATCH, FAULT(1),
      .contains = "ranks 0, 2, 3 (the majority)"},

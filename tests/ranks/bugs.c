@@ -1,7 +1,6 @@
 // One SPMD program per defect; a clean run of it has none.
 #include "bugs.h"
 
-#include <math.h>
 #include <string.h>
 
 // The line of the call that the finding must name.
@@ -124,6 +123,17 @@ int bug_order(ls_rank *self, void *arg) {
     }
     LS_TRY(ls_all_reduce(a, a, 4, LS_F32, LS_SUM, WORLD));
     return ls_all_reduce(b, b, 2, LS_F32, LS_SUM, WORLD);
+}
+
+// A call that makes a communicator against one that does not.
+int bug_verb(ls_rank *self, void *arg) {
+    bug_run *run = arg;
+    ls_rank_comm *comm = NULL;
+    if (ls_rank_id(self) == 1 && !run->clean) {
+        return HERE(run, ls_barrier(WORLD));
+    }
+    LS_TRY(ls_comm_split(&comm, WORLD, 0, 0));
+    return ls_comm_destroy(comm);
 }
 
 // The same, seen without looking ahead: the calls are asynchronous.
@@ -458,40 +468,4 @@ int bug_buffer_after_free(ls_rank *self, void *arg) {
     LS_TRY(HERE(run, ls_all_reduce(data, data, 4, LS_F32, LS_SUM, WORLD)));
     ls_rank_free(self, data);
     return LS_OK;
-}
-
-// ---- Values ----
-int bug_replica(ls_rank *self, void *arg) {
-    bug_run *run = arg;
-    float weights[4] = {1, 2, 3, 4};
-    if (ls_rank_id(self) == 2 && !run->clean) {
-        weights[3] += 1e-6f;
-    }
-    return HERE(run, ls_check_replica(weights, 4, LS_F32, WORLD));
-}
-
-int bug_nan_first(ls_rank *self, void *arg) {
-    bug_run *run = arg;
-    float a[4] = {1, 2, 3, 4}, b[4] = {0};
-    LS_TRY(ls_all_reduce(a, b, 4, LS_F32, LS_SUM, WORLD));
-    if (ls_rank_id(self) == 1 && !run->clean) {
-        a[2] = NAN;
-    }
-    LS_TRY(HERE(run, ls_all_reduce(a, b, 4, LS_F32, LS_SUM, WORLD)));
-    return ls_all_reduce(b, b, 4, LS_F32, LS_SUM, WORLD);
-}
-
-int bug_inf_first(ls_rank *self, void *arg) {
-    bug_run *run = arg;
-    float a[1] = {run->clean ? 1.0f : 3e38f}, b[1];
-    return HERE(run, ls_all_reduce(a, b, 1, LS_F32, LS_SUM, WORLD));
-}
-
-int bug_nan_sent(ls_rank *self, void *arg) {
-    bug_run *run = arg;
-    float a[2] = {1, 2}, b[8];
-    if (ls_rank_id(self) == 1 && !run->clean) {
-        a[0] = NAN;
-    }
-    return HERE(run, ls_all_gather(a, b, 2, LS_F32, WORLD));
 }

@@ -36,6 +36,7 @@ int bug_splits_swapped(ls_rank *self, void *arg);
 int bug_group_members(ls_rank *self, void *arg);
 int bug_group_null(ls_rank *self, void *arg);
 int bug_order(ls_rank *self, void *arg);
+int bug_verb(ls_rank *self, void *arg);
 int bug_order_async(ls_rank *self, void *arg);
 int bug_left_out(ls_rank *self, void *arg);
 int bug_left_out_alike(ls_rank *self, void *arg);

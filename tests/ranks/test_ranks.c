@@ -39,7 +39,7 @@ static void expect_bug(const bug *b, ls_schedule_kind schedule, uint64_t seed) {
         }
         if (line != 0) {
             char where[32];
-            (void)snprintf(where, sizeof where, "bugs.c:%d", line);
+            (void)snprintf(where, sizeof where, ".c:%d", line);
             cr_assert_not_null(strstr(finding->where, where), "%s: %s, not %s\n%s", b->name,
                                finding->where, where, finding->text);
         }
@@ -161,7 +161,7 @@ static int loop(ls_rank *self, void *arg) {
     return 0;
 }
 
-static void expect_fault(ls_fault fault, ls_finding_id id) {
+static void expect_fault(ls_fault fault, ls_finding_id id, const char *contains) {
     ls_spmd_result *result = NULL;
     const ls_spmd_options options = {
         .ranks = 4, .faults = &fault, .fault_count = 1, .lookahead = 4};
@@ -170,18 +170,23 @@ static void expect_fault(ls_fault fault, ls_finding_id id) {
     cr_assert_str_eq(ls_finding_name(ls_spmd_finding(result, 0)->id), ls_finding_name(id),
                      "fault %d: %s", (int)fault.type, ls_spmd_finding(result, 0)->text);
     cr_assert_eq(ls_spmd_finding(result, 0)->ranks[0], fault.rank);
+    cr_assert_not_null(strstr(ls_spmd_finding(result, 0)->text, contains), "fault %d: %s",
+                       (int)fault.type, ls_spmd_finding(result, 0)->text);
     ls_spmd_result_free(result);
 }
 
 // Each fault shows as the finding that it is the cause of, at the rank that has it.
 Test(ranks, faults_are_found) {
-    expect_fault((ls_fault){LS_FAULT_DIE, 2, 3, 0}, LS_FINDING_RANK_DIED);
-    expect_fault((ls_fault){LS_FAULT_STALL, 1, 2, 0}, LS_FINDING_MISSING_RANK);
-    expect_fault((ls_fault){LS_FAULT_SKIP_CALL, 3, 2, 0}, LS_FINDING_MISSING_RANK);
-    expect_fault((ls_fault){LS_FAULT_DOUBLE_CALL, 3, 2, 0}, LS_FINDING_EXTRA_CALL);
-    expect_fault((ls_fault){LS_FAULT_WRONG_COUNT, 0, 2, -1}, LS_FINDING_COUNT_MISMATCH);
-    expect_fault((ls_fault){LS_FAULT_ALLOCATION, 1, 0, 1}, LS_FINDING_RANK_EXITED_EARLY);
-    expect_fault((ls_fault){LS_FAULT_BIT_FLIP, 1, 6, 40}, LS_FINDING_REPLICA_DIVERGED);
+    expect_fault((ls_fault){LS_FAULT_DIE, 2, 3, 0}, LS_FINDING_RANK_DIED, "others wait for it");
+    expect_fault((ls_fault){LS_FAULT_STALL, 1, 2, 0}, LS_FINDING_MISSING_RANK,
+                 "others wait for it");
+    expect_fault((ls_fault){LS_FAULT_SKIP_CALL, 3, 2, 0}, LS_FINDING_MISSING_RANK, "left out");
+    expect_fault((ls_fault){LS_FAULT_DOUBLE_CALL, 3, 2, 0}, LS_FINDING_EXTRA_CALL, "one call more");
+    expect_fault((ls_fault){LS_FAULT_WRONG_COUNT, 0, 2, -1}, LS_FINDING_COUNT_MISMATCH,
+                 "count differs");
+    expect_fault((ls_fault){LS_FAULT_ALLOCATION, 1, 0, 1}, LS_FINDING_RANK_EXITED_EARLY,
+                 "returned (status 3)");
+    expect_fault((ls_fault){LS_FAULT_BIT_FLIP, 1, 6, 40}, LS_FINDING_REPLICA_DIVERGED, "replicas");
 }
 
 // A slow rank changes the schedule and nothing else.
