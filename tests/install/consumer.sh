@@ -8,11 +8,17 @@ trap 'rm -rf "$scratch"' EXIT
 prefix=$scratch/prefix
 "$cmake" --install "$build" --prefix "$prefix" >/dev/null
 
+# Nothing but the examples, so that headers come from the installed package.
+mkdir "$scratch/sources"
+cp -r "$consumer/../../../examples" "$scratch/sources/"
 "$cmake" -G "$generator" -S "$consumer" -B "$scratch/by_cmake" \
     -DCMAKE_PREFIX_PATH="$prefix" \
-    -DCMAKE_C_COMPILER="$cc" >"$scratch/log" || { cat "$scratch/log"; exit 1; }
+    -DCMAKE_C_COMPILER="$cc" -DSOURCES="$scratch/sources" >"$scratch/log" || { cat "$scratch/log"; exit 1; }
 "$cmake" --build "$scratch/by_cmake" >"$scratch/log" || { cat "$scratch/log"; exit 1; }
 "$scratch/by_cmake/consumer"
+"$scratch/by_cmake/data_parallel" --ranks 3
+if "$scratch/by_cmake/data_parallel" --bug 2>"$scratch/log"; then exit 1; fi
+grep '^replica.diverged at ' "$scratch/log"
 
 export PKG_CONFIG_PATH=$prefix/$libdir/pkgconfig
 flags=$(pkg-config --cflags --libs lockstep)
@@ -24,5 +30,8 @@ if [ -x "$prefix/bin/lockstep" ]; then
     "$prefix/bin/lockstep" --version
     "$prefix/bin/lockstep" doctor --json - | grep -q '"command": "doctor"'
     test -s "$prefix/share/man/man1/lockstep.1"
+    # gdb finds the extension by the names of the program and of the library.
+    test -s "$prefix/share/gdb/auto-load$prefix/bin/lockstep-gdb.py"
+    test -s "$prefix/share/lockstep/gdb/lockstep_gdb/__init__.py"
     bash -n "$prefix/share/bash-completion/completions/lockstep"
 fi
