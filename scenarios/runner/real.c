@@ -4,7 +4,6 @@
 #include "scenarios/runner/real.h"
 
 #include <errno.h>
-#include <ftw.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,6 +11,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "scenarios/runner/keeper.h"
 #include "scenarios/runner/launch.h"
 #include "scenarios/runner/scenario_files.h"
 
@@ -22,6 +22,7 @@ struct scratch {
     char dir[PATH_MAX / 2];
     char recording[PATH_MAX];
     char marks[PATH_MAX];
+    ls_keeper keeper;  // removes `dir`, however this process ends
 };
 
 static int make_dir(const char *path) {
@@ -55,20 +56,17 @@ static int scratch_create(struct scratch *scratch, const char *keep_dir) {
     }
     (void)snprintf(scratch->recording, sizeof scratch->recording, "%s/recording", scratch->dir);
     (void)snprintf(scratch->marks, sizeof scratch->marks, "%s/marks", scratch->dir);
-    LS_TRY(make_dir(scratch->recording));
-    return make_dir(scratch->marks);
-}
-
-static int remove_entry(const char *path, const struct stat *about, int type, struct FTW *walk) {
-    (void)about;
-    (void)type;
-    (void)walk;
-    (void)remove(path);
-    return 0;
-}
-
-static void scratch_remove(const struct scratch *scratch) {
-    (void)nftw(scratch->dir, remove_entry, 16, FTW_DEPTH | FTW_PHYS);
+    int status = ls_keeper_start(&scratch->keeper, scratch->dir);
+    if (status != LS_OK) {
+        (void)rmdir(scratch->dir);
+        return status;
+    }
+    status = make_dir(scratch->recording);
+    status = status == LS_OK ? make_dir(scratch->marks) : status;
+    if (status != LS_OK) {
+        ls_keeper_remove(&scratch->keeper);
+    }
+    return status;
 }
 
 // The last lines of what a run printed, for the error.
@@ -112,7 +110,7 @@ static int note_death(const ls_launch_result *launched, const ls_real_request *r
 static int judge_launch(const ls_launch_result *launched, const ls_real_request *request,
                         ls_arena *arena, ls_finding *finding, bool *found) {
     if (launched->timed_out) {
-        return LS_FAIL(LS_ERR_TIMEOUT, "the %s run did not end within %.0f s and was ended%s%s",
+        return LS_FAIL(LS_ERR_TIMEOUT, "the %s run did not end within %g s and was ended%s%s",
                        request->backend, request->options->deadline_seconds,
                        launched->output.length > 0 ? "; it printed:\n" : "",
                        last_lines(&launched->output));
@@ -281,6 +279,6 @@ int ls_real_run(ls_stages *stages, const ls_real_request *request, ls_arena *are
     if (status == LS_OK && request->keep_dir != NULL) {
         status = ls_recording_publish(scratch.recording, request->keep_dir);
     }
-    scratch_remove(&scratch);
+    ls_keeper_remove(&scratch.keeper);
     return status;
 }
