@@ -89,10 +89,8 @@ static int simulate_on(struct case_run *run, ls_world *world, const ls_order *or
     ls_backend *backend = NULL;
     LS_TRY(ls_backend_sim_create(&backend, world));
     backend->order = order;
-    if (run->options->trace != NULL && simulated == run->simulated) {  // not a search of orders
-        backend->met = ls_trace_met;
-        backend->met_arg = run->options->trace;
-    }
+    bool traced = simulated == run->simulated;  // and no search of orders
+    ls_trace_watch(traced ? run->options->trace : NULL, backend, run->scenario->name);
     if (run->orders != NULL) {
         backend->order_of = ls_call_orders_of;
         backend->order_of_arg = run->orders;
@@ -118,8 +116,7 @@ static int simulate_on(struct case_run *run, ls_world *world, const ls_order *or
     return status;
 }
 
-// Simulates under an order (NULL: rank order) and gives the stage outputs, and what a program's
-// stages must give (expected, NULL: not wanted).
+// Simulates under an order (NULL: rank order); expected (NULL: not wanted): what stages must give.
 static int simulate_under(struct case_run *run, const char *order_text, ls_stages *simulated,
                           ls_stages *expected) {
     const ls_world_options options = {.mesh = run->scenario->mesh, .seed = run->scenario->seed};
@@ -140,7 +137,7 @@ static int simulate_under(struct case_run *run, const char *order_text, ls_stage
 // A failed check of the collectives (ranks disagree, a buffer overlaps, ...) is a finding.
 static void note_check(struct case_run *run) {
     ls_finding finding;
-    if (ls_check_finding(&finding, run->arena) == LS_OK) {
+    if (ls_check_last()->found && ls_check_finding(&finding, run->arena) == LS_OK) {
         add_finding(run, &finding);
     }
 }
@@ -178,24 +175,15 @@ static int run_ranks(struct case_run *run) {
     return LS_OK;
 }
 
-// What follows is traced as this case; what was traced of it before is forgotten.
-static int trace_begin(struct case_run *run) {
-    return run->options->trace != NULL
-               ? ls_trace_begin(run->options->trace, run->scenario->name, run->scenario->ranks)
-               : LS_OK;
-}
-
 // Fills run->simulated (and run->expected, for programs).
 static int simulate(struct case_run *run) {
     LS_TRY(ls_stages_create(&run->simulated, run->scenario->ranks));
     LS_TRY(ls_stages_create(&run->expected, run->scenario->ranks));
-    LS_TRY(trace_begin(run));
     if (ls_program_has_ranks(run->scenario)) {
         LS_TRY(run_ranks(run));
         if (simulation_decides(run)) {
             return LS_OK;
         }
-        LS_TRY(trace_begin(run));  // the controller's run is the one that counts
     }
     ls_check_clear();
     int status = simulate_under(run, stated_order(run), run->simulated, run->expected);

@@ -22,10 +22,12 @@ typedef struct ls_trace ls_trace;
 // machine (copied; NULL: a logical clock). traffic: also sums the bytes from rank to rank.
 LS_API int ls_trace_create(ls_trace **out, const ls_topology *machine, bool traffic);
 LS_API void ls_trace_free(ls_trace *trace);  // NULL is allowed
-// What follows belongs to a case of this name with `ranks` ranks; where the newest case has the
-// same name, it starts anew. At most LS_TRAFFIC_RANKS_MAX where
-// traffic is summed (LS_ERR_LIMIT).
+// trace NULL, here and in ls_trace_watch: nothing happens. What follows belongs to a case of this
+// name with `ranks` ranks; where the newest case has the same name, it starts anew. At most
+// LS_TRAFFIC_RANKS_MAX where traffic is summed (LS_ERR_LIMIT).
 LS_API int ls_trace_begin(ls_trace *trace, const char *name, int ranks);
+// Begins a case of the backend's world and has the trace see its sets of calls.
+LS_API void ls_trace_watch(ls_trace *trace, ls_backend *backend, const char *name);
 // An ls_met_observer; arg: the trace.
 LS_API void ls_trace_met(void *arg, const ls_call *const *calls, int size);
 // LS_OK, or why something could not be kept.

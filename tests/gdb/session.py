@@ -68,6 +68,7 @@ def matches(expected, actual):
 def clean(text):
     kept = [line.rstrip() for line in text.split("\n") if not NOISE.match(line)]
     kept = [re.sub(r"0x[0-9a-f]{3,}", "0x...", line) for line in kept if line]
+    kept = [line.expandtabs() for line in kept]
     kept = [re.sub(r"\(process \d+\)", "(process ...)", line) for line in kept]
     # How the library's own functions look depends on the compiler.
     kept = [re.sub(r"(hooks\.c, line) \d+", r"\1 ...", line) for line in kept]
@@ -142,7 +143,7 @@ def check(build, source, path, session):
         took = re.search(r"^@=([0-9.]+)$", text, re.M)
         lines = clean(re.sub(r"^@=.*$", "", text, flags=re.M))
         print(f"  {took.group(1) if took else '?'} s  {command}")
-        good = matches([e.rstrip() for e in expected if e.strip()], "".join(x + "\n" for x in lines))
+        good = matches([e.expandtabs().rstrip() for e in expected if e.strip()], "".join(x + "\n" for x in lines))
         if not good and os.environ.get("LOCKSTEP_BLESS") == "1":
             replies[number] = lines
         elif not good:
