@@ -17,7 +17,7 @@ add_library(lockstep_compile INTERFACE)
 target_compile_definitions(lockstep_compile INTERFACE _POSIX_C_SOURCE=200809L)
 target_include_directories(lockstep_compile INTERFACE "$<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}>")
 target_compile_options(lockstep_compile INTERFACE
-    "$<$<COMPILE_LANGUAGE:C>:-Wall;-Wextra;-Wpedantic;-Wconversion;-Wshadow;-Wstrict-prototypes;-Wformat=2;-Wcast-align;-ffp-contract=off;-fno-omit-frame-pointer>")
+    "$<$<COMPILE_LANGUAGE:C>:-Wall;-Wextra;-Wpedantic;-Wconversion;-Wshadow;-Wstrict-prototypes;-Wformat=2;-Wcast-align;-ffp-contract=off;-fno-omit-frame-pointer;-fmacro-prefix-map=${PROJECT_SOURCE_DIR}/=>")
 if(LOCKSTEP_WERROR)
     target_compile_options(lockstep_compile INTERFACE "$<$<COMPILE_LANGUAGE:C>:-Werror>")
 endif()

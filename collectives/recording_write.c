@@ -269,6 +269,7 @@ static int write_manifest(ls_recording_writer *writer) {
     }
     write_machine(&json);
     ls_json_member_string(&json, "versions", writer->info.versions);
+    ls_json_member_string(&json, "commit", LOCKSTEP_COMMIT);
     ls_json_key(&json, "files");
     ls_json_array_open(&json);
     for (int rank = 0; rank < writer->info.ranks; rank++) {

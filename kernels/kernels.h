@@ -67,8 +67,8 @@ LS_API uint8_t ls_f8e5m2_mul(uint8_t a, uint8_t b);
 LS_API void ls_kernel_fill(void *out, ls_dtype dtype, const void *value, size_t count);
 // out = in; may not overlap unless equal.
 LS_API void ls_kernel_copy(void *out, const void *in, size_t bytes);
-// The same, past the caches: for a result larger than them, where reading each line of it before it is
-// overwritten would cost half as much again.
+// The same, past the caches: for a result larger than them, where reading each line of it before
+// it is overwritten would cost half as much again.
 LS_API void ls_kernel_copy_streamed(void *out, const void *in, size_t bytes);
 // Copies `rows` rows of row_bytes bytes between two strided arrays (strides in bytes).
 LS_API void ls_kernel_copy_2d(void *out, size_t out_stride_bytes, const void *in,

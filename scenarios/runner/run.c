@@ -473,27 +473,3 @@ int ls_run_recorded(ls_results *results, const ls_scenario *scenario, const char
     }
     return finish(&run, status);
 }
-
-int ls_run_rank(const ls_scenario *scenario, ls_backend *backend, const ls_recording_info *info,
-                const char *dir) {
-    ls_recording_writer *writer = NULL;
-    ls_arena *arena = NULL;
-    LS_TRY(ls_arena_create(&arena, NULL));
-    int status = ls_recording_writer_create(&writer, dir, backend->world, info);
-    if (status == LS_OK) {
-        ls_stage_sink sink = ls_recording_writer_sink(writer);
-        backend->observer = ls_recording_writer_observe;
-        backend->observer_arg = writer;
-        const ls_execution execution = {.scenario = scenario, .backend = backend, .sink = &sink};
-        ls_finding finding = {0};
-        bool found = false;
-        status = ls_execute(&execution, arena, &finding, &found);
-        backend->observer = NULL;
-    }
-    if (status == LS_OK) {
-        status = ls_recording_writer_finish(writer);
-    }
-    ls_recording_writer_free(writer);
-    ls_arena_free(arena);
-    return status;
-}
