@@ -7,6 +7,7 @@
 #include "planner/plan_file.h"
 #include "planner/planner.h"
 #include "scenarios/runner/scenario_planner.h"
+#include "scenarios/runner/validate.h"
 
 #define FILE_BYTES_MAX ((size_t)64 << 20)
 
@@ -14,7 +15,7 @@ static const char *const models[] = {"lockstep", "torchrec", NULL};
 
 static struct {
     const char *out, *svg, *lp, *torchrec, *explain, *machine;
-    bool diff, allow_outside;
+    bool diff, validate, allow_outside;
     int model;
     double seconds, gap, reserve;
 } given = {.seconds = 10.0, .gap = 0.0};
@@ -72,6 +73,10 @@ static const cli_option options[] = {
      .value = &given.lp,
      .value_name = "FILE",
      .help = "Write the problem for other solvers (CPLEX LP format)"},
+    {.type = CLI_SWITCH,
+     .long_name = "validate",
+     .value = &given.validate,
+     .help = "Run the plan in the simulator; planned and moved bytes per rank and stage"},
     {.type = CLI_SWITCH,
      .long_name = "diff",
      .value = &given.diff,
@@ -231,6 +236,27 @@ static int write_found(const ls_planner_problem *problem, const ls_planner_resul
     return code == LS_EXIT_OK ? write_pages(file, NULL) : code;
 }
 
+// Reports planned against simulated bytes instead of the plan.
+static int write_validated(const ls_planner_result *result, const ls_scenario *scenario,
+                           ls_arena *arena) {
+    ls_validated_rank *ranks = ls_arena_alloc(arena, (size_t)scenario->ranks, sizeof(*ranks));
+    int status = ranks ? ls_validate_plan(ranks, scenario, &result->plan) : LS_ERR_MEMORY;
+    if (status != LS_OK) {
+        return cli_fail(status);
+    }
+    ls_text text = {0};
+    ls_validate_write_text(&text, ranks, scenario->ranks);
+    bool equal = ls_validate_differing(ranks, scenario->ranks) == 0;
+    int code = cli_stdout_taken() || cli_options_common.quiet ? LS_EXIT_OK : cli_output("-", &text);
+    WRITE(code, cli_options_common.json,
+          (ls_validate_write_json(&text_, ranks, scenario->ranks), LS_OK));
+    WRITE(code, given.out, ls_plan_write(&text_, &result->plan));
+    code = code == LS_EXIT_OK ? write_pages(scenario->file, equal ? NULL : ls_text_string(&text))
+                              : code;
+    ls_text_free(&text);
+    return code == LS_EXIT_OK && !equal ? LS_EXIT_FINDING : code;
+}
+
 static int write_missing(ls_planner_problem *problem, const ls_planner_result *result,
                          const char *file) {
     ls_planner_diagnosis *why = calloc(1, sizeof(*why));
@@ -286,8 +312,9 @@ static int plan(const ls_scenario *scenario, ls_arena *arena) {
     if (status == LS_OK && code == LS_EXIT_OK) {
         status = ls_planner_solve(&result, problem);
         if (status == LS_OK) {
-            code = result.found ? write_found(problem, &result, scenario->file)
-                                : write_missing(problem, &result, scenario->file);
+            code = !result.found    ? write_missing(problem, &result, scenario->file)
+                   : given.validate ? write_validated(&result, scenario, arena)
+                                    : write_found(problem, &result, scenario->file);
         }
     }
     if (status != LS_OK) {

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define ITEMS_MAX 500  // the search recurses once per unit placed
+#define UNITS_MAX 3000  // the search recurses once per unit placed
 
 typedef struct search {
     const ls_planner_problem *problem;
@@ -302,10 +302,24 @@ static int prepare(search *s, ls_arena *arena) {
     return LS_OK;
 }
 
+// Units to place at most, when every item is cut in the way that makes most of them.
+static int64_t most_units(const ls_planner_problem *problem) {
+    int64_t units = 0;
+    for (int i = 0; i < problem->item_count; i++) {
+        int most = 0;
+        for (int c = 0; c < problem->items[i].choice_count; c++) {
+            const ls_choice *choice = &problem->items[i].choices[c];
+            most = !choice->dominated && choice->unit_count > most ? choice->unit_count : most;
+        }
+        units += most;
+    }
+    return units;
+}
+
 int ls_search__exact(ls_assignment *best, bool *complete, const ls_planner_problem *problem,
                      ls_search_budget *budget, ls_arena *arena) {
     *complete = false;
-    if (problem->item_count > ITEMS_MAX) {
+    if (most_units(problem) > UNITS_MAX) {
         return LS_OK;
     }
     search s = {.problem = problem, .budget = budget, .best = best};

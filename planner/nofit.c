@@ -332,13 +332,17 @@ static void write_tables(ls_text *out, const ls_planner_problem *problem) {
             const ls_planner_option *option = &problem->table_options[t][o];
             double ms = 0.0;
             int64_t largest = 0;
+            int64_t largest_ddr = 0;
             for (int k = 0; k < option->shard_count; k++) {
                 ms = fmax(ms, ls_planner_cost_total(&option->shards[k].cost));
                 int64_t hbm = option->shards[k].hbm_bytes;
+                int64_t ddr = option->shards[k].ddr_bytes;
                 largest = hbm > largest ? hbm : largest;
+                largest_ddr = ddr > largest_ddr ? ddr : largest_ddr;
             }
-            least = largest < least ? largest : least;
-            if (largest <= problem->hbm_capacity && ms < best_ms) {
+            bool fits = largest <= problem->hbm_capacity && largest_ddr <= problem->ddr_capacity;
+            least = largest < least && largest_ddr <= problem->ddr_capacity ? largest : least;
+            if (fits && ms < best_ms) {
                 best = option;
                 best_ms = ms;
             }

@@ -106,6 +106,30 @@ static void read_fields(ls_tree_source *source, const ls_tree *root, ls_topology
     ls_tree__only(source, root, keys, COUNT(keys));
 }
 
+static void read_machine(ls_tree_source *source, const ls_tree *root, ls_topology *out,
+                         bool measured) {
+    int ranks = out->ranks;
+    int per_host = out->ranks_per_host;
+    const ls_tree *preset = ls_tree__member(source, root, "preset", false);
+    const char *name = preset ? ls_tree__text(source, preset) : "v100_torchrec";
+    read_count(source, root, "ranks", &ranks);
+    read_count(source, root, "ranks_per_host", &per_host);
+    if (ranks < 1) {
+        ls_tree__error(source, root->line, root->column, "`ranks` is missing");
+    } else if (name && ls_topology_preset(out, name, ranks, per_host) != LS_OK) {
+        const ls_tree *at = preset ? preset : root;
+        ls_tree__error(source, at->line, at->column, "%s", ls_error_last()->text);
+    } else if (name) {
+        read_fields(source, root, out);
+        out->source = measured ? "measured by lockstep calibrate; the rest is a preset's"
+                      : preset ? "a file, over a preset"
+                               : "a file, over TorchRec's constants";
+        if (source->error_count == 0 && ls_topology_check(out) != LS_OK) {
+            ls_tree__error(source, root->line, root->column, "%s", ls_error_last()->text);
+        }
+    }
+}
+
 int ls_topology_parse(ls_topology *out, const char *file, const char *text, size_t bytes) {
     LS_ASSERT(out && file && text);
     ls_text errors = {0};
@@ -113,24 +137,12 @@ int ls_topology_parse(ls_topology *out, const char *file, const char *text, size
     LS_TRY(ls_arena_create(&source.arena, NULL));
     const ls_tree *root = ls_tree__read(&source);
     if (root) {
-        int ranks = out->ranks;
-        int per_host = out->ranks_per_host;
-        const ls_tree *preset = ls_tree__member(&source, root, "preset", false);
-        const char *name = preset ? ls_tree__text(&source, preset) : "v100_torchrec";
-        read_count(&source, root, "ranks", &ranks);
-        read_count(&source, root, "ranks_per_host", &per_host);
-        if (ranks < 1) {
-            ls_tree__error(&source, root->line, root->column, "`ranks` is missing");
-        } else if (name && ls_topology_preset(out, name, ranks, per_host) != LS_OK) {
-            const ls_tree *at = preset ? preset : root;
-            ls_tree__error(&source, at->line, at->column, "%s", ls_error_last()->text);
-        } else if (name) {
-            read_fields(&source, root, out);
-            out->source = preset ? "a file, over a preset" : "a file, over TorchRec's constants";
-            if (source.error_count == 0 && ls_topology_check(out) != LS_OK) {
-                ls_tree__error(&source, root->line, root->column, "%s", ls_error_last()->text);
-            }
-        }
+        // What lockstep calibrate writes has the machine as one of its members.
+        bool measured = ls_tree__member(&source, root, "lockstep_order", false) != NULL;
+        root = measured ? ls_tree__member(&source, root, "machine", true) : root;
+    }
+    if (root) {
+        read_machine(&source, root, out, root->key != NULL);
     }
     int status = ls_tree__status(&source);
     ls_text_free(&errors);

@@ -117,7 +117,11 @@ int ls_execute__embedding(const ls_execution *execution, ls_arena *arena, ls_fin
     ls_world *world = execution->backend->world;
     struct collection collection = {0};
     LS_TRY(make_tables(&collection, scenario, arena));
-    LS_TRY(ls_scenario_plan(&collection.plan, scenario, arena));
+    if (execution->plan != NULL) {
+        collection.plan = *execution->plan;
+    } else {
+        LS_TRY(ls_scenario_plan(&collection.plan, scenario, arena));
+    }
     LS_TRY(make_inputs(&collection, scenario, ls_world_held(world), ls_world_held_count(world),
                        arena));
     const ls_embedding_options options = {

@@ -11,6 +11,7 @@ typedef struct ls_execution {
     const ls_scenario *scenario;
     ls_backend *backend;        // its world has the scenario's mesh and seed
     const ls_stage_sink *sink;  // every stage output
+    const ls_plan *plan;        // scenarios with tables: instead of their own; NULL: their own
     const ls_stage_sink
         *expected;  // programs: gets what each stage must give, by plain code; NULL:
                     // not wanted. Needs a backend that holds every rank.

@@ -91,6 +91,41 @@ $ printf 'preset: h100\nhbm_bytes: 1.25 MB\nddr_bytes: 0\n' > small.yaml && lock
 >   store table large_table_1 in 2 bytes an element (f16 or bf16): 0.036107 ms
 >   one rank more: 3 ranks: 0.036124 ms
 ? 1
+# What the report offers, applied: one rank more, and the plan runs.
+$ sed 's/shape: \[2\]/shape: [3]/' free.yaml > more.yaml && grep -c 'shape: \[3\]' more.yaml && lockstep plan more.yaml --machine ./small.yaml --validate --out three.yaml | tail -n 1
+> 1
+> planned bytes are simulated bytes on every rank and stage
+$ sed 's/type: table_wise/plan: three.yaml/' more.yaml > planned.yaml && lockstep run planned.yaml --quiet
+> run: 1 passed, 0 failed, 0 skipped
+# A table that fits on no rank whole: the report says how to cut it.
+$ printf 'lockstep: 1\nname: too large for a rank\nmesh: {shape: [2]}\ntables:\n  - {name: large, rows: 4096, dim: 64, sharding: {type: table_wise}}\n  - {name: small, rows: 64, dim: 64, sharding: {type: table_wise}}\ninputs: {batch: 4}\n' > large.yaml && printf 'preset: h100\nhbm_bytes: 900 KB\nddr_bytes: 0\n' > tight.yaml && lockstep plan large.yaml --machine ./tight.yaml > why.txt; grep -E 'fragmentation|large: none|allow column_wise' why.txt
+> fragmentation: there is enough memory in all, but not in pieces that the tables, as they may be cut, need
+>   large: none; its least shard takes 1052768 bytes of the 900000 on a rank
+>   allow column_wise for table large: 0.072012 ms
+# Cut so, it fits, moves what was planned, and runs.
+$ sed '/large, rows/s/table_wise/column_wise/' large.yaml > cut.yaml && lockstep plan cut.yaml --machine ./tight.yaml --validate --out cut.plan.yaml
+>   rank  bytes of stage           planned sent      simulated   planned recv      simulated
+>      0  input_dist sizes                   96             96             96             96
+>      0  input_dist lengths                 96             96            128            128
+>      0  input_dist ids                     96             96            128            128
+>      0  output_dist all_to_all           3072           3072           2048           2048
+>      1  input_dist sizes                   96             96             96             96
+>      1  input_dist lengths                 96             96             64             64
+>      1  input_dist ids                     96             96             64             64
+>      1  output_dist all_to_all           1024           1024           2048           2048
+> planned bytes are simulated bytes on every rank and stage
+$ sed 's/type: [a-z_]*/plan: cut.plan.yaml/' large.yaml > planned.yaml && lockstep run planned.yaml --quiet
+> run: 1 passed, 0 failed, 0 skipped
+# Planned bytes are simulated bytes in every scenario with tables, but for the one with an id outside.
+$ for f in $(grep -l '^tables:' -r "$SOURCE/scenarios" --include='*.yaml'); do lockstep plan "$f" --seconds 1 --validate --quiet 2> /dev/null || echo "$? $(basename "$f")"; done
+> 2 id_out_of_range.yaml
+# The same as JSON.
+$ lockstep plan cut.yaml --machine ./tight.yaml --validate --json - | grep -E '"(verdict|differing)"'
+>   "verdict": "pass",
+>   "differing": 0,
+# A machine as lockstep calibrate measured it.
+$ lockstep plan free.yaml --machine "$SOURCE/tests/planner/calibrated.json" | head -n 1
+> 4 tables on 2 ranks of 2 a host (measured)
 # Bad calls.
 $ lockstep plan
 ! lockstep: error: plan takes one scenario file

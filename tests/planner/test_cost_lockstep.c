@@ -1,6 +1,8 @@
 // Our own cost and storage model: numbers worked out by hand, and what must follow from skew,
 // duplicates, overlap and the optimizer. And machines: presets and files.
 #include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "planner/cost.h"
@@ -169,4 +171,31 @@ Test(topology, files) {
     cr_expect(strstr(ls_error_last()->text, "m.yaml:2:12: error: expected a size"));
     cr_expect(parse(&topology, "launch_us: nan\n") == LS_ERR_FORMAT);
     cr_expect(parse(&topology, "ranks: 9\n") == LS_ERR_FORMAT);
+}
+
+// A file of lockstep calibrate is a machine: its measured figures over the preset that it names, for
+// the ranks that are asked for, whatever it was measured with.
+Test(topology, calibrated_files) {
+    const char *source = getenv("LOCKSTEP_SOURCE");
+    char path[4096];
+    char text[65536];
+    ls_topology topology;
+    ls_topology preset;
+    cr_assert(source, "LOCKSTEP_SOURCE is not set");
+    (void)snprintf(path, sizeof(path), "%s/tests/planner/calibrated.json", source);
+    FILE *file = fopen(path, "r");
+    cr_assert(file, "%s", path);
+    size_t bytes = fread(text, 1, sizeof(text) - 1, file);
+    (void)fclose(file);
+    text[bytes] = 0;
+    cr_assert(parse(&topology, text) == LS_OK, "%s", ls_error_last()->text);
+    cr_assert(ls_topology_preset(&preset, "h200", 8, 4) == LS_OK);
+    cr_expect_str_eq(topology.name, "measured");
+    cr_expect(topology.ranks == 8 && topology.ranks_per_host == 4);
+    cr_expect(topology.hbm_bytes == INT64_C(150754820096) && topology.launch_us == 21.5);
+    cr_expect(topology.intra_bandwidth == 312.25e6 && topology.hbm_bandwidth == 4050.5e6);
+    cr_expect(topology.inter_bandwidth == preset.inter_bandwidth &&
+              topology.ddr_bytes == preset.ddr_bytes);
+    cr_expect(parse(&topology, "{\"lockstep_order\": 1, \"orders\": []}") == LS_ERR_FORMAT);
+    cr_expect(strstr(ls_error_last()->text, "machine"), "%s", ls_error_last()->text);
 }
