@@ -173,7 +173,7 @@ Test(topology, files) {
     cr_expect(parse(&topology, "ranks: 9\n") == LS_ERR_FORMAT);
 }
 
-// A file of lockstep calibrate is a machine: its measured figures over the preset that it names, for
+// A file of lockstep calibrate is a machine: measured figures over the preset that it names, for
 // the ranks that are asked for, whatever it was measured with.
 Test(topology, calibrated_files) {
     const char *source = getenv("LOCKSTEP_SOURCE");
