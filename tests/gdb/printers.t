@@ -1,12 +1,12 @@
 # Every public type, live, then the same from a core file.
 $ lockstep gdb -- types
 (gdb) break look
-Breakpoint 1 at 0x...: file $SOURCE/tests/gdb/types.c, line 8.
+Breakpoint 1 at 0x...: file tests/gdb/types.c, line 8.
 (gdb) run
-Breakpoint 1, look () at $SOURCE/tests/gdb/types.c:8
+Breakpoint 1, look () at tests/gdb/types.c:8
 8	}
 (gdb) up
-#1  0x... in main () at $SOURCE/tests/gdb/types.c:57
+#1  0x... in main () at tests/gdb/types.c:57
 57	    look();
 (gdb) print shape
 $1 = [6, 4]
@@ -60,10 +60,10 @@ rank 9 has no shard here; ranks 0-3 have
 (gdb) kill
 (gdb) core-file core.types
 Program terminated with signal SIGTRAP, Trace/breakpoint trap.
-#0  look () at $SOURCE/tests/gdb/types.c:8
+#0  look () at tests/gdb/types.c:8
 8	}
 (gdb) frame function main
-#1  0x... in main () at $SOURCE/tests/gdb/types.c:57
+#1  0x... in main () at tests/gdb/types.c:57
 57	    look();
 (gdb) print *tensor
 $21 = f32 [6, 4], S(0), R, on ranks 0-3 = {rank 0 [0:3, 0:4] = {0, 0.5, 1, 1.5, 2, 2.5, 3, 3.5, ...}, rank 1 [0:3, 0:4] = {0, 0.5, 1, 1.5, 2, 2.5, 3, 3.5, ...}, rank 2 [3:6, 0:4] = {6, 6.5, 7, 7.5, 8, 8.5, 9, 9.5, ...}, rank 3 [3:6, 0:4] = {6, 7.5, 7, 7.5, 8, 8.5, 9, 9.5, ...}}
@@ -75,15 +75,15 @@ $22 = broadcast of 9 i64, root 1 on pair (rank 3, call 2, y.c:12)
 # A core file of ranks.
 $ lockstep gdb -- tensor_parallel_mlp
 (gdb) tbreak tensor_parallel_mlp.c:54 if $rank() == 1
-Temporary breakpoint 1 at 0x...: file $SOURCE/examples/tensor_parallel_mlp.c, line 54.
+Temporary breakpoint 1 at 0x...: file examples/tensor_parallel_mlp.c, line 54.
 (gdb) run
-Thread 3 "rank 1" hit Temporary breakpoint 1, forward (self=0x... rank 1, running, 1 call, last at tensor_parallel_mlp.c:53, arg=0x...) at $SOURCE/examples/tensor_parallel_mlp.c:54
+Thread 3 "rank 1" hit Temporary breakpoint 1, forward (self=0x... rank 1, running, 1 call, last at tensor_parallel_mlp.c:53, arg=0x...) at examples/tensor_parallel_mlp.c:54
 54	    for (int b = 0; b < BATCH && rank == 0; b++) {
 (gdb) generate-core-file core.ranks
 (gdb) kill
 (gdb) core-file core.ranks
 Program terminated with signal SIGTRAP, Trace/breakpoint trap.
-#0  forward (self=0x... rank 1, running, 1 call, last at tensor_parallel_mlp.c:53, arg=0x...) at $SOURCE/examples/tensor_parallel_mlp.c:54
+#0  forward (self=0x... rank 1, running, 1 call, last at tensor_parallel_mlp.c:53, arg=0x...) at examples/tensor_parallel_mlp.c:54
 54	    for (int b = 0; b < BATCH && rank == 0; b++) {
 (gdb) ranks
 4 ranks, 1 set of calls met

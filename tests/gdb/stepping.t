@@ -1,9 +1,9 @@
 # Break in rank 2, look at all ranks, switch, step over a collective, compare ranks.
 $ lockstep gdb -- data_parallel
 (gdb) tbreak data_parallel.c:31 if $rank() == 2
-Temporary breakpoint 1 at 0x...: file $SOURCE/examples/data_parallel.c, line 31.
+Temporary breakpoint 1 at 0x...: file examples/data_parallel.c, line 31.
 (gdb) run
-Thread 4 "rank 2" hit Temporary breakpoint 1, train (self=0x... rank 2, running, 1 call, last at data_parallel.c:30, arg=0x...) at $SOURCE/examples/data_parallel.c:31
+Thread 4 "rank 2" hit Temporary breakpoint 1, train (self=0x... rank 2, running, 1 call, last at data_parallel.c:30, arg=0x...) at examples/data_parallel.c:31
 31	        for (int i = 0; i < 2; i++) {
 (gdb) ranks
 4 ranks, 1 set of calls met
@@ -25,7 +25,7 @@ $1 = 2
 (gdb) print step
 $2 = 1
 (gdb) next
-0x... in train (self=0x... rank 1, running, 2 calls, last at data_parallel.c:30, arg=0x...) at $SOURCE/examples/data_parallel.c:30
+0x... in train (self=0x... rank 1, running, 2 calls, last at data_parallel.c:30, arg=0x...) at examples/data_parallel.c:30
 30	        CHECK(ls_all_reduce(grad, grad, reduced, LS_F32, LS_AVG, world));
 Value returned is $3 = 0
 31	        for (int i = 0; i < 2; i++) {
@@ -45,9 +45,9 @@ Value returned is $3 = 0
   first at [0]: 1.2317914 on rank 1, 1.1540401 on rank 2 (652225 ulps)
   worst at [1]: 2.2981157 on rank 1, 1.8334649 on rank 2 (2647386 ulps)
 (gdb) tbreak data_parallel.c:30 if $rank() == 3 && step == 3
-Temporary breakpoint 2 at 0x...: file $SOURCE/examples/data_parallel.c, line 30.
+Temporary breakpoint 2 at 0x...: file examples/data_parallel.c, line 30.
 (gdb) continue
-Thread 5 "rank 3" hit Temporary breakpoint 2, train (self=0x... rank 3, running, 3 calls, last at data_parallel.c:30, arg=0x...) at $SOURCE/examples/data_parallel.c:30
+Thread 5 "rank 3" hit Temporary breakpoint 2, train (self=0x... rank 3, running, 3 calls, last at data_parallel.c:30, arg=0x...) at examples/data_parallel.c:30
 30	        CHECK(ls_all_reduce(grad, grad, reduced, LS_F32, LS_AVG, world));
 (gdb) next
 31	        for (int i = 0; i < 2; i++) {

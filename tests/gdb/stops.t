@@ -1,9 +1,9 @@
 # Collectives by number, forth and back; breakpoints stay.
 $ lockstep gdb -- data_parallel
 (gdb) break gradient if $rank() == 3
-Breakpoint 1 at 0x...: file $SOURCE/examples/data_parallel.c, line 14.
+Breakpoint 1 at 0x...: file examples/data_parallel.c, line 14.
 (gdb) run
-Thread 5 "rank 3" hit Breakpoint 1, gradient (out=0x..., model=0x..., self=0x... rank 3, running, 0 calls, step=0) at $SOURCE/examples/data_parallel.c:14
+Thread 5 "rank 3" hit Breakpoint 1, gradient (out=0x..., model=0x..., self=0x... rank 3, running, 0 calls, step=0) at examples/data_parallel.c:14
 14	    out[0] = out[1] = 0;
 (gdb) print $seq()
 $1 = -1
@@ -11,7 +11,7 @@ $1 = -1
 #0: all_reduce avg of 2 f32 on world, ranks 0-3 at data_parallel.c:30
 [rank 3] train () at data_parallel.c:30
 (gdb) until-collective 3
-Thread 5 "rank 3" hit Breakpoint 1, gradient (out=0x..., model=0x..., self=0x... rank 3, running, 1 call, last at data_parallel.c:30, step=1) at $SOURCE/examples/data_parallel.c:14
+Thread 5 "rank 3" hit Breakpoint 1, gradient (out=0x..., model=0x..., self=0x... rank 3, running, 1 call, last at data_parallel.c:30, step=1) at examples/data_parallel.c:14
 14	    out[0] = out[1] = 0;
 the program stopped elsewhere
 (gdb) print $seq()
@@ -41,11 +41,11 @@ rank 3: $11 = 1
 #0: all_reduce avg of 2 f32 on world, ranks 0-3 at data_parallel.c:30
 [rank 3] train () at data_parallel.c:30
 (gdb) continue
-Thread 5 "rank 3" hit Breakpoint 1, gradient (out=0x..., model=0x..., self=0x... rank 3, running, 1 call, last at data_parallel.c:30, step=1) at $SOURCE/examples/data_parallel.c:14
+Thread 5 "rank 3" hit Breakpoint 1, gradient (out=0x..., model=0x..., self=0x... rank 3, running, 1 call, last at data_parallel.c:30, step=1) at examples/data_parallel.c:14
 14	    out[0] = out[1] = 0;
 (gdb) delete
 (gdb) catch collective all_reduce if $rank() == 1 && request->call.seq == 2
-Breakpoint 2 at 0x...: file $SOURCE/ranks/hooks.c, line ....
+Breakpoint 2 at 0x...: file ranks/hooks.c, line ....
 (gdb) continue
 Thread 3 "rank 1" hit Breakpoint 2, ls_gdb_hook_enter ...
 (gdb) print *request
@@ -60,22 +60,22 @@ the program ended before set 99 met
 # A message, and a finding of an SPMD program.
 $ lockstep gdb -- pipeline --bug
 (gdb) catch finding deadlock.*
-Breakpoint 1 at 0x...: file $SOURCE/ranks/hooks.c, line ....
-Breakpoint 2 at 0x...: file $SOURCE/collectives/hooks.c, line ....
+Breakpoint 1 at 0x...: file ranks/hooks.c, line ....
+Breakpoint 2 at 0x...: file collectives/hooks.c, line ....
 (gdb) run
 finding deadlock.cycle of ranks 1, 2 at pipeline.c:29
 deadlock: 2 ranks wait for each other in a circle
-  rank 1 waits for rank 2: recv of 4 f32 from rank 2 on world at $SOURCE/examples/pipeline.c:29
-  rank 2 waits for rank 1: recv of 4 f32 from rank 1 on world at $SOURCE/examples/pipeline.c:18
+  rank 1 waits for rank 2: recv of 4 f32 from rank 2 on world at examples/pipeline.c:29
+  rank 2 waits for rank 1: recv of 4 f32 from rank 1 on world at examples/pipeline.c:18
 3 of 3 ranks wait:
-  rank 0: recv of 4 f32 from rank 1 on world at $SOURCE/examples/pipeline.c:29
-  rank 1: recv of 4 f32 from rank 2 on world at $SOURCE/examples/pipeline.c:29
-  rank 2: recv of 4 f32 from rank 1 on world at $SOURCE/examples/pipeline.c:18
+  rank 0: recv of 4 f32 from rank 1 on world at examples/pipeline.c:29
+  rank 1: recv of 4 f32 from rank 2 on world at examples/pipeline.c:29
+  rank 2: recv of 4 f32 from rank 1 on world at examples/pipeline.c:18
 last calls of rank 1, newest last:
-  recv of 4 f32 from rank 0 on world at $SOURCE/examples/pipeline.c:18
-  recv of 4 f32 from rank 2 on world (not complete) at $SOURCE/examples/pipeline.c:29
+  recv of 4 f32 from rank 0 on world at examples/pipeline.c:18
+  recv of 4 f32 from rank 2 on world (not complete) at examples/pipeline.c:29
 last calls of rank 2, newest last:
-  recv of 4 f32 from rank 1 on world (not complete) at $SOURCE/examples/pipeline.c:18
+  recv of 4 f32 from rank 1 on world (not complete) at examples/pipeline.c:18
 Thread 2 "rank 0" hit Breakpoint 1, ls_gdb_hook_finding ...
 (gdb) print $finding_name
 $1 = "deadlock.cycle"
@@ -107,8 +107,8 @@ rank 2: 1 call
   0  recv of 4 f32 from rank 1  world  pipeline.c:18  not complete
 $ lockstep gdb -- moe
 (gdb) start
-Temporary breakpoint 1 at 0x...: file $SOURCE/examples/moe.c, line 70.
-Temporary breakpoint 1, main (argc=1, argv=0x...) at $SOURCE/examples/moe.c:70
+Temporary breakpoint 1 at 0x...: file examples/moe.c, line 70.
+Temporary breakpoint 1, main (argc=1, argv=0x...) at examples/moe.c:70
 70	    return example_spmd(argc, argv, layer, 4);
 (gdb) next-collective all_to_all
 #0: all_to_all of 1 u64 on world, ranks 0-3 at moe.c:43
