@@ -1,7 +1,8 @@
 // Recordings: what a run leaves behind. Every stage output of every rank and every call record, in
 // one directory that a later comparison reads, whether it was made a second ago or last month.
 //
-// DIR/manifest.json          format, scenario, backend, ranks, seed, machine, versions, commit, files
+// DIR/manifest.json          format, scenario, backend, ranks, seed, machine, versions,
+//                            commit, files
 // DIR/scenario.yaml          the scenario, as it was run
 // DIR/rank_00003.safetensors stage outputs of rank 3, one tensor per ls_stage_key
 // DIR/rank_00003.calls.json  call records of rank 3

@@ -12,6 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -283,6 +284,10 @@ static void end_everything(struct watch *watch) {
 static void watch_until_end(struct watch *watch, struct pollfd *fds, ls_launch_result *result,
                             double deadline_seconds) {
     double start = now_seconds();
+    // mpiexec ends the other ranks within milliseconds of a death: to see which came first, this
+    // process must run at once when it wakes. Where that is not allowed nothing changes.
+    int nice_before = getpriority(PRIO_PROCESS, 0);
+    (void)setpriority(PRIO_PROCESS, 0, -20);
     bool running = true;
     result->exit_code = -1;
     while (running) {
@@ -304,6 +309,7 @@ static void watch_until_end(struct watch *watch, struct pollfd *fds, ls_launch_r
     while (watch->output >= 0 && now_seconds() < drained_by) {
         poll_once(watch, fds, result);
     }
+    (void)setpriority(PRIO_PROCESS, 0, nice_before);
     result->seconds = now_seconds() - start;
 }
 

@@ -1,5 +1,5 @@
-// One rank of a real run: executes the scenario in a process that the runner started, and writes this
-// process's part of the recording.
+// One rank of a real run: executes the scenario in a process that the runner started, and writes
+// this process's part of the recording.
 #include "scenarios/runner/execute.h"
 #include "scenarios/runner/run.h"
 
