@@ -23,7 +23,10 @@ static const struct {
 int ls_bench_run(ls_bench *bench) {
     LS_ASSERT(bench != NULL);
     LS_ASSERT(bench->repetitions >= 1);
-    for (int i = 0; i < SUITE_COUNT; i++) {
+    if (bench->suite != NULL) {
+        LS_TRY(bench->suite(bench));
+    }
+    for (int i = 0; i < SUITE_COUNT && bench->suite == NULL; i++) {
         LS_TRY(suites[i].run(bench));
     }
     if (bench->row_count == 0) {

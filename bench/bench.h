@@ -22,6 +22,7 @@ typedef struct ls_bench_row {
     double time_ms_min;         //
     const char *yardstick;      // what stands beside it; NULL: a memcpy of bytes_moved
     double yardstick_ms;        // its median time
+    double gb_per_s;            // of the bus (collectives on GPUs) or the memory; 0: no figure
     double ratio;               // least time / least time of the yardstick
     double ratio_limit;         // 0: none
     double time_ms_limit;       // 0: none
@@ -36,6 +37,7 @@ typedef struct ls_bench {
     int repetitions;                                          // per row; the median is reported
     const char *only;                                         // a suite's or row's name; NULL: all
     void (*progress)(const char *what, int done, int total);  // may be NULL
+    int (*suite)(struct ls_bench *bench);                     // runs instead of the table's; or NULL
     ls_bench_row rows[LS_BENCH_ROWS_MAX];
     int row_count;
 } ls_bench;

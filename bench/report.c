@@ -38,6 +38,9 @@ void ls_bench_write_text(ls_text *out, const ls_bench *bench) {
         } else {
             put_limited(out, row->memory_ratio, row->memory_ratio_limit, "x");
         }
+        if (row->gb_per_s != 0) {
+            ls_text_printf(out, "  %.1f GB/s", row->gb_per_s);
+        }
         ls_text_printf(out, "%s\n", ls_bench_row_holds(row) ? "" : "  over the limit");
     }
 }
@@ -69,6 +72,7 @@ void ls_bench_write_json(ls_text *out, const ls_bench *bench) {
         ls_json_member_double(&json, "time_ms_limit", row->time_ms_limit);
         ls_json_member_string(&json, "yardstick", yardstick_of(row));
         ls_json_member_double(&json, "yardstick_ms", row->yardstick_ms);
+        ls_json_member_double(&json, "gb_per_s", row->gb_per_s);
         ls_json_member_double(&json, "ratio", row->ratio);
         ls_json_member_double(&json, "ratio_limit", row->ratio_limit);
         ls_json_member_double(&json, "memory_ratio", row->memory_ratio);

@@ -1,5 +1,7 @@
 // Diagnostics, outputs and the terminal, for all commands.
 #include "cli/cli.h"
+#include <stdio.h>
+#include <limits.h>
 
 #include <errno.h>
 #include <langinfo.h>
@@ -61,6 +63,27 @@ int cli_fail(int status) {
 static bool terminal_capable(void) {
     const char *term = getenv("TERM");
     return isatty(STDOUT_FILENO) && term != NULL && strcmp(term, "dumb") != 0;
+}
+
+char **cli_arguments;
+
+int cli_become(const char *program) {
+    char path[PATH_MAX];
+    ssize_t length = readlink("/proc/self/exe", path, sizeof path - 1);
+    char *slash = length > 0 ? (path[length] = 0, strrchr(path, '/')) : NULL;
+    size_t room = slash != NULL ? sizeof path - (size_t)(slash + 1 - path) : 0;
+    if (strlen(program) >= room) {
+        cli_error("cannot find %s", program);
+        return LS_EXIT_ENVIRONMENT;
+    }
+    (void)snprintf(slash + 1, room, "%s", program);
+    if (access(path, X_OK) != 0) {
+        cli_error("\"%s\" is missing: this build has no CUDA and NCCL", path);
+        return LS_EXIT_ENVIRONMENT;
+    }
+    (void)execv(path, cli_arguments);
+    cli_error("cannot run %s: %s", path, strerror(errno));
+    return LS_EXIT_ENVIRONMENT;
 }
 
 bool cli_color_on(void) {

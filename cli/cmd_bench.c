@@ -2,6 +2,9 @@
 #include <stdlib.h>
 
 #include "bench/bench.h"
+#ifdef LOCKSTEP_WITH_NCCL
+#include "bench/gpu.h"
+#endif
 #include "cli/cli.h"
 #include "cli/commands.h"
 
@@ -9,8 +12,16 @@ static int repetitions = 15;
 static const char *only;
 static bool check;
 static bool planner;
+static int backend;
+static const char *const backends[] = {"sim", "nccl", NULL};
 
 static const cli_option options[] = {
+    {.type = CLI_CHOICE,
+     .long_name = "backend",
+     .value = &backend,
+     .value_name = "NAME",
+     .choices = backends,
+     .help = "What to time: sim (default), or nccl: collectives and kernels on the GPUs"},
     {.type = CLI_INT,
      .long_name = "repetitions",
      .value = &repetitions,
@@ -100,6 +111,11 @@ static int run(const cli_args *args) {
     if (code != LS_EXIT_OK) {
         return code;
     }
+#ifndef LOCKSTEP_WITH_NCCL
+    if (backend == 1) {
+        return cli_become("lockstep-cuda");
+    }
+#endif
     ls_bench *bench = calloc(1, sizeof *bench);
     if (bench == NULL) {
         cli_error("out of memory");
@@ -108,6 +124,9 @@ static int run(const cli_args *args) {
     bench->repetitions = repetitions;
     bench->only = planner ? "planner" : only;
     bench->progress = cli_progress;
+#ifdef LOCKSTEP_WITH_NCCL
+    bench->suite = backend == 1 ? ls_bench_suite_gpu : NULL;
+#endif
     int status = ls_bench_run(bench);
     cli_progress_end();
     code = status == LS_OK ? write_all(bench) : cli_fail(status);

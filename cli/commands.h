@@ -15,6 +15,7 @@ extern const cli_command cli_cmd_replay;
 extern const cli_command cli_cmd_plan;
 extern const cli_command cli_cmd_show;
 extern const cli_command cli_cmd_bench;
+extern const cli_command cli_cmd_calibrate;
 extern const cli_command cli_cmd_gdb;
 extern const cli_command cli_cmd_traffic;
 extern const cli_command cli_cmd_doctor;

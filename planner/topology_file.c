@@ -136,6 +136,10 @@ int ls_topology_parse(ls_topology *out, const char *file, const char *text, size
     ls_tree_source source = {.file = file, .text = text, .bytes = bytes, .errors = &errors};
     LS_TRY(ls_arena_create(&source.arena, NULL));
     const ls_tree *root = ls_tree__read(&source);
+    if (root && ls_tree__member(&source, root, "lockstep_order", false)) {
+        // What calibrate wrote: the reduction orders, and beside them the machine.
+        root = ls_tree__member(&source, root, "machine", true);
+    }
     if (root) {
         // What lockstep calibrate writes has the machine as one of its members.
         bool measured = ls_tree__member(&source, root, "lockstep_order", false) != NULL;

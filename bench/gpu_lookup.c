@@ -1,0 +1,202 @@
+// The pooled lookup on one GPU beside a device copy, timed by events; several sets of ids by turns, so
+// that no run finds its rows in a cache.
+#include "bench/gpu_lookup.h"
+
+#include <cuda_runtime_api.h>
+#include <math.h>
+#include <string.h>
+
+#include "kernels/cuda/kernels_cuda.h"
+
+#define ROWS       ((size_t)1000000)
+#define DIM        ((size_t)128)
+#define BAGS       ((size_t)65536)
+#define POOLING    ((size_t)20)
+#define SETS       4
+#define COPY_BYTES ((size_t)1 << 30)
+#define TURNS      20
+#define WARMUP     3
+
+static int cuda(cudaError_t error, const char *what) {
+    if (error == cudaSuccess) {
+        return LS_OK;
+    }
+    return LS_FAIL(error == cudaErrorMemoryAllocation ? LS_ERR_MEMORY : LS_ERR_BACKEND, "%s: %s",
+                   what, cudaGetErrorString(error));
+}
+
+typedef struct lookup {
+    float *table, *out;
+    int64_t *ids[SETS], *offsets;
+    int turn;
+} lookup;
+
+static int launch_lookup(void *arg) {
+    lookup *l = arg;
+    const int64_t *ids = l->ids[l->turn++ % SETS];
+    return ls_kernel_pooled_lookup_cuda(l->out, DIM, l->table, LS_F32, (int64_t)ROWS, DIM, ids,
+                                        l->offsets, NULL, -1, LS_POOL_SUM, BAGS, NULL);
+}
+
+typedef struct copy {
+    void *from, *to;
+} copy;
+
+static int launch_copy(void *arg) {
+    const copy *c = arg;
+    return ls_kernel_copy_cuda(c->to, c->from, COPY_BYTES, NULL);
+}
+
+// Median milliseconds of `launch`.
+static int time_launches(double *ms, double *ms_min, int (*launch)(void *arg), void *arg) {
+    double times[TURNS];
+    cudaEvent_t start = NULL, end = NULL;
+    LS_TRY(cuda(cudaEventCreate(&start), "cudaEventCreate"));
+    LS_TRY(cuda(cudaEventCreate(&end), "cudaEventCreate"));
+    for (int i = -WARMUP; i < TURNS; i++) {
+        float elapsed = 0;
+        LS_TRY(cuda(cudaEventRecord(start, NULL), "cudaEventRecord"));
+        LS_TRY(launch(arg));
+        LS_TRY(cuda(cudaEventRecord(end, NULL), "cudaEventRecord"));
+        LS_TRY(cuda(cudaEventSynchronize(end), "the kernel"));
+        LS_TRY(cuda(cudaEventElapsedTime(&elapsed, start, end), "cudaEventElapsedTime"));
+        if (i >= 0) {
+            times[i] = (double)elapsed;
+        }
+    }
+    (void)cudaEventDestroy(start);
+    (void)cudaEventDestroy(end);
+    *ms = ls_bench__median(times, TURNS);
+    *ms_min = times[0];
+    return LS_OK;
+}
+
+int ls_bench__device_copy(double *gb_per_s, int64_t *memory_bytes) {
+    copy c = {NULL, NULL};
+    size_t free_bytes = 0, total_bytes = 0;
+    double ms = 0, ms_min = 0;
+    LS_TRY(cuda(cudaSetDevice(0), "cudaSetDevice"));
+    LS_TRY(cuda(cudaMemGetInfo(&free_bytes, &total_bytes), "cudaMemGetInfo"));
+    LS_TRY(cuda(cudaMalloc(&c.from, COPY_BYTES), "cudaMalloc"));
+    int status = cuda(cudaMalloc(&c.to, COPY_BYTES), "cudaMalloc");
+    if (status == LS_OK) {
+        status = cuda(cudaMemset(c.from, 1, COPY_BYTES), "cudaMemset");
+    }
+    if (status == LS_OK) {
+        status = time_launches(&ms, &ms_min, launch_copy, &c);
+    }
+    (void)cudaFree(c.from);
+    (void)cudaFree(c.to);
+    *gb_per_s = ms > 0 ? 2.0 * (double)COPY_BYTES / ms * 1e-6 : 0;
+    *memory_bytes = (int64_t)total_bytes;
+    return status;
+}
+
+static uint64_t next_random(uint64_t *state) {
+    *state += 0x9E3779B97F4A7C15u;
+    uint64_t z = *state;
+    z = (z ^ z >> 30) * 0xBF58476D1CE4E5B9u;
+    z = (z ^ z >> 27) * 0x94D049BB133111EBu;
+    return z ^ z >> 31;
+}
+
+// Fills a device array from the host through `host`, which holds its bytes.
+static int upload(void **out, const void *host, size_t bytes) {
+    LS_TRY(cuda(cudaMalloc(out, bytes), "cudaMalloc"));
+    return cuda(cudaMemcpy(*out, host, bytes, cudaMemcpyHostToDevice), "cudaMemcpy");
+}
+
+static int open_lookup(lookup *l, float *table, int64_t *ids) {
+    uint64_t state = 1;
+    for (size_t i = 0; i < ROWS * DIM; i++) {
+        table[i] = (float)((double)(next_random(&state) >> 40) * 0x1p-24 - 0.5);
+    }
+    LS_TRY(upload((void **)&l->table, table, ROWS * DIM * sizeof *table));
+    for (int s = SETS - 1; s >= 0; s--) {
+        for (size_t i = 0; i < BAGS * POOLING; i++) {
+            ids[i] = (int64_t)(next_random(&state) % ROWS);
+        }
+        LS_TRY(upload((void **)&l->ids[s], ids, BAGS * POOLING * sizeof *ids));
+    }
+    int64_t *offsets = NULL;
+    LS_TRY(ls_alloc((void **)&offsets, NULL, BAGS + 1, sizeof *offsets));
+    for (size_t b = 0; b <= BAGS; b++) {
+        offsets[b] = (int64_t)(b * POOLING);
+    }
+    int status = upload((void **)&l->offsets, offsets, (BAGS + 1) * sizeof *offsets);
+    ls_free(NULL, offsets, BAGS + 1, sizeof *offsets);
+    LS_TRY(status);
+    LS_TRY(cuda(cudaMalloc((void **)&l->out, BAGS * DIM * sizeof(float)), "cudaMalloc"));
+    return cuda(cudaMemset(l->out, 0xFF, BAGS * DIM * sizeof(float)), "cudaMemset");
+}
+
+// A figure for speed is worth nothing for a wrong result: the first bags beside the CPU's. `ids` is
+// set 0, which was made last.
+static int verify(lookup *l, const float *table, const int64_t *ids) {
+    enum { CHECKED = 64 };
+    float expected[CHECKED * 128], actual[CHECKED * 128];
+    int64_t offsets[CHECKED + 1];
+    for (size_t b = 0; b <= CHECKED; b++) {
+        offsets[b] = (int64_t)(b * POOLING);
+    }
+    l->turn = 0;
+    LS_TRY(launch_lookup(l));
+    LS_TRY(cuda(cudaMemcpy(actual, l->out, sizeof actual, cudaMemcpyDeviceToHost), "cudaMemcpy"));
+    ls_kernel_pooled_lookup_reference(expected, DIM, table, LS_F32, (int64_t)ROWS, DIM, ids,
+                                      offsets, NULL, -1, LS_POOL_SUM, CHECKED);
+    return memcmp(expected, actual, sizeof actual) == 0
+               ? LS_OK
+               : LS_FAIL(LS_ERR_FINDING, "bench: the pooled lookup gave other bits than the CPU");
+}
+
+static int measure(ls_bench_row *row, lookup *l) {
+    double copy_gb_per_s = 0;
+    int64_t memory = 0;
+    float *table = NULL;
+    int64_t *ids = NULL;
+    LS_TRY(ls_alloc((void **)&table, NULL, ROWS * DIM, sizeof *table));
+    int status = ls_alloc((void **)&ids, NULL, BAGS * POOLING, sizeof *ids);
+    if (status == LS_OK) {
+        status = open_lookup(l, table, ids);
+    }
+    if (status == LS_OK) {
+        status = verify(l, table, ids);
+    }
+    if (status == LS_OK) {
+        status = time_launches(&row->time_ms, &row->time_ms_min, launch_lookup, l);
+    }
+    ls_free(NULL, ids, BAGS * POOLING, sizeof *ids);
+    ls_free(NULL, table, ROWS * DIM, sizeof *table);
+    LS_TRY(status);
+    LS_TRY(ls_bench__device_copy(&copy_gb_per_s, &memory));
+    // Rows and ids are read, offsets read, sums written: each once.
+    double bytes = (double)(BAGS * POOLING * (DIM * sizeof(float) + sizeof(int64_t)) +
+                            BAGS * (DIM * sizeof(float) + sizeof(int64_t)));
+    row->bytes_moved = (uint64_t)(bytes / 2);
+    row->gb_per_s = bytes / row->time_ms * 1e-6;
+    row->yardstick = "device copy";
+    row->yardstick_ms = bytes / copy_gb_per_s * 1e-6;
+    row->ratio = row->time_ms / row->yardstick_ms;
+    row->ratio_limit = 1 / 0.7;
+    return LS_OK;
+}
+
+int ls_bench__lookup_row(ls_bench *bench) {
+    ls_bench_row *row = ls_bench__row(bench, "nccl", "pooled lookup");
+    if (row == NULL) {
+        return LS_OK;
+    }
+    row->ranks = 1;
+    row->elements = BAGS * DIM;
+    row->repetitions = TURNS;
+    lookup l = {.turn = 0};
+    LS_TRY(cuda(cudaSetDevice(0), "cudaSetDevice"));
+    int status = measure(row, &l);
+    (void)cudaFree(l.table);
+    (void)cudaFree(l.out);
+    (void)cudaFree(l.offsets);
+    for (int s = 0; s < SETS; s++) {
+        (void)cudaFree(l.ids[s]);
+    }
+    return status == LS_OK ? LS_OK : ls_error_wrap("bench: pooled lookup");
+}

@@ -1,0 +1,12 @@
+// The pooled lookup and a copy on one GPU. Private to the bench.
+#ifndef LS_BENCH_GPU_LOOKUP_H
+#define LS_BENCH_GPU_LOOKUP_H
+
+#include "bench/bench.h"
+
+// 1 M rows x 128 f32, 65,536 bags of 20 uniform ids, beside a device copy of as many bytes.
+int ls_bench__lookup_row(ls_bench *bench);
+// A device copy's bytes read and written per second, and the memory of GPU 0.
+int ls_bench__device_copy(double *gb_per_s, int64_t *memory_bytes);
+
+#endif

@@ -1,0 +1,146 @@
+// Calibration on the simulator, whose order is known: what the probes find must give its bits.
+#include <criterion/criterion.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "collectives/calibrate.h"
+#include "kernels/kernels.h"
+
+#define COUNT ((size_t)4099)
+
+typedef struct job {
+    ls_world *world;
+    ls_backend *backend;
+    ls_comm *comm;
+    ls_order *order;
+    int ranks;
+} job;
+
+static void open_job(job *j, const char *order, int ranks) {
+    const ls_world_options options = {.mesh = {.ndim = 1, .dim = {ranks}}};
+    *j = (job){.ranks = ranks};
+    cr_assert_eq(ls_world_create(&j->world, &options), LS_OK);
+    cr_assert_eq(ls_backend_sim_create(&j->backend, j->world), LS_OK);
+    cr_assert_eq(ls_comm_create(&j->comm, j->backend, NULL, ranks, "world"), LS_OK);
+    cr_assert_eq(ls_order_parse(&j->order, order), LS_OK, "%s", ls_error_last()->text);
+    j->backend->order = j->order;
+}
+
+static void close_job(job *j) {
+    ls_comm_free(j->comm);
+    ls_backend_free(j->backend);
+    ls_world_free(j->world);
+    ls_order_free(j->order);
+}
+
+// Calibrates and reads the file back as an order.
+static int calibrate(ls_order **out, job *j, ls_text *text, bool all_reduce_only) {
+    const size_t counts[] = {1, 515, COUNT};
+    const ls_dtype dtypes[] = {LS_F32, LS_BF16};
+    const ls_calibrate_options options = {.counts = counts,
+                                          .count_count = 3,
+                                          .dtypes = dtypes,
+                                          .dtype_count = 2,
+                                          .all_reduce_only = all_reduce_only};
+    char dir[] = "/tmp/lockstep-calibrate-XXXXXX", path[128], order[160];
+    cr_assert_not_null(mkdtemp(dir));
+    ls_json json;
+    ls_json_begin(&json, text, 1);
+    ls_json_object_open(&json);
+    ls_json_member_int(&json, "lockstep_order", 1);
+    ls_json_member_int(&json, "ranks", j->ranks);
+    int status = ls_calibrate_orders(&json, j->comm, &options, dir);
+    if (status == LS_OK) {
+        ls_json_object_close(&json);
+        snprintf(path, sizeof path, "%s/machine.json", dir);
+        snprintf(order, sizeof order, "measured:%s", path);
+        FILE *file = fopen(path, "w");
+        fputs(ls_text_string(text), file);
+        fclose(file);
+        status = ls_order_parse(out, order);
+        unlink(path);
+    }
+    rmdir(dir);
+    return status;
+}
+
+static void check_order(const char *name, int ranks) {
+    job j;
+    ls_text text = {0};
+    ls_order *measured = NULL;
+    open_job(&j, name, ranks);
+    cr_assert_eq(calibrate(&measured, &j, &text, false), LS_OK, "%s: %s", name, ls_error_last()->text);
+    float *in[8], *a = calloc(COUNT, 4), *b = calloc(COUNT, 4);
+    const void *pointers[8];
+    double premul[8];
+    for (int r = 0; r < ranks; r++) {
+        in[r] = calloc(COUNT, 4);
+        pointers[r] = in[r];
+        premul[r] = 1.1 - 0.3 * r;
+        for (size_t i = 0; i < COUNT; i++) {
+            in[r][i] = (float)((double)((i * 7919u + (size_t)r * 104729u) % 1009u) / 1009.0 - 0.4);
+        }
+    }
+    const ls_op ops[] = {LS_SUM, LS_PROD, LS_PREMUL_SUM};
+    for (size_t k = 0; k < 3; k++) {
+        ls_reduction reduction = {.in = pointers,
+                                  .in_count = ranks,
+                                  .dtype = LS_F32,
+                                  .op = ops[k],
+                                  .premul = ops[k] == LS_PREMUL_SUM ? premul : NULL,
+                                  .count = COUNT};
+        cr_assert_eq(ls_order_all_reduce(j.order, a, &reduction, 0, COUNT), LS_OK);
+        cr_assert_eq(ls_order_all_reduce(measured, b, &reduction, 0, COUNT), LS_OK);
+        cr_expect_eq(memcmp(a, b, COUNT * 4), 0, "%s, %s", name, ls_op_name(ops[k]));
+        for (int block = 0; block < ranks; block++) {
+            cr_assert_eq(ls_order_reduce_scatter(j.order, a, &reduction, block, 0, COUNT), LS_OK);
+            cr_assert_eq(ls_order_reduce_scatter(measured, b, &reduction, block, 0, COUNT), LS_OK);
+            cr_expect_eq(memcmp(a, b, COUNT * 4), 0, "%s, block %d", name, block);
+        }
+    }
+    for (int r = 0; r < ranks; r++) {
+        free(in[r]);
+    }
+    free(a);
+    free(b);
+    ls_order_free(measured);
+    ls_text_free(&text);
+    close_job(&j);
+}
+
+// Rings, their chunks and fused products are found again, whatever the ring.
+Test(calibrate, rings) {
+    check_order("ring:proto=ll", 4);
+    check_order("ring:proto=ll", 3);
+    check_order("ring:proto=simple,rings=0-2-1-3", 4);
+    check_order("ring:proto=ll,rings=0-4-3-2-1", 5);
+}
+
+// A tree is found again: the same for all elements.
+Test(calibrate, trees) {
+    check_order("tree:proto=ll", 4);
+    check_order("tree:proto=simple", 3);
+}
+
+// Rank order is found again, with products that are rounded before they are added.
+Test(calibrate, rank_order) {
+    check_order("rank", 4);
+    check_order("rank", 7);
+}
+
+// Kernels that add in f32 are told from those that round at every step.
+Test(calibrate, accumulator) {
+    job j;
+    ls_text text = {0};
+    ls_order *measured = NULL;
+    open_job(&j, "symmetric:kernel=ll", 4);
+    cr_assert_eq(calibrate(&measured, &j, &text, true), LS_OK, "%s", ls_error_last()->text);
+    const char *bf16 = strstr(ls_text_string(&text), "\"dtype\": \"bf16\"");
+    cr_assert_not_null(bf16);
+    cr_expect_not_null(strstr(bf16, "\"accumulator\": \"f32\""));
+    ls_order_free(measured);
+    ls_text_free(&text);
+    close_job(&j);
+}
