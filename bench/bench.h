@@ -37,7 +37,7 @@ typedef struct ls_bench {
     int repetitions;                                          // per row; the median is reported
     const char *only;                                         // a suite's or row's name; NULL: all
     void (*progress)(const char *what, int done, int total);  // may be NULL
-    int (*suite)(struct ls_bench *bench);                     // runs instead of the table's; or NULL
+    int (*suite)(struct ls_bench *bench);  // runs instead of the table's; or NULL
     ls_bench_row rows[LS_BENCH_ROWS_MAX];
     int row_count;
 } ls_bench;

@@ -1,5 +1,5 @@
-// Collectives over NCCL as nccl-tests times them, the alpha-beta fits of a machine, and the suite of
-// rows for GPUs.
+// Collectives over NCCL as nccl-tests times them, the alpha-beta fits of a machine, and the suite
+// of rows for GPUs.
 #include "bench/gpu.h"
 
 #include <math.h>
@@ -83,8 +83,8 @@ static int collective_rows(ls_bench *bench, ls_comm *comm) {
             row->elements = bytes / sizeof(float);
             row->time_ms = row->time_ms_min = seconds * 1e3;
             row->repetitions = 20;
-            row->gb_per_s = (double)bytes / seconds * 1e-9 *
-                            ls_collective_of(kinds[k])->bus_factor(comm->size);
+            row->gb_per_s =
+                (double)bytes / seconds * 1e-9 * ls_collective_of(kinds[k])->bus_factor(comm->size);
         }
     }
     return LS_OK;

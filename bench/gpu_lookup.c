@@ -1,5 +1,5 @@
-// The pooled lookup on one GPU beside a device copy, timed by events; several sets of ids by turns, so
-// that no run finds its rows in a cache.
+// The pooled lookup on one GPU beside a device copy, timed by events; several sets of ids by turns,
+// so that no run finds its rows in a cache.
 #include "bench/gpu_lookup.h"
 
 #include <cuda_runtime_api.h>

@@ -19,8 +19,8 @@ int cli_exit_of(int status);
 // Prints this thread's last error and returns cli_exit_of(status).
 int cli_fail(int status);
 
-// main's argv, and going on as another program beside this one with the same arguments (the one with
-// CUDA inside). Returns an exit code only where that fails; says why on stderr.
+// main's argv, and going on as another program beside this one with the same arguments (the one
+// with CUDA inside). Returns an exit code only where that fails; says why on stderr.
 extern char **cli_arguments;
 int cli_become(const char *program);
 

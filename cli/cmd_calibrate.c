@@ -1,5 +1,5 @@
-// lockstep calibrate --backend nccl --out FILE: the machine file: in which order this machine sums, and
-// how long its collectives take.
+// lockstep calibrate --backend nccl --out FILE: the machine file: in which order this machine sums,
+// and how long its collectives take.
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -195,10 +195,11 @@ const cli_command cli_cmd_calibrate = {
     .arguments = "",
     .arguments_max = 0,
     .summary = "Measure reduction orders, bandwidth and latency of this machine",
-    .details = "Finds by probing which rank's term is added to which, for each reduction, element "
-               "type and several counts, whether products are fused into sums, and how wide the "
-               "accumulator is; and fits latency and bandwidth of the collectives. The file is what "
-               "--order measured:FILE and the planner's --machine FILE read.",
+    .details =
+        "Finds by probing which rank's term is added to which, for each reduction, element "
+        "type and several counts, whether products are fused into sums, and how wide the "
+        "accumulator is; and fits latency and bandwidth of the collectives. The file is what "
+        "--order measured:FILE and the planner's --machine FILE read.",
     .common = 0,
     .options = options,
     .run = run,

@@ -62,8 +62,8 @@ int ls_calibrate__run(void *out, ls_comm *comm, const ls_calibrate_call *call, l
 }
 
 // ---- Probes -------------------------------------------------------------------------------------
-// So large that adding up to LS_CALIBRATE_RANKS_MAX units does not change it: in the type, nor in f32
-// where a kernel adds in that.
+// So large that adding up to LS_CALIBRATE_RANKS_MAX units does not change it: in the type, nor in
+// f32 where a kernel adds in that.
 static double large_number(ls_dtype dtype) {
     switch (dtype) {
     case LS_F16:
@@ -104,11 +104,11 @@ static int probe_pair(probes *p, size_t pair, ls_comm *comm, const ls_calibrate_
         // The units that met M or -M before both met are lost; the others are what is left.
         double left = ls_element_to_f64(out + c * bytes, call->dtype) / unit_of(call->dtype);
         if (!(left >= 0 && left <= comm->size - 2) || left != (double)(int)left) {
-            return LS_FAIL(LS_ERR_FINDING,
-                           "%s %s of %zu: M and -M of ranks %d and %d left %g: the backend adds in no "
-                           "fixed order of the ranks' terms",
-                           ls_kind_name(call->kind), ls_dtype_name(call->dtype), call->count, i, j,
-                           left);
+            return LS_FAIL(
+                LS_ERR_FINDING,
+                "%s %s of %zu: M and -M of ranks %d and %d left %g: the backend adds in no "
+                "fixed order of the ranks' terms",
+                ls_kind_name(call->kind), ls_dtype_name(call->dtype), call->count, i, j, left);
         }
         p->sizes[pair * p->cells + c] = (unsigned char)(comm->size - (int)left);
     }
@@ -217,9 +217,9 @@ static int measure_and_write(bool *alike, ls_json *json, ls_comm *comm, ls_kind 
         ls_calibrate__write(json, &call, !*alike);
     }
     ls_free(NULL, call.classes, (size_t)call.class_room, sizeof *call.classes);
-    return status == LS_OK ? LS_OK
-                           : ls_error_wrap("%s of %zu %s", ls_kind_name(kind), count,
-                                           ls_dtype_name(dtype));
+    return status == LS_OK
+               ? LS_OK
+               : ls_error_wrap("%s of %zu %s", ls_kind_name(kind), count, ls_dtype_name(dtype));
 }
 
 // Integer sums are the same in any order: rank order, for every count.
@@ -239,10 +239,8 @@ static int write_integers(ls_json *json, int size) {
             for (int r = 1; r < size; r++) {
                 used += (size_t)snprintf(class_.tree + used, sizeof class_.tree - used, ")");
             }
-            ls_calibrate_call call = {.kind = kinds[k],
-                                      .dtype = (ls_dtype)dtype,
-                                      .classes = &class_,
-                                      .class_count = 1};
+            ls_calibrate_call call = {
+                .kind = kinds[k], .dtype = (ls_dtype)dtype, .classes = &class_, .class_count = 1};
             ls_calibrate__write(json, &call, false);
         }
     }

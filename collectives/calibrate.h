@@ -1,6 +1,6 @@
 // Finding out in which order a backend sums, by asking it: FPRev's probes (two ranks send M and -M,
-// the others 1; the result tells how many ones met between the two), once per pair of ranks, give the
-// summation tree of every element at once. Works on any backend, also on the simulator.
+// the others 1; the result tells how many ones met between the two), once per pair of ranks, give
+// the summation tree of every element at once. Works on any backend, also on the simulator.
 #ifndef LS_COLLECTIVES_CALIBRATE_H
 #define LS_COLLECTIVES_CALIBRATE_H
 
@@ -18,7 +18,7 @@ typedef struct ls_calibrate_options {
     int count_count;
     const ls_dtype *dtypes;  // [dtype_count] of f32, f16, bf16, f64
     int dtype_count;
-    bool all_reduce_only;  // else reduce and reduce_scatter too
+    bool all_reduce_only;                                     // else reduce and reduce_scatter too
     void (*progress)(const char *what, int done, int total);  // NULL: none
 } ls_calibrate_options;
 

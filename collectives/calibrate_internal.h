@@ -23,8 +23,8 @@ typedef struct ls_calibrate_call {
     const char *accumulator;  //
 } ls_calibrate_call;
 
-// One reduction of the communicator's ranks on the backend: in [size, input elements], out: what each
-// target gives [targets, count].
+// One reduction of the communicator's ranks on the backend: in [size, input elements], out: what
+// each target gives [targets, count].
 int ls_calibrate__run(void *out, ls_comm *comm, const ls_calibrate_call *call, ls_op op,
                       const void *in);
 double ls_calibrate__factor(int member);  // for premul_sum
@@ -36,7 +36,8 @@ int ls_calibrate__tree(char *out, size_t out_bytes, const int *sizes, int size);
 
 void ls_calibrate__write(ls_json *json, const ls_calibrate_call *call, bool counted);
 // Finds which form of fused multiply-add and which accumulator give the backend's bits on numbers
-// whose sums round; NULL where none does. LS_ERR_FINDING where the trees alone do not give the sums.
+// whose sums round; NULL where none does. LS_ERR_FINDING where the trees alone do not give the
+// sums.
 int ls_calibrate__probe_rounding(ls_calibrate_call *call, ls_comm *comm, const char *temporary_dir);
 
 #endif

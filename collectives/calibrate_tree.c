@@ -147,7 +147,8 @@ static int write_candidate(const char *path, const ls_calibrate_call *call, int 
     return status;
 }
 
-// What numbers whose sums round, sent through the backend, gave; and what a candidate gives for them.
+// What numbers whose sums round, sent through the backend, gave; and what a candidate gives for
+// them.
 typedef struct trial {
     ls_calibrate_call *call;
     ls_comm *comm;
@@ -193,7 +194,8 @@ static int fold_candidate(char *out, const trial *t) {
     return status;
 }
 
-// Sums do not tell which of the two terms that are added first was the accumulator: "a(b)" or "b(a)".
+// Sums do not tell which of the two terms that are added first was the accumulator: "a(b)" or
+// "b(a)".
 static void turn_pair(char *tree) {
     char *open = strrchr(tree, '('), *start = open, *end = open;
     if (open == NULL) {

@@ -71,7 +71,8 @@ static void check_order(const char *name, int ranks) {
     ls_text text = {0};
     ls_order *measured = NULL;
     open_job(&j, name, ranks);
-    cr_assert_eq(calibrate(&measured, &j, &text, false), LS_OK, "%s: %s", name, ls_error_last()->text);
+    cr_assert_eq(calibrate(&measured, &j, &text, false), LS_OK, "%s: %s", name,
+                 ls_error_last()->text);
     float *in[8], *a = calloc(COUNT, 4), *b = calloc(COUNT, 4);
     const void *pointers[8];
     double premul[8];
