@@ -1,0 +1,262 @@
+// The embedding kernels on a GPU against the CPU's, bit for bit.
+#include "tests/cuda/test.h"
+
+typedef struct bags {
+    size_t count, ids_count;
+    int64_t rows;
+    int64_t *ids, *offsets;
+    float *weights;
+    void *ids_device, *offsets_device, *weights_device;
+} bags;
+
+static bags make_bags(size_t count, size_t pooling_max, int64_t rows, int64_t padding_id) {
+    bags b = {.count = count, .rows = rows};
+    b.offsets = host((count + 1) * sizeof(int64_t));
+    b.offsets[0] = 3;  // offsets need not begin at 0
+    for (size_t i = 0; i < count; i++) {
+        size_t length = pooling_max == 0 ? 0 : below(pooling_max + 1);
+        length = i % 17 == 3 ? 0 : length;
+        b.offsets[i + 1] = b.offsets[i] + (int64_t)length;
+    }
+    b.ids_count = (size_t)(b.offsets[count] - b.offsets[0]);
+    b.ids = host(b.ids_count * sizeof(int64_t));
+    b.weights = host(b.ids_count * sizeof(float));
+    random_numbers(b.weights, LS_F32, b.ids_count);
+    for (size_t i = 0; i < b.ids_count; i++) {
+        b.ids[i] = (int64_t)below((size_t)rows);
+        if (padding_id < -1 && below(4) == 0) {
+            b.ids[i] = padding_id;  // a padding id need not be a row
+        }
+    }
+    b.ids_device = device(b.ids, b.ids_count * sizeof(int64_t));
+    b.offsets_device = device(b.offsets, (count + 1) * sizeof(int64_t));
+    b.weights_device = device(b.weights, b.ids_count * sizeof(float));
+    return b;
+}
+
+static void free_bags(bags *b) {
+    free(b->ids);
+    free(b->offsets);
+    free(b->weights);
+    cudaFree(b->ids_device);
+    cudaFree(b->offsets_device);
+    cudaFree(b->weights_device);
+}
+
+static void lookup_case(ls_dtype dtype, size_t dim, size_t pooling_max, bool weighted,
+                        int64_t padding_id, ls_pooling pooling) {
+    enum { ROWS = 501, BAGS = 203 };
+    bags b = make_bags(BAGS, pooling_max, ROWS, padding_id);
+    size_t stride = dim + (dim % 4 == 0 ? 8 : 3), bytes = ls_dtype_bytes(dtype);
+    ls_dtype out_dtype = dtype == LS_F64 ? LS_F64 : LS_F32;
+    size_t out_bytes = BAGS * stride * ls_dtype_bytes(out_dtype);
+    void *table = host(ROWS * dim * bytes), *expected = host(out_bytes);
+    random_numbers(table, dtype, ROWS * dim);
+    memset(expected, 0xA5, out_bytes);
+    void *table_device = device(table, ROWS * dim * bytes), *out = device(NULL, out_bytes);
+    char what[128];
+    snprintf(what, sizeof what, "pooled_lookup %s dim %zu bags of %zu%s padding %lld pooling %d",
+             ls_dtype_name(dtype), dim, pooling_max, weighted ? " weighted" : "",
+             (long long)padding_id, (int)pooling);
+    ls_kernel_pooled_lookup(expected, stride, table, dtype, ROWS, dim, b.ids, b.offsets,
+                            weighted ? b.weights : NULL, padding_id, pooling, BAGS);
+    need_ok(ls_kernel_pooled_lookup_cuda(out, stride, table_device, dtype, ROWS, dim, b.ids_device,
+                                         b.offsets_device, weighted ? b.weights_device : NULL,
+                                         padding_id, pooling, BAGS, NULL),
+            what);
+    expect_same(what, expected, out, out_dtype, BAGS * stride);
+    cudaFree(table_device);
+    cudaFree(out);
+    free(table);
+    free(expected);
+    free_bags(&b);
+}
+
+// Pooled lookups add in the order of the bag, in the fast form and in every other.
+void test_lookup(void) {
+    const ls_dtype dtypes[] = {LS_F32, LS_F16, LS_BF16, LS_F64};
+    const size_t dims[] = {1, 4, 36, 128, 130, 256};
+    const int64_t paddings[] = {-1, 7, -5};
+    for (size_t d = 0; d < 4; d++) {
+        for (size_t k = 0; k < 6; k++) {
+            for (int form = brief ? (int)(d + k) % 6 : 0; form < 18; form += brief ? 6 : 1) {
+                lookup_case(dtypes[d], dims[k], form % 5 == 0 ? 75 : 9, form % 2 != 0,
+                            paddings[form / 2 % 3], (ls_pooling)(LS_POOL_SUM + form / 6));
+            }
+        }
+    }
+    lookup_case(LS_F32, 128, 0, false, -1, LS_POOL_MEAN);
+}
+
+static void backward_case(size_t dim, bool weighted, int64_t padding_id, ls_pooling pooling,
+                          int64_t rows) {
+    enum { BAGS = 203 };
+    bags b = make_bags(BAGS, 30, rows, padding_id);
+    size_t stride = dim + 3, cells = (size_t)rows * dim;
+    float *table = host(cells * 4), *grad_out = host(BAGS * stride * 4),
+          *gradient = host(cells * 4);
+    random_numbers(table, LS_F32, cells);
+    random_numbers(grad_out, LS_F32, BAGS * stride);
+    random_numbers(gradient, LS_F32, cells);
+    void *table_device = device(table, cells * 4), *out = device(gradient, cells * 4);
+    void *grad_device = device(grad_out, BAGS * stride * 4);
+    const float *given_table = pooling == LS_POOL_MAX ? table : NULL;
+    char what[128];
+    snprintf(what, sizeof what, "backward dim %zu%s padding %lld pooling %d rows %lld", dim,
+             weighted ? " weighted" : "", (long long)padding_id, (int)pooling, (long long)rows);
+    ls_kernel_pooled_lookup_backward(gradient, dim, rows, grad_out, stride, given_table, b.ids,
+                                     b.offsets, weighted ? b.weights : NULL, padding_id, pooling,
+                                     BAGS);
+    need_ok(ls_kernel_pooled_lookup_backward_cuda(
+                out, dim, rows, grad_device, stride, given_table != NULL ? table_device : NULL,
+                b.ids_device, b.ids_count, b.offsets_device, weighted ? b.weights_device : NULL,
+                padding_id, pooling, BAGS, NULL),
+            what);
+    expect_same(what, gradient, out, LS_F32, cells);
+    cudaFree(table_device);
+    cudaFree(out);
+    cudaFree(grad_device);
+    free(table);
+    free(grad_out);
+    free(gradient);
+    free_bags(&b);
+}
+
+// Row gradients add in the order of bags and ids, also where all ids are one row.
+void test_backward(void) {
+    for (int pooling = LS_POOL_SUM; pooling <= LS_POOL_MAX; pooling++) {
+        for (int form = 0; form < 6; form++) {
+            const int64_t paddings[] = {-1, 7, -5};
+            backward_case(form % 2 == 0 ? 5 : 64, form % 2 != 0, paddings[form / 2], pooling, 97);
+        }
+        backward_case(16, true, -1, pooling, 1);
+    }
+}
+
+// Gathered rows are the rows, whatever their size.
+void test_gather(void) {
+    const size_t sizes[] = {1, 4, 12, 16, 512, 516};
+    enum { ROWS = 301, COUNT = 1009 };
+    int64_t *ids = host(COUNT * sizeof(int64_t));
+    for (int i = 0; i < COUNT; i++) {
+        ids[i] = (int64_t)below(ROWS);
+    }
+    void *ids_device = device(ids, COUNT * sizeof(int64_t));
+    for (size_t s = 0; s < 6; s++) {
+        void *table = host(ROWS * sizes[s]), *expected = host(COUNT * sizes[s]);
+        random_bits(table, LS_U8, ROWS * sizes[s]);
+        void *table_device = device(table, ROWS * sizes[s]), *out = device(NULL, COUNT * sizes[s]);
+        ls_kernel_gather_rows(expected, table, sizes[s], ROWS, ids, COUNT);
+        need_ok(
+            ls_kernel_gather_rows_cuda(out, table_device, sizes[s], ROWS, ids_device, COUNT, NULL),
+            "gather_rows");
+        expect_same("gather_rows", expected, out, LS_U8, COUNT * sizes[s]);
+        cudaFree(table_device);
+        cudaFree(out);
+        free(table);
+        free(expected);
+    }
+    cudaFree(ids_device);
+    free(ids);
+}
+
+// Bucketize keeps the order of bags and ids within each owner, with empty owners and empty bags.
+void test_bucketize(void) {
+    enum { OWNERS = 5, BAGS = 307, ROWS = 1000 };
+    const int64_t starts[OWNERS + 1] = {0, 300, 300, 301, 999, ROWS};
+    bags b = make_bags(BAGS, 12, ROWS, -1);
+    int64_t *lengths = host(BAGS * 8);
+    for (int i = 0; i < BAGS; i++) {
+        lengths[i] = b.offsets[i + 1] - b.offsets[i];
+    }
+    size_t n = b.ids_count;
+    int64_t *out_lengths = host(OWNERS * BAGS * 8), *out_ids = host(n * 8),
+            *positions = host(n * 8);
+    float *weights = host(n * 4);
+    ls_kernel_bucketize(out_lengths, out_ids, weights, positions, b.ids, lengths, b.weights, starts,
+                        OWNERS, BAGS);
+    void *lengths_device = device(lengths, BAGS * 8),
+         *starts_device = device(starts, sizeof starts);
+    void *d_lengths = device(NULL, OWNERS * BAGS * 8), *d_ids = device(NULL, n * 8);
+    void *d_positions = device(NULL, n * 8), *d_weights = device(NULL, n * 4);
+    need_ok(ls_kernel_bucketize_cuda(d_lengths, d_ids, d_weights, d_positions, b.ids_device,
+                                     lengths_device, b.weights_device, starts_device, OWNERS, BAGS,
+                                     NULL),
+            "bucketize");
+    expect_same("bucketize lengths", out_lengths, d_lengths, LS_I64, OWNERS * BAGS);
+    expect_same("bucketize ids", out_ids, d_ids, LS_I64, n);
+    expect_same("bucketize weights", weights, d_weights, LS_F32, n);
+    expect_same("bucketize positions", positions, d_positions, LS_I64, n);
+    void *all[] = {lengths_device, starts_device, d_lengths, d_ids, d_positions, d_weights};
+    for (size_t i = 0; i < 6; i++) {
+        cudaFree(all[i]);
+    }
+    free(lengths);
+    free(out_lengths);
+    free(out_ids);
+    free(positions);
+    free(weights);
+    free_bags(&b);
+}
+
+// Ids are clamped, wrapped or refused with the first bad position, as on the CPU.
+void test_resolve(void) {
+    enum { COUNT = 5003, ROWS = 100 };
+    int64_t *ids = host(COUNT * 8), *expected = host(COUNT * 8);
+    for (int i = 0; i < COUNT; i++) {
+        ids[i] = (int64_t)below(4 * ROWS) - 2 * ROWS;
+    }
+    ids[5] = INT64_MIN;
+    for (int policy = LS_ID_CLAMP; policy <= LS_ID_WRAP; policy++) {
+        memcpy(expected, ids, COUNT * 8);
+        void *on_device = device(ids, COUNT * 8);
+        need_ok(ls_kernel_resolve_ids(expected, COUNT, ROWS, policy, NULL), "resolve_ids");
+        need_ok(ls_kernel_resolve_ids_cuda(on_device, COUNT, ROWS, policy, NULL, NULL),
+                "resolve_ids");
+        expect_same("resolve_ids", expected, on_device, LS_I64, COUNT);
+        cudaFree(on_device);
+    }
+    void *on_device = device(ids, COUNT * 8);
+    size_t bad = 0, bad_cuda = 0;
+    int status = ls_kernel_resolve_ids(ids, COUNT, ROWS, LS_ID_ERROR, &bad);
+    int status_cuda =
+        ls_kernel_resolve_ids_cuda(on_device, COUNT, ROWS, LS_ID_ERROR, &bad_cuda, NULL);
+    expect(status == LS_ERR_INVALID && status_cuda == status && bad == bad_cuda,
+           "resolve_ids names the first bad position");
+    expect(ls_kernel_resolve_ids_cuda(on_device, 3, 0, LS_ID_CLAMP, &bad, NULL) == LS_ERR_INVALID,
+           "no id is valid in a table without rows");
+    cudaFree(on_device);
+    free(ids);
+    free(expected);
+}
+
+// Offsets are prefix sums; a negative length and an overflow are refused where they stand.
+void test_offsets(void) {
+    enum { COUNT = 100003 };
+    int64_t *lengths = host(COUNT * 8), *expected = host((COUNT + 1) * 8);
+    for (int i = 0; i < COUNT; i++) {
+        lengths[i] = (int64_t)below(30);
+    }
+    void *in = device(lengths, COUNT * 8), *out = device(NULL, (COUNT + 1) * 8);
+    need_ok(ls_kernel_offsets(expected, lengths, COUNT, NULL), "offsets");
+    need_ok(ls_kernel_offsets_cuda(out, in, COUNT, NULL, NULL), "offsets");
+    expect_same("offsets", expected, out, LS_I64, COUNT + 1);
+    for (int form = 0; form < 2; form++) {
+        lengths[777] = form == 0 ? -1 : INT64_MAX;
+        lengths[999] = -1;
+        cudaFree(in);
+        in = device(lengths, COUNT * 8);
+        size_t bad = 0, bad_cuda = 0;
+        int status = ls_kernel_offsets(expected, lengths, COUNT, &bad);
+        int status_cuda = ls_kernel_offsets_cuda(out, in, COUNT, &bad_cuda, NULL);
+        expect(status != LS_OK && status == status_cuda && bad == bad_cuda,
+               "offsets refuses as the CPU does");
+    }
+    need_ok(ls_kernel_offsets_cuda(out, in, 0, NULL, NULL), "offsets");
+    expected[0] = 0;
+    expect_same("offsets of nothing", expected, out, LS_I64, 1);
+    cudaFree(in);
+    cudaFree(out);
+    free(lengths);
+    free(expected);
+}
