@@ -7,7 +7,7 @@ int checks, failures;
 bool brief;
 static uint64_t state = 0x9E3779B97F4A7C15u;
 
-static uint64_t random_u64(void) {
+uint64_t random_u64(void) {
     state ^= state << 13;
     state ^= state >> 7;
     state ^= state << 17;

@@ -14,6 +14,7 @@
 extern int checks, failures;
 extern bool brief;  // fewer cases, for tools that slow everything down
 
+uint64_t random_u64(void);
 size_t below(size_t limit);                  // a random number
 void need(bool good, const char *what);      // ends the program where CUDA fails
 void need_ok(int status, const char *what);  //
