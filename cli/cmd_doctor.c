@@ -9,6 +9,10 @@
 
 #include "cli/cli.h"
 #include "cli/commands.h"
+#include "cli/scenarios.h"
+#ifdef LOCKSTEP_WITH_NCCL
+#include "collectives/backend/nccl.h"
+#endif
 
 #define CHECKS_MAX 16
 #define TEXT_MAX   512
@@ -140,6 +144,14 @@ static void check_mpi(checks *list) {
     add(list, "backend", "mpi", true, "MPICH, %.200s, %s", launcher, version);
 }
 
+#ifndef LOCKSTEP_WITH_NCCL
+// The path of a program in this program's folder, where it can be run.
+static bool beside_this(char *out, size_t out_bytes, const char *name) {
+    int used = snprintf(out, out_bytes, "%s/%s", cli_program_dir(), name);
+    return used > 0 && (size_t)used < out_bytes && access(out, X_OK) == 0;
+}
+#endif
+
 static void check_nccl(checks *list) {
     char line[256] = "";
     FILE *driver = fopen("/proc/driver/nvidia/version", "r");
@@ -152,11 +164,27 @@ static void check_nccl(checks *list) {
     add(list, "machine", "nvidia driver", line[0] != 0, "%s",
         line[0] != 0 ? line : "no /proc/driver/nvidia/version: no driver, or no NVIDIA GPU");
 #ifdef LOCKSTEP_WITH_NCCL
-    add(list, "backend", "nccl", line[0] != 0, "%s",
-        line[0] != 0 ? "built in" : "built in, but the machine has no NVIDIA driver");
+    char text[TEXT_MAX];
+    bool works = ls_nccl_describe(text, sizeof text) == LS_OK;
+    add(list, "backend", "nccl", works, "%s", works ? text : ls_error_last()->text);
 #else
-    add(list, "backend", "nccl", false,
-        "this program has no NCCL inside; recordings of NCCL runs can still be compared with");
+    char program[PATH_MAX];
+    if (!beside_this(program, sizeof program, "lockstep-cuda")) {
+        add(list, "backend", "nccl", false,
+            "this build has no lockstep-cuda: it needs nvcc and nccl.h; recordings of NCCL runs "
+            "can "
+            "be compared with");
+        return;
+    }
+    char told[TEXT_MAX];
+    program_line(told, sizeof told, program, "doctor", "backend  nccl");
+    // "backend nccl no what it is": the answer of the program that has NCCL inside.
+    char *answer = strstr(told, "nccl yes ");
+    bool works = answer != NULL;
+    answer = works ? answer : strstr(told, "nccl no ");
+    add(list, "backend", "nccl", works, "lockstep-cuda: %.400s",
+        answer != NULL ? answer + (works ? strlen("nccl yes ") : strlen("nccl no "))
+                       : "it does not answer");
 #endif
 }
 

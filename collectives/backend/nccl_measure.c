@@ -33,7 +33,7 @@ int ls_nccl_describe(char *out, size_t out_bytes) {
     if (count == 0) {
         ls_error_clear();
         (void)ls_nccl_device_count();
-        return ls_error_wrap("NCCL %s is here, but", library->text);
+        return ls_error_wrap("NCCL %s was found", library->text);
     }
     struct cudaDeviceProp properties;
     LS_CUDA_TRY(cudaGetDeviceProperties(&properties, 0), "cudaGetDeviceProperties");

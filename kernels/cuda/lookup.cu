@@ -104,10 +104,10 @@ __global__ void lookup_kernel(const __grid_constant__ lookup_arguments a, ls_poo
 // ---- Pooled lookup, f32 rows of float4 ----------------------------------------------------------
 constexpr int fast_threads = 256;
 
-// Past the L1 cache: a row is rarely asked for twice by one multiprocessor.
+// volatile: the loads of a batch stay together, ahead of the additions.
 __device__ inline float4 load_row(const float4 *from) {
     float4 x;
-    asm volatile("ld.global.nc.L1::no_allocate.v4.f32 {%0, %1, %2, %3}, [%4];"
+    asm volatile("ld.global.nc.v4.f32 {%0, %1, %2, %3}, [%4];"
                  : "=f"(x.x), "=f"(x.y), "=f"(x.z), "=f"(x.w)
                  : "l"(from));
     return x;
