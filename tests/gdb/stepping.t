@@ -66,4 +66,4 @@ rank 3: 4 calls
 (gdb) waitgraph
 ranks 0-2 wait for rank 3 (running): all_reduce avg of 2 f32 on world, data_parallel.c:30
 (gdb) info symbol $pc
-train + 200 in section .text of /tmp/b-gdbx/examples/data_parallel
+train + ... in section .text of .../examples/data_parallel
