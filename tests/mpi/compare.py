@@ -38,8 +38,7 @@ def check(report, command, real, cases):
 
 def main():
     program, source = sys.argv[1:]
-    files = sorted(name for name in glob.glob(os.path.join(source, "scenarios", "*", "*.yaml"))
-                   if not os.path.basename(name).startswith("large_"))  # those are for GPUs
+    files = sorted(glob.glob(os.path.join(source, "scenarios", "*", "*.yaml")))
     assert len(files) > 10
     check(json.loads(run([program, "compare", *files, "--real", "mpi", "--json", "-"])), "compare",
           "mpi", len(files))
