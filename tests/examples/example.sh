@@ -7,7 +7,8 @@ trap 'rm -rf "$scratch"' EXIT
 "$program" --ranks "$ranks" >"$scratch/simulated"
 test -s "$scratch/simulated"
 if [ -n "$mpi_program" ] && [ -x "$mpi_program" ]; then
-    "$mpiexec" -n "$ranks" "$mpi_program" >"$scratch/mpi"
+    # Where /sys is not mounted MPICH's transport says so on stdout, and works all the same.
+    UCX_LOG_LEVEL=fatal "$mpiexec" -n "$ranks" "$mpi_program" >"$scratch/mpi"
     diff "$scratch/simulated" "$scratch/mpi"
     echo "the same as $ranks MPI processes"
 fi
