@@ -186,6 +186,7 @@ static int run(const cli_args *args) {
         cli_error("rank is started by run, compare and record");
         return LS_EXIT_USAGE;
     }
+    ls_launch_keep(given.marks);
     if (given.run.deadline_seconds <= 0) {
         given.run.deadline_seconds = 60;
     }

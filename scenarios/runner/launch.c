@@ -13,6 +13,7 @@
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -71,6 +72,63 @@ int ls_launch_announce(const char *watch_dir, int rank) {
 
 int ls_launch_done(const char *watch_dir, int rank) {
     return write_mark(watch_dir, rank, "done");
+}
+
+void ls_launch_keep(const char *watch_dir) {
+    const char *number = getenv("PMI_RANK");
+    pid_t parent = getpid();
+    pid_t child = number != NULL ? fork() : -1;
+    if (child < 0) {
+        return;
+    }
+    if (child == 0) {
+        (void)prctl(PR_SET_PDEATHSIG, SIGKILL);
+        if (getppid() != parent) {
+            _exit(127);
+        }
+        return;
+    }
+    int status = 0;
+    while (waitpid(child, &status, 0) < 0 && errno == EINTR) {
+    }
+    if (!WIFSIGNALED(status)) {
+        _exit(WIFEXITED(status) ? WEXITSTATUS(status) : 1);
+    }
+    char path[PATH_BYTES];
+    int rank = (int)strtol(number, NULL, 10);
+    FILE *file = mark_path(path, watch_dir, rank, "died") ? fopen(path, "w") : NULL;
+    if (file != NULL) {
+        fprintf(file, "%d\n", WTERMSIG(status));
+        (void)fclose(file);
+    }
+    // The same signal ends this process, so that mpiexec sees what happened.
+    (void)signal(WTERMSIG(status), SIG_DFL);
+    (void)raise(WTERMSIG(status));
+    _exit(128 + WTERMSIG(status));
+}
+
+// The rank whose keeper says that a signal ended it (the earliest, of several).
+static void read_deaths(const struct watch *watch, ls_launch_result *result) {
+    struct timespec first = {0};
+    for (int r = 0; r < watch->ranks; r++) {
+        char path[PATH_BYTES];
+        struct stat about;
+        int number = 0;
+        FILE *file = mark_path(path, watch->dir, r, "died") ? fopen(path, "r") : NULL;
+        if (file == NULL) {
+            continue;
+        }
+        bool read = fstat(fileno(file), &about) == 0 && fscanf(file, "%d", &number) == 1;
+        (void)fclose(file);
+        bool earlier =
+            first.tv_sec == 0 || about.st_mtim.tv_sec < first.tv_sec ||
+            (about.st_mtim.tv_sec == first.tv_sec && about.st_mtim.tv_nsec < first.tv_nsec);
+        if (read && number > 0 && earlier) {
+            first = about.st_mtim;
+            result->died_rank = r;
+            result->died_signal = number;
+        }
+    }
 }
 
 // ---- Findings of launched processes -------------------------------------------------------------
@@ -336,6 +394,7 @@ int ls_launch(ls_launch_result *out, const char *const *argv, int ranks, const c
         if (out->died_rank != LS_RANK_NONE && out->died_signal == 0 && out->exit_code > 128) {
             out->died_signal = out->exit_code - 128;  // the ranks' one process, or mpiexec's word
         }
+        read_deaths(&watch, out);
     }
     for (int r = 0; r < ranks; r++) {
         if (watch.rank[r].fd >= 0) {

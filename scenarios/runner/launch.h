@@ -31,6 +31,11 @@ void ls_launch_result_free(ls_launch_result *result);
 // Called by a launched process: says that rank `rank` lives, or that its work is complete.
 int ls_launch_announce(const char *watch_dir, int rank);
 int ls_launch_done(const char *watch_dir, int rank);
+// Called first thing by a launched process: goes on in a child process, while this one waits for it
+// and, should a signal end it, leaves "rank_R.died" with the signal before it ends itself. So the
+// rank that died is known for certain, not by who was seen to vanish first. Returns in the child
+// alone, or at once where the rank's number is not in the environment.
+void ls_launch_keep(const char *watch_dir);
 // Called by a launched process whose checks found a defect (ls_check_last of this thread): tells
 // the finding with the last error's text. Nothing happens where there is none.
 void ls_launch_tell_finding(const char *watch_dir, int rank);
