@@ -1,8 +1,8 @@
 // rank FILE: one rank of a real run (lockstep-mpi, started by mpiexec), or all of them, a thread
 // each (lockstep-cuda), on behalf of run, compare and record. Not a command for users.
-#include <stdlib.h>
 #include <string.h>
 
+#include "base/file.h"
 #include "cli/commands.h"
 #include "cli/scenarios.h"
 #ifdef LOCKSTEP_WITH_MPI
@@ -45,20 +45,6 @@ static const cli_option options[] = {
     CLI_RUN_OPTIONS(given.run),
     {.long_name = NULL},
 };
-
-// The scenario file's text, for the recording's manifest; NULL when it cannot be read again.
-static char *read_text(const char *path) {
-    FILE *file = fopen(path, "rb");
-    char *text = file != NULL ? calloc(1, LS_SCENARIO_BYTES_MAX + 1) : NULL;
-    if (text != NULL) {
-        size_t length = fread(text, 1, LS_SCENARIO_BYTES_MAX, file);
-        text[length] = 0;
-    }
-    if (file != NULL) {
-        (void)fclose(file);
-    }
-    return text;
-}
 
 // ---- Backends -----------------------------------------------------------------------------------
 // This process among those of the run.
@@ -132,9 +118,18 @@ static int run_ranks(const ls_scenario *scenario, const process *own) {
     ls_backend *backend = NULL;
     const char *versions = NULL;
     LS_TRY(ls_world_create(&world, &world_options));
-    int status = create_backend(&backend, world, &versions);
+    ls_arena *arena = NULL;
+    char *text = NULL;
+    size_t bytes = 0;
+    int status = ls_arena_create(&arena, NULL);
     if (status == LS_OK) {
-        char *text = read_text(scenario->file);
+        // For the manifest: a recording says what it was made from.
+        status = ls_file_read(&text, &bytes, arena, scenario->file, LS_SCENARIO_BYTES_MAX);
+    }
+    if (status == LS_OK) {
+        status = create_backend(&backend, world, &versions);
+    }
+    if (status == LS_OK) {
         const ls_recording_info info = {
             .name = scenario->name,
             .scenario = text,
@@ -144,11 +139,11 @@ static int run_ranks(const ls_scenario *scenario, const process *own) {
             .versions = versions,
         };
         status = ls_run_rank(scenario, backend, &info, given.recording);
-        free(text);
         if (status != LS_OK) {
             ls_launch_tell_finding(given.marks, own->rank);
         }
     }
+    ls_arena_free(arena);
     ls_backend_free(backend);
     ls_world_free(world);
     return status;

@@ -33,14 +33,27 @@ endfunction()
 # lockstep_memcheck_test(NAME): stress_NAME again under valgrind, CTest entry memcheck/NAME. A leak or
 # an invalid access fails it, by valgrind's own exit code and by what it prints.
 find_program(LOCKSTEP_VALGRIND valgrind)
+set(LOCKSTEP_MEMCHECK ${LOCKSTEP_VALGRIND} --error-exitcode=9 --leak-check=full
+    --show-leak-kinds=definite,indirect,possible --errors-for-leak-kinds=definite,indirect,possible)
 function(lockstep_memcheck_test name)
     if(LOCKSTEP_SANITIZE OR NOT LOCKSTEP_VALGRIND)
         return()
     endif()
-    add_test(NAME memcheck/${name} COMMAND ${LOCKSTEP_VALGRIND} --error-exitcode=9
-        --leak-check=full --show-leak-kinds=definite,indirect,possible
-        --errors-for-leak-kinds=definite,indirect,possible $<TARGET_FILE:stress_${name}>)
+    add_test(NAME memcheck/${name} COMMAND ${LOCKSTEP_MEMCHECK} $<TARGET_FILE:stress_${name}>)
     set_tests_properties(memcheck/${name} PROPERTIES LABELS memcheck TIMEOUT 300
         FAIL_REGULAR_EXPRESSION "definitely lost: [1-9];Invalid (read|write)"
         ENVIRONMENT "${LOCKSTEP_TEST_ENVIRONMENT}")
+endfunction()
+
+# lockstep_memcheck_must_fail(NAME SOURCE): a program with a planted mistake, under the same command,
+# CTest entry memcheck/NAME. It passes only when valgrind names the leak and exits with its own code.
+function(lockstep_memcheck_must_fail name source)
+    if(LOCKSTEP_SANITIZE OR NOT LOCKSTEP_VALGRIND)
+        return()
+    endif()
+    add_executable(${name} ${source})
+    add_test(NAME memcheck/${name} COMMAND sh -c "\"$@\" 2>&1; echo exit code $?" sh
+        ${LOCKSTEP_MEMCHECK} $<TARGET_FILE:${name}>)
+    set_tests_properties(memcheck/${name} PROPERTIES LABELS memcheck TIMEOUT 60
+        PASS_REGULAR_EXPRESSION "4,096 bytes in 1 blocks are definitely lost.*exit code 9")
 endfunction()
