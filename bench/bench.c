@@ -59,6 +59,12 @@ double ls_bench__now_ms(void) {
     return (double)now.tv_sec * 1e3 + (double)now.tv_nsec / 1e6;
 }
 
+double ls_bench__cpu_ms(void) {
+    struct timespec now;
+    (void)clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &now);
+    return (double)now.tv_sec * 1e3 + (double)now.tv_nsec / 1e6;
+}
+
 static int ascending(const void *a, const void *b) {
     double x = *(const double *)a;
     double y = *(const double *)b;

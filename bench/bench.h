@@ -53,6 +53,7 @@ void ls_bench_write_json(ls_text *out, const ls_bench *bench);
 // A new row with its suite, name and repetitions set, or NULL when `only` leaves it out.
 ls_bench_row *ls_bench__row(ls_bench *bench, const char *suite, const char *name);
 double ls_bench__now_ms(void);
+double ls_bench__cpu_ms(void);  // processor time of this process, all threads
 // Median and least of samples [count]; sorts them.
 double ls_bench__median(double *samples, int count);
 // Runs `once` and a memcpy of row->bytes_moved by turns, so that both see the same machine, and

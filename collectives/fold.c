@@ -11,6 +11,16 @@
 #define FOLD_RANGE_MIN   ((size_t)2 * 1024)
 #define FOLD_RANGE_MAX   ((size_t)16 * 1024)
 
+_Thread_local bool *ls_fold__special;
+
+// While the results are in the cache.
+static void look(const ls_fold *fold, const void *out, size_t length) {
+    if (ls_fold__special != NULL &&
+        ls_kernel_any_special(out, length, fold->reduction.dtype)) {
+        *ls_fold__special = true;
+    }
+}
+
 int ls_fold__open(ls_fold *fold, const ls_call *const *calls, int size, const ls_order *order,
                   size_t count) {
     *fold = (ls_fold){.order = order};
@@ -66,11 +76,14 @@ static void fold_rank_order(ls_fold *fold, void *out, size_t first, size_t lengt
     }
     ls_kernel_reduce(out, fold->at, (size_t)reduction->in_count, reduction->dtype, reduction->op,
                      reduction->premul, length);
+    look(fold, out, length);
 }
 
 int ls_fold__all_reduce(ls_fold *fold, void *out, size_t first, size_t length) {
     if (fold->order != NULL) {
-        return ls_order_all_reduce(fold->order, out, &fold->reduction, first, length);
+        LS_TRY(ls_order_all_reduce(fold->order, out, &fold->reduction, first, length));
+        look(fold, out, length);
+        return LS_OK;
     }
     fold_rank_order(fold, out, first, length);
     return LS_OK;
@@ -78,7 +91,9 @@ int ls_fold__all_reduce(ls_fold *fold, void *out, size_t first, size_t length) {
 
 int ls_fold__reduce(ls_fold *fold, void *out, int root, size_t first, size_t length) {
     if (fold->order != NULL) {
-        return ls_order_reduce(fold->order, out, &fold->reduction, root, first, length);
+        LS_TRY(ls_order_reduce(fold->order, out, &fold->reduction, root, first, length));
+        look(fold, out, length);
+        return LS_OK;
     }
     fold_rank_order(fold, out, first, length);
     return LS_OK;
@@ -92,7 +107,9 @@ int ls_fold__block(ls_fold *fold, void *out, int block, size_t start) {
         }
         ls_reduction shifted = fold->reduction;
         shifted.in = fold->at;
-        return ls_order_reduce_scatter(fold->order, out, &shifted, block, 0, count);
+        LS_TRY(ls_order_reduce_scatter(fold->order, out, &shifted, block, 0, count));
+        look(fold, out, count);
+        return LS_OK;
     }
     size_t range = ls_fold__range(fold);
     for (size_t first = 0; first < count; first += range) {

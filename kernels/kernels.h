@@ -98,6 +98,9 @@ LS_API void ls_kernel_scale(void *out, const void *in, const void *factor, ls_dt
 // accumulator [count] = fma(in [count], *factor, accumulator), rounded once: f32, f64, f16, bf16.
 LS_API void ls_kernel_accumulate_fma(void *accumulator, const void *in, const void *factor,
                                      ls_dtype dtype, size_t count);
+// Whether data [count] holds a NaN or an infinity; never for integers.
+LS_API bool ls_kernel_any_special(const void *data, size_t count, ls_dtype dtype);
+LS_API bool ls_kernel_any_special_reference(const void *data, size_t count, ls_dtype dtype);
 
 // ---- Embedding kernels --------------------------------------------------------------------------
 // What to do with an id outside [0, rows).

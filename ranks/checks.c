@@ -231,40 +231,7 @@ void ls_checks__hash_check(ls_request *request) {
 }
 
 // ---- NaN and Inf -------------------------------------------------------------------------------
-typedef enum special { SPECIAL_NONE, SPECIAL_NAN = 1, SPECIAL_INF = 2 } special;
-
-// Whether any word has all bits of its exponent set: then the exponent plus its lowest bit carries
-// into the sign. 64 bytes at a time, which compilers keep in vector registers.
-#define DEFINE_ANY_SPECIAL(name, word)                                                             \
-    static bool name(const word *at, size_t count, word exponent) {                                \
-        typedef word lanes __attribute__((vector_size(16)));                                       \
-        enum { LANES = 16 / sizeof(word) };                                                        \
-        const word sign = (word)((word)1 << (8 * sizeof(word) - 1));                               \
-        const lanes rest = (word)(sign - 1) - (lanes){0},                                          \
-                    carry = (word)(sign - exponent) - (lanes){0};                                  \
-        lanes a = {0}, b = {0}, c = {0}, d = {0};                                                  \
-        size_t i = 0;                                                                              \
-        for (; i + 4 * LANES <= count; i += 4 * LANES) {                                           \
-            lanes now[4];                                                                          \
-            memcpy(now, at + i, sizeof now);                                                       \
-            a |= (now[0] & rest) + carry;                                                          \
-            b |= (now[1] & rest) + carry;                                                          \
-            c |= (now[2] & rest) + carry;                                                          \
-            d |= (now[3] & rest) + carry;                                                          \
-        }                                                                                          \
-        a |= b | c | d;                                                                            \
-        word any = 0;                                                                              \
-        for (size_t k = 0; k < LANES; k++) {                                                       \
-            any = (word)(any | a[k]);                                                              \
-        }                                                                                          \
-        for (; i < count; i++) {                                                                   \
-            any = (word)(any | ((at[i] & (word)(sign - 1)) + (word)(sign - exponent)));            \
-        }                                                                                          \
-        return (any & sign) != 0;                                                                  \
-    }
-DEFINE_ANY_SPECIAL(any_u16, uint16_t)
-DEFINE_ANY_SPECIAL(any_u32, uint32_t)
-DEFINE_ANY_SPECIAL(any_u64, uint64_t)
+enum { SPECIAL_NONE, SPECIAL_NAN = 1, SPECIAL_INF = 2 };
 
 // The rare case: which of both it is.
 static unsigned classify(const void *data, size_t count, ls_dtype dtype) {
@@ -282,24 +249,7 @@ static unsigned classify(const void *data, size_t count, ls_dtype dtype) {
 
 // What elements [count] hold: NaN wins over Inf.
 static unsigned scan(const void *data, size_t count, ls_dtype dtype) {
-    bool any = false;
-    switch (dtype) {
-    case LS_F32:
-        any = any_u32(data, count, UINT32_C(0x7f800000));
-        break;
-    case LS_F64:
-        any = any_u64(data, count, UINT64_C(0x7ff0000000000000));
-        break;
-    case LS_F16:
-        any = any_u16(data, count, UINT16_C(0x7c00));
-        break;
-    case LS_BF16:
-        any = any_u16(data, count, UINT16_C(0x7f80));
-        break;
-    default:  // integers, and f8 that saturates
-        break;
-    }
-    return any ? classify(data, count, dtype) : SPECIAL_NONE;
+    return ls_kernel_any_special(data, count, dtype) ? classify(data, count, dtype) : SPECIAL_NONE;
 }
 
 static bool values_on(const ls_run *run, const ls_call *call) {
@@ -381,9 +331,14 @@ static void report_special(ls_run *run, ls_request *const *requests, int size, u
     ls_free(NULL, memory, (size_t)size, sizeof(int));
 }
 
-void ls_checks__values(ls_run *run, ls_request *const *requests, int size) {
+bool ls_checks__watches(const ls_run *run, const ls_call *call) {
+    return ls_collective_of(call->kind)->reduces && values_on(run, call);
+}
+
+void ls_checks__values(ls_run *run, ls_request *const *requests, int size, bool special) {
     const ls_call *call = &requests[0]->call;
-    if (!values_on(run, call)) {
+    bool reduced = ls_collective_of(call->kind)->reduces;
+    if (!values_on(run, call) || (reduced && !special)) {
         return;
     }
     for (int m = 0; m < size; m++) {
@@ -391,7 +346,6 @@ void ls_checks__values(ls_run *run, ls_request *const *requests, int size) {
             return;  // the pattern is a NaN, and has been reported
         }
     }
-    bool reduced = ls_collective_of(call->kind)->reduces;
     unsigned found = SPECIAL_NONE;
     if (reduced) {
         found = scan_results(requests, size);

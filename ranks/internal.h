@@ -58,8 +58,10 @@ void ls_findings__sides(ls_text *text, ls_request *const *requests, int count);
 int ls_checks__select(bool out[LS_FINDING_COUNT], bool *moved_values, const char *globs);
 // Checks one call by itself. LS_OK, or the status the run failed with.
 int ls_checks__call(ls_request *request);
-// Looks for the first NaN and Inf: in what a completed call moved, or in what it reduced to.
-void ls_checks__values(ls_run *run, ls_request *const *requests, int size);
+// Looks for the first NaN and Inf: in what a completed call moved, or in what it reduced to, where
+// `special` says that there is one.
+void ls_checks__values(ls_run *run, ls_request *const *requests, int size, bool special);
+bool ls_checks__watches(const ls_run *run, const ls_call *call);  // whether `special` is wanted
 void ls_checks__hash(ls_request *request);        // buffer.modified_in_flight: at posting
 void ls_checks__hash_check(ls_request *request);  // and before the data moves
 // At the end of a run that has not failed.

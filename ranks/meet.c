@@ -199,13 +199,16 @@ static int do_meet(ls_run *run, ls_meet *meet) {
     if (run->parallel) {
         (void)pthread_mutex_unlock(&run->mutex);
     }
+    bool special = false;
+    ls_fold__special = ls_checks__watches(run, meet->calls[0]) ? &special : NULL;
     int status =
         ls_collective_of(meet->calls[0]->kind)->math(meet->calls, size, run->backend->order);
+    ls_fold__special = NULL;
     if (run->parallel) {
         (void)pthread_mutex_lock(&run->mutex);
     }
     if (status == LS_OK) {
-        ls_checks__values(run, meet->requests, size);
+        ls_checks__values(run, meet->requests, size, special);
     }
     return status;
 }

@@ -86,7 +86,7 @@ static int meet(ls_run *run, ls_request *send, ls_request *recv) {
     ls_request *pair[2] = {send, recv};
     int status = p2p->math(calls, 2, NULL);
     if (status == LS_OK) {
-        ls_checks__values(run, pair, 2);
+        ls_checks__values(run, pair, 2, false);
     }
     ls_request__done(send, status);
     ls_request__done(recv, status);

@@ -203,3 +203,52 @@ Test(reduce, scale_and_fused_multiply_add) {
         expect_same((ls_dtype)dtype, inputs[0], plain, COUNT, "scale");
     }
 }
+
+// One NaN or infinity is seen wherever it stands, and nothing else is taken for one.
+Test(reduce, special_values_are_seen_wherever_they_stand) {
+    static unsigned char data[260 * 8];
+    for (int dtype = 0; dtype < LS_DTYPE_COUNT; dtype++) {
+        if (!ls_dtype_valid(dtype)) {
+            continue;
+        }
+        ls_dtype type = (ls_dtype)dtype;
+        size_t bytes = ls_dtype_bytes(type);
+        uint64_t seed = 5;
+        for (size_t count = 0; count < 260; count += count < 70 ? 1 : 63) {
+            for (size_t i = 0; i < count * bytes; i += bytes) {
+                uint64_t bits = next_random(&seed);
+                memcpy(data + i, &bits, bytes);
+                if (ls_dtype_is_float(type) && !isfinite(ls_element_to_f64(data + i, type))) {
+                    ls_element_from_f64(data + i, type, bits >> 63 ? -448.0 : 0.0);
+                }
+            }
+            cr_assert(!ls_kernel_any_special_reference(data, count, type));
+            cr_assert(!ls_kernel_any_special(data, count, type), "%s: %zu finite elements",
+                      ls_dtype_name(type), count);
+            for (size_t i = 0; ls_dtype_is_float(type) && i < count; i++) {
+                unsigned char kept[8];
+                static const double special[] = {(double)NAN, (double)INFINITY, -(double)INFINITY};
+                memcpy(kept, data + i * bytes, bytes);
+                ls_element_from_f64(data + i * bytes, type, special[i % 3]);
+                bool finite = isfinite(ls_element_to_f64(data + i * bytes, type));  // f8 saturates
+                cr_assert_eq(ls_kernel_any_special(data, count, type), !finite,
+                             "%s: element %zu of %zu", ls_dtype_name(type), i, count);
+                cr_assert_eq(ls_kernel_any_special_reference(data, count, type), !finite);
+                memcpy(data + i * bytes, kept, bytes);
+            }
+        }
+    }
+}
+
+// Every pattern of the narrow floats is classed as its value says.
+Test(reduce, special_values_of_narrow_floats_are_those_of_every_pattern) {
+    static const ls_dtype types[] = {LS_F16, LS_BF16, LS_F8E4M3, LS_F8E5M2};
+    for (size_t t = 0; t < sizeof types / sizeof types[0]; t++) {
+        for (uint32_t pattern = 0; pattern >> (8 * ls_dtype_bytes(types[t])) == 0; pattern++) {
+            uint16_t wide = (uint16_t)pattern;
+            cr_assert_eq(ls_kernel_any_special(&wide, 1, types[t]),
+                         ls_kernel_any_special_reference(&wide, 1, types[t]), "%s %x",
+                         ls_dtype_name(types[t]), pattern);
+        }
+    }
+}
