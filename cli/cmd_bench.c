@@ -143,7 +143,9 @@ const cli_command cli_cmd_bench = {
                "processes disturb least. 'elements' is what each rank has in the larger of its two "
                "buffers. 'memcpy' is a memcpy with as much traffic: half of the bytes that the "
                "operation has to read once and write once. 'memory of shards' is the peak of the "
-               "whole process over what the ranks' buffers take. Of the planner's rows the "
+               "whole process over what the ranks' buffers take. What the checks cost is measured "
+               "in processor time, beside the same calls with every check off. Of the planner's "
+               "rows the "
                "elements are tables; 'first plan' is the time until there is one, beside all of "
                "TorchRec's search, and the other rows are the plan's cost beside the lower bound "
                "or the cost of TorchRec's plan.",

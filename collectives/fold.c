@@ -15,8 +15,7 @@ _Thread_local bool *ls_fold__special;
 
 // While the results are in the cache.
 static void look(const ls_fold *fold, const void *out, size_t length) {
-    if (ls_fold__special != NULL &&
-        ls_kernel_any_special(out, length, fold->reduction.dtype)) {
+    if (ls_fold__special != NULL && ls_kernel_any_special(out, length, fold->reduction.dtype)) {
         *ls_fold__special = true;
     }
 }
