@@ -9,13 +9,18 @@
 
 #include "cli/commands.h"
 #include "cli/scenarios.h"
+#include "cli/trace.h"
 #include "scenarios/runner/replay_nccl.h"
 #include "scenarios/runner/replay_torch.h"
 
-static struct { cli_run_options run; } given;
+static struct {
+    cli_run_options run;
+    const char *machine;
+} given;
 
 static const cli_option options[] = {
     CLI_RUN_OPTIONS(given.run),
+    CLI_MACHINE_OPTION(given.machine),
     {.long_name = NULL},
 };
 
@@ -25,8 +30,14 @@ static bool has_file(const char *dir, const char *name) {
     return length > 0 && (size_t)length < sizeof path && access(path, F_OK) == 0;
 }
 
+typedef struct replay {
+    ls_results *results;
+    ls_text summary;
+    ls_trace *trace;  // NULL: none is wanted
+} replay;
+
 // One recording of ours: its own copy of the scenario, compared with what it recorded.
-static int replay_recording(ls_results *results, const char *dir) {
+static int replay_recording(replay *to, const char *dir) {
     char path[PATH_MAX];
     bool beside_files = has_file(dir, LS_RECORDING_INPUTS "/scenario.yaml");
     int length = snprintf(path, sizeof path, "%s/%s", dir,
@@ -43,10 +54,11 @@ static int replay_recording(ls_results *results, const char *dir) {
     ls_text command = {0};
     ls_text_printf(&command, "lockstep compare --real %s", dir);
     const ls_run_options run_options = cli_run_options_of(&given.run, ls_text_string(&command));
-    int status = ls_run_compared(results, scenarios.at[0], dir, &run_options);
+    int status = ls_run_compared(to->results, scenarios.at[0], dir, &run_options);
     ls_text_free(&command);
     cli_scenarios_free(&scenarios);
-    return status;
+    LS_TRY(status);
+    return ls_trace_recording(to->trace, dir);
 }
 
 static bool is_recording(const char *dir) {
@@ -88,9 +100,9 @@ static int list_entries(char ***names, size_t *count, const char *dir) {
     return LS_OK;
 }
 
-static int replay_dir(ls_results *results, ls_text *summary, const char *dir, bool nested);
+static int replay_dir(replay *to, const char *dir, bool nested);
 
-static int replay_entries(ls_results *results, ls_text *summary, const char *dir) {
+static int replay_entries(replay *to, const char *dir) {
     char **names = NULL;
     size_t count = 0;
     int status = list_entries(&names, &count, dir);
@@ -98,7 +110,7 @@ static int replay_entries(ls_results *results, ls_text *summary, const char *dir
         char path[PATH_MAX];
         int length = snprintf(path, sizeof path, "%s/%s", dir, names[i]);
         if (length > 0 && (size_t)length < sizeof path) {
-            status = replay_dir(results, summary, path, true);
+            status = replay_dir(to, path, true);
         }
     }
     for (size_t i = 0; i < count; i++) {
@@ -109,20 +121,33 @@ static int replay_entries(ls_results *results, ls_text *summary, const char *dir
 }
 
 // A directory of NCCL results, of torch results, one recording, or a folder of any of these.
-static int replay_dir(ls_results *results, ls_text *summary, const char *dir, bool nested) {
+static int replay_dir(replay *to, const char *dir, bool nested) {
     if (is_recording(dir)) {
-        return replay_recording(results, dir);
+        return replay_recording(to, dir);
     }
     if (ls_replay_nccl_recognises(dir)) {
-        return ls_replay_nccl(results, summary, dir, 0);
+        LS_TRY(ls_replay_nccl(to->results, &to->summary, dir, 0));
+        return ls_trace_nccl(to->trace, dir);
     }
     if (ls_replay_torch_recognises(dir)) {
-        return ls_replay_torch(results, dir);
+        return ls_replay_torch(to->results, dir);
     }
     if (nested) {
         return LS_OK;
     }
-    return replay_entries(results, summary, dir);
+    return replay_entries(to, dir);
+}
+
+static int replay_all(replay *to, const cli_args *args) {
+    int status = ls_results_create(&to->results, "replay");
+    for (int i = 0; status == LS_OK && i < args->count; i++) {
+        status = replay_dir(to, args->values[i], false);
+    }
+    if (status == LS_OK) {
+        return cli_report_with(to->results, &to->summary);
+    }
+    int code = cli_fail(status);
+    return status == LS_ERR_IO || status == LS_ERR_FORMAT ? LS_EXIT_USAGE : code;
 }
 
 static int run(const cli_args *args) {
@@ -130,21 +155,18 @@ static int run(const cli_args *args) {
     if (code != LS_EXIT_OK) {
         return code;
     }
-    ls_results *results = NULL;
-    int status = ls_results_create(&results, "replay");
-    ls_text summary = {0};
-    for (int i = 0; status == LS_OK && i < args->count; i++) {
-        status = replay_dir(results, &summary, args->values[i], false);
+    replay to = {.results = NULL};
+    code = cli_trace_open(&to.trace, given.machine);
+    if (code != LS_EXIT_OK) {
+        return code;
     }
-    if (status == LS_OK) {
-        code = cli_report_with(results, &summary);
-    } else {
-        code = cli_fail(status);
-        code = status == LS_ERR_IO || status == LS_ERR_FORMAT ? LS_EXIT_USAGE : code;
+    code = replay_all(&to, args);
+    if (to.trace != NULL && ls_trace_sets(to.trace) == 0 && code != LS_EXIT_USAGE) {
+        cli_note("nothing that was replayed records calls: the trace is empty");
     }
-    ls_text_free(&summary);
-    ls_results_free(results);
-    return code;
+    ls_text_free(&to.summary);
+    ls_results_free(to.results);
+    return cli_trace_close(to.trace, code);
 }
 
 const cli_command cli_cmd_replay = {
@@ -155,8 +177,9 @@ const cli_command cli_cmd_replay = {
     .summary = "Repeat everything recorded in a directory in the simulator, and compare",
     .details = "Reads recordings made by 'lockstep record', results of NCCL collectives "
                "(manifest.json and *.bin) and of torch (dtensor_*.json, embedding*.safetensors). "
-               "What is not supported counts as skipped, never as passed.",
-    .common = CLI_COMMON_REPORTS | CLI_COMMON_SEED,
+               "What is not supported counts as skipped, never as passed. The trace has the calls "
+               "as they were recorded; torch's results record none.",
+    .common = CLI_COMMON_REPORTS | CLI_COMMON_TRACE | CLI_COMMON_SEED,
     .options = options,
     .run = run,
 };

@@ -49,6 +49,10 @@ int cli_trace_close(ls_trace *trace, int code) {
     if (trace == NULL) {
         return code;
     }
+    if (code == LS_EXIT_USAGE) {
+        ls_trace_free(trace);
+        return code;
+    }
     const char *path = cli_options_common.trace;
     size_t length = strlen(path);
     bool plain = length > 4 && strcmp(path + length - 4, ".txt") == 0;

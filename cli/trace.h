@@ -15,8 +15,9 @@
 // The trace that --trace asks for; *out NULL when it was not given. machine: a name or a file;
 // NULL: a logical clock. Returns an exit code.
 int cli_trace_open(ls_trace **out, const char *machine);
-// Writes it to --trace: text with a column per rank where the name ends in .txt, else JSON. Frees
-// it. Returns the worse of `code` and its own exit code.
+// Writes it to --trace: text with a column per rank where the name ends in .txt, else JSON; nothing
+// when `code` says that the input was unusable. Frees it. Returns the worse of `code` and its own
+// exit code.
 int cli_trace_close(ls_trace *trace, int code);
 
 #endif

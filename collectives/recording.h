@@ -91,6 +91,7 @@ typedef struct ls_recorded_call {
     const char *comm;  // the communicator's name
     int comm_id;       // its number, in order of creation; -1: not recorded
     int comm_size;
+    int member;             // the rank's place among its members; -1: not recorded
     const char *algorithm;  // what the backend said it used: "ring", "tree", or NULL
     const char *protocol;   // "ll", "ll128", "simple", or NULL
     int channels;           // 0: not known

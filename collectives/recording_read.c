@@ -145,6 +145,7 @@ static int parse_call(ls_recorded_call *out, ls_arena *arena, const json_t *entr
     }
     out->comm_size = (int)number;
     out->comm_id = take_integer(&number, entry, "comm_id", 0, INT32_MAX) ? (int)number : -1;
+    out->member = take_integer(&number, entry, "member", 0, out->comm_size - 1) ? (int)number : -1;
     if (!take_integer(&number, entry, "seq", 0, INT64_MAX)) {
         return fail_call(path, index, "its seq is not a whole number >= 0");
     }

@@ -178,6 +178,7 @@ void ls_recording_writer_observe(void *arg, const ls_call *call) {
     ls_json_member_string(json, "comm", call->comm->name);
     ls_json_member_int(json, "comm_id", call->comm->id);
     ls_json_member_int(json, "comm_size", call->comm->size);
+    ls_json_member_int(json, "member", ls_comm_member(call->comm, call->rank));
     ls_json_member_uint(json, "seq", call->seq);
     if (call->kind != LS_BARRIER) {
         ls_json_member_string(json, "dtype", ls_dtype_name(call->dtype));

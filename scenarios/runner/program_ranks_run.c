@@ -85,7 +85,7 @@ static int run_once(ls_finding **out, int *count, const ls_scenario *scenario, l
     if (spmd.faults == NULL) {
         return LS_ERR_MEMORY;
     }
-    LS_TRY(ls_trace_begin(options->trace, scenario->name, scenario->ranks));
+    LS_TRY(ls_trace_begin(options->trace, scenario->name, scenario->ranks, scenario));
     ls_spmd_result *result = NULL;
     int status = ls_spmd_run(&result, ls_program__rank_main, (void *)(uintptr_t)scenario, &spmd);
     if (result != NULL && ls_spmd_finding_count(result) > 0) {

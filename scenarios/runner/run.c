@@ -90,7 +90,8 @@ static int simulate_on(struct case_run *run, ls_world *world, const ls_order *or
     LS_TRY(ls_backend_sim_create(&backend, world));
     backend->order = order;
     bool traced = simulated == run->simulated;  // and no search of orders
-    ls_trace_watch(traced ? run->options->trace : NULL, backend, run->scenario->name);
+    ls_trace_watch(traced ? run->options->trace : NULL, backend, run->scenario->name,
+                   run->scenario);
     if (run->orders != NULL) {
         backend->order_of = ls_call_orders_of;
         backend->order_of_arg = run->orders;

@@ -49,7 +49,7 @@ static void *grow(ls_trace *trace, void *array, size_t count, size_t *room, size
     return made;
 }
 
-int ls_trace_begin(ls_trace *trace, const char *name, int ranks) {
+int ls_trace_begin(ls_trace *trace, const char *name, int ranks, const void *owner) {
     LS_ASSERT(ranks > 0);
     if (trace == NULL) {
         return LS_OK;
@@ -58,7 +58,8 @@ int ls_trace_begin(ls_trace *trace, const char *name, int ranks) {
         return LS_FAIL(LS_ERR_LIMIT, "a matrix of bytes between %d ranks; at most %d are drawn",
                        ranks, LS_TRAFFIC_RANKS_MAX);
     }
-    if (trace->case_count > 0 && strcmp(trace->cases[trace->case_count - 1].name, name) == 0) {
+    if (owner != NULL && trace->case_count > 0 &&
+        trace->cases[trace->case_count - 1].owner == owner) {
         trace->case_count -= 1;
         while (trace->set_count > 0 &&
                trace->sets[trace->set_count - 1].trace_case == trace->case_count) {
@@ -76,6 +77,7 @@ int ls_trace_begin(ls_trace *trace, const char *name, int ranks) {
     ls_trace_case *made = &cases[trace->case_count];
     *made =
         (ls_trace_case){.name = ls_arena_strdup(trace->arena, name),
+                        .owner = owner,
                         .ranks = ranks,
                         .ready_us = ls_arena_alloc(trace->arena, (size_t)ranks, sizeof(double))};
     if (trace->wants_traffic) {
@@ -90,9 +92,9 @@ int ls_trace_begin(ls_trace *trace, const char *name, int ranks) {
     return LS_OK;
 }
 
-void ls_trace_watch(ls_trace *trace, ls_backend *backend, const char *name) {
+void ls_trace_watch(ls_trace *trace, ls_backend *backend, const char *name, const void *owner) {
     if (trace != NULL) {
-        int status = ls_trace_begin(trace, name, ls_world_size(backend->world));
+        int status = ls_trace_begin(trace, name, ls_world_size(backend->world), owner);
         trace->status = trace->status == LS_OK ? status : trace->status;
         backend->met = ls_trace_met;
         backend->met_arg = trace;
@@ -100,6 +102,10 @@ void ls_trace_watch(ls_trace *trace, ls_backend *backend, const char *name) {
 }
 
 // ---- Time ---------------------------------------------------------------------------------------
+static double whole_ticks(double us) {
+    return fmax(ceil(us / LS_TRACE_TICK_US), 1.0) * LS_TRACE_TICK_US;
+}
+
 static double duration_us(const ls_trace *trace, const ls_trace_set *set, ls_kind kind) {
     if (!trace->has_machine) {
         return 1.0;
@@ -117,8 +123,8 @@ static double duration_us(const ls_trace *trace, const ls_trace_set *set, ls_kin
     double bandwidth = one_host ? machine->intra_bandwidth : machine->inter_bandwidth;
     double latency = one_host ? machine->intra_latency_us : machine->inter_latency_us;
     double factor = ls_collective_of(kind)->bus_factor(set->size);
-    return machine->launch_us + latency * ceil(log2((double)set->size)) +
-           factor * (double)most / bandwidth * 1000.0;
+    return whole_ticks(machine->launch_us + latency * ceil(log2((double)set->size)) +
+                       factor * (double)most / bandwidth * 1000.0);
 }
 
 // ---- Sets ---------------------------------------------------------------------------------------
@@ -151,10 +157,9 @@ static void fill_part(ls_trace_part *part, const ls_call *call, const ls_trace_c
                             .line = call->line};
 }
 
-void ls_trace_met(void *arg, const ls_call *const *calls, int size) {
-    ls_trace *trace = arg;
+ls_trace_set *ls_trace__add(ls_trace *trace, const ls_call *const *calls, int size) {
     if (trace->status != LS_OK || trace->case_count == 0) {
-        return;
+        return NULL;
     }
     ls_trace_case *of = &trace->cases[trace->case_count - 1];
     ls_trace_set *sets = grow(trace, trace->sets, trace->set_count, &trace->set_room, sizeof *sets);
@@ -164,7 +169,7 @@ void ls_trace_met(void *arg, const ls_call *const *calls, int size) {
     const char *name = ls_arena_strdup(trace->arena, comm->name);
     if (sets == NULL || parts == NULL || name == NULL) {
         trace->status = LS_ERR_MEMORY;
-        return;
+        return NULL;
     }
     trace->sets = sets;
     ls_trace_set *set = &sets[trace->set_count++];
@@ -192,6 +197,15 @@ void ls_trace_met(void *arg, const ls_call *const *calls, int size) {
     if (trace->wants_traffic) {
         count_traffic(trace, calls, size, of->ranks);
     }
+    return set;
+}
+
+void ls_trace_met(void *arg, const ls_call *const *calls, int size) {
+    (void)ls_trace__add(arg, calls, size);
+}
+
+size_t ls_trace_sets(const ls_trace *trace) {
+    return trace->set_count;
 }
 
 const uint64_t *ls_trace_traffic(int *ranks, const ls_trace *trace) {

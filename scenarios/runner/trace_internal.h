@@ -4,6 +4,10 @@
 
 #include "scenarios/runner/trace.h"
 
+// What times are multiples of: a whole number of nanoseconds, and exact in binary, so that no
+// reader rounds the end of a slice past the beginning of the next.
+#define LS_TRACE_TICK_US 0.25
+
 // One rank's part of a set.
 typedef struct ls_trace_part {
     int rank;
@@ -24,6 +28,9 @@ typedef struct ls_trace_set {
     int root;  // world rank; -1: none
     bool reduces;
     const char *comm;
+    const char *algorithm;  // this and the next: as a recording says, else NULL
+    const char *protocol;
+    int channels;          // 0: not known
     ls_trace_part *parts;  // [size]
     int size;
     double end_us;
@@ -31,6 +38,7 @@ typedef struct ls_trace_set {
 
 typedef struct ls_trace_case {
     const char *name;
+    const void *owner;
     int ranks;
     double *ready_us;  // [ranks] end of each rank's last call
 } ls_trace_case;
@@ -47,5 +55,8 @@ struct ls_trace {
     size_t set_count, set_room;
     int status;
 };
+
+// As ls_trace_met, and gives the set (NULL: not kept, see the trace's status).
+ls_trace_set *ls_trace__add(ls_trace *trace, const ls_call *const *calls, int size);
 
 #endif

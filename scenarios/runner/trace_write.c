@@ -1,5 +1,6 @@
 // Writes traces: Chrome's trace event format, and text with a column per rank.
 #include <inttypes.h>
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -25,25 +26,37 @@ static void metadata(ls_json *json, const char *what, int pid, int tid, const ch
     ls_json_object_close(json);
 }
 
-static void write_case(ls_json *json, const ls_trace_case *of, int pid) {
+static void sort_index(ls_json *json, const char *what, int pid, int tid, int index) {
+    open_event(json, "M", pid, tid, 0);
+    ls_json_member_string(json, "name", what);
+    ls_json_key(json, "args");
+    ls_json_object_open(json);
+    ls_json_member_int(json, "sort_index", index);
+    ls_json_object_close(json);
+    ls_json_object_close(json);
+}
+
+// Viewers take process 0 for the idle one, and a thread numbered as its process for the main one:
+// so a case's number is above every rank's.
+static int pid_of(int number) {
+    return LS_RANKS_MAX + 1 + number;
+}
+
+static void write_case(ls_json *json, const ls_trace_case *of, int number) {
+    int pid = pid_of(number);
     metadata(json, "process_name", pid, 0, of->name);
+    sort_index(json, "process_sort_index", pid, 0, number);
     for (int rank = 0; rank < of->ranks; rank++) {
         char name[32];
         (void)snprintf(name, sizeof name, "rank %d", rank);
         metadata(json, "thread_name", pid, rank, name);
-        open_event(json, "M", pid, rank, 0);
-        ls_json_member_string(json, "name", "thread_sort_index");
-        ls_json_key(json, "args");
-        ls_json_object_open(json);
-        ls_json_member_int(json, "sort_index", rank);
-        ls_json_object_close(json);
-        ls_json_object_close(json);
+        sort_index(json, "thread_sort_index", pid, rank, rank);
     }
 }
 
 static void write_slice(ls_json *json, const ls_trace_set *set, const ls_trace_part *part,
                         size_t number) {
-    open_event(json, "X", set->trace_case, part->rank, part->start_us);
+    open_event(json, "X", pid_of(set->trace_case), part->rank, part->start_us);
     ls_json_member_double(json, "dur", set->end_us - part->start_us);
     ls_json_member_string(json, "name", ls_kind_name(part->kind));
     bool message = part->kind == LS_SEND || part->kind == LS_RECV;
@@ -65,21 +78,35 @@ static void write_slice(ls_json *json, const ls_trace_set *set, const ls_trace_p
         const ls_trace_part *other = &set->parts[part == set->parts ? 1 : 0];
         ls_json_member_int(json, "peer", other->rank);
     }
+    if (set->algorithm != NULL) {
+        ls_json_member_string(json, "algorithm", set->algorithm);
+    }
+    if (set->protocol != NULL) {
+        ls_json_member_string(json, "protocol", set->protocol);
+    }
+    if (set->channels > 0) {
+        ls_json_member_int(json, "channels", set->channels);
+    }
     ls_json_member_uint(json, "send_bytes", part->send_bytes);
     ls_json_member_uint(json, "recv_bytes", part->recv_bytes);
     char where[512];
-    (void)snprintf(where, sizeof where, "%.480s:%d", part->file, part->line);
+    int length = snprintf(where, sizeof where, "%.480s", part->file);
+    if (part->line > 0) {
+        (void)snprintf(where + length, sizeof where - (size_t)length, ":%d", part->line);
+    }
     ls_json_member_string(json, "where", where);
     ls_json_object_close(json);
     ls_json_object_close(json);
 }
 
-// An arrow from the send's slice to the receive's.
+// An arrow from the send's slice to the receive's. At its end a slice is over, and an arrow there
+// would belong to the next one: the arrow ends half a tick earlier.
 static void write_flow(ls_json *json, const ls_trace_set *set, size_t number) {
+    double met_us = fmax(set->parts[0].start_us, set->parts[1].start_us);
     for (int end = 0; end < 2; end++) {
         const ls_trace_part *part = &set->parts[end];
-        open_event(json, end == 0 ? "s" : "f", set->trace_case, part->rank,
-                   end == 0 ? part->start_us : set->end_us);
+        open_event(json, end == 0 ? "s" : "f", pid_of(set->trace_case), part->rank,
+                   end == 0 ? met_us : set->end_us - LS_TRACE_TICK_US / 2);
         ls_json_member_string(json, "name", "message");
         ls_json_member_string(json, "cat", "message");
         ls_json_member_uint(json, "id", number);
