@@ -125,11 +125,10 @@ static int make(ls_request *request) {
 static int post_heap(ls_rank_comm *comm, const ls_request *filled, ls_request **out,
                      bool detached) {
     ls_rank *rank = comm->rank;
-    ls_request *request = ls_request__make(rank);
+    ls_request *request = ls_request__make(filled);
     if (request == NULL) {
         return LS_ERR_MEMORY;
     }
-    *request = *filled;
     request->detached = detached;
     ls_request__list(rank, request);
     *out = request;

@@ -76,7 +76,8 @@ void ls_memory__written(ls_rank *rank, const void *at, size_t bytes);
 void ls_memory__close(ls_rank *rank);
 
 // ---- request.c ---------------------------------------------------------------------------------
-ls_request *ls_request__make(ls_rank *rank);  // asynchronous, on the heap; NULL: no memory
+// Asynchronous or grouped, on the heap; its counts are copied. NULL: no memory.
+ls_request *ls_request__make(const ls_request *filled);
 void ls_request__list(ls_rank *rank, ls_request *request);
 void ls_request__unlist(ls_rank *rank, ls_request *request);
 void ls_request__free(ls_rank *rank, ls_request *request);
@@ -89,6 +90,14 @@ int ls_request__await(ls_rank *rank);
 void ls_request__drain(ls_rank *rank);  // waits for its data that is being moved
 // The requests that a blocked rank waits for: out [most]; returns how many.
 int ls_request__awaited(const ls_request **out, int most, const ls_rank *rank);
+
+// ---- kept.c ------------------------------------------------------------------------------------
+// A copy of `bytes` bytes that lives as long as the request; NULL: no memory.
+void *ls_kept__copy(ls_request *request, const void *data, size_t bytes);
+void ls_kept__drop(ls_request *request);  // and forgets the counts
+// Its program has returned: a call of it that still waits for others, with a buffer on the stack
+// that is gone, ends the run. Call on the rank's own thread.
+void ls_kept__returned(ls_rank *rank);
 
 // ---- call.c ------------------------------------------------------------------------------------
 // Makes the call that `proto` says (kind, buffers, counts, verb...) on `comm`; request NULL:

@@ -106,7 +106,8 @@ LS_API int ls_rank_comm_size(const ls_rank_comm *comm);
 LS_API const ls_comm *ls_rank_comm_of(const ls_rank_comm *comm);
 
 // All calls below return LS_OK, or a negative status once the run has failed: a program should then
-// return. They block until the call is complete; the *_async forms return a request.
+// return. They block until the call is complete; the *_async forms return a request: the buffers
+// must live until it is waited for, arrays of counts are copied.
 #define LS_CALL_SITE_ const char *file, int line
 LS_API void *ls_rank_alloc_at(LS_CALL_SITE_, ls_rank *self, size_t bytes);
 LS_API void ls_rank_free_at(LS_CALL_SITE_, ls_rank *self, void *pointer);

@@ -3,16 +3,32 @@
 
 #define FREED_KEPT 256  // requests of a rank kept after ls_wait, to tell use after free
 
-ls_request *ls_request__make(ls_rank *rank) {
+static void release(ls_rank *rank, ls_request *request) {
+    ls_kept__drop(request);
+    ls_free(rank->run->options.allocator, request, 1, sizeof *request);
+}
+
+ls_request *ls_request__make(const ls_request *filled) {
+    ls_rank *rank = filled->rank;
     void *memory = NULL;
     if (ls_alloc(&memory, rank->run->options.allocator, 1, sizeof(ls_request)) != LS_OK) {
         return NULL;
     }
-    return memory;
-}
-
-static void release(ls_rank *rank, ls_request *request) {
-    ls_free(rank->run->options.allocator, request, 1, sizeof *request);
+    ls_request *request = memory;
+    *request = *filled;
+    request->kept = NULL;
+    const size_t bytes = (size_t)ls_rank_comm_size(filled->comm) * sizeof(size_t);
+    const size_t **counts[] = {&request->call.send_counts, &request->call.recv_counts};
+    for (int i = 0; i < 2; i++) {
+        if (*counts[i] != NULL) {
+            *counts[i] = ls_kept__copy(request, *counts[i], bytes);
+            if (*counts[i] == NULL) {
+                release(rank, request);
+                return NULL;
+            }
+        }
+    }
+    return request;
 }
 
 void ls_request__list(ls_rank *rank, ls_request *request) {
@@ -45,6 +61,7 @@ void ls_request__unlist(ls_rank *rank, ls_request *request) {
 // Keeps the memory for a while, so that a second wait is told from a first.
 void ls_request__free(ls_rank *rank, ls_request *request) {
     ls_request__unlist(rank, request);
+    ls_kept__drop(request);
     request->state = LS_REQUEST_FREED;
     request->next = NULL;
     if (rank->freed_last != NULL) {

@@ -160,6 +160,7 @@ static void *rank_main(void *arg) {
     }
     ls_schedule__enter(rank);
     ls_request__drain(rank);
+    ls_kept__returned(rank);
     rank->exit_status = exit_status;
     run->result->exit_status[rank->id] = exit_status;
     ls_schedule__finish(rank, rank->state == LS_RANK_DIED ? LS_RANK_DIED : LS_RANK_RETURNED);

@@ -43,6 +43,13 @@ typedef enum ls_verb {
     LS_VERB_REPLICA,
 } ls_verb;
 
+// A copy that a request owns, because the program's may be gone before the call is complete.
+typedef struct ls_kept {
+    struct ls_kept *next;
+    size_t bytes;
+    max_align_t data[];
+} ls_kept;
+
 // A call on its way: on the stack of a blocking rank, or on the heap for one that is waited for.
 struct ls_request {
     ls_call call;
@@ -65,6 +72,7 @@ struct ls_request {
     ls_rank_comm **made_out;  // SPLIT, SUBSET: where this rank's new communicator goes
     ls_request *next;         // in the rank's list (asynchronous, grouped)
     ls_request *next_p2p;     // in a communicator's list of unmatched sends or receives
+    ls_kept *kept;            // on the heap: its counts
 };
 
 typedef struct ls_history_entry {

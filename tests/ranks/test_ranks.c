@@ -105,7 +105,8 @@ Test(ranks, checks_are_switched_by_name) {
         bug without = bugs[i];
         without.checks = off;
         if (without.finding == LS_FINDING_BUFFER_TOO_SMALL ||
-            without.finding == LS_FINDING_HANDLE_USE_AFTER_FREE) {
+            without.finding == LS_FINDING_HANDLE_USE_AFTER_FREE ||
+            strcmp(without.name, "request_leak") == 0) {
             continue;  // unchecked, these programs really do what they should not
         }
         ls_spmd_result *result = NULL;

@@ -1,0 +1,70 @@
+// What the program gave to a call may be gone before the call is complete: counts are copied; of a
+// buffer on the stack of a program that has returned nothing is read or written any more.
+#define _GNU_SOURCE  // pthread_getattr_np
+#include <string.h>
+
+#include "ranks/internal.h"
+
+void *ls_kept__copy(ls_request *request, const void *data, size_t bytes) {
+    void *memory = NULL;
+    size_t whole = 0;
+    if (ls_size_add(&whole, sizeof(ls_kept), bytes) != LS_OK ||
+        ls_alloc(&memory, request->rank->run->options.allocator, 1, whole) != LS_OK) {
+        return NULL;
+    }
+    ls_kept *kept = memory;
+    *kept = (ls_kept){.next = request->kept, .bytes = bytes};
+    memcpy(kept->data, data, bytes);
+    request->kept = kept;
+    return kept->data;
+}
+
+void ls_kept__drop(ls_request *request) {
+    while (request->kept != NULL) {
+        ls_kept *kept = request->kept;
+        request->kept = kept->next;
+        ls_free(request->rank->run->options.allocator, kept, 1, sizeof *kept + kept->bytes);
+    }
+    request->call.send_counts = NULL;
+    request->call.recv_counts = NULL;
+}
+
+typedef struct span {
+    uintptr_t low, high;
+} span;
+
+static int own_stack(span *out) {
+    pthread_attr_t attributes;
+    void *low = NULL;
+    size_t bytes = 0;
+    if (pthread_getattr_np(pthread_self(), &attributes) != 0) {
+        return LS_FAIL(LS_ERR_MEMORY, "the bounds of a thread's stack");
+    }
+    int failed = pthread_attr_getstack(&attributes, &low, &bytes);
+    (void)pthread_attr_destroy(&attributes);
+    *out = (span){(uintptr_t)low, (uintptr_t)low + bytes};
+    return failed == 0 ? LS_OK : LS_FAIL(LS_ERR_MEMORY, "the bounds of a thread's stack");
+}
+
+static bool holds(span stack, const void *buffer) {
+    return (uintptr_t)buffer >= stack.low && (uintptr_t)buffer < stack.high;
+}
+
+void ls_kept__returned(ls_rank *rank) {
+    ls_run *run = rank->run;
+    span stack = {0, 0};
+    for (const ls_request *at = rank->open; at != NULL && run->status == LS_OK; at = at->next) {
+        if (at->state != LS_REQUEST_POSTED || !run->checks[LS_FINDING_HANDLE_LEAK]) {
+            continue;
+        }
+        int status = stack.high == 0 ? own_stack(&stack) : LS_OK;
+        if (status != LS_OK) {
+            ls_run__fail(run, status, "the bounds of a thread's stack cannot be told");
+        } else if (holds(stack, at->call.send) || holds(stack, at->call.recv)) {
+            (void)ls_findings__fatal_call(
+                run, LS_FINDING_HANDLE_LEAK, at,
+                "the request was never waited for: its rank has returned, and its buffer was on "
+                "the rank's stack");
+        }
+    }
+}
