@@ -198,17 +198,26 @@ int ls_bench_gpu_links(ls_json *json, ls_comm *comm, void (*progress)(const char
     double copy_gb_per_s = 0;
     int64_t memory_bytes = 0;
     LS_TRY(ls_bench__device_copy(&copy_gb_per_s, &memory_bytes));
-    // The planner's model: a collective starts after launch_us, each hop adds a latency.
-    const fit *all_to_all = &fits[3];
+    double kernel_us = 0, cache_speedup = 0;
+    LS_TRY(ls_bench__lookup_constants(&kernel_us, &cache_speedup, copy_gb_per_s));
+    // The planner's model: a collective starts after launch_us, and each hop adds a latency: one
+    // for an all_to_all, size - 1 for the ring of a reduce_scatter.
+    const fit *exchange = &fits[3], *ring = &fits[1];
+    double hop_us =
+        comm->size > 2 ? (ring->latency_us - exchange->latency_us) / (comm->size - 2) : 0;
+    hop_us = hop_us > 0 ? hop_us : 0;
+    double launch_us = exchange->latency_us > hop_us ? exchange->latency_us - hop_us : 0;
     ls_json_key(json, "machine");
     ls_json_object_open(json);
     ls_json_member_string(json, "name", "measured");
     ls_json_member_string(json, "preset", "h200");
     ls_json_member_int(json, "hbm_bytes", memory_bytes);
     ls_json_member_double(json, "hbm_bandwidth", copy_gb_per_s);
-    ls_json_member_double(json, "intra_bandwidth", all_to_all->gb_per_s);
-    ls_json_member_double(json, "launch_us",
-                          all_to_all->latency_us > 0 ? all_to_all->latency_us : 0);
+    ls_json_member_double(json, "intra_bandwidth", exchange->gb_per_s);
+    ls_json_member_double(json, "intra_latency_us", hop_us);
+    ls_json_member_double(json, "launch_us", launch_us);
+    ls_json_member_double(json, "kernel_us", kernel_us);
+    ls_json_member_double(json, "cache_speedup", cache_speedup);
     ls_json_object_close(json);
     return LS_OK;
 }

@@ -130,6 +130,15 @@ static int open_lookup(lookup *l, float *table, int64_t *ids) {
     return cuda(cudaMemset(l->out, 0xFF, BAGS * DIM * sizeof(float)), "cudaMemset");
 }
 
+static void close_lookup(lookup *l) {
+    (void)cudaFree(l->table);
+    (void)cudaFree(l->out);
+    (void)cudaFree(l->offsets);
+    for (int s = 0; s < SETS; s++) {
+        (void)cudaFree(l->ids[s]);
+    }
+}
+
 // A figure for speed is worth nothing for a wrong result: the first bags beside the CPU's. `ids` is
 // set 0, which was made last.
 static int verify(lookup *l, const float *table, const int64_t *ids) {
@@ -181,6 +190,74 @@ static int measure(ls_bench_row *row, lookup *l) {
     return LS_OK;
 }
 
+// ---- The planner's constants --------------------------------------------------------------------
+#define HOT_ROWS                                                                                   \
+    ((size_t)8192)  // 4 MiB of rows: they stay in the cache of any GPU that NCCL runs on
+#define TINY 200    // launches of one sample
+
+typedef struct constants {
+    lookup hot;
+    int64_t *one_offset;  // device [2]: a bag with one id
+} constants;
+
+static int launch_tiny(void *arg) {
+    const constants *c = arg;
+    for (int i = 0; i < TINY; i++) {
+        LS_TRY(ls_kernel_pooled_lookup_cuda(c->hot.out, DIM, c->hot.table, LS_F32, (int64_t)ROWS,
+                                            DIM, c->hot.ids[0], c->one_offset, NULL, -1,
+                                            LS_POOL_SUM, 1, NULL));
+    }
+    return LS_OK;
+}
+
+static int open_constants(constants *c, int64_t *ids) {
+    static const int64_t one[2] = {0, 1};
+    uint64_t state = 7;
+    for (size_t i = 0; i < BAGS * POOLING; i++) {
+        ids[i] = (int64_t)(next_random(&state) % HOT_ROWS);
+    }
+    for (int s = 0; s < SETS; s++) {
+        LS_TRY(upload((void **)&c->hot.ids[s], ids, BAGS * POOLING * sizeof *ids));
+    }
+    for (size_t b = 0; b <= BAGS; b++) {
+        ids[b] = (int64_t)(b * POOLING);
+    }
+    LS_TRY(upload((void **)&c->hot.offsets, ids, (BAGS + 1) * sizeof *ids));
+    LS_TRY(upload((void **)&c->one_offset, one, sizeof one));
+    LS_TRY(cuda(cudaMalloc((void **)&c->hot.table, ROWS * DIM * sizeof(float)), "cudaMalloc"));
+    LS_TRY(cuda(cudaMemset(c->hot.table, 0, ROWS * DIM * sizeof(float)), "cudaMemset"));
+    return cuda(cudaMalloc((void **)&c->hot.out, BAGS * DIM * sizeof(float)), "cudaMalloc");
+}
+
+int ls_bench__lookup_constants(double *kernel_us, double *cache_speedup, double hbm_gb_per_s) {
+    constants c = {.hot = {.turn = 0}};
+    int64_t *ids = NULL;
+    double tiny_ms = 0, hot_ms = 0, least = 0;
+    LS_TRY(cuda(cudaSetDevice(0), "cudaSetDevice"));
+    LS_TRY(ls_alloc((void **)&ids, NULL, BAGS * POOLING, sizeof *ids));
+    int status = open_constants(&c, ids);
+    ls_free(NULL, ids, BAGS * POOLING, sizeof *ids);
+    if (status == LS_OK) {
+        status = time_launches(&tiny_ms, &least, launch_tiny, &c);
+    }
+    if (status == LS_OK) {
+        status = time_launches(&hot_ms, &least, launch_lookup, &c.hot);
+    }
+    (void)cudaFree(c.one_offset);
+    close_lookup(&c.hot);
+    LS_TRY(status);
+    // What is left when ids, offsets and sums, which come from memory, are taken off.
+    double rows = (double)(BAGS * POOLING * DIM * sizeof(float));
+    double rest =
+        (double)(BAGS * POOLING * sizeof(int64_t) + BAGS * (DIM * sizeof(float) + sizeof(int64_t)));
+    double rows_ms = hot_ms - rest / hbm_gb_per_s * 1e-6;
+    double speedup = rows_ms > 0 ? rows / hbm_gb_per_s * 1e-6 / rows_ms : 1;
+    *kernel_us = tiny_ms * 1e3 / TINY;
+    *cache_speedup = speedup > 1 ? speedup : 1;
+    return LS_OK;
+}
+
+// ---- The row ------------------------------------------------------------------------------------
 int ls_bench__lookup_row(ls_bench *bench) {
     ls_bench_row *row = ls_bench__row(bench, "nccl", "pooled lookup");
     if (row == NULL) {
@@ -192,11 +269,6 @@ int ls_bench__lookup_row(ls_bench *bench) {
     lookup l = {.turn = 0};
     LS_TRY(cuda(cudaSetDevice(0), "cudaSetDevice"));
     int status = measure(row, &l);
-    (void)cudaFree(l.table);
-    (void)cudaFree(l.out);
-    (void)cudaFree(l.offsets);
-    for (int s = 0; s < SETS; s++) {
-        (void)cudaFree(l.ids[s]);
-    }
+    close_lookup(&l);
     return status == LS_OK ? LS_OK : ls_error_wrap("bench: pooled lookup");
 }

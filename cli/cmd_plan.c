@@ -2,7 +2,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/file.h"
 #include "cli/commands.h"
+#include "cli/plan_times.h"
 #include "cli/scenarios.h"
 #include "planner/plan_file.h"
 #include "planner/planner.h"
@@ -14,7 +16,7 @@
 static const char *const models[] = {"lockstep", "torchrec", NULL};
 
 static struct {
-    const char *out, *svg, *lp, *torchrec, *explain, *machine;
+    const char *out, *svg, *lp, *torchrec, *explain, *machine, *measured, *keep;
     bool diff, validate, allow_outside;
     int model;
     double seconds, gap, reserve;
@@ -77,6 +79,17 @@ static const cli_option options[] = {
      .long_name = "validate",
      .value = &given.validate,
      .help = "Run the plan in the simulator; planned and moved bytes per rank and stage"},
+    {.type = CLI_STRING,
+     .long_name = "measured",
+     .value = &given.measured,
+     .value_name = "nccl|sim|FILE",
+     .help = "Predicted against measured time per rank and stage: runs the plan on the GPUs "
+             "(sim: on this CPU, to try it), or takes the times and their plan from FILE"},
+    {.type = CLI_STRING,
+     .long_name = "keep",
+     .value = &given.keep,
+     .value_name = "FILE",
+     .help = "With --measured nccl: keep the times as a file"},
     {.type = CLI_SWITCH,
      .long_name = "diff",
      .value = &given.diff,
@@ -257,6 +270,23 @@ static int write_validated(const ls_planner_result *result, const ls_scenario *s
     return code == LS_EXIT_OK && !equal ? LS_EXIT_FINDING : code;
 }
 
+// Reports predicted against measured times instead of the plan. times: read from a file, or NULL.
+static int write_measured(const ls_stage_times *times, const ls_planner_problem *problem,
+                          const ls_planner_result *result, const ls_scenario *scenario,
+                          ls_arena *arena) {
+    ls_stage_times live;
+    int code = LS_EXIT_OK;
+    if (times == NULL) {
+        code = cli_plan_times_measure(&live, given.measured, scenario, &result->plan, arena);
+        times = &live;
+    }
+    if (code == LS_EXIT_OK) {
+        code = cli_plan_times_report(times, problem, result, given.keep, arena);
+    }
+    WRITE(code, given.out, ls_plan_write(&text_, &result->plan));
+    return code == LS_EXIT_OK ? write_pages(scenario->file, NULL) : code;
+}
+
 static int write_missing(ls_planner_problem *problem, const ls_planner_result *result,
                          const char *file) {
     ls_planner_diagnosis *why = calloc(1, sizeof(*why));
@@ -286,14 +316,35 @@ static int write_missing(ls_planner_problem *problem, const ls_planner_result *r
     return code == LS_EXIT_OK ? LS_EXIT_FINDING : code;
 }
 
+// The times that --measured FILE names, and their plan as the only choice of every table.
+static int take_times(ls_stage_times **out, ls_planner_table *tables, const ls_scenario *scenario,
+                      ls_arena *arena) {
+    *out = NULL;
+    if (given.measured == NULL || cli_plan_times_live(given.measured)) {
+        return LS_EXIT_OK;
+    }
+    ls_stage_times *times = ls_arena_alloc(arena, 1, sizeof(*times));
+    int code = times ? cli_plan_times_read(times, given.measured, scenario, arena)
+                     : cli_fail(LS_ERR_MEMORY);
+    for (int t = 0; t < scenario->table_count && code == LS_EXIT_OK; t++) {
+        tables[t].layout = &times->plan.tables[t];
+    }
+    *out = times;
+    return code;
+}
+
 static int plan(const ls_scenario *scenario, ls_arena *arena) {
     ls_topology topology;
-    ls_planner_table *tables;
+    ls_planner_table *tables = NULL;
+    ls_stage_times *times = NULL;
     int code = find_machine(&topology, scenario, arena);
     if (code != LS_EXIT_OK) {
         return code;
     }
     int status = ls_scenario_planner_tables(&tables, scenario, arena);
+    if (status == LS_OK && (code = take_times(&times, tables, scenario, arena)) != LS_EXIT_OK) {
+        return code;
+    }
     const ls_planner_options planner = {
         .model = given.model == 0 ? LS_PLANNER_LOCKSTEP : LS_PLANNER_TORCHREC,
         .torchrec_options = given.model == 1,
@@ -313,6 +364,7 @@ static int plan(const ls_scenario *scenario, ls_arena *arena) {
         status = ls_planner_solve(&result, problem);
         if (status == LS_OK) {
             code = !result.found    ? write_missing(problem, &result, scenario->file)
+                   : given.measured ? write_measured(times, problem, &result, scenario, arena)
                    : given.validate ? write_validated(&result, scenario, arena)
                                     : write_found(problem, &result, scenario->file);
         }
@@ -325,13 +377,35 @@ static int plan(const ls_scenario *scenario, ls_arena *arena) {
     return code;
 }
 
+static int check_options(void) {
+    bool live = given.measured != NULL && cli_plan_times_live(given.measured);
+    if (given.measured != NULL && (given.validate || given.diff || given.model != 0)) {
+        cli_error("--measured excludes --validate, --diff and --model torchrec");
+        return LS_EXIT_USAGE;
+    }
+    if (given.keep != NULL && !live) {
+        cli_error("--keep goes with --measured nccl (or sim)");
+        return LS_EXIT_USAGE;
+    }
+    int code = cli_outputs_check(given.out);
+    if (code == LS_EXIT_OK && given.keep != NULL && ls_file_write_check(given.keep) != LS_OK) {
+        code = cli_fail(ls_error_last()->code);
+    }
+#ifndef LOCKSTEP_WITH_NCCL
+    if (code == LS_EXIT_OK && live && strcmp(given.measured, "nccl") == 0) {
+        code = cli_become("lockstep-cuda");
+    }
+#endif
+    return code;
+}
+
 static int run(const cli_args *args) {
     if (args->count != (given.diff ? 2 : 1)) {
         cli_error(given.diff ? "plan --diff compares two plan files"
                              : "plan takes one scenario file");
         return LS_EXIT_USAGE;
     }
-    int code = cli_outputs_check(given.out);
+    int code = check_options();
     if (code != LS_EXIT_OK) {
         return code;
     }

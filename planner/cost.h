@@ -34,8 +34,12 @@ double ls_cost__torchrec_input_dist(const ls_cost_context *context);
 // begins.
 void ls_cost__lockstep(ls_planner_cost *out, const ls_cost_context *context, ls_sharding sharding,
                        ls_planner_kernel kernel, int64_t first_row, int64_t rows, int64_t columns);
-// Start-up of all collectives of one step of one sharding type's group.
-double ls_cost__lockstep_startup(const ls_cost_context *context, ls_sharding sharding);
+// Start-up of the collectives of one step of one sharding type's group, in milliseconds.
+typedef struct ls_cost_startup {
+    double input, output, gradient;  // of input_dist, output_dist, and of all that backward sends
+} ls_cost_startup;
+void ls_cost__lockstep_startup(ls_cost_startup *out, const ls_cost_context *context,
+                               ls_sharding sharding);
 // Share of a table's ids that fall into rows [first, first + count).
 double ls_cost__share(const ls_planner_table *table, int64_t first, int64_t count);
 

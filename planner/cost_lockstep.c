@@ -91,16 +91,17 @@ static void compute(ls_planner_cost *out, const ls_cost_context *context, ls_pla
         ceil((double)columns * context->table->element_bytes / SECTOR_BYTES) * SECTOR_BYTES;
     double distinct = distinct_ids(context, ids, rows);
     double again = ids - distinct;
+    double kernels_ms = context->table->feature_count * context->topology->kernel_us / 1000.0;
     out->forward_compute_ms = (ids * id_bytes + output_bytes) / hbm +
                               rows_ms(context, kernel, distinct * row) +
-                              again * row / context->topology->cache_speedup / hbm;
+                              again * row / context->topology->cache_speedup / hbm + kernels_ms;
     double touched = distinct * (row + state_bytes_per_row(context, columns));
     if (kernel == LS_PLANNER_DENSE) {  // the dense gradient is written, and every row updated
         double table = (double)rows * row;
         touched = (double)rows * (row + state_bytes_per_row(context, columns)) + table;
     }
-    out->backward_compute_ms =
-        (output_bytes + ids * SORT_BYTES_PER_ID) / hbm + rows_ms(context, kernel, 2.0 * touched);
+    out->backward_compute_ms = (output_bytes + ids * SORT_BYTES_PER_ID) / hbm +
+                               rows_ms(context, kernel, 2.0 * touched) + kernels_ms;
 }
 
 void ls_cost__lockstep(ls_planner_cost *out, const ls_cost_context *context, ls_sharding sharding,
@@ -138,38 +139,43 @@ void ls_cost__lockstep(ls_planner_cost *out, const ls_cost_context *context, ls_
         back = (group - 1.0) / group * outputs / topology->intra_bandwidth +
                outputs / group * (hosts - 1.0) / hosts / topology->inter_bandwidth;
     }
+    out->input_comms_ms = exposed * in;
     out->forward_comms_ms = exposed * (in + back);
     out->backward_comms_ms = exposed * back;
 }
 
-double ls_cost__lockstep_startup(const ls_cost_context *context, ls_sharding sharding) {
+void ls_cost__lockstep_startup(ls_cost_startup *out, const ls_cost_context *context,
+                               ls_sharding sharding) {
     const ls_topology *topology = context->topology;
     int world = topology->ranks;
     int group = topology->ranks_per_host;
+    *out = (ls_cost_startup){0};
     if (world == 1) {
-        return 0.0;
+        return;
     }
     bool spans = world > group;
-    double hop = spans ? topology->inter_latency_us : topology->intra_latency_us;
-    double exchange = topology->launch_us + hop;
-    double ring = topology->launch_us + (world - 1) * hop;
-    double inside = topology->launch_us + (group - 1) * topology->intra_latency_us;
-    double input = exchange * (context->table->weighted ? 4.0 : 3.0);  // splits, lengths, values
-    double us;
+    double hop = (spans ? topology->inter_latency_us : topology->intra_latency_us) / 1000.0;
+    double launch = topology->launch_us / 1000.0;
+    double exchange = launch + hop;
+    double ring = launch + (world - 1) * hop;
+    double inside = launch + (group - 1) * topology->intra_latency_us / 1000.0;
+    if (sharding == LS_DATA_PARALLEL) {
+        out->gradient = launch + 2.0 * (world - 1) * hop;
+        return;
+    }
+    // Sizes, lengths, ids, and weights where there are any.
+    out->input = exchange * (context->table->weighted ? 4.0 : 3.0);
     switch (sharding) {
-    case LS_DATA_PARALLEL:
-        us = topology->launch_us + 2.0 * (world - 1) * hop;
-        break;
     case LS_ROW_WISE:
-        us = input + 2.0 * (context->table->sequence ? exchange : ring);
+        out->output = context->table->sequence ? exchange : ring;
         break;
     case LS_TABLE_ROW_WISE:
     case LS_GRID:
-        us = input + 2.0 * (inside + (spans ? exchange : 0.0));
+        out->output = inside + (spans ? exchange : 0.0);
         break;
     default:
-        us = input + 2.0 * exchange;
+        out->output = exchange;
         break;
     }
-    return us / 1000.0;
+    out->gradient = out->output;
 }

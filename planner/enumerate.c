@@ -259,8 +259,13 @@ int ls_problem__enumerate(ls_planner_problem *problem) {
             for (int i = 0; i < problem->table_count; i++) {
                 ls_cost__context(&context, &problem->topology, &problem->options,
                                  &problem->tables[i]);
-                double ms = ls_cost__lockstep_startup(&context, (ls_sharding)s);
-                problem->startup_ms[s] = fmax(ms, problem->startup_ms[s]);
+                ls_cost_startup parts;
+                ls_cost__lockstep_startup(&parts, &context, (ls_sharding)s);
+                double ms = parts.input + parts.output + parts.gradient;
+                if (ms > problem->startup_ms[s]) {
+                    problem->startup_ms[s] = ms;
+                    problem->startup_parts[s] = parts;
+                }
             }
         }
     }

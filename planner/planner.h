@@ -110,6 +110,7 @@ typedef struct ls_planner_options {
 typedef struct ls_planner_cost {
     double forward_compute_ms, forward_comms_ms, backward_compute_ms, backward_comms_ms,
         prefetch_ms;
+    double input_comms_ms;  // lockstep: the part of forward_comms_ms that input_dist takes
 } ls_planner_cost;
 LS_API double ls_planner_cost_total(const ls_planner_cost *cost);
 
@@ -185,6 +186,15 @@ LS_API const ls_planner_option *ls_planner_option_at(const ls_planner_problem *p
 // Searches. Returns LS_OK also when there is no plan (result->found false). The result lives in the
 // problem's memory and stays valid until the problem is freed.
 LS_API int ls_planner_solve(ls_planner_result *result, ls_planner_problem *problem);
+
+// How long each forward stage of a plan should take on one rank, by the model `lockstep`. A
+// collective lasts as long as its most loaded rank needs, so all ranks have equal times there.
+typedef struct ls_planner_stages {
+    double input_dist_ms, lookup_ms, output_dist_ms;
+} ls_planner_stages;
+// out [ranks]. LS_ERR_INVALID under another model, and where there is no plan.
+LS_API int ls_planner_stage_times(ls_planner_stages *out, const ls_planner_problem *problem,
+                                  const ls_planner_result *result);
 
 // TorchRec's own search on the same options and costs, as a baseline: proposers (grid, greedy by
 // depth and by sum, uniform; dynamic programming) each with the greedy-perf or the memory-balanced

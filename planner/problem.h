@@ -63,8 +63,9 @@ struct ls_planner_problem {
     int64_t ddr_capacity;            // per pool
     int *rank_class;                 // [ranks] ranks of equal class may be exchanged
     double ticks_per_ms;
-    double startup_ms[LS_SHARDING_COUNT];  // once per plan for each type in use
-    int64_t startup[LS_SHARDING_COUNT];    // the same in ticks
+    double startup_ms[LS_SHARDING_COUNT];              // once per plan for each type in use
+    ls_cost_startup startup_parts[LS_SHARDING_COUNT];  // what it is the sum of
+    int64_t startup[LS_SHARDING_COUNT];                // the same in ticks
     bool any_apart;
 };
 

@@ -37,6 +37,7 @@ static void fill_rank(ls_planner_result *result, const ls_planner_problem *probl
     rank->cost.backward_compute_ms += shard->cost.backward_compute_ms;
     rank->cost.backward_comms_ms += shard->cost.backward_comms_ms;
     rank->cost.prefetch_ms += shard->cost.prefetch_ms;
+    rank->cost.input_comms_ms += shard->cost.input_comms_ms;
     rank->hbm_bytes += shard->hbm_bytes;
     rank->ddr_bytes += shard->ddr_bytes;
     rank->input_bytes += shard->input_bytes;

@@ -14,8 +14,8 @@ extern "C" {
 #define LS_TOPOLOGY_RANKS_MAX 65536
 #define LS_TOPOLOGY_BYTES_MAX (INT64_C(1) << 44)  // of one memory tier of one rank
 
-// Bandwidths are bytes per millisecond and hold for one rank. Every field but ranks and
-// ranks_per_host has a positive value in each preset.
+// Bandwidths are bytes per millisecond and hold for one rank. Every field but ranks,
+// ranks_per_host and kernel_us has a positive value in each preset.
 typedef struct ls_topology {
     char name[32];
     const char *source;       // where the numbers are from, one sentence; static
@@ -32,6 +32,8 @@ typedef struct ls_topology {
     double intra_latency_us;  // of one hop
     double inter_latency_us;  //
     double launch_us;         // of a collective before its first byte
+    double kernel_us;         // least time of a kernel, however little it does; 0 in presets: no
+                              // data sheet says it
     double cache_speedup;     // a row read again costs 1 / cache_speedup of reading it first
 } ls_topology;
 

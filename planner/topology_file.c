@@ -77,6 +77,7 @@ static void read_fields(ls_tree_source *source, const ls_tree *root, ls_topology
                                        "intra_latency_us",
                                        "inter_latency_us",
                                        "launch_us",
+                                       "kernel_us",
                                        "cache_speedup"};
     const ls_tree *name = ls_tree__member(source, root, "name", false);
     const char *text = ls_tree__text(source, name);
@@ -98,6 +99,7 @@ static void read_fields(ls_tree_source *source, const ls_tree *root, ls_topology
     } reals[] = {{"intra_latency_us", 0.0, &out->intra_latency_us},
                  {"inter_latency_us", 0.0, &out->inter_latency_us},
                  {"launch_us", 0.0, &out->launch_us},
+                 {"kernel_us", 0.0, &out->kernel_us},
                  {"cache_speedup", 1.0, &out->cache_speedup}};
     for (int i = 0; i < COUNT(reals); i++) {
         ls_tree__real(source, ls_tree__member(source, root, reals[i].key, false), reals[i].least,
@@ -136,10 +138,6 @@ int ls_topology_parse(ls_topology *out, const char *file, const char *text, size
     ls_tree_source source = {.file = file, .text = text, .bytes = bytes, .errors = &errors};
     LS_TRY(ls_arena_create(&source.arena, NULL));
     const ls_tree *root = ls_tree__read(&source);
-    if (root && ls_tree__member(&source, root, "lockstep_order", false)) {
-        // What calibrate wrote: the reduction orders, and beside them the machine.
-        root = ls_tree__member(&source, root, "machine", true);
-    }
     if (root) {
         // What lockstep calibrate writes has the machine as one of its members.
         bool measured = ls_tree__member(&source, root, "lockstep_order", false) != NULL;

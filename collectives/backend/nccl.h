@@ -62,6 +62,15 @@ LS_API int ls_nccl_copy_out(ls_backend *backend, int rank, void *host, const voi
 // gives the mean seconds of one, as the slowest rank's GPU timed it.
 LS_API int ls_nccl_time(double *seconds, ls_backend *backend, const ls_call *calls, int call_count,
                         int warmup, int repetitions);
+// The same rank by rank, in batches: after `warmup` calls, `batches` times `repetitions` of them,
+// one after another without a pause. seconds [batches][call_count]: the mean of one call in each
+// batch, as the GPU of that call's rank timed it.
+LS_API int ls_nccl_time_each(double *seconds, ls_backend *backend, const ls_call *calls,
+                             int call_count, int warmup, int batches, int repetitions);
+// Runs `job` for every held rank at once, each in its rank's own thread with its GPU current;
+// `stream` is that rank's cudaStream_t, idle at the time. The first failure is this thread's error.
+LS_API int ls_nccl_on_ranks(ls_backend *backend, int (*job)(void *arg, int rank, void *stream),
+                            void *arg);
 
 #ifdef __cplusplus
 }

@@ -107,47 +107,68 @@ int ls_nccl_copy_out(ls_backend *backend, int rank, void *host, const void *devi
 }
 
 typedef struct time_job {
-    int warmup, repetitions;
-    double seconds;
+    int warmup, batches, repetitions;
+    double *seconds;  // [batches] of this rank, `stride` apart
+    int stride;
 } time_job;
 
-static int run_time_job(nccl_worker *worker, void *arg) {
-    time_job *job = arg;
-    if (worker->call_count == 0) {
-        return LS_OK;
-    }
-    cudaEvent_t start = NULL, end = NULL;
-    LS_CUDA_TRY(cudaEventCreate(&start), "cudaEventCreate");
-    LS_CUDA_TRY(cudaEventCreate(&end), "cudaEventCreate");
-    for (int i = -job->warmup; i < job->repetitions; i++) {
-        if (i == 0) {
-            LS_CUDA_TRY(cudaStreamSynchronize(worker->stream), "warming up");
-            LS_CUDA_TRY(cudaEventRecord(start, worker->stream), "cudaEventRecord");
-        }
+static int time_batch(nccl_worker *worker, const time_job *job, cudaEvent_t start, cudaEvent_t end,
+                      double *seconds) {
+    LS_CUDA_TRY(cudaEventRecord(start, worker->stream), "cudaEventRecord");
+    for (int i = 0; i < job->repetitions; i++) {
         LS_TRY(ls_nccl__issue(worker));
     }
     LS_CUDA_TRY(cudaEventRecord(end, worker->stream), "cudaEventRecord");
     LS_CUDA_TRY(cudaStreamSynchronize(worker->stream), "timing");
     float milliseconds = 0;
     LS_CUDA_TRY(cudaEventElapsedTime(&milliseconds, start, end), "cudaEventElapsedTime");
-    job->seconds = (double)milliseconds / 1e3 / job->repetitions;
-    (void)cudaEventDestroy(start);
-    (void)cudaEventDestroy(end);
+    *seconds = (double)milliseconds / 1e3 / job->repetitions;
     return LS_OK;
 }
 
-int ls_nccl_time(double *seconds, ls_backend *backend, const ls_call *calls, int call_count,
-                 int warmup, int repetitions) {
+static int run_time_job(nccl_worker *worker, void *arg) {
+    const time_job *job = arg;
+    if (worker->call_count == 0) {
+        return LS_OK;
+    }
+    cudaEvent_t start = NULL, end = NULL;
+    LS_CUDA_TRY(cudaEventCreate(&start), "cudaEventCreate");
+    int status = ls_nccl__cuda(cudaEventCreate(&end), "cudaEventCreate");
+    for (int i = 0; i < job->warmup && status == LS_OK; i++) {
+        status = ls_nccl__issue(worker);
+    }
+    if (status == LS_OK) {
+        status = ls_nccl__cuda(cudaStreamSynchronize(worker->stream), "warming up");
+    }
+    for (int b = 0; b < job->batches && status == LS_OK; b++) {
+        status = time_batch(worker, job, start, end, &job->seconds[b * job->stride]);
+    }
+    (void)cudaEventDestroy(start);
+    if (end != NULL) {
+        (void)cudaEventDestroy(end);
+    }
+    return status;
+}
+
+int ls_nccl_time_each(double *seconds, ls_backend *backend, const ls_call *calls, int call_count,
+                      int warmup, int batches, int repetitions) {
     nccl_owner *owner = backend->impl;
-    LS_ASSERT(call_count == owner->held && repetitions >= 1 && warmup >= 1);
-    *seconds = 0;
+    LS_ASSERT(call_count >= 1 && call_count <= owner->held);
+    LS_ASSERT(batches >= 1 && repetitions >= 1 && warmup >= 1);
     void *memory = NULL;
     LS_TRY(ls_alloc(&memory, NULL, (size_t)owner->held, sizeof(time_job)));
     time_job *jobs = memory;
     int status = LS_OK;
+    for (int i = 0; i < owner->held; i++) {
+        owner->workers[i].call_count = 0;
+    }
     for (int i = 0; i < call_count && status == LS_OK; i++) {
         nccl_worker *worker = &owner->workers[ls_world_held_index(backend->world, calls[i].rank)];
-        jobs[worker->index] = (time_job){.warmup = warmup, .repetitions = repetitions};
+        jobs[worker->index] = (time_job){.warmup = warmup,
+                                         .batches = batches,
+                                         .repetitions = repetitions,
+                                         .seconds = seconds + i,
+                                         .stride = call_count};
         status = ls_nccl__room_for(worker, 1);
         if (status == LS_OK) {
             worker->calls[0] = &calls[i];
@@ -161,9 +182,36 @@ int ls_nccl_time(double *seconds, ls_backend *backend, const ls_call *calls, int
         ls_nccl__set_deadline(owner);
         status = ls_nccl__on_all(owner, run_time_job, jobs, sizeof *jobs);
     }
-    for (int i = 0; i < owner->held; i++) {
-        *seconds = jobs[i].seconds > *seconds ? jobs[i].seconds : *seconds;
-    }
     ls_free(NULL, memory, (size_t)owner->held, sizeof(time_job));
     return status;
+}
+
+int ls_nccl_time(double *seconds, ls_backend *backend, const ls_call *calls, int call_count,
+                 int warmup, int repetitions) {
+    double *each = NULL;
+    *seconds = 0;
+    LS_TRY(ls_alloc((void **)&each, NULL, (size_t)call_count, sizeof *each));
+    int status = ls_nccl_time_each(each, backend, calls, call_count, warmup, 1, repetitions);
+    for (int i = 0; i < call_count && status == LS_OK; i++) {
+        *seconds = each[i] > *seconds ? each[i] : *seconds;
+    }
+    ls_free(NULL, each, (size_t)call_count, sizeof *each);
+    return status;
+}
+
+// ---- The ranks' own threads ---------------------------------------------------------------------
+typedef struct rank_job {
+    int (*job)(void *arg, int rank, void *stream);
+    void *arg;
+} rank_job;
+
+static int run_rank_job(nccl_worker *worker, void *arg) {
+    const rank_job *job = arg;
+    return job->job(job->arg, worker->rank, worker->stream);
+}
+
+int ls_nccl_on_ranks(ls_backend *backend, int (*job)(void *arg, int rank, void *stream),
+                     void *arg) {
+    rank_job one = {.job = job, .arg = arg};
+    return ls_nccl__on_all(backend->impl, run_rank_job, &one, 0);
 }

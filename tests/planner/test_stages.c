@@ -1,0 +1,94 @@
+// What the model says of single stages: by hand, and the parts beside the whole.
+#include <math.h>
+
+#include "tests/planner/golden.h"
+
+static const ls_planner_feature ten_ids = {.pooling = 10.0, .poolings = 1.0, .batch = 100.0};
+
+static void round_machine(ls_topology *out) {
+    cr_assert(ls_topology_preset(out, "h100", 4, 4) == LS_OK);
+    out->hbm_bandwidth = 1e9;  // bytes per ms
+    out->intra_bandwidth = 1e8;
+    out->launch_us = 10.0;
+    out->intra_latency_us = 1.0;
+    out->kernel_us = 3.0;
+}
+
+// Two tables, table wise on ranks 0 and 1 and row wise over all: every collective lasts as long as
+// its most loaded rank needs, the lookup is each rank's own, and each collective starts once.
+Test(stages, by_hand) {
+    ls_topology topology;
+    round_machine(&topology);
+    ls_plan_shard whole = {.rank = 1, .rows = 1000, .columns = 16};
+    ls_plan_table on_one = {.name = "a",
+                            .sharding = LS_TABLE_WISE,
+                            .rows = 1000,
+                            .columns = 16,
+                            .shards = &whole,
+                            .shard_count = 1};
+    ls_planner_table tables[] = {make_table("a", 1000, 16, &ten_ids),
+                                 make_table("b", 100000, 32, &ten_ids)};
+    tables[0].layout = &on_one;
+    tables[1].shardings = 1u << LS_ROW_WISE;
+    tables[1].kernels = 1u << LS_PLANNER_FUSED;
+    ls_planner_options options = {.model = LS_PLANNER_LOCKSTEP, .nodes_max = 1000};
+    ls_planner_problem *problem;
+    cr_assert(ls_planner_problem_create(&problem, &topology, tables, 2, &options) == LS_OK);
+    ls_planner_result result;
+    cr_assert(ls_planner_solve(&result, problem) == LS_OK && result.found);
+    ls_planner_stages stages[4];
+    cr_assert(ls_planner_stage_times(stages, problem, &result) == LS_OK);
+    // a: 4000 ids and 400 lengths of 8 bytes, three quarters of them from other ranks; b: a quarter
+    // of the ids, and all lengths. Three exchanges each, of a launch and a hop.
+    double input = (4000 + 400) * 8 * 0.75 / 1e8 + (1000 + 400) * 8 * 0.75 / 1e8 + 6 * 0.011;
+    double a_out = 400 * 16 * 4.0, b_out = 400 * 32 * 4.0;
+    double output = (a_out + b_out) * 0.75 / 1e8 + 0.011 + 0.013;
+    // At most the table's 1000 rows are distinct; the others come from the cache. One kernel each.
+    double a = (4000 * 8 + a_out + 1000 * 64 + 3000 * 64 / topology.cache_speedup) / 1e9 + 0.003;
+    double b = (1000 * 8 + b_out + 1000 * 128) / 1e9 + 0.003;
+    for (int r = 0; r < 4; r++) {
+        cr_expect_float_eq(stages[r].input_dist_ms, input, 1e-12, "rank %d: %.9g", r,
+                           stages[r].input_dist_ms);
+        cr_expect_float_eq(stages[r].output_dist_ms, output, 1e-12, "rank %d: %.9g", r,
+                           stages[r].output_dist_ms);
+        cr_expect_float_eq(stages[r].lookup_ms, r == 1 ? a + b : b, 1e-12, "rank %d: %.9g", r,
+                           stages[r].lookup_ms);
+    }
+    ls_planner_problem_free(problem);
+}
+
+// Where the load is even, the stages together are the forward part of the plan's cost.
+Test(stages, add_up_to_the_cost) {
+    ls_topology topology;
+    round_machine(&topology);
+    ls_planner_table table = make_table("b", 100000, 32, &ten_ids);
+    table.shardings = 1u << LS_ROW_WISE;
+    table.kernels = 1u << LS_PLANNER_FUSED;
+    ls_planner_options options = {.model = LS_PLANNER_LOCKSTEP, .nodes_max = 1000};
+    ls_planner_problem *problem;
+    cr_assert(ls_planner_problem_create(&problem, &topology, &table, 1, &options) == LS_OK);
+    ls_planner_result result;
+    cr_assert(ls_planner_solve(&result, problem) == LS_OK && result.found);
+    ls_planner_stages stages[4];
+    cr_assert(ls_planner_stage_times(stages, problem, &result) == LS_OK);
+    double forward = stages[0].input_dist_ms + stages[0].lookup_ms + stages[0].output_dist_ms;
+    const ls_planner_cost *cost = &result.ranks[0].cost;
+    double backward = cost->backward_compute_ms + cost->backward_comms_ms + 0.013;
+    cr_expect_float_eq(forward + backward, result.ms, 1e-12);
+    ls_planner_problem_free(problem);
+}
+
+// TorchRec's model has no stages: that is said, and nothing is made up.
+Test(stages, other_model) {
+    ls_topology topology;
+    round_machine(&topology);
+    ls_planner_table table = make_table("b", 1000, 32, &ten_ids);
+    ls_planner_options options = {.model = LS_PLANNER_TORCHREC, .nodes_max = 1000};
+    ls_planner_problem *problem;
+    cr_assert(ls_planner_problem_create(&problem, &topology, &table, 1, &options) == LS_OK);
+    ls_planner_result result;
+    cr_assert(ls_planner_solve(&result, problem) == LS_OK);
+    ls_planner_stages stages[4];
+    cr_expect(ls_planner_stage_times(stages, problem, &result) == LS_ERR_INVALID);
+    ls_planner_problem_free(problem);
+}
