@@ -130,7 +130,11 @@ static int read_table(ls_tree_source *source, const ls_tree *node, const ls_plan
     if (source->error_count == before) {
         // The table alone is checked here, where its place in the file is known.
         ls_plan alone = {plan->ranks, plan->ranks_per_host, out, 1};
-        if (ls_plan_check(&alone) != LS_OK) {
+        int status = ls_plan_check(&alone);
+        if (status == LS_ERR_MEMORY) {
+            return status;
+        }
+        if (status != LS_OK) {
             ls_tree__error(source, node->line, node->column, "%s", ls_error_last()->text);
         }
     }
@@ -182,7 +186,11 @@ static int read_plan(ls_tree_source *source, const ls_tree *root, ls_plan *out) 
     for (const ls_tree *child = tables->first; child; child = child->next) {
         LS_TRY(read_table(source, child, out, &out->tables[out->table_count++]));
     }
-    if (source->error_count == 0 && ls_plan_check(out) != LS_OK) {
+    int status = source->error_count == 0 ? ls_plan_check(out) : LS_OK;
+    if (status == LS_ERR_MEMORY) {
+        return status;
+    }
+    if (status != LS_OK) {
         ls_tree__error(source, tables->line, tables->column, "%s", ls_error_last()->text);
     }
     return LS_OK;

@@ -260,6 +260,10 @@ int ls_plan_read_torchrec(ls_plan *out, ls_arena *arena, const char *text, size_
     *out = (ls_plan){.ranks = ranks, .ranks_per_host = ranks_per_host};
     json_error_t error;
     json_t *root = json_loadb(text, bytes, JSON_REJECT_DUPLICATES, &error);
+    // Without memory jansson often says nothing at all.
+    if (!root && (json_error_code(&error) == json_error_out_of_memory || error.line < 1)) {
+        return LS_FAIL(LS_ERR_MEMORY, "plan: no memory to read it");
+    }
     if (!root) {
         return LS_FAIL(LS_ERR_FORMAT, "plan: line %d, column %d: %s", error.line, error.column,
                        error.text);
@@ -267,8 +271,11 @@ int ls_plan_read_torchrec(ls_plan *out, ls_arena *arena, const char *text, size_
     reader r = {.arena = arena, .plan = out, .known = known, .known_count = known_count};
     int status = read_modules(&r, root);
     json_decref(root);
-    if (status == LS_OK && ls_plan_check(out) != LS_OK) {
-        status = LS_FAIL(LS_ERR_FORMAT, "%s", ls_error_last()->text);
+    if (status == LS_OK) {
+        status = ls_plan_check(out);
+        if (status != LS_OK && status != LS_ERR_MEMORY) {
+            status = LS_FAIL(LS_ERR_FORMAT, "%s", ls_error_last()->text);
+        }
     }
     return status;
 }

@@ -47,6 +47,9 @@ void ls_tree__error(ls_tree_source *source, int line, int column, const char *fo
 }
 
 int ls_tree__status(const ls_tree_source *source) {
+    if (source->no_memory || source->errors->failed) {
+        return LS_FAIL(LS_ERR_MEMORY, "%s: no memory to read it", source->file);
+    }
     if (source->error_count == 0) {
         return LS_OK;
     }
@@ -63,6 +66,10 @@ static bool parse(ls_tree_source *source, yaml_parser_t *parser, yaml_event_t *e
     if (yaml_parser_parse(parser, event)) {
         return true;
     }
+    if (parser->error == YAML_MEMORY_ERROR) {
+        source->no_memory = true;
+        return false;
+    }
     ls_tree__error(source, (int)parser->problem_mark.line + 1, (int)parser->problem_mark.column + 1,
                    "%s", parser->problem ? parser->problem : "not YAML");
     return false;
@@ -71,7 +78,7 @@ static bool parse(ls_tree_source *source, yaml_parser_t *parser, yaml_event_t *e
 static ls_tree *new_node(ls_tree_source *source, const yaml_event_t *event, ls_tree_kind kind) {
     ls_tree *node = ls_arena_alloc(source->arena, 1, sizeof(*node));
     if (!node) {
-        ls_tree__error(source, 1, 1, "out of memory");
+        source->no_memory = true;
         return NULL;
     }
     node->kind = kind;
@@ -93,6 +100,7 @@ static ls_tree *scalar(ls_tree_source *source, const yaml_event_t *event) {
         return NULL;
     }
     node->text = ls_arena_strndup(source->arena, value, length);
+    source->no_memory = source->no_memory || !node->text;
     return node->text ? node : NULL;
 }
 
@@ -197,7 +205,7 @@ ls_tree *ls_tree__read(ls_tree_source *source) {
     }
     yaml_parser_t parser;
     if (!yaml_parser_initialize(&parser)) {
-        ls_tree__error(source, 1, 1, "out of memory");
+        source->no_memory = true;
         return NULL;
     }
     yaml_parser_set_input_string(&parser, (const unsigned char *)source->text, source->bytes);
@@ -230,10 +238,10 @@ ls_tree *ls_tree__read(ls_tree_source *source) {
         yaml_event_delete(&event);
     }
     yaml_parser_delete(&parser);
-    if (!root && source->error_count == 0) {
+    if (!root && source->error_count == 0 && !source->no_memory) {
         ls_tree__error(source, 1, 1, "the file is empty");
     }
-    return source->error_count ? NULL : root;
+    return source->error_count || source->no_memory ? NULL : root;
 }
 
 // ---- Values -------------------------------------------------------------------------------------

@@ -30,6 +30,7 @@ typedef struct ls_tree_source {
     size_t bytes;
     ls_text *errors;
     int error_count;
+    bool no_memory;  // reading stopped for want of it; no error of the file
     ls_arena *arena;
 } ls_tree_source;
 
@@ -37,7 +38,7 @@ typedef struct ls_tree_source {
 ls_tree *ls_tree__read(ls_tree_source *source);
 void ls_tree__error(ls_tree_source *source, int line, int column, const char *format, ...)
     LS_PRINTF(4, 5);
-// LS_OK, or LS_ERR_FORMAT with the first error as the text of this thread's error.
+// LS_OK, LS_ERR_MEMORY, or LS_ERR_FORMAT with the first error as the text of this thread's error.
 int ls_tree__status(const ls_tree_source *source);
 
 // The member of a map, or NULL (an error when required).
