@@ -8,6 +8,7 @@
 #include "cli/scenarios.h"
 #include "planner/plan_file.h"
 #include "planner/planner.h"
+#include "scenarios/runner/scenario_machine.h"
 #include "scenarios/runner/scenario_planner.h"
 #include "scenarios/runner/validate.h"
 
@@ -187,38 +188,18 @@ static int diff(const cli_args *args, ls_arena *arena) {
 
 // ---- Planning -----------------------------------------------------------------------------------
 
-static int find_machine(ls_topology *out, const ls_scenario *scenario, ls_arena *arena) {
-    if (!given.machine) {
-        given.machine = scenario->machine != NULL ? scenario->machine : LS_SCENARIO_MACHINE;
+static int find_machine(ls_topology *out, const ls_scenario *scenario) {
+    ls_text errors = {0};
+    int status = ls_scenario_machine(out, &errors, scenario, given.machine);
+    int code = LS_EXIT_OK;
+    if (errors.length > 0) {
+        (void)fputs(ls_text_string(&errors), stderr);
+        code = LS_EXIT_USAGE;
+    } else if (status != LS_OK) {
+        code = cli_fail(status);
+        code = status == LS_ERR_NOT_FOUND || status == LS_ERR_INVALID ? LS_EXIT_USAGE : code;
     }
-    for (int i = 0; ls_topology_preset_name(i); i++) {
-        if (strcmp(given.machine, ls_topology_preset_name(i)) == 0) {
-            int status =
-                ls_topology_preset(out, given.machine, scenario->ranks, scenario->ranks_per_host);
-            return status == LS_OK ? LS_EXIT_OK : cli_fail(status);
-        }
-    }
-    if (!strpbrk(given.machine, "./")) {  // not a path: a name, misspelt
-        (void)ls_topology_preset(out, given.machine, scenario->ranks, scenario->ranks_per_host);
-        cli_error("%s", ls_error_last()->text);
-        return LS_EXIT_USAGE;
-    }
-    char *text;
-    size_t bytes;
-    int status = ls_file_read(&text, &bytes, arena, given.machine, FILE_BYTES_MAX);
-    int code = status == LS_OK ? LS_EXIT_OK : cli_fail(status);
-    if (code == LS_EXIT_OK) {
-        *out = (ls_topology){.ranks = scenario->ranks, .ranks_per_host = scenario->ranks_per_host};
-        status = ls_topology_parse(out, given.machine, text, bytes);
-        if (status == LS_OK &&
-            (out->ranks != scenario->ranks || out->ranks_per_host != scenario->ranks_per_host)) {
-            cli_error("%s: a machine of %d ranks, %d a host, for a scenario of %d, %d a host",
-                      given.machine, out->ranks, out->ranks_per_host, scenario->ranks,
-                      scenario->ranks_per_host);
-            return LS_EXIT_USAGE;
-        }
-        code = status == LS_OK ? LS_EXIT_OK : cli_fail(status);
-    }
+    ls_text_free(&errors);
     return code;
 }
 
@@ -337,7 +318,7 @@ static int plan(const ls_scenario *scenario, ls_arena *arena) {
     ls_topology topology;
     ls_planner_table *tables = NULL;
     ls_stage_times *times = NULL;
-    int code = find_machine(&topology, scenario, arena);
+    int code = find_machine(&topology, scenario);
     if (code != LS_EXIT_OK) {
         return code;
     }

@@ -21,7 +21,9 @@ static int find_machine(ls_topology *out, const char *name) {
     int status = ls_file_read(&text, &bytes, arena, name, MACHINE_BYTES_MAX);
     if (status == LS_OK) {
         *out = (ls_topology){.ranks = ranks, .ranks_per_host = HOST_RANKS};
-        status = ls_topology_parse(out, name, text, bytes);
+        ls_text errors = {0};
+        status = ls_topology_parse(out, &errors, name, text, bytes);
+        ls_text_free(&errors);
     }
     ls_arena_free(arena);
     return status;

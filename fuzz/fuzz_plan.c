@@ -32,9 +32,11 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     }
     read_plan(arena, text, size);
     ls_topology topology = {.ranks = 4, .ranks_per_host = 2};
-    if (ls_topology_parse(&topology, "fuzz.yaml", text, size) == LS_OK) {
-        LS_ASSERT(ls_topology_check(&topology) == LS_OK);
-    }
+    ls_text errors = {0};
+    int status = ls_topology_parse(&topology, &errors, "fuzz.yaml", text, size);
+    LS_ASSERT(status != LS_ERR_FORMAT || errors.length > 0);
+    LS_ASSERT(status != LS_OK || ls_topology_check(&topology) == LS_OK);
+    ls_text_free(&errors);
     ls_plan plan;
     if (ls_plan_read_torchrec(&plan, arena, text, size, 4, 2, NULL, 0) == LS_OK) {
         LS_ASSERT(ls_plan_check(&plan) == LS_OK);

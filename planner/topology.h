@@ -50,8 +50,10 @@ LS_API int ls_topology_check(const ls_topology *topology);
 // ls_topology by name (sizes in bytes or with a unit "80 GiB"; bandwidths in GB/s, 10^9 bytes).
 // Fields not given keep the value of the preset (default v100_torchrec), and ranks and
 // ranks_per_host that of *out when they are > 0 there. `source` of *out becomes a static sentence.
-// LS_ERR_FORMAT: the text of the error begins with FILE:LINE:COL.
-LS_API int ls_topology_parse(ls_topology *out, const char *file, const char *text, size_t bytes);
+// LS_ERR_FORMAT: every error is appended to `errors` as FILE:LINE:COL: error: ..., the line and a
+// caret; the first is also the text of ls_error_last. `file` is for messages alone.
+LS_API int ls_topology_parse(ls_topology *out, ls_text *errors, const char *file, const char *text,
+                             size_t bytes);
 
 #ifdef __cplusplus
 }

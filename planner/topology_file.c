@@ -132,10 +132,10 @@ static void read_machine(ls_tree_source *source, const ls_tree *root, ls_topolog
     }
 }
 
-int ls_topology_parse(ls_topology *out, const char *file, const char *text, size_t bytes) {
-    LS_ASSERT(out && file && text);
-    ls_text errors = {0};
-    ls_tree_source source = {.file = file, .text = text, .bytes = bytes, .errors = &errors};
+int ls_topology_parse(ls_topology *out, ls_text *errors, const char *file, const char *text,
+                      size_t bytes) {
+    LS_ASSERT(out && errors && file && text);
+    ls_tree_source source = {.file = file, .text = text, .bytes = bytes, .errors = errors};
     LS_TRY(ls_arena_create(&source.arena, NULL));
     const ls_tree *root = ls_tree__read(&source);
     if (root) {
@@ -147,7 +147,6 @@ int ls_topology_parse(ls_topology *out, const char *file, const char *text, size
         read_machine(&source, root, out, root->key != NULL);
     }
     int status = ls_tree__status(&source);
-    ls_text_free(&errors);
     ls_arena_free(source.arena);
     return status;
 }

@@ -254,6 +254,12 @@ static void read_path(ls_reader *reader, void *base, const ls_schema_field *fiel
         ls_read__complain(reader, node, field, "not a path", NULL);
         return;
     }
+    const char *text = ls_yaml_text(reader->tree, node);
+    if (field->names != NULL && strpbrk(text, "./") == NULL) {  // a name, perhaps misspelt
+        const ls_schema_name *name = read_name(reader, field, node);
+        *AT(const char *, base, field->offset) = name != NULL ? name->text : NULL;
+        return;
+    }
     char *real = resolve(reader, field, node);
     if (real != NULL) {
         const char *copy = ls_arena_strdup(reader->arena, real);

@@ -346,7 +346,8 @@ typedef struct ls_scenario {
     const char *name;
     const char *description;  // or NULL
     uint64_t seed;
-    const char *machine;  // a preset of planner/topology.h to plan for; NULL: LS_SCENARIO_MACHINE
+    const char *machine;  // to plan for: a preset of planner/topology.h, or the real path of a
+                          // machine file; NULL: LS_SCENARIO_MACHINE
     ls_mesh mesh;
     int ranks;           // product of the mesh's sizes
     int ranks_per_host;  // from the mesh dimension called host; `ranks` when there is none

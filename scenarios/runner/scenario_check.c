@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "scenarios/runner/read.h"
+#include "scenarios/runner/scenario_machine.h"
 
 #define CUT_NAMES_MAX 64  // names that "did you mean" looks at
 
@@ -410,8 +411,26 @@ static void check_ends(ls_reader *reader, ls_scenario *scenario) {
     }
 }
 
+// A machine's file is read here, so that what is wrong with it is told with the scenario's errors.
+static void check_machine(ls_reader *reader, const ls_scenario *scenario) {
+    ls_text errors = {0};
+    ls_topology topology;
+    if (scenario->machine == NULL || scenario->ranks == 0 ||
+        !ls_scenario_machine_is_path(scenario->machine)) {
+        return;
+    }
+    int status = ls_scenario_machine(&topology, &errors, scenario, NULL);
+    reader->no_memory = reader->no_memory || status == LS_ERR_MEMORY;
+    if (status != LS_OK) {
+        ls_check__error(reader, ls_node_mark(&scenario->node, "machine"), NULL, NULL, "machine: %s",
+                        ls_error_last()->text);
+    }
+    ls_text_free(&errors);
+}
+
 void ls_scenario__check(ls_reader *reader, ls_scenario *scenario) {
     check_mesh(reader, scenario);
+    check_machine(reader, scenario);
     check_form(reader, scenario);
     if (ls_node_has(&scenario->node, "tables")) {
         check_tables(reader, scenario);

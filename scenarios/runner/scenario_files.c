@@ -10,12 +10,16 @@
 #include <sys/stat.h>
 
 #include "base/file.h"
+#include "scenarios/runner/scenario_machine.h"
 
 static int visit_one(ls_scenario_file_visit visit, void *arg, const char *path) {
     return path != NULL ? visit(arg, path) : LS_OK;
 }
 
 int ls_scenario_each_file(const ls_scenario *scenario, ls_scenario_file_visit visit, void *arg) {
+    if (scenario->machine != NULL && ls_scenario_machine_is_path(scenario->machine)) {
+        LS_TRY(visit(arg, scenario->machine));
+    }
     for (int i = 0; i < scenario->table_count; i++) {
         LS_TRY(visit_one(visit, arg, scenario->tables[i].weights.file));
         LS_TRY(visit_one(visit, arg, scenario->tables[i].sharding.plan));

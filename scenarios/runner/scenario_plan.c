@@ -6,6 +6,7 @@
 
 #include "planner/planner.h"
 #include "scenarios/runner/scenario_layout.h"
+#include "scenarios/runner/scenario_machine.h"
 #include "scenarios/runner/scenario_planner.h"
 
 #define PLAN_NODES_MAX 20000
@@ -45,8 +46,10 @@ static int place_open(ls_plan *out, const ls_scenario *scenario, ls_arena *arena
     ls_planner_table *tables;
     LS_TRY(ls_scenario_planner_tables(&tables, scenario, arena));
     ls_topology topology;
-    const char *machine = scenario->machine != NULL ? scenario->machine : LS_SCENARIO_MACHINE;
-    LS_TRY(ls_topology_preset(&topology, machine, scenario->ranks, scenario->ranks_per_host));
+    ls_text errors = {0};
+    int found = ls_scenario_machine(&topology, &errors, scenario, NULL);
+    ls_text_free(&errors);
+    LS_TRY(found);
     // A limit on nodes and none on time: every process of a real run must find the same plan.
     const ls_planner_options options = {
         .nodes_max = PLAN_NODES_MAX, .gap_goal = PLAN_GAP, .seed = scenario->seed};

@@ -66,6 +66,11 @@ void ls_schema_describe(ls_text *out, const ls_schema_field *field) {
         ls_text_puts(out, "a text");
         return;
     case LS_FIELD_PATH:
+        if (field->names != NULL) {
+            ls_text_puts(out, "one of ");
+            names(out, field->names);
+            ls_text_puts(out, ", or ");
+        }
         ls_text_puts(out, "the path of a file in the scenario's folder");
         return;
     case LS_FIELD_ENUM:

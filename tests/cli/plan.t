@@ -134,8 +134,33 @@ $ lockstep plan free.yaml --machine h10
 ! lockstep: error: no machine is called "h10"; did you mean "h100"?
 ? 2
 $ printf 'preset: h100\nhbm_byte: 1 MB\n' > bad.yaml && lockstep plan free.yaml --machine ./bad.yaml
-! lockstep: error: ./bad.yaml:2:1: error: unknown key `hbm_byte`; did you mean `hbm_bytes`?
+! ./bad.yaml:2:1: error: unknown key `hbm_byte`; did you mean `hbm_bytes`?
+!     hbm_byte: 1 MB
+!     ^
 ? 2
 $ lockstep plan free.yaml --explain large_table
 ! lockstep: error: no table is called "large_table"; did you mean "large_table_0"?
+? 2
+# A scenario names a machine's file, inside its folder; what is wrong with it is told with its place.
+$ printf 'preset: h200\nname: ours\nlaunch_us: 3\n' > ours.yaml && sed 's/^mesh:/machine: .\/ours.yaml\nmesh:/' open.yaml > own.yaml && lockstep plan own.yaml | head -n 1 && lockstep run own.yaml --quiet
+> 4 tables on 2 ranks of 2 a host (ours)
+> run: 1 passed, 0 failed, 0 skipped
+$ sed 's/launch_us: 3/launch_us: -3/' ours.yaml > wrong.yaml && sed 's/ours.yaml/wrong.yaml/' own.yaml > own2.yaml && lockstep plan own2.yaml 2>&1 | sed "s#$PWD#HERE#g"
+> own2.yaml:7:10: error: machine: HERE/wrong.yaml:3:12: error: expected a number from 0 to 1e+06
+>     7 | machine: ./wrong.yaml
+>       |          ^~~~~~~~~~~~
+$ mkdir -p inner && sed 's/.\/ours.yaml/..\/ours.yaml/' own.yaml > inner/own.yaml && lockstep plan inner/own.yaml
+! inner/own.yaml:7:10: error: machine: leaves the scenario's folder, which takes --allow-outside: ../ours.yaml
+!     7 | machine: ../ours.yaml
+!       |          ^~~~~~~~~~~~
+!       | expected one of v100_torchrec, a100, h100, h200, or the path of a file in the scenario's folder
+? 2
+$ lockstep plan inner/own.yaml --allow-outside | head -n 1
+> 4 tables on 2 ranks of 2 a host (ours)
+$ sed 's/.\/ours.yaml/h20/' own.yaml > misspelt.yaml && lockstep run misspelt.yaml
+! misspelt.yaml:7:10: error: machine: unknown: h20
+!     7 | machine: h20
+!       |          ^~~
+!       | expected one of v100_torchrec, a100, h100, h200, or the path of a file in the scenario's folder
+!       | did you mean "h200"?
 ? 2

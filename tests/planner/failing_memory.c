@@ -227,7 +227,10 @@ static int broken_plan_file(void) {
 static int machine_file(void) {
     static const char text[] = "preset: h100\nranks: 4\nhbm_bytes: 80 GB\nlaunch_us: 9\n";
     ls_topology topology = {0};
-    return ls_topology_parse(&topology, "machine", text, strlen(text));
+    ls_text errors = {0};
+    int status = ls_topology_parse(&topology, &errors, "machine", text, strlen(text));
+    ls_text_free(&errors);
+    return status;
 }
 
 // Measured times of that plan, written and read back.

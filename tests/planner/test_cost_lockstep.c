@@ -148,7 +148,11 @@ Test(topology, presets) {
 
 static int parse(ls_topology *out, const char *text) {
     *out = (ls_topology){.ranks = 8, .ranks_per_host = 4};
-    return ls_topology_parse(out, "m.yaml", text, strlen(text));
+    ls_text errors = {0};
+    int status = ls_topology_parse(out, &errors, "m.yaml", text, strlen(text));
+    cr_expect((status == LS_OK) == (errors.length == 0));
+    ls_text_free(&errors);
+    return status;
 }
 
 // A file changes the fields that it names and no others; errors have positions.
