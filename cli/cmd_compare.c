@@ -5,6 +5,7 @@
 
 #include "cli/commands.h"
 #include "cli/debugger.h"
+#include "cli/device.h"
 #include "cli/scenarios.h"
 #include "cli/trace.h"
 
@@ -14,6 +15,7 @@ static struct {
     const char *machine;
     const char *real;
     const char *keep;
+    int device;
 } given;
 
 static const cli_option options[] = {
@@ -27,6 +29,7 @@ static const cli_option options[] = {
      .value = &given.keep,
      .value_name = "DIR",
      .help = "Keep the recordings of live runs in DIR, one directory per scenario"},
+    CLI_DEVICE_OPTION(given.device),
     CLI_RUN_OPTIONS(given.run),
     CLI_MACHINE_OPTION(given.machine),
     CLI_STOP_OPTIONS(given.stop, "stop-at-divergence",
@@ -34,7 +37,7 @@ static const cli_option options[] = {
     {.long_name = NULL},
 };
 
-static int compare_all(const cli_scenarios *scenarios) {
+static int compare_all(const cli_scenarios *scenarios, ls_device *device) {
     ls_trace *trace = NULL;
     int opened = cli_trace_open(&trace, given.machine);
     if (opened != LS_EXIT_OK) {
@@ -48,8 +51,10 @@ static int compare_all(const cli_scenarios *scenarios) {
     }
     ls_text command = {0};
     ls_text_printf(&command, "lockstep compare --real %s", given.real);
+    cli_reproduce_device(&command, given.device);
     cli_reproduce_options(&command, &given.run);
     ls_run_options run_options = cli_run_options_of(&given.run, ls_text_string(&command));
+    run_options.device = device;
     run_options.keep_dir = given.keep;
     run_options.trace = trace;
     for (int i = 0; status == LS_OK && i < scenarios->count; i++) {
@@ -81,11 +86,16 @@ static int run(const cli_args *args) {
     if (code != LS_EXIT_OK) {
         return code;
     }
+    ls_device *device = NULL;
+    code = cli_device_open(&device, given.device);
+    if (code != LS_EXIT_OK) {
+        return code;
+    }
     code = cli_scenarios_load(&scenarios, args, given.run.allow_outside);
     if (code != LS_EXIT_OK) {
         return code;
     }
-    code = compare_all(&scenarios);
+    code = compare_all(&scenarios, device);
     cli_scenarios_free(&scenarios);
     return code;
 }

@@ -12,6 +12,7 @@
 #include "cli/scenarios.h"
 #ifdef LOCKSTEP_WITH_NCCL
 #include "collectives/backend/nccl.h"
+#include "kernels/cuda/device.h"
 #endif
 
 #define CHECKS_MAX 16
@@ -19,7 +20,7 @@
 
 typedef struct check {
     const char *name;
-    const char *kind;  // "build", "backend", "machine" or "tool"
+    const char *kind;  // "build", "backend", "device", "machine" or "tool"
     bool available;
     char text[TEXT_MAX];  // what there is, or why there is not
 } check;
@@ -150,6 +151,20 @@ static bool beside_this(char *out, size_t out_bytes, const char *name) {
     int used = snprintf(out, out_bytes, "%s/%s", cli_program_dir(), name);
     return used > 0 && (size_t)used < out_bytes && access(out, X_OK) == 0;
 }
+
+// A row as lockstep-cuda, which has CUDA and NCCL inside, gives it: "backend nccl no what it is".
+static void ask_cuda(checks *list, const char *program, const char *kind, const char *name) {
+    char told[TEXT_MAX], needle[64], yes[64], no[64];
+    (void)snprintf(needle, sizeof needle, "%-8s %s", kind, name);
+    (void)snprintf(yes, sizeof yes, "%s yes ", name);
+    (void)snprintf(no, sizeof no, "%s no ", name);
+    program_line(told, sizeof told, program, "doctor", needle);
+    char *answer = strstr(told, yes);
+    bool works = answer != NULL;
+    answer = works ? answer : strstr(told, no);
+    add(list, kind, name, works, "lockstep-cuda: %.400s",
+        answer != NULL ? answer + strlen(works ? yes : no) : "it does not answer");
+}
 #endif
 
 static void check_nccl(checks *list) {
@@ -167,6 +182,8 @@ static void check_nccl(checks *list) {
     char text[TEXT_MAX];
     bool works = ls_nccl_describe(text, sizeof text) == LS_OK;
     add(list, "backend", "nccl", works, "%s", works ? text : ls_error_last()->text);
+    works = ls_device_cuda_describe(text, sizeof text) == LS_OK;
+    add(list, "device", "cuda", works, "%s", works ? text : ls_error_last()->text);
 #else
     char program[PATH_MAX];
     if (!beside_this(program, sizeof program, "lockstep-cuda")) {
@@ -174,17 +191,11 @@ static void check_nccl(checks *list) {
             "this build has no lockstep-cuda: it needs nvcc and nccl.h; recordings of NCCL runs "
             "can "
             "be compared with");
+        add(list, "device", "cuda", false, "this build has no lockstep-cuda");
         return;
     }
-    char told[TEXT_MAX];
-    program_line(told, sizeof told, program, "doctor", "backend  nccl");
-    // "backend nccl no what it is": the answer of the program that has NCCL inside.
-    char *answer = strstr(told, "nccl yes ");
-    bool works = answer != NULL;
-    answer = works ? answer : strstr(told, "nccl no ");
-    add(list, "backend", "nccl", works, "lockstep-cuda: %.400s",
-        answer != NULL ? answer + (works ? strlen("nccl yes ") : strlen("nccl no "))
-                       : "it does not answer");
+    ask_cuda(list, program, "backend", "nccl");
+    ask_cuda(list, program, "device", "cuda");
 #endif
 }
 

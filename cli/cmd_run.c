@@ -3,6 +3,7 @@
 
 #include "cli/commands.h"
 #include "cli/debugger.h"
+#include "cli/device.h"
 #include "cli/scenarios.h"
 #include "cli/trace.h"
 #include "scenarios/runner/schema.h"
@@ -16,6 +17,7 @@ static struct {
     cli_stop_options stop;
     const char *machine;
     int backend;
+    int device;
     int schedule;
     int explore;
     const char *checks;
@@ -30,6 +32,7 @@ static const cli_option options[] = {
      .value_name = "NAME",
      .choices = backends,
      .help = "Where to run: sim (default), mpi or nccl"},
+    CLI_DEVICE_OPTION(given.device),
     {.type = CLI_CHOICE,
      .long_name = "schedule",
      .value = &given.schedule,
@@ -76,7 +79,7 @@ static int print_schema(void) {
     return code;
 }
 
-static int run_all(const cli_scenarios *scenarios) {
+static int run_all(const cli_scenarios *scenarios, ls_device *device) {
     ls_trace *trace = NULL;
     int opened = cli_trace_open(&trace, given.machine);
     if (opened != LS_EXIT_OK) {
@@ -90,8 +93,10 @@ static int run_all(const cli_scenarios *scenarios) {
     }
     ls_text command = {0};
     ls_text_printf(&command, "lockstep run --backend %s", backends[given.backend]);
+    cli_reproduce_device(&command, given.device);
     cli_reproduce_options(&command, &given.run);
     ls_run_options run_options = cli_run_options_of(&given.run, ls_text_string(&command));
+    run_options.device = device;
     run_options.schedule = (ls_schedule_kind)given.schedule;
     run_options.explore = given.explore;
     run_options.checks = given.checks;
@@ -121,8 +126,18 @@ static int run(const cli_args *args) {
     if (code != LS_EXIT_OK) {
         return code;
     }
+    if (given.device != 0 && given.backend != 0) {
+        cli_error("--device is the simulator's; %s runs on the devices that it has",
+                  backends[given.backend]);
+        return LS_EXIT_USAGE;
+    }
     cli_scenarios scenarios;
     code = cli_stop(&given.stop, "break-on-finding", "catch finding");
+    if (code != LS_EXIT_OK) {
+        return code;
+    }
+    ls_device *device = NULL;
+    code = cli_device_open(&device, given.device);
     if (code != LS_EXIT_OK) {
         return code;
     }
@@ -130,7 +145,7 @@ static int run(const cli_args *args) {
     if (code != LS_EXIT_OK) {
         return code;
     }
-    code = run_all(&scenarios);
+    code = run_all(&scenarios, device);
     cli_scenarios_free(&scenarios);
     return code;
 }

@@ -32,8 +32,10 @@ static int math(const ls_call *const *calls, int size, const ls_order *order) {
     int block = 0;           // the block that the next byte comes from
     size_t block_start = 0;  // its first byte in the result
     char *row = calls[0]->recv;
-    for (size_t first = 0; first < total; first += TILE_BYTES) {
-        size_t end = total - first < TILE_BYTES ? total : first + TILE_BYTES;
+    ls_device *device = ls_call__device(calls[0]);
+    size_t tile = device != NULL ? total : TILE_BYTES;
+    for (size_t first = 0; first < total; first += tile) {
+        size_t end = total - first < tile ? total : first + tile;
         for (size_t at = first; at < end;) {
             size_t block_end = block_start + calls[block]->count * element;
             if (at == block_end) {
@@ -42,13 +44,14 @@ static int math(const ls_call *const *calls, int size, const ls_order *order) {
                 continue;
             }
             size_t stop = block_end < end ? block_end : end;
-            ls_block__copy(row + at, (const char *)calls[block]->send + (at - block_start),
-                           stop - at);
+            LS_TRY(ls_block__move(device, row + at,
+                                  (const char *)calls[block]->send + (at - block_start),
+                                  stop - at));
             at = stop;
         }
         for (int i = 1; i < size; i++) {
-            ls_block__copy_result((char *)calls[i]->recv + first, row + first, end - first,
-                                  total * (size_t)size);
+            LS_TRY(ls_block__copy_result(device, (char *)calls[i]->recv + first, row + first,
+                                         end - first, total * (size_t)size));
         }
     }
     return LS_OK;

@@ -54,20 +54,15 @@ static uint64_t bytes(const ls_call *const *calls, int size, int from, int to) {
 }
 
 // Constant sizes let the compiler make a move of the commonest small blocks.
-static void copy_block(char *to, const char *from, size_t bytes, size_t total) {
-    switch (bytes) {
-    case 0:
-        break;
-    case 4:
+static int copy_block(ls_device *device, char *to, const char *from, size_t bytes, size_t total) {
+    if (device == NULL && bytes == 4) {
         memcpy(to, from, 4);
-        break;
-    case 8:
+    } else if (device == NULL && bytes == 8) {
         memcpy(to, from, 8);
-        break;
-    default:
-        ls_block__copy_result(to, from, bytes, total);
-        break;
+    } else {
+        return ls_block__copy_result(device, to, from, bytes, total);
     }
+    return LS_OK;
 }
 
 static int math(const ls_call *const *calls, int size, const ls_order *order) {
@@ -83,20 +78,22 @@ static int math(const ls_call *const *calls, int size, const ls_order *order) {
     for (int i = 0; i < size; i++) {
         next[i] = calls[i]->recv;
     }
-    for (int from = 0; from < size; from++) {
+    ls_device *device = ls_call__device(calls[0]);
+    int status = LS_OK;
+    for (int from = 0; from < size && status == LS_OK; from++) {
         const char *block = calls[from]->send;
-        for (int to = 0; to < size; to++) {
+        for (int to = 0; to < size && status == LS_OK; to++) {
             size_t length = sends(calls, from, to) * element;
             if (length == 0) {
                 continue;
             }
-            copy_block(next[to], block, length, total);
+            status = copy_block(device, next[to], block, length, total);
             next[to] += length;
             block += length;
         }
     }
     ls_free(NULL, memory, (size_t)size, sizeof(char *));
-    return LS_OK;
+    return status;
 }
 
 static int reference(const ls_call *const *calls, int size) {

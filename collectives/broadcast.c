@@ -18,11 +18,13 @@ static int math(const ls_call *const *calls, int size, const ls_order *order) {
     (void)order;
     const ls_call *root = calls[calls[0]->root];
     size_t total = root->count * ls_dtype_bytes(root->dtype);
-    for (size_t first = 0; first < total; first += TILE_BYTES) {
-        size_t length = total - first < TILE_BYTES ? total - first : TILE_BYTES;
+    ls_device *device = ls_call__device(root);
+    size_t tile = device != NULL ? total : TILE_BYTES;
+    for (size_t first = 0; first < total; first += tile) {
+        size_t length = total - first < tile ? total - first : tile;
         for (int i = 0; i < size; i++) {
-            ls_block__copy((char *)calls[i]->recv + first, (const char *)root->send + first,
-                           length);
+            LS_TRY(ls_block__move(device, (char *)calls[i]->recv + first,
+                                  (const char *)root->send + first, length));
         }
     }
     return LS_OK;

@@ -227,11 +227,29 @@ void ls_block__copy(void *to, const void *from, size_t bytes) {
     }
 }
 
-void ls_block__copy_result(void *to, const void *from, size_t bytes, size_t total) {
+int ls_block__move(ls_device *device, void *to, const void *from, size_t bytes) {
+    if (device != NULL) {
+        return device->ops->copy(device, to, from, bytes);
+    }
+    ls_block__copy(to, from, bytes);
+    return LS_OK;
+}
+
+ls_device *ls_call__device(const ls_call *call) {
+    const ls_backend *backend = call->comm->backend;
+    return backend != NULL ? backend->device : NULL;
+}
+
+int ls_block__copy_result(ls_device *device, void *to, const void *from, size_t bytes,
+                          size_t total) {
+    if (device != NULL) {
+        return device->ops->copy(device, to, from, bytes);
+    }
     // Short pieces are not worth the fence that ends a streamed copy.
     if (total >= LS_STREAM_BYTES && bytes >= 1024) {
         ls_kernel_copy_streamed(to, from, bytes);
     } else {
         memcpy(to, from, bytes);
     }
+    return LS_OK;
 }

@@ -5,6 +5,7 @@
 
 #include "collectives/collectives.h"
 #include "collectives/finding.h"
+#include "kernels/device.h"
 
 // ---- Noting what a check found ------------------------------------------------------------------
 // Begins a note with `call` as the first rank at fault; note_rank adds more.
@@ -60,7 +61,12 @@ void ls_block__copy(void *to, const void *from, size_t bytes);
 // Results of a call from this many bytes on, all members together, are larger than the caches.
 #define LS_STREAM_BYTES ((size_t)8 << 20)
 // Copies a piece of a call's result, `total` bytes of result in all; no overlap.
-void ls_block__copy_result(void *to, const void *from, size_t bytes, size_t total);
+int ls_block__copy_result(ls_device *device, void *to, const void *from, size_t bytes,
+                          size_t total);
+// ls_block__copy in a device's memory.
+int ls_block__move(ls_device *device, void *to, const void *from, size_t bytes);
+// Where the call's buffers lie; NULL: in ordinary memory.
+ls_device *ls_call__device(const ls_call *call);
 
 // ---- Folding ------------------------------------------------------------------------------------
 // The inputs of one reduction, set up once and folded range by range.

@@ -146,7 +146,6 @@ typedef struct ls_call_used {
 
 typedef struct ls_backend_ops {
     const char *name;  // "sim", "mpi", "nccl"
-    bool on_device;    // buffers are device memory
     // Memory that this backend's calls accept. NULL: ordinary memory.
     int (*alloc)(ls_backend *backend, void **out, size_t bytes);
     void (*free)(ls_backend *backend, void *pointer, size_t bytes);
@@ -165,8 +164,9 @@ typedef struct ls_backend_ops {
 
 struct ls_backend {
     const ls_backend_ops *ops;
-    ls_world *world;        // borrowed
-    const ls_order *order;  // for reductions; borrowed; NULL: rank order
+    ls_world *world;           // borrowed
+    struct ls_device *device;  // memory of its buffers and the kernels there; NULL: ordinary memory
+    const ls_order *order;     // for reductions; borrowed; NULL: rank order
     // The order of one call, where calls have orders of their own (the call is member 0's; *out
     // stays as it is where the call has none). Simulator alone; NULL: `order` for all.
     int (*order_of)(void *arg, const ls_order **out, const ls_call *call);
@@ -182,6 +182,9 @@ struct ls_backend {
 
 // The simulator: every rank of the world must be held. Owned by the caller.
 LS_API int ls_backend_sim_create(ls_backend **out, ls_world *world);
+// The same with the buffers, and the math on them, on a device (borrowed). Calls may also name
+// ordinary memory: the data then go to the device and the results come back.
+LS_API int ls_backend_sim_create_on(ls_backend **out, ls_world *world, struct ls_device *device);
 LS_API void ls_backend_free(ls_backend *backend);  // NULL is allowed
 
 // Completes calls [call_count] of held ranks as one group: for every communicator and rank, the

@@ -15,7 +15,9 @@ _Thread_local bool *ls_fold__special;
 
 // While the results are in the cache.
 static void look(const ls_fold *fold, const void *out, size_t length) {
-    if (ls_fold__special != NULL && ls_kernel_any_special(out, length, fold->reduction.dtype)) {
+    bool readable = fold->reduction.device == NULL;
+    if (readable && ls_fold__special != NULL &&
+        ls_kernel_any_special(out, length, fold->reduction.dtype)) {
         *ls_fold__special = true;
     }
 }
@@ -50,6 +52,7 @@ int ls_fold__open(ls_fold *fold, const ls_call *const *calls, int size, const ls
         .op = calls[0]->op,
         .premul = fold->premul,
         .count = count,
+        .device = ls_call__device(calls[0]),
     };
     return LS_OK;
 }
@@ -62,20 +65,29 @@ void ls_fold__close(ls_fold *fold) {
 }
 
 size_t ls_fold__range(const ls_fold *fold) {
+    if (fold->reduction.device != NULL) {  // the caches are the device's own business
+        return fold->reduction.count > 0 ? fold->reduction.count : 1;
+    }
     size_t bytes = FOLD_CACHE_BYTES / (size_t)fold->reduction.in_count;
     bytes = bytes < FOLD_RANGE_MIN ? FOLD_RANGE_MIN : bytes;
     bytes = bytes > FOLD_RANGE_MAX ? FOLD_RANGE_MAX : bytes;
     return bytes / fold->element_bytes;
 }
 
-static void fold_rank_order(ls_fold *fold, void *out, size_t first, size_t length) {
+static int fold_rank_order(ls_fold *fold, void *out, size_t first, size_t length) {
     const ls_reduction *reduction = &fold->reduction;
     for (int i = 0; i < reduction->in_count; i++) {
         fold->at[i] = ls_block__at_const(fold->in[i], first, fold->element_bytes);
     }
+    ls_device *device = reduction->device;
+    if (device != NULL) {
+        return device->ops->reduce(device, out, fold->at, (size_t)reduction->in_count,
+                                   reduction->dtype, reduction->op, reduction->premul, length);
+    }
     ls_kernel_reduce(out, fold->at, (size_t)reduction->in_count, reduction->dtype, reduction->op,
                      reduction->premul, length);
     look(fold, out, length);
+    return LS_OK;
 }
 
 int ls_fold__all_reduce(ls_fold *fold, void *out, size_t first, size_t length) {
@@ -84,8 +96,7 @@ int ls_fold__all_reduce(ls_fold *fold, void *out, size_t first, size_t length) {
         look(fold, out, length);
         return LS_OK;
     }
-    fold_rank_order(fold, out, first, length);
-    return LS_OK;
+    return fold_rank_order(fold, out, first, length);
 }
 
 int ls_fold__reduce(ls_fold *fold, void *out, int root, size_t first, size_t length) {
@@ -94,8 +105,7 @@ int ls_fold__reduce(ls_fold *fold, void *out, int root, size_t first, size_t len
         look(fold, out, length);
         return LS_OK;
     }
-    fold_rank_order(fold, out, first, length);
-    return LS_OK;
+    return fold_rank_order(fold, out, first, length);
 }
 
 int ls_fold__block(ls_fold *fold, void *out, int block, size_t start) {
@@ -113,7 +123,8 @@ int ls_fold__block(ls_fold *fold, void *out, int block, size_t start) {
     size_t range = ls_fold__range(fold);
     for (size_t first = 0; first < count; first += range) {
         size_t length = count - first < range ? count - first : range;
-        fold_rank_order(fold, ls_block__at(out, first, fold->element_bytes), start + first, length);
+        LS_TRY(fold_rank_order(fold, ls_block__at(out, first, fold->element_bytes), start + first,
+                               length));
     }
     return LS_OK;
 }

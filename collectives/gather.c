@@ -38,8 +38,8 @@ static int math(const ls_call *const *calls, int size, const ls_order *order) {
     size_t element = ls_dtype_bytes(root->dtype), start = 0;
     for (int i = 0; i < size; i++) {
         if (calls[i]->count != 0) {
-            ls_block__copy(ls_block__at(root->recv, start, element), calls[i]->send,
-                           calls[i]->count * element);
+            LS_TRY(ls_block__move(ls_call__device(root), ls_block__at(root->recv, start, element),
+                                  calls[i]->send, calls[i]->count * element));
         }
         start += calls[i]->count;
     }

@@ -43,9 +43,8 @@ static uint64_t bytes(const ls_call *const *calls, int size, int from, int to) {
 
 static int math(const ls_call *const *calls, int size, const ls_order *order) {
     (void)size, (void)order;
-    ls_block__copy(calls[1]->recv, calls[0]->send,
-                   calls[0]->count * ls_dtype_bytes(calls[0]->dtype));
-    return LS_OK;
+    return ls_block__move(ls_call__device(calls[0]), calls[1]->recv, calls[0]->send,
+                          calls[0]->count * ls_dtype_bytes(calls[0]->dtype));
 }
 
 static int reference(const ls_call *const *calls, int size) {

@@ -36,8 +36,9 @@ static int math(const ls_call *const *calls, int size, const ls_order *order) {
     size_t element = ls_dtype_bytes(root->dtype), start = 0;
     for (int i = 0; i < size; i++) {
         if (calls[i]->count != 0) {
-            ls_block__copy(calls[i]->recv, ls_block__at_const(root->send, start, element),
-                           calls[i]->count * element);
+            LS_TRY(ls_block__move(ls_call__device(root), calls[i]->recv,
+                                  ls_block__at_const(root->send, start, element),
+                                  calls[i]->count * element));
         }
         start += calls[i]->count;
     }

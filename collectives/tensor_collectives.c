@@ -119,13 +119,7 @@ static int receive_shapes(operation *o) {
 // differ in dimension `free_dim` at most (-1: in none).
 static int learn_shapes(operation *o, int free_dim) {
     if (o->held != ls_world_size(o->world)) {
-        if (!o->backend->ops->on_device) {
-            LS_TRY(receive_shapes(o));
-        } else {
-            return LS_FAIL(LS_ERR_UNSUPPORTED,
-                           "%s: shards of other processes' ranks have unknown shapes",
-                           o->backend->ops->name);
-        }
+        LS_TRY(receive_shapes(o));
     }
     for (int c = 0; c < o->axis->comm_count; c++) {
         const ls_comm *comm = o->axis->comms[c];

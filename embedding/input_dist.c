@@ -4,8 +4,6 @@
 // size, so that no other rank waits for it.
 #include "embedding/internal.h"
 
-#include <string.h>
-
 // ---- The exchanges ------------------------------------------------------------------------------
 
 // Everything one held rank has in flight during the exchanges of one group.
@@ -16,9 +14,9 @@ typedef struct traffic {
     int64_t *sizes_sent, *sizes_got;  // [world size][words]
     size_t *ones;                     // [world size] = words
     size_t *send_counts, *recv_counts;
-    int64_t *lengths;  // as received: [source rank][own slot][batch of the source]
-    int64_t *ids;      // as received: [source rank][own slot][bag][id]
-    float *weights;
+    const int64_t *lengths;  // as received: [source rank][own slot][batch of the source]
+    const int64_t *ids;      // (device) as received: [source rank][own slot][bag][id]
+    const float *weights;    // (device)
 } traffic;
 
 enum { WORD_LENGTHS, WORD_IDS, WORD_BATCH, WORD_WEIGHTS };
@@ -135,51 +133,71 @@ static int prepare_counts(const ls_embedding *module, const embedding_group *gro
     return total_of(got, side->recv_counts, module->size);
 }
 
-// One of the three uneven exchanges: concatenates the slots' pieces (which are in the order of the
-// destination ranks) and receives.
+// Concatenates one rank's pieces, which are in the order of the destination ranks, and makes room
+// for what it gets.
+static int pack(const ls_embedding_pass *pass, const embedding_group *group, traffic *side,
+                const embedding_part *part, int word, embedding_pool *scratch, const void **send,
+                void **recv) {
+    size_t bytes = word == WORD_WEIGHTS ? sizeof(float) : sizeof(int64_t);
+    ls_device *device = pass->module->device;
+    size_t sent, got, at = 0;
+    LS_TRY(prepare_counts(pass->module, group, side, word, &sent, &got));
+    void *packed;
+    embedding_array array = {side->rank, -1, "the input on its way to the shards", sent, bytes};
+    LS_TRY(ls_embedding__take(scratch, &packed, &array));
+    array = (embedding_array){side->rank, -1, "the input that arrives for the shards", got, bytes};
+    LS_TRY(ls_embedding__take(scratch, recv, &array));
+    for (int slot = 0; slot < group->slot_count; slot++) {
+        const void *piece = word == WORD_LENGTHS ? (const void *)side->out.lengths[slot]
+                            : word == WORD_IDS   ? (const void *)side->out.ids[slot]
+                                                 : (const void *)side->out.weights[slot];
+        size_t count = word == WORD_LENGTHS ? (size_t)side->batch : (size_t)part->sent_ids[slot];
+        if (count > 0) {
+            LS_TRY(device->ops->copy(device, (char *)packed + at * bytes, piece, count * bytes));
+        }
+        at += count;
+    }
+    LS_ASSERT(at == sent);
+    *send = packed;
+    return LS_OK;
+}
+
+// What arrived. Lengths are control data: every rank goes through them.
+static int unpack(traffic *side, const void *recv, int word, embedding_pool *scratch) {
+    if (word == WORD_IDS) {
+        side->ids = recv;
+    } else if (word == WORD_WEIGHTS) {
+        side->weights = recv;
+    } else {
+        size_t got;
+        const void *lengths;
+        LS_TRY(total_of(&got, side->recv_counts, scratch->module->size));
+        LS_TRY(ls_embedding__fetch(scratch, &lengths, recv, got, sizeof(int64_t)));
+        side->lengths = lengths;
+    }
+    return LS_OK;
+}
+
+// One of the three uneven exchanges.
 static int exchange_payload(ls_embedding_pass *pass, const embedding_group *group, traffic *sides,
-                            int word, ls_arena *scratch) {
+                            int word, embedding_pool *scratch) {
     static const char *const what[] = {[WORD_LENGTHS] = "input_dist lengths",
                                        [WORD_IDS] = "input_dist ids",
                                        [WORD_WEIGHTS] = "input_dist weights"};
     ls_dtype dtype = word == WORD_WEIGHTS ? LS_F32 : LS_I64;
-    size_t bytes = ls_dtype_bytes(dtype);
     const int64_t g = group - pass->module->groups;
     const void **send;
     void **recv;
-    ARENA_NEW(send, scratch, pass->held_count);
-    ARENA_NEW(recv, scratch, pass->held_count);
+    ARENA_NEW(send, scratch->arena, pass->held_count);
+    ARENA_NEW(recv, scratch->arena, pass->held_count);
     for (int h = 0; h < pass->held_count; h++) {
-        traffic *side = &sides[h];
-        size_t sent, got, at = 0;
-        LS_TRY(prepare_counts(pass->module, group, side, word, &sent, &got));
-        char *packed = ls_arena_alloc(scratch, sent, bytes);
-        recv[h] = packed ? ls_arena_alloc(scratch, got, bytes) : NULL;
-        if (!recv[h]) {
-            return ls_error_last()->code;
-        }
-        for (int slot = 0; slot < group->slot_count; slot++) {
-            const void *piece = word == WORD_LENGTHS ? (const void *)side->out.lengths[slot]
-                                : word == WORD_IDS   ? (const void *)side->out.ids[slot]
-                                                     : (const void *)side->out.weights[slot];
-            size_t count = word == WORD_LENGTHS ? (size_t)side->batch
-                                                : (size_t)pass->parts[h][g].sent_ids[slot];
-            if (count > 0) {
-                memcpy(packed + at * bytes, piece, count * bytes);
-            }
-            at += count;
-        }
-        LS_ASSERT(at == sent);
-        send[h] = packed;
-        if (word == WORD_LENGTHS) {
-            side->lengths = recv[h];
-        } else if (word == WORD_IDS) {
-            side->ids = recv[h];
-        } else {
-            side->weights = recv[h];
-        }
+        LS_TRY(pack(pass, group, &sides[h], &pass->parts[h][g], word, scratch, &send[h], &recv[h]));
     }
-    return run_exchange(pass, sides, what[word], dtype, scratch, send, recv, false);
+    LS_TRY(run_exchange(pass, sides, what[word], dtype, scratch->arena, send, recv, false));
+    for (int h = 0; h < pass->held_count; h++) {
+        LS_TRY(unpack(&sides[h], recv[h], word, scratch));
+    }
+    return LS_OK;
 }
 
 // ---- From the order of arrival to the order of slots --------------------------------------------
@@ -225,22 +243,12 @@ static int locate(const ls_embedding *module, const embedding_group *group, cons
     return LS_OK;
 }
 
-static int part_create(embedding_part *part, const embedding_group *group, int rank,
-                       ls_arena *arena) {
-    int own = group->rank_first[rank + 1] - group->rank_first[rank];
-    ARENA_NEW(part->lengths, arena, own);
-    ARENA_NEW(part->offsets, arena, own);
-    ARENA_NEW(part->ids, arena, own);
-    ARENA_NEW(part->weights, arena, own);
-    ARENA_NEW(part->values, arena, own);
-    ARENA_NEW(part->slot_ids, arena, own);
-    return LS_OK;
-}
-
 // Fills slot k: what every source sent for it, in the group's order of sources.
 static int gather_slot(const ls_embedding *module, const embedding_group *group,
-                       const traffic *side, const arrival *where, int k, ls_arena *arena,
+                       const traffic *side, const arrival *where, int k, embedding_pool *pool,
                        embedding_part *part) {
+    ls_arena *arena = pool->arena;
+    ls_device *device = module->device;
     int own = group->rank_first[side->rank + 1] - group->rank_first[side->rank];
     ARENA_NEW(part->lengths[k], arena, part->bags);
     ARENA_NEW(part->offsets[k], arena, part->bags + 1);
@@ -257,20 +265,19 @@ static int gather_slot(const ls_embedding *module, const embedding_group *group,
         }
     }
     LS_ASSERT(bag == part->bags);
-    int64_t total = part->offsets[k][bag], at = 0;
-    ARENA_NEW(part->ids[k], arena, total);
-    if (group->weighted) {
-        ARENA_NEW(part->weights[k], arena, total);
-    }
+    LS_TRY(ls_embedding__part_slot(pool, group, side->rank, k, part));
+    int64_t at = 0;
     for (int i = 0; i < module->size; i++) {
         int from = ls_embedding__source(group, module->size, i);
         size_t first = where->ids[(size_t)from * (size_t)own + (size_t)k];
         size_t count = (size_t)part->slot_ids[k][from];
         if (count > 0) {
-            memcpy(part->ids[k] + at, side->ids + first, count * sizeof(int64_t));
+            LS_TRY(device->ops->copy(device, part->ids[k] + at, side->ids + first,
+                                     count * sizeof(int64_t)));
         }
         if (count > 0 && group->weighted) {
-            memcpy(part->weights[k] + at, side->weights + first, count * sizeof(float));
+            LS_TRY(device->ops->copy(device, part->weights[k] + at, side->weights + first,
+                                     count * sizeof(float)));
         }
         at += (int64_t)count;
     }
@@ -278,48 +285,52 @@ static int gather_slot(const ls_embedding *module, const embedding_group *group,
 }
 
 // Ids that arrived must be rows of the shard: other processes are not trusted with our memory.
-static int check_rows(const embedding_group *group, int rank, int k, const embedding_part *part) {
+static int check_rows(ls_device *device, const embedding_group *group, int rank, int k,
+                      const embedding_part *part) {
     const embedding_slot *slot = &group->slots[group->rank_first[rank] + k];
-    for (int64_t i = 0; i < part->offsets[k][part->bags]; i++) {
-        if (part->ids[k][i] < 0 || part->ids[k][i] >= slot->block.rows) {
-            return LS_FAIL_RANK(LS_ERR_MISMATCH, rank,
-                                "input_dist: rank %d was sent local row %lld of a shard of %lld "
-                                "rows",
-                                rank, (long long)part->ids[k][i], (long long)slot->block.rows);
-        }
+    size_t bad = 0;
+    int status =
+        device->ops->resolve_ids(device, part->ids[k], (size_t)part->offsets[k][part->bags],
+                                 slot->block.rows, LS_ID_ERROR, &bad);
+    if (status == LS_ERR_INVALID) {
+        ls_error error = *ls_error_last();
+        return LS_FAIL_RANK(LS_ERR_MISMATCH, rank,
+                            "input_dist: rank %d was sent local rows of a shard of %lld rows: %s",
+                            rank, (long long)slot->block.rows, error.text);
     }
-    return LS_OK;
+    return status;
 }
 
 static int settle_rank(ls_embedding_pass *pass, const embedding_group *group, const traffic *side,
-                       ls_arena *scratch, embedding_part *part) {
+                       embedding_pool *scratch, embedding_part *part) {
     arrival where = {0};
-    LS_TRY(locate(pass->module, group, side, part, scratch, &where));
-    LS_TRY(part_create(part, group, side->rank, pass->arena));
+    LS_TRY(locate(pass->module, group, side, part, scratch->arena, &where));
+    LS_TRY(ls_embedding__part_create(part, group, side->rank, pass->arena));
     int own = group->rank_first[side->rank + 1] - group->rank_first[side->rank];
     for (int k = 0; k < own; k++) {
-        LS_TRY(gather_slot(pass->module, group, side, &where, k, pass->arena, part));
-        LS_TRY(check_rows(group, side->rank, k, part));
+        LS_TRY(gather_slot(pass->module, group, side, &where, k, &pass->pool, part));
+        LS_TRY(check_rows(pass->module->device, group, side->rank, k, part));
     }
     return LS_OK;
 }
 
 // ---- The stage ----------------------------------------------------------------------------------
 
-static int dist_group(ls_embedding_pass *pass, embedding_group *group, ls_arena *scratch) {
+static int dist_group(ls_embedding_pass *pass, embedding_group *group, embedding_pool *scratch) {
     ls_embedding *module = pass->module;
     int64_t g = group - module->groups;
     traffic *sides;
-    ARENA_NEW(sides, scratch, pass->held_count);
+    ARENA_NEW(sides, scratch->arena, pass->held_count);
     for (int h = 0; h < pass->held_count; h++) {
         embedding_part *part = &pass->parts[h][g];
-        LS_TRY(traffic_create(&sides[h], module, group, ls_world_held(module->world)[h], scratch));
+        LS_TRY(traffic_create(&sides[h], module, group, ls_world_held(module->world)[h],
+                              scratch->arena));
         ARENA_NEW(part->batches, pass->arena, module->size);
         sides[h].batch = pass->inputs[h][0].jagged.batch;
         LS_TRY(ls_embedding__route_rank(pass, group, h, scratch, part, &sides[h].out));
         fill_sizes(&sides[h], module, group, part);
     }
-    LS_TRY(exchange_sizes(pass, sides, scratch));
+    LS_TRY(exchange_sizes(pass, sides, scratch->arena));
     for (int h = 0; h < pass->held_count; h++) {
         LS_TRY(read_sizes(module, group, &sides[h], &pass->parts[h][g]));
     }
@@ -338,8 +349,9 @@ static int dist_group(ls_embedding_pass *pass, embedding_group *group, ls_arena 
 static int keep_group(ls_embedding_pass *pass, const embedding_group *group, int held) {
     const ls_embedding *module = pass->module;
     int rank = ls_world_held(module->world)[held];
+    ls_device *device = module->device;
     embedding_part *part = &pass->parts[held][group - module->groups];
-    LS_TRY(part_create(part, group, rank, pass->arena));
+    LS_TRY(ls_embedding__part_create(part, group, rank, pass->arena));
     ARENA_NEW(part->batches, pass->arena, module->size);
     for (int k = 0; k < group->rank_first[rank + 1] - group->rank_first[rank]; k++) {
         const embedding_slot *slot = &group->slots[group->rank_first[rank] + k];
@@ -354,46 +366,17 @@ static int keep_group(ls_embedding_pass *pass, const embedding_group *group, int
             part->lengths[k][b] = jagged->lengths[b];
             part->offsets[k][b + 1] = jagged->offsets[b + 1] - jagged->offsets[0];
         }
-        ARENA_NEW(part->ids[k], pass->arena, count);
+        LS_TRY(ls_embedding__part_slot(&pass->pool, group, rank, k, part));
+        const ls_jagged *bags = &pass->inputs[held][slot->pair].bags;
         if (count > 0) {
-            memcpy(part->ids[k], jagged->ids, count * sizeof(int64_t));
+            LS_TRY(device->ops->copy(device, part->ids[k], bags->ids, count * sizeof(int64_t)));
         }
-        if (group->weighted) {
-            ARENA_NEW(part->weights[k], pass->arena, count);
-            if (count > 0) {
-                memcpy(part->weights[k], jagged->weights, count * sizeof(float));
-            }
+        if (count > 0 && group->weighted) {
+            LS_TRY(
+                device->ops->copy(device, part->weights[k], bags->weights, count * sizeof(float)));
         }
     }
     return LS_OK;
-}
-
-static int emit_slot(const ls_embedding_pass *pass, const embedding_group *group, int held, int k,
-                     const ls_stage_sink *sink) {
-    const ls_embedding *module = pass->module;
-    const embedding_part *part = &pass->parts[held][group - module->groups];
-    int rank = ls_world_held(module->world)[held];
-    int slot = group->rank_first[rank] + k;
-    embedding_emission emission = {.stage = "input_dist",
-                                   .field = "lengths",
-                                   .rank = rank,
-                                   .pair = group->slots[slot].pair,
-                                   .shard = ls_embedding__shard_label(module, group, slot),
-                                   .dtype = LS_I64,
-                                   .shape = LS_SHAPE(part->bags),
-                                   .data = part->lengths[k]};
-    LS_TRY(ls_embedding__emit(module, sink, &emission));
-    emission.field = "ids";
-    emission.shape = LS_SHAPE(part->offsets[k][part->bags]);
-    emission.data = part->ids[k];
-    LS_TRY(ls_embedding__emit(module, sink, &emission));
-    if (!group->weighted) {
-        return LS_OK;
-    }
-    emission.field = "weights";
-    emission.dtype = LS_F32;
-    emission.data = part->weights[k];
-    return ls_embedding__emit(module, sink, &emission);
 }
 
 // Tells the other ranks, in the first exchange that they expect, that some of ours cannot go on.
@@ -441,10 +424,10 @@ static int prepare_inputs(ls_embedding_pass *pass, const ls_keyed_jagged *const 
 }
 
 static int run_stage(ls_embedding_pass *pass, const ls_keyed_jagged *const *inputs,
-                     ls_arena *scratch) {
+                     embedding_pool *scratch) {
     ls_embedding *module = pass->module;
     module->has_bad_id = false;
-    LS_TRY(prepare_inputs(pass, inputs, scratch));
+    LS_TRY(prepare_inputs(pass, inputs, scratch->arena));
     for (int g = 0; g < module->group_count; g++) {
         if (!module->groups[g].local) {
             LS_TRY(dist_group(pass, &module->groups[g], scratch));
@@ -460,17 +443,17 @@ static int run_stage(ls_embedding_pass *pass, const ls_keyed_jagged *const *inpu
 int ls_embedding__input_dist(ls_embedding_pass *pass, const ls_keyed_jagged *const *inputs,
                              const ls_stage_sink *sink) {
     ls_embedding *module = pass->module;
-    ls_arena *scratch;
-    LS_TRY(ls_arena_create(&scratch, ls_world_allocator(module->world)));
-    int status = run_stage(pass, inputs, scratch);
-    ls_arena_free(scratch);
+    embedding_pool scratch;
+    LS_TRY(ls_embedding__pool_create(&scratch, module));
+    int status = run_stage(pass, inputs, &scratch);
+    ls_embedding__pool_free(&scratch);
     for (int g = 0; sink && g < module->group_count && !status; g++) {
         const embedding_group *group = &module->groups[g];
         for (int h = 0; h < pass->held_count && !status; h++) {
             int rank = ls_world_held(module->world)[h];
             int own = group->rank_first[rank + 1] - group->rank_first[rank];
             for (int k = 0; k < own && !status; k++) {
-                status = emit_slot(pass, group, h, k, sink);
+                status = ls_embedding__part_emit(pass, group, h, k, sink);
             }
         }
     }

@@ -3,6 +3,7 @@
 #define LS_EMBEDDING_INTERNAL_H
 
 #include "embedding/module.h"
+#include "kernels/device.h"
 
 // A (table, feature) pair: the unit of outputs.
 typedef struct embedding_pair {
@@ -53,12 +54,13 @@ typedef struct embedding_table {
     const ls_plan_table *plan;
     int first_pair;
     int group;         // index into module->groups
-    ls_shard *shards;  // [plan->shard_count]; data NULL when not held
+    ls_shard *shards;  // [plan->shard_count]; data on the device, NULL when not held
     bool *held;        // [plan->shard_count]
 } embedding_table;
 
 struct ls_embedding {
     ls_backend *backend;
+    ls_device *device;  // memory of what the kernels work on; the backend's, or the host
     ls_world *world;
     ls_arena *arena;
     ls_comm *comm;          // of all ranks
@@ -77,27 +79,29 @@ struct ls_embedding {
     bool has_bad_id;
 };
 
-// What one held rank owns of one group in one pass.
+// What one held rank owns of one group in one pass. (device): memory of the module's device.
 typedef struct embedding_part {
     int64_t *batches;  // [world size] batch of each source rank
     int64_t bags;      // per slot: their sum; local: the rank's own batch
     // As an owner, per own slot k (of rank_first):
-    int64_t **lengths;   // [own slots][bags], source ranks in the group's order
-    int64_t **offsets;   // [own slots][bags + 1]
-    int64_t **ids;       // [own slots][offsets[bags]] local rows
-    float **weights;     // [own slots] or NULL
-    void **values;       // [own slots] sequence [ids, columns], local [bags, columns]
-    void *partial;       // pooled: [bags, columns of the node], all own slots side by side
+    int64_t **lengths;            // [own slots][bags], source ranks in the group's order
+    int64_t **offsets;            // [own slots][bags + 1]
+    const int64_t **bag_offsets;  // (device) the same
+    int64_t **ids;                // (device) [own slots][offsets[bags]] local rows
+    float **weights;              // (device) [own slots] or NULL
+    void **values;       // (device) [own slots] sequence [ids, columns], local [bags, columns]
+    void *partial;       // (device) pooled: [bags, columns of the node], own slots side by side
     int64_t **slot_ids;  // [own slots][world size] ids that came from each source rank
     // As a source:
-    int64_t *sent_ids;    // [slot_count] ids sent to each slot
-    int64_t **positions;  // sequence: [slot_count] where in the feature each sent id stood
+    int64_t *sent_ids;          // [slot_count] ids sent to each slot
+    const int64_t **positions;  // (device) sequence: [slot_count] where each sent id stood
 } embedding_part;
 
 // What one held rank has of one pair in one pass.
 typedef struct embedding_input {
     ls_jagged jagged;  // of the source; ids after the id policy
-    void *output;      // pooled [batch, dim], sequence [ids, dim]
+    ls_jagged bags;    // (device) the same
+    void *output;      // (device) pooled [batch, dim], sequence [ids, dim]
 } embedding_input;
 
 typedef enum embedding_stage {
@@ -107,9 +111,34 @@ typedef enum embedding_stage {
     STAGE_OUTPUT_DIST
 } embedding_stage;
 
+// memory.c: arrays that live until the pool is freed. On the host, all in its arena.
+typedef struct embedding_pool {
+    const ls_embedding *module;
+    ls_arena *arena;  // ordinary memory
+    ls_device *device;
+    struct embedding_block *blocks;  // on a device that is not the host
+} embedding_pool;
+// An array for the kernels, and what to call it in messages.
+typedef struct embedding_array {
+    int rank, pair;  // whose; pair -1: of a whole group
+    const char *what;
+    size_t count, element_bytes;
+} embedding_array;
+int ls_embedding__pool_create(embedding_pool *out, const ls_embedding *module);
+void ls_embedding__pool_free(embedding_pool *pool);
+// Zeroed device memory.
+int ls_embedding__take(embedding_pool *pool, void **out, const embedding_array *array);
+// What the kernels read in place of `host`: the array itself on the host, else a copy.
+int ls_embedding__upload(embedding_pool *pool, const void **out, const embedding_array *array,
+                         const void *host);
+// The contents of device memory in ordinary memory: the array itself on the host, else a copy.
+int ls_embedding__fetch(embedding_pool *pool, const void **out, const void *data, size_t count,
+                        size_t element_bytes);
+
 struct ls_embedding_pass {
     ls_embedding *module;
-    ls_arena *arena;
+    embedding_pool pool;
+    ls_arena *arena;  // the pool's
     int held_count;
     embedding_stage done;
     embedding_input **inputs;  // [held][pairs]
@@ -135,18 +164,28 @@ int ls_embedding__source(const embedding_group *group, int world_size, int k);
 // The padding id of a pooled table, -1 where none counts.
 int64_t ls_embedding__padding(const ls_table *table);
 
-// What one held rank sends of one group in input_dist, cut up by slot.
+// part.c: makes the lists of a part's slots, room for what slot k has (its offsets must be known),
+// and hands slot k's arrays to the sink.
+int ls_embedding__part_create(embedding_part *part, const embedding_group *group, int rank,
+                              ls_arena *arena);
+int ls_embedding__part_slot(embedding_pool *pool, const embedding_group *group, int rank, int k,
+                            embedding_part *part);
+int ls_embedding__part_emit(const ls_embedding_pass *pass, const embedding_group *group, int held,
+                            int k, const ls_stage_sink *sink);
+
+// What one held rank sends of one group in input_dist, cut up by slot (device).
 typedef struct embedding_outgoing {
-    int64_t **lengths;  // [slots][batch]
-    int64_t **ids;      // [slots][sent_ids] rows of the owner's shard
-    float **weights;    // [slots][sent_ids]
+    const int64_t **lengths;  // [slots][batch]
+    const int64_t **ids;      // [slots][sent_ids] rows of the owner's shard
+    const float **weights;    // [slots][sent_ids]
 } embedding_outgoing;
 
 // routing.c: fills pass->inputs[held] from the rank's input and applies the id policy.
 int ls_embedding__prepare_rank(ls_embedding_pass *pass, int held, const ls_keyed_jagged *input);
 // Cuts the rank's input up: fills *out and the source side of *part.
 int ls_embedding__route_rank(ls_embedding_pass *pass, const embedding_group *group, int held,
-                             ls_arena *scratch, embedding_part *part, embedding_outgoing *out);
+                             embedding_pool *scratch, embedding_part *part,
+                             embedding_outgoing *out);
 
 // The stages, on a pass (input_dist.c, lookup.c, output_dist.c).
 int ls_embedding__input_dist(ls_embedding_pass *pass, const ls_keyed_jagged *const *inputs,
@@ -154,7 +193,8 @@ int ls_embedding__input_dist(ls_embedding_pass *pass, const ls_keyed_jagged *con
 int ls_embedding__lookup(ls_embedding_pass *pass, const ls_stage_sink *sink);
 int ls_embedding__output_dist(ls_embedding_pass *pass, const ls_stage_sink *sink);
 
-// exchange.c: one uneven all_to_all per held rank of `comm` (or a reduce_scatter), in host memory.
+// exchange.c: one uneven all_to_all per held rank of `comm` (or a reduce_scatter), in the device's
+// or in ordinary memory.
 // send, recv [held ranks of the comm] and counts [held][comm size], in held order.
 typedef struct embedding_exchange {
     ls_kind kind;  // LS_ALL_TO_ALL or LS_REDUCE_SCATTER
@@ -181,6 +221,7 @@ typedef struct embedding_emission {
     ls_dtype dtype;
     ls_shape shape;
     const void *data;
+    bool in_host_memory;  // else on the module's device
     bool reduces;
 } embedding_emission;
 int ls_embedding__emit(const ls_embedding *module, const ls_stage_sink *sink,

@@ -146,6 +146,40 @@ static int check_options(const ls_embedding *module, const ls_embedding_options 
 
 // ---- Making -------------------------------------------------------------------------------------
 
+// A shard's weights: made in ordinary memory, kept on the device.
+static int fill_shard(const ls_embedding *module, int index, int number, ls_shard *shard,
+                      const ls_embedding_options *options) {
+    const embedding_table *table = &module->tables[index];
+    const ls_plan_shard *block = &table->plan->shards[number];
+    const ls_allocator *allocator = ls_world_allocator(module->world);
+    ls_device *device = module->device;
+    size_t element_bytes = ls_dtype_bytes(table->config->dtype);
+    size_t bytes = shard->count * element_bytes;
+    void *host;
+    LS_TRY(ls_alloc(&host, allocator, shard->count, element_bytes));
+    if (device->ops->is_host) {
+        shard->data = host;
+    } else if (shard->count > 0 && device->ops->alloc(device, &shard->data, bytes)) {
+        ls_free(allocator, host, shard->count, element_bytes);
+        return ls_error_wrap("rank %d: table %s, shard %d, %zu bytes", block->rank,
+                             table->config->name, number, bytes);
+    }
+    int status = LS_OK;
+    if (shard->count > 0 &&
+        options->fill(options->fill_arg, index, block->rank, block->row_offset, block->rows,
+                      block->column_offset, block->columns, host)) {
+        status = ls_error_wrap("weights of table %s, shard %d on rank %d", table->config->name,
+                               number, block->rank);
+    }
+    if (!device->ops->is_host) {
+        if (!status && shard->count > 0) {
+            status = device->ops->copy_in(device, shard->data, host, bytes);
+        }
+        ls_free(allocator, host, shard->count, element_bytes);
+    }
+    return status;
+}
+
 static int create_shards(ls_embedding *module, int index, const ls_embedding_options *options) {
     embedding_table *table = &module->tables[index];
     ARENA_NEW(table->shards, module->arena, table->plan->shard_count);
@@ -160,17 +194,7 @@ static int create_shards(ls_embedding *module, int index, const ls_embedding_opt
         }
         table->held[i] = true;
         LS_TRY(ls_embedding__count(&shard->count, block->rows, block->columns, 1));
-        size_t bytes = ls_dtype_bytes(table->config->dtype);
-        LS_TRY(ls_alloc(&shard->data, ls_world_allocator(module->world), shard->count, bytes));
-        if (shard->count > 0) {
-            int status =
-                options->fill(options->fill_arg, index, block->rank, block->row_offset, block->rows,
-                              block->column_offset, block->columns, shard->data);
-            if (status) {
-                return ls_error_wrap("weights of table %s, shard %d on rank %d",
-                                     table->config->name, i, block->rank);
-            }
-        }
+        LS_TRY(fill_shard(module, index, i, shard, options));
     }
     return LS_OK;
 }
@@ -205,6 +229,7 @@ int ls_embedding_create(ls_embedding **out, ls_backend *backend,
     ls_embedding *module;
     LS_TRY(ls_alloc((void **)&module, allocator, 1, sizeof(*module)));
     module->backend = backend;
+    module->device = backend->device ? backend->device : ls_device_host();
     module->world = backend->world;
     module->size = ls_world_size(backend->world);
     module->ranks_per_host = options->plan->ranks_per_host;
@@ -237,8 +262,13 @@ void ls_embedding_free(ls_embedding *module) {
     for (int i = 0; i < module->table_count && module->tables; i++) {
         embedding_table *table = &module->tables[i];
         for (int s = 0; table->shards && table->held && s < table->plan->shard_count; s++) {
-            ls_free(allocator, table->shards[s].data, table->shards[s].count,
-                    ls_dtype_bytes(table->config->dtype));
+            size_t bytes = ls_dtype_bytes(table->config->dtype);
+            if (module->device->ops->is_host) {
+                ls_free(allocator, table->shards[s].data, table->shards[s].count, bytes);
+            } else {
+                module->device->ops->free(module->device, table->shards[s].data,
+                                          table->shards[s].count * bytes);
+            }
         }
     }
     ls_arena_free(module->arena);

@@ -89,7 +89,8 @@ LS_API int ls_embedding_create(ls_embedding **out, ls_backend *backend,
 LS_API void ls_embedding_free(ls_embedding *module);  // NULL is allowed
 
 // Shard `index` (of the table in the plan; data parallel: 0) of table `table` as a held `rank`
-// holds it: its block and its weights [rows, columns], for reading and for updates. NULL: not held.
+// holds it: its block and its weights [rows, columns], for reading and for updates, in the memory
+// of the backend's device where it has one. NULL: not held.
 LS_API ls_shard *ls_embedding_shard(ls_embedding *module, int table, int rank, int index);
 
 // ---- One batch through the module ---------------------------------------------------------------
@@ -120,7 +121,8 @@ LS_API void ls_embedding_pass_free(ls_embedding_pass *pass);  // NULL is allowed
 // taken.
 
 // The output of a (table, feature) on a held rank: [*rows, dim] of *dtype (pooled: f32, or f64 for
-// f64 tables; sequence: the table's dtype). Borrowed from the pass. feature: index in the table's.
+// f64 tables; sequence: the table's dtype). Borrowed from the pass, in
+// the memory of the backend's device where it has one. feature: index in the table's.
 LS_API const void *ls_embedding_output(const ls_embedding_pass *pass, int rank, int table,
                                        int feature, int64_t *rows, ls_dtype *dtype);
 

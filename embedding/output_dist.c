@@ -4,47 +4,46 @@
 // the way their ids came, to the place where each id stood.
 #include "embedding/internal.h"
 
-#include <string.h>
-
 // One held rank's buffers on the way.
 typedef struct transit {
     int rank, node, place;  // rank = node * width + place
     int64_t *batches;       // [world size], borrowed
-    void *partial;          // [bags, columns of the node]
+    // On the device:
+    void *partial;   // [bags, columns of the node]
     void *reduced;   // [batches of the sources with equal place, by node][columns of the node]
     void *received;  // per node: [own batch, columns of that node]
     size_t *send_counts, *recv_counts;
 } transit;
 
-static void *allocate(ls_arena *arena, int64_t rows, int64_t columns, ls_dtype dtype) {
-    size_t count;
-    if (ls_embedding__count(&count, rows, columns, 1)) {
-        return NULL;
-    }
-    return ls_arena_alloc(arena, count, ls_dtype_bytes(dtype));
+static int take(embedding_pool *memory, void **out, int rank, const char *what, size_t count,
+                ls_dtype dtype) {
+    const embedding_array array = {rank, -1, what, count, ls_dtype_bytes(dtype)};
+    return ls_embedding__take(memory, out, &array);
 }
 
 // ---- Pooled -------------------------------------------------------------------------------------
 
-static void copy_columns(void *out, int64_t out_stride, int64_t out_column, const void *in,
-                         int64_t in_stride, int64_t in_column, int64_t columns, int64_t rows,
-                         ls_dtype dtype) {
+static int copy_columns(ls_device *device, void *out, int64_t out_stride, int64_t out_column,
+                        const void *in, int64_t in_stride, int64_t in_column, int64_t columns,
+                        int64_t rows, ls_dtype dtype) {
     size_t bytes = ls_dtype_bytes(dtype);
-    if (rows > 0 && columns > 0) {
-        ls_kernel_copy_2d((char *)out + (size_t)out_column * bytes, (size_t)out_stride * bytes,
-                          (const char *)in + (size_t)in_column * bytes, (size_t)in_stride * bytes,
-                          (size_t)columns * bytes, (size_t)rows);
+    if (rows == 0 || columns == 0) {
+        return LS_OK;
     }
+    return device->ops->copy_2d(device, (char *)out + (size_t)out_column * bytes,
+                                (size_t)out_stride * bytes,
+                                (const char *)in + (size_t)in_column * bytes,
+                                (size_t)in_stride * bytes, (size_t)columns * bytes, (size_t)rows);
 }
 
 // Over each node: the sum (or maximum) of its ranks' partial results, each rank getting the rows of
 // the source ranks with its own place.
 static int reduce(ls_embedding_pass *pass, const embedding_group *group, transit *ways,
-                  ls_arena *scratch) {
+                  embedding_pool *scratch) {
     const ls_embedding *module = pass->module;
     int nodes = module->size / group->width;
     embedding_side *sides;
-    ARENA_NEW(sides, scratch, pass->held_count);
+    ARENA_NEW(sides, scratch->arena, pass->held_count);
     for (int node = 0; node < nodes; node++) {
         int side_count = 0;
         for (int h = 0; h < pass->held_count; h++) {
@@ -53,7 +52,7 @@ static int reduce(ls_embedding_pass *pass, const embedding_group *group, transit
                 continue;
             }
             size_t *counts;
-            ARENA_NEW(counts, scratch, group->width);
+            ARENA_NEW(counts, scratch->arena, group->width);
             for (int from = 0; from < module->size; from++) {
                 size_t count;
                 LS_TRY(
@@ -61,11 +60,8 @@ static int reduce(ls_embedding_pass *pass, const embedding_group *group, transit
                 LS_TRY(
                     ls_size_add(&counts[from % group->width], counts[from % group->width], count));
             }
-            way->reduced =
-                ls_arena_alloc(scratch, counts[way->place], ls_dtype_bytes(group->dtype));
-            if (!way->reduced) {
-                return ls_error_last()->code;
-            }
+            LS_TRY(take(scratch, &way->reduced, way->rank, "reduced results", counts[way->place],
+                        group->dtype));
             sides[side_count++] = (embedding_side){.rank = way->rank,
                                                    .send = way->partial,
                                                    .recv = way->reduced,
@@ -83,11 +79,11 @@ static int reduce(ls_embedding_pass *pass, const embedding_group *group, transit
 
 // Among the ranks with equal place: each gets the rows of its own samples from every node.
 static int exchange_pooled(ls_embedding_pass *pass, const embedding_group *group, transit *ways,
-                           ls_arena *scratch) {
+                           embedding_pool *scratch) {
     const ls_embedding *module = pass->module;
     int nodes = module->size / group->width;
     embedding_side *sides;
-    ARENA_NEW(sides, scratch, pass->held_count);
+    ARENA_NEW(sides, scratch->arena, pass->held_count);
     for (int place = 0; place < group->width; place++) {
         int side_count = 0;
         for (int h = 0; h < pass->held_count; h++) {
@@ -96,8 +92,8 @@ static int exchange_pooled(ls_embedding_pass *pass, const embedding_group *group
                 continue;
             }
             size_t total = 0;
-            ARENA_NEW(way->send_counts, scratch, nodes);
-            ARENA_NEW(way->recv_counts, scratch, nodes);
+            ARENA_NEW(way->send_counts, scratch->arena, nodes);
+            ARENA_NEW(way->recv_counts, scratch->arena, nodes);
             for (int node = 0; node < nodes; node++) {
                 int64_t to_batch = way->batches[node * group->width + place];
                 LS_TRY(ls_embedding__count(&way->send_counts[node], to_batch,
@@ -106,10 +102,8 @@ static int exchange_pooled(ls_embedding_pass *pass, const embedding_group *group
                                            group->node_columns[node], 1));
                 LS_TRY(ls_size_add(&total, total, way->recv_counts[node]));
             }
-            way->received = ls_arena_alloc(scratch, total, ls_dtype_bytes(group->dtype));
-            if (!way->received) {
-                return ls_error_last()->code;
-            }
+            LS_TRY(take(scratch, &way->received, way->rank, "results that come back", total,
+                        group->dtype));
             sides[side_count++] = (embedding_side){.rank = way->rank,
                                                    .send = way->reduced,
                                                    .recv = way->received,
@@ -126,8 +120,8 @@ static int exchange_pooled(ls_embedding_pass *pass, const embedding_group *group
 }
 
 // Cuts what came from the nodes into the outputs of the pairs.
-static void put_together(ls_embedding_pass *pass, const embedding_group *group, int held,
-                         const transit *way) {
+static int put_together(ls_embedding_pass *pass, const embedding_group *group, int held,
+                        const transit *way) {
     const ls_embedding *module = pass->module;
     size_t bytes = ls_dtype_bytes(group->dtype);
     int64_t batch = way->batches[way->rank];
@@ -138,19 +132,23 @@ static void put_together(ls_embedding_pass *pass, const embedding_group *group, 
             const embedding_slot *slot = &group->slots[i];
             if (slot->first_in_node) {
                 int64_t dim = module->tables[module->pairs[slot->pair].table].config->dim;
-                copy_columns(pass->inputs[held][slot->pair].output, dim, slot->block.column_offset,
-                             (char *)way->received + start * bytes, group->node_columns[node],
-                             slot->node_column, slot->block.columns, batch, group->dtype);
+                LS_TRY(copy_columns(module->device, pass->inputs[held][slot->pair].output, dim,
+                                    slot->block.column_offset,
+                                    (char *)way->received + start * bytes,
+                                    group->node_columns[node], slot->node_column,
+                                    slot->block.columns, batch, group->dtype));
             }
         }
         start += (size_t)batch * (size_t)group->node_columns[node];
     }
+    return LS_OK;
 }
 
-static int dist_pooled(ls_embedding_pass *pass, const embedding_group *group, ls_arena *scratch) {
+static int dist_pooled(ls_embedding_pass *pass, const embedding_group *group,
+                       embedding_pool *scratch) {
     const ls_embedding *module = pass->module;
     transit *ways;
-    ARENA_NEW(ways, scratch, pass->held_count);
+    ARENA_NEW(ways, scratch->arena, pass->held_count);
     for (int h = 0; h < pass->held_count; h++) {
         int rank = ls_world_held(module->world)[h];
         embedding_part *part = &pass->parts[h][group - module->groups];
@@ -171,55 +169,31 @@ static int dist_pooled(ls_embedding_pass *pass, const embedding_group *group, ls
         LS_TRY(exchange_pooled(pass, group, ways, scratch));
     }
     for (int h = 0; h < pass->held_count; h++) {
-        put_together(pass, group, h, &ways[h]);
+        LS_TRY(put_together(pass, group, h, &ways[h]));
     }
     return LS_OK;
 }
 
 // ---- Finishing on the source rank ---------------------------------------------------------------
 
-// Ids of bag `bag` that count, and what mean divides by: their number, or the sum of their weights.
-static int64_t count_bag(const ls_jagged *jagged, bool weighted, int64_t padding, int64_t bag,
-                         double *divisor) {
-    int64_t counted = 0;
-    *divisor = 0;
-    for (int64_t i = jagged->offsets[bag]; i < jagged->offsets[bag + 1]; i++) {
-        int64_t at = i - jagged->offsets[0];
-        if (jagged->ids[at] != padding) {
-            counted++;
-            *divisor += weighted ? (double)jagged->weights[at] : 1.0;
-        }
-    }
-    return counted;
-}
-
-static void divide(void *row, ls_dtype dtype, int64_t dim, double divisor) {
-    for (int64_t c = 0; c < dim; c++) {
-        if (dtype == LS_F64) {
-            ((double *)row)[c] /= divisor;
-        } else {
-            ((float *)row)[c] = (float)((double)((float *)row)[c] / divisor);
-        }
-    }
-}
-
 // Mean and max of one pair. A bag without an id that counts gives 0, whatever its shards said.
-static void finish(const ls_table *table, const embedding_group *group, embedding_input *pair) {
-    if (table->pooling != LS_POOL_MEAN && table->pooling != LS_POOL_MAX) {
-        return;
+static int finish(ls_device *device, const ls_table *table, const embedding_group *group,
+                  embedding_input *pair) {
+    if ((table->pooling != LS_POOL_MEAN && table->pooling != LS_POOL_MAX) ||
+        pair->bags.batch == 0) {
+        return LS_OK;
     }
-    size_t row_bytes = (size_t)table->dim * ls_dtype_bytes(group->dtype);
-    for (int64_t bag = 0; bag < pair->jagged.batch; bag++) {
-        char *row = (char *)pair->output + (size_t)bag * row_bytes;
-        double divisor;
-        int64_t counted =
-            count_bag(&pair->jagged, table->weighted, ls_embedding__padding(table), bag, &divisor);
-        if (counted == 0) {
-            memset(row, 0, row_bytes);
-        } else if (table->pooling == LS_POOL_MEAN) {
-            divide(row, group->dtype, table->dim, divisor);
-        }
+    const ls_jagged *bags = &pair->bags;
+    size_t dim = (size_t)table->dim, count = (size_t)bags->batch;
+    int64_t padding = ls_embedding__padding(table);
+    LS_TRY(device->ops->fill_empty_bags(device, pair->output, dim, group->dtype, 0, dim, bags->ids,
+                                        bags->offsets, padding, count));
+    if (table->pooling == LS_POOL_MAX) {
+        return LS_OK;
     }
+    return device->ops->divide_bags(device, pair->output, dim, group->dtype, dim, bags->ids,
+                                    bags->offsets, table->weighted ? bags->weights : NULL, padding,
+                                    count);
 }
 
 // ---- Sequence -----------------------------------------------------------------------------------
@@ -238,11 +212,12 @@ static int returned_elements(size_t *out, const embedding_group *group, int owne
 
 // Packs what the rank's slots gathered by source rank, and counts both directions.
 static int pack_sequence(const ls_embedding *module, const embedding_group *group,
-                         const embedding_part *part, ls_arena *scratch, transit *out) {
+                         const embedding_part *part, embedding_pool *scratch, transit *out) {
+    ls_device *device = module->device;
     size_t bytes = ls_dtype_bytes(group->dtype), sent = 0, got = 0, at = 0;
     int first = group->rank_first[out->rank], own = group->rank_first[out->rank + 1] - first;
-    ARENA_NEW(out->send_counts, scratch, module->size);
-    ARENA_NEW(out->recv_counts, scratch, module->size);
+    ARENA_NEW(out->send_counts, scratch->arena, module->size);
+    ARENA_NEW(out->recv_counts, scratch->arena, module->size);
     for (int rank = 0; rank < module->size; rank++) {
         for (int k = 0; k < own; k++) {
             size_t count;
@@ -254,19 +229,18 @@ static int pack_sequence(const ls_embedding *module, const embedding_group *grou
         LS_TRY(ls_size_add(&sent, sent, out->send_counts[rank]));
         LS_TRY(ls_size_add(&got, got, out->recv_counts[rank]));
     }
-    out->partial = ls_arena_alloc(scratch, sent, bytes);
-    out->received = out->partial ? ls_arena_alloc(scratch, got, bytes) : NULL;
-    size_t *taken = ls_arena_alloc(scratch, (size_t)own, sizeof(*taken));
-    if (!out->received || !taken) {
-        return ls_error_last()->code;
-    }
+    LS_TRY(take(scratch, &out->partial, out->rank, "rows to send back", sent, group->dtype));
+    LS_TRY(take(scratch, &out->received, out->rank, "rows that come back", got, group->dtype));
+    size_t *taken;
+    ARENA_NEW(taken, scratch->arena, own);
     for (int rank = 0; rank < module->size; rank++) {
         for (int k = 0; k < own; k++) {
             size_t count =
                 (size_t)part->slot_ids[k][rank] * (size_t)group->slots[first + k].block.columns;
             if (count > 0) {
-                memcpy((char *)out->partial + at * bytes,
-                       (char *)part->values[k] + taken[k] * bytes, count * bytes);
+                LS_TRY(device->ops->copy(device, (char *)out->partial + at * bytes,
+                                         (char *)part->values[k] + taken[k] * bytes,
+                                         count * bytes));
             }
             taken[k] += count;
             at += count;
@@ -277,30 +251,34 @@ static int pack_sequence(const ls_embedding *module, const embedding_group *grou
 }
 
 // Puts every returned row where its id stood in the source's feature.
-static void unpack_sequence(ls_embedding_pass *pass, const embedding_group *group, int held,
-                            const transit *way) {
+static int unpack_sequence(ls_embedding_pass *pass, const embedding_group *group, int held,
+                           const transit *way) {
     const ls_embedding *module = pass->module;
+    ls_device *device = module->device;
     const embedding_part *part = &pass->parts[held][group - module->groups];
     size_t bytes = ls_dtype_bytes(group->dtype), at = 0;
     for (int i = 0; i < group->slot_count; i++) {
         const embedding_slot *slot = &group->slots[i];
         int64_t dim = module->tables[module->pairs[slot->pair].table].config->dim;
-        size_t row_bytes = (size_t)slot->block.columns * bytes;
+        size_t row_bytes = (size_t)slot->block.columns * bytes, rows = (size_t)part->sent_ids[i];
         char *output = pass->inputs[held][slot->pair].output;
-        for (int64_t n = 0; n < part->sent_ids[i]; n++) {
-            size_t to = (size_t)(part->positions[i][n] * dim + slot->block.column_offset) * bytes;
-            memcpy(output + to, (char *)way->received + at, row_bytes);
-            at += row_bytes;
+        if (rows > 0) {
+            LS_TRY(device->ops->scatter_rows(
+                device, output + (size_t)slot->block.column_offset * bytes, (size_t)dim * bytes,
+                (char *)way->received + at, row_bytes, part->positions[i], rows));
         }
+        at += rows * row_bytes;
     }
+    return LS_OK;
 }
 
-static int dist_sequence(ls_embedding_pass *pass, const embedding_group *group, ls_arena *scratch) {
+static int dist_sequence(ls_embedding_pass *pass, const embedding_group *group,
+                         embedding_pool *scratch) {
     const ls_embedding *module = pass->module;
     transit *ways;
     embedding_side *sides;
-    ARENA_NEW(ways, scratch, pass->held_count);
-    ARENA_NEW(sides, scratch, pass->held_count);
+    ARENA_NEW(ways, scratch->arena, pass->held_count);
+    ARENA_NEW(sides, scratch->arena, pass->held_count);
     for (int h = 0; h < pass->held_count; h++) {
         const embedding_part *part = &pass->parts[h][group - module->groups];
         ways[h] = (transit){.rank = ls_world_held(module->world)[h]};
@@ -317,7 +295,7 @@ static int dist_sequence(ls_embedding_pass *pass, const embedding_group *group, 
                                    .what = "output_dist all_to_all"};
     LS_TRY(ls_embedding__exchange(module->backend, &exchange, sides, pass->held_count));
     for (int h = 0; h < pass->held_count; h++) {
-        unpack_sequence(pass, group, h, &ways[h]);
+        LS_TRY(unpack_sequence(pass, group, h, &ways[h]));
     }
     return LS_OK;
 }
@@ -325,7 +303,7 @@ static int dist_sequence(ls_embedding_pass *pass, const embedding_group *group, 
 // ---- The stage ----------------------------------------------------------------------------------
 
 // Data parallel: the lookup's result is the output.
-static void keep_local(ls_embedding_pass *pass, const embedding_group *group, int held) {
+static int keep_local(ls_embedding_pass *pass, const embedding_group *group, int held) {
     const ls_embedding *module = pass->module;
     const embedding_part *part = &pass->parts[held][group - module->groups];
     int rank = ls_world_held(module->world)[held];
@@ -334,24 +312,26 @@ static void keep_local(ls_embedding_pass *pass, const embedding_group *group, in
         const embedding_input *pair = &pass->inputs[held][slot->pair];
         int64_t dim = module->tables[module->pairs[slot->pair].table].config->dim;
         int64_t rows = group->pooling == LS_POOL_NONE ? part->offsets[k][part->bags] : part->bags;
-        copy_columns(pair->output, dim, slot->block.column_offset, part->values[k],
-                     slot->block.columns, 0, slot->block.columns, rows, group->dtype);
+        LS_TRY(copy_columns(module->device, pair->output, dim, slot->block.column_offset,
+                            part->values[k], slot->block.columns, 0, slot->block.columns, rows,
+                            group->dtype));
     }
+    return LS_OK;
 }
 
 static int dist_group(ls_embedding_pass *pass, const embedding_group *group) {
     const ls_embedding *module = pass->module;
     if (group->local) {
         for (int h = 0; h < pass->held_count; h++) {
-            keep_local(pass, group, h);
+            LS_TRY(keep_local(pass, group, h));
         }
         return LS_OK;
     }
-    ls_arena *scratch;
-    LS_TRY(ls_arena_create(&scratch, ls_world_allocator(module->world)));
-    int status = group->pooling == LS_POOL_NONE ? dist_sequence(pass, group, scratch)
-                                                : dist_pooled(pass, group, scratch);
-    ls_arena_free(scratch);
+    embedding_pool scratch;
+    LS_TRY(ls_embedding__pool_create(&scratch, module));
+    int status = group->pooling == LS_POOL_NONE ? dist_sequence(pass, group, &scratch)
+                                                : dist_pooled(pass, group, &scratch);
+    ls_embedding__pool_free(&scratch);
     return status;
 }
 
@@ -364,7 +344,7 @@ static int finish_pair(ls_embedding_pass *pass, int held, int pair, const ls_sta
     const ls_table *table = module->tables[module->pairs[pair].table].config;
     const embedding_group *group = group_of(module, module->pairs[pair].table);
     embedding_input *input = &pass->inputs[held][pair];
-    finish(table, group, input);
+    LS_TRY(finish(module->device, table, group, input));
     int64_t batch = input->jagged.batch;
     int64_t ids = input->jagged.offsets[batch] - input->jagged.offsets[0];
     embedding_emission emission = {
@@ -387,12 +367,12 @@ static int create_outputs(ls_embedding_pass *pass, int held) {
         const embedding_group *group = group_of(module, module->pairs[pair].table);
         int64_t batch = input->jagged.batch;
         int64_t ids = input->jagged.offsets[batch] - input->jagged.offsets[0];
-        input->output =
-            allocate(pass->arena, group->pooling == LS_POOL_NONE ? ids : batch,
-                     module->tables[module->pairs[pair].table].config->dim, group->dtype);
-        if (!input->output) {
-            return ls_error_last()->code;
-        }
+        size_t count;
+        LS_TRY(ls_embedding__count(&count, group->pooling == LS_POOL_NONE ? ids : batch,
+                                   module->tables[module->pairs[pair].table].config->dim, 1));
+        const embedding_array array = {ls_world_held(module->world)[held], pair, "the output",
+                                       count, ls_dtype_bytes(group->dtype)};
+        LS_TRY(ls_embedding__take(&pass->pool, &input->output, &array));
     }
     return LS_OK;
 }

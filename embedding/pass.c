@@ -4,14 +4,16 @@
 #include <stdio.h>
 
 static int pass_create(ls_embedding_pass **out, ls_embedding *module) {
-    ls_arena *arena;
-    LS_TRY(ls_arena_create(&arena, ls_world_allocator(module->world)));
+    embedding_pool pool;
+    LS_TRY(ls_embedding__pool_create(&pool, module));
+    ls_arena *arena = pool.arena;
     ls_embedding_pass *pass = ls_arena_alloc(arena, 1, sizeof(*pass));
     if (!pass) {
         ls_arena_free(arena);
         return ls_error_last()->code;
     }
     pass->module = module;
+    pass->pool = pool;
     pass->arena = arena;
     pass->held_count = ls_world_held_count(module->world);
     size_t held = (size_t)pass->held_count;
@@ -33,7 +35,8 @@ static int pass_create(ls_embedding_pass **out, ls_embedding *module) {
 
 void ls_embedding_pass_free(ls_embedding_pass *pass) {
     if (pass) {
-        ls_arena_free(pass->arena);  // which holds the pass itself
+        embedding_pool pool = pass->pool;  // whose arena holds the pass itself
+        ls_embedding__pool_free(&pool);
     }
 }
 
@@ -116,10 +119,31 @@ int ls_embedding__shard_label(const ls_embedding *module, const embedding_group 
     return on_rank > 1 ? this->shard : -1;
 }
 
+// What lies on the device is copied out first.
+static int emit_copy(const ls_embedding *module, const ls_stage_sink *sink,
+                     const embedding_emission *emission) {
+    size_t count, bytes = ls_dtype_bytes(emission->dtype);
+    void *host;
+    LS_TRY(ls_shape_count(&count, &emission->shape));
+    LS_TRY(ls_alloc(&host, NULL, count, bytes));
+    int status = module->device->ops->copy_out(module->device, host, emission->data, count * bytes);
+    if (!status) {
+        embedding_emission copy = *emission;
+        copy.data = host;
+        copy.in_host_memory = true;
+        status = ls_embedding__emit(module, sink, &copy);
+    }
+    ls_free(NULL, host, count, bytes);
+    return status;
+}
+
 int ls_embedding__emit(const ls_embedding *module, const ls_stage_sink *sink,
                        const embedding_emission *emission) {
     if (!sink) {
         return LS_OK;
+    }
+    if (!module->device->ops->is_host && !emission->in_host_memory) {
+        return emit_copy(module, sink, emission);
     }
     const embedding_pair *pair = &module->pairs[emission->pair];
     const ls_table *table = module->tables[pair->table].config;

@@ -73,6 +73,10 @@ LS_API void ls_kernel_copy_streamed(void *out, const void *in, size_t bytes);
 // Copies `rows` rows of row_bytes bytes between two strided arrays (strides in bytes).
 LS_API void ls_kernel_copy_2d(void *out, size_t out_stride_bytes, const void *in,
                               size_t in_stride_bytes, size_t row_bytes, size_t rows);
+// Byte i of accumulator [bytes] stays where mask [period] has 0xff at (start + i) % period; where
+// it has 0 it becomes other's.
+LS_API void ls_kernel_select_bytes(void *accumulator, const void *other, const unsigned char *mask,
+                                   size_t period, size_t start, size_t bytes);
 
 // ---- Reduce -------------------------------------------------------------------------------------
 // out [count] = left fold of in[0..in_count) [count] by op, in dtype, rounded after every step (f8:
@@ -126,6 +130,10 @@ LS_API int ls_kernel_resolve_ids(int64_t *ids, size_t count, int64_t rows, ls_id
 LS_API void ls_kernel_gather_rows(void *out, const void *table, size_t row_bytes, int64_t rows,
                                   const int64_t *ids, size_t count);
 
+// Rows out[positions[i]] (strides of out_stride_bytes) = in [count, row_bytes]; positions distinct.
+LS_API void ls_kernel_scatter_rows(void *out, size_t out_stride_bytes, const void *in,
+                                   size_t row_bytes, const int64_t *positions, size_t count);
+
 // Pooled lookup. out [bags, dim] f32 with row stride out_stride elements; table [rows, dim] of
 // table_dtype (f32, f16, bf16, f64); ids [offsets[bags] - offsets[0]]; bag b owns ids
 // [offsets[b] - offsets[0], offsets[b+1] - offsets[0]). weights: one f32 per id, or NULL.
@@ -143,6 +151,18 @@ LS_API void ls_kernel_pooled_lookup_reference(void *out, size_t out_stride, cons
                                               const int64_t *ids, const int64_t *offsets,
                                               const float *weights, int64_t padding_id,
                                               ls_pooling pooling, size_t bags);
+
+// Bags as above. Every element of rows of out [bags, dim] (of dtype, with row stride out_stride
+// elements) whose bag has no id that counts becomes `value`.
+LS_API void ls_kernel_fill_empty_bags(void *out, size_t out_stride, ls_dtype dtype, double value,
+                                      size_t dim, const int64_t *ids, const int64_t *offsets,
+                                      int64_t padding_id, size_t bags);
+// What makes a mean of sums: divides row b of out [bags, dim] (f32, f64) by the number of bag b's
+// ids that count, or, with weights, by the sum of their weights; divisor and quotient in f64, the
+// sum in the order of the bag, one rounding at the end. Bags without an id that counts stay.
+LS_API void ls_kernel_divide_bags(void *out, size_t out_stride, ls_dtype dtype, size_t dim,
+                                  const int64_t *ids, const int64_t *offsets, const float *weights,
+                                  int64_t padding_id, size_t bags);
 
 // Row gradients of a pooled lookup (sum, mean with weights as above; max takes the first maximum):
 // gradient [rows, dim] f32 += contributions, in the order of bags and ids (deterministic):

@@ -1,7 +1,8 @@
 // The simulator: holds every rank of the world, matches their calls and does the math of each
-// matched set on all buffers at once.
+// matched set on all buffers at once, in ordinary memory or on a device.
 #include "collectives/backend/backend.h"
 #include "collectives/backend/match.h"
+#include "collectives/backend/sim_device.h"
 #include "collectives/check.h"
 #include "collectives/hooks.h"
 
@@ -35,7 +36,9 @@ static int sim_run(ls_backend *backend, ls_call *calls, int call_count) {
             status = backend->order_of(backend->order_of_arg, &order, event->calls[0]);
         }
         if (status == LS_OK) {
-            status = event->collective->math(event->calls, event->size, order);
+            status = backend->device == NULL
+                         ? event->collective->math(event->calls, event->size, order)
+                         : ls_sim_device__math(backend->device, event, order);
         }
         if (status != LS_OK) {
             char text[256];
@@ -67,6 +70,19 @@ static const ls_backend_ops sim_ops = {
     .destroy = sim_destroy,
 };
 
+static const ls_backend_ops sim_device_ops = {
+    .name = "sim",
+    .alloc = ls_sim_device__alloc,
+    .free = ls_sim_device__free,
+    .copy_in = ls_sim_device__copy_in,
+    .copy_out = ls_sim_device__copy_out,
+    .comm_open = sim_comm_open,
+    .comm_close = sim_comm_close,
+    .run = sim_run,
+    .clock = sim_clock,
+    .destroy = sim_destroy,
+};
+
 int ls_backend_sim_create(ls_backend **out, ls_world *world) {
     LS_ASSERT(out != NULL && world != NULL);
     *out = NULL;
@@ -80,5 +96,13 @@ int ls_backend_sim_create(ls_backend **out, ls_world *world) {
     sim *made = memory;
     made->backend = (ls_backend){.ops = &sim_ops, .world = world, .impl = made};
     *out = &made->backend;
+    return LS_OK;
+}
+
+int ls_backend_sim_create_on(ls_backend **out, ls_world *world, ls_device *device) {
+    LS_ASSERT(device != NULL);
+    LS_TRY(ls_backend_sim_create(out, world));
+    (*out)->ops = &sim_device_ops;
+    (*out)->device = device;
     return LS_OK;
 }

@@ -3,9 +3,10 @@
 #include <string.h>
 
 #include "collectives/order/internal.h"
-#include "kernels/kernels.h"
+#include "kernels/device.h"
 
 #define BLOCK_ELEMENTS    4096
+#define DEVICE_ELEMENTS   ((size_t)1 << 22)  // a block of a device that is not the host
 #define WORKSPACE_BYTES   ((size_t)1 << 20)
 #define LANE_PERIOD_BYTES 960  // of the fused lanes: half a warp's slice
 
@@ -22,6 +23,10 @@ bool ls_fold__lane_fused(size_t byte) {
     size_t unit = byte % LANE_PERIOD_BYTES / 16;
     bool flag_thread = unit < 32 && unit % 8 == 7;
     return flag_thread || byte % 16 < 8;
+}
+
+static ls_device *device_of(const ls_reduction *reduction) {
+    return reduction->device != NULL ? reduction->device : ls_device_host();
 }
 
 int ls_fold__terms(ls_fold_terms *out, const ls_reduction *reduction, bool accumulate_f32) {
@@ -49,7 +54,8 @@ int ls_fold__terms(ls_fold_terms *out, const ls_reduction *reduction, bool accum
 void ls_fold__terms_free(ls_fold_terms *terms) {
     const ls_reduction *r = terms->reduction;
     ls_free(NULL, terms->factors, (size_t)r->in_count, ls_dtype_bytes(r->dtype));
-    ls_free(NULL, terms->workspace, 1, terms->workspace_bytes);
+    ls_device *device = device_of(r);
+    device->ops->free(device, terms->workspace, terms->workspace_bytes);
     terms->factors = NULL;
     terms->workspace = NULL;
     terms->workspace_bytes = 0;
@@ -58,6 +64,7 @@ void ls_fold__terms_free(ls_fold_terms *terms) {
 // One block of a run.
 typedef struct block {
     const ls_fold_terms *terms;
+    ls_device *device;
     ls_dtype dtype;  // of the inputs
     ls_dtype work;   // of partial results
     size_t bytes;    // of an input element
@@ -81,14 +88,16 @@ static const void *factor_of(const block *b, int rank) {
 }
 
 // out = the rank's term, as it enters the first add.
-static void load(const block *b, unsigned char *out, int rank) {
+static int load(const block *b, unsigned char *out, int rank) {
+    const ls_device_ops *ops = b->device->ops;
     if (b->terms->factors != NULL) {
-        ls_kernel_scale(out, input_of(b, rank), factor_of(b, rank), b->dtype, b->length);
-    } else if (b->work != b->dtype) {
-        ls_kernel_convert(out, b->work, input_of(b, rank), b->dtype, b->length);
-    } else {
-        memcpy(out, input_of(b, rank), b->length * b->bytes);
+        return ops->scale(b->device, out, input_of(b, rank), factor_of(b, rank), b->dtype,
+                          b->length);
     }
+    if (b->work != b->dtype) {
+        return ops->convert(b->device, out, b->work, input_of(b, rank), b->dtype, b->length);
+    }
+    return ops->copy(b->device, out, input_of(b, rank), b->length * b->bytes);
 }
 
 static void fill_lanes(unsigned char *lanes) {
@@ -97,42 +106,26 @@ static void fill_lanes(unsigned char *lanes) {
     }
 }
 
-// accumulator keeps its fused elements and takes the others from `plain`.
-static void select_lanes(const block *b, unsigned char *restrict accumulator,
-                         const unsigned char *restrict plain) {
-    size_t start = (b->first - b->origin) * b->bytes;
-    size_t total = b->length * b->bytes;
-    for (size_t at = 0; at < total;) {
-        size_t phase = (start + at) % LANE_PERIOD_BYTES;
-        size_t length = LANE_PERIOD_BYTES - phase;
-        length = length < total - at ? length : total - at;
-        const unsigned char *lane = b->lanes + phase;
-        for (size_t i = 0; i < length; i++) {
-            unsigned char kept = accumulator[at + i] & lane[i];
-            accumulator[at + i] = kept | (unsigned char)(plain[at + i] & ~lane[i]);
-        }
-        at += length;
-    }
-}
-
-static void own(const block *b, unsigned char *top, int rank) {
+static int own(const block *b, unsigned char *top, int rank) {
+    const ls_device_ops *ops = b->device->ops;
     if (b->terms->factors == NULL && b->work == b->dtype) {
-        ls_kernel_accumulate(top, input_of(b, rank), b->dtype, b->op, b->length);
-        return;
+        return ops->accumulate(b->device, top, input_of(b, rank), b->dtype, b->op, b->length);
     }
     unsigned char *plain = b->scratch;
     if (b->fma == LS_FMA_ALWAYS) {
-        ls_kernel_accumulate_fma(top, input_of(b, rank), factor_of(b, rank), b->dtype, b->length);
-        return;
+        return ops->accumulate_fma(b->device, top, input_of(b, rank), factor_of(b, rank), b->dtype,
+                                   b->length);
     }
-    load(b, plain, rank);
+    LS_TRY(load(b, plain, rank));
     if (b->fma == LS_FMA_NEVER) {
-        ls_kernel_accumulate(top, plain, b->work, b->op, b->length);
-        return;
+        return ops->accumulate(b->device, top, plain, b->work, b->op, b->length);
     }
-    ls_kernel_accumulate(plain, top, b->work, b->op, b->length);
-    ls_kernel_accumulate_fma(top, input_of(b, rank), factor_of(b, rank), b->dtype, b->length);
-    select_lanes(b, top, plain);
+    LS_TRY(ops->accumulate(b->device, plain, top, b->work, b->op, b->length));
+    LS_TRY(ops->accumulate_fma(b->device, top, input_of(b, rank), factor_of(b, rank), b->dtype,
+                               b->length));
+    // top keeps its fused elements and takes the others from `plain`.
+    return ops->select_bytes(b->device, top, plain, b->lanes, LANE_PERIOD_BYTES,
+                             (b->first - b->origin) * b->bytes, b->length * b->bytes);
 }
 
 // Terms that are added one after another to what lies at `top` (or begin a partial result there).
@@ -141,69 +134,74 @@ typedef struct segment {
     size_t count;
 } segment;
 
-static void flush(const block *b, unsigned char *top, segment *s) {
-    if (s->count > 0) {
-        ls_kernel_reduce(top, s->in, s->count, b->dtype, b->op, NULL, b->length);
-        s->count = 0;
+static int flush(const block *b, unsigned char *top, segment *s) {
+    if (s->count == 0) {
+        return LS_OK;
     }
+    size_t count = s->count;
+    s->count = 0;
+    return b->device->ops->reduce(b->device, top, s->in, count, b->dtype, b->op, NULL, b->length);
 }
 
-static void append(const block *b, unsigned char *top, segment *s, const void *term) {
+static int append(const block *b, unsigned char *top, segment *s, const void *term) {
     if (s->count == sizeof s->in / sizeof *s->in) {
-        flush(b, top, s);
+        LS_TRY(flush(b, top, s));
     }
     if (s->count == 0) {
         s->in[s->count++] = top;
     }
     s->in[s->count++] = term;
+    return LS_OK;
 }
 
 // Without products and in the inputs' own type: whole stretches of adds at once. The last one
 // writes to `out`, which may be one of the inputs: everything else has been read by then.
-static void fold_block_plain(const block *b, const ls_fold *fold, unsigned char *out) {
+static int fold_block_plain(const block *b, const ls_fold *fold, unsigned char *out) {
     unsigned char *top = b->stack - b->stride;
     segment s = {.count = 0};
     for (int i = 0; i < fold->step_count; i++) {
         const ls_fold_step *step = &fold->steps[i];
         bool leaf = i + 1 < fold->step_count && step[1].op == LS_FOLD_JOIN;
         if (step->op == LS_FOLD_OWN) {
-            append(b, top, &s, input_of(b, step->rank));
+            LS_TRY(append(b, top, &s, input_of(b, step->rank)));
         } else if (step->op == LS_FOLD_LOAD && leaf) {
-            append(b, top, &s, input_of(b, step->rank));  // a child without children
+            LS_TRY(append(b, top, &s, input_of(b, step->rank)));  // a child without children
             i++;
         } else if (step->op == LS_FOLD_LOAD) {
-            flush(b, top, &s);
+            LS_TRY(flush(b, top, &s));
             top += b->stride;
             s.in[s.count++] = input_of(b, step->rank);
         } else {
-            flush(b, top, &s);
+            LS_TRY(flush(b, top, &s));
             top -= b->stride;
-            append(b, top, &s, top + b->stride);
+            LS_TRY(append(b, top, &s, top + b->stride));
         }
     }
     LS_ASSERT(top == b->stack && s.count > 0);
-    flush(b, out, &s);
+    return flush(b, out, &s);
 }
 
-static void fold_block(const block *b, const ls_fold *fold) {
+static int fold_block(const block *b, const ls_fold *fold) {
     unsigned char *top = b->stack - b->stride;
     for (int i = 0; i < fold->step_count; i++) {
         const ls_fold_step *step = &fold->steps[i];
         switch (step->op) {
         case LS_FOLD_LOAD:
             top += b->stride;
-            load(b, top, step->rank);
+            LS_TRY(load(b, top, step->rank));
             break;
         case LS_FOLD_OWN:
-            own(b, top, step->rank);
+            LS_TRY(own(b, top, step->rank));
             break;
         case LS_FOLD_JOIN:
-            ls_kernel_accumulate(top - b->stride, top, b->work, b->op, b->length);
+            LS_TRY(b->device->ops->accumulate(b->device, top - b->stride, top, b->work, b->op,
+                                              b->length));
             top -= b->stride;
             break;
         }
     }
     LS_ASSERT(top == b->stack);
+    return LS_OK;
 }
 
 // A left fold without products is the kernel's own, on the inputs in the fold's order.
@@ -222,9 +220,37 @@ static int run_linear(void *out, const ls_reduction *reduction, const ls_fold *f
         int rank = fold == NULL ? (int)k : fold->steps[k].rank;
         in[k] = (const unsigned char *)reduction->in[rank] + offset;
     }
-    ls_kernel_reduce(out, in, ranks, reduction->dtype, reduction->op,
-                     fold == NULL ? reduction->premul : NULL, length);
+    ls_device *device = device_of(reduction);
+    int status = device->ops->reduce(device, out, in, ranks, reduction->dtype, reduction->op,
+                                     fold == NULL ? reduction->premul : NULL, length);
     ls_free(NULL, memory, ranks, sizeof(void *));
+    return status;
+}
+
+// Room for the stack of partial results of a block of *step elements.
+static int make_workspace(size_t *step, block *b, ls_fold_terms *terms, const ls_fold *fold,
+                          size_t length) {
+    size_t work_bytes = ls_dtype_bytes(b->work);
+    size_t entries = (size_t)fold->depth + 1;
+    if (b->device->ops->is_host) {
+        *step = WORKSPACE_BYTES / work_bytes / entries;
+        *step = *step > BLOCK_ELEMENTS ? BLOCK_ELEMENTS : *step < 64 ? 64 : *step;
+    } else {
+        *step = length > DEVICE_ELEMENTS ? DEVICE_ELEMENTS : length;
+    }
+    // Apart from a multiple of the page, so that entries and inputs do not share cache sets.
+    b->stride = *step * work_bytes + 1088;
+    size_t bytes = 0;
+    LS_TRY(ls_size_mul(&bytes, entries, b->stride));
+    if (terms->workspace_bytes < bytes) {
+        b->device->ops->free(b->device, terms->workspace, terms->workspace_bytes);
+        terms->workspace = NULL;
+        terms->workspace_bytes = 0;
+        LS_TRY(b->device->ops->alloc(b->device, &terms->workspace, bytes));
+        terms->workspace_bytes = bytes;
+    }
+    b->stack = terms->workspace;
+    b->scratch = b->stack + (entries - 1) * b->stride;
     return LS_OK;
 }
 
@@ -240,6 +266,7 @@ int ls_fold__run(void *out, ls_fold_terms *terms, const ls_fold *fold, ls_fma fm
         return run_linear(out, reduction, fold, first, length);
     }
     block b = {.terms = terms, .dtype = reduction->dtype, .work = reduction->dtype, .fma = fma};
+    b.device = device_of(reduction);
     b.bytes = ls_dtype_bytes(b.dtype);
     b.op = reduction->op == LS_PROD ? LS_PROD : LS_SUM;
     b.origin = origin;
@@ -253,35 +280,20 @@ int ls_fold__run(void *out, ls_fold_terms *terms, const ls_fold *fold, ls_fma fm
     if (b.fma == LS_FMA_LANES) {
         fill_lanes(b.lanes);
     }
-    size_t work_bytes = ls_dtype_bytes(b.work);
-    size_t entries = (size_t)fold->depth + 1;
-    size_t step = WORKSPACE_BYTES / work_bytes / entries;
-    step = step > BLOCK_ELEMENTS ? BLOCK_ELEMENTS : step < 64 ? 64 : step;
-    // Apart from a multiple of the page, so that entries and inputs do not share cache sets.
-    b.stride = step * work_bytes + 1088;
-    if (terms->workspace_bytes < entries * b.stride) {
-        ls_free(NULL, terms->workspace, 1, terms->workspace_bytes);
-        terms->workspace = NULL;
-        terms->workspace_bytes = 0;
-        LS_TRY(ls_alloc(&terms->workspace, NULL, entries, b.stride));
-        terms->workspace_bytes = entries * b.stride;
-    }
-    b.stack = terms->workspace;
-    b.scratch = b.stack + (entries - 1) * b.stride;
+    size_t step = 0;
+    LS_TRY(make_workspace(&step, &b, terms, fold, length));
     for (size_t done = 0; done < length; done += step) {
         b.first = first + done;
         b.length = length - done < step ? length - done : step;
         unsigned char *to = (unsigned char *)out + done * b.bytes;
         if (terms->factors == NULL && b.work == b.dtype) {
-            fold_block_plain(&b, fold, to);
+            LS_TRY(fold_block_plain(&b, fold, to));
             continue;
         }
-        fold_block(&b, fold);
-        if (b.work != b.dtype) {
-            ls_kernel_convert(to, b.dtype, b.stack, b.work, b.length);
-        } else {
-            memcpy(to, b.stack, b.length * b.bytes);
-        }
+        LS_TRY(fold_block(&b, fold));
+        LS_TRY(b.work != b.dtype
+                   ? b.device->ops->convert(b.device, to, b.dtype, b.stack, b.work, b.length)
+                   : b.device->ops->copy(b.device, to, b.stack, b.length * b.bytes));
     }
     return LS_OK;
 }

@@ -31,9 +31,10 @@ typedef struct ls_reduction {
     int in_count;           // ranks
     ls_dtype dtype;
     ls_op op;
-    const double *premul;  // [in_count] factors of premul_sum, else NULL
-    size_t count;          // elements of the whole call (all_reduce, reduce: per rank;
-                           // reduce_scatter: per block), which chunk boundaries depend on
+    const double *premul;      // [in_count] factors of premul_sum, else NULL
+    size_t count;              // elements of the whole call (all_reduce, reduce: per rank;
+                               // reduce_scatter: per block), which chunk boundaries depend on
+    struct ls_device *device;  // where in[]'s memory and the results lie; NULL: ordinary memory
 } ls_reduction;
 
 // out [length] = elements [first, first + length) of the all_reduce of `reduction`. Any split of a

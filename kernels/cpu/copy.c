@@ -93,3 +93,21 @@ void ls_kernel_copy_2d(void *out, size_t out_stride_bytes, const void *in, size_
                        (const char *)in + row * in_stride_bytes, row_bytes);
     }
 }
+
+void ls_kernel_select_bytes(void *restrict accumulator, const void *restrict other,
+                            const unsigned char *mask, size_t period, size_t start, size_t bytes) {
+    LS_ASSERT(period > 0 && (bytes == 0 || (accumulator != NULL && other != NULL && mask != NULL)));
+    unsigned char *to = accumulator;
+    const unsigned char *from = other;
+    for (size_t at = 0; at < bytes;) {
+        size_t phase = (start + at) % period;
+        size_t length = period - phase;
+        length = length < bytes - at ? length : bytes - at;
+        const unsigned char *keep = mask + phase;
+        for (size_t i = 0; i < length; i++) {
+            unsigned char kept = to[at + i] & keep[i];
+            to[at + i] = kept | (unsigned char)(from[at + i] & ~keep[i]);
+        }
+        at += length;
+    }
+}

@@ -57,6 +57,17 @@ void ls_kernel_gather_rows(void *out, const void *table, size_t row_bytes, int64
     }
 }
 
+void ls_kernel_scatter_rows(void *out, size_t out_stride_bytes, const void *in, size_t row_bytes,
+                            const int64_t *positions, size_t count) {
+    LS_ASSERT(count == 0 || positions != NULL);
+    LS_ASSERT(count == 0 || row_bytes == 0 || (out != NULL && in != NULL));
+    for (size_t i = 0; i < count && row_bytes > 0; i++) {
+        LS_ASSERT(positions[i] >= 0);
+        memcpy((char *)out + (size_t)positions[i] * out_stride_bytes,
+               (const char *)in + i * row_bytes, row_bytes);
+    }
+}
+
 int ls_kernel_offsets(int64_t *offsets, const int64_t *lengths, size_t count, size_t *bad_index) {
     LS_ASSERT(offsets != NULL && (count == 0 || lengths != NULL));
     int64_t total = 0;

@@ -26,6 +26,10 @@ LS_API int ls_kernel_copy_cuda(void *out, const void *in, size_t bytes, ls_cuda_
 LS_API int ls_kernel_copy_2d_cuda(void *out, size_t out_stride_bytes, const void *in,
                                   size_t in_stride_bytes, size_t row_bytes, size_t rows,
                                   ls_cuda_stream stream);
+// mask (host): copied before the call returns.
+LS_API int ls_kernel_select_bytes_cuda(void *accumulator, const void *other,
+                                       const unsigned char *mask, size_t period, size_t start,
+                                       size_t bytes, ls_cuda_stream stream);
 
 // in (host) [in_count]: device pointers; premul (host) [in_count] or NULL.
 LS_API int ls_kernel_reduce_cuda(void *out, const void *const *in, size_t in_count, ls_dtype dtype,
@@ -44,6 +48,17 @@ LS_API int ls_kernel_resolve_ids_cuda(int64_t *ids, size_t count, int64_t rows, 
                                       size_t *bad_index, ls_cuda_stream stream);
 LS_API int ls_kernel_gather_rows_cuda(void *out, const void *table, size_t row_bytes, int64_t rows,
                                       const int64_t *ids, size_t count, ls_cuda_stream stream);
+LS_API int ls_kernel_scatter_rows_cuda(void *out, size_t out_stride_bytes, const void *in,
+                                       size_t row_bytes, const int64_t *positions, size_t count,
+                                       ls_cuda_stream stream);
+LS_API int ls_kernel_fill_empty_bags_cuda(void *out, size_t out_stride, ls_dtype dtype,
+                                          double value, size_t dim, const int64_t *ids,
+                                          const int64_t *offsets, int64_t padding_id, size_t bags,
+                                          ls_cuda_stream stream);
+LS_API int ls_kernel_divide_bags_cuda(void *out, size_t out_stride, ls_dtype dtype, size_t dim,
+                                      const int64_t *ids, const int64_t *offsets,
+                                      const float *weights, int64_t padding_id, size_t bags,
+                                      ls_cuda_stream stream);
 LS_API int ls_kernel_pooled_lookup_cuda(void *out, size_t out_stride, const void *table,
                                         ls_dtype table_dtype, int64_t rows, size_t dim,
                                         const int64_t *ids, const int64_t *offsets,

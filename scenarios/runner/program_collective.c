@@ -26,11 +26,15 @@ struct collective {
 };
 
 // ---- Memory that the backend's calls accept -----------------------------------------------------
-static int buffer_alloc(ls_backend *backend, void **out, size_t bytes) {
-    if (backend->ops->alloc != NULL) {
-        return backend->ops->alloc(backend, out, bytes);
+static int buffer_alloc(ls_backend *backend, void **out, size_t bytes, const ls_call *call,
+                        const char *what) {
+    int status = backend->ops->alloc != NULL
+                     ? backend->ops->alloc(backend, out, bytes)
+                     : ls_alloc(out, ls_world_allocator(backend->world), bytes, 1);
+    if (status != LS_OK) {
+        return ls_error_wrap("rank %d: the %s buffer, %zu bytes", call->rank, what, bytes);
     }
-    return ls_alloc(out, ls_world_allocator(backend->world), bytes, 1);
+    return LS_OK;
 }
 
 static void buffer_free(ls_backend *backend, void *pointer, size_t bytes) {
@@ -78,7 +82,7 @@ static int place_in_one_buffer(struct collective *collective, struct prepared *p
         prepared->send_bytes > prepared->recv_bytes ? prepared->send_bytes : prepared->recv_bytes;
     int member = ls_comm_member(call->comm, call->rank);
     size_t offset = block_offset(call, member) * ls_dtype_bytes(call->dtype);
-    LS_TRY(buffer_alloc(collective->program->backend, &prepared->send, bytes));
+    LS_TRY(buffer_alloc(collective->program->backend, &prepared->send, bytes, call, "in-place"));
     prepared->send_bytes_allocated = bytes;
     char *base = prepared->send;
     call->send = prepared->send_bytes < prepared->recv_bytes ? base + offset : base;
@@ -89,12 +93,14 @@ static int place_in_one_buffer(struct collective *collective, struct prepared *p
 static int place_in_two_buffers(struct collective *collective, struct prepared *prepared) {
     ls_backend *backend = collective->program->backend;
     if (prepared->send_bytes > 0) {
-        LS_TRY(buffer_alloc(backend, &prepared->send, prepared->send_bytes));
+        LS_TRY(
+            buffer_alloc(backend, &prepared->send, prepared->send_bytes, &prepared->call, "send"));
         prepared->send_bytes_allocated = prepared->send_bytes;
         prepared->call.send = prepared->send;
     }
     if (prepared->recv_bytes > 0) {
-        LS_TRY(buffer_alloc(backend, &prepared->recv, prepared->recv_bytes));
+        LS_TRY(buffer_alloc(backend, &prepared->recv, prepared->recv_bytes, &prepared->call,
+                            "receive"));
         prepared->call.recv = prepared->recv;
     }
     return LS_OK;

@@ -309,8 +309,12 @@ static int prepare(replay *r) {
         ls_nccl_entry__input(input, e, k, r->elements);
         r->in[k] = input;
     }
-    r->reduction = (ls_reduction){
-        r->in, e->world, e->dtype, e->op, e->op == LS_PREMUL_SUM ? e->factors : NULL, e->count};
+    r->reduction = (ls_reduction){.in = r->in,
+                                  .in_count = e->world,
+                                  .dtype = e->dtype,
+                                  .op = e->op,
+                                  .premul = e->op == LS_PREMUL_SUM ? e->factors : NULL,
+                                  .count = e->count};
     r->observation = (ls_order_observation){e->call, &r->reduction, 0, r->actual};
     return LS_OK;
 }

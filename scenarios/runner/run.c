@@ -87,7 +87,9 @@ static void note_error(struct case_run *run) {
 static int simulate_on(struct case_run *run, ls_world *world, const ls_order *order,
                        ls_stages *simulated, ls_stages *expected) {
     ls_backend *backend = NULL;
-    LS_TRY(ls_backend_sim_create(&backend, world));
+    LS_TRY(run->options->device != NULL
+               ? ls_backend_sim_create_on(&backend, world, run->options->device)
+               : ls_backend_sim_create(&backend, world));
     backend->order = order;
     bool traced = simulated == run->simulated;  // and no search of orders
     ls_trace_watch(traced ? run->options->trace : NULL, backend, run->scenario->name,

@@ -35,6 +35,8 @@ void random_numbers(void *out, ls_dtype dtype, size_t count);
 void test_lookup(void);
 void test_backward(void);
 void test_gather(void);
+void test_scatter(void);
+void test_bags(void);
 void test_bucketize(void);
 void test_resolve(void);
 void test_offsets(void);

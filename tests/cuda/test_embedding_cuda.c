@@ -260,3 +260,64 @@ void test_offsets(void) {
     free(lengths);
     free(expected);
 }
+
+void test_scatter(void) {
+    enum { ROWS = 501, COUNT = 301, SIZE = 12, STRIDE = 20 };
+    int64_t *positions = host(COUNT * sizeof(int64_t));
+    for (int i = 0; i < COUNT; i++) {
+        positions[i] = (i * 5 + 3) % ROWS;  // distinct: 5 and 501 share no factor
+    }
+    unsigned char *in = host(COUNT * SIZE), *expected = host(ROWS * STRIDE);
+    random_bits(in, LS_U8, COUNT * SIZE);
+    memset(expected, 0xA5, ROWS * STRIDE);
+    void *in_device = device(in, COUNT * SIZE), *out = device(NULL, ROWS * STRIDE);
+    void *positions_device = device(positions, COUNT * sizeof(int64_t));
+    ls_kernel_scatter_rows(expected, STRIDE, in, SIZE, positions, COUNT);
+    need_ok(
+        ls_kernel_scatter_rows_cuda(out, STRIDE, in_device, SIZE, positions_device, COUNT, NULL),
+        "scatter_rows");
+    expect_same("scatter_rows", expected, out, LS_U8, ROWS * STRIDE);
+    cudaFree(in_device);
+    cudaFree(out);
+    cudaFree(positions_device);
+    free(positions);
+    free(in);
+    free(expected);
+}
+
+static void bags_case(ls_dtype dtype, bool weighted, int64_t padding_id) {
+    enum { ROWS = 501, BAGS = 203, DIM = 13, STRIDE = 17 };
+    bags b = make_bags(BAGS, 9, ROWS, padding_id);
+    size_t bytes = BAGS * STRIDE * ls_dtype_bytes(dtype);
+    void *values = host(bytes);
+    random_numbers(values, dtype, BAGS * STRIDE);
+    void *out = device(values, bytes);
+    ls_kernel_fill_empty_bags(values, STRIDE, dtype, -3.5, DIM, b.ids, b.offsets, padding_id, BAGS);
+    need_ok(ls_kernel_fill_empty_bags_cuda(out, STRIDE, dtype, -3.5, DIM, b.ids_device,
+                                           b.offsets_device, padding_id, BAGS, NULL),
+            "fill_empty_bags");
+    expect_same("fill_empty_bags", values, out, dtype, BAGS * STRIDE);
+    if (dtype == LS_F32 || dtype == LS_F64) {
+        ls_kernel_divide_bags(values, STRIDE, dtype, DIM, b.ids, b.offsets,
+                              weighted ? b.weights : NULL, padding_id, BAGS);
+        need_ok(ls_kernel_divide_bags_cuda(out, STRIDE, dtype, DIM, b.ids_device, b.offsets_device,
+                                           weighted ? b.weights_device : NULL, padding_id, BAGS,
+                                           NULL),
+                "divide_bags");
+        expect_same("divide_bags", values, out, dtype, BAGS * STRIDE);
+    }
+    cudaFree(out);
+    free(values);
+    free_bags(&b);
+}
+
+void test_bags(void) {
+    const ls_dtype dtypes[] = {LS_F32, LS_F64, LS_F16, LS_BF16};
+    const int64_t paddings[] = {-1, 7, -5};
+    for (size_t d = 0; d < 4; d++) {
+        for (size_t p = 0; p < 3; p++) {
+            bags_case(dtypes[d], false, paddings[p]);
+            bags_case(dtypes[d], true, paddings[p]);
+        }
+    }
+}

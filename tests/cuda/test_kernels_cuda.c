@@ -178,6 +178,28 @@ static void test_matmul(void) {
 }
 
 // test_kernels_cuda [short]
+static void test_select(void) {
+    enum { BYTES = 10007, PERIOD = 960 };
+    unsigned char *mask = host(PERIOD), *a = host(BYTES), *b = host(BYTES);
+    for (int i = 0; i < PERIOD; i++) {
+        mask[i] = below(2) ? 0xff : 0;
+    }
+    random_bits(a, LS_U8, BYTES);
+    random_bits(b, LS_U8, BYTES);
+    void *a_device = device(a, BYTES), *b_device = device(b, BYTES);
+    for (size_t start = 0; start < 3000; start += 997) {
+        ls_kernel_select_bytes(a, b, mask, PERIOD, start, BYTES);
+        need_ok(ls_kernel_select_bytes_cuda(a_device, b_device, mask, PERIOD, start, BYTES, NULL),
+                "select_bytes");
+        expect_same("select_bytes", a, a_device, LS_U8, BYTES);
+    }
+    cudaFree(a_device);
+    cudaFree(b_device);
+    free(mask);
+    free(a);
+    free(b);
+}
+
 int main(int argc, char **argv) {
     brief = argc > 1 && strcmp(argv[1], "short") == 0;
     int devices = 0;
@@ -189,12 +211,20 @@ int main(int argc, char **argv) {
         const char *name;
         void (*run)(void);
     } tests[] = {
-        {"fill and copy", test_fill_copy}, {"convert", test_convert},
-        {"reduce", test_reduce},           {"accumulate", test_accumulate},
-        {"matmul", test_matmul},           {"pooled lookup", test_lookup},
-        {"backward", test_backward},       {"gather", test_gather},
-        {"bucketize", test_bucketize},     {"resolve ids", test_resolve},
+        {"fill and copy", test_fill_copy},
+        {"convert", test_convert},
+        {"reduce", test_reduce},
+        {"accumulate", test_accumulate},
+        {"matmul", test_matmul},
+        {"pooled lookup", test_lookup},
+        {"backward", test_backward},
+        {"gather", test_gather},
+        {"bucketize", test_bucketize},
+        {"resolve ids", test_resolve},
         {"offsets", test_offsets},
+        {"scatter", test_scatter},
+        {"bags", test_bags},
+        {"select bytes", test_select},
     };
     for (size_t i = 0; i < sizeof tests / sizeof *tests; i++) {
         int before = failures, checks_before = checks;

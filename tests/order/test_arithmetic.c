@@ -167,7 +167,7 @@ Test(arithmetic, ring_agrees_with_plain_code) {
                 cr_assert(ls_order_parse(&order, text) == LS_OK);
                 ls_reduction r = {
                     d->pointers, RANKS, dtype, ops[o], ops[o] == LS_PREMUL_SUM ? factors : NULL,
-                    COUNT};
+                    COUNT,       NULL};
                 cr_assert(ls_order_all_reduce(order, d->out, &r, 0, COUNT) == LS_OK);
                 cr_expect(memcmp(d->out, d->want, COUNT * bytes) == 0, "%s %s %s",
                           ls_dtype_name(dtype), ls_op_name(ops[o]), text);
@@ -198,7 +198,7 @@ Test(arithmetic, branching_tree_agrees_with_plain_code) {
         data *d = make(dtype, 2.0);
         ls_order *order = NULL;
         cr_assert(ls_order_parse(&order, "tree:trees=3(1(0)+4+2)") == LS_OK);
-        ls_reduction r = {d->pointers, RANKS, dtype, LS_AVG, NULL, COUNT};
+        ls_reduction r = {d->pointers, RANKS, dtype, LS_AVG, NULL, COUNT, NULL};
         cr_assert(ls_order_all_reduce(order, d->out, &r, 0, COUNT) == LS_OK);
         unsigned char k[8];
         factor_of(k, dtype, 1.0 / RANKS);
@@ -248,7 +248,7 @@ Test(arithmetic, plain_trees_agree_with_plain_code) {
                   ls_error_last()->text);
         for (int product = 0; product < 2; product++) {
             char op = product ? '*' : '+';
-            ls_reduction r = {pointers, MANY, dtype, product ? LS_PROD : LS_SUM, NULL, FEW};
+            ls_reduction r = {pointers, MANY, dtype, product ? LS_PROD : LS_SUM, NULL, FEW, NULL};
             cr_assert(ls_order_all_reduce(order, out, &r, 0, FEW) == LS_OK);
             for (size_t i = 0; i < FEW; i++) {
 #define TERM(rank) ((const unsigned char *)pointers[rank] + i * bytes)
@@ -269,7 +269,7 @@ Test(arithmetic, plain_trees_agree_with_plain_code) {
                           ls_dtype_name(dtype), op, i);
             }
         }
-        ls_reduction r = {pointers, MANY, dtype, LS_PROD, NULL, FEW};
+        ls_reduction r = {pointers, MANY, dtype, LS_PROD, NULL, FEW, NULL};
         cr_assert(ls_order_all_reduce(order, in + 3 * FEW * bytes, &r, 0, FEW) == LS_OK);
         cr_expect(memcmp(in + 3 * FEW * bytes, out, FEW * bytes) == 0, "in place");
         ls_order_free(order);
@@ -286,7 +286,7 @@ Test(arithmetic, symmetric_kernels_accumulate_in_f32) {
         data *d = make(dtype, 1.0);
         ls_order *order = NULL;
         cr_assert(ls_order_parse(&order, "symmetric:kernel=ll") == LS_OK);
-        ls_reduction r = {d->pointers, RANKS, dtype, LS_SUM, NULL, COUNT};
+        ls_reduction r = {d->pointers, RANKS, dtype, LS_SUM, NULL, COUNT, NULL};
         cr_assert(ls_order_all_reduce(order, d->out, &r, 0, COUNT) == LS_OK);
         for (size_t i = 0; i < COUNT; i++) {
             float sum = (float)ls_element_to_f64(d->in[0] + i * bytes, dtype);
@@ -323,7 +323,7 @@ Test(arithmetic, order_free_operations_agree_with_rank_order) {
             size_t bytes = ls_dtype_bytes(dtypes[t]);
             ls_reduction r = {
                 d->pointers, RANKS, dtypes[t], (ls_op)op, op == LS_PREMUL_SUM ? factors : NULL,
-                COUNT};
+                COUNT,       NULL};
             cr_assert(ls_order_all_reduce(NULL, d->want, &r, 0, COUNT) == LS_OK);
             for (int k = 0; k < 3; k++) {
                 ls_order *order = NULL;
@@ -348,7 +348,7 @@ Test(arithmetic, special_values) {
     float out[6];
     ls_order *order = NULL;
     cr_assert(ls_order_parse(&order, "ring:channels=1") == LS_OK);
-    ls_reduction r = {pointers, 3, LS_F32, LS_SUM, NULL, 6};
+    ls_reduction r = {pointers, 3, LS_F32, LS_SUM, NULL, 6, NULL};
     cr_assert(ls_order_all_reduce(order, out, &r, 0, 6) == LS_OK);
     cr_expect(out[0] == inf && out[1] == 0 && signbit(out[1]) && out[2] == 3 * denormal);
     cr_expect(isnan(out[3]) && isnan(out[4]) && out[5] == 0 && !signbit(out[5]));

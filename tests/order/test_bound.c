@@ -99,7 +99,8 @@ Test(bound, no_correct_order_exceeds_it, .timeout = 100) {
             ls_op op = ops[seed / 8 % 4];
             data *d = make(floats[t], ranks, seed, (int)(seed / 32 % 4));
             ls_reduction r = {
-                d->pointers, ranks, floats[t], op, op == LS_PREMUL_SUM ? d->premul : NULL, COUNT};
+                d->pointers, ranks, floats[t], op, op == LS_PREMUL_SUM ? d->premul : NULL,
+                COUNT,       NULL};
             cr_assert(ls_bound_reduction(d->bounds, &r, 0, COUNT) == LS_OK);
             for (uint64_t k = 0; k < 6; k++) {
                 ls_text text = {0};
@@ -174,13 +175,13 @@ Test(bound, bugs_exceed_it, .timeout = 100) {
         int caught[BUG_COUNT] = {0};
         for (uint64_t seed = 0; seed < TRIALS; seed++) {
             data *d = make(floats[t], RANKS, 1000 + seed, 0);
-            ls_reduction r = {d->pointers, RANKS, floats[t], LS_SUM, NULL, COUNT};
+            ls_reduction r = {d->pointers, RANKS, floats[t], LS_SUM, NULL, COUNT, NULL};
             cr_assert(ls_bound_reduction(d->bounds, &r, 0, COUNT) == LS_OK);
             for (int kind = 0; kind < BUG_COUNT; kind++) {
                 const void *pointers[RANKS + 1];
                 unsigned char changed[COUNT * 8];
                 memcpy(pointers, d->pointers, RANKS * sizeof *pointers);
-                ls_reduction wrong = {pointers, RANKS, floats[t], LS_SUM, NULL, COUNT};
+                ls_reduction wrong = {pointers, RANKS, floats[t], LS_SUM, NULL, COUNT, NULL};
                 plant(d, floats[t], (int)(seed % RANKS), (bug)kind, seed, pointers, changed,
                       &wrong.in_count);
                 cr_assert(ls_order_all_reduce(NULL, d->out, &wrong, 0, COUNT) == LS_OK);
@@ -240,7 +241,7 @@ Test(bound, steps_are_half_ulps) {
 Test(bound, special_values_and_exact_operations) {
     float in[2][3] = {{INFINITY, NAN, 3e38f}, {1, 1, 3e38f}};
     const void *pointers[2] = {in[0], in[1]};
-    ls_reduction r = {pointers, 2, LS_F32, LS_SUM, NULL, 3};
+    ls_reduction r = {pointers, 2, LS_F32, LS_SUM, NULL, 3, NULL};
     ls_bound_element e[3];
     cr_assert(ls_bound_reduction(e, &r, 0, 3) == LS_OK);
     float inf = INFINITY, nan = NAN, one = 1;
@@ -252,7 +253,7 @@ Test(bound, special_values_and_exact_operations) {
               isinf(ls_bound_ratio(&e[2], LS_F32, &nan)) == 0);
     int64_t big[2][1] = {{INT64_MAX - 5}, {3}};
     const void *integers[2] = {big[0], big[1]};
-    ls_reduction sum = {integers, 2, LS_I64, LS_SUM, NULL, 1};
+    ls_reduction sum = {integers, 2, LS_I64, LS_SUM, NULL, 1, NULL};
     cr_assert(ls_bound_reduction(e, &sum, 0, 1) == LS_OK);
     int64_t right = INT64_MAX - 2, wrong = INT64_MAX - 3;
     cr_expect(ls_bound_ratio(&e[0], LS_I64, &right) == 0 &&

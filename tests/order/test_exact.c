@@ -30,7 +30,8 @@ static void check(ls_dtype dtype, ls_op op, int ranks) {
         premul[r] = ls_exact_premul(dtype, 42, r);
     }
     ls_exact_expect(want, dtype, op, 42, ranks, 5, COUNT);
-    ls_reduction reduction = {in, ranks, dtype, op, op == LS_PREMUL_SUM ? premul : NULL, COUNT};
+    ls_reduction reduction = {in,    ranks, dtype, op, op == LS_PREMUL_SUM ? premul : NULL,
+                              COUNT, NULL};
     for (size_t k = 0; k < sizeof orders / sizeof *orders; k++) {
         char text[64];
         (void)snprintf(text, sizeof text, "%s", orders[k]);
@@ -92,7 +93,7 @@ Test(exact, a_dropped_rank_shows) {
             ls_exact_fill(in[r], (ls_dtype)dtype, LS_SUM, 9, r, 3, 0, COUNT);
         }
         ls_exact_expect(want, (ls_dtype)dtype, LS_SUM, 9, 3, 0, COUNT);
-        ls_reduction reduction = {pointers, 2, (ls_dtype)dtype, LS_SUM, NULL, COUNT};
+        ls_reduction reduction = {pointers, 2, (ls_dtype)dtype, LS_SUM, NULL, COUNT, NULL};
         cr_assert(ls_order_all_reduce(NULL, out, &reduction, 0, COUNT) == LS_OK);
         size_t differing = 0;
         for (size_t i = 0; i < COUNT; i++) {

@@ -27,7 +27,7 @@ static data *make(const char *actual_order, size_t count) {
         }
         d->pointers[r] = d->in[r];
     }
-    d->reduction = (ls_reduction){d->pointers, RANKS, LS_F32, LS_SUM, NULL, count};
+    d->reduction = (ls_reduction){d->pointers, RANKS, LS_F32, LS_SUM, NULL, count, NULL};
     d->observation = (ls_order_observation){LS_ORDER_ALL_REDUCE, &d->reduction, 0, d->out};
     ls_order *order = NULL;
     cr_assert(ls_order_parse(&order, actual_order) == LS_OK, "%s", ls_error_last()->text);

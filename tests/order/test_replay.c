@@ -238,7 +238,7 @@ Test(replay, a_changed_order_is_named) {
             for (int r = 0; r < WORLD; r++) {
                 in[r] = memory + (size_t)r * elements + (size_t)b * COUNT;
             }
-            ls_reduction reduction = {in, WORLD, LS_F32, LS_SUM, NULL, COUNT};
+            ls_reduction reduction = {in, WORLD, LS_F32, LS_SUM, NULL, COUNT, NULL};
             cr_assert(
                 (scatter ? ls_order_reduce_scatter(order, out + b * COUNT, &reduction, b, 0, COUNT)
                          : ls_order_all_reduce(order, out, &reduction, 0, COUNT)) == LS_OK);

@@ -1,0 +1,23 @@
+// --device: where the simulator's buffers lie and its kernels run.
+#ifndef LS_CLI_DEVICE_H
+#define LS_CLI_DEVICE_H
+
+#include "cli/cli.h"
+#include "kernels/device.h"
+
+extern const char *const cli_devices[];  // "host", "cuda"
+
+#define CLI_DEVICE_OPTION(given)                                                                   \
+    {                                                                                              \
+        .type = CLI_CHOICE, .long_name = "device", .value = &(given), .value_name = "NAME",        \
+        .choices = cli_devices,                                                                    \
+        .help = "Where the simulator computes: host (default), or cuda: all ranks on one GPU"      \
+    }
+
+// Opens a device; *out NULL for the host. A program without CUDA goes on as the one with it. An
+// exit code; says on stderr why it is not LS_EXIT_OK.
+int cli_device_open(ls_device **out, int choice);
+// For the reproducing command: " --device cuda", or nothing.
+void cli_reproduce_device(ls_text *out, int choice);
+
+#endif

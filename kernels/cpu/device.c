@@ -1,0 +1,182 @@
+// The host as a device: ordinary memory and the kernels of this folder.
+#include "kernels/device.h"
+
+#include <string.h>
+
+#include "base/memory.h"
+
+// ---- Memory -------------------------------------------------------------------------------------
+static int host_alloc(ls_device *device, void **out, size_t bytes) {
+    (void)device;
+    return ls_alloc(out, NULL, bytes, 1);
+}
+
+static void host_free(ls_device *device, void *pointer, size_t bytes) {
+    (void)device;
+    ls_free(NULL, pointer, bytes, 1);
+}
+
+static bool host_owns(ls_device *device, const void *pointer) {
+    (void)device;
+    return pointer != NULL;
+}
+
+static int host_move(ls_device *device, void *out, const void *in, size_t bytes) {
+    (void)device;
+    if (bytes > 0 && out != in) {
+        memcpy(out, in, bytes);
+    }
+    return LS_OK;
+}
+
+// ---- Kernels ------------------------------------------------------------------------------------
+static int host_convert(ls_device *device, void *out, ls_dtype out_dtype, const void *in,
+                        ls_dtype in_dtype, size_t count) {
+    (void)device;
+    ls_kernel_convert(out, out_dtype, in, in_dtype, count);
+    return LS_OK;
+}
+
+static int host_fill(ls_device *device, void *out, ls_dtype dtype, const void *value,
+                     size_t count) {
+    (void)device;
+    ls_kernel_fill(out, dtype, value, count);
+    return LS_OK;
+}
+
+static int host_copy(ls_device *device, void *out, const void *in, size_t bytes) {
+    (void)device;
+    if (bytes > 0 && out != in) {
+        ls_kernel_copy(out, in, bytes);
+    }
+    return LS_OK;
+}
+
+static int host_copy_2d(ls_device *device, void *out, size_t out_stride_bytes, const void *in,
+                        size_t in_stride_bytes, size_t row_bytes, size_t rows) {
+    (void)device;
+    ls_kernel_copy_2d(out, out_stride_bytes, in, in_stride_bytes, row_bytes, rows);
+    return LS_OK;
+}
+
+static int host_select_bytes(ls_device *device, void *accumulator, const void *other,
+                             const unsigned char *mask, size_t period, size_t start, size_t bytes) {
+    (void)device;
+    ls_kernel_select_bytes(accumulator, other, mask, period, start, bytes);
+    return LS_OK;
+}
+
+static int host_reduce(ls_device *device, void *out, const void *const *in, size_t in_count,
+                       ls_dtype dtype, ls_op op, const double *premul, size_t count) {
+    (void)device;
+    ls_kernel_reduce(out, in, in_count, dtype, op, premul, count);
+    return LS_OK;
+}
+
+static int host_accumulate(ls_device *device, void *accumulator, const void *in, ls_dtype dtype,
+                           ls_op op, size_t count) {
+    (void)device;
+    ls_kernel_accumulate(accumulator, in, dtype, op, count);
+    return LS_OK;
+}
+
+static int host_scale(ls_device *device, void *out, const void *in, const void *factor,
+                      ls_dtype dtype, size_t count) {
+    (void)device;
+    ls_kernel_scale(out, in, factor, dtype, count);
+    return LS_OK;
+}
+
+static int host_accumulate_fma(ls_device *device, void *accumulator, const void *in,
+                               const void *factor, ls_dtype dtype, size_t count) {
+    (void)device;
+    ls_kernel_accumulate_fma(accumulator, in, factor, dtype, count);
+    return LS_OK;
+}
+
+static int host_resolve_ids(ls_device *device, int64_t *ids, size_t count, int64_t rows,
+                            ls_id_policy policy, size_t *bad_index) {
+    (void)device;
+    return ls_kernel_resolve_ids(ids, count, rows, policy, bad_index);
+}
+
+static int host_gather_rows(ls_device *device, void *out, const void *table, size_t row_bytes,
+                            int64_t rows, const int64_t *ids, size_t count) {
+    (void)device;
+    ls_kernel_gather_rows(out, table, row_bytes, rows, ids, count);
+    return LS_OK;
+}
+
+static int host_scatter_rows(ls_device *device, void *out, size_t out_stride_bytes, const void *in,
+                             size_t row_bytes, const int64_t *positions, size_t count) {
+    (void)device;
+    ls_kernel_scatter_rows(out, out_stride_bytes, in, row_bytes, positions, count);
+    return LS_OK;
+}
+
+static int host_pooled_lookup(ls_device *device, void *out, size_t out_stride, const void *table,
+                              ls_dtype table_dtype, int64_t rows, size_t dim, const int64_t *ids,
+                              const int64_t *offsets, const float *weights, int64_t padding_id,
+                              ls_pooling pooling, size_t bags) {
+    (void)device;
+    ls_kernel_pooled_lookup(out, out_stride, table, table_dtype, rows, dim, ids, offsets, weights,
+                            padding_id, pooling, bags);
+    return LS_OK;
+}
+
+static int host_fill_empty_bags(ls_device *device, void *out, size_t out_stride, ls_dtype dtype,
+                                double value, size_t dim, const int64_t *ids,
+                                const int64_t *offsets, int64_t padding_id, size_t bags) {
+    (void)device;
+    ls_kernel_fill_empty_bags(out, out_stride, dtype, value, dim, ids, offsets, padding_id, bags);
+    return LS_OK;
+}
+
+static int host_divide_bags(ls_device *device, void *out, size_t out_stride, ls_dtype dtype,
+                            size_t dim, const int64_t *ids, const int64_t *offsets,
+                            const float *weights, int64_t padding_id, size_t bags) {
+    (void)device;
+    ls_kernel_divide_bags(out, out_stride, dtype, dim, ids, offsets, weights, padding_id, bags);
+    return LS_OK;
+}
+
+static int host_bucketize(ls_device *device, int64_t *out_lengths, int64_t *out_ids,
+                          float *out_weights, int64_t *out_positions, const int64_t *ids,
+                          const int64_t *lengths, const float *weights, const int64_t *row_starts,
+                          size_t owners, size_t bags) {
+    (void)device;
+    ls_kernel_bucketize(out_lengths, out_ids, out_weights, out_positions, ids, lengths, weights,
+                        row_starts, owners, bags);
+    return LS_OK;
+}
+
+static const ls_device_ops host_ops = {
+    .name = "host",
+    .is_host = true,
+    .alloc = host_alloc,
+    .free = host_free,
+    .owns = host_owns,
+    .copy_in = host_move,
+    .copy_out = host_move,
+    .convert = host_convert,
+    .fill = host_fill,
+    .copy = host_copy,
+    .copy_2d = host_copy_2d,
+    .select_bytes = host_select_bytes,
+    .reduce = host_reduce,
+    .accumulate = host_accumulate,
+    .scale = host_scale,
+    .accumulate_fma = host_accumulate_fma,
+    .resolve_ids = host_resolve_ids,
+    .gather_rows = host_gather_rows,
+    .scatter_rows = host_scatter_rows,
+    .pooled_lookup = host_pooled_lookup,
+    .fill_empty_bags = host_fill_empty_bags,
+    .divide_bags = host_divide_bags,
+    .bucketize = host_bucketize,
+};
+
+ls_device *ls_device_host(void) {
+    static ls_device host = {.ops = &host_ops};
+    return &host;
+}

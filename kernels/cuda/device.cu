@@ -1,0 +1,248 @@
+// A GPU as a device: its memory, and the kernels of this folder on the default stream.
+#include "kernels/cuda/device.h"
+
+#include <cstdio>
+
+#include "kernels/cuda/device.cuh"
+
+using namespace ls;
+
+// ---- Memory -------------------------------------------------------------------------------------
+static int cuda_alloc(ls_device *device, void **out, size_t bytes) {
+    (void)device;
+    *out = nullptr;
+    cudaError_t error = cudaMallocAsync(out, bytes, nullptr);
+    if (error == cudaErrorMemoryAllocation) {
+        (void)cudaGetLastError();
+        size_t free_bytes = 0, total_bytes = 0;
+        (void)cudaMemGetInfo(&free_bytes, &total_bytes);
+        *out = nullptr;
+        return LS_FAIL(LS_ERR_MEMORY,
+                       "out of GPU memory: %zu bytes wanted, %zu of the GPU's %zu are free", bytes,
+                       free_bytes, total_bytes);
+    }
+    LS_TRY(check(error, "GPU memory"));
+    return check(cudaMemsetAsync(*out, 0, bytes, nullptr), "clearing GPU memory");
+}
+
+static void cuda_free(ls_device *device, void *pointer, size_t bytes) {
+    (void)device, (void)bytes;
+    if (pointer != nullptr) {
+        (void)cudaFreeAsync(pointer, nullptr);
+    }
+}
+
+static bool cuda_owns(ls_device *device, const void *pointer) {
+    (void)device;
+    cudaPointerAttributes attributes;
+    if (pointer == nullptr || cudaPointerGetAttributes(&attributes, pointer) != cudaSuccess) {
+        (void)cudaGetLastError();
+        return false;
+    }
+    return attributes.type == cudaMemoryTypeDevice;
+}
+
+static int cuda_copy_in(ls_device *device, void *out, const void *host, size_t bytes) {
+    (void)device;
+    if (bytes == 0) {
+        return LS_OK;
+    }
+    return check(cudaMemcpy(out, host, bytes, cudaMemcpyHostToDevice), "copying to the GPU");
+}
+
+static int cuda_copy_out(ls_device *device, void *host, const void *in, size_t bytes) {
+    (void)device;
+    if (bytes == 0) {
+        return LS_OK;
+    }
+    return check(cudaMemcpy(host, in, bytes, cudaMemcpyDeviceToHost), "copying from the GPU");
+}
+
+// ---- Kernels ------------------------------------------------------------------------------------
+static int cuda_convert(ls_device *device, void *out, ls_dtype out_dtype, const void *in,
+                        ls_dtype in_dtype, size_t count) {
+    (void)device;
+    return ls_kernel_convert_cuda(out, out_dtype, in, in_dtype, count, nullptr);
+}
+
+static int cuda_fill(ls_device *device, void *out, ls_dtype dtype, const void *value,
+                     size_t count) {
+    (void)device;
+    return ls_kernel_fill_cuda(out, dtype, value, count, nullptr);
+}
+
+static int cuda_copy(ls_device *device, void *out, const void *in, size_t bytes) {
+    (void)device;
+    return ls_kernel_copy_cuda(out, in, bytes, nullptr);
+}
+
+static int cuda_copy_2d(ls_device *device, void *out, size_t out_stride_bytes, const void *in,
+                        size_t in_stride_bytes, size_t row_bytes, size_t rows) {
+    (void)device;
+    return ls_kernel_copy_2d_cuda(out, out_stride_bytes, in, in_stride_bytes, row_bytes, rows,
+                                  nullptr);
+}
+
+static int cuda_select_bytes(ls_device *device, void *accumulator, const void *other,
+                             const unsigned char *mask, size_t period, size_t start, size_t bytes) {
+    (void)device;
+    return ls_kernel_select_bytes_cuda(accumulator, other, mask, period, start, bytes, nullptr);
+}
+
+static int cuda_reduce(ls_device *device, void *out, const void *const *in, size_t in_count,
+                       ls_dtype dtype, ls_op op, const double *premul, size_t count) {
+    (void)device;
+    return ls_kernel_reduce_cuda(out, in, in_count, dtype, op, premul, count, nullptr);
+}
+
+static int cuda_accumulate(ls_device *device, void *accumulator, const void *in, ls_dtype dtype,
+                           ls_op op, size_t count) {
+    (void)device;
+    return ls_kernel_accumulate_cuda(accumulator, in, dtype, op, count, nullptr);
+}
+
+static int cuda_scale(ls_device *device, void *out, const void *in, const void *factor,
+                      ls_dtype dtype, size_t count) {
+    (void)device;
+    return ls_kernel_scale_cuda(out, in, factor, dtype, count, nullptr);
+}
+
+static int cuda_accumulate_fma(ls_device *device, void *accumulator, const void *in,
+                               const void *factor, ls_dtype dtype, size_t count) {
+    (void)device;
+    return ls_kernel_accumulate_fma_cuda(accumulator, in, factor, dtype, count, nullptr);
+}
+
+static int cuda_resolve_ids(ls_device *device, int64_t *ids, size_t count, int64_t rows,
+                            ls_id_policy policy, size_t *bad_index) {
+    (void)device;
+    return ls_kernel_resolve_ids_cuda(ids, count, rows, policy, bad_index, nullptr);
+}
+
+static int cuda_gather_rows(ls_device *device, void *out, const void *table, size_t row_bytes,
+                            int64_t rows, const int64_t *ids, size_t count) {
+    (void)device;
+    return ls_kernel_gather_rows_cuda(out, table, row_bytes, rows, ids, count, nullptr);
+}
+
+static int cuda_scatter_rows(ls_device *device, void *out, size_t out_stride_bytes, const void *in,
+                             size_t row_bytes, const int64_t *positions, size_t count) {
+    (void)device;
+    return ls_kernel_scatter_rows_cuda(out, out_stride_bytes, in, row_bytes, positions, count,
+                                       nullptr);
+}
+
+static int cuda_pooled_lookup(ls_device *device, void *out, size_t out_stride, const void *table,
+                              ls_dtype table_dtype, int64_t rows, size_t dim, const int64_t *ids,
+                              const int64_t *offsets, const float *weights, int64_t padding_id,
+                              ls_pooling pooling, size_t bags) {
+    (void)device;
+    return ls_kernel_pooled_lookup_cuda(out, out_stride, table, table_dtype, rows, dim, ids,
+                                        offsets, weights, padding_id, pooling, bags, nullptr);
+}
+
+static int cuda_fill_empty_bags(ls_device *device, void *out, size_t out_stride, ls_dtype dtype,
+                                double value, size_t dim, const int64_t *ids,
+                                const int64_t *offsets, int64_t padding_id, size_t bags) {
+    (void)device;
+    return ls_kernel_fill_empty_bags_cuda(out, out_stride, dtype, value, dim, ids, offsets,
+                                          padding_id, bags, nullptr);
+}
+
+static int cuda_divide_bags(ls_device *device, void *out, size_t out_stride, ls_dtype dtype,
+                            size_t dim, const int64_t *ids, const int64_t *offsets,
+                            const float *weights, int64_t padding_id, size_t bags) {
+    (void)device;
+    return ls_kernel_divide_bags_cuda(out, out_stride, dtype, dim, ids, offsets, weights,
+                                      padding_id, bags, nullptr);
+}
+
+static int cuda_bucketize(ls_device *device, int64_t *out_lengths, int64_t *out_ids,
+                          float *out_weights, int64_t *out_positions, const int64_t *ids,
+                          const int64_t *lengths, const float *weights, const int64_t *row_starts,
+                          size_t owners, size_t bags) {
+    (void)device;
+    scratch starts(nullptr);
+    LS_TRY(starts.alloc((owners + 1) * sizeof(int64_t)));
+    LS_TRY(check(cudaMemcpy(starts.as<void>(), row_starts, (owners + 1) * sizeof(int64_t),
+                            cudaMemcpyHostToDevice),
+                 "bucketize"));
+    return ls_kernel_bucketize_cuda(out_lengths, out_ids, out_weights, out_positions, ids, lengths,
+                                    weights, starts.as<int64_t>(), owners, bags, nullptr);
+}
+
+// In the order of ls_device_ops.
+static const ls_device_ops cuda_ops = {
+    "cuda",
+    false,
+    cuda_alloc,
+    cuda_free,
+    cuda_owns,
+    cuda_copy_in,
+    cuda_copy_out,
+    cuda_convert,
+    cuda_fill,
+    cuda_copy,
+    cuda_copy_2d,
+    cuda_select_bytes,
+    cuda_reduce,
+    cuda_accumulate,
+    cuda_scale,
+    cuda_accumulate_fma,
+    cuda_resolve_ids,
+    cuda_gather_rows,
+    cuda_scatter_rows,
+    cuda_pooled_lookup,
+    cuda_fill_empty_bags,
+    cuda_divide_bags,
+    cuda_bucketize,
+};
+
+// ---- Opening ------------------------------------------------------------------------------------
+static int count_devices(int *out) {
+    *out = 0;
+    int driver = 0;
+    if (cudaDriverGetVersion(&driver) != cudaSuccess || driver == 0) {
+        (void)cudaGetLastError();
+        return LS_FAIL(LS_ERR_BACKEND, "no GPU: this machine has no NVIDIA driver");
+    }
+    cudaError_t error = cudaGetDeviceCount(out);
+    if (error != cudaSuccess || *out == 0) {
+        (void)cudaGetLastError();
+        return LS_FAIL(LS_ERR_BACKEND, "no GPU: %s",
+                       error == cudaSuccess ? "CUDA sees none" : cudaGetErrorString(error));
+    }
+    return LS_OK;
+}
+
+int ls_device_cuda_describe(char *out, size_t out_bytes) {
+    int count = 0;
+    LS_TRY(count_devices(&count));
+    cudaDeviceProp properties;
+    LS_TRY(check(cudaGetDeviceProperties(&properties, 0), "asking the GPU"));
+    size_t free_bytes = 0, total_bytes = 0;
+    LS_TRY(check(cudaMemGetInfo(&free_bytes, &total_bytes), "asking the GPU"));
+    int driver = 0;
+    LS_TRY(check(cudaDriverGetVersion(&driver), "asking the driver"));
+    (void)snprintf(out, out_bytes, "every rank on one %s, %.1f of %.1f GiB free, driver %d.%d",
+                   properties.name, (double)free_bytes / (1 << 30), (double)total_bytes / (1 << 30),
+                   driver / 1000, driver % 1000 / 10);
+    return LS_OK;
+}
+
+int ls_device_cuda_open(ls_device **out) {
+    static ls_device device;
+    *out = nullptr;
+    int count = 0;
+    LS_TRY(count_devices(&count));
+    LS_TRY(check(cudaSetDevice(0), "opening the GPU"));
+    // Freed memory stays ours: a run makes and frees much of it.
+    cudaMemPool_t pool;
+    LS_TRY(check(cudaDeviceGetDefaultMemPool(&pool, 0), "the GPU's memory"));
+    uint64_t kept_bytes = UINT64_MAX;
+    LS_TRY(check(cudaMemPoolSetAttribute(pool, cudaMemPoolAttrReleaseThreshold, &kept_bytes),
+                 "the GPU's memory"));
+    device.ops = &cuda_ops;
+    *out = &device;
+    return LS_OK;
+}

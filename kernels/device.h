@@ -1,0 +1,82 @@
+// A device: memory of its own and the kernels that work on it, behind one table of functions. The
+// host is one (ordinary memory, the kernels of cpu/); a GPU is another (cuda/device.h). Code that
+// goes through a device runs on either, and gives the same bits on both.
+//
+// Pointers are the device's memory, but those marked (host). Kernels take what kernels.h says, run
+// in the order of the calls, and return LS_ERR_BACKEND where the device failed; copies to and from
+// the host wait for them. Not thread-safe.
+#ifndef LS_KERNELS_DEVICE_H
+#define LS_KERNELS_DEVICE_H
+
+#include "kernels/kernels.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct ls_device ls_device;
+
+typedef struct ls_device_ops {
+    const char *name;  // "host", "cuda"
+    bool is_host;      // its memory is ordinary memory
+    // Zeroed memory, bytes > 0. LS_ERR_MEMORY says how many bytes were wanted and what is free.
+    int (*alloc)(ls_device *device, void **out, size_t bytes);
+    void (*free)(ls_device *device, void *pointer, size_t bytes);  // NULL is allowed
+    bool (*owns)(ls_device *device, const void *pointer);          // whether it points at such
+    int (*copy_in)(ls_device *device, void *out, const void *host, size_t bytes);
+    int (*copy_out)(ls_device *device, void *host, const void *in, size_t bytes);
+
+    int (*convert)(ls_device *device, void *out, ls_dtype out_dtype, const void *in,
+                   ls_dtype in_dtype, size_t count);
+    int (*fill)(ls_device *device, void *out, ls_dtype dtype, const void *value,
+                size_t count);  // value (host)
+    int (*copy)(ls_device *device, void *out, const void *in, size_t bytes);
+    int (*copy_2d)(ls_device *device, void *out, size_t out_stride_bytes, const void *in,
+                   size_t in_stride_bytes, size_t row_bytes, size_t rows);
+    int (*select_bytes)(ls_device *device, void *accumulator, const void *other,
+                        const unsigned char *mask, size_t period, size_t start,
+                        size_t bytes);  // mask (host)
+    // in, premul (host) [in_count]; in's pointers are device memory.
+    int (*reduce)(ls_device *device, void *out, const void *const *in, size_t in_count,
+                  ls_dtype dtype, ls_op op, const double *premul, size_t count);
+    int (*accumulate)(ls_device *device, void *accumulator, const void *in, ls_dtype dtype,
+                      ls_op op, size_t count);
+    int (*scale)(ls_device *device, void *out, const void *in, const void *factor, ls_dtype dtype,
+                 size_t count);  // factor (host)
+    int (*accumulate_fma)(ls_device *device, void *accumulator, const void *in, const void *factor,
+                          ls_dtype dtype, size_t count);  // factor (host)
+
+    int (*resolve_ids)(ls_device *device, int64_t *ids, size_t count, int64_t rows,
+                       ls_id_policy policy, size_t *bad_index);  // bad_index (host)
+    int (*gather_rows)(ls_device *device, void *out, const void *table, size_t row_bytes,
+                       int64_t rows, const int64_t *ids, size_t count);
+    int (*scatter_rows)(ls_device *device, void *out, size_t out_stride_bytes, const void *in,
+                        size_t row_bytes, const int64_t *positions, size_t count);
+    int (*pooled_lookup)(ls_device *device, void *out, size_t out_stride, const void *table,
+                         ls_dtype table_dtype, int64_t rows, size_t dim, const int64_t *ids,
+                         const int64_t *offsets, const float *weights, int64_t padding_id,
+                         ls_pooling pooling, size_t bags);
+    int (*fill_empty_bags)(ls_device *device, void *out, size_t out_stride, ls_dtype dtype,
+                           double value, size_t dim, const int64_t *ids, const int64_t *offsets,
+                           int64_t padding_id, size_t bags);
+    int (*divide_bags)(ls_device *device, void *out, size_t out_stride, ls_dtype dtype, size_t dim,
+                       const int64_t *ids, const int64_t *offsets, const float *weights,
+                       int64_t padding_id, size_t bags);
+    int (*bucketize)(ls_device *device, int64_t *out_lengths, int64_t *out_ids, float *out_weights,
+                     int64_t *out_positions, const int64_t *ids, const int64_t *lengths,
+                     const float *weights, const int64_t *row_starts, size_t owners,
+                     size_t bags);  // row_starts (host)
+} ls_device_ops;
+
+struct ls_device {
+    const ls_device_ops *ops;
+    void *impl;
+};
+
+// The host: ordinary memory from the default allocator. Never NULL; not to be freed.
+LS_API ls_device *ls_device_host(void);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

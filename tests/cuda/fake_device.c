@@ -1,0 +1,255 @@
+// The fake device: see fake_device.h. Wrong pointers end the program with what was wrong.
+#define _GNU_SOURCE
+#include "tests/cuda/fake_device.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#include "base/base.h"
+
+#define POOL_BYTES ((size_t)1 << 31)
+#define FREED      0xA5
+
+static char *pool;   // [POOL_BYTES], without access between calls
+static size_t top;   // bytes handed out so far; back to 0 when nothing lives
+static size_t live;  // arrays
+static size_t used;  // calls
+static long fail_at = -1;
+
+static size_t pages(size_t bytes) {
+    return (bytes + 4095) / 4096 * 4096;
+}
+
+static void access_pool(int protection) {
+    if (top > 0 && mprotect(pool, pages(top), protection) != 0) {
+        perror("fake device: mprotect");
+        abort();
+    }
+}
+
+static bool owns(ls_device *device, const void *pointer) {
+    (void)device;
+    const char *at = pointer;
+    return at != NULL && pool != NULL && at >= pool && at < pool + POOL_BYTES;
+}
+
+static void expect_device(const void *pointer, const char *kernel) {
+    if (pointer != NULL && !owns(NULL, pointer)) {
+        fprintf(stderr, "fake device: %s was given the host's memory\n", kernel);
+        abort();
+    }
+}
+
+static void expect_host(const void *pointer, const char *kernel) {
+    if (owns(NULL, pointer)) {
+        fprintf(stderr, "fake device: %s wants the host's memory here\n", kernel);
+        abort();
+    }
+}
+
+// ---- Memory -------------------------------------------------------------------------------------
+static int fake_alloc(ls_device *device, void **out, size_t bytes) {
+    (void)device;
+    LS_ASSERT(bytes > 0);
+    if (fail_at == 0) {
+        return LS_FAIL(LS_ERR_MEMORY, "out of GPU memory: %zu bytes wanted", bytes);
+    }
+    fail_at -= fail_at > 0;
+    if (pool == NULL) {
+        pool =
+            mmap(NULL, POOL_BYTES, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+        LS_ASSERT(pool != MAP_FAILED);
+    }
+    // Elements' alignment and no more: neighbours are 8 bytes apart from a page's grid.
+    size_t start = (top + 7) / 8 * 8 + 8;
+    LS_ASSERT(start + bytes <= POOL_BYTES);
+    top = start + bytes;
+    access_pool(PROT_READ | PROT_WRITE);
+    memset(pool + start, 0, bytes);
+    access_pool(PROT_NONE);
+    live++;
+    *out = pool + start;
+    return LS_OK;
+}
+
+static void fake_free(ls_device *device, void *pointer, size_t bytes) {
+    (void)device;
+    if (pointer == NULL) {
+        return;
+    }
+    expect_device(pointer, "free");
+    LS_ASSERT(live > 0);
+    access_pool(PROT_READ | PROT_WRITE);
+    memset(pointer, FREED, bytes);
+    access_pool(PROT_NONE);
+    size_t start = (size_t)((char *)pointer - pool);
+    top = --live == 0 ? 0 : top == start + bytes ? start : top;
+}
+
+static int fake_copy_in(ls_device *device, void *out, const void *host, size_t bytes) {
+    (void)device;
+    if (bytes > 0) {
+        expect_device(out, "copy_in");
+        expect_host(host, "copy_in");
+        access_pool(PROT_READ | PROT_WRITE);
+        memcpy(out, host, bytes);
+        access_pool(PROT_NONE);
+    }
+    return LS_OK;
+}
+
+static int fake_copy_out(ls_device *device, void *host, const void *in, size_t bytes) {
+    (void)device;
+    if (bytes > 0) {
+        expect_device(in, "copy_out");
+        expect_host(host, "copy_out");
+        access_pool(PROT_READ | PROT_WRITE);
+        memcpy(host, in, bytes);
+        access_pool(PROT_NONE);
+    }
+    return LS_OK;
+}
+
+// ---- Kernels ------------------------------------------------------------------------------------
+// Runs the host's kernel with the pages open. D: the device's pointers; H: the host's.
+#define D(pointer) expect_device((pointer), kernel)
+#define H(pointer) expect_host((pointer), kernel)
+#define KERNEL(name, parameters, arguments, checks)                                                \
+    static int fake_##name parameters {                                                            \
+        static const char kernel[] = #name;                                                        \
+        (void)device;                                                                              \
+        checks;                                                                                    \
+        used++;                                                                                    \
+        access_pool(PROT_READ | PROT_WRITE);                                                       \
+        int status = ls_device_host()->ops->name arguments;                                        \
+        access_pool(PROT_NONE);                                                                    \
+        return status;                                                                             \
+    }
+#define HOST ls_device_host()
+
+KERNEL(convert,
+       (ls_device * device, void *out, ls_dtype out_dtype, const void *in, ls_dtype in_dtype,
+        size_t count),
+       (HOST, out, out_dtype, in, in_dtype, count), (D(out), D(in)))
+KERNEL(fill, (ls_device * device, void *out, ls_dtype dtype, const void *value, size_t count),
+       (HOST, out, dtype, value, count), (D(out), H(value)))
+KERNEL(copy, (ls_device * device, void *out, const void *in, size_t bytes), (HOST, out, in, bytes),
+       (D(out), D(in)))
+KERNEL(copy_2d,
+       (ls_device * device, void *out, size_t out_stride, const void *in, size_t in_stride,
+        size_t row_bytes, size_t rows),
+       (HOST, out, out_stride, in, in_stride, row_bytes, rows), (D(out), D(in)))
+KERNEL(select_bytes,
+       (ls_device * device, void *accumulator, const void *other, const unsigned char *mask,
+        size_t period, size_t start, size_t bytes),
+       (HOST, accumulator, other, mask, period, start, bytes), (D(accumulator), D(other), H(mask)))
+KERNEL(accumulate,
+       (ls_device * device, void *accumulator, const void *in, ls_dtype dtype, ls_op op,
+        size_t count),
+       (HOST, accumulator, in, dtype, op, count), (D(accumulator), D(in)))
+KERNEL(scale,
+       (ls_device * device, void *out, const void *in, const void *factor, ls_dtype dtype,
+        size_t count),
+       (HOST, out, in, factor, dtype, count), (D(out), D(in), H(factor)))
+KERNEL(accumulate_fma,
+       (ls_device * device, void *accumulator, const void *in, const void *factor, ls_dtype dtype,
+        size_t count),
+       (HOST, accumulator, in, factor, dtype, count), (D(accumulator), D(in), H(factor)))
+KERNEL(resolve_ids,
+       (ls_device * device, int64_t *ids, size_t count, int64_t rows, ls_id_policy policy,
+        size_t *bad_index),
+       (HOST, ids, count, rows, policy, bad_index), (D(ids), H(bad_index)))
+KERNEL(gather_rows,
+       (ls_device * device, void *out, const void *table, size_t row_bytes, int64_t rows,
+        const int64_t *ids, size_t count),
+       (HOST, out, table, row_bytes, rows, ids, count), (D(out), D(table), D(ids)))
+KERNEL(scatter_rows,
+       (ls_device * device, void *out, size_t out_stride, const void *in, size_t row_bytes,
+        const int64_t *positions, size_t count),
+       (HOST, out, out_stride, in, row_bytes, positions, count), (D(out), D(in), D(positions)))
+KERNEL(pooled_lookup,
+       (ls_device * device, void *out, size_t out_stride, const void *table, ls_dtype table_dtype,
+        int64_t rows, size_t dim, const int64_t *ids, const int64_t *offsets, const float *weights,
+        int64_t padding_id, ls_pooling pooling, size_t bags),
+       (HOST, out, out_stride, table, table_dtype, rows, dim, ids, offsets, weights, padding_id,
+        pooling, bags),
+       (D(out), D(table), D(ids), D(offsets), D(weights)))
+KERNEL(fill_empty_bags,
+       (ls_device * device, void *out, size_t out_stride, ls_dtype dtype, double value, size_t dim,
+        const int64_t *ids, const int64_t *offsets, int64_t padding_id, size_t bags),
+       (HOST, out, out_stride, dtype, value, dim, ids, offsets, padding_id, bags),
+       (D(out), D(ids), D(offsets)))
+KERNEL(divide_bags,
+       (ls_device * device, void *out, size_t out_stride, ls_dtype dtype, size_t dim,
+        const int64_t *ids, const int64_t *offsets, const float *weights, int64_t padding_id,
+        size_t bags),
+       (HOST, out, out_stride, dtype, dim, ids, offsets, weights, padding_id, bags),
+       (D(out), D(ids), D(offsets), D(weights)))
+KERNEL(bucketize,
+       (ls_device * device, int64_t *out_lengths, int64_t *out_ids, float *out_weights,
+        int64_t *out_positions, const int64_t *ids, const int64_t *lengths, const float *weights,
+        const int64_t *row_starts, size_t owners, size_t bags),
+       (HOST, out_lengths, out_ids, out_weights, out_positions, ids, lengths, weights, row_starts,
+        owners, bags),
+       (D(out_lengths), D(out_ids), D(out_weights), D(out_positions), D(ids), D(lengths),
+        D(weights), H(row_starts)))
+
+static int fake_reduce(ls_device *device, void *out, const void *const *in, size_t in_count,
+                       ls_dtype dtype, ls_op op, const double *premul, size_t count) {
+    (void)device;
+    expect_device(out, "reduce");
+    expect_host(in, "reduce");
+    expect_host(premul, "reduce");
+    for (size_t i = 0; i < in_count; i++) {
+        expect_device(in[i], "reduce");
+    }
+    used++;
+    access_pool(PROT_READ | PROT_WRITE);
+    int status = HOST->ops->reduce(HOST, out, in, in_count, dtype, op, premul, count);
+    access_pool(PROT_NONE);
+    return status;
+}
+
+// ---- The device ---------------------------------------------------------------------------------
+ls_device *fake_device(void) {
+    static const ls_device_ops ops = {
+        .name = "fake",
+        .alloc = fake_alloc,
+        .free = fake_free,
+        .owns = owns,
+        .copy_in = fake_copy_in,
+        .copy_out = fake_copy_out,
+        .convert = fake_convert,
+        .fill = fake_fill,
+        .copy = fake_copy,
+        .copy_2d = fake_copy_2d,
+        .select_bytes = fake_select_bytes,
+        .reduce = fake_reduce,
+        .accumulate = fake_accumulate,
+        .scale = fake_scale,
+        .accumulate_fma = fake_accumulate_fma,
+        .resolve_ids = fake_resolve_ids,
+        .gather_rows = fake_gather_rows,
+        .scatter_rows = fake_scatter_rows,
+        .pooled_lookup = fake_pooled_lookup,
+        .fill_empty_bags = fake_fill_empty_bags,
+        .divide_bags = fake_divide_bags,
+        .bucketize = fake_bucketize,
+    };
+    static ls_device device = {.ops = &ops};
+    return &device;
+}
+
+void fake_device_fail_after(long count) {
+    fail_at = count;
+}
+
+size_t fake_device_live(void) {
+    return live;
+}
+
+size_t fake_device_used(void) {
+    return used;
+}
