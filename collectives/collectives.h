@@ -175,6 +175,9 @@ struct ls_backend {
     void *observer_arg;
     ls_met_observer met;  // NULL: none; of backends that hold every rank
     void *met_arg;
+    // Compare a local tensor's replicas before it is redistributed or gathered: reads all of it, so
+    // it is off unless asked for.
+    bool check_replicas;
     int comm_next_id;                        // set by ls_comm_create
     struct ls_axis *axes[LS_MESH_DIMS_MAX];  // those that redistributing has made; owned
     void *impl;
@@ -255,6 +258,11 @@ LS_API int ls_tensor_scatter(ls_local_tensor **out, ls_backend *backend, const v
 // says.
 LS_API int ls_tensor_redistribute(ls_local_tensor **out, ls_backend *backend,
                                   const ls_local_tensor *in, const ls_placements *placements);
+// Checks that a tensor's replicas among the held ranks agree, as ls_local_tensor_check_replicas; a
+// difference is the finding replica.diverged at file:line (ls_check_last). Redistributing and
+// full do it by themselves, first, where backend->check_replicas is set.
+LS_API int ls_tensor_check_replicas_at(const char *file, int line, const ls_local_tensor *tensor);
+#define ls_tensor_check_replicas(tensor) ls_tensor_check_replicas_at(__FILE__, __LINE__, tensor)
 // The whole tensor on every held rank: redistributed to replicate, reconciled, copied to out.
 LS_API int ls_tensor_full(void *out, size_t out_bytes, ls_backend *backend,
                           const ls_local_tensor *in);

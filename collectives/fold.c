@@ -14,7 +14,7 @@
 _Thread_local bool *ls_fold__special;
 
 // While the results are in the cache.
-static void look(const ls_fold *fold, const void *out, size_t length) {
+static void look_for_special(const ls_fold *fold, const void *out, size_t length) {
     bool readable = fold->reduction.device == NULL;
     if (readable && ls_fold__special != NULL &&
         ls_kernel_any_special(out, length, fold->reduction.dtype)) {
@@ -86,14 +86,14 @@ static int fold_rank_order(ls_fold *fold, void *out, size_t first, size_t length
     }
     ls_kernel_reduce(out, fold->at, (size_t)reduction->in_count, reduction->dtype, reduction->op,
                      reduction->premul, length);
-    look(fold, out, length);
+    look_for_special(fold, out, length);
     return LS_OK;
 }
 
 int ls_fold__all_reduce(ls_fold *fold, void *out, size_t first, size_t length) {
     if (fold->order != NULL) {
         LS_TRY(ls_order_all_reduce(fold->order, out, &fold->reduction, first, length));
-        look(fold, out, length);
+        look_for_special(fold, out, length);
         return LS_OK;
     }
     return fold_rank_order(fold, out, first, length);
@@ -102,7 +102,7 @@ int ls_fold__all_reduce(ls_fold *fold, void *out, size_t first, size_t length) {
 int ls_fold__reduce(ls_fold *fold, void *out, int root, size_t first, size_t length) {
     if (fold->order != NULL) {
         LS_TRY(ls_order_reduce(fold->order, out, &fold->reduction, root, first, length));
-        look(fold, out, length);
+        look_for_special(fold, out, length);
         return LS_OK;
     }
     return fold_rank_order(fold, out, first, length);
@@ -117,7 +117,7 @@ int ls_fold__block(ls_fold *fold, void *out, int block, size_t start) {
         ls_reduction shifted = fold->reduction;
         shifted.in = fold->at;
         LS_TRY(ls_order_reduce_scatter(fold->order, out, &shifted, block, 0, count));
-        look(fold, out, count);
+        look_for_special(fold, out, count);
         return LS_OK;
     }
     size_t range = ls_fold__range(fold);

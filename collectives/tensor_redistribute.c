@@ -2,6 +2,7 @@
 // every rank.
 #include <string.h>
 
+#include "collectives/check.h"
 #include "collectives/tensor.h"
 
 typedef struct redistribution {
@@ -95,6 +96,33 @@ static int redistribute(redistribution *r) {
     return LS_OK;
 }
 
+// ---- Replicas -----------------------------------------------------------------------------------
+int ls_tensor_check_replicas_at(const char *file, int line, const ls_local_tensor *tensor) {
+    void *memory = NULL;
+    size_t held = (size_t)ls_world_held_count(ls_local_tensor_world(tensor));
+    LS_TRY(ls_alloc(&memory, NULL, held, sizeof(int)));
+    int *ranks = memory, count = 0;
+    ls_check_clear();
+    int status = ls_local_tensor_check_replicas(ranks, &count, tensor);
+    if (count > 0) {
+        ls_check__note(LS_FINDING_REPLICA_DIVERGED,
+                       &(ls_call){.rank = ranks[0], .file = file, .line = line});
+    }
+    for (int i = 1; i < count; i++) {
+        ls_check__note_rank_number(ranks[i]);
+    }
+    ls_free(NULL, memory, held, sizeof(int));
+    return status;
+}
+
+static int check_input(const ls_backend *backend, const ls_local_tensor *in) {
+    if (!backend->check_replicas) {
+        return LS_OK;
+    }
+    return ls_tensor_check_replicas_at(NULL, 0, in) == LS_OK ? LS_OK
+                                                             : ls_error_wrap("redistribute");
+}
+
 int ls_tensor_redistribute(ls_local_tensor **out, ls_backend *backend, const ls_local_tensor *in,
                            const ls_placements *placements) {
     LS_ASSERT(out != NULL && backend != NULL && in != NULL && placements != NULL);
@@ -109,6 +137,7 @@ int ls_tensor_redistribute(ls_local_tensor **out, ls_backend *backend, const ls_
     if (ls_local_tensor_world(in) != backend->world) {
         return LS_FAIL(LS_ERR_INVALID, "redistribute: the tensor is of another world");
     }
+    LS_TRY(check_input(backend, in));
     ls_block block;
     LS_TRY(ls_placement_block(&block, shape, r.mesh, placements, 0));  // are they possible at all?
     for (int axis = 0; axis < r.mesh->ndim; axis++) {

@@ -8,7 +8,7 @@
 
 #include "kernels/kernels.h"
 
-uint64_t ls_element__bits(const void *element, ls_dtype dtype) {
+uint64_t ls_element_bits(const void *element, ls_dtype dtype) {
     uint8_t b1 = 0;
     uint16_t b2 = 0;
     uint32_t b4 = 0;
@@ -30,7 +30,7 @@ uint64_t ls_element__bits(const void *element, ls_dtype dtype) {
 }
 
 static void format_integer(char *out, size_t out_bytes, const void *element, ls_dtype dtype) {
-    uint64_t bits = ls_element__bits(element, dtype);
+    uint64_t bits = ls_element_bits(element, dtype);
     if (!ls_dtype_is_signed(dtype)) {
         (void)snprintf(out, out_bytes, "%" PRIu64, bits);
         return;
@@ -40,7 +40,7 @@ static void format_integer(char *out, size_t out_bytes, const void *element, ls_
     (void)snprintf(out, out_bytes, "%" PRId64, value);
 }
 
-void ls_element__format(char *out, size_t out_bytes, const void *element, ls_dtype dtype) {
+void ls_element_format(char *out, size_t out_bytes, const void *element, ls_dtype dtype) {
     LS_ASSERT(out_bytes >= LS_ELEMENT_TEXT_MAX);
     if (!ls_dtype_is_float(dtype)) {
         format_integer(out, out_bytes, element, dtype);

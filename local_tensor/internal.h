@@ -88,11 +88,6 @@ void ls_shape__format_index(char *out, size_t out_bytes, const ls_shape *shape, 
 int ls_shape__dim(int *out, int ndim, int dim);
 
 // ---- Elements and operations ----
-#define LS_ELEMENT_TEXT_MAX 40
-// The shortest text that reads back to the same element.
-void ls_element__format(char *out, size_t out_bytes, const void *element, ls_dtype dtype);
-// The bits of an element, zero-extended.
-uint64_t ls_element__bits(const void *element, ls_dtype dtype);
 // That two operands have the same world, dtype and ranks, with one shard each.
 int ls_local_tensor__check_pair(const ls_local_tensor *a, const ls_local_tensor *b);
 

@@ -229,9 +229,21 @@ LS_API int ls_local_tensor_map(ls_local_tensor *tensor, ls_rank_callback callbac
 // all ranks that differ from the first. On success copies one shard to out [count] if out is not
 // NULL.
 LS_API int ls_local_tensor_reconcile(void *out, const ls_local_tensor *tensor);
+// Checks that held ranks which differ in replicated mesh dimensions alone hold the same bits (as
+// above). LS_ERR_MISMATCH names the rank at fault (of a group without a majority: those unlike its
+// first), the element and both values; wrong [held ranks], [*wrong_count]: the ranks at fault of
+// the first group that differs. A tensor without placements has no replicas.
+LS_API int ls_local_tensor_check_replicas(int *wrong, int *wrong_count,
+                                          const ls_local_tensor *tensor);
 // Checks that dtype, number of dimensions and, for every rank, the block are what the placements
 // and the logical shape demand; names rank and dimension.
 LS_API int ls_local_tensor_check(const ls_local_tensor *tensor);
+
+#define LS_ELEMENT_TEXT_MAX 40
+// The shortest text that reads back to the same element; out_bytes >= LS_ELEMENT_TEXT_MAX.
+LS_API void ls_element_format(char *out, size_t out_bytes, const void *element, ls_dtype dtype);
+// The bits of an element, zero-extended.
+LS_API uint64_t ls_element_bits(const void *element, ls_dtype dtype);
 
 // Prints placement and every held shard's block and head (at most `values_max` values each).
 LS_API int ls_local_tensor_print(FILE *stream, const ls_local_tensor *tensor, size_t values_max);

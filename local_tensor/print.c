@@ -38,8 +38,8 @@ static void print_shard(ls_text *text, const ls_local_tensor *tensor, int rank,
     size_t shown = shard->count < values_max ? shard->count : values_max;
     for (size_t i = 0; i < shown; i++) {
         char element[LS_ELEMENT_TEXT_MAX];
-        ls_element__format(element, sizeof element, (const char *)shard->data + i * bytes,
-                           tensor->dtype);
+        ls_element_format(element, sizeof element, (const char *)shard->data + i * bytes,
+                          tensor->dtype);
         ls_text_printf(text, " %s", element);
     }
     if (shown < shard->count) {

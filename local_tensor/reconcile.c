@@ -30,8 +30,8 @@ static size_t count_differing(size_t *first, const ls_shard *a, const ls_shard *
         return 0;
     }
     for (size_t i = 0; i < a->count; i++) {
-        uint64_t x = ls_element__bits((const char *)a->data + i * bytes, dtype);
-        uint64_t y = ls_element__bits((const char *)b->data + i * bytes, dtype);
+        uint64_t x = ls_element_bits((const char *)a->data + i * bytes, dtype);
+        uint64_t y = ls_element_bits((const char *)b->data + i * bytes, dtype);
         if (x == y || (is_nan(x, dtype) && is_nan(y, dtype))) {
             continue;
         }
@@ -54,16 +54,16 @@ static int differ_error(const ls_local_tensor *tensor, int index, size_t element
     char y_text[LS_ELEMENT_TEXT_MAX];
     char others[256];
     ls_shape__format_index(at, sizeof at, &a->block.size, element);
-    ls_element__format(x_text, sizeof x_text, x, tensor->dtype);
-    ls_element__format(y_text, sizeof y_text, y, tensor->dtype);
+    ls_element_format(x_text, sizeof x_text, x, tensor->dtype);
+    ls_element_format(y_text, sizeof y_text, y, tensor->dtype);
     ls_ranks_format(others, sizeof others, all_ranks, all_count);
     return LS_FAIL_RANK(LS_ERR_MISMATCH, tensor->ranks[index],
                         "rank %d has %s (bits %0*" PRIx64 ") at element %s, rank %d has %s (bits "
                         "%0*" PRIx64 "); %zu of %zu elements differ; different from rank %d: %s",
-                        tensor->ranks[0], x_text, (int)bytes * 2,
-                        ls_element__bits(x, tensor->dtype), at, tensor->ranks[index], y_text,
-                        (int)bytes * 2, ls_element__bits(y, tensor->dtype), differing, a->count,
-                        tensor->ranks[0], others);
+                        tensor->ranks[0], x_text, (int)bytes * 2, ls_element_bits(x, tensor->dtype),
+                        at, tensor->ranks[index], y_text, (int)bytes * 2,
+                        ls_element_bits(y, tensor->dtype), differing, a->count, tensor->ranks[0],
+                        others);
 }
 
 static int check_same_shapes(const ls_local_tensor *tensor) {
@@ -123,5 +123,114 @@ int ls_local_tensor_reconcile(void *out, const ls_local_tensor *tensor) {
     if (status == LS_OK && out != NULL && first->count != 0) {
         memcpy(out, first->data, first->count * ls_dtype_bytes(tensor->dtype));
     }
+    return status;
+}
+
+// ---- Replicas -----------------------------------------------------------------------------------
+// A number that ranks share which differ in replicated mesh dimensions alone.
+static int group_of(const ls_local_tensor *tensor, int rank) {
+    const ls_mesh *mesh = &tensor->world->mesh;
+    int coordinates[LS_MESH_DIMS_MAX];
+    ls_mesh_coordinates(coordinates, mesh, rank);
+    for (int axis = 0; axis < mesh->ndim; axis++) {
+        if (tensor->placements.at[axis].kind == LS_PLACE_REPLICATE) {
+            coordinates[axis] = 0;
+        }
+    }
+    return ls_mesh_rank(mesh, coordinates);
+}
+
+static bool same_bits(const ls_local_tensor *tensor, int a, int b) {
+    size_t element = 0;
+    const ls_shard *x = &tensor->shards[a], *y = &tensor->shards[b];
+    return x->count == y->count && count_differing(&element, x, y, tensor->dtype) == 0;
+}
+
+static int diverged_error(const ls_local_tensor *tensor, int wrong, int right, int wrong_count,
+                          int size) {
+    const ls_shard *a = &tensor->shards[wrong], *b = &tensor->shards[right];
+    size_t element = 0;
+    size_t bytes = ls_dtype_bytes(tensor->dtype);
+    if (a->count != b->count) {
+        return LS_FAIL_RANK(LS_ERR_MISMATCH, tensor->ranks[wrong],
+                            "replicas differ: rank %d holds %zu elements, rank %d %zu",
+                            tensor->ranks[wrong], a->count, tensor->ranks[right], b->count);
+    }
+    size_t differing = count_differing(&element, a, b, tensor->dtype);
+    const char *x = (const char *)a->data + element * bytes;
+    const char *y = (const char *)b->data + element * bytes;
+    char at[LS_SHAPE_TEXT_MAX];
+    char x_text[LS_ELEMENT_TEXT_MAX];
+    char y_text[LS_ELEMENT_TEXT_MAX];
+    ls_shape__format_index(at, sizeof at, &a->block.size, element);
+    ls_element_format(x_text, sizeof x_text, x, tensor->dtype);
+    ls_element_format(y_text, sizeof y_text, y, tensor->dtype);
+    return LS_FAIL_RANK(
+        LS_ERR_MISMATCH, tensor->ranks[wrong],
+        "replicas differ: element %s is %s (bits %0*" PRIx64 ") on rank %d, %s "
+        "(bits %0*" PRIx64 ") on rank %d%s; %zu of %zu elements differ, on %d of "
+        "%d ranks",
+        at, x_text, (int)bytes * 2, ls_element_bits(x, tensor->dtype), tensor->ranks[wrong], y_text,
+        (int)bytes * 2, ls_element_bits(y, tensor->dtype), tensor->ranks[right],
+        2 * wrong_count < size ? ", as on most" : "", differing, a->count, wrong_count, size);
+}
+
+// The members [size] of one group, indices of held ranks.
+static int check_group(int *wrong, int *wrong_count, const ls_local_tensor *tensor,
+                       const int *members, int size) {
+    int right = members[0], votes = 0, count = 0, first = -1;
+    bool same = true;
+    for (int i = 1; i < size && same; i++) {
+        same = same_bits(tensor, members[i], members[0]);
+    }
+    if (same) {
+        return LS_OK;
+    }
+    for (int i = 0; i < size; i++) {
+        right = votes == 0 ? members[i] : right;
+        votes += same_bits(tensor, members[i], right) ? 1 : -1;
+    }
+    for (int i = 0; i < size; i++) {
+        count += same_bits(tensor, members[i], right) ? 1 : 0;
+    }
+    right = 2 * count > size ? right : members[0];
+    for (int i = 0; i < size; i++) {
+        if (!same_bits(tensor, members[i], right)) {
+            first = first < 0 ? members[i] : first;
+            wrong[(*wrong_count)++] = tensor->ranks[members[i]];
+        }
+    }
+    return diverged_error(tensor, first, right, *wrong_count, size);
+}
+
+int ls_local_tensor_check_replicas(int *wrong, int *wrong_count, const ls_local_tensor *tensor) {
+    *wrong_count = 0;
+    if (!tensor->has_placements || tensor->rank_count == 0) {
+        return LS_OK;
+    }
+    LS_TRY(ls_local_tensor__check_single(tensor));
+    size_t held = (size_t)tensor->rank_count;
+    const ls_allocator *allocator = tensor->world->allocator;
+    void *memory = NULL;
+    LS_TRY(ls_alloc(&memory, allocator, 2 * held, sizeof(int)));
+    int *group = memory, *members = group + held, status = LS_OK;
+    for (int i = 0; i < tensor->rank_count; i++) {
+        group[i] = group_of(tensor, tensor->ranks[i]);
+    }
+    for (int i = 0; i < tensor->rank_count && status == LS_OK; i++) {
+        int size = 0;
+        for (int k = i; group[i] >= 0 && k < tensor->rank_count; k++) {
+            if (group[k] == group[i]) {
+                members[size++] = k;
+            }
+        }
+        if (size > 1) {
+            status = check_group(wrong, wrong_count, tensor, members, size);
+        }
+        for (int k = 0; k < size; k++) {
+            group[members[k]] = -1;
+        }
+    }
+    ls_free(allocator, memory, 2 * held, sizeof(int));
     return status;
 }

@@ -139,6 +139,68 @@ int ls_check_replica_at(const char *file, int line, const void *data, size_t cou
     return ls_call__post(file, line, comm, &proto, NULL);
 }
 
+// ---- Declared replicas -------------------------------------------------------------------------
+int ls_check_replicas_at(const char *file, int line, ls_rank_comm *comm) {
+    const ls_request proto = {.verb = LS_VERB_REPLICAS, .call = {.kind = LS_BARRIER}};
+    return ls_call__post(file, line, comm, &proto, NULL);
+}
+
+// The calling rank, where it may use the communicator.
+static int own_comm(ls_rank **out, const ls_rank_comm *comm, const char *what, const char *file,
+                    int line) {
+    *out = ls_schedule__current();
+    if (*out == NULL || comm == NULL || comm->rank != *out || comm->destroyed) {
+        return LS_FAIL(LS_ERR_INVALID, "%s:%d: %s: %s", file, line, what,
+                       *out == NULL         ? "a call outside of a program"
+                       : comm == NULL       ? "the rank is not a member of the communicator"
+                       : comm->rank != *out ? "the communicator of another rank"
+                                            : "the communicator was destroyed");
+    }
+    return LS_OK;
+}
+
+static int declare(ls_rank *rank, ls_rank_comm *comm, const void *data, size_t count,
+                   ls_dtype dtype, const char *file, int line) {
+    if (rank->run->status != LS_OK) {
+        return ls_run__failed(rank->run, rank);
+    }
+    ls_request here = {.rank = rank,
+                       .comm = comm,
+                       .verb = LS_VERB_REPLICA,
+                       .call = {.kind = LS_BARRIER,
+                                .comm = comm->shared->comm,
+                                .rank = rank->id,
+                                .send = data,
+                                .count = count,
+                                .dtype = dtype,
+                                .file = file,
+                                .line = line}};
+    LS_TRY(ls_checks__arguments(&here));
+    return ls_replica__declare(comm, &here.call);
+}
+
+int ls_replica_declare_at(const char *file, int line, const void *data, size_t count,
+                          ls_dtype dtype, ls_rank_comm *comm) {
+    ls_rank *rank = NULL;
+    LS_TRY(own_comm(&rank, comm, "replica_declare", file, line));
+    if (!ls_dtype_valid((int)dtype)) {
+        return LS_FAIL(LS_ERR_INVALID, "%s:%d: replica_declare: its dtype is none", file, line);
+    }
+    ls_schedule__enter(rank);
+    int status = declare(rank, comm, data, count, dtype, file, line);
+    ls_schedule__leave(rank);
+    return status;
+}
+
+int ls_replica_forget_at(const char *file, int line, const void *data, ls_rank_comm *comm) {
+    ls_rank *rank = NULL;
+    LS_TRY(own_comm(&rank, comm, "replica_forget", file, line));
+    ls_schedule__enter(rank);
+    ls_replica__forget(comm, data);
+    ls_schedule__leave(rank);
+    return LS_OK;
+}
+
 // ---- Communicators -----------------------------------------------------------------------------
 // Calls whose results are handles are not made in groups: NCCL does not mix them either.
 static int refuse_in_group(const ls_rank_comm *comm, const char *file, int line) {

@@ -8,15 +8,17 @@
 #include "ranks/internal.h"
 
 // ---- Which are on ------------------------------------------------------------------------------
-static int apply_glob(bool out[LS_FINDING_COUNT], bool *moved_values, const char *glob, bool on) {
+static int apply_glob(ls_run *run, const char *glob, bool on) {
     bool any = false;
     for (int id = 0; id < LS_FINDING_COUNT; id++) {
         if (fnmatch(strcmp(glob, "all") == 0 ? "*" : glob, ls_finding_name((ls_finding_id)id), 0) ==
             0) {
-            out[id] = on;
+            run->checks[id] = on;
             any = true;
-            *moved_values = *moved_values || (on && id == LS_FINDING_VALUE_NAN_FIRST) ||
-                            (on && id == LS_FINDING_VALUE_INF_FIRST);
+            run->moved_values = run->moved_values || (on && id == LS_FINDING_VALUE_NAN_FIRST) ||
+                                (on && id == LS_FINDING_VALUE_INF_FIRST);
+            run->replicas_always =
+                run->replicas_always || (on && id == LS_FINDING_REPLICA_DIVERGED);
         }
     }
     if (!any) {
@@ -25,10 +27,9 @@ static int apply_glob(bool out[LS_FINDING_COUNT], bool *moved_values, const char
     return LS_OK;
 }
 
-int ls_checks__select(bool out[LS_FINDING_COUNT], bool *moved_values, const char *globs) {
-    *moved_values = false;
+int ls_checks__select(ls_run *run, const char *globs) {
     for (int id = 0; id < LS_FINDING_COUNT; id++) {
-        out[id] = id != LS_FINDING_BUFFER_MODIFIED_IN_FLIGHT;
+        run->checks[id] = id != LS_FINDING_BUFFER_MODIFIED_IN_FLIGHT;
     }
     while (globs != NULL && *globs != '\0') {
         char glob[64];
@@ -41,10 +42,18 @@ int ls_checks__select(bool out[LS_FINDING_COUNT], bool *moved_values, const char
         }
         memcpy(glob, start, bytes);
         glob[bytes] = '\0';
-        LS_TRY(apply_glob(out, moved_values, glob, on));
+        LS_TRY(apply_glob(run, glob, on));
         globs += length;
         globs += *globs == ',' ? 1 : 0;
     }
+    return LS_OK;
+}
+
+int ls_spmd_check_on(bool *out, const char *checks, ls_finding_id id) {
+    LS_ASSERT(out != NULL && (int)id >= 0 && id < LS_FINDING_COUNT);
+    ls_run run = {0};
+    LS_TRY(ls_checks__select(&run, checks));
+    *out = run.checks[id];
     return LS_OK;
 }
 
@@ -92,11 +101,6 @@ static int check_buffer(ls_request *request, const void *buffer, size_t bytes, c
     return LS_OK;
 }
 
-static bool meets(const void *a, size_t a_bytes, const void *b, size_t b_bytes) {
-    uintptr_t x = (uintptr_t)a, y = (uintptr_t)b;
-    return a_bytes != 0 && b_bytes != 0 && x < y + b_bytes && y < x + a_bytes;
-}
-
 // A call whose buffers another one uses that is not waited for.
 static void check_open(ls_request *request) {
     ls_run *run = request->rank->run;
@@ -108,9 +112,11 @@ static void check_open(ls_request *request) {
         if (at == request) {
             continue;
         }
-        bool reads = meets(call->send, request->send_bytes, at->call.recv, at->recv_bytes);
-        bool writes = meets(call->recv, request->recv_bytes, at->call.recv, at->recv_bytes) ||
-                      meets(call->recv, request->recv_bytes, at->call.send, at->send_bytes);
+        bool reads =
+            ls_memory__meets(call->send, request->send_bytes, at->call.recv, at->recv_bytes);
+        bool writes =
+            ls_memory__meets(call->recv, request->recv_bytes, at->call.recv, at->recv_bytes) ||
+            ls_memory__meets(call->recv, request->recv_bytes, at->call.send, at->send_bytes);
         if (reads || writes) {
             char where[LS_CALL_WHERE_MAX];
             (void)ls_findings__add_call(run, LS_FINDING_BUFFER_USE_BEFORE_WAIT, request,
@@ -153,13 +159,27 @@ static int check_room(ls_request *request) {
     return check_buffer(request, request->call.recv, recv * element, "recv");
 }
 
+static int replica_bytes(size_t *out, const ls_call *call) {
+    LS_TRY(ls_size_mul(out, call->count, ls_dtype_bytes(call->dtype)));
+    if (*out > PTRDIFF_MAX) {
+        return LS_FAIL_RANK(LS_ERR_OVERFLOW, call->rank, "a buffer of %zu elements overflows",
+                            call->count);
+    }
+    if (*out != 0 && call->send == NULL) {
+        ls_check__note(LS_FINDING_BUFFER_TOO_SMALL, call);
+        return LS_FAIL_RANK(LS_ERR_INVALID, call->rank, "its buffer is NULL");
+    }
+    return LS_OK;
+}
+
 static int check_arguments(ls_request *request) {
     ls_run *run = request->rank->run;
     const ls_call *call = &request->call;
     ls_call_extent extent = {0};
     int status = LS_OK;
     if (request->verb == LS_VERB_REPLICA) {
-        status = ls_size_mul(&extent.send_bytes, call->count, ls_dtype_bytes(call->dtype));
+        ls_check_clear();
+        status = replica_bytes(&extent.send_bytes, call);
     } else if (request->verb == LS_VERB_CALL) {
         status = ls_call_check(&extent, call);
     }
@@ -178,10 +198,14 @@ static int check_arguments(ls_request *request) {
     return LS_OK;
 }
 
-int ls_checks__call(ls_request *request) {
+int ls_checks__arguments(ls_request *request) {
     LS_TRY(check_arguments(request));
     LS_TRY(check_buffer(request, request->call.send, request->send_bytes, "send"));
-    LS_TRY(check_buffer(request, request->call.recv, request->recv_bytes, "recv"));
+    return check_buffer(request, request->call.recv, request->recv_bytes, "recv");
+}
+
+int ls_checks__call(ls_request *request) {
+    LS_TRY(ls_checks__arguments(request));
     if (request->rank->open != NULL) {
         check_open(request);
     }
@@ -282,7 +306,8 @@ static unsigned scan_results(ls_request *const *requests, int size) {
 }
 
 static bool in_place(const ls_request *request) {
-    return meets(request->call.send, request->send_bytes, request->call.recv, request->recv_bytes);
+    return ls_memory__meets(request->call.send, request->send_bytes, request->call.recv,
+                            request->recv_bytes);
 }
 
 static void report_special(ls_run *run, ls_request *const *requests, int size, unsigned found,

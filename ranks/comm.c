@@ -1,10 +1,8 @@
-// Communicators as programs see them: the world, mesh axes, splits and subsets; and the check of
-// replicas, which meets like a collective.
+// Communicators as programs see them: the world, mesh axes, splits and subsets.
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "kernels/kernels.h"
 #include "ranks/internal.h"
 
 int ls_shared_comm__make(ls_shared_comm **out, ls_run *run, ls_comm *comm, bool of_axis) {
@@ -268,73 +266,4 @@ int ls_comm__subset(ls_run *run, ls_shared_comm *shared, ls_request *const *requ
     int status = make_comm(run, requests, places, count, name);
     ls_free(NULL, memory, (size_t)count, sizeof(place));
     return status;
-}
-
-// ---- Replicas ----------------------------------------------------------------------------------
-int ls_comm__replica(ls_run *run, ls_shared_comm *shared, ls_request *const *requests) {
-    int size = shared->comm->size, right = 0, votes = 0;
-    size_t bytes = requests[0]->send_bytes;
-    for (int m = 1; m < size; m++) {
-        if (requests[m]->call.count != requests[0]->call.count ||
-            requests[m]->call.dtype != requests[0]->call.dtype) {
-            ls_check__note(LS_FINDING_COUNT_MISMATCH, &requests[m]->call);
-            (void)LS_FAIL_RANK(LS_ERR_MISMATCH, requests[m]->call.rank,
-                               "check_replica on %s: rank %d holds %zu elements, rank %d holds %zu",
-                               shared->comm->name, requests[m]->call.rank, requests[m]->call.count,
-                               requests[0]->call.rank, requests[0]->call.count);
-            int status = ls_findings__add_check(run, requests, size);
-            ls_run__fail(run, status, ls_finding_name(LS_FINDING_COUNT_MISMATCH));
-            return run->status;
-        }
-    }
-    if (bytes == 0 || !run->checks[LS_FINDING_REPLICA_DIVERGED]) {
-        return LS_OK;
-    }
-    for (int m = 0; m < size; m++) {
-        right = votes == 0 ? m : right;
-        votes += memcmp(requests[m]->call.send, requests[right]->call.send, bytes) == 0 ? 1 : -1;
-    }
-    int count = 0, first = -1;
-    void *memory = NULL;
-    LS_TRY(ls_alloc(&memory, NULL, (size_t)size, sizeof(int)));
-    int *wrong = memory;
-    for (int m = 0; m < size; m++) {
-        if (memcmp(requests[m]->call.send, requests[right]->call.send, bytes) != 0) {
-            first = first < 0 ? m : first;
-            wrong[count++] = requests[m]->call.rank;
-        }
-    }
-    if (2 * count >= size && right != 0) {  // no majority: the first member is right
-        right = 0, count = 0, first = -1;
-        for (int m = 1; m < size; m++) {
-            if (memcmp(requests[m]->call.send, requests[0]->call.send, bytes) != 0) {
-                first = first < 0 ? m : first;
-                wrong[count++] = requests[m]->call.rank;
-            }
-        }
-    }
-    if (count > 0) {
-        size_t element = ls_dtype_bytes(requests[0]->call.dtype), at = 0;
-        const char *a = requests[first]->call.send, *b = requests[right]->call.send;
-        while (memcmp(a + at * element, b + at * element, element) == 0) {
-            at += 1;
-        }
-        ls_dtype dtype = requests[0]->call.dtype;
-        ls_text text = {0};
-        ls_text_printf(
-            &text,
-            "replicas on %s differ: %d of %d ranks hold other bits than rank %d; element "
-            "%zu of %zu is %.9g on rank %d, %.9g on rank %d\n",
-            shared->comm->name, count, size, requests[right]->call.rank, at,
-            requests[0]->call.count, ls_element_to_f64(a + at * element, dtype),
-            requests[first]->call.rank, ls_element_to_f64(b + at * element, dtype),
-            requests[right]->call.rank);
-        ls_findings__history(&text, requests[first]->rank, 4);
-        (void)ls_findings__add(run, LS_FINDING_REPLICA_DIVERGED, wrong, count,
-                               requests[first]->call.file, requests[first]->call.line,
-                               ls_text_string(&text));
-        ls_text_free(&text);
-    }
-    ls_free(NULL, memory, (size_t)size, sizeof(int));
-    return LS_OK;
 }

@@ -5,7 +5,7 @@
 
 static int open_direct(ls_run *run, ls_backend *backend, int id) {
     LS_TRY(ls_arena_create(&run->arena, NULL));
-    LS_TRY(ls_checks__select(run->checks, &run->moved_values, NULL));
+    LS_TRY(ls_checks__select(run, NULL));
     run->abi = LS_RANKS_ABI;
     run->direct = true;
     run->rank_count = 1;

@@ -16,6 +16,8 @@ const char *ls_findings__verb_name(const ls_call *call, ls_verb verb) {
         return "comm_subset";
     case LS_VERB_REPLICA:
         return "check_replica";
+    case LS_VERB_REPLICAS:
+        return "check_replicas";
     case LS_VERB_CALL:
         break;
     }

@@ -55,9 +55,10 @@ void ls_findings__history(ls_text *text, const ls_rank *rank, int most);
 void ls_findings__sides(ls_text *text, ls_request *const *requests, int count);
 
 // ---- checks.c: which are on, and what one call shows -------------------------------------------
-int ls_checks__select(bool out[LS_FINDING_COUNT], bool *moved_values, const char *globs);
+int ls_checks__select(ls_run *run, const char *globs);
 // Checks one call by itself. LS_OK, or the status the run failed with.
 int ls_checks__call(ls_request *request);
+int ls_checks__arguments(ls_request *request);  // its arguments and buffers alone
 // Looks for the first NaN and Inf: in what a completed call moved, or in what it reduced to, where
 // `special` says that there is one.
 void ls_checks__values(ls_run *run, ls_request *const *requests, int size, bool special);
@@ -74,6 +75,8 @@ ls_allocation *ls_memory__find(ls_rank *rank, const void *pointer);
 ptrdiff_t ls_memory__poisoned(ls_allocation *allocation, const char *at, size_t bytes);
 void ls_memory__written(ls_rank *rank, const void *at, size_t bytes);
 void ls_memory__close(ls_rank *rank);
+// Whether two ranges have a byte in common.
+bool ls_memory__meets(const void *a, size_t a_bytes, const void *b, size_t b_bytes);
 
 // ---- request.c ---------------------------------------------------------------------------------
 // Asynchronous or grouped, on the heap; its counts are copied. NULL: no memory.
@@ -119,11 +122,23 @@ void ls_p2p__decide(ls_run *run);  // what a send and receive that do not fit ar
 // ---- comm.c ------------------------------------------------------------------------------------
 int ls_shared_comm__make(ls_shared_comm **out, ls_run *run, ls_comm *comm, bool of_axis);
 int ls_rank_comm__make(ls_rank_comm **out, ls_shared_comm *shared, ls_rank *rank, bool of_run);
-// Does what a met split, subset or replica check asks for. requests [size].
+// Does what a met split or subset asks for. requests [size].
 int ls_comm__split(ls_run *run, ls_shared_comm *shared, ls_request *const *requests);
 int ls_comm__subset(ls_run *run, ls_shared_comm *shared, ls_request *const *requests);
-int ls_comm__replica(ls_run *run, ls_shared_comm *shared, ls_request *const *requests);
 void ls_comm__close(ls_run *run);
+
+// ---- replica.c ---------------------------------------------------------------------------------
+// A member's copy of memory that must be the same on all; what: buffer, count, dtype, site.
+int ls_replica__declare(ls_rank_comm *comm, const ls_call *what);
+void ls_replica__forget(ls_rank_comm *comm, const void *data);
+// A met check of one buffer, or of the declared ones. requests [size].
+int ls_replica__check(ls_run *run, ls_shared_comm *shared, ls_request *const *requests);
+void ls_replica__met(ls_run *run, const ls_meet *meet);  // its data is in place
+// The rank frees memory; and whether it must be kept, since other copies are still in use.
+void ls_replica__freed(ls_rank *rank, const ls_allocation *allocation);
+bool ls_replica__holds(const ls_rank *rank, const char *start, size_t bytes);
+void ls_replica__end(ls_run *run);  // of a run that has not failed
+void ls_replica__close(ls_run *run);
 
 // ---- fault.c -----------------------------------------------------------------------------------
 typedef enum ls_fault_do {

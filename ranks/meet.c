@@ -186,7 +186,8 @@ static int do_meet(ls_run *run, ls_meet *meet) {
     case LS_VERB_SUBSET:
         return ls_comm__subset(run, shared, meet->requests);
     case LS_VERB_REPLICA:
-        return ls_comm__replica(run, shared, meet->requests);
+    case LS_VERB_REPLICAS:
+        return ls_replica__check(run, shared, meet->requests);
     case LS_VERB_CALL:
         break;
     }
@@ -209,6 +210,7 @@ static int do_meet(ls_run *run, ls_meet *meet) {
     }
     if (status == LS_OK) {
         ls_checks__values(run, meet->requests, size, special);
+        ls_replica__met(run, meet);
     }
     return status;
 }

@@ -115,6 +115,11 @@ void *ls_rank_alloc_at(const char *file, int line, ls_rank *self, size_t bytes) 
     return memory;
 }
 
+bool ls_memory__meets(const void *a, size_t a_bytes, const void *b, size_t b_bytes) {
+    uintptr_t x = (uintptr_t)a, y = (uintptr_t)b;
+    return a_bytes != 0 && b_bytes != 0 && (x < y ? y - x < a_bytes : x - y < b_bytes);
+}
+
 // ---- Freeing -----------------------------------------------------------------------------------
 static void add_memory_finding(ls_rank *rank, ls_finding_id id, const char *file, int line,
                                const char *what, const char *other_file, int other_line) {
@@ -126,7 +131,8 @@ static void add_memory_finding(ls_rank *rank, ls_finding_id id, const char *file
 
 static void drop_oldest_freed(ls_rank *rank) {
     for (int i = 0; rank->freed_allocations > FREED_KEPT && i < rank->allocation_count; i++) {
-        if (rank->allocations[i].freed) {
+        const ls_allocation *at = &rank->allocations[i];
+        if (at->freed && !ls_replica__holds(rank, at->start, at->bytes)) {
             drop(rank, i);
             rank->freed_allocations -= 1;
         }
@@ -136,11 +142,9 @@ static void drop_oldest_freed(ls_rank *rank) {
 // A request that is not complete and uses the memory; NULL: none.
 static const ls_request *open_use(const ls_rank *rank, const char *start, size_t bytes,
                                   bool writes_only) {
-    uintptr_t low = (uintptr_t)start, high = low + bytes;
     for (const ls_request *at = rank->open; at != NULL; at = at->next) {
-        uintptr_t send = (uintptr_t)at->call.send, recv = (uintptr_t)at->call.recv;
-        bool reads = at->send_bytes > 0 && send < high && low < send + at->send_bytes;
-        bool writes = at->recv_bytes > 0 && recv < high && low < recv + at->recv_bytes;
+        bool reads = ls_memory__meets(start, bytes, at->call.send, at->send_bytes);
+        bool writes = ls_memory__meets(start, bytes, at->call.recv, at->recv_bytes);
         if (at->asynchronous && (writes || (reads && !writes_only))) {
             return at;
         }
@@ -174,6 +178,7 @@ static void free_memory(ls_rank *rank, void *pointer, const char *file, int line
     allocation->freed_file = file;
     allocation->freed_line = line;
     rank->freed_allocations += 1;
+    ls_replica__freed(rank, allocation);
     drop_oldest_freed(rank);
 }
 

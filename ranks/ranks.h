@@ -60,6 +60,9 @@ typedef struct ls_spmd_options {
     void *met_arg;
 } ls_spmd_options;
 
+// Whether a list of checks (as options.checks) has `id` on; LS_ERR_NOT_FOUND: it names no check.
+LS_API int ls_spmd_check_on(bool *out, const char *checks, ls_finding_id id);
+
 // Runs the program on every rank. LS_OK: all ranks returned 0 and no check fired. LS_ERR_DEADLOCK,
 // LS_ERR_FINDING: a check fired; LS_ERR_MISMATCH: calls disagreed whose check is switched off;
 // LS_ERR_RANK_DIED: a rank returned something else than 0. Then the result says more. *out is set
@@ -117,6 +120,19 @@ LS_API int ls_touch_at(LS_CALL_SITE_, ls_rank *self, const void *memory, size_t 
 // Checks that all members hold the same bits; a call that every member makes.
 LS_API int ls_check_replica_at(LS_CALL_SITE_, const void *data, size_t count, ls_dtype dtype,
                                ls_rank_comm *comm);
+// Declares a replica: from now on all members must hold the same bits in it whenever they have made
+// the same calls. It is compared after every collective that all members block in and that touches
+// it (after every one at all where the check replica.diverged is named in options.checks, which
+// reads whole buffers), by ls_check_replicas, when the last member frees it with ls_rank_free, and
+// at the end of the run; a difference is told of once. Every member declares its own, in the same
+// order; nobody waits. Memory that ls_rank_alloc did not give must be forgotten before it goes.
+LS_API int ls_replica_declare_at(LS_CALL_SITE_, const void *data, size_t count, ls_dtype dtype,
+                                 ls_rank_comm *comm);
+// A copy is about to differ, or goes: the replica is no longer compared, whoever of the members
+// says so first. LS_OK also where none was declared.
+LS_API int ls_replica_forget_at(LS_CALL_SITE_, const void *data, ls_rank_comm *comm);
+// Compares all declared replicas of the communicator; a call that every member makes.
+LS_API int ls_check_replicas_at(LS_CALL_SITE_, ls_rank_comm *comm);
 // Any call as a record: kind, dtype, op, premul, root, counts and buffers count, the rest is set
 // here.
 LS_API int ls_post_at(LS_CALL_SITE_, const ls_call *call, ls_rank_comm *comm, ls_request **request);
@@ -193,10 +209,14 @@ LS_API int ls_wait_at(LS_CALL_SITE_, ls_request *request);
 #define ls_writes(self, memory, bytes) ls_touch_at(__FILE__, __LINE__, self, memory, bytes, true)
 #define ls_check_replica(data, count, dtype, comm)                                                 \
     ls_check_replica_at(__FILE__, __LINE__, data, count, dtype, comm)
-#define ls_comm_destroy(comm) ls_comm_destroy_at(__FILE__, __LINE__, comm)
-#define ls_group_start(self)  ls_group_start_at(__FILE__, __LINE__, self)
-#define ls_group_end(self)    ls_group_end_at(__FILE__, __LINE__, self)
-#define ls_wait(request)      ls_wait_at(__FILE__, __LINE__, request)
+#define ls_replica_declare(data, count, dtype, comm)                                               \
+    ls_replica_declare_at(__FILE__, __LINE__, data, count, dtype, comm)
+#define ls_replica_forget(data, comm) ls_replica_forget_at(__FILE__, __LINE__, data, comm)
+#define ls_check_replicas(comm)       ls_check_replicas_at(__FILE__, __LINE__, comm)
+#define ls_comm_destroy(comm)         ls_comm_destroy_at(__FILE__, __LINE__, comm)
+#define ls_group_start(self)          ls_group_start_at(__FILE__, __LINE__, self)
+#define ls_group_end(self)            ls_group_end_at(__FILE__, __LINE__, self)
+#define ls_wait(request)              ls_wait_at(__FILE__, __LINE__, request)
 
 // Asynchronous calls: the last argument receives a request that ls_wait completes and frees.
 #define ls_all_reduce_async(send, recv, count, dtype, op, comm, request)                           \

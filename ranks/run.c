@@ -128,7 +128,7 @@ static int make_result(ls_run *run) {
 static int open_run(ls_run *run) {
     LS_TRY(ls_arena_create(&run->arena, run->options.allocator));
     LS_TRY(make_result(run));
-    LS_TRY(ls_checks__select(run->checks, &run->moved_values, run->options.checks));
+    LS_TRY(ls_checks__select(run, run->options.checks));
     LS_TRY(ls_schedule__open(run));
     LS_TRY(make_world(run));
     return make_ranks(run);
@@ -141,6 +141,7 @@ static void close_run(ls_run *run) {
         (void)sem_destroy(&run->ranks[r].go);
     }
     ls_order__close(run);
+    ls_replica__close(run);
     ls_comm__close(run);
     ls_backend_free(run->backend);
     ls_world_free(run->world);
@@ -264,6 +265,9 @@ int ls_spmd_run(ls_spmd_result **out, ls_spmd_program program, void *arg,
         }
         if (run->status == LS_OK) {
             ls_stuck__leftovers(run);
+        }
+        if (run->status == LS_OK) {
+            ls_replica__end(run);
             ls_checks__end(run);
         }
         result->calls = run->calls;

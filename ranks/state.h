@@ -11,12 +11,13 @@
 
 #include "ranks/ranks.h"
 
-#define LS_RANKS_ABI 2
+#define LS_RANKS_ABI 3
 
 typedef struct ls_run ls_run;
 typedef struct ls_shared_comm ls_shared_comm;
 typedef struct ls_meet ls_meet;
 typedef struct ls_lookahead ls_lookahead;
+typedef struct ls_replica_set ls_replica_set;
 
 typedef enum ls_rank_state {
     LS_RANK_READY,    // could run, waits for the baton
@@ -40,7 +41,8 @@ typedef enum ls_verb {
     LS_VERB_CALL,  // what call.kind says
     LS_VERB_SPLIT,
     LS_VERB_SUBSET,
-    LS_VERB_REPLICA,
+    LS_VERB_REPLICA,   // compares one buffer
+    LS_VERB_REPLICAS,  // compares those that are declared
 } ls_verb;
 
 // A copy that a request owns, because the program's may be gone before the call is complete.
@@ -130,6 +132,7 @@ struct ls_rank_comm {
     ls_rank *rank;
     ls_shared_comm *shared;
     int member;
+    uint64_t replicas;  // declared so far
     bool destroyed;
     bool of_run;  // world and axes: nobody destroys them
     const char *file;
@@ -161,6 +164,7 @@ struct ls_shared_comm {
     ls_request **recvs;    // [size] unmatched, by receiver, oldest first
     ls_shared_comm *next;  // in run->comms
     bool of_axis;          // its ls_comm belongs to the axis
+    uint64_t replicas;     // declared so far, by the member that has declared most
 };
 
 // An order of two communicators' calls that a rank made while the first was open, see order.c.
@@ -185,7 +189,8 @@ struct ls_run {
     void *arg;
     bool parallel;
     bool checks[LS_FINDING_COUNT];
-    bool moved_values;  // value.*: also in what is only moved
+    bool moved_values;     // value.*: also in what is only moved
+    bool replicas_always;  // replica.diverged: after every collective
     ls_world *world;
     ls_backend *backend;
     bool direct;  // calls go to `backend`, which holds one rank; no threads
@@ -204,6 +209,7 @@ struct ls_run {
     ls_axis *axes[LS_MESH_DIMS_MAX];
     ls_shared_comm **axis_comms[LS_MESH_DIMS_MAX];  // [comm_count of the axis]
     ls_shared_comm *world_comm;
+    ls_replica_set *replicas;  // declared, see replica.c
     ls_order_edge *edges;
     int edge_count;
     uint64_t marks;           // searches for cycles so far

@@ -8,7 +8,7 @@ import gdb
 from . import memory
 from .memory import Failure
 
-ABI_RANKS = 2
+ABI_RANKS = 3
 ABI_HOOKS = 1
 
 
@@ -55,7 +55,8 @@ class Calls:
     def verb(self, found, prefix=""):
         verb = found["verb"] if "verb" in found.layout.fields else 0
         if verb != 0:
-            names = {"split": "comm_split", "subset": "comm_subset", "replica": "check_replica"}
+            names = {"split": "comm_split", "subset": "comm_subset", "replica": "check_replica",
+                     "replicas": "check_replicas"}
             name = memory.enum_name("ls_verb", "LS_VERB_", verb)
             return names.get(name, name)
         return memory.enum_name("ls_kind", "LS_", found[prefix + "kind"])

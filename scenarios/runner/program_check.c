@@ -247,7 +247,7 @@ static void check_excepts(ls_reader *reader, const ls_scenario *scenario,
 // What a collective on a tensor takes from the tensor itself.
 static void check_on_tensor(ls_reader *reader, const ls_scenario_step *step) {
     static const char *const raw[] = {"ranks",  "count",   "dtype",    "values", "counts",
-                                      "splits", "factors", "in_place", "except"};
+                                      "splits", "factors", "in_place", "except", "replica"};
     for (size_t i = 0; i < sizeof raw / sizeof *raw; i++) {
         if (has(step, raw[i])) {
             ls_check__error(reader, ls_node_mark(&step->node, raw[i]), NULL, NULL,
@@ -308,6 +308,10 @@ static void check_collective(ls_reader *reader, const ls_scenario *scenario,
     }
     if (has(step, "splits")) {
         check_rows(reader, &step->splits, members, members, "splits");
+    }
+    if (step->replica && step->asynchronous) {
+        ls_check__error(reader, ls_node_mark(&step->node, "replica"), NULL, NULL,
+                        "replica: not of an asynchronous step, whose result comes later");
     }
     if (takes(step, "count") && !has(step, "count") && !has(step, "counts") &&
         !has(step, "splits")) {
@@ -380,6 +384,7 @@ static void check_step(ls_reader *reader, const ls_scenario *scenario, ls_scenar
         check_placements(reader, scenario, &step->node, "to", &step->to, NULL);
     } else {
         step->axis = -1;
+        check_members(reader, scenario, &step->ranks, "rank");  // change
     }
     if (step->into != NULL && !known(names, step->into)) {
         names->at[names->count++] = step->into;

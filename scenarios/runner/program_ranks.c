@@ -176,6 +176,10 @@ static int run_collective(rank_program *p, const ls_scenario_step *step, step_st
         ls_request **request = step->asynchronous ? &state->requests[state->request_count++] : NULL;
         LS_TRY(ls_post_at(p->scenario->file, made.call.line, &made.call, state->comm, request));
     }
+    if (step->replica) {
+        return ls_replica_declare_at(p->scenario->file, made.call.line, state->recv,
+                                     state->recv_count, state->dtype, state->comm);
+    }
     return LS_OK;
 }
 

@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "kernels/kernels.h"
 #include "scenarios/runner/inputs.h"
 #include "scenarios/runner/program.h"
 
@@ -288,6 +289,29 @@ static int scale(ls_local_tensor **out, const ls_scenario_step *step, const ls_l
     return ls_local_tensor_scale(*out, step->factor);
 }
 
+// Some ranks write an element: what a defect of theirs would do.
+static int change(ls_local_tensor **out, const ls_program *program, const ls_scenario_step *step,
+                  const ls_local_tensor *in) {
+    size_t bytes = ls_dtype_bytes(ls_local_tensor_dtype(in));
+    LS_TRY(ls_local_tensor_clone(out, in));
+    for (int i = 0; i < step->ranks.count; i++) {
+        int rank = (int)step->ranks.at[i];
+        if (ls_world_held_index(program->world, rank) < 0) {
+            continue;
+        }
+        ls_shard *shard = ls_local_tensor_shard_count(*out, rank) == 1
+                              ? ls_local_tensor_shard(*out, rank, 0)
+                              : NULL;
+        if (shard == NULL || (size_t)step->element >= shard->count) {
+            return LS_FAIL_RANK(LS_ERR_INVALID, rank, "rank %d has no element %lld of its own",
+                                rank, (long long)step->element);
+        }
+        ls_element_from_f64((char *)shard->data + (size_t)step->element * bytes,
+                            ls_local_tensor_dtype(in), step->factor);
+    }
+    return LS_OK;
+}
+
 static int broadcast(ls_local_tensor **out, const ls_scenario_step *step, const ls_local_tensor *in,
                      const ls_axis *axis) {
     LS_TRY(ls_local_tensor_clone(out, in));
@@ -325,6 +349,8 @@ static int operate(ls_local_tensor **out, ls_program *program, const ls_scenario
     case LS_STEP_SUB:
     case LS_STEP_MUL:
         return elementwise(out, program, step, in);
+    case LS_STEP_CHANGE:
+        return change(out, program, step, in);
     case LS_STEP_SCALE:
         return scale(out, step, in);
     case LS_STEP_TRANSPOSE:
@@ -338,6 +364,30 @@ static int operate(ls_local_tensor **out, ls_program *program, const ls_scenario
     }
 }
 
+// Where replicas are checked: that those of a tensor agree, before a step uses it and after one has
+// made it.
+static int check_replicas(const ls_program *program, const ls_scenario_step *step,
+                          const char *name) {
+    const ls_program_tensor *entry = name != NULL ? find(program, name) : NULL;
+    if (!program->backend->check_replicas || entry == NULL) {
+        return LS_OK;
+    }
+    if (ls_tensor_check_replicas_at(program->scenario->file, step->node.mark.line, entry->tensor) !=
+        LS_OK) {
+        return ls_error_wrap("tensor %s", entry->name);
+    }
+    return LS_OK;
+}
+
+static int check_operands(const ls_program *program, const ls_scenario_step *step) {
+    LS_TRY(check_replicas(program, step, step->tensor));
+    LS_TRY(check_replicas(program, step, step->other));
+    for (int i = 0; i < step->tensors.count; i++) {
+        LS_TRY(check_replicas(program, step, step->tensors.at[i]));
+    }
+    return LS_OK;
+}
+
 static bool takes_sums(const ls_scenario_step *step, const ls_local_tensor *in) {
     return step->kind == LS_STEP_ALL_REDUCE || step->kind == LS_STEP_REDUCE_SCATTER ||
            (step->kind == LS_STEP_REDISTRIBUTE && has_partial(in));
@@ -347,6 +397,9 @@ int ls_program__tensor_step(ls_program *program, const ls_scenario_step *step) {
     ls_program_tensor *entry = NULL;
     ls_local_tensor *out = NULL;
     int status = LS_OK;
+    if (step->kind != LS_STEP_BROADCAST) {  // which makes replicas the same
+        LS_TRY(check_operands(program, step));
+    }
     if (step->kind == LS_STEP_CAT) {
         status = cat(&out, program, step);
     } else {
@@ -364,5 +417,7 @@ int ls_program__tensor_step(ls_program *program, const ls_scenario_step *step) {
     bool reduces = entry != NULL && takes_sums(step, entry->tensor);
     bool moved_only = step->kind == LS_STEP_REDISTRIBUTE;
     store(program, name, out, moved_only ? entry->known : NULL);
+    // What `change` does is seen where it is used.
+    LS_TRY(step->kind != LS_STEP_CHANGE ? check_replicas(program, step, name) : LS_OK);
     return emit_shards(program, step, find(program, name), reduces);
 }

@@ -91,6 +91,11 @@ static int simulate_on(struct case_run *run, ls_world *world, const ls_order *or
                ? ls_backend_sim_create_on(&backend, world, run->options->device)
                : ls_backend_sim_create(&backend, world));
     backend->order = order;
+    // Recorded orders may differ between groups, and then so do the bits of what they replicate.
+    int status = run->orders != NULL
+                     ? LS_OK
+                     : ls_spmd_check_on(&backend->check_replicas, run->options->checks,
+                                        LS_FINDING_REPLICA_DIVERGED);
     bool traced = simulated == run->simulated;  // and no search of orders
     ls_trace_watch(traced ? run->options->trace : NULL, backend, run->scenario->name,
                    run->scenario);
@@ -111,7 +116,7 @@ static int simulate_on(struct case_run *run, ls_world *world, const ls_order *or
     };
     ls_finding finding = {0};
     bool found = false;
-    int status = ls_execute(&execution, run->arena, &finding, &found);
+    status = status == LS_OK ? ls_execute(&execution, run->arena, &finding, &found) : status;
     if (found) {
         add_finding(run, &finding);
     }

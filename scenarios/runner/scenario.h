@@ -215,6 +215,7 @@ typedef struct ls_scenario_tensor {
     X(LS_STEP_NARROW, "narrow")                                                                    \
     X(LS_STEP_CAT, "cat")                                                                          \
     X(LS_STEP_SUM, "sum")                                                                          \
+    X(LS_STEP_CHANGE, "change")                                                                    \
     X(LS_STEP_WAIT, "wait")                                                                        \
     X(LS_STEP_TOUCH, "touch")                                                                      \
     X(LS_STEP_CHECK_REPLICA, "check_replica")
@@ -271,6 +272,7 @@ typedef struct ls_scenario_step {
     int root;              // member of the group
     bool in_place;         //
     bool asynchronous;     // `async`: a wait step completes it
+    bool replica;          // its result stays the same on all ranks: compared again later
     bool blocking;         // send_recv: one message after another, not as one group
     const char *of;        // wait, touch, check_replica: the step they belong to
     int of_index;          //
@@ -289,7 +291,8 @@ typedef struct ls_scenario_step {
     int dim;                 // all_gather, reduce_scatter, narrow, cat, sum
     int split_dim, cat_dim;  // all_to_all
     int64_t start, length;   // narrow
-    double factor;           // scale
+    double factor;           // scale; change: the new value
+    int64_t element;         // change: of the shard, flat
 } ls_scenario_step;
 
 // ---- Checks, faults, expectations ---------------------------------------------------------------

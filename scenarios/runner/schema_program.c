@@ -78,6 +78,10 @@ static const ls_schema_name kind_names[] = {LS_KIND_MAP(KIND_NAME)};
      .max = LS_SCENARIO_COUNT_MAX, .otherwise = "count for every member",                          \
      .doc = "Elements of each member's block (uneven).", .example = "counts: [3, 0, 5]"}
 
+#define REPLICA_FIELD                                                                              \
+    {.key = "replica", .type = LS_FIELD_BOOL, MEMBER(replica), .fallback = "false",                \
+     .doc = "The result must stay the same on all ranks: compared again to the end.",              \
+     .example = "replica: true"}
 #define ASYNC_FIELD                                                                                \
     {.key = "async", .type = LS_FIELD_BOOL, MEMBER(asynchronous), .fallback = "false",             \
      .doc = "The call returns at once; a wait step completes it.", .example = "async: true"}
@@ -147,13 +151,13 @@ static const ls_schema_record except_record = {
 // ---- Steps --------------------------------------------------------------------------------------
 #define S ls_scenario_step
 static const ls_schema_field all_reduce_fields[] = {GROUP_FIELDS, DATA_FIELDS, OP_FIELDS,
-                                                    IN_PLACE_FIELD};
+                                                    IN_PLACE_FIELD, REPLICA_FIELD};
 static const ls_schema_field reduce_fields[] = {GROUP_FIELDS, DATA_FIELDS, OP_FIELDS,
                                                 IN_PLACE_FIELD, ROOT_FIELD};
 static const ls_schema_field broadcast_fields[] = {GROUP_FIELDS, DATA_FIELDS, IN_PLACE_FIELD,
-                                                   ROOT_FIELD};
+                                                   ROOT_FIELD, REPLICA_FIELD};
 static const ls_schema_field all_gather_fields[] = {GROUP_FIELDS, DATA_FIELDS, IN_PLACE_FIELD,
-                                                    COUNTS_FIELD, DIM_FIELD};
+                                                    COUNTS_FIELD, DIM_FIELD, REPLICA_FIELD};
 static const ls_schema_field reduce_scatter_fields[] = {
     GROUP_FIELDS, DATA_FIELDS, OP_FIELDS, IN_PLACE_FIELD, COUNTS_FIELD, DIM_FIELD};
 static const ls_schema_field all_to_all_fields[] = {
@@ -241,6 +245,18 @@ static const ls_schema_field narrow_fields[] = {
     {.key = "length", .type = LS_FIELD_INT, .flags = LS_FIELD_REQUIRED, MEMBER(length), .min = 0,
      .max = LS_SCENARIO_COUNT_MAX, .doc = "How many are kept.", .example = "length: 3"},
 };
+static const ls_schema_field change_fields[] = {
+    NAME_FIELD,
+    TENSOR_FIELD(LS_FIELD_REQUIRED),
+    {.key = "ranks", .type = LS_FIELD_INTS, .flags = LS_FIELD_REQUIRED, MEMBER(ranks), .min = 0,
+     .max = LS_RANKS_MAX - 1, .doc = "The ranks that do it.", .example = "ranks: [2]"},
+    {.key = "element", .type = LS_FIELD_INT, MEMBER(element), .min = 0,
+     .max = LS_SCENARIO_COUNT_MAX, .fallback = "0",
+     .doc = "Which of the rank's own elements, row by row.", .example = "element: 3"},
+    {.key = "value", .type = LS_FIELD_REAL, .flags = LS_FIELD_REQUIRED, MEMBER(factor),
+     .min = -(INT64_C(1) << 53), .max = INT64_C(1) << 53, .doc = "What it becomes.",
+     .example = "value: 0.5"},
+};
 static const ls_schema_field cat_fields[] = {
     NAME_FIELD,
     {.key = "tensors", .type = LS_FIELD_STRINGS, .flags = LS_FIELD_REQUIRED, MEMBER(tensors),
@@ -277,6 +293,7 @@ STEP_RECORD(transpose, transpose_fields, "Swaps the two dimensions of a matrix."
 STEP_RECORD(narrow, narrow_fields, "A range of indices along one dimension.")
 STEP_RECORD(cat, cat_fields, "Joins tensors along one dimension.")
 STEP_RECORD(sum, sum_fields, "Adds up along one dimension.")
+STEP_RECORD(change, change_fields, "Some ranks write an element of their shards: a defect.")
 STEP_RECORD(wait, of_fields, "Waits for the calls of an asynchronous step.")
 STEP_RECORD(touch, touch_fields, "The program reads or writes a buffer of a step.")
 STEP_RECORD(check_replica, of_fields, "Checks that all ranks received the same bits in a step.")
@@ -307,6 +324,7 @@ static const ls_schema_field step_fields[] = {
     STEP_FIELD(LS_STEP_NARROW, narrow),
     STEP_FIELD(LS_STEP_CAT, cat),
     STEP_FIELD(LS_STEP_SUM, sum),
+    STEP_FIELD(LS_STEP_CHANGE, change),
     STEP_FIELD(LS_STEP_WAIT, wait),
     STEP_FIELD(LS_STEP_TOUCH, touch),
     STEP_FIELD(LS_STEP_CHECK_REPLICA, check_replica),

@@ -16,6 +16,73 @@ int bug_replica(ls_rank *self, void *arg) {
     return HERE(run, ls_check_replica(weights, 4, LS_F32, WORLD));
 }
 
+// Averaged in two buckets, of which one rank leaves a half of the second behind.
+int bug_replica_touched(ls_rank *self, void *arg) {
+    bug_run *run = arg;
+    float weights[4] = {1, 2, 3, 4};
+    LS_TRY(ls_replica_declare(weights, 4, LS_F32, WORLD));
+    LS_TRY(ls_broadcast(weights, weights, 2, LS_F32, 0, WORLD));
+    if (ls_rank_id(self) == 1 && !run->clean) {
+        weights[2] *= 2;
+    }
+    LS_TRY(HERE(run, ls_broadcast(weights, weights, 2, LS_F32, 0, WORLD)));
+    LS_TRY(ls_broadcast(weights, weights, 2, LS_F32, 0, WORLD));  // told of once
+    return ls_replica_forget(weights, WORLD);
+}
+
+// Named, the check looks after every collective; the step itself touches other memory.
+int bug_replica_always(ls_rank *self, void *arg) {
+    bug_run *run = arg;
+    float weights[2] = {1, 0}, loss = 1;
+    LS_TRY(ls_replica_declare(weights, 2, LS_F32, WORLD));
+    LS_TRY(ls_all_reduce(&loss, &loss, 1, LS_F32, LS_SUM, WORLD));
+    if (ls_rank_id(self) == 3 && !run->clean) {
+        weights[1] = -0.0f;
+    }
+    LS_TRY(HERE(run, ls_all_reduce(&loss, &loss, 1, LS_F32, LS_SUM, WORLD)));
+    return ls_replica_forget(weights, WORLD);
+}
+
+// Two ranks have drifted away alike, and three are the majority.
+int bug_replica_asked(ls_rank *self, void *arg) {
+    bug_run *run = arg;
+    double weights[3] = {1, 2, 3};
+    int64_t steps[1] = {7};
+    if (ls_rank_id(self) % 4 == 0 && !run->clean) {
+        weights[1] += 1e-12;
+    }
+    LS_TRY(ls_replica_declare(steps, 1, LS_I64, WORLD));
+    LS_TRY(ls_replica_declare(weights, 3, LS_F64, WORLD));
+    LS_TRY(HERE(run, ls_check_replicas(WORLD)));
+    LS_TRY(ls_replica_forget(weights, WORLD));
+    return ls_replica_forget(steps, WORLD);
+}
+
+// The ranks free their copies at different times; what each held then counts.
+int bug_replica_freed(ls_rank *self, void *arg) {
+    bug_run *run = arg;
+    int32_t *table = ls_rank_alloc(self, 4 * sizeof *table), other = 0;
+    LS_TRY(ls_replica_declare(table, 4, LS_I32, WORLD));
+    for (int i = 0; i < 4; i++) {
+        table[i] = i == 2 && ls_rank_id(self) == 1 && !run->clean ? -5 : i;
+    }
+    for (int i = 0; i < 40 * ls_rank_id(self); i++) {  // more than are kept for their own sake
+        ls_rank_free(self, ls_rank_alloc(self, 16));
+    }
+    run->line = __LINE__ + 1;
+    ls_rank_free(self, table);
+    return ls_all_reduce(&other, &other, 1, LS_I32, LS_SUM, WORLD);
+}
+
+int bug_replica_other_count(ls_rank *self, void *arg) {
+    bug_run *run = arg;
+    float weights[4] = {1, 2, 3, 4};
+    bool odd = ls_rank_id(self) == 0 && !run->clean;
+    LS_TRY(HERE(run, ls_replica_declare(weights, odd ? 3 : 4, LS_F32, WORLD)));
+    LS_TRY(ls_barrier(WORLD));
+    return ls_replica_forget(weights, WORLD);
+}
+
 int bug_nan_first(ls_rank *self, void *arg) {
     bug_run *run = arg;
     float a[4] = {1, 2, 3, 4}, b[4] = {0};

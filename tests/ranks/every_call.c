@@ -38,6 +38,10 @@ static int collectives(ls_rank *self, ls_rank_comm *comm) {
     EXPECT(b[0] == (float)r);
     LS_TRY(ls_barrier(comm));
     LS_TRY(ls_check_replica(a, (size_t)n, LS_F32, comm));
+    LS_TRY(ls_replica_declare(a, (size_t)n, LS_F32, comm));
+    LS_TRY(ls_check_replicas(comm));
+    LS_TRY(ls_all_reduce(b, a, 1, LS_F32, LS_SUM, comm));
+    LS_TRY(ls_replica_forget(a, comm));
     ls_rank_free(self, a);
     ls_rank_free(self, b);
     return LS_OK;
