@@ -84,7 +84,14 @@ static int create_nccl(ls_backend **out, ls_world *world, const char **versions)
 #else
     (void)bootstrap;
 #endif
-    LS_TRY(ls_backend_nccl_create(out, world, &nccl));
+    int status = ls_backend_nccl_create(out, world, &nccl);
+    if (status != LS_OK) {
+        int have = ls_nccl_device_count();
+        if (have > 0 && have < ls_nccl_devices_needed(world, &nccl)) {
+            ls_launch_tell_too_few(given.marks, ls_world_held(world)[0]);
+        }
+        return status;
+    }
     *versions = ls_nccl_describe(description, sizeof description) == LS_OK ? description : "nccl";
     return LS_OK;
 }

@@ -44,7 +44,8 @@ static int record_all(const cli_scenarios *scenarios) {
     ls_text_printf(&command, "lockstep record --backend %s --out %s", backends[given.backend],
                    given.out);
     cli_reproduce_options(&command, &given.run);
-    const ls_run_options run_options = cli_run_options_of(&given.run, ls_text_string(&command));
+    ls_run_options run_options = cli_run_options_of(&given.run, ls_text_string(&command));
+    run_options.skip_too_few_gpus = scenarios->count > 1;
     for (int i = 0; status == LS_OK && i < scenarios->count; i++) {
         char dir[PATH_MAX];
         cli_progress("recording", i, scenarios->count);

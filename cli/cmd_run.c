@@ -97,6 +97,7 @@ static int run_all(const cli_scenarios *scenarios, ls_device *device) {
     cli_reproduce_options(&command, &given.run);
     ls_run_options run_options = cli_run_options_of(&given.run, ls_text_string(&command));
     run_options.device = device;
+    run_options.skip_too_few_gpus = scenarios->count > 1;
     run_options.schedule = (ls_schedule_kind)given.schedule;
     run_options.explore = given.explore;
     run_options.checks = given.checks;

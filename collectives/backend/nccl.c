@@ -297,13 +297,17 @@ static int check_versions(nccl_owner *owner) {
     return LS_OK;
 }
 
+int ls_nccl_devices_needed(const ls_world *world, const ls_nccl_options *options) {
+    const ls_nccl_bootstrap *bootstrap = options != NULL ? options->bootstrap : NULL;
+    return bootstrap != NULL ? bootstrap->local_rank + 1 : ls_world_held_count(world);
+}
+
 static int check_devices(const nccl_owner *owner) {
     int have = ls_nccl_device_count();
     if (have == 0) {
         return LS_ERR_BACKEND;
     }
-    const ls_nccl_bootstrap *bootstrap = owner->options.bootstrap;
-    int need = bootstrap != NULL ? bootstrap->local_rank + 1 : owner->held;
+    int need = ls_nccl_devices_needed(owner->backend.world, &owner->options);
     if (need > have) {
         return LS_FAIL(LS_ERR_BACKEND, "%d ranks need %d GPUs, this machine has %d", need, need,
                        have);

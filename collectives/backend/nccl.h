@@ -49,6 +49,8 @@ LS_API int ls_backend_nccl_create(ls_backend **out, ls_world *world,
 LS_API int ls_nccl_describe(char *out, size_t out_bytes);
 // Number of GPUs; 0 with the reason as the last error.
 LS_API int ls_nccl_device_count(void);
+// GPUs of this machine that a backend of these options needs.
+LS_API int ls_nccl_devices_needed(const ls_world *world, const ls_nccl_options *options);
 
 // ---- For measuring ------------------------------------------------------------------------------
 // Memory on the GPU of a held rank, for calls of that rank.

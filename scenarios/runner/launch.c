@@ -200,6 +200,29 @@ bool ls_launch_finding(ls_finding *out, const char *watch_dir, int ranks, ls_are
     return false;
 }
 
+void ls_launch_tell_too_few(const char *watch_dir, int rank) {
+    char path[PATH_BYTES];
+    FILE *file = mark_path(path, watch_dir, rank, "too_few") ? fopen(path, "w") : NULL;
+    if (file != NULL) {
+        fprintf(file, "%s\n", ls_error_last()->text);
+        (void)fclose(file);
+    }
+}
+
+bool ls_launch_too_few(char *text, size_t text_bytes, const char *watch_dir, int ranks) {
+    for (int r = ranks; r-- > 0;) {  // the highest rank needs the most
+        char path[PATH_BYTES];
+        FILE *file = mark_path(path, watch_dir, r, "too_few") ? fopen(path, "r") : NULL;
+        if (file != NULL) {
+            bool read = fgets(text, (int)text_bytes, file) != NULL;
+            text[read ? strcspn(text, "\n") : 0] = 0;
+            (void)fclose(file);
+            return read;
+        }
+    }
+    return false;
+}
+
 static pid_t read_pid(const char *dir, int rank) {
     char path[PATH_BYTES];
     if (!mark_path(path, dir, rank, "pid")) {

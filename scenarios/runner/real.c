@@ -196,6 +196,12 @@ static int launch(const struct scratch *scratch, const ls_real_request *request,
     } else if (status == LS_OK) {
         status = judge_launch(&launched, request, arena, finding, found);
     }
+    char too_few[LS_ERROR_TEXT_MAX];
+    if (status != LS_OK &&
+        ls_launch_too_few(too_few, sizeof too_few, scratch->marks, request->scenario->ranks)) {
+        *request->too_few_gpus = true;
+        status = LS_FAIL(LS_ERR_BACKEND, "%s", too_few);
+    }
     ls_launch_result_free(&launched);
     return status;
 }

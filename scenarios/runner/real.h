@@ -11,6 +11,7 @@ typedef struct ls_real_request {
     const char *backend;  // "mpi", "nccl", or the directory of a recording
     const ls_run_options *options;
     const char *keep_dir;     // where to keep the recording; NULL: nowhere
+    bool *too_few_gpus;       // set where the machine has fewer GPUs than the scenario has ranks
     ls_call_orders **orders;  // gets the orders that the run's calls used; NULL: not wanted
 } ls_real_request;
 

@@ -29,7 +29,8 @@ struct case_run {
     ls_stages *real;
     ls_call_orders *orders;  // of the real run's calls
     double start_seconds;
-    bool record_only;  // nothing is compared
+    bool record_only;   // nothing is compared
+    bool too_few_gpus;  // the real run needs more than this machine has
 };
 
 static double now_seconds(void) {
@@ -294,6 +295,11 @@ static int finish(struct case_run *run, int status) {
                                         expect->has_finding ? ls_finding_name(expect->finding)
                                                             : ls_class_name(expect->class_));
     }
+    if (run->too_few_gpus && run->options->skip_too_few_gpus) {
+        result->skipped = true;
+        result->skip_reason = result->error;
+        result->error = NULL;
+    }
     result->seconds = now_seconds() - run->start_seconds;
     ls_execute_oracle_free(run->oracle);
     ls_stages_free(run->simulated);
@@ -333,6 +339,7 @@ static int get_real(struct case_run *run, const char *real) {
         .scenario = run->scenario,
         .backend = real,
         .options = run->options,
+        .too_few_gpus = &run->too_few_gpus,
         .orders = &run->orders,
     };
     ls_finding finding = {0};
@@ -470,6 +477,7 @@ int ls_run_recorded(ls_results *results, const ls_scenario *scenario, const char
         .scenario = scenario,
         .backend = backend,
         .options = options,
+        .too_few_gpus = &run.too_few_gpus,
         .keep_dir = dir,
     };
     ls_finding finding = {0};

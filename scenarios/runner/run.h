@@ -19,6 +19,7 @@ typedef struct ls_run_options {
     const char *checks;         // globs of the checks of those; NULL: by the scenario
     const char *keep_dir;       // keeps the recordings of live comparisons here; NULL: nowhere
     struct ls_device *device;   // where the simulator's buffers lie; NULL: in ordinary memory
+    bool skip_too_few_gpus;     // scenarios that need more GPUs than there are: skipped, not failed
     bool processes;             // NCCL: a process per rank, not a thread of one process
     struct ls_trace *trace;     // sees the simulated calls, see trace.h; NULL: none
     const char *reproduce;      // the command without the file, "lockstep compare --real mpi"

@@ -1,7 +1,8 @@
 """Replays the recordings of real machines: check_recordings.py PROGRAM RECORDINGS.
 
 Every case must pass, and every stage that is compared with the machine (not with the oracle or a
-reference) must be bit exact. One flipped bit in a copy must be found.
+reference) must be bit exact. One flipped bit in a copy must be found. A folder MACHINE-ALGORITHM-PROTOCOL holds what
+the environment forced NCCL to: its calls must say so.
 """
 import json
 import os
@@ -11,25 +12,53 @@ import sys
 import tempfile
 
 
+MACHINE = "h200-nccl-2.28.9"
+
+
 def replay(program, folder):
     done = subprocess.run([program, "replay", folder, "--json", "-"], capture_output=True, text=True)
     return done.returncode, json.loads(done.stdout)
 
 
-def main():
-    program, folder = sys.argv[1:]
-    machine = os.path.join(folder, "h200-nccl-2.28.9")
+def check_machine(program, machine, least):
+    """All recordings of a folder; returns how many, and their stages."""
     names = [name for name in os.listdir(machine) if os.path.isdir(os.path.join(machine, name))]
     code, report = replay(program, machine)
-    assert code == 0 and report["verdict"] == "pass", code
-    assert report["passed"] == len(names) > 20 and report["skipped"] == 0, report["passed"]
+    assert code == 0 and report["verdict"] == "pass", (machine, code)
+    assert report["passed"] == len(names) >= least and report["skipped"] == 0, report["passed"]
     stages = 0
     for case in report["cases"]:
         for stage in case["stages"]:
             if ":" not in stage["name"]:
                 assert stage["class"] == "bit_exact", (case["name"], stage)
                 stages += 1
+    return len(names), stages
+
+
+def check_forced(machine, algorithm, protocol):
+    """What NCCL says of the all_reduces is what it was forced to."""
+    reductions = 0
+    for name in os.listdir(machine):
+        with open(os.path.join(machine, name, "rank_00000.calls.json")) as file:
+            for call in json.load(file):
+                if call["kind"] == "all_reduce" and call["comm_size"] > 2:
+                    said = (call["algorithm"], call["protocol"])
+                    assert said == (algorithm, protocol), (machine, call)
+                    reductions += 1
+    assert reductions > 0, machine
+
+
+def main():
+    program, folder = sys.argv[1:]
+    machine = os.path.join(folder, MACHINE)
+    names, stages = check_machine(program, machine, 20)
     assert stages > 100, stages
+    for forced in sorted(os.listdir(folder)):
+        path = os.path.join(folder, forced)
+        if forced.startswith(MACHINE + "-") and os.path.isdir(path):
+            check_forced(path, *forced[len(MACHINE) + 1:].split("-"))
+            more, more_stages = check_machine(program, path, 1)
+            names, stages = names + more, stages + more_stages
     with tempfile.TemporaryDirectory() as scratch:
         copy = os.path.join(scratch, "copy")
         shutil.copytree(os.path.join(machine, "every-collective"), copy)
@@ -41,7 +70,7 @@ def main():
             file.write(bytes([last ^ 1]))
         code, report = replay(program, copy)
         assert code == 1 and report["verdict"] == "fail", code
-    print("%d recordings, %d stages bit exact" % (len(names), stages))
+    print("%d recordings, %d stages bit exact" % (names, stages))
 
 
 main()
