@@ -45,7 +45,7 @@ static const cli_option options[] = {
      .long_name = "seconds",
      .value = &given.seconds,
      .value_name = "S",
-     .help = "Stop the search after S seconds (default 10)"},
+     .help = "Stop the search after S seconds (default 10; 0: at the first plan)"},
     {.type = CLI_DOUBLE,
      .long_name = "gap",
      .value = &given.gap,
@@ -330,7 +330,7 @@ static int plan(const ls_scenario *scenario, ls_arena *arena) {
         .model = given.model == 0 ? LS_PLANNER_LOCKSTEP : LS_PLANNER_TORCHREC,
         .torchrec_options = given.model == 1,
         .reserve_share = given.reserve,
-        .seconds_max = given.seconds,
+        .seconds_max = given.seconds > 0 ? given.seconds : 1e-9,  // 0 would be no limit
         .gap_goal = given.gap,
         .seed = scenario->seed,
     };

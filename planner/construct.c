@@ -204,8 +204,10 @@ static const unsigned type_sets[] = {
 #define COUNT(array) (sizeof(array) / sizeof((array)[0]))
 
 // All recipes of one price and one set of types; the best of them is worth a little improvement.
+// tried: families were tried before this one; the first goes on past the deadline until there is a
+// plan, so that a plan that is easy to find is found in no time at all.
 static int try_family(ls_assignment *best, builder *b, double memory_price, unsigned types,
-                      ls_search_budget *budget, ls_arena *arena) {
+                      bool tried, ls_search_budget *budget, ls_arena *arena) {
     ls_assignment *family = &b->family;
     family->ticks = LS_TICKS_NONE;
     for (size_t l = 0; l < COUNT(level_factors); l++) {
@@ -214,7 +216,7 @@ static int try_family(ls_assignment *best, builder *b, double memory_price, unsi
                           .level = (int64_t)(level_factors[l] * (double)budget->lower),
                           .types = types,
                           .by_memory = by_memory != 0};
-            if (ls_search__clock() > budget->deadline) {
+            if ((tried || best->ticks != LS_TICKS_NONE) && ls_search__clock() > budget->deadline) {
                 return LS_OK;
             }
             build(b, &how);
@@ -250,10 +252,12 @@ int ls_search__construct(ls_assignment *best, const ls_planner_problem *problem,
                                            : (double)budget->lower * problem->ranks / memory;
     for (size_t m = 0; m < COUNT(memory_factors); m++) {
         for (size_t t = 0; t < COUNT(type_sets); t++) {
-            if (ls_search__over(budget, best->ticks)) {
+            bool tried = m > 0 || t > 0;
+            if (tried && ls_search__over(budget, best->ticks)) {
                 return LS_OK;
             }
-            LS_TRY(try_family(best, &b, memory_factors[m] * unit, type_sets[t], budget, arena));
+            LS_TRY(
+                try_family(best, &b, memory_factors[m] * unit, type_sets[t], tried, budget, arena));
         }
     }
     return LS_OK;

@@ -141,6 +141,19 @@ static int read_table(ls_tree_source *source, const ls_tree *node, const ls_plan
     return LS_OK;
 }
 
+// The first table that has an earlier one's name, or NULL. Only for the place of an error.
+static const ls_tree *twice_named(const ls_tree *tables, const ls_plan *plan) {
+    const ls_tree *at = tables->first;
+    for (int i = 0; i < plan->table_count; i++, at = at->next) {
+        for (int k = 0; k < i; k++) {
+            if (strcmp(plan->tables[i].name, plan->tables[k].name) == 0) {
+                return at;
+            }
+        }
+    }
+    return NULL;
+}
+
 static int read_plan(ls_tree_source *source, const ls_tree *root, ls_plan *out) {
     static const char *const keys[] = {"lockstep_plan", "ranks", "ranks_per_host", "tables"};
     int64_t version = 0;
@@ -191,7 +204,9 @@ static int read_plan(ls_tree_source *source, const ls_tree *root, ls_plan *out) 
         return status;
     }
     if (status != LS_OK) {
-        ls_tree__error(source, tables->line, tables->column, "%s", ls_error_last()->text);
+        const ls_tree *at = twice_named(tables, out);
+        at = at ? at : tables;
+        ls_tree__error(source, at->line, at->column, "%s", ls_error_last()->text);
     }
     return LS_OK;
 }

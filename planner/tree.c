@@ -17,6 +17,13 @@ void ls_tree__error(ls_tree_source *source, int line, int column, const char *fo
     va_start(args, format);
     (void)vsnprintf(message, sizeof(message), format, args);
     va_end(args);
+    if (source->error_count > 0 && line == source->last_line && column == source->last_column &&
+        strncmp(message, source->last_text, sizeof(source->last_text) - 1) == 0) {
+        return;
+    }
+    source->last_line = line;
+    source->last_column = column;
+    (void)snprintf(source->last_text, sizeof(source->last_text), "%.127s", message);
     if (source->error_count++ >= ERRORS_MAX) {
         return;
     }
@@ -303,9 +310,13 @@ bool ls_tree__int(ls_tree_source *source, const ls_tree *node, int64_t least, in
     errno = 0;
     long long value = node->kind == LS_TREE_SCALAR ? strtoll(node->text, &end, 10) : 0;
     if (!end || end == node->text || *end || errno || value < least || value > most) {
-        ls_tree__error(source, node->line, node->column,
-                       "expected a whole number from %lld to %lld", (long long)least,
-                       (long long)most);
+        if (least == most) {
+            ls_tree__error(source, node->line, node->column, "expected %lld", (long long)least);
+        } else {
+            ls_tree__error(source, node->line, node->column,
+                           "expected a whole number from %lld to %lld", (long long)least,
+                           (long long)most);
+        }
         return false;
     }
     *out = value;

@@ -30,6 +30,8 @@ typedef struct ls_tree_source {
     size_t bytes;
     ls_text *errors;
     int error_count;
+    int last_line, last_column;  // of the last error, and its text: it is not told twice
+    char last_text[128];
     bool no_memory;  // reading stopped for want of it; no error of the file
     ls_arena *arena;
 } ls_tree_source;

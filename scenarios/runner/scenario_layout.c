@@ -191,16 +191,16 @@ static int place_from_file(struct builder *builder, const ls_scenario_table *tab
         found = strcmp(plan.tables[i].name, table->name) == 0 ? &plan.tables[i] : NULL;
     }
     if (found == NULL) {
-        return LS_FAIL(LS_ERR_INVALID, "the plan %s has no such table", path);
+        return LS_FAIL(LS_ERR_FORMAT, "the plan %s has no such table", path);
     }
     if (plan.ranks != builder->scenario->ranks ||
         plan.ranks_per_host != builder->scenario->ranks_per_host) {
-        return LS_FAIL(LS_ERR_INVALID, "the plan %s is for %d ranks, %d a host, not %d, %d a host",
+        return LS_FAIL(LS_ERR_FORMAT, "the plan %s is for %d ranks, %d a host, not %d, %d a host",
                        path, plan.ranks, plan.ranks_per_host, builder->scenario->ranks,
                        builder->scenario->ranks_per_host);
     }
     if (found->rows != table->rows || found->columns != table->dim) {
-        return LS_FAIL(LS_ERR_INVALID, "the plan %s has it as %lld x %lld, not %lld x %lld", path,
+        return LS_FAIL(LS_ERR_FORMAT, "the plan %s has it as %lld x %lld, not %lld x %lld", path,
                        (long long)found->rows, (long long)found->columns, (long long)table->rows,
                        (long long)table->dim);
     }

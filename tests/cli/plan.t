@@ -164,3 +164,37 @@ $ sed 's/.\/ours.yaml/h20/' own.yaml > misspelt.yaml && lockstep run misspelt.ya
 !       | expected one of v100_torchrec, a100, h100, h200, or the path of a file in the scenario's folder
 !       | did you mean "h200"?
 ? 2
+# A plan file edited by hand: two tables of one name, another version, a plan of other tables; and no map at all.
+$ (cat plan.yaml; sed -n '5,11p' plan.yaml) > twice.yaml && lockstep plan --diff plan.yaml twice.yaml
+! twice.yaml:33:5: error: plan: two tables are called large_table_0
+!       - name: "large_table_0"
+!         ^
+? 2
+$ sed 's/lockstep_plan: 1/lockstep_plan: 2/' plan.yaml > version.yaml && lockstep plan --diff plan.yaml version.yaml
+! version.yaml:1:16: error: expected 1
+!     lockstep_plan: 2
+!                    ^
+? 2
+$ sed 's/type: table_wise/plan: cut.plan.yaml/' free.yaml > other.yaml && lockstep run other.yaml --quiet > out.txt; echo $? && grep -o 'error: .* table large_table_0: the plan' out.txt
+> 2
+> error: other.yaml:9: table large_table_0: the plan
+$ printf '[]' > list.json && lockstep plan free.yaml --machine ./list.json
+! ./list.json:1:1: error: expected keys and values
+!     []
+!     ^
+? 2
+$ lockstep plan --diff plan.yaml cut.plan.yaml
+> large_table_0: only in the first
+> large_table_1: only in the first
+> small_table_0: only in the first
+> small_table_1: only in the first
+> large: only in the second
+> small: only in the second
+? 1
+# No time at all is enough for a first plan.
+$ lockstep plan free.yaml --seconds 0 --json - | grep -c '"verdict": "pass"'
+> 1
+# A table that is not there.
+$ lockstep plan free.yaml --explain large_tabel_0
+! lockstep: error: no table is called "large_tabel_0"; did you mean "large_table_0"?
+? 2

@@ -1,0 +1,160 @@
+// The edges of what can be asked: limits of nothing, worlds too large, constraints that exclude one
+// another, numbers that are none. Every one has an answer that says what is wrong.
+#include <math.h>
+#include <string.h>
+
+#include "tests/planner/golden.h"
+
+static const ls_planner_feature ids = {.pooling = 4.0, .poolings = 1.0, .batch = 64.0};
+
+static ls_topology machine(int ranks) {
+    ls_topology topology;
+    cr_assert(ls_topology_preset(&topology, "h100", ranks, ranks) == LS_OK);
+    return topology;
+}
+
+static int create(ls_planner_problem **out, const ls_topology *topology,
+                  const ls_planner_table *tables, int count) {
+    const ls_planner_options options = {.nodes_max = 100000};
+    *out = NULL;
+    ls_error_clear();
+    return ls_planner_problem_create(out, topology, tables, count, &options);
+}
+
+static void refused(const ls_topology *topology, const ls_planner_table *tables, int count,
+                    int status, const char *part) {
+    ls_planner_problem *problem;
+    int got = create(&problem, topology, tables, count);
+    cr_expect(got == status, "%d: %s", got, ls_error_last()->text);
+    cr_expect(strstr(ls_error_last()->text, part), "\"%s\" is not in \"%s\"", part,
+              ls_error_last()->text);
+    ls_planner_problem_free(problem);
+}
+
+// One node, or no time at all, is enough for a first plan, and the gap is told honestly.
+Test(limits, one_node_and_no_time) {
+    ls_planner_table *tables;
+    ls_arena *arena;
+    cr_assert(ls_arena_create(&arena, NULL) == LS_OK);
+    cr_assert(ls_planner_instance(&tables, arena, LS_INSTANCE_RANDOM, 40, 7) == LS_OK);
+    ls_topology topology = machine(8);
+    for (int turn = 0; turn < 2; turn++) {
+        ls_planner_options options = {.nodes_max = turn == 0 ? 1 : 0,
+                                      .seconds_max = turn == 0 ? 0 : 1e-9};
+        ls_planner_problem *problem;
+        ls_planner_result result;
+        cr_assert(ls_planner_problem_create(&problem, &topology, tables, 40, &options) == LS_OK);
+        cr_assert(ls_planner_solve(&result, problem) == LS_OK);
+        cr_assert(result.found, "turn %d", turn);
+        cr_expect(ls_plan_check(&result.plan) == LS_OK);
+        cr_expect(result.lower_bound_ms <= result.ms);
+        cr_expect(result.proven || result.gap > 0);
+        cr_expect(result.seconds < 10);
+        ls_planner_problem_free(problem);
+    }
+    ls_arena_free(arena);
+}
+
+// A and B must lie together and must not share a rank: both constraints are named.
+Test(limits, constraints_that_exclude_one_another) {
+    ls_topology topology = machine(4);
+    ls_planner_table tables[] = {make_table("a", 1000, 16, &ids), make_table("b", 1000, 16, &ids)};
+    tables[0].together = tables[1].together = "pair";
+    tables[0].apart = tables[1].apart = "far";
+    refused(&topology, tables, 2, LS_ERR_INVALID,
+            "table b is to lie both with and apart from another one (pair, far)");
+}
+
+// Pinned to a rank that is forbidden, to one that is not there, or to none that is left.
+Test(limits, ranks_that_are_none) {
+    ls_topology topology = machine(4);
+    const int one[] = {1};
+    const int far[] = {4};
+    const int less[] = {-1};
+    ls_planner_table table = make_table("a", 1000, 16, &ids);
+    table.ranks = far;
+    table.rank_count = 1;
+    refused(&topology, &table, 1, LS_ERR_INVALID, "rank 4 is not one of 0 to 3");
+    table.ranks = less;
+    refused(&topology, &table, 1, LS_ERR_INVALID, "rank -1 is not one of 0 to 3");
+    table.ranks = one;
+    table.forbidden = one;
+    table.forbidden_count = 1;
+    refused(&topology, &table, 1, LS_ERR_NOT_FOUND,
+            "table a: no way to cut it satisfies its ranks");
+}
+
+// Sizes and numbers outside their range are refused with the table and the field.
+Test(limits, tables_that_are_none) {
+    ls_topology topology = machine(4);
+    ls_planner_table table = make_table("a", 0, 16, &ids);
+    refused(&topology, &table, 1, LS_ERR_INVALID, "table a: rows is 0");
+    table = make_table("a", INT64_C(1) << 50, 16, &ids);
+    refused(&topology, &table, 1, LS_ERR_INVALID, "table a: rows is 1.1259e+15");
+    table = make_table("a", 10, 0, &ids);
+    refused(&topology, &table, 1, LS_ERR_INVALID, "table a: columns is 0");
+    table = make_table("", 10, 4, &ids);
+    refused(&topology, &table, 1, LS_ERR_INVALID, "no name");
+    const ls_planner_feature none = {.pooling = (double)NAN, .poolings = 1.0, .batch = 64.0};
+    table = make_table("a", 10, 4, &none);
+    refused(&topology, &table, 1, LS_ERR_INVALID, "pooling is nan");
+    table = make_table("a", 10, 4, &ids);
+    table.optimizer = "sgdd";
+    refused(&topology, &table, 1, LS_ERR_NOT_FOUND, "did you mean \"sgd\"");
+    ls_planner_table twice[] = {make_table("a", 10, 4, &ids), make_table("a", 20, 4, &ids)};
+    refused(&topology, twice, 2, LS_ERR_INVALID, "two tables are called a");
+    refused(&topology, twice, 0, LS_ERR_INVALID, "tables");
+}
+
+// The largest table there can be has a plan or a reason, and no arithmetic that wraps.
+Test(limits, a_million_million_rows) {
+    ls_topology topology = machine(4);
+    ls_planner_table table = make_table("a", INT64_C(1) << 40, 65536, &ids);
+    table.element_bytes = 8;
+    table.optimizer = "adam";
+    ls_planner_problem *problem;
+    cr_assert(create(&problem, &topology, &table, 1) == LS_OK, "%s", ls_error_last()->text);
+    ls_planner_result result;
+    static ls_planner_diagnosis why;
+    cr_assert(ls_planner_solve(&result, problem) == LS_OK);
+    cr_expect(!result.found && result.proven);
+    cr_assert(ls_planner_diagnose(&why, problem) == LS_OK);
+    cr_expect(why.shortage && why.either_missing > 0);
+    ls_planner_problem_free(problem);
+}
+
+// Machines that are none: no ranks, too many, hosts that do not divide, bandwidths that are no
+// numbers. The field is named.
+Test(limits, machines_that_are_none) {
+    ls_topology topology;
+    cr_expect(ls_topology_preset(&topology, "h100", 0, 0) == LS_ERR_INVALID);
+    cr_expect(strstr(ls_error_last()->text, "ranks is 0"));
+    cr_expect(ls_topology_preset(&topology, "h100", 100000, 8) == LS_ERR_INVALID);
+    cr_expect(strstr(ls_error_last()->text, "ranks is 100000"));
+    cr_expect(ls_topology_preset(&topology, "h100", 6, 4) == LS_ERR_INVALID);
+    const double wrong[] = {(double)NAN, -1.0, 0.0, (double)INFINITY};
+    ls_planner_table table = make_table("a", 10, 4, &ids);
+    for (int i = 0; i < 4; i++) {
+        topology = machine(4);
+        topology.intra_bandwidth = wrong[i];
+        refused(&topology, &table, 1, LS_ERR_INVALID, "intra_bandwidth");
+    }
+    topology = machine(4);
+    topology.kernel_us = -1.0;
+    refused(&topology, &table, 1, LS_ERR_INVALID, "kernel_us");
+}
+
+// More ranks than rows: a row-wise plan has empty blocks and is sound.
+Test(limits, more_ranks_than_rows) {
+    ls_topology topology = machine(64);
+    ls_planner_table table = make_table("a", 3, 16, &ids);
+    table.shardings = 1u << LS_ROW_WISE;
+    ls_planner_problem *problem;
+    ls_planner_result result;
+    cr_assert(create(&problem, &topology, &table, 1) == LS_OK);
+    cr_assert(ls_planner_solve(&result, problem) == LS_OK && result.found);
+    cr_expect(ls_plan_check(&result.plan) == LS_OK);
+    cr_expect(result.plan.tables[0].shard_count == 64);
+    cr_expect(result.plan.tables[0].shards[63].rows == 0);
+    ls_planner_problem_free(problem);
+}
