@@ -394,6 +394,11 @@ static void check_ends(ls_reader *reader, ls_scenario *scenario) {
     }
     for (int i = 0; i < scenario->fault_count && ls_read__going(reader); i++) {
         const ls_scenario_fault *fault = &scenario->faults[i];
+        bool counts = fault->type == LS_FAULT_WRONG_COUNT || fault->type == LS_FAULT_WRONG_SPLIT;
+        if (fault->index < 0 && !counts) {
+            ls_check__error(reader, ls_node_mark(&fault->node, "index"), NULL, NULL,
+                            "index: only a wrong count may be smaller than the right one");
+        }
         if (scenario->ranks > 0 && fault->rank >= scenario->ranks) {
             ls_check__error(reader, ls_node_mark(&fault->node, "rank"), NULL, NULL,
                             "fault: rank %d is not in the world of %d ranks", fault->rank,

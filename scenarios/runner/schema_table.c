@@ -320,8 +320,10 @@ static const ls_schema_field fault_fields[] = {
      .max = LS_RANKS_MAX - 1, .doc = "On which rank.", .example = "rank: 2"},
     {.key = "call", .type = LS_FIELD_INT, MEMBER(call), .min = 0, .max = INT64_C(1) << 40,
      .fallback = "0", .doc = "At which of its calls, from 0.", .example = "call: 3"},
-    {.key = "index", .type = LS_FIELD_INT, MEMBER(index), .min = 0, .max = INT64_C(1) << 50,
-     .fallback = "0", .doc = "bit_flip: the bit of the buffer; allocation: which one, from 1.",
+    {.key = "index", .type = LS_FIELD_INT, MEMBER(index), .min = -(INT64_C(1) << 50),
+     .max = INT64_C(1) << 50, .fallback = "0",
+     .doc = "bit_flip: the bit of the buffer; allocation: which one, from 1; wrong_count and "
+            "wrong_split: by how much (0: one more).",
      .example = "index: 30"},
     {.key = "seconds", .type = LS_FIELD_REAL, MEMBER(seconds), .min = 0, .max = 86400,
      .fallback = "1", .doc = "slow: how much longer each call takes.", .example = "seconds: 0.5"},
