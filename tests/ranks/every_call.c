@@ -36,6 +36,10 @@ static int collectives(ls_rank *self, ls_rank_comm *comm) {
     }
     LS_TRY(ls_scatter(a, b, 1, LS_F32, 0, comm));
     EXPECT(b[0] == (float)r);
+    const ls_call max = {
+        .kind = LS_ALL_REDUCE, .send = a, .recv = b, .count = 1, .dtype = LS_F32, .op = LS_MAX};
+    LS_TRY(ls_post_at(__FILE__, __LINE__, &max, comm, NULL));
+    EXPECT(b[0] == 0 && ls_rank_comm_of(comm)->size == n);
     LS_TRY(ls_barrier(comm));
     LS_TRY(ls_check_replica(a, (size_t)n, LS_F32, comm));
     LS_TRY(ls_replica_declare(a, (size_t)n, LS_F32, comm));
@@ -103,14 +107,18 @@ static int point_to_point(ls_rank *self) {
 }
 
 static int asynchronous(ls_rank *self) {
-    enum { CALLS = 9 };
+    enum { CALLS = 10 };
     int n = ls_rank_count(self);
+    size_t *ones = ls_rank_alloc(self, (size_t)n * sizeof *ones);
     float *a = ls_rank_alloc(self, (size_t)(n * CALLS) * sizeof(float));
     float *b = ls_rank_alloc(self, (size_t)(n * CALLS) * sizeof(float));
-    EXPECT(a != NULL && b != NULL);
+    EXPECT(a != NULL && b != NULL && ones != NULL);
     for (int i = 0; i < n * CALLS; i++) {
         a[i] = 1;
         b[i] = 0;
+    }
+    for (int i = 0; i < n; i++) {
+        ones[i] = 1;
     }
     ls_request *q[CALLS] = {0};
     LS_TRY(ls_all_reduce_async(a, b, 1, LS_F32, LS_SUM, WORLD, &q[0]));
@@ -122,12 +130,15 @@ static int asynchronous(ls_rank *self) {
     LS_TRY(ls_gather_async(a + 6 * n, b + 6 * n, 1, LS_F32, 0, WORLD, &q[6]));
     LS_TRY(ls_scatter_async(a + 7 * n, b + 7 * n, 1, LS_F32, 0, WORLD, &q[7]));
     LS_TRY(ls_barrier_async(WORLD, &q[8]));
+    LS_TRY(ls_all_to_all_v_async(a + 9 * n, b + 9 * n, ones, ones, LS_F32, WORLD, &q[9]));
     for (int i = CALLS - 1; i >= 0; i--) {
         LS_TRY(ls_wait(q[i]));
     }
     LS_TRY(ls_reads(self, b, (size_t)(n * CALLS) * sizeof(float)));
     LS_TRY(ls_writes(self, a, (size_t)(n * CALLS) * sizeof(float)));
     EXPECT(b[0] == (float)n && b[4 * n] == (float)n && b[5 * n + n - 1] == 1);
+    EXPECT(b[9 * n + n - 1] == 1);
+    ls_rank_free(self, ones);
     ls_rank_free(self, a);
     ls_rank_free(self, b);
     return LS_OK;

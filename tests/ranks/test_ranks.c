@@ -124,6 +124,18 @@ Test(ranks, checks_are_switched_by_name) {
     cr_assert_null(result);
 }
 
+// The list of checks that runs take is read alike by who asks about one of them.
+Test(ranks, one_check_is_asked_for) {
+    bool on = true;
+    cr_assert_eq(ls_spmd_check_on(&on, NULL, LS_FINDING_BUFFER_MODIFIED_IN_FLIGHT), LS_OK);
+    cr_assert_not(on);
+    cr_assert_eq(ls_spmd_check_on(&on, "-*,replica.*", LS_FINDING_REPLICA_DIVERGED), LS_OK);
+    cr_assert(on);
+    cr_assert_eq(ls_spmd_check_on(&on, "all,-rep*", LS_FINDING_REPLICA_DIVERGED), LS_OK);
+    cr_assert_not(on);
+    cr_assert_eq(ls_spmd_check_on(&on, "replicas", LS_FINDING_REPLICA_DIVERGED), LS_ERR_NOT_FOUND);
+}
+
 // Every call does what it should under every schedule, and gives no finding.
 Test(ranks, every_call_works) {
     int rounds = 3;
