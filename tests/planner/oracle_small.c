@@ -19,11 +19,44 @@ typedef struct instance {
     ls_planner_table tables[TABLES];
     char names[TABLES][16];
     int ranks[TABLES][4];
+    ls_plan_table layouts[TABLES];
+    ls_plan_shard shards[TABLES][4];
     int count;
 } instance;
 
 static uint64_t draw(uint64_t seed, uint32_t what, uint64_t bound) {
     return ls_random_below(bound, seed, what, 0, 0);
+}
+
+// A table cut as its user says: two or three uneven blocks of columns, or of rows where there is one
+// on each rank; on given ranks, or wherever the search puts the columns.
+static void fix_layout(instance *in, int table, uint64_t seed) {
+    ls_planner_table *of = &in->tables[table];
+    int world = in->topology.ranks;
+    bool rows = draw(seed, 19, 2) == 0;
+    bool placed = rows || draw(seed, 20, 2) == 0;
+    int count = rows ? world : 2 + (int)draw(seed, 21, 2);
+    int64_t whole = rows ? of->rows : of->columns, at = 0;
+    for (int i = 0; i < count; i++) {
+        int64_t most = whole - at;
+        int64_t size = i == count - 1 ? most : most / (count - i) - (int64_t)draw(seed + 7u, 22, 4);
+        size = size < 4 ? 4 : size;
+        ls_plan_shard *shard = &in->shards[table][i];
+        shard->rank = !placed ? -1 : rows ? i : (int)draw(seed + (uint64_t)i, 23, (uint64_t)world);
+        shard->row_offset = rows ? at : 0;
+        shard->rows = rows ? size : of->rows;
+        shard->column_offset = rows ? 0 : at;
+        shard->columns = rows ? of->columns : size;
+        at += size;
+    }
+    in->layouts[table] = (ls_plan_table){.name = of->name,
+                                         .sharding = rows ? LS_ROW_WISE : LS_COLUMN_WISE,
+                                         .kernel = draw(seed, 24, 2) ? "fused" : "fused_uvm",
+                                         .rows = of->rows,
+                                         .columns = of->columns,
+                                         .shards = in->shards[table],
+                                         .shard_count = count};
+    of->layout = &in->layouts[table];
 }
 
 static void make_instance(instance *in, uint64_t seed) {
@@ -81,6 +114,12 @@ static void make_instance(instance *in, uint64_t seed) {
         in->tables[1].rank_count = in->tables[2].rank_count = 0;
         in->tables[1].shardings = in->tables[2].shardings = 1u << LS_TABLE_WISE | 1u << LS_ROW_WISE;
     }
+    for (int i = 0; i < in->count; i++) {
+        if (!in->tables[i].together && !in->tables[i].apart &&
+            draw(seed * 1000 + (uint64_t)i, 18, 4) == 0) {
+            fix_layout(in, i, seed * 1000 + (uint64_t)i);
+        }
+    }
     if (draw(seed, 16, 2)) {  // memory between plenty and too little
         double share = 0.5 + 0.25 * (double)draw(seed, 17, 6);
         in->topology.hbm_bytes = (int64_t)(bytes * share / shape[0]) + 4000000;
@@ -128,9 +167,13 @@ static double solve(const char *lp, bool cbc) {
     return value;
 }
 
-static int compare(uint64_t seed, const char *lp, bool cbc, int *infeasible, int *unsure) {
+static int compare(uint64_t seed, const char *lp, bool cbc, int *infeasible, int *unsure,
+                   int *fixed) {
     static instance in;
     make_instance(&in, seed);
+    for (int i = 0; i < in.count; i++) {
+        *fixed += in.tables[i].layout != NULL;
+    }
     ls_planner_problem *problem;
     int status =
         ls_planner_problem_create(&problem, &in.topology, in.tables, in.count, &in.options);
@@ -182,13 +225,16 @@ int main(int argc, char **argv) {
     int bad = 0;
     int infeasible = 0;
     int unsure = 0;
+    int fixed = 0;  // tables whose blocks are given
     for (uint64_t seed = first; seed < first + count; seed++) {
-        bad += compare(seed, lp, cbc && (!glpsol || seed % 2), &infeasible, &unsure);
+        bad += compare(seed, lp, cbc && (!glpsol || seed % 2), &infeasible, &unsure, &fixed);
     }
     (void)remove(lp);
     (void)remove(solution);
     (void)rmdir(folder);
-    printf("%" PRIu64 " problems, %d without a plan, %d that the solver did not finish, %d wrong\n",
-           count, infeasible, unsure, bad);
+    printf("%" PRIu64
+           " problems (%d tables with given blocks), %d without a plan, %d that the solver "
+           "did not finish, %d wrong\n",
+           count, fixed, infeasible, unsure, bad);
     return bad || unsure > (int)(count / 20);
 }
