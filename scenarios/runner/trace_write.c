@@ -99,14 +99,14 @@ static void write_slice(ls_json *json, const ls_trace_set *set, const ls_trace_p
     ls_json_object_close(json);
 }
 
-// An arrow from the send's slice to the receive's. At its end a slice is over, and an arrow there
-// would belong to the next one: the arrow ends half a tick earlier.
+// An arrow from the send's slice to the receive's. Where one slice ends and the next begins, readers
+// differ about whose arrow it is: both ends lie half a tick inside.
 static void write_flow(ls_json *json, const ls_trace_set *set, size_t number) {
     double met_us = fmax(set->parts[0].start_us, set->parts[1].start_us);
     for (int end = 0; end < 2; end++) {
         const ls_trace_part *part = &set->parts[end];
         open_event(json, end == 0 ? "s" : "f", pid_of(set->trace_case), part->rank,
-                   end == 0 ? met_us : set->end_us - LS_TRACE_TICK_US / 2);
+                   end == 0 ? met_us + LS_TRACE_TICK_US / 2 : set->end_us - LS_TRACE_TICK_US / 2);
         ls_json_member_string(json, "name", "message");
         ls_json_member_string(json, "cat", "message");
         ls_json_member_uint(json, "id", number);

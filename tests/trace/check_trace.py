@@ -81,9 +81,9 @@ def check(trace, ranks):
         need([e["ph"] for e in ends] == ["s", "f"], f"flow {key} does not begin and end once")
         need(ends[1].get("bp") == "e", "a flow's end must bind to the slice that encloses it")
         for event in ends:
-            # A slice is over at its end: what lies there belongs to the next.
+            # At a slice's edge readers differ about whose arrow it is.
             around = [s["name"] for s in tracks.get((event["pid"], event["tid"]), ())
-                      if s["ts"] <= event["ts"] < s["ts"] + s["dur"]]
+                      if s["ts"] <= event["ts"] <= s["ts"] + s["dur"]]
             need(around == ["send" if event["ph"] == "s" else "recv"],
                  f"the end {event['ph']} of flow {key} lies in {around}")
         need(ends[0]["ts"] <= ends[1]["ts"], "a flow that goes back in time")
