@@ -83,7 +83,8 @@ static int run(const cli_args *args) {
         return LS_EXIT_USAGE;
     }
     cli_scenarios scenarios;
-    code = cli_stop(&given.stop, "stop-at-divergence", "catch divergence");
+    const char *const catches[] = {"catch divergence"};
+    code = cli_stop(&given.stop, "stop-at-divergence", catches, 1);
     if (code != LS_EXIT_OK) {
         return code;
     }

@@ -55,7 +55,8 @@ static const cli_option options[] = {
     CLI_RUN_OPTIONS(given.run),
     CLI_MACHINE_OPTION(given.machine),
     CLI_STOP_OPTIONS(given.stop, "break-on-finding",
-                     "Run in gdb, and stop there where a check finds a defect"),
+                     "Run in gdb, and stop there where a check finds a defect or the oracle "
+                     "another result"),
     {.type = CLI_SWITCH,
      .long_name = "explain-schema",
      .value = &given.explain_schema,
@@ -133,7 +134,8 @@ static int run(const cli_args *args) {
         return LS_EXIT_USAGE;
     }
     cli_scenarios scenarios;
-    code = cli_stop(&given.stop, "break-on-finding", "catch finding");
+    const char *const catches[] = {"catch finding", "catch divergence"};
+    code = cli_stop(&given.stop, "break-on-finding", catches, 2);
     if (code != LS_EXIT_OK) {
         return code;
     }

@@ -143,7 +143,8 @@ void cli_debugger_wait(void) {
     }
 }
 
-int cli_stop(const cli_stop_options *options, const char *name, const char *catch_command) {
+int cli_stop(const cli_stop_options *options, const char *name, const char *const *catches,
+             int count) {
     if (options->wait && !options->stop) {
         cli_debugger_wait();
     } else if (options->wait) {
@@ -151,9 +152,14 @@ int cli_stop(const cli_stop_options *options, const char *name, const char *catc
     } else if (options->stop) {
         char option[64];
         (void)snprintf(option, sizeof option, "--%s", name);
-        const char *const commands[] = {catch_command, "run"};
+        const char *commands[4] = {NULL};
+        LS_ASSERT(count >= 0 && (size_t)count < sizeof commands / sizeof *commands);
+        for (int i = 0; i < count; i++) {
+            commands[i] = catches[i];
+        }
+        commands[count] = "run";
         const char *const without[] = {option};
-        return cli_gdb_exec_self(commands, 2, without, 1);
+        return cli_gdb_exec_self(commands, count + 1, without, 1);
     }
     return LS_EXIT_OK;
 }

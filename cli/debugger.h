@@ -31,9 +31,10 @@ typedef struct cli_stop_options {
         .help = "Print the process id and wait for a debugger to attach, then go on"               \
     }
 
-// Does what these options ask before the command runs: starts gdb with `catch` as its first
-// command, then the run; or waits now; or arranges to wait where it goes wrong. Returns LS_EXIT_OK
-// to go on.
-int cli_stop(const cli_stop_options *options, const char *name, const char *catch_command);
+// Does what these options ask before the command runs: starts gdb with the commands catches
+// [count], at most three, then the run; or waits now; or arranges to wait where it goes wrong.
+// Returns LS_EXIT_OK to go on.
+int cli_stop(const cli_stop_options *options, const char *name, const char *const *catches,
+             int count);
 
 #endif

@@ -200,14 +200,15 @@ LS_API int ls_backend_run(ls_backend *backend, ls_call *calls, int call_count);
 
 // ---- Communicators ------------------------------------------------------------------------------
 struct ls_comm {
-    ls_backend *backend;  // borrowed
-    int id;               // unique within the backend; 0, 1, ... in order of creation
-    char name[48];        // for messages: "world", "host", ...
-    int size;             // members
-    int *ranks;           // [size] world rank of each member; owned
-    int *by_rank;         // [size] members in ascending order of their rank; owned
-    uint64_t *seq;        // [size] next call number of each member; owned
-    void *impl;           // the backend's
+    ls_backend *backend;            // borrowed
+    int id;                         // unique within the backend; 0, 1, ... in order of creation
+    char name[48];                  // for messages: "world", "host", ...
+    int size;                       // members
+    int *ranks;                     // [size] world rank of each member; owned
+    int *by_rank;                   // [size] members in ascending order of their rank; owned
+    uint64_t *seq;                  // [size] next call number of each member; owned
+    void *impl;                     // the backend's
+    struct ls_comm *older, *newer;  // of all communicators of the process, for debuggers
 };
 
 // A communicator over `ranks` [size] (any distinct ranks of the world, in this order; NULL: all).

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "collectives/check.h"
+#include "collectives/hooks.h"
 
 static int compare_pairs(const void *a, const void *b) {
     const int *x = a, *y = b;  // rank, member
@@ -93,6 +94,7 @@ int ls_comm_create(ls_comm **out, ls_backend *backend, const int *ranks, int siz
         return status;
     }
     backend->comm_next_id += 1;
+    ls_hooks__comm_open(comm);
     *out = comm;
     return LS_OK;
 }
@@ -101,6 +103,7 @@ void ls_comm_free(ls_comm *comm) {
     if (comm == NULL) {
         return;
     }
+    ls_hooks__comm_close(comm);
     if (comm->backend->ops->comm_close != NULL) {
         comm->backend->ops->comm_close(comm->backend, comm);
     }

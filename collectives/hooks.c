@@ -2,6 +2,8 @@
 // away.
 #include "collectives/hooks.h"
 
+#include <pthread.h>
+
 #define LS_HOOK __attribute__((noinline, used))
 
 const uint32_t ls_gdb_abi = LS_HOOKS_ABI;
@@ -9,6 +11,32 @@ uint64_t ls_gdb_met;
 volatile uint64_t ls_gdb_stop_at = UINT64_MAX;
 __thread ls_gdb_group ls_gdb_now;
 void (*ls_gdb_before_stop)(void);
+volatile ls_gdb_wish ls_gdb_stop_for = {.kind = -1, .comm_id = -1, .seq = UINT64_MAX};
+ls_comm *ls_gdb_comms;
+static pthread_mutex_t comms_mutex = PTHREAD_MUTEX_INITIALIZER;
+
+void ls_hooks__comm_open(ls_comm *comm) {
+    (void)pthread_mutex_lock(&comms_mutex);
+    comm->older = ls_gdb_comms;
+    if (comm->older != NULL) {
+        comm->older->newer = comm;
+    }
+    ls_gdb_comms = comm;
+    (void)pthread_mutex_unlock(&comms_mutex);
+}
+
+void ls_hooks__comm_close(ls_comm *comm) {
+    (void)pthread_mutex_lock(&comms_mutex);
+    if (comm->older != NULL) {
+        comm->older->newer = comm->newer;
+    }
+    if (comm->newer != NULL) {
+        comm->newer->older = comm->older;
+    } else {
+        ls_gdb_comms = comm->older;
+    }
+    (void)pthread_mutex_unlock(&comms_mutex);
+}
 
 LS_HOOK void ls_gdb_hook_group(const ls_backend *backend, const ls_call *calls, int count) {
     __asm__ volatile("" ::"r"(backend), "r"(calls), "r"(count) : "memory");
@@ -35,10 +63,42 @@ void ls_hooks__before_stop(void) {
     }
 }
 
+// Compares with a name that a debugger may have written.
+static bool same_name(const volatile char *wanted, const char *name, size_t room) {
+    for (size_t i = 0; i < room; i++) {
+        if (wanted[i] != name[i]) {
+            return false;
+        }
+        if (name[i] == 0) {
+            break;
+        }
+    }
+    return true;
+}
+
+static bool is_wanted(const ls_call *const *calls, int size) {
+    const volatile ls_gdb_wish *wish = &ls_gdb_stop_for;
+    const ls_comm *comm = calls[0]->comm;
+    // The two calls of a message are of two kinds, those of a collective of one.
+    bool fits = (wish->kind < 0 || (int)calls[0]->kind == wish->kind ||
+                 (int)calls[size - 1]->kind == wish->kind) &&
+                (wish->comm_id < 0 || comm->id == wish->comm_id) &&
+                (wish->comm[0] == 0 || same_name(wish->comm, comm->name, sizeof comm->name));
+    if (!fits || wish->seq == UINT64_MAX) {
+        return fits;
+    }
+    for (int i = 0; i < size; i++) {
+        if (calls[i]->seq == wish->seq) {
+            return true;
+        }
+    }
+    return false;
+}
+
 void ls_hooks__met(ls_backend *backend, const ls_call *const *calls, int size) {
     uint64_t number = __atomic_fetch_add(&ls_gdb_met, 1, __ATOMIC_RELAXED);
     ls_gdb_hook_met(backend, calls, size, number);
-    if (number == ls_gdb_stop_at) {
+    if (number == ls_gdb_stop_at || (ls_gdb_stop_for.on && is_wanted(calls, size))) {
         ls_gdb_hook_reached(backend, calls, size, number);
     }
     if (backend->met != NULL) {

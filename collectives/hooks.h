@@ -11,7 +11,7 @@
 extern "C" {
 #endif
 
-#define LS_HOOKS_ABI 1
+#define LS_HOOKS_ABI 2
 
 extern const uint32_t ls_gdb_abi;  // LS_HOOKS_ABI
 
@@ -21,6 +21,22 @@ extern uint64_t ls_gdb_met;
 // A debugger writes a number here to have ls_gdb_hook_reached called for that set. UINT64_MAX:
 // none.
 extern volatile uint64_t ls_gdb_stop_at;
+
+// Or it says which set it wants: the first from then on that fits. It writes `on` last.
+typedef struct ls_gdb_wish {
+    int on;         // 0: no wish
+    int kind;       // an ls_kind that one of its calls has; -1: any
+    int comm_id;    // ls_comm.id of its communicator; -1: any
+    char comm[48];  // the communicator's name; "": any
+    uint64_t seq;   // a call of it is its rank's call of this number on the communicator;
+                    // UINT64_MAX: any
+} ls_gdb_wish;
+extern volatile ls_gdb_wish ls_gdb_stop_for;
+
+// The communicators that there are, newest first; each leads to the next older one.
+extern ls_comm *ls_gdb_comms;
+void ls_hooks__comm_open(ls_comm *comm);
+void ls_hooks__comm_close(ls_comm *comm);
 
 // The group of calls that this thread, a controller, is making now (ls_backend_run); calls NULL:
 // none.
@@ -39,7 +55,7 @@ void ls_gdb_hook_refused(const ls_backend *backend, const ls_call *calls, int co
 // Calls [size] have met, agree, and are set number `number` (from 0); the math comes next.
 void ls_gdb_hook_met(const ls_backend *backend, const ls_call *const *calls, int size,
                      uint64_t number);
-// The set that ls_gdb_stop_at names has met.
+// The set that ls_gdb_stop_at or ls_gdb_stop_for asks for has met.
 void ls_gdb_hook_reached(const ls_backend *backend, const ls_call *const *calls, int size,
                          uint64_t number);
 

@@ -60,12 +60,13 @@ LS_API size_t ls_oracle_output_count(const ls_oracle *oracle);
 // One stage output judged.
 typedef struct ls_judgement {
     uint64_t elements;
-    uint64_t differing;  // elements whose value is not the expected one, rounded to dtype
-    uint64_t wrong;      // elements outside the bound; shape or dtype wrong: all
-    uint64_t max_ulps;   // largest distance in units of the last place of the output's dtype
-    double bound_ratio;  // largest |difference| / bound
-    size_t first_wrong;  // element index, when wrong > 0
-    char text[1024];     // explains the first wrong element; "" when none is
+    uint64_t differing;      // elements whose value is not the expected one, rounded to dtype
+    uint64_t wrong;          // elements outside the bound; shape or dtype wrong: all
+    uint64_t max_ulps;       // largest distance in units of the last place of the output's dtype
+    double bound_ratio;      // largest |difference| / bound
+    size_t first_wrong;      // element index, when wrong > 0; SIZE_MAX: the shape or dtype is wrong
+    size_t first_differing;  // when differing > 0
+    char text[1024];         // explains the first wrong element; "" when none is
 } ls_judgement;
 
 // Judges an output (with its shape and data) against what is expected. Only errors of the judging

@@ -281,6 +281,7 @@ static bool judge_form(const ls_stage_output *output, const ls_expected *expecte
     ls_shape_format(got, sizeof(got), &output->shape);
     ls_shape_format(wanted, sizeof(wanted), &expected->shape);
     out->differing = out->wrong = out->elements > 0 ? out->elements : 1;
+    out->first_wrong = out->first_differing = SIZE_MAX;
     out->max_ulps = UINT64_MAX;
     out->bound_ratio = INFINITY;
     snprintf(out->text, sizeof(out->text),
@@ -304,7 +305,9 @@ int ls_oracle_judge(const ls_oracle *oracle, const ls_stage_output *output, ls_j
     comparison first_wrong = {0};
     for (size_t i = 0; i < expected.count; i++) {
         comparison this = compare_at(output, &expected, i);
-        out->differing += this.differs;
+        if (this.differs && out->differing++ == 0) {
+            out->first_differing = i;
+        }
         out->max_ulps = this.ulps > out->max_ulps ? this.ulps : out->max_ulps;
         out->bound_ratio = this.ratio > out->bound_ratio ? this.ratio : out->bound_ratio;
         if (this.wrong && out->wrong++ == 0) {

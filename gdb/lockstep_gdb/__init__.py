@@ -2,10 +2,11 @@
 docs/debugging.md shows these at work."""
 import gdb
 
-from . import memory, printers, ranks, stops, tensors
+from . import catches, memory, printers, ranks, stops, tensors
 
-for module in (ranks, stops, tensors, printers):
+for module in (ranks, catches, stops, tensors, printers):
     module.register()
 
 gdb.events.new_objfile.connect(memory.forget)
 gdb.events.exited.connect(memory.forget)
+gdb.events.exited.connect(ranks.State.forget)

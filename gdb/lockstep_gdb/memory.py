@@ -14,14 +14,65 @@ class Failure(gdb.GdbError):
     """What a command reports instead of a traceback."""
 
 
+def guarded(call, *arguments):
+    """Calls; whatever goes wrong becomes one line. Corrupt memory can make anything go wrong."""
+    try:
+        return call(*arguments)
+    except (gdb.GdbError, KeyboardInterrupt):
+        raise
+    except gdb.error as error:
+        raise Failure(" ".join(str(error).split())) from None
+    except Exception as error:
+        raise Failure(f"what is in memory makes no sense ({type(error).__name__}: {error})") from None
+
+
+class Command(gdb.Command):
+    """A command whose run() may fail in any way, and shows one line."""
+
+    def invoke(self, argument, from_tty):
+        guarded(self.run, argument.strip(), from_tty)
+
+    def complete(self, text, word):
+        try:
+            return [word + name[len(self.typed(text)):] for name in self.choices(text)
+                    if name.startswith(self.typed(text))]
+        except (gdb.error, gdb.GdbError, LookupError, ValueError):
+            return []
+
+    @staticmethod
+    def typed(text):
+        """The part of `text` that choices() complete."""
+        return text.split(" ")[-1]
+
+    def choices(self, text):
+        """What may stand where the cursor is."""
+        return []
+
+
+class Stop(gdb.Breakpoint):
+    """A breakpoint whose hit() may fail in any way: then it says why, and stops."""
+
+    def stop(self):
+        try:
+            return guarded(self.hit)
+        except gdb.GdbError as error:
+            print(error)
+            return True
+
+
+READ_MAX = 1 << 32  # bytes
+
+
 def read(address, count):
     """`count` bytes at `address`."""
     if count == 0:
         return b""
+    if not 0 < count <= READ_MAX:
+        raise Failure(f"{count} bytes at {address:#x} are not to be read: memory is corrupt")
     try:
         return bytes(gdb.selected_inferior().read_memory(address, count))
-    except gdb.MemoryError as error:
-        raise Failure(f"cannot read {count} bytes at {address:#x}: {error}") from error
+    except gdb.MemoryError:
+        raise Failure(f"cannot read {count} bytes at {address:#x}") from None
 
 
 _strings = {}
@@ -68,6 +119,14 @@ def forget(*_):
 _layouts = {}
 
 
+def no_information(name):
+    """Why a type or variable of the library is not known."""
+    if not gdb.objfiles():
+        return "there is no program: open one with 'file', or a core file with 'core-file'"
+    return (f"the program has no debug information about {name}: it is not linked with lockstep, or "
+            "stripped, or the library is not loaded yet")
+
+
 class Layout:
     """Offsets and formats of a struct's scalar fields, nested ones as "call.kind"."""
 
@@ -109,8 +168,7 @@ def layout(name):
             try:
                 type_ = gdb.lookup_type(name).strip_typedefs()
             except gdb.error as error:
-                raise Failure(f"the program has no debug information about {name}; "
-                              "is it linked with lockstep, and not stripped?") from error
+                raise Failure(no_information(name)) from error
         _layouts[name] = Layout(type_)
     return _layouts[name]
 
@@ -123,7 +181,11 @@ class Record:
         self.layout, self.data, self.base, self.address = layout_, data, base, address
 
     def __getitem__(self, name):
-        offset, _, format_ = self.layout.fields[name]
+        try:
+            offset, _, format_ = self.layout.fields[name]
+        except KeyError:
+            raise Failure(f"{self.layout.type} has no {name}: take the extension that came with the "
+                          "library") from None
         return struct.unpack_from(format_, self.data, self.base + offset)[0]
 
     def at(self, name):
@@ -177,7 +239,7 @@ def enum(name, prefix):
         try:
             fields = gdb.lookup_type("enum " + name).fields()
         except gdb.error as error:
-            raise Failure(f"the program has no debug information about {name}") from error
+            raise Failure(no_information(name)) from error
         _enums[name] = {f.enumval: f.name[len(prefix):].lower() if f.name.startswith(prefix)
                         else f.name for f in fields}
     return _enums[name]

@@ -9,13 +9,15 @@ from . import memory
 from .memory import Failure
 
 ABI_RANKS = 3
-ABI_HOOKS = 1
+ABI_HOOKS = 2
 
 
 def check_abi():
     for name, known in (("ls_gdb_hook_abi", ABI_RANKS), ("ls_gdb_abi", ABI_HOOKS)):
         value = memory.variable(name)
-        if value is not None and int(value) != known:
+        if value is None:
+            raise Failure(memory.no_information(name))
+        if int(value) != known:
             raise Failure(f"the program's {name} is {int(value)}, this extension reads {known}: "
                           "take the extension that came with the library")
 
@@ -24,14 +26,49 @@ def short_file(path):
     return path.rsplit("/", 1)[-1]
 
 
+RANKS_MAX = 1 << 16
+LIST_MAX = 1 << 20  # of a list in memory, which may be corrupt
+
+
 class Comm:
     def __init__(self, address):
         found = memory.record("ls_comm", address)
+        self.record = found
         self.address = address
         self.name = found.string("name")
         self.size = found["size"]
         self.id = found["id"]
+        if not 0 < self.size <= RANKS_MAX:
+            raise Failure(f"the communicator at {address:#x} has {self.size} members: it is none")
         self.ranks = memory.integers(found["ranks"], self.size, 4)
+
+    def next_calls(self):
+        """The number of each member's next call on it."""
+        return memory.integers(self.record["seq"], self.size, 8, False)
+
+
+def comms():
+    """All communicators of the process, newest first, as records; [] when it has none."""
+    head = memory.variable("ls_gdb_comms")
+    out, at = [], int(head) if head is not None and has_memory() else 0
+    while at != 0 and len(out) < LIST_MAX:
+        out.append(memory.record("ls_comm", at))
+        at = out[-1]["older"]
+    return out
+
+
+def has_memory():
+    """Whether there is a process or a core file."""
+    return gdb.selected_inferior().pid != 0 or gdb.selected_thread() is not None
+
+
+def need_program():
+    """There is a process or a core file, of a program with the library in it."""
+    if not has_memory():
+        raise Failure("the program is not running; start it with 'run', or open a core file")
+    if memory.variable("ls_gdb_met") is None:
+        raise Failure(memory.no_information("ls_gdb_met"))
+    check_abi()
 
 
 class Calls:
@@ -142,6 +179,8 @@ class Run:
         self.record = memory.record("ls_run", address)
         self.address = address
         self.rank_count = self.record["rank_count"]
+        if not 0 < self.rank_count <= RANKS_MAX:
+            raise Failure(f"the run at {address:#x} has {self.rank_count} ranks: its memory is corrupt")
         ranks = memory.records("ls_rank", self.record["ranks"], self.rank_count)
         self.ranks = {found["id"]: Rank(self, found) for found in ranks}
         running = self.record["running"]
@@ -161,19 +200,15 @@ def selected_tid():
 
 def find_run():
     """The run that the selected thread is in, else the newest; None when there is none."""
-    if gdb.selected_inferior().pid == 0 and gdb.selected_thread() is None:
-        raise Failure("the program is not running; start it with 'run', or open a core file")
-    check_abi()
-    head = memory.variable("ls_gdb_runs")
-    if head is None:
-        return None
-    address, first, tid = int(head), None, selected_tid()
-    while address != 0:
+    need_program()
+    address, first, tid, count = int(memory.variable("ls_gdb_runs")), None, selected_tid(), 0
+    while address != 0 and count < LIST_MAX:
         run = Run(address)
         first = first or run
         if any(rank.tid == tid for rank in run.ranks.values()):
             return run
         address = run.record["next_run"]
+        count += 1
     return first
 
 

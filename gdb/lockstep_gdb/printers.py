@@ -2,7 +2,7 @@
 import gdb
 import gdb.printing
 
-from . import memory, model, stops, tensors, values
+from . import catches, memory, model, tensors, values
 
 HEAD = 8  # elements of a shard
 
@@ -20,7 +20,7 @@ class Printer:
     def to_string(self):
         try:
             return self.text()
-        except (gdb.error, gdb.MemoryError, memory.Failure, KeyError) as error:
+        except Exception as error:
             return f"<{error}>"
 
 
@@ -33,7 +33,7 @@ class Pointer(Printer):
             return "NULL"
         try:
             return f"{int(self.value):#x} {self.of(int(self.value))}"
-        except (gdb.error, gdb.MemoryError, memory.Failure, KeyError) as error:
+        except Exception as error:
             return f"{int(self.value):#x} <{error}>"
 
 
@@ -63,7 +63,7 @@ class Status(Enum):
 
 class FindingId(Printer):
     def text(self):
-        return stops.finding_name(int(self.value))
+        return catches.finding_name(int(self.value))
 
 
 class PlacementKind(Enum):
@@ -146,7 +146,7 @@ class LocalTensor(Printer):
         try:
             tensor = tensors.Tensor(address_of(self.value))
             shards = tensor.shards()
-        except memory.Failure:
+        except Exception:
             return
         most = min(HEAD, values.elements_max())
         for i, rank in enumerate(tensor.ranks):
@@ -154,7 +154,7 @@ class LocalTensor(Printer):
                 name = f"rank {rank} {tensors.block_text(shard)}"
                 try:
                     yield name, "{" + tensor.head(shard, most) + "}"
-                except memory.Failure as error:
+                except Exception as error:
                     yield name, f"<{error}>"
 
 
@@ -219,7 +219,7 @@ def rank_int_text(address):
 def finding_text(address):
     found = memory.record("ls_finding", address)
     ranks = memory.integers(found["ranks"], found["rank_count"], 4)
-    return (f"{stops.finding_name(found['id'])}, ranks {memory.rank_list(ranks)}, "
+    return (f"{catches.finding_name(found['id'])}, ranks {memory.rank_list(ranks)}, "
             f"{model.short_file(memory.text(found['where']))}\n{memory.text(found['text']).rstrip()}")
 
 

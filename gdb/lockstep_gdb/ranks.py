@@ -11,6 +11,10 @@ class State:
     """$rank() and the rank chosen where ranks have no threads."""
     chosen = None
 
+    @staticmethod
+    def forget(*_):
+        State.chosen = None
+
 
 def _aligned(rows):
     widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))] if rows else []
@@ -72,7 +76,7 @@ def _show_group(wanted, all_lines):
     _print_rows(pairs, {State.chosen}, not all_lines and len(pairs) >= FOLD_FROM)
 
 
-class Ranks(gdb.Command):
+class Ranks(memory.Command):
     """ranks [all | LIST]: the state of every rank, its call, communicator, sequence number and place.
 
 From 33 ranks on, ranks that are in the same state at the same place share a line; `ranks all`
@@ -81,7 +85,7 @@ gives each its own. LIST is like 0-3,7. Works on a core file."""
     def __init__(self):
         super().__init__("ranks", gdb.COMMAND_STATUS)
 
-    def invoke(self, argument, from_tty):
+    def run(self, argument, from_tty):
         argument = argument.strip()
         run = model.find_run()
         wanted = None if argument in ("", "all") else set(parse_list(argument, run))
@@ -139,7 +143,7 @@ def switch(run, number, threads=None):
     return frame
 
 
-class RankCommand(gdb.Command):
+class RankCommand(memory.Command):
     """rank [N]: selects rank N: its thread, and the frame in which its program made the call.
 
 Without N: says which rank is selected. `rank apply all|LIST COMMAND` runs a command in each."""
@@ -147,7 +151,7 @@ Without N: says which rank is selected. `rank apply all|LIST COMMAND` runs a com
     def __init__(self):
         super().__init__("rank", gdb.COMMAND_STACK, prefix=True)
 
-    def invoke(self, argument, from_tty):
+    def run(self, argument, from_tty):
         argument = argument.strip()
         run = model.find_run()
         if argument == "":
@@ -168,13 +172,13 @@ Without N: says which rank is selected. `rank apply all|LIST COMMAND` runs a com
         print(f"[rank {number}, {run.rank(number).state}] {model.frame_text(frame)}")
 
 
-class RankApply(gdb.Command):
+class RankApply(memory.Command):
     """rank apply all|LIST COMMAND: runs COMMAND in the program's frame of each rank, like 0-3,7."""
 
     def __init__(self):
         super().__init__("rank apply", gdb.COMMAND_STACK)
 
-    def invoke(self, argument, from_tty):
+    def run(self, argument, from_tty):
         parts = argument.strip().split(None, 1)
         if len(parts) != 2:
             raise Failure("usage: rank apply all|LIST COMMAND")
@@ -199,13 +203,13 @@ class RankApply(gdb.Command):
                     frame.select()
 
 
-class CallsCommand(gdb.Command):
+class CallsCommand(memory.Command):
     """calls [N] [all | LIST]: the last N (5) calls of the selected rank, or of others, newest last."""
 
     def __init__(self):
         super().__init__("calls", gdb.COMMAND_STATUS)
 
-    def invoke(self, argument, from_tty):
+    def run(self, argument, from_tty):
         words = argument.split()
         most = 5
         if words and words[0].isdigit():
@@ -278,13 +282,13 @@ def _circle(edges):
     return best
 
 
-class WaitGraph(gdb.Command):
+class WaitGraph(memory.Command):
     """waitgraph: which rank waits for which, in which call, and a circle if there is one."""
 
     def __init__(self):
         super().__init__("waitgraph", gdb.COMMAND_STATUS)
 
-    def invoke(self, argument, from_tty):
+    def run(self, argument, from_tty):
         run = model.need_run()
         calls, graph, lines = model.Calls(), {}, {}
         for number, what, others in _edges(run, calls):
@@ -313,20 +317,26 @@ class RankFunction(gdb.Function):
         super().__init__("rank")
 
     def invoke(self):
-        tid, run = selected_fast()
-        if run is not None and tid is not None:
-            return run
-        return State.chosen if State.chosen is not None else -1
+        return memory.guarded(self._number)
+
+    @staticmethod
+    def _number():
+        number = selected_fast()
+        if number is None:
+            number = State.chosen
+        return -1 if number is None else number
 
 
 def selected_fast():
-    """(tid, rank number) by the ranks' tids alone, for conditions that are evaluated often."""
-    tid = model.selected_tid()
-    name = gdb.selected_thread().name if tid is not None else None
+    """The selected rank by its thread's name alone, for conditions that are evaluated often."""
+    thread = gdb.selected_thread()
+    if thread is None:
+        return None
+    name = thread.name
     if name is not None and name.startswith("rank ") and name[5:].isdigit():
-        return tid, int(name[5:])
-    rank = model.selected_rank(model.find_run()) if tid is not None else None
-    return tid, rank.id if rank is not None else None
+        return int(name[5:])
+    rank = model.selected_rank(model.find_run())
+    return rank.id if rank is not None else None
 
 
 class SeqFunction(gdb.Function):
@@ -336,7 +346,7 @@ class SeqFunction(gdb.Function):
         super().__init__("seq")
 
     def invoke(self):
-        return model.met() - 1
+        return memory.guarded(lambda: model.met() - 1)
 
 
 def register():

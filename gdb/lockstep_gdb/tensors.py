@@ -184,7 +184,7 @@ def parse(argument, count, usage):
     return " ".join(words[:-count]), [int(w) for w in words[-count:]]
 
 
-class Shard(gdb.Command):
+class Shard(memory.Command):
     """shard TENSOR RANK: what RANK holds of a local tensor, or of a variable of its program.
 
 The sizes of memory from ls_rank_alloc are known; of other pointers write *POINTER@COUNT."""
@@ -192,7 +192,7 @@ The sizes of memory from ls_rank_alloc are known; of other pointers write *POINT
     def __init__(self):
         super().__init__("shard", gdb.COMMAND_DATA)
 
-    def invoke(self, argument, from_tty):
+    def run(self, argument, from_tty):
         expression, (number,) = parse(argument, 1, "shard TENSOR RANK")
         for part in held(expression, number):
             count = len(part.data) // values.dtype_bytes(part.dtype)
@@ -201,13 +201,13 @@ The sizes of memory from ls_rank_alloc are known; of other pointers write *POINT
                   f"{{{values.head(part.dtype, part.data, values.elements_max())}}}")
 
 
-class DiffRanks(gdb.Command):
+class DiffRanks(memory.Command):
     """diff-ranks TENSOR A B: where rank B's values differ from rank A's: how many, first, worst."""
 
     def __init__(self):
         super().__init__("diff-ranks", gdb.COMMAND_DATA)
 
-    def invoke(self, argument, from_tty):
+    def run(self, argument, from_tty):
         expression, (a, b) = parse(argument, 2, "diff-ranks TENSOR A B")
         ours, theirs = held(expression, a), held(expression, b)
         if len(ours) != len(theirs):

@@ -108,6 +108,23 @@ def dtype_of_type(type_):
     return None
 
 
+_TYPES = {"f32": "float", "f64": "double", "i8": "signed char", "u8": "unsigned char", "i32": "int",
+          "u32": "unsigned int", "i64": "long", "u64": "unsigned long", "f16": "unsigned short",
+          "bf16": "unsigned short", "f8e4m3": "unsigned char", "f8e5m2": "unsigned char"}
+
+
+def typed(pointer, number):
+    """A void pointer as one to the elements of a dtype; gdb has no types for the small floats."""
+    return pointer.cast(gdb.lookup_type(_TYPES[dtype_name(number)]).pointer())
+
+
+def at(pointer, number, index):
+    """Element `index` of an array of a dtype, as text."""
+    dtype = dtype_name(number)
+    size = _BYTES[dtype]
+    return show(dtype, decode(dtype, memory.read(int(pointer) + index * size, size))[0])
+
+
 def elements_max():
     """How many elements the user wants to see of an array."""
     limit = gdb.parameter("print elements")

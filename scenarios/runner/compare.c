@@ -8,39 +8,6 @@
 
 #include "kernels/kernels.h"
 #include "scenarios/runner/difference.h"
-#include "scenarios/runner/hooks.h"
-
-ls_stage_result *ls_comparison__stage(ls_comparison *comparison, const char *prefix,
-                                      const char *stage) {
-    size_t prefix_length = strlen(prefix);
-    for (int i = 0; i < comparison->stage_count; i++) {
-        const char *name = comparison->stages[i].name;
-        if (strncmp(name, prefix, prefix_length) == 0 && strcmp(name + prefix_length, stage) == 0) {
-            return &comparison->stages[i];
-        }
-    }
-    if (comparison->stage_count == comparison->stage_capacity) {
-        int capacity = comparison->stage_capacity != 0 ? comparison->stage_capacity * 2 : 8;
-        ls_stage_result *stages =
-            ls_arena_alloc(comparison->arena, (size_t)capacity, sizeof *stages);
-        if (stages == NULL) {
-            return NULL;
-        }
-        if (comparison->stage_count > 0) {
-            memcpy(stages, comparison->stages, (size_t)comparison->stage_count * sizeof *stages);
-        }
-        comparison->stages = stages;
-        comparison->stage_capacity = capacity;
-    }
-    const char *name = ls_arena_printf(comparison->arena, "%s%s", prefix, stage);
-    if (name == NULL) {
-        return NULL;
-    }
-    ls_stage_result *result = &comparison->stages[comparison->stage_count];
-    comparison->stage_count += 1;
-    *result = (ls_stage_result){.name = name, .class_ = LS_CLASS_BIT_EXACT};
-    return result;
-}
 
 static ls_class worse(ls_class a, ls_class b) {
     return a > b ? a : b;
@@ -51,6 +18,18 @@ static void note_wrong(ls_comparison *comparison, ls_stage_result *stage, const 
     stage->class_ = worse(stage->class_, LS_CLASS_WRONG);
     if (stage->divergence == NULL) {
         stage->divergence = ls_arena_strdup(comparison->arena, ls_text_string(text));
+    }
+}
+
+// An output that one side lacks.
+static void note_absent(ls_comparison *comparison, ls_stage_result *stage, const char *key,
+                        int rank, const ls_text *text) {
+    note_wrong(comparison, stage, text);
+    const char *kept = ls_arena_strdup(comparison->arena, key);
+    if (kept != NULL) {
+        ls_comparison__place(
+            comparison, stage,
+            &(ls_divergence_place){.class_ = LS_CLASS_WRONG, .key = kept, .rank = rank});
     }
 }
 
@@ -72,13 +51,14 @@ static ls_stage_output output_of(const ls_stage_entry *entry, int rank) {
 
 // ---- Against the oracle -------------------------------------------------------------------------
 static void judge_output(ls_comparison *comparison, ls_stage_result *stage,
-                         const ls_stage_output *output, const ls_oracle *oracle) {
+                         const ls_stage_entry *entry, int rank, const ls_oracle *oracle) {
+    const ls_stage_output of_rank = output_of(entry, rank), *output = &of_rank;
     ls_judgement judgement;
     int status = ls_oracle_judge(oracle, output, &judgement);
     ls_text text = {0};
     if (status != LS_OK) {
         ls_text_puts(&text, ls_error_last()->text);
-        note_wrong(comparison, stage, &text);
+        note_absent(comparison, stage, entry->key, rank, &text);
         ls_text_free(&text);
         return;
     }
@@ -90,12 +70,25 @@ static void judge_output(ls_comparison *comparison, ls_stage_result *stage,
     if (judgement.bound_ratio > stage->bound_ratio) {
         stage->bound_ratio = judgement.bound_ratio;
     }
+    ls_divergence_place place = {
+        .key = entry->key,
+        .entry = entry,
+        .dtype = entry->dtype,
+        .rank = output->rank,
+        .element = judgement.first_differing,
+        .count = entry->ranks[output->rank].count,
+        .ours = output->data,
+    };
     if (judgement.wrong > 0) {
         ls_text_puts(&text, judgement.text);
         note_wrong(comparison, stage, &text);
+        place.class_ = LS_CLASS_WRONG;
+        place.element = judgement.first_wrong;
     } else if (judgement.differing > 0) {
         stage->class_ = worse(stage->class_, LS_CLASS_WITHIN_BOUND);
+        place.class_ = LS_CLASS_WITHIN_BOUND;
     }
+    ls_comparison__place(comparison, stage, &place);
     ls_text_free(&text);
 }
 
@@ -118,7 +111,7 @@ static int note_missing(ls_comparison *comparison, const ls_stages *run, const l
         }
         ls_text text = {0};
         ls_text_printf(&text, "rank %d gives no %s", output.rank, key);
-        note_wrong(comparison, stage, &text);
+        note_absent(comparison, stage, key, output.rank, &text);
         ls_text_free(&text);
     }
     return LS_OK;
@@ -134,8 +127,7 @@ int ls_compare_oracle(ls_comparison *comparison, const ls_stages *run, const ls_
         }
         for (int rank = 0; rank < ls_stages_ranks(run); rank++) {
             if (entry->ranks[rank].present) {
-                ls_stage_output output = output_of(entry, rank);
-                judge_output(comparison, stage, &output, oracle);
+                judge_output(comparison, stage, entry, rank, oracle);
             }
         }
     }
@@ -149,7 +141,23 @@ struct pair {
     int rank;
     const ls_oracle *oracle;
     const char *run_name, *real_name;
+    bool expected;  // a is what should be, b what the run gave
 };
+
+static void note_pair(ls_comparison *comparison, const ls_stage_result *stage,
+                      const struct pair *pair, ls_class class_, size_t element) {
+    const ls_stage_array *ours = pair->expected ? pair->b : pair->a;
+    const ls_stage_array *theirs = pair->expected ? pair->a : pair->b;
+    ls_comparison__place(comparison, stage,
+                         &(ls_divergence_place){.class_ = class_,
+                                                .key = pair->entry->key,
+                                                .dtype = pair->entry->dtype,
+                                                .rank = pair->rank,
+                                                .element = element,
+                                                .count = ours->count,
+                                                .ours = ours->data,
+                                                .theirs = theirs->data});
+}
 
 static void format_value(ls_text *text, const void *data, ls_dtype dtype, size_t index) {
     size_t bytes = ls_dtype_bytes(dtype);
@@ -278,6 +286,7 @@ static int compare_pair(ls_comparison *comparison, ls_stage_result *stage,
         stage->differing += pair->a->count;
         stage->bound_ratio = INFINITY;
         note_wrong(comparison, stage, &text);
+        note_pair(comparison, stage, pair, LS_CLASS_WRONG, SIZE_MAX);
         ls_text_free(&text);
         return LS_OK;
     }
@@ -301,19 +310,12 @@ static int compare_pair(ls_comparison *comparison, ls_stage_result *stage,
     bool bounded = difference.bound_ratio <= 1.0 && pair->entry->reduces;
     if (difference.differing > 0 && bounded) {
         stage->class_ = worse(stage->class_, LS_CLASS_WITHIN_BOUND);
+        note_pair(comparison, stage, pair, LS_CLASS_WITHIN_BOUND, difference.first);
     } else if (difference.differing > 0) {
         explain(&text, pair, &difference);
         note_wrong(comparison, stage, &text);
+        note_pair(comparison, stage, pair, LS_CLASS_WRONG, difference.first);
         ls_text_free(&text);
-        ls_hooks__before_stop();
-        ls_gdb_hook_divergence(&(ls_gdb_divergence){.stage = stage->name,
-                                                    .key = pair->entry->key,
-                                                    .rank = pair->rank,
-                                                    .dtype = pair->entry->dtype,
-                                                    .element = difference.first,
-                                                    .count = pair->a->count,
-                                                    .ours = pair->a->data,
-                                                    .theirs = pair->b->data});
     }
     return LS_OK;
 }
@@ -335,7 +337,7 @@ static int note_extra(ls_comparison *comparison, const ls_stages *run, const ls_
             ls_text text = {0};
             ls_text_printf(&text, "rank %d of the %s run gives %s, which the %s run lacks", rank,
                            real_name, entry->key, run_name);
-            note_wrong(comparison, stage, &text);
+            note_absent(comparison, stage, entry->key, rank, &text);
             ls_text_free(&text);
         }
     }
@@ -365,7 +367,8 @@ int ls_compare_runs(ls_comparison *comparison, const ls_stages *run, const ls_st
                                 rank,
                                 oracle,
                                 run_name,
-                                real_name};
+                                real_name,
+                                false};
             if (pair.a->present) {
                 LS_TRY(compare_pair(comparison, stage, &pair));
             }
@@ -393,6 +396,7 @@ int ls_compare_expected(ls_comparison *comparison, const ls_stages *expected, co
                 .rank = rank,
                 .run_name = "expected",
                 .real_name = run_name,
+                .expected = true,
             };
             if (pair.a->present) {
                 LS_TRY(compare_pair(comparison, stage, &pair));
@@ -400,12 +404,4 @@ int ls_compare_expected(ls_comparison *comparison, const ls_stages *expected, co
         }
     }
     return LS_OK;
-}
-
-ls_class ls_comparison_class(const ls_comparison *comparison) {
-    ls_class class_ = LS_CLASS_BIT_EXACT;
-    for (int i = 0; i < comparison->stage_count; i++) {
-        class_ = worse(class_, comparison->stages[i].class_);
-    }
-    return class_;
 }

@@ -8,10 +8,25 @@
 #include "scenarios/runner/scenario.h"
 #include "scenarios/runner/stages.h"
 
+// Where a stage's first output of its class is: what a debugger is shown. Borrowed from the stores
+// that were compared.
+typedef struct ls_divergence_place {
+    ls_class class_;              // LS_CLASS_BIT_EXACT: there is none
+    const char *key;              // the output
+    const ls_stage_entry *entry;  // NULL: the run has none of the key, or has several in one
+    ls_dtype dtype;
+    int rank;
+    size_t element;      // index in both arrays; count where there is no such element
+    size_t count;        // elements of ours
+    const void *ours;    // [count] of dtype; NULL: the run gave none
+    const void *theirs;  // [count] of dtype; NULL: what the oracle expects of the entry, or nothing
+} ls_divergence_place;
+
 // Stage results being put together; everything they point at lives in `arena`.
 typedef struct ls_comparison {
     ls_arena *arena;
     ls_stage_result *stages;
+    ls_divergence_place *places;  // [stage_capacity] one per stage
     int stage_count;
     int stage_capacity;
 } ls_comparison;
@@ -42,6 +57,15 @@ int ls_compare_references(ls_comparison *comparison, const ls_stages *run,
 // The result of a stage by its name, made when it is new. NULL: out of memory.
 ls_stage_result *ls_comparison__stage(ls_comparison *comparison, const char *prefix,
                                       const char *stage);
+
+// Notes where a stage is of a class that is worse than what is noted already.
+void ls_comparison__place(ls_comparison *comparison, const ls_stage_result *stage,
+                          const ls_divergence_place *place);
+
+// Calls the hooks that debuggers stop at (hooks.h) for stage `index`, if it has a place. oracle:
+// whose expectation is shown where a place has none; NULL: none. What was compared must still be
+// there.
+void ls_comparison_stop(const ls_comparison *comparison, int index, const ls_oracle *oracle);
 
 // The worst class of the stages; bit_exact when there is none.
 ls_class ls_comparison_class(const ls_comparison *comparison);

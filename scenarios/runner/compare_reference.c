@@ -185,10 +185,42 @@ static int gather(struct matrix *out, const ls_stages *run, const char *stage,
     return LS_OK;
 }
 
-static void judge(ls_stage_result *stage, ls_comparison *comparison, const struct matrix *ours,
-                  const struct matrix *theirs, const ls_scenario_reference *reference) {
+// Which rank's output, of which key, element `at` of the matrix is.
+static void find_place(ls_divergence_place *place, const struct matrix *ours, size_t at,
+                       const ls_stages *run, const char *stage,
+                       const ls_scenario_reference *reference) {
+    size_t row = at / ours->columns, column = at % ours->columns;
+    for (int i = 0; i < ls_stages_count(run); i++) {
+        const ls_stage_entry *entry = ls_stages_at(run, i);
+        if (!belongs(entry, stage, reference)) {
+            continue;
+        }
+        size_t columns = 0, before = 0;
+        for (int rank = 0; rank < ls_stages_ranks(run); rank++) {
+            const ls_stage_array *array = &entry->ranks[rank];
+            if (!array->present) {
+                continue;
+            }
+            columns = columns_of(array);
+            if (column < columns && row - before < rows_of(array)) {
+                place->key = entry->key;
+                place->rank = rank;
+                return;
+            }
+            before += rows_of(array);
+        }
+        column -= columns;
+    }
+}
+
+// place: gets where the stage is of its class, with the whole matrices.
+static void judge(ls_stage_result *stage, ls_divergence_place *place, ls_comparison *comparison,
+                  const struct matrix *ours, const struct matrix *theirs,
+                  const ls_scenario_reference *reference) {
     ls_text text = {0};
     stage->elements = ours->rows * ours->columns;
+    *place = (ls_divergence_place){
+        .dtype = ours->dtype, .element = SIZE_MAX, .count = stage->elements, .ours = ours->data};
     if (ours->rows != theirs->rows || ours->columns != theirs->columns ||
         ours->dtype != theirs->dtype) {
         ls_text_printf(&text, "the run gives %s [%zu, %zu], %s holds %s [%zu, %zu]",
@@ -203,6 +235,8 @@ static void judge(ls_stage_result *stage, ls_comparison *comparison, const struc
         stage->differing = difference.differing;
         stage->max_ulps = difference.max_ulps;
         stage->bound_ratio = difference.bound_ratio;
+        place->theirs = theirs->data;
+        place->element = difference.bound_ratio > 1.0 ? difference.worst : difference.first;
         if (difference.bound_ratio > 1.0) {
             size_t bytes = ls_dtype_bytes(ours->dtype);
             size_t at = difference.worst;
@@ -218,6 +252,7 @@ static void judge(ls_stage_result *stage, ls_comparison *comparison, const struc
     if (text.length > 0) {
         stage->divergence = ls_arena_strdup(comparison->arena, ls_text_string(&text));
     }
+    place->class_ = stage->class_;
     ls_text_free(&text);
 }
 
@@ -248,7 +283,13 @@ int ls_compare_references(ls_comparison *comparison, const ls_stages *run,
         if (stage == NULL) {
             return LS_ERR_MEMORY;
         }
-        judge(stage, comparison, &ours, &theirs, reference);
+        ls_divergence_place place;
+        judge(stage, &place, comparison, &ours, &theirs, reference);
+        place.key = stage->name;
+        if (place.element < place.count) {
+            find_place(&place, &ours, place.element, run, stage_name, reference);
+        }
+        ls_comparison__place(comparison, stage, &place);
     }
     return LS_OK;
 }

@@ -236,34 +236,29 @@ static bool is_oracle_stage(const ls_stage_result *stage) {
 }
 
 // References come last in the comparison, in the scenario's order.
-static bool references_pass(const struct case_run *run) {
+static ls_class allowed_class(const struct case_run *run, int index) {
     const ls_scenario_checks *checks = &run->scenario->checks;
-    int first = run->comparison.stage_count - checks->reference_count;
-    for (int i = 0; i < checks->reference_count; i++) {
-        if (first < 0 || run->comparison.stages[first + i].class_ > checks->references[i].allow) {
-            return false;
-        }
+    const ls_stage_result *stage = &run->comparison.stages[index];
+    if (strncmp(stage->name, "reference:", 10) == 0) {
+        int first = run->comparison.stage_count - checks->reference_count;
+        return index >= first ? checks->references[index - first].allow : LS_CLASS_BIT_EXACT;
     }
-    return true;
+    bool by_oracle = run->result.real == NULL || is_oracle_stage(stage);
+    return by_oracle ? checks->oracle : checks->real;
 }
 
-// Whether every stage is of a class that the scenario's checks let pass.
+// Whether every stage is of a class that the scenario's checks let pass. Debuggers stop at those
+// that are not.
 static bool stages_pass(const struct case_run *run) {
-    if (run->record_only) {
-        return true;
-    }
-    for (int i = 0; i < run->comparison.stage_count; i++) {
-        const ls_stage_result *stage = &run->comparison.stages[i];
-        if (strncmp(stage->name, "reference:", 10) == 0) {
-            continue;
-        }
-        bool by_oracle = run->result.real == NULL || is_oracle_stage(stage);
-        ls_class allowed = by_oracle ? run->scenario->checks.oracle : run->scenario->checks.real;
-        if (stage->class_ > allowed) {
-            return false;
+    const ls_oracle *oracle = run->oracle != NULL ? run->oracle->oracle : NULL;
+    bool pass = true;
+    for (int i = 0; i < run->comparison.stage_count && !run->record_only; i++) {
+        if (run->comparison.stages[i].class_ > allowed_class(run, i)) {
+            ls_comparison_stop(&run->comparison, i, oracle);
+            pass = false;
         }
     }
-    return references_pass(run);
+    return pass;
 }
 
 // A scenario of a known bug passes when the bug is found, and only then.
@@ -286,10 +281,11 @@ static int finish(struct case_run *run, int status) {
     ls_class class_ = ls_comparison_class(&run->comparison);
     result->class_ = class_ > result->class_ ? class_ : result->class_;
     const ls_scenario_expect *expect = &run->scenario->expect;
+    bool stages_passed = stages_pass(run);
     result->pass =
         expect->has_finding || expect->has_class
             ? expectation_met(run)
-            : result->class_ < LS_CLASS_ERROR && result->finding_count == 0 && stages_pass(run);
+            : result->class_ < LS_CLASS_ERROR && result->finding_count == 0 && stages_passed;
     if (!result->pass && result->error == NULL && (expect->has_finding || expect->has_class)) {
         result->error = ls_arena_printf(run->arena, "the expected %s did not appear",
                                         expect->has_finding ? ls_finding_name(expect->finding)

@@ -99,8 +99,8 @@ static void write_slice(ls_json *json, const ls_trace_set *set, const ls_trace_p
     ls_json_object_close(json);
 }
 
-// An arrow from the send's slice to the receive's. Where one slice ends and the next begins, readers
-// differ about whose arrow it is: both ends lie half a tick inside.
+// An arrow from the send's slice to the receive's. Where one slice ends and the next begins,
+// readers differ about whose arrow it is: both ends lie half a tick inside.
 static void write_flow(ls_json *json, const ls_trace_set *set, size_t number) {
     double met_us = fmax(set->parts[0].start_us, set->parts[1].start_us);
     for (int end = 0; end < 2; end++) {

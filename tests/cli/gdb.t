@@ -15,7 +15,7 @@ $ LOCKSTEP_GDB=/nowhere/gdb lockstep gdb $SOURCE/scenarios/bugs/id_clamped.yaml
 $ LOCKSTEP_GDB=echo lockstep gdb $SOURCE/scenarios/bugs/id_clamped.yaml -- -batch -ex ranks
 > -q -iex add-auto-load-safe-path ... -iex source .../lockstep-gdb.py -batch -ex ranks --args .../lockstep run ...id_clamped.yaml
 $ LOCKSTEP_GDB=echo lockstep run --break-on-finding --seed 3 $SOURCE/scenarios/bugs/id_clamped.yaml
-> -q ... -ex catch finding -ex run --args .../lockstep run --seed 3 ...id_clamped.yaml
+> -q ... -ex catch finding -ex catch divergence -ex run --args .../lockstep run --seed 3 ...id_clamped.yaml
 $ LOCKSTEP_GDB=echo lockstep compare --real mpi --stop-at-divergence $SOURCE/scenarios/bugs/id_clamped.yaml
 > -q ... -ex catch divergence -ex run --args .../lockstep compare --real mpi ...id_clamped.yaml
 # A process that waits says how to reach it.

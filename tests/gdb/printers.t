@@ -1,13 +1,13 @@
 # Every public type, live, then the same from a core file.
 $ lockstep gdb -- types
-(gdb) break look
+(gdb) break look_at_types
 Breakpoint 1 at 0x...: file tests/gdb/types.c, line 8.
 (gdb) run
-Breakpoint 1, look () at tests/gdb/types.c:8
+Breakpoint 1, look_at_types () at tests/gdb/types.c:8
 8	}
 (gdb) up
 #1  0x... in main () at tests/gdb/types.c:57
-57	    look();
+57	    look_at_types();
 (gdb) print shape
 $1 = [6, 4]
 (gdb) print block
@@ -60,11 +60,11 @@ rank 9 has no shard here; ranks 0-3 have
 (gdb) kill
 (gdb) core-file core.types
 Program terminated with signal SIGTRAP, Trace/breakpoint trap.
-#0  look () at tests/gdb/types.c:8
+#0  look_at_types () at tests/gdb/types.c:8
 8	}
 (gdb) frame function main
 #1  0x... in main () at tests/gdb/types.c:57
-57	    look();
+57	    look_at_types();
 (gdb) print *tensor
 $21 = f32 [6, 4], S(0), R, on ranks 0-3 = {rank 0 [0:3, 0:4] = {0, 0.5, 1, 1.5, 2, 2.5, 3, 3.5, ...}, rank 1 [0:3, 0:4] = {0, 0.5, 1, 1.5, 2, 2.5, 3, 3.5, ...}, rank 2 [3:6, 0:4] = {6, 6.5, 7, 7.5, 8, 8.5, 9, 9.5, ...}, rank 3 [3:6, 0:4] = {6, 7.5, 7, 7.5, 8, 8.5, 9, 9.5, ...}}
 (gdb) print call

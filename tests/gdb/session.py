@@ -12,8 +12,8 @@ SOURCE; or another command line of lockstep that starts gdb. In expected lines '
 text, and a line that is only '...' for any number of lines. A block that does not begin with '$' goes
 on with the session before it. Lines of gdb's own about threads and processes are left out.
 
-LOCKSTEP_BLESS=1 writes what came into the file; look at the difference before you commit. Exit code 77: there is no gdb that can run a
-program here. The time of every command is printed.
+LOCKSTEP_BLESS=1 writes what came into the file; look at the difference before you commit. Exit code 77:
+there is no gdb that can run a program here. The time of every command is printed.
 """
 import os
 import re
@@ -71,7 +71,7 @@ def clean(text):
     kept = [line.expandtabs() for line in kept]
     kept = [re.sub(r"\(process \d+\)", "(process ...)", line) for line in kept]
     # How the library's own functions look depends on the compiler.
-    kept = [re.sub(r"(hooks\.c, line) \d+", r"\1 ...", line) for line in kept]
+    kept = [re.sub(r"(hooks\.c(?:, line|:)) ?\d+", r"\1 ...", line) for line in kept]
     return [re.sub(r"(ls_gdb_hook_\w+) \(.*", r"\1 ...", line) for line in kept]
 
 
@@ -135,11 +135,14 @@ def check(build, source, path, session):
         prefix, found = run(build, source, session, scratch)
     bad, replies = 0, {}
     print(f"{path}:{session.number}: {session.command}")
-    if re.search(r"auto-load|declined|Traceback", prefix):
+    if re.search(r"auto-load|declined", prefix):
         print("gdb complains at the start:", prefix)
         bad += 1
     for i, (number, command, expected) in enumerate(session.steps):
         text = found.get(i, "gdb ended before this command\n")
+        if "Traceback" in text or "Python Exception" in text:
+            print(f"{path}:{number}: an error of the extension's own:", text)
+            bad += 1
         took = re.search(r"^@=([0-9.]+)$", text, re.M)
         lines = clean(re.sub(r"^@=.*$", "", text, flags=re.M))
         print(f"  {took.group(1) if took else '?'} s  {command}")

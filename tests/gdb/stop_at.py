@@ -1,5 +1,6 @@
-"""lockstep stops where it goes wrong: at a divergence that is planted into a recording, and in a process
-that waits for a debugger: stop_at.py BUILD SOURCE. Exit code 77: no gdb, or it may not trace."""
+"""lockstep stops where it goes wrong: at a divergence that is planted into a recording or into what a run
+gives, where an oracle or a reference disagrees, and in a process that waits for a debugger:
+stop_at.py BUILD SOURCE. Exit code 77: no gdb, or it may not trace."""
 import json
 import os
 import re
@@ -44,44 +45,107 @@ def divergence(lockstep, source, folder):
     part = next(os.path.join(at, name) for at, _, names in os.walk(kept) for name in names
                 if name == "rank_00002.safetensors")
     flip(part, "0_all_reduce/-/-/recv", 5)
-    wrapper = os.path.join(folder, "gdb")
-    with open(wrapper, "w", encoding="utf-8") as stream:
-        stream.write(WRAPPER.format(gdb=shutil.which("gdb")))
-    os.chmod(wrapper, 0o755)
-    out = subprocess.run([lockstep, "compare", "--stop-at-divergence", "--real", kept, scenario],
-                         env=dict(os.environ, LOCKSTEP_GDB=wrapper), stdin=subprocess.DEVNULL,
-                         capture_output=True, text=True, timeout=100).stdout
+    out = stopped(lockstep, folder, "compare", "--stop-at-divergence", "--real", kept, scenario)
     need("stage 0_all_reduce is wrong: 0_all_reduce/-/-/recv, rank 2, element 5" in out, out)
     need("$1 = 2\n$2 = 5\nrank 2\n" in out, out)
 
 
-def attach(build, lockstep, source):
-    scenario = os.path.join(source, "scenarios/bugs/ring_of_sends.yaml")
-    waiting = subprocess.Popen([lockstep, "run", "--quiet", "--break-on-finding",
-                                "--wait-for-debugger", scenario],
+def stopped(lockstep, folder, *words):
+    """What gdb prints when lockstep starts it with these words."""
+    wrapper = os.path.join(folder, "gdb")
+    with open(wrapper, "w", encoding="utf-8") as stream:
+        stream.write(WRAPPER.format(gdb=shutil.which("gdb")))
+    os.chmod(wrapper, 0o755)
+    done = subprocess.run([lockstep, *words], env=dict(os.environ, LOCKSTEP_GDB=wrapper),
+                          stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=100)
+    need("Traceback" not in done.stdout + done.stderr, done.stderr)
+    return done.stdout
+
+
+def judged(lockstep, source, folder):
+    """--break-on-finding stops where a reference, an oracle, and a check of the scenario disagree."""
+    bug = os.path.join(source, "scenarios/bugs/mean_pooling_divided_twice.yaml")
+    out = stopped(lockstep, folder, "run", "--quiet", "--break-on-finding", bug)
+    need("stage reference:mean of the lookup is wrong" in out and "  ours: 0.5\n  theirs: 1\n" in out, out)
+    need("$1 = 0\n$2 = 0\nrank 0\n" in out, out)
+    # Sums of these weights are not exact, and the scenario lets only exact ones pass.
+    plain = os.path.join(source, "scenarios/sharded_embedding/row_wise.yaml")
+    with open(plain, encoding="utf-8") as stream:
+        text = stream.read()
+    need("weights: exact" in text, "the scenario has other weights now")
+    strict = os.path.join(folder, "strict.yaml")
+    with open(strict, "w", encoding="utf-8") as stream:
+        stream.write(re.sub("^checks:.*$", "checks: {oracle: bit_exact}", text, flags=re.M)
+                     .replace("weights: exact", "weights: {normal: {std: 0.1}}")
+                     .replace("pooling: none", "pooling: sum"))
+    out = stopped(lockstep, folder, "run", "--quiet", "--break-on-finding", strict)
+    place = re.search(r"stage (\S+) is within_bound: \S+, rank (\d+), element (\d+)\n", out)
+    need(place and f"$1 = {place[2]}\n$2 = {place[3]}\nrank {place[2]}\n" in out, out)
+    # Nothing wrong: no stop.
+    out = stopped(lockstep, folder, "run", "--quiet", "--break-on-finding", plain)
+    need("exited normally" in out and "$1 = void" in out, out)
+
+
+def planted(lockstep, source):
+    """The oracle finds what gdb itself changes in the run's outputs, and says where it is."""
+    done = subprocess.run([lockstep, "gdb", os.path.join(source, "scenarios/sharded_embedding/row_wise.yaml"),
+                           "--", "-nx", "-batch", "-ex", "catch divergence",
+                           "-ex", "break ls_compare_oracle", "-ex", "run",
+                           "-ex", "set $at = (float *)run->entries[run->count - 1]->ranks[2].data",
+                           "-ex", "set var $at[7] = $at[7] + 1", "-ex", "set $was = $at[7]",
+                           "-ex", "continue", "-ex", "print $divergence_rank", "-ex", "print $divergence_element",
+                           "-ex", "print $divergence_ours[7] == $was",
+                           "-ex", "print $divergence_theirs[7] == $was - 1", "-ex", "rank"],
+                          stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=100)
+    need("stage output_dist is wrong" in done.stdout, done.stdout + done.stderr)
+    need("$1 = 2\n$2 = 7\n$3 = 1\n$4 = 1\nrank 2\n" in done.stdout, done.stdout + done.stderr)
+
+
+def attach(build, lockstep, scenario, command, *option):
+    """What gdb prints of a process that waits for it; None where it may not attach."""
+    waiting = subprocess.Popen([lockstep, "run", "--quiet", "--wait-for-debugger", *option, scenario],
                                stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
     try:
         pid = re.search(r"process (\d+) waits", waiting.stderr.readline()).group(1)
+        need(int(pid) == waiting.pid, f"the process is {waiting.pid}, it says {pid}")
         done = subprocess.run(["gdb", "-nx", "-batch", "-iex",
                                f"source {os.path.join(build, 'lockstep-gdb.py')}", "-p", pid,
-                               "-ex", "catch finding", "-ex", "continue", "-ex", "waitgraph"],
+                               "-ex", "catch finding", "-ex", "catch divergence",
+                               "-ex", "continue", "-ex", command],
                               stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=100)
         if "ptrace: Operation not permitted" in done.stdout + done.stderr:
-            return False
-        need("circle: 0 -> 1 -> 2 -> 3 -> 0" in done.stdout, done.stdout + done.stderr)
-        return True
+            return None
+        need("Traceback" not in done.stderr, done.stderr)
+        return done.stdout
     finally:
         waiting.kill()
         waiting.wait()
 
 
+def attached(build, lockstep, source):
+    """Whether gdb may attach; a process waits at its start, at its finding, and at its divergence."""
+    ring = os.path.join(source, "scenarios/bugs/ring_of_sends.yaml")
+    mean = os.path.join(source, "scenarios/bugs/mean_pooling_divided_twice.yaml")
+    out = attach(build, lockstep, ring, "waitgraph", "--break-on-finding")
+    if out is None:
+        return False
+    need("circle: 0 -> 1 -> 2 -> 3 -> 0" in out, out)
+    out = attach(build, lockstep, ring, "waitgraph")
+    need("circle: 0 -> 1 -> 2 -> 3 -> 0" in out, out)
+    out = attach(build, lockstep, mean, "print $divergence_rank", "--break-on-finding")
+    need("stage reference:mean of the lookup is wrong" in out and "$1 = 0\n" in out, out)
+    return True
+
+
 def main():
     build, source = os.path.abspath(sys.argv[1]), os.path.abspath(sys.argv[2])
     lockstep = os.path.join(build, "lockstep")
-    if shutil.which("gdb") is None or not attach(build, lockstep, source):
+    if shutil.which("gdb") is None or not attached(build, lockstep, source):
         print("skipped: gdb is missing or may not attach to processes")
         sys.exit(77)
     with tempfile.TemporaryDirectory() as folder:
+        judged(lockstep, source, folder)
+        planted(lockstep, source)
         divergence(lockstep, source, folder)
     print("lockstep stops where it goes wrong")
 

@@ -55,7 +55,6 @@ $12 = all_reduce avg of 2 f32 on world (rank 1, call 2, data_parallel.c:30), pos
 (gdb) goto-collective 99
 after 5 steps on 4 ranks: weight 1.55490053, bias 1.81154966
 [Inferior 1 (process ...) exited normally]
-the program stopped elsewhere
 the program ended before set 99 met
 # A message, and a finding of an SPMD program.
 $ lockstep gdb -- pipeline --bug
@@ -126,5 +125,4 @@ Temporary breakpoint 1, main (argc=1, argv=0x...) at examples/moe.c:70
 (gdb) next-collective
 rank 0: 12 tokens came to its expert; all outputs add up to 15000
 [Inferior 1 (process ...) exited normally]
-the program stopped elsewhere
-the program ended before set 4 met
+the program ended before another call met

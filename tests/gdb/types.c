@@ -3,7 +3,7 @@
 
 #include "ranks/ranks.h"
 
-static void look(void) {
+static void look_at_types(void) {
     printf("%s", "");
 }
 
@@ -54,7 +54,7 @@ int main(void) {
                           .file = "x/y.c",
                           .line = 12};
     ((float *)ls_local_tensor_shard(tensor, 3, 0)->data)[1] += 1;
-    look();
+    look_at_types();
     printf("%d%d%d%d%d%d%d%d\n", (int)dtype, (int)op, (int)kind, (int)code, finding.rank_count,
            fault.rank, block.size.ndim, call.line);
     ls_rank_int_free(sizes);

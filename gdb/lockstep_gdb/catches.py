@@ -1,0 +1,273 @@
+"""Where ranks call and where something is wrong: catch collective, finding, divergence."""
+import fnmatch
+import re
+
+import gdb
+
+from . import memory, model, ranks, values
+from .memory import Failure
+
+
+def kinds():
+    return memory.enum("ls_kind", "LS_")
+
+
+def check_kind(name):
+    """The number of a kind by its name; None for ""."""
+    if name == "":
+        return None
+    for number, known in kinds().items():
+        if known == name and name != "kind_count":
+            return number
+    known = ", ".join(kind_names())
+    raise Failure(f"'{name}' is no kind of call; there are {known}")
+
+
+def kind_names():
+    return [name for name in kinds().values() if name != "kind_count"]
+
+
+def quoted(text):
+    return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
+
+
+class Where:
+    """[KIND] [on COMM]: what `next-collective` and `catch collective` are asked for."""
+
+    def __init__(self, words):
+        kind, _, comm = (" " + words + " ").partition(" on ")
+        self.kind = check_kind(kind.strip())
+        self.comm = CommName(comm.strip()) if comm.strip() else None
+        if words.split()[-1:] == ["on"]:
+            raise Failure("'on' needs the name of a communicator")
+
+    def condition(self, call, last):
+        """In C, of the first and the last call of a group."""
+        parts = []
+        if self.kind is not None:
+            one = f"{call}.kind == {self.kind}"
+            parts.append(one if call == last else f"({one} || {last}.kind == {self.kind})")
+        if self.comm is not None:
+            parts.append(self.comm.condition(f"{call}.comm"))
+        return parts
+
+
+class CommName:
+    """A communicator as the user wrote it: its name, or #ID where several have one name."""
+
+    def __init__(self, text):
+        self.text, self.id, self.name = text, -1, text
+        if text.startswith("#") and text[1:].isdigit():
+            self.id, self.name = int(text[1:]), ""
+        if len(self.name.encode()) > 47:
+            raise Failure(f"'{text}' is too long for the name of a communicator")
+
+    def condition(self, comm):
+        return f"{comm}->id == {self.id}" if self.id >= 0 else \
+            f"$_streq({comm}->name, {quoted(self.name)})"
+
+    def found(self):
+        """The communicator, when it exists now; None when it does not yet. Says so, or fails when
+        several have the name."""
+        known = model.comms()
+        fits = [c for c in known if c["id"] == self.id] if self.id >= 0 else \
+            [c for c in known if c.string("name") == self.name]
+        if len(fits) > 1:
+            which = ", ".join(
+                f"#{c['id']} (ranks {memory.rank_list(sorted(model.Comm(c.address).ranks))})"
+                for c in reversed(fits[:8]))
+            raise Failure(f"{len(fits)} communicators are named {self.text}: write {which}"
+                          + (", ..." if len(fits) > 8 else ""))
+        if not fits:
+            names = list(dict.fromkeys(c.string("name") for c in reversed(known)))
+            known = ", ".join(names[:8]) + (", ..." if len(names) > 8 else "")
+            print(f"no communicator {self.text} exists yet; there is {known or 'none'}")
+            return None
+        return model.Comm(fits[0].address)
+
+
+def comm_names(text):
+    """Choices after " on ": the names, or #ID of those that share one."""
+    names = [(c.string("name"), c["id"]) for c in reversed(model.comms())]
+    count = {}
+    for name, _ in names:
+        count[name] = count.get(name, 0) + 1
+    return [name if count[name] == 1 else f"#{number}" for name, number in names]
+
+
+def call_choices(text, first):
+    """Choices of "FIRST [on COMM]"."""
+    if " on " in " " + text:
+        return comm_names(text)
+    return list(first) + ["on"] if text == text.lstrip() and " " not in text else ["on"]
+
+
+def call_typed(text):
+    """The part of "FIRST [on COMM]" that is being typed."""
+    before, on, comm = (" " + text).rpartition(" on ")
+    return comm if on else text.split(" ")[-1]
+
+
+class CallCatch(memory.Stop):
+    """A breakpoint where ranks call; its condition is gdb's own, so it costs little."""
+
+    def __init__(self, hook, parts):
+        super().__init__(hook)
+        if parts:
+            self.condition = " && ".join(parts)
+
+    @staticmethod
+    def hit():
+        return True
+
+
+class CatchCollective(memory.Command):
+    """catch collective [KIND] [on COMM] [if CONDITION]: stops when a rank makes a call, before it is
+matched, or when a controller makes its ranks' calls.
+
+COMM is a communicator's name, or #ID where several share it. CONDITION may use $rank(), and of a
+rank's call request->call.count, .dtype, .seq, ...; of a controller's calls[0].count, ..."""
+
+    def __init__(self):
+        super().__init__("catch collective", gdb.COMMAND_BREAKPOINTS)
+
+    def run(self, argument, from_tty):
+        words, _, condition = (" " + argument + " ").partition(" if ")
+        where = Where(words.strip())
+        if where.comm is not None and model.has_memory():
+            where.comm.found()
+        condition = condition.strip()
+        for hook, first, last, parts, names in (
+                ("ls_gdb_hook_enter", "request->call", "request->call", ["request->verb == 0"],
+                 ("calls", "count", "backend")),
+                ("ls_gdb_hook_group", "calls[0]", "calls[count - 1]", [], ("request", "run", "rank"))):
+            # A condition about the arguments of the one hook says nothing to the other.
+            if re.search(rf"(?<![\w.$>])({'|'.join(names)})\b(?! *\()", condition):
+                continue
+            own = where.condition(first, last)
+            self._make(hook, (parts if own else []) + own + ([f"({condition})"] if condition else []))
+
+    @staticmethod
+    def _make(hook, parts):
+        before = {b.number for b in gdb.breakpoints()}
+        try:
+            CallCatch(hook, parts)
+        except gdb.error as error:
+            for made in [b for b in gdb.breakpoints() if b.number not in before]:
+                made.delete()
+            raise Failure(f"no breakpoint was made: {error}") from None
+
+    typed = staticmethod(call_typed)
+
+    def choices(self, text):
+        return call_choices(text, kind_names())
+
+
+_DOTTED = ("p2p", "deadlock", "buffer", "handle", "replica", "value", "rank", "input")
+
+
+def finding_name(number):
+    """The stable name, "collective.op_mismatch", from the enumerator."""
+    name = memory.enum_name("ls_finding_id", "LS_FINDING_", number)
+    head, _, rest = name.partition("_")
+    return f"{head}.{rest}" if head in _DOTTED else f"collective.{name}"
+
+
+class FindingCatch(memory.Stop):
+    """Where a check has found something: ls_gdb_hook_finding, or a controller's refused group."""
+
+    def __init__(self, glob, hook):
+        super().__init__(hook)
+        self.glob = glob
+        self.hook = hook
+
+    def hit(self):
+        frame = gdb.newest_frame()
+        if self.hook == "ls_gdb_hook_refused":
+            found = frame.read_var("failure")
+            if not found["found"]:
+                return False
+            ranks_ = [int(found["ranks"][i]) for i in range(int(found["rank_count"]))]
+            where = f"{memory.text(int(found['file']))}:{int(found['line'])}"
+            body = last_error()
+        else:
+            found = frame.read_var("finding")
+            ranks_ = memory.integers(int(found["ranks"]), int(found["rank_count"]), 4)
+            where = memory.text(int(found["where"]))
+            body = memory.text(int(found["text"]))
+        name = finding_name(int(found["id"]))
+        if not fnmatch.fnmatchcase(name, self.glob):
+            return False
+        who = f" of rank{'s' if len(ranks_) > 1 else ''} {memory.rank_list(ranks_)}" if ranks_ else ""
+        print(f"finding {name}{who} at {model.short_file(where)}\n{body.rstrip()}")
+        gdb.set_convenience_variable("finding_name", name)
+        gdb.set_convenience_variable("finding_rank", ranks_[0] if ranks_ else -1)
+        ranks.State.chosen = ranks_[0] if ranks_ else None
+        return True
+
+
+def last_error():
+    value = memory.variable("last_error")
+    return value["text"].string() if value is not None else ""
+
+
+class CatchFinding(memory.Command):
+    """catch finding [GLOB]: stops when a check finds a defect whose name matches, like deadlock.*
+
+$finding_name and $finding_rank say what was found, and the first rank at fault."""
+
+    def __init__(self):
+        super().__init__("catch finding", gdb.COMMAND_BREAKPOINTS)
+
+    def run(self, argument, from_tty):
+        glob = argument.strip() or "*"
+        FindingCatch(glob, "ls_gdb_hook_finding")
+        FindingCatch(glob, "ls_gdb_hook_refused")
+
+    def choices(self, text):
+        return [finding_name(number) for number, name in
+                memory.enum("ls_finding_id", "LS_FINDING_").items() if name != "count"]
+
+
+class DivergenceCatch(memory.Stop):
+    """Where a stage of a run is wrong, or of a class that its scenario does not let pass."""
+
+    def __init__(self):
+        super().__init__("ls_gdb_hook_divergence")
+
+    def hit(self):
+        at = gdb.newest_frame().read_var("divergence")
+        rank, element, count = int(at["rank"]), int(at["element"]), int(at["count"])
+        known = element < count
+        where = f"element {element}" if known else "no element"
+        print(f"stage {memory.text(int(at['stage']))} is {memory.text(int(at['class_name']))}: "
+              f"{memory.text(int(at['key']))}, rank {rank}, {where}")
+        explanation = memory.text(int(at["text"])).rstrip()
+        if explanation:
+            print(explanation)
+        gdb.set_convenience_variable("divergence_rank", rank)
+        gdb.set_convenience_variable("divergence_element", element if known else -1)
+        for name, dtype in (("ours", "dtype"), ("theirs", "their_dtype")):
+            pointer = values.typed(at[name], int(at[dtype]))
+            gdb.set_convenience_variable(f"divergence_{name}", pointer)
+            if known and int(pointer) != 0:
+                print(f"  {name}: {values.at(pointer, int(at[dtype]), element)}")
+        ranks.State.chosen = rank
+        return True
+
+
+class CatchDivergence(memory.Command):
+    """catch divergence: stops where a run differs from its oracle, or from another run.
+
+$divergence_rank, $divergence_element: where; $divergence_ours, $divergence_theirs: both arrays."""
+
+    def __init__(self):
+        super().__init__("catch divergence", gdb.COMMAND_BREAKPOINTS)
+
+    def run(self, argument, from_tty):
+        DivergenceCatch()
+
+
+def register():
+    for command in (CatchCollective, CatchFinding, CatchDivergence):
+        command()
