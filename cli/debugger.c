@@ -109,9 +109,10 @@ int cli_gdb_exec_self(const char *const *commands, int command_count, const char
     return code;
 }
 
-// The process that traces this one; 0: none.
+// The process that traces this thread; 0: none. A debugger attaches to one thread after the other:
+// by the time it has this one, and lets it run again, it has them all and its breakpoints are set.
 static long tracer(void) {
-    FILE *status = fopen("/proc/self/status", "r");
+    FILE *status = fopen("/proc/thread-self/status", "r");
     char line[256];
     long pid = 0;
     while (status != NULL && fgets(line, sizeof line, status) != NULL) {

@@ -1,5 +1,5 @@
-// Several communicators for the debugger: the world, the axes of a mesh, parts of a split, and, before
-// that, a controller with two communicators of one name.
+// Several communicators for the debugger: the world, the axes of a mesh, parts of a split, and,
+// before that, a controller with two communicators of one name.
 #include <stdio.h>
 
 #include "ranks/ranks.h"
