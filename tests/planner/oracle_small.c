@@ -28,8 +28,8 @@ static uint64_t draw(uint64_t seed, uint32_t what, uint64_t bound) {
     return ls_random_below(bound, seed, what, 0, 0);
 }
 
-// A table cut as its user says: two or three uneven blocks of columns, or of rows where there is one
-// on each rank; on given ranks, or wherever the search puts the columns.
+// A table cut as its user says: two or three uneven blocks of columns, or of rows where there is
+// one on each rank; on given ranks, or wherever the search puts the columns.
 static void fix_layout(instance *in, int table, uint64_t seed) {
     ls_planner_table *of = &in->tables[table];
     int world = in->topology.ranks;
