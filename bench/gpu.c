@@ -17,6 +17,7 @@ typedef struct timed {
     ls_comm *comm;
     ls_call calls[RANKS_MAX];
     void *send[RANKS_MAX], *recv[RANKS_MAX];
+    size_t counts[RANKS_MAX];  // of a call with a count per rank
 } timed;
 
 static void timed_close(timed *t) {
@@ -26,13 +27,14 @@ static void timed_close(timed *t) {
     }
 }
 
-static int timed_open(timed *t, ls_comm *comm, ls_kind kind, size_t bytes) {
+static int timed_open(timed *t, ls_comm *comm, ls_kind kind, bool counts, size_t bytes) {
     *t = (timed){.comm = comm};
     size_t elements = bytes / sizeof(float), block = elements / (size_t)comm->size;
     size_t count = kind == LS_ALL_REDUCE ? elements : block;
     size_t sent = kind == LS_ALL_GATHER ? block : elements;
     size_t received = kind == LS_REDUCE_SCATTER ? block : elements;
     for (int r = 0; r < comm->size; r++) {
+        t->counts[r] = block;
         LS_TRY(ls_nccl_alloc(&t->send[r], comm->backend, r, (sent + 1) * sizeof(float)));
         LS_TRY(ls_nccl_alloc(&t->recv[r], comm->backend, r, (received + 1) * sizeof(float)));
         t->calls[r] = (ls_call){.kind = kind,
@@ -40,7 +42,9 @@ static int timed_open(timed *t, ls_comm *comm, ls_kind kind, size_t bytes) {
                                 .rank = r,
                                 .dtype = LS_F32,
                                 .op = LS_SUM,
-                                .count = count,
+                                .count = counts ? 0 : count,
+                                .send_counts = counts ? t->counts : NULL,
+                                .recv_counts = counts ? t->counts : NULL,
                                 .send = t->send[r],
                                 .recv = t->recv[r],
                                 LS_HERE};
@@ -48,10 +52,12 @@ static int timed_open(timed *t, ls_comm *comm, ls_kind kind, size_t bytes) {
     return LS_OK;
 }
 
-static int time_collective(double *seconds, ls_comm *comm, ls_kind kind, size_t bytes,
+// counts: an all_to_all that gives a count per rank, as those of the embedding stages do, though all
+// are equal here.
+static int time_collective(double *seconds, ls_comm *comm, ls_kind kind, bool counts, size_t bytes,
                            int repetitions) {
     timed t;
-    int status = timed_open(&t, comm, kind, bytes);
+    int status = timed_open(&t, comm, kind, counts, bytes);
     if (status == LS_OK) {
         status = ls_nccl_time(seconds, comm->backend, t.calls, comm->size, WARMUP, repetitions);
     }
@@ -78,7 +84,7 @@ static int collective_rows(ls_bench *bench, ls_comm *comm) {
             }
             size_t bytes = mebibytes[s] << 20;
             double seconds = 0;
-            LS_TRY(time_collective(&seconds, comm, kinds[k], bytes, 20));
+            LS_TRY(time_collective(&seconds, comm, kinds[k], false, bytes, 20));
             row->ranks = comm->size;
             row->elements = bytes / sizeof(float);
             row->time_ms = row->time_ms_min = seconds * 1e3;
@@ -155,17 +161,18 @@ static fit fit_line(const double *bytes, const double *seconds) {
     return f;
 }
 
-static int write_link(ls_json *json, ls_comm *comm, ls_kind kind, fit *out) {
+static int write_link(ls_json *json, ls_comm *comm, ls_kind kind, bool counts, fit *out) {
     double bytes[SIZES], seconds[SIZES];
     for (int i = 0; i < SIZES; i++) {
         size_t size = (size_t)64 << (i * 20 / (SIZES - 1));  // 64 B to 64 MiB
         size -= size % (sizeof(float) * (size_t)comm->size);
-        LS_TRY(time_collective(&seconds[i], comm, kind, size, size < (1u << 20) ? 50 : 10));
+        LS_TRY(time_collective(&seconds[i], comm, kind, counts, size, size < (1u << 20) ? 50 : 10));
         bytes[i] = (double)size * ls_collective_of(kind)->bus_factor(comm->size);
     }
     *out = fit_line(bytes, seconds);
     ls_json_object_open(json);
     ls_json_member_string(json, "collective", ls_kind_name(kind));
+    ls_json_member_bool(json, "counts", counts);
     ls_json_member_double(json, "latency_us", out->latency_us);
     ls_json_member_double(json, "bus_gb_per_s", out->gb_per_s);
     ls_json_member_double(json, "largest_residual", out->residual);
@@ -185,37 +192,40 @@ static int write_link(ls_json *json, ls_comm *comm, ls_kind kind, fit *out) {
 }
 
 int ls_bench_gpu_links(ls_json *json, ls_comm *comm, void (*progress)(const char *, int, int)) {
-    fit fits[KIND_COUNT];
+    fit fits[KIND_COUNT], exchange;
     ls_json_key(json, "links");
     ls_json_array_open(json);
     for (int k = 0; k < KIND_COUNT; k++) {
         if (progress != NULL) {
             progress(ls_kind_name(kinds[k]), k, KIND_COUNT);
         }
-        LS_TRY(write_link(json, comm, kinds[k], &fits[k]));
+        LS_TRY(write_link(json, comm, kinds[k], false, &fits[k]));
     }
+    LS_TRY(write_link(json, comm, LS_ALL_TO_ALL, true, &exchange));
     ls_json_array_close(json);
     double copy_gb_per_s = 0;
     int64_t memory_bytes = 0;
     LS_TRY(ls_bench__device_copy(&copy_gb_per_s, &memory_bytes));
     double kernel_us = 0, cache_speedup = 0;
     LS_TRY(ls_bench__lookup_constants(&kernel_us, &cache_speedup, copy_gb_per_s));
-    // The planner's model: a collective starts after launch_us, and each hop adds a latency: one
-    // for an all_to_all, size - 1 for the ring of a reduce_scatter.
-    const fit *exchange = &fits[3], *ring = &fits[1];
-    double hop_us =
-        comm->size > 2 ? (ring->latency_us - exchange->latency_us) / (comm->size - 2) : 0;
+    // The planner's model: a ring collective starts after launch_us, and each hop adds a latency:
+    // size - 1 for a reduce_scatter, twice as many for an all_reduce. An exchange of any counts
+    // starts after exchange_us, and has one hop.
+    const fit *whole = &fits[0], *half = &fits[1];
+    double hop_us = (whole->latency_us - half->latency_us) / (comm->size - 1);
     hop_us = hop_us > 0 ? hop_us : 0;
-    double launch_us = exchange->latency_us > hop_us ? exchange->latency_us - hop_us : 0;
+    double launch_us = half->latency_us - hop_us * (comm->size - 1);
+    double exchange_us = exchange.latency_us - hop_us;
     ls_json_key(json, "machine");
     ls_json_object_open(json);
     ls_json_member_string(json, "name", "measured");
     ls_json_member_string(json, "preset", "h200");
     ls_json_member_int(json, "hbm_bytes", memory_bytes);
     ls_json_member_double(json, "hbm_bandwidth", copy_gb_per_s);
-    ls_json_member_double(json, "intra_bandwidth", exchange->gb_per_s);
+    ls_json_member_double(json, "intra_bandwidth", exchange.gb_per_s);
     ls_json_member_double(json, "intra_latency_us", hop_us);
-    ls_json_member_double(json, "launch_us", launch_us);
+    ls_json_member_double(json, "launch_us", launch_us > 0 ? launch_us : 0);
+    ls_json_member_double(json, "exchange_us", exchange_us > 0 ? exchange_us : 0);
     ls_json_member_double(json, "kernel_us", kernel_us);
     ls_json_member_double(json, "cache_speedup", cache_speedup);
     ls_json_object_close(json);

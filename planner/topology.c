@@ -125,6 +125,7 @@ int ls_topology_check(const ls_topology *topology) {
         {"intra_latency_us", topology->intra_latency_us, 0, 1e9},
         {"inter_latency_us", topology->inter_latency_us, 0, 1e9},
         {"launch_us", topology->launch_us, 0, 1e9},
+        {"exchange_us", topology->exchange_us, 0, 1e9},
         {"kernel_us", topology->kernel_us, 0, 1e9},
         {"cache_speedup", topology->cache_speedup, 1, 1e6},
     };

@@ -15,7 +15,7 @@ extern "C" {
 #define LS_TOPOLOGY_BYTES_MAX (INT64_C(1) << 44)  // of one memory tier of one rank
 
 // Bandwidths are bytes per millisecond and hold for one rank. Every field but ranks,
-// ranks_per_host and kernel_us has a positive value in each preset.
+// ranks_per_host, exchange_us and kernel_us has a positive value in each preset.
 typedef struct ls_topology {
     char name[32];
     const char *source;       // where the numbers are from, one sentence; static
@@ -32,6 +32,7 @@ typedef struct ls_topology {
     double intra_latency_us;  // of one hop
     double inter_latency_us;  //
     double launch_us;         // of a collective before its first byte
+    double exchange_us;       // of an all_to_all with a count per rank, likewise; 0: launch_us
     double kernel_us;         // least time of a kernel, however little it does; 0 in presets: no
                               // data sheet says it
     double cache_speedup;     // a row read again costs 1 / cache_speedup of reading it first

@@ -77,6 +77,7 @@ static void read_fields(ls_tree_source *source, const ls_tree *root, ls_topology
                                        "intra_latency_us",
                                        "inter_latency_us",
                                        "launch_us",
+                                       "exchange_us",
                                        "kernel_us",
                                        "cache_speedup"};
     const ls_tree *name = ls_tree__member(source, root, "name", false);
@@ -99,6 +100,7 @@ static void read_fields(ls_tree_source *source, const ls_tree *root, ls_topology
     } reals[] = {{"intra_latency_us", 0.0, &out->intra_latency_us},
                  {"inter_latency_us", 0.0, &out->inter_latency_us},
                  {"launch_us", 0.0, &out->launch_us},
+                 {"exchange_us", 0.0, &out->exchange_us},
                  {"kernel_us", 0.0, &out->kernel_us},
                  {"cache_speedup", 1.0, &out->cache_speedup}};
     for (int i = 0; i < COUNT(reals); i++) {
