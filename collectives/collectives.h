@@ -151,9 +151,19 @@ typedef struct ls_backend_ops {
     void (*free)(ls_backend *backend, void *pointer, size_t bytes);
     int (*copy_in)(ls_backend *backend, void *device, const void *host, size_t bytes);
     int (*copy_out)(ls_backend *backend, void *host, const void *device, size_t bytes);
+    // Whether `pointer` is memory that only a device can read; NULL: none is. And a copy of it.
+    bool (*is_device)(ls_backend *backend, const void *pointer);
+    int (*read_device)(ls_backend *backend, void *host, const void *device, size_t bytes);
+    // The calling thread is about to run a held rank's program (its GPU becomes the thread's); may
+    // be NULL.
+    int (*enter_rank)(ls_backend *backend, int rank);
     // A communicator came into being or goes; comm->impl is the backend's.
     int (*comm_open)(ls_backend *backend, ls_comm *comm);
     void (*comm_close)(ls_backend *backend, ls_comm *comm);
+    // The same for one that splits off `parent`: every process of parent comes here, those of one
+    // color with their communicator, the others with color -1 and NULL. Of backends that hold one
+    // rank of several; else NULL.
+    int (*comm_split)(ls_backend *backend, ls_comm *comm, const ls_comm *parent, int color);
     // Completes a set of calls of the ranks this process holds, as one group (below).
     int (*run)(ls_backend *backend, ls_call *calls, int call_count);
     // What was used for a call of the last run; false where that is not known. May be NULL.
@@ -208,6 +218,7 @@ struct ls_comm {
     int *by_rank;                   // [size] members in ascending order of their rank; owned
     uint64_t *seq;                  // [size] next call number of each member; owned
     void *impl;                     // the backend's
+    bool closed;                    // the backend's part is gone; no calls are possible any more
     struct ls_comm *older, *newer;  // of all communicators of the process, for debuggers
 };
 
@@ -215,6 +226,14 @@ struct ls_comm {
 // Under MPI and NCCL every process of the world must make the same call.
 LS_API int ls_comm_create(ls_comm **out, ls_backend *backend, const int *ranks, int size,
                           const char *name);
+// Where each process holds one rank: the communicator of `color` split off `parent`, as by
+// MPI_Comm_split. Every process of parent makes the call; those of one color give the same ranks
+// [size] (this process's among them), id (one that no other communicator of theirs has; see
+// backend->comm_next_id) and name. color < 0: *out is NULL, and nothing else is read.
+LS_API int ls_comm_split_off(ls_comm **out, const ls_comm *parent, int color, const int *ranks,
+                             int size, int id, const char *name);
+// Gives up what the backend holds for it and keeps the record, which messages may still name.
+LS_API void ls_comm_close(ls_comm *comm);
 LS_API void ls_comm_free(ls_comm *comm);                   // NULL is allowed
 LS_API int ls_comm_member(const ls_comm *comm, int rank);  // -1: not a member
 

@@ -52,14 +52,10 @@ static void free_memory(ls_comm *comm) {
     ls_free(NULL, comm, 1, sizeof *comm);
 }
 
-int ls_comm_create(ls_comm **out, ls_backend *backend, const int *ranks, int size,
-                   const char *name) {
-    LS_ASSERT(out != NULL && backend != NULL);
-    *out = NULL;
+// The record alone, without the backend's part.
+static int make_comm(ls_comm **out, ls_backend *backend, const int *ranks, int size,
+                     const char *name) {
     int world_size = ls_world_size(backend->world);
-    if (ranks == NULL) {
-        size = world_size;
-    }
     if (size < 1 || size > world_size) {
         return LS_FAIL(LS_ERR_INVALID, "communicator %s: %d members in a world of %d ranks",
                        name != NULL ? name : "", size, world_size);
@@ -83,12 +79,23 @@ int ls_comm_create(ls_comm **out, ls_backend *backend, const int *ranks, int siz
     if (status == LS_OK) {
         status = fill_members(comm, ranks, world_size);
     }
-    if (status == LS_OK) {
-        comm->id = backend->comm_next_id;
-        if (backend->ops->comm_open != NULL) {
-            status = backend->ops->comm_open(backend, comm);
-        }
+    if (status != LS_OK) {
+        free_memory(comm);
+        return status;
     }
+    *out = comm;
+    return LS_OK;
+}
+
+int ls_comm_create(ls_comm **out, ls_backend *backend, const int *ranks, int size,
+                   const char *name) {
+    LS_ASSERT(out != NULL && backend != NULL);
+    *out = NULL;
+    ls_comm *comm = NULL;
+    LS_TRY(make_comm(&comm, backend, ranks, ranks == NULL ? ls_world_size(backend->world) : size,
+                     name));
+    comm->id = backend->comm_next_id;
+    int status = backend->ops->comm_open != NULL ? backend->ops->comm_open(backend, comm) : LS_OK;
     if (status != LS_OK) {
         free_memory(comm);
         return status;
@@ -99,14 +106,46 @@ int ls_comm_create(ls_comm **out, ls_backend *backend, const int *ranks, int siz
     return LS_OK;
 }
 
+int ls_comm_split_off(ls_comm **out, const ls_comm *parent, int color, const int *ranks, int size,
+                      int id, const char *name) {
+    LS_ASSERT(out != NULL && parent != NULL && !parent->closed);
+    *out = NULL;
+    ls_backend *backend = parent->backend;
+    if (backend->ops->comm_split == NULL) {
+        return LS_FAIL(LS_ERR_UNSUPPORTED, "the %s backend holds every rank: nothing to split off",
+                       backend->ops->name);
+    }
+    if (color < 0) {
+        return backend->ops->comm_split(backend, NULL, parent, -1);
+    }
+    ls_comm *comm = NULL;
+    LS_TRY(make_comm(&comm, backend, ranks, size, name));
+    comm->id = id;
+    int status = backend->ops->comm_split(backend, comm, parent, color);
+    if (status != LS_OK) {
+        free_memory(comm);
+        return ls_error_wrap("communicator %s", name);
+    }
+    backend->comm_next_id = id >= backend->comm_next_id ? id + 1 : backend->comm_next_id;
+    ls_hooks__comm_open(comm);
+    *out = comm;
+    return LS_OK;
+}
+
+void ls_comm_close(ls_comm *comm) {
+    if (comm->backend->ops->comm_close != NULL && !comm->closed) {
+        comm->backend->ops->comm_close(comm->backend, comm);
+    }
+    comm->closed = true;
+    comm->impl = NULL;
+}
+
 void ls_comm_free(ls_comm *comm) {
     if (comm == NULL) {
         return;
     }
     ls_hooks__comm_close(comm);
-    if (comm->backend->ops->comm_close != NULL) {
-        comm->backend->ops->comm_close(comm->backend, comm);
-    }
+    ls_comm_close(comm);
     free_memory(comm);
 }
 

@@ -32,11 +32,7 @@ static int train(ls_rank *self, void *arg) {
             model[i] -= 0.5F * grad[i];
         }
     }
-    // Only the simulator sees all replicas at once.
-    int status = ls_check_replica(model, 2, LS_F32, world);
-    if (status != LS_OK && status != LS_ERR_UNSUPPORTED) {
-        return status;
-    }
+    CHECK(ls_check_replica(model, 2, LS_F32, world));
     if (ls_rank_id(self) == 0) {
         printf("after %d steps on %d ranks: weight %.9g, bias %.9g\n", STEPS, ls_rank_count(self),
                (double)model[0], (double)model[1]);

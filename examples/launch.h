@@ -1,7 +1,7 @@
-// Starts an example: simulated, every rank in this process, or, where it is compiled with
-// LOCKSTEP_WITH_MPI, as the one rank that mpiexec gave this process. The example's code is the
-// same.
-//     data_parallel [--ranks N] [--seed N] [--bug]
+// Starts an example: simulated, as the one rank that mpiexec gave this process, or on the GPUs of
+// this machine. The example's code is the same; which backends its program has depends on what it
+// is compiled with (LOCKSTEP_WITH_MPI, LOCKSTEP_WITH_NCCL).
+//     data_parallel [--backend sim|mpi|nccl] [--ranks N] [--seed N] [--deadline SECONDS] [--bug]
 #ifndef LS_EXAMPLES_LAUNCH_H
 #define LS_EXAMPLES_LAUNCH_H
 
@@ -11,9 +11,12 @@ typedef struct example {
     bool bug;  // --bug: one line of the example goes wrong
     int ranks;
     uint64_t seed;
+    const char *backend;
+    double deadline_seconds;  // of a call on NCCL; 0: a minute
 } example;
 
-// Runs an SPMD program, whose arg is a const example *. Returns main's exit code: 1 for a finding.
+// Runs an SPMD program, whose arg is a const example *. Returns main's exit code: 1 for a finding,
+// 2 for a wrong command line, 3 where the backend is missing or fails.
 int example_spmd(int argc, char **argv, ls_spmd_program program, int ranks);
 // Runs a controller, which makes the calls of all ranks that this process holds.
 int example_controller(int argc, char **argv,

@@ -276,6 +276,9 @@ static int destroy(const char *file, int line, ls_rank *rank, ls_rank_comm *comm
     comm->destroyed = true;
     comm->file = file;
     comm->line = line;
+    if (run->direct) {
+        ls_comm_close(comm->shared->comm);  // nobody else here holds it
+    }
     return LS_OK;
 }
 

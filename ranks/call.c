@@ -160,6 +160,7 @@ static int post(const char *file, int line, ls_rank *rank, ls_rank_comm *comm,
     bool heap = out != NULL || rank->group_depth > 0;
     if (heap) {
         own.asynchronous = out != NULL;
+        own.group = rank->group_depth > 0 ? rank->groups : 0;
         ls_request *made = NULL;
         if (twice) {
             LS_TRY(post_heap(comm, &own, &made, out != NULL));
@@ -200,6 +201,7 @@ int ls_group_start_at(const char *file, int line, ls_rank *self) {
         return LS_FAIL(LS_ERR_INVALID, "%s:%d: ls_group_start of another rank", file, line);
     }
     self->group_depth += 1;
+    self->groups += self->group_depth == 1 ? 1 : 0;
     return LS_OK;
 }
 

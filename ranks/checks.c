@@ -214,8 +214,10 @@ int ls_checks__call(ls_request *request) {
 }
 
 // ---- Changed in flight -------------------------------------------------------------------------
-static uint64_t hash_of(const void *data, size_t bytes) {
-    const unsigned char *at = data;
+static uint64_t hash_of(const ls_request *request, const void *data, size_t bytes) {
+    ls_view view = ls_memory__view(request->rank->run, data, bytes);
+    const unsigned char *at = view.data;
+    bytes = at != NULL ? bytes : 0;
     uint64_t hash = UINT64_C(14695981039346656037);
     for (; bytes >= 8; bytes -= 8, at += 8) {
         uint64_t word;
@@ -226,6 +228,7 @@ static uint64_t hash_of(const void *data, size_t bytes) {
     for (; bytes > 0; bytes--, at++) {
         hash = (hash ^ *at) * UINT64_C(1099511628211);
     }
+    ls_memory__unview(&view);
     return hash;
 }
 
@@ -236,8 +239,8 @@ static bool hashes(const ls_request *request) {
 
 void ls_checks__hash(ls_request *request) {
     if (hashes(request)) {
-        request->send_hash = hash_of(request->call.send, request->send_bytes);
-        request->recv_hash = hash_of(request->call.recv, request->recv_bytes);
+        request->send_hash = hash_of(request, request->call.send, request->send_bytes);
+        request->recv_hash = hash_of(request, request->call.recv, request->recv_bytes);
     }
 }
 
@@ -245,8 +248,8 @@ void ls_checks__hash_check(ls_request *request) {
     if (!hashes(request)) {
         return;
     }
-    bool send = request->send_hash != hash_of(request->call.send, request->send_bytes);
-    bool recv = request->recv_hash != hash_of(request->call.recv, request->recv_bytes);
+    bool send = request->send_hash != hash_of(request, request->call.send, request->send_bytes);
+    bool recv = request->recv_hash != hash_of(request, request->call.recv, request->recv_bytes);
     if (send || recv) {
         (void)ls_findings__add_call(
             request->rank->run, LS_FINDING_BUFFER_MODIFIED_IN_FLIGHT, request,
@@ -282,14 +285,21 @@ static bool values_on(const ls_run *run, const ls_call *call) {
            (run->moved_values || ls_collective_of(call->kind)->reduces);
 }
 
+static unsigned scan_buffer(const ls_request *request, const void *buffer, size_t bytes) {
+    ls_dtype dtype = request->call.dtype;
+    ls_view view = ls_memory__view(request->rank->run, buffer, bytes);
+    size_t count = view.data != NULL ? bytes / ls_dtype_bytes(dtype) : 0;
+    unsigned found = scan(view.data, count, dtype);
+    ls_memory__unview(&view);
+    return found;
+}
+
 static unsigned scan_send(const ls_request *request) {
-    size_t count = request->send_bytes / ls_dtype_bytes(request->call.dtype);
-    return scan(request->call.send, count, request->call.dtype);
+    return scan_buffer(request, request->call.send, request->send_bytes);
 }
 
 static unsigned scan_recv(const ls_request *request) {
-    size_t count = request->recv_bytes / ls_dtype_bytes(request->call.dtype);
-    return scan(request->call.recv, count, request->call.dtype);
+    return scan_buffer(request, request->call.recv, request->recv_bytes);
 }
 
 // The results of a reduction; where all members get the same, of one.

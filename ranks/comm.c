@@ -143,9 +143,46 @@ static int compare_places(const void *a, const void *b) {
     return (x->member > y->member) - (x->member < y->member);
 }
 
+// What a split comes to for this process where it holds one rank: its own communicator, if any.
+typedef struct own_part {
+    const ls_comm *parent;
+    int rank;   // this process's
+    bool made;  // it is a member of one
+} own_part;
+
+// Makes the communicator of `ranks` [count] with the number that comes next, where this process
+// has a part in it; else counts it.
+static int open_comm(ls_comm **out, ls_run *run, own_part *own, const int *ranks, int count,
+                     int color, const char *name) {
+    *out = NULL;
+    if (!run->direct) {
+        return ls_comm_create(out, run->backend, ranks, count, name);
+    }
+    int id = run->backend->comm_next_id;
+    for (int i = 0; i < count; i++) {
+        if (ranks[i] == own->rank) {
+            own->made = true;
+            return ls_comm_split_off(out, own->parent, color, ranks, count, id, name);
+        }
+    }
+    run->backend->comm_next_id = id + 1;
+    return LS_OK;
+}
+
+// Those without a part in any take part in the splitting.
+static int close_split(ls_run *run, const own_part *own) {
+    ls_comm *none = NULL;
+    return run->direct && !own->made ? ls_comm_split_off(&none, own->parent, -1, NULL, 0, 0, "")
+                                     : LS_OK;
+}
+
+static own_part part_of(const ls_run *run, const ls_shared_comm *shared) {
+    return (own_part){.parent = shared->comm, .rank = run->ranks[0].id};
+}
+
 // One new communicator of places [count], whose handles go to requests by member.
-static int make_comm(ls_run *run, ls_request *const *requests, const place *places, int count,
-                     const char *name) {
+static int make_comm(ls_run *run, own_part *own, ls_request *const *requests, const place *places,
+                     int count, const char *name) {
     void *memory = NULL;
     LS_TRY(ls_alloc(&memory, NULL, (size_t)count, sizeof(int)));
     int *ranks = memory;
@@ -153,9 +190,11 @@ static int make_comm(ls_run *run, ls_request *const *requests, const place *plac
         ranks[i] = places[i].rank;
     }
     ls_comm *comm = NULL;
-    int status = ls_comm_create(&comm, run->backend, ranks, count, name);
+    int status = open_comm(&comm, run, own, ranks, count, places[0].color, name);
     ls_free(NULL, memory, (size_t)count, sizeof(int));
-    LS_TRY(status);
+    if (status != LS_OK || comm == NULL) {
+        return status;
+    }
     ls_shared_comm *shared = NULL;
     status = ls_shared_comm__make(&shared, run, comm, false);
     if (status != LS_OK) {
@@ -165,6 +204,9 @@ static int make_comm(ls_run *run, ls_request *const *requests, const place *plac
     for (int i = 0; i < count; i++) {
         ls_request *request = requests[places[i].member];
         ls_rank_comm *made = NULL;
+        if (request->made_out == NULL) {
+            continue;  // another process's
+        }
         LS_TRY(ls_rank_comm__make(&made, shared, request->rank, false));
         made->file = request->call.file;
         made->line = request->call.line;
@@ -186,6 +228,7 @@ int ls_comm__split(ls_run *run, ls_shared_comm *shared, ls_request *const *reque
     }
     qsort(places, (size_t)count, sizeof *places, compare_places);
     int status = LS_OK;
+    own_part own = part_of(run, shared);
     for (int first = 0, end; first < count && status == LS_OK; first = end) {
         end = first + 1;
         while (end < count && places[end].color == places[first].color) {
@@ -194,8 +237,9 @@ int ls_comm__split(ls_run *run, ls_shared_comm *shared, ls_request *const *reque
         char name[48];
         (void)snprintf(name, sizeof name, "%.24s/%d #%d", shared->comm->name, places[first].color,
                        run->backend->comm_next_id);
-        status = make_comm(run, requests, places + first, end - first, name);
+        status = make_comm(run, &own, requests, places + first, end - first, name);
     }
+    status = status == LS_OK ? close_split(run, &own) : status;
     ls_free(NULL, memory, (size_t)size, sizeof(place));
     return status;
 }
@@ -263,7 +307,9 @@ int ls_comm__subset(ls_run *run, ls_shared_comm *shared, ls_request *const *requ
     char name[48];
     (void)snprintf(name, sizeof name, "%.24s subset #%d", shared->comm->name,
                    run->backend->comm_next_id);
-    int status = make_comm(run, requests, places, count, name);
+    own_part own = part_of(run, shared);
+    int status = make_comm(run, &own, requests, places, count, name);
+    status = status == LS_OK ? close_split(run, &own) : status;
     ls_free(NULL, memory, (size_t)count, sizeof(place));
     return status;
 }

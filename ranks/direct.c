@@ -1,74 +1,153 @@
-// Programs where this process holds one rank (MPI): calls go to the backend, which meets the
-// others. Asynchronous and grouped calls wait in the rank's list; they are handed over as one group
-// when one of them is waited for, and those on a communicator before any later collective on it.
+// Programs where this process holds one rank (MPI, NCCL with a process per GPU): calls go to the
+// backend, which meets the others. They are handed over in the order in which they were made, at
+// the latest when one of them, or a later one, is waited for: what a rank does in the meantime
+// delays the others, and cannot block them for ever.
+#include <string.h>
+
 #include "ranks/internal.h"
 
-// Hands over the open calls that `wanted` selects, in order, with `last` behind them (or NULL).
-static int flush(ls_rank *rank, const ls_shared_comm *only, ls_request *last) {
-    int count = last != NULL ? 1 : 0;
-    for (const ls_request *at = rank->open; at != NULL; at = at->next) {
-        count += at->state == LS_REQUEST_POSTED && at != last &&
-                         (only == NULL || at->comm->shared == only)
-                     ? 1
-                     : 0;
+// A call that the backend refused, or could not complete: the run is over.
+static int fail(ls_request *request, int status) {
+    ls_run *run = request->rank->run;
+    if (run->status != LS_OK) {
+        return ls_run__failed(run, request->rank);
     }
-    if (count == 0) {
-        return LS_OK;
+    if (ls_check_last()->found) {
+        status = ls_findings__add_check(run, &request, 1);
+        ls_run__fail(run, status, ls_finding_name(ls_check_last()->id));
+    } else {
+        ls_run__fail(run, status, ls_error_last()->text);
     }
-    void *memory = NULL, *requests_memory = NULL;
-    LS_TRY(ls_alloc(&memory, NULL, (size_t)count, sizeof(ls_call)));
-    int status = ls_alloc(&requests_memory, NULL, (size_t)count, sizeof(ls_request *));
-    ls_call *calls = memory;
-    ls_request **requests = requests_memory;
-    if (status == LS_OK) {
-        int next = 0;
-        for (ls_request *at = rank->open; at != NULL; at = at->next) {
-            if (at->state == LS_REQUEST_POSTED && at != last &&
-                (only == NULL || at->comm->shared == only)) {
-                requests[next] = at;
-                calls[next++] = at->call;
-            }
-        }
-        if (last != NULL) {
-            requests[next] = last;
-            calls[next++] = last->call;
-        }
-        status = ls_backend_run(rank->run->backend, calls, count);
-        for (int i = 0; i < count && status == LS_OK; i++) {
-            requests[i]->state = LS_REQUEST_DONE;
-            requests[i]->status = LS_OK;
-            rank->waiting -= requests[i]->awaited ? 1 : 0;
-            requests[i]->awaited = false;
-        }
-    }
-    ls_free(NULL, memory, (size_t)count, sizeof(ls_call));
-    ls_free(NULL, requests_memory, (size_t)count, sizeof(ls_request *));
-    return status;
+    return ls_run__failed(run, request->rank);
 }
 
-static int refuse(const ls_request *request) {
-    return LS_FAIL_RANK(LS_ERR_UNSUPPORTED, request->rank->id,
-                        "%s is not possible where every process holds one rank; use a mesh axis",
-                        ls_findings__verb_name(&request->call, request->verb));
+int ls_direct__fail(ls_request *request, int status) {
+    return fail(request, status);
+}
+
+static bool is_p2p(const ls_request *request) {
+    return request->call.kind == LS_SEND || request->call.kind == LS_RECV;
+}
+
+// Hands over requests [count] as one group.
+static int run_group(ls_request **requests, int count) {
+    void *memory = NULL;
+    int status = ls_alloc(&memory, NULL, (size_t)count, sizeof(ls_call));
+    ls_call *calls = memory;
+    if (status == LS_OK) {
+        for (int i = 0; i < count; i++) {
+            calls[i] = requests[i]->call;
+        }
+        status = ls_backend_run(requests[0]->rank->run->backend, calls, count);
+        ls_free(NULL, memory, (size_t)count, sizeof(ls_call));
+    }
+    if (status != LS_OK) {
+        return fail(requests[0], status);
+    }
+    for (int i = 0; i < count; i++) {
+        ls_request__done(requests[i], LS_OK);
+    }
+    return LS_OK;
+}
+
+// In a group, calls have no order of their own: collectives first, by communicator, as all ranks
+// see them; then sends and receives together.
+static void order_group(ls_request **requests, int count) {
+    for (int i = 1; i < count; i++) {
+        ls_request *moved = requests[i];
+        int at = i;
+        while (at > 0) {
+            const ls_request *before = requests[at - 1];
+            bool later = is_p2p(before) != is_p2p(moved)
+                             ? is_p2p(before)
+                             : !is_p2p(moved) && before->call.comm->id > moved->call.comm->id;
+            if (!later) {
+                break;
+            }
+            requests[at] = requests[at - 1];
+            at -= 1;
+        }
+        requests[at] = moved;
+    }
+}
+
+// The end of what belongs together from `first` on: a group, or sends and receives in a row.
+static int end_of(ls_request *const *requests, int first, int count, bool groups) {
+    int end = first + 1;
+    if (groups) {
+        while (end < count && requests[first]->group != 0 &&
+               requests[end]->group == requests[first]->group) {
+            end += 1;
+        }
+        return end;
+    }
+    while (end < count && is_p2p(requests[first]) && is_p2p(requests[end])) {
+        end += 1;
+    }
+    return end;
+}
+
+// Hands over requests [count], in order, until `last` is done (NULL: all).
+static int run_list(ls_request **requests, int count, const ls_request *last) {
+    for (int first = 0, end; first < count; first = end) {
+        end = end_of(requests, first, count, true);
+        order_group(requests + first, end - first);
+    }
+    for (int first = 0, end; first < count; first = end) {
+        end = end_of(requests, first, count, false);
+        LS_TRY(run_group(requests + first, end - first));
+        if (last != NULL && last->state == LS_REQUEST_DONE) {
+            return LS_OK;
+        }
+    }
+    return LS_OK;
+}
+
+// Hands over the calls that wait, and `own` (NULL: none), until `last` is done (NULL: all).
+static int flush(ls_rank *rank, ls_request *own, const ls_request *last) {
+    int count = own != NULL ? 1 : 0;
+    for (const ls_request *at = rank->open; at != NULL; at = at->next) {
+        count += at->state == LS_REQUEST_POSTED && at != own ? 1 : 0;
+    }
+    void *memory = NULL;
+    LS_TRY(ls_alloc(&memory, NULL, (size_t)count, sizeof(ls_request *)));
+    ls_request **requests = memory;
+    int next = 0;
+    for (ls_request *at = rank->open; at != NULL; at = at->next) {
+        if (at->state == LS_REQUEST_POSTED && at != own) {
+            requests[next++] = at;
+        }
+    }
+    if (own != NULL) {
+        requests[next++] = own;
+    }
+    int status = run_list(requests, next, last);
+    ls_free(NULL, memory, (size_t)count, sizeof(ls_request *));
+    return status;
 }
 
 int ls_direct__submit(ls_request *request) {
     if (request->verb != LS_VERB_CALL) {
-        return refuse(request);
+        LS_TRY(flush(request->rank, NULL, NULL));
+        return ls_direct__verb(request);
     }
     if (request->asynchronous || request->awaited) {
         return LS_OK;  // waits for ls_wait, or for the end of its group
     }
-    bool p2p = request->call.kind == LS_SEND || request->call.kind == LS_RECV;
-    if (p2p) {
-        return flush(request->rank, NULL, request);
-    }
-    return flush(request->rank, request->comm->shared, request);
+    return flush(request->rank, request, NULL);
 }
 
 int ls_direct__wait(ls_request *request) {
     if (request == NULL) {  // the end of a group
         return flush(ls_schedule__current(), NULL, NULL);
     }
-    return request->state == LS_REQUEST_DONE ? LS_OK : flush(request->rank, NULL, NULL);
+    return request->state == LS_REQUEST_DONE ? LS_OK : flush(request->rank, NULL, request);
+}
+
+int ls_direct__collective(const ls_request *request, ls_call call) {
+    call.comm = request->call.comm;
+    call.rank = request->call.rank;
+    call.file = request->call.file;
+    call.line = request->call.line;
+    return ls_backend_run(request->rank->run->backend, &call, 1);
 }

@@ -12,13 +12,12 @@ static int open_direct(ls_run *run, ls_backend *backend, int id) {
     run->history = 16;
     run->world = backend->world;
     run->backend = backend;
-    run->result = ls_arena_alloc(run->arena, 1, sizeof *run->result);
+    LS_TRY(ls_run__make_result(run, ls_world_size(backend->world)));
     run->ranks = ls_arena_alloc(run->arena, 1, sizeof *run->ranks);
     ls_history_entry *entries = ls_arena_alloc(run->arena, (size_t)run->history, sizeof *entries);
-    if (run->result == NULL || run->ranks == NULL || entries == NULL) {
+    if (run->ranks == NULL || entries == NULL) {
         return LS_ERR_MEMORY;
     }
-    run->result->arena = run->arena;
     ls_comm *world = NULL;
     LS_TRY(ls_comm_create(&world, backend, NULL, 0, "world"));
     int status = ls_shared_comm__make(&run->world_comm, run, world, false);
@@ -37,18 +36,43 @@ static int open_direct(ls_run *run, ls_backend *backend, int id) {
     return ls_rank_comm__make(&rank->world, run->world_comm, rank, true);
 }
 
-static int verdict(const ls_run *run) {
-    if (run->status != LS_OK) {
-        const ls_spmd_result *result = run->result;
-        return LS_FAIL_RANK(run->status, run->ranks[0].id, "%s: %s", run->why,
-                            result->finding_count > 0 ? result->findings[0].text : "");
+static int run_program(ls_run *run, ls_spmd_program program, void *arg) {
+    ls_rank *rank = &run->ranks[0];
+    const ls_backend *backend = run->backend;
+    if (backend->ops->enter_rank != NULL) {
+        LS_TRY(backend->ops->enter_rank(run->backend, rank->id));
+    }
+    ls_schedule__set_current(rank);
+    rank->exit_status = program(rank, arg);
+    if (run->status == LS_OK && rank->exit_status == 0 && rank->open != NULL) {
+        (void)ls_direct__wait(NULL);  // what was never waited for: others may wait for it
+    }
+    ls_schedule__set_current(NULL);
+    rank->state = LS_RANK_RETURNED;
+    run->result->exit_status[rank->id] = rank->exit_status;
+    run->result->calls = run->calls;
+    if (run->status == LS_OK) {
+        ls_checks__end(run);
     }
     return LS_OK;
 }
 
-int ls_spmd_run_backend(int *exit_status, ls_spmd_program program, void *arg, ls_backend *backend) {
-    LS_ASSERT(exit_status != NULL && program != NULL && backend != NULL);
-    *exit_status = 0;
+static void close_direct(ls_run *run) {
+    if (run->ranks != NULL) {
+        ls_request__close(&run->ranks[0]);
+        ls_memory__close(&run->ranks[0]);
+    }
+    ls_hooks__run_close(run);
+    ls_replica__close(run);
+    ls_comm__close(run);
+    ls_arena_free(run->arena);
+    ls_free(NULL, run, 1, sizeof *run);
+}
+
+int ls_spmd_run_backend(ls_spmd_result **out, ls_spmd_program program, void *arg,
+                        ls_backend *backend) {
+    LS_ASSERT(out != NULL && program != NULL && backend != NULL);
+    *out = NULL;
     if (ls_world_held_count(backend->world) != 1) {
         return LS_FAIL(LS_ERR_INVALID, "this process holds %d ranks; it must hold one",
                        ls_world_held_count(backend->world));
@@ -59,18 +83,17 @@ int ls_spmd_run_backend(int *exit_status, ls_spmd_program program, void *arg, ls
     int status = open_direct(run, backend, ls_world_held(backend->world)[0]);
     ls_hooks__run_open(run);
     if (status == LS_OK) {
-        ls_schedule__set_current(&run->ranks[0]);
-        *exit_status = program(&run->ranks[0], arg);
-        ls_schedule__set_current(NULL);
-        status = verdict(run);
+        status = run_program(run, program, arg);
     }
-    if (run->ranks != NULL) {
-        ls_request__close(&run->ranks[0]);
-        ls_memory__close(&run->ranks[0]);
+    if (status == LS_OK) {
+        *out = run->result;
+        status = ls_run__verdict(run);
+    } else {
+        ls_spmd_result_free(run->result);
     }
-    ls_hooks__run_close(run);
-    ls_comm__close(run);
-    ls_arena_free(run->arena);
-    ls_free(NULL, run, 1, sizeof *run);
-    return status;
+    ls_error error = *ls_error_last();
+    close_direct(run);
+    return status == LS_OK
+               ? LS_OK
+               : ls_error__set(error.file, error.line, error.code, error.rank, "%s", error.text);
 }

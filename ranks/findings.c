@@ -106,6 +106,9 @@ bool ls_findings__add(ls_run *run, ls_finding_id id, const int *ranks, int rank_
 
 // ---- Texts -------------------------------------------------------------------------------------
 void ls_findings__history(ls_text *text, const ls_rank *rank, int most) {
+    if (rank->history == NULL) {
+        return;  // of another process
+    }
     uint64_t kept = rank->call_count < (uint64_t)rank->run->history ? rank->call_count
                                                                     : (uint64_t)rank->run->history;
     kept = kept < (uint64_t)most ? kept : (uint64_t)most;

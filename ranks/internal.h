@@ -28,6 +28,11 @@ void ls_run__fail(ls_run *run, int status, const char *why);
 // Returns the run's status with a sentence that says why; for calls made after the failure.
 int ls_run__failed(const ls_run *run, const ls_rank *rank);
 
+int ls_run__make_result(ls_run *run, int rank_count);
+int ls_run__verdict(const ls_run *run);  // what ls_spmd_run returns
+// Completes calls [size] that have met and agree: here, or where the run's backend moves data.
+int ls_run__complete(ls_run *run, const ls_call *const *calls, int size);
+
 // ---- findings.c --------------------------------------------------------------------------------
 // The same, and the run fails with LS_ERR_FINDING. Returns the run's status.
 int ls_findings__fatal_call(ls_run *run, ls_finding_id id, const ls_request *request,
@@ -77,6 +82,14 @@ void ls_memory__written(ls_rank *rank, const void *at, size_t bytes);
 void ls_memory__close(ls_rank *rank);
 // Whether two ranges have a byte in common.
 bool ls_memory__meets(const void *a, size_t a_bytes, const void *b, size_t b_bytes);
+// The bytes at `at` where this process can read them: there, or a copy of a device's memory.
+typedef struct ls_view {
+    const void *data;  // NULL: not readable
+    void *copy;
+    size_t bytes;
+} ls_view;
+ls_view ls_memory__view(const ls_run *run, const void *at, size_t bytes);
+void ls_memory__unview(ls_view *view);
 
 // ---- request.c ---------------------------------------------------------------------------------
 // Asynchronous or grouped, on the heap; its counts are copied. NULL: no memory.
@@ -113,6 +126,8 @@ int ls_meet__open(ls_shared_comm *shared);
 void ls_meet__close(ls_shared_comm *shared);
 // Hands a request to its communicator; completes what has met.
 int ls_meet__submit(ls_request *request);
+// Checks that all ask for the same of what is no collective of data.
+int ls_meet__check_verbs(const ls_meet *meet);
 ls_meet *ls_meet__at(const ls_shared_comm *shared, uint64_t round);  // NULL: nobody is there yet
 
 // ---- p2p.c -------------------------------------------------------------------------------------
@@ -137,6 +152,23 @@ void ls_replica__met(ls_run *run, const ls_meet *meet);  // its data is in place
 // The rank frees memory; and whether it must be kept, since other copies are still in use.
 void ls_replica__freed(ls_rank *rank, const ls_allocation *allocation);
 bool ls_replica__holds(const ls_rank *rank, const char *start, size_t bytes);
+// Whether all members' requests name the same count and dtype; else the run fails.
+int ls_replica__check_form(ls_run *run, const ls_shared_comm *shared, ls_request *const *requests);
+// Members wrong [count] of shared hold other bits than `right`; a, b [elements]: the copies of the
+// first of them and of `right`. when: "after all_reduce ...", or ""; declared: where, or NULL.
+typedef struct ls_replica_difference {
+    const ls_shared_comm *shared;
+    const int *wrong;
+    int count, right;
+    const void *a, *b;
+    size_t elements;
+    ls_dtype dtype;
+    const char *when, *file, *declared;
+    int line, declared_line;
+} ls_replica_difference;
+void ls_replica__report(ls_run *run, const ls_replica_difference *d);
+// The copy that this rank has declared with that number and not forgotten; false: none.
+bool ls_replica__declared(ls_call *out, const ls_rank_comm *comm, uint64_t number);
 void ls_replica__end(ls_run *run);  // of a run that has not failed
 void ls_replica__close(ls_run *run);
 
@@ -175,5 +207,11 @@ void ls_stuck__leftovers(ls_run *run);
 // ---- direct.c: runs on a backend that holds one rank -------------------------------------------
 int ls_direct__submit(ls_request *request);
 int ls_direct__wait(ls_request *request);
+// The run ends with what the last check or error of this thread says of the request.
+int ls_direct__fail(ls_request *request, int status);
+// A call of the library's own on the request's communicator, complete at the end.
+int ls_direct__collective(const ls_request *request, ls_call call);
+int ls_direct__verb(ls_request *request);  // a split, a subset, a check of replicas
+int ls_direct__replica(const ls_meet *meet, const ls_request *request);
 
 #endif

@@ -116,7 +116,7 @@ static int meet_for(ls_meet **out, ls_shared_comm *shared, uint64_t round) {
 }
 
 // ---- Completing --------------------------------------------------------------------------------
-static int check_verbs(ls_meet *meet) {
+int ls_meet__check_verbs(const ls_meet *meet) {
     int size = meet->shared->comm->size, changed = -1;
     for (int m = 1; m < size && changed < 0; m++) {
         changed = meet->requests[m]->verb != meet->requests[0]->verb ? m : -1;
@@ -168,7 +168,7 @@ static int check_overlap(const ls_run *run, const ls_meet *meet) {
 }
 
 static int check_meet(ls_run *run, ls_meet *meet) {
-    LS_TRY(check_verbs(meet));
+    LS_TRY(ls_meet__check_verbs(meet));
     if (meet->requests[0]->verb != LS_VERB_CALL) {
         return LS_OK;
     }
@@ -196,18 +196,12 @@ static int do_meet(ls_run *run, ls_meet *meet) {
         ls_checks__hash_check(meet->requests[m]);
     }
     ls_hooks__met(run->backend, meet->calls, size);
-    // In a parallel run other communicators go on meanwhile: nobody else touches these buffers.
-    if (run->parallel) {
-        (void)pthread_mutex_unlock(&run->mutex);
-    }
-    bool special = false;
-    ls_fold__special = ls_checks__watches(run, meet->calls[0]) ? &special : NULL;
-    int status =
-        ls_collective_of(meet->calls[0]->kind)->math(meet->calls, size, run->backend->order);
+    // Where the data moves elsewhere nobody looks at it on the way.
+    bool special = run->borrowed;
+    bool watched = !run->borrowed && ls_checks__watches(run, meet->calls[0]);
+    ls_fold__special = watched ? &special : NULL;
+    int status = ls_run__complete(run, meet->calls, size);
     ls_fold__special = NULL;
-    if (run->parallel) {
-        (void)pthread_mutex_lock(&run->mutex);
-    }
     if (status == LS_OK) {
         ls_checks__values(run, meet->requests, size, special);
         ls_replica__met(run, meet);

@@ -245,3 +245,24 @@ int ls_touch_at(const char *file, int line, ls_rank *self, const void *memory, s
     ls_schedule__leave(self);
     return status;
 }
+
+// ---- Device memory -----------------------------------------------------------------------------
+ls_view ls_memory__view(const ls_run *run, const void *at, size_t bytes) {
+    ls_view view = {.data = at, .bytes = bytes};
+    const ls_backend_ops *ops = run->backend->ops;
+    if (bytes == 0 || ops->is_device == NULL || !ops->is_device(run->backend, at)) {
+        return view;
+    }
+    view.data = NULL;
+    if (ls_alloc(&view.copy, NULL, bytes, 1) == LS_OK &&
+        ops->read_device(run->backend, view.copy, at, bytes) == LS_OK) {
+        view.data = view.copy;
+    }
+    return view;
+}
+
+void ls_memory__unview(ls_view *view) {
+    if (view->copy != NULL) {
+        ls_free(NULL, view->copy, view->bytes, 1);
+    }
+}

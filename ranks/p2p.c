@@ -72,8 +72,7 @@ void ls_p2p__decide(ls_run *run) {
 
 static int meet(ls_run *run, ls_request *send, ls_request *recv) {
     const ls_call *calls[2] = {&send->call, &recv->call};
-    const ls_collective *p2p = ls_collective_of(LS_SEND);
-    if (p2p->check(calls, 2) != LS_OK) {
+    if (ls_collective_of(LS_SEND)->check(calls, 2) != LS_OK) {
         run->suspects[0] = send;
         run->suspects[1] = recv;
         return LS_OK;  // until nobody can go on
@@ -84,12 +83,15 @@ static int meet(ls_run *run, ls_request *send, ls_request *recv) {
     ls_checks__hash_check(recv);
     ls_hooks__met(run->backend, calls, 2);
     ls_request *pair[2] = {send, recv};
-    int status = p2p->math(calls, 2, NULL);
+    int status = ls_run__complete(run, calls, 2);
     if (status == LS_OK) {
         ls_checks__values(run, pair, 2, false);
     }
     ls_request__done(send, status);
     ls_request__done(recv, status);
+    if (status != LS_OK) {
+        ls_run__fail(run, status, ls_error_last()->text);
+    }
     return status;
 }
 

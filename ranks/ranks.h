@@ -4,8 +4,8 @@
 // A program that would hang on real machines ends here with an explanation.
 //
 // The calls look like NCCL's (send, recv, count, dtype, op, communicator); the macros add the
-// call's file and line. The same program runs under MPI (one process per rank) through the same
-// face.
+// call's file and line. The same program runs through the same face on the GPUs of one process
+// (NCCL), and where each process holds one rank (MPI, NCCL).
 #ifndef LS_RANKS_RANKS_H
 #define LS_RANKS_RANKS_H
 
@@ -47,13 +47,17 @@ typedef struct ls_spmd_options {
     const ls_order *order;  // of reductions; NULL: rank order
     const ls_fault *faults;
     int fault_count;
-    size_t stack_bytes;  // per rank; 0: 256 KiB
+    size_t stack_bytes;  // per rank; 0: 256 KiB, 4 MiB with a backend of the caller's
     int history;         // calls kept per rank for findings and debuggers; 0: 16
     // After a mismatch: how many more calls each rank may make, which move no data, to see whether
     // the ranks make the same calls in another order or one of them leaves a call out. The calls
     // then return LS_OK, so this is for programs that do not act on what they receive. 0: none.
     int lookahead;
     const ls_allocator *allocator;  // NULL: the default
+    // Completes the calls that have met, and makes the communicators: a backend that holds every
+    // rank of its world, as NCCL's in one process does; borrowed. Its world is then the run's: mesh
+    // and random draws. Its order of reductions is its own. NULL: the simulator.
+    ls_backend *backend;
     // Sees every set of calls that has met, for traces; NULL: none. Parallel runs: one at a time
     // for each communicator.
     ls_met_observer met;
@@ -69,11 +73,14 @@ LS_API int ls_spmd_check_on(bool *out, const char *checks, ls_finding_id id);
 // whenever the run started, else NULL; the caller frees it.
 LS_API int ls_spmd_run(ls_spmd_result **out, ls_spmd_program program, void *arg,
                        const ls_spmd_options *options);
-// The same program where each process holds one rank (MPI): runs it here, for the rank that the
-// backend's world holds. Calls are matched by the backend, so what this process alone can see is
-// checked and no more. Requests are started when they are waited for at the latest. *exit_status is
-// the program's.
-LS_API int ls_spmd_run_backend(int *exit_status, ls_spmd_program program, void *arg,
+// The same program where each process holds one rank (MPI; NCCL with a process per GPU): runs it
+// here, for the rank that the backend's world holds. Calls are matched by the backend, so what this
+// process and the calls that it takes part in can show is checked, and no more: who waits for whom
+// is not, and under MPI a call that never comes is waited for. Calls are handed to the backend in
+// the order in which they were made, asynchronous ones when a later one blocks at the latest. The
+// result holds this rank's findings, and of all ranks' exit statuses its own. Statuses, *out: as
+// above.
+LS_API int ls_spmd_run_backend(ls_spmd_result **out, ls_spmd_program program, void *arg,
                                ls_backend *backend);
 LS_API void ls_spmd_result_free(ls_spmd_result *result);  // NULL is allowed
 LS_API int ls_spmd_finding_count(const ls_spmd_result *result);

@@ -1,7 +1,6 @@
 // Replicas: memory in which all members of a communicator must hold the same bits. They are
 // compared where the program asks for it and, once declared, by themselves: after every collective
 // that touches them, when they are freed, and at the end of the run.
-#include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -72,58 +71,28 @@ static int unlike(int *wrong, int *right, const copy *copies, int size,
     return count;
 }
 
-static void value_text(char *out, size_t out_bytes, const char *element, ls_dtype dtype) {
-    char value[LS_ELEMENT_TEXT_MAX];
-    ls_element_format(value, sizeof value, element, dtype);
-    (void)snprintf(out, out_bytes, "%s (bits %0*" PRIx64 ")", value, 2 * (int)ls_dtype_bytes(dtype),
-                   ls_element_bits(element, dtype));
-}
-
-static void report_difference(ls_run *run, const ls_shared_comm *shared, const copy *copies,
-                              const int *wrong, int count, int right, const seen *at) {
-    const int *ranks_of = shared->comm->ranks;
-    const copy *a = &copies[wrong[0]], *b = &copies[right];
-    size_t element = ls_dtype_bytes(a->dtype), first = 0, differing = 0;
-    for (size_t i = a->count; i-- > 0;) {
-        if (memcmp(a->data + i * element, b->data + i * element, element) != 0) {
-            first = i;
-            differing += 1;
-        }
-    }
-    void *memory = NULL;
-    if (ls_alloc(&memory, NULL, (size_t)count, sizeof(int)) != LS_OK) {
-        return;
-    }
-    int *ranks = memory;
-    for (int i = 0; i < count; i++) {
-        ranks[i] = ranks_of[wrong[i]];
-    }
-    char list[128], has[80], should[80];
-    ls_ranks_format(list, sizeof list, ranks, count);
-    value_text(has, sizeof has, a->data + first * element, a->dtype);
-    value_text(should, sizeof should, b->data + first * element, b->dtype);
-    ls_text text = {0};
-    ls_text_printf(&text,
-                   "replicas on %s differ%s%s: rank%s %s hold%s other bits than %srank %d; element "
-                   "%zu of %zu is %s on rank %d, %s on rank %d; %zu elements differ\n",
-                   shared->comm->name, at->when[0] != '\0' ? " " : "", at->when,
-                   count > 1 ? "s" : "", list, count > 1 ? "" : "s",
-                   2 * count < shared->comm->size ? "the majority, such as " : "", ranks_of[right],
-                   first, a->count, has, ranks_of[wrong[0]], should, ranks_of[right], differing);
-    if (a->declared) {
-        ls_text_printf(&text, "declared as a replica at %s:%d\n", a->file, a->line);
-    }
-    ls_findings__history(&text, &run->ranks[ranks_of[wrong[0]]], 4);
-    (void)ls_findings__add(run, LS_FINDING_REPLICA_DIVERGED, ranks, count, at->file, at->line,
-                           ls_text_string(&text));
-    ls_text_free(&text);
-    ls_free(NULL, memory, (size_t)count, sizeof(int));
+static void report(ls_run *run, const ls_shared_comm *shared, const copy *copies, const int *wrong,
+                   int count, int right, const seen *at) {
+    const copy *a = &copies[wrong[0]];
+    ls_replica__report(run, &(ls_replica_difference){.shared = shared,
+                                                     .wrong = wrong,
+                                                     .count = count,
+                                                     .right = right,
+                                                     .a = a->data,
+                                                     .b = copies[right].data,
+                                                     .elements = a->count,
+                                                     .dtype = a->dtype,
+                                                     .when = at->when,
+                                                     .file = at->file,
+                                                     .line = at->line,
+                                                     .declared = a->declared ? a->file : NULL,
+                                                     .declared_line = a->line});
 }
 
 // Compares copies [size of the communicator]; a member at fault has its site in sites [size] (NULL:
 // at->file and line). Returns whether they are the same.
-static bool compare(ls_run *run, const ls_shared_comm *shared, const copy *copies, seen at,
-                    ls_request *const *sites) {
+static bool compare_here(ls_run *run, const ls_shared_comm *shared, const copy *copies, seen at,
+                         ls_request *const *sites) {
     int size = shared->comm->size, right = 0;
     bool same = true;
     for (int m = 1; m < size && same; m++) {
@@ -143,9 +112,40 @@ static bool compare(ls_run *run, const ls_shared_comm *shared, const copy *copie
         at.file = c->freed ? c->freed_file : c->file;
         at.line = c->freed ? c->freed_line : c->line;
     }
-    report_difference(run, shared, copies, memory, count, right, &at);
+    report(run, shared, copies, memory, count, right, &at);
     ls_free(NULL, memory, (size_t)size, sizeof(int));
     return false;
+}
+
+// The same where some copies may be in a device's memory. One that cannot be read is left out.
+static bool compare(ls_run *run, const ls_shared_comm *shared, const copy *copies, seen at,
+                    ls_request *const *sites) {
+    if (run->backend->ops->is_device == NULL) {
+        return compare_here(run, shared, copies, at, sites);
+    }
+    size_t size = (size_t)shared->comm->size;
+    void *memory = NULL, *here = NULL;
+    bool same = true, readable = true;
+    if (ls_alloc(&memory, NULL, size, sizeof(ls_view)) != LS_OK) {
+        return true;
+    }
+    ls_view *views = memory;
+    if (ls_alloc(&here, NULL, size, sizeof(copy)) == LS_OK) {
+        copy *read = here;
+        for (size_t m = 0; m < size; m++) {
+            read[m] = copies[m];
+            views[m] = ls_memory__view(run, copies[m].data, bytes_of(&copies[m]));
+            read[m].data = views[m].data;
+            readable = readable && (views[m].data != NULL || bytes_of(&copies[m]) == 0);
+        }
+        same = !readable || compare_here(run, shared, read, at, sites);
+        for (size_t m = 0; m < size; m++) {
+            ls_memory__unview(&views[m]);
+        }
+        ls_free(NULL, here, size, sizeof(copy));
+    }
+    ls_free(NULL, memory, size, sizeof(ls_view));
+    return same;
 }
 
 // ---- One check, where the program asks for it ---------------------------------------------------
@@ -167,7 +167,7 @@ static int fail_form(ls_run *run, const ls_shared_comm *shared, ls_request *cons
     return run->status;
 }
 
-static int check_one(ls_run *run, ls_shared_comm *shared, ls_request *const *requests) {
+int ls_replica__check_form(ls_run *run, const ls_shared_comm *shared, ls_request *const *requests) {
     int size = shared->comm->size, right = 0;
     copy *copies = NULL;
     void *memory = NULL, *wrong = NULL;
@@ -180,15 +180,29 @@ static int check_one(ls_run *run, ls_shared_comm *shared, ls_request *const *req
     }
     if (status == LS_OK) {
         int count = unlike(wrong, &right, copies, size, same_form);
-        if (count > 0) {
-            status = fail_form(run, shared, requests, wrong, count, right);
-        } else if (run->checks[LS_FINDING_REPLICA_DIVERGED]) {
-            (void)compare(run, shared, copies, (seen){.when = ""}, requests);
-        }
+        status = count > 0 ? fail_form(run, shared, requests, wrong, count, right) : LS_OK;
     }
     ls_free(NULL, wrong, (size_t)size, sizeof(int));
     ls_free(NULL, memory, (size_t)size, sizeof(copy));
     return status;
+}
+
+static int check_one(ls_run *run, ls_shared_comm *shared, ls_request *const *requests) {
+    int size = shared->comm->size;
+    void *memory = NULL;
+    LS_TRY(ls_replica__check_form(run, shared, requests));
+    if (!run->checks[LS_FINDING_REPLICA_DIVERGED]) {
+        return LS_OK;
+    }
+    LS_TRY(ls_alloc(&memory, NULL, (size_t)size, sizeof(copy)));
+    copy *copies = memory;
+    for (int m = 0; m < size; m++) {
+        const ls_call *call = &requests[m]->call;
+        copies[m] = (copy){.data = call->send, .count = call->count, .dtype = call->dtype};
+    }
+    (void)compare(run, shared, copies, (seen){.when = ""}, requests);
+    ls_free(NULL, memory, (size_t)size, sizeof(copy));
+    return LS_OK;
 }
 
 // ---- Declared ones ------------------------------------------------------------------------------
@@ -417,6 +431,22 @@ bool ls_replica__holds(const ls_rank *rank, const char *start, size_t bytes) {
         set = set->next;
     }
     return set != NULL;
+}
+
+// ---- Where each process holds one copy ----------------------------------------------------------
+bool ls_replica__declared(ls_call *out, const ls_rank_comm *comm, uint64_t number) {
+    for (const ls_replica_set *set = comm->rank->run->replicas; set != NULL; set = set->next) {
+        const copy *own = &set->copies[comm->member];
+        if (set->shared == comm->shared && set->number == number && own->declared && !own->freed) {
+            *out = (ls_call){.send = own->data,
+                             .count = own->count,
+                             .dtype = own->dtype,
+                             .file = own->file,
+                             .line = own->line};
+            return true;
+        }
+    }
+    return false;
 }
 
 void ls_replica__end(ls_run *run) {

@@ -38,6 +38,35 @@ int ls_run__failed(const ls_run *run, const ls_rank *rank) {
                         run->why);
 }
 
+// Elsewhere: the backend's own threads move the data, one set of calls at a time.
+static int complete_elsewhere(ls_run *run, const ls_call *const *calls, int size) {
+    void *memory = NULL;
+    LS_TRY(ls_alloc(&memory, NULL, (size_t)size, sizeof(ls_call)));
+    ls_call *copies = memory;
+    for (int i = 0; i < size; i++) {
+        copies[i] = *calls[i];
+    }
+    int status = run->backend->ops->run(run->backend, copies, size);
+    ls_free(NULL, memory, (size_t)size, sizeof(ls_call));
+    return status;
+}
+
+int ls_run__complete(ls_run *run, const ls_call *const *calls, int size) {
+    if (run->borrowed) {
+        return complete_elsewhere(run, calls, size);
+    }
+    bool p2p = calls[0]->kind == LS_SEND;
+    // In a parallel run other communicators go on meanwhile: nobody else touches these buffers.
+    if (run->parallel && !p2p) {
+        (void)pthread_mutex_unlock(&run->mutex);
+    }
+    int status = ls_collective_of(calls[0]->kind)->math(calls, size, run->backend->order);
+    if (run->parallel && !p2p) {
+        (void)pthread_mutex_lock(&run->mutex);
+    }
+    return status;
+}
+
 // ---- Opening and closing -----------------------------------------------------------------------
 static int check_options(const ls_spmd_options *options) {
     if (options->ranks < 1 || options->ranks > LS_RANKS_MAX) {
@@ -61,7 +90,24 @@ static int check_options(const ls_spmd_options *options) {
     return LS_OK;
 }
 
-static int make_world(ls_run *run) {
+static int check_backend(const ls_spmd_options *options) {
+    const ls_world *world = options->backend != NULL ? options->backend->world : NULL;
+    if (world != NULL && (ls_world_held_count(world) != ls_world_size(world) ||
+                          ls_world_size(world) != options->ranks)) {
+        return LS_FAIL(LS_ERR_INVALID,
+                       "a run of %d ranks on a backend that holds %d ranks of %d: it must hold "
+                       "them all",
+                       options->ranks, ls_world_held_count(world), ls_world_size(world));
+    }
+    if (world != NULL && options->order != NULL) {
+        return LS_FAIL(LS_ERR_INVALID, "the order of reductions is %s's own",
+                       options->backend->ops->name);
+    }
+    return LS_OK;
+}
+
+// The simulator's world, unless the caller brings one.
+static int make_simulator(ls_run *run) {
     ls_mesh mesh = run->options.mesh;
     if (mesh.ndim == 0) {
         mesh = LS_MESH(run->rank_count);
@@ -75,6 +121,17 @@ static int make_world(ls_run *run) {
     LS_TRY(ls_world_create(&run->world, &options));
     LS_TRY(ls_backend_sim_create(&run->backend, run->world));
     run->backend->order = run->options.order;
+    return LS_OK;
+}
+
+static int make_world(ls_run *run) {
+    run->backend = run->options.backend;
+    if (run->backend != NULL) {
+        run->borrowed = true;
+        run->world = run->backend->world;
+    } else {
+        LS_TRY(make_simulator(run));
+    }
     run->backend->met = run->options.met;
     run->backend->met_arg = run->options.met_arg;
     ls_comm *world = NULL;
@@ -109,17 +166,17 @@ static int make_ranks(ls_run *run) {
     return LS_OK;
 }
 
-static int make_result(ls_run *run) {
+int ls_run__make_result(ls_run *run, int rank_count) {
     ls_arena *arena = NULL;
     LS_TRY(ls_arena_create(&arena, NULL));
     ls_spmd_result *result = ls_arena_alloc(arena, 1, sizeof *result);
-    int *exit_status = ls_arena_alloc(arena, (size_t)run->rank_count, sizeof *exit_status);
+    int *exit_status = ls_arena_alloc(arena, (size_t)rank_count, sizeof *exit_status);
     if (result == NULL || exit_status == NULL) {
         ls_arena_free(arena);
         return LS_ERR_MEMORY;
     }
     result->arena = arena;
-    result->rank_count = run->rank_count;
+    result->rank_count = rank_count;
     result->exit_status = exit_status;
     run->result = result;
     return LS_OK;
@@ -127,7 +184,7 @@ static int make_result(ls_run *run) {
 
 static int open_run(ls_run *run) {
     LS_TRY(ls_arena_create(&run->arena, run->options.allocator));
-    LS_TRY(make_result(run));
+    LS_TRY(ls_run__make_result(run, run->rank_count));
     LS_TRY(ls_checks__select(run, run->options.checks));
     LS_TRY(ls_schedule__open(run));
     LS_TRY(make_world(run));
@@ -143,8 +200,13 @@ static void close_run(ls_run *run) {
     ls_order__close(run);
     ls_replica__close(run);
     ls_comm__close(run);
-    ls_backend_free(run->backend);
-    ls_world_free(run->world);
+    if (run->borrowed) {
+        run->backend->met = NULL;
+        run->backend->met_arg = NULL;
+    } else {
+        ls_backend_free(run->backend);
+        ls_world_free(run->world);
+    }
     ls_schedule__close(run);
     ls_arena_free(run->arena);
 }
@@ -155,11 +217,17 @@ static void *rank_main(void *arg) {
     ls_run *run = rank->run;
     rank->tid = (int)gettid();
     ls_schedule__wait_for_start(rank);
-    int exit_status = 0;
-    if (run->program != NULL) {
+    int exit_status = 0, status = LS_OK;
+    if (run->program != NULL && run->backend->ops->enter_rank != NULL) {
+        status = run->backend->ops->enter_rank(run->backend, rank->id);
+    }
+    if (run->program != NULL && status == LS_OK) {
         exit_status = run->program(rank, run->arg);
     }
     ls_schedule__enter(rank);
+    if (status != LS_OK) {
+        ls_run__fail(run, status, ls_error_last()->text);
+    }
     ls_request__drain(rank);
     ls_kept__returned(rank);
     rank->exit_status = exit_status;
@@ -172,7 +240,9 @@ static void *rank_main(void *arg) {
 // Starts all threads, or none of the programs.
 static int start_threads(ls_run *run, int *started) {
     pthread_attr_t attributes;
-    size_t stack = run->options.stack_bytes != 0 ? run->options.stack_bytes : STACK_BYTES_DEFAULT;
+    // A device's runtime is less modest than the library.
+    size_t stack = run->borrowed ? 16 * STACK_BYTES_DEFAULT : STACK_BYTES_DEFAULT;
+    stack = run->options.stack_bytes != 0 ? run->options.stack_bytes : stack;
     stack = stack < (size_t)PTHREAD_STACK_MIN ? (size_t)PTHREAD_STACK_MIN : stack;
     stack = (stack + 4095) / 4096 * 4096;
     if (pthread_attr_init(&attributes) != 0) {
@@ -217,7 +287,7 @@ static int run_threads(ls_run *run) {
 }
 
 // ---- The whole run -----------------------------------------------------------------------------
-static int verdict(ls_run *run) {
+int ls_run__verdict(const ls_run *run) {
     const ls_spmd_result *result = run->result;
     if (run->status != LS_OK) {
         return LS_FAIL(run->status, "%s", run->why);
@@ -226,7 +296,7 @@ static int verdict(ls_run *run) {
         const ls_finding *finding = &result->findings[0];
         return LS_FAIL(LS_ERR_FINDING, "%s at %s", ls_finding_name(finding->id), finding->where);
     }
-    for (int r = 0; r < run->rank_count; r++) {
+    for (int r = 0; r < result->rank_count; r++) {
         if (result->exit_status[r] != 0) {
             return LS_FAIL_RANK(LS_ERR_RANK_DIED, r, "rank %d returned %d", r,
                                 result->exit_status[r]);
@@ -240,6 +310,7 @@ int ls_spmd_run(ls_spmd_result **out, ls_spmd_program program, void *arg,
     LS_ASSERT(out != NULL && program != NULL && options != NULL);
     *out = NULL;
     LS_TRY(check_options(options));
+    LS_TRY(check_backend(options));
     void *memory = NULL;
     LS_TRY(ls_alloc(&memory, NULL, 1, sizeof(ls_run)));
     ls_run *run = memory;
@@ -273,7 +344,7 @@ int ls_spmd_run(ls_spmd_result **out, ls_spmd_program program, void *arg,
         result->calls = run->calls;
         result->switches = run->switches;
         result->digest = run->digest;
-        status = verdict(run);
+        status = ls_run__verdict(run);
         *out = result;
         ls_gdb_hook_run(run, 1);
     } else {

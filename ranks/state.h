@@ -59,9 +59,10 @@ struct ls_request {
     ls_request_state state;
     int status;  // once DONE
     bool asynchronous;
-    bool poisoned;  // its send buffer was never written, which was reported
-    bool awaited;   // its rank waits for it, in one call or in several of a group
-    bool detached;  // nobody waits for it: the second of a call that a fault doubled
+    bool poisoned;   // its send buffer was never written, which was reported
+    bool awaited;    // its rank waits for it, in one call or in several of a group
+    uint64_t group;  // the ls_group_start that it belongs to, from 1; 0: none
+    bool detached;   // nobody waits for it: the second of a call that a fault doubled
     ls_rank *rank;
     ls_rank_comm *comm;
     uint64_t number;  // among all calls of the rank, from 0
@@ -112,6 +113,7 @@ struct ls_rank {
     bool slow;         // by a fault
     int waiting;       // awaited requests that are not done
     int group_depth;   // of ls_group_start
+    uint64_t groups;   // outermost ones so far
     ls_request *open;  // asynchronous and grouped calls, oldest first
     ls_request *open_last;
     ls_request *freed, *freed_last;  // FREED requests, oldest first
@@ -193,7 +195,8 @@ struct ls_run {
     bool replicas_always;  // replica.diverged: after every collective
     ls_world *world;
     ls_backend *backend;
-    bool direct;  // calls go to `backend`, which holds one rank; no threads
+    bool direct;    // calls go to `backend`, which holds one rank; no threads
+    bool borrowed;  // `backend` and `world` are the caller's, and data moves there
     int history;
     pthread_mutex_t mutex;
     sem_t done;

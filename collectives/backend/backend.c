@@ -26,6 +26,11 @@ static int admit(const ls_backend *backend, const ls_call *call) {
         return LS_FAIL_RANK(LS_ERR_INVALID, call->rank,
                             "%s: its communicator is not one of this backend", text);
     }
+    if (call->comm->closed) {
+        ls_call_format(text, sizeof text, call);
+        ls_check__note(LS_FINDING_HANDLE_USE_AFTER_FREE, call);
+        return LS_FAIL_RANK(LS_ERR_INVALID, call->rank, "%s: its communicator was closed", text);
+    }
     if (ls_comm_member(call->comm, call->rank) < 0) {
         ls_call_format(text, sizeof text, call);
         ls_check__note(LS_FINDING_GROUP_MISMATCH, call);

@@ -102,6 +102,31 @@ static int mpi_comm_open(ls_backend *backend, ls_comm *comm) {
     return LS_OK;
 }
 
+// MPI_Comm_split, with the members in the communicator's own order.
+static int mpi_comm_split(ls_backend *backend, ls_comm *comm, const ls_comm *parent, int color) {
+    MPI_Comm made = MPI_COMM_NULL;
+    void *memory = NULL;
+    int member = comm != NULL ? ls_comm_member(comm, ls_world_held(backend->world)[0]) : 0;
+    LS_ASSERT(member >= 0);
+    if (comm != NULL) {
+        LS_TRY(ls_alloc(&memory, NULL, 1, sizeof(mpi_comm)));
+    }
+    int status = ls_mpi__status(
+        MPI_Comm_split(ls_mpi__comm(parent), comm != NULL ? color : MPI_UNDEFINED, member, &made),
+        "MPI_Comm_split");
+    if (status == LS_OK && comm != NULL) {
+        status = ls_mpi__status(MPI_Comm_set_errhandler(made, MPI_ERRORS_RETURN),
+                                "MPI_Comm_set_errhandler");
+    }
+    if (comm != NULL && status != LS_OK) {
+        ls_free(NULL, memory, 1, sizeof(mpi_comm));
+    } else if (comm != NULL) {
+        comm->impl = memory;
+        ((mpi_comm *)memory)->comm = made;
+    }
+    return status;
+}
+
 static void mpi_comm_close(ls_backend *backend, ls_comm *comm) {
     (void)backend;
     mpi_comm *made = comm->impl;
@@ -299,6 +324,7 @@ static const ls_backend_ops mpi_ops = {
     .name = "mpi",
     .comm_open = mpi_comm_open,
     .comm_close = mpi_comm_close,
+    .comm_split = mpi_comm_split,
     .run = mpi_run,
     .clock = mpi_clock,
     .destroy = mpi_destroy,

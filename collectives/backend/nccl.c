@@ -11,6 +11,10 @@
 
 #define DEADLINE_SECONDS 60.0
 
+static bool is_p2p(const ls_call *call) {
+    return call->kind == LS_SEND || call->kind == LS_RECV;
+}
+
 // ---- One step: an event, or all sends and receives on one communicator --------------------------
 int ls_nccl__room_for(nccl_worker *worker, int count) {
     if (count <= worker->call_room) {
@@ -45,11 +49,36 @@ static int unstage_job(nccl_worker *worker, void *arg) {
     return ls_nccl__unstage(worker);
 }
 
+// Hands the workers' calls to NCCL. Sends and receives of other processes are checked meanwhile.
+static int issue(nccl_owner *owner, ls_nccl_messages *messages) {
+    if (messages == NULL) {
+        return ls_nccl__on_all(owner, issue_job, NULL, 0);
+    }
+    int status = ls_nccl__on_all_watched(owner, issue_job, ls_nccl__messages_check, messages);
+    if (status == LS_OK || status == LS_ERR_TIMEOUT) {
+        // A call that never came says more than that NCCL did not end.
+        ls_error error = *ls_error_last();
+        int missing = ls_nccl__messages_close(messages);
+        if (missing == LS_OK && status != LS_OK) {
+            return ls_error__set(error.file, error.line, error.code, error.rank, "%s", error.text);
+        }
+        return missing;
+    }
+    return status;
+}
+
 // Runs the calls that the workers hold. Nothing is handed to NCCL before all buffers have room.
-static int run_step(nccl_owner *owner) {
+static int run_step(nccl_owner *owner, ls_arena *arena) {
+    ls_nccl_messages messages, *checked = NULL;
+    const nccl_worker *own = &owner->workers[0];
     LS_TRY(ls_nccl__on_all(owner, ls_nccl__stage_job, NULL, 0));
+    bool check = owner->options.bootstrap != NULL && !owner->options.unchecked;
+    if (check && own->call_count > 0 && is_p2p(own->calls[0])) {
+        checked = &messages;
+        LS_TRY(ls_nccl__messages_open(checked, owner, own->calls, own->call_count, arena));
+    }
     ls_nccl__set_deadline(owner);
-    int status = ls_nccl__on_all(owner, issue_job, NULL, 0);
+    int status = issue(owner, checked);
     if (status != LS_OK) {
         ls_nccl__abort(owner);
         return status;
@@ -111,10 +140,6 @@ static bool nccl_used_for(ls_backend *backend, const ls_call *call, ls_call_used
 // ---- A group of calls ---------------------------------------------------------------------------
 // Own calls in the order in which all ranks run them: by communicator, collectives by number, then
 // sends and receives.
-static bool is_p2p(const ls_call *call) {
-    return call->kind == LS_SEND || call->kind == LS_RECV;
-}
-
 typedef struct ordered {
     const ls_call *call;
     int round;  // among the rank's collectives on the communicator
@@ -153,7 +178,7 @@ static int take_calls(nccl_owner *owner, const ordered *from, int count) {
     return LS_OK;
 }
 
-static int run_ordered(nccl_owner *owner, const ordered *list, int count) {
+static int run_ordered(nccl_owner *owner, const ordered *list, int count, ls_arena *arena) {
     for (int first = 0; first < count;) {
         int end = first + 1;
         // Unchecked, each rank runs through its calls by itself, as programs do.
@@ -161,7 +186,7 @@ static int run_ordered(nccl_owner *owner, const ordered *list, int count) {
             end++;
         }
         LS_TRY(take_calls(owner, &list[first], end - first));
-        if (run_step(owner) != LS_OK) {
+        if (run_step(owner, arena) != LS_OK) {
             char text[256];
             ls_call_format(text, sizeof text, list[first].call);
             return ls_error_wrap("%s", text);
@@ -229,7 +254,7 @@ static int run_group(nccl_owner *owner, const ls_call *calls, int call_count, ls
         return LS_ERR_MEMORY;
     }
     LS_TRY(order_calls(list, calls, call_count));
-    int status = run_ordered(owner, list, call_count);
+    int status = run_ordered(owner, list, call_count, arena);
     return status == LS_ERR_TIMEOUT ? explain_timeout(owner, calls, call_count, arena) : status;
 }
 
@@ -272,8 +297,12 @@ static void nccl_destroy(ls_backend *backend) {
 
 static const ls_backend_ops nccl_ops = {
     .name = "nccl",
+    .is_device = ls_nccl__is_device,
+    .read_device = ls_nccl__read_device,
+    .enter_rank = ls_nccl__enter_rank,
     .comm_open = ls_nccl__comm_open,
     .comm_close = ls_nccl__comm_close,
+    .comm_split = ls_nccl__comm_split,
     .run = nccl_run,
     .used = nccl_used_for,
     .clock = nccl_clock,

@@ -19,16 +19,16 @@ typedef struct ls_nccl_message {
 } ls_nccl_message;
 
 // How the processes of a job reach each other apart from NCCL: MPI, in lockstep-mpi. Every function
-// returns a status; all of them end within the deadline.
+// returns a status. post and poll never wait.
 typedef struct ls_nccl_bootstrap {
     void *data;
     int local_rank;  // among the processes of this host
     int (*broadcast)(void *data, void *buffer, size_t bytes, int root);
-    // Sends out[i] to rank peers[i] and receives in[i] (ls_alloc'ed bytes, the caller's) from it.
-    // *missing: the first peer that sent nothing in time, with LS_ERR_TIMEOUT.
-    int (*exchange)(void *data, const int *peers, int peer_count, int tag,
-                    const ls_nccl_message *out, ls_nccl_message *in, double deadline_seconds,
-                    int *missing);
+    // Sends a copy of `bytes` to rank `to`. What two ranks say under one tag arrives in order.
+    int (*post)(void *data, int to, int tag, const void *bytes, size_t count);
+    // The next message of rank `from` under `tag`: its bytes are ls_alloc'ed, the caller's. *there:
+    // whether there is one.
+    int (*poll)(void *data, int from, int tag, ls_nccl_message *out, bool *there);
 } ls_nccl_bootstrap;
 
 typedef struct ls_nccl_options {

@@ -1,13 +1,10 @@
 // What the processes of a job tell each other before NCCL is asked: which calls they are about to
 // make, so that a mismatch has a name instead of hanging, and what their logs say.
+#include <sched.h>
 #include <string.h>
+#include <time.h>
 
 #include "collectives/backend/nccl_internal.h"
-
-#define TAG_COLLECTIVES 1
-#define TAG_MESSAGES    2
-#define TAG_TOPOLOGY    3
-#define TAGS            4
 
 // A call without its buffers. All processes run one program, so bytes will do.
 typedef struct packed_call {
@@ -26,7 +23,7 @@ static void pack_counts(ls_text *out, const size_t *counts, int size) {
     }
 }
 
-static void pack_call(ls_text *out, const ls_call *call) {
+void ls_nccl__pack_call(ls_text *out, const ls_call *call) {
     packed_call packed;
     memset(&packed, 0, sizeof packed);
     packed.kind = (int64_t)call->kind;
@@ -50,11 +47,7 @@ static void pack_call(ls_text *out, const ls_call *call) {
     pack_counts(out, call->recv_counts, call->comm->size);
 }
 
-typedef struct reader {
-    const char *at, *end;
-} reader;
-
-static bool take(void *out, reader *r, size_t bytes) {
+static bool take(void *out, ls_nccl_reader *r, size_t bytes) {
     if ((size_t)(r->end - r->at) < bytes) {
         return false;
     }
@@ -63,7 +56,7 @@ static bool take(void *out, reader *r, size_t bytes) {
     return true;
 }
 
-static const size_t *take_counts(reader *r, int size, ls_arena *arena) {
+static const size_t *take_counts(ls_nccl_reader *r, int size, ls_arena *arena) {
     size_t *counts = ls_arena_alloc(arena, (size_t)size, sizeof *counts);
     for (int i = 0; counts != NULL && i < size; i++) {
         uint64_t count = 0;
@@ -80,8 +73,8 @@ static void *stand_in(void) {
     return (void *)(uintptr_t)64;
 }
 
-static int unpack_call(ls_call *out, reader *r, nccl_owner *owner, const ls_comm *comm,
-                       ls_arena *arena) {
+int ls_nccl__unpack_call(ls_call *out, ls_nccl_reader *r, nccl_owner *owner, const ls_comm *comm,
+                         ls_arena *arena) {
     packed_call packed;
     if (!take(&packed, r, sizeof packed)) {
         return LS_FAIL(LS_ERR_BACKEND, "communicator %s: a process sent half a call", comm->name);
@@ -142,7 +135,8 @@ typedef struct round_of {
     const ls_comm *comm;
     int *peers;  // world ranks [count]
     ls_text *texts;
-    ls_nccl_message *out, *in;
+    ls_nccl_message *in;
+    bool *there;
     int count;
 } round_of;
 
@@ -151,9 +145,9 @@ static int round_open(round_of *round, const ls_comm *comm, ls_arena *arena) {
     *round = (round_of){.comm = comm};
     round->peers = ls_arena_alloc(arena, size, sizeof *round->peers);
     round->texts = ls_arena_alloc(arena, size, sizeof *round->texts);
-    round->out = ls_arena_alloc(arena, size, sizeof *round->out);
     round->in = ls_arena_alloc(arena, size, sizeof *round->in);
-    return round->peers == NULL || round->texts == NULL || round->out == NULL || round->in == NULL
+    round->there = ls_arena_alloc(arena, size, sizeof *round->there);
+    return round->peers == NULL || round->texts == NULL || round->in == NULL || round->there == NULL
                ? LS_ERR_MEMORY
                : LS_OK;
 }
@@ -165,19 +159,53 @@ static void round_close(round_of *round) {
     }
 }
 
-static int exchange(round_of *round, nccl_owner *owner, int tag, int *missing) {
-    const ls_nccl_bootstrap *bootstrap = owner->options.bootstrap;
-    for (int i = 0; i < round->count; i++) {
-        round->out[i] = (ls_nccl_message){round->texts[i].data, round->texts[i].length};
-    }
+// Receives what has come; *missing: the first peer that has said nothing yet.
+static int receive(round_of *round, const ls_nccl_bootstrap *bootstrap, int tag, int *missing) {
     *missing = LS_RANK_NONE;
-    return bootstrap->exchange(bootstrap->data, round->peers, round->count,
-                               round->comm->id * TAGS + tag, round->out, round->in,
-                               owner->options.deadline_seconds, missing);
+    for (int i = 0; i < round->count; i++) {
+        if (!round->there[i]) {
+            LS_TRY(bootstrap->poll(bootstrap->data, round->peers[i], tag, &round->in[i],
+                                   &round->there[i]));
+        }
+        if (!round->there[i] && *missing == LS_RANK_NONE) {
+            *missing = round->peers[i];
+        }
+    }
+    return LS_OK;
+}
+
+void ls_nccl__rest(int turn) {
+    if (turn < 100) {
+        (void)sched_yield();
+    } else {
+        (void)nanosleep(&(struct timespec){.tv_nsec = 20000}, NULL);
+    }
+}
+
+// LS_ERR_TIMEOUT: *missing said nothing in time.
+static int exchange(round_of *round, nccl_owner *owner, int what, int *missing) {
+    const ls_nccl_bootstrap *bootstrap = owner->options.bootstrap;
+    int tag = ls_nccl__tag(round->comm, what);
+    for (int i = 0; i < round->count; i++) {
+        LS_TRY(bootstrap->post(bootstrap->data, round->peers[i], tag, round->texts[i].data,
+                               round->texts[i].length));
+    }
+    double deadline = ls_nccl__now() + owner->options.deadline_seconds;
+    for (int turn = 0;; turn++) {
+        LS_TRY(receive(round, bootstrap, tag, missing));
+        if (*missing == LS_RANK_NONE) {
+            return LS_OK;
+        }
+        if (ls_nccl__now() > deadline) {
+            return LS_FAIL(LS_ERR_TIMEOUT, "rank %d said nothing within %.3g s", *missing,
+                           owner->options.deadline_seconds);
+        }
+        ls_nccl__rest(turn);
+    }
 }
 
 // Nobody answered: whose call is missing, by the name that the simulator gives it.
-static int fail_missing(const ls_call *call, int missing, double deadline_seconds) {
+int ls_nccl__fail_missing(const ls_call *call, int missing, double deadline_seconds) {
     char text[256];
     ls_call_format(text, sizeof text, call);
     if (call->kind == LS_SEND || call->kind == LS_RECV) {
@@ -193,22 +221,22 @@ static int fail_missing(const ls_call *call, int missing, double deadline_second
                         text, missing, deadline_seconds);
 }
 
-static int exchange_calls(round_of *round, nccl_owner *owner, int tag, const ls_call *first,
-                          list *all) {
+static int exchange_calls(round_of *round, nccl_owner *owner, const ls_call *first, list *all) {
     int missing = LS_RANK_NONE;
-    int status = exchange(round, owner, tag, &missing);
+    int status = exchange(round, owner, LS_NCCL_TAG_COLLECTIVES, &missing);
     if (status == LS_ERR_TIMEOUT && missing != LS_RANK_NONE) {
-        return fail_missing(first, missing, owner->options.deadline_seconds);
+        return ls_nccl__fail_missing(first, missing, owner->options.deadline_seconds);
     }
     LS_TRY(status);
     for (int i = 0; i < round->count; i++) {
-        reader r = {round->in[i].data, (const char *)round->in[i].data + round->in[i].bytes};
+        ls_nccl_reader r = {round->in[i].data,
+                            (const char *)round->in[i].data + round->in[i].bytes};
         while (r.at < r.end) {
             ls_call *call = append(all);
             if (call == NULL) {
                 return LS_ERR_MEMORY;
             }
-            LS_TRY(unpack_call(call, &r, owner, round->comm, all->arena));
+            LS_TRY(ls_nccl__unpack_call(call, &r, owner, round->comm, all->arena));
         }
     }
     return LS_OK;
@@ -235,35 +263,10 @@ static int gather_collectives(list *all, nccl_owner *owner, const ls_comm *comm,
         }
         first = first == NULL ? &calls[i] : first;
         for (int k = 0; k < round.count; k++) {
-            pack_call(&round.texts[k], &calls[i]);
+            ls_nccl__pack_call(&round.texts[k], &calls[i]);
         }
     }
-    int status = first != NULL ? exchange_calls(&round, owner, TAG_COLLECTIVES, first, all) : LS_OK;
-    round_close(&round);
-    return status;
-}
-
-// Tells every peer the sends and receives that concern it.
-static int gather_messages(list *all, nccl_owner *owner, const ls_comm *comm, const ls_call *calls,
-                           int call_count) {
-    round_of round;
-    LS_TRY(round_open(&round, comm, all->arena));
-    const ls_call *first = NULL;
-    int own = ls_comm_member(comm, owner->workers[0].rank);
-    for (int m = 0; m < comm->size; m++) {
-        bool any = false;
-        for (int i = 0; i < call_count && m != own; i++) {
-            if (calls[i].comm == comm && is_p2p(&calls[i]) && calls[i].root == m) {
-                first = first == NULL ? &calls[i] : first;
-                pack_call(&round.texts[round.count], &calls[i]);
-                any = true;
-            }
-        }
-        if (any) {
-            round.peers[round.count++] = comm->ranks[m];
-        }
-    }
-    int status = first != NULL ? exchange_calls(&round, owner, TAG_MESSAGES, first, all) : LS_OK;
+    int status = first != NULL ? exchange_calls(&round, owner, first, all) : LS_OK;
     round_close(&round);
     return status;
 }
@@ -272,11 +275,13 @@ int ls_nccl__gather_calls(ls_call **out, int *count, nccl_owner *owner, const ls
                           int call_count, ls_arena *arena) {
     list all = {.arena = arena};
     for (int i = 0; i < call_count; i++) {
-        ls_call *own = append(&all);
-        if (own == NULL) {
+        ls_call *own = is_p2p(&calls[i]) ? NULL : append(&all);
+        if (own == NULL && !is_p2p(&calls[i])) {
             return LS_ERR_MEMORY;
         }
-        *own = calls[i];
+        if (own != NULL) {
+            *own = calls[i];
+        }
     }
     // In the order in which the communicators were made, which is the same everywhere.
     for (int id = 0; id < owner->backend.comm_next_id; id++) {
@@ -286,7 +291,6 @@ int ls_nccl__gather_calls(ls_call **out, int *count, nccl_owner *owner, const ls
         }
         if (comm != NULL) {
             LS_TRY(gather_collectives(&all, owner, comm, calls, call_count));
-            LS_TRY(gather_messages(&all, owner, comm, calls, call_count));
         }
     }
     *out = all.calls;
@@ -296,7 +300,7 @@ int ls_nccl__gather_calls(ls_call **out, int *count, nccl_owner *owner, const ls
 
 // ---- Topologies ---------------------------------------------------------------------------------
 int ls_nccl__gather_topology(ls_nccl_topology *topology, nccl_owner *owner, const int *ranks,
-                             int size) {
+                             int size, int comm_id) {
     int own = -1;
     for (int m = 0; m < size; m++) {
         own = ranks[m] == owner->workers[0].rank ? m : own;
@@ -306,7 +310,7 @@ int ls_nccl__gather_topology(ls_nccl_topology *topology, nccl_owner *owner, cons
     }
     ls_arena *arena = NULL;
     LS_TRY(ls_arena_create(&arena, NULL));
-    const ls_comm comm = {.id = owner->backend.comm_next_id, .size = size, .name = "topology"};
+    const ls_comm comm = {.id = comm_id, .size = size, .name = "topology"};
     round_of round;
     int status = round_open(&round, &comm, arena);
     for (int m = 0; m < size && status == LS_OK; m++) {
@@ -322,11 +326,11 @@ int ls_nccl__gather_topology(ls_nccl_topology *topology, nccl_owner *owner, cons
     }
     int missing = LS_RANK_NONE;
     if (status == LS_OK && round.count > 0) {
-        status = exchange(&round, owner, TAG_TOPOLOGY, &missing);
+        status = exchange(&round, owner, LS_NCCL_TAG_TOPOLOGY, &missing);
     }
     for (int i = 0; i < round.count && status == LS_OK; i++) {
         int member = i < own ? i : i + 1;
-        reader r = {round.in[i].data, (const char *)round.in[i].data + round.in[i].bytes};
+        ls_nccl_reader r = {round.in[i].data, (const char *)round.in[i].data + round.in[i].bytes};
         for (int c = 0; c < topology->channels; c++) {
             (void)take(&topology->nodes[c * size + member], &r, sizeof(ls_nccl_node));
         }

@@ -37,6 +37,7 @@ static int init_job(nccl_worker *worker, void *arg) {
 }
 
 typedef struct split_arguments {
+    ncclComm_t parent;
     int color, key;
     ncclComm_t made;
 } split_arguments;
@@ -45,26 +46,26 @@ static int split_job(nccl_worker *worker, void *arg) {
     const ls_nccl_library *library = worker->owner->library;
     split_arguments *a = arg;
     ncclConfig_t config = make_config(worker->owner);
-    LS_TRY(ls_nccl__status(
-        library, library->ncclCommSplit(worker->world, a->color, a->key, &a->made, &config),
-        "ncclCommSplit"));
+    LS_TRY(ls_nccl__status(library,
+                           library->ncclCommSplit(a->parent, a->color, a->key, &a->made, &config),
+                           "ncclCommSplit"));
     if (!worker->owner->options.blocking) {
-        LS_TRY(ls_nccl__wait_comm(worker, worker->world, "splitting a communicator"));
+        LS_TRY(ls_nccl__wait_comm(worker, a->parent, "splitting a communicator"));
     }
     return a->made != NULL ? ls_nccl__wait_comm(worker, a->made, "splitting a communicator")
                            : LS_OK;
 }
 
 // Reads from NCCL's log what came into being.
-static int read_topology(ls_nccl_topology *topology, nccl_owner *owner, const int *ranks,
-                         int size) {
+static int read_topology(ls_nccl_topology *topology, nccl_owner *owner, const int *ranks, int size,
+                         int comm_id) {
     ls_text text = {0};
     *topology = (ls_nccl_topology){.size = size};
     LS_TRY(ls_nccl__log_new(&text, &owner->log));
     int status = ls_nccl__topology_parse(topology, ls_text_string(&text));
     ls_text_free(&text);
     if (status == LS_OK && owner->options.bootstrap != NULL) {
-        status = ls_nccl__gather_topology(topology, owner, ranks, size);
+        status = ls_nccl__gather_topology(topology, owner, ranks, size, comm_id);
     }
     if (status == LS_OK) {
         ls_nccl__topology_write(topology);
@@ -78,6 +79,7 @@ static int split(nccl_owner *owner, nccl_comm *made) {
     split_arguments *arguments = memory;
     for (int i = 0; i < owner->held; i++) {
         int member = ls_comm_member(made->comm, owner->workers[i].rank);
+        arguments[i].parent = owner->workers[i].world;
         arguments[i].color = member >= 0 ? 0 : NCCL_SPLIT_NOCOLOR;
         arguments[i].key = member >= 0 ? member : 0;
     }
@@ -88,7 +90,8 @@ static int split(nccl_owner *owner, nccl_comm *made) {
     }
     ls_free(NULL, memory, (size_t)owner->held, sizeof(split_arguments));
     if (status == LS_OK) {
-        status = read_topology(&made->topology, owner, made->comm->ranks, made->comm->size);
+        status = read_topology(&made->topology, owner, made->comm->ranks, made->comm->size,
+                               made->comm->id);
     }
     return status;
 }
@@ -114,8 +117,8 @@ static void forget_comm(nccl_owner *owner, nccl_comm *made) {
     ls_free(NULL, made, 1, sizeof *made);
 }
 
-int ls_nccl__comm_open(ls_backend *backend, ls_comm *comm) {
-    nccl_owner *owner = backend->impl;
+// The record of a communicator without handles yet.
+static int make_record(nccl_comm **out, nccl_owner *owner, ls_comm *comm) {
     if (owner->broken) {
         return LS_FAIL(LS_ERR_BACKEND, "communicator %s: NCCL was aborted before", comm->name);
     }
@@ -130,6 +133,17 @@ int ls_nccl__comm_open(ls_backend *backend, ls_comm *comm) {
     if (status == LS_OK) {
         status = ls_match__open(comm);
     }
+    if (status != LS_OK) {
+        forget_comm(owner, made);
+    }
+    *out = made;
+    return status;
+}
+
+int ls_nccl__comm_open(ls_backend *backend, ls_comm *comm) {
+    nccl_owner *owner = backend->impl;
+    nccl_comm *made = NULL;
+    int status = make_record(&made, owner, comm);
     if (status == LS_OK) {
         made->borrowed = is_world(comm);
         if (made->borrowed) {
@@ -142,13 +156,45 @@ int ls_nccl__comm_open(ls_backend *backend, ls_comm *comm) {
         if (status != LS_OK) {
             ls_nccl__abort(owner);
             ls_match__close(comm);
+            forget_comm(owner, made);
         }
     }
     if (status != LS_OK) {
-        forget_comm(owner, made);
         return ls_error_wrap("communicator %s", comm->name);
     }
     return LS_OK;
+}
+
+// One process, one rank: ncclCommSplit of the parent itself.
+int ls_nccl__comm_split(ls_backend *backend, ls_comm *comm, const ls_comm *parent, int color) {
+    nccl_owner *owner = backend->impl;
+    nccl_comm *made = NULL;
+    LS_ASSERT(owner->held == 1 && !parent->closed);
+    split_arguments arguments = {.parent = ls_nccl__comm(owner, parent)->handles[0],
+                                 .color = NCCL_SPLIT_NOCOLOR};
+    if (comm != NULL) {
+        LS_TRY(make_record(&made, owner, comm));
+        arguments.color = color;
+        arguments.key = ls_comm_member(comm, owner->workers[0].rank);
+    } else if (owner->broken) {
+        return LS_FAIL(LS_ERR_BACKEND, "%s: NCCL was aborted before", parent->name);
+    }
+    ls_nccl__set_deadline(owner);
+    int status = ls_nccl__on_all(owner, split_job, &arguments, 0);
+    if (made != NULL) {
+        made->handles[0] = arguments.made;
+    }
+    if (status == LS_OK && comm != NULL) {
+        status = read_topology(&made->topology, owner, comm->ranks, comm->size, comm->id);
+    }
+    if (status != LS_OK) {
+        ls_nccl__abort(owner);
+    }
+    if (status != LS_OK && comm != NULL) {
+        ls_match__close(comm);
+        forget_comm(owner, made);
+    }
+    return status;
 }
 
 static int destroy_job(nccl_worker *worker, void *arg) {
@@ -200,7 +246,7 @@ int ls_nccl__world_open(nccl_owner *owner) {
     for (int i = 0; i < size; i++) {
         ranks[i] = i;
     }
-    status = read_topology(&owner->world_topology, owner, ranks, size);
+    status = read_topology(&owner->world_topology, owner, ranks, size, 0);
     ls_free(NULL, memory, (size_t)size, sizeof(int));
     return status;
 }

@@ -131,6 +131,9 @@ double ls_nccl__now(void);
 // cause, not a consequence, is this thread's.
 int ls_nccl__on_all(nccl_owner *owner, int (*job)(nccl_worker *worker, void *arg), void *arg,
                     size_t arg_bytes);
+// The same, and calls `watch` meanwhile; when that fails, the workers stop, with its error.
+int ls_nccl__on_all_watched(nccl_owner *owner, int (*job)(nccl_worker *worker, void *arg),
+                            int (*watch)(void *arg), void *watch_arg);
 // Waits until the communicator has nothing pending.
 int ls_nccl__wait_comm(nccl_worker *worker, ncclComm_t comm, const char *what);
 // Waits until the stream is done.
@@ -146,6 +149,12 @@ int ls_nccl__world_open(nccl_owner *owner);
 void ls_nccl__world_close(nccl_owner *owner);
 int ls_nccl__comm_open(ls_backend *backend, ls_comm *comm);
 void ls_nccl__comm_close(ls_backend *backend, ls_comm *comm);
+int ls_nccl__comm_split(ls_backend *backend, ls_comm *comm, const ls_comm *parent, int color);
+
+// ---- nccl_measure.c -----------------------------------------------------------------------------
+bool ls_nccl__is_device(ls_backend *backend, const void *pointer);
+int ls_nccl__read_device(ls_backend *backend, void *host, const void *device, size_t bytes);
+int ls_nccl__enter_rank(ls_backend *backend, int rank);
 
 // ---- nccl.c -------------------------------------------------------------------------------------
 int ls_nccl__room_for(nccl_worker *worker, int count);
@@ -159,13 +168,54 @@ int ls_nccl__unstage(nccl_worker *worker);
 // Whether NCCL can do the call at all; LS_ERR_UNSUPPORTED names what it lacks.
 int ls_nccl__supports(const ls_call *call);
 
+// ---- Sends and receives between processes (nccl_messages.c) -------------------------------------
+// A rank's sends and receives are checked against their other ends while NCCL is at it: a group of
+// one rank may meet single calls of another, so nobody may wait for all of them before.
+typedef struct ls_nccl_messages {
+    nccl_owner *owner;
+    const ls_call **calls;  // [count]
+    bool *agreed;           // [count]
+    int count;
+    ls_arena *arena;
+} ls_nccl_messages;
+// Tells the other ends of calls [count] what is about to be done.
+int ls_nccl__messages_open(ls_nccl_messages *out, nccl_owner *owner, const ls_call **calls,
+                           int count, ls_arena *arena);
+// Checks the other ends that are known by now.
+int ls_nccl__messages_check(void *messages);
+// Waits for the rest, until the deadline.
+int ls_nccl__messages_close(ls_nccl_messages *messages);
+
 // ---- Other processes (nccl_agree.c) -------------------------------------------------------------
-// The calls of this process and what the others of its communicators ask for: *out [*count] for the
+// What is said, per communicator.
+enum {
+    LS_NCCL_TAG_COLLECTIVES = 1,
+    LS_NCCL_TAG_SEND,  // a sender's call, to the receiver
+    LS_NCCL_TAG_RECV,  // a receiver's call, to the sender
+    LS_NCCL_TAG_TOPOLOGY,
+    LS_NCCL_TAGS
+};
+static inline int ls_nccl__tag(const ls_comm *comm, int what) {
+    return comm->id * LS_NCCL_TAGS + what;
+}
+
+typedef struct ls_nccl_reader {
+    const char *at, *end;
+} ls_nccl_reader;
+void ls_nccl__pack_call(ls_text *out, const ls_call *call);
+// In `arena`, but for the file's name, which outlives the call.
+int ls_nccl__unpack_call(ls_call *out, ls_nccl_reader *r, nccl_owner *owner, const ls_comm *comm,
+                         ls_arena *arena);
+// `call` waits for a call of rank `missing` that did not come.
+int ls_nccl__fail_missing(const ls_call *call, int missing, double deadline_seconds);
+void ls_nccl__rest(int turn);  // between two polls
+
+// The collectives of this process and of the others of their communicators: *out [*count] for the
 // matcher, in `arena`.
 int ls_nccl__gather_calls(ls_call **out, int *count, nccl_owner *owner, const ls_call *calls,
                           int call_count, ls_arena *arena);
 // Completes a topology with what the other members' logs say.
 int ls_nccl__gather_topology(ls_nccl_topology *topology, nccl_owner *owner, const int *ranks,
-                             int size);
+                             int size, int comm_id);
 
 #endif

@@ -17,15 +17,6 @@ int ls_nccl__supports(const ls_call *call) {
 }
 
 // ---- Staging ------------------------------------------------------------------------------------
-static bool on_gpu(const void *pointer) {
-    struct cudaPointerAttributes attributes;
-    if (pointer == NULL || cudaPointerGetAttributes(&attributes, pointer) != cudaSuccess) {
-        (void)cudaGetLastError();
-        return false;
-    }
-    return attributes.type == cudaMemoryTypeDevice;
-}
-
 static size_t place(size_t *total, size_t bytes) {
     size_t offset = *total;
     *total += (bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
@@ -46,8 +37,8 @@ static int plan_call(nccl_worker *worker, int index, size_t *total) {
         staged->recv = (void *)(uintptr_t)place(total, ALIGNMENT);
         return LS_OK;
     }
-    bool send = extent.send_bytes != 0 && !on_gpu(call->send);
-    bool recv = extent.recv_bytes != 0 && !on_gpu(call->recv);
+    bool send = extent.send_bytes != 0 && !ls_nccl__is_device(NULL, call->send);
+    bool recv = extent.recv_bytes != 0 && !ls_nccl__is_device(NULL, call->recv);
     staged->host_send = send ? call->send : NULL;
     staged->host_recv = recv ? call->recv : NULL;
     if (extent.in_place && send && recv) {

@@ -215,3 +215,28 @@ int ls_nccl_on_ranks(ls_backend *backend, int (*job)(void *arg, int rank, void *
     rank_job one = {.job = job, .arg = arg};
     return ls_nccl__on_all(backend->impl, run_rank_job, &one, 0);
 }
+
+// ---- For programs that hold device memory -------------------------------------------------------
+bool ls_nccl__is_device(ls_backend *backend, const void *pointer) {
+    (void)backend;
+    struct cudaPointerAttributes attributes;
+    if (pointer == NULL || cudaPointerGetAttributes(&attributes, pointer) != cudaSuccess) {
+        (void)cudaGetLastError();
+        return false;
+    }
+    return attributes.type == cudaMemoryTypeDevice;
+}
+
+int ls_nccl__read_device(ls_backend *backend, void *host, const void *device, size_t bytes) {
+    (void)backend;
+    LS_CUDA_TRY(cudaMemcpy(host, device, bytes, cudaMemcpyDeviceToHost), "cudaMemcpy");
+    return LS_OK;
+}
+
+int ls_nccl__enter_rank(ls_backend *backend, int rank) {
+    const nccl_owner *owner = backend->impl;
+    int index = ls_world_held_index(backend->world, rank);
+    LS_ASSERT(index >= 0);
+    LS_CUDA_TRY(cudaSetDevice(owner->workers[index].device), "cudaSetDevice");
+    return LS_OK;
+}

@@ -161,12 +161,14 @@ static void begin_job(nccl_worker *worker, int (*job)(nccl_worker *, void *), vo
     (void)pthread_mutex_unlock(&worker->lock);
 }
 
-static void await_job(nccl_worker *worker) {
+static bool job_done(nccl_worker *worker, bool wait) {
     (void)pthread_mutex_lock(&worker->lock);
-    while (worker->job != NULL) {
+    while (wait && worker->job != NULL) {
         (void)pthread_cond_wait(&worker->changed, &worker->lock);
     }
+    bool done = worker->job == NULL;
     (void)pthread_mutex_unlock(&worker->lock);
+    return done;
 }
 
 // A rank that stopped because another failed says the least, one that ran into the deadline little.
@@ -180,16 +182,19 @@ static int blame(const nccl_worker *worker) {
     return worker->status == LS_ERR_TIMEOUT ? 2 : 3;
 }
 
-int ls_nccl__on_all(nccl_owner *owner, int (*job)(nccl_worker *worker, void *arg), void *arg,
-                    size_t arg_bytes) {
+static void begin_all(nccl_owner *owner, int (*job)(nccl_worker *worker, void *arg), void *arg,
+                      size_t arg_bytes) {
     atomic_store(&owner->failing, false);
     for (int i = 0; i < owner->held; i++) {
         void *own = arg != NULL ? (char *)arg + (size_t)i * arg_bytes : NULL;
         begin_job(&owner->workers[i], job, own);
     }
+}
+
+static int end_all(nccl_owner *owner) {
     const nccl_worker *worst = &owner->workers[0];
     for (int i = 0; i < owner->held; i++) {
-        await_job(&owner->workers[i]);
+        (void)job_done(&owner->workers[i], true);
         worst = blame(&owner->workers[i]) > blame(worst) ? &owner->workers[i] : worst;
     }
     if (worst->status == LS_OK) {
@@ -199,6 +204,30 @@ int ls_nccl__on_all(nccl_owner *owner, int (*job)(nccl_worker *worker, void *arg
     return ls_error__set(error->file, error->line, worst->status,
                          error->rank != LS_RANK_NONE ? error->rank : worst->rank, "%s",
                          error->text);
+}
+
+int ls_nccl__on_all(nccl_owner *owner, int (*job)(nccl_worker *worker, void *arg), void *arg,
+                    size_t arg_bytes) {
+    begin_all(owner, job, arg, arg_bytes);
+    return end_all(owner);
+}
+
+int ls_nccl__on_all_watched(nccl_owner *owner, int (*job)(nccl_worker *worker, void *arg),
+                            int (*watch)(void *arg), void *watch_arg) {
+    begin_all(owner, job, NULL, 0);
+    int status = LS_OK;
+    for (int i = 0, turn = 0; i < owner->held && status == LS_OK; turn++) {
+        status = watch(watch_arg);
+        i += job_done(&owner->workers[i], false) ? 1 : 0;
+        ls_nccl__rest(turn);
+    }
+    if (status == LS_OK) {
+        return end_all(owner);
+    }
+    ls_error error = *ls_error_last();
+    atomic_store(&owner->failing, true);
+    (void)end_all(owner);
+    return ls_error__set(error.file, error.line, error.code, error.rank, "%s", error.text);
 }
 
 // ---- Aborting -----------------------------------------------------------------------------------

@@ -148,12 +148,12 @@ int every_call(ls_rank *self, void *arg) {
     const int *rounds = arg;
     for (int round = 0; round < *rounds; round++) {
         ls_rank_comm *axis = NULL, *half = NULL, *few = NULL;
-        const int members[2] = {1, 0};
+        const int members[2] = {1, 0}, alone[1] = {0}, n = ls_rank_count(self);
         LS_TRY(ls_rank_axis(&axis, self, 0));
         LS_TRY(ls_comm_split(&half, WORLD, ls_rank_id(self) % 2, -ls_rank_id(self)));
-        LS_TRY(ls_comm_subset(&few, WORLD, members, 2));
+        LS_TRY(ls_comm_subset(&few, WORLD, n > 1 ? members : alone, n > 1 ? 2 : 1));
         EXPECT((few != NULL) == (ls_rank_id(self) < 2));
-        EXPECT(few == NULL || ls_rank_comm_rank(few) == 1 - ls_rank_id(self));
+        EXPECT(few == NULL || n == 1 || ls_rank_comm_rank(few) == 1 - ls_rank_id(self));
         LS_TRY(collectives(self, WORLD));
         LS_TRY(collectives(self, axis));
         LS_TRY(collectives(self, half));

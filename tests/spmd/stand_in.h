@@ -1,0 +1,31 @@
+// What the two halves of the stand-in share: operations in a stream.
+#ifndef LS_TESTS_SPMD_STAND_IN_H
+#define LS_TESTS_SPMD_STAND_IN_H
+
+#include "collectives/backend/nccl_internal.h"
+
+#define STAND_IN_GPUS 8
+
+// Something that a stream does: `advance` is called until it says that it is done.
+typedef struct operation {
+    struct operation *next;  // of those that go on at once
+    bool (*advance)(struct operation *o);
+    const char *send;
+    char *recv;
+    size_t bytes;  // sent
+    bool done;
+    // NCCL's:
+    int what, op, peer;
+    size_t count;
+    ncclDataType_t type;
+    ncclComm_t comm;
+    unsigned long number;  // among the communicator's calls
+    bool begun;
+} operation;
+
+// Where the host finds what the program has at a device's address.
+void *stand_in_real(const void *pointer);
+// Appends operations that go on at once; the stream frees them.
+void stand_in_push(cudaStream_t stream, operation *operations);
+
+#endif
