@@ -86,7 +86,9 @@ static int create_nccl(ls_backend **out, ls_world *world, const char **versions)
 #endif
     int status = ls_backend_nccl_create(out, world, &nccl);
     if (status != LS_OK) {
+        ls_error error = *ls_error_last();  // counting may fail too
         int have = ls_nccl_device_count();
+        (void)ls_error__set(error.file, error.line, error.code, error.rank, "%s", error.text);
         if (have > 0 && have < ls_nccl_devices_needed(world, &nccl)) {
             ls_launch_tell_too_few(given.marks, ls_world_held(world)[0]);
         }
@@ -179,6 +181,9 @@ static int run_scenario(const ls_scenario *scenario, const process *own) {
     status = status == LS_OK ? mark(ls_launch_done, scenario, own) : status;
     if (status != LS_OK && own->size > 1) {
         (void)ls_error_wrap("rank %d", own->rank);
+    }
+    if (status != LS_OK) {
+        ls_launch_tell_error(given.marks, own->rank);
     }
     return status == LS_OK ? LS_EXIT_OK : cli_fail(status);
 }

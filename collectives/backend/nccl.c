@@ -309,19 +309,25 @@ static const ls_backend_ops nccl_ops = {
     .destroy = nccl_destroy,
 };
 
-// Every process must have the same NCCL: another version may split the work in another way.
+// Every process must have the same NCCL: another version may split the work in another way. They
+// tell one another before any of them asks a GPU.
 static int check_versions(nccl_owner *owner) {
     const ls_nccl_bootstrap *bootstrap = owner->options.bootstrap;
     if (bootstrap == NULL) {
         return LS_OK;
     }
-    int first = owner->library->version, rank = owner->workers[0].rank;
+    int first = owner->library->version;
     LS_TRY(bootstrap->broadcast(bootstrap->data, &first, sizeof first, 0));
-    if (first != owner->library->version) {
-        return LS_FAIL_RANK(LS_ERR_BACKEND, rank,
-                            "rank %d has NCCL %s, rank 0 has %d.%d.%d: all need the same version",
-                            rank, owner->library->text, first / 10000, first / 100 % 100,
-                            first % 100);
+    for (int rank = 1; rank < ls_world_size(owner->backend.world); rank++) {
+        int version = owner->library->version;
+        LS_TRY(bootstrap->broadcast(bootstrap->data, &version, sizeof version, rank));
+        if (version != first) {
+            return LS_FAIL_RANK(LS_ERR_BACKEND, rank,
+                                "rank %d has NCCL %d.%d.%d, rank 0 has %d.%d.%d: all need the same "
+                                "version",
+                                rank, version / 10000, version / 100 % 100, version % 100,
+                                first / 10000, first / 100 % 100, first % 100);
+        }
     }
     return LS_OK;
 }
@@ -345,15 +351,18 @@ static int check_devices(const nccl_owner *owner) {
 }
 
 static int open_world(nccl_owner *owner) {
-    LS_TRY(check_devices(owner));
+    if (owner->options.bootstrap == NULL) {
+        LS_TRY(check_devices(owner));
+    }
     // NVLS sums in the switch, in no order that can be told: off, unless the user wants it.
     (void)setenv("NCCL_NVLS_ENABLE", "0", 0);
     if (!owner->options.quiet_log) {
         LS_TRY(ls_nccl__log_open(&owner->log));
     }
     LS_TRY(ls_nccl__load(&owner->library));
-    LS_TRY(ls_nccl__workers_open(owner));
     LS_TRY(check_versions(owner));
+    LS_TRY(check_devices(owner));
+    LS_TRY(ls_nccl__workers_open(owner));
     return ls_nccl__world_open(owner);
 }
 

@@ -19,9 +19,11 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "scenarios/runner/launch_internal.h"
+
 #define POLL_MS          20
 #define POLL_STARTING_MS 2  // until every rank has said that it lives
-#define PATH_BYTES       4096
+#define PATH_BYTES       LS_LAUNCH_PATH_BYTES
 
 struct watched_rank {
     pid_t pid;  // 0: not announced yet
@@ -43,15 +45,10 @@ static double now_seconds(void) {
     return (double)time.tv_sec + (double)time.tv_nsec * 1e-9;
 }
 
-static bool mark_path(char *out, const char *dir, int rank, const char *suffix) {
-    int length = snprintf(out, PATH_BYTES, "%s/rank_%d.%s", dir, rank, suffix);
-    return length > 0 && length < PATH_BYTES;
-}
-
 static int write_mark(const char *dir, int rank, const char *suffix) {
     char path[PATH_BYTES];
     char temporary[PATH_BYTES + 8];
-    if (!mark_path(path, dir, rank, suffix)) {
+    if (!ls_launch__mark(path, dir, rank, suffix)) {
         return LS_FAIL(LS_ERR_IO, "the path of directory \"%s\" is too long", dir);
     }
     (void)snprintf(temporary, sizeof temporary, "%s.part", path);
@@ -96,7 +93,7 @@ void ls_launch_keep(const char *watch_dir) {
     }
     char path[PATH_BYTES];
     int rank = (int)strtol(number, NULL, 10);
-    FILE *file = mark_path(path, watch_dir, rank, "died") ? fopen(path, "w") : NULL;
+    FILE *file = ls_launch__mark(path, watch_dir, rank, "died") ? fopen(path, "w") : NULL;
     if (file != NULL) {
         fprintf(file, "%d\n", WTERMSIG(status));
         (void)fclose(file);
@@ -114,7 +111,7 @@ static void read_deaths(const struct watch *watch, ls_launch_result *result) {
         char path[PATH_BYTES];
         struct stat about;
         int number = 0;
-        FILE *file = mark_path(path, watch->dir, r, "died") ? fopen(path, "r") : NULL;
+        FILE *file = ls_launch__mark(path, watch->dir, r, "died") ? fopen(path, "r") : NULL;
         if (file == NULL) {
             continue;
         }
@@ -131,101 +128,9 @@ static void read_deaths(const struct watch *watch, ls_launch_result *result) {
     }
 }
 
-// ---- Findings of launched processes -------------------------------------------------------------
-// rank_R.finding: the finding's name, its ranks, where, then the text.
-void ls_launch_tell_finding(const char *watch_dir, int rank) {
-    const ls_check_failure *failure = ls_check_last();
-    char path[PATH_BYTES], temporary[PATH_BYTES + 8];
-    if (!failure->found || !mark_path(path, watch_dir, rank, "finding")) {
-        return;
-    }
-    (void)snprintf(temporary, sizeof temporary, "%s.part", path);
-    FILE *file = fopen(temporary, "w");
-    if (file == NULL) {
-        return;
-    }
-    fprintf(file, "%s\n", ls_finding_name(failure->id));
-    for (int i = 0; i < failure->rank_count; i++) {
-        fprintf(file, "%d ", failure->ranks[i]);
-    }
-    if (failure->file != NULL && failure->file[0] != 0) {
-        fprintf(file, "\n%s:%d\n", failure->file, failure->line);
-    } else {
-        fprintf(file, "\n\n");
-    }
-    fprintf(file, "%s\n", ls_error_last()->text);
-    if (fclose(file) == 0) {
-        (void)rename(temporary, path);
-    }
-}
-
-static bool parse_finding(ls_finding *out, FILE *file, ls_arena *arena) {
-    char name[128], ranks[512], where[PATH_BYTES], text[LS_ERROR_TEXT_MAX + 1] = "";
-    if (fgets(name, sizeof name, file) == NULL || fgets(ranks, sizeof ranks, file) == NULL ||
-        fgets(where, sizeof where, file) == NULL) {
-        return false;
-    }
-    text[fread(text, 1, sizeof text - 1, file)] = 0;
-    name[strcspn(name, "\n")] = 0;
-    where[strcspn(where, "\n")] = 0;
-    size_t length = strlen(text);
-    text[length > 0 && text[length - 1] == '\n' ? length - 1 : length] = 0;
-    int *list = ls_arena_alloc(arena, LS_CHECK_RANKS_MAX, sizeof *list);
-    *out = (ls_finding){.ranks = list,
-                        .where = ls_arena_strdup(arena, where),
-                        .text = ls_arena_strdup(arena, text)};
-    char *at = ranks, *end = NULL;
-    for (long rank = strtol(at, &end, 10); list != NULL && end != at; rank = strtol(at, &end, 10)) {
-        if (out->rank_count < LS_CHECK_RANKS_MAX) {
-            list[out->rank_count++] = (int)rank;
-        }
-        at = end;
-    }
-    return list != NULL && out->where != NULL && out->text != NULL &&
-           ls_finding_parse(&out->id, name) == LS_OK;
-}
-
-bool ls_launch_finding(ls_finding *out, const char *watch_dir, int ranks, ls_arena *arena) {
-    for (int r = 0; r < ranks; r++) {
-        char path[PATH_BYTES];
-        FILE *file = mark_path(path, watch_dir, r, "finding") ? fopen(path, "r") : NULL;
-        bool found = file != NULL && parse_finding(out, file, arena);
-        if (file != NULL) {
-            (void)fclose(file);
-        }
-        if (found) {
-            return true;
-        }
-    }
-    return false;
-}
-
-void ls_launch_tell_too_few(const char *watch_dir, int rank) {
-    char path[PATH_BYTES];
-    FILE *file = mark_path(path, watch_dir, rank, "too_few") ? fopen(path, "w") : NULL;
-    if (file != NULL) {
-        fprintf(file, "%s\n", ls_error_last()->text);
-        (void)fclose(file);
-    }
-}
-
-bool ls_launch_too_few(char *text, size_t text_bytes, const char *watch_dir, int ranks) {
-    for (int r = ranks; r-- > 0;) {  // the highest rank needs the most
-        char path[PATH_BYTES];
-        FILE *file = mark_path(path, watch_dir, r, "too_few") ? fopen(path, "r") : NULL;
-        if (file != NULL) {
-            bool read = fgets(text, (int)text_bytes, file) != NULL;
-            text[read ? strcspn(text, "\n") : 0] = 0;
-            (void)fclose(file);
-            return read;
-        }
-    }
-    return false;
-}
-
 static pid_t read_pid(const char *dir, int rank) {
     char path[PATH_BYTES];
-    if (!mark_path(path, dir, rank, "pid")) {
+    if (!ls_launch__mark(path, dir, rank, "pid")) {
         return 0;
     }
     FILE *file = fopen(path, "r");
@@ -242,7 +147,7 @@ static pid_t read_pid(const char *dir, int rank) {
 
 static bool is_done(const char *dir, int rank) {
     char path[PATH_BYTES];
-    return mark_path(path, dir, rank, "done") && access(path, F_OK) == 0;
+    return ls_launch__mark(path, dir, rank, "done") && access(path, F_OK) == 0;
 }
 
 static int start_child(struct watch *watch, const char *const *argv) {

@@ -42,6 +42,10 @@ void ls_launch_tell_finding(const char *watch_dir, int rank);
 // Reads the finding that a rank told, the lowest rank's first; texts live in `arena`. False: none.
 bool ls_launch_finding(ls_finding *out, const char *watch_dir, int ranks, ls_arena *arena);
 
+// Called by a launched process that fails, before it ends: tells the last error's text; and the
+// first such text, in one line. False: none was told.
+void ls_launch_tell_error(const char *watch_dir, int rank);
+bool ls_launch_error(char *text, size_t text_bytes, const char *watch_dir, int ranks);
 // Called by a launched process that needs more GPUs than there are, with the last error's text; and
 // whether one said so.
 void ls_launch_tell_too_few(const char *watch_dir, int rank);

@@ -108,7 +108,7 @@ static int note_death(const ls_launch_result *launched, const ls_real_request *r
 
 // What a finished launch means. A rank that ended with an error of its own said why.
 static int judge_launch(const ls_launch_result *launched, const ls_real_request *request,
-                        ls_arena *arena, ls_finding *finding, bool *found) {
+                        const char *marks, ls_arena *arena, ls_finding *finding, bool *found) {
     if (launched->timed_out) {
         return LS_FAIL(LS_ERR_TIMEOUT, "the %s run did not end within %g s and was ended%s%s",
                        request->backend, request->options->deadline_seconds,
@@ -117,6 +117,11 @@ static int judge_launch(const ls_launch_result *launched, const ls_real_request 
     }
     if (launched->died_rank != LS_RANK_NONE && launched->died_signal != 0) {
         return note_death(launched, request, arena, finding, found);
+    }
+    char told[LS_ERROR_TEXT_MAX];
+    if (launched->exit_code != 0 &&
+        ls_launch_error(told, sizeof told, marks, request->scenario->ranks)) {
+        return LS_FAIL(LS_ERR_BACKEND, "the %s run failed: %s", request->backend, told);
     }
     if (launched->exit_code != 0) {
         return LS_FAIL(LS_ERR_BACKEND, "the %s run failed with exit code %d:\n%s", request->backend,
@@ -194,7 +199,7 @@ static int launch(const struct scratch *scratch, const ls_real_request *request,
         *found = true;
         status = LS_FAIL(LS_ERR_FINDING, "%s", finding->text);
     } else if (status == LS_OK) {
-        status = judge_launch(&launched, request, arena, finding, found);
+        status = judge_launch(&launched, request, scratch->marks, arena, finding, found);
     }
     char too_few[LS_ERROR_TEXT_MAX];
     if (status != LS_OK &&
