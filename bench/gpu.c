@@ -52,8 +52,8 @@ static int timed_open(timed *t, ls_comm *comm, ls_kind kind, bool counts, size_t
     return LS_OK;
 }
 
-// counts: an all_to_all that gives a count per rank, as those of the embedding stages do, though all
-// are equal here.
+// counts: an all_to_all that gives a count per rank, as those of the embedding stages do, though
+// all are equal here.
 static int time_collective(double *seconds, ls_comm *comm, ls_kind kind, bool counts, size_t bytes,
                            int repetitions) {
     timed t;

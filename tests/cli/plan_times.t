@@ -47,3 +47,71 @@ $ lockstep plan "$SOURCE/scenarios/planned/mixed_four.yaml" --keep x.json
 $ lockstep plan "$SOURCE/scenarios/planned/mixed_four.yaml" --measured sim --validate
 ! lockstep: error: --measured excludes --validate, --diff and --model torchrec
 ? 2
+# What four H200 took, beside what is predicted today for the same plans (docs/planner.md).
+$ for s in mixed_four click_four row_wise_four; do lockstep plan "$SOURCE/scenarios/planned/large/$s.yaml" --machine "$SOURCE/recordings/h200-nccl-2.28.9.plans/machine4.json" --measured "$SOURCE/recordings/h200-nccl-2.28.9.plans/$s.times.json"; done
+> forward stages: predicted for measured, measured on nccl 2.28.9, cuda 13.0, 4 GPUs: NVIDIA H200 (median of 11)
+>   rank  stage          predicted ms    measured ms       least ms     error
+>      0  input_dist          0.10545        0.13420        0.13054    -21.4%
+>      0  lookup              0.08256        0.09389        0.09194    -12.1%
+>      0  output_dist         0.11533        0.11478        0.11428     +0.5%
+>      0  all stages          0.30334        0.34287        0.33676    -11.5%
+>      1  input_dist          0.10545        0.13413        0.13043    -21.4%
+>      1  lookup              0.07342        0.10122        0.10029    -27.5%
+>      1  output_dist         0.11533        0.11491        0.11444     +0.4%
+>      1  all stages          0.29420        0.35026        0.34516    -16.0%
+>      2  input_dist          0.10545        0.13449        0.13060    -21.6%
+>      2  lookup              0.07640        0.11514        0.11370    -33.6%
+>      2  output_dist         0.11533        0.11509        0.11448     +0.2%
+>      2  all stages          0.29718        0.36472        0.35878    -18.5%
+>      3  input_dist          0.10545        0.13428        0.13045    -21.5%
+>      3  lookup              0.07182        0.10653        0.10541    -32.6%
+>      3  output_dist         0.11533        0.11487        0.11427     +0.4%
+>      3  all stages          0.29260        0.35568        0.35013    -17.7%
+> input_dist   error: mean 21.5 %, largest 21.6 %
+> lookup       error: mean 26.4 %, largest 33.6 %
+> output_dist  error: mean 0.4 %, largest 0.5 %
+> all stages   error: mean 15.9 %, largest 18.5 %
+> forward stages: predicted for measured, measured on nccl 2.28.9, cuda 13.0, 4 GPUs: NVIDIA H200 (median of 11)
+>   rank  stage          predicted ms    measured ms       least ms     error
+>      0  input_dist          0.04203        0.06091        0.05732    -31.0%
+>      0  lookup              0.04861        0.05462        0.05360    -11.0%
+>      0  output_dist         0.08476        0.09057        0.09018     -6.4%
+>      0  all stages          0.17540        0.20611        0.20109    -14.9%
+>      1  input_dist          0.04203        0.06116        0.05749    -31.3%
+>      1  lookup              0.04861        0.05485        0.05389    -11.4%
+>      1  output_dist         0.08476        0.09054        0.09021     -6.4%
+>      1  all stages          0.17540        0.20655        0.20158    -15.1%
+>      2  input_dist          0.04203        0.06082        0.05740    -30.9%
+>      2  lookup              0.04861        0.05462        0.05331    -11.0%
+>      2  output_dist         0.08476        0.09072        0.09014     -6.6%
+>      2  all stages          0.17540        0.20617        0.20086    -14.9%
+>      3  input_dist          0.04203        0.06116        0.05742    -31.3%
+>      3  lookup              0.04861        0.05366        0.05277     -9.4%
+>      3  output_dist         0.08476        0.09052        0.09020     -6.4%
+>      3  all stages          0.17540        0.20534        0.20039    -14.6%
+> input_dist   error: mean 31.1 %, largest 31.3 %
+> lookup       error: mean 10.7 %, largest 11.4 %
+> output_dist  error: mean 6.4 %, largest 6.6 %
+> all stages   error: mean 14.9 %, largest 15.1 %
+> forward stages: predicted for measured, measured on nccl 2.28.9, cuda 13.0, 4 GPUs: NVIDIA H200 (median of 11)
+>   rank  stage          predicted ms    measured ms       least ms     error
+>      0  input_dist          0.05558        0.08264        0.08018    -32.7%
+>      0  lookup              0.09583        0.12720        0.12579    -24.7%
+>      0  output_dist         0.20518        0.18547        0.18472    +10.6%
+>      0  all stages          0.35659        0.39531        0.39069     -9.8%
+>      1  input_dist          0.05558        0.08255        0.08007    -32.7%
+>      1  lookup              0.09599        0.12614        0.12410    -23.9%
+>      1  output_dist         0.20518        0.18540        0.18436    +10.7%
+>      1  all stages          0.35675        0.39409        0.38853     -9.5%
+>      2  input_dist          0.05558        0.08277        0.08021    -32.8%
+>      2  lookup              0.09578        0.12605        0.12525    -24.0%
+>      2  output_dist         0.20518        0.18567        0.18402    +10.5%
+>      2  all stages          0.35655        0.39448        0.38948     -9.6%
+>      3  input_dist          0.05558        0.08283        0.07656    -32.9%
+>      3  lookup              0.09590        0.12650        0.12515    -24.2%
+>      3  output_dist         0.20518        0.18552        0.18432    +10.6%
+>      3  all stages          0.35667        0.39484        0.38603     -9.7%
+> input_dist   error: mean 32.8 %, largest 32.9 %
+> lookup       error: mean 24.2 %, largest 24.7 %
+> output_dist  error: mean 10.6 %, largest 10.7 %
+> all stages   error: mean 9.6 %, largest 9.8 %
