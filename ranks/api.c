@@ -224,18 +224,33 @@ int ls_comm_split_at(const char *file, int line, ls_rank_comm **out, ls_rank_com
     return ls_call__post(file, line, comm, &proto, NULL);
 }
 
+// Every member is one of the communicator's, and none is named twice.
+static int check_members(const ls_rank_comm *comm, const int *members, int size, const char *file,
+                         int line) {
+    int of = ls_rank_comm_size(comm), status = LS_OK;
+    void *memory = NULL;
+    LS_TRY(ls_alloc(&memory, NULL, (size_t)of, sizeof(bool)));
+    bool *named = memory;
+    for (int i = 0; i < size && status == LS_OK; i++) {
+        int member = members != NULL ? members[i] : -1;
+        if (member < 0 || member >= of || named[member]) {
+            status = LS_FAIL_RANK(
+                LS_ERR_INVALID, comm->rank->id, "%s:%d: comm_subset: member %d is %s", file, line,
+                member, member < 0 || member >= of ? "not in the communicator" : "named twice");
+            break;
+        }
+        named[member] = true;
+    }
+    ls_free(NULL, memory, (size_t)of, sizeof(bool));
+    return status;
+}
+
 int ls_comm_subset_at(const char *file, int line, ls_rank_comm **out, ls_rank_comm *comm,
                       const int *members, int size) {
     LS_ASSERT(out != NULL);
     *out = NULL;
     LS_TRY(refuse_in_group(comm, file, line));
-    for (int i = 0; comm != NULL && i < size; i++) {
-        if (members == NULL || members[i] < 0 || members[i] >= ls_rank_comm_size(comm)) {
-            return LS_FAIL_RANK(LS_ERR_INVALID, comm->rank->id,
-                                "%s:%d: comm_subset: member %d is not in [0, %d)", file, line,
-                                members != NULL ? members[i] : -1, ls_rank_comm_size(comm));
-        }
-    }
+    LS_TRY(comm != NULL ? check_members(comm, members, size, file, line) : LS_OK);
     const ls_request proto = {.verb = LS_VERB_SUBSET,
                               .call = {.kind = LS_BARRIER},
                               .members = members,

@@ -2,6 +2,7 @@
 #include <fnmatch.h>
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "kernels/kernels.h"
@@ -65,6 +66,9 @@ static ls_finding_id name_of_bad(const ls_call *call, int status) {
     }
     if (status == LS_ERR_OVERFLOW) {
         return LS_FINDING_COUNT_MISMATCH;
+    }
+    if ((int)call->kind < 0 || call->kind >= LS_KIND_COUNT) {
+        return LS_FINDING_KIND_MISMATCH;
     }
     if (!ls_dtype_valid((int)call->dtype)) {
         return LS_FINDING_DTYPE_MISMATCH;
@@ -395,26 +399,66 @@ void ls_checks__values(ls_run *run, ls_request *const *requests, int size, bool 
     }
 }
 
+#define LEAK_SITES_MAX 64  // of a rank, that are told
+
 // ---- The end -----------------------------------------------------------------------------------
+static int by_number(const void *a, const void *b) {
+    const ls_allocation *x = a, *y = b;
+    return (x->number > y->number) - (x->number < y->number);
+}
+
+static bool same_site(const ls_allocation *a, const ls_allocation *b) {
+    return a->line == b->line && strcmp(a->file, b->file) == 0;
+}
+
+// What was never freed, by the places where it was allocated, in their order: where malloc put it
+// says nothing.
+static void leaked_memory(ls_run *run, ls_rank *rank) {
+    const ls_allocation *sites[LEAK_SITES_MAX];
+    int site_count = 0, count = rank->allocation_count;
+    if (count > 0) {
+        qsort(rank->allocations, (size_t)count, sizeof *rank->allocations, by_number);
+    }
+    for (int i = 0; i < count && site_count < LEAK_SITES_MAX; i++) {
+        const ls_allocation *here = &rank->allocations[i];
+        bool told = here->freed;
+        for (int k = 0; k < site_count && !told; k++) {
+            told = same_site(sites[k], here);
+        }
+        if (told) {
+            continue;
+        }
+        sites[site_count++] = here;
+        size_t bytes = 0, times = 0;
+        for (int k = i; k < count; k++) {
+            const ls_allocation *other = &rank->allocations[k];
+            if (!other->freed && same_site(other, here)) {
+                bytes += other->bytes;
+                times += 1;
+            }
+        }
+        ls_text text = {0};
+        ls_text_printf(&text, "rank %d never freed the %zu bytes that it allocated at %s:%d%s",
+                       rank->id, bytes, here->file, here->line, times > 1 ? "" : "\n");
+        if (times > 1) {
+            ls_text_printf(&text, ", %zu times\n", times);
+        }
+        (void)ls_findings__add(run, LS_FINDING_HANDLE_LEAK, &rank->id, 1, here->file, here->line,
+                               ls_text_string(&text));
+        ls_text_free(&text);
+    }
+}
+
 static void end_of_rank(ls_run *run, ls_rank *rank) {
     for (const ls_request *at = rank->open; at != NULL; at = at->next) {
         if (!at->detached) {
             (void)ls_findings__add_call(run, LS_FINDING_HANDLE_LEAK, at,
-                                        "its request was never waited for");
+                                        at->state == LS_REQUEST_GROUPED
+                                            ? "its group was never ended, so it was not made"
+                                            : "its request was never waited for");
         }
     }
-    for (int i = 0; i < rank->allocation_count; i++) {
-        const ls_allocation *allocation = &rank->allocations[i];
-        if (allocation->freed) {
-            continue;
-        }
-        ls_text text = {0};
-        ls_text_printf(&text, "rank %d never freed the %zu bytes that it allocated at %s:%d\n",
-                       rank->id, allocation->bytes, allocation->file, allocation->line);
-        (void)ls_findings__add(run, LS_FINDING_HANDLE_LEAK, &rank->id, 1, allocation->file,
-                               allocation->line, ls_text_string(&text));
-        ls_text_free(&text);
-    }
+    leaked_memory(run, rank);
 }
 
 void ls_checks__end(ls_run *run) {

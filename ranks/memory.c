@@ -101,8 +101,11 @@ static void *allocate(ls_rank *rank, size_t bytes, const char *file, int line) {
     int at = place_after(rank, memory);
     memmove(&rank->allocations[at + 1], &rank->allocations[at],
             (size_t)(rank->allocation_count - at) * sizeof(ls_allocation));
-    rank->allocations[at] =
-        (ls_allocation){.start = memory, .bytes = bytes, .file = file, .line = line};
+    rank->allocations[at] = (ls_allocation){.start = memory,
+                                            .number = rank->allocations_made,
+                                            .bytes = bytes,
+                                            .file = file,
+                                            .line = line};
     rank->allocation_count += 1;
     return memory;
 }
@@ -215,10 +218,34 @@ ptrdiff_t ls_memory__poisoned(ls_allocation *allocation, const char *at, size_t 
     return -1;
 }
 
+// Touched past its end, or no memory at all: a finding; and how much of it is left.
+static size_t within(ls_rank *rank, const ls_allocation *allocation, const void *memory,
+                     size_t bytes, const char *verb, const char *file, int line) {
+    char what[128];
+    if (memory == NULL && bytes > 0) {
+        (void)snprintf(what, sizeof what, "%s %zu bytes of a buffer that is NULL, at", verb, bytes);
+        add_memory_finding(rank, LS_FINDING_BUFFER_TOO_SMALL, file, line, what, file, line);
+        return 0;
+    }
+    if (allocation == NULL) {
+        return bytes < PTRDIFF_MAX ? bytes : 0;
+    }
+    size_t left = allocation->bytes - (size_t)((const char *)memory - allocation->start);
+    if (bytes > left) {
+        (void)snprintf(what, sizeof what,
+                       "%s %zu bytes of a buffer of which %zu are left, allocated at", verb, bytes,
+                       left);
+        add_memory_finding(rank, LS_FINDING_BUFFER_TOO_SMALL, file, line, what, allocation->file,
+                           allocation->line);
+    }
+    return bytes < left ? bytes : left;
+}
+
 static int touch(ls_rank *rank, const void *memory, size_t bytes, bool write, const char *file,
                  int line) {
     const ls_allocation *allocation = ls_memory__find(rank, memory);
     const char *verb = write ? "writes" : "reads";
+    bytes = within(rank, allocation, memory, bytes, verb, file, line);
     if (allocation != NULL && allocation->freed) {
         char what[64];
         (void)snprintf(what, sizeof what, "%s memory that was freed at", verb);

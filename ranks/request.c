@@ -161,29 +161,59 @@ int ls_request__awaited(const ls_request **out, int most, const ls_rank *rank) {
 }
 
 // ---- ls_wait -----------------------------------------------------------------------------------
+static bool listed(const ls_request *list, const ls_request *request) {
+    while (list != NULL && list != request) {
+        list = list->next;
+    }
+    return list != NULL;
+}
+
+// A request that is not among the rank's open ones: one waited for before, another rank's, or a
+// pointer to nothing, which is not followed.
+static int refuse(ls_rank *rank, const ls_request *request, const char *file, int line) {
+    ls_run *run = rank->run;
+    const ls_rank *owner = listed(rank->freed, request) ? rank : NULL;
+    for (int r = 0; r < run->rank_count && owner == NULL; r++) {
+        const ls_rank *other = &run->ranks[r];
+        owner = listed(other->open, request) || listed(other->freed, request) ? other : NULL;
+    }
+    ls_text text = {0};
+    ls_text_printf(&text, "rank %d, ls_wait: ", rank->id);
+    if (owner != NULL) {
+        char what[256], where[LS_CALL_WHERE_MAX];
+        ls_findings__describe(what, sizeof what, &request->call, request->verb);
+        if (owner == rank) {
+            ls_text_printf(&text, "the request was waited for already");
+        } else {
+            ls_text_printf(&text, "it waits for a request of rank %d", owner->id);
+        }
+        ls_text_printf(&text, ": %s, made at %s\n", what, ls_call__where(where, &request->call));
+    } else {
+        ls_text_printf(&text, "it is given no request of this rank, or one waited for long ago\n");
+    }
+    ls_findings__history(&text, rank, 4);
+    bool on = ls_findings__add(run, LS_FINDING_HANDLE_USE_AFTER_FREE, &rank->id, 1, file, line,
+                               ls_text_string(&text));
+    ls_text_free(&text);
+    ls_run__fail(run, on ? LS_ERR_FINDING : LS_ERR_MISMATCH,
+                 ls_finding_name(LS_FINDING_HANDLE_USE_AFTER_FREE));
+    return ls_run__failed(run, rank);
+}
+
 static int wait_for(ls_rank *rank, ls_request *request, const char *file, int line) {
     ls_run *run = rank->run;
     if (run->status != LS_OK) {
         ls_request__drain(rank);
         return ls_run__failed(run, rank);
     }
-    if (request->rank != rank || request->state == LS_REQUEST_FREED) {
-        ls_request here = *request;
-        here.rank = rank;
-        here.call.rank = rank->id;
-        char made[LS_CALL_WHERE_MAX];
-        (void)ls_call__where(made, &request->call);
-        here.call.file = file;
-        here.call.line = line;
-        if (request->rank != rank) {
-            return ls_findings__fatal_call(run, LS_FINDING_HANDLE_USE_AFTER_FREE, &here,
-                                           "waits for a request of rank %d, made at %s",
-                                           request->rank->id, made);
-        }
-        return ls_findings__fatal_call(run, LS_FINDING_HANDLE_USE_AFTER_FREE, &here,
-                                       "waits for a request that was waited for already; it was "
-                                       "made at %s",
-                                       made);
+    if (!listed(rank->open, request)) {
+        return refuse(rank, request, file, line);
+    }
+    if (request->state == LS_REQUEST_GROUPED) {
+        return ls_findings__fatal_call(run, LS_FINDING_DEADLOCK_CYCLE, request,
+                                       "it is waited for at %s:%d, inside of the group whose end "
+                                       "makes it: the rank waits for itself",
+                                       file, line);
     }
     int status = LS_OK;
     if (run->direct) {

@@ -87,6 +87,7 @@ typedef struct ls_history_entry {
 
 typedef struct ls_allocation {
     char *start;
+    uint64_t number;  // among those that the rank made, from 1
     size_t bytes;
     size_t clean_start, clean_end;  // known to be written
     bool freed;                     // kept for a while to tell use after free

@@ -80,5 +80,7 @@ extern const int bug_count;
 
 // A program that makes every call, with nothing wrong.
 int every_call(ls_rank *self, void *arg);
+// Calls at random, most of them wrong; arg: a seed (uint64_t).
+int hostile(ls_rank *self, void *arg);
 
 #endif

@@ -1,5 +1,5 @@
-// Every call on several ranks and all the bugs, as a plain program: under TSan in parallel mode,
-// under ASan and valgrind under the baton.
+// Every call on several ranks, all the bugs and hostile programs, as a plain program: under TSan in
+// parallel mode, under ASan and valgrind under the baton.
 #include <stdio.h>
 #include <string.h>
 
@@ -31,6 +31,16 @@ int main(int argc, char **argv) {
             (void)fprintf(stderr, "%s: nothing was found\n", bugs[i].name);
             return 1;
         }
+        ls_spmd_result_free(result);
+    }
+    for (uint64_t seed = 0; seed < 200; seed++) {
+        int schedule = (int)(seed % (baton_only ? 3 : 4));
+        ls_spmd_result *result = NULL;
+        const ls_spmd_options options = {.ranks = 3,
+                                         .seed = seed,
+                                         .schedule = (ls_schedule_kind)schedule,
+                                         .checks = seed % 2 == 0 ? "all" : NULL};
+        (void)ls_spmd_run(&result, hostile, &seed, &options);
         ls_spmd_result_free(result);
     }
     return 0;
