@@ -39,17 +39,18 @@ typedef struct outcome {
     int status;
     char error[1024];
     ls_stages *stages;
+    ls_stages *expected;  // what the plain references give, of programs
 } outcome;
 
 static int execute_on(ls_device *device, const ls_scenario *scenario, const char *order_text,
-                      ls_stages *stages, ls_arena *arena) {
+                      const outcome *out, ls_arena *arena) {
     const ls_world_options options = {.mesh = scenario->mesh, .seed = scenario->seed};
     ls_world *world = NULL;
     ls_backend *backend = NULL;
     ls_order *order = NULL;
     ls_finding finding = {0};
     bool found = false;
-    ls_stage_sink sink = ls_stages_sink(stages);
+    ls_stage_sink sink = ls_stages_sink(out->stages), expected = ls_stages_sink(out->expected);
     int status = ls_order_parse(&order, order_text);
     if (status == LS_OK) {
         status = ls_world_create(&world, &options);
@@ -60,7 +61,8 @@ static int execute_on(ls_device *device, const ls_scenario *scenario, const char
     }
     if (status == LS_OK) {
         backend->order = order;
-        const ls_execution execution = {.scenario = scenario, .backend = backend, .sink = &sink};
+        const ls_execution execution = {
+            .scenario = scenario, .backend = backend, .sink = &sink, .expected = &expected};
         status = ls_execute(&execution, arena, &finding, &found);
     }
     ls_backend_free(backend);
@@ -73,15 +75,21 @@ static outcome run_on(ls_device *device, const ls_scenario *scenario, const char
     outcome out = {0};
     ls_arena *arena = NULL;
     if (ls_arena_create(&arena, NULL) != LS_OK ||
-        ls_stages_create(&out.stages, scenario->ranks) != LS_OK) {
+        ls_stages_create(&out.stages, scenario->ranks) != LS_OK ||
+        ls_stages_create(&out.expected, scenario->ranks) != LS_OK) {
         exit(3);
     }
-    out.status = execute_on(device, scenario, order, out.stages, arena);
+    out.status = execute_on(device, scenario, order, &out, arena);
     if (out.status != LS_OK) {
         (void)snprintf(out.error, sizeof out.error, "%s", ls_error_last()->text);
     }
     ls_arena_free(arena);
     return out;
+}
+
+static void outcome_free(outcome *out) {
+    ls_stages_free(out->stages);
+    ls_stages_free(out->expected);
 }
 
 static bool same_element(const char *a, const char *b, ls_dtype dtype) {
@@ -123,19 +131,14 @@ static bool same_arrays(const ls_scenario *scenario, const char *order, const ls
     return true;
 }
 
-static bool same_outcome(const ls_scenario *scenario, const char *order, const outcome *host,
-                         const outcome *device) {
-    if (host->status != device->status || strcmp(host->error, device->error) != 0) {
-        printf("host: %d %s\ndevice: %d %s\n", host->status, host->error, device->status,
-               device->error);
-        return fail(scenario, order, "another end", "");
-    }
-    if (ls_stages_count(host->stages) != ls_stages_count(device->stages)) {
+static bool same_stages(const ls_scenario *scenario, const char *order, const ls_stages *host,
+                        const ls_stages *device) {
+    if (ls_stages_count(host) != ls_stages_count(device)) {
         return fail(scenario, order, "other stages", "");
     }
-    for (int i = 0; i < ls_stages_count(host->stages); i++) {
-        const ls_stage_entry *entry = ls_stages_at(host->stages, i);
-        const ls_stage_entry *other = ls_stages_find(device->stages, entry->key);
+    for (int i = 0; i < ls_stages_count(host); i++) {
+        const ls_stage_entry *entry = ls_stages_at(host, i);
+        const ls_stage_entry *other = ls_stages_find(device, entry->key);
         if (other == NULL) {
             return fail(scenario, order, "a stage is missing:", entry->key);
         }
@@ -146,11 +149,22 @@ static bool same_outcome(const ls_scenario *scenario, const char *order, const o
     return true;
 }
 
+static bool same_outcome(const ls_scenario *scenario, const char *order, const outcome *host,
+                         const outcome *device) {
+    if (host->status != device->status || strcmp(host->error, device->error) != 0) {
+        printf("host: %d %s\ndevice: %d %s\n", host->status, host->error, device->status,
+               device->error);
+        return fail(scenario, order, "another end", "");
+    }
+    return same_stages(scenario, order, host->stages, device->stages) &&
+           same_stages(scenario, order, host->expected, device->expected);
+}
+
 static void compare(ls_device *device, const ls_scenario *scenario, const char *order) {
     outcome host = run_on(NULL, scenario, order), other = run_on(device, scenario, order);
     (void)same_outcome(scenario, order, &host, &other);
-    ls_stages_free(host.stages);
-    ls_stages_free(other.stages);
+    outcome_free(&host);
+    outcome_free(&other);
 }
 
 // ---- Too little memory --------------------------------------------------------------------------
@@ -176,7 +190,7 @@ static void starve(ls_device *device, const ls_scenario *scenario) {
             (void)fail(scenario, "too little memory", "arrays were not freed", out.error);
             exit(1);
         }
-        ls_stages_free(out.stages);
+        outcome_free(&out);
     }
     if (status != LS_OK || tries < 3) {
         (void)fail(scenario, "too little memory", "it never ran", "");
@@ -206,7 +220,7 @@ static void starve(ls_device *device, const ls_scenario *scenario) {
     if (out.status != LS_ERR_MEMORY || !names_rank_and_bytes(out.error)) {
         (void)fail(scenario, "too little memory", "the error says too little:", out.error);
     }
-    ls_stages_free(out.stages);
+    outcome_free(&out);
     for (int i = 0; i < BLOCKS; i++) {
         (void)cudaFree(blocks[i]);
     }
