@@ -22,7 +22,11 @@ typedef struct ls_device_ops {
     // Zeroed memory, bytes > 0. LS_ERR_MEMORY says how many bytes were wanted and what is free.
     int (*alloc)(ls_device *device, void **out, size_t bytes);
     void (*free)(ls_device *device, void *pointer, size_t bytes);  // NULL is allowed
-    bool (*owns)(ls_device *device, const void *pointer);          // whether it points at such
+    bool (*owns)(ls_device *device, const void *pointer);          // such memory, or shared memory
+    // Zeroed memory that the host reaches too, though not while kernels run (wait ends that).
+    int (*share)(ls_device *device, void **out, size_t bytes);
+    void (*free_shared)(ls_device *device, void *pointer, size_t bytes);  // NULL is allowed
+    int (*wait)(ls_device *device);                                       // for all kernels
     int (*copy_in)(ls_device *device, void *out, const void *host, size_t bytes);
     int (*copy_out)(ls_device *device, void *host, const void *in, size_t bytes);
 
@@ -62,6 +66,8 @@ typedef struct ls_device_ops {
     int (*divide_bags)(ls_device *device, void *out, size_t out_stride, ls_dtype dtype, size_t dim,
                        const int64_t *ids, const int64_t *offsets, const float *weights,
                        int64_t padding_id, size_t bags);
+    int (*matmul)(ls_device *device, void *out, const void *a, const void *b, ls_dtype dtype,
+                  size_t m, size_t k, size_t n);
     int (*bucketize)(ls_device *device, int64_t *out_lengths, int64_t *out_ids, float *out_weights,
                      int64_t *out_positions, const int64_t *ids, const int64_t *lengths,
                      const float *weights, const int64_t *row_starts, size_t owners,

@@ -5,6 +5,7 @@
 
 #include <stdatomic.h>
 
+#include "kernels/device.h"
 #include "local_tensor/local_tensor.h"
 
 struct ls_world {
@@ -15,6 +16,7 @@ struct ls_world {
     int *index;  // [size] held index of a rank or -1; NULL when all ranks are held
     int held_count;
     const ls_allocator *allocator;  // never NULL
+    ls_device *device;              // never NULL
     atomic_int tensors;             // alive
 };
 

@@ -83,6 +83,9 @@ typedef struct ls_world_options {
     const int *held;                // ranks this process holds, ascending; NULL: all
     int held_count;                 // at least 1 when held is given
     const ls_allocator *allocator;  // tensors and shards come from here; NULL: the default
+    // Where the shards lie instead (borrowed): in memory that it shares with the host, and plain
+    // operations run there. NULL: in ordinary memory.
+    struct ls_device *device;
 } ls_world_options;
 
 LS_API int ls_world_create(ls_world **out, const ls_world_options *options);
@@ -94,6 +97,8 @@ LS_API const int *ls_world_held(const ls_world *world);           // ascending, 
 LS_API int ls_world_held_index(const ls_world *world, int rank);  // -1 when not held
 LS_API uint64_t ls_world_seed(const ls_world *world);
 LS_API const ls_allocator *ls_world_allocator(const ls_world *world);
+// The device of its shards; the host (ls_device_host) where the options named none.
+LS_API struct ls_device *ls_world_device(const ls_world *world);
 
 // ---- Placement ----------------------------------------------------------------------------------
 typedef enum ls_placement_kind {

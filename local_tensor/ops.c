@@ -6,7 +6,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "kernels/kernels.h"
+#include "kernels/device.h"
 
 // Names the first rank that one of two tensors has and the other has not.
 static int check_same_ranks(const ls_local_tensor *a, const ls_local_tensor *b) {
@@ -112,12 +112,15 @@ int ls_local_tensor_elementwise(ls_local_tensor **out, const ls_local_tensor *a,
         result->shards[i].block.offset.ndim = a->shards[i].block.size.ndim;
     }
     int status = ls_local_tensor__allocate(result);
+    ls_device *device = a->world->device;
     for (int i = 0; i < a->rank_count && status == LS_OK; i++) {
         const void *in[2] = {a->shards[i].data, b->shards[i].data};
         if (a->shards[i].count != 0) {
-            ls_kernel_reduce(result->shards[i].data, in, 2, a->dtype, op, NULL, a->shards[i].count);
+            status = device->ops->reduce(device, result->shards[i].data, in, 2, a->dtype, op, NULL,
+                                         a->shards[i].count);
         }
     }
+    status = status == LS_OK ? device->ops->wait(device) : status;
     bool implied = same_placements(a, b) && elementwise_keeps(&a->placements, op);
     return ls_local_tensor__finish(out, result, status, &a->shape, implied ? &a->placements : NULL);
 }
@@ -140,15 +143,16 @@ int ls_local_tensor_scale(ls_local_tensor *tensor, double factor) {
                            ls_op_name(at->op), factor);
         }
     }
+    ls_device *device = tensor->world->device;
     for (size_t s = 0; s < tensor->shard_count; s++) {
         ls_shard *shard = &tensor->shards[s];
         const void *in[1] = {shard->data};
         if (shard->count != 0) {
-            ls_kernel_reduce(shard->data, in, 1, tensor->dtype, LS_PREMUL_SUM, &factor,
-                             shard->count);
+            LS_TRY(device->ops->reduce(device, shard->data, in, 1, tensor->dtype, LS_PREMUL_SUM,
+                                       &factor, shard->count));
         }
     }
-    return LS_OK;
+    return device->ops->wait(device);
 }
 
 // ---- Matrix product ----
@@ -226,14 +230,17 @@ int ls_local_tensor_matmul(ls_local_tensor **out, const ls_local_tensor *a,
             LS_SHAPE(a->shards[i].block.size.dim[0], b->shards[i].block.size.dim[1]);
     }
     int status = ls_local_tensor__allocate(result);
+    ls_device *device = a->world->device;
     for (int i = 0; i < a->rank_count && status == LS_OK; i++) {
         const int64_t *x = a->shards[i].block.size.dim;
         const int64_t *y = b->shards[i].block.size.dim;
         if (result->shards[i].count != 0 && x[1] != 0) {
-            ls_kernel_matmul(result->shards[i].data, a->shards[i].data, b->shards[i].data, a->dtype,
-                             (size_t)x[0], (size_t)x[1], (size_t)y[1]);
+            status = device->ops->matmul(device, result->shards[i].data, a->shards[i].data,
+                                         b->shards[i].data, a->dtype, (size_t)x[0], (size_t)x[1],
+                                         (size_t)y[1]);
         }
     }
+    status = status == LS_OK ? device->ops->wait(device) : status;
     ls_placements placements;
     bool implied = status == LS_OK && matmul_placements(&placements, a, b);
     ls_shape shape = LS_SHAPE(a->shape.dim[0], b->shape.dim[1]);
@@ -248,7 +255,8 @@ static void remove_dim(ls_shape *shape, int dim) {
     shape->ndim -= 1;
 }
 
-static void sum_shard(ls_shard *out, const ls_shard *in, ls_dtype dtype, int dim) {
+static int sum_shard(ls_device *device, ls_shard *out, const ls_shard *in, ls_dtype dtype,
+                     int dim) {
     size_t inner = 1;
     for (int d = dim + 1; d < in->block.size.ndim; d++) {
         inner *= (size_t)in->block.size.dim[d];
@@ -259,13 +267,14 @@ static void sum_shard(ls_shard *out, const ls_shard *in, ls_dtype dtype, int dim
     const char *from = in->data;
     char *to = out->data;
     for (size_t o = 0; o < outer && length != 0; o++) {
-        memcpy(to, from, row_bytes);
+        LS_TRY(device->ops->copy(device, to, from, row_bytes));
         for (size_t k = 1; k < length; k++) {
-            ls_kernel_accumulate(to, from + k * row_bytes, dtype, LS_SUM, inner);
+            LS_TRY(device->ops->accumulate(device, to, from + k * row_bytes, dtype, LS_SUM, inner));
         }
         from += length * row_bytes;
         to += row_bytes;
     }
+    return LS_OK;
 }
 
 static bool sum_placements(ls_placements *out, const ls_local_tensor *tensor, int dim) {
@@ -307,13 +316,15 @@ int ls_local_tensor_sum(ls_local_tensor **out, const ls_local_tensor *tensor, in
         result->shards[i].block.offset.ndim = from->ndim - 1;
     }
     status = status == LS_OK ? ls_local_tensor__allocate(result) : status;
+    ls_device *device = tensor->world->device;
     for (int i = 0; i < tensor->rank_count && status == LS_OK; i++) {
         int ndim = tensor->shards[i].block.size.ndim;
         if (result->shards[i].count != 0) {
-            sum_shard(&result->shards[i], &tensor->shards[i], tensor->dtype,
-                      dim < 0 ? dim + ndim : dim);
+            status = sum_shard(device, &result->shards[i], &tensor->shards[i], tensor->dtype,
+                               dim < 0 ? dim + ndim : dim);
         }
     }
+    status = status == LS_OK ? device->ops->wait(device) : status;
     ls_shape shape = tensor->shape;
     ls_placements placements;
     bool implied = false;

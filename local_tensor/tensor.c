@@ -68,6 +68,25 @@ int ls_local_tensor__new(ls_local_tensor **out, ls_world *world, ls_dtype dtype,
     return LS_OK;
 }
 
+static int alloc_data(ls_shard *shard, ls_world *world, size_t count, size_t element_bytes) {
+    ls_device *device = world->device;
+    if (device->ops->is_host) {
+        return ls_alloc(&shard->data, world->allocator, count, element_bytes);
+    }
+    size_t bytes = 0;
+    LS_TRY(ls_size_mul(&bytes, count, element_bytes));
+    return device->ops->share(device, &shard->data, bytes);
+}
+
+static void free_data(ls_shard *shard, ls_world *world, size_t element_bytes) {
+    ls_device *device = world->device;
+    if (device->ops->is_host) {
+        ls_free(world->allocator, shard->data, shard->count, element_bytes);
+    } else {
+        device->ops->free_shared(device, shard->data, shard->count * element_bytes);
+    }
+}
+
 int ls_local_tensor__allocate(ls_local_tensor *tensor) {
     size_t element_bytes = ls_dtype_bytes(tensor->dtype);
     for (int i = 0; i < tensor->rank_count; i++) {
@@ -77,8 +96,7 @@ int ls_local_tensor__allocate(ls_local_tensor *tensor) {
             if (ls_shape_count(&count, &shard->block.size) != LS_OK) {
                 return ls_error_wrap("rank %d", tensor->ranks[i]);
             }
-            if (count != 0 &&
-                ls_alloc(&shard->data, tensor->world->allocator, count, element_bytes) != LS_OK) {
+            if (count != 0 && alloc_data(shard, tensor->world, count, element_bytes) != LS_OK) {
                 return ls_error_wrap("the shard of rank %d", tensor->ranks[i]);
             }
             shard->count = count;
@@ -126,8 +144,7 @@ void ls_local_tensor_free(ls_local_tensor *tensor) {
     ls_world *world = tensor->world;
     const ls_allocator *allocator = world->allocator;
     for (size_t s = 0; s < tensor->shard_count; s++) {
-        ls_shard *shard = &tensor->shards[s];
-        ls_free(allocator, shard->data, shard->count, ls_dtype_bytes(tensor->dtype));
+        free_data(&tensor->shards[s], world, ls_dtype_bytes(tensor->dtype));
     }
     ls_free(allocator, tensor->shards, tensor->shard_count, sizeof *tensor->shards);
     ls_free(allocator, tensor->first, (size_t)tensor->rank_count + 1, sizeof *tensor->first);

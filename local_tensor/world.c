@@ -64,6 +64,7 @@ int ls_world_create(ls_world **out, const ls_world_options *options) {
     world->seed = options->seed;
     world->held_count = options->held != NULL ? options->held_count : size;
     world->allocator = allocator;
+    world->device = options->device != NULL ? options->device : ls_device_host();
     atomic_init(&world->tensors, 0);
     int status = fill_held(world, options->held);
     if (status != LS_OK) {
@@ -83,6 +84,10 @@ void ls_world_free(ls_world *world) {
     ls_free(allocator, world->index, (size_t)world->size, sizeof(int));
     ls_free(allocator, world->held, (size_t)world->held_count, sizeof(int));
     ls_free(allocator, world, 1, sizeof *world);
+}
+
+ls_device *ls_world_device(const ls_world *world) {
+    return world->device;
 }
 
 const ls_mesh *ls_world_mesh(const ls_world *world) {

@@ -101,7 +101,7 @@ static int run_placed(ls_device *device, placed *placed_calls, const ls_call **c
                                          p->host_recv_bytes));
         }
     }
-    return LS_OK;
+    return device->ops->wait(device);  // the host may read shared buffers now
 }
 
 int ls_sim_device__math(ls_device *device, const ls_event *event, const ls_order *order) {

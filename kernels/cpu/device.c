@@ -21,6 +21,11 @@ static bool host_owns(ls_device *device, const void *pointer) {
     return pointer != NULL;
 }
 
+static int host_wait(ls_device *device) {
+    (void)device;
+    return LS_OK;
+}
+
 static int host_move(ls_device *device, void *out, const void *in, size_t bytes) {
     (void)device;
     if (bytes > 0 && out != in) {
@@ -140,6 +145,13 @@ static int host_divide_bags(ls_device *device, void *out, size_t out_stride, ls_
     return LS_OK;
 }
 
+static int host_matmul(ls_device *device, void *out, const void *a, const void *b, ls_dtype dtype,
+                       size_t m, size_t k, size_t n) {
+    (void)device;
+    ls_kernel_matmul(out, a, b, dtype, m, k, n);
+    return LS_OK;
+}
+
 static int host_bucketize(ls_device *device, int64_t *out_lengths, int64_t *out_ids,
                           float *out_weights, int64_t *out_positions, const int64_t *ids,
                           const int64_t *lengths, const float *weights, const int64_t *row_starts,
@@ -156,6 +168,9 @@ static const ls_device_ops host_ops = {
     .alloc = host_alloc,
     .free = host_free,
     .owns = host_owns,
+    .share = host_alloc,
+    .free_shared = host_free,
+    .wait = host_wait,
     .copy_in = host_move,
     .copy_out = host_move,
     .convert = host_convert,
@@ -173,6 +188,7 @@ static const ls_device_ops host_ops = {
     .pooled_lookup = host_pooled_lookup,
     .fill_empty_bags = host_fill_empty_bags,
     .divide_bags = host_divide_bags,
+    .matmul = host_matmul,
     .bucketize = host_bucketize,
 };
 

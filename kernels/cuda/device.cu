@@ -39,7 +39,30 @@ static bool cuda_owns(ls_device *device, const void *pointer) {
         (void)cudaGetLastError();
         return false;
     }
-    return attributes.type == cudaMemoryTypeDevice;
+    return attributes.type == cudaMemoryTypeDevice || attributes.type == cudaMemoryTypeManaged;
+}
+
+static int cuda_wait(ls_device *device) {
+    (void)device;
+    return check(cudaDeviceSynchronize(), "waiting for the GPU");
+}
+
+static int cuda_share(ls_device *device, void **out, size_t bytes) {
+    *out = nullptr;
+    cudaError_t error = cudaMallocManaged(out, bytes, cudaMemAttachGlobal);
+    if (error == cudaErrorMemoryAllocation) {
+        (void)cudaGetLastError();
+        *out = nullptr;
+        return LS_FAIL(LS_ERR_MEMORY, "out of GPU memory: %zu bytes wanted", bytes);
+    }
+    LS_TRY(check(error, "GPU memory"));
+    LS_TRY(check(cudaMemsetAsync(*out, 0, bytes, nullptr), "clearing GPU memory"));
+    return cuda_wait(device);
+}
+
+static void cuda_free_shared(ls_device *device, void *pointer, size_t bytes) {
+    (void)device, (void)bytes;
+    (void)cudaFree(pointer);  // NULL is allowed
 }
 
 static int cuda_copy_in(ls_device *device, void *out, const void *host, size_t bytes) {
@@ -157,6 +180,12 @@ static int cuda_divide_bags(ls_device *device, void *out, size_t out_stride, ls_
                                       padding_id, bags, nullptr);
 }
 
+static int cuda_matmul(ls_device *device, void *out, const void *a, const void *b, ls_dtype dtype,
+                       size_t m, size_t k, size_t n) {
+    (void)device;
+    return ls_kernel_matmul_cuda(out, a, b, dtype, m, k, n, nullptr);
+}
+
 static int cuda_bucketize(ls_device *device, int64_t *out_lengths, int64_t *out_ids,
                           float *out_weights, int64_t *out_positions, const int64_t *ids,
                           const int64_t *lengths, const float *weights, const int64_t *row_starts,
@@ -178,6 +207,9 @@ static const ls_device_ops cuda_ops = {
     cuda_alloc,
     cuda_free,
     cuda_owns,
+    cuda_share,
+    cuda_free_shared,
+    cuda_wait,
     cuda_copy_in,
     cuda_copy_out,
     cuda_convert,
@@ -195,6 +227,7 @@ static const ls_device_ops cuda_ops = {
     cuda_pooled_lookup,
     cuda_fill_empty_bags,
     cuda_divide_bags,
+    cuda_matmul,
     cuda_bucketize,
 };
 

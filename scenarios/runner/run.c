@@ -128,7 +128,8 @@ static int simulate_on(struct case_run *run, ls_world *world, const ls_order *or
 // Simulates under an order (NULL: rank order); expected (NULL: not wanted): what stages must give.
 static int simulate_under(struct case_run *run, const char *order_text, ls_stages *simulated,
                           ls_stages *expected) {
-    const ls_world_options options = {.mesh = run->scenario->mesh, .seed = run->scenario->seed};
+    const ls_world_options options = {
+        .mesh = run->scenario->mesh, .seed = run->scenario->seed, .device = run->options->device};
     ls_world *world = NULL;
     ls_order *order = NULL;
     int status = order_text != NULL ? ls_order_parse(&order, order_text) : LS_OK;

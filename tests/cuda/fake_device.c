@@ -35,8 +35,29 @@ static bool owns(ls_device *device, const void *pointer) {
     return at != NULL && pool != NULL && at >= pool && at < pool + POOL_BYTES;
 }
 
+// Shared memory is the host's, in a list.
+static struct shared {
+    struct shared *next;
+    char *data;
+    size_t bytes;
+} * shared_blocks;
+
+static bool is_shared(const void *pointer) {
+    const char *at = pointer;
+    for (const struct shared *block = shared_blocks; block != NULL; block = block->next) {
+        if (at >= block->data && at < block->data + block->bytes) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static bool fake_owns(ls_device *device, const void *pointer) {
+    return owns(device, pointer) || is_shared(pointer);
+}
+
 static void expect_device(const void *pointer, const char *kernel) {
-    if (pointer != NULL && !owns(NULL, pointer)) {
+    if (pointer != NULL && !fake_owns(NULL, pointer)) {
         fprintf(stderr, "fake device: %s was given the host's memory\n", kernel);
         abort();
     }
@@ -86,6 +107,44 @@ static void fake_free(ls_device *device, void *pointer, size_t bytes) {
     access_pool(PROT_NONE);
     size_t start = (size_t)((char *)pointer - pool);
     top = --live == 0 ? 0 : top == start + bytes ? start : top;
+}
+
+static int fake_share(ls_device *device, void **out, size_t bytes) {
+    (void)device;
+    LS_ASSERT(bytes > 0);
+    if (fail_at == 0) {
+        return LS_FAIL(LS_ERR_MEMORY, "out of GPU memory: %zu bytes wanted", bytes);
+    }
+    fail_at -= fail_at > 0;
+    struct shared *block = calloc(1, sizeof *block);
+    LS_ASSERT(block != NULL);
+    *block = (struct shared){shared_blocks, calloc(1, bytes), bytes};
+    LS_ASSERT(block->data != NULL);
+    shared_blocks = block;
+    live++;
+    *out = block->data;
+    return LS_OK;
+}
+
+static void fake_free_shared(ls_device *device, void *pointer, size_t bytes) {
+    (void)device;
+    for (struct shared **at = &shared_blocks; *at != NULL && pointer != NULL; at = &(*at)->next) {
+        struct shared *block = *at;
+        if (block->data == pointer) {
+            LS_ASSERT(block->bytes == bytes);
+            *at = block->next;
+            free(block->data);
+            free(block);
+            live--;
+            return;
+        }
+    }
+    LS_ASSERT(pointer == NULL);
+}
+
+static int fake_wait(ls_device *device) {
+    (void)device;
+    return LS_OK;
 }
 
 static int fake_copy_in(ls_device *device, void *out, const void *host, size_t bytes) {
@@ -187,6 +246,10 @@ KERNEL(divide_bags,
         size_t bags),
        (HOST, out, out_stride, dtype, dim, ids, offsets, weights, padding_id, bags),
        (D(out), D(ids), D(offsets), D(weights)))
+KERNEL(matmul,
+       (ls_device * device, void *out, const void *a, const void *b, ls_dtype dtype, size_t m,
+        size_t k, size_t n),
+       (HOST, out, a, b, dtype, m, k, n), (D(out), D(a), D(b)))
 KERNEL(bucketize,
        (ls_device * device, int64_t *out_lengths, int64_t *out_ids, float *out_weights,
         int64_t *out_positions, const int64_t *ids, const int64_t *lengths, const float *weights,
@@ -218,7 +281,10 @@ ls_device *fake_device(void) {
         .name = "fake",
         .alloc = fake_alloc,
         .free = fake_free,
-        .owns = owns,
+        .owns = fake_owns,
+        .share = fake_share,
+        .free_shared = fake_free_shared,
+        .wait = fake_wait,
         .copy_in = fake_copy_in,
         .copy_out = fake_copy_out,
         .convert = fake_convert,
@@ -236,6 +302,7 @@ ls_device *fake_device(void) {
         .pooled_lookup = fake_pooled_lookup,
         .fill_empty_bags = fake_fill_empty_bags,
         .divide_bags = fake_divide_bags,
+        .matmul = fake_matmul,
         .bucketize = fake_bucketize,
     };
     static ls_device device = {.ops = &ops};

@@ -44,7 +44,8 @@ typedef struct outcome {
 
 static int execute_on(ls_device *device, const ls_scenario *scenario, const char *order_text,
                       const outcome *out, ls_arena *arena) {
-    const ls_world_options options = {.mesh = scenario->mesh, .seed = scenario->seed};
+    const ls_world_options options = {
+        .mesh = scenario->mesh, .seed = scenario->seed, .device = device};
     ls_world *world = NULL;
     ls_backend *backend = NULL;
     ls_order *order = NULL;
