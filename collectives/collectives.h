@@ -166,6 +166,10 @@ typedef struct ls_backend_ops {
     int (*comm_split)(ls_backend *backend, ls_comm *comm, const ls_comm *parent, int color);
     // Completes a set of calls of the ranks this process holds, as one group (below).
     int (*run)(ls_backend *backend, ls_call *calls, int call_count);
+    // Begins a call of a held rank without waiting, and tells whether it is done, which moves on
+    // all that are under way. Both or neither; NULL: run alone.
+    int (*start)(ls_backend *backend, ls_call *call, void **pending);
+    int (*test)(ls_backend *backend, void *pending, bool *done);
     // What was used for a call of the last run; false where that is not known. May be NULL.
     bool (*used)(ls_backend *backend, const ls_call *call, ls_call_used *out);
     double (*clock)(ls_backend *backend);  // seconds; the simulator's is logical
@@ -207,6 +211,13 @@ LS_API void ls_backend_free(ls_backend *backend);  // NULL is allowed
 // writes may not be touched by another (LS_ERR_INVALID). LS_ERR_MISMATCH names rank and call where
 // calls disagree or are missing. Sets seq of every call.
 LS_API int ls_backend_run(ls_backend *backend, ls_call *calls, int call_count);
+
+// The same for one call without waiting for the others, on backends that can (ops->start is set;
+// else LS_ERR_UNSUPPORTED). *call and what it points to must stay until ls_backend_test says that
+// it is done, with its status; *pending is gone then. Collectives of one communicator, and messages
+// one way between two ranks, keep the order in which they were started; all else goes on at once.
+LS_API int ls_backend_start(void **pending, ls_backend *backend, ls_call *call);
+LS_API int ls_backend_test(bool *done, ls_backend *backend, void *pending, const ls_call *call);
 
 // ---- Communicators ------------------------------------------------------------------------------
 struct ls_comm {

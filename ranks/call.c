@@ -233,7 +233,7 @@ static int end_group(const char *file, int line, ls_rank *rank) {
     }
     int status = submit_group(rank);
     if (status == LS_OK) {
-        status = run->direct ? ls_direct__wait(NULL) : ls_request__await(rank);
+        status = run->direct ? ls_direct__group_end(rank) : ls_request__await(rank);
     }
     if (status != LS_OK) {
         return run->status != LS_OK ? ls_run__failed(run, rank) : status;

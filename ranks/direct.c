@@ -1,7 +1,7 @@
 // Programs where this process holds one rank (MPI, NCCL with a process per GPU): calls go to the
-// backend, which meets the others. They are handed over in the order in which they were made, at
-// the latest when one of them, or a later one, is waited for: what a rank does in the meantime
-// delays the others, and cannot block them for ever.
+// backend, which meets the others: at once, where it completes calls side by side (MPI), else in
+// the order in which they were made, at the latest when one of them, or a later one, is waited for.
+// What a rank does in the meantime delays the others, and cannot block them for ever.
 #include <string.h>
 
 #include "ranks/internal.h"
@@ -126,22 +126,70 @@ static int flush(ls_rank *rank, ls_request *own, const ls_request *last) {
     return status;
 }
 
+// ---- Backends that complete calls side by side --------------------------------------------------
+static bool side_by_side(const ls_run *run) {
+    return run->backend->ops->start != NULL;
+}
+
+static int await(ls_request *request) {
+    ls_backend *backend = request->rank->run->backend;
+    bool done = request->state == LS_REQUEST_DONE;
+    while (!done) {
+        int status = ls_backend_test(&done, backend, request->pending, &request->call);
+        if (status != LS_OK) {
+            return fail(request, status);
+        }
+        if (done) {
+            ls_request__done(request, LS_OK);
+        }
+    }
+    return LS_OK;
+}
+
+static int start(ls_request *request) {
+    ls_backend *backend = request->rank->run->backend;
+    int status = ls_backend_start(&request->pending, backend, &request->call);
+    return status == LS_OK ? LS_OK : fail(request, status);
+}
+
+// All that is open, or all that the rank waits for at the end of a group.
+static int await_all(ls_rank *rank, bool awaited_only) {
+    for (ls_request *at = rank->open; at != NULL; at = at->next) {
+        if (at->state == LS_REQUEST_POSTED && (at->awaited || !awaited_only)) {
+            LS_TRY(await(at));
+        }
+    }
+    return LS_OK;
+}
+
+// ---- Calls --------------------------------------------------------------------------------------
 int ls_direct__submit(ls_request *request) {
+    ls_run *run = request->rank->run;
     if (request->verb != LS_VERB_CALL) {
-        LS_TRY(flush(request->rank, NULL, NULL));
+        LS_TRY(side_by_side(run) ? LS_OK : flush(request->rank, NULL, NULL));
         return ls_direct__verb(request);
     }
-    if (request->asynchronous || request->awaited) {
-        return LS_OK;  // waits for ls_wait, or for the end of its group
+    bool later = request->asynchronous || request->awaited;  // at ls_wait, or its group's end
+    if (side_by_side(run)) {
+        LS_TRY(start(request));
+        return later ? LS_OK : await(request);
     }
-    return flush(request->rank, request, NULL);
+    return later ? LS_OK : flush(request->rank, request, NULL);
+}
+
+int ls_direct__group_end(ls_rank *rank) {
+    return side_by_side(rank->run) ? await_all(rank, true) : flush(rank, NULL, NULL);
 }
 
 int ls_direct__wait(ls_request *request) {
-    if (request == NULL) {  // the end of a group
-        return flush(ls_schedule__current(), NULL, NULL);
+    if (side_by_side(request->rank->run)) {
+        return await(request);
     }
     return request->state == LS_REQUEST_DONE ? LS_OK : flush(request->rank, NULL, request);
+}
+
+int ls_direct__finish(ls_rank *rank) {
+    return side_by_side(rank->run) ? await_all(rank, false) : flush(rank, NULL, NULL);
 }
 
 int ls_direct__collective(const ls_request *request, ls_call call) {

@@ -45,7 +45,7 @@ static int run_program(ls_run *run, ls_spmd_program program, void *arg) {
     ls_schedule__set_current(rank);
     rank->exit_status = program(rank, arg);
     if (run->status == LS_OK && rank->exit_status == 0 && rank->open != NULL) {
-        (void)ls_direct__wait(NULL);  // what was never waited for: others may wait for it
+        (void)ls_direct__finish(rank);
     }
     ls_schedule__set_current(NULL);
     rank->state = LS_RANK_RETURNED;

@@ -207,6 +207,8 @@ void ls_stuck__leftovers(ls_run *run);
 // ---- direct.c: runs on a backend that holds one rank -------------------------------------------
 int ls_direct__submit(ls_request *request);
 int ls_direct__wait(ls_request *request);
+int ls_direct__group_end(ls_rank *rank);
+int ls_direct__finish(ls_rank *rank);  // what was never waited for: others may wait for it
 // The run ends with what the last check or error of this thread says of the request.
 int ls_direct__fail(ls_request *request, int status);
 // A call of the library's own on the request's communicator, complete at the end.

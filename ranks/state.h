@@ -67,6 +67,7 @@ struct ls_request {
     ls_rank_comm *comm;
     uint64_t number;  // among all calls of the rank, from 0
     ls_meet *meet;    // collectives, while POSTED
+    void *pending;    // the backend's, where it completes calls side by side
     size_t send_bytes, recv_bytes;
     uint64_t send_hash, recv_hash;  // buffer.modified_in_flight
     int color, key;                 // SPLIT

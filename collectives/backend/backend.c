@@ -79,6 +79,35 @@ int ls_backend_run(ls_backend *backend, ls_call *calls, int call_count) {
     return LS_OK;
 }
 
+int ls_backend_start(void **pending, ls_backend *backend, ls_call *call) {
+    LS_ASSERT(pending != NULL && backend != NULL && call != NULL);
+    *pending = NULL;
+    if (backend->ops->start == NULL) {
+        return LS_FAIL(LS_ERR_UNSUPPORTED, "the %s backend completes calls one after another",
+                       backend->ops->name);
+    }
+    ls_check_clear();
+    LS_TRY(admit(backend, call));
+    call->seq = call->comm->seq[ls_comm_member(call->comm, call->rank)]++;
+    ls_gdb_hook_group(backend, call, 1);
+    return backend->ops->start(backend, call, pending);
+}
+
+int ls_backend_test(bool *done, ls_backend *backend, void *pending, const ls_call *call) {
+    *done = false;
+    ls_check_clear();
+    int status = backend->ops->test(backend, pending, done);
+    if (status != LS_OK) {
+        if (ls_check_last()->found) {
+            ls_hooks__before_stop();
+        }
+        ls_gdb_hook_refused(backend, call, 1, ls_check_last());
+    } else if (*done && backend->observer != NULL) {
+        backend->observer(backend->observer_arg, call);
+    }
+    return status;
+}
+
 // ---- Overlap ------------------------------------------------------------------------------------
 typedef struct interval {
     uintptr_t start;

@@ -59,6 +59,7 @@ const char *ls_mpi_version(void) {
 // ---- The backend --------------------------------------------------------------------------------
 typedef struct mpi_backend {
     ls_backend backend;
+    ls_mpi_group *groups;  // under way, oldest first
 } mpi_backend;
 
 typedef struct mpi_comm {
@@ -136,179 +137,41 @@ static void mpi_comm_close(ls_backend *backend, ls_comm *comm) {
     ls_free(NULL, made, 1, sizeof *made);
 }
 
-int ls_mpi__request(MPI_Request **out, ls_mpi_group *group) {
-    LS_ASSERT(group->request_count < group->request_room);
-    *out = &group->requests[group->request_count++];
-    **out = MPI_REQUEST_NULL;
-    return LS_OK;
-}
-
-int ls_mpi__wait(ls_mpi_group *group) {
-    // Processes outnumber cores on a debugging machine: one that spins would keep the core from the
-    // one it waits for.
-    int result = MPI_SUCCESS, done = 0;
-    while (result == MPI_SUCCESS && !done) {
-        result = MPI_Testall(group->request_count, group->requests, &done, group->statuses);
-        if (!done) {
+// ---- Running ------------------------------------------------------------------------------------
+// Processes outnumber cores on a debugging machine: one that spins would keep the core from the one
+// it waits for.
+static int mpi_run(ls_backend *backend, ls_call *calls, int call_count) {
+    mpi_backend *owner = backend->impl;
+    ls_mpi_group *group = NULL;
+    LS_TRY(ls_mpi__group_open(&group, &owner->groups, calls, call_count));
+    while (!group->done) {
+        ls_mpi__advance(owner->groups);
+        if (!group->done) {
             (void)sched_yield();
         }
     }
-    for (int i = 0; i < group->request_count && result == MPI_ERR_IN_STATUS; i++) {
-        int of_request = group->statuses[i].MPI_ERROR;
-        if (of_request != MPI_SUCCESS && of_request != MPI_ERR_PENDING) {
-            result = of_request;
-        }
-    }
-    LS_MPI_TRY(result, "MPI_Testall");
-    group->request_count = 0;
+    return ls_mpi__group_close(group, &owner->groups);
+}
+
+static int mpi_start(ls_backend *backend, ls_call *call, void **pending) {
+    mpi_backend *owner = backend->impl;
+    ls_mpi_group *group = NULL;
+    LS_TRY(ls_mpi__group_open(&group, &owner->groups, call, 1));
+    ls_mpi__advance(owner->groups);
+    *pending = group;
     return LS_OK;
 }
 
-// ---- Sends and receives agree pair by pair ------------------------------------------------------
-#define ASK_TAG    0  // what the sender says, to the receiver
-#define ANSWER_TAG 1  // what the receiver says, to the sender
-
-typedef struct message {
-    int64_t dtype, count, seq, rank, line, status;
-    char file[80];
-} message;
-
-static void fill_message(message *out, const ls_call *call, int status) {
-    memset(out, 0, sizeof *out);
-    out->dtype = (int64_t)call->dtype;
-    out->count = (int64_t)call->count;
-    out->seq = (int64_t)call->seq;
-    out->rank = call->rank;
-    out->line = call->line;
-    out->status = status;
-    if (call->file != NULL) {
-        (void)snprintf(out->file, sizeof out->file, "%s", call->file);
+static int mpi_test(ls_backend *backend, void *pending, bool *done) {
+    mpi_backend *owner = backend->impl;
+    ls_mpi_group *group = pending;
+    ls_mpi__advance(owner->groups);
+    *done = group->done;
+    if (!group->done) {
+        (void)sched_yield();
+        return LS_OK;
     }
-}
-
-static int exchange_message(ls_mpi_group *group, const ls_call *call, const message *own,
-                            message *other) {
-    MPI_Request *request = NULL;
-    MPI_Comm comm = ls_mpi__comm(call->comm);
-    int bytes = (int)sizeof *own;
-    int out_tag = call->kind == LS_SEND ? ASK_TAG : ANSWER_TAG;
-    int in_tag = call->kind == LS_SEND ? ANSWER_TAG : ASK_TAG;
-    LS_TRY(ls_mpi__request(&request, group));
-    LS_MPI_TRY(MPI_Isend(own, bytes, MPI_BYTE, call->root, out_tag, comm, request), "MPI_Isend");
-    LS_TRY(ls_mpi__request(&request, group));
-    LS_MPI_TRY(MPI_Irecv(other, bytes, MPI_BYTE, call->root, in_tag, comm, request), "MPI_Irecv");
-    return LS_OK;
-}
-
-static int check_pair(const ls_call *call, const message *other) {
-    ls_call there = *call;
-    there.kind = call->kind == LS_SEND ? LS_RECV : LS_SEND;
-    there.rank = (int)other->rank;
-    there.root = ls_comm_member(call->comm, call->rank);
-    there.dtype = (ls_dtype)other->dtype;
-    there.count = (size_t)other->count;
-    there.seq = (uint64_t)other->seq;
-    there.file = other->file;
-    there.line = (int)other->line;
-    there.send = call->kind == LS_SEND ? NULL : (const void *)(uintptr_t)64;
-    there.recv = call->kind == LS_SEND ? (void *)(uintptr_t)64 : NULL;
-    const ls_call *pair[2] = {call->kind == LS_SEND ? call : &there,
-                              call->kind == LS_SEND ? &there : call};
-    int status = ls_collective_of(LS_SEND)->check(pair, 2);
-    if (status != LS_OK) {
-        ls_check__forget_file();  // it may be the message's
-    }
-    return status;
-}
-
-static int agree_pairs(ls_mpi_group *group, int own_status) {
-    size_t n = (size_t)group->call_count;
-    message *own = ls_arena_alloc(group->arena, n, sizeof *own);
-    message *others = ls_arena_alloc(group->arena, n, sizeof *others);
-    if (own == NULL || others == NULL) {
-        return LS_ERR_MEMORY;
-    }
-    for (int i = 0; i < group->call_count; i++) {
-        const ls_call *call = &group->calls[i];
-        if (call->kind == LS_SEND || call->kind == LS_RECV) {
-            fill_message(&own[i], call, own_status);
-            LS_TRY(exchange_message(group, call, &own[i], &others[i]));
-        }
-    }
-    LS_TRY(ls_mpi__wait(group));
-    for (int i = 0; i < group->call_count && own_status == LS_OK; i++) {
-        const ls_call *call = &group->calls[i];
-        if (call->kind != LS_SEND && call->kind != LS_RECV) {
-            continue;
-        }
-        if (others[i].status != LS_OK) {
-            return LS_FAIL_RANK((int)others[i].status, (int)others[i].rank,
-                                "%s: rank %d's own checks of its calls failed", call->comm->name,
-                                (int)others[i].rank);
-        }
-        LS_TRY(check_pair(call, &others[i]));
-    }
-    return own_status;
-}
-
-// ---- Running ------------------------------------------------------------------------------------
-static bool peers_valid(const ls_call *calls, int call_count) {
-    for (int i = 0; i < call_count; i++) {
-        bool p2p = calls[i].kind == LS_SEND || calls[i].kind == LS_RECV;
-        if (p2p && (calls[i].root < 0 || calls[i].root >= calls[i].comm->size)) {
-            return false;
-        }
-    }
-    return true;
-}
-
-static int check_own(const ls_call *calls, int call_count) {
-    for (int i = 0; i < call_count; i++) {
-        LS_TRY(ls_call_check(NULL, &calls[i]));
-    }
-    return ls_backend__check_overlap(calls, call_count);
-}
-
-static int run_group(ls_mpi_group *group) {
-    int own_status = check_own(group->calls, group->call_count);
-    if (own_status != LS_OK && !peers_valid(group->calls, group->call_count)) {
-        return own_status;  // there is no peer to tell
-    }
-    ls_error own_error = *ls_error_last();
-    ls_check_failure own_failure = *ls_check_last();
-    int status = ls_mpi__agree(group, own_status);
-    if (status == LS_OK || own_status != LS_OK) {
-        int pairs = agree_pairs(group, own_status);
-        status = status != LS_OK ? status : pairs;
-    }
-    if (own_status != LS_OK) {
-        // Telling the others may have changed the error; this rank's own is the one that matters.
-        ls_check__restore(&own_failure);
-        return ls_error__set(own_error.file, own_error.line, own_error.code, own_error.rank, "%s",
-                             own_error.text);
-    }
-    LS_TRY(status);
-    return ls_mpi__move(group);
-}
-
-static int mpi_run(ls_backend *backend, ls_call *calls, int call_count) {
-    (void)backend;
-    ls_mpi_group group = {.calls = calls, .call_count = call_count};
-    LS_TRY(ls_arena_create(&group.arena, NULL));
-    // At most two requests a call are under way at once.
-    group.request_room = 2 * call_count + 2;
-    group.requests = ls_arena_alloc(group.arena, (size_t)group.request_room, sizeof(MPI_Request));
-    group.statuses = ls_arena_alloc(group.arena, (size_t)group.request_room, sizeof(MPI_Status));
-    group.any_counts = ls_arena_alloc(group.arena, (size_t)call_count, sizeof(bool));
-    bool ready = group.requests != NULL && group.statuses != NULL && group.any_counts != NULL;
-    int status = ready ? run_group(&group) : LS_ERR_MEMORY;
-    if (status != LS_OK && group.request_count != 0) {
-        // MPI may still use the arena's memory: it stays for the rest of the process, which has
-        // lost its communicator anyway.
-        return status;
-    }
-    ls_arena_free(group.arena);
-    return status;
+    return ls_mpi__group_close(group, &owner->groups);
 }
 
 static double mpi_clock(ls_backend *backend) {
@@ -326,6 +189,8 @@ static const ls_backend_ops mpi_ops = {
     .comm_close = mpi_comm_close,
     .comm_split = mpi_comm_split,
     .run = mpi_run,
+    .start = mpi_start,
+    .test = mpi_test,
     .clock = mpi_clock,
     .destroy = mpi_destroy,
 };

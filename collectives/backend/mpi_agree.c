@@ -16,7 +16,7 @@ typedef struct fingerprint {
 } fingerprint;
 
 // The collectives of this group on one communicator.
-typedef struct comm_batch {
+typedef struct ls_mpi_batch {
     const ls_comm *comm;
     int call_count;        // this rank's
     int64_t own_count;     // the same, as it travels
@@ -63,7 +63,7 @@ static void take_fingerprint(fingerprint *out, const ls_call *call, int status) 
     copy_file(out->file, call->file);
 }
 
-static int collect(ls_mpi_group *group, comm_batch *batches, int *batch_count, int own_status) {
+static int collect(ls_mpi_group *group, comm_batch *batches) {
     size_t n = (size_t)group->call_count;
     for (int i = 0; i < group->call_count; i++) {
         const ls_call *call = &group->calls[i];
@@ -71,12 +71,12 @@ static int collect(ls_mpi_group *group, comm_batch *batches, int *batch_count, i
             continue;
         }
         int b = 0;
-        while (b < *batch_count && batches[b].comm != call->comm) {
+        while (b < group->batch_count && batches[b].comm != call->comm) {
             b += 1;
         }
         comm_batch *batch = &batches[b];
-        if (b == *batch_count) {
-            *batch_count += 1;
+        if (b == group->batch_count) {
+            group->batch_count += 1;
             batch->comm = call->comm;
             batch->calls = need(group, n, sizeof(int));
             batch->own = need(group, n, sizeof *batch->own);
@@ -85,45 +85,58 @@ static int collect(ls_mpi_group *group, comm_batch *batches, int *batch_count, i
                 return LS_ERR_MEMORY;
             }
         }
-        take_fingerprint(&batch->own[batch->call_count], call, own_status);
+        take_fingerprint(&batch->own[batch->call_count], call, group->own_status);
         batch->calls[batch->call_count++] = i;
     }
     return LS_OK;
 }
 
-// How many collectives each member made; a member that made fewer would leave the others waiting.
-static int exchange_numbers(ls_mpi_group *group, comm_batch *batches, int batch_count) {
+int ls_mpi__agree_begin(ls_mpi_group *group) {
+    comm_batch *batches = need(group, (size_t)group->call_count, sizeof *batches);
     MPI_Request *request = NULL;
-    for (int b = 0; b < batch_count; b++) {
+    if (batches == NULL) {
+        return LS_ERR_MEMORY;
+    }
+    group->batches = batches;
+    LS_TRY(collect(group, batches));
+    for (int b = 0; b < group->batch_count; b++) {
         batches[b].own_count = batches[b].call_count;
         LS_TRY(ls_mpi__request(&request, group));
         LS_MPI_TRY(MPI_Iallgather(&batches[b].own_count, 1, MPI_INT64_T, batches[b].counts, 1,
                                   MPI_INT64_T, ls_mpi__comm(batches[b].comm), request),
                    "MPI_Iallgather");
     }
-    LS_TRY(ls_mpi__wait(group));
-    for (int b = 0; b < batch_count; b++) {
-        const comm_batch *batch = &batches[b];
-        for (int m = 0; m < batch->comm->size; m++) {
-            if (batch->counts[m] != batch->counts[0]) {
-                const ls_call *call = &group->calls[batch->calls[0]];
-                ls_check__note(LS_FINDING_MISSING_RANK, call);
-                return LS_FAIL_RANK(
-                    LS_ERR_MISMATCH, batch->comm->ranks[m],
-                    "%s: in one group rank %d makes %lld collectives and rank %d %lld",
-                    batch->comm->name, batch->comm->ranks[0], (long long)batch->counts[0],
-                    batch->comm->ranks[m], (long long)batch->counts[m]);
-            }
+    return LS_OK;
+}
+
+// How many collectives each member made; a member that made fewer would leave the others waiting.
+static int check_numbers(const ls_mpi_group *group, const comm_batch *batch) {
+    for (int m = 0; m < batch->comm->size; m++) {
+        if (batch->counts[m] != batch->counts[0]) {
+            const ls_call *call = &group->calls[batch->calls[0]];
+            ls_check__note(LS_FINDING_MISSING_RANK, call);
+            return LS_FAIL_RANK(LS_ERR_MISMATCH, batch->comm->ranks[m],
+                                "%s: in one group rank %d makes %lld collectives and rank %d %lld",
+                                batch->comm->name, batch->comm->ranks[0],
+                                (long long)batch->counts[0], batch->comm->ranks[m],
+                                (long long)batch->counts[m]);
         }
     }
     return LS_OK;
 }
 
-static int exchange_fingerprints(ls_mpi_group *group, comm_batch *batches, int batch_count) {
+int ls_mpi__agree_fingerprints(ls_mpi_group *group) {
     MPI_Request *request = NULL;
-    for (int b = 0; b < batch_count; b++) {
-        comm_batch *batch = &batches[b];
+    for (int b = 0; b < group->batch_count; b++) {
+        comm_batch *batch = &group->batches[b];
         size_t calls = (size_t)batch->call_count;
+        if (check_numbers(group, batch) != LS_OK) {
+            if (group->own_status == LS_OK) {
+                return LS_ERR_MISMATCH;
+            }
+            group->batch_count = b;  // what is left is to tell the other ends of messages
+            return LS_OK;
+        }
         batch->all = need(group, (size_t)batch->comm->size * calls, sizeof *batch->all);
         batch->all_counts = need(group, calls, sizeof *batch->all_counts);
         if (batch->all == NULL || batch->all_counts == NULL) {
@@ -135,7 +148,7 @@ static int exchange_fingerprints(ls_mpi_group *group, comm_batch *batches, int b
                                   ls_mpi__comm(batch->comm), request),
                    "MPI_Iallgather");
     }
-    return ls_mpi__wait(group);
+    return LS_OK;
 }
 
 // Counts per member travel only where some member gives them: [2 * size] a member, send then recv.
@@ -235,28 +248,20 @@ static int check_statuses(const comm_batch *batch) {
     return LS_OK;
 }
 
-int ls_mpi__agree(ls_mpi_group *group, int own_status) {
-    comm_batch *batches = need(group, (size_t)group->call_count, sizeof *batches);
-    int batch_count = 0;
-    if (batches == NULL) {
-        return LS_ERR_MEMORY;
+int ls_mpi__agree_counts(ls_mpi_group *group) {
+    for (int b = 0; b < group->batch_count && group->own_status == LS_OK; b++) {
+        LS_TRY(check_statuses(&group->batches[b]));
     }
-    LS_TRY(collect(group, batches, &batch_count, own_status));
-    LS_TRY(exchange_numbers(group, batches, batch_count));
-    LS_TRY(exchange_fingerprints(group, batches, batch_count));
-    for (int b = 0; b < batch_count && own_status == LS_OK; b++) {
-        LS_TRY(check_statuses(&batches[b]));
+    for (int b = 0; b < group->batch_count && group->own_status == LS_OK; b++) {
+        LS_TRY(exchange_counts(group, &group->batches[b]));
     }
-    if (own_status != LS_OK) {
-        return own_status;  // the others stop at the same place
-    }
-    for (int b = 0; b < batch_count; b++) {
-        LS_TRY(exchange_counts(group, &batches[b]));
-    }
-    LS_TRY(ls_mpi__wait(group));
-    for (int b = 0; b < batch_count; b++) {
-        for (int k = 0; k < batches[b].call_count; k++) {
-            LS_TRY(check_call(group, &batches[b], k));
+    return LS_OK;  // where this rank's own checks failed, the others stop at the same place
+}
+
+int ls_mpi__agree_check(ls_mpi_group *group) {
+    for (int b = 0; b < group->batch_count && group->own_status == LS_OK; b++) {
+        for (int k = 0; k < group->batches[b].call_count; k++) {
+            LS_TRY(check_call(group, &group->batches[b], k));
         }
     }
     return LS_OK;

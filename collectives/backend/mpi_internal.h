@@ -22,29 +22,53 @@ MPI_Op ls_mpi__op(ls_op op, ls_dtype dtype);
 // integers toward zero.
 void ls_mpi__divide(void *elements, ls_dtype dtype, int divisor, size_t count);
 
-// ---- Agreement (mpi_agree.c) --------------------------------------------------------------------
-// What a group of calls needs while it is in flight.
+// ---- Groups of calls on their way (mpi_group.c) -------------------------------------------------
+// What a group needs until it is done. It goes through phases, each of which starts requests that
+// must be complete before the next; nobody waits in between, so several groups are under way at
+// once.
 typedef struct ls_mpi_group {
-    ls_call *calls;    // [call_count] of this process's rank
-    int call_count;    //
-    bool *any_counts;  // [call_count] whether some member of call i's set gives counts
-    ls_arena *arena;   // arrays that MPI reads until the calls are complete
+    struct ls_mpi_group *next;  // under way, oldest first
+    ls_call *calls;             // [call_count] of this process's rank
+    int call_count;             //
+    bool *any_counts;           // [call_count] whether some member of call i's set gives counts
+    ls_arena *arena;            // arrays that MPI reads until the calls are complete
     MPI_Request *requests;
     MPI_Status *statuses;  // [request_room]
     int request_count, request_room;
+    int phase;  // the next; 0: has not begun
+    bool done;
+    int status;  // once done, with its error and finding
+    ls_error error;
+    ls_check_failure failure;
+    int own_status;  // of this process's own checks
+    ls_error own_error;
+    ls_check_failure own_failure;
+    struct ls_mpi_batch *batches;  // [batch_count] collectives by communicator, see mpi_agree.c
+    int batch_count;
+    struct ls_mpi_pair *pairs;  // [call_count] sends and receives
+    struct ls_mpi_end *ends;    // [call_count] what is to do when the data is there
 } ls_mpi_group;
 
+// Joins calls [call_count] (borrowed until done) to what is under way in `list`.
+int ls_mpi__group_open(ls_mpi_group **out, ls_mpi_group **list, ls_call *calls, int call_count);
+// Moves on everything in the list that can move; errors are those of the groups.
+void ls_mpi__advance(ls_mpi_group *list);
+// Takes a group that is done out of the list, and returns its status, with its error and finding.
+int ls_mpi__group_close(ls_mpi_group *group, ls_mpi_group **list);
 int ls_mpi__request(MPI_Request **out, ls_mpi_group *group);
-int ls_mpi__wait(ls_mpi_group *group);
 
+// ---- Agreement (mpi_agree.c) --------------------------------------------------------------------
 // Exchanges what every member of each communicator asks for and checks it with the descriptors, so
-// that ranks that disagree all get the same error instead of a hang. `own_status` is what this
-// process's own checks gave; the others learn when it failed.
-int ls_mpi__agree(ls_mpi_group *group, int own_status);
+// that ranks that disagree all get the same error instead of a hang. The others learn where this
+// process's own checks failed (own_status). One phase each:
+int ls_mpi__agree_begin(ls_mpi_group *group);
+int ls_mpi__agree_fingerprints(ls_mpi_group *group);
+int ls_mpi__agree_counts(ls_mpi_group *group);
+int ls_mpi__agree_check(ls_mpi_group *group);
 
 // ---- Moving (mpi_move.c) ------------------------------------------------------------------------
-// Starts all calls and completes them.
-int ls_mpi__move(ls_mpi_group *group);
+int ls_mpi__move_begin(ls_mpi_group *group);  // starts all calls
+int ls_mpi__move_end(ls_mpi_group *group);    // what is to do when the data is there
 
 // The communicator's MPI handle.
 MPI_Comm ls_mpi__comm(const ls_comm *comm);

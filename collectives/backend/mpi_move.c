@@ -6,7 +6,7 @@
 #include "kernels/kernels.h"
 
 // What is left to do to a call's result once MPI is done with it.
-typedef struct finish {
+typedef struct ls_mpi_end {
     void *from;  // copied to the call's recv where it is another buffer; NULL: nothing to copy
     bool divide;
 } finish;
@@ -250,25 +250,29 @@ static int start_call(ls_mpi_group *group, int index, finish *end) {
     return start(&m);
 }
 
-int ls_mpi__move(ls_mpi_group *group) {
-    finish *ends = ls_arena_alloc(group->arena, (size_t)group->call_count, sizeof *ends);
-    if (ends == NULL) {
+int ls_mpi__move_begin(ls_mpi_group *group) {
+    group->ends = ls_arena_alloc(group->arena, (size_t)group->call_count, sizeof *group->ends);
+    if (group->ends == NULL) {
         return LS_ERR_MEMORY;
     }
     for (int i = 0; i < group->call_count; i++) {
-        if (start_call(group, i, &ends[i]) != LS_OK) {
+        if (start_call(group, i, &group->ends[i]) != LS_OK) {
             char text[256];
             ls_call_format(text, sizeof text, &group->calls[i]);
             return ls_error_wrap("%s", text);
         }
     }
-    LS_TRY(ls_mpi__wait(group));
+    return LS_OK;
+}
+
+int ls_mpi__move_end(ls_mpi_group *group) {
     for (int i = 0; i < group->call_count; i++) {
         const ls_call *call = &group->calls[i];
-        if (ends[i].from != NULL) {
-            ls_block__copy(call->recv, ends[i].from, call->count * ls_dtype_bytes(call->dtype));
+        const finish *end = &group->ends[i];
+        if (end->from != NULL) {
+            ls_block__copy(call->recv, end->from, call->count * ls_dtype_bytes(call->dtype));
         }
-        if (ends[i].divide) {
+        if (end->divide) {
             ls_mpi__divide(call->recv, call->dtype, call->comm->size, call->count);
         }
     }

@@ -1,5 +1,5 @@
-// An SPMD program whose buffers are in the memory of its rank's GPU, on NCCL: calls use them as they
-// are, and the checks see what is in them. --bug: a NaN in one of them.
+// An SPMD program whose buffers are in the memory of its rank's GPU, on NCCL: calls use them as
+// they are, and the checks see what is in them. --bug: a NaN in one of them.
 #include <math.h>
 #include <stdio.h>
 
