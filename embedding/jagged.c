@@ -18,9 +18,12 @@ static int check_sizes(int rank, const char *const *keys, int key_count, int64_t
                        int64_t value_count, size_t *bag_count) {
     if (key_count < 0 || key_count > LS_JAGGED_KEYS_MAX || batch < 0 || value_count < 0 ||
         value_count > LS_JAGGED_VALUES_MAX) {
-        return LS_FAIL_RANK(LS_ERR_INVALID, rank,
-                            "input of rank %d: %d features, batch %lld, %lld ids: out of limits",
-                            rank, key_count, (long long)batch, (long long)value_count);
+        return LS_FAIL_RANK(
+            LS_ERR_INVALID, rank,
+            "input of rank %d: %d features, batch %lld, %lld ids: out of limits (at "
+            "most %d features and %lld ids)",
+            rank, key_count, (long long)batch, (long long)value_count, LS_JAGGED_KEYS_MAX,
+            (long long)LS_JAGGED_VALUES_MAX);
     }
     for (int i = 0; i < key_count; i++) {
         if (!keys[i] || !keys[i][0]) {

@@ -128,7 +128,10 @@ static bool unload_by_move(climber *c, int from) {
         unit a = c->units[k];
         const ls_choice *choice = chosen(c, a.item);
         int64_t ticks = choice->ticks[a.unit];
-        c->budget->nodes += problem->ranks / 8;
+        int64_t looked = 0;  // at exchanges
+        if (ls_search__late(c->budget)) {
+            break;
+        }
         for (int to = 0; to < problem->ranks; to++) {
             if (to == from || load[to] >= best.load || !host_stays(c, choice, from, to)) {
                 continue;
@@ -138,6 +141,7 @@ static bool unload_by_move(climber *c, int from) {
                 ls_state__fits(&c->state, item, choice, a.unit, to)) {
                 consider(&best, (move){load[to] + ticks, a.item, a.unit, to, -1, -1});
             }
+            looked += c->first[to + 1] - c->first[to];
             for (int j = c->first[to]; j < c->first[to + 1]; j++) {
                 unit b = c->units[j];
                 const ls_choice *other = chosen(c, b.item);
@@ -157,6 +161,7 @@ static bool unload_by_move(climber *c, int from) {
                 }
             }
         }
+        c->budget->nodes += problem->ranks / 8 + looked / 1024;
     }
     if (best.load >= load[from]) {
         return false;
@@ -226,7 +231,7 @@ static bool unload_by_choice(climber *c, int rank) {
         if (rechoose(c, i)) {
             return true;
         }
-        if (ls_search__over(c->budget, LS_TICKS_NONE)) {
+        if (ls_search__over(c->budget, LS_TICKS_NONE) || ls_search__late(c->budget)) {
             break;
         }
     }
@@ -234,7 +239,7 @@ static bool unload_by_choice(climber *c, int rank) {
 }
 
 static void climb(climber *c, const ls_assignment *best) {
-    while (!ls_search__over(c->budget, best->ticks)) {
+    while (!ls_search__over(c->budget, best->ticks) && !ls_search__late(c->budget)) {
         c->budget->nodes++;
         group_units(c);
         int rank = most_loaded(c);
@@ -329,6 +334,9 @@ int ls_search__improve(ls_assignment *best, const ls_planner_problem *problem,
     climber c = {.problem = problem, .budget = budget};
     LS_TRY(prepare(&c, best, arena));
     for (int64_t round = 0; round < rounds_max && !ls_search__over(budget, best->ticks); round++) {
+        if (ls_search__late(budget)) {
+            break;
+        }
         int64_t loaded = ls_assignment__evaluate(problem, &c.now, &c.state);
         LS_ASSERT(loaded != LS_TICKS_NONE);
         bool whole = round == 0 || shake(&c);

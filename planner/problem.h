@@ -157,6 +157,8 @@ typedef struct ls_search_budget {
 } ls_search_budget;
 double ls_search__clock(void);  // seconds, monotonic
 bool ls_search__over(ls_search_budget *budget, int64_t best);
+// Whether the deadline has passed, by the clock: for where much is done between two nodes.
+bool ls_search__late(const ls_search_budget *budget);
 int ls_search__construct(ls_assignment *best, const ls_planner_problem *problem,
                          ls_search_budget *budget, ls_arena *arena);
 int ls_search__improve(ls_assignment *best, const ls_planner_problem *problem,

@@ -27,6 +27,10 @@ bool ls_search__over(ls_search_budget *budget, int64_t best) {
            ls_search__clock() > budget->deadline;
 }
 
+bool ls_search__late(const ls_search_budget *budget) {
+    return !isinf(budget->deadline) && ls_search__clock() > budget->deadline;
+}
+
 // ---- The result ---------------------------------------------------------------------------------
 
 static void fill_rank(ls_planner_result *result, const ls_planner_problem *problem,

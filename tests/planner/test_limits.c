@@ -55,6 +55,30 @@ Test(limits, one_node_and_no_time) {
     ls_arena_free(arena);
 }
 
+// The time given is kept where a rank has a thousand blocks, so that looking at all exchanges
+// between two ranks takes long.
+Test(limits, many_tables_on_few_ranks) {
+    ls_planner_table *tables;
+    ls_arena *arena;
+    const int count = 6000;
+    cr_assert(ls_arena_create(&arena, NULL) == LS_OK);
+    cr_assert(ls_planner_instance(&tables, arena, LS_INSTANCE_RANDOM, count, 7) == LS_OK);
+    ls_topology topology = machine(6);
+    topology.hbm_bytes = INT64_C(1) << 44;  // all of them fit
+    for (int i = 0; i < count; i++) {
+        tables[i].shardings = 1u << LS_TABLE_WISE;
+    }
+    const ls_planner_options options = {.seconds_max = 0.2};
+    ls_planner_problem *problem;
+    ls_planner_result result;
+    cr_assert(ls_planner_problem_create(&problem, &topology, tables, count, &options) == LS_OK);
+    cr_assert(ls_planner_solve(&result, problem) == LS_OK);
+    cr_assert(result.found);
+    cr_expect(result.seconds < 10, "%g s", result.seconds);
+    ls_planner_problem_free(problem);
+    ls_arena_free(arena);
+}
+
 // A and B must lie together and must not share a rank: both constraints are named.
 Test(limits, constraints_that_exclude_one_another) {
     ls_topology topology = machine(4);
