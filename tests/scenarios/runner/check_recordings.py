@@ -53,12 +53,14 @@ def main():
     machine = os.path.join(folder, MACHINE)
     names, stages = check_machine(program, machine, 20)
     assert stages > 100, stages
+    kinds = 0
     for forced in sorted(os.listdir(folder)):
         path = os.path.join(folder, forced)
         if forced.startswith(MACHINE + "-") and os.path.isdir(path):
             check_forced(path, *forced[len(MACHINE) + 1:].split("-"))
             more, more_stages = check_machine(program, path, 1)
-            names, stages = names + more, stages + more_stages
+            names, stages, kinds = names + more, stages + more_stages, kinds + 1
+    assert kinds >= 5, kinds
     with tempfile.TemporaryDirectory() as scratch:
         copy = os.path.join(scratch, "copy")
         shutil.copytree(os.path.join(machine, "every-collective"), copy)
