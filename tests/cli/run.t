@@ -27,6 +27,10 @@ $ lockstep run $SOURCE/scenarios/sharded_embedding/row_wise.yaml refused.yaml > 
 $ lockstep run
 ! lockstep: error: run needs at least one scenario file
 ? 2
+# The device is the simulator's; a real backend has its own.
+$ lockstep run --backend mpi --device cuda $SOURCE/scenarios/sharded_embedding/row_wise.yaml
+! lockstep: error: --device is the simulator's; mpi runs on the devices that it has
+? 2
 $ lockstep run missing.yaml
 ! missing.yaml: error: ...
 ? 2
