@@ -156,7 +156,10 @@ void ls_cost__lockstep_startup(ls_cost_startup *out, const ls_cost_context *cont
     bool spans = world > group;
     double hop = (spans ? topology->inter_latency_us : topology->intra_latency_us) / 1000.0;
     double launch = topology->launch_us / 1000.0;
-    double exchange = (topology->exchange_us > 0.0 ? topology->exchange_us / 1000.0 : launch) + hop;
+    // A group of sends and receives, and beside it a copy of the rank's own block.
+    double exchange = topology->exchange_us > 0.0 ? topology->exchange_us
+                                                  : topology->launch_us + topology->kernel_us;
+    exchange = exchange / 1000.0 + hop;
     double ring = launch + (world - 1) * hop;
     double inside = launch + (group - 1) * topology->intra_latency_us / 1000.0;
     if (sharding == LS_DATA_PARALLEL) {

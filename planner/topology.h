@@ -32,7 +32,8 @@ typedef struct ls_topology {
     double intra_latency_us;  // of one hop
     double inter_latency_us;  //
     double launch_us;         // of a collective before its first byte
-    double exchange_us;       // of an all_to_all with a count per rank, likewise; 0: launch_us
+    double exchange_us;       // of an all_to_all with a count per rank, likewise; 0: launch_us and
+                              // kernel_us, for the copy of a rank's own block
     double kernel_us;         // least time of a kernel, however little it does; 0 in presets: no
                               // data sheet says it
     double cache_speedup;     // a row read again costs 1 / cache_speedup of reading it first

@@ -51,67 +51,67 @@ $ lockstep plan "$SOURCE/scenarios/planned/mixed_four.yaml" --measured sim --val
 $ for s in mixed_four click_four row_wise_four; do lockstep plan "$SOURCE/scenarios/planned/large/$s.yaml" --machine "$SOURCE/recordings/h200-nccl-2.28.9.plans/machine4.json" --measured "$SOURCE/recordings/h200-nccl-2.28.9.plans/$s.times.json"; done
 > forward stages: predicted for measured, measured on nccl 2.28.9, cuda 13.0, 4 GPUs: NVIDIA H200 (median of 11)
 >   rank  stage          predicted ms    measured ms       least ms     error
->      0  input_dist          0.10545        0.13420        0.13054    -21.4%
+>      0  input_dist          0.13440        0.13420        0.13054     +0.1%
 >      0  lookup              0.08256        0.09389        0.09194    -12.1%
->      0  output_dist         0.11533        0.11478        0.11428     +0.5%
->      0  all stages          0.30334        0.34287        0.33676    -11.5%
->      1  input_dist          0.10545        0.13413        0.13043    -21.4%
+>      0  output_dist         0.12015        0.11478        0.11428     +4.7%
+>      0  all stages          0.33711        0.34287        0.33676     -1.7%
+>      1  input_dist          0.13440        0.13413        0.13043     +0.2%
 >      1  lookup              0.07342        0.10122        0.10029    -27.5%
->      1  output_dist         0.11533        0.11491        0.11444     +0.4%
->      1  all stages          0.29420        0.35026        0.34516    -16.0%
->      2  input_dist          0.10545        0.13449        0.13060    -21.6%
+>      1  output_dist         0.12015        0.11491        0.11444     +4.6%
+>      1  all stages          0.32797        0.35026        0.34516     -6.4%
+>      2  input_dist          0.13440        0.13449        0.13060     -0.1%
 >      2  lookup              0.07640        0.11514        0.11370    -33.6%
->      2  output_dist         0.11533        0.11509        0.11448     +0.2%
->      2  all stages          0.29718        0.36472        0.35878    -18.5%
->      3  input_dist          0.10545        0.13428        0.13045    -21.5%
+>      2  output_dist         0.12015        0.11509        0.11448     +4.4%
+>      2  all stages          0.33094        0.36472        0.35878     -9.3%
+>      3  input_dist          0.13440        0.13428        0.13045     +0.1%
 >      3  lookup              0.07182        0.10653        0.10541    -32.6%
->      3  output_dist         0.11533        0.11487        0.11427     +0.4%
->      3  all stages          0.29260        0.35568        0.35013    -17.7%
-> input_dist   error: mean 21.5 %, largest 21.6 %
+>      3  output_dist         0.12015        0.11487        0.11427     +4.6%
+>      3  all stages          0.32637        0.35568        0.35013     -8.2%
+> input_dist   error: mean 0.1 %, largest 0.2 %
 > lookup       error: mean 26.4 %, largest 33.6 %
-> output_dist  error: mean 0.4 %, largest 0.5 %
-> all stages   error: mean 15.9 %, largest 18.5 %
+> output_dist  error: mean 4.6 %, largest 4.7 %
+> all stages   error: mean 6.4 %, largest 9.3 %
 > forward stages: predicted for measured, measured on nccl 2.28.9, cuda 13.0, 4 GPUs: NVIDIA H200 (median of 11)
 >   rank  stage          predicted ms    measured ms       least ms     error
->      0  input_dist          0.04203        0.06091        0.05732    -31.0%
+>      0  input_dist          0.05650        0.06091        0.05732     -7.2%
 >      0  lookup              0.04861        0.05462        0.05360    -11.0%
->      0  output_dist         0.08476        0.09057        0.09018     -6.4%
->      0  all stages          0.17540        0.20611        0.20109    -14.9%
->      1  input_dist          0.04203        0.06116        0.05749    -31.3%
+>      0  output_dist         0.08958        0.09057        0.09018     -1.1%
+>      0  all stages          0.19470        0.20611        0.20109     -5.5%
+>      1  input_dist          0.05650        0.06116        0.05749     -7.6%
 >      1  lookup              0.04861        0.05485        0.05389    -11.4%
->      1  output_dist         0.08476        0.09054        0.09021     -6.4%
->      1  all stages          0.17540        0.20655        0.20158    -15.1%
->      2  input_dist          0.04203        0.06082        0.05740    -30.9%
+>      1  output_dist         0.08958        0.09054        0.09021     -1.1%
+>      1  all stages          0.19470        0.20655        0.20158     -5.7%
+>      2  input_dist          0.05650        0.06082        0.05740     -7.1%
 >      2  lookup              0.04861        0.05462        0.05331    -11.0%
->      2  output_dist         0.08476        0.09072        0.09014     -6.6%
->      2  all stages          0.17540        0.20617        0.20086    -14.9%
->      3  input_dist          0.04203        0.06116        0.05742    -31.3%
+>      2  output_dist         0.08958        0.09072        0.09014     -1.3%
+>      2  all stages          0.19470        0.20617        0.20086     -5.6%
+>      3  input_dist          0.05650        0.06116        0.05742     -7.6%
 >      3  lookup              0.04861        0.05366        0.05277     -9.4%
->      3  output_dist         0.08476        0.09052        0.09020     -6.4%
->      3  all stages          0.17540        0.20534        0.20039    -14.6%
-> input_dist   error: mean 31.1 %, largest 31.3 %
+>      3  output_dist         0.08958        0.09052        0.09020     -1.0%
+>      3  all stages          0.19470        0.20534        0.20039     -5.2%
+> input_dist   error: mean 7.4 %, largest 7.6 %
 > lookup       error: mean 10.7 %, largest 11.4 %
-> output_dist  error: mean 6.4 %, largest 6.6 %
-> all stages   error: mean 14.9 %, largest 15.1 %
+> output_dist  error: mean 1.1 %, largest 1.3 %
+> all stages   error: mean 5.5 %, largest 5.7 %
 > forward stages: predicted for measured, measured on nccl 2.28.9, cuda 13.0, 4 GPUs: NVIDIA H200 (median of 11)
 >   rank  stage          predicted ms    measured ms       least ms     error
->      0  input_dist          0.05558        0.08264        0.08018    -32.7%
+>      0  input_dist          0.07005        0.08264        0.08018    -15.2%
 >      0  lookup              0.09583        0.12720        0.12579    -24.7%
 >      0  output_dist         0.20518        0.18547        0.18472    +10.6%
->      0  all stages          0.35659        0.39531        0.39069     -9.8%
->      1  input_dist          0.05558        0.08255        0.08007    -32.7%
+>      0  all stages          0.37107        0.39531        0.39069     -6.1%
+>      1  input_dist          0.07005        0.08255        0.08007    -15.1%
 >      1  lookup              0.09599        0.12614        0.12410    -23.9%
 >      1  output_dist         0.20518        0.18540        0.18436    +10.7%
->      1  all stages          0.35675        0.39409        0.38853     -9.5%
->      2  input_dist          0.05558        0.08277        0.08021    -32.8%
+>      1  all stages          0.37122        0.39409        0.38853     -5.8%
+>      2  input_dist          0.07005        0.08277        0.08021    -15.4%
 >      2  lookup              0.09578        0.12605        0.12525    -24.0%
 >      2  output_dist         0.20518        0.18567        0.18402    +10.5%
->      2  all stages          0.35655        0.39448        0.38948     -9.6%
->      3  input_dist          0.05558        0.08283        0.07656    -32.9%
+>      2  all stages          0.37102        0.39448        0.38948     -5.9%
+>      3  input_dist          0.07005        0.08283        0.07656    -15.4%
 >      3  lookup              0.09590        0.12650        0.12515    -24.2%
 >      3  output_dist         0.20518        0.18552        0.18432    +10.6%
->      3  all stages          0.35667        0.39484        0.38603     -9.7%
-> input_dist   error: mean 32.8 %, largest 32.9 %
+>      3  all stages          0.37114        0.39484        0.38603     -6.0%
+> input_dist   error: mean 15.3 %, largest 15.4 %
 > lookup       error: mean 24.2 %, largest 24.7 %
 > output_dist  error: mean 10.6 %, largest 10.7 %
-> all stages   error: mean 9.6 %, largest 9.8 %
+> all stages   error: mean 6.0 %, largest 6.1 %

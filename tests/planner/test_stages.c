@@ -56,6 +56,14 @@ Test(stages, by_hand) {
                            stages[r].lookup_ms);
     }
     ls_planner_problem_free(problem);
+    // Where nobody measured exchanges: a collective's start, and a kernel that copies the own
+    // block.
+    topology.exchange_us = 0.0;
+    cr_assert(ls_planner_problem_create(&problem, &topology, tables, 2, &options) == LS_OK);
+    cr_assert(ls_planner_solve(&result, problem) == LS_OK && result.found);
+    cr_assert(ls_planner_stage_times(stages, problem, &result) == LS_OK);
+    cr_expect_float_eq(stages[0].input_dist_ms, input + 6 * (0.010 + 0.003 - 0.014), 1e-12);
+    ls_planner_problem_free(problem);
 }
 
 // Where the load is even, the stages together are the forward part of the plan's cost.
