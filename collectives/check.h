@@ -79,8 +79,9 @@ typedef struct ls_fold {
     size_t element_bytes;
 } ls_fold;
 
-// Where this thread notes that a fold has made a NaN or an infinity; NULL: nobody looks.
-extern _Thread_local bool *ls_fold__special;
+// From here on this thread's folds in ordinary memory set *special where they make a NaN or an
+// infinity, while the result is in the cache; NULL: nobody looks.
+void ls_fold__watch(bool *special);
 
 int ls_fold__open(ls_fold *fold, const ls_call *const *calls, int size, const ls_order *order,
                   size_t count);

@@ -14,9 +14,9 @@ void *ls_kept__copy(ls_request *request, const void *data, size_t bytes) {
     }
     ls_kept *kept = memory;
     *kept = (ls_kept){.next = request->kept, .bytes = bytes};
-    memcpy(kept->data, data, bytes);
+    memcpy(kept + 1, data, bytes);
     request->kept = kept;
-    return kept->data;
+    return kept + 1;
 }
 
 void ls_kept__drop(ls_request *request) {

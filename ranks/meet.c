@@ -199,9 +199,9 @@ static int do_meet(ls_run *run, ls_meet *meet) {
     // Where the data moves elsewhere nobody looks at it on the way.
     bool special = run->borrowed;
     bool watched = !run->borrowed && ls_checks__watches(run, meet->calls[0]);
-    ls_fold__special = watched ? &special : NULL;
+    ls_fold__watch(watched ? &special : NULL);
     int status = ls_run__complete(run, meet->calls, size);
-    ls_fold__special = NULL;
+    ls_fold__watch(NULL);
     if (status == LS_OK) {
         ls_checks__values(run, meet->requests, size, special);
         ls_replica__met(run, meet);

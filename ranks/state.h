@@ -48,8 +48,7 @@ typedef enum ls_verb {
 // A copy that a request owns, because the program's may be gone before the call is complete.
 typedef struct ls_kept {
     struct ls_kept *next;
-    size_t bytes;
-    max_align_t data[];
+    size_t bytes;  // of what follows it
 } ls_kept;
 
 // A call on its way: on the stack of a blocking rank, or on the heap for one that is waited for.
