@@ -4,6 +4,23 @@
 
 #include "planner/plan_file.h"
 #include "planner/topology.h"
+#include "scenarios/runner/stage_times.h"
+
+// Measured times: what is read can be written and read again.
+static void read_times(ls_arena *arena, const char *text, size_t size) {
+    ls_stage_times times;
+    ls_text errors = {0};
+    ls_text written = {0};
+    int status = ls_stage_times_read(&times, arena, &errors, "fuzz.json", text, size);
+    LS_ASSERT(status != LS_ERR_FORMAT || errors.length > 0);
+    if (status == LS_OK && ls_stage_times_write(&written, &times) == LS_OK) {
+        status =
+            ls_stage_times_read(&times, arena, &errors, "again.json", written.data, written.length);
+        LS_ASSERT(status == LS_OK);
+    }
+    ls_text_free(&errors);
+    ls_text_free(&written);
+}
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
@@ -37,6 +54,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     LS_ASSERT(status != LS_ERR_FORMAT || errors.length > 0);
     LS_ASSERT(status != LS_OK || ls_topology_check(&topology) == LS_OK);
     ls_text_free(&errors);
+    read_times(arena, text, size);
     ls_plan plan;
     if (ls_plan_read_torchrec(&plan, arena, text, size, 4, 2, NULL, 0) == LS_OK) {
         LS_ASSERT(ls_plan_check(&plan) == LS_OK);

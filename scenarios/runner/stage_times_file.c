@@ -108,14 +108,17 @@ static const ls_tree *per_rank(ls_tree_source *source, const ls_tree *map, const
 
 static int read_stages(ls_tree_source *source, const ls_tree *root, ls_stage_times *out,
                        ls_arena *arena) {
+    const ls_tree *list = per_rank(source, root, "per_rank", out->ranks);
+    if (list == NULL) {
+        return LS_OK;
+    }
     out->stages =
         ls_arena_alloc(arena, (size_t)out->ranks, LS_STEP_STAGE_COUNT * sizeof *out->stages);
     if (out->stages == NULL) {
         return LS_ERR_MEMORY;
     }
-    const ls_tree *list = per_rank(source, root, "per_rank", out->ranks);
     int rank = 0;
-    for (const ls_tree *at = list != NULL ? list->first : NULL; at != NULL; at = at->next) {
+    for (const ls_tree *at = list->first; at != NULL; at = at->next) {
         int64_t named = -1;
         (void)ls_tree__int(source, ls_tree__member(source, at, "rank", true), rank, rank, &named);
         for (int s = 0; s < LS_STEP_STAGE_COUNT; s++) {
@@ -137,6 +140,12 @@ static int read_step(ls_tree_source *source, const ls_tree *node, ls_step_time *
     if (name != NULL && strcmp(name, "input_dist") != 0 && strcmp(name, "output_dist") != 0) {
         ls_tree__error(source, stage->line, stage->column, "expected input_dist or output_dist");
     }
+    // Memory for all ranks only where the file has as many entries.
+    const ls_tree *bytes = per_rank(source, node, "sent_bytes", ranks);
+    const ls_tree *times = per_rank(source, node, "per_rank", ranks);
+    if (bytes == NULL || times == NULL) {
+        return LS_OK;
+    }
     bool output = name != NULL && strcmp(name, "output_dist") == 0;
     *out =
         (ls_step_time){.stage = output ? LS_STEP_OUTPUT_DIST : LS_STEP_INPUT_DIST,
@@ -147,16 +156,14 @@ static int read_step(ls_tree_source *source, const ls_tree *node, ls_step_time *
     if (out->what == NULL || out->kind == NULL || out->sent_bytes == NULL || out->ranks == NULL) {
         return LS_ERR_MEMORY;
     }
-    const ls_tree *bytes = per_rank(source, node, "sent_bytes", ranks);
     int rank = 0;
-    for (const ls_tree *at = bytes != NULL ? bytes->first : NULL; at != NULL; at = at->next) {
+    for (const ls_tree *at = bytes->first; at != NULL; at = at->next) {
         int64_t sent = 0;
         (void)ls_tree__int(source, at, 0, INT64_MAX, &sent);
         out->sent_bytes[rank++] = (uint64_t)sent;
     }
-    const ls_tree *times = per_rank(source, node, "per_rank", ranks);
     rank = 0;
-    for (const ls_tree *at = times != NULL ? times->first : NULL; at != NULL; at = at->next) {
+    for (const ls_tree *at = times->first; at != NULL; at = at->next) {
         read_time(source, at, &out->ranks[rank++]);
     }
     return LS_OK;
