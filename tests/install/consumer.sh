@@ -25,6 +25,15 @@ flags=$(pkg-config --cflags --libs lockstep)
 # shellcheck disable=SC2086
 "$cc" -std=c17 "$consumer/consumer.c" $flags -o "$scratch/by_pkg_config"
 LD_LIBRARY_PATH=$prefix/$libdir "$scratch/by_pkg_config"
+# An example, with its bug and without.
+sources=$scratch/sources
+# shellcheck disable=SC2086
+"$cc" -std=c17 -I"$sources" "$sources/examples/moe.c" "$sources/examples/launch.c" $flags -o "$scratch/moe"
+export LD_LIBRARY_PATH=$prefix/$libdir
+"$scratch/moe" --ranks 3
+if "$scratch/moe" --bug 2>"$scratch/log"; then exit 1; fi
+grep '^collective.split_mismatch at ' "$scratch/log"
+unset LD_LIBRARY_PATH
 
 if [ -x "$prefix/bin/lockstep" ]; then
     "$prefix/bin/lockstep" --version
