@@ -149,7 +149,7 @@ int example_spmd(int argc, char **argv, ls_spmd_program program, int ranks) {
     ls_spmd_result *result = NULL;
     int status = open_job(&j);
     if (status == LS_OK && j.processes) {
-        status = ls_spmd_run_backend(&result, program, &j.given, j.backend);
+        status = ls_spmd_run_backend(&result, program, &j.given, j.backend, NULL);
     } else if (status == LS_OK) {
         const ls_spmd_options options = {.ranks = j.given.ranks,
                                          .seed = j.given.seed,

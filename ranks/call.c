@@ -1,6 +1,11 @@
 // The calls as programs make them: each becomes a request, is checked by itself, and is handed to
 // where calls meet.
+#include <time.h>
+#include <unistd.h>
+
 #include "ranks/internal.h"
+
+#define SLOW_NANOSECONDS 20000000L  // a slow rank's delay before each call
 
 // A handle that cannot be used here ends the run.
 static int check_handle(ls_rank *rank, const ls_rank_comm *comm, const ls_request *proto,
@@ -87,6 +92,9 @@ static bool plant(int *status, bool *twice, ls_request *request) {
         return true;
     case LS_FAULT_DO_STALL:
         rank->current = request;
+        while (rank->run->direct) {
+            (void)pause();
+        }
         ls_schedule__block(rank, LS_RANK_STALLED);
         rank->current = NULL;
         *status = ls_run__failed(rank->run, rank);
@@ -155,6 +163,9 @@ static int post(const char *file, int line, ls_rank *rank, ls_rank_comm *comm,
     int status = LS_OK;
     if (run->options.fault_count > 0 && plant(&status, &twice, &own)) {
         return status;
+    }
+    if (run->direct && rank->slow) {  // where no schedule can hold it back
+        (void)nanosleep(&(struct timespec){.tv_nsec = SLOW_NANOSECONDS}, NULL);
     }
     remember(rank, &own);
     bool heap = out != NULL || rank->group_depth > 0;

@@ -466,9 +466,9 @@ void ls_checks__end(ls_run *run) {
         ls_rank *rank = &run->ranks[r];
         if (rank->state == LS_RANK_DIED) {
             ls_text text = {0};
-            ls_text_printf(&text, "rank %d died at %s:%d\n", r, rank->file, rank->line);
+            ls_text_printf(&text, "rank %d died at %s:%d\n", rank->id, rank->file, rank->line);
             ls_findings__history(&text, rank, 4);
-            (void)ls_findings__add(run, LS_FINDING_RANK_DIED, &r, 1, rank->file, rank->line,
+            (void)ls_findings__add(run, LS_FINDING_RANK_DIED, &rank->id, 1, rank->file, rank->line,
                                    ls_text_string(&text));
             ls_text_free(&text);
         } else if (rank->exit_status == 0) {

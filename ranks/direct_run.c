@@ -4,12 +4,12 @@
 #include "ranks/internal.h"
 
 static int open_direct(ls_run *run, ls_backend *backend, int id) {
-    LS_TRY(ls_arena_create(&run->arena, NULL));
-    LS_TRY(ls_checks__select(run, NULL));
+    LS_TRY(ls_arena_create(&run->arena, run->options.allocator));
+    LS_TRY(ls_checks__select(run, run->options.checks));
     run->abi = LS_RANKS_ABI;
     run->direct = true;
     run->rank_count = 1;
-    run->history = 16;
+    run->history = run->options.history > 0 ? run->options.history : 16;
     run->world = backend->world;
     run->backend = backend;
     LS_TRY(ls_run__make_result(run, ls_world_size(backend->world)));
@@ -48,7 +48,7 @@ static int run_program(ls_run *run, ls_spmd_program program, void *arg) {
         (void)ls_direct__finish(rank);
     }
     ls_schedule__set_current(NULL);
-    rank->state = LS_RANK_RETURNED;
+    rank->state = rank->state == LS_RANK_DIED ? LS_RANK_DIED : LS_RANK_RETURNED;
     run->result->exit_status[rank->id] = rank->exit_status;
     run->result->calls = run->calls;
     if (run->status == LS_OK) {
@@ -70,7 +70,7 @@ static void close_direct(ls_run *run) {
 }
 
 int ls_spmd_run_backend(ls_spmd_result **out, ls_spmd_program program, void *arg,
-                        ls_backend *backend) {
+                        ls_backend *backend, const ls_spmd_options *options) {
     LS_ASSERT(out != NULL && program != NULL && backend != NULL);
     *out = NULL;
     if (ls_world_held_count(backend->world) != 1) {
@@ -80,6 +80,7 @@ int ls_spmd_run_backend(ls_spmd_result **out, ls_spmd_program program, void *arg
     void *memory = NULL;
     LS_TRY(ls_alloc(&memory, NULL, 1, sizeof(ls_run)));
     ls_run *run = memory;
+    run->options = options != NULL ? *options : (ls_spmd_options){0};
     int status = open_direct(run, backend, ls_world_held(backend->world)[0]);
     ls_hooks__run_open(run);
     if (status == LS_OK) {

@@ -79,9 +79,9 @@ LS_API int ls_spmd_run(ls_spmd_result **out, ls_spmd_program program, void *arg,
 // is not, and under MPI a call that never comes is waited for. Calls are handed to the backend in
 // the order in which they were made, asynchronous ones when a later one blocks at the latest. The
 // result holds this rank's findings, and of all ranks' exit statuses its own. Statuses, *out: as
-// above.
+// above. Of the options (NULL: the defaults) checks, faults, history and allocator count.
 LS_API int ls_spmd_run_backend(ls_spmd_result **out, ls_spmd_program program, void *arg,
-                               ls_backend *backend);
+                               ls_backend *backend, const ls_spmd_options *options);
 LS_API void ls_spmd_result_free(ls_spmd_result *result);  // NULL is allowed
 LS_API int ls_spmd_finding_count(const ls_spmd_result *result);
 LS_API const ls_finding *ls_spmd_finding(const ls_spmd_result *result, int index);  // borrowed

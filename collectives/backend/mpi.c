@@ -60,6 +60,7 @@ const char *ls_mpi_version(void) {
 typedef struct mpi_backend {
     ls_backend backend;
     ls_mpi_group *groups;  // under way, oldest first
+    bool trusts;           // calls are not checked against the other ranks'
 } mpi_backend;
 
 typedef struct mpi_comm {
@@ -143,7 +144,7 @@ static void mpi_comm_close(ls_backend *backend, ls_comm *comm) {
 static int mpi_run(ls_backend *backend, ls_call *calls, int call_count) {
     mpi_backend *owner = backend->impl;
     ls_mpi_group *group = NULL;
-    LS_TRY(ls_mpi__group_open(&group, &owner->groups, calls, call_count));
+    LS_TRY(ls_mpi__group_open(&group, &owner->groups, calls, call_count, owner->trusts));
     while (!group->done) {
         ls_mpi__advance(owner->groups);
         if (!group->done) {
@@ -156,7 +157,7 @@ static int mpi_run(ls_backend *backend, ls_call *calls, int call_count) {
 static int mpi_start(ls_backend *backend, ls_call *call, void **pending) {
     mpi_backend *owner = backend->impl;
     ls_mpi_group *group = NULL;
-    LS_TRY(ls_mpi__group_open(&group, &owner->groups, call, 1));
+    LS_TRY(ls_mpi__group_open(&group, &owner->groups, call, 1, owner->trusts));
     ls_mpi__advance(owner->groups);
     *pending = group;
     return LS_OK;
@@ -194,6 +195,11 @@ static const ls_backend_ops mpi_ops = {
     .clock = mpi_clock,
     .destroy = mpi_destroy,
 };
+
+void ls_backend_mpi_trust(ls_backend *backend) {
+    LS_ASSERT(backend->ops == &mpi_ops);
+    ((mpi_backend *)backend->impl)->trusts = true;
+}
 
 int ls_backend_mpi_create(ls_backend **out, ls_world *world) {
     LS_ASSERT(out != NULL && world != NULL);

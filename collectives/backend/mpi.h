@@ -19,6 +19,11 @@ LS_API const char *ls_mpi_version(void);  // "MPICH 4.0.2"; static storage
 // The backend for a world that holds this process's rank alone. MPI must be running.
 LS_API int ls_backend_mpi_create(ls_backend **out, ls_world *world);
 
+// From now on calls are handed to MPI as they are, without agreeing on them first, as a program of
+// its own would do it: what does not match then hangs, fails or goes unnoticed. To see what MPI
+// itself does.
+LS_API void ls_backend_mpi_trust(ls_backend *backend);
+
 #ifdef __cplusplus
 }
 #endif

@@ -35,7 +35,8 @@ typedef struct ls_mpi_group {
     MPI_Request *requests;
     MPI_Status *statuses;  // [request_room]
     int request_count, request_room;
-    int phase;  // the next; 0: has not begun
+    int phase;    // the next; 0: has not begun
+    bool trusts;  // does not agree with the others first
     bool done;
     int status;  // once done, with its error and finding
     ls_error error;
@@ -50,7 +51,8 @@ typedef struct ls_mpi_group {
 } ls_mpi_group;
 
 // Joins calls [call_count] (borrowed until done) to what is under way in `list`.
-int ls_mpi__group_open(ls_mpi_group **out, ls_mpi_group **list, ls_call *calls, int call_count);
+int ls_mpi__group_open(ls_mpi_group **out, ls_mpi_group **list, ls_call *calls, int call_count,
+                       bool trusts);
 // Moves on everything in the list that can move; errors are those of the groups.
 void ls_mpi__advance(ls_mpi_group *list);
 // Takes a group that is done out of the list, and returns its status, with its error and finding.

@@ -189,7 +189,8 @@ static int run_ordered(nccl_owner *owner, const ordered *list, int count, ls_are
         if (run_step(owner, arena) != LS_OK) {
             char text[256];
             ls_call_format(text, sizeof text, list[first].call);
-            return ls_error_wrap("%s", text);
+            bool said = strstr(ls_error_last()->text, text) != NULL;
+            return said ? ls_error_last()->code : ls_error_wrap("%s", text);
         }
         note_used(owner, list[first].call);
         first = end;

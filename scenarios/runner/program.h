@@ -61,6 +61,8 @@ int ls_program_ranks(ls_finding **out, int *count, uint64_t *seed, const ls_scen
                      ls_arena *arena, const ls_program_ranks_options *options);
 // What one rank does; arg is the scenario.
 int ls_program__rank_main(ls_rank *self, void *arg);
+// The faults [fault_count] of its ranks; NULL: no memory.
+const ls_fault *ls_program__faults(const ls_scenario *scenario, ls_arena *arena);
 
 // One collective on raw per-rank buffers.
 int ls_program__collective(ls_program *program, const ls_scenario_step *step);

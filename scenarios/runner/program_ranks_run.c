@@ -48,7 +48,7 @@ static int copy_findings(ls_finding **out, int *count, const ls_spmd_result *res
     return LS_OK;
 }
 
-static const ls_fault *faults_of(const ls_scenario *scenario, ls_arena *arena) {
+const ls_fault *ls_program__faults(const ls_scenario *scenario, ls_arena *arena) {
     ls_fault *faults = ls_arena_alloc(arena, (size_t)scenario->fault_count + 1, sizeof *faults);
     for (int i = 0; faults != NULL && i < scenario->fault_count; i++) {
         const ls_scenario_fault *from = &scenario->faults[i];
@@ -78,7 +78,7 @@ static int run_once(ls_finding **out, int *count, const ls_scenario *scenario, l
         .order = order,
         .met = options->trace != NULL && options->tries == 0 ? ls_trace_met : NULL,
         .met_arg = options->trace,
-        .faults = faults_of(scenario, arena),
+        .faults = ls_program__faults(scenario, arena),
         .fault_count = scenario->fault_count,
         .lookahead = scenario->step_count < LOOKAHEAD_MAX ? scenario->step_count : LOOKAHEAD_MAX,
     };
