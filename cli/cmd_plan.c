@@ -214,6 +214,15 @@ static int find_machine(ls_topology *out, const ls_scenario *scenario) {
         }                                                                                          \
     } while (0)
 
+// The files about the plan itself, whatever the report is about.
+static int write_plan_files(const ls_planner_problem *problem, const ls_planner_result *result) {
+    int code = LS_EXIT_OK;
+    WRITE(code, given.svg, ls_planner_write_svg(&text_, problem, result));
+    WRITE(code, given.torchrec, ls_plan_write_torchrec(&text_, &result->plan, ""));
+    WRITE(code, given.out, ls_plan_write(&text_, &result->plan));
+    return code;
+}
+
 static int write_found(const ls_planner_problem *problem, const ls_planner_result *result,
                        const char *file) {
     int code = LS_EXIT_OK;
@@ -224,15 +233,13 @@ static int write_found(const ls_planner_problem *problem, const ls_planner_resul
         WRITE(code, report, ls_planner_write_text(&text_, problem, result));
     }
     WRITE(code, cli_options_common.json, ls_planner_write_json(&text_, problem, result, NULL));
-    WRITE(code, given.svg, ls_planner_write_svg(&text_, problem, result));
-    WRITE(code, given.torchrec, ls_plan_write_torchrec(&text_, &result->plan, ""));
-    WRITE(code, given.out, ls_plan_write(&text_, &result->plan));
+    code = code == LS_EXIT_OK ? write_plan_files(problem, result) : code;
     return code == LS_EXIT_OK ? write_pages(file, NULL) : code;
 }
 
 // Reports planned against simulated bytes instead of the plan.
-static int write_validated(const ls_planner_result *result, const ls_scenario *scenario,
-                           ls_arena *arena) {
+static int write_validated(const ls_planner_problem *problem, const ls_planner_result *result,
+                           const ls_scenario *scenario, ls_arena *arena) {
     ls_validated_rank *ranks = ls_arena_alloc(arena, (size_t)scenario->ranks, sizeof(*ranks));
     int status = ranks ? ls_validate_plan(ranks, scenario, &result->plan) : LS_ERR_MEMORY;
     if (status != LS_OK) {
@@ -244,7 +251,7 @@ static int write_validated(const ls_planner_result *result, const ls_scenario *s
     int code = cli_stdout_taken() || cli_options_common.quiet ? LS_EXIT_OK : cli_output("-", &text);
     WRITE(code, cli_options_common.json,
           (ls_validate_write_json(&text_, ranks, scenario->ranks), LS_OK));
-    WRITE(code, given.out, ls_plan_write(&text_, &result->plan));
+    code = code == LS_EXIT_OK ? write_plan_files(problem, result) : code;
     code = code == LS_EXIT_OK ? write_pages(scenario->file, equal ? NULL : ls_text_string(&text))
                               : code;
     ls_text_free(&text);
@@ -264,7 +271,7 @@ static int write_measured(const ls_stage_times *times, const ls_planner_problem 
     if (code == LS_EXIT_OK) {
         code = cli_plan_times_report(times, problem, result, given.keep, arena);
     }
-    WRITE(code, given.out, ls_plan_write(&text_, &result->plan));
+    code = code == LS_EXIT_OK ? write_plan_files(problem, result) : code;
     return code == LS_EXIT_OK ? write_pages(scenario->file, NULL) : code;
 }
 
@@ -346,7 +353,7 @@ static int plan(const ls_scenario *scenario, ls_arena *arena) {
         if (status == LS_OK) {
             code = !result.found    ? write_missing(problem, &result, scenario->file)
                    : given.measured ? write_measured(times, problem, &result, scenario, arena)
-                   : given.validate ? write_validated(&result, scenario, arena)
+                   : given.validate ? write_validated(problem, &result, scenario, arena)
                                     : write_found(problem, &result, scenario->file);
         }
     }
@@ -362,6 +369,10 @@ static int check_options(void) {
     bool live = given.measured != NULL && cli_plan_times_live(given.measured);
     if (given.measured != NULL && (given.validate || given.diff || given.model != 0)) {
         cli_error("--measured excludes --validate, --diff and --model torchrec");
+        return LS_EXIT_USAGE;
+    }
+    if (given.explain != NULL && (given.measured != NULL || given.validate)) {
+        cli_error("--explain is a report by itself: not with --validate or --measured");
         return LS_EXIT_USAGE;
     }
     if (given.keep != NULL && !live) {
@@ -418,7 +429,8 @@ const cli_command cli_cmd_plan = {
                "sharding keys leave open, and prints the plan's cost, a lower bound that no plan "
                "can be under, and the gap between them. When nothing fits it says which memory is "
                "short by how much and which single changes would help. Exit code 0: a plan; 1: "
-               "none (or, with --diff, a difference); 2: a file is unusable.",
+               "none (or, with --diff, a difference, with --validate, bytes that differ, with "
+               "--measured, a wrong result); 2: a file is unusable.",
     .common = CLI_COMMON_REPORTS | CLI_COMMON_SEED,
     .options = options,
     .run = run,

@@ -115,3 +115,12 @@ $ for s in mixed_four click_four row_wise_four; do lockstep plan "$SOURCE/scenar
 > lookup       error: mean 24.2 %, largest 24.7 %
 > output_dist  error: mean 10.6 %, largest 10.7 %
 > all stages   error: mean 6.0 %, largest 6.1 %
+# The plan's own files are written beside either report.
+$ lockstep plan "$SOURCE/scenarios/planned/mixed_four.yaml" --seconds 1 --measured times.json --svg load.svg --torchrec torchrec.json --out plan.yaml --quiet; grep -c '</svg>' load.svg; head -n 2 plan.yaml; grep -c sharding_type torchrec.json
+> 1
+> lockstep_plan: 1
+> ranks: 4
+> 12
+$ lockstep plan "$SOURCE/scenarios/planned/mixed_four.yaml" --measured times.json --explain item
+! lockstep: error: --explain is a report by itself: not with --validate or --measured
+? 2
