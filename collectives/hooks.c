@@ -11,7 +11,9 @@ uint64_t ls_gdb_met;
 volatile uint64_t ls_gdb_stop_at = UINT64_MAX;
 __thread ls_gdb_group ls_gdb_now;
 void (*ls_gdb_before_stop)(void);
-volatile ls_gdb_wish ls_gdb_stop_for = {.kind = -1, .comm_id = -1, .seq = UINT64_MAX};
+volatile ls_gdb_wish ls_gdb_stop_for = {.kind = -1, .rank = -1, .comm_id = -1, .seq = UINT64_MAX};
+volatile ls_gdb_wish ls_gdb_catches[LS_GDB_CATCHES];
+volatile int ls_gdb_catching;
 ls_comm *ls_gdb_comms;
 static pthread_mutex_t comms_mutex = PTHREAD_MUTEX_INITIALIZER;
 
@@ -57,6 +59,19 @@ LS_HOOK void ls_gdb_hook_reached(const ls_backend *backend, const ls_call *const
     __asm__ volatile("" ::"r"(backend), "r"(calls), "r"(size), "r"(number) : "memory");
 }
 
+LS_HOOK void ls_gdb_hook_group_caught(const ls_backend *backend, const ls_call *calls, int count,
+                                      uint32_t caught) {
+    __asm__ volatile("" ::"r"(backend), "r"(calls), "r"(count), "r"(caught) : "memory");
+}
+
+LS_HOOK void ls_gdb_hook_loaded(void) {
+    __asm__ volatile("" ::: "memory");
+}
+
+__attribute__((constructor)) static void loaded(void) {
+    ls_gdb_hook_loaded();
+}
+
 void ls_hooks__before_stop(void) {
     if (ls_gdb_before_stop != NULL) {
         ls_gdb_before_stop();
@@ -76,23 +91,41 @@ static bool same_name(const volatile char *wanted, const char *name, size_t room
     return true;
 }
 
+static bool fits(const volatile ls_gdb_wish *wish, const ls_call *call) {
+    const ls_comm *comm = call->comm;
+    return (wish->kind < 0 || (int)call->kind == wish->kind) &&
+           (wish->rank < 0 || call->rank == wish->rank) &&
+           (wish->comm_id < 0 || comm->id == wish->comm_id) &&
+           (wish->seq == UINT64_MAX || call->seq == wish->seq) &&
+           (wish->comm[0] == 0 || same_name(wish->comm, comm->name, sizeof comm->name));
+}
+
+// Whether a call of the set fits the debugger's wish.
 static bool is_wanted(const ls_call *const *calls, int size) {
-    const volatile ls_gdb_wish *wish = &ls_gdb_stop_for;
-    const ls_comm *comm = calls[0]->comm;
-    // The two calls of a message are of two kinds, those of a collective of one.
-    bool fits = (wish->kind < 0 || (int)calls[0]->kind == wish->kind ||
-                 (int)calls[size - 1]->kind == wish->kind) &&
-                (wish->comm_id < 0 || comm->id == wish->comm_id) &&
-                (wish->comm[0] == 0 || same_name(wish->comm, comm->name, sizeof comm->name));
-    if (!fits || wish->seq == UINT64_MAX) {
-        return fits;
-    }
     for (int i = 0; i < size; i++) {
-        if (calls[i]->seq == wish->seq) {
+        if (fits(&ls_gdb_stop_for, calls[i])) {
             return true;
         }
     }
     return false;
+}
+
+uint32_t ls_hooks__caught(const ls_call *calls, int count) {
+    uint32_t caught = 0;
+    for (int c = 0; c < LS_GDB_CATCHES && ls_gdb_catching; c++) {
+        for (int i = 0; i < count && ls_gdb_catches[c].on; i++) {
+            caught |= fits(&ls_gdb_catches[c], &calls[i]) ? UINT32_C(1) << c : 0;
+        }
+    }
+    return caught;
+}
+
+void ls_hooks__group(const ls_backend *backend, const ls_call *calls, int count) {
+    ls_gdb_hook_group(backend, calls, count);
+    uint32_t caught = ls_gdb_catching ? ls_hooks__caught(calls, count) : 0;
+    if (caught != 0) {
+        ls_gdb_hook_group_caught(backend, calls, count, caught);
+    }
 }
 
 void ls_hooks__met(ls_backend *backend, const ls_call *const *calls, int size) {

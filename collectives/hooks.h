@@ -26,12 +26,24 @@ extern volatile uint64_t ls_gdb_stop_at;
 typedef struct ls_gdb_wish {
     int on;         // 0: no wish
     int kind;       // an ls_kind that one of its calls has; -1: any
+    int rank;       // a rank that makes one of them; -1: any
     int comm_id;    // ls_comm.id of its communicator; -1: any
     char comm[48];  // the communicator's name; "": any
     uint64_t seq;   // a call of it is its rank's call of this number on the communicator;
                     // UINT64_MAX: any
 } ls_gdb_wish;
 extern volatile ls_gdb_wish ls_gdb_stop_for;
+
+// Which calls it wants to see being made: ls_gdb_hook_caught and ls_gdb_hook_group_caught are
+// called for those that fit one of these, with a bit for each. A breakpoint there is not hit by the
+// thousands of calls that do not.
+#define LS_GDB_CATCHES 32
+extern volatile ls_gdb_wish ls_gdb_catches[LS_GDB_CATCHES];
+extern volatile int ls_gdb_catching;  // whether any is on
+// The bits of those that one call of [count] fits.
+uint32_t ls_hooks__caught(const ls_call *calls, int count);
+// Called before anything of the library runs: a debugger can write its wishes.
+void ls_gdb_hook_loaded(void);
 
 // The communicators that there are, newest first; each leads to the next older one.
 extern ls_comm *ls_gdb_comms;
@@ -47,9 +59,11 @@ typedef struct ls_gdb_group {
 } ls_gdb_group;
 extern __thread ls_gdb_group ls_gdb_now;
 
-// A controller makes a group of calls, before they are matched; and the group was refused:
-// `failure` says which check found what.
+// A controller makes a group of calls, before they are matched (caught: see above); and the group
+// was refused: `failure` says which check found what.
 void ls_gdb_hook_group(const ls_backend *backend, const ls_call *calls, int count);
+void ls_gdb_hook_group_caught(const ls_backend *backend, const ls_call *calls, int count,
+                              uint32_t caught);
 void ls_gdb_hook_refused(const ls_backend *backend, const ls_call *calls, int count,
                          const ls_check_failure *failure);
 // Calls [size] have met, agree, and are set number `number` (from 0); the math comes next.
@@ -64,6 +78,8 @@ void ls_gdb_hook_reached(const ls_backend *backend, const ls_call *const *calls,
 extern void (*ls_gdb_before_stop)(void);
 void ls_hooks__before_stop(void);
 
+// For those who make a controller's calls: calls the hooks.
+void ls_hooks__group(const ls_backend *backend, const ls_call *calls, int count);
 // For those who match calls: counts the set, calls the hooks and the backend's observer of sets.
 void ls_hooks__met(ls_backend *backend, const ls_call *const *calls, int size);
 

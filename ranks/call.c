@@ -112,7 +112,7 @@ static int make(ls_request *request) {
         return LS_OK;
     }
     request->state = LS_REQUEST_POSTED;
-    ls_gdb_hook_enter(run, rank, request);
+    ls_hooks__enter(run, rank, request);
     if (run->direct) {
         return ls_direct__submit(request);
     }
@@ -225,7 +225,7 @@ static int submit_group(ls_rank *rank) {
             continue;
         }
         at->state = LS_REQUEST_POSTED;
-        ls_gdb_hook_enter(run, rank, at);
+        ls_hooks__enter(run, rank, at);
         bool blocking = !at->asynchronous;
         at->awaited = blocking;
         rank->waiting += blocking ? 1 : 0;

@@ -35,6 +35,20 @@ LS_HOOK void ls_gdb_hook_enter(const ls_run *run, const ls_rank *rank, const ls_
     __asm__ volatile("" ::"r"(run), "r"(rank), "r"(request) : "memory");
 }
 
+LS_HOOK void ls_gdb_hook_caught(const ls_run *run, const ls_rank *rank, const ls_request *request,
+                                uint32_t caught) {
+    __asm__ volatile("" ::"r"(run), "r"(rank), "r"(request), "r"(caught) : "memory");
+}
+
+void ls_hooks__enter(const ls_run *run, const ls_rank *rank, const ls_request *request) {
+    ls_gdb_hook_enter(run, rank, request);
+    uint32_t caught =
+        ls_gdb_catching && request->verb == LS_VERB_CALL ? ls_hooks__caught(&request->call, 1) : 0;
+    if (caught != 0) {
+        ls_gdb_hook_caught(run, rank, request, caught);
+    }
+}
+
 LS_HOOK void ls_gdb_hook_complete(const ls_run *run, const ls_rank *rank,
                                   const ls_request *request) {
     __asm__ volatile("" ::"r"(run), "r"(rank), "r"(request) : "memory");

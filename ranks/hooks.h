@@ -18,6 +18,11 @@ void ls_hooks__run_close(ls_run *run);
 void ls_gdb_hook_run(const ls_run *run, int ended);
 // A rank makes a call, before it is matched; and a call is complete, its data in place.
 void ls_gdb_hook_enter(const ls_run *run, const ls_rank *rank, const ls_request *request);
+// It is one that the debugger wants to see, by the bits of ls_gdb_catches.
+void ls_gdb_hook_caught(const ls_run *run, const ls_rank *rank, const ls_request *request,
+                        uint32_t caught);
+// For those who make calls: calls the two.
+void ls_hooks__enter(const ls_run *run, const ls_rank *rank, const ls_request *request);
 void ls_gdb_hook_complete(const ls_run *run, const ls_rank *rank, const ls_request *request);
 // run NULL: found outside of an SPMD run.
 void ls_gdb_hook_finding(const ls_run *run, const ls_finding *finding);

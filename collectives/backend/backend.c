@@ -57,7 +57,7 @@ int ls_backend_run(ls_backend *backend, ls_call *calls, int call_count) {
     }
     const ls_gdb_group before = ls_gdb_now;
     ls_gdb_now = (ls_gdb_group){.backend = backend, .calls = calls, .count = call_count};
-    ls_gdb_hook_group(backend, calls, call_count);
+    ls_hooks__group(backend, calls, call_count);
     int status = backend->ops->run(backend, calls, call_count);
     if (status != LS_OK) {
         if (ls_check_last()->found) {

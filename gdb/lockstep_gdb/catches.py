@@ -27,10 +27,6 @@ def kind_names():
     return [name for name in kinds().values() if name != "kind_count"]
 
 
-def quoted(text):
-    return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
-
-
 class Where:
     """[KIND] [on COMM]: what `next-collective` and `catch collective` are asked for."""
 
@@ -40,16 +36,6 @@ class Where:
         self.comm = CommName(comm.strip()) if comm.strip() else None
         if words.split()[-1:] == ["on"]:
             raise Failure("'on' needs the name of a communicator")
-
-    def condition(self, call, last):
-        """In C, of the first and the last call of a group."""
-        parts = []
-        if self.kind is not None:
-            one = f"{call}.kind == {self.kind}"
-            parts.append(one if call == last else f"({one} || {last}.kind == {self.kind})")
-        if self.comm is not None:
-            parts.append(self.comm.condition(f"{call}.comm"))
-        return parts
 
 
 class CommName:
@@ -61,10 +47,6 @@ class CommName:
             self.id, self.name = int(text[1:]), ""
         if len(self.name.encode()) > 47:
             raise Failure(f"'{text}' is too long for the name of a communicator")
-
-    def condition(self, comm):
-        return f"{comm}->id == {self.id}" if self.id >= 0 else \
-            f"$_streq({comm}->name, {quoted(self.name)})"
 
     def found(self):
         """The communicator, when it exists now; None when it does not yet. Says so, or fails when
@@ -108,16 +90,79 @@ def call_typed(text):
     return comm if on else text.split(" ")[-1]
 
 
-class CallCatch(memory.Stop):
-    """A breakpoint where ranks call; its condition is gdb's own, so it costs little."""
+NO_SEQ = (1 << 64) - 1
 
-    def __init__(self, hook, parts):
-        super().__init__(hook)
-        if parts:
-            self.condition = " && ".join(parts)
+
+def wish_fields(kind, comm, rank=None, seq=NO_SEQ):
+    """What to write into an ls_gdb_wish."""
+    name = comm.name.encode() if comm is not None else b""
+    return (("comm", name + b"\0"), ("kind", -1 if kind is None else kind),
+            ("rank", -1 if rank is None else rank),
+            ("comm_id", -1 if comm is None else comm.id), ("seq", seq), ("on", 1))
+
+
+class Slots:
+    """ls_gdb_catches: which calls the library tells of. Written whenever the program is loaded."""
+    COUNT = 32
+    taken = {}  # slot -> (fields, its breakpoints)
+    loaded = None
+
+    @classmethod
+    def take(cls, fields):
+        free = [n for n in range(cls.COUNT) if n not in cls.taken]
+        if not free:
+            raise Failure(f"{cls.COUNT} catches are set; delete some")
+        cls.taken[free[0]] = (fields, [])
+        return free[0]
+
+    @classmethod
+    def write(cls):
+        if not model.can_run() or memory.variable("ls_gdb_catching") is None:
+            return
+        size = memory.layout("ls_gdb_wish").size
+        start = int(gdb.parse_and_eval("&ls_gdb_catches[0]"))
+        for slot in range(cls.COUNT):
+            fields = cls.taken[slot][0] if slot in cls.taken else (("on", 0),)
+            memory.record("ls_gdb_wish", start + slot * size).write(fields)
+        at = int(gdb.parse_and_eval("(unsigned long)&ls_gdb_catching"))
+        gdb.selected_inferior().write_memory(at, (1 if cls.taken else 0).to_bytes(4, "little"))
+
+    @classmethod
+    def forget(cls, breakpoint_):
+        """A breakpoint was deleted: where it was the last of its slot, the slot is free."""
+        for slot, (_, mine) in list(cls.taken.items()):
+            if breakpoint_ in mine:
+                mine.remove(breakpoint_)
+                if not mine:
+                    del cls.taken[slot]
+                    memory.guarded(cls.write)
+
+
+class Loaded(memory.Stop):
+    """Where the library is loaded, before it runs."""
+
+    def __init__(self):
+        super().__init__("ls_gdb_hook_loaded", internal=True)
+        self.silent = True
 
     @staticmethod
     def hit():
+        Slots.write()
+        return False
+
+
+class CallCatch(memory.Stop):
+    """A breakpoint where ranks make calls of a slot; its condition is gdb's own."""
+
+    def __init__(self, hook, slot, rank, condition):
+        super().__init__(hook)
+        self.rank = rank
+        Slots.taken[slot][1].append(self)
+        self.condition = f"(caught & {1 << slot})" + (f" && ({condition})" if condition else "")
+
+    def hit(self):
+        if self.rank is not None:
+            ranks.State.chosen = self.rank
         return True
 
 
@@ -133,29 +178,33 @@ rank's call request->call.count, .dtype, .seq, ...; of a controller's calls[0].c
 
     def run(self, argument, from_tty):
         words, _, condition = (" " + argument + " ").partition(" if ")
-        where = Where(words.strip())
+        where, condition = Where(words.strip()), condition.strip()
         if where.comm is not None and model.has_memory():
             where.comm.found()
-        condition = condition.strip()
-        for hook, first, last, parts, names in (
-                ("ls_gdb_hook_enter", "request->call", "request->call", ["request->verb == 0"],
-                 ("calls", "count", "backend")),
-                ("ls_gdb_hook_group", "calls[0]", "calls[count - 1]", [], ("request", "run", "rank"))):
-            # A condition about the arguments of the one hook says nothing to the other.
-            if re.search(rf"(?<![\w.$>])({'|'.join(names)})\b(?! *\()", condition):
-                continue
-            own = where.condition(first, last)
-            self._make(hook, (parts if own else []) + own + ([f"({condition})"] if condition else []))
+        # The library knows the rank, too: gdb need not stop at the others.
+        only = re.fullmatch(r"\$rank\(\) *== *(\d+)(?: *&& *(.*))?", condition)
+        rank = None
+        if only is not None and "||" not in condition and int(only[1]) < model.RANKS_MAX:
+            rank, condition = int(only[1]), only[2] or ""
+        if Slots.loaded is None or not Slots.loaded.is_valid():
+            Slots.loaded = Loaded()
+        slot = Slots.take(wish_fields(where.kind, where.comm, rank))
+        try:
+            self._make(slot, rank, condition)
+        except gdb.error as error:
+            for made in list(Slots.taken[slot][1]):
+                made.delete()
+            Slots.taken.pop(slot, None)
+            raise Failure(f"no breakpoint was made: {error}") from None
+        Slots.write()
 
     @staticmethod
-    def _make(hook, parts):
-        before = {b.number for b in gdb.breakpoints()}
-        try:
-            CallCatch(hook, parts)
-        except gdb.error as error:
-            for made in [b for b in gdb.breakpoints() if b.number not in before]:
-                made.delete()
-            raise Failure(f"no breakpoint was made: {error}") from None
+    def _make(slot, rank, condition):
+        for hook, others in (("ls_gdb_hook_caught", ("calls", "count", "backend")),
+                             ("ls_gdb_hook_group_caught", ("request", "run", "rank"))):
+            # A condition about the arguments of the one hook says nothing to the other.
+            if not re.search(rf"(?<![\w.$>])({'|'.join(others)})\b(?! *\()", condition):
+                CallCatch(hook, slot, rank, condition)
 
     typed = staticmethod(call_typed)
 
@@ -269,5 +318,6 @@ $divergence_rank, $divergence_element: where; $divergence_ours, $divergence_thei
 
 
 def register():
+    gdb.events.breakpoint_deleted.connect(Slots.forget)
     for command in (CatchCollective, CatchFinding, CatchDivergence):
         command()

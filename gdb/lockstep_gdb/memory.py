@@ -192,6 +192,13 @@ class Record:
         """The address of a field."""
         return self.address + self.layout.fields[name][0]
 
+    def write(self, fields):
+        """Writes fields to the program, in this order: numbers, or bytes."""
+        for name, value in fields:
+            offset, _, format_ = self.layout.fields[name]
+            data = value if isinstance(value, bytes) else struct.pack(format_, value)
+            gdb.selected_inferior().write_memory(self.address + offset, data)
+
     def bytes(self, name):
         """The bytes of a field that is no scalar."""
         offset, size, _ = self.layout.fields[name]

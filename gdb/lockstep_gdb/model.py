@@ -62,6 +62,12 @@ def has_memory():
     return gdb.selected_inferior().pid != 0 or gdb.selected_thread() is not None
 
 
+def can_run():
+    """Whether there is a process, and no core file."""
+    inferior = gdb.selected_inferior()
+    return inferior.pid != 0 and (inferior.connection is None or inferior.connection.type != "core")
+
+
 def need_program():
     """There is a process or a core file, of a program with the library in it."""
     if not has_memory():
@@ -252,18 +258,31 @@ def program_frame():
     """The newest frame of the selected thread that is the user's own code: the one that called into
     the library, or the newest of all."""
     frame = gdb.newest_frame()
-    outermost, depth = None, 0
+    inside, depth = None, 0
     while frame is not None and frame.is_valid() and depth < 256:
         name = frame.name()
         if name == "rank_main":
             break
         if name is not None and name.startswith("ls_"):
-            outermost = frame
+            inside = frame
+        elif inside is not None and is_of_program(frame):
+            return frame
         frame = frame.older()
         depth += 1
-    if outermost is not None and outermost.older() is not None:
-        return outermost.older()
+    if inside is not None and inside.older() is not None:
+        return inside.older()
     return gdb.newest_frame()
+
+
+_OWN_FOLDERS = ("/ranks/", "/collectives/", "/scenarios/runner/", "/kernels/", "/base/",
+                "/local_tensor/", "/embedding/")
+
+
+def is_of_program(frame):
+    """Whether a frame outside of one of the library's is surely the user's, not a static function of
+ours or another library's. Where this is wrong the whole stack is read, with the same result."""
+    symtab = frame.find_sal().symtab
+    return symtab is not None and not any(folder in "/" + symtab.filename for folder in _OWN_FOLDERS)
 
 
 def frame_text(frame):

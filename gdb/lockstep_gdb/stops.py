@@ -53,14 +53,9 @@ class Wish:
     def write(self):
         if self.number != NONE:
             gdb.execute(f"set var ls_gdb_stop_at = {self.number}")
-            return
-        at = memory.record("ls_gdb_wish", int(gdb.parse_and_eval("&ls_gdb_stop_for")))
-        name = (self.comm.name if self.comm is not None else "").encode() + b"\0"
-        gdb.selected_inferior().write_memory(at.at("comm"), name)
-        for field, value in (("kind", -1 if self.kind is None else self.kind),
-                             ("comm_id", -1 if self.comm is None else self.comm.id),
-                             ("seq", self.seq), ("on", 1)):
-            gdb.execute(f"set var ls_gdb_stop_for.{field} = {value}")
+        else:
+            memory.record("ls_gdb_wish", int(gdb.parse_and_eval("&ls_gdb_stop_for"))).write(
+                catches.wish_fields(self.kind, self.comm, seq=self.seq))
 
     def __str__(self):
         if self.number != NONE:
@@ -83,13 +78,8 @@ def need_own_process():
 def need_process():
     if not alive():
         raise Failure("the program is not running; start it with 'run' or 'start'")
-    if not can_run():
+    if not model.can_run():
         raise Failure("a core file cannot go on")
-
-
-def can_run():
-    target = gdb.selected_inferior().connection
-    return target is None or target.type != "core"
 
 
 def group_of_frame():
@@ -290,7 +280,7 @@ is selected. `next` and `step` begin with it: gdb would step the innermost frame
 
     def run(self, argument, from_tty):
         try:
-            if not alive() or not can_run():
+            if not alive() or not model.can_run():
                 return
             selected = gdb.selected_frame()
             if selected.newer() is None or selected != model.program_frame():

@@ -71,16 +71,16 @@ calls that make communicators or check replicas have numbers, too, but are no se
 Breakpoint 2 at 0x...: file ranks/hooks.c, line ....
 Breakpoint 3 at 0x...: file collectives/hooks.c, line ....
 (gdb) continue
-Thread 3 "rank 1" hit Breakpoint 2, ls_gdb_hook_enter ...
+Thread 3 "rank 1" hit Breakpoint 2, ls_gdb_hook_caught ...
 (gdb) print *request
 $1 = broadcast of 1 i32, root 0 on gpu[0] (rank 1, call 0, comms.c:57), posted
 (gdb) info breakpoints
 Num     Type           Disp Enb Address            What
-2       breakpoint     keep y   0x... in ls_gdb_hook_enter at ranks/hooks.c: ...
-        stop only if request->verb == 0 && request->call.kind == 2 && $_streq(request->call.comm->name, "gpu[0]") && ($rank() == 1)
+2       breakpoint     keep y   0x... in ls_gdb_hook_caught at ranks/hooks.c: ...
+        stop only if (caught & 1)
         breakpoint already hit 1 time
-3       breakpoint     keep y   0x... in ls_gdb_hook_group at collectives/hooks.c: ...
-        stop only if (calls[0].kind == 2 || calls[count - 1].kind == 2) && $_streq(calls[0].comm->name, "gpu[0]") && ($rank() == 1)
+3       breakpoint     keep y   0x... in ls_gdb_hook_group_caught at collectives/hooks.c: ...
+        stop only if (caught & 1)
 (gdb) delete
 (gdb) catch collective on nowhere
 no communicator nowhere exists yet; there is world, gpu[0], gpu[1], world/0 #3, world/1 #4
@@ -93,10 +93,10 @@ Breakpoint 6 at 0x...: file ranks/hooks.c, line ....
 no breakpoint was made: No symbol "nonsense" in current context.
 (gdb) info breakpoints
 Num     Type           Disp Enb Address            What
-4       breakpoint     keep y   0x... in ls_gdb_hook_enter at ranks/hooks.c: ...
-        stop only if request->verb == 0 && $_streq(request->call.comm->name, "nowhere")
-5       breakpoint     keep y   0x... in ls_gdb_hook_group at collectives/hooks.c: ...
-        stop only if $_streq(calls[0].comm->name, "nowhere")
+4       breakpoint     keep y   0x... in ls_gdb_hook_caught at ranks/hooks.c: ...
+        stop only if (caught & 1)
+5       breakpoint     keep y   0x... in ls_gdb_hook_group_caught at collectives/hooks.c: ...
+        stop only if (caught & 1)
 (gdb) delete
 (gdb) until-collective on world
 'on world' is no number of a set of calls
@@ -114,3 +114,30 @@ ended with 0
 [Inferior 1 (process ...) exited normally]
 the program ended before call 9 on wolrd met
 calls that make communicators or check replicas have numbers, too, but are no sets
+# Catches set before the program runs hold in each of its runs; a deleted one frees its place.
+$ lockstep gdb -- comms
+(gdb) catch collective on pair if $rank() == 3
+Breakpoint 1 at 0x...: file ranks/hooks.c, line ....
+Breakpoint 2 at 0x...: file collectives/hooks.c, line ....
+(gdb) catch collective barrier if request->call.seq == 1 && $rank() == 2
+Breakpoint 3 at 0x...: file ranks/hooks.c, line ....
+(gdb) run
+Breakpoint 2, ls_gdb_hook_group_caught ...
+(gdb) rank
+rank 3
+(gdb) continue
+Breakpoint 2, ls_gdb_hook_group_caught ...
+(gdb) continue
+Thread 4 "rank 2" hit Breakpoint 3, ls_gdb_hook_caught ...
+(gdb) delete 1
+(gdb) delete 2
+(gdb) run
+Thread 4 "rank 2" hit Breakpoint 3, ls_gdb_hook_caught ...
+(gdb) print *request
+$1 = barrier on world/0 #3 (rank 2, call 1, comms.c:60), posted
+(gdb) kill
+(gdb) python print(len(lockstep_gdb.catches.Slots.taken))
+1
+(gdb) delete
+(gdb) python print(len(lockstep_gdb.catches.Slots.taken))
+0
