@@ -230,7 +230,8 @@ struct ls_comm {
     uint64_t *seq;                  // [size] next call number of each member; owned
     void *impl;                     // the backend's
     bool closed;                    // the backend's part is gone; no calls are possible any more
-    struct ls_comm *older, *newer;  // of all communicators of the process, for debuggers
+    int number;                     // in order of creation in the process, for debuggers
+    struct ls_comm *older, *newer;  // of all communicators of the process, likewise
 };
 
 // A communicator over `ranks` [size] (any distinct ranks of the world, in this order; NULL: all).

@@ -11,14 +11,17 @@ uint64_t ls_gdb_met;
 volatile uint64_t ls_gdb_stop_at = UINT64_MAX;
 __thread ls_gdb_group ls_gdb_now;
 void (*ls_gdb_before_stop)(void);
-volatile ls_gdb_wish ls_gdb_stop_for = {.kind = -1, .rank = -1, .comm_id = -1, .seq = UINT64_MAX};
+volatile ls_gdb_wish ls_gdb_stop_for = {
+    .kind = -1, .rank = -1, .comm_number = -1, .seq = UINT64_MAX};
 volatile ls_gdb_wish ls_gdb_catches[LS_GDB_CATCHES];
 volatile int ls_gdb_catching;
 ls_comm *ls_gdb_comms;
 static pthread_mutex_t comms_mutex = PTHREAD_MUTEX_INITIALIZER;
 
 void ls_hooks__comm_open(ls_comm *comm) {
+    static int number;
     (void)pthread_mutex_lock(&comms_mutex);
+    comm->number = number++;
     comm->older = ls_gdb_comms;
     if (comm->older != NULL) {
         comm->older->newer = comm;
@@ -95,7 +98,7 @@ static bool fits(const volatile ls_gdb_wish *wish, const ls_call *call) {
     const ls_comm *comm = call->comm;
     return (wish->kind < 0 || (int)call->kind == wish->kind) &&
            (wish->rank < 0 || call->rank == wish->rank) &&
-           (wish->comm_id < 0 || comm->id == wish->comm_id) &&
+           (wish->comm_number < 0 || comm->number == wish->comm_number) &&
            (wish->seq == UINT64_MAX || call->seq == wish->seq) &&
            (wish->comm[0] == 0 || same_name(wish->comm, comm->name, sizeof comm->name));
 }

@@ -24,13 +24,13 @@ extern volatile uint64_t ls_gdb_stop_at;
 
 // Or it says which set it wants: the first from then on that fits. It writes `on` last.
 typedef struct ls_gdb_wish {
-    int on;         // 0: no wish
-    int kind;       // an ls_kind that one of its calls has; -1: any
-    int rank;       // a rank that makes one of them; -1: any
-    int comm_id;    // ls_comm.id of its communicator; -1: any
-    char comm[48];  // the communicator's name; "": any
-    uint64_t seq;   // a call of it is its rank's call of this number on the communicator;
-                    // UINT64_MAX: any
+    int on;           // 0: no wish
+    int kind;         // an ls_kind that one of its calls has; -1: any
+    int rank;         // a rank that makes one of them; -1: any
+    int comm_number;  // ls_comm.number of its communicator; -1: any
+    char comm[48];    // the communicator's name; "": any
+    uint64_t seq;     // a call of it is its rank's call of this number on the communicator;
+                      // UINT64_MAX: any
 } ls_gdb_wish;
 extern volatile ls_gdb_wish ls_gdb_stop_for;
 

@@ -39,12 +39,12 @@ class Where:
 
 
 class CommName:
-    """A communicator as the user wrote it: its name, or #ID where several have one name."""
+    """A communicator as the user wrote it: its name, or #NUMBER where several have one name."""
 
     def __init__(self, text):
-        self.text, self.id, self.name = text, -1, text
-        if text.startswith("#") and text[1:].isdigit():
-            self.id, self.name = int(text[1:]), ""
+        self.text, self.number, self.name = text, -1, text
+        if text.startswith("#") and text[1:].isdigit() and int(text[1:]) < 1 << 31:
+            self.number, self.name = int(text[1:]), ""
         if len(self.name.encode()) > 47:
             raise Failure(f"'{text}' is too long for the name of a communicator")
 
@@ -52,11 +52,17 @@ class CommName:
         """The communicator, when it exists now; None when it does not yet. Says so, or fails when
         several have the name."""
         known = model.comms()
-        fits = [c for c in known if c["id"] == self.id] if self.id >= 0 else \
+        fits = [c for c in known if c["number"] == self.number] if self.number >= 0 else \
             [c for c in known if c.string("name") == self.name]
         if len(fits) > 1:
+            # The one of the run that the user looks at, where that has one.
+            run = model.find_run()
+            own = [c for c in fits if run is not None and c["backend"] == run.record["backend"]]
+            fits = own if len(own) == 1 else fits
+            self.number = fits[0]["number"] if len(fits) == 1 else -1
+        if len(fits) > 1:
             which = ", ".join(
-                f"#{c['id']} (ranks {memory.rank_list(sorted(model.Comm(c.address).ranks))})"
+                f"#{c['number']} (ranks {memory.rank_list(sorted(model.Comm(c.address).ranks))})"
                 for c in reversed(fits[:8]))
             raise Failure(f"{len(fits)} communicators are named {self.text}: write {which}"
                           + (", ..." if len(fits) > 8 else ""))
@@ -69,8 +75,8 @@ class CommName:
 
 
 def comm_names(text):
-    """Choices after " on ": the names, or #ID of those that share one."""
-    names = [(c.string("name"), c["id"]) for c in reversed(model.comms())]
+    """Choices after " on ": the names, or #NUMBER of those that share one."""
+    names = [(c.string("name"), c["number"]) for c in reversed(model.comms())]
     count = {}
     for name, _ in names:
         count[name] = count.get(name, 0) + 1
@@ -98,7 +104,7 @@ def wish_fields(kind, comm, rank=None, seq=NO_SEQ):
     name = comm.name.encode() if comm is not None else b""
     return (("comm", name + b"\0"), ("kind", -1 if kind is None else kind),
             ("rank", -1 if rank is None else rank),
-            ("comm_id", -1 if comm is None else comm.id), ("seq", seq), ("on", 1))
+            ("comm_number", -1 if comm is None else comm.number), ("seq", seq), ("on", 1))
 
 
 class Slots:
@@ -170,7 +176,7 @@ class CatchCollective(memory.Command):
     """catch collective [KIND] [on COMM] [if CONDITION]: stops when a rank makes a call, before it is
 matched, or when a controller makes its ranks' calls.
 
-COMM is a communicator's name, or #ID where several share it. CONDITION may use $rank(), and of a
+COMM is a communicator's name, or #NUMBER where several share it. CONDITION may use $rank(), and of a
 rank's call request->call.count, .dtype, .seq, ...; of a controller's calls[0].count, ..."""
 
     def __init__(self):

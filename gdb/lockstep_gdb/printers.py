@@ -178,6 +178,8 @@ def comm_text(address):
 
 def rank_text(address):
     found = memory.record("ls_rank", address)
+    if found["state"] not in memory.enum("ls_rank_state", "LS_RANK_"):
+        raise memory.Failure("no rank")
     state = memory.enum_name("ls_rank_state", "LS_RANK_", found["state"])
     count = found["call_count"]
     out = f"rank {found['id']}, {state}, {count} call{'' if count == 1 else 's'}"

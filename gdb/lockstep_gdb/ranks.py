@@ -89,6 +89,10 @@ gives each its own. LIST is like 0-3,7. Works on a core file."""
         argument = argument.strip()
         run = model.find_run()
         wanted = None if argument in ("", "all") else set(parse_list(argument, run))
+        known = run.ranks if run is not None else [c["rank"] for c in model.group()]
+        if wanted is not None and known and not wanted <= set(known):
+            raise Failure(f"there is no rank {min(wanted - set(known))}; "
+                          f"there are ranks {memory.rank_list(sorted(known))}")
         if run is None:
             _show_group(wanted, argument == "all")
             return
@@ -120,8 +124,8 @@ def parse_list(words, run):
         if len(ends) > 2 or not all(e.isdigit() for e in ends):
             raise Failure(f"'{words}' is no list of ranks; write all, or for example 0-3,7")
         first, last = int(ends[0]), int(ends[-1])
-        if last - first > 1 << 20:
-            raise Failure(f"'{part}' has too many ranks")
+        if not first <= last < model.RANKS_MAX:
+            raise Failure(f"'{part}' is no list of ranks; write all, or for example 0-3,7")
         out += range(first, last + 1)
     return out
 
@@ -160,7 +164,7 @@ Without N: says which rank is selected. `rank apply all|LIST COMMAND` runs a com
             print("the selected thread runs no rank" if number is None else f"rank {number}")
             return
         if not argument.isdigit():
-            raise Failure(f"'{argument}' is no rank")
+            raise Failure(f"'{argument}' is no rank: ranks are numbers from 0 on")
         number = int(argument)
         if run is None:
             if not any(c["rank"] == number for c in model.group()):

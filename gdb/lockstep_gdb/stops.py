@@ -149,7 +149,7 @@ def go_on(wish):
 
 class NextCollective(memory.Command):
     """next-collective [KIND] [on COMM]: goes on until the next collective or message has met on all
-its ranks: of a kind, or on a communicator, if you name one (#ID where several share a name).
+its ranks: of a kind, or on a communicator, if you name one (#NUMBER where several share a name).
 
 Stops before its data moves, with the rank selected whose call completed it."""
 
@@ -174,7 +174,7 @@ class UntilCollective(memory.Command):
     """until-collective SEQ: goes on until the set of calls number SEQ has met, which $seq() then is.
 until-collective SEQ on COMM: until call SEQ of a communicator has met, as `ranks` counts them.
 
-COMM is the communicator's name, or #ID where several share it."""
+COMM is the communicator's name, or #NUMBER where several share it."""
 
     def __init__(self):
         super().__init__("until-collective", gdb.COMMAND_RUNNING)
@@ -201,7 +201,7 @@ COMM is the communicator's name, or #ID where several share it."""
 
 class GotoCollective(memory.Command):
     """goto-collective SEQ: goes to where set SEQ met, forward or back.
-goto-collective SEQ on COMM: to where call SEQ of a communicator met (#ID where several share a name).
+goto-collective SEQ on COMM: to where call SEQ of a communicator met (#NUMBER where several share a name).
 
 Back means that the program is run again in this gdb: its schedule repeats itself. Breakpoints are
 kept, and passed over on the way."""
@@ -238,6 +238,8 @@ kept, and passed over on the way."""
     def _start():
         if alive() and gdb.selected_inferior().was_attached:
             raise Failure("gdb was attached to this process, so it cannot start it again")
+        if gdb.lookup_global_symbol("main") is None:
+            raise Failure(memory.no_information("main"))
         confirm = gdb.parameter("confirm")
         gdb.execute("set confirm off")
         main = gdb.Breakpoint("main", internal=True, temporary=True)

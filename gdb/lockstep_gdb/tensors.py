@@ -10,12 +10,18 @@ class Tensor:
 
     def __init__(self, address):
         self.record = memory.record("ls_local_tensor", address)
-        self.dtype = values.dtype_name(self.record["dtype"])
-        count = self.record["rank_count"]
-        if not 0 <= count <= 65536:
-            raise Failure(f"the tensor at {address:#x} has {count} ranks: it is no tensor (any more)")
-        self.ranks = memory.integers(self.record["ranks"], count, 4)
-        self.first = memory.integers(self.record["first"], count + 1, 8, False)
+        count, shards = self.record["rank_count"], self.record["shard_count"]
+        sound = (self.record["dtype"] in memory.enum("ls_dtype", "LS_")
+                 and 0 <= count <= model.RANKS_MAX and 0 <= shards <= model.LIST_MAX)
+        if sound:
+            self.dtype = values.dtype_name(self.record["dtype"])
+            self.ranks = memory.integers(self.record["ranks"], count, 4)
+            self.first = memory.integers(self.record["first"], count + 1, 8, False)
+            sound = (self.dtype in values.DTYPES and all(0 <= r < model.RANKS_MAX for r in self.ranks)
+                     and self.first[0] == 0 and self.first[-1] == shards
+                     and list(self.first) == sorted(self.first))
+        if not sound:
+            raise Failure(f"at {address:#x} there is no tensor (any more)")
         self._shards = None
 
     def shards(self):
