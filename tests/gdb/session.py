@@ -125,7 +125,7 @@ exec {shutil.which('gdb')} -nx -batch "${{before[@]}}" {quoted} "$@"
     done = subprocess.run([os.path.join(build, "lockstep")] + words, cwd=scratch, env=environment,
                           stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
                           stderr=subprocess.STDOUT, timeout=110)
-    text = done.stdout.decode(errors="replace").replace(source + "/", "")
+    text = done.stdout.decode(errors="replace").replace(source + "/", "").replace(" ../", " ")
     parts = re.split(r"^@@(\d+)\n", text, flags=re.M)
     return parts[0], {int(parts[i]): parts[i + 1] for i in range(1, len(parts), 2)}
 
