@@ -1,5 +1,6 @@
 // The calls as programs make them: each becomes a request, is checked by itself, and is handed to
 // where calls meet.
+#include <signal.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -86,6 +87,9 @@ static bool plant(int *status, bool *twice, ls_request *request) {
     case LS_FAULT_DO_SKIP:
         return true;
     case LS_FAULT_DO_DIE:
+        if (rank->run->direct) {
+            (void)raise(SIGKILL);  // the rank is the process
+        }
         rank->state = LS_RANK_DIED;
         *status = LS_FAIL_RANK(LS_ERR_RANK_DIED, rank->id, "rank %d died at %s:%d", rank->id,
                                rank->file, rank->line);

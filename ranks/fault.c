@@ -10,8 +10,17 @@ static int flip_bit(ls_request *request, int64_t amount) {
     } else {
         LS_TRY(ls_call_send_elements(&bytes, &request->call));
     }
-    bytes *= ls_dtype_bytes(request->call.dtype);
-    if (request->call.send != NULL && bytes > 0) {
+    // Nothing is written past what the call itself may read.
+    const ls_allocation *known = ls_memory__find(request->rank, request->call.send);
+    if (!ls_dtype_valid((int)request->call.dtype) ||
+        ls_size_mul(&bytes, bytes, ls_dtype_bytes(request->call.dtype)) != LS_OK) {
+        return LS_OK;  // the call's own checks say so
+    }
+    if (known != NULL) {
+        size_t left = known->bytes - (size_t)((const char *)request->call.send - known->start);
+        bytes = bytes < left ? bytes : left;
+    }
+    if (request->call.send != NULL && bytes > 0 && bytes <= PTRDIFF_MAX / 8) {
         uint64_t bit = (uint64_t)amount % ((uint64_t)bytes * 8);
         // The buffer is the program's own, which it may write; the call alone promises not to.
         unsigned char *memory = (unsigned char *)(uintptr_t)request->call.send;

@@ -59,6 +59,9 @@ bool ls_program_needs_ranks(const ls_scenario *scenario);
 // LS_OK also when there are some.
 int ls_program_ranks(ls_finding **out, int *count, uint64_t *seed, const ls_scenario *scenario,
                      ls_arena *arena, const ls_program_ranks_options *options);
+// Runs one rank of it on a backend that holds one, faults and all. LS_ERR_FINDING: what this rank's
+// checks or the backend found, also in ls_check_last; LS_OK: nothing.
+int ls_program_rank_real(const ls_scenario *scenario, ls_backend *backend, ls_arena *arena);
 // What one rank does; arg is the scenario.
 int ls_program__rank_main(ls_rank *self, void *arg);
 // The faults [fault_count] of its ranks; NULL: no memory.

@@ -1,5 +1,9 @@
 // Runs a program's ranks as an SPMD program, and takes its findings over. What each rank does is
 // program_ranks.c.
+#include <stdlib.h>
+#include <string.h>
+
+#include "collectives/check.h"
 #include "scenarios/runner/program.h"
 #include "scenarios/runner/trace.h"
 
@@ -106,5 +110,51 @@ int ls_program_ranks(ls_finding **out, int *count, uint64_t *seed, const ls_scen
         status = run_once(out, count, scenario, arena, options, order, *seed);
     }
     ls_order_free(order);
+    return status;
+}
+
+// ---- One rank of a real run ---------------------------------------------------------------------
+// As a failed check of this thread, which is how processes tell what they found. The site's file
+// can only be the scenario's.
+static int tell(const ls_finding *finding, const ls_scenario *scenario) {
+    ls_check_failure failure = {.found = true, .id = finding->id, .file = ""};
+    const char *line = strrchr(finding->where, ':');
+    if (line != NULL) {
+        failure.file = scenario->file;
+        failure.line = (int)strtol(line + 1, NULL, 10);
+    }
+    failure.rank_total = finding->rank_count;
+    for (int i = 0; i < finding->rank_count && i < LS_CHECK_RANKS_MAX; i++) {
+        failure.ranks[failure.rank_count++] = finding->ranks[i];
+    }
+    ls_check__restore(&failure);
+    return LS_FAIL(LS_ERR_FINDING, "%s", finding->text);
+}
+
+int ls_program_rank_real(const ls_scenario *scenario, ls_backend *backend, ls_arena *arena) {
+    const ls_spmd_options options = {.checks = "all",
+                                     .faults = ls_program__faults(scenario, arena),
+                                     .fault_count = scenario->fault_count};
+    if (options.faults == NULL) {
+        return LS_ERR_MEMORY;
+    }
+    int rank = ls_world_held(backend->world)[0];
+    ls_spmd_result *result = NULL;
+    int status = ls_spmd_run_backend(&result, ls_program__rank_main, (void *)(uintptr_t)scenario,
+                                     backend, &options);
+    if (result != NULL && ls_spmd_finding_count(result) > 0) {
+        status = tell(ls_spmd_finding(result, 0), scenario);
+    } else if (result != NULL && ls_spmd_exit_status(result, rank) != 0) {
+        const ls_finding gone = {
+            .id = LS_FINDING_RANK_EXITED_EARLY,
+            .ranks = &rank,
+            .rank_count = 1,
+            .where = "",
+            .text = ls_arena_printf(arena, "rank %d returned with status %d", rank,
+                                    ls_spmd_exit_status(result, rank)),
+        };
+        status = gone.text != NULL ? tell(&gone, scenario) : LS_ERR_MEMORY;
+    }
+    ls_spmd_result_free(result);
     return status;
 }

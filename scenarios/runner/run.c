@@ -9,6 +9,7 @@
 #include "scenarios/runner/compare.h"
 #include "scenarios/runner/execute.h"
 #include "scenarios/runner/expect.h"
+#include "scenarios/runner/planted.h"
 #include "scenarios/runner/program.h"
 #include "scenarios/runner/real.h"
 #include "scenarios/runner/trace.h"
@@ -29,8 +30,9 @@ struct case_run {
     ls_stages *real;
     ls_call_orders *orders;  // of the real run's calls
     double start_seconds;
-    bool record_only;   // nothing is compared
-    bool too_few_gpus;  // the real run needs more than this machine has
+    bool record_only;    // nothing is compared
+    ls_planted planted;  // what a real run showed of planted defects
+    bool too_few_gpus;   // the real run needs more than this machine has
 };
 
 static double now_seconds(void) {
@@ -292,6 +294,7 @@ static int finish(struct case_run *run, int status) {
                                         expect->has_finding ? ls_finding_name(expect->finding)
                                                             : ls_class_name(expect->class_));
     }
+    ls_planted_conclude(&run->planted, result);
     if (run->too_few_gpus && run->options->skip_too_few_gpus) {
         result->skipped = true;
         result->skip_reason = result->error;
@@ -350,11 +353,21 @@ static int get_real(struct case_run *run, const char *real) {
     return status;
 }
 
+// What is planted must show in the real run as in the simulation.
+static int plant(struct case_run *run, const char *real) {
+    const ls_real_request request = {.scenario = run->scenario,
+                                     .backend = real,
+                                     .options = run->options,
+                                     .too_few_gpus = &run->too_few_gpus};
+    return ls_planted_run(&run->planted, &request, run->result.findings, run->result.finding_count,
+                          run->arena);
+}
+
 static int run_real(struct case_run *run, const char *backend) {
     // Programs need the simulation for their plain references.
     LS_TRY(simulate(run));
     if (simulation_decides(run)) {
-        return LS_OK;
+        return plant(run, backend);
     }
     LS_TRY(make_oracle(run));
     LS_TRY(get_real(run, backend));
@@ -439,7 +452,7 @@ static void explain_sums(struct case_run *run) {
 static int run_compared(struct case_run *run, const char *real) {
     LS_TRY(simulate(run));
     if (simulation_decides(run)) {
-        return LS_OK;
+        return plant(run, real);
     }
     LS_TRY(make_oracle(run));
     LS_TRY(get_real(run, real));
@@ -470,13 +483,11 @@ int ls_run_recorded(ls_results *results, const ls_scenario *scenario, const char
     struct case_run run;
     begin(&run, results, scenario, options, backend, NULL);
     run.record_only = true;
-    const ls_real_request request = {
-        .scenario = scenario,
-        .backend = backend,
-        .options = options,
-        .too_few_gpus = &run.too_few_gpus,
-        .keep_dir = dir,
-    };
+    const ls_real_request request = {.scenario = scenario,
+                                     .backend = backend,
+                                     .options = options,
+                                     .too_few_gpus = &run.too_few_gpus,
+                                     .keep_dir = dir};
     ls_finding finding = {0};
     bool found = false;
     int status = ls_real_run(NULL, &request, run.arena, &finding, &found);

@@ -1,6 +1,7 @@
 // One rank of a real run: executes the scenario in a process that the runner started, and writes
 // this process's part of the recording.
 #include "scenarios/runner/execute.h"
+#include "scenarios/runner/program.h"
 #include "scenarios/runner/run.h"
 
 int ls_run_rank(const ls_scenario *scenario, ls_backend *backend, const ls_recording_info *info,
@@ -16,7 +17,8 @@ int ls_run_rank(const ls_scenario *scenario, ls_backend *backend, const ls_recor
         const ls_execution execution = {.scenario = scenario, .backend = backend, .sink = &sink};
         ls_finding finding = {0};
         bool found = false;
-        status = ls_execute(&execution, arena, &finding, &found);
+        status = ls_program_needs_ranks(scenario) ? ls_program_rank_real(scenario, backend, arena)
+                                                  : ls_execute(&execution, arena, &finding, &found);
         backend->observer = NULL;
     }
     if (status == LS_OK) {

@@ -170,6 +170,14 @@ static int destroyed_in_flight(ls_rank *self, float *data, void *shared) {
     return LS_OK;
 }
 
+static int destroyed_twice(ls_rank *self, float *data, void *shared) {
+    (void)data, (void)shared;
+    ls_rank_comm *comm = NULL;
+    LS_TRY(ls_comm_split(&comm, WORLD, 0, 0));
+    LS_TRY(ls_comm_destroy(comm));
+    return ls_rank_id(self) == 1 ? ls_comm_destroy(comm) : LS_OK;
+}
+
 static int request_of_another(ls_rank *self, float *data, void *shared) {
     ls_request **requests = shared;
     LS_TRY(ls_all_reduce_async(data, data, 1, LS_F32, LS_SUM, WORLD, &requests[ls_rank_id(self)]));
@@ -299,6 +307,7 @@ static const struct expected {
     {wait_inside_group, 0, LS_FINDING_DEADLOCK_CYCLE, "inside of the group whose end makes it"},
     {split_inside_group, -1, 0, ""},
     {destroyed_in_flight, 2, LS_FINDING_HANDLE_USE_AFTER_FREE, "with a call in flight"},
+    {destroyed_twice, 1, LS_FINDING_HANDLE_USE_AFTER_FREE, "that was destroyed at"},
     {request_of_another, 1, LS_FINDING_HANDLE_USE_AFTER_FREE, "it waits for a request of rank 2"},
     {request_of_long_ago, 1, LS_FINDING_HANDLE_USE_AFTER_FREE, "waited for long ago"},
     {freed_twice, 0, LS_FINDING_HANDLE_USE_AFTER_FREE, "a second time"},

@@ -1,0 +1,170 @@
+// Defects that a scenario plants, in a real run.
+#include "scenarios/runner/planted.h"
+
+#include <string.h>
+
+#include "scenarios/runner/program.h"
+
+#define HANG_SECONDS_MAX 8.0  // of a run that the simulation says to hang
+
+typedef struct outcome {
+    bool found;  // a rank told a finding, or died
+    ls_finding finding;
+    bool hung;
+} outcome;
+
+static bool same_ranks(const ls_finding *a, const ls_finding *b) {
+    return a->rank_count == b->rank_count &&
+           (a->rank_count == 0 ||
+            memcmp(a->ranks, b->ranks, (size_t)a->rank_count * sizeof *a->ranks) == 0);
+}
+
+// What no rank that waits can tell from a slow machine: a real run hangs.
+static bool hangs(ls_finding_id id) {
+    switch (id) {
+    case LS_FINDING_DEADLOCK_CYCLE:
+    case LS_FINDING_DEADLOCK_CROSS_COMMUNICATOR:
+    case LS_FINDING_MISSING_RANK:
+    case LS_FINDING_EXTRA_CALL:
+    case LS_FINDING_ORDER_MISMATCH:
+    case LS_FINDING_P2P_UNMATCHED_SEND:
+    case LS_FINDING_P2P_UNMATCHED_RECV:
+    case LS_FINDING_P2P_ORDER_MISMATCH:
+    case LS_FINDING_RANK_EXITED_EARLY:
+        return true;
+    default:
+        return false;
+    }
+}
+
+static bool disagreement(ls_finding_id id) {
+    return id == LS_FINDING_KIND_MISMATCH || id == LS_FINDING_COUNT_MISMATCH ||
+           id == LS_FINDING_DTYPE_MISMATCH || id == LS_FINDING_OP_MISMATCH ||
+           id == LS_FINDING_ROOT_MISMATCH || id == LS_FINDING_SPLIT_MISMATCH ||
+           id == LS_FINDING_P2P_COUNT_MISMATCH || id == LS_FINDING_P2P_DTYPE_MISMATCH;
+}
+
+// A real run ends at the first call that does not fit; the simulation goes on and sees that a call
+// was left out, doubled or moved.
+static bool seen_from_first_call(ls_finding_id simulated, ls_finding_id real) {
+    bool looked_ahead =
+        simulated == LS_FINDING_MISSING_RANK || simulated == LS_FINDING_EXTRA_CALL ||
+        simulated == LS_FINDING_ORDER_MISMATCH || simulated == LS_FINDING_P2P_ORDER_MISMATCH;
+    return looked_ahead && disagreement(real);
+}
+
+static bool agrees(const ls_finding *findings, int count, const ls_finding *real) {
+    for (int i = 0; i < count; i++) {
+        if (same_ranks(&findings[i], real) &&
+            (findings[i].id == real->id || seen_from_first_call(findings[i].id, real->id))) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static int run(outcome *out, const ls_real_request *request, const ls_finding *findings, int count,
+               ls_arena *arena) {
+    ls_run_options options = *request->options;
+    for (int i = 0; i < count; i++) {
+        if (hangs(findings[i].id) && options.deadline_seconds > HANG_SECONDS_MAX) {
+            options.deadline_seconds = HANG_SECONDS_MAX;
+        }
+    }
+    ls_real_request own = *request;
+    own.options = &options;
+    int status = ls_real_run(NULL, &own, arena, &out->finding, &out->found);
+    if (out->found) {
+        return LS_OK;
+    }
+    out->hung = status == LS_ERR_TIMEOUT;
+    return out->hung ? LS_OK : status;
+}
+
+static const char *name_of(const ls_finding *findings, int count) {
+    return count > 0 ? ls_finding_name(findings[0].id) : "nothing";
+}
+
+// The real run ended as a good one does.
+static void judge_quiet(ls_planted *out, const char *backend, const ls_finding *findings, int count,
+                        ls_arena *arena) {
+    const char *name = name_of(findings, count);
+    bool must_show = false;
+    for (int i = 0; i < count; i++) {
+        must_show = must_show || disagreement(findings[i].id) ||
+                    findings[i].id == LS_FINDING_RANK_DIED ||
+                    findings[i].id == LS_FINDING_GROUP_MISMATCH;
+    }
+    if (must_show) {
+        out->verdict = LS_PLANTED_DIFFERS;
+        out->text = ls_arena_printf(
+            arena, "the %s run ended as if nothing were wrong; simulated: %s", backend, name);
+        return;
+    }
+    out->verdict = count > 0 ? LS_PLANTED_UNSEEN : LS_PLANTED_AGREES;
+    out->text = ls_arena_printf(
+        arena, "%s does not show %s: the run ends without it, only the simulation sees it", backend,
+        name);
+}
+
+static void judge(ls_planted *out, const outcome *real, const ls_real_request *request,
+                  const ls_finding *findings, int count, ls_arena *arena) {
+    const char *backend = request->backend;
+    if (real->found && agrees(findings, count, &real->finding)) {
+        out->verdict = LS_PLANTED_AGREES;
+        out->text = ls_arena_printf(arena, "%s: the same ranks, %s: %s", backend,
+                                    ls_finding_name(real->finding.id), real->finding.text);
+    } else if (real->found) {
+        char ranks[128];
+        ls_ranks_format(ranks, sizeof ranks, real->finding.ranks, real->finding.rank_count);
+        out->verdict = LS_PLANTED_DIFFERS;
+        out->text = ls_arena_printf(arena, "the %s run shows %s at ranks %s, the simulation %s: %s",
+                                    backend, ls_finding_name(real->finding.id), ranks,
+                                    name_of(findings, count), real->finding.text);
+    } else if (!real->hung) {
+        judge_quiet(out, backend, findings, count, arena);
+    } else if (count > 0 && hangs(findings[0].id)) {
+        out->verdict = LS_PLANTED_AGREES;
+        out->text =
+            ls_arena_printf(arena, "%s: the run hangs, and was ended by its deadline", backend);
+    } else {
+        out->verdict = LS_PLANTED_DIFFERS;
+        out->text = ls_arena_printf(arena, "the %s run hangs; simulated: %s", backend,
+                                    name_of(findings, count));
+    }
+}
+
+int ls_planted_run(ls_planted *out, const ls_real_request *request, ls_finding *findings, int count,
+                   ls_arena *arena) {
+    *out = (ls_planted){.verdict = LS_PLANTED_NONE};
+    bool live = strcmp(request->backend, "mpi") == 0 || strcmp(request->backend, "nccl") == 0;
+    if (!live || !ls_program_needs_ranks(request->scenario)) {
+        return LS_OK;
+    }
+    if (strcmp(request->backend, "nccl") == 0 && !request->options->processes) {
+        out->verdict = LS_PLANTED_UNSEEN;
+        out->text = "planted defects need a process for each rank: --processes";
+        return LS_OK;
+    }
+    outcome real = {0};
+    LS_TRY(run(&real, request, findings, count, arena));
+    judge(out, &real, request, findings, count, arena);
+    if (out->text == NULL) {
+        return LS_ERR_MEMORY;
+    }
+    if (out->verdict == LS_PLANTED_AGREES && count > 0) {
+        const char *text = ls_arena_printf(arena, "%s%s\n", findings[0].text, out->text);
+        findings[0].text = text != NULL ? text : findings[0].text;
+    }
+    return LS_OK;
+}
+
+void ls_planted_conclude(const ls_planted *planted, ls_case_result *result) {
+    if (planted->verdict == LS_PLANTED_UNSEEN && result->pass) {
+        result->skipped = true;
+        result->skip_reason = planted->text;
+    } else if (planted->verdict == LS_PLANTED_DIFFERS) {
+        result->pass = false;
+        result->error = planted->text;
+    }
+}

@@ -1,0 +1,29 @@
+// Defects that a scenario plants (faults, except), in a real run: the same ranks do them, and what
+// the run shows is held against what the simulation found.
+#ifndef LS_SCENARIOS_RUNNER_PLANTED_H
+#define LS_SCENARIOS_RUNNER_PLANTED_H
+
+#include "scenarios/runner/real.h"
+#include "scenarios/runner/result.h"
+
+typedef enum ls_planted_verdict {
+    LS_PLANTED_NONE,     // nothing was planted
+    LS_PLANTED_AGREES,   // the real run shows what the simulation found, at the same ranks
+    LS_PLANTED_UNSEEN,   // it cannot show it: `text` says why
+    LS_PLANTED_DIFFERS,  // it shows something else: `text` says what
+} ls_planted_verdict;
+
+typedef struct ls_planted {
+    ls_planted_verdict verdict;
+    const char *text;
+} ls_planted;
+
+// Runs a scenario with planted defects for real, where the backend is a live one, and at most for a
+// short while where it is to hang. findings [count]: the
+// simulation's; where the runs agree, the first one's text tells so. An error: the real run failed.
+int ls_planted_run(ls_planted *out, const ls_real_request *request, ls_finding *findings, int count,
+                   ls_arena *arena);
+// What that means for the case: skipped with the reason, failed, or as it was.
+void ls_planted_conclude(const ls_planted *planted, ls_case_result *result);
+
+#endif

@@ -1,0 +1,59 @@
+"""What scenarios plant in their ranks shows in a real run as in the simulation:
+planted.py LOCKSTEP SOURCE_DIR.
+
+Faults and calls that some ranks make differently are made by the real processes too: the run ends
+within its deadline, the same ranks are named, and what a real run cannot show is skipped by name.
+"""
+import json
+import os
+import subprocess
+import sys
+
+LOCKSTEP, SOURCE = sys.argv[1:]
+# What the last line of the simulation's finding says of the real run.
+SHOWN = {
+    "killed_rank": "rank.died: rank 3 of the mpi run was ended by signal 9",
+    "stalled_rank": "the run hangs, and was ended by its deadline",
+    "skipped_by_fault": "collective.kind_mismatch",
+    "doubled_by_fault": "collective.kind_mismatch",
+    "wrong_count_by_fault": "buffer.too_small",
+    "wrong_split_by_fault": "collective.split_mismatch",
+    "out_of_memory_on_one_rank": "rank.exited_early",
+    "bit_flip_in_a_replica": "replica.diverged",
+    "all_reduce_max_on_one_rank": "collective.op_mismatch",
+    "changed_on_the_way": "buffer.use_before_wait",
+    "wrong_sub_group": "collective.group_mismatch",
+}
+CLEAN = ("slow_rank_clean", "changed_on_the_way_clean")
+SKIPPED = ("nan_enters_at_one_rank", "inf_enters_at_one_rank")
+failures = []
+
+
+def path(name):
+    return f"scenarios/bugs/{name}.yaml"
+
+
+names = list(SHOWN)
+done = subprocess.run([LOCKSTEP, "compare", *[path(n) for n in (*names, *CLEAN, *SKIPPED)],
+                       "--real", "mpi", "--deadline", "8", "--json", "-"], capture_output=True,
+                      text=True, cwd=SOURCE, check=False)
+if done.returncode != 0:
+    failures.append(f"exit code {done.returncode}: {done.stderr}")
+report = json.loads(done.stdout)
+cases = {os.path.basename(case["file"])[:-5]: case for case in report["cases"]}
+for name in names:
+    case = cases[name]
+    lines = [line for line in case["findings"][0]["text"].split("\n")
+             if line.startswith("mpi: ")] if case["findings"] else []
+    if case["verdict"] != "pass" or len(lines) != 1 or SHOWN[name] not in lines[0]:
+        failures.append(f"{name}: {case['verdict']} {lines} {case.get('error')}")
+for name in CLEAN:
+    if cases[name]["verdict"] != "pass" or cases[name]["findings"]:
+        failures.append(f"{name}: {cases[name]}")
+skips = {os.path.basename(skip["file"])[:-5]: skip["reason"] for skip in report["skips"]}
+if set(skips) != set(SKIPPED) or report["skipped"] != len(SKIPPED):
+    failures.append(f"skipped: {skips}")
+if "value.nan_first" not in skips.get("nan_enters_at_one_rank", ""):
+    failures.append(f"the reason names no finding: {skips}")
+print("\n".join(failures) or f"{len(names)} planted defects shown, {len(skips)} skipped by name")
+sys.exit(1 if failures else 0)
