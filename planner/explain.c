@@ -177,10 +177,21 @@ static void bar(ls_text *out, double x, double y, double width, const char *fill
     }
 }
 
+static const char *const fills[5] = {"#4477aa", "#66ccee", "#228833", "#ccbb44", "#aa3377"};
+static const char *const names[5] = {"forward compute", "forward communication", "backward compute",
+                                     "backward communication", "prefetch"};
+
+static void draw_legend(ls_text *out, double y) {
+    double x = BAR_LEFT;
+    for (int i = 0; i < 5; i++) {
+        ls_text_printf(out, "<rect x=\"%.1f\" y=\"%.1f\" width=\"10\" height=\"10\" fill=\"%s\"/>",
+                       x, y - 9.0, fills[i]);
+        ls_text_printf(out, "<text x=\"%.1f\" y=\"%.1f\">%s</text>\n", x + 14.0, y, names[i]);
+        x += 32.0 + 6.5 * (double)strlen(names[i]);
+    }
+}
+
 static void draw_rank(ls_text *out, const ls_planner_rank *rank, int r, double most, double y) {
-    static const char *const fills[5] = {"#4477aa", "#66ccee", "#228833", "#ccbb44", "#aa3377"};
-    static const char *const names[5] = {"forward compute", "forward communication",
-                                         "backward compute", "backward communication", "prefetch"};
     double parts[5] = {rank->cost.forward_compute_ms, rank->cost.forward_comms_ms,
                        rank->cost.backward_compute_ms, rank->cost.backward_comms_ms,
                        rank->cost.prefetch_ms};
@@ -199,7 +210,7 @@ static void draw_rank(ls_text *out, const ls_planner_rank *rank, int r, double m
     char title[96];
     (void)snprintf(title, sizeof(title), "rank %d: %lld of %lld bytes", r,
                    (long long)rank->hbm_bytes, (long long)rank->hbm_capacity);
-    ls_text_printf(out, "<text x=\"%.1f\" y=\"%.1f\">%.5g ms</text>\n", BAR_LEFT + BAR_WIDTH + 6.0,
+    ls_text_printf(out, "<text x=\"%.1f\" y=\"%.1f\">%.3g ms</text>\n", BAR_LEFT + BAR_WIDTH + 6.0,
                    y + 11.0, rank->ms);
     ls_text_printf(out,
                    "<rect x=\"%.1f\" y=\"%.1f\" width=\"200\" height=\"%d\" fill=\"none\" "
@@ -218,24 +229,27 @@ int ls_planner_write_svg(ls_text *out, const ls_planner_problem *problem,
     for (int r = 0; r < problem->ranks; r++) {
         most = fmax(most, result->ranks[r].ms);
     }
-    int height = 50 + ROW_HEIGHT * problem->ranks;
+    int height = 70 + ROW_HEIGHT * problem->ranks;
     ls_text_printf(out,
                    "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"800\" height=\"%d\" "
                    "font-family=\"sans-serif\" font-size=\"11\">\n"
-                   "<text x=\"4\" y=\"14\">cost %.6g ms, lower bound %.6g ms</text>\n"
-                   "<text x=\"4\" y=\"34\">rank</text><text x=\"%d\" y=\"34\">time: compute and "
-                   "communication, forward and backward</text><text x=\"%d\" y=\"34\">device "
-                   "memory</text>\n",
-                   height, result->ms, result->lower_bound_ms, BAR_LEFT, BAR_LEFT + BAR_WIDTH + 90);
+                   "<rect width=\"100%%\" height=\"100%%\" fill=\"white\"/>\n"
+                   "<text x=\"4\" y=\"14\">cost %.6g ms: startup %.6g ms and the longest rank's "
+                   "time; lower bound %.6g ms (dashed)</text>\n"
+                   "<text x=\"4\" y=\"54\">rank</text><text x=\"%d\" y=\"54\">time, without "
+                   "startup</text><text x=\"%d\" y=\"54\">device memory</text>\n",
+                   height, result->ms, result->startup_ms, result->lower_bound_ms, BAR_LEFT,
+                   BAR_LEFT + BAR_WIDTH + 90);
+    draw_legend(out, 34.0);
     for (int r = 0; r < problem->ranks; r++) {
-        draw_rank(out, &result->ranks[r], r, most, 42.0 + ROW_HEIGHT * r);
+        draw_rank(out, &result->ranks[r], r, most, 62.0 + ROW_HEIGHT * r);
     }
     double x =
         BAR_LEFT +
         (most > 0.0 ? (result->lower_bound_ms - result->startup_ms) / most : 0.0) * BAR_WIDTH;
     if (x >= BAR_LEFT && x <= BAR_LEFT + BAR_WIDTH) {
         ls_text_printf(out,
-                       "<line x1=\"%.2f\" y1=\"38\" x2=\"%.2f\" y2=\"%d\" stroke=\"#000000\" "
+                       "<line x1=\"%.2f\" y1=\"58\" x2=\"%.2f\" y2=\"%d\" stroke=\"#000000\" "
                        "stroke-dasharray=\"3,3\"/>\n",
                        x, x, height - 6);
     }

@@ -252,6 +252,7 @@ kept, and passed over on the way."""
                 main.delete()
         if not alive():
             raise Failure("the program did not start again")
+        model.need_program()
 
     typed = staticmethod(catches.call_typed)
 

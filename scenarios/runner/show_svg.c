@@ -1,6 +1,7 @@
 // Pictures as one SVG document. Block edges stand where the elements do, in proportion, but a block
 // is never too thin to see.
 #include <stdio.h>
+#include <string.h>
 
 #include "scenarios/runner/report_internal.h"
 #include "scenarios/runner/show_internal.h"
@@ -11,6 +12,8 @@
 #define TITLE_HEIGHT 44.0
 #define CELL_WIDTH   46.0  // at least
 #define CELL_HEIGHT  22.0  // at least
+#define LETTER_WIDTH 9.0   // of titles, about
+#define PICTURES_BIG 32    // more are drawn at the least height
 #define SLICES_MAX   64
 
 // Where each cut stands, in pixels: in proportion over `span`, each interval at least `least`.
@@ -40,6 +43,7 @@ typedef struct canvas {
     ls_arena *arena;
     double y;  // where the next thing goes
     double width_max;
+    double height;  // of a whole slice, where its rows need no more
 } canvas;
 
 static void put_label(canvas *c, double x, double y, const char *anchor, int64_t first,
@@ -92,7 +96,7 @@ static int draw_slice(canvas *c, const ls_picture *picture, const ls_show_cuts *
     double *xs = NULL;
     double *ys = NULL;
     LS_TRY(positions(&xs, c->arena, columns, WIDTH, CELL_WIDTH));
-    LS_TRY(positions(&ys, c->arena, rows, CELL_HEIGHT * 12, CELL_HEIGHT));
+    LS_TRY(positions(&ys, c->arena, rows, c->height, CELL_HEIGHT));
     double left = MARGIN + LABEL_WIDTH;
     double top = c->y + 18;
     for (int j = 0; j < columns->count && column_dim >= 0; j++) {
@@ -162,6 +166,8 @@ static int draw_picture(canvas *c, const ls_picture *picture) {
     ls_text_printf(c->out, "<text x=\"%.1f\" y=\"%.1f\" class=\"title\">", MARGIN, c->y + 16);
     ls_report__xml(c->out, picture->title);
     ls_text_puts(c->out, "</text>\n");
+    double right = 2 * MARGIN + LETTER_WIDTH * (double)strlen(picture->title);
+    c->width_max = right > c->width_max ? right : c->width_max;
     c->y += TITLE_HEIGHT - 16;
     bool empty = false;
     for (int d = 0; d < picture->shape.ndim; d++) {
@@ -185,7 +191,10 @@ int ls_show_svg(ls_text *out, const ls_picture *pictures, int count) {
     LS_ASSERT(out != NULL);
     LS_ASSERT(pictures != NULL || count == 0);
     ls_text body = {0};
-    canvas c = {.out = &body, .y = MARGIN, .width_max = WIDTH + LABEL_WIDTH + 2 * MARGIN};
+    canvas c = {.out = &body,
+                .y = MARGIN,
+                .width_max = WIDTH + LABEL_WIDTH + 2 * MARGIN,
+                .height = CELL_HEIGHT * (count > PICTURES_BIG ? 2 : 12)};
     LS_TRY(ls_arena_create(&c.arena, NULL));
     int status = LS_OK;
     for (int i = 0; i < count && status == LS_OK; i++) {

@@ -2,11 +2,13 @@
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
+#include <string.h>
 
 #include "scenarios/runner/trace.h"
 
-#define TEXT_RANKS_MAX 32  // a larger matrix is summed over neighbouring ranks
-#define CELL           22  // pixels
+#define TEXT_RANKS_MAX 32   // a larger matrix is summed over neighbouring ranks
+#define CELL           22   // pixels
+#define TITLE_MAX      100  // bytes of a title that are drawn
 
 static void escape(ls_text *out, const char *text) {
     for (; *text != 0; text++) {
@@ -86,22 +88,28 @@ void ls_traffic_text(ls_text *out, const char *title, const uint64_t *bytes, int
 void ls_traffic_svg(ls_text *out, const char *title, const uint64_t *bytes, int ranks) {
     int each = ranks_a_cell(ranks, 128), cells = (ranks + each - 1) / each;
     int side = cells * CELL + 80;
-    uint64_t most = 1;
+    uint64_t most = 0;
     for (int row = 0; row < cells; row++) {
         for (int column = 0; column < cells; column++) {
             uint64_t here = cell(bytes, ranks, each, row, column);
             most = here > most ? here : most;
         }
     }
+    // Letters of 12 pixels are about 7 wide; a title that is longer than the matrix widens it.
+    size_t letters = strlen(title) < TITLE_MAX ? strlen(title) : TITLE_MAX;
+    int width = 80 + 7 * (int)(letters + 60);
     ls_text_printf(out,
                    "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"%d\" height=\"%d\" "
                    "font-family=\"sans-serif\" font-size=\"10\">\n<title>",
-                   side, side);
+                   width > side ? width : side, side);
     escape(out, title);
     ls_text_puts(out, "</title>\n<rect width=\"100%\" height=\"100%\" fill=\"white\"/>\n"
                       "<text x=\"60\" y=\"14\" font-size=\"12\">");
-    escape(out, title);
-    ls_text_puts(out, ": bytes, row sends to column</text>\n");
+    char shown[TITLE_MAX + 4];
+    (void)snprintf(shown, sizeof shown, "%.*s%s", TITLE_MAX, title,
+                   strlen(title) > TITLE_MAX ? "..." : "");
+    escape(out, shown);
+    ls_text_printf(out, ": bytes, row sends to column; the darkest: %" PRIu64 "</text>\n", most);
     char name[32];
     for (int i = 0; i < cells; i++) {
         name_cell(name, sizeof name, i, each, ranks);
