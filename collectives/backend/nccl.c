@@ -293,6 +293,7 @@ static void nccl_destroy(ls_backend *backend) {
     ls_nccl__log_close(&owner->log);
     ls_arena_free(owner->names);
     ls_free(NULL, owner->workers, (size_t)owner->held, sizeof(nccl_worker));
+    (void)pthread_mutex_destroy(&owner->jobs);
     ls_free(NULL, owner, 1, sizeof *owner);
 }
 
@@ -380,6 +381,7 @@ int ls_backend_nccl_create(ls_backend **out, ls_world *world, const ls_nccl_opti
     }
     made->held = ls_world_held_count(world);
     LS_ASSERT(made->held >= 1);
+    (void)pthread_mutex_init(&made->jobs, NULL);
     bool all = made->held == ls_world_size(world);
     int status = LS_OK;
     if (!all && (made->options.bootstrap == NULL || made->held != 1)) {

@@ -119,9 +119,10 @@ struct nccl_owner {
     nccl_comm *comms;
     ls_nccl_topology world_topology;
     ls_nccl_log log;
-    atomic_bool failing;  // some worker failed: the others stop waiting
-    bool broken;          // communicators were aborted
-    nccl_used *used;      // [used_count]
+    pthread_mutex_t jobs;  // one job for the workers at a time, whichever thread asks
+    atomic_bool failing;   // some worker failed: the others stop waiting
+    bool broken;           // communicators were aborted
+    nccl_used *used;       // [used_count]
     int used_count, used_room;
     ls_arena *names;  // files named by other processes' calls
 };

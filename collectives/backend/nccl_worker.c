@@ -208,13 +208,14 @@ static int end_all(nccl_owner *owner) {
 
 int ls_nccl__on_all(nccl_owner *owner, int (*job)(nccl_worker *worker, void *arg), void *arg,
                     size_t arg_bytes) {
+    (void)pthread_mutex_lock(&owner->jobs);
     begin_all(owner, job, arg, arg_bytes);
-    return end_all(owner);
+    int status = end_all(owner);
+    (void)pthread_mutex_unlock(&owner->jobs);
+    return status;
 }
 
-int ls_nccl__on_all_watched(nccl_owner *owner, int (*job)(nccl_worker *worker, void *arg),
-                            int (*watch)(void *arg), void *watch_arg) {
-    begin_all(owner, job, NULL, 0);
+static int watched(nccl_owner *owner, int (*watch)(void *arg), void *watch_arg) {
     int status = LS_OK;
     for (int i = 0, turn = 0; i < owner->held && status == LS_OK; turn++) {
         status = watch(watch_arg);
@@ -228,6 +229,15 @@ int ls_nccl__on_all_watched(nccl_owner *owner, int (*job)(nccl_worker *worker, v
     atomic_store(&owner->failing, true);
     (void)end_all(owner);
     return ls_error__set(error.file, error.line, error.code, error.rank, "%s", error.text);
+}
+
+int ls_nccl__on_all_watched(nccl_owner *owner, int (*job)(nccl_worker *worker, void *arg),
+                            int (*watch)(void *arg), void *watch_arg) {
+    (void)pthread_mutex_lock(&owner->jobs);
+    begin_all(owner, job, NULL, 0);
+    int status = watched(owner, watch, watch_arg);
+    (void)pthread_mutex_unlock(&owner->jobs);
+    return status;
 }
 
 // ---- Aborting -----------------------------------------------------------------------------------

@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
-# example.sh PROGRAM RANKS FINDING [MPI_PROGRAM MPIEXEC]: runs an example simulated and as MPI processes, and with its bug.
+# example.sh PROGRAM RANKS FINDING [MPI_PROGRAM MPIEXEC [same]]: runs an example simulated and as MPI processes, and with its bug.
+# same: the bug has the same finding as MPI processes.
 set -euo pipefail
-program=$1 ranks=$2 finding=$3 mpi_program=${4:-} mpiexec=${5:-}
+program=$1 ranks=$2 finding=$3 mpi_program=${4:-} mpiexec=${5:-} same=${6:-}
 scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT
 "$program" --ranks "$ranks" >"$scratch/simulated"
@@ -11,6 +12,13 @@ if [ -n "$mpi_program" ] && [ -x "$mpi_program" ]; then
     UCX_LOG_LEVEL=fatal "$mpiexec" -n "$ranks" "$mpi_program" >"$scratch/mpi"
     diff "$scratch/simulated" "$scratch/mpi"
     echo "the same as $ranks MPI processes"
+    if [ -n "$same" ]; then
+        if UCX_LOG_LEVEL=fatal timeout 60 "$mpiexec" -n "$ranks" "$mpi_program" --bug >"$scratch/mpi" 2>&1; then
+            echo "the bug was not found between MPI processes"
+            exit 1
+        fi
+        grep -E "$finding" "$scratch/mpi" | head -n 1
+    fi
 fi
 if "$program" --ranks "$ranks" --bug >"$scratch/bug" 2>&1; then
     echo "the bug was not found"

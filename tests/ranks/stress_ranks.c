@@ -5,6 +5,20 @@
 
 #include "bugs.h"
 
+// The same where a backend of the caller's completes the calls.
+static int run_elsewhere(ls_spmd_program program, void *arg, ls_spmd_options options) {
+    ls_world *world = NULL;
+    ls_spmd_result *result = NULL;
+    const ls_world_options world_options = {.mesh = LS_MESH(options.ranks), .seed = options.seed};
+    int status = ls_world_create(&world, &world_options);
+    status = status == LS_OK ? ls_backend_sim_create(&options.backend, world) : status;
+    status = status == LS_OK ? ls_spmd_run(&result, program, arg, &options) : status;
+    ls_spmd_result_free(result);
+    ls_backend_free(options.backend);
+    ls_world_free(world);
+    return status;
+}
+
 int main(int argc, char **argv) {
     bool baton_only = argc > 1 && strcmp(argv[1], "baton") == 0;
     int rounds = 2;
@@ -16,6 +30,7 @@ int main(int argc, char **argv) {
         const ls_spmd_options options = {
             .ranks = 6, .seed = 5, .schedule = (ls_schedule_kind)schedule, .checks = "all"};
         int status = ls_spmd_run(&result, every_call, &rounds, &options);
+        status = status == LS_OK ? run_elsewhere(every_call, &rounds, options) : status;
         if (status != LS_OK) {
             (void)fprintf(stderr, "schedule %d: %s\n", schedule, ls_error_last()->text);
             return 1;
@@ -42,6 +57,7 @@ int main(int argc, char **argv) {
                                          .checks = seed % 2 == 0 ? "all" : NULL};
         (void)ls_spmd_run(&result, hostile, &seed, &options);
         ls_spmd_result_free(result);
+        (void)run_elsewhere(hostile, &seed, options);
     }
     return 0;
 }

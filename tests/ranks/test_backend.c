@@ -1,0 +1,203 @@
+// Runs whose calls are completed by a backend of the caller's: the matcher and its checks are the
+// same, and memory that only a device can read is looked at by its copies.
+#include <criterion/criterion.h>
+#include <criterion/new/assert.h>
+#include <math.h>
+#include <string.h>
+
+#include "bugs.h"
+
+// A simulator that says of all memory in `hidden` that a device alone reads it, and counts.
+static char hidden[4096];
+static int completed, copied;
+static const ls_backend_ops *simulator;
+
+static bool is_hidden(ls_backend *backend, const void *pointer) {
+    (void)backend;
+    return (const char *)pointer >= hidden && (const char *)pointer < hidden + sizeof hidden;
+}
+
+static int read_hidden(ls_backend *backend, void *host, const void *device, size_t bytes) {
+    (void)backend;
+    memcpy(host, device, bytes);
+    copied += 1;
+    return LS_OK;
+}
+
+static int count_and_run(ls_backend *backend, ls_call *calls, int call_count) {
+    completed += 1;
+    return simulator->run(backend, calls, call_count);
+}
+
+static int fail_to_run(ls_backend *backend, ls_call *calls, int call_count) {
+    (void)backend, (void)call_count;
+    return LS_FAIL_RANK(LS_ERR_TIMEOUT, calls[0].rank, "the device does not answer");
+}
+
+static int fail_to_enter(ls_backend *backend, int rank) {
+    (void)backend;
+    return rank == 1 ? LS_FAIL_RANK(LS_ERR_BACKEND, rank, "rank 1 has no device") : LS_OK;
+}
+
+typedef struct fixture {
+    ls_world *world;
+    ls_backend *backend;
+    ls_backend_ops ops;
+} fixture;
+
+static void open_fixture(fixture *f, int ranks) {
+    const ls_world_options options = {.mesh = LS_MESH(ranks), .seed = 3};
+    cr_assert_eq(ls_world_create(&f->world, &options), LS_OK);
+    cr_assert_eq(ls_backend_sim_create(&f->backend, f->world), LS_OK);
+    simulator = f->backend->ops;
+    f->ops = *simulator;
+    f->ops.is_device = is_hidden;
+    f->ops.read_device = read_hidden;
+    f->ops.run = count_and_run;
+    f->backend->ops = &f->ops;
+    completed = copied = 0;
+}
+
+static void close_fixture(fixture *f) {
+    ls_backend_free(f->backend);
+    ls_world_free(f->world);
+}
+
+// Every call goes to the backend, and does what it should.
+Test(ranks_backend, completes_the_calls) {
+    int rounds = 1;
+    for (int schedule = 0; schedule <= LS_SCHEDULE_PARALLEL; schedule++) {
+        fixture f;
+        ls_spmd_result *result = NULL;
+        open_fixture(&f, 4);
+        const ls_spmd_options options = {
+            .ranks = 4, .schedule = (ls_schedule_kind)schedule, .backend = f.backend};
+        int status = ls_spmd_run(&result, every_call, &rounds, &options);
+        cr_assert_eq(status, LS_OK, "%s", ls_error_last()->text);
+        cr_assert_gt(completed, 50);
+        ls_spmd_result_free(result);
+        close_fixture(&f);
+    }
+}
+
+// The bugs are found as in the simulator: the same findings, with the same words.
+Test(ranks_backend, finds_the_same_bugs) {
+    for (int i = 0; i < bug_count; i++) {
+        fixture f;
+        ls_spmd_result *here = NULL, *there = NULL;
+        bug_run run = {0};
+        ls_spmd_options options = {
+            .ranks = bugs[i].ranks, .checks = bugs[i].checks, .lookahead = bugs[i].lookahead};
+        open_fixture(&f, bugs[i].ranks);
+        int status = ls_spmd_run(&here, bugs[i].program, &run, &options);
+        options.backend = f.backend;
+        cr_assert_eq(ls_spmd_run(&there, bugs[i].program, &run, &options), status, "%s",
+                     bugs[i].name);
+        cr_assert_eq(ls_spmd_finding_count(there), ls_spmd_finding_count(here), "%s", bugs[i].name);
+        for (int k = 0; k < ls_spmd_finding_count(here); k++) {
+            const ls_finding *a = ls_spmd_finding(here, k), *b = ls_spmd_finding(there, k);
+            cr_assert_eq(a->id, b->id, "%s", bugs[i].name);
+            cr_assert_str_eq(a->where, b->where);
+            cr_assert_str_eq(a->text, b->text);
+        }
+        ls_spmd_result_free(here);
+        ls_spmd_result_free(there);
+        close_fixture(&f);
+    }
+}
+
+// ---- Memory that only a device reads ----
+static int nan_in_hidden(ls_rank *self, void *arg) {
+    (void)arg;
+    float *data = (float *)(void *)hidden + 16 * ls_rank_id(self);
+    for (int i = 0; i < 16; i++) {
+        data[i] = ls_rank_id(self) == 1 && i == 9 ? NAN : 1;
+    }
+    return ls_all_reduce(data, data, 16, LS_F32, LS_SUM, ls_rank_world(self));
+}
+
+static int replicas_in_hidden(ls_rank *self, void *arg) {
+    (void)arg;
+    float *data = (float *)(void *)hidden + 16 * ls_rank_id(self);
+    for (int i = 0; i < 16; i++) {
+        data[i] = ls_rank_id(self) == 2 && i == 5 ? 3 : 1;
+    }
+    return ls_check_replica(data, 16, LS_F32, ls_rank_world(self));
+}
+
+static void expect_finding(ls_spmd_program program, ls_finding_id id, int rank) {
+    fixture f;
+    ls_spmd_result *result = NULL;
+    open_fixture(&f, 3);
+    const ls_spmd_options options = {.ranks = 3, .backend = f.backend};
+    cr_assert_eq(ls_spmd_run(&result, program, NULL, &options), LS_ERR_FINDING);
+    cr_assert_eq(ls_spmd_finding(result, 0)->id, id);
+    cr_assert_gt(copied, 0);
+    if (rank >= 0) {
+        cr_assert_eq(ls_spmd_finding(result, 0)->ranks[0], rank);
+    }
+    ls_spmd_result_free(result);
+    close_fixture(&f);
+}
+
+// The first NaN, and replicas that differ, are seen in a device's memory.
+Test(ranks_backend, looks_into_device_memory) {
+    expect_finding(nan_in_hidden, LS_FINDING_VALUE_NAN_FIRST, -1);
+    expect_finding(replicas_in_hidden, LS_FINDING_REPLICA_DIVERGED, 2);
+}
+
+// ---- Failures ----
+static int one_message(ls_rank *self, void *arg) {
+    (void)arg;
+    float data[2] = {1, 2};
+    return ls_rank_id(self) == 0 ? ls_send(data, 2, LS_F32, 1, ls_rank_world(self))
+                                 : ls_recv(data, 2, LS_F32, 0, ls_rank_world(self));
+}
+
+static int one_sum(ls_rank *self, void *arg) {
+    (void)arg;
+    float data[2] = {1, 2};
+    return ls_all_reduce(data, data, 2, LS_F32, LS_SUM, ls_rank_world(self));
+}
+
+// A backend that fails ends the run on all ranks, with its status and its words.
+Test(ranks_backend, failures_end_the_run) {
+    ls_spmd_program programs[] = {one_sum, one_message};
+    for (int i = 0; i < 2; i++) {
+        fixture f;
+        ls_spmd_result *result = NULL;
+        open_fixture(&f, 2);
+        f.ops.run = fail_to_run;
+        const ls_spmd_options options = {.ranks = 2, .backend = f.backend};
+        cr_assert_eq(ls_spmd_run(&result, programs[i], NULL, &options), LS_ERR_TIMEOUT);
+        cr_assert_not_null(strstr(ls_error_last()->text, "the device does not answer"));
+        for (int rank = 0; rank < 2; rank++) {
+            cr_assert_neq(ls_spmd_exit_status(result, rank), 0);
+        }
+        ls_spmd_result_free(result);
+        result = NULL;
+        f.ops.run = count_and_run;
+        f.ops.enter_rank = fail_to_enter;
+        cr_assert_eq(ls_spmd_run(&result, programs[i], NULL, &options), LS_ERR_BACKEND);
+        cr_assert_not_null(strstr(ls_error_last()->text, "rank 1 has no device"));
+        ls_spmd_result_free(result);
+        close_fixture(&f);
+    }
+}
+
+// The backend must hold the ranks that are to run, and has its own order of reductions.
+Test(ranks_backend, must_fit_the_run) {
+    fixture f;
+    ls_spmd_result *result = NULL;
+    ls_order *order = NULL;
+    open_fixture(&f, 2);
+    const ls_spmd_options more = {.ranks = 3, .backend = f.backend};
+    cr_assert_eq(ls_spmd_run(&result, one_sum, NULL, &more), LS_ERR_INVALID);
+    cr_assert_null(result);
+    cr_assert_eq(ls_order_parse(&order, "rank"), LS_OK);
+    const ls_spmd_options ordered = {.ranks = 2, .backend = f.backend, .order = order};
+    cr_assert_eq(ls_spmd_run(&result, one_sum, NULL, &ordered), LS_ERR_INVALID);
+    cr_assert_null(result);
+    ls_order_free(order);
+    close_fixture(&f);
+}
