@@ -178,6 +178,24 @@ static int destroyed_twice(ls_rank *self, float *data, void *shared) {
     return ls_rank_id(self) == 1 ? ls_comm_destroy(comm) : LS_OK;
 }
 
+static int freed_in_flight(ls_rank *self, float *data, void *shared) {
+    (void)shared;
+    ls_request *request = NULL;
+    LS_TRY(ls_all_reduce_async(data, data, 1, LS_F32, LS_SUM, WORLD, &request));
+    if (ls_rank_id(self) == 1) {
+        ls_rank_free(self, data);
+    }
+    LS_TRY(ls_wait(request));
+    return LS_OK;
+}
+
+static int touched_after_free(ls_rank *self, float *data, void *shared) {
+    (void)data, (void)shared;
+    float *own = ls_rank_alloc(self, 16);
+    ls_rank_free(self, own);
+    return ls_rank_id(self) == 2 ? ls_writes(self, own, 4) : LS_OK;
+}
+
 static int request_of_another(ls_rank *self, float *data, void *shared) {
     ls_request **requests = shared;
     LS_TRY(ls_all_reduce_async(data, data, 1, LS_F32, LS_SUM, WORLD, &requests[ls_rank_id(self)]));
@@ -308,6 +326,8 @@ static const struct expected {
     {split_inside_group, -1, 0, ""},
     {destroyed_in_flight, 2, LS_FINDING_HANDLE_USE_AFTER_FREE, "with a call in flight"},
     {destroyed_twice, 1, LS_FINDING_HANDLE_USE_AFTER_FREE, "that was destroyed at"},
+    {freed_in_flight, 1, LS_FINDING_BUFFER_USE_BEFORE_WAIT, "frees memory before it waits"},
+    {touched_after_free, 2, LS_FINDING_HANDLE_USE_AFTER_FREE, "writes memory that was freed at"},
     {request_of_another, 1, LS_FINDING_HANDLE_USE_AFTER_FREE, "it waits for a request of rank 2"},
     {request_of_long_ago, 1, LS_FINDING_HANDLE_USE_AFTER_FREE, "waited for long ago"},
     {freed_twice, 0, LS_FINDING_HANDLE_USE_AFTER_FREE, "a second time"},

@@ -1,0 +1,142 @@
+// What runs tell, how often and in which order.
+#include <criterion/criterion.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "ranks/ranks.h"
+
+#define WORLD ls_rank_world(self)
+
+static int touches_again(ls_rank *self, void *arg) {
+    (void)arg;
+    for (int i = 0; i < 5; i++) {
+        LS_TRY(ls_rank_id(self) == 1 ? ls_reads(self, NULL, 4) : LS_OK);
+    }
+    return 0;
+}
+
+// The same mistake at the same place is told once.
+Test(told, a_mistake_in_a_loop_is_told_once) {
+    ls_spmd_result *result = NULL;
+    cr_assert_eq(ls_spmd_run(&result, touches_again, NULL, &(ls_spmd_options){.ranks = 2}),
+                 LS_ERR_FINDING);
+    cr_assert_eq(ls_spmd_finding_count(result), 1);
+    ls_spmd_result_free(result);
+}
+
+static int alone(ls_rank *self, void *arg) {
+    (void)arg;
+    ls_rank_comm *own = NULL;
+    LS_TRY(ls_comm_split(&own, WORLD, ls_rank_id(self), 0));
+    LS_TRY(ls_barrier(own));
+    return ls_comm_destroy(own);
+}
+
+// A rank that stalls where no other waits for it is named all the same.
+Test(told, a_stalled_rank_is_named_when_nobody_waits) {
+    const ls_fault fault = {LS_FAULT_STALL, 2, 1, 0};
+    ls_spmd_result *result = NULL;
+    const ls_spmd_options options = {.ranks = 3, .faults = &fault, .fault_count = 1};
+    cr_assert_eq(ls_spmd_run(&result, alone, NULL, &options), LS_ERR_FINDING);
+    const ls_finding *finding = ls_spmd_finding(result, 0);
+    cr_assert_eq(finding->id, LS_FINDING_MISSING_RANK);
+    cr_assert_eq(finding->ranks[0], 2);
+    cr_assert_not_null(strstr(finding->text, "no other rank is left"));
+    ls_spmd_result_free(result);
+}
+
+static int updates_meanwhile(ls_rank *self, void *arg) {
+    (void)arg;
+    float weights[2] = {1, 2}, loss[2] = {1, 1};
+    ls_request *request = NULL;
+    LS_TRY(ls_replica_declare(weights, 2, LS_F32, WORLD));
+    LS_TRY(ls_all_reduce_async(loss, loss + 1, 1, LS_F32, LS_SUM, WORLD, &request));
+    weights[0] += 1;  // while the call is on its way: the others have not come so far
+    LS_TRY(ls_wait(request));
+    LS_TRY(ls_barrier(WORLD));
+    return ls_replica_forget(weights, WORLD);
+}
+
+// A rank goes on after an asynchronous call, so that is no time to compare replicas.
+Test(told, replicas_are_not_compared_on_the_way) {
+    for (uint64_t seed = 0; seed < 10; seed++) {
+        ls_spmd_result *result = NULL;
+        const ls_spmd_options options = {
+            .ranks = 3, .seed = seed, .schedule = LS_SCHEDULE_RANDOM, .checks = "replica.*"};
+        cr_assert_eq(ls_spmd_run(&result, updates_meanwhile, NULL, &options), LS_OK, "%s",
+                     ls_error_last()->text);
+        ls_spmd_result_free(result);
+    }
+}
+
+static int keeps_its_memory(ls_rank *self, void *arg) {
+    (void)arg;
+    int32_t *table = ls_rank_alloc(self, 4 * sizeof *table);
+    LS_TRY(ls_replica_declare(table, 4, LS_I32, WORLD));
+    for (int i = 0; i < 4; i++) {
+        table[i] = ls_rank_id(self) == 1 ? -i : 0;
+    }
+    return 0;
+}
+
+// Replicas that nobody frees are compared at the end.
+Test(told, kept_replicas_are_compared_at_the_end) {
+    ls_spmd_result *result = NULL;
+    const ls_spmd_options options = {.ranks = 3, .checks = "-handle.leak"};
+    cr_assert_eq(ls_spmd_run(&result, keeps_its_memory, NULL, &options), LS_ERR_FINDING);
+    const ls_finding *finding = ls_spmd_finding(result, 0);
+    cr_assert_eq(finding->id, LS_FINDING_REPLICA_DIVERGED);
+    cr_assert_eq(finding->ranks[0], 1);
+    cr_assert_not_null(strstr(finding->text, "at the end: rank 1 holds"), "%s", finding->text);
+    ls_spmd_result_free(result);
+}
+
+// Gives out its memory from the end to the start.
+typedef struct downwards {
+    _Alignas(64) unsigned char memory[1 << 18];
+    size_t left;
+} downwards;
+
+static void *take_below(void *data, size_t size) {
+    downwards *d = data;
+    size_t rounded = (size + 63) / 64 * 64;
+    if (rounded > d->left) {
+        return NULL;
+    }
+    d->left -= rounded;
+    return memset(d->memory + d->left, 0, rounded);
+}
+
+static void give_back(void *data, void *pointer, size_t size) {
+    (void)data, (void)pointer, (void)size;
+}
+
+static int leaks_three(ls_rank *self, void *arg) {
+    int *lines = arg;
+    void *first = ls_rank_alloc(self, 100);
+    lines[0] = __LINE__ - 1;
+    for (int i = 0; i < 2; i++) {
+        first = ls_rank_alloc(self, 10) != NULL ? first : NULL;
+    }
+    return first != NULL ? 0 : 1;
+}
+
+// Leaks are told in the order in which the program made them, wherever the memory lies, one for
+// each place.
+Test(told, leaks_are_told_in_order) {
+    static downwards memory = {.left = sizeof memory.memory};
+    const ls_allocator allocator = {&memory, take_below, give_back};
+    int lines[1] = {0};
+    ls_spmd_result *result = NULL;
+    const ls_spmd_options options = {.ranks = 1, .allocator = &allocator};
+    cr_assert_eq(ls_spmd_run(&result, leaks_three, lines, &options), LS_ERR_FINDING, "%s",
+                 ls_error_last()->text);
+    cr_assert_eq(ls_spmd_finding_count(result), 2);
+    char where[32];
+    (void)snprintf(where, sizeof where, ".c:%d", lines[0]);
+    cr_assert_not_null(strstr(ls_spmd_finding(result, 0)->where, where));
+    cr_assert_not_null(strstr(ls_spmd_finding(result, 1)->text, "the 20 bytes"), "%s",
+                       ls_spmd_finding(result, 1)->text);
+    cr_assert_not_null(strstr(ls_spmd_finding(result, 1)->text, "2 times"));
+    ls_spmd_result_free(result);
+}
