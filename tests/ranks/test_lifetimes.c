@@ -30,6 +30,7 @@ static int leave_early(ls_rank *self, void *arg) {
 // and the finding is the request that was never waited for.
 Test(lifetimes, a_rank_leaves_its_stack) {
     static leaving state = {.on_stack = true};
+    int ended = 0;
     for (uint64_t seed = 0; seed < 20; seed++) {
         ls_spmd_result *result = NULL;
         const ls_spmd_options options = {.ranks = 3, .seed = seed, .schedule = LS_SCHEDULE_RANDOM};
@@ -38,8 +39,10 @@ Test(lifetimes, a_rank_leaves_its_stack) {
         cr_assert_eq(ls_spmd_finding_count(result), 1);
         cr_assert_eq(ls_spmd_finding(result, 0)->id, LS_FINDING_HANDLE_LEAK);
         cr_assert_eq(ls_spmd_finding(result, 0)->ranks[0], 1);
+        ended += strstr(ls_spmd_finding(result, 0)->text, "was on the rank's stack") != NULL;
         ls_spmd_result_free(result);
     }
+    cr_assert_gt(ended, 0);
 }
 
 // With buffers that outlive the program the others' calls are completed, and their sums are right.
