@@ -158,15 +158,22 @@ class Loaded(memory.Stop):
 
 
 class CallCatch(memory.Stop):
-    """A breakpoint where ranks make calls of a slot; its condition is gdb's own."""
+    """A breakpoint where ranks make calls of a slot. gdb would disable a condition of its own where
+the library is loaded later, so this one is looked at here: few calls come so far."""
 
     def __init__(self, hook, slot, rank, condition):
         super().__init__(hook)
-        self.rank = rank
+        self.bit, self.rank, self.wanted = 1 << slot, rank, condition
         Slots.taken[slot][1].append(self)
-        self.condition = f"(caught & {1 << slot})" + (f" && ({condition})" if condition else "")
+        if condition and not self.pending:
+            self.condition = condition  # fails where it makes no sense
+            self.condition = None
 
     def hit(self):
+        if not int(gdb.newest_frame().read_var("caught")) & self.bit:
+            return False
+        if self.wanted and not bool(gdb.parse_and_eval(self.wanted)):
+            return False
         if self.rank is not None:
             ranks.State.chosen = self.rank
         return True

@@ -213,7 +213,7 @@ kept, and passed over on the way."""
         if alive():
             need_own_process()
         wish = wish_of(argument)
-        kept = [b for b in gdb.breakpoints() or () if b.enabled and b.is_valid()]
+        kept = [b for b in gdb.breakpoints() or () if b.enabled and b.is_valid() and b.number > 0]
         for breakpoint_ in kept:
             breakpoint_.enabled = False
         try:

@@ -77,10 +77,8 @@ $1 = broadcast of 1 i32, root 0 on gpu[0] (rank 1, call 0, comms.c:57), posted
 (gdb) info breakpoints
 Num     Type           Disp Enb Address            What
 2       breakpoint     keep y   0x... in ls_gdb_hook_caught at ranks/hooks.c: ...
-        stop only if (caught & 1)
         breakpoint already hit 1 time
 3       breakpoint     keep y   0x... in ls_gdb_hook_group_caught at collectives/hooks.c: ...
-        stop only if (caught & 1)
 (gdb) delete
 (gdb) catch collective on nowhere
 no communicator nowhere exists yet; there is world, gpu[0], gpu[1], world/0 #3, world/1 #4
@@ -94,9 +92,7 @@ no breakpoint was made: No symbol "nonsense" in current context.
 (gdb) info breakpoints
 Num     Type           Disp Enb Address            What
 4       breakpoint     keep y   0x... in ls_gdb_hook_caught at ranks/hooks.c: ...
-        stop only if (caught & 1)
 5       breakpoint     keep y   0x... in ls_gdb_hook_group_caught at collectives/hooks.c: ...
-        stop only if (caught & 1)
 (gdb) delete
 (gdb) until-collective on world
 'on world' is no number of a set of calls
@@ -141,3 +137,37 @@ $1 = barrier on world/0 #3 (rank 2, call 1, comms.c:60), posted
 (gdb) delete
 (gdb) python print(len(lockstep_gdb.catches.Slots.taken))
 0
+# The same where the library is a shared one, which is not there yet when the breakpoint is set.
+$ lockstep gdb -- shared 4
+(gdb) catch collective barrier on world if $rank() == 2 && request->call.seq == 2
+Function "ls_gdb_hook_loaded" not defined.
+Function "ls_gdb_hook_caught" not defined.
+Breakpoint 1 (ls_gdb_hook_caught) pending.
+(gdb) catch finding
+Function "ls_gdb_hook_finding" not defined.
+Breakpoint 2 (ls_gdb_hook_finding) pending.
+Function "ls_gdb_hook_refused" not defined.
+Breakpoint 3 (ls_gdb_hook_refused) pending.
+(gdb) run
+Thread 4 "rank 2" hit Breakpoint 1, ls_gdb_hook_caught ...
+(gdb) print *request
+$1 = barrier on world (rank 2, call 2, many.c:22), posted
+(gdb) run
+Thread 4 "rank 2" hit Breakpoint 1, ls_gdb_hook_caught ...
+(gdb) print *request
+$2 = barrier on world (rank 2, call 2, many.c:22), posted
+(gdb) goto-collective 1 on world
+#1: barrier on world, ranks 0-3 at many.c:22
+[rank 2] program () at many.c:22
+(gdb) continue
+Thread 4 "rank 2" hit Breakpoint 1, ls_gdb_hook_caught ...
+(gdb) print *request
+$3 = barrier on world (rank 2, call 2, many.c:22), posted
+(gdb) ranks
+4 ranks, 2 sets of calls met
+   rank  state    call           communicator  seq  where
+   0     ready    barrier        world         1    many.c:22
+   1     ready    barrier        world         1    many.c:22
+*  2     running  after 3 calls                     program () at many.c:22
+   3     ready    barrier        world         1    many.c:22
+(gdb) kill

@@ -131,8 +131,6 @@ the program has no debug information about main: it is not linked with lockstep,
 (gdb) until-collective 1
 the program is not running; start it with 'run' or 'start'
 (gdb) run
-Error in re-setting breakpoint 1: Function "ls_gdb_hook_caught" not defined.
-Error in re-setting breakpoint 2: Function "ls_gdb_hook_group_caught" not defined.
 [Inferior 1 (process ...) exited normally]
 (gdb) ranks
 the program is not running; start it with 'run', or open a core file
