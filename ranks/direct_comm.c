@@ -40,14 +40,14 @@ static int gather(void *all, const void *own, size_t bytes, const ls_request *re
 }
 
 // Every member's request; the others' have a rank without history, and no place for a result.
-static int stand_ins(ls_meet *meet, ls_request *request, const said *all) {
+static int stand_ins(ls_meet *meet, ls_request *request, const said *all, ls_arena *arena) {
     ls_run *run = request->rank->run;
     const ls_comm *comm = request->call.comm;
     size_t size = (size_t)comm->size;
-    ls_request *others = ls_arena_alloc(run->arena, size, sizeof *others);
-    ls_rank *ranks = ls_arena_alloc(run->arena, size, sizeof *ranks);
-    meet->requests = ls_arena_alloc(run->arena, size, sizeof *meet->requests);
-    meet->calls = ls_arena_alloc(run->arena, size, sizeof *meet->calls);
+    ls_request *others = ls_arena_alloc(arena, size, sizeof *others);
+    ls_rank *ranks = ls_arena_alloc(arena, size, sizeof *ranks);
+    meet->requests = ls_arena_alloc(arena, size, sizeof *meet->requests);
+    meet->calls = ls_arena_alloc(arena, size, sizeof *meet->calls);
     if (others == NULL || ranks == NULL || meet->requests == NULL || meet->calls == NULL) {
         return LS_ERR_MEMORY;
     }
@@ -70,7 +70,7 @@ static int stand_ins(ls_meet *meet, ls_request *request, const said *all) {
         others[m].call.rank = comm->ranks[m];
         others[m].call.dtype = (ls_dtype)all[m].dtype;
         others[m].call.count = (size_t)all[m].count;
-        others[m].call.file = ls_arena_strdup(run->arena, all[m].file);
+        others[m].call.file = ls_arena_strdup(arena, all[m].file);
         others[m].call.line = (int)all[m].line;
         meet->requests[m] = m == request->comm->member ? request : &others[m];
         meet->calls[m] = &meet->requests[m]->call;
@@ -83,16 +83,15 @@ static int stand_ins(ls_meet *meet, ls_request *request, const said *all) {
 }
 
 // The lists of a subset, which may differ in length.
-static int gather_lists(ls_meet *meet, ls_request *request) {
-    ls_run *run = request->rank->run;
+static int gather_lists(ls_meet *meet, ls_request *request, ls_arena *arena) {
     int size = request->call.comm->size, longest = 0;
     for (int m = 0; m < size; m++) {
         int count = meet->requests[m]->member_count;
         longest = count > longest ? count : longest;
     }
     size_t bytes = (size_t)longest * sizeof(int);
-    int *own = ls_arena_alloc(run->arena, (size_t)longest + 1, sizeof *own);
-    int *all = ls_arena_alloc(run->arena, (size_t)longest * (size_t)size + 1, sizeof *all);
+    int *own = ls_arena_alloc(arena, (size_t)longest + 1, sizeof *own);
+    int *all = ls_arena_alloc(arena, (size_t)longest * (size_t)size + 1, sizeof *all);
     if (own == NULL || all == NULL) {
         return LS_ERR_MEMORY;
     }
@@ -108,9 +107,8 @@ static int gather_lists(ls_meet *meet, ls_request *request) {
     return LS_OK;
 }
 
-static int meet_verb(ls_meet *meet, ls_request *request) {
-    ls_run *run = request->rank->run;
-    said own, *all = ls_arena_alloc(run->arena, (size_t)request->call.comm->size, sizeof *all);
+static int meet_verb(ls_meet *meet, ls_request *request, ls_arena *arena) {
+    said own, *all = ls_arena_alloc(arena, (size_t)request->call.comm->size, sizeof *all);
     if (all == NULL) {
         return LS_ERR_MEMORY;
     }
@@ -119,35 +117,40 @@ static int meet_verb(ls_meet *meet, ls_request *request) {
     }
     say(&own, request);
     LS_TRY(gather(all, &own, sizeof own, request));
-    LS_TRY(stand_ins(meet, request, all));
+    LS_TRY(stand_ins(meet, request, all, arena));
     LS_TRY(ls_meet__check_verbs(meet));
-    return request->verb == LS_VERB_SUBSET ? gather_lists(meet, request) : LS_OK;
+    return request->verb == LS_VERB_SUBSET ? gather_lists(meet, request, arena) : LS_OK;
 }
 
-int ls_direct__verb(ls_request *request) {
+static int do_verb(ls_request *request, ls_arena *arena) {
     ls_run *run = request->rank->run;
     ls_shared_comm *shared = request->comm->shared;
     ls_meet meet = {.shared = shared};
-    int status = meet_verb(&meet, request);
-    if (status != LS_OK) {
-        return ls_direct__fail(request, status);
-    }
+    LS_TRY(meet_verb(&meet, request, arena));
     switch (request->verb) {
     case LS_VERB_SPLIT:
-        status = ls_comm__split(run, shared, meet.requests);
-        break;
+        return ls_comm__split(run, shared, meet.requests);
     case LS_VERB_SUBSET:
-        status = ls_comm__subset(run, shared, meet.requests);
-        break;
+        return ls_comm__subset(run, shared, meet.requests);
     case LS_VERB_REPLICA:
     case LS_VERB_REPLICAS:
-        status = ls_direct__replica(&meet, request);
-        break;
+        return ls_direct__replica(&meet, request);
     case LS_VERB_CALL:
         break;
     }
+    return LS_OK;
+}
+
+int ls_direct__verb(ls_request *request) {
+    ls_arena *arena = NULL;
+    int status = ls_arena_create(&arena, NULL);
+    status = status == LS_OK ? do_verb(request, arena) : status;
+    // What is said of a failure may name places that the others told of.
+    status = status == LS_OK ? LS_OK : ls_direct__fail(request, status);
+    ls_arena_free(arena);
     if (status != LS_OK) {
-        return ls_direct__fail(request, status);
+        ls_check__forget_file();
+        return status;
     }
     ls_request__done(request, LS_OK);
     return LS_OK;
