@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "cli/commands.h"
@@ -12,6 +13,8 @@
 #include "cli/trace.h"
 #include "scenarios/runner/replay_nccl.h"
 #include "scenarios/runner/replay_torch.h"
+
+#define DEPTH_MAX 4  // of folders in folders
 
 static struct {
     cli_run_options run;
@@ -69,7 +72,7 @@ static int compare_names(const void *a, const void *b) {
     return strcmp(*(char *const *)a, *(char *const *)b);
 }
 
-// The subdirectories' names, sorted; the caller frees each and the array.
+// The entries' names, sorted; the caller frees each and the array.
 static int list_entries(char ***names, size_t *count, const char *dir) {
     *names = NULL;
     *count = 0;
@@ -100,17 +103,19 @@ static int list_entries(char ***names, size_t *count, const char *dir) {
     return LS_OK;
 }
 
-static int replay_dir(replay *to, const char *dir, bool nested);
+static int replay_dir(replay *to, const char *dir, int depth);
 
-static int replay_entries(replay *to, const char *dir) {
+static int replay_entries(replay *to, const char *dir, int depth) {
     char **names = NULL;
     size_t count = 0;
     int status = list_entries(&names, &count, dir);
     for (size_t i = 0; status == LS_OK && i < count; i++) {
         char path[PATH_MAX];
         int length = snprintf(path, sizeof path, "%s/%s", dir, names[i]);
-        if (length > 0 && (size_t)length < sizeof path) {
-            status = replay_dir(to, path, true);
+        struct stat what;
+        if (length > 0 && (size_t)length < sizeof path && stat(path, &what) == 0 &&
+            S_ISDIR(what.st_mode)) {
+            status = replay_dir(to, path, depth + 1);
         }
     }
     for (size_t i = 0; i < count; i++) {
@@ -120,8 +125,9 @@ static int replay_entries(replay *to, const char *dir) {
     return status;
 }
 
-// A directory of NCCL results, of torch results, one recording, or a folder of any of these.
-static int replay_dir(replay *to, const char *dir, bool nested) {
+// A directory of NCCL results, of torch results, one recording, or a folder of any of these and of
+// folders of them.
+static int replay_dir(replay *to, const char *dir, int depth) {
     if (is_recording(dir)) {
         return replay_recording(to, dir);
     }
@@ -132,16 +138,13 @@ static int replay_dir(replay *to, const char *dir, bool nested) {
     if (ls_replay_torch_recognises(dir)) {
         return ls_replay_torch(to->results, dir);
     }
-    if (nested) {
-        return LS_OK;
-    }
-    return replay_entries(to, dir);
+    return depth < DEPTH_MAX ? replay_entries(to, dir, depth) : LS_OK;
 }
 
 static int replay_all(replay *to, const cli_args *args) {
     int status = ls_results_create(&to->results, "replay");
     for (int i = 0; status == LS_OK && i < args->count; i++) {
-        status = replay_dir(to, args->values[i], false);
+        status = replay_dir(to, args->values[i], 0);
     }
     if (status == LS_OK) {
         return cli_report_with(to->results, &to->summary);
@@ -175,10 +178,12 @@ const cli_command cli_cmd_replay = {
     .arguments_min = 1,
     .arguments_max = -1,
     .summary = "Repeat everything recorded in a directory in the simulator, and compare",
-    .details = "Reads recordings made by 'lockstep record', results of NCCL collectives "
-               "(manifest.json and *.bin) and of torch (dtensor_*.json, embedding*.safetensors). "
-               "What is not supported counts as skipped, never as passed. The trace has the calls "
-               "as they were recorded; torch's results record none.",
+    .details =
+        "Reads recordings made by 'lockstep record', results of NCCL collectives "
+        "(manifest.json and *.bin) and of torch (dtensor_*.json, embedding*.safetensors), also in "
+        "folders of DIR. "
+        "What is not supported counts as skipped, never as passed. The trace has the calls "
+        "as they were recorded; torch's results record none.",
     .common = CLI_COMMON_REPORTS | CLI_COMMON_TRACE | CLI_COMMON_SEED,
     .options = options,
     .run = run,

@@ -44,6 +44,9 @@ $ lockstep compare $SOURCE/scenarios/sharded_embedding/row_wise.yaml
 ? 2
 $ lockstep compare --quiet --real /nonexistent $SOURCE/scenarios/sharded_embedding/row_wise.yaml > /dev/null
 ? 2
+# Recordings are found in folders of folders.
+$ mkdir -p deep/er; cp -r $SOURCE/recordings/h200-nccl-2.28.9/sharded-embedding-row-wise-10-x-17 deep/er/one; lockstep replay --quiet deep
+> replay: 1 passed, 0 failed, 0 skipped
 $ lockstep replay /nonexistent
 ! ...
 ? 2
