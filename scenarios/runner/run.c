@@ -81,11 +81,6 @@ static void add_finding(struct case_run *run, const ls_finding *finding) {
     }
 }
 
-// The last error becomes the case's outcome.
-static void note_error(struct case_run *run) {
-    ls_case_result_set_error(&run->result, run->arena);
-}
-
 // ---- Simulating ---------------------------------------------------------------------------------
 static int simulate_on(struct case_run *run, ls_world *world, const ls_order *order,
                        ls_stages *simulated, ls_stages *expected) {
@@ -234,10 +229,6 @@ static int judge_references(struct case_run *run, const ls_stages *stages) {
 }
 
 // ---- The verdict --------------------------------------------------------------------------------
-static bool is_oracle_stage(const ls_stage_result *stage) {
-    return strncmp(stage->name, "oracle:", 7) == 0;
-}
-
 // References come last in the comparison, in the scenario's order.
 static ls_class allowed_class(const struct case_run *run, int index) {
     const ls_scenario_checks *checks = &run->scenario->checks;
@@ -246,7 +237,7 @@ static ls_class allowed_class(const struct case_run *run, int index) {
         int first = run->comparison.stage_count - checks->reference_count;
         return index >= first ? checks->references[index - first].allow : LS_CLASS_BIT_EXACT;
     }
-    bool by_oracle = run->result.real == NULL || is_oracle_stage(stage);
+    bool by_oracle = run->result.real == NULL || strncmp(stage->name, "oracle:", 7) == 0;
     return by_oracle ? checks->oracle : checks->real;
 }
 
@@ -256,7 +247,13 @@ static bool stages_pass(const struct case_run *run) {
     const ls_oracle *oracle = run->oracle != NULL ? run->oracle->oracle : NULL;
     bool pass = true;
     for (int i = 0; i < run->comparison.stage_count && !run->record_only; i++) {
-        if (run->comparison.stages[i].class_ > allowed_class(run, i)) {
+        ls_stage_result *stage = &run->comparison.stages[i];
+        ls_class allowed = allowed_class(run, i);
+        if (stage->class_ > allowed) {
+            if (stage->divergence == NULL) {
+                stage->divergence = ls_arena_printf(run->arena, "the scenario's checks want %s",
+                                                    ls_class_name(allowed));
+            }
             ls_comparison_stop(&run->comparison, i, oracle);
             pass = false;
         }
@@ -276,7 +273,7 @@ static bool expectation_met(const struct case_run *run) {
 
 static int finish(struct case_run *run, int status) {
     if (status != LS_OK) {
-        note_error(run);
+        ls_case_result_set_error(&run->result, run->arena);
     }
     ls_case_result *result = &run->result;
     result->stages = run->comparison.stages;
