@@ -53,10 +53,35 @@ static bool seen_from_first_call(ls_finding_id simulated, ls_finding_id real) {
     return looked_ahead && disagreement(real);
 }
 
-static bool agrees(const ls_finding *findings, int count, const ls_finding *real) {
+static bool names(const ls_finding *finding, int rank) {
+    for (int i = 0; i < finding->rank_count; i++) {
+        if (finding->ranks[i] == rank) {
+            return true;
+        }
+    }
+    return false;
+}
+
+// A rank that waited out its deadline names the rank that did not come: one of those at fault, or,
+// where some make a call too many, one of those that do not make it.
+static bool seen_from_deadline(const ls_finding *simulated, const ls_finding *real) {
+    bool waited = real->id == LS_FINDING_MISSING_RANK ||
+                  real->id == LS_FINDING_P2P_UNMATCHED_SEND ||
+                  real->id == LS_FINDING_P2P_UNMATCHED_RECV;
+    bool others = simulated->id == LS_FINDING_EXTRA_CALL;
+    for (int i = 0; i < real->rank_count; i++) {
+        if (names(simulated, real->ranks[i]) == others) {
+            return false;
+        }
+    }
+    return waited && real->rank_count > 0 && hangs(simulated->id);
+}
+
+bool ls_planted_agrees(const ls_finding *findings, int count, const ls_finding *real) {
     for (int i = 0; i < count; i++) {
-        if (same_ranks(&findings[i], real) &&
-            (findings[i].id == real->id || seen_from_first_call(findings[i].id, real->id))) {
+        bool same = same_ranks(&findings[i], real) &&
+                    (findings[i].id == real->id || seen_from_first_call(findings[i].id, real->id));
+        if (same || seen_from_deadline(&findings[i], real)) {
             return true;
         }
     }
@@ -110,9 +135,9 @@ static void judge_quiet(ls_planted *out, const char *backend, const ls_finding *
 static void judge(ls_planted *out, const outcome *real, const ls_real_request *request,
                   const ls_finding *findings, int count, ls_arena *arena) {
     const char *backend = request->backend;
-    if (real->found && agrees(findings, count, &real->finding)) {
+    if (real->found && ls_planted_agrees(findings, count, &real->finding)) {
         out->verdict = LS_PLANTED_AGREES;
-        out->text = ls_arena_printf(arena, "%s: the same ranks, %s: %s", backend,
+        out->text = ls_arena_printf(arena, "%s: as simulated, %s: %s", backend,
                                     ls_finding_name(real->finding.id), real->finding.text);
     } else if (real->found) {
         char ranks[128];

@@ -19,10 +19,14 @@ typedef struct ls_planted {
 } ls_planted;
 
 // Runs a scenario with planted defects for real, where the backend is a live one, and at most for a
-// short while where it is to hang. findings [count]: the
-// simulation's; where the runs agree, the first one's text tells so. An error: the real run failed.
+// short while where it is to hang. findings [count]: the simulation's; where the runs agree, the
+// first one's text tells so. An error: the real run failed.
 int ls_planted_run(ls_planted *out, const ls_real_request *request, ls_finding *findings, int count,
                    ls_arena *arena);
+// Whether what a real run shows is one of the simulation's findings [count], as far as a rank by
+// itself can see: the same, the first call that does not fit of a call left out, doubled or moved,
+// or, where the ranks wait for each other, a rank that did not come before the deadline.
+bool ls_planted_agrees(const ls_finding *findings, int count, const ls_finding *real);
 // What that means for the case: skipped with the reason, failed, or as it was.
 void ls_planted_conclude(const ls_planted *planted, ls_case_result *result);
 

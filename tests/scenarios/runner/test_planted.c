@@ -1,0 +1,39 @@
+// When a real run's finding is what the simulation found.
+#include <criterion/criterion.h>
+
+#include "scenarios/runner/planted.h"
+
+static bool agrees(ls_finding_id simulated, int first, int count, ls_finding_id real, int rank) {
+    int ranks[] = {0, 1, 2, 3};
+    const ls_finding found = {.id = simulated, .ranks = &ranks[first], .rank_count = count};
+    const ls_finding seen = {.id = real, .ranks = &ranks[rank], .rank_count = 1};
+    return ls_planted_agrees(&found, 1, &seen);
+}
+
+// The same finding at the same rank, or the first call that does not fit of one that is looked
+// ahead for; never another rank's, and never another disagreement.
+Test(planted, the_same_rank) {
+    cr_assert(agrees(LS_FINDING_OP_MISMATCH, 2, 1, LS_FINDING_OP_MISMATCH, 2));
+    cr_assert_not(agrees(LS_FINDING_OP_MISMATCH, 2, 1, LS_FINDING_OP_MISMATCH, 1));
+    cr_assert_not(agrees(LS_FINDING_OP_MISMATCH, 2, 1, LS_FINDING_COUNT_MISMATCH, 2));
+    cr_assert(agrees(LS_FINDING_MISSING_RANK, 2, 1, LS_FINDING_COUNT_MISMATCH, 2));
+    cr_assert_not(agrees(LS_FINDING_MISSING_RANK, 2, 1, LS_FINDING_COUNT_MISMATCH, 3));
+    cr_assert_not(agrees(LS_FINDING_OP_MISMATCH, 1, 2, LS_FINDING_OP_MISMATCH, 1));
+}
+
+// A rank that waited out its deadline names one rank of a circle, the one that returned, or one
+// that does not make the call that others make too often.
+Test(planted, the_deadline) {
+    cr_assert(agrees(LS_FINDING_DEADLOCK_CYCLE, 0, 2, LS_FINDING_P2P_UNMATCHED_SEND, 1));
+    cr_assert_not(agrees(LS_FINDING_DEADLOCK_CYCLE, 0, 2, LS_FINDING_P2P_UNMATCHED_SEND, 2));
+    cr_assert(agrees(LS_FINDING_DEADLOCK_CROSS_COMMUNICATOR, 0, 2, LS_FINDING_MISSING_RANK, 0));
+    cr_assert(agrees(LS_FINDING_RANK_EXITED_EARLY, 2, 1, LS_FINDING_MISSING_RANK, 2));
+    cr_assert_not(agrees(LS_FINDING_RANK_EXITED_EARLY, 2, 1, LS_FINDING_MISSING_RANK, 1));
+    cr_assert(agrees(LS_FINDING_EXTRA_CALL, 0, 1, LS_FINDING_MISSING_RANK, 1));
+    cr_assert_not(agrees(LS_FINDING_EXTRA_CALL, 0, 1, LS_FINDING_MISSING_RANK, 0));
+    // What does not hang in the simulation has no business with a deadline.
+    cr_assert_not(agrees(LS_FINDING_OP_MISMATCH, 2, 1, LS_FINDING_MISSING_RANK, 2));
+    cr_assert_not(agrees(LS_FINDING_VALUE_NAN_FIRST, 2, 1, LS_FINDING_MISSING_RANK, 2));
+    const ls_finding nobody = {.id = LS_FINDING_MISSING_RANK};
+    cr_assert_not(ls_planted_agrees(NULL, 0, &nobody));
+}
