@@ -5,7 +5,10 @@
 
 #include "scenarios/runner/program.h"
 
-#define HANG_SECONDS_MAX 8.0  // of a run that the simulation says to hang
+// The longest that a run may take which the simulation says to hang: a few times what its start
+// takes.
+#define HANG_SECONDS_MPI  4.0
+#define HANG_SECONDS_NCCL 8.0
 
 typedef struct outcome {
     bool found;  // a rank told a finding, or died
@@ -91,9 +94,10 @@ bool ls_planted_agrees(const ls_finding *findings, int count, const ls_finding *
 static int run(outcome *out, const ls_real_request *request, const ls_finding *findings, int count,
                ls_arena *arena) {
     ls_run_options options = *request->options;
+    double most = strcmp(request->backend, "mpi") == 0 ? HANG_SECONDS_MPI : HANG_SECONDS_NCCL;
     for (int i = 0; i < count; i++) {
-        if (hangs(findings[i].id) && options.deadline_seconds > HANG_SECONDS_MAX) {
-            options.deadline_seconds = HANG_SECONDS_MAX;
+        if (hangs(findings[i].id) && options.deadline_seconds > most) {
+            options.deadline_seconds = most;
         }
     }
     ls_real_request own = *request;

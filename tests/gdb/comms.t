@@ -105,8 +105,9 @@ Num     Type           Disp Enb Address            What
 (gdb) next-collective sideways on world
 'sideways' is no kind of call; there are all_reduce, reduce, broadcast, all_gather, reduce_scatter, all_to_all, gather, scatter, send, recv, barrier
 (gdb) until-collective 9 on wolrd
+...
 no communicator wolrd exists yet; there is world, gpu[0], gpu[1], world/0 #3, world/1 #4
-ended with 0
+...
 [Inferior 1 (process ...) exited normally]
 the program ended before call 9 on wolrd met
 calls that make communicators or check replicas have numbers, too, but are no sets
