@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "collectives/backend/mpi_internal.h"
 
@@ -37,6 +38,10 @@ void ls_mpi_finalize(void) {
 }
 
 void ls_mpi_abort(int code) {
+    // mpiexec ends the processes at once and may drop what they have written; this lets it through.
+    const struct timespec a_moment = {.tv_nsec = 250 * 1000 * 1000};
+    (void)fflush(NULL);
+    (void)nanosleep(&a_moment, NULL);
     (void)MPI_Abort(MPI_COMM_WORLD, code);
     abort();
 }

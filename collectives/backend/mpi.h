@@ -12,7 +12,8 @@ extern "C" {
 // Starts MPI and tells this process's rank and the number of ranks. Once per process.
 LS_API int ls_mpi_init(int *rank, int *size);
 LS_API void ls_mpi_finalize(void);
-// Ends all processes of the job.
+// Ends all processes of the job, a quarter of a second later: mpiexec passes on what was written
+// before.
 LS_API LS_NORETURN void ls_mpi_abort(int code);
 LS_API const char *ls_mpi_version(void);  // "MPICH 4.0.2"; static storage
 

@@ -5,6 +5,14 @@ set -euo pipefail
 program=$1 ranks=$2 finding=$3 mpi_program=${4:-} mpiexec=${5:-} same=${6:-}
 scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT
+# found PATTERN FILE: the lines, or all that there is instead.
+found() {
+    grep -E "$1" "$2" || {
+        echo "no \"$1\" in:"
+        cat "$2"
+        return 1
+    }
+}
 "$program" --ranks "$ranks" >"$scratch/simulated"
 test -s "$scratch/simulated"
 if [ -n "$mpi_program" ] && [ -x "$mpi_program" ]; then
@@ -17,11 +25,11 @@ if [ -n "$mpi_program" ] && [ -x "$mpi_program" ]; then
             echo "the bug was not found between MPI processes"
             exit 1
         fi
-        grep -E "$finding" "$scratch/mpi" | head -n 1
+        found "$finding" "$scratch/mpi" | head -n 1
     fi
 fi
 if "$program" --ranks "$ranks" --bug >"$scratch/bug" 2>&1; then
     echo "the bug was not found"
     exit 1
 fi
-grep -E "$finding" "$scratch/bug"
+found "$finding" "$scratch/bug"
