@@ -46,6 +46,9 @@ static void write_case(ls_json *json, const ls_case_result *result) {
     if (result->error != NULL) {
         ls_json_member_string(json, "error", result->error);
     }
+    if (result->not_run != NULL) {
+        ls_json_member_string(json, "not_run", result->not_run);
+    }
     ls_json_key(json, "stages");
     ls_json_array_open(json);
     for (int s = 0; s < result->stage_count; s++) {

@@ -130,6 +130,11 @@ static void put_case(ls_text *out, const ls_case_result *result, const table_wid
     for (int s = 0; s < result->stage_count; s++) {
         put_stage(out, &result->stages[s], widths, p);
     }
+    if (result->not_run != NULL) {
+        ls_text_printf(out, "        %snot run: ", p->dim);
+        ls_report__plain(out, result->not_run, strlen(result->not_run));
+        ls_text_printf(out, "%s\n", p->off);
+    }
 }
 
 static void put_summary(ls_text *out, const ls_results *results, const palette *p) {

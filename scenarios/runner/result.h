@@ -62,6 +62,7 @@ typedef struct ls_case_result {
     const char *error;      // one sentence when class_ is error, else NULL
     bool environment;       // it failed for want of a backend, a process, memory or time
     bool unusable;          // it failed for a file that cannot be used (weights, a recording)
+    const char *not_run;    // what the file asks for and nothing runs, or NULL
     const char *reproduce;  // a command line
     double seconds;         // wall time, for the text report alone
 } ls_case_result;

@@ -53,6 +53,7 @@ static void begin(struct case_run *run, ls_results *results, const ls_scenario *
         .result =
             {
                 .name = ls_arena_strdup(results->arena, scenario->name),
+                .not_run = ls_scenario_not_run(scenario),
                 .file = ls_arena_strdup(results->arena, scenario->file),
                 .backend = backend,
                 .real = real,

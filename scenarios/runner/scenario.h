@@ -390,5 +390,7 @@ LS_API void ls_scenario_free(ls_scenario *scenario);  // NULL is allowed
 
 // Where a step, table, feature, ... stands, as "FILE:LINE". Borrowed from the scenario's arena.
 LS_API const char *ls_scenario_where(const ls_scenario *scenario, const ls_node *node);
+// What of `steps:` no module runs yet, in words; NULL: all is run. Borrowed, static.
+LS_API const char *ls_scenario_not_run(const ls_scenario *scenario);
 
 #endif

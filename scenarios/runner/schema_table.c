@@ -403,7 +403,9 @@ static const ls_schema_field root_fields[] = {
      .otherwise = "required with tables", .doc = "What is looked up.",
      .example = "inputs: {batch: 8}"},
     {.key = "steps", .type = LS_FIELD_STAGES, MEMBER(stages), AUX(stage_count),
-     .names = NAMES(stage_names), .otherwise = "[forward]", .doc = "What a run does, in order.",
+     .names = NAMES(stage_names), .otherwise = "[forward]",
+     .doc = "What a training step does, in order. Plans cost all; a run does the forward pass, and "
+            "reports the others as not run.",
      .example = "steps: [forward, backward, update]"},
     {.key = "optimizer", .type = LS_FIELD_RECORD, MEMBER(optimizer), .record = &optimizer_record,
      .otherwise = "required with update", .doc = "The optimizer of the update step.",

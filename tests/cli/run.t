@@ -48,6 +48,12 @@ $ lockstep compare $SOURCE/scenarios/sharded_embedding/row_wise.yaml
 ? 2
 $ lockstep compare --quiet --real /nonexistent $SOURCE/scenarios/sharded_embedding/row_wise.yaml > /dev/null
 ? 2
+# Steps that a scenario names and no module has are told, not passed over.
+$ f=$SOURCE/scenarios/planned/mixed_four.yaml; lockstep run --color never $f | grep 'not run'; lockstep run --json - $f | grep not_run; sed 's/^steps:.*/steps: [forward]/' $f > forward.yaml; lockstep run --json - forward.yaml | grep -c not_run
+>         not run: backward, update
+>       "not_run": "backward, update",
+> 0
+? 1
 # Recordings are found in folders of folders.
 $ mkdir -p deep/er; cp -r $SOURCE/recordings/h200-nccl-2.28.9/sharded-embedding-row-wise-10-x-17 deep/er/one; lockstep replay --quiet deep
 > replay: 1 passed, 0 failed, 0 skipped
