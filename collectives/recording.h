@@ -31,8 +31,12 @@ typedef struct ls_stage_output {
     ls_shape shape;
     const void *data;
     bool reduces;  // a sum whose order may differ; false: only moves data, must be bit exact
-    const double *bounds;  // [elements] how far rounding alone can move each one; NULL: not known.
-                           // For comparisons in memory: a recording does not keep it.
+    // Of what a run must give, for comparisons in memory; a recording does not keep them. All three
+    // [elements] or all NULL: the exact values, how far from them rounding alone can move each one,
+    // and how it may overflow (ls_overflow). NULL: an element is exactly what `data` holds.
+    const double *exact;
+    const double *bounds;
+    const unsigned char *overflow;
 } ls_stage_output;
 
 // Where a run sends its stage outputs: a recording, a comparison in memory, or both.

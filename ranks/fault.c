@@ -59,6 +59,8 @@ int ls_fault__apply(ls_fault_do *out, bool *twice, ls_request *request) {
         if (fault->rank != request->rank->id || fault->call != request->number) {
             continue;
         }
+        // An allocation's call number says nothing.
+        request->rank->run->result->reached[i] |= fault->type != LS_FAULT_ALLOCATION;
         switch (fault->type) {
         case LS_FAULT_DIE:
             *out = LS_FAULT_DO_DIE;
@@ -98,6 +100,7 @@ bool ls_fault__allocation_fails(const ls_rank *rank, uint64_t number) {
         const ls_fault *fault = &options->faults[i];
         if (fault->type == LS_FAULT_ALLOCATION && fault->rank == rank->id &&
             (uint64_t)fault->amount == number) {
+            rank->run->result->reached[i] = true;
             return true;
         }
     }

@@ -86,6 +86,8 @@ LS_API void ls_spmd_result_free(ls_spmd_result *result);  // NULL is allowed
 LS_API int ls_spmd_finding_count(const ls_spmd_result *result);
 LS_API const ls_finding *ls_spmd_finding(const ls_spmd_result *result, int index);  // borrowed
 LS_API int ls_spmd_exit_status(const ls_spmd_result *result, int rank);
+// Whether fault `index` of the options was planted: its rank came to its call, or allocation.
+LS_API bool ls_spmd_fault_reached(const ls_spmd_result *result, int index);
 LS_API uint64_t ls_spmd_call_count(const ls_spmd_result *result);
 // A digest of the order in which ranks ran: equal seeds give equal digests.
 LS_API uint64_t ls_spmd_schedule_digest(const ls_spmd_result *result);
@@ -95,6 +97,15 @@ LS_API uint64_t ls_spmd_schedule_digest(const ls_spmd_result *result);
 LS_API int ls_spmd_explore(ls_spmd_result **out, uint64_t *failing_seed, ls_spmd_program program,
                            void *arg, const ls_spmd_options *options, uint64_t first_seed,
                            int tries);
+
+// A backend for code that works on the ranks which a process holds (local tensors, embedding
+// modules), inside the program of `self`: its world, which the caller reaches as (*out)->world,
+// holds that rank alone, and its calls are the rank's, made at file (which must live as long) and
+// line. Calls of one group are one ls_group. Every rank must create the same communicators. Only for
+// the thread of `self`; free it with ls_backend_free before the program returns.
+LS_API int ls_rank_backend_create(ls_backend **out, ls_rank *self, const char *file, int line);
+// Calls from here on are made at another line.
+LS_API void ls_rank_backend_at(ls_backend *backend, const char *file, int line);
 
 // ---- Inside a program --------------------------------------------------------------------------
 LS_API int ls_rank_id(const ls_rank *self);

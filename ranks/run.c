@@ -171,13 +171,15 @@ int ls_run__make_result(ls_run *run, int rank_count) {
     LS_TRY(ls_arena_create(&arena, NULL));
     ls_spmd_result *result = ls_arena_alloc(arena, 1, sizeof *result);
     int *exit_status = ls_arena_alloc(arena, (size_t)rank_count, sizeof *exit_status);
-    if (result == NULL || exit_status == NULL) {
+    bool *reached = ls_arena_alloc(arena, (size_t)run->options.fault_count, sizeof *reached);
+    if (result == NULL || exit_status == NULL || reached == NULL) {
         ls_arena_free(arena);
         return LS_ERR_MEMORY;
     }
     result->arena = arena;
     result->rank_count = rank_count;
     result->exit_status = exit_status;
+    result->reached = reached;
     run->result = result;
     return LS_OK;
 }
@@ -396,6 +398,10 @@ const ls_finding *ls_spmd_finding(const ls_spmd_result *result, int index) {
 int ls_spmd_exit_status(const ls_spmd_result *result, int rank) {
     LS_ASSERT(rank >= 0 && rank < result->rank_count);
     return result->exit_status[rank];
+}
+
+bool ls_spmd_fault_reached(const ls_spmd_result *result, int index) {
+    return result->reached[index];
 }
 
 uint64_t ls_spmd_call_count(const ls_spmd_result *result) {

@@ -230,6 +230,7 @@ struct ls_spmd_result {
     int finding_count, finding_room;
     int rank_count;
     int *exit_status;  // [rank_count]
+    bool *reached;     // [fault_count] faults that were planted
     uint64_t calls;
     uint64_t switches;
     uint64_t digest;

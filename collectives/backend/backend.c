@@ -45,16 +45,8 @@ static int admit(const ls_backend *backend, const ls_call *call) {
     return LS_OK;
 }
 
-int ls_backend_run(ls_backend *backend, ls_call *calls, int call_count) {
-    LS_ASSERT(backend != NULL && call_count >= 0 && (calls != NULL || call_count == 0));
-    ls_check_clear();
-    for (int i = 0; i < call_count; i++) {
-        LS_TRY(admit(backend, &calls[i]));
-    }
-    for (int i = 0; i < call_count; i++) {
-        const ls_comm *comm = calls[i].comm;
-        calls[i].seq = comm->seq[ls_comm_member(comm, calls[i].rank)]++;
-    }
+// Runs them as debuggers see it.
+static int run_told(ls_backend *backend, ls_call *calls, int call_count) {
     const ls_gdb_group before = ls_gdb_now;
     ls_gdb_now = (ls_gdb_group){.backend = backend, .calls = calls, .count = call_count};
     ls_hooks__group(backend, calls, call_count);
@@ -66,6 +58,21 @@ int ls_backend_run(ls_backend *backend, ls_call *calls, int call_count) {
         ls_gdb_hook_refused(backend, calls, call_count, ls_check_last());
     }
     ls_gdb_now = before;
+    return status;
+}
+
+int ls_backend_run(ls_backend *backend, ls_call *calls, int call_count) {
+    LS_ASSERT(backend != NULL && call_count >= 0 && (calls != NULL || call_count == 0));
+    ls_check_clear();
+    for (int i = 0; i < call_count; i++) {
+        LS_TRY(admit(backend, &calls[i]));
+    }
+    for (int i = 0; i < call_count; i++) {
+        const ls_comm *comm = calls[i].comm;
+        calls[i].seq = comm->seq[ls_comm_member(comm, calls[i].rank)]++;
+    }
+    int status = backend->ops->forwards ? backend->ops->run(backend, calls, call_count)
+                                        : run_told(backend, calls, call_count);
     if (status != LS_OK) {
         for (int i = 0; i < call_count; i++) {
             const ls_comm *comm = calls[i].comm;

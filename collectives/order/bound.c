@@ -68,14 +68,23 @@ double ls_bound_step(ls_dtype dtype, double magnitude) {
     return first + half_ulp(format_of(dtype), magnitude + first);
 }
 
-// What a step adds when the exact value would pass the largest finite one: everything, as infinity,
-// or for the saturating types the distance to the limit.
-static double overflow_error(ls_dtype dtype, double magnitude) {
-    double max = format_of(dtype).max;
-    if (magnitude <= max) {
-        return 0.0;
+static bool passes_max(ls_dtype dtype, double magnitude) {
+    return !(magnitude <= format_of(dtype).max);
+}
+
+// What a step of a saturating type adds when the exact value would pass the largest finite one: the
+// distance to the limit.
+static double saturation_error(ls_dtype dtype, double magnitude) {
+    return is_f8(dtype) && passes_max(dtype, magnitude) ? magnitude + format_of(dtype).max : 0.0;
+}
+
+// How partial results of these magnitudes, above and below zero, overflow.
+static unsigned char overflow_of(ls_dtype dtype, double up, double down) {
+    if (is_f8(dtype)) {
+        return LS_OVERFLOW_NONE;
     }
-    return is_f8(dtype) ? magnitude + max : INFINITY;
+    return (unsigned char)((passes_max(dtype, up) ? LS_OVERFLOW_UP : 0) |
+                           (passes_max(dtype, down) ? LS_OVERFLOW_DOWN : 0));
 }
 
 static double sum_bound(ls_dtype dtype, size_t roundings, size_t terms, double magnitudes) {
@@ -88,7 +97,9 @@ static double sum_bound(ls_dtype dtype, size_t roundings, size_t terms, double m
     if (roundings >= terms) {
         error += (double)terms * ls_bound_step(dtype, 0.0);
     }
-    return error + overflow_error(dtype, magnitudes + error);
+    double largest = magnitudes + error;
+    return passes_max(dtype, largest) && !is_f8(dtype) ? INFINITY
+                                                       : error + saturation_error(dtype, largest);
 }
 
 double ls_bound_sum(ls_dtype dtype, size_t terms, double magnitudes) {
@@ -149,10 +160,15 @@ static int descending(const void *a, const void *b) {
     return (x < y) - (x > y);
 }
 
+// The largest partial results, above and below zero.
+typedef struct reach {
+    double up, down;
+} reach;
+
 // The summation error over every order of terms [count], whose magnitudes may be off by `slack`
-// each; *largest becomes the largest partial sum. scratch [2 * count].
+// each; *largest becomes the largest partial sums. scratch [2 * count].
 static double summation_error(const double *terms, size_t count, double slack, double total,
-                              ls_dtype dtype, double *scratch, double *largest) {
+                              ls_dtype dtype, double *scratch, reach *largest) {
     double *positive = scratch;
     double *negative = scratch + count;
     size_t positives = 0;
@@ -174,8 +190,10 @@ static double summation_error(const double *terms, size_t count, double slack, d
     for (size_t k = 1; k <= count; k++) {
         up += k <= positives ? positive[k - 1] : 0.0;
         down += k <= negatives ? negative[k - 1] : 0.0;
-        double partial = fmax(up, down) + (double)k * slack + error;
-        *largest = fmax(*largest, partial);
+        double off = (double)k * slack + error;
+        double partial = fmax(up, down) + off;
+        largest->up = fmax(largest->up, up + off);
+        largest->down = fmax(largest->down, down + off);
         if (k > 1) {
             // The last node is the whole sum.
             double node = k < count ? partial : fmin(partial, total + (double)k * slack + error);
@@ -200,7 +218,7 @@ static double rounded(ls_dtype dtype, double value) {
 // A sum of products factor * terms, each rounded to dtype, then added in any order.
 static double products_error(const double *terms, const double *factors, double factor,
                              size_t count, double total, ls_dtype dtype, element_scratch *scratch,
-                             double *largest) {
+                             reach *largest) {
     double rounding = 0.0;
     double slack = 0.0;
     for (size_t i = 0; i < count; i++) {
@@ -226,7 +244,7 @@ static ls_bound_element bound_sum(const double *terms, size_t count, const ls_re
         sum = pair_add(sum, term);
         magnitudes += fabs(term.hi);
     }
-    double largest = 0.0;
+    reach largest = {0.0, 0.0};
     double error = 0.0;
     if (reduction->op == LS_PREMUL_SUM) {
         error = products_error(terms, factors, 1.0, count, fabs(sum.hi), dtype, scratch, &largest);
@@ -247,9 +265,9 @@ static ls_bound_element bound_sum(const double *terms, size_t count, const ls_re
         error = fmax(divided, multiplied);
         sum = pair_divide(sum, ranks);
     }
-    error += overflow_error(dtype, largest);
+    error += saturation_error(dtype, fmax(largest.up, largest.down));
     error += 0x1p-100 * magnitudes;  // of the double-double value itself
-    return (ls_bound_element){sum.hi, sum.lo, error};
+    return (ls_bound_element){sum.hi, sum.lo, error, overflow_of(dtype, largest.up, largest.down)};
 }
 
 static ls_bound_element bound_product(const double *terms, size_t count, ls_dtype dtype) {
@@ -260,16 +278,18 @@ static ls_bound_element bound_product(const double *terms, size_t count, ls_dtyp
         growth *= fmax(1.0, fabs(terms[i]));
     }
     if (count == 1) {
-        return (ls_bound_element){product.hi, product.lo, 0.0};
+        return (ls_bound_element){product.hi, product.lo, 0.0, LS_OVERFLOW_NONE};
     }
     double steps = (double)(count - 1);
     double u = ls_bound_roundoff(dtype);
     // ((1 + u)^steps - 1) |product|, and half a subnormal per step times what it can still grow by.
     double error = expm1(steps * log1p(u)) * fabs(product.hi);
     error += steps * ls_bound_step(dtype, 0.0) * growth * (1.0 + steps * u);
-    error += overflow_error(dtype, growth * (1.0 + u * steps));
+    double largest = growth * (1.0 + u * steps);
+    error += saturation_error(dtype, largest);
     error += 0x1p-100 * fabs(product.hi) + DBL_TRUE_MIN;
-    return (ls_bound_element){product.hi, product.lo, error};
+    // A partial product may have either sign.
+    return (ls_bound_element){product.hi, product.lo, error, overflow_of(dtype, largest, largest)};
 }
 
 // Operations without rounding: the fold itself, through the kernel.
@@ -281,7 +301,7 @@ static int bound_exact(ls_bound_element *out, const ls_reduction *reduction, siz
     int status = ls_order_all_reduce(NULL, values, reduction, first, length);
     for (size_t i = 0; status == LS_OK && i < length; i++) {
         const char *value = (const char *)values + i * bytes;
-        out[i] = (ls_bound_element){ls_element_to_f64(value, reduction->dtype), 0.0, 0.0};
+        out[i] = (ls_bound_element){.hi = ls_element_to_f64(value, reduction->dtype)};
         if (reduction->dtype == LS_I64) {
             int64_t exact = 0;
             memcpy(&exact, value, sizeof exact);
@@ -345,23 +365,26 @@ static double difference(const ls_bound_element *element, ls_dtype dtype, const 
     return (ls_element_to_f64(actual, dtype) - element->hi) - element->lo;
 }
 
+double ls_bound_ratio_of(double actual, double exact, double bound, unsigned char overflow) {
+    if (isnan(actual)) {
+        bool can = isnan(exact) || overflow == (LS_OVERFLOW_UP | LS_OVERFLOW_DOWN);
+        return isnan(exact) ? 0.0 : can ? 1.0 : INFINITY;
+    }
+    if (actual == exact) {
+        return 0.0;
+    }
+    if (isinf(actual)) {
+        return (overflow & (actual > 0 ? LS_OVERFLOW_UP : LS_OVERFLOW_DOWN)) != 0 ? 1.0 : INFINITY;
+    }
+    double distance = fabs(actual - exact);
+    return bound > 0.0 && isfinite(bound) && isfinite(distance) ? distance / bound : INFINITY;
+}
+
 double ls_bound_ratio(const ls_bound_element *element, ls_dtype dtype, const void *actual) {
     LS_ASSERT(element != NULL && actual != NULL);
     double value = ls_element_to_f64(actual, dtype);
-    bool exact_finite = isfinite(element->hi);
-    if (isnan(element->hi) || isnan(value) || !exact_finite || isinf(value)) {
-        if ((isnan(element->hi) && isnan(value)) || value == element->hi) {
-            return 0.0;
-        }
-        // A partial result may have overflowed on the way.
-        return isinf(element->bound) && exact_finite ? 1.0 : INFINITY;
+    if (!isfinite(value) || !isfinite(element->hi)) {
+        return ls_bound_ratio_of(value, element->hi, element->bound, element->overflow);
     }
-    double distance = fabs(difference(element, dtype, actual));
-    if (distance == 0.0) {
-        return 0.0;
-    }
-    if (element->bound == 0.0) {
-        return INFINITY;
-    }
-    return isinf(element->bound) ? 0.0 : distance / element->bound;
+    return ls_bound_ratio_of(difference(element, dtype, actual), 0.0, element->bound, 0);
 }

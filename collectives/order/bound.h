@@ -29,11 +29,21 @@ LS_API double ls_bound_sum(ls_dtype dtype, size_t terms, double magnitudes);
 // rounding per term; also right when the multiply-adds are fused.
 LS_API double ls_bound_sum_of_products(ls_dtype dtype, size_t terms, double magnitudes);
 
+// How partial results of some order can pass the largest finite value: then an infinity of that
+// sign is a correct result, and NaN where both can. A finite result is held to the bound all the
+// same: an order that overflows never comes back to a finite value.
+typedef enum ls_overflow {
+    LS_OVERFLOW_NONE = 0,
+    LS_OVERFLOW_UP = 1,
+    LS_OVERFLOW_DOWN = 2,
+} ls_overflow;
+
 // One element of a reduction: its exact value, as the unevaluated sum hi + lo, and the bound.
 typedef struct ls_bound_element {
     double hi;
     double lo;
-    double bound;  // >= 0; infinity where partial results can overflow
+    double bound;            // >= 0, of the results that are finite
+    unsigned char overflow;  // bits of ls_overflow
 } ls_bound_element;
 
 // out [length] = elements [first, first + length) of `reduction`: exact value and bound over every
@@ -45,8 +55,13 @@ LS_API int ls_bound_reduction(ls_bound_element *out, const ls_reduction *reducti
                               size_t length);
 
 // |actual - exact| / bound: at most 1 is correct. 0 when equal (NaN equals NaN, an infinity
-// itself); infinity where they differ and no difference is allowed. `actual`: one element of dtype.
+// itself); 1 for an overflow that an order can give; infinity where they differ and no difference
+// is allowed, or where the bound is not finite, which proves nothing. `actual`: one element of
+// dtype.
 LS_API double ls_bound_ratio(const ls_bound_element *element, ls_dtype dtype, const void *actual);
+
+// The same for a value that is not in memory.
+LS_API double ls_bound_ratio_of(double actual, double exact, double bound, unsigned char overflow);
 
 #ifdef __cplusplus
 }

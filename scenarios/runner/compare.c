@@ -7,7 +7,6 @@
 #include <string.h>
 
 #include "kernels/kernels.h"
-#include "scenarios/runner/difference.h"
 
 static ls_class worse(ls_class a, ls_class b) {
     return a > b ? a : b;
@@ -21,16 +20,32 @@ static void note_wrong(ls_comparison *comparison, ls_stage_result *stage, const 
     }
 }
 
-// An output that one side lacks.
-static void note_absent(ls_comparison *comparison, ls_stage_result *stage, const char *key,
-                        int rank, const ls_text *text) {
-    note_wrong(comparison, stage, text);
-    const char *kept = ls_arena_strdup(comparison->arena, key);
-    if (kept != NULL) {
-        ls_comparison__place(
-            comparison, stage,
-            &(ls_divergence_place){.class_ = LS_CLASS_WRONG, .key = kept, .rank = rank});
+// Elements were compared: a stage that was not judged yet now is.
+static void note_compared(ls_stage_result *stage, uint64_t elements) {
+    stage->elements += elements;
+    if (elements > 0) {
+        stage->class_ = worse(stage->class_, LS_CLASS_BIT_EXACT);
     }
+}
+
+// An output that one side lacks; of: its stage, table, feature, field and rank.
+static int note_absent(ls_comparison *comparison, ls_stage_result *stage, const ls_stage_output *of,
+                       const ls_text *text) {
+    char key[LS_STAGE_KEY_MAX];
+    LS_TRY(ls_stage_key(key, sizeof key, of));
+    note_wrong(comparison, stage, text);
+    ls_divergence_place place = {
+        .class_ = LS_CLASS_WRONG,
+        .key = ls_arena_strdup(comparison->arena, key),
+        .table = of->table != NULL ? ls_arena_strdup(comparison->arena, of->table) : NULL,
+        .feature = of->feature != NULL ? ls_arena_strdup(comparison->arena, of->feature) : NULL,
+        .rank = of->rank,
+    };
+    if (place.key == NULL) {
+        return LS_ERR_MEMORY;
+    }
+    ls_comparison__place(comparison, stage, &place);
+    return LS_OK;
 }
 
 static ls_stage_output output_of(const ls_stage_entry *entry, int rank) {
@@ -45,24 +60,54 @@ static ls_stage_output output_of(const ls_stage_entry *entry, int rank) {
         .shape = array->shape,
         .data = array->data,
         .reduces = entry->reduces,
-        .bounds = array->bounds,
     };
 }
 
+// ---- What is expected ---------------------------------------------------------------------------
+int ls_comparison__allowed(ls_expected *out, ls_allowance *allowed, bool *sums,
+                           const ls_expectation *expectation, const ls_stage_entry *entry,
+                           int rank) {
+    *out = (ls_expected){0};
+    *sums = false;
+    if (expectation->expected != NULL) {
+        const ls_stage_entry *known = ls_stages_find(expectation->expected, entry->key);
+        const ls_stage_array *array = known != NULL ? &known->ranks[rank] : NULL;
+        if (array == NULL || !array->present || array->count != entry->ranks[rank].count) {
+            return LS_ERR_NOT_FOUND;
+        }
+        *sums = array->exact != NULL;
+        *allowed = (ls_allowance){array->exact, array->bounds, array->overflow};
+        return LS_OK;
+    }
+    if (expectation->oracle == NULL) {
+        return LS_ERR_NOT_FOUND;
+    }
+    const ls_stage_output output = output_of(entry, rank);
+    LS_TRY(ls_oracle_expect(expectation->oracle, &output, out));
+    if (out->count != entry->ranks[rank].count) {
+        ls_expected_free(out);
+        return LS_ERR_NOT_FOUND;
+    }
+    *sums = out->values != NULL && !out->moves;
+    *allowed = (ls_allowance){out->values, out->bounds, NULL};
+    return LS_OK;
+}
+
 // ---- Against the oracle -------------------------------------------------------------------------
-static void judge_output(ls_comparison *comparison, ls_stage_result *stage,
-                         const ls_stage_entry *entry, int rank, const ls_oracle *oracle) {
+static int judge_output(ls_comparison *comparison, ls_stage_result *stage,
+                        const ls_stage_entry *entry, int rank, const ls_oracle *oracle) {
     const ls_stage_output of_rank = output_of(entry, rank), *output = &of_rank;
     ls_judgement judgement;
     int status = ls_oracle_judge(oracle, output, &judgement);
     ls_text text = {0};
-    if (status != LS_OK) {
+    if (status == LS_ERR_NOT_FOUND) {
         ls_text_puts(&text, ls_error_last()->text);
-        note_absent(comparison, stage, entry->key, rank, &text);
+        status = note_absent(comparison, stage, output, &text);
         ls_text_free(&text);
-        return;
+        return status;
     }
-    stage->elements += judgement.elements;
+    LS_TRY(status);
+    note_compared(stage, judgement.elements);
     stage->differing += judgement.differing;
     if (judgement.max_ulps > stage->max_ulps) {
         stage->max_ulps = judgement.max_ulps;
@@ -72,6 +117,8 @@ static void judge_output(ls_comparison *comparison, ls_stage_result *stage,
     }
     ls_divergence_place place = {
         .key = entry->key,
+        .table = entry->table,
+        .feature = entry->feature,
         .entry = entry,
         .dtype = entry->dtype,
         .rank = output->rank,
@@ -90,11 +137,11 @@ static void judge_output(ls_comparison *comparison, ls_stage_result *stage,
     }
     ls_comparison__place(comparison, stage, &place);
     ls_text_free(&text);
+    return LS_OK;
 }
 
 // Outputs that the oracle knows and the run did not give.
-static int note_missing(ls_comparison *comparison, const ls_stages *run, const ls_oracle *oracle,
-                        const char *prefix) {
+static int note_missing(ls_comparison *comparison, const ls_stages *run, const ls_oracle *oracle) {
     size_t count = ls_oracle_output_count(oracle);
     for (size_t i = 0; i < count; i++) {
         ls_stage_output output;
@@ -105,42 +152,43 @@ static int note_missing(ls_comparison *comparison, const ls_stages *run, const l
         if (entry != NULL && entry->ranks[output.rank].present) {
             continue;
         }
-        ls_stage_result *stage = ls_comparison__stage(comparison, prefix, output.stage);
+        ls_stage_result *stage = ls_comparison__stage(comparison, LS_JUDGE_ORACLE, 0, output.stage);
         if (stage == NULL) {
             return LS_ERR_MEMORY;
         }
         ls_text text = {0};
         ls_text_printf(&text, "rank %d gives no %s", output.rank, key);
-        note_absent(comparison, stage, key, output.rank, &text);
+        int status = note_absent(comparison, stage, &output, &text);
         ls_text_free(&text);
+        LS_TRY(status);
     }
     return LS_OK;
 }
 
-int ls_compare_oracle(ls_comparison *comparison, const ls_stages *run, const ls_oracle *oracle,
-                      const char *prefix) {
+static int compare_oracle(ls_comparison *comparison, const ls_stages *run,
+                          const ls_oracle *oracle) {
     for (int i = 0; i < ls_stages_count(run); i++) {
         const ls_stage_entry *entry = ls_stages_at(run, i);
-        ls_stage_result *stage = ls_comparison__stage(comparison, prefix, entry->stage);
+        ls_stage_result *stage = ls_comparison__stage(comparison, LS_JUDGE_ORACLE, 0, entry->stage);
         if (stage == NULL) {
             return LS_ERR_MEMORY;
         }
         for (int rank = 0; rank < ls_stages_ranks(run); rank++) {
             if (entry->ranks[rank].present) {
-                judge_output(comparison, stage, entry, rank, oracle);
+                LS_TRY(judge_output(comparison, stage, entry, rank, oracle));
             }
         }
     }
-    return note_missing(comparison, run, oracle, prefix);
+    return note_missing(comparison, run, oracle);
 }
 
-// ---- Against another run ------------------------------------------------------------------------
+// ---- Array by array -----------------------------------------------------------------------------
 struct pair {
-    const ls_stage_entry *entry;  // of the run
-    const ls_stage_array *a, *b;  // of one rank: the run's, the real one's
+    const ls_stage_entry *entry;  // of the run, or of what is expected
+    const ls_stage_array *a, *b;  // of one rank: what is expected or simulated, what was given
     int rank;
-    const ls_oracle *oracle;
-    const char *run_name, *real_name;
+    const ls_expectation *expectation;
+    const char *a_name, *b_name;
     bool expected;  // a is what should be, b what the run gave
 };
 
@@ -151,6 +199,8 @@ static void note_pair(ls_comparison *comparison, const ls_stage_result *stage,
     ls_comparison__place(comparison, stage,
                          &(ls_divergence_place){.class_ = class_,
                                                 .key = pair->entry->key,
+                                                .table = pair->entry->table,
+                                                .feature = pair->entry->feature,
                                                 .dtype = pair->entry->dtype,
                                                 .rank = pair->rank,
                                                 .element = element,
@@ -207,31 +257,37 @@ static void format_place(ls_text *text, const struct pair *pair, size_t element)
     }
 }
 
-static void explain(ls_text *text, const struct pair *pair, const ls_difference *difference) {
-    size_t element = difference->first;
+static void explain(ls_text *text, const struct pair *pair, const ls_allowance *allowed,
+                    const ls_difference *difference) {
+    size_t element = difference->first_wrong;
     format_place(text, pair, element);
-    ls_text_printf(text, "\n  %s ", pair->run_name);
+    ls_text_printf(text, "\n  %s ", pair->a_name);
     format_value(text, pair->a->data, pair->entry->dtype, element);
-    ls_text_printf(text, ", %s ", pair->real_name);
+    ls_text_printf(text, ", %s ", pair->b_name);
     format_value(text, pair->b->data, pair->entry->dtype, element);
     size_t bytes = ls_dtype_bytes(pair->entry->dtype);
     uint64_t ulps =
         ls_element_ulps((const char *)pair->a->data + element * bytes,
                         (const char *)pair->b->data + element * bytes, pair->entry->dtype);
-    if (ulps == UINT64_MAX) {
+    if (ulps == 0) {
+        ls_text_puts(text, ": the same value in other bits");
+    } else if (ulps == UINT64_MAX) {
         ls_text_puts(text, ": NaN against a number");
     } else {
         ls_text_printf(text, ": %" PRIu64 " ulps apart", ulps);
     }
-    if (!pair->entry->reduces) {
+    if (allowed == NULL) {
         ls_text_puts(text, " where data only moves");
+    } else {
+        ls_text_printf(text, "; exactly %.9g, allowed difference %.3g", allowed->exact[element],
+                       allowed->bounds[element]);
     }
-    if (pair->oracle == NULL) {
+    if (pair->expectation->oracle == NULL) {
         return;
     }
     ls_stage_output output = output_of(pair->entry, pair->rank);
     ls_provenance from;
-    if (ls_oracle_provenance(pair->oracle, &output, element, &from) != LS_OK) {
+    if (ls_oracle_provenance(pair->expectation->oracle, &output, element, &from) != LS_OK) {
         return;
     }
     if (from.source_rank >= 0) {
@@ -245,158 +301,98 @@ static void explain(ls_text *text, const struct pair *pair, const ls_difference 
     }
 }
 
-// Bounds for the difference of two correct runs, each within the oracle's bound of the exact value.
-// *out is NULL when nothing is known; the caller frees it.
-static int pair_bounds(double **out, const struct pair *pair) {
-    *out = NULL;
-    ls_expected expected = {0};
-    const double *one = pair->a->bounds;
-    if (one == NULL && pair->oracle != NULL) {
-        ls_stage_output output = output_of(pair->entry, pair->rank);
-        if (ls_oracle_expect(pair->oracle, &output, &expected) == LS_OK &&
-            expected.count == pair->a->count) {
-            one = expected.bounds;
-        }
+static void note_shape(ls_comparison *comparison, ls_stage_result *stage, const struct pair *pair) {
+    char a[96], b[96];
+    ls_text text = {0};
+    ls_shape_format(a, sizeof a, &pair->a->shape);
+    ls_shape_format(b, sizeof b, &pair->b->shape);
+    format_place(&text, pair, pair->a->count);
+    ls_text_printf(&text, "\n  %s has shape %s, %s has %s", pair->a_name, a, pair->b_name,
+                   pair->b->present ? b : "no such output");
+    stage->differing += pair->a->count;
+    stage->bound_ratio = INFINITY;
+    note_wrong(comparison, stage, &text);
+    note_pair(comparison, stage, pair, LS_CLASS_WRONG, SIZE_MAX);
+    ls_text_free(&text);
+}
+
+static void note_difference(ls_comparison *comparison, ls_stage_result *stage,
+                            const struct pair *pair, const ls_allowance *allowed,
+                            const ls_difference *difference) {
+    stage->differing += difference->differing;
+    if (difference->max_ulps > stage->max_ulps) {
+        stage->max_ulps = difference->max_ulps;
     }
-    int status = LS_OK;
-    if (one != NULL) {
-        void *memory = NULL;
-        status = ls_alloc(&memory, NULL, pair->a->count, sizeof(double));
-        *out = memory;
-        for (size_t i = 0; status == LS_OK && i < pair->a->count; i++) {
-            (*out)[i] = 2.0 * one[i];
-        }
+    if (difference->bound_ratio > stage->bound_ratio) {
+        stage->bound_ratio = difference->bound_ratio;
     }
-    ls_expected_free(&expected);
-    return status;
+    if (difference->differing == 0) {
+        return;
+    }
+    if (difference->bound_ratio <= 1.0) {
+        stage->class_ = worse(stage->class_, LS_CLASS_WITHIN_BOUND);
+        note_pair(comparison, stage, pair, LS_CLASS_WITHIN_BOUND, difference->first);
+        return;
+    }
+    ls_text text = {0};
+    explain(&text, pair, allowed, difference);
+    note_wrong(comparison, stage, &text);
+    note_pair(comparison, stage, pair, LS_CLASS_WRONG, difference->first_wrong);
+    ls_text_free(&text);
 }
 
 static int compare_pair(ls_comparison *comparison, ls_stage_result *stage,
                         const struct pair *pair) {
-    ls_text text = {0};
-    stage->elements += pair->a->count;
+    note_compared(stage, pair->a->count);
     if (!pair->b->present || !ls_shape_equal(&pair->a->shape, &pair->b->shape)) {
-        char a[96];
-        char b[96];
-        ls_shape_format(a, sizeof a, &pair->a->shape);
-        ls_shape_format(b, sizeof b, &pair->b->shape);
-        format_place(&text, pair, pair->a->count);
-        ls_text_printf(&text, "\n  %s has shape %s, %s has %s", pair->run_name, a, pair->real_name,
-                       pair->b->present ? b : "no such output");
-        stage->differing += pair->a->count;
-        stage->bound_ratio = INFINITY;
-        note_wrong(comparison, stage, &text);
-        note_pair(comparison, stage, pair, LS_CLASS_WRONG, SIZE_MAX);
-        ls_text_free(&text);
+        note_shape(comparison, stage, pair);
         return LS_OK;
     }
+    ls_expected expected = {0};
+    ls_allowance allowed;
+    bool sums = false;
+    int status = ls_comparison__allowed(&expected, &allowed, &sums, pair->expectation, pair->entry,
+                                        pair->rank);
+    if (status != LS_OK && status != LS_ERR_NOT_FOUND) {
+        return status;
+    }
+    const ls_allowance *known = sums ? &allowed : NULL;
     ls_difference difference;
-    double *bounds = NULL;
-    ls_difference_compute(&difference, pair->a->data, pair->b->data, pair->entry->dtype,
-                          pair->a->count, NULL);
-    if (difference.differing > 0 && pair->entry->reduces) {
-        LS_TRY(pair_bounds(&bounds, pair));
+    if (pair->expected && sums) {
+        ls_difference_from_exact(&difference, pair->b->data, pair->entry->dtype, pair->b->count,
+                                 known);
+    } else {
         ls_difference_compute(&difference, pair->a->data, pair->b->data, pair->entry->dtype,
-                              pair->a->count, bounds);
-        ls_free(NULL, bounds, pair->a->count, sizeof *bounds);
+                              pair->a->count, known);
     }
-    stage->differing += difference.differing;
-    if (difference.max_ulps > stage->max_ulps) {
-        stage->max_ulps = difference.max_ulps;
-    }
-    if (difference.bound_ratio > stage->bound_ratio) {
-        stage->bound_ratio = difference.bound_ratio;
-    }
-    bool bounded = difference.bound_ratio <= 1.0 && pair->entry->reduces;
-    if (difference.differing > 0 && bounded) {
-        stage->class_ = worse(stage->class_, LS_CLASS_WITHIN_BOUND);
-        note_pair(comparison, stage, pair, LS_CLASS_WITHIN_BOUND, difference.first);
-    } else if (difference.differing > 0) {
-        explain(&text, pair, &difference);
-        note_wrong(comparison, stage, &text);
-        note_pair(comparison, stage, pair, LS_CLASS_WRONG, difference.first);
-        ls_text_free(&text);
-    }
+    note_difference(comparison, stage, pair, known, &difference);
+    ls_expected_free(&expected);
     return LS_OK;
 }
 
-// Outputs that the real run gave and the run did not.
-static int note_extra(ls_comparison *comparison, const ls_stages *run, const ls_stages *real,
-                      const char *run_name, const char *real_name, const char *prefix) {
-    for (int i = 0; i < ls_stages_count(real); i++) {
-        const ls_stage_entry *entry = ls_stages_at(real, i);
-        const ls_stage_entry *own = ls_stages_find(run, entry->key);
-        for (int rank = 0; rank < ls_stages_ranks(real); rank++) {
-            if (!entry->ranks[rank].present || (own != NULL && own->ranks[rank].present)) {
-                continue;
-            }
-            ls_stage_result *stage = ls_comparison__stage(comparison, prefix, entry->stage);
-            if (stage == NULL) {
-                return LS_ERR_MEMORY;
-            }
-            ls_text text = {0};
-            ls_text_printf(&text, "rank %d of the %s run gives %s, which the %s run lacks", rank,
-                           real_name, entry->key, run_name);
-            note_absent(comparison, stage, entry->key, rank, &text);
-            ls_text_free(&text);
-        }
-    }
-    return LS_OK;
-}
-
-int ls_compare_runs(ls_comparison *comparison, const ls_stages *run, const ls_stages *real,
-                    const ls_oracle *oracle, const char *run_name, const char *real_name,
-                    const char *prefix) {
-    if (ls_stages_ranks(run) != ls_stages_ranks(real)) {
-        return LS_FAIL(LS_ERR_INVALID, "the %s run has %d ranks, the %s one %d", run_name,
-                       ls_stages_ranks(run), real_name, ls_stages_ranks(real));
-    }
+// Every array of `a` with the same one of `b`.
+static int compare_arrays(ls_comparison *comparison, ls_judge judge, const ls_stages *a,
+                          const ls_stages *b, const ls_expectation *expectation, const char *a_name,
+                          const char *b_name) {
     const ls_stage_array nothing = {0};
-    for (int i = 0; i < ls_stages_count(run); i++) {
-        const ls_stage_entry *entry = ls_stages_at(run, i);
-        const ls_stage_entry *other = ls_stages_find(real, entry->key);
-        ls_stage_result *stage = ls_comparison__stage(comparison, prefix, entry->stage);
+    for (int i = 0; i < ls_stages_count(a); i++) {
+        const ls_stage_entry *entry = ls_stages_at(a, i);
+        const ls_stage_entry *other = ls_stages_find(b, entry->key);
+        ls_stage_result *stage = ls_comparison__stage(comparison, judge, 0, entry->stage);
         if (stage == NULL) {
             return LS_ERR_MEMORY;
         }
         bool same_dtype = other != NULL && other->dtype == entry->dtype;
-        for (int rank = 0; rank < ls_stages_ranks(run); rank++) {
-            struct pair pair = {entry,
-                                &entry->ranks[rank],
-                                same_dtype ? &other->ranks[rank] : &nothing,
-                                rank,
-                                oracle,
-                                run_name,
-                                real_name,
-                                false};
-            if (pair.a->present) {
-                LS_TRY(compare_pair(comparison, stage, &pair));
-            }
-        }
-    }
-    return note_extra(comparison, run, real, run_name, real_name, prefix);
-}
-
-int ls_compare_expected(ls_comparison *comparison, const ls_stages *expected, const ls_stages *run,
-                        const char *run_name, const char *prefix) {
-    const ls_stage_array nothing = {0};
-    for (int i = 0; i < ls_stages_count(expected); i++) {
-        const ls_stage_entry *entry = ls_stages_at(expected, i);
-        const ls_stage_entry *other = ls_stages_find(run, entry->key);
-        ls_stage_result *stage = ls_comparison__stage(comparison, prefix, entry->stage);
-        if (stage == NULL) {
-            return LS_ERR_MEMORY;
-        }
-        bool same_dtype = other != NULL && other->dtype == entry->dtype;
-        for (int rank = 0; rank < ls_stages_ranks(expected); rank++) {
-            struct pair pair = {
+        for (int rank = 0; rank < ls_stages_ranks(a); rank++) {
+            const struct pair pair = {
                 .entry = entry,
                 .a = &entry->ranks[rank],
                 .b = same_dtype ? &other->ranks[rank] : &nothing,
                 .rank = rank,
-                .run_name = "expected",
-                .real_name = run_name,
-                .expected = true,
+                .expectation = expectation,
+                .a_name = a_name,
+                .b_name = b_name,
+                .expected = a == expectation->expected,
             };
             if (pair.a->present) {
                 LS_TRY(compare_pair(comparison, stage, &pair));
@@ -404,4 +400,74 @@ int ls_compare_expected(ls_comparison *comparison, const ls_stages *expected, co
         }
     }
     return LS_OK;
+}
+
+// Calls `note` for each array of `b` that `a` (NULL: empty) lacks.
+typedef int (*note_extra)(ls_comparison *comparison, ls_stage_result *stage,
+                          const ls_stage_entry *entry, int rank, const ls_text *text);
+
+static int find_extra(ls_comparison *comparison, ls_judge judge, const ls_stages *a,
+                      const ls_stages *b, const char *a_name, const char *b_name, note_extra note) {
+    for (int i = 0; i < ls_stages_count(b); i++) {
+        const ls_stage_entry *entry = ls_stages_at(b, i);
+        const ls_stage_entry *own = a != NULL ? ls_stages_find(a, entry->key) : NULL;
+        for (int rank = 0; rank < ls_stages_ranks(b); rank++) {
+            if (!entry->ranks[rank].present || (own != NULL && own->ranks[rank].present)) {
+                continue;
+            }
+            ls_stage_result *stage = ls_comparison__stage(comparison, judge, 0, entry->stage);
+            if (stage == NULL) {
+                return LS_ERR_MEMORY;
+            }
+            ls_text text = {0};
+            ls_text_printf(&text, "rank %d of the %s run gives %s, which the %s run lacks", rank,
+                           b_name, entry->key, a_name);
+            int status = note(comparison, stage, entry, rank, &text);
+            ls_text_free(&text);
+            LS_TRY(status);
+        }
+    }
+    return LS_OK;
+}
+
+static int note_extra_wrong(ls_comparison *comparison, ls_stage_result *stage,
+                            const ls_stage_entry *entry, int rank, const ls_text *text) {
+    const ls_stage_output output = output_of(entry, rank);
+    return note_absent(comparison, stage, &output, text);
+}
+
+static int note_extra_unjudged(ls_comparison *comparison, ls_stage_result *stage,
+                               const ls_stage_entry *entry, int rank, const ls_text *text) {
+    (void)comparison, (void)text;
+    stage->unjudged += entry->ranks[rank].count;
+    return LS_OK;
+}
+
+int ls_compare_runs(ls_comparison *comparison, const ls_stages *run, const ls_stages *real,
+                    const ls_expectation *expectation, const char *run_name,
+                    const char *real_name) {
+    if (ls_stages_ranks(run) != ls_stages_ranks(real)) {
+        return LS_FAIL(LS_ERR_INVALID, "the %s run has %d ranks, the %s one %d", run_name,
+                       ls_stages_ranks(run), real_name, ls_stages_ranks(real));
+    }
+    LS_TRY(compare_arrays(comparison, LS_JUDGE_REAL, run, real, expectation, run_name, real_name));
+    return find_extra(comparison, LS_JUDGE_REAL, run, real, run_name, real_name, note_extra_wrong);
+}
+
+int ls_compare_expected(ls_comparison *comparison, const ls_stages *run,
+                        const ls_expectation *expectation, const char *run_name) {
+    if (expectation->oracle != NULL) {
+        return compare_oracle(comparison, run, expectation->oracle);
+    }
+    if (expectation->expected == NULL) {
+        return ls_compare_nothing(comparison, run);
+    }
+    LS_TRY(compare_arrays(comparison, LS_JUDGE_ORACLE, expectation->expected, run, expectation,
+                          "expected", run_name));
+    return find_extra(comparison, LS_JUDGE_ORACLE, expectation->expected, run, "expected", run_name,
+                      note_extra_unjudged);
+}
+
+int ls_compare_nothing(ls_comparison *comparison, const ls_stages *run) {
+    return find_extra(comparison, LS_JUDGE_ORACLE, NULL, run, "", "", note_extra_unjudged);
 }

@@ -14,8 +14,11 @@
 struct matrix {
     ls_dtype dtype;
     size_t rows, columns;
-    void *data;      // in the comparison's arena
-    double *bounds;  // [rows, columns] or NULL
+    void *data;  // in the comparison's arena
+    // Of the run's: what each element may be; exact NULL: as in `data`, bit by bit.
+    double *exact, *bounds;
+    unsigned char *overflow;
+    bool sums;  // of the run's: some element may differ
 };
 
 // Leading dimensions count as rows: sequence outputs of torch are [batch, length, dim].
@@ -128,36 +131,43 @@ static int measure(struct matrix *out, const ls_stages *run, const char *stage,
     return LS_OK;
 }
 
-static void put_bounds(struct matrix *out, const ls_oracle *oracle, const ls_stage_entry *entry,
-                       int rank, size_t row, size_t column) {
-    const ls_stage_output key = {.stage = entry->stage,
-                                 .table = entry->table,
-                                 .feature = entry->feature,
-                                 .field = entry->field,
-                                 .rank = rank};
-    ls_expected expected = {0};
+// What the elements of one rank's output may be. Where nothing is known of it, or its data only
+// moves, they are exactly what they are.
+static int put_allowed(struct matrix *out, const ls_expectation *expectation,
+                       const ls_stage_entry *entry, int rank, size_t row, size_t column) {
     const ls_stage_array *array = &entry->ranks[rank];
-    if (oracle != NULL && ls_oracle_expect(oracle, &key, &expected) == LS_OK &&
-        expected.bounds != NULL && expected.count == array->count) {
-        size_t columns = columns_of(array);
-        for (size_t i = 0; i < array->count; i++) {
-            size_t at = (row + i / columns) * out->columns + column + i % columns;
-            out->bounds[at] = 2.0 * expected.bounds[i];
-        }
+    size_t columns = columns_of(array), bytes = ls_dtype_bytes(entry->dtype);
+    ls_expected expected;
+    ls_allowance allowed;
+    bool sums = false;
+    int status = ls_comparison__allowed(&expected, &allowed, &sums, expectation, entry, rank);
+    if (status != LS_OK && status != LS_ERR_NOT_FOUND) {
+        return status;
+    }
+    out->sums = out->sums || sums;
+    for (size_t i = 0; i < array->count; i++) {
+        size_t at = (row + i / columns) * out->columns + column + i % columns;
+        const char *own = (const char *)array->data + i * bytes;
+        out->exact[at] = sums ? allowed.exact[i] : ls_element_to_f64(own, entry->dtype);
+        out->bounds[at] = sums ? allowed.bounds[i] : 0.0;
+        out->overflow[at] = sums && allowed.overflow != NULL ? allowed.overflow[i] : 0;
     }
     ls_expected_free(&expected);
+    return LS_OK;
 }
 
 static int gather(struct matrix *out, const ls_stages *run, const char *stage,
-                  const ls_scenario_reference *reference, const ls_oracle *oracle,
+                  const ls_scenario_reference *reference, const ls_expectation *expectation,
                   ls_arena *arena) {
     LS_TRY(measure(out, run, stage, reference));
     size_t bytes = ls_dtype_bytes(out->dtype);
     size_t count = 0;
     LS_TRY(ls_size_mul(&count, out->rows, out->columns));
     out->data = ls_arena_alloc(arena, count, bytes);
+    out->exact = ls_arena_alloc(arena, count, sizeof *out->exact);
     out->bounds = ls_arena_alloc(arena, count, sizeof *out->bounds);
-    if (out->data == NULL || out->bounds == NULL) {
+    out->overflow = ls_arena_alloc(arena, count, 1);
+    if (out->data == NULL || out->exact == NULL || out->bounds == NULL || out->overflow == NULL) {
         return LS_ERR_MEMORY;
     }
     size_t column = 0;
@@ -177,7 +187,7 @@ static int gather(struct matrix *out, const ls_stages *run, const char *stage,
             ls_kernel_copy_2d((char *)out->data + (row * out->columns + column) * bytes,
                               out->columns * bytes, array->data, columns * bytes, columns * bytes,
                               rows_of(array));
-            put_bounds(out, oracle, entry, rank, row, column);
+            LS_TRY(put_allowed(out, expectation, entry, rank, row, column));
             row += rows_of(array);
         }
         column += columns;
@@ -230,23 +240,25 @@ static void judge(ls_stage_result *stage, ls_divergence_place *place, ls_compari
         stage->differing = stage->elements;
     } else {
         ls_difference difference;
+        const ls_allowance allowed = {ours->exact, ours->bounds, ours->overflow};
         ls_difference_compute(&difference, ours->data, theirs->data, ours->dtype, stage->elements,
-                              ours->bounds);
+                              ours->sums ? &allowed : NULL);
         stage->differing = difference.differing;
         stage->max_ulps = difference.max_ulps;
         stage->bound_ratio = difference.bound_ratio;
         place->theirs = theirs->data;
-        place->element = difference.bound_ratio > 1.0 ? difference.worst : difference.first;
-        if (difference.bound_ratio > 1.0) {
+        bool wrong = difference.first_wrong < stage->elements;
+        place->element = wrong ? difference.first_wrong : difference.first;
+        if (wrong) {
             size_t bytes = ls_dtype_bytes(ours->dtype);
-            size_t at = difference.worst;
+            size_t at = difference.first_wrong;
             stage->class_ = LS_CLASS_WRONG;
             ls_text_printf(
                 &text, "row %zu, column %zu: the run gives %.9g, %s has %.9g", at / ours->columns,
                 at % ours->columns, ls_element_to_f64((char *)ours->data + at * bytes, ours->dtype),
                 reference->file, ls_element_to_f64((char *)theirs->data + at * bytes, ours->dtype));
-        } else if (difference.differing > 0) {
-            stage->class_ = LS_CLASS_WITHIN_BOUND;
+        } else if (stage->elements > 0) {
+            stage->class_ = difference.differing > 0 ? LS_CLASS_WITHIN_BOUND : LS_CLASS_BIT_EXACT;
         }
     }
     if (text.length > 0) {
@@ -262,13 +274,13 @@ static const char *last_stage(const ls_stages *run) {
 }
 
 int ls_compare_references(ls_comparison *comparison, const ls_stages *run,
-                          const ls_scenario *scenario, const ls_oracle *oracle) {
+                          const ls_scenario *scenario, const ls_expectation *expectation) {
     for (int i = 0; i < scenario->checks.reference_count; i++) {
         const ls_scenario_reference *reference = &scenario->checks.references[i];
         const char *stage_name = reference->stage != NULL ? reference->stage : last_stage(run);
         struct matrix ours;
         struct matrix theirs = {0};
-        int status = gather(&ours, run, stage_name, reference, oracle, comparison->arena);
+        int status = gather(&ours, run, stage_name, reference, expectation, comparison->arena);
         if (status == LS_OK) {
             status = read_reference(&theirs, comparison->arena, reference);
         }
@@ -279,7 +291,7 @@ int ls_compare_references(ls_comparison *comparison, const ls_stages *run,
                                            reference->table != NULL ? "/" : "",
                                            reference->table != NULL ? reference->table : "");
         ls_stage_result *stage =
-            name != NULL ? ls_comparison__stage(comparison, "reference:", name) : NULL;
+            name != NULL ? ls_comparison__stage(comparison, LS_JUDGE_REFERENCE, i, name) : NULL;
         if (stage == NULL) {
             return LS_ERR_MEMORY;
         }

@@ -4,13 +4,13 @@
 #include "scenarios/runner/compare.h"
 #include "scenarios/runner/hooks.h"
 
-ls_stage_result *ls_comparison__stage(ls_comparison *comparison, const char *prefix,
+ls_stage_result *ls_comparison__stage(ls_comparison *comparison, ls_judge judge, int reference,
                                       const char *stage) {
-    size_t prefix_length = strlen(prefix);
     for (int i = 0; i < comparison->stage_count; i++) {
-        const char *name = comparison->stages[i].name;
-        if (strncmp(name, prefix, prefix_length) == 0 && strcmp(name + prefix_length, stage) == 0) {
-            return &comparison->stages[i];
+        ls_stage_result *known = &comparison->stages[i];
+        if (known->judge == judge && known->reference == reference &&
+            strcmp(known->stage, stage) == 0) {
+            return known;
         }
     }
     if (comparison->stage_count == comparison->stage_capacity) {
@@ -30,18 +30,25 @@ ls_stage_result *ls_comparison__stage(ls_comparison *comparison, const char *pre
         comparison->places = places;
         comparison->stage_capacity = capacity;
     }
-    const char *name = ls_arena_printf(comparison->arena, "%s%s", prefix, stage);
-    if (name == NULL) {
+    bool plain = judge == comparison->main;
+    const char *own = ls_arena_strdup(comparison->arena, stage);
+    const char *name =
+        plain ? own : ls_arena_printf(comparison->arena, "%s:%s", ls_judge_name(judge), stage);
+    if (own == NULL || name == NULL) {
         return NULL;
     }
     ls_stage_result *result = &comparison->stages[comparison->stage_count];
     comparison->stage_count += 1;
-    *result = (ls_stage_result){.name = name, .class_ = LS_CLASS_BIT_EXACT};
+    *result = (ls_stage_result){.name = name,
+                                .stage = own,
+                                .judge = judge,
+                                .reference = reference,
+                                .class_ = LS_CLASS_UNJUDGED};
     return result;
 }
 
 ls_class ls_comparison_class(const ls_comparison *comparison) {
-    ls_class class_ = LS_CLASS_BIT_EXACT;
+    ls_class class_ = LS_CLASS_UNJUDGED;
     for (int i = 0; i < comparison->stage_count; i++) {
         ls_class stage = comparison->stages[i].class_;
         class_ = stage > class_ ? stage : class_;
@@ -50,19 +57,26 @@ ls_class ls_comparison_class(const ls_comparison *comparison) {
 }
 
 // ---- Where it went wrong ------------------------------------------------------------------------
+static bool same_name(const char *a, const char *b) {
+    return a == NULL || b == NULL ? a == b : strcmp(a, b) == 0;
+}
+
 void ls_comparison__place(ls_comparison *comparison, const ls_stage_result *stage,
                           const ls_divergence_place *place) {
     LS_ASSERT(stage >= comparison->stages && place->key != NULL);
     ls_divergence_place *noted = &comparison->places[stage - comparison->stages];
     if (place->class_ > noted->class_) {
         *noted = *place;
+    } else if (place->class_ == noted->class_) {
+        noted->tables = noted->tables || !same_name(place->table, noted->table);
+        noted->features = noted->features || !same_name(place->feature, noted->feature);
     }
 }
 
 void ls_comparison_stop(const ls_comparison *comparison, int index, const ls_oracle *oracle) {
     LS_ASSERT(index >= 0 && index < comparison->stage_count);
     const ls_divergence_place *place = &comparison->places[index];
-    if (place->class_ == LS_CLASS_BIT_EXACT) {
+    if (place->class_ <= LS_CLASS_BIT_EXACT) {
         return;
     }
     const ls_stage_result *stage = &comparison->stages[index];

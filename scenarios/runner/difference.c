@@ -4,6 +4,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "collectives/order/bound.h"
 #include "kernels/kernels.h"
 
 // An element's bits, widened.
@@ -18,10 +19,7 @@ static bool element_is_nan(const void *element, ls_dtype dtype) {
 }
 
 bool ls_element_same(const void *a, const void *b, ls_dtype dtype) {
-    if (memcmp(a, b, ls_dtype_bytes(dtype)) == 0) {
-        return true;
-    }
-    return element_is_nan(a, dtype) && element_is_nan(b, dtype);
+    return memcmp(a, b, ls_dtype_bytes(dtype)) == 0;
 }
 
 // Maps an element to an integer such that neighbouring values are neighbouring integers; both zeros
@@ -55,8 +53,13 @@ uint64_t ls_element_ulps(const void *a, const void *b, ls_dtype dtype) {
     return x > y ? (uint64_t)x - (uint64_t)y : (uint64_t)y - (uint64_t)x;
 }
 
-static void note_difference(ls_difference *out, size_t index, uint64_t ulps, double distance,
-                            double bound) {
+static double ratio_of(const void *element, ls_dtype dtype, const ls_allowance *allowed, size_t i) {
+    return ls_bound_ratio_of(ls_element_to_f64(element, dtype), allowed->exact[i],
+                             allowed->bounds[i],
+                             allowed->overflow != NULL ? allowed->overflow[i] : 0);
+}
+
+static void note_difference(ls_difference *out, size_t index, uint64_t ulps, double ratio) {
     if (out->differing == 0) {
         out->first = index;
     }
@@ -64,47 +67,45 @@ static void note_difference(ls_difference *out, size_t index, uint64_t ulps, dou
     if (ulps > out->max_ulps) {
         out->max_ulps = ulps;
     }
-    // Zero against minus zero is a difference of nothing; NaN or an unequal infinity, of anything.
-    double ratio = distance == 0 ? 0 : distance / bound;
-    if (isnan(ratio) || isnan(distance) || isinf(distance)) {
-        ratio = INFINITY;
+    if (!(ratio <= 1.0) && out->first_wrong == out->elements) {
+        out->first_wrong = index;
     }
     if (ratio > out->bound_ratio) {
         out->bound_ratio = ratio;
-        out->worst = index;
     }
 }
 
 void ls_difference_compute(ls_difference *out, const void *a, const void *b, ls_dtype dtype,
-                           size_t count, const double *bound) {
+                           size_t count, const ls_allowance *allowed) {
     size_t bytes = ls_dtype_bytes(dtype);
-    *out = (ls_difference){.elements = count, .first = count, .worst = count};
+    *out = (ls_difference){.elements = count, .first = count, .first_wrong = count};
     if (count == 0 || memcmp(a, b, count * bytes) == 0) {
         return;
     }
     for (size_t i = 0; i < count; i++) {
         const char *x = (const char *)a + i * bytes;
         const char *y = (const char *)b + i * bytes;
-        if (ls_element_same(x, y, dtype)) {
+        bool same_nan = allowed != NULL && element_is_nan(x, dtype) && element_is_nan(y, dtype);
+        if (ls_element_same(x, y, dtype) || same_nan) {
             continue;
         }
-        double distance = fabs(ls_element_to_f64(x, dtype) - ls_element_to_f64(y, dtype));
-        note_difference(out, i, ls_element_ulps(x, y, dtype), distance, bound ? bound[i] : 0);
+        note_difference(out, i, ls_element_ulps(x, y, dtype),
+                        allowed != NULL ? ratio_of(y, dtype, allowed, i) : INFINITY);
     }
 }
 
-void ls_difference_from_exact(ls_difference *out, const void *values, ls_dtype dtype,
-                              const double *exact, const double *bound, size_t count) {
+void ls_difference_from_exact(ls_difference *out, const void *values, ls_dtype dtype, size_t count,
+                              const ls_allowance *allowed) {
     size_t bytes = ls_dtype_bytes(dtype);
-    *out = (ls_difference){.elements = count, .first = count, .worst = count};
+    *out = (ls_difference){.elements = count, .first = count, .first_wrong = count};
     for (size_t i = 0; i < count; i++) {
         const char *x = (const char *)values + i * bytes;
         char wanted[8] = {0};
-        ls_element_from_f64(wanted, dtype, exact[i]);
-        if (ls_element_same(x, wanted, dtype)) {
+        ls_element_from_f64(wanted, dtype, allowed->exact[i]);
+        if (ls_element_same(x, wanted, dtype) ||
+            (element_is_nan(x, dtype) && element_is_nan(wanted, dtype))) {
             continue;
         }
-        double distance = fabs(ls_element_to_f64(x, dtype) - exact[i]);
-        note_difference(out, i, ls_element_ulps(x, wanted, dtype), distance, bound ? bound[i] : 0);
+        note_difference(out, i, ls_element_ulps(x, wanted, dtype), ratio_of(x, dtype, allowed, i));
     }
 }

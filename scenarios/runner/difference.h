@@ -12,27 +12,36 @@
 
 typedef struct ls_difference {
     uint64_t elements;
-    uint64_t differing;  // elements whose bits differ (two NaNs count as equal, +0 and -0 do not)
+    uint64_t differing;  // elements whose bits differ
     uint64_t max_ulps;   // largest distance in representable values; UINT64_MAX: NaN against number
     size_t first;        // index of the first differing element; elements when none
-    double bound_ratio;  // largest |a - b| / bound over differing elements; infinite past no bound
-    size_t worst;        // index of the element with the largest ratio
+    double bound_ratio;  // largest ratio of differing elements; infinite: wrong whatever the bound
+    size_t first_wrong;  // of the first element with a ratio above 1; elements when none
 } ls_difference;
 
-// Whether two elements are the same value bit for bit, NaN of any payload being one value.
+// What correct elements may be, all [count]: their exact values, how far from them rounding can
+// take each, and how it may overflow (ls_overflow).
+typedef struct ls_allowance {
+    const double *exact;
+    const double *bounds;
+    const unsigned char *overflow;  // NULL: it cannot
+} ls_allowance;
+
+// Whether two elements are the same bits.
 bool ls_element_same(const void *a, const void *b, ls_dtype dtype);
 
 // Distance of two elements in representable values; UINT64_MAX when exactly one is NaN.
 uint64_t ls_element_ulps(const void *a, const void *b, ls_dtype dtype);
 
-// Compares a [count] with b [count] of dtype. bound [count]: how far apart element i may lie; NULL:
-// not at all.
+// Compares b [count] with a [count] of dtype. Where the bits differ, the element of b is held to
+// what is allowed: its ratio is its distance from the exact value in bounds, at most 1 where it is
+// correct, and two NaN are the same. allowed NULL: the data only moved, so that every bit counts.
 void ls_difference_compute(ls_difference *out, const void *a, const void *b, ls_dtype dtype,
-                           size_t count, const double *bound);
+                           size_t count, const ls_allowance *allowed);
 
-// Compares values [count] of dtype with exact [count] f64, as an oracle gives them: an element is
-// equal when it is the exact value rounded to dtype. bound [count] as above.
-void ls_difference_from_exact(ls_difference *out, const void *values, ls_dtype dtype,
-                              const double *exact, const double *bound, size_t count);
+// Compares values [count] of dtype with what is allowed: an element is equal when it is the exact
+// value rounded to dtype.
+void ls_difference_from_exact(ls_difference *out, const void *values, ls_dtype dtype, size_t count,
+                              const ls_allowance *allowed);
 
 #endif

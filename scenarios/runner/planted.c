@@ -167,7 +167,7 @@ int ls_planted_run(ls_planted *out, const ls_real_request *request, ls_finding *
                    ls_arena *arena) {
     *out = (ls_planted){.verdict = LS_PLANTED_NONE};
     bool live = strcmp(request->backend, "mpi") == 0 || strcmp(request->backend, "nccl") == 0;
-    if (!live || !ls_program_needs_ranks(request->scenario)) {
+    if (!live || !ls_scenario_plants(request->scenario)) {
         return LS_OK;
     }
     if (strcmp(request->backend, "nccl") == 0 && !request->options->processes) {

@@ -1,24 +1,58 @@
 // Runs a scenario's program: its tensors, then its steps in order.
 #include "scenarios/runner/program.h"
 
+#include "kernels/kernels.h"
+
+static int emit(const ls_stage_sink *sink, const ls_stage_output *output) {
+    return sink != NULL ? sink->emit(sink->arg, output) : LS_OK;
+}
+
 int ls_program__emit(const ls_stage_sink *sink, const ls_scenario_step *step, const char *table,
                      const char *field, int rank, ls_dtype dtype, const ls_shape *shape,
-                     const void *data, bool reduces, const double *bounds) {
-    if (sink == NULL) {
-        return LS_OK;
+                     const void *data, bool reduces) {
+    return emit(sink, &(ls_stage_output){.stage = step->name,
+                                         .table = table,
+                                         .field = field,
+                                         .rank = rank,
+                                         .dtype = dtype,
+                                         .shape = *shape,
+                                         .data = data,
+                                         .reduces = reduces});
+}
+
+int ls_program__emit_expected(const ls_program *program, const ls_scenario_step *step,
+                              const char *table, const char *field, int rank, ls_dtype dtype,
+                              const ls_shape *shape, const void *data, const double *exact,
+                              const double *bounds, const unsigned char *overflow) {
+    ls_stage_output output = {.stage = step->name,
+                              .table = table,
+                              .field = field,
+                              .rank = rank,
+                              .dtype = dtype,
+                              .shape = *shape,
+                              .data = data,
+                              .exact = exact,
+                              .bounds = bounds,
+                              .overflow = overflow};
+    size_t count = 0, bytes = ls_dtype_bytes(dtype);
+    LS_TRY(ls_shape_count(&count, shape));
+    if (exact != NULL && overflow == NULL) {
+        output.overflow = ls_arena_alloc(program->arena, count, 1);
+        if (output.overflow == NULL) {
+            return LS_ERR_MEMORY;
+        }
     }
-    const ls_stage_output output = {
-        .stage = step->name,
-        .table = table,
-        .field = field,
-        .rank = rank,
-        .dtype = dtype,
-        .shape = *shape,
-        .data = data,
-        .reduces = reduces,
-        .bounds = bounds,
-    };
-    return sink->emit(sink->arg, &output);
+    if (data == NULL) {  // for texts: the exact values as they would be stored
+        unsigned char *stored = ls_arena_alloc(program->arena, count, bytes);
+        for (size_t i = 0; stored != NULL && i < count; i++) {
+            ls_element_from_f64(stored + i * bytes, dtype, exact[i]);
+        }
+        if (stored == NULL) {
+            return LS_ERR_MEMORY;
+        }
+        output.data = stored;
+    }
+    return emit(program->execution->expected, &output);
 }
 
 int ls_program__axis(ls_axis **out, ls_program *program, int axis) {
@@ -30,32 +64,13 @@ int ls_program__axis(ls_axis **out, ls_program *program, int axis) {
     return LS_OK;
 }
 
-static bool is_raw_collective(const ls_scenario_step *step) {
+bool ls_program__on_buffers(const ls_scenario_step *step) {
     return step->kind <= LS_STEP_BARRIER && step->tensor == NULL;
 }
 
-static int run_steps(ls_program *program) {
-    LS_TRY(
-        ls_comm_create(&program->all, program->backend, NULL, program->scenario->ranks, "world"));
-    LS_TRY(ls_program__create_tensors(program));
-    for (int i = 0; i < program->scenario->step_count; i++) {
-        const ls_scenario_step *step = &program->scenario->steps[i];
-        if (step->kind >= LS_STEP_WAIT) {
-            continue;  // what they say is of programs with a thread for each rank: program_ranks.c
-        }
-        int status = is_raw_collective(step) ? ls_program__collective(program, step)
-                                             : ls_program__tensor_step(program, step);
-        if (status != LS_OK) {
-            return ls_error_wrap("%s: step %s", ls_scenario_where(program->scenario, &step->node),
-                                 step->name);
-        }
-    }
-    return LS_OK;
-}
-
-int ls_execute__program(const ls_execution *execution, ls_arena *arena) {
+int ls_program__open(ls_program *program, const ls_execution *execution, ls_arena *arena) {
     const ls_scenario *scenario = execution->scenario;
-    ls_program program = {
+    *program = (ls_program){
         .execution = execution,
         .scenario = scenario,
         .backend = execution->backend,
@@ -65,16 +80,43 @@ int ls_execute__program(const ls_execution *execution, ls_arena *arena) {
         .tensors = ls_arena_alloc(arena, (size_t)(scenario->tensor_count + scenario->step_count),
                                   sizeof(ls_program_tensor)),
     };
-    if (program.axes == NULL || program.tensors == NULL) {
+    if (program->axes == NULL || program->tensors == NULL) {
         return LS_ERR_MEMORY;
     }
-    int status = run_steps(&program);
-    for (int i = 0; i < program.tensor_count; i++) {
-        ls_local_tensor_free(program.tensors[i].tensor);
+    LS_TRY(ls_comm_create(&program->all, program->backend, NULL, scenario->ranks, "world"));
+    return ls_program__create_tensors(program);
+}
+
+void ls_program__close(ls_program *program) {
+    for (int i = 0; i < program->tensor_count; i++) {
+        ls_local_tensor_free(program->tensors[i].tensor);
     }
-    for (int i = 0; i < scenario->mesh.ndim; i++) {
-        ls_axis_free(program.axes[i]);
+    for (int i = 0; program->axes != NULL && i < program->scenario->mesh.ndim; i++) {
+        ls_axis_free(program->axes[i]);
     }
-    ls_comm_free(program.all);
+    ls_comm_free(program->all);
+}
+
+static int run_steps(ls_program *program) {
+    for (int i = 0; i < program->scenario->step_count; i++) {
+        const ls_scenario_step *step = &program->scenario->steps[i];
+        if (step->kind >= LS_STEP_WAIT) {
+            continue;  // what they say is of programs with a thread for each rank: program_ranks.c
+        }
+        int status = ls_program__on_buffers(step) ? ls_program__collective(program, step)
+                                                  : ls_program__tensor_step(program, step);
+        if (status != LS_OK) {
+            return ls_error_wrap("%s: step %s", ls_scenario_where(program->scenario, &step->node),
+                                 step->name);
+        }
+    }
+    return LS_OK;
+}
+
+int ls_execute__program(const ls_execution *execution, ls_arena *arena) {
+    ls_program program;
+    int status = ls_program__open(&program, execution, arena);
+    status = status == LS_OK ? run_steps(&program) : status;
+    ls_program__close(&program);
     return status;
 }

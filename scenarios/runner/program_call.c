@@ -109,26 +109,28 @@ static int apply(ls_program_call *made, ls_arena *arena, const ls_scenario_excep
     return LS_OK;
 }
 
+int ls_program__step_call(ls_call *out, ls_arena *arena, const ls_scenario *scenario,
+                          const ls_scenario_step *step, const ls_comm *comm, int member) {
+    *out = (ls_call){
+        .kind = kind_of(step->kind),
+        .comm = comm,
+        .rank = comm->ranks[member],
+        .dtype = step->dtype,
+        .op = step->op,
+        .root = step->root,
+        .count = (size_t)step->count,
+        .file = scenario->file,
+        .line = step->node.mark.line,
+        .premul = member < step->factors.count ? step->factors.at[member] : 1.0,
+    };
+    LS_TRY(set_counts(arena, out, member, &step->counts));
+    return set_splits(arena, out, member, &step->splits);
+}
+
 int ls_program__member_call(ls_program_call *out, ls_arena *arena, const ls_scenario *scenario,
                             const ls_scenario_step *step, const ls_comm *comm, int member) {
-    *out = (ls_program_call){
-        .call =
-            {
-                .kind = kind_of(step->kind),
-                .comm = comm,
-                .rank = comm->ranks[member],
-                .dtype = step->dtype,
-                .op = step->op,
-                .root = step->root,
-                .count = (size_t)step->count,
-                .file = scenario->file,
-                .line = step->node.mark.line,
-                .premul = member < step->factors.count ? step->factors.at[member] : 1.0,
-            },
-        .times = 1,
-    };
-    LS_TRY(set_counts(arena, &out->call, member, &step->counts));
-    LS_TRY(set_splits(arena, &out->call, member, &step->splits));
+    *out = (ls_program_call){.times = 1};
+    LS_TRY(ls_program__step_call(&out->call, arena, scenario, step, comm, member));
     const ls_scenario_except *except = NULL;
     if (ls_program__except_of(&except, step, out->call.rank)) {
         return apply(out, arena, except, member);

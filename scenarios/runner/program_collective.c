@@ -1,5 +1,6 @@
 // Executes a collective of a program on raw per-rank buffers: makes every held rank's call, runs
 // them as one group, and emits what each rank received.
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -131,16 +132,12 @@ static int add_call(struct collective *collective, const ls_call *call) {
                         prepared->host_send, prepared->send_bytes);
 }
 
-// The calls of one member of a communicator: one, or what it does differently.
 static int add_member_call(struct collective *collective, const ls_comm *comm, int member) {
     const ls_program *program = collective->program;
-    ls_program_call made;
-    LS_TRY(ls_program__member_call(&made, program->arena, program->scenario, collective->step, comm,
-                                   member));
-    for (int i = 0; i < made.times; i++) {
-        LS_TRY(add_call(collective, &made.call));
-    }
-    return LS_OK;
+    ls_call call;
+    LS_TRY(ls_program__step_call(&call, program->arena, program->scenario, collective->step, comm,
+                                 member));
+    return add_call(collective, &call);
 }
 
 static int add_comm_calls(struct collective *collective, const ls_comm *comm) {
@@ -179,44 +176,47 @@ static int add_pairs(struct collective *collective) {
 }
 
 // ---- Outputs ------------------------------------------------------------------------------------
-// Emits what each call received; p2p and repeated calls are numbered per rank.
-static int emit_received(struct collective *collective, const ls_stage_sink *sink, int index,
-                         const void *data, const double *bounds) {
+// Where what a call received goes: p2p calls are numbered per rank.
+static void field_of(char out[32], const struct collective *collective, int index) {
     const struct prepared *prepared = &collective->prepared[index];
     int earlier = 0;
     for (int i = 0; i < index; i++) {
         const struct prepared *other = &collective->prepared[i];
         earlier += other->call.rank == prepared->call.rank && other->recv_count > 0;
     }
-    char field[32] = "recv";
-    if (earlier > 0) {
-        (void)snprintf(field, sizeof field, "recv[%d]", earlier);
-    }
-    ls_shape shape = LS_SHAPE((int64_t)prepared->recv_count);
-    bool reduces =
-        ls_collective_of(prepared->call.kind)->reduces && ls_dtype_is_float(prepared->call.dtype);
-    return ls_program__emit(sink, collective->step, NULL, field, prepared->call.rank,
-                            prepared->call.dtype, &shape, data, reduces, bounds);
+    (void)snprintf(out, 32, earlier > 0 ? "recv[%d]" : "recv", earlier);
 }
 
-// Bounds of what a reduction gives `prepared`: from all members' inputs. *out NULL: not a float
-// sum.
-static int bounds_of(double **out, struct collective *collective, const struct prepared *prepared,
-                     const struct prepared *const *members) {
+static bool sums(const ls_call *call) {
+    return ls_collective_of(call->kind)->reduces && ls_dtype_is_float(call->dtype);
+}
+
+// What a call must receive: `data`; where floats are reduced, what all members' inputs come to in
+// any order.
+static int emit_expected(struct collective *collective, int index, const void *data,
+                         const struct prepared *const *members) {
+    const struct prepared *prepared = &collective->prepared[index];
     const ls_call *call = &prepared->call;
-    *out = NULL;
-    if (!ls_collective_of(call->kind)->reduces || !ls_dtype_is_float(call->dtype)) {
-        return LS_OK;
+    ls_shape shape = LS_SHAPE((int64_t)prepared->recv_count);
+    char field[32];
+    field_of(field, collective, index);
+    if (members == NULL || !sums(call)) {
+        return ls_program__emit_expected(collective->program, collective->step, NULL, field,
+                                         call->rank, call->dtype, &shape, data, NULL, NULL, NULL);
     }
     int size = call->comm->size;
     int own = ls_comm_member(call->comm, call->rank);
     size_t skipped = call->kind == LS_REDUCE_SCATTER ? block_offset(call, own) : 0;
+    size_t count = prepared->recv_count;
     ls_arena *arena = collective->program->arena;
     const void **in = ls_arena_alloc(arena, (size_t)size, sizeof *in);
     double *premul = ls_arena_alloc(arena, (size_t)size, sizeof *premul);
-    double *bounds = ls_arena_alloc(arena, prepared->recv_count, sizeof *bounds);
-    ls_bound_element *elements = ls_arena_alloc(arena, prepared->recv_count, sizeof *elements);
-    if (in == NULL || premul == NULL || bounds == NULL || elements == NULL) {
+    double *exact = ls_arena_alloc(arena, count, sizeof *exact);
+    double *bounds = ls_arena_alloc(arena, count, sizeof *bounds);
+    unsigned char *overflow = ls_arena_alloc(arena, count, 1);
+    ls_bound_element *elements = ls_arena_alloc(arena, count, sizeof *elements);
+    if (in == NULL || premul == NULL || exact == NULL || bounds == NULL || overflow == NULL ||
+        elements == NULL) {
         return LS_ERR_MEMORY;
     }
     for (int m = 0; m < size; m++) {
@@ -229,19 +229,22 @@ static int bounds_of(double **out, struct collective *collective, const struct p
         .dtype = call->dtype,
         .op = call->op,
         .premul = call->op == LS_PREMUL_SUM ? premul : NULL,
-        .count = prepared->recv_count,
+        .count = count,
     };
-    LS_TRY(ls_bound_reduction(elements, &reduction, 0, prepared->recv_count));
-    for (size_t i = 0; i < prepared->recv_count; i++) {
-        bounds[i] = elements[i].bound;
+    LS_TRY(ls_bound_reduction(elements, &reduction, 0, count));
+    for (size_t i = 0; i < count; i++) {
+        // The exact value as one double lies `lo` beside itself.
+        exact[i] = elements[i].hi + elements[i].lo;
+        bounds[i] = elements[i].bound > 0 ? elements[i].bound + fabs(elements[i].lo) : 0.0;
+        overflow[i] = elements[i].overflow;
     }
-    *out = bounds;
-    return LS_OK;
+    return ls_program__emit_expected(collective->program, collective->step, NULL, field, call->rank,
+                                     call->dtype, &shape, data, exact, bounds, overflow);
 }
 
 // What a group's members must receive, by the collective's plain reference, for the calls [first,
 // first + size) of one communicator.
-static int expect_group(struct collective *collective, double **bounds, int first, int size) {
+static int expect_group(struct collective *collective, int first, int size) {
     ls_arena *arena = collective->program->arena;
     ls_call *calls = ls_arena_alloc(arena, (size_t)size, sizeof *calls);
     const ls_call **pointers = ls_arena_alloc(arena, (size_t)size, sizeof *pointers);
@@ -266,9 +269,7 @@ static int expect_group(struct collective *collective, double **bounds, int firs
     LS_TRY(ls_collective_of(calls[0].kind)->reference(pointers, size));
     for (int m = 0; m < size; m++) {
         if (members[m]->recv_count > 0) {
-            LS_TRY(bounds_of(&bounds[first + m], collective, members[m], members));
-            LS_TRY(emit_received(collective, collective->program->execution->expected, first + m,
-                                 calls[m].recv, bounds[first + m]));
+            LS_TRY(emit_expected(collective, first + m, calls[m].recv, members));
         }
     }
     return LS_OK;
@@ -278,14 +279,13 @@ static int expect_group(struct collective *collective, double **bounds, int firs
 static int expect_pairs(struct collective *collective) {
     for (int i = 0; i + 1 < collective->prepared_count; i += 2) {
         if (collective->prepared[i + 1].recv_count > 0) {
-            LS_TRY(emit_received(collective, collective->program->execution->expected, i + 1,
-                                 collective->prepared[i].host_send, NULL));
+            LS_TRY(emit_expected(collective, i + 1, collective->prepared[i].host_send, NULL));
         }
     }
     return LS_OK;
 }
 
-static int expect_all(struct collective *collective, double **bounds) {
+static int expect_all(struct collective *collective) {
     if (collective->program->execution->expected == NULL || collective->prepared_count == 0) {
         return LS_OK;
     }
@@ -294,13 +294,13 @@ static int expect_all(struct collective *collective, double **bounds) {
     }
     for (int first = 0; first < collective->prepared_count;) {
         int size = collective->prepared[first].call.comm->size;
-        LS_TRY(expect_group(collective, bounds, first, size));
+        LS_TRY(expect_group(collective, first, size));
         first += size;
     }
     return LS_OK;
 }
 
-static int emit_all(struct collective *collective, double *const *bounds) {
+static int emit_all(struct collective *collective) {
     for (int i = 0; i < collective->prepared_count; i++) {
         const struct prepared *prepared = &collective->prepared[i];
         if (prepared->recv_count == 0) {
@@ -311,8 +311,12 @@ static int emit_all(struct collective *collective, double *const *bounds) {
         int status = buffer_read(collective->program->backend, host, prepared->call.recv,
                                  prepared->recv_bytes);
         if (status == LS_OK) {
-            status =
-                emit_received(collective, collective->program->execution->sink, i, host, bounds[i]);
+            ls_shape shape = LS_SHAPE((int64_t)prepared->recv_count);
+            char field[32];
+            field_of(field, collective, i);
+            status = ls_program__emit(collective->program->execution->sink, collective->step, NULL,
+                                      field, prepared->call.rank, prepared->call.dtype, &shape,
+                                      host, sums(&prepared->call));
         }
         ls_free(NULL, host, prepared->recv_bytes, 1);
         LS_TRY(status);
@@ -354,8 +358,7 @@ static int run_step(struct collective *collective, ls_comm **own_comm) {
     LS_TRY(add_all_calls(collective, own_comm));
     size_t count = (size_t)collective->prepared_count;
     ls_call *calls = ls_arena_alloc(program->arena, count, sizeof *calls);
-    double **bounds = ls_arena_alloc(program->arena, count, sizeof *bounds);
-    if (calls == NULL || bounds == NULL) {
+    if (calls == NULL) {
         return LS_ERR_MEMORY;
     }
     for (size_t i = 0; i < count; i++) {
@@ -364,8 +367,8 @@ static int run_step(struct collective *collective, ls_comm **own_comm) {
     if (count > 0) {
         LS_TRY(ls_backend_run(program->backend, calls, (int)count));
     }
-    LS_TRY(expect_all(collective, bounds));
-    return emit_all(collective, bounds);
+    LS_TRY(expect_all(collective));
+    return emit_all(collective);
 }
 
 static void free_buffers(struct collective *collective) {
@@ -384,7 +387,7 @@ static void free_buffers(struct collective *collective) {
 
 int ls_program__collective(ls_program *program, const ls_scenario_step *step) {
     struct collective collective = {.program = program, .step = step};
-    // Every held rank makes at most two calls of a collective, or two ends of each message.
+    // Every held rank makes one call of a collective, and there are two ends of each message.
     int most = 2 * (step->pairs.count > program->scenario->ranks ? step->pairs.count
                                                                  : program->scenario->ranks);
     collective.prepared = ls_arena_alloc(program->arena, (size_t)most, sizeof *collective.prepared);

@@ -1,6 +1,7 @@
-// A program's collectives on buffers as an SPMD program: every rank interprets the steps on its own
-// thread, makes its own calls, and does differently what it is excepted for. So bugs show as they
-// would in the ranks' own code: with the ranks at fault and the line of the step.
+// A scenario as an SPMD program: every rank runs its stages or steps on its own thread, makes its own
+// calls, and does differently what it is excepted for. So bugs show as they would in the ranks' own
+// code: with the ranks at fault and the line of the step. Tables and tensors run as they do
+// elsewhere, on a backend that holds the one rank.
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -9,28 +10,36 @@
 #include "scenarios/runner/inputs.h"
 #include "scenarios/runner/program.h"
 
+typedef struct message {
+    const void *memory;
+    size_t count;
+    ls_dtype dtype;
+} message;
+
 typedef struct step_state {
     ls_rank_comm *comm;     // NULL: not a member
     void *send, *recv;      // recv lies in send's memory where in_place or overlapping
     bool one_buffer;        //
     size_t recv_count;      //
     ls_dtype dtype;         // of recv
+    message *received;      // send_recv [pairs]: what this rank receives
     ls_request **requests;  // asynchronous; in the arena
     int request_count;
+    bool lost;  // they are never waited for, and so their buffers never free
 } step_state;
 
 typedef struct rank_program {
+    ls_program_run *shared;
     const ls_scenario *scenario;
     ls_rank *self;
     ls_arena *arena;
-    step_state *steps;  // [step_count]
-    void **messages;    // memory of send_recv
+    ls_backend *own;         // holds this rank alone; NULL: there are neither tables nor tensors
+    ls_execution execution;  // on it
+    ls_program tensors;      // the program's, on it
+    step_state *steps;       // [step_count]
+    void **messages;         // memory of send_recv
     int message_count, message_room;
 } rank_program;
-
-static bool is_collective(const ls_scenario_step *step) {
-    return step->kind <= LS_STEP_BARRIER && step->tensor == NULL;
-}
 
 // Where the rank makes a step's call: the exception's line, where there is one.
 static int line_of(const ls_scenario_step *step, int rank) {
@@ -61,7 +70,7 @@ static int open_comms(rank_program *p) {
     for (int i = 0; i < p->scenario->step_count; i++) {
         const ls_scenario_step *step = &p->scenario->steps[i];
         ls_rank_comm **comm = &p->steps[i].comm;
-        if (!is_collective(step)) {
+        if (!ls_program__on_buffers(step)) {
             continue;
         }
         if (step->ranks.count > 0) {
@@ -148,6 +157,49 @@ static int place(rank_program *p, const ls_scenario_step *step, step_state *stat
                 send < room ? send : send_room);
 }
 
+// ---- Outputs ------------------------------------------------------------------------------------
+// What a completed call left in `memory`, which may be a device's.
+static int emit(rank_program *p, const ls_scenario_step *step, const step_state *state,
+                const char *field, const void *memory, size_t count, ls_dtype dtype) {
+    ls_shape shape = LS_SHAPE((int64_t)count);
+    int rank = ls_rank_id(p->self);
+    if (p->shared->sink == NULL || memory == NULL || count == 0) {
+        return LS_OK;
+    }
+    bool reduces = step->kind != LS_STEP_SEND_RECV && ls_dtype_is_float(dtype) &&
+                   (step->kind == LS_STEP_ALL_REDUCE || step->kind == LS_STEP_REDUCE ||
+                    step->kind == LS_STEP_REDUCE_SCATTER);
+    ls_backend *backend = ls_rank_comm_of(state->comm)->backend;
+    bool on_device = backend->ops->is_device != NULL && backend->ops->is_device(backend, memory);
+    if (!on_device) {
+        return ls_program__emit(p->shared->sink, step, NULL, field, rank, dtype, &shape, memory,
+                                reduces);
+    }
+    size_t bytes = count * ls_dtype_bytes(dtype);
+    void *host = ls_arena_alloc(p->arena, bytes, 1);
+    LS_TRY(host != NULL ? backend->ops->read_device(backend, host, memory, bytes) : LS_ERR_MEMORY);
+    return ls_program__emit(p->shared->sink, step, NULL, field, rank, dtype, &shape, host, reduces);
+}
+
+static int emit_received(rank_program *p, const ls_scenario_step *step, const step_state *state) {
+    return emit(p, step, state, "recv", state->recv, state->recv_count, state->dtype);
+}
+
+// Messages are numbered as the step lists them.
+static int emit_messages(rank_program *p, const ls_scenario_step *step, const step_state *state) {
+    char field[32];
+    for (int i = 0, received = 0; i < step->pairs.count && state->received != NULL; i++) {
+        if (state->received[i].memory == NULL) {
+            continue;
+        }
+        (void)snprintf(field, sizeof field, received > 0 ? "recv[%d]" : "recv", received);
+        LS_TRY(emit(p, step, state, field, state->received[i].memory, state->received[i].count,
+                    state->received[i].dtype));
+        received += 1;
+    }
+    return LS_OK;
+}
+
 // ---- Steps --------------------------------------------------------------------------------------
 static ls_request **room_for(rank_program *p, step_state *state, int count) {
     state->requests = ls_arena_alloc(p->arena, (size_t)count, sizeof(ls_request *));
@@ -175,16 +227,18 @@ static int run_collective(rank_program *p, const ls_scenario_step *step, step_st
     for (int i = 0; i < made.times; i++) {
         ls_request **request = step->asynchronous ? &state->requests[state->request_count++] : NULL;
         LS_TRY(ls_post_at(p->scenario->file, made.call.line, &made.call, state->comm, request));
+        state->lost = step->asynchronous;
     }
     if (step->replica) {
-        return ls_replica_declare_at(p->scenario->file, made.call.line, state->recv,
-                                     state->recv_count, state->dtype, state->comm);
+        LS_TRY(ls_replica_declare_at(p->scenario->file, made.call.line, state->recv,
+                                     state->recv_count, state->dtype, state->comm));
     }
-    return LS_OK;
+    return step->asynchronous ? LS_OK : emit_received(p, step, state);
 }
 
-static int post_message(rank_program *p, const ls_scenario_step *step, step_state *state,
-                        const int64_t *pair, bool sends) {
+static int post_message(rank_program *p, const ls_scenario_step *step, step_state *state, int index,
+                        bool sends) {
+    const int64_t *pair = step->pairs.at[index].at;
     const ls_scenario_except *except = NULL;
     int rank = ls_rank_id(p->self);
     bool differs = ls_program__except_of(&except, step, rank);
@@ -207,8 +261,11 @@ static int post_message(rank_program *p, const ls_scenario_step *step, step_stat
         LS_TRY(fill(p, step, except, memory, call.dtype, room < call.count ? room : call.count));
     } else {
         call.recv = memory;
+        state->received[index] =
+            (message){memory, room < call.count ? room : call.count, call.dtype};
     }
     ls_request **request = step->asynchronous ? &state->requests[state->request_count++] : NULL;
+    state->lost = step->asynchronous;
     return ls_post_at(p->scenario->file, line, &call, state->comm, request);
 }
 
@@ -220,7 +277,8 @@ static int run_messages(rank_program *p, const ls_scenario_step *step, step_stat
     if (differs && except->skip) {
         return LS_OK;
     }
-    if (step->asynchronous && room_for(p, state, 2 * count) == NULL) {
+    state->received = ls_arena_alloc(p->arena, (size_t)count, sizeof *state->received);
+    if (state->received == NULL || (step->asynchronous && room_for(p, state, 2 * count) == NULL)) {
         return LS_ERR_MEMORY;
     }
     if (grouped) {
@@ -228,10 +286,10 @@ static int run_messages(rank_program *p, const ls_scenario_step *step, step_stat
     }
     int status = LS_OK;
     for (int i = 0; i < count && status == LS_OK; i++) {
-        const int64_t *pair = step->pairs.at[differs && except->reverse ? count - 1 - i : i].at;
+        int index = differs && except->reverse ? count - 1 - i : i;
         for (int side = 0; side < 2 && status == LS_OK; side++) {
-            if (pair[side] == rank) {
-                status = post_message(p, step, state, pair, side == 0);
+            if (step->pairs.at[index].at[side] == rank) {
+                status = post_message(p, step, state, index, side == 0);
             }
         }
     }
@@ -239,7 +297,7 @@ static int run_messages(rank_program *p, const ls_scenario_step *step, step_stat
         int ended = ls_group_end_at(p->scenario->file, line_of(step, rank), p->self);
         status = status == LS_OK ? ended : status;
     }
-    return status;
+    return status == LS_OK && !step->asynchronous ? emit_messages(p, step, state) : status;
 }
 
 static int run_wait(rank_program *p, const ls_scenario_step *step) {
@@ -248,13 +306,19 @@ static int run_wait(rank_program *p, const ls_scenario_step *step) {
     if (ls_program__except_of(&except, step, rank)) {
         times = except->skip ? 0 : except->repeat ? 2 : 1;
     }
-    const step_state *state = &p->steps[step->of_index];
+    step_state *state = &p->steps[step->of_index];
+    state->lost = state->lost && times == 0;
     for (int t = 0; t < times; t++) {
         for (int i = 0; i < state->request_count; i++) {
             LS_TRY(ls_wait_at(p->scenario->file, line_of(step, rank), state->requests[i]));
         }
     }
-    return LS_OK;
+    const ls_scenario_step *of = &p->scenario->steps[step->of_index];
+    if (times == 0 || state->request_count == 0) {
+        return LS_OK;
+    }
+    return of->kind == LS_STEP_SEND_RECV ? emit_messages(p, of, state)
+                                         : emit_received(p, of, state);
 }
 
 static int run_touch(rank_program *p, const ls_scenario_step *step) {
@@ -283,6 +347,26 @@ static int run_check(rank_program *p, const ls_scenario_step *step) {
                                state->recv_count, state->dtype, state->comm);
 }
 
+// A step on tensors, as this rank makes it.
+static int run_tensor_step(rank_program *p, const ls_scenario_step *step) {
+    const ls_scenario_except *except = NULL;
+    ls_scenario_step own = *step;
+    int times = 1;
+    if (ls_program__except_of(&except, step, ls_rank_id(p->self))) {
+        times = except->skip ? 0 : except->repeat ? 2 : 1;
+        own.op = ls_node_has(&except->node, "op") ? except->op : own.op;
+        own.root = ls_node_has(&except->node, "root") ? except->root : own.root;
+    }
+    ls_rank_backend_at(p->own, p->scenario->file, line_of(step, ls_rank_id(p->self)));
+    for (int i = 0; i < times; i++) {
+        if (ls_program__tensor_step(&p->tensors, &own) != LS_OK) {
+            return ls_error_wrap("%s: step %s", ls_scenario_where(p->scenario, &step->node),
+                                 step->name);
+        }
+    }
+    return LS_OK;
+}
+
 static bool takes_part(const ls_scenario_step *step, int rank) {
     bool found = step->ranks.count == 0;
     for (int i = 0; i < step->ranks.count; i++) {
@@ -304,7 +388,8 @@ static int run_step(rank_program *p, int index) {
     case LS_STEP_SEND_RECV:
         return run_messages(p, step, &p->steps[index]);
     default:
-        return is_collective(step) ? run_collective(p, step, &p->steps[index]) : LS_OK;
+        return ls_program__on_buffers(step) ? run_collective(p, step, &p->steps[index])
+                                            : run_tensor_step(p, step);
     }
 }
 
@@ -330,11 +415,17 @@ static int run_steps(rank_program *p) {
 }
 
 static void free_buffers(rank_program *p) {
+    bool lost = false;
     for (int i = 0; i < p->scenario->step_count; i++) {
-        ls_rank_free(p->self, p->steps[i].send);
-        if (!p->steps[i].one_buffer) {
-            ls_rank_free(p->self, p->steps[i].recv);
+        const step_state *state = &p->steps[i];
+        lost = lost || state->lost;
+        if (!state->lost) {
+            ls_rank_free(p->self, state->send);
+            ls_rank_free(p->self, state->one_buffer ? NULL : state->recv);
         }
+    }
+    if (lost) {
+        return;  // a message of it may be any
     }
     for (int i = 0; i < p->message_count; i++) {
         ls_rank_free(p->self, p->messages[i]);
@@ -352,25 +443,73 @@ static int prepare(rank_program *p) {
     return p->steps != NULL && p->messages != NULL ? LS_OK : LS_ERR_MEMORY;
 }
 
-int ls_program__rank_main(ls_rank *self, void *arg) {
-    rank_program p = {.scenario = arg, .self = self};
-    LS_TRY(ls_arena_create(&p.arena, NULL));
-    int status = prepare(&p);
-    if (status == LS_OK) {
-        status = open_comms(&p);
+static bool has_tensors(const ls_scenario *scenario) {
+    bool has = scenario->tensor_count > 0;
+    for (int i = 0; i < scenario->step_count; i++) {
+        const ls_scenario_step *step = &scenario->steps[i];
+        has = has || (step->kind < LS_STEP_WAIT && !ls_program__on_buffers(step));
     }
-    if (status == LS_OK) {
-        status = run_steps(&p);
+    return has;
+}
+
+static int run_program(rank_program *p) {
+    bool tensors = has_tensors(p->scenario);
+    LS_TRY(prepare(p));
+    LS_TRY(open_comms(p));
+    int status = tensors ? ls_program__open(&p->tensors, &p->execution, p->arena) : LS_OK;
+    status = status == LS_OK ? run_steps(p) : status;
+    if (tensors) {
+        ls_program__close(&p->tensors);
     }
-    if (status == LS_OK && p.steps != NULL) {
-        free_buffers(&p);
-        for (int i = 0; i < p.scenario->step_count; i++) {
-            if (p.scenario->steps[i].ranks.count > 0 && is_collective(&p.scenario->steps[i])) {
-                (void)ls_comm_destroy_at(p.scenario->file, p.scenario->steps[i].node.mark.line,
-                                         p.steps[i].comm);
-            }
+    LS_TRY(status);
+    free_buffers(p);
+    for (int i = 0; i < p->scenario->step_count; i++) {
+        const ls_scenario_step *step = &p->scenario->steps[i];
+        if (step->ranks.count > 0 && ls_program__on_buffers(step)) {
+            (void)ls_comm_destroy_at(p->scenario->file, step->node.mark.line, p->steps[i].comm);
         }
     }
+    return LS_OK;
+}
+
+// The line where calls of tables and tensors are made, but for those of a step.
+static int first_line(const ls_scenario *scenario) {
+    return scenario->is_program
+               ? scenario->tensor_count > 0 ? scenario->tensors[0].node.mark.line : 1
+               : scenario->tables[0].node.mark.line;
+}
+
+static int run_rank(rank_program *p) {
+    if (!p->scenario->is_program || has_tensors(p->scenario)) {
+        LS_TRY(
+            ls_rank_backend_create(&p->own, p->self, p->scenario->file, first_line(p->scenario)));
+    }
+    p->execution =
+        (ls_execution){.scenario = p->scenario, .backend = p->own, .sink = p->shared->sink};
+    if (p->scenario->is_program) {
+        return run_program(p);
+    }
+    ls_finding finding = {0};
+    bool found = false;
+    int status = ls_execute__embedding(&p->execution, p->shared->arena, &finding, &found);
+    if (found && !p->shared->found) {
+        p->shared->finding = finding;
+        p->shared->found = true;
+    }
+    return status;
+}
+
+int ls_program__rank_main(ls_rank *self, void *arg) {
+    ls_program_run *shared = arg;
+    rank_program p = {.shared = shared, .scenario = shared->scenario, .self = self};
+    LS_TRY(ls_arena_create(&p.arena, NULL));
+    int status = run_rank(&p);
+    if (status != LS_OK && shared->error.code == LS_OK) {
+        shared->error = *ls_error_last();
+        shared->error.code = status;
+        shared->error.rank = ls_rank_id(self);
+    }
+    ls_backend_free(p.own);
     ls_arena_free(p.arena);
     return status;
 }

@@ -8,22 +8,23 @@
 #include "scenarios/runner/trace.h"
 
 #define LOOKAHEAD_MAX 64
+#define STACK_BYTES   ((size_t)1 << 20)  // of a rank: it may run modules
 
 bool ls_program_has_ranks(const ls_scenario *scenario) {
     for (int i = 0; scenario->is_program && i < scenario->step_count; i++) {
-        if (scenario->steps[i].kind <= LS_STEP_BARRIER && scenario->steps[i].tensor == NULL) {
+        if (ls_program__on_buffers(&scenario->steps[i])) {
             return true;
         }
     }
     return false;
 }
 
-bool ls_program_needs_ranks(const ls_scenario *scenario) {
-    bool needs = scenario->is_program && scenario->fault_count > 0;
+bool ls_scenario_plants(const ls_scenario *scenario) {
+    bool plants = scenario->fault_count > 0;
     for (int i = 0; i < scenario->step_count; i++) {
-        needs = needs || scenario->steps[i].except_count > 0;
+        plants = plants || scenario->steps[i].except_count > 0;
     }
-    return needs;
+    return plants;
 }
 
 // ---- The run ------------------------------------------------------------------------------------
@@ -65,49 +66,109 @@ const ls_fault *ls_program__faults(const ls_scenario *scenario, ls_arena *arena)
     return faults;
 }
 
-static int run_once(ls_finding **out, int *count, const ls_scenario *scenario, ls_arena *arena,
-                    const ls_program_ranks_options *options, const ls_order *order, uint64_t seed) {
-    *out = NULL;
-    *count = 0;
+// What a rank's own failure is a sign of, where defects are planted: memory that was not there is
+// one only where it was to be missing.
+static bool by_plan(const ls_scenario *scenario, const ls_error *error) {
+    bool missing_memory = false;
+    for (int i = 0; i < scenario->fault_count; i++) {
+        missing_memory = missing_memory || scenario->faults[i].type == LS_FAULT_ALLOCATION;
+    }
+    return ls_scenario_plants(scenario) && (error->code != LS_ERR_MEMORY || missing_memory);
+}
+
+// What a rank failed with where no check found anything.
+static int take_error(ls_program_outcome *out, const ls_program_run *shared, ls_arena *arena) {
+    const ls_error *error = &shared->error;
+    ls_finding *finding = ls_arena_alloc(arena, 1, sizeof *finding);
+    int *rank = ls_arena_alloc(arena, 1, sizeof *rank);
+    if (finding == NULL || rank == NULL) {
+        return LS_ERR_MEMORY;
+    }
+    if (!shared->found && !by_plan(shared->scenario, error)) {
+        return ls_error__set(error->file, error->line, error->code, error->rank, "%s", error->text);
+    }
+    *rank = error->rank;
+    *finding =
+        shared->found
+            ? shared->finding
+            : (ls_finding){.id = LS_FINDING_RANK_EXITED_EARLY,
+                           .ranks = rank,
+                           .rank_count = error->rank != LS_RANK_NONE,
+                           .where = "",
+                           .text = ls_arena_printf(arena, "a rank ended early: %s", error->text)};
+    out->findings = finding;
+    out->finding_count = 1;
+    return finding->text != NULL ? LS_OK : LS_ERR_MEMORY;
+}
+
+static bool only_buffers(const ls_scenario *scenario) {
+    return scenario->is_program && scenario->tensor_count == 0;
+}
+
+// Of buffers alone, what follows a mismatch does not depend on what is received.
+static int lookahead_of(const ls_scenario *scenario) {
+    int steps = scenario->step_count < LOOKAHEAD_MAX ? scenario->step_count : LOOKAHEAD_MAX;
+    return only_buffers(scenario) ? steps : 0;
+}
+
+// Tables and tensors are checked by their values, NaN and all.
+static const char *checks_of(const ls_scenario *scenario, bool hashed) {
+    return !only_buffers(scenario) ? "all,-buffer.modified_in_flight,-value.*"
+           : hashed                ? "all"
+                                   : "all,-buffer.modified_in_flight";
+}
+
+static int run_once(ls_program_outcome *out, const ls_scenario *scenario, ls_arena *arena,
+                    const ls_program_ranks_options *options, const ls_order *order) {
     bool hashed = scenario->expect.has_finding &&
                   scenario->expect.finding == LS_FINDING_BUFFER_MODIFIED_IN_FLIGHT;
     const ls_spmd_options spmd = {
         .ranks = scenario->ranks,
         .mesh = scenario->mesh,
-        .seed = seed,
+        .seed = out->seed,
         .schedule = options->tries > 0 ? LS_SCHEDULE_RANDOM : options->schedule,
-        .checks = options->checks != NULL ? options->checks
-                  : hashed                ? "all"
-                                          : "all,-buffer.modified_in_flight",
+        .checks = options->checks != NULL ? options->checks : checks_of(scenario, hashed),
         .order = order,
         .met = options->trace != NULL && options->tries == 0 ? ls_trace_met : NULL,
         .met_arg = options->trace,
         .faults = ls_program__faults(scenario, arena),
         .fault_count = scenario->fault_count,
-        .lookahead = scenario->step_count < LOOKAHEAD_MAX ? scenario->step_count : LOOKAHEAD_MAX,
+        .stack_bytes = STACK_BYTES,
+        .lookahead = lookahead_of(scenario),
     };
     if (spmd.faults == NULL) {
         return LS_ERR_MEMORY;
     }
     LS_TRY(ls_trace_begin(options->trace, scenario->name, scenario->ranks, scenario));
+    ls_program_run shared = {.scenario = scenario, .sink = options->sink, .arena = arena};
     ls_spmd_result *result = NULL;
-    int status = ls_spmd_run(&result, ls_program__rank_main, (void *)(uintptr_t)scenario, &spmd);
-    if (result != NULL && ls_spmd_finding_count(result) > 0) {
-        status = copy_findings(out, count, result, arena);
+    int status = ls_spmd_run(&result, ls_program__rank_main, &shared, &spmd);
+    if (result == NULL) {
+        return status;
+    }
+    status = copy_findings(&out->findings, &out->finding_count, result, arena);
+    if (status == LS_OK && out->finding_count == 0 && shared.error.code != LS_OK) {
+        status = take_error(out, &shared, arena);
+    }
+    out->unreached = -1;
+    for (int i = scenario->fault_count; i-- > 0;) {
+        out->unreached = ls_spmd_fault_reached(result, i) ? out->unreached : i;
     }
     ls_spmd_result_free(result);
     return status;
 }
 
-int ls_program_ranks(ls_finding **out, int *count, uint64_t *seed, const ls_scenario *scenario,
-                     ls_arena *arena, const ls_program_ranks_options *options) {
+int ls_program_ranks(ls_program_outcome *out, const ls_scenario *scenario, ls_arena *arena,
+                     const ls_program_ranks_options *options) {
     ls_order *order = NULL;
+    *out = (ls_program_outcome){.unreached = -1};
     LS_TRY(options->order != NULL ? ls_order_parse(&order, options->order) : LS_OK);
     int tries = options->tries > 0 ? options->tries : 1, status = LS_OK;
-    *count = 0;
-    for (int i = 0; i < tries && *count == 0 && status == LS_OK; i++) {
-        *seed = scenario->seed + (uint64_t)i;
-        status = run_once(out, count, scenario, arena, options, order, *seed);
+    for (int i = 0; i < tries && out->finding_count == 0 && status == LS_OK; i++) {
+        ls_program_ranks_options each = *options;
+        each.sink = i == 0 ? options->sink : NULL;  // the values are the same under all schedules
+        out->seed = scenario->seed + (uint64_t)i;
+        status = run_once(out, scenario, arena, &each, order);
     }
     ls_order_free(order);
     return status;
@@ -131,29 +192,23 @@ static int tell(const ls_finding *finding, const ls_scenario *scenario) {
     return LS_FAIL(LS_ERR_FINDING, "%s", finding->text);
 }
 
-int ls_program_rank_real(const ls_scenario *scenario, ls_backend *backend, ls_arena *arena) {
-    const ls_spmd_options options = {.checks = "all",
+int ls_program_rank_real(const ls_scenario *scenario, ls_backend *backend,
+                         const ls_stage_sink *sink, ls_arena *arena) {
+    ls_program_run shared = {.scenario = scenario, .sink = sink, .arena = arena};
+    const ls_spmd_options options = {.checks = checks_of(scenario, true),
                                      .faults = ls_program__faults(scenario, arena),
                                      .fault_count = scenario->fault_count};
     if (options.faults == NULL) {
         return LS_ERR_MEMORY;
     }
-    int rank = ls_world_held(backend->world)[0];
     ls_spmd_result *result = NULL;
-    int status = ls_spmd_run_backend(&result, ls_program__rank_main, (void *)(uintptr_t)scenario,
-                                     backend, &options);
+    int status = ls_spmd_run_backend(&result, ls_program__rank_main, &shared, backend, &options);
     if (result != NULL && ls_spmd_finding_count(result) > 0) {
         status = tell(ls_spmd_finding(result, 0), scenario);
-    } else if (result != NULL && ls_spmd_exit_status(result, rank) != 0) {
-        const ls_finding gone = {
-            .id = LS_FINDING_RANK_EXITED_EARLY,
-            .ranks = &rank,
-            .rank_count = 1,
-            .where = "",
-            .text = ls_arena_printf(arena, "rank %d returned with status %d", rank,
-                                    ls_spmd_exit_status(result, rank)),
-        };
-        status = gone.text != NULL ? tell(&gone, scenario) : LS_ERR_MEMORY;
+    } else if (result != NULL && shared.error.code != LS_OK) {
+        ls_program_outcome outcome;
+        status = take_error(&outcome, &shared, arena);
+        status = status == LS_OK ? tell(outcome.findings, scenario) : status;
     }
     ls_spmd_result_free(result);
     return status;

@@ -27,7 +27,7 @@ static int need(ls_program_tensor **out, const ls_program *program, const char *
 
 // Takes the tensor over; a name's earlier tensor is freed.
 static void store(ls_program *program, const char *name, ls_local_tensor *tensor,
-                  const void *known) {
+                  const ls_known *known) {
     ls_program_tensor *entry = find(program, name);
     if (entry != NULL) {
         ls_local_tensor_free(entry->tensor);
@@ -35,7 +35,7 @@ static void store(ls_program *program, const char *name, ls_local_tensor *tensor
         entry = &program->tensors[program->tensor_count];
         program->tensor_count += 1;
     }
-    *entry = (ls_program_tensor){.name = name, .tensor = tensor, .known = known};
+    *entry = (ls_program_tensor){.name = name, .tensor = tensor, .known = *known};
 }
 
 // Copies the block of `full` (dense, of `shape`) to out (dense), element by element.
@@ -64,23 +64,27 @@ static bool has_partial(const ls_local_tensor *tensor) {
     return partial;
 }
 
-// What a shard must hold, cut out of the whole tensor by plain code.
+static int expect(const ls_program *program, const ls_scenario_step *step, const char *name,
+                  const char *field, int rank, const ls_cells *cells, ls_dtype dtype) {
+    return ls_program__emit_expected(program, step, name, field, rank, dtype, &cells->shape,
+                                     cells->bits, cells->bits == NULL ? cells->exact : NULL,
+                                     cells->bounds, NULL);
+}
+
+// What a shard must hold.
 static int expect_shard(const ls_program *program, const ls_scenario_step *step, const char *name,
                         const char *field, int rank, const ls_program_tensor *entry,
                         const ls_shard *shard) {
-    const ls_shape *shape = ls_local_tensor_shape(entry->tensor);
-    if (program->execution->expected == NULL || entry->known == NULL || shape == NULL ||
-        has_partial(entry->tensor)) {
+    const ls_known_tensor of = {entry->known, entry->tensor};
+    ls_cells cells;
+    bool known = false;
+    if (program->execution->expected == NULL) {
         return LS_OK;
     }
-    ls_dtype dtype = ls_local_tensor_dtype(entry->tensor);
-    void *wanted = NULL;
-    LS_TRY(ls_alloc(&wanted, NULL, shard->count, ls_dtype_bytes(dtype)));
-    cut(wanted, entry->known, shape, &shard->block, shard->count, ls_dtype_bytes(dtype));
-    int status = ls_program__emit(program->execution->expected, step, name, field, rank, dtype,
-                                  &shard->block.size, wanted, false, NULL);
-    ls_free(NULL, wanted, shard->count, ls_dtype_bytes(dtype));
-    return status;
+    LS_TRY(ls_known__shard(&cells, &known, program->arena, &of, rank, &shard->block));
+    return known ? expect(program, step, name, field, rank, &cells,
+                          ls_local_tensor_dtype(entry->tensor))
+                 : LS_OK;
 }
 
 // Every rank's shards as stage outputs "shard" or, where a rank has several, "shard[i]".
@@ -99,7 +103,7 @@ static int emit_shards(const ls_program *program, const ls_scenario_step *step,
             const ls_shard *shard = ls_local_tensor_shard(tensor, ranks[i], k);
             LS_TRY(ls_program__emit(program->execution->sink, step, entry->name, field, ranks[i],
                                     dtype, &shard->block.size, shard->data,
-                                    reduces && ls_dtype_is_float(dtype), NULL));
+                                    reduces && ls_dtype_is_float(dtype)));
             LS_TRY(expect_shard(program, step, entry->name, field, ranks[i], entry, shard));
         }
     }
@@ -162,7 +166,11 @@ static int create_tensor(ls_program *program, const ls_scenario_tensor *tensor) 
         ls_local_tensor_free(made);
         return status;
     }
-    store(program, tensor->name, made, full);
+    ls_known known = {0};
+    if (program->execution->expected != NULL) {
+        LS_TRY(ls_known__create(&known, program->arena, full, &tensor->shape, made));
+    }
+    store(program, tensor->name, made, &known);
     find(program, tensor->name)->blocks = tensor->has_placements ? NULL : tensor;
     // The shards that a program starts with are a stage of their own.
     const ls_scenario_step start = {.name = "tensors"};
@@ -218,14 +226,18 @@ static int whole_tensor(ls_program *program, const ls_scenario_step *step,
         return LS_ERR_MEMORY;
     }
     LS_TRY(gather_whole(fulls, program, step, entry, bytes));
-    bool reduces = has_partial(entry->tensor) && ls_dtype_is_float(dtype);
+    bool reduces = has_partial(entry->tensor) && ls_dtype_is_float(dtype), known = false;
+    const ls_known_tensor of = {entry->known, entry->tensor};
+    ls_cells cells;
+    if (program->execution->expected != NULL) {
+        LS_TRY(ls_known__full(&cells, &known, program->arena, &of));
+    }
     for (int i = 0; i < held; i++) {
         int rank = ls_world_held(program->world)[i];
         LS_TRY(ls_program__emit(program->execution->sink, step, entry->name, "full", rank, dtype,
-                                shape, fulls[i], reduces, NULL));
-        if (entry->known != NULL) {
-            LS_TRY(ls_program__emit(program->execution->expected, step, entry->name, "full", rank,
-                                    dtype, shape, entry->known, false, NULL));
+                                shape, fulls[i], reduces));
+        if (known) {
+            LS_TRY(expect(program, step, entry->name, "full", rank, &cells, dtype));
         }
     }
     return LS_OK;
@@ -393,9 +405,36 @@ static bool takes_sums(const ls_scenario_step *step, const ls_local_tensor *in) 
            (step->kind == LS_STEP_REDISTRIBUTE && has_partial(in));
 }
 
+// What the step must have made of its operands.
+static int know(ls_known *out, const ls_program *program, const ls_scenario_step *step,
+                const ls_local_tensor *made) {
+    *out = (ls_known){0};
+    if (program->execution->expected == NULL) {
+        return LS_OK;
+    }
+    int count = step->kind == LS_STEP_CAT ? step->tensors.count : 0;
+    ls_known_tensor *in = ls_arena_alloc(program->arena, (size_t)count + 2, sizeof *in);
+    if (in == NULL) {
+        return LS_ERR_MEMORY;
+    }
+    for (int i = 0; i < count; i++) {
+        const ls_program_tensor *entry = find(program, step->tensors.at[i]);
+        in[i] = (ls_known_tensor){entry->known, entry->tensor};
+    }
+    const char *const names[] = {step->tensor, step->other};
+    for (int i = 0; i < 2 && step->kind != LS_STEP_CAT; i++) {
+        const ls_program_tensor *entry = names[i] != NULL ? find(program, names[i]) : NULL;
+        if (entry != NULL) {
+            in[count++] = (ls_known_tensor){entry->known, entry->tensor};
+        }
+    }
+    return ls_known__step(out, program->arena, step, in, count, made);
+}
+
 int ls_program__tensor_step(ls_program *program, const ls_scenario_step *step) {
     ls_program_tensor *entry = NULL;
     ls_local_tensor *out = NULL;
+    ls_known known;
     int status = LS_OK;
     if (step->kind != LS_STEP_BROADCAST) {  // which makes replicas the same
         LS_TRY(check_operands(program, step));
@@ -409,14 +448,14 @@ int ls_program__tensor_step(ls_program *program, const ls_scenario_step *step) {
         }
         status = operate(&out, program, step, entry->tensor);
     }
+    status = status == LS_OK ? know(&known, program, step, out) : status;
     if (status != LS_OK) {
         ls_local_tensor_free(out);
         return status;
     }
     const char *name = step->into != NULL ? step->into : step->tensor;
     bool reduces = entry != NULL && takes_sums(step, entry->tensor);
-    bool moved_only = step->kind == LS_STEP_REDISTRIBUTE;
-    store(program, name, out, moved_only ? entry->known : NULL);
+    store(program, name, out, &known);
     // What `change` does is seen where it is used.
     LS_TRY(step->kind != LS_STEP_CHANGE ? check_replicas(program, step, name) : LS_OK);
     return emit_shards(program, step, find(program, name), reduces);

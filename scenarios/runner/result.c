@@ -22,6 +22,12 @@ bool ls_class_passes(ls_class class_) {
     return classes[class_].pass;
 }
 
+const char *ls_judge_name(ls_judge judge) {
+    static const char *const names[LS_JUDGE_COUNT] = {"oracle", "real", "reference"};
+    LS_ASSERT((unsigned)judge < LS_JUDGE_COUNT);
+    return names[judge];
+}
+
 int ls_results_create(ls_results **out, const char *command) {
     LS_ASSERT(out != NULL);
     LS_ASSERT(command != NULL);

@@ -14,8 +14,10 @@ extern "C" {
 #endif
 
 // Verdict classes, best first: a case's class is its worst stage's. pass is 1 where the class alone
-// does not fail a case.
+// does not fail a case. "unjudged" is none of the verdicts: nothing was compared with anything, so
+// it comes before them all and a case of nothing else does not pass.
 #define LS_CLASS_MAP(X)                                                                            \
+    X(LS_CLASS_UNJUDGED, "unjudged", 0)                                                            \
     X(LS_CLASS_BIT_EXACT, "bit_exact", 1)                                                          \
     X(LS_CLASS_REORDERED, "reordered", 1)                                                          \
     X(LS_CLASS_WITHIN_BOUND, "within_bound", 1)                                                    \
@@ -34,11 +36,26 @@ typedef enum ls_class {
 LS_API const char *ls_class_name(ls_class class_);  // "bit_exact", ...
 LS_API bool ls_class_passes(ls_class class_);       // whether the class alone does not fail a case
 
+// What a stage is compared with.
+typedef enum ls_judge {
+    LS_JUDGE_ORACLE,     // what plain, unsharded code gives
+    LS_JUDGE_REAL,       // the same stage of a real run, or of a recording
+    LS_JUDGE_REFERENCE,  // numbers of another system, in a file
+    LS_JUDGE_COUNT
+} ls_judge;
+
+LS_API const char *ls_judge_name(ls_judge judge);  // "oracle", "real", "reference"
+
 // One stage compared.
 typedef struct ls_stage_result {
-    const char *name;
+    const char *name;   // for reports: the stage, behind what it is compared with where that is
+                        // needed to tell two results of a stage apart
+    const char *stage;  // its name in the run
+    ls_judge judge;     //
+    int reference;      // LS_JUDGE_REFERENCE: which of the scenario's, from 0
     ls_class class_;
-    uint64_t elements;
+    uint64_t elements;  // compared
+    uint64_t unjudged;  // elements of the stage that nothing is known to compare with
     uint64_t differing;
     uint64_t max_ulps;
     double bound_ratio;      // largest |difference| / derived bound; 0 when nothing differs
@@ -54,6 +71,7 @@ typedef struct ls_case_result {
     bool skipped;
     const char *skip_reason;  // why, when skipped
     bool pass;                // the verdict: what the checks (or expect:) demand was met
+    bool judged;              // something was compared, or a finding looked for that is expected
     ls_class class_;
     ls_stage_result *stages;
     int stage_count;

@@ -27,12 +27,15 @@ struct case_run {
     ls_scenario_oracle *oracle;  // scenarios with tables
     ls_stages *simulated;
     ls_stages *expected;  // programs
+    ls_stages *clean;     // where defects are planted: the same without them
     ls_stages *real;
+    int unreached;           // the first planted fault that no rank came to; -1: none
     ls_call_orders *orders;  // of the real run's calls
     double start_seconds;
-    bool record_only;    // nothing is compared
-    ls_planted planted;  // what a real run showed of planted defects
-    bool too_few_gpus;   // the real run needs more than this machine has
+    bool record_only;       // nothing is compared
+    ls_planted planted;     // what a real run showed of planted defects
+    bool too_few_gpus;      // the real run needs more than this machine has
+    const char *undecided;  // why what holds is no proof; NULL: it is
 };
 
 static double now_seconds(void) {
@@ -48,7 +51,9 @@ static void begin(struct case_run *run, ls_results *results, const ls_scenario *
         .arena = results->arena,
         .scenario = scenario,
         .options = options,
-        .comparison = {.arena = results->arena},
+        .comparison = {.arena = results->arena,
+                       .main = real != NULL ? LS_JUDGE_REAL : LS_JUDGE_ORACLE},
+        .unreached = -1,
         .start_seconds = now_seconds(),
         .result =
             {
@@ -57,7 +62,6 @@ static void begin(struct case_run *run, ls_results *results, const ls_scenario *
                 .file = ls_arena_strdup(results->arena, scenario->file),
                 .backend = backend,
                 .real = real,
-                .class_ = LS_CLASS_BIT_EXACT,
                 .reproduce =
                     ls_arena_printf(results->arena, "%s %s", options->reproduce, scenario->file),
             },
@@ -154,47 +158,47 @@ static const char *stated_order(const struct case_run *run) {
     return run->options->order != NULL ? run->options->order : run->scenario->order;
 }
 
-// What the simulation refuses, or what only ranks on threads can do, is run nowhere else.
-static bool simulation_decides(const struct case_run *run) {
-    return run->result.finding_count > 0 || ls_program_needs_ranks(run->scenario);
-}
-
-// The program's collectives on buffers, each rank on its own thread: what is wrong with the calls.
-static int run_ranks(struct case_run *run) {
+// The scenario with each rank on its own thread: what is wrong with the calls, and, where defects are
+// planted, what comes of them.
+static int run_ranks(struct case_run *run, ls_stages *stages) {
+    const ls_stage_sink sink = stages != NULL ? ls_stages_sink(stages) : (ls_stage_sink){0};
     const ls_program_ranks_options options = {
         .schedule = run->options->schedule,
         .tries = run->options->explore,
         .checks = run->options->checks,
         .order = stated_order(run),
         .trace = run->options->trace,
+        .sink = stages != NULL ? &sink : NULL,
     };
-    ls_finding *findings = NULL;
-    uint64_t seed = 0;
-    int count = 0;
-    LS_TRY(ls_program_ranks(&findings, &count, &seed, run->scenario, run->arena, &options));
-    for (int f = 0; f < count; f++) {
-        add_finding(run, &findings[f]);
+    ls_program_outcome outcome;
+    LS_TRY(ls_program_ranks(&outcome, run->scenario, run->arena, &options));
+    for (int f = 0; f < outcome.finding_count; f++) {
+        add_finding(run, &outcome.findings[f]);
     }
-    if (count > 0 && options.tries > 0) {
+    run->unreached = outcome.unreached;
+    if (outcome.finding_count > 0 && options.tries > 0) {
         run->result.reproduce =
             ls_arena_printf(run->arena, "lockstep run --schedule random --seed %llu %s",
-                            (unsigned long long)seed, run->scenario->file);
+                            (unsigned long long)outcome.seed, run->scenario->file);
     }
     return LS_OK;
 }
 
-// Fills run->simulated (and run->expected, for programs).
+// Fills run->simulated, and run->expected for programs.
 static int simulate(struct case_run *run) {
+    bool plants = ls_scenario_plants(run->scenario);
     LS_TRY(ls_stages_create(&run->simulated, run->scenario->ranks));
     LS_TRY(ls_stages_create(&run->expected, run->scenario->ranks));
-    if (ls_program_has_ranks(run->scenario)) {
-        LS_TRY(run_ranks(run));
-        if (simulation_decides(run)) {
+    LS_TRY(plants ? ls_stages_create(&run->clean, run->scenario->ranks) : LS_OK);
+    if (plants || ls_program_has_ranks(run->scenario)) {
+        LS_TRY(run_ranks(run, plants ? run->simulated : NULL));
+        if (run->result.finding_count > 0) {
             return LS_OK;
         }
     }
     ls_check_clear();
-    int status = simulate_under(run, stated_order(run), run->simulated, run->expected);
+    int status =
+        simulate_under(run, stated_order(run), plants ? run->clean : run->simulated, run->expected);
     if (status != LS_OK && run->result.finding_count == 0) {
         note_check(run);
     }
@@ -208,68 +212,145 @@ static int make_oracle(struct case_run *run) {
     return ls_execute_oracle(&run->oracle, run->scenario, run->arena);
 }
 
-// Judges what a run gave by the oracle, or a program's by its plain references.
-static int judge(struct case_run *run, const ls_stages *stages, const char *who,
-                 const char *prefix) {
-    if (run->scenario->checks.oracle_off || run->result.finding_count > 0) {
-        return LS_OK;
-    }
+static ls_expectation expectation_of(const struct case_run *run) {
     if (run->oracle != NULL) {
-        return ls_compare_oracle(&run->comparison, stages, run->oracle->oracle, prefix);
+        return (ls_expectation){.oracle = run->oracle->oracle};
     }
-    return ls_compare_expected(&run->comparison, run->expected, stages, who, prefix);
+    return (ls_expectation){.expected = run->expected};
 }
 
-// Judges by the numbers of another system, where the scenario names some.
-static int judge_references(struct case_run *run, const ls_stages *stages) {
+// Judges what a run gave by the oracle, and by the numbers of other systems that the scenario names.
+static int judge(struct case_run *run, const ls_stages *stages, const char *who) {
+    const ls_expectation expectation = expectation_of(run);
     if (run->result.finding_count > 0) {
         return LS_OK;
     }
-    return ls_compare_references(&run->comparison, stages, run->scenario,
-                                 run->oracle != NULL ? run->oracle->oracle : NULL);
+    if (!run->scenario->checks.oracle_off) {
+        LS_TRY(ls_compare_expected(&run->comparison, stages, &expectation, who));
+    }
+    LS_TRY(ls_compare_references(&run->comparison, stages, run->scenario, &expectation));
+    return run->comparison.stage_count > 0 ? LS_OK : ls_compare_nothing(&run->comparison, stages);
 }
 
 // ---- The verdict --------------------------------------------------------------------------------
-// References come last in the comparison, in the scenario's order.
-static ls_class allowed_class(const struct case_run *run, int index) {
+static ls_class allowed_class(const struct case_run *run, const ls_stage_result *stage) {
     const ls_scenario_checks *checks = &run->scenario->checks;
-    const ls_stage_result *stage = &run->comparison.stages[index];
-    if (strncmp(stage->name, "reference:", 10) == 0) {
-        int first = run->comparison.stage_count - checks->reference_count;
-        return index >= first ? checks->references[index - first].allow : LS_CLASS_BIT_EXACT;
+    switch (stage->judge) {
+    case LS_JUDGE_REFERENCE:
+        return checks->references[stage->reference].allow;
+    case LS_JUDGE_REAL:
+        return checks->real;
+    default:
+        return checks->oracle;
     }
-    bool by_oracle = run->result.real == NULL || strncmp(stage->name, "oracle:", 7) == 0;
-    return by_oracle ? checks->oracle : checks->real;
 }
 
-// Whether every stage is of a class that the scenario's checks let pass. Debuggers stop at those
-// that are not.
-static bool stages_pass(const struct case_run *run) {
+// The stages of a class that the scenario's checks do not let pass, [stage_count]; debuggers stop at
+// those. *any: whether there is one.
+static const bool *find_failing(bool *any, const struct case_run *run) {
     const ls_oracle *oracle = run->oracle != NULL ? run->oracle->oracle : NULL;
-    bool pass = true;
-    for (int i = 0; i < run->comparison.stage_count && !run->record_only; i++) {
+    int count = run->comparison.stage_count;
+    bool *fails = ls_arena_alloc(run->arena, (size_t)count + 1, sizeof *fails);
+    *any = fails == NULL;
+    for (int i = 0; fails != NULL && i < count; i++) {
         ls_stage_result *stage = &run->comparison.stages[i];
-        ls_class allowed = allowed_class(run, i);
-        if (stage->class_ > allowed) {
-            if (stage->divergence == NULL) {
-                stage->divergence = ls_arena_printf(run->arena, "the scenario's checks want %s",
-                                                    ls_class_name(allowed));
-            }
+        ls_class allowed = allowed_class(run, stage);
+        fails[i] = stage->class_ > allowed;
+        if (fails[i] && stage->divergence == NULL) {
+            stage->divergence = ls_arena_printf(run->arena, "the scenario's checks want %s",
+                                                ls_class_name(allowed));
+        }
+        if (fails[i]) {
             ls_comparison_stop(&run->comparison, i, oracle);
-            pass = false;
+            *any = true;
         }
     }
-    return pass;
+    return fails;
 }
 
-// A scenario of a known bug passes when the bug is found, and only then.
-static bool expectation_met(const struct case_run *run) {
+// Something was held against something else.
+static bool was_judged(const struct case_run *run) {
+    for (int i = 0; i < run->comparison.stage_count; i++) {
+        if (run->comparison.stages[i].class_ > LS_CLASS_UNJUDGED) {
+            return true;
+        }
+    }
+    return false;
+}
+
+// What planted defects that no check found did to the outputs.
+static const char *harm_of(struct case_run *run) {
+    ls_comparison changes = {.arena = run->arena, .main = LS_JUDGE_REAL};
+    const ls_expectation nothing = {0};
+    uint64_t differing = 0;
+    if (run->unreached >= 0) {
+        const ls_scenario_fault *fault = &run->scenario->faults[run->unreached];
+        return ls_arena_printf(run->arena,
+                               "%s: the fault is not planted: rank %d does not come to it",
+                               ls_scenario_where(run->scenario, &fault->node), fault->rank);
+    }
+    if (ls_compare_runs(&changes, run->clean, run->simulated, &nothing, "clean", "planted") !=
+        LS_OK) {
+        return NULL;
+    }
+    for (int i = 0; i < changes.stage_count; i++) {
+        differing += changes.stages[i].differing;
+    }
+    return differing == 0 ? "what is planted changes no bit of any output, and no check notices it"
+                          : ls_arena_printf(
+                                run->arena,
+                                "what is planted changes %llu elements of the outputs, all as much "
+                                "as rounding may, and no check notices it",
+                                (unsigned long long)differing);
+}
+
+// A scenario of a known bug passes when the bug is found, and only then. *why: what is amiss.
+static bool decide(const char **why, struct case_run *run) {
     const ls_scenario_expect *expect = &run->scenario->expect;
-    if (run->result.class_ == LS_CLASS_ERROR) {
+    ls_case_result *result = &run->result;
+    bool failing = false, planted = ls_scenario_plants(run->scenario) && run->clean != NULL;
+    const bool *fails = find_failing(&failing, run);
+    if (result->class_ == LS_CLASS_ERROR || fails == NULL) {
         return false;
     }
-    return (!expect->has_finding || ls_expect_finding(&run->result, expect)) &&
-           (!expect->has_class || ls_expect_divergence(&run->comparison, expect));
+    if (expect->has_finding) {
+        return !failing && ls_expect_finding(why, result, expect, run->arena);
+    }
+    if (expect->has_class) {
+        const ls_oracle *oracle = run->oracle != NULL ? run->oracle->oracle : NULL;
+        *why = "a check found a defect, which was not expected";
+        return result->finding_count == 0 &&
+               ls_expect_divergence(why, &run->comparison, fails, expect, oracle, run->arena);
+    }
+    if (result->finding_count > 0 || failing) {
+        *why = expect->unnoticed ? "what is planted was to go unnoticed" : NULL;
+        return false;
+    }
+    bool unreached = planted && run->unreached >= 0;
+    if (planted && (unreached || !expect->unnoticed)) {
+        *why = harm_of(run);
+        return false;
+    }
+    return true;
+}
+
+// What passes although it proves nothing, or not all that was asked for, is skipped.
+static void skip_unproven(struct case_run *run) {
+    const ls_scenario_expect *expect = &run->scenario->expect;
+    ls_case_result *result = &run->result;
+    bool expects = expect->has_finding || expect->has_class || expect->unnoticed;
+    if (!result->pass || run->record_only) {
+        return;
+    }
+    if (run->undecided != NULL) {
+        result->skip_reason = run->undecided;
+    } else if (result->not_run != NULL) {
+        result->skip_reason = ls_arena_printf(run->arena, "not run: %s", result->not_run);
+    } else if (!expects && !was_judged(run)) {
+        result->skip_reason = "nothing was judged: no output has an element that something is "
+                              "compared with";
+    }
+    result->skipped = result->skip_reason != NULL;
 }
 
 static int finish(struct case_run *run, int status) {
@@ -277,21 +358,16 @@ static int finish(struct case_run *run, int status) {
         ls_case_result_set_error(&run->result, run->arena);
     }
     ls_case_result *result = &run->result;
-    result->stages = run->comparison.stages;
-    result->stage_count = run->comparison.stage_count;
+    const char *why = NULL;
     ls_class class_ = ls_comparison_class(&run->comparison);
     result->class_ = class_ > result->class_ ? class_ : result->class_;
-    const ls_scenario_expect *expect = &run->scenario->expect;
-    bool stages_passed = stages_pass(run);
-    result->pass =
-        expect->has_finding || expect->has_class
-            ? expectation_met(run)
-            : result->class_ < LS_CLASS_ERROR && result->finding_count == 0 && stages_passed;
-    if (!result->pass && result->error == NULL && (expect->has_finding || expect->has_class)) {
-        result->error = ls_arena_printf(run->arena, "the expected %s did not appear",
-                                        expect->has_finding ? ls_finding_name(expect->finding)
-                                                            : ls_class_name(expect->class_));
+    result->pass = decide(&why, run);
+    result->stages = run->comparison.stages;
+    result->stage_count = run->comparison.stage_count;
+    if (!result->pass && result->error == NULL) {
+        result->error = why;
     }
+    skip_unproven(run);
     ls_planted_conclude(&run->planted, result);
     if (run->too_few_gpus && run->options->skip_too_few_gpus) {
         result->skipped = true;
@@ -302,9 +378,14 @@ static int finish(struct case_run *run, int status) {
     ls_execute_oracle_free(run->oracle);
     ls_stages_free(run->simulated);
     ls_stages_free(run->expected);
+    ls_stages_free(run->clean);
     ls_stages_free(run->real);
     ls_call_orders_free(run->orders);
     return ls_results_add(run->results, result);
+}
+
+static bool is_live(const char *real) {
+    return strcmp(real, "mpi") == 0 || strcmp(real, "nccl") == 0;
 }
 
 // ---- The three ways -----------------------------------------------------------------------------
@@ -314,8 +395,7 @@ static int run_simulated(struct case_run *run) {
         return LS_OK;
     }
     LS_TRY(make_oracle(run));
-    LS_TRY(judge(run, run->simulated, "simulated", ""));
-    return judge_references(run, run->simulated);
+    return judge(run, run->simulated, "simulated");
 }
 
 int ls_run_simulated(ls_results *results, const ls_scenario *scenario,
@@ -351,8 +431,12 @@ static int get_real(struct case_run *run, const char *real) {
     return status;
 }
 
-// What is planted must show in the real run as in the simulation.
+// What the simulation found must show in the real run, too. A recording is of a run that ended well.
 static int plant(struct case_run *run, const char *real) {
+    if (!is_live(real)) {
+        run->undecided = "a recording has nothing to compare with what the simulation finds";
+        return LS_OK;
+    }
     const ls_real_request request = {.scenario = run->scenario,
                                      .backend = real,
                                      .options = run->options,
@@ -364,13 +448,12 @@ static int plant(struct case_run *run, const char *real) {
 static int run_real(struct case_run *run, const char *backend) {
     // Programs need the simulation for their plain references.
     LS_TRY(simulate(run));
-    if (simulation_decides(run)) {
+    if (run->result.finding_count > 0) {
         return plant(run, backend);
     }
     LS_TRY(make_oracle(run));
     LS_TRY(get_real(run, backend));
-    LS_TRY(judge(run, run->real, backend, ""));
-    return judge_references(run, run->real);
+    return judge(run, run->real, backend);
 }
 
 int ls_run_real(ls_results *results, const ls_scenario *scenario, const char *backend,
@@ -383,8 +466,9 @@ int ls_run_real(ls_results *results, const ls_scenario *scenario, const char *ba
 // Simulates again, each call in the order that the real run says it used. An order that the user
 // gave stays.
 static int simulate_as_recorded(struct case_run *run) {
+    // What is planted is done by ranks of their own, in one order for all.
     if (run->orders == NULL || ls_call_orders_count(run->orders) == 0 ||
-        run->options->order != NULL) {
+        run->options->order != NULL || run->clean != NULL) {
         ls_call_orders_free(run->orders);
         run->orders = NULL;
         return LS_OK;
@@ -410,7 +494,7 @@ static const char *const known_orders[] = {
 // Whether simulating under `order` gives the real run's bits in every stage.
 static bool order_explains(struct case_run *run, const char *order) {
     ls_stages *again = NULL;
-    ls_comparison comparison = {.arena = run->arena};
+    ls_comparison comparison = {.arena = run->arena, .main = LS_JUDGE_REAL};
     ls_call_orders *recorded = run->orders;
     run->orders = NULL;
     int status = ls_stages_create(&again, run->scenario->ranks);
@@ -418,8 +502,9 @@ static bool order_explains(struct case_run *run, const char *order) {
         status = simulate_under(run, order, again, NULL);
     }
     if (status == LS_OK) {
+        const ls_expectation nothing = {0};
         status =
-            ls_compare_runs(&comparison, again, run->real, NULL, "simulated", run->result.real, "");
+            ls_compare_runs(&comparison, again, run->real, &nothing, "simulated", run->result.real);
     }
     ls_stages_free(again);
     run->orders = recorded;
@@ -428,7 +513,7 @@ static bool order_explains(struct case_run *run, const char *order) {
 
 // Sums that differ within their bound: looks for a known order that gives exactly these bits.
 static void explain_sums(struct case_run *run) {
-    if (ls_comparison_class(&run->comparison) != LS_CLASS_WITHIN_BOUND ||
+    if (ls_comparison_class(&run->comparison) != LS_CLASS_WITHIN_BOUND || run->clean != NULL ||
         ls_stages_bytes(run->simulated) > EXPLAIN_BYTES_MAX) {
         return;
     }
@@ -449,7 +534,7 @@ static void explain_sums(struct case_run *run) {
 
 static int run_compared(struct case_run *run, const char *real) {
     LS_TRY(simulate(run));
-    if (simulation_decides(run)) {
+    if (run->result.finding_count > 0) {
         return plant(run, real);
     }
     LS_TRY(make_oracle(run));
@@ -459,20 +544,18 @@ static int run_compared(struct case_run *run, const char *real) {
     }
     LS_TRY(simulate_as_recorded(run));
     if (!run->scenario->checks.real_off) {
-        LS_TRY(ls_compare_runs(&run->comparison, run->simulated, run->real,
-                               run->oracle != NULL ? run->oracle->oracle : NULL, "simulated",
-                               run->result.real, ""));
+        const ls_expectation expectation = expectation_of(run);
+        LS_TRY(ls_compare_runs(&run->comparison, run->simulated, run->real, &expectation,
+                               "simulated", run->result.real));
         explain_sums(run);
     }
-    LS_TRY(judge(run, run->simulated, "simulated", "oracle:"));
-    return judge_references(run, run->simulated);
+    return judge(run, run->simulated, "simulated");
 }
 
 int ls_run_compared(ls_results *results, const ls_scenario *scenario, const char *real,
                     const ls_run_options *options) {
-    bool live = strcmp(real, "mpi") == 0 || strcmp(real, "nccl") == 0;
     struct case_run run;
-    begin(&run, results, scenario, options, "sim", live ? real : "recording");
+    begin(&run, results, scenario, options, "sim", is_live(real) ? real : "recording");
     return finish(&run, run_compared(&run, real));
 }
 

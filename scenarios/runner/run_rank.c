@@ -17,8 +17,9 @@ int ls_run_rank(const ls_scenario *scenario, ls_backend *backend, const ls_recor
         const ls_execution execution = {.scenario = scenario, .backend = backend, .sink = &sink};
         ls_finding finding = {0};
         bool found = false;
-        status = ls_program_needs_ranks(scenario) ? ls_program_rank_real(scenario, backend, arena)
-                                                  : ls_execute(&execution, arena, &finding, &found);
+        status = ls_scenario_plants(scenario)
+                     ? ls_program_rank_real(scenario, backend, &sink, arena)
+                     : ls_execute(&execution, arena, &finding, &found);
         backend->observer = NULL;
     }
     if (status == LS_OK) {

@@ -327,14 +327,17 @@ typedef struct ls_scenario_expect {
     ls_node node;  // mark.line 0: no `expect:`, everything must hold
     bool has_finding;
     ls_finding_id finding;
+    ls_string_list also;  // names of findings that come with it
     bool has_class;
-    ls_class class_;       // a verdict that must appear ("wrong")
-    ls_int_list ranks;     // the ranks at fault; count 0: any
-    const char *table;     // of the first divergence; NULL: any
-    const char *feature;   //
-    int64_t sample;        // -1: any
-    const char *where;     // the end of the finding's place ("file.yaml:12"); NULL: any
-    const char *contains;  // a part of its text; NULL: any
+    ls_class class_;        // a verdict that must appear ("wrong")
+    ls_string_list stages;  // the stages that end in it; count 0: one, any
+    bool unnoticed;         // what is planted is noticed by nothing
+    ls_int_list ranks;      // the ranks at fault; count 0: any
+    const char *table;      // of the first divergence; NULL: any
+    const char *feature;    //
+    int64_t sample;         // -1: any
+    const char *where;      // the end of the finding's place ("file.yaml:12"); NULL: any
+    const char *contains;   // a part of its text; NULL: any
 } ls_scenario_expect;
 
 // ---- The scenario -------------------------------------------------------------------------------
@@ -388,6 +391,8 @@ LS_API int ls_scenario_parse(ls_scenario **out, ls_diagnostics *diagnostics, con
                              const char *text, size_t bytes, const ls_scenario_options *options);
 LS_API void ls_scenario_free(ls_scenario *scenario);  // NULL is allowed
 
+// Whether it plants defects: faults, or ranks that do something else than a step says.
+LS_API bool ls_scenario_plants(const ls_scenario *scenario);
 // Where a step, table, feature, ... stands, as "FILE:LINE". Borrowed from the scenario's arena.
 LS_API const char *ls_scenario_where(const ls_scenario *scenario, const ls_node *node);
 // What of `steps:` no module runs yet, in words; NULL: all is run. Borrowed, static.

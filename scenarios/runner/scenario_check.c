@@ -387,6 +387,33 @@ static void check_table_name(ls_reader *reader, const ls_scenario *scenario, con
                     "there is no table %.60s", name);
 }
 
+// Names in `expect:` of what there is: findings, stages.
+static void check_expected_names(ls_reader *reader, const ls_scenario *scenario) {
+    static const char *const stages[] = {"input_dist", "lookup", "output_dist", "tensors"};
+    const ls_scenario_expect *expect = &scenario->expect;
+    for (int i = 0; i < expect->also.count; i++) {
+        ls_finding_id id;
+        if (ls_finding_parse(&id, expect->also.at[i]) != LS_OK) {
+            ls_check__error(reader, expect->also.marks[i], "the name of a finding", NULL,
+                            "also: unknown: %s", expect->also.at[i]);
+        }
+    }
+    for (int i = 0; i < expect->stages.count; i++) {
+        bool known = false;
+        for (size_t k = 0; k < sizeof stages / sizeof *stages; k++) {
+            known = known || ((k == 3) == scenario->is_program &&
+                              strcmp(expect->stages.at[i], stages[k]) == 0);
+        }
+        for (int k = 0; k < scenario->step_count; k++) {
+            known = known || strcmp(expect->stages.at[i], scenario->steps[k].name) == 0;
+        }
+        if (!known) {
+            ls_check__error(reader, expect->stages.marks[i], "the name of a stage", NULL,
+                            "stages: the scenario has no stage %s", expect->stages.at[i]);
+        }
+    }
+}
+
 static void check_ends(ls_reader *reader, ls_scenario *scenario) {
     for (int i = 0; i < scenario->checks.reference_count && ls_read__going(reader); i++) {
         const ls_scenario_reference *reference = &scenario->checks.references[i];
@@ -407,11 +434,19 @@ static void check_ends(ls_reader *reader, ls_scenario *scenario) {
     }
     const ls_scenario_expect *expect = &scenario->expect;
     if (expect->node.mark.line > 0) {
+        check_expected_names(reader, scenario);
         ls_check__ranks(reader, scenario, &expect->ranks, "expect");
         check_table_name(reader, scenario, &expect->node, expect->table);
-        if (!ls_node_has(&expect->node, "finding") && !ls_node_has(&expect->node, "class")) {
-            ls_check__error(reader, expect->node.mark, "finding: ..., or class: wrong", NULL,
-                            "expect: neither a finding nor a class");
+        int ways = ls_node_has(&expect->node, "finding") + ls_node_has(&expect->node, "class") +
+                   expect->unnoticed;
+        if (ways != 1) {
+            ls_check__error(reader, expect->node.mark,
+                            "finding: ..., class: wrong, or unnoticed: true", NULL, "expect: %s",
+                            ways == 0 ? "neither a finding nor a class" : "more than one outcome");
+        }
+        if (expect->unnoticed && !ls_scenario_plants(scenario)) {
+            ls_check__error(reader, ls_node_mark(&expect->node, "unnoticed"), NULL, NULL,
+                            "expect: nothing is planted that could go unnoticed");
         }
     }
 }

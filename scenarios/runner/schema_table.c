@@ -355,6 +355,17 @@ static const ls_schema_field expect_fields[] = {
      .doc = "The end of the place that the finding names.", .example = "where: bug.yaml:12"},
     {.key = "contains", .type = LS_FIELD_STRING, MEMBER(contains), .otherwise = "anything",
      .doc = "A part of the finding's text.", .example = "contains: rank 2 calls"},
+    {.key = "also", .type = LS_FIELD_STRINGS, .flags = LS_FIELD_SINGLE, MEMBER(also),
+     .names = NAMES(finding_names), .otherwise = "none",
+     .doc = "Other findings that come with it, at the same ranks; no others may appear.",
+     .example = "also: [buffer.use_before_wait]"},
+    {.key = "stages", .type = LS_FIELD_STRINGS, .flags = LS_FIELD_SINGLE, MEMBER(stages),
+     .otherwise = "just one, any",
+     .doc = "class: the stages that end in it, all of them.",
+     .example = "stages: [lookup, output_dist]"},
+    {.key = "unnoticed", .type = LS_FIELD_BOOL, MEMBER(unnoticed), .fallback = "false",
+     .doc = "What is planted (faults, except) changes nothing that any check notices.",
+     .example = "unnoticed: true"},
 };
 static const ls_schema_record expect_record = {
     .name = "expect", .doc = "The defect that this scenario shows, and that must be found.",

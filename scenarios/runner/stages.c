@@ -126,9 +126,11 @@ static int store_output(void *arg, const ls_stage_output *output) {
     if (array->data == NULL) {
         return LS_ERR_MEMORY;
     }
-    if (output->bounds != NULL) {
+    if (output->exact != NULL) {
+        array->exact = ls_arena_copy(stages->arena, output->exact, count * sizeof(double));
         array->bounds = ls_arena_copy(stages->arena, output->bounds, count * sizeof(double));
-        if (array->bounds == NULL) {
+        array->overflow = ls_arena_copy(stages->arena, output->overflow, count);
+        if (array->exact == NULL || array->bounds == NULL || array->overflow == NULL) {
             return LS_ERR_MEMORY;
         }
     }

@@ -9,9 +9,14 @@
 typedef struct ls_stage_array {
     bool present;
     ls_shape shape;
-    size_t count;    // elements
-    void *data;      // [count] of the entry's dtype; owned by the store
-    double *bounds;  // [count] or NULL: how far rounding alone can move each element
+    size_t count;  // elements
+    void *data;    // [count] of the entry's dtype; owned by the store
+    // Of what a run must give: [count] or NULL. Exact values; how far from them rounding alone can
+    // move an element; how it may overflow (ls_overflow). Without them an element is `data`, bit by
+    // bit.
+    double *exact;
+    double *bounds;
+    unsigned char *overflow;
 } ls_stage_array;
 
 // The arrays of one key on all ranks.

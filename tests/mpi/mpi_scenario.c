@@ -34,9 +34,10 @@ static int run(const ls_scenario *scenario, int rank, int size) {
     const ls_spmd_options spmd = {.checks = "-*",
                                   .faults = ls_program__faults(scenario, arena),
                                   .fault_count = scenario->fault_count};
+    ls_program_run shared = {.scenario = scenario, .arena = arena};
     int status = spmd.faults != NULL ? LS_OK : LS_ERR_MEMORY;
     if (status == LS_OK) {
-        status = ls_spmd_run_backend(&result, program, (void *)(uintptr_t)scenario, backend, &spmd);
+        status = ls_spmd_run_backend(&result, program, &shared, backend, &spmd);
     }
     ls_spmd_result_free(result);
     ls_backend_free(backend);

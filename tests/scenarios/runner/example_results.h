@@ -12,7 +12,8 @@
 
 static inline int example_results(ls_results **out) {
     LS_TRY(ls_results_create(out, "compare"));
-    ls_stage_result exact = {.name = "input_dist", .elements = 1234567};
+    ls_stage_result exact = {
+        .name = "input_dist", .class_ = LS_CLASS_BIT_EXACT, .elements = 1234567};
     ls_stage_result wrong = {.name = "output_dist",
                              .class_ = LS_CLASS_WRONG,
                              .elements = 128,

@@ -3,32 +3,71 @@
 #include <math.h>
 #include <string.h>
 
+#include "collectives/order/bound.h"
 #include "scenarios/runner/difference.h"
 
-// Equal bits are no difference; NaNs of different payload are one value; the two zeros are not.
-Test(difference, equality_is_of_values_and_nan_is_one_value) {
+// Of data that only moves every bit counts: the payload of a NaN, the sign of a zero.
+Test(difference, moved_data_is_compared_bit_by_bit) {
     float a[4] = {1.0f, NAN, 0.0f, INFINITY};
     float b[4] = {1.0f, 0, -0.0f, INFINITY};
     const uint32_t other_nan = 0xFFC12345u;
     memcpy(&b[1], &other_nan, sizeof other_nan);
     ls_difference difference;
     ls_difference_compute(&difference, a, b, LS_F32, 4, NULL);
-    cr_expect(difference.differing == 1);
-    cr_expect(difference.first == 2);
+    cr_expect(difference.differing == 2);
+    cr_expect(difference.first == 1 && difference.first_wrong == 1);
     cr_expect(difference.max_ulps == 0);
-    cr_expect(difference.bound_ratio == 0);
+    cr_expect(isinf(difference.bound_ratio));
 }
 
-// NaN against a number is no small difference, whatever the bound.
-Test(difference, nan_against_a_number_is_past_every_bound) {
-    float a[1] = {NAN};
-    float b[1] = {1.0f};
-    double bound[1] = {1e30};
+// Where values were computed, all NaN are one value, and the zeros lie nothing apart.
+Test(difference, computed_data_is_compared_by_value) {
+    float a[2] = {NAN, 0.0f};
+    float b[2] = {0, -0.0f};
+    const uint32_t other_nan = 0xFFC12345u;
+    memcpy(&b[0], &other_nan, sizeof other_nan);
+    const double exact[2] = {NAN, 0.0}, bounds[2] = {0, 0};
+    const ls_allowance allowed = {exact, bounds, NULL};
     ls_difference difference;
-    ls_difference_compute(&difference, a, b, LS_F32, 1, bound);
-    cr_expect(difference.differing == 1);
-    cr_expect(difference.max_ulps == UINT64_MAX);
-    cr_expect(isinf(difference.bound_ratio));
+    ls_difference_compute(&difference, a, b, LS_F32, 2, &allowed);
+    cr_expect(difference.differing == 1 && difference.first == 1);
+    cr_expect(difference.bound_ratio == 0 && difference.first_wrong == 2);
+}
+
+// NaN against a number is no small difference, whatever the bound; nor is anything where the bound
+// itself is not finite.
+Test(difference, what_no_bound_proves) {
+    float a[3] = {NAN, 1.0f, 1.0f};
+    float b[3] = {1.0f, 2.0f, 2.0f};
+    const double exact[3] = {NAN, 1.0, 1.0}, bounds[3] = {1e30, INFINITY, NAN};
+    for (int i = 0; i < 3; i++) {
+        const ls_allowance allowed = {&exact[i], &bounds[i], NULL};
+        ls_difference difference;
+        ls_difference_compute(&difference, &a[i], &b[i], LS_F32, 1, &allowed);
+        cr_expect(difference.differing == 1 && isinf(difference.bound_ratio), "%d", i);
+    }
+}
+
+// An overflow that an order of the sum can come to is right, one of the other sign is not, and what
+// comes back finite is held to the bound.
+Test(difference, overflow_is_right_where_an_order_overflows) {
+    const float a = 1.0f, results[] = {INFINITY, -INFINITY, NAN, 3.0f, 1.5f};
+    const double exact = 1.0, bound = 1.0;
+    const struct {
+        unsigned char overflow;
+        bool right[5];
+    } cases[] = {{LS_OVERFLOW_NONE, {false, false, false, false, true}},
+                 {LS_OVERFLOW_UP, {true, false, false, false, true}},
+                 {LS_OVERFLOW_DOWN, {false, true, false, false, true}},
+                 {LS_OVERFLOW_UP | LS_OVERFLOW_DOWN, {true, true, true, false, true}}};
+    for (size_t c = 0; c < sizeof cases / sizeof *cases; c++) {
+        for (int i = 0; i < 5; i++) {
+            const ls_allowance allowed = {&exact, &bound, &cases[c].overflow};
+            ls_difference difference;
+            ls_difference_compute(&difference, &a, &results[i], LS_F32, 1, &allowed);
+            cr_expect((difference.bound_ratio <= 1) == cases[c].right[i], "%zu %d", c, i);
+        }
+    }
 }
 
 // Ulps count representable values, across zero too.
@@ -50,17 +89,22 @@ Test(difference, ulps_count_representable_values) {
     cr_expect(ls_element_ulps(&zero, &most, LS_U64) == UINT64_MAX);
 }
 
-// The ratio is of the largest difference to its own element's bound; past 1 is named as the worst.
-Test(difference, ratio_is_against_each_elements_own_bound) {
-    double a[3] = {1.0, 2.0, 3.0};
-    double b[3] = {1.0 + 1e-9, 2.0 + 1e-9, 3.0};
-    double bound[3] = {1e-8, 5e-10, 0};
+// The ratio is of an element's distance from its own exact value, not from the other run's, to its
+// own bound; the first past 1 is told.
+Test(difference, ratio_is_of_the_distance_from_the_exact_value) {
+    double a[3] = {1.0 - 1e-8, 2.0, 3.0};
+    double b[3] = {1.0 + 1e-8, 2.0 + 1e-9, 3.0};
+    const double exact[3] = {1.0, 2.0, 4.0}, bounds[3] = {1e-8, 5e-10, 0};
+    const ls_allowance allowed = {exact, bounds, NULL};
     ls_difference difference;
-    ls_difference_compute(&difference, a, b, LS_F64, 3, bound);
+    ls_difference_compute(&difference, a, b, LS_F64, 3, &allowed);
     cr_expect(difference.differing == 2);
     cr_expect(difference.first == 0);
-    cr_expect(difference.worst == 1);
+    cr_expect(difference.first_wrong == 1);
     cr_expect(difference.bound_ratio > 1.9 && difference.bound_ratio < 2.1);
+    ls_difference_from_exact(&difference, b, LS_F64, 3, &allowed);
+    cr_expect(difference.differing == 3 && difference.first_wrong == 1);
+    cr_expect(isinf(difference.bound_ratio));
 }
 
 // Without a bound any difference is past it.

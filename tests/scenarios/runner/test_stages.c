@@ -6,7 +6,7 @@
 #include "scenarios/runner/compare.h"
 
 static int put(ls_stages *stages, const char *stage, const char *field, int rank, const float *data,
-               int64_t count, bool reduces, const double *bounds) {
+               int64_t count) {
     ls_stage_sink sink = ls_stages_sink(stages);
     const ls_stage_output output = {
         .stage = stage,
@@ -15,8 +15,6 @@ static int put(ls_stages *stages, const char *stage, const char *field, int rank
         .dtype = LS_F32,
         .shape = LS_SHAPE(count),
         .data = data,
-        .reduces = reduces,
-        .bounds = bounds,
     };
     return sink.emit(sink.arg, &output);
 }
@@ -29,7 +27,7 @@ Test(stages, keys_are_found_and_keep_their_order) {
         char name[32];
         float value = (float)i;
         (void)snprintf(name, sizeof name, "stage%d", i);
-        cr_assert(put(stages, name, "values", i % 2, &value, 1, false, NULL) == LS_OK);
+        cr_assert(put(stages, name, "values", i % 2, &value, 1) == LS_OK);
     }
     cr_assert(ls_stages_count(stages) == 500);
     for (int i = 0; i < 500; i++) {
@@ -50,16 +48,16 @@ Test(stages, outputs_given_twice_are_refused) {
     ls_stages *stages = NULL;
     float value = 1;
     cr_assert(ls_stages_create(&stages, 2) == LS_OK);
-    cr_expect(put(stages, "a", "v", 1, &value, 1, false, NULL) == LS_OK);
-    cr_expect(put(stages, "a", "v", 1, &value, 1, false, NULL) == LS_ERR_INVALID);
+    cr_expect(put(stages, "a", "v", 1, &value, 1) == LS_OK);
+    cr_expect(put(stages, "a", "v", 1, &value, 1) == LS_ERR_INVALID);
     cr_expect(ls_error_last()->rank == 1);
-    cr_expect(put(stages, "a", "v", 2, &value, 1, false, NULL) == LS_ERR_INVALID);
+    cr_expect(put(stages, "a", "v", 2, &value, 1) == LS_ERR_INVALID);
     ls_stages_free(stages);
 }
 
 struct pair_fixture {
     ls_arena *arena;
-    ls_stages *a, *b;
+    ls_stages *a, *b, *expected;
     ls_comparison comparison;
 };
 
@@ -67,18 +65,21 @@ static void fixture_begin(struct pair_fixture *fixture) {
     cr_assert(ls_arena_create(&fixture->arena, NULL) == LS_OK);
     cr_assert(ls_stages_create(&fixture->a, 2) == LS_OK);
     cr_assert(ls_stages_create(&fixture->b, 2) == LS_OK);
-    fixture->comparison = (ls_comparison){.arena = fixture->arena};
+    cr_assert(ls_stages_create(&fixture->expected, 2) == LS_OK);
+    fixture->comparison = (ls_comparison){.arena = fixture->arena, .main = LS_JUDGE_REAL};
 }
 
 static const ls_stage_result *fixture_compare(struct pair_fixture *fixture) {
-    cr_assert(ls_compare_runs(&fixture->comparison, fixture->a, fixture->b, NULL, "simulated",
-                              "real", "") == LS_OK);
+    const ls_expectation expectation = {.expected = fixture->expected};
+    cr_assert(ls_compare_runs(&fixture->comparison, fixture->a, fixture->b, &expectation,
+                              "simulated", "real") == LS_OK);
     return fixture->comparison.stages;
 }
 
 static void fixture_end(struct pair_fixture *fixture) {
     ls_stages_free(fixture->a);
     ls_stages_free(fixture->b);
+    ls_stages_free(fixture->expected);
     ls_arena_free(fixture->arena);
 }
 
@@ -88,9 +89,8 @@ Test(compare, moved_data_must_be_bit_exact) {
     fixture_begin(&f);
     float x[3] = {1, 2, 3};
     float y[3] = {1, 2.0000002f, 3};
-    double bounds[3] = {1, 1, 1};
-    cr_assert(put(f.a, "move", "values", 1, x, 3, false, bounds) == LS_OK);
-    cr_assert(put(f.b, "move", "values", 1, y, 3, false, NULL) == LS_OK);
+    cr_assert(put(f.a, "move", "values", 1, x, 3) == LS_OK);
+    cr_assert(put(f.b, "move", "values", 1, y, 3) == LS_OK);
     const ls_stage_result *stage = fixture_compare(&f);
     cr_expect(stage->class_ == LS_CLASS_WRONG);
     cr_expect(stage->differing == 1);
@@ -99,21 +99,79 @@ Test(compare, moved_data_must_be_bit_exact) {
     fixture_end(&f);
 }
 
-// A sum may differ by what its bound allows for two runs, and not by more.
-Test(compare, sums_may_differ_within_twice_their_bound) {
-    for (int past = 0; past < 2; past++) {
+// What is expected of rank 0's values.
+static void expect(struct pair_fixture *f, const char *stage, const float *data, int64_t count,
+                   const double *exact, const double *bounds) {
+    static const unsigned char none[8];
+    const ls_stage_output output = {
+        .stage = stage,
+        .field = "values",
+        .dtype = LS_F32,
+        .shape = LS_SHAPE(count),
+        .data = data,
+        .exact = exact,
+        .bounds = bounds,
+        .overflow = exact != NULL ? none : NULL,
+    };
+    ls_stage_sink sink = ls_stages_sink(f->expected);
+    cr_assert(sink.emit(sink.arg, &output) == LS_OK);
+}
+
+// A real sum may lie one bound from the exact value, on whichever side the simulated one lies, and
+// not two from the simulated one.
+Test(compare, real_sums_may_lie_one_bound_from_the_exact_value) {
+    const float real[] = {2.00009f, 1.99991f, 2.00011f, 1.99989f};
+    for (int i = 0; i < 4; i++) {
         struct pair_fixture f;
         fixture_begin(&f);
-        float x[2] = {1, 2};
-        float y[2] = {1, past ? 2.0005f : 2.0001f};
-        double bounds[2] = {1e-4, 1e-4};
-        cr_assert(put(f.a, "sum", "values", 0, x, 2, true, bounds) == LS_OK);
-        cr_assert(put(f.b, "sum", "values", 0, y, 2, true, NULL) == LS_OK);
+        const float simulated = 2.00009f;
+        const double exact = 2, bound = 1e-4;
+        cr_assert(put(f.a, "sum", "values", 0, &simulated, 1) == LS_OK);
+        cr_assert(put(f.b, "sum", "values", 0, &real[i], 1) == LS_OK);
+        expect(&f, "sum", &simulated, 1, &exact, &bound);
         const ls_stage_result *stage = fixture_compare(&f);
-        cr_expect(stage->class_ == (past ? LS_CLASS_WRONG : LS_CLASS_WITHIN_BOUND));
-        cr_expect((stage->bound_ratio > 1) == (past == 1));
+        const ls_class wanted[] = {LS_CLASS_BIT_EXACT, LS_CLASS_WITHIN_BOUND, LS_CLASS_WRONG,
+                                   LS_CLASS_WRONG};
+        cr_expect(stage->class_ == wanted[i], "%d: %s", i, ls_class_name(stage->class_));
+        cr_expect((stage->bound_ratio > 1) == (i >= 2));
         fixture_end(&f);
     }
+}
+
+// What nothing is expected of is unjudged: it fails nothing, and by itself it proves nothing.
+Test(compare, outputs_that_nothing_is_expected_of_are_unjudged) {
+    struct pair_fixture f;
+    fixture_begin(&f);
+    f.comparison.main = LS_JUDGE_ORACLE;
+    const float x[2] = {1, 2};
+    const ls_expectation expectation = {.expected = f.expected};
+    cr_assert(put(f.a, "free", "values", 0, x, 2) == LS_OK);
+    cr_assert(ls_compare_expected(&f.comparison, f.a, &expectation, "simulated") == LS_OK);
+    cr_assert(f.comparison.stage_count == 1);
+    cr_expect(f.comparison.stages[0].class_ == LS_CLASS_UNJUDGED);
+    cr_expect(f.comparison.stages[0].elements == 0 && f.comparison.stages[0].unjudged == 2);
+    cr_expect(ls_comparison_class(&f.comparison) == LS_CLASS_UNJUDGED);
+    // Nor do arrays without elements prove anything.
+    cr_assert(put(f.a, "empty", "values", 0, x, 0) == LS_OK);
+    expect(&f, "empty", x, 0, NULL, NULL);
+    cr_assert(ls_compare_expected(&f.comparison, f.a, &expectation, "simulated") == LS_OK);
+    cr_expect(ls_comparison_class(&f.comparison) == LS_CLASS_UNJUDGED);
+    fixture_end(&f);
+}
+
+// What a stage is compared with is a field: a stage may have any name.
+Test(compare, a_name_says_nothing_of_the_judge) {
+    struct pair_fixture f;
+    fixture_begin(&f);
+    const float x = 1;
+    cr_assert(put(f.a, "oracle:sum", "values", 0, &x, 1) == LS_OK);
+    cr_assert(put(f.b, "oracle:sum", "values", 0, &x, 1) == LS_OK);
+    const ls_stage_result *stage = fixture_compare(&f);
+    cr_expect(stage->judge == LS_JUDGE_REAL && strcmp(stage->stage, "oracle:sum") == 0);
+    const ls_stage_result *other =
+        ls_comparison__stage(&f.comparison, LS_JUDGE_ORACLE, 0, "oracle:sum");
+    cr_expect(other != NULL && other != &f.comparison.stages[0]);
+    fixture_end(&f);
 }
 
 // Missing outputs, extra outputs and other shapes are wrong, not overlooked.
@@ -122,14 +180,14 @@ Test(compare, missing_extra_and_misshapen_outputs_are_wrong) {
     for (int kind = 0; kind < 3; kind++) {
         struct pair_fixture f;
         fixture_begin(&f);
-        cr_assert(put(f.a, "s", "values", 0, x, 2, false, NULL) == LS_OK);
+        cr_assert(put(f.a, "s", "values", 0, x, 2) == LS_OK);
         if (kind == 0) {
-            cr_assert(put(f.b, "other", "values", 0, x, 2, false, NULL) == LS_OK);
+            cr_assert(put(f.b, "other", "values", 0, x, 2) == LS_OK);
         } else if (kind == 1) {
-            cr_assert(put(f.b, "s", "values", 0, x, 2, false, NULL) == LS_OK);
-            cr_assert(put(f.b, "s", "values", 1, x, 2, false, NULL) == LS_OK);
+            cr_assert(put(f.b, "s", "values", 0, x, 2) == LS_OK);
+            cr_assert(put(f.b, "s", "values", 1, x, 2) == LS_OK);
         } else {
-            cr_assert(put(f.b, "s", "values", 0, x, 1, false, NULL) == LS_OK);
+            cr_assert(put(f.b, "s", "values", 0, x, 1) == LS_OK);
         }
         (void)fixture_compare(&f);
         cr_expect(ls_comparison_class(&f.comparison) == LS_CLASS_WRONG, "kind %d", kind);
