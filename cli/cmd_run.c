@@ -51,7 +51,8 @@ static const cli_option options[] = {
      .long_name = "checks",
      .value = &given.checks,
      .value_name = "GLOBS",
-     .help = "Checks of programs by name, as \"-value.*\" or \"-*,p2p.*\""},
+     .help = "Checks of programs by name, as \"-value.*\", \"-*,p2p.*\" or "
+             "\"collective.order_mismatch=strict\""},
     CLI_RUN_OPTIONS(given.run),
     CLI_MACHINE_OPTION(given.machine),
     CLI_STOP_OPTIONS(given.stop, "break-on-finding",

@@ -43,7 +43,8 @@ int ls_checks__select(ls_run *run, const char *globs) {
         }
         memcpy(glob, start, bytes);
         glob[bytes] = '\0';
-        LS_TRY(apply_glob(run, glob, on));
+        LS_TRY(on && strchr(glob, '=') != NULL ? ls_sites__select(run, glob)
+                                               : apply_glob(run, glob, on));
         globs += length;
         globs += *globs == ',' ? 1 : 0;
     }

@@ -188,6 +188,13 @@ void ls_order__posted(ls_request *request);
 void ls_order__met(ls_run *run, ls_meet *meet);
 void ls_order__close(ls_run *run);
 
+// ---- sites.c: lines from which calls meet ------------------------------------------------------
+// How strict the check is: "collective.order_mismatch=strict" of a list of checks.
+int ls_sites__select(ls_run *run, const char *word);
+int ls_sites__met(ls_run *run, const ls_meet *meet);
+int ls_sites__end(ls_run *run);  // tells of calls in another order; of a run that has not failed
+void ls_sites__close(ls_shared_comm *shared);
+
 // ---- lookahead.c -------------------------------------------------------------------------------
 // After a mismatch of `meet` (the finding is in ls_check_last): goes on without data for a few
 // calls, or decides from the calls that wait already. Returns the status of the run, LS_OK: it goes

@@ -233,7 +233,8 @@ static int complete(ls_run *run, ls_meet *meet) {
     }
     ls_order__met(run, meet);
     pop(shared, meet);
-    int status = do_meet(run, meet);
+    int status = ls_sites__met(run, meet);
+    status = status == LS_OK ? do_meet(run, meet) : status;
     for (int m = 0; m < size; m++) {
         ls_request__done(meet->requests[m], status);
     }

@@ -42,7 +42,9 @@ typedef struct ls_spmd_options {
     // "-*,p2p.*", "all". NULL: all but what reads whole buffers, which is
     // buffer.modified_in_flight, and value.* in data that is only moved (the results of reductions
     // are looked at); they are on when they are named. Calls that cannot be completed end the run
-    // even where their check is off, then without a finding.
+    // even where their check is off, then without a finding. "collective.order_mismatch=strict"
+    // (or =crossing, the default, or =off) says when equal calls that meet from different lines of
+    // the program are a finding: see docs/ranks.md.
     const char *checks;
     const ls_order *order;  // of reductions; NULL: rank order
     const ls_fault *faults;

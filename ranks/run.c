@@ -339,6 +339,9 @@ int ls_spmd_run(ls_spmd_result **out, ls_spmd_program program, void *arg,
         if (run->status == LS_OK) {
             ls_stuck__leftovers(run);
         }
+        if (run->status == LS_OK && (status = ls_sites__end(run)) != LS_OK) {
+            ls_run__fail(run, status, ls_error_last()->text);
+        }
         if (run->status == LS_OK) {
             ls_replica__end(run);
             ls_checks__end(run);

@@ -11,13 +11,15 @@
 
 #include "ranks/ranks.h"
 
-#define LS_RANKS_ABI 3
+#define LS_RANKS_ABI 4
 
 typedef struct ls_run ls_run;
 typedef struct ls_shared_comm ls_shared_comm;
 typedef struct ls_meet ls_meet;
 typedef struct ls_lookahead ls_lookahead;
 typedef struct ls_replica_set ls_replica_set;
+typedef struct ls_sites ls_sites;
+typedef struct ls_crossing ls_crossing;
 
 typedef enum ls_rank_state {
     LS_RANK_READY,    // could run, waits for the baton
@@ -168,6 +170,7 @@ struct ls_shared_comm {
     ls_shared_comm *next;  // in run->comms
     bool of_axis;          // its ls_comm belongs to the axis
     uint64_t replicas;     // declared so far, by the member that has declared most
+    ls_sites *sites;       // from which lines members met, see sites.c; NULL: not yet
 };
 
 // An order of two communicators' calls that a rank made while the first was open, see order.c.
@@ -179,6 +182,13 @@ typedef struct ls_order_edge {
     int rank;
     struct ls_order_edge *next;
 } ls_order_edge;
+
+// Equal calls that meet from different lines of the program.
+typedef enum ls_sites_check {
+    LS_SITES_CROSSING,  // a finding where their order differs, as docs/ranks.md says
+    LS_SITES_OFF,
+    LS_SITES_STRICT,  // always a finding
+} ls_sites_check;
 
 struct ls_run {
     uint32_t abi;  // LS_RANKS_ABI
@@ -194,6 +204,7 @@ struct ls_run {
     bool checks[LS_FINDING_COUNT];
     bool moved_values;     // value.*: also in what is only moved
     bool replicas_always;  // replica.diverged: after every collective
+    ls_sites_check sites;  // collective.order_mismatch: of equal calls
     ls_world *world;
     ls_backend *backend;
     bool direct;    // calls go to `backend`, which holds one rank; no threads
@@ -219,6 +230,8 @@ struct ls_run {
     uint64_t marks;           // searches for cycles so far
     ls_request *suspects[2];  // a send and its receive that do not fit, see p2p.c; else NULL
     ls_lookahead *lookahead;  // after a mismatch, see lookahead.c
+    ls_crossing *crossings;   // [crossing_count] to be told at the end, see sites.c
+    int crossing_count;
     ls_spmd_result *result;
     ls_run *next_run;  // in ls_gdb_runs
     ls_arena *arena;   // everything that lives as long as the run

@@ -103,7 +103,9 @@ static int apply(ls_program_call *made, ls_arena *arena, const ls_scenario_excep
     call->op = ls_node_has(&except->node, "op") ? except->op : call->op;
     call->root = ls_node_has(&except->node, "root") ? except->root : call->root;
     LS_TRY(set_counts(arena, call, member, &except->counts));
-    call->line = except->node.mark.line;
+    if (!except->swap) {  // the step's own call, made at another time
+        call->line = except->node.mark.line;
+    }
     made->times = except->skip ? 0 : except->repeat ? 2 : 1;
     made->except = except;
     return LS_OK;

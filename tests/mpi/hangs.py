@@ -28,6 +28,11 @@ SCENARIOS = {
     "cross_communicator_on_luck": SURVIVES,  # both calls are under way: MPI has no one stream
     "doubled_by_fault": HANGS,
     "early_return_on_nan": HANGS,
+    "equal_all_reduces_swapped": SURVIVES,  # each call gets the data of the other
+    "equal_axis_reductions_swapped": SURVIVES,
+    "equal_buckets_swapped_in_flight": SURVIVES,
+    "equal_gathers_swapped_on_one_of_seven": SURVIVES,
+    "equal_layers_swapped_once": SURVIVES,
     "gather_to_another_root": HANGS,
     "gradient_of_an_unused_layer": HANGS,
     "killed_rank": ENDED,  # mpiexec ends the job, and does not say in which call

@@ -1,0 +1,33 @@
+// SPMD programs whose equal calls meet from different lines: with calls in another order, and
+// legal ones.
+#ifndef LS_TESTS_RANKS_SITES_H
+#define LS_TESTS_RANKS_SITES_H
+
+#include "ranks/ranks.h"
+
+typedef struct site_case {
+    const char *name;
+    ls_spmd_program program;
+    int ranks;
+    int fault;        // the rank at fault; -1: the program is legal
+    int first, then;  // lines of "p.c" that the rank at fault is at, in its order
+} site_case;
+
+extern const site_case site_cases[];
+extern const int site_case_count;
+
+enum {
+    RANDOM_SITES_SAME,     // there is no pair of calls whose order matters
+    RANDOM_SITES_SWAPPED,  // a pair is swapped on one rank
+    RANDOM_SITES_PLAIN,    // the same, of lines that all of three or more ranks come to
+};
+
+// A random legal program, with one pair of calls swapped where `swap`.
+typedef struct random_sites {
+    uint64_t seed;
+    bool swap;
+    int swapped;  // set by the program
+} random_sites;
+int random_sites_program(ls_rank *self, void *arg);
+
+#endif
