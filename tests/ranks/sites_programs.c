@@ -49,6 +49,12 @@ static int swapped_in_loop(ls_rank *self, void *arg) {
     return LS_OK;
 }
 
+// Two ranks at fault, the second after more of the first's than are kept to be told.
+int site_two_at_once(ls_rank *self, void *arg) {
+    LS_TRY(swapped_in_loop(self, arg));
+    return swapped_on(self, ID == 1, 20, 21);
+}
+
 // One moved before two others.
 static int moved(ls_rank *self, void *arg) {
     (void)arg;
@@ -195,6 +201,17 @@ static int turns_in_own_memory(ls_rank *self, void *arg) {
     return LS_OK;
 }
 
+// Two ranks take turns, each with its own data, and one is left over.
+static int three_turns(ls_rank *self, void *arg) {
+    (void)arg;
+    float own = 1, nothing = 0;
+    for (int i = 0; i < 3; i++) {
+        bool mine = (i + ID) % 2 == 0;
+        LS_TRY(largest(mine ? 10 : 14, mine ? &own : &nothing, WORLD));
+    }
+    return LS_OK;
+}
+
 // A rank without a batch sends zeros; which one that is, the data say.
 static int without_a_batch(ls_rank *self, void *arg) {
     (void)arg;
@@ -329,6 +346,7 @@ const site_case site_cases[] = {
     {"turns in one buffer of three", turns_in_one_buffer, 3, -1, 0, 0},
     {"turns along a buffer", turns_along_a_buffer, 2, -1, 0, 0},
     {"turns in own memory", turns_in_own_memory, 3, -1, 0, 0},
+    {"three turns", three_turns, 2, -1, 0, 0},
     {"without a batch", without_a_batch, 2, -1, 0, 0},
     {"without a batch of four", without_a_batch, 4, -1, 0, 0},
     {"helper", helper, 4, -1, 0, 0},

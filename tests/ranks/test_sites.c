@@ -76,6 +76,19 @@ Test(sites, strictness) {
     cr_assert_eq(findings_with("swapped", "value.nan_first=strict"), -1);
 }
 
+// What repeats is told once, and leaves room for others.
+Test(sites, two_at_once) {
+    ls_spmd_result *result = NULL;
+    int status = ls_spmd_run(&result, site_two_at_once, NULL, &(ls_spmd_options){.ranks = 4});
+    cr_assert_eq(status, LS_ERR_FINDING);
+    cr_assert_eq(ls_spmd_finding_count(result), 2);
+    cr_assert_str_eq(ls_spmd_finding(result, 0)->where, "p.c:11");
+    cr_assert_eq(ls_spmd_finding(result, 0)->ranks[0], 3);
+    cr_assert_str_eq(ls_spmd_finding(result, 1)->where, "p.c:21");
+    cr_assert_eq(ls_spmd_finding(result, 1)->ranks[0], 1);
+    ls_spmd_result_free(result);
+}
+
 // 2,000 random legal programs give nothing. Of those with two calls swapped every one is found
 // whose lines are plain; among branches the others may be alone at a line, or change roles, which
 // hides some.
