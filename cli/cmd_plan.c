@@ -1,6 +1,8 @@
 // lockstep plan: a sharding plan for a scenario's tables, with a proof of how good it is.
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "base/file.h"
 #include "cli/commands.h"
@@ -20,8 +22,11 @@ static struct {
     const char *out, *svg, *lp, *torchrec, *explain, *machine, *measured, *keep;
     bool diff, validate, allow_outside;
     int model;
+    uint64_t nodes;
     double seconds, gap, reserve;
-} given = {.seconds = 10.0, .gap = 0.0};
+    bool nodes_given, seconds_given;
+    double started;  // of clock(), when the command began: what --seconds counts from
+} given;
 
 static const cli_option options[] = {
     {.type = CLI_STRING,
@@ -41,11 +46,21 @@ static const cli_option options[] = {
      .value_name = "NAME",
      .choices = models,
      .help = "Costs: lockstep (default) or torchrec (TorchRec's, as a baseline)"},
+    {.type = CLI_U64,
+     .long_name = "nodes",
+     .value = &given.nodes,
+     .given = &given.nodes_given,
+     .value_name = "N",
+     .help = "Stop the search after N nodes (default 10000000; 0: at the first plan). The plan "
+             "depends on this count alone, not on the machine"},
     {.type = CLI_DOUBLE,
      .long_name = "seconds",
      .value = &given.seconds,
+     .given = &given.seconds_given,
      .value_name = "S",
-     .help = "Stop the search after S seconds (default 10; 0: at the first plan)"},
+     .help = "Stop by the clock, S seconds after the start, where the nodes are not spent before "
+             "(default: never; 0: at the first plan). The report says when it did: another run may "
+             "then end with another plan"},
     {.type = CLI_DOUBLE,
      .long_name = "gap",
      .value = &given.gap,
@@ -321,6 +336,30 @@ static int take_times(ls_stage_times **out, ls_planner_table *tables, const ls_s
     return code;
 }
 
+static double now(void) {
+    struct timespec time;
+    (void)clock_gettime(CLOCK_MONOTONIC, &time);
+    return (double)time.tv_sec + 1e-9 * (double)time.tv_nsec;
+}
+
+static ls_planner_options planner_options(const ls_scenario *scenario) {
+    ls_planner_options out = {
+        .model = given.model == 0 ? LS_PLANNER_LOCKSTEP : LS_PLANNER_TORCHREC,
+        .torchrec_options = given.model == 1,
+        .reserve_share = given.reserve,
+        .gap_goal = given.gap,
+        .seed = scenario->seed,
+    };
+    if (given.nodes_given) {  // 0 would be the default
+        out.nodes_max = given.nodes > INT64_MAX ? INT64_MAX : (int64_t)given.nodes;
+        out.nodes_max = out.nodes_max > 0 ? out.nodes_max : 1;
+    }
+    if (given.seconds_given) {  // 0 would be no limit
+        out.seconds_max = fmax(given.seconds - (now() - given.started), 1e-9);
+    }
+    return out;
+}
+
 static int plan(const ls_scenario *scenario, ls_arena *arena) {
     ls_topology topology;
     ls_planner_table *tables = NULL;
@@ -333,14 +372,7 @@ static int plan(const ls_scenario *scenario, ls_arena *arena) {
     if (status == LS_OK && (code = take_times(&times, tables, scenario, arena)) != LS_EXIT_OK) {
         return code;
     }
-    const ls_planner_options planner = {
-        .model = given.model == 0 ? LS_PLANNER_LOCKSTEP : LS_PLANNER_TORCHREC,
-        .torchrec_options = given.model == 1,
-        .reserve_share = given.reserve,
-        .seconds_max = given.seconds > 0 ? given.seconds : 1e-9,  // 0 would be no limit
-        .gap_goal = given.gap,
-        .seed = scenario->seed,
-    };
+    const ls_planner_options planner = planner_options(scenario);
     ls_planner_problem *problem = NULL;
     if (status == LS_OK) {
         status =
@@ -392,6 +424,7 @@ static int check_options(void) {
 }
 
 static int run(const cli_args *args) {
+    given.started = now();
     if (args->count != (given.diff ? 2 : 1)) {
         cli_error(given.diff ? "plan --diff compares two plan files"
                              : "plan takes one scenario file");

@@ -11,8 +11,9 @@
 
 typedef struct query {
     const ls_planner_problem *problem;
-    unsigned types;     // sharding types allowed
-    double multiplier;  // ticks per byte of device memory
+    ls_search_budget *budget;  // for its clock
+    unsigned types;            // sharding types allowed
+    double multiplier;         // ticks per byte of device memory
 } query;
 
 static bool usable(const query *q, const ls_choice *choice, int64_t level) {
@@ -37,6 +38,7 @@ static bool least_work(int64_t *work, double *hbm, const query *q, int64_t level
     *hbm = 0.0;
     for (int i = 0; i < q->problem->item_count; i++) {
         const ls_item *item = &q->problem->items[i];
+        ls_search__look(q->budget, item->choice_count);
         double least = INFINITY;
         const ls_choice *taken = NULL;
         int64_t fewest = INT64_MAX;
@@ -104,8 +106,8 @@ static int64_t least_level(const query *q, int64_t worth) {
 
 // The price of a byte that makes the bound largest, near enough: the one at which the memory of the
 // cheapest choices just fits.
-static double best_multiplier(const ls_planner_problem *problem) {
-    query q = {.problem = problem, .types = ~0u};
+static double best_multiplier(const ls_planner_problem *problem, ls_search_budget *budget) {
+    query q = {.problem = problem, .budget = budget, .types = ~0u};
     double memory = (double)problem->hbm_capacity * problem->ranks;
     int64_t work;
     double hbm;
@@ -114,7 +116,7 @@ static double best_multiplier(const ls_planner_problem *problem) {
         return 0.0;
     }
     double high = fmax((double)work, 1.0) / fmax(memory, 1.0);
-    for (int i = 0; i < 200; i++) {
+    for (int i = 0; i < 200 && !budget->late; i++) {
         q.multiplier = high;
         (void)least_work(&work, &hbm, &q, any);
         if (hbm <= memory) {
@@ -123,7 +125,7 @@ static double best_multiplier(const ls_planner_problem *problem) {
         high *= 2.0;
     }
     double low = 0.0;
-    for (int i = 0; i < 60; i++) {
+    for (int i = 0; i < 60 && !budget->late; i++) {
         q.multiplier = 0.5 * (low + high);
         (void)least_work(&work, &hbm, &q, any);
         if (hbm <= memory) {
@@ -164,47 +166,66 @@ static bool memory_suffices(const ls_planner_problem *problem) {
     return hbm <= hbm_most && ddr <= ddr_most && both <= hbm_most + ddr_most;
 }
 
-int ls_bound__root(int64_t *bound, double *multiplier, const ls_planner_problem *problem) {
-    *bound = LS_TICKS_NONE;
-    *multiplier = 0.0;
-    if (!memory_suffices(problem)) {
-        return LS_OK;
-    }
-    *multiplier = best_multiplier(problem);
+static unsigned types_present(const ls_planner_problem *problem) {
     unsigned present = 0;
-    bool startup = false;
     for (int i = 0; i < problem->item_count; i++) {
         for (int c = 0; c < problem->items[i].choice_count; c++) {
             present |= 1u << problem->items[i].choices[c].sharding;
         }
     }
+    return present;
+}
+
+static int64_t startup_of(const ls_planner_problem *problem, unsigned types) {
+    int64_t sum = 0;
     for (int s = 0; s < LS_SHARDING_COUNT; s++) {
-        startup = startup || ((present & (1u << s)) && problem->startup[s] > 0);
+        sum += types & (1u << s) ? problem->startup[s] : 0;
     }
-    int64_t least = LS_TICKS_NONE / 4;
-    // With start-up costs every set of types pays for itself and allows its own choices.
-    for (unsigned types = 1; types < (1u << LS_SHARDING_COUNT); types++) {
-        if ((types & ~present) || (!startup && types != present)) {
+    return sum;
+}
+
+// The least level with choices of these types, or LS_TICKS_NONE when it is not under `worth`. Both
+// bounds hold, with and without a price on memory, so the larger counts.
+static int64_t level_of(const ls_planner_problem *problem, ls_search_budget *budget, unsigned types,
+                        int64_t worth) {
+    query q = {.problem = problem, .budget = budget, .types = types};
+    int64_t level = least_level(&q, worth);
+    if (budget->multiplier > 0.0 && level != LS_TICKS_NONE) {
+        q.multiplier = budget->multiplier;
+        int64_t priced = least_level(&q, worth);
+        level = priced > level ? priced : level;
+    }
+    return level;
+}
+
+void ls_bound__root(ls_search_budget *budget, const ls_planner_problem *problem) {
+    budget->lower = LS_TICKS_NONE;
+    budget->multiplier = 0.0;
+    if (!memory_suffices(problem)) {
+        return;
+    }
+    budget->multiplier = best_multiplier(problem, budget);
+    unsigned present = types_present(problem);
+    // All types without paying for any: a bound, too, and all there is time for when it is late.
+    int64_t most = LS_TICKS_NONE / 4;
+    budget->lower = level_of(problem, budget, present, most);
+    if (budget->lower == LS_TICKS_NONE || startup_of(problem, present) == 0) {
+        return;
+    }
+    // Every set of types pays for itself and allows its own choices; the best set counts.
+    int64_t least = most;
+    for (unsigned types = 1; types <= present; types++) {
+        if (types & ~present) {
             continue;
         }
-        int64_t pays = 0;
-        for (int s = 0; s < LS_SHARDING_COUNT; s++) {
-            pays += types & (1u << s) ? problem->startup[s] : 0;
+        if (budget->late) {
+            return;
         }
-        // Both bounds hold, with and without a price on memory, so the larger counts.
-        query q = {.problem = problem, .types = types};
-        int64_t level = least_level(&q, least - pays);
-        if (*multiplier > 0.0 && level != LS_TICKS_NONE) {
-            q.multiplier = *multiplier;
-            int64_t priced = least_level(&q, least - pays);
-            level = priced > level ? priced : level;
-        }
-        if (level != LS_TICKS_NONE) {
-            least = level + pays;
-        }
+        int64_t pays = startup_of(problem, types);
+        int64_t level = level_of(problem, budget, types, least - pays);
+        least = level == LS_TICKS_NONE ? least : level + pays;
     }
-    *bound = least == LS_TICKS_NONE / 4 ? LS_TICKS_NONE : least;
-    return LS_OK;
+    budget->lower = least == most ? LS_TICKS_NONE : least;
 }
 
 int64_t ls_bound__level(const int64_t *sorted, int count, int64_t work) {

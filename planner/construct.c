@@ -13,6 +13,7 @@ typedef struct ordered {
 
 typedef struct builder {
     const ls_planner_problem *problem;
+    ls_search_budget *budget;
     ls_assignment now;
     ls_assignment family;  // best of the recipes that are alike
     ls_state state;
@@ -145,6 +146,7 @@ static bool place_otherwise(builder *b, int index, const recipe *how) {
             (best >= 0 && price(how, choice) >= price(how, &item->choices[best]))) {
             continue;
         }
+        ls_search__count(b->budget, 0, ls_search__looks(b->problem, choice));
         if (ls_search__put_greedy(&b->state, item, choice, b->now.place[index])) {
             ls_state__take_item(&b->state, item, choice, b->now.place[index]);
             best = c;
@@ -157,7 +159,8 @@ static bool place_otherwise(builder *b, int index, const recipe *how) {
     return ls_search__put_greedy(&b->state, item, &item->choices[best], b->now.place[index]);
 }
 
-static void build(builder *b, const recipe *how) {
+// whole: to its end, whatever the budget says.
+static void build(builder *b, const recipe *how, bool whole) {
     const ls_planner_problem *problem = b->problem;
     ls_state__clear(&b->state);
     b->now.ticks = LS_TICKS_NONE;
@@ -169,10 +172,15 @@ static void build(builder *b, const recipe *how) {
         b->order[i] = (ordered){choice->fit == LS_FIT_ALL ? INT64_MAX : key, i};
     }
     qsort(b->order, (size_t)problem->item_count, sizeof(*b->order), compare_ordered);
+    ls_search__count(b->budget, 1, problem->item_count);
     for (int k = 0; k < problem->item_count; k++) {
         int i = b->order[k].item;
         const ls_item *item = &problem->items[i];
         const ls_choice *choice = &item->choices[b->now.choice[i]];
+        if (!whole && ls_search__over(b->budget, LS_TICKS_NONE)) {
+            return;
+        }
+        ls_search__count(b->budget, 0, ls_search__looks(problem, choice));
         if (!ls_search__put_greedy(&b->state, item, choice, b->now.place[i]) &&
             !place_otherwise(b, i, how)) {
             return;
@@ -181,12 +189,10 @@ static void build(builder *b, const recipe *how) {
     b->now.ticks = ls_state__max(&b->state) + ls_state__startup(&b->state);
 }
 
-static void keep_better(ls_assignment *best, const builder *b, ls_search_budget *budget) {
+static void keep_better(ls_assignment *best, const builder *b) {
     if (b->now.ticks < best->ticks) {
         ls_assignment__copy(best, &b->now, b->problem);
-        if (budget->first == 0.0) {
-            budget->first = ls_search__clock();
-        }
+        ls_search__found(b->budget);
     }
 }
 
@@ -204,10 +210,11 @@ static const unsigned type_sets[] = {
 #define COUNT(array) (sizeof(array) / sizeof((array)[0]))
 
 // All recipes of one price and one set of types; the best of them is worth a little improvement.
-// tried: families were tried before this one; the first goes on past the deadline until there is a
-// plan, so that a plan that is easy to find is found in no time at all.
+// tried: families were tried before this one; the first goes on until there is a plan, whatever the
+// budget says, so that a plan that is easy to find is found in no time at all.
 static int try_family(ls_assignment *best, builder *b, double memory_price, unsigned types,
-                      bool tried, ls_search_budget *budget, ls_arena *arena) {
+                      bool tried, ls_arena *arena) {
+    ls_search_budget *budget = b->budget;
     ls_assignment *family = &b->family;
     family->ticks = LS_TICKS_NONE;
     for (size_t l = 0; l < COUNT(level_factors); l++) {
@@ -216,11 +223,12 @@ static int try_family(ls_assignment *best, builder *b, double memory_price, unsi
                           .level = (int64_t)(level_factors[l] * (double)budget->lower),
                           .types = types,
                           .by_memory = by_memory != 0};
-            if ((tried || best->ticks != LS_TICKS_NONE) && ls_search__clock() > budget->deadline) {
+            bool must = !tried && best->ticks == LS_TICKS_NONE;
+            if (!must && ls_search__over(budget, LS_TICKS_NONE)) {
                 return LS_OK;
             }
-            build(b, &how);
-            keep_better(family, b, budget);
+            build(b, &how, must);
+            keep_better(family, b);
             if (family->ticks < best->ticks) {
                 ls_assignment__copy(best, family, b->problem);
             }
@@ -238,7 +246,7 @@ static int try_family(ls_assignment *best, builder *b, double memory_price, unsi
 
 int ls_search__construct(ls_assignment *best, const ls_planner_problem *problem,
                          ls_search_budget *budget, ls_arena *arena) {
-    builder b = {.problem = problem};
+    builder b = {.problem = problem, .budget = budget};
     LS_TRY(ls_state__create(&b.state, problem, arena));
     LS_TRY(ls_assignment__create(&b.now, problem, arena));
     LS_TRY(ls_assignment__create(&b.family, problem, arena));
@@ -256,8 +264,7 @@ int ls_search__construct(ls_assignment *best, const ls_planner_problem *problem,
             if (tried && ls_search__over(budget, best->ticks)) {
                 return LS_OK;
             }
-            LS_TRY(
-                try_family(best, &b, memory_factors[m] * unit, type_sets[t], tried, budget, arena));
+            LS_TRY(try_family(best, &b, memory_factors[m] * unit, type_sets[t], tried, arena));
         }
     }
     return LS_OK;

@@ -109,7 +109,11 @@ static bool place_unit(search *s, int depth, const ls_choice *choice, int unit);
 static bool try_place(search *s, int depth, const ls_choice *choice, int unit, int place) {
     int index = s->order[depth];
     const ls_item *item = &s->problem->items[index];
-    s->budget->nodes++;
+    if (ls_search__over(s->budget, s->best->ticks)) {
+        s->stopped = true;
+        return false;
+    }
+    ls_search__count(s->budget, 1, s->problem->ranks);
     if (!ls_state__fits(&s->state, item, choice, unit, place)) {
         return true;
     }
@@ -145,6 +149,8 @@ static bool place_unit(search *s, int depth, const ls_choice *choice, int unit) 
     if (unit > 0 && choice->equal_units && places[unit - 1] > first) {
         first = places[unit - 1];  // equal units in the order of their places
     }
+    // Which ranks are alike is asked of each pair on a host, and of pairs of hosts.
+    ls_search__count(s->budget, 0, (int64_t)problem->ranks * (problem->group + problem->hosts));
     for (int place = first; place < end; place++) {
         bool repeated = hosts ? repeated_host(s, place)
                               : repeated_rank(s, place) || repeated_host(s, place / problem->group);
@@ -154,7 +160,7 @@ static bool place_unit(search *s, int depth, const ls_choice *choice, int unit) 
         if (!hosts && s->best->ticks != LS_TICKS_NONE &&
             s->state.load[place] + choice->ticks[unit] + ls_state__startup(&s->state) >=
                 s->best->ticks) {
-            s->budget->nodes++;
+            ls_search__count(s->budget, 1, 0);
             continue;
         }
         if (!try_place(s, depth, choice, unit, place)) {
@@ -171,9 +177,7 @@ static bool place_item(search *s, int depth) {
         if (ticks < s->best->ticks) {
             s->now.ticks = ticks;
             ls_assignment__copy(s->best, &s->now, problem);
-            if (s->budget->first == 0.0) {
-                s->budget->first = ls_search__clock();
-            }
+            ls_search__found(s->budget);
         }
         s->stopped = ls_search__over(s->budget, s->best->ticks);
         return !s->stopped;
@@ -316,12 +320,13 @@ static int64_t most_units(const ls_planner_problem *problem) {
     return units;
 }
 
+bool ls_search__exact_possible(const ls_planner_problem *problem) {
+    return most_units(problem) <= UNITS_MAX;
+}
+
 int ls_search__exact(ls_assignment *best, bool *complete, const ls_planner_problem *problem,
                      ls_search_budget *budget, ls_arena *arena) {
-    *complete = false;
-    if (most_units(problem) > UNITS_MAX) {
-        return LS_OK;
-    }
+    LS_ASSERT(ls_search__exact_possible(problem));
     search s = {.problem = problem, .budget = budget, .best = best};
     LS_TRY(prepare(&s, arena));
     place_item(&s, 0);

@@ -129,9 +129,6 @@ static bool unload_by_move(climber *c, int from) {
         const ls_choice *choice = chosen(c, a.item);
         int64_t ticks = choice->ticks[a.unit];
         int64_t looked = 0;  // at exchanges
-        if (ls_search__late(c->budget)) {
-            break;
-        }
         for (int to = 0; to < problem->ranks; to++) {
             if (to == from || load[to] >= best.load || !host_stays(c, choice, from, to)) {
                 continue;
@@ -161,7 +158,10 @@ static bool unload_by_move(climber *c, int from) {
                 }
             }
         }
-        c->budget->nodes += problem->ranks / 8 + looked / 1024;
+        ls_search__count(c->budget, problem->ranks / 8, looked);
+        if (ls_search__over(c->budget, LS_TICKS_NONE)) {
+            break;
+        }
     }
     if (best.load >= load[from]) {
         return false;
@@ -187,11 +187,17 @@ static bool rechoose(climber *c, int index) {
     ls_state__take_item(&c->state, item, &item->choices[old], place);
     for (int k = 0; k < item->choice_count; k++) {
         const ls_choice *choice = &item->choices[k];
-        if (choice->dominated || !ls_search__put_greedy(&c->state, item, choice, place)) {
+        if (choice->dominated) {
+            continue;
+        }
+        if (ls_search__over(c->budget, LS_TICKS_NONE)) {
+            break;
+        }
+        ls_search__count(c->budget, 1, ls_search__looks(c->problem, choice));
+        if (!ls_search__put_greedy(&c->state, item, choice, place)) {
             continue;
         }
         int64_t now = cost(c);
-        c->budget->nodes++;
         if (now < best) {
             best = now;
             best_choice = k;
@@ -231,7 +237,7 @@ static bool unload_by_choice(climber *c, int rank) {
         if (rechoose(c, i)) {
             return true;
         }
-        if (ls_search__over(c->budget, LS_TICKS_NONE) || ls_search__late(c->budget)) {
+        if (ls_search__over(c->budget, LS_TICKS_NONE)) {
             break;
         }
     }
@@ -239,8 +245,8 @@ static bool unload_by_choice(climber *c, int rank) {
 }
 
 static void climb(climber *c, const ls_assignment *best) {
-    while (!ls_search__over(c->budget, best->ticks) && !ls_search__late(c->budget)) {
-        c->budget->nodes++;
+    while (!ls_search__over(c->budget, best->ticks)) {
+        ls_search__count(c->budget, 1, c->problem->item_count + c->problem->ranks);
         group_units(c);
         int rank = most_loaded(c);
         if (!unload_by_move(c, rank) && !unload_by_choice(c, rank)) {
@@ -293,6 +299,7 @@ static bool shake(climber *c) {
             choice = item->choices[choice].dominated ? c->now.choice[index] : choice;
         }
         c->now.choice[index] = choice;
+        ls_search__count(c->budget, 0, ls_search__looks(problem, &item->choices[choice]));
         if (!ls_search__put_greedy(&c->state, item, &item->choices[choice], c->now.place[index])) {
             return false;
         }
@@ -334,9 +341,8 @@ int ls_search__improve(ls_assignment *best, const ls_planner_problem *problem,
     climber c = {.problem = problem, .budget = budget};
     LS_TRY(prepare(&c, best, arena));
     for (int64_t round = 0; round < rounds_max && !ls_search__over(budget, best->ticks); round++) {
-        if (ls_search__late(budget)) {
-            break;
-        }
+        // A round counts although it may end before it has looked at anything.
+        ls_search__count(budget, 1, problem->item_count + problem->ranks);
         int64_t loaded = ls_assignment__evaluate(problem, &c.now, &c.state);
         LS_ASSERT(loaded != LS_TICKS_NONE);
         bool whole = round == 0 || shake(&c);

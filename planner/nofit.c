@@ -3,6 +3,7 @@
 #include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "planner/problem.h"
@@ -61,64 +62,82 @@ static void find_need(ls_planner_diagnosis *out, const ls_item *item) {
     }
 }
 
-// Puts the largest items first, each by the choice that needs least memory and fits, and notes
-// those that find no place.
-static int fill_up(ls_planner_diagnosis *out, const ls_planner_problem *problem, ls_arena *arena) {
-    ls_state state;
-    ls_assignment now;
-    LS_TRY(ls_state__create(&state, problem, arena));
-    LS_TRY(ls_assignment__create(&now, problem, arena));
-    bool *done = ls_arena_alloc(arena, (size_t)problem->item_count, sizeof(bool));
-    if (!done) {
-        return LS_ERR_MEMORY;
+typedef struct sized {
+    int64_t hbm;  // least that the item, or all that the choice, needs
+    int index;
+} sized;
+
+static int compare_sizes(const void *a, const void *b) {
+    const sized *x = a;
+    const sized *y = b;
+    return x->hbm != y->hbm ? (x->hbm < y->hbm ? -1 : 1) : x->index - y->index;
+}
+
+// Puts an item by the choice that needs least memory and fits. False: none fits.
+static bool put_smallest(ls_state *state, const ls_item *item, int *place, sized *choices) {
+    for (int c = 0; c < item->choice_count; c++) {
+        choices[c] = (sized){item->choices[c].hbm_sum, c};
     }
-    const ls_item *unplaced = NULL;
-    out->first_unplaced = -1;
-    for (int n = 0; n < problem->item_count; n++) {
-        int next = -1;
-        for (int i = 0; i < problem->item_count; i++) {
-            if (!done[i] && (next < 0 || least_memory(&problem->items[i], true, false) >
-                                             least_memory(&problem->items[next], true, false))) {
-                next = i;
-            }
-        }
-        const ls_item *item = &problem->items[next];
-        int best = -1;
-        done[next] = true;
-        for (int c = 0; c < item->choice_count; c++) {
-            const ls_choice *choice = &item->choices[c];
-            if ((best >= 0 && choice->hbm_sum >= item->choices[best].hbm_sum) ||
-                choice->too_large ||
-                !ls_search__put_greedy(&state, item, choice, now.place[next])) {
-                continue;
-            }
-            ls_state__take_item(&state, item, choice, now.place[next]);
-            best = c;
-        }
-        if (best >= 0) {
-            bool put = ls_search__put_greedy(&state, item, &item->choices[best], now.place[next]);
-            LS_ASSERT(put);
-        } else {
-            out->unplaced += item->table_count;
-            if (out->first_unplaced < 0) {
-                out->first_unplaced = item->tables[0];
-                unplaced = item;
-            }
+    qsort(choices, (size_t)item->choice_count, sizeof(*choices), compare_sizes);
+    for (int k = 0; k < item->choice_count; k++) {
+        const ls_choice *choice = &item->choices[choices[k].index];
+        if (!choice->too_large && ls_search__put_greedy(state, item, choice, place)) {
+            return true;
         }
     }
-    memcpy(out->hbm_used, state.hbm, (size_t)problem->ranks * sizeof(int64_t));
-    memcpy(out->ddr_used, state.ddr, (size_t)problem->pools * sizeof(int64_t));
+    return false;
+}
+
+static void note_used(ls_planner_diagnosis *out, const ls_planner_problem *problem,
+                      const ls_state *state) {
+    memcpy(out->hbm_used, state->hbm, (size_t)problem->ranks * sizeof(int64_t));
+    memcpy(out->ddr_used, state->ddr, (size_t)problem->pools * sizeof(int64_t));
     for (int r = 0; r < problem->ranks; r++) {
-        int64_t left = problem->hbm_capacity - state.hbm[r];
+        int64_t left = problem->hbm_capacity - state->hbm[r];
         if (r == 0 || left > out->roomiest_bytes) {
             out->roomiest_bytes = left;
             out->roomiest_rank = r;
         }
     }
     for (int p = 0; p < problem->pools; p++) {
-        int64_t left = problem->ddr_capacity - state.ddr[p];
+        int64_t left = problem->ddr_capacity - state->ddr[p];
         out->roomiest_ddr = p == 0 || left > out->roomiest_ddr ? left : out->roomiest_ddr;
     }
+}
+
+// Puts the largest items first and notes those that find no place.
+static int fill_up(ls_planner_diagnosis *out, const ls_planner_problem *problem, ls_arena *arena) {
+    ls_state state;
+    ls_assignment now;
+    LS_TRY(ls_state__create(&state, problem, arena));
+    LS_TRY(ls_assignment__create(&now, problem, arena));
+    size_t count = (size_t)problem->item_count;
+    int most = 1;
+    sized *items = ls_arena_alloc(arena, count, sizeof(*items));
+    for (int i = 0; items && i < problem->item_count; i++) {
+        const ls_item *item = &problem->items[i];
+        items[i] = (sized){-least_memory(item, true, false), i};
+        most = item->choice_count > most ? item->choice_count : most;
+    }
+    sized *choices = ls_arena_alloc(arena, (size_t)most, sizeof(*choices));
+    if (!items || !choices) {
+        return LS_ERR_MEMORY;
+    }
+    qsort(items, count, sizeof(*items), compare_sizes);
+    const ls_item *unplaced = NULL;
+    out->first_unplaced = -1;
+    for (size_t n = 0; n < count; n++) {
+        const ls_item *item = &problem->items[items[n].index];
+        if (put_smallest(&state, item, now.place[items[n].index], choices)) {
+            continue;
+        }
+        out->unplaced += item->table_count;
+        if (out->first_unplaced < 0) {
+            out->first_unplaced = item->tables[0];
+            unplaced = item;
+        }
+    }
+    note_used(out, problem, &state);
     if (unplaced) {
         find_need(out, unplaced);
     }
@@ -132,7 +151,23 @@ typedef struct trial {
     ls_planner_problem *problem;
     ls_topology topology;
     ls_planner_table *tables;  // a copy to change
+    int64_t nodes_left;
+    double seconds_each;  // to make a problem, which no deadline cuts
 } trial;
+
+// Whether another change can be tried: how long, in *seconds (0: without limit).
+static bool another(trial *t, double *seconds) {
+    *seconds = 0.0;
+    if (t->out->out_of_nodes || t->out->out_of_time) {
+        return false;
+    }
+    t->out->out_of_nodes = t->nodes_left <= 0;
+    if (t->problem->deadline > 0.0) {
+        *seconds = t->problem->deadline - ls_search__clock();
+        t->out->out_of_time = *seconds <= t->seconds_each;
+    }
+    return !t->out->out_of_nodes && !t->out->out_of_time;
+}
 
 static int begin(trial *t) {
     size_t bytes = (size_t)t->problem->table_count * sizeof(*t->tables);
@@ -147,13 +182,12 @@ static int try_change(trial *t, bool *found, const char *format, ...) {
     if (found) {
         *found = false;
     }
-    if (t->out->change_count == LS_PLANNER_CHANGES_MAX) {
+    ls_planner_options options = t->problem->options;
+    if (t->out->change_count == LS_PLANNER_CHANGES_MAX || !another(t, &options.seconds_max)) {
         return LS_OK;
     }
-    ls_planner_options options = t->problem->options;
-    options.nodes_max = NODES_PER_TRY;
+    options.nodes_max = t->nodes_left < NODES_PER_TRY ? t->nodes_left : NODES_PER_TRY;
     options.gap_goal = 1e9;
-    options.seconds_max = 0.0;
     ls_planner_problem *problem;
     t->out->tried++;
     int status = ls_planner_problem_create(&problem, &t->topology, t->tables,
@@ -165,7 +199,10 @@ static int try_change(trial *t, bool *found, const char *format, ...) {
         return LS_OK;  // the change makes no sense here
     }
     ls_planner_result result;
+    t->seconds_each = fmax(t->seconds_each, problem->create_seconds);
     status = ls_planner_solve(&result, problem);
+    t->nodes_left -= status == LS_OK ? result.nodes + 1 : 0;
+    t->out->out_of_time = status == LS_OK && result.timed_out;
     if (status == LS_OK && result.found) {
         ls_planner_change *change = &t->out->changes[t->out->change_count++];
         va_list args;
@@ -284,7 +321,9 @@ static double table_bytes(const ls_planner_table *table) {
 }
 
 static int try_changes(ls_planner_diagnosis *out, ls_planner_problem *problem) {
-    trial t = {.out = out, .problem = problem};
+    const ls_planner_options *options = &problem->options;
+    trial t = {.out = out, .problem = problem, .seconds_each = problem->create_seconds};
+    t.nodes_left = options->nodes_max ? options->nodes_max : LS_PLANNER_NODES_DEFAULT;
     double below = INFINITY;
     int after = -1;
     for (int n = 0; n < TABLES_TRIED_MAX && n < problem->table_count; n++) {
@@ -311,6 +350,9 @@ int ls_planner_diagnose(ls_planner_diagnosis *out, ls_planner_problem *problem) 
     out->ddr_used = ls_arena_alloc(problem->arena, (size_t)problem->pools, sizeof(int64_t));
     if (!out->hbm_used || !out->ddr_used) {
         return LS_ERR_MEMORY;
+    }
+    if (problem->deadline == 0.0 && problem->options.seconds_max > 0.0) {  // not solved before
+        problem->deadline = ls_search__clock() + problem->options.seconds_max;
     }
     find_shortage(out, problem);
     ls_arena *arena;
@@ -399,8 +441,11 @@ int ls_planner_write_diagnosis(ls_text *out, const ls_planner_problem *problem,
     }
     write_tables(out, problem);
     ls_text_printf(out,
-                   "\nsingle changes with which a plan exists (%d tried, each planned again):\n",
-                   diagnosis->tried);
+                   "\nsingle changes with which a plan exists (%d tried, each planned again%s):\n",
+                   diagnosis->tried,
+                   diagnosis->out_of_time    ? "; the clock cut this: another run may offer others"
+                   : diagnosis->out_of_nodes ? "; the limit of nodes left out the rest"
+                                             : "");
     for (int i = 0; i < diagnosis->change_count; i++) {
         ls_text_printf(out, "  %s: %.5g ms\n", diagnosis->changes[i].text,
                        diagnosis->changes[i].ms);

@@ -91,6 +91,8 @@ LS_API int ls_planner_optimizer_find(const ls_planner_optimizer **out, const cha
 
 typedef enum ls_planner_model { LS_PLANNER_LOCKSTEP, LS_PLANNER_TORCHREC } ls_planner_model;
 
+#define LS_PLANNER_NODES_DEFAULT INT64_C(10000000)
+
 typedef struct ls_planner_options {
     ls_planner_model model;
     bool torchrec_options;  // enumerate TorchRec's options alone (its one column width)
@@ -99,8 +101,10 @@ typedef struct ls_planner_options {
     int64_t reserve_bytes;  // and this much more (dense parameters, inputs in flight)
     double overlap;         // lockstep: share of communication hidden behind computation
     int pipeline_depth;     // batches in flight: input buffers held at once; 0: 1
-    int64_t nodes_max;      // of the search; 0: 20,000,000. The same on every machine
-    double seconds_max;     // 0: none. Then results may depend on the machine's speed
+    int64_t nodes_max;      // of the search; 0: LS_PLANNER_NODES_DEFAULT. On this and the input
+                            // alone depends what is found, so it is the same on every machine
+    double seconds_max;     // 0: none. An upper bound by the clock on making the problem, the
+                            // search and a diagnosis; if it cuts, the result says timed_out
     double gap_goal;        // stop when the gap is no more than this
     uint64_t seed;          // of the improvement rounds
 } ls_planner_options;
@@ -147,7 +151,8 @@ typedef enum ls_planner_stop {
     LS_PLANNER_STOP_PROVEN,  // nothing is better
     LS_PLANNER_STOP_GAP,     // the gap asked for was reached
     LS_PLANNER_STOP_NODES,   //
-    LS_PLANNER_STOP_TIME,
+    LS_PLANNER_STOP_TIME,    //
+    LS_PLANNER_STOP_SIZE,    // found nothing, and too large for the exact search
 } ls_planner_stop;
 
 typedef struct ls_planner_problem ls_planner_problem;  // everything enumerated; opaque
@@ -160,7 +165,9 @@ typedef struct ls_planner_result {
     double lower_bound_ms;                  // no plan costs less
     double gap;                             // ms / lower_bound_ms - 1; 0 when proven
     double startup_ms;                      // part of ms that no rank's sum holds
-    int64_t nodes;                          // looked at by the exact search
+    bool timed_out;                         // the clock cut the search: another run may find
+                                            // another plan
+    int64_t nodes;                          // looked at, by all phases of the search together
     double seconds, first_seconds;          // all of the search; until the first plan
     const ls_planner_option **chosen;       // [tables]
     ls_plan plan;                           //
@@ -253,10 +260,13 @@ typedef struct ls_planner_diagnosis {
     int64_t *ddr_used;                   // [ranks, or hosts where host memory is shared]
     ls_planner_change changes[LS_PLANNER_CHANGES_MAX];  // smallest first
     int change_count;
-    int tried;  // changes planned again
+    int tried;          // changes planned again
+    bool out_of_nodes;  // changes were left untried: the nodes (as many as the search has) were
+    bool out_of_time;   // spent, or the time was; then another run may offer others
 } ls_planner_diagnosis;
 
-// Finds out why a problem has no plan (result->found false). Lives in the problem's memory.
+// Finds out why a problem has no plan (result->found false). Lives in the problem's memory. Has
+// nodes_max for itself, and what the search has left of seconds_max.
 LS_API int ls_planner_diagnose(ls_planner_diagnosis *out, ls_planner_problem *problem);
 // The same for people, with the cheapest option of each table that fits anywhere.
 LS_API int ls_planner_write_diagnosis(ls_text *out, const ls_planner_problem *problem,

@@ -272,6 +272,7 @@ int ls_planner_problem_create(ls_planner_problem **out, const ls_topology *topol
     LS_ASSERT(tables);
     LS_TRY(ls_topology_check(topology));
     LS_TRY(check_options(options));
+    double started = ls_search__clock();
     ls_arena *arena;
     LS_TRY(ls_arena_create(&arena, NULL));
     ls_planner_problem *problem = ls_arena_alloc(arena, 1, sizeof(*problem));
@@ -288,6 +289,7 @@ int ls_planner_problem_create(ls_planner_problem **out, const ls_topology *topol
         ls_arena_free(arena);
         return status;
     }
+    problem->create_seconds = ls_search__clock() - started;
     *out = problem;
     return LS_OK;
 }

@@ -67,6 +67,8 @@ struct ls_planner_problem {
     ls_cost_startup startup_parts[LS_SHARDING_COUNT];  // what it is the sum of
     int64_t startup[LS_SHARDING_COUNT];                // the same in ticks
     bool any_apart;
+    double create_seconds;  // it took to make this problem
+    double deadline;        // of the last search, for what follows it; 0: none
 };
 
 #define LS_TICKS_NONE INT64_MAX  // the cost of no plan
@@ -137,9 +139,6 @@ void ls_assignment__copy(ls_assignment *to, const ls_assignment *from,
 int64_t ls_assignment__evaluate(const ls_planner_problem *problem, const ls_assignment *assignment,
                                 ls_state *state);
 
-// A cost that no plan can be under; LS_TICKS_NONE when total memory alone rules every plan out.
-// *multiplier: the price of a byte of device memory, in ticks, that gave the bound.
-int ls_bound__root(int64_t *bound, double *multiplier, const ls_planner_problem *problem);
 // Least level C with sum(max(0, C - load[r])) >= work, and at least every load. sorted [count]
 // ascending.
 int64_t ls_bound__level(const int64_t *sorted, int count, int64_t work);
@@ -148,17 +147,31 @@ int64_t ls_bound__level(const int64_t *sorted, int count, int64_t work);
 // best comes in with the incumbent (LS_TICKS_NONE: none) and goes out with the better.
 typedef struct ls_search_budget {
     int64_t nodes, nodes_max;
-    unsigned looks;         // calls of ls_search__over: the clock is read at every 64th
+    int64_t looks;          // since the clock was read
     double deadline;        // of ls_search__clock; INFINITY: none
+    double deadline_first;  // the same while there is no plan: saying why takes time, too
+    bool late;              // the deadline was seen to have passed
     int64_t lower;          // proven bound
     double multiplier;      // of ls_bound__root
     double gap_goal;        //
     double started, first;  // when the search began; when the first plan was there (0: not yet)
 } ls_search_budget;
 double ls_search__clock(void);  // seconds, monotonic
-bool ls_search__over(ls_search_budget *budget, int64_t best);
-// Whether the deadline has passed, by the clock: for where much is done between two nodes.
-bool ls_search__late(const ls_search_budget *budget);
+// Counts nodes, and places, choices or exchanges looked at: 1,024 looks are one node more. Every
+// loop that can be long counts, because here alone the clock is read.
+void ls_search__count(ls_search_budget *budget, int64_t nodes, int64_t looks);
+// The same for the clock alone, where what is done depends on the input and not on the nodes left.
+void ls_search__look(ls_search_budget *budget, int64_t looks);
+// Whether to stop: best is good enough, the nodes are spent, or it is late.
+bool ls_search__over(const ls_search_budget *budget, int64_t best);
+// Looks that ls_search__put_greedy takes at most.
+int64_t ls_search__looks(const ls_planner_problem *problem, const ls_choice *choice);
+// Notes when the first plan was there.
+void ls_search__found(ls_search_budget *budget);
+// Sets budget->lower, a cost that no plan can be under, or LS_TICKS_NONE when total memory alone
+// rules every plan out; and budget->multiplier, the price of a byte of device memory, in ticks,
+// that gave the bound. Weaker when it is late.
+void ls_bound__root(ls_search_budget *budget, const ls_planner_problem *problem);
 int ls_search__construct(ls_assignment *best, const ls_planner_problem *problem,
                          ls_search_budget *budget, ls_arena *arena);
 int ls_search__improve(ls_assignment *best, const ls_planner_problem *problem,
@@ -167,6 +180,8 @@ int ls_search__improve(ls_assignment *best, const ls_planner_problem *problem,
 // and nothing has changed.
 bool ls_search__put_greedy(ls_state *state, const ls_item *item, const ls_choice *choice,
                            int *place);
+// The exact search recurses once per block placed, so it is for problems without too many of them.
+bool ls_search__exact_possible(const ls_planner_problem *problem);
 // *complete: the whole tree was looked at, so best is optimal (or there is no plan).
 int ls_search__exact(ls_assignment *best, bool *complete, const ls_planner_problem *problem,
                      ls_search_budget *budget, ls_arena *arena);

@@ -10,6 +10,12 @@ static const char *const stop_texts[] = {
     [LS_PLANNER_STOP_GAP] = "stopped at the gap asked for",
     [LS_PLANNER_STOP_NODES] = "stopped at the limit of nodes",
     [LS_PLANNER_STOP_TIME] = "stopped at the limit of time",
+    [LS_PLANNER_STOP_SIZE] = "too large to be searched to the end",
+};
+static const char *const stop_names[] = {
+    [LS_PLANNER_STOP_PROVEN] = "proven", [LS_PLANNER_STOP_GAP] = "gap",
+    [LS_PLANNER_STOP_NODES] = "nodes",   [LS_PLANNER_STOP_TIME] = "time",
+    [LS_PLANNER_STOP_SIZE] = "size",
 };
 
 static double gib(int64_t bytes) {
@@ -28,6 +34,13 @@ static int most_loaded(const ls_planner_result *result, int ranks) {
     return most;
 }
 
+static void write_timed_out(ls_text *out, const ls_planner_result *result) {
+    if (result->timed_out) {
+        ls_text_puts(out, "the clock cut the search: another run may end with another plan "
+                          "(limited by nodes alone, it is always the same)\n");
+    }
+}
+
 static void write_verdict(ls_text *out, const ls_planner_problem *problem,
                           const ls_planner_result *result) {
     ls_text_printf(out, "%d tables on %d ranks of %d a host (%s)\n", problem->table_count,
@@ -36,6 +49,7 @@ static void write_verdict(ls_text *out, const ls_planner_problem *problem,
         ls_text_printf(out, "no plan: %s\n",
                        result->proven ? "proven that none fits"
                                       : "none was found, and none was ruled out");
+        write_timed_out(out, result);
         return;
     }
     ls_text_printf(out, "cost %.6g ms a step, lower bound %.6g ms", result->ms,
@@ -48,6 +62,7 @@ static void write_verdict(ls_text *out, const ls_planner_problem *problem,
     }
     ls_text_printf(out, "looked at %" PRId64 " nodes in %.2f s, first plan after %.3f s\n",
                    result->nodes, result->seconds, result->first_seconds);
+    write_timed_out(out, result);
 }
 
 static void write_ranks(ls_text *out, const ls_planner_problem *problem,
@@ -268,6 +283,9 @@ int ls_planner_write_json(ls_text *out, const ls_planner_problem *problem,
         ls_json_member_double(&json, "startup_ms", result->startup_ms);
     }
     ls_json_member_bool(&json, "proven_optimal", result->found && result->proven);
+    ls_json_member_string(&json, "stop", stop_names[result->stop]);
+    ls_json_member_int(&json, "nodes", result->nodes);
+    ls_json_member_bool(&json, "repeatable", !result->timed_out);
     if (!result->found) {
         ls_json_member_bool(&json, "proven_impossible", result->proven);
         ls_json_member_string(&json, "why", why);

@@ -5,7 +5,8 @@
 #include <string.h>
 #include <time.h>
 
-#define NODES_DEFAULT INT64_C(20000000)
+// Of the time, while no plan is found: what is left is for ls_planner_diagnose.
+#define FIRST_SHARE 0.75
 
 double ls_search__clock(void) {
     struct timespec now;
@@ -13,22 +14,54 @@ double ls_search__clock(void) {
     return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
 }
 
-bool ls_search__over(ls_search_budget *budget, int64_t best) {
+#define LOOKS_PER_NODE  1024
+#define LOOKS_PER_CLOCK 16384  // a look takes some nanoseconds, the clock some tens of them
+
+void ls_search__count(ls_search_budget *budget, int64_t nodes, int64_t looks) {
+    LS_ASSERT(nodes >= 0 && looks >= 0);
+    budget->nodes += nodes + looks / LOOKS_PER_NODE;
+    ls_search__look(budget, 64 * nodes + looks);
+}
+
+void ls_search__look(ls_search_budget *budget, int64_t looks) {
+    budget->looks += looks;
+    if (budget->looks >= LOOKS_PER_CLOCK && !budget->late && !isinf(budget->deadline)) {
+        budget->looks = 0;
+        budget->late =
+            ls_search__clock() > (budget->first == 0.0 ? budget->deadline_first : budget->deadline);
+    }
+}
+
+int64_t ls_search__looks(const ls_planner_problem *problem, const ls_choice *choice) {
+    int64_t units = choice->unit_count;
+    switch (choice->fit) {
+    case LS_FIT_ALL:
+        return choice->shard_count;
+    case LS_FIT_HOST:
+        return units * problem->hosts * choice->unit_shards;
+    case LS_FIT_RANK:
+        return units * problem->ranks;
+    case LS_FIT_HOST_RANK:
+        break;
+    }
+    return units * (problem->ranks + problem->group);
+}
+
+void ls_search__found(ls_search_budget *budget) {
+    if (budget->first == 0.0) {
+        budget->first = ls_search__clock();
+        budget->late = budget->first > budget->deadline;
+    }
+}
+
+bool ls_search__over(const ls_search_budget *budget, int64_t best) {
     if (best != LS_TICKS_NONE) {
         if (best <= budget->lower ||
             (double)(best - budget->lower) <= budget->gap_goal * (double)budget->lower) {
             return true;
         }
     }
-    if (budget->nodes >= budget->nodes_max) {
-        return true;
-    }
-    return !isinf(budget->deadline) && (++budget->looks & 63) == 0 &&
-           ls_search__clock() > budget->deadline;
-}
-
-bool ls_search__late(const ls_search_budget *budget) {
-    return !isinf(budget->deadline) && ls_search__clock() > budget->deadline;
+    return budget->nodes >= budget->nodes_max || budget->late;
 }
 
 // ---- The result ---------------------------------------------------------------------------------
@@ -134,23 +167,19 @@ int ls_result__fill(ls_planner_result *result, ls_planner_problem *problem,
 static int search(ls_assignment *best, bool *complete, ls_planner_problem *problem,
                   ls_search_budget *budget, ls_arena *arena) {
     const ls_planner_options *options = &problem->options;
+    bool exact = ls_search__exact_possible(problem);
     *complete = false;
     LS_TRY(ls_assignment__create(best, problem, arena));
     if (!options->exact_only) {
         LS_TRY(ls_search__construct(best, problem, budget, arena));
         // Small problems are better proven than polished.
-        int64_t rounds = problem->item_count <= 12 ? 50 : INT64_MAX;
+        int64_t rounds = exact && problem->item_count <= 12 ? 50 : INT64_MAX;
         int64_t nodes_max = budget->nodes_max;
-        double deadline = budget->deadline;
-        budget->nodes_max = nodes_max / 4;
-        if (!isinf(deadline)) {
-            budget->deadline = budget->started + 0.7 * (deadline - budget->started);
-        }
+        budget->nodes_max = exact ? nodes_max / 4 : nodes_max;
         LS_TRY(ls_search__improve(best, problem, budget, rounds, arena));
         budget->nodes_max = nodes_max;
-        budget->deadline = deadline;
     }
-    if (!ls_search__over(budget, best->ticks)) {
+    if (exact && !ls_search__over(budget, best->ticks)) {
         LS_TRY(ls_search__exact(best, complete, problem, budget, arena));
     }
     return LS_OK;
@@ -170,8 +199,10 @@ static void judge(ls_planner_result *result, const ls_planner_problem *problem,
     bool near = found && result->gap <= problem->options.gap_goal;
     result->stop = result->proven                       ? LS_PLANNER_STOP_PROVEN
                    : near                               ? LS_PLANNER_STOP_GAP
+                   : budget->late                       ? LS_PLANNER_STOP_TIME
                    : budget->nodes >= budget->nodes_max ? LS_PLANNER_STOP_NODES
-                                                        : LS_PLANNER_STOP_TIME;
+                                                        : LS_PLANNER_STOP_SIZE;
+    result->timed_out = budget->late;
 }
 
 // Blocks that were given may be broken on purpose.
@@ -189,9 +220,13 @@ int ls_planner_solve(ls_planner_result *result, ls_planner_problem *problem) {
     const ls_planner_options *options = &problem->options;
     *result = (ls_planner_result){0};
     ls_search_budget budget = {.started = ls_search__clock(), .gap_goal = options->gap_goal};
-    budget.nodes_max = options->nodes_max ? options->nodes_max : NODES_DEFAULT;
-    budget.deadline = options->seconds_max > 0.0 ? budget.started + options->seconds_max : INFINITY;
-    LS_TRY(ls_bound__root(&budget.lower, &budget.multiplier, problem));
+    budget.nodes_max = options->nodes_max ? options->nodes_max : LS_PLANNER_NODES_DEFAULT;
+    bool timed = options->seconds_max > 0.0;
+    double from = budget.started - problem->create_seconds;
+    budget.deadline = timed ? from + options->seconds_max : INFINITY;
+    budget.deadline_first = timed ? from + FIRST_SHARE * options->seconds_max : INFINITY;
+    problem->deadline = timed ? budget.deadline : 0.0;
+    ls_bound__root(&budget, problem);
     if (budget.lower == LS_TICKS_NONE) {
         result->proven = true;
         result->stop = LS_PLANNER_STOP_PROVEN;

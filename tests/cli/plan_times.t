@@ -1,6 +1,6 @@
 # A plan's forward stages timed: in the simulator, which tries the path that GPUs take. The times are this
 # machine's, so the numbers are left out.
-$ lockstep plan "$SOURCE/scenarios/planned/mixed_four.yaml" --machine "$SOURCE/recordings/h200-nccl-2.28.9.machine4.json" --seconds 1 --measured sim --keep times.json > live.txt; sed -E 's/ +[-+]?[0-9]+\.[0-9]+%?/ X/g' live.txt | grep -E 'rank|^ +[03] |error'
+$ lockstep plan "$SOURCE/scenarios/planned/mixed_four.yaml" --machine "$SOURCE/recordings/h200-nccl-2.28.9.machine4.json" --nodes 100000 --measured sim --keep times.json > live.txt; sed -E 's/ +[-+]?[0-9]+\.[0-9]+%?/ X/g' live.txt | grep -E 'rank|^ +[03] |error'
 > forward stages: predicted for measured, measured on the simulator, one CPU thread for all ranks (median of 11)
 >   rank  stage          predicted ms    measured ms       least ms     error
 >      0  input_dist X X X X
@@ -37,7 +37,7 @@ $ sed 's/"median_ms": [0-9.e-]*/"median_ms": -1/' times.json > negative.json; lo
 >         "median_ms": -1,
 >                      ^
 $ sed 's/rank: 3, offset/rank: 2, offset/' times.json > overlapping.json; lockstep plan "$SOURCE/scenarios/planned/mixed_four.yaml" --measured overlapping.json 2>&1 | cut -c1-150 | head -n 1
-> overlapping.json:304:10: error: the plan in it cannot be used: plan:5:5: error: plan: table item: row blocks stand on ascending ranks, and rank 2 foll
+> overlapping.json:420:10: error: the plan in it cannot be used: plan:5:5: error: plan: table item: row blocks stand on ascending ranks, and rank 2 foll
 $ lockstep plan "$SOURCE/scenarios/planned/mixed_four.yaml" --measured ./none.json
 ! lockstep: error: cannot open './none.json': No such file or directory
 ? 2
@@ -116,7 +116,7 @@ $ for s in mixed_four click_four row_wise_four; do lockstep plan "$SOURCE/scenar
 > output_dist  error: mean 10.6 %, largest 10.7 %
 > all stages   error: mean 6.0 %, largest 6.1 %
 # The plan's own files are written beside either report.
-$ lockstep plan "$SOURCE/scenarios/planned/mixed_four.yaml" --seconds 1 --measured times.json --svg load.svg --torchrec torchrec.json --out plan.yaml --quiet; grep -c '</svg>' load.svg; head -n 2 plan.yaml; grep -c sharding_type torchrec.json
+$ lockstep plan "$SOURCE/scenarios/planned/mixed_four.yaml" --nodes 100000 --measured times.json --svg load.svg --torchrec torchrec.json --out plan.yaml --quiet; grep -c '</svg>' load.svg; head -n 2 plan.yaml; grep -c sharding_type torchrec.json
 > 1
 > lockstep_plan: 1
 > ranks: 4
