@@ -1,0 +1,222 @@
+// Tests of what the proof of a plan rests on, each against its definition: the lower bounds, and
+// which choices and places the first plans take.
+#include <math.h>
+#include <stdlib.h>
+
+#include "planner/problem.h"
+#include "tests/planner/golden.h"
+#include "tests/planner/small.h"
+
+// ---- Filling up loads ---------------------------------------------------------------------------
+
+static int compare_loads(const void *a, const void *b) {
+    int64_t x = *(const int64_t *)a;
+    int64_t y = *(const int64_t *)b;
+    return (x > y) - (x < y);
+}
+
+// The least level at which there is room for the work, found by trying all of them upwards.
+Test(bound, level_is_the_least_with_room) {
+    for (uint64_t seed = 1; seed <= 2000; seed++) {
+        int64_t loads[6];
+        int count = 1 + (int)draw(seed, 1, 6);
+        for (int i = 0; i < count; i++) {
+            loads[i] = (int64_t)draw(seed * 10 + (uint64_t)i, 2, 12);
+        }
+        int64_t work = (int64_t)draw(seed, 3, 40);
+        qsort(loads, (size_t)count, sizeof(*loads), compare_loads);
+        int64_t level = loads[count - 1];
+        int64_t room = -1;
+        while (room < work) {
+            room = 0;
+            for (int i = 0; i < count; i++) {
+                room += level - loads[i];
+            }
+            level += room < work;
+        }
+        int64_t got = ls_bound__level(loads, count, work);
+        cr_expect(got == level, "seed %d: %lld, not %lld", (int)seed, (long long)got,
+                  (long long)level);
+    }
+}
+
+// ---- The bound at the root ----------------------------------------------------------------------
+
+// What every plan of cost C or less, with these types alone, must satisfy without a look at memory.
+static bool may_cost(const ls_planner_problem *problem, unsigned types, int64_t level) {
+    int64_t work = 0;
+    int64_t large = 0;
+    for (int i = 0; i < problem->item_count; i++) {
+        int64_t least = INT64_MAX;
+        int64_t fewest = INT64_MAX;
+        for (int c = 0; c < problem->items[i].choice_count; c++) {
+            const ls_choice *choice = &problem->items[i].choices[c];
+            int64_t sum = 0;
+            int64_t most = 0;
+            int64_t above = 0;
+            for (int k = 0; k < choice->shard_count; k++) {
+                sum += choice->ticks[k];
+                most = choice->ticks[k] > most ? choice->ticks[k] : most;
+                above += choice->ticks[k] > level / 2;
+            }
+            if (choice->dominated || !(types >> choice->sharding & 1) || most > level) {
+                continue;
+            }
+            least = sum < least ? sum : least;
+            fewest = above < fewest ? above : fewest;
+        }
+        if (least == INT64_MAX) {
+            return false;
+        }
+        work += least;
+        large += fewest;
+    }
+    return large <= problem->ranks && (double)work <= (double)level * problem->ranks;
+}
+
+// The least cost with which no set of types rules every plan out, to a millionth.
+static double least_cost(const ls_planner_problem *problem) {
+    double best = INFINITY;
+    for (unsigned types = 1; types < 1u << LS_SHARDING_COUNT; types++) {
+        int64_t pays = 0;
+        for (int s = 0; s < LS_SHARDING_COUNT; s++) {
+            pays += types >> s & 1 ? problem->startup[s] : 0;
+        }
+        int64_t low = 0;
+        int64_t high = INT64_MAX / 4;
+        if (!may_cost(problem, types, high)) {
+            continue;
+        }
+        while (high - low > 1 && (double)(high - low) > 1e-6 * (double)high) {
+            int64_t middle = low + (high - low) / 2;
+            *(may_cost(problem, types, middle) ? &high : &low) = middle;
+        }
+        best = fmin(best, (double)low + (double)pays);
+    }
+    return best;
+}
+
+// The bound is at least the one that its definition gives without a price on memory, and none says
+// that there is no plan where memory does not. (That it is not too high is what the exhaustive
+// search holds.)
+Test(bound, the_root_is_no_weaker_than_its_definition) {
+    int stronger = 0;
+    for (uint64_t seed = 1; seed <= 150; seed++) {
+        static instance in;
+        make_instance(&in, seed);
+        ls_planner_problem *problem;
+        cr_assert(ls_planner_problem_create(&problem, &in.topology, in.tables, in.count,
+                                            &in.options) == LS_OK);
+        ls_search_budget budget = {.deadline = INFINITY, .deadline_first = INFINITY};
+        ls_bound__root(&budget, problem);
+        double want = least_cost(problem);
+        if (budget.lower != LS_TICKS_NONE) {
+            cr_expect((double)budget.lower >= want * (1.0 - 2e-6), "seed %d: %g, not %g", (int)seed,
+                      (double)budget.lower, want);
+            stronger += (double)budget.lower > want * 1.0001;
+            cr_expect((double)budget.lower <= want * 1.0001 || budget.multiplier > 0.0);
+        }
+        ls_planner_problem_free(problem);
+    }
+    cr_expect(stronger >= 3, "%d", stronger);  // the price on memory counts
+}
+
+// Tables that may lie in device or in host memory, each of which would hold them alone but for a
+// little, and both together not: ruled out by adding up, without a node.
+Test(bound, both_memories_together_are_too_little) {
+    static const ls_planner_feature ids = {.pooling = 2.0, .poolings = 1.0, .batch = 16.0};
+    const int64_t table_bytes = INT64_C(64) << 20;
+    ls_planner_table tables[6];
+    const char *names[6] = {"a", "b", "c", "d", "e", "f"};
+    for (int i = 0; i < 6; i++) {
+        tables[i] = make_table(names[i], table_bytes / 256, 64, &ids);
+        tables[i].kernels = 1u << LS_PLANNER_FUSED | 1u << LS_PLANNER_FUSED_UVM;
+    }
+    for (int enough = 0; enough < 2; enough++) {
+        ls_topology topology;
+        cr_assert(ls_topology_preset(&topology, "h100", 2, 2) == LS_OK);
+        topology.hbm_bytes = topology.ddr_bytes = table_bytes * 3 * (enough ? 11 : 9) / 20;
+        const ls_planner_options options = {.nodes_max = 20000};
+        ls_planner_problem *problem;
+        ls_planner_result result;
+        cr_assert(ls_planner_problem_create(&problem, &topology, tables, 6, &options) == LS_OK);
+        cr_assert(ls_planner_solve(&result, problem) == LS_OK);
+        if (!enough) {
+            cr_expect(!result.found && result.proven && result.nodes == 0, "%lld nodes",
+                      (long long)result.nodes);
+        } else {
+            cr_expect(result.nodes > 0);
+        }
+        ls_planner_problem_free(problem);
+    }
+}
+
+// ---- Where blocks are put -----------------------------------------------------------------------
+
+// A table cut by rows over a host goes where the host's most loaded rank stays least loaded, not
+// where another rank is.
+Test(place, the_host_whose_most_loaded_rank_is_least) {
+    static const ls_planner_feature ids = {.pooling = 2.0, .poolings = 1.0, .batch = 16.0};
+    ls_topology topology;
+    cr_assert(ls_topology_preset(&topology, "h100", 6, 2) == LS_OK);
+    ls_planner_table table = make_table("a", 1000, 64, &ids);
+    table.shardings = 1u << LS_TABLE_ROW_WISE;
+    const ls_planner_options options = {0};
+    ls_planner_problem *problem;
+    cr_assert(ls_planner_problem_create(&problem, &topology, &table, 1, &options) == LS_OK);
+    const ls_item *item = &problem->items[0];
+    const ls_choice *choice = &item->choices[0];
+    cr_assert(choice->fit == LS_FIT_HOST && choice->unit_shards == 2 && choice->unit_count == 1);
+    static const int64_t loads[][6] = {
+        {90, 90, 0, 100, 50, 50}, {50, 50, 90, 90, 0, 100}, {100, 0, 50, 50, 90, 90}};
+    static const int want[] = {2, 0, 1};
+    ls_state state;
+    cr_assert(ls_state__create(&state, problem, problem->arena) == LS_OK);
+    for (int n = 0; n < 3; n++) {
+        int place = -1;
+        for (int r = 0; r < 6; r++) {
+            state.load[r] = loads[n][r] * choice->ticks_max;
+        }
+        cr_assert(ls_search__put_greedy(&state, item, choice, &place));
+        cr_expect(place == want[n], "case %d: host %d", n, place);
+        ls_state__take_item(&state, item, choice, &place);
+    }
+    ls_planner_problem_free(problem);
+}
+
+// ---- Machines -----------------------------------------------------------------------------------
+
+// The presets are their data sheets': memory of a GPU, 2 TB of a host's for 8 GPUs, and what is
+// moved in a second.
+Test(machines, are_their_data_sheets) {
+    static const struct {
+        const char *name;
+        double hbm_gb, ddr_gb_of_8, hbm_gb_s, ddr_gb_s, link_gb_s, intra_gb_s, inter_gbit_s, cache;
+        bool shared;
+    } sheets[] = {
+        {"v100_torchrec", 32 * 1.073741824, 8 * 128 * 1.073741824, 897 * 1.073741824,
+         51 * 1.073741824, 32 * 1.073741824, 600 * 1.073741824, 12.5 * 8 * 1.073741824, 2.5, false},
+        {"a100", 80, 2000, 2039, 50, 31.5, 300, 200, 2.5, true},
+        {"h100", 80, 2000, 3350, 75, 63, 450, 400, 2.5, true},
+        {"h200", 141, 2000, 4800, 75, 63, 450, 400, 2.0, true},
+    };
+    for (int i = 0; i < 4; i++) {
+        ls_topology got;
+        cr_assert(ls_topology_preset(&got, sheets[i].name, 16, 0) == LS_OK);
+        cr_expect(fabs((double)got.hbm_bytes / 1e9 - sheets[i].hbm_gb) < 1e-6, "%s", got.name);
+        cr_expect(fabs((double)got.ddr_bytes * 8 / 1e9 - sheets[i].ddr_gb_of_8) < 1e-6, "%s",
+                  got.name);
+        // Bandwidths are bytes a millisecond.
+        cr_expect(fabs(got.hbm_bandwidth / 1e6 - sheets[i].hbm_gb_s) < 1e-6, "%s", got.name);
+        cr_expect(fabs(got.ddr_bandwidth / 1e6 - sheets[i].ddr_gb_s) < 1e-6, "%s", got.name);
+        cr_expect(fabs(got.link_bandwidth / 1e6 - sheets[i].link_gb_s) < 1e-6, "%s", got.name);
+        cr_expect(fabs(got.intra_bandwidth / 1e6 - sheets[i].intra_gb_s) < 1e-6, "%s", got.name);
+        cr_expect(fabs(got.inter_bandwidth / 1e6 * 8 - sheets[i].inter_gbit_s) < 1e-6, "%s",
+                  got.name);
+        cr_expect(got.cache_speedup == sheets[i].cache && got.ddr_shared == sheets[i].shared);
+        cr_expect(got.ranks == 16 && got.ranks_per_host == 8);
+        cr_expect(fabs(got.intra_latency_us - 0.6) < 1e-9 &&
+                  fabs(got.inter_latency_us - 2.7) < 1e-9 && fabs(got.launch_us - 6.6) < 1e-9);
+    }
+    cr_expect(ls_topology_preset_name(4) == NULL);
+}
