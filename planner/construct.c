@@ -11,6 +11,8 @@ typedef struct ordered {
     int item;
 } ordered;
 
+#define NODES_ALWAYS 20000
+
 typedef struct builder {
     const ls_planner_problem *problem;
     ls_search_budget *budget;
@@ -159,8 +161,16 @@ static bool place_otherwise(builder *b, int index, const recipe *how) {
     return ls_search__put_greedy(&b->state, item, &item->choices[best], b->now.place[index]);
 }
 
-// whole: to its end, whatever the budget says.
-static void build(builder *b, const recipe *how, bool whole) {
+// must: there is no plan yet, so the nodes do not count, and the clock only after what takes it some
+// hundredths of a second.
+static bool spent(const builder *b, bool must) {
+    if (must) {
+        return b->budget->late && b->budget->nodes >= NODES_ALWAYS;
+    }
+    return ls_search__over(b->budget, LS_TICKS_NONE);
+}
+
+static void build(builder *b, const recipe *how, bool must) {
     const ls_planner_problem *problem = b->problem;
     ls_state__clear(&b->state);
     b->now.ticks = LS_TICKS_NONE;
@@ -177,7 +187,7 @@ static void build(builder *b, const recipe *how, bool whole) {
         int i = b->order[k].item;
         const ls_item *item = &problem->items[i];
         const ls_choice *choice = &item->choices[b->now.choice[i]];
-        if (!whole && ls_search__over(b->budget, LS_TICKS_NONE)) {
+        if (spent(b, must)) {
             return;
         }
         ls_search__count(b->budget, 0, ls_search__looks(problem, choice));
@@ -210,8 +220,8 @@ static const unsigned type_sets[] = {
 #define COUNT(array) (sizeof(array) / sizeof((array)[0]))
 
 // All recipes of one price and one set of types; the best of them is worth a little improvement.
-// tried: families were tried before this one; the first goes on until there is a plan, whatever the
-// budget says, so that a plan that is easy to find is found in no time at all.
+// tried: families were tried before this one; the first goes on until there is a plan, beyond the
+// budget, so that a plan that is easy to find is found in no time at all.
 static int try_family(ls_assignment *best, builder *b, double memory_price, unsigned types,
                       bool tried, ls_arena *arena) {
     ls_search_budget *budget = b->budget;
@@ -224,7 +234,7 @@ static int try_family(ls_assignment *best, builder *b, double memory_price, unsi
                           .types = types,
                           .by_memory = by_memory != 0};
             bool must = !tried && best->ticks == LS_TICKS_NONE;
-            if (!must && ls_search__over(budget, LS_TICKS_NONE)) {
+            if (spent(b, must)) {
                 return LS_OK;
             }
             build(b, &how, must);

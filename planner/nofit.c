@@ -74,13 +74,15 @@ static int compare_sizes(const void *a, const void *b) {
 }
 
 // Puts an item by the choice that needs least memory and fits. False: none fits.
-static bool put_smallest(ls_state *state, const ls_item *item, int *place, sized *choices) {
+static bool put_smallest(ls_state *state, const ls_item *item, int *place, sized *choices,
+                         ls_search_budget *clock) {
     for (int c = 0; c < item->choice_count; c++) {
         choices[c] = (sized){item->choices[c].hbm_sum, c};
     }
     qsort(choices, (size_t)item->choice_count, sizeof(*choices), compare_sizes);
     for (int k = 0; k < item->choice_count; k++) {
         const ls_choice *choice = &item->choices[choices[k].index];
+        ls_search__look(clock, ls_search__looks(state->problem, choice));
         if (!choice->too_large && ls_search__put_greedy(state, item, choice, place)) {
             return true;
         }
@@ -124,15 +126,19 @@ static int fill_up(ls_planner_diagnosis *out, const ls_planner_problem *problem,
         return LS_ERR_MEMORY;
     }
     qsort(items, count, sizeof(*items), compare_sizes);
+    ls_search_budget clock = {.deadline = problem->deadline > 0.0 ? problem->deadline : INFINITY};
+    clock.deadline_first = clock.deadline;
     const ls_item *unplaced = NULL;
     out->first_unplaced = -1;
     for (size_t n = 0; n < count; n++) {
         const ls_item *item = &problem->items[items[n].index];
-        if (put_smallest(&state, item, now.place[items[n].index], choices)) {
+        // When it is late, the plan is left as full as it is.
+        if (!clock.late && put_smallest(&state, item, now.place[items[n].index], choices, &clock)) {
             continue;
         }
         out->unplaced += item->table_count;
-        if (out->first_unplaced < 0) {
+        out->out_of_time = clock.late;
+        if (out->first_unplaced < 0 && !clock.late) {
             out->first_unplaced = item->tables[0];
             unplaced = item;
         }

@@ -121,6 +121,30 @@ Test(bound, the_root_is_no_weaker_than_its_definition) {
     cr_expect(stronger >= 3, "%d", stronger);  // the price on memory counts
 }
 
+// To the tick: as many equal tables as ranks cost what one of them does, and so does a single one.
+Test(bound, the_root_is_the_optimum_of_equal_tables) {
+    static const ls_planner_feature ids = {.pooling = 2.0, .poolings = 1.0, .batch = 16.0};
+    for (int ranks = 1; ranks <= 2; ranks++) {
+        ls_topology topology;
+        cr_assert(ls_topology_preset(&topology, "h100", ranks, ranks) == LS_OK);
+        ls_planner_table tables[2] = {make_table("a", 1000, 64, &ids),
+                                      make_table("b", 1000, 64, &ids)};
+        for (int i = 0; i < 2; i++) {
+            tables[i].shardings = 1u << LS_TABLE_WISE;
+            tables[i].kernels = 1u << LS_PLANNER_FUSED;
+        }
+        const ls_planner_options options = {.model = LS_PLANNER_TORCHREC};
+        ls_planner_problem *problem;
+        ls_planner_result result;
+        cr_assert(ls_planner_problem_create(&problem, &topology, tables, ranks, &options) == LS_OK);
+        ls_search_budget budget = {.deadline = INFINITY, .deadline_first = INFINITY};
+        ls_bound__root(&budget, problem);
+        cr_expect(budget.lower == problem->items[0].choices[0].ticks_max);
+        cr_assert(ls_planner_solve(&result, problem) == LS_OK && result.proven);
+        ls_planner_problem_free(problem);
+    }
+}
+
 // Tables that may lie in device or in host memory, each of which would hold them alone but for a
 // little, and both together not: ruled out by adding up, without a node.
 Test(bound, both_memories_together_are_too_little) {
