@@ -161,7 +161,7 @@ static bool place_otherwise(builder *b, int index, const recipe *how) {
     return ls_search__put_greedy(&b->state, item, &item->choices[best], b->now.place[index]);
 }
 
-// must: there is no plan yet, so the nodes do not count, and the clock only after what takes it some
+// must: there is no plan yet, so the nodes do not count, and the clock only after what takes some
 // hundredths of a second.
 static bool spent(const builder *b, bool must) {
     if (must) {

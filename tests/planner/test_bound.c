@@ -175,6 +175,78 @@ Test(bound, both_memories_together_are_too_little) {
     }
 }
 
+// Ranks of equal load are not alike when their device memory, their host memory (of the rank, or of
+// the host) or the tables kept apart differ: c fits beside b alone, and a and b not together.
+Test(bound, ranks_that_differ_in_anything_are_tried) {
+    static const ls_planner_feature often = {.pooling = 20.0, .poolings = 1.0, .batch = 64.0};
+    static const ls_planner_feature seldom = {.pooling = 2.0, .poolings = 1.0, .batch = 64.0};
+    static const struct {
+        const char *machine;
+        int per_host;
+        ls_planner_kernel kernel;
+        const char *state_of_a, *apart;
+        int64_t tenths, c_tenths;  // room, and the size of c, in tenths of a table
+    } cases[] = {{"h100", 2, LS_PLANNER_FUSED, "adam", NULL, 33, 15},
+                 {"h100", 1, LS_PLANNER_FUSED_UVM, "adam", NULL, 33, 15},
+                 {"v100_torchrec", 2, LS_PLANNER_FUSED_UVM, "adam", NULL, 33, 15},
+                 {"h100", 2, LS_PLANNER_FUSED, "sgd", "x", 19, 5}};
+    const int64_t bytes = INT64_C(64) << 20;
+    for (int n = 0; n < 4; n++) {
+        ls_topology topology;
+        cr_assert(ls_topology_preset(&topology, cases[n].machine, 2, cases[n].per_host) == LS_OK);
+        *(cases[n].kernel == LS_PLANNER_FUSED ? &topology.hbm_bytes : &topology.ddr_bytes) =
+            bytes * cases[n].tenths / 10;
+        ls_planner_table tables[3] = {
+            make_table("a", bytes / 256, 64, &often), make_table("b", bytes / 256, 64, &often),
+            make_table("c", bytes / 256 * cases[n].c_tenths / 10, 64, &seldom)};
+        for (int i = 0; i < 3; i++) {
+            tables[i].shardings = 1u << LS_TABLE_WISE;
+            tables[i].kernels = 1u << cases[n].kernel;
+            tables[i].optimizer = i == 0 ? cases[n].state_of_a : "sgd";
+            tables[i].apart = i == 1 ? NULL : cases[n].apart;
+        }
+        const ls_planner_options options = {.model = LS_PLANNER_TORCHREC, .exact_only = true};
+        ls_planner_problem *problem;
+        ls_planner_result result;
+        cr_assert(ls_planner_problem_create(&problem, &topology, tables, 3, &options) == LS_OK);
+        const ls_choice *of_a = &problem->items[0].choices[0];
+        const ls_choice *of_b = &problem->items[1].choices[0];
+        cr_assert(of_a->work == of_b->work && of_a->work > problem->items[2].choices[0].work);
+        cr_assert((of_a->hbm_sum + of_a->ddr_sum > of_b->hbm_sum + of_b->ddr_sum) ==
+                  !cases[n].apart);
+        cr_assert(ls_planner_solve(&result, problem) == LS_OK);
+        cr_expect(result.found && result.proven, "case %d", n);
+        ls_planner_problem_free(problem);
+    }
+}
+
+// A table may take the last byte of a rank, of device memory and of host memory; not one more.
+Test(bound, the_last_byte_is_used) {
+    static const ls_planner_feature ids = {.pooling = 2.0, .poolings = 1.0, .batch = 16.0};
+    static const ls_planner_kernel kernels[] = {LS_PLANNER_FUSED, LS_PLANNER_FUSED_UVM};
+    for (int n = 0; n < 4; n++) {
+        ls_planner_table table = make_table("a", 10000, 64, &ids);
+        table.shardings = 1u << LS_TABLE_WISE;
+        table.kernels = 1u << kernels[n / 2];
+        ls_topology topology;
+        cr_assert(ls_topology_preset(&topology, "h100", 1, 1) == LS_OK);
+        const ls_planner_options options = {.exact_only = n % 2 == 1};
+        bool found[3];
+        for (int more = 1; more >= -1; more--) {  // the first to learn what it takes
+            ls_planner_problem *problem;
+            ls_planner_result result;
+            cr_assert(ls_planner_problem_create(&problem, &topology, &table, 1, &options) == LS_OK);
+            cr_assert(ls_planner_solve(&result, problem) == LS_OK);
+            found[more + 1] = result.found;
+            const ls_planner_shard *shard = &ls_planner_option_at(problem, 0, 0)->shards[0];
+            topology.hbm_bytes = shard->hbm_bytes - (n / 2 == 0 && more == 0);
+            topology.ddr_bytes = shard->ddr_bytes - (n / 2 == 1 && more == 0);
+            ls_planner_problem_free(problem);
+        }
+        cr_expect(found[2] && found[1] && !found[0], "case %d", n);
+    }
+}
+
 // ---- Where blocks are put -----------------------------------------------------------------------
 
 // A table cut by rows over a host goes where the host's most loaded rank stays least loaded, not
