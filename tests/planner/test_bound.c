@@ -220,6 +220,48 @@ Test(bound, ranks_that_differ_in_anything_are_tried) {
     }
 }
 
+// A choice is left out only for one as good in time and in both memories, of its own type where
+// types have start-ups; of two equal ones one stays.
+Test(bound, only_the_worse_choice_is_left_out) {
+    static const struct {
+        double ms;
+        int64_t hbm, ddr;
+        int sharding;
+        double startup;
+        bool first_out, second_out;
+    } cases[] = {{1.0, 10, 10, LS_TABLE_WISE, 0.1, false, true},  // equal
+                 {1.1, 10, 10, LS_TABLE_WISE, 0.1, false, true},
+                 {0.9, 10, 10, LS_TABLE_WISE, 0.1, true, false},
+                 {0.9, 11, 10, LS_TABLE_WISE, 0.1, false, false},
+                 {0.9, 10, 11, LS_TABLE_WISE, 0.1, false, false},
+                 {0.9, 10, 10, LS_COLUMN_WISE, 0.1, false, false},
+                 {0.9, 10, 10, LS_COLUMN_WISE, 0.0, true, false}};
+    for (size_t n = 0; n < sizeof cases / sizeof *cases; n++) {
+        double startup[LS_SHARDING_COUNT] = {0};
+        const double ms = 1.0;
+        const int64_t bytes = 10;
+        ls_choice choices[2] = {{.fit = LS_FIT_RANK,
+                                 .sharding = LS_TABLE_WISE,
+                                 .shard_count = 1,
+                                 .unit_count = 1,
+                                 .ms = &ms,
+                                 .hbm = &bytes,
+                                 .ddr = &bytes}};
+        choices[1] = choices[0];
+        choices[1].ms = &cases[n].ms;
+        choices[1].hbm = &cases[n].hbm;
+        choices[1].ddr = &cases[n].ddr;
+        choices[1].sharding = cases[n].sharding;
+        startup[LS_TABLE_WISE] = cases[n].startup;
+        ls_problem__mark_dominated(choices, 2, startup);
+        // Of two equal ones either may stay.
+        bool equal = n == 0 && choices[0].dominated != choices[1].dominated;
+        cr_expect(equal || (choices[0].dominated == cases[n].first_out &&
+                            choices[1].dominated == cases[n].second_out),
+                  "case %d", (int)n);
+    }
+}
+
 // A table may take the last byte of a rank, of device memory and of host memory; not one more.
 Test(bound, the_last_byte_is_used) {
     static const ls_planner_feature ids = {.pooling = 2.0, .poolings = 1.0, .batch = 16.0};
