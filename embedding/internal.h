@@ -69,6 +69,7 @@ struct ls_embedding {
     int size;               // ranks of the world
     int ranks_per_host;
     ls_id_policy id_policy;
+    ls_torchrec_quirks quirks;
     embedding_table *tables;
     int table_count;
     embedding_pair *pairs;

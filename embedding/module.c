@@ -58,6 +58,12 @@ static int check_table(const ls_table *table, int index) {
                        "embedding: table %s: weights per id are for sum and mean pooling alone",
                        table->name);
     }
+    if ((unsigned)table->mean_divisor > LS_MEAN_TORCHREC ||
+        (table->mean_divisor != LS_MEAN_WEIGHTS && table->pooling != LS_POOL_MEAN)) {
+        return LS_FAIL(LS_ERR_INVALID,
+                       "embedding: table %s: what a mean divides by (%d) is for mean pooling alone",
+                       table->name, (int)table->mean_divisor);
+    }
     if (table->has_padding_id && (table->padding_id < 0 || table->padding_id >= table->rows)) {
         return LS_FAIL(LS_ERR_INVALID,
                        "embedding: table %s: padding id %lld, and rows are 0 to %lld", table->name,
@@ -234,6 +240,7 @@ int ls_embedding_create(ls_embedding **out, ls_backend *backend,
     module->size = ls_world_size(backend->world);
     module->ranks_per_host = options->plan->ranks_per_host;
     module->id_policy = options->id_policy;
+    module->quirks = options->quirks;
     int status = ls_arena_create(&module->arena, allocator);
     if (!status) {
         status = create_tables(module, options);

@@ -17,8 +17,9 @@
 //   lookup       each shard pools (sum or max, never mean) or gathers the ids that it got
 //   output_dist  pooled: reduce_scatter over the L ranks (L > 1; max: of -infinity where a shard
 //                had no id), all_to_all over the W / L ranks with equal l (L < W), then, on the
-//                source rank, mean divides once by the bag's count (or sum of weights), and empty
-//                bags give 0. Sequence: the ids' all_to_all backwards, then original order.
+//                source rank, mean divides by the bag's count or sum of weights
+//                (ls_mean_divisor), and empty bags give 0. Sequence: the ids' all_to_all
+//                backwards, then original order.
 // A NaN in a max table loses against any number, and against the -infinity of a shard without ids:
 // a bag of nothing but NaN gives NaN where one shard holds it all, -infinity where several do.
 // On an owner the batches of the source ranks lie one after another, ordered by (l, n): for L = 1
@@ -40,18 +41,38 @@
 extern "C" {
 #endif
 
+// What a mean divides a bag's sum by. Where ids have no weights, their weights are 1.
+typedef enum ls_mean_divisor {
+    LS_MEAN_WEIGHTS,   // the sum of the weights, under every sharding type
+    LS_MEAN_IDS,       // the number of ids, under every sharding type
+    LS_MEAN_TORCHREC,  // the number of ids, which is the unsharded meaning; row_wise and
+                       // table_row_wise: the sum of the weights + LS_TORCHREC_MEAN_EPSILON
+} ls_mean_divisor;
+#define LS_TORCHREC_MEAN_EPSILON 1e-6
+
+// Defects of TorchRec 1.6, each of which changes what some sharding types give; off unless asked
+// for by name (docs/semantics.md).
+typedef struct ls_torchrec_quirks {
+    bool grid_mean_not_divided;         // mean tables under grid give their sums
+    bool row_wise_mean_divides_others;  // a mean table under row_wise or table_row_wise has the
+                                        // other sum and mean tables of the collection divided once
+                                        // more: row_wise and table_row_wise sums by 1 + epsilon,
+                                        // other types by their bag's weights or ids + epsilon
+} ls_torchrec_quirks;
+
 // One embedding table. {0} plus name, rows, dim, dtype and features is an unweighted sequence
 // table.
 typedef struct ls_table {
     const char *name;
-    int64_t rows, dim;            // dim >= 1
-    ls_dtype dtype;               // f32, f16, bf16 or f64
-    ls_pooling pooling;           //
-    const char *const *features;  // [feature_count]; a feature may feed several tables
-    int feature_count;            // >= 1
-    bool weighted;                // inputs carry a weight per id (sum and mean alone)
-    bool has_padding_id;          // ids equal to padding_id do not count in a pooled bag
-    int64_t padding_id;           // in [0, rows)
+    int64_t rows, dim;             // dim >= 1
+    ls_dtype dtype;                // f32, f16, bf16 or f64
+    ls_pooling pooling;            //
+    const char *const *features;   // [feature_count]; a feature may feed several tables
+    int feature_count;             // >= 1
+    bool weighted;                 // inputs carry a weight per id (sum and mean alone)
+    bool has_padding_id;           // ids equal to padding_id do not count in a pooled bag
+    int64_t padding_id;            // in [0, rows)
+    ls_mean_divisor mean_divisor;  // mean alone
 } ls_table;
 
 // Writes rows [row, row + rows) x columns [column, column + columns) of table `table` to `out`
@@ -61,15 +82,16 @@ typedef int (*ls_table_fill)(void *arg, int table, int rank, int64_t row, int64_
                              int64_t column, int64_t columns, void *out);
 
 typedef struct ls_embedding_options {
-    const ls_table *tables;  // [table_count], borrowed: must outlive the module
-    int table_count;         //
-    const ls_plan *plan;     // names every table; borrowed likewise
-    ls_id_policy id_policy;  // for ids outside [0, rows), applied on the source rank
-    ls_table_fill fill;      //
-    void *fill_arg;          //
-    bool allow_broken_plan;  // do not demand that shards tile the tables: ids that no shard owns
-                             // are lost, those that several own count double (for experiments
-                             // and for tests of the checks)
+    const ls_table *tables;     // [table_count], borrowed: must outlive the module
+    int table_count;            //
+    const ls_plan *plan;        // names every table; borrowed likewise
+    ls_id_policy id_policy;     // for ids outside [0, rows), applied on the source rank
+    ls_torchrec_quirks quirks;  // none by default
+    ls_table_fill fill;         //
+    void *fill_arg;             //
+    bool allow_broken_plan;     // do not demand that shards tile the tables: ids that no shard owns
+                                // are lost, those that several own count double (for experiments
+                                // and for tests of the checks)
 } ls_embedding_options;
 
 // The first id outside its table, in order of rank, table, feature, sample, position.

@@ -6,7 +6,13 @@
 // The bound comes from collectives/order/bound.h: a pooled sum of n terms w_i e_i, in any order and
 // grouping, lies within ls_bound_sum (weighted: ls_bound_sum_of_products) of the exact one; the
 // oracle's own f64 rounding is added; mean divides that and adds one rounding and the error of the
-// sum of weights. Max, sequence and everything of input_dist must be exact.
+// sum of weights. Max, sequence and everything of input_dist must be exact. A bound that is not
+// finite proves nothing: such an element must be exact, too.
+//
+// A table has one meaning, the unsharded one. Where the user chose by name that a sharding type
+// gives something else (ls_mean_divisor, ls_torchrec_quirks), the oracle derives that as well, and
+// an output is by design when it differs from the unsharded meaning and all of it is what its type
+// is documented to give.
 #ifndef LS_EMBEDDING_ORACLE_H
 #define LS_EMBEDDING_ORACLE_H
 
@@ -25,6 +31,7 @@ typedef struct ls_oracle_options {
     int table_count;
     const ls_plan *plan;                   // who must get which ids; may be broken
     ls_id_policy id_policy;                //
+    ls_torchrec_quirks quirks;             // as the module's
     const ls_keyed_jagged *const *inputs;  // [plan->ranks], of all ranks
     ls_oracle_row row;
     void *row_arg;
@@ -41,8 +48,11 @@ typedef struct ls_expected {
     int64_t *ints;   // [count] or NULL
     double *values;  // [count] or NULL
     double *bounds;  // [count] with values: largest |difference| that rounding explains
+    // [count] What the sharding type is documented to give instead, with its bounds; NULL: nothing
+    // else.
+    double *documented, *documented_bounds;
     bool reduces;    // false: every element must be exact
-    bool moves;      // the data only moved: signs of zeros must be right too
+    bool moves;      // the data only moved: signs of zeros and the bits of NaN must be right too
     ls_dtype dtype;  // of the output
 } ls_expected;
 
@@ -60,13 +70,17 @@ LS_API size_t ls_oracle_output_count(const ls_oracle *oracle);
 // One stage output judged.
 typedef struct ls_judgement {
     uint64_t elements;
-    uint64_t differing;      // elements whose value is not the expected one, rounded to dtype
-    uint64_t wrong;          // elements outside the bound; shape or dtype wrong: all
-    uint64_t max_ulps;       // largest distance in units of the last place of the output's dtype
-    double bound_ratio;      // largest |difference| / bound
+    uint64_t differing;      // elements whose value is not the unsharded one, rounded to dtype
+    uint64_t by_design;      // of these, elements that only the documented meaning explains
+    uint64_t wrong;          // elements outside every bound; shape or dtype wrong: all
+    uint64_t max_ulps;       // largest distance from the unsharded values in units of the last
+                             // place of the output's dtype
+    double bound_ratio;      // largest |difference| / bound, from the meaning that it was held to
     size_t first_wrong;      // element index, when wrong > 0; SIZE_MAX: the shape or dtype is wrong
     size_t first_differing;  // when differing > 0
-    char text[1024];         // explains the first wrong element; "" when none is
+    size_t first_by_design;  // when by_design > 0
+    char text[1536];         // explains the first wrong element, or else the first one that differs
+                             // by design; "" when there is neither
 } ls_judgement;
 
 // Judges an output (with its shape and data) against what is expected. Only errors of the judging

@@ -40,7 +40,8 @@ static void select_source(const ls_oracle *oracle, const oracle_entry *entry, in
             int64_t at = input->offsets[bag] + i;
             int64_t id = ls_oracle__row(oracle->options.id_policy, table->rows, input->values[at]);
             if (id >= first_row && id < first_row + rows) {
-                double weight = table->weighted ? (double)input->weights[at] : 1.0;
+                double weight =
+                    table->weighted ? ls_element_to_f64(&input->weights[at], LS_F32) : 1.0;
                 out->items[out->item_count++] = (oracle_item){id, i, weight};
                 chosen->count++;
             }
@@ -141,12 +142,40 @@ static double sum_bound(const ls_table *table, ls_dtype dtype, size_t terms, dou
                            : ls_bound_sum(dtype, terms, magnitude);
 }
 
-// Value and bound of one column of one pooled bag. `final`: after output_dist.
-static void pooled_value(const ls_table *table, const bag_sum *bag, int64_t c, bool final,
-                         double when_empty, double *value, double *bound) {
+// Divides a value and its bound, with what the divisor's error and the quotient's rounding add.
+static void divide(const ls_table *table, const bag_sum *bag, const oracle_divisor *by,
+                   double *value, double *bound) {
+    ls_dtype dtype = ls_oracle__dtype(table, ORACLE_VALUES);
+    double divisor = 1, error = 0;
+    if (by->by == ORACLE_BY_WEIGHTS) {
+        // Two f64 sums of the weights, in whatever order.
+        divisor = bag->divisor;
+        error = 2 * ls_bound_sum(LS_F64, bag->counted, bag->divisor_magnitude);
+    } else if (by->by == ORACLE_BY_IDS) {
+        divisor = (double)bag->counted;
+    }
+    divisor += by->added;
+    if (by->added > 0) {
+        // The sum is rounded here and there; a divisor that is the same for all may be a factor,
+        // which is rounded to dtype.
+        error += 2 * ls_bound_step(LS_F64, fabs(divisor));
+        error += by->by == ORACLE_BY_ONE ? ls_bound_roundoff(dtype) * fabs(divisor) : 0;
+    }
+    *value /= divisor;
+    double relative = error / fabs(divisor);
+    *bound = relative < 0.5 ? (*bound / fabs(divisor) + fabs(*value) * relative) / (1 - relative)
+                            : INFINITY;
+    *bound += ls_bound_step(dtype, fabs(*value) + *bound) + ls_bound_step(LS_F64, fabs(*value));
+}
+
+// Value and bound of one column of one pooled bag. meaning: what is divided after output_dist;
+// NULL: before it.
+static void pooled_value(const ls_table *table, const bag_sum *bag, int64_t c,
+                         const oracle_meaning *meaning, double when_empty, double *value,
+                         double *bound) {
     ls_dtype dtype = ls_oracle__dtype(table, ORACLE_VALUES);
     *bound = 0;
-    if (table->pooling == LS_POOL_MAX || (bag->counted == 0 && final)) {
+    if (table->pooling == LS_POOL_MAX || (bag->counted == 0 && meaning)) {
         *value = bag->counted > 0 ? bag->largest[c] : when_empty;
         return;
     }
@@ -154,18 +183,9 @@ static void pooled_value(const ls_table *table, const bag_sum *bag, int64_t c, b
     *value = bag->sum[c];
     *bound = sum_bound(table, dtype, bag->counted, bag->magnitude[c]) +
              sum_bound(table, LS_F64, bag->counted, bag->magnitude[c]);
-    if (table->pooling != LS_POOL_MEAN || !final) {
-        return;
+    for (int i = 0; meaning && i < meaning->count; i++) {
+        divide(table, bag, &meaning->divisors[i], value, bound);
     }
-    *value = bag->sum[c] / bag->divisor;
-    *bound = *bound / fabs(bag->divisor);
-    if (table->weighted) {
-        // Two f64 sums of the weights, in whatever order.
-        double error = 2 * ls_bound_sum(LS_F64, bag->counted, bag->divisor_magnitude);
-        double relative = error / fabs(bag->divisor);
-        *bound = relative < 0.5 ? (*bound + fabs(*value) * relative) / (1 - relative) : INFINITY;
-    }
-    *bound += ls_bound_step(dtype, fabs(*value) + *bound) + ls_bound_step(LS_F64, fabs(*value));
 }
 
 static int expect_pooled(const ls_oracle *oracle, const oracle_entry *entry,
@@ -174,6 +194,9 @@ static int expect_pooled(const ls_oracle *oracle, const oracle_entry *entry,
     int64_t first, columns, dim = table->dim;
     ls_oracle__columns(oracle, entry, &first, &columns);
     bool final = entry->stage == ORACLE_OUTPUT_DIST;
+    oracle_meaning unsharded, documented;
+    ls_oracle__unsharded(oracle, entry->table, &unsharded);
+    (void)ls_oracle__documented(oracle, entry->table, &documented);
     bool marks_empty = !final && node_ranks(oracle, entry->table) > 1;
     bag_sum sum = {
         .sum = scratch + dim, .magnitude = scratch + 2 * dim, .largest = scratch + 3 * dim};
@@ -181,8 +204,12 @@ static int expect_pooled(const ls_oracle *oracle, const oracle_entry *entry,
         LS_TRY(add_up(oracle, entry->table, selection, &selection->bags[b], scratch, &sum));
         for (int64_t c = 0; c < columns; c++) {
             size_t at = b * (size_t)columns + (size_t)c;
-            pooled_value(table, &sum, first + c, final, marks_empty ? -(double)INFINITY : 0,
-                         &out->values[at], &out->bounds[at]);
+            pooled_value(table, &sum, first + c, final ? &unsharded : NULL,
+                         marks_empty ? -(double)INFINITY : 0, &out->values[at], &out->bounds[at]);
+            if (out->documented) {
+                pooled_value(table, &sum, first + c, &documented, 0, &out->documented[at],
+                             &out->documented_bounds[at]);
+            }
         }
     }
     return LS_OK;
@@ -256,6 +283,12 @@ static int make_room(const ls_oracle *oracle, const oracle_entry *entry,
     if (out->dtype == LS_I64) {
         return ls_alloc((void **)&out->ints, NULL, out->count, sizeof(*out->ints));
     }
+    oracle_meaning documented;
+    if (entry->stage == ORACLE_OUTPUT_DIST &&
+        ls_oracle__documented(oracle, entry->table, &documented)) {
+        LS_TRY(ls_alloc((void **)&out->documented, NULL, out->count, sizeof(double)));
+        LS_TRY(ls_alloc((void **)&out->documented_bounds, NULL, out->count, sizeof(double)));
+    }
     LS_TRY(ls_alloc((void **)&out->values, NULL, out->count, sizeof(*out->values)));
     return ls_alloc((void **)&out->bounds, NULL, out->count, sizeof(*out->bounds));
 }
@@ -285,6 +318,8 @@ void ls_expected_free(ls_expected *expected) {
         ls_free(NULL, expected->ints, expected->count, sizeof(*expected->ints));
         ls_free(NULL, expected->values, expected->count, sizeof(*expected->values));
         ls_free(NULL, expected->bounds, expected->count, sizeof(*expected->bounds));
+        ls_free(NULL, expected->documented, expected->count, sizeof(double));
+        ls_free(NULL, expected->documented_bounds, expected->count, sizeof(double));
         *expected = (ls_expected){0};
     }
 }

@@ -50,6 +50,21 @@ typedef struct oracle_selection {
     size_t item_count, item_capacity;
 } oracle_selection;
 
+// What a pooled output is divided by, one after another; why says what is documented.
+typedef enum oracle_by { ORACLE_BY_ONE, ORACLE_BY_IDS, ORACLE_BY_WEIGHTS } oracle_by;
+typedef struct oracle_divisor {
+    oracle_by by;
+    double added;
+} oracle_divisor;
+typedef struct oracle_meaning {
+    oracle_divisor divisors[2];
+    int count;
+    char why[512];
+} oracle_meaning;
+void ls_oracle__unsharded(const ls_oracle *oracle, int table, oracle_meaning *out);
+// What the table's sharding type is documented to give instead; false: nothing else.
+bool ls_oracle__documented(const ls_oracle *oracle, int table, oracle_meaning *out);
+
 int ls_oracle__find(const ls_oracle *oracle, const ls_stage_output *key, const oracle_entry **out);
 int ls_oracle__select(const ls_oracle *oracle, const oracle_entry *entry, oracle_selection *out);
 void ls_oracle__selection_free(oracle_selection *selection);

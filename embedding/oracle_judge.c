@@ -127,43 +127,76 @@ typedef struct comparison {
     uint64_t ulps;
 } comparison;
 
+// Where data only moves, the sign of a zero and the bits of a NaN move too.
+static bool same_bits(double a, double b) {
+    return memcmp(&a, &b, sizeof(a)) == 0;
+}
+
 static comparison compare_float(double got, double expected, double bound, bool moves,
                                 ls_dtype dtype) {
     comparison out = {.got = got, .expected = expected, .bound = bound};
     double nearest = stored(expected, dtype);
-    bool same_nan = isnan(got) && isnan(expected);
-    // Where data only moves, the sign of a zero moves too.
-    bool same_sign = !moves || signbit(got) == signbit(nearest);
-    if (same_nan || (got == nearest && same_sign)) {
+    bool equal = got == nearest || (isnan(got) && isnan(expected));
+    if (moves ? same_bits(got, expected) : equal) {
         return out;
     }
     out.differs = true;
     out.ulps = ulps_between(got, nearest, dtype);
     double difference = fabs(got - expected);
-    if (bound > 0 && difference <= bound) {
-        out.ratio = isinf(bound) ? 0 : difference / bound;
-        return out;
-    }
-    out.wrong = true;
-    out.ratio = bound > 0 && difference > bound ? difference / bound : INFINITY;
+    // An infinite bound proves nothing, and then only the exact result will do.
+    bool bounded = bound > 0 && isfinite(bound);
+    out.wrong = !(bounded && difference <= bound);
+    out.ratio = bounded && isfinite(difference) ? difference / bound : INFINITY;
     return out;
 }
 
-static comparison compare_at(const ls_stage_output *output, const ls_expected *expected, size_t i) {
-    size_t bytes = ls_dtype_bytes(output->dtype);
-    const char *element = (const char *)output->data + i * bytes;
-    if (!expected->ints) {
-        return compare_float(ls_element_to_f64(element, output->dtype), expected->values[i],
-                             expected->bounds[i], expected->moves, output->dtype);
-    }
-    int64_t got;
-    memcpy(&got, element, sizeof(got));
-    comparison out = {.got = (double)got, .expected = (double)expected->ints[i]};
-    if (got != expected->ints[i]) {
+static comparison compare_int(int64_t got, int64_t expected) {
+    comparison out = {.got = (double)got, .expected = (double)expected};
+    if (got != expected) {
         out.differs = out.wrong = true;
         out.ratio = INFINITY;
-        out.ulps = got > expected->ints[i] ? (uint64_t)got - (uint64_t)expected->ints[i]
-                                           : (uint64_t)expected->ints[i] - (uint64_t)got;
+        out.ulps = got > expected ? (uint64_t)got - (uint64_t)expected
+                                  : (uint64_t)expected - (uint64_t)got;
+    }
+    return out;
+}
+
+static comparison compare_at(const ls_stage_output *output, const ls_expected *expected,
+                             bool documented, size_t i) {
+    const char *element = (const char *)output->data + i * ls_dtype_bytes(output->dtype);
+    if (expected->ints) {
+        int64_t got;
+        memcpy(&got, element, sizeof(got));
+        return compare_int(got, expected->ints[i]);
+    }
+    const double *values = documented ? expected->documented : expected->values;
+    const double *bounds = documented ? expected->documented_bounds : expected->bounds;
+    return compare_float(ls_element_to_f64(element, output->dtype), values[i], bounds[i],
+                         expected->moves, output->dtype);
+}
+
+// A whole output held against one meaning.
+typedef struct tally {
+    uint64_t differing, wrong, max_ulps;
+    double ratio;
+    size_t first_differing, first_wrong;
+    comparison worst;  // at first_wrong
+} tally;
+
+static tally hold_against(const ls_stage_output *output, const ls_expected *expected,
+                          bool documented) {
+    tally out = {.differing = 0};
+    for (size_t i = 0; i < expected->count; i++) {
+        comparison this = compare_at(output, expected, documented, i);
+        if (this.differs && out.differing++ == 0) {
+            out.first_differing = i;
+        }
+        out.max_ulps = this.ulps > out.max_ulps ? this.ulps : out.max_ulps;
+        out.ratio = this.ratio > out.ratio ? this.ratio : out.ratio;
+        if (this.wrong && out.wrong++ == 0) {
+            out.worst = this;
+            out.first_wrong = i;
+        }
     }
     return out;
 }
@@ -185,7 +218,7 @@ static void describe_owner(ls_text *text, const ls_provenance *from) {
     }
 }
 
-// What one id adds to a pooled element: its weighted value, over what a mean divides by.
+// What one id adds to a pooled element: its weighted value, over what that is divided by.
 static int contribution(const ls_oracle *oracle, const oracle_entry *entry,
                         const oracle_selection *chosen, const oracle_bag *bag, size_t item,
                         int64_t column, double *out) {
@@ -196,13 +229,18 @@ static int contribution(const ls_oracle *oracle, const oracle_entry *entry,
     int status = oracle->options.row(oracle->options.row_arg, entry->table, one->id, row);
     *out = ls_oracle__counts(table, one->id) ? one->weight * row[column] : 0;
     ls_free(NULL, row, (size_t)table->dim, sizeof(*row));
-    if (table->pooling == LS_POOL_MEAN && entry->stage == ORACLE_OUTPUT_DIST) {
-        double divisor = 0;
-        for (size_t i = bag->first; i < bag->first + bag->count; i++) {
-            bool counts = ls_oracle__counts(table, chosen->items[i].id);
-            divisor += counts ? chosen->items[i].weight : 0;
-        }
-        *out /= divisor;
+    double ids = 0, weights = 0;
+    for (size_t i = bag->first; i < bag->first + bag->count; i++) {
+        bool counts = ls_oracle__counts(table, chosen->items[i].id);
+        ids += counts ? 1 : 0;
+        weights += counts ? chosen->items[i].weight : 0;
+    }
+    oracle_meaning meaning;
+    (void)ls_oracle__documented(oracle, entry->table, &meaning);
+    for (int i = 0; i < meaning.count && entry->stage == ORACLE_OUTPUT_DIST; i++) {
+        const oracle_divisor *by = &meaning.divisors[i];
+        double divisor = by->by == ORACLE_BY_IDS ? ids : by->by == ORACLE_BY_WEIGHTS ? weights : 1;
+        *out /= divisor + by->added;
     }
     return status;
 }
@@ -239,37 +277,69 @@ static void describe_cause(ls_text *text, const ls_oracle *oracle, const oracle_
     }
 }
 
-static void describe(const ls_oracle *oracle, const ls_stage_output *output,
-                     const comparison *worst, size_t element, ls_judgement *out) {
-    ls_text text = {0};
+// "stage S, table T, feature F, values of rank R, element I: sample ...: "
+static void describe_place(ls_text *text, const ls_oracle *oracle, const ls_stage_output *output,
+                           size_t element) {
     ls_provenance from;
-    ls_text_printf(&text,
+    ls_text_printf(text,
                    "stage %s, table %s, feature %s, %s of rank %d, element %zu: ", output->stage,
                    output->table, output->feature, output->field, output->rank, element);
     if (ls_oracle_provenance(oracle, output, element, &from) == LS_OK && from.source_rank >= 0) {
-        ls_text_printf(&text, "sample %lld of rank %d", (long long)from.sample, from.source_rank);
+        ls_text_printf(text, "sample %lld of rank %d", (long long)from.sample, from.source_rank);
         if (from.column >= 0) {
-            ls_text_printf(&text, ", column %lld", (long long)from.column);
+            ls_text_printf(text, ", column %lld", (long long)from.column);
         }
-        describe_owner(&text, &from);
-        ls_text_puts(&text, ": ");
+        describe_owner(text, &from);
+        ls_text_puts(text, ": ");
     }
+}
+
+static void describe_nan(ls_text *text, const comparison *worst) {
+    uint64_t got, expected;
+    memcpy(&got, &worst->got, sizeof(got));
+    memcpy(&expected, &worst->expected, sizeof(expected));
+    ls_text_printf(text, "; as f64 the bits of the NaN are 0x%016llx, expected 0x%016llx",
+                   (unsigned long long)got, (unsigned long long)expected);
+}
+
+static void describe(ls_text *text, const ls_oracle *oracle, const ls_stage_output *output,
+                     const ls_expected *expected, const comparison *worst, size_t element) {
+    describe_place(text, oracle, output, element);
     if (ls_dtype_is_float(output->dtype)) {
-        ls_text_printf(&text, "got %.9g, expected %.9g (%llu ulps; allowed difference %.3g)",
-                       worst->got, worst->expected, (unsigned long long)worst->ulps, worst->bound);
+        ls_text_printf(text, "got %.9g, expected %.9g (%llu ulps; allowed difference %.3g)",
+                       worst->got, worst->expected, (unsigned long long)worst->ulps,
+                       isfinite(worst->bound) ? worst->bound : 0);
     } else {
-        ls_text_printf(&text, "got %.0f, expected %.0f", worst->got, worst->expected);
+        ls_text_printf(text, "got %.0f, expected %.0f", worst->got, worst->expected);
+    }
+    if (isnan(worst->got) && isnan(worst->expected)) {
+        describe_nan(text, worst);
+    }
+    if (expected->documented) {
+        ls_text_printf(text, "; unsharded %.9g", expected->values[element]);
     }
     const oracle_entry *entry = NULL;
     oracle_selection chosen;
     bool sums = ls_oracle__find(oracle, output, &entry) == LS_OK && entry->field == ORACLE_VALUES &&
                 ls_oracle__reduces(&oracle->options.tables[entry->table]);
     if (sums && ls_oracle__select(oracle, entry, &chosen) == LS_OK) {
-        describe_cause(&text, oracle, entry, &chosen, worst, element);
+        describe_cause(text, oracle, entry, &chosen, worst, element);
         ls_oracle__selection_free(&chosen);
     }
-    snprintf(out->text, sizeof(out->text), "%s", ls_text_string(&text));
-    ls_text_free(&text);
+}
+
+static void describe_design(ls_text *text, const ls_oracle *oracle, const ls_stage_output *output,
+                            const comparison *first, size_t element) {
+    const oracle_entry *entry = NULL;
+    oracle_meaning meaning = {.count = 0};
+    if (ls_oracle__find(oracle, output, &entry) == LS_OK) {
+        (void)ls_oracle__documented(oracle, entry->table, &meaning);
+    }
+    describe_place(text, oracle, output, element);
+    ls_text_printf(text, "got %.9g, unsharded %.9g: table %s is %s, and %s", first->got,
+                   first->expected, output->table,
+                   entry ? ls_sharding_name(oracle->plans[entry->table]->sharding) : "-",
+                   meaning.why);
 }
 
 static bool judge_form(const ls_stage_output *output, const ls_expected *expected,
@@ -302,22 +372,28 @@ int ls_oracle_judge(const ls_oracle *oracle, const ls_stage_output *output, ls_j
         ls_expected_free(&expected);
         return LS_OK;
     }
-    comparison first_wrong = {0};
-    for (size_t i = 0; i < expected.count; i++) {
-        comparison this = compare_at(output, &expected, i);
-        if (this.differs && out->differing++ == 0) {
-            out->first_differing = i;
-        }
-        out->max_ulps = this.ulps > out->max_ulps ? this.ulps : out->max_ulps;
-        out->bound_ratio = this.ratio > out->bound_ratio ? this.ratio : out->bound_ratio;
-        if (this.wrong && out->wrong++ == 0) {
-            first_wrong = this;
-            out->first_wrong = i;
-        }
+    tally plain = hold_against(output, &expected, false);
+    out->differing = plain.differing;
+    out->first_differing = plain.first_differing;
+    out->max_ulps = plain.max_ulps;
+    // A run means one thing or the other: a mixture of both is wrong.
+    tally held = plain;
+    if (plain.wrong > 0 && expected.documented) {
+        held = hold_against(output, &expected, true);
+    }
+    out->bound_ratio = held.ratio;
+    ls_text text = {0};
+    if (held.wrong > 0) {
+        out->wrong = held.wrong;
+        out->first_wrong = held.first_wrong;
+        describe(&text, oracle, output, &expected, &held.worst, held.first_wrong);
+    } else if (plain.wrong > 0) {
+        out->by_design = plain.wrong;
+        out->first_by_design = plain.first_wrong;
+        describe_design(&text, oracle, output, &plain.worst, plain.first_wrong);
     }
     ls_expected_free(&expected);
-    if (out->wrong > 0) {
-        describe(oracle, output, &first_wrong, out->first_wrong, out);
-    }
+    snprintf(out->text, sizeof(out->text), "%s", ls_text_string(&text));
+    ls_text_free(&text);
     return LS_OK;
 }

@@ -176,24 +176,82 @@ static int dist_pooled(ls_embedding_pass *pass, const embedding_group *group,
 
 // ---- Finishing on the source rank ---------------------------------------------------------------
 
-// Mean and max of one pair. A bag without an id that counts gives 0, whatever its shards said.
-static int finish(ls_device *device, const ls_table *table, const embedding_group *group,
-                  embedding_input *pair) {
-    if ((table->pooling != LS_POOL_MEAN && table->pooling != LS_POOL_MAX) ||
-        pair->bags.batch == 0) {
+// Sharding types whose means TorchRec divides on the source rank, after its reduce_scatter.
+static bool by_rows(const embedding_group *group) {
+    return group->sharding == LS_ROW_WISE || group->sharding == LS_TABLE_ROW_WISE;
+}
+
+static int divide(ls_device *device, const ls_table *table, const embedding_group *group,
+                  embedding_input *pair, bool by_weights, double added) {
+    const ls_jagged *bags = &pair->bags;
+    size_t dim = (size_t)table->dim;
+    return device->ops->divide_bags(device, pair->output, dim, group->dtype, dim, bags->ids,
+                                    bags->offsets,
+                                    by_weights && table->weighted ? bags->weights : NULL, added,
+                                    ls_embedding__padding(table), (size_t)bags->batch);
+}
+
+static int divide_mean(const ls_embedding *module, const ls_table *table,
+                       const embedding_group *group, embedding_input *pair) {
+    if (group->sharding == LS_GRID && module->quirks.grid_mean_not_divided) {
         return LS_OK;
     }
-    const ls_jagged *bags = &pair->bags;
-    size_t dim = (size_t)table->dim, count = (size_t)bags->batch;
-    int64_t padding = ls_embedding__padding(table);
-    LS_TRY(device->ops->fill_empty_bags(device, pair->output, dim, group->dtype, 0, dim, bags->ids,
-                                        bags->offsets, padding, count));
+    bool as_torchrec = table->mean_divisor == LS_MEAN_TORCHREC && by_rows(group);
+    return divide(module->device, table, group, pair,
+                  table->mean_divisor == LS_MEAN_WEIGHTS || as_torchrec,
+                  as_torchrec ? LS_TORCHREC_MEAN_EPSILON : 0);
+}
+
+static bool has_mean_by_rows(const ls_embedding *module) {
+    bool found = false;
+    for (int t = 0; t < module->table_count; t++) {
+        found = found || (module->tables[t].config->pooling == LS_POOL_MEAN &&
+                          by_rows(&module->groups[module->tables[t].group]));
+    }
+    return found;
+}
+
+// The quirk row_wise_mean_divides_others.
+static int divide_once_more(const ls_embedding *module, const ls_table *table,
+                            const embedding_group *group, embedding_input *pair) {
+    ls_device *device = module->device;
+    if (!module->quirks.row_wise_mean_divides_others || !has_mean_by_rows(module)) {
+        return LS_OK;
+    }
+    if (!by_rows(group)) {
+        return divide(device, table, group, pair, true, LS_TORCHREC_MEAN_EPSILON);
+    }
+    if (table->pooling == LS_POOL_MEAN) {
+        return LS_OK;
+    }
+    size_t count;
+    double factor;
+    LS_TRY(ls_embedding__count(&count, pair->bags.batch, table->dim, 1));
+    ls_element_from_f64(&factor, group->dtype, 1 / (1 + LS_TORCHREC_MEAN_EPSILON));
+    return device->ops->scale(device, pair->output, pair->output, &factor, group->dtype, count);
+}
+
+// What is left to do to one pair. A bag without an id that counts gives 0, whatever its shards
+// said.
+static int finish(const ls_embedding *module, const ls_table *table, const embedding_group *group,
+                  embedding_input *pair) {
+    ls_device *device = module->device;
+    if (table->pooling == LS_POOL_NONE || pair->bags.batch == 0) {
+        return LS_OK;
+    }
+    size_t dim = (size_t)table->dim;
+    if (table->pooling != LS_POOL_SUM) {
+        LS_TRY(device->ops->fill_empty_bags(
+            device, pair->output, dim, group->dtype, 0, dim, pair->bags.ids, pair->bags.offsets,
+            ls_embedding__padding(table), (size_t)pair->bags.batch));
+    }
     if (table->pooling == LS_POOL_MAX) {
         return LS_OK;
     }
-    return device->ops->divide_bags(device, pair->output, dim, group->dtype, dim, bags->ids,
-                                    bags->offsets, table->weighted ? bags->weights : NULL, padding,
-                                    count);
+    if (table->pooling == LS_POOL_MEAN) {
+        LS_TRY(divide_mean(module, table, group, pair));
+    }
+    return divide_once_more(module, table, group, pair);
 }
 
 // ---- Sequence -----------------------------------------------------------------------------------
@@ -344,7 +402,7 @@ static int finish_pair(ls_embedding_pass *pass, int held, int pair, const ls_sta
     const ls_table *table = module->tables[module->pairs[pair].table].config;
     const embedding_group *group = group_of(module, module->pairs[pair].table);
     embedding_input *input = &pass->inputs[held][pair];
-    LS_TRY(finish(module->device, table, group, input));
+    LS_TRY(finish(module, table, group, input));
     int64_t batch = input->jagged.batch;
     int64_t ids = input->jagged.offsets[batch] - input->jagged.offsets[0];
     embedding_emission emission = {

@@ -65,7 +65,7 @@ typedef struct ls_device_ops {
                            int64_t padding_id, size_t bags);
     int (*divide_bags)(ls_device *device, void *out, size_t out_stride, ls_dtype dtype, size_t dim,
                        const int64_t *ids, const int64_t *offsets, const float *weights,
-                       int64_t padding_id, size_t bags);
+                       double added, int64_t padding_id, size_t bags);
     int (*matmul)(ls_device *device, void *out, const void *a, const void *b, ls_dtype dtype,
                   size_t m, size_t k, size_t n);
     int (*bucketize)(ls_device *device, int64_t *out_lengths, int64_t *out_ids, float *out_weights,

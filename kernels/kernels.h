@@ -32,7 +32,8 @@ LS_API uint16_t ls_f8e5m2_to_f16(uint8_t bits);  // exact
 LS_API uint8_t ls_f16_to_f8e4m3(uint16_t bits);
 LS_API uint8_t ls_f16_to_f8e5m2(uint16_t bits);
 
-// One element as a double (integers beyond 2^53 round) and back (floats: one rounding, saturating
+// One element as a double (integers beyond 2^53 round; a NaN keeps its sign and every bit of its
+// payload, signalling ones too) and back (floats: one rounding, saturating
 // for f8 alone; integers: truncated toward zero and clamped to the type's range, NaN gives 0).
 LS_API double ls_element_to_f64(const void *element, ls_dtype dtype);
 LS_API void ls_element_from_f64(void *element, ls_dtype dtype, double value);
@@ -158,11 +159,12 @@ LS_API void ls_kernel_fill_empty_bags(void *out, size_t out_stride, ls_dtype dty
                                       size_t dim, const int64_t *ids, const int64_t *offsets,
                                       int64_t padding_id, size_t bags);
 // What makes a mean of sums: divides row b of out [bags, dim] (f32, f64) by the number of bag b's
-// ids that count, or, with weights, by the sum of their weights; divisor and quotient in f64, the
-// sum in the order of the bag, one rounding at the end. Bags without an id that counts stay.
+// ids that count, or, with weights, by the sum of their weights, plus `added`; divisor and quotient
+// in f64, the sum in the order of the bag, one rounding at the end. Bags without an id that counts
+// stay.
 LS_API void ls_kernel_divide_bags(void *out, size_t out_stride, ls_dtype dtype, size_t dim,
                                   const int64_t *ids, const int64_t *offsets, const float *weights,
-                                  int64_t padding_id, size_t bags);
+                                  double added, int64_t padding_id, size_t bags);
 
 // Row gradients of a pooled lookup (sum, mean with weights as above; max takes the first maximum):
 // gradient [rows, dim] f32 += contributions, in the order of bags and ids (deterministic):

@@ -32,7 +32,7 @@ void ls_kernel_fill_empty_bags(void *out, size_t out_stride, ls_dtype dtype, dou
 
 void ls_kernel_divide_bags(void *out, size_t out_stride, ls_dtype dtype, size_t dim,
                            const int64_t *ids, const int64_t *offsets, const float *weights,
-                           int64_t padding_id, size_t bags) {
+                           double added, int64_t padding_id, size_t bags) {
     LS_ASSERT(dtype == LS_F32 || dtype == LS_F64);
     LS_ASSERT(bags == 0 || (out != NULL && offsets != NULL && out_stride >= dim));
     for (size_t bag = 0; bag < bags; bag++) {
@@ -40,6 +40,7 @@ void ls_kernel_divide_bags(void *out, size_t out_stride, ls_dtype dtype, size_t 
         if (count_bag(&divisor, ids, offsets, weights, padding_id, bag) == 0) {
             continue;
         }
+        divisor += added;
         for (size_t c = 0; c < dim; c++) {
             size_t at = bag * out_stride + c;
             if (dtype == LS_F64) {

@@ -139,9 +139,10 @@ static int host_fill_empty_bags(ls_device *device, void *out, size_t out_stride,
 
 static int host_divide_bags(ls_device *device, void *out, size_t out_stride, ls_dtype dtype,
                             size_t dim, const int64_t *ids, const int64_t *offsets,
-                            const float *weights, int64_t padding_id, size_t bags) {
+                            const float *weights, double added, int64_t padding_id, size_t bags) {
     (void)device;
-    ls_kernel_divide_bags(out, out_stride, dtype, dim, ids, offsets, weights, padding_id, bags);
+    ls_kernel_divide_bags(out, out_stride, dtype, dim, ids, offsets, weights, added, padding_id,
+                          bags);
     return LS_OK;
 }
 

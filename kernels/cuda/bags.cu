@@ -73,11 +73,12 @@ int ls_kernel_fill_empty_bags_cuda(void *out, size_t out_stride, ls_dtype dtype,
 
 template <class T>
 __global__ void divide_kernel(T *out, size_t out_stride, size_t dim, const int64_t *ids,
-                              const int64_t *offsets, const float *weights, int64_t padding_id,
-                              size_t bags) {
+                              const int64_t *offsets, const float *weights, double added,
+                              int64_t padding_id, size_t bags) {
     for (size_t bag = thread_index(); bag < bags; bag += thread_count()) {
         double divisor;
         if (count_bag(&divisor, ids, offsets, weights, padding_id, bag) > 0) {
+            divisor += added;
             for (size_t c = 0; c < dim; c++) {
                 T *at = &out[bag * out_stride + c];
                 *at = (T)((double)*at / divisor);
@@ -88,7 +89,8 @@ __global__ void divide_kernel(T *out, size_t out_stride, size_t dim, const int64
 
 int ls_kernel_divide_bags_cuda(void *out, size_t out_stride, ls_dtype dtype, size_t dim,
                                const int64_t *ids, const int64_t *offsets, const float *weights,
-                               int64_t padding_id, size_t bags, ls_cuda_stream stream) {
+                               double added, int64_t padding_id, size_t bags,
+                               ls_cuda_stream stream) {
     LS_ASSERT(dtype == LS_F32 || dtype == LS_F64);
     LS_ASSERT(bags == 0 || (out != nullptr && offsets != nullptr && out_stride >= dim));
     if (bags == 0) {
@@ -96,10 +98,10 @@ int ls_kernel_divide_bags_cuda(void *out, size_t out_stride, ls_dtype dtype, siz
     }
     if (dtype == LS_F64) {
         divide_kernel<<<blocks_for(bags), block_threads, 0, (cudaStream_t)stream>>>(
-            (double *)out, out_stride, dim, ids, offsets, weights, padding_id, bags);
+            (double *)out, out_stride, dim, ids, offsets, weights, added, padding_id, bags);
     } else {
         divide_kernel<<<blocks_for(bags), block_threads, 0, (cudaStream_t)stream>>>(
-            (float *)out, out_stride, dim, ids, offsets, weights, padding_id, bags);
+            (float *)out, out_stride, dim, ids, offsets, weights, added, padding_id, bags);
     }
     return launched("divide_bags");
 }

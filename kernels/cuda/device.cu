@@ -174,9 +174,9 @@ static int cuda_fill_empty_bags(ls_device *device, void *out, size_t out_stride,
 
 static int cuda_divide_bags(ls_device *device, void *out, size_t out_stride, ls_dtype dtype,
                             size_t dim, const int64_t *ids, const int64_t *offsets,
-                            const float *weights, int64_t padding_id, size_t bags) {
+                            const float *weights, double added, int64_t padding_id, size_t bags) {
     (void)device;
-    return ls_kernel_divide_bags_cuda(out, out_stride, dtype, dim, ids, offsets, weights,
+    return ls_kernel_divide_bags_cuda(out, out_stride, dtype, dim, ids, offsets, weights, added,
                                       padding_id, bags, nullptr);
 }
 

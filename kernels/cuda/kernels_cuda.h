@@ -57,8 +57,8 @@ LS_API int ls_kernel_fill_empty_bags_cuda(void *out, size_t out_stride, ls_dtype
                                           ls_cuda_stream stream);
 LS_API int ls_kernel_divide_bags_cuda(void *out, size_t out_stride, ls_dtype dtype, size_t dim,
                                       const int64_t *ids, const int64_t *offsets,
-                                      const float *weights, int64_t padding_id, size_t bags,
-                                      ls_cuda_stream stream);
+                                      const float *weights, double added, int64_t padding_id,
+                                      size_t bags, ls_cuda_stream stream);
 LS_API int ls_kernel_pooled_lookup_cuda(void *out, size_t out_stride, const void *table,
                                         ls_dtype table_dtype, int64_t rows, size_t dim,
                                         const int64_t *ids, const int64_t *offsets,

@@ -14,10 +14,10 @@ static ls_class worse(ls_class a, ls_class b) {
 
 // Notes a wrong output of a stage; the first one's explanation is kept.
 static void note_wrong(ls_comparison *comparison, ls_stage_result *stage, const ls_text *text) {
-    stage->class_ = worse(stage->class_, LS_CLASS_WRONG);
-    if (stage->divergence == NULL) {
+    if (stage->divergence == NULL || stage->class_ < LS_CLASS_WRONG) {
         stage->divergence = ls_arena_strdup(comparison->arena, ls_text_string(text));
     }
+    stage->class_ = worse(stage->class_, LS_CLASS_WRONG);
 }
 
 // Elements were compared: a stage that was not judged yet now is.
@@ -89,7 +89,10 @@ int ls_comparison__allowed(ls_expected *out, ls_allowance *allowed, bool *sums,
         return LS_ERR_NOT_FOUND;
     }
     *sums = out->values != NULL && !out->moves;
-    *allowed = (ls_allowance){out->values, out->bounds, NULL};
+    // What is documented of the sharding type is what its runs give.
+    *allowed = out->documented != NULL
+                   ? (ls_allowance){out->documented, out->documented_bounds, NULL}
+                   : (ls_allowance){out->values, out->bounds, NULL};
     return LS_OK;
 }
 
@@ -131,6 +134,13 @@ static int judge_output(ls_comparison *comparison, ls_stage_result *stage,
         note_wrong(comparison, stage, &text);
         place.class_ = LS_CLASS_WRONG;
         place.element = judgement.first_wrong;
+    } else if (judgement.by_design > 0) {
+        if (stage->class_ < LS_CLASS_BY_DESIGN) {
+            stage->class_ = LS_CLASS_BY_DESIGN;
+            stage->divergence = ls_arena_strdup(comparison->arena, judgement.text);
+        }
+        place.class_ = LS_CLASS_BY_DESIGN;
+        place.element = judgement.first_by_design;
     } else if (judgement.differing > 0) {
         stage->class_ = worse(stage->class_, LS_CLASS_WITHIN_BOUND);
         place.class_ = LS_CLASS_WITHIN_BOUND;

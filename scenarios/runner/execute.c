@@ -38,6 +38,7 @@ static int make_tables(struct collection *collection, const ls_scenario *scenari
                         (table->pooling == LS_POOL_SUM || table->pooling == LS_POOL_MEAN),
             .has_padding_id = table->padding_id >= 0,
             .padding_id = table->padding_id,
+            .mean_divisor = table->mean_divisor,
         };
     }
     return LS_OK;
@@ -129,6 +130,7 @@ int ls_execute__embedding(const ls_execution *execution, ls_arena *arena, ls_fin
         .table_count = scenario->table_count,
         .plan = &collection.plan,
         .id_policy = scenario->inputs.ids_out_of_range,
+        .quirks = scenario->quirks,
         .fill = fill_block,
         .fill_arg = (void *)(uintptr_t)scenario,
         // What a broken plan does to the results is for the comparison to find.
@@ -187,6 +189,7 @@ int ls_execute_oracle(ls_scenario_oracle **out, const ls_scenario *scenario, ls_
         .table_count = scenario->table_count,
         .plan = &collection->plan,
         .id_policy = scenario->inputs.ids_out_of_range,
+        .quirks = scenario->quirks,
         .inputs = collection->inputs,
         .row = oracle_row,
         .row_arg = (void *)(uintptr_t)scenario,

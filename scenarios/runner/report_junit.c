@@ -25,6 +25,20 @@ static void attribute(ls_text *out, const char *name, const char *value) {
     ls_text_puts(out, "\"");
 }
 
+// What passes by design, and why; nothing where no stage does.
+static void write_designs(ls_text *out, const ls_case_result *result) {
+    const char *between = "      <system-out>";
+    for (int s = 0; s < result->stage_count; s++) {
+        const ls_stage_result *stage = &result->stages[s];
+        if (stage->class_ == LS_CLASS_BY_DESIGN && stage->divergence != NULL) {
+            ls_text_puts(out, between);
+            ls_report__xml(out, stage->divergence);
+            between = "\n";
+        }
+    }
+    ls_text_puts(out, between[0] == '\n' ? "</system-out>\n" : "");
+}
+
 static void write_case(ls_text *out, const ls_case_result *result) {
     ls_text_puts(out, "    <testcase");
     attribute(out, "name", result->name);
@@ -34,6 +48,12 @@ static void write_case(ls_text *out, const ls_case_result *result) {
         ls_text_puts(out, ">\n      <skipped");
         attribute(out, "message", result->skip_reason);
         ls_text_puts(out, "/>\n    </testcase>\n");
+        return;
+    }
+    if (result->pass && result->class_ == LS_CLASS_BY_DESIGN) {
+        ls_text_puts(out, ">\n");
+        write_designs(out, result);
+        ls_text_puts(out, "    </testcase>\n");
         return;
     }
     if (result->pass) {

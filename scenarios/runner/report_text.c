@@ -128,7 +128,13 @@ static void put_case(ls_text *out, const ls_case_result *result, const table_wid
                    result->real != NULL ? result->real : "");
     ls_text_printf(out, ", %.2f s\n", result->seconds);
     for (int s = 0; s < result->stage_count; s++) {
-        put_stage(out, &result->stages[s], widths, p);
+        const ls_stage_result *stage = &result->stages[s];
+        put_stage(out, stage, widths, p);
+        if (result->pass && stage->class_ == LS_CLASS_BY_DESIGN && stage->divergence != NULL) {
+            ls_text_puts(out, "          ");
+            ls_report__plain(out, stage->divergence, strlen(stage->divergence));
+            ls_text_puts(out, "\n");
+        }
     }
     if (result->not_run != NULL) {
         ls_text_printf(out, "        %snot run: ", p->dim);

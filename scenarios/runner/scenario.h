@@ -14,6 +14,7 @@
 #include "base/base.h"
 #include "collectives/collectives.h"
 #include "collectives/finding.h"
+#include "embedding/module.h"
 #include "kernels/kernels.h"
 #include "local_tensor/local_tensor.h"
 #include "planner/plan.h"
@@ -117,6 +118,7 @@ typedef struct ls_scenario_table {
     int64_t rows, dim;
     ls_dtype dtype;  // f32, f16, bf16 or f64
     ls_pooling pooling;
+    ls_mean_divisor mean_divisor;
     ls_string_list features;  // at least one; the table's name when not given
     ls_generator weights;     // default: uniform in [-1/sqrt(rows), 1/sqrt(rows))
     int64_t padding_id;       // ids equal to it count for nothing; -1: none
@@ -359,6 +361,7 @@ typedef struct ls_scenario {
     int ranks_per_host;  // from the mesh dimension called host; `ranks` when there is none
     ls_scenario_table *tables;
     int table_count;  // 0: a program
+    ls_torchrec_quirks quirks;
     ls_scenario_inputs inputs;
     const ls_scenario_stage *stages;  // `steps:`, in order
     int stage_count;

@@ -281,6 +281,10 @@ static void check_tables(ls_reader *reader, ls_scenario *scenario) {
                             "padding_id: %" PRId64 " is no row of the %" PRId64, table->padding_id,
                             table->rows);
         }
+        if (ls_node_has(&table->node, "mean_divisor") && table->pooling != LS_POOL_MEAN) {
+            ls_check__error(reader, ls_node_mark(&table->node, "mean_divisor"), "pooling: mean",
+                            NULL, "mean_divisor: the table is not pooled by mean");
+        }
         const ls_generator *weights = &table->weights;
         if (weights->kind == LS_GENERATOR_VALUES && table->rows > 0 &&
             weights->value_count / table->rows != table->dim) {
@@ -358,7 +362,7 @@ static void check_form(ls_reader *reader, ls_scenario *scenario) {
         ls_check__error(reader, ls_node_mark(&scenario->node, "tables"), "at least one table", NULL,
                         "tables: none");
     }
-    static const char *const of_tables[] = {"inputs", "steps", "optimizer"};
+    static const char *const of_tables[] = {"inputs", "steps", "optimizer", "torchrec_quirks"};
     for (size_t i = 0; i < sizeof of_tables / sizeof *of_tables && !tables; i++) {
         if (scenario->is_program && ls_node_has(&scenario->node, of_tables[i])) {
             ls_check__error(reader, ls_node_mark(&scenario->node, of_tables[i]), NULL, NULL,

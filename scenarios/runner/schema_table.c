@@ -18,6 +18,8 @@ static const ls_schema_name weight_dtype_names[] = {
     {"f32", LS_F32}, {"f16", LS_F16}, {"bf16", LS_BF16}, {"f64", LS_F64}};
 static const ls_schema_name pooling_names[] = {
     {"sum", LS_POOL_SUM}, {"mean", LS_POOL_MEAN}, {"max", LS_POOL_MAX}, {"none", LS_POOL_NONE}};
+static const ls_schema_name divisor_names[] = {
+    {"weights", LS_MEAN_WEIGHTS}, {"ids", LS_MEAN_IDS}, {"torchrec", LS_MEAN_TORCHREC}};
 static const ls_schema_name policy_names[] = {
     {"error", LS_ID_ERROR}, {"clamp", LS_ID_CLAMP}, {"wrap", LS_ID_WRAP}};
 static const ls_schema_name stage_names[] = {
@@ -185,6 +187,12 @@ static const ls_schema_field table_fields[] = {
     {.key = "pooling", .type = LS_FIELD_ENUM, MEMBER(pooling), .names = NAMES(pooling_names),
      .fallback = "sum", .doc = "How the rows of a bag become one; none: a row per id.",
      .example = "pooling: mean"},
+    {.key = "mean_divisor", .type = LS_FIELD_ENUM, MEMBER(mean_divisor),
+     .names = NAMES(divisor_names), .fallback = "weights",
+     .doc = "What a mean divides a bag's sum by: the sum of the weights (1 each where inputs have "
+            "none), the number of ids, or what TorchRec does: the number of ids, but under "
+            "row_wise and table_row_wise the sum of the weights + 1e-6.",
+     .example = "mean_divisor: torchrec"},
     {.key = "features", .type = LS_FIELD_STRINGS, .flags = LS_FIELD_SINGLE, MEMBER(features),
      .otherwise = "one, called like the table", .doc = "The features that look this table up.",
      .example = "features: [user, friend]"},
@@ -204,6 +212,23 @@ static const ls_schema_record table_record = {
 #undef S
 
 // ---- Inputs -------------------------------------------------------------------------------------
+#define S ls_torchrec_quirks
+static const ls_schema_field quirk_fields[] = {
+    {.key = "grid_mean_not_divided", .type = LS_FIELD_BOOL, MEMBER(grid_mean_not_divided),
+     .fallback = "false", .doc = "Mean tables under grid give their sums.",
+     .example = "grid_mean_not_divided: true"},
+    {.key = "row_wise_mean_divides_others", .type = LS_FIELD_BOOL,
+     MEMBER(row_wise_mean_divides_others), .fallback = "false",
+     .doc = "A mean table under row_wise or table_row_wise has the other sum and mean tables "
+            "divided once more: by the number of ids (or sum of weights) of their bag + 1e-6, "
+            "row_wise and table_row_wise sums by 1 + 1e-6.",
+     .example = "row_wise_mean_divides_others: true"},
+};
+static const ls_schema_record quirk_record = {
+    .name = "torchrec_quirks", .doc = "Defects of TorchRec that the run repeats.",
+    .fields = quirk_fields, .field_count = COUNT(quirk_fields), .size = sizeof(S)};
+#undef S
+
 #define S ls_scenario_feature
 static const ls_schema_field feature_fields[] = {
     {.key = "lengths", .type = LS_FIELD_RECORD, MEMBER(lengths), .record = &length_record,
@@ -295,8 +320,9 @@ static const ls_schema_record reference_record = {
 #define S ls_scenario_checks
 static const ls_schema_field check_fields[] = {
     {.key = "oracle", .type = LS_FIELD_CLASS, MEMBER(oracle), AUX(oracle_off),
-     .names = NAMES(class_names), .fallback = "within_bound",
-     .doc = "The worst class against the unsharded oracle that passes.",
+     .names = NAMES(class_names), .fallback = "by_design",
+     .doc = "The worst class against the unsharded oracle that passes. by_design needs a meaning "
+            "that the scenario chose by name (mean_divisor, torchrec_quirks).",
      .example = "oracle: bit_exact"},
     {.key = "real", .type = LS_FIELD_CLASS, MEMBER(real), AUX(real_off),
      .names = NAMES(class_names), .fallback = "within_bound",
@@ -410,6 +436,9 @@ static const ls_schema_field root_fields[] = {
     {.key = "tables", .type = LS_FIELD_RECORDS, MEMBER(tables), AUX(table_count),
      .record = &table_record, .otherwise = "none: a program", .doc = "The embedding tables.",
      .example = "tables: [{name: user, rows: 4096, dim: 64}]"},
+    {.key = "torchrec_quirks", .type = LS_FIELD_RECORD, MEMBER(quirks), .record = &quirk_record,
+     .otherwise = "none", .doc = "Defects of TorchRec that the run repeats.",
+     .example = "torchrec_quirks: {grid_mean_not_divided: true}"},
     {.key = "inputs", .type = LS_FIELD_RECORD, MEMBER(inputs), .record = &input_record,
      .otherwise = "required with tables", .doc = "What is looked up.",
      .example = "inputs: {batch: 8}"},

@@ -242,9 +242,9 @@ KERNEL(fill_empty_bags,
        (D(out), D(ids), D(offsets)))
 KERNEL(divide_bags,
        (ls_device * device, void *out, size_t out_stride, ls_dtype dtype, size_t dim,
-        const int64_t *ids, const int64_t *offsets, const float *weights, int64_t padding_id,
-        size_t bags),
-       (HOST, out, out_stride, dtype, dim, ids, offsets, weights, padding_id, bags),
+        const int64_t *ids, const int64_t *offsets, const float *weights, double added,
+        int64_t padding_id, size_t bags),
+       (HOST, out, out_stride, dtype, dim, ids, offsets, weights, added, padding_id, bags),
        (D(out), D(ids), D(offsets), D(weights)))
 KERNEL(matmul,
        (ls_device * device, void *out, const void *a, const void *b, ls_dtype dtype, size_t m,

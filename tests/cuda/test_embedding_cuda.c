@@ -299,10 +299,10 @@ static void bags_case(ls_dtype dtype, bool weighted, int64_t padding_id) {
     expect_same("fill_empty_bags", values, out, dtype, BAGS * STRIDE);
     if (dtype == LS_F32 || dtype == LS_F64) {
         ls_kernel_divide_bags(values, STRIDE, dtype, DIM, b.ids, b.offsets,
-                              weighted ? b.weights : NULL, padding_id, BAGS);
+                              weighted ? b.weights : NULL, 1e-6, padding_id, BAGS);
         need_ok(ls_kernel_divide_bags_cuda(out, STRIDE, dtype, DIM, b.ids_device, b.offsets_device,
-                                           weighted ? b.weights_device : NULL, padding_id, BAGS,
-                                           NULL),
+                                           weighted ? b.weights_device : NULL, 1e-6, padding_id,
+                                           BAGS, NULL),
                 "divide_bags");
         expect_same("divide_bags", values, out, dtype, BAGS * STRIDE);
     }

@@ -34,7 +34,7 @@ typedef struct case_outcome {
     uint64_t elements;   //
     uint64_t wrong;      // elements
     double bound_ratio;  // largest
-    char text[1400];     // the first thing that is wrong, or the error
+    char text[1600];     // the first thing that is wrong, or the error
     char stage[32];      // where it is
     ls_bad_id bad_id;    // of the module, when there was one
     bool has_bad_id;

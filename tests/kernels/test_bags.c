@@ -32,11 +32,11 @@ Test(bags, empty_ones_are_filled) {
 Test(bags, means_divide_by_what_counts) {
     float out[BAGS * DIM] = {3, 1, 5, 5, 7, 8, 9, 10};
     const float expected[BAGS * DIM] = {1.5f, 0.5f, 5, 5, 7, 8, 4.5f, 5};
-    ls_kernel_divide_bags(out, DIM, LS_F32, DIM, ids, offsets, NULL, -1, BAGS);
+    ls_kernel_divide_bags(out, DIM, LS_F32, DIM, ids, offsets, NULL, 0, -1, BAGS);
     cr_assert(memcmp(out, expected, sizeof out) == 0);
     double wide[BAGS * DIM] = {3, 1, 5, 5, 7, 8, 9, 10};
     const double padded[BAGS * DIM] = {3, 1, 5, 5, 7, 8, 9, 10};
-    ls_kernel_divide_bags(wide, DIM, LS_F64, DIM, ids, offsets, NULL, 9, BAGS);
+    ls_kernel_divide_bags(wide, DIM, LS_F64, DIM, ids, offsets, NULL, 0, 9, BAGS);
     cr_assert(memcmp(wide, padded, sizeof wide) == 0, "one id counts in each, or none");
 }
 
@@ -46,7 +46,15 @@ Test(bags, weighted_means_divide_by_the_sum_of_weights) {
     float out[BAGS * DIM] = {1, 2, 5, 5, 8, 2, 3, 6};
     const float expected[BAGS * DIM] = {
         (float)(1 / (1e8 + 1)), (float)(2 / (1e8 + 1)), 5, 5, 2, 0.5f, 4, 8};
-    ls_kernel_divide_bags(out, DIM, LS_F32, DIM, ids, offsets, weights, -1, BAGS);
+    ls_kernel_divide_bags(out, DIM, LS_F32, DIM, ids, offsets, weights, 0, -1, BAGS);
+    cr_assert(memcmp(out, expected, sizeof out) == 0);
+}
+
+// What is added goes to every divisor, but a bag without ids stays: 2 ids and 2, 1 id and 2.
+Test(bags, something_may_be_added_to_the_divisor) {
+    float out[BAGS * DIM] = {8, 4, 5, 5, 6, 9, 12, 2};
+    const float expected[BAGS * DIM] = {2, 1, 5, 5, 2, 3, 3, 0.5f};
+    ls_kernel_divide_bags(out, DIM, LS_F32, DIM, ids, offsets, NULL, 2, -1, BAGS);
     cr_assert(memcmp(out, expected, sizeof out) == 0);
 }
 

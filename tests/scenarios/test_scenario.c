@@ -159,10 +159,26 @@ Test(scenario, tables_and_defaults) {
     cr_assert(strcmp(s->inputs.features[2].name, "b") == 0 && s->inputs.features[2].table == 1);
     cr_assert(s->optimizer.lr == 0.02 && s->optimizer.eps == 1e-8);
     cr_assert(s->stage_count == 3 && s->checks.real_off && !s->checks.oracle_off);
-    cr_assert(s->checks.oracle == LS_CLASS_WITHIN_BOUND);
+    cr_assert(s->checks.oracle == LS_CLASS_BY_DESIGN);
+    cr_assert(s->tables[0].mean_divisor == LS_MEAN_WEIGHTS);
+    cr_assert(!s->quirks.grid_mean_not_divided && !s->quirks.row_wise_mean_divides_others);
     cr_assert(s->tables[1].node.mark.line == 8 && s->tables[1].node.mark.column == 5);
     cr_assert(ls_node_mark(&s->tables[1].node, "rows").column == 21);
     cr_assert(!ls_node_has(&s->tables[1].node, "dtype"));
+    ls_scenario_free(s);
+}
+
+// What a mean divides by is each table's own; a quirk of TorchRec is the collection's.
+Test(scenario, means_by_name) {
+    ls_scenario *s = good("lockstep: 1\nname: x\nmesh: {shape: [2]}\ntables:\n"
+                          "  - {name: a, rows: 9, dim: 4, pooling: mean, mean_divisor: ids}\n"
+                          "  - {name: b, rows: 9, dim: 4, pooling: mean, mean_divisor: torchrec}\n"
+                          "torchrec_quirks: {row_wise_mean_divides_others: true}\n"
+                          "inputs: {batch: 1}\nchecks: {oracle: within_bound}\n");
+    cr_assert(s->tables[0].mean_divisor == LS_MEAN_IDS);
+    cr_assert(s->tables[1].mean_divisor == LS_MEAN_TORCHREC);
+    cr_assert(!s->quirks.grid_mean_not_divided && s->quirks.row_wise_mean_divides_others);
+    cr_assert(s->checks.oracle == LS_CLASS_WITHIN_BOUND);
     ls_scenario_free(s);
 }
 

@@ -76,6 +76,38 @@ Test(report_json, has_the_promised_members) {
     ls_results_free(results);
 }
 
+// What passes by design is told in every report, with its sentence.
+Test(reports, by_design_is_explained) {
+    static const char why[] = "table user is grid, and there a mean is not divided";
+    static int (*const writers[])(ls_text *, const ls_results *) = {ls_report_json, ls_report_junit,
+                                                                    ls_report_html};
+    ls_stage_result stage = {.name = "output_dist",
+                             .class_ = LS_CLASS_BY_DESIGN,
+                             .elements = 4,
+                             .differing = 3,
+                             .divergence = why};
+    ls_case_result result = {.name = "as designed",
+                             .file = "a.yaml",
+                             .backend = "sim",
+                             .pass = true,
+                             .stages = &stage,
+                             .stage_count = 1};
+    ls_results *results = NULL;
+    cr_assert(ls_results_create(&results, "run") == LS_OK);
+    cr_assert(ls_results_add(results, &result) == LS_OK);
+    cr_expect(results->passed == 1 && results->cases[0].class_ == LS_CLASS_BY_DESIGN);
+    for (size_t i = 0; i <= sizeof writers / sizeof *writers; i++) {
+        ls_text text = {0};
+        ls_report_style style = {0};
+        int status = i < sizeof writers / sizeof *writers ? writers[i](&text, results)
+                                                          : ls_report_text(&text, results, &style);
+        cr_assert(status == LS_OK);
+        cr_expect(strstr(ls_text_string(&text), why) != NULL, "report %zu", i);
+        ls_text_free(&text);
+    }
+    ls_results_free(results);
+}
+
 // Every finding's name goes out under its own number.
 Test(report_json, finding_names_round_trip) {
     for (int id = 0; id < LS_FINDING_COUNT; id++) {
