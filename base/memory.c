@@ -7,6 +7,19 @@
 
 #define ALIGNMENT 64u
 
+// Under the address sanitizer an arena keeps what it has not handed out closed, and a gap after
+// each allocation, so that an overrun is seen there as it is with malloc.
+#if defined(__SANITIZE_ADDRESS__)
+#include <sanitizer/asan_interface.h>
+#define ARENA_GAP_BYTES             ((size_t)ALIGNMENT)
+#define ARENA_CLOSE(pointer, bytes) ASAN_POISON_MEMORY_REGION(pointer, bytes)
+#define ARENA_OPEN(pointer, bytes)  ASAN_UNPOISON_MEMORY_REGION(pointer, bytes)
+#else
+#define ARENA_GAP_BYTES             ((size_t)0)
+#define ARENA_CLOSE(pointer, bytes) ((void)(pointer))
+#define ARENA_OPEN(pointer, bytes)  ((void)(pointer))
+#endif
+
 static size_t align_up(size_t size) {
     return (size + (ALIGNMENT - 1)) & ~(size_t)(ALIGNMENT - 1);
 }
@@ -162,6 +175,7 @@ void ls_arena_free(ls_arena *arena) {
     struct arena_block *block = arena->blocks;
     while (block != NULL) {
         struct arena_block *next = block->next;
+        ARENA_OPEN(block, block->bytes);
         ls_free(arena->allocator, block, 1, block->bytes);
         block = next;
     }
@@ -177,7 +191,7 @@ void *ls_arena_alloc(ls_arena *arena, size_t count, size_t size) {
         (void)LS_FAIL(LS_ERR_MEMORY, "cannot allocate %zu bytes", bytes);
         return NULL;
     }
-    size_t rounded = align_up(bytes != 0 ? bytes : 1);
+    size_t rounded = align_up(bytes != 0 ? bytes : 1) + ARENA_GAP_BYTES;
     size_t header = align_up(sizeof(struct arena_block));
     struct arena_block *block = arena->blocks;
     if (block == NULL || block->bytes - block->used < rounded) {
@@ -190,6 +204,7 @@ void *ls_arena_alloc(ls_arena *arena, size_t count, size_t size) {
         struct arena_block *fresh = memory;
         fresh->bytes = block_size;
         fresh->used = header;
+        ARENA_CLOSE((char *)fresh + header, block_size - header);
         arena->bytes += block_size;
         if (block != NULL && block_size > ARENA_BLOCK_BYTES) {
             // Keep filling the current block; the large one is used up at once.
@@ -203,6 +218,7 @@ void *ls_arena_alloc(ls_arena *arena, size_t count, size_t size) {
     }
     void *pointer = (char *)block + block->used;
     block->used += rounded;
+    ARENA_OPEN(pointer, bytes);
     return pointer;
 }
 

@@ -260,11 +260,13 @@ static int judge(void *arg, const ls_stage_output *output) {
     }
     sink->out->judged++;
     sink->out->elements += judgement.elements;
-    if (judgement.wrong > 0 && sink->out->wrong == 0) {
+    bool first = sink->out->wrong == 0 && (judgement.wrong > 0 || sink->out->by_design == 0);
+    if (judgement.text[0] && first) {
         snprintf(sink->out->text, sizeof(sink->out->text), "%s", judgement.text);
         snprintf(sink->out->stage, sizeof(sink->out->stage), "%s", output->stage);
     }
     sink->out->wrong += judgement.wrong;
+    sink->out->by_design += judgement.by_design;
     if (judgement.bound_ratio > sink->out->bound_ratio) {
         sink->out->bound_ratio = judgement.bound_ratio;
     }
@@ -280,6 +282,7 @@ static int run_module(embedding_case *c, ls_backend *backend, const ls_oracle *o
                                     .table_count = c->table_count,
                                     .plan = &c->plan,
                                     .id_policy = c->id_policy,
+                                    .quirks = c->quirks,
                                     .fill = fill,
                                     .fill_arg = c,
                                     .allow_broken_plan = c->allow_broken_plan};
@@ -319,6 +322,7 @@ static int make_oracle(embedding_case *c, ls_oracle **out) {
                                  .table_count = c->table_count,
                                  .plan = &c->plan,
                                  .id_policy = c->id_policy,
+                                 .quirks = c->quirks,
                                  .inputs = (const ls_keyed_jagged *const *)c->inputs,
                                  .row = oracle_row,
                                  .row_arg = c};

@@ -8,7 +8,7 @@
 #include "embedding/embedding.h"
 
 #define CASE_TABLES_MAX 8
-#define CASE_RANKS_MAX  12
+#define CASE_RANKS_MAX  16
 
 typedef struct embedding_case {
     int ranks, ranks_per_host;
@@ -19,6 +19,7 @@ typedef struct embedding_case {
     ls_plan plan;
     ls_keyed_jagged *inputs[CASE_RANKS_MAX];
     ls_id_policy id_policy;
+    ls_torchrec_quirks quirks;
     bool allow_broken_plan;
     const ls_allocator *allocator;
     ls_call_observer observer;  // sees every collective of the run; NULL: none
@@ -33,8 +34,9 @@ typedef struct case_outcome {
     uint64_t judged;     // outputs
     uint64_t elements;   //
     uint64_t wrong;      // elements
+    uint64_t by_design;  // elements
     double bound_ratio;  // largest
-    char text[1600];     // the first thing that is wrong, or the error
+    char text[1600];     // the first thing that is wrong or by design, or the error
     char stage[32];      // where it is
     ls_bad_id bad_id;    // of the module, when there was one
     bool has_bad_id;

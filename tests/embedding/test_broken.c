@@ -94,6 +94,31 @@ Test(broken, rows_on_two_ranks) {
     case_free(&c);
 }
 
+// Weights go with their ids under a broken plan as well: only the bag of the lost row is wrong.
+Test(broken, weights_under_a_plan_with_a_gap) {
+    static const char *const keys[] = {"a"};
+    static const int64_t lengths[] = {2, 3}, ids[] = {6, 1, 0, 5, 3};
+    static const float weights[] = {0.5f, 2, -1, 4, 8};
+    embedding_case c;
+    case_outcome out;
+    make_broken(&c, LS_POOL_SUM);
+    c.tables[0].weighted = true;
+    for (int r = 0; r < 4; r++) {
+        ls_keyed_jagged_free(c.inputs[r]);
+        cr_assert(ls_keyed_jagged_create(&c.inputs[r], NULL, r, keys, 1, 2, lengths, ids, 5,
+                                         weights) == LS_OK);
+    }
+    c.plans[0].shards[2].rows = 1;  // row 5 is missing
+    c.allow_broken_plan = true;
+    cr_assert(case_run(&c, &out) == LS_OK, "%s", out.text);
+    cr_expect_str_eq(out.stage, "output_dist");
+    cr_expect(out.wrong == 16, "four columns of one bag on four ranks, not %d", (int)out.wrong);
+    cr_expect(strstr(out.text, "; as if id 5 (position 1, on no rank) were missing"), "%s",
+              out.text);
+    case_outcome_free(&out);
+    case_free(&c);
+}
+
 // Columns that no shard holds stay 0, and are named by column.
 Test(broken, columns_on_no_rank) {
     embedding_case c;

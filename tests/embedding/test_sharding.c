@@ -235,3 +235,10 @@ Test(sharding, padding_ids_do_not_count) {
         }
     }
 }
+
+// A world of 16 ranks, where an array of one number per rank fills whole cache lines.
+Test(sharding, sixteen_ranks) {
+    for (size_t p = 0; p < POOLING_COUNT; p++) {
+        run_types(16, 4, &poolings[p], 37, 6, LS_F32, NULL);
+    }
+}
