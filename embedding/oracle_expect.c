@@ -163,8 +163,8 @@ static void divide(const ls_table *table, const bag_sum *bag, const oracle_divis
     }
     *value /= divisor;
     double relative = error / fabs(divisor);
-    *bound = relative < 0.5 ? (*bound / fabs(divisor) + fabs(*value) * relative) / (1 - relative)
-                            : INFINITY;
+    *bound = relative < 1 ? (*bound / fabs(divisor) + fabs(*value) * relative) / (1 - relative)
+                          : INFINITY;
     *bound += ls_bound_step(dtype, fabs(*value) + *bound) + ls_bound_step(LS_F64, fabs(*value));
 }
 

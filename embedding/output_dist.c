@@ -231,22 +231,19 @@ static int divide_once_more(const ls_embedding *module, const ls_table *table,
     return device->ops->scale(device, pair->output, pair->output, &factor, group->dtype, count);
 }
 
-// What is left to do to one pair. A bag without an id that counts gives 0, whatever its shards
-// said.
+// What is left to do to one pair. A bag without an id that counts gives 0: sums have it, and of max
+// the shards may have said -infinity.
 static int finish(const ls_embedding *module, const ls_table *table, const embedding_group *group,
                   embedding_input *pair) {
     ls_device *device = module->device;
     if (table->pooling == LS_POOL_NONE || pair->bags.batch == 0) {
         return LS_OK;
     }
-    size_t dim = (size_t)table->dim;
-    if (table->pooling != LS_POOL_SUM) {
-        LS_TRY(device->ops->fill_empty_bags(
-            device, pair->output, dim, group->dtype, 0, dim, pair->bags.ids, pair->bags.offsets,
-            ls_embedding__padding(table), (size_t)pair->bags.batch));
-    }
     if (table->pooling == LS_POOL_MAX) {
-        return LS_OK;
+        size_t dim = (size_t)table->dim;
+        return device->ops->fill_empty_bags(device, pair->output, dim, group->dtype, 0, dim,
+                                            pair->bags.ids, pair->bags.offsets,
+                                            ls_embedding__padding(table), (size_t)pair->bags.batch);
     }
     if (table->pooling == LS_POOL_MEAN) {
         LS_TRY(divide_mean(module, table, group, pair));

@@ -66,10 +66,8 @@ static int prepare_pair(ls_embedding_pass *pass, int rank, int pair, const ls_ke
     LS_TRY(module->device->ops->copy_in(module->device, ids, out->jagged.ids,
                                         count * sizeof(int64_t)));
     size_t bad = 0;
-    // A table without rows has no nearest row either.
-    ls_id_policy policy = table->rows == 0 ? LS_ID_ERROR : module->id_policy;
-    int resolved =
-        module->device->ops->resolve_ids(module->device, ids, count, table->rows, policy, &bad);
+    int resolved = module->device->ops->resolve_ids(module->device, ids, count, table->rows,
+                                                    module->id_policy, &bad);
     if (resolved != LS_OK && resolved != LS_ERR_INVALID) {
         return resolved;  // the device failed, not the data
     }

@@ -264,6 +264,58 @@ Test(judge, signs_of_zeros) {
     tear_down(&s);
 }
 
+// NaN loses against the numbers that come after it, and wins where there is none.
+Test(judge, largest_with_nan) {
+    setting s;
+    set_up(&s, LS_POOL_MAX, NULL, LS_MEAN_WEIGHTS);
+    const float good[] = {3, -0.1f}, nan[] = {NAN, -0.1f};
+    s.rows[3][0] = (double)NAN;
+    cr_expect(judge_row(&s, good).wrong == 0 && judge_row(&s, nan).wrong == 1);
+    s.rows[1][0] = s.rows[2][0] = (double)NAN;
+    cr_expect(judge_row(&s, good).wrong == 1 && judge_row(&s, nan).wrong == 0);
+    tear_down(&s);
+}
+
+// An oracle without the weights that its table wants cannot be made, but where no id needs one.
+Test(judge, weights_are_demanded) {
+    static const char *const keys[] = {"a"};
+    static const int64_t lengths[] = {1}, ids[] = {2};
+    static const float weights[] = {1, 2, 3};
+    for (int64_t n = 0; n < 2; n++) {
+        setting s;
+        set_up(&s, LS_POOL_SUM, weights, LS_MEAN_WEIGHTS);
+        ls_oracle_options options = {.tables = s.c.tables,
+                                     .table_count = 1,
+                                     .plan = &s.c.plan,
+                                     .inputs = (const ls_keyed_jagged *const *)s.c.inputs,
+                                     .row = row};
+        ls_keyed_jagged_free(s.c.inputs[1]);
+        cr_assert(ls_keyed_jagged_create(&s.c.inputs[1], NULL, 1, keys, 1, n, lengths, ids, n,
+                                         NULL) == LS_OK);
+        ls_oracle *oracle = NULL;
+        int status = ls_oracle_create(&oracle, &options);
+        cr_expect(status == (n == 0 ? LS_OK : LS_ERR_INVALID), "%d", status);
+        cr_expect(n == 0 || strstr(ls_error_last()->text, "rank 1 has no weights for feature a"));
+        ls_oracle_free(oracle);
+        tear_down(&s);
+    }
+}
+
+// The id whose loss explains a mean is found by what the mean divides by: padding does not count.
+Test(judge, causes_in_means) {
+    setting s;
+    set_up(&s, LS_POOL_MEAN, NULL, LS_MEAN_WEIGHTS);
+    s.c.tables[0].has_padding_id = true;
+    s.c.tables[0].padding_id = 1;
+    const float right[] = {3.5f, -0.1f}, lost[] = {2, -0.1f}, twice[] = {5, -0.1f};
+    cr_expect(judge_row(&s, right).wrong == 0);
+    ls_judgement j = judge_row(&s, lost);
+    cr_expect(strstr(j.text, "as if id 2 (position 2, on rank 1) were missing"), "%s", j.text);
+    j = judge_row(&s, twice);
+    cr_expect(strstr(j.text, "as if id 2 (position 2, on rank 1) counted twice"), "%s", j.text);
+    tear_down(&s);
+}
+
 // Means of TorchRec by rows. Rank 1: weights 1, -1, 0.25, so 2.75 and -0.025 over 3 (unsharded) or
 // over 0.250001 (by rows). All of one or all of the other, or else it is wrong.
 Test(judge, by_design_is_all_or_nothing) {
@@ -282,6 +334,10 @@ Test(judge, by_design_is_all_or_nothing) {
                   strstr(j.text, "got 10.9999561, unsharded 0.916666667: table t is row_wise, and "
                                  "there TorchRec divides a mean by the sum of its weights + 1e-6"),
               "%s", j.text);
+    // One last place off is rounding still, and no other meaning is looked for.
+    const float rounded[] = {nextafterf(unsharded[0], 2), unsharded[1]};
+    j = judge_row(&s, rounded);
+    cr_expect(j.wrong == 0 && j.by_design == 0 && j.differing == 1 && j.bound_ratio < 1);
     const float mixture[] = {unsharded[0], documented[1]};
     j = judge_row(&s, mixture);
     cr_expect(j.wrong == 1 && j.by_design == 0 && j.first_wrong == 0, "%s", j.text);

@@ -223,6 +223,44 @@ Test(stages, bad_ids_are_named) {
     }
 }
 
+// A bad id at the start of a bag is of that bag, not of the one before.
+Test(stages, bad_id_at_the_start_of_a_bag) {
+    static const int64_t lengths[] = {2, 0, 2, 0, 0, 0, 0, 0, 0}, ids[] = {1, 2, 9, 3};
+    embedding_case c;
+    case_outcome out;
+    case_init(&c, 2, 2, 3);
+    case_table(&c, "table", 9, 4, LS_POOL_SUM, false, "a");
+    cr_assert(case_place(&c, 0, LS_ROW_WISE, 0));
+    give(&c, 0, 3, lengths, ids, 4);
+    give(&c, 1, 0, lengths, ids, 0);
+    cr_expect(case_run(&c, &out) == LS_ERR_FINDING);
+    cr_assert(out.has_bad_id);
+    cr_expect(out.bad_id.sample == 2 && out.bad_id.position == 0 && out.bad_id.id == 9);
+    case_outcome_free(&out);
+    case_free(&c);
+}
+
+// No id is right in a table without rows, whatever the policy.
+Test(stages, no_id_is_right_without_rows) {
+    static const ls_id_policy policies[] = {LS_ID_ERROR, LS_ID_CLAMP, LS_ID_WRAP};
+    static const int64_t lengths[] = {1, 0, 0}, ids[] = {0};
+    for (int p = 0; p < 3; p++) {
+        embedding_case c;
+        case_outcome out;
+        case_init(&c, 2, 2, 3);
+        c.id_policy = policies[p];
+        c.allow_broken_plan = true;  // a plan of ours has no such table
+        case_table(&c, "table", 0, 4, LS_POOL_SUM, false, "a");
+        cr_assert(case_place(&c, 0, LS_ROW_WISE, 0));
+        give(&c, 0, 1, lengths, ids, 1);
+        give(&c, 1, 1, lengths, ids, 1);
+        cr_expect(case_run(&c, &out) == LS_ERR_FINDING, "%d: %s", p, out.text);
+        cr_expect(strstr(out.text, "id 0 is not in [0, 0)"), "%s", out.text);
+        case_outcome_free(&out);
+        case_free(&c);
+    }
+}
+
 // Clamp and wrap give the same rows under every sharding type: bit for bit where nothing is summed.
 Test(stages, clamp_and_wrap_agree_everywhere) {
     static const ls_id_policy policies[] = {LS_ID_CLAMP, LS_ID_WRAP};
