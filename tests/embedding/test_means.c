@@ -135,7 +135,7 @@ Test(means, a_mean_by_rows_divides_others) {
         double e = rows ? 1e-6 : 0;
         set_up(&c);
         c.quirks.row_wise_mean_divides_others = true;
-        add(&c, "mean", LS_POOL_MEAN, false, LS_MEAN_WEIGHTS,
+        add(&c, "mean", LS_POOL_MEAN, false, LS_MEAN_TORCHREC,
             rows ? LS_TABLE_ROW_WISE : LS_TABLE_WISE);
         add(&c, "row_sum", LS_POOL_SUM, false, LS_MEAN_WEIGHTS, LS_ROW_WISE);
         add(&c, "sum", LS_POOL_SUM, false, LS_MEAN_WEIGHTS, LS_COLUMN_WISE);
@@ -145,7 +145,7 @@ Test(means, a_mean_by_rows_divides_others) {
         add(&c, "largest", LS_POOL_MAX, false, LS_MEAN_WEIGHTS, LS_TABLE_WISE);
         cr_assert(case_run(&c, &out) == LS_OK, "%s", out.text);
         cr_expect(out.wrong == 0 && (out.by_design > 0) == (rows > 0), "%s", out.text);
-        expect_bags(&c, &out, 0, 21, 21, "mean");
+        expect_bags(&c, &out, 0, 42 / (2 + e), 21 / (1 + e), "mean");
         expect_bags(&c, &out, 1, 42 / (1 + e), 21 / (1 + e), "row_sum");
         expect_bags(&c, &out, 2, rows ? 42 / (2 + e) : 42, rows ? 21 / (1 + e) : 21, "sum");
         expect_bags(&c, &out, 3, rows ? 37.5 / (2.5 + e) : 37.5, rows ? 84 / (4 + e) : 84,
@@ -154,10 +154,30 @@ Test(means, a_mean_by_rows_divides_others) {
                     "mean_twice");
         expect_bags(&c, &out, 5, rows ? 21 / (2 + e) : 21, 21 / (1 + e), "grid");
         expect_bags(&c, &out, 6, 31, 21, "largest");
-        cr_expect(!rows || strstr(out.text, "beside the mean of mean once more"), "%s", out.text);
         case_outcome_free(&out);
         case_free(&c);
     }
+}
+
+// A row-wise sum is multiplied by a rounded factor there, which its bound allows for: rows of many
+// values, alone in their bags.
+Test(means, rounded_factor_is_within_the_bound) {
+    embedding_case c;
+    case_outcome out;
+    case_init(&c, 2, 2, 6);
+    c.quirks.row_wise_mean_divides_others = true;
+    case_table(&c, "mean", 50, 3, LS_POOL_MEAN, false, "b");
+    case_table(&c, "sum", 50, 64, LS_POOL_SUM, false, "a");
+    cr_assert(case_place(&c, 0, LS_ROW_WISE, 0) && case_place(&c, 1, LS_ROW_WISE, 0));
+    cr_assert(case_inputs(&c, (const int64_t[]){40, 40}, 1) == LS_OK);
+    cr_assert(case_run(&c, &out) == LS_OK, "%s", out.text);
+    cr_expect(out.wrong == 0 && out.by_design > 1000, "%s", out.text);
+    cr_expect(strstr(out.text, "table sum is row_wise") &&
+                  strstr(out.text, "beside the mean of mean once more, here by 1 + 1e-6"),
+              "%s", out.text);
+    cr_expect(out.bound_ratio > 0.5 && out.bound_ratio <= 1, "%g", out.bound_ratio);
+    case_outcome_free(&out);
+    case_free(&c);
 }
 
 // A name for the divisor is refused where nothing is divided, and so is one that does not exist.
