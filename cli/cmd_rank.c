@@ -49,8 +49,9 @@ static const cli_option options[] = {
 // ---- Backends -----------------------------------------------------------------------------------
 // This process among those of the run.
 typedef struct process {
-    int rank;  // the rank it holds
-    int size;  // processes; 1: it holds every rank
+    int rank;    // the rank it holds
+    int size;    // processes; 1: it holds every rank
+    void *page;  // where it says where its rank is; NULL: it holds every rank
 } process;
 
 static int processes_begin(process *out) {
@@ -138,6 +139,10 @@ static int run_ranks(const ls_scenario *scenario, const process *own) {
     if (status == LS_OK) {
         status = create_backend(&backend, world, &versions);
     }
+    if (status == LS_OK && own->page != NULL) {
+        backend->place = ls_launch_place;
+        backend->place_arg = own->page;
+    }
     if (status == LS_OK) {
         const ls_recording_info info = {
             .name = scenario->name,
@@ -170,13 +175,14 @@ static int mark(int (*say)(const char *marks, int rank), const ls_scenario *scen
     return LS_OK;
 }
 
-static int run_scenario(const ls_scenario *scenario, const process *own) {
+static int run_scenario(const ls_scenario *scenario, process *own) {
     if (own->size > 1 && scenario->ranks != own->size) {
         cli_error("%s wants %d ranks, mpiexec started %d", scenario->file, scenario->ranks,
                   own->size);
         return LS_EXIT_USAGE;
     }
-    int status = mark(ls_launch_announce, scenario, own);
+    int status = own->size > 1 ? ls_launch_place_open(&own->page, given.marks, own->rank) : LS_OK;
+    status = status == LS_OK ? mark(ls_launch_announce, scenario, own) : status;
     status = status == LS_OK ? run_ranks(scenario, own) : status;
     status = status == LS_OK ? mark(ls_launch_done, scenario, own) : status;
     if (status != LS_OK && own->size > 1) {

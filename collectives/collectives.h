@@ -13,6 +13,7 @@
 #include <stdint.h>
 
 #include "base/base.h"
+#include "collectives/finding.h"
 #include "collectives/order/order.h"
 #include "local_tensor/local_tensor.h"
 
@@ -136,6 +137,9 @@ typedef void (*ls_call_observer)(void *arg, const ls_call *call);
 // met in this process and agrees, before its data moves. Counts are valid during the call alone.
 typedef void (*ls_met_observer)(void *arg, const ls_call *const *calls, int size);
 
+// Sees where this process's rank is in its program, whenever it begins to wait and goes on.
+typedef void (*ls_place_observer)(void *arg, const ls_place *place);
+
 // What a backend used for a call. Strings are borrowed until the next run.
 typedef struct ls_call_used {
     const char *algorithm;  // "ring", "tree", ...
@@ -190,6 +194,8 @@ struct ls_backend {
     void *observer_arg;
     ls_met_observer met;  // NULL: none; of backends that hold every rank
     void *met_arg;
+    ls_place_observer place;  // NULL: none; of backends that hold one rank, in ls_spmd_run_backend
+    void *place_arg;
     // Compare a local tensor's replicas before it is redistributed or gathered: reads all of it, so
     // it is off unless asked for.
     bool check_replicas;

@@ -1,6 +1,7 @@
 // Names of findings, and the per-thread record of what the last failing check found.
 #include "collectives/finding.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #include "collectives/check.h"
@@ -14,6 +15,34 @@ static const char *const finding_names[] = {
 const char *ls_finding_name(ls_finding_id id) {
     LS_ASSERT((int)id >= 0 && id < LS_FINDING_COUNT);
     return finding_names[id];
+}
+
+bool ls_place_equal(const ls_place *a, const ls_place *b) {
+    return a->state == b->state && a->calls == b->calls &&
+           (a->state != LS_PLACE_WAITS || (a->awaited == b->awaited && a->line == b->line));
+}
+
+void ls_place_format(char *out, size_t out_bytes, const ls_place *place) {
+    unsigned long long calls = place->calls, awaited = place->awaited;
+    switch (place->state) {
+    case LS_PLACE_UNKNOWN:
+        (void)snprintf(out, out_bytes, "has made no call");
+        return;
+    case LS_PLACE_WAITS:
+        (void)snprintf(out, out_bytes, "waits in call %llu, %s (line %d)", awaited, place->what,
+                       place->line);
+        return;
+    case LS_PLACE_RUNS:
+    case LS_PLACE_STALLS:
+    case LS_PLACE_RETURNED:
+    case LS_PLACE_DIED:
+        break;
+    }
+    const char *does = place->state == LS_PLACE_RUNS       ? "runs"
+                       : place->state == LS_PLACE_STALLS   ? "stalls"
+                       : place->state == LS_PLACE_RETURNED ? "has returned"
+                                                           : "died";
+    (void)snprintf(out, out_bytes, "%s after %llu call%s", does, calls, calls == 1 ? "" : "s");
 }
 
 int ls_finding_parse(ls_finding_id *out, const char *name) {

@@ -4,6 +4,7 @@
 #define LS_COLLECTIVES_FINDING_H
 
 #include <stdbool.h>
+#include <stdint.h>
 
 #include "base/base.h"
 
@@ -54,12 +55,38 @@ typedef enum ls_finding_id {
 LS_API const char *ls_finding_name(ls_finding_id id);
 LS_API int ls_finding_parse(ls_finding_id *out, const char *name);
 
+// Where a rank is in its program. The calls that it has made and the one that it waits for say it
+// alike in the simulator and in a real process.
+typedef enum ls_place_state {
+    LS_PLACE_UNKNOWN,   // it has not begun
+    LS_PLACE_RUNS,      // between calls
+    LS_PLACE_WAITS,     // in a call that others must complete, or at its end for one that is open
+    LS_PLACE_STALLS,    // by a fault: it never goes on
+    LS_PLACE_RETURNED,  // its program has ended, and nothing of it is open
+    LS_PLACE_DIED,      // by a fault
+} ls_place_state;
+
+typedef struct ls_place {
+    ls_place_state state;
+    int line;          // WAITS: of the call that it waits for
+    uint64_t calls;    // made so far
+    uint64_t awaited;  // WAITS: the number of that call among them, from 0
+    char what[128];    // WAITS: that call, for people: "all_reduce sum of 8 f32 on world"
+} ls_place;
+
+LS_API bool ls_place_equal(const ls_place *a, const ls_place *b);  // but for people's words
+// "waits in call 1, barrier on world (line 11)"; out [out_bytes].
+LS_API void ls_place_format(char *out, size_t out_bytes, const ls_place *place);
+
 typedef struct ls_finding {
     ls_finding_id id;
     const int *ranks;   // the ranks at fault (the minority where ranks disagree), ascending
     int rank_count;     //
     const char *where;  // "FILE:LINE" of the first rank at fault, or ""
     const char *text;   // the whole explanation, several lines
+    // Where each rank stays for ever [place_count, by rank]; NULL where the run did not hang.
+    const ls_place *places;
+    int place_count;
 } ls_finding;
 
 // What the last failing check of this thread found (ls_call_check, a descriptor's check,

@@ -88,6 +88,7 @@ static bool plant(int *status, bool *twice, ls_request *request) {
         return true;
     case LS_FAULT_DO_DIE:
         if (rank->run->direct) {
+            ls_place__tell(rank, LS_PLACE_DIED, NULL);
             (void)raise(SIGKILL);  // the rank is the process
         }
         rank->state = LS_RANK_DIED;
@@ -96,6 +97,9 @@ static bool plant(int *status, bool *twice, ls_request *request) {
         return true;
     case LS_FAULT_DO_STALL:
         rank->current = request;
+        if (rank->run->direct) {
+            ls_place__tell(rank, LS_PLACE_STALLS, NULL);
+        }
         while (rank->run->direct) {
             (void)pause();
         }

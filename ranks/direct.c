@@ -105,6 +105,7 @@ static int run_list(ls_request **requests, int count, const ls_request *last) {
 
 // Hands over the calls that wait, and `own` (NULL: none), until `last` is done (NULL: all).
 static int flush(ls_rank *rank, ls_request *own, const ls_request *last) {
+    const ls_request *awaited = own != NULL ? own : last;
     int count = own != NULL ? 1 : 0;
     for (const ls_request *at = rank->open; at != NULL; at = at->next) {
         count += at->state == LS_REQUEST_POSTED && at != own ? 1 : 0;
@@ -115,13 +116,18 @@ static int flush(ls_rank *rank, ls_request *own, const ls_request *last) {
     int next = 0;
     for (ls_request *at = rank->open; at != NULL; at = at->next) {
         if (at->state == LS_REQUEST_POSTED && at != own) {
+            awaited = awaited == NULL ? at : awaited;
             requests[next++] = at;
         }
     }
     if (own != NULL) {
         requests[next++] = own;
     }
+    if (awaited != NULL) {
+        ls_place__tell(rank, LS_PLACE_WAITS, awaited);
+    }
     int status = run_list(requests, next, last);
+    ls_place__tell(rank, LS_PLACE_RUNS, NULL);
     ls_free(NULL, memory, (size_t)count, sizeof(ls_request *));
     return status;
 }
@@ -132,16 +138,22 @@ static bool side_by_side(const ls_run *run) {
 }
 
 static int await(ls_request *request) {
-    ls_backend *backend = request->rank->run->backend;
-    bool done = request->state == LS_REQUEST_DONE;
+    ls_rank *rank = request->rank;
+    bool done = request->state == LS_REQUEST_DONE, told = false;
     while (!done) {
-        int status = ls_backend_test(&done, backend, request->pending, &request->call);
+        int status = ls_backend_test(&done, rank->run->backend, request->pending, &request->call);
         if (status != LS_OK) {
             return fail(request, status);
         }
         if (done) {
             ls_request__done(request, LS_OK);
+        } else if (!told) {
+            ls_place__tell(rank, LS_PLACE_WAITS, request);
+            told = true;
         }
+    }
+    if (told) {
+        ls_place__tell(rank, LS_PLACE_RUNS, NULL);
     }
     return LS_OK;
 }
@@ -167,7 +179,10 @@ int ls_direct__submit(ls_request *request) {
     ls_run *run = request->rank->run;
     if (request->verb != LS_VERB_CALL) {
         LS_TRY(side_by_side(run) ? LS_OK : flush(request->rank, NULL, NULL));
-        return ls_direct__verb(request);
+        ls_place__tell(request->rank, LS_PLACE_WAITS, request);
+        int status = ls_direct__verb(request);
+        ls_place__tell(request->rank, LS_PLACE_RUNS, NULL);
+        return status;
     }
     bool later = request->asynchronous || request->awaited;  // at ls_wait, or its group's end
     if (side_by_side(run)) {

@@ -47,6 +47,7 @@ static int run_program(ls_run *run, ls_spmd_program program, void *arg) {
     if (run->status == LS_OK && rank->exit_status == 0 && rank->open != NULL) {
         (void)ls_direct__finish(rank);
     }
+    ls_place__tell(rank, LS_PLACE_RETURNED, NULL);
     ls_schedule__set_current(NULL);
     rank->state = rank->state == LS_RANK_DIED ? LS_RANK_DIED : LS_RANK_RETURNED;
     run->result->exit_status[rank->id] = rank->exit_status;

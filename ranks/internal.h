@@ -115,6 +115,12 @@ void ls_kept__drop(ls_request *request);  // and forgets the counts
 // that is gone, ends the run. Call on the rank's own thread.
 void ls_kept__returned(ls_rank *rank);
 
+// ---- place.c -----------------------------------------------------------------------------------
+// Tells the backend's observer where this process's rank is; awaited: what it waits for, or NULL.
+void ls_place__tell(const ls_rank *rank, ls_place_state state, const ls_request *awaited);
+// Gives the last finding of a run in which nobody can go on the places of all ranks.
+void ls_place__note(ls_run *run);
+
 // ---- call.c ------------------------------------------------------------------------------------
 // Makes the call that `proto` says (kind, buffers, counts, verb...) on `comm`; request NULL:
 // blocking.

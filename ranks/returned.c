@@ -66,6 +66,9 @@ static void report(ls_run *run, ls_finding_id id, const int *ranks, int count, c
     ls_gdb_hook_deadlock(run, ls_text_string(text));
     bool on = ls_findings__add(run, id, ranks, count, file, line, ls_text_string(text));
     ls_text_free(text);
+    if (on) {
+        ls_place__note(run);
+    }
     ls_run__fail(run, on ? LS_ERR_FINDING : LS_ERR_DEADLOCK, ls_finding_name(id));
 }
 

@@ -119,6 +119,9 @@ static void finish(ls_run *run, int status, ls_finding_id id, const int *ranks, 
     ls_gdb_hook_deadlock(run, ls_text_string(text));
     bool on = ls_findings__add(run, id, ranks, rank_count, file, line, ls_text_string(text));
     ls_text_free(text);
+    if (on) {
+        ls_place__note(run);
+    }
     ls_run__fail(run, on && status == LS_ERR_FINDING ? status : LS_ERR_DEADLOCK,
                  ls_finding_name(id));
 }

@@ -5,15 +5,16 @@
 
 #include "scenarios/runner/program.h"
 
-// The longest that a run may take which the simulation says to hang: a few times what its start
-// takes.
-#define HANG_SECONDS_MPI  4.0
-#define HANG_SECONDS_NCCL 8.0
+// A run that is to hang does when nothing moves for so long. MPI's ranks look all the time for what
+// they wait for; NCCL's look now and then.
+#define QUIET_SECONDS_MPI  1.0
+#define CPU_SECONDS_MPI    0.1
+#define QUIET_SECONDS_NCCL 4.0
 
 typedef struct outcome {
-    bool found;  // a rank told a finding, or died
+    bool found;  // a rank told a finding, or died of what was planted
     ls_finding finding;
-    bool hung;
+    bool hung;  // every rank where the simulation says that it stays
 } outcome;
 
 static bool same_ranks(const ls_finding *a, const ls_finding *b) {
@@ -91,23 +92,35 @@ bool ls_planted_agrees(const ls_finding *findings, int count, const ls_finding *
     return false;
 }
 
-static int run(outcome *out, const ls_real_request *request, const ls_finding *findings, int count,
-               ls_arena *arena) {
-    ls_run_options options = *request->options;
-    double most = strcmp(request->backend, "mpi") == 0 ? HANG_SECONDS_MPI : HANG_SECONDS_NCCL;
+// The finding that says where the simulated ranks stay for ever; NULL: the simulation ends.
+static const ls_finding *simulated_hang(const ls_finding *findings, int count) {
     for (int i = 0; i < count; i++) {
-        if (hangs(findings[i].id) && options.deadline_seconds > most) {
-            options.deadline_seconds = most;
+        if (findings[i].places != NULL) {
+            return &findings[i];
         }
     }
+    return NULL;
+}
+
+static int run(outcome *out, const ls_real_request *request, const ls_finding *findings, int count,
+               ls_arena *arena) {
+    const ls_finding *hang = simulated_hang(findings, count);
+    bool mpi = strcmp(request->backend, "mpi") == 0;
     ls_real_request own = *request;
-    own.options = &options;
-    int status = ls_real_run(NULL, &own, arena, &out->finding, &out->found);
-    if (out->found) {
-        return LS_OK;
+    if (hang != NULL) {
+        LS_ASSERT(hang->place_count == request->scenario->ranks);
+        own.hang = (ls_launch_hang){
+            .places = hang->places,
+            .quiet_seconds = mpi ? QUIET_SECONDS_MPI : QUIET_SECONDS_NCCL,
+            .cpu_seconds = mpi ? CPU_SECONDS_MPI : 0,
+        };
     }
-    out->hung = status == LS_ERR_TIMEOUT;
-    return out->hung ? LS_OK : status;
+    int status = ls_real_run(NULL, &own, arena, &out->finding, &out->found);
+    if (status == LS_ERR_RANK_DIED) {
+        return status;  // nobody planted that
+    }
+    out->hung = status == LS_ERR_DEADLOCK;
+    return out->found || out->hung ? LS_OK : status;
 }
 
 static const char *name_of(const ls_finding *findings, int count) {
@@ -150,16 +163,13 @@ static void judge(ls_planted *out, const outcome *real, const ls_real_request *r
         out->text = ls_arena_printf(arena, "the %s run shows %s at ranks %s, the simulation %s: %s",
                                     backend, ls_finding_name(real->finding.id), ranks,
                                     name_of(findings, count), real->finding.text);
-    } else if (!real->hung) {
-        judge_quiet(out, backend, findings, count, arena);
-    } else if (count > 0 && hangs(findings[0].id)) {
+    } else if (real->hung) {
         out->verdict = LS_PLANTED_AGREES;
-        out->text =
-            ls_arena_printf(arena, "%s: the run hangs, and was ended by its deadline", backend);
+        out->text = ls_arena_printf(
+            arena, "%s: the run hangs, every rank in the call where the simulated one waits",
+            backend);
     } else {
-        out->verdict = LS_PLANTED_DIFFERS;
-        out->text = ls_arena_printf(arena, "the %s run hangs; simulated: %s", backend,
-                                    name_of(findings, count));
+        judge_quiet(out, backend, findings, count, arena);
     }
 }
 
@@ -176,7 +186,9 @@ int ls_planted_run(ls_planted *out, const ls_real_request *request, ls_finding *
         return LS_OK;
     }
     outcome real = {0};
-    LS_TRY(run(&real, request, findings, count, arena));
+    int status = run(&real, request, findings, count, arena);
+    out->death = real.finding;
+    LS_TRY(status);
     judge(out, &real, request, findings, count, arena);
     if (out->text == NULL) {
         return LS_ERR_MEMORY;

@@ -16,11 +16,13 @@ typedef enum ls_planted_verdict {
 typedef struct ls_planted {
     ls_planted_verdict verdict;
     const char *text;
+    ls_finding death;  // LS_ERR_RANK_DIED: of which rank
 } ls_planted;
 
-// Runs a scenario with planted defects for real, where the backend is a live one, and at most for a
-// short while where it is to hang. findings [count]: the simulation's; where the runs agree, the
-// first one's text tells so. An error: the real run failed.
+// Runs a scenario with planted defects for real, where the backend is a live one. It hangs as
+// simulated where every rank is seen to wait in the call where the simulated one does.
+// findings [count]: the simulation's; where the runs agree, the first one's text tells so. An
+// error: the real run failed; LS_ERR_RANK_DIED: a rank did that nobody had planted.
 int ls_planted_run(ls_planted *out, const ls_real_request *request, ls_finding *findings, int count,
                    ls_arena *arena);
 // Whether what a real run shows is one of the simulation's findings [count], as far as a rank by

@@ -44,7 +44,12 @@ static int copy_findings(ls_finding **out, int *count, const ls_spmd_result *res
             copies[i].ranks =
                 ls_arena_copy(arena, from->ranks, (size_t)from->rank_count * sizeof *from->ranks);
         }
-        if (copies[i].where == NULL || copies[i].text == NULL || copies[i].ranks == NULL) {
+        if (from->places != NULL) {
+            copies[i].places = ls_arena_copy(arena, from->places,
+                                             (size_t)from->place_count * sizeof *from->places);
+        }
+        if (copies[i].where == NULL || copies[i].text == NULL || copies[i].ranks == NULL ||
+            (copies[i].places == NULL) != (from->places == NULL)) {
             return LS_ERR_MEMORY;
         }
     }

@@ -51,8 +51,9 @@ static int scratch_create(struct scratch *scratch, const char *keep_dir) {
         return LS_FAIL(LS_ERR_IO, "the path of the recording is too long");
     }
     if (mkdtemp(scratch->dir) == NULL) {
-        return LS_FAIL(LS_ERR_IO, "cannot make the directory \"%s\": %s", scratch->dir,
-                       strerror(errno));
+        // Where the recordings go the user said; where temporary files can be, the environment.
+        return LS_FAIL(keep_dir != NULL ? LS_ERR_IO : LS_ERR_BACKEND,
+                       "cannot make the directory \"%s\": %s", scratch->dir, strerror(errno));
     }
     (void)snprintf(scratch->recording, sizeof scratch->recording, "%s/recording", scratch->dir);
     (void)snprintf(scratch->marks, sizeof scratch->marks, "%s/marks", scratch->dir);
@@ -103,15 +104,28 @@ static int note_death(const ls_launch_result *launched, const ls_real_request *r
     *finding = (ls_finding){
         .id = LS_FINDING_RANK_DIED, .ranks = ranks, .rank_count = 1, .where = "", .text = text};
     *found = true;
-    return LS_FAIL_RANK(LS_ERR_RANK_DIED, launched->died_rank, "%s", text);
+    return LS_FAIL_RANK(launched->died_planted ? LS_ERR_FINDING : LS_ERR_RANK_DIED,
+                        launched->died_rank, "%s", text);
 }
 
 // What a finished launch means. A rank that ended with an error of its own said why.
 static int judge_launch(const ls_launch_result *launched, const ls_real_request *request,
                         const char *marks, ls_arena *arena, ls_finding *finding, bool *found) {
+    if (launched->hung) {
+        return LS_FAIL(LS_ERR_DEADLOCK, "the %s run hangs", request->backend);
+    }
     if (launched->timed_out) {
-        return LS_FAIL(LS_ERR_TIMEOUT, "the %s run did not end within %g s and was ended%s%s",
-                       request->backend, request->options->deadline_seconds,
+        return LS_FAIL(LS_ERR_TIMEOUT,
+                       "the %s run had not ended after %.0f s and was ended; %s%s%s",
+                       request->backend, launched->seconds, ls_text_string(&launched->seen),
+                       launched->output.length > 0 ? "it printed:\n" : "its ranks printed nothing",
+                       last_lines(&launched->output));
+    }
+    if (launched->launcher_died) {
+        return LS_FAIL(LS_ERR_BACKEND,
+                       "the launcher of the %s run (%s, or what it starts ranks through) was gone "
+                       "before the ranks were done; no rank is at fault%s%s",
+                       request->backend, request->options->mpiexec,
                        launched->output.length > 0 ? "; it printed:\n" : "",
                        last_lines(&launched->output));
     }
@@ -193,7 +207,7 @@ static int launch(const struct scratch *scratch, const ls_real_request *request,
     LS_TRY(make_command(&command, scratch, request));
     ls_launch_result launched;
     int status = ls_launch(&launched, command.argv, request->scenario->ranks, scratch->marks,
-                           request->options->deadline_seconds);
+                           request->options->deadline_seconds, &request->hang);
     if (status == LS_OK &&
         ls_launch_finding(finding, scratch->marks, request->scenario->ranks, arena)) {
         *found = true;

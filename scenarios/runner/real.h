@@ -4,6 +4,7 @@
 #define LS_SCENARIOS_RUNNER_REAL_H
 
 #include "scenarios/runner/call_orders.h"
+#include "scenarios/runner/launch.h"
 #include "scenarios/runner/run.h"
 
 typedef struct ls_real_request {
@@ -13,11 +14,14 @@ typedef struct ls_real_request {
     const char *keep_dir;     // where to keep the recording; NULL: nowhere
     bool *too_few_gpus;       // set where the machine has fewer GPUs than the scenario has ranks
     ls_call_orders **orders;  // gets the orders that the run's calls used; NULL: not wanted
+    ls_launch_hang hang;      // where the run is to hang, if it is
 } ls_real_request;
 
-// Runs or reads, and gives every stage output to `stages` (NULL: none wanted). A rank that died is
-// a finding in `arena` (*found is set, LS_ERR_RANK_DIED). LS_ERR_BACKEND: the backend is missing or
-// its processes failed, with what they printed; LS_ERR_TIMEOUT: the deadline passed.
+// Runs or reads, and gives every stage output to `stages` (NULL: none wanted). What a rank told, or
+// that one died, is a finding in `arena` (*found is set): LS_ERR_RANK_DIED where its process died
+// of something else than the scenario, else LS_ERR_FINDING. LS_ERR_BACKEND: the backend is missing,
+// or its processes or their launcher failed, with what they printed; LS_ERR_DEADLOCK: it hangs as
+// request->hang says; LS_ERR_TIMEOUT: the deadline passed, with what was seen.
 int ls_real_run(ls_stages *stages, const ls_real_request *request, ls_arena *arena,
                 ls_finding *finding, bool *found);
 

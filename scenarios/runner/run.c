@@ -426,9 +426,8 @@ static int get_real(struct case_run *run, const char *real) {
     int status = ls_real_run(run->real, &request, run->arena, &finding, &found);
     if (found) {
         add_finding(run, &finding);
-        return LS_OK;
     }
-    return status;
+    return found && status != LS_ERR_RANK_DIED ? LS_OK : status;
 }
 
 // What the simulation found must show in the real run, too. A recording is of a run that ended well.
@@ -441,8 +440,12 @@ static int plant(struct case_run *run, const char *real) {
                                      .backend = real,
                                      .options = run->options,
                                      .too_few_gpus = &run->too_few_gpus};
-    return ls_planted_run(&run->planted, &request, run->result.findings, run->result.finding_count,
-                          run->arena);
+    int status = ls_planted_run(&run->planted, &request, run->result.findings,
+                                run->result.finding_count, run->arena);
+    if (status == LS_ERR_RANK_DIED) {
+        add_finding(run, &run->planted.death);
+    }
+    return status;
 }
 
 static int run_real(struct case_run *run, const char *backend) {
@@ -574,7 +577,7 @@ int ls_run_recorded(ls_results *results, const ls_scenario *scenario, const char
     int status = ls_real_run(NULL, &request, run.arena, &finding, &found);
     if (found) {
         add_finding(&run, &finding);
-        status = LS_OK;
+        status = status == LS_ERR_RANK_DIED ? status : LS_OK;
     }
     return finish(&run, status);
 }

@@ -10,21 +10,19 @@
 
 // A shell that stands for mpiexec: starts two "ranks" that announce themselves in the directory $1
 // and end as the script says.
-static void run_script(ls_launch_result *result, const char *script, double deadline) {
+static void run_hanging(ls_launch_result *result, const char *script, double deadline,
+                        const ls_launch_hang *hang) {
     char dir[] = "/tmp/lockstep-launch-XXXXXX";
     cr_assert(mkdtemp(dir) != NULL);
     const char *const argv[] = {"/bin/sh", "-c", script, "sh", dir, NULL};
-    cr_assert(ls_launch(result, argv, 2, dir, deadline) == LS_OK);
-    char command[128];
-    (void)snprintf(command, sizeof command, "%s", dir);
-    for (int rank = 0; rank < 2; rank++) {
-        char path[160];
-        (void)snprintf(path, sizeof path, "%s/rank_%d.pid", command, rank);
-        (void)unlink(path);
-        (void)snprintf(path, sizeof path, "%s/rank_%d.done", command, rank);
-        (void)unlink(path);
-    }
-    (void)rmdir(dir);
+    cr_assert(ls_launch(result, argv, 2, dir, deadline, hang) == LS_OK);
+    char command[160];
+    (void)snprintf(command, sizeof command, "rm -r %s", dir);
+    cr_assert(system(command) == 0);
+}
+
+static void run_script(ls_launch_result *result, const char *script, double deadline) {
+    run_hanging(result, script, deadline, NULL);
 }
 
 // Two ranks that announce themselves, finish and say so are no finding.
@@ -72,9 +70,139 @@ Test(launch, the_deadline_ends_every_process, .timeout = 30) {
 // A program that does not exist is a clear failure, not a hang.
 Test(launch, a_missing_program_fails, .timeout = 30) {
     const char *const argv[] = {"/nonexistent/mpiexec", "-n", "2", NULL};
+    char dir[] = "/tmp/lockstep-launch-XXXXXX";
     ls_launch_result result;
-    cr_assert(ls_launch(&result, argv, 2, "/tmp", 20) == LS_OK);
+    cr_assert(mkdtemp(dir) != NULL);
+    cr_assert(ls_launch(&result, argv, 2, dir, 20, NULL) == LS_OK);
+    (void)rmdir(dir);
     cr_expect(result.exit_code == 127);
     cr_expect(strstr(ls_text_string(&result.output), "/nonexistent/mpiexec") != NULL);
+    ls_launch_result_free(&result);
+}
+
+// Of several deaths that were noted the earliest is told, whichever rank it was: read in the order
+// of the ranks it would be the first or the last of them.
+Test(launch, the_earliest_death_is_told, .timeout = 30) {
+    for (int first = 0; first < 2; first++) {
+        char script[512];
+        (void)snprintf(script, sizeof script,
+                       "for r in 0 1; do (sh -c 'echo $$ > '$1/rank_$r.pid'; exec sleep 20') & "
+                       "done; while [ ! -s $1/rank_0.pid ] || [ ! -s $1/rank_1.pid ]; do :; done; "
+                       "echo %d > $1/rank_%d.died; touch -d '2001-01-01 00:00:05.2' "
+                       "$1/rank_%d.died; echo %d > $1/rank_%d.died; "
+                       "touch -d '2001-01-01 00:00:05.7' $1/rank_%d.died; exit 9",
+                       SIGSEGV, first, first, SIGTERM, 1 - first, 1 - first);
+        ls_launch_result result;
+        run_script(&result, script, 20);
+        cr_expect(result.died_rank == first, "rank %d", result.died_rank);
+        cr_expect(result.died_signal == SIGSEGV);
+        cr_expect(!result.launcher_died);
+        ls_launch_result_free(&result);
+    }
+}
+
+// A launcher that is killed is at fault itself, also where it took a rank with it.
+Test(launch, a_killed_launcher_is_no_ranks_fault, .timeout = 30) {
+    ls_launch_result result;
+    run_script(&result, "echo 15 > $1/rank_1.died; kill -9 $$", 20);
+    cr_expect(result.launcher_died);
+    cr_expect(result.died_rank == LS_RANK_NONE, "rank %d", result.died_rank);
+    ls_launch_result_free(&result);
+    run_script(&result, "echo 1 > $1/rank_1.orphaned; exit 255", 20);
+    cr_expect(result.launcher_died);
+    ls_launch_result_free(&result);
+    run_script(&result, "echo 1 > $1/rank_1.orphaned; echo 9 > $1/rank_0.died; exit 9", 20);
+    cr_expect(!result.launcher_died, "a rank died first, and what started the other went then");
+    cr_expect(result.died_rank == 0);
+    ls_launch_result_free(&result);
+}
+
+// ---- Runs that are to hang ----------------------------------------------------------------------
+// A file that holds what a rank says of its place.
+static void write_place(char *out, size_t out_bytes, const ls_place *place) {
+    (void)snprintf(out, out_bytes, "/tmp/lockstep-place-XXXXXX");
+    int fd = mkstemp(out);
+    cr_assert(fd >= 0 && write(fd, place, sizeof *place) == (ssize_t)sizeof *place);
+    (void)close(fd);
+}
+
+// Two ranks that announce themselves, say that they are in `said`, and `then` do something; they
+// are expected in `expected`.
+static void hang_in(ls_launch_result *result, const ls_place said[2], const ls_place expected[2],
+                    const char *then, double cpu_seconds) {
+    char path[2][64], script[512];
+    const ls_launch_hang hang = {
+        .places = expected, .quiet_seconds = 0.2, .cpu_seconds = cpu_seconds};
+    for (int r = 0; r < 2; r++) {
+        write_place(path[r], sizeof path[r], &said[r]);
+    }
+    (void)snprintf(script, sizeof script,
+                   "cp %s $1/rank_0.place; cp %s $1/rank_1.place; "
+                   "for r in 0 1; do sh -c 'echo $$ > '$1/rank_$r.pid'; %s' & done; wait",
+                   path[0], path[1], then);
+    run_hanging(result, script, 3, &hang);
+    for (int r = 0; r < 2; r++) {
+        (void)unlink(path[r]);
+    }
+}
+
+static const ls_place waits = {
+    .state = LS_PLACE_WAITS, .line = 9, .calls = 2, .awaited = 1, .what = "barrier on world"};
+static const ls_place returned = {.state = LS_PLACE_RETURNED, .calls = 1};
+
+// Every rank in its place, and nothing moves: it hangs.
+Test(launch, a_run_that_stays_where_it_should_hangs, .timeout = 30) {
+    ls_launch_result result;
+    hang_in(&result, (ls_place[]){waits, returned}, (ls_place[]){waits, returned}, "exec sleep 20",
+            0);
+    cr_expect(result.hung && !result.timed_out);
+    ls_launch_result_free(&result);
+}
+
+// One rank waits in another call: that is a time-out, which says where.
+Test(launch, a_run_that_stays_elsewhere_times_out, .timeout = 30) {
+    ls_place other = waits;
+    other.awaited = 0;
+    ls_launch_result result;
+    hang_in(&result, (ls_place[]){other, returned}, (ls_place[]){waits, returned}, "exec sleep 20",
+            0);
+    cr_expect(!result.hung && result.timed_out);
+    cr_expect(strstr(ls_text_string(&result.seen), "rank 0 waits in call 0") != NULL, "%s",
+              ls_text_string(&result.seen));
+    cr_expect(strstr(ls_text_string(&result.seen), "rank 1") == NULL);
+    ls_launch_result_free(&result);
+}
+
+// A rank that is stopped waits for whoever stopped it.
+Test(launch, a_stopped_rank_does_not_hang, .timeout = 30) {
+    ls_launch_result result;
+    hang_in(&result, (ls_place[]){waits, returned}, (ls_place[]){waits, returned}, "kill -STOP $$",
+            0);
+    cr_expect(!result.hung && result.timed_out);
+    cr_expect(strstr(ls_text_string(&result.seen), "is stopped") != NULL, "%s",
+              ls_text_string(&result.seen));
+    ls_launch_result_free(&result);
+}
+
+// A rank that waits must have been given time to look for what it waits for.
+Test(launch, a_rank_that_never_ran_does_not_hang, .timeout = 30) {
+    ls_launch_result result;
+    hang_in(&result, (ls_place[]){waits, returned}, (ls_place[]){waits, returned}, "exec sleep 20",
+            0.05);
+    cr_expect(!result.hung && result.timed_out, "it sleeps");
+    ls_launch_result_free(&result);
+    hang_in(&result, (ls_place[]){waits, returned}, (ls_place[]){waits, returned},
+            "while :; do :; done", 0.05);
+    cr_expect(result.hung, "it looks");
+    ls_launch_result_free(&result);
+}
+
+// Ranks that never came are told, and a run without them does not hang.
+Test(launch, ranks_that_never_start_are_told, .timeout = 30) {
+    const ls_launch_hang hang = {.places = (ls_place[]){{0}, {0}}, .quiet_seconds = 0.1};
+    ls_launch_result result;
+    run_hanging(&result, "sh -c 'echo $$ > '$1'/rank_0.pid; exec sleep 20'", 1, &hang);
+    cr_expect(!result.hung && result.timed_out);
+    cr_expect(strstr(ls_text_string(&result.seen), "rank 1 never started") != NULL);
     ls_launch_result_free(&result);
 }
