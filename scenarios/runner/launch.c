@@ -31,7 +31,10 @@ double ls_launch__now(void) {
     return (double)time.tv_sec + (double)time.tv_nsec * 1e-9;
 }
 
-static pid_t launcher;  // of a launched process: what started the one that keeps it
+// Of a launched process: what started the one that keeps it; and whether that was gone even before,
+// so that another's child it is.
+static pid_t launcher;
+static bool adopted;
 
 static int write_mark(const char *dir, int rank, const char *suffix) {
     char path[PATH_BYTES];
@@ -80,13 +83,15 @@ static bool wait_for(pid_t child, int *status) {
     while (!alone && waitpid(child, status, 0) < 0 && errno == EINTR) {
         alone = orphaned();
     }
-    return !alone && !(WIFSIGNALED(*status) && orphaned());
+    return !alone && !(WIFSIGNALED(*status) && (adopted || orphaned()));
 }
 
 void ls_launch_keep(const char *watch_dir) {
     const char *number = getenv("PMI_RANK");
     pid_t parent = getpid();
+    const char *run = getenv(LS_PROCESSES_VARIABLE);
     launcher = getppid();
+    adopted = run != NULL && !ls_processes_has(run, launcher);
     pid_t child = number != NULL ? fork() : -1;
     if (child < 0) {
         launcher = 0;
@@ -318,6 +323,9 @@ static void end_everything(ls_watch *watch) {
 
 // Which rank died, if one did, and of what.
 static void note_deaths(const ls_watch *watch, ls_launch_result *result) {
+    for (int r = 0; r < watch->ranks; r++) {
+        result->started += watch->rank[r].pid != 0 ? 1 : 0;
+    }
     if (result->died_rank != LS_RANK_NONE) {
         int of_output = signal_in_output(ls_text_string(&result->output));
         int of_code = result->exit_code - 128;  // the ranks' one process, or mpiexec's word

@@ -14,6 +14,7 @@ typedef struct ls_launch_result {
     bool timed_out;      // by the deadline, or since a stopped launcher never started the ranks
     bool hung;           // it was seen to hang as expected
     bool launcher_died;  // mpiexec, or what it starts ranks through, ended before the ranks did
+    int started;         // ranks that have said that they live
     int died_rank;       // the first rank that died before it was done, or LS_RANK_NONE
     int died_signal;     // the signal that ended it, 0 when unknown or none
     bool died_planted;   // that rank's program ended itself

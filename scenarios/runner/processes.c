@@ -51,8 +51,7 @@ bool ls_process_read(ls_process *out, pid_t pid) {
 }
 
 // ---- Those of a launch --------------------------------------------------------------------------
-// Whether the environment of a process has the directory `dir`, or one in it, as its launch's.
-static bool belongs(pid_t pid, const char *dir) {
+bool ls_processes_has(const char *dir, pid_t pid) {
     char path[64], *entry = NULL;
     size_t room = 0, length = strlen(dir);
     const size_t name = strlen(LS_PROCESSES_VARIABLE "=");
@@ -85,7 +84,7 @@ bool ls_processes_stopped(ls_process *out, const char *dir) {
     DIR *proc = opendir("/proc");
     bool found = false;
     for (pid_t pid; proc != NULL && !found && (pid = next_process(proc)) != 0;) {
-        found = belongs(pid, dir) && ls_process_read(out, pid) && out->stopped;
+        found = ls_processes_has(dir, pid) && ls_process_read(out, pid) && out->stopped;
     }
     if (proc != NULL) {
         (void)closedir(proc);
@@ -99,7 +98,7 @@ static bool end_once(const char *dir) {
     bool any = false;
     for (pid_t pid; proc != NULL && (pid = next_process(proc)) != 0;) {
         int fd = (int)syscall(SYS_pidfd_open, pid, 0);
-        if (fd >= 0 && belongs(pid, dir)) {
+        if (fd >= 0 && ls_processes_has(dir, pid)) {
             any = true;
             (void)syscall(SYS_pidfd_send_signal, fd, SIGKILL, NULL, 0);
         }

@@ -108,6 +108,11 @@ static int note_death(const ls_launch_result *launched, const ls_real_request *r
                         launched->died_rank, "%s", text);
 }
 
+// NCCL's ranks may be threads of one process, which nothing launches but this one.
+static bool one_process(const ls_real_request *request) {
+    return strcmp(request->backend, "nccl") == 0 && !request->options->processes;
+}
+
 // What a finished launch means. A rank that ended with an error of its own said why.
 static int judge_launch(const ls_launch_result *launched, const ls_real_request *request,
                         const char *marks, ls_arena *arena, ls_finding *finding, bool *found) {
@@ -137,6 +142,13 @@ static int judge_launch(const ls_launch_result *launched, const ls_real_request 
         ls_launch_error(told, sizeof told, marks, request->scenario->ranks)) {
         return LS_FAIL(LS_ERR_BACKEND, "the %s run failed: %s", request->backend, told);
     }
+    if (launched->exit_code != 0 && launched->started == 0 && !one_process(request)) {
+        return LS_FAIL(LS_ERR_BACKEND,
+                       "the launcher of the %s run (%s) failed with exit code %d before a rank had "
+                       "started:\n%s",
+                       request->backend, request->options->mpiexec, launched->exit_code,
+                       last_lines(&launched->output));
+    }
     if (launched->exit_code != 0) {
         return LS_FAIL(LS_ERR_BACKEND, "the %s run failed with exit code %d:\n%s", request->backend,
                        launched->exit_code, last_lines(&launched->output));
@@ -158,7 +170,7 @@ typedef struct real_command {
 static int make_command(real_command *out, const struct scratch *scratch,
                         const ls_real_request *request) {
     const ls_run_options *options = request->options;
-    bool threads = strcmp(request->backend, "nccl") == 0 && !options->processes;
+    bool threads = one_process(request);
     if (!threads && (options->mpiexec == NULL || options->mpiexec[0] == 0)) {
         return LS_FAIL(LS_ERR_BACKEND,
                        "the %s backend is not in this build (lockstep doctor says why)",

@@ -428,6 +428,10 @@ Test(collectives, communicators_are_checked) {
     fixture f = open_world(4);
     ls_comm *comm = NULL;
     cr_expect(ls_comm_create(&comm, f.backend, (int[]){0, 4}, 2, "x") == LS_ERR_INVALID);
+    // Wherever the two stand: the first two, the last two, the lowest and the highest rank.
+    cr_expect(ls_comm_create(&comm, f.backend, (int[]){0, 0}, 2, "x") == LS_ERR_INVALID);
+    cr_expect(ls_comm_create(&comm, f.backend, (int[]){1, 1, 2}, 3, "x") == LS_ERR_INVALID);
+    cr_expect(ls_comm_create(&comm, f.backend, (int[]){0, 3, 3}, 3, "x") == LS_ERR_INVALID);
     cr_expect(ls_comm_create(&comm, f.backend, (int[]){2, 1, 2}, 3, "x") == LS_ERR_INVALID);
     cr_expect(strstr(ls_error_last()->text, "rank 2") != NULL);
     cr_expect(comm == NULL);

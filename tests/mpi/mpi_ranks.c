@@ -29,6 +29,36 @@ static int explain(const bug *b) {
     return status != LS_OK ? 0 : 1;
 }
 
+// The last rank says that the replica, equal bit by bit, is of another type; size > 1.
+static int replica_of_another_type(ls_rank *self, void *arg) {
+    (void)arg;
+    const int32_t zeros[4] = {0};
+    bool last = ls_rank_id(self) == ls_rank_count(self) - 1;
+    return ls_check_replica(zeros, 4, last ? LS_I32 : LS_F32, ls_rank_world(self));
+}
+
+// Every process must come to the finding that the simulator comes to: no type but one's own is
+// known before the others have told theirs.
+static int check_types(ls_backend *backend, int size) {
+    ls_spmd_result *real = NULL, *simulated = NULL;
+    const ls_spmd_options options = {.ranks = size};
+    int expected = ls_spmd_run(&simulated, replica_of_another_type, NULL, &options);
+    int status = ls_spmd_run_backend(&real, replica_of_another_type, NULL, backend, NULL);
+    bool found = expected == LS_ERR_FINDING && status == LS_ERR_FINDING &&
+                 ls_spmd_finding_count(real) == 1 && ls_spmd_finding_count(simulated) == 1;
+    if (found) {
+        const ls_finding *a = ls_spmd_finding(real, 0), *b = ls_spmd_finding(simulated, 0);
+        found = a->id == LS_FINDING_DTYPE_MISMATCH && b->id == a->id && a->rank_count == 1 &&
+                b->rank_count == 1 && a->ranks[0] == b->ranks[0] && a->ranks[0] == size - 1;
+    }
+    if (!found) {
+        (void)fprintf(stderr, "a replica of another type: %d, simulated %d\n", status, expected);
+    }
+    ls_spmd_result_free(real);
+    ls_spmd_result_free(simulated);
+    return found ? LS_OK : LS_ERR_MISMATCH;
+}
+
 int main(int argc, char **argv) {
     if (argc > 2 && strcmp(argv[1], "explain") == 0) {
         return explain(find(argv[2]));
@@ -65,6 +95,9 @@ int main(int argc, char **argv) {
         const ls_finding *finding = ls_spmd_finding(result, i);
         (void)fprintf(stderr, "rank %d: %s at %s\n%s", rank, ls_finding_name(finding->id),
                       finding->where, finding->text);
+    }
+    if (argc == 1 && size > 1 && status == LS_OK) {
+        status = check_types(backend, size);
     }
     ls_spmd_result_free(result);
     ls_backend_free(backend);

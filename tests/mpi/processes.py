@@ -1,0 +1,137 @@
+"""Kills and stops each process of a real run: processes.py PROGRAM.
+
+Whatever happens to whom, nobody waits past the deadline; afterwards no process of the run exists,
+nothing lies in TMPDIR, and no shared memory of MPI is left. A death or a stop of the environment's is
+exit code 3, and never a pass of a run that is to hang.
+"""
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+
+PROGRAM = sys.argv[1]
+LONG = 240  # seconds; nothing is asserted about time but that it ends
+HEAD = "lockstep: 1\nname: processes\nmesh: {shape: [3]}\nprogram:\n  steps:\n"
+BUSY = HEAD + "    - all_reduce: {count: 1000, dtype: f32}\n" * 2000
+HANGS = HEAD + """    - all_reduce: {count: 8}
+    - barrier: {except: [{ranks: [1, 2], skip: true}]}
+expect: {finding: collective.extra_call, ranks: [0]}
+"""
+failures = []
+
+
+def processes(text):
+    """Process id: (parent, command words) of those whose command names the file."""
+    found = {}
+    for name in os.listdir("/proc"):
+        try:
+            with open(f"/proc/{name}/cmdline", encoding="utf-8") as file:
+                words = file.read().split("\0") if name.isdigit() else []
+            if text in words or "pmi_proxy" in "".join(words[:1]):
+                with open(f"/proc/{name}/stat", encoding="utf-8") as file:
+                    found[int(name)] = (int(file.read().rsplit(")", 1)[1].split()[1]), words)
+        except OSError:
+            pass
+    return found
+
+
+class Run:
+    """One run, and who is who in it."""
+
+    def __init__(self, folder, command, scenario):
+        self.tmp = os.path.join(folder, "tmp")
+        self.path = os.path.join(folder, "s.yaml")
+        self.out = os.path.join(folder, "out")
+        os.mkdir(self.tmp)
+        with open(self.path, "w", encoding="utf-8") as file:
+            file.write(scenario)
+        self.shared = set(os.listdir("/dev/shm"))
+        words = [PROGRAM, command[0], self.path, *command[1:], "--json", "-"]
+        words += ["--out", self.out] if command[0] == "record" else []
+        self.child = subprocess.Popen(words, env=dict(os.environ, TMPDIR=self.tmp), text=True,
+                                      start_new_session=True, stdout=subprocess.PIPE,
+                                      stderr=subprocess.PIPE)
+
+    def who(self, role):
+        """The process of that role, or None where it is not there yet: each starts the next."""
+        if role == "lockstep":
+            return self.child.pid
+        all_, parents = processes(self.path), {self.child.pid}
+        wanted = (("mpiexec", lambda words: words[0].rpartition("/")[2].startswith("mpiexec")),
+                  ("proxy", lambda words: "pmi_proxy" in words[0]),
+                  ("rank_keeper", lambda words: words[1:2] == ["rank"]),
+                  ("rank", lambda words: words[1:2] == ["rank"]))
+        if role == "keeper":  # started first, and it stays what lockstep is
+            wanted = (("keeper", lambda words: words[0] == PROGRAM),)
+        for kind, fits in wanted:
+            parents = {pid for pid, (above, words) in all_.items()
+                       if above in parents and fits(words)}
+            if kind == role and parents:
+                return min(parents)
+        return None
+
+    def announced(self):
+        # Recordings that are kept are made beside their place, the folder above.
+        return sum(name.endswith(".pid") for _, _, names in os.walk(os.path.dirname(self.tmp))
+                   for name in names) >= 3
+
+
+def until(what, seconds=LONG):
+    end = time.monotonic() + seconds
+    while not (got := what()):
+        if time.monotonic() > end:
+            return None
+        time.sleep(0.002)
+    return got
+
+
+def trial(role, how, when, command=("record", "--backend", "mpi", "--deadline", "6"),
+          scenario=BUSY, codes=(3,)):
+    name = f"{how.name} of {role} {when}"
+    with tempfile.TemporaryDirectory() as folder:
+        run = Run(folder, command, scenario)
+        ended = lambda: run.child.poll() is not None
+        if when == "in the middle":
+            until(lambda: run.announced() or ended())
+        target = until(lambda: run.who(role) or ended())
+        if ended() or target is True:
+            failures.append(f"{name}: the run ended before: {run.child.communicate()}")
+            return
+        os.kill(target, how)
+        output, errors = run.child.communicate(timeout=LONG)
+        code = run.child.returncode
+        if code not in codes:
+            failures.append(f"{name}: exit code {code}, not {codes}\n{output}{errors}")
+        for what, left in (
+                ("processes", lambda: [words for _, words in processes(run.path).values()
+                                       if run.path in words]),
+                ("files", lambda: [n for n in os.listdir(run.tmp) + os.listdir(folder)
+                                   if n not in ("tmp", "s.yaml", "out")]),
+                ("shared memory", lambda: [n for n in set(os.listdir("/dev/shm")) - run.shared
+                                           if n.startswith("mpich_shar_")])):
+            if until(lambda: not left(), 60) is None:
+                failures.append(f"{name}: {what} left: {left()}")
+        if role in ("proxy", "mpiexec") and how == signal.SIGKILL:
+            case = json.loads(output)["cases"][0]
+            if case["findings"] or "launcher" not in case["error"]:
+                failures.append(f"{name}: {case}")
+
+
+KILL, STOP = signal.SIGKILL, signal.SIGSTOP
+for moment in ("at the start", "in the middle"):
+    for victim in ("mpiexec", "proxy", "rank_keeper", "rank"):
+        trial(victim, KILL, moment)
+    for victim in ("mpiexec", "proxy", "rank"):
+        # Who only watches may be missed: ranks that can go on do.
+        trial(victim, STOP, moment, codes=(3,) if victim == "rank" or "start" in moment else (0, 3))
+    for victim in (KILL, STOP):
+        trial("keeper", victim, moment, codes=(0, 3))
+    for one in (KILL, signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT):
+        trial("lockstep", one, moment, codes=(-one,))
+for victim in ("mpiexec", "proxy", "rank_keeper", "rank"):
+    trial(victim, STOP, "at the start", ("compare", "--real", "mpi", "--deadline", "6"), HANGS)
+print("\n".join(failures) or "nothing is left, whoever was killed or stopped")
+sys.exit(1 if failures else 0)
