@@ -23,6 +23,7 @@ static struct {
     int backend;
     const char *recording;
     const char *marks;
+    bool own_calls;
 } given;
 
 static const cli_option options[] = {
@@ -42,6 +43,10 @@ static const cli_option options[] = {
      .value = &given.marks,
      .value_name = "DIR",
      .help = "Where this rank says that it lives and that it is done"},
+    {.type = CLI_SWITCH,
+     .long_name = "own-calls",
+     .value = &given.own_calls,
+     .help = "A program's rank makes its collectives by itself"},
     CLI_RUN_OPTIONS(given.run),
     {.long_name = NULL},
 };
@@ -152,7 +157,7 @@ static int run_ranks(const ls_scenario *scenario, const process *own) {
             .seed = scenario->seed,
             .versions = versions,
         };
-        status = ls_run_rank(scenario, backend, &info, given.recording);
+        status = ls_run_rank(scenario, backend, &info, given.recording, given.own_calls);
         if (status != LS_OK) {
             ls_launch_tell_finding(given.marks, own->rank);
         }

@@ -107,6 +107,7 @@ static int run(outcome *out, const ls_real_request *request, const ls_finding *f
     const ls_finding *hang = simulated_hang(findings, count);
     bool mpi = strcmp(request->backend, "mpi") == 0;
     ls_real_request own = *request;
+    own.own_calls = true;
     if (hang != NULL) {
         LS_ASSERT(hang->place_count == request->scenario->ranks);
         own.hang = (ls_launch_hang){
@@ -177,8 +178,12 @@ int ls_planted_run(ls_planted *out, const ls_real_request *request, ls_finding *
                    ls_arena *arena) {
     *out = (ls_planted){.verdict = LS_PLANTED_NONE};
     bool live = strcmp(request->backend, "mpi") == 0 || strcmp(request->backend, "nccl") == 0;
-    if (!live || !ls_scenario_plants(request->scenario)) {
-        return LS_OK;
+    if (!live) {
+        out->verdict = LS_PLANTED_UNSEEN;
+        out->text = ls_arena_printf(arena, "%s was found in the simulation alone: a recording does "
+                                           "not show what is planted",
+                                    name_of(findings, count));
+        return out->text != NULL ? LS_OK : LS_ERR_MEMORY;
     }
     if (strcmp(request->backend, "nccl") == 0 && !request->options->processes) {
         out->verdict = LS_PLANTED_UNSEEN;

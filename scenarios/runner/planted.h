@@ -7,7 +7,7 @@
 #include "scenarios/runner/result.h"
 
 typedef enum ls_planted_verdict {
-    LS_PLANTED_NONE,     // nothing was planted
+    LS_PLANTED_NONE,     // nobody asked: the simulation found nothing, and nothing is planted
     LS_PLANTED_AGREES,   // the real run shows what the simulation found, at the same ranks
     LS_PLANTED_UNSEEN,   // it cannot show it: `text` says why
     LS_PLANTED_DIFFERS,  // it shows something else: `text` says what
@@ -19,7 +19,8 @@ typedef struct ls_planted {
     ls_finding death;  // LS_ERR_RANK_DIED: of which rank
 } ls_planted;
 
-// Runs a scenario with planted defects for real, where the backend is a live one. It hangs as
+// Runs a scenario in which the simulation found something, or defects are planted, for real: where
+// the backend is a live one and its ranks make calls by themselves, else it is UNSEEN. It hangs as
 // simulated where every rank is seen to wait in the call where the simulated one does.
 // findings [count]: the simulation's; where the runs agree, the first one's text tells so. An
 // error: the real run failed; LS_ERR_RANK_DIED: a rank did that nobody had planted.

@@ -207,6 +207,7 @@ static int make_command(real_command *out, const struct scratch *scratch,
                                 "--marks",
                                 scratch->marks,
                                 "--allow-outside",
+                                request->own_calls ? "--own-calls" : NULL,
                                 NULL};
     memcpy(&out->argv[at], rest, sizeof rest);
     LS_ASSERT((size_t)at + sizeof rest / sizeof *rest <= sizeof out->argv / sizeof *out->argv);

@@ -14,6 +14,7 @@ typedef struct ls_real_request {
     const char *keep_dir;     // where to keep the recording; NULL: nowhere
     bool *too_few_gpus;       // set where the machine has fewer GPUs than the scenario has ranks
     ls_call_orders **orders;  // gets the orders that the run's calls used; NULL: not wanted
+    bool own_calls;           // every rank makes its calls by itself, as planted defects need it
     ls_launch_hang hang;      // where the run is to hang, if it is
 } ls_real_request;
 

@@ -577,7 +577,6 @@ int ls_run_recorded(ls_results *results, const ls_scenario *scenario, const char
     int status = ls_real_run(NULL, &request, run.arena, &finding, &found);
     if (found) {
         add_finding(&run, &finding);
-        status = status == LS_ERR_RANK_DIED ? status : LS_OK;
     }
-    return finish(&run, status);
+    return finish(&run, found && status != LS_ERR_RANK_DIED ? LS_OK : status);
 }

@@ -45,8 +45,8 @@ int ls_run_recorded(ls_results *results, const ls_scenario *scenario, const char
 
 // One rank of a real run, called in each process that ls_run_* started: executes the scenario on
 // `backend`, whose world holds this process's ranks, and writes their part of the recording in
-// `dir`.
+// `dir`. own_calls: a program's rank makes its collectives by itself, and alone those.
 int ls_run_rank(const ls_scenario *scenario, ls_backend *backend, const ls_recording_info *info,
-                const char *dir);
+                const char *dir, bool own_calls);
 
 #endif

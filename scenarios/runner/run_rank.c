@@ -5,7 +5,7 @@
 #include "scenarios/runner/run.h"
 
 int ls_run_rank(const ls_scenario *scenario, ls_backend *backend, const ls_recording_info *info,
-                const char *dir) {
+                const char *dir, bool own_calls) {
     ls_recording_writer *writer = NULL;
     ls_arena *arena = NULL;
     LS_TRY(ls_arena_create(&arena, NULL));
@@ -17,7 +17,7 @@ int ls_run_rank(const ls_scenario *scenario, ls_backend *backend, const ls_recor
         const ls_execution execution = {.scenario = scenario, .backend = backend, .sink = &sink};
         ls_finding finding = {0};
         bool found = false;
-        status = ls_scenario_plants(scenario)
+        status = own_calls || ls_scenario_plants(scenario)
                      ? ls_program_rank_real(scenario, backend, &sink, arena)
                      : ls_execute(&execution, arena, &finding, &found);
         backend->observer = NULL;

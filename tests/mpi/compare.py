@@ -28,6 +28,10 @@ def run(arguments, expect=0):
 UNSEEN = {"inf_enters_at_one_rank": "value.inf_first", "nan_enters_at_one_rank": "value.nan_first",
           "nan_in_an_embedding": "value.nan_first", "slow_rank": "deadlock.cross_communicator",
           "cross_communicator_on_luck": "deadlock.cross_communicator",
+          "gradient_overflow_in_f16": "value.inf_first",
+          "weights_drift_apart_declared": "replica.diverged",
+          # Found by comparing the tensors of all ranks.
+          "replica_changed_by_one_rank": "replica.diverged",
           # And a scenario that asks for more than is run.
           "mixed_four": "not run: backward, update"}
 
