@@ -1,7 +1,5 @@
 // lockstep compare FILE... --real nccl|mpi|DIR: simulated against real, stage by stage.
-#include <errno.h>
 #include <string.h>
-#include <sys/stat.h>
 
 #include "cli/commands.h"
 #include "cli/debugger.h"
@@ -78,9 +76,8 @@ static int run(const cli_args *args) {
     if (code != LS_EXIT_OK) {
         return code;
     }
-    if (given.keep != NULL && mkdir(given.keep, 0777) != 0 && errno != EEXIST) {
-        cli_error("cannot make the directory \"%s\": %s", given.keep, strerror(errno));
-        return LS_EXIT_USAGE;
+    if (strcmp(given.real, "sim") == 0) {
+        given.real = "./sim";  // a folder: the simulator is what it is compared with
     }
     cli_scenarios scenarios;
     const char *const catches[] = {"catch divergence"};
@@ -97,7 +94,12 @@ static int run(const cli_args *args) {
     if (code != LS_EXIT_OK) {
         return code;
     }
-    code = compare_all(&scenarios, device);
+    cli_keep keep;
+    code = cli_keep_open(&keep, given.keep, &scenarios);
+    if (code == LS_EXIT_OK) {
+        code = compare_all(&scenarios, device);
+    }
+    cli_keep_close(&keep);
     cli_scenarios_free(&scenarios);
     return code;
 }

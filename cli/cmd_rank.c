@@ -133,36 +133,19 @@ static int run_ranks(const ls_scenario *scenario, const process *own) {
     ls_backend *backend = NULL;
     const char *versions = NULL;
     LS_TRY(ls_world_create(&world, &world_options));
-    ls_arena *arena = NULL;
-    char *text = NULL;
-    size_t bytes = 0;
-    int status = ls_arena_create(&arena, NULL);
+    int status = create_backend(&backend, world, &versions);
     if (status == LS_OK) {
-        // For the manifest: a recording says what it was made from.
-        status = ls_file_read(&text, &bytes, arena, scenario->file, LS_SCENARIO_BYTES_MAX);
-    }
-    if (status == LS_OK) {
-        status = create_backend(&backend, world, &versions);
     }
     if (status == LS_OK && own->page != NULL) {
         backend->place = ls_launch_place;
         backend->place_arg = own->page;
     }
     if (status == LS_OK) {
-        const ls_recording_info info = {
-            .name = scenario->name,
-            .scenario = text,
-            .backend = backends[given.backend],
-            .ranks = scenario->ranks,
-            .seed = scenario->seed,
-            .versions = versions,
-        };
-        status = ls_run_rank(scenario, backend, &info, given.recording, given.own_calls);
+        status = ls_run_rank(scenario, backend, versions, given.recording, given.own_calls);
         if (status != LS_OK) {
             ls_launch_tell_finding(given.marks, own->rank);
         }
     }
-    ls_arena_free(arena);
     ls_backend_free(backend);
     ls_world_free(world);
     return status;

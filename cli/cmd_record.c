@@ -1,14 +1,9 @@
-// lockstep record FILE... --backend nccl|mpi --out DIR: runs for real and keeps the recordings.
-#include <errno.h>
-#include <limits.h>
-#include <string.h>
-#include <sys/stat.h>
+// lockstep record FILE... --backend sim|mpi|nccl --out DIR: runs and keeps the recordings.
 
 #include "cli/commands.h"
 #include "cli/scenarios.h"
-#include "scenarios/runner/real.h"
 
-static const char *const backends[] = {"mpi", "nccl", NULL};
+static const char *const backends[] = {"sim", "mpi", "nccl", NULL};
 
 static struct {
     cli_run_options run;
@@ -24,7 +19,7 @@ static const cli_option options[] = {
      .value_name = "NAME",
      .choices = backends,
      .given = &given.backend_given,
-     .help = "Where to run: mpi or nccl"},
+     .help = "Where to run: sim, mpi or nccl"},
     {.type = CLI_STRING,
      .long_name = "out",
      .value = &given.out,
@@ -45,13 +40,11 @@ static int record_all(const cli_scenarios *scenarios) {
                    given.out);
     cli_reproduce_options(&command, &given.run);
     ls_run_options run_options = cli_run_options_of(&given.run, ls_text_string(&command));
+    run_options.keep_dir = given.out;
     run_options.skip_too_few_gpus = scenarios->count > 1;
     for (int i = 0; status == LS_OK && i < scenarios->count; i++) {
-        char dir[PATH_MAX];
         cli_progress("recording", i, scenarios->count);
-        ls_real_recording_dir(dir, sizeof dir, given.out, scenarios->at[i]);
-        status =
-            ls_run_recorded(results, scenarios->at[i], backends[given.backend], dir, &run_options);
+        status = ls_run_recorded(results, scenarios->at[i], backends[given.backend], &run_options);
     }
     cli_progress_end();
     int code = status == LS_OK ? cli_report(results) : cli_fail(status);
@@ -62,7 +55,7 @@ static int record_all(const cli_scenarios *scenarios) {
 
 static int run(const cli_args *args) {
     if (given.out == NULL || !given.backend_given) {
-        cli_error("record needs --backend mpi or --backend nccl, and --out DIR");
+        cli_error("record needs --backend sim, --backend mpi or --backend nccl, and --out DIR");
         return LS_EXIT_USAGE;
     }
     int code = cli_outputs_check(NULL);
@@ -74,12 +67,12 @@ static int run(const cli_args *args) {
     if (code != LS_EXIT_OK) {
         return code;
     }
-    if (mkdir(given.out, 0777) != 0 && errno != EEXIST) {
-        cli_error("cannot make the directory %s: %s", given.out, strerror(errno));
-        code = LS_EXIT_ENVIRONMENT;
-    } else {
+    cli_keep keep;
+    code = cli_keep_open(&keep, given.out, &scenarios);
+    if (code == LS_EXIT_OK) {
         code = record_all(&scenarios);
     }
+    cli_keep_close(&keep);
     cli_scenarios_free(&scenarios);
     return code;
 }
@@ -89,10 +82,11 @@ const cli_command cli_cmd_record = {
     .arguments = "FILE...",
     .arguments_min = 1,
     .arguments_max = -1,
-    .summary = "Run scenarios for real and keep the recordings",
+    .summary = "Run scenarios and keep the recordings",
     .details = "A recording holds every stage output and every call of every rank, so that "
                "'lockstep compare --real DIR' can compare with it on a machine that has neither "
-               "the processes nor the GPUs. It appears complete or not at all.",
+               "the processes nor the GPUs; of the simulator, what every rank computed, for a "
+               "model of your own to be held against. It appears complete or not at all.",
     .common = CLI_COMMON_REPORTS | CLI_COMMON_SEED,
     .options = options,
     .run = run,

@@ -1,4 +1,5 @@
 // lockstep replay DIR: everything recorded in a directory, again in the simulator, compared.
+#define _XOPEN_SOURCE 700
 #include <dirent.h>
 #include <errno.h>
 #include <limits.h>
@@ -6,15 +7,16 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include "cli/commands.h"
 #include "cli/scenarios.h"
 #include "cli/trace.h"
+#include "scenarios/runner/recorded.h"
+#include "scenarios/runner/replay_kind.h"
 #include "scenarios/runner/replay_nccl.h"
 #include "scenarios/runner/replay_torch.h"
 
-#define DEPTH_MAX 4  // of folders in folders
+#define DEPTH_MAX 64  // of folders in folders
 
 static struct {
     cli_run_options run;
@@ -27,130 +29,175 @@ static const cli_option options[] = {
     {.long_name = NULL},
 };
 
-static bool has_file(const char *dir, const char *name) {
-    char path[PATH_MAX];
-    int length = snprintf(path, sizeof path, "%s/%s", dir, name);
-    return length > 0 && (size_t)length < sizeof path && access(path, F_OK) == 0;
-}
+typedef struct visited {
+    dev_t device;
+    ino_t inode;
+} visited;
 
 typedef struct replay {
     ls_results *results;
     ls_text summary;
     ls_trace *trace;  // NULL: none is wanted
+    visited *folders;
+    size_t folder_count, folder_room;
 } replay;
 
-// One recording of ours: its own copy of the scenario, compared with what it recorded.
+// ---- One folder ---------------------------------------------------------------------------------
+// A recording of ours: its own copy of the scenario, compared with what it recorded. What that
+// scenario says about comparing is for its author; a replay always compares.
 static int replay_recording(replay *to, const char *dir) {
-    char path[PATH_MAX];
-    bool beside_files = has_file(dir, LS_RECORDING_INPUTS "/scenario.yaml");
-    int length = snprintf(path, sizeof path, "%s/%s", dir,
-                          beside_files ? LS_RECORDING_INPUTS "/scenario.yaml" : "scenario.yaml");
-    if (length < 0 || (size_t)length >= sizeof path) {
-        return LS_FAIL(LS_ERR_IO, "the path \"%s\" is too long", dir);
+    ls_recording *recording = NULL;
+    ls_scenario *scenario = NULL;
+    LS_TRY(ls_recording_open(&recording, dir));
+    int status = ls_recorded_scenario(&scenario, recording, dir, given.run.allow_outside);
+    ls_recording_free(recording);
+    LS_TRY(status);
+    scenario->checks.real_off = false;
+    if (scenario->checks.real > LS_CLASS_WITHIN_BOUND) {
+        scenario->checks.real = LS_CLASS_WITHIN_BOUND;
     }
-    const char *file = path;
-    const cli_args args = {.count = 1, .values = &file};
-    cli_scenarios scenarios;
-    if (cli_scenarios_load(&scenarios, &args, given.run.allow_outside) != LS_EXIT_OK) {
-        return LS_FAIL(LS_ERR_FORMAT, "the recording in \"%s\" has no usable scenario", dir);
+    if (cli_options_common.seed_given) {
+        scenario->seed = cli_options_common.seed;
     }
     ls_text command = {0};
     ls_text_printf(&command, "lockstep compare --real %s", dir);
     const ls_run_options run_options = cli_run_options_of(&given.run, ls_text_string(&command));
-    int status = ls_run_compared(to->results, scenarios.at[0], dir, &run_options);
+    status = ls_run_compared(to->results, scenario, dir, &run_options);
     ls_text_free(&command);
-    cli_scenarios_free(&scenarios);
+    ls_scenario_free(scenario);
     LS_TRY(status);
     return ls_trace_recording(to->trace, dir);
 }
 
-static bool is_recording(const char *dir) {
-    return has_file(dir, "manifest.json") && has_file(dir, "scenario.yaml");
+static int replay_folder(ls_replay_kind *kind, replay *to, const char *dir) {
+    LS_TRY(ls_replay_kind_of(kind, dir));
+    if (kind->recording) {
+        LS_TRY(replay_recording(to, dir));
+    }
+    if (kind->nccl) {
+        LS_TRY(ls_replay_nccl(to->results, &to->summary, dir, 0));
+        LS_TRY(ls_trace_nccl(to->trace, dir));
+    }
+    return kind->torch ? ls_replay_torch(to->results, dir) : LS_OK;
 }
 
-static int compare_names(const void *a, const void *b) {
-    return strcmp(*(char *const *)a, *(char *const *)b);
+// ---- Folders in folders -------------------------------------------------------------------------
+// What could not be replayed is a case that failed, and the others go on.
+static int add_unusable(replay *to, const char *path) {
+    ls_arena *arena = to->results->arena;
+    ls_case_result result = {
+        .name = ls_arena_strdup(arena, path),
+        .file = ls_arena_strdup(arena, path),
+        .backend = "sim",
+        .real = "recording",
+        .reproduce = ls_arena_printf(arena, "lockstep replay %s", path),
+    };
+    ls_case_result_set_error(&result, arena);
+    if (result.name == NULL || result.file == NULL || result.reproduce == NULL ||
+        result.error == NULL) {
+        return LS_ERR_MEMORY;
+    }
+    ls_error_clear();
+    return ls_results_add(to->results, &result);
 }
 
-// The entries' names, sorted; the caller frees each and the array.
-static int list_entries(char ***names, size_t *count, const char *dir) {
-    *names = NULL;
-    *count = 0;
-    DIR *stream = opendir(dir);
-    if (stream == NULL) {
-        return LS_FAIL(LS_ERR_IO, "cannot read the directory \"%s\": %s", dir, strerror(errno));
+// *seen: the folder was visited before, on another way (a link to it, or the same argument again).
+static int visit(bool *seen, replay *to, const struct stat *folder) {
+    *seen = false;
+    for (size_t i = 0; i < to->folder_count && !*seen; i++) {
+        *seen = to->folders[i].device == folder->st_dev && to->folders[i].inode == folder->st_ino;
     }
-    for (struct dirent *entry = readdir(stream); entry != NULL; entry = readdir(stream)) {
-        if (entry->d_name[0] == '.') {
-            continue;
+    if (!*seen && to->folder_count == to->folder_room) {
+        size_t room = 2 * to->folder_room + 16;
+        visited *grown = ls_arena_alloc(to->results->arena, room, sizeof *grown);
+        if (grown == NULL) {
+            return LS_ERR_MEMORY;
         }
-        char **grown = realloc(*names, (*count + 1) * sizeof **names);
-        char *name = strdup(entry->d_name);
-        if (grown == NULL || name == NULL) {
-            free(name);
-            *names = grown != NULL ? grown : *names;
-            (void)closedir(stream);
-            return LS_FAIL(LS_ERR_MEMORY, "cannot list \"%s\"", dir);
+        if (to->folder_count > 0) {
+            memcpy(grown, to->folders, to->folder_count * sizeof *grown);
         }
-        *names = grown;
-        (*names)[*count] = name;
-        *count += 1;
+        to->folders = grown;
+        to->folder_room = room;
     }
-    (void)closedir(stream);
-    if (*count > 1) {
-        qsort(*names, *count, sizeof **names, compare_names);
+    if (!*seen) {
+        to->folders[to->folder_count++] = (visited){folder->st_dev, folder->st_ino};
     }
     return LS_OK;
 }
 
-static int replay_dir(replay *to, const char *dir, int depth);
+static int not_here(const struct dirent *entry) {
+    return strcmp(entry->d_name, ".") != 0 && strcmp(entry->d_name, "..") != 0;
+}
 
-static int replay_entries(replay *to, const char *dir, int depth) {
-    char **names = NULL;
-    size_t count = 0;
-    int status = list_entries(&names, &count, dir);
-    for (size_t i = 0; status == LS_OK && i < count; i++) {
+static int replay_path(replay *to, const char *path, int depth);
+
+// The folders in `dir`, by name; not the inputs that a recording keeps for its scenario.
+static int replay_inner(replay *to, const char *dir, bool recording, int depth) {
+    struct dirent **entries = NULL;
+    int count = scandir(dir, &entries, not_here, alphasort);
+    if (count < 0) {
+        return LS_FAIL(errno == ENOMEM ? LS_ERR_MEMORY : LS_ERR_IO,
+                       "cannot read the folder '%s': %s", dir, strerror(errno));
+    }
+    int status = LS_OK;
+    for (int i = 0; i < count; i++) {
         char path[PATH_MAX];
-        int length = snprintf(path, sizeof path, "%s/%s", dir, names[i]);
-        struct stat what;
-        if (length > 0 && (size_t)length < sizeof path && stat(path, &what) == 0 &&
-            S_ISDIR(what.st_mode)) {
-            status = replay_dir(to, path, depth + 1);
+        int length = snprintf(path, sizeof path, "%s/%s", dir, entries[i]->d_name);
+        bool fits = length > 0 && (size_t)length < sizeof path;
+        if (status == LS_OK && !fits) {
+            (void)LS_FAIL(LS_ERR_LIMIT, "a path in '%.200s...' is too long", dir);
+            status = add_unusable(to, dir);
+        } else if (status == LS_OK &&
+                   !(recording && strcmp(entries[i]->d_name, LS_RECORDING_INPUTS) == 0)) {
+            status = replay_path(to, path, depth + 1);
         }
+        free(entries[i]);
     }
-    for (size_t i = 0; i < count; i++) {
-        free(names[i]);
-    }
-    free(names);
+    free(entries);
     return status;
 }
 
-// A directory of NCCL results, of torch results, one recording, or a folder of any of these and of
-// folders of them.
-static int replay_dir(replay *to, const char *dir, int depth) {
-    if (is_recording(dir)) {
-        return replay_recording(to, dir);
+static int replay_dir(replay *to, const char *dir, const struct stat *about, int depth) {
+    bool seen = false;
+    LS_TRY(visit(&seen, to, about));
+    if (seen) {
+        cli_note("%s is a folder that was replayed already", dir);
+        return LS_OK;
     }
-    if (ls_replay_nccl_recognises(dir)) {
-        LS_TRY(ls_replay_nccl(to->results, &to->summary, dir, 0));
-        return ls_trace_nccl(to->trace, dir);
+    if (depth > DEPTH_MAX) {
+        return LS_FAIL(LS_ERR_LIMIT, "'%s' is deeper than %d folders", dir, DEPTH_MAX);
     }
-    if (ls_replay_torch_recognises(dir)) {
-        return ls_replay_torch(to->results, dir);
+    ls_replay_kind kind;
+    int status = replay_folder(&kind, to, dir);
+    bool unreadable = status == LS_ERR_IO;
+    if (status != LS_OK && status != LS_ERR_MEMORY) {
+        status = add_unusable(to, dir);
     }
-    return depth < DEPTH_MAX ? replay_entries(to, dir, depth) : LS_OK;
+    LS_TRY(status);
+    status = replay_inner(to, dir, kind.recording, depth);
+    return unreadable && status == LS_ERR_IO ? LS_OK : status;  // was told
+}
+
+// A folder, and the folders in it. Files of other kinds are none of ours.
+static int replay_path(replay *to, const char *path, int depth) {
+    struct stat about;
+    int status = LS_OK;
+    if (stat(path, &about) != 0) {
+        status = LS_FAIL(LS_ERR_IO, "cannot read '%s': %s", path, strerror(errno));
+    } else if (S_ISDIR(about.st_mode)) {
+        status = replay_dir(to, path, &about, depth);
+    } else if (depth == 0) {
+        status = LS_FAIL(LS_ERR_FORMAT, "'%s' is not a folder", path);
+    }
+    return status == LS_OK || status == LS_ERR_MEMORY ? status : add_unusable(to, path);
 }
 
 static int replay_all(replay *to, const cli_args *args) {
     int status = ls_results_create(&to->results, "replay");
     for (int i = 0; status == LS_OK && i < args->count; i++) {
-        status = replay_dir(to, args->values[i], 0);
+        status = replay_path(to, args->values[i], 0);
     }
-    if (status == LS_OK) {
-        return cli_report_with(to->results, &to->summary);
-    }
-    int code = cli_fail(status);
-    return status == LS_ERR_IO || status == LS_ERR_FORMAT ? LS_EXIT_USAGE : code;
+    return status == LS_OK ? cli_report_with(to->results, &to->summary) : cli_fail(status);
 }
 
 static int run(const cli_args *args) {
@@ -181,8 +228,9 @@ const cli_command cli_cmd_replay = {
     .details =
         "Reads recordings made by 'lockstep record', results of NCCL collectives "
         "(manifest.json and *.bin) and of torch (dtensor_*.json, embedding*.safetensors), also in "
-        "folders of DIR. "
-        "What is not supported counts as skipped, never as passed. The trace has the calls "
+        "folders of DIR, each once however many links lead there. "
+        "What is not supported counts as skipped, never as passed; what cannot be read fails. "
+        "The trace has the calls "
         "as they were recorded; torch's results record none.",
     .common = CLI_COMMON_REPORTS | CLI_COMMON_TRACE | CLI_COMMON_SEED,
     .options = options,

@@ -16,6 +16,7 @@ static struct {
     cli_run_options run;
     cli_stop_options stop;
     const char *machine;
+    const char *keep;
     int backend;
     int device;
     int schedule;
@@ -32,6 +33,12 @@ static const cli_option options[] = {
      .value_name = "NAME",
      .choices = backends,
      .help = "Where to run: sim (default), mpi or nccl"},
+    {.type = CLI_STRING,
+     .long_name = "keep",
+     .value = &given.keep,
+     .value_name = "DIR",
+     .help = "Keep the stage outputs of every rank as recordings in DIR, one directory per "
+             "scenario"},
     CLI_DEVICE_OPTION(given.device),
     {.type = CLI_CHOICE,
      .long_name = "schedule",
@@ -103,6 +110,7 @@ static int run_all(const cli_scenarios *scenarios, ls_device *device) {
     run_options.schedule = (ls_schedule_kind)given.schedule;
     run_options.explore = given.explore;
     run_options.checks = given.checks;
+    run_options.keep_dir = given.keep;
     run_options.trace = trace;
     for (int i = 0; status == LS_OK && i < scenarios->count; i++) {
         cli_progress("running", i, scenarios->count);
@@ -149,7 +157,12 @@ static int run(const cli_args *args) {
     if (code != LS_EXIT_OK) {
         return code;
     }
-    code = run_all(&scenarios, device);
+    cli_keep keep;
+    code = cli_keep_open(&keep, given.keep, &scenarios);
+    if (code == LS_EXIT_OK) {
+        code = run_all(&scenarios, device);
+    }
+    cli_keep_close(&keep);
     cli_scenarios_free(&scenarios);
     return code;
 }

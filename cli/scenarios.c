@@ -1,10 +1,14 @@
 // Loading scenarios for the commands.
 #include "cli/scenarios.h"
 
+#include <errno.h>
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
+
+#include "scenarios/runner/real.h"
 
 static int load_one(ls_scenario **out, const char *path, bool allow_outside) {
     ls_diagnostics *diagnostics = NULL;
@@ -62,6 +66,39 @@ void cli_scenarios_free(cli_scenarios *scenarios) {
     *scenarios = (cli_scenarios){0};
 }
 
+int cli_keep_open(cli_keep *keep, const char *dir, const cli_scenarios *scenarios) {
+    *keep = (cli_keep){.dir = dir};
+    if (dir == NULL) {
+        return LS_EXIT_OK;
+    }
+    for (int i = 0; i < scenarios->count; i++) {
+        char own[PATH_MAX];
+        ls_real_recording_dir(own, sizeof own, dir, scenarios->at[i]);
+        for (int k = 0; k < i; k++) {
+            char other[PATH_MAX];
+            ls_real_recording_dir(other, sizeof other, dir, scenarios->at[k]);
+            if (strcmp(own, other) == 0) {
+                cli_error("the recordings of %s and %s would both be \"%s\": their names must "
+                          "differ in a letter, a digit, '.' or '_'",
+                          scenarios->at[k]->file, scenarios->at[i]->file, own);
+                return LS_EXIT_USAGE;
+            }
+        }
+    }
+    keep->made = mkdir(dir, 0777) == 0;
+    if (!keep->made && errno != EEXIST) {
+        cli_error("cannot make the directory \"%s\": %s", dir, strerror(errno));
+        return LS_EXIT_USAGE;
+    }
+    return LS_EXIT_OK;
+}
+
+void cli_keep_close(const cli_keep *keep) {
+    if (keep->made) {
+        (void)rmdir(keep->dir);  // only an empty one goes
+    }
+}
+
 ls_run_options cli_run_options_of(const cli_run_options *options, const char *command) {
     return (ls_run_options){
         .order = options->order,
@@ -69,6 +106,7 @@ ls_run_options cli_run_options_of(const cli_run_options *options, const char *co
         .program_dir = cli_program_dir(),
         .mpiexec = LOCKSTEP_MPIEXEC,
         .processes = options->processes,
+        .allow_outside = options->allow_outside,
         .reproduce = command,
     };
 }

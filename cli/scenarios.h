@@ -44,6 +44,16 @@ typedef struct cli_run_options {
 int cli_scenarios_load(cli_scenarios *out, const cli_args *files, bool allow_outside);
 void cli_scenarios_free(cli_scenarios *scenarios);
 
+// The directory that recordings of these scenarios are kept in (--keep, --out): made where it is
+// not there. Refuses scenarios whose recordings would lie in one folder. Returns an exit code; dir
+// NULL: nothing is kept.
+typedef struct cli_keep {
+    const char *dir;
+    bool made;  // by us: it goes again if nothing comes to lie in it
+} cli_keep;
+int cli_keep_open(cli_keep *keep, const char *dir, const cli_scenarios *scenarios);
+void cli_keep_close(const cli_keep *keep);
+
 // The library's options for a run. `command` is what reproduces it, without the file.
 ls_run_options cli_run_options_of(const cli_run_options *options, const char *command);
 

@@ -11,6 +11,7 @@
 #ifndef LS_COLLECTIVES_RECORDING_H
 #define LS_COLLECTIVES_RECORDING_H
 
+#include "base/text.h"
 #include "collectives/collectives.h"
 
 #ifdef __cplusplus
@@ -49,6 +50,9 @@ typedef struct ls_stage_sink {
 // "stage/table/feature/field", "-" where absent: the tensor's name in a recording.
 LS_API int ls_stage_key(char *out, size_t out_bytes, const ls_stage_output *output);
 
+// Of a finished recording, see below.
+typedef struct ls_recording ls_recording;
+
 // ---- Writing ------------------------------------------------------------------------------------
 // One process's part of a recording: the files of the ranks that it holds, and, for rank 0, the
 // manifest. Tensors are kept in memory until the end and then written file by file.
@@ -73,13 +77,17 @@ LS_API ls_stage_sink ls_recording_writer_sink(ls_recording_writer *writer);
 LS_API void ls_recording_writer_observe(void *writer, const ls_call *call);
 // Writes the files. The writer can then only be freed.
 LS_API int ls_recording_writer_finish(ls_recording_writer *writer);
+// Instead: the calls that were recorded, as a recording without files and outputs, to be compared.
+// The writer can then only be freed, and so must *out.
+LS_API int ls_recording_writer_calls(ls_recording **out, ls_recording_writer *writer);
 LS_API void ls_recording_writer_free(ls_recording_writer *writer);  // NULL is allowed
 // Moves the complete directory `made` to `dir` in one rename, replacing an earlier recording there
 // (and nothing else: LS_ERR_INVALID when `dir` is something that is not a recording).
 LS_API int ls_recording_publish(const char *made, const char *dir);
 
 // ---- Reading ------------------------------------------------------------------------------------
-typedef struct ls_recording ls_recording;
+// The rank whose file of a recording has this name (without folders); -1: it is none.
+LS_API int ls_recording_file_rank(const char *name);
 
 // Opens a recording. Files may be hostile: LS_ERR_FORMAT names file and reason. Free it with
 // ls_recording_free.
@@ -104,6 +112,16 @@ typedef struct ls_recorded_call {
 LS_API int ls_recording_call_count(const ls_recording *recording, int rank);
 LS_API const ls_recorded_call *ls_recording_call(const ls_recording *recording, int rank,
                                                  int index);
+
+// How the calls of two runs differ: kind, type, count, op, root, communicator and order.
+typedef struct ls_call_difference {
+    size_t calls;      // compared
+    size_t differing;  // of these, those that one run lacks among them
+} ls_call_difference;
+// Compares two recordings of as many ranks, rank by rank and call by call. `text` gets the first
+// difference.
+LS_API void ls_recording_compare_calls(ls_call_difference *out, ls_text *text,
+                                       const ls_recording *simulated, const ls_recording *recorded);
 
 #ifdef __cplusplus
 }

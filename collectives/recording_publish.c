@@ -4,28 +4,36 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <ftw.h>
+#include <limits.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include "collectives/recording_format.h"
 
-// Whether a name is one that a recording has.
-static bool is_ours(const char *name) {
-    if (strcmp(name, "manifest.json") == 0 || strcmp(name, "scenario.yaml") == 0) {
-        return true;
-    }
-    size_t length = strlen(name), digits = 0;
+int ls_recording_file_rank(const char *name) {
+    size_t digits = 0;
     if (strncmp(name, "rank_", 5) != 0) {
-        return false;
+        return -1;
     }
     while (name[5 + digits] >= '0' && name[5 + digits] <= '9') {
         digits += 1;
     }
     const char *suffix = name + 5 + digits;
-    return digits >= 5 && length < 64 &&
-           (strcmp(suffix, ".safetensors") == 0 || strcmp(suffix, ".calls.json") == 0);
+    bool ours = strcmp(suffix, ".safetensors") == 0 || strcmp(suffix, ".calls.json") == 0;
+    if (!ours || digits < 5 || strlen(name) >= 64) {
+        return -1;
+    }
+    long rank = strtol(name + 5, NULL, 10);
+    return rank < INT_MAX ? (int)rank : INT_MAX;
+}
+
+// Whether a name is one that a recording has.
+static bool is_ours(const char *name) {
+    return strcmp(name, "manifest.json") == 0 || strcmp(name, "scenario.yaml") == 0 ||
+           ls_recording_file_rank(name) >= 0;
 }
 
 // Whether the entry is the folder of the scenario and its files: no link to one.

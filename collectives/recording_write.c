@@ -7,7 +7,7 @@
 #include <unistd.h>
 
 #include "base/safetensors.h"
-#include "collectives/recording_format.h"
+#include "collectives/recording_calls.h"
 
 typedef struct rank_part {
     int rank;
@@ -298,6 +298,42 @@ int ls_recording_writer_finish(ls_recording_writer *writer) {
         LS_TRY(write_part(writer, &writer->parts[i]));
     }
     return writer->part_count != 0 && writer->parts[0].rank == 0 ? write_manifest(writer) : LS_OK;
+}
+
+static int take_calls(ls_recording *out, rank_part *part) {
+    ls_json_array_close(&part->json);
+    if (part->calls.failed) {
+        return LS_FAIL(LS_ERR_MEMORY, "no memory for the calls of rank %d", part->rank);
+    }
+    json_t *list = NULL;
+    LS_TRY(ls_json_parse(&list, "calls", ls_text_string(&part->calls), part->calls.length));
+    int status = ls_recording__calls_parse(out, part->rank, list, "calls");
+    json_decref(list);
+    return status;
+}
+
+int ls_recording_writer_calls(ls_recording **out, ls_recording_writer *writer) {
+    LS_ASSERT(writer != NULL && !writer->finished);
+    *out = NULL;
+    writer->finished = true;
+    ls_arena *arena = NULL;
+    LS_TRY(ls_arena_create(&arena, NULL));
+    ls_recording *made = ls_arena_alloc(arena, 1, sizeof *made);
+    int status = made != NULL ? LS_OK : LS_ERR_MEMORY;
+    if (status == LS_OK) {
+        *made = (ls_recording){.arena = arena, .dir = "", .info.ranks = writer->info.ranks};
+        made->ranks = ls_arena_alloc(arena, (size_t)made->info.ranks, sizeof *made->ranks);
+        status = made->ranks != NULL ? LS_OK : LS_ERR_MEMORY;
+    }
+    for (int i = 0; i < writer->part_count && status == LS_OK; i++) {
+        status = take_calls(made, &writer->parts[i]);
+    }
+    if (status != LS_OK) {
+        ls_arena_free(arena);
+        return status;
+    }
+    *out = made;
+    return LS_OK;
 }
 
 void ls_recording_writer_free(ls_recording_writer *writer) {

@@ -380,6 +380,10 @@ static int write_text(ls_order *order, span measured_path) {
 }
 
 // ---- Public -------------------------------------------------------------------------------------
+bool ls_order_names_file(const char *text) {
+    return strncmp(text, "measured:", strlen("measured:")) == 0;
+}
+
 static int parse_into(ls_order *order, span text) {
     span rest = text;
     bool has_keys = memchr(text.text, ':', text.length) != NULL;

@@ -106,7 +106,10 @@ static int run(outcome *out, const ls_real_request *request, const ls_finding *f
                ls_arena *arena) {
     const ls_finding *hang = simulated_hang(findings, count);
     bool mpi = strcmp(request->backend, "mpi") == 0;
+    ls_run_options options = *request->options;
+    options.keep_dir = NULL;  // a defect leaves nothing to compare with
     ls_real_request own = *request;
+    own.options = &options;
     own.own_calls = true;
     if (hang != NULL) {
         LS_ASSERT(hang->place_count == request->scenario->ranks);

@@ -11,8 +11,10 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "collectives/order/order.h"
 #include "scenarios/runner/keeper.h"
 #include "scenarios/runner/launch.h"
+#include "scenarios/runner/recorded.h"
 #include "scenarios/runner/scenario_files.h"
 
 #define OUTPUT_LINES_MAX 12  // of what a failed run printed
@@ -238,39 +240,100 @@ static int launch(const struct scratch *scratch, const ls_real_request *request,
     return status;
 }
 
-static int read_recording(ls_stages *stages, const char *dir, const ls_real_request *request) {
+// The simulator's run: all ranks in this process.
+static int simulate(const struct scratch *scratch, const ls_real_request *request) {
     const ls_scenario *scenario = request->scenario;
+    const char *stated =
+        request->options->order != NULL ? request->options->order : scenario->order;
+    const ls_world_options options = {
+        .mesh = scenario->mesh, .seed = scenario->seed, .device = request->options->device};
+    ls_world *world = NULL;
+    ls_backend *backend = NULL;
+    ls_order *order = NULL;
+    int status = stated != NULL ? ls_order_parse(&order, stated) : LS_OK;
+    if (status == LS_OK) {
+        status = ls_world_create(&world, &options);
+    }
+    if (status == LS_OK) {
+        status = options.device != NULL ? ls_backend_sim_create_on(&backend, world, options.device)
+                                        : ls_backend_sim_create(&backend, world);
+    }
+    if (status == LS_OK) {
+        backend->order = order;
+        status = ls_run_rank(scenario, backend, NULL, scratch->recording, false);
+    }
+    ls_backend_free(backend);
+    ls_world_free(world);
+    ls_order_free(order);
+    return status;
+}
+
+// What of the recording is wanted.
+static int take(ls_stages *stages, const ls_recording *recording, const ls_real_request *request) {
+    if (request->orders != NULL) {
+        LS_TRY(ls_call_orders_create(request->orders, recording));
+    }
+    if (stages == NULL) {
+        return LS_OK;
+    }
+    ls_stage_sink sink = ls_stages_sink(stages);
+    return ls_recording_read(recording, &sink);
+}
+
+// `foreign`: it was not made just now from this scenario.
+static int read_recording(ls_stages *stages, const char *dir, const ls_real_request *request,
+                          bool foreign) {
     ls_recording *recording = NULL;
     LS_TRY(ls_recording_open(&recording, dir));
-    const ls_recording_info *about = ls_recording_about(recording);
-    int status = LS_OK;
-    if (about->ranks != scenario->ranks) {
-        status = LS_FAIL(LS_ERR_FORMAT, "the recording in \"%s\" has %d ranks, the scenario %d",
-                         dir, about->ranks, scenario->ranks);
-    } else if (about->seed != scenario->seed) {
-        status = LS_FAIL(LS_ERR_FORMAT,
-                         "the recording in \"%s\" was made with seed %llu, the scenario has %llu",
-                         dir, (unsigned long long)about->seed, (unsigned long long)scenario->seed);
-    } else if (stages != NULL) {
-        ls_stage_sink sink = ls_stages_sink(stages);
-        status = ls_recording_read(recording, &sink);
+    int status = foreign ? ls_recorded_check(recording, dir, request->scenario,
+                                             request->options->allow_outside)
+                         : LS_OK;
+    if (status == LS_OK) {
+        status = take(stages, recording, request);
     }
-    if (status == LS_OK && request->orders != NULL) {
-        status = ls_call_orders_create(request->orders, recording);
+    if (status == LS_OK && request->calls != NULL) {
+        *request->calls = recording;
+    } else {
+        ls_recording_free(recording);
     }
-    ls_recording_free(recording);
     return status;
+}
+
+static bool is_recording(const char *dir) {
+    char path[PATH_MAX];
+    int length = snprintf(path, sizeof path, "%s/manifest.json", dir);
+    return length > 0 && (size_t)length < sizeof path && access(path, F_OK) == 0;
 }
 
 // A directory of recordings holds one per scenario, by the scenario's name; it may also be one.
 static int read_existing(ls_stages *stages, const char *dir, const ls_real_request *request) {
-    char path[PATH_MAX];
-    int length = snprintf(path, sizeof path, "%s/manifest.json", dir);
-    if (length > 0 && (size_t)length < sizeof path && access(path, F_OK) == 0) {
-        return read_recording(stages, dir, request);
+    if (is_recording(dir)) {
+        return read_recording(stages, dir, request, true);
     }
+    char path[PATH_MAX];
     ls_real_recording_dir(path, sizeof path, dir, request->scenario);
-    return read_recording(stages, path, request);
+    return read_recording(stages, path, request, true);
+}
+
+// A recording is replaced by one of the same scenario's name alone: names that differ may come to
+// the same folder.
+static int check_place(const char *dir, const ls_scenario *scenario) {
+    ls_recording *earlier = NULL;
+    if (!is_recording(dir)) {
+        return LS_OK;
+    }
+    int status = ls_recording_open(&earlier, dir);
+    if (status != LS_OK) {
+        return status == LS_ERR_MEMORY ? status : (ls_error_clear(), LS_OK);  // publishing decides
+    }
+    if (strcmp(ls_recording_about(earlier)->name, scenario->name) != 0) {
+        status = LS_FAIL(LS_ERR_LIMIT,
+                         "\"%s\" holds the recording of another scenario, \"%.100s\", and is "
+                         "not replaced by one of \"%.100s\"",
+                         dir, ls_recording_about(earlier)->name, scenario->name);
+    }
+    ls_recording_free(earlier);
+    return status;
 }
 
 void ls_real_recording_dir(char *out, size_t out_bytes, const char *dir,
@@ -294,28 +357,40 @@ void ls_real_recording_dir(char *out, size_t out_bytes, const char *dir,
     (void)snprintf(out, out_bytes, "%s/%s", dir, length > 0 ? name : "scenario");
 }
 
+// The recording that was made gets the files that its scenario reads, and moves to its place.
+static int keep(const struct scratch *scratch, const ls_scenario *scenario, const char *dir) {
+    char inputs[PATH_MAX];
+    int length = snprintf(inputs, sizeof inputs, "%s/" LS_RECORDING_INPUTS, scratch->recording);
+    if (length < 0 || (size_t)length >= sizeof inputs) {
+        return LS_FAIL(LS_ERR_IO, "the path of \"%s\" is too long", scratch->recording);
+    }
+    LS_TRY(ls_scenario_copy_files(scenario, inputs));
+    return ls_recording_publish(scratch->recording, dir);
+}
+
 int ls_real_run(ls_stages *stages, const ls_real_request *request, ls_arena *arena,
                 ls_finding *finding, bool *found) {
     *found = false;
+    bool simulated = strcmp(request->backend, "sim") == 0;
     bool live = strcmp(request->backend, "mpi") == 0 || strcmp(request->backend, "nccl") == 0;
-    if (!live) {
+    if (!live && !simulated) {
         return read_existing(stages, request->backend, request);
     }
+    char place[PATH_MAX];
+    bool kept = request->options->keep_dir != NULL;
+    if (kept) {
+        ls_real_recording_dir(place, sizeof place, request->options->keep_dir, request->scenario);
+        LS_TRY(check_place(place, request->scenario));
+    }
     struct scratch scratch;
-    LS_TRY(scratch_create(&scratch, request->keep_dir));
-    int status = launch(&scratch, request, arena, finding, found);
+    LS_TRY(scratch_create(&scratch, kept ? place : NULL));
+    int status =
+        simulated ? simulate(&scratch, request) : launch(&scratch, request, arena, finding, found);
     if (status == LS_OK) {
-        status = read_recording(stages, scratch.recording, request);
+        status = read_recording(stages, scratch.recording, request, false);
     }
-    if (status == LS_OK && request->keep_dir != NULL) {
-        char inputs[PATH_MAX];
-        int length = snprintf(inputs, sizeof inputs, "%s/" LS_RECORDING_INPUTS, scratch.recording);
-        status = length > 0 && (size_t)length < sizeof inputs
-                     ? ls_scenario_copy_files(request->scenario, inputs)
-                     : LS_FAIL(LS_ERR_IO, "the path of \"%s\" is too long", scratch.recording);
-    }
-    if (status == LS_OK && request->keep_dir != NULL) {
-        status = ls_recording_publish(scratch.recording, request->keep_dir);
+    if (status == LS_OK && kept) {
+        status = keep(&scratch, request->scenario, place);
     }
     ls_keeper_remove(&scratch.keeper);
     return status;

@@ -7,6 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "scenarios/runner/replay_internal.h"
 #include "scenarios/runner/replay_nccl_internal.h"
 
 // ---- All entries --------------------------------------------------------------------------------
@@ -73,7 +74,8 @@ static int add_case(ls_results *results, const ls_nccl_entry *e, const ls_nccl_v
     result.pass = v->class_ == LS_CLASS_BIT_EXACT || v->class_ == LS_CLASS_REORDERED ||
                   v->class_ == LS_CLASS_WITHIN_BOUND;
     if (v->class_ == LS_CLASS_ERROR) {
-        result.error = detail;
+        (void)LS_FAIL(v->status, "%s", detail);  // it was another thread's
+        ls_replay__case_error(results, &result);
         return ls_results_add(results, &result);
     }
     *stage = (ls_stage_result){
@@ -166,7 +168,11 @@ int ls_replay_nccl(ls_results *results, ls_text *summary, const char *dir, int t
     if (status == LS_OK) {
         run_all(&w, threads);
         for (size_t i = 0; i < manifest.count && status == LS_OK; i++) {
-            status = add_case(results, &manifest.entries[i], &w.verdicts[i], dir);
+            const ls_nccl_entry *e = &manifest.entries[i];
+            status = add_case(results, e, &w.verdicts[i], dir);
+            if (status == LS_OK) {
+                status = ls_replay__not_replayed(results, e->file, "unknown", dir, e->unknown);
+            }
         }
         if (summary != NULL) {
             write_summary(summary, &w);

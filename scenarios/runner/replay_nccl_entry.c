@@ -319,14 +319,21 @@ static int prepare(replay *r) {
     return LS_OK;
 }
 
-static const char *unsupported_order(const ls_nccl_entry *e) {
-    ls_order *order = NULL;
-    if (order_with(&order, e, 0) != LS_OK) {
-        ls_error_clear();
-        return "an algorithm, protocol or NCCL version whose order is not known";
+// *why: the order of the entry is not known; NULL: it is.
+static int find_unsupported(const char **why, const ls_nccl_entry *e) {
+    *why = e->unsupported;
+    if (*why != NULL) {
+        return LS_OK;
     }
+    ls_order *order = NULL;
+    int status = order_with(&order, e, 0);
     ls_order_free(order);
-    return NULL;
+    if (status != LS_OK && status != LS_ERR_MEMORY) {
+        ls_error_clear();
+        *why = "an algorithm, protocol or NCCL version whose order is not known";
+        return LS_OK;
+    }
+    return status;
 }
 
 static double seconds_now(void) {
@@ -339,10 +346,13 @@ void ls_nccl_entry__replay(ls_nccl_verdict *v, const ls_nccl_entry *e, const cha
     double start = seconds_now();
     if (e->malformed != NULL) {
         v->class_ = LS_CLASS_ERROR;
-        ls_text_printf(&v->detail, "manifest.json: %s: %s", e->file, e->malformed);
+        v->status = LS_ERR_FORMAT;
+        ls_text_printf(&v->detail, "'%s/manifest.json': entry %zu (%s): %s", dir, e->index, e->file,
+                       e->malformed);
         return;
     }
-    const char *unsupported = e->unsupported != NULL ? e->unsupported : unsupported_order(e);
+    const char *unsupported = NULL;
+    int status = find_unsupported(&unsupported, e);
     if (unsupported != NULL) {
         v->skipped = true;
         ls_text_puts(&v->detail, unsupported);
@@ -351,12 +361,17 @@ void ls_nccl_entry__replay(ls_nccl_verdict *v, const ls_nccl_entry *e, const cha
     ls_text_printf(&v->name, "%s %s of %zu %s, %s %s", e->op_name, ls_op_name(e->op), e->count,
                    ls_dtype_name(e->dtype), e->algo, e->proto);
     replay r = {.entry = e, .dir = dir};
-    int status = prepare(&r);
+    if (status == LS_OK) {
+        status = prepare(&r);
+    }
     if (status == LS_OK) {
         status = classify(v, &r);
     }
     if (status != LS_OK) {
         v->class_ = LS_CLASS_ERROR;
+        v->status = status;
+        ls_text_free(&v->detail);
+        v->detail = (ls_text){0};
         ls_text_puts(&v->detail, ls_error_last()->text);
     }
     v->elements = r.elements;

@@ -11,6 +11,7 @@
 
 // One entry of the manifest.
 typedef struct ls_nccl_entry {
+    size_t index;  // in the manifest
     char file[256];
     char algo[LS_REPLAY_TEXT_MAX];
     char proto[LS_REPLAY_TEXT_MAX];
@@ -25,6 +26,7 @@ typedef struct ls_nccl_entry {
     size_t count;
     uint64_t seed;
     double factors[LS_REPLAY_WORLD_MAX];  // of premul_sum
+    char unknown[256];                    // keys that nothing reads; "": none
     const char *unsupported;              // why it is skipped, or NULL
     const char *malformed;                // why it cannot be read, or NULL
 } ls_nccl_entry;
@@ -45,6 +47,7 @@ void ls_nccl_entry__input(void *out, const ls_nccl_entry *entry, int rank, size_
 // What replaying one entry gave; texts are heap strings.
 typedef struct ls_nccl_verdict {
     ls_class class_;
+    int status;  // where class_ is error: which
     bool skipped;
     size_t elements;
     size_t differing;

@@ -2,7 +2,6 @@
 // stored but a function of the seed. Everything may be hostile.
 #include <errno.h>
 #include <fcntl.h>
-#include <jansson.h>
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -10,54 +9,29 @@
 #include <unistd.h>
 
 #include "kernels/kernels.h"
-#include "scenarios/runner/replay_nccl.h"
+#include "scenarios/runner/replay_internal.h"
 #include "scenarios/runner/replay_nccl_internal.h"
 
-#define MANIFEST_BYTES_MAX ((long)64 << 20)
-#define PATH_MAX_BYTES     4096
-
+// A result's file, open at its start, and its length.
 static int open_in(FILE **out, long *length, const char *dir, const char *file) {
-    char path[PATH_MAX_BYTES];
-    int used = snprintf(path, sizeof path, "%s/%s", dir, file);
-    if (used < 0 || (size_t)used >= sizeof path) {
-        return LS_FAIL(LS_ERR_INVALID, "replay: the path of %.100s is too long", file);
-    }
+    char path[LS_REPLAY_PATH_MAX];
+    LS_TRY(ls_replay__path(path, dir, file));
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);  // a pipe is not waited for
     *out = fd >= 0 ? fdopen(fd, "rb") : NULL;
     if (*out == NULL) {
+        int reason = errno;
         if (fd >= 0) {
             (void)close(fd);
         }
-        return LS_FAIL(LS_ERR_IO, "replay: %.500s: %s", path, strerror(errno));
+        return LS_FAIL(reason == ENOMEM ? LS_ERR_MEMORY : LS_ERR_IO, "replay: %.500s: %s", path,
+                       strerror(reason));
     }
     struct stat info;
     if (fstat(fd, &info) != 0 || !S_ISREG(info.st_mode)) {
         (void)fclose(*out);
         return LS_FAIL(LS_ERR_FORMAT, "replay: %.500s is not a regular file", path);
     }
-    if (fseek(*out, 0, SEEK_END) != 0 || (*length = ftell(*out)) < 0 ||
-        fseek(*out, 0, SEEK_SET) != 0) {
-        (void)fclose(*out);
-        return LS_FAIL(LS_ERR_IO, "replay: %.500s cannot be read", path);
-    }
-    return LS_OK;
-}
-
-static int load_manifest(json_t **out, const char *dir) {
-    FILE *file = NULL;
-    long length = 0;
-    LS_TRY(open_in(&file, &length, dir, "manifest.json"));
-    json_error_t error;
-    memset(&error, 0, sizeof error);
-    *out = length <= MANIFEST_BYTES_MAX ? json_loadf(file, JSON_REJECT_DUPLICATES, &error) : NULL;
-    (void)fclose(file);
-    if (length > MANIFEST_BYTES_MAX) {
-        return LS_FAIL(LS_ERR_LIMIT, "replay: %.500s/manifest.json is larger than 64 MiB", dir);
-    }
-    if (*out == NULL) {
-        return LS_FAIL(LS_ERR_FORMAT, "replay: %.500s/manifest.json:%d:%d: %.200s", dir, error.line,
-                       error.column, error.text);
-    }
+    *length = (long)info.st_size;
     return LS_OK;
 }
 
@@ -79,11 +53,6 @@ static bool int_member(int64_t *out, const json_t *object, const char *key) {
     return json_is_integer(value);
 }
 
-static bool plain_name(const char *file) {
-    return file[0] != 0 && file[0] != '.' && strchr(file, '/') == NULL &&
-           strchr(file, '\\') == NULL;
-}
-
 static void read_numbers(ls_nccl_entry *e, const json_t *object) {
     int64_t world = 0;
     int64_t count = 0;
@@ -101,9 +70,13 @@ static void read_numbers(ls_nccl_entry *e, const json_t *object) {
     e->world = (int)world;
     e->count = (size_t)count;
     e->seed = (uint64_t)seed;
-    if (int_member(&channels, object, "channels") && channels >= 0 && channels <= 64) {
-        e->channels = (int)channels;
+    const json_t *used = json_object_get(object, "channels");
+    if (used != NULL && !json_is_null(used) &&
+        (!int_member(&channels, object, "channels") || channels < 0 || channels > 64)) {
+        e->malformed = "channels is not a number from 0 to 64";
+        return;
     }
+    e->channels = (int)channels;
     const json_t *pinned = json_object_get(object, "pinned_channels");
     if (pinned != NULL && !json_is_null(pinned)) {
         if (!json_is_integer(pinned) || json_integer_value(pinned) != 1) {
@@ -129,10 +102,23 @@ static bool read_factors(ls_nccl_entry *e, const json_t *object) {
     return true;
 }
 
+// Keys that nothing here reads.
+static void note_unknown(ls_nccl_entry *e, const json_t *object) {
+    // env is what the run was started with; what came of it stands in the other keys.
+    static const char *const known[] = {
+        "file", "world", "op",       "dtype", "reduce",  "count",           "seed", "env", "nccl",
+        "algo", "proto", "channels", "note",  "factors", "pinned_channels", NULL};
+    ls_text unknown = {0};
+    ls_replay__unknown_keys(&unknown, object, known);
+    (void)snprintf(e->unknown, sizeof e->unknown, "%s", ls_text_string(&unknown));
+    ls_text_free(&unknown);
+}
+
 static void read_entry(ls_nccl_entry *e, const json_t *object) {
     char dtype[LS_REPLAY_TEXT_MAX];
     char reduce[LS_REPLAY_TEXT_MAX];
-    if (!string_member(e->file, sizeof e->file, object, "file") || !plain_name(e->file)) {
+    if (!string_member(e->file, sizeof e->file, object, "file") ||
+        !ls_replay__is_plain_name(e->file)) {
         (void)snprintf(e->file, sizeof e->file, "?");
         e->malformed = "file is missing or not a plain file name";
         return;
@@ -147,6 +133,7 @@ static void read_entry(ls_nccl_entry *e, const json_t *object) {
         return;
     }
     read_numbers(e, object);
+    note_unknown(e, object);
     if (strcmp(e->op_name, "all_reduce") == 0) {
         e->call = LS_ORDER_ALL_REDUCE;
     } else if (strcmp(e->op_name, "reduce_scatter") == 0) {
@@ -166,11 +153,13 @@ static void read_entry(ls_nccl_entry *e, const json_t *object) {
 
 int ls_nccl_manifest__read(ls_nccl_manifest *out, const char *dir) {
     *out = (ls_nccl_manifest){0};
+    char path[LS_REPLAY_PATH_MAX];
     json_t *root = NULL;
-    LS_TRY(load_manifest(&root, dir));
+    LS_TRY(ls_replay__path(path, dir, "manifest.json"));
+    LS_TRY(ls_json_read(&root, path, LS_REPLAY_JSON_BYTES_MAX));
     int status = LS_OK;
     if (!json_is_array(root)) {
-        status = LS_FAIL(LS_ERR_FORMAT, "replay: %.500s/manifest.json is not a list", dir);
+        status = LS_FAIL(LS_ERR_FORMAT, "'%s' is not a list", path);
     } else if (json_array_size(root) > 0) {
         void *memory = NULL;
         status = ls_alloc(&memory, NULL, json_array_size(root), sizeof(ls_nccl_entry));
@@ -178,6 +167,7 @@ int ls_nccl_manifest__read(ls_nccl_manifest *out, const char *dir) {
         out->count = status == LS_OK ? json_array_size(root) : 0;
     }
     for (size_t i = 0; i < out->count; i++) {
+        out->entries[i].index = i;
         read_entry(&out->entries[i], json_array_get(root, i));
     }
     json_decref(root);
@@ -187,19 +177,6 @@ int ls_nccl_manifest__read(ls_nccl_manifest *out, const char *dir) {
 void ls_nccl_manifest__free(ls_nccl_manifest *manifest) {
     ls_free(NULL, manifest->entries, manifest->count, sizeof(ls_nccl_entry));
     *manifest = (ls_nccl_manifest){0};
-}
-
-bool ls_replay_nccl_recognises(const char *dir) {
-    json_t *root = NULL;
-    bool is = false;
-    if (load_manifest(&root, dir) == LS_OK) {
-        const json_t *first = json_array_get(root, 0);
-        is = json_is_array(root) && json_object_get(first, "nccl") != NULL &&
-             json_object_get(first, "reduce") != NULL;
-        json_decref(root);
-    }
-    ls_error_clear();
-    return is;
 }
 
 int ls_nccl_entry__result(void **out, const ls_nccl_entry *entry, size_t elements,

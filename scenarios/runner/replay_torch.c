@@ -7,12 +7,11 @@
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "scenarios/runner/replay_torch_internal.h"
 
-#define CASES_MAX      100000
-#define PATH_BYTES     4096
-#define JSON_BYTES_MAX ((size_t)64 << 20)
+#define CASES_MAX 100000
 
 int ls_torch__stages(ls_results *results, ls_case_result *result, int count) {
     size_t had = (size_t)result->stage_count;
@@ -28,65 +27,28 @@ int ls_torch__stages(ls_results *results, ls_case_result *result, int count) {
     return LS_OK;
 }
 
-void ls_torch__case_error(ls_results *results, ls_case_result *result) {
-    result->pass = false;
-    ls_case_result_set_error(result, results->arena);
-    result->error = result->error != NULL ? result->error : "out of memory";
-    ls_error_clear();
-}
-
 static double now(void) {
     struct timespec time;
     clock_gettime(CLOCK_MONOTONIC, &time);
     return (double)time.tv_sec + 1e-9 * (double)time.tv_nsec;
 }
 
-static int join(char *out, const char *dir, const char *name) {
-    int length = snprintf(out, PATH_BYTES, "%s/%s", dir, name);
-    if (length < 0 || length >= PATH_BYTES) {
-        return LS_FAIL(LS_ERR_LIMIT, "the path %s/%s is too long", dir, name);
-    }
-    return LS_OK;
-}
-
-// A file of the directory itself: nothing that leads elsewhere.
-static bool is_plain_name(const char *name) {
-    return name && name[0] && name[0] != '.' && !strchr(name, '/') && strlen(name) < 256;
-}
-
-int ls_torch__load_json(json_t **out, const char *path, json_error_t *error) {
-    *out = NULL;
-    ls_arena *arena = NULL;
-    LS_TRY(ls_arena_create(&arena, NULL));
-    char *text = NULL;
-    size_t bytes = 0;
-    int status = ls_file_read(&text, &bytes, arena, path, JSON_BYTES_MAX);
-    if (status == LS_OK) {
-        *out = json_loadb(text, bytes, JSON_REJECT_DUPLICATES, error);
-    }
-    ls_arena_free(arena);
-    return status;
-}
-
 // ---- The manifest -------------------------------------------------------------------------------
 
-static json_t *load_manifest(const char *dir) {
-    char path[PATH_BYTES];
-    json_error_t error;
-    if (join(path, dir, "manifest.json")) {
-        return NULL;
+// *out is NULL where there is none, or one of something else.
+static int load_manifest(json_t **out, const char *dir) {
+    char path[LS_REPLAY_PATH_MAX];
+    *out = NULL;
+    LS_TRY(ls_replay__path(path, dir, "manifest.json"));
+    if (access(path, F_OK) != 0) {
+        return LS_OK;
     }
-    json_t *manifest = NULL;
-    if (ls_torch__load_json(&manifest, path, &error) != LS_OK) {
-        return NULL;
+    LS_TRY(ls_json_read(out, path, LS_REPLAY_JSON_BYTES_MAX));
+    if (!ls_replay__is_torch(*out)) {
+        json_decref(*out);
+        *out = NULL;
     }
-    bool ok = json_is_object(manifest) && json_object_get(manifest, "torch") &&
-              json_is_array(json_object_get(manifest, "cases"));
-    if (!ok) {
-        json_decref(manifest);
-        return NULL;
-    }
-    return manifest;
+    return LS_OK;
 }
 
 static const char *why_skipped(const char *kind, const json_t *args) {
@@ -102,44 +64,84 @@ static const char *why_skipped(const char *kind, const json_t *args) {
     return "a kind of result that lockstep does not know";
 }
 
-static int replay_entry(ls_results *results, const char *dir, const json_t *entry, size_t index) {
-    const char *file = json_string_value(json_object_get(entry, "file"));
+// What an entry's file, kind and args give; a status is the file's fault.
+static int replay_file(ls_results *results, ls_case_result *result, ls_torch_rest *rest,
+                       const char *path, const json_t *entry) {
+    static const char *const known[] = {"file", "kind", "args", NULL};
     const char *kind = json_string_value(json_object_get(entry, "kind"));
     const json_t *args = json_object_get(entry, "args");
+    result->skip_reason = why_skipped(kind, args);
+    result->skipped = result->skip_reason != NULL;
+    if (result->skipped) {
+        return LS_OK;
+    }
+    bool bag = strcmp(kind, "embedding_bag") == 0;
+    ls_replay__unknown_keys(&rest->unknown, entry, known);
+    int status = ls_torch__embedding(results, result, rest, path, bag, args);
+    if (status != LS_OK && status != LS_ERR_MEMORY && status != LS_ERR_MISMATCH) {
+        ls_error last = *ls_error_last();
+        status = LS_FAIL(LS_ERR_FORMAT, "'%s': %s", path, last.text);
+    }
+    return status;
+}
+
+static int add_rest(ls_results *results, const ls_case_result *result, ls_torch_rest *rest) {
+    if (rest->gradients.length > 0) {
+        ls_text_puts(&rest->gradients, ": the simulator runs no backward pass");
+    }
+    int status = rest->gradients.failed || rest->unknown.failed ? LS_ERR_MEMORY : LS_OK;
+    if (status == LS_OK) {
+        status = ls_replay__not_replayed(results, result->name, "gradients", result->file,
+                                         ls_text_string(&rest->gradients));
+    }
+    if (status == LS_OK) {
+        status = ls_replay__not_replayed(results, result->name, "unknown", result->file,
+                                         ls_text_string(&rest->unknown));
+    }
+    return status;
+}
+
+static int replay_entry(ls_results *results, const char *dir, const json_t *entry, size_t index) {
+    const char *file = json_string_value(json_object_get(entry, "file"));
     ls_case_result result = {.backend = "sim", .real = "recording", .pass = true};
-    char path[PATH_BYTES] = "";
+    ls_torch_rest rest = {0};
+    char path[LS_REPLAY_PATH_MAX] = "";
     double start = now();
     int status = LS_OK;
-    if (!is_plain_name(file) || !kind || !json_is_object(args)) {
+    bool plain = ls_replay__is_plain_name(file);
+    if (!plain || !json_is_string(json_object_get(entry, "kind")) ||
+        !json_is_object(json_object_get(entry, "args"))) {
         status = LS_FAIL(LS_ERR_FORMAT,
-                         "entry %zu of the manifest lacks file, kind or args, or its "
-                         "file is not in the directory",
-                         index);
-    } else {
-        status = join(path, dir, file);
+                         "'%s/manifest.json': entry %zu lacks file, kind or args, or its file is "
+                         "not in the directory",
+                         dir, index);
     }
-    result.name = ls_arena_printf(results->arena, "%s", file && kind ? file : "manifest entry");
+    if (plain && status == LS_OK) {
+        status = ls_replay__path(path, dir, file);
+    }
+    result.name = ls_arena_strdup(results->arena, plain ? file : "manifest entry");
     result.file = ls_arena_strdup(results->arena, path);
     result.reproduce = ls_arena_printf(results->arena, "lockstep replay %s", dir);
     if (!result.name || !result.file || !result.reproduce) {
         return LS_ERR_MEMORY;
     }
     if (!status) {
-        result.skip_reason = why_skipped(kind, args);
-        result.skipped = result.skip_reason != NULL;
+        status = replay_file(results, &result, &rest, path, entry);
     }
-    if (!status && !result.skipped) {
-        status =
-            ls_torch__embedding(results, &result, path, strcmp(kind, "embedding_bag") == 0, args);
-    }
-    if (status == LS_ERR_MEMORY) {
-        return status;
-    }
-    if (status) {
-        ls_torch__case_error(results, &result);
+    if (status && status != LS_ERR_MEMORY) {
+        ls_replay__case_error(results, &result);
+        status = LS_OK;
     }
     result.seconds = now() - start;
-    return ls_results_add(results, &result);
+    if (!status) {
+        status = ls_results_add(results, &result);
+    }
+    if (!status) {
+        status = add_rest(results, &result, &rest);
+    }
+    ls_text_free(&rest.gradients);
+    ls_text_free(&rest.unknown);
+    return status;
 }
 
 static int replay_manifest(ls_results *results, const char *dir, const json_t *manifest) {
@@ -150,15 +152,19 @@ static int replay_manifest(ls_results *results, const char *dir, const json_t *m
     for (size_t i = 0; i < json_array_size(cases); i++) {
         LS_TRY(replay_entry(results, dir, json_array_get(cases, i), i));
     }
-    return LS_OK;
+    static const char *const known[] = {"torch", "seed", "cases", NULL};
+    ls_text unknown = {0};
+    ls_replay__unknown_keys(&unknown, manifest, known);
+    int status =
+        ls_replay__not_replayed(results, "manifest.json", "unknown", dir, ls_text_string(&unknown));
+    ls_text_free(&unknown);
+    return status;
 }
 
 // ---- The directory ------------------------------------------------------------------------------
 
 static int is_dtensor(const struct dirent *entry) {
-    size_t length = strlen(entry->d_name);
-    return length > 13 && strncmp(entry->d_name, "dtensor_", 8) == 0 &&
-           strcmp(entry->d_name + length - 5, ".json") == 0;
+    return ls_replay__is_dtensor(entry->d_name);
 }
 
 static void free_names(struct dirent **names, int count) {
@@ -168,33 +174,16 @@ static void free_names(struct dirent **names, int count) {
     free(names);
 }
 
-bool ls_replay_torch_recognises(const char *dir) {
-    LS_ASSERT(dir);
-    json_t *manifest = load_manifest(dir);
-    if (manifest) {
-        json_decref(manifest);
-        return true;
-    }
-    ls_error_clear();
-    struct dirent **names = NULL;
-    int count = scandir(dir, &names, is_dtensor, alphasort);
-    if (count < 0) {
-        return false;
-    }
-    free_names(names, count);
-    return count > 0;
-}
-
 int ls_replay_torch(ls_results *results, const char *dir) {
     LS_ASSERT(results && dir);
     struct dirent **names = NULL;
     int count = scandir(dir, &names, is_dtensor, alphasort);
     if (count < 0) {
-        return LS_FAIL(LS_ERR_IO, "%s: %s", dir, strerror(errno));
+        return LS_FAIL(errno == ENOMEM ? LS_ERR_MEMORY : LS_ERR_IO, "%s: %s", dir, strerror(errno));
     }
-    json_t *manifest = load_manifest(dir);
-    int status = LS_OK;
-    if (!manifest && count == 0) {
+    json_t *manifest = NULL;
+    int status = load_manifest(&manifest, dir);
+    if (!status && !manifest && count == 0) {
         status = LS_FAIL(LS_ERR_FORMAT, "%s has no torch manifest and no dtensor_*.json", dir);
     }
     if (manifest) {
@@ -202,8 +191,8 @@ int ls_replay_torch(ls_results *results, const char *dir) {
         json_decref(manifest);
     }
     for (int i = 0; i < count && !status; i++) {
-        char path[PATH_BYTES];
-        status = join(path, dir, names[i]->d_name);
+        char path[LS_REPLAY_PATH_MAX];
+        status = ls_replay__path(path, dir, names[i]->d_name);
         if (!status) {
             status = ls_torch__dtensor(results, path, names[i]->d_name, dir);
         }

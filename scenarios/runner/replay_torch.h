@@ -10,16 +10,14 @@
 extern "C" {
 #endif
 
-// Whether DIR/manifest.json is a list of torch's results, or DIR has dtensor_*.json files.
-LS_API bool ls_replay_torch_recognises(const char *dir);
-
 // Replays DIR and adds to `results` one case per entry of the manifest and one per DTensor entry,
 // in their order. An embedding case has a stage per sharding type and world (1, 3 and 4 ranks, the
 // last on two hosts): bit_exact, within_bound (torch's output and ours both within the derived
 // bound of the exact value; where nothing is summed that means equal) or wrong. A DTensor case
 // has a stage per way to the shards. What is not supported (max_norm, optimizers, quantised rows)
-// is skipped with the reason; what is malformed is an error case. The directory may be hostile.
-// LS_ERR_IO, LS_ERR_FORMAT, LS_ERR_MEMORY.
+// is skipped with the reason, and so, as a case of its own, is what of a file or an entry
+// nothing reads (gradients, unknown tensors and keys); what is malformed is an error case. The
+// directory may be hostile. LS_ERR_IO, LS_ERR_FORMAT, LS_ERR_MEMORY.
 LS_API int ls_replay_torch(ls_results *results, const char *dir);
 
 #ifdef __cplusplus

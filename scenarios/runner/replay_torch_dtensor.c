@@ -59,6 +59,10 @@ static int read_case(dtensor_case *c) {
     LS_TRY(read_integers(c->shape.dim, &c->shape.ndim, LS_DIMS_MAX,
                          json_object_get(c->entry, "size"), "size"));
     LS_TRY(ls_shape_count(&c->count, &c->shape));
+    const json_t *world = json_object_get(c->entry, "world");
+    if (world != NULL && (!json_is_integer(world) || json_integer_value(world) != c->ranks)) {
+        return malformed("world");
+    }
     if (c->ranks > DTENSOR_RANKS_MAX || c->count > ELEMENTS_MAX) {
         return LS_FAIL(LS_ERR_LIMIT, "%d ranks and %zu elements are too many", c->ranks, c->count);
     }
@@ -104,6 +108,9 @@ static int compare_shard(const stage_state *state, const ls_shard *shard, const 
                          int rank) {
     const json_t *values = json_array_get(local, 1);
     ls_shape wanted = {0};
+    if (json_array_size(local) != 2) {
+        return malformed("local");
+    }
     LS_TRY(read_integers(wanted.dim, &wanted.ndim, LS_DIMS_MAX, json_array_get(local, 0), "local"));
     size_t count;
     LS_TRY(ls_shape_count(&count, &wanted));
@@ -208,6 +215,10 @@ static int by_gathering(const stage_state *state, dtensor_case *c) {
         status = ls_tensor_full(back, c->count * sizeof(*back), c->backend, tensor);
     }
     state->stage->elements = c->count;
+    const json_t *torch = json_object_get(c->entry, "full_ok");
+    if (torch != NULL && !json_is_true(torch)) {
+        wrong(state, "torch did not get the whole back from its shards");
+    }
     for (size_t i = 0; i < c->count && !status; i++) {
         if (back[i] != c->full[i]) {
             state->stage->differing++;
@@ -255,7 +266,7 @@ static int replay_case(ls_results *results, const json_t *entry, size_t index, c
     ls_case_result result = {.backend = "sim", .real = "recording", .pass = true};
     int status = run_case(results, &result, &c);
     if (status && status != LS_ERR_MEMORY) {
-        ls_torch__case_error(results, &result);
+        ls_replay__case_error(results, &result);
         status = LS_OK;
     }
     result.name = ls_arena_printf(results->arena, "%s[%zu] %s", name, index, c.text);
@@ -267,18 +278,23 @@ static int replay_case(ls_results *results, const json_t *entry, size_t index, c
     if (status || !result.name || !result.file || !result.reproduce) {
         return LS_ERR_MEMORY;
     }
-    return ls_results_add(results, &result);
+    LS_TRY(ls_results_add(results, &result));
+    static const char *const known[] = {"mesh",  "size",    "placements", "local",
+                                        "world", "full_ok", NULL};
+    ls_text unknown = {0};
+    ls_replay__unknown_keys(&unknown, entry, known);
+    status =
+        ls_replay__not_replayed(results, result.name, "unknown", path, ls_text_string(&unknown));
+    ls_text_free(&unknown);
+    return status;
 }
 
 int ls_torch__dtensor(ls_results *results, const char *path, const char *name, const char *dir) {
-    json_error_t error = {.text = ""};
     json_t *cases = NULL;
-    LS_TRY(ls_torch__load_json(&cases, path, &error));
+    LS_TRY(ls_json_read(&cases, path, LS_REPLAY_JSON_BYTES_MAX));
     if (!json_is_array(cases) || json_array_size(cases) > CASES_MAX) {
-        bool readable = cases != NULL;
         json_decref(cases);
-        return LS_FAIL(LS_ERR_FORMAT, "%s: %s", path,
-                       readable ? "not a list of cases" : error.text);
+        return LS_FAIL(LS_ERR_FORMAT, "'%s' is not a list of cases", path);
     }
     int status = LS_OK;
     for (size_t i = 0; i < json_array_size(cases) && !status; i++) {

@@ -38,29 +38,6 @@ const char *ls_torch__embedding_unsupported(bool bag, const json_t *args) {
     return NULL;
 }
 
-// A tensor of the file, read into *out [*count]; NULL where it is absent and `optional`.
-static int read_tensor(void **out, size_t *count, const ls_safetensors *file, const char *name,
-                       ls_dtype dtype, bool optional) {
-    *out = NULL;
-    *count = 0;
-    const ls_safetensor *tensor = ls_safetensors_find(file, name);
-    if (!tensor && optional) {
-        return LS_OK;
-    }
-    if (!tensor || tensor->dtype != (int)dtype) {
-        return LS_FAIL(LS_ERR_FORMAT, "tensor %s %s", name,
-                       tensor ? "has the wrong dtype" : "is missing");
-    }
-    LS_TRY(ls_alloc(out, NULL, tensor->count, ls_dtype_bytes(dtype)));
-    *count = tensor->count;
-    int status = ls_safetensors_read(*out, tensor->bytes, file, tensor);
-    if (status) {
-        ls_free(NULL, *out, *count, ls_dtype_bytes(dtype));
-        *out = NULL;
-    }
-    return status;
-}
-
 static void call_free(torch_call *call) {
     ls_free(NULL, call->weight, call->weight_count, sizeof(float));
     ls_free(NULL, call->output, call->output_count, sizeof(float));
@@ -69,12 +46,25 @@ static void call_free(torch_call *call) {
     ls_free(NULL, call->per_id, (size_t)call->ids, sizeof(float));
 }
 
+// The lengths of the bags, where the file tells them too.
+static int check_lengths(const torch_call *call, const ls_safetensors *file) {
+    int64_t *lengths;
+    size_t count;
+    LS_TRY(ls_torch__tensor((void **)&lengths, &count, file, "lengths", LS_I64, true));
+    bool same = lengths == NULL || count == (size_t)call->batch;
+    for (size_t b = 0; same && lengths != NULL && b < count; b++) {
+        same = lengths[b] == call->lengths[b];
+    }
+    ls_free(NULL, lengths, count, sizeof(*lengths));
+    return same ? LS_OK : LS_FAIL(LS_ERR_FORMAT, "lengths and offsets do not tell the same bags");
+}
+
 // Bags of an embedding_bag call: offsets with or without the last.
 static int read_bags(torch_call *call, const ls_safetensors *file, const json_t *args) {
     bool include_last = json_is_true(json_object_get(args, "include_last_offset"));
     int64_t *offsets;
     size_t count;
-    LS_TRY(read_tensor((void **)&offsets, &count, file, "offsets", LS_I64, false));
+    LS_TRY(ls_torch__tensor((void **)&offsets, &count, file, "offsets", LS_I64, false));
     int64_t bags = (int64_t)count - (include_last ? 1 : 0);
     int status = bags < 0 ? LS_FAIL(LS_ERR_FORMAT, "offsets are empty") : LS_OK;
     if (!status) {
@@ -96,7 +86,7 @@ static int read_bags(torch_call *call, const ls_safetensors *file, const json_t 
                          (long long)offsets[bags], (long long)call->ids);
     }
     ls_free(NULL, offsets, count, sizeof(*offsets));
-    return status;
+    return status == LS_OK ? check_lengths(call, file) : status;
 }
 
 // Samples of an embedding call: the first dimension of ids.
@@ -140,13 +130,15 @@ static int describe_table(torch_call *call, const ls_safetensor *weight, bool ba
 
 static int call_read(torch_call *call, const ls_safetensors *file, bool bag, const json_t *args) {
     size_t ids, weights;
-    LS_TRY(read_tensor((void **)&call->weight, &call->weight_count, file, "weight", LS_F32, false));
-    LS_TRY(read_tensor((void **)&call->output, &call->output_count, file, "output", LS_F32, false));
-    LS_TRY(read_tensor((void **)&call->values, &ids, file, "ids", LS_I64, false));
+    LS_TRY(ls_torch__tensor((void **)&call->weight, &call->weight_count, file, "weight", LS_F32,
+                            false));
+    LS_TRY(ls_torch__tensor((void **)&call->output, &call->output_count, file, "output", LS_F32,
+                            false));
+    LS_TRY(ls_torch__tensor((void **)&call->values, &ids, file, "ids", LS_I64, false));
     call->ids = (int64_t)ids;
     if (bag) {
-        LS_TRY(read_tensor((void **)&call->per_id, &weights, file, "per_sample_weights", LS_F32,
-                           true));
+        LS_TRY(ls_torch__tensor((void **)&call->per_id, &weights, file, "per_sample_weights",
+                                LS_F32, true));
         if (call->per_id && weights != ids) {
             ls_free(NULL, call->per_id, weights, sizeof(float));
             call->per_id = NULL;
@@ -411,8 +403,8 @@ static int run_sharded(ls_results *results, ls_stage_result *stage, const torch_
     return status ? ls_error_wrap("%s on %d ranks", ls_sharding_name(sharding), ranks) : LS_OK;
 }
 
-int ls_torch__embedding(ls_results *results, ls_case_result *result, const char *path, bool bag,
-                        const json_t *args) {
+int ls_torch__embedding(ls_results *results, ls_case_result *result, ls_torch_rest *rest,
+                        const char *path, bool bag, const json_t *args) {
     static const int worlds[] = {1, 3, 4};
     torch_call call = {0};
     ls_safetensors *file = NULL;
@@ -428,7 +420,8 @@ int ls_torch__embedding(ls_results *results, ls_case_result *result, const char 
         status = call_read(&call, file, bag, args);
     }
     if (!status) {
-        status = ls_torch__stages(results, result, 3 * LS_SHARDING_COUNT);
+        ls_torch__rest(rest, file, bag, args);
+        status = ls_torch__stages(results, result, 3 * LS_SHARDING_COUNT + 1);
     }
     for (int w = 0; w < 3 && !status; w++) {
         for (int s = 0; s < LS_SHARDING_COUNT && !status; s++) {
@@ -439,6 +432,10 @@ int ls_torch__embedding(ls_results *results, ls_case_result *result, const char 
                 result->pass = result->pass && stage->class_ != LS_CLASS_WRONG;
             }
         }
+    }
+    if (!status) {
+        const ls_torch_weights before = {call.weight, call.weight_count, (size_t)call.table.dim};
+        status = ls_torch__weights_after(results, result, &before, file);
     }
     call_free(&call);
     ls_safetensors_free(file);

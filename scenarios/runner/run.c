@@ -1,7 +1,6 @@
 // Runs scenarios and puts the outcome into results: simulate, judge, compare, meet expectations.
 #include "scenarios/runner/run.h"
 
-#include <limits.h>
 #include <stdio.h>
 #include <string.h>
 #include <time.h>
@@ -12,6 +11,7 @@
 #include "scenarios/runner/planted.h"
 #include "scenarios/runner/program.h"
 #include "scenarios/runner/real.h"
+#include "scenarios/runner/recorded.h"
 #include "scenarios/runner/trace.h"
 
 #define EXPLAIN_BYTES_MAX ((size_t)64 << 20)  // stage outputs past which orders are not searched
@@ -31,6 +31,7 @@ struct case_run {
     ls_stages *real;
     int unreached;           // the first planted fault that no rank came to; -1: none
     ls_call_orders *orders;  // of the real run's calls
+    ls_recording *calls, *real_calls;  // of the simulation, and of the real run
     double start_seconds;
     bool record_only;       // nothing is compared
     ls_planted planted;     // what a real run showed of planted defects
@@ -117,12 +118,17 @@ static int simulate_on(struct case_run *run, ls_world *world, const ls_order *or
         .sink = &sink,
         .expected = expected != NULL ? &expected_sink : NULL,
     };
+    ls_recording_writer *calls = NULL;
+    if (status == LS_OK && traced && run->result.real != NULL) {
+        status = ls_recorded_watch(&calls, backend, run->scenario);
+    }
     ls_finding finding = {0};
     bool found = false;
     status = status == LS_OK ? ls_execute(&execution, run->arena, &finding, &found) : status;
     if (found) {
         add_finding(run, &finding);
     }
+    status = calls != NULL ? ls_recorded_calls(&run->calls, calls, status) : status;
     ls_backend_free(backend);
     return status;
 }
@@ -381,6 +387,8 @@ static int finish(struct case_run *run, int status) {
     ls_stages_free(run->clean);
     ls_stages_free(run->real);
     ls_call_orders_free(run->orders);
+    ls_recording_free(run->calls);
+    ls_recording_free(run->real_calls);
     return ls_results_add(run->results, result);
 }
 
@@ -389,36 +397,15 @@ static bool is_live(const char *real) {
 }
 
 // ---- The three ways -----------------------------------------------------------------------------
-static int run_simulated(struct case_run *run) {
-    LS_TRY(simulate(run));
-    if (run->result.finding_count > 0) {
-        return LS_OK;
-    }
-    LS_TRY(make_oracle(run));
-    return judge(run, run->simulated, "simulated");
-}
-
-int ls_run_simulated(ls_results *results, const ls_scenario *scenario,
-                     const ls_run_options *options) {
-    struct case_run run;
-    begin(&run, results, scenario, options, "sim", NULL);
-    return finish(&run, run_simulated(&run));
-}
-
 // Runs on a real backend, or reads a recording, into run->real. A rank that died is a finding.
 static int get_real(struct case_run *run, const char *real) {
-    char keep_dir[PATH_MAX];
-    bool keep = run->options->keep_dir != NULL;
-    if (keep) {
-        ls_real_recording_dir(keep_dir, sizeof keep_dir, run->options->keep_dir, run->scenario);
-    }
     const ls_real_request request = {
-        .keep_dir = keep ? keep_dir : NULL,
         .scenario = run->scenario,
         .backend = real,
         .options = run->options,
         .too_few_gpus = &run->too_few_gpus,
         .orders = &run->orders,
+        .calls = &run->real_calls,
     };
     ls_finding finding = {0};
     bool found = false;
@@ -428,6 +415,23 @@ static int get_real(struct case_run *run, const char *real) {
         add_finding(run, &finding);
     }
     return found && status != LS_ERR_RANK_DIED ? LS_OK : status;
+}
+
+static int run_simulated(struct case_run *run) {
+    LS_TRY(simulate(run));
+    if (run->result.finding_count > 0) {
+        return LS_OK;
+    }
+    LS_TRY(make_oracle(run));
+    LS_TRY(judge(run, run->simulated, "simulated"));
+    return run->options->keep_dir != NULL ? get_real(run, "sim") : LS_OK;
+}
+
+int ls_run_simulated(ls_results *results, const ls_scenario *scenario,
+                     const ls_run_options *options) {
+    struct case_run run;
+    begin(&run, results, scenario, options, "sim", NULL);
+    return finish(&run, run_simulated(&run));
 }
 
 // What the simulation found must show in the real run, too. A recording is of a run that ended well.
@@ -550,6 +554,9 @@ static int run_compared(struct case_run *run, const char *real) {
         const ls_expectation expectation = expectation_of(run);
         LS_TRY(ls_compare_runs(&run->comparison, run->simulated, run->real, &expectation,
                                "simulated", run->result.real));
+        if (run->clean == NULL) {  // what is planted may change them
+            LS_TRY(ls_recorded_compare_calls(&run->comparison, run->calls, run->real_calls));
+        }
         explain_sums(run);
     }
     return judge(run, run->simulated, "simulated");
@@ -563,15 +570,14 @@ int ls_run_compared(ls_results *results, const ls_scenario *scenario, const char
 }
 
 int ls_run_recorded(ls_results *results, const ls_scenario *scenario, const char *backend,
-                    const char *dir, const ls_run_options *options) {
+                    const ls_run_options *options) {
     struct case_run run;
     begin(&run, results, scenario, options, backend, NULL);
     run.record_only = true;
     const ls_real_request request = {.scenario = scenario,
                                      .backend = backend,
                                      .options = options,
-                                     .too_few_gpus = &run.too_few_gpus,
-                                     .keep_dir = dir};
+                                     .too_few_gpus = &run.too_few_gpus};
     ls_finding finding = {0};
     bool found = false;
     int status = ls_real_run(NULL, &request, run.arena, &finding, &found);

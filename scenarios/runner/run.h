@@ -17,7 +17,8 @@ typedef struct ls_run_options {
     ls_schedule_kind schedule;  // of programs whose ranks make their own calls; not PARALLEL
     int explore;                // tries so many random schedules of them; 0: runs `schedule` once
     const char *checks;         // globs of the checks of those; NULL: by the scenario
-    const char *keep_dir;       // keeps the recordings of live comparisons here; NULL: nowhere
+    const char *keep_dir;       // keeps recordings of what runs here; NULL: nowhere
+    bool allow_outside;         // paths in the scenarios of recordings may leave their folder
     struct ls_device *device;   // where the simulator's buffers lie; NULL: in ordinary memory
     bool skip_too_few_gpus;     // scenarios that need more GPUs than there are: skipped, not failed
     bool processes;             // NCCL: a process per rank, not a thread of one process
@@ -38,15 +39,17 @@ int ls_run_real(ls_results *results, const ls_scenario *scenario, const char *ba
 int ls_run_compared(ls_results *results, const ls_scenario *scenario, const char *real,
                     const ls_run_options *options);
 
-// Runs the scenario on a real backend and keeps the recording in `dir`, which must not exist or be
-// an earlier recording. Adds one case: bit_exact without stages, or what went wrong.
+// Runs the scenario on a backend ("sim", "mpi", "nccl") and keeps the recording in its folder of
+// options->keep_dir, which must not exist or be an earlier recording of a scenario of that name.
+// Adds one case: bit_exact without stages, or what went wrong.
 int ls_run_recorded(ls_results *results, const ls_scenario *scenario, const char *backend,
-                    const char *dir, const ls_run_options *options);
+                    const ls_run_options *options);
 
-// One rank of a real run, called in each process that ls_run_* started: executes the scenario on
-// `backend`, whose world holds this process's ranks, and writes their part of the recording in
-// `dir`. own_calls: a program's rank makes its collectives by itself, and alone those.
-int ls_run_rank(const ls_scenario *scenario, ls_backend *backend, const ls_recording_info *info,
+// The ranks of one process, called in each that ls_run_* started, and for the simulator in this
+// one: executes the scenario on `backend`, whose world holds these ranks, and writes their part of
+// the recording in `dir`. versions: of the libraries that mattered, or NULL. own_calls: each rank
+// makes its calls by itself.
+int ls_run_rank(const ls_scenario *scenario, ls_backend *backend, const char *versions,
                 const char *dir, bool own_calls);
 
 #endif

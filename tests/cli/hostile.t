@@ -9,10 +9,9 @@ $ rm w.npy; mkfifo w.npy p.yaml; timeout 20 lockstep run --quiet f.yaml >/dev/nu
 $ timeout 20 lockstep run p.yaml
 ! p.yaml: error: 'p.yaml' is not a regular file
 ? 2
-# Directories that hold no recording: nothing ran.
-$ rm w.npy p.yaml; mkdir e; mkfifo e/manifest.json; timeout 20 lockstep replay e
-> replay: 0 passed, 0 failed, 0 skipped
-? 5
+# A folder whose manifest is none fails, naming it; one that holds no recording at all: nothing ran.
+$ rm w.npy p.yaml; mkdir e; mkfifo e/manifest.json; timeout 20 lockstep replay e | grep error:
+>   error: 'e/manifest.json' is not a regular file
 $ rm e/manifest.json; lockstep replay e
 > replay: 0 passed, 0 failed, 0 skipped
 ? 5

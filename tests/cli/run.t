@@ -59,7 +59,7 @@ $ f=$SOURCE/scenarios/planned/mixed_four.yaml; lockstep run --color never $f | g
 $ mkdir -p deep/er; cp -r $SOURCE/recordings/h200-nccl-2.28.9/sharded-embedding-row-wise-10-x-17 deep/er/one; lockstep replay --quiet deep
 > replay: 1 passed, 0 failed, 0 skipped
 $ lockstep replay /nonexistent
-! ...
+> ...
 ? 2
 # What TorchRec's sharding types give by design passes and is told; without its name it is what the oracle wants.
 $ lockstep run --color never $SOURCE/scenarios/torchrec/grid_mean.yaml | grep -A 1 '^ *output_dist'

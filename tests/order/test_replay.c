@@ -8,6 +8,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "scenarios/runner/replay_kind.h"
 #include "scenarios/runner/replay_nccl.h"
 #include "scenarios/runner/replay_nccl_internal.h"
 
@@ -202,11 +203,73 @@ Test(replay, hostile_entries_are_errors) {
         ls_results *results = NULL;
         cr_assert(ls_results_create(&results, "replay") == LS_OK);
         cr_expect(ls_replay_nccl(results, NULL, c.dir, 1) == LS_ERR_FORMAT);
-        cr_expect(!ls_replay_nccl_recognises(c.dir));
+        ls_replay_kind kind;
+        cr_expect(ls_replay_kind_of(&kind, c.dir) == LS_ERR_FORMAT, "%s", manifests[i]);
         ls_results_free(results);
         remove_copy(&c);
     }
-    cr_expect(ls_replay_nccl_recognises(in_source("tests/order/nccl_truth")));
+    ls_replay_kind kind;
+    cr_expect(ls_replay_kind_of(&kind, in_source("tests/order/nccl_truth")) == LS_OK);
+    cr_expect(kind.nccl && !kind.torch && !kind.recording);
+}
+
+// A result that lies outside the folder is not read, although it is there and right; the error
+// names the manifest and the entry.
+Test(replay, results_outside_the_folder_are_not_read) {
+    static const char *const names[] = {"../result.bin", "deeper/../../result.bin", ".result.bin"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        char manifest[sizeof kept_entry + 64];
+        (void)snprintf(manifest, sizeof manifest, "[{\"file\": \"%s\"%s", names[i],
+                       kept_entry + strlen("[{\"file\": \"" KEPT "\""));
+        copy c = make_copy(manifest);
+        char inner[96], line[256];
+        (void)snprintf(inner, sizeof inner, "%s/in", c.dir);
+        (void)snprintf(line, sizeof line,
+                       "cd %s && mkdir -p in/deeper && mv manifest.json in && cp %s "
+                       "result.bin && cp result.bin in/.result.bin",
+                       c.dir, KEPT);
+        cr_assert(system(line) == 0);
+        ls_results *results = replay(inner, NULL, 1);
+        cr_assert(results->case_count == 1 && results->unusable == 1, "%s: %s", names[i],
+                  ls_class_name(results->cases[0].class_));
+        cr_expect(strstr(results->cases[0].error, "manifest.json': entry 0") != NULL, "%s",
+                  results->cases[0].error);
+        ls_results_free(results);
+        (void)snprintf(line, sizeof line, "rm -r %s", c.dir);
+        cr_assert(system(line) == 0);
+    }
+}
+
+// One element in fifty may be damaged for the rest to prove the order, and no more: 41 of 2074
+// prove it, so that a damaged one within the bound is wrong; 42 leave it open.
+Test(replay, one_in_fifty_may_be_damaged) {
+    for (int damaged = 41; damaged <= 42; damaged++) {
+        copy c = make_copy(kept_entry);
+        for (int i = 0; i < damaged; i++) {
+            flip(&c, (size_t)i * 49, 1);
+        }
+        ls_results *results = replay(c.dir, NULL, 1);
+        const ls_stage_result *stage = &results->cases[0].stages[0];
+        cr_expect(stage->differing == (uint64_t)damaged && stage->bound_ratio <= 1, "%g",
+                  stage->bound_ratio);
+        cr_expect(stage->class_ == (damaged == 41 ? LS_CLASS_WRONG : LS_CLASS_WITHIN_BOUND),
+                  "%d: %s", damaged, ls_class_name(stage->class_));
+        ls_results_free(results);
+        remove_copy(&c);
+    }
+}
+
+// A key that nothing reads is told as skipped; the result itself is replayed.
+Test(replay, unknown_keys_are_told) {
+    char manifest[sizeof kept_entry + 32];
+    (void)snprintf(manifest, sizeof manifest, "[{\"split\": [1, 2], %s", kept_entry + 2);
+    copy c = make_copy(manifest);
+    ls_results *results = replay(c.dir, NULL, 1);
+    cr_assert(results->passed == 1 && results->skipped == 1);
+    cr_expect_str_eq(results->cases[1].name, KEPT "/unknown");
+    cr_expect(strstr(results->cases[1].skip_reason, "split") != NULL);
+    ls_results_free(results);
+    remove_copy(&c);
 }
 
 // A stored result made with one hop, one chunk boundary or one channel count changed: the replay

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "base/safetensors.h"
+#include "scenarios/runner/replay_kind.h"
 #include "scenarios/runner/replay_torch.h"
 
 static ls_results *replay(const char *dir, int *status) {
@@ -40,19 +41,27 @@ static void remove_dir(const char *dir) {
     (void)rmdir(dir);
 }
 
-// An embedding_bag of two bags over a table of three rows: ids 0 2 | 1.
-static void write_bag(const char *dir, float first_output, int64_t last_id) {
+// An embedding_bag of two bags over a table of three rows: ids 0 2 | 1; and `more` [more_count].
+static void write_bag_with(const char *dir, float first_output, int64_t last_id,
+                           const ls_safetensor_source *more, size_t more_count) {
     static const float weight[] = {1, 2, 10, 20, 100, 200};
     const float output[] = {first_output, 202, 10, 20};
     const int64_t ids[] = {0, 2, last_id}, offsets[] = {0, 2};
-    const ls_safetensor_source tensors[] = {{"weight", LS_F32, 2, {3, 2}, weight},
-                                            {"output", LS_F32, 2, {2, 2}, output},
-                                            {"ids", LS_I64, 1, {3}, ids},
-                                            {"offsets", LS_I64, 1, {2}, offsets}};
+    ls_safetensor_source tensors[8] = {{"weight", LS_F32, 2, {3, 2}, weight},
+                                       {"output", LS_F32, 2, {2, 2}, output},
+                                       {"ids", LS_I64, 1, {3}, ids},
+                                       {"offsets", LS_I64, 1, {2}, offsets}};
+    for (size_t i = 0; i < more_count; i++) {
+        tensors[4 + i] = more[i];
+    }
     char path[128];
     snprintf(path, sizeof path, "%s/bag.safetensors", dir);
-    cr_assert(ls_safetensors_write(path, tensors, 4, NULL, 0) == LS_OK, "%s",
+    cr_assert(ls_safetensors_write(path, tensors, 4 + more_count, NULL, 0) == LS_OK, "%s",
               ls_error_last()->text);
+}
+
+static void write_bag(const char *dir, float first_output, int64_t last_id) {
+    write_bag_with(dir, first_output, last_id, NULL, 0);
 }
 
 static const char *const bag_manifest =
@@ -65,7 +74,8 @@ Test(replay_torch, a_right_result_passes) {
     int status;
     write_text(dir, "manifest.json", bag_manifest);
     write_bag(dir, 101, 1);
-    cr_expect(ls_replay_torch_recognises(dir));
+    ls_replay_kind kind;
+    cr_expect(ls_replay_kind_of(&kind, dir) == LS_OK && kind.torch && !kind.nccl);
     ls_results *results = replay(dir, &status);
     cr_assert(status == LS_OK && results->passed == 1 && results->case_count == 1);
     cr_expect(results->cases[0].stage_count == 3 * 7);
@@ -121,10 +131,62 @@ Test(replay_torch, malformed_entries_are_errors) {
     cr_expect(strstr(results->cases[0].error, "id 3 is not in [0, 3)"));
     ls_results_free(results);
     write_text(dir, "manifest.json", "{\"cases\": 3");
-    cr_expect(!ls_replay_torch_recognises(dir));
+    ls_replay_kind kind;
+    cr_expect(ls_replay_kind_of(&kind, dir) == LS_ERR_FORMAT);
     results = replay(dir, &status);
     cr_expect(status == LS_ERR_FORMAT && results->case_count == 0);
     ls_results_free(results);
+    remove_dir(dir);
+}
+
+// Gradients are in torch's files and nothing here replays them: a skipped case says so by name. So
+// does one for tensors, arguments and keys that nobody knows.
+Test(replay_torch, what_is_not_replayed_is_told) {
+    static const float numbers[6] = {0};
+    const ls_safetensor_source more[] = {{"grad_weight", LS_F32, 2, {3, 2}, numbers},
+                                         {"grad_output", LS_F32, 2, {2, 2}, numbers},
+                                         {"moments", LS_F32, 1, {6}, numbers}};
+    char *dir = make_dir();
+    int status;
+    write_text(dir, "manifest.json",
+               "{\"torch\": \"2\", \"device\": \"x\", \"cases\": [{\"file\": "
+               "\"bag.safetensors\", \"kind\": \"embedding_bag\", \"rounds\": 2, \"args\": "
+               "{\"mode\": \"sum\", \"freeze\": true}}]}");
+    write_bag_with(dir, 101, 1, more, 3);
+    ls_results *results = replay(dir, &status);
+    cr_assert(status == LS_OK && results->passed == 1 && results->skipped == 3);
+    cr_expect_str_eq(results->cases[1].name, "bag.safetensors/gradients");
+    cr_expect(strstr(results->cases[1].skip_reason, "grad_weight, grad_output") != NULL, "%s",
+              results->cases[1].skip_reason);
+    cr_expect_str_eq(results->cases[2].name, "bag.safetensors/unknown");
+    cr_expect(strstr(results->cases[2].skip_reason, "rounds, freeze, moments") != NULL, "%s",
+              results->cases[2].skip_reason);
+    cr_expect(strstr(results->cases[3].skip_reason, "device") != NULL);
+    ls_results_free(results);
+    remove_dir(dir);
+}
+
+// A lookup leaves the weights alone, and lengths tell the bags that offsets tell.
+Test(replay_torch, weights_after_and_lengths_are_read) {
+    static const float same[] = {1, 2, 10, 20, 100, 200}, other[] = {1, 2, 10, 20, 100, 201};
+    static const int64_t right[] = {2, 1}, wrong[] = {1, 2};
+    char *dir = make_dir();
+    int status;
+    write_text(dir, "manifest.json", bag_manifest);
+    for (int i = 0; i < 3; i++) {
+        const ls_safetensor_source more[] = {
+            {"weight_after", LS_F32, 2, {3, 2}, i == 1 ? other : same},
+            {"lengths", LS_I64, 1, {2}, i == 2 ? wrong : right}};
+        write_bag_with(dir, 101, 1, more, 2);
+        ls_results *results = replay(dir, &status);
+        const ls_case_result *result = &results->cases[0];
+        cr_assert(status == LS_OK && results->case_count == 1);
+        cr_expect(result->pass == (i == 0));
+        cr_expect(i != 1 || (result->class_ == LS_CLASS_WRONG &&
+                             strstr(result->stages[21].divergence, "row 2, column 1") != NULL));
+        cr_expect(i != 2 || (result->unusable && strstr(result->error, "bag.safetensors")));
+        ls_results_free(results);
+    }
     remove_dir(dir);
 }
 
@@ -156,9 +218,16 @@ Test(replay_torch, wrong_shards_are_found) {
         "[{\"mesh\": [2], \"size\": [3], \"placements\": [\"S(0)\"], \"local\": {\"0\": [[2], "
         "[0]], \"1\": [[1], [2]]}}]",
         "[{\"mesh\": [0], \"size\": [3], \"placements\": [\"S(0)\"], \"local\": {}}]",
+        "[{\"mesh\": [2], \"size\": [3], \"placements\": [\"S(0)\"], \"full_ok\": false, "
+        "\"local\": {\"0\": [[2], [0, 1]], \"1\": [[1], [2]]}}]",
+        "[{\"mesh\": [2], \"size\": [3], \"placements\": [\"S(0)\"], \"world\": 3, "
+        "\"local\": {\"0\": [[2], [0, 1]], \"1\": [[1], [2]]}}]",
+        "[{\"mesh\": [2], \"size\": [3], \"placements\": [\"S(0)\"], "
+        "\"local\": {\"0\": [[2], [0, 1], [9]], \"1\": [[1], [2]]}}]",
     };
     static const ls_class want[] = {LS_CLASS_BIT_EXACT, LS_CLASS_WRONG, LS_CLASS_WRONG,
-                                    LS_CLASS_ERROR, LS_CLASS_ERROR};
+                                    LS_CLASS_ERROR,     LS_CLASS_ERROR, LS_CLASS_WRONG,
+                                    LS_CLASS_ERROR,     LS_CLASS_ERROR};
     char *dir = make_dir();
     int status;
     for (size_t i = 0; i < sizeof lists / sizeof *lists; i++) {

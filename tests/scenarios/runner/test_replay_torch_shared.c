@@ -2,20 +2,25 @@
 #include <criterion/criterion.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
+#include "scenarios/runner/replay_kind.h"
 #include "scenarios/runner/replay_torch.h"
 
-// Every case without max_norm passes; optimizers, quantised rows and max_norm alone are skipped.
+// Every case without max_norm passes; optimizers, quantised rows, max_norm and gradients are
+// skipped.
 Test(replay_torch, everything_passes) {
     char dir[4096];
     const char *shared = getenv("LOCKSTEP_SHARED");
     snprintf(dir, sizeof dir, "%s/torch_truth", shared ? shared : "");
-    if (!shared || !ls_replay_torch_recognises(dir)) {
+    ls_replay_kind kind;
+    if (!shared || ls_replay_kind_of(&kind, dir) != LS_OK || !kind.torch) {
         cr_skip_test("no torch_truth");
     }
     ls_results *results = NULL;
     cr_assert(ls_results_create(&results, "replay") == LS_OK);
     cr_assert(ls_replay_torch(results, dir) == LS_OK, "%s", ls_error_last()->text);
+    int gradients = 0;
     for (int i = 0; i < results->case_count; i++) {
         const ls_case_result *result = &results->cases[i];
         for (int s = 0; s < result->stage_count; s++) {
@@ -23,9 +28,12 @@ Test(replay_torch, everything_passes) {
                       result->stages[s].name, result->stages[s].divergence);
         }
         cr_expect(result->skipped || result->pass, "%s: %s", result->name, result->error);
+        cr_expect(strstr(result->name, "/unknown") == NULL, "%s", result->name);
+        gradients += strstr(result->name, "/gradients") != NULL ? 1 : 0;
     }
     cr_expect(results->failed == 0);
     cr_expect(results->passed >= 10 + 48 + 60, "%d passed", results->passed);
+    cr_expect(gradients >= 10 + 48, "%d", gradients);
     fprintf(stderr, "passed %d, skipped %d, failed %d\n", results->passed, results->skipped,
             results->failed);
     ls_results_free(results);
