@@ -3,7 +3,6 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <jansson.h>
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,6 +11,7 @@
 
 #include "base/file.h"
 #include "base/json.h"
+#include "base/json_read.h"
 #include "base/memory.h"
 
 struct ls_safetensors {
@@ -267,11 +267,9 @@ static int read_header(ls_safetensors *file, uint64_t file_bytes) {
     LS_TRY(ls_alloc(&text, NULL, (size_t)header_bytes, 1));
     int status = read_at(file->fd, file->path, text, (size_t)header_bytes, sizeof length);
     if (status == LS_OK) {
-        json_error_t error;
-        json_t *root = json_loadb(text, (size_t)header_bytes, JSON_REJECT_DUPLICATES, &error);
-        status = root != NULL ? parse_header(file, root)
-                              : LS_FAIL(LS_ERR_FORMAT, "'%s': the header is not JSON: %s",
-                                        file->path, error.text);
+        json_t *root = NULL;
+        status = ls_json_parse(&root, file->path, text, (size_t)header_bytes);
+        status = status == LS_OK ? parse_header(file, root) : ls_error_wrap("its header");
         json_decref(root);
     }
     ls_free(NULL, text, (size_t)header_bytes, 1);

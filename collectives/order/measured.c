@@ -1,12 +1,9 @@
 // Measured orders: a JSON file that says, per call, which summation tree each element has. The file
 // may come from anywhere: everything in it is checked, and nothing is allocated that its size does
 // not justify. docs/orders.md gives the format.
-#include <errno.h>
-#include <jansson.h>
-#include <stdio.h>
 #include <string.h>
 
-#include "base/file.h"
+#include "base/json_read.h"
 #include "collectives/order/internal.h"
 
 #define FILE_BYTES_MAX ((size_t)64 << 20)
@@ -162,25 +159,10 @@ static int read_root(ls_order *order, const json_t *root, const char *path) {
 }
 
 int ls_order__measured_read(ls_order *order, const char *path) {
-    ls_arena *arena = NULL;
-    LS_TRY(ls_arena_create(&arena, NULL));
-    char *text = NULL;
-    size_t length = 0;
-    int status = ls_file_read(&text, &length, arena, path, FILE_BYTES_MAX);
-    if (status != LS_OK) {
-        ls_arena_free(arena);
-        return ls_error_wrap("measured order");
-    }
-    json_error_t error;
-    json_t *root = json_loadb(text, length, JSON_REJECT_DUPLICATES, &error);
-    if (root == NULL) {
-        status = LS_FAIL(LS_ERR_FORMAT, "measured order %s:%d:%d: %s", path, error.line,
-                         error.column, error.text);
-    } else {
-        status = read_root(order, root, path);
-    }
+    json_t *root = NULL;
+    int status = ls_json_read(&root, path, FILE_BYTES_MAX);
+    status = status == LS_OK ? read_root(order, root, path) : ls_error_wrap("measured order");
     json_decref(root);
-    ls_arena_free(arena);
     return status;
 }
 
