@@ -1,0 +1,51 @@
+// Preloaded into the program: the allocation whose number is in FAIL_AT fails, counted from 1. How
+// many there were goes to the file in FAIL_COUNT. For glibc.
+#include <errno.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+// glibc's own, under other names.
+void *__libc_malloc(size_t bytes);
+void *__libc_calloc(size_t count, size_t bytes);
+void *__libc_realloc(void *old, size_t bytes);
+
+static atomic_long made;
+static long fail_at = -1;  // before the constructor: nothing is counted
+
+__attribute__((constructor)) static void begin(void) {
+    const char *at = getenv("FAIL_AT");
+    fail_at = at != NULL ? atol(at) : 0;
+}
+
+__attribute__((destructor)) static void end(void) {
+    long count = atomic_load(&made);
+    const char *path = getenv("FAIL_COUNT");
+    FILE *file = path != NULL ? fopen(path, "w") : NULL;
+    if (file != NULL) {
+        (void)fprintf(file, "%ld\n", count);
+        (void)fclose(file);
+    }
+}
+
+static bool fails(void) {
+    if (fail_at < 0 || atomic_fetch_add(&made, 1) + 1 != fail_at) {
+        return false;
+    }
+    errno = ENOMEM;
+    return true;
+}
+
+__attribute__((visibility("default"))) void *malloc(size_t bytes) {
+    return fails() ? NULL : __libc_malloc(bytes);
+}
+
+__attribute__((visibility("default"))) void *calloc(size_t count, size_t bytes) {
+    return fails() ? NULL : __libc_calloc(count, bytes);
+}
+
+__attribute__((visibility("default"))) void *realloc(void *old, size_t bytes) {
+    return fails() ? NULL : __libc_realloc(old, bytes);
+}
