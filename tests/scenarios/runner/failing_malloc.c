@@ -17,7 +17,7 @@ static long fail_at = -1;  // before the constructor: nothing is counted
 
 __attribute__((constructor)) static void begin(void) {
     const char *at = getenv("FAIL_AT");
-    fail_at = at != NULL ? atol(at) : 0;
+    fail_at = at != NULL ? strtol(at, NULL, 10) : 0;
 }
 
 __attribute__((destructor)) static void end(void) {
