@@ -17,7 +17,8 @@ static int read_bytes(int fd, char *out, size_t bytes, const char *path) {
     for (size_t at = 0; at < bytes;) {
         ssize_t got = read(fd, out + at, bytes - at);
         if (got < 0 && errno != EINTR) {
-            return LS_FAIL(LS_ERR_IO, "cannot read '%s': %s", path, strerror(errno));
+            return LS_FAIL(ls_status_of_errno(errno), "cannot read '%s': %s", path,
+                           strerror(errno));
         }
         if (got == 0) {
             return LS_FAIL(LS_ERR_IO, "cannot read '%s': it became shorter", path);
@@ -31,7 +32,7 @@ static int read_open(char **out, size_t *bytes, ls_arena *arena, int fd, const c
                      size_t bytes_max) {
     struct stat info;
     if (fstat(fd, &info) != 0) {
-        return LS_FAIL(LS_ERR_IO, "cannot read '%s': %s", path, strerror(errno));
+        return LS_FAIL(ls_status_of_errno(errno), "cannot read '%s': %s", path, strerror(errno));
     }
     if (!S_ISREG(info.st_mode)) {
         return LS_FAIL(LS_ERR_FORMAT, "'%s' is not a regular file", path);
@@ -58,7 +59,7 @@ int ls_file_read(char **out, size_t *bytes, ls_arena *arena, const char *path, s
     *bytes = 0;
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     if (fd < 0) {
-        return LS_FAIL(LS_ERR_IO, "cannot open '%s': %s", path, strerror(errno));
+        return LS_FAIL(ls_status_of_errno(errno), "cannot open '%s': %s", path, strerror(errno));
     }
     int status = read_open(out, bytes, arena, fd, path, bytes_max);
     (void)close(fd);
@@ -72,7 +73,8 @@ static int write_bytes(int fd, const char *path, const char *data, size_t bytes)
             continue;
         }
         if (written <= 0) {
-            return LS_FAIL(LS_ERR_IO, "cannot write '%s': %s", path, strerror(errno));
+            return LS_FAIL(ls_status_of_errno(errno), "cannot write '%s': %s", path,
+                           strerror(errno));
         }
         data += written;
         bytes -= (size_t)written;
@@ -90,11 +92,11 @@ static int write_all(int fd, const char *path, const ls_file_part *parts, size_t
 static int write_direct(const char *path, const ls_file_part *parts, size_t part_count) {
     int fd = open(path, O_WRONLY | O_CLOEXEC);
     if (fd < 0) {
-        return LS_FAIL(LS_ERR_IO, "cannot open '%s': %s", path, strerror(errno));
+        return LS_FAIL(ls_status_of_errno(errno), "cannot open '%s': %s", path, strerror(errno));
     }
     int status = write_all(fd, path, parts, part_count);
     if (close(fd) != 0 && status == LS_OK) {
-        status = LS_FAIL(LS_ERR_IO, "cannot write '%s': %s", path, strerror(errno));
+        status = LS_FAIL(ls_status_of_errno(errno), "cannot write '%s': %s", path, strerror(errno));
     }
     return status;
 }
@@ -108,17 +110,21 @@ static int write_beside(const char *path, mode_t mode, const ls_file_part *parts
     }
     int fd = mkstemp(temporary);
     if (fd < 0) {
-        return LS_FAIL(LS_ERR_IO, "cannot create a file beside '%s': %s", path, strerror(errno));
+        return LS_FAIL(ls_status_of_errno(errno), "cannot create a file beside '%s': %s", path,
+                       strerror(errno));
     }
     int status = write_all(fd, path, parts, part_count);
     if (status == LS_OK && (fchmod(fd, mode) != 0 || fsync(fd) != 0)) {
-        status = LS_FAIL(LS_ERR_IO, "cannot finish '%s': %s", path, strerror(errno));
+        status =
+            LS_FAIL(ls_status_of_errno(errno), "cannot finish '%s': %s", path, strerror(errno));
     }
     if (close(fd) != 0 && status == LS_OK) {
-        status = LS_FAIL(LS_ERR_IO, "cannot finish '%s': %s", path, strerror(errno));
+        status =
+            LS_FAIL(ls_status_of_errno(errno), "cannot finish '%s': %s", path, strerror(errno));
     }
     if (status == LS_OK && rename(temporary, path) != 0) {
-        status = LS_FAIL(LS_ERR_IO, "cannot rename to '%s': %s", path, strerror(errno));
+        status =
+            LS_FAIL(ls_status_of_errno(errno), "cannot rename to '%s': %s", path, strerror(errno));
     }
     if (status != LS_OK) {
         (void)unlink(temporary);
@@ -147,7 +153,7 @@ int ls_file_write_parts(const char *path, const ls_file_part *parts, size_t part
     }
     char real[PATH_MAX];
     if (realpath(path, real) == NULL) {
-        return LS_FAIL(LS_ERR_IO, "cannot resolve '%s': %s", path, strerror(errno));
+        return LS_FAIL(ls_status_of_errno(errno), "cannot resolve '%s': %s", path, strerror(errno));
     }
     return write_beside(real, info.st_mode & 0777, parts, part_count);
 }
@@ -163,7 +169,7 @@ int ls_file_write_check(const char *path) {
         return LS_FAIL(LS_ERR_IO, "cannot write '%s': it is a folder", path);
     }
     if (exists && access(path, W_OK) != 0) {
-        return LS_FAIL(LS_ERR_IO, "cannot write '%s': %s", path, strerror(errno));
+        return LS_FAIL(ls_status_of_errno(errno), "cannot write '%s': %s", path, strerror(errno));
     }
     if (exists && !S_ISREG(info.st_mode)) {
         return LS_OK;
@@ -177,13 +183,13 @@ int ls_file_write_check(const char *path) {
         return LS_FAIL(LS_ERR_IO, "the path is too long: '%.100s...'", path);
     }
     if (stat(folder, &info) != 0) {
-        return LS_FAIL(LS_ERR_IO, "cannot write '%s': %s", path, strerror(errno));
+        return LS_FAIL(ls_status_of_errno(errno), "cannot write '%s': %s", path, strerror(errno));
     }
     if (!S_ISDIR(info.st_mode)) {
         return LS_FAIL(LS_ERR_IO, "cannot write '%s': '%s' is not a folder", path, folder);
     }
     if (access(folder, W_OK | X_OK) != 0) {
-        return LS_FAIL(LS_ERR_IO, "cannot write '%s': %s", path, strerror(errno));
+        return LS_FAIL(ls_status_of_errno(errno), "cannot write '%s': %s", path, strerror(errno));
     }
     return LS_OK;
 }

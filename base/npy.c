@@ -212,7 +212,8 @@ static int read_exactly(int fd, const char *path, void *out, size_t bytes) {
             continue;
         }
         if (got < 0) {
-            return LS_FAIL(LS_ERR_IO, "cannot read '%s': %s", path, strerror(errno));
+            return LS_FAIL(ls_status_of_errno(errno), "cannot read '%s': %s", path,
+                           strerror(errno));
         }
         if (got == 0) {
             return LS_FAIL(LS_ERR_FORMAT, "'%s' ends early", path);
@@ -255,12 +256,12 @@ static int read_header(header *out, size_t *start, int fd, const char *path) {
     return status;
 }
 
-static int read_array(ls_npy *out, int fd, uint64_t file_bytes, const char *path) {
+// Up to the data; *swap: whether its bytes stand the other way round.
+static int describe(ls_npy *out, bool *swap, int fd, uint64_t file_bytes, const char *path) {
     header h;
     size_t start = 0;
-    bool swap = false;
     LS_TRY(read_header(&h, &start, fd, path));
-    LS_TRY(find_type(&out->dtype, &swap, h.descr, path));
+    LS_TRY(find_type(&out->dtype, swap, h.descr, path));
     if (h.fortran && h.ndim > 1) {
         return LS_FAIL(LS_ERR_UNSUPPORTED,
                        "'%s' is in Fortran order; save it with "
@@ -281,29 +282,37 @@ static int read_array(ls_npy *out, int fd, uint64_t file_bytes, const char *path
         return LS_FAIL(LS_ERR_FORMAT, "'%s': the shape needs %zu bytes of data, the file has %llu",
                        path, bytes, (unsigned long long)(file_bytes - start));
     }
-    LS_TRY(ls_alloc(&out->data, NULL, count, ls_dtype_bytes(out->dtype)));
     out->count = count;
     out->ndim = h.ndim;
     memcpy(out->dim, h.dim, sizeof out->dim);
-    LS_TRY(read_exactly(fd, path, out->data, bytes));
+    return LS_OK;
+}
+
+static int read_array(ls_npy *out, int fd, uint64_t file_bytes, const char *path) {
+    bool swap = false;
+    LS_TRY(describe(out, &swap, fd, file_bytes, path));
+    size_t element_bytes = ls_dtype_bytes(out->dtype);
+    LS_TRY(ls_alloc(&out->data, NULL, out->count, element_bytes));
+    LS_TRY(read_exactly(fd, path, out->data, out->count * element_bytes));
     if (swap) {
-        swap_bytes(out->data, count, ls_dtype_bytes(out->dtype));
+        swap_bytes(out->data, out->count, element_bytes);
     }
     return LS_OK;
 }
 
-int ls_npy_read(ls_npy *out, const char *path) {
-    LS_ASSERT(out != NULL && path != NULL);
+static int open_array(ls_npy *out, const char *path, bool with_data) {
     *out = (ls_npy){0};
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     struct stat info;
     int status = LS_OK;
     if (fd < 0 || fstat(fd, &info) != 0) {
-        status = LS_FAIL(LS_ERR_IO, "cannot open '%s': %s", path, strerror(errno));
+        status = LS_FAIL(ls_status_of_errno(errno), "cannot open '%s': %s", path, strerror(errno));
     } else if (!S_ISREG(info.st_mode)) {
-        status = LS_FAIL(LS_ERR_IO, "'%s' is not a regular file", path);
+        status = LS_FAIL(LS_ERR_FORMAT, "'%s' is not a regular file", path);
     } else {
-        status = read_array(out, fd, (uint64_t)info.st_size, path);
+        bool swap = false;
+        status = with_data ? read_array(out, fd, (uint64_t)info.st_size, path)
+                           : describe(out, &swap, fd, (uint64_t)info.st_size, path);
     }
     if (fd >= 0) {
         (void)close(fd);
@@ -312,6 +321,16 @@ int ls_npy_read(ls_npy *out, const char *path) {
         ls_npy_free(out);
     }
     return status;
+}
+
+int ls_npy_read(ls_npy *out, const char *path) {
+    LS_ASSERT(out != NULL && path != NULL);
+    return open_array(out, path, true);
+}
+
+int ls_npy_describe(ls_npy *out, const char *path) {
+    LS_ASSERT(out != NULL && path != NULL);
+    return open_array(out, path, false);
 }
 
 void ls_npy_free(ls_npy *array) {

@@ -67,7 +67,8 @@ static int read_at(int fd, const char *path, void *out, size_t bytes, uint64_t o
             continue;
         }
         if (got < 0) {
-            return LS_FAIL(LS_ERR_IO, "cannot read '%s': %s", path, strerror(errno));
+            return LS_FAIL(ls_status_of_errno(errno), "cannot read '%s': %s", path,
+                           strerror(errno));
         }
         if (got == 0) {
             return LS_FAIL(LS_ERR_FORMAT, "'%s' ends early", path);
@@ -293,9 +294,10 @@ int ls_safetensors_open(ls_safetensors **out, const char *path) {
         // A pipe in the file's place must not make us wait for a writer.
         file->fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
         if (file->fd < 0 || fstat(file->fd, &info) != 0) {
-            status = LS_FAIL(LS_ERR_IO, "cannot open '%s': %s", path, strerror(errno));
+            status =
+                LS_FAIL(ls_status_of_errno(errno), "cannot open '%s': %s", path, strerror(errno));
         } else if (!S_ISREG(info.st_mode)) {
-            status = LS_FAIL(LS_ERR_IO, "'%s' is not a regular file", path);
+            status = LS_FAIL(LS_ERR_FORMAT, "'%s' is not a regular file", path);
         } else {
             status = read_header(file, (uint64_t)info.st_size);
         }

@@ -1,6 +1,7 @@
 // Status texts and the per-thread last error.
 #include "base/status.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,6 +17,28 @@ const char *ls_status_text(int status) {
 #undef LS_STATUS_CASE
     default:
         return "unknown status";
+    }
+}
+
+bool ls_status_is_environment(int status) {
+    return status == LS_ERR_MEMORY || status == LS_ERR_BACKEND || status == LS_ERR_RANK_DIED ||
+           status == LS_ERR_TIMEOUT || status == LS_ERR_RESOURCE;
+}
+
+int ls_status_of_errno(int error) {
+    switch (error) {
+    case ENOMEM:
+        return LS_ERR_MEMORY;
+    case ENOSPC:
+    case EDQUOT:
+    case EFBIG:
+    case EIO:
+    case EMFILE:
+    case ENFILE:
+    case EAGAIN:
+        return LS_ERR_RESOURCE;
+    default:
+        return LS_ERR_IO;
     }
 }
 

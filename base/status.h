@@ -6,6 +6,7 @@
 #define LS_BASE_STATUS_H
 
 #include <stdarg.h>
+#include <stdbool.h>
 #include <stddef.h>
 
 #ifdef __cplusplus
@@ -39,7 +40,8 @@ extern "C" {
     X(LS_ERR_DEADLOCK, -11, "no rank can go on")                                                   \
     X(LS_ERR_FINDING, -12, "a check found a defect in the program under test")                     \
     X(LS_ERR_LIMIT, -13, "a stated limit is exceeded")                                             \
-    X(LS_ERR_NOT_FOUND, -14, "not found")
+    X(LS_ERR_NOT_FOUND, -14, "not found")                                                          \
+    X(LS_ERR_RESOURCE, -15, "the machine has no thread, file or disk space left")
 
 typedef enum ls_status {
 #define LS_STATUS_ENUM(name, value, meaning) name = value,
@@ -60,6 +62,13 @@ typedef struct ls_error {
 
 // The short meaning of a status ("out of memory"). Never NULL.
 LS_API const char *ls_status_text(int status);
+
+// Whether a status is the machine's doing (no memory, no backend, a full disk, a dead process, ...)
+// and not the input's or the program's.
+LS_API bool ls_status_is_environment(int status);
+// The status for an errno: LS_ERR_MEMORY, LS_ERR_RESOURCE where the machine has no more
+// to give, and LS_ERR_IO for the rest.
+LS_API int ls_status_of_errno(int error);
 
 // The last error of this thread. Borrowed; valid until the next failing call of this thread.
 LS_API const ls_error *ls_error_last(void);

@@ -72,6 +72,76 @@ void ls_text_repeat(ls_text *text, char c, size_t count) {
     text->data[text->length] = 0;
 }
 
+size_t ls_text_printable(const char *text, size_t bytes) {
+    const unsigned char *s = (const unsigned char *)text;
+    if (bytes == 0 || s[0] < 0x80) {
+        return bytes > 0 && s[0] >= 0x20 && s[0] != 0x7f ? 1 : 0;
+    }
+    size_t length = s[0] >= 0xc2 && s[0] <= 0xdf   ? 2
+                    : s[0] >= 0xe0 && s[0] <= 0xef ? 3
+                    : s[0] >= 0xf0 && s[0] <= 0xf4 ? 4
+                                                   : 0;
+    if (length > bytes) {
+        return 0;
+    }
+    for (size_t i = 1; i < length; i++) {
+        if (s[i] < 0x80 || s[i] > 0xbf) {
+            return 0;
+        }
+    }
+    bool bad = (s[0] == 0xe0 && s[1] < 0xa0) || (s[0] == 0xed && s[1] > 0x9f) ||  // surrogates
+               (s[0] == 0xf0 && s[1] < 0x90) || (s[0] == 0xf4 && s[1] > 0x8f) ||
+               (s[0] == 0xef && s[1] == 0xbf && s[2] >= 0xbe) ||  // U+FFFE, U+FFFF
+               (s[0] == 0xe2 && s[1] == 0x80 &&                   // bidirectional overrides
+                ((s[2] >= 0xa8 && s[2] <= 0xae) || s[2] == 0x8e || s[2] == 0x8f)) ||
+               (s[0] == 0xe2 && s[1] == 0x81 && s[2] >= 0xa6 && s[2] <= 0xa9) ||
+               (s[0] == 0xc2 && s[1] < 0xa0);  // C1 controls
+    return bad ? 0 : length;
+}
+
+void ls_text_plain(ls_text *text, const char *data, size_t bytes) {
+    for (size_t i = 0; i < bytes && data[i] != 0;) {
+        size_t length = ls_text_printable(data + i, bytes - i);
+        if (length == 0) {
+            ls_text_puts(text, data[i] == '\t' ? " " : "?");
+            length = 1;
+        } else {
+            ls_text_append(text, data + i, length);
+        }
+        i += length;
+    }
+}
+
+void ls_text_shell(ls_text *text, const char *word) {
+    static const char *const safe = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
+                                    "0123456789_-./:=,+@%^";
+    size_t bytes = strlen(word);
+    if (bytes > 0 && strspn(word, safe) == bytes) {
+        ls_text_puts(text, word);
+        return;
+    }
+    bool printable = true;
+    for (size_t i = 0, length = 1; i < bytes && length != 0; i += length) {
+        length = ls_text_printable(word + i, bytes - i);
+        printable = length != 0;
+    }
+    ls_text_puts(text, printable ? "'" : "$'");
+    for (size_t i = 0, length = 0; i < bytes; i += length) {
+        length = ls_text_printable(word + i, bytes - i);
+        if (length == 0) {
+            ls_text_printf(text, "\\x%02x", (unsigned)(unsigned char)word[i]);
+            length = 1;
+        } else if (word[i] == '\'') {
+            ls_text_puts(text, printable ? "'\\''" : "\\'");
+        } else if (word[i] == '\\' && !printable) {
+            ls_text_puts(text, "\\\\");
+        } else {
+            ls_text_append(text, word + i, length);
+        }
+    }
+    ls_text_puts(text, "'");
+}
+
 const char *ls_text_string(const ls_text *text) {
     return text->data != NULL ? text->data : "";
 }

@@ -16,9 +16,12 @@ static void diagnose(const char *kind, const char *format, va_list args) LS_PRIN
 static void diagnose(const char *kind, const char *format, va_list args) {
     cli_progress_end();
     (void)fflush(stdout);
-    (void)fprintf(stderr, "lockstep: %s: ", kind);
-    (void)vfprintf(stderr, format, args);
-    (void)fputc('\n', stderr);
+    char sentence[2 * LS_ERROR_TEXT_MAX];
+    (void)vsnprintf(sentence, sizeof sentence, format, args);
+    ls_text plain = {0};  // names of files and what is quoted from them may be hostile
+    ls_text_plain(&plain, sentence, strlen(sentence));
+    (void)fprintf(stderr, "lockstep: %s: %s\n", kind, ls_text_string(&plain));
+    ls_text_free(&plain);
 }
 
 void cli_error(const char *format, ...) {
@@ -43,13 +46,8 @@ int cli_exit_of(int status) {
     case LS_ERR_DEADLOCK:
     case LS_ERR_FINDING:
         return LS_EXIT_FINDING;
-    case LS_ERR_MEMORY:
-    case LS_ERR_BACKEND:
-    case LS_ERR_RANK_DIED:
-    case LS_ERR_TIMEOUT:
-        return LS_EXIT_ENVIRONMENT;
     default:  // invalid, overflow, io, format, unsupported, limit, not found
-        return LS_EXIT_USAGE;
+        return ls_status_is_environment(status) ? LS_EXIT_ENVIRONMENT : LS_EXIT_USAGE;
     }
 }
 
@@ -126,8 +124,9 @@ int cli_outputs_check(const char *out) {
                 return LS_EXIT_USAGE;
             }
         }
-        if (!is_stdout(paths[i]) && ls_file_write_check(paths[i]) != LS_OK) {
-            return cli_fail(LS_ERR_IO);
+        int status = is_stdout(paths[i]) ? LS_OK : ls_file_write_check(paths[i]);
+        if (status != LS_OK) {
+            return cli_fail(status);
         }
     }
     return LS_EXIT_OK;
@@ -147,7 +146,7 @@ int cli_output(const char *path, const ls_text *text) {
     bool written = fwrite(ls_text_string(text), 1, text->length, stdout) == text->length;
     if (fflush(stdout) != 0 || !written) {
         cli_error("cannot write to stdout: %s", strerror(errno));
-        return LS_EXIT_USAGE;
+        return LS_EXIT_ENVIRONMENT;
     }
     return LS_EXIT_OK;
 }

@@ -1,5 +1,6 @@
 // lockstep calibrate --backend nccl --out FILE: the machine file: in which order this machine sums,
 // and how long its collectives take.
+#include <errno.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -67,7 +68,8 @@ static int write_orders(ls_json *json, ls_comm *comm) {
     (void)snprintf(dir, sizeof dir, "%s/lockstep-XXXXXX",
                    base != NULL && base[0] != 0 ? base : "/tmp");
     if (mkdtemp(dir) == NULL) {
-        return LS_FAIL(LS_ERR_IO, "cannot make the directory \"%s\"", dir);
+        return LS_FAIL(LS_ERR_RESOURCE, "cannot make the directory \"%s\": %s", dir,
+                       strerror(errno));
     }
     int status = ls_calibrate_orders(json, comm, &calibrate, dir);
     (void)rmdir(dir);

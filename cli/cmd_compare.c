@@ -48,7 +48,8 @@ static int compare_all(const cli_scenarios *scenarios, ls_device *device) {
         return cli_fail(status);
     }
     ls_text command = {0};
-    ls_text_printf(&command, "lockstep compare --real %s", given.real);
+    ls_text_puts(&command, "lockstep compare --real ");
+    ls_text_shell(&command, given.real);
     cli_reproduce_device(&command, given.device);
     cli_reproduce_options(&command, &given.run);
     ls_run_options run_options = cli_run_options_of(&given.run, ls_text_string(&command));
@@ -90,7 +91,7 @@ static int run(const cli_args *args) {
     if (code != LS_EXIT_OK) {
         return code;
     }
-    code = cli_scenarios_load(&scenarios, args, given.run.allow_outside);
+    code = cli_scenarios_load_to_run(&scenarios, args, &given.run);
     if (code != LS_EXIT_OK) {
         return code;
     }

@@ -153,7 +153,7 @@ static int run(const cli_args *args) {
     if (code != LS_EXIT_OK) {
         return code;
     }
-    code = cli_scenarios_load(&scenarios, args, given.run.allow_outside);
+    code = cli_scenarios_load_to_run(&scenarios, args, &given.run);
     if (code != LS_EXIT_OK) {
         return code;
     }

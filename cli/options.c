@@ -121,18 +121,15 @@ static const cli_option *find_short(const option_list *list, char name) {
 
 static int usage_error(const cli_command *command, const char *format, ...) LS_PRINTF(2, 3);
 static int usage_error(const cli_command *command, const char *format, ...) {
-    ls_text text = {0};
     va_list args;
     va_start(args, format);
     char sentence[512];
     (void)vsnprintf(sentence, sizeof sentence, format, args);
     va_end(args);
-    ls_text_printf(&text, "%s\n", sentence);
-    ls_text_printf(&text, "usage: lockstep %s [options]%s%s\n", command->name,
-                   command->arguments[0] != 0 ? " " : "", command->arguments);
-    ls_text_printf(&text, "'lockstep %s --help' lists the options", command->name);
-    cli_error("%s", ls_text_string(&text));
-    ls_text_free(&text);
+    cli_error("%s", sentence);
+    (void)fprintf(
+        stderr, "usage: lockstep %s [options]%s%s\n'lockstep %s --help' lists the options\n",
+        command->name, command->arguments[0] != 0 ? " " : "", command->arguments, command->name);
     return LS_FAIL(LS_ERR_INVALID, "%s", sentence);
 }
 

@@ -8,7 +8,15 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "collectives/order/order.h"
 #include "scenarios/runner/real.h"
+
+static int check_options(const cli_run_options *options) {
+    ls_order *order = NULL;
+    int status = options->order == NULL ? LS_OK : ls_order_parse(&order, options->order);
+    ls_order_free(order);
+    return status == LS_OK ? LS_EXIT_OK : cli_fail(status);
+}
 
 static int load_one(ls_scenario **out, const char *path, bool allow_outside) {
     ls_diagnostics *diagnostics = NULL;
@@ -39,11 +47,11 @@ static int load_one(ls_scenario **out, const char *path, bool allow_outside) {
 }
 
 int cli_scenarios_load(cli_scenarios *out, const cli_args *files, bool allow_outside) {
+    int code = LS_EXIT_OK;
     *out = (cli_scenarios){.at = calloc((size_t)files->count + 1, sizeof(ls_scenario *))};
     if (out->at == NULL) {
         return cli_fail(LS_FAIL(LS_ERR_MEMORY, "cannot load %d scenarios", files->count));
     }
-    int code = LS_EXIT_OK;
     for (int i = 0; i < files->count; i++) {
         int one = load_one(&out->at[out->count], files->values[i], allow_outside);
         if (one == LS_EXIT_OK) {
@@ -56,6 +64,12 @@ int cli_scenarios_load(cli_scenarios *out, const cli_args *files, bool allow_out
         cli_scenarios_free(out);
     }
     return code;
+}
+
+int cli_scenarios_load_to_run(cli_scenarios *out, const cli_args *files,
+                              const cli_run_options *options) {
+    int code = check_options(options);
+    return code == LS_EXIT_OK ? cli_scenarios_load(out, files, options->allow_outside) : code;
 }
 
 void cli_scenarios_free(cli_scenarios *scenarios) {
@@ -113,7 +127,8 @@ ls_run_options cli_run_options_of(const cli_run_options *options, const char *co
 
 void cli_reproduce_options(ls_text *out, const cli_run_options *options) {
     if (options->order != NULL) {
-        ls_text_printf(out, " --order '%s'", options->order);
+        ls_text_puts(out, " --order ");
+        ls_text_shell(out, options->order);
     }
     if (cli_options_common.seed_given) {
         ls_text_printf(out, " --seed %llu", (unsigned long long)cli_options_common.seed);

@@ -42,6 +42,9 @@ typedef struct cli_run_options {
 // Loads every file; prints all errors of all files. Returns an exit code; on LS_EXIT_OK the caller
 // frees *out.
 int cli_scenarios_load(cli_scenarios *out, const cli_args *files, bool allow_outside);
+// The same for scenarios that are to be run: checks the options first.
+int cli_scenarios_load_to_run(cli_scenarios *out, const cli_args *files,
+                              const cli_run_options *options);
 void cli_scenarios_free(cli_scenarios *scenarios);
 
 // The directory that recordings of these scenarios are kept in (--keep, --out): made where it is

@@ -109,7 +109,7 @@ static int parse_order(const char **out, ls_arena *arena, const json_t *entry, c
     if (*out == NULL) {
         return LS_OK;
     }
-    if (ls_order_names_file(*out)) {
+    if (ls_order_file(*out) != NULL) {
         return fail_call(path, index, "its order names a file, which a recording's may not");
     }
     ls_order *order = NULL;

@@ -159,7 +159,7 @@ static int make_ranks(ls_run *run) {
         rank->history = entries + (size_t)r * (size_t)run->history;
         (void)snprintf(rank->name, sizeof rank->name, "rank %d", r);
         if (sem_init(&rank->go, 0, 0) != 0) {
-            return LS_FAIL_RANK(LS_ERR_LIMIT, r, "rank %d: no semaphore", r);
+            return LS_FAIL_RANK(LS_ERR_RESOURCE, r, "rank %d: no semaphore", r);
         }
         LS_TRY(ls_rank_comm__make(&rank->world, run->world_comm, rank, true));
     }
@@ -248,7 +248,7 @@ static int start_threads(ls_run *run, int *started) {
     stack = stack < (size_t)PTHREAD_STACK_MIN ? (size_t)PTHREAD_STACK_MIN : stack;
     stack = (stack + 4095) / 4096 * 4096;
     if (pthread_attr_init(&attributes) != 0) {
-        return LS_FAIL(LS_ERR_LIMIT, "no attributes for threads");
+        return LS_FAIL(LS_ERR_RESOURCE, "no attributes for threads");
     }
     int status = LS_OK;
     if (pthread_attr_setstacksize(&attributes, stack) != 0) {
@@ -257,7 +257,8 @@ static int start_threads(ls_run *run, int *started) {
     for (int r = 0; r < run->rank_count && status == LS_OK; r++) {
         ls_rank *rank = &run->ranks[r];
         if (pthread_create(&rank->thread, &attributes, rank_main, rank) != 0) {
-            status = LS_FAIL_RANK(LS_ERR_LIMIT, r, "rank %d: the system gives no thread for it", r);
+            status =
+                LS_FAIL_RANK(LS_ERR_RESOURCE, r, "rank %d: the system gives no thread for it", r);
             break;
         }
         (void)pthread_setname_np(rank->thread, rank->name);

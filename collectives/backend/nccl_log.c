@@ -20,7 +20,7 @@ int ls_nccl__log_open(ls_nccl_log *log) {
                    base != NULL && base[0] != '\0' ? base : "/tmp");
     int file = mkstemp(log->path);
     if (file < 0) {
-        int status = LS_FAIL(LS_ERR_IO, "cannot make \"%s\": %s", log->path, strerror(errno));
+        int status = LS_FAIL(LS_ERR_RESOURCE, "cannot make \"%s\": %s", log->path, strerror(errno));
         log->path[0] = '\0';
         return status;
     }

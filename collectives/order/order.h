@@ -21,8 +21,8 @@ typedef struct ls_order ls_order;
 // lists them all. The caller frees it. LS_ERR_INVALID names the part that is wrong; a measured file
 // adds LS_ERR_IO and LS_ERR_FORMAT.
 LS_API int ls_order_parse(ls_order **out, const char *text);
-// Whether parsing this text reads a file: "measured:FILE".
-LS_API bool ls_order_names_file(const char *text);
+// The FILE of "measured:FILE" within `text`; NULL for every other order.
+LS_API const char *ls_order_file(const char *text);
 LS_API void ls_order_free(ls_order *order);  // NULL is allowed
 // The canonical text, such that parsing it gives an equal order. Borrowed.
 LS_API const char *ls_order_text(const ls_order *order);  // "rank" for NULL

@@ -379,16 +379,18 @@ static int write_text(ls_order *order, span measured_path) {
     return LS_OK;
 }
 
-// ---- Public -------------------------------------------------------------------------------------
-bool ls_order_names_file(const char *text) {
-    return strncmp(text, "measured:", strlen("measured:")) == 0;
+const char *ls_order_file(const char *text) {
+    static const char *const head = "measured:";
+    size_t length = strlen(head);
+    return strncmp(text, head, length) == 0 && text[length] != 0 ? text + length : NULL;
 }
 
+// ---- Public -------------------------------------------------------------------------------------
 static int parse_into(ls_order *order, span text) {
     span rest = text;
     bool has_keys = memchr(text.text, ':', text.length) != NULL;
     span kind = cut(&rest, ':');
-    if (span_is(kind, "measured") && rest.length > 0) {
+    if (ls_order_file(text.text) != NULL) {
         order->kind = LS_ORDER_MEASURED;
         LS_TRY(write_text(order, rest));
         return ls_order__measured_read(order, rest.text);

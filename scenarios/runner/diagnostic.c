@@ -19,15 +19,24 @@ struct ls_diagnostics {
     bool sorted;
 };
 
+// A copy that can be printed: messages quote the file, which may be hostile.
+static const char *printable_copy(ls_arena *arena, const char *text) {
+    ls_text plain = {0};
+    ls_text_plain(&plain, text, strlen(text));
+    const char *copy = plain.failed ? NULL : ls_arena_strdup(arena, ls_text_string(&plain));
+    ls_text_free(&plain);
+    return copy;
+}
+
 int ls_diagnostics_create(ls_diagnostics **out, const char *name) {
     LS_ASSERT(out != NULL && name != NULL);
     ls_arena *arena = NULL;
     LS_TRY(ls_arena_create(&arena, NULL));
     ls_diagnostics *diagnostics = ls_arena_alloc(arena, 1, sizeof *diagnostics);
-    char *file = ls_arena_strdup(arena, name);
+    const char *file = printable_copy(arena, name);
     if (diagnostics == NULL || file == NULL) {
         ls_arena_free(arena);
-        return ls_error_wrap("diagnostics");
+        return LS_FAIL(LS_ERR_MEMORY, "no memory for diagnostics");
     }
     diagnostics->arena = arena;
     diagnostics->file = file;
@@ -60,26 +69,6 @@ static size_t character_bytes(const char *text, size_t left) {
     return ((unsigned char)text[0] & 0xC0) == 0xC0 ? length : 1;
 }
 
-// Messages quote the file, which may be hostile: control characters and broken sequences, which a
-// terminal might obey, are replaced.
-static void make_printable(char *text) {
-    size_t left = strlen(text);
-    for (size_t bytes = 0; left > 0; text += bytes, left -= bytes) {
-        unsigned char c = (unsigned char)text[0];
-        bytes = character_bytes(text, left);
-        size_t wanted = c < 0x80   ? 1
-                        : c < 0xC2 ? 0
-                        : c < 0xE0 ? 2
-                        : c < 0xF0 ? 3
-                        : c < 0xF5 ? 4
-                                   : 0;
-        bool c1 = c == 0xC2 && bytes == 2 && (unsigned char)text[1] < 0xA0;
-        if (bytes != wanted || c < 0x20 || c == 0x7F || c1) {
-            memset(text, '?', bytes);
-        }
-    }
-}
-
 void ls_diagnostics_add(ls_diagnostics *diagnostics, const ls_diagnostic *diagnostic) {
     LS_ASSERT(diagnostics != NULL && diagnostic->text != NULL);
     diagnostics->count++;
@@ -91,11 +80,7 @@ void ls_diagnostics_add(ls_diagnostics *diagnostics, const ls_diagnostic *diagno
     const char **strings[] = {&kept.text, &kept.expected, &kept.nearest, &kept.note};
     for (size_t i = 0; i < sizeof strings / sizeof *strings; i++) {
         if (*strings[i] != NULL) {
-            char *copy = ls_arena_strdup(arena, *strings[i]);
-            if (copy != NULL) {
-                make_printable(copy);
-            }
-            *strings[i] = copy;
+            *strings[i] = printable_copy(arena, *strings[i]);
         }
     }
     if (kept.text == NULL) {
@@ -202,17 +187,10 @@ static void show_line(ls_text *out, const char *line, size_t length, int first) 
     int character = 1;
     for (size_t at = 0; at < length && character < first + LINE_SHOWN_MAX; character++) {
         size_t bytes = character_bytes(line + at, length - at);
-        unsigned char c = (unsigned char)line[at];
-        bool plain = c >= 0x20 && c < 0x7F;
-        bool wide = bytes > 1 && !(c == 0xC2 && (unsigned char)line[at + 1] < 0xA0);
-        if (character < first) {
-            at += bytes;
-            continue;
-        }
-        if (plain || wide) {
+        if (character >= first && ls_text_printable(line + at, bytes) == bytes) {
             ls_text_append(out, line + at, bytes);
-        } else {
-            ls_text_puts(out, c == '\t' ? " " : "?");
+        } else if (character >= first) {
+            ls_text_puts(out, line[at] == '\t' ? " " : "?");
         }
         at += bytes;
     }

@@ -56,8 +56,9 @@ void ls_input_files_free(ls_input_files *files) {
     free(files);
 }
 
-static int read_npy(ls_input_entry *entry) {
-    LS_TRY(ls_npy_read(&entry->npy, entry->path));
+static int read_npy(ls_input_entry *entry, bool with_data) {
+    LS_TRY(with_data ? ls_npy_read(&entry->npy, entry->path)
+                     : ls_npy_describe(&entry->npy, entry->path));
     ls_input_array *array = &entry->array;
     array->dtype = entry->npy.dtype;
     array->ndim = entry->npy.ndim;
@@ -80,16 +81,18 @@ static int find_tensor(const ls_safetensor **out, const ls_safetensors *file, co
     return *out != NULL ? LS_OK : LS_FAIL(LS_ERR_NOT_FOUND, "it has no tensor %s", name);
 }
 
-static int read_tensor(ls_input_entry *entry, const ls_safetensors *file) {
+static int read_tensor(ls_input_entry *entry, const ls_safetensors *file, bool with_data) {
     const ls_safetensor *tensor = NULL;
     LS_TRY(find_tensor(&tensor, file, entry->tensor));
     if (tensor->dtype < 0) {
         return LS_FAIL(LS_ERR_UNSUPPORTED, "tensor %s is of type %s", tensor->name,
                        tensor->dtype_text);
     }
-    entry->data_bytes = tensor->bytes;
-    LS_TRY(ls_alloc(&entry->data, NULL, tensor->bytes == 0 ? 1 : tensor->bytes, 1));
-    LS_TRY(ls_safetensors_read(entry->data, tensor->bytes, file, tensor));
+    if (with_data) {
+        entry->data_bytes = tensor->bytes;
+        LS_TRY(ls_alloc(&entry->data, NULL, tensor->bytes == 0 ? 1 : tensor->bytes, 1));
+        LS_TRY(ls_safetensors_read(entry->data, tensor->bytes, file, tensor));
+    }
     ls_input_array *array = &entry->array;
     array->dtype = (ls_dtype)tensor->dtype;
     array->ndim = tensor->ndim;
@@ -99,10 +102,10 @@ static int read_tensor(ls_input_entry *entry, const ls_safetensors *file) {
     return LS_OK;
 }
 
-static int read_safetensors(ls_input_entry *entry) {
+static int read_safetensors(ls_input_entry *entry, bool with_data) {
     ls_safetensors *file = NULL;
     LS_TRY(ls_safetensors_open(&file, entry->path));
-    int status = read_tensor(entry, file);
+    int status = read_tensor(entry, file, with_data);
     ls_safetensors_free(file);
     return status;
 }
@@ -113,12 +116,12 @@ static bool ends_with(const char *text, const char *end) {
     return length >= end_length && strcmp(text + length - end_length, end) == 0;
 }
 
-static int read_entry(ls_input_entry *entry) {
+static int read_entry(ls_input_entry *entry, bool with_data) {
     if (ends_with(entry->path, ".npy")) {
-        return read_npy(entry);
+        return read_npy(entry, with_data);
     }
     if (ends_with(entry->path, ".safetensors")) {
-        return read_safetensors(entry);
+        return read_safetensors(entry, with_data);
     }
     return LS_FAIL(LS_ERR_UNSUPPORTED, "neither a .npy nor a .safetensors file");
 }
@@ -141,7 +144,7 @@ static int get(const ls_input_array **out, ls_input_files *files, const char *pa
     }
     entry->path = path;  // lives in the scenario's arena, as this does
     entry->tensor = tensor;
-    if (read_entry(entry) != LS_OK) {
+    if (read_entry(entry, true) != LS_OK) {
         free_entry(entry);
         return ls_error_wrap("%s", path);
     }
@@ -158,4 +161,12 @@ int ls_input_file_get(const ls_input_array **out, const ls_scenario *scenario, c
     int status = get(out, scenario->files, path, tensor);
     (void)pthread_mutex_unlock(&scenario->files->mutex);
     return status;
+}
+
+int ls_input_file_describe(ls_input_array *out, const char *path, const char *tensor) {
+    LS_ASSERT(out != NULL && path != NULL);
+    ls_input_entry entry = {.path = path, .tensor = tensor};
+    LS_TRY(read_entry(&entry, false));
+    *out = entry.array;
+    return LS_OK;
 }

@@ -24,4 +24,7 @@ void ls_input_files_free(ls_input_files *files);  // NULL is allowed
 LS_API int ls_input_file_get(const ls_input_array **out, const ls_scenario *scenario,
                              const char *path, const char *tensor);
 
+// What that array is, without its data (NULL): for checks before anything is run.
+LS_API int ls_input_file_describe(ls_input_array *out, const char *path, const char *tensor);
+
 #endif

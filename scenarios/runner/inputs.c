@@ -3,131 +3,14 @@
 
 #include <inttypes.h>
 #include <math.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "scenarios/runner/input_file.h"
+#include "scenarios/runner/numbers.h"
 #include "scenarios/runner/zipf.h"
 
-#define STREAM_NAME_MAX 320
-#define IDS_MAX         (INT64_C(1) << 28)  // ids of one feature on one rank
-
-static uint32_t stream_of(const char *what, const char *name) {
-    char text[STREAM_NAME_MAX];
-    (void)snprintf(text, sizeof text, "%s/%s", what, name);
-    return ls_random_stream(text);
-}
-
-// ---- Numbers: weights, tensors, buffers ---------------------------------------------------------
-// A generator made ready: everything but the index is fixed.
-typedef struct ls_numbers {
-    const ls_generator *generator;
-    ls_generator_kind kind;  // the default is settled
-    double low, high;        // uniform
-    bool integers;
-    bool is_signed;
-    uint64_t seed;
-    uint32_t stream, rank;
-    const ls_input_array *array;  // files
-} ls_numbers;
-
-static void numbers_init(ls_numbers *out, const ls_scenario *scenario,
-                         const ls_generator *generator, ls_generator_kind standard,
-                         ls_dtype dtype) {
-    *out =
-        (ls_numbers){.generator = generator,
-                     .kind = generator->kind == LS_GENERATOR_DEFAULT ? standard : generator->kind,
-                     .high = 1,
-                     .integers = !ls_dtype_is_float(dtype),
-                     .is_signed = ls_dtype_is_signed(dtype),
-                     .seed = scenario->seed};
-    if (out->integers) {
-        out->low = out->is_signed ? -100 : 0;
-        out->high = 101;
-    }
-    if (generator->kind == LS_GENERATOR_UNIFORM && generator->has_range) {
-        out->low = generator->a;
-        out->high = generator->b;
-    }
-}
-
-// Multiples of 1/8 from -1 to 1 (integers: 17 whole numbers), so that sums are exact: n terms of
-// them need 3 + log2(n) bits of a significand, and the f32 has 24.
-static double exact_at(const ls_numbers *numbers, uint64_t index) {
-    double step = (double)ls_random_below(17, numbers->seed, numbers->stream, numbers->rank, index);
-    if (numbers->integers) {
-        return numbers->is_signed ? step - 8 : step;
-    }
-    return (step - 8) / 8;
-}
-
-static double number_at(const ls_numbers *numbers, uint64_t index) {
-    const ls_generator *generator = numbers->generator;
-    double value = 0;
-    switch (numbers->kind) {
-    case LS_GENERATOR_NORMAL:
-        value = generator->a + generator->b * ls_random_normal(numbers->seed, numbers->stream,
-                                                               numbers->rank, index);
-        return numbers->integers ? nearbyint(value) : value;
-    case LS_GENERATOR_UNIFORM:
-        value = numbers->low +
-                (numbers->high - numbers->low) *
-                    ls_random_uniform(numbers->seed, numbers->stream, numbers->rank, index);
-        return numbers->integers ? floor(value) : value;
-    case LS_GENERATOR_ARANGE:
-        // Not given at all: 0, 1, 2, ...
-        return generator->kind == LS_GENERATOR_DEFAULT
-                   ? (double)index
-                   : generator->a + generator->b * (double)index;
-    case LS_GENERATOR_CONSTANT:
-        return generator->a;
-    case LS_GENERATOR_EXACT:
-        return exact_at(numbers, index);
-    case LS_GENERATOR_VALUES:
-        return generator->reals[index];
-    default:
-        LS_ASSERT(!"a generator of numbers");
-        return 0;
-    }
-}
-
-// out [count] of dtype = elements [first, first + count) of the generator.
-static void fill(void *out, ls_dtype dtype, const ls_numbers *numbers, uint64_t first,
-                 size_t count) {
-    size_t bytes = ls_dtype_bytes(dtype);
-    if (numbers->kind == LS_GENERATOR_FILE) {
-        const ls_input_array *array = numbers->array;
-        LS_ASSERT(first + count <= array->count);
-        const char *from = (const char *)array->data + first * ls_dtype_bytes(array->dtype);
-        if (array->dtype == dtype) {
-            memcpy(out, from, count * bytes);
-        } else {
-            ls_kernel_convert(out, dtype, from, array->dtype, count);
-        }
-        return;
-    }
-    for (size_t i = 0; i < count; i++) {
-        ls_element_from_f64((char *)out + i * bytes, dtype, number_at(numbers, first + i));
-    }
-}
-
-// Opens the file of a generator that has one; its array must have `count` elements.
-static int open_file(ls_numbers *numbers, const ls_scenario *scenario, size_t count) {
-    const ls_generator *generator = numbers->generator;
-    if (numbers->kind == LS_GENERATOR_FILE) {
-        LS_TRY(ls_input_file_get(&numbers->array, scenario, generator->file, generator->tensor));
-        if (numbers->array->count != count) {
-            return LS_FAIL(LS_ERR_FORMAT, "%s: %zu elements where %zu belong", generator->file,
-                           numbers->array->count, count);
-        }
-    }
-    if (numbers->kind == LS_GENERATOR_VALUES && (size_t)generator->value_count != count) {
-        return LS_FAIL(LS_ERR_FORMAT, "%" PRId64 " values where %zu belong", generator->value_count,
-                       count);
-    }
-    return LS_OK;
-}
+#define IDS_MAX        (INT64_C(1) << 28)  // ids of one feature on one rank
+#define CHECK_BAGS_MAX (INT64_C(1) << 22)  // bags that a check before the run counts
 
 int ls_inputs_weights(void *out, const ls_scenario *scenario, int table, int64_t row, int64_t rows,
                       int64_t column, int64_t columns) {
@@ -136,19 +19,20 @@ int ls_inputs_weights(void *out, const ls_scenario *scenario, int table, int64_t
     LS_ASSERT(row >= 0 && rows >= 0 && row + rows <= of->rows);
     LS_ASSERT(column >= 0 && columns >= 0 && column + columns <= of->dim);
     ls_numbers numbers;
-    numbers_init(&numbers, scenario, &of->weights, LS_GENERATOR_UNIFORM, of->dtype);
+    ls_numbers__init(&numbers, scenario, &of->weights, LS_GENERATOR_UNIFORM, of->dtype);
     if (!of->weights.has_range) {
         numbers.high = 1 / sqrt((double)of->rows);
         numbers.low = -numbers.high;
     }
-    numbers.stream = stream_of("weights", of->name);
-    if (open_file(&numbers, scenario, (size_t)(of->rows * of->dim)) != LS_OK) {
-        return ls_error_wrap("table %s: weights", of->name);
+    numbers.stream = ls_numbers__stream("weights", of->name);
+    if (ls_numbers__open(&numbers, scenario, (size_t)(of->rows * of->dim)) != LS_OK) {
+        (void)ls_numbers__place(scenario, &of->weights, "weights");
+        return ls_error_wrap("table %s", of->name);
     }
     size_t bytes = ls_dtype_bytes(of->dtype);
     for (int64_t i = 0; i < rows; i++) {
-        fill((char *)out + (size_t)(i * columns) * bytes, of->dtype, &numbers,
-             (uint64_t)((row + i) * of->dim + column), (size_t)columns);
+        ls_numbers__fill((char *)out + (size_t)(i * columns) * bytes, of->dtype, &numbers,
+                         (uint64_t)((row + i) * of->dim + column), (size_t)columns);
     }
     return LS_OK;
 }
@@ -158,17 +42,17 @@ int ls_inputs_tensor_values(void *out, const ls_scenario *scenario,
     size_t count = 0;
     LS_TRY(ls_shape_count(&count, &tensor->shape));
     ls_numbers numbers;
-    numbers_init(&numbers, scenario, &tensor->values, LS_GENERATOR_ARANGE, tensor->dtype);
-    numbers.stream = stream_of("tensor", tensor->name);
-    if (open_file(&numbers, scenario, count) != LS_OK) {
-        return ls_error_wrap("tensor %s: values", tensor->name);
+    ls_numbers__init(&numbers, scenario, &tensor->values, LS_GENERATOR_ARANGE, tensor->dtype);
+    numbers.stream = ls_numbers__stream("tensor", tensor->name);
+    if (ls_numbers__open(&numbers, scenario, count) != LS_OK) {
+        (void)ls_numbers__place(scenario, &tensor->values, "values");
+        return ls_error_wrap("tensor %s", tensor->name);
     }
-    fill(out, tensor->dtype, &numbers, 0, count);
+    ls_numbers__fill(out, tensor->dtype, &numbers, 0, count);
     return LS_OK;
 }
 
-// The place of `rank` in the group that it takes part in, and the group's size.
-static int member_of(const ls_scenario *scenario, const ls_scenario_step *step, int rank,
+int ls_inputs_member(const ls_scenario *scenario, const ls_scenario_step *step, int rank,
                      int *size) {
     if (step->axis >= 0) {
         int coordinates[LS_MESH_DIMS_MAX];
@@ -191,7 +75,7 @@ static int member_values(ls_numbers *numbers, const ls_scenario *scenario,
                          const ls_scenario_step *step, int rank, size_t count, uint64_t *first) {
     const ls_generator *values = &step->values;
     int size = 0;
-    int member = member_of(scenario, step, rank, &size);
+    int member = ls_inputs_member(scenario, step, rank, &size);
     uint64_t length = (uint64_t)values->value_count;  // of the member's list
     *first = 0;
     if (numbers->kind == LS_GENERATOR_FILE) {
@@ -223,14 +107,15 @@ int ls_inputs_step_values(void *out, const ls_scenario *scenario, const ls_scena
                           int rank, ls_dtype dtype, size_t count) {
     LS_ASSERT(rank >= 0 && rank < scenario->ranks);
     ls_numbers numbers;
-    numbers_init(&numbers, scenario, &step->values, LS_GENERATOR_EXACT, dtype);
-    numbers.stream = stream_of("step", step->name);
+    ls_numbers__init(&numbers, scenario, &step->values, LS_GENERATOR_EXACT, dtype);
+    numbers.stream = ls_numbers__stream("step", step->name);
     numbers.rank = (uint32_t)rank;
     uint64_t first = 0;
     if (member_values(&numbers, scenario, step, rank, count, &first) != LS_OK) {
-        return ls_error_wrap("step %s: values", step->name);
+        (void)ls_numbers__place(scenario, &step->values, "values");
+        return ls_error_wrap("step %s", step->name);
     }
-    fill(out, dtype, &numbers, first, count);
+    ls_numbers__fill(out, dtype, &numbers, first, count);
     return LS_OK;
 }
 
@@ -305,23 +190,23 @@ typedef struct ls_feature_plan {
     int64_t bags_before;  // of lower ranks
     int64_t bags_all;
     int64_t ids_before, ids_here, ids_all;
+    const ls_generator *wrong;  // what the last error is about; NULL: none of them
 } ls_feature_plan;
 
 static int length_at(int64_t *out, const ls_feature_plan *plan, int rank, int64_t bag,
                      int64_t global) {
     *out = integer_at(&plan->lengths, rank, (uint64_t)bag, (uint64_t)global);
     if (*out < 0 || *out > LS_SCENARIO_LENGTH_MAX) {
-        return LS_FAIL_RANK(LS_ERR_FORMAT, rank,
-                            "lengths: %" PRId64 " for sample %" PRId64 " of rank %d", *out, bag,
-                            rank);
+        return LS_FAIL_RANK(LS_ERR_FORMAT, rank, "%" PRId64 " for sample %" PRId64 " of rank %d",
+                            *out, bag, rank);
     }
     return LS_OK;
 }
 
-// Ids of all ranks are only counted where ids or weights are given for all ranks in one list.
+// Ids of all ranks are only counted where something is given for all ranks in one list.
 static bool counts_all(const ls_scenario_feature *feature) {
-    return feature->ids.kind == LS_GENERATOR_VALUES || feature->ids.kind == LS_GENERATOR_FILE ||
-           feature->weights.kind == LS_GENERATOR_VALUES ||
+    return feature->lengths.kind == LS_GENERATOR_FILE || feature->ids.kind == LS_GENERATOR_VALUES ||
+           feature->ids.kind == LS_GENERATOR_FILE || feature->weights.kind == LS_GENERATOR_VALUES ||
            feature->weights.kind == LS_GENERATOR_FILE;
 }
 
@@ -348,14 +233,17 @@ static int count_ids(ls_feature_plan *plan) {
     return LS_OK;
 }
 
-static int prepare(ls_feature_plan *plan) {
+static int open_generators(ls_feature_plan *plan) {
     const ls_scenario *scenario = plan->scenario;
     const ls_scenario_feature *feature = plan->feature;
     int64_t rows = scenario->tables[feature->table].rows;
+    plan->wrong = &feature->lengths;
     LS_TRY(integers_init(&plan->lengths, scenario, &feature->lengths));
+    plan->wrong = &feature->ids;
     LS_TRY(integers_init(&plan->ids, scenario, &feature->ids));
-    plan->lengths.stream = stream_of("lengths", feature->name);
-    plan->ids.stream = stream_of("ids", feature->name);
+    plan->wrong = NULL;
+    plan->lengths.stream = ls_numbers__stream("lengths", feature->name);
+    plan->ids.stream = ls_numbers__stream("ids", feature->name);
     if (plan->lengths.kind == LS_GENERATOR_DEFAULT) {
         plan->lengths.kind = LS_GENERATOR_CONSTANT;
         plan->lengths.low = 1;
@@ -374,27 +262,57 @@ static int prepare(ls_feature_plan *plan) {
         plan->bags_before += r < plan->rank ? batch->at[r] : 0;
         plan->bags_all += batch->at[r];
     }
+    return LS_OK;
+}
+
+static int prepare(ls_feature_plan *plan) {
+    LS_TRY(open_generators(plan));
+    plan->wrong = &plan->feature->lengths;
     int64_t given = available(&plan->lengths);
     if (given >= 0 && given != plan->bags_all) {
         return LS_FAIL(LS_ERR_FORMAT, "%" PRId64 " lengths for %" PRId64 " samples in all", given,
                        plan->bags_all);
     }
     LS_TRY(count_ids(plan));
+    plan->wrong = &plan->feature->ids;
     given = available(&plan->ids);
     if (given >= 0 && given != plan->ids_all) {
         return LS_FAIL(LS_ERR_FORMAT, "%" PRId64 " ids where the lengths add up to %" PRId64, given,
                        plan->ids_all);
     }
+    plan->wrong = NULL;
     return LS_OK;
+}
+
+int ls_inputs_check(const ls_generator **wrong, const ls_scenario *scenario, int feature) {
+    ls_feature_plan plan = {.scenario = scenario, .feature = &scenario->inputs.features[feature]};
+    int64_t bags = 0;
+    for (int r = 0; r < scenario->inputs.batch.count; r++) {
+        bags += scenario->inputs.batch.at[r];
+    }
+    if (bags > CHECK_BAGS_MAX) {
+        return LS_OK;
+    }
+    int status = prepare(&plan);
+    const ls_generator *weights = &plan.feature->weights;
+    ls_numbers numbers;
+    if (status == LS_OK && scenario->inputs.weighted) {
+        ls_numbers__init(&numbers, scenario, weights, LS_GENERATOR_UNIFORM, LS_F32);
+        plan.wrong = weights;
+        status = ls_numbers__open(&numbers, scenario, (size_t)plan.ids_all);
+    }
+    *wrong = plan.wrong;
+    return status;
 }
 
 // weights [ids_here]: exact ones are 0.5, 1, 1.5 or 2, so that products with exact rows stay exact.
 static int fill_weights(float *out, const ls_feature_plan *plan) {
     ls_numbers numbers;
-    numbers_init(&numbers, plan->scenario, &plan->feature->weights, LS_GENERATOR_UNIFORM, LS_F32);
-    numbers.stream = stream_of("sample_weights", plan->feature->name);
+    ls_numbers__init(&numbers, plan->scenario, &plan->feature->weights, LS_GENERATOR_UNIFORM,
+                     LS_F32);
+    numbers.stream = ls_numbers__stream("sample_weights", plan->feature->name);
     numbers.rank = (uint32_t)plan->rank;
-    LS_TRY(open_file(&numbers, plan->scenario, (size_t)plan->ids_all));
+    LS_TRY(ls_numbers__open(&numbers, plan->scenario, (size_t)plan->ids_all));
     if (numbers.kind == LS_GENERATOR_EXACT) {
         for (int64_t i = 0; i < plan->ids_here; i++) {
             out[i] = 0.5F * (float)(1 + ls_random_below(4, numbers.seed, numbers.stream,
@@ -403,7 +321,8 @@ static int fill_weights(float *out, const ls_feature_plan *plan) {
         return LS_OK;
     }
     bool given = numbers.kind == LS_GENERATOR_VALUES || numbers.kind == LS_GENERATOR_FILE;
-    fill(out, LS_F32, &numbers, given ? (uint64_t)plan->ids_before : 0, (size_t)plan->ids_here);
+    ls_numbers__fill(out, LS_F32, &numbers, given ? (uint64_t)plan->ids_before : 0,
+                     (size_t)plan->ids_here);
     return LS_OK;
 }
 
@@ -442,6 +361,9 @@ static int make_batch(ls_keyed_jagged **out, ls_batch *batch, const ls_scenario 
             .scenario = scenario, .feature = &scenario->inputs.features[f], .rank = rank};
         batch->keys[f] = scenario->inputs.features[f].name;
         if (prepare(&batch->plans[f]) != LS_OK) {
+            if (batch->plans[f].wrong != NULL) {
+                (void)ls_numbers__place(scenario, batch->plans[f].wrong, "input");
+            }
             return ls_error_wrap("feature %s", batch->keys[f]);
         }
         id_count += (size_t)batch->plans[f].ids_here;

@@ -22,6 +22,15 @@ LS_API int ls_inputs_step_values(void *out, const ls_scenario *scenario,
                                  const ls_scenario_step *step, int rank, ls_dtype dtype,
                                  size_t count);
 
+// Whether the lengths, ids and weights of a feature fit together and the batch, before anything is
+// run. *wrong (NULL: none in particular) is what the error is about. A batch of more than 2^22
+// samples is left to the run.
+int ls_inputs_check(const ls_generator **wrong, const ls_scenario *scenario, int feature);
+
+// The place of `rank` in the group that takes part in a step, and the group's size.
+int ls_inputs_member(const ls_scenario *scenario, const ls_scenario_step *step, int rank,
+                     int *size);
+
 // out: the whole logical tensor, dense, of its shape and dtype.
 LS_API int ls_inputs_tensor_values(void *out, const ls_scenario *scenario,
                                    const ls_scenario_tensor *tensor);

@@ -1,6 +1,7 @@
 // Checking what a scenario's program means: tensors that exist, groups and counts that fit
 // together. Shapes of results are the run's business. See scenario_check.c for the rest.
 #include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -86,6 +87,12 @@ static void check_placements(ls_reader *reader, const ls_scenario *scenario, con
                         "%s: %d placements for %d mesh dimensions", key, placements->count,
                         scenario->mesh.ndim);
     }
+    for (int i = 0; i < placements->count; i++) {
+        if (placements->at[i].kind == LS_PLACE_PARTIAL && placements->at[i].op == LS_PREMUL_SUM) {
+            ls_check__error(reader, mark, NULL, NULL,
+                            "%s: P(premul_sum) has no factors to go with it", key);
+        }
+    }
     for (int i = 0; i < placements->count && tensor != NULL; i++) {
         const ls_placement *placement = &placements->at[i];
         int ndim = tensor->shape.ndim;
@@ -94,7 +101,8 @@ static void check_placements(ls_reader *reader, const ls_scenario *scenario, con
             ls_check__error(reader, mark, NULL, NULL, "%s: S(%d) of a tensor with %d dimensions",
                             key, placement->dim, ndim);
         }
-        if (placement->kind == LS_PLACE_PARTIAL && !ls_op_supports(placement->op, tensor->dtype)) {
+        if (placement->kind == LS_PLACE_PARTIAL && placement->op != LS_PREMUL_SUM &&
+            !ls_op_supports(placement->op, tensor->dtype)) {
             ls_check__error(reader, mark, NULL, NULL, "%s: %s is not defined on %s", key,
                             ls_op_name(placement->op), ls_dtype_name(tensor->dtype));
         }
@@ -241,6 +249,12 @@ static void check_excepts(ls_reader *reader, const ls_scenario *scenario,
             ls_check__error(reader, ls_node_mark(&except->node, "counts"), NULL, NULL,
                             "counts: %d for %d members", except->counts.count, members);
         }
+        if (ls_node_has(&except->node, "group")) {
+            check_members(reader, scenario, &except->group, "group");
+        }
+        if (step->tensor == NULL) {
+            ls_check__except(reader, scenario, step, i);
+        }
     }
 }
 
@@ -309,6 +323,18 @@ static void check_collective(ls_reader *reader, const ls_scenario *scenario,
     if (has(step, "splits")) {
         check_rows(reader, &step->splits, members, members, "splits");
     }
+    static const char *const of_tensors[] = {"into", "dim", "split_dim", "cat_dim"};
+    for (size_t i = 0; i < sizeof of_tensors / sizeof *of_tensors; i++) {
+        if (has(step, of_tensors[i])) {
+            ls_check__error(reader, ls_node_mark(&step->node, of_tensors[i]), NULL, NULL,
+                            "%s: applies to a collective on a tensor", of_tensors[i]);
+        }
+    }
+    if (has(step, "count") && (has(step, "counts") || has(step, "splits"))) {
+        ls_check__error(reader, ls_node_mark(&step->node, "count"), NULL, NULL,
+                        "count: it says nothing beside %s",
+                        has(step, "counts") ? "counts" : "splits");
+    }
     if (step->replica && step->asynchronous) {
         ls_check__error(reader, ls_node_mark(&step->node, "replica"), NULL, NULL,
                         "replica: not of an asynchronous step, whose result comes later");
@@ -346,6 +372,11 @@ static void check_of(ls_reader *reader, const ls_scenario *scenario, ls_scenario
                      int number) {
     check_members(reader, scenario, &step->ranks, "rank");
     check_excepts(reader, scenario, step, scenario->ranks);
+    if (step->kind == LS_STEP_CHECK_REPLICA && has(step, "ranks")) {
+        ls_check__error(reader, ls_node_mark(&step->node, "ranks"),
+                        "except: [{ranks: ..., skip: true}]", NULL,
+                        "ranks: all members of the step's group take part in the check");
+    }
     step->of_index = -1;
     for (int i = number - 1; i >= 0 && step->of != NULL && step->of_index < 0; i--) {
         const ls_scenario_step *earlier = &scenario->steps[i];
@@ -389,9 +420,46 @@ static void check_step(ls_reader *reader, const ls_scenario *scenario, ls_scenar
     if (step->into != NULL && !known(names, step->into)) {
         names->at[names->count++] = step->into;
     }
-    if (step->name == NULL) {
+    if (step->name != NULL) {
+        ls_check__stage_name(reader, ls_node_mark(&step->node, "name"), step->name, NULL, NULL);
+    } else {
         step->name = ls_arena_printf(reader->arena, "%d_%s", number, ls_step_kind_name(step->kind));
         reader->no_memory = reader->no_memory || step->name == NULL;
+    }
+}
+
+static int compare_steps(const void *a, const void *b) {
+    const ls_scenario_step *const *left = a;
+    const ls_scenario_step *const *right = b;
+    int by_name = strcmp((*left)->name, (*right)->name);
+    return by_name != 0 ? by_name : *left < *right ? -1 : 1;
+}
+
+// A step's name is its stage's, so it stands for one step alone.
+static void check_step_names(ls_reader *reader, const ls_scenario *scenario) {
+    size_t count = 0;
+    const ls_scenario_step **steps =
+        ls_read__alloc(reader, (size_t)scenario->step_count, sizeof *steps);
+    for (int i = 0; steps != NULL && i < scenario->step_count; i++) {
+        if (scenario->steps[i].node.record != NULL && scenario->steps[i].name != NULL) {
+            steps[count++] = &scenario->steps[i];
+        }
+    }
+    if (count > 1) {
+        qsort(steps, count, sizeof *steps, compare_steps);
+    }
+    for (size_t i = 1; i < count && ls_read__going(reader); i++) {
+        if (strcmp(steps[i - 1]->name, steps[i]->name) == 0) {
+            char text[160];
+            (void)snprintf(text, sizeof text, "step %.60s: the name is given twice",
+                           steps[i]->name);
+            ls_diagnostics_add(
+                reader->diagnostics,
+                &(ls_diagnostic){.mark = ls_node_mark(&steps[i]->node, "name"),
+                                 .text = text,
+                                 .note = "first given here",
+                                 .note_mark = ls_node_mark(&steps[i - 1]->node, "name")});
+        }
     }
 }
 
@@ -419,12 +487,7 @@ void ls_scenario__check_program(ls_reader *reader, ls_scenario *scenario) {
             check_step(reader, scenario, &scenario->steps[i], &names, i);
         }
     }
-}
-
-const char *ls_step_kind_name(ls_step_kind kind) {
-    static const char *const names[LS_STEP_KIND_COUNT] = {
-#define STEP_NAME(name, text) [name] = (text),
-        LS_STEP_MAP(STEP_NAME)};
-    LS_ASSERT((int)kind >= 0 && kind < LS_STEP_KIND_COUNT);
-    return names[kind];
+    if (!reader->no_memory) {
+        check_step_names(reader, scenario);
+    }
 }

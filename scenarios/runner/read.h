@@ -14,7 +14,9 @@ typedef struct ls_reader {
     ls_arena *arena;
     const char *folder;  // of the scenario, real path; NULL: unknown (then no path is found)
     bool allow_outside;
-    bool no_memory;  // an allocation failed
+    bool no_memory;    // an allocation failed
+    bool root_is_odd;  // the file is no mapping, or has a key at its top that is none of ours: what
+                       // seems to be missing there may stand under that key
 } ls_reader;
 
 // Fills the struct at `base` from a mapping, or with defaults when node is NULL.
@@ -48,13 +50,21 @@ void *ls_read__alloc(ls_reader *reader, size_t count, size_t size);
 // Meaning (scenario_check.c and program_check.c): what the schema cannot say.
 void ls_scenario__check(ls_reader *reader, ls_scenario *scenario);
 void ls_scenario__check_program(ls_reader *reader, ls_scenario *scenario);
+// Files that the scenario names, and lists of values: that they hold what is needed (file_check.c).
+void ls_scenario__check_files(ls_reader *reader, const ls_scenario *scenario);
 // One finding of theirs: the sentence, what was expected (or NULL), a near miss (or NULL).
 void ls_check__error(ls_reader *reader, ls_mark mark, const char *expected, const char *nearest,
                      const char *format, ...) LS_PRINTF(5, 6);
 void ls_check__ranks(ls_reader *reader, const ls_scenario *scenario, const ls_int_list *ranks,
                      const char *whose);
+// Exception `index` of a step on buffers: every field that it gives must change something.
+void ls_check__except(ls_reader *reader, const ls_scenario *scenario, const ls_scenario_step *step,
+                      int index);
 void ls_check__sharding(ls_reader *reader, const ls_scenario *scenario,
                         const ls_scenario_table *table);
+// A name that becomes part of a stage output's: `table` and `feature` may be NULL.
+void ls_check__stage_name(ls_reader *reader, ls_mark mark, const char *stage, const char *table,
+                          const char *feature);
 int64_t ls_check__sum(const ls_int_list *list);  // INT64_MAX when it does not fit
 ls_mark ls_check__element(const ls_int_list *list, int index);
 

@@ -1,5 +1,6 @@
 // Reading scalars of a scenario file by the schema: numbers, words, paths, placements.
 #define _XOPEN_SOURCE 700  // realpath
+#include "collectives/order/order.h"
 #include "scenarios/runner/read.h"
 
 #include <errno.h>
@@ -8,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 typedef enum ls_number_status {
     LS_NUMBER_OK,
@@ -217,9 +219,12 @@ static void read_text(ls_reader *reader, void *base, const ls_schema_field *fiel
     *AT(const char *, base, field->offset) = copy;
 }
 
-// The real path of `text` seen from the scenario's folder; NULL after a complaint.
-static char *resolve(ls_reader *reader, const ls_schema_field *field, const ls_yaml_node *node) {
-    const char *text = ls_yaml_text(reader->tree, node);
+// The real path of `text` seen from the scenario's folder, a regular file in there; NULL after a
+// complaint. Every path that a scenario names comes through here. What is opened later is the real
+// path, which has no links left to follow: a hostile file cannot lead out of its folder. Who can
+// replace folders between the two can write the user's files anyway.
+static char *resolve(ls_reader *reader, const ls_schema_field *field, const ls_yaml_node *node,
+                     const char *text) {
     if (reader->folder == NULL) {
         ls_read__complain(reader, node, field, "the scenario's folder is not known", NULL);
         return NULL;
@@ -244,6 +249,12 @@ static char *resolve(ls_reader *reader, const ls_schema_field *field, const ls_y
         free(real);
         return NULL;
     }
+    struct stat info;
+    if (stat(real, &info) != 0 || !S_ISREG(info.st_mode)) {
+        ls_read__complain(reader, node, field, "not a regular file", NULL);
+        free(real);
+        return NULL;
+    }
     return real;
 }
 
@@ -260,13 +271,41 @@ static void read_path(ls_reader *reader, void *base, const ls_schema_field *fiel
         *AT(const char *, base, field->offset) = name != NULL ? name->text : NULL;
         return;
     }
-    char *real = resolve(reader, field, node);
+    char *real = resolve(reader, field, node, text);
     if (real != NULL) {
         const char *copy = ls_arena_strdup(reader->arena, real);
         reader->no_memory = reader->no_memory || copy == NULL;
         *AT(const char *, base, field->offset) = copy;
     }
     free(real);
+}
+
+static void read_order(ls_reader *reader, void *base, const ls_schema_field *field,
+                       const ls_yaml_node *node) {
+    if (node->kind != LS_YAML_SCALAR || ls_yaml_is_null(reader->tree, node)) {
+        ls_read__complain(reader, node, field, "not a reduction order", NULL);
+        return;
+    }
+    const char *text = ls_arena_strdup(reader->arena, ls_yaml_text(reader->tree, node));
+    const char *file = text == NULL ? NULL : ls_order_file(text);
+    if (file != NULL) {
+        char *real = resolve(reader, field, node, file);
+        if (real == NULL) {
+            return;
+        }
+        text = ls_arena_printf(reader->arena, "%.*s%s", (int)(file - text), text, real);
+        free(real);
+    }
+    ls_order *order = NULL;
+    int status = text == NULL ? LS_ERR_MEMORY : ls_order_parse(&order, text);
+    if (status == LS_ERR_MEMORY) {
+        reader->no_memory = true;
+    } else if (status != LS_OK) {
+        ls_check__error(reader, node->mark, NULL, NULL, "%s", ls_error_last()->text);
+    } else {
+        *AT(const char *, base, field->offset) = text;
+    }
+    ls_order_free(order);
 }
 
 static void read_placements(ls_reader *reader, void *base, const ls_schema_field *field,
@@ -334,6 +373,9 @@ void ls_read__scalar(ls_reader *reader, void *base, const ls_schema_field *field
         return;
     case LS_FIELD_PATH:
         read_path(reader, base, field, node);
+        return;
+    case LS_FIELD_ORDER:
+        read_order(reader, base, field, node);
         return;
     case LS_FIELD_ENUM:
     case LS_FIELD_CLASS:

@@ -29,7 +29,8 @@ struct scratch {
 
 static int make_dir(const char *path) {
     if (mkdir(path, 0777) != 0) {
-        return LS_FAIL(LS_ERR_IO, "cannot make the directory \"%s\": %s", path, strerror(errno));
+        return LS_FAIL(ls_status_of_errno(errno), "cannot make the directory \"%s\": %s", path,
+                       strerror(errno));
     }
     return LS_OK;
 }
@@ -53,9 +54,10 @@ static int scratch_create(struct scratch *scratch, const char *keep_dir) {
         return LS_FAIL(LS_ERR_IO, "the path of the recording is too long");
     }
     if (mkdtemp(scratch->dir) == NULL) {
-        // Where the recordings go the user said; where temporary files can be, the environment.
-        return LS_FAIL(keep_dir != NULL ? LS_ERR_IO : LS_ERR_BACKEND,
-                       "cannot make the directory \"%s\": %s", scratch->dir, strerror(errno));
+        // Where to keep a recording is the call's to say, where temporary files go the machine's.
+        int status = keep_dir != NULL ? ls_status_of_errno(errno) : LS_ERR_RESOURCE;
+        return LS_FAIL(status, "cannot make the directory \"%s\": %s", scratch->dir,
+                       strerror(errno));
     }
     (void)snprintf(scratch->recording, sizeof scratch->recording, "%s/recording", scratch->dir);
     (void)snprintf(scratch->marks, sizeof scratch->marks, "%s/marks", scratch->dir);

@@ -59,7 +59,7 @@ static int add_case(ls_results *results, const ls_nccl_entry *e, const ls_nccl_v
         .real = "recording",
         .class_ = v->class_,
         .seconds = v->seconds,
-        .reproduce = ls_arena_printf(arena, "lockstep replay %s", dir),
+        .reproduce = ls_result_command(arena, "lockstep replay", dir),
     };
     const char *detail = ls_arena_strdup(arena, ls_text_string(&v->detail));
     if (stage == NULL || result.name == NULL || result.file == NULL || result.reproduce == NULL ||

@@ -121,7 +121,7 @@ static int replay_entry(ls_results *results, const char *dir, const json_t *entr
     }
     result.name = ls_arena_strdup(results->arena, plain ? file : "manifest entry");
     result.file = ls_arena_strdup(results->arena, path);
-    result.reproduce = ls_arena_printf(results->arena, "lockstep replay %s", dir);
+    result.reproduce = ls_result_command(results->arena, "lockstep replay", dir);
     if (!result.name || !result.file || !result.reproduce) {
         return LS_ERR_MEMORY;
     }

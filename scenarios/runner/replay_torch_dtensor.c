@@ -271,7 +271,7 @@ static int replay_case(ls_results *results, const json_t *entry, size_t index, c
     }
     result.name = ls_arena_printf(results->arena, "%s[%zu] %s", name, index, c.text);
     result.file = ls_arena_strdup(results->arena, path);
-    result.reproduce = ls_arena_printf(results->arena, "lockstep replay %s", dir);
+    result.reproduce = ls_result_command(results->arena, "lockstep replay", dir);
     ls_backend_free(c.backend);
     ls_world_free(c.world);
     ls_free(NULL, c.full, c.count, sizeof(*c.full));

@@ -7,65 +7,28 @@
 
 #define EXPLAIN_WIDTH 96
 
-// Length of the well-formed UTF-8 sequence at s that XML 1.0 can carry, or 0.
-static size_t utf8_length(const unsigned char *s) {
-    if (s[0] < 0x80) {
-        return s[0] >= 0x20 || s[0] == '\t' || s[0] == '\n' ? (s[0] != 0x7f ? 1 : 0) : 0;
-    }
-    size_t length = s[0] >= 0xc2 && s[0] <= 0xdf   ? 2
-                    : s[0] >= 0xe0 && s[0] <= 0xef ? 3
-                    : s[0] >= 0xf0 && s[0] <= 0xf4 ? 4
-                                                   : 0;
-    for (size_t i = 1; i < length; i++) {
-        if (s[i] < 0x80 || s[i] > 0xbf) {
-            return 0;
-        }
-    }
-    bool bad = (s[0] == 0xe0 && s[1] < 0xa0) || (s[0] == 0xed && s[1] > 0x9f) ||  // surrogates
-               (s[0] == 0xf0 && s[1] < 0x90) || (s[0] == 0xf4 && s[1] > 0x8f) ||
-               (s[0] == 0xef && s[1] == 0xbf && s[2] >= 0xbe) ||  // U+FFFE, U+FFFF
-               (s[0] == 0xc2 && s[1] < 0xa0);                     // C1 controls
-    return bad ? 0 : length;
-}
-
 void ls_report__xml(ls_text *out, const char *text) {
     if (text == NULL) {
         return;
     }
-    const unsigned char *s = (const unsigned char *)text;
-    while (*s != 0) {
-        size_t length = utf8_length(s);
+    for (size_t left = strlen(text), length = 0; left > 0; text += length, left -= length) {
+        length = *text == '\n' || *text == '\t' ? 1 : ls_text_printable(text, left);
         if (length == 0) {
             ls_text_puts(out, "\xef\xbf\xbd");
             length = 1;
-        } else if (*s == '<') {
+        } else if (*text == '<') {
             ls_text_puts(out, "&lt;");
-        } else if (*s == '>') {
+        } else if (*text == '>') {
             ls_text_puts(out, "&gt;");
-        } else if (*s == '&') {
+        } else if (*text == '&') {
             ls_text_puts(out, "&amp;");
-        } else if (*s == '"') {
+        } else if (*text == '"') {
             ls_text_puts(out, "&quot;");
-        } else if (*s == '\'') {
+        } else if (*text == '\'') {
             ls_text_puts(out, "&#39;");
         } else {
-            ls_text_append(out, (const char *)s, length);
+            ls_text_append(out, text, length);
         }
-        s += length;
-    }
-}
-
-void ls_report__plain(ls_text *out, const char *text, size_t bytes) {
-    const unsigned char *s = (const unsigned char *)text;
-    for (size_t i = 0; i < bytes && s[i] != 0;) {
-        size_t length = utf8_length(s + i);
-        if (length == 0 || s[i] == '\t') {
-            ls_text_puts(out, s[i] == '\t' ? " " : "?");
-            length = 1;
-        } else {
-            ls_text_append(out, text + i, length);
-        }
-        i += length;
     }
 }
 
@@ -104,7 +67,7 @@ static void put_lines(ls_text *out, const char *text, const char *indent) {
         size_t length = strcspn(text, "\n");
         if (length != 0) {
             ls_text_puts(out, indent);
-            ls_report__plain(out, text, length);
+            ls_text_plain(out, text, length);
         }
         ls_text_puts(out, "\n");
         text += length + (text[length] == '\n' ? 1 : 0);
@@ -122,7 +85,7 @@ static void put_wrapped(ls_text *out, const char *head, const char *text, const 
             column = strlen(indent) + 1;
         }
         ls_text_puts(out, " ");
-        ls_report__plain(out, text, length);
+        ls_text_plain(out, text, length);
         column += 1 + length;
         text += length + (text[length] != 0 ? 1 : 0);
     }
@@ -131,7 +94,7 @@ static void put_wrapped(ls_text *out, const char *head, const char *text, const 
 
 static void explain_stage(ls_text *out, const ls_stage_result *stage, const char *indent) {
     ls_text_printf(out, "%sstage ", indent);
-    ls_report__plain(out, stage->name, strlen(stage->name));
+    ls_text_plain(out, stage->name, strlen(stage->name));
     ls_text_printf(out, " is %s: ", ls_class_name(stage->class_));
     ls_report__number(out, stage->differing);
     ls_text_puts(out, " of ");
@@ -165,7 +128,7 @@ void ls_report__explain(ls_text *out, const ls_case_result *result, const char *
         }
         if (finding->where != NULL && finding->where[0] != 0) {
             ls_text_puts(out, ", at ");
-            ls_report__plain(out, finding->where, strlen(finding->where));
+            ls_text_plain(out, finding->where, strlen(finding->where));
         }
         ls_text_puts(out, "\n");
         put_lines(out, finding->text != NULL ? finding->text : "", deeper);

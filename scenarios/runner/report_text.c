@@ -38,7 +38,7 @@ static size_t columns(const char *text) {
 }
 
 static void put_left(ls_text *out, const char *text, size_t width) {
-    ls_report__plain(out, text, strlen(text));
+    ls_text_plain(out, text, strlen(text));
     size_t used = columns(text);
     ls_text_repeat(out, ' ', used < width ? width - used : 0);
 }
@@ -115,7 +115,7 @@ static void put_case(ls_text *out, const ls_case_result *result, const table_wid
     put_left(out, result->name, widths->name);
     if (result->skipped) {
         ls_text_printf(out, "  %s", p->dim);
-        ls_report__plain(out, result->skip_reason, strlen(result->skip_reason));
+        ls_text_plain(out, result->skip_reason, strlen(result->skip_reason));
         ls_text_printf(out, "%s\n", p->off);
         return;
     }
@@ -138,7 +138,7 @@ static void put_case(ls_text *out, const ls_case_result *result, const table_wid
     }
     if (result->not_run != NULL) {
         ls_text_printf(out, "        %snot run: ", p->dim);
-        ls_report__plain(out, result->not_run, strlen(result->not_run));
+        ls_text_plain(out, result->not_run, strlen(result->not_run));
         ls_text_printf(out, "%s\n", p->off);
     }
 }
@@ -180,7 +180,7 @@ int ls_report_text(ls_text *out, const ls_results *results, const ls_report_styl
             continue;
         }
         ls_text_printf(out, "\n%s", p.bold);
-        ls_report__plain(out, result->name, strlen(result->name));
+        ls_text_plain(out, result->name, strlen(result->name));
         ls_text_printf(out, "%s (%s)\n", p.off, result->pass ? "as expected" : "failed");
         ls_report__explain(out, result, "  ");
     }

@@ -106,11 +106,19 @@ void ls_case_result_set_error(ls_case_result *result, ls_arena *arena) {
     int code = ls_error_last()->code;
     result->class_ = LS_CLASS_ERROR;
     result->error = ls_arena_strdup(arena, ls_error_last()->text);
-    result->environment = code == LS_ERR_BACKEND || code == LS_ERR_MEMORY ||
-                          code == LS_ERR_TIMEOUT || code == LS_ERR_RANK_DIED;
-    result->unusable = code == LS_ERR_FORMAT || code == LS_ERR_IO || code == LS_ERR_LIMIT ||
-                       code == LS_ERR_OVERFLOW || code == LS_ERR_NOT_FOUND ||
-                       code == LS_ERR_UNSUPPORTED;
+    bool found = code == LS_ERR_FINDING || code == LS_ERR_MISMATCH || code == LS_ERR_DEADLOCK;
+    result->environment = ls_status_is_environment(code) || result->error == NULL;
+    result->unusable = !result->environment && !found;
+}
+
+const char *ls_result_command(ls_arena *arena, const char *command, const char *file) {
+    ls_text text = {0};
+    ls_text_puts(&text, command);
+    ls_text_puts(&text, " ");
+    ls_text_shell(&text, file);
+    const char *copy = text.failed ? NULL : ls_arena_strdup(arena, ls_text_string(&text));
+    ls_text_free(&text);
+    return copy;
 }
 
 bool ls_results_pass(const ls_results *results) {

@@ -103,6 +103,9 @@ LS_API bool ls_results_pass(const ls_results *results);
 // Makes the thread's last error the case's outcome: its class, its text (a copy in `arena`), and
 // whose fault it is.
 LS_API void ls_case_result_set_error(ls_case_result *result, ls_arena *arena);
+// A command line that shows the case again: `command`, then `file` as a word of the shell. In
+// `arena`; NULL without memory.
+LS_API const char *ls_result_command(ls_arena *arena, const char *command, const char *file);
 // Adds a case whose fields point into results->arena; sets class from the stages and findings
 // unless it is already worse, and counts it. Copies the struct.
 LS_API int ls_results_add(ls_results *results, const ls_case_result *result);

@@ -63,8 +63,7 @@ static void begin(struct case_run *run, ls_results *results, const ls_scenario *
                 .file = ls_arena_strdup(results->arena, scenario->file),
                 .backend = backend,
                 .real = real,
-                .reproduce =
-                    ls_arena_printf(results->arena, "%s %s", options->reproduce, scenario->file),
+                .reproduce = ls_result_command(results->arena, options->reproduce, scenario->file),
             },
     };
 }
@@ -183,9 +182,11 @@ static int run_ranks(struct case_run *run, ls_stages *stages) {
     }
     run->unreached = outcome.unreached;
     if (outcome.finding_count > 0 && options.tries > 0) {
+        const char *command =
+            ls_arena_printf(run->arena, "lockstep run --schedule random --seed %llu",
+                            (unsigned long long)outcome.seed);
         run->result.reproduce =
-            ls_arena_printf(run->arena, "lockstep run --schedule random --seed %llu %s",
-                            (unsigned long long)outcome.seed, run->scenario->file);
+            command == NULL ? NULL : ls_result_command(run->arena, command, run->scenario->file);
     }
     return LS_OK;
 }

@@ -320,9 +320,8 @@ typedef struct ls_scenario_fault {
     ls_node node;
     ls_fault_type type;
     int rank;
-    int64_t call;    // at this call of the rank (from 0)
-    int64_t index;   // bit_flip: which bit of the buffer; allocation: which one fails (from 1)
-    double seconds;  // slow: how much longer each call takes
+    int64_t call;   // at this call of the rank (from 0)
+    int64_t index;  // bit_flip: which bit of the buffer; allocation: which one fails (from 1)
 } ls_scenario_fault;
 
 typedef struct ls_scenario_expect {

@@ -6,6 +6,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "collectives/recording.h"
+#include "embedding/jagged.h"
 #include "scenarios/runner/read.h"
 #include "scenarios/runner/scenario_machine.h"
 
@@ -21,6 +23,17 @@ void ls_check__error(ls_reader *reader, ls_mark mark, const char *expected, cons
     ls_diagnostic diagnostic = {
         .mark = mark, .text = text, .expected = expected, .nearest = nearest};
     ls_diagnostics_add(reader->diagnostics, &diagnostic);
+}
+
+void ls_check__stage_name(ls_reader *reader, ls_mark mark, const char *stage, const char *table,
+                          const char *feature) {
+    char key[LS_STAGE_KEY_MAX];
+    const ls_stage_output output = {
+        .stage = stage, .table = table, .feature = feature, .field = "lengths"};
+    if (ls_stage_key(key, sizeof key, &output) != LS_OK) {
+        ls_check__error(reader, mark, "a name without slashes and line breaks, not too long", NULL,
+                        "%s", ls_error_last()->text);
+    }
 }
 
 ls_mark ls_check__element(const ls_int_list *list, int index) {
@@ -311,6 +324,14 @@ static void check_inputs(ls_reader *reader, ls_scenario *scenario) {
     if (names == NULL) {
         return;
     }
+    for (int i = 0; i < count && ls_read__going(reader); i++) {
+        ls_check__stage_name(reader, names[i].mark, "output_dist",
+                             scenario->tables[names[i].table].name, names[i].name);
+    }
+    if (count > LS_JAGGED_KEYS_MAX) {
+        ls_check__error(reader, names[LS_JAGGED_KEYS_MAX].mark, NULL, NULL,
+                        "features: %d, more than %d", count, LS_JAGGED_KEYS_MAX);
+    }
     check_unique(reader, names, count, "feature");
     order_features(reader, scenario, names, count);
     for (int i = 0; i < scenario->inputs.feature_count && ls_read__going(reader); i++) {
@@ -355,7 +376,7 @@ static void check_form(ls_reader *reader, ls_scenario *scenario) {
     if (tables && scenario->is_program) {
         ls_check__error(reader, ls_node_mark(&scenario->node, "program"), NULL, NULL,
                         "a program beside tables: a scenario is one or the other");
-    } else if (!tables && !scenario->is_program) {
+    } else if (!tables && !scenario->is_program && !reader->root_is_odd) {
         ls_check__error(reader, scenario->node.mark, "tables with inputs, or a program", NULL,
                         "the scenario has neither tables nor a program");
     } else if (tables && scenario->table_count == 0) {
@@ -418,6 +439,30 @@ static void check_expected_names(ls_reader *reader, const ls_scenario *scenario)
     }
 }
 
+// A key that the fault's type makes no use of would be a fault planted otherwise than it was meant.
+static void check_fault(ls_reader *reader, const ls_scenario_fault *fault) {
+    bool counts = fault->type == LS_FAULT_WRONG_COUNT || fault->type == LS_FAULT_WRONG_SPLIT;
+    bool allocation = fault->type == LS_FAULT_ALLOCATION;
+    bool indexed = counts || allocation || fault->type == LS_FAULT_BIT_FLIP;
+    ls_mark mark = ls_node_mark(&fault->node, "index");
+    if (!ls_node_has(&fault->node, "type")) {
+        return;
+    }
+    if (ls_node_has(&fault->node, "index") && !indexed) {
+        ls_check__error(reader, mark, NULL, NULL, "index: it says nothing in a fault of this type");
+    } else if (fault->index < 0 && !counts) {
+        ls_check__error(reader, mark, NULL, NULL,
+                        "index: only a wrong count may be smaller than the right one");
+    } else if (allocation && fault->index == 0) {
+        ls_check__error(reader, mark, "index: 1 for the first", NULL,
+                        "index: which allocation fails is not said");
+    }
+    if (ls_node_has(&fault->node, "call") && allocation) {
+        ls_check__error(reader, ls_node_mark(&fault->node, "call"), "index: 1 for the first", NULL,
+                        "call: an allocation is told by its index, not by a call");
+    }
+}
+
 static void check_ends(ls_reader *reader, ls_scenario *scenario) {
     for (int i = 0; i < scenario->checks.reference_count && ls_read__going(reader); i++) {
         const ls_scenario_reference *reference = &scenario->checks.references[i];
@@ -425,11 +470,7 @@ static void check_ends(ls_reader *reader, ls_scenario *scenario) {
     }
     for (int i = 0; i < scenario->fault_count && ls_read__going(reader); i++) {
         const ls_scenario_fault *fault = &scenario->faults[i];
-        bool counts = fault->type == LS_FAULT_WRONG_COUNT || fault->type == LS_FAULT_WRONG_SPLIT;
-        if (fault->index < 0 && !counts) {
-            ls_check__error(reader, ls_node_mark(&fault->node, "index"), NULL, NULL,
-                            "index: only a wrong count may be smaller than the right one");
-        }
+        check_fault(reader, fault);
         if (scenario->ranks > 0 && fault->rank >= scenario->ranks) {
             ls_check__error(reader, ls_node_mark(&fault->node, "rank"), NULL, NULL,
                             "fault: rank %d is not in the world of %d ranks", fault->rank,

@@ -10,6 +10,7 @@
 #include <sys/stat.h>
 
 #include "base/file.h"
+#include "collectives/order/order.h"
 #include "scenarios/runner/scenario_machine.h"
 
 static int visit_one(ls_scenario_file_visit visit, void *arg, const char *path) {
@@ -19,6 +20,9 @@ static int visit_one(ls_scenario_file_visit visit, void *arg, const char *path) 
 int ls_scenario_each_file(const ls_scenario *scenario, ls_scenario_file_visit visit, void *arg) {
     if (scenario->machine != NULL && ls_scenario_machine_is_path(scenario->machine)) {
         LS_TRY(visit(arg, scenario->machine));
+    }
+    if (scenario->order != NULL) {
+        LS_TRY(visit_one(visit, arg, ls_order_file(scenario->order)));
     }
     for (int i = 0; i < scenario->table_count; i++) {
         LS_TRY(visit_one(visit, arg, scenario->tables[i].weights.file));

@@ -53,8 +53,8 @@ static void add_keys(ls_text *out, const ls_schema_record *record) {
 
 #define KEYS_MAX 64
 
-static void unknown_key(ls_reader *reader, const ls_schema_record *record,
-                        const ls_yaml_node *key) {
+// Returns the key that was meant, as far as one can tell; -1: no idea.
+static int unknown_key(ls_reader *reader, const ls_schema_record *record, const ls_yaml_node *key) {
     const char *word = ls_yaml_text(reader->tree, key);
     const char *keys[KEYS_MAX];
     LS_ASSERT(record->field_count <= KEYS_MAX);
@@ -65,12 +65,12 @@ static void unknown_key(ls_reader *reader, const ls_schema_record *record,
     ls_text expected = {0};
     add_keys(&expected, record);
     (void)snprintf(text, sizeof text, "unknown key: %.60s", word);
-    ls_diagnostic diagnostic = {.mark = key->mark,
-                                .text = text,
-                                .expected = ls_text_string(&expected),
-                                .nearest = ls_nearest(word, keys, (size_t)record->field_count)};
+    const char *nearest = ls_nearest(word, keys, (size_t)record->field_count);
+    ls_diagnostic diagnostic = {
+        .mark = key->mark, .text = text, .expected = ls_text_string(&expected), .nearest = nearest};
     ls_diagnostics_add(reader->diagnostics, &diagnostic);
     ls_text_free(&expected);
+    return nearest == NULL ? -1 : ls_schema_find(record, nearest);
 }
 
 static void missing_key(ls_reader *reader, const ls_schema_field *field, ls_mark mark) {
@@ -268,8 +268,11 @@ static void read_mapping(ls_reader *reader, void *base, const ls_schema_record *
         const ls_yaml_node *value = ls_yaml_next(reader->tree, key);
         int index = ls_schema_find(record, ls_yaml_text(reader->tree, key));
         if (index < 0) {
-            unknown_key(reader, record, key);
+            int meant = unknown_key(reader, record, key);
             unknown = true;
+            if (meant >= 0) {
+                given[meant] = true;  // one mistake, one error: it is not missing as well
+            }
         } else {
             const ls_schema_field *field = &record->fields[index];
             given[index] = true;
@@ -283,6 +286,7 @@ static void read_mapping(ls_reader *reader, void *base, const ls_schema_record *
         }
         key = ls_yaml_next(reader->tree, value);
     }
+    reader->root_is_odd = reader->root_is_odd || (unknown && record == ls_schema_root());
     if (!(unknown && record->one_of) && ls_read__going(reader)) {
         check_keys(reader, record, given, node);
     }
@@ -344,12 +348,17 @@ static const char *real_folder(ls_arena *arena, const char *path) {
 }
 
 static int read_tree(ls_scenario *scenario, ls_reader *reader, const ls_scenario_options *options) {
-    ls_read__record(reader, scenario, ls_schema_root(), ls_yaml_root(reader->tree));
+    const ls_yaml_node *root = ls_yaml_root(reader->tree);
+    reader->root_is_odd = root->kind != LS_YAML_MAPPING;
+    ls_read__record(reader, scenario, ls_schema_root(), root);
     if (options != NULL && options->has_seed) {
         scenario->seed = options->seed;
     }
     if (ls_read__going(reader)) {
         ls_scenario__check(reader, scenario);
+    }
+    if (ls_read__going(reader)) {
+        ls_scenario__check_files(reader, scenario);
     }
     if (reader->no_memory) {
         return LS_FAIL(LS_ERR_MEMORY, "%s: out of memory", scenario->file);
@@ -377,17 +386,16 @@ int ls_scenario_parse(ls_scenario **out, ls_diagnostics *diagnostics, const char
                             .allow_outside = options != NULL && options->allow_outside};
         scenario->arena = arena;
         scenario->file = ls_arena_strdup(arena, path);
-        status = scenario->file == NULL ? LS_ERR_MEMORY : read_tree(scenario, &reader, options);
+        status = scenario->file == NULL ? LS_ERR_MEMORY : ls_input_files_create(&scenario->files);
+        status = status == LS_OK ? read_tree(scenario, &reader, options) : status;
     } else {
         status = LS_ERR_MEMORY;
     }
     ls_yaml_free(tree);
     if (status != LS_OK) {
-        ls_arena_free(arena);
-        return status;
-    }
-    status = ls_input_files_create(&scenario->files);
-    if (status != LS_OK) {
+        if (scenario != NULL) {
+            ls_input_files_free(scenario->files);
+        }
         ls_arena_free(arena);
         return status;
     }

@@ -73,9 +73,13 @@ void ls_schema_describe(ls_text *out, const ls_schema_field *field) {
         }
         ls_text_puts(out, "the path of a file in the scenario's folder");
         return;
+    case LS_FIELD_ORDER:
+        ls_text_puts(out, "rank, ring, tree, symmetric (each with keys, as in ring:proto=ll) or "
+                          "measured:FILE, with a file of the scenario's folder");
+        return;
     case LS_FIELD_ENUM:
     case LS_FIELD_CLASS:
-        ls_text_puts(out, "one of ");
+        ls_text_puts(out, field->names->count > 1 ? "one of " : "");
         names(out, field->names);
         return;
     case LS_FIELD_FLAG:

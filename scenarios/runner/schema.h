@@ -19,6 +19,7 @@ typedef enum ls_field_type {
     LS_FIELD_BOOL,        // bool
     LS_FIELD_STRING,      // const char *
     LS_FIELD_PATH,        // const char *, resolved against the file's folder; or one of `names`
+    LS_FIELD_ORDER,       // const char *, the text of an order whose file is resolved like a path
     LS_FIELD_ENUM,        // an enum, names in `names`
     LS_FIELD_CLASS,       // a verdict class, or "off" (then the bool at `aux`)
     LS_FIELD_FLAG,        // an alternative without value: the word itself, or true

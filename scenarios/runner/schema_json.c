@@ -157,6 +157,7 @@ static void value(ls_json *json, const ls_schema_field *field) {
         ls_json_object_close(json);
         return;
     case LS_FIELD_PATH:
+    case LS_FIELD_ORDER:
     case LS_FIELD_PLACEMENTS:
         simple(json, "string");
         return;

@@ -396,3 +396,11 @@ const ls_schema_record ls_schema__program = {
     .field_count = COUNT(program_fields)};
 #undef S
 // clang-format on
+
+const char *ls_step_kind_name(ls_step_kind kind) {
+    static const char *const names[LS_STEP_KIND_COUNT] = {
+#define STEP_NAME(name, text) [name] = (text),
+        LS_STEP_MAP(STEP_NAME)};
+    LS_ASSERT((int)kind >= 0 && kind < LS_STEP_KIND_COUNT);
+    return names[kind];
+}

@@ -34,7 +34,7 @@ static const ls_schema_name class_names[] = {{"bit_exact", LS_CLASS_BIT_EXACT},
                                              {"by_design", LS_CLASS_BY_DESIGN},
                                              {"off", -1}};
 static const ls_schema_name verdict_names[] = {
-    {"wrong", LS_CLASS_WRONG}, {"finding", LS_CLASS_FINDING}, {"error", LS_CLASS_ERROR}};
+    {"wrong", LS_CLASS_WRONG}};  // a finding is expected by its name, an error never
 
 // One line to a key: easier to read as a table than as clang-format has it.
 // clang-format off
@@ -351,8 +351,6 @@ static const ls_schema_field fault_fields[] = {
      .doc = "bit_flip: the bit of the buffer; allocation: which one, from 1; wrong_count and "
             "wrong_split: by how much (0: one more).",
      .example = "index: 30"},
-    {.key = "seconds", .type = LS_FIELD_REAL, MEMBER(seconds), .min = 0, .max = 86400,
-     .fallback = "1", .doc = "slow: how much longer each call takes.", .example = "seconds: 0.5"},
 };
 static const ls_schema_record fault_record = {
     .name = "fault", .doc = "A defect that is planted in one rank.", .fields = fault_fields,
@@ -366,7 +364,7 @@ static const ls_schema_field expect_fields[] = {
      .doc = "The finding that must appear.", .example = "finding: collective.op_mismatch"},
     {.key = "class", .type = LS_FIELD_ENUM, .flags = LS_FIELD_HIDDEN_BOOL, MEMBER(class_),
      AUX(has_class), .names = NAMES(verdict_names), .otherwise = "any",
-     .doc = "The class that the case must end in.", .example = "class: wrong"},
+     .doc = "The class that a stage must have.", .example = "class: wrong"},
     {.key = "ranks", .type = LS_FIELD_INTS, .flags = LS_FIELD_SINGLE, MEMBER(ranks), .min = 0,
      .max = LS_RANKS_MAX - 1, .otherwise = "any", .doc = "The ranks at fault.",
      .example = "ranks: [2]"},
@@ -454,7 +452,7 @@ static const ls_schema_field root_fields[] = {
      .record = &ls_schema__program, .otherwise = "none: tables",
      .doc = "Tensors and operations on them, instead of tables.",
      .example = "program: {steps: [{all_reduce: {count: 1024}}]}"},
-    {.key = "order", .type = LS_FIELD_STRING, MEMBER(order), .otherwise = "rank order",
+    {.key = "order", .type = LS_FIELD_ORDER, MEMBER(order), .otherwise = "rank order",
      .doc = "The order in which the simulator sums, as for --order.", .example = "order: ring"},
     {.key = "checks", .type = LS_FIELD_RECORD, MEMBER(checks), .record = &check_record,
      .otherwise = "its defaults", .doc = "What the results are checked against.",

@@ -196,7 +196,7 @@ int ls_show_text(ls_text *out, const ls_picture *picture) {
         status = ls_error_wrap("show");
     }
     if (status == LS_OK) {
-        ls_report__plain(out, picture->title, strlen(picture->title));
+        ls_text_plain(out, picture->title, strlen(picture->title));
         ls_text_puts(out, "\n");
         bool empty = false;
         for (int d = 0; d < picture->shape.ndim; d++) {

@@ -145,7 +145,7 @@ Test(arrays, npy_broken) {
     memcpy(head + 10, huge, sizeof huge - 1);
     write_raw("huge.npy", head, 10 + sizeof huge - 1);
     cr_expect(ls_npy_read(&got, in_folder("huge.npy")) == LS_ERR_OVERFLOW);
-    cr_expect(ls_npy_read(&got, folder) == LS_ERR_IO, "a folder is no array");
+    cr_expect(ls_npy_read(&got, folder) == LS_ERR_FORMAT, "a folder is no array");
 }
 
 // Tensors of several types come back by name with their metadata; an empty one too.

@@ -3,6 +3,9 @@
 #include <jansson.h>
 #include <math.h>
 #include <stdlib.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include <Random123/philox.h>
@@ -120,6 +123,46 @@ Test(dtype, names_round_trip) {
 }
 
 // "did you mean" offers near names alone.
+// What is printed is one line of UTF-8 without anything that a terminal obeys; what goes to a shell
+// is one word of it.
+Test(text, hostile_names_are_harmless) {
+    static const struct {
+        const char *word, *plain, *shell;
+    } rows[] = {
+        {"a-1.yaml", "a-1.yaml", "a-1.yaml"},
+        {"", "", "''"},
+        {"two words", "two words", "'two words'"},
+        {"$(id)", "$(id)", "'$(id)'"},
+        {"it's", "it's", "'it'\\''s'"},
+        {"a\\b", "a\\b", "'a\\b'"},
+        {"caf\u00e9", "caf\u00e9", "'caf\u00e9'"},
+        {"tab\t\n", "tab ?", "$'tab\\x09\\x0a'"},
+        {"\033[31m'\\", "?[31m'\\", "$'\\x1b[31m\\'\\\\'"},
+        {"\xff\xc2\x9b", "???", "$'\\xff\\xc2\\x9b'"},
+        {"\u202e", "???", "$'\\xe2\\x80\\xae'"},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        ls_text plain = {0}, shell = {0};
+        ls_text_plain(&plain, rows[i].word, strlen(rows[i].word));
+        ls_text_shell(&shell, rows[i].word);
+        cr_expect(strcmp(ls_text_string(&plain), rows[i].plain) == 0, "%s", rows[i].shell);
+        cr_expect(strcmp(ls_text_string(&shell), rows[i].shell) == 0, "%s, not %s", rows[i].shell,
+                  ls_text_string(&shell));
+        ls_text_free(&plain);
+        ls_text_free(&shell);
+    }
+}
+
+// A full disk is the machine's doing, a missing folder the caller's.
+Test(status, errno_tells_whose_doing_it_is) {
+    cr_expect(ls_status_of_errno(ENOSPC) == LS_ERR_RESOURCE);
+    cr_expect(ls_status_of_errno(EMFILE) == LS_ERR_RESOURCE);
+    cr_expect(ls_status_of_errno(ENOMEM) == LS_ERR_MEMORY);
+    cr_expect(ls_status_of_errno(ENOENT) == LS_ERR_IO && ls_status_of_errno(EACCES) == LS_ERR_IO);
+    cr_expect(ls_status_is_environment(LS_ERR_RESOURCE));
+    cr_expect(!ls_status_is_environment(LS_ERR_IO) && !ls_status_is_environment(LS_ERR_INVALID));
+}
+
 Test(text, nearest_suggests_only_near_names) {
     const char *const names[] = {"table_wise", "row_wise", "column_wise"};
     cr_expect_str_eq(ls_nearest("row_wize", names, 3), "row_wise");

@@ -21,4 +21,4 @@ $ lockstep plan --diff a.plan a.plan --json - | python3 -c 'import sys, json; j 
 # A full disk is said, and nothing is left behind.
 $ lockstep doctor --quiet --json /dev/full
 ! lockstep: error: cannot write '/dev/full': No space left on device
-? 2
+? 3

@@ -27,9 +27,9 @@ $ lockstep doctor --json out.json/x
 # A full device is an error, not a success.
 $ lockstep doctor --json - > /dev/full
 ! lockstep: error: cannot write to stdout: No space left on device
-? 2
+? 3
 $ lockstep doctor --quiet --json /dev/full
 ! lockstep: error: cannot write '/dev/full': No space left on device
-? 2
+? 3
 # A device is written to, not replaced.
 $ lockstep doctor --quiet --json /dev/null; test -c /dev/null

@@ -234,7 +234,7 @@ Test(inputs, step_values) {
         parse("lockstep: 1\nname: x\nmesh: {shape: [3]}\nprogram:\n  steps:\n"
               "    - all_reduce: {count: 2, values: {values: [[1, 2], [3, 4], [5, 6]]}}\n"
               "    - all_reduce: {count: 2, ranks: [2, 0], values: {values: [[1, 2], [3, 4]]}}\n"
-              "    - all_reduce: {count: 3, values: {values: [1, 2]}, name: short}\n"
+              "    - all_reduce: {count: 2, values: {values: [1, 2]}, name: short}\n"
               "    - all_reduce: {count: 3, dtype: u8}\n");
     float out[3];
     cr_assert(ls_inputs_step_values(out, s, &s->steps[0], 2, LS_F32, 2) == LS_OK);

@@ -1,0 +1,130 @@
+# Paths that a scenario names stay in its folder, the order's too; what they name is a plain file.
+$ mkdir in out; printf 'lockstep: 1\nname: t\nmesh: {shape: [2]}\nprogram: {steps: [{all_reduce: {count: 4}}]}\norder: measured:ORDER\n' > in/t.yaml; echo '{}' > out/o.json; ln -s ../out/o.json in/link; mkfifo in/fifo; mkdir in/folder; ln -s /dev/null in/device
+$ for order in "$PWD/out/o.json" ../out/o.json link device fifo folder missing; do sed "s|ORDER|$order|" in/t.yaml > in/x.yaml; timeout 20 lockstep run in/x.yaml 2>&1 | grep -o 'x.yaml:5:8: error.*' | sed "s|$PWD|HERE|g"; done
+> x.yaml:5:8: error: order: leaves the scenario's folder, which takes --allow-outside: measured:HERE/out/o.json
+> x.yaml:5:8: error: order: leaves the scenario's folder, which takes --allow-outside: measured:../out/o.json
+> x.yaml:5:8: error: order: leaves the scenario's folder, which takes --allow-outside: measured:link
+> x.yaml:5:8: error: order: leaves the scenario's folder, which takes --allow-outside: measured:device
+> x.yaml:5:8: error: order: not a regular file: measured:fifo
+> x.yaml:5:8: error: order: not a regular file: measured:folder
+> x.yaml:5:8: error: order: No such file or directory: measured:missing
+# Those of weights and values go the same way.
+$ for path in ../out/o.json link fifo folder; do printf "lockstep: 1\nname: t\nmesh: {shape: [2]}\nprogram: {steps: [{all_reduce: {count: 4, values: {file: $path}}}]}\n" > in/x.yaml; timeout 20 lockstep run in/x.yaml 2>&1 | grep -o 'x.yaml:4:.*'; done
+> x.yaml:4:58: error: file: leaves the scenario's folder, which takes --allow-outside: ../out/o.json
+> x.yaml:4:58: error: file: leaves the scenario's folder, which takes --allow-outside: link
+> x.yaml:4:58: error: file: not a regular file: fifo
+> x.yaml:4:58: error: file: not a regular file: folder
+# With leave, and on the command line, a path goes where it likes; what is wrong with it is told first.
+$ sed "s|ORDER|../out/o.json|" in/t.yaml > in/x.yaml; lockstep run --allow-outside in/x.yaml 2>&1 | grep -o '"lockstep_order": 1 is missing'
+> "lockstep_order": 1 is missing
+$ sed 5d in/t.yaml > in/x.yaml; lockstep run --order measured:out/o.json in/x.yaml
+! lockstep: error: measured order out/o.json: "lockstep_order": 1 is missing
+? 2
+$ lockstep run --order nonsense in/x.yaml
+! lockstep: error: order "nonsense": expected rank, ring[:KEYS], tree[:KEYS], symmetric[:KEYS] or measured:FILE
+? 2
+# All that a file can tell is told at once, before anything runs.
+$ printf 'lockstep: 1\nname: t\nmesh: {shape: [2]}\nprogram:\n  tensors: [{name: a, shape: [4], placements: P(premul_sum)}]\n  steps:\n    - all_reduce: {name: x, count: 4, values: {values: [[1, 2, 3], [1, 2, 3, 4]]}}\n    - all_gather: {name: x, count: 4}\n    - all_gather: {name: "a/b", count: 4}\n    - all_gather: {name: "a\\nb", count: 4, dim: 1}\n    - all_gather: {counts: [1, 2], count: 4}\norder: ring:proto=loud\n' > many.yaml; lockstep run many.yaml 2>&1 | grep error
+> many.yaml:5:47: error: placements: P(premul_sum) has no factors to go with it
+> many.yaml:8:26: error: step x: the name is given twice
+> many.yaml:9:26: error: "a/b" cannot be part of a stage output's name
+> many.yaml:10:26: error: "a?b" cannot be part of a stage output's name
+> many.yaml:10:49: error: dim: applies to a collective on a tensor
+> many.yaml:11:43: error: count: it says nothing beside counts
+> many.yaml:12:8: error: order: proto=loud: expected ll, ll128, simple
+$ lockstep run many.yaml 2> /dev/null
+? 2
+# Values: a file of the wrong kind, type or size, and lists that are too short.
+$ python3 $SOURCE/tests/cli/arrays.py; for f in good short flat cut text empty words; do printf "lockstep: 1\nname: t\nmesh: {shape: [2]}\nprogram: {steps: [{all_reduce: {count: 4, values: {file: $f.npy}}}]}\n" > v.yaml; lockstep run --quiet v.yaml 2>&1 | grep -o '^v.yaml.*\|run: .*'; done
+> run: 1 passed, 0 failed, 0 skipped
+> v.yaml:4:58: error: values: 3 for the 4 elements that member 0 sends
+> v.yaml:4:58: error: values: the first dimension of the file is not the 2 members
+> v.yaml:4:58: error: values: '...cut.npy': the shape needs 32 bytes of data, the file has 31
+> v.yaml:4:58: error: values: '...text.npy': elements of type <U4 are not supported
+> v.yaml:4:58: error: values: '...empty.npy' ends early
+> v.yaml:4:58: error: values: '...words.npy' is not a .npy file
+$ lockstep run v.yaml > /dev/null 2>&1
+? 2
+# The same for tables: weights, lengths and ids.
+$ for k in 'weights good' 'lengths real' 'lengths good' 'lengths minus' 'ids real' 'lengths ones, ids flat' 'ids ones' 'ids words'; do printf 'lockstep: 1\nname: t\nmesh: {shape: [2]}\ntables: [{name: p, rows: 4, dim: 4, sharding: {type: row_wise}WEIGHTS}]\ninputs: {batch: 2, features: {p: {INPUTS}}}\n' > v.yaml; case "$k" in weights*) sed -i "s/WEIGHTS/, weights: {file: ${k#* }.npy}/; s/INPUTS//" v.yaml;; *) sed -i "s/WEIGHTS//; s/INPUTS/$(echo $k | sed 's/ \([a-z]*\)/: {file: \1.npy}/; s/, ids \(.*\)/, ids: {file: \1.npy}/')/" v.yaml;; esac; lockstep run --quiet v.yaml 2>&1 | grep -o '^v.yaml.*\|run: .*'; done
+> v.yaml:4:81: error: weights: the file has 8 elements where 16 belong
+> v.yaml:5:51: error: lengths: the elements of the file are f32
+> v.yaml:5:51: error: lengths: the elements of the file are f32
+> v.yaml:5:51: error: lengths: -1 for sample 0 of rank 1
+> v.yaml:5:47: error: ids: the elements of the file are f32
+> v.yaml:5:74: error: ids: the elements of the file are f32
+> run: 1 passed, 0 failed, 0 skipped
+> v.yaml:5:47: error: ids: '...words.npy' is not a .npy file
+# A plan and a reference, too.
+$ printf 'lockstep_plan: 2\n' > p.yaml; printf 'lockstep: 1\nname: t\nmesh: {shape: [2]}\ntables: [{name: p, rows: 4, dim: 4, sharding: {plan: p.yaml}}]\ninputs: {batch: 2}\nchecks: {reference: [{file: cut.npy}]}\n' > v.yaml; lockstep run v.yaml 2>&1 | grep error
+> v.yaml:4:54: error: table p: ...p.yaml:1:16: error: expected 1
+> v.yaml:6:29: error: reference: '...cut.npy': the shape needs 32 bytes of data, the file has 31
+# What the kind of a step has no use for is refused where it stands, not passed over.
+$ except() { printf "lockstep: 1\nname: t\nmesh: {shape: [4]}\nprogram:\n  steps:\n    - all_reduce: {name: a, count: 4, async: true}\n    - $1: {$2, except: [{ranks: [1], $3}]}\n    - wait: {name: w, step: a}\n" > e.yaml; lockstep run --quiet e.yaml 2>&1 | grep -o '^e.yaml.*error.*'; }; for f in 'repeat: true' 'call: all_gather' 'counts: [1, 2, 3, 4]' 'overlap: 1' 'op: max' 'root: 1' 'group: [0]' 'skip: false' 'count: 3' 'reverse: true' 'poke: nan' 'room: 1'; do except send_recv 'pairs: [[0, 1], [1, 0]], count: 4' "$f"; done
+> e.yaml:7:84: error: except: repeat changes nothing in send_recv
+> e.yaml:7:82: error: except: call changes nothing in send_recv
+> e.yaml:7:84: error: except: counts changes nothing in send_recv
+> e.yaml:7:85: error: except: overlap changes nothing in send_recv
+> e.yaml:7:80: error: except: op changes nothing in send_recv
+> e.yaml:7:82: error: except: root changes nothing in send_recv
+> e.yaml:7:83: error: except: group changes nothing in send_recv without ranks
+> e.yaml:7:63: error: except: it does not say what these ranks do differently
+? 1
+$ except() { printf "lockstep: 1\nname: t\nmesh: {shape: [4]}\nprogram:\n  steps:\n    - all_reduce: {name: a, count: 4, async: true}\n    - $1: {$2, except: [{ranks: [1], $3}]}\n    - wait: {name: w, step: a}\n" > e.yaml; lockstep run --quiet e.yaml 2>&1 | grep -o '^e.yaml.*error.*'; }; except touch 'step: a' 'skip: true'; except wait 'step: a' 'count: 3'; except check_replica 'step: a' 'repeat: true'; except barrier 'ranks: [0, 1]' 'count: 3'; except barrier 'ranks: [0, 2]' 'skip: true'; except all_gather 'count: 4' 'op: max'; except all_reduce 'count: 4' 'reverse: true'; except all_reduce 'count: 4, dtype: i32' 'poke: inf'; except all_reduce 'count: 4' 'skip: true, count: 3'; except all_gather 'counts: [1, 2, 3, 4]' 'count: 3'; except all_reduce 'count: 4' 'call: barrier, dtype: f16'; except all_reduce 'count: 4' 'call: broadcast, root: 2'
+> e.yaml:7:52: error: except: skip changes nothing in touch
+> e.yaml:7:52: error: except: count changes nothing in wait
+> e.yaml:7:62: error: except: repeat changes nothing in check_replica
+> e.yaml:7:61: error: except: count changes nothing in barrier
+> e.yaml:7:50: error: except: rank 1 takes no part in this step
+> e.yaml:7:56: error: except: op changes nothing in all_gather
+> e.yaml:7:61: error: except: reverse changes nothing in all_reduce
+> e.yaml:7:70: error: except: poke: i32 has neither NaN nor infinity
+> e.yaml:7:71: error: except: count changes nothing in all_reduce, which they skip
+> e.yaml:7:71: error: except: count changes nothing in all_gather beside counts or splits
+> e.yaml:7:74: error: except: dtype changes nothing in all_reduce
+? 1
+# So are keys of a fault that its type ignores, and classes that no case can end well in.
+$ for f in 'die, index: 3' 'slow, seconds: 2' 'bit_flip, index: -1' 'allocation' 'allocation, index: 1, call: 2' 'wrong_count, index: -1'; do printf "lockstep: 1\nname: t\nmesh: {shape: [2]}\nprogram: {steps: [{all_reduce: {count: 4}}]}\nfaults: [{rank: 1, type: $f}]\n" > f.yaml; lockstep run f.yaml 2>&1 | grep -A 3 'f.yaml.*error' | grep -v '|.*[\^:]'; done
+> f.yaml:5:38: error: index: it says nothing in a fault of this type
+> f.yaml:5:32: error: unknown key: seconds
+> f.yaml:5:43: error: index: only a wrong count may be smaller than the right one
+> f.yaml:5:10: error: index: which allocation fails is not said
+> f.yaml:5:54: error: call: an allocation is told by its index, not by a call
+? 1
+$ for c in finding error; do printf "lockstep: 1\nname: t\nmesh: {shape: [2]}\nprogram: {steps: [{all_reduce: {count: 4}}]}\nexpect: {class: $c}\n" > f.yaml; lockstep run f.yaml; done
+! f.yaml:5:17: error: class: unknown: finding
+!     5 | expect: {class: finding}
+!       |                 ^~~~~~~
+!       | expected wrong
+! f.yaml:5:17: error: class: unknown: error
+!     5 | expect: {class: error}
+!       |                 ^~~~~
+!       | expected wrong
+? 2
+# One mistake, one error.
+$ sed 's/^tables/tabels/' v.yaml > one.yaml; lockstep run one.yaml; printf -- '- lockstep: 1\n- name: t\n' > one.yaml; lockstep run one.yaml; sed 's/rows/row/; s/cut/good/; s/{plan: p.yaml}/{type: row_wise}/' v.yaml > one.yaml; lockstep run one.yaml
+! one.yaml:4:1: error: unknown key: tabels
+!     4 | tabels: [{name: p, rows: 4, dim: 4, sharding: {plan: p.yaml}}]
+!       | ^~~~~~
+!       | expected a key of scenario: lockstep, name, description, seed, machine, mesh, tables, inputs, steps, optimizer, program, order, checks, faults, expect
+!       | did you mean "tables"?
+! one.yaml:6:29: error: reference: '...cut.npy': the shape needs 32 bytes of data, the file has 31
+!     6 | checks: {reference: [{file: cut.npy}]}
+!       |                             ^~~~~~~
+! one.yaml:1:1: error: scenario: not a mapping: a list
+!     1 | - lockstep: 1
+!       | ^
+!       | expected exactly a key of scenario: lockstep, name, description, seed, machine, mesh, tables, inputs, steps, optimizer, program, order, checks, faults, expect
+! one.yaml:4:20: error: unknown key: row
+!     4 | tables: [{name: p, row: 4, dim: 4, sharding: {type: row_wise}}]
+!       |                    ^~~
+!       | expected a key of table: name, rows, dim, dtype, pooling, features, weights, padding_id, sharding
+!       | did you mean "rows"?
+? 2
+# Names are printed without what a terminal might obey, and can be pasted into a shell.
+$ f=$(printf 'a\033[31m b.yaml'); echo 'lockstep: 2' > "$f"; lockstep run "$f" 2>&1 | head -n 1; lockstep run "$(printf 'no\033]0;x')"
+> a?[31m b.yaml:1:1: error: the key name is missing
+! no?]0;x: error: cannot open 'no?]0;x': No such file or directory
+? 2
+$ cp $SOURCE/scenarios/bugs/all_reduce_max_on_one_rank.yaml '$(touch here)'"'"'s.yaml'; sed -i '/^expect/d' '$(touch here)'"'"'s.yaml'; lockstep run --quiet '$(touch here)'"'"'s.yaml' | grep reproduce
+>   reproduce: lockstep run --backend sim '$(touch here)'\''s.yaml'
