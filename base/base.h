@@ -5,6 +5,7 @@
 #include "base/dtype.h"
 #include "base/file.h"
 #include "base/json.h"
+#include "base/machine.h"
 #include "base/memory.h"
 #include "base/npy.h"
 #include "base/random.h"

@@ -132,6 +132,15 @@ static int write_beside(const char *path, mode_t mode, const ls_file_part *parts
     return status;
 }
 
+// A link that leads nowhere: what it was meant to name is not known, so nothing is put in its place.
+static int refuse_dangling(const char *path) {
+    struct stat link, target;
+    if (lstat(path, &link) == 0 && S_ISLNK(link.st_mode) && stat(path, &target) != 0) {
+        return LS_FAIL(LS_ERR_IO, "cannot write '%s': it is a link to nothing", path);
+    }
+    return LS_OK;
+}
+
 int ls_file_write(const char *path, const void *data, size_t bytes) {
     LS_ASSERT(data != NULL || bytes == 0);
     return ls_file_write_parts(path, &(ls_file_part){data, bytes}, 1);
@@ -140,6 +149,7 @@ int ls_file_write(const char *path, const void *data, size_t bytes) {
 int ls_file_write_parts(const char *path, const ls_file_part *parts, size_t part_count) {
     LS_ASSERT(path != NULL);
     struct stat info;
+    LS_TRY(refuse_dangling(path));
     if (stat(path, &info) != 0) {
         mode_t mask = umask(0);
         (void)umask(mask);
@@ -164,6 +174,7 @@ int ls_file_write_check(const char *path) {
     if (path[0] == 0) {
         return LS_FAIL(LS_ERR_IO, "cannot write '': the path is empty");
     }
+    LS_TRY(refuse_dangling(path));
     bool exists = stat(path, &info) == 0;
     if (exists && S_ISDIR(info.st_mode)) {
         return LS_FAIL(LS_ERR_IO, "cannot write '%s': it is a folder", path);

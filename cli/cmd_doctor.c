@@ -3,7 +3,6 @@
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -208,10 +207,14 @@ static void check_machine(checks *list) {
         add(list, "machine", "memory", true, "%.1f GiB",
             (double)pages * (double)page_bytes / (1024.0 * 1024.0 * 1024.0));
     }
-    struct rlimit threads;
-    if (getrlimit(RLIMIT_NPROC, &threads) == 0 && threads.rlim_cur != RLIM_INFINITY) {
+    if (ls_machine_memory() != UINT64_MAX) {
+        add(list, "machine", "run memory", true,
+            "%.1f GiB unless --memory says otherwise: half of what is available now",
+            (double)ls_machine_memory() / (1024.0 * 1024.0 * 1024.0));
+    }
+    if (ls_machine_threads() != UINT64_MAX) {
         add(list, "machine", "threads", true, "at most %llu: one per rank in SPMD programs",
-            (unsigned long long)threads.rlim_cur);
+            (unsigned long long)ls_machine_threads());
     }
 }
 

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "collectives/order/order.h"
+#include "scenarios/runner/memory_need.h"
 #include "scenarios/runner/real.h"
 
 static int check_options(const cli_run_options *options) {
@@ -16,6 +17,23 @@ static int check_options(const cli_run_options *options) {
     int status = options->order == NULL ? LS_OK : ls_order_parse(&order, options->order);
     ls_order_free(order);
     return status == LS_OK ? LS_EXIT_OK : cli_fail(status);
+}
+
+// BYTES, or a number of KiB, MiB, GiB or TiB as 512M or 16G.
+static int parse_memory(uint64_t *out, const char *text) {
+    static const char *const units = "KMGT";
+    char *end = NULL;
+    errno = 0;
+    unsigned long long number = strtoull(text, &end, 10);
+    bool digit = text[0] >= '0' && text[0] <= '9';  // no sign, no space
+    const char *unit = *end != 0 ? strchr(units, *end) : NULL;
+    int shift = unit != NULL ? 10 * (int)(unit - units + 1) : 0;
+    if (!digit || errno != 0 || (*end != 0 && (unit == NULL || end[1] != 0)) ||
+        number > UINT64_MAX >> shift) {
+        return LS_FAIL(LS_ERR_INVALID, "--memory needs a number of bytes as 16G, not '%s'", text);
+    }
+    *out = (uint64_t)number << shift;
+    return LS_OK;
 }
 
 static int load_one(ls_scenario **out, const char *path, bool allow_outside) {
@@ -68,8 +86,22 @@ int cli_scenarios_load(cli_scenarios *out, const cli_args *files, bool allow_out
 
 int cli_scenarios_load_to_run(cli_scenarios *out, const cli_args *files,
                               const cli_run_options *options) {
+    uint64_t limit = ls_machine_memory();
+    if (options->memory != NULL && parse_memory(&limit, options->memory) != LS_OK) {
+        return cli_fail(LS_ERR_INVALID);
+    }
     int code = check_options(options);
-    return code == LS_EXIT_OK ? cli_scenarios_load(out, files, options->allow_outside) : code;
+    if (code == LS_EXIT_OK) {
+        code = cli_scenarios_load(out, files, options->allow_outside);
+    }
+    for (int i = 0; code == LS_EXIT_OK && i < out->count; i++) {
+        int status = ls_memory_check(out->at[i], limit);
+        if (status != LS_OK) {
+            code = cli_fail(status);
+            cli_scenarios_free(out);
+        }
+    }
+    return code;
 }
 
 void cli_scenarios_free(cli_scenarios *scenarios) {
@@ -132,6 +164,10 @@ void cli_reproduce_options(ls_text *out, const cli_run_options *options) {
     }
     if (cli_options_common.seed_given) {
         ls_text_printf(out, " --seed %llu", (unsigned long long)cli_options_common.seed);
+    }
+    if (options->memory != NULL) {
+        ls_text_puts(out, " --memory ");
+        ls_text_shell(out, options->memory);
     }
     if (options->processes) {
         ls_text_puts(out, " --processes");

@@ -17,6 +17,7 @@ typedef struct cli_run_options {
     double deadline_seconds;  // --deadline
     bool allow_outside;       // --allow-outside
     bool processes;           // --processes
+    const char *memory;       // --memory, as given
 } cli_run_options;
 
 #define CLI_RUN_OPTIONS(options)                                                                   \
@@ -30,6 +31,11 @@ typedef struct cli_run_options {
          .value = &(options).deadline_seconds,                                                     \
          .value_name = "SECONDS",                                                                  \
          .help = "End a real run that takes longer (default 60)"},                                 \
+        {.type = CLI_STRING,                                                                       \
+         .long_name = "memory",                                                                    \
+         .value = &(options).memory,                                                               \
+         .value_name = "BYTES",                                                                    \
+         .help = "Refuse scenarios that need more, as 16G (default: doctor says)"},                \
         {.type = CLI_SWITCH,                                                                       \
          .long_name = "processes",                                                                 \
          .value = &(options).processes,                                                            \
@@ -42,7 +48,8 @@ typedef struct cli_run_options {
 // Loads every file; prints all errors of all files. Returns an exit code; on LS_EXIT_OK the caller
 // frees *out.
 int cli_scenarios_load(cli_scenarios *out, const cli_args *files, bool allow_outside);
-// The same for scenarios that are to be run: checks the options first.
+// The same for scenarios that are to be run: checks the options first, and refuses scenarios that
+// need more memory than --memory lets them have.
 int cli_scenarios_load_to_run(cli_scenarios *out, const cli_args *files,
                               const cli_run_options *options);
 void cli_scenarios_free(cli_scenarios *scenarios);

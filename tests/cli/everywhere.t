@@ -22,3 +22,30 @@ $ lockstep plan --diff a.plan a.plan --json - | python3 -c 'import sys, json; j 
 $ lockstep doctor --quiet --json /dev/full
 ! lockstep: error: cannot write '/dev/full': No space left on device
 ? 3
+# A link that leads nowhere is refused, and so is an output that is an input or another output.
+$ ln -s nowhere link; lockstep doctor --quiet --json link; code=$?; readlink link; test ! -e nowhere; echo $code $?
+> nowhere
+> 2 0
+! lockstep: error: cannot write 'link': it is a link to nothing
+$ cp $SOURCE/scenarios/sharded_embedding/row_wise.yaml in.yaml; ln in.yaml hard.yaml; ln -s in.yaml soft.yaml; for f in in.yaml ./in.yaml hard.yaml soft.yaml; do lockstep run in.yaml --json $f; done; cmp in.yaml $SOURCE/scenarios/sharded_embedding/row_wise.yaml
+! lockstep: error: 'in.yaml' would overwrite an input of this call
+! lockstep: error: './in.yaml' would overwrite an input of this call
+! lockstep: error: 'hard.yaml' would overwrite an input of this call
+! lockstep: error: 'soft.yaml' would overwrite an input of this call
+$ echo > a.json; lockstep run in.yaml --json a.json --junit ./a.json
+! lockstep: error: two outputs go to './a.json'
+? 2
+# What would not fit into memory is refused before it runs; the limit can be said.
+$ sed 's/batch: .*/batch: 16777216/' in.yaml > big.yaml; grep -c 16777216 big.yaml; lockstep run --memory 8G big.yaml
+> 1
+! lockstep: error: big.yaml: a run would need about ... GiB, the limit is 8 GiB (--memory)
+? 2
+$ lockstep run --quiet --memory 64M in.yaml; lockstep run --memory 1M in.yaml 2>&1 | grep -c 'the limit is'
+> run: 1 passed, 0 failed, 0 skipped
+> 1
+$ printf 'lockstep: 1\nname: t\nmesh: {shape: [65536]}\ntables: [{name: p, rows: 10, dim: 4, sharding: {type: row_wise}}]\ninputs: {batch: 1}\n' > wide.yaml; lockstep run --memory 64G wide.yaml
+! lockstep: error: wide.yaml: a run would need about ... GiB, the limit is 64 GiB (--memory)
+? 2
+$ lockstep run --memory 16Q in.yaml
+! lockstep: error: --memory needs a number of bytes as 16G, not '16Q'
+? 2
