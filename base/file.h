@@ -18,7 +18,8 @@ LS_API int ls_file_read(char **out, size_t *bytes, ls_arena *arena, const char *
                         size_t bytes_max);
 
 // Writes `bytes` bytes to `path`. A regular file is written beside its place and renamed, so that a
-// reader sees the old content or the new, never a part; a link is followed, one that leads nowhere refused; a device or pipe is
+// reader sees the old content or the new, never a part; a link is followed, one that
+// leads nowhere refused; a device or pipe is
 // written to directly. LS_ERR_IO with the reason; an existing file is then untouched.
 LS_API int ls_file_write(const char *path, const void *data, size_t bytes);
 

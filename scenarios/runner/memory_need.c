@@ -9,7 +9,7 @@
 #include "scenarios/runner/input_file.h"
 
 #define PROCESS_BYTES   (16.0 * 1024 * 1024)
-#define RANK_BYTES      (48.0 * 1024)  // a thread's touched stack, its semaphores, history, requests
+#define RANK_BYTES      (48.0 * 1024)  // a thread's touched stack, its history, requests
 #define BAG_BYTES       64.0           // of a bag on its own rank
 #define BAG_SHARD_BYTES 40.0           // of a bag on each rank that looks it up: lengths, offsets
 #define ID_BYTES        48.0
