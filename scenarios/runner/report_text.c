@@ -132,7 +132,7 @@ static void put_case(ls_text *out, const ls_case_result *result, const table_wid
         put_stage(out, stage, widths, p);
         if (result->pass && stage->class_ == LS_CLASS_BY_DESIGN && stage->divergence != NULL) {
             ls_text_puts(out, "          ");
-            ls_report__plain(out, stage->divergence, strlen(stage->divergence));
+            ls_text_plain(out, stage->divergence, strlen(stage->divergence));
             ls_text_puts(out, "\n");
         }
     }
