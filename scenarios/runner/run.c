@@ -1,43 +1,17 @@
-// Runs scenarios and puts the outcome into results: simulate, judge, compare, meet expectations.
+// Runs scenarios and puts the outcome into results: simulates, runs for real, compares. The verdict is
+// verdict.c.
 #include "scenarios/runner/run.h"
 
 #include <stdio.h>
 #include <string.h>
 #include <time.h>
 
-#include "scenarios/runner/compare.h"
-#include "scenarios/runner/execute.h"
-#include "scenarios/runner/expect.h"
-#include "scenarios/runner/planted.h"
+#include "scenarios/runner/case_run.h"
 #include "scenarios/runner/program.h"
-#include "scenarios/runner/real.h"
 #include "scenarios/runner/recorded.h"
 #include "scenarios/runner/trace.h"
 
 #define EXPLAIN_BYTES_MAX ((size_t)64 << 20)  // stage outputs past which orders are not searched
-
-// One case being put together.
-struct case_run {
-    ls_results *results;
-    ls_arena *arena;  // the results'
-    const ls_scenario *scenario;
-    const ls_run_options *options;
-    ls_case_result result;
-    ls_comparison comparison;
-    ls_scenario_oracle *oracle;  // scenarios with tables
-    ls_stages *simulated;
-    ls_stages *expected;  // programs
-    ls_stages *clean;     // where defects are planted: the same without them
-    ls_stages *real;
-    int unreached;           // the first planted fault that no rank came to; -1: none
-    ls_call_orders *orders;  // of the real run's calls
-    ls_recording *calls, *real_calls;  // of the simulation, and of the real run
-    double start_seconds;
-    bool record_only;       // nothing is compared
-    ls_planted planted;     // what a real run showed of planted defects
-    bool too_few_gpus;      // the real run needs more than this machine has
-    const char *undecided;  // why what holds is no proof; NULL: it is
-};
 
 static double now_seconds(void) {
     struct timespec time;
@@ -45,9 +19,9 @@ static double now_seconds(void) {
     return (double)time.tv_sec + (double)time.tv_nsec * 1e-9;
 }
 
-static void begin(struct case_run *run, ls_results *results, const ls_scenario *scenario,
+static void begin(ls_case_run *run, ls_results *results, const ls_scenario *scenario,
                   const ls_run_options *options, const char *backend, const char *real) {
-    *run = (struct case_run){
+    *run = (ls_case_run){
         .results = results,
         .arena = results->arena,
         .scenario = scenario,
@@ -68,7 +42,7 @@ static void begin(struct case_run *run, ls_results *results, const ls_scenario *
     };
 }
 
-static void add_finding(struct case_run *run, const ls_finding *finding) {
+static void add_finding(ls_case_run *run, const ls_finding *finding) {
     ls_finding *findings =
         ls_arena_alloc(run->arena, (size_t)run->result.finding_count + 1, sizeof *findings);
     if (findings == NULL) {
@@ -87,7 +61,7 @@ static void add_finding(struct case_run *run, const ls_finding *finding) {
 }
 
 // ---- Simulating ---------------------------------------------------------------------------------
-static int simulate_on(struct case_run *run, ls_world *world, const ls_order *order,
+static int simulate_on(ls_case_run *run, ls_world *world, const ls_order *order,
                        ls_stages *simulated, ls_stages *expected) {
     ls_backend *backend = NULL;
     LS_TRY(run->options->device != NULL
@@ -133,7 +107,7 @@ static int simulate_on(struct case_run *run, ls_world *world, const ls_order *or
 }
 
 // Simulates under an order (NULL: rank order); expected (NULL: not wanted): what stages must give.
-static int simulate_under(struct case_run *run, const char *order_text, ls_stages *simulated,
+static int simulate_under(ls_case_run *run, const char *order_text, ls_stages *simulated,
                           ls_stages *expected) {
     const ls_world_options options = {
         .mesh = run->scenario->mesh, .seed = run->scenario->seed, .device = run->options->device};
@@ -152,20 +126,20 @@ static int simulate_under(struct case_run *run, const char *order_text, ls_stage
 }
 
 // A failed check of the collectives (ranks disagree, a buffer overlaps, ...) is a finding.
-static void note_check(struct case_run *run) {
+static void note_check(ls_case_run *run) {
     ls_finding finding;
     if (ls_check_last()->found && ls_check_finding(&finding, run->arena) == LS_OK) {
         add_finding(run, &finding);
     }
 }
 
-static const char *stated_order(const struct case_run *run) {
+static const char *stated_order(const ls_case_run *run) {
     return run->options->order != NULL ? run->options->order : run->scenario->order;
 }
 
 // The scenario with each rank on its own thread: what is wrong with the calls, and, where defects are
 // planted, what comes of them.
-static int run_ranks(struct case_run *run, ls_stages *stages) {
+static int run_ranks(ls_case_run *run, ls_stages *stages) {
     const ls_stage_sink sink = stages != NULL ? ls_stages_sink(stages) : (ls_stage_sink){0};
     const ls_program_ranks_options options = {
         .schedule = run->options->schedule,
@@ -192,7 +166,7 @@ static int run_ranks(struct case_run *run, ls_stages *stages) {
 }
 
 // Fills run->simulated, and run->expected for programs.
-static int simulate(struct case_run *run) {
+static int simulate(ls_case_run *run) {
     bool plants = ls_scenario_plants(run->scenario);
     LS_TRY(ls_stages_create(&run->simulated, run->scenario->ranks));
     LS_TRY(ls_stages_create(&run->expected, run->scenario->ranks));
@@ -212,169 +186,19 @@ static int simulate(struct case_run *run) {
     return run->result.finding_count > 0 ? LS_OK : status;
 }
 
-static int make_oracle(struct case_run *run) {
+static int make_oracle(ls_case_run *run) {
     if (run->scenario->is_program) {
         return LS_OK;
     }
     return ls_execute_oracle(&run->oracle, run->scenario, run->arena);
 }
 
-static ls_expectation expectation_of(const struct case_run *run) {
-    if (run->oracle != NULL) {
-        return (ls_expectation){.oracle = run->oracle->oracle};
-    }
-    return (ls_expectation){.expected = run->expected};
-}
-
-// Judges what a run gave by the oracle, and by the numbers of other systems that the scenario names.
-static int judge(struct case_run *run, const ls_stages *stages, const char *who) {
-    const ls_expectation expectation = expectation_of(run);
-    if (run->result.finding_count > 0) {
-        return LS_OK;
-    }
-    if (!run->scenario->checks.oracle_off) {
-        LS_TRY(ls_compare_expected(&run->comparison, stages, &expectation, who));
-    }
-    LS_TRY(ls_compare_references(&run->comparison, stages, run->scenario, &expectation));
-    return run->comparison.stage_count > 0 ? LS_OK : ls_compare_nothing(&run->comparison, stages);
-}
-
-// ---- The verdict --------------------------------------------------------------------------------
-static ls_class allowed_class(const struct case_run *run, const ls_stage_result *stage) {
-    const ls_scenario_checks *checks = &run->scenario->checks;
-    switch (stage->judge) {
-    case LS_JUDGE_REFERENCE:
-        return checks->references[stage->reference].allow;
-    case LS_JUDGE_REAL:
-        return checks->real;
-    default:
-        return checks->oracle;
-    }
-}
-
-// The stages of a class that the scenario's checks do not let pass, [stage_count]; debuggers stop at
-// those. *any: whether there is one.
-static const bool *find_failing(bool *any, const struct case_run *run) {
-    const ls_oracle *oracle = run->oracle != NULL ? run->oracle->oracle : NULL;
-    int count = run->comparison.stage_count;
-    bool *fails = ls_arena_alloc(run->arena, (size_t)count + 1, sizeof *fails);
-    *any = fails == NULL;
-    for (int i = 0; fails != NULL && i < count; i++) {
-        ls_stage_result *stage = &run->comparison.stages[i];
-        ls_class allowed = allowed_class(run, stage);
-        fails[i] = stage->class_ > allowed;
-        if (fails[i] && stage->divergence == NULL) {
-            stage->divergence = ls_arena_printf(run->arena, "the scenario's checks want %s",
-                                                ls_class_name(allowed));
-        }
-        if (fails[i]) {
-            ls_comparison_stop(&run->comparison, i, oracle);
-            *any = true;
-        }
-    }
-    return fails;
-}
-
-// Something was held against something else.
-static bool was_judged(const struct case_run *run) {
-    for (int i = 0; i < run->comparison.stage_count; i++) {
-        if (run->comparison.stages[i].class_ > LS_CLASS_UNJUDGED) {
-            return true;
-        }
-    }
-    return false;
-}
-
-// What planted defects that no check found did to the outputs.
-static const char *harm_of(struct case_run *run) {
-    ls_comparison changes = {.arena = run->arena, .main = LS_JUDGE_REAL};
-    const ls_expectation nothing = {0};
-    uint64_t differing = 0;
-    if (run->unreached >= 0) {
-        const ls_scenario_fault *fault = &run->scenario->faults[run->unreached];
-        return ls_arena_printf(run->arena,
-                               "%s: the fault is not planted: rank %d does not come to it",
-                               ls_scenario_where(run->scenario, &fault->node), fault->rank);
-    }
-    if (ls_compare_runs(&changes, run->clean, run->simulated, &nothing, "clean", "planted") !=
-        LS_OK) {
-        return NULL;
-    }
-    for (int i = 0; i < changes.stage_count; i++) {
-        differing += changes.stages[i].differing;
-    }
-    return differing == 0 ? "what is planted changes no bit of any output, and no check notices it"
-                          : ls_arena_printf(
-                                run->arena,
-                                "what is planted changes %llu elements of the outputs, all as much "
-                                "as rounding may, and no check notices it",
-                                (unsigned long long)differing);
-}
-
-// A scenario of a known bug passes when the bug is found, and only then. *why: what is amiss.
-static bool decide(const char **why, struct case_run *run) {
-    const ls_scenario_expect *expect = &run->scenario->expect;
-    ls_case_result *result = &run->result;
-    bool failing = false, planted = ls_scenario_plants(run->scenario) && run->clean != NULL;
-    const bool *fails = find_failing(&failing, run);
-    if (result->class_ == LS_CLASS_ERROR || fails == NULL) {
-        return false;
-    }
-    if (expect->has_finding) {
-        return !failing && ls_expect_finding(why, result, expect, run->arena);
-    }
-    if (expect->has_class) {
-        const ls_oracle *oracle = run->oracle != NULL ? run->oracle->oracle : NULL;
-        *why = "a check found a defect, which was not expected";
-        return result->finding_count == 0 &&
-               ls_expect_divergence(why, &run->comparison, fails, expect, oracle, run->arena);
-    }
-    if (result->finding_count > 0 || failing) {
-        *why = expect->unnoticed ? "what is planted was to go unnoticed" : NULL;
-        return false;
-    }
-    bool unreached = planted && run->unreached >= 0;
-    if (planted && (unreached || !expect->unnoticed)) {
-        *why = harm_of(run);
-        return false;
-    }
-    return true;
-}
-
-// What passes although it proves nothing, or not all that was asked for, is skipped.
-static void skip_unproven(struct case_run *run) {
-    const ls_scenario_expect *expect = &run->scenario->expect;
-    ls_case_result *result = &run->result;
-    bool expects = expect->has_finding || expect->has_class || expect->unnoticed;
-    if (!result->pass || run->record_only) {
-        return;
-    }
-    if (run->undecided != NULL) {
-        result->skip_reason = run->undecided;
-    } else if (result->not_run != NULL) {
-        result->skip_reason = ls_arena_printf(run->arena, "not run: %s", result->not_run);
-    } else if (!expects && !was_judged(run)) {
-        result->skip_reason = "nothing was judged: no output has an element that something is "
-                              "compared with";
-    }
-    result->skipped = result->skip_reason != NULL;
-}
-
-static int finish(struct case_run *run, int status) {
+static int finish(ls_case_run *run, int status) {
     if (status != LS_OK) {
         ls_case_result_set_error(&run->result, run->arena);
     }
     ls_case_result *result = &run->result;
-    const char *why = NULL;
-    ls_class class_ = ls_comparison_class(&run->comparison);
-    result->class_ = class_ > result->class_ ? class_ : result->class_;
-    result->pass = decide(&why, run);
-    result->stages = run->comparison.stages;
-    result->stage_count = run->comparison.stage_count;
-    if (!result->pass && result->error == NULL) {
-        result->error = why;
-    }
-    skip_unproven(run);
+    ls_case__decide(run);
     ls_planted_conclude(&run->planted, result);
     if (run->too_few_gpus && run->options->skip_too_few_gpus) {
         result->skipped = true;
@@ -399,7 +223,7 @@ static bool is_live(const char *real) {
 
 // ---- The three ways -----------------------------------------------------------------------------
 // Runs on a real backend, or reads a recording, into run->real. A rank that died is a finding.
-static int get_real(struct case_run *run, const char *real) {
+static int get_real(ls_case_run *run, const char *real) {
     const ls_real_request request = {
         .scenario = run->scenario,
         .backend = real,
@@ -418,29 +242,25 @@ static int get_real(struct case_run *run, const char *real) {
     return found && status != LS_ERR_RANK_DIED ? LS_OK : status;
 }
 
-static int run_simulated(struct case_run *run) {
+static int run_simulated(ls_case_run *run) {
     LS_TRY(simulate(run));
     if (run->result.finding_count > 0) {
         return LS_OK;
     }
     LS_TRY(make_oracle(run));
-    LS_TRY(judge(run, run->simulated, "simulated"));
+    LS_TRY(ls_case__judge(run, run->simulated, "simulated"));
     return run->options->keep_dir != NULL ? get_real(run, "sim") : LS_OK;
 }
 
 int ls_run_simulated(ls_results *results, const ls_scenario *scenario,
                      const ls_run_options *options) {
-    struct case_run run;
+    ls_case_run run;
     begin(&run, results, scenario, options, "sim", NULL);
     return finish(&run, run_simulated(&run));
 }
 
-// What the simulation found must show in the real run, too. A recording is of a run that ended well.
-static int plant(struct case_run *run, const char *real) {
-    if (!is_live(real)) {
-        run->undecided = "a recording has nothing to compare with what the simulation finds";
-        return LS_OK;
-    }
+// What the simulation found must show in the real run, too.
+static int plant(ls_case_run *run, const char *real) {
     const ls_real_request request = {.scenario = run->scenario,
                                      .backend = real,
                                      .options = run->options,
@@ -453,7 +273,7 @@ static int plant(struct case_run *run, const char *real) {
     return status;
 }
 
-static int run_real(struct case_run *run, const char *backend) {
+static int run_real(ls_case_run *run, const char *backend) {
     // Programs need the simulation for their plain references.
     LS_TRY(simulate(run));
     if (run->result.finding_count > 0) {
@@ -461,19 +281,19 @@ static int run_real(struct case_run *run, const char *backend) {
     }
     LS_TRY(make_oracle(run));
     LS_TRY(get_real(run, backend));
-    return judge(run, run->real, backend);
+    return ls_case__judge(run, run->real, backend);
 }
 
 int ls_run_real(ls_results *results, const ls_scenario *scenario, const char *backend,
                 const ls_run_options *options) {
-    struct case_run run;
+    ls_case_run run;
     begin(&run, results, scenario, options, backend, NULL);
     return finish(&run, run_real(&run, backend));
 }
 
 // Simulates again, each call in the order that the real run says it used. An order that the user
 // gave stays.
-static int simulate_as_recorded(struct case_run *run) {
+static int simulate_as_recorded(ls_case_run *run) {
     // What is planted is done by ranks of their own, in one order for all.
     if (run->orders == NULL || ls_call_orders_count(run->orders) == 0 ||
         run->options->order != NULL || run->clean != NULL) {
@@ -500,7 +320,7 @@ static const char *const known_orders[] = {
 };
 
 // Whether simulating under `order` gives the real run's bits in every stage.
-static bool order_explains(struct case_run *run, const char *order) {
+static bool order_explains(ls_case_run *run, const char *order) {
     ls_stages *again = NULL;
     ls_comparison comparison = {.arena = run->arena, .main = LS_JUDGE_REAL};
     ls_call_orders *recorded = run->orders;
@@ -520,7 +340,7 @@ static bool order_explains(struct case_run *run, const char *order) {
 }
 
 // Sums that differ within their bound: looks for a known order that gives exactly these bits.
-static void explain_sums(struct case_run *run) {
+static void explain_sums(ls_case_run *run) {
     if (ls_comparison_class(&run->comparison) != LS_CLASS_WITHIN_BOUND || run->clean != NULL ||
         ls_stages_bytes(run->simulated) > EXPLAIN_BYTES_MAX) {
         return;
@@ -540,7 +360,7 @@ static void explain_sums(struct case_run *run) {
     }
 }
 
-static int run_compared(struct case_run *run, const char *real) {
+static int run_compared(ls_case_run *run, const char *real) {
     LS_TRY(simulate(run));
     if (run->result.finding_count > 0) {
         return plant(run, real);
@@ -552,7 +372,7 @@ static int run_compared(struct case_run *run, const char *real) {
     }
     LS_TRY(simulate_as_recorded(run));
     if (!run->scenario->checks.real_off) {
-        const ls_expectation expectation = expectation_of(run);
+        const ls_expectation expectation = ls_case__expectation(run);
         LS_TRY(ls_compare_runs(&run->comparison, run->simulated, run->real, &expectation,
                                "simulated", run->result.real));
         if (run->clean == NULL) {  // what is planted may change them
@@ -560,19 +380,19 @@ static int run_compared(struct case_run *run, const char *real) {
         }
         explain_sums(run);
     }
-    return judge(run, run->simulated, "simulated");
+    return ls_case__judge(run, run->simulated, "simulated");
 }
 
 int ls_run_compared(ls_results *results, const ls_scenario *scenario, const char *real,
                     const ls_run_options *options) {
-    struct case_run run;
+    ls_case_run run;
     begin(&run, results, scenario, options, "sim", is_live(real) ? real : "recording");
     return finish(&run, run_compared(&run, real));
 }
 
 int ls_run_recorded(ls_results *results, const ls_scenario *scenario, const char *backend,
                     const ls_run_options *options) {
-    struct case_run run;
+    ls_case_run run;
     begin(&run, results, scenario, options, backend, NULL);
     run.record_only = true;
     const ls_real_request request = {.scenario = scenario,
