@@ -20,14 +20,6 @@ static void note_wrong(ls_comparison *comparison, ls_stage_result *stage, const 
     stage->class_ = worse(stage->class_, LS_CLASS_WRONG);
 }
 
-// Elements were compared: a stage that was not judged yet now is.
-static void note_compared(ls_stage_result *stage, uint64_t elements) {
-    stage->elements += elements;
-    if (elements > 0) {
-        stage->class_ = worse(stage->class_, LS_CLASS_BIT_EXACT);
-    }
-}
-
 // An output that one side lacks; of: its stage, table, feature, field and rank.
 static int note_absent(ls_comparison *comparison, ls_stage_result *stage, const ls_stage_output *of,
                        const ls_text *text) {
@@ -110,7 +102,7 @@ static int judge_output(ls_comparison *comparison, ls_stage_result *stage,
         return status;
     }
     LS_TRY(status);
-    note_compared(stage, judgement.elements);
+    ls_stage_result_compared(stage, judgement.elements);
     stage->differing += judgement.differing;
     if (judgement.max_ulps > stage->max_ulps) {
         stage->max_ulps = judgement.max_ulps;
@@ -353,7 +345,7 @@ static void note_difference(ls_comparison *comparison, ls_stage_result *stage,
 
 static int compare_pair(ls_comparison *comparison, ls_stage_result *stage,
                         const struct pair *pair) {
-    note_compared(stage, pair->a->count);
+    ls_stage_result_compared(stage, pair->a->count);
     if (!pair->b->present || !ls_shape_equal(&pair->a->shape, &pair->b->shape)) {
         note_shape(comparison, stage, pair);
         return LS_OK;

@@ -183,8 +183,9 @@ int ls_planted_run(ls_planted *out, const ls_real_request *request, ls_finding *
     bool live = strcmp(request->backend, "mpi") == 0 || strcmp(request->backend, "nccl") == 0;
     if (!live) {
         out->verdict = LS_PLANTED_UNSEEN;
-        out->text = ls_arena_printf(arena, "%s was found in the simulation alone: a recording does "
-                                           "not show what is planted",
+        out->text = ls_arena_printf(arena,
+                                    "%s was found in the simulation alone: a recording does "
+                                    "not show what is planted",
                                     name_of(findings, count));
         return out->text != NULL ? LS_OK : LS_ERR_MEMORY;
     }

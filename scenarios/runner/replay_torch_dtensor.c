@@ -117,7 +117,7 @@ static int compare_shard(const stage_state *state, const ls_shard *shard, const 
     if (!json_is_array(values) || json_array_size(values) != count) {
         return malformed("local");
     }
-    state->stage->elements += count;
+    ls_stage_result_compared(state->stage, count);
     if (!ls_shape_equal(&wanted, &shard->block.size)) {
         char ours[128], theirs[128];
         ls_shape_format(ours, sizeof(ours), &shard->block.size);
@@ -214,7 +214,7 @@ static int by_gathering(const stage_state *state, dtensor_case *c) {
     if (!status) {
         status = ls_tensor_full(back, c->count * sizeof(*back), c->backend, tensor);
     }
-    state->stage->elements = c->count;
+    ls_stage_result_compared(state->stage, c->count);
     const json_t *torch = json_object_get(c->entry, "full_ok");
     if (torch != NULL && !json_is_true(torch)) {
         wrong(state, "torch did not get the whole back from its shards");

@@ -335,7 +335,7 @@ static int compare_output(void *arg, const ls_stage_output *output) {
     }
     ls_expected expected;
     LS_TRY(ls_oracle_expect(run->oracle, output, &expected));
-    run->stage->elements += expected.count;
+    ls_stage_result_compared(run->stage, expected.count);
     for (size_t i = 0; i < expected.count; i++) {
         compare_value(run, output, &expected, i);
     }

@@ -28,6 +28,13 @@ const char *ls_judge_name(ls_judge judge) {
     return names[judge];
 }
 
+void ls_stage_result_compared(ls_stage_result *stage, uint64_t elements) {
+    stage->elements += elements;
+    if (elements > 0 && stage->class_ == LS_CLASS_UNJUDGED) {
+        stage->class_ = LS_CLASS_BIT_EXACT;
+    }
+}
+
 int ls_results_create(ls_results **out, const char *command) {
     LS_ASSERT(out != NULL);
     LS_ASSERT(command != NULL);

@@ -63,6 +63,9 @@ typedef struct ls_stage_result {
     const char *divergence;  // several lines: the first element that differs, or NULL
 } ls_stage_result;
 
+// Counts elements that were compared: with the first of them the stage is judged, bit_exact so far.
+LS_API void ls_stage_result_compared(ls_stage_result *stage, uint64_t elements);
+
 typedef struct ls_case_result {
     const char *name;
     const char *file;     // the scenario or recorded file

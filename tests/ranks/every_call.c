@@ -1,4 +1,6 @@
 // A program that makes every call of ranks.h and checks what it gets.
+#include <string.h>
+
 #include "bugs.h"
 
 #define WORLD ls_rank_world(self)
@@ -144,6 +146,49 @@ static int asynchronous(ls_rank *self) {
     return LS_OK;
 }
 
+// What works on the ranks that a process holds works on this rank alone: a tensor is gathered, and
+// two calls of one group meet those of the other ranks.
+static int on_own_backend(ls_rank *self) {
+    ls_backend *own = NULL;
+    ls_local_tensor *rows = NULL, *all = NULL;
+    ls_comm *reversed = NULL;
+    int n = ls_rank_count(self), id = ls_rank_id(self), members[64];
+    const ls_placements split = LS_PLACE(LS_SHARD(0)), whole = LS_PLACE(LS_REPLICATE);
+    float full[64] = {0}, sum[2] = {0, 0};
+    const float mine[2] = {1, (float)id};
+    EXPECT(n <= 64);
+    for (int i = 0; i < n; i++) {
+        full[i] = (float)(i * i);
+        members[i] = n - 1 - i;
+    }
+    LS_TRY(ls_rank_backend_create(&own, self, __FILE__, __LINE__));
+    ls_rank_backend_at(own, __FILE__, __LINE__);
+    EXPECT(ls_world_held_count(own->world) == 1 && ls_world_held(own->world)[0] == id);
+    LS_TRY(ls_local_tensor_distribute(&rows, own->world, full, &LS_SHAPE(n), LS_F32, &split));
+    LS_TRY(ls_tensor_redistribute(&all, own, rows, &whole));
+    EXPECT(memcmp(ls_local_tensor_shard(all, id, 0)->data, full, (size_t)n * sizeof *full) == 0);
+    LS_TRY(ls_comm_create(&reversed, own, members, n, "reversed"));
+    ls_call calls[2];
+    for (int i = 0; i < 2; i++) {
+        calls[i] = (ls_call){.kind = LS_ALL_REDUCE,
+                             .comm = reversed,
+                             .rank = id,
+                             .dtype = LS_F32,
+                             .op = LS_SUM,
+                             .count = 1,
+                             .send = &mine[i],
+                             .recv = &sum[i],
+                             LS_HERE};
+    }
+    LS_TRY(ls_backend_run(own, calls, 2));
+    EXPECT(sum[0] == (float)n && sum[1] == (float)(n * (n - 1) / 2));
+    ls_comm_free(reversed);
+    ls_local_tensor_free(rows);
+    ls_local_tensor_free(all);
+    ls_backend_free(own);
+    return LS_OK;
+}
+
 int every_call(ls_rank *self, void *arg) {
     const int *rounds = arg;
     for (int round = 0; round < *rounds; round++) {
@@ -163,6 +208,7 @@ int every_call(ls_rank *self, void *arg) {
         LS_TRY(asynchronous(self));
         LS_TRY(ls_comm_destroy(half));
         LS_TRY(ls_comm_destroy(few));
+        LS_TRY(on_own_backend(self));
         double u = ls_rank_uniform(self, "test", (uint64_t)round);
         EXPECT(u >= 0 && u < 1);
     }

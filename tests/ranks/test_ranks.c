@@ -327,6 +327,18 @@ Test(ranks, bad_options_are_refused) {
     }
 }
 
+// A fault whose call its rank never makes was not planted, and the result says so.
+Test(ranks, faults_that_are_not_reached_are_told) {
+    ls_spmd_result *result = NULL;
+    int calls = 2;
+    const ls_fault faults[] = {{LS_FAULT_SLOW, 1, 1, 0}, {LS_FAULT_SLOW, 1, 2, 0}};
+    const ls_spmd_options options = {.ranks = 2, .faults = faults, .fault_count = 2};
+    cr_assert_eq(ls_spmd_run(&result, all_reduces, &calls, &options), LS_OK);
+    cr_assert(ls_spmd_fault_reached(result, 0));
+    cr_assert(!ls_spmd_fault_reached(result, 1));
+    ls_spmd_result_free(result);
+}
+
 // A program that fails by itself is told from one that the checks stop.
 static int returns_seven(ls_rank *self, void *arg) {
     (void)arg;
