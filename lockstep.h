@@ -4,15 +4,19 @@
 #define LS_LOCKSTEP_H
 
 #include "base/base.h"
+#include "formats/json.h"
+#include "formats/npy.h"
+#include "formats/safetensors.h"
+
 #include "kernels/kernels.h"
 #include "local_tensor/local_tensor.h"
 
 #include "collectives/collectives.h"
 #include "collectives/finding.h"
-#include "collectives/order/bound.h"
-#include "collectives/order/exact.h"
-#include "collectives/order/explain.h"
-#include "collectives/order/order.h"
+#include "orders/bound.h"
+#include "orders/exact.h"
+#include "orders/explain.h"
+#include "orders/order.h"
 #include "collectives/recording.h"
 #include "collectives/tensor.h"
 
@@ -30,10 +34,10 @@
 #include "embedding/module.h"
 #include "embedding/oracle.h"
 
-#include "scenarios/runner/report.h"
-#include "scenarios/runner/result.h"
-#include "scenarios/runner/run.h"
-#include "scenarios/runner/scenario.h"
-#include "scenarios/runner/show.h"
+#include "report/report.h"
+#include "runner/result.h"
+#include "runner/compare/run.h"
+#include "runner/scenario/scenario.h"
+#include "report/show.h"
 
 #endif

@@ -4,12 +4,9 @@
 
 #include "base/dtype.h"
 #include "base/file.h"
-#include "base/json.h"
 #include "base/machine.h"
 #include "base/memory.h"
-#include "base/npy.h"
 #include "base/random.h"
-#include "base/safetensors.h"
 #include "base/status.h"
 #include "base/text.h"
 

@@ -7,7 +7,8 @@
 #include <string.h>
 
 #include "bench/gpu_lookup.h"
-#include "collectives/backend/nccl.h"
+#include "backends/nccl/nccl.h"
+#include "formats/json.h"
 
 #define RANKS_MAX 64
 #define WARMUP    5

@@ -2,7 +2,7 @@
 #ifndef LS_BENCH_GPU_H
 #define LS_BENCH_GPU_H
 
-#include "base/json.h"
+#include "formats/json.h"
 #include "bench/bench.h"
 #include "collectives/collectives.h"
 

@@ -4,7 +4,7 @@
 #include <cuda_runtime_api.h>
 #include <string.h>
 
-#include "collectives/backend/nccl.h"
+#include "backends/nccl/nccl.h"
 #include "kernels/cuda/kernels_cuda.h"
 
 #define WARMUP 5

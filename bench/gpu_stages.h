@@ -2,7 +2,7 @@
 #ifndef LS_BENCH_GPU_STAGES_H
 #define LS_BENCH_GPU_STAGES_H
 
-#include "scenarios/runner/stage_times.h"
+#include "runner/plan/stage_times.h"
 
 // Does the steps of a plan on NCCL, a GPU and a thread per rank of this process, and times them by
 // GPU events: device buffers throughout, nothing copied from or to the host. Each collective is

@@ -2,6 +2,7 @@
 #include <inttypes.h>
 
 #include "bench/bench.h"
+#include "formats/json.h"
 
 static void put_limited(ls_text *out, double value, double limit, const char *unit) {
     if (value == 0) {

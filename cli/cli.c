@@ -11,7 +11,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "scenarios/runner/report.h"
+#include "report/report.h"
 
 static void diagnose(const char *kind, const char *format, va_list args) LS_PRINTF(2, 0);
 static void diagnose(const char *kind, const char *format, va_list args) {

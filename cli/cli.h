@@ -8,7 +8,7 @@
 #include "base/base.h"
 #include "cli/exits.h"
 #include "cli/options.h"
-#include "scenarios/runner/result.h"
+#include "runner/result.h"
 
 // Prints "lockstep: error: ..." on stderr.
 void cli_error(const char *format, ...) LS_PRINTF(1, 2);

@@ -10,10 +10,11 @@
 #include "base/file.h"
 #include "cli/cli.h"
 #include "cli/commands.h"
-#include "collectives/calibrate.h"
+#include "backends/calibrate.h"
 #ifdef LOCKSTEP_WITH_NCCL
 #include "bench/gpu.h"
-#include "collectives/backend/nccl.h"
+#include "backends/nccl/nccl.h"
+#include "formats/json.h"
 #endif
 
 static const char *const backends[] = {"nccl", "sim", NULL};

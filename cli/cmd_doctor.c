@@ -9,9 +9,11 @@
 #include "cli/cli.h"
 #include "cli/commands.h"
 #include "cli/scenarios.h"
+#include "formats/json.h"
 #ifdef LOCKSTEP_WITH_NCCL
-#include "collectives/backend/nccl.h"
+#include "backends/nccl/nccl.h"
 #include "kernels/cuda/device.h"
+#include "formats/json.h"
 #endif
 
 #define CHECKS_MAX 16

@@ -10,9 +10,10 @@
 #include "cli/scenarios.h"
 #include "planner/plan_file.h"
 #include "planner/planner.h"
-#include "scenarios/runner/scenario_machine.h"
-#include "scenarios/runner/scenario_planner.h"
-#include "scenarios/runner/validate.h"
+#include "runner/plan/scenario_machine.h"
+#include "runner/plan/scenario_planner.h"
+#include "runner/plan/validate.h"
+#include "formats/json.h"
 
 #define FILE_BYTES_MAX ((size_t)64 << 20)
 

@@ -6,15 +6,15 @@
 #include "cli/commands.h"
 #include "cli/scenarios.h"
 #ifdef LOCKSTEP_WITH_MPI
-#include "collectives/backend/mpi.h"
+#include "backends/mpi/mpi.h"
 #endif
 #ifdef LOCKSTEP_WITH_NCCL
-#include "collectives/backend/nccl.h"
+#include "backends/nccl/nccl.h"
 #ifdef LOCKSTEP_WITH_MPI
-#include "collectives/backend/nccl_mpi.h"
+#include "backends/nccl/nccl_mpi.h"
 #endif
 #endif
-#include "scenarios/runner/launch.h"
+#include "runner/launch/launch.h"
 
 static const char *const backends[] = {"mpi", "nccl", NULL};
 

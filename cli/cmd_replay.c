@@ -11,10 +11,10 @@
 #include "cli/commands.h"
 #include "cli/scenarios.h"
 #include "cli/trace.h"
-#include "scenarios/runner/recorded.h"
-#include "scenarios/runner/replay_kind.h"
-#include "scenarios/runner/replay_nccl.h"
-#include "scenarios/runner/replay_torch.h"
+#include "runner/compare/recorded.h"
+#include "runner/replay/replay_kind.h"
+#include "runner/replay/replay_nccl.h"
+#include "runner/replay/replay_torch.h"
 
 #define DEPTH_MAX 64  // of folders in folders
 

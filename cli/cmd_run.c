@@ -6,7 +6,7 @@
 #include "cli/device.h"
 #include "cli/scenarios.h"
 #include "cli/trace.h"
-#include "scenarios/runner/schema.h"
+#include "runner/scenario/schema.h"
 
 static const char *const backends[] = {"sim", "mpi", "nccl", NULL};
 

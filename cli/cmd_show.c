@@ -5,7 +5,7 @@
 #include "cli/cli.h"
 #include "cli/commands.h"
 #include "cli/scenarios.h"
-#include "scenarios/runner/show_scenario.h"
+#include "report/show_scenario.h"
 
 static const char *svg;
 static const char *only;

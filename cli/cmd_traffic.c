@@ -1,10 +1,10 @@
 // lockstep traffic FILE: the bytes that go from rank to rank when a scenario runs.
 #include <string.h>
 
-#include "base/json.h"
+#include "formats/json.h"
 #include "cli/commands.h"
 #include "cli/scenarios.h"
-#include "scenarios/runner/trace.h"
+#include "runner/trace/trace.h"
 
 static const char *svg;
 static bool allow_outside;

@@ -2,7 +2,7 @@
 #ifndef LS_CLI_PLAN_TIMES_H
 #define LS_CLI_PLAN_TIMES_H
 
-#include "scenarios/runner/stage_times.h"
+#include "runner/plan/stage_times.h"
 
 // What --measured names: something live (nccl, sim), or a file of times.
 bool cli_plan_times_live(const char *measured);

@@ -8,9 +8,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "collectives/order/order.h"
-#include "scenarios/runner/memory_need.h"
-#include "scenarios/runner/real.h"
+#include "orders/order.h"
+#include "runner/scenario/memory_need.h"
+#include "runner/launch/real.h"
 
 static int check_options(const cli_run_options *options) {
     ls_order *order = NULL;

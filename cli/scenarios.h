@@ -4,7 +4,7 @@
 #define LS_CLI_SCENARIOS_H
 
 #include "cli/cli.h"
-#include "scenarios/runner/run.h"
+#include "runner/compare/run.h"
 
 typedef struct cli_scenarios {
     ls_scenario **at;  // [count]

@@ -3,7 +3,7 @@
 #define LS_CLI_TRACE_H
 
 #include "cli/cli.h"
-#include "scenarios/runner/trace.h"
+#include "runner/trace/trace.h"
 
 #define CLI_MACHINE_OPTION(value_)                                                                 \
     {                                                                                              \

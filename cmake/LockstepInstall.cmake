@@ -1,8 +1,9 @@
 # cmake --install, find_package(lockstep), pkg-config lockstep, and cpack.
 include(CMakePackageConfigHelpers)
 
-set(rooms base kernels local_tensor collectives collectives/order collectives/backend ranks planner
-    embedding scenarios scenarios/runner)
+set(rooms base formats kernels local_tensor orders collectives backends backends/mpi backends/nccl
+    backends/sim ranks planner embedding runner runner/compare runner/launch runner/plan
+    runner/program runner/replay runner/scenario runner/trace report)
 set(LOCKSTEP_PUBLIC_HEADERS "")
 foreach(room IN LISTS rooms)
     file(GLOB headers CONFIGURE_DEPENDS RELATIVE "${PROJECT_SOURCE_DIR}"

@@ -14,7 +14,7 @@
 
 #include "base/base.h"
 #include "collectives/finding.h"
-#include "collectives/order/order.h"
+#include "orders/order.h"
 #include "local_tensor/local_tensor.h"
 
 #ifdef __cplusplus

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "collectives/order/order.h"
+#include "orders/order.h"
 
 // ---- Reading ------------------------------------------------------------------------------------
 static int fail_call(const char *path, int index, const char *what) {

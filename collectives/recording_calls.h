@@ -2,7 +2,7 @@
 #ifndef LS_COLLECTIVES_RECORDING_CALLS_H
 #define LS_COLLECTIVES_RECORDING_CALLS_H
 
-#include "base/json_read.h"
+#include "formats/json_read.h"
 #include "collectives/recording_format.h"
 
 typedef struct ls_recorded_calls {

@@ -10,7 +10,7 @@
 #include <unistd.h>
 
 #include "base/file.h"
-#include "base/safetensors.h"
+#include "formats/safetensors.h"
 #include "collectives/recording_calls.h"
 
 // ---- Files --------------------------------------------------------------------------------------

@@ -6,8 +6,9 @@
 #include <sys/utsname.h>
 #include <unistd.h>
 
-#include "base/safetensors.h"
+#include "formats/safetensors.h"
 #include "collectives/recording_calls.h"
+#include "formats/json.h"
 
 typedef struct rank_part {
     int rank;

@@ -3,7 +3,7 @@
 // part of the module. Beside each expected value stands a derived bound on what rounding alone can
 // do to it.
 //
-// The bound comes from collectives/order/bound.h: a pooled sum of n terms w_i e_i, in any order and
+// The bound comes from orders/bound.h: a pooled sum of n terms w_i e_i, in any order and
 // grouping, lies within ls_bound_sum (weighted: ls_bound_sum_of_products) of the exact one; the
 // oracle's own f64 rounding is added; mean divides that and adds one rounding and the error of the
 // sum of weights. Max, sequence and everything of input_dist must be exact. A bound that is not

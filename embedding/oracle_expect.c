@@ -4,7 +4,7 @@
 
 #include <math.h>
 
-#include "collectives/order/bound.h"
+#include "orders/bound.h"
 
 // ---- Which bags and ids an output is about ------------------------------------------------------
 

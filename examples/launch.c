@@ -7,13 +7,13 @@
 #include <string.h>
 
 #ifdef LOCKSTEP_WITH_MPI
-#include "collectives/backend/mpi.h"
+#include "backends/mpi/mpi.h"
 #endif
 #ifdef LOCKSTEP_WITH_NCCL
-#include "collectives/backend/nccl.h"
+#include "backends/nccl/nccl.h"
 #endif
 #if defined(LOCKSTEP_WITH_MPI) && defined(LOCKSTEP_WITH_NCCL)
-#include "collectives/backend/nccl_mpi.h"
+#include "backends/nccl/nccl_mpi.h"
 #endif
 
 #if defined(LOCKSTEP_WITH_MPI)

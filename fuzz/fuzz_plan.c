@@ -4,7 +4,7 @@
 
 #include "planner/plan_file.h"
 #include "planner/topology.h"
-#include "scenarios/runner/stage_times.h"
+#include "runner/plan/stage_times.h"
 
 // Measured times: what is read can be written and read again.
 static void read_times(ls_arena *arena, const char *text, size_t size) {

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "planner/tree.h"
+#include "formats/json.h"
 
 #define RANKS_MAX    LS_TOPOLOGY_RANKS_MAX
 #define ROWS_MAX     (INT64_C(1) << 40)

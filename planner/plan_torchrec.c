@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "planner/plan_file.h"
+#include "formats/json.h"
 
 static const struct {
     ls_sharding sharding;

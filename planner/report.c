@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "planner/problem.h"
+#include "formats/json.h"
 
 static const char *const stop_texts[] = {
     [LS_PLANNER_STOP_PROVEN] = "proven",

@@ -2,7 +2,7 @@
 // last to arrive checks that all agree and does the math on everyone's buffers.
 #include <string.h>
 
-#include "collectives/backend/backend.h"
+#include "backends/backend.h"
 #include "ranks/internal.h"
 
 #define ROOM_FIRST 4  // meets open at once: more than one only with asynchronous calls

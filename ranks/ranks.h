@@ -103,8 +103,8 @@ LS_API int ls_spmd_explore(ls_spmd_result **out, uint64_t *failing_seed, ls_spmd
 // A backend for code that works on the ranks which a process holds (local tensors, embedding
 // modules), inside the program of `self`: its world, which the caller reaches as (*out)->world,
 // holds that rank alone, and its calls are the rank's, made at file (which must live as long) and
-// line. Calls of one group are one ls_group. Every rank must create the same communicators. Only for
-// the thread of `self`; free it with ls_backend_free before the program returns.
+// line. Calls of one group are one ls_group. Every rank must create the same communicators. Only
+// for the thread of `self`; free it with ls_backend_free before the program returns.
 LS_API int ls_rank_backend_create(ls_backend **out, ls_rank *self, const char *file, int line);
 // Calls from here on are made at another line.
 LS_API void ls_rank_backend_at(ls_backend *backend, const char *file, int line);

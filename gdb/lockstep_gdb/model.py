@@ -274,7 +274,7 @@ def program_frame():
     return gdb.newest_frame()
 
 
-_OWN_FOLDERS = ("/ranks/", "/collectives/", "/scenarios/runner/", "/kernels/", "/base/",
+_OWN_FOLDERS = ("/ranks/", "/collectives/", "/runner/", "/backends/", "/orders/", "/formats/", "/kernels/", "/base/",
                 "/local_tensor/", "/embedding/")
 
 

@@ -6,6 +6,8 @@
 #include <unistd.h>
 
 #include "base/base.h"
+#include "formats/npy.h"
+#include "formats/safetensors.h"
 
 static char folder[64];
 

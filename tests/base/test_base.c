@@ -11,6 +11,7 @@
 #include <Random123/philox.h>
 
 #include "base/base.h"
+#include "formats/json.h"
 
 // An error keeps its first sentence and gains context in front on the way up.
 Test(status, wrap_puts_context_in_front) {

@@ -5,8 +5,9 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "collectives/calibrate.h"
+#include "backends/calibrate.h"
 #include "kernels/kernels.h"
+#include "formats/json.h"
 
 #define COUNT ((size_t)4099)
 

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "collectives/backend/nccl_load_internal.h"
+#include "backends/nccl/nccl_load_internal.h"
 
 #define STUB __attribute__((visibility("default")))
 

@@ -7,10 +7,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "scenarios/runner/diagnostic.h"
-#include "scenarios/runner/execute.h"
-#include "scenarios/runner/program.h"
-#include "scenarios/runner/stages.h"
+#include "formats/diagnostic.h"
+#include "runner/program/execute.h"
+#include "runner/program/program.h"
+#include "runner/compare/stages.h"
 #ifdef LOCKSTEP_TEST_CUDA
 #include <cuda_runtime_api.h>
 

@@ -5,7 +5,7 @@
 #include <string.h>
 #include <time.h>
 
-#include "collectives/backend/nccl.h"
+#include "backends/nccl/nccl.h"
 #include "collectives/finding.h"
 
 #define DEADLINE 5.0

@@ -2,7 +2,7 @@
 #include <criterion/criterion.h>
 #include <string.h>
 
-#include "collectives/backend/nccl_internal.h"
+#include "backends/nccl/nccl_internal.h"
 
 #define INFO "host:100:101 [0] NCCL INFO "
 

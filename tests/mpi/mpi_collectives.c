@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "collectives/backend/mpi.h"
+#include "backends/mpi/mpi.h"
 #include "collectives/finding.h"
 #include "tests/collectives/cases.h"
 

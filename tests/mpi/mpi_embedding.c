@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "../embedding/case.h"
-#include "collectives/backend/mpi.h"
+#include "backends/mpi/mpi.h"
 
 #define OUTPUTS_MAX 256
 #define CASES       40

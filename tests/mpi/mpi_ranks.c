@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "../ranks/bugs.h"
-#include "collectives/backend/mpi.h"
+#include "backends/mpi/mpi.h"
 
 static const bug *find(const char *name) {
     for (int i = 0; i < bug_count; i++) {

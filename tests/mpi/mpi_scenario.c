@@ -4,9 +4,9 @@
 #include <signal.h>
 #include <stdio.h>
 
-#include "collectives/backend/mpi.h"
-#include "scenarios/runner/diagnostic.h"
-#include "scenarios/runner/program.h"
+#include "backends/mpi/mpi.h"
+#include "formats/diagnostic.h"
+#include "runner/program/program.h"
 
 static int program(ls_rank *self, void *arg) {
     int status = ls_program__rank_main(self, arg);

@@ -3,7 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "collectives/backend/mpi.h"
+#include "backends/mpi/mpi.h"
 
 static float values[64];
 static int failures, checks;

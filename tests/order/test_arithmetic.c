@@ -8,7 +8,7 @@
 
 #include "base/random.h"
 #include "base/text.h"
-#include "collectives/order/order.h"
+#include "orders/order.h"
 #include "kernels/kernels.h"
 
 enum { RANKS = 5, COUNT = 3001 };

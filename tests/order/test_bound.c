@@ -8,7 +8,7 @@
 
 #include "base/random.h"
 #include "base/text.h"
-#include "collectives/order/bound.h"
+#include "orders/bound.h"
 #include "kernels/kernels.h"
 
 enum { RANKS_MAX = 9, COUNT = 256 };

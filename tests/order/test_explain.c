@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "base/random.h"
-#include "collectives/order/explain.h"
+#include "orders/explain.h"
 #include "kernels/kernels.h"
 
 enum { RANKS = 4, COUNT = 40000 };

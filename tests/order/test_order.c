@@ -1,4 +1,4 @@
-// Tests of collectives/order: texts, partitions, runs, trees over hosts, measured files.
+// Tests of orders: texts, partitions, runs, trees over hosts, measured files.
 #include <criterion/criterion.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -6,7 +6,7 @@
 #include <unistd.h>
 
 #include "base/text.h"
-#include "collectives/order/order.h"
+#include "orders/order.h"
 
 static ls_order *order_of(const char *text) {
     ls_order *order = NULL;

@@ -8,9 +8,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "scenarios/runner/replay_kind.h"
-#include "scenarios/runner/replay_nccl.h"
-#include "scenarios/runner/replay_nccl_internal.h"
+#include "runner/replay/replay_kind.h"
+#include "runner/replay/replay_nccl.h"
+#include "runner/replay/replay_nccl_internal.h"
 
 static char *in_source(const char *path) {
     static char full[1024];

@@ -13,7 +13,7 @@
 #include "planner/planner.h"
 #include "planner/redistribute.h"
 #include "planner/traffic.h"
-#include "scenarios/runner/stage_times.h"
+#include "runner/plan/stage_times.h"
 
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__) || !defined(__GLIBC__)
 

@@ -7,8 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "scenarios/runner/inputs.h"
-#include "scenarios/runner/zipf.h"
+#include "runner/scenario/inputs.h"
+#include "runner/scenario/zipf.h"
 
 static ls_scenario *parse(const char *text) {
     ls_diagnostics *diagnostics = NULL;

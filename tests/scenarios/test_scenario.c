@@ -11,9 +11,9 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "base/npy.h"
-#include "scenarios/runner/scenario.h"
-#include "scenarios/runner/schema.h"
+#include "formats/npy.h"
+#include "runner/scenario/scenario.h"
+#include "runner/scenario/schema.h"
 
 #define HEAD   "lockstep: 1\nname: x\nmesh: {shape: [4]}\n"
 #define TABLES "tables:\n  - {name: a, rows: 10, dim: 16}\ninputs: {batch: 2}\n"

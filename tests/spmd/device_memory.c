@@ -3,7 +3,7 @@
 #include <math.h>
 #include <stdio.h>
 
-#include "collectives/backend/nccl.h"
+#include "backends/nccl/nccl.h"
 #include "examples/launch.h"
 
 #define COUNT 4099  // no multiple of anything

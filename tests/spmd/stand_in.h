@@ -2,7 +2,7 @@
 #ifndef LS_TESTS_SPMD_STAND_IN_H
 #define LS_TESTS_SPMD_STAND_IN_H
 
-#include "collectives/backend/nccl_internal.h"
+#include "backends/nccl/nccl_internal.h"
 
 #define STAND_IN_GPUS 8
 

@@ -16,17 +16,19 @@ PLAIN_NAMES = {".gitignore", ".clang-format", "bootstrap", ".ci/run", "LICENSE"}
 SKIPPED_FOLDERS = {".git", "build", "__pycache__", ".carry", "shared"}
 
 # A folder may include the folders in its row, itself, and what lies under them.
-ARROWS = {
-    "base": [],
-    "kernels": ["base"],
-    "local_tensor": ["base", "kernels"],
-    "collectives": ["base", "kernels", "local_tensor"],
-    "ranks": ["base", "kernels", "local_tensor", "collectives"],
-    "planner": ["base", "kernels"],
-    "embedding": ["base", "kernels", "local_tensor", "collectives", "ranks", "planner"],
-    "scenarios": ["base", "kernels", "local_tensor", "collectives", "ranks", "planner",
-                  "embedding"],
-}
+def rooms_above(*rooms):
+    """Each of `rooms`, ground floor first, may include all below it."""
+    return {room: list(rooms[:i]) for i, room in enumerate(rooms)}
+
+
+ARROWS = rooms_above("base", "formats", "kernels", "local_tensor", "orders", "collectives",
+                     "backends", "ranks", "planner", "embedding", "runner", "report")
+# What a room has no need to know, although it lies below.
+for room, below in {"kernels": ["formats"], "local_tensor": ["formats"],
+                    "orders": ["local_tensor"],
+                    "planner": ["local_tensor", "orders", "collectives", "backends", "ranks"],
+                    "ranks": ["formats"], "embedding": ["formats"]}.items():
+    ARROWS[room] = [name for name in ARROWS[room] if name not in below]
 ROOMS = set(ARROWS) | {"cli", "gdb", "bench", "fuzz", "tests", "examples"}
 
 BANNED = {
@@ -128,6 +130,8 @@ def check_code(name, text):
         elif room in ARROWS and target_room in ROOMS and target_room != room:
             if target_room not in ARROWS[room]:
                 yield number, f"{room} may not include {target_room}"
+        if room in ARROWS and target_room != room and target.endswith("internal.h"):
+            yield number, f"'{target}' is private to {target_room}"
     if name.endswith(".h") and not re.search(r"#ifndef LS_\w+_H\n#define LS_\w+_H", text):
         yield 1, "no include guard LS_..._H"
 

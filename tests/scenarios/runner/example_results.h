@@ -4,7 +4,7 @@
 
 #include <math.h>
 
-#include "scenarios/runner/report.h"
+#include "report/report.h"
 
 // A name with markup, quotes, a control character, an escape sequence, a byte that is not UTF-8, a
 // surrogate, and letters beyond ASCII.

@@ -1,10 +1,10 @@
-// Tests of scenarios/runner/difference.c: what counts as equal, ulps and ratios to a bound.
+// Tests of runner/compare/difference.c: what counts as equal, ulps and ratios to a bound.
 #include <criterion/criterion.h>
 #include <math.h>
 #include <string.h>
 
-#include "collectives/order/bound.h"
-#include "scenarios/runner/difference.h"
+#include "orders/bound.h"
+#include "runner/compare/difference.h"
 
 // Of data that only moves every bit counts: the payload of a NaN, the sign of a zero.
 Test(difference, moved_data_is_compared_bit_by_bit) {

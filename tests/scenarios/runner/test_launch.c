@@ -6,7 +6,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "scenarios/runner/launch.h"
+#include "runner/launch/launch.h"
 
 // A shell that stands for mpiexec: starts two "ranks" that announce themselves in the directory $1
 // and end as the script says.

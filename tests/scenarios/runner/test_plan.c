@@ -3,7 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "scenarios/runner/scenario_plan.h"
+#include "runner/plan/scenario_plan.h"
 
 struct planned {
     ls_scenario *scenario;

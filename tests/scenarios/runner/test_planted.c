@@ -1,7 +1,7 @@
 // When a real run's finding is what the simulation found.
 #include <criterion/criterion.h>
 
-#include "scenarios/runner/planted.h"
+#include "runner/launch/planted.h"
 
 static bool agrees(ls_finding_id simulated, int first, int count, ls_finding_id real, int rank) {
     int ranks[] = {0, 1, 2, 3};

@@ -6,9 +6,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "base/safetensors.h"
-#include "scenarios/runner/replay_kind.h"
-#include "scenarios/runner/replay_torch.h"
+#include "formats/safetensors.h"
+#include "runner/replay/replay_kind.h"
+#include "runner/replay/replay_torch.h"
 
 static ls_results *replay(const char *dir, int *status) {
     ls_results *results = NULL;

@@ -4,8 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "scenarios/runner/replay_kind.h"
-#include "scenarios/runner/replay_torch.h"
+#include "runner/replay/replay_kind.h"
+#include "runner/replay/replay_torch.h"
 
 // Every case without max_norm passes; optimizers, quantised rows, max_norm and gradients are
 // skipped.

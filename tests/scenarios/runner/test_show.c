@@ -2,7 +2,7 @@
 #include <criterion/criterion.h>
 #include <string.h>
 
-#include "scenarios/runner/show.h"
+#include "report/show.h"
 
 static ls_arena *arena;
 static ls_text text;

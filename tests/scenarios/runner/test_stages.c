@@ -3,7 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "scenarios/runner/compare.h"
+#include "runner/compare/compare.h"
 
 static int put(ls_stages *stages, const char *stage, const char *field, int rank, const float *data,
                int64_t count) {

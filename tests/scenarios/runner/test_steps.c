@@ -2,9 +2,9 @@
 #include <criterion/criterion.h>
 #include <string.h>
 
-#include "scenarios/runner/scenario_plan.h"
-#include "scenarios/runner/stage_times.h"
-#include "scenarios/runner/validate.h"
+#include "runner/plan/scenario_plan.h"
+#include "runner/plan/stage_times.h"
+#include "runner/plan/validate.h"
 
 // Two groups by sharding type and weights, a sequence table, a padding id, an id that repeats.
 static const char text[] =

@@ -1,0 +1,200 @@
+// What all backends have in common: call numbers, the observer, and buffers of a group that
+// overlap.
+#include "backends/backend.h"
+
+#include <stdlib.h>
+
+#include "collectives/check.h"
+#include "collectives/hooks.h"
+
+void ls_backend_free(ls_backend *backend) {
+    if (backend == NULL) {
+        return;
+    }
+    for (int axis = 0; axis < LS_MESH_DIMS_MAX; axis++) {
+        ls_axis_free(backend->axes[axis]);
+    }
+    backend->ops->destroy(backend);
+}
+
+// A call must be one of a rank held here, on a communicator of this backend, before it gets a
+// number.
+static int admit(const ls_backend *backend, const ls_call *call) {
+    char text[256];
+    if (call->comm == NULL || call->comm->backend != backend) {
+        ls_call_format(text, sizeof text, call);
+        return LS_FAIL_RANK(LS_ERR_INVALID, call->rank,
+                            "%s: its communicator is not one of this backend", text);
+    }
+    if (call->comm->closed) {
+        ls_call_format(text, sizeof text, call);
+        ls_check__note(LS_FINDING_HANDLE_USE_AFTER_FREE, call);
+        return LS_FAIL_RANK(LS_ERR_INVALID, call->rank, "%s: its communicator was closed", text);
+    }
+    if (ls_comm_member(call->comm, call->rank) < 0) {
+        ls_call_format(text, sizeof text, call);
+        ls_check__note(LS_FINDING_GROUP_MISMATCH, call);
+        return LS_FAIL_RANK(LS_ERR_INVALID, call->rank,
+                            "%s: the rank is not a member of the communicator", text);
+    }
+    if (ls_world_held_index(backend->world, call->rank) < 0) {
+        ls_call_format(text, sizeof text, call);
+        return LS_FAIL_RANK(LS_ERR_INVALID, call->rank, "%s: the rank is not held by this process",
+                            text);
+    }
+    return LS_OK;
+}
+
+// Runs them as debuggers see it.
+static int run_told(ls_backend *backend, ls_call *calls, int call_count) {
+    const ls_gdb_group before = ls_gdb_now;
+    ls_gdb_now = (ls_gdb_group){.backend = backend, .calls = calls, .count = call_count};
+    ls_hooks__group(backend, calls, call_count);
+    int status = backend->ops->run(backend, calls, call_count);
+    if (status != LS_OK) {
+        if (ls_check_last()->found) {
+            ls_hooks__before_stop();
+        }
+        ls_gdb_hook_refused(backend, calls, call_count, ls_check_last());
+    }
+    ls_gdb_now = before;
+    return status;
+}
+
+int ls_backend_run(ls_backend *backend, ls_call *calls, int call_count) {
+    LS_ASSERT(backend != NULL && call_count >= 0 && (calls != NULL || call_count == 0));
+    ls_check_clear();
+    for (int i = 0; i < call_count; i++) {
+        LS_TRY(admit(backend, &calls[i]));
+    }
+    for (int i = 0; i < call_count; i++) {
+        const ls_comm *comm = calls[i].comm;
+        calls[i].seq = comm->seq[ls_comm_member(comm, calls[i].rank)]++;
+    }
+    int status = backend->ops->forwards ? backend->ops->run(backend, calls, call_count)
+                                        : run_told(backend, calls, call_count);
+    if (status != LS_OK) {
+        for (int i = 0; i < call_count; i++) {
+            const ls_comm *comm = calls[i].comm;
+            comm->seq[ls_comm_member(comm, calls[i].rank)]--;
+        }
+        return status;
+    }
+    for (int i = 0; i < call_count && backend->observer != NULL; i++) {
+        backend->observer(backend->observer_arg, &calls[i]);
+    }
+    return LS_OK;
+}
+
+int ls_backend_start(void **pending, ls_backend *backend, ls_call *call) {
+    LS_ASSERT(pending != NULL && backend != NULL && call != NULL);
+    *pending = NULL;
+    if (backend->ops->start == NULL) {
+        return LS_FAIL(LS_ERR_UNSUPPORTED, "the %s backend completes calls one after another",
+                       backend->ops->name);
+    }
+    ls_check_clear();
+    LS_TRY(admit(backend, call));
+    call->seq = call->comm->seq[ls_comm_member(call->comm, call->rank)]++;
+    ls_gdb_hook_group(backend, call, 1);
+    return backend->ops->start(backend, call, pending);
+}
+
+int ls_backend_test(bool *done, ls_backend *backend, void *pending, const ls_call *call) {
+    *done = false;
+    ls_check_clear();
+    int status = backend->ops->test(backend, pending, done);
+    if (status != LS_OK) {
+        if (ls_check_last()->found) {
+            ls_hooks__before_stop();
+        }
+        ls_gdb_hook_refused(backend, call, 1, ls_check_last());
+    } else if (*done && backend->observer != NULL) {
+        backend->observer(backend->observer_arg, call);
+    }
+    return status;
+}
+
+// ---- Overlap ------------------------------------------------------------------------------------
+typedef struct interval {
+    uintptr_t start;
+    uintptr_t end;
+    bool written;
+    int call;
+} interval;
+
+static int compare_intervals(const void *a, const void *b) {
+    const interval *x = a, *y = b;
+    if (x->start != y->start) {
+        return x->start < y->start ? -1 : 1;
+    }
+    return (x->call > y->call) - (x->call < y->call);
+}
+
+static int fail_overlap(const ls_call *a, const ls_call *b) {
+    char a_text[256], b_text[256];
+    ls_call_format(a_text, sizeof a_text, a);
+    ls_call_format(b_text, sizeof b_text, b);
+    ls_check__note(LS_FINDING_BUFFER_OVERLAP, a);
+    if (b->rank != a->rank) {
+        ls_check__note_rank(b);
+    }
+    return LS_FAIL_RANK(LS_ERR_INVALID, a->rank,
+                        "%s and %s are concurrent, and one writes memory that the other uses",
+                        a_text, b_text);
+}
+
+static int sweep(interval *intervals, size_t count, const ls_call *calls) {
+    qsort(intervals, count, sizeof *intervals, compare_intervals);
+    const interval *reach = NULL, *reach_written = NULL;  // those that end last so far
+    for (size_t i = 0; i < count; i++) {
+        const interval *now = &intervals[i];
+        const interval *other = now->written ? reach : reach_written;
+        if (other != NULL && other->end > now->start) {
+            return fail_overlap(&calls[other->call], &calls[now->call]);
+        }
+        if (reach == NULL || now->end > reach->end) {
+            reach = now;
+        }
+        if (now->written && (reach_written == NULL || now->end > reach_written->end)) {
+            reach_written = now;
+        }
+    }
+    return LS_OK;
+}
+
+int ls_backend__check_overlap(const ls_call *calls, int call_count) {
+    void *memory = NULL;
+    size_t room = 2 * (size_t)call_count, count = 0;
+    LS_TRY(ls_alloc(&memory, NULL, room, sizeof(interval)));
+    interval *intervals = memory;
+    int status = LS_OK;
+    for (int i = 0; i < call_count && status == LS_OK; i++) {
+        const ls_call *call = &calls[i];
+        ls_call_extent extent;
+        status = ls_call_check(&extent, call);
+        if (status != LS_OK) {
+            break;
+        }
+        uintptr_t send = (uintptr_t)call->send, recv = (uintptr_t)call->recv;
+        uintptr_t send_end = send + extent.send_bytes, recv_end = recv + extent.recv_bytes;
+        if (extent.in_place) {
+            // One lies within the other, and the call may touch both.
+            uintptr_t start = send < recv ? send : recv;
+            uintptr_t end = send_end > recv_end ? send_end : recv_end;
+            intervals[count++] = (interval){start, end, true, i};
+            continue;
+        }
+        if (extent.send_bytes != 0) {
+            intervals[count++] = (interval){send, send_end, false, i};
+        }
+        if (extent.recv_bytes != 0) {
+            intervals[count++] = (interval){recv, recv_end, true, i};
+        }
+    }
+    if (status == LS_OK) {
+        status = sweep(intervals, count, calls);
+    }
+    ls_free(NULL, memory, room, sizeof(interval));
+    return status;
+}

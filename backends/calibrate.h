@@ -1,0 +1,34 @@
+// Finding out in which order a backend sums, by asking it: FPRev's probes (two ranks send M and -M,
+// the others 1; the result tells how many ones met between the two), once per pair of ranks, give
+// the summation tree of every element at once. Works on any backend, also on the simulator.
+#ifndef LS_BACKENDS_CALIBRATE_H
+#define LS_BACKENDS_CALIBRATE_H
+
+#include "formats/json.h"
+#include "collectives/collectives.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct ls_calibrate_options {
+    // [count_count] ascending: of all_reduce every one is measured; of the others the largest, and
+    // the rest only where the tree of an element depends on its place
+    const size_t *counts;
+    int count_count;
+    const ls_dtype *dtypes;  // [dtype_count] of f32, f16, bf16, f64
+    int dtype_count;
+    bool all_reduce_only;                                     // else reduce and reduce_scatter too
+    void (*progress)(const char *what, int done, int total);  // NULL: none
+} ls_calibrate_options;
+
+// What was found, as one member of the JSON object that is being written: "orders": [...], in the
+// form that `measured:FILE` reads. `temporary_dir`: where candidate files for the probes of fused
+// multiply-adds and accumulators go. LS_ERR_FINDING: the answers fit no fixed tree (as NVLS gives).
+LS_API int ls_calibrate_orders(ls_json *json, ls_comm *comm, const ls_calibrate_options *options,
+                               const char *temporary_dir);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

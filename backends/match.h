@@ -1,0 +1,32 @@
+// Matching the calls of one group: which calls of which ranks meet. Private to this folder.
+#ifndef LS_BACKENDS_MATCH_H
+#define LS_BACKENDS_MATCH_H
+
+#include "collectives/collectives.h"
+
+// One matched set: a collective of all members, or a send and its receive.
+typedef struct ls_event {
+    const ls_collective *collective;
+    const ls_call *const *calls;  // [size]
+    int size;
+} ls_event;
+
+typedef struct ls_match {
+    ls_event *events;  // [event_count], in the order in which their last calls were made
+    int event_count;
+    const ls_call **slots;  // what events' calls point into
+    size_t slot_count;
+    int event_room;
+} ls_match;
+
+// Matches and checks calls [call_count], all members' calls of every communicator being there.
+// LS_ERR_MISMATCH or LS_ERR_INVALID, naming rank and call. Time grows with the calls and the sizes
+// of the communicators that they use (and n log n for sends and receives).
+int ls_match__calls(ls_match *out, const ls_call *calls, int call_count);
+void ls_match__free(ls_match *match);
+
+// Room for one number per member in a communicator that takes part in matching (comm->impl).
+int ls_match__open(ls_comm *comm);
+void ls_match__close(ls_comm *comm);
+
+#endif

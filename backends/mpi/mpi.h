@@ -1,0 +1,31 @@
+// The MPI backend: one process per rank. Only in programs that link lockstep_mpi_backend; the
+// simulator has no MPI inside.
+#ifndef LS_BACKENDS_MPI_MPI_H
+#define LS_BACKENDS_MPI_MPI_H
+
+#include "collectives/collectives.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+// Starts MPI and tells this process's rank and the number of ranks. Once per process.
+LS_API int ls_mpi_init(int *rank, int *size);
+LS_API void ls_mpi_finalize(void);
+// Ends all processes of the job, a quarter of a second later: mpiexec passes on what was written
+// before.
+LS_API LS_NORETURN void ls_mpi_abort(int code);
+LS_API const char *ls_mpi_version(void);  // "MPICH 4.0.2"; static storage
+
+// The backend for a world that holds this process's rank alone. MPI must be running.
+LS_API int ls_backend_mpi_create(ls_backend **out, ls_world *world);
+
+// From now on calls are handed to MPI as they are, without agreeing on them first, as a program of
+// its own would do it: what does not match then hangs, fails or goes unnoticed. To see what MPI
+// itself does.
+LS_API void ls_backend_mpi_trust(ls_backend *backend);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

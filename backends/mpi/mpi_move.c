@@ -1,0 +1,280 @@
+// Moving: each call becomes a nonblocking MPI operation; the group completes when all have.
+#include <limits.h>
+#include <string.h>
+
+#include "backends/mpi/mpi_internal.h"
+#include "kernels/kernels.h"
+
+// What is left to do to a call's result once MPI is done with it.
+typedef struct ls_mpi_end {
+    void *from;  // copied to the call's recv where it is another buffer; NULL: nothing to copy
+    bool divide;
+} finish;
+
+typedef struct move {
+    const ls_call *call;
+    ls_mpi_group *group;
+    bool uneven;
+    bool in_place;
+    int count;  // elements, as MPI counts
+    int size, member;
+    bool is_root;
+    MPI_Datatype type;
+    MPI_Comm comm;
+    MPI_Request *request;
+    finish *finish;
+} move;
+
+static int fail_large(const ls_call *call) {
+    char text[256];
+    ls_call_format(text, sizeof text, call);
+    return LS_FAIL_RANK(LS_ERR_LIMIT, call->rank,
+                        "%s: MPI counts elements in an int; a message of more than %d is not "
+                        "supported",
+                        text, INT_MAX);
+}
+
+// counts and displacements as ints, alive until the group is complete.
+static int int_counts(int **counts, int **displacements, const move *m, const size_t *from) {
+    size_t size = (size_t)m->size, at = 0;
+    *counts = ls_arena_alloc(m->group->arena, size, sizeof(int));
+    *displacements = ls_arena_alloc(m->group->arena, size, sizeof(int));
+    if (*counts == NULL || *displacements == NULL) {
+        return LS_ERR_MEMORY;
+    }
+    for (size_t i = 0; i < size; i++) {
+        size_t count = from != NULL ? from[i] : m->call->count;
+        if (count > INT_MAX || at > INT_MAX) {
+            return fail_large(m->call);
+        }
+        (*counts)[i] = (int)count;
+        (*displacements)[i] = (int)at;
+        at += count;
+    }
+    return LS_OK;
+}
+
+static int new_buffer(void **out, const move *m, size_t elements) {
+    *out = ls_arena_alloc(m->group->arena, elements, ls_dtype_bytes(m->call->dtype));
+    return *out != NULL ? LS_OK : LS_ERR_MEMORY;
+}
+
+// Where a reduction reads its input: premul_sum multiplies it first, in a buffer of its own.
+static int reduction_input(const void **out, const move *m, size_t elements) {
+    *out = m->call->send;
+    if (m->call->op == LS_PREMUL_SUM && elements != 0) {
+        void *scaled = NULL;
+        LS_TRY(new_buffer(&scaled, m, elements));
+        ls_kernel_reduce(scaled, &m->call->send, 1, m->call->dtype, LS_PREMUL_SUM, &m->call->premul,
+                         elements);
+        *out = scaled;
+    }
+    return LS_OK;
+}
+
+// ---- One function per kind ----------------------------------------------------------------------
+static int start_all_reduce(move *m) {
+    const void *in = NULL;
+    LS_TRY(reduction_input(&in, m, m->call->count));
+    m->finish->divide = m->call->op == LS_AVG;
+    return ls_mpi__status(MPI_Iallreduce(in == m->call->recv ? MPI_IN_PLACE : in, m->call->recv,
+                                         m->count, m->type, ls_mpi__op(m->call->op, m->call->dtype),
+                                         m->comm, m->request),
+                          "MPI_Iallreduce");
+}
+
+static int start_reduce(move *m) {
+    const void *in = NULL;
+    LS_TRY(reduction_input(&in, m, m->call->count));
+    m->finish->divide = m->call->op == LS_AVG && m->is_root;
+    bool in_place = m->is_root && in == m->call->recv;
+    return ls_mpi__status(MPI_Ireduce(in_place ? MPI_IN_PLACE : in,
+                                      m->is_root ? m->call->recv : NULL, m->count, m->type,
+                                      ls_mpi__op(m->call->op, m->call->dtype), m->call->root,
+                                      m->comm, m->request),
+                          "MPI_Ireduce");
+}
+
+static int start_broadcast(move *m) {
+    if (m->is_root) {
+        ls_block__copy(m->call->recv, m->call->send,
+                       m->call->count * ls_dtype_bytes(m->call->dtype));
+    }
+    return ls_mpi__status(
+        MPI_Ibcast(m->call->recv, m->count, m->type, m->call->root, m->comm, m->request),
+        "MPI_Ibcast");
+}
+
+static int start_all_gather(move *m) {
+    const void *in = m->in_place ? MPI_IN_PLACE : m->call->send;
+    if (!m->uneven) {
+        return ls_mpi__status(MPI_Iallgather(in, m->count, m->type, m->call->recv, m->count,
+                                             m->type, m->comm, m->request),
+                              "MPI_Iallgather");
+    }
+    int *counts = NULL, *displacements = NULL;
+    LS_TRY(int_counts(&counts, &displacements, m, m->call->recv_counts));
+    return ls_mpi__status(MPI_Iallgatherv(in, m->count, m->type, m->call->recv, counts,
+                                          displacements, m->type, m->comm, m->request),
+                          "MPI_Iallgatherv");
+}
+
+static int start_reduce_scatter(move *m) {
+    size_t elements = 0;
+    const void *in = NULL;
+    void *out = m->call->recv;
+    int *counts = NULL, *displacements = NULL;
+    LS_TRY(ls_call_send_elements(&elements, m->call));
+    LS_TRY(int_counts(&counts, &displacements, m, m->call->send_counts));
+    LS_TRY(reduction_input(&in, m, elements));
+    if (m->in_place) {
+        // MPI's in-place form puts the result elsewhere than ours.
+        LS_TRY(new_buffer(&out, m, m->call->count));
+        m->finish->from = out;
+    }
+    m->finish->divide = m->call->op == LS_AVG;
+    MPI_Op op = ls_mpi__op(m->call->op, m->call->dtype);
+    if (!m->uneven) {
+        return ls_mpi__status(
+            MPI_Ireduce_scatter_block(in, out, m->count, m->type, op, m->comm, m->request),
+            "MPI_Ireduce_scatter_block");
+    }
+    return ls_mpi__status(MPI_Ireduce_scatter(in, out, counts, m->type, op, m->comm, m->request),
+                          "MPI_Ireduce_scatter");
+}
+
+static int start_all_to_all(move *m) {
+    int *send_counts = NULL, *send_at = NULL, *recv_counts = NULL, *recv_at = NULL;
+    LS_TRY(int_counts(&send_counts, &send_at, m, m->call->send_counts));
+    LS_TRY(int_counts(&recv_counts, &recv_at, m, m->call->recv_counts));
+    if (!m->uneven) {
+        return ls_mpi__status(MPI_Ialltoall(m->call->send, m->count, m->type, m->call->recv,
+                                            m->count, m->type, m->comm, m->request),
+                              "MPI_Ialltoall");
+    }
+    return ls_mpi__status(MPI_Ialltoallv(m->call->send, send_counts, send_at, m->type,
+                                         m->call->recv, recv_counts, recv_at, m->type, m->comm,
+                                         m->request),
+                          "MPI_Ialltoallv");
+}
+
+static int start_gather(move *m) {
+    const void *in = m->is_root && m->in_place ? MPI_IN_PLACE : m->call->send;
+    if (!m->uneven) {
+        return ls_mpi__status(MPI_Igather(in, m->count, m->type, m->call->recv, m->count, m->type,
+                                          m->call->root, m->comm, m->request),
+                              "MPI_Igather");
+    }
+    int *counts = NULL, *displacements = NULL;
+    if (m->is_root) {
+        LS_TRY(int_counts(&counts, &displacements, m, m->call->recv_counts));
+    }
+    return ls_mpi__status(MPI_Igatherv(in, m->count, m->type, m->call->recv, counts, displacements,
+                                       m->type, m->call->root, m->comm, m->request),
+                          "MPI_Igatherv");
+}
+
+static int start_scatter(move *m) {
+    void *out = m->is_root && m->in_place ? MPI_IN_PLACE : m->call->recv;
+    if (!m->uneven) {
+        return ls_mpi__status(MPI_Iscatter(m->call->send, m->count, m->type, out, m->count, m->type,
+                                           m->call->root, m->comm, m->request),
+                              "MPI_Iscatter");
+    }
+    int *counts = NULL, *displacements = NULL;
+    if (m->is_root) {
+        LS_TRY(int_counts(&counts, &displacements, m, m->call->send_counts));
+    }
+    return ls_mpi__status(MPI_Iscatterv(m->call->send, counts, displacements, m->type, out,
+                                        m->count, m->type, m->call->root, m->comm, m->request),
+                          "MPI_Iscatterv");
+}
+
+#define DATA_TAG 2
+
+static int start(move *m) {
+    switch (m->call->kind) {
+    case LS_ALL_REDUCE:
+        return start_all_reduce(m);
+    case LS_REDUCE:
+        return start_reduce(m);
+    case LS_BROADCAST:
+        return start_broadcast(m);
+    case LS_ALL_GATHER:
+        return start_all_gather(m);
+    case LS_REDUCE_SCATTER:
+        return start_reduce_scatter(m);
+    case LS_ALL_TO_ALL:
+        return start_all_to_all(m);
+    case LS_GATHER:
+        return start_gather(m);
+    case LS_SCATTER:
+        return start_scatter(m);
+    case LS_SEND:
+        return ls_mpi__status(MPI_Isend(m->call->send, m->count, m->type, m->call->root, DATA_TAG,
+                                        m->comm, m->request),
+                              "MPI_Isend");
+    case LS_RECV:
+        return ls_mpi__status(MPI_Irecv(m->call->recv, m->count, m->type, m->call->root, DATA_TAG,
+                                        m->comm, m->request),
+                              "MPI_Irecv");
+    case LS_BARRIER:
+        return ls_mpi__status(MPI_Ibarrier(m->comm, m->request), "MPI_Ibarrier");
+    case LS_KIND_COUNT:
+        break;
+    }
+    LS_ASSERT(!"no such kind");
+    return LS_ERR_INVALID;
+}
+
+static int start_call(ls_mpi_group *group, int index, finish *end) {
+    const ls_call *call = &group->calls[index];
+    ls_call_extent extent;
+    LS_TRY(ls_call_check(&extent, call));
+    move m = {.call = call, .group = group, .uneven = group->any_counts[index], .finish = end};
+    m.in_place = extent.in_place;
+    m.comm = ls_mpi__comm(call->comm);
+    m.size = call->comm->size;
+    m.member = ls_comm_member(call->comm, call->rank);
+    m.is_root = m.member == call->root;
+    if (call->kind != LS_BARRIER) {
+        // With counts per member, a count beside them does not travel.
+        bool unused = call->kind == LS_ALL_TO_ALL && m.uneven;
+        if (call->count > INT_MAX && !unused) {
+            return fail_large(call);
+        }
+        m.count = unused ? 0 : (int)call->count;
+        m.type = ls_mpi__type(call->dtype);
+    }
+    LS_TRY(ls_mpi__request(&m.request, group));
+    return start(&m);
+}
+
+int ls_mpi__move_begin(ls_mpi_group *group) {
+    group->ends = ls_arena_alloc(group->arena, (size_t)group->call_count, sizeof *group->ends);
+    if (group->ends == NULL) {
+        return LS_ERR_MEMORY;
+    }
+    for (int i = 0; i < group->call_count; i++) {
+        if (start_call(group, i, &group->ends[i]) != LS_OK) {
+            char text[256];
+            ls_call_format(text, sizeof text, &group->calls[i]);
+            return ls_error_wrap("%s", text);
+        }
+    }
+    return LS_OK;
+}
+
+int ls_mpi__move_end(ls_mpi_group *group) {
+    for (int i = 0; i < group->call_count; i++) {
+        const ls_call *call = &group->calls[i];
+        const finish *end = &group->ends[i];
+        if (end->from != NULL) {
+            ls_block__copy(call->recv, end->from, call->count * ls_dtype_bytes(call->dtype));
+        }
+        if (end->divide) {
+            ls_mpi__divide(call->recv, call->dtype, call->comm->size, call->count);
+        }
+    }
+    return LS_OK;
+}

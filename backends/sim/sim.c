@@ -1,0 +1,108 @@
+// The simulator: holds every rank of the world, matches their calls and does the math of each
+// matched set on all buffers at once, in ordinary memory or on a device.
+#include "backends/backend.h"
+#include "backends/match.h"
+#include "backends/sim/sim_device.h"
+#include "collectives/check.h"
+#include "collectives/hooks.h"
+
+// One tick of the logical clock per completed group.
+#define TICK_SECONDS 1e-6
+
+typedef struct sim {
+    ls_backend backend;
+    uint64_t groups;
+} sim;
+
+static int sim_comm_open(ls_backend *backend, ls_comm *comm) {
+    (void)backend;
+    return ls_match__open(comm);
+}
+
+static void sim_comm_close(ls_backend *backend, ls_comm *comm) {
+    (void)backend;
+    ls_match__close(comm);
+}
+
+static int sim_run(ls_backend *backend, ls_call *calls, int call_count) {
+    ls_match match;
+    LS_TRY(ls_match__calls(&match, calls, call_count));
+    int status = ls_backend__check_overlap(calls, call_count);
+    for (int e = 0; e < match.event_count && status == LS_OK; e++) {
+        const ls_event *event = &match.events[e];
+        ls_hooks__met(backend, event->calls, event->size);
+        const ls_order *order = backend->order;
+        if (backend->order_of != NULL && event->collective->reduces) {
+            status = backend->order_of(backend->order_of_arg, &order, event->calls[0]);
+        }
+        if (status == LS_OK) {
+            status = backend->device == NULL
+                         ? event->collective->math(event->calls, event->size, order)
+                         : ls_sim_device__math(backend->device, event, order);
+        }
+        if (status != LS_OK) {
+            char text[256];
+            ls_call_format(text, sizeof text, event->calls[0]);
+            status = ls_error_wrap("%s", text);
+        }
+    }
+    ls_match__free(&match);
+    if (status == LS_OK) {
+        ((sim *)backend->impl)->groups += 1;
+    }
+    return status;
+}
+
+static double sim_clock(ls_backend *backend) {
+    return (double)((sim *)backend->impl)->groups * TICK_SECONDS;
+}
+
+static void sim_destroy(ls_backend *backend) {
+    ls_free(NULL, backend->impl, 1, sizeof(sim));
+}
+
+static const ls_backend_ops sim_ops = {
+    .name = "sim",
+    .comm_open = sim_comm_open,
+    .comm_close = sim_comm_close,
+    .run = sim_run,
+    .clock = sim_clock,
+    .destroy = sim_destroy,
+};
+
+static const ls_backend_ops sim_device_ops = {
+    .name = "sim",
+    .alloc = ls_sim_device__alloc,
+    .free = ls_sim_device__free,
+    .copy_in = ls_sim_device__copy_in,
+    .copy_out = ls_sim_device__copy_out,
+    .comm_open = sim_comm_open,
+    .comm_close = sim_comm_close,
+    .run = sim_run,
+    .clock = sim_clock,
+    .destroy = sim_destroy,
+};
+
+int ls_backend_sim_create(ls_backend **out, ls_world *world) {
+    LS_ASSERT(out != NULL && world != NULL);
+    *out = NULL;
+    if (ls_world_held_count(world) != ls_world_size(world)) {
+        return LS_FAIL(LS_ERR_INVALID,
+                       "the simulator needs every rank of the world; %d of %d are held here",
+                       ls_world_held_count(world), ls_world_size(world));
+    }
+    void *memory = NULL;
+    LS_TRY(ls_alloc(&memory, NULL, 1, sizeof(sim)));
+    sim *made = memory;
+    made->backend = (ls_backend){.ops = &sim_ops, .world = world, .impl = made};
+    *out = &made->backend;
+    return LS_OK;
+}
+
+int ls_backend_sim_create_on(ls_backend **out, ls_world *world, ls_device *device) {
+    LS_ASSERT(device != NULL);
+    LS_TRY(ls_backend_sim_create(out, world));
+    (*out)->ops = &sim_device_ops;
+    (*out)->device = device;
+    return LS_OK;
+}

@@ -1,0 +1,51 @@
+// A streaming JSON writer. Numbers print so that they read back to the same value; NaN and
+// infinities, which JSON lacks, are written as the strings "NaN", "Infinity", "-Infinity".
+#ifndef LS_FORMATS_JSON_H
+#define LS_FORMATS_JSON_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/text.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define LS_JSON_DEPTH_MAX 64
+
+// Writes into `out`. Begin with ls_json_begin; the nesting is asserted.
+typedef struct ls_json {
+    ls_text *out;
+    int depth;
+    int indent;                          // spaces per level; 0: all on one line
+    char kind[LS_JSON_DEPTH_MAX];        // '{' or '[' per level
+    bool has_member[LS_JSON_DEPTH_MAX];  //
+    bool key_pending;                    // a key was written, its value is due
+} ls_json;
+
+LS_API void ls_json_begin(ls_json *json, ls_text *out, int indent);
+LS_API void ls_json_object_open(ls_json *json);
+LS_API void ls_json_object_close(ls_json *json);
+LS_API void ls_json_array_open(ls_json *json);
+LS_API void ls_json_array_close(ls_json *json);
+LS_API void ls_json_key(ls_json *json, const char *key);
+LS_API void ls_json_string(ls_json *json, const char *value);  // NULL writes null; bytes that are
+                                                               // not UTF-8 become U+FFFD
+LS_API void ls_json_int(ls_json *json, int64_t value);
+LS_API void ls_json_uint(ls_json *json, uint64_t value);
+LS_API void ls_json_double(ls_json *json, double value);
+LS_API void ls_json_bool(ls_json *json, bool value);
+LS_API void ls_json_null(ls_json *json);
+
+// key and value in one call
+LS_API void ls_json_member_string(ls_json *json, const char *key, const char *value);
+LS_API void ls_json_member_int(ls_json *json, const char *key, int64_t value);
+LS_API void ls_json_member_uint(ls_json *json, const char *key, uint64_t value);
+LS_API void ls_json_member_double(ls_json *json, const char *key, double value);
+LS_API void ls_json_member_bool(ls_json *json, const char *key, bool value);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

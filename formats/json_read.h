@@ -1,0 +1,17 @@
+// Reading a JSON file with jansson. For the readers of this project alone: whoever includes this
+// needs jansson's header.
+#ifndef LS_FORMATS_JSON_READ_H
+#define LS_FORMATS_JSON_READ_H
+
+#include <jansson.h>
+
+#include "base/status.h"
+
+// The JSON of a regular file of at most bytes_max bytes; the caller drops *out with json_decref.
+// LS_ERR_FORMAT as 'PATH':LINE:COLUMN, also for a key given twice; LS_ERR_IO, LS_ERR_LIMIT,
+// LS_ERR_MEMORY.
+int ls_json_read(json_t **out, const char *path, size_t bytes_max);
+// The same from memory; `path` is what messages call it.
+int ls_json_parse(json_t **out, const char *path, const char *text, size_t bytes);
+
+#endif

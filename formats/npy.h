@@ -1,0 +1,40 @@
+// NumPy's .npy format, versions 1 to 3: one dense array in C order. Files may be hostile: every
+// size is checked against the file's own before anything is allocated.
+#ifndef LS_FORMATS_NPY_H
+#define LS_FORMATS_NPY_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/dtype.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define LS_NPY_DIMS_MAX 8
+
+typedef struct ls_npy {
+    ls_dtype dtype;  // bool reads as u8
+    int ndim;
+    int64_t dim[LS_NPY_DIMS_MAX];
+    size_t count;  // elements
+    void *data;    // [count], 64-byte aligned, in this machine's byte order; owned
+} ls_npy;
+
+// What a file holds: all of *out but the data, which stays NULL. Checks what ls_npy_read checks.
+LS_API int ls_npy_describe(ls_npy *out, const char *path);
+// Reads a file. LS_ERR_IO; LS_ERR_FORMAT for a broken file; LS_ERR_UNSUPPORTED for Fortran order,
+// objects, and types that lockstep lacks, naming them. Free *out with ls_npy_free.
+LS_API int ls_npy_read(ls_npy *out, const char *path);
+LS_API void ls_npy_free(ls_npy *array);
+
+// Writes dim [ndim], data [product of dim] as version 1. The file appears complete or not at all.
+// LS_ERR_UNSUPPORTED for bf16 and f8, which NumPy lacks.
+LS_API int ls_npy_write(const char *path, ls_dtype dtype, int ndim, const int64_t *dim,
+                        const void *data);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

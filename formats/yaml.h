@@ -1,0 +1,55 @@
+// YAML as a tree of nodes with positions: what libyaml leaves to its user is settled here. A tree
+// has one document; its keys are plain words without duplicates; aliases are resolved, may not
+// refer to themselves, and expand to a bounded size; tags and merge keys are refused. Knows no
+// schema.
+#ifndef LS_FORMATS_YAML_H
+#define LS_FORMATS_YAML_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "formats/diagnostic.h"
+
+#define LS_YAML_ANCHORS_MAX 256
+#define LS_YAML_NODES_MAX   (1 << 20)  // nodes with every alias written out
+
+typedef enum ls_yaml_kind {
+    LS_YAML_SCALAR,
+    LS_YAML_SEQUENCE,
+    LS_YAML_MAPPING,
+} ls_yaml_kind;
+
+// A node. Children are linked by index: of a mapping key, value, key, value, ...
+typedef struct ls_yaml_node {
+    ls_yaml_kind kind;
+    bool plain;       // a scalar without quotes: may be a number, a boolean or nothing
+    ls_mark mark;     //
+    uint32_t text;    // scalar: offset of its 0-terminated text in the tree's pool
+    uint32_t first;   // first child, 0: none
+    uint32_t next;    // next sibling, 0: none
+    uint32_t count;   // children (mapping: pairs)
+    uint32_t weight;  // nodes below and with this one, aliases written out
+} ls_yaml_node;
+
+typedef struct ls_yaml_tree ls_yaml_tree;
+
+// Parses text [bytes]; bytes_max and depth_max are the file's limits. LS_ERR_FORMAT: every error
+// found is in diagnostics. The caller frees *out.
+int ls_yaml_parse(ls_yaml_tree **out, ls_diagnostics *diagnostics, const char *text, size_t bytes,
+                  size_t bytes_max, int depth_max);
+void ls_yaml_free(ls_yaml_tree *tree);  // NULL is allowed
+
+const ls_yaml_node *ls_yaml_root(const ls_yaml_tree *tree);
+const ls_yaml_node *ls_yaml_first(const ls_yaml_tree *tree, const ls_yaml_node *node);  // or NULL
+const ls_yaml_node *ls_yaml_next(const ls_yaml_tree *tree, const ls_yaml_node *node);   // or NULL
+const char *ls_yaml_text(const ls_yaml_tree *tree, const ls_yaml_node *scalar);
+// The value of `key` in a mapping, or NULL.
+const ls_yaml_node *ls_yaml_get(const ls_yaml_tree *tree, const ls_yaml_node *mapping,
+                                const char *key);
+// "a mapping", "a list", "nothing", "the text \"many\"", for messages; out [out_bytes].
+void ls_yaml_describe(char *out, size_t out_bytes, const ls_yaml_tree *tree,
+                      const ls_yaml_node *node);
+bool ls_yaml_is_null(const ls_yaml_tree *tree, const ls_yaml_node *node);
+
+#endif

@@ -1,0 +1,390 @@
+// The derived bound. See bound.h for what it promises and docs/bounds.md for why it holds.
+#include "orders/bound.h"
+
+#include <float.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "kernels/kernels.h"
+
+// precision (bits with the hidden one), exponent of the smallest subnormal, largest finite value
+typedef struct format {
+    int precision;
+    int subnormal_exponent;
+    double max;
+} format;
+
+static format format_of(ls_dtype dtype) {
+    switch (dtype) {
+    case LS_F16:
+        return (format){11, -24, 65504.0};
+    case LS_BF16:
+        return (format){8, -133, 0x1.fep127};
+    case LS_F32:
+        return (format){24, -149, (double)FLT_MAX};
+    case LS_F64:
+        return (format){53, -1074, DBL_MAX};
+    case LS_F8E4M3:
+        return (format){4, -9, 448.0};
+    case LS_F8E5M2:
+        return (format){3, -16, 57344.0};
+    default:
+        return (format){0, 0, 0.0};
+    }
+}
+
+static bool is_f8(ls_dtype dtype) {
+    return dtype == LS_F8E4M3 || dtype == LS_F8E5M2;
+}
+
+static double half_ulp(format f, double magnitude) {
+    if (!(magnitude < INFINITY)) {
+        return INFINITY;
+    }
+    int exponent = 0;
+    (void)frexp(magnitude, &exponent);  // magnitude < 2^exponent
+    int ulp = exponent - f.precision;
+    if (magnitude == 0.0 || ulp < f.subnormal_exponent) {
+        ulp = f.subnormal_exponent;
+    }
+    // Half of f64's smallest subnormal is not a double: the bound is rounded up.
+    return ldexp(1.0, ulp - 1 < -1074 ? -1074 : ulp - 1);
+}
+
+double ls_bound_roundoff(ls_dtype dtype) {
+    if (!ls_dtype_is_float(dtype)) {
+        return 0.0;
+    }
+    double u = ldexp(1.0, -format_of(dtype).precision);
+    return is_f8(dtype) ? u + 0x1p-11 + u * 0x1p-11 : u;
+}
+
+double ls_bound_step(ls_dtype dtype, double magnitude) {
+    if (!ls_dtype_is_float(dtype)) {
+        return 0.0;
+    }
+    double first = is_f8(dtype) ? half_ulp(format_of(LS_F16), magnitude) : 0.0;
+    return first + half_ulp(format_of(dtype), magnitude + first);
+}
+
+static bool passes_max(ls_dtype dtype, double magnitude) {
+    return !(magnitude <= format_of(dtype).max);
+}
+
+// What a step of a saturating type adds when the exact value would pass the largest finite one: the
+// distance to the limit.
+static double saturation_error(ls_dtype dtype, double magnitude) {
+    return is_f8(dtype) && passes_max(dtype, magnitude) ? magnitude + format_of(dtype).max : 0.0;
+}
+
+// How partial results of these magnitudes, above and below zero, overflow.
+static unsigned char overflow_of(ls_dtype dtype, double up, double down) {
+    if (is_f8(dtype)) {
+        return LS_OVERFLOW_NONE;
+    }
+    return (unsigned char)((passes_max(dtype, up) ? LS_OVERFLOW_UP : 0) |
+                           (passes_max(dtype, down) ? LS_OVERFLOW_DOWN : 0));
+}
+
+static double sum_bound(ls_dtype dtype, size_t roundings, size_t terms, double magnitudes) {
+    if (!ls_dtype_is_float(dtype) || roundings == 0) {
+        return 0.0;
+    }
+    double u = ls_bound_roundoff(dtype);
+    double error = (double)roundings * u * magnitudes;
+    // Products can underflow: half a subnormal each.
+    if (roundings >= terms) {
+        error += (double)terms * ls_bound_step(dtype, 0.0);
+    }
+    double largest = magnitudes + error;
+    return passes_max(dtype, largest) && !is_f8(dtype) ? INFINITY
+                                                       : error + saturation_error(dtype, largest);
+}
+
+double ls_bound_sum(ls_dtype dtype, size_t terms, double magnitudes) {
+    return sum_bound(dtype, terms > 0 ? terms - 1 : 0, terms, magnitudes);
+}
+
+double ls_bound_sum_of_products(ls_dtype dtype, size_t terms, double magnitudes) {
+    // (1 + u) for the product and (terms - 1) u for the sum of the rounded products.
+    double u = ls_bound_roundoff(dtype);
+    return sum_bound(dtype, terms, terms, magnitudes * (1.0 + u));
+}
+
+// ---- Exact values -------------------------------------------------------------------------------
+// Double-double: error below 2^-104 of the magnitudes that went in.
+typedef struct pair {
+    double hi;
+    double lo;
+} pair;
+
+static pair two_sum(double a, double b) {
+    double sum = a + b;
+    double b_part = sum - a;
+    return (pair){sum, (a - (sum - b_part)) + (b - b_part)};
+}
+
+static pair pair_add(pair a, pair b) {
+    pair high = two_sum(a.hi, b.hi);
+    if (!isfinite(high.hi)) {
+        return (pair){high.hi, 0.0};
+    }
+    pair low = two_sum(a.lo, b.lo);
+    pair sum = two_sum(high.hi, high.lo + low.hi);
+    return two_sum(sum.hi, sum.lo + low.lo);
+}
+
+static pair pair_multiply(pair a, double b) {
+    double product = a.hi * b;
+    if (!isfinite(product)) {
+        return (pair){product, 0.0};
+    }
+    double low = fma(a.hi, b, -product) + a.lo * b;
+    return two_sum(product, low);
+}
+
+static pair pair_divide(pair a, double b) {
+    double quotient = a.hi / b;
+    if (!isfinite(quotient)) {
+        return (pair){quotient, 0.0};
+    }
+    double rest = fma(-quotient, b, a.hi) + a.lo;
+    return two_sum(quotient, rest / b);
+}
+
+// ---- Bounds of one element ----------------------------------------------------------------------
+static int descending(const void *a, const void *b) {
+    double x = *(const double *)a;
+    double y = *(const double *)b;
+    return (x < y) - (x > y);
+}
+
+// The largest partial results, above and below zero.
+typedef struct reach {
+    double up, down;
+} reach;
+
+// The summation error over every order of terms [count], whose magnitudes may be off by `slack`
+// each; *largest becomes the largest partial sums. scratch [2 * count].
+static double summation_error(const double *terms, size_t count, double slack, double total,
+                              ls_dtype dtype, double *scratch, reach *largest) {
+    double *positive = scratch;
+    double *negative = scratch + count;
+    size_t positives = 0;
+    size_t negatives = 0;
+    for (size_t i = 0; i < count; i++) {
+        if (terms[i] > 0) {
+            positive[positives++] = terms[i];
+        } else if (terms[i] < 0) {
+            negative[negatives++] = -terms[i];
+        }
+    }
+    qsort(positive, positives, sizeof *positive, descending);
+    qsort(negative, negatives, sizeof *negative, descending);
+    // A partial sum of k terms is at most the k largest of one sign, plus the errors so far. The
+    // sizes of a tree's nodes, ascending, are at most 2, 3, ..., count.
+    double up = 0.0;
+    double down = 0.0;
+    double error = 0.0;
+    for (size_t k = 1; k <= count; k++) {
+        up += k <= positives ? positive[k - 1] : 0.0;
+        down += k <= negatives ? negative[k - 1] : 0.0;
+        double off = (double)k * slack + error;
+        double partial = fmax(up, down) + off;
+        largest->up = fmax(largest->up, up + off);
+        largest->down = fmax(largest->down, down + off);
+        if (k > 1) {
+            // The last node is the whole sum.
+            double node = k < count ? partial : fmin(partial, total + (double)k * slack + error);
+            error += ls_bound_step(dtype, node);
+        }
+    }
+    return error;
+}
+
+typedef struct element_scratch {
+    double *terms;   // [ranks]
+    double *second;  // [ranks]
+    double *sort;    // [2 * ranks]
+} element_scratch;
+
+static double rounded(ls_dtype dtype, double value) {
+    unsigned char bytes[8];
+    ls_element_from_f64(bytes, dtype, value);
+    return ls_element_to_f64(bytes, dtype);
+}
+
+// A sum of products factor * terms, each rounded to dtype, then added in any order.
+static double products_error(const double *terms, const double *factors, double factor,
+                             size_t count, double total, ls_dtype dtype, element_scratch *scratch,
+                             reach *largest) {
+    double rounding = 0.0;
+    double slack = 0.0;
+    for (size_t i = 0; i < count; i++) {
+        scratch->second[i] = terms[i] * (factors == NULL ? factor : factors[i]);
+        double step = ls_bound_step(dtype, fabs(scratch->second[i]));
+        rounding += step;
+        slack = fmax(slack, step);
+    }
+    return rounding +
+           summation_error(scratch->second, count, slack, total, dtype, scratch->sort, largest);
+}
+
+static ls_bound_element bound_sum(const double *terms, size_t count, const ls_reduction *reduction,
+                                  const double *factors, element_scratch *scratch) {
+    ls_dtype dtype = reduction->dtype;
+    pair sum = {0.0, 0.0};
+    double magnitudes = 0.0;
+    for (size_t i = 0; i < count; i++) {
+        pair term = {terms[i], 0.0};
+        if (reduction->op == LS_PREMUL_SUM) {
+            term = pair_multiply(term, factors[i]);
+        }
+        sum = pair_add(sum, term);
+        magnitudes += fabs(term.hi);
+    }
+    reach largest = {0.0, 0.0};
+    double error = 0.0;
+    if (reduction->op == LS_PREMUL_SUM) {
+        error = products_error(terms, factors, 1.0, count, fabs(sum.hi), dtype, scratch, &largest);
+    } else {
+        error = summation_error(terms, count, 0.0, fabs(sum.hi), dtype, scratch->sort, &largest);
+    }
+    if (reduction->op == LS_AVG) {
+        // Either divided at the end, or every term multiplied by the rounded reciprocal.
+        double ranks = (double)count;
+        double sum_exact = fabs(sum.hi);
+        double divided = error / ranks;
+        divided += ls_bound_step(dtype, sum_exact / ranks + divided);
+        double reciprocal = rounded(dtype, 1.0 / ranks);
+        double multiplied = products_error(terms, NULL, reciprocal, count, sum_exact * reciprocal,
+                                           dtype, scratch, &largest);
+        // fma: 1/ranks is not a double, the difference of the two must not cancel away.
+        multiplied += fabs(fma(reciprocal, ranks, -1.0)) * sum_exact / ranks;
+        error = fmax(divided, multiplied);
+        sum = pair_divide(sum, ranks);
+    }
+    error += saturation_error(dtype, fmax(largest.up, largest.down));
+    error += 0x1p-100 * magnitudes;  // of the double-double value itself
+    return (ls_bound_element){sum.hi, sum.lo, error, overflow_of(dtype, largest.up, largest.down)};
+}
+
+static ls_bound_element bound_product(const double *terms, size_t count, ls_dtype dtype) {
+    pair product = {1.0, 0.0};
+    double growth = 1.0;  // the largest that any partial product can be
+    for (size_t i = 0; i < count; i++) {
+        product = pair_multiply(product, terms[i]);
+        growth *= fmax(1.0, fabs(terms[i]));
+    }
+    if (count == 1) {
+        return (ls_bound_element){product.hi, product.lo, 0.0, LS_OVERFLOW_NONE};
+    }
+    double steps = (double)(count - 1);
+    double u = ls_bound_roundoff(dtype);
+    // ((1 + u)^steps - 1) |product|, and half a subnormal per step times what it can still grow by.
+    double error = expm1(steps * log1p(u)) * fabs(product.hi);
+    error += steps * ls_bound_step(dtype, 0.0) * growth * (1.0 + steps * u);
+    double largest = growth * (1.0 + u * steps);
+    error += saturation_error(dtype, largest);
+    error += 0x1p-100 * fabs(product.hi) + DBL_TRUE_MIN;
+    // A partial product may have either sign.
+    return (ls_bound_element){product.hi, product.lo, error, overflow_of(dtype, largest, largest)};
+}
+
+// Operations without rounding: the fold itself, through the kernel.
+static int bound_exact(ls_bound_element *out, const ls_reduction *reduction, size_t first,
+                       size_t length) {
+    size_t bytes = ls_dtype_bytes(reduction->dtype);
+    void *values = NULL;
+    LS_TRY(ls_alloc(&values, NULL, length, bytes));
+    int status = ls_order_all_reduce(NULL, values, reduction, first, length);
+    for (size_t i = 0; status == LS_OK && i < length; i++) {
+        const char *value = (const char *)values + i * bytes;
+        out[i] = (ls_bound_element){.hi = ls_element_to_f64(value, reduction->dtype)};
+        if (reduction->dtype == LS_I64) {
+            int64_t exact = 0;
+            memcpy(&exact, value, sizeof exact);
+            out[i].hi = (double)(exact >> 32) * 0x1p32;
+            out[i].lo = (double)(exact & 0xffffffff);
+        } else if (reduction->dtype == LS_U64) {
+            uint64_t exact = 0;
+            memcpy(&exact, value, sizeof exact);
+            out[i].hi = (double)(exact >> 32) * 0x1p32;
+            out[i].lo = (double)(exact & 0xffffffff);
+        }
+    }
+    ls_free(NULL, values, length, bytes);
+    return status;
+}
+
+static bool rounds(const ls_reduction *reduction) {
+    ls_op op = reduction->op;
+    return ls_dtype_is_float(reduction->dtype) &&
+           (op == LS_SUM || op == LS_AVG || op == LS_PREMUL_SUM || op == LS_PROD);
+}
+
+int ls_bound_reduction(ls_bound_element *out, const ls_reduction *reduction, size_t first,
+                       size_t length) {
+    LS_ASSERT(out != NULL && reduction != NULL && reduction->in_count >= 1);
+    LS_ASSERT(first <= reduction->count && length <= reduction->count - first);
+    if (!rounds(reduction)) {
+        return bound_exact(out, reduction, first, length);
+    }
+    size_t ranks = (size_t)reduction->in_count;
+    size_t bytes = ls_dtype_bytes(reduction->dtype);
+    void *memory = NULL;
+    LS_TRY(ls_alloc(&memory, NULL, ranks, 5 * sizeof(double)));
+    double *numbers = memory;
+    double *factors = numbers + ranks;
+    element_scratch scratch = {numbers, numbers + 2 * ranks, numbers + 3 * ranks};
+    for (size_t k = 0; reduction->op == LS_PREMUL_SUM && k < ranks; k++) {
+        factors[k] = rounded(reduction->dtype, reduction->premul[k]);
+    }
+    for (size_t i = 0; i < length; i++) {
+        for (size_t k = 0; k < ranks; k++) {
+            const char *in = reduction->in[k];
+            numbers[k] = ls_element_to_f64(in + (first + i) * bytes, reduction->dtype);
+        }
+        out[i] = reduction->op == LS_PROD ? bound_product(numbers, ranks, reduction->dtype)
+                                          : bound_sum(numbers, ranks, reduction, factors, &scratch);
+    }
+    ls_free(NULL, memory, ranks, 5 * sizeof(double));
+    return LS_OK;
+}
+
+// actual - exact, without the rounding of a 64-bit integer to a double.
+static double difference(const ls_bound_element *element, ls_dtype dtype, const void *actual) {
+    if (dtype == LS_I64 || dtype == LS_U64) {
+        uint64_t bits = 0;
+        memcpy(&bits, actual, sizeof bits);
+        double high = dtype == LS_I64 ? (double)((int64_t)bits >> 32) : (double)(bits >> 32);
+        double low = (double)(bits & 0xffffffff);
+        return (high * 0x1p32 - element->hi) + (low - element->lo);
+    }
+    return (ls_element_to_f64(actual, dtype) - element->hi) - element->lo;
+}
+
+double ls_bound_ratio_of(double actual, double exact, double bound, unsigned char overflow) {
+    if (isnan(actual)) {
+        bool can = isnan(exact) || overflow == (LS_OVERFLOW_UP | LS_OVERFLOW_DOWN);
+        return isnan(exact) ? 0.0 : can ? 1.0 : INFINITY;
+    }
+    if (actual == exact) {
+        return 0.0;
+    }
+    if (isinf(actual)) {
+        return (overflow & (actual > 0 ? LS_OVERFLOW_UP : LS_OVERFLOW_DOWN)) != 0 ? 1.0 : INFINITY;
+    }
+    double distance = fabs(actual - exact);
+    return bound > 0.0 && isfinite(bound) && isfinite(distance) ? distance / bound : INFINITY;
+}
+
+double ls_bound_ratio(const ls_bound_element *element, ls_dtype dtype, const void *actual) {
+    LS_ASSERT(element != NULL && actual != NULL);
+    double value = ls_element_to_f64(actual, dtype);
+    if (!isfinite(value) || !isfinite(element->hi)) {
+        return ls_bound_ratio_of(value, element->hi, element->bound, element->overflow);
+    }
+    return ls_bound_ratio_of(difference(element, dtype, actual), 0.0, element->bound, 0);
+}

@@ -1,0 +1,140 @@
+// What the report writers share: escaping, numbers, and a failure told in full.
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "report/report_internal.h"
+
+#define EXPLAIN_WIDTH 96
+
+void ls_report__xml(ls_text *out, const char *text) {
+    if (text == NULL) {
+        return;
+    }
+    for (size_t left = strlen(text), length = 0; left > 0; text += length, left -= length) {
+        length = *text == '\n' || *text == '\t' ? 1 : ls_text_printable(text, left);
+        if (length == 0) {
+            ls_text_puts(out, "\xef\xbf\xbd");
+            length = 1;
+        } else if (*text == '<') {
+            ls_text_puts(out, "&lt;");
+        } else if (*text == '>') {
+            ls_text_puts(out, "&gt;");
+        } else if (*text == '&') {
+            ls_text_puts(out, "&amp;");
+        } else if (*text == '"') {
+            ls_text_puts(out, "&quot;");
+        } else if (*text == '\'') {
+            ls_text_puts(out, "&#39;");
+        } else {
+            ls_text_append(out, text, length);
+        }
+    }
+}
+
+void ls_report__number(ls_text *out, uint64_t value) {
+    char digits[24];
+    int length = snprintf(digits, sizeof digits, "%" PRIu64, value);
+    for (int i = 0; i < length; i++) {
+        if (i != 0 && (length - i) % 3 == 0) {
+            ls_text_puts(out, ",");
+        }
+        ls_text_append(out, digits + i, 1);
+    }
+}
+
+void ls_report__ranks(ls_text *out, const int *ranks, int count) {
+    for (int i = 0; i < count;) {
+        int last = i;
+        while (last + 1 < count && ranks[last + 1] == ranks[last] + 1) {
+            last++;
+        }
+        ls_text_printf(out, "%s%d", i == 0 ? "" : ", ", ranks[i]);
+        if (last > i) {
+            ls_text_printf(out, "%s%d", last == i + 1 ? ", " : "-", ranks[last]);
+        }
+        i = last + 1;
+    }
+}
+
+const char *ls_report__verdict(const ls_case_result *result) {
+    return result->skipped ? "skip" : result->pass ? "pass" : "fail";
+}
+
+// Each line of text, indented.
+static void put_lines(ls_text *out, const char *text, const char *indent) {
+    while (*text != 0) {
+        size_t length = strcspn(text, "\n");
+        if (length != 0) {
+            ls_text_puts(out, indent);
+            ls_text_plain(out, text, length);
+        }
+        ls_text_puts(out, "\n");
+        text += length + (text[length] == '\n' ? 1 : 0);
+    }
+}
+
+// "error: sentence", wrapped at spaces, what follows the first line indented by two more.
+static void put_wrapped(ls_text *out, const char *head, const char *text, const char *indent) {
+    size_t column = strlen(indent) + strlen(head);
+    ls_text_printf(out, "%s%s", indent, head);
+    while (*text != 0) {
+        size_t length = strcspn(text, " \n");
+        if (column + 1 + length > EXPLAIN_WIDTH) {
+            ls_text_printf(out, "\n%s ", indent);
+            column = strlen(indent) + 1;
+        }
+        ls_text_puts(out, " ");
+        ls_text_plain(out, text, length);
+        column += 1 + length;
+        text += length + (text[length] != 0 ? 1 : 0);
+    }
+    ls_text_puts(out, "\n");
+}
+
+static void explain_stage(ls_text *out, const ls_stage_result *stage, const char *indent) {
+    ls_text_printf(out, "%sstage ", indent);
+    ls_text_plain(out, stage->name, strlen(stage->name));
+    ls_text_printf(out, " is %s: ", ls_class_name(stage->class_));
+    ls_report__number(out, stage->differing);
+    ls_text_puts(out, " of ");
+    ls_report__number(out, stage->elements);
+    ls_text_puts(out, " elements differ, by up to ");
+    ls_report__number(out, stage->max_ulps);
+    ls_text_printf(out, " ulps (%.3g of the bound)\n", stage->bound_ratio);
+}
+
+void ls_report__explain(ls_text *out, const ls_case_result *result, const char *indent) {
+    char deeper[32];
+    (void)snprintf(deeper, sizeof deeper, "%s  ", indent);
+    if (result->error != NULL) {
+        put_wrapped(out, "error:", result->error, indent);
+    }
+    for (int s = 0; s < result->stage_count; s++) {
+        const ls_stage_result *stage = &result->stages[s];
+        if (!ls_class_passes(stage->class_) || stage->divergence != NULL) {
+            explain_stage(out, stage, indent);
+        }
+        if (stage->divergence != NULL) {
+            put_lines(out, stage->divergence, deeper);
+        }
+    }
+    for (int f = 0; f < result->finding_count; f++) {
+        const ls_finding *finding = &result->findings[f];
+        ls_text_printf(out, "%s%s", indent, ls_finding_name(finding->id));
+        if (finding->rank_count != 0) {
+            ls_text_puts(out, finding->rank_count == 1 ? ", rank " : ", ranks ");
+            ls_report__ranks(out, finding->ranks, finding->rank_count);
+        }
+        if (finding->where != NULL && finding->where[0] != 0) {
+            ls_text_puts(out, ", at ");
+            ls_text_plain(out, finding->where, strlen(finding->where));
+        }
+        ls_text_puts(out, "\n");
+        put_lines(out, finding->text != NULL ? finding->text : "", deeper);
+    }
+    if (result->reproduce != NULL) {
+        ls_text_printf(out, "%sreproduce: ", indent);
+        put_lines(out, result->reproduce, "");
+    }
+}

@@ -1,0 +1,127 @@
+// Results as one HTML page: no script, no link to anything outside it.
+#include "report/report_internal.h"
+
+static const char page_head[] =
+    "<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"/>\n"
+    "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\"/>\n<title>lockstep ";
+static const char page_style[] =
+    "</title>\n<style>\n"
+    "body{font:15px/1.5 system-ui,sans-serif;margin:2em auto;max-width:72em;padding:0 1em;"
+    "color:#1c2330;background:#fff}\n"
+    "table{border-collapse:collapse;width:100%;margin:.4em 0 1em}\n"
+    "th,td{text-align:left;padding:.2em .7em;border-bottom:1px solid #e3e6ea}\n"
+    "th{font-weight:600;color:#5a6473}\n"
+    "td.n,th.n{text-align:right;font-variant-numeric:tabular-nums}\n"
+    "summary{cursor:pointer;padding:.25em 0}\n"
+    "pre{background:#f5f6f8;padding:.8em;overflow-x:auto}\n"
+    ".pass{color:#1a7f37}.fail{color:#c62828;font-weight:600}.skip{color:#7a828e}\n"
+    "@media(prefers-color-scheme:dark){body{color:#dde1e7;background:#14171c}"
+    "pre{background:#20242b}th,td{border-color:#333a44}}\n"
+    "</style></head><body>\n";
+
+// The share of passed, failed and skipped cases as one bar.
+static void write_bar(ls_text *out, const ls_results *results) {
+    const int counts[] = {results->passed, results->failed, results->skipped};
+    const char *const colors[] = {"#2da44e", "#d32f2f", "#b4bac3"};
+    double total = results->case_count > 0 ? results->case_count : 1;
+    double x = 0;
+    ls_text_printf(
+        out,
+        "<svg width=\"100%%\" height=\"14\" viewBox=\"0 0 1000 14\" "
+        "preserveAspectRatio=\"none\" role=\"img\" aria-label=\"%d passed, %d failed, %d "
+        "skipped\">",
+        counts[0], counts[1], counts[2]);
+    for (int i = 0; i < 3; i++) {
+        double width = 1000.0 * counts[i] / total;
+        ls_text_printf(out, "<rect x=\"%.2f\" y=\"0\" width=\"%.2f\" height=\"14\" fill=\"%s\"/>",
+                       x, width, colors[i]);
+        x += width;
+    }
+    ls_text_puts(out, "</svg>\n");
+}
+
+static void write_stage(ls_text *out, const ls_stage_result *stage) {
+    ls_text_puts(out, "<tr><td>");
+    ls_report__xml(out, stage->name);
+    ls_text_printf(out, "</td><td class=\"%s\">%s</td><td class=\"n\">",
+                   ls_class_passes(stage->class_) ? "pass" : "fail", ls_class_name(stage->class_));
+    ls_report__number(out, stage->elements);
+    ls_text_puts(out, "</td><td class=\"n\">");
+    ls_report__number(out, stage->differing);
+    ls_text_puts(out, "</td><td class=\"n\">");
+    ls_report__number(out, stage->max_ulps);
+    ls_text_printf(out, "</td><td class=\"n\">%.3g</td><td>", stage->bound_ratio);
+    ls_report__xml(out, stage->order);
+    ls_text_puts(out, "</td></tr>\n");
+}
+
+static void write_case(ls_text *out, const ls_case_result *result) {
+    const char *verdict = ls_report__verdict(result);
+    ls_text_printf(out, "<details%s><summary><span class=\"%s\">%s</span> <b>",
+                   !result->skipped && !result->pass ? " open=\"open\"" : "", verdict, verdict);
+    ls_report__xml(out, result->name);
+    ls_text_puts(out, "</b> ");
+    if (!result->skipped && result->backend != NULL) {
+        ls_text_printf(out, "%s, ", ls_class_name(result->class_));
+        ls_report__xml(out, result->backend);
+        if (result->real != NULL) {
+            ls_text_puts(out, " against ");
+            ls_report__xml(out, result->real);
+        }
+        ls_text_printf(out, ", %.2f s", result->seconds);
+    }
+    ls_text_puts(out, "</summary>\n<p>");
+    ls_report__xml(out, result->file);
+    ls_text_puts(out, "</p>\n");
+    if (result->skipped) {
+        ls_text_puts(out, "<p>skipped: ");
+        ls_report__xml(out, result->skip_reason);
+        ls_text_puts(out, "</p>\n");
+    }
+    if (result->not_run != NULL) {
+        ls_text_puts(out, "<p>not run: ");
+        ls_report__xml(out, result->not_run);
+        ls_text_puts(out, "</p>\n");
+    }
+    if (result->stage_count != 0) {
+        ls_text_puts(out, "<table><tr><th>stage</th><th>class</th><th class=\"n\">elements</th>"
+                          "<th class=\"n\">differing</th><th class=\"n\">max ulps</th>"
+                          "<th class=\"n\">of bound</th><th>order</th></tr>\n");
+        for (int s = 0; s < result->stage_count; s++) {
+            write_stage(out, &result->stages[s]);
+        }
+        ls_text_puts(out, "</table>\n");
+    }
+    if (!result->skipped) {
+        ls_text explained = {0};
+        ls_report__explain(&explained, result, "");
+        if (explained.length != 0) {
+            ls_text_puts(out, "<pre>");
+            ls_report__xml(out, ls_text_string(&explained));
+            ls_text_puts(out, "</pre>\n");
+        }
+        out->failed = out->failed || explained.failed;
+        ls_text_free(&explained);
+    }
+    ls_text_puts(out, "</details>\n");
+}
+
+int ls_report_html(ls_text *out, const ls_results *results) {
+    LS_ASSERT(out != NULL);
+    LS_ASSERT(results != NULL);
+    ls_text_puts(out, page_head);
+    ls_report__xml(out, results->command);
+    ls_text_puts(out, page_style);
+    ls_text_puts(out, "<h1>lockstep ");
+    ls_report__xml(out, results->command);
+    ls_text_printf(
+        out, ": <span class=\"%s\">%s</span></h1>\n<p>%d passed, %d failed, %d skipped</p>\n",
+        ls_results_pass(results) ? "pass" : "fail", ls_results_pass(results) ? "pass" : "fail",
+        results->passed, results->failed, results->skipped);
+    write_bar(out, results);
+    for (int c = 0; c < results->case_count; c++) {
+        write_case(out, &results->cases[c]);
+    }
+    ls_text_puts(out, "</body></html>\n");
+    return out->failed ? LS_FAIL(LS_ERR_MEMORY, "HTML report: out of memory") : LS_OK;
+}

@@ -1,0 +1,20 @@
+// What the report writers share.
+#ifndef LS_REPORT_REPORT_INTERNAL_H
+#define LS_REPORT_REPORT_INTERNAL_H
+
+#include "report/report.h"
+
+// Appends text that is safe in XML and HTML, content and attributes alike: markup is escaped,
+// control characters and bytes that are not UTF-8 become U+FFFD. NULL appends nothing.
+void ls_report__xml(ls_text *out, const char *text);
+// "1,234,567"
+void ls_report__number(ls_text *out, uint64_t value);
+// "0, 2, 5-9"
+void ls_report__ranks(ls_text *out, const int *ranks, int count);
+// A failed case in plain words, one indented block: its error, its worst stages with their first
+// divergence, its findings, and the command that reproduces it.
+void ls_report__explain(ls_text *out, const ls_case_result *result, const char *indent);
+// "pass", "fail" or "skip"
+const char *ls_report__verdict(const ls_case_result *result);
+
+#endif

@@ -1,0 +1,109 @@
+// Results as JSON, format 1.
+#include "report/report.h"
+#include "formats/json.h"
+
+// Readers of JSON hold integers in 64 signed bits; a distance beyond that is told as the largest.
+static uint64_t readable(uint64_t value) {
+    return value < INT64_MAX ? value : INT64_MAX;
+}
+
+static void write_stage(ls_json *json, const ls_stage_result *stage) {
+    ls_json_object_open(json);
+    ls_json_member_string(json, "name", stage->name);
+    ls_json_member_string(json, "class", ls_class_name(stage->class_));
+    ls_json_member_uint(json, "elements", readable(stage->elements));
+    ls_json_member_uint(json, "differing", readable(stage->differing));
+    ls_json_member_uint(json, "max_ulps", readable(stage->max_ulps));
+    ls_json_member_double(json, "bound_ratio", stage->bound_ratio);
+    ls_json_member_string(json, "order", stage->order);
+    if (stage->divergence != NULL) {
+        ls_json_member_string(json, "divergence", stage->divergence);
+    }
+    ls_json_object_close(json);
+}
+
+static void write_finding(ls_json *json, const ls_finding *finding) {
+    ls_json_object_open(json);
+    ls_json_member_string(json, "id", ls_finding_name(finding->id));
+    ls_json_key(json, "ranks");
+    ls_json_array_open(json);
+    for (int r = 0; r < finding->rank_count; r++) {
+        ls_json_int(json, finding->ranks[r]);
+    }
+    ls_json_array_close(json);
+    ls_json_member_string(json, "where", finding->where);
+    ls_json_member_string(json, "text", finding->text);
+    ls_json_object_close(json);
+}
+
+static void write_case(ls_json *json, const ls_case_result *result) {
+    ls_json_object_open(json);
+    ls_json_member_string(json, "name", result->name);
+    ls_json_member_string(json, "file", result->file);
+    ls_json_member_string(json, "backend", result->backend);
+    ls_json_member_string(json, "real", result->real);
+    ls_json_member_string(json, "verdict", result->pass ? "pass" : "fail");
+    ls_json_member_string(json, "class", ls_class_name(result->class_));
+    if (result->error != NULL) {
+        ls_json_member_string(json, "error", result->error);
+    }
+    if (result->not_run != NULL) {
+        ls_json_member_string(json, "not_run", result->not_run);
+    }
+    ls_json_key(json, "stages");
+    ls_json_array_open(json);
+    for (int s = 0; s < result->stage_count; s++) {
+        write_stage(json, &result->stages[s]);
+    }
+    ls_json_array_close(json);
+    ls_json_key(json, "findings");
+    ls_json_array_open(json);
+    for (int f = 0; f < result->finding_count; f++) {
+        write_finding(json, &result->findings[f]);
+    }
+    ls_json_array_close(json);
+    ls_json_member_string(json, "reproduce", result->reproduce);
+    ls_json_object_close(json);
+}
+
+// A skipped case has no verdict, so it stands in a list of its own.
+static void write_skip(ls_json *json, const ls_case_result *result) {
+    ls_json_object_open(json);
+    ls_json_member_string(json, "name", result->name);
+    ls_json_member_string(json, "file", result->file);
+    ls_json_member_string(json, "reason", result->skip_reason);
+    ls_json_object_close(json);
+}
+
+int ls_report_json(ls_text *out, const ls_results *results) {
+    LS_ASSERT(out != NULL);
+    LS_ASSERT(results != NULL);
+    ls_json json;
+    ls_json_begin(&json, out, 2);
+    ls_json_object_open(&json);
+    ls_json_member_int(&json, "format", 1);
+    ls_json_member_string(&json, "command", results->command);
+    ls_json_member_string(&json, "verdict", ls_results_pass(results) ? "pass" : "fail");
+    ls_json_member_int(&json, "passed", results->passed);
+    ls_json_member_int(&json, "failed", results->failed);
+    ls_json_member_int(&json, "skipped", results->skipped);
+    ls_json_key(&json, "cases");
+    ls_json_array_open(&json);
+    for (int c = 0; c < results->case_count; c++) {
+        if (!results->cases[c].skipped) {
+            write_case(&json, &results->cases[c]);
+        }
+    }
+    ls_json_array_close(&json);
+    ls_json_key(&json, "skips");
+    ls_json_array_open(&json);
+    for (int c = 0; c < results->case_count; c++) {
+        if (results->cases[c].skipped) {
+            write_skip(&json, &results->cases[c]);
+        }
+    }
+    ls_json_array_close(&json);
+    ls_json_object_close(&json);
+    ls_text_puts(out, "\n");
+    return out->failed ? LS_FAIL(LS_ERR_MEMORY, "JSON report: out of memory") : LS_OK;
+}

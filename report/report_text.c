@@ -1,0 +1,192 @@
+// Results for people: one table, then the failures in full.
+#include <stdio.h>
+#include <string.h>
+
+#include "report/report_internal.h"
+
+#define NAME_MAX_COLUMNS 44
+
+typedef struct palette {
+    const char *good, *bad, *dim, *bold, *off;
+    const char *pass, *fail, *skip;
+} palette;
+
+static palette choose_palette(const ls_report_style *style) {
+    palette p = {"", "", "", "", "", "pass", "FAIL", "skip"};
+    if (style->color) {
+        p.good = "\033[32m";
+        p.bad = "\033[1;31m";
+        p.dim = "\033[2m";
+        p.bold = "\033[1m";
+        p.off = "\033[0m";
+    }
+    if (style->unicode) {
+        p.pass = "\u2713   ";
+        p.fail = "\u2717   ";
+        p.skip = "-   ";
+    }
+    return p;
+}
+
+// Characters, not bytes, of UTF-8 text.
+static size_t columns(const char *text) {
+    size_t count = 0;
+    for (; *text != 0; text++) {
+        count += ((unsigned char)*text & 0xc0) != 0x80;
+    }
+    return count;
+}
+
+static void put_left(ls_text *out, const char *text, size_t width) {
+    ls_text_plain(out, text, strlen(text));
+    size_t used = columns(text);
+    ls_text_repeat(out, ' ', used < width ? width - used : 0);
+}
+
+static void put_number_right(ls_text *out, uint64_t value, size_t width) {
+    ls_text number = {0};
+    ls_report__number(&number, value);
+    ls_text_repeat(out, ' ', number.length < width ? width - number.length : 0);
+    ls_text_puts(out, ls_text_string(&number));
+    out->failed = out->failed || number.failed;
+    ls_text_free(&number);
+}
+
+static bool shown(const ls_case_result *result, const ls_report_style *style) {
+    return !style->quiet || (!result->skipped && !result->pass);
+}
+
+typedef struct table_widths {
+    size_t name, elements, differing, ulps;  // in columns; numbers with two spaces before them
+} table_widths;
+
+static void widen(size_t *width, uint64_t value) {
+    ls_text number = {0};
+    ls_report__number(&number, value);
+    *width = number.length + 2 > *width ? number.length + 2 : *width;
+    ls_text_free(&number);
+}
+
+static table_widths choose_widths(const ls_results *results, const ls_report_style *style) {
+    table_widths widths = {.name = 16, .elements = 14, .differing = 12, .ulps = 12};
+    for (int c = 0; c < results->case_count; c++) {
+        const ls_case_result *result = &results->cases[c];
+        if (!shown(result, style)) {
+            continue;
+        }
+        for (int s = 0; s < result->stage_count; s++) {
+            const ls_stage_result *stage = &result->stages[s];
+            size_t used = columns(stage->name) + 2;
+            widths.name = used > widths.name ? used : widths.name;
+            widen(&widths.elements, stage->elements);
+            widen(&widths.differing, stage->differing);
+            widen(&widths.ulps, stage->max_ulps);
+        }
+        size_t used = columns(result->name);
+        widths.name = used > widths.name ? used : widths.name;
+    }
+    widths.name = widths.name < NAME_MAX_COLUMNS ? widths.name : NAME_MAX_COLUMNS;
+    return widths;
+}
+
+static void put_stage(ls_text *out, const ls_stage_result *stage, const table_widths *widths,
+                      const palette *p) {
+    bool good = ls_class_passes(stage->class_);
+    ls_text_puts(out, "        ");
+    put_left(out, stage->name, widths->name - 2);
+    ls_text_printf(out, "  %s", good ? p->good : p->bad);
+    put_left(out, ls_class_name(stage->class_), 12);
+    ls_text_puts(out, p->off);
+    put_number_right(out, stage->elements, widths->elements);
+    put_number_right(out, stage->differing, widths->differing);
+    put_number_right(out, stage->max_ulps, widths->ulps);
+    ls_text_printf(out, "  %8.3g", stage->bound_ratio);
+    if (stage->order != NULL) {
+        ls_text_printf(out, "  %s", stage->order);
+    }
+    ls_text_puts(out, "\n");
+}
+
+static void put_case(ls_text *out, const ls_case_result *result, const table_widths *widths,
+                     const palette *p) {
+    const char *color = result->skipped ? p->dim : result->pass ? p->good : p->bad;
+    const char *mark = result->skipped ? p->skip : result->pass ? p->pass : p->fail;
+    ls_text_printf(out, "%s%s%s  ", color, mark, p->off);
+    put_left(out, result->name, widths->name);
+    if (result->skipped) {
+        ls_text_printf(out, "  %s", p->dim);
+        ls_text_plain(out, result->skip_reason, strlen(result->skip_reason));
+        ls_text_printf(out, "%s\n", p->off);
+        return;
+    }
+    ls_text_puts(out, "  ");
+    ls_text_puts(out, color);
+    put_left(out, ls_class_name(result->class_), 12);
+    ls_text_puts(out, p->off);
+    ls_text_printf(out, "  %s%s%s", result->backend != NULL ? result->backend : "",
+                   result->real != NULL ? " against " : "",
+                   result->real != NULL ? result->real : "");
+    ls_text_printf(out, ", %.2f s\n", result->seconds);
+    for (int s = 0; s < result->stage_count; s++) {
+        const ls_stage_result *stage = &result->stages[s];
+        put_stage(out, stage, widths, p);
+        if (result->pass && stage->class_ == LS_CLASS_BY_DESIGN && stage->divergence != NULL) {
+            ls_text_puts(out, "          ");
+            ls_text_plain(out, stage->divergence, strlen(stage->divergence));
+            ls_text_puts(out, "\n");
+        }
+    }
+    if (result->not_run != NULL) {
+        ls_text_printf(out, "        %snot run: ", p->dim);
+        ls_text_plain(out, result->not_run, strlen(result->not_run));
+        ls_text_printf(out, "%s\n", p->off);
+    }
+}
+
+static void put_summary(ls_text *out, const ls_results *results, const palette *p) {
+    bool pass = ls_results_pass(results);
+    ls_text_printf(out, "%s%s: %d passed, %d failed, %d skipped%s\n", pass ? p->good : p->bad,
+                   results->command, results->passed, results->failed, results->skipped, p->off);
+}
+
+int ls_report_text(ls_text *out, const ls_results *results, const ls_report_style *style) {
+    LS_ASSERT(out != NULL);
+    LS_ASSERT(results != NULL && style != NULL);
+    palette p = choose_palette(style);
+    const table_widths widths = choose_widths(results, style);
+    bool any_stage = false;
+    bool any_shown = false;
+    for (int c = 0; c < results->case_count; c++) {
+        any_shown = any_shown || shown(&results->cases[c], style);
+        any_stage =
+            any_stage || (results->cases[c].stage_count != 0 && shown(&results->cases[c], style));
+    }
+    if (any_stage) {
+        ls_text_printf(out, "%s      ", p.dim);
+        put_left(out, "case and stage", widths.name);
+        ls_text_printf(out, "  %-12s%*s%*s%*s  %8s  %s%s\n", "class", (int)widths.elements,
+                       "elements", (int)widths.differing, "differing", (int)widths.ulps, "max ulps",
+                       "of bound", "order", p.off);
+    }
+    for (int c = 0; c < results->case_count; c++) {
+        if (shown(&results->cases[c], style)) {
+            put_case(out, &results->cases[c], &widths, &p);
+        }
+    }
+    for (int c = 0; c < results->case_count; c++) {
+        const ls_case_result *result = &results->cases[c];
+        bool expected = result->pass && result->finding_count != 0 && !style->quiet;
+        if (result->skipped || (result->pass && !expected)) {
+            continue;
+        }
+        ls_text_printf(out, "\n%s", p.bold);
+        ls_text_plain(out, result->name, strlen(result->name));
+        ls_text_printf(out, "%s (%s)\n", p.off, result->pass ? "as expected" : "failed");
+        ls_report__explain(out, result, "  ");
+    }
+    if (any_shown) {
+        ls_text_puts(out, "\n");
+    }
+    put_summary(out, results, &p);
+    return out->failed ? LS_FAIL(LS_ERR_MEMORY, "text report: out of memory") : LS_OK;
+}

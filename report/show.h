@@ -1,0 +1,51 @@
+// Pictures of shardings: who holds which block of a table or tensor. Uneven and empty blocks,
+// blocks on several ranks, gaps and any number of dimensions are drawn as they are.
+#ifndef LS_REPORT_SHOW_H
+#define LS_REPORT_SHOW_H
+
+#include <stdbool.h>
+
+#include "base/base.h"
+#include "local_tensor/local_tensor.h"
+#include "planner/plan.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct ls_picture_block {
+    int rank;
+    ls_block block;
+} ls_picture_block;
+
+// One table or tensor. Strings and blocks are borrowed or live in the arena that made the picture.
+typedef struct ls_picture {
+    const char *title;  // "table product: 10 x 16 f32, row_wise"
+    bool is_table;      // dimensions are called rows and columns
+    ls_shape shape;     // of the whole
+    int ranks;          // of the world
+    ls_picture_block *blocks;
+    int block_count;
+} ls_picture;
+
+// Pictures of one table of a plan, and of a tensor of `shape` under `placements` on `mesh`. Memory
+// comes from `arena`. The title is made of name and sharding.
+LS_API int ls_picture_of_table(ls_picture *out, ls_arena *arena, const ls_plan_table *table,
+                               int ranks);
+LS_API int ls_picture_of_tensor(ls_picture *out, ls_arena *arena, const char *name,
+                                const ls_shape *shape, const ls_mesh *mesh,
+                                const ls_placements *placements);
+
+// Appends the picture as a grid of characters, a slice at a time beyond two dimensions. Every cell
+// names the ranks that hold it; a cell that nobody holds says so. Long grids are cut with a note.
+LS_API int ls_show_text(ls_text *out, const ls_picture *picture);
+// Appends the pictures as JSON: {"format": 1, "command": "show", "ranks": N, "tensors": [{"title",
+// "shape", "blocks": [{"rank", "offset", "size"}]}]}, as docs/reference.md lists it.
+LS_API int ls_show_json(ls_text *out, const ls_picture *pictures, int count);
+// Appends one SVG document with all pictures, one below the other, a colour per rank.
+LS_API int ls_show_svg(ls_text *out, const ls_picture *pictures, int count);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,13 @@
+// The pictures of a scenario: its tables under its plan, its tensors under their placements.
+#ifndef LS_REPORT_SHOW_SCENARIO_H
+#define LS_REPORT_SHOW_SCENARIO_H
+
+#include "runner/scenario/scenario.h"
+#include "report/show.h"
+
+// *out [*count] lives in `arena` and borrows from the scenario. `only` leaves out what has another
+// name; NULL: nothing. Without any table or tensor *count is 0.
+LS_API int ls_pictures_of_scenario(ls_picture **out, int *count, ls_arena *arena,
+                                   const ls_scenario *scenario, const char *only);
+
+#endif

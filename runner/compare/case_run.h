@@ -1,0 +1,43 @@
+// One case while it is put together: shared by run.c, which runs it, and verdict.c, which judges
+// it. Private to the two.
+#ifndef LS_RUNNER_COMPARE_CASE_RUN_H
+#define LS_RUNNER_COMPARE_CASE_RUN_H
+
+#include "runner/compare/compare.h"
+#include "runner/program/execute.h"
+#include "runner/launch/planted.h"
+#include "runner/launch/real.h"
+#include "runner/compare/run.h"
+
+// One case being put together.
+typedef struct ls_case_run {
+    ls_results *results;
+    ls_arena *arena;  // the results'
+    const ls_scenario *scenario;
+    const ls_run_options *options;
+    ls_case_result result;
+    ls_comparison comparison;
+    ls_scenario_oracle *oracle;  // scenarios with tables
+    ls_stages *simulated;
+    ls_stages *expected;  // programs
+    ls_stages *clean;     // where defects are planted: the same without them
+    ls_stages *real;
+    int unreached;                     // the first planted fault that no rank came to; -1: none
+    ls_call_orders *orders;            // of the real run's calls
+    ls_recording *calls, *real_calls;  // of the simulation, and of the real run
+    double start_seconds;
+    bool record_only;    // nothing is compared
+    ls_planted planted;  // what a real run showed of planted defects
+    bool too_few_gpus;   // the real run needs more than this machine has
+} ls_case_run;
+
+// What the stages of the scenario must give.
+ls_expectation ls_case__expectation(const ls_case_run *run);
+// Judges what a run gave by the oracle, and by the numbers of other systems that the scenario
+// names.
+int ls_case__judge(ls_case_run *run, const ls_stages *stages, const char *who);
+// Fills in the result's class, verdict and stages: whether what the scenario demands, or expects,
+// is what came.
+void ls_case__decide(ls_case_run *run);
+
+#endif

@@ -1,0 +1,475 @@
+// Compares stage outputs with an oracle and with another run's, stage by stage.
+#include "runner/compare/compare.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "kernels/kernels.h"
+
+static ls_class worse(ls_class a, ls_class b) {
+    return a > b ? a : b;
+}
+
+// Notes a wrong output of a stage; the first one's explanation is kept.
+static void note_wrong(ls_comparison *comparison, ls_stage_result *stage, const ls_text *text) {
+    if (stage->divergence == NULL || stage->class_ < LS_CLASS_WRONG) {
+        stage->divergence = ls_arena_strdup(comparison->arena, ls_text_string(text));
+    }
+    stage->class_ = worse(stage->class_, LS_CLASS_WRONG);
+}
+
+// An output that one side lacks; of: its stage, table, feature, field and rank.
+static int note_absent(ls_comparison *comparison, ls_stage_result *stage, const ls_stage_output *of,
+                       const ls_text *text) {
+    char key[LS_STAGE_KEY_MAX];
+    LS_TRY(ls_stage_key(key, sizeof key, of));
+    note_wrong(comparison, stage, text);
+    ls_divergence_place place = {
+        .class_ = LS_CLASS_WRONG,
+        .key = ls_arena_strdup(comparison->arena, key),
+        .table = of->table != NULL ? ls_arena_strdup(comparison->arena, of->table) : NULL,
+        .feature = of->feature != NULL ? ls_arena_strdup(comparison->arena, of->feature) : NULL,
+        .rank = of->rank,
+    };
+    if (place.key == NULL) {
+        return LS_ERR_MEMORY;
+    }
+    ls_comparison__place(comparison, stage, &place);
+    return LS_OK;
+}
+
+static ls_stage_output output_of(const ls_stage_entry *entry, int rank) {
+    const ls_stage_array *array = &entry->ranks[rank];
+    return (ls_stage_output){
+        .stage = entry->stage,
+        .table = entry->table,
+        .feature = entry->feature,
+        .field = entry->field,
+        .rank = rank,
+        .dtype = entry->dtype,
+        .shape = array->shape,
+        .data = array->data,
+        .reduces = entry->reduces,
+    };
+}
+
+// ---- What is expected ---------------------------------------------------------------------------
+int ls_comparison__allowed(ls_expected *out, ls_allowance *allowed, bool *sums,
+                           const ls_expectation *expectation, const ls_stage_entry *entry,
+                           int rank) {
+    *out = (ls_expected){0};
+    *sums = false;
+    if (expectation->expected != NULL) {
+        const ls_stage_entry *known = ls_stages_find(expectation->expected, entry->key);
+        const ls_stage_array *array = known != NULL ? &known->ranks[rank] : NULL;
+        if (array == NULL || !array->present || array->count != entry->ranks[rank].count) {
+            return LS_ERR_NOT_FOUND;
+        }
+        *sums = array->exact != NULL;
+        *allowed = (ls_allowance){array->exact, array->bounds, array->overflow};
+        return LS_OK;
+    }
+    if (expectation->oracle == NULL) {
+        return LS_ERR_NOT_FOUND;
+    }
+    const ls_stage_output output = output_of(entry, rank);
+    LS_TRY(ls_oracle_expect(expectation->oracle, &output, out));
+    if (out->count != entry->ranks[rank].count) {
+        ls_expected_free(out);
+        return LS_ERR_NOT_FOUND;
+    }
+    *sums = out->values != NULL && !out->moves;
+    // What is documented of the sharding type is what its runs give.
+    *allowed = out->documented != NULL
+                   ? (ls_allowance){out->documented, out->documented_bounds, NULL}
+                   : (ls_allowance){out->values, out->bounds, NULL};
+    return LS_OK;
+}
+
+// ---- Against the oracle -------------------------------------------------------------------------
+static int judge_output(ls_comparison *comparison, ls_stage_result *stage,
+                        const ls_stage_entry *entry, int rank, const ls_oracle *oracle) {
+    const ls_stage_output of_rank = output_of(entry, rank), *output = &of_rank;
+    ls_judgement judgement;
+    int status = ls_oracle_judge(oracle, output, &judgement);
+    ls_text text = {0};
+    if (status == LS_ERR_NOT_FOUND) {
+        ls_text_puts(&text, ls_error_last()->text);
+        status = note_absent(comparison, stage, output, &text);
+        ls_text_free(&text);
+        return status;
+    }
+    LS_TRY(status);
+    ls_stage_result_compared(stage, judgement.elements);
+    stage->differing += judgement.differing;
+    if (judgement.max_ulps > stage->max_ulps) {
+        stage->max_ulps = judgement.max_ulps;
+    }
+    if (judgement.bound_ratio > stage->bound_ratio) {
+        stage->bound_ratio = judgement.bound_ratio;
+    }
+    ls_divergence_place place = {
+        .key = entry->key,
+        .table = entry->table,
+        .feature = entry->feature,
+        .entry = entry,
+        .dtype = entry->dtype,
+        .rank = output->rank,
+        .element = judgement.first_differing,
+        .count = entry->ranks[output->rank].count,
+        .ours = output->data,
+    };
+    if (judgement.wrong > 0) {
+        ls_text_puts(&text, judgement.text);
+        note_wrong(comparison, stage, &text);
+        place.class_ = LS_CLASS_WRONG;
+        place.element = judgement.first_wrong;
+    } else if (judgement.by_design > 0) {
+        if (stage->class_ < LS_CLASS_BY_DESIGN) {
+            stage->class_ = LS_CLASS_BY_DESIGN;
+            stage->divergence = ls_arena_strdup(comparison->arena, judgement.text);
+        }
+        place.class_ = LS_CLASS_BY_DESIGN;
+        place.element = judgement.first_by_design;
+    } else if (judgement.differing > 0) {
+        stage->class_ = worse(stage->class_, LS_CLASS_WITHIN_BOUND);
+        place.class_ = LS_CLASS_WITHIN_BOUND;
+    }
+    ls_comparison__place(comparison, stage, &place);
+    ls_text_free(&text);
+    return LS_OK;
+}
+
+// Outputs that the oracle knows and the run did not give.
+static int note_missing(ls_comparison *comparison, const ls_stages *run, const ls_oracle *oracle) {
+    size_t count = ls_oracle_output_count(oracle);
+    for (size_t i = 0; i < count; i++) {
+        ls_stage_output output;
+        LS_TRY(ls_oracle_output(oracle, i, &output));
+        char key[LS_STAGE_KEY_MAX];
+        LS_TRY(ls_stage_key(key, sizeof key, &output));
+        const ls_stage_entry *entry = ls_stages_find(run, key);
+        if (entry != NULL && entry->ranks[output.rank].present) {
+            continue;
+        }
+        ls_stage_result *stage = ls_comparison__stage(comparison, LS_JUDGE_ORACLE, 0, output.stage);
+        if (stage == NULL) {
+            return LS_ERR_MEMORY;
+        }
+        ls_text text = {0};
+        ls_text_printf(&text, "rank %d gives no %s", output.rank, key);
+        int status = note_absent(comparison, stage, &output, &text);
+        ls_text_free(&text);
+        LS_TRY(status);
+    }
+    return LS_OK;
+}
+
+static int compare_oracle(ls_comparison *comparison, const ls_stages *run,
+                          const ls_oracle *oracle) {
+    for (int i = 0; i < ls_stages_count(run); i++) {
+        const ls_stage_entry *entry = ls_stages_at(run, i);
+        ls_stage_result *stage = ls_comparison__stage(comparison, LS_JUDGE_ORACLE, 0, entry->stage);
+        if (stage == NULL) {
+            return LS_ERR_MEMORY;
+        }
+        for (int rank = 0; rank < ls_stages_ranks(run); rank++) {
+            if (entry->ranks[rank].present) {
+                LS_TRY(judge_output(comparison, stage, entry, rank, oracle));
+            }
+        }
+    }
+    return note_missing(comparison, run, oracle);
+}
+
+// ---- Array by array -----------------------------------------------------------------------------
+struct pair {
+    const ls_stage_entry *entry;  // of the run, or of what is expected
+    const ls_stage_array *a, *b;  // of one rank: what is expected or simulated, what was given
+    int rank;
+    const ls_expectation *expectation;
+    const char *a_name, *b_name;
+    bool expected;  // a is what should be, b what the run gave
+};
+
+static void note_pair(ls_comparison *comparison, const ls_stage_result *stage,
+                      const struct pair *pair, ls_class class_, size_t element) {
+    const ls_stage_array *ours = pair->expected ? pair->b : pair->a;
+    const ls_stage_array *theirs = pair->expected ? pair->a : pair->b;
+    ls_comparison__place(comparison, stage,
+                         &(ls_divergence_place){.class_ = class_,
+                                                .key = pair->entry->key,
+                                                .table = pair->entry->table,
+                                                .feature = pair->entry->feature,
+                                                .dtype = pair->entry->dtype,
+                                                .rank = pair->rank,
+                                                .element = element,
+                                                .count = ours->count,
+                                                .ours = ours->data,
+                                                .theirs = theirs->data});
+}
+
+static void format_value(ls_text *text, const void *data, ls_dtype dtype, size_t index) {
+    size_t bytes = ls_dtype_bytes(dtype);
+    const unsigned char *element = (const unsigned char *)data + index * bytes;
+    if (ls_dtype_is_float(dtype)) {
+        ls_text_printf(text, "%.9g (0x", ls_element_to_f64(element, dtype));
+        for (size_t i = bytes; i-- > 0;) {
+            ls_text_printf(text, "%02x", element[i]);
+        }
+        ls_text_puts(text, ")");
+        return;
+    }
+    int64_t value = 0;
+    memcpy(&value, element, bytes);
+    if (dtype == LS_U64) {
+        ls_text_printf(text, "%" PRIu64, (uint64_t)value);
+    } else if (ls_dtype_is_signed(dtype)) {
+        unsigned unused = 64u - 8u * (unsigned)bytes;
+        ls_text_printf(text, "%" PRId64, (int64_t)((uint64_t)value << unused) >> unused);
+    } else {
+        ls_text_printf(text, "%" PRId64, value);
+    }
+}
+
+static void format_place(ls_text *text, const struct pair *pair, size_t element) {
+    const ls_stage_entry *entry = pair->entry;
+    ls_text_printf(text, "stage %s", entry->stage);
+    if (entry->table != NULL) {
+        ls_text_printf(text, ", table %s", entry->table);
+    }
+    if (entry->feature != NULL) {
+        ls_text_printf(text, ", feature %s", entry->feature);
+    }
+    ls_text_printf(text, ", %s, rank %d", entry->field, pair->rank);
+    if (element < pair->a->count) {
+        ls_text_printf(text, ", element %zu", element);
+        const ls_shape *shape = &pair->a->shape;
+        size_t rest = element;
+        ls_text_puts(text, " [");
+        size_t stride = pair->a->count;
+        for (int d = 0; d < shape->ndim; d++) {
+            stride /= (size_t)shape->dim[d];
+            ls_text_printf(text, "%s%zu", d > 0 ? ", " : "", rest / stride);
+            rest %= stride;
+        }
+        ls_text_puts(text, "]");
+    }
+}
+
+static void explain(ls_text *text, const struct pair *pair, const ls_allowance *allowed,
+                    const ls_difference *difference) {
+    size_t element = difference->first_wrong;
+    format_place(text, pair, element);
+    ls_text_printf(text, "\n  %s ", pair->a_name);
+    format_value(text, pair->a->data, pair->entry->dtype, element);
+    ls_text_printf(text, ", %s ", pair->b_name);
+    format_value(text, pair->b->data, pair->entry->dtype, element);
+    size_t bytes = ls_dtype_bytes(pair->entry->dtype);
+    uint64_t ulps =
+        ls_element_ulps((const char *)pair->a->data + element * bytes,
+                        (const char *)pair->b->data + element * bytes, pair->entry->dtype);
+    if (ulps == 0) {
+        ls_text_puts(text, ": the same value in other bits");
+    } else if (ulps == UINT64_MAX) {
+        ls_text_puts(text, ": NaN against a number");
+    } else {
+        ls_text_printf(text, ": %" PRIu64 " ulps apart", ulps);
+    }
+    if (allowed == NULL) {
+        ls_text_puts(text, " where data only moves");
+    } else {
+        ls_text_printf(text, "; exactly %.9g, allowed difference %.3g", allowed->exact[element],
+                       allowed->bounds[element]);
+    }
+    if (pair->expectation->oracle == NULL) {
+        return;
+    }
+    ls_stage_output output = output_of(pair->entry, pair->rank);
+    ls_provenance from;
+    if (ls_oracle_provenance(pair->expectation->oracle, &output, element, &from) != LS_OK) {
+        return;
+    }
+    if (from.source_rank >= 0) {
+        ls_text_printf(text, "\n  sample %" PRId64 " of rank %d", from.sample, from.source_rank);
+    }
+    if (from.id >= 0) {
+        ls_text_printf(text, ", id %" PRId64 " at position %" PRId64, from.id, from.position);
+        if (from.owner_rank >= 0) {
+            ls_text_printf(text, ", whose row rank %d holds", from.owner_rank);
+        }
+    }
+}
+
+static void note_shape(ls_comparison *comparison, ls_stage_result *stage, const struct pair *pair) {
+    char a[96], b[96];
+    ls_text text = {0};
+    ls_shape_format(a, sizeof a, &pair->a->shape);
+    ls_shape_format(b, sizeof b, &pair->b->shape);
+    format_place(&text, pair, pair->a->count);
+    ls_text_printf(&text, "\n  %s has shape %s, %s has %s", pair->a_name, a, pair->b_name,
+                   pair->b->present ? b : "no such output");
+    stage->differing += pair->a->count;
+    stage->bound_ratio = INFINITY;
+    note_wrong(comparison, stage, &text);
+    note_pair(comparison, stage, pair, LS_CLASS_WRONG, SIZE_MAX);
+    ls_text_free(&text);
+}
+
+static void note_difference(ls_comparison *comparison, ls_stage_result *stage,
+                            const struct pair *pair, const ls_allowance *allowed,
+                            const ls_difference *difference) {
+    stage->differing += difference->differing;
+    if (difference->max_ulps > stage->max_ulps) {
+        stage->max_ulps = difference->max_ulps;
+    }
+    if (difference->bound_ratio > stage->bound_ratio) {
+        stage->bound_ratio = difference->bound_ratio;
+    }
+    if (difference->differing == 0) {
+        return;
+    }
+    if (difference->bound_ratio <= 1.0) {
+        stage->class_ = worse(stage->class_, LS_CLASS_WITHIN_BOUND);
+        note_pair(comparison, stage, pair, LS_CLASS_WITHIN_BOUND, difference->first);
+        return;
+    }
+    ls_text text = {0};
+    explain(&text, pair, allowed, difference);
+    note_wrong(comparison, stage, &text);
+    note_pair(comparison, stage, pair, LS_CLASS_WRONG, difference->first_wrong);
+    ls_text_free(&text);
+}
+
+static int compare_pair(ls_comparison *comparison, ls_stage_result *stage,
+                        const struct pair *pair) {
+    ls_stage_result_compared(stage, pair->a->count);
+    if (!pair->b->present || !ls_shape_equal(&pair->a->shape, &pair->b->shape)) {
+        note_shape(comparison, stage, pair);
+        return LS_OK;
+    }
+    ls_expected expected = {0};
+    ls_allowance allowed;
+    bool sums = false;
+    int status = ls_comparison__allowed(&expected, &allowed, &sums, pair->expectation, pair->entry,
+                                        pair->rank);
+    if (status != LS_OK && status != LS_ERR_NOT_FOUND) {
+        return status;
+    }
+    const ls_allowance *known = sums ? &allowed : NULL;
+    ls_difference difference;
+    if (pair->expected && sums) {
+        ls_difference_from_exact(&difference, pair->b->data, pair->entry->dtype, pair->b->count,
+                                 known);
+    } else {
+        ls_difference_compute(&difference, pair->a->data, pair->b->data, pair->entry->dtype,
+                              pair->a->count, known);
+    }
+    note_difference(comparison, stage, pair, known, &difference);
+    ls_expected_free(&expected);
+    return LS_OK;
+}
+
+// Every array of `a` with the same one of `b`.
+static int compare_arrays(ls_comparison *comparison, ls_judge judge, const ls_stages *a,
+                          const ls_stages *b, const ls_expectation *expectation, const char *a_name,
+                          const char *b_name) {
+    const ls_stage_array nothing = {0};
+    for (int i = 0; i < ls_stages_count(a); i++) {
+        const ls_stage_entry *entry = ls_stages_at(a, i);
+        const ls_stage_entry *other = ls_stages_find(b, entry->key);
+        ls_stage_result *stage = ls_comparison__stage(comparison, judge, 0, entry->stage);
+        if (stage == NULL) {
+            return LS_ERR_MEMORY;
+        }
+        bool same_dtype = other != NULL && other->dtype == entry->dtype;
+        for (int rank = 0; rank < ls_stages_ranks(a); rank++) {
+            const struct pair pair = {
+                .entry = entry,
+                .a = &entry->ranks[rank],
+                .b = same_dtype ? &other->ranks[rank] : &nothing,
+                .rank = rank,
+                .expectation = expectation,
+                .a_name = a_name,
+                .b_name = b_name,
+                .expected = a == expectation->expected,
+            };
+            if (pair.a->present) {
+                LS_TRY(compare_pair(comparison, stage, &pair));
+            }
+        }
+    }
+    return LS_OK;
+}
+
+// Calls `note` for each array of `b` that `a` (NULL: empty) lacks.
+typedef int (*note_extra)(ls_comparison *comparison, ls_stage_result *stage,
+                          const ls_stage_entry *entry, int rank, const ls_text *text);
+
+static int find_extra(ls_comparison *comparison, ls_judge judge, const ls_stages *a,
+                      const ls_stages *b, const char *a_name, const char *b_name, note_extra note) {
+    for (int i = 0; i < ls_stages_count(b); i++) {
+        const ls_stage_entry *entry = ls_stages_at(b, i);
+        const ls_stage_entry *own = a != NULL ? ls_stages_find(a, entry->key) : NULL;
+        for (int rank = 0; rank < ls_stages_ranks(b); rank++) {
+            if (!entry->ranks[rank].present || (own != NULL && own->ranks[rank].present)) {
+                continue;
+            }
+            ls_stage_result *stage = ls_comparison__stage(comparison, judge, 0, entry->stage);
+            if (stage == NULL) {
+                return LS_ERR_MEMORY;
+            }
+            ls_text text = {0};
+            ls_text_printf(&text, "rank %d of the %s run gives %s, which the %s run lacks", rank,
+                           b_name, entry->key, a_name);
+            int status = note(comparison, stage, entry, rank, &text);
+            ls_text_free(&text);
+            LS_TRY(status);
+        }
+    }
+    return LS_OK;
+}
+
+static int note_extra_wrong(ls_comparison *comparison, ls_stage_result *stage,
+                            const ls_stage_entry *entry, int rank, const ls_text *text) {
+    const ls_stage_output output = output_of(entry, rank);
+    return note_absent(comparison, stage, &output, text);
+}
+
+static int note_extra_unjudged(ls_comparison *comparison, ls_stage_result *stage,
+                               const ls_stage_entry *entry, int rank, const ls_text *text) {
+    (void)comparison, (void)text;
+    stage->unjudged += entry->ranks[rank].count;
+    return LS_OK;
+}
+
+int ls_compare_runs(ls_comparison *comparison, const ls_stages *run, const ls_stages *real,
+                    const ls_expectation *expectation, const char *run_name,
+                    const char *real_name) {
+    if (ls_stages_ranks(run) != ls_stages_ranks(real)) {
+        return LS_FAIL(LS_ERR_INVALID, "the %s run has %d ranks, the %s one %d", run_name,
+                       ls_stages_ranks(run), real_name, ls_stages_ranks(real));
+    }
+    LS_TRY(compare_arrays(comparison, LS_JUDGE_REAL, run, real, expectation, run_name, real_name));
+    return find_extra(comparison, LS_JUDGE_REAL, run, real, run_name, real_name, note_extra_wrong);
+}
+
+int ls_compare_expected(ls_comparison *comparison, const ls_stages *run,
+                        const ls_expectation *expectation, const char *run_name) {
+    if (expectation->oracle != NULL) {
+        return compare_oracle(comparison, run, expectation->oracle);
+    }
+    if (expectation->expected == NULL) {
+        return ls_compare_nothing(comparison, run);
+    }
+    LS_TRY(compare_arrays(comparison, LS_JUDGE_ORACLE, expectation->expected, run, expectation,
+                          "expected", run_name));
+    return find_extra(comparison, LS_JUDGE_ORACLE, expectation->expected, run, "expected", run_name,
+                      note_extra_unjudged);
+}
+
+int ls_compare_nothing(ls_comparison *comparison, const ls_stages *run) {
+    return find_extra(comparison, LS_JUDGE_ORACLE, NULL, run, "", "", note_extra_unjudged);
+}

@@ -1,0 +1,47 @@
+// Differences between two arrays of values: how many elements differ, by how many ulps, where
+// first, and how that compares with a derived bound. The one place where values are called equal or
+// not.
+#ifndef LS_RUNNER_COMPARE_DIFFERENCE_H
+#define LS_RUNNER_COMPARE_DIFFERENCE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/base.h"
+
+typedef struct ls_difference {
+    uint64_t elements;
+    uint64_t differing;  // elements whose bits differ
+    uint64_t max_ulps;   // largest distance in representable values; UINT64_MAX: NaN against number
+    size_t first;        // index of the first differing element; elements when none
+    double bound_ratio;  // largest ratio of differing elements; infinite: wrong whatever the bound
+    size_t first_wrong;  // of the first element with a ratio above 1; elements when none
+} ls_difference;
+
+// What correct elements may be, all [count]: their exact values, how far from them rounding can
+// take each, and how it may overflow (ls_overflow).
+typedef struct ls_allowance {
+    const double *exact;
+    const double *bounds;
+    const unsigned char *overflow;  // NULL: it cannot
+} ls_allowance;
+
+// Whether two elements are the same bits.
+bool ls_element_same(const void *a, const void *b, ls_dtype dtype);
+
+// Distance of two elements in representable values; UINT64_MAX when exactly one is NaN.
+uint64_t ls_element_ulps(const void *a, const void *b, ls_dtype dtype);
+
+// Compares b [count] with a [count] of dtype. Where the bits differ, the element of b is held to
+// what is allowed: its ratio is its distance from the exact value in bounds, at most 1 where it is
+// correct, and two NaN are the same. allowed NULL: the data only moved, so that every bit counts.
+void ls_difference_compute(ls_difference *out, const void *a, const void *b, ls_dtype dtype,
+                           size_t count, const ls_allowance *allowed);
+
+// Compares values [count] of dtype with what is allowed: an element is equal when it is the exact
+// value rounded to dtype.
+void ls_difference_from_exact(ls_difference *out, const void *values, ls_dtype dtype, size_t count,
+                              const ls_allowance *allowed);
+
+#endif

@@ -1,0 +1,409 @@
+// Runs scenarios and puts the outcome into results: simulates, runs for real, compares. The verdict
+// is verdict.c.
+#include "runner/compare/run.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+
+#include "runner/compare/case_run.h"
+#include "runner/program/program.h"
+#include "runner/compare/recorded.h"
+#include "runner/trace/trace.h"
+
+#define EXPLAIN_BYTES_MAX ((size_t)64 << 20)  // stage outputs past which orders are not searched
+
+static double now_seconds(void) {
+    struct timespec time;
+    clock_gettime(CLOCK_MONOTONIC, &time);
+    return (double)time.tv_sec + (double)time.tv_nsec * 1e-9;
+}
+
+static void begin(ls_case_run *run, ls_results *results, const ls_scenario *scenario,
+                  const ls_run_options *options, const char *backend, const char *real) {
+    *run = (ls_case_run){
+        .results = results,
+        .arena = results->arena,
+        .scenario = scenario,
+        .options = options,
+        .comparison = {.arena = results->arena,
+                       .main = real != NULL ? LS_JUDGE_REAL : LS_JUDGE_ORACLE},
+        .unreached = -1,
+        .start_seconds = now_seconds(),
+        .result =
+            {
+                .name = ls_arena_strdup(results->arena, scenario->name),
+                .not_run = ls_scenario_not_run(scenario),
+                .file = ls_arena_strdup(results->arena, scenario->file),
+                .backend = backend,
+                .real = real,
+                .reproduce = ls_result_command(results->arena, options->reproduce, scenario->file),
+            },
+    };
+}
+
+static void add_finding(ls_case_run *run, const ls_finding *finding) {
+    ls_finding *findings =
+        ls_arena_alloc(run->arena, (size_t)run->result.finding_count + 1, sizeof *findings);
+    if (findings == NULL) {
+        return;
+    }
+    if (run->result.finding_count > 0) {
+        memcpy(findings, run->result.findings,
+               (size_t)run->result.finding_count * sizeof *findings);
+    }
+    findings[run->result.finding_count] = *finding;
+    run->result.findings = findings;
+    run->result.finding_count += 1;
+    if (run->result.class_ < LS_CLASS_FINDING) {
+        run->result.class_ = LS_CLASS_FINDING;
+    }
+}
+
+// ---- Simulating ---------------------------------------------------------------------------------
+static int simulate_on(ls_case_run *run, ls_world *world, const ls_order *order,
+                       ls_stages *simulated, ls_stages *expected) {
+    ls_backend *backend = NULL;
+    LS_TRY(run->options->device != NULL
+               ? ls_backend_sim_create_on(&backend, world, run->options->device)
+               : ls_backend_sim_create(&backend, world));
+    backend->order = order;
+    // Recorded orders may differ between groups, and then so do the bits of what they replicate.
+    int status = run->orders != NULL
+                     ? LS_OK
+                     : ls_spmd_check_on(&backend->check_replicas, run->options->checks,
+                                        LS_FINDING_REPLICA_DIVERGED);
+    bool traced = simulated == run->simulated;  // and no search of orders
+    ls_trace_watch(traced ? run->options->trace : NULL, backend, run->scenario->name,
+                   run->scenario);
+    if (run->orders != NULL) {
+        backend->order_of = ls_call_orders_of;
+        backend->order_of_arg = run->orders;
+    }
+    ls_stage_sink sink = ls_stages_sink(simulated);
+    ls_stage_sink expected_sink = {0};
+    if (expected != NULL) {
+        expected_sink = ls_stages_sink(expected);
+    }
+    const ls_execution execution = {
+        .scenario = run->scenario,
+        .backend = backend,
+        .sink = &sink,
+        .expected = expected != NULL ? &expected_sink : NULL,
+    };
+    ls_recording_writer *calls = NULL;
+    if (status == LS_OK && traced && run->result.real != NULL) {
+        status = ls_recorded_watch(&calls, backend, run->scenario);
+    }
+    ls_finding finding = {0};
+    bool found = false;
+    status = status == LS_OK ? ls_execute(&execution, run->arena, &finding, &found) : status;
+    if (found) {
+        add_finding(run, &finding);
+    }
+    status = calls != NULL ? ls_recorded_calls(&run->calls, calls, status) : status;
+    ls_backend_free(backend);
+    return status;
+}
+
+// Simulates under an order (NULL: rank order); expected (NULL: not wanted): what stages must give.
+static int simulate_under(ls_case_run *run, const char *order_text, ls_stages *simulated,
+                          ls_stages *expected) {
+    const ls_world_options options = {
+        .mesh = run->scenario->mesh, .seed = run->scenario->seed, .device = run->options->device};
+    ls_world *world = NULL;
+    ls_order *order = NULL;
+    int status = order_text != NULL ? ls_order_parse(&order, order_text) : LS_OK;
+    if (status == LS_OK) {
+        status = ls_world_create(&world, &options);
+    }
+    if (status == LS_OK) {
+        status = simulate_on(run, world, order, simulated, expected);
+    }
+    ls_world_free(world);
+    ls_order_free(order);
+    return status;
+}
+
+// A failed check of the collectives (ranks disagree, a buffer overlaps, ...) is a finding.
+static void note_check(ls_case_run *run) {
+    ls_finding finding;
+    if (ls_check_last()->found && ls_check_finding(&finding, run->arena) == LS_OK) {
+        add_finding(run, &finding);
+    }
+}
+
+static const char *stated_order(const ls_case_run *run) {
+    return run->options->order != NULL ? run->options->order : run->scenario->order;
+}
+
+// The scenario with each rank on its own thread: what is wrong with the calls, and, where defects
+// are planted, what comes of them.
+static int run_ranks(ls_case_run *run, ls_stages *stages) {
+    const ls_stage_sink sink = stages != NULL ? ls_stages_sink(stages) : (ls_stage_sink){0};
+    const ls_program_ranks_options options = {
+        .schedule = run->options->schedule,
+        .tries = run->options->explore,
+        .checks = run->options->checks,
+        .order = stated_order(run),
+        .trace = run->options->trace,
+        .sink = stages != NULL ? &sink : NULL,
+    };
+    ls_program_outcome outcome;
+    LS_TRY(ls_program_ranks(&outcome, run->scenario, run->arena, &options));
+    for (int f = 0; f < outcome.finding_count; f++) {
+        add_finding(run, &outcome.findings[f]);
+    }
+    run->unreached = outcome.unreached;
+    if (outcome.finding_count > 0 && options.tries > 0) {
+        const char *command =
+            ls_arena_printf(run->arena, "lockstep run --schedule random --seed %llu",
+                            (unsigned long long)outcome.seed);
+        run->result.reproduce =
+            command == NULL ? NULL : ls_result_command(run->arena, command, run->scenario->file);
+    }
+    return LS_OK;
+}
+
+// Fills run->simulated, and run->expected for programs.
+static int simulate(ls_case_run *run) {
+    bool plants = ls_scenario_plants(run->scenario);
+    LS_TRY(ls_stages_create(&run->simulated, run->scenario->ranks));
+    LS_TRY(ls_stages_create(&run->expected, run->scenario->ranks));
+    LS_TRY(plants ? ls_stages_create(&run->clean, run->scenario->ranks) : LS_OK);
+    if (plants || ls_program_has_ranks(run->scenario)) {
+        LS_TRY(run_ranks(run, plants ? run->simulated : NULL));
+        if (run->result.finding_count > 0) {
+            return LS_OK;
+        }
+    }
+    ls_check_clear();
+    int status =
+        simulate_under(run, stated_order(run), plants ? run->clean : run->simulated, run->expected);
+    if (status != LS_OK && run->result.finding_count == 0) {
+        note_check(run);
+    }
+    return run->result.finding_count > 0 ? LS_OK : status;
+}
+
+static int make_oracle(ls_case_run *run) {
+    if (run->scenario->is_program) {
+        return LS_OK;
+    }
+    return ls_execute_oracle(&run->oracle, run->scenario, run->arena);
+}
+
+static int finish(ls_case_run *run, int status) {
+    if (status != LS_OK) {
+        ls_case_result_set_error(&run->result, run->arena);
+    }
+    ls_case_result *result = &run->result;
+    ls_case__decide(run);
+    ls_planted_conclude(&run->planted, result);
+    if (run->too_few_gpus && run->options->skip_too_few_gpus) {
+        result->skipped = true;
+        result->skip_reason = result->error;
+        result->error = NULL;
+    }
+    result->seconds = now_seconds() - run->start_seconds;
+    ls_execute_oracle_free(run->oracle);
+    ls_stages_free(run->simulated);
+    ls_stages_free(run->expected);
+    ls_stages_free(run->clean);
+    ls_stages_free(run->real);
+    ls_call_orders_free(run->orders);
+    ls_recording_free(run->calls);
+    ls_recording_free(run->real_calls);
+    return ls_results_add(run->results, result);
+}
+
+static bool is_live(const char *real) {
+    return strcmp(real, "mpi") == 0 || strcmp(real, "nccl") == 0;
+}
+
+// ---- The three ways -----------------------------------------------------------------------------
+// Runs on a real backend, or reads a recording, into run->real. A rank that died is a finding.
+static int get_real(ls_case_run *run, const char *real) {
+    const ls_real_request request = {
+        .scenario = run->scenario,
+        .backend = real,
+        .options = run->options,
+        .too_few_gpus = &run->too_few_gpus,
+        .orders = &run->orders,
+        .calls = &run->real_calls,
+    };
+    ls_finding finding = {0};
+    bool found = false;
+    LS_TRY(ls_stages_create(&run->real, run->scenario->ranks));
+    int status = ls_real_run(run->real, &request, run->arena, &finding, &found);
+    if (found) {
+        add_finding(run, &finding);
+    }
+    return found && status != LS_ERR_RANK_DIED ? LS_OK : status;
+}
+
+static int run_simulated(ls_case_run *run) {
+    LS_TRY(simulate(run));
+    if (run->result.finding_count > 0) {
+        return LS_OK;
+    }
+    LS_TRY(make_oracle(run));
+    LS_TRY(ls_case__judge(run, run->simulated, "simulated"));
+    return run->options->keep_dir != NULL ? get_real(run, "sim") : LS_OK;
+}
+
+int ls_run_simulated(ls_results *results, const ls_scenario *scenario,
+                     const ls_run_options *options) {
+    ls_case_run run;
+    begin(&run, results, scenario, options, "sim", NULL);
+    return finish(&run, run_simulated(&run));
+}
+
+// What the simulation found must show in the real run, too.
+static int plant(ls_case_run *run, const char *real) {
+    const ls_real_request request = {.scenario = run->scenario,
+                                     .backend = real,
+                                     .options = run->options,
+                                     .too_few_gpus = &run->too_few_gpus};
+    int status = ls_planted_run(&run->planted, &request, run->result.findings,
+                                run->result.finding_count, run->arena);
+    if (status == LS_ERR_RANK_DIED) {
+        add_finding(run, &run->planted.death);
+    }
+    return status;
+}
+
+static int run_real(ls_case_run *run, const char *backend) {
+    // Programs need the simulation for their plain references.
+    LS_TRY(simulate(run));
+    if (run->result.finding_count > 0) {
+        return plant(run, backend);
+    }
+    LS_TRY(make_oracle(run));
+    LS_TRY(get_real(run, backend));
+    return ls_case__judge(run, run->real, backend);
+}
+
+int ls_run_real(ls_results *results, const ls_scenario *scenario, const char *backend,
+                const ls_run_options *options) {
+    ls_case_run run;
+    begin(&run, results, scenario, options, backend, NULL);
+    return finish(&run, run_real(&run, backend));
+}
+
+// Simulates again, each call in the order that the real run says it used. An order that the user
+// gave stays.
+static int simulate_as_recorded(ls_case_run *run) {
+    // What is planted is done by ranks of their own, in one order for all.
+    if (run->orders == NULL || ls_call_orders_count(run->orders) == 0 ||
+        run->options->order != NULL || run->clean != NULL) {
+        ls_call_orders_free(run->orders);
+        run->orders = NULL;
+        return LS_OK;
+    }
+    ls_stages *again = NULL;
+    LS_TRY(ls_stages_create(&again, run->scenario->ranks));
+    int status = simulate_under(run, stated_order(run), again, NULL);
+    if (status == LS_OK) {
+        ls_stages_free(run->simulated);
+        run->simulated = again;
+    } else {
+        ls_stages_free(again);
+    }
+    return status;
+}
+
+// Orders that a real run may have summed in, tried when the stated one does not give its bits.
+static const char *const known_orders[] = {
+    "rank",          "ring:proto=ll",    "ring:proto=ll128",  "ring:proto=simple",
+    "tree:proto=ll", "tree:proto=ll128", "tree:proto=simple",
+};
+
+// Whether simulating under `order` gives the real run's bits in every stage.
+static bool order_explains(ls_case_run *run, const char *order) {
+    ls_stages *again = NULL;
+    ls_comparison comparison = {.arena = run->arena, .main = LS_JUDGE_REAL};
+    ls_call_orders *recorded = run->orders;
+    run->orders = NULL;
+    int status = ls_stages_create(&again, run->scenario->ranks);
+    if (status == LS_OK) {
+        status = simulate_under(run, order, again, NULL);
+    }
+    if (status == LS_OK) {
+        const ls_expectation nothing = {0};
+        status =
+            ls_compare_runs(&comparison, again, run->real, &nothing, "simulated", run->result.real);
+    }
+    ls_stages_free(again);
+    run->orders = recorded;
+    return status == LS_OK && ls_comparison_class(&comparison) == LS_CLASS_BIT_EXACT;
+}
+
+// Sums that differ within their bound: looks for a known order that gives exactly these bits.
+static void explain_sums(ls_case_run *run) {
+    if (ls_comparison_class(&run->comparison) != LS_CLASS_WITHIN_BOUND || run->clean != NULL ||
+        ls_stages_bytes(run->simulated) > EXPLAIN_BYTES_MAX) {
+        return;
+    }
+    for (size_t i = 0; i < sizeof known_orders / sizeof *known_orders; i++) {
+        if (!order_explains(run, known_orders[i])) {
+            continue;
+        }
+        for (int k = 0; k < run->comparison.stage_count; k++) {
+            ls_stage_result *stage = &run->comparison.stages[k];
+            if (stage->class_ == LS_CLASS_WITHIN_BOUND) {
+                stage->class_ = LS_CLASS_REORDERED;
+                stage->order = known_orders[i];
+            }
+        }
+        return;
+    }
+}
+
+static int run_compared(ls_case_run *run, const char *real) {
+    LS_TRY(simulate(run));
+    if (run->result.finding_count > 0) {
+        return plant(run, real);
+    }
+    LS_TRY(make_oracle(run));
+    LS_TRY(get_real(run, real));
+    if (run->result.finding_count > 0) {
+        return LS_OK;
+    }
+    LS_TRY(simulate_as_recorded(run));
+    if (!run->scenario->checks.real_off) {
+        const ls_expectation expectation = ls_case__expectation(run);
+        LS_TRY(ls_compare_runs(&run->comparison, run->simulated, run->real, &expectation,
+                               "simulated", run->result.real));
+        if (run->clean == NULL) {  // what is planted may change them
+            LS_TRY(ls_recorded_compare_calls(&run->comparison, run->calls, run->real_calls));
+        }
+        explain_sums(run);
+    }
+    return ls_case__judge(run, run->simulated, "simulated");
+}
+
+int ls_run_compared(ls_results *results, const ls_scenario *scenario, const char *real,
+                    const ls_run_options *options) {
+    ls_case_run run;
+    begin(&run, results, scenario, options, "sim", is_live(real) ? real : "recording");
+    return finish(&run, run_compared(&run, real));
+}
+
+int ls_run_recorded(ls_results *results, const ls_scenario *scenario, const char *backend,
+                    const ls_run_options *options) {
+    ls_case_run run;
+    begin(&run, results, scenario, options, backend, NULL);
+    run.record_only = true;
+    const ls_real_request request = {.scenario = scenario,
+                                     .backend = backend,
+                                     .options = options,
+                                     .too_few_gpus = &run.too_few_gpus};
+    ls_finding finding = {0};
+    bool found = false;
+    int status = ls_real_run(NULL, &request, run.arena, &finding, &found);
+    if (found) {
+        add_finding(&run, &finding);
+    }
+    return finish(&run, found && status != LS_ERR_RANK_DIED ? LS_OK : status);
+}

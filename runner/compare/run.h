@@ -1,0 +1,55 @@
+// Running a scenario: simulate it, run it for real where asked, compare, judge, and put the outcome
+// into results. What `lockstep run`, `compare` and `record` do, without the command line.
+#ifndef LS_RUNNER_COMPARE_RUN_H
+#define LS_RUNNER_COMPARE_RUN_H
+
+#include "collectives/recording.h"
+#include "ranks/ranks.h"
+#include "runner/result.h"
+#include "runner/scenario/scenario.h"
+#include "runner/compare/stages.h"
+
+typedef struct ls_run_options {
+    const char *order;  // reduction order, replaces the scenario's; NULL: as the scenario says
+    double deadline_seconds;    // for real runs
+    const char *program_dir;    // where this program and lockstep-mpi lie
+    const char *mpiexec;        // path of mpiexec; NULL: this build has no MPI
+    ls_schedule_kind schedule;  // of programs whose ranks make their own calls; not PARALLEL
+    int explore;                // tries so many random schedules of them; 0: runs `schedule` once
+    const char *checks;         // globs of the checks of those; NULL: by the scenario
+    const char *keep_dir;       // keeps recordings of what runs here; NULL: nowhere
+    bool allow_outside;         // paths in the scenarios of recordings may leave their folder
+    struct ls_device *device;   // where the simulator's buffers lie; NULL: in ordinary memory
+    bool skip_too_few_gpus;     // scenarios that need more GPUs than there are: skipped, not failed
+    bool processes;             // NCCL: a process per rank, not a thread of one process
+    struct ls_trace *trace;     // sees the simulated calls, see trace.h; NULL: none
+    const char *reproduce;      // the command without the file, "lockstep compare --real mpi"
+} ls_run_options;
+
+// Simulates the scenario and judges it against its oracle: adds one case.
+int ls_run_simulated(ls_results *results, const ls_scenario *scenario,
+                     const ls_run_options *options);
+
+// Runs the scenario on a real backend ("mpi", "nccl") and judges that against the oracle.
+int ls_run_real(ls_results *results, const ls_scenario *scenario, const char *backend,
+                const ls_run_options *options);
+
+// Simulates the scenario, runs it on `real` ("mpi", "nccl") or reads the recording in the directory
+// `real`, and compares stage by stage.
+int ls_run_compared(ls_results *results, const ls_scenario *scenario, const char *real,
+                    const ls_run_options *options);
+
+// Runs the scenario on a backend ("sim", "mpi", "nccl") and keeps the recording in its folder of
+// options->keep_dir, which must not exist or be an earlier recording of a scenario of that name.
+// Adds one case: bit_exact without stages, or what went wrong.
+int ls_run_recorded(ls_results *results, const ls_scenario *scenario, const char *backend,
+                    const ls_run_options *options);
+
+// The ranks of one process, called in each that ls_run_* started, and for the simulator in this
+// one: executes the scenario on `backend`, whose world holds these ranks, and writes their part of
+// the recording in `dir`. versions: of the libraries that mattered, or NULL. own_calls: each rank
+// makes its calls by itself.
+int ls_run_rank(const ls_scenario *scenario, ls_backend *backend, const char *versions,
+                const char *dir, bool own_calls);
+
+#endif

@@ -1,0 +1,172 @@
+// The store of stage outputs: entries in order of appearance, found by key through a hash table.
+#include "runner/compare/stages.h"
+
+#include <string.h>
+
+struct ls_stages {
+    ls_arena *arena;
+    int ranks;
+    size_t bytes;
+    ls_stage_entry **entries;  // [capacity], the first `count` in use
+    int count;
+    int capacity;
+    int *slots;           // [slot_count], index + 1 of an entry, 0: empty; open addressing
+    uint32_t slot_count;  // a power of two, more than twice `count`
+};
+
+int ls_stages_create(ls_stages **out, int ranks) {
+    LS_ASSERT(ranks >= 1);
+    *out = NULL;
+    ls_arena *arena = NULL;
+    LS_TRY(ls_arena_create(&arena, NULL));
+    ls_stages *stages = ls_arena_alloc(arena, 1, sizeof *stages);
+    if (stages == NULL) {
+        ls_arena_free(arena);
+        return LS_ERR_MEMORY;
+    }
+    stages->arena = arena;
+    stages->ranks = ranks;
+    *out = stages;
+    return LS_OK;
+}
+
+void ls_stages_free(ls_stages *stages) {
+    if (stages != NULL) {
+        ls_arena_free(stages->arena);
+    }
+}
+
+// The slot where `key` is, or the empty one where it belongs.
+static uint32_t find_slot(const ls_stages *stages, const char *key) {
+    uint32_t slot = ls_random_stream(key) & (stages->slot_count - 1);
+    while (stages->slots[slot] != 0 &&
+           strcmp(stages->entries[stages->slots[slot] - 1]->key, key) != 0) {
+        slot = (slot + 1) & (stages->slot_count - 1);
+    }
+    return slot;
+}
+
+static int grow(ls_stages *stages) {
+    int capacity = stages->capacity != 0 ? stages->capacity * 2 : 32;
+    ls_stage_entry **entries = ls_arena_alloc(stages->arena, (size_t)capacity, sizeof *entries);
+    uint32_t slot_count = (uint32_t)capacity * 4;
+    int *slots = ls_arena_alloc(stages->arena, slot_count, sizeof *slots);
+    if (entries == NULL || slots == NULL) {
+        return LS_ERR_MEMORY;
+    }
+    if (stages->count > 0) {
+        memcpy(entries, stages->entries, (size_t)stages->count * sizeof *entries);
+    }
+    stages->entries = entries;
+    stages->capacity = capacity;
+    stages->slots = slots;
+    stages->slot_count = slot_count;
+    for (int i = 0; i < stages->count; i++) {
+        stages->slots[find_slot(stages, entries[i]->key)] = i + 1;
+    }
+    return LS_OK;
+}
+
+static const char *copy_name(ls_stages *stages, const char *name) {
+    return name != NULL ? ls_arena_strdup(stages->arena, name) : NULL;
+}
+
+static int add_entry(ls_stages *stages, ls_stage_entry **out, const char *key,
+                     const ls_stage_output *output) {
+    if (stages->count == stages->capacity) {
+        LS_TRY(grow(stages));
+    }
+    ls_stage_entry *entry = ls_arena_alloc(stages->arena, 1, sizeof *entry);
+    ls_stage_array *ranks = ls_arena_alloc(stages->arena, (size_t)stages->ranks, sizeof *ranks);
+    if (entry == NULL || ranks == NULL) {
+        return LS_ERR_MEMORY;
+    }
+    memcpy(entry->key, key, strlen(key) + 1);
+    entry->stage = copy_name(stages, output->stage);
+    entry->table = copy_name(stages, output->table);
+    entry->feature = copy_name(stages, output->feature);
+    entry->field = copy_name(stages, output->field);
+    entry->dtype = output->dtype;
+    entry->reduces = output->reduces;
+    entry->ranks = ranks;
+    stages->entries[stages->count] = entry;
+    stages->count += 1;
+    stages->slots[find_slot(stages, key)] = stages->count;
+    *out = entry;
+    return LS_OK;
+}
+
+static int store_output(void *arg, const ls_stage_output *output) {
+    ls_stages *stages = arg;
+    char key[LS_STAGE_KEY_MAX];
+    LS_TRY(ls_stage_key(key, sizeof key, output));
+    if (output->rank < 0 || output->rank >= stages->ranks) {
+        return LS_FAIL_RANK(LS_ERR_INVALID, output->rank, "%s: rank %d is not among the %d ranks",
+                            key, output->rank, stages->ranks);
+    }
+    size_t count = 0;
+    size_t bytes = 0;
+    LS_TRY(ls_shape_count(&count, &output->shape));
+    LS_TRY(ls_size_mul(&bytes, count, ls_dtype_bytes(output->dtype)));
+    ls_stage_entry *entry = (ls_stage_entry *)(uintptr_t)ls_stages_find(stages, key);
+    if (entry == NULL) {
+        LS_TRY(add_entry(stages, &entry, key, output));
+    }
+    if (entry->dtype != output->dtype) {
+        return LS_FAIL_RANK(LS_ERR_INVALID, output->rank,
+                            "%s: rank %d gives %s where an earlier rank gave %s", key, output->rank,
+                            ls_dtype_name(output->dtype), ls_dtype_name(entry->dtype));
+    }
+    ls_stage_array *array = &entry->ranks[output->rank];
+    if (array->present) {
+        return LS_FAIL_RANK(LS_ERR_INVALID, output->rank, "%s: rank %d gives it twice", key,
+                            output->rank);
+    }
+    array->data = ls_arena_copy(stages->arena, output->data, bytes);
+    if (array->data == NULL) {
+        return LS_ERR_MEMORY;
+    }
+    if (output->exact != NULL) {
+        array->exact = ls_arena_copy(stages->arena, output->exact, count * sizeof(double));
+        array->bounds = ls_arena_copy(stages->arena, output->bounds, count * sizeof(double));
+        array->overflow = ls_arena_copy(stages->arena, output->overflow, count);
+        if (array->exact == NULL || array->bounds == NULL || array->overflow == NULL) {
+            return LS_ERR_MEMORY;
+        }
+    }
+    array->present = true;
+    array->shape = output->shape;
+    array->count = count;
+    entry->reduces = entry->reduces || output->reduces;
+    stages->bytes += bytes;
+    return LS_OK;
+}
+
+ls_stage_sink ls_stages_sink(ls_stages *stages) {
+    return (ls_stage_sink){.arg = stages, .emit = store_output};
+}
+
+int ls_stages_ranks(const ls_stages *stages) {
+    return stages->ranks;
+}
+
+int ls_stages_count(const ls_stages *stages) {
+    return stages->count;
+}
+
+const ls_stage_entry *ls_stages_at(const ls_stages *stages, int index) {
+    LS_ASSERT(index >= 0 && index < stages->count);
+    return stages->entries[index];
+}
+
+const ls_stage_entry *ls_stages_find(const ls_stages *stages, const char *key) {
+    if (stages->slot_count == 0) {
+        return NULL;
+    }
+    int index = stages->slots[find_slot(stages, key)];
+    return index != 0 ? stages->entries[index - 1] : NULL;
+}
+
+size_t ls_stages_bytes(const ls_stages *stages) {
+    return stages->bytes;
+}

@@ -1,0 +1,156 @@
+// The verdict on a case: what judges its stages, which classes its scenario lets pass, and what a
+// scenario of a known defect, or one that proves nothing, comes to.
+#include "runner/compare/case_run.h"
+#include "runner/compare/expect.h"
+
+ls_expectation ls_case__expectation(const ls_case_run *run) {
+    if (run->oracle != NULL) {
+        return (ls_expectation){.oracle = run->oracle->oracle};
+    }
+    return (ls_expectation){.expected = run->expected};
+}
+
+int ls_case__judge(ls_case_run *run, const ls_stages *stages, const char *who) {
+    const ls_expectation expectation = ls_case__expectation(run);
+    if (run->result.finding_count > 0) {
+        return LS_OK;
+    }
+    if (!run->scenario->checks.oracle_off) {
+        LS_TRY(ls_compare_expected(&run->comparison, stages, &expectation, who));
+    }
+    LS_TRY(ls_compare_references(&run->comparison, stages, run->scenario, &expectation));
+    return run->comparison.stage_count > 0 ? LS_OK : ls_compare_nothing(&run->comparison, stages);
+}
+
+// ---- The verdict --------------------------------------------------------------------------------
+static ls_class allowed_class(const ls_case_run *run, const ls_stage_result *stage) {
+    const ls_scenario_checks *checks = &run->scenario->checks;
+    switch (stage->judge) {
+    case LS_JUDGE_REFERENCE:
+        return checks->references[stage->reference].allow;
+    case LS_JUDGE_REAL:
+        return checks->real;
+    default:
+        return checks->oracle;
+    }
+}
+
+// The stages of a class that the scenario's checks do not let pass, [stage_count]; debuggers stop
+// at those. *any: whether there is one.
+static const bool *find_failing(bool *any, const ls_case_run *run) {
+    const ls_oracle *oracle = run->oracle != NULL ? run->oracle->oracle : NULL;
+    int count = run->comparison.stage_count;
+    bool *fails = ls_arena_alloc(run->arena, (size_t)count + 1, sizeof *fails);
+    *any = fails == NULL;
+    for (int i = 0; fails != NULL && i < count; i++) {
+        ls_stage_result *stage = &run->comparison.stages[i];
+        ls_class allowed = allowed_class(run, stage);
+        fails[i] = stage->class_ > allowed;
+        if (fails[i] && stage->divergence == NULL) {
+            stage->divergence = ls_arena_printf(run->arena, "the scenario's checks want %s",
+                                                ls_class_name(allowed));
+        }
+        if (fails[i]) {
+            ls_comparison_stop(&run->comparison, i, oracle);
+            *any = true;
+        }
+    }
+    return fails;
+}
+
+// Something was held against something else.
+static bool was_judged(const ls_case_run *run) {
+    for (int i = 0; i < run->comparison.stage_count; i++) {
+        if (run->comparison.stages[i].class_ > LS_CLASS_UNJUDGED) {
+            return true;
+        }
+    }
+    return false;
+}
+
+// What planted defects that no check found did to the outputs.
+static const char *harm_of(ls_case_run *run) {
+    ls_comparison changes = {.arena = run->arena, .main = LS_JUDGE_REAL};
+    const ls_expectation nothing = {0};
+    uint64_t differing = 0;
+    if (run->unreached >= 0) {
+        const ls_scenario_fault *fault = &run->scenario->faults[run->unreached];
+        return ls_arena_printf(run->arena,
+                               "%s: the fault is not planted: rank %d does not come to it",
+                               ls_scenario_where(run->scenario, &fault->node), fault->rank);
+    }
+    if (ls_compare_runs(&changes, run->clean, run->simulated, &nothing, "clean", "planted") !=
+        LS_OK) {
+        return NULL;
+    }
+    for (int i = 0; i < changes.stage_count; i++) {
+        differing += changes.stages[i].differing;
+    }
+    return differing == 0 ? "what is planted changes no bit of any output, and no check notices it"
+                          : ls_arena_printf(
+                                run->arena,
+                                "what is planted changes %llu elements of the outputs, all as much "
+                                "as rounding may, and no check notices it",
+                                (unsigned long long)differing);
+}
+
+// A scenario of a known bug passes when the bug is found, and only then. *why: what is amiss.
+static bool decide(const char **why, ls_case_run *run) {
+    const ls_scenario_expect *expect = &run->scenario->expect;
+    ls_case_result *result = &run->result;
+    bool failing = false, planted = ls_scenario_plants(run->scenario) && run->clean != NULL;
+    const bool *fails = find_failing(&failing, run);
+    if (result->class_ == LS_CLASS_ERROR || fails == NULL) {
+        return false;
+    }
+    if (expect->has_finding) {
+        return !failing && ls_expect_finding(why, result, expect, run->arena);
+    }
+    if (expect->has_class) {
+        const ls_oracle *oracle = run->oracle != NULL ? run->oracle->oracle : NULL;
+        *why = "a check found a defect, which was not expected";
+        return result->finding_count == 0 &&
+               ls_expect_divergence(why, &run->comparison, fails, expect, oracle, run->arena);
+    }
+    if (result->finding_count > 0 || failing) {
+        *why = expect->unnoticed ? "what is planted was to go unnoticed" : NULL;
+        return false;
+    }
+    bool unreached = planted && run->unreached >= 0;
+    if (planted && (unreached || !expect->unnoticed)) {
+        *why = harm_of(run);
+        return false;
+    }
+    return true;
+}
+
+// What passes although it proves nothing, or not all that was asked for, is skipped.
+static void skip_unproven(ls_case_run *run) {
+    const ls_scenario_expect *expect = &run->scenario->expect;
+    ls_case_result *result = &run->result;
+    bool expects = expect->has_finding || expect->has_class || expect->unnoticed;
+    if (!result->pass || run->record_only) {
+        return;
+    }
+    if (result->not_run != NULL) {
+        result->skip_reason = ls_arena_printf(run->arena, "not run: %s", result->not_run);
+    } else if (!expects && !was_judged(run)) {
+        result->skip_reason = "nothing was judged: no output has an element that something is "
+                              "compared with";
+    }
+    result->skipped = result->skip_reason != NULL;
+}
+
+void ls_case__decide(ls_case_run *run) {
+    ls_case_result *result = &run->result;
+    const char *why = NULL;
+    ls_class class_ = ls_comparison_class(&run->comparison);
+    result->class_ = class_ > result->class_ ? class_ : result->class_;
+    result->pass = decide(&why, run);
+    result->stages = run->comparison.stages;
+    result->stage_count = run->comparison.stage_count;
+    if (!result->pass && result->error == NULL) {
+        result->error = why;
+    }
+    skip_unproven(run);
+}

@@ -1,0 +1,87 @@
+// The process that outlives its owner by a moment. Linux: close_range.
+#define _GNU_SOURCE
+#include "runner/launch/keeper.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <ftw.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "runner/launch/processes.h"
+
+#define TRIES    100  // the owner's processes may still be writing while they end
+#define PAUSE_MS 20
+
+static int remove_entry(const char *path, const struct stat *about, int type, struct FTW *walk) {
+    (void)about;
+    (void)type;
+    (void)walk;
+    (void)remove(path);
+    return 0;
+}
+
+static void clean(const ls_keeper *keeper) {
+    ls_processes_end(keeper->dir);
+    for (int i = 0; i < TRIES && access(keeper->dir, F_OK) == 0; i++) {
+        (void)nftw(keeper->dir, remove_entry, 16, FTW_DEPTH | FTW_PHYS);
+        if (access(keeper->dir, F_OK) == 0) {
+            (void)nanosleep(&(struct timespec){.tv_nsec = PAUSE_MS * 1000000L}, NULL);
+        }
+    }
+    ls_processes_sweep_shared(keeper->started);
+}
+
+_Noreturn static void keep(int owner, const ls_keeper *keeper) {
+    (void)setsid();  // Ctrl-C is for the owner
+    const int ignored[] = {SIGTERM, SIGINT, SIGHUP, SIGQUIT};
+    for (size_t i = 0; i < sizeof ignored / sizeof *ignored; i++) {
+        (void)signal(ignored[i], SIG_IGN);
+    }
+    (void)dup2(owner, 0);
+    (void)close_range(1, UINT_MAX, 0);  // whoever reads the owner's output does not wait for us
+    char byte;
+    while (read(0, &byte, 1) < 0 && errno == EINTR) {
+    }
+    clean(keeper);
+    _exit(0);
+}
+
+int ls_keeper_start(ls_keeper *out, const char *dir) {
+    LS_ASSERT(out != NULL && dir != NULL && dir[0] != 0);
+    int ends[2];
+    *out = (ls_keeper){.pipe = -1};
+    if (realpath(dir, out->dir) == NULL || pipe2(ends, O_CLOEXEC) != 0) {
+        return LS_FAIL(LS_ERR_BACKEND, "cannot keep \"%s\": %s", dir, strerror(errno));
+    }
+    struct timespec now;
+    (void)clock_gettime(CLOCK_REALTIME, &now);
+    out->started = now.tv_sec - 1;  // files' times lag a little
+    pid_t child = fork();
+    if (child == 0) {
+        keep(ends[0], out);
+    }
+    (void)close(ends[0]);
+    if (child < 0) {
+        (void)close(ends[1]);
+        return LS_FAIL(LS_ERR_BACKEND, "cannot start a process: %s", strerror(errno));
+    }
+    out->pid = child;
+    out->pipe = ends[1];
+    return LS_OK;
+}
+
+void ls_keeper_remove(ls_keeper *keeper) {
+    LS_ASSERT(keeper != NULL && keeper->pid > 0);
+    clean(keeper);
+    // Nothing is left to keep; it may have been stopped, and would not hear that.
+    (void)kill(keeper->pid, SIGKILL);
+    (void)close(keeper->pipe);
+    while (waitpid(keeper->pid, NULL, 0) < 0 && errno == EINTR) {
+    }
+    *keeper = (ls_keeper){.pipe = -1};
+}

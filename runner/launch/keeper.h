@@ -1,0 +1,27 @@
+// What a real run must not leave behind: its processes, its temporary directory, MPI's shared
+// memory. A small process cleans up when its owner ends for any reason, by Ctrl-C, by kill -9; the
+// owner itself does the same at the end, so that neither needs the other.
+#ifndef LS_RUNNER_LAUNCH_KEEPER_H
+#define LS_RUNNER_LAUNCH_KEEPER_H
+
+#include <limits.h>
+#include <sys/types.h>
+#include <time.h>
+
+#include "base/base.h"
+
+typedef struct ls_keeper {
+    char dir[PATH_MAX];
+    time_t started;
+    pid_t pid;  // of the process that waits
+    int pipe;   // it waits for this end to close
+} ls_keeper;
+
+// Keeps the existing directory `dir` and the processes launched with directories in it (launch.h).
+// LS_ERR_BACKEND when no process can be started.
+int ls_keeper_start(ls_keeper *out, const char *dir);
+// Ends those processes, removes the directory and all below it, and what of MPI's shared memory
+// they left.
+void ls_keeper_remove(ls_keeper *keeper);
+
+#endif

@@ -1,0 +1,73 @@
+// Starting the real processes of a run: mpiexec under a deadline, with every rank watched, so that
+// a rank that dies is named and nothing is left running.
+#ifndef LS_RUNNER_LAUNCH_LAUNCH_H
+#define LS_RUNNER_LAUNCH_LAUNCH_H
+
+#include <stdbool.h>
+
+#include "base/base.h"
+#include "collectives/finding.h"
+
+// How a launched run ended.
+typedef struct ls_launch_result {
+    int exit_code;       // mpiexec's; -1 when it was ended, for one of the next two
+    bool timed_out;      // by the deadline, or since a stopped launcher never started the ranks
+    bool hung;           // it was seen to hang as expected
+    bool launcher_died;  // mpiexec, or what it starts ranks through, ended before the ranks did
+    int started;         // ranks that have said that they live
+    int died_rank;       // the first rank that died before it was done, or LS_RANK_NONE
+    int died_signal;     // the signal that ended it, 0 when unknown or none
+    bool died_planted;   // that rank's program ended itself
+    double seconds;      // wall time
+    ls_text output;  // stdout and stderr of all ranks, at most LS_LAUNCH_OUTPUT_MAX bytes; owned
+    ls_text seen;    // timed_out: what was seen of the ranks, each with "; " behind it; owned
+} ls_launch_result;
+
+// A run that is to hang. It does when every rank says that it is in its place, nobody is stopped or
+// gone, and nothing moves for `quiet_seconds`, in which each rank that waits was given
+// `cpu_seconds` to look for what it waits for: a busy machine takes longer, and comes to the same.
+typedef struct ls_launch_hang {
+    const ls_place *places;  // [ranks] NULL: the run is not to hang
+    double quiet_seconds;
+    double cpu_seconds;
+} ls_launch_hang;
+
+#define LS_LAUNCH_OUTPUT_MAX ((size_t)1 << 20)
+
+// Runs argv (NULL-terminated: mpiexec and its arguments) for `ranks` ranks, and ends all that is
+// left of it, wherever it went. watch_dir is an existing directory of this launch alone, where rank
+// r's process writes "rank_R.pid" when it starts and "rank_R.done" when it has finished
+// (ls_launch_announce and ls_launch_done). LS_ERR_BACKEND when it cannot be started.
+int ls_launch(ls_launch_result *out, const char *const *argv, int ranks, const char *watch_dir,
+              double deadline_seconds, const ls_launch_hang *hang);
+void ls_launch_result_free(ls_launch_result *result);
+
+// Called by a launched process: says that rank `rank` lives, or that its work is complete.
+int ls_launch_announce(const char *watch_dir, int rank);
+int ls_launch_done(const char *watch_dir, int rank);
+// Called first thing by a launched process: goes on in a child process, while this one waits for it
+// and, should a signal end it, leaves "rank_R.died" with the signal before it ends itself. So the
+// rank that died is known for certain, not by who was seen to vanish first. Where the process that
+// had started this one is gone before, it leaves "rank_R.orphaned", and ends its child. Returns in
+// the child alone, or at once where the rank's number is not in the environment.
+void ls_launch_keep(const char *watch_dir);
+// Called by a launched process before it announces itself: *page is where ls_launch_place (an
+// ls_place_observer) says where the rank is. It lives as long as the process.
+int ls_launch_place_open(void **page, const char *watch_dir, int rank);
+void ls_launch_place(void *page, const ls_place *place);
+// Called by a launched process whose checks found a defect (ls_check_last of this thread): tells
+// the finding with the last error's text. Nothing happens where there is none.
+void ls_launch_tell_finding(const char *watch_dir, int rank);
+// Reads the finding that a rank told, the lowest rank's first; texts live in `arena`. False: none.
+bool ls_launch_finding(ls_finding *out, const char *watch_dir, int ranks, ls_arena *arena);
+
+// Called by a launched process that fails, before it ends: tells the last error's text; and the
+// first such text, in one line. False: none was told.
+void ls_launch_tell_error(const char *watch_dir, int rank);
+bool ls_launch_error(char *text, size_t text_bytes, const char *watch_dir, int ranks);
+// Called by a launched process that needs more GPUs than there are, with the last error's text; and
+// whether one said so.
+void ls_launch_tell_too_few(const char *watch_dir, int rank);
+bool ls_launch_too_few(char *text, size_t text_bytes, const char *watch_dir, int ranks);
+
+#endif

@@ -1,0 +1,47 @@
+// What the files of the launcher share.
+#ifndef LS_RUNNER_LAUNCH_LAUNCH_INTERNAL_H
+#define LS_RUNNER_LAUNCH_LAUNCH_INTERNAL_H
+
+#include <stdbool.h>
+#include <sys/types.h>
+
+#include "runner/launch/launch.h"
+
+#define LS_LAUNCH_PATH_BYTES 4096
+
+// out [LS_LAUNCH_PATH_BYTES] = "DIR/rank_R.SUFFIX"; false: too long.
+bool ls_launch__mark(char *out, const char *dir, int rank, const char *suffix);
+double ls_launch__now(void);  // seconds
+
+typedef struct ls_watched_rank {
+    pid_t pid;                  // 0: not announced yet
+    int fd;                     // its pidfd, or -1
+    bool gone;                  // the process has ended
+    pid_t keeper, launcher;     // its parent, and what started that; 0: none
+    double cpu_seconds_before;  // it had run for so long when it was last seen to come to its place
+} ls_watched_rank;
+
+typedef struct ls_watch {
+    const char *dir;
+    int ranks;
+    ls_watched_rank *rank;
+    int output;   // read end of the pipe; -1 at end of file
+    pid_t child;  // mpiexec; 0: it has ended
+    bool killed;  // by a signal
+    const ls_launch_hang *hang;
+    double quiet_since;    // seconds; 0: not every rank is in its place
+    double stopped_since;  // seconds; 0: no process is stopped, as far as was looked at
+    double looked;         // seconds; when that was
+} ls_watch;
+
+// ---- launch_hang.c: what is seen of a run that does not go on ----------------------------------
+// Whether the run hangs as expected. Call often.
+bool ls_launch__hangs(ls_watch *watch);
+// Whether a process has been stopped for long while not all ranks have started: they never will.
+bool ls_launch__never_starts(ls_watch *watch);
+// What is otherwise than it should be, each with "; " behind it.
+void ls_launch__see(ls_text *out, const ls_watch *watch);
+// The rank's last word.
+ls_place ls_launch__place(const char *dir, int rank);
+
+#endif

@@ -1,0 +1,155 @@
+// What launched processes tell the one that launched them, in files of the watched directory: a
+// finding, an error, that there are too few GPUs. Their output may be lost when they are ended.
+#define _XOPEN_SOURCE 700
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "runner/launch/launch.h"
+#include "runner/launch/launch_internal.h"
+
+bool ls_launch__mark(char *out, const char *dir, int rank, const char *suffix) {
+    int length = snprintf(out, LS_LAUNCH_PATH_BYTES, "%s/rank_%d.%s", dir, rank, suffix);
+    return length > 0 && length < LS_LAUNCH_PATH_BYTES;
+}
+
+// ---- Findings of launched processes -------------------------------------------------------------
+// rank_R.finding: the finding's name, its ranks, where, then the text.
+void ls_launch_tell_finding(const char *watch_dir, int rank) {
+    const ls_check_failure *failure = ls_check_last();
+    char path[LS_LAUNCH_PATH_BYTES], temporary[LS_LAUNCH_PATH_BYTES + 8];
+    if (!failure->found || !ls_launch__mark(path, watch_dir, rank, "finding")) {
+        return;
+    }
+    (void)snprintf(temporary, sizeof temporary, "%s.part", path);
+    FILE *file = fopen(temporary, "w");
+    if (file == NULL) {
+        return;
+    }
+    fprintf(file, "%s\n", ls_finding_name(failure->id));
+    for (int i = 0; i < failure->rank_count; i++) {
+        fprintf(file, "%d ", failure->ranks[i]);
+    }
+    if (failure->file != NULL && failure->file[0] != 0) {
+        fprintf(file, "\n%s:%d\n", failure->file, failure->line);
+    } else {
+        fprintf(file, "\n\n");
+    }
+    fprintf(file, "%s\n", ls_error_last()->text);
+    if (fclose(file) == 0) {
+        (void)rename(temporary, path);
+    }
+}
+
+static bool parse_finding(ls_finding *out, FILE *file, ls_arena *arena) {
+    char name[128], ranks[512], where[LS_LAUNCH_PATH_BYTES], text[LS_ERROR_TEXT_MAX + 1] = "";
+    if (fgets(name, sizeof name, file) == NULL || fgets(ranks, sizeof ranks, file) == NULL ||
+        fgets(where, sizeof where, file) == NULL) {
+        return false;
+    }
+    text[fread(text, 1, sizeof text - 1, file)] = 0;
+    name[strcspn(name, "\n")] = 0;
+    where[strcspn(where, "\n")] = 0;
+    size_t length = strlen(text);
+    text[length > 0 && text[length - 1] == '\n' ? length - 1 : length] = 0;
+    int *list = ls_arena_alloc(arena, LS_CHECK_RANKS_MAX, sizeof *list);
+    *out = (ls_finding){.ranks = list,
+                        .where = ls_arena_strdup(arena, where),
+                        .text = ls_arena_strdup(arena, text)};
+    char *at = ranks, *end = NULL;
+    for (long rank = strtol(at, &end, 10); list != NULL && end != at; rank = strtol(at, &end, 10)) {
+        if (out->rank_count < LS_CHECK_RANKS_MAX) {
+            list[out->rank_count++] = (int)rank;
+        }
+        at = end;
+    }
+    return list != NULL && out->where != NULL && out->text != NULL &&
+           ls_finding_parse(&out->id, name) == LS_OK;
+}
+
+bool ls_launch_finding(ls_finding *out, const char *watch_dir, int ranks, ls_arena *arena) {
+    for (int r = 0; r < ranks; r++) {
+        char path[LS_LAUNCH_PATH_BYTES];
+        FILE *file = ls_launch__mark(path, watch_dir, r, "finding") ? fopen(path, "r") : NULL;
+        bool found = file != NULL && parse_finding(out, file, arena);
+        if (file != NULL) {
+            (void)fclose(file);
+        }
+        if (found) {
+            return true;
+        }
+    }
+    return false;
+}
+
+// ---- Errors of launched processes ---------------------------------------------------------------
+// rank_R.error: the text in one line; appears whole.
+static void tell(const char *watch_dir, int rank, const char *suffix) {
+    char path[LS_LAUNCH_PATH_BYTES], temporary[LS_LAUNCH_PATH_BYTES + 8];
+    if (!ls_launch__mark(path, watch_dir, rank, suffix)) {
+        return;
+    }
+    (void)snprintf(temporary, sizeof temporary, "%s.part", path);
+    FILE *file = fopen(temporary, "w");
+    if (file == NULL) {
+        return;
+    }
+    fprintf(file, "%s\n", ls_error_last()->text);
+    if (fclose(file) == 0) {
+        (void)rename(temporary, path);
+    }
+}
+
+void ls_launch_tell_error(const char *watch_dir, int rank) {
+    tell(watch_dir, rank, "error");
+}
+
+void ls_launch_tell_too_few(const char *watch_dir, int rank) {
+    tell(watch_dir, rank, "too_few");
+}
+
+// Reads what `rank` told; when it told it goes to *when. False: nothing.
+static bool read_told(char *text, size_t text_bytes, struct timespec *when, const char *watch_dir,
+                      int rank, const char *suffix) {
+    char path[LS_LAUNCH_PATH_BYTES];
+    FILE *file = ls_launch__mark(path, watch_dir, rank, suffix) ? fopen(path, "r") : NULL;
+    if (file == NULL) {
+        return false;
+    }
+    struct stat about;
+    bool read = fstat(fileno(file), &about) == 0 && fgets(text, (int)text_bytes, file) != NULL;
+    (void)fclose(file);
+    if (read) {
+        text[strcspn(text, "\n")] = 0;
+        *when = about.st_mtim;
+    }
+    return read;
+}
+
+bool ls_launch_error(char *text, size_t text_bytes, const char *watch_dir, int ranks) {
+    struct timespec first = {0}, when = {0};
+    bool found = false;
+    for (int r = 0; r < ranks; r++) {
+        char told[LS_ERROR_TEXT_MAX + 2];
+        bool read = read_told(told, sizeof told, &when, watch_dir, r, "error");
+        bool earlier = !found || when.tv_sec < first.tv_sec ||
+                       (when.tv_sec == first.tv_sec && when.tv_nsec < first.tv_nsec);
+        if (read && earlier) {
+            found = true;
+            first = when;
+            (void)snprintf(text, text_bytes, "%s", told);
+        }
+    }
+    return found;
+}
+
+bool ls_launch_too_few(char *text, size_t text_bytes, const char *watch_dir, int ranks) {
+    struct timespec when;
+    for (int r = ranks; r-- > 0;) {  // the highest rank needs the most
+        if (read_told(text, text_bytes, &when, watch_dir, r, "too_few")) {
+            return true;
+        }
+    }
+    return false;
+}

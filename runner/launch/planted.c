@@ -1,0 +1,220 @@
+// Defects that a scenario plants, in a real run.
+#include "runner/launch/planted.h"
+
+#include <string.h>
+
+#include "runner/program/program.h"
+
+// A run that is to hang does when nothing moves for so long. MPI's ranks look all the time for what
+// they wait for; NCCL's look now and then.
+#define QUIET_SECONDS_MPI  1.0
+#define CPU_SECONDS_MPI    0.1
+#define QUIET_SECONDS_NCCL 4.0
+
+typedef struct outcome {
+    bool found;  // a rank told a finding, or died of what was planted
+    ls_finding finding;
+    bool hung;  // every rank where the simulation says that it stays
+} outcome;
+
+static bool same_ranks(const ls_finding *a, const ls_finding *b) {
+    return a->rank_count == b->rank_count &&
+           (a->rank_count == 0 ||
+            memcmp(a->ranks, b->ranks, (size_t)a->rank_count * sizeof *a->ranks) == 0);
+}
+
+// What no rank that waits can tell from a slow machine: a real run hangs.
+static bool hangs(ls_finding_id id) {
+    switch (id) {
+    case LS_FINDING_DEADLOCK_CYCLE:
+    case LS_FINDING_DEADLOCK_CROSS_COMMUNICATOR:
+    case LS_FINDING_MISSING_RANK:
+    case LS_FINDING_EXTRA_CALL:
+    case LS_FINDING_ORDER_MISMATCH:
+    case LS_FINDING_P2P_UNMATCHED_SEND:
+    case LS_FINDING_P2P_UNMATCHED_RECV:
+    case LS_FINDING_P2P_ORDER_MISMATCH:
+    case LS_FINDING_RANK_EXITED_EARLY:
+        return true;
+    default:
+        return false;
+    }
+}
+
+static bool disagreement(ls_finding_id id) {
+    return id == LS_FINDING_KIND_MISMATCH || id == LS_FINDING_COUNT_MISMATCH ||
+           id == LS_FINDING_DTYPE_MISMATCH || id == LS_FINDING_OP_MISMATCH ||
+           id == LS_FINDING_ROOT_MISMATCH || id == LS_FINDING_SPLIT_MISMATCH ||
+           id == LS_FINDING_P2P_COUNT_MISMATCH || id == LS_FINDING_P2P_DTYPE_MISMATCH;
+}
+
+// A real run ends at the first call that does not fit; the simulation goes on and sees that a call
+// was left out, doubled or moved.
+static bool seen_from_first_call(ls_finding_id simulated, ls_finding_id real) {
+    bool looked_ahead =
+        simulated == LS_FINDING_MISSING_RANK || simulated == LS_FINDING_EXTRA_CALL ||
+        simulated == LS_FINDING_ORDER_MISMATCH || simulated == LS_FINDING_P2P_ORDER_MISMATCH;
+    return looked_ahead && disagreement(real);
+}
+
+static bool names(const ls_finding *finding, int rank) {
+    for (int i = 0; i < finding->rank_count; i++) {
+        if (finding->ranks[i] == rank) {
+            return true;
+        }
+    }
+    return false;
+}
+
+// A rank that waited out its deadline names the rank that did not come: one of those at fault, or,
+// where some make a call too many, one of those that do not make it.
+static bool seen_from_deadline(const ls_finding *simulated, const ls_finding *real) {
+    bool waited = real->id == LS_FINDING_MISSING_RANK ||
+                  real->id == LS_FINDING_P2P_UNMATCHED_SEND ||
+                  real->id == LS_FINDING_P2P_UNMATCHED_RECV;
+    bool others = simulated->id == LS_FINDING_EXTRA_CALL;
+    for (int i = 0; i < real->rank_count; i++) {
+        if (names(simulated, real->ranks[i]) == others) {
+            return false;
+        }
+    }
+    return waited && real->rank_count > 0 && hangs(simulated->id);
+}
+
+bool ls_planted_agrees(const ls_finding *findings, int count, const ls_finding *real) {
+    for (int i = 0; i < count; i++) {
+        bool same = same_ranks(&findings[i], real) &&
+                    (findings[i].id == real->id || seen_from_first_call(findings[i].id, real->id));
+        if (same || seen_from_deadline(&findings[i], real)) {
+            return true;
+        }
+    }
+    return false;
+}
+
+// The finding that says where the simulated ranks stay for ever; NULL: the simulation ends.
+static const ls_finding *simulated_hang(const ls_finding *findings, int count) {
+    for (int i = 0; i < count; i++) {
+        if (findings[i].places != NULL) {
+            return &findings[i];
+        }
+    }
+    return NULL;
+}
+
+static int run(outcome *out, const ls_real_request *request, const ls_finding *findings, int count,
+               ls_arena *arena) {
+    const ls_finding *hang = simulated_hang(findings, count);
+    bool mpi = strcmp(request->backend, "mpi") == 0;
+    ls_run_options options = *request->options;
+    options.keep_dir = NULL;  // a defect leaves nothing to compare with
+    ls_real_request own = *request;
+    own.options = &options;
+    own.own_calls = true;
+    if (hang != NULL) {
+        LS_ASSERT(hang->place_count == request->scenario->ranks);
+        own.hang = (ls_launch_hang){
+            .places = hang->places,
+            .quiet_seconds = mpi ? QUIET_SECONDS_MPI : QUIET_SECONDS_NCCL,
+            .cpu_seconds = mpi ? CPU_SECONDS_MPI : 0,
+        };
+    }
+    int status = ls_real_run(NULL, &own, arena, &out->finding, &out->found);
+    if (status == LS_ERR_RANK_DIED) {
+        return status;  // nobody planted that
+    }
+    out->hung = status == LS_ERR_DEADLOCK;
+    return out->found || out->hung ? LS_OK : status;
+}
+
+static const char *name_of(const ls_finding *findings, int count) {
+    return count > 0 ? ls_finding_name(findings[0].id) : "nothing";
+}
+
+// The real run ended as a good one does.
+static void judge_quiet(ls_planted *out, const char *backend, const ls_finding *findings, int count,
+                        ls_arena *arena) {
+    const char *name = name_of(findings, count);
+    bool must_show = false;
+    for (int i = 0; i < count; i++) {
+        must_show = must_show || disagreement(findings[i].id) ||
+                    findings[i].id == LS_FINDING_RANK_DIED ||
+                    findings[i].id == LS_FINDING_GROUP_MISMATCH;
+    }
+    if (must_show) {
+        out->verdict = LS_PLANTED_DIFFERS;
+        out->text = ls_arena_printf(
+            arena, "the %s run ended as if nothing were wrong; simulated: %s", backend, name);
+        return;
+    }
+    out->verdict = count > 0 ? LS_PLANTED_UNSEEN : LS_PLANTED_AGREES;
+    out->text = ls_arena_printf(
+        arena, "%s does not show %s: the run ends without it, only the simulation sees it", backend,
+        name);
+}
+
+static void judge(ls_planted *out, const outcome *real, const ls_real_request *request,
+                  const ls_finding *findings, int count, ls_arena *arena) {
+    const char *backend = request->backend;
+    if (real->found && ls_planted_agrees(findings, count, &real->finding)) {
+        out->verdict = LS_PLANTED_AGREES;
+        out->text = ls_arena_printf(arena, "%s: as simulated, %s: %s", backend,
+                                    ls_finding_name(real->finding.id), real->finding.text);
+    } else if (real->found) {
+        char ranks[128];
+        ls_ranks_format(ranks, sizeof ranks, real->finding.ranks, real->finding.rank_count);
+        out->verdict = LS_PLANTED_DIFFERS;
+        out->text = ls_arena_printf(arena, "the %s run shows %s at ranks %s, the simulation %s: %s",
+                                    backend, ls_finding_name(real->finding.id), ranks,
+                                    name_of(findings, count), real->finding.text);
+    } else if (real->hung) {
+        out->verdict = LS_PLANTED_AGREES;
+        out->text = ls_arena_printf(
+            arena, "%s: the run hangs, every rank in the call where the simulated one waits",
+            backend);
+    } else {
+        judge_quiet(out, backend, findings, count, arena);
+    }
+}
+
+int ls_planted_run(ls_planted *out, const ls_real_request *request, ls_finding *findings, int count,
+                   ls_arena *arena) {
+    *out = (ls_planted){.verdict = LS_PLANTED_NONE};
+    bool live = strcmp(request->backend, "mpi") == 0 || strcmp(request->backend, "nccl") == 0;
+    if (!live) {
+        out->verdict = LS_PLANTED_UNSEEN;
+        out->text = ls_arena_printf(arena,
+                                    "%s was found in the simulation alone: a recording does "
+                                    "not show what is planted",
+                                    name_of(findings, count));
+        return out->text != NULL ? LS_OK : LS_ERR_MEMORY;
+    }
+    if (strcmp(request->backend, "nccl") == 0 && !request->options->processes) {
+        out->verdict = LS_PLANTED_UNSEEN;
+        out->text = "planted defects need a process for each rank: --processes";
+        return LS_OK;
+    }
+    outcome real = {0};
+    int status = run(&real, request, findings, count, arena);
+    out->death = real.finding;
+    LS_TRY(status);
+    judge(out, &real, request, findings, count, arena);
+    if (out->text == NULL) {
+        return LS_ERR_MEMORY;
+    }
+    if (out->verdict == LS_PLANTED_AGREES && count > 0) {
+        const char *text = ls_arena_printf(arena, "%s%s\n", findings[0].text, out->text);
+        findings[0].text = text != NULL ? text : findings[0].text;
+    }
+    return LS_OK;
+}
+
+void ls_planted_conclude(const ls_planted *planted, ls_case_result *result) {
+    if (planted->verdict == LS_PLANTED_UNSEEN && result->pass) {
+        result->skipped = true;
+        result->skip_reason = planted->text;
+    } else if (planted->verdict == LS_PLANTED_DIFFERS) {
+        result->pass = false;
+        result->error = planted->text;
+    }
+}

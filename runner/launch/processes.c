@@ -1,0 +1,183 @@
+// Reads /proc. A process is held by a pidfd from before it is looked at until it is ended, so that
+// no other can take its number in between.
+#define _GNU_SOURCE
+#include "runner/launch/processes.h"
+
+#include <ctype.h>
+#include <dirent.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#define TRIES      500  // ended processes may take a moment to go, and may just have started others
+#define PAUSE_MS   10
+#define PATH_BYTES 4096
+#define PF_EXITING 0x4u  // in the kernel's flags of a process
+#define SHARED_DIR "/dev/shm"
+#define SHARED     "mpich_shar_"  // how MPICH's segments begin
+
+bool ls_process_read(ls_process *out, pid_t pid) {
+    char path[64], line[1024] = "";
+    (void)snprintf(path, sizeof path, "/proc/%ld/stat", (long)pid);
+    FILE *file = fopen(path, "r");
+    if (file == NULL) {
+        return false;
+    }
+    size_t got = fread(line, 1, sizeof line - 1, file);
+    (void)fclose(file);
+    line[got] = 0;
+    // "PID (NAME) STATE PPID ..."; the name may hold anything.
+    const char *open = strchr(line, '('), *close = strrchr(line, ')');
+    long parent = 0;
+    unsigned flags = 0;
+    unsigned long user = 0, system = 0;
+    char state = 0;
+    if (open == NULL || close == NULL ||
+        sscanf(close + 1, " %c %ld %*d %*d %*d %*d %u %*u %*u %*u %*u %lu %lu", &state, &parent,
+               &flags, &user, &system) != 5) {
+        return false;
+    }
+    *out = (ls_process){.pid = pid,
+                        .parent = (pid_t)parent,
+                        .stopped = state == 'T' || state == 't',
+                        .ending = state == 'Z' || state == 'X' || (flags & PF_EXITING) != 0,
+                        .cpu_seconds = (double)(user + system) / (double)sysconf(_SC_CLK_TCK)};
+    (void)snprintf(out->name, sizeof out->name, "%.*s", (int)(close - open - 1), open + 1);
+    return true;
+}
+
+// ---- Those of a launch --------------------------------------------------------------------------
+bool ls_processes_has(const char *dir, pid_t pid) {
+    char path[64], *entry = NULL;
+    size_t room = 0, length = strlen(dir);
+    const size_t name = strlen(LS_PROCESSES_VARIABLE "=");
+    (void)snprintf(path, sizeof path, "/proc/%ld/environ", (long)pid);
+    FILE *file = fopen(path, "r");
+    bool found = false;
+    while (file != NULL && !found && getdelim(&entry, &room, 0, file) > 0) {
+        found = strncmp(entry, LS_PROCESSES_VARIABLE "=", name) == 0 &&
+                strncmp(entry + name, dir, length) == 0 &&
+                (entry[name + length] == 0 || entry[name + length] == '/');
+    }
+    free(entry);
+    if (file != NULL) {
+        (void)fclose(file);
+    }
+    return found;
+}
+
+// The next process in /proc; 0: no more.
+static pid_t next_process(DIR *proc) {
+    for (const struct dirent *entry; (entry = readdir(proc)) != NULL;) {
+        if (isdigit((unsigned char)entry->d_name[0])) {
+            return (pid_t)strtol(entry->d_name, NULL, 10);
+        }
+    }
+    return 0;
+}
+
+bool ls_processes_stopped(ls_process *out, const char *dir) {
+    DIR *proc = opendir("/proc");
+    bool found = false;
+    for (pid_t pid; proc != NULL && !found && (pid = next_process(proc)) != 0;) {
+        found = ls_processes_has(dir, pid) && ls_process_read(out, pid) && out->stopped;
+    }
+    if (proc != NULL) {
+        (void)closedir(proc);
+    }
+    return found;
+}
+
+// Whether there was one.
+static bool end_once(const char *dir) {
+    DIR *proc = opendir("/proc");
+    bool any = false;
+    for (pid_t pid; proc != NULL && (pid = next_process(proc)) != 0;) {
+        int fd = (int)syscall(SYS_pidfd_open, pid, 0);
+        if (fd >= 0 && ls_processes_has(dir, pid)) {
+            any = true;
+            (void)syscall(SYS_pidfd_send_signal, fd, SIGKILL, NULL, 0);
+        }
+        if (fd >= 0) {
+            (void)close(fd);
+        }
+    }
+    if (proc != NULL) {
+        (void)closedir(proc);
+    }
+    return any;
+}
+
+void ls_processes_end(const char *dir) {
+    for (int i = 0; i < TRIES && end_once(dir); i++) {
+        (void)nanosleep(&(struct timespec){.tv_nsec = PAUSE_MS * 1000000L}, NULL);
+    }
+}
+
+// ---- Shared memory ------------------------------------------------------------------------------
+static bool has_open(pid_t pid, const char *shared) {
+    char path[64], target[PATH_BYTES];
+    (void)snprintf(path, sizeof path, "/proc/%ld/fd", (long)pid);
+    DIR *fds = opendir(path);
+    bool found = false;
+    for (const struct dirent *entry; fds != NULL && !found && (entry = readdir(fds)) != NULL;) {
+        ssize_t length = readlinkat(dirfd(fds), entry->d_name, target, sizeof target - 1);
+        target[length > 0 ? length : 0] = 0;
+        found = strcmp(target, shared) == 0;
+    }
+    if (fds != NULL) {
+        (void)closedir(fds);
+    }
+    return found;
+}
+
+static bool has_mapped(pid_t pid, const char *shared) {
+    char path[64], *line = NULL;
+    size_t room = 0;
+    (void)snprintf(path, sizeof path, "/proc/%ld/maps", (long)pid);
+    FILE *file = fopen(path, "r");
+    bool found = false;
+    while (file != NULL && !found && getline(&line, &room, file) > 0) {
+        found = strstr(line, shared) != NULL;
+    }
+    free(line);
+    if (file != NULL) {
+        (void)fclose(file);
+    }
+    return found;
+}
+
+// Who makes a segment holds it open until it is mapped: so first the open ones are looked at.
+static bool in_use(const char *shared) {
+    DIR *proc = opendir("/proc");
+    bool found = proc == NULL;
+    for (pid_t pid; !found && (pid = next_process(proc)) != 0;) {
+        found = has_open(pid, shared) || has_mapped(pid, shared);
+    }
+    if (proc != NULL) {
+        (void)closedir(proc);
+    }
+    return found;
+}
+
+void ls_processes_sweep_shared(time_t since) {
+    DIR *dir = opendir(SHARED_DIR);
+    for (const struct dirent *entry; dir != NULL && (entry = readdir(dir)) != NULL;) {
+        char path[PATH_BYTES];
+        struct stat about;
+        (void)snprintf(path, sizeof path, SHARED_DIR "/%s", entry->d_name);
+        bool ours = strncmp(entry->d_name, SHARED, strlen(SHARED)) == 0 &&
+                    lstat(path, &about) == 0 && about.st_uid == geteuid() &&
+                    about.st_ctim.tv_sec >= since;
+        if (ours && !in_use(path)) {
+            (void)unlink(path);
+        }
+    }
+    if (dir != NULL) {
+        (void)closedir(dir);
+    }
+}

@@ -1,0 +1,400 @@
+// Starts the processes of a real run, waits for them under a deadline, and reads the recording that
+// they leave; or reads one made earlier.
+#define _XOPEN_SOURCE 700
+#include "runner/launch/real.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "orders/order.h"
+#include "runner/launch/keeper.h"
+#include "runner/launch/launch.h"
+#include "runner/compare/recorded.h"
+#include "runner/scenario/scenario_files.h"
+
+#define OUTPUT_LINES_MAX 12  // of what a failed run printed
+
+// The temporary directory of one real run: the recording being made and the ranks' marks.
+struct scratch {
+    char dir[PATH_MAX / 2];
+    char recording[PATH_MAX];
+    char marks[PATH_MAX];
+    ls_keeper keeper;  // removes `dir`, however this process ends
+};
+
+static int make_dir(const char *path) {
+    if (mkdir(path, 0777) != 0) {
+        return LS_FAIL(ls_status_of_errno(errno), "cannot make the directory \"%s\": %s", path,
+                       strerror(errno));
+    }
+    return LS_OK;
+}
+
+// A recording that is kept is made beside its place, so that publishing it is one rename.
+static int scratch_create(struct scratch *scratch, const char *keep_dir) {
+    const char *base = getenv("TMPDIR");
+    int length = 0;
+    if (keep_dir != NULL) {
+        size_t keep_length = strlen(keep_dir);
+        while (keep_length > 1 && keep_dir[keep_length - 1] == '/') {
+            keep_length -= 1;
+        }
+        length = snprintf(scratch->dir, sizeof scratch->dir, "%.*s.part-XXXXXX", (int)keep_length,
+                          keep_dir);
+    } else {
+        length = snprintf(scratch->dir, sizeof scratch->dir, "%s/lockstep-XXXXXX",
+                          base != NULL && base[0] != 0 ? base : "/tmp");
+    }
+    if (length < 0 || (size_t)length >= sizeof scratch->dir) {
+        return LS_FAIL(LS_ERR_IO, "the path of the recording is too long");
+    }
+    if (mkdtemp(scratch->dir) == NULL) {
+        // Where to keep a recording is the call's to say, where temporary files go the machine's.
+        int status = keep_dir != NULL ? ls_status_of_errno(errno) : LS_ERR_RESOURCE;
+        return LS_FAIL(status, "cannot make the directory \"%s\": %s", scratch->dir,
+                       strerror(errno));
+    }
+    (void)snprintf(scratch->recording, sizeof scratch->recording, "%s/recording", scratch->dir);
+    (void)snprintf(scratch->marks, sizeof scratch->marks, "%s/marks", scratch->dir);
+    int status = ls_keeper_start(&scratch->keeper, scratch->dir);
+    if (status != LS_OK) {
+        (void)rmdir(scratch->dir);
+        return status;
+    }
+    status = make_dir(scratch->recording);
+    status = status == LS_OK ? make_dir(scratch->marks) : status;
+    if (status != LS_OK) {
+        ls_keeper_remove(&scratch->keeper);
+    }
+    return status;
+}
+
+// The last lines of what a run printed, for the error.
+static const char *last_lines(const ls_text *output) {
+    const char *start = ls_text_string(output);
+    const char *at = start + output->length;
+    int lines = 0;
+    while (at > start && lines <= OUTPUT_LINES_MAX) {
+        at -= 1;
+        lines += *at == '\n';
+    }
+    return at;
+}
+
+static int note_death(const ls_launch_result *launched, const ls_real_request *request,
+                      ls_arena *arena, ls_finding *finding, bool *found) {
+    int *ranks = ls_arena_alloc(arena, 1, sizeof *ranks);
+    const char *text = NULL;
+    if (launched->died_signal != 0) {
+        text =
+            ls_arena_printf(arena, "rank %d of the %s run was ended by signal %d (%s) after %.1f s",
+                            launched->died_rank, request->backend, launched->died_signal,
+                            strsignal(launched->died_signal), launched->seconds);
+    } else {
+        text = ls_arena_printf(arena,
+                               "rank %d of the %s run ended before it was done, after %.1f s\n%s",
+                               launched->died_rank, request->backend, launched->seconds,
+                               last_lines(&launched->output));
+    }
+    if (ranks == NULL || text == NULL) {
+        return LS_ERR_MEMORY;
+    }
+    ranks[0] = launched->died_rank;
+    *finding = (ls_finding){
+        .id = LS_FINDING_RANK_DIED, .ranks = ranks, .rank_count = 1, .where = "", .text = text};
+    *found = true;
+    return LS_FAIL_RANK(launched->died_planted ? LS_ERR_FINDING : LS_ERR_RANK_DIED,
+                        launched->died_rank, "%s", text);
+}
+
+// NCCL's ranks may be threads of one process, which nothing launches but this one.
+static bool one_process(const ls_real_request *request) {
+    return strcmp(request->backend, "nccl") == 0 && !request->options->processes;
+}
+
+// What a finished launch means. A rank that ended with an error of its own said why.
+static int judge_launch(const ls_launch_result *launched, const ls_real_request *request,
+                        const char *marks, ls_arena *arena, ls_finding *finding, bool *found) {
+    if (launched->hung) {
+        return LS_FAIL(LS_ERR_DEADLOCK, "the %s run hangs", request->backend);
+    }
+    if (launched->timed_out) {
+        return LS_FAIL(LS_ERR_TIMEOUT,
+                       "the %s run had not ended after %.0f s and was ended; %s%s%s",
+                       request->backend, launched->seconds, ls_text_string(&launched->seen),
+                       launched->output.length > 0 ? "it printed:\n" : "its ranks printed nothing",
+                       last_lines(&launched->output));
+    }
+    // A rank that says why it ends takes the others and the launcher with it.
+    char told[LS_ERROR_TEXT_MAX];
+    if (launched->exit_code != 0 &&
+        ls_launch_error(told, sizeof told, marks, request->scenario->ranks)) {
+        return LS_FAIL(LS_ERR_BACKEND, "the %s run failed: %s", request->backend, told);
+    }
+    if (launched->launcher_died) {
+        return LS_FAIL(LS_ERR_BACKEND,
+                       "the launcher of the %s run (%s, or what it starts ranks through) was gone "
+                       "before the ranks were done; no rank is at fault%s%s",
+                       request->backend, request->options->mpiexec,
+                       launched->output.length > 0 ? "; it printed:\n" : "",
+                       last_lines(&launched->output));
+    }
+    if (launched->died_rank != LS_RANK_NONE && launched->died_signal != 0) {
+        return note_death(launched, request, arena, finding, found);
+    }
+    if (launched->exit_code != 0 && launched->started == 0 && !one_process(request)) {
+        return LS_FAIL(LS_ERR_BACKEND,
+                       "the launcher of the %s run (%s) failed with exit code %d before a rank had "
+                       "started:\n%s",
+                       request->backend, request->options->mpiexec, launched->exit_code,
+                       last_lines(&launched->output));
+    }
+    if (launched->exit_code != 0) {
+        return LS_FAIL(LS_ERR_BACKEND, "the %s run failed with exit code %d:\n%s", request->backend,
+                       launched->exit_code, last_lines(&launched->output));
+    }
+    if (launched->died_rank != LS_RANK_NONE) {
+        return note_death(launched, request, arena, finding, found);
+    }
+    return LS_OK;
+}
+
+// The command that runs the scenario on the backend: mpiexec with a process per rank, or for NCCL
+// one process with a thread per rank.
+typedef struct real_command {
+    char program[PATH_MAX];
+    char ranks[16], seed[32], deadline[32];
+    const char *argv[24];
+} real_command;
+
+static int make_command(real_command *out, const struct scratch *scratch,
+                        const ls_real_request *request) {
+    const ls_run_options *options = request->options;
+    bool threads = one_process(request);
+    if (!threads && (options->mpiexec == NULL || options->mpiexec[0] == 0)) {
+        return LS_FAIL(LS_ERR_BACKEND,
+                       "the %s backend is not in this build (lockstep doctor says why)",
+                       request->backend);
+    }
+    (void)snprintf(out->program, sizeof out->program, "%s/%s", options->program_dir,
+                   threads ? "lockstep-cuda" : "lockstep-mpi");
+    (void)snprintf(out->ranks, sizeof out->ranks, "%d", request->scenario->ranks);
+    (void)snprintf(out->seed, sizeof out->seed, "%llu",
+                   (unsigned long long)request->scenario->seed);
+    (void)snprintf(out->deadline, sizeof out->deadline, "%g", options->deadline_seconds);
+    if (access(out->program, X_OK) != 0) {
+        return LS_FAIL(LS_ERR_BACKEND, "\"%s\" is missing: the %s backend was not built",
+                       out->program, request->backend);
+    }
+    int at = 0;
+    if (!threads) {
+        out->argv[at++] = options->mpiexec;
+        out->argv[at++] = "-n";
+        out->argv[at++] = out->ranks;
+    }
+    // The scenario was checked by the caller, who alone decides about paths outside its folder.
+    const char *const rest[] = {out->program,
+                                "rank",
+                                request->scenario->file,
+                                "--backend",
+                                request->backend,
+                                "--seed",
+                                out->seed,
+                                "--deadline",
+                                out->deadline,
+                                "--recording",
+                                scratch->recording,
+                                "--marks",
+                                scratch->marks,
+                                "--allow-outside",
+                                request->own_calls ? "--own-calls" : NULL,
+                                NULL};
+    memcpy(&out->argv[at], rest, sizeof rest);
+    LS_ASSERT((size_t)at + sizeof rest / sizeof *rest <= sizeof out->argv / sizeof *out->argv);
+    return LS_OK;
+}
+
+static int launch(const struct scratch *scratch, const ls_real_request *request, ls_arena *arena,
+                  ls_finding *finding, bool *found) {
+    real_command command;
+    LS_TRY(make_command(&command, scratch, request));
+    ls_launch_result launched;
+    int status = ls_launch(&launched, command.argv, request->scenario->ranks, scratch->marks,
+                           request->options->deadline_seconds, &request->hang);
+    if (status == LS_OK &&
+        ls_launch_finding(finding, scratch->marks, request->scenario->ranks, arena)) {
+        *found = true;
+        status = LS_FAIL(LS_ERR_FINDING, "%s", finding->text);
+    } else if (status == LS_OK) {
+        status = judge_launch(&launched, request, scratch->marks, arena, finding, found);
+    }
+    char too_few[LS_ERROR_TEXT_MAX];
+    if (status != LS_OK &&
+        ls_launch_too_few(too_few, sizeof too_few, scratch->marks, request->scenario->ranks)) {
+        *request->too_few_gpus = true;
+        status = LS_FAIL(LS_ERR_BACKEND, "%s", too_few);
+    }
+    ls_launch_result_free(&launched);
+    return status;
+}
+
+// The simulator's run: all ranks in this process.
+static int simulate(const struct scratch *scratch, const ls_real_request *request) {
+    const ls_scenario *scenario = request->scenario;
+    const char *stated =
+        request->options->order != NULL ? request->options->order : scenario->order;
+    const ls_world_options options = {
+        .mesh = scenario->mesh, .seed = scenario->seed, .device = request->options->device};
+    ls_world *world = NULL;
+    ls_backend *backend = NULL;
+    ls_order *order = NULL;
+    int status = stated != NULL ? ls_order_parse(&order, stated) : LS_OK;
+    if (status == LS_OK) {
+        status = ls_world_create(&world, &options);
+    }
+    if (status == LS_OK) {
+        status = options.device != NULL ? ls_backend_sim_create_on(&backend, world, options.device)
+                                        : ls_backend_sim_create(&backend, world);
+    }
+    if (status == LS_OK) {
+        backend->order = order;
+        status = ls_run_rank(scenario, backend, NULL, scratch->recording, false);
+    }
+    ls_backend_free(backend);
+    ls_world_free(world);
+    ls_order_free(order);
+    return status;
+}
+
+// What of the recording is wanted.
+static int take(ls_stages *stages, const ls_recording *recording, const ls_real_request *request) {
+    if (request->orders != NULL) {
+        LS_TRY(ls_call_orders_create(request->orders, recording));
+    }
+    if (stages == NULL) {
+        return LS_OK;
+    }
+    ls_stage_sink sink = ls_stages_sink(stages);
+    return ls_recording_read(recording, &sink);
+}
+
+// `foreign`: it was not made just now from this scenario.
+static int read_recording(ls_stages *stages, const char *dir, const ls_real_request *request,
+                          bool foreign) {
+    ls_recording *recording = NULL;
+    LS_TRY(ls_recording_open(&recording, dir));
+    int status = foreign ? ls_recorded_check(recording, dir, request->scenario,
+                                             request->options->allow_outside)
+                         : LS_OK;
+    if (status == LS_OK) {
+        status = take(stages, recording, request);
+    }
+    if (status == LS_OK && request->calls != NULL) {
+        *request->calls = recording;
+    } else {
+        ls_recording_free(recording);
+    }
+    return status;
+}
+
+static bool is_recording(const char *dir) {
+    char path[PATH_MAX];
+    int length = snprintf(path, sizeof path, "%s/manifest.json", dir);
+    return length > 0 && (size_t)length < sizeof path && access(path, F_OK) == 0;
+}
+
+// A directory of recordings holds one per scenario, by the scenario's name; it may also be one.
+static int read_existing(ls_stages *stages, const char *dir, const ls_real_request *request) {
+    if (is_recording(dir)) {
+        return read_recording(stages, dir, request, true);
+    }
+    char path[PATH_MAX];
+    ls_real_recording_dir(path, sizeof path, dir, request->scenario);
+    return read_recording(stages, path, request, true);
+}
+
+// A recording is replaced by one of the same scenario's name alone: names that differ may come to
+// the same folder.
+static int check_place(const char *dir, const ls_scenario *scenario) {
+    ls_recording *earlier = NULL;
+    if (!is_recording(dir)) {
+        return LS_OK;
+    }
+    int status = ls_recording_open(&earlier, dir);
+    if (status != LS_OK) {
+        return status == LS_ERR_MEMORY ? status : (ls_error_clear(), LS_OK);  // publishing decides
+    }
+    if (strcmp(ls_recording_about(earlier)->name, scenario->name) != 0) {
+        status = LS_FAIL(LS_ERR_LIMIT,
+                         "\"%s\" holds the recording of another scenario, \"%.100s\", and is "
+                         "not replaced by one of \"%.100s\"",
+                         dir, ls_recording_about(earlier)->name, scenario->name);
+    }
+    ls_recording_free(earlier);
+    return status;
+}
+
+void ls_real_recording_dir(char *out, size_t out_bytes, const char *dir,
+                           const ls_scenario *scenario) {
+    char name[128];
+    size_t length = 0;
+    bool gap = false;
+    for (const char *c = scenario->name; *c != 0 && length + 2 < sizeof name; c++) {
+        bool plain = (*c >= 'a' && *c <= 'z') || (*c >= 'A' && *c <= 'Z') ||
+                     (*c >= '0' && *c <= '9') || *c == '.' || *c == '_';
+        plain = plain && !(length == 0 && *c == '.');
+        if (plain && gap && length > 0) {
+            name[length++] = '-';
+        }
+        if (plain) {
+            name[length++] = *c;
+        }
+        gap = !plain;
+    }
+    name[length] = 0;
+    (void)snprintf(out, out_bytes, "%s/%s", dir, length > 0 ? name : "scenario");
+}
+
+// The recording that was made gets the files that its scenario reads, and moves to its place.
+static int keep(const struct scratch *scratch, const ls_scenario *scenario, const char *dir) {
+    char inputs[PATH_MAX];
+    int length = snprintf(inputs, sizeof inputs, "%s/" LS_RECORDING_INPUTS, scratch->recording);
+    if (length < 0 || (size_t)length >= sizeof inputs) {
+        return LS_FAIL(LS_ERR_IO, "the path of \"%s\" is too long", scratch->recording);
+    }
+    LS_TRY(ls_scenario_copy_files(scenario, inputs));
+    return ls_recording_publish(scratch->recording, dir);
+}
+
+int ls_real_run(ls_stages *stages, const ls_real_request *request, ls_arena *arena,
+                ls_finding *finding, bool *found) {
+    *found = false;
+    bool simulated = strcmp(request->backend, "sim") == 0;
+    bool live = strcmp(request->backend, "mpi") == 0 || strcmp(request->backend, "nccl") == 0;
+    if (!live && !simulated) {
+        return read_existing(stages, request->backend, request);
+    }
+    char place[PATH_MAX];
+    bool kept = request->options->keep_dir != NULL;
+    if (kept) {
+        ls_real_recording_dir(place, sizeof place, request->options->keep_dir, request->scenario);
+        LS_TRY(check_place(place, request->scenario));
+    }
+    struct scratch scratch;
+    LS_TRY(scratch_create(&scratch, kept ? place : NULL));
+    int status =
+        simulated ? simulate(&scratch, request) : launch(&scratch, request, arena, finding, found);
+    if (status == LS_OK) {
+        status = read_recording(stages, scratch.recording, request, false);
+    }
+    if (status == LS_OK && kept) {
+        status = keep(&scratch, request->scenario, place);
+    }
+    ls_keeper_remove(&scratch.keeper);
+    return status;
+}

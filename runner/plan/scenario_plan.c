@@ -1,0 +1,95 @@
+// Builds the plan of a scenario: tables as their keys cut and place them, and the planner's choice
+// for everything that is left open.
+#include "runner/plan/scenario_plan.h"
+
+#include <string.h>
+
+#include "planner/planner.h"
+#include "runner/scenario/scenario_layout.h"
+#include "runner/plan/scenario_machine.h"
+#include "runner/plan/scenario_planner.h"
+
+#define PLAN_NODES_MAX 20000
+#define PLAN_GAP       0.01
+
+// Whether nothing is left to choose: places are given, or the type leaves no choice.
+static bool is_fixed(const ls_scenario_table *table) {
+    const ls_scenario_sharding *sharding = &table->sharding;
+    return sharding->plan != NULL || sharding->ranks.count > 0 || sharding->host >= 0 ||
+           (sharding->has_type &&
+            (sharding->type == LS_ROW_WISE || sharding->type == LS_DATA_PARALLEL));
+}
+
+static ls_plan_shard *copy_shards(ls_arena *arena, const ls_plan_table *table) {
+    return ls_arena_copy(arena, table->shards, (size_t)table->shard_count * sizeof *table->shards);
+}
+
+// Takes the planner's choice for the tables that are not fixed.
+static int take(ls_plan *out, const ls_scenario *scenario, ls_arena *arena, const ls_plan *chosen) {
+    for (int i = 0; i < scenario->table_count; i++) {
+        if (is_fixed(&scenario->tables[i])) {
+            continue;
+        }
+        ls_plan_table *table = &out->tables[i];
+        *table = chosen->tables[i];
+        table->name = scenario->tables[i].name;
+        table->shards = copy_shards(arena, &chosen->tables[i]);
+        if (table->shards == NULL) {
+            return LS_ERR_MEMORY;
+        }
+    }
+    return LS_OK;
+}
+
+// Plans all tables, the fixed ones where they lie, so that their load counts.
+static int place_open(ls_plan *out, const ls_scenario *scenario, ls_arena *arena) {
+    ls_planner_table *tables;
+    LS_TRY(ls_scenario_planner_tables(&tables, scenario, arena));
+    ls_topology topology;
+    ls_text errors = {0};
+    int found = ls_scenario_machine(&topology, &errors, scenario, NULL);
+    ls_text_free(&errors);
+    LS_TRY(found);
+    // A limit on nodes and none on time: every process of a real run must find the same plan.
+    const ls_planner_options options = {
+        .nodes_max = PLAN_NODES_MAX, .gap_goal = PLAN_GAP, .seed = scenario->seed};
+    ls_planner_problem *problem;
+    LS_TRY(ls_planner_problem_create(&problem, &topology, tables, scenario->table_count, &options));
+    ls_planner_result result;
+    int status = ls_planner_solve(&result, problem);
+    if (status == LS_OK && !result.found) {
+        status = LS_FAIL(LS_ERR_INVALID, "no plan fits %d ranks of a %s; lockstep plan says why",
+                         scenario->ranks, topology.name);
+    }
+    if (status == LS_OK) {
+        status = take(out, scenario, arena, &result.plan);
+    }
+    ls_planner_problem_free(problem);
+    return status;
+}
+
+int ls_scenario_plan(ls_plan *out, const ls_scenario *scenario, ls_arena *arena) {
+    *out = (ls_plan){
+        .ranks = scenario->ranks,
+        .ranks_per_host = scenario->ranks_per_host,
+        .tables = ls_arena_alloc(arena, (size_t)scenario->table_count, sizeof *out->tables),
+        .table_count = scenario->table_count,
+    };
+    if (out->tables == NULL) {
+        return LS_ERR_MEMORY;
+    }
+    bool open = false;
+    for (int i = 0; i < scenario->table_count; i++) {
+        const ls_scenario_table *table = &scenario->tables[i];
+        if (!is_fixed(table)) {
+            open = true;
+        } else if (ls_scenario_layout(&out->tables[i], scenario, table, arena) != LS_OK) {
+            return ls_error_wrap("%s: table %s", ls_scenario_where(scenario, &table->node),
+                                 table->name);
+        }
+    }
+    if (open && place_open(out, scenario, arena) != LS_OK) {
+        return ls_error_wrap("%s", scenario->file);
+    }
+    return LS_OK;
+}

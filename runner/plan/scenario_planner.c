@@ -1,0 +1,174 @@
+// Measures a scenario's inputs and restates its tables for the planner.
+#include "runner/plan/scenario_planner.h"
+
+#include <string.h>
+
+#include "runner/scenario/inputs.h"
+#include "runner/scenario/scenario_layout.h"
+
+// The ids of one table over the sampled ranks.
+typedef struct ids {
+    int64_t *at;
+    size_t count, capacity;
+} ids;
+
+typedef struct measured {
+    ids *tables;          // [tables]
+    double *feature_ids;  // [features] over the sampled ranks
+    double samples;       // of them
+    int ranks;
+} measured;
+
+static int append(ids *list, const int64_t *values, size_t count) {
+    if (list->count + count > list->capacity) {
+        size_t capacity = 2 * (list->count + count);
+        int64_t *grown;
+        LS_TRY(ls_alloc((void **)&grown, NULL, capacity, sizeof(*grown)));
+        if (list->count) {
+            memcpy(grown, list->at, list->count * sizeof(*grown));
+        }
+        ls_free(NULL, list->at, list->capacity, sizeof(*grown));
+        list->at = grown;
+        list->capacity = capacity;
+    }
+    if (count) {
+        memcpy(list->at + list->count, values, count * sizeof(*values));
+    }
+    list->count += count;
+    return LS_OK;
+}
+
+static int measure_rank(measured *m, const ls_scenario *scenario, int rank) {
+    ls_keyed_jagged *jagged;
+    LS_TRY(ls_inputs_jagged(&jagged, scenario, rank));
+    int status = LS_OK;
+    m->samples += (double)jagged->batch;
+    for (int f = 0; f < jagged->key_count && status == LS_OK; f++) {
+        ls_jagged feature = ls_keyed_jagged_feature(jagged, f);
+        size_t count = (size_t)(feature.offsets[feature.batch] - feature.offsets[0]);
+        m->feature_ids[f] += (double)count;
+        status = append(&m->tables[scenario->inputs.features[f].table], feature.ids, count);
+    }
+    ls_keyed_jagged_free(jagged);
+    return status;
+}
+
+static const char *optimizer_name(const ls_scenario *scenario) {
+    static const char *const names[LS_OPTIMIZER_TYPE_COUNT] = {
+#define OPTIMIZER_TEXT(name, text) [name] = (text),
+        LS_OPTIMIZER_MAP(OPTIMIZER_TEXT)
+#undef OPTIMIZER_TEXT
+    };
+    bool momentum =
+        scenario->optimizer.type == LS_OPTIMIZER_SGD && scenario->optimizer.momentum > 0;
+    for (int i = 0; i < scenario->stage_count; i++) {
+        if (scenario->stages[i] == LS_STAGE_UPDATE) {
+            return momentum ? "momentum_sgd" : names[scenario->optimizer.type];
+        }
+    }
+    return "none";
+}
+
+// What the key gives is kept: blocks as they are cut, or the type and the kernel alone.
+static int set_constraints(ls_planner_table *out, const ls_scenario *scenario,
+                           const ls_scenario_table *table, ls_arena *arena) {
+    const ls_scenario_sharding *sharding = &table->sharding;
+    if (ls_scenario_layout_given(table)) {
+        ls_plan_table *layout = ls_arena_alloc(arena, 1, sizeof(*layout));
+        if (!layout) {
+            return LS_ERR_MEMORY;
+        }
+        out->layout = layout;
+        return ls_scenario_layout(layout, scenario, table, arena);
+    }
+    if (sharding->has_type) {
+        out->shardings = 1u << sharding->type;
+    }
+    ls_planner_kernel kernel;
+    if (sharding->kernel) {
+        LS_TRY(ls_planner_kernel_parse(&kernel, sharding->kernel));
+        out->kernels = 1u << kernel;
+    }
+    return LS_OK;
+}
+
+static int make_table(ls_planner_table *out, const ls_scenario *scenario, int index,
+                      const measured *m, ls_arena *arena) {
+    const ls_scenario_table *table = &scenario->tables[index];
+    ls_planner_profile *profile = ls_arena_alloc(arena, 1, sizeof(*profile));
+    size_t most = (size_t)table->features.count;
+    ls_planner_feature *features = ls_arena_alloc(arena, most ? most : 1, sizeof(*features));
+    if (!profile || !features) {
+        return LS_ERR_MEMORY;
+    }
+    LS_TRY(
+        ls_planner_profile_make(profile, m->tables[index].at, m->tables[index].count, table->rows));
+    bool pooled = table->pooling != LS_POOL_NONE;
+    double samples = m->samples > 0.0 ? m->samples : 1.0;
+    *out = (ls_planner_table){
+        .name = table->name,
+        .rows = table->rows,
+        .columns = table->dim,
+        .element_bytes = (int)ls_dtype_bytes(table->dtype),
+        // As the module sends them: pooled outputs are f32, or f64 for f64 tables.
+        .output_bytes = pooled && table->dtype != LS_F64 ? 4 : (int)ls_dtype_bytes(table->dtype),
+        .sequence = !pooled,
+        .weighted = scenario->inputs.weighted &&
+                    (table->pooling == LS_POOL_SUM || table->pooling == LS_POOL_MEAN),
+        .optimizer = optimizer_name(scenario),
+        .features = features,
+        .profile = profile,
+    };
+    for (int f = 0; f < scenario->inputs.feature_count; f++) {
+        if (scenario->inputs.features[f].table == index) {
+            LS_ASSERT((size_t)out->feature_count < most);
+            features[out->feature_count++] =
+                (ls_planner_feature){.pooling = m->feature_ids[f] / samples,
+                                     .poolings = 1.0,
+                                     .batch = samples / m->ranks};
+        }
+    }
+    if (set_constraints(out, scenario, table, arena) != LS_OK) {
+        return ls_error_wrap("%s: table %s", ls_scenario_where(scenario, &table->node),
+                             table->name);
+    }
+    return LS_OK;
+}
+
+static int make_tables(ls_planner_table **tables, const ls_scenario *scenario, measured *m,
+                       ls_arena *arena) {
+    for (int r = 0; r < m->ranks; r++) {
+        LS_TRY(measure_rank(m, scenario, r));
+    }
+    size_t count = (size_t)scenario->table_count;
+    *tables = ls_arena_alloc(arena, count, sizeof(**tables));
+    if (!*tables) {
+        return LS_ERR_MEMORY;
+    }
+    for (int i = 0; i < scenario->table_count; i++) {
+        LS_TRY(make_table(&(*tables)[i], scenario, i, m, arena));
+    }
+    return LS_OK;
+}
+
+int ls_scenario_planner_tables(ls_planner_table **tables, const ls_scenario *scenario,
+                               ls_arena *arena) {
+    LS_ASSERT(tables && scenario && arena);
+    if (scenario->table_count < 1) {
+        return LS_FAIL(LS_ERR_INVALID, "%s: a scenario without tables has nothing to plan",
+                       scenario->file);
+    }
+    size_t features = (size_t)scenario->inputs.feature_count;
+    measured m = {.ranks = scenario->ranks < LS_PLANNER_SAMPLED_RANKS ? scenario->ranks
+                                                                      : LS_PLANNER_SAMPLED_RANKS};
+    m.tables = ls_arena_alloc(arena, (size_t)scenario->table_count, sizeof(*m.tables));
+    m.feature_ids = ls_arena_alloc(arena, features ? features : 1, sizeof(double));
+    if (!m.tables || !m.feature_ids) {
+        return LS_ERR_MEMORY;
+    }
+    int status = make_tables(tables, scenario, &m, arena);
+    for (int i = 0; i < scenario->table_count; i++) {
+        ls_free(NULL, m.tables[i].at, m.tables[i].capacity, sizeof(int64_t));
+    }
+    return status;
+}

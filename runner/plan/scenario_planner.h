@@ -1,0 +1,15 @@
+// From a scenario to the planner's input: its tables with the ids that it really generates, and
+// what its `sharding:` keys leave open.
+#ifndef LS_RUNNER_PLAN_SCENARIO_PLANNER_H
+#define LS_RUNNER_PLAN_SCENARIO_PLANNER_H
+
+#include "planner/planner.h"
+#include "runner/scenario/scenario.h"
+
+// *tables [scenario->table_count] in `arena`. Ids per bag, skew and duplicates are those of the
+// batches of up to LS_PLANNER_SAMPLED_RANKS ranks. LS_ERR_INVALID: the scenario has no tables.
+#define LS_PLANNER_SAMPLED_RANKS 8
+LS_API int ls_scenario_planner_tables(ls_planner_table **tables, const ls_scenario *scenario,
+                                      ls_arena *arena);
+
+#endif

@@ -1,0 +1,70 @@
+// Measured times of a planned scenario's forward stages, rank by rank, as a file, and beside what
+// the planner's cost model predicts for the same plan.
+#ifndef LS_RUNNER_PLAN_STAGE_TIMES_H
+#define LS_RUNNER_PLAN_STAGE_TIMES_H
+
+#include "planner/planner.h"
+#include "runner/plan/steps.h"
+
+#define LS_STAGE_TIMES_SAMPLES 11
+
+typedef struct ls_stage_time {
+    double median_ms, least_ms;
+} ls_stage_time;
+
+// One collective; the ranks that take no part have 0.
+typedef struct ls_step_time {
+    ls_step_stage stage;
+    const char *what, *kind;
+    uint64_t *sent_bytes;  // [ranks]
+    ls_stage_time *ranks;  // [ranks]
+} ls_step_time;
+
+typedef struct ls_stage_times {
+    int ranks;
+    uint64_t seed;
+    const char *scenario;            // name
+    const char *backend, *versions;  // "nccl", "nccl 2.28.9, cuda 13.0, 4 GPUs: ..."
+    ls_plan plan;                    // what was run
+    ls_stage_time *stages;           // [ranks][LS_STEP_STAGE_COUNT], sums over their steps
+    ls_step_time *steps;             // [step_count]
+    int step_count;
+} ls_stage_times;
+
+// Whoever does the steps and times them. Both functions do the work a few times unmeasured, check
+// its result (ls_steps_check_...), and give seconds of LS_STAGE_TIMES_SAMPLES repetitions.
+typedef struct ls_step_runner {
+    void *arg;
+    const char *backend, *versions;
+    // samples [LS_STAGE_TIMES_SAMPLES][collective->size], by member.
+    int (*collective)(void *arg, const ls_step_collective *collective, double *samples);
+    // All lookups of every rank: samples [LS_STAGE_TIMES_SAMPLES][ranks].
+    int (*lookups)(void *arg, double *samples);
+    void (*progress)(const char *what, int done, int total);  // may be NULL
+} ls_step_runner;
+
+// Has every step done and timed. *out and all in it live in `arena`; the plan is borrowed.
+LS_API int ls_stage_times_measure(ls_stage_times *out, const ls_steps *steps, const ls_plan *plan,
+                                  const ls_step_runner *runner, ls_arena *arena);
+// The same by the simulator: one thread does the work of all ranks, and each is given an equal
+// share of a collective. For trying the path, not for judging a model of GPUs.
+LS_API int ls_stage_times_simulate(ls_stage_times *out, const ls_steps *steps, const ls_plan *plan,
+                                   ls_arena *arena);
+
+// As a JSON file (docs/reference.md).
+LS_API int ls_stage_times_write(ls_text *out, const ls_stage_times *times);
+// Reads it back; everything is allocated in `arena`. LS_ERR_FORMAT: every error is appended to
+// `errors` as FILE:LINE:COL: error: ..., the line and a caret. `file` is for messages alone.
+LS_API int ls_stage_times_read(ls_stage_times *out, ls_arena *arena, ls_text *errors,
+                               const char *file, const char *text, size_t bytes);
+// Whether they were measured with this scenario: its name, seed, ranks and tables. LS_ERR_INVALID.
+LS_API int ls_stage_times_check(const ls_stage_times *times, const ls_scenario *scenario);
+
+// predicted [ranks] beside the medians, with errors (predicted / measured - 1): for people, and as
+// JSON (docs/reference.md).
+LS_API int ls_stage_times_report_text(ls_text *out, const ls_stage_times *times,
+                                      const ls_planner_stages *predicted, const char *machine);
+LS_API int ls_stage_times_report_json(ls_text *out, const ls_stage_times *times,
+                                      const ls_planner_stages *predicted, const char *machine);
+
+#endif

@@ -1,0 +1,354 @@
+// Watches a run in the simulator and keeps what its collectives and lookups were given and gave.
+#include "runner/plan/steps.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "runner/program/execute.h"
+#include "runner/scenario/inputs.h"
+
+const char *ls_step_stage_name(ls_step_stage stage) {
+    static const char *const names[] = {"input_dist", "lookup", "output_dist"};
+    LS_ASSERT((unsigned)stage < LS_STEP_STAGE_COUNT);
+    return names[stage];
+}
+
+// ---- Capturing ----------------------------------------------------------------------------------
+typedef struct watch {
+    ls_steps *steps;
+    const ls_plan *plan;
+    ls_arena *arena;
+    int group_room, collective_room, lookup_room;
+    int *comm_ids;     // [group_room] of each group, in the simulator
+    int integer_sets;  // exchanges of i64 so far: sizes, lengths, ids by turns
+    bool inputs_done;  // a lookup has begun
+    int status;        // of the observers, which return nothing
+} watch;
+
+// Makes room for one more element of a list in the arena.
+static int grow(void **list, int *room, int count, size_t size, ls_arena *arena) {
+    if (count < *room) {
+        return LS_OK;
+    }
+    int wanted = *room == 0 ? 64 : 2 * *room;
+    void *grown = ls_arena_alloc(arena, (size_t)wanted, size);
+    if (grown == NULL) {
+        return LS_ERR_MEMORY;
+    }
+    if (count > 0) {
+        memcpy(grown, *list, (size_t)count * size);
+    }
+    *list = grown;
+    *room = wanted;
+    return LS_OK;
+}
+
+static int find_group(int *out, watch *w, const ls_comm *comm) {
+    ls_steps *steps = w->steps;
+    for (*out = 0; *out < steps->group_count; *out += 1) {
+        if (w->comm_ids[*out] == comm->id) {
+            return LS_OK;
+        }
+    }
+    int room = w->group_room;
+    LS_TRY(
+        grow((void **)&steps->groups, &room, steps->group_count, sizeof *steps->groups, w->arena));
+    LS_TRY(grow((void **)&w->comm_ids, &w->group_room, steps->group_count, sizeof *w->comm_ids,
+                w->arena));
+    ls_step_group *group = &steps->groups[steps->group_count];
+    group->size = comm->size;
+    group->ranks = ls_arena_copy(w->arena, comm->ranks, (size_t)comm->size * sizeof(int));
+    w->comm_ids[steps->group_count++] = comm->id;
+    return group->ranks != NULL ? LS_OK : LS_ERR_MEMORY;
+}
+
+static const char *name_collective(watch *w, const ls_call *call) {
+    static const char *const turns[] = {"sizes", "lengths", "ids"};
+    if (call->kind == LS_REDUCE_SCATTER) {
+        return "reduce";
+    }
+    if (w->inputs_done) {
+        return "outputs";
+    }
+    return call->dtype == LS_I64 ? turns[w->integer_sets++ % 3] : "weights";
+}
+
+static int copy_counts(const size_t **counts, int size, ls_arena *arena) {
+    if (*counts != NULL) {
+        *counts = ls_arena_copy(arena, *counts, (size_t)size * sizeof **counts);
+        return *counts != NULL ? LS_OK : LS_ERR_MEMORY;
+    }
+    return LS_OK;
+}
+
+// A call as it is before its data moves. `recv` follows when it is done.
+static int keep_call(ls_step_collective *out, int member, const ls_call *from, ls_arena *arena) {
+    ls_call *call = &out->calls[member];
+    ls_call_extent extent;
+    LS_TRY(ls_call_check(&extent, from));
+    *call = *from;
+    call->comm = NULL;
+    call->recv = NULL;
+    out->send_bytes[member] = extent.send_bytes;
+    out->recv_bytes[member] = extent.recv_bytes;
+    LS_TRY(copy_counts(&call->send_counts, out->size, arena));
+    LS_TRY(copy_counts(&call->recv_counts, out->size, arena));
+    if (extent.send_bytes > 0) {
+        call->send = ls_arena_copy(arena, from->send, extent.send_bytes);
+        return call->send != NULL ? LS_OK : LS_ERR_MEMORY;
+    }
+    return LS_OK;
+}
+
+static int keep_set(watch *w, const ls_call *const *calls, int size) {
+    ls_steps *steps = w->steps;
+    LS_TRY(grow((void **)&steps->collectives, &w->collective_room, steps->collective_count,
+                sizeof *steps->collectives, w->arena));
+    ls_step_collective *out = &steps->collectives[steps->collective_count];
+    *out = (ls_step_collective){.size = size, .what = name_collective(w, calls[0])};
+    out->stage = w->inputs_done ? LS_STEP_OUTPUT_DIST : LS_STEP_INPUT_DIST;
+    LS_TRY(find_group(&out->group, w, calls[0]->comm));
+    out->calls = ls_arena_alloc(w->arena, (size_t)size, sizeof *out->calls);
+    out->send_bytes = ls_arena_alloc(w->arena, (size_t)size, sizeof *out->send_bytes);
+    out->recv_bytes = ls_arena_alloc(w->arena, (size_t)size, sizeof *out->recv_bytes);
+    if (out->calls == NULL || out->send_bytes == NULL || out->recv_bytes == NULL) {
+        return LS_ERR_MEMORY;
+    }
+    for (int m = 0; m < size; m++) {
+        LS_TRY(keep_call(out, m, calls[m], w->arena));
+    }
+    steps->collective_count++;
+    return LS_OK;
+}
+
+static void see_met(void *arg, const ls_call *const *calls, int size) {
+    watch *w = arg;
+    w->status = w->status == LS_OK ? keep_set(w, calls, size) : w->status;
+}
+
+static int keep_result(watch *w, const ls_call *call) {
+    int group = 0;
+    LS_TRY(find_group(&group, w, call->comm));
+    int member = ls_comm_member(call->comm, call->rank);
+    for (int i = w->steps->collective_count - 1; i >= 0; i--) {
+        ls_step_collective *collective = &w->steps->collectives[i];
+        if (collective->group == group) {
+            size_t bytes = collective->recv_bytes[member];
+            collective->calls[member].recv =
+                ls_arena_copy(w->arena, bytes > 0 ? call->recv : "", bytes > 0 ? bytes : 1);
+            return collective->calls[member].recv != NULL ? LS_OK : LS_ERR_MEMORY;
+        }
+    }
+    LS_ASSERT(!"a call is done after its set has met");
+    return LS_ERR_INVALID;
+}
+
+static void see_call(void *arg, const ls_call *call) {
+    watch *w = arg;
+    w->status = w->status == LS_OK ? keep_result(w, call) : w->status;
+}
+
+// Shard number `label` of the table, or, without one, the only shard that the rank holds.
+static int find_shard(const ls_plan_table *table, int rank, const char *field) {
+    const char *label = strchr(field, '[');
+    if (label != NULL) {
+        return (int)strtol(label + 1, NULL, 10);
+    }
+    for (int i = 0; i < table->shard_count; i++) {
+        if (table->shards[i].rank == rank) {
+            return i;
+        }
+    }
+    return -1;
+}
+
+static int new_lookup(ls_step_lookup **out, watch *w, const ls_stage_output *output) {
+    const ls_scenario *scenario = w->steps->scenario;
+    ls_step_lookup found = {.rank = output->rank, .padding_id = -1};
+    while (strcmp(scenario->tables[found.table].name, output->table) != 0) {
+        found.table++;
+        LS_ASSERT(found.table < scenario->table_count);
+    }
+    const ls_scenario_table *table = &scenario->tables[found.table];
+    while (strcmp(table->features.at[found.feature], output->feature) != 0) {
+        found.feature++;
+        LS_ASSERT(found.feature < table->features.count);
+    }
+    found.shard = find_shard(&w->plan->tables[found.table], output->rank, output->field);
+    LS_ASSERT(found.shard >= 0);
+    for (int i = w->steps->lookup_count - 1; i >= 0; i--) {
+        *out = &w->steps->lookups[i];
+        if ((*out)->rank == found.rank && (*out)->table == found.table &&
+            (*out)->feature == found.feature && (*out)->shard == found.shard) {
+            return LS_OK;
+        }
+    }
+    LS_TRY(grow((void **)&w->steps->lookups, &w->lookup_room, w->steps->lookup_count,
+                sizeof *w->steps->lookups, w->arena));
+    found.block = w->plan->tables[found.table].shards[found.shard];
+    found.dtype = table->dtype;
+    found.pooling = table->pooling == LS_POOL_MEAN ? LS_POOL_SUM : table->pooling;
+    int64_t padding = table->padding_id - found.block.row_offset;
+    if (found.pooling != LS_POOL_NONE && table->padding_id >= 0 && padding >= 0 &&
+        padding < found.block.rows) {
+        found.padding_id = padding;
+    }
+    *out = &w->steps->lookups[w->steps->lookup_count++];
+    **out = found;
+    return LS_OK;
+}
+
+static int keep_offsets(ls_step_lookup *lookup, const ls_stage_output *output, ls_arena *arena) {
+    const int64_t *lengths = output->data;
+    lookup->bags = output->shape.dim[0];
+    int64_t *offsets = ls_arena_alloc(arena, (size_t)lookup->bags + 1, sizeof *offsets);
+    if (offsets == NULL) {
+        return LS_ERR_MEMORY;
+    }
+    for (int64_t b = 0; b < lookup->bags; b++) {
+        offsets[b + 1] = offsets[b] + lengths[b];
+    }
+    lookup->offsets = offsets;
+    lookup->id_count = offsets[lookup->bags];
+    return LS_OK;
+}
+
+static int see_stage(void *arg, const ls_stage_output *output) {
+    watch *w = arg;
+    LS_TRY(w->status);
+    bool input = strcmp(output->stage, "input_dist") == 0;
+    bool looked_up = strcmp(output->stage, "lookup") == 0;
+    w->inputs_done = w->inputs_done || looked_up;
+    if (!input && !looked_up) {
+        return LS_OK;
+    }
+    ls_step_lookup *lookup = NULL;
+    LS_TRY(new_lookup(&lookup, w, output));
+    if (input && strncmp(output->field, "lengths", 7) == 0) {
+        return keep_offsets(lookup, output, w->arena);
+    }
+    size_t bytes = ls_dtype_bytes(output->dtype);
+    for (int d = 0; d < output->shape.ndim; d++) {
+        LS_TRY(ls_size_mul(&bytes, bytes, (size_t)output->shape.dim[d]));
+    }
+    void *copy = ls_arena_alloc(w->arena, bytes, 1);
+    if (copy == NULL) {
+        return LS_ERR_MEMORY;
+    }
+    if (bytes > 0) {
+        memcpy(copy, output->data, bytes);
+    }
+    if (looked_up) {
+        lookup->out_dtype = output->dtype;
+        lookup->values = lookup->pooling == LS_POOL_MAX ? NULL : copy;
+    } else if (strncmp(output->field, "ids", 3) == 0) {
+        lookup->ids = copy;
+    } else {
+        lookup->weights = copy;
+    }
+    return LS_OK;
+}
+
+int ls_steps_capture(ls_steps *out, const ls_scenario *scenario, const ls_plan *plan,
+                     ls_arena *arena) {
+    LS_ASSERT(out != NULL && plan->ranks == scenario->ranks);
+    if (scenario->is_program) {
+        return LS_FAIL(LS_ERR_INVALID, "%s: a program has no plan", scenario->file);
+    }
+    *out = (ls_steps){.scenario = scenario, .ranks = scenario->ranks};
+    watch w = {.steps = out, .plan = plan, .arena = arena};
+    const ls_world_options options = {.mesh = scenario->mesh, .seed = scenario->seed};
+    ls_world *world = NULL;
+    ls_backend *backend = NULL;
+    ls_arena *scratch = NULL;
+    LS_TRY(ls_world_create(&world, &options));
+    int status = ls_arena_create(&scratch, NULL);
+    status = status == LS_OK ? ls_backend_sim_create(&backend, world) : status;
+    if (status == LS_OK) {
+        backend->observer = see_call;
+        backend->met = see_met;
+        backend->observer_arg = backend->met_arg = &w;
+        const ls_stage_sink sink = {.arg = &w, .emit = see_stage};
+        const ls_execution execution = {
+            .scenario = scenario, .backend = backend, .sink = &sink, .plan = plan};
+        ls_finding finding = {0};
+        bool found = false;
+        status = ls_execute(&execution, scratch, &finding, &found);
+        if (found && finding.text != NULL) {
+            status = LS_FAIL(LS_ERR_FINDING, "%s", finding.text);
+        }
+    }
+    ls_backend_free(backend);
+    ls_arena_free(scratch);
+    ls_world_free(world);
+    return status == LS_OK ? w.status : status;
+}
+
+int ls_steps_weights(void *out, const ls_steps *steps, const ls_step_lookup *lookup) {
+    const ls_plan_shard *block = &lookup->block;
+    return ls_inputs_weights(out, steps->scenario, lookup->table, block->row_offset, block->rows,
+                             block->column_offset, block->columns);
+}
+
+// ---- Checking -----------------------------------------------------------------------------------
+// Any order of a sum of n terms is within (n - 1) u / (1 - (n - 1) u) of the sum of their
+// magnitudes; the simulator's own order as well, so two results are within twice that.
+static int check_sums(const ls_step_collective *collective, int member, const void *got) {
+    const ls_call *call = &collective->calls[member];
+    size_t element = ls_dtype_bytes(call->dtype);
+    size_t count = collective->recv_bytes[member] / element;
+    double unit = call->dtype == LS_F64 ? 0x1p-53 : 0x1p-24;
+    double share = 2.0 * (collective->size - 1) * unit / (1.0 - (collective->size - 1) * unit);
+    for (size_t i = 0; i < count; i++) {
+        double magnitude = 0;
+        for (int from = 0; from < collective->size; from++) {
+            const ls_call *source = &collective->calls[from];
+            size_t first = 0;  // of this member's block in what every rank sends
+            for (int m = 0; m < member; m++) {
+                first += source->send_counts != NULL ? source->send_counts[m] : source->count;
+            }
+            magnitude += fabs(
+                ls_element_to_f64((const char *)source->send + (first + i) * element, call->dtype));
+        }
+        double expected = ls_element_to_f64((const char *)call->recv + i * element, call->dtype);
+        double actual = ls_element_to_f64((const char *)got + i * element, call->dtype);
+        // Written so that NaN fails, too.
+        if (!(fabs(actual - expected) <= share * magnitude) && expected != actual) {
+            return LS_FAIL_RANK(LS_ERR_FINDING, call->rank,
+                                "%s %s, rank %d: element %zu is %.9g, the simulator's is %.9g",
+                                ls_step_stage_name(collective->stage), collective->what, call->rank,
+                                i, actual, expected);
+        }
+    }
+    return LS_OK;
+}
+
+int ls_steps_check_collective(const ls_step_collective *collective, int member, const void *got) {
+    const ls_call *call = &collective->calls[member];
+    if (collective->recv_bytes[member] == 0) {
+        return LS_OK;
+    }
+    if (ls_collective_of(call->kind)->reduces && call->op == LS_SUM) {
+        return check_sums(collective, member, got);
+    }
+    if (memcmp(got, call->recv, collective->recv_bytes[member]) != 0) {
+        return LS_FAIL_RANK(LS_ERR_FINDING, call->rank,
+                            "%s %s, rank %d: other bytes came than in the simulator",
+                            ls_step_stage_name(collective->stage), collective->what, call->rank);
+    }
+    return LS_OK;
+}
+
+int ls_steps_check_lookup(const ls_step_lookup *lookup, const void *got) {
+    int64_t rows = lookup->pooling == LS_POOL_NONE ? lookup->id_count : lookup->bags;
+    size_t bytes = (size_t)rows * (size_t)lookup->block.columns * ls_dtype_bytes(lookup->out_dtype);
+    if (lookup->values != NULL && bytes > 0 && memcmp(got, lookup->values, bytes) != 0) {
+        return LS_FAIL_RANK(LS_ERR_FINDING, lookup->rank,
+                            "lookup of table %d, shard %d, rank %d: other bits than in the "
+                            "simulator",
+                            lookup->table, lookup->shard, lookup->rank);
+    }
+    return LS_OK;
+}

@@ -1,0 +1,39 @@
+// Executing a scenario on a backend: every stage's outputs go to a sink. The same code runs in the
+// simulator (all ranks held), under MPI and under NCCL; nothing here compares or reports.
+#ifndef LS_RUNNER_PROGRAM_EXECUTE_H
+#define LS_RUNNER_PROGRAM_EXECUTE_H
+
+#include "collectives/recording.h"
+#include "embedding/embedding.h"
+#include "runner/scenario/scenario.h"
+
+typedef struct ls_execution {
+    const ls_scenario *scenario;
+    ls_backend *backend;        // its world has the scenario's mesh and seed
+    const ls_stage_sink *sink;  // every stage output
+    const ls_plan *plan;        // scenarios with tables: instead of their own; NULL: their own
+    const ls_stage_sink
+        *expected;  // programs: gets what each stage must give, by plain code; NULL:
+                    // not wanted. Needs a backend that holds every rank.
+} ls_execution;
+
+// Runs the scenario. LS_ERR_FINDING: a check found a defect (*finding says which; its texts live in
+// `arena`); LS_ERR_MISMATCH: ranks disagree. finding->ranks NULL: none.
+int ls_execute(const ls_execution *execution, ls_arena *arena, ls_finding *finding, bool *found);
+
+// The oracle of a scenario with tables, for all ranks, with the inputs that it judges by.
+typedef struct ls_scenario_oracle {
+    ls_oracle *oracle;
+    struct collection *collection;
+} ls_scenario_oracle;
+
+// *out lives in `arena`; free what it owns first.
+int ls_execute_oracle(ls_scenario_oracle **out, const ls_scenario *scenario, ls_arena *arena);
+void ls_execute_oracle_free(ls_scenario_oracle *oracle);  // NULL is allowed
+
+// ---- Shared by the files that execute -----------------------------------------------------------
+int ls_execute__embedding(const ls_execution *execution, ls_arena *arena, ls_finding *finding,
+                          bool *found);
+int ls_execute__program(const ls_execution *execution, ls_arena *arena);
+
+#endif

@@ -1,0 +1,141 @@
+// The call that a member of a group makes in a step, and what some ranks do differently.
+#include "runner/program/program.h"
+
+static ls_kind kind_of(ls_step_kind kind) {
+    switch (kind) {
+    case LS_STEP_ALL_REDUCE:
+        return LS_ALL_REDUCE;
+    case LS_STEP_REDUCE:
+        return LS_REDUCE;
+    case LS_STEP_BROADCAST:
+        return LS_BROADCAST;
+    case LS_STEP_ALL_GATHER:
+        return LS_ALL_GATHER;
+    case LS_STEP_REDUCE_SCATTER:
+        return LS_REDUCE_SCATTER;
+    case LS_STEP_ALL_TO_ALL:
+        return LS_ALL_TO_ALL;
+    case LS_STEP_GATHER:
+        return LS_GATHER;
+    case LS_STEP_SCATTER:
+        return LS_SCATTER;
+    case LS_STEP_BARRIER:
+        return LS_BARRIER;
+    default:
+        LS_ASSERT(!"this step is no collective");
+        return LS_BARRIER;
+    }
+}
+
+static const size_t *to_sizes(ls_arena *arena, const ls_int_list *list) {
+    size_t *sizes = ls_arena_alloc(arena, (size_t)list->count, sizeof *sizes);
+    for (int i = 0; sizes != NULL && i < list->count; i++) {
+        sizes[i] = (size_t)list->at[i];
+    }
+    return sizes;
+}
+
+// counts: the uneven forms, per member.
+static int set_counts(ls_arena *arena, ls_call *call, int member, const ls_int_list *counts) {
+    if (counts->count == 0) {
+        return LS_OK;
+    }
+    const size_t *sizes = to_sizes(arena, counts);
+    if (sizes == NULL) {
+        return LS_ERR_MEMORY;
+    }
+    if (call->kind == LS_ALL_TO_ALL) {
+        call->send_counts = sizes;  // what it sends; what it receives is as before
+        size_t *even = ls_arena_alloc(arena, (size_t)counts->count, sizeof *even);
+        if (even == NULL) {
+            return LS_ERR_MEMORY;
+        }
+        for (int i = 0; i < counts->count; i++) {
+            even[i] = call->count;
+        }
+        call->recv_counts = call->recv_counts != NULL ? call->recv_counts : even;
+        return LS_OK;
+    }
+    bool sends = call->kind == LS_REDUCE_SCATTER || call->kind == LS_SCATTER;
+    call->send_counts = sends ? sizes : NULL;
+    call->recv_counts = sends ? NULL : sizes;
+    call->count = sizes[member];
+    return LS_OK;
+}
+
+// splits [members][members]: elements from row to column.
+static int set_splits(ls_arena *arena, ls_call *call, int member, const ls_int_rows *splits) {
+    if (splits->count == 0) {
+        return LS_OK;
+    }
+    size_t size = (size_t)splits->count;
+    size_t *recv = ls_arena_alloc(arena, size, sizeof *recv);
+    call->send_counts = to_sizes(arena, &splits->at[member]);
+    if (recv == NULL || call->send_counts == NULL) {
+        return LS_ERR_MEMORY;
+    }
+    for (size_t from = 0; from < size; from++) {
+        recv[from] = (size_t)splits->at[from].at[member];
+    }
+    call->recv_counts = recv;
+    return LS_OK;
+}
+
+bool ls_program__except_of(const ls_scenario_except **out, const ls_scenario_step *step, int rank) {
+    for (int i = 0; i < step->except_count; i++) {
+        const ls_scenario_except *except = &step->excepts[i];
+        for (int k = 0; k < except->ranks.count; k++) {
+            if (except->ranks.at[k] == rank) {
+                *out = except;
+                return true;
+            }
+        }
+    }
+    return false;
+}
+
+static int apply(ls_program_call *made, ls_arena *arena, const ls_scenario_except *except,
+                 int member) {
+    ls_call *call = &made->call;
+    call->kind = ls_node_has(&except->node, "call") ? except->kind : call->kind;
+    call->count = ls_node_has(&except->node, "count") ? (size_t)except->count : call->count;
+    call->dtype = ls_node_has(&except->node, "dtype") ? except->dtype : call->dtype;
+    call->op = ls_node_has(&except->node, "op") ? except->op : call->op;
+    call->root = ls_node_has(&except->node, "root") ? except->root : call->root;
+    LS_TRY(set_counts(arena, call, member, &except->counts));
+    if (!except->swap) {  // the step's own call, made at another time
+        call->line = except->node.mark.line;
+    }
+    made->times = except->skip ? 0 : except->repeat ? 2 : 1;
+    made->except = except;
+    return LS_OK;
+}
+
+int ls_program__step_call(ls_call *out, ls_arena *arena, const ls_scenario *scenario,
+                          const ls_scenario_step *step, const ls_comm *comm, int member) {
+    *out = (ls_call){
+        .kind = kind_of(step->kind),
+        .comm = comm,
+        .rank = comm->ranks[member],
+        .dtype = step->dtype,
+        .op = step->op,
+        .root = step->root,
+        .count = (size_t)step->count,
+        .file = scenario->file,
+        .line = step->node.mark.line,
+        .premul = member < step->factors.count ? step->factors.at[member] : 1.0,
+    };
+    LS_TRY(set_counts(arena, out, member, &step->counts));
+    return set_splits(arena, out, member, &step->splits);
+}
+
+int ls_program__member_call(ls_program_call *out, ls_arena *arena, const ls_scenario *scenario,
+                            const ls_scenario_step *step, const ls_comm *comm, int member) {
+    *out = (ls_program_call){.times = 1};
+    LS_TRY(ls_program__step_call(&out->call, arena, scenario, step, comm, member));
+    const ls_scenario_except *except = NULL;
+    if (ls_program__except_of(&except, step, out->call.rank)) {
+        return apply(out, arena, except, member);
+    }
+    return LS_OK;
+}

@@ -1,0 +1,51 @@
+// Arrays of the oracle of programs, and plain arithmetic on them: f64 with the distance that
+// rounding in the tensor's type can take each element, in any order of a sum. Integers are exact.
+// New arrays are in the arena. Private to program_oracle.c.
+#ifndef LS_RUNNER_PROGRAM_PROGRAM_CELLS_H
+#define LS_RUNNER_PROGRAM_PROGRAM_CELLS_H
+
+#include "runner/program/program_oracle.h"
+
+// To be computed: floats without bits.
+int ls_cells__new(ls_cells *out, ls_arena *arena, const ls_shape *shape, ls_dtype dtype);
+// data: dense, of shape and dtype.
+int ls_cells__of(ls_cells *out, ls_arena *arena, const void *data, const ls_shape *shape,
+                 ls_dtype dtype);
+void ls_cells__set(ls_cells *cells, size_t index, ls_dtype dtype, double value);
+// All elements become what a partial value of `op` holds that changes nothing.
+int ls_cells__neutral(ls_cells *cells, ls_arena *arena, ls_dtype dtype, ls_op op);
+// Floats: takes over the exact values of `from`; the bounds grow by how far they lie apart.
+void ls_cells__take_exact(ls_cells *cells, const ls_cells *from);
+
+// ---- Moving -------------------------------------------------------------------------------------
+// The element of a whole tensor of `shape` that is element `index` of a block of it.
+size_t ls_cells__global(const ls_shape *shape, const ls_block *block, size_t index);
+int ls_cells__cut(ls_cells *out, ls_arena *arena, const ls_cells *whole, const ls_block *block,
+                  ls_dtype dtype);
+void ls_cells__paste(ls_cells *whole, const ls_cells *part, const ls_block *block, ls_dtype dtype);
+int ls_cells__narrow(ls_cells *out, ls_arena *arena, const ls_cells *in, int dim, int64_t start,
+                     int64_t length, ls_dtype dtype);
+// Part `index` of `count` along dim, as torch.chunk cuts.
+int ls_cells__chunk(ls_cells *out, ls_arena *arena, const ls_cells *in, int dim, int count,
+                    int index, ls_dtype dtype);
+// cells[which[0]], cells[which[1]], ... [count] one after another along dim.
+int ls_cells__join(ls_cells *out, ls_arena *arena, const ls_cells *cells, const int *which,
+                   int count, int dim, ls_dtype dtype);
+int ls_cells__transpose(ls_cells *out, ls_arena *arena, const ls_cells *in, ls_dtype dtype);
+
+// ---- Computing ----------------------------------------------------------------------------------
+// out[to] = op over cells[members[0 .. count)][index], then divided by `averaged` (1: not).
+int ls_cells__fold(ls_cells *out, size_t to, const ls_cells *cells, const int *members, int count,
+                   size_t index, ls_dtype dtype, ls_op op, size_t averaged);
+// The same for whole arrays of one shape.
+int ls_cells__reduce(ls_cells *out, ls_arena *arena, const ls_cells *cells, const int *members,
+                     int count, ls_dtype dtype, ls_op op);
+int ls_cells__elementwise(ls_cells *out, ls_arena *arena, const ls_cells *a, const ls_cells *b,
+                          ls_dtype dtype, ls_op op);
+int ls_cells__scale(ls_cells *out, ls_arena *arena, const ls_cells *in, ls_dtype dtype,
+                    double factor);
+int ls_cells__matmul(ls_cells *out, ls_arena *arena, const ls_cells *a, const ls_cells *b,
+                     ls_dtype dtype);
+int ls_cells__sum(ls_cells *out, ls_arena *arena, const ls_cells *in, int dim, ls_dtype dtype);
+
+#endif

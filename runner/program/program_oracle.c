@@ -1,0 +1,499 @@
+// The oracle of programs: what each step must make of its operands. The arithmetic on arrays is
+// program_cells.c; here is which arrays meet: those of one rank, the whole ones, or those of the
+// ranks of a fiber.
+#include "runner/program/program_oracle.h"
+
+#include <string.h>
+
+#include "runner/program/program_cells.h"
+
+typedef struct oracle {
+    ls_arena *arena;
+    const ls_scenario_step *step;
+    const ls_mesh *mesh;
+    ls_dtype dtype;
+    int ranks;
+} oracle;
+
+static bool is_partial(const ls_placements *placements, int d) {
+    return placements->at[d].kind == LS_PLACE_PARTIAL;
+}
+static bool any_partial(const ls_placements *placements) {
+    bool partial = false;
+    for (int d = 0; placements != NULL && d < placements->count; d++) {
+        partial = partial || is_partial(placements, d);
+    }
+    return partial;
+}
+
+static oracle begin(ls_arena *arena, const ls_scenario_step *step, const ls_local_tensor *tensor) {
+    ls_world *world = ls_local_tensor_world(tensor);
+    return (oracle){.arena = arena,
+                    .step = step,
+                    .mesh = ls_world_mesh(world),
+                    .dtype = ls_local_tensor_dtype(tensor),
+                    .ranks = ls_world_size(world)};
+}
+
+// ---- Shards -------------------------------------------------------------------------------------
+// What `rank` holds: its own array, or its block of the whole.
+static int shard_of(ls_cells *out, const oracle *o, const ls_known_tensor *of, int rank) {
+    if (of->known.ranks != NULL) {
+        *out = of->known.ranks[rank];
+        return LS_OK;
+    }
+    const ls_shard *shard = ls_local_tensor_shard(of->tensor, rank, 0);
+    if (shard == NULL) {
+        return ls_error_last()->code;
+    }
+    return ls_cells__cut(out, o->arena, of->known.whole, &shard->block, o->dtype);
+}
+
+static bool is_known(const ls_known *known) {
+    return known->whole != NULL || known->ranks != NULL;
+}
+
+int ls_known__shard(ls_cells *out, bool *known, ls_arena *arena, const ls_known_tensor *of,
+                    int rank, const ls_block *block) {
+    *known = is_known(&of->known);
+    if (!*known || of->known.ranks != NULL) {
+        *out = *known ? of->known.ranks[rank] : (ls_cells){0};
+        return LS_OK;
+    }
+    return ls_cells__cut(out, arena, of->known.whole, block, ls_local_tensor_dtype(of->tensor));
+}
+
+static ls_cells *new_ranks(const oracle *o) {
+    return ls_arena_alloc(o->arena, (size_t)o->ranks, sizeof(ls_cells));
+}
+
+// ---- Partial values -----------------------------------------------------------------------------
+// Rank 0 along a partial dimension holds the values and the others what changes nothing; avg has
+// no such value: all hold them.
+static int make_partial(ls_cells *cells, const oracle *o, const ls_placements *placements,
+                        int rank) {
+    int at[LS_MESH_DIMS_MAX];
+    ls_mesh_coordinates(at, o->mesh, rank);
+    for (int d = 0; d < placements->count; d++) {
+        if (is_partial(placements, d) && at[d] != 0 && placements->at[d].op != LS_AVG) {
+            return ls_cells__neutral(cells, o->arena, o->dtype, placements->at[d].op);
+        }
+    }
+    return LS_OK;
+}
+
+int ls_known__create(ls_known *out, ls_arena *arena, const void *full, const ls_shape *shape,
+                     const ls_local_tensor *tensor) {
+    const oracle o = begin(arena, NULL, tensor);
+    *out = (ls_known){.whole = ls_arena_alloc(arena, 1, sizeof(ls_cells))};
+    if (out->whole == NULL) {
+        return LS_ERR_MEMORY;
+    }
+    LS_TRY(ls_cells__of(out->whole, arena, full, shape, o.dtype));
+    const ls_placements *placements = ls_local_tensor_placements(tensor);
+    if (!any_partial(placements)) {
+        return LS_OK;
+    }
+    const ls_known_tensor self = {*out, tensor};
+    ls_cells *ranks = new_ranks(&o);
+    if (ranks == NULL) {
+        return LS_ERR_MEMORY;
+    }
+    for (int r = 0; r < o.ranks; r++) {
+        LS_TRY(shard_of(&ranks[r], &o, &self, r));
+        LS_TRY(make_partial(&ranks[r], &o, placements, r));
+    }
+    out->ranks = ranks;
+    return LS_OK;
+}
+
+// The members along the partial dimensions that `to` (NULL: nothing) resolves, from `first` on.
+typedef struct resolved {
+    const ls_placements *from, *to;
+    ls_block *blocks;  // [ranks] before
+    ls_op ops[LS_MESH_DIMS_MAX];
+    int dims[LS_MESH_DIMS_MAX], dim_count;
+    int *members, count;  // along dims, of the element at hand
+    size_t averaged;      // ranks whose values are averaged
+} resolved;
+
+static bool resolves(const resolved *r, int d) {
+    return is_partial(r->from, d) && (r->to == NULL || !is_partial(r->to, d));
+}
+
+static bool covers(const ls_block *block, const int64_t *at, size_t *index) {
+    *index = 0;
+    for (int d = 0; d < block->size.ndim; d++) {
+        int64_t inside = at[d] - block->offset.dim[d];
+        if (inside < 0 || inside >= block->size.dim[d]) {
+            return false;
+        }
+        *index = *index * (size_t)block->size.dim[d] + (size_t)inside;
+    }
+    return true;
+}
+
+// The first rank that holds the element and stands at `coordinates` in the dimensions that stay
+// partial and at 0 in those that are resolved.
+static int find_source(const oracle *o, const resolved *r, const int64_t *at,
+                       const int *coordinates, size_t *index) {
+    for (int rank = 0; rank < o->ranks; rank++) {
+        int own[LS_MESH_DIMS_MAX];
+        ls_mesh_coordinates(own, o->mesh, rank);
+        bool fits = true;
+        for (int d = 0; d < o->mesh->ndim && fits; d++) {
+            if (is_partial(r->from, d)) {
+                fits = own[d] == (resolves(r, d) ? 0 : coordinates[d]);
+            }
+        }
+        if (fits && covers(&r->blocks[rank], at, index)) {
+            return rank;
+        }
+    }
+    return -1;
+}
+
+// The value of one element with the dimensions of `r` resolved.
+static int resolve(ls_cells *out, size_t to, const oracle *o, const resolved *r,
+                   const ls_cells *ranks, const int64_t *at, const int *coordinates) {
+    size_t index = 0;
+    int source = find_source(o, r, at, coordinates, &index);
+    LS_ASSERT(source >= 0);
+    int own[LS_MESH_DIMS_MAX];
+    ls_mesh_coordinates(own, o->mesh, source);
+    for (int m = 0; m < r->count; m++) {
+        int rest = m;
+        for (int k = 0; k < r->dim_count; k++) {
+            own[r->dims[k]] = rest % o->mesh->dim[r->dims[k]];
+            rest /= o->mesh->dim[r->dims[k]];
+        }
+        r->members[m] = ls_mesh_rank(o->mesh, own);
+    }
+    // Sums of averages: the terms are summed, and divided once.
+    ls_op op = r->dim_count > 0 ? r->ops[0] : LS_SUM;
+    op = r->averaged > 1 || op == LS_AVG ? LS_SUM : op;
+    return ls_cells__fold(out, to, ranks, r->members, r->count, index, o->dtype, op, r->averaged);
+}
+
+static int open_resolved(resolved *r, const oracle *o, const ls_known_tensor *of,
+                         const ls_placements *to) {
+    *r = (resolved){
+        .from = ls_local_tensor_placements(of->tensor), .to = to, .count = 1, .averaged = 1};
+    r->blocks = ls_arena_alloc(o->arena, (size_t)o->ranks, sizeof *r->blocks);
+    if (r->blocks == NULL) {
+        return LS_ERR_MEMORY;
+    }
+    for (int rank = 0; rank < o->ranks; rank++) {
+        LS_TRY(ls_placement_block(&r->blocks[rank], ls_local_tensor_shape(of->tensor), o->mesh,
+                                  r->from, rank));
+    }
+    for (int d = 0; d < o->mesh->ndim; d++) {
+        if (resolves(r, d)) {
+            r->ops[r->dim_count] = r->from->at[d].op;
+            r->dims[r->dim_count++] = d;
+            r->count *= o->mesh->dim[d];
+            r->averaged *= r->from->at[d].op == LS_AVG ? (size_t)o->mesh->dim[d] : 1;
+        }
+    }
+    r->members = ls_arena_alloc(o->arena, (size_t)r->count, sizeof *r->members);
+    return r->members != NULL ? LS_OK : LS_ERR_MEMORY;
+}
+
+// Elements of `block`, resolved, as a rank at `coordinates` holds them.
+static int resolve_block(ls_cells *out, const oracle *o, const resolved *r, const ls_cells *ranks,
+                         const ls_block *block, const int *coordinates) {
+    LS_TRY(ls_cells__new(out, o->arena, &block->size, o->dtype));
+    for (size_t i = 0; i < out->count; i++) {
+        int64_t at[LS_DIMS_MAX];
+        size_t rest = i;
+        for (int d = block->size.ndim; d-- > 0;) {
+            at[d] = block->offset.dim[d] + (int64_t)(rest % (size_t)block->size.dim[d]);
+            rest /= (size_t)block->size.dim[d];
+        }
+        LS_TRY(resolve(out, i, o, r, ranks, at, coordinates));
+    }
+    return LS_OK;
+}
+
+// The whole of a tensor with partial values: what it is worth unsharded, with the bound of what the
+// ranks hold and sum up.
+static int resolve_whole(ls_cells *out, const oracle *o, const ls_known_tensor *of) {
+    resolved r;
+    int none[LS_MESH_DIMS_MAX] = {0};
+    ls_block all = {.size = *ls_local_tensor_shape(of->tensor)};
+    all.offset.ndim = all.size.ndim;
+    LS_TRY(open_resolved(&r, o, of, NULL));
+    LS_TRY(resolve_block(out, o, &r, of->known.ranks, &all, none));
+    if (of->known.whole != NULL) {
+        ls_cells__take_exact(out, of->known.whole);
+    }
+    return LS_OK;
+}
+
+int ls_known__full(ls_cells *out, bool *known, ls_arena *arena, const ls_known_tensor *of) {
+    const oracle o = begin(arena, NULL, of->tensor);
+    bool partial = any_partial(ls_local_tensor_placements(of->tensor));
+    *known = partial ? of->known.ranks != NULL : of->known.whole != NULL;
+    if (*known && !partial) {
+        *out = *of->known.whole;
+    }
+    return *known && partial ? resolve_whole(out, &o, of) : LS_OK;
+}
+
+// ---- Redistributing -----------------------------------------------------------------------------
+static int redistribute(ls_known *out, const oracle *o, const ls_known_tensor *of) {
+    const ls_placements *from = ls_local_tensor_placements(of->tensor), *to = &o->step->to;
+    ls_known_tensor in = *of;
+    if (from == NULL || !is_known(&of->known) || (!any_partial(from) && of->known.whole == NULL)) {
+        return LS_OK;
+    }
+    out->whole = ls_arena_alloc(o->arena, 1, sizeof *out->whole);
+    if (out->whole == NULL) {
+        return LS_ERR_MEMORY;
+    }
+    *out->whole = in.known.whole != NULL ? *in.known.whole : (ls_cells){0};
+    LS_TRY(any_partial(from) ? resolve_whole(out->whole, o, of) : LS_OK);
+    if (!any_partial(to)) {
+        return LS_OK;
+    }
+    ls_cells *ranks = new_ranks(o);
+    resolved r;
+    if (ranks == NULL) {
+        return LS_ERR_MEMORY;
+    }
+    LS_TRY(open_resolved(&r, o, &in, to));
+    ls_placements fresh = *to;  // those that become partial now
+    for (int d = 0; d < fresh.count; d++) {
+        if (is_partial(from, d)) {
+            fresh.at[d] = LS_REPLICATE;
+        }
+    }
+    if (in.known.ranks == NULL) {
+        in.known.ranks = new_ranks(o);
+        for (int rank = 0; in.known.ranks != NULL && rank < o->ranks; rank++) {
+            LS_TRY(ls_cells__cut(&in.known.ranks[rank], o->arena, in.known.whole, &r.blocks[rank],
+                                 o->dtype));
+        }
+    }
+    for (int rank = 0; in.known.ranks != NULL && rank < o->ranks; rank++) {
+        ls_block block;
+        int at[LS_MESH_DIMS_MAX];
+        ls_mesh_coordinates(at, o->mesh, rank);
+        LS_TRY(ls_placement_block(&block, &out->whole->shape, o->mesh, to, rank));
+        LS_TRY(resolve_block(&ranks[rank], o, &r, in.known.ranks, &block, at));
+        LS_TRY(make_partial(&ranks[rank], o, &fresh, rank));
+    }
+    out->ranks = ranks;
+    return in.known.ranks != NULL ? LS_OK : LS_ERR_MEMORY;
+}
+
+// ---- Collectives on shards ----------------------------------------------------------------------
+static int collective_of(ls_cells *out, const oracle *o, const ls_cells *shards, const int *fiber,
+                         int size, int member) {
+    const ls_scenario_step *step = o->step;
+    switch (step->kind) {
+    case LS_STEP_ALL_REDUCE:
+        return ls_cells__reduce(out, o->arena, shards, fiber, size, o->dtype, step->op);
+    case LS_STEP_REDUCE_SCATTER: {
+        ls_cells sum;
+        LS_TRY(ls_cells__reduce(&sum, o->arena, shards, fiber, size, o->dtype, step->op));
+        return ls_cells__chunk(out, o->arena, &sum, step->dim, size, member, o->dtype);
+    }
+    case LS_STEP_ALL_GATHER:
+        return ls_cells__join(out, o->arena, shards, fiber, size, step->dim, o->dtype);
+    case LS_STEP_ALL_TO_ALL: {
+        ls_cells *parts = ls_arena_alloc(o->arena, (size_t)o->ranks, sizeof *parts);
+        if (parts == NULL) {
+            return LS_ERR_MEMORY;
+        }
+        for (int m = 0; m < size; m++) {
+            LS_TRY(ls_cells__chunk(&parts[fiber[m]], o->arena, &shards[fiber[m]], step->split_dim,
+                                   size, member, o->dtype));
+        }
+        return ls_cells__join(out, o->arena, parts, fiber, size, step->cat_dim, o->dtype);
+    }
+    default:
+        LS_ASSERT(step->kind == LS_STEP_BROADCAST);
+        *out = shards[fiber[step->root]];
+        return LS_OK;
+    }
+}
+
+static int collective(ls_known *out, const oracle *o, const ls_known_tensor *in) {
+    int axis = o->step->axis >= 0 ? o->step->axis : 0;
+    ls_cells *shards = new_ranks(o);
+    out->ranks = new_ranks(o);
+    int *fiber = ls_arena_alloc(o->arena, (size_t)o->mesh->dim[axis], sizeof *fiber);
+    if (shards == NULL || out->ranks == NULL || fiber == NULL) {
+        return LS_ERR_MEMORY;
+    }
+    for (int rank = 0; rank < o->ranks; rank++) {
+        LS_TRY(shard_of(&shards[rank], o, in, rank));
+    }
+    for (int rank = 0; rank < o->ranks; rank++) {
+        int at[LS_MESH_DIMS_MAX];
+        ls_mesh_coordinates(at, o->mesh, rank);
+        ls_mesh_fiber(fiber, o->mesh, axis, rank);
+        LS_TRY(collective_of(&out->ranks[rank], o, shards, fiber, o->mesh->dim[axis], at[axis]));
+    }
+    return LS_OK;
+}
+
+// ---- Operations on shards -----------------------------------------------------------------------
+// The operation on arrays: those of one rank, or whole ones.
+static int operate(ls_cells *out, const oracle *o, const ls_cells *in, int count) {
+    const ls_scenario_step *step = o->step;
+    ls_cells negative;
+    switch (step->kind) {
+    case LS_STEP_MATMUL:
+        return ls_cells__matmul(out, o->arena, &in[0], &in[1], o->dtype);
+    case LS_STEP_ADD:
+        return ls_cells__elementwise(out, o->arena, &in[0], &in[1], o->dtype, LS_SUM);
+    case LS_STEP_MUL:
+        return ls_cells__elementwise(out, o->arena, &in[0], &in[1], o->dtype, LS_PROD);
+    case LS_STEP_SUB:
+        LS_TRY(ls_cells__scale(&negative, o->arena, &in[1], o->dtype, -1.0));
+        return ls_cells__elementwise(out, o->arena, &in[0], &negative, o->dtype, LS_SUM);
+    case LS_STEP_SCALE:
+        return ls_cells__scale(out, o->arena, &in[0], o->dtype, step->factor);
+    case LS_STEP_TRANSPOSE:
+        return ls_cells__transpose(out, o->arena, &in[0], o->dtype);
+    case LS_STEP_NARROW:
+        return ls_cells__narrow(out, o->arena, &in[0], step->dim, step->start, step->length,
+                                o->dtype);
+    case LS_STEP_SUM:
+        return ls_cells__sum(out, o->arena, &in[0], step->dim, o->dtype);
+    default: {
+        LS_ASSERT(step->kind == LS_STEP_CAT);
+        int *all = ls_arena_alloc(o->arena, (size_t)count, sizeof *all);
+        for (int i = 0; all != NULL && i < count; i++) {
+            all[i] = i;
+        }
+        return all != NULL ? ls_cells__join(out, o->arena, in, all, count, step->dim, o->dtype)
+                           : LS_ERR_MEMORY;
+    }
+    }
+}
+
+// Rank by rank, and on the whole tensors where all of them are known and the result is placed.
+static int operate_everywhere(ls_known *out, const oracle *o, const ls_known_tensor *in, int count,
+                              const ls_local_tensor *made) {
+    const ls_placements *placements = ls_local_tensor_placements(made);
+    ls_cells *operands = ls_arena_alloc(o->arena, (size_t)count, sizeof *operands);
+    bool whole = placements != NULL;
+    for (int i = 0; i < count; i++) {
+        whole = whole && in[i].known.whole != NULL;
+    }
+    if (operands == NULL) {
+        return LS_ERR_MEMORY;
+    }
+    if (whole) {
+        out->whole = ls_arena_alloc(o->arena, 1, sizeof *out->whole);
+        for (int i = 0; out->whole != NULL && i < count; i++) {
+            operands[i] = *in[i].known.whole;
+        }
+        LS_TRY(out->whole != NULL ? operate(out->whole, o, operands, count) : LS_ERR_MEMORY);
+    }
+    if (whole && !any_partial(placements)) {
+        return LS_OK;
+    }
+    out->ranks = new_ranks(o);
+    for (int rank = 0; out->ranks != NULL && rank < o->ranks; rank++) {
+        for (int i = 0; i < count; i++) {
+            LS_TRY(shard_of(&operands[i], o, &in[i], rank));
+        }
+        LS_TRY(operate(&out->ranks[rank], o, operands, count));
+    }
+    return out->ranks != NULL ? LS_OK : LS_ERR_MEMORY;
+}
+
+// ---- Changing an element ------------------------------------------------------------------------
+static bool writes(const ls_scenario_step *step, int rank) {
+    int i = 0;
+    while (i < step->ranks.count && step->ranks.at[i] != rank) {
+        i += 1;
+    }
+    return i < step->ranks.count;
+}
+
+// Ranks that write an element do what the program means only where all that hold it do, and write
+// no other.
+static int change(ls_known *out, const oracle *o, const ls_known_tensor *in) {
+    const ls_scenario_step *step = o->step;
+    *out = in->known;
+    if (in->known.whole == NULL || in->known.ranks != NULL || step->ranks.count == 0) {
+        return LS_OK;
+    }
+    const ls_shape *shape = &in->known.whole->shape;
+    const ls_shard *first = ls_local_tensor_shard(in->tensor, (int)step->ranks.at[0], 0);
+    if (first == NULL || (size_t)step->element >= first->count) {
+        return LS_OK;
+    }
+    size_t place = ls_cells__global(shape, &first->block, (size_t)step->element);
+    for (int rank = 0; rank < o->ranks; rank++) {
+        const ls_shard *shard = ls_local_tensor_shard(in->tensor, rank, 0);
+        for (size_t i = 0; shard != NULL && i < shard->count; i++) {
+            bool here = ls_cells__global(shape, &shard->block, i) == place;
+            if (here != (writes(step, rank) && i == (size_t)step->element)) {
+                return LS_OK;
+            }
+        }
+    }
+    ls_block all = {.offset.ndim = shape->ndim, .size = *shape};
+    out->whole = ls_arena_alloc(o->arena, 1, sizeof *out->whole);
+    LS_TRY(out->whole != NULL ? ls_cells__cut(out->whole, o->arena, in->known.whole, &all, o->dtype)
+                              : LS_ERR_MEMORY);
+    ls_cells__set(out->whole, place, o->dtype, step->factor);
+    return LS_OK;
+}
+
+int ls_known__step(ls_known *out, ls_arena *arena, const ls_scenario_step *step,
+                   const ls_known_tensor *in, int count, const ls_local_tensor *made) {
+    *out = (ls_known){0};
+    const oracle o = begin(arena, step, made);
+    for (int i = 0; i < count; i++) {
+        if (!is_known(&in[i].known)) {
+            return LS_OK;
+        }
+    }
+    switch (step->kind) {
+    case LS_STEP_REDISTRIBUTE:
+        return redistribute(out, &o, in);
+    case LS_STEP_CHANGE:
+        return change(out, &o, in);
+    case LS_STEP_ALL_REDUCE:
+    case LS_STEP_REDUCE_SCATTER:
+    case LS_STEP_ALL_GATHER:
+    case LS_STEP_ALL_TO_ALL:
+    case LS_STEP_BROADCAST:
+        LS_TRY(collective(out, &o, in));
+        break;
+    default:
+        LS_TRY(operate_everywhere(out, &o, in, count, made));
+        break;
+    }
+    // A collective's result that is placed: the whole follows from the shards.
+    const ls_placements *placements = ls_local_tensor_placements(made);
+    bool summed_up = step->kind == LS_STEP_ALL_REDUCE && in->known.whole != NULL;
+    if (placements == NULL || out->whole != NULL || any_partial(placements)) {
+        out->whole = placements != NULL && summed_up ? in->known.whole : out->whole;
+        return LS_OK;
+    }
+    const ls_shape *shape = ls_local_tensor_shape(made);
+    out->whole = ls_arena_alloc(arena, 1, sizeof *out->whole);
+    LS_TRY(out->whole != NULL ? ls_cells__new(out->whole, arena, shape, o.dtype) : LS_ERR_MEMORY);
+    for (int rank = 0; rank < o.ranks; rank++) {
+        ls_block block;
+        LS_TRY(ls_placement_block(&block, shape, o.mesh, placements, rank));
+        if (!ls_shape_equal(&block.size, &out->ranks[rank].shape)) {
+            out->whole = NULL;
+            return LS_OK;
+        }
+        ls_cells__paste(out->whole, &out->ranks[rank], &block, o.dtype);
+    }
+    if (summed_up) {
+        ls_cells__take_exact(out->whole, in->known.whole);
+        out->ranks = NULL;
+    }
+    return LS_OK;
+}

@@ -1,0 +1,25 @@
+// What a folder holds that can be replayed.
+#ifndef LS_RUNNER_REPLAY_REPLAY_KIND_H
+#define LS_RUNNER_REPLAY_REPLAY_KIND_H
+
+#include "base/base.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct ls_replay_kind {
+    bool recording;  // of ours
+    bool nccl;       // a list of NCCL's results
+    bool torch;      // a list of torch's results, or dtensor_*.json beside whatever else is there
+} ls_replay_kind;
+
+// What the folder itself holds, by its manifest and the names of its files; all false: nothing.
+// LS_ERR_FORMAT where it looks like a part of one: a manifest that cannot be read or that nobody
+// knows, files of ranks without a manifest.
+LS_API int ls_replay_kind_of(ls_replay_kind *out, const char *dir);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

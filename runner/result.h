@@ -1,0 +1,119 @@
+// Results: what run, compare and replay found, case by case and stage by stage. The reports (text,
+// JSON, JUnit, HTML) are written from this and from nothing else.
+#ifndef LS_RUNNER_RESULT_H
+#define LS_RUNNER_RESULT_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/base.h"
+#include "collectives/finding.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+// Verdict classes, best first: a case's class is its worst stage's. pass is 1 where the class alone
+// does not fail a case. "unjudged" is none of the verdicts: nothing was compared with anything, so
+// it comes before them all and a case of nothing else does not pass.
+#define LS_CLASS_MAP(X)                                                                            \
+    X(LS_CLASS_UNJUDGED, "unjudged", 0)                                                            \
+    X(LS_CLASS_BIT_EXACT, "bit_exact", 1)                                                          \
+    X(LS_CLASS_REORDERED, "reordered", 1)                                                          \
+    X(LS_CLASS_WITHIN_BOUND, "within_bound", 1)                                                    \
+    X(LS_CLASS_BY_DESIGN, "by_design", 1)                                                          \
+    X(LS_CLASS_FINDING, "finding", 0)                                                              \
+    X(LS_CLASS_WRONG, "wrong", 0)                                                                  \
+    X(LS_CLASS_ERROR, "error", 0)
+
+typedef enum ls_class {
+#define LS_CLASS_ENUM(name, text, pass) name,
+    LS_CLASS_MAP(LS_CLASS_ENUM)
+#undef LS_CLASS_ENUM
+        LS_CLASS_COUNT
+} ls_class;
+
+LS_API const char *ls_class_name(ls_class class_);  // "bit_exact", ...
+LS_API bool ls_class_passes(ls_class class_);       // whether the class alone does not fail a case
+
+// What a stage is compared with.
+typedef enum ls_judge {
+    LS_JUDGE_ORACLE,     // what plain, unsharded code gives
+    LS_JUDGE_REAL,       // the same stage of a real run, or of a recording
+    LS_JUDGE_REFERENCE,  // numbers of another system, in a file
+    LS_JUDGE_COUNT
+} ls_judge;
+
+LS_API const char *ls_judge_name(ls_judge judge);  // "oracle", "real", "reference"
+
+// One stage compared.
+typedef struct ls_stage_result {
+    const char *name;   // for reports: the stage, behind what it is compared with where that is
+                        // needed to tell two results of a stage apart
+    const char *stage;  // its name in the run
+    ls_judge judge;     //
+    int reference;      // LS_JUDGE_REFERENCE: which of the scenario's, from 0
+    ls_class class_;
+    uint64_t elements;  // compared
+    uint64_t unjudged;  // elements of the stage that nothing is known to compare with
+    uint64_t differing;
+    uint64_t max_ulps;
+    double bound_ratio;      // largest |difference| / derived bound; 0 when nothing differs
+    const char *order;       // the order that gives these bits, or NULL
+    const char *divergence;  // several lines: the first element that differs, or NULL
+} ls_stage_result;
+
+// Counts elements that were compared: with the first of them the stage is judged, bit_exact so far.
+LS_API void ls_stage_result_compared(ls_stage_result *stage, uint64_t elements);
+
+typedef struct ls_case_result {
+    const char *name;
+    const char *file;     // the scenario or recorded file
+    const char *backend;  // "sim", ...; NULL: nothing was run (a plan, a drawing)
+    const char *real;     // "nccl", "mpi", "recording" or NULL
+    bool skipped;
+    const char *skip_reason;  // why, when skipped
+    bool pass;                // the verdict: what the checks (or expect:) demand was met
+    bool judged;              // something was compared, or a finding looked for that is expected
+    ls_class class_;
+    ls_stage_result *stages;
+    int stage_count;
+    ls_finding *findings;
+    int finding_count;
+    const char *error;      // one sentence when class_ is error, else NULL
+    bool environment;       // it failed for want of a backend, a process, memory or time
+    bool unusable;          // it failed for a file that cannot be used (weights, a recording)
+    const char *not_run;    // what the file asks for and nothing runs, or NULL
+    const char *reproduce;  // a command line
+    double seconds;         // wall time, for the text report alone
+} ls_case_result;
+
+typedef struct ls_results {
+    ls_arena *arena;      // owns every string and array here
+    const char *command;  // "run", "compare", "replay", ...
+    ls_case_result *cases;
+    int case_count;
+    int case_capacity;
+    int passed, failed, skipped;
+    int environment;  // failed cases that failed for the environment's sake
+    int unusable;     // failed cases that failed for a file's sake
+} ls_results;
+
+LS_API int ls_results_create(ls_results **out, const char *command);
+LS_API void ls_results_free(ls_results *results);  // NULL is allowed
+// Whether everything that ran passed, and something did run.
+LS_API bool ls_results_pass(const ls_results *results);
+// Makes the thread's last error the case's outcome: its class, its text (a copy in `arena`), and
+// whose fault it is.
+LS_API void ls_case_result_set_error(ls_case_result *result, ls_arena *arena);
+// A command line that shows the case again: `command`, then `file` as a word of the shell. In
+// `arena`; NULL without memory.
+LS_API const char *ls_result_command(ls_arena *arena, const char *command, const char *file);
+// Adds a case whose fields point into results->arena; sets class from the stages and findings
+// unless it is already worse, and counts it. Copies the struct.
+LS_API int ls_results_add(ls_results *results, const ls_case_result *result);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

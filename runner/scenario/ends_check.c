@@ -1,0 +1,111 @@
+// Checks the ends of a scenario for meaning: what it is compared with, what it plants, what it
+// expects.
+#include <string.h>
+
+#include "runner/scenario/read.h"
+
+#define CUT_NAMES_MAX 64  // names that "did you mean" looks at
+
+static void check_table_name(ls_reader *reader, const ls_scenario *scenario, const ls_node *node,
+                             const char *name) {
+    if (name == NULL) {
+        return;
+    }
+    const char *words[CUT_NAMES_MAX];
+    size_t kept = 0;
+    for (int i = 0; i < scenario->table_count; i++) {
+        const char *table = scenario->tables[i].name == NULL ? "" : scenario->tables[i].name;
+        if (strcmp(table, name) == 0) {
+            return;
+        }
+        if (kept < CUT_NAMES_MAX) {
+            words[kept++] = table;
+        }
+    }
+    ls_check__error(reader, ls_node_mark(node, "table"), NULL, ls_nearest(name, words, kept),
+                    "there is no table %.60s", name);
+}
+
+// Names in `expect:` of what there is: findings, stages.
+static void check_expected_names(ls_reader *reader, const ls_scenario *scenario) {
+    static const char *const stages[] = {"input_dist", "lookup", "output_dist", "tensors"};
+    const ls_scenario_expect *expect = &scenario->expect;
+    for (int i = 0; i < expect->also.count; i++) {
+        ls_finding_id id;
+        if (ls_finding_parse(&id, expect->also.at[i]) != LS_OK) {
+            ls_check__error(reader, expect->also.marks[i], "the name of a finding", NULL,
+                            "also: unknown: %s", expect->also.at[i]);
+        }
+    }
+    for (int i = 0; i < expect->stages.count; i++) {
+        bool known = false;
+        for (size_t k = 0; k < sizeof stages / sizeof *stages; k++) {
+            known = known || ((k == 3) == scenario->is_program &&
+                              strcmp(expect->stages.at[i], stages[k]) == 0);
+        }
+        for (int k = 0; k < scenario->step_count; k++) {
+            known = known || strcmp(expect->stages.at[i], scenario->steps[k].name) == 0;
+        }
+        if (!known) {
+            ls_check__error(reader, expect->stages.marks[i], "the name of a stage", NULL,
+                            "stages: the scenario has no stage %s", expect->stages.at[i]);
+        }
+    }
+}
+
+// A key that the fault's type makes no use of would be a fault planted otherwise than it was meant.
+static void check_fault(ls_reader *reader, const ls_scenario_fault *fault) {
+    bool counts = fault->type == LS_FAULT_WRONG_COUNT || fault->type == LS_FAULT_WRONG_SPLIT;
+    bool allocation = fault->type == LS_FAULT_ALLOCATION;
+    bool indexed = counts || allocation || fault->type == LS_FAULT_BIT_FLIP;
+    ls_mark mark = ls_node_mark(&fault->node, "index");
+    if (!ls_node_has(&fault->node, "type")) {
+        return;
+    }
+    if (ls_node_has(&fault->node, "index") && !indexed) {
+        ls_check__error(reader, mark, NULL, NULL, "index: it says nothing in a fault of this type");
+    } else if (fault->index < 0 && !counts) {
+        ls_check__error(reader, mark, NULL, NULL,
+                        "index: only a wrong count may be smaller than the right one");
+    } else if (allocation && fault->index == 0) {
+        ls_check__error(reader, mark, "index: 1 for the first", NULL,
+                        "index: which allocation fails is not said");
+    }
+    if (ls_node_has(&fault->node, "call") && allocation) {
+        ls_check__error(reader, ls_node_mark(&fault->node, "call"), "index: 1 for the first", NULL,
+                        "call: an allocation is told by its index, not by a call");
+    }
+}
+
+void ls_scenario__check_ends(ls_reader *reader, const ls_scenario *scenario) {
+    for (int i = 0; i < scenario->checks.reference_count && ls_read__going(reader); i++) {
+        const ls_scenario_reference *reference = &scenario->checks.references[i];
+        check_table_name(reader, scenario, &reference->node, reference->table);
+    }
+    for (int i = 0; i < scenario->fault_count && ls_read__going(reader); i++) {
+        const ls_scenario_fault *fault = &scenario->faults[i];
+        check_fault(reader, fault);
+        if (scenario->ranks > 0 && fault->rank >= scenario->ranks) {
+            ls_check__error(reader, ls_node_mark(&fault->node, "rank"), NULL, NULL,
+                            "fault: rank %d is not in the world of %d ranks", fault->rank,
+                            scenario->ranks);
+        }
+    }
+    const ls_scenario_expect *expect = &scenario->expect;
+    if (expect->node.mark.line > 0) {
+        check_expected_names(reader, scenario);
+        ls_check__ranks(reader, scenario, &expect->ranks, "expect");
+        check_table_name(reader, scenario, &expect->node, expect->table);
+        int ways = ls_node_has(&expect->node, "finding") + ls_node_has(&expect->node, "class") +
+                   expect->unnoticed;
+        if (ways != 1) {
+            ls_check__error(reader, expect->node.mark,
+                            "finding: ..., class: wrong, or unnoticed: true", NULL, "expect: %s",
+                            ways == 0 ? "neither a finding nor a class" : "more than one outcome");
+        }
+        if (expect->unnoticed && !ls_scenario_plants(scenario)) {
+            ls_check__error(reader, ls_node_mark(&expect->node, "unnoticed"), NULL, NULL,
+                            "expect: nothing is planted that could go unnoticed");
+        }
+    }
+}

@@ -1,0 +1,305 @@
+// Checking the files that a scenario names, and the lists of values in it, before anything is run:
+// that the files are what they should be (by their headers alone), and that there are as many
+// numbers as will be asked for. What only the data can tell is the run's to find.
+#include <inttypes.h>
+#include <stdio.h>
+
+#include "runner/scenario/input_file.h"
+#include "runner/scenario/inputs.h"
+#include "runner/scenario/read.h"
+#include "runner/scenario/scenario_layout.h"
+
+// ---- One file -----------------------------------------------------------------------------------
+static ls_mark mark_of(const ls_generator *generator) {
+    return ls_node_mark(&generator->node, generator->kind == LS_GENERATOR_FILE ? "file" : "values");
+}
+
+// The thread's last error as a diagnostic.
+static void complain(ls_reader *reader, ls_mark mark, const char *what) {
+    if (ls_error_last()->code == LS_ERR_MEMORY) {
+        reader->no_memory = true;
+    } else {
+        ls_check__error(reader, mark, NULL, NULL, "%s: %s", what, ls_error_last()->text);
+    }
+}
+
+// Whether the generator is a file that can be used; complains of one that cannot.
+static bool describe(ls_reader *reader, ls_input_array *out, const ls_generator *generator,
+                     const char *what) {
+    if (generator->kind != LS_GENERATOR_FILE || generator->file == NULL ||
+        !ls_read__going(reader)) {
+        return false;
+    }
+    if (ls_input_file_describe(out, generator->file, generator->tensor) != LS_OK) {
+        complain(reader, mark_of(generator), what);
+        return false;
+    }
+    return true;
+}
+
+// A file of numbers of any type, `count` of them.
+static void check_count(ls_reader *reader, const ls_generator *generator, size_t count,
+                        const char *what) {
+    ls_input_array array;
+    if (describe(reader, &array, generator, what) && array.count != count) {
+        ls_check__error(reader, mark_of(generator), NULL, NULL,
+                        "%s: the file has %zu elements where %zu belong", what, array.count, count);
+    }
+}
+
+// ---- Tables -------------------------------------------------------------------------------------
+static void check_plan(ls_reader *reader, const ls_scenario *scenario,
+                       const ls_scenario_table *table) {
+    ls_arena *arena = NULL;
+    if (table->sharding.plan == NULL || scenario->ranks == 0 || table->rows == 0 ||
+        table->dim == 0) {
+        return;
+    }
+    if (ls_arena_create(&arena, NULL) != LS_OK) {
+        reader->no_memory = true;
+        return;
+    }
+    ls_plan_table placed = {0};
+    if (ls_scenario_layout(&placed, scenario, table, arena) != LS_OK) {
+        char what[80];
+        (void)snprintf(what, sizeof what, "table %.60s", table->name);
+        complain(reader, ls_node_mark(&table->sharding.node, "plan"), what);
+    }
+    ls_arena_free(arena);
+}
+
+static void check_table(ls_reader *reader, const ls_scenario *scenario,
+                        const ls_scenario_table *table) {
+    size_t count = 0;
+    if (table->rows > 0 && table->dim > 0 &&
+        ls_size_mul(&count, (size_t)table->rows, (size_t)table->dim) == LS_OK) {
+        check_count(reader, &table->weights, count, "weights");
+    }
+    check_plan(reader, scenario, table);
+}
+
+static bool check_integers(ls_reader *reader, const ls_generator *generator, const char *what) {
+    ls_input_array array;
+    if (!describe(reader, &array, generator, what)) {
+        return generator->kind != LS_GENERATOR_FILE;
+    }
+    if (ls_dtype_is_float(array.dtype) || array.dtype == LS_U64) {
+        ls_check__error(reader, mark_of(generator), "integers, signed or of at most 32 bits", NULL,
+                        "%s: the elements of the file are %s", what, ls_dtype_name(array.dtype));
+        return false;
+    }
+    return true;
+}
+
+static void check_feature(ls_reader *reader, const ls_scenario *scenario, int index) {
+    const ls_scenario_feature *feature = &scenario->inputs.features[index];
+    ls_input_array array;
+    bool lengths = check_integers(reader, &feature->lengths, "lengths");
+    bool ids = check_integers(reader, &feature->ids, "ids");
+    bool weights = feature->weights.kind != LS_GENERATOR_FILE ||
+                   describe(reader, &array, &feature->weights, "weights");
+    const ls_generator *const all[] = {&feature->lengths, &feature->ids, &feature->weights};
+    bool any = false;
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
+        any = any || all[i]->kind == LS_GENERATOR_FILE || all[i]->kind == LS_GENERATOR_VALUES;
+    }
+    if (!lengths || !ids || !weights || !any || ls_diagnostics_count(reader->diagnostics) > 0) {
+        return;
+    }
+    const ls_generator *wrong = NULL;
+    if (ls_inputs_check(&wrong, scenario, index) != LS_OK) {
+        complain(reader, wrong == NULL ? feature->node.mark : mark_of(wrong),
+                 wrong == NULL     ? "feature"
+                 : wrong == all[0] ? "lengths"
+                 : wrong == all[1] ? "ids"
+                                   : "weights");
+    }
+}
+
+// ---- Steps --------------------------------------------------------------------------------------
+// What a member of a step's group sends.
+typedef struct ls_sent {
+    ls_kind kind;
+    int64_t count;
+    const ls_int_list *counts;
+    int64_t counts_sum;
+    const ls_int_rows *splits;
+    int root;
+} ls_sent;
+
+static ls_kind kind_of(ls_step_kind step) {
+    switch (step) {
+    case LS_STEP_BROADCAST:
+        return LS_BROADCAST;
+    case LS_STEP_ALL_GATHER:
+        return LS_ALL_GATHER;
+    case LS_STEP_REDUCE_SCATTER:
+        return LS_REDUCE_SCATTER;
+    case LS_STEP_ALL_TO_ALL:
+        return LS_ALL_TO_ALL;
+    case LS_STEP_GATHER:
+        return LS_GATHER;
+    case LS_STEP_SCATTER:
+        return LS_SCATTER;
+    case LS_STEP_BARRIER:
+        return LS_BARRIER;
+    default:
+        return LS_ALL_REDUCE;  // whatever sends `count`
+    }
+}
+
+static int64_t times(int64_t count, int members) {
+    return count > INT64_MAX / members ? INT64_MAX : count * members;
+}
+
+static int64_t sent_by(const ls_sent *sent, int member, int members) {
+    bool uneven = sent->counts->count == members;
+    switch (sent->kind) {
+    case LS_BARRIER:
+    case LS_RECV:
+        return 0;
+    case LS_BROADCAST:
+        return member == sent->root ? sent->count : 0;
+    case LS_SCATTER:
+        if (member != sent->root) {
+            return 0;
+        }
+        return uneven ? sent->counts_sum : times(sent->count, members);
+    case LS_REDUCE_SCATTER:
+        return uneven ? sent->counts_sum : times(sent->count, members);
+    case LS_ALL_TO_ALL:
+        return uneven                           ? sent->counts_sum
+               : sent->splits->count == members ? ls_check__sum(&sent->splits->at[member])
+                                                : times(sent->count, members);
+    case LS_ALL_GATHER:
+    case LS_GATHER:
+        return uneven ? sent->counts->at[member] : sent->count;
+    default:
+        return sent->count;
+    }
+}
+
+// Whose call it is: the step's own, or that of an exception.
+static ls_sent sent_in(const ls_scenario_step *step, const ls_scenario_except *except) {
+    ls_sent sent = {.kind = kind_of(step->kind),
+                    .count = step->count,
+                    .counts = &step->counts,
+                    .splits = &step->splits,
+                    .root = step->root};
+    if (except != NULL) {
+        sent.kind = ls_node_has(&except->node, "call") ? except->kind : sent.kind;
+        sent.count = ls_node_has(&except->node, "count") ? except->count : sent.count;
+        sent.root = ls_node_has(&except->node, "root") ? except->root : sent.root;
+        sent.counts = except->counts.count > 0 ? &except->counts : sent.counts;
+        sent.count = except->skip || except->exit ? 0 : sent.count;
+    }
+    sent.counts_sum = ls_check__sum(sent.counts);
+    return sent;
+}
+
+// How many numbers there are for a member; -1: as many as are asked for.
+static int64_t given_to(const ls_generator *values, const ls_input_array *array, int member,
+                        int members) {
+    if (values->kind == LS_GENERATOR_FILE) {
+        return (int64_t)(array->count / (size_t)members);
+    }
+    if (values->row_counts.count > 0) {
+        return member < values->row_counts.count ? values->row_counts.at[member] : 0;
+    }
+    return values->value_count;
+}
+
+static int member_rank(const ls_scenario *scenario, const ls_scenario_step *step, int rank,
+                       int *members) {
+    int member = ls_inputs_member(scenario, step, rank, members);
+    return member < *members ? member : *members - 1;
+}
+
+static bool enough(ls_reader *reader, const ls_scenario_step *step, const ls_input_array *array,
+                   int64_t needed, int member, int members) {
+    int64_t given = given_to(&step->values, array, member, members);
+    if (given >= needed) {
+        return true;
+    }
+    ls_check__error(reader, mark_of(&step->values), NULL, NULL,
+                    "values: %" PRId64 " for the %" PRId64 " elements that member %d sends", given,
+                    needed, member);
+    return false;
+}
+
+static void check_step(ls_reader *reader, const ls_scenario *scenario,
+                       const ls_scenario_step *step) {
+    ls_input_array array = {0};
+    const ls_generator *values = &step->values;
+    bool file = describe(reader, &array, values, "values");
+    if (step->tensor != NULL || scenario->ranks == 0 || !ls_read__going(reader) ||
+        !(file || values->kind == LS_GENERATOR_VALUES)) {
+        return;
+    }
+    int members = 1;
+    (void)ls_inputs_member(scenario, step, 0, &members);
+    if (file && (array.ndim < 1 || array.dim[0] != members)) {
+        ls_check__error(reader, mark_of(values), NULL, NULL,
+                        "values: the first dimension of the file is not the %d members", members);
+        return;
+    }
+    if (ls_diagnostics_count(reader->diagnostics) > 0) {
+        return;  // counts may be among what is wrong
+    }
+    ls_sent sent = sent_in(step, NULL);
+    for (int m = 0; m < members && step->kind != LS_STEP_SEND_RECV; m++) {
+        if (!enough(reader, step, &array, sent_by(&sent, m, members), m, members)) {
+            return;
+        }
+    }
+    for (int i = 0; step->kind == LS_STEP_SEND_RECV && i < step->pairs.count; i++) {
+        if (!enough(reader, step, &array, step->count, (int)step->pairs.at[i].at[0], members)) {
+            return;
+        }
+    }
+    for (int i = 0; i < step->except_count; i++) {
+        const ls_scenario_except *except = &step->excepts[i];
+        sent = sent_in(step, except);
+        for (int k = 0; k < except->ranks.count; k++) {
+            int member = member_rank(scenario, step, (int)except->ranks.at[k], &members);
+            if (!enough(reader, step, &array, sent_by(&sent, member, members), member, members)) {
+                return;
+            }
+        }
+    }
+}
+
+// ---- All ----------------------------------------------------------------------------------------
+static void check_reference(ls_reader *reader, const ls_scenario_reference *reference) {
+    ls_input_array array;
+    if (reference->file != NULL &&
+        ls_input_file_describe(&array, reference->file, reference->tensor) != LS_OK) {
+        complain(reader, ls_node_mark(&reference->node, "file"), "reference");
+    }
+}
+
+void ls_scenario__check_files(ls_reader *reader, const ls_scenario *scenario) {
+    for (int i = 0; i < scenario->table_count && ls_read__going(reader); i++) {
+        check_table(reader, scenario, &scenario->tables[i]);
+    }
+    for (int i = 0; i < scenario->tensor_count && ls_read__going(reader); i++) {
+        size_t count = 0;
+        if (ls_shape_count(&count, &scenario->tensors[i].shape) == LS_OK) {
+            check_count(reader, &scenario->tensors[i].values, count, "values");
+        }
+    }
+    for (int i = 0; i < scenario->step_count && ls_read__going(reader); i++) {
+        const ls_scenario_step *step = &scenario->steps[i];
+        if (step->node.record != NULL && step->kind <= LS_STEP_BARRIER) {
+            check_step(reader, scenario, step);
+        }
+    }
+    for (int i = 0; i < scenario->checks.reference_count && ls_read__going(reader); i++) {
+        check_reference(reader, &scenario->checks.references[i]);
+    }
+    for (int i = 0; i < scenario->inputs.feature_count && ls_read__going(reader); i++) {
+        if (scenario->inputs.features[i].node.record != NULL) {
+            check_feature(reader, scenario, i);
+        }
+    }
+}

@@ -1,0 +1,289 @@
+// Estimates the memory of a run. The factors count the copies of each array that are alive at once
+// (inputs, both sides of an exchange, the stages that are kept, the oracle's f64), rounded up to
+// what was measured.
+#include "runner/scenario/memory_need.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "runner/scenario/input_file.h"
+
+#define PROCESS_BYTES   (16.0 * 1024 * 1024)
+#define RANK_BYTES      (48.0 * 1024)  // a thread's touched stack, its history, requests
+#define BAG_BYTES       64.0           // of a bag on its own rank
+#define BAG_SHARD_BYTES 40.0           // of a bag on each rank that looks it up: lengths, offsets
+#define ID_BYTES        48.0
+#define WEIGHT_BYTES    24.0
+#define OUTPUT_BYTES    20.0   // of an element of the result: kept, exact, its bound
+#define PARTIAL_BYTES   6.0    // of an element of a partial sum
+#define PAIR_BYTES      160.0  // of two ranks that exchange anything: counts, displacements
+#define PAIR_SHARD      128.0  // more for each table
+#define BOUND_BYTES     48.0   // of an element of a reduction: exact value, bound, its terms
+#define TENSOR_BYTES    24.0   // of an element of a shard beside its own copies: kept and expected
+#define GIB             (1024.0 * 1024 * 1024)
+
+// ---- Tables -------------------------------------------------------------------------------------
+static double mean_length(const ls_generator *lengths, double bags) {
+    switch (lengths->kind) {
+    case LS_GENERATOR_UNIFORM:
+        return lengths->b;
+    case LS_GENERATOR_CONSTANT:
+        return lengths->a;
+    case LS_GENERATOR_VALUES: {
+        double sum = 0;
+        for (int64_t i = 0; i < lengths->value_count; i++) {
+            sum += (double)lengths->ints[i];
+        }
+        return bags > 0 ? sum / bags : 0;
+    }
+    case LS_GENERATOR_FILE:
+        return 16;  // what the file says is known when it is read; the ids' own file is counted
+    default:
+        return 1;
+    }
+}
+
+static double file_bytes(const ls_generator *generator) {
+    ls_input_array array;
+    if (generator->kind != LS_GENERATOR_FILE ||
+        ls_input_file_describe(&array, generator->file, generator->tensor) != LS_OK) {
+        return 0;
+    }
+    return (double)array.count * (double)ls_dtype_bytes(array.dtype);
+}
+
+// How many ranks hold rows of a table that the others need, and whether each sums a part.
+static double shards_of(const ls_scenario *scenario, const ls_scenario_table *table, bool *parts) {
+    const ls_scenario_sharding *sharding = &table->sharding;
+    double all = scenario->ranks, host = scenario->ranks_per_host;
+    bool row_cut = !sharding->has_type || sharding->type == LS_ROW_WISE ||
+                   sharding->type == LS_TABLE_ROW_WISE || sharding->type == LS_GRID;
+    *parts = row_cut;
+    if (sharding->type == LS_DATA_PARALLEL && sharding->has_type) {
+        return 0;
+    }
+    if (sharding->ranks.count > 0) {
+        return sharding->ranks.count;
+    }
+    if (sharding->has_type && sharding->type == LS_TABLE_WISE) {
+        return 1;
+    }
+    return sharding->has_type && sharding->type == LS_TABLE_ROW_WISE ? host : all;
+}
+
+static double need_of_feature(const ls_scenario *scenario, const ls_scenario_feature *feature,
+                              double bags) {
+    const ls_scenario_table *table = &scenario->tables[feature->table];
+    bool parts = false;
+    double shards = shards_of(scenario, table, &parts), dim = (double)table->dim;
+    double ids = bags * mean_length(&feature->lengths, bags);
+    double rows = table->pooling == LS_POOL_NONE ? ids : bags;
+    double partials = parts && table->pooling != LS_POOL_NONE ? shards : 1;
+    double scale = (double)ls_dtype_bytes(table->dtype) / 4;
+    double bytes = bags * (BAG_BYTES + BAG_SHARD_BYTES * shards) + ids * ID_BYTES;
+    bytes += scenario->inputs.weighted ? ids * WEIGHT_BYTES : 0;
+    bytes += rows * dim * (OUTPUT_BYTES + PARTIAL_BYTES * partials) * (scale > 1 ? scale : 1);
+    return bytes + file_bytes(&feature->lengths) + file_bytes(&feature->ids) +
+           file_bytes(&feature->weights);
+}
+
+static double need_of_tables(const ls_scenario *scenario) {
+    double ranks = scenario->ranks, bags = 0, bytes = 0;
+    bool exchanged = false;
+    for (int r = 0; r < scenario->inputs.batch.count; r++) {
+        bags += (double)scenario->inputs.batch.at[r];
+    }
+    for (int i = 0; i < scenario->table_count; i++) {
+        const ls_scenario_table *table = &scenario->tables[i];
+        bool parts = false;
+        double shards = shards_of(scenario, table, &parts);
+        double size = (double)table->rows * (double)table->dim;
+        bytes += size * (double)ls_dtype_bytes(table->dtype) * (shards == 0 ? ranks : 1);
+        bytes += file_bytes(&table->weights) + PAIR_SHARD * ranks * shards;
+        exchanged = exchanged || shards > 0;
+    }
+    for (int i = 0; i < scenario->inputs.feature_count; i++) {
+        bytes += need_of_feature(scenario, &scenario->inputs.features[i], bags);
+    }
+    return bytes + (exchanged ? PAIR_BYTES * ranks * ranks : 0);
+}
+
+// ---- Programs: collectives on buffers -----------------------------------------------------------
+static double sum_of(const ls_int_list *list) {
+    double sum = 0;
+    for (int i = 0; i < list->count; i++) {
+        sum += (double)list->at[i];
+    }
+    return sum;
+}
+
+// Elements that all members of one group together send and receive.
+static void elements_of(const ls_scenario_step *step, double members, double *sent,
+                        double *received) {
+    bool uneven = step->counts.count > 0;
+    double count = (double)step->count;
+    double all = uneven ? sum_of(&step->counts) : count * members;  // one block for each member
+    for (int i = 0; i < step->splits.count; i++) {
+        all += sum_of(&step->splits.at[i]);
+    }
+    *sent = all;
+    *received = all;
+    switch (step->kind) {
+    case LS_STEP_ALL_GATHER:
+        *received = all * members;
+        return;
+    case LS_STEP_REDUCE_SCATTER:
+        *sent = all * members;
+        return;
+    case LS_STEP_ALL_TO_ALL:
+        *sent = *received = step->splits.count > 0 ? all : all * members;
+        return;
+    case LS_STEP_SEND_RECV:
+        *sent = *received = count * step->pairs.count;
+        return;
+    case LS_STEP_BARRIER:
+        *sent = *received = 0;
+        return;
+    default:
+        return;
+    }
+}
+
+static double need_of_buffers(const ls_scenario *scenario, const ls_scenario_step *step) {
+    double ranks = scenario->ranks, members = ranks, groups = 1, sent = 0, received = 0;
+    if (step->axis >= 0) {
+        members = scenario->mesh.dim[step->axis];
+        groups = ranks / members;
+    } else if (step->ranks.count > 0) {
+        members = step->ranks.count;
+    }
+    elements_of(step, members, &sent, &received);
+    bool reduces = step->kind == LS_STEP_ALL_REDUCE || step->kind == LS_STEP_REDUCE ||
+                   step->kind == LS_STEP_REDUCE_SCATTER;
+    double element = (double)ls_dtype_bytes(step->dtype);
+    double bytes = sent * 4 * element + received * (5 * element + (reduces ? BOUND_BYTES : 0));
+    bool counts = step->counts.count > 0 || step->splits.count > 0;
+    bytes += counts ? members * members * 32 : 0;
+    return groups * bytes + file_bytes(&step->values);
+}
+
+// ---- Programs: tensors --------------------------------------------------------------------------
+// What is known of a tensor by its name: its shape, and how many ranks hold each element.
+typedef struct ls_tensor_size {
+    const char *name;
+    ls_shape shape;
+    double copies, element;
+} ls_tensor_size;
+
+#define SIZES_MAX 64  // tensors whose shape is followed; more are taken to be as the largest
+
+static double count_of(const ls_shape *shape) {
+    double count = 1;
+    for (int i = 0; i < shape->ndim; i++) {
+        count *= (double)shape->dim[i];
+    }
+    return count;
+}
+
+static double copies_of(const ls_scenario *scenario, const ls_placements *placements) {
+    double copies = 1;
+    for (int i = 0; i < placements->count && i < scenario->mesh.ndim; i++) {
+        copies *= placements->at[i].kind == LS_PLACE_SHARD ? 1 : scenario->mesh.dim[i];
+    }
+    return copies;
+}
+
+static double bytes_of(const ls_tensor_size *size) {
+    return count_of(&size->shape) * size->copies * (3 * size->element + TENSOR_BYTES);
+}
+
+static ls_tensor_size *find(ls_tensor_size *sizes, int count, const char *name) {
+    ls_tensor_size *largest = &sizes[0];
+    for (int i = 0; i < count; i++) {
+        if (name != NULL && strcmp(sizes[i].name, name) == 0) {
+            return &sizes[i];
+        }
+        largest = bytes_of(&sizes[i]) > bytes_of(largest) ? &sizes[i] : largest;
+    }
+    return largest;
+}
+
+static ls_tensor_size result_of(const ls_scenario *scenario, const ls_scenario_step *step,
+                                ls_tensor_size *sizes, int count) {
+    ls_tensor_size made = *find(sizes, count, step->kind == LS_STEP_CAT ? NULL : step->tensor);
+    const ls_tensor_size *other = step->other != NULL ? find(sizes, count, step->other) : NULL;
+    made.copies = other != NULL && other->copies > made.copies ? other->copies : made.copies;
+    if (step->kind == LS_STEP_MATMUL && made.shape.ndim == 2 && other->shape.ndim == 2) {
+        made.shape.dim[1] = other->shape.dim[1];
+    } else if (step->kind == LS_STEP_REDISTRIBUTE) {
+        made.copies = copies_of(scenario, &step->to);
+    } else if (step->kind == LS_STEP_FULL) {
+        made.copies = scenario->ranks;
+    } else if (step->kind == LS_STEP_ALL_GATHER && step->axis >= 0) {
+        made.copies *= scenario->mesh.dim[step->axis];
+    } else if (step->kind == LS_STEP_CAT) {
+        made.copies *= step->tensors.count;
+    }
+    made.copies = made.copies < scenario->ranks * 1.0 || step->kind == LS_STEP_CAT
+                      ? made.copies
+                      : scenario->ranks;
+    made.name = step->into != NULL ? step->into : step->tensor;
+    return made;
+}
+
+static double need_of_program(const ls_scenario *scenario) {
+    ls_tensor_size sizes[SIZES_MAX] = {{.name = ""}};
+    int count = 0;
+    double bytes = 0;
+    bool threads = false;
+    for (int i = 0; i < scenario->tensor_count; i++) {
+        const ls_scenario_tensor *tensor = &scenario->tensors[i];
+        ls_tensor_size size = {
+            .name = tensor->name,
+            .shape = tensor->shape,
+            .copies = tensor->has_placements ? copies_of(scenario, &tensor->placements)
+                                             : 1 + scenario->ranks * (tensor->block_count == 0),
+            .element = (double)ls_dtype_bytes(tensor->dtype),
+        };
+        bytes += bytes_of(&size) + count_of(&size.shape) * (2 * size.element + 8) +
+                 file_bytes(&tensor->values);
+        if (count < SIZES_MAX) {
+            sizes[count++] = size;
+        }
+    }
+    for (int i = 0; i < scenario->step_count; i++) {
+        const ls_scenario_step *step = &scenario->steps[i];
+        if (step->kind <= LS_STEP_BARRIER && step->tensor == NULL) {
+            bytes += need_of_buffers(scenario, step);
+            threads = true;
+        } else if (step->kind < LS_STEP_CHANGE && count > 0) {
+            ls_tensor_size made = result_of(scenario, step, sizes, count);
+            bytes += bytes_of(&made);
+            ls_tensor_size *known = find(sizes, count, made.name);
+            if (made.name != NULL && strcmp(known->name, made.name) == 0 &&
+                step->kind != LS_STEP_FULL) {
+                *known = made;
+            } else if (made.name != NULL && count < SIZES_MAX && step->kind != LS_STEP_FULL) {
+                sizes[count++] = made;
+            }
+        }
+    }
+    return bytes + (threads ? RANK_BYTES * scenario->ranks : 0);
+}
+
+// ---- All ----------------------------------------------------------------------------------------
+double ls_memory_need(const ls_scenario *scenario) {
+    LS_ASSERT(scenario != NULL);
+    return PROCESS_BYTES +
+           (scenario->is_program ? need_of_program(scenario) : need_of_tables(scenario));
+}
+
+int ls_memory_check(const ls_scenario *scenario, uint64_t limit) {
+    double need = ls_memory_need(scenario);
+    if (need <= (double)limit) {
+        return LS_OK;
+    }
+    return LS_FAIL(LS_ERR_LIMIT,
+                   "%s: a run would need about %.3g GiB, the limit is %.3g GiB (--memory)",
+                   scenario->file, ceil(need / GIB * 1000) / 1000, (double)limit / GIB);
+}

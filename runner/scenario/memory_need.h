@@ -1,0 +1,14 @@
+// How much memory a simulated run of a scenario will take, from its sizes alone. An upper estimate,
+// so that what cannot fit is refused before it starves the machine.
+#ifndef LS_RUNNER_SCENARIO_MEMORY_NEED_H
+#define LS_RUNNER_SCENARIO_MEMORY_NEED_H
+
+#include "runner/scenario/scenario.h"
+
+// Bytes at the peak of a run of all ranks in one process, judged by its oracle. The same for the
+// same scenario on every machine.
+LS_API double ls_memory_need(const ls_scenario *scenario);
+// LS_ERR_LIMIT, with both figures, when a run would need more than `limit` bytes.
+LS_API int ls_memory_check(const ls_scenario *scenario, uint64_t limit);
+
+#endif

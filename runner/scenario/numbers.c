@@ -1,0 +1,122 @@
+// Generators of numbers: any element by its index. See numbers.h.
+#include "runner/scenario/numbers.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#define STREAM_NAME_MAX 320
+
+int ls_numbers__place(const ls_scenario *scenario, const ls_generator *generator,
+                      const char *what) {
+    ls_mark mark = generator->node.record == NULL ? (ls_mark){0} : generator->node.mark;
+    if (generator->kind == LS_GENERATOR_FILE) {
+        mark = ls_node_mark(&generator->node, "file");
+    } else if (generator->kind == LS_GENERATOR_VALUES) {
+        mark = ls_node_mark(&generator->node, "values");
+    }
+    return mark.line == 0
+               ? ls_error_wrap("%s", what)
+               : ls_error_wrap("%s:%d:%d: %s", scenario->file, mark.line, mark.column, what);
+}
+
+uint32_t ls_numbers__stream(const char *what, const char *name) {
+    char text[STREAM_NAME_MAX];
+    (void)snprintf(text, sizeof text, "%s/%s", what, name);
+    return ls_random_stream(text);
+}
+
+void ls_numbers__init(ls_numbers *out, const ls_scenario *scenario, const ls_generator *generator,
+                      ls_generator_kind standard, ls_dtype dtype) {
+    *out =
+        (ls_numbers){.generator = generator,
+                     .kind = generator->kind == LS_GENERATOR_DEFAULT ? standard : generator->kind,
+                     .high = 1,
+                     .integers = !ls_dtype_is_float(dtype),
+                     .is_signed = ls_dtype_is_signed(dtype),
+                     .seed = scenario->seed};
+    if (out->integers) {
+        out->low = out->is_signed ? -100 : 0;
+        out->high = 101;
+    }
+    if (generator->kind == LS_GENERATOR_UNIFORM && generator->has_range) {
+        out->low = generator->a;
+        out->high = generator->b;
+    }
+}
+
+// Multiples of 1/8 from -1 to 1 (integers: 17 whole numbers), so that sums are exact: n terms of
+// them need 3 + log2(n) bits of a significand, and the f32 has 24.
+static double exact_at(const ls_numbers *numbers, uint64_t index) {
+    double step = (double)ls_random_below(17, numbers->seed, numbers->stream, numbers->rank, index);
+    if (numbers->integers) {
+        return numbers->is_signed ? step - 8 : step;
+    }
+    return (step - 8) / 8;
+}
+
+static double number_at(const ls_numbers *numbers, uint64_t index) {
+    const ls_generator *generator = numbers->generator;
+    double value = 0;
+    switch (numbers->kind) {
+    case LS_GENERATOR_NORMAL:
+        value = generator->a + generator->b * ls_random_normal(numbers->seed, numbers->stream,
+                                                               numbers->rank, index);
+        return numbers->integers ? nearbyint(value) : value;
+    case LS_GENERATOR_UNIFORM:
+        value = numbers->low +
+                (numbers->high - numbers->low) *
+                    ls_random_uniform(numbers->seed, numbers->stream, numbers->rank, index);
+        return numbers->integers ? floor(value) : value;
+    case LS_GENERATOR_ARANGE:
+        // Not given at all: 0, 1, 2, ...
+        return generator->kind == LS_GENERATOR_DEFAULT
+                   ? (double)index
+                   : generator->a + generator->b * (double)index;
+    case LS_GENERATOR_CONSTANT:
+        return generator->a;
+    case LS_GENERATOR_EXACT:
+        return exact_at(numbers, index);
+    case LS_GENERATOR_VALUES:
+        return generator->reals[index];
+    default:
+        LS_ASSERT(!"a generator of numbers");
+        return 0;
+    }
+}
+
+void ls_numbers__fill(void *out, ls_dtype dtype, const ls_numbers *numbers, uint64_t first,
+                      size_t count) {
+    size_t bytes = ls_dtype_bytes(dtype);
+    if (numbers->kind == LS_GENERATOR_FILE) {
+        const ls_input_array *array = numbers->array;
+        LS_ASSERT(first + count <= array->count);
+        const char *from = (const char *)array->data + first * ls_dtype_bytes(array->dtype);
+        if (array->dtype == dtype) {
+            memcpy(out, from, count * bytes);
+        } else {
+            ls_kernel_convert(out, dtype, from, array->dtype, count);
+        }
+        return;
+    }
+    for (size_t i = 0; i < count; i++) {
+        ls_element_from_f64((char *)out + i * bytes, dtype, number_at(numbers, first + i));
+    }
+}
+
+int ls_numbers__open(ls_numbers *numbers, const ls_scenario *scenario, size_t count) {
+    const ls_generator *generator = numbers->generator;
+    if (numbers->kind == LS_GENERATOR_FILE) {
+        LS_TRY(ls_input_file_get(&numbers->array, scenario, generator->file, generator->tensor));
+        if (numbers->array->count != count) {
+            return LS_FAIL(LS_ERR_FORMAT, "%s: %zu elements where %zu belong", generator->file,
+                           numbers->array->count, count);
+        }
+    }
+    if (numbers->kind == LS_GENERATOR_VALUES && (size_t)generator->value_count != count) {
+        return LS_FAIL(LS_ERR_FORMAT, "%" PRId64 " values where %zu belong", generator->value_count,
+                       count);
+    }
+    return LS_OK;
+}

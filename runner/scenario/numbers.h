@@ -1,0 +1,33 @@
+// A generator of numbers (weights, tensors, buffers) made ready to give any of them. Inside of the
+// runner: see inputs.h for what they are used for.
+#ifndef LS_RUNNER_SCENARIO_NUMBERS_H
+#define LS_RUNNER_SCENARIO_NUMBERS_H
+
+#include "runner/scenario/input_file.h"
+#include "runner/scenario/scenario.h"
+
+// A generator made ready: everything but the index is fixed.
+typedef struct ls_numbers {
+    const ls_generator *generator;
+    ls_generator_kind kind;  // the default is settled
+    double low, high;        // uniform
+    bool integers;
+    bool is_signed;
+    uint64_t seed;
+    uint32_t stream, rank;
+    const ls_input_array *array;  // files
+} ls_numbers;
+
+uint32_t ls_numbers__stream(const char *what, const char *name);
+// `standard`: the kind where the file names none. The caller sets stream and rank.
+void ls_numbers__init(ls_numbers *out, const ls_scenario *scenario, const ls_generator *generator,
+                      ls_generator_kind standard, ls_dtype dtype);
+// Opens the file of a generator that has one; there, and in a list, must be `count` elements.
+int ls_numbers__open(ls_numbers *numbers, const ls_scenario *scenario, size_t count);
+// out [count] of dtype = elements [first, first + count) of the generator.
+void ls_numbers__fill(void *out, ls_dtype dtype, const ls_numbers *numbers, uint64_t first,
+                      size_t count);
+// Puts the place of a generator in front of the last error: what is wrong with a file.
+int ls_numbers__place(const ls_scenario *scenario, const ls_generator *generator, const char *what);
+
+#endif

@@ -1,0 +1,434 @@
+// Reading scalars of a scenario file by the schema: numbers, words, paths, placements.
+#define _XOPEN_SOURCE 700  // realpath
+#include "orders/order.h"
+#include "runner/scenario/read.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+typedef enum ls_number_status {
+    LS_NUMBER_OK,
+    LS_NUMBER_NOT,     // it is no number
+    LS_NUMBER_TOO_BIG  // it does not fit
+} ls_number_status;
+
+#define AT(type, base, place) ((type *)(void *)((char *)(base) + (place)))
+
+static void set_bool(void *base, size_t offset, bool value) {
+    memcpy((char *)base + offset, &value, sizeof value);
+}
+
+static void set_int32(void *base, size_t offset, int value) {
+    memcpy((char *)base + offset, &value, sizeof value);
+}
+
+// Digits with an optional sign; 0x for hexadecimal. Magnitude and sign apart.
+static ls_number_status parse_integer(const char *text, bool *negative, uint64_t *magnitude) {
+    *negative = text[0] == '-';
+    text += text[0] == '-' || text[0] == '+' ? 1 : 0;
+    int base = 10;
+    if (text[0] == '0' && (text[1] == 'x' || text[1] == 'X')) {
+        base = 16;
+        text += 2;
+    }
+    if (text[0] == 0 ||
+        text[strspn(text, base == 16 ? "0123456789abcdefABCDEF" : "0123456789")] != 0) {
+        return LS_NUMBER_NOT;
+    }
+    errno = 0;
+    *magnitude = strtoull(text, NULL, base);
+    return errno == ERANGE ? LS_NUMBER_TOO_BIG : LS_NUMBER_OK;
+}
+
+static ls_number_status parse_int64(const char *text, int64_t *out) {
+    bool negative = false;
+    uint64_t magnitude = 0;
+    ls_number_status status = parse_integer(text, &negative, &magnitude);
+    if (status != LS_NUMBER_OK) {
+        return status;
+    }
+    if (magnitude > (uint64_t)INT64_MAX + (negative ? 1 : 0)) {
+        return LS_NUMBER_TOO_BIG;
+    }
+    *out = negative ? (int64_t)(0 - magnitude) : (int64_t)magnitude;
+    return LS_NUMBER_OK;
+}
+
+// Decimal with optional fraction and exponent; no infinities, no NaN, no hexadecimal.
+static ls_number_status parse_real(const char *text, double *out) {
+    const char *at = text + (text[0] == '-' || text[0] == '+' ? 1 : 0);
+    size_t whole = strspn(at, "0123456789");
+    at += whole;
+    size_t fraction = 0;
+    if (at[0] == '.') {
+        fraction = strspn(at + 1, "0123456789");
+        at += 1 + fraction;
+    }
+    if (whole + fraction == 0) {
+        return LS_NUMBER_NOT;
+    }
+    if (at[0] == 'e' || at[0] == 'E') {
+        at += at[1] == '-' || at[1] == '+' ? 2 : 1;
+        size_t digits = strspn(at, "0123456789");
+        if (digits == 0) {
+            return LS_NUMBER_NOT;
+        }
+        at += digits;
+    }
+    if (at[0] != 0) {
+        return LS_NUMBER_NOT;
+    }
+    *out = strtod(text, NULL);
+    return isinf(*out) ? LS_NUMBER_TOO_BIG : LS_NUMBER_OK;
+}
+
+static bool plain_scalar(ls_reader *reader, const ls_schema_field *field, const ls_yaml_node *node,
+                         const char *what) {
+    if (node->kind == LS_YAML_SCALAR && node->plain && !ls_yaml_is_null(reader->tree, node)) {
+        return true;
+    }
+    ls_read__complain(reader, node, field, what, NULL);
+    return false;
+}
+
+bool ls_read__int(ls_reader *reader, int64_t *out, const ls_schema_field *field,
+                  const ls_yaml_node *node) {
+    if (!plain_scalar(reader, field, node, "not an integer")) {
+        return false;
+    }
+    ls_number_status status = parse_int64(ls_yaml_text(reader->tree, node), out);
+    if (status == LS_NUMBER_NOT) {
+        ls_read__complain(reader, node, field, "not an integer", NULL);
+        return false;
+    }
+    if (status == LS_NUMBER_TOO_BIG || *out < field->min || *out > field->max) {
+        ls_read__complain(reader, node, field, "out of range", NULL);
+        return false;
+    }
+    return true;
+}
+
+bool ls_read__real(ls_reader *reader, double *out, const ls_schema_field *field,
+                   const ls_yaml_node *node) {
+    if ((field->flags & LS_FIELD_INTEGERS) != 0) {
+        int64_t value = 0;
+        if (!ls_read__int(reader, &value, field, node)) {
+            return false;
+        }
+        *out = (double)value;
+        return true;
+    }
+    if (!plain_scalar(reader, field, node, "not a number")) {
+        return false;
+    }
+    ls_number_status status = parse_real(ls_yaml_text(reader->tree, node), out);
+    if (status == LS_NUMBER_NOT) {
+        ls_read__complain(reader, node, field, "not a number", NULL);
+        return false;
+    }
+    if (status == LS_NUMBER_TOO_BIG || *out < (double)field->min || *out > (double)field->max) {
+        ls_read__complain(reader, node, field, "out of range", NULL);
+        return false;
+    }
+    return true;
+}
+
+static const ls_schema_name *find_name(const ls_schema_names *names, const char *text) {
+    for (int i = 0; i < names->count; i++) {
+        if (strcmp(names->at[i].text, text) == 0) {
+            return &names->at[i];
+        }
+    }
+    return NULL;
+}
+
+static void set_enum(void *base, const ls_schema_field *field, int value) {
+    if (field->type == LS_FIELD_CLASS) {
+        set_bool(base, field->aux, value < 0);
+        set_int32(base, field->offset, value < 0 ? LS_CLASS_BY_DESIGN : value);
+        return;
+    }
+    set_int32(base, field->offset, value);
+}
+
+#define NAMES_MAX 64
+
+static const ls_schema_name *read_name(ls_reader *reader, const ls_schema_field *field,
+                                       const ls_yaml_node *node) {
+    if (node->kind != LS_YAML_SCALAR || ls_yaml_is_null(reader->tree, node)) {
+        ls_read__complain(reader, node, field, "not a word", NULL);
+        return NULL;
+    }
+    const char *text = ls_yaml_text(reader->tree, node);
+    const ls_schema_name *name = find_name(field->names, text);
+    if (name == NULL) {
+        const char *words[NAMES_MAX];
+        LS_ASSERT(field->names->count <= NAMES_MAX);
+        for (int i = 0; i < field->names->count; i++) {
+            words[i] = field->names->at[i].text;
+        }
+        ls_read__complain(reader, node, field, "unknown",
+                          ls_nearest(text, words, (size_t)field->names->count));
+    }
+    return name;
+}
+
+static void read_bool(ls_reader *reader, void *base, const ls_schema_field *field,
+                      const ls_yaml_node *node) {
+    const char *text =
+        node->kind == LS_YAML_SCALAR && node->plain ? ls_yaml_text(reader->tree, node) : "";
+    bool value = strcmp(text, "true") == 0;
+    if (!value && strcmp(text, "false") != 0) {
+        static const char *const yes[] = {"yes", "on", "True", "TRUE", "1"};
+        static const char *const no[] = {"no", "off", "False", "FALSE", "0"};
+        const char *nearest = NULL;
+        for (size_t i = 0; i < sizeof yes / sizeof *yes; i++) {
+            nearest = strcmp(text, yes[i]) == 0  ? "true"
+                      : strcmp(text, no[i]) == 0 ? "false"
+                                                 : nearest;
+        }
+        ls_read__complain(reader, node, field, "not a boolean", nearest);
+        return;
+    }
+    if (field->type == LS_FIELD_FLAG) {
+        if (!value) {
+            ls_read__complain(reader, node, field, "cannot be switched off", NULL);
+        }
+        return;
+    }
+    set_bool(base, field->offset, value);
+}
+
+static void read_text(ls_reader *reader, void *base, const ls_schema_field *field,
+                      const ls_yaml_node *node) {
+    if (node->kind != LS_YAML_SCALAR || ls_yaml_is_null(reader->tree, node) ||
+        ls_yaml_text(reader->tree, node)[0] == 0) {
+        ls_read__complain(reader, node, field, "not a text", NULL);
+        return;
+    }
+    if (field->names != NULL && read_name(reader, field, node) == NULL) {
+        return;
+    }
+    const char *copy = ls_arena_strdup(reader->arena, ls_yaml_text(reader->tree, node));
+    reader->no_memory = reader->no_memory || copy == NULL;
+    *AT(const char *, base, field->offset) = copy;
+}
+
+// The real path of `text` seen from the scenario's folder, a regular file in there; NULL after a
+// complaint. Every path that a scenario names comes through here. What is opened later is the real
+// path, which has no links left to follow: a hostile file cannot lead out of its folder. Who can
+// replace folders between the two can write the user's files anyway.
+static char *resolve(ls_reader *reader, const ls_schema_field *field, const ls_yaml_node *node,
+                     const char *text) {
+    if (reader->folder == NULL) {
+        ls_read__complain(reader, node, field, "the scenario's folder is not known", NULL);
+        return NULL;
+    }
+    const char *joined =
+        text[0] == '/' ? text : ls_arena_printf(reader->arena, "%s/%s", reader->folder, text);
+    if (joined == NULL) {
+        reader->no_memory = true;
+        return NULL;
+    }
+    char *real = realpath(joined, NULL);
+    if (real == NULL) {
+        ls_read__complain(reader, node, field, strerror(errno), NULL);
+        return NULL;
+    }
+    size_t length = strlen(reader->folder);
+    bool inside = strcmp(reader->folder, "/") == 0 ||
+                  (strncmp(real, reader->folder, length) == 0 && real[length] == '/');
+    if (!inside && !reader->allow_outside) {
+        ls_read__complain(reader, node, field,
+                          "leaves the scenario's folder, which takes --allow-outside", NULL);
+        free(real);
+        return NULL;
+    }
+    struct stat info;
+    if (stat(real, &info) != 0 || !S_ISREG(info.st_mode)) {
+        ls_read__complain(reader, node, field, "not a regular file", NULL);
+        free(real);
+        return NULL;
+    }
+    return real;
+}
+
+static void read_path(ls_reader *reader, void *base, const ls_schema_field *field,
+                      const ls_yaml_node *node) {
+    if (node->kind != LS_YAML_SCALAR || ls_yaml_is_null(reader->tree, node) ||
+        ls_yaml_text(reader->tree, node)[0] == 0) {
+        ls_read__complain(reader, node, field, "not a path", NULL);
+        return;
+    }
+    const char *text = ls_yaml_text(reader->tree, node);
+    if (field->names != NULL && strpbrk(text, "./") == NULL) {  // a name, perhaps misspelt
+        const ls_schema_name *name = read_name(reader, field, node);
+        *AT(const char *, base, field->offset) = name != NULL ? name->text : NULL;
+        return;
+    }
+    char *real = resolve(reader, field, node, text);
+    if (real != NULL) {
+        const char *copy = ls_arena_strdup(reader->arena, real);
+        reader->no_memory = reader->no_memory || copy == NULL;
+        *AT(const char *, base, field->offset) = copy;
+    }
+    free(real);
+}
+
+static void read_order(ls_reader *reader, void *base, const ls_schema_field *field,
+                       const ls_yaml_node *node) {
+    if (node->kind != LS_YAML_SCALAR || ls_yaml_is_null(reader->tree, node)) {
+        ls_read__complain(reader, node, field, "not a reduction order", NULL);
+        return;
+    }
+    const char *text = ls_arena_strdup(reader->arena, ls_yaml_text(reader->tree, node));
+    const char *file = text == NULL ? NULL : ls_order_file(text);
+    if (file != NULL) {
+        char *real = resolve(reader, field, node, file);
+        if (real == NULL) {
+            return;
+        }
+        text = ls_arena_printf(reader->arena, "%.*s%s", (int)(file - text), text, real);
+        free(real);
+    }
+    ls_order *order = NULL;
+    int status = text == NULL ? LS_ERR_MEMORY : ls_order_parse(&order, text);
+    if (status == LS_ERR_MEMORY) {
+        reader->no_memory = true;
+    } else if (status != LS_OK) {
+        ls_check__error(reader, node->mark, NULL, NULL, "%s", ls_error_last()->text);
+    } else {
+        *AT(const char *, base, field->offset) = text;
+    }
+    ls_order_free(order);
+}
+
+static void read_placements(ls_reader *reader, void *base, const ls_schema_field *field,
+                            const ls_yaml_node *node) {
+    if (node->kind != LS_YAML_SCALAR || ls_yaml_is_null(reader->tree, node)) {
+        ls_read__complain(reader, node, field, "not placements", NULL);
+        return;
+    }
+    ls_placements placements = {0};
+    if (ls_placements_parse(&placements, ls_yaml_text(reader->tree, node)) != LS_OK) {
+        ls_read__complain(reader, node, field, "not placements", NULL);
+        return;
+    }
+    memcpy((char *)base + field->offset, &placements, sizeof placements);
+    set_bool(base, field->aux, true);
+}
+
+static void read_uint64(ls_reader *reader, void *base, const ls_schema_field *field,
+                        const ls_yaml_node *node) {
+    if (!plain_scalar(reader, field, node, "not an integer")) {
+        return;
+    }
+    bool negative = false;
+    uint64_t value = 0;
+    ls_number_status status = parse_integer(ls_yaml_text(reader->tree, node), &negative, &value);
+    if (status == LS_NUMBER_NOT) {
+        ls_read__complain(reader, node, field, "not an integer", NULL);
+    } else if (status == LS_NUMBER_TOO_BIG || (negative && value != 0)) {
+        ls_read__complain(reader, node, field, "out of range", NULL);
+    } else {
+        *AT(uint64_t, base, field->offset) = value;
+    }
+}
+
+void ls_read__scalar(ls_reader *reader, void *base, const ls_schema_field *field,
+                     const ls_yaml_node *node) {
+    int64_t integer = 0;
+    double real = 0;
+    const ls_schema_name *name = NULL;
+    switch (field->type) {
+    case LS_FIELD_INT:
+        if (ls_read__int(reader, &integer, field, node)) {
+            *AT(int64_t, base, field->offset) = integer;
+        }
+        return;
+    case LS_FIELD_INT32:
+        if (ls_read__int(reader, &integer, field, node)) {
+            set_int32(base, field->offset, (int)integer);
+        }
+        return;
+    case LS_FIELD_UINT64:
+        read_uint64(reader, base, field, node);
+        return;
+    case LS_FIELD_REAL:
+        if (ls_read__real(reader, &real, field, node)) {
+            *AT(double, base, field->offset) = real;
+        }
+        return;
+    case LS_FIELD_BOOL:
+    case LS_FIELD_FLAG:
+        read_bool(reader, base, field, node);
+        return;
+    case LS_FIELD_STRING:
+        read_text(reader, base, field, node);
+        return;
+    case LS_FIELD_PATH:
+        read_path(reader, base, field, node);
+        return;
+    case LS_FIELD_ORDER:
+        read_order(reader, base, field, node);
+        return;
+    case LS_FIELD_ENUM:
+    case LS_FIELD_CLASS:
+        name = read_name(reader, field, node);
+        if (name != NULL) {
+            set_enum(base, field, name->value);
+        }
+        return;
+    case LS_FIELD_PLACEMENTS:
+        read_placements(reader, base, field, node);
+        return;
+    default:
+        LS_ASSERT(!"a scalar type");
+    }
+}
+
+// Defaults come from the table, so a bad one is a programmer's error. They may lie outside the
+// field's range: -1 for "not given".
+void ls_read__fallback(void *base, const ls_schema_field *field) {
+    const char *text = field->fallback;
+    if (text == NULL) {
+        return;
+    }
+    int64_t integer = 0;
+    double real = 0;
+    const ls_schema_name *name = NULL;
+    switch (field->type) {
+    case LS_FIELD_INT:
+        LS_ASSERT(parse_int64(text, &integer) == LS_NUMBER_OK);
+        *AT(int64_t, base, field->offset) = integer;
+        return;
+    case LS_FIELD_UINT64:
+        LS_ASSERT(parse_int64(text, &integer) == LS_NUMBER_OK);
+        *AT(uint64_t, base, field->offset) = (uint64_t)integer;
+        return;
+    case LS_FIELD_INT32:
+        LS_ASSERT(parse_int64(text, &integer) == LS_NUMBER_OK);
+        set_int32(base, field->offset, (int)integer);
+        return;
+    case LS_FIELD_REAL:
+        LS_ASSERT(parse_real(text, &real) == LS_NUMBER_OK);
+        *AT(double, base, field->offset) = real;
+        return;
+    case LS_FIELD_BOOL:
+        set_bool(base, field->offset, strcmp(text, "true") == 0);
+        return;
+    case LS_FIELD_ENUM:
+    case LS_FIELD_CLASS:
+        name = find_name(field->names, text);
+        LS_ASSERT(name != NULL);
+        set_enum(base, field, name->value);
+        return;
+    default:
+        LS_ASSERT(!"a type with a default");
+    }
+}

@@ -1,0 +1,403 @@
+// The scenario: what one file asks to be run, as plain structs. Made by ls_scenario_load from YAML
+// through the schema table (schema.h), checked for meaning (scenario_check.c), executed by the
+// runner. Everything is owned by the scenario's arena and read-only after loading.
+//
+// Every struct that stands for a mapping of the file begins with an ls_node, which knows where in
+// the file the mapping and each of its keys stand, and which keys were given: see ls_node_mark,
+// ls_node_has and ls_scenario_error.
+#ifndef LS_RUNNER_SCENARIO_SCENARIO_H
+#define LS_RUNNER_SCENARIO_SCENARIO_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/base.h"
+#include "collectives/collectives.h"
+#include "collectives/finding.h"
+#include "embedding/module.h"
+#include "kernels/kernels.h"
+#include "local_tensor/local_tensor.h"
+#include "planner/plan.h"
+#include "ranks/fault.h"
+#include "formats/diagnostic.h"
+#include "runner/result.h"
+
+// ---- Limits, all of them stated in the schema ---------------------------------------------------
+#define LS_SCENARIO_BYTES_MAX  (1 << 20)           // of a scenario file
+#define LS_SCENARIO_DEPTH_MAX  32                  // of its nesting
+#define LS_SCENARIO_ROWS_MAX   (INT64_C(1) << 40)  // rows of a table
+#define LS_SCENARIO_DIM_MAX    65536               // columns of a table
+#define LS_SCENARIO_BATCH_MAX  (INT64_C(1) << 24)  // samples of one rank
+#define LS_SCENARIO_LENGTH_MAX (INT64_C(1) << 20)  // ids of one bag
+#define LS_SCENARIO_COUNT_MAX  (INT64_C(1) << 40)  // elements of a collective, sizes of a tensor
+
+struct ls_schema_record;
+struct ls_input_files;
+
+// Where a mapping came from. Never copied out of its struct by users.
+typedef struct ls_node {
+    const struct ls_schema_record *record;
+    ls_mark mark;           // of the mapping itself; line 0: it was not given at all
+    const ls_mark *values;  // per field of the record: where its value stands; line 0: not given
+} ls_node;
+
+// Where the value of `key` stands; the mapping's own place when the key was not given. Asserts that
+// the record has such a key.
+LS_API ls_mark ls_node_mark(const ls_node *node, const char *key);
+// Whether the file gave the key (false: its default is in the struct).
+LS_API bool ls_node_has(const ls_node *node, const char *key);
+
+// ---- Pieces -------------------------------------------------------------------------------------
+typedef struct ls_int_list {
+    const int64_t *at;
+    const ls_mark *marks;  // [count] where each element stands
+    int count;
+} ls_int_list;
+
+typedef struct ls_int_rows {  // a list of lists
+    const ls_int_list *at;
+    int count;
+    ls_mark mark;
+} ls_int_rows;
+
+typedef struct ls_real_list {
+    const double *at;
+    int count;
+} ls_real_list;
+
+typedef struct ls_string_list {
+    const char *const *at;
+    const ls_mark *marks;  // [count]
+    int count;
+} ls_string_list;
+
+// How numbers come about. Which kinds may stand where is the schema's to say (ids: uniform, zipf,
+// values, file; ...). inputs.h turns a generator into numbers.
+typedef enum ls_generator_kind {
+    LS_GENERATOR_DEFAULT,   // not given: what the place's documentation says
+    LS_GENERATOR_NORMAL,    // mean a, standard deviation b
+    LS_GENERATOR_UNIFORM,   // reals in [a, b), integers in [a, b]
+    LS_GENERATOR_ARANGE,    // a + b * index (row-major index into the whole logical array)
+    LS_GENERATOR_CONSTANT,  // a
+    LS_GENERATOR_EXACT,     // small dyadic values whose sums are exact in any order
+    LS_GENERATOR_ZIPF,      // ids: P(id = k) proportional to 1 / (k + 1)^a
+    LS_GENERATOR_VALUES,    // integers or reals, given in the file
+    LS_GENERATOR_FILE,      // a .npy file or one tensor of a .safetensors file
+} ls_generator_kind;
+
+typedef struct ls_generator {
+    ls_node node;
+    ls_generator_kind kind;
+    double a, b;             // see above
+    bool has_range;          // uniform: a and b were given
+    const double *reals;     // values [value_count], row-major; for weights and tensors
+    const int64_t *ints;     // the same for lengths and ids
+    int64_t value_count;     //
+    ls_int_list row_counts;  // values given as a list of lists: the length of each; else count 0
+    const char *file;        // file: its path, resolved (openable as it stands)
+    const char *tensor;      // the tensor in a .safetensors file; NULL: it has just one
+} ls_generator;
+
+// ---- Tables -------------------------------------------------------------------------------------
+typedef struct ls_scenario_sharding {
+    ls_node node;        // mark.line 0: no `sharding:` at all, so the planner chooses and places
+    bool has_type;       // `type:` was given
+    ls_sharding type;    //
+    ls_int_list ranks;   // ranks that hold blocks, in block order; count 0: the planner places
+    ls_int_list sizes;   // rows (row wise) or columns (column wise) of each block; count 0: by rule
+    int64_t columns;     // width of a column block; 0: by rule
+    int64_t host;        // table_row_wise, grid: the host(s) by number; -1: not given
+    const char *kernel;  // compute kernel for the planner; NULL: not given
+    bool allow_broken;   // sizes need not make up the table: for trying the checks
+    const char *plan;    // path of a plan file that places this table, resolved; NULL: none
+} ls_scenario_sharding;
+
+typedef struct ls_scenario_table {
+    ls_node node;
+    const char *name;
+    int64_t rows, dim;
+    ls_dtype dtype;  // f32, f16, bf16 or f64
+    ls_pooling pooling;
+    ls_mean_divisor mean_divisor;
+    ls_string_list features;  // at least one; the table's name when not given
+    ls_generator weights;     // default: uniform in [-1/sqrt(rows), 1/sqrt(rows))
+    int64_t padding_id;       // ids equal to it count for nothing; -1: none
+    ls_scenario_sharding sharding;
+} ls_scenario_table;
+
+// ---- Inputs -------------------------------------------------------------------------------------
+typedef struct ls_scenario_feature {
+    ls_node node;
+    const char *name;
+    int table;             // index into tables
+    ls_generator lengths;  // default: 1 id in each bag
+    ls_generator ids;      // default: uniform over the table's rows
+    ls_generator weights;  // per-sample weights, where inputs.weighted; default: uniform in [0, 1)
+} ls_scenario_feature;
+
+typedef struct ls_scenario_inputs {
+    ls_node node;
+    ls_int_list batch;  // samples of each rank [ranks], always expanded
+    bool weighted;      // per-sample weights for every feature
+    ls_id_policy ids_out_of_range;
+    ls_scenario_feature *features;  // every feature of every table, in table order
+    int feature_count;
+} ls_scenario_inputs;
+
+#define LS_OPTIMIZER_MAP(X)                                                                        \
+    X(LS_OPTIMIZER_SGD, "sgd")                                                                     \
+    X(LS_OPTIMIZER_ADAGRAD, "adagrad")                                                             \
+    X(LS_OPTIMIZER_ROWWISE_ADAGRAD, "rowwise_adagrad")                                             \
+    X(LS_OPTIMIZER_ADAM, "adam")                                                                   \
+    X(LS_OPTIMIZER_ADAMW, "adamw")                                                                 \
+    X(LS_OPTIMIZER_PARTIAL_ROWWISE_ADAM, "partial_rowwise_adam")
+
+typedef enum ls_scenario_optimizer_type {
+#define LS_OPTIMIZER_ENUM(name, text) name,
+    LS_OPTIMIZER_MAP(LS_OPTIMIZER_ENUM)
+#undef LS_OPTIMIZER_ENUM
+        LS_OPTIMIZER_TYPE_COUNT
+} ls_scenario_optimizer_type;
+
+typedef struct ls_scenario_optimizer {
+    ls_node node;
+    ls_scenario_optimizer_type type;
+    double lr, eps, momentum, weight_decay, beta1, beta2, initial_accumulator;
+} ls_scenario_optimizer;
+
+typedef enum ls_scenario_stage {
+    LS_STAGE_FORWARD,
+    LS_STAGE_BACKWARD,
+    LS_STAGE_UPDATE
+} ls_scenario_stage;
+
+// ---- Programs -----------------------------------------------------------------------------------
+// One block of a tensor on one rank, for tensors whose blocks no placement describes.
+typedef struct ls_scenario_block {
+    ls_node node;
+    int rank;
+    ls_int_list offset, size;  // [ndim]
+} ls_scenario_block;
+
+typedef struct ls_scenario_tensor {
+    ls_node node;
+    const char *name;
+    ls_shape shape;
+    ls_dtype dtype;
+    ls_generator values;       // of the whole logical tensor; default: arange
+    bool has_placements;       // false: blocks
+    ls_placements placements;  // sizes point into this arena
+    ls_int_list sizes;         // as given; already in placements
+    ls_scenario_block *blocks;
+    int block_count;
+    int source;  // the rank that scatters it to the others; -1: every rank cuts its own part
+} ls_scenario_tensor;
+
+// A collective on raw per-rank buffers has no `tensor`; on a tensor it has. Meaning of count and
+// counts as in ls_call (collectives.h).
+#define LS_STEP_MAP(X)                                                                             \
+    X(LS_STEP_ALL_REDUCE, "all_reduce")                                                            \
+    X(LS_STEP_REDUCE, "reduce")                                                                    \
+    X(LS_STEP_BROADCAST, "broadcast")                                                              \
+    X(LS_STEP_ALL_GATHER, "all_gather")                                                            \
+    X(LS_STEP_REDUCE_SCATTER, "reduce_scatter")                                                    \
+    X(LS_STEP_ALL_TO_ALL, "all_to_all")                                                            \
+    X(LS_STEP_GATHER, "gather")                                                                    \
+    X(LS_STEP_SCATTER, "scatter")                                                                  \
+    X(LS_STEP_SEND_RECV, "send_recv")                                                              \
+    X(LS_STEP_BARRIER, "barrier")                                                                  \
+    X(LS_STEP_REDISTRIBUTE, "redistribute")                                                        \
+    X(LS_STEP_FULL, "full")                                                                        \
+    X(LS_STEP_MATMUL, "matmul")                                                                    \
+    X(LS_STEP_ADD, "add")                                                                          \
+    X(LS_STEP_SUB, "sub")                                                                          \
+    X(LS_STEP_MUL, "mul")                                                                          \
+    X(LS_STEP_SCALE, "scale")                                                                      \
+    X(LS_STEP_TRANSPOSE, "transpose")                                                              \
+    X(LS_STEP_NARROW, "narrow")                                                                    \
+    X(LS_STEP_CAT, "cat")                                                                          \
+    X(LS_STEP_SUM, "sum")                                                                          \
+    X(LS_STEP_CHANGE, "change")                                                                    \
+    X(LS_STEP_WAIT, "wait")                                                                        \
+    X(LS_STEP_TOUCH, "touch")                                                                      \
+    X(LS_STEP_CHECK_REPLICA, "check_replica")
+
+typedef enum ls_step_kind {
+#define LS_STEP_ENUM(name, text) name,
+    LS_STEP_MAP(LS_STEP_ENUM)
+#undef LS_STEP_ENUM
+        LS_STEP_KIND_COUNT
+} ls_step_kind;
+
+LS_API const char *ls_step_kind_name(ls_step_kind kind);
+
+// What some ranks do differently from the step they stand in: programs with a known bug.
+typedef struct ls_scenario_except {
+    ls_node node;       // ls_node_has tells which of these were given
+    ls_int_list ranks;  //
+    bool skip;          // makes no call at all
+    bool repeat;        // makes the call twice
+    ls_kind kind;       // `call:`
+    int64_t count;
+    ls_dtype dtype;
+    ls_op op;
+    int root;
+    ls_int_list counts;
+    bool exit;          // their program ends here
+    bool swap;          // they make the next step first
+    bool reverse;       // send_recv: the messages in the opposite order
+    ls_int_list group;  // they name another group in `ranks`
+    int64_t room;       // elements of their buffers; what the call needs is the same
+    bool unwritten;     // the last element of what they send is never written
+    int64_t overlap;    // recv starts so many elements behind send, in the same buffer
+    int poke;           // 1: the first element they send is NaN; 2: Inf
+} ls_scenario_except;
+
+typedef struct ls_scenario_step {
+    ls_node node;
+    ls_step_kind kind;
+    const char *name;  // of the stage; "STEP_KIND" with its number when not given: "2_all_reduce"
+    // Collectives. A group is `ranks`, or one communicator per fiber of mesh dimension `axis`, or
+    // (axis -1, ranks empty) the world.
+    int axis;
+    const char *axis_name;  // as given; axis is its number
+    ls_int_list ranks;
+    int64_t count;
+    ls_int_list counts;    // per member: the uneven forms of all_gather, reduce_scatter, gather,
+                           // scatter
+    ls_int_rows splits;    // all_to_all [members][members]: elements from row to column; count 0:
+                           // even
+    ls_int_rows pairs;     // send_recv [messages][2]: from, to (ranks of the world)
+    ls_dtype dtype;        // default f32
+    ls_op op;              // default sum
+    ls_real_list factors;  // premul_sum [members]
+    int root;              // member of the group
+    bool in_place;         //
+    bool asynchronous;     // `async`: a wait step completes it
+    bool replica;          // its result stays the same on all ranks: compared again later
+    bool blocking;         // send_recv: one message after another, not as one group
+    const char *of;        // wait, touch, check_replica: the step they belong to
+    int of_index;          //
+    int touch_send;        // touch: 1 what was sent, 0 what is received
+    bool touch_write;      //
+    ls_generator values;   // of rank r's send buffer: drawn for (seed, name, r, index)
+    ls_scenario_except *excepts;
+    int except_count;
+    // Operations on tensors; indices into tensors or into the `into` of an earlier step.
+    const char *tensor;      // the operand (also of a collective on a tensor); NULL: none
+    const char *other;       // second operand of matmul, add, sub, mul
+    ls_string_list tensors;  // cat
+    const char *into;        // the result's name; NULL: `tensor` is replaced
+    bool has_to;             //
+    ls_placements to;        // redistribute
+    int dim;                 // all_gather, reduce_scatter, narrow, cat, sum
+    int split_dim, cat_dim;  // all_to_all
+    int64_t start, length;   // narrow
+    double factor;           // scale; change: the new value
+    int64_t element;         // change: of the shard, flat
+} ls_scenario_step;
+
+// ---- Checks, faults, expectations ---------------------------------------------------------------
+typedef struct ls_scenario_reference {
+    ls_node node;
+    const char *stage;   // the stage whose output is compared; NULL: the scenario's last output
+    const char *table;   // NULL: all outputs, side by side in feature order
+    const char *file;    // resolved path
+    const char *tensor;  // in a .safetensors file; NULL: it has just one
+    ls_class allow;      // the worst class that passes
+} ls_scenario_reference;
+
+typedef struct ls_scenario_checks {
+    ls_node node;
+    bool oracle_off, real_off;          //
+    ls_class oracle;                    // worst class against the unsharded oracle that passes
+    ls_class real;                      // worst class against a real run that passes
+    ls_scenario_reference *references;  // outputs of another system
+    int reference_count;
+} ls_scenario_checks;
+
+typedef struct ls_scenario_fault {
+    ls_node node;
+    ls_fault_type type;
+    int rank;
+    int64_t call;   // at this call of the rank (from 0)
+    int64_t index;  // bit_flip: which bit of the buffer; allocation: which one fails (from 1)
+} ls_scenario_fault;
+
+typedef struct ls_scenario_expect {
+    ls_node node;  // mark.line 0: no `expect:`, everything must hold
+    bool has_finding;
+    ls_finding_id finding;
+    ls_string_list also;  // names of findings that come with it
+    bool has_class;
+    ls_class class_;        // a verdict that must appear ("wrong")
+    ls_string_list stages;  // the stages that end in it; count 0: one, any
+    bool unnoticed;         // what is planted is noticed by nothing
+    ls_int_list ranks;      // the ranks at fault; count 0: any
+    const char *table;      // of the first divergence; NULL: any
+    const char *feature;    //
+    int64_t sample;         // -1: any
+    const char *where;      // the end of the finding's place ("file.yaml:12"); NULL: any
+    const char *contains;   // a part of its text; NULL: any
+} ls_scenario_expect;
+
+// ---- The scenario -------------------------------------------------------------------------------
+#define LS_SCENARIO_MACHINE "h100"
+
+typedef struct ls_scenario {
+    ls_node node;
+    ls_arena *arena;               // owns everything below
+    struct ls_input_files *files;  // arrays read from files so far, see input_file.h
+    const char *file;              // as the user wrote it
+    int64_t format;                // 1
+    const char *name;
+    const char *description;  // or NULL
+    uint64_t seed;
+    const char *machine;  // to plan for: a preset of planner/topology.h, or the real path of a
+                          // machine file; NULL: LS_SCENARIO_MACHINE
+    ls_mesh mesh;
+    int ranks;           // product of the mesh's sizes
+    int ranks_per_host;  // from the mesh dimension called host; `ranks` when there is none
+    ls_scenario_table *tables;
+    int table_count;  // 0: a program
+    ls_torchrec_quirks quirks;
+    ls_scenario_inputs inputs;
+    const ls_scenario_stage *stages;  // `steps:`, in order
+    int stage_count;
+    ls_scenario_optimizer optimizer;
+    bool is_program;
+    ls_scenario_tensor *tensors;
+    int tensor_count;
+    ls_scenario_step *steps;
+    int step_count;
+    const char *order;  // reduction order for the simulator (ls_order_parse); NULL: rank order
+    ls_scenario_checks checks;
+    ls_scenario_fault *faults;
+    int fault_count;
+    ls_scenario_expect expect;
+} ls_scenario;
+
+typedef struct ls_scenario_options {
+    bool allow_outside;  // paths may leave the scenario's folder
+    bool has_seed;       // --seed: replaces the file's
+    uint64_t seed;       //
+} ls_scenario_options;
+
+// Reads and checks the scenario in `path`. On LS_OK the caller owns *out. LS_ERR_FORMAT: the file
+// is wrong; every error is in `diagnostics` (created for this path). LS_ERR_IO: it cannot be read;
+// that, too, is in `diagnostics`. options may be NULL.
+LS_API int ls_scenario_load(ls_scenario **out, ls_diagnostics *diagnostics, const char *path,
+                            const ls_scenario_options *options);
+// The same from memory: `path` names it in messages, and its folder is where files are looked for.
+LS_API int ls_scenario_parse(ls_scenario **out, ls_diagnostics *diagnostics, const char *path,
+                             const char *text, size_t bytes, const ls_scenario_options *options);
+LS_API void ls_scenario_free(ls_scenario *scenario);  // NULL is allowed
+
+// Whether it plants defects: faults, or ranks that do something else than a step says.
+LS_API bool ls_scenario_plants(const ls_scenario *scenario);
+// Where a step, table, feature, ... stands, as "FILE:LINE". Borrowed from the scenario's arena.
+LS_API const char *ls_scenario_where(const ls_scenario *scenario, const ls_node *node);
+// What of `steps:` no module runs yet, in words; NULL: all is run. Borrowed, static.
+LS_API const char *ls_scenario_not_run(const ls_scenario *scenario);
+
+#endif

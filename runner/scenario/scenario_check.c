@@ -1,0 +1,425 @@
+// Checking what a scenario means, beyond the types of its keys: names that refer to something,
+// ranks of the world, sizes that add up. Runs also on a file with errors, so it skips what is not
+// there. Programs: program_check.c.
+#include <inttypes.h>
+#include <stdlib.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "collectives/recording.h"
+#include "embedding/jagged.h"
+#include "runner/scenario/read.h"
+#include "runner/plan/scenario_machine.h"
+
+#define CUT_NAMES_MAX 64  // names that "did you mean" looks at
+
+void ls_check__error(ls_reader *reader, ls_mark mark, const char *expected, const char *nearest,
+                     const char *format, ...) {
+    char text[384];
+    va_list arguments;
+    va_start(arguments, format);
+    (void)vsnprintf(text, sizeof text, format, arguments);
+    va_end(arguments);
+    ls_diagnostic diagnostic = {
+        .mark = mark, .text = text, .expected = expected, .nearest = nearest};
+    ls_diagnostics_add(reader->diagnostics, &diagnostic);
+}
+
+void ls_check__stage_name(ls_reader *reader, ls_mark mark, const char *stage, const char *table,
+                          const char *feature) {
+    char key[LS_STAGE_KEY_MAX];
+    const ls_stage_output output = {
+        .stage = stage, .table = table, .feature = feature, .field = "lengths"};
+    if (ls_stage_key(key, sizeof key, &output) != LS_OK) {
+        ls_check__error(reader, mark, "a name without slashes and line breaks, not too long", NULL,
+                        "%s", ls_error_last()->text);
+    }
+}
+
+ls_mark ls_check__element(const ls_int_list *list, int index) {
+    return list->marks[index];
+}
+
+// ---- Mesh ---------------------------------------------------------------------------------------
+static void check_mesh(ls_reader *reader, ls_scenario *scenario) {
+    ls_mesh *mesh = &scenario->mesh;
+    ls_mark mark = ls_node_mark(&scenario->node, "mesh");
+    int names = 0;
+    for (int i = 0; i < LS_MESH_DIMS_MAX; i++) {
+        names += mesh->name[i][0] != 0 ? 1 : 0;
+        for (int j = 0; j < i && mesh->name[i][0] != 0; j++) {
+            if (strcmp(mesh->name[i], mesh->name[j]) == 0) {
+                ls_check__error(reader, mark, NULL, NULL, "mesh: the name %s is given twice",
+                                mesh->name[i]);
+            }
+        }
+    }
+    if (mesh->ndim == 0) {
+        return;
+    }
+    if (names != 0 && names != mesh->ndim) {
+        ls_check__error(reader, mark, "a name for each size", NULL,
+                        "mesh: %d names for %d dimensions", names, mesh->ndim);
+    }
+    int64_t ranks = 1;
+    for (int i = 0; i < mesh->ndim; i++) {
+        ranks *= ranks > LS_RANKS_MAX ? 1 : mesh->dim[i];
+    }
+    if (ranks > LS_RANKS_MAX) {
+        return;  // already said
+    }
+    scenario->ranks = (int)ranks;
+    scenario->ranks_per_host = (int)ranks;
+    if (strcmp(mesh->name[0], "host") == 0 && mesh->dim[0] > 0) {
+        scenario->ranks_per_host = (int)ranks / mesh->dim[0];
+    }
+}
+
+void ls_check__ranks(ls_reader *reader, const ls_scenario *scenario, const ls_int_list *ranks,
+                     const char *whose) {
+    for (int i = 0; i < ranks->count && scenario->ranks > 0 && ls_read__going(reader); i++) {
+        if (ranks->at[i] >= scenario->ranks) {
+            ls_check__error(reader, ls_check__element(ranks, i), NULL, NULL,
+                            "%s: rank %" PRId64 " is not in the world of %d ranks", whose,
+                            ranks->at[i], scenario->ranks);
+        }
+    }
+}
+
+// ---- Features -----------------------------------------------------------------------------------
+typedef struct ls_feature_name {
+    const char *name;
+    ls_mark mark;
+    int table;
+    int order;
+} ls_feature_name;
+
+static int compare_names(const void *a, const void *b) {
+    const ls_feature_name *left = a;
+    const ls_feature_name *right = b;
+    int by_name = strcmp(left->name, right->name);
+    return by_name != 0 ? by_name : left->order - right->order;
+}
+
+// All names [count], sorted; complains of those given twice.
+static void check_unique(ls_reader *reader, ls_feature_name *names, int count, const char *what) {
+    qsort(names, (size_t)count, sizeof *names, compare_names);
+    for (int i = 1; i < count && ls_read__going(reader); i++) {
+        if (strcmp(names[i - 1].name, names[i].name) == 0) {
+            char text[160];
+            (void)snprintf(text, sizeof text, "%s %.60s: the name is given twice", what,
+                           names[i].name);
+            ls_diagnostic diagnostic = {.mark = names[i].mark,
+                                        .text = text,
+                                        .note = "first given here",
+                                        .note_mark = names[i - 1].mark};
+            ls_diagnostics_add(reader->diagnostics, &diagnostic);
+        }
+    }
+}
+
+static int find_feature(const ls_feature_name *names, int count, const char *name) {
+    int low = 0;
+    int high = count;
+    while (low < high) {
+        int middle = low + (high - low) / 2;
+        int order = strcmp(names[middle].name, name);
+        if (order == 0) {
+            return middle;
+        }
+        low = order < 0 ? middle + 1 : low;
+        high = order < 0 ? high : middle;
+    }
+    return -1;
+}
+
+static void unknown_name(ls_reader *reader, ls_mark mark, const char *what, const char *name,
+                         const ls_feature_name *names, int count) {
+    const char *words[CUT_NAMES_MAX];
+    int kept = count < CUT_NAMES_MAX ? count : CUT_NAMES_MAX;
+    for (int i = 0; i < kept; i++) {
+        words[i] = names[i].name;
+    }
+    ls_check__error(reader, mark, NULL, ls_nearest(name, words, (size_t)kept),
+                    "there is no %s %.60s", what, name);
+}
+
+// Features by name, from the tables: names [*count], sorted.
+static ls_feature_name *feature_names(ls_reader *reader, ls_scenario *scenario, int *count) {
+    size_t total = 0;
+    for (int i = 0; i < scenario->table_count; i++) {
+        total += (size_t)scenario->tables[i].features.count;
+    }
+    ls_feature_name *names = ls_read__alloc(reader, total, sizeof *names);
+    *count = 0;
+    for (int i = 0; i < scenario->table_count && names != NULL; i++) {
+        const ls_string_list *features = &scenario->tables[i].features;
+        for (int j = 0; j < features->count; j++) {
+            names[*count] = (ls_feature_name){
+                .name = features->at[j], .mark = features->marks[j], .table = i, .order = *count};
+            *count += 1;
+        }
+    }
+    return names;
+}
+
+// Puts the features into table order and gives every one that the file leaves out its defaults.
+static void order_features(ls_reader *reader, ls_scenario *scenario, const ls_feature_name *names,
+                           int count) {
+    ls_scenario_inputs *inputs = &scenario->inputs;
+    int field = ls_schema_find(inputs->node.record, "features");
+    const ls_schema_record *record = inputs->node.record->fields[field].record;
+    ls_scenario_feature *ordered = ls_read__alloc(reader, (size_t)count, sizeof *ordered);
+    if (ordered == NULL) {
+        return;
+    }
+    for (int i = 0; i < count; i++) {
+        ls_scenario_feature *feature = &ordered[names[i].order];
+        ls_read__record(reader, feature, record, NULL);
+        feature->name = names[i].name;
+        feature->node.mark = names[i].mark;
+        feature->table = names[i].table;
+    }
+    for (int i = 0; i < inputs->feature_count && ls_read__going(reader); i++) {
+        const ls_scenario_feature *given = &inputs->features[i];
+        if (given->name == NULL) {
+            continue;
+        }
+        int found = find_feature(names, count, given->name);
+        if (found < 0) {
+            unknown_name(reader, given->node.mark, "feature", given->name, names, count);
+            continue;
+        }
+        ls_scenario_feature *feature = &ordered[names[found].order];
+        *feature = *given;
+        feature->table = names[found].table;
+        if (ls_node_has(&given->node, "weights") && !inputs->weighted) {
+            ls_check__error(reader, ls_node_mark(&given->node, "weights"), "weighted: true", NULL,
+                            "feature %.60s: weights, but the inputs are not weighted", given->name);
+        }
+    }
+    inputs->features = ordered;
+    inputs->feature_count = count;
+}
+
+// Lists given one by one must match the batch: `rows` lists, or as many numbers as there are bags.
+static void check_values(ls_reader *reader, const ls_scenario *scenario,
+                         const ls_generator *generator, const char *what) {
+    if (generator->kind == LS_GENERATOR_VALUES && generator->row_counts.count > 0 &&
+        generator->row_counts.count != scenario->ranks && scenario->ranks > 0) {
+        ls_check__error(reader, ls_node_mark(&generator->node, "values"), NULL, NULL,
+                        "%s: %d lists for %d ranks", what, generator->row_counts.count,
+                        scenario->ranks);
+    }
+}
+
+static void check_lengths(ls_reader *reader, const ls_scenario *scenario,
+                          const ls_scenario_feature *feature) {
+    const ls_generator *lengths = &feature->lengths;
+    const ls_int_list *batch = &scenario->inputs.batch;
+    if (lengths->kind != LS_GENERATOR_VALUES || batch->count != scenario->ranks ||
+        lengths->ints == NULL) {
+        return;
+    }
+    int64_t bags = ls_check__sum(batch);
+    if (lengths->value_count != bags) {
+        ls_check__error(reader, ls_node_mark(&lengths->node, "values"), NULL, NULL,
+                        "lengths: %" PRId64 " for a batch of %" PRId64 " in all",
+                        lengths->value_count, bags);
+        return;
+    }
+    for (int r = 0; r < lengths->row_counts.count && r < batch->count; r++) {
+        if (lengths->row_counts.at[r] != batch->at[r] && ls_read__going(reader)) {
+            ls_check__error(reader, ls_check__element(&lengths->row_counts, r), NULL, NULL,
+                            "lengths: %" PRId64 " for the batch of %" PRId64 " of rank %d",
+                            lengths->row_counts.at[r], batch->at[r], r);
+        }
+    }
+    ls_int_list all = {.at = lengths->ints, .count = (int)lengths->value_count};
+    int64_t ids = ls_check__sum(&all);
+    if (feature->ids.kind == LS_GENERATOR_VALUES && feature->ids.value_count != ids) {
+        ls_check__error(reader, ls_node_mark(&feature->ids.node, "values"), NULL, NULL,
+                        "ids: %" PRId64 ", but the lengths add up to %" PRId64,
+                        feature->ids.value_count, ids);
+    }
+    if (feature->weights.kind == LS_GENERATOR_VALUES && feature->weights.value_count != ids) {
+        ls_check__error(reader, ls_node_mark(&feature->weights.node, "values"), NULL, NULL,
+                        "weights: %" PRId64 ", but the lengths add up to %" PRId64,
+                        feature->weights.value_count, ids);
+    }
+}
+
+static void check_batch(ls_reader *reader, ls_scenario *scenario) {
+    ls_int_list *batch = &scenario->inputs.batch;
+    if (scenario->ranks == 0 || batch->count == 0 || !ls_read__going(reader)) {
+        return;
+    }
+    if (batch->count == 1 && scenario->ranks > 1) {
+        int64_t *each = ls_read__alloc(reader, (size_t)scenario->ranks, sizeof *each);
+        ls_mark *marks = ls_read__alloc(reader, (size_t)scenario->ranks, sizeof *marks);
+        for (int i = 0; each != NULL && marks != NULL && i < scenario->ranks; i++) {
+            each[i] = batch->at[0];
+            marks[i] = batch->marks[0];
+        }
+        *batch = (ls_int_list){.at = each, .marks = marks, .count = scenario->ranks};
+    } else if (batch->count != scenario->ranks) {
+        ls_check__error(reader, ls_node_mark(&scenario->inputs.node, "batch"),
+                        "one number for every rank, or one for all", NULL,
+                        "batch: %d numbers for %d ranks", batch->count, scenario->ranks);
+    }
+}
+
+static void check_tables(ls_reader *reader, ls_scenario *scenario) {
+    ls_feature_name *tables = ls_read__alloc(reader, (size_t)scenario->table_count, sizeof *tables);
+    for (int i = 0; i < scenario->table_count && tables != NULL && ls_read__going(reader); i++) {
+        ls_scenario_table *table = &scenario->tables[i];
+        ls_mark mark = ls_node_mark(&table->node, "name");
+        table->name = table->name == NULL ? "" : table->name;
+        tables[i] = (ls_feature_name){.name = table->name, .mark = mark, .order = i};
+        if (table->features.at != NULL && table->features.count == 0) {
+            ls_check__error(reader, ls_node_mark(&table->node, "features"), "at least one feature",
+                            NULL, "features: none");
+        } else if (table->features.count == 0) {
+            const char **name = ls_read__alloc(reader, 1, sizeof *name);
+            ls_mark *marks = ls_read__alloc(reader, 1, sizeof *marks);
+            if (name != NULL && marks != NULL) {
+                name[0] = table->name;
+                marks[0] = mark;
+                table->features = (ls_string_list){.at = name, .marks = marks, .count = 1};
+            }
+        }
+        if (ls_node_has(&table->node, "padding_id") && table->padding_id >= table->rows &&
+            table->rows > 0) {
+            ls_check__error(reader, ls_node_mark(&table->node, "padding_id"), NULL, NULL,
+                            "padding_id: %" PRId64 " is no row of the %" PRId64, table->padding_id,
+                            table->rows);
+        }
+        if (ls_node_has(&table->node, "mean_divisor") && table->pooling != LS_POOL_MEAN) {
+            ls_check__error(reader, ls_node_mark(&table->node, "mean_divisor"), "pooling: mean",
+                            NULL, "mean_divisor: the table is not pooled by mean");
+        }
+        const ls_generator *weights = &table->weights;
+        if (weights->kind == LS_GENERATOR_VALUES && table->rows > 0 &&
+            weights->value_count / table->rows != table->dim) {
+            ls_check__error(reader, ls_node_mark(&weights->node, "values"), NULL, NULL,
+                            "weights: %" PRId64 " values for %" PRId64 " x %" PRId64,
+                            weights->value_count, table->rows, table->dim);
+        }
+        ls_check__sharding(reader, scenario, table);
+    }
+    if (tables != NULL && ls_read__going(reader)) {
+        check_unique(reader, tables, scenario->table_count, "table");
+    }
+}
+
+static void check_inputs(ls_reader *reader, ls_scenario *scenario) {
+    if (!ls_node_has(&scenario->node, "inputs")) {
+        ls_check__error(reader, scenario->node.mark, "inputs: {batch: 8}, for example", NULL,
+                        "the key inputs is missing, which tables need");
+        return;
+    }
+    check_batch(reader, scenario);
+    int count = 0;
+    ls_feature_name *names = feature_names(reader, scenario, &count);
+    if (names == NULL) {
+        return;
+    }
+    for (int i = 0; i < count && ls_read__going(reader); i++) {
+        ls_check__stage_name(reader, names[i].mark, "output_dist",
+                             scenario->tables[names[i].table].name, names[i].name);
+    }
+    if (count > LS_JAGGED_KEYS_MAX) {
+        ls_check__error(reader, names[LS_JAGGED_KEYS_MAX].mark, NULL, NULL,
+                        "features: %d, more than %d", count, LS_JAGGED_KEYS_MAX);
+    }
+    check_unique(reader, names, count, "feature");
+    order_features(reader, scenario, names, count);
+    for (int i = 0; i < scenario->inputs.feature_count && ls_read__going(reader); i++) {
+        const ls_scenario_feature *feature = &scenario->inputs.features[i];
+        check_values(reader, scenario, &feature->lengths, "lengths");
+        check_values(reader, scenario, &feature->ids, "ids");
+        check_values(reader, scenario, &feature->weights, "weights");
+        check_lengths(reader, scenario, feature);
+    }
+}
+
+// ---- The rest -----------------------------------------------------------------------------------
+static void check_stages(ls_reader *reader, ls_scenario *scenario) {
+    ls_mark mark = ls_node_mark(&scenario->node, "steps");
+    static const ls_scenario_stage forward[] = {LS_STAGE_FORWARD};
+    if (!ls_node_has(&scenario->node, "steps")) {
+        scenario->stages = forward;
+        scenario->stage_count = 1;
+    }
+    bool updates = false;
+    ls_scenario_stage before = LS_STAGE_UPDATE;
+    for (int i = 0; i < scenario->stage_count; i++) {
+        ls_scenario_stage stage = scenario->stages[i];
+        bool starts = stage == LS_STAGE_FORWARD;
+        if (!starts && (i == 0 || (int)before != (int)stage - 1)) {
+            ls_check__error(reader, mark, "forward, then backward, then update", NULL,
+                            "steps: %s without %s before it",
+                            stage == LS_STAGE_UPDATE ? "update" : "backward",
+                            stage == LS_STAGE_UPDATE ? "backward" : "forward");
+        }
+        updates = updates || stage == LS_STAGE_UPDATE;
+        before = stage;
+    }
+    if (updates && !ls_node_has(&scenario->node, "optimizer")) {
+        ls_check__error(reader, mark, "optimizer: {type: sgd, lr: 0.1}, for example", NULL,
+                        "steps: update without an optimizer");
+    }
+}
+
+static void check_form(ls_reader *reader, ls_scenario *scenario) {
+    bool tables = ls_node_has(&scenario->node, "tables");
+    if (tables && scenario->is_program) {
+        ls_check__error(reader, ls_node_mark(&scenario->node, "program"), NULL, NULL,
+                        "a program beside tables: a scenario is one or the other");
+    } else if (!tables && !scenario->is_program && !reader->root_is_odd) {
+        ls_check__error(reader, scenario->node.mark, "tables with inputs, or a program", NULL,
+                        "the scenario has neither tables nor a program");
+    } else if (tables && scenario->table_count == 0) {
+        ls_check__error(reader, ls_node_mark(&scenario->node, "tables"), "at least one table", NULL,
+                        "tables: none");
+    }
+    static const char *const of_tables[] = {"inputs", "steps", "optimizer", "torchrec_quirks"};
+    for (size_t i = 0; i < sizeof of_tables / sizeof *of_tables && !tables; i++) {
+        if (scenario->is_program && ls_node_has(&scenario->node, of_tables[i])) {
+            ls_check__error(reader, ls_node_mark(&scenario->node, of_tables[i]), NULL, NULL,
+                            "%s: goes with tables, not with a program", of_tables[i]);
+        }
+    }
+}
+
+// A machine's file is read here, so that what is wrong with it is told with the scenario's errors.
+static void check_machine(ls_reader *reader, const ls_scenario *scenario) {
+    ls_text errors = {0};
+    ls_topology topology;
+    if (scenario->machine == NULL || scenario->ranks == 0 ||
+        !ls_scenario_machine_is_path(scenario->machine)) {
+        return;
+    }
+    int status = ls_scenario_machine(&topology, &errors, scenario, NULL);
+    reader->no_memory = reader->no_memory || status == LS_ERR_MEMORY;
+    if (status != LS_OK) {
+        ls_check__error(reader, ls_node_mark(&scenario->node, "machine"), NULL, NULL, "machine: %s",
+                        ls_error_last()->text);
+    }
+    ls_text_free(&errors);
+}
+
+void ls_scenario__check(ls_reader *reader, ls_scenario *scenario) {
+    check_mesh(reader, scenario);
+    check_machine(reader, scenario);
+    check_form(reader, scenario);
+    if (ls_node_has(&scenario->node, "tables")) {
+        check_tables(reader, scenario);
+        check_inputs(reader, scenario);
+        check_stages(reader, scenario);
+    }
+    if (scenario->is_program) {
+        ls_scenario__check_program(reader, scenario);
+    }
+    ls_scenario__check_ends(reader, scenario);
+}

@@ -1,0 +1,247 @@
+// How the `sharding:` key of a table cuts it: one function per sharding type.
+#include "runner/scenario/scenario_layout.h"
+
+#include <string.h>
+
+#include "base/base.h"
+#include "planner/plan_file.h"
+
+#define PLAN_BYTES_MAX (64 << 20)
+#define NOWHERE        (-1)  // the rank of a block that the planner is to place
+
+struct builder {
+    const ls_scenario *scenario;
+    ls_arena *arena;
+};
+
+static int new_shards(struct builder *builder, ls_plan_table *out, int count) {
+    out->shards = ls_arena_alloc(builder->arena, (size_t)count, sizeof *out->shards);
+    out->shard_count = count;
+    return out->shards != NULL ? LS_OK : LS_ERR_MEMORY;
+}
+
+static void put_shard(ls_plan_table *out, int index, int rank, const ls_plan_shard *block) {
+    out->shards[index] = *block;
+    out->shards[index].rank = rank;
+}
+
+// Rank of block `index`: the given list (repeated when it is shorter), or by default `otherwise`.
+static int rank_of_block(const ls_scenario_sharding *sharding, int index, int otherwise) {
+    if (sharding->ranks.count > 0) {
+        return (int)sharding->ranks.at[index % sharding->ranks.count];
+    }
+    return otherwise;
+}
+
+static int place_data_parallel(struct builder *builder, const ls_scenario_table *table,
+                               ls_plan_table *out) {
+    int ranks = builder->scenario->ranks;
+    LS_TRY(new_shards(builder, out, ranks));
+    for (int r = 0; r < ranks; r++) {
+        out->shards[r] = (ls_plan_shard){.rank = r, .rows = table->rows, .columns = table->dim};
+    }
+    return LS_OK;
+}
+
+static int place_table_wise(struct builder *builder, const ls_scenario_table *table,
+                            ls_plan_table *out) {
+    LS_TRY(new_shards(builder, out, 1));
+    int rank = rank_of_block(&table->sharding, 0, NOWHERE);
+    put_shard(out, 0, rank, &(ls_plan_shard){.rows = table->rows, .columns = table->dim});
+    return LS_OK;
+}
+
+// `count` row blocks of the columns [column, column + columns), as shards [index, index + count):
+// on the listed ranks from number `index` on, or on the ranks from `first` on, or on none yet.
+static int place_row_blocks(struct builder *builder, const ls_scenario_table *table,
+                            ls_plan_table *out, int index, int first, int count, int64_t column,
+                            int64_t columns) {
+    const ls_scenario_sharding *sharding = &table->sharding;
+    int64_t *offsets = ls_arena_alloc(builder->arena, (size_t)count, sizeof *offsets);
+    int64_t *sizes = ls_arena_alloc(builder->arena, (size_t)count, sizeof *sizes);
+    if (offsets == NULL || sizes == NULL) {
+        return LS_ERR_MEMORY;
+    }
+    if (sharding->type != LS_GRID && sharding->sizes.count > 0) {
+        int64_t offset = 0;
+        for (int i = 0; i < count; i++) {
+            offsets[i] = offset;
+            sizes[i] = i < sharding->sizes.count ? sharding->sizes.at[i] : 0;
+            offset += sizes[i];
+        }
+    } else {
+        ls_plan_split_rows(offsets, sizes, table->rows, count);
+    }
+    for (int i = 0; i < count; i++) {
+        int otherwise = first == NOWHERE ? NOWHERE : first + i;
+        put_shard(out, index + i, rank_of_block(sharding, index + i, otherwise),
+                  &(ls_plan_shard){.row_offset = offsets[i],
+                                   .column_offset = column,
+                                   .rows = sizes[i],
+                                   .columns = columns});
+    }
+    return LS_OK;
+}
+
+// How many row blocks a table has: one per listed rank or size, or one per rank of `otherwise`.
+static int row_block_count(const ls_scenario_sharding *sharding, int otherwise) {
+    return sharding->ranks.count > 0   ? sharding->ranks.count
+           : sharding->sizes.count > 0 ? sharding->sizes.count
+                                       : otherwise;
+}
+
+static int place_row_wise(struct builder *builder, const ls_scenario_table *table,
+                          ls_plan_table *out) {
+    int count = row_block_count(&table->sharding, builder->scenario->ranks);
+    LS_TRY(new_shards(builder, out, count));
+    return place_row_blocks(builder, table, out, 0, 0, count, 0, table->dim);
+}
+
+// The widths of a table's column blocks: given one by one, all of one width, one per listed rank,
+// or by TorchRec's rule.
+static int column_blocks(struct builder *builder, const ls_scenario_table *table, int64_t **widths,
+                         int *count) {
+    const ls_scenario_sharding *sharding = &table->sharding;
+    bool listed = sharding->type != LS_GRID && sharding->sizes.count > 0;
+    int64_t block = sharding->columns;
+    if (block <= 0 && sharding->type == LS_COLUMN_WISE && sharding->ranks.count > 0) {
+        block = (table->dim + sharding->ranks.count - 1) / sharding->ranks.count;
+    }
+    if (block <= 0) {
+        block = ls_plan_column_block(table->dim, 0);
+    }
+    *count = listed ? sharding->sizes.count : (int)((table->dim + block - 1) / block);
+    *widths = ls_arena_alloc(builder->arena, (size_t)*count, sizeof **widths);
+    if (*widths == NULL) {
+        return LS_ERR_MEMORY;
+    }
+    for (int i = 0; i < *count; i++) {
+        int64_t rest = table->dim - block * i;
+        (*widths)[i] = listed ? sharding->sizes.at[i] : rest < block ? rest : block;
+    }
+    return LS_OK;
+}
+
+static int place_column_wise(struct builder *builder, const ls_scenario_table *table,
+                             ls_plan_table *out) {
+    const ls_scenario_sharding *sharding = &table->sharding;
+    int64_t *widths = NULL;
+    int count = 0;
+    LS_TRY(column_blocks(builder, table, &widths, &count));
+    LS_TRY(new_shards(builder, out, count));
+    int64_t column = 0;
+    for (int i = 0; i < count; i++) {
+        put_shard(
+            out, i, rank_of_block(sharding, i, NOWHERE),
+            &(ls_plan_shard){.column_offset = column, .rows = table->rows, .columns = widths[i]});
+        column += widths[i];
+    }
+    return LS_OK;
+}
+
+static int place_table_row_wise(struct builder *builder, const ls_scenario_table *table,
+                                ls_plan_table *out) {
+    const ls_scenario_sharding *sharding = &table->sharding;
+    int width = builder->scenario->ranks_per_host;
+    bool listed = sharding->ranks.count > 0;
+    if (!listed && sharding->sizes.count > width) {
+        return LS_FAIL(LS_ERR_INVALID, "%d row blocks for the %d ranks of a host",
+                       sharding->sizes.count, width);
+    }
+    int count = listed ? sharding->ranks.count : width;
+    int first = sharding->host >= 0 ? (int)sharding->host * width : NOWHERE;
+    LS_TRY(new_shards(builder, out, count));
+    return place_row_blocks(builder, table, out, 0, first, count, 0, table->dim);
+}
+
+// Column blocks x row blocks: column block i on the i-th listed ranks.
+static int place_grid(struct builder *builder, const ls_scenario_table *table, ls_plan_table *out) {
+    int64_t *widths = NULL;
+    int count = 0;
+    LS_TRY(column_blocks(builder, table, &widths, &count));
+    int listed = table->sharding.ranks.count;
+    int width = listed > 0 ? listed / count : builder->scenario->ranks_per_host;
+    if (width == 0 || (listed > 0 && listed % count != 0)) {
+        return LS_FAIL(LS_ERR_INVALID, "%d ranks for %d column blocks: each needs as many", listed,
+                       count);
+    }
+    LS_TRY(new_shards(builder, out, count * width));
+    int64_t column = 0;
+    for (int i = 0; i < count; i++) {
+        LS_TRY(place_row_blocks(builder, table, out, i * width, NOWHERE, width, column, widths[i]));
+        column += widths[i];
+    }
+    return LS_OK;
+}
+
+// The table's blocks as a plan file has them.
+static int place_from_file(struct builder *builder, const ls_scenario_table *table,
+                           ls_plan_table *out) {
+    const char *path = table->sharding.plan;
+    char *text = NULL;
+    size_t bytes = 0;
+    LS_TRY(ls_file_read(&text, &bytes, builder->arena, path, PLAN_BYTES_MAX));
+    ls_text errors = {0};
+    ls_plan plan;
+    int status = ls_plan_read(&plan, builder->arena, &errors, path, text, bytes);
+    ls_text_free(&errors);
+    LS_TRY(status);
+    const ls_plan_table *found = NULL;
+    for (int i = 0; i < plan.table_count && found == NULL; i++) {
+        found = strcmp(plan.tables[i].name, table->name) == 0 ? &plan.tables[i] : NULL;
+    }
+    if (found == NULL) {
+        return LS_FAIL(LS_ERR_FORMAT, "the plan %s has no such table", path);
+    }
+    if (plan.ranks != builder->scenario->ranks ||
+        plan.ranks_per_host != builder->scenario->ranks_per_host) {
+        return LS_FAIL(LS_ERR_FORMAT, "the plan %s is for %d ranks, %d a host, not %d, %d a host",
+                       path, plan.ranks, plan.ranks_per_host, builder->scenario->ranks,
+                       builder->scenario->ranks_per_host);
+    }
+    if (found->rows != table->rows || found->columns != table->dim) {
+        return LS_FAIL(LS_ERR_FORMAT, "the plan %s has it as %lld x %lld, not %lld x %lld", path,
+                       (long long)found->rows, (long long)found->columns, (long long)table->rows,
+                       (long long)table->dim);
+    }
+    *out = *found;
+    return LS_OK;
+}
+
+int ls_scenario_layout(ls_plan_table *out, const ls_scenario *scenario,
+                       const ls_scenario_table *table, ls_arena *arena) {
+    struct builder builder = {.scenario = scenario, .arena = arena};
+    if (table->sharding.plan != NULL) {
+        return place_from_file(&builder, table, out);
+    }
+    *out = (ls_plan_table){
+        .name = table->name,
+        .sharding = table->sharding.has_type ? table->sharding.type : LS_TABLE_WISE,
+        .kernel = table->sharding.kernel != NULL ? table->sharding.kernel : "fused",
+        .rows = table->rows,
+        .columns = table->dim,
+    };
+    switch (out->sharding) {
+    case LS_DATA_PARALLEL:
+        return place_data_parallel(&builder, table, out);
+    case LS_ROW_WISE:
+        return place_row_wise(&builder, table, out);
+    case LS_COLUMN_WISE:
+    case LS_TABLE_COLUMN_WISE:
+        return place_column_wise(&builder, table, out);
+    case LS_TABLE_ROW_WISE:
+        return place_table_row_wise(&builder, table, out);
+    case LS_GRID:
+        return place_grid(&builder, table, out);
+    case LS_TABLE_WISE:
+    case LS_SHARDING_COUNT:
+        break;
+    }
+    return place_table_wise(&builder, table, out);
+}
+
+bool ls_scenario_layout_given(const ls_scenario_table *table) {
+    const ls_scenario_sharding *sharding = &table->sharding;
+    return sharding->plan != NULL || sharding->ranks.count > 0 || sharding->sizes.count > 0 ||
+           sharding->columns > 0 || sharding->host >= 0;
+}

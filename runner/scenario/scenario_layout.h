@@ -1,0 +1,19 @@
+// How a table's `sharding:` key cuts it, and where the blocks lie as far as the key says.
+#ifndef LS_RUNNER_SCENARIO_SCENARIO_LAYOUT_H
+#define LS_RUNNER_SCENARIO_SCENARIO_LAYOUT_H
+
+#include <stdbool.h>
+
+#include "planner/plan.h"
+#include "runner/scenario/scenario.h"
+
+// Whether the key gives more than the type: a plan file, ranks, a host, or the blocks' sizes.
+LS_API bool ls_scenario_layout_given(const ls_scenario_table *table);
+
+// The blocks of a table whose key gives a type or a plan file. Every rank is -1 where the key says
+// nothing of places and the type has several. *out lives in `arena` and borrows names from the
+// scenario. LS_ERR_INVALID, LS_ERR_IO.
+LS_API int ls_scenario_layout(ls_plan_table *out, const ls_scenario *scenario,
+                              const ls_scenario_table *table, ls_arena *arena);
+
+#endif

@@ -1,0 +1,217 @@
+// What is said from the schema table: the words of error messages and the text of --explain-schema.
+// The JSON schema is in schema_json.c.
+#include "runner/scenario/schema.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+#define LINE_WIDTH 100
+
+int ls_schema_find(const ls_schema_record *record, const char *key) {
+    for (int i = 0; i < record->field_count; i++) {
+        if (strcmp(record->fields[i].key, key) == 0) {
+            return i;
+        }
+    }
+    return -1;
+}
+
+static void names(ls_text *out, const ls_schema_names *list) {
+    for (int i = 0; i < list->count; i++) {
+        ls_text_printf(out, "%s%s", i == 0 ? "" : ", ", list->at[i].text);
+    }
+}
+
+// " from 1 to 10", leaving out ends that are no limit.
+static void range(ls_text *out, const ls_schema_field *field) {
+    bool low = field->min > -(INT64_C(1) << 53);
+    bool high = field->max < INT64_C(1) << 53;
+    if (low) {
+        ls_text_printf(out, " from %" PRId64, field->min);
+    }
+    if (high) {
+        ls_text_printf(out, "%s %" PRId64, low ? " to" : " up to", field->max);
+    }
+}
+
+void ls_schema_describe(ls_text *out, const ls_schema_field *field) {
+    bool integers = (field->flags & LS_FIELD_INTEGERS) != 0;
+    const char *single = (field->flags & LS_FIELD_SINGLE) != 0 ? ", or just one" : "";
+    switch (field->type) {
+    case LS_FIELD_INT:
+    case LS_FIELD_INT32:
+        if (field->min == field->max) {
+            ls_text_printf(out, "the integer %" PRId64, field->min);
+            return;
+        }
+        ls_text_puts(out, "an integer");
+        range(out, field);
+        return;
+    case LS_FIELD_UINT64:
+        ls_text_puts(out, "an integer from 0 to 18446744073709551615");
+        return;
+    case LS_FIELD_REAL:
+        ls_text_puts(out, integers ? "an integer" : "a number");
+        range(out, field);
+        return;
+    case LS_FIELD_BOOL:
+        ls_text_puts(out, "true or false");
+        return;
+    case LS_FIELD_STRING:
+        if (field->names != NULL) {
+            ls_text_puts(out, "one of ");
+            names(out, field->names);
+            return;
+        }
+        ls_text_puts(out, "a text");
+        return;
+    case LS_FIELD_PATH:
+        if (field->names != NULL) {
+            ls_text_puts(out, "one of ");
+            names(out, field->names);
+            ls_text_puts(out, ", or ");
+        }
+        ls_text_puts(out, "the path of a file in the scenario's folder");
+        return;
+    case LS_FIELD_ORDER:
+        ls_text_puts(out, "rank, ring, tree, symmetric (each with keys, as in ring:proto=ll) or "
+                          "measured:FILE, with a file of the scenario's folder");
+        return;
+    case LS_FIELD_ENUM:
+    case LS_FIELD_CLASS:
+        ls_text_puts(out, field->names->count > 1 ? "one of " : "");
+        names(out, field->names);
+        return;
+    case LS_FIELD_FLAG:
+        ls_text_puts(out, "true");
+        return;
+    case LS_FIELD_RANGE:
+        ls_text_printf(out, "a list of two %s, the smaller first,",
+                       integers ? "integers" : "numbers");
+        range(out, field);
+        return;
+    case LS_FIELD_INTS:
+    case LS_FIELD_SHAPE:
+    case LS_FIELD_MESH_SHAPE:
+        ls_text_puts(out, "a list of integers");
+        range(out, field);
+        ls_text_puts(out, single);
+        return;
+    case LS_FIELD_INT_ROWS:
+        ls_text_puts(out, "a list of lists of integers");
+        range(out, field);
+        return;
+    case LS_FIELD_REALS:
+        ls_text_puts(out, "a list of numbers");
+        return;
+    case LS_FIELD_STRINGS:
+    case LS_FIELD_MESH_NAMES:
+        ls_text_printf(out, "a list of texts%s", single);
+        return;
+    case LS_FIELD_VALUES:
+        ls_text_printf(out, "a list of %s, or a list of such lists",
+                       integers ? "integers" : "numbers");
+        range(out, field);
+        return;
+    case LS_FIELD_PLACEMENTS:
+        ls_text_puts(out, "S(dim), R or P(op) for each mesh dimension, with commas between");
+        return;
+    case LS_FIELD_STAGES:
+        ls_text_puts(out, "a list of ");
+        names(out, field->names);
+        return;
+    case LS_FIELD_RECORD:
+    case LS_FIELD_INLINE:
+        ls_text_printf(out, "a mapping (%s)", field->record->name);
+        return;
+    case LS_FIELD_RECORDS:
+        ls_text_printf(out, "a list of mappings (%s)%s", field->record->name, single);
+        return;
+    case LS_FIELD_RECORD_MAP:
+        ls_text_printf(out, "a mapping of names to mappings (%s)", field->record->name);
+        return;
+    }
+}
+
+// Words of `text`, wrapped at LINE_WIDTH and indented.
+static void wrapped(ls_text *out, const char *text, size_t indent) {
+    size_t column = indent;
+    ls_text_repeat(out, ' ', indent);
+    while (*text != 0) {
+        size_t word = strcspn(text, " ");
+        if (column > indent && column + 1 + word > LINE_WIDTH) {
+            ls_text_puts(out, "\n");
+            ls_text_repeat(out, ' ', indent);
+            column = indent;
+        }
+        if (column > indent) {
+            ls_text_puts(out, " ");
+            column++;
+        }
+        ls_text_append(out, text, word);
+        column += word;
+        text += word;
+        text += strspn(text, " ");
+    }
+    ls_text_puts(out, "\n");
+}
+
+static void explain_field(ls_text *out, const ls_schema_record *record,
+                          const ls_schema_field *field) {
+    ls_text line = {0};
+    bool required = (field->flags & LS_FIELD_REQUIRED) != 0;
+    ls_schema_describe(&line, field);
+    if ((field->flags & LS_FIELD_BARE) != 0) {
+        ls_text_printf(&line, ", or just the word %s", field->key);
+    }
+    if (required) {
+        ls_text_puts(&line, "; required");
+    } else if (!record->one_of || (field->flags & LS_FIELD_COMPANION) != 0) {
+        const char *standard = field->otherwise != NULL ? field->otherwise : field->fallback;
+        ls_text_printf(&line, "; default: %s", standard == NULL ? "none" : standard);
+    }
+    ls_text_printf(out, "  %s\n", field->key);
+    wrapped(out, field->doc, 6);
+    wrapped(out, ls_text_string(&line), 6);
+    ls_text_printf(out, "      example: %s\n", field->example);
+    out->failed = out->failed || line.failed;
+    ls_text_free(&line);
+}
+
+// The records reachable from the root, each once, in the order in which a reader meets them.
+static int collect(const ls_schema_record **list, int count, const ls_schema_record *record) {
+    for (int i = 0; i < count; i++) {
+        if (list[i] == record) {
+            return count;
+        }
+    }
+    LS_ASSERT(count < LS_SCHEMA_RECORDS_MAX);
+    list[count++] = record;
+    for (int i = 0; i < record->field_count; i++) {
+        if (record->fields[i].record != NULL) {
+            count = collect(list, count, record->fields[i].record);
+        }
+    }
+    return count;
+}
+
+int ls_schema_records(const ls_schema_record **out) {
+    return collect(out, 0, ls_schema_root());
+}
+
+void ls_schema_explain(ls_text *out) {
+    const ls_schema_record *list[LS_SCHEMA_RECORDS_MAX];
+    int count = ls_schema_records(list);
+    ls_text_puts(out, "A scenario is a YAML file. Its first key is lockstep: 1; it holds either "
+                      "tables (with inputs)\nor a program. Every mapping, with its keys:\n");
+    for (int i = 0; i < count; i++) {
+        ls_text_printf(out, "\n%s\n", list[i]->name);
+        wrapped(out, list[i]->doc, 2);
+        if (list[i]->one_of) {
+            ls_text_puts(out, "  Exactly one of these keys:\n");
+        }
+        for (int j = 0; j < list[i]->field_count; j++) {
+            explain_field(out, list[i], &list[i]->fields[j]);
+        }
+    }
+}

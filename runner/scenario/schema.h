@@ -1,0 +1,116 @@
+// The schema of scenario files: one table of records and fields that drives parsing and validation
+// (scenario_read.c), the text of --explain-schema, the JSON schema for editors and the "expected
+// ..." of every error message. To add a key, add one line to schema_table.c and a member to
+// scenario.h.
+#ifndef LS_RUNNER_SCENARIO_SCHEMA_H
+#define LS_RUNNER_SCENARIO_SCHEMA_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/base.h"
+
+typedef enum ls_field_type {
+    LS_FIELD_INT,         // int64_t
+    LS_FIELD_INT32,       // int
+    LS_FIELD_UINT64,      // uint64_t
+    LS_FIELD_REAL,        // double
+    LS_FIELD_BOOL,        // bool
+    LS_FIELD_STRING,      // const char *
+    LS_FIELD_PATH,        // const char *, resolved against the file's folder; or one of `names`
+    LS_FIELD_ORDER,       // const char *, the text of an order whose file is resolved like a path
+    LS_FIELD_ENUM,        // an enum, names in `names`
+    LS_FIELD_CLASS,       // a verdict class, or "off" (then the bool at `aux`)
+    LS_FIELD_FLAG,        // an alternative without value: the word itself, or true
+    LS_FIELD_RANGE,       // [a, b] into two doubles at offset and aux; sets has_range
+    LS_FIELD_INTS,        // ls_int_list
+    LS_FIELD_INT_ROWS,    // ls_int_rows
+    LS_FIELD_REALS,       // ls_real_list
+    LS_FIELD_STRINGS,     // ls_string_list
+    LS_FIELD_VALUES,      // the values of a generator: numbers, or lists of numbers
+    LS_FIELD_SHAPE,       // ls_shape
+    LS_FIELD_MESH_SHAPE,  // the sizes of an ls_mesh
+    LS_FIELD_MESH_NAMES,  // the names of an ls_mesh
+    LS_FIELD_PLACEMENTS,  // ls_placements from its text; sets the bool at `aux`
+    LS_FIELD_STAGES,      // const ls_scenario_stage *, count at aux
+    LS_FIELD_RECORD,      // a struct, embedded
+    LS_FIELD_RECORDS,     // a list of mappings: pointer to structs, int count at aux
+    LS_FIELD_RECORD_MAP,  // a mapping of names to mappings: the same, and name_offset
+    LS_FIELD_INLINE,      // an alternative whose keys belong to the same struct
+} ls_field_type;
+
+enum {
+    LS_FIELD_REQUIRED = 1,
+    LS_FIELD_COMPANION = 2,     // of a one-of record: goes with another key
+    LS_FIELD_BARE = 4,          // of a one-of record: may be written as the word alone
+    LS_FIELD_SINGLE = 8,        // a list that may be written as its only element
+    LS_FIELD_POSITIVE = 16,     // a real that must be greater than min, not equal
+    LS_FIELD_INTEGERS = 32,     // range and values: integers, stored as such
+    LS_FIELD_HIDDEN_BOOL = 64,  // sets the bool at aux when given
+};
+
+typedef struct ls_schema_name {
+    const char *text;
+    int value;
+} ls_schema_name;
+
+typedef struct ls_schema_names {
+    const ls_schema_name *at;
+    int count;
+} ls_schema_names;
+
+struct ls_schema_record;
+
+typedef struct ls_schema_field {
+    const char *key;
+    ls_field_type type;
+    unsigned flags;
+    size_t offset;                          // of the member in the record's struct
+    size_t aux;                             // of the second member, see the type
+    int64_t min, max;                       // of a number or of each number of a list
+    int tag;                                // of an alternative: goes to the record's tag member
+    const ls_schema_names *names;           // enums
+    const struct ls_schema_record *record;  // records
+    const char *fallback;                   // the default, parsed like a value given; NULL: none
+    const char *otherwise;  // what holds when it is not given and there is no simple default
+    const char *doc;        // one sentence
+    const char *example;    //
+} ls_schema_field;
+
+typedef struct ls_schema_record {
+    const char *name;  // "table"; unique
+    const char *doc;
+    const ls_schema_field *fields;
+    int field_count;
+    size_t size;         // of the struct; 0: shares another's (LS_FIELD_INLINE)
+    bool has_node;       // the struct begins with an ls_node, to be filled
+    bool one_of;         // exactly one key that is no companion
+    size_t tag_offset;   // one_of: where the alternative's tag goes (an enum)
+    size_t name_offset;  // of the member for the name, where LS_FIELD_RECORD_MAP uses it
+} ls_schema_record;
+
+// The records that both parts of the table name.
+extern const ls_schema_record ls_schema__numbers;  // schema_table.c
+extern const ls_schema_record ls_schema__program;  // schema_program.c
+
+// The record of a whole scenario.
+LS_API const ls_schema_record *ls_schema_root(void);
+
+#define LS_SCHEMA_RECORDS_MAX 64
+// All records, each once, the root first: out [LS_SCHEMA_RECORDS_MAX]; returns how many.
+LS_API int ls_schema_records(const ls_schema_record **out);
+
+// Index of `key` in the record, or -1.
+LS_API int ls_schema_find(const ls_schema_record *record, const char *key);
+
+// "an integer from 1 to 65536", "one of sum, mean, max, none", ...: what a field takes.
+LS_API void ls_schema_describe(ls_text *out, const ls_schema_field *field);
+
+// Every key with type, default and meaning, for people.
+LS_API void ls_schema_explain(ls_text *out);
+
+// The same as a JSON schema (draft 2020-12), for editors. docs/scenario.schema.json is this text.
+LS_API void ls_schema_json(ls_text *out);
+
+#endif

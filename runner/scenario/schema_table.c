@@ -1,0 +1,478 @@
+// The one table of everything a scenario file may say. See schema.h; the members are in scenario.h.
+#include "runner/scenario/schema.h"
+
+#include "runner/scenario/scenario.h"
+
+#define COUNT(array) ((int)(sizeof(array) / sizeof *(array)))
+#define NAMES(names)                                                                               \
+    (&(const ls_schema_names){.at = (names), .count = (int)(sizeof(names) / sizeof *(names))})
+#define INT_MAX_IDS (INT64_C(1) << 53)
+
+// ---- Names --------------------------------------------------------------------------------------
+#define NAME_2(name, text) {text, name},
+static const ls_schema_name sharding_names[] = {LS_SHARDING_MAP(NAME_2)};
+static const ls_schema_name optimizer_names[] = {LS_OPTIMIZER_MAP(NAME_2)};
+static const ls_schema_name fault_names[] = {LS_FAULT_MAP(NAME_2)};
+static const ls_schema_name finding_names[] = {LS_FINDING_MAP(NAME_2)};
+static const ls_schema_name weight_dtype_names[] = {
+    {"f32", LS_F32}, {"f16", LS_F16}, {"bf16", LS_BF16}, {"f64", LS_F64}};
+static const ls_schema_name pooling_names[] = {
+    {"sum", LS_POOL_SUM}, {"mean", LS_POOL_MEAN}, {"max", LS_POOL_MAX}, {"none", LS_POOL_NONE}};
+static const ls_schema_name divisor_names[] = {
+    {"weights", LS_MEAN_WEIGHTS}, {"ids", LS_MEAN_IDS}, {"torchrec", LS_MEAN_TORCHREC}};
+static const ls_schema_name policy_names[] = {
+    {"error", LS_ID_ERROR}, {"clamp", LS_ID_CLAMP}, {"wrap", LS_ID_WRAP}};
+static const ls_schema_name stage_names[] = {
+    {"forward", LS_STAGE_FORWARD}, {"backward", LS_STAGE_BACKWARD}, {"update", LS_STAGE_UPDATE}};
+static const ls_schema_name kernel_names[] = {
+    {"dense", 0}, {"fused", 0}, {"fused_uvm", 0}, {"fused_uvm_caching", 0}};
+static const ls_schema_name machine_names[] = {
+    {"v100_torchrec", 0}, {"a100", 0}, {"h100", 0}, {"h200", 0}};
+static const ls_schema_name class_names[] = {{"bit_exact", LS_CLASS_BIT_EXACT},
+                                             {"reordered", LS_CLASS_REORDERED},
+                                             {"within_bound", LS_CLASS_WITHIN_BOUND},
+                                             {"by_design", LS_CLASS_BY_DESIGN},
+                                             {"off", -1}};
+static const ls_schema_name verdict_names[] = {
+    {"wrong", LS_CLASS_WRONG}};  // a finding is expected by its name, an error never
+
+// One line to a key: easier to read as a table than as clang-format has it.
+// clang-format off
+
+// ---- Generators ---------------------------------------------------------------------------------
+#define MEMBER(name) .offset = offsetof(S, name)
+#define AUX(name)    .aux = offsetof(S, name)
+
+#define S ls_generator
+static const ls_schema_field normal_fields[] = {
+    {.key = "std", .type = LS_FIELD_REAL, MEMBER(b), .min = 0, .max = 1000000, .fallback = "1",
+     .doc = "Standard deviation.", .example = "std: 0.1"},
+    {.key = "mean", .type = LS_FIELD_REAL, MEMBER(a), .min = -1000000, .max = 1000000,
+     .fallback = "0", .doc = "Mean.", .example = "mean: 0"},
+};
+static const ls_schema_record normal_record = {
+    .name = "normal", .doc = "Normally distributed numbers.", .fields = normal_fields,
+    .field_count = COUNT(normal_fields)};
+static const ls_schema_field arange_fields[] = {
+    {.key = "start", .type = LS_FIELD_REAL, MEMBER(a), .min = -INT_MAX_IDS, .max = INT_MAX_IDS,
+     .fallback = "0", .doc = "The first number.", .example = "start: 0"},
+    {.key = "step", .type = LS_FIELD_REAL, MEMBER(b), .min = -INT_MAX_IDS, .max = INT_MAX_IDS,
+     .fallback = "1", .doc = "What each number adds to the one before.", .example = "step: 1"},
+};
+static const ls_schema_record arange_record = {
+    .name = "arange", .doc = "Numbers that count up, in row-major order.", .fields = arange_fields,
+    .field_count = COUNT(arange_fields)};
+
+#define FILE_FIELDS                                                                                \
+    {.key = "file", .type = LS_FIELD_PATH, .tag = LS_GENERATOR_FILE, MEMBER(file),                 \
+     .doc = "Read from a .npy or .safetensors file, by its path from the scenario's folder.",      \
+     .example = "file: weights.npy"},                                                              \
+    {.key = "tensor", .type = LS_FIELD_STRING, .flags = LS_FIELD_COMPANION, MEMBER(tensor),        \
+     .otherwise = "the file's only tensor", .doc = "Which tensor of a .safetensors file.",         \
+     .example = "tensor: weight"}
+
+static const ls_schema_field number_fields[] = {
+    {.key = "normal", .type = LS_FIELD_INLINE, .flags = LS_FIELD_BARE, .tag = LS_GENERATOR_NORMAL,
+     .record = &normal_record, .doc = "Normally distributed.", .example = "normal: {std: 0.1}"},
+    {.key = "uniform", .type = LS_FIELD_RANGE, .flags = LS_FIELD_BARE, .tag = LS_GENERATOR_UNIFORM,
+     MEMBER(a), AUX(b), .min = -INT_MAX_IDS, .max = INT_MAX_IDS,
+     .doc = "Uniform from the first number up to, not including, the second. The word alone: for "
+            "tables from -1/sqrt(rows) to 1/sqrt(rows), else from 0 to 1.",
+     .example = "uniform: [-0.5, 0.5]"},
+    {.key = "arange", .type = LS_FIELD_INLINE, .flags = LS_FIELD_BARE, .tag = LS_GENERATOR_ARANGE,
+     .record = &arange_record, .doc = "Counts up in row-major order.",
+     .example = "arange: {start: 0, step: 1}"},
+    {.key = "constant", .type = LS_FIELD_REAL, .tag = LS_GENERATOR_CONSTANT, MEMBER(a),
+     .min = -INT_MAX_IDS, .max = INT_MAX_IDS, .doc = "The same number everywhere.",
+     .example = "constant: 1"},
+    {.key = "exact", .type = LS_FIELD_FLAG, .flags = LS_FIELD_BARE, .tag = LS_GENERATOR_EXACT,
+     .doc = "Multiples of 1/8 from -1 to 1 (integers: whole numbers), so that a sum of up to "
+            "2^21 of them in f32, 256 in f16 or 32 in bf16 is exact in any order.",
+     .example = "exact"},
+    {.key = "values", .type = LS_FIELD_VALUES, .tag = LS_GENERATOR_VALUES, MEMBER(reals),
+     .min = INT64_MIN, .max = INT64_MAX, .doc = "The numbers themselves, in row-major order.",
+     .example = "values: [[1, 2], [3, 4]]"},
+    FILE_FIELDS,
+};
+const ls_schema_record ls_schema__numbers = {
+    .name = "numbers", .doc = "Where the numbers of a table, tensor or buffer come from.",
+    .fields = number_fields, .field_count = COUNT(number_fields), .size = sizeof(S),
+    .has_node = true, .one_of = true, .tag_offset = offsetof(S, kind)};
+
+static const ls_schema_field length_fields[] = {
+    {.key = "uniform", .type = LS_FIELD_RANGE, .flags = LS_FIELD_INTEGERS,
+     .tag = LS_GENERATOR_UNIFORM, MEMBER(a), AUX(b), .min = 0, .max = LS_SCENARIO_LENGTH_MAX,
+     .doc = "Uniform from the first to the second, both included.", .example = "uniform: [0, 5]"},
+    {.key = "constant", .type = LS_FIELD_REAL, .flags = LS_FIELD_INTEGERS,
+     .tag = LS_GENERATOR_CONSTANT, MEMBER(a), .min = 0, .max = LS_SCENARIO_LENGTH_MAX,
+     .doc = "The same for every bag.", .example = "constant: 1"},
+    {.key = "values", .type = LS_FIELD_VALUES, .flags = LS_FIELD_INTEGERS,
+     .tag = LS_GENERATOR_VALUES, MEMBER(ints), .min = 0, .max = LS_SCENARIO_LENGTH_MAX,
+     .doc = "The lengths themselves: one list per rank, or one list in rank order.",
+     .example = "values: [[3, 1], [2, 2]]"},
+    FILE_FIELDS,
+};
+static const ls_schema_record length_record = {
+    .name = "lengths", .doc = "How many ids each bag of a feature has.", .fields = length_fields,
+    .field_count = COUNT(length_fields), .size = sizeof(S), .has_node = true, .one_of = true,
+    .tag_offset = offsetof(S, kind)};
+
+static const ls_schema_field id_fields[] = {
+    {.key = "uniform", .type = LS_FIELD_RANGE, .flags = LS_FIELD_INTEGERS | LS_FIELD_BARE,
+     .tag = LS_GENERATOR_UNIFORM, MEMBER(a), AUX(b), .min = -INT_MAX_IDS, .max = INT_MAX_IDS,
+     .doc = "Uniform from the first to the second, both included; the word alone: over all rows.",
+     .example = "uniform: [0, 99]"},
+    {.key = "zipf", .type = LS_FIELD_REAL, .tag = LS_GENERATOR_ZIPF, MEMBER(a), .min = 0,
+     .max = 64, .doc = "Zipf: id k is drawn with probability proportional to 1 / (k + 1)^s.",
+     .example = "zipf: 1.05"},
+    {.key = "constant", .type = LS_FIELD_REAL, .flags = LS_FIELD_INTEGERS,
+     .tag = LS_GENERATOR_CONSTANT, MEMBER(a), .min = -INT_MAX_IDS, .max = INT_MAX_IDS,
+     .doc = "The same id everywhere.", .example = "constant: 0"},
+    {.key = "values", .type = LS_FIELD_VALUES, .flags = LS_FIELD_INTEGERS,
+     .tag = LS_GENERATOR_VALUES, MEMBER(ints), .min = INT64_MIN, .max = INT64_MAX,
+     .doc = "The ids themselves: one list per rank, or one list in rank order.",
+     .example = "values: [[1, 2, 1, 5], [2, 3, 4, 1]]"},
+    FILE_FIELDS,
+};
+static const ls_schema_record id_record = {
+    .name = "ids", .doc = "Which rows a feature looks up.", .fields = id_fields,
+    .field_count = COUNT(id_fields), .size = sizeof(S), .has_node = true, .one_of = true,
+    .tag_offset = offsetof(S, kind)};
+#undef S
+
+// ---- Tables -------------------------------------------------------------------------------------
+#define S ls_scenario_sharding
+static const ls_schema_field sharding_fields[] = {
+    {.key = "type", .type = LS_FIELD_ENUM, .flags = LS_FIELD_HIDDEN_BOOL, MEMBER(type),
+     AUX(has_type), .names = NAMES(sharding_names), .otherwise = "the planner chooses",
+     .doc = "How the table is cut.", .example = "type: row_wise"},
+    {.key = "ranks", .type = LS_FIELD_INTS, .flags = LS_FIELD_SINGLE, MEMBER(ranks), .min = 0,
+     .max = LS_RANKS_MAX - 1, .otherwise = "the planner places the blocks",
+     .doc = "The rank of each block, in the order of the blocks.", .example = "ranks: [0, 1]"},
+    {.key = "sizes", .type = LS_FIELD_INTS, MEMBER(sizes), .min = 0, .max = LS_SCENARIO_ROWS_MAX,
+     .otherwise = "equal blocks, rounded up, the last ones smaller or empty",
+     .doc = "Rows (row wise) or columns (column wise) of each block.",
+     .example = "sizes: [1, 3, 1, 3]"},
+    {.key = "columns", .type = LS_FIELD_INT, MEMBER(columns), .min = 1,
+     .max = LS_SCENARIO_DIM_MAX, .otherwise = "the planner chooses",
+     .doc = "Width of a column block.", .example = "columns: 32"},
+    {.key = "host", .type = LS_FIELD_INT, MEMBER(host), .min = 0, .max = LS_RANKS_MAX - 1,
+     .fallback = "-1", .otherwise = "the planner places it",
+     .doc = "The host that holds the table (table_row_wise).", .example = "host: 0"},
+    {.key = "kernel", .type = LS_FIELD_STRING, MEMBER(kernel), .names = NAMES(kernel_names),
+     .otherwise = "the planner chooses", .doc = "The compute kernel, for the planner's cost model.",
+     .example = "kernel: fused"},
+    {.key = "allow_broken", .type = LS_FIELD_BOOL, MEMBER(allow_broken), .fallback = "false",
+     .doc = "Let sizes pass that do not make up the table, to see what the checks say of it.",
+     .example = "allow_broken: true"},
+    {.key = "plan", .type = LS_FIELD_PATH, MEMBER(plan), .otherwise = "none",
+     .doc = "A plan file that places this table.", .example = "plan: a.plan.yaml"},
+};
+static const ls_schema_record sharding_record = {
+    .name = "sharding", .doc = "Which rank holds which block of a table.",
+    .fields = sharding_fields, .field_count = COUNT(sharding_fields), .size = sizeof(S),
+    .has_node = true};
+#undef S
+
+#define S ls_scenario_table
+static const ls_schema_field table_fields[] = {
+    {.key = "name", .type = LS_FIELD_STRING, .flags = LS_FIELD_REQUIRED, MEMBER(name),
+     .doc = "Unique among the tables.", .example = "name: user"},
+    {.key = "rows", .type = LS_FIELD_INT, .flags = LS_FIELD_REQUIRED, MEMBER(rows), .min = 1,
+     .max = LS_SCENARIO_ROWS_MAX, .doc = "Number of embeddings.", .example = "rows: 4096"},
+    {.key = "dim", .type = LS_FIELD_INT, .flags = LS_FIELD_REQUIRED, MEMBER(dim), .min = 1,
+     .max = LS_SCENARIO_DIM_MAX, .doc = "Numbers in each embedding.", .example = "dim: 64"},
+    {.key = "dtype", .type = LS_FIELD_ENUM, MEMBER(dtype), .names = NAMES(weight_dtype_names),
+     .fallback = "f32", .doc = "Element type of the weights.", .example = "dtype: f16"},
+    {.key = "pooling", .type = LS_FIELD_ENUM, MEMBER(pooling), .names = NAMES(pooling_names),
+     .fallback = "sum", .doc = "How the rows of a bag become one; none: a row per id.",
+     .example = "pooling: mean"},
+    {.key = "mean_divisor", .type = LS_FIELD_ENUM, MEMBER(mean_divisor),
+     .names = NAMES(divisor_names), .fallback = "weights",
+     .doc = "What a mean divides a bag's sum by: the sum of the weights (1 each where inputs have "
+            "none), the number of ids, or what TorchRec does: the number of ids, but under "
+            "row_wise and table_row_wise the sum of the weights + 1e-6.",
+     .example = "mean_divisor: torchrec"},
+    {.key = "features", .type = LS_FIELD_STRINGS, .flags = LS_FIELD_SINGLE, MEMBER(features),
+     .otherwise = "one, called like the table", .doc = "The features that look this table up.",
+     .example = "features: [user, friend]"},
+    {.key = "weights", .type = LS_FIELD_RECORD, MEMBER(weights), .record = &ls_schema__numbers,
+     .otherwise = "uniform from -1/sqrt(rows) to 1/sqrt(rows)", .doc = "The initial weights.",
+     .example = "weights: {normal: {std: 0.1}}"},
+    {.key = "padding_id", .type = LS_FIELD_INT, MEMBER(padding_id), .min = 0,
+     .max = LS_SCENARIO_ROWS_MAX, .fallback = "-1", .otherwise = "none",
+     .doc = "An id that counts for nothing and gets no gradient.", .example = "padding_id: 0"},
+    {.key = "sharding", .type = LS_FIELD_RECORD, MEMBER(sharding), .record = &sharding_record,
+     .otherwise = "the planner chooses and places", .doc = "Which rank holds which block.",
+     .example = "sharding: {type: table_wise, ranks: 1}"},
+};
+static const ls_schema_record table_record = {
+    .name = "table", .doc = "An embedding table.", .fields = table_fields,
+    .field_count = COUNT(table_fields), .size = sizeof(S), .has_node = true};
+#undef S
+
+// ---- Inputs -------------------------------------------------------------------------------------
+#define S ls_torchrec_quirks
+static const ls_schema_field quirk_fields[] = {
+    {.key = "grid_mean_not_divided", .type = LS_FIELD_BOOL, MEMBER(grid_mean_not_divided),
+     .fallback = "false", .doc = "Mean tables under grid give their sums.",
+     .example = "grid_mean_not_divided: true"},
+    {.key = "row_wise_mean_divides_others", .type = LS_FIELD_BOOL,
+     MEMBER(row_wise_mean_divides_others), .fallback = "false",
+     .doc = "A mean table under row_wise or table_row_wise has the other sum and mean tables "
+            "divided once more: by the number of ids (or sum of weights) of their bag + 1e-6, "
+            "row_wise and table_row_wise sums by 1 + 1e-6.",
+     .example = "row_wise_mean_divides_others: true"},
+};
+static const ls_schema_record quirk_record = {
+    .name = "torchrec_quirks", .doc = "Defects of TorchRec that the run repeats.",
+    .fields = quirk_fields, .field_count = COUNT(quirk_fields), .size = sizeof(S)};
+#undef S
+
+#define S ls_scenario_feature
+static const ls_schema_field feature_fields[] = {
+    {.key = "lengths", .type = LS_FIELD_RECORD, MEMBER(lengths), .record = &length_record,
+     .otherwise = "1 id in each bag", .doc = "How many ids each bag has.",
+     .example = "lengths: {uniform: [0, 5]}"},
+    {.key = "ids", .type = LS_FIELD_RECORD, MEMBER(ids), .record = &id_record,
+     .otherwise = "uniform over the table's rows", .doc = "Which rows are looked up.",
+     .example = "ids: {zipf: 1.05}"},
+    {.key = "weights", .type = LS_FIELD_RECORD, MEMBER(weights), .record = &ls_schema__numbers,
+     .otherwise = "uniform from 0 to 1, where inputs are weighted",
+     .doc = "A factor for each id.", .example = "weights: {uniform: [0, 1]}"},
+};
+static const ls_schema_record feature_record = {
+    .name = "feature", .doc = "What one feature looks up.", .fields = feature_fields,
+    .field_count = COUNT(feature_fields), .size = sizeof(S), .has_node = true,
+    .name_offset = offsetof(S, name)};
+#undef S
+
+#define S ls_scenario_inputs
+static const ls_schema_field input_fields[] = {
+    {.key = "batch", .type = LS_FIELD_INTS, .flags = LS_FIELD_SINGLE | LS_FIELD_REQUIRED,
+     MEMBER(batch), .min = 0, .max = LS_SCENARIO_BATCH_MAX,
+     .doc = "Samples per rank; a list gives each rank its own.", .example = "batch: 8"},
+    {.key = "weighted", .type = LS_FIELD_BOOL, MEMBER(weighted), .fallback = "false",
+     .doc = "Whether every id has a factor.", .example = "weighted: true"},
+    {.key = "ids_out_of_range", .type = LS_FIELD_ENUM, MEMBER(ids_out_of_range),
+     .names = NAMES(policy_names), .fallback = "error",
+     .doc = "What becomes of an id that is no row: an error, the nearest row, or modulo rows.",
+     .example = "ids_out_of_range: wrap"},
+    {.key = "features", .type = LS_FIELD_RECORD_MAP, MEMBER(features), AUX(feature_count),
+     .record = &feature_record, .otherwise = "every feature with its defaults",
+     .doc = "Inputs by the name of the feature.",
+     .example = "features: {user: {ids: {zipf: 1.05}}}"},
+};
+static const ls_schema_record input_record = {
+    .name = "inputs", .doc = "What the features look up on every rank.", .fields = input_fields,
+    .field_count = COUNT(input_fields), .size = sizeof(S), .has_node = true};
+#undef S
+
+#define S ls_scenario_optimizer
+static const ls_schema_field optimizer_fields[] = {
+    {.key = "type", .type = LS_FIELD_ENUM, .flags = LS_FIELD_REQUIRED, MEMBER(type),
+     .names = NAMES(optimizer_names), .doc = "The rule.", .example = "type: rowwise_adagrad"},
+    {.key = "lr", .type = LS_FIELD_REAL, MEMBER(lr), .min = 0, .max = 1000000, .fallback = "0.01",
+     .doc = "Learning rate.", .example = "lr: 0.02"},
+    {.key = "eps", .type = LS_FIELD_REAL, MEMBER(eps), .min = 0, .max = 1000000,
+     .fallback = "1e-8", .doc = "Added to a denominator.", .example = "eps: 0.002"},
+    {.key = "momentum", .type = LS_FIELD_REAL, MEMBER(momentum), .min = 0, .max = 1,
+     .fallback = "0", .doc = "Momentum (sgd).", .example = "momentum: 0.9"},
+    {.key = "weight_decay", .type = LS_FIELD_REAL, MEMBER(weight_decay), .min = 0, .max = 1000000,
+     .fallback = "0", .doc = "Weight decay.", .example = "weight_decay: 0.01"},
+    {.key = "beta1", .type = LS_FIELD_REAL, MEMBER(beta1), .min = 0, .max = 1, .fallback = "0.9",
+     .doc = "Decay of the first moment (adam).", .example = "beta1: 0.9"},
+    {.key = "beta2", .type = LS_FIELD_REAL, MEMBER(beta2), .min = 0, .max = 1, .fallback = "0.999",
+     .doc = "Decay of the second moment (adam).", .example = "beta2: 0.999"},
+    {.key = "initial_accumulator", .type = LS_FIELD_REAL, MEMBER(initial_accumulator), .min = 0,
+     .max = 1000000, .fallback = "0", .doc = "Where adagrad's sums start.",
+     .example = "initial_accumulator: 0.1"},
+};
+static const ls_schema_record optimizer_record = {
+    .name = "optimizer", .doc = "How the gradients change the weights.",
+    .fields = optimizer_fields, .field_count = COUNT(optimizer_fields), .size = sizeof(S),
+    .has_node = true};
+#undef S
+
+// ---- Checks, faults, expectations ---------------------------------------------------------------
+#define S ls_scenario_reference
+static const ls_schema_field reference_fields[] = {
+    {.key = "file", .type = LS_FIELD_PATH, .flags = LS_FIELD_REQUIRED, MEMBER(file),
+     .doc = "A .npy or .safetensors file with the right output.", .example = "file: a.safetensors"},
+    {.key = "tensor", .type = LS_FIELD_STRING, MEMBER(tensor),
+     .otherwise = "the file's only tensor", .doc = "Which tensor of a .safetensors file.",
+     .example = "tensor: output"},
+    {.key = "stage", .type = LS_FIELD_STRING, MEMBER(stage), .otherwise = "the last output",
+     .doc = "The stage whose output is compared.", .example = "stage: output"},
+    {.key = "table", .type = LS_FIELD_STRING, MEMBER(table),
+     .otherwise = "all outputs, side by side", .doc = "The table whose output is compared.",
+     .example = "table: user"},
+    {.key = "allow", .type = LS_FIELD_ENUM, MEMBER(allow), .names = NAMES(class_names),
+     .fallback = "within_bound", .doc = "The worst class that passes.",
+     .example = "allow: bit_exact"},
+};
+static const ls_schema_record reference_record = {
+    .name = "reference", .doc = "An output of another system that the run must reproduce.",
+    .fields = reference_fields, .field_count = COUNT(reference_fields), .size = sizeof(S),
+    .has_node = true};
+#undef S
+
+#define S ls_scenario_checks
+static const ls_schema_field check_fields[] = {
+    {.key = "oracle", .type = LS_FIELD_CLASS, MEMBER(oracle), AUX(oracle_off),
+     .names = NAMES(class_names), .fallback = "by_design",
+     .doc = "The worst class against the unsharded oracle that passes. by_design needs a meaning "
+            "that the scenario chose by name (mean_divisor, torchrec_quirks).",
+     .example = "oracle: bit_exact"},
+    {.key = "real", .type = LS_FIELD_CLASS, MEMBER(real), AUX(real_off),
+     .names = NAMES(class_names), .fallback = "within_bound",
+     .doc = "The worst class against a real run that passes.", .example = "real: bit_exact"},
+    {.key = "reference", .type = LS_FIELD_RECORDS, .flags = LS_FIELD_SINGLE, MEMBER(references),
+     AUX(reference_count), .record = &reference_record, .otherwise = "none",
+     .doc = "Outputs of another system that the run must reproduce.",
+     .example = "reference: {file: torch.safetensors, tensor: output}"},
+};
+static const ls_schema_record check_record = {
+    .name = "checks", .doc = "What the results are checked against, and how closely.",
+    .fields = check_fields, .field_count = COUNT(check_fields), .size = sizeof(S),
+    .has_node = true};
+#undef S
+
+#define S ls_scenario_fault
+static const ls_schema_field fault_fields[] = {
+    {.key = "type", .type = LS_FIELD_ENUM, .flags = LS_FIELD_REQUIRED, MEMBER(type),
+     .names = NAMES(fault_names), .doc = "What goes wrong.", .example = "type: die"},
+    {.key = "rank", .type = LS_FIELD_INT32, .flags = LS_FIELD_REQUIRED, MEMBER(rank), .min = 0,
+     .max = LS_RANKS_MAX - 1, .doc = "On which rank.", .example = "rank: 2"},
+    {.key = "call", .type = LS_FIELD_INT, MEMBER(call), .min = 0, .max = INT64_C(1) << 40,
+     .fallback = "0", .doc = "At which of its calls, from 0.", .example = "call: 3"},
+    {.key = "index", .type = LS_FIELD_INT, MEMBER(index), .min = -(INT64_C(1) << 50),
+     .max = INT64_C(1) << 50, .fallback = "0",
+     .doc = "bit_flip: the bit of the buffer; allocation: which one, from 1; wrong_count and "
+            "wrong_split: by how much (0: one more).",
+     .example = "index: 30"},
+};
+static const ls_schema_record fault_record = {
+    .name = "fault", .doc = "A defect that is planted in one rank.", .fields = fault_fields,
+    .field_count = COUNT(fault_fields), .size = sizeof(S), .has_node = true};
+#undef S
+
+#define S ls_scenario_expect
+static const ls_schema_field expect_fields[] = {
+    {.key = "finding", .type = LS_FIELD_ENUM, .flags = LS_FIELD_HIDDEN_BOOL, MEMBER(finding),
+     AUX(has_finding), .names = NAMES(finding_names), .otherwise = "any",
+     .doc = "The finding that must appear.", .example = "finding: collective.op_mismatch"},
+    {.key = "class", .type = LS_FIELD_ENUM, .flags = LS_FIELD_HIDDEN_BOOL, MEMBER(class_),
+     AUX(has_class), .names = NAMES(verdict_names), .otherwise = "any",
+     .doc = "The class that a stage must have.", .example = "class: wrong"},
+    {.key = "ranks", .type = LS_FIELD_INTS, .flags = LS_FIELD_SINGLE, MEMBER(ranks), .min = 0,
+     .max = LS_RANKS_MAX - 1, .otherwise = "any", .doc = "The ranks at fault.",
+     .example = "ranks: [2]"},
+    {.key = "table", .type = LS_FIELD_STRING, MEMBER(table), .otherwise = "any",
+     .doc = "The table of the first divergence.", .example = "table: user"},
+    {.key = "feature", .type = LS_FIELD_STRING, MEMBER(feature), .otherwise = "any",
+     .doc = "The feature of the first divergence.", .example = "feature: user"},
+    {.key = "sample", .type = LS_FIELD_INT, MEMBER(sample), .min = 0,
+     .max = INT64_C(1) << 40, .fallback = "-1", .otherwise = "any",
+     .doc = "The sample of the first divergence.", .example = "sample: 3"},
+    {.key = "where", .type = LS_FIELD_STRING, MEMBER(where), .otherwise = "anywhere",
+     .doc = "The end of the place that the finding names.", .example = "where: bug.yaml:12"},
+    {.key = "contains", .type = LS_FIELD_STRING, MEMBER(contains), .otherwise = "anything",
+     .doc = "A part of the finding's text.", .example = "contains: rank 2 calls"},
+    {.key = "also", .type = LS_FIELD_STRINGS, .flags = LS_FIELD_SINGLE, MEMBER(also),
+     .names = NAMES(finding_names), .otherwise = "none",
+     .doc = "Other findings that come with it, at the same ranks; no others may appear.",
+     .example = "also: [buffer.use_before_wait]"},
+    {.key = "stages", .type = LS_FIELD_STRINGS, .flags = LS_FIELD_SINGLE, MEMBER(stages),
+     .otherwise = "just one, any",
+     .doc = "class: the stages that end in it, all of them.",
+     .example = "stages: [lookup, output_dist]"},
+    {.key = "unnoticed", .type = LS_FIELD_BOOL, MEMBER(unnoticed), .fallback = "false",
+     .doc = "What is planted (faults, except) changes nothing that any check notices.",
+     .example = "unnoticed: true"},
+};
+static const ls_schema_record expect_record = {
+    .name = "expect", .doc = "The defect that this scenario shows, and that must be found.",
+    .fields = expect_fields, .field_count = COUNT(expect_fields), .size = sizeof(S),
+    .has_node = true};
+#undef S
+
+// ---- The file -----------------------------------------------------------------------------------
+#define S ls_mesh
+static const ls_schema_field mesh_fields[] = {
+    {.key = "shape", .type = LS_FIELD_MESH_SHAPE, .flags = LS_FIELD_REQUIRED | LS_FIELD_SINGLE,
+     .offset = 0, .min = 1, .max = LS_RANKS_MAX,
+     .doc = "Sizes of the mesh, outermost first; the ranks are their product, row-major.",
+     .example = "shape: [2, 2]"},
+    {.key = "names", .type = LS_FIELD_MESH_NAMES, .offset = 0, .otherwise = "without names",
+     .doc = "A name for each size; the dimension called host says which ranks share a host.",
+     .example = "names: [host, gpu]"},
+};
+static const ls_schema_record mesh_record = {.name = "mesh",
+                                             .doc = "How the ranks are arranged.",
+                                             .fields = mesh_fields,
+                                             .field_count = COUNT(mesh_fields),
+                                             .size = sizeof(S)};
+#undef S
+
+static const ls_schema_field root_fields[] = {
+#define S ls_scenario
+    {.key = "lockstep", .type = LS_FIELD_INT, .flags = LS_FIELD_REQUIRED, MEMBER(format), .min = 1,
+     .max = 1, .doc = "Version of this format.", .example = "lockstep: 1"},
+    {.key = "name", .type = LS_FIELD_STRING, .flags = LS_FIELD_REQUIRED, MEMBER(name),
+     .doc = "One line that says what the scenario shows.", .example = "name: row-wise, uneven"},
+    {.key = "description", .type = LS_FIELD_STRING, MEMBER(description), .otherwise = "none",
+     .doc = "More about it.", .example = "description: tail ranks are empty"},
+    {.key = "seed", .type = LS_FIELD_UINT64, MEMBER(seed), .fallback = "0",
+     .doc = "Everything random follows from it.", .example = "seed: 7"},
+    {.key = "machine", .type = LS_FIELD_PATH, MEMBER(machine), .names = NAMES(machine_names),
+     .otherwise = LS_SCENARIO_MACHINE,
+     .doc = "The machine that the planner plans for; a file is YAML, or what calibrate wrote.",
+     .example = "machine: a100"},
+    {.key = "mesh", .type = LS_FIELD_RECORD, .flags = LS_FIELD_REQUIRED, MEMBER(mesh),
+     .record = &mesh_record, .doc = "The ranks.", .example = "mesh: {shape: [4]}"},
+    {.key = "tables", .type = LS_FIELD_RECORDS, MEMBER(tables), AUX(table_count),
+     .record = &table_record, .otherwise = "none: a program", .doc = "The embedding tables.",
+     .example = "tables: [{name: user, rows: 4096, dim: 64}]"},
+    {.key = "torchrec_quirks", .type = LS_FIELD_RECORD, MEMBER(quirks), .record = &quirk_record,
+     .otherwise = "none", .doc = "Defects of TorchRec that the run repeats.",
+     .example = "torchrec_quirks: {grid_mean_not_divided: true}"},
+    {.key = "inputs", .type = LS_FIELD_RECORD, MEMBER(inputs), .record = &input_record,
+     .otherwise = "required with tables", .doc = "What is looked up.",
+     .example = "inputs: {batch: 8}"},
+    {.key = "steps", .type = LS_FIELD_STAGES, MEMBER(stages), AUX(stage_count),
+     .names = NAMES(stage_names), .otherwise = "[forward]",
+     .doc = "What a training step does, in order. Plans cost all; a run does the forward pass, and "
+            "reports the others as not run.",
+     .example = "steps: [forward, backward, update]"},
+    {.key = "optimizer", .type = LS_FIELD_RECORD, MEMBER(optimizer), .record = &optimizer_record,
+     .otherwise = "required with update", .doc = "The optimizer of the update step.",
+     .example = "optimizer: {type: sgd, lr: 0.5}"},
+    {.key = "program", .type = LS_FIELD_INLINE, .flags = LS_FIELD_HIDDEN_BOOL, AUX(is_program),
+     .record = &ls_schema__program, .otherwise = "none: tables",
+     .doc = "Tensors and operations on them, instead of tables.",
+     .example = "program: {steps: [{all_reduce: {count: 1024}}]}"},
+    {.key = "order", .type = LS_FIELD_ORDER, MEMBER(order), .otherwise = "rank order",
+     .doc = "The order in which the simulator sums, as for --order.", .example = "order: ring"},
+    {.key = "checks", .type = LS_FIELD_RECORD, MEMBER(checks), .record = &check_record,
+     .otherwise = "its defaults", .doc = "What the results are checked against.",
+     .example = "checks: {oracle: within_bound, real: bit_exact}"},
+    {.key = "faults", .type = LS_FIELD_RECORDS, MEMBER(faults), AUX(fault_count),
+     .record = &fault_record, .otherwise = "none", .doc = "Defects that are planted.",
+     .example = "faults: [{type: die, rank: 2}]"},
+    {.key = "expect", .type = LS_FIELD_RECORD, MEMBER(expect), .record = &expect_record,
+     .otherwise = "everything holds", .doc = "The defect that must be found.",
+     .example = "expect: {finding: rank.died, ranks: [2]}"},
+#undef S
+};
+static const ls_schema_record root_record = {.name = "scenario",
+                                       .doc = "A scenario file.",
+                                       .fields = root_fields,
+                                       .field_count = COUNT(root_fields),
+                                       .size = sizeof(ls_scenario),
+                                       .has_node = true};
+
+// clang-format on
+const ls_schema_record *ls_schema_root(void) {
+    return &root_record;
+}

@@ -1,0 +1,62 @@
+// What the files that keep and write traces share.
+#ifndef LS_RUNNER_TRACE_TRACE_INTERNAL_H
+#define LS_RUNNER_TRACE_TRACE_INTERNAL_H
+
+#include "runner/trace/trace.h"
+
+// What times are multiples of: a whole number of nanoseconds, and exact in binary, so that no
+// reader rounds the end of a slice past the beginning of the next.
+#define LS_TRACE_TICK_US 0.25
+
+// One rank's part of a set.
+typedef struct ls_trace_part {
+    int rank;
+    ls_kind kind;  // a message has two
+    uint64_t seq;
+    size_t count;
+    uint64_t send_bytes, recv_bytes;
+    double start_us;  // when it called
+    const char *file;
+    int line;
+} ls_trace_part;
+
+// A set of calls that met.
+typedef struct ls_trace_set {
+    int trace_case;
+    ls_dtype dtype;
+    ls_op op;
+    int root;  // world rank; -1: none
+    bool reduces;
+    const char *comm;
+    const char *algorithm;  // this and the next: as a recording says, else NULL
+    const char *protocol;
+    int channels;          // 0: not known
+    ls_trace_part *parts;  // [size]
+    int size;
+    double end_us;
+} ls_trace_set;
+
+typedef struct ls_trace_case {
+    const char *name;
+    const void *owner;
+    int ranks;
+    double *ready_us;  // [ranks] end of each rank's last call
+} ls_trace_case;
+
+struct ls_trace {
+    ls_arena *arena;
+    bool has_machine;
+    ls_topology machine;
+    bool wants_traffic;
+    uint64_t *traffic;  // [ranks, ranks] of the last case
+    ls_trace_case *cases;
+    int case_count, case_room;
+    ls_trace_set *sets;
+    size_t set_count, set_room;
+    int status;
+};
+
+// As ls_trace_met, and gives the set (NULL: not kept, see the trace's status).
+ls_trace_set *ls_trace__add(ls_trace *trace, const ls_call *const *calls, int size);
+
+#endif
