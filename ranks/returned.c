@@ -111,6 +111,9 @@ static void report_gone(ls_run *run, const ls_meet *meet, const int *absent, int
                        "rank%s %s returned (status %d) while others wait for %s in a call on %s\n",
                        absent_count > 1 ? "s" : "", ranks, gone->exit_status,
                        absent_count > 1 ? "them" : "it", meet->shared->comm->name);
+        if (gone->why != NULL) {
+            ls_text_printf(&text, "rank %d: %s\n", gone->id, gone->why);
+        }
     }
     ls_findings__sides(&text, meet->requests, meet->shared->comm->size);
     ls_findings__history(&text, waiting, 4);

@@ -226,6 +226,7 @@ static void *rank_main(void *arg) {
     if (run->program != NULL && status == LS_OK) {
         exit_status = run->program(rank, run->arg);
     }
+    const ls_error failed = *ls_error_last();
     ls_schedule__enter(rank);
     if (status != LS_OK) {
         ls_run__fail(run, status, ls_error_last()->text);
@@ -233,6 +234,9 @@ static void *rank_main(void *arg) {
     ls_request__drain(rank);
     ls_kept__returned(rank);
     rank->exit_status = exit_status;
+    if (exit_status != LS_OK && failed.code == exit_status && run->status == LS_OK) {
+        rank->why = ls_arena_strdup(run->arena, failed.text);
+    }
     run->result->exit_status[rank->id] = exit_status;
     ls_schedule__finish(rank, rank->state == LS_RANK_DIED ? LS_RANK_DIED : LS_RANK_RETURNED);
     ls_schedule__leave(rank);

@@ -104,8 +104,9 @@ struct ls_rank {
     int id;
     ls_rank_state state;
     int exit_status;
-    char name[16];  // of its thread
-    int tid;        // of its thread, as the kernel numbers it; 0: not started
+    const char *why;  // the error that it returned with, in the run's arena; NULL: none is known
+    char name[16];    // of its thread
+    int tid;          // of its thread, as the kernel numbers it; 0: not started
     ls_run *run;
     const ls_request *current;  // the call it is in; NULL between calls
     uint64_t call_count;

@@ -90,7 +90,7 @@ def planted(lockstep, source):
     """The oracle finds what gdb itself changes in the run's outputs, and says where it is."""
     done = subprocess.run([lockstep, "gdb", os.path.join(source, "scenarios/sharded_embedding/row_wise.yaml"),
                            "--", "-nx", "-batch", "-ex", "catch divergence",
-                           "-ex", "break ls_compare_oracle", "-ex", "run",
+                           "-ex", "break ls_compare_expected", "-ex", "run",
                            "-ex", "set $at = (float *)run->entries[run->count - 1]->ranks[2].data",
                            "-ex", "set var $at[7] = $at[7] + 1", "-ex", "set $was = $at[7]",
                            "-ex", "continue", "-ex", "print $divergence_rank", "-ex", "print $divergence_element",
