@@ -118,9 +118,7 @@ static int receive_shapes(operation *o) {
 // Makes the shapes of all ranks of the held ranks' fibers known, and checks that in each they
 // differ in dimension `free_dim` at most (-1: in none).
 static int learn_shapes(operation *o, int free_dim) {
-    if (o->held != ls_world_size(o->world)) {
-        LS_TRY(receive_shapes(o));
-    }
+    LS_TRY(receive_shapes(o));  // held or not: every backend makes the same calls
     for (int c = 0; c < o->axis->comm_count; c++) {
         const ls_comm *comm = o->axis->comms[c];
         for (int m = 1; m < comm->size; m++) {

@@ -1,12 +1,13 @@
 // MPI's names of lockstep's types and operations. What MPI lacks (half and quarter precision) are
-// types of bytes with operations that fold by lockstep's kernels.
+// types of bytes with operations that fold by lockstep's kernels; so are the largest and least of
+// unsigned integers, which MPICH 4.0 compares as if they had a sign.
 #include <stdint.h>
 
 #include "backends/mpi/mpi_internal.h"
 #include "kernels/kernels.h"
 
 static MPI_Datatype narrow_types[LS_DTYPE_COUNT];  // f16, bf16, f8: made by types_open
-static MPI_Op narrow_ops[LS_OP_COUNT];
+static MPI_Op own_ops[LS_OP_COUNT];                // by lockstep's kernels
 
 static bool is_narrow(ls_dtype dtype) {
     return dtype == LS_F16 || dtype == LS_BF16 || dtype == LS_F8E4M3 || dtype == LS_F8E5M2;
@@ -14,7 +15,7 @@ static bool is_narrow(ls_dtype dtype) {
 
 static void fold(void *in, void *inout, const int *length, const MPI_Datatype *type, ls_op op) {
     for (int dtype = 0; dtype < LS_DTYPE_COUNT; dtype++) {
-        if (is_narrow((ls_dtype)dtype) && narrow_types[dtype] == *type) {
+        if (ls_mpi__type((ls_dtype)dtype) == *type) {
             ls_kernel_accumulate(inout, in, (ls_dtype)dtype, op, (size_t)*length);
             return;
         }
@@ -53,7 +54,7 @@ int ls_mpi__types_open(void) {
         MPI_User_function *fold;
     } ops[] = {{LS_SUM, fold_sum}, {LS_PROD, fold_prod}, {LS_MAX, fold_max}, {LS_MIN, fold_min}};
     for (size_t i = 0; i < sizeof ops / sizeof ops[0]; i++) {
-        LS_MPI_TRY(MPI_Op_create(ops[i].fold, 1, &narrow_ops[ops[i].op]), "MPI_Op_create");
+        LS_MPI_TRY(MPI_Op_create(ops[i].fold, 1, &own_ops[ops[i].op]), "MPI_Op_create");
     }
     return LS_OK;
 }
@@ -65,7 +66,7 @@ void ls_mpi__types_close(void) {
         }
     }
     for (int op = LS_SUM; op <= LS_MIN; op++) {
-        (void)MPI_Op_free(&narrow_ops[op]);
+        (void)MPI_Op_free(&own_ops[op]);
     }
 }
 
@@ -97,9 +98,10 @@ MPI_Op ls_mpi__op(ls_op op, ls_dtype dtype) {
     if (op == LS_AVG || op == LS_PREMUL_SUM) {
         op = LS_SUM;
     }
-    if (is_narrow(dtype)) {
+    bool extreme = op == LS_MAX || op == LS_MIN;
+    if (is_narrow(dtype) || (extreme && !ls_dtype_is_signed(dtype))) {
         LS_ASSERT(op <= LS_MIN);
-        return narrow_ops[op];
+        return own_ops[op];
     }
     switch (op) {
     case LS_SUM:
