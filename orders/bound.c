@@ -78,8 +78,7 @@ static double saturation_error(ls_dtype dtype, double magnitude) {
     return is_f8(dtype) && passes_max(dtype, magnitude) ? magnitude + format_of(dtype).max : 0.0;
 }
 
-// How partial results of these magnitudes, above and below zero, overflow.
-static unsigned char overflow_of(ls_dtype dtype, double up, double down) {
+unsigned char ls_bound_overflow(ls_dtype dtype, double up, double down) {
     if (is_f8(dtype)) {
         return LS_OVERFLOW_NONE;
     }
@@ -100,6 +99,10 @@ static double sum_bound(ls_dtype dtype, size_t roundings, size_t terms, double m
     double largest = magnitudes + error;
     return passes_max(dtype, largest) && !is_f8(dtype) ? INFINITY
                                                        : error + saturation_error(dtype, largest);
+}
+
+double ls_bound_roundings(ls_dtype dtype, size_t roundings, double magnitudes) {
+    return expm1((double)roundings * log1p(ls_bound_roundoff(dtype))) * magnitudes;
 }
 
 double ls_bound_sum(ls_dtype dtype, size_t terms, double magnitudes) {
@@ -267,7 +270,8 @@ static ls_bound_element bound_sum(const double *terms, size_t count, const ls_re
     }
     error += saturation_error(dtype, fmax(largest.up, largest.down));
     error += 0x1p-100 * magnitudes;  // of the double-double value itself
-    return (ls_bound_element){sum.hi, sum.lo, error, overflow_of(dtype, largest.up, largest.down)};
+    return (ls_bound_element){sum.hi, sum.lo, error,
+                              ls_bound_overflow(dtype, largest.up, largest.down)};
 }
 
 static ls_bound_element bound_product(const double *terms, size_t count, ls_dtype dtype) {
@@ -289,7 +293,8 @@ static ls_bound_element bound_product(const double *terms, size_t count, ls_dtyp
     error += saturation_error(dtype, largest);
     error += 0x1p-100 * fabs(product.hi) + DBL_TRUE_MIN;
     // A partial product may have either sign.
-    return (ls_bound_element){product.hi, product.lo, error, overflow_of(dtype, largest, largest)};
+    return (ls_bound_element){product.hi, product.lo, error,
+                              ls_bound_overflow(dtype, largest, largest)};
 }
 
 // Operations without rounding: the fold itself, through the kernel.

@@ -38,6 +38,15 @@ typedef enum ls_overflow {
     LS_OVERFLOW_DOWN = 2,
 } ls_overflow;
 
+// The ways in which partial results of these magnitudes, above and below zero, overflow. Saturating
+// types (f8): none.
+LS_API unsigned char ls_bound_overflow(ls_dtype dtype, double up, double down);
+
+// For results that stay finite: how far they lie from the exact ones where `roundings` are made on
+// the way of each term, and the terms' magnitudes add up to `magnitudes`: ((1 + u)^roundings - 1)
+// magnitudes. Not counted: products that underflow, half a subnormal each.
+LS_API double ls_bound_roundings(ls_dtype dtype, size_t roundings, double magnitudes);
+
 // One element of a reduction: its exact value, as the unevaluated sum hi + lo, and the bound.
 typedef struct ls_bound_element {
     double hi;

@@ -12,6 +12,9 @@ static void write_stage(ls_json *json, const ls_stage_result *stage) {
     ls_json_member_string(json, "name", stage->name);
     ls_json_member_string(json, "class", ls_class_name(stage->class_));
     ls_json_member_uint(json, "elements", readable(stage->elements));
+    if (stage->unjudged > 0) {
+        ls_json_member_uint(json, "unjudged", readable(stage->unjudged));
+    }
     ls_json_member_uint(json, "differing", readable(stage->differing));
     ls_json_member_uint(json, "max_ulps", readable(stage->max_ulps));
     ls_json_member_double(json, "bound_ratio", stage->bound_ratio);

@@ -19,7 +19,9 @@ static int make(ls_cells *out, ls_arena *arena, const ls_shape *shape, ls_dtype 
     if (real) {
         out->exact = ls_arena_alloc(arena, out->count, sizeof(double));
         out->bounds = ls_arena_alloc(arena, out->count, sizeof(double));
-        LS_TRY(out->exact != NULL && out->bounds != NULL ? LS_OK : LS_ERR_MEMORY);
+        out->overflow = ls_arena_alloc(arena, out->count, 1);
+        LS_TRY(out->exact != NULL && out->bounds != NULL && out->overflow != NULL ? LS_OK
+                                                                                  : LS_ERR_MEMORY);
     }
     return LS_OK;
 }
@@ -54,6 +56,7 @@ void ls_cells__set(ls_cells *cells, size_t index, ls_dtype dtype, double value) 
     if (cells->exact != NULL) {
         cells->exact[index] = ls_element_to_f64(element, dtype);
         cells->bounds[index] = 0;
+        cells->overflow[index] = LS_OVERFLOW_NONE;
     }
 }
 
@@ -86,19 +89,22 @@ int ls_cells__neutral(ls_cells *cells, ls_arena *arena, ls_dtype dtype, ls_op op
 void ls_cells__take_exact(ls_cells *cells, const ls_cells *from) {
     for (size_t i = 0; cells->exact != NULL && i < cells->count; i++) {
         double apart = fabs(cells->exact[i] - from->exact[i]);
-        cells->bounds[i] += apart > 0 ? apart : 0;
-        cells->exact[i] = from->exact[i];
+        if (isfinite(apart)) {
+            cells->bounds[i] += apart;
+            cells->exact[i] = from->exact[i];
+        }
     }
 }
 
 // ---- Moving -------------------------------------------------------------------------------------
-static void copy(ls_cells *to, size_t at, const ls_cells *from, size_t index, ls_dtype dtype) {
+void ls_cells__copy(ls_cells *to, size_t at, const ls_cells *from, size_t index, ls_dtype dtype) {
     if (to->bits != NULL) {
         memcpy(bits_at(to, at, dtype), bits_at(from, index, dtype), ls_dtype_bytes(dtype));
     }
     if (to->exact != NULL) {
         to->exact[at] = from->exact[index];
         to->bounds[at] = from->bounds[index];
+        to->overflow[at] = from->overflow[index];
     }
 }
 
@@ -117,14 +123,14 @@ int ls_cells__cut(ls_cells *out, ls_arena *arena, const ls_cells *whole, const l
                   ls_dtype dtype) {
     LS_TRY(make(out, arena, &block->size, dtype, whole->bits != NULL));
     for (size_t i = 0; i < out->count; i++) {
-        copy(out, i, whole, ls_cells__global(&whole->shape, block, i), dtype);
+        ls_cells__copy(out, i, whole, ls_cells__global(&whole->shape, block, i), dtype);
     }
     return LS_OK;
 }
 
 void ls_cells__paste(ls_cells *whole, const ls_cells *part, const ls_block *block, ls_dtype dtype) {
     for (size_t i = 0; i < part->count; i++) {
-        copy(whole, ls_cells__global(&whole->shape, block, i), part, i, dtype);
+        ls_cells__copy(whole, ls_cells__global(&whole->shape, block, i), part, i, dtype);
     }
 }
 
@@ -180,7 +186,8 @@ int ls_cells__transpose(ls_cells *out, ls_arena *arena, const ls_cells *in, ls_d
     for (size_t r = 0; r < rows; r++) {
         for (size_t c = 0; c < columns; c++) {
             for (size_t k = 0; k < rest; k++) {
-                copy(out, (c * rows + r) * rest + k, in, (r * columns + c) * rest + k, dtype);
+                ls_cells__copy(out, (c * rows + r) * rest + k, in, (r * columns + c) * rest + k,
+                               dtype);
             }
         }
     }
@@ -188,20 +195,32 @@ int ls_cells__transpose(ls_cells *out, ls_arena *arena, const ls_cells *in, ls_d
 }
 
 // ---- Computing ----------------------------------------------------------------------------------
-// Terms being folded: the value, the bound that the terms bring along, and what their magnitudes
-// come to.
+#define EITHER ((unsigned char)(LS_OVERFLOW_UP | LS_OVERFLOW_DOWN))
+
+// Terms being folded.
 typedef struct terms {
-    double value, bound, magnitude;
-    double growth;  // prod: of the magnitudes with their bounds
+    double value, bound;     // bound: what the terms bring along
+    double magnitude;        // the sum of the sizes of the finite ones, with their bounds
+    double up, down;         // of those above and of those below zero
+    double low, high;        // the least and the greatest finite one
+    double growth, reach;    // prod: of the sizes, and of those above 1
+    bool zero;               // prod: one may be zero
+    unsigned char overflow;  // the ways in which one may be infinite that its value does not tell
+    unsigned char any, all;  // the ways in which one is or may be, and in which all are or may be
     size_t count;
 } terms;
 
-static void add_term(terms *t, double value, double bound, ls_op op) {
+static unsigned char infinite_of(double value, unsigned char overflow) {
+    return overflow | (unsigned char)(!isinf(value) ? LS_OVERFLOW_NONE
+                                      : value > 0   ? LS_OVERFLOW_UP
+                                                    : LS_OVERFLOW_DOWN);
+}
+
+static void add_value(terms *t, double value, double bound, ls_op op) {
     bool first = t->count++ == 0;
-    t->magnitude += fabs(value) + bound;
     if (op == LS_PROD) {
         t->value = first ? value : t->value * value;
-        t->growth = (first ? 1.0 : t->growth) * (fabs(value) + bound);
+        t->bound = bound;
     } else if (op == LS_MAX || op == LS_MIN) {
         bool better = op == LS_MAX ? value > t->value : value < t->value;
         t->value = first || better || isnan(t->value) ? value : t->value;
@@ -212,83 +231,115 @@ static void add_term(terms *t, double value, double bound, ls_op op) {
     }
 }
 
-static void bound_of(double *value, double *bound, const terms *t, ls_dtype dtype, ls_op op,
-                     size_t averaged) {
-    double u = ls_bound_roundoff(dtype);
-    *value = t->value;
+static void add_term(terms *t, double value, double bound, unsigned char overflow, ls_op op) {
+    unsigned char infinite = infinite_of(value, overflow);
+    add_value(t, value, bound, op);
+    t->overflow |= overflow;
+    t->any |= infinite;
+    t->all &= isnan(value) ? EITHER : infinite;
+    t->zero = t->zero || fabs(value) <= bound;
+    if (isfinite(value)) {
+        double size = fabs(value) + bound;
+        t->magnitude += size;
+        t->up += fmax(value, 0) + bound;
+        t->down += fmax(-value, 0) + bound;
+        t->low = fmin(t->low, value);
+        t->high = fmax(t->high, value);
+        t->growth *= size;
+        t->reach *= fmax(1.0, size);
+    }
+}
+
+// No rounding; but a term that went to infinity the other way, or to NaN, leaves it to the others.
+static void finish_extreme(double *bound, unsigned char *overflow, const terms *t, ls_op op) {
+    unsigned char towards = op == LS_MAX ? LS_OVERFLOW_UP : LS_OVERFLOW_DOWN;
+    unsigned char away = (unsigned char)(EITHER & ~towards);
     *bound = t->bound;
-    if (op == LS_MAX || op == LS_MIN) {
-        return;
+    if ((t->overflow & away) != 0 && t->high > t->low) {
+        *bound += t->high - t->low;
     }
-    if (op == LS_PROD) {
-        double steps = (double)(t->count > 0 ? t->count - 1 : 0);
-        *bound = t->growth - fabs(t->value) + expm1(steps * log1p(u)) * t->growth +
-                 steps * ls_bound_step(dtype, 0) * fmax(1.0, t->growth) +
-                 expm1(steps * 0x1p-53) * t->growth;
-        *bound = steps > 0 ? *bound : t->bound;
-        return;
-    }
-    *bound +=
-        ls_bound_sum(dtype, t->count, t->magnitude) + ls_bound_sum(LS_F64, t->count, t->magnitude);
-    if (averaged > 1) {
-        // Divided at the end, or every term multiplied by the rounded reciprocal before.
-        double n = (double)averaged;
-        *value = t->value / n;
-        *bound = *bound * (1 + u) / n + 2 * u * t->magnitude / n +
-                 (double)t->count * ls_bound_step(dtype, 0);
-        *bound += ls_bound_step(dtype, fabs(*value) + *bound);
+    *overflow = (t->any & towards) | (t->all & away);
+}
+
+static void finish_product(double *bound, unsigned char *overflow, const terms *t, ls_dtype dtype) {
+    double steps = (double)(t->count - 1);
+    *bound = t->growth - fabs(t->value) + ls_bound_roundings(dtype, t->count - 1, t->growth) +
+             steps * ls_bound_step(dtype, 0) * t->reach +
+             ls_bound_roundings(LS_F64, t->count - 1, t->growth);
+    double reach = t->reach + ls_bound_roundings(dtype, t->count - 1, t->reach);
+    unsigned char own = ls_bound_overflow(dtype, reach, reach);
+    if (t->overflow != 0 || ((own | t->any) != 0 && t->zero)) {
+        *overflow = EITHER;  // which sign it has, and whether it was times zero, is not known
+    } else if (own != 0) {
+        *overflow = t->value > 0 ? LS_OVERFLOW_UP : LS_OVERFLOW_DOWN;
     }
 }
 
-// What is stored when the value passes the largest finite one is what later steps go on with.
-static void finish(double *value, double *bound, const terms *t, ls_dtype dtype, ls_op op,
-                   size_t averaged) {
-    unsigned char element[8];
-    bound_of(value, bound, t, dtype, op, averaged);
-    ls_element_from_f64(element, dtype, *value);
-    double stored = ls_element_to_f64(element, dtype);
-    *value = isinf(stored) ? stored : *value;
+static void finish_sum(double *value, double *bound, unsigned char *overflow, const terms *t,
+                       ls_dtype dtype, bool mean) {
+    size_t adds = t->count - 1;
+    *overflow = t->any | ls_bound_overflow(dtype, t->up + ls_bound_roundings(dtype, adds, t->up),
+                                           t->down + ls_bound_roundings(dtype, adds, t->down));
+    // A mean is divided at the end, or every term is multiplied by the rounded reciprocal before.
+    size_t roundings = mean ? adds + 2 : adds;
+    double n = mean ? (double)t->count : 1.0;
+    *value /= n;
+    *bound = (t->bound + ls_bound_roundings(dtype, roundings, t->magnitude) +
+              ls_bound_roundings(LS_F64, roundings, t->magnitude)) /
+                 n +
+             (mean ? (double)t->count * ls_bound_step(dtype, 0) : 0);
 }
 
-static int fold_integers(void *out, const ls_cells *cells, const int *members, int count,
-                         size_t index, ls_dtype dtype, ls_op op, size_t averaged) {
+static int fold_integers(void *out, const ls_cell *in, int count, ls_dtype dtype, ls_op op) {
     void *memory = NULL;
     LS_TRY(ls_alloc(&memory, NULL, (size_t)count, sizeof(void *)));
-    const void **in = memory;
+    const void **bits = memory;
     for (int m = 0; m < count; m++) {
-        in[m] = bits_at(&cells[members[m]], index, dtype);
+        bits[m] = bits_at(in[m].of, in[m].index, dtype);
     }
-    bool mean = averaged == (size_t)count && averaged > 1;
-    ls_kernel_reduce_reference(out, in, (size_t)count, dtype, mean ? LS_AVG : op, NULL, 1);
-    if (averaged > 1 && !mean) {
-        ls_element_from_f64(out, dtype, trunc(ls_element_to_f64(out, dtype) / (double)averaged));
-    }
+    ls_kernel_reduce_reference(out, bits, (size_t)count, dtype, op, NULL, 1);
     ls_free(NULL, memory, (size_t)count, sizeof(void *));
     return LS_OK;
 }
 
-int ls_cells__fold(ls_cells *out, size_t to, const ls_cells *cells, const int *members, int count,
-                   size_t index, ls_dtype dtype, ls_op op, size_t averaged) {
+int ls_cells__fold(ls_cells *out, size_t to, const ls_cell *in, int count, ls_dtype dtype,
+                   ls_op op) {
+    LS_ASSERT(count >= 1);
     if (out->exact == NULL) {
-        return fold_integers(bits_at(out, to, dtype), cells, members, count, index, dtype, op,
-                             averaged);
+        return fold_integers(bits_at(out, to, dtype), in, count, dtype, op);
     }
-    terms t = {0};
+    terms t = {.growth = 1, .reach = 1, .low = INFINITY, .high = -INFINITY, .all = EITHER};
     for (int m = 0; m < count; m++) {
-        const ls_cells *from = &cells[members[m]];
-        add_term(&t, from->exact[index], from->bounds[index], op);
+        size_t i = in[m].index;
+        add_term(&t, in[m].of->exact[i], in[m].of->bounds[i], in[m].of->overflow[i], op);
     }
-    finish(&out->exact[to], &out->bounds[to], &t, dtype, op, averaged);
+    double value = t.value, bound = t.bound;
+    unsigned char overflow = t.overflow;
+    if (count > 1 && (op == LS_MAX || op == LS_MIN)) {
+        finish_extreme(&bound, &overflow, &t, op);
+    } else if (count > 1 && op == LS_PROD) {
+        finish_product(&bound, &overflow, &t, dtype);
+    } else if (count > 1) {
+        finish_sum(&value, &bound, &overflow, &t, dtype, op == LS_AVG);
+    }
+    out->exact[to] = value;
+    out->bounds[to] = isfinite(value) ? bound : 0;
+    out->overflow[to] = overflow;
     return LS_OK;
 }
 
 int ls_cells__reduce(ls_cells *out, ls_arena *arena, const ls_cells *cells, const int *members,
                      int count, ls_dtype dtype, ls_op op) {
     LS_TRY(ls_cells__new(out, arena, &cells[members[0]].shape, dtype));
-    bool mean = op == LS_AVG;
+    ls_cell *in = ls_arena_alloc(arena, (size_t)count, sizeof *in);
+    if (in == NULL) {
+        return LS_ERR_MEMORY;
+    }
     for (size_t i = 0; i < out->count; i++) {
-        LS_TRY(ls_cells__fold(out, i, cells, members, count, i, dtype, mean ? LS_SUM : op,
-                              mean ? (size_t)count : 1));
+        for (int m = 0; m < count; m++) {
+            in[m] = (ls_cell){&cells[members[m]], i};
+        }
+        LS_TRY(ls_cells__fold(out, i, in, count, dtype, op));
     }
     return LS_OK;
 }
@@ -312,6 +363,31 @@ int ls_cells__scale(ls_cells *out, ls_arena *arena, const ls_cells *in, ls_dtype
     return ls_cells__reduce(out, arena, both, members, 2, dtype, LS_PROD);
 }
 
+// One element of a product: `inner` elements of a from i on, and of b from j on, `stride` apart.
+static void multiply(ls_cells *out, size_t to, const ls_cells *a, size_t i, const ls_cells *b,
+                     size_t j, size_t stride, size_t inner, ls_dtype dtype) {
+    double sum = 0, brought = 0, magnitude = 0;
+    bool unsure = false;
+    for (size_t k = 0; k < inner; k++, i++, j += stride) {
+        double x = fabs(a->exact[i]), x_bound = a->bounds[i];
+        double y = fabs(b->exact[j]), y_bound = b->bounds[j];
+        sum += a->exact[i] * b->exact[j];
+        if (isfinite(x) && isfinite(y)) {
+            brought += x * y_bound + y * x_bound + x_bound * y_bound;
+            magnitude += (x + x_bound) * (y + y_bound);
+        } else {
+            unsure = unsure || (x_bound > 0 && x <= x_bound) || (y_bound > 0 && y <= y_bound);
+        }
+        unsure = unsure || a->overflow[i] != 0 || b->overflow[j] != 0;
+    }
+    double error = ls_bound_roundings(dtype, inner, magnitude);
+    unsure = unsure || ls_bound_overflow(dtype, magnitude + error, 0) != 0;
+    out->exact[to] = sum;
+    out->overflow[to] = unsure ? EITHER : LS_OVERFLOW_NONE;
+    out->bounds[to] = brought + error + (double)inner * ls_bound_step(dtype, 0) +
+                      ls_bound_roundings(LS_F64, inner, magnitude);
+}
+
 int ls_cells__matmul(ls_cells *out, ls_arena *arena, const ls_cells *a, const ls_cells *b,
                      ls_dtype dtype) {
     size_t rows = (size_t)a->shape.dim[0], inner = (size_t)a->shape.dim[1];
@@ -319,18 +395,7 @@ int ls_cells__matmul(ls_cells *out, ls_arena *arena, const ls_cells *a, const ls
     LS_TRY(ls_cells__new(out, arena, &LS_SHAPE((int64_t)rows, (int64_t)columns), dtype));
     for (size_t r = 0; r < rows; r++) {
         for (size_t c = 0; c < columns; c++) {
-            double sum = 0, brought = 0, magnitude = 0;
-            for (size_t k = 0; k < inner; k++) {
-                size_t i = r * inner + k, j = k * columns + c;
-                double x = fabs(a->exact[i]), y = fabs(b->exact[j]);
-                sum += a->exact[i] * b->exact[j];
-                brought += x * b->bounds[j] + y * a->bounds[i] + a->bounds[i] * b->bounds[j];
-                magnitude += (x + a->bounds[i]) * (y + b->bounds[j]);
-            }
-            out->exact[r * columns + c] = sum;
-            out->bounds[r * columns + c] = brought +
-                                           ls_bound_sum_of_products(dtype, inner, magnitude) +
-                                           ls_bound_sum_of_products(LS_F64, inner, magnitude);
+            multiply(out, r * columns + c, a, r * inner, b, c, columns, inner, dtype);
         }
     }
     return LS_OK;
@@ -348,17 +413,15 @@ int ls_cells__sum(ls_cells *out, ls_arena *arena, const ls_cells *in, int dim, l
     for (int k = d + 1; k < in->shape.ndim; k++) {
         inner *= (size_t)in->shape.dim[k];
     }
-    int *which = ls_arena_alloc(arena, length, sizeof *which);
-    ls_cells *slices = ls_arena_alloc(arena, length, sizeof *slices);
-    if (which == NULL || slices == NULL) {
+    ls_cell *terms_of = ls_arena_alloc(arena, length, sizeof *terms_of);
+    if (terms_of == NULL) {
         return LS_ERR_MEMORY;
     }
-    for (size_t k = 0; k < length; k++) {
-        which[k] = (int)k;
-        LS_TRY(ls_cells__narrow(&slices[k], arena, in, d, (int64_t)k, 1, dtype));
-    }
     for (size_t i = 0; i < out->count && length > 0; i++) {
-        LS_TRY(ls_cells__fold(out, i, slices, which, (int)length, i, dtype, LS_SUM, 1));
+        for (size_t k = 0; k < length; k++) {
+            terms_of[k] = (ls_cell){in, (i / inner * length + k) * inner + i % inner};
+        }
+        LS_TRY(ls_cells__fold(out, i, terms_of, (int)length, dtype, LS_SUM));
     }
     return LS_OK;
 }

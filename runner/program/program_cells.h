@@ -14,10 +14,13 @@ int ls_cells__of(ls_cells *out, ls_arena *arena, const void *data, const ls_shap
 void ls_cells__set(ls_cells *cells, size_t index, ls_dtype dtype, double value);
 // All elements become what a partial value of `op` holds that changes nothing.
 int ls_cells__neutral(ls_cells *cells, ls_arena *arena, ls_dtype dtype, ls_op op);
-// Floats: takes over the exact values of `from`; the bounds grow by how far they lie apart.
+// Floats: takes over the exact values of `from`, and the bounds grow by how far they lie apart; but
+// not where one of both is not finite, since sums of parts need not be infinite where the whole is.
 void ls_cells__take_exact(ls_cells *cells, const ls_cells *from);
 
 // ---- Moving -------------------------------------------------------------------------------------
+// to[at] = from[index], which has bits where `to` has.
+void ls_cells__copy(ls_cells *to, size_t at, const ls_cells *from, size_t index, ls_dtype dtype);
 // The element of a whole tensor of `shape` that is element `index` of a block of it.
 size_t ls_cells__global(const ls_shape *shape, const ls_block *block, size_t index);
 int ls_cells__cut(ls_cells *out, ls_arena *arena, const ls_cells *whole, const ls_block *block,
@@ -34,9 +37,14 @@ int ls_cells__join(ls_cells *out, ls_arena *arena, const ls_cells *cells, const 
 int ls_cells__transpose(ls_cells *out, ls_arena *arena, const ls_cells *in, ls_dtype dtype);
 
 // ---- Computing ----------------------------------------------------------------------------------
-// out[to] = op over cells[members[0 .. count)][index], then divided by `averaged` (1: not).
-int ls_cells__fold(ls_cells *out, size_t to, const ls_cells *cells, const int *members, int count,
-                   size_t index, ls_dtype dtype, ls_op op, size_t averaged);
+typedef struct ls_cell {
+    const ls_cells *of;
+    size_t index;
+} ls_cell;
+
+// out[to] = op over in [count], of which out[to] may be one.
+int ls_cells__fold(ls_cells *out, size_t to, const ls_cell *in, int count, ls_dtype dtype,
+                   ls_op op);
 // The same for whole arrays of one shape.
 int ls_cells__reduce(ls_cells *out, ls_arena *arena, const ls_cells *cells, const int *members,
                      int count, ls_dtype dtype, ls_op op);

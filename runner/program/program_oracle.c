@@ -107,18 +107,23 @@ int ls_known__create(ls_known *out, ls_arena *arena, const void *full, const ls_
     return LS_OK;
 }
 
-// The members along the partial dimensions that `to` (NULL: nothing) resolves, from `first` on.
+// Whether values partial along mesh dimension d before are still so under `to` (NULL: they are not).
+static bool stays_partial(const ls_placements *from, const ls_placements *to, int d) {
+    return to != NULL && is_partial(to, d) && to->at[d].op == from->at[d].op;
+}
+
+// The members along the partial dimensions that `to` (NULL: nothing) resolves.
 typedef struct resolved {
     const ls_placements *from, *to;
     ls_block *blocks;  // [ranks] before
-    ls_op ops[LS_MESH_DIMS_MAX];
     int dims[LS_MESH_DIMS_MAX], dim_count;
-    int *members, count;  // along dims, of the element at hand
-    size_t averaged;      // ranks whose values are averaged
+    int count;        // of the ranks along dims, the first changing fastest
+    ls_cells values;  // [count] theirs, of one element
+    ls_cell *terms;   // [count]
 } resolved;
 
 static bool resolves(const resolved *r, int d) {
-    return is_partial(r->from, d) && (r->to == NULL || !is_partial(r->to, d));
+    return is_partial(r->from, d) && !stays_partial(r->from, r->to, d);
 }
 
 static bool covers(const ls_block *block, const int64_t *at, size_t *index) {
@@ -153,32 +158,41 @@ static int find_source(const oracle *o, const resolved *r, const int64_t *at,
     return -1;
 }
 
-// The value of one element with the dimensions of `r` resolved.
+// The value of one element with the dimensions of `r` resolved, one after the other, the last first.
 static int resolve(ls_cells *out, size_t to, const oracle *o, const resolved *r,
                    const ls_cells *ranks, const int64_t *at, const int *coordinates) {
     size_t index = 0;
-    int source = find_source(o, r, at, coordinates, &index);
+    int source = find_source(o, r, at, coordinates, &index), count = r->count;
     LS_ASSERT(source >= 0);
     int own[LS_MESH_DIMS_MAX];
     ls_mesh_coordinates(own, o->mesh, source);
-    for (int m = 0; m < r->count; m++) {
+    ls_cells values = r->values;
+    for (int m = 0; m < count; m++) {
         int rest = m;
         for (int k = 0; k < r->dim_count; k++) {
             own[r->dims[k]] = rest % o->mesh->dim[r->dims[k]];
             rest /= o->mesh->dim[r->dims[k]];
         }
-        r->members[m] = ls_mesh_rank(o->mesh, own);
+        ls_cells__copy(&values, (size_t)m, &ranks[ls_mesh_rank(o->mesh, own)], index, o->dtype);
     }
-    // Sums of averages: the terms are summed, and divided once.
-    ls_op op = r->dim_count > 0 ? r->ops[0] : LS_SUM;
-    op = r->averaged > 1 || op == LS_AVG ? LS_SUM : op;
-    return ls_cells__fold(out, to, ranks, r->members, r->count, index, o->dtype, op, r->averaged);
+    for (int k = r->dim_count; k-- > 0;) {
+        int size = o->mesh->dim[r->dims[k]];
+        count /= size;
+        for (int i = 0; i < count; i++) {
+            for (int m = 0; m < size; m++) {
+                r->terms[m] = (ls_cell){&r->values, (size_t)(i + m * count)};
+            }
+            LS_TRY(ls_cells__fold(&values, (size_t)i, r->terms, size, o->dtype,
+                                  r->from->at[r->dims[k]].op));
+        }
+    }
+    ls_cells__copy(out, to, &values, 0, o->dtype);
+    return LS_OK;
 }
 
 static int open_resolved(resolved *r, const oracle *o, const ls_known_tensor *of,
                          const ls_placements *to) {
-    *r = (resolved){
-        .from = ls_local_tensor_placements(of->tensor), .to = to, .count = 1, .averaged = 1};
+    *r = (resolved){.from = ls_local_tensor_placements(of->tensor), .to = to, .count = 1};
     r->blocks = ls_arena_alloc(o->arena, (size_t)o->ranks, sizeof *r->blocks);
     if (r->blocks == NULL) {
         return LS_ERR_MEMORY;
@@ -189,14 +203,13 @@ static int open_resolved(resolved *r, const oracle *o, const ls_known_tensor *of
     }
     for (int d = 0; d < o->mesh->ndim; d++) {
         if (resolves(r, d)) {
-            r->ops[r->dim_count] = r->from->at[d].op;
             r->dims[r->dim_count++] = d;
             r->count *= o->mesh->dim[d];
-            r->averaged *= r->from->at[d].op == LS_AVG ? (size_t)o->mesh->dim[d] : 1;
         }
     }
-    r->members = ls_arena_alloc(o->arena, (size_t)r->count, sizeof *r->members);
-    return r->members != NULL ? LS_OK : LS_ERR_MEMORY;
+    r->terms = ls_arena_alloc(o->arena, (size_t)r->count, sizeof *r->terms);
+    LS_TRY(r->terms != NULL ? LS_OK : LS_ERR_MEMORY);
+    return ls_cells__new(&r->values, o->arena, &LS_SHAPE(r->count), o->dtype);
 }
 
 // Elements of `block`, resolved, as a rank at `coordinates` holds them.
@@ -264,7 +277,7 @@ static int redistribute(ls_known *out, const oracle *o, const ls_known_tensor *o
     LS_TRY(open_resolved(&r, o, &in, to));
     ls_placements fresh = *to;  // those that become partial now
     for (int d = 0; d < fresh.count; d++) {
-        if (is_partial(from, d)) {
+        if (is_partial(from, d) && stays_partial(from, to, d)) {
             fresh.at[d] = LS_REPLICATE;
         }
     }
@@ -380,7 +393,7 @@ static int operate_everywhere(ls_known *out, const oracle *o, const ls_known_ten
                               const ls_local_tensor *made) {
     const ls_placements *placements = ls_local_tensor_placements(made);
     ls_cells *operands = ls_arena_alloc(o->arena, (size_t)count, sizeof *operands);
-    bool whole = placements != NULL;
+    bool whole = placements != NULL || o->step->kind == LS_STEP_SCALE;  // which moves no element
     for (int i = 0; i < count; i++) {
         whole = whole && in[i].known.whole != NULL;
     }
@@ -399,52 +412,13 @@ static int operate_everywhere(ls_known *out, const oracle *o, const ls_known_ten
     }
     out->ranks = new_ranks(o);
     for (int rank = 0; out->ranks != NULL && rank < o->ranks; rank++) {
-        for (int i = 0; i < count; i++) {
+        bool holds = ls_local_tensor_shard_count(made, rank) > 0;
+        for (int i = 0; holds && i < count; i++) {
             LS_TRY(shard_of(&operands[i], o, &in[i], rank));
         }
-        LS_TRY(operate(&out->ranks[rank], o, operands, count));
+        LS_TRY(holds ? operate(&out->ranks[rank], o, operands, count) : LS_OK);
     }
     return out->ranks != NULL ? LS_OK : LS_ERR_MEMORY;
-}
-
-// ---- Changing an element ------------------------------------------------------------------------
-static bool writes(const ls_scenario_step *step, int rank) {
-    int i = 0;
-    while (i < step->ranks.count && step->ranks.at[i] != rank) {
-        i += 1;
-    }
-    return i < step->ranks.count;
-}
-
-// Ranks that write an element do what the program means only where all that hold it do, and write
-// no other.
-static int change(ls_known *out, const oracle *o, const ls_known_tensor *in) {
-    const ls_scenario_step *step = o->step;
-    *out = in->known;
-    if (in->known.whole == NULL || in->known.ranks != NULL || step->ranks.count == 0) {
-        return LS_OK;
-    }
-    const ls_shape *shape = &in->known.whole->shape;
-    const ls_shard *first = ls_local_tensor_shard(in->tensor, (int)step->ranks.at[0], 0);
-    if (first == NULL || (size_t)step->element >= first->count) {
-        return LS_OK;
-    }
-    size_t place = ls_cells__global(shape, &first->block, (size_t)step->element);
-    for (int rank = 0; rank < o->ranks; rank++) {
-        const ls_shard *shard = ls_local_tensor_shard(in->tensor, rank, 0);
-        for (size_t i = 0; shard != NULL && i < shard->count; i++) {
-            bool here = ls_cells__global(shape, &shard->block, i) == place;
-            if (here != (writes(step, rank) && i == (size_t)step->element)) {
-                return LS_OK;
-            }
-        }
-    }
-    ls_block all = {.offset.ndim = shape->ndim, .size = *shape};
-    out->whole = ls_arena_alloc(o->arena, 1, sizeof *out->whole);
-    LS_TRY(out->whole != NULL ? ls_cells__cut(out->whole, o->arena, in->known.whole, &all, o->dtype)
-                              : LS_ERR_MEMORY);
-    ls_cells__set(out->whole, place, o->dtype, step->factor);
-    return LS_OK;
 }
 
 int ls_known__step(ls_known *out, ls_arena *arena, const ls_scenario_step *step,
@@ -460,7 +434,10 @@ int ls_known__step(ls_known *out, ls_arena *arena, const ls_scenario_step *step,
     case LS_STEP_REDISTRIBUTE:
         return redistribute(out, &o, in);
     case LS_STEP_CHANGE:
-        return change(out, &o, in);
+        *out = in->known;
+        return any_partial(ls_local_tensor_placements(in->tensor))
+                   ? LS_OK
+                   : ls_known__change(out, arena, step, in);
     case LS_STEP_ALL_REDUCE:
     case LS_STEP_REDUCE_SCATTER:
     case LS_STEP_ALL_GATHER:

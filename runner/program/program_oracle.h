@@ -7,13 +7,15 @@
 #include "collectives/collectives.h"
 #include "runner/scenario/scenario.h"
 
-// An array of a tensor's type. Floats: exact values and how far rounding can take them; and, while
-// they have only been moved, their bits. Integers: the bits alone.
+// An array of a tensor's type. Floats: exact values, how far rounding can take them and how it can
+// have made them infinite (an exact value may lie beyond the type's largest); and, while they have
+// only been moved, their bits. Integers: the bits alone.
 typedef struct ls_cells {
     ls_shape shape;
     size_t count;
-    double *exact, *bounds;  // [count]; integers: NULL
-    void *bits;              // [count] of the type; floats that were computed: NULL
+    double *exact, *bounds;   // [count]; integers: NULL
+    unsigned char *overflow;  // [count] of ls_overflow; integers: NULL
+    void *bits;               // [count] of the type; floats that were computed: NULL
 } ls_cells;
 
 // What is known of one tensor, in the program's arena. Both NULL: nothing.
@@ -35,6 +37,10 @@ int ls_known__create(ls_known *out, ls_arena *arena, const void *full, const ls_
 // What `step` must make of in [count]; `made` is what it made, read for its placements alone.
 int ls_known__step(ls_known *out, ls_arena *arena, const ls_scenario_step *step,
                    const ls_known_tensor *in, int count, const ls_local_tensor *made);
+
+// The same for a step that writes an element of a tensor without partial values: program_change.c.
+int ls_known__change(ls_known *out, ls_arena *arena, const ls_scenario_step *step,
+                     const ls_known_tensor *in);
 
 // A shard of `rank` in `block`; *out is in the arena, with count 0 and no arrays where nothing is
 // known. index: of the rank's shards.

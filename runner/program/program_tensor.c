@@ -68,7 +68,7 @@ static int expect(const ls_program *program, const ls_scenario_step *step, const
                   const char *field, int rank, const ls_cells *cells, ls_dtype dtype) {
     return ls_program__emit_expected(program, step, name, field, rank, dtype, &cells->shape,
                                      cells->bits, cells->bits == NULL ? cells->exact : NULL,
-                                     cells->bounds, NULL);
+                                     cells->bounds, cells->overflow);
 }
 
 // What a shard must hold.
