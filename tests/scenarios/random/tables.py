@@ -1,0 +1,112 @@
+"""Random scenarios with embedding tables: each sharding type, pooling and type of input."""
+import meshes
+
+TYPES = ("data_parallel", "table_wise", "column_wise", "row_wise", "table_row_wise",
+         "table_column_wise", "grid", None)
+
+
+def columns(rng, dim, ranks, keys):
+    """Column blocks, and the rank of each."""
+    if rng.random() < 0.5:
+        width = rng.randint(1, dim)
+        blocks = -(-dim // width)
+        keys["columns"] = width
+    else:
+        blocks = rng.randint(1, min(dim, 4))
+        sizes = [size + 1 for size in meshes.composition(rng, dim - blocks, blocks)]
+        keys["sizes"] = sizes
+    keys["ranks"] = [rng.choice(ranks) for _ in range(blocks)]
+
+
+def sharding(rng, table, hosts, per_host):
+    ranks = list(range(hosts * per_host))
+    kind = rng.choice(TYPES)
+    if kind is None:
+        return {}
+    keys = {"type": kind}
+    if kind == "table_wise" and rng.random() < 0.8:
+        keys["ranks"] = rng.choice(ranks)
+    elif kind == "column_wise" and rng.random() < 0.8:
+        columns(rng, table["dim"], ranks, keys)
+    elif kind == "row_wise" and rng.random() < 0.6:
+        members = sorted(rng.sample(ranks, rng.randint(1, len(ranks))))
+        keys["sizes"] = meshes.composition(rng, table["rows"], len(members))
+        keys["ranks"] = members
+    elif kind == "table_row_wise":
+        keys["host"] = rng.randrange(hosts)
+    elif kind == "table_column_wise":
+        host = rng.randrange(hosts)
+        columns(rng, table["dim"], ranks[host * per_host:(host + 1) * per_host], keys)
+    elif kind == "grid":
+        keys["columns"] = rng.randint(1, table["dim"])
+    return {"sharding": keys}
+
+
+def make_feature(rng, rows, batch, policy, weighted):
+    keys = {}
+    lengths = rng.choice(["uniform", "none", "empty", "listed", "default"])
+    if lengths == "uniform":
+        keys["lengths"] = {"uniform": [0, rng.randint(1, 9)]}
+    elif lengths == "none":
+        keys["lengths"] = {"constant": rng.randint(0, 3)}
+    elif lengths == "empty":
+        keys["lengths"] = {"uniform": [0, 1]}
+    elif lengths == "listed" and 0 < sum(batch) < 60:
+        keys["lengths"] = {"values": [[rng.randint(0, 4) for _ in range(b)] for b in batch]}
+    ids = rng.choice(["uniform", "zipf", "constant", "default"])
+    if policy is not None and rng.random() < 0.7:
+        keys["ids"] = {"uniform": [-3 if policy == "clamp" else 0, 2 * rows + 2]}
+    elif ids == "uniform":
+        keys["ids"] = {"uniform": [0, rows - 1]}
+    elif ids == "zipf":
+        keys["ids"] = {"zipf": rng.choice([0.5, 1.05, 2])}
+    elif ids == "constant":
+        keys["ids"] = {"constant": rng.randrange(rows)}
+    if weighted and rng.random() < 0.8:
+        keys["weights"] = rng.choice(["exact", "normal", {"uniform": [0, 1]}, {"constant": 0.5}])
+    return keys
+
+
+def scenario(rng, folder):
+    del folder
+    mesh = rng.choice([m for m in meshes.MESHES if len(m) < 3])
+    hosts, per_host = (mesh[0], mesh[1]) if len(mesh) == 2 else (1, mesh[0])
+    ranks = hosts * per_host
+    batch = [rng.choice([0, 1, 2, 5]) for _ in range(ranks)] if rng.random() < 0.6 else \
+        [rng.randint(1, 6)] * ranks
+    policy = rng.choice([None, None, "clamp", "wrap"])
+    weighted = rng.random() < 0.4
+    tables, features = [], {}
+    by_name = False
+    for number in range(rng.randint(1, 3)):
+        table = {"name": "t%d" % number, "rows": rng.choice([1, 2, 7, 20, 40]),
+                 "dim": rng.choice([1, 3, 4, 8]), "pooling": rng.choice(["sum", "mean", "max", "none"]),
+                 "dtype": rng.choice(meshes.FLOATS)}
+        if table["pooling"] == "mean" and rng.random() < 0.5:
+            table["mean_divisor"] = rng.choice(["weights", "ids", "torchrec"])
+            by_name = by_name or table["mean_divisor"] == "torchrec"
+        if rng.random() < 0.3:
+            table["padding_id"] = rng.randrange(table["rows"])
+        if rng.random() < 0.7:
+            table["weights"] = rng.choice(["exact", "normal", {"normal": {"std": 0.1}}, "arange"])
+        table["features"] = ["f%d_%d" % (number, k) for k in range(rng.randint(1, 2))]
+        table.update(sharding(rng, table, hosts, per_host))
+        for name in table["features"]:
+            features[name] = make_feature(rng, table["rows"], batch, policy, weighted)
+        tables.append(table)
+    result = {"lockstep": 1, "name": "tables", "seed": rng.randrange(1000),
+              "mesh": {"shape": mesh}, "tables": tables,
+              "inputs": {"batch": batch, "features": features}, "steps": ["forward"]}
+    if len(mesh) == 2:
+        result["mesh"]["names"] = ["host", "gpu"]
+    if weighted:
+        result["inputs"]["weighted"] = True
+    if policy is not None:
+        result["inputs"]["ids_out_of_range"] = policy
+    if rng.random() < 0.2:
+        result["torchrec_quirks"] = {rng.choice(["grid_mean_not_divided",
+                                                 "row_wise_mean_divides_others"]): True}
+        by_name = True
+    if not by_name and rng.random() < 0.5:
+        result["checks"] = {"oracle": "within_bound"}
+    return result
