@@ -1,0 +1,239 @@
+// What programs must give, step by step, against numbers worked out by hand.
+#include <criterion/criterion.h>
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "orders/bound.h"
+#include "runner/compare/stages.h"
+#include "runner/program/execute.h"
+
+typedef struct fixture {
+    ls_diagnostics *diagnostics;
+    ls_scenario *scenario;
+    ls_arena *arena;
+    ls_stages *expected;
+} fixture;
+
+// Runs the steps and keeps what is expected of them.
+static void run(fixture *f, const char *mesh, const char *tensors, const char *steps) {
+    char text[4096];
+    (void)snprintf(text, sizeof text,
+                   "lockstep: 1\nname: oracle\nmesh: {shape: %s}\nprogram:\n  tensors:\n%s  "
+                   "steps:\n%s",
+                   mesh, tensors, steps);
+    cr_assert(ls_diagnostics_create(&f->diagnostics, "t.yaml") == LS_OK);
+    int status =
+        ls_scenario_parse(&f->scenario, f->diagnostics, "t.yaml", text, strlen(text), NULL);
+    ls_text said = {0};
+    ls_diagnostics_format(&said, f->diagnostics);
+    cr_assert(status == LS_OK, "%s", ls_text_string(&said));
+    ls_text_free(&said);
+    cr_assert(ls_arena_create(&f->arena, NULL) == LS_OK);
+    const ls_world_options options = {.mesh = f->scenario->mesh, .seed = f->scenario->seed};
+    ls_world *world = NULL;
+    ls_backend *backend = NULL;
+    cr_assert(ls_world_create(&world, &options) == LS_OK);
+    cr_assert(ls_backend_sim_create(&backend, world) == LS_OK);
+    cr_assert(ls_stages_create(&f->expected, f->scenario->ranks) == LS_OK);
+    const ls_stage_sink sink = ls_stages_sink(f->expected);
+    const ls_execution execution = {.scenario = f->scenario, .backend = backend, .expected = &sink};
+    ls_finding finding;
+    bool found = false;
+    cr_assert(ls_execute(&execution, f->arena, &finding, &found) == LS_OK, "%s",
+              ls_error_last()->text);
+    ls_backend_free(backend);
+    ls_world_free(world);
+}
+
+static void close_fixture(fixture *f) {
+    ls_stages_free(f->expected);
+    ls_arena_free(f->arena);
+    ls_scenario_free(f->scenario);
+    ls_diagnostics_free(f->diagnostics);
+}
+
+static const ls_stage_array *array_of(const fixture *f, const char *key, int rank) {
+    const ls_stage_entry *entry = ls_stages_find(f->expected, key);
+    cr_assert(entry != NULL && entry->ranks[rank].present, "%s of rank %d", key, rank);
+    return &entry->ranks[rank];
+}
+
+static double value_of(const fixture *f, const char *key, int rank, size_t index) {
+    const ls_stage_array *array = array_of(f, key, rank);
+    ls_dtype dtype = ls_stages_find(f->expected, key)->dtype;
+    return array->exact != NULL
+               ? array->exact[index]
+               : ls_element_to_f64((char *)array->data + index * ls_dtype_bytes(dtype), dtype);
+}
+
+static void expect(const fixture *f, const char *key, int rank, size_t count,
+                   const double *numbers) {
+    cr_assert(array_of(f, key, rank)->count == count, "%s", key);
+    for (size_t i = 0; i < count; i++) {
+        cr_expect(value_of(f, key, rank, i) == numbers[i], "%s of rank %d: [%zu] is %g, not %g",
+                  key, rank, i, value_of(f, key, rank, i), numbers[i]);
+    }
+}
+#define EXPECT(key, rank, ...)                                                                     \
+    expect(&f, key, rank, sizeof((double[]){__VA_ARGS__}) / sizeof(double), (double[]){__VA_ARGS__})
+
+static const char matrices[] =
+    "    - {name: a, shape: [2, 2], dtype: f64, values: {values: [[1, 2], [3, 4]]}, placements: "
+    "S(0)}\n"
+    "    - {name: b, shape: [2, 2], dtype: f64, values: {values: [[5, 6], [7, 8]]}, placements: "
+    "R}\n";
+
+// Each operation on shards of two ranks.
+Test(program_oracle, operations) {
+    fixture f;
+    run(&f, "[2]", matrices,
+        "    - matmul: {name: matmul, tensor: a, other: b, into: c}\n"
+        "    - add: {name: add, tensor: a, other: c, into: d}\n"
+        "    - sub: {name: sub, tensor: a, other: c, into: d}\n"
+        "    - mul: {name: mul, tensor: a, other: a, into: d}\n"
+        "    - scale: {name: scale, tensor: a, factor: -3, into: d}\n"
+        "    - transpose: {name: transpose, tensor: a, into: d}\n"
+        "    - narrow: {name: narrow, tensor: a, dim: -1, start: 1, length: 1, into: d}\n"
+        "    - cat: {name: cat, tensors: [a, c], dim: 1, into: d}\n"
+        "    - sum: {name: inner, tensor: a, dim: 1, into: d}\n"
+        "    - sum: {name: outer, tensor: a, dim: 0, into: s}\n"
+        "    - full: {name: full, tensor: s}\n"
+        "    - redistribute: {name: cut, tensor: s, to: S(0), into: d}\n");
+    EXPECT("tensors/a/-/shard", 1, 3, 4);
+    EXPECT("matmul/c/-/shard", 0, 19, 22);
+    EXPECT("matmul/c/-/shard", 1, 43, 50);
+    EXPECT("add/d/-/shard", 1, 46, 54);
+    EXPECT("sub/d/-/shard", 0, -18, -20);
+    EXPECT("mul/d/-/shard", 1, 9, 16);
+    EXPECT("scale/d/-/shard", 0, -3, -6);
+    cr_expect(array_of(&f, "transpose/d/-/shard", 1)->shape.dim[0] == 2);
+    EXPECT("transpose/d/-/shard", 1, 3, 4);
+    EXPECT("narrow/d/-/shard", 0, 2);
+    EXPECT("cat/d/-/shard", 1, 3, 4, 43, 50);
+    EXPECT("inner/d/-/shard", 1, 7);
+    EXPECT("outer/s/-/shard", 0, 1, 2);
+    EXPECT("outer/s/-/shard", 1, 3, 4);
+    EXPECT("full/s/-/full", 1, 4, 6);
+    EXPECT("cut/d/-/shard", 0, 4);
+    EXPECT("cut/d/-/shard", 1, 6);
+    // Moved data is known bit by bit, computed data within rounding.
+    cr_expect(array_of(&f, "narrow/d/-/shard", 0)->exact == NULL);
+    cr_expect(array_of(&f, "matmul/c/-/shard", 0)->bounds[0] > 0);
+    cr_expect(array_of(&f, "matmul/c/-/shard", 0)->bounds[0] < 4 * 2 * 0x1p-53 * 20);
+    close_fixture(&f);
+}
+
+// Each collective on shards, and what all ranks write.
+Test(program_oracle, collectives) {
+    fixture f;
+    run(&f, "[2]", matrices,
+        "    - all_gather: {name: gather, tensor: a, dim: 1, into: d}\n"
+        "    - reduce_scatter: {name: reduce, tensor: b, op: sum, dim: 0, into: d}\n"
+        "    - all_to_all: {name: turn, tensor: a, split_dim: 1, cat_dim: 0, into: d}\n"
+        "    - all_reduce: {name: largest, tensor: a, op: max, into: d}\n"
+        "    - all_reduce: {name: least, tensor: a, op: min, into: d}\n"
+        "    - all_reduce: {name: product, tensor: a, op: prod, into: d}\n"
+        "    - all_reduce: {name: mean, tensor: a, op: avg, into: d}\n"
+        "    - broadcast: {name: broadcast, tensor: a, root: 1, into: d}\n"
+        "    - change: {name: change, tensor: b, ranks: [0, 1], element: 2, value: 9}\n"
+        "    - change: {name: defect, tensor: b, ranks: [1], element: 0, value: 9}\n");
+    EXPECT("gather/d/-/shard", 0, 1, 2, 3, 4);
+    EXPECT("reduce/d/-/shard", 0, 10, 12);
+    EXPECT("reduce/d/-/shard", 1, 14, 16);
+    EXPECT("turn/d/-/shard", 0, 1, 3);
+    EXPECT("turn/d/-/shard", 1, 2, 4);
+    EXPECT("largest/d/-/shard", 0, 3, 4);
+    EXPECT("least/d/-/shard", 1, 1, 2);
+    EXPECT("product/d/-/shard", 0, 3, 8);
+    EXPECT("mean/d/-/shard", 1, 2, 3);
+    EXPECT("broadcast/d/-/shard", 0, 3, 4);
+    EXPECT("change/b/-/shard", 0, 5, 6, 9, 8);
+    EXPECT("defect/b/-/shard", 1, 5, 6, 9, 8);
+    cr_expect(array_of(&f, "largest/d/-/shard", 0)->bounds[0] == 0);
+    close_fixture(&f);
+}
+
+// What stays partial, becomes partial another way, and what a mean is along two dimensions.
+Test(program_oracle, partial_values) {
+    fixture f;
+    run(&f, "[2, 3]",
+        "    - {name: p, shape: [1], dtype: f32, values: {values: [6]}, placements: \"P(sum), "
+        "P(avg)\"}\n"
+        "    - {name: w, shape: [1], dtype: i8, values: {values: [100]}, placements: \"P(sum), "
+        "P(avg)\"}\n"
+        "    - {name: m, shape: [1], dtype: f16, values: {values: [-5]}, placements: \"P(max), "
+        "R\"}\n",
+        "    - redistribute: {name: half, tensor: p, to: \"P(sum), R\", into: h}\n"
+        "    - redistribute: {name: other, tensor: p, to: \"P(max), R\", into: o}\n"
+        "    - add: {name: twice, tensor: p, other: p, into: t}\n"
+        "    - full: {name: full, tensor: t}\n"
+        "    - full: {name: wrapped, tensor: w}\n"
+        "    - full: {name: greatest, tensor: m}\n");
+    EXPECT("tensors/p/-/shard", 2, 6);
+    EXPECT("tensors/p/-/shard", 3, 0);
+    EXPECT("half/h/-/shard", 1, 6);
+    EXPECT("half/h/-/shard", 5, 0);
+    EXPECT("other/o/-/shard", 0, 6);
+    EXPECT("other/o/-/shard", 4, -(double)INFINITY);
+    EXPECT("full/t/-/full", 3, 12);
+    EXPECT("wrapped/w/-/full", 0, 14);  // 300 is 44 in i8; a third of it
+    EXPECT("greatest/m/-/full", 5, -5);
+    EXPECT("tensors/m/-/shard", 4, -(double)INFINITY);
+    close_fixture(&f);
+}
+
+// u is 2^-11 in f16. How far rounding can take sums, means and products, and what overflows.
+Test(program_oracle, bounds_and_overflow) {
+    fixture f;
+    run(&f, "[3]",
+        "    - {name: one, shape: [1], dtype: f16, values: {constant: 1}, placements: R}\n"
+        "    - {name: big, shape: [2], dtype: f16, values: {values: [60000, -300]}, placements: "
+        "R}\n",
+        "    - all_reduce: {name: sum, tensor: one, into: x}\n"
+        "    - all_reduce: {name: mean, tensor: one, op: avg, into: x}\n"
+        "    - all_reduce: {name: product, tensor: one, op: prod, into: x}\n"
+        "    - all_reduce: {name: over, tensor: big, into: x}\n"
+        "    - scale: {name: back, tensor: x, factor: 0.25}\n"
+        "    - all_reduce: {name: cube, tensor: big, op: prod, into: y}\n"
+        "    - all_reduce: {name: most, tensor: x, op: max, into: z}\n"
+        "    - all_reduce: {name: raw, count: 1, dtype: f32, op: avg, values: {constant: 1}}\n");
+    const double u = 0x1p-11;
+    double sum = array_of(&f, "sum/x/-/shard", 0)->bounds[0];
+    double mean = array_of(&f, "mean/x/-/shard", 0)->bounds[0];
+    double product = array_of(&f, "product/x/-/shard", 0)->bounds[0];
+    double raw = array_of(&f, "raw/-/-/recv", 2)->bounds[0];
+    cr_expect(sum >= 2 * u * 3 && sum < 2.01 * u * 3, "%g", sum / u);
+    cr_expect(mean >= 4 * u && mean < 4.01 * u, "%g", mean / u);
+    cr_expect(product >= 2 * u && product < 2.01 * u, "%g", product / u);
+    cr_expect(raw > 1.2e-7 && raw < 2e-7, "%g", raw);
+    const ls_stage_array *over = array_of(&f, "over/x/-/shard", 0);
+    cr_expect(over->exact[0] == 180000 && over->overflow[0] == LS_OVERFLOW_UP);
+    cr_expect(over->exact[1] == -900 && over->overflow[1] == LS_OVERFLOW_NONE);
+    const ls_stage_array *back = array_of(&f, "back/x/-/shard", 0);
+    cr_expect(back->exact[0] == 45000 && (back->overflow[0] & LS_OVERFLOW_UP) != 0);
+    cr_expect(back->exact[1] == -225 && back->overflow[1] == LS_OVERFLOW_NONE);
+    const ls_stage_array *cube = array_of(&f, "cube/y/-/shard", 0);
+    cr_expect(cube->overflow[0] == LS_OVERFLOW_UP && cube->overflow[1] == LS_OVERFLOW_DOWN);
+    const ls_stage_array *most = array_of(&f, "most/z/-/shard", 0);
+    cr_expect(most->exact[0] == 45000 && most->overflow[1] == LS_OVERFLOW_NONE);
+    close_fixture(&f);
+}
+
+// Ranks without a block, and with two.
+Test(program_oracle, blocks) {
+    fixture f;
+    run(&f, "[3]",
+        "    - {name: b, shape: [3], dtype: f64, values: {values: [1, 2, 4]}, blocks: [{rank: 0, "
+        "offset: [0], size: [1]}, {rank: 2, offset: [1], size: [2]}]}\n"
+        "    - {name: c, shape: [3], dtype: f64, values: {values: [1, 2, 4]}, blocks: [{rank: 1, "
+        "offset: [0], size: [1]}, {rank: 1, offset: [1], size: [2]}]}\n",
+        "    - add: {name: add, tensor: b, other: b, into: d}\n"
+        "    - scale: {name: scale, tensor: c, factor: 3, into: e}\n"
+        "    - full: {name: full, tensor: c}\n");
+    EXPECT("add/d/-/shard", 2, 4, 8);
+    EXPECT("scale/e/-/shard[0]", 1, 3);
+    EXPECT("scale/e/-/shard[1]", 1, 6, 12);
+    EXPECT("full/c/-/full", 2, 1, 2, 4);
+    close_fixture(&f);
+}
