@@ -107,7 +107,7 @@ int ls_known__create(ls_known *out, ls_arena *arena, const void *full, const ls_
     return LS_OK;
 }
 
-// Whether values partial along mesh dimension d before are still so under `to` (NULL: they are not).
+// Whether values partial along mesh dimension d are still so under `to` (NULL: they are not).
 static bool stays_partial(const ls_placements *from, const ls_placements *to, int d) {
     return to != NULL && is_partial(to, d) && to->at[d].op == from->at[d].op;
 }
@@ -158,7 +158,7 @@ static int find_source(const oracle *o, const resolved *r, const int64_t *at,
     return -1;
 }
 
-// The value of one element with the dimensions of `r` resolved, one after the other, the last first.
+// The value of one element with the dimensions of `r` resolved, one by one, the last first.
 static int resolve(ls_cells *out, size_t to, const oracle *o, const resolved *r,
                    const ls_cells *ranks, const int64_t *at, const int *coordinates) {
     size_t index = 0;

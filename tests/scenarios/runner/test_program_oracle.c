@@ -220,6 +220,42 @@ Test(program_oracle, bounds_and_overflow) {
     close_fixture(&f);
 }
 
+// What became infinite stays so, whatever it is then part of; times zero it is NaN.
+Test(program_oracle, infinities_spread) {
+    fixture f;
+    run(&f, "[3]",
+        "    - {name: big, shape: [1], dtype: f16, values: {constant: 60000}, placements: R}\n"
+        "    - {name: zero, shape: [3], dtype: f16, values: {values: [60000, 60000, 0]}, "
+        "placements: S(0)}\n"
+        "    - {name: tiny, shape: [3], dtype: f16, values: {values: [60000, 0.0001, 0.0001]}, "
+        "placements: S(0)}\n"
+        "    - {name: odd, shape: [3], dtype: f16, values: {values: [100, 7, -2]}, placements: "
+        "S(0)}\n",
+        "    - all_reduce: {name: over, tensor: big, into: x}\n"
+        "    - scale: {name: back, tensor: x, factor: 0.25, into: y}\n"
+        "    - scale: {name: again, tensor: y, factor: 0.25, into: y}\n"
+        "    - all_reduce: {name: sum, tensor: y, into: s}\n"
+        "    - all_reduce: {name: product, tensor: zero, op: prod, into: z}\n"
+        "    - all_reduce: {name: small, tensor: tiny, op: prod, into: t}\n"
+        "    - scale: {name: far, tensor: odd, factor: 1000, into: o}\n"
+        "    - scale: {name: near, tensor: o, factor: 0.001, into: o}\n"
+        "    - all_reduce: {name: least, tensor: o, op: min, into: m}\n"
+        "    - all_reduce: {name: most, tensor: o, op: max, into: n}\n");
+    const unsigned char either = LS_OVERFLOW_UP | LS_OVERFLOW_DOWN;
+    cr_expect(array_of(&f, "again/y/-/shard", 0)->exact[0] == 11250);
+    cr_expect(array_of(&f, "again/y/-/shard", 0)->overflow[0] == either);
+    cr_expect(array_of(&f, "sum/s/-/shard", 2)->overflow[0] == either);
+    cr_expect(array_of(&f, "product/z/-/shard", 0)->overflow[0] == either);
+    // 0.0001 * 0.0001 is no number of f16, and then nothing times 60000 makes up for it.
+    cr_expect(array_of(&f, "small/t/-/shard", 0)->bounds[0] > 0.5 * 60000 * 0x1p-24);
+    // 100000 is infinite in f16, and 100 again nowhere: the greatest may be anything but less than 7.
+    const ls_stage_array *least = array_of(&f, "least/m/-/shard", 0);
+    const ls_stage_array *most = array_of(&f, "most/n/-/shard", 0);
+    cr_expect(least->overflow[0] == LS_OVERFLOW_DOWN && least->bounds[0] < 200);
+    cr_expect(most->overflow[0] == LS_OVERFLOW_UP && most->bounds[0] > 90);
+    close_fixture(&f);
+}
+
 // Ranks without a block, and with two.
 Test(program_oracle, blocks) {
     fixture f;
