@@ -193,6 +193,7 @@ Test(program_oracle, bounds_and_overflow) {
         "    - all_reduce: {name: sum, tensor: one, into: x}\n"
         "    - all_reduce: {name: mean, tensor: one, op: avg, into: x}\n"
         "    - all_reduce: {name: product, tensor: one, op: prod, into: x}\n"
+        "    - all_reduce: {name: thrice, tensor: x, into: w}\n"
         "    - all_reduce: {name: over, tensor: big, into: x}\n"
         "    - scale: {name: back, tensor: x, factor: 0.25}\n"
         "    - all_reduce: {name: cube, tensor: big, op: prod, into: y}\n"
@@ -206,6 +207,8 @@ Test(program_oracle, bounds_and_overflow) {
     cr_expect(sum >= 2 * u * 3 && sum < 2.01 * u * 3, "%g", sum / u);
     cr_expect(mean >= 4 * u && mean < 4.01 * u, "%g", mean / u);
     cr_expect(product >= 2 * u && product < 2.01 * u, "%g", product / u);
+    double thrice = array_of(&f, "thrice/w/-/shard", 0)->bounds[0];
+    cr_expect(thrice >= 12 * u && thrice < 12.1 * u, "%g", thrice / u);
     cr_expect(raw > 1.2e-7 && raw < 2e-7, "%g", raw);
     const ls_stage_array *over = array_of(&f, "over/x/-/shard", 0);
     cr_expect(over->exact[0] == 180000 && over->overflow[0] == LS_OVERFLOW_UP);
