@@ -390,6 +390,9 @@ static void check_of(ls_reader *reader, const ls_scenario *scenario, ls_scenario
                         "the name of an earlier collective on buffers", NULL,
                         "there is no earlier step %.60s", step->of);
     }
+    if (step->of_index >= 0 && scenario->ranks > 0) {
+        ls_check__of(reader, scenario, step);
+    }
 }
 
 static void check_step(ls_reader *reader, const ls_scenario *scenario, ls_scenario_step *step,

@@ -61,6 +61,8 @@ void ls_check__ranks(ls_reader *reader, const ls_scenario *scenario, const ls_in
 // Exception `index` of a step on buffers: every field that it gives must change something.
 void ls_check__except(ls_reader *reader, const ls_scenario *scenario, const ls_scenario_step *step,
                       int index);
+// wait, touch, check_replica: what they do to the earlier step must be something.
+void ls_check__of(ls_reader *reader, const ls_scenario *scenario, const ls_scenario_step *step);
 void ls_check__sharding(ls_reader *reader, const ls_scenario *scenario,
                         const ls_scenario_table *table);
 // A name that becomes part of a stage output's: `table` and `feature` may be NULL.
