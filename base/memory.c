@@ -158,6 +158,7 @@ struct ls_arena {
     const ls_allocator *allocator;
     struct arena_block *blocks;
     size_t bytes;
+    bool failed;
 };
 
 int ls_arena_create(ls_arena **out, const ls_allocator *allocator) {
@@ -185,9 +186,11 @@ void ls_arena_free(ls_arena *arena) {
 void *ls_arena_alloc(ls_arena *arena, size_t count, size_t size) {
     size_t bytes = 0;
     if (ls_size_mul(&bytes, count, size) != LS_OK) {
+        arena->failed = true;
         return NULL;
     }
     if (bytes > SIZE_MAX / 4) {
+        arena->failed = true;
         (void)LS_FAIL(LS_ERR_MEMORY, "cannot allocate %zu bytes", bytes);
         return NULL;
     }
@@ -199,6 +202,7 @@ void *ls_arena_alloc(ls_arena *arena, size_t count, size_t size) {
         size_t block_size = wanted > ARENA_BLOCK_BYTES ? wanted : ARENA_BLOCK_BYTES;
         void *memory = NULL;
         if (ls_alloc(&memory, arena->allocator, 1, block_size) != LS_OK) {
+            arena->failed = true;
             return NULL;
         }
         struct arena_block *fresh = memory;
@@ -255,6 +259,14 @@ char *ls_arena_printf(ls_arena *arena, const char *format, ...) {
         va_end(args);
     }
     return text;
+}
+
+bool ls_arena_failed(const ls_arena *arena) {
+    return arena->failed;
+}
+
+void ls_arena_fail(ls_arena *arena) {
+    arena->failed = true;
 }
 
 size_t ls_arena_bytes(const ls_arena *arena) {

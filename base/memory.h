@@ -60,6 +60,10 @@ LS_API char *ls_arena_strdup(ls_arena *arena, const char *text);
 LS_API char *ls_arena_strndup(ls_arena *arena, const char *text, size_t length);
 LS_API char *ls_arena_printf(ls_arena *arena, const char *format, ...) LS_PRINTF(2, 3);
 LS_API size_t ls_arena_bytes(const ls_arena *arena);  // bytes held, for reports
+// Whether an allocation in it failed since it was made: what was put together of strings and arrays
+// in it then lacks some. ls_arena_fail says so of memory elsewhere that was to go into it.
+LS_API bool ls_arena_failed(const ls_arena *arena);
+LS_API void ls_arena_fail(ls_arena *arena);
 
 #ifdef __cplusplus
 }

@@ -175,8 +175,10 @@ int cli_output(const char *path, const ls_text *text) {
     return LS_EXIT_OK;
 }
 
+// What was found stands unless it could not be told: who reads the file that was asked for would
+// miss it.
 static int worse(int a, int b) {
-    return a != LS_EXIT_OK ? a : b;
+    return a == LS_EXIT_OK || b == LS_EXIT_ENVIRONMENT ? (b != LS_EXIT_OK ? b : a) : a;
 }
 
 typedef int report_writer(ls_text *out, const ls_results *results);
@@ -208,7 +210,10 @@ int cli_report_with(const ls_results *results, const ls_text *summary) {
                                          : LS_EXIT_OK;
     if (!cli_stdout_taken()) {
         ls_text text = {0};
-        ls_report_style style = {cli_color_on(), cli_unicode_on(), common->quiet || summed_up};
+        ls_report_style style = {.color = cli_color_on(),
+                                 .unicode = cli_unicode_on(),
+                                 .quiet = common->quiet,
+                                 .summed_up = summed_up};
         if (summed_up && !common->quiet) {
             code = worse(code, cli_output("-", summary));
         }

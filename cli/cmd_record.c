@@ -39,7 +39,7 @@ static int record_all(const cli_scenarios *scenarios) {
     ls_text_printf(&command, "lockstep record --backend %s --out %s", backends[given.backend],
                    given.out);
     cli_reproduce_options(&command, &given.run);
-    ls_run_options run_options = cli_run_options_of(&given.run, ls_text_string(&command));
+    ls_run_options run_options = cli_run_options_of(&given.run, &command);
     run_options.keep_dir = given.out;
     run_options.skip_too_few_gpus = scenarios->count > 1;
     for (int i = 0; status == LS_OK && i < scenarios->count; i++) {

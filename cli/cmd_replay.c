@@ -60,8 +60,10 @@ static int replay_recording(replay *to, const char *dir) {
         scenario->seed = cli_options_common.seed;
     }
     ls_text command = {0};
-    ls_text_printf(&command, "lockstep compare --real %s", dir);
-    const ls_run_options run_options = cli_run_options_of(&given.run, ls_text_string(&command));
+    ls_text_puts(&command, "lockstep replay");
+    cli_reproduce_options(&command, &given.run);
+    ls_run_options run_options = cli_run_options_of(&given.run, &command);
+    run_options.reproduce_of = dir;
     status = ls_run_compared(to->results, scenario, dir, &run_options);
     ls_text_free(&command);
     ls_scenario_free(scenario);
@@ -78,7 +80,10 @@ static int replay_folder(ls_replay_kind *kind, replay *to, const char *dir) {
         LS_TRY(ls_replay_nccl(to->results, &to->summary, dir, 0));
         LS_TRY(ls_trace_nccl(to->trace, dir));
     }
-    return kind->torch ? ls_replay_torch(to->results, dir) : LS_OK;
+    if (kind->torch) {
+        LS_TRY(ls_replay_torch(to->results, dir));
+    }
+    return kind->manifest ? LS_OK : ls_replay_unnamed(to->results, dir);
 }
 
 // ---- Folders in folders -------------------------------------------------------------------------
@@ -90,7 +95,7 @@ static int add_unusable(replay *to, const char *path) {
         .file = ls_arena_strdup(arena, path),
         .backend = "sim",
         .real = "recording",
-        .reproduce = ls_arena_printf(arena, "lockstep replay %s", path),
+        .reproduce = ls_result_command(arena, "lockstep replay", path),
     };
     ls_case_result_set_error(&result, arena);
     if (result.name == NULL || result.file == NULL || result.reproduce == NULL ||

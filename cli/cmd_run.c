@@ -104,7 +104,7 @@ static int run_all(const cli_scenarios *scenarios, ls_device *device) {
     ls_text_printf(&command, "lockstep run --backend %s", backends[given.backend]);
     cli_reproduce_device(&command, given.device);
     cli_reproduce_options(&command, &given.run);
-    ls_run_options run_options = cli_run_options_of(&given.run, ls_text_string(&command));
+    ls_run_options run_options = cli_run_options_of(&given.run, &command);
     run_options.device = device;
     run_options.skip_too_few_gpus = scenarios->count > 1;
     run_options.schedule = (ls_schedule_kind)given.schedule;

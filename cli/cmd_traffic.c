@@ -75,7 +75,9 @@ static int measure(const ls_scenario *scenario) {
         status = ls_trace_create(&trace, NULL, true);
     }
     const cli_run_options none = {0};
-    ls_run_options run_options = cli_run_options_of(&none, "lockstep traffic");
+    ls_text command = {0};
+    ls_text_puts(&command, "lockstep traffic");
+    ls_run_options run_options = cli_run_options_of(&none, &command);
     run_options.trace = trace;
     if (status == LS_OK) {
         status = ls_run_simulated(results, scenario, &run_options);

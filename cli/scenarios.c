@@ -145,7 +145,7 @@ void cli_keep_close(const cli_keep *keep) {
     }
 }
 
-ls_run_options cli_run_options_of(const cli_run_options *options, const char *command) {
+ls_run_options cli_run_options_of(const cli_run_options *options, const ls_text *command) {
     return (ls_run_options){
         .order = options->order,
         .deadline_seconds = options->deadline_seconds > 0 ? options->deadline_seconds : 60.0,
@@ -153,7 +153,7 @@ ls_run_options cli_run_options_of(const cli_run_options *options, const char *co
         .mpiexec = LOCKSTEP_MPIEXEC,
         .processes = options->processes,
         .allow_outside = options->allow_outside,
-        .reproduce = command,
+        .reproduce = command->failed ? NULL : ls_text_string(command),
     };
 }
 

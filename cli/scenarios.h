@@ -65,7 +65,7 @@ int cli_keep_open(cli_keep *keep, const char *dir, const cli_scenarios *scenario
 void cli_keep_close(const cli_keep *keep);
 
 // The library's options for a run. `command` is what reproduces it, without the file.
-ls_run_options cli_run_options_of(const cli_run_options *options, const char *command);
+ls_run_options cli_run_options_of(const cli_run_options *options, const ls_text *command);
 
 // Appends the options that a reproducing command must repeat: --order, --seed, --allow-outside.
 void cli_reproduce_options(ls_text *out, const cli_run_options *options);

@@ -365,7 +365,7 @@ static void report_special(ls_run *run, ls_request *const *requests, int size, u
     }
     ls_findings__history(&text, first->rank, 4);
     (void)ls_findings__add(run, id, ranks, count, first->call.file, first->call.line,
-                           ls_text_string(&text));
+                           ls_findings__string(run, &text));
     run->checks[id] = false;  // the first alone is of interest
     ls_text_free(&text);
     ls_free(NULL, memory, (size_t)size, sizeof(int));
@@ -445,7 +445,7 @@ static void leaked_memory(ls_run *run, ls_rank *rank) {
             ls_text_printf(&text, ", %zu times\n", times);
         }
         (void)ls_findings__add(run, LS_FINDING_HANDLE_LEAK, &rank->id, 1, here->file, here->line,
-                               ls_text_string(&text));
+                               ls_findings__string(run, &text));
         ls_text_free(&text);
     }
 }
@@ -470,7 +470,7 @@ void ls_checks__end(ls_run *run) {
             ls_text_printf(&text, "rank %d died at %s:%d\n", rank->id, rank->file, rank->line);
             ls_findings__history(&text, rank, 4);
             (void)ls_findings__add(run, LS_FINDING_RANK_DIED, &rank->id, 1, rank->file, rank->line,
-                                   ls_text_string(&text));
+                                   ls_findings__string(run, &text));
             ls_text_free(&text);
         } else if (rank->exit_status == 0) {
             end_of_rank(run, rank);
@@ -486,7 +486,7 @@ void ls_checks__end(ls_run *run) {
         ls_text_printf(&text, "rank %d never destroyed the communicator %s, made at %s:%d\n",
                        rank->id, comm->shared->comm->name, comm->file, comm->line);
         (void)ls_findings__add(run, LS_FINDING_HANDLE_LEAK, &rank->id, 1, comm->file, comm->line,
-                               ls_text_string(&text));
+                               ls_findings__string(run, &text));
         ls_text_free(&text);
     }
 }

@@ -287,7 +287,7 @@ static int keep(pair *p, bool majority) {
                           .rank_count = wrong_count,
                           .first = *where,
                           .second = *site_at(p, p->rounds[1], p->b),
-                          .text = ls_arena_strdup(run->arena, ls_text_string(&text))};
+                          .text = ls_arena_strdup(run->arena, ls_findings__string(run, &text))};
     ls_text_free(&text);
     if (made->text == NULL) {
         return LS_ERR_MEMORY;

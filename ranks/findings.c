@@ -104,6 +104,13 @@ bool ls_findings__add(ls_run *run, ls_finding_id id, const int *ranks, int rank_
     return true;
 }
 
+const char *ls_findings__string(ls_run *run, const ls_text *text) {
+    if (text->failed) {
+        ls_arena_fail(run->result->arena);
+    }
+    return ls_text_string(text);
+}
+
 // ---- Texts -------------------------------------------------------------------------------------
 void ls_findings__history(ls_text *text, const ls_rank *rank, int most) {
     if (rank->history == NULL) {
@@ -194,7 +201,7 @@ static void add_call(ls_run *run, ls_finding_id id, const ls_request *request, c
     ls_text_printf(&text, "rank %d, %s: %s\n", request->call.rank, what, message);
     ls_findings__history(&text, request->rank, 4);
     (void)ls_findings__add(run, id, &request->call.rank, 1, request->call.file, request->call.line,
-                           ls_text_string(&text));
+                           ls_findings__string(run, &text));
     ls_text_free(&text);
 }
 
@@ -291,7 +298,7 @@ int ls_findings__add_check(ls_run *run, ls_request *const *requests, int count) 
         ranks = memory;
     }
     (void)ls_findings__add(run, failure.id, ranks, rank_count, failure.file, failure.line,
-                           ls_text_string(&text));
+                           ls_findings__string(run, &text));
     ls_text_free(&text);
     if (memory != NULL) {
         ls_free(NULL, memory, (size_t)count, sizeof(int));

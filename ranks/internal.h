@@ -42,6 +42,9 @@ int ls_findings__fatal_call(ls_run *run, ls_finding_id id, const ls_request *req
 // check is on.
 bool ls_findings__add(ls_run *run, ls_finding_id id, const int *ranks, int rank_count,
                       const char *file, int line, const char *text);
+// A finding's text as it was put together. Where there was no memory for all of it, the run ends
+// with LS_ERR_MEMORY.
+const char *ls_findings__string(ls_run *run, const ls_text *text);
 // The same for one rank's call: the text is put behind what the call is.
 bool ls_findings__add_call(ls_run *run, ls_finding_id id, const ls_request *request,
                            const char *format, ...) LS_PRINTF(4, 5);

@@ -144,7 +144,8 @@ void ls_lookahead__end(ls_run *run) {
             }
         }
         (void)ls_findings__add(run, look->failure.id, look->failure.ranks, look->failure.rank_count,
-                               look->failure.file, look->failure.line, ls_text_string(&text));
+                               look->failure.file, look->failure.line,
+                               ls_findings__string(run, &text));
         ls_text_free(&text);
     }
     ls_run__fail(run, on ? LS_ERR_FINDING : LS_ERR_MISMATCH, name);
@@ -170,7 +171,7 @@ static int open_lookahead(ls_lookahead **out, ls_run *run, ls_meet *meet) {
     }
     ls_text text = {0};
     ls_findings__check_text(&text, &look->failure, meet->requests, shared->comm->size);
-    look->sides = ls_arena_strdup(run->arena, ls_text_string(&text));
+    look->sides = ls_arena_strdup(run->arena, ls_findings__string(run, &text));
     ls_text_free(&text);
     if (look->sides == NULL) {
         return LS_ERR_MEMORY;

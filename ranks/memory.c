@@ -128,7 +128,8 @@ static void add_memory_finding(ls_rank *rank, ls_finding_id id, const char *file
                                const char *what, const char *other_file, int other_line) {
     ls_text text = {0};
     ls_text_printf(&text, "rank %d %s %s:%d\n", rank->id, what, other_file, other_line);
-    (void)ls_findings__add(rank->run, id, &rank->id, 1, file, line, ls_text_string(&text));
+    (void)ls_findings__add(rank->run, id, &rank->id, 1, file, line,
+                           ls_findings__string(rank->run, &text));
     ls_text_free(&text);
 }
 

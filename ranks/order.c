@@ -96,7 +96,7 @@ static void compare(ls_run *run, const ls_order_edge *edge, const ls_meet *last,
         ls_findings__history(&text, &run->ranks[other], 4);
         const int ranks[2] = {edge->rank, other};
         (void)ls_findings__add(run, LS_FINDING_DEADLOCK_CROSS_COMMUNICATOR, ranks, 2,
-                               here->call.file, here->call.line, ls_text_string(&text));
+                               here->call.file, here->call.line, ls_findings__string(run, &text));
         ls_text_free(&text);
         return;
     }

@@ -268,7 +268,7 @@ static void check_form(ls_run *run, ls_replica_set *set) {
         }
         bool dtype = a->dtype != b->dtype;
         (void)ls_findings__add(run, dtype ? LS_FINDING_DTYPE_MISMATCH : LS_FINDING_COUNT_MISMATCH,
-                               wrong, count, a->file, a->line, ls_text_string(&text));
+                               wrong, count, a->file, a->line, ls_findings__string(run, &text));
         ls_text_free(&text);
         set->over = true;
     }

@@ -52,7 +52,7 @@ void ls_replica__report(ls_run *run, const ls_replica_difference *d) {
         ls_findings__history(&text, own, 4);
     }
     (void)ls_findings__add(run, LS_FINDING_REPLICA_DIVERGED, ranks, d->count, d->file, d->line,
-                           ls_text_string(&text));
+                           ls_findings__string(run, &text));
     ls_text_free(&text);
     ls_free(NULL, memory, (size_t)d->count, sizeof(int));
 }

@@ -193,7 +193,7 @@ static int refuse(ls_rank *rank, const ls_request *request, const char *file, in
     }
     ls_findings__history(&text, rank, 4);
     bool on = ls_findings__add(run, LS_FINDING_HANDLE_USE_AFTER_FREE, &rank->id, 1, file, line,
-                               ls_text_string(&text));
+                               ls_findings__string(run, &text));
     ls_text_free(&text);
     ls_run__fail(run, on ? LS_ERR_FINDING : LS_ERR_MISMATCH,
                  ls_finding_name(LS_FINDING_HANDLE_USE_AFTER_FREE));

@@ -46,7 +46,11 @@ static int complete_elsewhere(ls_run *run, const ls_call *const *calls, int size
     for (int i = 0; i < size; i++) {
         copies[i] = *calls[i];
     }
-    int status = run->backend->ops->run(run->backend, copies, size);
+    ls_backend *backend = run->backend;
+    int status = backend->ops->run(backend, copies, size);
+    for (int i = 0; status == LS_OK && backend->observer != NULL && i < size; i++) {
+        backend->observer(backend->observer_arg, &copies[i]);
+    }
     ls_free(NULL, memory, (size_t)size, sizeof(ls_call));
     return status;
 }
@@ -296,6 +300,9 @@ static int run_threads(ls_run *run) {
 // ---- The whole run -----------------------------------------------------------------------------
 int ls_run__verdict(const ls_run *run) {
     const ls_spmd_result *result = run->result;
+    if (ls_arena_failed(result->arena)) {  // a finding, or a part of one, is missing
+        return LS_FAIL(LS_ERR_MEMORY, "out of memory while findings were put together");
+    }
     if (run->status != LS_OK) {
         return LS_FAIL(run->status, "%s", run->why);
     }

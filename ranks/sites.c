@@ -87,7 +87,7 @@ static int report_strict(ls_run *run, const ls_meet *meet) {
     ls_findings__history(&text, at->rank, 4);
     ls_findings__history(&text, meet->requests[right_member]->rank, 4);
     (void)ls_findings__add(run, LS_FINDING_ORDER_MISMATCH, wrong, wrong_count, at->call.file,
-                           at->call.line, ls_text_string(&text));
+                           at->call.line, ls_findings__string(run, &text));
     ls_text_free(&text);
     ls_free(NULL, memory, (size_t)size, sizeof(int));
     return LS_OK;

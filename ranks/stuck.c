@@ -117,7 +117,8 @@ static void finish(ls_run *run, int status, ls_finding_id id, const int *ranks, 
         ls_findings__history(text, &run->ranks[ranks[i]], 4);
     }
     ls_gdb_hook_deadlock(run, ls_text_string(text));
-    bool on = ls_findings__add(run, id, ranks, rank_count, file, line, ls_text_string(text));
+    bool on =
+        ls_findings__add(run, id, ranks, rank_count, file, line, ls_findings__string(run, text));
     ls_text_free(text);
     if (on) {
         ls_place__note(run);

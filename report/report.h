@@ -11,9 +11,10 @@ extern "C" {
 #endif
 
 typedef struct ls_report_style {
-    bool color;    // ANSI colours
-    bool unicode;  // characters beyond ASCII
-    bool quiet;    // failures and the last line alone
+    bool color;      // ANSI colours
+    bool unicode;    // characters beyond ASCII
+    bool quiet;      // failures and the last line alone
+    bool summed_up;  // what passed is told elsewhere
 } ls_report_style;
 
 // A table with one row per stage, then every failure in full with the command that reproduces it.

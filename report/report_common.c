@@ -96,6 +96,11 @@ static void explain_stage(ls_text *out, const ls_stage_result *stage, const char
     ls_text_printf(out, "%sstage ", indent);
     ls_text_plain(out, stage->name, strlen(stage->name));
     ls_text_printf(out, " is %s: ", ls_class_name(stage->class_));
+    if (stage->class_ == LS_CLASS_UNJUDGED) {
+        ls_report__number(out, stage->unjudged);
+        ls_text_puts(out, " elements that nothing is known to compare with\n");
+        return;
+    }
     ls_report__number(out, stage->differing);
     ls_text_puts(out, " of ");
     ls_report__number(out, stage->elements);

@@ -11,10 +11,9 @@ static void write_stage(ls_json *json, const ls_stage_result *stage) {
     ls_json_object_open(json);
     ls_json_member_string(json, "name", stage->name);
     ls_json_member_string(json, "class", ls_class_name(stage->class_));
+    ls_json_member_string(json, "against", ls_judge_name(stage->judge));
     ls_json_member_uint(json, "elements", readable(stage->elements));
-    if (stage->unjudged > 0) {
-        ls_json_member_uint(json, "unjudged", readable(stage->unjudged));
-    }
+    ls_json_member_uint(json, "unjudged", readable(stage->unjudged));
     ls_json_member_uint(json, "differing", readable(stage->differing));
     ls_json_member_uint(json, "max_ulps", readable(stage->max_ulps));
     ls_json_member_double(json, "bound_ratio", stage->bound_ratio);
@@ -53,6 +52,7 @@ static void write_case(ls_json *json, const ls_case_result *result) {
     if (result->not_run != NULL) {
         ls_json_member_string(json, "not_run", result->not_run);
     }
+    ls_json_member_uint(json, "judged", readable(ls_case_result_judged(result)));
     ls_json_key(json, "stages");
     ls_json_array_open(json);
     for (int s = 0; s < result->stage_count; s++) {

@@ -53,21 +53,24 @@ static void put_number_right(ls_text *out, uint64_t value, size_t width) {
 }
 
 static bool shown(const ls_case_result *result, const ls_report_style *style) {
-    return !style->quiet || (!result->skipped && !result->pass);
+    bool failed = !result->skipped && !result->pass;
+    return failed || (!style->quiet && (result->skipped || !style->summed_up));
 }
 
 typedef struct table_widths {
     size_t name, elements, differing, ulps;  // in columns; numbers with two spaces before them
 } table_widths;
 
-static void widen(size_t *width, uint64_t value) {
+static void widen(ls_text *out, size_t *width, uint64_t value) {
     ls_text number = {0};
     ls_report__number(&number, value);
     *width = number.length + 2 > *width ? number.length + 2 : *width;
+    out->failed = out->failed || number.failed;
     ls_text_free(&number);
 }
 
-static table_widths choose_widths(const ls_results *results, const ls_report_style *style) {
+static table_widths choose_widths(ls_text *out, const ls_results *results,
+                                  const ls_report_style *style) {
     table_widths widths = {.name = 16, .elements = 14, .differing = 12, .ulps = 12};
     for (int c = 0; c < results->case_count; c++) {
         const ls_case_result *result = &results->cases[c];
@@ -78,9 +81,9 @@ static table_widths choose_widths(const ls_results *results, const ls_report_sty
             const ls_stage_result *stage = &result->stages[s];
             size_t used = columns(stage->name) + 2;
             widths.name = used > widths.name ? used : widths.name;
-            widen(&widths.elements, stage->elements);
-            widen(&widths.differing, stage->differing);
-            widen(&widths.ulps, stage->max_ulps);
+            widen(out, &widths.elements, stage->elements);
+            widen(out, &widths.differing, stage->differing);
+            widen(out, &widths.ulps, stage->max_ulps);
         }
         size_t used = columns(result->name);
         widths.name = used > widths.name ? used : widths.name;
@@ -130,6 +133,11 @@ static void put_case(ls_text *out, const ls_case_result *result, const table_wid
     for (int s = 0; s < result->stage_count; s++) {
         const ls_stage_result *stage = &result->stages[s];
         put_stage(out, stage, widths, p);
+        if (stage->unjudged > 0) {
+            ls_text_printf(out, "          %snot judged: ", p->dim);
+            ls_report__number(out, stage->unjudged);
+            ls_text_printf(out, " elements that nothing is known to compare with%s\n", p->off);
+        }
         if (result->pass && stage->class_ == LS_CLASS_BY_DESIGN && stage->divergence != NULL) {
             ls_text_puts(out, "          ");
             ls_text_plain(out, stage->divergence, strlen(stage->divergence));
@@ -153,7 +161,7 @@ int ls_report_text(ls_text *out, const ls_results *results, const ls_report_styl
     LS_ASSERT(out != NULL);
     LS_ASSERT(results != NULL && style != NULL);
     palette p = choose_palette(style);
-    const table_widths widths = choose_widths(results, style);
+    const table_widths widths = choose_widths(out, results, style);
     bool any_stage = false;
     bool any_shown = false;
     for (int c = 0; c < results->case_count; c++) {
@@ -175,7 +183,7 @@ int ls_report_text(ls_text *out, const ls_results *results, const ls_report_styl
     }
     for (int c = 0; c < results->case_count; c++) {
         const ls_case_result *result = &results->cases[c];
-        bool expected = result->pass && result->finding_count != 0 && !style->quiet;
+        bool expected = result->pass && result->finding_count != 0 && shown(result, style);
         if (result->skipped || (result->pass && !expected)) {
             continue;
         }

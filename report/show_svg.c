@@ -75,6 +75,7 @@ static void put_cell(canvas *c, const ls_picture *picture, const int *ranks, int
         ls_report__ranks(&text, ranks, count);
     }
     bool fits = (double)text.length * 7.5 < width;
+    c->out->failed = c->out->failed || text.failed;
     ls_text_printf(c->out, "<text x=\"%.1f\" y=\"%.1f\" text-anchor=\"middle\">%s<title>%s</title>",
                    x + width / 2, y + height / 2 + 4, fits ? ls_text_string(&text) : "...",
                    ls_text_string(&text));

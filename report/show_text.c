@@ -23,8 +23,8 @@ static void label(char *out, size_t out_bytes, const char *word, int64_t first, 
     }
 }
 
-// "rank 3", "ranks 0, 2-3", "all ranks" or "nobody", cut to fit.
-static void cell(char *out, size_t out_bytes, const int *ranks, int count, int world) {
+// "rank 3", "ranks 0, 2-3", "all ranks" or "nobody", cut to fit; false without memory.
+static bool cell(char *out, size_t out_bytes, const int *ranks, int count, int world) {
     ls_text text = {0};
     if (count == 0) {
         ls_text_puts(&text, "nobody");
@@ -38,7 +38,9 @@ static void cell(char *out, size_t out_bytes, const int *ranks, int count, int w
     if (used >= (int)out_bytes) {
         (void)snprintf(out + out_bytes - 4, 4, "...");
     }
+    bool whole = !text.failed;
     ls_text_free(&text);
+    return whole;
 }
 
 typedef struct slice {
@@ -47,6 +49,7 @@ typedef struct slice {
     int row_dim, column_dim;             // -1 where there is none
     int64_t first[LS_DIMS_MAX];          // of the leading dimensions
     int *ranks;                          // [block_count] scratch
+    bool failed;                         // no memory for a cell's text
 } slice;
 
 static void slice_cell(char *out, slice *s, int row, int column) {
@@ -57,7 +60,7 @@ static void slice_cell(char *out, slice *s, int row, int column) {
         s->first[s->column_dim] = s->columns->at[column];
     }
     int count = ls_show__holders(s->ranks, s->picture, s->first);
-    cell(out, CELL_MAX, s->ranks, count, s->picture->ranks);
+    s->failed = !cell(out, CELL_MAX, s->ranks, count, s->picture->ranks) || s->failed;
 }
 
 static void rule(ls_text *out, size_t label_width, const size_t *widths, int columns) {
@@ -128,6 +131,7 @@ static void draw_slice(ls_text *out, slice *s) {
         put_row_cells(out, (const char(*)[CELL_MAX])cells, widths, shown_columns);
         rule(out, label_width, widths, shown_columns);
     }
+    out->failed = out->failed || s->failed;
     if (shown_rows < rows || shown_columns < columns) {
         ls_text_printf(out, "(%d of %d row blocks and %d of %d column blocks are shown)\n",
                        shown_rows, rows, shown_columns, columns);

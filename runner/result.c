@@ -81,8 +81,11 @@ static int grow(ls_results *results) {
 }
 
 int ls_results_add(ls_results *results, const ls_case_result *result) {
-    LS_ASSERT(results != NULL);
-    LS_ASSERT(result != NULL && result->name != NULL);
+    LS_ASSERT(results != NULL && result != NULL);
+    if (ls_arena_failed(results->arena)) {  // a name, a sentence or a whole finding may be missing
+        return LS_FAIL(LS_ERR_MEMORY, "results: out of memory");
+    }
+    LS_ASSERT(result->name != NULL);
     LS_ASSERT(!result->skipped || result->skip_reason != NULL);
     LS_TRY(grow(results));
     ls_case_result added = *result;
@@ -108,6 +111,23 @@ int ls_results_add(ls_results *results, const ls_case_result *result) {
     return LS_OK;
 }
 
+uint64_t ls_case_result_judged(const ls_case_result *result) {
+    LS_ASSERT(result != NULL);
+    uint64_t judged = 0;
+    for (int s = 0; s < result->stage_count; s++) {
+        judged += result->stages[s].elements;
+    }
+    return judged;
+}
+
+void ls_case_result_skip_unjudged(ls_case_result *result) {
+    if (result->pass && !result->skipped && ls_case_result_judged(result) == 0) {
+        result->skipped = true;
+        result->skip_reason =
+            "nothing was judged: no output has an element that something is compared with";
+    }
+}
+
 void ls_case_result_set_error(ls_case_result *result, ls_arena *arena) {
     LS_ASSERT(result != NULL && arena != NULL);
     int code = ls_error_last()->code;
@@ -119,12 +139,21 @@ void ls_case_result_set_error(ls_case_result *result, ls_arena *arena) {
 }
 
 const char *ls_result_command(ls_arena *arena, const char *command, const char *file) {
-    ls_text text = {0};
-    ls_text_puts(&text, command);
+    ls_text text = {.failed = command == NULL};
+    ls_text_puts(&text, command != NULL ? command : "");
     ls_text_puts(&text, " ");
     ls_text_shell(&text, file);
-    const char *copy = text.failed ? NULL : ls_arena_strdup(arena, ls_text_string(&text));
-    ls_text_free(&text);
+    return ls_result_text(arena, &text);
+}
+
+const char *ls_result_text(ls_arena *arena, ls_text *text) {
+    const char *copy = NULL;
+    if (text->failed) {
+        ls_arena_fail(arena);
+    } else {
+        copy = ls_arena_strdup(arena, ls_text_string(text));
+    }
+    ls_text_free(text);
     return copy;
 }
 

@@ -12,20 +12,21 @@ static ls_class worse(ls_class a, ls_class b) {
     return a > b ? a : b;
 }
 
-// Notes a wrong output of a stage; the first one's explanation is kept.
-static void note_wrong(ls_comparison *comparison, ls_stage_result *stage, const ls_text *text) {
+// Notes a wrong output of a stage; the first one's explanation is kept. Frees the text.
+static void note_wrong(ls_comparison *comparison, ls_stage_result *stage, ls_text *text) {
     if (stage->divergence == NULL || stage->class_ < LS_CLASS_WRONG) {
-        stage->divergence = ls_arena_strdup(comparison->arena, ls_text_string(text));
+        stage->divergence = ls_result_text(comparison->arena, text);
     }
+    ls_text_free(text);
     stage->class_ = worse(stage->class_, LS_CLASS_WRONG);
 }
 
 // An output that one side lacks; of: its stage, table, feature, field and rank.
 static int note_absent(ls_comparison *comparison, ls_stage_result *stage, const ls_stage_output *of,
-                       const ls_text *text) {
+                       ls_text *text) {
     char key[LS_STAGE_KEY_MAX];
-    LS_TRY(ls_stage_key(key, sizeof key, of));
     note_wrong(comparison, stage, text);
+    LS_TRY(ls_stage_key(key, sizeof key, of));
     ls_divergence_place place = {
         .class_ = LS_CLASS_WRONG,
         .key = ls_arena_strdup(comparison->arena, key),
@@ -97,9 +98,7 @@ static int judge_output(ls_comparison *comparison, ls_stage_result *stage,
     ls_text text = {0};
     if (status == LS_ERR_NOT_FOUND) {
         ls_text_puts(&text, ls_error_last()->text);
-        status = note_absent(comparison, stage, output, &text);
-        ls_text_free(&text);
-        return status;
+        return note_absent(comparison, stage, output, &text);
     }
     LS_TRY(status);
     ls_stage_result_compared(stage, judgement.elements);
@@ -138,7 +137,6 @@ static int judge_output(ls_comparison *comparison, ls_stage_result *stage,
         place.class_ = LS_CLASS_WITHIN_BOUND;
     }
     ls_comparison__place(comparison, stage, &place);
-    ls_text_free(&text);
     return LS_OK;
 }
 
@@ -160,9 +158,7 @@ static int note_missing(ls_comparison *comparison, const ls_stages *run, const l
         }
         ls_text text = {0};
         ls_text_printf(&text, "rank %d gives no %s", output.rank, key);
-        int status = note_absent(comparison, stage, &output, &text);
-        ls_text_free(&text);
-        LS_TRY(status);
+        LS_TRY(note_absent(comparison, stage, &output, &text));
     }
     return LS_OK;
 }
@@ -315,7 +311,6 @@ static void note_shape(ls_comparison *comparison, ls_stage_result *stage, const 
     stage->bound_ratio = INFINITY;
     note_wrong(comparison, stage, &text);
     note_pair(comparison, stage, pair, LS_CLASS_WRONG, SIZE_MAX);
-    ls_text_free(&text);
 }
 
 static void note_difference(ls_comparison *comparison, ls_stage_result *stage,
@@ -340,7 +335,6 @@ static void note_difference(ls_comparison *comparison, ls_stage_result *stage,
     explain(&text, pair, allowed, difference);
     note_wrong(comparison, stage, &text);
     note_pair(comparison, stage, pair, LS_CLASS_WRONG, difference->first_wrong);
-    ls_text_free(&text);
 }
 
 static int compare_pair(ls_comparison *comparison, ls_stage_result *stage,
@@ -406,7 +400,7 @@ static int compare_arrays(ls_comparison *comparison, ls_judge judge, const ls_st
 
 // Calls `note` for each array of `b` that `a` (NULL: empty) lacks.
 typedef int (*note_extra)(ls_comparison *comparison, ls_stage_result *stage,
-                          const ls_stage_entry *entry, int rank, const ls_text *text);
+                          const ls_stage_entry *entry, int rank, ls_text *text);
 
 static int find_extra(ls_comparison *comparison, ls_judge judge, const ls_stages *a,
                       const ls_stages *b, const char *a_name, const char *b_name, note_extra note) {
@@ -424,23 +418,22 @@ static int find_extra(ls_comparison *comparison, ls_judge judge, const ls_stages
             ls_text text = {0};
             ls_text_printf(&text, "rank %d of the %s run gives %s, which the %s run lacks", rank,
                            b_name, entry->key, a_name);
-            int status = note(comparison, stage, entry, rank, &text);
-            ls_text_free(&text);
-            LS_TRY(status);
+            LS_TRY(note(comparison, stage, entry, rank, &text));
         }
     }
     return LS_OK;
 }
 
 static int note_extra_wrong(ls_comparison *comparison, ls_stage_result *stage,
-                            const ls_stage_entry *entry, int rank, const ls_text *text) {
+                            const ls_stage_entry *entry, int rank, ls_text *text) {
     const ls_stage_output output = output_of(entry, rank);
     return note_absent(comparison, stage, &output, text);
 }
 
 static int note_extra_unjudged(ls_comparison *comparison, ls_stage_result *stage,
-                               const ls_stage_entry *entry, int rank, const ls_text *text) {
-    (void)comparison, (void)text;
+                               const ls_stage_entry *entry, int rank, ls_text *text) {
+    (void)comparison;
+    ls_text_free(text);
     stage->unjudged += entry->ranks[rank].count;
     return LS_OK;
 }

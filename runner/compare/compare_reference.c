@@ -261,11 +261,10 @@ static void judge(ls_stage_result *stage, ls_divergence_place *place, ls_compari
             stage->class_ = difference.differing > 0 ? LS_CLASS_WITHIN_BOUND : LS_CLASS_BIT_EXACT;
         }
     }
-    if (text.length > 0) {
-        stage->divergence = ls_arena_strdup(comparison->arena, ls_text_string(&text));
+    if (stage->class_ == LS_CLASS_WRONG) {
+        stage->divergence = ls_result_text(comparison->arena, &text);
     }
     place->class_ = stage->class_;
-    ls_text_free(&text);
 }
 
 static const char *last_stage(const ls_stages *run) {

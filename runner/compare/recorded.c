@@ -134,7 +134,7 @@ int ls_recorded_compare_calls(ls_comparison *comparison, const ls_recording *sim
     if (difference.differing > 0) {
         // Not to be taken for a step of that name: a number tells them apart.
         ls_stage_result *stage = ls_comparison__stage(comparison, LS_JUDGE_REAL, 1, "calls");
-        const char *told = ls_arena_strdup(comparison->arena, ls_text_string(&text));
+        const char *told = ls_result_text(comparison->arena, &text);
         status = stage != NULL && told != NULL ? LS_OK : LS_ERR_MEMORY;
         if (status == LS_OK) {
             stage->class_ = LS_CLASS_WRONG;

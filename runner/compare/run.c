@@ -21,6 +21,7 @@ static double now_seconds(void) {
 
 static void begin(ls_case_run *run, ls_results *results, const ls_scenario *scenario,
                   const ls_run_options *options, const char *backend, const char *real) {
+    const char *file = options->reproduce_of != NULL ? options->reproduce_of : scenario->file;
     *run = (ls_case_run){
         .results = results,
         .arena = results->arena,
@@ -37,7 +38,7 @@ static void begin(ls_case_run *run, ls_results *results, const ls_scenario *scen
                 .file = ls_arena_strdup(results->arena, scenario->file),
                 .backend = backend,
                 .real = real,
-                .reproduce = ls_result_command(results->arena, options->reproduce, scenario->file),
+                .reproduce = ls_result_command(results->arena, options->reproduce, file),
             },
     };
 }
@@ -46,7 +47,7 @@ static void add_finding(ls_case_run *run, const ls_finding *finding) {
     ls_finding *findings =
         ls_arena_alloc(run->arena, (size_t)run->result.finding_count + 1, sizeof *findings);
     if (findings == NULL) {
-        return;
+        return;  // ls_results_add tells
     }
     if (run->result.finding_count > 0) {
         memcpy(findings, run->result.findings,

@@ -24,6 +24,7 @@ typedef struct ls_run_options {
     bool processes;             // NCCL: a process per rank, not a thread of one process
     struct ls_trace *trace;     // sees the simulated calls, see trace.h; NULL: none
     const char *reproduce;      // the command without the file, "lockstep compare --real mpi"
+    const char *reproduce_of;   // what stands there for the file; NULL: the scenario's
 } ls_run_options;
 
 // Simulates the scenario and judges it against its oracle: adds one case.

@@ -58,16 +58,6 @@ static const bool *find_failing(bool *any, const ls_case_run *run) {
     return fails;
 }
 
-// Something was held against something else.
-static bool was_judged(const ls_case_run *run) {
-    for (int i = 0; i < run->comparison.stage_count; i++) {
-        if (run->comparison.stages[i].class_ > LS_CLASS_UNJUDGED) {
-            return true;
-        }
-    }
-    return false;
-}
-
 // What planted defects that no check found did to the outputs.
 static const char *harm_of(ls_case_run *run) {
     ls_comparison changes = {.arena = run->arena, .main = LS_JUDGE_REAL};
@@ -103,6 +93,9 @@ static bool decide(const char **why, ls_case_run *run) {
     if (result->class_ == LS_CLASS_ERROR || fails == NULL) {
         return false;
     }
+    if (run->record_only) {  // what is found stands where a recording would
+        return result->finding_count == 0;
+    }
     if (expect->has_finding) {
         return !failing && ls_expect_finding(why, result, expect, run->arena);
     }
@@ -134,11 +127,10 @@ static void skip_unproven(ls_case_run *run) {
     }
     if (result->not_run != NULL) {
         result->skip_reason = ls_arena_printf(run->arena, "not run: %s", result->not_run);
-    } else if (!expects && !was_judged(run)) {
-        result->skip_reason = "nothing was judged: no output has an element that something is "
-                              "compared with";
+        result->skipped = true;
+    } else if (!expects) {
+        ls_case_result_skip_unjudged(result);
     }
-    result->skipped = result->skip_reason != NULL;
 }
 
 void ls_case__decide(ls_case_run *run) {

@@ -11,6 +11,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "collectives/check.h"
 #include "orders/order.h"
 #include "runner/launch/keeper.h"
 #include "runner/launch/launch.h"
@@ -244,7 +245,8 @@ static int launch(const struct scratch *scratch, const ls_real_request *request,
 }
 
 // The simulator's run: all ranks in this process.
-static int simulate(const struct scratch *scratch, const ls_real_request *request) {
+static int simulate(const struct scratch *scratch, const ls_real_request *request, ls_arena *arena,
+                    ls_finding *finding, bool *found) {
     const ls_scenario *scenario = request->scenario;
     const char *stated =
         request->options->order != NULL ? request->options->order : scenario->order;
@@ -263,7 +265,11 @@ static int simulate(const struct scratch *scratch, const ls_real_request *reques
     }
     if (status == LS_OK) {
         backend->order = order;
+        ls_check_clear();
         status = ls_run_rank(scenario, backend, NULL, scratch->recording, false);
+    }
+    if (status == LS_ERR_FINDING && ls_check_last()->found) {
+        *found = ls_check_finding(finding, arena) == LS_OK;
     }
     ls_backend_free(backend);
     ls_world_free(world);
@@ -387,8 +393,8 @@ int ls_real_run(ls_stages *stages, const ls_real_request *request, ls_arena *are
     }
     struct scratch scratch;
     LS_TRY(scratch_create(&scratch, kept ? place : NULL));
-    int status =
-        simulated ? simulate(&scratch, request) : launch(&scratch, request, arena, finding, found);
+    int status = simulated ? simulate(&scratch, request, arena, finding, found)
+                           : launch(&scratch, request, arena, finding, found);
     if (status == LS_OK) {
         status = read_recording(stages, scratch.recording, request, false);
     }

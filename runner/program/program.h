@@ -53,6 +53,7 @@ typedef struct ls_program_ranks_options {
     const char *order;          // of reductions; NULL: rank order
     struct ls_trace *trace;     // of the one schedule; NULL: none
     const ls_stage_sink *sink;  // gets what the ranks' stages give; NULL: not wanted
+    ls_backend *backend;        // holds every rank and has its own order; NULL: the simulator
 } ls_program_ranks_options;
 
 typedef struct ls_program_outcome {
@@ -69,8 +70,8 @@ bool ls_program_has_ranks(const ls_scenario *scenario);
 // error of a rank's where nothing is planted that explains it.
 int ls_program_ranks(ls_program_outcome *out, const ls_scenario *scenario, ls_arena *arena,
                      const ls_program_ranks_options *options);
-// Runs one rank of it on a backend that holds one, with what is planted. LS_ERR_FINDING: what this
-// rank's checks or the backend found, also in ls_check_last; LS_OK: nothing.
+// Runs the ranks of it that a backend holds, one or all, with what is planted. LS_ERR_FINDING: what
+// this rank's checks or the backend found, also in ls_check_last; LS_OK: nothing.
 int ls_program_rank_real(const ls_scenario *scenario, ls_backend *backend,
                          const ls_stage_sink *sink, ls_arena *arena);
 

@@ -73,12 +73,12 @@ const ls_fault *ls_program__faults(const ls_scenario *scenario, ls_arena *arena)
 
 // What a rank's own failure is a sign of, where defects are planted: memory that was not there is
 // one only where it was to be missing.
-static bool by_plan(const ls_scenario *scenario, const ls_error *error) {
+static bool by_plan(const ls_scenario *scenario, int status) {
     bool missing_memory = false;
     for (int i = 0; i < scenario->fault_count; i++) {
         missing_memory = missing_memory || scenario->faults[i].type == LS_FAULT_ALLOCATION;
     }
-    return ls_scenario_plants(scenario) && (error->code != LS_ERR_MEMORY || missing_memory);
+    return ls_scenario_plants(scenario) && (status != LS_ERR_MEMORY || missing_memory);
 }
 
 // What a rank failed with where no check found anything.
@@ -89,7 +89,7 @@ static int take_error(ls_program_outcome *out, const ls_program_run *shared, ls_
     if (finding == NULL || rank == NULL) {
         return LS_ERR_MEMORY;
     }
-    if (!shared->found && !by_plan(shared->scenario, error)) {
+    if (!shared->found && !by_plan(shared->scenario, error->code)) {
         return ls_error__set(error->file, error->line, error->code, error->rank, "%s", error->text);
     }
     *rank = error->rank;
@@ -134,6 +134,7 @@ static int run_once(ls_program_outcome *out, const ls_scenario *scenario, ls_are
         .schedule = options->tries > 0 ? LS_SCHEDULE_RANDOM : options->schedule,
         .checks = options->checks != NULL ? options->checks : checks_of(scenario, hashed),
         .order = order,
+        .backend = options->backend,
         .met = options->trace != NULL && options->tries == 0 ? ls_trace_met : NULL,
         .met_arg = options->trace,
         .faults = ls_program__faults(scenario, arena),
@@ -148,7 +149,8 @@ static int run_once(ls_program_outcome *out, const ls_scenario *scenario, ls_are
     ls_program_run shared = {.scenario = scenario, .sink = options->sink, .arena = arena};
     ls_spmd_result *result = NULL;
     int status = ls_spmd_run(&result, ls_program__rank_main, &shared, &spmd);
-    if (result == NULL) {
+    if (result == NULL || (status == LS_ERR_MEMORY && !by_plan(scenario, status))) {
+        ls_spmd_result_free(result);
         return status;
     }
     status = copy_findings(&out->findings, &out->finding_count, result, arena);
@@ -179,7 +181,7 @@ int ls_program_ranks(ls_program_outcome *out, const ls_scenario *scenario, ls_ar
     return status;
 }
 
-// ---- One rank of a real run ---------------------------------------------------------------------
+// ---- The ranks of one process -------------------------------------------------------------------
 // As a failed check of this thread, which is how processes tell what they found. The site's file
 // can only be the scenario's.
 static int tell(const ls_finding *finding, const ls_scenario *scenario) {
@@ -197,8 +199,20 @@ static int tell(const ls_finding *finding, const ls_scenario *scenario) {
     return LS_FAIL(LS_ERR_FINDING, "%s", finding->text);
 }
 
+// All of them in this process, which only the simulator's backend does.
+static int rank_all(const ls_scenario *scenario, ls_backend *backend, const ls_stage_sink *sink,
+                    ls_arena *arena) {
+    const ls_program_ranks_options options = {.sink = sink, .backend = backend};
+    ls_program_outcome outcome;
+    LS_TRY(ls_program_ranks(&outcome, scenario, arena, &options));
+    return outcome.finding_count > 0 ? tell(outcome.findings, scenario) : LS_OK;
+}
+
 int ls_program_rank_real(const ls_scenario *scenario, ls_backend *backend,
                          const ls_stage_sink *sink, ls_arena *arena) {
+    if (strcmp(backend->ops->name, "sim") == 0) {
+        return rank_all(scenario, backend, sink, arena);
+    }
     ls_program_run shared = {.scenario = scenario, .sink = sink, .arena = arena};
     const ls_spmd_options options = {.checks = checks_of(scenario, true),
                                      .faults = ls_program__faults(scenario, arena),

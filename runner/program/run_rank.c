@@ -16,10 +16,6 @@ static int run(const ls_scenario *scenario, ls_backend *backend, ls_recording_wr
     if (!own_calls && !ls_scenario_plants(scenario)) {
         return ls_execute(&execution, arena, &finding, &found);
     }
-    if (strcmp(backend->ops->name, "sim") == 0) {
-        return LS_FAIL(LS_ERR_UNSUPPORTED,
-                       "the simulator records no program with defects planted in single ranks");
-    }
     return ls_program_rank_real(scenario, backend, &sink, arena);
 }
 

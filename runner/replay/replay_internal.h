@@ -23,6 +23,11 @@ void ls_replay__unknown_keys(ls_text *out, const json_t *object, const char *con
 // is empty.
 int ls_replay__not_replayed(ls_results *results, const char *name, const char *part,
                             const char *file, const char *what);
+// Adds a skipped case DIR/unnamed that lists the results in `dir` that the manifest does not name;
+// nothing where there are none. named NULL: there is no manifest.
+typedef bool ls_replay_named(const void *manifest, const char *file);
+int ls_replay__unnamed(ls_results *results, const char *dir, ls_replay_named *named,
+                       const void *manifest);
 // Turns the last error into the case's: class error, the sentence kept.
 void ls_replay__case_error(ls_results *results, ls_case_result *result);
 

@@ -43,6 +43,7 @@ int ls_replay_kind_of(ls_replay_kind *out, const char *dir) {
         out->torch = out->torch || ls_replay__is_dtensor(entry->d_name);
     }
     (void)closedir(folder);
+    out->manifest = manifest;
     if (manifest) {
         LS_TRY(read_manifest(out, dir));
     }

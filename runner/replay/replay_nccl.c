@@ -62,8 +62,9 @@ static int add_case(ls_results *results, const ls_nccl_entry *e, const ls_nccl_v
         .reproduce = ls_result_command(arena, "lockstep replay", dir),
     };
     const char *detail = ls_arena_strdup(arena, ls_text_string(&v->detail));
-    if (stage == NULL || result.name == NULL || result.file == NULL || result.reproduce == NULL ||
-        detail == NULL) {
+    bool told = !v->name.failed && !v->order.failed && !v->detail.failed;
+    if (!told || stage == NULL || result.name == NULL || result.file == NULL ||
+        result.reproduce == NULL || detail == NULL) {
         return LS_ERR_MEMORY;
     }
     if (v->skipped) {
@@ -80,6 +81,7 @@ static int add_case(ls_results *results, const ls_nccl_entry *e, const ls_nccl_v
     }
     *stage = (ls_stage_result){
         .name = ls_arena_strdup(arena, ls_text_string(&v->name)),
+        .judge = LS_JUDGE_REAL,
         .class_ = v->class_,
         .elements = v->elements,
         .differing = v->differing,
@@ -93,6 +95,7 @@ static int add_case(ls_results *results, const ls_nccl_entry *e, const ls_nccl_v
     }
     result.stages = stage;
     result.stage_count = 1;
+    ls_case_result_skip_unjudged(&result);
     return ls_results_add(results, &result);
 }
 
@@ -158,6 +161,16 @@ static void write_summary(ls_text *out, const work *w) {
     }
 }
 
+static bool is_named(const void *manifest, const char *file) {
+    const ls_nccl_manifest *m = manifest;
+    for (size_t i = 0; i < m->count; i++) {
+        if (strcmp(m->entries[i].file, file) == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
 int ls_replay_nccl(ls_results *results, ls_text *summary, const char *dir, int threads) {
     LS_ASSERT(results != NULL && dir != NULL);
     ls_nccl_manifest manifest;
@@ -173,6 +186,9 @@ int ls_replay_nccl(ls_results *results, ls_text *summary, const char *dir, int t
             if (status == LS_OK) {
                 status = ls_replay__not_replayed(results, e->file, "unknown", dir, e->unknown);
             }
+        }
+        if (status == LS_OK) {
+            status = ls_replay__unnamed(results, dir, is_named, &manifest);
         }
         if (summary != NULL) {
             write_summary(summary, &w);

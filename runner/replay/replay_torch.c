@@ -133,6 +133,7 @@ static int replay_entry(ls_results *results, const char *dir, const json_t *entr
         status = LS_OK;
     }
     result.seconds = now() - start;
+    ls_case_result_skip_unjudged(&result);
     if (!status) {
         status = ls_results_add(results, &result);
     }
@@ -159,6 +160,17 @@ static int replay_manifest(ls_results *results, const char *dir, const json_t *m
         ls_replay__not_replayed(results, "manifest.json", "unknown", dir, ls_text_string(&unknown));
     ls_text_free(&unknown);
     return status;
+}
+
+static bool is_named(const void *manifest, const char *file) {
+    const json_t *cases = json_object_get(manifest, "cases");
+    for (size_t i = 0; i < json_array_size(cases); i++) {
+        const char *name = json_string_value(json_object_get(json_array_get(cases, i), "file"));
+        if (name != NULL && strcmp(name, file) == 0) {
+            return true;
+        }
+    }
+    return false;
 }
 
 // ---- The directory ------------------------------------------------------------------------------
@@ -188,6 +200,9 @@ int ls_replay_torch(ls_results *results, const char *dir) {
     }
     if (manifest) {
         status = replay_manifest(results, dir, manifest);
+        if (!status) {
+            status = ls_replay__unnamed(results, dir, is_named, manifest);
+        }
         json_decref(manifest);
     }
     for (int i = 0; i < count && !status; i++) {

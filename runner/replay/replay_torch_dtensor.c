@@ -253,6 +253,7 @@ static int run_case(ls_results *results, ls_case_result *result, dtensor_case *c
     for (int w = 0; w < WAY_COUNT; w++) {
         ls_stage_result *stage = &result->stages[result->stage_count];
         stage->name = ways[w].name;
+        stage->judge = LS_JUDGE_REAL;
         LS_TRY(ways[w].run(&(stage_state){results, stage}, c));
         result->stage_count++;
         result->pass = result->pass && stage->class_ != LS_CLASS_WRONG;
@@ -278,6 +279,7 @@ static int replay_case(ls_results *results, const json_t *entry, size_t index, c
     if (status || !result.name || !result.file || !result.reproduce) {
         return LS_ERR_MEMORY;
     }
+    ls_case_result_skip_unjudged(&result);
     LS_TRY(ls_results_add(results, &result));
     static const char *const known[] = {"mesh",  "size",    "placements", "local",
                                         "world", "full_ok", NULL};

@@ -377,6 +377,7 @@ static int run_sharded(ls_results *results, ls_stage_result *stage, const torch_
     torch_plan plan = {0};
     make_plan(&plan, call, sharding, ranks);
     torch_run run = {.call = call, .plan = &plan, .stage = stage, .arena = results->arena};
+    stage->judge = LS_JUDGE_REAL;
     stage->name = ls_arena_printf(results->arena, "%s on %d rank%s", ls_sharding_name(sharding),
                                   ranks, ranks == 1 ? "" : "s");
     ls_world *world = NULL;

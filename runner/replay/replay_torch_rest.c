@@ -64,7 +64,7 @@ int ls_torch__weights_after(ls_results *results, ls_case_result *result,
     }
     int status = LS_OK;
     ls_stage_result *stage = &result->stages[result->stage_count];
-    *stage = (ls_stage_result){.name = "weight_after"};
+    *stage = (ls_stage_result){.name = "weight_after", .judge = LS_JUDGE_REAL};
     ls_stage_result_compared(stage, before->count);
     if (count != before->count) {
         status = LS_FAIL(LS_ERR_FORMAT, "weight_after has %zu elements, weight %zu", count,

@@ -12,7 +12,8 @@ import tempfile
 
 MOVES_ONLY = ("input_dist",)
 CASE_KEYS = {"name", "file", "backend", "real", "verdict", "class", "stages", "findings", "reproduce"}
-STAGE_KEYS = {"name", "class", "elements", "differing", "max_ulps", "bound_ratio", "order"}
+STAGE_KEYS = {"name", "class", "against", "elements", "unjudged", "differing", "max_ulps", "bound_ratio",
+              "order"}
 
 
 def run(arguments, expect=0):

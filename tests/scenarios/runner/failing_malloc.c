@@ -1,5 +1,6 @@
-// Preloaded into the program: the allocation whose number is in FAIL_AT fails, counted from 1. How
-// many there were goes to the file in FAIL_COUNT. For glibc.
+// Preloaded into the program: the allocation whose number is in FAIL_AT fails, counted from 1; with
+// FAIL_ON all that come after it, too. How many there were goes to the file in FAIL_COUNT. For
+// glibc.
 #include <errno.h>
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -14,10 +15,12 @@ void *__libc_realloc(void *old, size_t bytes);
 
 static atomic_long made;
 static long fail_at = -1;  // before the constructor: nothing is counted
+static bool fail_on;
 
 __attribute__((constructor)) static void begin(void) {
     const char *at = getenv("FAIL_AT");
     fail_at = at != NULL ? strtol(at, NULL, 10) : 0;
+    fail_on = getenv("FAIL_ON") != NULL && fail_at > 0;
 }
 
 __attribute__((destructor)) static void end(void) {
@@ -31,7 +34,11 @@ __attribute__((destructor)) static void end(void) {
 }
 
 static bool fails(void) {
-    if (fail_at < 0 || atomic_fetch_add(&made, 1) + 1 != fail_at) {
+    if (fail_at < 0) {
+        return false;
+    }
+    long number = atomic_fetch_add(&made, 1) + 1;
+    if (number != fail_at && !(fail_on && number > fail_at)) {
         return false;
     }
     errno = ENOMEM;

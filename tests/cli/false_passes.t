@@ -1,0 +1,125 @@
+# What a pass must not be: a comparison with nothing, with too wide a bound, or of something else.
+# A recording that is not there, and a defect that only the simulation shows.
+$ printf 'lockstep: 1\nname: m\nmesh: {shape: [4]}\nprogram: {steps: [{all_reduce: {count: 4, except: [{ranks: [2], op: max}]}}]}\nexpect: {finding: collective.op_mismatch}\n' > m.yaml; lockstep compare m.yaml --real nowhere
+> skip  m                 collective.op_mismatch was found in the simulation alone: a recording does not show what is planted
+>
+> compare: 0 passed, 0 failed, 1 skipped
+? 5
+$ sed '/^expect/d; s/, except.*]}/}/; s/$/ /' m.yaml > plain.yaml; sed -i 's/count: 4}.*/count: 4}}]}/' plain.yaml; lockstep compare plain.yaml --real nowhere > out
+? 2
+# Nothing that is compared with anything, in each way that comes to it.
+$ for steps in '' '{all_reduce: {count: 0}}' barrier '{all_reduce: {count: 0}}, barrier' '{send_recv: {count: 0, pairs: [[0, 1]]}}'; do printf "lockstep: 1\nname: n\nmesh: {shape: [2]}\nprogram: {steps: [$steps]}\n" > n.yaml; lockstep run n.yaml | head -n 1; lockstep run --quiet n.yaml > out; echo $?; done
+> skip  n                 nothing was judged: no output has an element that something is compared with
+> 5
+> skip  n                 nothing was judged: no output has an element that something is compared with
+> 5
+> skip  n                 nothing was judged: no output has an element that something is compared with
+> 5
+> skip  n                 nothing was judged: no output has an element that something is compared with
+> 5
+> skip  n                 nothing was judged: no output has an element that something is compared with
+> 5
+$ printf "lockstep: 1\nname: off\nmesh: {shape: [2]}\ntables: [{name: t, rows: 4, dim: 2, sharding: {type: row_wise}}]\ninputs: {batch: 2}\nchecks: {oracle: 'off', real: 'off'}\n" > off.yaml; lockstep run off.yaml | grep skip; lockstep run off.yaml > out
+> skip  off               nothing was judged: no output has an element that something is compared with
+> run: 0 passed, 0 failed, 1 skipped
+? 5
+# Two references of one output: each is judged, in either order.
+$ python3 -c 'import struct; h = "{\"descr\": \"<f4\", \"fortran_order\": False, \"shape\": (2, 2), }"; h += " " * (117 - len(h)) + "\n"; [open(n + ".npy", "wb").write(b"\x93NUMPY\x01\x00" + struct.pack("<H", len(h)) + h.encode() + struct.pack("<4f", *v)) for n, v in (("far", (1e9, -7, float("nan"), 0)), ("near", (0.3,) * 4))]'; for files in 'far near' 'near far' 'near near'; do set -- $files; printf "lockstep: 1\nname: r\nmesh: {shape: [2]}\ntables: [{name: t, rows: 8, dim: 2, weights: {constant: 0.1}, sharding: {type: row_wise}}]\ninputs: {batch: 1, features: {t: {lengths: {constant: 3}, ids: {values: [[0, 4, 7], [1, 5, 6]]}}}}\nchecks: {reference: [{file: $1.npy}, {file: $2.npy}]}\n" > r.yaml; lockstep run r.yaml | awk '/^ *reference:/ {print $1, $2}'; lockstep run --quiet r.yaml > out; echo $?; done
+> reference:output_dist wrong
+> reference:output_dist bit_exact
+> 1
+> reference:output_dist bit_exact
+> reference:output_dist wrong
+> 1
+> reference:output_dist bit_exact
+> reference:output_dist bit_exact
+> 0
+# What is planted is judged, reached and noticed, or the scenario fails.
+$ for fault in 'bit_flip, rank: 1, call: 0, index: 30' 'die, rank: 1, call: 99' 'bit_flip, rank: 1, call: 7'; do printf "lockstep: 1\nname: f\nmesh: {shape: [2]}\nprogram: {steps: [{all_gather: {name: w, count: 8, values: normal}}]}\nfaults: [{type: $fault}]\n" > f.yaml; lockstep run --quiet f.yaml | grep 'is wrong:\|error:'; done
+>   stage w is wrong: 2 of 32 elements differ, by up to 1,073,741,824 ulps (inf of the bound)
+>   error: f.yaml:5: the fault is not planted: rank 1 does not come to it
+>   error: f.yaml:5: the fault is not planted: rank 1 does not come to it
+$ printf 'lockstep: 1\nname: d\nmesh: {shape: [2]}\ntables: [{name: t, rows: 4, dim: 2, sharding: {type: row_wise}}]\ninputs: {batch: 2}\nfaults: [{type: die, rank: 1, call: 0}]\n' > d.yaml; lockstep run --quiet d.yaml | grep '^  rank'
+>   rank.died, rank 1, at d.yaml:4
+# An expectation is of all that is found.
+$ python3 -c 'import struct; h = "{\"descr\": \"<f4\", \"fortran_order\": False, \"shape\": (2, 2), }"; h += " " * (117 - len(h)) + "\n"; open("nan.npy", "wb").write(b"\x93NUMPY\x01\x00" + struct.pack("<H", len(h)) + h.encode() + struct.pack("<4f", float("nan"), 1, 2, 3))'
+$ printf 'lockstep: 1\nname: e\nmesh: {shape: [2]}\nprogram:\n  steps:\n    - all_reduce: {name: a, count: 2, async: true, values: {file: nan.npy}}\nexpect: {finding: handle.leak}\n' > e.yaml; lockstep run --quiet e.yaml | grep 'error:\|^  [a-z]*\.[a-z_]*,'; sed 's/leak}/leak, also: [value.nan_first]}/' e.yaml > f.yaml; lockstep run --quiet f.yaml | tail -n 1
+>   error: value.nan_first, which was not expected, appeared beside or instead of handle.leak
+>   value.nan_first, rank 0, at e.yaml:6
+>   handle.leak, rank 0, at e.yaml:6
+>   handle.leak, rank 1, at e.yaml:6
+> run: 1 passed, 0 failed, 0 skipped
+# A real sum that no order of its terms gives, where the terms overflow, cancel, or are few.
+$ printf '%s\n' 'lockstep run --quiet --keep kept $1.yaml > out; cp -r kept/$1 changed; python3 $SOURCE/tests/cli/change_tensor.py changed/rank_0000$2.safetensors "$3" $4 $5 $6; lockstep compare --quiet $1.yaml --real changed | grep '\''^  stage'\''; lockstep compare --quiet $1.yaml --real changed > out; echo $?; rm -r changed kept' > check; printf 'lockstep: 1\nname: big\nmesh: {shape: [3]}\nprogram: {steps: [{all_reduce: {name: sum, count: 2, dtype: f16, values: {values: [[60000, 1], [-60000, 1], [60000, 1]]}}}]}\n' > big.yaml; bash check big 0 sum/-/-/recv 0 e -7
+>   stage sum is wrong: 1 of 6 elements differ, by up to 49,747 ulps (1.25e+03 of the bound)
+> 1
+$ printf 'lockstep: 1\nname: cancel\nmesh: {shape: [3]}\nprogram: {steps: [{all_reduce: {name: sum, count: 2, dtype: f64, values: {values: [[1e+16, 1], [1, 1], [-1e+16, 1]]}}}]}\n' > cancel.yaml; bash check cancel 0 sum/-/-/recv 0 d -2; bash check cancel 0 sum/-/-/recv 0 d 2
+>   stage sum is wrong: 1 of 6 elements differ, by up to 4,611,686,018,427,387,904 ulps (3 of the bound)
+> 1
+> 0
+# A step whose name looks like a judge's is judged as every other: here every bit counts.
+$ printf 'lockstep: 1\nname: prefix\nmesh: {shape: [3]}\nprogram: {steps: [{all_reduce: {name: "oracle:x", count: 4}}]}\nchecks: {real: bit_exact}\n' > prefix.yaml; bash check prefix 1 oracle:x/-/-/recv 1 f 0.75000006
+>   stage oracle:x is within_bound: 1 of 12 elements differ, by up to 1 ulps (0.667 of the bound)
+> 1
+# NaN: the bits count where data moves.
+$ printf 'lockstep: 1\nname: nan\nmesh: {shape: [2]}\nprogram: {tensors: [{name: a, shape: [2, 2], values: {file: nan.npy}, placements: S(0)}], steps: [{full: {name: all, tensor: a}}]}\n' > nan.yaml; bash check nan 1 all/a/-/full 0 I 0xffc12345; bash check nan 1 all/a/-/full 0 I 0x7fc00000
+>   stage all is wrong: 1 of 8 elements differ, by up to 0 ulps (inf of the bound)
+> 1
+> 0
+# An output that is no output's name, and one that is gone; the command that is shown shows it again.
+$ bash check prefix 1 oracle:x/-/-/recv 0 rename -/-/-/-; lockstep run --quiet --keep kept prefix.yaml; cp -r kept/prefix c; rm -r kept; printf 'checks: {real: off}\n' >> c/scenario.yaml; sed -i '5d' c/scenario.yaml; python3 $SOURCE/tests/cli/change_tensor.py c/rank_00001.safetensors oracle:x/-/-/recv 0 drop; lockstep replay --quiet c | grep 'is wrong\|reproduce'; $(lockstep replay --quiet c | sed -n 's/^  reproduce: //p') > out
+> 2
+> run: 1 passed, 0 failed, 0 skipped
+>   stage oracle:x is wrong: 4 of 12 elements differ, by up to 0 ulps (inf of the bound)
+>   reproduce: lockstep replay c
+? 1
+# Results of others that no manifest names are told, beside some that pass and without any.
+$ mkdir -p t/none; cp $SOURCE/tests/order/nccl_truth/* t; cp t/w3_all_reduce_f32_sum_798_s21_Ring_LL_1ch.bin t/more.bin 2> /dev/null || cp "$(ls t/*.bin | head -n 1)" t/more.bin; cp t/more.bin t/none/x.bin; echo '[]' > t/list.json; lockstep replay t | grep 'skip\|replay:'; lockstep replay --quiet t/none
+> skip  t/unnamed         not replayed: list.json, more.bin: no manifest in the folder names it
+> skip  t/none/unnamed    not replayed: x.bin: no manifest in the folder names it
+> replay: 30 passed, 0 failed, 2 skipped
+> replay: 0 passed, 0 failed, 1 skipped
+? 5
+# A step that does nothing to the step it names is refused where it stands.
+$ of() { printf "lockstep: 1\nname: o\nmesh: {shape: [3]}\nprogram:\n  steps:\n    - $1\n    - $2\n" > o.yaml; lockstep run --quiet o.yaml 2>&1 | grep '^o.yaml\|run:'; }; of 'all_reduce: {name: a, count: 4}' 'wait: {step: a}'; of 'all_reduce: {name: a, count: 4, async: true, ranks: [0, 1]}' 'wait: {step: a, ranks: [0, 2]}'; of 'barrier: {name: a}' 'touch: {step: a}'; of 'send_recv: {name: a, count: 2, pairs: [[0, 1]]}' 'touch: {step: a}'; of 'all_reduce: {name: a, count: 0}' 'touch: {step: a}'; of 'broadcast: {name: a, count: 2, root: 1}' 'touch: {step: a, part: send, ranks: [0, 1]}'; of 'reduce: {name: a, count: 2, root: 1}' 'touch: {step: a, ranks: [2]}'; of 'scatter: {name: a, counts: [1, 0, 2]}' 'touch: {step: a, ranks: [0, 1]}'; of 'all_to_all: {name: a, splits: [[0, 1, 1], [0, 0, 0], [0, 1, 1]]}' 'touch: {step: a, ranks: [0, 1]}'; of 'barrier: {name: a}' 'check_replica: {step: a}'; of 'broadcast: {name: a, count: 2}' 'touch: {step: a, part: send}'; of 'all_to_all: {name: a, splits: [[0, 1, 1], [0, 0, 0], [0, 1, 1]]}' 'touch: {step: a, ranks: [1, 2]}'
+> o.yaml:7:20: error: wait: step a is not asynchronous: there is nothing to wait for
+> o.yaml:7:34: error: wait: rank 2 takes no part in step a
+> o.yaml:7:21: error: touch: no rank has a receive buffer in step a
+> o.yaml:7:21: error: touch: no rank has a receive buffer in step a
+> o.yaml:7:21: error: touch: no rank has a receive buffer in step a
+> o.yaml:7:44: error: touch: rank 0 has no send buffer in step a
+> o.yaml:7:32: error: touch: rank 2 has no receive buffer in step a
+> o.yaml:7:35: error: touch: rank 1 has no receive buffer in step a
+> o.yaml:7:32: error: touch: rank 0 has no receive buffer in step a
+> o.yaml:7:29: error: check_replica: step a leaves nothing that its ranks share
+> run: 1 passed, 0 failed, 0 skipped
+> run: 1 passed, 0 failed, 0 skipped
+# The report says what each stage was held against, and how much of a case was judged.
+$ printf 'lockstep: 1\nname: j\nmesh: {shape: [2]}\nprogram: {steps: [{all_reduce: {name: sum, count: 3}}, {send_recv: {name: message, count: 2, pairs: [[0, 1]]}}]}\n' > j.yaml; lockstep run --quiet --keep kept j.yaml; lockstep compare --json - j.yaml --real kept | python3 -c 'import json, sys; case, = json.load(sys.stdin)["cases"]; print(case["judged"]); [print(s["name"], s["against"], s["elements"], s["unjudged"]) for s in case["stages"]]'
+> run: 1 passed, 0 failed, 0 skipped
+> 16
+> sum real 6 0
+> message real 2 0
+> oracle:sum oracle 6 0
+> oracle:message oracle 2 0
+# A report that cannot be written is code 3, whatever the run found.
+$ for f in j e; do for o in json junit report trace; do lockstep run --quiet $f.yaml --$o /dev/full > out 2> err; echo $f $o $? $(cat err); done; lockstep run $f.yaml > /dev/full 2> err; echo $f $? $(cat err); done
+> j json 3 lockstep: error: cannot write '/dev/full': No space left on device
+> j junit 3 lockstep: error: cannot write '/dev/full': No space left on device
+> j report 3 lockstep: error: cannot write '/dev/full': No space left on device
+> j trace 3 lockstep: error: cannot write '/dev/full': No space left on device
+> j 3 lockstep: error: cannot write to stdout: No space left on device
+> e json 3 lockstep: error: cannot write '/dev/full': No space left on device
+> e junit 3 lockstep: error: cannot write '/dev/full': No space left on device
+> e report 3 lockstep: error: cannot write '/dev/full': No space left on device
+> e trace 3 lockstep: error: cannot write '/dev/full': No space left on device
+> e 3 lockstep: error: cannot write to stdout: No space left on device
+# The simulator records what is planted, and where something is found there is no recording.
+$ printf 'lockstep: 1\nname: flip\nmesh: {shape: [2]}\nprogram: {steps: [{all_gather: {name: w, count: 2}}]}\nfaults: [{type: bit_flip, rank: 1, call: 0, index: 30}]\nexpect: {class: wrong}\n' > flip.yaml; lockstep record --quiet --backend sim --out planted flip.yaml; grep -c all_gather planted/flip/rank_00001.calls.json; lockstep replay --quiet planted; lockstep compare flip.yaml --real planted | grep '^ '; lockstep record --quiet --backend sim --out none m.yaml | grep '^  [a-z.]*_'; test ! -e none
+> record: 1 passed, 0 failed, 0 skipped
+> 1
+> replay: 1 passed, 0 failed, 0 skipped
+>       case and stage    class             elements   differing       max ulps  of bound  order
+>         w               bit_exact                8           0              0         0
+>         oracle:w        wrong                    8           2  1,073,741,824       inf
+>   collective.op_mismatch, rank 2, at m.yaml:4
