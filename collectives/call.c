@@ -71,8 +71,12 @@ void ls_call_format(char *out, size_t out_bytes, const ls_call *call) {
         const char *op =
             collective->reduces && ls_op_valid((int)call->op) ? ls_op_name(call->op) : NULL;
         const char *dtype = ls_dtype_valid((int)call->dtype) ? ls_dtype_name(call->dtype) : "?";
-        (void)snprintf(what, sizeof what, "%s%s of %zu %s", op != NULL ? " " : "",
-                       op != NULL ? op : "", call->count, dtype);
+        char count[32] = "";
+        if (call->kind != LS_ALL_TO_ALL || call->send_counts == NULL) {
+            (void)snprintf(count, sizeof count, "%zu ", call->count);
+        }
+        (void)snprintf(what, sizeof what, "%s%s of %s%s", op != NULL ? " " : "",
+                       op != NULL ? op : "", count, dtype);
     }
     char root[64] = "";
     if (call->comm != NULL && call->root >= 0 && call->root < call->comm->size) {
@@ -97,8 +101,10 @@ void ls_call_format(char *out, size_t out_bytes, const ls_call *call) {
         }
     }
     char where[LS_CALL_WHERE_MAX];
-    (void)snprintf(out, out_bytes, "%s%s%s on %s (rank %d, call %llu, %s)", kind, what, root, comm,
-                   call->rank, (unsigned long long)call->seq, ls_call__where(where, call));
+    bool said = call->purpose != NULL;
+    (void)snprintf(out, out_bytes, "%s%s%s%s%s on %s (rank %d, call %llu, %s)", kind, what, root,
+                   said ? " for " : "", said ? call->purpose : "", comm, call->rank,
+                   (unsigned long long)call->seq, ls_call__where(where, call));
 }
 
 // ---- Extents ------------------------------------------------------------------------------------

@@ -75,9 +75,11 @@ typedef struct ls_call {
     void *recv;                 // NULL where it receives nothing
     const char *file;           // where the program made the call; static storage
     int line;
+    const char *purpose;  // what it moves: "input_dist sizes"; NULL: not said; static storage
 } ls_call;
 
-// "all_reduce sum of 1024 f32 on world (rank 3, call 7, train.c:41)".
+// "all_reduce sum of 1024 f32 on world (rank 3, call 7, train.c:41)". A purpose stands before "on";
+// of a call with counts for each rank there is no one number to tell.
 LS_API void ls_call_format(char *out, size_t out_bytes, const ls_call *call);
 // Elements in the send and receive buffer of a call (0 where it has none on this rank).
 // LS_ERR_OVERFLOW when they or their bytes do not fit; LS_ERR_INVALID for a call that makes no

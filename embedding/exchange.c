@@ -15,6 +15,7 @@ static ls_call make_call(const embedding_exchange *exchange, const embedding_sid
                      .recv_counts = scatters ? NULL : side->recv_counts,
                      .send = side->send,
                      .recv = side->recv,
+                     .purpose = exchange->what,
                      LS_HERE};
 }
 

@@ -202,7 +202,7 @@ typedef struct embedding_exchange {
     ls_comm *comm;
     ls_dtype dtype;
     ls_op op;
-    const char *what;  // for messages: "input_dist lengths"
+    const char *what;  // the stage and what moves, for messages: "input_dist lengths"
 } embedding_exchange;
 // One rank's side of it.
 typedef struct embedding_side {

@@ -113,7 +113,7 @@ static int exchange_pooled(ls_embedding_pass *pass, const embedding_group *group
         embedding_exchange exchange = {.kind = LS_ALL_TO_ALL,
                                        .comm = group->exchange[place],
                                        .dtype = group->dtype,
-                                       .what = "output_dist all_to_all"};
+                                       .what = "output_dist outputs"};
         LS_TRY(ls_embedding__exchange(module->backend, &exchange, sides, side_count));
     }
     return LS_OK;
@@ -347,7 +347,7 @@ static int dist_sequence(ls_embedding_pass *pass, const embedding_group *group,
     embedding_exchange exchange = {.kind = LS_ALL_TO_ALL,
                                    .comm = module->comm,
                                    .dtype = group->dtype,
-                                   .what = "output_dist all_to_all"};
+                                   .what = "output_dist outputs"};
     LS_TRY(ls_embedding__exchange(module->backend, &exchange, sides, pass->held_count));
     for (int h = 0; h < pass->held_count; h++) {
         LS_TRY(unpack_sequence(pass, group, h, &ways[h]));

@@ -21,10 +21,8 @@ typedef struct watch {
     const ls_plan *plan;
     ls_arena *arena;
     int group_room, collective_room, lookup_room;
-    int *comm_ids;     // [group_room] of each group, in the simulator
-    int integer_sets;  // exchanges of i64 so far: sizes, lengths, ids by turns
-    bool inputs_done;  // a lookup has begun
-    int status;        // of the observers, which return nothing
+    int *comm_ids;  // [group_room] of each group, in the simulator
+    int status;     // of the observers, which return nothing
 } watch;
 
 // Makes room for one more element of a list in the arena.
@@ -64,15 +62,13 @@ static int find_group(int *out, watch *w, const ls_comm *comm) {
     return group->ranks != NULL ? LS_OK : LS_ERR_MEMORY;
 }
 
-static const char *name_collective(watch *w, const ls_call *call) {
-    static const char *const turns[] = {"sizes", "lengths", "ids"};
-    if (call->kind == LS_REDUCE_SCATTER) {
-        return "reduce";
-    }
-    if (w->inputs_done) {
-        return "outputs";
-    }
-    return call->dtype == LS_I64 ? turns[w->integer_sets++ % 3] : "weights";
+// An embedding's call says what it is for: "input_dist sizes".
+static void name_collective(ls_step_collective *out, const ls_call *call) {
+    const char *what = call->purpose != NULL ? strchr(call->purpose, ' ') : NULL;
+    LS_ASSERT(what != NULL);
+    out->what = what + 1;
+    out->stage =
+        strncmp(call->purpose, "output_dist", 11) == 0 ? LS_STEP_OUTPUT_DIST : LS_STEP_INPUT_DIST;
 }
 
 static int copy_counts(const size_t **counts, int size, ls_arena *arena) {
@@ -107,8 +103,8 @@ static int keep_set(watch *w, const ls_call *const *calls, int size) {
     LS_TRY(grow((void **)&steps->collectives, &w->collective_room, steps->collective_count,
                 sizeof *steps->collectives, w->arena));
     ls_step_collective *out = &steps->collectives[steps->collective_count];
-    *out = (ls_step_collective){.size = size, .what = name_collective(w, calls[0])};
-    out->stage = w->inputs_done ? LS_STEP_OUTPUT_DIST : LS_STEP_INPUT_DIST;
+    *out = (ls_step_collective){.size = size};
+    name_collective(out, calls[0]);
     LS_TRY(find_group(&out->group, w, calls[0]->comm));
     out->calls = ls_arena_alloc(w->arena, (size_t)size, sizeof *out->calls);
     out->send_bytes = ls_arena_alloc(w->arena, (size_t)size, sizeof *out->send_bytes);
@@ -220,7 +216,6 @@ static int see_stage(void *arg, const ls_stage_output *output) {
     LS_TRY(w->status);
     bool input = strcmp(output->stage, "input_dist") == 0;
     bool looked_up = strcmp(output->stage, "lookup") == 0;
-    w->inputs_done = w->inputs_done || looked_up;
     if (!input && !looked_up) {
         return LS_OK;
     }
