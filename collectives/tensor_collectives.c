@@ -5,7 +5,8 @@
 
 #include "collectives/tensor.h"
 
-#define SHAPE_WORDS (1 + LS_DIMS_MAX)
+// What a rank tells of its shard's shape: dimensions, sizes, and a check of these.
+#define SHAPE_WORDS (2 + LS_DIMS_MAX)
 
 typedef struct operation {
     const ls_local_tensor *in;
@@ -79,6 +80,36 @@ static ls_shard *out_shard(const operation *o, int index) {
 }
 
 // ---- Shapes of the other ranks ------------------------------------------------------------------
+// Differs from what it was when any one of the words does.
+static int64_t check_of(const int64_t *words) {
+    uint64_t sum = 0;
+    for (int i = 0; i < SHAPE_WORDS - 1; i++) {
+        sum += (uint64_t)words[i];
+    }
+    return (int64_t)~sum;
+}
+
+static void write_shape(int64_t *words, const ls_shape *shape) {
+    words[0] = shape->ndim;
+    memcpy(words + 1, shape->dim, sizeof shape->dim);
+    words[SHAPE_WORDS - 1] = check_of(words);
+}
+
+// What arrived is data from elsewhere: nothing is done with it that is not a shape.
+static int read_shape(ls_shape *out, const int64_t *words, const ls_call *call, int from) {
+    size_t count;
+    bool fits =
+        words[SHAPE_WORDS - 1] == check_of(words) && words[0] >= 0 && words[0] <= LS_DIMS_MAX;
+    *out = (ls_shape){.ndim = fits ? (int)words[0] : 0};
+    memcpy(out->dim, words + 1, sizeof out->dim);
+    if (!fits || ls_shape_count(&count, out) != LS_OK) {
+        return LS_FAIL_RANK(LS_ERR_MISMATCH, call->rank,
+                            "on %s rank %d tells rank %d what is no shape of its shard",
+                            call->comm->name, from, call->rank);
+    }
+    return LS_OK;
+}
+
 static int receive_shapes(operation *o) {
     ls_call *calls = need(o, (size_t)o->held, sizeof *calls);
     if (calls == NULL) {
@@ -91,9 +122,7 @@ static int receive_shapes(operation *o) {
         if (own == NULL || all == NULL) {
             return LS_ERR_MEMORY;
         }
-        const ls_shape *shape = &o->shards[i]->block.size;
-        own[0] = shape->ndim;
-        memcpy(own + 1, shape->dim, sizeof shape->dim);
+        write_shape(own, &o->shards[i]->block.size);
         calls[i] = (ls_call){.kind = LS_ALL_GATHER,
                              .comm = comm,
                              .rank = o->calls[i].rank,
@@ -101,15 +130,18 @@ static int receive_shapes(operation *o) {
                              .count = SHAPE_WORDS,
                              .send = own,
                              .recv = all,
+                             .purpose = "shapes",
                              LS_HERE};
     }
     LS_TRY(ls_backend_run(o->backend, calls, o->held));
     for (int i = 0; i < o->held; i++) {
         const int64_t *all = calls[i].recv;
         for (int m = 0; m < calls[i].comm->size; m++) {
-            ls_shape *shape = &o->shapes[calls[i].comm->ranks[m]];
-            shape->ndim = (int)all[(size_t)m * SHAPE_WORDS];
-            memcpy(shape->dim, all + (size_t)m * SHAPE_WORDS + 1, sizeof shape->dim);
+            int from = calls[i].comm->ranks[m];
+            if (from != calls[i].rank) {
+                LS_TRY(
+                    read_shape(&o->shapes[from], all + (size_t)m * SHAPE_WORDS, &calls[i], from));
+            }
         }
     }
     return LS_OK;

@@ -1,7 +1,8 @@
 // Stage 1, input_dist: every rank cuts its bags up by the owner of each id (routing.c) and sends
 // lengths, ids and weights there, after the ranks have told one another how
-// much to expect. A rank whose input is unusable says so in that first exchange, with a negative
-// size, so that no other rank waits for it.
+// much to expect. A rank whose input is unusable says so in that first exchange, with negative
+// sizes, so that no other rank waits for it. What arrives is data from elsewhere: memory is taken
+// for sizes that agree with one another alone, and lengths and ids are checked before their use.
 #include "embedding/internal.h"
 
 // ---- The exchanges ------------------------------------------------------------------------------
@@ -12,17 +13,32 @@ typedef struct traffic {
     int64_t batch;
     embedding_outgoing out;
     int64_t *sizes_sent, *sizes_got;  // [world size][words]
-    size_t *ones;                     // [world size] = words
+    size_t *word_counts;              // [world size] = words
     size_t *send_counts, *recv_counts;
     const int64_t *lengths;  // as received: [source rank][own slot][batch of the source]
     const int64_t *ids;      // (device) as received: [source rank][own slot][bag][id]
     const float *weights;    // (device)
 } traffic;
 
-enum { WORD_LENGTHS, WORD_IDS, WORD_BATCH, WORD_WEIGHTS };
+// A rank tells each other one its batch, the ids and the weights that follow, and a check of these.
+enum { WORD_CHECK, WORD_IDS, WORD_BATCH, WORD_WEIGHTS };
+
+// All words of a rank that goes no further.
+#define STOPPED (-1)
+
+typedef enum payload { PAYLOAD_LENGTHS, PAYLOAD_IDS, PAYLOAD_WEIGHTS } payload;
 
 static int words_of(const embedding_group *group) {
     return group->weighted ? 4 : 3;
+}
+
+// Differs from what it was when any one of the other words does.
+static int64_t check_of(const int64_t *word, int words) {
+    uint64_t sum = 0;
+    for (int i = WORD_CHECK + 1; i < words; i++) {
+        sum += (uint64_t)word[i];
+    }
+    return (int64_t)~sum;
 }
 
 static int traffic_create(traffic *out, const ls_embedding *module, const embedding_group *group,
@@ -32,11 +48,11 @@ static int traffic_create(traffic *out, const ls_embedding *module, const embedd
     size_t size = (size_t)module->size;
     ARENA_NEW(out->sizes_sent, scratch, size * (size_t)words);
     ARENA_NEW(out->sizes_got, scratch, size * (size_t)words);
-    ARENA_NEW(out->ones, scratch, size);
+    ARENA_NEW(out->word_counts, scratch, size);
     ARENA_NEW(out->send_counts, scratch, size);
     ARENA_NEW(out->recv_counts, scratch, size);
     for (size_t i = 0; i < size; i++) {
-        out->ones[i] = (size_t)words;
+        out->word_counts[i] = (size_t)words;
     }
     return LS_OK;
 }
@@ -47,13 +63,13 @@ static void fill_sizes(traffic *side, const ls_embedding *module, const embeddin
     for (int to = 0; to < module->size; to++) {
         int64_t *word = side->sizes_sent + (size_t)to * (size_t)words;
         for (int slot = group->rank_first[to]; slot < group->rank_first[to + 1]; slot++) {
-            word[WORD_LENGTHS] += side->batch;
             word[WORD_IDS] += part->sent_ids[slot];
         }
         word[WORD_BATCH] = side->batch;
         if (group->weighted) {
             word[WORD_WEIGHTS] = word[WORD_IDS];
         }
+        word[WORD_CHECK] = check_of(word, words);
     }
 }
 
@@ -62,11 +78,12 @@ static int run_exchange(ls_embedding_pass *pass, traffic *sides, const char *wha
     embedding_side *calls;
     ARENA_NEW(calls, scratch, pass->held_count);
     for (int h = 0; h < pass->held_count; h++) {
-        calls[h] = (embedding_side){.rank = sides[h].rank,
-                                    .send = send[h],
-                                    .recv = recv[h],
-                                    .send_counts = sizes ? sides[h].ones : sides[h].send_counts,
-                                    .recv_counts = sizes ? sides[h].ones : sides[h].recv_counts};
+        calls[h] =
+            (embedding_side){.rank = sides[h].rank,
+                             .send = send[h],
+                             .recv = recv[h],
+                             .send_counts = sizes ? sides[h].word_counts : sides[h].send_counts,
+                             .recv_counts = sizes ? sides[h].word_counts : sides[h].recv_counts};
     }
     embedding_exchange exchange = {
         .kind = LS_ALL_TO_ALL, .comm = pass->module->comm, .dtype = dtype, .what = what};
@@ -89,26 +106,23 @@ static int exchange_sizes(ls_embedding_pass *pass, traffic *sides, ls_arena *scr
 static int read_sizes(const ls_embedding *module, const embedding_group *group, traffic *side,
                       embedding_part *part) {
     int words = words_of(group), rank = side->rank;
-    int64_t own_slots = group->rank_first[rank + 1] - group->rank_first[rank];
     for (int from = 0; from < module->size; from++) {
         const int64_t *word = side->sizes_got + (size_t)from * (size_t)words;
-        if (word[WORD_LENGTHS] < 0) {
+        if (word[WORD_CHECK] == STOPPED && word[WORD_IDS] == STOPPED &&
+            word[WORD_BATCH] == STOPPED) {
             return LS_FAIL_RANK(LS_ERR_FINDING, from,
                                 "input_dist: rank %d stopped because of its input", from);
         }
-        int64_t batch = word[WORD_BATCH], lengths, total;
-        bool overflow = __builtin_mul_overflow(own_slots, batch, &lengths) ||
-                        __builtin_add_overflow(part->bags, batch, &total);
-        if (overflow || batch < 0 || word[WORD_IDS] < 0 || lengths != word[WORD_LENGTHS] ||
-            (group->weighted && word[WORD_WEIGHTS] != word[WORD_IDS])) {
+        int64_t batch = word[WORD_BATCH];
+        if (batch < 0 || word[WORD_IDS] < 0 || word[WORD_CHECK] != check_of(word, words) ||
+            (group->weighted && word[WORD_WEIGHTS] != word[WORD_IDS]) ||
+            __builtin_add_overflow(part->bags, batch, &part->bags)) {
             return LS_FAIL_RANK(LS_ERR_MISMATCH, rank,
                                 "input_dist: rank %d tells rank %d sizes that do not fit: batch "
-                                "%lld, %lld lengths, %lld ids",
-                                from, rank, (long long)batch, (long long)word[WORD_LENGTHS],
-                                (long long)word[WORD_IDS]);
+                                "%lld, %lld ids",
+                                from, rank, (long long)batch, (long long)word[WORD_IDS]);
         }
         part->batches[from] = batch;
-        part->bags = total;
     }
     return LS_OK;
 }
@@ -121,13 +135,28 @@ static int total_of(size_t *out, const size_t *counts, int count) {
     return LS_OK;
 }
 
-// Fills the side's counts from word `word` and makes room for what is coming.
+static int slots_of(const embedding_group *group, int rank) {
+    return group->rank_first[rank + 1] - group->rank_first[rank];
+}
+
+// Fills the side's counts. What is sent follows from what there is, not from the sizes that were
+// told: their memory was in other hands since.
 static int prepare_counts(const ls_embedding *module, const embedding_group *group, traffic *side,
-                          int word, size_t *sent, size_t *got) {
-    int words = words_of(group);
+                          const embedding_part *part, payload what, size_t *sent, size_t *got) {
     for (int i = 0; i < module->size; i++) {
-        side->send_counts[i] = (size_t)side->sizes_sent[(size_t)i * (size_t)words + (size_t)word];
-        side->recv_counts[i] = (size_t)side->sizes_got[(size_t)i * (size_t)words + (size_t)word];
+        size_t sends = 0, receives;
+        if (what == PAYLOAD_LENGTHS) {
+            LS_TRY(ls_embedding__count(&sends, slots_of(group, i), side->batch, 1));
+            LS_TRY(
+                ls_embedding__count(&receives, slots_of(group, side->rank), part->batches[i], 1));
+        } else {
+            for (int slot = group->rank_first[i]; slot < group->rank_first[i + 1]; slot++) {
+                sends += (size_t)part->sent_ids[slot];
+            }
+            receives = (size_t)side->sizes_got[(size_t)i * (size_t)words_of(group) + WORD_IDS];
+        }
+        side->send_counts[i] = sends;
+        side->recv_counts[i] = receives;
     }
     LS_TRY(total_of(sent, side->send_counts, module->size));
     return total_of(got, side->recv_counts, module->size);
@@ -136,22 +165,22 @@ static int prepare_counts(const ls_embedding *module, const embedding_group *gro
 // Concatenates one rank's pieces, which are in the order of the destination ranks, and makes room
 // for what it gets.
 static int pack(const ls_embedding_pass *pass, const embedding_group *group, traffic *side,
-                const embedding_part *part, int word, embedding_pool *scratch, const void **send,
-                void **recv) {
-    size_t bytes = word == WORD_WEIGHTS ? sizeof(float) : sizeof(int64_t);
+                const embedding_part *part, payload what, embedding_pool *scratch,
+                const void **send, void **recv) {
+    size_t bytes = what == PAYLOAD_WEIGHTS ? sizeof(float) : sizeof(int64_t);
     ls_device *device = pass->module->device;
     size_t sent, got, at = 0;
-    LS_TRY(prepare_counts(pass->module, group, side, word, &sent, &got));
+    LS_TRY(prepare_counts(pass->module, group, side, part, what, &sent, &got));
     void *packed;
     embedding_array array = {side->rank, -1, "the input on its way to the shards", sent, bytes};
     LS_TRY(ls_embedding__take(scratch, &packed, &array));
     array = (embedding_array){side->rank, -1, "the input that arrives for the shards", got, bytes};
     LS_TRY(ls_embedding__take(scratch, recv, &array));
     for (int slot = 0; slot < group->slot_count; slot++) {
-        const void *piece = word == WORD_LENGTHS ? (const void *)side->out.lengths[slot]
-                            : word == WORD_IDS   ? (const void *)side->out.ids[slot]
-                                                 : (const void *)side->out.weights[slot];
-        size_t count = word == WORD_LENGTHS ? (size_t)side->batch : (size_t)part->sent_ids[slot];
+        const void *piece = what == PAYLOAD_LENGTHS ? (const void *)side->out.lengths[slot]
+                            : what == PAYLOAD_IDS   ? (const void *)side->out.ids[slot]
+                                                    : (const void *)side->out.weights[slot];
+        size_t count = what == PAYLOAD_LENGTHS ? (size_t)side->batch : (size_t)part->sent_ids[slot];
         if (count > 0) {
             LS_TRY(device->ops->copy(device, (char *)packed + at * bytes, piece, count * bytes));
         }
@@ -163,10 +192,10 @@ static int pack(const ls_embedding_pass *pass, const embedding_group *group, tra
 }
 
 // What arrived. Lengths are control data: every rank goes through them.
-static int unpack(traffic *side, const void *recv, int word, embedding_pool *scratch) {
-    if (word == WORD_IDS) {
+static int unpack(traffic *side, const void *recv, payload what, embedding_pool *scratch) {
+    if (what == PAYLOAD_IDS) {
         side->ids = recv;
-    } else if (word == WORD_WEIGHTS) {
+    } else if (what == PAYLOAD_WEIGHTS) {
         side->weights = recv;
     } else {
         size_t got;
@@ -180,27 +209,33 @@ static int unpack(traffic *side, const void *recv, int word, embedding_pool *scr
 
 // One of the three uneven exchanges.
 static int exchange_payload(ls_embedding_pass *pass, const embedding_group *group, traffic *sides,
-                            int word, embedding_pool *scratch) {
-    static const char *const what[] = {[WORD_LENGTHS] = "input_dist lengths",
-                                       [WORD_IDS] = "input_dist ids",
-                                       [WORD_WEIGHTS] = "input_dist weights"};
-    ls_dtype dtype = word == WORD_WEIGHTS ? LS_F32 : LS_I64;
+                            payload what, embedding_pool *scratch) {
+    static const char *const names[] = {[PAYLOAD_LENGTHS] = "input_dist lengths",
+                                        [PAYLOAD_IDS] = "input_dist ids",
+                                        [PAYLOAD_WEIGHTS] = "input_dist weights"};
+    ls_dtype dtype = what == PAYLOAD_WEIGHTS ? LS_F32 : LS_I64;
     const int64_t g = group - pass->module->groups;
     const void **send;
     void **recv;
     ARENA_NEW(send, scratch->arena, pass->held_count);
     ARENA_NEW(recv, scratch->arena, pass->held_count);
     for (int h = 0; h < pass->held_count; h++) {
-        LS_TRY(pack(pass, group, &sides[h], &pass->parts[h][g], word, scratch, &send[h], &recv[h]));
+        LS_TRY(pack(pass, group, &sides[h], &pass->parts[h][g], what, scratch, &send[h], &recv[h]));
     }
-    LS_TRY(run_exchange(pass, sides, what[word], dtype, scratch->arena, send, recv, false));
+    LS_TRY(run_exchange(pass, sides, names[what], dtype, scratch->arena, send, recv, false));
     for (int h = 0; h < pass->held_count; h++) {
-        LS_TRY(unpack(&sides[h], recv[h], word, scratch));
+        LS_TRY(unpack(&sides[h], recv[h], what, scratch));
     }
     return LS_OK;
 }
 
 // ---- From the order of arrival to the order of slots --------------------------------------------
+
+static const char *feature_of(const ls_embedding *module, const embedding_group *group, int rank,
+                              int k) {
+    const embedding_pair *pair = &module->pairs[group->slots[group->rank_first[rank] + k].pair];
+    return module->tables[pair->table].config->features[pair->feature];
+}
 
 // Where slot k of source rank `from` begins in what arrived, [world size][own slots].
 typedef struct arrival {
@@ -209,7 +244,7 @@ typedef struct arrival {
 
 static int locate(const ls_embedding *module, const embedding_group *group, const traffic *side,
                   const embedding_part *part, ls_arena *scratch, arrival *out) {
-    int own = group->rank_first[side->rank + 1] - group->rank_first[side->rank];
+    int own = slots_of(group, side->rank);
     size_t cells;
     LS_TRY(ls_embedding__count(&cells, module->size, own, 1));
     ARENA_NEW(out->lengths, scratch, cells);
@@ -225,9 +260,10 @@ static int locate(const ls_embedding *module, const embedding_group *group, cons
                 int64_t length = side->lengths[length_at++];
                 if (length < 0 || length > left) {
                     return LS_FAIL_RANK(LS_ERR_MISMATCH, side->rank,
-                                        "input_dist: rank %d sent rank %d a length of %lld with "
-                                        "%lld ids left",
-                                        from, side->rank, (long long)length, (long long)left);
+                                        "input_dist: rank %d sent rank %d for feature %s a length "
+                                        "of %lld with %lld ids left",
+                                        from, side->rank, feature_of(module, group, side->rank, k),
+                                        (long long)length, (long long)left);
                 }
                 left -= length;
                 id_at += (size_t)length;
@@ -249,7 +285,7 @@ static int gather_slot(const ls_embedding *module, const embedding_group *group,
                        embedding_part *part) {
     ls_arena *arena = pool->arena;
     ls_device *device = module->device;
-    int own = group->rank_first[side->rank + 1] - group->rank_first[side->rank];
+    int own = slots_of(group, side->rank);
     ARENA_NEW(part->lengths[k], arena, part->bags);
     ARENA_NEW(part->offsets[k], arena, part->bags + 1);
     ARENA_NEW(part->slot_ids[k], arena, module->size);
@@ -285,18 +321,20 @@ static int gather_slot(const ls_embedding *module, const embedding_group *group,
 }
 
 // Ids that arrived must be rows of the shard: other processes are not trusted with our memory.
-static int check_rows(ls_device *device, const embedding_group *group, int rank, int k,
+static int check_rows(const ls_embedding *module, const embedding_group *group, int rank, int k,
                       const embedding_part *part) {
+    ls_device *device = module->device;
     const embedding_slot *slot = &group->slots[group->rank_first[rank] + k];
-    size_t bad = 0;
+    size_t bad = 0, count = (size_t)part->offsets[k][part->bags];
     int status =
-        device->ops->resolve_ids(device, part->ids[k], (size_t)part->offsets[k][part->bags],
-                                 slot->block.rows, LS_ID_ERROR, &bad);
+        device->ops->resolve_ids(device, part->ids[k], count, slot->block.rows, LS_ID_ERROR, &bad);
     if (status == LS_ERR_INVALID) {
         ls_error error = *ls_error_last();
         return LS_FAIL_RANK(LS_ERR_MISMATCH, rank,
-                            "input_dist: rank %d was sent local rows of a shard of %lld rows: %s",
-                            rank, (long long)slot->block.rows, error.text);
+                            "input_dist: rank %d was sent for feature %s local rows of a shard of "
+                            "%lld rows: %s",
+                            rank, feature_of(module, group, rank, k), (long long)slot->block.rows,
+                            error.text);
     }
     return status;
 }
@@ -306,10 +344,10 @@ static int settle_rank(ls_embedding_pass *pass, const embedding_group *group, co
     arrival where = {0};
     LS_TRY(locate(pass->module, group, side, part, scratch->arena, &where));
     LS_TRY(ls_embedding__part_create(part, group, side->rank, pass->arena));
-    int own = group->rank_first[side->rank + 1] - group->rank_first[side->rank];
+    int own = slots_of(group, side->rank);
     for (int k = 0; k < own; k++) {
         LS_TRY(gather_slot(pass->module, group, side, &where, k, &pass->pool, part));
-        LS_TRY(check_rows(pass->module->device, group, side->rank, k, part));
+        LS_TRY(check_rows(pass->module, group, side->rank, k, part));
     }
     return LS_OK;
 }
@@ -334,10 +372,10 @@ static int dist_group(ls_embedding_pass *pass, embedding_group *group, embedding
     for (int h = 0; h < pass->held_count; h++) {
         LS_TRY(read_sizes(module, group, &sides[h], &pass->parts[h][g]));
     }
-    LS_TRY(exchange_payload(pass, group, sides, WORD_LENGTHS, scratch));
-    LS_TRY(exchange_payload(pass, group, sides, WORD_IDS, scratch));
+    LS_TRY(exchange_payload(pass, group, sides, PAYLOAD_LENGTHS, scratch));
+    LS_TRY(exchange_payload(pass, group, sides, PAYLOAD_IDS, scratch));
     if (group->weighted) {
-        LS_TRY(exchange_payload(pass, group, sides, WORD_WEIGHTS, scratch));
+        LS_TRY(exchange_payload(pass, group, sides, PAYLOAD_WEIGHTS, scratch));
     }
     for (int h = 0; h < pass->held_count; h++) {
         LS_TRY(settle_rank(pass, group, &sides[h], scratch, &pass->parts[h][g]));
@@ -353,7 +391,7 @@ static int keep_group(ls_embedding_pass *pass, const embedding_group *group, int
     embedding_part *part = &pass->parts[held][group - module->groups];
     LS_TRY(ls_embedding__part_create(part, group, rank, pass->arena));
     ARENA_NEW(part->batches, pass->arena, module->size);
-    for (int k = 0; k < group->rank_first[rank + 1] - group->rank_first[rank]; k++) {
+    for (int k = 0; k < slots_of(group, rank); k++) {
         const embedding_slot *slot = &group->slots[group->rank_first[rank] + k];
         const ls_jagged *jagged = &pass->inputs[held][slot->pair].jagged;
         size_t count = (size_t)(jagged->offsets[jagged->batch] - jagged->offsets[0]);
@@ -399,7 +437,7 @@ static void announce_failure(ls_embedding_pass *pass, const bool *failed, ls_are
             return;
         }
         for (size_t i = 0; i < (size_t)module->size * (size_t)words_of(group); i++) {
-            sides[h].sizes_sent[i] = failed[h] ? -1 : 0;
+            sides[h].sizes_sent[i] = failed[h] ? STOPPED : 0;
         }
     }
     (void)exchange_sizes(pass, sides, scratch);

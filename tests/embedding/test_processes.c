@@ -5,9 +5,12 @@
 
 #include "case.h"
 
+#define SIZES(ids, batch)                                                                          \
+    { ~((ids) + (batch)), ids, batch }
+
 // What the other rank answers in the exchange of sizes, and what it was sent.
 typedef struct other_rank {
-    int64_t answer[3];   // lengths, ids, batch
+    int64_t answer[3];   // check, ids, batch
     int64_t length, id;  // the one length and id that it sends
     int64_t told[3];
     int exchanges;
@@ -107,7 +110,7 @@ static int run(other_rank *other, int64_t own_id) {
 // A rank whose id is out of range still takes part in the first exchange, says so there, and then
 // reports its own error.
 Test(processes, a_bad_input_is_announced) {
-    other_rank other = {.answer = {1, 1, 1}};
+    other_rank other = {.answer = SIZES(1, 1)};
     cr_expect(run(&other, 9) == LS_ERR_FINDING);
     cr_expect(other.exchanges == 1);
     cr_expect(other.told[0] < 0);
@@ -122,19 +125,25 @@ Test(processes, an_announced_failure_stops_this_rank) {
     cr_expect(run(&other, 2) == LS_ERR_FINDING);
     cr_expect(other.exchanges == 1 && ls_error_last()->rank == 0);
     cr_expect(strstr(ls_error_last()->text, "rank 0 stopped because of its input"));
-    cr_expect(other.told[0] == 0 && other.told[1] == 0 && other.told[2] == 1);
-    other = (other_rank){.answer = {1, 1, 1}, .length = 1, .id = 3};
+    cr_expect(other.told[0] == ~1 && other.told[1] == 0 && other.told[2] == 1);
+    other = (other_rank){.answer = SIZES(1, 1), .length = 1, .id = 3};
     cr_expect(run(&other, 2) == LS_OK, "%s", ls_error_last()->text);
     cr_expect(other.exchanges == 3);
 }
 
 // Sizes, lengths and rows that do not fit together are refused, not trusted.
 Test(processes, wrong_answers_are_refused) {
-    static const other_rank wrong[] = {
-        {.answer = {2, 1, 1}, .length = 1, .id = 0},  {.answer = {1, -1, 1}, .length = 1, .id = 0},
-        {.answer = {1, 1, -1}, .length = 1, .id = 0}, {.answer = {1, 1, 1}, .length = 2, .id = 0},
-        {.answer = {1, 1, 1}, .length = 0, .id = 0},  {.answer = {1, 1, 1}, .length = -1, .id = 0},
-        {.answer = {1, 1, 1}, .length = 1, .id = 4},  {.answer = {1, 1, 1}, .length = 1, .id = -1}};
+    static const other_rank wrong[] = {{.answer = {~3, 1, 1}, .length = 1, .id = 0},
+                                       {.answer = {~2, 2, 1}, .length = 1, .id = 0},
+                                       {.answer = {~2, 1, 2}, .length = 1, .id = 0},
+                                       {.answer = {0, 0, 0}, .length = 1, .id = 0},
+                                       {.answer = SIZES(-1, 1), .length = 1, .id = 0},
+                                       {.answer = SIZES(1, -1), .length = 1, .id = 0},
+                                       {.answer = SIZES(1, 1), .length = 2, .id = 0},
+                                       {.answer = SIZES(1, 1), .length = 0, .id = 0},
+                                       {.answer = SIZES(1, 1), .length = -1, .id = 0},
+                                       {.answer = SIZES(1, 1), .length = 1, .id = 4},
+                                       {.answer = SIZES(1, 1), .length = 1, .id = -1}};
     for (size_t i = 0; i < sizeof(wrong) / sizeof(wrong[0]); i++) {
         other_rank other = wrong[i];
         cr_expect(run(&other, 2) == LS_ERR_MISMATCH, "%zu: %s", i, ls_error_last()->text);
