@@ -95,10 +95,23 @@ static void report_extra(ls_run *run, const ls_meet *meet, const int *present, i
            odd != NULL ? odd->call.line : first->call.line, &text);
 }
 
+// The first of the ranks that ended with an error; NULL: none did.
+static const ls_rank *first_failed(const ls_run *run, const int *ranks, int count) {
+    for (int i = 0; i < count; i++) {
+        if (run->ranks[ranks[i]].exit_status != 0) {
+            return &run->ranks[ranks[i]];
+        }
+    }
+    return NULL;
+}
+
 static void report_gone(ls_run *run, const ls_meet *meet, const int *absent, int absent_count,
                         const ls_rank *waiting) {
-    const ls_rank *gone = &run->ranks[absent[0]];
-    const ls_history_entry *odd = odd_call(waiting, gone, meet->shared->comm);
+    const ls_rank *failed = first_failed(run, absent, absent_count);
+    const ls_rank *gone = failed != NULL ? failed : &run->ranks[absent[0]];
+    // Who failed made no further call of any kind.
+    const ls_history_entry *odd =
+        failed != NULL ? NULL : odd_call(waiting, gone, meet->shared->comm);
     ls_text text = {0};
     char ranks[128];
     ls_ranks_format(ranks, sizeof ranks, absent, absent_count);
@@ -139,7 +152,8 @@ static void explain_meet(ls_run *run, const ls_meet *meet) {
         }
     }
     LS_ASSERT(present_count > 0 && absent_count > 0);
-    if (2 * present_count < comm->size && absent_count == comm->size - present_count) {
+    if (2 * present_count < comm->size && absent_count == comm->size - present_count &&
+        first_failed(run, absent, absent_count) == NULL) {
         report_extra(run, meet, present, present_count, &run->ranks[absent[0]]);
     } else {
         report_gone(run, meet, absent, absent_count, &run->ranks[present[0]]);
@@ -155,6 +169,9 @@ static void explain_p2p(ls_run *run, const ls_request *request) {
     ls_text_printf(&text, "rank %d, %s: rank %d never posts the %s%s\n", rank, what, peer,
                    send ? "receive" : "send",
                    run->ranks[peer].state == LS_RANK_RETURNED ? ", it has returned" : "");
+    if (run->ranks[peer].why != NULL) {
+        ls_text_printf(&text, "rank %d: %s\n", peer, run->ranks[peer].why);
+    }
     ls_findings__history(&text, &run->ranks[peer], 4);
     report(run, send ? LS_FINDING_P2P_UNMATCHED_SEND : LS_FINDING_P2P_UNMATCHED_RECV, &rank, 1,
            request->call.file, request->call.line, &text);
