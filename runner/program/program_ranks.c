@@ -338,20 +338,20 @@ static int run_check(rank_program *p, const ls_scenario_step *step) {
 static int run_tensor_step(rank_program *p, const ls_scenario_step *step) {
     const ls_scenario_except *except = NULL;
     ls_scenario_step own = *step;
-    int times = 1;
+    int times = 1, status = LS_OK;
     if (ls_program__except_of(&except, step, ls_rank_id(p->self))) {
         times = except->skip ? 0 : except->repeat ? 2 : 1;
         own.op = ls_node_has(&except->node, "op") ? except->op : own.op;
         own.root = ls_node_has(&except->node, "root") ? except->root : own.root;
     }
     ls_rank_backend_at(p->own, p->scenario->file, line_of(step, ls_rank_id(p->self)));
-    for (int i = 0; i < times; i++) {
-        if (ls_program__tensor_step(&p->tensors, &own) != LS_OK) {
-            return ls_error_wrap("%s: step %s", ls_scenario_where(p->scenario, &step->node),
-                                 step->name);
-        }
+    const ls_stage_sink *sink = p->execution.sink;
+    for (int i = 0; i < times && status == LS_OK; i++) {
+        p->execution.sink = i + 1 == times ? sink : NULL;  // what the last one leaves counts
+        status = ls_program__tensor_step(&p->tensors, &own);
     }
-    return LS_OK;
+    const char *where = ls_scenario_where(p->scenario, &step->node);
+    return status == LS_OK ? LS_OK : ls_error_wrap("%s: step %s", where, step->name);
 }
 
 static bool takes_part(const ls_scenario_step *step, int rank) {

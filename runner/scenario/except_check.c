@@ -81,8 +81,17 @@ static ls_kind call_of(ls_step_kind kind) {
     return kinds[kind];
 }
 
+// Steps on tensors make their calls themselves, with memory of their own.
+static bool on_tensors(const ls_scenario_step *step) {
+    return step->tensor != NULL || (step->kind > LS_STEP_BARRIER && step->kind < LS_STEP_WAIT);
+}
+
 static unsigned honoured(const ls_scenario_step *step, const ls_scenario_except *except) {
     const unsigned always = EXIT | SWAP;
+    if (on_tensors(step)) {
+        return always | SKIP | REPEAT |
+               (step->kind <= LS_STEP_BARRIER ? of_kind(call_of(step->kind)) & (OP | ROOT) : 0);
+    }
     switch (step->kind) {
     case LS_STEP_WAIT:
         return always | SKIP | REPEAT;
@@ -160,8 +169,10 @@ void ls_check__except(ls_reader *reader, const ls_scenario *scenario, const ls_s
     const ls_scenario_except *except = &step->excepts[index];
     unsigned fields = given(except);
     unsigned idle = fields & ~honoured(step, except);
-    refuse(reader, step, except, idle,
-           (idle & GROUP) != 0 && step->kind <= LS_STEP_BARRIER ? " without ranks" : "");
+    const char *why = on_tensors(step)                                       ? " on a tensor"
+                      : (idle & GROUP) != 0 && step->kind <= LS_STEP_BARRIER ? " without ranks"
+                                                                             : "";
+    refuse(reader, step, except, idle, why);
     if (fields == 0) {
         ls_check__error(reader, except->node.mark, "skip: true, for example", NULL,
                         "except: it does not say what these ranks do differently");
@@ -177,6 +188,7 @@ void ls_check__except(ls_reader *reader, const ls_scenario *scenario, const ls_s
     if ((fields & SWAP) != 0 && step == &scenario->steps[scenario->step_count - 1]) {
         refuse(reader, step, except, SWAP, ", the last step");
     }
+    fields &= ~idle;
     bool own_counts = step->counts.count > 0 || step->splits.count > 0 || (fields & COUNTS) != 0;
     ls_kind kind = (fields & CALL) != 0 ? except->kind : call_of(step->kind);
     if (step->kind <= LS_STEP_BARRIER && (fields & COUNT) != 0 && own_counts &&

@@ -252,16 +252,14 @@ static void check_excepts(ls_reader *reader, const ls_scenario *scenario,
         if (ls_node_has(&except->node, "group")) {
             check_members(reader, scenario, &except->group, "group");
         }
-        if (step->tensor == NULL) {
-            ls_check__except(reader, scenario, step, i);
-        }
+        ls_check__except(reader, scenario, step, i);
     }
 }
 
 // What a collective on a tensor takes from the tensor itself.
 static void check_on_tensor(ls_reader *reader, const ls_scenario_step *step) {
     static const char *const raw[] = {"ranks",  "count",   "dtype",    "values", "counts",
-                                      "splits", "factors", "in_place", "except", "replica"};
+                                      "splits", "factors", "in_place", "replica"};
     for (size_t i = 0; i < sizeof raw / sizeof *raw; i++) {
         if (has(step, raw[i])) {
             ls_check__error(reader, ls_node_mark(&step->node, raw[i]), NULL, NULL,
@@ -416,8 +414,10 @@ static void check_step(ls_reader *reader, const ls_scenario *scenario, ls_scenar
     } else if (step->kind == LS_STEP_REDISTRIBUTE && step->has_to) {
         step->axis = -1;
         check_placements(reader, scenario, &step->node, "to", &step->to, NULL);
+        check_excepts(reader, scenario, step, scenario->ranks);
     } else {
         step->axis = -1;
+        check_excepts(reader, scenario, step, scenario->ranks);
         check_members(reader, scenario, &step->ranks, "rank");  // change
     }
     if (step->into != NULL && !known(names, step->into)) {

@@ -52,6 +52,11 @@ static const ls_schema_name kind_names[] = {LS_KIND_MAP(KIND_NAME)};
          .record = &except_record, .otherwise = "none",                                            \
          .doc = "What some ranks do differently: a defect.",                                       \
          .example = "except: [{ranks: [2], op: max}]"}
+#define EXCEPT_FIELD                                                                        \
+    {.key = "except", .type = LS_FIELD_RECORDS, MEMBER(excepts), AUX(except_count),                \
+     .record = &except_record, .otherwise = "none",                                                \
+     .doc = "What some ranks do differently: a defect.",                                           \
+     .example = "except: [{ranks: [2], skip: true}]"}
 #define DATA_FIELDS                                                                                \
     {.key = "count", .type = LS_FIELD_INT, MEMBER(count), .min = 0, .max = LS_SCENARIO_COUNT_MAX,  \
      .fallback = "0", .otherwise = "required without tensor, counts or splits",                    \
@@ -198,10 +203,7 @@ static const ls_schema_field barrier_fields[] = {
     {.key = "ranks", .type = LS_FIELD_INTS, MEMBER(ranks), .min = 0, .max = LS_RANKS_MAX - 1,
      .otherwise = "the whole world", .doc = "The group's ranks, in order.",
      .example = "ranks: [0, 2, 3]"},
-    {.key = "except", .type = LS_FIELD_RECORDS, MEMBER(excepts), AUX(except_count),
-     .record = &except_record, .otherwise = "none",
-     .doc = "What some ranks do differently: a defect.",
-     .example = "except: [{ranks: [2], skip: true}]"},
+    EXCEPT_FIELD,
 };
 static const ls_schema_field of_fields[] = {OF_FIELDS};
 static const ls_schema_field touch_fields[] = {
@@ -214,21 +216,24 @@ static const ls_schema_field touch_fields[] = {
 };
 static const ls_schema_field redistribute_fields[] = {
     NAME_FIELD,
+    EXCEPT_FIELD,
     INTO_FIELD,
     TENSOR_FIELD(LS_FIELD_REQUIRED),
     {.key = "to", .type = LS_FIELD_PLACEMENTS, .flags = LS_FIELD_REQUIRED, MEMBER(to),
      AUX(has_to), .doc = "The new placement for each mesh dimension: S(dim), R or P(op).",
      .example = "to: \"S(1), R\""},
 };
-static const ls_schema_field full_fields[] = {NAME_FIELD, TENSOR_FIELD(LS_FIELD_REQUIRED)};
-static const ls_schema_field binary_fields[] = {NAME_FIELD, INTO_FIELD,
+static const ls_schema_field full_fields[] = {NAME_FIELD, EXCEPT_FIELD,
+                                              TENSOR_FIELD(LS_FIELD_REQUIRED)};
+static const ls_schema_field binary_fields[] = {NAME_FIELD, EXCEPT_FIELD, INTO_FIELD,
                                                 TENSOR_FIELD(LS_FIELD_REQUIRED), OTHER_FIELD};
-static const ls_schema_field transpose_fields[] = {NAME_FIELD, INTO_FIELD,
+static const ls_schema_field transpose_fields[] = {NAME_FIELD, EXCEPT_FIELD, INTO_FIELD,
                                                    TENSOR_FIELD(LS_FIELD_REQUIRED)};
-static const ls_schema_field sum_fields[] = {NAME_FIELD, INTO_FIELD,
+static const ls_schema_field sum_fields[] = {NAME_FIELD, EXCEPT_FIELD, INTO_FIELD,
                                              TENSOR_FIELD(LS_FIELD_REQUIRED), DIM_FIELD};
 static const ls_schema_field scale_fields[] = {
     NAME_FIELD,
+    EXCEPT_FIELD,
     INTO_FIELD,
     TENSOR_FIELD(LS_FIELD_REQUIRED),
     {.key = "factor", .type = LS_FIELD_REAL, .flags = LS_FIELD_REQUIRED, MEMBER(factor),
@@ -237,6 +242,7 @@ static const ls_schema_field scale_fields[] = {
 };
 static const ls_schema_field narrow_fields[] = {
     NAME_FIELD,
+    EXCEPT_FIELD,
     INTO_FIELD,
     TENSOR_FIELD(LS_FIELD_REQUIRED),
     DIM_FIELD,
@@ -259,6 +265,7 @@ static const ls_schema_field change_fields[] = {
 };
 static const ls_schema_field cat_fields[] = {
     NAME_FIELD,
+    EXCEPT_FIELD,
     {.key = "tensors", .type = LS_FIELD_STRINGS, .flags = LS_FIELD_REQUIRED, MEMBER(tensors),
      .doc = "What is joined, in order.", .example = "tensors: [a, b]"},
     {.key = "into", .type = LS_FIELD_STRING, .flags = LS_FIELD_REQUIRED, MEMBER(into),

@@ -128,3 +128,34 @@ $ f=$(printf 'a\033[31m b.yaml'); echo 'lockstep: 2' > "$f"; lockstep run "$f" 2
 ? 2
 $ cp $SOURCE/scenarios/bugs/all_reduce_max_on_one_rank.yaml '$(touch here)'"'"'s.yaml'; sed -i '/^expect/d' '$(touch here)'"'"'s.yaml'; lockstep run --quiet '$(touch here)'"'"'s.yaml' | grep reproduce
 >   reproduce: lockstep run --backend sim '$(touch here)'\''s.yaml'
+# On tensors, what a step does by itself is not for an exception to change; each is refused at its line.
+$ on() { printf "lockstep: 1\nname: t\nmesh: {shape: [4]}\nprogram:\n  tensors: [{name: a, shape: [8], placements: R}]\n  steps:\n    - $1: {tensor: a, $2except: [{ranks: [1], $3}]}\n" > e.yaml; lockstep run --quiet e.yaml 2>&1 | grep -o '^e.yaml.*error.*'; }; for f in 'count: 3' 'dtype: f64' 'counts: [1, 2, 3, 4]' 'call: barrier' 'group: [0]' 'room: 1' 'unwritten: true' 'overlap: 1' 'poke: nan' 'reverse: true' 'root: 1' 'swap: true' 'skip: true, op: max'; do on all_reduce '' "$f"; done; on broadcast '' 'op: max'; on broadcast '' 'root: 4'; on redistribute 'to: S(0), ' 'op: max'; on full '' 'count: 2'; on scale 'factor: 2, ' 'poke: inf'; on scale 'factor: 2, ' 'skip: false'
+> e.yaml:7:60: error: except: count changes nothing in all_reduce on a tensor
+> e.yaml:7:60: error: except: dtype changes nothing in all_reduce on a tensor
+> e.yaml:7:61: error: except: counts changes nothing in all_reduce on a tensor
+> e.yaml:7:59: error: except: call changes nothing in all_reduce on a tensor
+> e.yaml:7:60: error: except: group changes nothing in all_reduce on a tensor
+> e.yaml:7:59: error: except: room changes nothing in all_reduce on a tensor
+> e.yaml:7:64: error: except: unwritten changes nothing in all_reduce on a tensor
+> e.yaml:7:62: error: except: overlap changes nothing in all_reduce on a tensor
+> e.yaml:7:59: error: except: poke changes nothing in all_reduce on a tensor
+> e.yaml:7:62: error: except: reverse changes nothing in all_reduce on a tensor
+> e.yaml:7:59: error: except: root changes nothing in all_reduce on a tensor
+> e.yaml:7:59: error: except: swap changes nothing in all_reduce, the last step
+> e.yaml:7:69: error: except: op changes nothing in all_reduce, which they skip
+> e.yaml:7:56: error: except: op changes nothing in broadcast on a tensor
+> e.yaml:7:58: error: root: 4 of only 4
+> e.yaml:7:69: error: except: op changes nothing in redistribute on a tensor
+> e.yaml:7:54: error: except: count changes nothing in full on a tensor
+> e.yaml:7:65: error: except: poke changes nothing in scale on a tensor
+> e.yaml:7:46: error: except: it does not say what these ranks do differently
+# The others do change it, and are found.
+$ on() { printf "lockstep: 1\nname: t\nmesh: {shape: [4]}\nprogram:\n  tensors: [{name: a, shape: [8], placements: S(0)}, {name: b, shape: [8], placements: R}]\n  steps:\n    - $1: {tensor: $2, except: [{ranks: [1], $3}]}\n    - all_reduce: {tensor: b}\n" > e.yaml; lockstep run --quiet e.yaml 2>&1 | grep -o '^  [a-z]*[.][a-z_]*, .*'; }; for f in 'skip: true' 'repeat: true' 'exit: true' 'swap: true'; do on all_gather 'a' "$f"; done; on all_reduce b 'op: max'; on broadcast b 'root: 2'; on full a 'skip: true'; on redistribute 'a, to: R' 'swap: true'
+>   collective.kind_mismatch, rank 1, at e.yaml:8
+>   collective.kind_mismatch, rank 1, at e.yaml:7
+>   rank.exited_early, rank 1
+>   collective.kind_mismatch, rank 1, at e.yaml:8
+>   collective.op_mismatch, rank 1, at e.yaml:7
+>   collective.root_mismatch, rank 1, at e.yaml:7
+>   collective.kind_mismatch, rank 1, at e.yaml:8
+>   collective.kind_mismatch, rank 1, at e.yaml:8
