@@ -28,6 +28,11 @@ SCENARIOS = {
     "cross_communicator_on_luck": SURVIVES,  # both calls are under way: MPI has no one stream
     "doubled_by_fault": HANGS,
     "early_return_on_nan": HANGS,
+    "embedding_id_of_no_row": ENDED,  # by the rank that refuses what it received
+    "embedding_length_flipped": ENDED,
+    "embedding_owner_dies": ENDED,
+    "embedding_reduce_skipped": HANGS,
+    "embedding_sizes_flipped": ENDED,
     "equal_all_reduces_swapped": SURVIVES,  # each call gets the data of the other
     "equal_axis_reductions_swapped": SURVIVES,
     "equal_buckets_swapped_in_flight": SURVIVES,
@@ -42,6 +47,7 @@ SCENARIOS = {
     "pipeline_in_the_wrong_order": EAGER,
     "rank_out_of_batches": HANGS,
     "reduce_to_another_root": HANGS,
+    "redistribute_interrupted": ENDED,
     "retry_on_one_rank": HANGS,
     "ring_of_sends": EAGER,
     "skipped_by_fault": HANGS,
@@ -49,6 +55,7 @@ SCENARIOS = {
     "slow_rank": SURVIVES,  # as cross_communicator_on_luck
     "stalled_rank": HANGS,
     "tagless_messages_swapped": ENDED,  # MPI finds a message longer than its buffer
+    "tensor_shape_flipped": ENDED,
     "two_all_reduces_swapped": SURVIVES,  # MPI adds up what does not belong together
 }
 # Of these families every scenario must be above.
