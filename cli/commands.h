@@ -8,17 +8,28 @@
 #error "LOCKSTEP_VERSION is defined by cli/CMakeLists.txt"
 #endif
 
-extern const cli_command cli_cmd_run;
-extern const cli_command cli_cmd_compare;
-extern const cli_command cli_cmd_record;
-extern const cli_command cli_cmd_replay;
-extern const cli_command cli_cmd_plan;
-extern const cli_command cli_cmd_show;
-extern const cli_command cli_cmd_bench;
-extern const cli_command cli_cmd_calibrate;
-extern const cli_command cli_cmd_gdb;
-extern const cli_command cli_cmd_traffic;
-extern const cli_command cli_cmd_doctor;
-extern const cli_command cli_cmd_rank;  // in lockstep-mpi alone
+#if defined(LOCKSTEP_WITH_MPI) || defined(LOCKSTEP_WITH_NCCL)
+#define CLI_COMMAND_RANK(X) X(rank)  // in the programs that run ranks
+#else
+#define CLI_COMMAND_RANK(X)
+#endif
+
+#define CLI_COMMANDS(X)                                                                            \
+    X(run)                                                                                         \
+    X(compare)                                                                                     \
+    X(record)                                                                                      \
+    X(replay)                                                                                      \
+    X(plan)                                                                                        \
+    X(show)                                                                                        \
+    X(traffic)                                                                                     \
+    X(calibrate)                                                                                   \
+    X(bench)                                                                                       \
+    X(gdb)                                                                                         \
+    X(doctor)                                                                                      \
+    CLI_COMMAND_RANK(X)
+
+#define COMMAND(name) extern const cli_command cli_cmd_##name;
+CLI_COMMANDS(COMMAND)
+#undef COMMAND
 
 #endif

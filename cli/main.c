@@ -8,14 +8,10 @@
 #include "cli/debugger.h"
 
 static const cli_command *const commands[] = {
-    // In the order of --help.
-    &cli_cmd_run,   &cli_cmd_compare, &cli_cmd_record,  &cli_cmd_replay,
-    &cli_cmd_plan,  &cli_cmd_show,    &cli_cmd_traffic, &cli_cmd_calibrate,
-    &cli_cmd_bench, &cli_cmd_gdb,     &cli_cmd_doctor,
-#if defined(LOCKSTEP_WITH_MPI) || defined(LOCKSTEP_WITH_NCCL)
-    &cli_cmd_rank,
-#endif
-    NULL,
+#define COMMAND(name) &cli_cmd_##name,
+    CLI_COMMANDS(COMMAND)
+#undef COMMAND
+        NULL,
 };
 
 static int print(void (*make)(ls_text *out, const cli_command *const *commands)) {
