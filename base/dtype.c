@@ -7,8 +7,13 @@ static const struct {
     const char *name;
     size_t bytes;
     char class_;
+    ls_float_format format;
+    const char *npy, *safetensors;
 } dtypes[LS_DTYPE_COUNT] = {
-#define LS_DTYPE_ROW(name, value, text, bytes, class_) [name] = {text, bytes, class_},
+#define LS_DTYPE_ROW(name, value, text, bytes, class_, precision, subnormal, max, top, npy,        \
+                     safetensors, mpi)                                                             \
+    [name] = {text, bytes,      class_, {precision, subnormal, max, top, (class_) == 'q'},         \
+              npy,  safetensors},
     LS_DTYPE_MAP(LS_DTYPE_ROW)
 #undef LS_DTYPE_ROW
 };
@@ -35,12 +40,27 @@ size_t ls_dtype_bytes(ls_dtype dtype) {
 
 bool ls_dtype_is_float(ls_dtype dtype) {
     LS_ASSERT(ls_dtype_valid((int)dtype));
-    return dtypes[dtype].class_ == 'f';
+    return dtypes[dtype].class_ == 'f' || dtypes[dtype].class_ == 'q';
 }
 
 bool ls_dtype_is_signed(ls_dtype dtype) {
     LS_ASSERT(ls_dtype_valid((int)dtype));
     return dtypes[dtype].class_ != 'u';
+}
+
+ls_float_format ls_dtype_format(ls_dtype dtype) {
+    LS_ASSERT(ls_dtype_valid((int)dtype));
+    return dtypes[dtype].format;
+}
+
+const char *ls_dtype_name_npy(ls_dtype dtype) {
+    LS_ASSERT(ls_dtype_valid((int)dtype));
+    return dtypes[dtype].npy;
+}
+
+const char *ls_dtype_name_safetensors(ls_dtype dtype) {
+    LS_ASSERT(ls_dtype_valid((int)dtype));
+    return dtypes[dtype].safetensors;
 }
 
 int ls_dtype_parse(ls_dtype *out, const char *text) {

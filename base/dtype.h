@@ -13,23 +13,34 @@
 extern "C" {
 #endif
 
-// name, value, text, bytes, class (i: signed integer, u: unsigned, f: float)
+// One row per element type; whatever differs by type alone is asked of it. name, value, text,
+// bytes, class (i: signed integer, u: unsigned, f: float, q: of a quarter's width, computed through
+// f16, saturating); then of floats: precision (bits with the hidden one), exponent of the smallest
+// subnormal, largest finite value, bits of the largest value that is no NaN (infinity where there
+// is one); then the names of .npy (NULL: NumPy has none), of .safetensors and of MPI
+// (MPI_DATATYPE_NULL: it has none, and we fold by our kernels).
+#define LS_DTYPE_INTEGER_MAP(X)                                                                    \
+    X(LS_I8, 0, "i8", 1, 'i', 0, 0, 0, 0, "i1", "I8", MPI_INT8_T)                                  \
+    X(LS_U8, 1, "u8", 1, 'u', 0, 0, 0, 0, "u1", "U8", MPI_UINT8_T)                                 \
+    X(LS_I32, 2, "i32", 4, 'i', 0, 0, 0, 0, "i4", "I32", MPI_INT32_T)                              \
+    X(LS_U32, 3, "u32", 4, 'u', 0, 0, 0, 0, "u4", "U32", MPI_UINT32_T)                             \
+    X(LS_I64, 4, "i64", 8, 'i', 0, 0, 0, 0, "i8", "I64", MPI_INT64_T)                              \
+    X(LS_U64, 5, "u64", 8, 'u', 0, 0, 0, 0, "u8", "U64", MPI_UINT64_T)
+#define LS_DTYPE_FLOAT_MAP(X)                                                                      \
+    X(LS_F16, 6, "f16", 2, 'f', 11, -24, 65504.0, 0x7C00, "f2", "F16", MPI_DATATYPE_NULL)          \
+    X(LS_F32, 7, "f32", 4, 'f', 24, -149, 0x1.fffffep127, 0x7F800000, "f4", "F32", MPI_FLOAT)      \
+    X(LS_F64, 8, "f64", 8, 'f', 53, -1074, 0x1.fffffffffffffp1023, 0x7FF0000000000000, "f8",       \
+      "F64", MPI_DOUBLE)                                                                           \
+    X(LS_BF16, 9, "bf16", 2, 'f', 8, -133, 0x1.fep127, 0x7F80, NULL, "BF16", MPI_DATATYPE_NULL)    \
+    X(LS_F8E4M3, 10, "f8e4m3", 1, 'q', 4, -9, 448.0, 0x7E, NULL, "F8_E4M3", MPI_DATATYPE_NULL)     \
+    X(LS_F8E5M2, 11, "f8e5m2", 1, 'q', 3, -16, 57344.0, 0x7C, NULL, "F8_E5M2", MPI_DATATYPE_NULL)
+
 #define LS_DTYPE_MAP(X)                                                                            \
-    X(LS_I8, 0, "i8", 1, 'i')                                                                      \
-    X(LS_U8, 1, "u8", 1, 'u')                                                                      \
-    X(LS_I32, 2, "i32", 4, 'i')                                                                    \
-    X(LS_U32, 3, "u32", 4, 'u')                                                                    \
-    X(LS_I64, 4, "i64", 8, 'i')                                                                    \
-    X(LS_U64, 5, "u64", 8, 'u')                                                                    \
-    X(LS_F16, 6, "f16", 2, 'f')                                                                    \
-    X(LS_F32, 7, "f32", 4, 'f')                                                                    \
-    X(LS_F64, 8, "f64", 8, 'f')                                                                    \
-    X(LS_BF16, 9, "bf16", 2, 'f')                                                                  \
-    X(LS_F8E4M3, 10, "f8e4m3", 1, 'f')                                                             \
-    X(LS_F8E5M2, 11, "f8e5m2", 1, 'f')
+    LS_DTYPE_INTEGER_MAP(X)                                                                        \
+    LS_DTYPE_FLOAT_MAP(X)
 
 typedef enum ls_dtype {
-#define LS_DTYPE_ENUM(name, value, text, bytes, class_) name = value,
+#define LS_DTYPE_ENUM(name, value, ...) name = value,
     LS_DTYPE_MAP(LS_DTYPE_ENUM)
 #undef LS_DTYPE_ENUM
         LS_DTYPE_COUNT
@@ -59,6 +70,18 @@ LS_API size_t ls_dtype_bytes(ls_dtype dtype);
 LS_API bool ls_dtype_is_float(ls_dtype dtype);
 LS_API bool ls_dtype_is_signed(ls_dtype dtype);              // floats and signed integers
 LS_API int ls_dtype_parse(ls_dtype *out, const char *text);  // LS_ERR_NOT_FOUND
+LS_API const char *ls_dtype_name_npy(ls_dtype dtype);        // "f4", without byte order; or NULL
+LS_API const char *ls_dtype_name_safetensors(ls_dtype dtype);
+
+// What a float type can hold; all zero of an integer.
+typedef struct ls_float_format {
+    int precision;           // bits of the significand, the hidden one with them
+    int subnormal_exponent;  // 2 to this is the smallest value above zero
+    double max;              // the largest finite value
+    uint64_t top_bits;       // of infinity, or of max where there is none: bits above are NaNs
+    bool saturates;          // a result beyond max becomes max; computed through f16
+} ls_float_format;
+LS_API ls_float_format ls_dtype_format(ls_dtype dtype);
 
 LS_API bool ls_op_valid(int op);
 LS_API const char *ls_op_name(ls_op op);

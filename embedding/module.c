@@ -42,12 +42,10 @@ static int check_table(const ls_table *table, int index) {
         return LS_FAIL(LS_ERR_INVALID, "embedding: table %s has %lld rows of dim %lld", table->name,
                        (long long)table->rows, (long long)table->dim);
     }
-    bool dtype_ok = table->dtype == LS_F32 || table->dtype == LS_F16 || table->dtype == LS_BF16 ||
-                    table->dtype == LS_F64;
-    if (!dtype_ok) {
-        return LS_FAIL(
-            LS_ERR_UNSUPPORTED, "embedding: table %s: dtype %s; tables are f32, f16, bf16 or f64",
-            table->name, ls_dtype_valid(table->dtype) ? ls_dtype_name(table->dtype) : "?");
+    if (!ls_dtype_valid(table->dtype) || !ls_dtype_is_float(table->dtype)) {
+        return LS_FAIL(LS_ERR_UNSUPPORTED, "embedding: table %s: dtype %s; tables are of floats",
+                       table->name,
+                       ls_dtype_valid(table->dtype) ? ls_dtype_name(table->dtype) : "?");
     }
     if ((unsigned)table->pooling > LS_POOL_MAX) {
         return LS_FAIL(LS_ERR_INVALID, "embedding: table %s: unknown pooling %d", table->name,

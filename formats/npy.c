@@ -166,22 +166,14 @@ static bool parse_header(header *out, const char *text, size_t bytes) {
 }
 
 // ---- Types --------------------------------------------------------------------------------------
-typedef struct type_name {
-    const char *text;  // without the byte order
-    ls_dtype dtype;
-} type_name;
-
-static const type_name types_known[] = {
-    {"f4", LS_F32}, {"f8", LS_F64}, {"f2", LS_F16}, {"i8", LS_I64}, {"i4", LS_I32},
-    {"i1", LS_I8},  {"u1", LS_U8},  {"u4", LS_U32}, {"u8", LS_U64}, {"b1", LS_U8},
-};
-
 static int find_type(ls_dtype *out, bool *swap, const char *descr, const char *path) {
     char order = descr[0];
     if (order == '<' || order == '>' || order == '|' || order == '=') {
-        for (size_t i = 0; i < sizeof types_known / sizeof types_known[0]; i++) {
-            if (strcmp(types_known[i].text, descr + 1) == 0) {
-                *out = types_known[i].dtype;
+        for (int dtype = 0; dtype < (int)LS_DTYPE_COUNT; dtype++) {
+            const char *name = ls_dtype_name_npy((ls_dtype)dtype);
+            bool same = name != NULL && strcmp(name, descr + 1) == 0;
+            if (same || (dtype == LS_U8 && strcmp("b1", descr + 1) == 0)) {  // bool: a byte
+                *out = (ls_dtype)dtype;
                 *swap = (order == '<' && big_endian_host()) || (order == '>' && !big_endian_host());
                 return LS_OK;
             }
@@ -344,10 +336,7 @@ void ls_npy_free(ls_npy *array) {
 // ---- Writing ------------------------------------------------------------------------------------
 int ls_npy_write(const char *path, ls_dtype dtype, int ndim, const int64_t *dim, const void *data) {
     LS_ASSERT(path != NULL && ndim >= 0 && ndim <= LS_NPY_DIMS_MAX && ls_dtype_valid((int)dtype));
-    const char *type = NULL;
-    for (size_t i = 0; i < sizeof types_known / sizeof types_known[0] && type == NULL; i++) {
-        type = types_known[i].dtype == dtype ? types_known[i].text : NULL;
-    }
+    const char *type = ls_dtype_name_npy(dtype);
     if (type == NULL) {
         return LS_FAIL(LS_ERR_UNSUPPORTED, "'%s': NumPy has no type for %s", path,
                        ls_dtype_name(dtype));

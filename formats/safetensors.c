@@ -33,30 +33,28 @@ typedef struct type_name {
     size_t bits;
 } type_name;
 
-static const type_name types_known[] = {
-    {"F32", LS_F32, 32},       {"F64", LS_F64, 64}, {"F16", LS_F16, 16}, {"BF16", LS_BF16, 16},
-    {"I64", LS_I64, 64},       {"I32", LS_I32, 32}, {"I8", LS_I8, 8},    {"U8", LS_U8, 8},
-    {"BOOL", LS_U8, 8},        {"U32", LS_U32, 32}, {"U64", LS_U64, 64}, {"F8_E4M3", LS_F8E4M3, 8},
-    {"F8_E5M2", LS_F8E5M2, 8}, {"I16", -1, 16},     {"U16", -1, 16},     {"C64", -1, 64},
-    {"F8_E8M0", -1, 8},        {"F4", -1, 4},       {"F6_E2M3", -1, 6},  {"F6_E3M2", -1, 6},
+// Beside those that are element types here.
+static const type_name types_other[] = {
+    {"BOOL", LS_U8, 8}, {"I16", -1, 16}, {"U16", -1, 16},    {"C64", -1, 64},
+    {"F8_E8M0", -1, 8}, {"F4", -1, 4},   {"F6_E2M3", -1, 6}, {"F6_E3M2", -1, 6},
 };
 
-static const type_name *type_of_text(const char *text) {
-    for (size_t i = 0; i < sizeof types_known / sizeof types_known[0]; i++) {
-        if (strcmp(types_known[i].text, text) == 0) {
-            return &types_known[i];
+// False: no such type is known.
+static bool type_of_text(type_name *out, const char *text) {
+    for (int i = 0; i < (int)LS_DTYPE_COUNT; i++) {
+        const char *name = ls_dtype_name_safetensors((ls_dtype)i);
+        if (strcmp(name, text) == 0) {
+            *out = (type_name){name, i, 8 * ls_dtype_bytes((ls_dtype)i)};
+            return true;
         }
     }
-    return NULL;
-}
-
-static const char *text_of_dtype(ls_dtype dtype) {
-    for (size_t i = 0; i < sizeof types_known / sizeof types_known[0]; i++) {
-        if (types_known[i].dtype == (int)dtype) {
-            return types_known[i].text;
+    for (size_t i = 0; i < sizeof types_other / sizeof types_other[0]; i++) {
+        if (strcmp(types_other[i].text, text) == 0) {
+            *out = types_other[i];
+            return true;
         }
     }
-    return NULL;
+    return false;
 }
 
 static int read_at(int fd, const char *path, void *out, size_t bytes, uint64_t offset) {
@@ -119,12 +117,12 @@ static int parse_tensor(ls_safetensor *out, const ls_safetensors *file, const js
     if (dtype == NULL) {
         return fail_tensor(file, out->name, "it has no dtype");
     }
-    const type_name *type = type_of_text(dtype);
-    if (type == NULL) {
+    type_name type;
+    if (!type_of_text(&type, dtype)) {
         return fail_tensor(file, out->name, "its dtype is unknown");
     }
-    out->dtype_text = type->text;
-    out->dtype = type->dtype;
+    out->dtype_text = type.text;
+    out->dtype = type.dtype;
     LS_TRY(parse_shape(out, file, json_object_get(entry, "shape")));
     const json_t *begin = json_array_get(offsets, 0), *end = json_array_get(offsets, 1);
     if (json_array_size(offsets) != 2 || !json_is_integer(begin) || !json_is_integer(end)) {
@@ -135,7 +133,7 @@ static int parse_tensor(ls_safetensor *out, const ls_safetensors *file, const js
         return fail_tensor(file, out->name, "its data_offsets are outside the file");
     }
     size_t bits = 0;
-    if (__builtin_mul_overflow(out->count, type->bits, &bits) || bits % 8 != 0 ||
+    if (__builtin_mul_overflow(out->count, type.bits, &bits) || bits % 8 != 0 ||
         (uint64_t)(last - first) != bits / 8) {
         return fail_tensor(file, out->name, "its data_offsets do not fit its shape and dtype");
     }
@@ -429,7 +427,7 @@ static int write_header(ls_text *header, ls_file_part *parts, const ls_safetenso
         LS_TRY(ls_size_add(&end, offset, bytes));
         ls_json_key(&json, tensors[i].name);
         ls_json_object_open(&json);
-        ls_json_member_string(&json, "dtype", text_of_dtype(tensors[i].dtype));
+        ls_json_member_string(&json, "dtype", ls_dtype_name_safetensors(tensors[i].dtype));
         ls_json_key(&json, "shape");
         ls_json_array_open(&json);
         for (int d = 0; d < tensors[i].ndim; d++) {

@@ -231,38 +231,36 @@ int ls_placements__neutral_op(const ls_placements *placements, const ls_mesh *me
     return -1;
 }
 
-// Bits of 1, the least and the greatest value of each type.
-static const struct {
-    uint64_t one;
-    uint64_t least;
-    uint64_t greatest;
-} extremes[LS_DTYPE_COUNT] = {
-    [LS_I8] = {1, 0x80, 0x7F},
-    [LS_U8] = {1, 0, UINT8_MAX},
-    [LS_I32] = {1, 0x80000000u, INT32_MAX},
-    [LS_U32] = {1, 0, UINT32_MAX},
-    [LS_I64] = {1, (uint64_t)1 << 63, INT64_MAX},
-    [LS_U64] = {1, 0, UINT64_MAX},
-    [LS_F16] = {0x3C00, 0xFC00, 0x7C00},
-    [LS_F32] = {0x3F800000u, 0xFF800000u, 0x7F800000u},
-    [LS_F64] = {0x3FF0000000000000u, 0xFFF0000000000000u, 0x7FF0000000000000u},
-    [LS_BF16] = {0x3F80, 0xFF80, 0x7F80},
-    [LS_F8E4M3] = {0x38, 0xFE, 0x7E},  // no infinity: +-448
-    [LS_F8E5M2] = {0x3C, 0xFC, 0x7C},
-};
+// Bits of 1, the least and the greatest value of a type, infinities where there are any.
+typedef struct extremes {
+    uint64_t one, least, greatest;
+} extremes;
+
+static extremes extremes_of(ls_dtype dtype) {
+    size_t bits = 8 * ls_dtype_bytes(dtype);
+    uint64_t sign = UINT64_C(1) << (bits - 1);
+    if (!ls_dtype_is_float(dtype)) {
+        bool is_signed = ls_dtype_is_signed(dtype);
+        return (extremes){1, is_signed ? sign : 0, is_signed ? sign - 1 : sign | (sign - 1)};
+    }
+    ls_float_format format = ls_dtype_format(dtype);
+    size_t fraction = (size_t)format.precision - 1;
+    uint64_t bias = (UINT64_C(1) << (bits - fraction - 2)) - 1;
+    return (extremes){bias << fraction, sign | format.top_bits, format.top_bits};
+}
 
 void ls_placement__neutral(void *element, ls_dtype dtype, ls_op op) {
     LS_ASSERT(ls_op_supports(op, dtype) && op != LS_AVG);
     uint64_t bits = 0;  // sum, bor, bxor
     switch (op) {
     case LS_PROD:
-        bits = extremes[dtype].one;
+        bits = extremes_of(dtype).one;
         break;
     case LS_MAX:
-        bits = extremes[dtype].least;
+        bits = extremes_of(dtype).least;
         break;
     case LS_MIN:
-        bits = extremes[dtype].greatest;
+        bits = extremes_of(dtype).greatest;
         break;
     case LS_BAND:
         bits = UINT64_MAX;

@@ -4,22 +4,9 @@
 #include <inttypes.h>
 #include <string.h>
 
-// An element is NaN when its bits without the sign are above `infinity`.
-static const struct {
-    uint64_t magnitude;
-    uint64_t infinity;
-} nan_rule[LS_DTYPE_COUNT] = {
-    [LS_F16] = {0x7FFF, 0x7C00},
-    [LS_F32] = {0x7FFFFFFFu, 0x7F800000u},
-    [LS_F64] = {INT64_MAX, 0x7FF0000000000000u},
-    [LS_BF16] = {0x7FFF, 0x7F80},
-    [LS_F8E4M3] = {0x7F, 0x7E},
-    [LS_F8E5M2] = {0x7F, 0x7C},
-};
-
 static bool is_nan(uint64_t bits, ls_dtype dtype) {
-    return ls_dtype_is_float(dtype) &&
-           (bits & nan_rule[dtype].magnitude) > nan_rule[dtype].infinity;
+    uint64_t sign = UINT64_C(1) << (8 * ls_dtype_bytes(dtype) - 1);
+    return ls_dtype_is_float(dtype) && (bits & (sign - 1)) > ls_dtype_format(dtype).top_bits;
 }
 
 // Counts the elements that differ and finds the first.

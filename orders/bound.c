@@ -8,37 +8,7 @@
 
 #include "kernels/kernels.h"
 
-// precision (bits with the hidden one), exponent of the smallest subnormal, largest finite value
-typedef struct format {
-    int precision;
-    int subnormal_exponent;
-    double max;
-} format;
-
-static format format_of(ls_dtype dtype) {
-    switch (dtype) {
-    case LS_F16:
-        return (format){11, -24, 65504.0};
-    case LS_BF16:
-        return (format){8, -133, 0x1.fep127};
-    case LS_F32:
-        return (format){24, -149, (double)FLT_MAX};
-    case LS_F64:
-        return (format){53, -1074, DBL_MAX};
-    case LS_F8E4M3:
-        return (format){4, -9, 448.0};
-    case LS_F8E5M2:
-        return (format){3, -16, 57344.0};
-    default:
-        return (format){0, 0, 0.0};
-    }
-}
-
-static bool is_f8(ls_dtype dtype) {
-    return dtype == LS_F8E4M3 || dtype == LS_F8E5M2;
-}
-
-static double half_ulp(format f, double magnitude) {
+static double half_ulp(ls_float_format f, double magnitude) {
     if (!(magnitude < INFINITY)) {
         return INFINITY;
     }
@@ -56,30 +26,33 @@ double ls_bound_roundoff(ls_dtype dtype) {
     if (!ls_dtype_is_float(dtype)) {
         return 0.0;
     }
-    double u = ldexp(1.0, -format_of(dtype).precision);
-    return is_f8(dtype) ? u + 0x1p-11 + u * 0x1p-11 : u;
+    double u = ldexp(1.0, -ls_dtype_format(dtype).precision);
+    return ls_dtype_format(dtype).saturates ? u + 0x1p-11 + u * 0x1p-11 : u;
 }
 
 double ls_bound_step(ls_dtype dtype, double magnitude) {
     if (!ls_dtype_is_float(dtype)) {
         return 0.0;
     }
-    double first = is_f8(dtype) ? half_ulp(format_of(LS_F16), magnitude) : 0.0;
-    return first + half_ulp(format_of(dtype), magnitude + first);
+    double first =
+        ls_dtype_format(dtype).saturates ? half_ulp(ls_dtype_format(LS_F16), magnitude) : 0.0;
+    return first + half_ulp(ls_dtype_format(dtype), magnitude + first);
 }
 
 static bool passes_max(ls_dtype dtype, double magnitude) {
-    return !(magnitude <= format_of(dtype).max);
+    return !(magnitude <= ls_dtype_format(dtype).max);
 }
 
 // What a step of a saturating type adds when the exact value would pass the largest finite one: the
 // distance to the limit.
 static double saturation_error(ls_dtype dtype, double magnitude) {
-    return is_f8(dtype) && passes_max(dtype, magnitude) ? magnitude + format_of(dtype).max : 0.0;
+    return ls_dtype_format(dtype).saturates && passes_max(dtype, magnitude)
+               ? magnitude + ls_dtype_format(dtype).max
+               : 0.0;
 }
 
 unsigned char ls_bound_overflow(ls_dtype dtype, double up, double down) {
-    if (is_f8(dtype)) {
+    if (ls_dtype_format(dtype).saturates) {
         return LS_OVERFLOW_NONE;
     }
     return (unsigned char)((passes_max(dtype, up) ? LS_OVERFLOW_UP : 0) |
@@ -97,8 +70,9 @@ static double sum_bound(ls_dtype dtype, size_t roundings, size_t terms, double m
         error += (double)terms * ls_bound_step(dtype, 0.0);
     }
     double largest = magnitudes + error;
-    return passes_max(dtype, largest) && !is_f8(dtype) ? INFINITY
-                                                       : error + saturation_error(dtype, largest);
+    return passes_max(dtype, largest) && !ls_dtype_format(dtype).saturates
+               ? INFINITY
+               : error + saturation_error(dtype, largest);
 }
 
 double ls_bound_roundings(ls_dtype dtype, size_t roundings, double magnitudes) {

@@ -11,33 +11,17 @@
 #define STREAM_RANK    0x45584132u  // a rank's own bits
 #define STREAM_FACTOR  0x45584133u
 
-// precision, and the exponents that an element's unit may have: from low to high, such that
-// 2^precision units neither overflow nor fall below the subnormals, a factor of four apart.
+// The exponents that an element's unit may have: from low to high, such that 2^precision units
+// neither overflow nor fall below the subnormals, a factor of four apart.
 typedef struct window {
-    int precision;
     int low;
     int high;
 } window;
 
-static window window_of(ls_dtype dtype) {
-    switch (dtype) {
-    case LS_F16:
-        return (window){11, -12, 2};
-    case LS_BF16:
-        return (window){8, -20, 20};
-    case LS_F32:
-        return (window){24, -40, 40};
-    case LS_F64:
-        return (window){53, -100, 100};
-    case LS_F8E4M3:
-        return (window){4, -6, 2};
-    case LS_F8E5M2:
-        return (window){3, -9, 6};
-    default:
-        LS_ASSERT(!"a float type");
-        return (window){0, 0, 0};
-    }
-}
+static const window windows[LS_DTYPE_COUNT] = {
+    [LS_F16] = {-12, 2},    [LS_BF16] = {-20, 20}, [LS_F32] = {-40, 40},
+    [LS_F64] = {-100, 100}, [LS_F8E4M3] = {-6, 2}, [LS_F8E5M2] = {-9, 6},
+};
 
 // What all ranks know about element i.
 typedef struct element {
@@ -49,7 +33,7 @@ typedef struct element {
 } element;
 
 static element element_of(ls_dtype dtype, uint64_t seed, int ranks, size_t index) {
-    window w = window_of(dtype);
+    window w = windows[dtype];
     element e = {ls_random_bits(seed, STREAM_ELEMENT, 0, index), 0, ranks, seed, index};
     e.exponent = w.low + (int)((e.bits >> 32) % (uint64_t)(w.high - w.low + 1));
     return e;
@@ -84,11 +68,10 @@ static int64_t share(const element *e, int rank, int precision) {
 // avg where 1/ranks is no power of two: one rank has this, the others 0. Zero where the reciprocal
 // is no normal number of the type.
 static double lone_value(const element *e, ls_dtype dtype, int rank) {
-    static const int normal[LS_DTYPE_COUNT] = {
-        [LS_F16] = -14,   [LS_BF16] = -126, [LS_F32] = -126,
-        [LS_F64] = -1022, [LS_F8E4M3] = -6, [LS_F8E5M2] = -14};
+    ls_float_format format = ls_dtype_format(dtype);
+    int normal = format.subnormal_exponent + format.precision - 1;
     uint64_t owner = (e->bits & 0xffffffff) % (uint64_t)e->ranks;
-    if ((uint64_t)rank != owner || 1.0 / e->ranks < ldexp(1.0, normal[dtype])) {
+    if ((uint64_t)rank != owner || 1.0 / e->ranks < ldexp(1.0, normal)) {
         return 0.0;
     }
     int exponent = e->exponent < 0 ? 0 : e->exponent;
@@ -98,7 +81,7 @@ static double lone_value(const element *e, ls_dtype dtype, int rank) {
 static double factor_of_product(const element *e, ls_dtype dtype, int rank) {
     uint64_t bits = rank_bits(e, rank);
     double sign = (bits & 1) != 0 ? 1.0 : -1.0;
-    int precision = window_of(dtype).precision;
+    int precision = ls_dtype_format(dtype).precision;
     if ((uint64_t)rank == (e->bits & 0xffffffff) % (uint64_t)e->ranks) {
         uint64_t mantissa = 1 + (bits >> 8) % (((uint64_t)1 << precision) - 1);
         return sign * ldexp((double)mantissa, 1 - precision);
@@ -107,7 +90,7 @@ static double factor_of_product(const element *e, ls_dtype dtype, int rank) {
 }
 
 static double float_value(const element *e, ls_dtype dtype, ls_op op, int rank) {
-    int precision = window_of(dtype).precision;
+    int precision = ls_dtype_format(dtype).precision;
     switch (op) {
     case LS_PROD:
         return factor_of_product(e, dtype, rank);
@@ -146,7 +129,7 @@ static void scale_average(element *e, ls_dtype dtype) {
     while ((1 << shift) < e->ranks && shift < 30) {
         shift++;
     }
-    int high = window_of(dtype).high;
+    int high = windows[dtype].high;
     e->exponent = e->exponent + shift > high ? high : e->exponent + shift;
 }
 
@@ -171,7 +154,7 @@ void ls_exact_fill(void *out, ls_dtype dtype, ls_op op, uint64_t seed, int rank,
 
 // ---- Expected results ---------------------------------------------------------------------------
 static double expected_float(const element *e, ls_dtype dtype, ls_op op) {
-    int precision = window_of(dtype).precision;
+    int precision = ls_dtype_format(dtype).precision;
     int64_t sum = 0;
     double result = float_value(e, dtype, op, 0);
     bool lone = op == LS_AVG && !power_of_two(e->ranks);

@@ -9,8 +9,23 @@
 static MPI_Datatype narrow_types[LS_DTYPE_COUNT];  // f16, bf16, f8: made by types_open
 static MPI_Op own_ops[LS_OP_COUNT];                // by lockstep's kernels
 
+static MPI_Datatype type_of(ls_dtype dtype) {
+    switch (dtype) {
+#define TYPE(name, value, text, bytes, class_, precision, subnormal, max, top, npy, safetensors,   \
+             mpi)                                                                                  \
+    case name:                                                                                     \
+        return mpi;
+        LS_DTYPE_MAP(TYPE)
+#undef TYPE
+    case LS_DTYPE_COUNT:
+        break;
+    }
+    LS_ASSERT(!"an element type");
+    return MPI_DATATYPE_NULL;
+}
+
 static bool is_narrow(ls_dtype dtype) {
-    return dtype == LS_F16 || dtype == LS_BF16 || dtype == LS_F8E4M3 || dtype == LS_F8E5M2;
+    return type_of(dtype) == MPI_DATATYPE_NULL;
 }
 
 static void fold(void *in, void *inout, const int *length, const MPI_Datatype *type, ls_op op) {
@@ -71,27 +86,7 @@ void ls_mpi__types_close(void) {
 }
 
 MPI_Datatype ls_mpi__type(ls_dtype dtype) {
-    switch (dtype) {
-    case LS_I8:
-        return MPI_INT8_T;
-    case LS_U8:
-        return MPI_UINT8_T;
-    case LS_I32:
-        return MPI_INT32_T;
-    case LS_U32:
-        return MPI_UINT32_T;
-    case LS_I64:
-        return MPI_INT64_T;
-    case LS_U64:
-        return MPI_UINT64_T;
-    case LS_F32:
-        return MPI_FLOAT;
-    case LS_F64:
-        return MPI_DOUBLE;
-    default:
-        LS_ASSERT(is_narrow(dtype));
-        return narrow_types[dtype];
-    }
+    return is_narrow(dtype) ? narrow_types[dtype] : type_of(dtype);
 }
 
 MPI_Op ls_mpi__op(ls_op op, ls_dtype dtype) {

@@ -136,13 +136,10 @@ static void encode_f64(void *out, ls_dtype dtype, const any_f64 *in, size_t coun
 
 // A NaN of a float type as an f64 NaN with its sign and payload: arithmetic may quiet it.
 static double nan_to_f64(const void *element, ls_dtype dtype) {
-    static const unsigned fraction_bits[LS_DTYPE_COUNT] = {
-        [LS_F16] = 10, [LS_BF16] = 7,   [LS_F32] = 23,
-        [LS_F64] = 52, [LS_F8E4M3] = 3, [LS_F8E5M2] = 2};
     uint64_t bits = 0, wide;
     size_t bytes = ls_dtype_bytes(dtype);
     memcpy(&bits, element, bytes);
-    unsigned fraction = fraction_bits[dtype];
+    unsigned fraction = (unsigned)ls_dtype_format(dtype).precision - 1;
     uint64_t sign = bits >> (8 * bytes - 1), payload = bits & ((UINT64_C(1) << fraction) - 1);
     wide = sign << 63 | UINT64_C(0x7ff) << 52 | payload << (52 - fraction);
     double value;

@@ -56,6 +56,8 @@ ROWS(f16, any_f32, any_u16, float, f16_decode)
 ROWS(bf16, any_f32, any_u16, float, bf16_decode)
 ROWS(f32, any_f32, any_f32, float, AS_IS)
 ROWS(f64, any_f64, any_f64, double, AS_IS)
+ROWS(f8e4m3, any_f32, any_u8, float, f8e4m3_decode)
+ROWS(f8e5m2, any_f32, any_u8, float, f8e5m2_decode)
 
 typedef struct {
     row_fn add;           // += row
@@ -64,23 +66,16 @@ typedef struct {
     row_fn max;           // = the larger of itself and row * weight
 } row_functions;
 
-static const row_functions functions_f16 = {add_f16, add_weighted_f16, first_f16, max_f16};
-static const row_functions functions_bf16 = {add_bf16, add_weighted_bf16, first_bf16, max_bf16};
-static const row_functions functions_f32 = {add_f32, add_weighted_f32, first_f32, max_f32};
-static const row_functions functions_f64 = {add_f64, add_weighted_f64, first_f64, max_f64};
+#define ROW(suffix)                                                                                \
+    { add_##suffix, add_weighted_##suffix, first_##suffix, max_##suffix }
+static const row_functions functions[LS_DTYPE_COUNT] = {
+    [LS_F16] = ROW(f16),   [LS_F32] = ROW(f32),       [LS_F64] = ROW(f64),
+    [LS_BF16] = ROW(bf16), [LS_F8E4M3] = ROW(f8e4m3), [LS_F8E5M2] = ROW(f8e5m2),
+};
 
 static const row_functions *functions_of(ls_dtype dtype) {
-    switch (dtype) {
-    case LS_F16:
-        return &functions_f16;
-    case LS_BF16:
-        return &functions_bf16;
-    case LS_F32:
-        return &functions_f32;
-    default:
-        LS_ASSERT(dtype == LS_F64);
-        return &functions_f64;
-    }
+    LS_ASSERT(ls_dtype_is_float(dtype));
+    return &functions[dtype];
 }
 
 // What one bag needs, so that the loop over its ids has few arguments.

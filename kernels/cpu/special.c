@@ -39,21 +39,22 @@ DEFINE_ANY_FROM(from_u32, uint32_t, any_u32)
 DEFINE_ANY_FROM(from_u64, uint64_t, any_u64)
 
 bool ls_kernel_any_special(const void *data, size_t count, ls_dtype dtype) {
-    switch (dtype) {
-    case LS_F32:
-        return from_u32(data, count, UINT32_C(0x7f800000));
-    case LS_F64:
-        return from_u64(data, count, UINT64_C(0x7ff0000000000000));
-    case LS_F16:
-        return from_u16(data, count, UINT16_C(0x7c00));
-    case LS_BF16:
-        return from_u16(data, count, UINT16_C(0x7f80));
-    case LS_F8E5M2:
-        return from_u8(data, count, UINT8_C(0x7c));
-    case LS_F8E4M3:
-        return from_u8(data, count, UINT8_C(0x7f));  // a NaN; it has no infinity
-    default:
+    if (!ls_dtype_is_float(dtype)) {
         return false;
+    }
+    ls_float_format format = ls_dtype_format(dtype);
+    uint64_t fraction = (UINT64_C(1) << (format.precision - 1)) - 1;
+    // Without an infinity the top is a number.
+    uint64_t least = format.top_bits + ((format.top_bits & fraction) != 0 ? 1 : 0);
+    switch (ls_dtype_bytes(dtype)) {
+    case 1:
+        return from_u8(data, count, (uint8_t)least);
+    case 2:
+        return from_u16(data, count, (uint16_t)least);
+    case 4:
+        return from_u32(data, count, (uint32_t)least);
+    default:
+        return from_u64(data, count, least);
     }
 }
 

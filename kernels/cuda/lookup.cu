@@ -248,6 +248,12 @@ int ls_kernel_pooled_lookup_cuda(void *out, size_t out_stride, const void *table
     case LS_F32:
         lookup_kernel<float, float><<<blocks, block_threads, 0, on>>>(a, pooling);
         break;
+    case LS_F8E4M3:
+        lookup_kernel<e4m3, float><<<blocks, block_threads, 0, on>>>(a, pooling);
+        break;
+    case LS_F8E5M2:
+        lookup_kernel<e5m2, float><<<blocks, block_threads, 0, on>>>(a, pooling);
+        break;
     default:
         LS_ASSERT(table_dtype == LS_F64);
         lookup_kernel<double, double><<<blocks, block_threads, 0, on>>>(a, pooling);

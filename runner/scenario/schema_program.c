@@ -8,9 +8,8 @@
 #define MEMBER(name) .offset = offsetof(S, name)
 #define AUX(name)    .aux = offsetof(S, name)
 
-static const ls_schema_name dtype_names[] = {
-    {"i8", LS_I8},   {"u8", LS_U8},   {"i32", LS_I32}, {"u32", LS_U32}, {"i64", LS_I64},
-    {"u64", LS_U64}, {"f16", LS_F16}, {"f32", LS_F32}, {"f64", LS_F64}, {"bf16", LS_BF16}};
+#define DTYPE_NAME(name, value, text, ...) {text, name},
+static const ls_schema_name dtype_names[] = {LS_DTYPE_MAP(DTYPE_NAME)};
 #define OP_NAME(name, value, text) {text, name},
 static const ls_schema_name op_names[] = {LS_OP_MAP(OP_NAME)};
 #define KIND_NAME(name, text) {text, name},

@@ -14,8 +14,8 @@ static const ls_schema_name sharding_names[] = {LS_SHARDING_MAP(NAME_2)};
 static const ls_schema_name optimizer_names[] = {LS_OPTIMIZER_MAP(NAME_2)};
 static const ls_schema_name fault_names[] = {LS_FAULT_MAP(NAME_2)};
 static const ls_schema_name finding_names[] = {LS_FINDING_MAP(NAME_2)};
-static const ls_schema_name weight_dtype_names[] = {
-    {"f32", LS_F32}, {"f16", LS_F16}, {"bf16", LS_BF16}, {"f64", LS_F64}};
+#define DTYPE_NAME(name, value, text, ...) {text, name},
+static const ls_schema_name weight_dtype_names[] = {LS_DTYPE_FLOAT_MAP(DTYPE_NAME)};
 static const ls_schema_name pooling_names[] = {
     {"sum", LS_POOL_SUM}, {"mean", LS_POOL_MEAN}, {"max", LS_POOL_MAX}, {"none", LS_POOL_NONE}};
 static const ls_schema_name divisor_names[] = {

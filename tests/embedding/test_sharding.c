@@ -88,10 +88,10 @@ Test(sharding, tiny_tables) {
     }
 }
 
-// Half-precision tables pool into f32, f64 tables into f64; sequences keep the table's dtype.
+// Narrow tables pool into f32, f64 tables into f64; sequences keep the table's dtype.
 Test(sharding, every_dtype) {
-    static const ls_dtype dtypes[] = {LS_F16, LS_BF16, LS_F64};
-    for (size_t d = 0; d < 3; d++) {
+    static const ls_dtype dtypes[] = {LS_F16, LS_BF16, LS_F64, LS_F8E4M3, LS_F8E5M2};
+    for (size_t d = 0; d < 5; d++) {
         for (size_t p = 0; p < POOLING_COUNT; p++) {
             run_types(4, 2, &poolings[p], 13, 6, dtypes[d], NULL);
         }

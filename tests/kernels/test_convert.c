@@ -21,6 +21,38 @@ static bool same_number(double a, double b) {
     return isnan(a) || isnan(b) ? isnan(a) && isnan(b) : a == b && signbit(a) == signbit(b);
 }
 
+// What each float type says of itself, by the numbers that its own bits decode to: the top is the
+// last that is no NaN, max the last that is finite, and the next below the smallest is zero.
+Test(convert, formats_are_what_the_bits_say) {
+    int floats = 0;
+    for (int i = 0; i < (int)LS_DTYPE_COUNT; i++) {
+        ls_dtype dtype = (ls_dtype)i;
+        ls_float_format format = ls_dtype_format(dtype);
+        if (!ls_dtype_is_float(dtype)) {
+            cr_expect(format.precision == 0 && format.top_bits == 0, "%s", ls_dtype_name(dtype));
+            continue;
+        }
+        floats += 1;
+        uint64_t above = format.top_bits + 1, below = format.top_bits - 1, one = 1;
+        double top = ls_element_to_f64(&format.top_bits, dtype);  // of a machine that is LE
+        double last = isinf(top) ? ls_element_to_f64(&below, dtype) : top;
+        uint64_t unit = 0;
+        ls_element_from_f64(&unit, dtype, 1.0);
+        double next = (unit += 1, ls_element_to_f64(&unit, dtype));
+        cr_expect(isnan(ls_element_to_f64(&above, dtype)), "%s", ls_dtype_name(dtype));
+        cr_expect(isfinite(last) && last == format.max, "%s", ls_dtype_name(dtype));
+        cr_expect(ls_element_to_f64(&one, dtype) == ldexp(1.0, format.subnormal_exponent), "%s",
+                  ls_dtype_name(dtype));
+        cr_expect(next - 1.0 == ldexp(1.0, 1 - format.precision), "%s", ls_dtype_name(dtype));
+        uint64_t beyond = 0;
+        ls_element_from_f64(&beyond, dtype, dtype == LS_F64 ? INFINITY : 2 * format.max);
+        double result = ls_element_to_f64(&beyond, dtype);
+        cr_expect(format.saturates ? result == format.max : isinf(result), "%s",
+                  ls_dtype_name(dtype));
+    }
+    cr_assert(floats == 6);
+}
+
 // Every 16-bit pattern decodes to its number.
 Test(convert, all_16_bit_patterns_decode) {
     for (unsigned bits = 0; bits <= 0xFFFF; bits++) {

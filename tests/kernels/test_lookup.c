@@ -73,16 +73,16 @@ static void check_lookup(ls_dtype dtype, size_t dim, size_t bags, ls_pooling poo
 
 // Every table type, pooling, with and without weights and padding, at odd sizes, bit for bit.
 Test(lookup, matches_the_reference) {
-    static const ls_dtype dtypes[] = {LS_F32, LS_F16, LS_BF16, LS_F64};
+    static const ls_dtype dtypes[] = {LS_F32, LS_F16, LS_BF16, LS_F64, LS_F8E4M3, LS_F8E5M2};
     static const size_t dims[] = {0, 1, 7, 16, DIM_MAX};
     static const size_t bag_counts[] = {0, 1, 13, BAGS_MAX};
-    for (size_t c = 0; c < 4 * 5 * 4; c++) {
-        ls_dtype dtype = dtypes[c % 4];
-        size_t bags = bag_counts[c / 20];
+    for (size_t c = 0; c < 6 * 5 * 4; c++) {
+        ls_dtype dtype = dtypes[c % 6];
+        size_t bags = bag_counts[c / 30];
         draw_case(c, bags, dtype);
         for (int kind = 0; kind < 12; kind++) {
             ls_pooling pooling = (ls_pooling)(LS_POOL_SUM + kind % 3);
-            check_lookup(dtype, dims[c / 4 % 5], bags, pooling, kind / 3 % 2 ? one.weights : NULL,
+            check_lookup(dtype, dims[c / 6 % 5], bags, pooling, kind / 3 % 2 ? one.weights : NULL,
                          kind / 6 ? 5 : -1);
         }
     }
