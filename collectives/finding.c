@@ -7,10 +7,29 @@
 #include "collectives/check.h"
 
 static const char *const finding_names[] = {
-#define LS_FINDING_NAME(id, text) [id] = text,
+#define LS_FINDING_NAME(id, name, on, text) [id] = name,
     LS_FINDING_MAP(LS_FINDING_NAME)
 #undef LS_FINDING_NAME
 };
+
+static const struct {
+    bool on;
+    const char *text;
+} findings[] = {
+#define LS_FINDING_ROW(id, name, on, text) [id] = {on, text},
+    LS_FINDING_MAP(LS_FINDING_ROW)
+#undef LS_FINDING_ROW
+};
+
+bool ls_finding_default(ls_finding_id id) {
+    LS_ASSERT((int)id >= 0 && id < LS_FINDING_COUNT);
+    return findings[id].on;
+}
+
+const char *ls_finding_text(ls_finding_id id) {
+    LS_ASSERT((int)id >= 0 && id < LS_FINDING_COUNT);
+    return findings[id].text;
+}
 
 const char *ls_finding_name(ls_finding_id id) {
     LS_ASSERT((int)id >= 0 && id < LS_FINDING_COUNT);

@@ -12,41 +12,65 @@
 extern "C" {
 #endif
 
-// id, stable name
+// One row per finding: id, stable name, whether its check is on unless asked otherwise, and what
+// was found, as docs/reference.md has it.
 #define LS_FINDING_MAP(X)                                                                          \
-    X(LS_FINDING_KIND_MISMATCH, "collective.kind_mismatch")                                        \
-    X(LS_FINDING_COUNT_MISMATCH, "collective.count_mismatch")                                      \
-    X(LS_FINDING_DTYPE_MISMATCH, "collective.dtype_mismatch")                                      \
-    X(LS_FINDING_OP_MISMATCH, "collective.op_mismatch")                                            \
-    X(LS_FINDING_ROOT_MISMATCH, "collective.root_mismatch")                                        \
-    X(LS_FINDING_SPLIT_MISMATCH, "collective.split_mismatch")                                      \
-    X(LS_FINDING_GROUP_MISMATCH, "collective.group_mismatch")                                      \
-    X(LS_FINDING_ORDER_MISMATCH, "collective.order_mismatch")                                      \
-    X(LS_FINDING_MISSING_RANK, "collective.missing_rank")                                          \
-    X(LS_FINDING_EXTRA_CALL, "collective.extra_call")                                              \
-    X(LS_FINDING_P2P_UNMATCHED_SEND, "p2p.unmatched_send")                                         \
-    X(LS_FINDING_P2P_UNMATCHED_RECV, "p2p.unmatched_recv")                                         \
-    X(LS_FINDING_P2P_COUNT_MISMATCH, "p2p.count_mismatch")                                         \
-    X(LS_FINDING_P2P_DTYPE_MISMATCH, "p2p.dtype_mismatch")                                         \
-    X(LS_FINDING_P2P_ORDER_MISMATCH, "p2p.order_mismatch")                                         \
-    X(LS_FINDING_DEADLOCK_CYCLE, "deadlock.cycle")                                                 \
-    X(LS_FINDING_DEADLOCK_CROSS_COMMUNICATOR, "deadlock.cross_communicator")                       \
-    X(LS_FINDING_BUFFER_OVERLAP, "buffer.overlap")                                                 \
-    X(LS_FINDING_BUFFER_TOO_SMALL, "buffer.too_small")                                             \
-    X(LS_FINDING_BUFFER_UNINITIALISED, "buffer.uninitialised")                                     \
-    X(LS_FINDING_BUFFER_MODIFIED_IN_FLIGHT, "buffer.modified_in_flight")                           \
-    X(LS_FINDING_BUFFER_USE_BEFORE_WAIT, "buffer.use_before_wait")                                 \
-    X(LS_FINDING_HANDLE_LEAK, "handle.leak")                                                       \
-    X(LS_FINDING_HANDLE_USE_AFTER_FREE, "handle.use_after_free")                                   \
-    X(LS_FINDING_REPLICA_DIVERGED, "replica.diverged")                                             \
-    X(LS_FINDING_VALUE_NAN_FIRST, "value.nan_first")                                               \
-    X(LS_FINDING_VALUE_INF_FIRST, "value.inf_first")                                               \
-    X(LS_FINDING_RANK_DIED, "rank.died")                                                           \
-    X(LS_FINDING_RANK_EXITED_EARLY, "rank.exited_early")                                           \
-    X(LS_FINDING_INPUT_ID_OUT_OF_RANGE, "input.id_out_of_range")
+    X(LS_FINDING_KIND_MISMATCH, "collective.kind_mismatch", true,                                  \
+      "ranks of one communicator make different collectives at the same place")                    \
+    X(LS_FINDING_COUNT_MISMATCH, "collective.count_mismatch", true,                                \
+      "they disagree about the number of elements")                                                \
+    X(LS_FINDING_DTYPE_MISMATCH, "collective.dtype_mismatch", true, "about the element type")      \
+    X(LS_FINDING_OP_MISMATCH, "collective.op_mismatch", true, "about the reduce operation")        \
+    X(LS_FINDING_ROOT_MISMATCH, "collective.root_mismatch", true, "about the root")                \
+    X(LS_FINDING_SPLIT_MISMATCH, "collective.split_mismatch", true,                                \
+      "what one sends to another is not what that one expects")                                    \
+    X(LS_FINDING_GROUP_MISMATCH, "collective.group_mismatch", true,                                \
+      "about who belongs to the communicator")                                                     \
+    X(LS_FINDING_ORDER_MISMATCH, "collective.order_mismatch", true,                                \
+      "the same calls in different order")                                                         \
+    X(LS_FINDING_MISSING_RANK, "collective.missing_rank", true,                                    \
+      "a rank never makes the call that the others wait in")                                       \
+    X(LS_FINDING_EXTRA_CALL, "collective.extra_call", true,                                        \
+      "a rank makes a call that no other makes")                                                   \
+    X(LS_FINDING_P2P_UNMATCHED_SEND, "p2p.unmatched_send", true, "a send that nobody receives")    \
+    X(LS_FINDING_P2P_UNMATCHED_RECV, "p2p.unmatched_recv", true, "a receive that nobody sends to") \
+    X(LS_FINDING_P2P_COUNT_MISMATCH, "p2p.count_mismatch", true,                                   \
+      "sender and receiver disagree about the number of elements")                                 \
+    X(LS_FINDING_P2P_DTYPE_MISMATCH, "p2p.dtype_mismatch", true,                                   \
+      "sender and receiver disagree about the element type")                                       \
+    X(LS_FINDING_P2P_ORDER_MISMATCH, "p2p.order_mismatch", true,                                   \
+      "messages between two ranks pair in another order than meant")                               \
+    X(LS_FINDING_DEADLOCK_CYCLE, "deadlock.cycle", true, "ranks wait for each other in a circle")  \
+    X(LS_FINDING_DEADLOCK_CROSS_COMMUNICATOR, "deadlock.cross_communicator", true,                 \
+      "two communicators are used in different orders on different ranks; told also when "         \
+      "the run happened to finish")                                                                \
+    X(LS_FINDING_BUFFER_OVERLAP, "buffer.overlap", true,                                           \
+      "buffers of concurrent calls share memory in a way that the collective does not "            \
+      "allow")                                                                                     \
+    X(LS_FINDING_BUFFER_TOO_SMALL, "buffer.too_small", true,                                       \
+      "a buffer is smaller than the call says")                                                    \
+    X(LS_FINDING_BUFFER_UNINITIALISED, "buffer.uninitialised", true,                               \
+      "memory is sent that was never written")                                                     \
+    X(LS_FINDING_BUFFER_MODIFIED_IN_FLIGHT, "buffer.modified_in_flight", false,                    \
+      "a buffer changed while its call was not complete")                                          \
+    X(LS_FINDING_BUFFER_USE_BEFORE_WAIT, "buffer.use_before_wait", true,                           \
+      "a result is read before its call was waited for")                                           \
+    X(LS_FINDING_HANDLE_LEAK, "handle.leak", true, "a communicator or request is not freed")       \
+    X(LS_FINDING_HANDLE_USE_AFTER_FREE, "handle.use_after_free", true,                             \
+      "a communicator or request is used after it was freed")                                      \
+    X(LS_FINDING_REPLICA_DIVERGED, "replica.diverged", true, "copies that must be equal are not")  \
+    X(LS_FINDING_VALUE_NAN_FIRST, "value.nan_first", true, "where the first NaN came from")        \
+    X(LS_FINDING_VALUE_INF_FIRST, "value.inf_first", true, "where the first infinity came from")   \
+    X(LS_FINDING_RANK_DIED, "rank.died", true,                                                     \
+      "a rank's process ended by a signal or an error; code 3, unless the scenario "               \
+      "planted it")                                                                                \
+    X(LS_FINDING_RANK_EXITED_EARLY, "rank.exited_early", true,                                     \
+      "a rank returned while others still wait for it")                                            \
+    X(LS_FINDING_INPUT_ID_OUT_OF_RANGE, "input.id_out_of_range", true,                             \
+      "an embedding id outside its table")
 
 typedef enum ls_finding_id {
-#define LS_FINDING_ENUM(name, text) name,
+#define LS_FINDING_ENUM(name, ...) name,
     LS_FINDING_MAP(LS_FINDING_ENUM)
 #undef LS_FINDING_ENUM
         LS_FINDING_COUNT
@@ -54,6 +78,8 @@ typedef enum ls_finding_id {
 
 LS_API const char *ls_finding_name(ls_finding_id id);
 LS_API int ls_finding_parse(ls_finding_id *out, const char *name);
+LS_API bool ls_finding_default(ls_finding_id id);  // whether its check is on unless asked otherwise
+LS_API const char *ls_finding_text(ls_finding_id id);  // what was found, in a line
 
 // Where a rank is in its program. The calls that it has made and the one that it waits for say it
 // alike in the simulator and in a real process.

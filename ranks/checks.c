@@ -30,7 +30,7 @@ static int apply_glob(ls_run *run, const char *glob, bool on) {
 
 int ls_checks__select(ls_run *run, const char *globs) {
     for (int id = 0; id < LS_FINDING_COUNT; id++) {
-        run->checks[id] = id != LS_FINDING_BUFFER_MODIFIED_IN_FLIGHT;
+        run->checks[id] = ls_finding_default((ls_finding_id)id);
     }
     while (globs != NULL && *globs != '\0') {
         char glob[64];

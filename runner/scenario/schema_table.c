@@ -13,7 +13,8 @@
 static const ls_schema_name sharding_names[] = {LS_SHARDING_MAP(NAME_2)};
 static const ls_schema_name optimizer_names[] = {LS_OPTIMIZER_MAP(NAME_2)};
 static const ls_schema_name fault_names[] = {LS_FAULT_MAP(NAME_2)};
-static const ls_schema_name finding_names[] = {LS_FINDING_MAP(NAME_2)};
+#define FINDING_NAME(id, name, ...) {name, id},
+static const ls_schema_name finding_names[] = {LS_FINDING_MAP(FINDING_NAME)};
 #define DTYPE_NAME(name, value, text, ...) {text, name},
 static const ls_schema_name weight_dtype_names[] = {LS_DTYPE_FLOAT_MAP(DTYPE_NAME)};
 static const ls_schema_name pooling_names[] = {

@@ -374,6 +374,21 @@ Test(schema, committed_json_is_current) {
     ls_text_free(&json);
 }
 
+// Every finding stands in the reference by its name, with what was found.
+Test(schema, reference_has_every_finding) {
+    char *reference = read_all(source_path("docs/reference.md"));
+    cr_assert(reference != NULL);
+    const char *at = reference;
+    for (int id = 0; id < LS_FINDING_COUNT; id++) {
+        char row[256];
+        (void)snprintf(row, sizeof row, "| `%s` | %s |\n", ls_finding_name((ls_finding_id)id),
+                       ls_finding_text((ls_finding_id)id));
+        at = strstr(at, row);
+        cr_assert(at != NULL, "docs/reference.md lacks, or has in another place: %s", row);
+    }
+    free(reference);
+}
+
 // Defaults are parsed from the same text that is printed, and hold when nothing is given.
 Test(schema, ranges_hold_at_their_ends) {
     const char *rows[] = {"0", "1", "1099511627776", "1099511627777", "-1", "1e3", "0x10", "1_0"};
