@@ -1,6 +1,7 @@
 // lockstep bench: how fast the simulator is, beside memcpy.
 #include <stdlib.h>
 
+#include "backends/kinds.h"
 #include "bench/bench.h"
 #ifdef LOCKSTEP_WITH_NCCL
 #include "bench/gpu.h"
@@ -12,16 +13,15 @@ static int repetitions = 15;
 static const char *only;
 static bool check;
 static bool planner;
-static int backend;
-static const char *const backends[] = {"sim", "nccl", NULL};
+static int backend;  // in ls_backend_names_timed
 
 static const cli_option options[] = {
     {.type = CLI_CHOICE,
      .long_name = "backend",
      .value = &backend,
      .value_name = "NAME",
-     .choices = backends,
-     .help = "What to time: sim (default), or nccl: collectives and kernels on the GPUs"},
+     .choices = ls_backend_names_timed,
+     .help = "What to time, sim by default; of nccl, collectives and kernels on the GPUs"},
     {.type = CLI_INT,
      .long_name = "repetitions",
      .value = &repetitions,
@@ -111,9 +111,10 @@ static int run(const cli_args *args) {
     if (code != LS_EXIT_OK) {
         return code;
     }
+    const ls_backend_kind *kind = ls_backend_kind_named(ls_backend_names_timed[backend]);
 #ifndef LOCKSTEP_WITH_NCCL
-    if (backend == 1) {
-        return cli_become("lockstep-cuda");
+    if (kind->open == NULL) {
+        return cli_become(kind->threads_program);
     }
 #endif
     ls_bench *bench = calloc(1, sizeof *bench);
@@ -125,7 +126,7 @@ static int run(const cli_args *args) {
     bench->only = planner ? "planner" : only;
     bench->progress = cli_progress;
 #ifdef LOCKSTEP_WITH_NCCL
-    bench->suite = backend == 1 ? ls_bench_suite_gpu : NULL;
+    bench->suite = kind->open == NULL ? ls_bench_suite_gpu : NULL;
 #endif
     int status = ls_bench_run(bench);
     cli_progress_end();

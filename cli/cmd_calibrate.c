@@ -11,16 +11,16 @@
 #include "cli/cli.h"
 #include "cli/commands.h"
 #include "backends/calibrate.h"
+#include "backends/kinds.h"
 #ifdef LOCKSTEP_WITH_NCCL
 #include "bench/gpu.h"
 #include "backends/nccl/nccl.h"
 #include "formats/json.h"
 #endif
 
-static const char *const backends[] = {"nccl", "sim", NULL};
-
 static struct {
-    int backend;
+    int backend;  // in ls_backend_names_timed
+    bool backend_given;
     const char *out;
     const char *order;
     int ranks;
@@ -30,9 +30,10 @@ static const cli_option options[] = {
     {.type = CLI_CHOICE,
      .long_name = "backend",
      .value = &given.backend,
+     .given = &given.backend_given,
      .value_name = "NAME",
-     .choices = backends,
-     .help = "What to ask: nccl (default), or sim, to try the probes on an order that is known"},
+     .choices = ls_backend_names_timed,
+     .help = "What to ask, nccl by default; sim, to try the probes on an order that is known"},
     {.type = CLI_STRING,
      .long_name = "out",
      .value = &given.out,
@@ -52,6 +53,11 @@ static const cli_option options[] = {
      .int_max = 16},
     {.long_name = NULL},
 };
+
+static const ls_backend_kind *asked(void) {
+    return given.backend_given ? ls_backend_kind_named(ls_backend_names_timed[given.backend])
+                               : &ls_backend_kind_nccl;
+}
 
 // ---- The file -----------------------------------------------------------------------------------
 static int write_orders(ls_json *json, ls_comm *comm) {
@@ -135,11 +141,11 @@ static int calibrate(ls_text *out, int ranks) {
     ls_json_object_open(&json);
     ls_json_member_int(&json, "lockstep_order", 1);
     ls_json_member_int(&json, "ranks", ranks);
-    ls_json_member_string(&json, "backend", backends[given.backend]);
+    ls_json_member_string(&json, "backend", asked()->name);
     int status = LS_OK;
 #ifdef LOCKSTEP_WITH_NCCL
-    status = given.backend == 0 ? calibrate_nccl(&json, world, ranks)
-                                : calibrate_sim(&json, world, ranks);
+    status = asked()->open == NULL ? calibrate_nccl(&json, world, ranks)
+                                   : calibrate_sim(&json, world, ranks);
 #else
     status = calibrate_sim(&json, world, ranks);
 #endif
@@ -154,7 +160,7 @@ static int calibrate(ls_text *out, int ranks) {
 static int ranks_wanted(int *out) {
     *out = given.ranks != 0 ? given.ranks : 4;
 #ifdef LOCKSTEP_WITH_NCCL
-    if (given.backend == 0 && given.ranks == 0) {
+    if (asked()->open == NULL && given.ranks == 0) {
         *out = ls_nccl_device_count();
         if (*out == 0) {
             return LS_ERR_BACKEND;
@@ -175,8 +181,8 @@ static int run(const cli_args *args) {
         return LS_EXIT_USAGE;
     }
 #ifndef LOCKSTEP_WITH_NCCL
-    if (given.backend == 0) {
-        return cli_become("lockstep-cuda");
+    if (asked()->open == NULL) {
+        return cli_become(asked()->threads_program);
     }
 #endif
     int code = cli_outputs_check(given.out);

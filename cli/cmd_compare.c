@@ -1,5 +1,4 @@
 // lockstep compare FILE... --real nccl|mpi|DIR: simulated against real, stage by stage.
-#include <string.h>
 
 #include "cli/commands.h"
 #include "cli/debugger.h"
@@ -47,6 +46,12 @@ static int compare_all(const cli_scenarios *scenarios, ls_device *device) {
         ls_trace_free(trace);
         return cli_fail(status);
     }
+    // A live backend, else a directory: the simulator is what is compared, so "sim" is a directory.
+    const ls_backend_kind *live = ls_backend_kind_named(given.real);
+    ls_real_source real = {.dir = given.real};
+    if (live != NULL && live->open == NULL) {
+        real = (ls_real_source){.backend = live};
+    }
     ls_text command = {0};
     ls_text_puts(&command, "lockstep compare --real ");
     ls_text_shell(&command, given.real);
@@ -59,7 +64,7 @@ static int compare_all(const cli_scenarios *scenarios, ls_device *device) {
     run_options.trace = trace;
     for (int i = 0; status == LS_OK && i < scenarios->count; i++) {
         cli_progress("comparing", i, scenarios->count);
-        status = ls_run_compared(results, scenarios->at[i], given.real, &run_options);
+        status = ls_run_compared(results, scenarios->at[i], &real, &run_options);
     }
     cli_progress_end();
     int code = status == LS_OK ? cli_report(results) : cli_fail(status);
@@ -76,9 +81,6 @@ static int run(const cli_args *args) {
     int code = cli_outputs_check(NULL);
     if (code != LS_EXIT_OK) {
         return code;
-    }
-    if (strcmp(given.real, "sim") == 0) {
-        given.real = "./sim";  // a folder: the simulator is what it is compared with
     }
     cli_scenarios scenarios;
     const char *const catches[] = {"catch divergence"};

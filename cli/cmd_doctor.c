@@ -119,40 +119,36 @@ static void check_tool(checks *list, const char *name, const char *package, cons
     add(list, "tool", name, true, "%.300s (%s)", path, version);
 }
 
-static void check_mpi(checks *list) {
-    char self[PATH_MAX];
-    ssize_t length = readlink("/proc/self/exe", self, sizeof self - 1);
-    if (length < 0) {
-        add(list, "backend", "mpi", false, "cannot read /proc/self/exe: %s", strerror(errno));
-        return;
-    }
-    self[length] = 0;
-    char *slash = strrchr(self, '/');
-    char program[PATH_MAX + 16];
-    (void)snprintf(program, sizeof program, "%.*s/lockstep-mpi", (int)(slash - self), self);
-    if (access(program, X_OK) != 0) {
-        add(list, "backend", "mpi", false,
-            "this build has no lockstep-mpi; install libmpich-dev and mpich, then configure with "
-            "-DLOCKSTEP_MPI=ON");
-        return;
-    }
-    char launcher[PATH_MAX];
-    if (!find_program(launcher, sizeof launcher, "mpiexec.mpich")) {
-        add(list, "backend", "mpi", false, "mpiexec.mpich is not in PATH: apt-get install mpich");
-        return;
-    }
-    char version[128];
-    program_line(version, sizeof version, launcher, "--version", "Version");
-    add(list, "backend", "mpi", true, "MPICH, %.200s, %s", launcher, version);
-}
-
-#ifndef LOCKSTEP_WITH_NCCL
 // The path of a program in this program's folder, where it can be run.
 static bool beside_this(char *out, size_t out_bytes, const char *name) {
     int used = snprintf(out, out_bytes, "%s/%s", cli_program_dir(), name);
     return used > 0 && (size_t)used < out_bytes && access(out, X_OK) == 0;
 }
 
+static void add_missing(checks *list, const ls_backend_kind *kind) {
+    add(list, "backend", kind->name, false, "this build has no %s: %s",
+        kind->threads_program != NULL ? kind->threads_program : kind->program, kind->about);
+}
+
+// A backend with a process per rank, which mpiexec starts.
+static void check_processes(checks *list, const ls_backend_kind *kind) {
+    char program[PATH_MAX];
+    if (!beside_this(program, sizeof program, kind->program)) {
+        add_missing(list, kind);
+        return;
+    }
+    char launcher[PATH_MAX];
+    if (!find_program(launcher, sizeof launcher, "mpiexec.mpich")) {
+        add(list, "backend", kind->name, false,
+            "mpiexec.mpich is not in PATH: apt-get install mpich");
+        return;
+    }
+    char version[128];
+    program_line(version, sizeof version, launcher, "--version", "Version");
+    add(list, "backend", kind->name, true, "MPICH, %.200s, %s", launcher, version);
+}
+
+#ifndef LOCKSTEP_WITH_NCCL
 // A row as lockstep-cuda, which has CUDA and NCCL inside, gives it: "backend nccl no what it is".
 static void ask_cuda(checks *list, const char *program, const char *kind, const char *name) {
     char told[TEXT_MAX], needle[64], yes[64], no[64];
@@ -168,7 +164,8 @@ static void ask_cuda(checks *list, const char *program, const char *kind, const 
 }
 #endif
 
-static void check_nccl(checks *list) {
+// A backend with GPUs.
+static void check_gpus(checks *list, const ls_backend_kind *kind) {
     char line[256] = "";
     FILE *driver = fopen("/proc/driver/nvidia/version", "r");
     if (driver != NULL) {
@@ -182,20 +179,17 @@ static void check_nccl(checks *list) {
 #ifdef LOCKSTEP_WITH_NCCL
     char text[TEXT_MAX];
     bool works = ls_nccl_describe(text, sizeof text) == LS_OK;
-    add(list, "backend", "nccl", works, "%s", works ? text : ls_error_last()->text);
+    add(list, "backend", kind->name, works, "%s", works ? text : ls_error_last()->text);
     works = ls_device_cuda_describe(text, sizeof text) == LS_OK;
     add(list, "device", "cuda", works, "%s", works ? text : ls_error_last()->text);
 #else
     char program[PATH_MAX];
-    if (!beside_this(program, sizeof program, "lockstep-cuda")) {
-        add(list, "backend", "nccl", false,
-            "this build has no lockstep-cuda: it needs nvcc and nccl.h; recordings of NCCL runs "
-            "can "
-            "be compared with");
-        add(list, "device", "cuda", false, "this build has no lockstep-cuda");
+    if (!beside_this(program, sizeof program, kind->threads_program)) {
+        add_missing(list, kind);
+        add(list, "device", "cuda", false, "this build has no %s", kind->threads_program);
         return;
     }
-    ask_cuda(list, program, "backend", "nccl");
+    ask_cuda(list, program, "backend", kind->name);
     ask_cuda(list, program, "device", "cuda");
 #endif
 }
@@ -228,9 +222,16 @@ static void check_all(checks *list) {
         "gcc",
 #endif
         __VERSION__, LOCKSTEP_SANITIZERS[0] != 0 ? ", sanitizers: " : "", LOCKSTEP_SANITIZERS);
-    add(list, "backend", "sim", true, "every rank in this process");
-    check_mpi(list);
-    check_nccl(list);
+    for (int i = 0; ls_backend_kinds[i] != NULL; i++) {
+        const ls_backend_kind *kind = ls_backend_kinds[i];
+        if (kind->open != NULL) {
+            add(list, "backend", kind->name, true, "%s", kind->about);
+        } else if (kind->threads_program != NULL) {
+            check_gpus(list, kind);
+        } else {
+            check_processes(list, kind);
+        }
+    }
     check_machine(list);
     check_tool(list, "gdb", "gdb", "lockstep gdb");
     check_tool(list, "valgrind", "valgrind", "the memcheck tests");

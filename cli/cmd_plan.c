@@ -283,7 +283,8 @@ static int write_measured(const ls_stage_times *times, const ls_planner_problem 
     ls_stage_times live;
     int code = LS_EXIT_OK;
     if (times == NULL) {
-        code = cli_plan_times_measure(&live, given.measured, scenario, &result->plan, arena);
+        code = cli_plan_times_measure(&live, cli_plan_times_live(given.measured), scenario,
+                                      &result->plan, arena);
         times = &live;
     }
     if (code == LS_EXIT_OK) {
@@ -326,7 +327,7 @@ static int write_missing(ls_planner_problem *problem, const ls_planner_result *r
 static int take_times(ls_stage_times **out, ls_planner_table *tables, const ls_scenario *scenario,
                       ls_arena *arena) {
     *out = NULL;
-    if (given.measured == NULL || cli_plan_times_live(given.measured)) {
+    if (given.measured == NULL || cli_plan_times_live(given.measured) != NULL) {
         return LS_EXIT_OK;
     }
     ls_stage_times *times = ls_arena_alloc(arena, 1, sizeof(*times));
@@ -401,7 +402,7 @@ static int plan(const ls_scenario *scenario, ls_arena *arena) {
 }
 
 static int check_options(void) {
-    bool live = given.measured != NULL && cli_plan_times_live(given.measured);
+    const ls_backend_kind *live = cli_plan_times_live(given.measured);
     if (given.measured != NULL && (given.validate || given.diff || given.model != 0)) {
         cli_error("--measured excludes --validate, --diff and --model torchrec");
         return LS_EXIT_USAGE;
@@ -410,7 +411,7 @@ static int check_options(void) {
         cli_error("--explain is a report by itself: not with --validate or --measured");
         return LS_EXIT_USAGE;
     }
-    if (given.keep != NULL && !live) {
+    if (given.keep != NULL && live == NULL) {
         cli_error("--keep goes with --measured nccl (or sim)");
         return LS_EXIT_USAGE;
     }
@@ -419,8 +420,8 @@ static int check_options(void) {
         code = cli_fail(ls_error_last()->code);
     }
 #ifndef LOCKSTEP_WITH_NCCL
-    if (code == LS_EXIT_OK && live && strcmp(given.measured, "nccl") == 0) {
-        code = cli_become("lockstep-cuda");
+    if (code == LS_EXIT_OK && live != NULL && live->open == NULL) {
+        code = cli_become(live->threads_program);
     }
 #endif
     return code;

@@ -1,6 +1,5 @@
 // rank FILE: one rank of a real run (lockstep-mpi, started by mpiexec), or all of them, a thread
 // each (lockstep-cuda), on behalf of run, compare and record. Not a command for users.
-#include <string.h>
 
 #include "base/file.h"
 #include "cli/commands.h"
@@ -16,8 +15,6 @@
 #endif
 #include "runner/launch/launch.h"
 
-static const char *const backends[] = {"mpi", "nccl", NULL};
-
 static struct {
     cli_run_options run;
     int backend;
@@ -31,7 +28,7 @@ static const cli_option options[] = {
      .long_name = "backend",
      .value = &given.backend,
      .value_name = "NAME",
-     .choices = backends,
+     .choices = ls_backend_names,
      .help = "What moves the data"},
     {.type = CLI_STRING,
      .long_name = "recording",
@@ -105,21 +102,32 @@ static int create_nccl(ls_backend **out, ls_world *world, const char **versions)
 }
 #endif
 
-static int create_backend(ls_backend **out, ls_world *world, const char **versions) {
-    const char *name = backends[given.backend];
-#ifdef LOCKSTEP_WITH_NCCL
-    if (strcmp(name, "nccl") == 0) {
-        return create_nccl(out, world, versions);
-    }
-#endif
 #ifdef LOCKSTEP_WITH_MPI
-    if (strcmp(name, "mpi") == 0) {
-        *versions = ls_mpi_version();
-        return ls_backend_mpi_create(out, world);
-    }
+static int create_mpi(ls_backend **out, ls_world *world, const char **versions) {
+    *versions = ls_mpi_version();
+    return ls_backend_mpi_create(out, world);
+}
 #endif
-    (void)out, (void)world, (void)versions;
-    return LS_FAIL(LS_ERR_BACKEND, "this program has no %s backend", name);
+
+static int create_backend(ls_backend **out, ls_world *world, const char **versions) {
+    static const struct {
+        const ls_backend_kind *kind;
+        int (*create)(ls_backend **out, ls_world *world, const char **versions);
+    } here[] = {
+#ifdef LOCKSTEP_WITH_MPI
+        {&ls_backend_kind_mpi, create_mpi},
+#endif
+#ifdef LOCKSTEP_WITH_NCCL
+        {&ls_backend_kind_nccl, create_nccl},
+#endif
+    };
+    const ls_backend_kind *kind = ls_backend_kinds[given.backend];
+    for (size_t i = 0; i < sizeof here / sizeof *here; i++) {
+        if (here[i].kind == kind) {
+            return here[i].create(out, world, versions);
+        }
+    }
+    return LS_FAIL(LS_ERR_BACKEND, "this program has no %s backend", kind->name);
 }
 
 // ---- One process's ranks ------------------------------------------------------------------------
@@ -134,8 +142,6 @@ static int run_ranks(const ls_scenario *scenario, const process *own) {
     const char *versions = NULL;
     LS_TRY(ls_world_create(&world, &world_options));
     int status = create_backend(&backend, world, &versions);
-    if (status == LS_OK) {
-    }
     if (status == LS_OK && own->page != NULL) {
         backend->place = ls_launch_place;
         backend->place_arg = own->page;

@@ -3,8 +3,6 @@
 #include "cli/commands.h"
 #include "cli/scenarios.h"
 
-static const char *const backends[] = {"sim", "mpi", "nccl", NULL};
-
 static struct {
     cli_run_options run;
     int backend;
@@ -17,9 +15,9 @@ static const cli_option options[] = {
      .long_name = "backend",
      .value = &given.backend,
      .value_name = "NAME",
-     .choices = backends,
+     .choices = ls_backend_names,
      .given = &given.backend_given,
-     .help = "Where to run: sim, mpi or nccl"},
+     .help = "Where to run"},
     {.type = CLI_STRING,
      .long_name = "out",
      .value = &given.out,
@@ -36,15 +34,16 @@ static int record_all(const cli_scenarios *scenarios) {
         return cli_fail(status);
     }
     ls_text command = {0};
-    ls_text_printf(&command, "lockstep record --backend %s --out %s", backends[given.backend],
-                   given.out);
+    ls_text_printf(&command, "lockstep record --backend %s --out %s",
+                   ls_backend_names[given.backend], given.out);
     cli_reproduce_options(&command, &given.run);
     ls_run_options run_options = cli_run_options_of(&given.run, &command);
     run_options.keep_dir = given.out;
     run_options.skip_too_few_gpus = scenarios->count > 1;
     for (int i = 0; status == LS_OK && i < scenarios->count; i++) {
         cli_progress("recording", i, scenarios->count);
-        status = ls_run_recorded(results, scenarios->at[i], backends[given.backend], &run_options);
+        status = ls_run_recorded(results, scenarios->at[i], ls_backend_kinds[given.backend],
+                                 &run_options);
     }
     cli_progress_end();
     int code = status == LS_OK ? cli_report(results) : cli_fail(status);

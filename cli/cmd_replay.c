@@ -8,6 +8,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "backends/kinds.h"
 #include "cli/commands.h"
 #include "cli/scenarios.h"
 #include "cli/trace.h"
@@ -64,7 +65,8 @@ static int replay_recording(replay *to, const char *dir) {
     cli_reproduce_options(&command, &given.run);
     ls_run_options run_options = cli_run_options_of(&given.run, &command);
     run_options.reproduce_of = dir;
-    status = ls_run_compared(to->results, scenario, dir, &run_options);
+    const ls_real_source real = {.dir = dir};
+    status = ls_run_compared(to->results, scenario, &real, &run_options);
     ls_text_free(&command);
     ls_scenario_free(scenario);
     LS_TRY(status);
@@ -93,7 +95,7 @@ static int add_unusable(replay *to, const char *path) {
     ls_case_result result = {
         .name = ls_arena_strdup(arena, path),
         .file = ls_arena_strdup(arena, path),
-        .backend = "sim",
+        .backend = ls_backend_kind_sim.name,
         .real = "recording",
         .reproduce = ls_result_command(arena, "lockstep replay", path),
     };

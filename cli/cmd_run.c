@@ -8,8 +8,6 @@
 #include "cli/trace.h"
 #include "runner/scenario/schema.h"
 
-static const char *const backends[] = {"sim", "mpi", "nccl", NULL};
-
 static const char *const schedules[] = {"round-robin", "random", "delay", NULL};
 
 static struct {
@@ -31,8 +29,8 @@ static const cli_option options[] = {
      .long_name = "backend",
      .value = &given.backend,
      .value_name = "NAME",
-     .choices = backends,
-     .help = "Where to run: sim (default), mpi or nccl"},
+     .choices = ls_backend_names,
+     .help = "Where to run, sim by default"},
     {.type = CLI_STRING,
      .long_name = "keep",
      .value = &given.keep,
@@ -89,6 +87,7 @@ static int print_schema(void) {
 }
 
 static int run_all(const cli_scenarios *scenarios, ls_device *device) {
+    const ls_backend_kind *backend = ls_backend_kinds[given.backend];
     ls_trace *trace = NULL;
     int opened = cli_trace_open(&trace, given.machine);
     if (opened != LS_EXIT_OK) {
@@ -101,7 +100,7 @@ static int run_all(const cli_scenarios *scenarios, ls_device *device) {
         return cli_fail(status);
     }
     ls_text command = {0};
-    ls_text_printf(&command, "lockstep run --backend %s", backends[given.backend]);
+    ls_text_printf(&command, "lockstep run --backend %s", backend->name);
     cli_reproduce_device(&command, given.device);
     cli_reproduce_options(&command, &given.run);
     ls_run_options run_options = cli_run_options_of(&given.run, &command);
@@ -114,9 +113,9 @@ static int run_all(const cli_scenarios *scenarios, ls_device *device) {
     run_options.trace = trace;
     for (int i = 0; status == LS_OK && i < scenarios->count; i++) {
         cli_progress("running", i, scenarios->count);
-        status = given.backend == 0 ? ls_run_simulated(results, scenarios->at[i], &run_options)
-                                    : ls_run_real(results, scenarios->at[i],
-                                                  backends[given.backend], &run_options);
+        status = backend == &ls_backend_kind_sim
+                     ? ls_run_simulated(results, scenarios->at[i], &run_options)
+                     : ls_run_real(results, scenarios->at[i], backend, &run_options);
     }
     cli_progress_end();
     int code = status == LS_OK ? cli_report(results) : cli_fail(status);
@@ -137,9 +136,9 @@ static int run(const cli_args *args) {
     if (code != LS_EXIT_OK) {
         return code;
     }
-    if (given.device != 0 && given.backend != 0) {
+    if (given.device != 0 && ls_backend_kinds[given.backend]->open == NULL) {
         cli_error("--device is the simulator's; %s runs on the devices that it has",
-                  backends[given.backend]);
+                  ls_backend_names[given.backend]);
         return LS_EXIT_USAGE;
     }
     cli_scenarios scenarios;

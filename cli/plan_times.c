@@ -1,8 +1,6 @@
 // plan --measured: a plan's forward stages, predicted against measured times.
 #include "cli/plan_times.h"
 
-#include <string.h>
-
 #include "base/file.h"
 #include "cli/cli.h"
 #ifdef LOCKSTEP_WITH_NCCL
@@ -11,8 +9,9 @@
 
 #define FILE_BYTES_MAX ((size_t)64 << 20)
 
-bool cli_plan_times_live(const char *measured) {
-    return strcmp(measured, "nccl") == 0 || strcmp(measured, "sim") == 0;
+const ls_backend_kind *cli_plan_times_live(const char *measured) {
+    const ls_backend_kind *kind = measured != NULL ? ls_backend_kind_named(measured) : NULL;
+    return kind != NULL && kind->timed ? kind : NULL;
 }
 
 int cli_plan_times_read(ls_stage_times *out, const char *path, const ls_scenario *scenario,
@@ -37,11 +36,11 @@ int cli_plan_times_read(ls_stage_times *out, const char *path, const ls_scenario
     return status == LS_OK ? LS_EXIT_OK : cli_fail(status);
 }
 
-int cli_plan_times_measure(ls_stage_times *out, const char *backend, const ls_scenario *scenario,
-                           const ls_plan *plan, ls_arena *arena) {
+int cli_plan_times_measure(ls_stage_times *out, const ls_backend_kind *backend,
+                           const ls_scenario *scenario, const ls_plan *plan, ls_arena *arena) {
     ls_steps steps;
     int status = ls_steps_capture(&steps, scenario, plan, arena);
-    if (status == LS_OK && strcmp(backend, "sim") == 0) {
+    if (status == LS_OK && backend == &ls_backend_kind_sim) {
         status = ls_stage_times_simulate(out, &steps, plan, arena);
     } else if (status == LS_OK) {
 #ifdef LOCKSTEP_WITH_NCCL

@@ -2,19 +2,20 @@
 #ifndef LS_CLI_PLAN_TIMES_H
 #define LS_CLI_PLAN_TIMES_H
 
+#include "backends/kinds.h"
 #include "runner/plan/stage_times.h"
 
-// What --measured names: something live (nccl, sim), or a file of times.
-bool cli_plan_times_live(const char *measured);
+// What --measured names: a backend that can be measured, or NULL: a file of times.
+const ls_backend_kind *cli_plan_times_live(const char *measured);
 
 // Reads the file of times and checks it against the scenario. Returns an exit code; says why on
 // stderr.
 int cli_plan_times_read(ls_stage_times *out, const char *path, const ls_scenario *scenario,
                         ls_arena *arena);
 
-// Does the plan's steps on `backend` ("nccl" or "sim") and times them.
-int cli_plan_times_measure(ls_stage_times *out, const char *backend, const ls_scenario *scenario,
-                           const ls_plan *plan, ls_arena *arena);
+// Does the plan's steps on `backend` and times them.
+int cli_plan_times_measure(ls_stage_times *out, const ls_backend_kind *backend,
+                           const ls_scenario *scenario, const ls_plan *plan, ls_arena *arena);
 
 // Prints and writes (--json, `keep`: the file of times, NULL: none) the comparison.
 int cli_plan_times_report(const ls_stage_times *times, const ls_planner_problem *problem,

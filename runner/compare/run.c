@@ -20,7 +20,7 @@ static double now_seconds(void) {
 }
 
 static void begin(ls_case_run *run, ls_results *results, const ls_scenario *scenario,
-                  const ls_run_options *options, const char *backend, const char *real) {
+                  const ls_run_options *options, const ls_backend_kind *backend, const char *real) {
     const char *file = options->reproduce_of != NULL ? options->reproduce_of : scenario->file;
     *run = (ls_case_run){
         .results = results,
@@ -36,7 +36,7 @@ static void begin(ls_case_run *run, ls_results *results, const ls_scenario *scen
                 .name = ls_arena_strdup(results->arena, scenario->name),
                 .not_run = ls_scenario_not_run(scenario),
                 .file = ls_arena_strdup(results->arena, scenario->file),
-                .backend = backend,
+                .backend = backend->name,
                 .real = real,
                 .reproduce = ls_result_command(results->arena, options->reproduce, file),
             },
@@ -65,9 +65,7 @@ static void add_finding(ls_case_run *run, const ls_finding *finding) {
 static int simulate_on(ls_case_run *run, ls_world *world, const ls_order *order,
                        ls_stages *simulated, ls_stages *expected) {
     ls_backend *backend = NULL;
-    LS_TRY(run->options->device != NULL
-               ? ls_backend_sim_create_on(&backend, world, run->options->device)
-               : ls_backend_sim_create(&backend, world));
+    LS_TRY(ls_backend_kind_sim.open(&backend, world, run->options->device));
     backend->order = order;
     // Recorded orders may differ between groups, and then so do the bits of what they replicate.
     int status = run->orders != NULL
@@ -218,16 +216,12 @@ static int finish(ls_case_run *run, int status) {
     return ls_results_add(run->results, result);
 }
 
-static bool is_live(const char *real) {
-    return strcmp(real, "mpi") == 0 || strcmp(real, "nccl") == 0;
-}
-
 // ---- The three ways -----------------------------------------------------------------------------
 // Runs on a real backend, or reads a recording, into run->real. A rank that died is a finding.
-static int get_real(ls_case_run *run, const char *real) {
+static int get_real(ls_case_run *run, const ls_real_source *real) {
     const ls_real_request request = {
         .scenario = run->scenario,
-        .backend = real,
+        .source = *real,
         .options = run->options,
         .too_few_gpus = &run->too_few_gpus,
         .orders = &run->orders,
@@ -250,20 +244,21 @@ static int run_simulated(ls_case_run *run) {
     }
     LS_TRY(make_oracle(run));
     LS_TRY(ls_case__judge(run, run->simulated, "simulated"));
-    return run->options->keep_dir != NULL ? get_real(run, "sim") : LS_OK;
+    const ls_real_source again = {.backend = &ls_backend_kind_sim};
+    return run->options->keep_dir != NULL ? get_real(run, &again) : LS_OK;
 }
 
 int ls_run_simulated(ls_results *results, const ls_scenario *scenario,
                      const ls_run_options *options) {
     ls_case_run run;
-    begin(&run, results, scenario, options, "sim", NULL);
+    begin(&run, results, scenario, options, &ls_backend_kind_sim, NULL);
     return finish(&run, run_simulated(&run));
 }
 
 // What the simulation found must show in the real run, too.
-static int plant(ls_case_run *run, const char *real) {
+static int plant(ls_case_run *run, const ls_real_source *real) {
     const ls_real_request request = {.scenario = run->scenario,
-                                     .backend = real,
+                                     .source = *real,
                                      .options = run->options,
                                      .too_few_gpus = &run->too_few_gpus};
     int status = ls_planted_run(&run->planted, &request, run->result.findings,
@@ -274,18 +269,19 @@ static int plant(ls_case_run *run, const char *real) {
     return status;
 }
 
-static int run_real(ls_case_run *run, const char *backend) {
+static int run_real(ls_case_run *run, const ls_backend_kind *backend) {
+    const ls_real_source real = {.backend = backend};
     // Programs need the simulation for their plain references.
     LS_TRY(simulate(run));
     if (run->result.finding_count > 0) {
-        return plant(run, backend);
+        return plant(run, &real);
     }
     LS_TRY(make_oracle(run));
-    LS_TRY(get_real(run, backend));
-    return ls_case__judge(run, run->real, backend);
+    LS_TRY(get_real(run, &real));
+    return ls_case__judge(run, run->real, backend->name);
 }
 
-int ls_run_real(ls_results *results, const ls_scenario *scenario, const char *backend,
+int ls_run_real(ls_results *results, const ls_scenario *scenario, const ls_backend_kind *backend,
                 const ls_run_options *options) {
     ls_case_run run;
     begin(&run, results, scenario, options, backend, NULL);
@@ -361,7 +357,7 @@ static void explain_sums(ls_case_run *run) {
     }
 }
 
-static int run_compared(ls_case_run *run, const char *real) {
+static int run_compared(ls_case_run *run, const ls_real_source *real) {
     LS_TRY(simulate(run));
     if (run->result.finding_count > 0) {
         return plant(run, real);
@@ -384,20 +380,21 @@ static int run_compared(ls_case_run *run, const char *real) {
     return ls_case__judge(run, run->simulated, "simulated");
 }
 
-int ls_run_compared(ls_results *results, const ls_scenario *scenario, const char *real,
+int ls_run_compared(ls_results *results, const ls_scenario *scenario, const ls_real_source *real,
                     const ls_run_options *options) {
     ls_case_run run;
-    begin(&run, results, scenario, options, "sim", is_live(real) ? real : "recording");
+    begin(&run, results, scenario, options, &ls_backend_kind_sim,
+          real->backend != NULL ? real->backend->name : "recording");
     return finish(&run, run_compared(&run, real));
 }
 
-int ls_run_recorded(ls_results *results, const ls_scenario *scenario, const char *backend,
-                    const ls_run_options *options) {
+int ls_run_recorded(ls_results *results, const ls_scenario *scenario,
+                    const ls_backend_kind *backend, const ls_run_options *options) {
     ls_case_run run;
     begin(&run, results, scenario, options, backend, NULL);
     run.record_only = true;
     const ls_real_request request = {.scenario = scenario,
-                                     .backend = backend,
+                                     .source = {.backend = backend},
                                      .options = options,
                                      .too_few_gpus = &run.too_few_gpus};
     ls_finding finding = {0};

@@ -3,6 +3,7 @@
 #ifndef LS_RUNNER_COMPARE_RUN_H
 #define LS_RUNNER_COMPARE_RUN_H
 
+#include "backends/kinds.h"
 #include "collectives/recording.h"
 #include "ranks/ranks.h"
 #include "runner/result.h"
@@ -31,20 +32,25 @@ typedef struct ls_run_options {
 int ls_run_simulated(ls_results *results, const ls_scenario *scenario,
                      const ls_run_options *options);
 
-// Runs the scenario on a real backend ("mpi", "nccl") and judges that against the oracle.
-int ls_run_real(ls_results *results, const ls_scenario *scenario, const char *backend,
+// Runs the scenario on a backend other than the simulator and judges that against the oracle.
+int ls_run_real(ls_results *results, const ls_scenario *scenario, const ls_backend_kind *backend,
                 const ls_run_options *options);
 
-// Simulates the scenario, runs it on `real` ("mpi", "nccl") or reads the recording in the directory
-// `real`, and compares stage by stage.
-int ls_run_compared(ls_results *results, const ls_scenario *scenario, const char *real,
+// What the simulation is compared with.
+typedef struct ls_real_source {
+    const ls_backend_kind *backend;  // runs on it; NULL: reads recordings
+    const char *dir;                 // of a recording, or of one per scenario
+} ls_real_source;
+
+// Simulates the scenario, runs it on a backend or reads a recording, and compares stage by stage.
+int ls_run_compared(ls_results *results, const ls_scenario *scenario, const ls_real_source *real,
                     const ls_run_options *options);
 
-// Runs the scenario on a backend ("sim", "mpi", "nccl") and keeps the recording in its folder of
-// options->keep_dir, which must not exist or be an earlier recording of a scenario of that name.
+// Runs the scenario on a backend, the simulator or another, and keeps the recording in its folder
+// of options->keep_dir, which must not exist or be an earlier recording of a scenario of that name.
 // Adds one case: bit_exact without stages, or what went wrong.
-int ls_run_recorded(ls_results *results, const ls_scenario *scenario, const char *backend,
-                    const ls_run_options *options);
+int ls_run_recorded(ls_results *results, const ls_scenario *scenario,
+                    const ls_backend_kind *backend, const ls_run_options *options);
 
 // The ranks of one process, called in each that ls_run_* started, and for the simulator in this
 // one: executes the scenario on `backend`, whose world holds these ranks, and writes their part of

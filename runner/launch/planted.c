@@ -5,12 +5,6 @@
 
 #include "runner/program/program.h"
 
-// A run that is to hang does when nothing moves for so long. MPI's ranks look all the time for what
-// they wait for; NCCL's look now and then.
-#define QUIET_SECONDS_MPI  1.0
-#define CPU_SECONDS_MPI    0.1
-#define QUIET_SECONDS_NCCL 4.0
-
 typedef struct outcome {
     bool found;  // a rank told a finding, or died of what was planted
     ls_finding finding;
@@ -105,7 +99,6 @@ static const ls_finding *simulated_hang(const ls_finding *findings, int count) {
 static int run(outcome *out, const ls_real_request *request, const ls_finding *findings, int count,
                ls_arena *arena) {
     const ls_finding *hang = simulated_hang(findings, count);
-    bool mpi = strcmp(request->backend, "mpi") == 0;
     ls_run_options options = *request->options;
     options.keep_dir = NULL;  // a defect leaves nothing to compare with
     ls_real_request own = *request;
@@ -115,8 +108,8 @@ static int run(outcome *out, const ls_real_request *request, const ls_finding *f
         LS_ASSERT(hang->place_count == request->scenario->ranks);
         own.hang = (ls_launch_hang){
             .places = hang->places,
-            .quiet_seconds = mpi ? QUIET_SECONDS_MPI : QUIET_SECONDS_NCCL,
-            .cpu_seconds = mpi ? CPU_SECONDS_MPI : 0,
+            .quiet_seconds = request->source.backend->quiet_seconds,
+            .cpu_seconds = request->source.backend->cpu_seconds,
         };
     }
     int status = ls_real_run(NULL, &own, arena, &out->finding, &out->found);
@@ -155,7 +148,7 @@ static void judge_quiet(ls_planted *out, const char *backend, const ls_finding *
 
 static void judge(ls_planted *out, const outcome *real, const ls_real_request *request,
                   const ls_finding *findings, int count, ls_arena *arena) {
-    const char *backend = request->backend;
+    const char *backend = request->source.backend->name;
     if (real->found && ls_planted_agrees(findings, count, &real->finding)) {
         out->verdict = LS_PLANTED_AGREES;
         out->text = ls_arena_printf(arena, "%s: as simulated, %s: %s", backend,
@@ -180,8 +173,7 @@ static void judge(ls_planted *out, const outcome *real, const ls_real_request *r
 int ls_planted_run(ls_planted *out, const ls_real_request *request, ls_finding *findings, int count,
                    ls_arena *arena) {
     *out = (ls_planted){.verdict = LS_PLANTED_NONE};
-    bool live = strcmp(request->backend, "mpi") == 0 || strcmp(request->backend, "nccl") == 0;
-    if (!live) {
+    if (request->source.backend == NULL) {
         out->verdict = LS_PLANTED_UNSEEN;
         out->text = ls_arena_printf(arena,
                                     "%s was found in the simulation alone: a recording does "
@@ -189,7 +181,7 @@ int ls_planted_run(ls_planted *out, const ls_real_request *request, ls_finding *
                                     name_of(findings, count));
         return out->text != NULL ? LS_OK : LS_ERR_MEMORY;
     }
-    if (strcmp(request->backend, "nccl") == 0 && !request->options->processes) {
+    if (ls_real_one_process(request)) {
         out->verdict = LS_PLANTED_UNSEEN;
         out->text = "planted defects need a process for each rank: --processes";
         return LS_OK;

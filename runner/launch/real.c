@@ -92,15 +92,15 @@ static int note_death(const ls_launch_result *launched, const ls_real_request *r
     int *ranks = ls_arena_alloc(arena, 1, sizeof *ranks);
     const char *text = NULL;
     if (launched->died_signal != 0) {
-        text =
-            ls_arena_printf(arena, "rank %d of the %s run was ended by signal %d (%s) after %.1f s",
-                            launched->died_rank, request->backend, launched->died_signal,
-                            strsignal(launched->died_signal), launched->seconds);
+        text = ls_arena_printf(
+            arena, "rank %d of the %s run was ended by signal %d (%s) after %.1f s",
+            launched->died_rank, request->source.backend->name, launched->died_signal,
+            strsignal(launched->died_signal), launched->seconds);
     } else {
         text = ls_arena_printf(arena,
                                "rank %d of the %s run ended before it was done, after %.1f s\n%s",
-                               launched->died_rank, request->backend, launched->seconds,
-                               last_lines(&launched->output));
+                               launched->died_rank, request->source.backend->name,
+                               launched->seconds, last_lines(&launched->output));
     }
     if (ranks == NULL || text == NULL) {
         return LS_ERR_MEMORY;
@@ -113,51 +113,54 @@ static int note_death(const ls_launch_result *launched, const ls_real_request *r
                         launched->died_rank, "%s", text);
 }
 
-// NCCL's ranks may be threads of one process, which nothing launches but this one.
-static bool one_process(const ls_real_request *request) {
-    return strcmp(request->backend, "nccl") == 0 && !request->options->processes;
+bool ls_real_one_process(const ls_real_request *request) {
+    const ls_backend_kind *backend = request->source.backend;
+    return backend->open != NULL ||
+           (backend->threads_program != NULL && !request->options->processes);
 }
 
 // What a finished launch means. A rank that ended with an error of its own said why.
 static int judge_launch(const ls_launch_result *launched, const ls_real_request *request,
                         const char *marks, ls_arena *arena, ls_finding *finding, bool *found) {
     if (launched->hung) {
-        return LS_FAIL(LS_ERR_DEADLOCK, "the %s run hangs", request->backend);
+        return LS_FAIL(LS_ERR_DEADLOCK, "the %s run hangs", request->source.backend->name);
     }
     if (launched->timed_out) {
-        return LS_FAIL(LS_ERR_TIMEOUT,
-                       "the %s run had not ended after %.0f s and was ended; %s%s%s",
-                       request->backend, launched->seconds, ls_text_string(&launched->seen),
-                       launched->output.length > 0 ? "it printed:\n" : "its ranks printed nothing",
-                       last_lines(&launched->output));
+        return LS_FAIL(
+            LS_ERR_TIMEOUT, "the %s run had not ended after %.0f s and was ended; %s%s%s",
+            request->source.backend->name, launched->seconds, ls_text_string(&launched->seen),
+            launched->output.length > 0 ? "it printed:\n" : "its ranks printed nothing",
+            last_lines(&launched->output));
     }
     // A rank that says why it ends takes the others and the launcher with it.
     char told[LS_ERROR_TEXT_MAX];
     if (launched->exit_code != 0 &&
         ls_launch_error(told, sizeof told, marks, request->scenario->ranks)) {
-        return LS_FAIL(LS_ERR_BACKEND, "the %s run failed: %s", request->backend, told);
+        return LS_FAIL(LS_ERR_BACKEND, "the %s run failed: %s", request->source.backend->name,
+                       told);
     }
     if (launched->launcher_died) {
         return LS_FAIL(LS_ERR_BACKEND,
                        "the launcher of the %s run (%s, or what it starts ranks through) was gone "
                        "before the ranks were done; no rank is at fault%s%s",
-                       request->backend, request->options->mpiexec,
+                       request->source.backend->name, request->options->mpiexec,
                        launched->output.length > 0 ? "; it printed:\n" : "",
                        last_lines(&launched->output));
     }
     if (launched->died_rank != LS_RANK_NONE && launched->died_signal != 0) {
         return note_death(launched, request, arena, finding, found);
     }
-    if (launched->exit_code != 0 && launched->started == 0 && !one_process(request)) {
+    if (launched->exit_code != 0 && launched->started == 0 && !ls_real_one_process(request)) {
         return LS_FAIL(LS_ERR_BACKEND,
                        "the launcher of the %s run (%s) failed with exit code %d before a rank had "
                        "started:\n%s",
-                       request->backend, request->options->mpiexec, launched->exit_code,
-                       last_lines(&launched->output));
+                       request->source.backend->name, request->options->mpiexec,
+                       launched->exit_code, last_lines(&launched->output));
     }
     if (launched->exit_code != 0) {
-        return LS_FAIL(LS_ERR_BACKEND, "the %s run failed with exit code %d:\n%s", request->backend,
-                       launched->exit_code, last_lines(&launched->output));
+        return LS_FAIL(LS_ERR_BACKEND, "the %s run failed with exit code %d:\n%s",
+                       request->source.backend->name, launched->exit_code,
+                       last_lines(&launched->output));
     }
     if (launched->died_rank != LS_RANK_NONE) {
         return note_death(launched, request, arena, finding, found);
@@ -176,21 +179,22 @@ typedef struct real_command {
 static int make_command(real_command *out, const struct scratch *scratch,
                         const ls_real_request *request) {
     const ls_run_options *options = request->options;
-    bool threads = one_process(request);
+    bool threads = ls_real_one_process(request);
     if (!threads && (options->mpiexec == NULL || options->mpiexec[0] == 0)) {
         return LS_FAIL(LS_ERR_BACKEND,
                        "the %s backend is not in this build (lockstep doctor says why)",
-                       request->backend);
+                       request->source.backend->name);
     }
     (void)snprintf(out->program, sizeof out->program, "%s/%s", options->program_dir,
-                   threads ? "lockstep-cuda" : "lockstep-mpi");
+                   threads ? request->source.backend->threads_program
+                           : request->source.backend->program);
     (void)snprintf(out->ranks, sizeof out->ranks, "%d", request->scenario->ranks);
     (void)snprintf(out->seed, sizeof out->seed, "%llu",
                    (unsigned long long)request->scenario->seed);
     (void)snprintf(out->deadline, sizeof out->deadline, "%g", options->deadline_seconds);
     if (access(out->program, X_OK) != 0) {
         return LS_FAIL(LS_ERR_BACKEND, "\"%s\" is missing: the %s backend was not built",
-                       out->program, request->backend);
+                       out->program, request->source.backend->name);
     }
     int at = 0;
     if (!threads) {
@@ -203,7 +207,7 @@ static int make_command(real_command *out, const struct scratch *scratch,
                                 "rank",
                                 request->scenario->file,
                                 "--backend",
-                                request->backend,
+                                request->source.backend->name,
                                 "--seed",
                                 out->seed,
                                 "--deadline",
@@ -244,8 +248,8 @@ static int launch(const struct scratch *scratch, const ls_real_request *request,
     return status;
 }
 
-// The simulator's run: all ranks in this process.
-static int simulate(const struct scratch *scratch, const ls_real_request *request, ls_arena *arena,
+// All ranks in this process.
+static int run_here(const struct scratch *scratch, const ls_real_request *request, ls_arena *arena,
                     ls_finding *finding, bool *found) {
     const ls_scenario *scenario = request->scenario;
     const char *stated =
@@ -260,8 +264,7 @@ static int simulate(const struct scratch *scratch, const ls_real_request *reques
         status = ls_world_create(&world, &options);
     }
     if (status == LS_OK) {
-        status = options.device != NULL ? ls_backend_sim_create_on(&backend, world, options.device)
-                                        : ls_backend_sim_create(&backend, world);
+        status = request->source.backend->open(&backend, world, options.device);
     }
     if (status == LS_OK) {
         backend->order = order;
@@ -380,10 +383,9 @@ static int keep(const struct scratch *scratch, const ls_scenario *scenario, cons
 int ls_real_run(ls_stages *stages, const ls_real_request *request, ls_arena *arena,
                 ls_finding *finding, bool *found) {
     *found = false;
-    bool simulated = strcmp(request->backend, "sim") == 0;
-    bool live = strcmp(request->backend, "mpi") == 0 || strcmp(request->backend, "nccl") == 0;
-    if (!live && !simulated) {
-        return read_existing(stages, request->backend, request);
+    const ls_backend_kind *backend = request->source.backend;
+    if (backend == NULL) {
+        return read_existing(stages, request->source.dir, request);
     }
     char place[PATH_MAX];
     bool kept = request->options->keep_dir != NULL;
@@ -393,8 +395,8 @@ int ls_real_run(ls_stages *stages, const ls_real_request *request, ls_arena *are
     }
     struct scratch scratch;
     LS_TRY(scratch_create(&scratch, kept ? place : NULL));
-    int status = simulated ? simulate(&scratch, request, arena, finding, found)
-                           : launch(&scratch, request, arena, finding, found);
+    int status = backend->open != NULL ? run_here(&scratch, request, arena, finding, found)
+                                       : launch(&scratch, request, arena, finding, found);
     if (status == LS_OK) {
         status = read_recording(stages, scratch.recording, request, false);
     }

@@ -9,7 +9,7 @@
 
 typedef struct ls_real_request {
     const ls_scenario *scenario;
-    const char *backend;  // "sim", "mpi", "nccl", or the directory of a recording
+    ls_real_source source;
     const ls_run_options *options;
     bool *too_few_gpus;       // set where the machine has fewer GPUs than the scenario has ranks
     ls_call_orders **orders;  // gets the orders that the run's calls used; NULL: not wanted
@@ -17,6 +17,9 @@ typedef struct ls_real_request {
     ls_launch_hang hang;      // where the run is to hang, if it is
     ls_recording **calls;     // gets the recording, for its calls alone; NULL: not wanted
 } ls_real_request;
+
+// Whether the ranks of such a run share one process: this one, or one that is started for it.
+bool ls_real_one_process(const ls_real_request *request);
 
 // Runs or reads, and gives every stage output to `stages` (NULL: none wanted). What a rank told, or
 // that one died, is a finding in `arena` (*found is set): LS_ERR_RANK_DIED where its process died

@@ -2,6 +2,7 @@
 #include <stdlib.h>
 #include <time.h>
 
+#include "backends/kinds.h"
 #include "runner/plan/stage_times.h"
 
 #define WARMUP 2
@@ -143,7 +144,7 @@ int ls_stage_times_simulate(ls_stage_times *out, const ls_steps *steps, const ls
     int status = ls_backend_sim_create(&sim.backend, world);
     if (status == LS_OK) {
         const ls_step_runner runner = {.arg = &sim,
-                                       .backend = "sim",
+                                       .backend = ls_backend_kind_sim.name,
                                        .versions = "the simulator, one CPU thread for all ranks",
                                        .collective = run_collective,
                                        .lookups = run_lookups};

@@ -1,7 +1,5 @@
 // The ranks that one process holds: executes the scenario, in a process that the runner started for
 // a real run or in the simulator, and writes this process's part of the recording.
-#include <string.h>
-
 #include "base/file.h"
 #include "runner/program/execute.h"
 #include "runner/program/program.h"

@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "backends/kinds.h"
 #include "runner/replay/replay_internal.h"
 
 int ls_replay__path(char out[LS_REPLAY_PATH_MAX], const char *dir, const char *name) {
@@ -52,7 +53,7 @@ int ls_replay__not_replayed(ls_results *results, const char *name, const char *p
     ls_case_result result = {
         .name = ls_arena_printf(arena, "%s/%s", name, part),
         .file = ls_arena_strdup(arena, file),
-        .backend = "sim",
+        .backend = ls_backend_kind_sim.name,
         .real = "recording",
         .skipped = true,
         .skip_reason = ls_arena_printf(arena, "not replayed: %.1000s", what),

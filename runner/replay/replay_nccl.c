@@ -7,6 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "backends/kinds.h"
 #include "runner/replay/replay_internal.h"
 #include "runner/replay/replay_nccl_internal.h"
 
@@ -55,7 +56,7 @@ static int add_case(ls_results *results, const ls_nccl_entry *e, const ls_nccl_v
     ls_case_result result = {
         .name = ls_arena_strdup(arena, e->file),
         .file = ls_arena_printf(arena, "%s/%s", dir, e->file),
-        .backend = "sim",
+        .backend = ls_backend_kind_sim.name,
         .real = "recording",
         .class_ = v->class_,
         .seconds = v->seconds,

@@ -9,6 +9,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "backends/kinds.h"
 #include "runner/replay/replay_torch_internal.h"
 
 #define CASES_MAX 100000
@@ -103,7 +104,8 @@ static int add_rest(ls_results *results, const ls_case_result *result, ls_torch_
 
 static int replay_entry(ls_results *results, const char *dir, const json_t *entry, size_t index) {
     const char *file = json_string_value(json_object_get(entry, "file"));
-    ls_case_result result = {.backend = "sim", .real = "recording", .pass = true};
+    ls_case_result result = {
+        .backend = ls_backend_kind_sim.name, .real = "recording", .pass = true};
     ls_torch_rest rest = {0};
     char path[LS_REPLAY_PATH_MAX] = "";
     double start = now();

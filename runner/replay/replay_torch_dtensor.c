@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "backends/kinds.h"
 #include "collectives/collectives.h"
 #include "runner/replay/replay_torch_internal.h"
 
@@ -264,7 +265,8 @@ static int run_case(ls_results *results, ls_case_result *result, dtensor_case *c
 static int replay_case(ls_results *results, const json_t *entry, size_t index, const char *path,
                        const char *name, const char *dir) {
     dtensor_case c = {.entry = entry};
-    ls_case_result result = {.backend = "sim", .real = "recording", .pass = true};
+    ls_case_result result = {
+        .backend = ls_backend_kind_sim.name, .real = "recording", .pass = true};
     int status = run_case(results, &result, &c);
     if (status && status != LS_ERR_MEMORY) {
         ls_replay__case_error(results, &result);

@@ -1,0 +1,40 @@
+// The table of backends: all that differs by which one it is. A row's pointer travels; its name is
+// for options, files and reports alone. What a backend does is ls_backend_ops.
+#ifndef LS_BACKENDS_KINDS_H
+#define LS_BACKENDS_KINDS_H
+
+#include "collectives/collectives.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct ls_backend_kind {
+    const char *name;  // "sim", "mpi", "nccl"
+    const char
+        *about;  // for doctor: what it is; where `open` is NULL, what a build without it lacks
+    // Opens it for a world of all ranks, which then run in the calling process; device: where the
+    // buffers lie, may be NULL. NULL: its runs are real ones, whose ranks are started.
+    int (*open)(ls_backend **out, ls_world *world, struct ls_device *device);
+    // Beside the running program: what mpiexec starts, a process per rank; and what runs all ranks,
+    // a thread each (NULL: none), unless processes are asked for.
+    const char *program, *threads_program;
+    bool timed;  // bench, calibrate and plan can measure it
+    // A run that is to hang does when nothing moves for so long, in which each rank had so much of
+    // a processor.
+    double quiet_seconds, cpu_seconds;
+} ls_backend_kind;
+
+LS_API extern const ls_backend_kind ls_backend_kind_sim, ls_backend_kind_mpi, ls_backend_kind_nccl;
+
+// All of them, and their names in the same order; both end with NULL.
+LS_API extern const ls_backend_kind *const ls_backend_kinds[];
+LS_API extern const char *const ls_backend_names[];
+// The names of those that can be measured.
+LS_API extern const char *const ls_backend_names_timed[];
+LS_API const ls_backend_kind *ls_backend_kind_named(const char *name);  // NULL: there is none
+
+#ifdef __cplusplus
+}
+#endif
+#endif
