@@ -173,7 +173,7 @@ static int create_tensor(ls_program *program, const ls_scenario_tensor *tensor) 
     store(program, tensor->name, made, &known);
     find(program, tensor->name)->blocks = tensor->has_placements ? NULL : tensor;
     // The shards that a program starts with are a stage of their own.
-    const ls_scenario_step start = {.name = "tensors"};
+    const ls_scenario_step start = {.name = ls_scenario_start_stage(program->scenario)};
     return emit_shards(program, &start, find(program, tensor->name), false);
 }
 

@@ -395,6 +395,9 @@ LS_API void ls_scenario_free(ls_scenario *scenario);  // NULL is allowed
 
 // Whether it plants defects: faults, or ranks that do something else than a step says.
 LS_API bool ls_scenario_plants(const ls_scenario *scenario);
+// The name of the stage of what a program's tensors hold at the start: "tensors", or, where a step
+// is called so, "the tensors".
+LS_API const char *ls_scenario_start_stage(const ls_scenario *scenario);
 // Where a step, table, feature, ... stands, as "FILE:LINE". Borrowed from the scenario's arena.
 LS_API const char *ls_scenario_where(const ls_scenario *scenario, const ls_node *node);
 // What of `steps:` no module runs yet, in words; NULL: all is run. Borrowed, static.
