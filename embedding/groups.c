@@ -29,15 +29,7 @@ static int width_of(const ls_embedding *module, const embedding_table *table) {
     if (table->config->pooling == LS_POOL_NONE) {
         return 1;
     }
-    switch (table->plan->sharding) {
-    case LS_ROW_WISE:
-        return module->size;
-    case LS_TABLE_ROW_WISE:
-    case LS_GRID:
-        return module->ranks_per_host;
-    default:
-        return 1;
-    }
+    return ls_sharding_width(table->plan->sharding, module->size, module->ranks_per_host);
 }
 
 static bool belongs(const embedding_group *group, const embedding_table *table) {

@@ -25,15 +25,11 @@ static bool type_possible(const ls_planner_table *table, ls_sharding sharding) {
     return true;
 }
 
-static bool cuts_columns(ls_sharding sharding) {
-    return sharding == LS_COLUMN_WISE || sharding == LS_TABLE_COLUMN_WISE || sharding == LS_GRID;
-}
-
 // widths [WIDTHS_MAX] of column blocks to try, widest first; returns how many.
 static int column_widths(int64_t *widths, const ls_planner_problem *problem,
                          const ls_planner_table *table, ls_sharding sharding, unsigned mask) {
     int64_t columns = table->columns;
-    if (!cuts_columns(sharding)) {
+    if (!ls_sharding_traits_of(sharding).columns) {
         widths[0] = columns;
         return 1;
     }
@@ -56,16 +52,9 @@ static int column_widths(int64_t *widths, const ls_planner_problem *problem,
 }
 
 static int row_blocks(const ls_planner_problem *problem, ls_sharding sharding) {
-    switch (sharding) {
-    case LS_DATA_PARALLEL:
-    case LS_ROW_WISE:
-        return problem->ranks;
-    case LS_TABLE_ROW_WISE:
-    case LS_GRID:
-        return problem->group;
-    default:
-        return 1;
-    }
+    return sharding == LS_DATA_PARALLEL
+               ? problem->ranks  // copies
+               : ls_sharding_width(sharding, problem->ranks, problem->group);
 }
 
 static void estimate(ls_planner_shard *shard, const ls_cost_context *context,

@@ -6,13 +6,29 @@
 #include <string.h>
 
 static const char *const sharding_names[LS_SHARDING_COUNT] = {
-#define LS_SHARDING_TEXT(name, text) [name] = (text),
+#define LS_SHARDING_TEXT(name, text, ...) [name] = (text),
     LS_SHARDING_MAP(LS_SHARDING_TEXT)
 #undef LS_SHARDING_TEXT
 };
 
+static const ls_sharding_traits traits_of[LS_SHARDING_COUNT] = {
+#define LS_SHARDING_TRAITS(name, text, rows, columns, one_host) [name] = {rows, columns, one_host},
+    LS_SHARDING_MAP(LS_SHARDING_TRAITS)
+#undef LS_SHARDING_TRAITS
+};
+
 static const char *const kernel_names[] = {"dense", "fused", "fused_uvm", "fused_uvm_caching"};
 #define KERNEL_COUNT (sizeof(kernel_names) / sizeof(kernel_names[0]))
+
+ls_sharding_traits ls_sharding_traits_of(ls_sharding sharding) {
+    LS_ASSERT((unsigned)sharding < LS_SHARDING_COUNT);
+    return traits_of[sharding];
+}
+
+int ls_sharding_width(ls_sharding sharding, int ranks, int ranks_per_host) {
+    ls_over rows = ls_sharding_traits_of(sharding).rows;
+    return rows == LS_OVER_WORLD ? ranks : rows == LS_OVER_HOST ? ranks_per_host : 1;
+}
 
 const char *ls_sharding_name(ls_sharding sharding) {
     LS_ASSERT((unsigned)sharding < LS_SHARDING_COUNT);
@@ -169,25 +185,22 @@ static int check_rows(const ls_plan_table *table, int first, int end) {
 static int check_type(const ls_plan *plan, const ls_plan_table *table, int first, int end) {
     ls_sharding sharding = table->sharding;
     const char *type = ls_sharding_name(sharding);
-    bool one_column_block =
-        sharding == LS_TABLE_WISE || sharding == LS_ROW_WISE || sharding == LS_TABLE_ROW_WISE;
-    bool one_row_block =
-        sharding == LS_TABLE_WISE || sharding == LS_COLUMN_WISE || sharding == LS_TABLE_COLUMN_WISE;
-    if (one_column_block && table->shards[first].columns != table->columns) {
+    ls_sharding_traits traits = ls_sharding_traits_of(sharding);
+    if (!traits.columns && table->shards[first].columns != table->columns) {
         return LS_FAIL(LS_ERR_INVALID,
                        "plan: table %s: %s does not cut columns, and shard %d holds %lld of %lld",
                        table->name, type, first, (long long)table->shards[first].columns,
                        (long long)table->columns);
     }
-    if (one_row_block && end - first != 1) {
+    if (traits.rows == LS_OVER_ONE && end - first != 1) {
         return LS_FAIL(LS_ERR_INVALID,
                        "plan: table %s: %s does not cut rows, and columns from %lld on "
                        "are in %d row blocks",
                        table->name, type, (long long)table->shards[first].column_offset,
                        end - first);
     }
-    bool host_wise = sharding == LS_TABLE_ROW_WISE || sharding == LS_TABLE_COLUMN_WISE;
-    if (!host_wise && sharding != LS_GRID) {
+    bool host_wise = traits.one_host;
+    if (!host_wise && traits.rows != LS_OVER_HOST) {
         return LS_OK;
     }
     int host = table->shards[host_wise ? 0 : first].rank / plan->ranks_per_host;

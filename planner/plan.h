@@ -12,22 +12,32 @@
 extern "C" {
 #endif
 
+// One row per sharding type: name, text, the ranks over which the rows of a column block are cut
+// and its partial results summed, whether columns are cut, whether a table lies on one host.
 #define LS_SHARDING_MAP(X)                                                                         \
-    X(LS_DATA_PARALLEL, "data_parallel")                                                           \
-    X(LS_TABLE_WISE, "table_wise")                                                                 \
-    X(LS_COLUMN_WISE, "column_wise")                                                               \
-    X(LS_ROW_WISE, "row_wise")                                                                     \
-    X(LS_TABLE_ROW_WISE, "table_row_wise")                                                         \
-    X(LS_TABLE_COLUMN_WISE, "table_column_wise")                                                   \
-    X(LS_GRID, "grid")
+    X(LS_DATA_PARALLEL, "data_parallel", LS_OVER_ONE, false, false)                                \
+    X(LS_TABLE_WISE, "table_wise", LS_OVER_ONE, false, false)                                      \
+    X(LS_COLUMN_WISE, "column_wise", LS_OVER_ONE, true, false)                                     \
+    X(LS_ROW_WISE, "row_wise", LS_OVER_WORLD, false, false)                                        \
+    X(LS_TABLE_ROW_WISE, "table_row_wise", LS_OVER_HOST, false, true)                              \
+    X(LS_TABLE_COLUMN_WISE, "table_column_wise", LS_OVER_ONE, true, true)                          \
+    X(LS_GRID, "grid", LS_OVER_HOST, true, false)
 
 typedef enum ls_sharding {
-#define LS_SHARDING_ENUM(name, text) name,
+#define LS_SHARDING_ENUM(name, ...) name,
     LS_SHARDING_MAP(LS_SHARDING_ENUM)
 #undef LS_SHARDING_ENUM
         LS_SHARDING_COUNT
 } ls_sharding;
 
+typedef enum ls_over { LS_OVER_ONE, LS_OVER_HOST, LS_OVER_WORLD } ls_over;
+typedef struct ls_sharding_traits {
+    ls_over rows;
+    bool columns, one_host;
+} ls_sharding_traits;
+LS_API ls_sharding_traits ls_sharding_traits_of(ls_sharding sharding);
+// How many ranks its rows are cut over: 1, a host's or all.
+LS_API int ls_sharding_width(ls_sharding sharding, int ranks, int ranks_per_host);
 LS_API const char *ls_sharding_name(ls_sharding sharding);
 LS_API int ls_sharding_parse(ls_sharding *out, const char *text);
 

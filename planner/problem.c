@@ -83,11 +83,10 @@ static int check_layout(const ls_planner_table *table, const ls_topology *topolo
         }
         blocks += i > 0 && at->column_offset != layout->shards[i - 1].column_offset;
     }
-    int rows_each = layout->sharding == LS_TABLE_ROW_WISE || layout->sharding == LS_GRID
-                        ? topology->ranks_per_host
-                    : layout->sharding == LS_ROW_WISE || layout->sharding == LS_DATA_PARALLEL
-                        ? topology->ranks
-                        : 1;
+    int rows_each =
+        layout->sharding == LS_DATA_PARALLEL
+            ? topology->ranks
+            : ls_sharding_width(layout->sharding, topology->ranks, topology->ranks_per_host);
     if (!pinned && (int64_t)blocks * rows_each != layout->shard_count) {
         return LS_FAIL(LS_ERR_INVALID,
                        "plan: table %s: a %s layout without ranks has %d blocks; it needs %d for "

@@ -37,15 +37,8 @@ static int width_of(const counter *c, int table) {
     if (c->tables[table].pooling == LS_TRAFFIC_SEQUENCE) {
         return 1;
     }
-    switch (c->plan->tables[table].sharding) {
-    case LS_ROW_WISE:
-        return c->plan->ranks;
-    case LS_TABLE_ROW_WISE:
-    case LS_GRID:
-        return c->plan->ranks_per_host;
-    default:
-        return 1;
-    }
+    return ls_sharding_width(c->plan->tables[table].sharding, c->plan->ranks,
+                             c->plan->ranks_per_host);
 }
 
 static void count_sizes(counter *c, int table) {

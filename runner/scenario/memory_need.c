@@ -56,8 +56,7 @@ static double file_bytes(const ls_generator *generator) {
 static double shards_of(const ls_scenario *scenario, const ls_scenario_table *table, bool *parts) {
     const ls_scenario_sharding *sharding = &table->sharding;
     double all = scenario->ranks, host = scenario->ranks_per_host;
-    bool row_cut = !sharding->has_type || sharding->type == LS_ROW_WISE ||
-                   sharding->type == LS_TABLE_ROW_WISE || sharding->type == LS_GRID;
+    bool row_cut = !sharding->has_type || ls_sharding_traits_of(sharding->type).rows != LS_OVER_ONE;
     *parts = row_cut;
     if (sharding->type == LS_DATA_PARALLEL && sharding->has_type) {
         return 0;

@@ -9,8 +9,9 @@
 #define INT_MAX_IDS (INT64_C(1) << 53)
 
 // ---- Names --------------------------------------------------------------------------------------
+#define SHARDING_NAME(name, text, ...) {text, name},
+static const ls_schema_name sharding_names[] = {LS_SHARDING_MAP(SHARDING_NAME)};
 #define NAME_2(name, text) {text, name},
-static const ls_schema_name sharding_names[] = {LS_SHARDING_MAP(NAME_2)};
 static const ls_schema_name optimizer_names[] = {LS_OPTIMIZER_MAP(NAME_2)};
 static const ls_schema_name fault_names[] = {LS_FAULT_MAP(NAME_2)};
 #define FINDING_NAME(id, name, ...) {name, id},

@@ -68,8 +68,9 @@ static void check_distinct(ls_reader *reader, const ls_scenario *scenario, const
 static void check_blocks(ls_reader *reader, const ls_scenario *scenario,
                          const ls_scenario_table *table) {
     const ls_scenario_sharding *sharding = &table->sharding;
-    bool columns = sharding->type == LS_COLUMN_WISE || sharding->type == LS_TABLE_COLUMN_WISE;
-    bool rows = sharding->type == LS_ROW_WISE || sharding->type == LS_TABLE_ROW_WISE;
+    ls_sharding_traits traits = ls_sharding_traits_of(sharding->type);
+    bool columns = traits.columns && traits.rows == LS_OVER_ONE;
+    bool rows = traits.rows != LS_OVER_ONE && !traits.columns;
     int64_t whole = columns ? table->dim : table->rows;
     const char *what = columns ? "columns" : "rows";
     const ls_int_list *sizes = &sharding->sizes;
@@ -147,8 +148,7 @@ void ls_check__sharding(ls_reader *reader, const ls_scenario *scenario,
     }
     check_applies(reader, sharding);
     ls_check__ranks(reader, scenario, &sharding->ranks, "sharding");
-    if (sharding->type == LS_ROW_WISE || sharding->type == LS_TABLE_ROW_WISE ||
-        sharding->type == LS_GRID) {
+    if (ls_sharding_traits_of(sharding->type).rows != LS_OVER_ONE) {
         check_distinct(reader, scenario, &sharding->ranks, "sharding");
     }
     if (sharding->type == LS_TABLE_WISE && sharding->ranks.count > 1) {
