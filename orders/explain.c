@@ -8,7 +8,9 @@
 #include "orders/explain_internal.h"
 #include "kernels/kernels.h"
 
-#define WINDOW_MAX  16384
+#define WINDOW_MAX 16384
+// One element in so many may be damaged for the others to prove the order.
+#define PROOF_RATIO 32
 #define CHANGES_MAX 16  // small changes that still make one order of another
 
 size_t ls_order_elements(const ls_order_observation *observation) {
@@ -111,17 +113,107 @@ int ls_order_differing(size_t *differing, size_t *first, const ls_order *order,
     return status;
 }
 
+// ---- Proof --------------------------------------------------------------------------------------
+// Elements [first, first + length) of a target that differ from `order`, and those that some other
+// order sums to other bits: chains up and down, and rank order.
+static int weigh(size_t *differing, size_t *telling, const ls_order *const *orders, int order_count,
+                 const ls_order_observation *observation, int target, size_t first, size_t length) {
+    const ls_reduction *reduction = observation->reduction;
+    size_t bytes = ls_dtype_bytes(reduction->dtype);
+    size_t block = observation->call == LS_ORDER_REDUCE_SCATTER ? (size_t)target : 0;
+    const unsigned char *actual =
+        (const unsigned char *)observation->actual + (block * reduction->count + first) * bytes;
+    void *memory = NULL;
+    LS_TRY(ls_alloc(&memory, NULL, length, 2 * bytes + 2));
+    unsigned char *own = memory, *other = own + length * bytes;
+    unsigned char *tells = other + length * bytes, *differs = tells + length;
+    memset(tells, 0, length);
+    int status = ls_explain__reduce(orders[0], own, observation, target, first, length);
+    for (int k = 1; k < order_count && status == LS_OK; k++) {
+        status = ls_explain__reduce(orders[k], other, observation, target, first, length);
+        if (status == LS_OK) {
+            (void)ls_explain__compare(reduction->dtype, own, other, length, differs);
+        }
+        for (size_t i = 0; i < length && status == LS_OK; i++) {
+            tells[i] |= differs[i];
+        }
+    }
+    if (status == LS_OK) {
+        *differing += ls_explain__compare(reduction->dtype, own, actual, length, differs);
+    }
+    for (size_t i = 0; i < length && status == LS_OK; i++) {
+        *telling += tells[i];
+    }
+    ls_free(NULL, memory, length, 2 * bytes + 2);
+    return status;
+}
+
+// A chain of all ranks, from 0 or to 0.
+static int parse_chain(ls_order **out, int ranks, bool down) {
+    ls_text text = {0};
+    ls_text_puts(&text, "ring:proto=simple,channels=1,rings=");
+    for (int i = 0; i < ranks; i++) {
+        ls_text_printf(&text, "%s%d", i == 0 ? "" : "-", down ? ranks - 1 - i : i);
+    }
+    int status = text.failed ? LS_ERR_MEMORY : ls_order_parse(out, ls_text_string(&text));
+    ls_text_free(&text);
+    return status;
+}
+
+int ls_order_proven(bool *out, const ls_order *order, const ls_order_observation *observation) {
+    const ls_reduction *reduction = observation->reduction;
+    const ls_order *orders[4] = {order, NULL, NULL, NULL};  // the second: rank order
+    ls_order *chains[2] = {NULL, NULL};
+    size_t differing = 0, telling = 0;
+    *out = false;
+    if (!ls_fold__order_matters(reduction)) {
+        return LS_OK;
+    }
+    int status = LS_OK, count = 2;
+    for (int i = 0; i < 2 && status == LS_OK; i++) {
+        status = parse_chain(&chains[i], reduction->in_count, i == 1);
+        orders[count++] = chains[i];
+    }
+    bool scatter = observation->call == LS_ORDER_REDUCE_SCATTER;
+    for (int b = 0; b < (scatter ? reduction->in_count : 1); b++) {
+        for (size_t at = 0; at < reduction->count && status == LS_OK; at += WINDOW_MAX) {
+            size_t length = reduction->count - at < WINDOW_MAX ? reduction->count - at : WINDOW_MAX;
+            status = weigh(&differing, &telling, orders, count, observation,
+                           scatter ? b : observation->root, at, length);
+        }
+    }
+    ls_order_free(chains[0]);
+    ls_order_free(chains[1]);
+    if (status != LS_OK && status != LS_ERR_MEMORY) {  // more ranks than a chain has
+        ls_error_clear();
+        return LS_OK;
+    }
+    *out = status == LS_OK && differing * PROOF_RATIO <= telling;
+    return status;
+}
+
 // ---- Candidates ---------------------------------------------------------------------------------
 typedef struct search {
     const ls_order_observation *observation;
     ls_order_explanation *best;
     const char *stated;
+    uint64_t *budget;
 } search;
+
+bool ls_explain__spend(uint64_t *budget, const ls_order_observation *observation, size_t length) {
+    uint64_t cost = (uint64_t)length * (uint64_t)observation->reduction->in_count;
+    if (budget == NULL || *budget < cost) {
+        return budget == NULL;
+    }
+    *budget -= cost;
+    return true;
+}
 
 // Tries one order; keeps it where it differs less than the best so far.
 static int try_order(search *s, const char *text, const char *sentence) {
     ls_order *order = NULL;
-    if (s->best->found) {
+    if (s->best->found ||
+        !ls_explain__spend(s->budget, s->observation, ls_order_elements(s->observation))) {
         return LS_OK;
     }
     if (ls_order_parse(&order, text) != LS_OK) {
@@ -182,18 +274,26 @@ static int try_channels(search *s, const char *base, const char *sentence) {
     return try_order(s, text, sentence);
 }
 
+const char *ls_order_common(int index) {
+    static const char *const texts[] = {"ring:proto=simple",
+                                        "ring:proto=ll",
+                                        "ring:proto=ll128",
+                                        "tree:proto=simple",
+                                        "tree:proto=ll",
+                                        "tree:proto=ll128",
+                                        "rank"};
+    return index < (int)(sizeof texts / sizeof *texts) ? texts[index] : NULL;
+}
+
 static int try_algorithms(search *s) {
-    static const char *const kinds[] = {"ring", "tree"};
-    static const char *const protos[] = {"simple", "ll", "ll128"};
     char text[128];
-    for (int k = 0; k < 2; k++) {
-        for (int p = 0; p < 3; p++) {
-            (void)snprintf(text, sizeof text, "%s:proto=%s", kinds[k], protos[p]);
-            LS_TRY(try_order(s, text, "another algorithm or protocol"));
-            LS_TRY(try_channels(s, text, "another algorithm, protocol or number of channels"));
-        }
+    for (int i = 0; ls_order_common(i) != NULL; i++) {
+        const char *order = ls_order_common(i);
+        bool nccl = strchr(order, ':') != NULL;
+        LS_TRY(try_order(s, order, nccl ? "another algorithm or protocol" : "rank order"));
+        LS_TRY(nccl ? try_channels(s, order, "another algorithm, protocol or number of channels")
+                    : LS_OK);
     }
-    LS_TRY(try_order(s, "rank", "rank order"));
     LS_TRY(try_order(s, "symmetric:kernel=ll", "a symmetric-memory kernel"));
     for (int blocks = 1; blocks <= 32; blocks++) {
         (void)snprintf(text, sizeof text, "symmetric:kernel=rsxld,blocks=%d", blocks);
@@ -243,9 +343,8 @@ static int try_chain(search *s, const int *ranks, int count) {
     }
     ls_text_repeat(&tree, ')', (size_t)count - 1);
     char text[1024];
-    bool is_tree = strncmp(s->stated, "tree", 4) == 0;
-    const char *rings = is_tree ? "ring:proto=simple" : s->stated;
-    const char *trees = is_tree ? s->stated : "tree:proto=simple";
+    const char *rings = strncmp(s->stated, "ring", 4) == 0 ? s->stated : "ring:proto=simple";
+    const char *trees = strncmp(s->stated, "tree", 4) == 0 ? s->stated : "tree:proto=simple";
     with_key(text, sizeof text, rings, "rings", ls_text_string(&ring));
     int status = try_order(s, text, "another ring");
     if (status == LS_OK) {
@@ -307,17 +406,17 @@ static int try_chains(search *s) {
 }
 
 int ls_order_explain(ls_order_explanation *out, const ls_order *stated,
-                     const ls_order_observation *observation) {
+                     const ls_order_observation *observation, uint64_t *budget) {
     *out = (ls_order_explanation){0};
     size_t elements = ls_order_elements(observation);
-    search s = {observation, out, ls_order_text(stated)};
+    search s = {observation, out, ls_order_text(stated), budget};
     bool nccl = strncmp(s.stated, "ring", 4) == 0 || strncmp(s.stated, "tree", 4) == 0;
     out->differing = elements + 1;
     LS_TRY(try_order(&s, s.stated, "the stated order"));
     int status = nccl ? try_channels(&s, s.stated, "another number of channels") : LS_OK;
     // The stated algorithm and protocol with one small change come before other algorithms.
     if (status == LS_OK && nccl && !out->found) {
-        status = ls_explain__local(out, observation, 1);
+        status = ls_explain__local(out, observation, 1, budget);
     }
     if (status == LS_OK && nccl && !out->found) {
         status = try_chunks(&s);
@@ -335,7 +434,10 @@ int ls_order_explain(ls_order_explanation *out, const ls_order *stated,
         status = try_chains(&s);
     }
     if (status == LS_OK && !out->found && out->order != NULL) {
-        status = ls_explain__local(out, observation, CHANGES_MAX);
+        status = ls_explain__local(out, observation, CHANGES_MAX, budget);
+    }
+    if (status == LS_OK && !out->found && out->order != NULL) {
+        status = ls_order_proven(&out->proven, out->order, observation);
     }
     if (status != LS_OK) {
         ls_order_explanation_clear(out);

@@ -3,6 +3,8 @@
 #ifndef LS_ORDERS_EXPLAIN_H
 #define LS_ORDERS_EXPLAIN_H
 
+#include <stdint.h>
+
 #include "orders/order.h"
 
 #ifdef __cplusplus
@@ -31,13 +33,22 @@ typedef struct ls_order_explanation {
     ls_order *order;   // gives exactly these bits (found), or differs least; NULL: rank order
     size_t differing;  // elements that it does not give; 0 where found
     size_t first;      // the first of them
+    bool proven;       // not found, but `order` it is: see ls_order_proven
     char text[512];    // found: how it differs from the stated order, one sentence
 } ls_order_explanation;
 
-// Searches for an order of `observation`, beginning with `stated`. The caller frees with
-// ls_order_explanation_clear.
+// Searches for an order of `observation`, beginning with `stated`. *budget: elements of inputs that
+// may be folded, less those that were when it returns; NULL: as many as it takes. The caller frees
+// with ls_order_explanation_clear.
 LS_API int ls_order_explain(ls_order_explanation *out, const ls_order *stated,
-                            const ls_order_observation *observation);
+                            const ls_order_observation *observation, uint64_t *budget);
+// The orders that most sums are made in: NCCL's rings and trees of one host, then rank order. NULL
+// past the last.
+LS_API const char *ls_order_common(int index);
+// Whether the result was made in `order` and then damaged: at most one element in 32 differs, of
+// those by which orders can be told apart.
+LS_API int ls_order_proven(bool *out, const ls_order *order,
+                           const ls_order_observation *observation);
 LS_API void ls_order_explanation_clear(ls_order_explanation *explanation);
 
 #ifdef __cplusplus

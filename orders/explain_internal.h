@@ -16,6 +16,8 @@ bool ls_explain__next_permutation(int *ranks, int count);
 // Tries small changes to best->order: another fold of a whole chunk, a chunk boundary elsewhere, at
 // most `changes_max` of them.
 int ls_explain__local(ls_order_explanation *best, const ls_order_observation *observation,
-                      int changes_max);
+                      int changes_max, uint64_t *budget);
+// Takes the folding of `length` elements from a budget (NULL: without end); false: it is spent.
+bool ls_explain__spend(uint64_t *budget, const ls_order_observation *observation, size_t length);
 
 #endif

@@ -18,6 +18,7 @@ typedef struct run {
 
 typedef struct local {
     const ls_order_observation *observation;
+    uint64_t *budget;
     const char *base;  // text of the order that is changed
     int target;
     run *runs;  // of this target
@@ -49,6 +50,9 @@ static int collect(void *arg, const ls_order_run *at) {
 // Whether [first, end) folded as `fold` has the observed bits.
 static bool fits(local *l, size_t first, size_t end, const char *fold) {
     ls_text text = {0};
+    if (!ls_explain__spend(l->budget, l->observation, end - first)) {
+        return false;
+    }
     ls_text_printf(&text, "%s,at=%zu..%zu:%s", l->base, first, end, fold);
     ls_order *order = NULL;
     bool equal = false;
@@ -278,13 +282,13 @@ static int explain_all(local *l, ls_order_explanation *best) {
 }
 
 int ls_explain__local(ls_order_explanation *best, const ls_order_observation *observation,
-                      int changes_max) {
+                      int changes_max, uint64_t *budget) {
     const ls_reduction *reduction = observation->reduction;
     if (best->order == NULL || strchr(ls_order_text(best->order), ':') == NULL ||
         best->order->override_count > 0 || !ls_fold__order_matters(reduction)) {
         return LS_OK;
     }
-    local l = {.observation = observation, .changes_max = changes_max};
+    local l = {.observation = observation, .budget = budget, .changes_max = changes_max};
     ls_order_range range = {observation->call, reduction->in_count, reduction->dtype,
                             reduction->count,  observation->root,   0,
                             reduction->count};

@@ -4,6 +4,7 @@
 #define LS_RUNNER_COMPARE_CASE_RUN_H
 
 #include "runner/compare/compare.h"
+#include "runner/compare/order_search.h"
 #include "runner/program/execute.h"
 #include "runner/launch/planted.h"
 #include "runner/launch/real.h"
@@ -22,8 +23,10 @@ typedef struct ls_case_run {
     ls_stages *expected;  // programs
     ls_stages *clean;     // where defects are planted: the same without them
     ls_stages *real;
+    ls_stages *reordered;              // the simulation in the orders that were found; NULL: none
     int unreached;                     // the first planted fault that no rank came to; -1: none
     ls_call_orders *orders;            // of the real run's calls
+    ls_order_search *search;           // of the real run's orders, while it goes on
     ls_recording *calls, *real_calls;  // of the simulation, and of the real run
     double start_seconds;
     bool record_only;    // nothing is compared

@@ -255,9 +255,15 @@ static void format_place(ls_text *text, const struct pair *pair, size_t element)
     }
 }
 
+static const char *proven_order(const struct pair *pair) {
+    const ls_order_search *orders = pair->expectation->orders;
+    return orders == NULL ? NULL : ls_order_search_proven(orders, pair->entry->key, pair->rank);
+}
+
 static void explain(ls_text *text, const struct pair *pair, const ls_allowance *allowed,
                     const ls_difference *difference) {
-    size_t element = difference->first_wrong;
+    bool out_of_bound = difference->first_wrong < difference->elements;
+    size_t element = out_of_bound ? difference->first_wrong : difference->first;
     format_place(text, pair, element);
     ls_text_printf(text, "\n  %s ", pair->a_name);
     format_value(text, pair->a->data, pair->entry->dtype, element);
@@ -279,6 +285,13 @@ static void explain(ls_text *text, const struct pair *pair, const ls_allowance *
     } else {
         ls_text_printf(text, "; exactly %.9g, allowed difference %.3g", allowed->exact[element],
                        allowed->bounds[element]);
+    }
+    const char *order = proven_order(pair);
+    if (order != NULL) {
+        ls_text_printf(text,
+                       "\n  the other elements have the bits of %s, and no order near it gives "
+                       "this one",
+                       order);
     }
     if (pair->expectation->oracle == NULL) {
         return;
@@ -326,7 +339,7 @@ static void note_difference(ls_comparison *comparison, ls_stage_result *stage,
     if (difference->differing == 0) {
         return;
     }
-    if (difference->bound_ratio <= 1.0) {
+    if (difference->bound_ratio <= 1.0 && proven_order(pair) == NULL) {
         stage->class_ = worse(stage->class_, LS_CLASS_WITHIN_BOUND);
         note_pair(comparison, stage, pair, LS_CLASS_WITHIN_BOUND, difference->first);
         return;
@@ -334,7 +347,9 @@ static void note_difference(ls_comparison *comparison, ls_stage_result *stage,
     ls_text text = {0};
     explain(&text, pair, allowed, difference);
     note_wrong(comparison, stage, &text);
-    note_pair(comparison, stage, pair, LS_CLASS_WRONG, difference->first_wrong);
+    bool out_of_bound = difference->first_wrong < difference->elements;
+    note_pair(comparison, stage, pair, LS_CLASS_WRONG,
+              out_of_bound ? difference->first_wrong : difference->first);
 }
 
 static int compare_pair(ls_comparison *comparison, ls_stage_result *stage,

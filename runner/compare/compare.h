@@ -37,10 +37,16 @@ typedef struct ls_comparison {
 
 // What the stages of a scenario must give: an oracle where there are tables, else what plain code
 // gives for a program. Both NULL: nothing is known.
+typedef struct ls_order_search ls_order_search;
 typedef struct ls_expectation {
     const ls_oracle *oracle;
     const ls_stages *expected;
+    const ls_order_search *orders;  // of the real run's calls, where they were searched; else NULL
 } ls_expectation;
+
+// The order that made an output on a rank, where it is proven: an element that differs is wrong
+// then, also within its bound. NULL: it is not. (order_search.c)
+const char *ls_order_search_proven(const ls_order_search *search, const char *key, int rank);
 
 // Adds, per stage of `run`, how its outputs compare with what is expected. Outputs that are missing
 // make their stage wrong, as do those that an oracle does not know; what a program's plain code

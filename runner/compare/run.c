@@ -7,6 +7,7 @@
 #include <time.h>
 
 #include "runner/compare/case_run.h"
+#include "orders/explain.h"
 #include "runner/program/program.h"
 #include "runner/compare/recorded.h"
 #include "runner/trace/trace.h"
@@ -62,20 +63,27 @@ static void add_finding(ls_case_run *run, const ls_finding *finding) {
 }
 
 // ---- Simulating ---------------------------------------------------------------------------------
+// The search of orders reads the buffers of calls; the bits are the same on every device.
+static struct ls_device *device_of(const ls_case_run *run) {
+    return run->search == NULL ? run->options->device : NULL;
+}
+
 static int simulate_on(ls_case_run *run, ls_world *world, const ls_order *order,
                        ls_stages *simulated, ls_stages *expected) {
     ls_backend *backend = NULL;
-    LS_TRY(ls_backend_kind_sim.open(&backend, world, run->options->device));
+    LS_TRY(ls_backend_kind_sim.open(&backend, world, device_of(run)));
     backend->order = order;
     // Recorded orders may differ between groups, and then so do the bits of what they replicate.
-    int status = run->orders != NULL
+    int status = run->orders != NULL || run->search != NULL
                      ? LS_OK
                      : ls_spmd_check_on(&backend->check_replicas, run->options->checks,
                                         LS_FINDING_REPLICA_DIVERGED);
     bool traced = simulated == run->simulated;  // and no search of orders
     ls_trace_watch(traced ? run->options->trace : NULL, backend, run->scenario->name,
                    run->scenario);
-    if (run->orders != NULL) {
+    if (run->search != NULL) {
+        ls_order_search_watch(run->search, backend);
+    } else if (run->orders != NULL) {
         backend->order_of = ls_call_orders_of;
         backend->order_of_arg = run->orders;
     }
@@ -109,7 +117,7 @@ static int simulate_on(ls_case_run *run, ls_world *world, const ls_order *order,
 static int simulate_under(ls_case_run *run, const char *order_text, ls_stages *simulated,
                           ls_stages *expected) {
     const ls_world_options options = {
-        .mesh = run->scenario->mesh, .seed = run->scenario->seed, .device = run->options->device};
+        .mesh = run->scenario->mesh, .seed = run->scenario->seed, .device = device_of(run)};
     ls_world *world = NULL;
     ls_order *order = NULL;
     int status = order_text != NULL ? ls_order_parse(&order, order_text) : LS_OK;
@@ -209,6 +217,7 @@ static int finish(ls_case_run *run, int status) {
     ls_stages_free(run->simulated);
     ls_stages_free(run->expected);
     ls_stages_free(run->clean);
+    ls_stages_free(run->reordered);
     ls_stages_free(run->real);
     ls_call_orders_free(run->orders);
     ls_recording_free(run->calls);
@@ -310,51 +319,49 @@ static int simulate_as_recorded(ls_case_run *run) {
     return status;
 }
 
-// Orders that a real run may have summed in, tried when the stated one does not give its bits.
-static const char *const known_orders[] = {
-    "rank",          "ring:proto=ll",    "ring:proto=ll128",  "ring:proto=simple",
-    "tree:proto=ll", "tree:proto=ll128", "tree:proto=simple",
-};
-
-// Whether simulating under `order` gives the real run's bits in every stage.
-static bool order_explains(ls_case_run *run, const char *order) {
-    ls_stages *again = NULL;
-    ls_comparison comparison = {.arena = run->arena, .main = LS_JUDGE_REAL};
-    ls_call_orders *recorded = run->orders;
-    run->orders = NULL;
-    int status = ls_stages_create(&again, run->scenario->ranks);
-    if (status == LS_OK) {
-        status = simulate_under(run, order, again, NULL);
-    }
-    if (status == LS_OK) {
-        const ls_expectation nothing = {0};
-        status =
-            ls_compare_runs(&comparison, again, run->real, &nothing, "simulated", run->result.real);
-    }
-    ls_stages_free(again);
-    run->orders = recorded;
-    return status == LS_OK && ls_comparison_class(&comparison) == LS_CLASS_BIT_EXACT;
+// Simulates in the orders that the search chooses, and compares that with the real run.
+static int compare_reordered(ls_comparison *again, ls_case_run *run) {
+    ls_expectation expectation = ls_case__expectation(run);
+    expectation.orders = run->search;
+    *again = (ls_comparison){.arena = run->arena, .main = LS_JUDGE_REAL};
+    ls_stages_free(run->reordered);
+    run->reordered = NULL;
+    LS_TRY(ls_stages_create(&run->reordered, run->scenario->ranks));
+    LS_TRY(simulate_under(run, stated_order(run), run->reordered, NULL));
+    return ls_compare_runs(again, run->reordered, run->real, &expectation, "simulated",
+                           run->result.real);
 }
 
-// Sums that differ within their bound: looks for a known order that gives exactly these bits.
-static void explain_sums(ls_case_run *run) {
-    if (ls_comparison_class(&run->comparison) != LS_CLASS_WITHIN_BOUND || run->clean != NULL ||
+static int search_orders(ls_case_run *run) {
+    ls_comparison again;
+    LS_TRY(compare_reordered(&again, run));
+    LS_TRY(ls_order_search_located(run->search));
+    LS_TRY(compare_reordered(&again, run));
+    LS_TRY(ls_order_search_tell(run->search, &run->comparison, &again));
+    bool guesses = ls_order_search_guesses(run->search) &&
+                   ls_comparison_class(&again) == LS_CLASS_WITHIN_BOUND;
+    for (int i = 0; guesses && ls_order_common(i) != NULL; i++) {
+        ls_order_search_restart(run->search, ls_order_common(i));
+        LS_TRY(compare_reordered(&again, run));
+        if (ls_comparison_class(&again) <= LS_CLASS_BIT_EXACT) {
+            return ls_order_search_tell(run->search, &run->comparison, &again);
+        }
+    }
+    return LS_OK;
+}
+
+// Sums that differ: looks for the orders that give exactly these bits.
+static int explain_sums(ls_case_run *run) {
+    ls_class class_ = ls_comparison_class(&run->comparison);
+    if ((class_ != LS_CLASS_WITHIN_BOUND && class_ != LS_CLASS_WRONG) || run->clean != NULL ||
         ls_stages_bytes(run->simulated) > EXPLAIN_BYTES_MAX) {
-        return;
+        return LS_OK;
     }
-    for (size_t i = 0; i < sizeof known_orders / sizeof *known_orders; i++) {
-        if (!order_explains(run, known_orders[i])) {
-            continue;
-        }
-        for (int k = 0; k < run->comparison.stage_count; k++) {
-            ls_stage_result *stage = &run->comparison.stages[k];
-            if (stage->class_ == LS_CLASS_WITHIN_BOUND) {
-                stage->class_ = LS_CLASS_REORDERED;
-                stage->order = known_orders[i];
-            }
-        }
-        return;
-    }
+    LS_TRY(ls_order_search_create(&run->search, run->simulated, run->real, run->orders));
+    int status = search_orders(run);
+    ls_order_search_free(run->search);
+    run->search = NULL;
+    return status;
 }
 
 static int run_compared(ls_case_run *run, const ls_real_source *real) {
@@ -375,7 +382,7 @@ static int run_compared(ls_case_run *run, const ls_real_source *real) {
         if (run->clean == NULL) {  // what is planted may change them
             LS_TRY(ls_recorded_compare_calls(&run->comparison, run->calls, run->real_calls));
         }
-        explain_sums(run);
+        LS_TRY(explain_sums(run));
     }
     return ls_case__judge(run, run->simulated, "simulated");
 }

@@ -9,8 +9,6 @@
 #include "runner/replay/replay_nccl_internal.h"
 
 #define CHANNELS_MAX 32
-// One element in so many may be damaged for the others to prove the order.
-#define PROOF_RATIO 50
 
 // One entry at work.
 typedef struct replay {
@@ -269,7 +267,7 @@ static int classify(ls_nccl_verdict *v, const replay *r) {
         goto out;
     }
     ls_order_explanation explanation;
-    status = ls_order_explain(&explanation, stated, &r->observation);
+    status = ls_order_explain(&explanation, stated, &r->observation, NULL);
     if (status != LS_OK) {
         goto out;
     }
@@ -283,11 +281,10 @@ static int classify(ls_nccl_verdict *v, const replay *r) {
         status = ls_order_differing(&v->differing, &first, stated, &r->observation, SIZE_MAX);
     } else {
         const ls_order *closest = explanation.order != NULL ? explanation.order : stated;
-        bool proven = explanation.differing * PROOF_RATIO <= r->elements;
         ls_text_free(&v->order);
         v->order = (ls_text){0};
         ls_text_puts(&v->order, ls_order_text(closest));
-        status = judge(v, r, closest, proven);
+        status = judge(v, r, closest, explanation.proven);
     }
     ls_order_explanation_clear(&explanation);
 out:

@@ -40,7 +40,7 @@ static ls_order_explanation explain(data *d, const char *stated) {
     ls_order *order = NULL;
     cr_assert(ls_order_parse(&order, stated) == LS_OK);
     ls_order_explanation e;
-    cr_assert(ls_order_explain(&e, order, &d->observation) == LS_OK);
+    cr_assert(ls_order_explain(&e, order, &d->observation, NULL) == LS_OK);
     ls_order_free(order);
     if (e.found) {
         // What is named really gives these bits.
@@ -150,4 +150,47 @@ Test(explain, a_damaged_element_is_not_explained) {
         ls_order_explanation_clear(&e);
         free(d);
     }
+}
+
+// Elements that every order sums to the same bits prove no order; others do.
+Test(explain, only_elements_that_tell_orders_apart_prove_one) {
+    for (int whole = 0; whole < 2; whole++) {
+        data *d = make("rank", 5000);
+        ls_order *order = NULL;
+        cr_assert(ls_order_parse(&order, "rank") == LS_OK);
+        for (size_t i = 0; whole == 1 && i < 5000 * RANKS; i++) {
+            d->in[i % RANKS][i / RANKS] = (float)(i % 7);
+        }
+        cr_assert(ls_order_all_reduce(order, d->out, &d->reduction, 0, 5000) == LS_OK);
+        d->out[77] += 1;
+        bool proven = whole == 1;
+        cr_assert(ls_order_proven(&proven, order, &d->observation) == LS_OK);
+        cr_expect(proven == (whole == 0));
+        ls_order_free(order);
+        free(d);
+    }
+}
+
+// A search stops where its budget ends: enough for two orders finds the stated one, not the tenth.
+Test(explain, a_budget_ends_the_search) {
+    const uint64_t two = 2 * 5000 * RANKS;
+    data *d = make("tree:proto=simple", 5000);
+    ls_order *near = NULL, *far = NULL;
+    ls_order_explanation e;
+    uint64_t budget = two;
+    cr_assert(ls_order_parse(&near, "tree:proto=simple") == LS_OK);
+    cr_assert(ls_order_parse(&far, "ring:proto=simple") == LS_OK);
+    cr_assert(ls_order_explain(&e, near, &d->observation, &budget) == LS_OK);
+    cr_expect(e.found && budget == two / 2);
+    ls_order_explanation_clear(&e);
+    budget = two;
+    cr_assert(ls_order_explain(&e, far, &d->observation, &budget) == LS_OK);
+    cr_expect(!e.found && budget < 5000 * RANKS);
+    ls_order_explanation_clear(&e);
+    cr_assert(ls_order_explain(&e, far, &d->observation, NULL) == LS_OK);
+    cr_expect(e.found);
+    ls_order_explanation_clear(&e);
+    ls_order_free(near);
+    ls_order_free(far);
+    free(d);
 }

@@ -242,9 +242,10 @@ Test(replay, results_outside_the_folder_are_not_read) {
     }
 }
 
-// One element in fifty may be damaged for the rest to prove the order, and no more: 41 of 2074
-// prove it, so that a damaged one within the bound is wrong; 42 leave it open.
-Test(replay, one_in_fifty_may_be_damaged) {
+// One element in 32 of those by which orders can be told apart (about 1,340 of 2074) may be damaged
+// for the rest to prove the order, and no more: with 41 a damaged one within the bound is wrong; 42
+// leave it open.
+Test(replay, few_may_be_damaged) {
     for (int damaged = 41; damaged <= 42; damaged++) {
         copy c = make_copy(kept_entry);
         for (int i = 0; i < damaged; i++) {

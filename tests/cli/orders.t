@@ -1,0 +1,45 @@
+# A real run that summed in another order: compare finds the order of each call and names it.
+$ printf 'lockstep: 1\nname: sums\nmesh: {shape: [4]}\nprogram:\n  steps:\n    - all_reduce: {name: gradients, count: 1024, values: normal}\n    - reduce_scatter: {name: scattered, count: 300, values: normal}\n    - reduce: {name: total, count: 777, root: 2, values: normal}\n    - all_reduce: {name: means, count: 4096, op: avg, dtype: bf16, values: normal}\n' > sums.yaml
+$ cat > try.sh <<< 'rm -rf kept; lockstep record --quiet --backend sim --order $1 --out kept sums.yaml > out; lockstep compare sums.yaml --real kept | grep -v oracle: | grep -o "  \(gradients\|scattered\|total\|means\) .*" | sed "s/ [ 0-9,.]* / /"'
+$ bash try.sh ring:proto=ll
+>  gradients         reordered            4,096       1,352         512         1  ring:proto=simple
+>  scattered         reordered            1,200         391          64         1  ring:proto=simple
+>  total             reordered              777         336         256     0.875  ring:proto=simple
+>  means             reordered           16,384       5,192      14,848     0.645  ring:proto=simple
+$ bash try.sh tree:proto=ll
+>  gradients         reordered            4,096       1,780         208      0.97  tree:proto=simple
+>  scattered         reordered            1,200         391          64         1  tree:proto=simple
+>  total             reordered              777         336         256     0.875  tree:proto=simple
+>  means             reordered           16,384       7,168      15,104      0.69  tree:proto=simple
+$ bash try.sh ring:rings=0-2-1-3
+>  gradients         reordered            4,096       1,528         512         1  ring:proto=simple,rings=0-2-1-3
+>  scattered         reordered            1,200         466         128         1  ring:proto=simple,rings=0-2-1-3
+>  total             reordered              777         322         256         1  ring:proto=simple,rings=0-2-1-3
+>  means             reordered           16,384       6,292      14,976     0.667  ring:proto=simple,rings=0-2-1-3
+$ bash try.sh rank
+>  gradients         bit_exact            4,096           0           0         0
+>  scattered         bit_exact            1,200           0           0         0
+>  total             bit_exact              777           0           0         0
+>  means             bit_exact           16,384           0           0         0
+# One element of one rank, one bit off and within its bound: wrong at that element. All ranks'
+# results of an all_reduce are looked at, and the others' calls stay reordered.
+$ cat > spoil.py <<< 'import json, struct, sys; path, name, at = "kept/sums/rank_0000%s.safetensors" % sys.argv[1], sys.argv[2], int(sys.argv[3]); d = bytearray(open(path, "rb").read()); n, = struct.unpack("<Q", d[:8]); t = json.loads(d[8:8 + n])[name + "/-/-/recv"]; d[8 + n + t["data_offsets"][0] + at * {"F32": 4, "BF16": 2}[t["dtype"]]] ^= 1; open(path, "wb").write(d)'
+$ bash try.sh ring:proto=ll > out; for where in '0 gradients 17' '1 gradients 17' '3 scattered 33' '2 total 600'; do cp -r kept whole; python3 spoil.py $where; lockstep compare sums.yaml --real kept | grep -A 1 'is wrong'; rm -r kept; mv whole kept; done
+>   stage gradients is wrong: 1 of 4,096 elements differ, by up to 1 ulps (0.762 of the bound)
+>     stage gradients, recv, rank 0, element 17 [17]
+>   stage gradients is wrong: 1 of 4,096 elements differ, by up to 1 ulps (0.762 of the bound)
+>     stage gradients, recv, rank 1, element 17 [17]
+>   stage scattered is wrong: 1 of 1,200 elements differ, by up to 1 ulps (0.5 of the bound)
+>     stage scattered, recv, rank 3, element 33 [33]
+>   stage total is wrong: 1 of 777 elements differ, by up to 1 ulps (1.21 of the bound)
+>     stage total, recv, rank 2, element 600 [600]
+$ python3 spoil.py 2 means 4000; lockstep compare sums.yaml --real kept | grep -A 3 'is wrong'; lockstep compare sums.yaml --real kept > out
+>   stage means is wrong: 1 of 16,384 elements differ, by up to 1 ulps (0.462 of the bound)
+>     stage means, recv, rank 2, element 4000 [4000]
+>       simulated -0.66796875 (0xbf2b), recording -0.6640625 (0xbf2a): 1 ulps apart; exactly -0.667724609, allowed difference 0.00793
+>       the other elements have the bits of ring:proto=simple, and no order near it gives this one
+? 1
+# A mean does not show the sum that it is of: common orders are tried on the whole.
+$ printf 'lockstep: 1\nname: mean\nmesh: {shape: [4]}\ntables:\n  - {name: p, rows: 40, dim: 8, pooling: mean, sharding: {type: row_wise}}\ninputs:\n  batch: 16\n  features: {p: {lengths: {uniform: [0, 9]}}}\n' > mean.yaml; lockstep record --quiet --backend sim --order ring --out n mean.yaml; lockstep compare mean.yaml --real n | grep -v oracle: | grep -o 'output_dist .*' | sed 's/ [ 0-9,.]* / /'
+> record: 1 passed, 0 failed, 0 skipped
+> output_dist reordered              512          51          24     0.329  ring:proto=simple
