@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/hash.h"
 #include "kernels/kernels.h"
 #include "ranks/internal.h"
 
@@ -221,18 +222,7 @@ int ls_checks__call(ls_request *request) {
 // ---- Changed in flight -------------------------------------------------------------------------
 static uint64_t hash_of(const ls_request *request, const void *data, size_t bytes) {
     ls_view view = ls_memory__view(request->rank->run, data, bytes);
-    const unsigned char *at = view.data;
-    bytes = at != NULL ? bytes : 0;
-    uint64_t hash = UINT64_C(14695981039346656037);
-    for (; bytes >= 8; bytes -= 8, at += 8) {
-        uint64_t word;
-        memcpy(&word, at, sizeof word);
-        hash = (hash ^ word) * UINT64_C(1099511628211);
-        hash ^= hash >> 29;
-    }
-    for (; bytes > 0; bytes--, at++) {
-        hash = (hash ^ *at) * UINT64_C(1099511628211);
-    }
+    uint64_t hash = ls_hash(LS_HASH_START, view.data, view.data != NULL ? bytes : 0);
     ls_memory__unview(&view);
     return hash;
 }

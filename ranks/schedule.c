@@ -1,11 +1,10 @@
 // The baton: which rank runs. A rank gives it on when it blocks or ends, and, under schedules that
 // ask for it, at every call; who gets it is a function of the seed and of what happened before. In
 // a parallel run there is no baton: a mutex protects the run, and the operating system schedules.
+#include "base/hash.h"
 #include "ranks/internal.h"
 
 #define SCHEDULE_STREAM 0x7363686eu  // of random draws
-#define DIGEST_START    UINT64_C(14695981039346656037)
-#define DIGEST_PRIME    UINT64_C(1099511628211)
 
 static _Thread_local ls_rank *current;
 
@@ -29,7 +28,7 @@ int ls_schedule__open(ls_run *run) {
         return LS_FAIL(LS_ERR_LIMIT, "no semaphore or mutex for a run of %d ranks",
                        run->rank_count);
     }
-    run->digest = DIGEST_START;
+    run->digest = LS_HASH_START;
     return LS_OK;
 }
 
@@ -139,7 +138,7 @@ static void give(ls_run *run, ls_rank *from, ls_rank *to) {
     clear_ready(to);
     to->state = LS_RANK_RUNNING;
     run->switches += 1;
-    run->digest = (run->digest ^ (uint64_t)to->id) * DIGEST_PRIME;
+    run->digest = ls_hash(run->digest, &to->id, sizeof to->id);
     if (from != to) {
         run->running = to;
         ls_gdb_hook_switch(run, from, to);

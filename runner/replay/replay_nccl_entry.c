@@ -4,8 +4,9 @@
 #include <string.h>
 #include <time.h>
 
-#include "orders/bound.h"
+#include "base/hash.h"
 #include "kernels/kernels.h"
+#include "orders/bound.h"
 #include "runner/replay/replay_nccl_internal.h"
 
 #define CHANNELS_MAX 32
@@ -32,16 +33,14 @@ static int hash_run(void *arg, const ls_order_run *run) {
     fingerprint *f = arg;
     const uint64_t parts[] = {run->first, run->length, run->origin, (uint64_t)run->channel,
                               (uint64_t)(run->chunk + 1)};
-    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
-        f->hash = (f->hash ^ parts[i]) * 0x100000001B3u;
-    }
+    f->hash = ls_hash(f->hash, parts, sizeof parts);
     f->channels = run->channel + 1 > f->channels ? run->channel + 1 : f->channels;
     return LS_OK;
 }
 
 // How an order splits the entry's call; calls that split alike have the same bits.
 static int partition_of(fingerprint *out, const ls_order *order, const replay *r) {
-    *out = (fingerprint){0xCBF29CE484222325u, 0};
+    *out = (fingerprint){LS_HASH_START, 0};
     const ls_nccl_entry *e = r->entry;
     ls_order_range range = {e->call, e->world, e->dtype, e->count, 0, 0, e->count};
     return ls_order_runs(order, &range, hash_run, out);

@@ -10,13 +10,14 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/hash.h"
 #include "runner/scenario/schema.h"
 
 #define PATH_BYTES             512
 #define AT(type, base, offset) ((type *)(void *)((char *)(uintptr_t)(base) + (offset)))
 
 // ---- Files --------------------------------------------------------------------------------------
-// The length and a hash (FNV-1a) of a file's bytes.
+// The length and a hash of a file's bytes.
 static int write_file(ls_text *out, const char *path) {
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     struct stat about;
@@ -28,13 +29,11 @@ static int write_file(ls_text *out, const char *path) {
         return LS_FAIL(LS_ERR_IO, "cannot read '%s': %s", path,
                        reason != 0 ? strerror(reason) : "it is not a regular file");
     }
-    uint64_t hash = 0xCBF29CE484222325u, total = 0;
+    uint64_t hash = LS_HASH_START, total = 0;
     unsigned char block[65536];
     ssize_t got = 0;
     while ((got = read(fd, block, sizeof block)) > 0) {
-        for (ssize_t i = 0; i < got; i++) {
-            hash = (hash ^ block[i]) * 0x100000001B3u;
-        }
+        hash = ls_hash(hash, block, (size_t)got);
         total += (uint64_t)got;
     }
     int reason = errno;
