@@ -46,16 +46,21 @@ if(TARGET lockstep)
             install(TARGETS ${program})
         endif()
     endforeach()
-    # The man page and the completion come from the program's own option tables.
+    # The man page and the completion come from the program's own option tables, the editors' schema
+    # from the table of all keys.
     add_custom_command(OUTPUT "${PROJECT_BINARY_DIR}/lockstep.1" "${PROJECT_BINARY_DIR}/lockstep.bash"
+        "${PROJECT_BINARY_DIR}/scenario.schema.json"
         COMMAND lockstep --man-page > "${PROJECT_BINARY_DIR}/lockstep.1"
         COMMAND lockstep --completion > "${PROJECT_BINARY_DIR}/lockstep.bash"
+        COMMAND lockstep run --json-schema > "${PROJECT_BINARY_DIR}/scenario.schema.json"
         DEPENDS lockstep VERBATIM)
     add_custom_target(lockstep_pages ALL DEPENDS "${PROJECT_BINARY_DIR}/lockstep.1"
-        "${PROJECT_BINARY_DIR}/lockstep.bash")
+        "${PROJECT_BINARY_DIR}/lockstep.bash" "${PROJECT_BINARY_DIR}/scenario.schema.json")
     install(FILES "${PROJECT_BINARY_DIR}/lockstep.1" DESTINATION "${CMAKE_INSTALL_MANDIR}/man1")
     install(FILES "${PROJECT_BINARY_DIR}/lockstep.bash" RENAME lockstep
         DESTINATION "${CMAKE_INSTALL_DATADIR}/bash-completion/completions")
+    install(FILES "${PROJECT_BINARY_DIR}/scenario.schema.json"
+        DESTINATION "${CMAKE_INSTALL_DATADIR}/lockstep")
 endif()
 install(FILES README.md DESTINATION "${CMAKE_INSTALL_DOCDIR}")
 

@@ -110,7 +110,7 @@ LS_API void ls_schema_describe(ls_text *out, const ls_schema_field *field);
 // Every key with type, default and meaning, for people.
 LS_API void ls_schema_explain(ls_text *out);
 
-// The same as a JSON schema (draft 2020-12), for editors. docs/scenario.schema.json is this text.
+// The same as a JSON schema (draft 2020-12), for editors. `run --json-schema` prints it.
 LS_API void ls_schema_json(ls_text *out);
 
 #endif

@@ -357,23 +357,6 @@ Test(schema, says_every_key) {
     ls_text_free(&json);
 }
 
-// The committed JSON schema is the one that this code writes. LOCKSTEP_BLESS=1 writes it anew.
-Test(schema, committed_json_is_current) {
-    ls_text json = {0};
-    ls_schema_json(&json);
-    cr_assert(!json.failed);
-    const char *path = source_path("docs/scenario.schema.json");
-    if (getenv("LOCKSTEP_BLESS") != NULL) {
-        write_file(path, ls_text_string(&json));
-    }
-    char *committed = read_all(path);
-    cr_assert(committed != NULL, "%s is missing", path);
-    cr_assert(strcmp(committed, ls_text_string(&json)) == 0,
-              "docs/scenario.schema.json is out of date: LOCKSTEP_BLESS=1 writes it anew");
-    free(committed);
-    ls_text_free(&json);
-}
-
 // Every finding stands in the reference by its name, with what was found.
 Test(schema, reference_has_every_finding) {
     char *reference = read_all(source_path("docs/reference.md"));
