@@ -10,6 +10,9 @@ import sys
 import tempfile
 import time
 
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
+from twins import clean_twin  # noqa: E402
+
 lockstep, mpi_scenario, mpi_ranks, pipeline, pipeline_mpi, mpiexec, source = sys.argv[1:]
 HANG_SECONDS = 4
 END_SECONDS = 90
@@ -126,7 +129,7 @@ def scenario_case(name, scratch):
         ranks *= int(extent)
     finding = re.search(r"finding: ([a-z0-9_.]+)", text).group(1)
     case = Case(name, SCENARIOS[name], ranks, [mpi_scenario, path],
-                [mpi_scenario, path[:-5] + "_clean.yaml"],
+                [mpi_scenario, clean_twin(path, scratch)],
                 [lockstep, "run", path, "--json", "-"], finding)
     if case.outcome == EAGER:
         large = os.path.join(scratch, name + ".yaml")

@@ -1,0 +1,37 @@
+"""Clean twins of the scenarios of known bugs.
+
+A twin is NAME_clean.yaml where more than the plant differs; every other is made here, by taking what
+is planted (except:, faults:) and what is expected out of NAME.yaml.
+"""
+import os
+import re
+
+
+def derive(text):
+    # Top-level keys with what is indented below them.
+    text = re.sub(r"^(?:faults|expect):.*\n(?:[ \t]+.*\n)*", "", text, flags=re.M)
+    # Keys of a block mapping, likewise; then those of a flow mapping, up to the closing bracket.
+    text = re.sub(r"^( +)except:.*\n(?:\1[ ]+.*\n|\1- .*\n)*", "", text, flags=re.M)
+    while found := re.search(r",\s*except:\s*\[", text):
+        end, depth = found.end(), 1
+        while depth:
+            depth += {"[": 1, "]": -1}.get(text[end], 0)
+            end += 1
+        text = text[:found.start()] + text[end:]
+    return text
+
+
+def clean_twin(path, folder):
+    """The path of the clean twin of the bug in `path`, made in `folder` where it is not kept."""
+    kept = path[:-5] + "_clean.yaml"
+    if os.path.exists(kept):
+        return kept
+    with open(path, encoding="utf-8") as file:
+        text = file.read()
+    twin = derive(text)
+    if twin == text or re.search(r"^[^#\n]*\b(?:except|faults|expect):", twin, re.M):
+        raise SystemExit(f"{path}: no twin can be made of it")
+    made = os.path.join(folder, os.path.basename(kept))
+    with open(made, "w", encoding="utf-8") as file:
+        file.write(twin)
+    return made
