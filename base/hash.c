@@ -1,3 +1,4 @@
+// A hash of bytes. See hash.h.
 #include "base/hash.h"
 
 #include <string.h>
