@@ -118,7 +118,7 @@ static int fail_missing(const work *w, const ls_comm *comm) {
     const ls_call *waiting = NULL;
     for (int i = 0; i < w->call_count && waiting == NULL; i++) {
         const ls_call *call = &w->calls[i];
-        if (call->comm == comm && call->kind != LS_SEND && call->kind != LS_RECV &&
+        if (call->comm == comm && !ls_kind_is_message(call->kind) &&
             w->placed[i].round == t->rounds) {
             waiting = call;
         }
@@ -155,7 +155,7 @@ static int match_collectives(work *w) {
     for (int i = 0; i < w->call_count; i++) {
         const ls_call *call = &w->calls[i];
         const tally *t = call->comm->impl;
-        if (call->kind == LS_SEND || call->kind == LS_RECV || w->placed[i].round >= t->rounds) {
+        if (ls_kind_is_message(call->kind) || w->placed[i].round >= t->rounds) {
             continue;
         }
         size_t row = t->first_slot + (size_t)w->placed[i].round * (size_t)call->comm->size;

@@ -88,9 +88,11 @@ static double bus_factor(int size) {
 }
 
 const ls_collective ls_collective__all_gather = {
-    .kind = LS_ALL_GATHER,
-    .name = "all_gather",
-    .has_counts = true,
+    .doc = "Every rank gets all ranks' buffers, one after another.",
+    .send = {.form = LS_SIDE_COUNT},
+    .recv = {.form = LS_SIDE_BLOCKS},
+    .replicates = true,
+    .on_tensors = true,
     .check = check,
     .bytes = bytes,
     .math = math,

@@ -53,9 +53,12 @@ static double bus_factor(int size) {
 }
 
 const ls_collective ls_collective__all_reduce = {
-    .kind = LS_ALL_REDUCE,
-    .name = "all_reduce",
+    .doc = "Every rank gets the reduction of all ranks' buffers.",
+    .send = {.form = LS_SIDE_COUNT},
+    .recv = {.form = LS_SIDE_COUNT},
     .reduces = true,
+    .replicates = true,
+    .on_tensors = true,
     .check = check,
     .bytes = bytes,
     .math = math,

@@ -120,9 +120,10 @@ static double bus_factor(int size) {
 }
 
 const ls_collective ls_collective__all_to_all = {
-    .kind = LS_ALL_TO_ALL,
-    .name = "all_to_all",
-    .has_counts = true,
+    .doc = "Every rank sends a block of its own to every rank.",
+    .send = {.form = LS_SIDE_BLOCKS},
+    .recv = {.form = LS_SIDE_BLOCKS},
+    .on_tensors = true,
     .check = check,
     .bytes = bytes,
     .math = math,

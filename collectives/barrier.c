@@ -26,8 +26,7 @@ static double bus_factor(int size) {
 }
 
 const ls_collective ls_collective__barrier = {
-    .kind = LS_BARRIER,
-    .name = "barrier",
+    .doc = "No rank goes on before all have come.",
     .check = check,
     .bytes = bytes,
     .math = math,

@@ -47,9 +47,12 @@ static double bus_factor(int size) {
 }
 
 const ls_collective ls_collective__broadcast = {
-    .kind = LS_BROADCAST,
-    .name = "broadcast",
-    .has_root = true,
+    .doc = "Every rank gets the root's buffer.",
+    .send = {.form = LS_SIDE_COUNT, .root_only = true},
+    .recv = {.form = LS_SIDE_COUNT},
+    .root_word = "from",
+    .replicates = true,
+    .on_tensors = true,
     .check = check,
     .bytes = bytes,
     .math = math,

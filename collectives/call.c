@@ -6,7 +6,7 @@
 #include "collectives/check.h"
 
 static const char *const kind_names[] = {
-#define LS_KIND_NAME(name, text) [name] = text,
+#define LS_KIND_NAME(name, text) [LS_##name] = #text,
     LS_KIND_MAP(LS_KIND_NAME)
 #undef LS_KIND_NAME
 };
@@ -32,17 +32,9 @@ int ls_kind_parse(ls_kind *out, const char *text) {
 
 const ls_collective *ls_collective_of(ls_kind kind) {
     static const ls_collective *const descriptors[] = {
-        [LS_ALL_REDUCE] = &ls_collective__all_reduce,
-        [LS_REDUCE] = &ls_collective__reduce,
-        [LS_BROADCAST] = &ls_collective__broadcast,
-        [LS_ALL_GATHER] = &ls_collective__all_gather,
-        [LS_REDUCE_SCATTER] = &ls_collective__reduce_scatter,
-        [LS_ALL_TO_ALL] = &ls_collective__all_to_all,
-        [LS_GATHER] = &ls_collective__gather,
-        [LS_SCATTER] = &ls_collective__scatter,
-        [LS_SEND] = &ls_collective__p2p,
-        [LS_RECV] = &ls_collective__p2p,
-        [LS_BARRIER] = &ls_collective__barrier,
+#define LS_KIND_DESCRIPTOR(name, text) [LS_##name] = &ls_collective__##text,
+        LS_KIND_MAP(LS_KIND_DESCRIPTOR)
+#undef LS_KIND_DESCRIPTOR
     };
     LS_ASSERT((int)kind >= 0 && kind < LS_KIND_COUNT);
     return descriptors[kind];
@@ -65,9 +57,10 @@ void ls_call_format(char *out, size_t out_bytes, const ls_call *call) {
     const char *kind = (int)call->kind >= 0 && call->kind < LS_KIND_COUNT ? kind_names[call->kind]
                                                                           : "unknown kind";
     const char *comm = call->comm != NULL ? call->comm->name : "no communicator";
+    const ls_collective *collective =
+        (int)call->kind >= 0 && call->kind < LS_KIND_COUNT ? ls_collective_of(call->kind) : NULL;
     char what[96] = "";
-    if ((int)call->kind >= 0 && call->kind < LS_KIND_COUNT && call->kind != LS_BARRIER) {
-        const ls_collective *collective = ls_collective_of(call->kind);
+    if (collective != NULL && ls_collective_has_data(collective)) {
         const char *op =
             collective->reduces && ls_op_valid((int)call->op) ? ls_op_name(call->op) : NULL;
         const char *dtype = ls_dtype_valid((int)call->dtype) ? ls_dtype_name(call->dtype) : "?";
@@ -79,26 +72,10 @@ void ls_call_format(char *out, size_t out_bytes, const ls_call *call) {
                        op != NULL ? op : "", count, dtype);
     }
     char root[64] = "";
-    if (call->comm != NULL && call->root >= 0 && call->root < call->comm->size) {
-        int rank = call->comm->ranks[call->root];
-        const char *word = NULL;
-        switch (call->kind) {
-        case LS_SEND:
-        case LS_REDUCE:
-        case LS_GATHER:
-            word = "to";
-            break;
-        case LS_RECV:
-        case LS_BROADCAST:
-        case LS_SCATTER:
-            word = "from";
-            break;
-        default:
-            break;
-        }
-        if (word != NULL) {
-            (void)snprintf(root, sizeof root, " %s rank %d", word, rank);
-        }
+    if (collective != NULL && collective->root_word != NULL && call->comm != NULL &&
+        call->root >= 0 && call->root < call->comm->size) {
+        (void)snprintf(root, sizeof root, " %s rank %d", collective->root_word,
+                       call->comm->ranks[call->root]);
     }
     char where[LS_CALL_WHERE_MAX];
     bool said = call->purpose != NULL;
@@ -121,49 +98,23 @@ static int total_elements(size_t *out, const size_t *counts, size_t count, int s
     return LS_OK;
 }
 
-static int elements(size_t *send, size_t *recv, const ls_call *call, int member) {
-    bool is_root = member == call->root;
-    int size = call->comm->size;
-    *send = 0;
-    *recv = 0;
-    switch (call->kind) {
-    case LS_ALL_REDUCE:
-        *send = *recv = call->count;
+static int side_elements(size_t *out, const ls_side *side, const size_t *counts,
+                         const ls_call *call, int member) {
+    *out = 0;
+    if (side->form == LS_SIDE_NONE || (side->root_only && member != call->root)) {
         return LS_OK;
-    case LS_REDUCE:
-        *send = call->count;
-        *recv = is_root ? call->count : 0;
-        return LS_OK;
-    case LS_BROADCAST:
-        *send = is_root ? call->count : 0;
-        *recv = call->count;
-        return LS_OK;
-    case LS_ALL_GATHER:
-        *send = call->count;
-        return total_elements(recv, call->recv_counts, call->count, size);
-    case LS_REDUCE_SCATTER:
-        *recv = call->count;
-        return total_elements(send, call->send_counts, call->count, size);
-    case LS_ALL_TO_ALL:
-        LS_TRY(total_elements(send, call->send_counts, call->count, size));
-        return total_elements(recv, call->recv_counts, call->count, size);
-    case LS_GATHER:
-        *send = call->count;
-        return is_root ? total_elements(recv, call->recv_counts, call->count, size) : LS_OK;
-    case LS_SCATTER:
-        *recv = call->count;
-        return is_root ? total_elements(send, call->send_counts, call->count, size) : LS_OK;
-    case LS_SEND:
-        *send = call->count;
-        return LS_OK;
-    case LS_RECV:
-        *recv = call->count;
-        return LS_OK;
-    case LS_BARRIER:
-    case LS_KIND_COUNT:
-        break;
     }
+    if (side->form == LS_SIDE_BLOCKS) {
+        return total_elements(out, counts, call->count, call->comm->size);
+    }
+    *out = call->count;
     return LS_OK;
+}
+
+static int elements(size_t *send, size_t *recv, const ls_call *call, int member) {
+    const ls_collective *collective = ls_collective_of(call->kind);
+    LS_TRY(side_elements(send, &collective->send, call->send_counts, call, member));
+    return side_elements(recv, &collective->recv, call->recv_counts, call, member);
 }
 
 static int fail_call(const ls_call *call, const char *what) {
@@ -187,17 +138,17 @@ static int check_frame(int *member, const ls_call *call) {
         ls_check__note(LS_FINDING_GROUP_MISMATCH, call);
         return fail_call(call, "the rank is not a member of the communicator");
     }
-    if (call->kind == LS_BARRIER) {
+    const ls_collective *collective = ls_collective_of(call->kind);
+    if (!ls_collective_has_data(collective)) {
         return LS_OK;
     }
     if (!ls_dtype_valid((int)call->dtype)) {
         return fail_call(call, "its dtype is none");
     }
-    const ls_collective *collective = ls_collective_of(call->kind);
-    if (collective->has_root && (call->root < 0 || call->root >= call->comm->size)) {
+    if (collective->root_word != NULL && (call->root < 0 || call->root >= call->comm->size)) {
         char what[96];
         (void)snprintf(what, sizeof what, "%s %d is not in [0, %d)",
-                       call->kind == LS_SEND || call->kind == LS_RECV ? "peer" : "root", call->root,
+                       ls_kind_is_message(call->kind) ? "peer" : "root", call->root,
                        call->comm->size);
         return fail_call(call, what);
     }
@@ -239,61 +190,38 @@ int ls_call_recv_elements(size_t *out, const ls_call *call) {
 }
 
 // ---- Checks -------------------------------------------------------------------------------------
-// Elements before the own block in the buffer with one block per member.
-static size_t own_offset(const ls_call *call, int member) {
-    const size_t *counts = NULL;
-    switch (call->kind) {
-    case LS_ALL_GATHER:
-        counts = call->recv_counts;
-        break;
-    case LS_REDUCE_SCATTER:
-        counts = call->send_counts;
-        break;
-    case LS_GATHER:
-        counts = call->recv_counts;
-        break;
-    case LS_SCATTER:
-        counts = call->send_counts;
-        break;
-    default:
-        return 0;
-    }
-    if (counts == NULL) {
-        return call->count * (size_t)member;
-    }
+// The counts of the side that alone has a block for each member; NULL: even, or no such side.
+static const size_t *block_counts(const ls_call *call, const ls_collective *collective) {
+    return collective->recv.form == LS_SIDE_BLOCKS ? call->recv_counts : call->send_counts;
+}
+
+size_t ls_call_own_offset(const ls_call *call, int member) {
+    const ls_collective *collective = ls_collective_of(call->kind);
     size_t offset = 0;
-    for (int i = 0; i < member; i++) {
-        offset += counts[i];
+    if (ls_collective_has_counts(collective) && !ls_collective_has_splits(collective)) {
+        const size_t *counts = block_counts(call, collective);
+        offset = counts == NULL ? call->count * (size_t)member : 0;
+        for (int i = 0; counts != NULL && i < member; i++) {
+            offset += counts[i];
+        }
     }
     return offset;
 }
 
 // The uneven forms say each member's own count twice; both must agree.
-static int check_counts(const ls_call *call, int member) {
-    bool is_root = member == call->root;
-    const size_t *counts = NULL;
-    switch (call->kind) {
-    case LS_ALL_GATHER:
-        counts = call->recv_counts;
-        break;
-    case LS_REDUCE_SCATTER:
-        counts = call->send_counts;
-        break;
-    case LS_GATHER:
-        counts = is_root ? call->recv_counts : NULL;
-        break;
-    case LS_SCATTER:
-        counts = is_root ? call->send_counts : NULL;
-        break;
-    case LS_ALL_TO_ALL:
+static int check_counts(const ls_call *call, const ls_collective *collective, int member) {
+    if (ls_collective_has_splits(collective)) {
         if ((call->send_counts == NULL) != (call->recv_counts == NULL)) {
             ls_check__note(LS_FINDING_SPLIT_MISMATCH, call);
             return fail_call(call, "it gives send_counts or recv_counts alone; give both or none");
         }
         return LS_OK;
-    default:
-        return LS_OK;
     }
+    bool elsewhere = collective->send.root_only || collective->recv.root_only;
+    const size_t *counts =
+        ls_collective_has_counts(collective) && !(elsewhere && member != call->root)
+            ? block_counts(call, collective)
+            : NULL;
     if (counts != NULL && counts[member] != call->count) {
         char what[128];
         (void)snprintf(what, sizeof what,
@@ -311,34 +239,25 @@ static bool overlap(const void *a, size_t a_bytes, const void *b, size_t b_bytes
            b_start < a_start + a_bytes;
 }
 
-static int check_overlap(ls_call_extent *extent, const ls_call *call) {
+static int check_overlap(ls_call_extent *extent, const ls_call *call,
+                         const ls_collective *collective) {
     extent->in_place = false;
     if (!overlap(call->send, extent->send_bytes, call->recv, extent->recv_bytes)) {
         return LS_OK;
     }
     size_t offset = extent->own_offset * ls_dtype_bytes(call->dtype);
     const char *send = call->send, *recv = call->recv;
-    const char *rule = NULL;
-    switch (call->kind) {
-    case LS_ALL_REDUCE:
-    case LS_REDUCE:
-    case LS_BROADCAST:
-        extent->in_place = send == recv;
-        rule = "in place means the same address";
-        break;
-    case LS_ALL_GATHER:
-    case LS_GATHER:
+    const char *rule = "in place means the same address";
+    if (ls_collective_has_splits(collective)) {
+        rule = "this collective has no in-place form";
+    } else if (collective->recv.form == LS_SIDE_BLOCKS) {
         extent->in_place = send == recv + offset;
         rule = "in place means that send is the rank's own block of recv";
-        break;
-    case LS_REDUCE_SCATTER:
-    case LS_SCATTER:
+    } else if (collective->send.form == LS_SIDE_BLOCKS) {
         extent->in_place = recv == send + offset;
         rule = "in place means that recv is the rank's own block of send";
-        break;
-    default:
-        rule = "this collective has no in-place form";
-        break;
+    } else {
+        extent->in_place = send == recv;
     }
     if (!extent->in_place) {
         char what[128];
@@ -355,8 +274,9 @@ int ls_call_check(ls_call_extent *out, const ls_call *call) {
     int member = 0;
     ls_check_clear();
     LS_TRY(call_elements(&send, &recv, &member, call));
-    if (call->kind != LS_BARRIER) {
-        if (ls_collective_of(call->kind)->reduces) {
+    const ls_collective *collective = ls_collective_of(call->kind);
+    if (ls_collective_has_data(collective)) {
+        if (collective->reduces) {
             if (!ls_op_valid((int)call->op)) {
                 return fail_call(call, "its op is none");
             }
@@ -369,14 +289,14 @@ int ls_call_check(ls_call_extent *out, const ls_call *call) {
         }
         LS_TRY(bytes_of(&extent.send_bytes, send, call));
         LS_TRY(bytes_of(&extent.recv_bytes, recv, call));
-        LS_TRY(check_counts(call, member));
+        LS_TRY(check_counts(call, collective, member));
         if ((send != 0 && call->send == NULL) || (recv != 0 && call->recv == NULL)) {
             ls_check__note(LS_FINDING_BUFFER_TOO_SMALL, call);
             return fail_call(call, send != 0 && call->send == NULL ? "its send buffer is NULL"
                                                                    : "its recv buffer is NULL");
         }
-        extent.own_offset = own_offset(call, member);
-        LS_TRY(check_overlap(&extent, call));
+        extent.own_offset = ls_call_own_offset(call, member);
+        LS_TRY(check_overlap(&extent, call, collective));
     }
     if (out != NULL) {
         *out = extent;

@@ -103,9 +103,8 @@ int ls_reference__fold(void *out, const char *copies, const ls_call *const *call
                        size_t elements, size_t first, size_t count);
 
 // ---- Descriptors --------------------------------------------------------------------------------
-extern const ls_collective ls_collective__all_reduce, ls_collective__reduce,
-    ls_collective__broadcast, ls_collective__all_gather, ls_collective__reduce_scatter,
-    ls_collective__all_to_all, ls_collective__gather, ls_collective__scatter, ls_collective__p2p,
-    ls_collective__barrier;
+#define LS_KIND_EXTERN(name, text) extern const ls_collective ls_collective__##text;
+LS_KIND_MAP(LS_KIND_EXTERN)
+#undef LS_KIND_EXTERN
 
 #endif

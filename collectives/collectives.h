@@ -22,24 +22,29 @@ extern "C" {
 #endif
 
 // ---- Calls --------------------------------------------------------------------------------------
+// The collectives, one file each: collectives/NAME.c holds the descriptor ls_collective__NAME.
+#define LS_COLLECTIVE_MAP(X)                                                                       \
+    X(ALL_REDUCE, all_reduce)                                                                      \
+    X(REDUCE, reduce)                                                                              \
+    X(BROADCAST, broadcast)                                                                        \
+    X(ALL_GATHER, all_gather)                                                                      \
+    X(REDUCE_SCATTER, reduce_scatter)                                                              \
+    X(ALL_TO_ALL, all_to_all)                                                                      \
+    X(GATHER, gather)                                                                              \
+    X(SCATTER, scatter)                                                                            \
+    X(BARRIER, barrier)
+// And the two halves of a message, p2p.c.
 #define LS_KIND_MAP(X)                                                                             \
-    X(LS_ALL_REDUCE, "all_reduce")                                                                 \
-    X(LS_REDUCE, "reduce")                                                                         \
-    X(LS_BROADCAST, "broadcast")                                                                   \
-    X(LS_ALL_GATHER, "all_gather")                                                                 \
-    X(LS_REDUCE_SCATTER, "reduce_scatter")                                                         \
-    X(LS_ALL_TO_ALL, "all_to_all")                                                                 \
-    X(LS_GATHER, "gather")                                                                         \
-    X(LS_SCATTER, "scatter")                                                                       \
-    X(LS_SEND, "send")                                                                             \
-    X(LS_RECV, "recv")                                                                             \
-    X(LS_BARRIER, "barrier")
+    LS_COLLECTIVE_MAP(X)                                                                           \
+    X(SEND, send)                                                                                  \
+    X(RECV, recv)
 
 typedef enum ls_kind {
-#define LS_KIND_ENUM(name, text) name,
+#define LS_KIND_ENUM(name, text) LS_##name,
     LS_KIND_MAP(LS_KIND_ENUM)
 #undef LS_KIND_ENUM
-        LS_KIND_COUNT
+        LS_KIND_COUNT,
+    LS_COLLECTIVE_COUNT = LS_SEND  // kinds before it are calls of a whole group
 } ls_kind;
 
 LS_API const char *ls_kind_name(ls_kind kind);
@@ -86,6 +91,9 @@ LS_API void ls_call_format(char *out, size_t out_bytes, const ls_call *call);
 // sense.
 LS_API int ls_call_send_elements(size_t *out, const ls_call *call);
 LS_API int ls_call_recv_elements(size_t *out, const ls_call *call);
+// Elements before `member`'s own block in the side that has a block for each member, where one side
+// has; else 0. Of a call whose counts do not overflow.
+LS_API size_t ls_call_own_offset(const ls_call *call, int member);
 
 // The memory a call touches, for checks, recordings and backends.
 typedef struct ls_call_extent {
@@ -97,18 +105,34 @@ typedef struct ls_call_extent {
 } ls_call_extent;
 
 // Checks one call by itself: communicator, rank, dtype, op, root, counts, buffers present, and the
-// in-place rules, which are NCCL's: all_reduce, reduce, broadcast: send == recv; all_gather and
-// gather: send is the own block of recv; reduce_scatter and scatter: recv is the own block of send;
-// all_to_all: none. *out may be NULL.
+// in-place rules, which are NCCL's: where one side has a block for each member, the other is the
+// own block of it (all_gather, gather, reduce_scatter, scatter); where both have (all_to_all) there
+// is none; else send == recv. *out may be NULL.
 LS_API int ls_call_check(ls_call_extent *out, const ls_call *call);
 
 // ---- Descriptors --------------------------------------------------------------------------------
+// The elements that a side of a call has on a member.
+typedef enum ls_side_form {
+    LS_SIDE_NONE,
+    LS_SIDE_COUNT,   // count
+    LS_SIDE_BLOCKS,  // a block for each member: count each, or as the side's counts say
+} ls_side_form;
+
+typedef struct ls_side {
+    ls_side_form form;
+    bool root_only;  // the other members have nothing on this side
+} ls_side;
+
+// All that is special about a kind of call. What takes calls (checks, scenarios and their schema,
+// backends, reports) follows from here.
 typedef struct ls_collective {
-    ls_kind kind;
-    const char *name;
-    bool reduces;  // the result depends on the order of a sum
-    bool has_root;
-    bool has_counts;  // an uneven form exists
+    const char *doc;        // one sentence
+    ls_side send, recv;     //
+    const char *root_word;  // joins the root, or the peer, in texts: "to", "from"; NULL: none
+    bool reduces;           // the result depends on the order of a sum
+    bool prefix;            // member i's result is of members 0 to i alone, in their order
+    bool replicates;        // all members' results are the same
+    bool on_tensors;        // there is an ls_tensor_NAME
     // In all that follows calls [size] are the matched calls by member; for p2p they are the send
     // and its receive (size 2, members 0 and 1).
     // Checks every call by itself and whether they agree. LS_ERR_MISMATCH or LS_ERR_INVALID, naming
@@ -126,8 +150,28 @@ typedef struct ls_collective {
     double (*bus_factor)(int size);
 } ls_collective;
 
-// The descriptor of a kind. send and recv share one (p2p). Never NULL for a valid kind.
+// The descriptor of a kind; send and recv share their functions. Never NULL for a valid kind.
 LS_API const ls_collective *ls_collective_of(ls_kind kind);
+
+// A collective whose blocks may differ in size.
+static inline bool ls_collective_has_counts(const ls_collective *collective) {
+    return collective->send.form == LS_SIDE_BLOCKS || collective->recv.form == LS_SIDE_BLOCKS;
+}
+// Every member has a block for every other, in both directions: all_to_all.
+static inline bool ls_collective_has_splits(const ls_collective *collective) {
+    return collective->send.form == LS_SIDE_BLOCKS && collective->recv.form == LS_SIDE_BLOCKS;
+}
+// There is an input and a result that may share memory: see ls_call_check.
+static inline bool ls_collective_has_in_place(const ls_collective *collective) {
+    return collective->send.form != LS_SIDE_NONE && collective->recv.form != LS_SIDE_NONE &&
+           !ls_collective_has_splits(collective);
+}
+static inline bool ls_collective_has_data(const ls_collective *collective) {
+    return collective->send.form != LS_SIDE_NONE || collective->recv.form != LS_SIDE_NONE;
+}
+static inline bool ls_kind_is_message(ls_kind kind) {
+    return kind == LS_SEND || kind == LS_RECV;
+}
 
 // ---- Backends -----------------------------------------------------------------------------------
 typedef struct ls_backend ls_backend;

@@ -62,10 +62,10 @@ static double bus_factor(int size) {
 }
 
 const ls_collective ls_collective__gather = {
-    .kind = LS_GATHER,
-    .name = "gather",
-    .has_root = true,
-    .has_counts = true,
+    .doc = "The root gets all ranks' buffers, one after another.",
+    .send = {.form = LS_SIDE_COUNT},
+    .recv = {.form = LS_SIDE_BLOCKS, .root_only = true},
+    .root_word = "to",
     .check = check,
     .bytes = bytes,
     .math = math,

@@ -60,10 +60,21 @@ static double bus_factor(int size) {
     return 1.0;
 }
 
-const ls_collective ls_collective__p2p = {
-    .kind = LS_SEND,
-    .name = "send/recv",
-    .has_root = true,
+const ls_collective ls_collective__send = {
+    .doc = "A message to a rank, which receives it.",
+    .send = {.form = LS_SIDE_COUNT},
+    .root_word = "to",
+    .check = check,
+    .bytes = bytes,
+    .math = math,
+    .reference = reference,
+    .bus_factor = bus_factor,
+};
+
+const ls_collective ls_collective__recv = {
+    .doc = "A message from a rank, which sends it.",
+    .recv = {.form = LS_SIDE_COUNT},
+    .root_word = "from",
     .check = check,
     .bytes = bytes,
     .math = math,

@@ -58,7 +58,7 @@ static int parse_arguments(ls_call *call, int comm_size, const json_t *entry, co
                            int index) {
     const ls_collective *collective = ls_collective_of(call->kind);
     int64_t number = 0;
-    if (call->kind == LS_BARRIER) {
+    if (!ls_collective_has_data(collective)) {
         return LS_OK;
     }
     const char *dtype = json_string_value(json_object_get(entry, "dtype"));
@@ -73,7 +73,7 @@ static int parse_arguments(ls_call *call, int comm_size, const json_t *entry, co
     if (collective->reduces && (op == NULL || ls_op_parse(&call->op, op) != LS_OK)) {
         return fail_call(path, index, "its op is missing or unknown");
     }
-    if (collective->has_root) {
+    if (collective->root_word != NULL) {
         if (!ls_recording__integer(&number, entry, "root", 0, comm_size - 1)) {
             return fail_call(path, index, "its root is not a member");
         }
@@ -208,10 +208,10 @@ static void describe(ls_text *out, const ls_recorded_call *recorded) {
     if (collective->reduces && call->op == LS_PREMUL_SUM) {
         ls_text_printf(out, " by %.17g", call->premul);
     }
-    if (call->kind != LS_BARRIER) {
+    if (ls_collective_has_data(collective)) {
         ls_text_printf(out, " of %zu %s", call->count, ls_dtype_name(call->dtype));
     }
-    if (collective->has_root) {
+    if (collective->root_word != NULL) {
         ls_text_printf(out, ", root %d", call->root);
     }
     describe_counts(out, ", sends [", call->send_counts, recorded->comm_size);

@@ -181,7 +181,7 @@ void ls_recording_writer_observe(void *arg, const ls_call *call) {
     ls_json_member_int(json, "comm_size", call->comm->size);
     ls_json_member_int(json, "member", ls_comm_member(call->comm, call->rank));
     ls_json_member_uint(json, "seq", call->seq);
-    if (call->kind != LS_BARRIER) {
+    if (ls_collective_has_data(collective)) {
         ls_json_member_string(json, "dtype", ls_dtype_name(call->dtype));
         ls_json_member_uint(json, "count", call->count);
     }
@@ -191,7 +191,7 @@ void ls_recording_writer_observe(void *arg, const ls_call *call) {
     if (collective->reduces && call->op == LS_PREMUL_SUM) {
         ls_json_member_double(json, "premul", call->premul);
     }
-    if (collective->has_root) {
+    if (collective->root_word != NULL) {
         ls_json_member_int(json, "root", call->root);
     }
     write_counts(json, "send_counts", call->send_counts, call->comm->size);

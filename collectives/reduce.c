@@ -45,10 +45,11 @@ static double bus_factor(int size) {
 }
 
 const ls_collective ls_collective__reduce = {
-    .kind = LS_REDUCE,
-    .name = "reduce",
+    .doc = "The root gets the reduction of all ranks' buffers.",
+    .send = {.form = LS_SIDE_COUNT},
+    .recv = {.form = LS_SIDE_COUNT, .root_only = true},
+    .root_word = "to",
     .reduces = true,
-    .has_root = true,
     .check = check,
     .bytes = bytes,
     .math = math,

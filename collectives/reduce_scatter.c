@@ -57,10 +57,11 @@ static double bus_factor(int size) {
 }
 
 const ls_collective ls_collective__reduce_scatter = {
-    .kind = LS_REDUCE_SCATTER,
-    .name = "reduce_scatter",
+    .doc = "Every rank gets its block of the reduction.",
+    .send = {.form = LS_SIDE_BLOCKS},
+    .recv = {.form = LS_SIDE_COUNT},
     .reduces = true,
-    .has_counts = true,
+    .on_tensors = true,
     .check = check,
     .bytes = bytes,
     .math = math,

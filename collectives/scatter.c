@@ -61,10 +61,10 @@ static double bus_factor(int size) {
 }
 
 const ls_collective ls_collective__scatter = {
-    .kind = LS_SCATTER,
-    .name = "scatter",
-    .has_root = true,
-    .has_counts = true,
+    .doc = "Every rank gets its block of the root's buffer.",
+    .send = {.form = LS_SIDE_BLOCKS, .root_only = true},
+    .recv = {.form = LS_SIDE_COUNT},
+    .root_word = "from",
     .check = check,
     .bytes = bytes,
     .math = math,

@@ -8,123 +8,19 @@ int ls_post_at(const char *file, int line, const ls_call *call, ls_rank_comm *co
     return ls_call__post(file, line, comm, &proto, request);
 }
 
-int ls_all_reduce_at(const char *file, int line, const void *send, void *recv, size_t count,
-                     ls_dtype dtype, ls_op op, ls_rank_comm *comm, ls_request **request) {
-    const ls_request proto = {.call = {.kind = LS_ALL_REDUCE,
+int ls_call_at(const char *file, int line, ls_kind kind, const void *send, void *recv, size_t count,
+               const size_t *send_counts, const size_t *recv_counts, ls_dtype dtype, ls_op op,
+               int root, ls_rank_comm *comm, ls_request **request) {
+    const ls_request proto = {.call = {.kind = kind,
                                        .send = send,
                                        .recv = recv,
                                        .count = count,
-                                       .dtype = dtype,
-                                       .op = op,
-                                       .premul = 1.0}};
-    return ls_call__post(file, line, comm, &proto, request);
-}
-
-int ls_reduce_at(const char *file, int line, const void *send, void *recv, size_t count,
-                 ls_dtype dtype, ls_op op, int root, ls_rank_comm *comm, ls_request **request) {
-    const ls_request proto = {.call = {.kind = LS_REDUCE,
-                                       .send = send,
-                                       .recv = recv,
-                                       .count = count,
+                                       .send_counts = send_counts,
+                                       .recv_counts = recv_counts,
                                        .dtype = dtype,
                                        .op = op,
                                        .premul = 1.0,
                                        .root = root}};
-    return ls_call__post(file, line, comm, &proto, request);
-}
-
-int ls_broadcast_at(const char *file, int line, const void *send, void *recv, size_t count,
-                    ls_dtype dtype, int root, ls_rank_comm *comm, ls_request **request) {
-    const ls_request proto = {.call = {.kind = LS_BROADCAST,
-                                       .send = send,
-                                       .recv = recv,
-                                       .count = count,
-                                       .dtype = dtype,
-                                       .root = root}};
-    return ls_call__post(file, line, comm, &proto, request);
-}
-
-int ls_all_gather_at(const char *file, int line, const void *send, void *recv, size_t count,
-                     const size_t *recv_counts, ls_dtype dtype, ls_rank_comm *comm,
-                     ls_request **request) {
-    const ls_request proto = {.call = {.kind = LS_ALL_GATHER,
-                                       .send = send,
-                                       .recv = recv,
-                                       .count = count,
-                                       .recv_counts = recv_counts,
-                                       .dtype = dtype}};
-    return ls_call__post(file, line, comm, &proto, request);
-}
-
-int ls_reduce_scatter_at(const char *file, int line, const void *send, void *recv, size_t count,
-                         const size_t *send_counts, ls_dtype dtype, ls_op op, ls_rank_comm *comm,
-                         ls_request **request) {
-    const ls_request proto = {.call = {.kind = LS_REDUCE_SCATTER,
-                                       .send = send,
-                                       .recv = recv,
-                                       .count = count,
-                                       .send_counts = send_counts,
-                                       .dtype = dtype,
-                                       .op = op,
-                                       .premul = 1.0}};
-    return ls_call__post(file, line, comm, &proto, request);
-}
-
-int ls_all_to_all_at(const char *file, int line, const void *send, void *recv, size_t count,
-                     const size_t *send_counts, const size_t *recv_counts, ls_dtype dtype,
-                     ls_rank_comm *comm, ls_request **request) {
-    const ls_request proto = {.call = {.kind = LS_ALL_TO_ALL,
-                                       .send = send,
-                                       .recv = recv,
-                                       .count = count,
-                                       .send_counts = send_counts,
-                                       .recv_counts = recv_counts,
-                                       .dtype = dtype}};
-    return ls_call__post(file, line, comm, &proto, request);
-}
-
-int ls_gather_at(const char *file, int line, const void *send, void *recv, size_t count,
-                 const size_t *recv_counts, ls_dtype dtype, int root, ls_rank_comm *comm,
-                 ls_request **request) {
-    const ls_request proto = {.call = {.kind = LS_GATHER,
-                                       .send = send,
-                                       .recv = recv,
-                                       .count = count,
-                                       .recv_counts = recv_counts,
-                                       .dtype = dtype,
-                                       .root = root}};
-    return ls_call__post(file, line, comm, &proto, request);
-}
-
-int ls_scatter_at(const char *file, int line, const void *send, void *recv, size_t count,
-                  const size_t *send_counts, ls_dtype dtype, int root, ls_rank_comm *comm,
-                  ls_request **request) {
-    const ls_request proto = {.call = {.kind = LS_SCATTER,
-                                       .send = send,
-                                       .recv = recv,
-                                       .count = count,
-                                       .send_counts = send_counts,
-                                       .dtype = dtype,
-                                       .root = root}};
-    return ls_call__post(file, line, comm, &proto, request);
-}
-
-int ls_send_at(const char *file, int line, const void *send, size_t count, ls_dtype dtype, int peer,
-               ls_rank_comm *comm, ls_request **request) {
-    const ls_request proto = {
-        .call = {.kind = LS_SEND, .send = send, .count = count, .dtype = dtype, .root = peer}};
-    return ls_call__post(file, line, comm, &proto, request);
-}
-
-int ls_recv_at(const char *file, int line, void *recv, size_t count, ls_dtype dtype, int peer,
-               ls_rank_comm *comm, ls_request **request) {
-    const ls_request proto = {
-        .call = {.kind = LS_RECV, .recv = recv, .count = count, .dtype = dtype, .root = peer}};
-    return ls_call__post(file, line, comm, &proto, request);
-}
-
-int ls_barrier_at(const char *file, int line, ls_rank_comm *comm, ls_request **request) {
-    const ls_request proto = {.call = {.kind = LS_BARRIER}};
     return ls_call__post(file, line, comm, &proto, request);
 }
 

@@ -76,7 +76,7 @@ static ls_finding_id name_of_bad(const ls_call *call, int status) {
         return LS_FINDING_DTYPE_MISMATCH;
     }
     if (call->root < 0 || call->root >= call->comm->size) {
-        if (call->kind == LS_SEND || call->kind == LS_RECV) {
+        if (ls_kind_is_message(call->kind)) {
             return call->kind == LS_SEND ? LS_FINDING_P2P_UNMATCHED_SEND
                                          : LS_FINDING_P2P_UNMATCHED_RECV;
         }
@@ -303,7 +303,7 @@ static unsigned scan_results(ls_request *const *requests, int size) {
     for (int m = 0; m < size && found != SPECIAL_NAN; m++) {
         unsigned here = scan_recv(requests[m]);
         found = here != SPECIAL_NONE ? here : found;
-        if (requests[m]->call.kind == LS_ALL_REDUCE) {
+        if (ls_collective_of(requests[m]->call.kind)->replicates) {
             break;
         }
     }

@@ -26,7 +26,7 @@ int ls_direct__fail(ls_request *request, int status) {
 }
 
 static bool is_p2p(const ls_request *request) {
-    return request->call.kind == LS_SEND || request->call.kind == LS_RECV;
+    return ls_kind_is_message(request->call.kind);
 }
 
 // Hands over requests [count] as one group.

@@ -214,8 +214,7 @@ int ls_lookahead__start(ls_run *run, ls_meet *meet) {
 
 bool ls_lookahead__submit(ls_request *request) {
     ls_lookahead *look = request->rank->run->lookahead;
-    bool p2p = request->verb == LS_VERB_CALL &&
-               (request->call.kind == LS_SEND || request->call.kind == LS_RECV);
+    bool p2p = request->verb == LS_VERB_CALL && ls_kind_is_message(request->call.kind);
     if (request->comm->shared == look->shared && !p2p) {
         trace(look, request->comm->member, request);
     }

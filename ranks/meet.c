@@ -256,8 +256,7 @@ int ls_meet__submit(ls_request *request) {
     if (run->lookahead != NULL && ls_lookahead__submit(request)) {
         return run->status;
     }
-    if (request->verb == LS_VERB_CALL &&
-        (request->call.kind == LS_SEND || request->call.kind == LS_RECV)) {
+    if (request->verb == LS_VERB_CALL && ls_kind_is_message(request->call.kind)) {
         return ls_p2p__submit(request);
     }
     int member = request->comm->member;

@@ -156,32 +156,43 @@ LS_API int ls_check_replicas_at(LS_CALL_SITE_, ls_rank_comm *comm);
 // Any call as a record: kind, dtype, op, premul, root, counts and buffers count, the rest is set
 // here.
 LS_API int ls_post_at(LS_CALL_SITE_, const ls_call *call, ls_rank_comm *comm, ls_request **request);
-LS_API int ls_all_reduce_at(LS_CALL_SITE_, const void *send, void *recv, size_t count,
-                            ls_dtype dtype, ls_op op, ls_rank_comm *comm, ls_request **request);
-LS_API int ls_reduce_at(LS_CALL_SITE_, const void *send, void *recv, size_t count, ls_dtype dtype,
-                        ls_op op, int root, ls_rank_comm *comm, ls_request **request);
-LS_API int ls_broadcast_at(LS_CALL_SITE_, const void *send, void *recv, size_t count,
-                           ls_dtype dtype, int root, ls_rank_comm *comm, ls_request **request);
-LS_API int ls_all_gather_at(LS_CALL_SITE_, const void *send, void *recv, size_t count,
-                            const size_t *recv_counts, ls_dtype dtype, ls_rank_comm *comm,
-                            ls_request **request);
-LS_API int ls_reduce_scatter_at(LS_CALL_SITE_, const void *send, void *recv, size_t count,
-                                const size_t *send_counts, ls_dtype dtype, ls_op op,
-                                ls_rank_comm *comm, ls_request **request);
-LS_API int ls_all_to_all_at(LS_CALL_SITE_, const void *send, void *recv, size_t count,
-                            const size_t *send_counts, const size_t *recv_counts, ls_dtype dtype,
-                            ls_rank_comm *comm, ls_request **request);
-LS_API int ls_gather_at(LS_CALL_SITE_, const void *send, void *recv, size_t count,
-                        const size_t *recv_counts, ls_dtype dtype, int root, ls_rank_comm *comm,
-                        ls_request **request);
-LS_API int ls_scatter_at(LS_CALL_SITE_, const void *send, void *recv, size_t count,
-                         const size_t *send_counts, ls_dtype dtype, int root, ls_rank_comm *comm,
-                         ls_request **request);
-LS_API int ls_send_at(LS_CALL_SITE_, const void *send, size_t count, ls_dtype dtype, int peer,
-                      ls_rank_comm *comm, ls_request **request);
-LS_API int ls_recv_at(LS_CALL_SITE_, void *recv, size_t count, ls_dtype dtype, int peer,
-                      ls_rank_comm *comm, ls_request **request);
-LS_API int ls_barrier_at(LS_CALL_SITE_, ls_rank_comm *comm, ls_request **request);
+// What the names below stand for. op: of reductions; root: or the peer; what a kind has no use for
+// is ignored.
+LS_API int ls_call_at(LS_CALL_SITE_, ls_kind kind, const void *send, void *recv, size_t count,
+                      const size_t *send_counts, const size_t *recv_counts, ls_dtype dtype,
+                      ls_op op, int root, ls_rank_comm *comm, ls_request **request);
+#define ls_all_reduce_at(file, line, send, recv, count, dtype, op, comm, request)                  \
+    ls_call_at(file, line, LS_ALL_REDUCE, send, recv, count, NULL, NULL, dtype, op, 0, comm,       \
+               request)
+#define ls_reduce_at(file, line, send, recv, count, dtype, op, root, comm, request)                \
+    ls_call_at(file, line, LS_REDUCE, send, recv, count, NULL, NULL, dtype, op, root, comm, request)
+#define ls_broadcast_at(file, line, send, recv, count, dtype, root, comm, request)                 \
+    ls_call_at(file, line, LS_BROADCAST, send, recv, count, NULL, NULL, dtype, LS_SUM, root, comm, \
+               request)
+#define ls_all_gather_at(file, line, send, recv, count, recv_counts, dtype, comm, request)         \
+    ls_call_at(file, line, LS_ALL_GATHER, send, recv, count, NULL, recv_counts, dtype, LS_SUM, 0,  \
+               comm, request)
+#define ls_reduce_scatter_at(file, line, send, recv, count, send_counts, dtype, op, comm, request) \
+    ls_call_at(file, line, LS_REDUCE_SCATTER, send, recv, count, send_counts, NULL, dtype, op, 0,  \
+               comm, request)
+#define ls_all_to_all_at(file, line, send, recv, count, send_counts, recv_counts, dtype, comm,     \
+                         request)                                                                  \
+    ls_call_at(file, line, LS_ALL_TO_ALL, send, recv, count, send_counts, recv_counts, dtype,      \
+               LS_SUM, 0, comm, request)
+#define ls_gather_at(file, line, send, recv, count, recv_counts, dtype, root, comm, request)       \
+    ls_call_at(file, line, LS_GATHER, send, recv, count, NULL, recv_counts, dtype, LS_SUM, root,   \
+               comm, request)
+#define ls_scatter_at(file, line, send, recv, count, send_counts, dtype, root, comm, request)      \
+    ls_call_at(file, line, LS_SCATTER, send, recv, count, send_counts, NULL, dtype, LS_SUM, root,  \
+               comm, request)
+#define ls_send_at(file, line, send, count, dtype, peer, comm, request)                            \
+    ls_call_at(file, line, LS_SEND, send, NULL, count, NULL, NULL, dtype, LS_SUM, peer, comm,      \
+               request)
+#define ls_recv_at(file, line, recv, count, dtype, peer, comm, request)                            \
+    ls_call_at(file, line, LS_RECV, NULL, recv, count, NULL, NULL, dtype, LS_SUM, peer, comm,      \
+               request)
+#define ls_barrier_at(file, line, comm, request)                                                   \
+    ls_call_at(file, line, LS_BARRIER, NULL, NULL, 0, NULL, NULL, LS_I8, LS_SUM, 0, comm, request)
 LS_API int ls_comm_split_at(LS_CALL_SITE_, ls_rank_comm **out, ls_rank_comm *comm, int color,
                             int key);  // color < 0: *out is NULL
 // The communicator of `ranks` [size], members of `comm`, in this order; every member of comm makes

@@ -14,8 +14,7 @@ static int sequence(const ls_history_entry **out, int most, const ls_rank *rank,
     int count = 0;
     for (uint64_t n = rank->call_count - kept; n < rank->call_count && count < most; n++) {
         const ls_history_entry *entry = &rank->history[n % room];
-        bool p2p = entry->verb == LS_VERB_CALL &&
-                   (entry->call.kind == LS_SEND || entry->call.kind == LS_RECV);
+        bool p2p = entry->verb == LS_VERB_CALL && ls_kind_is_message(entry->call.kind);
         if (entry->number == n && entry->call.comm == comm && !p2p) {
             out[count++] = entry;
         }

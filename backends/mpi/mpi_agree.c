@@ -28,7 +28,7 @@ typedef struct ls_mpi_batch {
 } comm_batch;
 
 static bool is_collective(const ls_call *call) {
-    return call->kind != LS_SEND && call->kind != LS_RECV;
+    return !ls_kind_is_message(call->kind);
 }
 
 static void *need(ls_mpi_group *group, size_t count, size_t size) {

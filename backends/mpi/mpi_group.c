@@ -15,7 +15,7 @@ int ls_mpi__request(MPI_Request **out, ls_mpi_group *group) {
 }
 
 static bool is_p2p(const ls_call *call) {
-    return call->kind == LS_SEND || call->kind == LS_RECV;
+    return ls_kind_is_message(call->kind);
 }
 
 // ---- Sends and receives agree pair by pair ------------------------------------------------------
@@ -116,7 +116,7 @@ static int check_pairs(const ls_mpi_group *group) {
 // ---- Phases -------------------------------------------------------------------------------------
 static bool peers_valid(const ls_call *calls, int call_count) {
     for (int i = 0; i < call_count; i++) {
-        bool p2p = calls[i].kind == LS_SEND || calls[i].kind == LS_RECV;
+        bool p2p = ls_kind_is_message(calls[i].kind);
         if (p2p && (calls[i].root < 0 || calls[i].root >= calls[i].comm->size)) {
             return false;
         }

@@ -12,7 +12,7 @@
 #define DEADLINE_SECONDS 60.0
 
 static bool is_p2p(const ls_call *call) {
-    return call->kind == LS_SEND || call->kind == LS_RECV;
+    return ls_kind_is_message(call->kind);
 }
 
 // ---- One step: an event, or all sends and receives on one communicator --------------------------

@@ -208,7 +208,7 @@ static int exchange(round_of *round, nccl_owner *owner, int what, int *missing) 
 int ls_nccl__fail_missing(const ls_call *call, int missing, double deadline_seconds) {
     char text[256];
     ls_call_format(text, sizeof text, call);
-    if (call->kind == LS_SEND || call->kind == LS_RECV) {
+    if (ls_kind_is_message(call->kind)) {
         ls_check__note(call->kind == LS_SEND ? LS_FINDING_P2P_UNMATCHED_SEND
                                              : LS_FINDING_P2P_UNMATCHED_RECV,
                        call);
@@ -243,7 +243,7 @@ static int exchange_calls(round_of *round, nccl_owner *owner, const ls_call *fir
 }
 
 static bool is_p2p(const ls_call *call) {
-    return call->kind == LS_SEND || call->kind == LS_RECV;
+    return ls_kind_is_message(call->kind);
 }
 
 // Tells every other member of `comm` this rank's collectives there.

@@ -357,7 +357,7 @@ static void fill_issue(issue *out, nccl_worker *worker, int index) {
 }
 
 static bool is_p2p(const ls_call *call) {
-    return call->kind == LS_SEND || call->kind == LS_RECV;
+    return ls_kind_is_message(call->kind);
 }
 
 static int issue_messages(nccl_worker *worker, int first, int end) {

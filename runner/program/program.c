@@ -82,7 +82,7 @@ int ls_program__axis(ls_axis **out, ls_program *program, int axis) {
 }
 
 bool ls_program__on_buffers(const ls_scenario_step *step) {
-    return step->kind <= LS_STEP_BARRIER && step->tensor == NULL;
+    return ls_step_makes_calls(step->kind) && step->tensor == NULL;
 }
 
 int ls_program__open(ls_program *program, const ls_execution *execution, ls_arena *arena) {

@@ -1,32 +1,6 @@
 // The call that a member of a group makes in a step, and what some ranks do differently.
 #include "runner/program/program.h"
 
-static ls_kind kind_of(ls_step_kind kind) {
-    switch (kind) {
-    case LS_STEP_ALL_REDUCE:
-        return LS_ALL_REDUCE;
-    case LS_STEP_REDUCE:
-        return LS_REDUCE;
-    case LS_STEP_BROADCAST:
-        return LS_BROADCAST;
-    case LS_STEP_ALL_GATHER:
-        return LS_ALL_GATHER;
-    case LS_STEP_REDUCE_SCATTER:
-        return LS_REDUCE_SCATTER;
-    case LS_STEP_ALL_TO_ALL:
-        return LS_ALL_TO_ALL;
-    case LS_STEP_GATHER:
-        return LS_GATHER;
-    case LS_STEP_SCATTER:
-        return LS_SCATTER;
-    case LS_STEP_BARRIER:
-        return LS_BARRIER;
-    default:
-        LS_ASSERT(!"this step is no collective");
-        return LS_BARRIER;
-    }
-}
-
 static const size_t *to_sizes(ls_arena *arena, const ls_int_list *list) {
     size_t *sizes = ls_arena_alloc(arena, (size_t)list->count, sizeof *sizes);
     for (int i = 0; sizes != NULL && i < list->count; i++) {
@@ -44,7 +18,8 @@ static int set_counts(ls_arena *arena, ls_call *call, int member, const ls_int_l
     if (sizes == NULL) {
         return LS_ERR_MEMORY;
     }
-    if (call->kind == LS_ALL_TO_ALL) {
+    const ls_collective *collective = ls_collective_of(call->kind);
+    if (ls_collective_has_splits(collective)) {
         call->send_counts = sizes;  // what it sends; what it receives is as before
         size_t *even = ls_arena_alloc(arena, (size_t)counts->count, sizeof *even);
         if (even == NULL) {
@@ -56,7 +31,7 @@ static int set_counts(ls_arena *arena, ls_call *call, int member, const ls_int_l
         call->recv_counts = call->recv_counts != NULL ? call->recv_counts : even;
         return LS_OK;
     }
-    bool sends = call->kind == LS_REDUCE_SCATTER || call->kind == LS_SCATTER;
+    bool sends = collective->send.form == LS_SIDE_BLOCKS;
     call->send_counts = sends ? sizes : NULL;
     call->recv_counts = sends ? NULL : sizes;
     call->count = sizes[member];
@@ -114,7 +89,7 @@ static int apply(ls_program_call *made, ls_arena *arena, const ls_scenario_excep
 int ls_program__step_call(ls_call *out, ls_arena *arena, const ls_scenario *scenario,
                           const ls_scenario_step *step, const ls_comm *comm, int member) {
     *out = (ls_call){
-        .kind = kind_of(step->kind),
+        .kind = ls_step_call_kind(step->kind),
         .comm = comm,
         .rank = comm->ranks[member],
         .dtype = step->dtype,

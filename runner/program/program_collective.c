@@ -63,26 +63,13 @@ static int buffer_read(ls_backend *backend, void *host, const void *buffer, size
 }
 
 // ---- Calls --------------------------------------------------------------------------------------
-// Elements before `member`'s own block in a buffer of one block per member.
-static size_t block_offset(const ls_call *call, int member) {
-    const size_t *counts = call->recv_counts != NULL ? call->recv_counts : call->send_counts;
-    if (counts == NULL) {
-        return call->count * (size_t)member;
-    }
-    size_t offset = 0;
-    for (int i = 0; i < member; i++) {
-        offset += counts[i];
-    }
-    return offset;
-}
-
 // In place as NCCL means it: one buffer, the smaller side being the rank's own block of the larger.
 static int place_in_one_buffer(struct collective *collective, struct prepared *prepared) {
     ls_call *call = &prepared->call;
     size_t bytes =
         prepared->send_bytes > prepared->recv_bytes ? prepared->send_bytes : prepared->recv_bytes;
     int member = ls_comm_member(call->comm, call->rank);
-    size_t offset = block_offset(call, member) * ls_dtype_bytes(call->dtype);
+    size_t offset = ls_call_own_offset(call, member) * ls_dtype_bytes(call->dtype);
     LS_TRY(buffer_alloc(collective->program->backend, &prepared->send, bytes, call, "in-place"));
     prepared->send_bytes_allocated = bytes;
     char *base = prepared->send;
@@ -206,7 +193,9 @@ static int emit_expected(struct collective *collective, int index, const void *d
     }
     int size = call->comm->size;
     int own = ls_comm_member(call->comm, call->rank);
-    size_t skipped = call->kind == LS_REDUCE_SCATTER ? block_offset(call, own) : 0;
+    const ls_collective *of = ls_collective_of(call->kind);
+    int terms = of->prefix ? own + 1 : size;
+    size_t skipped = of->send.form == LS_SIDE_BLOCKS ? ls_call_own_offset(call, own) : 0;
     size_t count = prepared->recv_count;
     ls_arena *arena = collective->program->arena;
     const void **in = ls_arena_alloc(arena, (size_t)size, sizeof *in);
@@ -219,13 +208,13 @@ static int emit_expected(struct collective *collective, int index, const void *d
         elements == NULL) {
         return LS_ERR_MEMORY;
     }
-    for (int m = 0; m < size; m++) {
+    for (int m = 0; m < terms; m++) {
         in[m] = (const char *)members[m]->host_send + skipped * ls_dtype_bytes(call->dtype);
         premul[m] = members[m]->call.premul;
     }
     const ls_reduction reduction = {
         .in = in,
-        .in_count = size,
+        .in_count = terms,
         .dtype = call->dtype,
         .op = call->op,
         .premul = call->op == LS_PREMUL_SUM ? premul : NULL,

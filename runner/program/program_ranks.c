@@ -110,16 +110,6 @@ static void *allocate(rank_program *p, int line, size_t count, ls_dtype dtype) {
     return ls_rank_alloc_at(p->scenario->file, line, p->self, count * ls_dtype_bytes(dtype));
 }
 
-// What NCCL's in-place rules make of one buffer: the smaller side is the own block of the larger.
-static size_t own_offset(const ls_call *call, int member) {
-    const size_t *counts = call->recv_counts != NULL ? call->recv_counts : call->send_counts;
-    size_t offset = 0;
-    for (int i = 0; i < member; i++) {
-        offset += counts != NULL ? counts[i] : call->count;
-    }
-    return offset;
-}
-
 static int place(rank_program *p, const ls_scenario_step *step, step_state *state,
                  ls_program_call *made, int member) {
     ls_call *call = &made->call;
@@ -138,7 +128,7 @@ static int place(rank_program *p, const ls_scenario_step *step, step_state *stat
             return LS_ERR_MEMORY;
         }
         char *base = state->send;
-        size_t offset = shift == 0 ? own_offset(call, member) * element : 0;
+        size_t offset = shift == 0 ? ls_call_own_offset(call, member) * element : 0;
         call->send = send < recv ? base + offset : base;
         state->recv = recv < send ? base + offset : base + shift * element;
         call->recv = state->recv;
@@ -161,8 +151,7 @@ static int place(rank_program *p, const ls_scenario_step *step, step_state *stat
 // What a completed call left in `memory`.
 static int emit(rank_program *p, const ls_scenario_step *step, const step_state *state,
                 const char *field, const void *memory, size_t count, ls_dtype dtype) {
-    bool reduces = step->kind == LS_STEP_ALL_REDUCE || step->kind == LS_STEP_REDUCE ||
-                   step->kind == LS_STEP_REDUCE_SCATTER;
+    bool reduces = ls_collective_of(ls_step_call_kind(step->kind))->reduces;
     return ls_program__emit_memory(p->shared->sink, p->arena, ls_rank_comm_of(state->comm)->backend,
                                    step, field, ls_rank_id(p->self), memory, count, dtype,
                                    reduces && ls_dtype_is_float(dtype));
@@ -205,7 +194,7 @@ static int run_collective(rank_program *p, const ls_scenario_step *step, step_st
     if (made.times == 0) {
         return LS_OK;
     }
-    if (made.call.kind != LS_BARRIER) {
+    if (ls_collective_has_data(ls_collective_of(made.call.kind))) {
         LS_TRY(place(p, step, state, &made, member));
     }
     if (step->asynchronous && room_for(p, state, made.times) == NULL) {

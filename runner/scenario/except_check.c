@@ -39,58 +39,25 @@ static const struct {
 
 // What a call of this kind takes from an exception.
 static unsigned of_kind(ls_kind kind) {
-    const unsigned data = COUNT | DTYPE | SENT;
-    switch (kind) {
-    case LS_ALL_REDUCE:
-        return data | OP | OVERLAP;
-    case LS_REDUCE:
-        return data | OP | ROOT | OVERLAP;
-    case LS_BROADCAST:
-        return data | ROOT | OVERLAP;
-    case LS_ALL_GATHER:
-        return data | COUNTS | OVERLAP;
-    case LS_REDUCE_SCATTER:
-        return data | OP | COUNTS | OVERLAP;
-    case LS_ALL_TO_ALL:
-        return data | COUNTS | OVERLAP;
-    case LS_GATHER:
-    case LS_SCATTER:
-        return data | ROOT | COUNTS | OVERLAP;
-    case LS_SEND:
-    case LS_RECV:
-        return data | ROOT;
-    default:  // a barrier
-        return 0;
-    }
-}
-
-// The call that a step of this kind makes. send_recv makes its own.
-static ls_kind call_of(ls_step_kind kind) {
-    static const ls_kind kinds[] = {
-        [LS_STEP_ALL_REDUCE] = LS_ALL_REDUCE,
-        [LS_STEP_REDUCE] = LS_REDUCE,
-        [LS_STEP_BROADCAST] = LS_BROADCAST,
-        [LS_STEP_ALL_GATHER] = LS_ALL_GATHER,
-        [LS_STEP_REDUCE_SCATTER] = LS_REDUCE_SCATTER,
-        [LS_STEP_ALL_TO_ALL] = LS_ALL_TO_ALL,
-        [LS_STEP_GATHER] = LS_GATHER,
-        [LS_STEP_SCATTER] = LS_SCATTER,
-        [LS_STEP_SEND_RECV] = LS_SEND,
-        [LS_STEP_BARRIER] = LS_BARRIER,
-    };
-    return kinds[kind];
+    const ls_collective *collective = ls_collective_of(kind);
+    bool both = collective->send.form != LS_SIDE_NONE && collective->recv.form != LS_SIDE_NONE;
+    return (ls_collective_has_data(collective) ? COUNT | DTYPE | SENT : 0u) |
+           (collective->reduces ? OP : 0u) | (collective->root_word != NULL ? ROOT : 0u) |
+           (ls_collective_has_counts(collective) ? COUNTS : 0u) | (both ? OVERLAP : 0u);
 }
 
 // Steps on tensors make their calls themselves, with memory of their own.
 static bool on_tensors(const ls_scenario_step *step) {
-    return step->tensor != NULL || (step->kind > LS_STEP_BARRIER && step->kind < LS_STEP_WAIT);
+    return step->tensor != NULL || (!ls_step_makes_calls(step->kind) && step->kind < LS_STEP_WAIT);
 }
 
 static unsigned honoured(const ls_scenario_step *step, const ls_scenario_except *except) {
     const unsigned always = EXIT | SWAP;
     if (on_tensors(step)) {
         return always | SKIP | REPEAT |
-               (step->kind <= LS_STEP_BARRIER ? of_kind(call_of(step->kind)) & (OP | ROOT) : 0);
+               (ls_step_makes_calls(step->kind)
+                    ? of_kind(ls_step_call_kind(step->kind)) & (OP | ROOT)
+                    : 0);
     }
     switch (step->kind) {
     case LS_STEP_WAIT:
@@ -104,7 +71,7 @@ static unsigned honoured(const ls_scenario_step *step, const ls_scenario_except 
     default:;
         bool other = ls_node_has(&except->node, "call");
         return always | SKIP | REPEAT | CALL | (step->ranks.count > 0 ? GROUP : 0) |
-               of_kind(other ? except->kind : call_of(step->kind));
+               of_kind(other ? except->kind : ls_step_call_kind(step->kind));
     }
 }
 
@@ -169,9 +136,9 @@ void ls_check__except(ls_reader *reader, const ls_scenario *scenario, const ls_s
     const ls_scenario_except *except = &step->excepts[index];
     unsigned fields = given(except);
     unsigned idle = fields & ~honoured(step, except);
-    const char *why = on_tensors(step)                                       ? " on a tensor"
-                      : (idle & GROUP) != 0 && step->kind <= LS_STEP_BARRIER ? " without ranks"
-                                                                             : "";
+    const char *why = on_tensors(step)                                         ? " on a tensor"
+                      : (idle & GROUP) != 0 && ls_step_makes_calls(step->kind) ? " without ranks"
+                                                                               : "";
     refuse(reader, step, except, idle, why);
     if (fields == 0) {
         ls_check__error(reader, except->node.mark, "skip: true, for example", NULL,
@@ -190,9 +157,9 @@ void ls_check__except(ls_reader *reader, const ls_scenario *scenario, const ls_s
     }
     fields &= ~idle;
     bool own_counts = step->counts.count > 0 || step->splits.count > 0 || (fields & COUNTS) != 0;
-    ls_kind kind = (fields & CALL) != 0 ? except->kind : call_of(step->kind);
-    if (step->kind <= LS_STEP_BARRIER && (fields & COUNT) != 0 && own_counts &&
-        ((fields & COUNTS) == 0 || kind != LS_ALL_TO_ALL)) {
+    ls_kind kind = (fields & CALL) != 0 ? except->kind : ls_step_call_kind(step->kind);
+    if (ls_step_makes_calls(step->kind) && (fields & COUNT) != 0 && own_counts &&
+        ((fields & COUNTS) == 0 || !ls_collective_has_splits(ls_collective_of(kind)))) {
         refuse(reader, step, except, COUNT, " beside counts or splits");
     }
     ls_dtype dtype = (fields & DTYPE) != 0 ? except->dtype : step->dtype;

@@ -127,61 +127,27 @@ typedef struct ls_sent {
     int root;
 } ls_sent;
 
-static ls_kind kind_of(ls_step_kind step) {
-    switch (step) {
-    case LS_STEP_BROADCAST:
-        return LS_BROADCAST;
-    case LS_STEP_ALL_GATHER:
-        return LS_ALL_GATHER;
-    case LS_STEP_REDUCE_SCATTER:
-        return LS_REDUCE_SCATTER;
-    case LS_STEP_ALL_TO_ALL:
-        return LS_ALL_TO_ALL;
-    case LS_STEP_GATHER:
-        return LS_GATHER;
-    case LS_STEP_SCATTER:
-        return LS_SCATTER;
-    case LS_STEP_BARRIER:
-        return LS_BARRIER;
-    default:
-        return LS_ALL_REDUCE;  // whatever sends `count`
-    }
-}
-
 static int64_t times(int64_t count, int members) {
     return count > INT64_MAX / members ? INT64_MAX : count * members;
 }
 
 static int64_t sent_by(const ls_sent *sent, int member, int members) {
+    const ls_side *side = &ls_collective_of(sent->kind)->send;
     bool uneven = sent->counts->count == members;
-    switch (sent->kind) {
-    case LS_BARRIER:
-    case LS_RECV:
+    if (side->form == LS_SIDE_NONE || (side->root_only && member != sent->root)) {
         return 0;
-    case LS_BROADCAST:
-        return member == sent->root ? sent->count : 0;
-    case LS_SCATTER:
-        if (member != sent->root) {
-            return 0;
-        }
-        return uneven ? sent->counts_sum : times(sent->count, members);
-    case LS_REDUCE_SCATTER:
-        return uneven ? sent->counts_sum : times(sent->count, members);
-    case LS_ALL_TO_ALL:
-        return uneven                           ? sent->counts_sum
-               : sent->splits->count == members ? ls_check__sum(&sent->splits->at[member])
-                                                : times(sent->count, members);
-    case LS_ALL_GATHER:
-    case LS_GATHER:
-        return uneven ? sent->counts->at[member] : sent->count;
-    default:
-        return sent->count;
     }
+    if (side->form == LS_SIDE_COUNT) {
+        return uneven ? sent->counts->at[member] : sent->count;
+    }
+    return uneven                           ? sent->counts_sum
+           : sent->splits->count == members ? ls_check__sum(&sent->splits->at[member])
+                                            : times(sent->count, members);
 }
 
 // Whose call it is: the step's own, or that of an exception.
 static ls_sent sent_in(const ls_scenario_step *step, const ls_scenario_except *except) {
-    ls_sent sent = {.kind = kind_of(step->kind),
+    ls_sent sent = {.kind = ls_step_call_kind(step->kind),
                     .count = step->count,
                     .counts = &step->counts,
                     .splits = &step->splits,
@@ -290,7 +256,7 @@ void ls_scenario__check_files(ls_reader *reader, const ls_scenario *scenario) {
     }
     for (int i = 0; i < scenario->step_count && ls_read__going(reader); i++) {
         const ls_scenario_step *step = &scenario->steps[i];
-        if (step->node.record != NULL && step->kind <= LS_STEP_BARRIER) {
+        if (step->node.record != NULL && ls_step_makes_calls(step->kind)) {
             check_step(reader, scenario, step);
         }
     }

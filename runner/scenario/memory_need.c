@@ -116,36 +116,19 @@ static double sum_of(const ls_int_list *list) {
     return sum;
 }
 
-// Elements that all members of one group together send and receive.
-static void elements_of(const ls_scenario_step *step, double members, double *sent,
-                        double *received) {
-    bool uneven = step->counts.count > 0;
-    double count = (double)step->count;
-    double all = uneven ? sum_of(&step->counts) : count * members;  // one block for each member
+// Elements that all members of one group together have on one side.
+static double elements_of(const ls_side *side, const ls_scenario_step *step, double members) {
+    double block = step->counts.count > 0 ? sum_of(&step->counts) : (double)step->count * members;
+    double splits = 0;
     for (int i = 0; i < step->splits.count; i++) {
-        all += sum_of(&step->splits.at[i]);
+        splits += sum_of(&step->splits.at[i]);
     }
-    *sent = all;
-    *received = all;
-    switch (step->kind) {
-    case LS_STEP_ALL_GATHER:
-        *received = all * members;
-        return;
-    case LS_STEP_REDUCE_SCATTER:
-        *sent = all * members;
-        return;
-    case LS_STEP_ALL_TO_ALL:
-        *sent = *received = step->splits.count > 0 ? all : all * members;
-        return;
-    case LS_STEP_SEND_RECV:
-        *sent = *received = count * step->pairs.count;
-        return;
-    case LS_STEP_BARRIER:
-        *sent = *received = 0;
-        return;
-    default:
-        return;
+    if (side->form == LS_SIDE_NONE) {
+        return 0;
     }
+    return step->splits.count > 0                             ? splits
+           : side->form == LS_SIDE_BLOCKS && !side->root_only ? block * members
+                                                              : block;
 }
 
 static double need_of_buffers(const ls_scenario *scenario, const ls_scenario_step *step) {
@@ -156,11 +139,16 @@ static double need_of_buffers(const ls_scenario *scenario, const ls_scenario_ste
     } else if (step->ranks.count > 0) {
         members = step->ranks.count;
     }
-    elements_of(step, members, &sent, &received);
-    bool reduces = step->kind == LS_STEP_ALL_REDUCE || step->kind == LS_STEP_REDUCE ||
-                   step->kind == LS_STEP_REDUCE_SCATTER;
+    const ls_collective *collective = ls_collective_of(ls_step_call_kind(step->kind));
+    if (step->kind == LS_STEP_SEND_RECV) {
+        sent = received = (double)step->count * step->pairs.count;
+    } else {
+        sent = elements_of(&collective->send, step, members);
+        received = elements_of(&collective->recv, step, members);
+    }
     double element = (double)ls_dtype_bytes(step->dtype);
-    double bytes = sent * 4 * element + received * (5 * element + (reduces ? BOUND_BYTES : 0));
+    double bytes =
+        sent * 4 * element + received * (5 * element + (collective->reduces ? BOUND_BYTES : 0));
     bool counts = step->counts.count > 0 || step->splits.count > 0;
     bytes += counts ? members * members * 32 : 0;
     return groups * bytes + file_bytes(&step->values);
@@ -252,7 +240,7 @@ static double need_of_program(const ls_scenario *scenario) {
     }
     for (int i = 0; i < scenario->step_count; i++) {
         const ls_scenario_step *step = &scenario->steps[i];
-        if (step->kind <= LS_STEP_BARRIER && step->tensor == NULL) {
+        if (ls_step_makes_calls(step->kind) && step->tensor == NULL) {
             bytes += need_of_buffers(scenario, step);
             threads = true;
         } else if (step->kind < LS_STEP_CHANGE && count > 0) {

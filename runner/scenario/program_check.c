@@ -266,8 +266,7 @@ static void check_on_tensor(ls_reader *reader, const ls_scenario_step *step) {
                             "%s: does not apply to a collective on a tensor", raw[i]);
         }
     }
-    if (step->kind == LS_STEP_REDUCE || step->kind == LS_STEP_GATHER ||
-        step->kind == LS_STEP_SCATTER) {
+    if (!ls_collective_of(ls_step_call_kind(step->kind))->on_tensors) {
         ls_check__error(reader, ls_node_mark(&step->node, "tensor"), NULL, NULL,
                         "%s: only on buffers, not on a tensor", ls_step_kind_name(step->kind));
     }
@@ -379,7 +378,7 @@ static void check_of(ls_reader *reader, const ls_scenario *scenario, ls_scenario
     for (int i = number - 1; i >= 0 && step->of != NULL && step->of_index < 0; i--) {
         const ls_scenario_step *earlier = &scenario->steps[i];
         if (earlier->name != NULL && strcmp(earlier->name, step->of) == 0 &&
-            earlier->kind <= LS_STEP_BARRIER && earlier->tensor == NULL) {
+            ls_step_makes_calls(earlier->kind) && earlier->tensor == NULL) {
             step->of_index = i;
         }
     }
@@ -406,7 +405,7 @@ static void check_step(ls_reader *reader, const ls_scenario *scenario, ls_scenar
     }
     if (step->kind == LS_STEP_SEND_RECV) {
         check_messages(reader, scenario, step);
-    } else if (step->kind <= LS_STEP_BARRIER) {
+    } else if (ls_step_is_collective(step->kind)) {
         check_collective(reader, scenario, step);
     } else if (step->kind >= LS_STEP_WAIT) {
         step->axis = -1;

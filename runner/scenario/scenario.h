@@ -196,38 +196,41 @@ typedef struct ls_scenario_tensor {
 // A collective on raw per-rank buffers has no `tensor`; on a tensor it has. Meaning of count and
 // counts as in ls_call (collectives.h).
 #define LS_STEP_MAP(X)                                                                             \
-    X(LS_STEP_ALL_REDUCE, "all_reduce")                                                            \
-    X(LS_STEP_REDUCE, "reduce")                                                                    \
-    X(LS_STEP_BROADCAST, "broadcast")                                                              \
-    X(LS_STEP_ALL_GATHER, "all_gather")                                                            \
-    X(LS_STEP_REDUCE_SCATTER, "reduce_scatter")                                                    \
-    X(LS_STEP_ALL_TO_ALL, "all_to_all")                                                            \
-    X(LS_STEP_GATHER, "gather")                                                                    \
-    X(LS_STEP_SCATTER, "scatter")                                                                  \
-    X(LS_STEP_SEND_RECV, "send_recv")                                                              \
-    X(LS_STEP_BARRIER, "barrier")                                                                  \
-    X(LS_STEP_REDISTRIBUTE, "redistribute")                                                        \
-    X(LS_STEP_FULL, "full")                                                                        \
-    X(LS_STEP_MATMUL, "matmul")                                                                    \
-    X(LS_STEP_ADD, "add")                                                                          \
-    X(LS_STEP_SUB, "sub")                                                                          \
-    X(LS_STEP_MUL, "mul")                                                                          \
-    X(LS_STEP_SCALE, "scale")                                                                      \
-    X(LS_STEP_TRANSPOSE, "transpose")                                                              \
-    X(LS_STEP_NARROW, "narrow")                                                                    \
-    X(LS_STEP_CAT, "cat")                                                                          \
-    X(LS_STEP_SUM, "sum")                                                                          \
-    X(LS_STEP_CHANGE, "change")                                                                    \
-    X(LS_STEP_WAIT, "wait")                                                                        \
-    X(LS_STEP_TOUCH, "touch")                                                                      \
-    X(LS_STEP_CHECK_REPLICA, "check_replica")
+    X(SEND_RECV, send_recv)                                                                        \
+    X(REDISTRIBUTE, redistribute)                                                                  \
+    X(FULL, full)                                                                                  \
+    X(MATMUL, matmul)                                                                              \
+    X(ADD, add)                                                                                    \
+    X(SUB, sub)                                                                                    \
+    X(MUL, mul)                                                                                    \
+    X(SCALE, scale)                                                                                \
+    X(TRANSPOSE, transpose)                                                                        \
+    X(NARROW, narrow)                                                                              \
+    X(CAT, cat)                                                                                    \
+    X(SUM, sum)                                                                                    \
+    X(CHANGE, change)                                                                              \
+    X(WAIT, wait)                                                                                  \
+    X(TOUCH, touch)                                                                                \
+    X(CHECK_REPLICA, check_replica)
 
+// First the collectives, with the numbers of their kinds.
 typedef enum ls_step_kind {
-#define LS_STEP_ENUM(name, text) name,
-    LS_STEP_MAP(LS_STEP_ENUM)
+#define LS_STEP_ENUM(name, text) LS_STEP_##name,
+    LS_COLLECTIVE_MAP(LS_STEP_ENUM) LS_STEP_MAP(LS_STEP_ENUM)
 #undef LS_STEP_ENUM
         LS_STEP_KIND_COUNT
 } ls_step_kind;
+
+static inline bool ls_step_is_collective(ls_step_kind kind) {
+    return (int)kind < (int)LS_COLLECTIVE_COUNT;
+}
+static inline bool ls_step_makes_calls(ls_step_kind kind) {
+    return kind <= LS_STEP_SEND_RECV;
+}
+// The call of a step that makes calls; send_recv: the send.
+static inline ls_kind ls_step_call_kind(ls_step_kind kind) {
+    return ls_step_is_collective(kind) ? (ls_kind)kind : LS_SEND;
+}
 
 LS_API const char *ls_step_kind_name(ls_step_kind kind);
 

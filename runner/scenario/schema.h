@@ -93,6 +93,8 @@ typedef struct ls_schema_record {
 // The records that both parts of the table name.
 extern const ls_schema_record ls_schema__numbers;  // schema_table.c
 extern const ls_schema_record ls_schema__program;  // schema_program.c
+// Makes the records of the collectives, whose fields follow from their descriptors.
+void ls_schema__make(void);
 
 // The record of a whole scenario.
 LS_API const ls_schema_record *ls_schema_root(void);

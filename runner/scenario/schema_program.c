@@ -1,4 +1,6 @@
 // The part of the schema table that says what a `program:` may hold. See schema.h.
+#include <pthread.h>
+
 #include "runner/scenario/scenario.h"
 #include "runner/scenario/schema.h"
 
@@ -12,7 +14,7 @@
 static const ls_schema_name dtype_names[] = {LS_DTYPE_MAP(DTYPE_NAME)};
 #define OP_NAME(name, value, text) {text, name},
 static const ls_schema_name op_names[] = {LS_OP_MAP(OP_NAME)};
-#define KIND_NAME(name, text) {text, name},
+#define KIND_NAME(name, text) {#text, LS_##name},
 static const ls_schema_name poke_names[] = {{"nan", 1}, {"inf", 2}};
 static const ls_schema_name part_names[] = {{"recv", 0}, {"send", 1}};
 static const ls_schema_name kind_names[] = {LS_KIND_MAP(KIND_NAME)};
@@ -39,53 +41,22 @@ static const ls_schema_name kind_names[] = {LS_KIND_MAP(KIND_NAME)};
 #define OTHER_FIELD                                                                                \
     {.key = "other", .type = LS_FIELD_STRING, .flags = LS_FIELD_REQUIRED, MEMBER(other),           \
      .doc = "The second operand.", .example = "other: b"}
-#define GROUP_FIELDS                                                                               \
-    NAME_FIELD, INTO_FIELD, TENSOR_FIELD(0), ASYNC_FIELD,                                          \
-        {.key = "axis", .type = LS_FIELD_STRING, MEMBER(axis_name), .otherwise = "the world",      \
-         .doc = "Mesh dimension (name or number): one group for each line of ranks along it.",     \
-         .example = "axis: gpu"},                                                                  \
-        {.key = "ranks", .type = LS_FIELD_INTS, MEMBER(ranks), .min = 0, .max = LS_RANKS_MAX - 1,  \
-         .otherwise = "the whole world", .doc = "The group's ranks, in order.",                    \
-         .example = "ranks: [0, 2, 3]"},                                                           \
-        {.key = "except", .type = LS_FIELD_RECORDS, MEMBER(excepts), AUX(except_count),            \
-         .record = &except_record, .otherwise = "none",                                            \
-         .doc = "What some ranks do differently: a defect.",                                       \
-         .example = "except: [{ranks: [2], op: max}]"}
 #define EXCEPT_FIELD                                                                        \
     {.key = "except", .type = LS_FIELD_RECORDS, MEMBER(excepts), AUX(except_count),                \
      .record = &except_record, .otherwise = "none",                                                \
      .doc = "What some ranks do differently: a defect.",                                           \
      .example = "except: [{ranks: [2], skip: true}]"}
-#define DATA_FIELDS                                                                                \
+#define COUNT_FIELD                                                                                \
     {.key = "count", .type = LS_FIELD_INT, MEMBER(count), .min = 0, .max = LS_SCENARIO_COUNT_MAX,  \
      .fallback = "0", .otherwise = "required without tensor, counts or splits",                    \
-     .doc = "Elements, as NCCL counts them for this collective.", .example = "count: 1024"},       \
-        {.key = "dtype", .type = LS_FIELD_ENUM, MEMBER(dtype), .names = NAMES(dtype_names),        \
-         .fallback = "f32", .doc = "Element type.", .example = "dtype: bf16"},                     \
-        {.key = "values", .type = LS_FIELD_RECORD, MEMBER(values), .record = &ls_schema__numbers,  \
-         .otherwise = "exact", .doc = "What each rank sends; drawn for each rank alone.",          \
-         .example = "values: normal"}
-#define IN_PLACE_FIELD                                                                             \
-    {.key = "in_place", .type = LS_FIELD_BOOL, MEMBER(in_place), .fallback = "false",              \
-     .doc = "Whether the result lies where the input was.", .example = "in_place: true"}
-#define OP_FIELDS                                                                                  \
-    {.key = "op", .type = LS_FIELD_ENUM, MEMBER(op), .names = NAMES(op_names), .fallback = "sum",  \
-     .doc = "The reduction.", .example = "op: max"},                                               \
-        {.key = "factors", .type = LS_FIELD_REALS, MEMBER(factors), .min = -(INT64_C(1) << 53),    \
-         .max = INT64_C(1) << 53, .otherwise = "none",                                             \
-         .doc = "premul_sum: each member's factor.", .example = "factors: [0.5, 0.25]"}
-#define ROOT_FIELD                                                                                 \
-    {.key = "root", .type = LS_FIELD_INT32, MEMBER(root), .min = 0, .max = LS_RANKS_MAX - 1,       \
-     .fallback = "0", .doc = "The root, as a member of the group.", .example = "root: 1"}
-#define COUNTS_FIELD                                                                               \
-    {.key = "counts", .type = LS_FIELD_INTS, MEMBER(counts), .min = 0,                             \
-     .max = LS_SCENARIO_COUNT_MAX, .otherwise = "count for every member",                          \
-     .doc = "Elements of each member's block (uneven).", .example = "counts: [3, 0, 5]"}
-
-#define REPLICA_FIELD                                                                              \
-    {.key = "replica", .type = LS_FIELD_BOOL, MEMBER(replica), .fallback = "false",                \
-     .doc = "The result must stay the same on all ranks: compared again to the end.",              \
-     .example = "replica: true"}
+     .doc = "Elements, as NCCL counts them for this collective.", .example = "count: 1024"}
+#define DTYPE_FIELD                                                                                \
+    {.key = "dtype", .type = LS_FIELD_ENUM, MEMBER(dtype), .names = NAMES(dtype_names),            \
+     .fallback = "f32", .doc = "Element type.", .example = "dtype: bf16"}
+#define VALUES_FIELD                                                                               \
+    {.key = "values", .type = LS_FIELD_RECORD, MEMBER(values), .record = &ls_schema__numbers,      \
+     .otherwise = "exact", .doc = "What each rank sends; drawn for each rank alone.",              \
+     .example = "values: normal"}
 #define ASYNC_FIELD                                                                                \
     {.key = "async", .type = LS_FIELD_BOOL, MEMBER(asynchronous), .fallback = "false",             \
      .doc = "The call returns at once; a wait step completes it.", .example = "async: true"}
@@ -154,31 +125,62 @@ static const ls_schema_record except_record = {
 
 // ---- Steps --------------------------------------------------------------------------------------
 #define S ls_scenario_step
-static const ls_schema_field all_reduce_fields[] = {GROUP_FIELDS, DATA_FIELDS, OP_FIELDS,
-                                                    IN_PLACE_FIELD, REPLICA_FIELD};
-static const ls_schema_field reduce_fields[] = {GROUP_FIELDS, DATA_FIELDS, OP_FIELDS,
-                                                IN_PLACE_FIELD, ROOT_FIELD};
-static const ls_schema_field broadcast_fields[] = {GROUP_FIELDS, DATA_FIELDS, IN_PLACE_FIELD,
-                                                   ROOT_FIELD, REPLICA_FIELD};
-static const ls_schema_field all_gather_fields[] = {GROUP_FIELDS, DATA_FIELDS, IN_PLACE_FIELD,
-                                                    COUNTS_FIELD, DIM_FIELD, REPLICA_FIELD};
-static const ls_schema_field reduce_scatter_fields[] = {
-    GROUP_FIELDS, DATA_FIELDS, OP_FIELDS, IN_PLACE_FIELD, COUNTS_FIELD, DIM_FIELD};
-static const ls_schema_field all_to_all_fields[] = {
-    GROUP_FIELDS,
-    DATA_FIELDS,
-    {.key = "splits", .type = LS_FIELD_INT_ROWS, MEMBER(splits), .min = 0,
-     .max = LS_SCENARIO_COUNT_MAX, .otherwise = "count for every pair",
-     .doc = "For each member, what it sends to each.", .example = "splits: [[1, 2], [0, 3]]"},
-    {.key = "split_dim", .type = LS_FIELD_INT32, MEMBER(split_dim), .min = -LS_DIMS_MAX,
-     .max = LS_DIMS_MAX - 1, .fallback = "0", .doc = "On a tensor: the dimension that is cut.",
-     .example = "split_dim: 0"},
-    {.key = "cat_dim", .type = LS_FIELD_INT32, MEMBER(cat_dim), .min = -LS_DIMS_MAX,
-     .max = LS_DIMS_MAX - 1, .fallback = "1", .doc = "On a tensor: the dimension that is joined.",
-     .example = "cat_dim: 1"},
+// What the steps of collectives take: each the fields that its descriptor has a use for.
+enum {
+    GROUP = 1 << 0,
+    DATA = 1 << 1,
+    OP = 1 << 2,
+    IN_PLACE = 1 << 3,
+    COUNTS = 1 << 4,
+    SPLITS = 1 << 5,
+    ROOT = 1 << 6,
+    DIM = 1 << 7,
+    REPLICA = 1 << 8,
 };
-static const ls_schema_field rooted_fields[] = {GROUP_FIELDS, DATA_FIELDS, COUNTS_FIELD,
-                                                ROOT_FIELD};
+static const struct {
+    unsigned of;
+    ls_schema_field field;
+} collective_fields[] = {
+    {GROUP, NAME_FIELD},
+    {DATA, INTO_FIELD},
+    {DATA, TENSOR_FIELD(0)},
+    {DATA, ASYNC_FIELD},
+    {GROUP, {.key = "axis", .type = LS_FIELD_STRING, MEMBER(axis_name), .otherwise = "the world",
+      .doc = "Mesh dimension (name or number): one group for each line of ranks along it.",
+      .example = "axis: gpu"}},
+    {GROUP, {.key = "ranks", .type = LS_FIELD_INTS, MEMBER(ranks), .min = 0,
+      .max = LS_RANKS_MAX - 1, .otherwise = "the whole world",
+      .doc = "The group's ranks, in order.", .example = "ranks: [0, 2, 3]"}},
+    {GROUP, EXCEPT_FIELD},
+    {DATA, COUNT_FIELD},
+    {DATA, DTYPE_FIELD},
+    {DATA, VALUES_FIELD},
+    {OP, {.key = "op", .type = LS_FIELD_ENUM, MEMBER(op), .names = NAMES(op_names),
+      .fallback = "sum", .doc = "The reduction.", .example = "op: max"}},
+    {OP, {.key = "factors", .type = LS_FIELD_REALS, MEMBER(factors), .min = -(INT64_C(1) << 53),
+      .max = INT64_C(1) << 53, .otherwise = "none", .doc = "premul_sum: each member's factor.",
+      .example = "factors: [0.5, 0.25]"}},
+    {IN_PLACE, {.key = "in_place", .type = LS_FIELD_BOOL, MEMBER(in_place), .fallback = "false",
+      .doc = "Whether the result lies where the input was.", .example = "in_place: true"}},
+    {COUNTS, {.key = "counts", .type = LS_FIELD_INTS, MEMBER(counts), .min = 0,
+      .max = LS_SCENARIO_COUNT_MAX, .otherwise = "count for every member",
+      .doc = "Elements of each member's block (uneven).", .example = "counts: [3, 0, 5]"}},
+    {SPLITS, {.key = "splits", .type = LS_FIELD_INT_ROWS, MEMBER(splits), .min = 0,
+      .max = LS_SCENARIO_COUNT_MAX, .otherwise = "count for every pair",
+      .doc = "For each member, what it sends to each.", .example = "splits: [[1, 2], [0, 3]]"}},
+    {SPLITS, {.key = "split_dim", .type = LS_FIELD_INT32, MEMBER(split_dim), .min = -LS_DIMS_MAX,
+      .max = LS_DIMS_MAX - 1, .fallback = "0", .doc = "On a tensor: the dimension that is cut.",
+      .example = "split_dim: 0"}},
+    {SPLITS, {.key = "cat_dim", .type = LS_FIELD_INT32, MEMBER(cat_dim), .min = -LS_DIMS_MAX,
+      .max = LS_DIMS_MAX - 1, .fallback = "1", .doc = "On a tensor: the dimension that is joined.",
+      .example = "cat_dim: 1"}},
+    {ROOT, {.key = "root", .type = LS_FIELD_INT32, MEMBER(root), .min = 0, .max = LS_RANKS_MAX - 1,
+      .fallback = "0", .doc = "The root, as a member of the group.", .example = "root: 1"}},
+    {DIM, DIM_FIELD},
+    {REPLICA, {.key = "replica", .type = LS_FIELD_BOOL, MEMBER(replica), .fallback = "false",
+      .doc = "The result must stay the same on all ranks: compared again to the end.",
+      .example = "replica: true"}},
+};
 static const ls_schema_field send_recv_fields[] = {
     NAME_FIELD,
     {.key = "pairs", .type = LS_FIELD_INT_ROWS, .flags = LS_FIELD_REQUIRED, MEMBER(pairs),
@@ -192,17 +194,9 @@ static const ls_schema_field send_recv_fields[] = {
      .doc = "Each rank makes its sends and receives one after another, waiting for each.",
      .example = "blocking: true"},
     ASYNC_FIELD,
-    DATA_FIELDS,
-};
-static const ls_schema_field barrier_fields[] = {
-    NAME_FIELD,
-    {.key = "axis", .type = LS_FIELD_STRING, MEMBER(axis_name), .otherwise = "the whole world",
-     .doc = "Mesh dimension (name or number): one group for each line of ranks along it.",
-     .example = "axis: gpu"},
-    {.key = "ranks", .type = LS_FIELD_INTS, MEMBER(ranks), .min = 0, .max = LS_RANKS_MAX - 1,
-     .otherwise = "the whole world", .doc = "The group's ranks, in order.",
-     .example = "ranks: [0, 2, 3]"},
-    EXCEPT_FIELD,
+    COUNT_FIELD,
+    DTYPE_FIELD,
+    VALUES_FIELD,
 };
 static const ls_schema_field of_fields[] = {OF_FIELDS};
 static const ls_schema_field touch_fields[] = {
@@ -278,16 +272,7 @@ static const ls_schema_field cat_fields[] = {
                                                     .fields = (fields_),                           \
                                                     .field_count = COUNT(fields_),                 \
                                                     .has_node = true};
-STEP_RECORD(all_reduce, all_reduce_fields, "Every rank gets the reduction of all ranks' buffers.")
-STEP_RECORD(reduce, reduce_fields, "The root gets the reduction of all ranks' buffers.")
-STEP_RECORD(broadcast, broadcast_fields, "Every rank gets the root's buffer.")
-STEP_RECORD(all_gather, all_gather_fields, "Every rank gets all ranks' buffers, one after another.")
-STEP_RECORD(reduce_scatter, reduce_scatter_fields, "Every rank gets its block of the reduction.")
-STEP_RECORD(all_to_all, all_to_all_fields, "Every rank sends a block of its own to every rank.")
-STEP_RECORD(gather, rooted_fields, "The root gets all ranks' buffers, one after another.")
-STEP_RECORD(scatter, rooted_fields, "Every rank gets its block of the root's buffer.")
 STEP_RECORD(send_recv, send_recv_fields, "Messages between pairs of ranks, as one group.")
-STEP_RECORD(barrier, barrier_fields, "No rank goes on before all have come.")
 STEP_RECORD(redistribute, redistribute_fields, "Changes how a tensor lies on the mesh.")
 STEP_RECORD(full, full_fields, "Gathers a tensor to the whole on every rank: a result to compare.")
 STEP_RECORD(matmul, binary_fields, "The matrix product of the shards on each rank.")
@@ -304,39 +289,19 @@ STEP_RECORD(wait, of_fields, "Waits for the calls of an asynchronous step.")
 STEP_RECORD(touch, touch_fields, "The program reads or writes a buffer of a step.")
 STEP_RECORD(check_replica, of_fields, "Checks that all ranks received the same bits in a step.")
 
-#define STEP_FIELD(tag_, name_)                                                                    \
-    {.key = #name_, .type = LS_FIELD_INLINE, .tag = (tag_), .record = &name_##_record,             \
-     .doc = "See " #name_ " below.", .example = #name_ ": {...}"}
-static const ls_schema_field step_fields[] = {
-    STEP_FIELD(LS_STEP_ALL_REDUCE, all_reduce),
-    STEP_FIELD(LS_STEP_REDUCE, reduce),
-    STEP_FIELD(LS_STEP_BROADCAST, broadcast),
-    STEP_FIELD(LS_STEP_ALL_GATHER, all_gather),
-    STEP_FIELD(LS_STEP_REDUCE_SCATTER, reduce_scatter),
-    STEP_FIELD(LS_STEP_ALL_TO_ALL, all_to_all),
-    STEP_FIELD(LS_STEP_GATHER, gather),
-    STEP_FIELD(LS_STEP_SCATTER, scatter),
-    STEP_FIELD(LS_STEP_SEND_RECV, send_recv),
-    {.key = "barrier", .type = LS_FIELD_INLINE, .flags = LS_FIELD_BARE, .tag = LS_STEP_BARRIER,
-     .record = &barrier_record, .doc = "See barrier below.", .example = "barrier"},
-    STEP_FIELD(LS_STEP_REDISTRIBUTE, redistribute),
-    STEP_FIELD(LS_STEP_FULL, full),
-    STEP_FIELD(LS_STEP_MATMUL, matmul),
-    STEP_FIELD(LS_STEP_ADD, add),
-    STEP_FIELD(LS_STEP_SUB, sub),
-    STEP_FIELD(LS_STEP_MUL, mul),
-    STEP_FIELD(LS_STEP_SCALE, scale),
-    STEP_FIELD(LS_STEP_TRANSPOSE, transpose),
-    STEP_FIELD(LS_STEP_NARROW, narrow),
-    STEP_FIELD(LS_STEP_CAT, cat),
-    STEP_FIELD(LS_STEP_SUM, sum),
-    STEP_FIELD(LS_STEP_CHANGE, change),
-    STEP_FIELD(LS_STEP_WAIT, wait),
-    STEP_FIELD(LS_STEP_TOUCH, touch),
-    STEP_FIELD(LS_STEP_CHECK_REPLICA, check_replica),
-};
-_Static_assert(sizeof step_fields / sizeof *step_fields == LS_STEP_KIND_COUNT,
-               "every kind of step has a field");
+// The collectives' own: made of their descriptors when they are first asked for.
+#define COLLECTIVE_FIELDS COUNT(collective_fields)
+static ls_schema_field taken[LS_COLLECTIVE_COUNT][COLLECTIVE_FIELDS];
+static ls_schema_record collective_records[LS_COLLECTIVE_COUNT];
+
+#define COLLECTIVE_STEP(name_, text_)                                                              \
+    {.key = #text_, .type = LS_FIELD_INLINE, .tag = LS_STEP_##name_,                               \
+     .record = &collective_records[LS_##name_], .doc = "See " #text_ " below.",                    \
+     .example = #text_ ": {...}"},
+#define STEP(name_, text_)                                                                         \
+    {.key = #text_, .type = LS_FIELD_INLINE, .tag = LS_STEP_##name_, .record = &text_##_record,    \
+     .doc = "See " #text_ " below.", .example = #text_ ": {...}"},
+static ls_schema_field step_fields[] = {LS_COLLECTIVE_MAP(COLLECTIVE_STEP) LS_STEP_MAP(STEP)};
 static const ls_schema_record step_record = {
     .name = "step", .doc = "One operation: its name and what it takes.", .fields = step_fields,
     .field_count = COUNT(step_fields), .size = sizeof(S), .one_of = true,
@@ -403,10 +368,43 @@ const ls_schema_record ls_schema__program = {
 #undef S
 // clang-format on
 
+static unsigned taken_by(const ls_collective *collective) {
+    bool splits = ls_collective_has_splits(collective);
+    bool blocks = ls_collective_has_counts(collective) && !splits;
+    return GROUP | (ls_collective_has_data(collective) ? DATA : 0u) |
+           (collective->reduces ? OP : 0u) |
+           (ls_collective_has_in_place(collective) ? IN_PLACE : 0u) | (blocks ? COUNTS : 0u) |
+           (splits ? SPLITS : 0u) | (collective->root_word != NULL ? ROOT : 0u) |
+           (blocks && collective->on_tensors ? DIM : 0u) | (collective->replicates ? REPLICA : 0u);
+}
+
+static void make_collectives(void) {
+    for (int kind = 0; kind < LS_COLLECTIVE_COUNT; kind++) {
+        const ls_collective *collective = ls_collective_of((ls_kind)kind);
+        unsigned of = taken_by(collective);
+        ls_schema_record *record = &collective_records[kind];
+        *record = (ls_schema_record){.name = ls_kind_name((ls_kind)kind),
+                                     .doc = collective->doc,
+                                     .fields = taken[kind],
+                                     .has_node = true};
+        for (int i = 0; i < COLLECTIVE_FIELDS; i++) {
+            if ((of & collective_fields[i].of) != 0) {
+                taken[kind][record->field_count++] = collective_fields[i].field;
+            }
+        }
+        if ((of & DATA) == 0) {  // nothing must be said: the word alone will do
+            step_fields[kind].flags = LS_FIELD_BARE;
+            step_fields[kind].example = step_fields[kind].key;
+        }
+    }
+}
+
+void ls_schema__make(void) {
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    (void)pthread_once(&once, make_collectives);
+}
+
 const char *ls_step_kind_name(ls_step_kind kind) {
-    static const char *const names[LS_STEP_KIND_COUNT] = {
-#define STEP_NAME(name, text) [name] = (text),
-        LS_STEP_MAP(STEP_NAME)};
     LS_ASSERT((int)kind >= 0 && kind < LS_STEP_KIND_COUNT);
-    return names[kind];
+    return step_fields[kind].key;
 }

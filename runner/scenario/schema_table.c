@@ -476,5 +476,6 @@ static const ls_schema_record root_record = {.name = "scenario",
 
 // clang-format on
 const ls_schema_record *ls_schema_root(void) {
+    ls_schema__make();
     return &root_record;
 }

@@ -174,8 +174,8 @@ ls_trace_set *ls_trace__add(ls_trace *trace, const ls_call *const *calls, int si
     trace->sets = sets;
     ls_trace_set *set = &sets[trace->set_count++];
     const ls_collective *collective = ls_collective_of(first->kind);
-    bool rooted = collective->has_root && first->kind != LS_SEND && first->root >= 0 &&
-                  first->root < comm->size;
+    bool rooted = collective->root_word != NULL && !ls_kind_is_message(first->kind) &&
+                  first->root >= 0 && first->root < comm->size;
     *set = (ls_trace_set){.trace_case = trace->case_count - 1,
                           .dtype = first->dtype,
                           .op = first->op,

@@ -154,7 +154,7 @@ static int find_comms(matching *m) {
 
 // ---- Sets ---------------------------------------------------------------------------------------
 static bool is_message(const traced_call *call) {
-    return call->call.kind == LS_SEND || call->call.kind == LS_RECV;
+    return ls_kind_is_message(call->call.kind);
 }
 
 static int by_stream(const void *a, const void *b) {

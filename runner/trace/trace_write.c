@@ -59,7 +59,7 @@ static void write_slice(ls_json *json, const ls_trace_set *set, const ls_trace_p
     open_event(json, "X", pid_of(set->trace_case), part->rank, part->start_us);
     ls_json_member_double(json, "dur", set->end_us - part->start_us);
     ls_json_member_string(json, "name", ls_kind_name(part->kind));
-    bool message = part->kind == LS_SEND || part->kind == LS_RECV;
+    bool message = ls_kind_is_message(part->kind);
     ls_json_member_string(json, "cat", message ? "message" : "collective");
     ls_json_key(json, "args");
     ls_json_object_open(json);

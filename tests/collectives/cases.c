@@ -24,7 +24,7 @@ bool coll_case_valid(const coll_case *c) {
     if (collective->reduces ? !ls_op_supports(c->op, c->dtype) : c->op != LS_SUM) {
         return false;
     }
-    if (c->uneven && !collective->has_counts) {
+    if (c->uneven && !ls_collective_has_counts(collective)) {
         return false;
     }
     return !c->in_place || (c->kind != LS_ALL_TO_ALL && c->kind != LS_BARRIER);

@@ -21,7 +21,7 @@ static void run_cases(ls_backend *backend, const ls_comm *comm) {
                        .in_place = (i & 2) != 0,
                        .count = (size_t)(i % 12) * 5,
                        .root = i % comm->size};
-        if (c.kind == LS_SEND || c.kind == LS_RECV || !coll_case_valid(&c)) {
+        if (ls_kind_is_message(c.kind) || !coll_case_valid(&c)) {
             continue;
         }
         coll_set ours, plain;

@@ -69,7 +69,7 @@ Test(collectives, match_their_references) {
     for (size_t s = 0; s < sizeof sizes / sizeof sizes[0]; s++) {
         fixture f = open_world(sizes[s]);
         for (int kind = 0; kind < LS_KIND_COUNT; kind++) {
-            if (kind == LS_SEND || kind == LS_RECV) {
+            if (ls_kind_is_message(kind)) {
                 continue;
             }
             bool reduces = ls_collective_of((ls_kind)kind)->reduces;
@@ -94,7 +94,7 @@ Test(collectives, work_on_sub_groups) {
     cr_expect(ls_comm_member(some, 5) == 0 && ls_comm_member(some, 0) == 1);
     cr_expect(ls_comm_member(some, 3) == 2 && ls_comm_member(some, 4) == -1);
     for (int kind = 0; kind < LS_KIND_COUNT; kind++) {
-        if (kind != LS_SEND && kind != LS_RECV) {
+        if (!ls_kind_is_message(kind)) {
             run_forms(&f, some, (coll_case){.kind = (ls_kind)kind, .dtype = LS_F32});
         }
     }

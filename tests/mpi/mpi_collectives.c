@@ -43,7 +43,7 @@ static void run_case(ls_backend *backend, const ls_comm *comm, const coll_case *
 static void run_all_cases(ls_backend *backend, const ls_comm *comm) {
     static const size_t counts[] = {0, 1, 7, 1000};
     for (int kind = 0; kind < LS_KIND_COUNT; kind++) {
-        if (kind == LS_SEND || kind == LS_RECV) {
+        if (ls_kind_is_message(kind)) {
             continue;
         }
         bool reduces = ls_collective_of((ls_kind)kind)->reduces;
@@ -191,7 +191,7 @@ static void run_sub_groups(ls_backend *backend, int size) {
     for (int kind = 0; kind < LS_KIND_COUNT; kind++) {
         coll_case c = {
             .kind = (ls_kind)kind, .dtype = LS_F32, .count = 9, .exact = true, .root = 1};
-        if (kind != LS_SEND && kind != LS_RECV) {
+        if (!ls_kind_is_message(kind)) {
             run_case(backend, some, &c);
         }
     }
