@@ -21,6 +21,7 @@ typedef struct plan {
 static const plan plans[] = {
     {LS_ALL_REDUCE, 8, 1 << 20, 2.0, 0, 1.1},     {LS_ALL_GATHER, 8, 1 << 20, 2.0, 0, 1.1},
     {LS_REDUCE_SCATTER, 8, 1 << 20, 2.0, 0, 1.1}, {LS_ALL_TO_ALL, 8, 1 << 20, 2.0, 0, 1.1},
+    {LS_SCAN, 8, 1 << 20, 2.0, 0, 1.1},           {LS_SCAN, 1024, 1024, 0, 50, 0},
     {LS_ALL_REDUCE, 1024, 1024, 0, 50, 0},        {LS_ALL_GATHER, 1024, 1024, 0, 50, 0},
     {LS_REDUCE_SCATTER, 1024, 1024, 0, 50, 0},    {LS_ALL_TO_ALL, 1024, 1024, 0, 50, 0},
     {LS_ALL_REDUCE, 16, 65536, 0, 0.36, 0},       {LS_ALL_TO_ALL, 16, 65536, 0, 15, 0},
@@ -51,13 +52,11 @@ static void close_setup(setup *s) {
 
 static int open_setup(setup *s, const plan *p) {
     size_t ranks = (size_t)p->ranks;
-    *s = (setup){.kind = p->kind,
-                 .ranks = p->ranks,
-                 .send_elements = p->elements,
-                 .recv_elements = p->elements};
-    s->count = p->kind == LS_ALL_REDUCE ? p->elements : p->elements / ranks;
-    s->send_elements = p->kind == LS_ALL_GATHER ? s->count : p->elements;
-    s->recv_elements = p->kind == LS_REDUCE_SCATTER ? s->count : p->elements;
+    *s = (setup){.kind = p->kind, .ranks = p->ranks};
+    const ls_collective *collective = ls_collective_of(p->kind);
+    s->count = ls_collective_has_counts(collective) ? p->elements / ranks : p->elements;
+    s->send_elements = collective->send.form == LS_SIDE_COUNT ? s->count : p->elements;
+    s->recv_elements = collective->recv.form == LS_SIDE_COUNT ? s->count : p->elements;
     ls_world_options options = {.mesh = {.ndim = 1, .dim = {p->ranks}}};
     LS_TRY(ls_world_create(&s->world, &options));
     LS_TRY(ls_backend_sim_create(&s->backend, s->world));

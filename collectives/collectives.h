@@ -32,6 +32,7 @@ extern "C" {
     X(ALL_TO_ALL, all_to_all)                                                                      \
     X(GATHER, gather)                                                                              \
     X(SCATTER, scatter)                                                                            \
+    X(SCAN, scan)                                                                                  \
     X(BARRIER, barrier)
 // And the two halves of a message, p2p.c.
 #define LS_KIND_MAP(X)                                                                             \
@@ -43,9 +44,9 @@ typedef enum ls_kind {
 #define LS_KIND_ENUM(name, text) LS_##name,
     LS_KIND_MAP(LS_KIND_ENUM)
 #undef LS_KIND_ENUM
-        LS_KIND_COUNT,
-    LS_COLLECTIVE_COUNT = LS_SEND  // kinds before it are calls of a whole group
+        LS_KIND_COUNT
 } ls_kind;
+#define LS_COLLECTIVE_COUNT LS_SEND  // kinds before it are calls of a whole group
 
 LS_API const char *ls_kind_name(ls_kind kind);
 LS_API int ls_kind_parse(ls_kind *out, const char *text);
@@ -56,7 +57,7 @@ typedef struct ls_comm ls_comm;
 // all read this one record.
 //
 // Meaning of count, in elements (as in NCCL):
-//   all_reduce, reduce, broadcast: the whole buffer; all_gather: what each rank sends;
+//   all_reduce, reduce, broadcast, scan: the whole buffer; all_gather: what each rank sends;
 //   reduce_scatter: what each rank receives; all_to_all, gather, scatter: per pair of ranks;
 //   send, recv: the message; barrier: 0.
 // Uneven forms give counts per member of the communicator [size]; blocks lie one after another:

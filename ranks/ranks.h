@@ -185,6 +185,8 @@ LS_API int ls_call_at(LS_CALL_SITE_, ls_kind kind, const void *send, void *recv,
 #define ls_scatter_at(file, line, send, recv, count, send_counts, dtype, root, comm, request)      \
     ls_call_at(file, line, LS_SCATTER, send, recv, count, send_counts, NULL, dtype, LS_SUM, root,  \
                comm, request)
+#define ls_scan_at(file, line, send, recv, count, dtype, op, comm, request)                        \
+    ls_call_at(file, line, LS_SCAN, send, recv, count, NULL, NULL, dtype, op, 0, comm, request)
 #define ls_send_at(file, line, send, count, dtype, peer, comm, request)                            \
     ls_call_at(file, line, LS_SEND, send, NULL, count, NULL, NULL, dtype, LS_SUM, peer, comm,      \
                request)
@@ -227,6 +229,8 @@ LS_API int ls_wait_at(LS_CALL_SITE_, ls_request *request);
     ls_gather_at(__FILE__, __LINE__, send, recv, count, NULL, dtype, root, comm, NULL)
 #define ls_scatter(send, recv, count, dtype, root, comm)                                           \
     ls_scatter_at(__FILE__, __LINE__, send, recv, count, NULL, dtype, root, comm, NULL)
+#define ls_scan(send, recv, count, dtype, op, comm)                                                \
+    ls_scan_at(__FILE__, __LINE__, send, recv, count, dtype, op, comm, NULL)
 #define ls_send(send, count, dtype, peer, comm)                                                    \
     ls_send_at(__FILE__, __LINE__, send, count, dtype, peer, comm, NULL)
 #define ls_recv(recv, count, dtype, peer, comm)                                                    \
@@ -269,6 +273,8 @@ LS_API int ls_wait_at(LS_CALL_SITE_, ls_request *request);
     ls_gather_at(__FILE__, __LINE__, send, recv, count, NULL, dtype, root, comm, request)
 #define ls_scatter_async(send, recv, count, dtype, root, comm, request)                            \
     ls_scatter_at(__FILE__, __LINE__, send, recv, count, NULL, dtype, root, comm, request)
+#define ls_scan_async(send, recv, count, dtype, op, comm, request)                                 \
+    ls_scan_at(__FILE__, __LINE__, send, recv, count, dtype, op, comm, request)
 #define ls_send_async(send, count, dtype, peer, comm, request)                                     \
     ls_send_at(__FILE__, __LINE__, send, count, dtype, peer, comm, request)
 #define ls_recv_async(recv, count, dtype, peer, comm, request)                                     \

@@ -7,8 +7,8 @@
 
 // What is left to do to a call's result once MPI is done with it.
 typedef struct ls_mpi_end {
-    void *from;  // copied to the call's recv where it is another buffer; NULL: nothing to copy
-    bool divide;
+    void *from;   // copied to the call's recv where it is another buffer; NULL: nothing to copy
+    int divisor;  // of the result; 0: none
 } finish;
 
 typedef struct move {
@@ -76,7 +76,7 @@ static int reduction_input(const void **out, const move *m, size_t elements) {
 static int start_all_reduce(move *m) {
     const void *in = NULL;
     LS_TRY(reduction_input(&in, m, m->call->count));
-    m->finish->divide = m->call->op == LS_AVG;
+    m->finish->divisor = m->call->op == LS_AVG ? m->size : 0;
     return ls_mpi__status(MPI_Iallreduce(in == m->call->recv ? MPI_IN_PLACE : in, m->call->recv,
                                          m->count, m->type, ls_mpi__op(m->call->op, m->call->dtype),
                                          m->comm, m->request),
@@ -86,13 +86,23 @@ static int start_all_reduce(move *m) {
 static int start_reduce(move *m) {
     const void *in = NULL;
     LS_TRY(reduction_input(&in, m, m->call->count));
-    m->finish->divide = m->call->op == LS_AVG && m->is_root;
+    m->finish->divisor = m->call->op == LS_AVG && m->is_root ? m->size : 0;
     bool in_place = m->is_root && in == m->call->recv;
     return ls_mpi__status(MPI_Ireduce(in_place ? MPI_IN_PLACE : in,
                                       m->is_root ? m->call->recv : NULL, m->count, m->type,
                                       ls_mpi__op(m->call->op, m->call->dtype), m->call->root,
                                       m->comm, m->request),
                           "MPI_Ireduce");
+}
+
+static int start_scan(move *m) {
+    const void *in = NULL;
+    LS_TRY(reduction_input(&in, m, m->call->count));
+    m->finish->divisor = m->call->op == LS_AVG ? m->member + 1 : 0;
+    return ls_mpi__status(MPI_Iscan(in == m->call->recv ? MPI_IN_PLACE : in, m->call->recv,
+                                    m->count, m->type, ls_mpi__op(m->call->op, m->call->dtype),
+                                    m->comm, m->request),
+                          "MPI_Iscan");
 }
 
 static int start_broadcast(move *m) {
@@ -132,7 +142,7 @@ static int start_reduce_scatter(move *m) {
         LS_TRY(new_buffer(&out, m, m->call->count));
         m->finish->from = out;
     }
-    m->finish->divide = m->call->op == LS_AVG;
+    m->finish->divisor = m->call->op == LS_AVG ? m->size : 0;
     MPI_Op op = ls_mpi__op(m->call->op, m->call->dtype);
     if (!m->uneven) {
         return ls_mpi__status(
@@ -218,6 +228,8 @@ static int start(move *m) {
         return ls_mpi__status(MPI_Irecv(m->call->recv, m->count, m->type, m->call->root, DATA_TAG,
                                         m->comm, m->request),
                               "MPI_Irecv");
+    case LS_SCAN:
+        return start_scan(m);
     case LS_BARRIER:
         return ls_mpi__status(MPI_Ibarrier(m->comm, m->request), "MPI_Ibarrier");
     case LS_KIND_COUNT:
@@ -272,8 +284,8 @@ int ls_mpi__move_end(ls_mpi_group *group) {
         if (end->from != NULL) {
             ls_block__copy(call->recv, end->from, call->count * ls_dtype_bytes(call->dtype));
         }
-        if (end->divide) {
-            ls_mpi__divide(call->recv, call->dtype, call->comm->size, call->count);
+        if (end->divisor != 0) {
+            ls_mpi__divide(call->recv, call->dtype, end->divisor, call->count);
         }
     }
     return LS_OK;

@@ -100,7 +100,13 @@ typedef struct nccl_staged {
     const void *host_send;  // to be copied to send first; NULL: nothing
     void *host_recv;        // to be copied from recv after; NULL: nothing
     size_t send_bytes, recv_bytes;
+    char *gathered;  // of a call that NCCL does not have: a piece for each member; NULL: it has it
 } nccl_staged;
+
+// Of a call that NCCL does not have, what a member says of it: its input, and then its factor.
+static inline size_t ls_nccl__piece_bytes(const nccl_staged *staged) {
+    return staged->send_bytes + sizeof(double);
+}
 
 // What NCCL used for a call of the last group; only member 0 of a communicator knows.
 typedef struct nccl_used {
@@ -161,11 +167,13 @@ int ls_nccl__enter_rank(ls_backend *backend, int rank);
 int ls_nccl__room_for(nccl_worker *worker, int count);
 int ls_nccl__stage_job(nccl_worker *worker, void *unused);
 
-// ---- Calls (nccl_issue.c) -----------------------------------------------------------------------
+// ---- Calls (nccl_stage.c, nccl_issue.c) ---------------------------------------------------------
 int ls_nccl__stage(nccl_worker *worker);
 // Issues the worker's calls: one collective, or any sends and receives as one group.
 int ls_nccl__issue(nccl_worker *worker);
 int ls_nccl__unstage(nccl_worker *worker);
+// A collective that NCCL does not have: all inputs are gathered, and the CPUs do its math.
+bool ls_nccl__is_gathered(const ls_call *call);
 // Whether NCCL can do the call at all; LS_ERR_UNSUPPORTED names what it lacks.
 int ls_nccl__supports(const ls_call *call);
 

@@ -1,120 +1,7 @@
-// Moving one rank's buffers to its GPU, and the NCCL calls that make a collective.
+// The NCCL calls that make a collective.
 #include <string.h>
 
 #include "backends/nccl/nccl_internal.h"
-#include "kernels/kernels.h"
-
-#define ALIGNMENT ((size_t)512)
-
-int ls_nccl__supports(const ls_call *call) {
-    if (!ls_collective_of(call->kind)->reduces || call->op <= LS_PREMUL_SUM) {
-        return LS_OK;
-    }
-    char text[256];
-    ls_call_format(text, sizeof text, call);
-    return LS_FAIL_RANK(LS_ERR_UNSUPPORTED, call->rank, "%s: NCCL has no operation %s", text,
-                        ls_op_name(call->op));
-}
-
-// ---- Staging ------------------------------------------------------------------------------------
-static size_t place(size_t *total, size_t bytes) {
-    size_t offset = *total;
-    *total += (bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
-    return offset;
-}
-
-// Fills worker->staged[index] but for the staging memory's address: offsets stand for pointers.
-static int plan_call(nccl_worker *worker, int index, size_t *total) {
-    const ls_call *call = worker->calls[index];
-    nccl_staged *staged = &worker->staged[index];
-    ls_call_extent extent;
-    LS_TRY(ls_call_check(&extent, call));
-    *staged = (nccl_staged){.send = call->send,
-                            .recv = call->recv,
-                            .send_bytes = extent.send_bytes,
-                            .recv_bytes = extent.recv_bytes};
-    if (call->kind == LS_BARRIER) {
-        staged->recv = (void *)(uintptr_t)place(total, ALIGNMENT);
-        return LS_OK;
-    }
-    bool send = extent.send_bytes != 0 && !ls_nccl__is_device(NULL, call->send);
-    bool recv = extent.recv_bytes != 0 && !ls_nccl__is_device(NULL, call->recv);
-    staged->host_send = send ? call->send : NULL;
-    staged->host_recv = recv ? call->recv : NULL;
-    if (extent.in_place && send && recv) {
-        const char *a = call->send, *b = call->recv;
-        const char *start = a < b ? a : b;
-        const char *a_end = a + extent.send_bytes, *b_end = b + extent.recv_bytes;
-        size_t offset = place(total, (size_t)((a_end > b_end ? a_end : b_end) - start));
-        staged->send = (const void *)(uintptr_t)(offset + (size_t)(a - start));
-        staged->recv = (void *)(uintptr_t)(offset + (size_t)(b - start));
-        return LS_OK;
-    }
-    if (send) {
-        staged->send = (const void *)(uintptr_t)place(total, extent.send_bytes);
-    }
-    if (recv) {
-        staged->recv = (void *)(uintptr_t)place(total, extent.recv_bytes);
-    }
-    return LS_OK;
-}
-
-static int grow_staging(nccl_worker *worker, size_t bytes) {
-    if (bytes <= worker->staging_bytes) {
-        return LS_OK;
-    }
-    if (worker->staging != NULL) {
-        (void)cudaFree(worker->staging);
-        worker->staging = NULL;
-        worker->staging_bytes = 0;
-    }
-    void *memory = NULL;
-    cudaError_t error = cudaMalloc(&memory, bytes);
-    if (error != cudaSuccess) {
-        (void)cudaGetLastError();
-        return LS_FAIL_RANK(error == cudaErrorMemoryAllocation ? LS_ERR_MEMORY : LS_ERR_BACKEND,
-                            worker->rank, "rank %d: GPU %d has no %zu bytes for its buffers: %s",
-                            worker->rank, worker->device, bytes, cudaGetErrorString(error));
-    }
-    worker->staging = memory;
-    worker->staging_bytes = bytes;
-    return LS_OK;
-}
-
-int ls_nccl__stage(nccl_worker *worker) {
-    size_t total = 0;
-    for (int i = 0; i < worker->call_count; i++) {
-        LS_TRY(plan_call(worker, i, &total));
-    }
-    LS_TRY(grow_staging(worker, total));
-    for (int i = 0; i < worker->call_count; i++) {
-        nccl_staged *staged = &worker->staged[i];
-        if (staged->host_send != NULL) {
-            staged->send = worker->staging + (uintptr_t)staged->send;
-            LS_CUDA_TRY(cudaMemcpyAsync((void *)(uintptr_t)staged->send, staged->host_send,
-                                        staged->send_bytes, cudaMemcpyHostToDevice, worker->stream),
-                        "copying to the GPU");
-        }
-        if (staged->host_recv != NULL || worker->calls[i]->kind == LS_BARRIER) {
-            staged->recv = worker->staging + (uintptr_t)staged->recv;
-        }
-    }
-    LS_CUDA_TRY(cudaStreamSynchronize(worker->stream), "copying to the GPU");
-    return LS_OK;
-}
-
-int ls_nccl__unstage(nccl_worker *worker) {
-    for (int i = 0; i < worker->call_count; i++) {
-        const nccl_staged *staged = &worker->staged[i];
-        if (staged->host_recv != NULL) {
-            LS_CUDA_TRY(cudaMemcpyAsync(staged->host_recv, staged->recv, staged->recv_bytes,
-                                        cudaMemcpyDeviceToHost, worker->stream),
-                        "copying from the GPU");
-        }
-    }
-    LS_CUDA_TRY(cudaStreamSynchronize(worker->stream), "copying from the GPU");
-    return LS_OK;
-}
 
 // ---- Issuing ------------------------------------------------------------------------------------
 // One call being issued.
@@ -129,6 +16,7 @@ typedef struct issue {
     ncclDataType_t type;  // the numbers are NCCL's
     size_t element_bytes;
     int member, size;
+    const nccl_staged *staged;
 } issue;
 
 #define NCCL_TRY(i, function, ...)                                                                 \
@@ -312,32 +200,53 @@ static int issue_scatter(const issue *i) {
     return issue_pairs(i, &p);
 }
 
-static int issue_collective(const issue *i) {
+static int issue_broadcast(const issue *i) {
     const ls_call *call = i->call;
-    switch (call->kind) {
-    case LS_ALL_REDUCE:
-    case LS_REDUCE:
-    case LS_REDUCE_SCATTER:
-        return issue_reduction(i);
-    case LS_BROADCAST:
-        NCCL_TRY(i, ncclBroadcast, i->member == call->root ? i->send : i->recv, i->recv,
-                 call->count, i->type, call->root, i->comm, i->stream);
-        return settle(i);
-    case LS_ALL_GATHER:
-        return issue_all_gather(i);
-    case LS_ALL_TO_ALL:
-        return issue_all_to_all(i);
-    case LS_GATHER:
-        return issue_gather(i);
-    case LS_SCATTER:
-        return issue_scatter(i);
-    case LS_BARRIER:  // NCCL has none: a sum of one number cannot end before all have come
-        NCCL_TRY(i, ncclAllReduce, i->recv, i->recv, 1, ncclInt32, ncclSum, i->comm, i->stream);
-        return settle(i);
-    default:
-        LS_ASSERT(!"sends and receives are issued together");
-        return LS_ERR_INVALID;
+    NCCL_TRY(i, ncclBroadcast, i->member == call->root ? i->send : i->recv, i->recv, call->count,
+             i->type, call->root, i->comm, i->stream);
+    return settle(i);
+}
+
+// NCCL has none: a sum of one number cannot end before all have come.
+static int issue_barrier(const issue *i) {
+    NCCL_TRY(i, ncclAllReduce, i->recv, i->recv, 1, ncclInt32, ncclSum, i->comm, i->stream);
+    return settle(i);
+}
+
+// NULL: NCCL does not have it; all inputs are gathered, see nccl_stage.c.
+static int (*const issuers[LS_KIND_COUNT])(const issue *i) = {
+    [LS_ALL_REDUCE] = issue_reduction,
+    [LS_REDUCE] = issue_reduction,
+    [LS_BROADCAST] = issue_broadcast,
+    [LS_ALL_GATHER] = issue_all_gather,
+    [LS_REDUCE_SCATTER] = issue_reduction,
+    [LS_ALL_TO_ALL] = issue_all_to_all,
+    [LS_GATHER] = issue_gather,
+    [LS_SCATTER] = issue_scatter,
+    [LS_BARRIER] = issue_barrier,
+};
+
+bool ls_nccl__is_gathered(const ls_call *call) {
+    return issuers[call->kind] == NULL && !ls_kind_is_message(call->kind);
+}
+
+int ls_nccl__supports(const ls_call *call) {
+    if (ls_nccl__is_gathered(call) || !ls_collective_of(call->kind)->reduces ||
+        call->op <= LS_PREMUL_SUM) {
+        return LS_OK;
     }
+    char text[256];
+    ls_call_format(text, sizeof text, call);
+    return LS_FAIL_RANK(LS_ERR_UNSUPPORTED, call->rank, "%s: NCCL has no operation %s", text,
+                        ls_op_name(call->op));
+}
+
+static int issue_gathered(const issue *i) {
+    char *gathered = i->staged->gathered;
+    size_t piece = ls_nccl__piece_bytes(i->staged);
+    NCCL_TRY(i, ncclAllGather, gathered + (size_t)i->member * piece, gathered, piece, ncclInt8,
+             i->comm, i->stream);
+    return settle(i);
 }
 
 static void fill_issue(issue *out, nccl_worker *worker, int index) {
@@ -353,11 +262,8 @@ static void fill_issue(issue *out, nccl_worker *worker, int index) {
                    .type = (ncclDataType_t)call->dtype,
                    .element_bytes = call->kind == LS_BARRIER ? 4 : ls_dtype_bytes(call->dtype),
                    .member = ls_comm_member(call->comm, call->rank),
-                   .size = call->comm->size};
-}
-
-static bool is_p2p(const ls_call *call) {
-    return ls_kind_is_message(call->kind);
+                   .size = call->comm->size,
+                   .staged = &worker->staged[index]};
 }
 
 static int issue_messages(nccl_worker *worker, int first, int end) {
@@ -385,16 +291,16 @@ int ls_nccl__issue(nccl_worker *worker) {
         worker->waiting = worker->calls[k];
         issue i;
         fill_issue(&i, worker, k);
-        if (is_p2p(i.call)) {
+        if (ls_kind_is_message(i.call->kind)) {
             int end = k + 1;
-            while (end < worker->call_count && is_p2p(worker->calls[end]) &&
+            while (end < worker->call_count && ls_kind_is_message(worker->calls[end]->kind) &&
                    worker->calls[end]->comm == i.call->comm) {
                 end++;
             }
             LS_TRY(issue_messages(worker, k, end));
             k = end - 1;
         } else {
-            LS_TRY(issue_collective(&i));
+            LS_TRY(ls_nccl__is_gathered(i.call) ? issue_gathered(&i) : issuers[i.call->kind](&i));
         }
         if (!worker->owner->options.blocking) {
             LS_TRY(ls_nccl__wait_stream(worker, i.comm));

@@ -83,6 +83,7 @@ class Calls:
     def __init__(self):
         self._comms = {}
         self._meets = {}
+        self._collectives = {}
 
     def comm(self, address):
         if address == 0:
@@ -104,6 +105,12 @@ class Calls:
             return names.get(name, name)
         return memory.enum_name("ls_kind", "LS_", found[prefix + "kind"])
 
+    def collective(self, verb):
+        """The descriptor of a kind; None for what is no call of data."""
+        if verb not in self._collectives:
+            self._collectives[verb] = memory.variable(f"ls_collective__{verb}")
+        return self._collectives[verb]
+
     def describe(self, found, prefix=""):
         """"all_reduce sum of 1024 f32" from a record that holds an ls_call under `prefix`."""
         verb = self.verb(found, prefix)
@@ -117,11 +124,12 @@ class Calls:
             known = comm is not None and 0 <= member < comm.size
             peer = comm.ranks[member] if known else member
             return f"{verb} of {count} {dtype} {'to' if verb == 'send' else 'from'} rank {peer}"
+        of = self.collective(verb)
         op = ""
-        if verb in ("all_reduce", "reduce", "reduce_scatter"):
+        if of is not None and of["reduces"]:
             op = " " + memory.enum_name("ls_op", "LS_", found[prefix + "op"])
         root = ""
-        if verb in ("reduce", "broadcast", "gather", "scatter"):
+        if of is not None and of["root_word"] != 0:
             root = f", root {found[prefix + 'root']}"
         uneven = found[prefix + "send_counts"] != 0 or found[prefix + "recv_counts"] != 0
         if verb == "all_to_all" and uneven:

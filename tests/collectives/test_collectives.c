@@ -138,6 +138,70 @@ Test(collectives, all_reduce_by_hand) {
     close_world(&f);
 }
 
+// scan: each member gets what it and those before it sent, in the order of the communicator, which
+// is not that of the ranks; averages are of as many as there are; a factor is each member's own.
+Test(collectives, scan_by_hand) {
+    fixture f = open_world(4);
+    ls_comm *some = NULL;
+    cr_assert(ls_comm_create(&some, f.backend, (int[]){3, 0, 2}, 3, "some") == LS_OK);
+    static const double factors[] = {0.5, 3, 0.25};
+    static const struct {
+        ls_op op;
+        float results[3];
+    } cases[] = {{LS_SUM, {8, 10, 26}},
+                 {LS_AVG, {8, 5, 26.0F / 3}},
+                 {LS_PROD, {8, 16, 256}},
+                 {LS_MIN, {8, 2, 2}},
+                 {LS_PREMUL_SUM, {4, 10, 14}}};
+    for (size_t k = 0; k < sizeof cases / sizeof *cases; k++) {
+        for (int in_place = 0; in_place < 2; in_place++) {
+            float in[3] = {8, 2, 16}, out[3] = {0};
+            ls_call calls[3];
+            for (int m = 0; m < 3; m++) {
+                calls[m] = (ls_call){.kind = LS_SCAN,
+                                     .comm = some,
+                                     .rank = some->ranks[m],
+                                     .dtype = LS_F32,
+                                     .op = cases[k].op,
+                                     .premul = factors[m],
+                                     .count = 1,
+                                     .send = &in[m],
+                                     .recv = in_place ? &in[m] : &out[m],
+                                     LS_HERE};
+            }
+            cr_assert(ls_backend_run(f.backend, calls, 3) == LS_OK, "%s", ls_error_last()->text);
+            cr_expect(memcmp(in_place ? in : out, cases[k].results, sizeof out) == 0, "%s",
+                      ls_op_name(cases[k].op));
+        }
+    }
+    ls_comm_free(some);
+    close_world(&f);
+}
+
+// The order of other reductions is not a scan's: it goes from the first member to the last, where
+// 2^24 + 1 + 1 loses both ones and 1 + 1 + 2^24 keeps them. Its bytes go upwards alone.
+Test(collectives, scan_goes_by_its_members_whatever_the_order) {
+    fixture f = open_world(3);
+    ls_order *ring = NULL;
+    cr_assert(ls_order_parse(&ring, "ring") == LS_OK);
+    f.backend->order = ring;
+    float down[3][1] = {{1 << 24}, {1}, {1}}, up[3][1] = {{1}, {1}, {1 << 24}}, out[3][1];
+    const ls_call call = {.kind = LS_SCAN, .dtype = LS_F32, .op = LS_SUM, .count = 1, LS_HERE};
+    cr_assert(run_all(&f, call, down, sizeof down[0], out, sizeof out[0]) == LS_OK);
+    cr_expect(out[0][0] == 16777216 && out[1][0] == 16777216 && out[2][0] == 16777216);
+    cr_assert(run_all(&f, call, up, sizeof up[0], out, sizeof out[0]) == LS_OK);
+    cr_expect(out[0][0] == 1 && out[1][0] == 2 && out[2][0] == 16777218);
+    const ls_call *calls[3] = {&call, &call, &call};
+    const ls_collective *scan = ls_collective_of(LS_SCAN);
+    for (int from = 0; from < 3; from++) {
+        for (int to = 0; to < 3; to++) {
+            cr_expect(scan->bytes(calls, 3, from, to) == (from <= to ? 4 : 0));
+        }
+    }
+    ls_order_free(ring);
+    close_world(&f);
+}
+
 // reduce_scatter and all_gather with counts 1, 0, 2, worked by hand.
 Test(collectives, uneven_by_hand) {
     fixture f = open_world(3);

@@ -133,6 +133,10 @@ static int reduces(state *s, ls_rank_comm *comm, ls_dtype dtype, ls_op op, bool 
     CHECK(ls_reduce(b.in, in_place ? b.in : b.out, count, dtype, op, root, comm));
     note(s, in_place ? b.in : b.out, (int)own == root ? count * bytes : 0);
     clear(&b);
+    whole(s, b.in, count, dtype);
+    CHECK(ls_scan(b.in, in_place ? b.in : b.out, count, dtype, op, comm));
+    note(s, in_place ? b.in : b.out, count * bytes);
+    clear(&b);
     whole(s, b.in, n * count, dtype);
     char *block = in_place ? b.in + own * count * bytes : b.out;
     CHECK(ls_reduce_scatter(b.in, block, count, dtype, op, comm));
@@ -153,15 +157,18 @@ static int premultiplied(state *s, ls_rank_comm *comm) {
     buffers b;
     clear(&b);
     whole(s, b.in, 9, LS_F32);
-    const ls_call call = {.kind = LS_ALL_REDUCE,
-                          .dtype = LS_F32,
-                          .op = LS_PREMUL_SUM,
-                          .premul = 1 + ls_rank_comm_rank(comm),
-                          .count = 9,
-                          .send = b.in,
-                          .recv = b.out};
-    CHECK(ls_post_at(__FILE__, __LINE__, &call, comm, NULL));
-    note(s, b.out, 9 * sizeof(float));
+    static const ls_kind kinds[] = {LS_ALL_REDUCE, LS_SCAN};
+    for (size_t k = 0; k < sizeof kinds / sizeof *kinds; k++) {
+        const ls_call call = {.kind = kinds[k],
+                              .dtype = LS_F32,
+                              .op = LS_PREMUL_SUM,
+                              .premul = 1 + ls_rank_comm_rank(comm),
+                              .count = 9,
+                              .send = b.in,
+                              .recv = b.out};
+        CHECK(ls_post_at(__FILE__, __LINE__, &call, comm, NULL));
+        note(s, b.out, 9 * sizeof(float));
+    }
     return LS_OK;
 }
 
@@ -172,6 +179,8 @@ static int averages(state *s, ls_rank_comm *comm) {
         in[i] = 840.0 * (double)(int)(5 * ls_rank_uniform(s->self, "average", s->draws++));
     }
     CHECK(ls_all_reduce(in, out, 4, LS_F64, LS_AVG, comm));
+    note(s, out, sizeof out);
+    CHECK(ls_scan(in, out, 4, LS_F64, LS_AVG, comm));
     note(s, out, sizeof out);
     return LS_OK;
 }
