@@ -21,7 +21,7 @@ typedef struct plan {
 static const plan plans[] = {
     {LS_ALL_REDUCE, 8, 1 << 20, 2.0, 0, 1.1},     {LS_ALL_GATHER, 8, 1 << 20, 2.0, 0, 1.1},
     {LS_REDUCE_SCATTER, 8, 1 << 20, 2.0, 0, 1.1}, {LS_ALL_TO_ALL, 8, 1 << 20, 2.0, 0, 1.1},
-    {LS_SCAN, 8, 1 << 20, 2.0, 0, 1.1},           {LS_SCAN, 1024, 1024, 0, 50, 0},
+    {LS_SCAN, 8, 1 << 20, 3.0, 0, 1.1},           {LS_SCAN, 1024, 1024, 0, 50, 0},
     {LS_ALL_REDUCE, 1024, 1024, 0, 50, 0},        {LS_ALL_GATHER, 1024, 1024, 0, 50, 0},
     {LS_REDUCE_SCATTER, 1024, 1024, 0, 50, 0},    {LS_ALL_TO_ALL, 1024, 1024, 0, 50, 0},
     {LS_ALL_REDUCE, 16, 65536, 0, 0.36, 0},       {LS_ALL_TO_ALL, 16, 65536, 0, 15, 0},

@@ -7,13 +7,13 @@
 
 static const char *const kind_names[] = {
 #define LS_KIND_NAME(name, text) [LS_##name] = #text,
-    LS_KIND_MAP(LS_KIND_NAME)
+    LS_KIND_MAP(LS_KIND_NAME) LS_ASK_MAP(LS_KIND_NAME)
 #undef LS_KIND_NAME
 };
 
 const char *ls_kind_name(ls_kind kind) {
-    LS_ASSERT((int)kind >= 0 && kind < LS_KIND_COUNT);
-    return kind_names[kind];
+    bool known = (int)kind >= 0 && kind < LS_ASK_END && kind_names[kind] != NULL;
+    return known ? kind_names[kind] : "unknown kind";
 }
 
 int ls_kind_parse(ls_kind *out, const char *text) {
@@ -54,8 +54,6 @@ const char *ls_call__where(char out[LS_CALL_WHERE_MAX], const ls_call *call) {
 
 void ls_call_format(char *out, size_t out_bytes, const ls_call *call) {
     LS_ASSERT(out != NULL && out_bytes > 0 && call != NULL);
-    const char *kind = (int)call->kind >= 0 && call->kind < LS_KIND_COUNT ? kind_names[call->kind]
-                                                                          : "unknown kind";
     const char *comm = call->comm != NULL ? call->comm->name : "no communicator";
     const ls_collective *collective =
         (int)call->kind >= 0 && call->kind < LS_KIND_COUNT ? ls_collective_of(call->kind) : NULL;
@@ -79,8 +77,9 @@ void ls_call_format(char *out, size_t out_bytes, const ls_call *call) {
     }
     char where[LS_CALL_WHERE_MAX];
     bool said = call->purpose != NULL;
-    (void)snprintf(out, out_bytes, "%s%s%s%s%s on %s (rank %d, call %llu, %s)", kind, what, root,
-                   said ? " for " : "", said ? call->purpose : "", comm, call->rank,
+    (void)snprintf(out, out_bytes, "%s%s%s%s%s on %s (rank %d, call %llu, %s)",
+                   ls_kind_name(call->kind), what, root, said ? " for " : "",
+                   said ? call->purpose : "", comm, call->rank,
                    (unsigned long long)call->seq, ls_call__where(where, call));
 }
 

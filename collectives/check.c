@@ -30,9 +30,7 @@ static uint64_t field_value(const ls_call *call, ls_agree_field field) {
 static void field_text(char *out, size_t out_bytes, const ls_call *call, ls_agree_field field) {
     switch (field) {
     case LS_AGREE_KIND:
-        (void)snprintf(out, out_bytes, "%s",
-                       (int)call->kind >= 0 && call->kind < LS_KIND_COUNT ? ls_kind_name(call->kind)
-                                                                          : "an unknown kind");
+        (void)snprintf(out, out_bytes, "%s", ls_kind_name(call->kind));
         break;
     case LS_AGREE_COMM:
         (void)snprintf(out, out_bytes, "%s", call->comm != NULL ? call->comm->name : "none");

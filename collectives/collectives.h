@@ -40,15 +40,28 @@ extern "C" {
     X(SEND, send)                                                                                  \
     X(RECV, recv)
 
+// What the members of a communicator ask of each other that moves no data of theirs: ranks/ makes
+// it, no backend sees it, and it has no descriptor.
+#define LS_ASK_MAP(X)                                                                              \
+    X(COMM_SPLIT, comm_split)                                                                      \
+    X(COMM_SUBSET, comm_subset)                                                                    \
+    X(COMM_DESTROY, comm_destroy)                                                                  \
+    X(CHECK_REPLICA, check_replica)                                                                \
+    X(CHECK_REPLICAS, check_replicas)
+
 typedef enum ls_kind {
 #define LS_KIND_ENUM(name, text) LS_##name,
     LS_KIND_MAP(LS_KIND_ENUM)
 #undef LS_KIND_ENUM
-        LS_KIND_COUNT
+        LS_KIND_COUNT,
+#define LS_ASK_ENUM(name, text) LS_##name,
+    LS_ASK_MAP(LS_ASK_ENUM)
+#undef LS_ASK_ENUM
+        LS_ASK_END
 } ls_kind;
 #define LS_COLLECTIVE_COUNT LS_SEND  // kinds before it are calls of a whole group
 
-LS_API const char *ls_kind_name(ls_kind kind);
+LS_API const char *ls_kind_name(ls_kind kind);  // "unknown kind" of a number that is none
 LS_API int ls_kind_parse(ls_kind *out, const char *text);
 
 typedef struct ls_comm ls_comm;
@@ -169,6 +182,9 @@ static inline bool ls_collective_has_in_place(const ls_collective *collective) {
 }
 static inline bool ls_collective_has_data(const ls_collective *collective) {
     return collective->send.form != LS_SIDE_NONE || collective->recv.form != LS_SIDE_NONE;
+}
+static inline bool ls_kind_is_ask(ls_kind kind) {
+    return kind > LS_KIND_COUNT && kind < LS_ASK_END;
 }
 static inline bool ls_kind_is_message(ls_kind kind) {
     return kind == LS_SEND || kind == LS_RECV;

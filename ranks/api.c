@@ -5,6 +5,10 @@ int ls_post_at(const char *file, int line, const ls_call *call, ls_rank_comm *co
                ls_request **request) {
     LS_ASSERT(call != NULL);
     const ls_request proto = {.call = *call};
+    if (ls_kind_is_ask(call->kind)) {
+        return LS_FAIL(LS_ERR_INVALID, "%s:%d: %s is a function of its own", file, line,
+                       ls_kind_name(call->kind));
+    }
     return ls_call__post(file, line, comm, &proto, request);
 }
 
@@ -27,8 +31,7 @@ int ls_call_at(const char *file, int line, ls_kind kind, const void *send, void 
 int ls_check_replica_at(const char *file, int line, const void *data, size_t count, ls_dtype dtype,
                         ls_rank_comm *comm) {
     const ls_request proto = {
-        .verb = LS_VERB_REPLICA,
-        .call = {.kind = LS_BARRIER, .send = data, .count = count, .dtype = dtype}};
+        .call = {.kind = LS_CHECK_REPLICA, .send = data, .count = count, .dtype = dtype}};
     if (!ls_dtype_valid((int)dtype)) {
         return LS_FAIL(LS_ERR_INVALID, "%s:%d: check_replica: its dtype is none", file, line);
     }
@@ -37,7 +40,7 @@ int ls_check_replica_at(const char *file, int line, const void *data, size_t cou
 
 // ---- Declared replicas -------------------------------------------------------------------------
 int ls_check_replicas_at(const char *file, int line, ls_rank_comm *comm) {
-    const ls_request proto = {.verb = LS_VERB_REPLICAS, .call = {.kind = LS_BARRIER}};
+    const ls_request proto = {.call = {.kind = LS_CHECK_REPLICAS}};
     return ls_call__post(file, line, comm, &proto, NULL);
 }
 
@@ -62,8 +65,7 @@ static int declare(ls_rank *rank, ls_rank_comm *comm, const void *data, size_t c
     }
     ls_request here = {.rank = rank,
                        .comm = comm,
-                       .verb = LS_VERB_REPLICA,
-                       .call = {.kind = LS_BARRIER,
+                       .call = {.kind = LS_CHECK_REPLICA,
                                 .comm = comm->shared->comm,
                                 .rank = rank->id,
                                 .send = data,
@@ -112,11 +114,8 @@ int ls_comm_split_at(const char *file, int line, ls_rank_comm **out, ls_rank_com
     LS_ASSERT(out != NULL);
     *out = NULL;
     LS_TRY(refuse_in_group(comm, file, line));
-    const ls_request proto = {.verb = LS_VERB_SPLIT,
-                              .call = {.kind = LS_BARRIER},
-                              .color = color,
-                              .key = key,
-                              .made_out = out};
+    const ls_request proto = {
+        .call = {.kind = LS_COMM_SPLIT}, .color = color, .key = key, .made_out = out};
     return ls_call__post(file, line, comm, &proto, NULL);
 }
 
@@ -147,8 +146,7 @@ int ls_comm_subset_at(const char *file, int line, ls_rank_comm **out, ls_rank_co
     *out = NULL;
     LS_TRY(refuse_in_group(comm, file, line));
     LS_TRY(comm != NULL ? check_members(comm, members, size, file, line) : LS_OK);
-    const ls_request proto = {.verb = LS_VERB_SUBSET,
-                              .call = {.kind = LS_BARRIER},
+    const ls_request proto = {.call = {.kind = LS_COMM_SUBSET},
                               .members = members,
                               .member_count = size < 0 ? 0 : size,
                               .made_out = out};
@@ -158,7 +156,7 @@ int ls_comm_subset_at(const char *file, int line, ls_rank_comm **out, ls_rank_co
 static int destroy(const char *file, int line, ls_rank *rank, ls_rank_comm *comm) {
     ls_run *run = rank->run;
     const ls_request here = {.rank = rank,
-                             .call = {.kind = LS_BARRIER,
+                             .call = {.kind = LS_COMM_DESTROY,
                                       .comm = comm->shared->comm,
                                       .rank = rank->id,
                                       .file = file,

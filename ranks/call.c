@@ -38,8 +38,7 @@ static int check_handle(ls_rank *rank, const ls_rank_comm *comm, const ls_reques
 
 static void remember(ls_rank *rank, const ls_request *request) {
     ls_history_entry *entry = &rank->history[request->number % (uint64_t)rank->run->history];
-    *entry =
-        (ls_history_entry){.call = request->call, .verb = request->verb, .number = request->number};
+    *entry = (ls_history_entry){.call = request->call, .number = request->number};
     if (request->call.kind == LS_ALL_TO_ALL && request->call.send_counts != NULL) {
         entry->call.count = 0;  // the counts may be gone when it is told
         for (int m = 0; m < request->call.comm->size; m++) {

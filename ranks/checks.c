@@ -127,8 +127,7 @@ static void check_open(ls_request *request) {
             char where[LS_CALL_WHERE_MAX];
             (void)ls_findings__add_call(run, LS_FINDING_BUFFER_USE_BEFORE_WAIT, request,
                                         "it %s a buffer of the %s at %s, which was not waited for",
-                                        writes ? "writes" : "reads",
-                                        ls_findings__verb_name(&at->call, at->verb),
+                                        writes ? "writes" : "reads", ls_kind_name(at->call.kind),
                                         ls_call__where(where, &at->call));
             return;
         }
@@ -183,10 +182,10 @@ static int check_arguments(ls_request *request) {
     const ls_call *call = &request->call;
     ls_call_extent extent = {0};
     int status = LS_OK;
-    if (request->verb == LS_VERB_REPLICA) {
+    if (request->call.kind == LS_CHECK_REPLICA) {
         ls_check_clear();
         status = replica_bytes(&extent.send_bytes, call);
-    } else if (request->verb == LS_VERB_CALL) {
+    } else if (!ls_kind_is_ask(request->call.kind)) {
         status = ls_call_check(&extent, call);
     }
     if (status != LS_OK && ls_check_last()->found &&
@@ -275,8 +274,11 @@ static unsigned scan(const void *data, size_t count, ls_dtype dtype) {
 }
 
 static bool values_on(const ls_run *run, const ls_call *call) {
+    if (ls_kind_is_ask(call->kind) || !ls_collective_has_data(ls_collective_of(call->kind))) {
+        return false;
+    }
     return (run->checks[LS_FINDING_VALUE_NAN_FIRST] || run->checks[LS_FINDING_VALUE_INF_FIRST]) &&
-           call->kind != LS_BARRIER && ls_dtype_is_float(call->dtype) &&
+           ls_dtype_is_float(call->dtype) &&
            (run->moved_values || ls_collective_of(call->kind)->reduces);
 }
 
@@ -338,7 +340,7 @@ static void report_special(ls_run *run, ls_request *const *requests, int size, u
     }
     ls_text text = {0};
     char what[256], list[128];
-    ls_findings__describe(what, sizeof what, &requests[0]->call, requests[0]->verb);
+    ls_findings__describe(what, sizeof what, &requests[0]->call);
     if (first != NULL) {
         ls_ranks_format(list, sizeof list, ranks, count);
         ls_text_printf(&text,
@@ -362,12 +364,12 @@ static void report_special(ls_run *run, ls_request *const *requests, int size, u
 }
 
 bool ls_checks__watches(const ls_run *run, const ls_call *call) {
-    return ls_collective_of(call->kind)->reduces && values_on(run, call);
+    return values_on(run, call) && ls_collective_of(call->kind)->reduces;
 }
 
 void ls_checks__values(ls_run *run, ls_request *const *requests, int size, bool special) {
     const ls_call *call = &requests[0]->call;
-    bool reduced = ls_collective_of(call->kind)->reduces;
+    bool reduced = values_on(run, call) && ls_collective_of(call->kind)->reduces;
     if (!values_on(run, call) || (reduced && !special)) {
         return;
     }

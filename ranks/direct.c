@@ -177,10 +177,10 @@ static int await_all(ls_rank *rank, bool awaited_only) {
 // ---- Calls --------------------------------------------------------------------------------------
 int ls_direct__submit(ls_request *request) {
     ls_run *run = request->rank->run;
-    if (request->verb != LS_VERB_CALL) {
+    if (ls_kind_is_ask(request->call.kind)) {
         LS_TRY(side_by_side(run) ? LS_OK : flush(request->rank, NULL, NULL));
         ls_place__tell(request->rank, LS_PLACE_WAITS, request);
-        int status = ls_direct__verb(request);
+        int status = ls_direct__ask(request);
         ls_place__tell(request->rank, LS_PLACE_RUNS, NULL);
         return status;
     }

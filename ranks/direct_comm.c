@@ -10,7 +10,7 @@
 // What one member asks for, as it travels: all processes run one program, so bytes will do.
 typedef struct said {
     uint64_t magic;
-    int64_t verb, color, key, member_count, next_id, dtype, line;
+    int64_t kind, color, key, member_count, next_id, dtype, line;
     uint64_t count;
     char file[96];
 } said;
@@ -18,7 +18,7 @@ typedef struct said {
 static void say(said *out, const ls_request *request) {
     memset(out, 0, sizeof *out);
     out->magic = SAID_MAGIC;
-    out->verb = (int64_t)request->verb;
+    out->kind = (int64_t)request->call.kind;
     out->color = request->color;
     out->key = request->key;
     out->member_count = request->member_count;
@@ -54,19 +54,19 @@ static int stand_ins(ls_meet *meet, ls_request *request, const said *all, ls_are
     for (int m = 0; m < comm->size; m++) {
         if (all[m].magic != SAID_MAGIC) {
             ls_check__note(LS_FINDING_KIND_MISMATCH, &request->call);
-            return LS_FAIL_RANK(
-                LS_ERR_MISMATCH, comm->ranks[m], "%s on %s: rank %d makes another call",
-                ls_findings__verb_name(&request->call, request->verb), comm->name, comm->ranks[m]);
+            return LS_FAIL_RANK(LS_ERR_MISMATCH, comm->ranks[m],
+                                "%s on %s: rank %d makes another call",
+                                ls_kind_name(request->call.kind), comm->name, comm->ranks[m]);
         }
         ls_rank *rank = &ranks[m];
         rank->id = comm->ranks[m];
         rank->run = run;
         others[m] = (ls_request){.call = request->call,
-                                 .verb = (ls_verb)all[m].verb,
                                  .rank = rank,
                                  .color = (int)all[m].color,
                                  .key = (int)all[m].key,
                                  .member_count = (int)all[m].member_count};
+        others[m].call.kind = (ls_kind)all[m].kind;
         others[m].call.rank = comm->ranks[m];
         others[m].call.dtype = (ls_dtype)all[m].dtype;
         others[m].call.count = (size_t)all[m].count;
@@ -107,44 +107,44 @@ static int gather_lists(ls_meet *meet, ls_request *request, ls_arena *arena) {
     return LS_OK;
 }
 
-static int meet_verb(ls_meet *meet, ls_request *request, ls_arena *arena) {
+static int meet_ask(ls_meet *meet, ls_request *request, ls_arena *arena) {
     said own, *all = ls_arena_alloc(arena, (size_t)request->call.comm->size, sizeof *all);
     if (all == NULL) {
         return LS_ERR_MEMORY;
     }
-    if (request->verb == LS_VERB_REPLICAS) {
+    if (request->call.kind == LS_CHECK_REPLICAS) {
         request->key = (int)request->comm->replicas;
     }
     say(&own, request);
     LS_TRY(gather(all, &own, sizeof own, request));
     LS_TRY(stand_ins(meet, request, all, arena));
-    LS_TRY(ls_meet__check_verbs(meet));
-    return request->verb == LS_VERB_SUBSET ? gather_lists(meet, request, arena) : LS_OK;
+    LS_TRY(ls_meet__check_asks(meet));
+    return request->call.kind == LS_COMM_SUBSET ? gather_lists(meet, request, arena) : LS_OK;
 }
 
-static int do_verb(ls_request *request, ls_arena *arena) {
+static int do_ask(ls_request *request, ls_arena *arena) {
     ls_run *run = request->rank->run;
     ls_shared_comm *shared = request->comm->shared;
     ls_meet meet = {.shared = shared};
-    LS_TRY(meet_verb(&meet, request, arena));
-    switch (request->verb) {
-    case LS_VERB_SPLIT:
+    LS_TRY(meet_ask(&meet, request, arena));
+    switch (request->call.kind) {
+    case LS_COMM_SPLIT:
         return ls_comm__split(run, shared, meet.requests);
-    case LS_VERB_SUBSET:
+    case LS_COMM_SUBSET:
         return ls_comm__subset(run, shared, meet.requests);
-    case LS_VERB_REPLICA:
-    case LS_VERB_REPLICAS:
+    case LS_CHECK_REPLICA:
+    case LS_CHECK_REPLICAS:
         return ls_direct__replica(&meet, request);
-    case LS_VERB_CALL:
+    default:
         break;
     }
     return LS_OK;
 }
 
-int ls_direct__verb(ls_request *request) {
+int ls_direct__ask(ls_request *request) {
     ls_arena *arena = NULL;
     int status = ls_arena_create(&arena, NULL);
-    status = status == LS_OK ? do_verb(request, arena) : status;
+    status = status == LS_OK ? do_ask(request, arena) : status;
     // What is said of a failure may name places that the others told of.
     status = status == LS_OK ? LS_OK : ls_direct__fail(request, status);
     ls_arena_free(arena);

@@ -177,7 +177,7 @@ static int check_declared(const ls_meet *meet, const ls_request *request, uint64
 
 int ls_direct__replica(const ls_meet *meet, const ls_request *request) {
     bool differ = false;
-    if (request->verb == LS_VERB_REPLICA) {
+    if (request->call.kind == LS_CHECK_REPLICA) {
         LS_TRY(ls_replica__check_form(request->rank->run, request->comm->shared, meet->requests));
         return compare(&differ, request, &request->call);
     }

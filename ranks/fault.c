@@ -5,7 +5,7 @@
 
 static int flip_bit(ls_request *request, int64_t amount) {
     size_t bytes = 0;
-    if (request->verb != LS_VERB_CALL) {
+    if (ls_kind_is_ask(request->call.kind)) {
         bytes = request->call.count;
     } else {
         LS_TRY(ls_call_send_elements(&bytes, &request->call));

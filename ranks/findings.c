@@ -8,29 +8,7 @@
 #define FINDINGS_MAX 256  // of a run; more of them say nothing new
 #define SIDES_MAX    6
 
-const char *ls_findings__verb_name(const ls_call *call, ls_verb verb) {
-    switch (verb) {
-    case LS_VERB_SPLIT:
-        return "comm_split";
-    case LS_VERB_SUBSET:
-        return "comm_subset";
-    case LS_VERB_REPLICA:
-        return "check_replica";
-    case LS_VERB_REPLICAS:
-        return "check_replicas";
-    case LS_VERB_CALL:
-        break;
-    }
-    return (int)call->kind >= 0 && call->kind < LS_KIND_COUNT ? ls_kind_name(call->kind)
-                                                              : "unknown kind";
-}
-
-void ls_findings__describe(char *out, size_t out_bytes, const ls_call *call, ls_verb verb) {
-    if (verb != LS_VERB_CALL) {
-        (void)snprintf(out, out_bytes, "%s on %s", ls_findings__verb_name(call, verb),
-                       call->comm != NULL ? call->comm->name : "no communicator");
-        return;
-    }
+void ls_findings__describe(char *out, size_t out_bytes, const ls_call *call) {
     ls_call_format(out, out_bytes, call);
     char *tail = strstr(out, " (rank ");
     if (tail != NULL) {
@@ -130,7 +108,7 @@ void ls_findings__history(ls_text *text, const ls_rank *rank, int most) {
         if (entry->number != n || entry->call.comm == NULL) {
             continue;  // a call that a fault left out
         }
-        ls_findings__describe(what, sizeof what, &entry->call, entry->verb);
+        ls_findings__describe(what, sizeof what, &entry->call);
         ls_text_printf(text, "  %s%s at %s\n", what, entry->done ? "" : " (not complete)",
                        ls_call__where(where, &entry->call));
     }
@@ -155,7 +133,7 @@ void ls_findings__sides(ls_text *text, ls_request *const *requests, int count) {
             continue;
         }
         char what[256], where[LS_CALL_WHERE_MAX];
-        ls_findings__describe(what, sizeof what, &requests[i]->call, requests[i]->verb);
+        ls_findings__describe(what, sizeof what, &requests[i]->call);
         (void)ls_call__where(where, &requests[i]->call);
         int s = 0;
         while (s < side_count &&
@@ -194,7 +172,7 @@ void ls_findings__sides(ls_text *text, ls_request *const *requests, int count) {
 static void add_call(ls_run *run, ls_finding_id id, const ls_request *request, const char *format,
                      va_list args) {
     char what[256];
-    ls_findings__describe(what, sizeof what, &request->call, request->verb);
+    ls_findings__describe(what, sizeof what, &request->call);
     char message[LS_ERROR_TEXT_MAX];
     (void)vsnprintf(message, sizeof message, format, args);
     ls_text text = {0};
@@ -235,8 +213,8 @@ static int minority(int *out, ls_request *const *requests, int count) {
     int best = 0, best_votes = -1;
     char a[256], b[256];
     for (int i = 0, votes = 0; i < count; i++) {  // a majority vote, then its count
-        ls_findings__describe(a, sizeof a, &requests[i]->call, requests[i]->verb);
-        ls_findings__describe(b, sizeof b, &requests[best]->call, requests[best]->verb);
+        ls_findings__describe(a, sizeof a, &requests[i]->call);
+        ls_findings__describe(b, sizeof b, &requests[best]->call);
         if (best_votes < 0 || votes == 0) {
             best = i, votes = 1, best_votes = 0;
         } else {
@@ -244,9 +222,9 @@ static int minority(int *out, ls_request *const *requests, int count) {
         }
     }
     int found = 0;
-    ls_findings__describe(b, sizeof b, &requests[best]->call, requests[best]->verb);
+    ls_findings__describe(b, sizeof b, &requests[best]->call);
     for (int i = 0; i < count; i++) {
-        ls_findings__describe(a, sizeof a, &requests[i]->call, requests[i]->verb);
+        ls_findings__describe(a, sizeof a, &requests[i]->call);
         if (strcmp(a, b) != 0) {
             out[found++] = requests[i]->call.rank;
         }

@@ -42,8 +42,9 @@ LS_HOOK void ls_gdb_hook_caught(const ls_run *run, const ls_rank *rank, const ls
 
 void ls_hooks__enter(const ls_run *run, const ls_rank *rank, const ls_request *request) {
     ls_gdb_hook_enter(run, rank, request);
-    uint32_t caught =
-        ls_gdb_catching && request->verb == LS_VERB_CALL ? ls_hooks__caught(&request->call, 1) : 0;
+    uint32_t caught = ls_gdb_catching && !ls_kind_is_ask(request->call.kind)
+                          ? ls_hooks__caught(&request->call, 1)
+                          : 0;
     if (caught != 0) {
         ls_gdb_hook_caught(run, rank, request, caught);
     }

@@ -55,8 +55,7 @@ int ls_findings__add_check(ls_run *run, ls_request *const *requests, int count);
 void ls_findings__check_text(ls_text *text, const ls_check_failure *failure,
                              ls_request *const *requests, int count);
 // "all_reduce sum of 1024 f32 on world" without rank and place; for grouping.
-void ls_findings__describe(char *out, size_t out_bytes, const ls_call *call, ls_verb verb);
-const char *ls_findings__verb_name(const ls_call *call, ls_verb verb);
+void ls_findings__describe(char *out, size_t out_bytes, const ls_call *call);
 // "FILE:LINE" of a call; out [LS_CALL_WHERE_MAX].
 void ls_findings__history(ls_text *text, const ls_rank *rank, int most);
 // "  ranks 0-2: WHAT (FILE:LINE)" for each group of requests that say the same; names the majority.
@@ -125,7 +124,7 @@ void ls_place__tell(const ls_rank *rank, ls_place_state state, const ls_request 
 void ls_place__note(ls_run *run);
 
 // ---- call.c ------------------------------------------------------------------------------------
-// Makes the call that `proto` says (kind, buffers, counts, verb...) on `comm`; request NULL:
+// Makes the call that `proto` says (kind, buffers, counts...) on `comm`; request NULL:
 // blocking.
 int ls_call__post(const char *file, int line, ls_rank_comm *comm, const ls_request *proto,
                   ls_request **request);
@@ -136,7 +135,7 @@ void ls_meet__close(ls_shared_comm *shared);
 // Hands a request to its communicator; completes what has met.
 int ls_meet__submit(ls_request *request);
 // Checks that all ask for the same of what is no collective of data.
-int ls_meet__check_verbs(const ls_meet *meet);
+int ls_meet__check_asks(const ls_meet *meet);
 ls_meet *ls_meet__at(const ls_shared_comm *shared, uint64_t round);  // NULL: nobody is there yet
 
 // ---- p2p.c -------------------------------------------------------------------------------------
@@ -229,7 +228,7 @@ int ls_direct__finish(ls_rank *rank);  // what was never waited for: others may 
 int ls_direct__fail(ls_request *request, int status);
 // A call of the library's own on the request's communicator, complete at the end.
 int ls_direct__collective(const ls_request *request, ls_call call);
-int ls_direct__verb(ls_request *request);  // a split, a subset, a check of replicas
+int ls_direct__ask(ls_request *request);  // a split, a subset, a check of replicas
 int ls_direct__replica(const ls_meet *meet, const ls_request *request);
 
 #endif

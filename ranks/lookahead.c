@@ -12,7 +12,6 @@
 
 typedef struct traced {
     ls_call call;
-    ls_verb verb;
 } traced;
 
 struct ls_lookahead {
@@ -29,7 +28,7 @@ struct ls_lookahead {
 static void trace(ls_lookahead *look, int member, const ls_request *request) {
     if (look->counts[member] < look->depth) {
         look->calls[(size_t)member * (size_t)look->depth + (size_t)look->counts[member]++] =
-            (traced){request->call, request->verb};
+            (traced){request->call};
     }
 }
 
@@ -40,7 +39,7 @@ static const traced *at(const ls_lookahead *look, int member, int index) {
 }
 
 static bool same(const traced *a, const traced *b) {
-    return a != NULL && b != NULL && a->verb == b->verb && a->call.kind == b->call.kind &&
+    return a != NULL && b != NULL && a->call.kind == b->call.kind &&
            a->call.dtype == b->call.dtype && a->call.op == b->call.op &&
            a->call.root == b->call.root && a->call.count == b->call.count;
 }
@@ -116,7 +115,7 @@ static void add_next_calls(ls_text *text, const ls_lookahead *look, int member) 
     for (int i = 1; i < look->counts[member] && i < 5; i++) {
         char what[256], where[LS_CALL_WHERE_MAX];
         const traced *call = at(look, member, i);
-        ls_findings__describe(what, sizeof what, &call->call, call->verb);
+        ls_findings__describe(what, sizeof what, &call->call);
         ls_text_printf(text, "  %s at %s\n", what, ls_call__where(where, &call->call));
     }
 }
@@ -214,11 +213,11 @@ int ls_lookahead__start(ls_run *run, ls_meet *meet) {
 
 bool ls_lookahead__submit(ls_request *request) {
     ls_lookahead *look = request->rank->run->lookahead;
-    bool p2p = request->verb == LS_VERB_CALL && ls_kind_is_message(request->call.kind);
+    bool p2p = ls_kind_is_message(request->call.kind);
     if (request->comm->shared == look->shared && !p2p) {
         trace(look, request->comm->member, request);
     }
-    bool makes_handle = request->verb == LS_VERB_SPLIT || request->verb == LS_VERB_SUBSET;
+    bool makes_handle = request->call.kind == LS_COMM_SPLIT || request->call.kind == LS_COMM_SUBSET;
     if (request->rank->lookahead_left > 0 && !makes_handle) {
         request->rank->lookahead_left -= 1;
         ls_request__done(request, LS_OK);

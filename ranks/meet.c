@@ -116,23 +116,28 @@ static int meet_for(ls_meet **out, ls_shared_comm *shared, uint64_t round) {
 }
 
 // ---- Completing --------------------------------------------------------------------------------
-int ls_meet__check_verbs(const ls_meet *meet) {
+// Calls agree among themselves elsewhere: here all are one.
+static ls_kind ask_of(const ls_request *request) {
+    return ls_kind_is_ask(request->call.kind) ? request->call.kind : LS_KIND_COUNT;
+}
+
+int ls_meet__check_asks(const ls_meet *meet) {
     int size = meet->shared->comm->size, changed = -1;
     for (int m = 1; m < size && changed < 0; m++) {
-        changed = meet->requests[m]->verb != meet->requests[0]->verb ? m : -1;
+        changed = ask_of(meet->requests[m]) != ask_of(meet->requests[0]) ? m : -1;
     }
     if (changed < 0) {
         return LS_OK;
     }
-    // The verb that fewer members say is at fault; the first of them names the place.
+    // The kind that fewer members say is at fault; the first of them names the place.
     int like_first = 0;
     for (int m = 0; m < size; m++) {
-        like_first += meet->requests[m]->verb == meet->requests[0]->verb ? 1 : 0;
+        like_first += ask_of(meet->requests[m]) == ask_of(meet->requests[0]) ? 1 : 0;
     }
     bool first_is_wrong = 2 * like_first < size;
     bool noted = false;
     for (int m = 0; m < size; m++) {
-        bool same = meet->requests[m]->verb == meet->requests[0]->verb;
+        bool same = ask_of(meet->requests[m]) == ask_of(meet->requests[0]);
         if (same != first_is_wrong) {
             continue;
         }
@@ -147,8 +152,7 @@ int ls_meet__check_verbs(const ls_meet *meet) {
     return LS_FAIL_RANK(LS_ERR_MISMATCH, b->call.rank,
                         "call %llu on %s: kind differs: rank %d says %s, rank %d says %s",
                         (unsigned long long)a->call.seq, a->call.comm->name, a->call.rank,
-                        ls_findings__verb_name(&a->call, a->verb), b->call.rank,
-                        ls_findings__verb_name(&b->call, b->verb));
+                        ls_kind_name(a->call.kind), b->call.rank, ls_kind_name(b->call.kind));
 }
 
 static int check_overlap(const ls_run *run, const ls_meet *meet) {
@@ -168,8 +172,8 @@ static int check_overlap(const ls_run *run, const ls_meet *meet) {
 }
 
 static int check_meet(ls_run *run, ls_meet *meet) {
-    LS_TRY(ls_meet__check_verbs(meet));
-    if (meet->requests[0]->verb != LS_VERB_CALL) {
+    LS_TRY(ls_meet__check_asks(meet));
+    if (ls_kind_is_ask(meet->requests[0]->call.kind)) {
         return LS_OK;
     }
     int size = meet->shared->comm->size;
@@ -180,15 +184,15 @@ static int check_meet(ls_run *run, ls_meet *meet) {
 static int do_meet(ls_run *run, ls_meet *meet) {
     ls_shared_comm *shared = meet->shared;
     int size = shared->comm->size;
-    switch (meet->requests[0]->verb) {
-    case LS_VERB_SPLIT:
+    switch (meet->requests[0]->call.kind) {
+    case LS_COMM_SPLIT:
         return ls_comm__split(run, shared, meet->requests);
-    case LS_VERB_SUBSET:
+    case LS_COMM_SUBSET:
         return ls_comm__subset(run, shared, meet->requests);
-    case LS_VERB_REPLICA:
-    case LS_VERB_REPLICAS:
+    case LS_CHECK_REPLICA:
+    case LS_CHECK_REPLICAS:
         return ls_replica__check(run, shared, meet->requests);
-    case LS_VERB_CALL:
+    default:
         break;
     }
     for (int m = 0; m < size; m++) {
@@ -256,7 +260,7 @@ int ls_meet__submit(ls_request *request) {
     if (run->lookahead != NULL && ls_lookahead__submit(request)) {
         return run->status;
     }
-    if (request->verb == LS_VERB_CALL && ls_kind_is_message(request->call.kind)) {
+    if (ls_kind_is_message(request->call.kind)) {
         return ls_p2p__submit(request);
     }
     int member = request->comm->member;

@@ -38,8 +38,8 @@ static bool fits(const ls_request *a, const ls_request *b) {
 static bool posts_later(const ls_request *request, const ls_request *other) {
     for (const ls_request *at = request->rank->open; at != NULL; at = at->next) {
         if (at != request && at->comm == request->comm && at->state <= LS_REQUEST_POSTED &&
-            at->verb == LS_VERB_CALL && at->call.kind == request->call.kind &&
-            at->call.root == request->call.root && fits(at, other)) {
+            at->call.kind == request->call.kind && at->call.root == request->call.root &&
+            fits(at, other)) {
             return true;
         }
     }

@@ -357,7 +357,7 @@ void ls_replica__met(ls_run *run, const ls_meet *meet) {
         return;
     }
     char what[256], when[300];
-    ls_findings__describe(what, sizeof what, &meet->requests[0]->call, meet->requests[0]->verb);
+    ls_findings__describe(what, sizeof what, &meet->requests[0]->call);
     (void)snprintf(when, sizeof when, "after %s", what);
     for (ls_replica_set *set = run->replicas; set != NULL; set = set->next) {
         if (!whole(set) || !is_due(run, set, meet)) {
@@ -383,8 +383,8 @@ static int check_declared(ls_run *run, ls_shared_comm *shared, ls_request *const
 }
 
 int ls_replica__check(ls_run *run, ls_shared_comm *shared, ls_request *const *requests) {
-    return requests[0]->verb == LS_VERB_REPLICAS ? check_declared(run, shared, requests)
-                                                 : check_one(run, shared, requests);
+    return requests[0]->call.kind == LS_CHECK_REPLICAS ? check_declared(run, shared, requests)
+                                                       : check_one(run, shared, requests);
 }
 
 // ---- The last time ------------------------------------------------------------------------------

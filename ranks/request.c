@@ -181,7 +181,7 @@ static int refuse(ls_rank *rank, const ls_request *request, const char *file, in
     ls_text_printf(&text, "rank %d, ls_wait: ", rank->id);
     if (owner != NULL) {
         char what[256], where[LS_CALL_WHERE_MAX];
-        ls_findings__describe(what, sizeof what, &request->call, request->verb);
+        ls_findings__describe(what, sizeof what, &request->call);
         if (owner == rank) {
             ls_text_printf(&text, "the request was waited for already");
         } else {

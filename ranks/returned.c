@@ -14,7 +14,7 @@ static int sequence(const ls_history_entry **out, int most, const ls_rank *rank,
     int count = 0;
     for (uint64_t n = rank->call_count - kept; n < rank->call_count && count < most; n++) {
         const ls_history_entry *entry = &rank->history[n % room];
-        bool p2p = entry->verb == LS_VERB_CALL && ls_kind_is_message(entry->call.kind);
+        bool p2p = ls_kind_is_message(entry->call.kind);
         if (entry->number == n && entry->call.comm == comm && !p2p) {
             out[count++] = entry;
         }
@@ -23,7 +23,7 @@ static int sequence(const ls_history_entry **out, int most, const ls_rank *rank,
 }
 
 static bool same_site(const ls_history_entry *a, const ls_history_entry *b) {
-    return a->verb == b->verb && a->call.kind == b->call.kind && a->call.line == b->call.line &&
+    return a->call.kind == b->call.kind && a->call.line == b->call.line &&
            a->call.count == b->call.count && a->call.dtype == b->call.dtype &&
            strcmp(a->call.file != NULL ? a->call.file : "",
                   b->call.file != NULL ? b->call.file : "") == 0;
@@ -53,7 +53,7 @@ static const ls_history_entry *odd_call(const ls_rank *longer, const ls_rank *sh
 
 static void add_where(ls_text *text, const char *what, const ls_history_entry *entry) {
     char call[256], where[LS_CALL_WHERE_MAX];
-    ls_findings__describe(call, sizeof call, &entry->call, entry->verb);
+    ls_findings__describe(call, sizeof call, &entry->call);
     ls_text_printf(text, "%s %s at %s\n", what, call, ls_call__where(where, &entry->call));
 }
 
@@ -163,7 +163,7 @@ static void explain_p2p(ls_run *run, const ls_request *request) {
     bool send = request->call.kind == LS_SEND;
     int peer = request->call.comm->ranks[request->call.root], rank = request->call.rank;
     char what[256];
-    ls_findings__describe(what, sizeof what, &request->call, request->verb);
+    ls_findings__describe(what, sizeof what, &request->call);
     ls_text text = {0};
     ls_text_printf(&text, "rank %d, %s: rank %d never posts the %s%s\n", rank, what, peer,
                    send ? "receive" : "send",

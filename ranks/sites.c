@@ -139,7 +139,7 @@ int ls_sites__met(ls_run *run, const ls_meet *meet) {
     const ls_request *first = meet->requests[0];
     // Barriers carry nothing that another one could get.
     if (run->sites == LS_SITES_OFF || !run->checks[LS_FINDING_ORDER_MISMATCH] ||
-        first->verb != LS_VERB_CALL || first->call.kind == LS_BARRIER) {
+        ls_kind_is_ask(first->call.kind) || first->call.kind == LS_BARRIER) {
         return LS_OK;
     }
     bool mixed = is_mixed(meet);

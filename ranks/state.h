@@ -38,15 +38,6 @@ typedef enum ls_request_state {
     LS_REQUEST_FREED,    // waited for; kept for a while to tell use after free
 } ls_request_state;
 
-// Calls that are met like a collective but are none of the kinds.
-typedef enum ls_verb {
-    LS_VERB_CALL,  // what call.kind says
-    LS_VERB_SPLIT,
-    LS_VERB_SUBSET,
-    LS_VERB_REPLICA,   // compares one buffer
-    LS_VERB_REPLICAS,  // compares those that are declared
-} ls_verb;
-
 // A copy that a request owns, because the program's may be gone before the call is complete.
 typedef struct ls_kept {
     struct ls_kept *next;
@@ -56,7 +47,6 @@ typedef struct ls_kept {
 // A call on its way: on the stack of a blocking rank, or on the heap for one that is waited for.
 struct ls_request {
     ls_call call;
-    ls_verb verb;
     ls_request_state state;
     int status;  // once DONE
     bool asynchronous;
@@ -82,7 +72,6 @@ struct ls_request {
 
 typedef struct ls_history_entry {
     ls_call call;  // counts are not kept
-    ls_verb verb;
     uint64_t number;
     bool done;
 } ls_history_entry;

@@ -9,7 +9,9 @@ from .memory import Failure
 
 
 def kinds():
-    return memory.enum("ls_kind", "LS_")
+    known = memory.enum("ls_kind", "LS_")
+    count = next(number for number, name in known.items() if name == "kind_count")
+    return {number: name for number, name in known.items() if number < count}
 
 
 def check_kind(name):
@@ -17,14 +19,14 @@ def check_kind(name):
     if name == "":
         return None
     for number, known in kinds().items():
-        if known == name and name != "kind_count":
+        if known == name:
             return number
     known = ", ".join(kind_names())
     raise Failure(f"'{name}' is no kind of call; there are {known}")
 
 
 def kind_names():
-    return [name for name in kinds().values() if name != "kind_count"]
+    return list(kinds().values())
 
 
 class Where:

@@ -97,12 +97,6 @@ class Calls:
         return comm.name if comm is not None else "no communicator"
 
     def verb(self, found, prefix=""):
-        verb = found["verb"] if "verb" in found.layout.fields else 0
-        if verb != 0:
-            names = {"split": "comm_split", "subset": "comm_subset", "replica": "check_replica",
-                     "replicas": "check_replicas"}
-            name = memory.enum_name("ls_verb", "LS_VERB_", verb)
-            return names.get(name, name)
         return memory.enum_name("ls_kind", "LS_", found[prefix + "kind"])
 
     def collective(self, verb):

@@ -24,12 +24,12 @@ program = read("tests/ranks/every_call.c")
 tests = "".join(read(path[len(SOURCE) + 1:]) for path in
                 glob.glob(f"{SOURCE}/tests/ranks/*.c") + glob.glob(f"{SOURCE}/tests/mpi/*.c"))
 missing = []
-for name in sorted(macros | (functions - reached)):
+for name in sorted((macros | functions) - reached):
     where = tests if name.startswith("ls_spmd_") else program
     if not re.search(rf"\b{name}\(", where):
         missing.append(name)
-if len(macros) < 40 or len(functions) < 40:
+if len(macros) < 40 or len(functions) < 30:
     sys.exit(f"only {len(macros)} macros and {len(functions)} functions were found")
 if missing:
     sys.exit(f"no test makes the calls {', '.join(missing)}")
-print(f"{len(macros)} macros, {len(functions - reached)} functions beside them")
+print(f"{len(macros - reached)} macros, {len(functions - reached)} functions beside them")
