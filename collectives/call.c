@@ -79,8 +79,8 @@ void ls_call_format(char *out, size_t out_bytes, const ls_call *call) {
     bool said = call->purpose != NULL;
     (void)snprintf(out, out_bytes, "%s%s%s%s%s on %s (rank %d, call %llu, %s)",
                    ls_kind_name(call->kind), what, root, said ? " for " : "",
-                   said ? call->purpose : "", comm, call->rank,
-                   (unsigned long long)call->seq, ls_call__where(where, call));
+                   said ? call->purpose : "", comm, call->rank, (unsigned long long)call->seq,
+                   ls_call__where(where, call));
 }
 
 // ---- Extents ------------------------------------------------------------------------------------

@@ -27,6 +27,7 @@ JUDGED = {
                    "{all_to_all: {tensor: a, split_dim: 1, cat_dim: 0, into: c}}"],
     "gather": ["{gather: {count: 3, root: 1}}"],
     "scatter": ["{scatter: {count: 3, root: 1}}"],
+    "scan": ["{scan: {count: 4, values: normal}}"],
     "send_recv": ["{send_recv: {count: 3, pairs: [[0, 1], [1, 0]]}}"],
     "redistribute": ["{redistribute: {tensor: a, to: S(1), into: c}}"],
     "full": ["{full: {tensor: a}}"],
