@@ -21,6 +21,13 @@ Test(planted, the_same_rank) {
     cr_assert_not(agrees(LS_FINDING_OP_MISMATCH, 1, 2, LS_FINDING_OP_MISMATCH, 1));
 }
 
+// A process that ends early knows of itself alone.
+Test(planted, a_rank_that_ends_by_itself) {
+    cr_assert(agrees(LS_FINDING_RANK_EXITED_EARLY, 1, 3, LS_FINDING_RANK_EXITED_EARLY, 2));
+    cr_assert_not(agrees(LS_FINDING_RANK_EXITED_EARLY, 1, 2, LS_FINDING_RANK_EXITED_EARLY, 3));
+    cr_assert_not(agrees(LS_FINDING_OP_MISMATCH, 1, 3, LS_FINDING_RANK_EXITED_EARLY, 2));
+}
+
 // A rank that waited out its deadline names one rank of a circle, the one that returned, or one
 // that does not make the call that others make too often.
 Test(planted, the_deadline) {
