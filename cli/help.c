@@ -1,5 +1,5 @@
-// Everything that is made from the command and option tables for people and shells: --help, the man
-// page, the completion script.
+// What is made of the command and option tables for people: --help and the man page. What shells
+// get is made in completion.c.
 #include <string.h>
 
 #include "cli/commands.h"
@@ -157,59 +157,4 @@ void cli_help_man(ls_text *out, const cli_command *const *commands) {
     ls_text_puts(out, ".SH EXIT STATUS\n");
     roff(out, exit_codes);
     ls_text_puts(out, ".\n");
-}
-
-// ---- completion ---------------------------------------------------------------------------------
-
-static void completion_name(void *arg, const cli_option *option) {
-    ls_text_printf(arg, " --%s", option->long_name);
-}
-
-static void completion_choices(void *arg, const cli_option *option) {
-    if (option->choices == NULL) {
-        return;
-    }
-    ls_text *out = arg;
-    ls_text_printf(out, "    *:--%s) words=\"", option->long_name);
-    for (size_t i = 0; option->choices[i] != NULL; i++) {
-        ls_text_printf(out, "%s%s", i == 0 ? "" : " ", option->choices[i]);
-    }
-    ls_text_puts(out, "\" ;;\n");
-}
-
-void cli_help_completion(ls_text *out, const cli_command *const *commands) {
-    ls_text_puts(out,
-                 "# bash completion for lockstep\n_lockstep() {\n"
-                 "    local cur=\"${COMP_WORDS[COMP_CWORD]}\" prev=\"${COMP_WORDS[COMP_CWORD-1]}\""
-                 " words=\"\"\n    if [ \"$COMP_CWORD\" = 1 ]; then\n        words=\"--help "
-                 "--version");
-    for (size_t i = 0; commands[i] != NULL; i++) {
-        ls_text_printf(out, " %s", commands[i]->name);
-    }
-    ls_text_puts(out, "\"\n    else\n    case \"${COMP_WORDS[1]}:$prev\" in\n");
-    for (size_t i = 0; commands[i] != NULL; i++) {
-        ls_text choices = {0};
-        cli_options_each(commands[i], completion_choices, &choices);
-        ls_text pattern = {0};
-        ls_text_printf(&pattern, "    %s:", commands[i]->name);
-        const char *row = ls_text_string(&choices);
-        while (*row != 0) {  // "    *:--x)" becomes "    NAME:--x)"
-            size_t length = strcspn(row, "\n") + 1;
-            ls_text_puts(out, ls_text_string(&pattern));
-            ls_text_append(out, row + 6, length - 6);
-            row += length;
-        }
-        ls_text_free(&choices);
-        ls_text_free(&pattern);
-        ls_text_printf(out, "    %s:*) words=\"", commands[i]->name);
-        cli_options_each(commands[i], completion_name, out);
-        ls_text_puts(out, "\" ;;\n");
-    }
-    ls_text_puts(out,
-                 "    esac\n    fi\n"
-                 "    if [ -n \"$words\" ] && { [ \"$COMP_CWORD\" = 1 ] || [[ $cur == -* ]] || "
-                 "[[ $words != *--* ]]; }; then\n"
-                 "        mapfile -t COMPREPLY < <(compgen -W \"$words\" -- \"$cur\")\n"
-                 "    else\n        mapfile -t COMPREPLY < <(compgen -f -- \"$cur\")\n    fi\n}\n"
-                 "complete -o filenames -F _lockstep lockstep\n");
 }

@@ -79,8 +79,20 @@ static int run_command(const cli_command *command, int argc, char **argv) {
     return code;
 }
 
-// Options of the program itself, before any command.
-static int run_program_option(const char *word) {
+static int run_completion(const char *shell) {
+    ls_text text = {0};
+    int code = LS_EXIT_USAGE;
+    if (cli_completion(&text, commands, shell) == LS_OK) {
+        code = cli_output("-", &text);
+    } else {
+        cli_error("%s", ls_error_last()->text);
+    }
+    ls_text_free(&text);
+    return code;
+}
+
+// Options of the program itself, before any command; `next` follows, or is NULL.
+static int run_program_option(const char *word, const char *next) {
     static const char *const names[] = {"--help", "--version", "--man-page", "--completion"};
     if (strcmp(word, "--help") == 0 || strcmp(word, "-h") == 0) {
         return print(cli_help_program);
@@ -92,7 +104,7 @@ static int run_program_option(const char *word) {
         return print(cli_help_man);
     }
     if (strcmp(word, "--completion") == 0) {
-        return print(cli_help_completion);
+        return run_completion(next != NULL ? next : "bash");
     }
     const char *nearest = ls_nearest(word, names, sizeof names / sizeof names[0]);
     if (nearest != NULL) {
@@ -115,7 +127,7 @@ int main(int argc, char **argv) {
         return LS_EXIT_USAGE;
     }
     if (argv[1][0] == '-') {
-        return run_program_option(argv[1]);
+        return run_program_option(argv[1], argv[2]);
     }
     if (strcmp(argv[1], "help") == 0) {
         return run_help(argc - 2, argv + 2);

@@ -84,8 +84,9 @@ void cli_options_each(const cli_command *command,
 // What --help prints.
 void cli_help_command(ls_text *out, const cli_command *command);
 void cli_help_program(ls_text *out, const cli_command *const *commands);
-// lockstep(1) in man's own language, and a completion script for bash.
+// lockstep(1) in man's own language.
 void cli_help_man(ls_text *out, const cli_command *const *commands);
-void cli_help_completion(ls_text *out, const cli_command *const *commands);
+// A completion script for "bash", "zsh" or "fish"; LS_ERR_NOT_FOUND for another shell.
+int cli_completion(ls_text *out, const cli_command *const *commands, const char *shell);
 
 #endif

@@ -21,6 +21,16 @@ $ lockstep --help
 >   environment failed; 5 nothing ran
 $ lockstep --version
 > lockstep 0.1.0
+# Completions for three shells; bash where none is named.
+$ lockstep --completion | head -n 1
+> # bash completion for lockstep
+$ lockstep --completion zsh | head -n 1
+> #compdef lockstep
+$ lockstep --completion fish | head -n 1
+> # fish completion for lockstep
+$ lockstep --completion tcsh
+! lockstep: error: no completion for the shell 'tcsh'; bash, zsh or fish
+? 2
 # Near misses are named; nothing goes to stdout.
 $ lockstep doctr
 ! lockstep: error: unknown command 'doctr'; did you mean 'doctor'?
