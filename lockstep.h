@@ -1,24 +1,27 @@
 // lockstep: every rank of an SPMD program in one process, proven against real runs. Gathers the
-// public headers, ground floor first; each can also be included alone.
+// public headers, ground floor first; each can also be included alone. Those of the backends are
+// not among them: what they declare lies in libraries of their own.
 #ifndef LS_LOCKSTEP_H
 #define LS_LOCKSTEP_H
 
 #include "base/base.h"
-#include "formats/json.h"
+
+#include "formats/diagnostic.h"
 #include "formats/npy.h"
 #include "formats/safetensors.h"
 
-#include "kernels/kernels.h"
+#include "kernels/element.h"
+#include "kernels/pooling.h"
+
 #include "local_tensor/local_tensor.h"
+
+#include "orders/bound.h"
+#include "orders/explain.h"
+#include "orders/order.h"
 
 #include "collectives/collectives.h"
 #include "collectives/finding.h"
-#include "orders/bound.h"
-#include "orders/exact.h"
-#include "orders/explain.h"
-#include "orders/order.h"
 #include "collectives/recording.h"
-#include "collectives/tensor.h"
 
 #include "ranks/fault.h"
 #include "ranks/ranks.h"
@@ -34,10 +37,11 @@
 #include "embedding/module.h"
 #include "embedding/oracle.h"
 
-#include "report/report.h"
 #include "runner/result.h"
 #include "runner/compare/run.h"
 #include "runner/scenario/scenario.h"
+
+#include "report/report.h"
 #include "report/show.h"
 
 #endif

@@ -2,10 +2,11 @@
 #ifndef LS_BACKENDS_BACKEND_H
 #define LS_BACKENDS_BACKEND_H
 
+#include "base/exports.h"
 #include "collectives/collectives.h"
 
 // Checks calls [call_count] of one group against each other: memory that one of them writes may not
 // be touched by another (buffers of this process alone; each call must have passed ls_call_check).
-int ls_backend__check_overlap(const ls_call *calls, int call_count);
+LS_API_BACKENDS int ls_backend__check_overlap(const ls_call *calls, int call_count);
 
 #endif

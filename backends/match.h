@@ -2,6 +2,7 @@
 #ifndef LS_BACKENDS_MATCH_H
 #define LS_BACKENDS_MATCH_H
 
+#include "base/exports.h"
 #include "collectives/collectives.h"
 
 // One matched set: a collective of all members, or a send and its receive.
@@ -22,11 +23,11 @@ typedef struct ls_match {
 // Matches and checks calls [call_count], all members' calls of every communicator being there.
 // LS_ERR_MISMATCH or LS_ERR_INVALID, naming rank and call. Time grows with the calls and the sizes
 // of the communicators that they use (and n log n for sends and receives).
-int ls_match__calls(ls_match *out, const ls_call *calls, int call_count);
-void ls_match__free(ls_match *match);
+LS_API_BACKENDS int ls_match__calls(ls_match *out, const ls_call *calls, int call_count);
+LS_API_BACKENDS void ls_match__free(ls_match *match);
 
 // Room for one number per member in a communicator that takes part in matching (comm->impl).
-int ls_match__open(ls_comm *comm);
-void ls_match__close(ls_comm *comm);
+LS_API_BACKENDS int ls_match__open(ls_comm *comm);
+LS_API_BACKENDS void ls_match__close(ls_comm *comm);
 
 #endif

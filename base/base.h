@@ -4,7 +4,6 @@
 
 #include "base/dtype.h"
 #include "base/file.h"
-#include "base/machine.h"
 #include "base/memory.h"
 #include "base/random.h"
 #include "base/status.h"

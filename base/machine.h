@@ -13,10 +13,10 @@ extern "C" {
 
 // Bytes that one run may take unless it is told otherwise: half of what is available now, and no
 // more than the control group's limit. UINT64_MAX where the machine does not tell.
-LS_API uint64_t ls_machine_memory(void);
+uint64_t ls_machine_memory(void);
 // Threads that a process can have: the least of the user's, the system's and the control group's
 // limits and of what the mappings allow, of which each thread's stack takes two.
-LS_API uint64_t ls_machine_threads(void);
+uint64_t ls_machine_threads(void);
 
 #ifdef __cplusplus
 }

@@ -6,6 +6,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "base/machine.h"
 #include "cli/cli.h"
 #include "cli/commands.h"
 #include "cli/scenarios.h"

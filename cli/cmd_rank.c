@@ -14,6 +14,7 @@
 #endif
 #endif
 #include "runner/launch/launch.h"
+#include "runner/program/run_rank.h"
 
 static struct {
     cli_run_options run;

@@ -8,6 +8,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/machine.h"
 #include "orders/order.h"
 #include "runner/scenario/memory_need.h"
 #include "runner/launch/real.h"

@@ -1,23 +1,23 @@
 # cmake --install, find_package(lockstep), pkg-config lockstep, and cpack.
 include(CMakePackageConfigHelpers)
+include(LockstepPublic)
 
-set(rooms base formats kernels local_tensor orders collectives backends backends/mpi backends/nccl
-    backends/sim ranks planner embedding runner runner/compare runner/launch runner/plan
-    runner/program runner/replay runner/scenario runner/trace report)
-set(LOCKSTEP_PUBLIC_HEADERS "")
-foreach(room IN LISTS rooms)
-    file(GLOB headers CONFIGURE_DEPENDS RELATIVE "${PROJECT_SOURCE_DIR}"
-        "${PROJECT_SOURCE_DIR}/${room}/*.h")
-    list(FILTER headers EXCLUDE REGEX "(_|/)internal\\.h$")
-    list(APPEND LOCKSTEP_PUBLIC_HEADERS ${headers})
-    foreach(header IN LISTS headers)
-        install(FILES "${header}" DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}/lockstep/${room}")
-    endforeach()
+# What is installed beside liblockstep: the backends that this build has.
+set(LOCKSTEP_BACKENDS "")
+foreach(backend mpi nccl)
+    if(TARGET lockstep_${backend}_shared)
+        list(APPEND LOCKSTEP_BACKENDS ${backend})
+        string(TOUPPER ${backend} name)
+        list(APPEND LOCKSTEP_PUBLIC_HEADERS ${LOCKSTEP_PUBLIC_HEADERS_${name}})
+    endif()
 endforeach()
-if(EXISTS "${PROJECT_SOURCE_DIR}/lockstep.h")
-    list(APPEND LOCKSTEP_PUBLIC_HEADERS lockstep.h)
-    install(FILES lockstep.h DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}/lockstep")
+if(LOCKSTEP_BACKENDS STREQUAL "mpi;nccl")
+    list(APPEND LOCKSTEP_PUBLIC_HEADERS ${LOCKSTEP_PUBLIC_HEADERS_NCCL_MPI})
 endif()
+foreach(header IN LISTS LOCKSTEP_PUBLIC_HEADERS)
+    get_filename_component(folder "${header}" DIRECTORY)
+    install(FILES "${header}" DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}/lockstep/${folder}")
+endforeach()
 
 target_include_directories(lockstep_shared INTERFACE
     "$<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}>"
@@ -34,10 +34,18 @@ write_basic_package_version_file("${PROJECT_BINARY_DIR}/lockstep-config-version.
     COMPATIBILITY SameMinorVersion)
 install(FILES "${PROJECT_BINARY_DIR}/lockstep-config.cmake"
     "${PROJECT_BINARY_DIR}/lockstep-config-version.cmake" DESTINATION "${package_folder}")
-# From the folder of lockstep.pc up to the prefix, so that the package may be moved.
+# From the folder of the .pc files up to the prefix, so that the package may be moved.
 file(RELATIVE_PATH LOCKSTEP_PC_UP "/prefix/${CMAKE_INSTALL_LIBDIR}/pkgconfig" "/prefix")
-configure_file(cmake/lockstep.pc.in "${PROJECT_BINARY_DIR}/lockstep.pc" @ONLY)
-install(FILES "${PROJECT_BINARY_DIR}/lockstep.pc" DESTINATION "${CMAKE_INSTALL_LIBDIR}/pkgconfig")
+function(lockstep_pkg_config name)
+    configure_file("cmake/${name}.pc.in" "${PROJECT_BINARY_DIR}/${name}.pc" @ONLY)
+    install(FILES "${PROJECT_BINARY_DIR}/${name}.pc"
+        DESTINATION "${CMAKE_INSTALL_LIBDIR}/pkgconfig")
+endfunction()
+lockstep_pkg_config(lockstep)
+foreach(backend IN LISTS LOCKSTEP_BACKENDS)
+    install(TARGETS lockstep_${backend}_shared EXPORT lockstep)
+    lockstep_pkg_config(lockstep-${backend})
+endforeach()
 
 if(TARGET lockstep)
     install(TARGETS lockstep)
@@ -46,23 +54,48 @@ if(TARGET lockstep)
             install(TARGETS ${program})
         endif()
     endforeach()
-    # The man page and the completion come from the program's own option tables, the editors' schema
+    # The man page and the completions come from the program's own option tables, the editors' schema
     # from the table of all keys.
-    add_custom_command(OUTPUT "${PROJECT_BINARY_DIR}/lockstep.1" "${PROJECT_BINARY_DIR}/lockstep.bash"
-        "${PROJECT_BINARY_DIR}/scenario.schema.json"
-        COMMAND lockstep --man-page > "${PROJECT_BINARY_DIR}/lockstep.1"
-        COMMAND lockstep --completion > "${PROJECT_BINARY_DIR}/lockstep.bash"
+    set(pages "${PROJECT_BINARY_DIR}/pages")
+    file(MAKE_DIRECTORY "${pages}")
+    add_custom_command(OUTPUT "${pages}/lockstep.1" "${pages}/lockstep.bash"
+            "${pages}/lockstep.zsh" "${pages}/lockstep.fish" "${PROJECT_BINARY_DIR}/scenario.schema.json"
+        COMMAND lockstep --man-page > "${pages}/lockstep.1"
+        COMMAND lockstep --completion bash > "${pages}/lockstep.bash"
+        COMMAND lockstep --completion zsh > "${pages}/lockstep.zsh"
+        COMMAND lockstep --completion fish > "${pages}/lockstep.fish"
         COMMAND lockstep run --json-schema > "${PROJECT_BINARY_DIR}/scenario.schema.json"
         DEPENDS lockstep VERBATIM)
-    add_custom_target(lockstep_pages ALL DEPENDS "${PROJECT_BINARY_DIR}/lockstep.1"
-        "${PROJECT_BINARY_DIR}/lockstep.bash" "${PROJECT_BINARY_DIR}/scenario.schema.json")
-    install(FILES "${PROJECT_BINARY_DIR}/lockstep.1" DESTINATION "${CMAKE_INSTALL_MANDIR}/man1")
-    install(FILES "${PROJECT_BINARY_DIR}/lockstep.bash" RENAME lockstep
+    add_custom_target(lockstep_pages ALL DEPENDS "${pages}/lockstep.1")
+    install(FILES "${pages}/lockstep.1" DESTINATION "${CMAKE_INSTALL_MANDIR}/man1")
+    install(FILES "${pages}/lockstep.bash" RENAME lockstep
         DESTINATION "${CMAKE_INSTALL_DATADIR}/bash-completion/completions")
+    install(FILES "${pages}/lockstep.zsh" RENAME _lockstep
+        DESTINATION "${CMAKE_INSTALL_DATADIR}/zsh/site-functions")
+    install(FILES "${pages}/lockstep.fish"
+        DESTINATION "${CMAKE_INSTALL_DATADIR}/fish/vendor_completions.d")
     install(FILES "${PROJECT_BINARY_DIR}/scenario.schema.json"
         DESTINATION "${CMAKE_INSTALL_DATADIR}/lockstep")
 endif()
+
+# The public face as man pages, made of the headers' own comments.
+find_program(LOCKSTEP_PYTHON NAMES python3)
+if(LOCKSTEP_PYTHON)
+    set(manual "${PROJECT_BINARY_DIR}/man3")
+    add_custom_command(OUTPUT "${manual}/lockstep.3"
+        COMMAND "${LOCKSTEP_PYTHON}" cmake/headers.py man "${manual}" "${PROJECT_VERSION}"
+            ${LOCKSTEP_PUBLIC_HEADERS}
+        WORKING_DIRECTORY "${PROJECT_SOURCE_DIR}"
+        DEPENDS ${LOCKSTEP_PUBLIC_HEADERS} cmake/headers.py VERBATIM)
+    add_custom_target(lockstep_manual ALL DEPENDS "${manual}/lockstep.3")
+    install(DIRECTORY "${manual}" DESTINATION "${CMAKE_INSTALL_MANDIR}")
+endif()
+add_feature_info(manual LOCKSTEP_PYTHON "man pages of the library (python3)")
+
+# The README's links and those between the pages lead where they do in the tree.
 install(FILES README.md DESTINATION "${CMAKE_INSTALL_DOCDIR}")
+install(DIRECTORY docs examples DESTINATION "${CMAKE_INSTALL_DOCDIR}"
+    PATTERN "CMakeLists.txt" EXCLUDE PATTERN "*.py" EXCLUDE)
 
 set(CPACK_GENERATOR DEB TGZ)
 set(CPACK_PACKAGE_CONTACT "lockstep maintainers <lockstep@localhost>")

@@ -3,18 +3,21 @@
 #ifndef LS_COLLECTIVES_CHECK_H
 #define LS_COLLECTIVES_CHECK_H
 
+#include "base/exports.h"
 #include "collectives/collectives.h"
 #include "collectives/finding.h"
 #include "kernels/device.h"
 
 // ---- Noting what a check found ------------------------------------------------------------------
 // Begins a note with `call` as the first rank at fault; note_rank adds more.
-void ls_check__note(ls_finding_id id, const ls_call *call);
+LS_API_BACKENDS void ls_check__note(ls_finding_id id, const ls_call *call);
 void ls_check__note_rank(const ls_call *call);
-void ls_check__note_rank_number(int rank);
-void ls_check__restore(const ls_check_failure *failure);
-void ls_check__forget_file(void);    // where the call site's text does not outlive the check
-void ls_check__restart_ranks(void);  // forgets the ranks noted so far, keeps the call site
+LS_API_BACKENDS void ls_check__note_rank_number(int rank);
+LS_API_BACKENDS void ls_check__restore(const ls_check_failure *failure);
+// Where the call site's text does not outlive the check.
+LS_API_BACKENDS void ls_check__forget_file(void);
+// Forgets the ranks noted so far, keeps the call site.
+LS_API_BACKENDS void ls_check__restart_ranks(void);
 
 // "train.c:41", or "?" where the call does not say.
 #define LS_CALL_WHERE_MAX 96
@@ -56,7 +59,7 @@ static inline const char *ls_block__at_const(const void *base, size_t element,
 }
 
 // Copies that may meet the same address (in place) and zero bytes with a NULL pointer.
-void ls_block__copy(void *to, const void *from, size_t bytes);
+LS_API_BACKENDS void ls_block__copy(void *to, const void *from, size_t bytes);
 
 // Results of a call from this many bytes on, all members together, are larger than the caches.
 #define LS_STREAM_BYTES ((size_t)8 << 20)

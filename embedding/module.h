@@ -34,7 +34,7 @@
 #include "collectives/collectives.h"
 #include "collectives/recording.h"
 #include "embedding/jagged.h"
-#include "kernels/kernels.h"
+#include "kernels/pooling.h"
 #include "planner/plan.h"
 
 #ifdef __cplusplus

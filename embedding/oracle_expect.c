@@ -4,6 +4,7 @@
 
 #include <math.h>
 
+#include "kernels/element.h"
 #include "orders/bound.h"
 
 // ---- Which bags and ids an output is about ------------------------------------------------------

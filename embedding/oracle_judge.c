@@ -5,6 +5,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "kernels/element.h"
+
 // ---- Provenance ---------------------------------------------------------------------------------
 
 // Who holds a cell of the table. Data parallel: the asking rank itself.

@@ -13,6 +13,10 @@
 
 #include "base/base.h"
 
+#ifdef __cplusplus
+extern "C" {
+#endif
+
 #define LS_DIAGNOSTICS_MAX 100  // further errors are counted, not kept
 
 // A stretch of one line of a file. Lines and columns count from 1, columns in characters;
@@ -55,4 +59,7 @@ LS_API const char *ls_diagnostics_file(const ls_diagnostics *diagnostics);
 // Appends all of them, in order of line and column, each with its source line and caret.
 LS_API void ls_diagnostics_format(ls_text *out, ls_diagnostics *diagnostics);
 
+#ifdef __cplusplus
+}
+#endif
 #endif

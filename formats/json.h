@@ -24,26 +24,26 @@ typedef struct ls_json {
     bool key_pending;                    // a key was written, its value is due
 } ls_json;
 
-LS_API void ls_json_begin(ls_json *json, ls_text *out, int indent);
-LS_API void ls_json_object_open(ls_json *json);
-LS_API void ls_json_object_close(ls_json *json);
-LS_API void ls_json_array_open(ls_json *json);
-LS_API void ls_json_array_close(ls_json *json);
-LS_API void ls_json_key(ls_json *json, const char *key);
-LS_API void ls_json_string(ls_json *json, const char *value);  // NULL writes null; bytes that are
-                                                               // not UTF-8 become U+FFFD
-LS_API void ls_json_int(ls_json *json, int64_t value);
-LS_API void ls_json_uint(ls_json *json, uint64_t value);
-LS_API void ls_json_double(ls_json *json, double value);
-LS_API void ls_json_bool(ls_json *json, bool value);
-LS_API void ls_json_null(ls_json *json);
+void ls_json_begin(ls_json *json, ls_text *out, int indent);
+void ls_json_object_open(ls_json *json);
+void ls_json_object_close(ls_json *json);
+void ls_json_array_open(ls_json *json);
+void ls_json_array_close(ls_json *json);
+void ls_json_key(ls_json *json, const char *key);
+void ls_json_string(ls_json *json, const char *value);  // NULL writes null; bytes that are
+                                                        // not UTF-8 become U+FFFD
+void ls_json_int(ls_json *json, int64_t value);
+void ls_json_uint(ls_json *json, uint64_t value);
+void ls_json_double(ls_json *json, double value);
+void ls_json_bool(ls_json *json, bool value);
+void ls_json_null(ls_json *json);
 
 // key and value in one call
-LS_API void ls_json_member_string(ls_json *json, const char *key, const char *value);
-LS_API void ls_json_member_int(ls_json *json, const char *key, int64_t value);
-LS_API void ls_json_member_uint(ls_json *json, const char *key, uint64_t value);
-LS_API void ls_json_member_double(ls_json *json, const char *key, double value);
-LS_API void ls_json_member_bool(ls_json *json, const char *key, bool value);
+void ls_json_member_string(ls_json *json, const char *key, const char *value);
+void ls_json_member_int(ls_json *json, const char *key, int64_t value);
+void ls_json_member_uint(ls_json *json, const char *key, uint64_t value);
+void ls_json_member_double(ls_json *json, const char *key, double value);
+void ls_json_member_bool(ls_json *json, const char *key, bool value);
 
 #ifdef __cplusplus
 }

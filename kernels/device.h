@@ -80,7 +80,7 @@ struct ls_device {
 };
 
 // The host: ordinary memory from the default allocator. Never NULL; not to be freed.
-LS_API ls_device *ls_device_host(void);
+ls_device *ls_device_host(void);
 
 #ifdef __cplusplus
 }

@@ -12,72 +12,56 @@
 #include <stdint.h>
 
 #include "base/dtype.h"
+#include "base/exports.h"
 #include "base/status.h"
+#include "kernels/element.h"
+#include "kernels/pooling.h"
 
 #ifdef __cplusplus
 extern "C" {
 #endif
 
 // ---- Conversions --------------------------------------------------------------------------------
-// Round to nearest even; NaN stays NaN (quiet). f8e4m3 (finite, no infinity) saturates to +-448 and
-// f8e5m2 to +-57344 as CUDA's __NV_SATFINITE does; NaN stays NaN.
-LS_API float ls_f16_to_f32(uint16_t bits);
-LS_API uint16_t ls_f32_to_f16(float value);
-LS_API uint16_t ls_f64_to_f16(double value);  // one rounding, not two
-LS_API float ls_bf16_to_f32(uint16_t bits);
-LS_API uint16_t ls_f32_to_bf16(float value);
-LS_API uint16_t ls_f64_to_bf16(double value);    // one rounding
-LS_API uint16_t ls_f8e4m3_to_f16(uint8_t bits);  // exact
-LS_API uint16_t ls_f8e5m2_to_f16(uint8_t bits);  // exact
-LS_API uint8_t ls_f16_to_f8e4m3(uint16_t bits);
-LS_API uint8_t ls_f16_to_f8e5m2(uint16_t bits);
-
-// One element as a double (integers beyond 2^53 round; a NaN keeps its sign and every bit of its
-// payload, signalling ones too) and back (floats: one rounding, saturating
-// for f8 alone; integers: truncated toward zero and clamped to the type's range, NaN gives 0).
-LS_API double ls_element_to_f64(const void *element, ls_dtype dtype);
-LS_API void ls_element_from_f64(void *element, ls_dtype dtype, double value);
-
 // out [count] of out_dtype = in [count] of in_dtype, each element rounded once from its exact value
 // (integers clamp; integer to integer is exact where it fits). May not alias.
-LS_API void ls_kernel_convert(void *out, ls_dtype out_dtype, const void *in, ls_dtype in_dtype,
-                              size_t count);
+void ls_kernel_convert(void *out, ls_dtype out_dtype, const void *in, ls_dtype in_dtype,
+                       size_t count);
 
 // The same by plain code that shares nothing with the fast version; so for every _reference below.
-LS_API void ls_kernel_convert_reference(void *out, ls_dtype out_dtype, const void *in,
-                                        ls_dtype in_dtype, size_t count);
+void ls_kernel_convert_reference(void *out, ls_dtype out_dtype, const void *in, ls_dtype in_dtype,
+                                 size_t count);
 
 // ---- Exact scalar arithmetic --------------------------------------------------------------------
 // On the bits of narrow floats, rounded once to nearest even, subnormals kept, overflow: infinity;
 // what a GPU's __hadd, __hmul and __hfma give. fma(a, b, c) is a b + c. A NaN's payload is not
 // specified.
-LS_API uint16_t ls_f16_add(uint16_t a, uint16_t b);
-LS_API uint16_t ls_f16_mul(uint16_t a, uint16_t b);
-LS_API uint16_t ls_f16_fma(uint16_t a, uint16_t b, uint16_t c);
-LS_API uint16_t ls_bf16_add(uint16_t a, uint16_t b);
-LS_API uint16_t ls_bf16_mul(uint16_t a, uint16_t b);
-LS_API uint16_t ls_bf16_fma(uint16_t a, uint16_t b, uint16_t c);
+uint16_t ls_f16_add(uint16_t a, uint16_t b);
+uint16_t ls_f16_mul(uint16_t a, uint16_t b);
+uint16_t ls_f16_fma(uint16_t a, uint16_t b, uint16_t c);
+uint16_t ls_bf16_add(uint16_t a, uint16_t b);
+uint16_t ls_bf16_mul(uint16_t a, uint16_t b);
+uint16_t ls_bf16_fma(uint16_t a, uint16_t b, uint16_t c);
 // f8 goes through f16, as NCCL does: the operation rounds to f16, then f8 rounds again, saturating.
-LS_API uint8_t ls_f8e4m3_add(uint8_t a, uint8_t b);
-LS_API uint8_t ls_f8e4m3_mul(uint8_t a, uint8_t b);
-LS_API uint8_t ls_f8e5m2_add(uint8_t a, uint8_t b);
-LS_API uint8_t ls_f8e5m2_mul(uint8_t a, uint8_t b);
+uint8_t ls_f8e4m3_add(uint8_t a, uint8_t b);
+uint8_t ls_f8e4m3_mul(uint8_t a, uint8_t b);
+uint8_t ls_f8e5m2_add(uint8_t a, uint8_t b);
+uint8_t ls_f8e5m2_mul(uint8_t a, uint8_t b);
 
 // ---- Fill and copy ------------------------------------------------------------------------------
 // out [count] = *value (one element of dtype).
-LS_API void ls_kernel_fill(void *out, ls_dtype dtype, const void *value, size_t count);
+void ls_kernel_fill(void *out, ls_dtype dtype, const void *value, size_t count);
 // out = in; may not overlap unless equal.
-LS_API void ls_kernel_copy(void *out, const void *in, size_t bytes);
+void ls_kernel_copy(void *out, const void *in, size_t bytes);
 // The same, past the caches: for a result larger than them, where reading each line of it before
 // it is overwritten would cost half as much again.
-LS_API void ls_kernel_copy_streamed(void *out, const void *in, size_t bytes);
+void ls_kernel_copy_streamed(void *out, const void *in, size_t bytes);
 // Copies `rows` rows of row_bytes bytes between two strided arrays (strides in bytes).
-LS_API void ls_kernel_copy_2d(void *out, size_t out_stride_bytes, const void *in,
-                              size_t in_stride_bytes, size_t row_bytes, size_t rows);
+void ls_kernel_copy_2d(void *out, size_t out_stride_bytes, const void *in, size_t in_stride_bytes,
+                       size_t row_bytes, size_t rows);
 // Byte i of accumulator [bytes] stays where mask [period] has 0xff at (start + i) % period; where
 // it has 0 it becomes other's.
-LS_API void ls_kernel_select_bytes(void *accumulator, const void *other, const unsigned char *mask,
-                                   size_t period, size_t start, size_t bytes);
+void ls_kernel_select_bytes(void *accumulator, const void *other, const unsigned char *mask,
+                            size_t period, size_t start, size_t bytes);
 
 // ---- Reduce -------------------------------------------------------------------------------------
 // out [count] = left fold of in[0..in_count) [count] by op, in dtype, rounded after every step (f8:
@@ -88,52 +72,36 @@ LS_API void ls_kernel_select_bytes(void *accumulator, const void *other, const u
 //   again; integers: the factor is truncated and clamped to the type, the product wraps), then
 //   summed. premul is NULL for other ops.
 // out may equal any of in[] or lie apart. in_count >= 1. ls_op_supports(op, dtype) must hold.
-LS_API void ls_kernel_reduce(void *out, const void *const *in, size_t in_count, ls_dtype dtype,
-                             ls_op op, const double *premul, size_t count);
-LS_API void ls_kernel_reduce_reference(void *out, const void *const *in, size_t in_count,
-                                       ls_dtype dtype, ls_op op, const double *premul,
-                                       size_t count);
+LS_API_BACKENDS void ls_kernel_reduce(void *out, const void *const *in, size_t in_count,
+                                      ls_dtype dtype, ls_op op, const double *premul, size_t count);
+void ls_kernel_reduce_reference(void *out, const void *const *in, size_t in_count, ls_dtype dtype,
+                                ls_op op, const double *premul, size_t count);
 // accumulator [count] = accumulator op in [count], one step of such a fold (not avg, premul_sum).
-LS_API void ls_kernel_accumulate(void *accumulator, const void *in, ls_dtype dtype, ls_op op,
-                                 size_t count);
+LS_API_BACKENDS void ls_kernel_accumulate(void *accumulator, const void *in, ls_dtype dtype,
+                                          ls_op op, size_t count);
 // out [count] = in [count] * *factor (one element of dtype), rounded; integers wrap, f8 through
 // f16. out may equal in.
-LS_API void ls_kernel_scale(void *out, const void *in, const void *factor, ls_dtype dtype,
-                            size_t count);
+void ls_kernel_scale(void *out, const void *in, const void *factor, ls_dtype dtype, size_t count);
 // accumulator [count] = fma(in [count], *factor, accumulator), rounded once: f32, f64, f16, bf16.
-LS_API void ls_kernel_accumulate_fma(void *accumulator, const void *in, const void *factor,
-                                     ls_dtype dtype, size_t count);
+void ls_kernel_accumulate_fma(void *accumulator, const void *in, const void *factor, ls_dtype dtype,
+                              size_t count);
 // Whether data [count] holds a NaN or an infinity; never for integers.
-LS_API bool ls_kernel_any_special(const void *data, size_t count, ls_dtype dtype);
-LS_API bool ls_kernel_any_special_reference(const void *data, size_t count, ls_dtype dtype);
+bool ls_kernel_any_special(const void *data, size_t count, ls_dtype dtype);
+bool ls_kernel_any_special_reference(const void *data, size_t count, ls_dtype dtype);
 
 // ---- Embedding kernels --------------------------------------------------------------------------
-// What to do with an id outside [0, rows).
-typedef enum ls_id_policy {
-    LS_ID_ERROR,  // LS_ERR_INVALID, naming the position
-    LS_ID_CLAMP,  // nearest valid row
-    LS_ID_WRAP,   // mathematical modulo
-} ls_id_policy;
-
-typedef enum ls_pooling {
-    LS_POOL_NONE,  // sequence: no pooling
-    LS_POOL_SUM,
-    LS_POOL_MEAN,  // sum / number of ids that count; with weights sum(w e) / sum(w); empty bag: 0
-    LS_POOL_MAX,   // empty bag: 0
-} ls_pooling;
-
 // Applies the policy to ids [count] in place. On LS_ERR_INVALID *bad_index (may be NULL) is the
 // first bad position and the ids are unchanged. A table of 0 rows has no valid id under any policy.
-LS_API int ls_kernel_resolve_ids(int64_t *ids, size_t count, int64_t rows, ls_id_policy policy,
-                                 size_t *bad_index);
+int ls_kernel_resolve_ids(int64_t *ids, size_t count, int64_t rows, ls_id_policy policy,
+                          size_t *bad_index);
 
 // out [count, row_bytes] = rows table[ids[i]]; ids in range (asserted).
-LS_API void ls_kernel_gather_rows(void *out, const void *table, size_t row_bytes, int64_t rows,
-                                  const int64_t *ids, size_t count);
+void ls_kernel_gather_rows(void *out, const void *table, size_t row_bytes, int64_t rows,
+                           const int64_t *ids, size_t count);
 
 // Rows out[positions[i]] (strides of out_stride_bytes) = in [count, row_bytes]; positions distinct.
-LS_API void ls_kernel_scatter_rows(void *out, size_t out_stride_bytes, const void *in,
-                                   size_t row_bytes, const int64_t *positions, size_t count);
+void ls_kernel_scatter_rows(void *out, size_t out_stride_bytes, const void *in, size_t row_bytes,
+                            const int64_t *positions, size_t count);
 
 // Pooled lookup. out [bags, dim] f32 with row stride out_stride elements; table [rows, dim] of
 // table_dtype (f32, f16, bf16, f64); ids [offsets[bags] - offsets[0]]; bag b owns ids
@@ -142,75 +110,72 @@ LS_API void ls_kernel_scatter_rows(void *out, size_t out_stride_bytes, const voi
 // Accumulates in f32 (f64 tables: out is f64), in the order of the bag from +0, multiply then add
 // (no fma); sum(w) likewise. max: of w e; NaN loses, -0 < +0. pooling is not LS_POOL_NONE. Ids that
 // count are in range (asserted).
-LS_API void ls_kernel_pooled_lookup(void *out, size_t out_stride, const void *table,
-                                    ls_dtype table_dtype, int64_t rows, size_t dim,
-                                    const int64_t *ids, const int64_t *offsets,
-                                    const float *weights, int64_t padding_id, ls_pooling pooling,
-                                    size_t bags);
-LS_API void ls_kernel_pooled_lookup_reference(void *out, size_t out_stride, const void *table,
-                                              ls_dtype table_dtype, int64_t rows, size_t dim,
-                                              const int64_t *ids, const int64_t *offsets,
-                                              const float *weights, int64_t padding_id,
-                                              ls_pooling pooling, size_t bags);
+void ls_kernel_pooled_lookup(void *out, size_t out_stride, const void *table, ls_dtype table_dtype,
+                             int64_t rows, size_t dim, const int64_t *ids, const int64_t *offsets,
+                             const float *weights, int64_t padding_id, ls_pooling pooling,
+                             size_t bags);
+void ls_kernel_pooled_lookup_reference(void *out, size_t out_stride, const void *table,
+                                       ls_dtype table_dtype, int64_t rows, size_t dim,
+                                       const int64_t *ids, const int64_t *offsets,
+                                       const float *weights, int64_t padding_id, ls_pooling pooling,
+                                       size_t bags);
 
 // Bags as above. Every element of rows of out [bags, dim] (of dtype, with row stride out_stride
 // elements) whose bag has no id that counts becomes `value`.
-LS_API void ls_kernel_fill_empty_bags(void *out, size_t out_stride, ls_dtype dtype, double value,
-                                      size_t dim, const int64_t *ids, const int64_t *offsets,
-                                      int64_t padding_id, size_t bags);
+void ls_kernel_fill_empty_bags(void *out, size_t out_stride, ls_dtype dtype, double value,
+                               size_t dim, const int64_t *ids, const int64_t *offsets,
+                               int64_t padding_id, size_t bags);
 // What makes a mean of sums: divides row b of out [bags, dim] (f32, f64) by the number of bag b's
 // ids that count, or, with weights, by the sum of their weights, plus `added`; divisor and quotient
 // in f64, the sum in the order of the bag, one rounding at the end. Bags without an id that counts
 // stay.
-LS_API void ls_kernel_divide_bags(void *out, size_t out_stride, ls_dtype dtype, size_t dim,
-                                  const int64_t *ids, const int64_t *offsets, const float *weights,
-                                  double added, int64_t padding_id, size_t bags);
+void ls_kernel_divide_bags(void *out, size_t out_stride, ls_dtype dtype, size_t dim,
+                           const int64_t *ids, const int64_t *offsets, const float *weights,
+                           double added, int64_t padding_id, size_t bags);
 
 // Row gradients of a pooled lookup (sum, mean with weights as above; max takes the first maximum):
 // gradient [rows, dim] f32 += contributions, in the order of bags and ids (deterministic):
 // g w, for mean (g w) / sum(w) with w = 1 where there are no weights. table is needed for max
 // alone.
-LS_API void ls_kernel_pooled_lookup_backward(float *gradient, size_t dim, int64_t rows,
-                                             const float *grad_out, size_t grad_stride,
-                                             const float *table, const int64_t *ids,
-                                             const int64_t *offsets, const float *weights,
-                                             int64_t padding_id, ls_pooling pooling, size_t bags);
+void ls_kernel_pooled_lookup_backward(float *gradient, size_t dim, int64_t rows,
+                                      const float *grad_out, size_t grad_stride, const float *table,
+                                      const int64_t *ids, const int64_t *offsets,
+                                      const float *weights, int64_t padding_id, ls_pooling pooling,
+                                      size_t bags);
 
-LS_API void ls_kernel_pooled_lookup_backward_reference(float *gradient, size_t dim, int64_t rows,
-                                                       const float *grad_out, size_t grad_stride,
-                                                       const float *table, const int64_t *ids,
-                                                       const int64_t *offsets, const float *weights,
-                                                       int64_t padding_id, ls_pooling pooling,
-                                                       size_t bags);
+void ls_kernel_pooled_lookup_backward_reference(float *gradient, size_t dim, int64_t rows,
+                                                const float *grad_out, size_t grad_stride,
+                                                const float *table, const int64_t *ids,
+                                                const int64_t *offsets, const float *weights,
+                                                int64_t padding_id, ls_pooling pooling,
+                                                size_t bags);
 
 // Bucketize: splits bags by the owner of each id, keeping order. Owner p holds ids
 // [row_starts[p], row_starts[p+1]); row_starts [owners + 1], ascending, empty owners allowed.
 //   out_lengths [owners, bags]; out_ids [total] owner-major then bag order, made local (id -
 //   row_starts[owner]); out_weights likewise (or NULL when weights is NULL); out_positions [total]:
 //   index in the source order of each output id (or NULL). All ids must be in range.
-LS_API void ls_kernel_bucketize(int64_t *out_lengths, int64_t *out_ids, float *out_weights,
-                                int64_t *out_positions, const int64_t *ids, const int64_t *lengths,
-                                const float *weights, const int64_t *row_starts, size_t owners,
-                                size_t bags);
-LS_API void ls_kernel_bucketize_reference(int64_t *out_lengths, int64_t *out_ids,
-                                          float *out_weights, int64_t *out_positions,
-                                          const int64_t *ids, const int64_t *lengths,
-                                          const float *weights, const int64_t *row_starts,
-                                          size_t owners, size_t bags);
+void ls_kernel_bucketize(int64_t *out_lengths, int64_t *out_ids, float *out_weights,
+                         int64_t *out_positions, const int64_t *ids, const int64_t *lengths,
+                         const float *weights, const int64_t *row_starts, size_t owners,
+                         size_t bags);
+void ls_kernel_bucketize_reference(int64_t *out_lengths, int64_t *out_ids, float *out_weights,
+                                   int64_t *out_positions, const int64_t *ids,
+                                   const int64_t *lengths, const float *weights,
+                                   const int64_t *row_starts, size_t owners, size_t bags);
 
 // offsets [count + 1] = exclusive prefix sum of lengths [count], then the total.
 // LS_ERR_INVALID for a negative length, LS_ERR_OVERFLOW past INT64_MAX; *bad_index names it.
-LS_API int ls_kernel_offsets(int64_t *offsets, const int64_t *lengths, size_t count,
-                             size_t *bad_index);
+int ls_kernel_offsets(int64_t *offsets, const int64_t *lengths, size_t count, size_t *bad_index);
 
 // ---- Linear algebra -----------------------------------------------------------------------------
 // out [m, n] = a [m, k] b [k, n] in dtype f32 or f64, row-major, each element a left fold over k of
 // rounded products from +0 (no fma): the same bits however the work is split by rows or columns.
 // out overlaps neither.
-LS_API void ls_kernel_matmul(void *out, const void *a, const void *b, ls_dtype dtype, size_t m,
-                             size_t k, size_t n);
-LS_API void ls_kernel_matmul_reference(void *out, const void *a, const void *b, ls_dtype dtype,
-                                       size_t m, size_t k, size_t n);
+void ls_kernel_matmul(void *out, const void *a, const void *b, ls_dtype dtype, size_t m, size_t k,
+                      size_t n);
+void ls_kernel_matmul_reference(void *out, const void *a, const void *b, ls_dtype dtype, size_t m,
+                                size_t k, size_t n);
 
 #ifdef __cplusplus
 }

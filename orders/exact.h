@@ -18,13 +18,13 @@ extern "C" {
 
 // out [count]: elements [first, first + count) of the input of `rank` out of `ranks`, for a
 // reduction by op over all of them. ls_op_supports(op, dtype) must hold.
-LS_API void ls_exact_fill(void *out, ls_dtype dtype, ls_op op, uint64_t seed, int rank, int ranks,
-                          size_t first, size_t count);
+void ls_exact_fill(void *out, ls_dtype dtype, ls_op op, uint64_t seed, int rank, int ranks,
+                   size_t first, size_t count);
 // The rank's factor of a premul_sum: a power of two; 2 or 1 for integers.
-LS_API double ls_exact_premul(ls_dtype dtype, uint64_t seed, int rank);
+double ls_exact_premul(ls_dtype dtype, uint64_t seed, int rank);
 // out [count]: the same elements of the result, by integer arithmetic and without any fold.
-LS_API void ls_exact_expect(void *out, ls_dtype dtype, ls_op op, uint64_t seed, int ranks,
-                            size_t first, size_t count);
+void ls_exact_expect(void *out, ls_dtype dtype, ls_op op, uint64_t seed, int ranks, size_t first,
+                     size_t count);
 
 #ifdef __cplusplus
 }

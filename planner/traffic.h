@@ -48,9 +48,8 @@ typedef struct ls_traffic_rank {
 // out [plan->ranks]. tables [plan->table_count], in the plan's order. batches [ranks]: samples of
 // each rank. ids [ranks][tables' features in table order]. The plan must pass ls_plan_check.
 // LS_ERR_MEMORY, LS_ERR_OVERFLOW.
-LS_API int ls_plan_traffic(ls_traffic_rank *out, const ls_plan *plan,
-                           const ls_traffic_table *tables, const int64_t *batches,
-                           const ls_traffic_ids *const *ids);
+int ls_plan_traffic(ls_traffic_rank *out, const ls_plan *plan, const ls_traffic_table *tables,
+                    const int64_t *batches, const ls_traffic_ids *const *ids);
 
 #ifdef __cplusplus
 }

@@ -7,7 +7,7 @@
 
 // *out [*count] lives in `arena` and borrows from the scenario. `only` leaves out what has another
 // name; NULL: nothing. Without any table or tensor *count is 0.
-LS_API int ls_pictures_of_scenario(ls_picture **out, int *count, ls_arena *arena,
-                                   const ls_scenario *scenario, const char *only);
+int ls_pictures_of_scenario(ls_picture **out, int *count, ls_arena *arena,
+                            const ls_scenario *scenario, const char *only);
 
 #endif

@@ -10,10 +10,10 @@ extern "C" {
 
 // The first GPU that CUDA sees (CUDA_VISIBLE_DEVICES chooses). LS_ERR_BACKEND: there is none, and
 // why. Not to be freed.
-LS_API int ls_device_cuda_open(ls_device **out);
+int ls_device_cuda_open(ls_device **out);
 
 // One line about it, for people; LS_ERR_BACKEND likewise.
-LS_API int ls_device_cuda_describe(char *out, size_t out_bytes);
+int ls_device_cuda_describe(char *out, size_t out_bytes);
 
 #ifdef __cplusplus
 }

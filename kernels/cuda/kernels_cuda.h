@@ -16,74 +16,68 @@ extern "C" {
 
 typedef void *ls_cuda_stream;  // a cudaStream_t; NULL: the default stream
 
-LS_API int ls_kernel_convert_cuda(void *out, ls_dtype out_dtype, const void *in, ls_dtype in_dtype,
-                                  size_t count, ls_cuda_stream stream);
+int ls_kernel_convert_cuda(void *out, ls_dtype out_dtype, const void *in, ls_dtype in_dtype,
+                           size_t count, ls_cuda_stream stream);
 
 // value (host): one element of dtype.
-LS_API int ls_kernel_fill_cuda(void *out, ls_dtype dtype, const void *value, size_t count,
-                               ls_cuda_stream stream);
-LS_API int ls_kernel_copy_cuda(void *out, const void *in, size_t bytes, ls_cuda_stream stream);
-LS_API int ls_kernel_copy_2d_cuda(void *out, size_t out_stride_bytes, const void *in,
-                                  size_t in_stride_bytes, size_t row_bytes, size_t rows,
-                                  ls_cuda_stream stream);
+int ls_kernel_fill_cuda(void *out, ls_dtype dtype, const void *value, size_t count,
+                        ls_cuda_stream stream);
+int ls_kernel_copy_cuda(void *out, const void *in, size_t bytes, ls_cuda_stream stream);
+int ls_kernel_copy_2d_cuda(void *out, size_t out_stride_bytes, const void *in,
+                           size_t in_stride_bytes, size_t row_bytes, size_t rows,
+                           ls_cuda_stream stream);
 // mask (host): copied before the call returns.
-LS_API int ls_kernel_select_bytes_cuda(void *accumulator, const void *other,
-                                       const unsigned char *mask, size_t period, size_t start,
-                                       size_t bytes, ls_cuda_stream stream);
+int ls_kernel_select_bytes_cuda(void *accumulator, const void *other, const unsigned char *mask,
+                                size_t period, size_t start, size_t bytes, ls_cuda_stream stream);
 
 // in (host) [in_count]: device pointers; premul (host) [in_count] or NULL.
-LS_API int ls_kernel_reduce_cuda(void *out, const void *const *in, size_t in_count, ls_dtype dtype,
-                                 ls_op op, const double *premul, size_t count,
-                                 ls_cuda_stream stream);
-LS_API int ls_kernel_accumulate_cuda(void *accumulator, const void *in, ls_dtype dtype, ls_op op,
-                                     size_t count, ls_cuda_stream stream);
+int ls_kernel_reduce_cuda(void *out, const void *const *in, size_t in_count, ls_dtype dtype,
+                          ls_op op, const double *premul, size_t count, ls_cuda_stream stream);
+int ls_kernel_accumulate_cuda(void *accumulator, const void *in, ls_dtype dtype, ls_op op,
+                              size_t count, ls_cuda_stream stream);
 // factor (host): one element of dtype.
-LS_API int ls_kernel_scale_cuda(void *out, const void *in, const void *factor, ls_dtype dtype,
-                                size_t count, ls_cuda_stream stream);
-LS_API int ls_kernel_accumulate_fma_cuda(void *accumulator, const void *in, const void *factor,
-                                         ls_dtype dtype, size_t count, ls_cuda_stream stream);
+int ls_kernel_scale_cuda(void *out, const void *in, const void *factor, ls_dtype dtype,
+                         size_t count, ls_cuda_stream stream);
+int ls_kernel_accumulate_fma_cuda(void *accumulator, const void *in, const void *factor,
+                                  ls_dtype dtype, size_t count, ls_cuda_stream stream);
 
 // Waits for the stream. bad_index (host) as in kernels.h.
-LS_API int ls_kernel_resolve_ids_cuda(int64_t *ids, size_t count, int64_t rows, ls_id_policy policy,
-                                      size_t *bad_index, ls_cuda_stream stream);
-LS_API int ls_kernel_gather_rows_cuda(void *out, const void *table, size_t row_bytes, int64_t rows,
-                                      const int64_t *ids, size_t count, ls_cuda_stream stream);
-LS_API int ls_kernel_scatter_rows_cuda(void *out, size_t out_stride_bytes, const void *in,
-                                       size_t row_bytes, const int64_t *positions, size_t count,
-                                       ls_cuda_stream stream);
-LS_API int ls_kernel_fill_empty_bags_cuda(void *out, size_t out_stride, ls_dtype dtype,
-                                          double value, size_t dim, const int64_t *ids,
-                                          const int64_t *offsets, int64_t padding_id, size_t bags,
-                                          ls_cuda_stream stream);
-LS_API int ls_kernel_divide_bags_cuda(void *out, size_t out_stride, ls_dtype dtype, size_t dim,
-                                      const int64_t *ids, const int64_t *offsets,
-                                      const float *weights, double added, int64_t padding_id,
-                                      size_t bags, ls_cuda_stream stream);
-LS_API int ls_kernel_pooled_lookup_cuda(void *out, size_t out_stride, const void *table,
-                                        ls_dtype table_dtype, int64_t rows, size_t dim,
-                                        const int64_t *ids, const int64_t *offsets,
-                                        const float *weights, int64_t padding_id,
-                                        ls_pooling pooling, size_t bags, ls_cuda_stream stream);
+int ls_kernel_resolve_ids_cuda(int64_t *ids, size_t count, int64_t rows, ls_id_policy policy,
+                               size_t *bad_index, ls_cuda_stream stream);
+int ls_kernel_gather_rows_cuda(void *out, const void *table, size_t row_bytes, int64_t rows,
+                               const int64_t *ids, size_t count, ls_cuda_stream stream);
+int ls_kernel_scatter_rows_cuda(void *out, size_t out_stride_bytes, const void *in,
+                                size_t row_bytes, const int64_t *positions, size_t count,
+                                ls_cuda_stream stream);
+int ls_kernel_fill_empty_bags_cuda(void *out, size_t out_stride, ls_dtype dtype, double value,
+                                   size_t dim, const int64_t *ids, const int64_t *offsets,
+                                   int64_t padding_id, size_t bags, ls_cuda_stream stream);
+int ls_kernel_divide_bags_cuda(void *out, size_t out_stride, ls_dtype dtype, size_t dim,
+                               const int64_t *ids, const int64_t *offsets, const float *weights,
+                               double added, int64_t padding_id, size_t bags,
+                               ls_cuda_stream stream);
+int ls_kernel_pooled_lookup_cuda(void *out, size_t out_stride, const void *table,
+                                 ls_dtype table_dtype, int64_t rows, size_t dim, const int64_t *ids,
+                                 const int64_t *offsets, const float *weights, int64_t padding_id,
+                                 ls_pooling pooling, size_t bags, ls_cuda_stream stream);
 // ids_count: offsets[bags] - offsets[0], which the caller knows on the host.
-LS_API int ls_kernel_pooled_lookup_backward_cuda(float *gradient, size_t dim, int64_t rows,
-                                                 const float *grad_out, size_t grad_stride,
-                                                 const float *table, const int64_t *ids,
-                                                 size_t ids_count, const int64_t *offsets,
-                                                 const float *weights, int64_t padding_id,
-                                                 ls_pooling pooling, size_t bags,
-                                                 ls_cuda_stream stream);
+int ls_kernel_pooled_lookup_backward_cuda(float *gradient, size_t dim, int64_t rows,
+                                          const float *grad_out, size_t grad_stride,
+                                          const float *table, const int64_t *ids, size_t ids_count,
+                                          const int64_t *offsets, const float *weights,
+                                          int64_t padding_id, ls_pooling pooling, size_t bags,
+                                          ls_cuda_stream stream);
 // row_starts [owners + 1] is device memory too.
-LS_API int ls_kernel_bucketize_cuda(int64_t *out_lengths, int64_t *out_ids, float *out_weights,
-                                    int64_t *out_positions, const int64_t *ids,
-                                    const int64_t *lengths, const float *weights,
-                                    const int64_t *row_starts, size_t owners, size_t bags,
-                                    ls_cuda_stream stream);
+int ls_kernel_bucketize_cuda(int64_t *out_lengths, int64_t *out_ids, float *out_weights,
+                             int64_t *out_positions, const int64_t *ids, const int64_t *lengths,
+                             const float *weights, const int64_t *row_starts, size_t owners,
+                             size_t bags, ls_cuda_stream stream);
 // Waits for the stream.
-LS_API int ls_kernel_offsets_cuda(int64_t *offsets, const int64_t *lengths, size_t count,
-                                  size_t *bad_index, ls_cuda_stream stream);
+int ls_kernel_offsets_cuda(int64_t *offsets, const int64_t *lengths, size_t count,
+                           size_t *bad_index, ls_cuda_stream stream);
 
-LS_API int ls_kernel_matmul_cuda(void *out, const void *a, const void *b, ls_dtype dtype, size_t m,
-                                 size_t k, size_t n, ls_cuda_stream stream);
+int ls_kernel_matmul_cuda(void *out, const void *a, const void *b, ls_dtype dtype, size_t m,
+                          size_t k, size_t n, ls_cuda_stream stream);
 
 #ifdef __cplusplus
 }

@@ -8,7 +8,10 @@
 #include "ranks/ranks.h"
 #include "runner/result.h"
 #include "runner/scenario/scenario.h"
-#include "runner/compare/stages.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
 
 typedef struct ls_run_options {
     const char *order;  // reduction order, replaces the scenario's; NULL: as the scenario says
@@ -29,12 +32,12 @@ typedef struct ls_run_options {
 } ls_run_options;
 
 // Simulates the scenario and judges it against its oracle: adds one case.
-int ls_run_simulated(ls_results *results, const ls_scenario *scenario,
-                     const ls_run_options *options);
+LS_API int ls_run_simulated(ls_results *results, const ls_scenario *scenario,
+                            const ls_run_options *options);
 
 // Runs the scenario on a backend other than the simulator and judges that against the oracle.
-int ls_run_real(ls_results *results, const ls_scenario *scenario, const ls_backend_kind *backend,
-                const ls_run_options *options);
+LS_API int ls_run_real(ls_results *results, const ls_scenario *scenario,
+                       const ls_backend_kind *backend, const ls_run_options *options);
 
 // What the simulation is compared with.
 typedef struct ls_real_source {
@@ -43,20 +46,16 @@ typedef struct ls_real_source {
 } ls_real_source;
 
 // Simulates the scenario, runs it on a backend or reads a recording, and compares stage by stage.
-int ls_run_compared(ls_results *results, const ls_scenario *scenario, const ls_real_source *real,
-                    const ls_run_options *options);
+LS_API int ls_run_compared(ls_results *results, const ls_scenario *scenario,
+                           const ls_real_source *real, const ls_run_options *options);
 
 // Runs the scenario on a backend, the simulator or another, and keeps the recording in its folder
 // of options->keep_dir, which must not exist or be an earlier recording of a scenario of that name.
 // Adds one case: bit_exact without stages, or what went wrong.
-int ls_run_recorded(ls_results *results, const ls_scenario *scenario,
-                    const ls_backend_kind *backend, const ls_run_options *options);
+LS_API int ls_run_recorded(ls_results *results, const ls_scenario *scenario,
+                           const ls_backend_kind *backend, const ls_run_options *options);
 
-// The ranks of one process, called in each that ls_run_* started, and for the simulator in this
-// one: executes the scenario on `backend`, whose world holds these ranks, and writes their part of
-// the recording in `dir`. versions: of the libraries that mattered, or NULL. own_calls: each rank
-// makes its calls by itself.
-int ls_run_rank(const ls_scenario *scenario, ls_backend *backend, const char *versions,
-                const char *dir, bool own_calls);
-
+#ifdef __cplusplus
+}
+#endif
 #endif

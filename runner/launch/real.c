@@ -16,6 +16,7 @@
 #include "runner/launch/keeper.h"
 #include "runner/launch/launch.h"
 #include "runner/compare/recorded.h"
+#include "runner/program/run_rank.h"
 #include "runner/scenario/scenario_files.h"
 
 #define OUTPUT_LINES_MAX 12  // of what a failed run printed

@@ -6,6 +6,7 @@
 #include "runner/compare/call_orders.h"
 #include "runner/launch/launch.h"
 #include "runner/compare/run.h"
+#include "runner/compare/stages.h"
 
 typedef struct ls_real_request {
     const ls_scenario *scenario;

@@ -6,12 +6,12 @@
 #include "runner/scenario/scenario.h"
 
 // Whether `name` is a path: it has a dot or a slash in it, as no preset's name has.
-LS_API bool ls_scenario_machine_is_path(const char *name);
+bool ls_scenario_machine_is_path(const char *name);
 
 // The machine `name` (NULL: the scenario's own, else LS_SCENARIO_MACHINE) for the scenario's ranks.
 // LS_ERR_NOT_FOUND: no such preset, with a near name; LS_ERR_IO; LS_ERR_FORMAT: the file is wrong,
 // and `errors` says where; LS_ERR_INVALID: it is a machine of other ranks.
-LS_API int ls_scenario_machine(ls_topology *out, ls_text *errors, const ls_scenario *scenario,
-                               const char *name);
+int ls_scenario_machine(ls_topology *out, ls_text *errors, const ls_scenario *scenario,
+                        const char *name);
 
 #endif

@@ -11,6 +11,6 @@
 // *out lives in `arena` and borrows names from the scenario. LS_ERR_INVALID names the table and
 // where it stands in the file; the plan is not yet checked (ls_plan_check), since a scenario may
 // hold a broken one on purpose.
-LS_API int ls_scenario_plan(ls_plan *out, const ls_scenario *scenario, ls_arena *arena);
+int ls_scenario_plan(ls_plan *out, const ls_scenario *scenario, ls_arena *arena);
 
 #endif

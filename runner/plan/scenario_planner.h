@@ -9,7 +9,7 @@
 // *tables [scenario->table_count] in `arena`. Ids per bag, skew and duplicates are those of the
 // batches of up to LS_PLANNER_SAMPLED_RANKS ranks. LS_ERR_INVALID: the scenario has no tables.
 #define LS_PLANNER_SAMPLED_RANKS 8
-LS_API int ls_scenario_planner_tables(ls_planner_table **tables, const ls_scenario *scenario,
-                                      ls_arena *arena);
+int ls_scenario_planner_tables(ls_planner_table **tables, const ls_scenario *scenario,
+                               ls_arena *arena);
 
 #endif

@@ -44,27 +44,27 @@ typedef struct ls_step_runner {
 } ls_step_runner;
 
 // Has every step done and timed. *out and all in it live in `arena`; the plan is borrowed.
-LS_API int ls_stage_times_measure(ls_stage_times *out, const ls_steps *steps, const ls_plan *plan,
-                                  const ls_step_runner *runner, ls_arena *arena);
+int ls_stage_times_measure(ls_stage_times *out, const ls_steps *steps, const ls_plan *plan,
+                           const ls_step_runner *runner, ls_arena *arena);
 // The same by the simulator: one thread does the work of all ranks, and each is given an equal
 // share of a collective. For trying the path, not for judging a model of GPUs.
-LS_API int ls_stage_times_simulate(ls_stage_times *out, const ls_steps *steps, const ls_plan *plan,
-                                   ls_arena *arena);
+int ls_stage_times_simulate(ls_stage_times *out, const ls_steps *steps, const ls_plan *plan,
+                            ls_arena *arena);
 
 // As a JSON file (docs/reference.md).
-LS_API int ls_stage_times_write(ls_text *out, const ls_stage_times *times);
+int ls_stage_times_write(ls_text *out, const ls_stage_times *times);
 // Reads it back; everything is allocated in `arena`. LS_ERR_FORMAT: every error is appended to
 // `errors` as FILE:LINE:COL: error: ..., the line and a caret. `file` is for messages alone.
-LS_API int ls_stage_times_read(ls_stage_times *out, ls_arena *arena, ls_text *errors,
-                               const char *file, const char *text, size_t bytes);
+int ls_stage_times_read(ls_stage_times *out, ls_arena *arena, ls_text *errors, const char *file,
+                        const char *text, size_t bytes);
 // Whether they were measured with this scenario: its name, seed, ranks and tables. LS_ERR_INVALID.
-LS_API int ls_stage_times_check(const ls_stage_times *times, const ls_scenario *scenario);
+int ls_stage_times_check(const ls_stage_times *times, const ls_scenario *scenario);
 
 // predicted [ranks] beside the medians, with errors (predicted / measured - 1): for people, and as
 // JSON (docs/reference.md).
-LS_API int ls_stage_times_report_text(ls_text *out, const ls_stage_times *times,
-                                      const ls_planner_stages *predicted, const char *machine);
-LS_API int ls_stage_times_report_json(ls_text *out, const ls_stage_times *times,
-                                      const ls_planner_stages *predicted, const char *machine);
+int ls_stage_times_report_text(ls_text *out, const ls_stage_times *times,
+                               const ls_planner_stages *predicted, const char *machine);
+int ls_stage_times_report_json(ls_text *out, const ls_stage_times *times,
+                               const ls_planner_stages *predicted, const char *machine);
 
 #endif

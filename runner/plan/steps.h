@@ -15,7 +15,7 @@ typedef enum ls_step_stage {
     LS_STEP_OUTPUT_DIST,
     LS_STEP_STAGE_COUNT
 } ls_step_stage;
-LS_API const char *ls_step_stage_name(ls_step_stage stage);
+const char *ls_step_stage_name(ls_step_stage stage);
 
 // One collective of a group of ranks.
 typedef struct ls_step_collective {
@@ -58,17 +58,16 @@ typedef struct ls_steps {
 
 // Runs the forward stages with `plan` in the simulator. Everything lives in `arena`; the scenario
 // is borrowed. LS_ERR_INVALID for a program.
-LS_API int ls_steps_capture(ls_steps *out, const ls_scenario *scenario, const ls_plan *plan,
-                            ls_arena *arena);
+int ls_steps_capture(ls_steps *out, const ls_scenario *scenario, const ls_plan *plan,
+                     ls_arena *arena);
 
 // Fills `out` [rows, columns] with the weights that a lookup reads.
-LS_API int ls_steps_weights(void *out, const ls_steps *steps, const ls_step_lookup *lookup);
+int ls_steps_weights(void *out, const ls_steps *steps, const ls_step_lookup *lookup);
 
 // Whether `got` is what member `member` must receive: the same bits; of a sum, within the rounding
 // of any order. LS_ERR_FINDING names stage, rank and element.
-LS_API int ls_steps_check_collective(const ls_step_collective *collective, int member,
-                                     const void *got);
+int ls_steps_check_collective(const ls_step_collective *collective, int member, const void *got);
 // The same for a lookup's results: the same bits.
-LS_API int ls_steps_check_lookup(const ls_step_lookup *lookup, const void *got);
+int ls_steps_check_lookup(const ls_step_lookup *lookup, const void *got);
 
 #endif

@@ -5,6 +5,7 @@
 #include <inttypes.h>
 #include <string.h>
 
+#include "kernels/element.h"
 #include "ranks/hooks.h"
 #include "runner/scenario/inputs.h"
 #include "runner/plan/scenario_plan.h"

@@ -1,9 +1,10 @@
 // The ranks that one process holds: executes the scenario, in a process that the runner started for
 // a real run or in the simulator, and writes this process's part of the recording.
+#include "runner/program/run_rank.h"
+
 #include "base/file.h"
 #include "runner/program/execute.h"
 #include "runner/program/program.h"
-#include "runner/compare/run.h"
 
 static int run(const ls_scenario *scenario, ls_backend *backend, ls_recording_writer *writer,
                ls_arena *arena, bool own_calls) {

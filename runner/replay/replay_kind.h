@@ -18,7 +18,7 @@ typedef struct ls_replay_kind {
 // What the folder itself holds, by its manifest and the names of its files; all false: nothing.
 // LS_ERR_FORMAT where it looks like a part of one: a manifest that cannot be read or that nobody
 // knows, files of ranks without a manifest.
-LS_API int ls_replay_kind_of(ls_replay_kind *out, const char *dir);
+int ls_replay_kind_of(ls_replay_kind *out, const char *dir);
 
 // Adds a skipped case where results lie in a folder without a manifest (*.bin, *.safetensors).
 LS_API int ls_replay_unnamed(ls_results *results, const char *dir);

@@ -18,7 +18,7 @@ extern "C" {
 // reads as a case of their own), what is malformed is an error case. `summary`
 // (may be NULL) gets one line per group (world, op, dtype, algorithm, protocol), then what is not
 // bit exact in full. The directory may be hostile. LS_ERR_IO, LS_ERR_FORMAT, LS_ERR_MEMORY.
-LS_API int ls_replay_nccl(ls_results *results, ls_text *summary, const char *dir, int threads);
+int ls_replay_nccl(ls_results *results, ls_text *summary, const char *dir, int threads);
 
 #ifdef __cplusplus
 }

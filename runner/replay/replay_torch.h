@@ -18,7 +18,7 @@ extern "C" {
 // is skipped with the reason, and so, as a case of its own, is what of a file or an entry
 // nothing reads (gradients, unknown tensors and keys); what is malformed is an error case. The
 // directory may be hostile. LS_ERR_IO, LS_ERR_FORMAT, LS_ERR_MEMORY.
-LS_API int ls_replay_torch(ls_results *results, const char *dir);
+int ls_replay_torch(ls_results *results, const char *dir);
 
 #ifdef __cplusplus
 }

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "formats/safetensors.h"
+#include "kernels/kernels.h"
 #include "orders/bound.h"
 #include "embedding/embedding.h"
 #include "runner/replay/replay_torch_internal.h"

@@ -21,10 +21,10 @@ void ls_input_files_free(ls_input_files *files);  // NULL is allowed
 // The array in `path` (.npy), or tensor `tensor` of it (.safetensors; NULL: its only one). Borrowed
 // from the scenario. Threads may call it at once. LS_ERR_IO, LS_ERR_FORMAT, LS_ERR_NOT_FOUND,
 // LS_ERR_UNSUPPORTED.
-LS_API int ls_input_file_get(const ls_input_array **out, const ls_scenario *scenario,
-                             const char *path, const char *tensor);
+int ls_input_file_get(const ls_input_array **out, const ls_scenario *scenario, const char *path,
+                      const char *tensor);
 
 // What that array is, without its data (NULL): for checks before anything is run.
-LS_API int ls_input_file_describe(ls_input_array *out, const char *path, const char *tensor);
+int ls_input_file_describe(ls_input_array *out, const char *path, const char *tensor);
 
 #endif

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "kernels/element.h"
 #include "runner/scenario/numbers.h"
 #include "runner/scenario/zipf.h"
 

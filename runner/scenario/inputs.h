@@ -10,17 +10,16 @@
 // scenario's inputs are weighted. Ids are as generated: ids_out_of_range is not applied here. The
 // caller frees *out. LS_ERR_FORMAT, LS_ERR_IO: an input file is unusable; the text names it and
 // its feature.
-LS_API int ls_inputs_jagged(ls_keyed_jagged **out, const ls_scenario *scenario, int rank);
+int ls_inputs_jagged(ls_keyed_jagged **out, const ls_scenario *scenario, int rank);
 
 // out [rows, columns] of the table's dtype = rows [row, row + rows) x columns [column, column +
 // columns) of the weights of table `table`; the same cell has the same value whatever the block.
-LS_API int ls_inputs_weights(void *out, const ls_scenario *scenario, int table, int64_t row,
-                             int64_t rows, int64_t column, int64_t columns);
+int ls_inputs_weights(void *out, const ls_scenario *scenario, int table, int64_t row, int64_t rows,
+                      int64_t column, int64_t columns);
 
 // out [count] of dtype: the first `count` values of rank's send buffer in a program's step.
-LS_API int ls_inputs_step_values(void *out, const ls_scenario *scenario,
-                                 const ls_scenario_step *step, int rank, ls_dtype dtype,
-                                 size_t count);
+int ls_inputs_step_values(void *out, const ls_scenario *scenario, const ls_scenario_step *step,
+                          int rank, ls_dtype dtype, size_t count);
 
 // Whether the lengths, ids and weights of a feature fit together and the batch, before anything is
 // run. *wrong (NULL: none in particular) is what the error is about. A batch of more than 2^22
@@ -32,7 +31,7 @@ int ls_inputs_member(const ls_scenario *scenario, const ls_scenario_step *step, 
                      int *size);
 
 // out: the whole logical tensor, dense, of its shape and dtype.
-LS_API int ls_inputs_tensor_values(void *out, const ls_scenario *scenario,
-                                   const ls_scenario_tensor *tensor);
+int ls_inputs_tensor_values(void *out, const ls_scenario *scenario,
+                            const ls_scenario_tensor *tensor);
 
 #endif

@@ -7,8 +7,8 @@
 
 // Bytes at the peak of a run of all ranks in one process, judged by its oracle. The same for the
 // same scenario on every machine.
-LS_API double ls_memory_need(const ls_scenario *scenario);
+double ls_memory_need(const ls_scenario *scenario);
 // LS_ERR_LIMIT, with both figures, when a run would need more than `limit` bytes.
-LS_API int ls_memory_check(const ls_scenario *scenario, uint64_t limit);
+int ls_memory_check(const ls_scenario *scenario, uint64_t limit);
 
 #endif

@@ -6,6 +6,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "kernels/kernels.h"
+
 #define STREAM_NAME_MAX 320
 
 int ls_numbers__place(const ls_scenario *scenario, const ls_generator *generator,

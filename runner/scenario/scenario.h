@@ -15,12 +15,16 @@
 #include "collectives/collectives.h"
 #include "collectives/finding.h"
 #include "embedding/module.h"
-#include "kernels/kernels.h"
+#include "kernels/pooling.h"
 #include "local_tensor/local_tensor.h"
 #include "planner/plan.h"
 #include "ranks/fault.h"
 #include "formats/diagnostic.h"
 #include "runner/result.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
 
 // ---- Limits, all of them stated in the schema ---------------------------------------------------
 #define LS_SCENARIO_BYTES_MAX  (1 << 20)           // of a scenario file
@@ -406,4 +410,7 @@ LS_API const char *ls_scenario_where(const ls_scenario *scenario, const ls_node 
 // What of `steps:` no module runs yet, in words; NULL: all is run. Borrowed, static.
 LS_API const char *ls_scenario_not_run(const ls_scenario *scenario);
 
+#ifdef __cplusplus
+}
+#endif
 #endif

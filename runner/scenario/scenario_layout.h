@@ -8,12 +8,12 @@
 #include "runner/scenario/scenario.h"
 
 // Whether the key gives more than the type: a plan file, ranks, a host, or the blocks' sizes.
-LS_API bool ls_scenario_layout_given(const ls_scenario_table *table);
+bool ls_scenario_layout_given(const ls_scenario_table *table);
 
 // The blocks of a table whose key gives a type or a plan file. Every rank is -1 where the key says
 // nothing of places and the type has several. *out lives in `arena` and borrows names from the
 // scenario. LS_ERR_INVALID, LS_ERR_IO.
-LS_API int ls_scenario_layout(ls_plan_table *out, const ls_scenario *scenario,
-                              const ls_scenario_table *table, ls_arena *arena);
+int ls_scenario_layout(ls_plan_table *out, const ls_scenario *scenario,
+                       const ls_scenario_table *table, ls_arena *arena);
 
 #endif

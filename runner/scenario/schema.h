@@ -97,22 +97,22 @@ extern const ls_schema_record ls_schema__program;  // schema_program.c
 void ls_schema__make(void);
 
 // The record of a whole scenario.
-LS_API const ls_schema_record *ls_schema_root(void);
+const ls_schema_record *ls_schema_root(void);
 
 #define LS_SCHEMA_RECORDS_MAX 64
 // All records, each once, the root first: out [LS_SCHEMA_RECORDS_MAX]; returns how many.
-LS_API int ls_schema_records(const ls_schema_record **out);
+int ls_schema_records(const ls_schema_record **out);
 
 // Index of `key` in the record, or -1.
-LS_API int ls_schema_find(const ls_schema_record *record, const char *key);
+int ls_schema_find(const ls_schema_record *record, const char *key);
 
 // "an integer from 1 to 65536", "one of sum, mean, max, none", ...: what a field takes.
-LS_API void ls_schema_describe(ls_text *out, const ls_schema_field *field);
+void ls_schema_describe(ls_text *out, const ls_schema_field *field);
 
 // Every key with type, default and meaning, for people.
-LS_API void ls_schema_explain(ls_text *out);
+void ls_schema_explain(ls_text *out);
 
 // The same as a JSON schema (draft 2020-12), for editors. `run --json-schema` prints it.
-LS_API void ls_schema_json(ls_text *out);
+void ls_schema_json(ls_text *out);
 
 #endif

@@ -13,10 +13,10 @@ typedef struct ls_zipf {
 } ls_zipf;
 
 // P(k) proportional to 1 / (k + 1)^exponent for k in [0, count); count >= 1, exponent >= 0.
-LS_API void ls_zipf_init(ls_zipf *out, double exponent, int64_t count);
+void ls_zipf_init(ls_zipf *out, double exponent, int64_t count);
 // The outcome for element `index` of stream `stream` of `rank`. By rejection-inversion (Hörmann
 // and Derflinger, ACM TOMACS 6(3), 1996); each trial has a random number of its own.
-LS_API int64_t ls_zipf_draw(const ls_zipf *zipf, uint64_t seed, uint32_t stream, uint32_t rank,
-                            uint64_t index);
+int64_t ls_zipf_draw(const ls_zipf *zipf, uint64_t seed, uint32_t stream, uint32_t rank,
+                     uint64_t index);
 
 #endif

@@ -20,35 +20,34 @@ extern "C" {
 typedef struct ls_trace ls_trace;
 
 // machine (copied; NULL: a logical clock). traffic: also sums the bytes from rank to rank.
-LS_API int ls_trace_create(ls_trace **out, const ls_topology *machine, bool traffic);
-LS_API void ls_trace_free(ls_trace *trace);  // NULL is allowed
+int ls_trace_create(ls_trace **out, const ls_topology *machine, bool traffic);
+void ls_trace_free(ls_trace *trace);  // NULL is allowed
 // trace NULL, here and in ls_trace_watch: nothing happens. What follows belongs to a case of this
 // name with `ranks` ranks; where the newest case has the same owner (NULL: has none), that one
 // starts anew. At most LS_TRAFFIC_RANKS_MAX where traffic is summed (LS_ERR_LIMIT).
-LS_API int ls_trace_begin(ls_trace *trace, const char *name, int ranks, const void *owner);
+int ls_trace_begin(ls_trace *trace, const char *name, int ranks, const void *owner);
 // Begins a case of the backend's world and has the trace see its sets of calls.
-LS_API void ls_trace_watch(ls_trace *trace, ls_backend *backend, const char *name,
-                           const void *owner);
+void ls_trace_watch(ls_trace *trace, ls_backend *backend, const char *name, const void *owner);
 // An ls_met_observer; arg: the trace.
-LS_API void ls_trace_met(void *arg, const ls_call *const *calls, int size);
+void ls_trace_met(void *arg, const ls_call *const *calls, int size);
 // Adds a case with the calls that a recording keeps, matched again: as a real run made them. trace
 // NULL: nothing happens. LS_ERR_FORMAT when its calls do not meet.
-LS_API int ls_trace_recording(ls_trace *trace, const char *dir);
+int ls_trace_recording(ls_trace *trace, const char *dir);
 // The same of a directory of NCCL's results (replay_nccl.h), a case per size of the world.
-LS_API int ls_trace_nccl(ls_trace *trace, const char *dir);
+int ls_trace_nccl(ls_trace *trace, const char *dir);
 // Sets of calls in all cases.
-LS_API size_t ls_trace_sets(const ls_trace *trace);
+size_t ls_trace_sets(const ls_trace *trace);
 // LS_OK, or why something could not be kept.
-LS_API int ls_trace_status(const ls_trace *trace);
+int ls_trace_status(const ls_trace *trace);
 
-LS_API int ls_trace_json(ls_text *out, const ls_trace *trace);
+int ls_trace_json(ls_text *out, const ls_trace *trace);
 // One line per set of calls, one column per rank, "|" where a rank takes no part.
-LS_API int ls_trace_text(ls_text *out, const ls_trace *trace);
+int ls_trace_text(ls_text *out, const ls_trace *trace);
 // The matrix of the last case: bytes that rank `from` (row) sends to rank `to` (column); what a
 // rank keeps is not counted. *ranks: its size. Borrowed; NULL where traffic was not summed.
-LS_API const uint64_t *ls_trace_traffic(int *ranks, const ls_trace *trace);
-LS_API void ls_traffic_text(ls_text *out, const char *title, const uint64_t *bytes, int ranks);
-LS_API void ls_traffic_svg(ls_text *out, const char *title, const uint64_t *bytes, int ranks);
+const uint64_t *ls_trace_traffic(int *ranks, const ls_trace *trace);
+void ls_traffic_text(ls_text *out, const char *title, const uint64_t *bytes, int ranks);
+void ls_traffic_svg(ls_text *out, const char *title, const uint64_t *bytes, int ranks);
 
 #ifdef __cplusplus
 }

@@ -5,6 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "kernels/element.h"
+
 static double random_weight(const embedding_case *c, int table, int64_t row, int64_t column) {
     uint64_t index = (uint64_t)row * (uint64_t)c->tables[table].dim + (uint64_t)column;
     return ls_random_normal(c->seed, 100 + (uint32_t)table, 0, index);

@@ -7,6 +7,8 @@
 
 #include "embedding/embedding.h"
 
+#include "kernels/pooling.h"
+
 #define CASE_TABLES_MAX 8
 #define CASE_RANKS_MAX  16
 

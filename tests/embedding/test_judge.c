@@ -6,6 +6,8 @@
 
 #include "case.h"
 
+#include "kernels/element.h"
+
 typedef struct setting {
     embedding_case c;
     double rows[4][2];  // what the table holds

@@ -1,38 +1,88 @@
 #!/usr/bin/env bash
-# consumer.sh BUILD CONSUMER CMAKE CC LIBDIR GENERATOR: installs into a scratch prefix, then builds
-# and runs a project against it, once by find_package and once by pkg-config, and the installed program.
+# consumer.sh PREFIX CONSUMER CMAKE CC CXX LIBDIR GENERATOR MPIEXEC BACKEND...: builds and runs
+# projects against the installed package, by find_package and by pkg-config, in C and C++, on every
+# backend that is there; and the installed program.
 set -euo pipefail
-build=$1 consumer=$2 cmake=$3 cc=$4 libdir=$5 generator=$6
+prefix=$1 consumer=$2 cmake=$3 cc=$4 cxx=$5 libdir=$6 generator=$7 mpiexec=$8
+shift 8
+backends=("$@")
 scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT
-prefix=$scratch/prefix
-"$cmake" --install "$build" --prefix "$prefix" >/dev/null
 
-# Nothing but the examples, so that headers come from the installed package.
-mkdir "$scratch/sources"
-cp -r "$consumer/../../../examples" "$scratch/sources/"
-"$cmake" -G "$generator" -S "$consumer" -B "$scratch/by_cmake" \
-    -DCMAKE_PREFIX_PATH="$prefix" \
-    -DCMAKE_C_COMPILER="$cc" -DSOURCES="$scratch/sources" >"$scratch/log" || { cat "$scratch/log"; exit 1; }
-"$cmake" --build "$scratch/by_cmake" >"$scratch/log" || { cat "$scratch/log"; exit 1; }
-"$scratch/by_cmake/consumer"
-"$scratch/by_cmake/data_parallel" --ranks 3
-if "$scratch/by_cmake/data_parallel" --bug 2>"$scratch/log"; then exit 1; fi
-grep '^replica.diverged at ' "$scratch/log"
+quietly() {
+    "$@" >"$scratch/log" 2>&1 || {
+        cat "$scratch/log"
+        exit 1
+    }
+}
 
-export PKG_CONFIG_PATH=$prefix/$libdir/pkgconfig
+# both_agree COMMAND...: two MPI processes, each of which says so.
+both_agree() {
+    "$mpiexec" -n 2 "$@" >"$scratch/said"
+    sort "$scratch/said" | diff - <(printf 'rank %d of 2 agrees\n' 0 1)
+}
+
+has() {
+    [[ " ${backends[*]} " == *" $1 "* ]]
+}
+
+# Nothing but the installed examples, so that headers come from the installed package.
+mkdir -p "$scratch/sources"
+cp -r "$prefix/share/doc/lockstep/examples" "$scratch/sources/"
+built=$scratch/by_cmake
+list=$(IFS=';' && echo "${backends[*]}")
+quietly "$cmake" -G "$generator" -S "$consumer" -B "$built" -DCMAKE_PREFIX_PATH="$prefix" \
+    -DCMAKE_C_COMPILER="$cc" -DCMAKE_CXX_COMPILER="$cxx" -DSOURCES="$scratch/sources" \
+    -DBACKENDS="$list"
+quietly "$cmake" --build "$built"
+
+# try PROGRAM_FOLDER: what both ways of building give.
+try() {
+    local suffix
+    for suffix in "" _cxx; do
+        mkdir "$scratch/kept$suffix"
+        "$1/every_header$suffix" "$scratch/kept$suffix"
+        rm -r "$scratch/kept$suffix"
+        "$1/spmd$suffix" >"$scratch/said"
+        diff "$scratch/said" <(echo collective.op_mismatch)
+        if has mpi; then both_agree "$1/spmd_mpi$suffix"; fi
+    done
+}
+try "$built"
+
+# The examples print the same on every backend, and their bugs are found.
+for example in data_parallel tensor_parallel_mlp pipeline moe local_tensor; do
+    "$built/${example}_sim" --ranks 2 >"$scratch/simulated"
+    if "$built/${example}_sim" --ranks 3 --bug >"$scratch/log" 2>&1; then
+        echo "$example --bug passes"
+        exit 1
+    fi
+    if has mpi; then
+        "$mpiexec" -n 2 "$built/${example}_mpi" >"$scratch/real"
+        diff <(sort "$scratch/simulated") <(sort "$scratch/real")
+    fi
+    if has nccl; then  # 3: there is no GPU
+        code=0
+        "$built/${example}_nccl" --ranks 1 >"$scratch/log" 2>&1 || code=$?
+        [ $code = 0 ] || [ $code = 3 ]
+    fi
+done
+
+export PKG_CONFIG_PATH=$prefix/$libdir/pkgconfig LD_LIBRARY_PATH=$prefix/$libdir
 flags=$(pkg-config --cflags --libs lockstep)
-# shellcheck disable=SC2086
-"$cc" -std=c17 "$consumer/consumer.c" $flags -o "$scratch/by_pkg_config"
-LD_LIBRARY_PATH=$prefix/$libdir "$scratch/by_pkg_config"
-# An example, with its bug and without.
-sources=$scratch/sources
-# shellcheck disable=SC2086
-"$cc" -std=c17 -I"$sources" "$sources/examples/moe.c" "$sources/examples/launch.c" $flags -o "$scratch/moe"
-export LD_LIBRARY_PATH=$prefix/$libdir
-"$scratch/moe" --ranks 3
-if "$scratch/moe" --bug 2>"$scratch/log"; then exit 1; fi
-grep '^collective.split_mismatch at ' "$scratch/log"
+mkdir "$scratch/by_pkg_config"
+cp "$consumer/spmd.c" "$scratch/spmd.cc"
+cp "$consumer/every_header.c" "$scratch/every_header.cc"
+build() {  # build NAME FLAGS: in both languages
+    # shellcheck disable=SC2086
+    quietly "$cc" -std=c17 "$consumer/${1%_mpi}.c" $2 -lm -o "$scratch/by_pkg_config/$1"
+    # shellcheck disable=SC2086
+    quietly "$cxx" -std=c++17 "$scratch/${1%_mpi}.cc" $2 -o "$scratch/by_pkg_config/$1_cxx"
+}
+build spmd "$flags"
+build every_header "$flags"
+if has mpi; then build spmd_mpi "-DLOCKSTEP_WITH_MPI=1 $(pkg-config --cflags --libs lockstep-mpi)"; fi
+try "$scratch/by_pkg_config"
 unset LD_LIBRARY_PATH
 
 if [ -x "$prefix/bin/lockstep" ]; then
@@ -43,5 +93,4 @@ if [ -x "$prefix/bin/lockstep" ]; then
     test -s "$prefix/share/gdb/auto-load$prefix/bin/lockstep-gdb.py"
     test -s "$prefix/share/lockstep/gdb/lockstep_gdb/__init__.py"
     grep -q "\"\$schema\": " "$prefix/share/lockstep/scenario.schema.json"
-    bash -n "$prefix/share/bash-completion/completions/lockstep"
 fi

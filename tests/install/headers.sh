@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# headers.sh SOURCE CC CXX HEADER...: every public header compiles alone, as C and as C++.
+# headers.sh FOLDER CC CXX HEADER...: the installed headers are the public ones, and each compiles
+# alone, as C and as C++, with nothing but the others beside it.
 set -u
 cd "$1" || exit 1
 cc=$2 cxx=$3
@@ -9,7 +10,11 @@ if [ $# = 0 ]; then
     exit 1
 fi
 bad=0
-flags=(-Wall -Wextra -Wpedantic -Werror -fsyntax-only -I. -D_POSIX_C_SOURCE=200809L)
+if ! diff <(printf '%s\n' "$@" | sort) <(find . -name '*.h' -printf '%P\n' | sort); then
+    echo "installed are others (>) than the public headers (<)"
+    bad=1
+fi
+flags=(-Wall -Wextra -Wpedantic -Werror -fsyntax-only -I.)
 for header in "$@"; do
     # Twice: the guard has to hold.
     unit=$(printf '#include "%s"\n#include "%s"\nint unit_has_a_declaration;\n' "$header" "$header")
@@ -17,7 +22,7 @@ for header in "$@"; do
         echo "does not compile alone as C: $header"
         bad=1
     fi
-    if [ -x "$cxx" ] && ! "$cxx" -std=c++17 "${flags[@]}" -x c++ - <<<"$unit"; then
+    if ! "$cxx" -std=c++17 "${flags[@]}" -x c++ - <<<"$unit"; then
         echo "does not compile alone as C++: $header"
         bad=1
     fi

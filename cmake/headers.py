@@ -1,0 +1,184 @@
+"""What headers declare, read as text in the style of this project.
+
+headers.py functions HEADER...          each function's name, one a line
+headers.py unexported HEADER...         those that do not say LS_API, as FILE: NAME
+headers.py man FOLDER VERSION HEADER... a page of man section 3 for each header, made of its
+                                        comments, and a link to it for each of its functions
+
+Run from the folder that the headers' names are relative to.
+"""
+import os
+import re
+import sys
+
+API = "LS_API "
+HEADING = re.compile(r"// ---- (.*?) -*$")
+
+
+def functions(text):
+    """(name, whether it says LS_API) of each function declared at the top level, in order."""
+    text = re.sub(r"//[^\n]*|/\*.*?\*/", "", text, flags=re.S)
+    text = re.sub(r"^\s*#(?:[^\n]*\\\n)*[^\n]*", "", text, flags=re.M)
+    text = text.replace('extern "C" {', "")
+    depth, statement, found = 0, "", []
+    for character in text:
+        if character == "}":
+            depth -= 1
+            if depth == 0 and statement.rstrip().endswith(")"):
+                statement = ""  # the body of an inline function ends it
+        elif character == "{":
+            depth += 1
+        elif depth > 0:
+            continue
+        elif character == ";":
+            match = re.match(r"\s*(?!typedef\b)[\w\s*]*?\b(ls_\w+)\s*\(", statement)
+            if match:
+                found.append((match.group(1), API.strip() in statement.split()))
+            statement = ""
+        else:
+            statement += character
+    return found
+
+
+def read(name):
+    with open(name, encoding="utf-8") as file:
+        return file.read()
+
+
+# ---- Man pages -----------------------------------------------------------------------------------
+
+def page_name(header):
+    stem = os.path.splitext(os.path.basename(header))[0]
+    return "lockstep" if stem == "lockstep" else "lockstep-" + stem.replace("_", "-")
+
+
+def roff(text):
+    text = text.replace("\\", "\\e").replace("-", "\\-")
+    return re.sub(r"^(?=[.'])", r"\\&", text, flags=re.M)
+
+
+def lines_to_show(text):
+    """The header without what only the compiler reads."""
+    text = re.sub(r"#ifdef __cplusplus\n.*?#endif\n", "", text, flags=re.S)
+    text = re.sub(r"^#(ifndef|define) LS_\w+_H\n|^#include.*\n", "", text, flags=re.M)
+    text = re.sub(r"#endif\s*\Z", "", text)
+    declared = False
+    for line in text.split("\n"):
+        if line.startswith(API):
+            line, declared = line[len(API):], True
+        elif declared and line.startswith(" " * (len(API) + 1)):
+            line = line[len(API):]  # goes on below the parenthesis
+        else:
+            declared = False
+        yield line
+
+
+def summary(text):
+    """The first sentence of the header's first comment."""
+    comment = []
+    for line in text.split("\n"):
+        if not line.startswith("//"):
+            break
+        comment.append(line[2:].strip())
+    first = re.split(r"\.(?:\s|$)", " ".join(comment))[0]
+    return first[:1].lower() + first[1:] if first[1:2].islower() else first
+
+
+def body(text):
+    """Comments as paragraphs, everything else as it stands."""
+    shown, out = None, []  # of the line before: "text", "code" or nothing
+
+    def turn(kind):
+        nonlocal shown
+        if shown == "code" and kind != "code":
+            out.append(".fi\n.ft R")
+        if kind == "code" and shown != "code":
+            out.append(".PP\n.ft CW\n.nf")
+        if kind == "text" and shown != "text":
+            out.append(".PP")
+        shown = kind
+
+    for line in lines_to_show(text):
+        heading = HEADING.match(line)
+        if heading:
+            turn(None)
+            out.append(".SH " + roff(heading.group(1).upper()))
+        elif line.startswith("//"):
+            turn("text")
+            words = line[2:]
+            if words.startswith("   "):
+                out.append(".br")  # a list or a formula keeps its lines
+            out.append(roff(words.strip()) or ".PP")
+        elif line.strip():
+            turn("code")
+            out.append(roff(line))
+        else:
+            turn(None)
+    turn(None)
+    return "\n".join(out)
+
+
+def page(header, version, libraries):
+    text = read(header)
+    name = page_name(header)
+    return (f'.TH {name.upper()} 3 "" "lockstep {version}"\n.SH NAME\n{name} \\- '
+            f"{roff(summary(text))}\n.SH SYNOPSIS\n.B #include \"{roff(header)}\"\n.PP\n"
+            f"cc \\&... $(pkg\\-config \\-\\-cflags \\-\\-libs {roff(libraries)})\n"
+            f".SH DESCRIPTION\n{body(text)}\n")
+
+
+def library(header):
+    """The pkg-config package that has what the header declares."""
+    for suffix in ("mpi", "nccl"):
+        if header.startswith(f"backends/{suffix}/"):
+            return "lockstep-mpi" if header.endswith("_mpi.h") else f"lockstep-{suffix}"
+    return "lockstep"
+
+
+def overview(headers, version):
+    rows = "".join(f".TP\n.BR {roff(page_name(header))} (3)\n{roff(summary(read(header)))}\n"
+                   for header in headers if page_name(header) != "lockstep")
+    return (f'.TH LOCKSTEP 3 "" "lockstep {version}"\n.SH NAME\nlockstep \\- '
+            f'{roff(summary(read("lockstep.h")))}\n.SH SYNOPSIS\n.B #include "lockstep.h"\n'
+            ".PP\ncc \\&... $(pkg\\-config \\-\\-cflags \\-\\-libs lockstep)\n"
+            f".SH HEADERS\n{rows}.SH SEE ALSO\n.BR lockstep (1)\n")
+
+
+def write_pages(folder, version, headers):
+    os.makedirs(folder, exist_ok=True)
+    for old in os.listdir(folder):
+        os.unlink(os.path.join(folder, old))  # of headers that are gone
+
+    def put(name, text):
+        path = os.path.join(folder, name + ".3")
+        if os.path.exists(path):
+            raise SystemExit(f"two pages are called {name}")
+        with open(path, "w", encoding="utf-8") as file:
+            file.write(text)
+
+    for header in headers:
+        if header == "lockstep.h":
+            put("lockstep", overview(headers, version))
+            continue
+        put(page_name(header), page(header, version, library(header)))
+        for name, _ in functions(read(header)):
+            put(name, f".so man3/{page_name(header)}.3\n")
+
+
+def main(arguments):
+    if len(arguments) > 1 and arguments[0] == "functions":
+        for header in arguments[1:]:
+            for name, _ in functions(read(header)):
+                print(name)
+    elif len(arguments) > 1 and arguments[0] == "unexported":
+        for header in arguments[1:]:
+            for name, exported in functions(read(header)):
+                if not exported:
+                    print(f"{header}: {name}")
+    elif len(arguments) > 3 and arguments[0] == "man":
+        write_pages(arguments[1], arguments[2], arguments[3:])
+    else:
+        raise SystemExit(__doc__.strip())
+
+
+main(sys.argv[1:])

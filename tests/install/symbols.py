@@ -1,0 +1,112 @@
+"""symbols.py SOURCE PREFIX LIBDIR CC CXX BACKEND...: the installed libraries export what the installed
+headers declare and nothing else; all of it links, from C and from C++; and the consumer's
+every_header.c calls something of each header."""
+import os
+import re
+import subprocess
+import sys
+import tempfile
+
+source, prefix, libdir, cc, cxx = sys.argv[1:6]
+backends = sys.argv[6:]
+include = os.path.join(prefix, "include/lockstep")
+library_folder = os.path.join(prefix, libdir)
+bad = 0
+
+
+def complain(text):
+    global bad
+    bad += 1
+    print(text)
+
+
+def read(*parts):
+    with open(os.path.join(*parts), encoding="utf-8") as file:
+        return file.read()
+
+
+def run(*command, **more):
+    return subprocess.run(command, check=True, capture_output=True, text=True, **more).stdout
+
+
+def declared(headers):
+    return run(sys.executable, os.path.join(source, "cmake/headers.py"), "functions", *headers,
+               cwd=include).split() if headers else []
+
+
+def owner(header):
+    """The library that has what a header declares."""
+    if header.endswith("nccl_mpi.h"):
+        return "lockstep-mpi"
+    found = re.match(r"backends/(\w+)/", header)
+    return "lockstep-" + found.group(1) if found else "lockstep"
+
+
+def for_backends():
+    """What says LS_API_BACKENDS, in headers that must not be installed."""
+    names = set()
+    for folder, folders, files in os.walk(source):
+        folders[:] = [f for f in folders if not f.startswith(("build", ".", "tests"))]
+        for file in files:
+            if not file.endswith(".h"):
+                continue
+            found = re.findall(r"^LS_API_BACKENDS [^(;]*\b(ls_\w+)\(", read(folder, file), re.M)
+            if found and os.path.exists(os.path.join(include, os.path.relpath(folder, source),
+                                                     file)):
+                complain(f"{file} is installed and says LS_API_BACKENDS")
+            names.update(found)
+    return names
+
+
+headers = sorted(os.path.relpath(os.path.join(folder, file), include)
+                 for folder, _, files in os.walk(include) for file in files)
+private = for_backends()
+total = 0
+for library in ["lockstep"] + ["lockstep-" + name for name in backends]:
+    names = declared([h for h in headers if owner(h) == library])
+    total += len(names)
+    if not names or len(set(names)) != len(names):
+        complain(f"{library}: declared are {len(names)} functions, {len(set(names))} names")
+    listing = run("nm", "-D", "--defined-only",
+                  os.path.join(library_folder, f"lib{library}.so"))
+    exported = {line.split()[2] for line in listing.splitlines()}
+    for name in sorted(set(names) - exported):
+        complain(f"lib{library}.so does not export {name}")
+    for name in sorted(exported - set(names) - private):
+        complain(f"lib{library}.so exports {name}, which no public header declares")
+    if library == "lockstep":
+        for name in sorted(private - exported):
+            complain(f"lib{library}.so does not export {name} for the backends")
+
+# The address of everything, with the headers' own declarations: so C++ needs their extern "C".
+names = declared(headers)
+lines = [f'#include "{header}"' for header in headers]
+lines += ["typedef void (*function)(void);", "extern function all[];", "function all[] = {"]
+lines += [f"    (function){name}," for name in names]
+lines += ["};", f"int main(void) {{ return all[{len(names) - 1}] == 0; }}"]
+flags = run("pkg-config", "--cflags", "--libs", "lockstep",
+            *["lockstep-" + name for name in backends],
+            env={**os.environ, "PKG_CONFIG_PATH": os.path.join(library_folder, "pkgconfig")}).split()
+with tempfile.TemporaryDirectory() as scratch:
+    for compiler, ending in ((cc, "c"), (cxx, "cc")):
+        unit = os.path.join(scratch, "all." + ending)
+        program = os.path.join(scratch, "all_" + ending)
+        with open(unit, "w", encoding="utf-8") as file:
+            file.write("\n".join(lines) + "\n")
+        linked = subprocess.run([compiler, unit, "-o", program, *flags], capture_output=True,
+                                text=True)
+        if linked.returncode != 0:
+            complain(f"{compiler}: {linked.stderr[:4000]}")
+            continue
+        ran = subprocess.run([program], env={**os.environ, "LD_LIBRARY_PATH": library_folder})
+        if ran.returncode != 0:
+            complain(f"{compiler}: the program with every address returned {ran.returncode}")
+
+called = set(re.findall(r"\bls_\w+(?=\()", read(source, "tests/install/consumer/every_header.c")))
+for header in headers:
+    functions = declared([header])
+    if functions and owner(header) == "lockstep" and not called.intersection(functions):
+        complain(f"every_header.c calls nothing of {header}")
+
+print(f"{len(headers)} headers, {total} functions, {len(private)} more for the backends")
+sys.exit(bad > 0)
