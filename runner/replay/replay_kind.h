@@ -21,7 +21,7 @@ typedef struct ls_replay_kind {
 int ls_replay_kind_of(ls_replay_kind *out, const char *dir);
 
 // Adds a skipped case where results lie in a folder without a manifest (*.bin, *.safetensors).
-LS_API int ls_replay_unnamed(ls_results *results, const char *dir);
+int ls_replay_unnamed(ls_results *results, const char *dir);
 
 #ifdef __cplusplus
 }

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "orders/bound.h"
+#include "kernels/element.h"
 #include "runner/compare/stages.h"
 #include "runner/program/execute.h"
 
