@@ -1,6 +1,6 @@
 // lockstep: every rank of an SPMD program in one process, proven against real runs. Gathers the
-// public headers, ground floor first; each can also be included alone. Those of the backends are
-// not among them: what they declare lies in libraries of their own.
+// public headers, ground floor first; each can also be included alone. Those of the
+// single backends are not among them: what they declare lies in libraries of their own.
 #ifndef LS_LOCKSTEP_H
 #define LS_LOCKSTEP_H
 
@@ -22,6 +22,8 @@
 #include "collectives/collectives.h"
 #include "collectives/finding.h"
 #include "collectives/recording.h"
+
+#include "backends/kinds.h"
 
 #include "ranks/fault.h"
 #include "ranks/ranks.h"

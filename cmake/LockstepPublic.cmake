@@ -9,6 +9,7 @@ set(LOCKSTEP_PUBLIC_HEADERS
     local_tensor/local_tensor.h
     orders/bound.h orders/explain.h orders/order.h
     collectives/collectives.h collectives/finding.h collectives/recording.h
+    backends/kinds.h
     ranks/fault.h ranks/ranks.h
     planner/plan.h planner/plan_file.h planner/planner.h planner/redistribute.h planner/topology.h
     embedding/embedding.h embedding/jagged.h embedding/module.h embedding/oracle.h

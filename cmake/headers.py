@@ -1,7 +1,8 @@
 """What headers declare, read as text in the style of this project.
 
 headers.py functions HEADER...          each function's name, one a line
-headers.py unexported HEADER...         those that do not say LS_API, as FILE: NAME
+headers.py variables HEADER...          the same of variables
+headers.py unexported HEADER...         what does not say LS_API, as FILE: NAME
 headers.py man FOLDER VERSION HEADER... a page of man section 3 for each header, made of its
                                         comments, and a link to it for each of its functions
 
@@ -15,12 +16,12 @@ API = "LS_API "
 HEADING = re.compile(r"// ---- (.*?) -*$")
 
 
-def functions(text):
-    """(name, whether it says LS_API) of each function declared at the top level, in order."""
+def declarations(text):
+    """The statements of the top level, in order, without comments and the preprocessor's lines."""
     text = re.sub(r"//[^\n]*|/\*.*?\*/", "", text, flags=re.S)
     text = re.sub(r"^\s*#(?:[^\n]*\\\n)*[^\n]*", "", text, flags=re.M)
     text = text.replace('extern "C" {', "")
-    depth, statement, found = 0, "", []
+    depth, statement = 0, ""
     for character in text:
         if character == "}":
             depth -= 1
@@ -31,13 +32,31 @@ def functions(text):
         elif depth > 0:
             continue
         elif character == ";":
-            match = re.match(r"\s*(?!typedef\b)[\w\s*]*?\b(ls_\w+)\s*\(", statement)
-            if match:
-                found.append((match.group(1), API.strip() in statement.split()))
+            if statement.split()[:1] != ["typedef"]:
+                yield " ".join(statement.split())
             statement = ""
         else:
             statement += character
-    return found
+
+
+def exports(statement):
+    return API.strip() in statement.split()
+
+
+def functions(text):
+    """(name, whether it says LS_API) of each function."""
+    for statement in declarations(text):
+        match = re.match(r"[\w\s*]*?\b(ls_\w+)\s*\(", statement)
+        if match:
+            yield match.group(1), exports(statement)
+
+
+def variables(text):
+    """The same of variables, of which one statement may declare several."""
+    for statement in declarations(text):
+        if "extern" in statement.split() and "(" not in statement:
+            for part in statement.split(","):
+                yield re.search(r"(ls_\w+)\s*(\[\w*\])?$", part).group(1), exports(statement)
 
 
 def read(name):
@@ -161,18 +180,19 @@ def write_pages(folder, version, headers):
             put("lockstep", overview(headers, version))
             continue
         put(page_name(header), page(header, version, library(header)))
-        for name, _ in functions(read(header)):
+        for name, _ in [*functions(read(header)), *variables(read(header))]:
             put(name, f".so man3/{page_name(header)}.3\n")
 
 
 def main(arguments):
-    if len(arguments) > 1 and arguments[0] == "functions":
+    listed = {"functions": functions, "variables": variables}
+    if len(arguments) > 1 and arguments[0] in listed:
         for header in arguments[1:]:
-            for name, _ in functions(read(header)):
+            for name, _ in listed[arguments[0]](read(header)):
                 print(name)
     elif len(arguments) > 1 and arguments[0] == "unexported":
         for header in arguments[1:]:
-            for name, exported in functions(read(header)):
+            for name, exported in [*functions(read(header)), *variables(read(header))]:
                 if not exported:
                     print(f"{header}: {name}")
     elif len(arguments) > 3 and arguments[0] == "man":

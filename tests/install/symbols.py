@@ -29,8 +29,9 @@ def run(*command, **more):
     return subprocess.run(command, check=True, capture_output=True, text=True, **more).stdout
 
 
-def declared(headers):
-    return run(sys.executable, os.path.join(source, "cmake/headers.py"), "functions", *headers,
+def declared(what, headers):
+    """The names of the "functions" or "variables" that headers declare."""
+    return run(sys.executable, os.path.join(source, "cmake/headers.py"), what, *headers,
                cwd=include).split() if headers else []
 
 
@@ -63,10 +64,11 @@ headers = sorted(os.path.relpath(os.path.join(folder, file), include)
 private = for_backends()
 total = 0
 for library in ["lockstep"] + ["lockstep-" + name for name in backends]:
-    names = declared([h for h in headers if owner(h) == library])
+    own = [h for h in headers if owner(h) == library]
+    names = declared("functions", own) + declared("variables", own)
     total += len(names)
     if not names or len(set(names)) != len(names):
-        complain(f"{library}: declared are {len(names)} functions, {len(set(names))} names")
+        complain(f"{library}: {len(names)} declarations, {len(set(names))} names")
     listing = run("nm", "-D", "--defined-only",
                   os.path.join(library_folder, f"lib{library}.so"))
     exported = {line.split()[2] for line in listing.splitlines()}
@@ -79,11 +81,13 @@ for library in ["lockstep"] + ["lockstep-" + name for name in backends]:
             complain(f"lib{library}.so does not export {name} for the backends")
 
 # The address of everything, with the headers' own declarations: so C++ needs their extern "C".
-names = declared(headers)
+names = declared("functions", headers)
 lines = [f'#include "{header}"' for header in headers]
 lines += ["typedef void (*function)(void);", "extern function all[];", "function all[] = {"]
 lines += [f"    (function){name}," for name in names]
-lines += ["};", f"int main(void) {{ return all[{len(names) - 1}] == 0; }}"]
+lines += ["};", "extern const void *data[];", "const void *data[] = {"]
+lines += [f"    &{name}," for name in declared("variables", headers)]
+lines += ["    all};", f"int main(void) {{ return all[{len(names) - 1}] == 0 || data[0] == 0; }}"]
 flags = run("pkg-config", "--cflags", "--libs", "lockstep",
             *["lockstep-" + name for name in backends],
             env={**os.environ, "PKG_CONFIG_PATH": os.path.join(library_folder, "pkgconfig")}).split()
@@ -104,9 +108,9 @@ with tempfile.TemporaryDirectory() as scratch:
 
 called = set(re.findall(r"\bls_\w+(?=\()", read(source, "tests/install/consumer/every_header.c")))
 for header in headers:
-    functions = declared([header])
+    functions = declared("functions", [header])
     if functions and owner(header) == "lockstep" and not called.intersection(functions):
         complain(f"every_header.c calls nothing of {header}")
 
-print(f"{len(headers)} headers, {total} functions, {len(private)} more for the backends")
+print(f"{len(headers)} headers, {total} functions and variables, {len(private)} more for the backends")
 sys.exit(bad > 0)

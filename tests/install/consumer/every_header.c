@@ -197,6 +197,7 @@ static void try_runner(const char *folder) {
 }
 
 static void try_ranks(void) {
+    CHECK(ls_backend_kind_named("sim") == &ls_backend_kind_sim);
     ls_finding_id id;
     bool on = true;
     CHECK(ls_finding_parse(&id, "deadlock.cycle") == LS_OK);
