@@ -222,6 +222,11 @@ Test(bound, sums_of_known_size) {
     }
     cr_expect(ls_bound_sum(LS_F32, 1, 5.0) == 0.0 && ls_bound_sum(LS_F32, 0, 0.0) == 0.0);
     cr_expect(ls_bound_sum(LS_I32, 5, 5.0) == 0.0);
+    // Products that underflow are worth nothing; a rounded product is rounded again in the sum.
+    cr_expect(ls_bound_sum_of_products(LS_F32, 2, 0x1p-159) >= 0x1p-159);
+    cr_expect(ls_bound_sum_of_products(LS_BF16, 3, 1.0) >= 3 * 0x1p-8 + 2 * 0x1p-16);
+    cr_expect(ls_bound_roundoff(LS_F8E4M3) >= 0x1p-4 + 0x1p-11);  // by way of f16
+    cr_expect(ls_bound_roundoff(LS_BF16) == 0x1p-8);
     cr_expect(isinf(ls_bound_sum(LS_F16, 3, 1e6)));
     cr_expect(isfinite(ls_bound_sum(LS_F8E4M3, 3, 1e6)));
 }

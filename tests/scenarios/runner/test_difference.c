@@ -70,6 +70,16 @@ Test(difference, overflow_is_right_where_an_order_overflows) {
     }
 }
 
+// NaN is right where NaN is what is exact, and nowhere else.
+Test(difference, nan_is_right_where_it_is_exact) {
+    const float results[2] = {NAN, NAN};
+    const double exact[2] = {NAN, 1.0}, bounds[2] = {0, 1.0};
+    const ls_allowance allowed = {exact, bounds, NULL};
+    ls_difference difference;
+    ls_difference_from_exact(&difference, results, LS_F32, 2, &allowed);
+    cr_expect(difference.differing == 1 && difference.first_wrong == 1);
+}
+
 // Ulps count representable values, across zero too.
 Test(difference, ulps_count_representable_values) {
     float tiny = nextafterf(0.0f, 1.0f);

@@ -146,10 +146,11 @@ Test(compare, outputs_that_nothing_is_expected_of_are_unjudged) {
     const float x[2] = {1, 2};
     const ls_expectation expectation = {.expected = f.expected};
     cr_assert(put(f.a, "free", "values", 0, x, 2) == LS_OK);
+    cr_assert(put(f.a, "free", "values", 1, x, 1) == LS_OK);
     cr_assert(ls_compare_expected(&f.comparison, f.a, &expectation, "simulated") == LS_OK);
     cr_assert(f.comparison.stage_count == 1);
     cr_expect(f.comparison.stages[0].class_ == LS_CLASS_UNJUDGED);
-    cr_expect(f.comparison.stages[0].elements == 0 && f.comparison.stages[0].unjudged == 2);
+    cr_expect(f.comparison.stages[0].elements == 0 && f.comparison.stages[0].unjudged == 3);
     cr_expect(ls_comparison_class(&f.comparison) == LS_CLASS_UNJUDGED);
     // Nor do arrays without elements prove anything.
     cr_assert(put(f.a, "empty", "values", 0, x, 0) == LS_OK);
@@ -193,4 +194,80 @@ Test(compare, missing_extra_and_misshapen_outputs_are_wrong) {
         cr_expect(ls_comparison_class(&f.comparison) == LS_CLASS_WRONG, "kind %d", kind);
         fixture_end(&f);
     }
+}
+
+// A debugger is shown the run's own array and beside it what it was held against.
+Test(compare, both_sides_are_shown) {
+    struct pair_fixture f;
+    fixture_begin(&f);
+    const float given = 1, wanted = 2;
+    cr_assert(put(f.a, "move", "values", 0, &given, 1) == LS_OK);
+    cr_assert(put(f.b, "move", "values", 0, &wanted, 1) == LS_OK);
+    expect(&f, "move", &wanted, 1, NULL, NULL);
+    (void)fixture_compare(&f);
+    const ls_divergence_place *place = f.comparison.places;
+    cr_expect(*(const float *)place->ours == 1 && *(const float *)place->theirs == 2);
+    const ls_expectation expectation = {.expected = f.expected};
+    f.comparison = (ls_comparison){.arena = f.arena, .main = LS_JUDGE_ORACLE};
+    cr_assert(ls_compare_expected(&f.comparison, f.a, &expectation, "simulated") == LS_OK);
+    place = f.comparison.places;
+    cr_expect(*(const float *)place->ours == 1 && *(const float *)place->theirs == 2);
+    fixture_end(&f);
+}
+
+// As many elements in another shape are wrong.
+Test(compare, another_shape_is_wrong) {
+    struct pair_fixture f;
+    fixture_begin(&f);
+    const float x[6] = {1, 2, 3, 4, 5, 6};
+    ls_stages *const stores[2] = {f.a, f.b};
+    for (int i = 0; i < 2; i++) {
+        const ls_stage_output output = {.stage = "s",
+                                        .field = "values",
+                                        .dtype = LS_F32,
+                                        .shape = LS_SHAPE(2 + i, 3 - i),
+                                        .data = x};
+        const ls_stage_sink sink = ls_stages_sink(stores[i]);
+        cr_assert(sink.emit(sink.arg, &output) == LS_OK);
+    }
+    cr_expect(fixture_compare(&f)->class_ == LS_CLASS_WRONG);
+    fixture_end(&f);
+}
+
+// The worst of many stages is the case's, wherever it stands, and where it went wrong is kept.
+Test(compare, the_worst_stage_counts) {
+    struct pair_fixture f;
+    fixture_begin(&f);
+    for (int i = 0; i < 20; i++) {
+        char name[16];
+        const float a = 1, b = i == 0 ? 2 : 1;
+        (void)snprintf(name, sizeof name, "s%d", i);
+        cr_assert(put(f.a, name, "values", 1, &a, 1) == LS_OK);
+        cr_assert(put(f.b, name, "values", 1, &b, 1) == LS_OK);
+    }
+    (void)fixture_compare(&f);
+    cr_expect(f.comparison.stage_count == 20);
+    cr_expect(ls_comparison_class(&f.comparison) == LS_CLASS_WRONG);
+    cr_expect_str_eq(f.comparison.places[0].key, "s0/-/-/values");
+    cr_expect(f.comparison.places[0].rank == 1 && f.comparison.places[0].class_ == LS_CLASS_WRONG);
+    fixture_end(&f);
+}
+
+// Once another table or feature was as bad, that stays known; the first place is kept.
+Test(compare, other_tables_stay_known) {
+    struct pair_fixture f;
+    fixture_begin(&f);
+    const char *names[] = {"a", "b", "a"};
+    ls_stage_result *stage = ls_comparison__stage(&f.comparison, LS_JUDGE_ORACLE, 0, "s");
+    for (int i = 0; i < 3; i++) {
+        ls_comparison__place(&f.comparison, stage,
+                             &(ls_divergence_place){.class_ = LS_CLASS_WRONG,
+                                                    .key = "k",
+                                                    .table = names[i],
+                                                    .feature = names[i],
+                                                    .rank = i});
+    }
+    const ls_divergence_place *place = f.comparison.places;
+    cr_expect(place->tables && place->features && place->rank == 0);
+    fixture_end(&f);
 }
