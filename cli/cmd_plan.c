@@ -17,7 +17,9 @@
 
 #define FILE_BYTES_MAX ((size_t)64 << 20)
 
-#define WRITE_BEFORE 0.95  // of --seconds: the reports take time, too
+// Of --seconds: the ids may be looked at until then, and the search ends for the reports.
+#define IDS_BEFORE   0.4
+#define WRITE_BEFORE 0.95
 
 static const char *const models[] = {"lockstep", "torchrec", NULL};
 
@@ -372,11 +374,16 @@ static int plan(const ls_scenario *scenario, ls_arena *arena) {
     if (code != LS_EXIT_OK) {
         return code;
     }
-    int status = ls_scenario_planner_tables(&tables, scenario, arena);
+    double deadline = given.seconds_given && given.seconds > 0.0
+                          ? given.started + IDS_BEFORE * given.seconds
+                          : INFINITY;
+    bool cut = false;
+    int status = ls_scenario_planner_tables(&tables, &cut, scenario, deadline, arena);
     if (status == LS_OK && (code = take_times(&times, tables, scenario, arena)) != LS_EXIT_OK) {
         return code;
     }
-    const ls_planner_options planner = planner_options(scenario);
+    ls_planner_options planner = planner_options(scenario);
+    planner.cut = cut;
     ls_planner_problem *problem = NULL;
     if (status == LS_OK) {
         status =

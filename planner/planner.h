@@ -105,6 +105,7 @@ typedef struct ls_planner_options {
                             // alone depends what is found, so it is the same on every machine
     double seconds_max;     // 0: none. An upper bound by the clock on making the problem, the
                             // search and a diagnosis; if it cuts, the result says timed_out
+    bool cut;               // the tables' ids were cut by the clock already: timed_out, too
     double gap_goal;        // stop when the gap is no more than this
     uint64_t seed;          // of the improvement rounds
 } ls_planner_options;

@@ -202,7 +202,7 @@ static void judge(ls_planner_result *result, const ls_planner_problem *problem,
                    : budget->late                       ? LS_PLANNER_STOP_TIME
                    : budget->nodes >= budget->nodes_max ? LS_PLANNER_STOP_NODES
                                                         : LS_PLANNER_STOP_SIZE;
-    result->timed_out = budget->late;
+    result->timed_out = budget->late || problem->options.cut;
 }
 
 // Blocks that were given may be broken on purpose.
@@ -228,6 +228,7 @@ int ls_planner_solve(ls_planner_result *result, ls_planner_problem *problem) {
     problem->deadline = timed ? budget.deadline : 0.0;
     ls_bound__root(&budget, problem);
     if (budget.lower == LS_TICKS_NONE) {
+        result->timed_out = options->cut;
         result->proven = true;
         result->stop = LS_PLANNER_STOP_PROVEN;
         result->lower_bound_ms = INFINITY;

@@ -2,6 +2,7 @@
 // for everything that is left open.
 #include "runner/plan/scenario_plan.h"
 
+#include <math.h>
 #include <string.h>
 
 #include "planner/planner.h"
@@ -44,7 +45,8 @@ static int take(ls_plan *out, const ls_scenario *scenario, ls_arena *arena, cons
 // Plans all tables, the fixed ones where they lie, so that their load counts.
 static int place_open(ls_plan *out, const ls_scenario *scenario, ls_arena *arena) {
     ls_planner_table *tables;
-    LS_TRY(ls_scenario_planner_tables(&tables, scenario, arena));
+    bool cut = false;
+    LS_TRY(ls_scenario_planner_tables(&tables, &cut, scenario, INFINITY, arena));
     ls_topology topology;
     ls_text errors = {0};
     int found = ls_scenario_machine(&topology, &errors, scenario, NULL);

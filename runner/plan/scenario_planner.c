@@ -1,7 +1,9 @@
 // Measures a scenario's inputs and restates its tables for the planner.
 #include "runner/plan/scenario_planner.h"
 
+#include <math.h>
 #include <string.h>
+#include <time.h>
 
 #include "runner/scenario/inputs.h"
 #include "runner/scenario/scenario_layout.h"
@@ -135,11 +137,31 @@ static int make_table(ls_planner_table *out, const ls_scenario *scenario, int in
     return LS_OK;
 }
 
+static double now(void) {
+    struct timespec time;
+    (void)clock_gettime(CLOCK_MONOTONIC, &time);
+    return (double)time.tv_sec + 1e-9 * (double)time.tv_nsec;
+}
+
+// The first rank always, and each other while there is time for one like those before.
+static int measure(measured *m, bool *cut, const ls_scenario *scenario, double deadline) {
+    int most =
+        scenario->ranks < LS_PLANNER_SAMPLED_RANKS ? scenario->ranks : LS_PLANNER_SAMPLED_RANKS;
+    double started = isinf(deadline) ? 0.0 : now();
+    *cut = false;
+    while (m->ranks < most && !*cut) {
+        LS_TRY(measure_rank(m, scenario, m->ranks));
+        m->ranks++;
+        if (!isinf(deadline)) {
+            double at = now();
+            *cut = m->ranks < most && at + (at - started) / m->ranks > deadline;
+        }
+    }
+    return LS_OK;
+}
+
 static int make_tables(ls_planner_table **tables, const ls_scenario *scenario, measured *m,
                        ls_arena *arena) {
-    for (int r = 0; r < m->ranks; r++) {
-        LS_TRY(measure_rank(m, scenario, r));
-    }
     size_t count = (size_t)scenario->table_count;
     *tables = ls_arena_alloc(arena, count, sizeof(**tables));
     if (!*tables) {
@@ -151,22 +173,24 @@ static int make_tables(ls_planner_table **tables, const ls_scenario *scenario, m
     return LS_OK;
 }
 
-int ls_scenario_planner_tables(ls_planner_table **tables, const ls_scenario *scenario,
-                               ls_arena *arena) {
-    LS_ASSERT(tables && scenario && arena);
+int ls_scenario_planner_tables(ls_planner_table **tables, bool *cut, const ls_scenario *scenario,
+                               double deadline, ls_arena *arena) {
+    LS_ASSERT(tables && cut && scenario && arena);
     if (scenario->table_count < 1) {
         return LS_FAIL(LS_ERR_INVALID, "%s: a scenario without tables has nothing to plan",
                        scenario->file);
     }
     size_t features = (size_t)scenario->inputs.feature_count;
-    measured m = {.ranks = scenario->ranks < LS_PLANNER_SAMPLED_RANKS ? scenario->ranks
-                                                                      : LS_PLANNER_SAMPLED_RANKS};
+    measured m = {0};
     m.tables = ls_arena_alloc(arena, (size_t)scenario->table_count, sizeof(*m.tables));
     m.feature_ids = ls_arena_alloc(arena, features ? features : 1, sizeof(double));
     if (!m.tables || !m.feature_ids) {
         return LS_ERR_MEMORY;
     }
-    int status = make_tables(tables, scenario, &m, arena);
+    int status = measure(&m, cut, scenario, deadline);
+    if (status == LS_OK) {
+        status = make_tables(tables, scenario, &m, arena);
+    }
     for (int i = 0; i < scenario->table_count; i++) {
         ls_free(NULL, m.tables[i].at, m.tables[i].capacity, sizeof(int64_t));
     }

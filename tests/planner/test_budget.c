@@ -125,6 +125,12 @@ Test(budget, what_the_clock_cut_is_told) {
     cr_expect(says(write_json, problem, &result, "\"stop\": \"nodes\""));
     cr_expect(says(write_json, problem, &result, "\"repeatable\": true"));
     ls_planner_problem_free(problem);
+    // The same search of tables that the clock has cut before.
+    of.options.cut = true;
+    problem = hard_solve(&result, &of);
+    cr_expect(says(write_json, problem, &result, "\"stop\": \"nodes\""));
+    cr_expect(says(write_json, problem, &result, "\"repeatable\": false"));
+    ls_planner_problem_free(problem);
     ls_arena_free(of.arena);
 }
 

@@ -66,6 +66,15 @@ Test(nofit, fragmentation_is_told_from_shortage) {
     cr_expect(offers(&why, "one rank more: 3 ranks"));
     cr_expect(!offers(&why, "a batch of"));
     expect_changes_hold(&why, 3);
+    // Where the clock has cut the ids before, that is told, and every change is tried all the same.
+    const ls_planner_options cut = {.model = LS_PLANNER_LOCKSTEP, .cut = true};
+    ls_planner_problem *again;
+    ls_planner_diagnosis told;
+    cr_assert(ls_planner_problem_create(&again, &topology, tables, 3, &cut) == LS_OK);
+    cr_assert(ls_planner_solve(&result, again) == LS_OK && result.timed_out && !result.found);
+    cr_assert(ls_planner_diagnose(&told, again) == LS_OK && !told.out_of_time);
+    cr_expect(told.change_count == why.change_count && told.tried == why.tried);
+    ls_planner_problem_free(again);
     ls_text text = {0};
     cr_expect(ls_planner_write_diagnosis(&text, problem, &why) == LS_OK);
     cr_expect(strstr(text.data, "fragmentation") && strstr(text.data, "table c finds no place"));

@@ -1,9 +1,11 @@
 // Tests of the plans that scenarios ask for.
 #include <criterion/criterion.h>
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "runner/plan/scenario_plan.h"
+#include "runner/plan/scenario_planner.h"
 
 struct planned {
     ls_scenario *scenario;
@@ -97,4 +99,32 @@ Test(plan, every_type_tiles_its_table) {
         cr_expect(ls_plan_check(&p.plan) == LS_OK, "%s: %s", types[i], ls_error_last()->text);
         done(&p);
     }
+}
+
+// Past the deadline one rank's ids are looked at and no more, which is told; without one all are.
+Test(plan, a_deadline_cuts_the_ids) {
+    static const char text[] =
+        "lockstep: 1\nname: t\nmesh: {shape: [3]}\ntables: [{name: a, rows: 8, dim: 4}]\n"
+        "inputs: {batch: [2, 4, 6], features: {a: {lengths: {values: [1, 1, 2, 2, 2, 2, 3, 3, 3, "
+        "3, "
+        "3, 3]}}}}\n";
+    ls_diagnostics *diagnostics = NULL;
+    ls_scenario *scenario = NULL;
+    ls_arena *arena = NULL;
+    cr_assert(ls_diagnostics_create(&diagnostics, "t.yaml") == LS_OK);
+    cr_assert(ls_scenario_parse(&scenario, diagnostics, "t.yaml", text, strlen(text), NULL) ==
+              LS_OK);
+    cr_assert(ls_arena_create(&arena, NULL) == LS_OK);
+    for (int past = 0; past < 2; past++) {
+        ls_planner_table *tables = NULL;
+        bool cut = false;
+        cr_assert(ls_scenario_planner_tables(&tables, &cut, scenario, past ? 0.0 : (double)INFINITY,
+                                             arena) == LS_OK);
+        cr_expect(cut == (past == 1));
+        cr_expect(tables[0].features[0].batch == (past ? 2 : 4));
+        cr_expect(tables[0].features[0].pooling == (past ? 1 : 28.0 / 12));
+    }
+    ls_arena_free(arena);
+    ls_scenario_free(scenario);
+    ls_diagnostics_free(diagnostics);
 }
