@@ -6,10 +6,11 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
+#include <unistd.h>
 
 #define LINE_MAX_BYTES    512
-#define MAPPINGS_OF_OWN   512  // that a process has without threads of ours: libraries, heaps
-#define MAPPINGS_A_THREAD 2    // its stack and the guard below
+#define MAPPINGS_OF_OWN   1024  // that a process has without threads of ours: libraries, heaps
+#define MAPPINGS_A_THREAD 2     // its stack and the guard below
 
 static uint64_t least(uint64_t a, uint64_t b) {
     return a < b ? a : b;
@@ -79,7 +80,8 @@ uint64_t ls_machine_threads(void) {
     uint64_t threads = number_in("/proc/sys/kernel/threads-max", "");
     threads = least(threads, number_in("/proc/sys/kernel/pid_max", ""));
     threads = least(threads, group_limit("pids", "pids.max", "pids.max"));
-    if (getrlimit(RLIMIT_NPROC, &user) == 0 && user.rlim_cur != RLIM_INFINITY) {
+    // The kernel holds everyone to it but root.
+    if (geteuid() != 0 && getrlimit(RLIMIT_NPROC, &user) == 0 && user.rlim_cur != RLIM_INFINITY) {
         threads = least(threads, (uint64_t)user.rlim_cur);
     }
     uint64_t mappings = number_in("/proc/sys/vm/max_map_count", "");

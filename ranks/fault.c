@@ -29,6 +29,38 @@ static int flip_bit(ls_request *request, int64_t amount) {
     return LS_OK;
 }
 
+// Whether a call's count says how much it moves: a barrier moves nothing, and an all_to_all may
+// have counts of its own.
+static bool has_count(const ls_call *call) {
+    if (ls_kind_is_ask(call->kind)) {
+        return call->kind == LS_CHECK_REPLICA;
+    }
+    const ls_collective *collective = ls_collective_of(call->kind);
+    bool own = ls_collective_has_splits(collective) && call->send_counts != NULL;
+    return ls_collective_has_data(collective) && !own;
+}
+
+// Notes that the fault found its call; false: it changes nothing there, and why is noted instead.
+static bool finds_call(const ls_request *request, int index) {
+    ls_spmd_result *result = request->rank->run->result;
+    const ls_call *call = &request->call;
+    ls_fault_type type = request->rank->run->options.faults[index].type;
+    bool split =
+        type == LS_FAULT_WRONG_SPLIT && (call->send_counts != NULL || call->recv_counts != NULL);
+    bool changes =
+        (type != LS_FAULT_WRONG_COUNT && type != LS_FAULT_WRONG_SPLIT) || split || has_count(call);
+    result->missed[index] =
+        changes
+            ? NULL
+            : ls_arena_printf(result->arena,
+                              "call %llu of rank %d, %s, has no count that says how much it "
+                              "moves%s",
+                              (unsigned long long)request->number, request->rank->id,
+                              ls_kind_name(call->kind),
+                              call->send_counts != NULL ? "; wrong_split changes its counts" : "");
+    return changes;
+}
+
 // Changes the first count of a copy; where the call has no counts, what it sends to everyone.
 static int change_split(ls_request *request, int64_t amount) {
     ls_call *call = &request->call;
@@ -56,11 +88,11 @@ int ls_fault__apply(ls_fault_do *out, bool *twice, ls_request *request) {
     *out = LS_FAULT_DO_CALL;
     for (int i = 0; i < options->fault_count; i++) {
         const ls_fault *fault = &options->faults[i];
-        if (fault->rank != request->rank->id || fault->call != request->number) {
+        // An allocation's call number says nothing.
+        if (fault->type == LS_FAULT_ALLOCATION || fault->rank != request->rank->id ||
+            fault->call != request->number || !finds_call(request, i)) {
             continue;
         }
-        // An allocation's call number says nothing.
-        request->rank->run->result->reached[i] |= fault->type != LS_FAULT_ALLOCATION;
         switch (fault->type) {
         case LS_FAULT_DIE:
             *out = LS_FAULT_DO_DIE;
@@ -100,7 +132,7 @@ bool ls_fault__allocation_fails(const ls_rank *rank, uint64_t number) {
         const ls_fault *fault = &options->faults[i];
         if (fault->type == LS_FAULT_ALLOCATION && fault->rank == rank->id &&
             (uint64_t)fault->amount == number) {
-            rank->run->result->reached[i] = true;
+            rank->run->result->missed[i] = NULL;
             return true;
         }
     }

@@ -5,6 +5,7 @@
 #include <stdint.h>
 
 // name, text. `call` counts the calls that the rank makes on any communicator, from 0.
+// A wrong count needs a call of which a count says how much it moves.
 #define LS_FAULT_MAP(X)                                                                            \
     X(LS_FAULT_DIE, "die")     /* the rank ends instead of making this call, as by kill -9 */      \
     X(LS_FAULT_STALL, "stall") /* the rank never returns from this call */                         \

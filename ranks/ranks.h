@@ -88,8 +88,9 @@ LS_API void ls_spmd_result_free(ls_spmd_result *result);  // NULL is allowed
 LS_API int ls_spmd_finding_count(const ls_spmd_result *result);
 LS_API const ls_finding *ls_spmd_finding(const ls_spmd_result *result, int index);  // borrowed
 LS_API int ls_spmd_exit_status(const ls_spmd_result *result, int rank);
-// Whether fault `index` of the options was planted: its rank came to its call, or allocation.
-LS_API bool ls_spmd_fault_reached(const ls_spmd_result *result, int index);
+// Why fault `index` of the options was not planted: its rank does not come to the call or
+// allocation, or the call has nothing that the fault could change. NULL: it was. Borrowed.
+LS_API const char *ls_spmd_fault_missed(const ls_spmd_result *result, int index);
 LS_API uint64_t ls_spmd_call_count(const ls_spmd_result *result);
 // A digest of the order in which ranks ran: equal seeds give equal digests.
 LS_API uint64_t ls_spmd_schedule_digest(const ls_spmd_result *result);

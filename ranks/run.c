@@ -5,6 +5,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/machine.h"
 #include "ranks/internal.h"
 
 #define STACK_BYTES_DEFAULT ((size_t)256 << 10)
@@ -175,15 +176,23 @@ int ls_run__make_result(ls_run *run, int rank_count) {
     LS_TRY(ls_arena_create(&arena, NULL));
     ls_spmd_result *result = ls_arena_alloc(arena, 1, sizeof *result);
     int *exit_status = ls_arena_alloc(arena, (size_t)rank_count, sizeof *exit_status);
-    bool *reached = ls_arena_alloc(arena, (size_t)run->options.fault_count, sizeof *reached);
-    if (result == NULL || exit_status == NULL || reached == NULL) {
+    const char **missed = ls_arena_alloc(arena, (size_t)run->options.fault_count, sizeof *missed);
+    if (result == NULL || exit_status == NULL || missed == NULL) {
         ls_arena_free(arena);
         return LS_ERR_MEMORY;
     }
     result->arena = arena;
     result->rank_count = rank_count;
     result->exit_status = exit_status;
-    result->reached = reached;
+    for (int i = 0; i < run->options.fault_count; i++) {
+        missed[i] =
+            ls_arena_printf(arena, "rank %d does not come to it", run->options.faults[i].rank);
+        if (missed[i] == NULL) {
+            ls_arena_free(arena);
+            return LS_ERR_MEMORY;
+        }
+    }
+    result->missed = missed;
     run->result = result;
     return LS_OK;
 }
@@ -245,6 +254,17 @@ static void *rank_main(void *arg) {
     ls_schedule__finish(rank, rank->state == LS_RANK_DIED ? LS_RANK_DIED : LS_RANK_RETURNED);
     ls_schedule__leave(rank);
     return NULL;
+}
+
+// Before thousands of threads are made for nothing.
+static int check_machine(const ls_spmd_options *options) {
+    uint64_t most = ls_machine_threads();
+    if ((uint64_t)options->ranks > most) {
+        return LS_FAIL(LS_ERR_RESOURCE,
+                       "%d ranks need a thread each, and this machine gives at most %llu",
+                       options->ranks, (unsigned long long)most);
+    }
+    return LS_OK;
 }
 
 // Starts all threads, or none of the programs.
@@ -325,6 +345,7 @@ int ls_spmd_run(ls_spmd_result **out, ls_spmd_program program, void *arg,
     *out = NULL;
     LS_TRY(check_options(options));
     LS_TRY(check_backend(options));
+    LS_TRY(check_machine(options));
     void *memory = NULL;
     LS_TRY(ls_alloc(&memory, NULL, 1, sizeof(ls_run)));
     ls_run *run = memory;
@@ -415,8 +436,8 @@ int ls_spmd_exit_status(const ls_spmd_result *result, int rank) {
     return result->exit_status[rank];
 }
 
-bool ls_spmd_fault_reached(const ls_spmd_result *result, int index) {
-    return result->reached[index];
+const char *ls_spmd_fault_missed(const ls_spmd_result *result, int index) {
+    return result->missed[index];
 }
 
 uint64_t ls_spmd_call_count(const ls_spmd_result *result) {

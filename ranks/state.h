@@ -232,8 +232,8 @@ struct ls_spmd_result {
     ls_finding *findings;
     int finding_count, finding_room;
     int rank_count;
-    int *exit_status;  // [rank_count]
-    bool *reached;     // [fault_count] faults that were planted
+    int *exit_status;     // [rank_count]
+    const char **missed;  // [fault_count] why a fault was not planted; NULL: it was
     uint64_t calls;
     uint64_t switches;
     uint64_t digest;

@@ -24,7 +24,7 @@ typedef struct ls_case_run {
     ls_stages *clean;     // where defects are planted: the same without them
     ls_stages *real;
     ls_stages *reordered;              // the simulation in the orders that were found; NULL: none
-    int unreached;                     // the first planted fault that no rank came to; -1: none
+    const char *missed;                // the first fault that was not planted, and why; NULL: none
     ls_call_orders *orders;            // of the real run's calls
     ls_order_search *search;           // of the real run's orders, while it goes on
     ls_recording *calls, *real_calls;  // of the simulation, and of the real run

@@ -30,7 +30,6 @@ static void begin(ls_case_run *run, ls_results *results, const ls_scenario *scen
         .options = options,
         .comparison = {.arena = results->arena,
                        .main = real != NULL ? LS_JUDGE_REAL : LS_JUDGE_ORACLE},
-        .unreached = -1,
         .start_seconds = now_seconds(),
         .result =
             {
@@ -161,7 +160,7 @@ static int run_ranks(ls_case_run *run, ls_stages *stages) {
     for (int f = 0; f < outcome.finding_count; f++) {
         add_finding(run, &outcome.findings[f]);
     }
-    run->unreached = outcome.unreached;
+    run->missed = outcome.missed;
     if (outcome.finding_count > 0 && options.tries > 0) {
         const char *command =
             ls_arena_printf(run->arena, "lockstep run --schedule random --seed %llu",

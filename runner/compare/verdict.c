@@ -63,11 +63,8 @@ static const char *harm_of(ls_case_run *run) {
     ls_comparison changes = {.arena = run->arena, .main = LS_JUDGE_REAL};
     const ls_expectation nothing = {0};
     uint64_t differing = 0;
-    if (run->unreached >= 0) {
-        const ls_scenario_fault *fault = &run->scenario->faults[run->unreached];
-        return ls_arena_printf(run->arena,
-                               "%s: the fault is not planted: rank %d does not come to it",
-                               ls_scenario_where(run->scenario, &fault->node), fault->rank);
+    if (run->missed != NULL) {
+        return run->missed;
     }
     if (ls_compare_runs(&changes, run->clean, run->simulated, &nothing, "clean", "planted") !=
         LS_OK) {
@@ -109,8 +106,7 @@ static bool decide(const char **why, ls_case_run *run) {
         *why = expect->unnoticed ? "what is planted was to go unnoticed" : NULL;
         return false;
     }
-    bool unreached = planted && run->unreached >= 0;
-    if (planted && (unreached || !expect->unnoticed)) {
+    if (planted && (run->missed != NULL || !expect->unnoticed)) {
         *why = harm_of(run);
         return false;
     }

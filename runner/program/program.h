@@ -60,7 +60,7 @@ typedef struct ls_program_outcome {
     ls_finding *findings;  // in the caller's arena, of the first schedule that has some
     int finding_count;     //
     uint64_t seed;         // that schedule's, or the last one's
-    int unreached;         // the first fault whose call no rank came to; -1: none
+    const char *missed;    // the first fault that was not planted: its line, and why; NULL: none
 } ls_program_outcome;
 
 // Whether the program has collectives on buffers, which the ranks then call for themselves.

@@ -157,9 +157,15 @@ static int run_once(ls_program_outcome *out, const ls_scenario *scenario, ls_are
     if (status == LS_OK && out->finding_count == 0 && shared.error.code != LS_OK) {
         status = take_error(out, &shared, arena);
     }
-    out->unreached = -1;
-    for (int i = scenario->fault_count; i-- > 0;) {
-        out->unreached = ls_spmd_fault_reached(result, i) ? out->unreached : i;
+    out->missed = NULL;
+    for (int i = 0; i < scenario->fault_count && out->missed == NULL && status == LS_OK; i++) {
+        const char *why = ls_spmd_fault_missed(result, i);
+        if (why != NULL) {
+            out->missed =
+                ls_arena_printf(arena, "%s: the fault is not planted: %s",
+                                ls_scenario_where(scenario, &scenario->faults[i].node), why);
+            status = out->missed != NULL ? LS_OK : LS_ERR_MEMORY;
+        }
     }
     ls_spmd_result_free(result);
     return status;
@@ -168,7 +174,7 @@ static int run_once(ls_program_outcome *out, const ls_scenario *scenario, ls_are
 int ls_program_ranks(ls_program_outcome *out, const ls_scenario *scenario, ls_arena *arena,
                      const ls_program_ranks_options *options) {
     ls_order *order = NULL;
-    *out = (ls_program_outcome){.unreached = -1};
+    *out = (ls_program_outcome){0};
     LS_TRY(options->order != NULL ? ls_order_parse(&order, options->order) : LS_OK);
     int tries = options->tries > 0 ? options->tries : 1, status = LS_OK;
     for (int i = 0; i < tries && out->finding_count == 0 && status == LS_OK; i++) {

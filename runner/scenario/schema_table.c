@@ -351,7 +351,8 @@ static const ls_schema_field fault_fields[] = {
     {.key = "index", .type = LS_FIELD_INT, MEMBER(index), .min = -(INT64_C(1) << 50),
      .max = INT64_C(1) << 50, .fallback = "0",
      .doc = "bit_flip: the bit of the buffer; allocation: which one, from 1; wrong_count and "
-            "wrong_split: by how much (0: one more).",
+            "wrong_split: by how much (0: one more); a call that moves what counts of its own say "
+            "has no wrong_count.",
      .example = "index: 30"},
 };
 static const ls_schema_record fault_record = {

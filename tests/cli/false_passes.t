@@ -23,6 +23,10 @@ $ printf "lockstep: 1\nname: off\nmesh: {shape: [2]}\ntables: [{name: t, rows: 4
 > skip  off               nothing was judged: no output has an element that something is compared with
 > run: 0 passed, 0 failed, 1 skipped
 ? 5
+# What is not judged is counted as such; and where a check finds a defect, nothing else is judged.
+$ count() { lockstep run --json - $1 | python3 -c 'import json, sys; case, = json.load(sys.stdin)["cases"]; print(case["verdict"], case["class"], case["judged"], [(s["name"], s["elements"], s["unjudged"]) for s in case["stages"]])'; }; printf 'faults: [{type: slow, rank: 0}]\nexpect: {unnoticed: true}\n' >> off.yaml; count off.yaml; printf 'lockstep: 1\nname: leak\nmesh: {shape: [2]}\nprogram:\n  steps:\n    - all_reduce: {name: a, count: 2}\n    - all_reduce: {name: b, count: 2, async: true}\n' > leak.yaml; count leak.yaml
+> pass unjudged 0 [('input_dist', 0, 12), ('lookup', 0, 16), ('output_dist', 0, 8)]
+> fail finding 0 []
 # Two references of one output: each is judged, in either order.
 $ python3 -c 'import struct; h = "{\"descr\": \"<f4\", \"fortran_order\": False, \"shape\": (2, 2), }"; h += " " * (117 - len(h)) + "\n"; [open(n + ".npy", "wb").write(b"\x93NUMPY\x01\x00" + struct.pack("<H", len(h)) + h.encode() + struct.pack("<4f", *v)) for n, v in (("far", (1e9, -7, float("nan"), 0)), ("near", (0.3,) * 4))]'; for files in 'far near' 'near far' 'near near'; do set -- $files; printf "lockstep: 1\nname: r\nmesh: {shape: [2]}\ntables: [{name: t, rows: 8, dim: 2, weights: {constant: 0.1}, sharding: {type: row_wise}}]\ninputs: {batch: 1, features: {t: {lengths: {constant: 3}, ids: {values: [[0, 4, 7], [1, 5, 6]]}}}}\nchecks: {reference: [{file: $1.npy}, {file: $2.npy}]}\n" > r.yaml; lockstep run r.yaml | awk '/^ *reference:/ {print $1, $2}'; lockstep run --quiet r.yaml > out; echo $?; done
 > reference:output_dist wrong
@@ -39,6 +43,13 @@ $ for fault in 'bit_flip, rank: 1, call: 0, index: 30' 'die, rank: 1, call: 99' 
 >   stage w is wrong: 2 of 32 elements differ, by up to 1,073,741,824 ulps (inf of the bound)
 >   error: f.yaml:5: the fault is not planted: rank 1 does not come to it
 >   error: f.yaml:5: the fault is not planted: rank 1 does not come to it
+$ for step in 'all_to_all: {splits: [[1, 2], [2, 1]]}' 'barrier: {}' 'all_to_all: {count: 2}'; do printf "lockstep: 1\nname: c\nmesh: {shape: [2]}\nprogram: {steps: [{$step}]}\nfaults: [{type: wrong_count, rank: 1}]\n" > c.yaml; sed 's/wrong_count/wrong_split/' c.yaml > s.yaml; for f in c s; do lockstep run --quiet $f.yaml | tr -s '\n ' ' ' | grep -o 'error: .* reprod\|buffer[^ ]*, rank 1'; done; done
+> error: c.yaml:5: the fault is not planted: call 0 of rank 1, all_to_all, has no count that says how much it moves; wrong_split changes its counts reprod
+> buffer.too_small, rank 1
+> error: c.yaml:5: the fault is not planted: call 0 of rank 1, barrier, has no count that says how much it moves reprod
+> error: s.yaml:5: the fault is not planted: call 0 of rank 1, barrier, has no count that says how much it moves reprod
+> buffer.too_small, rank 1
+> buffer.too_small, rank 1
 $ printf 'lockstep: 1\nname: d\nmesh: {shape: [2]}\ntables: [{name: t, rows: 4, dim: 2, sharding: {type: row_wise}}]\ninputs: {batch: 2}\nfaults: [{type: die, rank: 1, call: 0}]\n' > d.yaml; lockstep run --quiet d.yaml | grep '^  rank'
 >   rank.died, rank 1, at d.yaml:4
 # An expectation is of all that is found.

@@ -4,7 +4,11 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/machine.h"
+
 #include "bugs.h"
+
+#define WORLD ls_rank_world(self)
 
 static void run_bug(const bug *b, bool clean, ls_schedule_kind schedule, uint64_t seed,
                     ls_spmd_result **result, int *status, int *line) {
@@ -334,9 +338,58 @@ Test(ranks, faults_that_are_not_reached_are_told) {
     const ls_fault faults[] = {{LS_FAULT_SLOW, 1, 1, 0}, {LS_FAULT_SLOW, 1, 2, 0}};
     const ls_spmd_options options = {.ranks = 2, .faults = faults, .fault_count = 2};
     cr_assert_eq(ls_spmd_run(&result, all_reduces, &calls, &options), LS_OK);
-    cr_assert(ls_spmd_fault_reached(result, 0));
-    cr_assert(!ls_spmd_fault_reached(result, 1));
+    cr_assert_null(ls_spmd_fault_missed(result, 0));
+    cr_assert_str_eq(ls_spmd_fault_missed(result, 1), "rank 1 does not come to it");
     ls_spmd_result_free(result);
+}
+
+// Nor was a wrong count where what moves does not follow from it.
+static int without_a_count(ls_rank *self, void *arg) {
+    const size_t counts[2] = {1, 1};
+    float data[2] = {1, 2}, got[2] = {0};
+    (void)arg;
+    LS_TRY(ls_barrier(WORLD));
+    LS_TRY(ls_all_to_all_v(data, got, counts, counts, LS_F32, WORLD));
+    return ls_check_replica(data, 2, LS_F32, WORLD);
+}
+
+Test(ranks, faults_that_change_nothing_are_told) {
+    ls_spmd_result *result = NULL;
+    const ls_fault faults[] = {{LS_FAULT_WRONG_COUNT, 1, 0, 1},
+                               {LS_FAULT_WRONG_SPLIT, 1, 0, 1},
+                               {LS_FAULT_WRONG_COUNT, 1, 1, 1},
+                               {LS_FAULT_BIT_FLIP, 1, 1, 0}};
+    const ls_spmd_options options = {.ranks = 2, .faults = faults, .fault_count = 4};
+    cr_assert_eq(ls_spmd_run(&result, without_a_count, NULL, &options), LS_ERR_FINDING);
+    const char *barrier = ls_spmd_fault_missed(result, 0), *moves = ls_spmd_fault_missed(result, 2);
+    cr_expect_str_eq(barrier,
+                     "call 0 of rank 1, barrier, has no count that says how much it moves");
+    cr_expect_str_eq(ls_spmd_fault_missed(result, 1), barrier);
+    cr_expect_str_eq(moves, "call 1 of rank 1, all_to_all, has no count that says how much it "
+                            "moves; wrong_split changes its counts");
+    cr_expect_null(ls_spmd_fault_missed(result, 3));
+    ls_spmd_result_free(result);
+    const ls_fault others[] = {{LS_FAULT_WRONG_SPLIT, 1, 1, 1}, {LS_FAULT_WRONG_COUNT, 1, 2, 1}};
+    for (int i = 0; i < 2; i++) {
+        const ls_spmd_options each = {.ranks = 2, .faults = &others[i], .fault_count = 1};
+        cr_assert_eq(ls_spmd_run(&result, without_a_count, NULL, &each), LS_ERR_FINDING, "%d", i);
+        cr_expect_null(ls_spmd_fault_missed(result, 0));
+        ls_spmd_result_free(result);
+    }
+}
+
+// More ranks than the machine has threads for are refused before one is made, with its figure.
+Test(ranks, too_many_for_the_machine) {
+    ls_spmd_result *result = NULL;
+    const ls_spmd_options options = {.ranks = LS_RANKS_MAX};
+    char most[32];
+    if (ls_machine_threads() >= LS_RANKS_MAX) {
+        cr_skip_test("this machine has a thread for every rank");
+    }
+    (void)snprintf(most, sizeof most, "at most %llu", (unsigned long long)ls_machine_threads());
+    cr_assert_eq(ls_spmd_run(&result, without_a_count, NULL, &options), LS_ERR_RESOURCE);
+    cr_assert_null(result);
+    cr_expect_not_null(strstr(ls_error_last()->text, most), "%s", ls_error_last()->text);
 }
 
 // A program that fails by itself is told from one that the checks stop.
