@@ -277,3 +277,47 @@ Test(program_oracle, blocks) {
     EXPECT("full/c/-/full", 2, 1, 2, 4);
     close_fixture(&f);
 }
+
+// Along one axis of two, the ranks that share the other coordinate meet.
+Test(program_oracle, axes) {
+    fixture f;
+    run(&f, "[2, 3]",
+        "    - {name: a, shape: [2, 3], dtype: f64, values: {values: [[1, 2, 3], [4, 5, 6]]}, "
+        "placements: \"S(0), S(1)\"}\n",
+        "    - broadcast: {name: broadcast, tensor: a, axis: '1', root: 2, into: b}\n"
+        "    - all_reduce: {name: sum, tensor: a, axis: '1', into: c}\n"
+        "    - all_gather: {name: gather, tensor: a, axis: '0', dim: 0, into: d}\n"
+        "    - redistribute: {name: both, tensor: a, to: \"P(sum), P(sum)\", into: e}\n"
+        "    - redistribute: {name: one, tensor: e, to: \"P(sum), R\", into: g}\n");
+    EXPECT("broadcast/b/-/shard", 0, 3);
+    EXPECT("broadcast/b/-/shard", 3, 6);
+    EXPECT("sum/c/-/shard", 1, 6);
+    EXPECT("sum/c/-/shard", 3, 15);
+    EXPECT("gather/d/-/shard", 4, 2, 5);
+    EXPECT("both/e/-/shard", 0, 1, 2, 3, 4, 5, 6);
+    EXPECT("both/e/-/shard", 3, 0, 0, 0, 0, 0, 0);
+    EXPECT("one/g/-/shard", 2, 1, 2, 3, 4, 5, 6);
+    EXPECT("one/g/-/shard", 5, 0, 0, 0, 0, 0, 0);
+    close_fixture(&f);
+}
+
+// What is known of the whole is exact; the ranks' parts of it, added up, may be off.
+Test(program_oracle, the_whole_is_exact) {
+    fixture f;
+    run(&f, "[2, 2]",
+        "    - {name: a, shape: [1, 4], dtype: f64, values: {values: [[1.0e+16, 1, -1.0e+16, 1]]}, "
+        "placements: \"S(1), R\"}\n"
+        "    - {name: b, shape: [4, 1], dtype: f64, values: {constant: 1}, placements: \"S(0), "
+        "R\"}\n",
+        "    - matmul: {name: product, tensor: a, other: b, into: c}\n"
+        "    - full: {name: full, tensor: c}\n"
+        "    - redistribute: {name: both, tensor: c, to: \"P(sum), P(sum)\", into: e}\n"
+        "    - all_reduce: {name: sum, tensor: c, axis: '0', into: d}\n"
+        "    - full: {name: again, tensor: d}\n");
+    EXPECT("product/c/-/shard", 0, 1e16);
+    EXPECT("full/c/-/full", 1, 1);
+    EXPECT("both/e/-/shard", 2, -1e16);  // what was partial before keeps its terms
+    EXPECT("both/e/-/shard", 3, 0);
+    EXPECT("again/d/-/full", 0, 1);
+    close_fixture(&f);
+}

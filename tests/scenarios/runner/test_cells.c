@@ -1,0 +1,150 @@
+// The arithmetic of the oracle of programs, element by element, against what it must come to.
+#include <criterion/criterion.h>
+#include <math.h>
+
+#include "orders/bound.h"
+#include "runner/program/program_cells.h"
+
+typedef struct value {
+    double exact, bound;
+} value;
+
+// Folds two values of f64; out->bounds and out->exact [1].
+static ls_cells fold(ls_arena *arena, value a, value b, ls_op op) {
+    ls_cells in, out;
+    cr_assert(ls_cells__new(&in, arena, &LS_SHAPE(2), LS_F64) == LS_OK);
+    cr_assert(ls_cells__new(&out, arena, &LS_SHAPE(1), LS_F64) == LS_OK);
+    in.exact[0] = a.exact, in.bounds[0] = a.bound;
+    in.exact[1] = b.exact, in.bounds[1] = b.bound;
+    const ls_cell terms[2] = {{&in, 0}, {&in, 1}};
+    cr_assert(ls_cells__fold(&out, 0, terms, 2, LS_F64, op) == LS_OK);
+    return out;
+}
+
+// What the terms may be off by is in the result: all of it in sums, the most of it in extremes, and
+// times the other factor in products. NaN gives way to a number in max and min.
+Test(cells, terms_bring_their_bounds) {
+    ls_arena *arena = NULL;
+    cr_assert(ls_arena_create(&arena, NULL) == LS_OK);
+    const value two = {2, 0.5}, three = {3, 0.25}, nan = {(double)NAN, 0};
+    const double slack = 1e-12;
+    const struct {
+        value a, b;
+        ls_op op;
+        double exact, bound;
+    } cases[] = {{two, three, LS_SUM, 5, 0.75},
+                 {two, three, LS_AVG, 2.5, 0.375},
+                 {two, three, LS_PROD, 6, 2.5 * 3.25 - 6},
+                 {three, two, LS_PROD, 6, 2.5 * 3.25 - 6},
+                 {two, three, LS_MAX, 3, 0.5},
+                 {three, two, LS_MAX, 3, 0.5},
+                 {two, three, LS_MIN, 2, 0.5},
+                 {nan, three, LS_MAX, 3, 0.25},
+                 {nan, two, LS_MIN, 2, 0.5}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        const ls_cells out = fold(arena, cases[i].a, cases[i].b, cases[i].op);
+        cr_expect(out.exact[0] == cases[i].exact, "%zu: %g", i, out.exact[0]);
+        cr_expect(out.bounds[0] >= cases[i].bound && out.bounds[0] <= cases[i].bound + slack,
+                  "%zu: %g", i, out.bounds[0]);
+    }
+    ls_arena_free(arena);
+}
+
+// The roundings of a sum are of terms as large as they may be.
+Test(cells, roundings_count_what_terms_may_be) {
+    ls_arena *arena = NULL;
+    cr_assert(ls_arena_create(&arena, NULL) == LS_OK);
+    ls_cells in, out;
+    cr_assert(ls_cells__new(&in, arena, &LS_SHAPE(2), LS_F32) == LS_OK);
+    cr_assert(ls_cells__new(&out, arena, &LS_SHAPE(1), LS_F32) == LS_OK);
+    in.bounds[0] = in.bounds[1] = 1;
+    const ls_cell terms[2] = {{&in, 0}, {&in, 1}};
+    cr_assert(ls_cells__fold(&out, 0, terms, 2, LS_F32, LS_SUM) == LS_OK);
+    cr_expect(out.bounds[0] >= 2 + 2 * 0x1p-24, "%g", out.bounds[0] - 2);
+    ls_arena_free(arena);
+}
+
+// Taking the exact values from elsewhere widens the bound by how far they are; infinities stay.
+Test(cells, exact_values_are_taken) {
+    ls_arena *arena = NULL;
+    ls_cells own, from;
+    cr_assert(ls_arena_create(&arena, NULL) == LS_OK);
+    cr_assert(ls_cells__new(&own, arena, &LS_SHAPE(2), LS_F64) == LS_OK);
+    cr_assert(ls_cells__new(&from, arena, &LS_SHAPE(2), LS_F64) == LS_OK);
+    own.exact[0] = 1, own.bounds[0] = 0.25, from.exact[0] = 3;
+    own.exact[1] = from.exact[1] = (double)INFINITY;
+    ls_cells__take_exact(&own, &from);
+    cr_expect(own.exact[0] == 3 && own.bounds[0] == 2.25);
+    cr_expect(isinf(own.exact[1]) && own.bounds[1] == 0);
+    ls_arena_free(arena);
+}
+
+// One element of a product of matrices, [1, inner] x [inner, 1].
+static ls_cells multiply(ls_arena *arena, ls_dtype dtype, int inner, const value *a, const value *b,
+                         unsigned char overflow_of_b) {
+    ls_cells x, y, out;
+    cr_assert(ls_cells__new(&x, arena, &LS_SHAPE(1, inner), dtype) == LS_OK);
+    cr_assert(ls_cells__new(&y, arena, &LS_SHAPE(inner, 1), dtype) == LS_OK);
+    for (int i = 0; i < inner; i++) {
+        x.exact[i] = a[i].exact, x.bounds[i] = a[i].bound;
+        y.exact[i] = b[i].exact, y.bounds[i] = b[i].bound;
+        y.overflow[i] = overflow_of_b;
+    }
+    cr_assert(ls_cells__matmul(&out, arena, &x, &y, dtype) == LS_OK);
+    return out;
+}
+
+// What a product of matrices may be off by, and when it may be infinite.
+Test(cells, products_of_matrices) {
+    const unsigned char either = LS_OVERFLOW_UP | LS_OVERFLOW_DOWN;
+    ls_arena *arena = NULL;
+    cr_assert(ls_arena_create(&arena, NULL) == LS_OK);
+    ls_cells out = multiply(arena, LS_F64, 2, (value[]){{2, 0.5}, {3, 0}},
+                            (value[]){{4, 0.25}, {5, 0}}, LS_OVERFLOW_NONE);
+    cr_expect(out.exact[0] == 23 && out.overflow[0] == LS_OVERFLOW_NONE);
+    cr_expect(out.bounds[0] >= 2.625 && out.bounds[0] < 2.625 + 1e-12, "%g", out.bounds[0]);
+    const value ones[] = {{1, 0}, {1, 0}}, tiny = {1e-30, 0}, large = {60000, 0}, two = {2, 0};
+    out = multiply(arena, LS_F32, 2, ones, ones, LS_OVERFLOW_NONE);
+    cr_expect(out.bounds[0] >= 2 * 2 * 0x1p-24, "%g", out.bounds[0]);
+    out = multiply(arena, LS_F32, 1, &tiny, &tiny, LS_OVERFLOW_NONE);
+    cr_expect(out.bounds[0] >= 1e-60, "%g", out.bounds[0]);
+    out = multiply(arena, LS_F16, 1, &large, &two, LS_OVERFLOW_NONE);
+    cr_expect(out.overflow[0] == either);
+    out = multiply(arena, LS_F16, 1, &two, &two, LS_OVERFLOW_UP);
+    cr_expect(out.overflow[0] == either);
+    ls_arena_free(arena);
+}
+
+// What changes nothing; how five rows are cut in two; shapes; and that bits are known only where
+// all parts have them.
+Test(cells, moving) {
+    ls_arena *arena = NULL;
+    cr_assert(ls_arena_create(&arena, NULL) == LS_OK);
+    const struct {
+        ls_dtype dtype;
+        ls_op op;
+        unsigned char bits;
+    } neutrals[] = {{LS_I8, LS_MIN, 0x7f}, {LS_I8, LS_MAX, 0x80}, {LS_U8, LS_BAND, 0xff},
+                    {LS_U8, LS_MAX, 0},    {LS_I8, LS_PROD, 1},   {LS_U8, LS_BOR, 0}};
+    for (size_t i = 0; i < sizeof neutrals / sizeof *neutrals; i++) {
+        ls_cells cells = {.shape = LS_SHAPE(1)};
+        cr_assert(ls_cells__neutral(&cells, arena, neutrals[i].dtype, neutrals[i].op) == LS_OK);
+        cr_expect(*(unsigned char *)cells.bits == neutrals[i].bits, "%zu", i);
+    }
+    const float numbers[] = {1, 2, 3, 4, 5, 6};
+    ls_cells moved, computed, out;
+    cr_assert(ls_cells__of(&moved, arena, numbers, &LS_SHAPE(5), LS_F32) == LS_OK);
+    for (int i = 0; i < 2; i++) {
+        cr_assert(ls_cells__chunk(&out, arena, &moved, 0, 2, i, LS_F32) == LS_OK);
+        cr_expect(out.count == (i == 0 ? 3 : 2) && out.exact[0] == (i == 0 ? 1 : 4));
+    }
+    cr_assert(ls_cells__new(&computed, arena, &LS_SHAPE(5), LS_F32) == LS_OK);
+    const ls_cells parts[] = {computed, moved};
+    const int which[] = {0, 1};
+    cr_assert(ls_cells__join(&out, arena, parts, which, 2, 0, LS_F32) == LS_OK);
+    cr_expect(out.bits == NULL && out.count == 10);
+    cr_assert(ls_cells__of(&moved, arena, numbers, &LS_SHAPE(2, 3), LS_F32) == LS_OK);
+    cr_assert(ls_cells__transpose(&out, arena, &moved, LS_F32) == LS_OK);
+    cr_expect(out.shape.dim[0] == 3 && out.shape.dim[1] == 2 && out.exact[1] == 4);
+    ls_arena_free(arena);
+}
