@@ -214,6 +214,7 @@ typedef struct ls_call_used {
 typedef struct ls_backend_ops {
     const char *name;  // "sim", "mpi", "nccl"
     bool forwards;     // calls go on to another backend, which tells the hooks of them
+    bool simulates;    // its ranks can be threads of one run, which is scheduled and watched
     // Memory that this backend's calls accept. NULL: ordinary memory.
     int (*alloc)(ls_backend *backend, void **out, size_t bytes);
     void (*free)(ls_backend *backend, void *pointer, size_t bytes);

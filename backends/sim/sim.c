@@ -63,6 +63,7 @@ static void sim_destroy(ls_backend *backend) {
 
 static const ls_backend_ops sim_ops = {
     .name = "sim",
+    .simulates = true,
     .comm_open = sim_comm_open,
     .comm_close = sim_comm_close,
     .run = sim_run,
@@ -72,6 +73,7 @@ static const ls_backend_ops sim_ops = {
 
 static const ls_backend_ops sim_device_ops = {
     .name = "sim",
+    .simulates = true,
     .alloc = ls_sim_device__alloc,
     .free = ls_sim_device__free,
     .copy_in = ls_sim_device__copy_in,

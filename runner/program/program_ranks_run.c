@@ -205,7 +205,7 @@ static int tell(const ls_finding *finding, const ls_scenario *scenario) {
     return LS_FAIL(LS_ERR_FINDING, "%s", finding->text);
 }
 
-// All of them in this process, which only the simulator's backend does.
+// All of them in this process.
 static int rank_all(const ls_scenario *scenario, ls_backend *backend, const ls_stage_sink *sink,
                     ls_arena *arena) {
     const ls_program_ranks_options options = {.sink = sink, .backend = backend};
@@ -216,7 +216,7 @@ static int rank_all(const ls_scenario *scenario, ls_backend *backend, const ls_s
 
 int ls_program_rank_real(const ls_scenario *scenario, ls_backend *backend,
                          const ls_stage_sink *sink, ls_arena *arena) {
-    if (strcmp(backend->ops->name, "sim") == 0) {
+    if (backend->ops->simulates) {
         return rank_all(scenario, backend, sink, arena);
     }
     ls_program_run shared = {.scenario = scenario, .sink = sink, .arena = arena};
