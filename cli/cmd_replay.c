@@ -13,9 +13,7 @@
 #include "cli/scenarios.h"
 #include "cli/trace.h"
 #include "runner/compare/recorded.h"
-#include "runner/replay/replay_kind.h"
-#include "runner/replay/replay_nccl.h"
-#include "runner/replay/replay_torch.h"
+#include "runner/replay/import.h"
 
 #define DEPTH_MAX 64  // of folders in folders
 
@@ -46,7 +44,7 @@ typedef struct replay {
 // ---- One folder ---------------------------------------------------------------------------------
 // A recording of ours: its own copy of the scenario, compared with what it recorded. What that
 // scenario says about comparing is for its author; a replay always compares.
-static int replay_recording(replay *to, const char *dir) {
+static int replay_recording(replay *to, const char *dir, const ls_run_options *how) {
     ls_recording *recording = NULL;
     ls_scenario *scenario = NULL;
     LS_TRY(ls_recording_open(&recording, dir));
@@ -60,32 +58,27 @@ static int replay_recording(replay *to, const char *dir) {
     if (cli_options_common.seed_given) {
         scenario->seed = cli_options_common.seed;
     }
-    ls_text command = {0};
-    ls_text_puts(&command, "lockstep replay");
-    cli_reproduce_options(&command, &given.run);
-    ls_run_options run_options = cli_run_options_of(&given.run, &command);
-    run_options.reproduce_of = dir;
     const ls_real_source real = {.dir = dir};
-    status = ls_run_compared(to->results, scenario, &real, &run_options);
-    ls_text_free(&command);
+    status = ls_run_compared(to->results, scenario, &real, how);
     ls_scenario_free(scenario);
     LS_TRY(status);
     return ls_trace_recording(to->trace, dir);
 }
 
-static int replay_folder(ls_replay_kind *kind, replay *to, const char *dir) {
-    LS_TRY(ls_replay_kind_of(kind, dir));
-    if (kind->recording) {
-        LS_TRY(replay_recording(to, dir));
+static int replay_folder(bool *recording, replay *to, const char *dir) {
+    ls_text command = {0};
+    ls_text_puts(&command, "lockstep replay");
+    cli_reproduce_options(&command, &given.run);
+    ls_run_options how = cli_run_options_of(&given.run, &command);
+    how.reproduce_of = dir;
+    ls_run_options traced = how;  // a recording's own calls are traced
+    traced.trace = to->trace;
+    int status = ls_import_dir(to->results, &to->summary, recording, dir, &traced);
+    if (status == LS_OK && *recording) {
+        status = replay_recording(to, dir, &how);
     }
-    if (kind->nccl) {
-        LS_TRY(ls_replay_nccl(to->results, &to->summary, dir, 0));
-        LS_TRY(ls_trace_nccl(to->trace, dir));
-    }
-    if (kind->torch) {
-        LS_TRY(ls_replay_torch(to->results, dir));
-    }
-    return kind->manifest ? LS_OK : ls_replay_unnamed(to->results, dir);
+    ls_text_free(&command);
+    return status;
 }
 
 // ---- Folders in folders -------------------------------------------------------------------------
@@ -174,14 +167,14 @@ static int replay_dir(replay *to, const char *dir, const struct stat *about, int
     if (depth > DEPTH_MAX) {
         return LS_FAIL(LS_ERR_LIMIT, "'%s' is deeper than %d folders", dir, DEPTH_MAX);
     }
-    ls_replay_kind kind;
-    int status = replay_folder(&kind, to, dir);
+    bool recording = false;
+    int status = replay_folder(&recording, to, dir);
     bool unreadable = status == LS_ERR_IO;
     if (status != LS_OK && status != LS_ERR_MEMORY) {
         status = add_unusable(to, dir);
     }
     LS_TRY(status);
-    status = replay_inner(to, dir, kind.recording, depth);
+    status = replay_inner(to, dir, recording, depth);
     return unreadable && status == LS_ERR_IO ? LS_OK : status;  // was told
 }
 
@@ -237,8 +230,8 @@ const cli_command cli_cmd_replay = {
         "(manifest.json and *.bin) and of torch (dtensor_*.json, embedding*.safetensors), also in "
         "folders of DIR, each once however many links lead there. "
         "What is not supported counts as skipped, never as passed; what cannot be read fails. "
-        "The trace has the calls "
-        "as they were recorded; torch's results record none.",
+        "The trace has the calls of recordings as they were recorded, and what reproduces others' "
+        "results.",
     .common = CLI_COMMON_REPORTS | CLI_COMMON_TRACE | CLI_COMMON_SEED,
     .options = options,
     .run = run,

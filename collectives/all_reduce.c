@@ -40,9 +40,9 @@ static int reference(const ls_call *const *calls, int size) {
     size_t count = calls[0]->count, element = ls_dtype_bytes(calls[0]->dtype);
     char *copies = NULL;
     LS_TRY(ls_reference__copies(&copies, calls, size, count));
-    int status = LS_OK;
-    for (int i = 0; i < size && status == LS_OK; i++) {
-        status = ls_reference__fold(calls[i]->recv, copies, calls, size, count, 0, count);
+    int status = ls_reference__fold(calls[0]->recv, copies, calls, size, count, 0, count);
+    for (int i = 1; i < size && count > 0 && status == LS_OK; i++) {
+        memcpy(calls[i]->recv, calls[0]->recv, count * element);
     }
     ls_free(NULL, copies, (size_t)size * count, element);
     return status;

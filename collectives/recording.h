@@ -38,6 +38,9 @@ typedef struct ls_stage_output {
     const double *exact;
     const double *bounds;
     const unsigned char *overflow;
+    // Of another system's output: it rounds each element so often where the bound counts none (a
+    // mean that is multiplied by a rounded 1/n).
+    int roundings;
 } ls_stage_output;
 
 // Where a run sends its stage outputs: a recording, a comparison in memory, or both.

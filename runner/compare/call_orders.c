@@ -41,28 +41,49 @@ static int take_rank(ls_call_orders *orders, const ls_recording *recording, int 
     return LS_OK;
 }
 
-int ls_call_orders_create(ls_call_orders **out, const ls_recording *recording) {
-    *out = NULL;
+static int create(ls_call_orders **out, size_t room) {
     ls_arena *arena = NULL;
     LS_TRY(ls_arena_create(&arena, NULL));
     ls_call_orders *made = ls_arena_alloc(arena, 1, sizeof *made);
+    entry *entries = ls_arena_alloc(arena, room, sizeof *entries);
+    if (made == NULL || entries == NULL) {
+        ls_arena_free(arena);
+        return LS_ERR_MEMORY;
+    }
+    *made = (ls_call_orders){.arena = arena, .entries = entries};
+    *out = made;
+    return LS_OK;
+}
+
+int ls_call_orders_create(ls_call_orders **out, const ls_recording *recording) {
+    *out = NULL;
     size_t room = 0;
     int ranks = ls_recording_about(recording)->ranks;
     for (int rank = 0; rank < ranks; rank++) {
         room += (size_t)ls_recording_call_count(recording, rank);
     }
-    int status = made != NULL ? LS_OK : LS_ERR_MEMORY;
-    if (status == LS_OK) {
-        made->arena = arena;
-        made->entries = ls_arena_alloc(arena, room, sizeof *made->entries);
-        status = made->entries != NULL ? LS_OK : LS_ERR_MEMORY;
-    }
+    ls_call_orders *made = NULL;
+    int status = create(&made, room);
     for (int rank = 0; rank < ranks && status == LS_OK; rank++) {
         status = take_rank(made, recording, rank);
     }
     if (status != LS_OK) {
-        ls_arena_free(arena);
+        ls_call_orders_free(made);
         return status;
+    }
+    *out = made;
+    return LS_OK;
+}
+
+int ls_call_orders_of_text(ls_call_orders **out, const char *order, int channels) {
+    ls_call_orders *made = NULL;
+    *out = NULL;
+    LS_TRY(create(&made, 1));
+    made->entries[made->count++] =
+        (entry){.text = ls_arena_strdup(made->arena, order), .channels = channels};
+    if (ls_arena_failed(made->arena)) {
+        ls_call_orders_free(made);
+        return LS_ERR_MEMORY;
     }
     *out = made;
     return LS_OK;

@@ -322,7 +322,8 @@ static int simulate_as_recorded(ls_case_run *run) {
 static int compare_reordered(ls_comparison *again, ls_case_run *run) {
     ls_expectation expectation = ls_case__expectation(run);
     expectation.orders = run->search;
-    *again = (ls_comparison){.arena = run->arena, .main = LS_JUDGE_REAL};
+    *again = (ls_comparison){
+        .arena = run->arena, .main = LS_JUDGE_REAL, .partial = run->comparison.partial};
     ls_stages_free(run->reordered);
     run->reordered = NULL;
     LS_TRY(ls_stages_create(&run->reordered, run->scenario->ranks));
@@ -378,7 +379,7 @@ static int run_compared(ls_case_run *run, const ls_real_source *real) {
         const ls_expectation expectation = ls_case__expectation(run);
         LS_TRY(ls_compare_runs(&run->comparison, run->simulated, run->real, &expectation,
                                "simulated", run->result.real));
-        if (run->clean == NULL) {  // what is planted may change them
+        if (run->clean == NULL && run->real_calls != NULL) {  // what is planted may change them
             LS_TRY(ls_recorded_compare_calls(&run->comparison, run->calls, run->real_calls));
         }
         LS_TRY(explain_sums(run));
@@ -391,6 +392,7 @@ int ls_run_compared(ls_results *results, const ls_scenario *scenario, const ls_r
     ls_case_run run;
     begin(&run, results, scenario, options, &ls_backend_kind_sim,
           real->backend != NULL ? real->backend->name : "recording");
+    run.comparison.partial = real->imported != NULL;
     return finish(&run, run_compared(&run, real));
 }
 

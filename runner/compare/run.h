@@ -39,10 +39,20 @@ LS_API int ls_run_simulated(ls_results *results, const ls_scenario *scenario,
 LS_API int ls_run_real(ls_results *results, const ls_scenario *scenario,
                        const ls_backend_kind *backend, const ls_run_options *options);
 
+// What another system returned for a scenario: a recording in memory that may hold some of the
+// outputs alone; those are compared, and no calls.
+typedef struct ls_imported {
+    void *arg;
+    int (*read)(void *arg, const ls_stage_sink *sink);  // gives every output to the sink
+    const char *order;  // of the first call, which it summed in; NULL: not known
+    int channels;       // that this call used; 0: as the order says
+} ls_imported;
+
 // What the simulation is compared with.
 typedef struct ls_real_source {
     const ls_backend_kind *backend;  // runs on it; NULL: reads recordings
     const char *dir;                 // of a recording, or of one per scenario
+    const ls_imported *imported;     // instead of both, where it is not NULL
 } ls_real_source;
 
 // Simulates the scenario, runs it on a backend or reads a recording, and compares stage by stage.

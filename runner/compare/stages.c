@@ -88,6 +88,7 @@ static int add_entry(ls_stages *stages, ls_stage_entry **out, const char *key,
     entry->field = copy_name(stages, output->field);
     entry->dtype = output->dtype;
     entry->reduces = output->reduces;
+    entry->roundings = output->roundings;
     entry->ranks = ranks;
     stages->entries[stages->count] = entry;
     stages->count += 1;

@@ -25,6 +25,7 @@ typedef struct ls_stage_entry {
     const char *stage, *table, *feature, *field;  // NULL where absent; owned by the store
     ls_dtype dtype;
     bool reduces;
+    int roundings;          // as of an ls_stage_output
     ls_stage_array *ranks;  // [ranks of the store]
 } ls_stage_entry;
 

@@ -281,6 +281,15 @@ static int run_here(const struct scratch *scratch, const ls_real_request *reques
     return status;
 }
 
+static int read_imported(ls_stages *stages, const ls_real_request *request) {
+    const ls_imported *imported = request->source.imported;
+    const ls_stage_sink sink = ls_stages_sink(stages);
+    if (imported->order != NULL) {
+        LS_TRY(ls_call_orders_of_text(request->orders, imported->order, imported->channels));
+    }
+    return imported->read(imported->arg, &sink);
+}
+
 // What of the recording is wanted.
 static int take(ls_stages *stages, const ls_recording *recording, const ls_real_request *request) {
     if (request->orders != NULL) {
@@ -385,6 +394,9 @@ int ls_real_run(ls_stages *stages, const ls_real_request *request, ls_arena *are
                 ls_finding *finding, bool *found) {
     *found = false;
     const ls_backend_kind *backend = request->source.backend;
+    if (request->source.imported != NULL) {
+        return read_imported(stages, request);
+    }
     if (backend == NULL) {
         return read_existing(stages, request->source.dir, request);
     }

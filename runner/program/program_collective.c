@@ -178,19 +178,16 @@ static bool sums(const ls_call *call) {
     return ls_collective_of(call->kind)->reduces && ls_dtype_is_float(call->dtype);
 }
 
-// What a call must receive: `data`; where floats are reduced, what all members' inputs come to in
-// any order.
-static int emit_expected(struct collective *collective, int index, const void *data,
-                         const struct prepared *const *members) {
-    const struct prepared *prepared = &collective->prepared[index];
+// What the sums of a call may be.
+struct allowed {
+    double *exact, *bounds;
+    unsigned char *overflow;
+};
+
+// What all members' inputs come to in any order, as far as they go into the call's result.
+static int allow_sums(struct allowed *out, struct collective *collective,
+                      const struct prepared *prepared, const struct prepared *const *members) {
     const ls_call *call = &prepared->call;
-    ls_shape shape = LS_SHAPE((int64_t)prepared->recv_count);
-    char field[32];
-    field_of(field, collective, index);
-    if (members == NULL || !sums(call)) {
-        return ls_program__emit_expected(collective->program, collective->step, NULL, field,
-                                         call->rank, call->dtype, &shape, data, NULL, NULL, NULL);
-    }
     int size = call->comm->size;
     int own = ls_comm_member(call->comm, call->rank);
     const ls_collective *of = ls_collective_of(call->kind);
@@ -200,12 +197,12 @@ static int emit_expected(struct collective *collective, int index, const void *d
     ls_arena *arena = collective->program->arena;
     const void **in = ls_arena_alloc(arena, (size_t)size, sizeof *in);
     double *premul = ls_arena_alloc(arena, (size_t)size, sizeof *premul);
-    double *exact = ls_arena_alloc(arena, count, sizeof *exact);
-    double *bounds = ls_arena_alloc(arena, count, sizeof *bounds);
-    unsigned char *overflow = ls_arena_alloc(arena, count, 1);
     ls_bound_element *elements = ls_arena_alloc(arena, count, sizeof *elements);
-    if (in == NULL || premul == NULL || exact == NULL || bounds == NULL || overflow == NULL ||
-        elements == NULL) {
+    *out = (struct allowed){.exact = ls_arena_alloc(arena, count, sizeof *out->exact),
+                            .bounds = ls_arena_alloc(arena, count, sizeof *out->bounds),
+                            .overflow = ls_arena_alloc(arena, count, 1)};
+    if (in == NULL || premul == NULL || out->exact == NULL || out->bounds == NULL ||
+        out->overflow == NULL || elements == NULL) {
         return LS_ERR_MEMORY;
     }
     for (int m = 0; m < terms; m++) {
@@ -223,12 +220,23 @@ static int emit_expected(struct collective *collective, int index, const void *d
     LS_TRY(ls_bound_reduction(elements, &reduction, 0, count));
     for (size_t i = 0; i < count; i++) {
         // The exact value as one double lies `lo` beside itself.
-        exact[i] = elements[i].hi + elements[i].lo;
-        bounds[i] = elements[i].bound > 0 ? elements[i].bound + fabs(elements[i].lo) : 0.0;
-        overflow[i] = elements[i].overflow;
+        out->exact[i] = elements[i].hi + elements[i].lo;
+        out->bounds[i] = elements[i].bound > 0 ? elements[i].bound + fabs(elements[i].lo) : 0.0;
+        out->overflow[i] = elements[i].overflow;
     }
-    return ls_program__emit_expected(collective->program, collective->step, NULL, field, call->rank,
-                                     call->dtype, &shape, data, exact, bounds, overflow);
+    return LS_OK;
+}
+
+// What a call must receive: `data`; allowed: where floats are reduced, what they may be.
+static int emit_expected(struct collective *collective, int index, const void *data,
+                         const struct allowed *allowed) {
+    const struct prepared *prepared = &collective->prepared[index];
+    ls_shape shape = LS_SHAPE((int64_t)prepared->recv_count);
+    char field[32];
+    field_of(field, collective, index);
+    return ls_program__emit_expected(collective->program, collective->step, NULL, field,
+                                     prepared->call.rank, prepared->call.dtype, &shape, data,
+                                     allowed->exact, allowed->bounds, allowed->overflow);
 }
 
 // What a group's members must receive, by the collective's plain reference, for the calls [first,
@@ -256,9 +264,14 @@ static int expect_group(struct collective *collective, int first, int size) {
         members[m] = prepared;
     }
     LS_TRY(ls_collective_of(calls[0].kind)->reference(pointers, size));
+    struct allowed allowed = {0};
     for (int m = 0; m < size; m++) {
+        bool same = allowed.exact != NULL && ls_collective_of(calls[m].kind)->replicates;
+        if (members[m]->recv_count > 0 && sums(&calls[m]) && !same) {
+            LS_TRY(allow_sums(&allowed, collective, members[m], members));
+        }
         if (members[m]->recv_count > 0) {
-            LS_TRY(emit_expected(collective, first + m, calls[m].recv, members));
+            LS_TRY(emit_expected(collective, first + m, calls[m].recv, &allowed));
         }
     }
     return LS_OK;
@@ -268,7 +281,8 @@ static int expect_group(struct collective *collective, int first, int size) {
 static int expect_pairs(struct collective *collective) {
     for (int i = 0; i + 1 < collective->prepared_count; i += 2) {
         if (collective->prepared[i + 1].recv_count > 0) {
-            LS_TRY(emit_expected(collective, i + 1, collective->prepared[i].host_send, NULL));
+            LS_TRY(emit_expected(collective, i + 1, collective->prepared[i].host_send,
+                                 &(struct allowed){0}));
         }
     }
     return LS_OK;

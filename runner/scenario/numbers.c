@@ -102,6 +102,10 @@ void ls_numbers__fill(void *out, ls_dtype dtype, const ls_numbers *numbers, uint
         }
         return;
     }
+    if (numbers->kind == LS_GENERATOR_SPLITMIX) {
+        ls_numbers__splitmix(out, dtype, numbers->seed, numbers->rank, first, count);
+        return;
+    }
     for (size_t i = 0; i < count; i++) {
         ls_element_from_f64((char *)out + i * bytes, dtype, number_at(numbers, first + i));
     }

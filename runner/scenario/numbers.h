@@ -27,6 +27,9 @@ int ls_numbers__open(ls_numbers *numbers, const ls_scenario *scenario, size_t co
 // out [count] of dtype = elements [first, first + count) of the generator.
 void ls_numbers__fill(void *out, ls_dtype dtype, const ls_numbers *numbers, uint64_t first,
                       size_t count);
+// out [count] of dtype = elements [first, first + count) of a rank's numbers from SplitMix64.
+void ls_numbers__splitmix(void *out, ls_dtype dtype, uint64_t seed, uint32_t rank, uint64_t first,
+                          size_t count);
 // Puts the place of a generator in front of the last error: what is wrong with a file.
 int ls_numbers__place(const ls_scenario *scenario, const ls_generator *generator, const char *what);
 

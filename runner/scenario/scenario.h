@@ -84,6 +84,7 @@ typedef enum ls_generator_kind {
     LS_GENERATOR_ARANGE,    // a + b * index (row-major index into the whole logical array)
     LS_GENERATOR_CONSTANT,  // a
     LS_GENERATOR_EXACT,     // small dyadic values whose sums are exact in any order
+    LS_GENERATOR_SPLITMIX,  // a hash of seed, rank and index, see numbers_splitmix.c
     LS_GENERATOR_ZIPF,      // ids: P(id = k) proportional to 1 / (k + 1)^a
     LS_GENERATOR_VALUES,    // integers or reals, given in the file
     LS_GENERATOR_FILE,      // a .npy file or one tensor of a .safetensors file

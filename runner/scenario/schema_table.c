@@ -91,6 +91,11 @@ static const ls_schema_field number_fields[] = {
      .doc = "Multiples of 1/8 from -1 to 1 (integers: whole numbers), so that a sum of up to "
             "2^21 of them in f32, 256 in f16 or 32 in bf16 is exact in any order.",
      .example = "exact"},
+    {.key = "splitmix", .type = LS_FIELD_FLAG, .flags = LS_FIELD_BARE,
+     .tag = LS_GENERATOR_SPLITMIX,
+     .doc = "SplitMix64 of seed, rank and index: of many magnitudes, so that a sum shows its order "
+            "(integers: from 0 to 999).",
+     .example = "splitmix"},
     {.key = "values", .type = LS_FIELD_VALUES, .tag = LS_GENERATOR_VALUES, MEMBER(reals),
      .min = INT64_MIN, .max = INT64_MAX, .doc = "The numbers themselves, in row-major order.",
      .example = "values: [[1, 2], [3, 4]]"},

@@ -33,8 +33,6 @@ void ls_trace_met(void *arg, const ls_call *const *calls, int size);
 // Adds a case with the calls that a recording keeps, matched again: as a real run made them. trace
 // NULL: nothing happens. LS_ERR_FORMAT when its calls do not meet.
 int ls_trace_recording(ls_trace *trace, const char *dir);
-// The same of a directory of NCCL's results (replay_nccl.h), a case per size of the world.
-int ls_trace_nccl(ls_trace *trace, const char *dir);
 // Sets of calls in all cases.
 size_t ls_trace_sets(const ls_trace *trace);
 // LS_OK, or why something could not be kept.

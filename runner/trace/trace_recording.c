@@ -7,7 +7,6 @@
 #include <string.h>
 
 #include "collectives/recording.h"
-#include "runner/replay/replay_nccl_internal.h"
 #include "runner/trace/trace_internal.h"
 
 // One recorded call; what it meets with has the same comm, from, to and ordinal.
@@ -385,74 +384,5 @@ int ls_trace_recording(ls_trace *trace, const char *dir) {
         ls_arena_free(m.arena);
     }
     ls_recording_free(recording);
-    return status;
-}
-
-// ---- NCCL's results -----------------------------------------------------------------------------
-static int trace_entry(ls_trace *trace, const ls_nccl_entry *entry, const ls_comm *world,
-                       uint64_t seq, ls_arena *arena) {
-    ls_call *calls = ls_arena_alloc(arena, (size_t)world->size, sizeof *calls);
-    const ls_call **each = ls_arena_alloc(arena, (size_t)world->size, sizeof *each);
-    const char *file = ls_arena_strdup(trace->arena, entry->file);
-    ls_kind kind = LS_ALL_REDUCE;
-    if (calls == NULL || each == NULL || file == NULL) {
-        return LS_ERR_MEMORY;
-    }
-    LS_TRY(ls_kind_parse(&kind, entry->op_name));
-    for (int rank = 0; rank < world->size; rank++) {
-        calls[rank] = (ls_call){.kind = kind,
-                                .comm = world,
-                                .rank = rank,
-                                .seq = seq,
-                                .dtype = entry->dtype,
-                                .op = entry->op,
-                                .count = entry->count,
-                                .file = file};
-        each[rank] = &calls[rank];
-    }
-    ls_trace_set *set = ls_trace__add(trace, each, world->size);
-    LS_TRY(trace->status);
-    return say_how(trace, set, entry->algo, entry->proto, entry->channels);
-}
-
-// The entries of one size of the world, as one case.
-static int trace_world(ls_trace *trace, const ls_nccl_manifest *manifest, int size, const char *dir,
-                       ls_arena *arena) {
-    int ranks[LS_REPLAY_WORLD_MAX];
-    for (int i = 0; i < size; i++) {
-        ranks[i] = i;
-    }
-    const ls_comm world = {.size = size, .name = "world", .ranks = ranks, .by_rank = ranks};
-    uint64_t seq = 0;
-    for (size_t i = 0; i < manifest->count; i++) {
-        const ls_nccl_entry *entry = &manifest->entries[i];
-        if (entry->world != size || entry->unsupported != NULL || entry->malformed != NULL) {
-            continue;
-        }
-        if (seq == 0) {
-            const char *name = ls_arena_printf(arena, "%s, %d ranks", dir, size);
-            if (name == NULL) {
-                return LS_ERR_MEMORY;
-            }
-            LS_TRY(ls_trace_begin(trace, name, size, NULL));
-        }
-        LS_TRY(trace_entry(trace, entry, &world, seq++, arena));
-    }
-    return LS_OK;
-}
-
-int ls_trace_nccl(ls_trace *trace, const char *dir) {
-    if (trace == NULL) {
-        return LS_OK;
-    }
-    ls_nccl_manifest manifest;
-    ls_arena *arena = NULL;
-    LS_TRY(ls_nccl_manifest__read(&manifest, dir));
-    int status = ls_arena_create(&arena, NULL);
-    for (int size = 1; size <= LS_REPLAY_WORLD_MAX && status == LS_OK; size++) {
-        status = trace_world(trace, &manifest, size, dir, arena);
-    }
-    ls_arena_free(arena);
-    ls_nccl_manifest__free(&manifest);
     return status;
 }

@@ -8,9 +8,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "runner/replay/replay_kind.h"
-#include "runner/replay/replay_nccl.h"
-#include "runner/replay/replay_nccl_internal.h"
+#include "runner/replay/import.h"
+#include "runner/scenario/numbers.h"
 
 static char *in_source(const char *path) {
     static char full[1024];
@@ -19,16 +18,24 @@ static char *in_source(const char *path) {
     return full;
 }
 
-static ls_results *replay(const char *dir, ls_text *summary, int threads) {
+static int import(ls_results *results, ls_text *summary, const char *dir) {
+    const ls_run_options options = {.reproduce = "lockstep replay", .reproduce_of = dir};
+    bool recording = true;
+    int status = ls_import_dir(results, summary, &recording, dir, &options);
+    cr_expect(!recording);
+    return status;
+}
+
+static ls_results *replay(const char *dir, ls_text *summary) {
     ls_results *results = NULL;
     cr_assert(ls_results_create(&results, "replay") == LS_OK);
-    cr_assert(ls_replay_nccl(results, summary, dir, threads) == LS_OK, "%s", ls_error_last()->text);
+    cr_assert(import(results, summary, dir) == LS_OK, "%s", ls_error_last()->text);
     return results;
 }
 
 static void expect_all_bit_exact(const char *dir, int at_least) {
     ls_text summary = {0};
-    ls_results *results = replay(dir, &summary, 2);
+    ls_results *results = replay(dir, &summary);
     cr_expect(results->case_count >= at_least && results->skipped == 0);
     for (int i = 0; i < results->case_count; i++) {
         const ls_case_result *c = &results->cases[i];
@@ -60,16 +67,6 @@ Test(replay, all_measured_results_are_bit_exact) {
         cr_skip_test("no shared results at LOCKSTEP_SHARED/nccl_truth");
     }
     expect_all_bit_exact(dir, 340);
-}
-
-// The report does not depend on the number of threads.
-Test(replay, threads_do_not_matter) {
-    ls_text one = {0}, four = {0};
-    ls_results_free(replay(in_source("tests/order/nccl_truth"), &one, 1));
-    ls_results_free(replay(in_source("tests/order/nccl_truth"), &four, 4));
-    cr_expect_str_eq(ls_text_string(&one), ls_text_string(&four));
-    ls_text_free(&one);
-    ls_text_free(&four);
 }
 
 // ---- Damaged copies -----------------------------------------------------------------------------
@@ -127,16 +124,16 @@ Test(replay, a_damaged_element_is_wrong_at_that_element) {
     for (size_t m = 0; m < sizeof masks / sizeof *masks; m++) {
         copy c = make_copy(kept_entry);
         flip(&c, 1234 + m, masks[m]);
-        ls_results *results = replay(c.dir, NULL, 1);
+        ls_results *results = replay(c.dir, NULL);
         cr_assert(results->case_count == 1 && results->cases[0].stage_count == 1);
         const ls_stage_result *stage = &results->cases[0].stages[0];
         cr_expect(stage->class_ == LS_CLASS_WRONG && !results->cases[0].pass, "mask %x: %s",
                   masks[m], ls_class_name(stage->class_));
         char want[32];
-        (void)snprintf(want, sizeof want, "element %zu: ", 1234 + m);
+        (void)snprintf(want, sizeof want, "rank 0, element %zu [", 1234 + m);
         cr_expect(stage->differing == 1);
         cr_assert(stage->divergence != NULL);
-        cr_expect(strstr(stage->divergence, want) == stage->divergence, "%s", stage->divergence);
+        cr_expect(strstr(stage->divergence, want) != NULL, "%s", stage->divergence);
         ls_results_free(results);
         remove_copy(&c);
     }
@@ -148,7 +145,7 @@ Test(replay, another_protocol_is_named) {
     memcpy(manifest, kept_entry, sizeof manifest);
     memcpy(strstr(manifest, "\"ll128\""), "\"ll\"   ", 7);
     copy c = make_copy(manifest);
-    ls_results *results = replay(c.dir, NULL, 1);
+    ls_results *results = replay(c.dir, NULL);
     const ls_stage_result *stage = &results->cases[0].stages[0];
     cr_expect(stage->class_ == LS_CLASS_REORDERED, "%s", ls_class_name(stage->class_));
     cr_expect(strstr(stage->order, "ll128") != NULL, "%s", stage->order);
@@ -168,7 +165,7 @@ Test(replay, unsupported_is_skipped) {
         memcpy(manifest, kept_entry, sizeof manifest);
         memcpy(strstr(manifest, changes[i][0]), changes[i][1], strlen(changes[i][1]));
         copy c = make_copy(manifest);
-        ls_results *results = replay(c.dir, NULL, 1);
+        ls_results *results = replay(c.dir, NULL);
         cr_expect(results->skipped == 1 && results->passed == 0, "%s", changes[i][1]);
         cr_expect(results->cases[0].skip_reason != NULL);
         ls_results_free(results);
@@ -190,7 +187,7 @@ Test(replay, hostile_entries_are_errors) {
         }
         memcpy(at, changes[i][1], strlen(changes[i][1]));
         copy c = make_copy(manifest);
-        ls_results *results = replay(c.dir, NULL, 1);
+        ls_results *results = replay(c.dir, NULL);
         int unnamed = i >= 4;  // the file that is there, which the manifest no longer names
         cr_expect(results->case_count == 1 + unnamed && results->skipped == unnamed, "%s",
                   changes[i][1]);
@@ -204,15 +201,11 @@ Test(replay, hostile_entries_are_errors) {
         copy c = make_copy(manifests[i]);
         ls_results *results = NULL;
         cr_assert(ls_results_create(&results, "replay") == LS_OK);
-        cr_expect(ls_replay_nccl(results, NULL, c.dir, 1) == LS_ERR_FORMAT);
-        ls_replay_kind kind;
-        cr_expect(ls_replay_kind_of(&kind, c.dir) == LS_ERR_FORMAT, "%s", manifests[i]);
+        cr_expect(import(results, NULL, c.dir) == LS_ERR_FORMAT, "%s", manifests[i]);
+        cr_expect(results->case_count == 0);
         ls_results_free(results);
         remove_copy(&c);
     }
-    ls_replay_kind kind;
-    cr_expect(ls_replay_kind_of(&kind, in_source("tests/order/nccl_truth")) == LS_OK);
-    cr_expect(kind.nccl && !kind.torch && !kind.recording);
 }
 
 // A result that lies outside the folder is not read, although it is there and right; the error
@@ -231,7 +224,7 @@ Test(replay, results_outside_the_folder_are_not_read) {
                        "result.bin && cp result.bin in/.result.bin",
                        c.dir, KEPT);
         cr_assert(system(line) == 0);
-        ls_results *results = replay(inner, NULL, 1);
+        ls_results *results = replay(inner, NULL);
         cr_assert(results->case_count == 1 && results->unusable == 1, "%s: %s", names[i],
                   ls_class_name(results->cases[0].class_));
         cr_expect(strstr(results->cases[0].error, "manifest.json': entry 0") != NULL, "%s",
@@ -251,7 +244,7 @@ Test(replay, few_may_be_damaged) {
         for (int i = 0; i < damaged; i++) {
             flip(&c, (size_t)i * 49, 1);
         }
-        ls_results *results = replay(c.dir, NULL, 1);
+        ls_results *results = replay(c.dir, NULL);
         const ls_stage_result *stage = &results->cases[0].stages[0];
         cr_expect(stage->differing == (uint64_t)damaged && stage->bound_ratio <= 1, "%g",
                   stage->bound_ratio);
@@ -267,12 +260,52 @@ Test(replay, unknown_keys_are_told) {
     char manifest[sizeof kept_entry + 32];
     (void)snprintf(manifest, sizeof manifest, "[{\"split\": [1, 2], %s", kept_entry + 2);
     copy c = make_copy(manifest);
-    ls_results *results = replay(c.dir, NULL, 1);
+    ls_results *results = replay(c.dir, NULL);
     cr_assert(results->passed == 1 && results->skipped == 1);
     cr_expect_str_eq(results->cases[1].name, KEPT "/unknown");
     cr_expect(strstr(results->cases[1].skip_reason, "split") != NULL);
     ls_results_free(results);
     remove_copy(&c);
+}
+
+enum { WORLD = 4 };
+
+// A directory with one f32 result [count] (all of the ranks' blocks for reduce_scatter) that was
+// summed in `order_text`, under a manifest that says ring, LL and so many channels.
+static copy make_result(const char *op, const char *order_text, size_t count, int channels) {
+    bool scatter = op[0] == 'r';
+    size_t elements = scatter ? count * WORLD : count;
+    float *memory = calloc((WORLD + 1) * elements, sizeof *memory);
+    cr_assert(memory != NULL);
+    float *out = memory + WORLD * elements;
+    for (int r = 0; r < WORLD; r++) {
+        ls_numbers__splitmix(memory + (size_t)r * elements, LS_F32, 77, (uint32_t)r, 0, elements);
+    }
+    ls_order *order = NULL;
+    cr_assert(ls_order_parse(&order, order_text) == LS_OK, "%s", ls_error_last()->text);
+    for (int b = 0; b < (scatter ? WORLD : 1); b++) {
+        const void *in[WORLD];
+        for (int r = 0; r < WORLD; r++) {
+            in[r] = memory + (size_t)r * elements + (size_t)b * count;
+        }
+        ls_reduction reduction = {in, WORLD, LS_F32, LS_SUM, NULL, count, NULL};
+        float *to = out + (size_t)b * count;
+        cr_assert((scatter ? ls_order_reduce_scatter(order, to, &reduction, b, 0, count)
+                           : ls_order_all_reduce(order, to, &reduction, 0, count)) == LS_OK);
+    }
+    ls_order_free(order);
+    char manifest[512];
+    (void)snprintf(manifest, sizeof manifest,
+                   "[{\"file\": \"" KEPT "\", \"world\": 4, \"op\": \"%s\", \"dtype\": \"f32\","
+                   "\"reduce\": \"sum\", \"count\": %zu, \"seed\": 77, \"nccl\": \"2.28.9\","
+                   "\"algo\": \"ring\", \"proto\": \"ll\", \"channels\": %d}]",
+                   op, count, channels);
+    copy c = make_copy(manifest);
+    FILE *file = fopen(c.file, "wb");
+    cr_assert(file != NULL && fwrite(out, sizeof *out, elements, file) == elements);
+    cr_assert(fclose(file) == 0);
+    free(memory);
+    return c;
 }
 
 // A stored result made with one hop, one chunk boundary or one channel count changed: the replay
@@ -286,41 +319,9 @@ Test(replay, a_changed_order_is_named) {
          "one chunk boundary: channel 0, loop 0"},
         {"reduce_scatter", "ring:proto=ll,at=3@0..4000:3(0(2(1)))", "one hop: block 3"},
     };
-    enum { COUNT = 4000, WORLD = 4 };
     for (size_t i = 0; i < 4; i++) {
-        ls_nccl_entry entry = {.dtype = LS_F32, .seed = 77};
-        bool scatter = cases[i][0][0] == 'r';
-        size_t elements = scatter ? COUNT * WORLD : COUNT;
-        float *memory = calloc((WORLD + 1) * elements, sizeof *memory);
-        cr_assert(memory != NULL);
-        float *out = memory + WORLD * elements;
-        for (int r = 0; r < WORLD; r++) {
-            ls_nccl_entry__input(memory + (size_t)r * elements, &entry, r, elements);
-        }
-        ls_order *order = NULL;
-        cr_assert(ls_order_parse(&order, cases[i][1]) == LS_OK, "%s", ls_error_last()->text);
-        for (int b = 0; b < (scatter ? WORLD : 1); b++) {
-            const void *in[WORLD];
-            for (int r = 0; r < WORLD; r++) {
-                in[r] = memory + (size_t)r * elements + (size_t)b * COUNT;
-            }
-            ls_reduction reduction = {in, WORLD, LS_F32, LS_SUM, NULL, COUNT, NULL};
-            cr_assert(
-                (scatter ? ls_order_reduce_scatter(order, out + b * COUNT, &reduction, b, 0, COUNT)
-                         : ls_order_all_reduce(order, out, &reduction, 0, COUNT)) == LS_OK);
-        }
-        ls_order_free(order);
-        char manifest[512];
-        (void)snprintf(manifest, sizeof manifest,
-                       "[{\"file\": \"" KEPT "\", \"world\": 4, \"op\": \"%s\", \"dtype\": \"f32\","
-                       "\"reduce\": \"sum\", \"count\": 4000, \"seed\": 77, \"nccl\": \"2.28.9\","
-                       "\"algo\": \"ring\", \"proto\": \"ll\", \"channels\": %d}]",
-                       cases[i][0], scatter ? 3 : 1);
-        copy c = make_copy(manifest);
-        FILE *file = fopen(c.file, "wb");
-        cr_assert(file != NULL && fwrite(out, sizeof *out, elements, file) == elements);
-        cr_assert(fclose(file) == 0);
-        ls_results *results = replay(c.dir, NULL, 1);
+        copy c = make_result(cases[i][0], cases[i][1], 4000, cases[i][0][0] == 'r' ? 3 : 1);
+        ls_results *results = replay(c.dir, NULL);
         const ls_stage_result *stage = &results->cases[0].stages[0];
         cr_assert(results->cases[0].stage_count == 1);
         cr_expect(stage->class_ == LS_CLASS_REORDERED, "%s: %s", cases[i][1],
@@ -329,6 +330,34 @@ Test(replay, a_changed_order_is_named) {
                   "%s: %s", cases[i][1], stage->divergence);
         ls_results_free(results);
         remove_copy(&c);
-        free(memory);
+    }
+}
+
+static int last_channel(void *arg, const ls_order_run *run) {
+    int *channels = arg;
+    *channels = run->channel + 1 > *channels ? run->channel + 1 : *channels;
+    return LS_OK;
+}
+
+// A log says how many channels a call used, not how many the tuner allowed: whatever that was, the
+// result is in the order that was recorded.
+Test(replay, whatever_the_tuner_allowed_is_bit_exact) {
+    const size_t count = 30198;
+    for (int allowed = 1; allowed <= 24; allowed++) {
+        int channels = 0;
+        char text[64];
+        (void)snprintf(text, sizeof text, "ring:proto=ll,allowed=%d", allowed);
+        ls_order *order = NULL;
+        cr_assert(ls_order_parse(&order, text) == LS_OK);
+        const ls_order_range range = {LS_ORDER_ALL_REDUCE, WORLD, LS_F32, count, 0, 0, count};
+        cr_assert(ls_order_runs(order, &range, last_channel, &channels) == LS_OK);
+        ls_order_free(order);
+        copy c = make_result("all_reduce", text, count, channels);
+        ls_results *results = replay(c.dir, NULL);
+        const ls_stage_result *stage = &results->cases[0].stages[0];
+        cr_expect(stage->class_ == LS_CLASS_BIT_EXACT && stage->differing == 0, "%s of %zu: %s, %s",
+                  text, count, ls_class_name(stage->class_), stage->order);
+        ls_results_free(results);
+        remove_copy(&c);
     }
 }

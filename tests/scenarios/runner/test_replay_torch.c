@@ -7,13 +7,15 @@
 #include <unistd.h>
 
 #include "formats/safetensors.h"
-#include "runner/replay/replay_kind.h"
-#include "runner/replay/replay_torch.h"
+#include "runner/replay/import.h"
 
 static ls_results *replay(const char *dir, int *status) {
     ls_results *results = NULL;
     cr_assert(ls_results_create(&results, "replay") == LS_OK);
-    *status = ls_replay_torch(results, dir);
+    const ls_run_options options = {.reproduce = "lockstep replay", .reproduce_of = dir};
+    bool recording = true;
+    *status = ls_import_dir(results, NULL, &recording, dir, &options);
+    cr_expect(!recording);
     return results;
 }
 
@@ -74,8 +76,6 @@ Test(replay_torch, a_right_result_passes) {
     int status;
     write_text(dir, "manifest.json", bag_manifest);
     write_bag(dir, 101, 1);
-    ls_replay_kind kind;
-    cr_expect(ls_replay_kind_of(&kind, dir) == LS_OK && kind.torch && !kind.nccl);
     ls_results *results = replay(dir, &status);
     cr_assert(status == LS_OK && results->passed == 1 && results->case_count == 1);
     cr_expect(results->cases[0].stage_count == 3 * 7);
@@ -98,8 +98,7 @@ Test(replay_torch, a_wrong_result_is_found) {
     for (int s = 0; s < results->cases[0].stage_count; s++) {
         const ls_stage_result *stage = &results->cases[0].stages[s];
         cr_expect(stage->class_ == LS_CLASS_WRONG && stage->differing == 1);
-        cr_expect(strstr(stage->divergence, "rank 0, sample 0, column 0, id 0"), "%s",
-                  stage->divergence);
+        cr_expect(strstr(stage->divergence, "rank 0, element 0 [0, 0]"), "%s", stage->divergence);
     }
     ls_results_free(results);
     remove_dir(dir);
@@ -128,11 +127,11 @@ Test(replay_torch, malformed_entries_are_errors) {
     write_bag(dir, 101, 3);
     ls_results *results = replay(dir, &status);
     cr_assert(status == LS_OK && results->failed == 1);
-    cr_expect(strstr(results->cases[0].error, "id 3 is not in [0, 3)"));
+    cr_assert(results->cases[0].finding_count == 1);
+    cr_expect(strstr(results->cases[0].findings[0].text, "id 3 is not among the table"), "%s",
+              results->cases[0].findings[0].text);
     ls_results_free(results);
     write_text(dir, "manifest.json", "{\"cases\": 3");
-    ls_replay_kind kind;
-    cr_expect(ls_replay_kind_of(&kind, dir) == LS_ERR_FORMAT);
     results = replay(dir, &status);
     cr_expect(status == LS_ERR_FORMAT && results->case_count == 0);
     ls_results_free(results);
@@ -183,7 +182,7 @@ Test(replay_torch, weights_after_and_lengths_are_read) {
         cr_assert(status == LS_OK && results->case_count == 1);
         cr_expect(result->pass == (i == 0));
         cr_expect(i != 1 || (result->class_ == LS_CLASS_WRONG &&
-                             strstr(result->stages[21].divergence, "row 2, column 1") != NULL));
+                             strstr(result->stages[21].divergence, "[2, 1]") != NULL));
         cr_expect(i != 2 || (result->unusable && strstr(result->error, "bag.safetensors")));
         ls_results_free(results);
     }

@@ -1,0 +1,471 @@
+// Replaying a folder of others' results: finds who reads it, makes a case of each result, and tells
+// what nothing reads. See import.h.
+#include "runner/replay/import.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fnmatch.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "formats/json.h"
+
+#define JSON_BYTES_MAX ((size_t)64 << 20)
+#define RESULTS_MAX    100000
+#define MANIFEST       "manifest.json"
+
+static const ls_importer *const importers[] = {&ls_importer_nccl, &ls_importer_torch,
+                                               &ls_importer_dtensor};
+#define IMPORTER_COUNT (sizeof importers / sizeof *importers)
+
+typedef struct ls_importing {
+    ls_results *results;
+    const ls_run_options *options;
+    const char *dir;
+    ls_case_result *result;  // being made
+    ls_results rest;         // what of it is not replayed
+    const char **named;      // files of the folder that lists name [named_count]
+    size_t named_count, named_room;
+    const char **groups;  // of each case from `first` on [case_count - first]
+    size_t group_room;
+    int first;
+} ls_importing;
+
+// ---- Cases --------------------------------------------------------------------------------------
+static ls_case_result case_named(const ls_importing *state, const char *name, const char *file) {
+    return (ls_case_result){
+        .name = ls_arena_strdup(state->results->arena, name),
+        .file = ls_arena_strdup(state->results->arena, file),
+        .backend = ls_backend_kind_sim.name,
+        .real = "recording",
+        .reproduce = ls_result_command(state->results->arena, state->options->reproduce,
+                                       state->options->reproduce_of),
+    };
+}
+
+static int not_replayed(const ls_importing *state, ls_results *to, const char *name,
+                        const char *part, const char *file, const char *what) {
+    if (what[0] == 0) {
+        return LS_OK;
+    }
+    ls_arena *arena = state->results->arena;
+    ls_case_result result = case_named(state, "", file);
+    result.name = ls_arena_printf(arena, "%s/%s", name, part);
+    result.skipped = true;
+    result.skip_reason = ls_arena_printf(arena, "not replayed: %.1000s", what);
+    result.reproduce = NULL;
+    return ls_results_add(to, &result);
+}
+
+int ls_import_untold(ls_import *import, const char *part, const char *what) {
+    ls_importing *state = import->state;
+    return not_replayed(state, &state->rest, import->name, part, state->result->file, what);
+}
+
+void ls_import_unknown_keys(ls_text *out, const json_t *object, const char *const *known) {
+    const char *key = NULL;
+    json_t *value = NULL;
+    json_object_foreach((json_t *)(uintptr_t)object, key, value) {
+        bool is_known = false;
+        for (size_t i = 0; known[i] != NULL && !is_known; i++) {
+            is_known = strcmp(known[i], key) == 0;
+        }
+        if (!is_known) {
+            ls_text_printf(out, "%s%.100s", out->length > 0 ? ", " : "", key);
+        }
+    }
+}
+
+void ls_import_quote(ls_text *out, const char *text) {
+    ls_json json;
+    ls_json_begin(&json, out, 0);
+    ls_json_string(&json, text);
+}
+
+// An array in an arena with room for one more.
+static void *with_room(ls_arena *arena, const void *array, size_t count, size_t *room,
+                       size_t size) {
+    if (count < *room) {
+        return (void *)(uintptr_t)array;
+    }
+    size_t wanted = 2 * *room + 16;
+    void *grown = ls_arena_alloc(arena, wanted, size);
+    if (grown != NULL && count > 0) {
+        memcpy(grown, array, count * size);
+    }
+    *room = grown != NULL ? wanted : *room;
+    return grown;
+}
+
+int ls_import_file(const char **path, ls_import *import, const json_t *name) {
+    const char *file = json_string_value(name);
+    ls_importing *state = import->state;
+    *path = NULL;
+    if (file == NULL || file[0] == 0 || file[0] == '.' || strpbrk(file, "/\\") != NULL ||
+        strlen(file) >= NAME_MAX) {
+        return LS_FAIL(LS_ERR_FORMAT, "'%s/%s': entry %zu: file is missing or not a plain name",
+                       import->dir, import->list, import->index);
+    }
+    import->name = import->file = ls_arena_strdup(import->arena, file);
+    *path = ls_arena_printf(import->arena, "%s/%s", import->dir, file);
+    const char **named = with_room(import->arena, state->named, state->named_count,
+                                   &state->named_room, sizeof *named);
+    if (import->name == NULL || *path == NULL || named == NULL) {
+        return LS_ERR_MEMORY;
+    }
+    named[state->named_count++] = import->name;
+    state->named = named;
+    state->result->file = *path;
+    return LS_OK;
+}
+
+// ---- Running ------------------------------------------------------------------------------------
+static int parse(ls_scenario **out, const char *path, const ls_text *text) {
+    ls_diagnostics *diagnostics = NULL;
+    LS_TRY(text->failed ? LS_ERR_MEMORY : ls_diagnostics_create(&diagnostics, path));
+    int status =
+        ls_scenario_parse(out, diagnostics, path, ls_text_string(text), text->length, NULL);
+    if (status != LS_OK && status != LS_ERR_MEMORY && ls_diagnostics_count(diagnostics) > 0) {
+        ls_text errors = {0};
+        ls_diagnostics_format(&errors, diagnostics);
+        status = LS_FAIL(LS_ERR_FORMAT, "'%s': no scenario can be made of it:\n%.600s", path,
+                         ls_text_string(&errors));
+        ls_text_free(&errors);
+    }
+    ls_diagnostics_free(diagnostics);
+    return status;
+}
+
+// Adds what a run came to: the stages that were compared with the other system's, and of the oracle
+// those that fail.
+static int add_stages(ls_import *import, const ls_import_run *run, const ls_case_result *of) {
+    ls_case_result *to = import->state->result;
+    size_t count = (size_t)(to->stage_count + of->stage_count) + 1;
+    ls_stage_result *stages = ls_arena_alloc(import->arena, count, sizeof *stages);
+    if (stages == NULL) {
+        return LS_ERR_MEMORY;
+    }
+    if (to->stage_count > 0) {
+        memcpy(stages, to->stages, (size_t)to->stage_count * sizeof *stages);
+    }
+    to->stages = stages;
+    for (int i = 0; i < of->stage_count; i++) {
+        ls_stage_result stage = of->stages[i];
+        if (stage.judge == LS_JUDGE_ORACLE &&
+            (stage.class_ == LS_CLASS_UNJUDGED || ls_class_passes(stage.class_))) {
+            continue;
+        }
+        if (run->stage != NULL) {
+            stage.name = stage.judge == LS_JUDGE_REAL
+                             ? ls_arena_strdup(import->arena, run->stage)
+                             : ls_arena_printf(import->arena, "%s, %s", run->stage, stage.name);
+        }
+        if (stage.order == NULL && run->gave.order != NULL) {
+            stage.order = ls_arena_strdup(import->arena, run->gave.order);
+        }
+        stages[to->stage_count++] = stage;
+    }
+    return LS_OK;
+}
+
+int ls_import_run_compared(ls_import *import, const ls_import_run *run) {
+    ls_importing *state = import->state;
+    ls_case_result *to = state->result;
+    const ls_real_source real = {.imported = &run->gave};
+    ls_results once = {.arena = import->arena, .command = state->results->command};
+    ls_scenario *scenario = NULL;
+    int status = parse(&scenario, to->file, run->scenario);
+    if (status == LS_OK) {
+        status = ls_run_compared(&once, scenario, &real, state->options);
+    }
+    ls_scenario_free(scenario);
+    ls_text_free(run->scenario);
+    LS_TRY(status);
+    const ls_case_result *of = &once.cases[0];
+    LS_TRY(add_stages(import, run, of));
+    to->pass = to->pass && of->pass;
+    to->class_ =
+        of->class_ == LS_CLASS_ERROR || of->class_ == LS_CLASS_FINDING ? of->class_ : to->class_;
+    to->environment = to->environment || of->environment;
+    to->unusable = to->unusable || of->unusable;
+    to->error = to->error != NULL ? to->error : of->error;
+    if (to->finding_count == 0) {
+        to->findings = of->findings;
+        to->finding_count = of->finding_count;
+    }
+    return LS_OK;
+}
+
+// ---- Results ------------------------------------------------------------------------------------
+static double now_seconds(void) {
+    struct timespec time;
+    (void)clock_gettime(CLOCK_MONOTONIC, &time);
+    return (double)time.tv_sec + 1e-9 * (double)time.tv_nsec;
+}
+
+static int add_case(ls_importing *state, const ls_import *import, const ls_case_result *result) {
+    size_t count = (size_t)(state->results->case_count - state->first);
+    const char **groups =
+        with_room(state->results->arena, state->groups, count, &state->group_room, sizeof *groups);
+    if (groups == NULL) {
+        return LS_ERR_MEMORY;
+    }
+    state->groups = groups;
+    groups[count] = import != NULL ? import->group : NULL;
+    return ls_results_add(state->results, result);
+}
+
+static int import_result(ls_importing *state, const ls_importer *importer, const char *path,
+                         const json_t *entry, size_t index) {
+    ls_case_result result = case_named(state, "", path);
+    ls_import import = {.dir = state->dir,
+                        .arena = state->results->arena,
+                        .list = strrchr(path, '/') + 1,
+                        .index = index,
+                        .state = state};
+    import.name = ls_arena_printf(import.arena, "%s[%zu]", import.list, index);
+    result.pass = true;
+    state->result = &result;
+    state->rest = (ls_results){.arena = import.arena, .command = state->results->command};
+    ls_import_unknown_keys(&import.unknown, entry, importer->keys);
+    double start = now_seconds();
+    int status = importer->import(&import, entry);
+    bool failed = status == LS_ERR_MEMORY || import.unknown.failed;
+    if (status != LS_OK) {
+        result.pass = false;
+        ls_case_result_set_error(&result, import.arena);
+        ls_error_clear();
+    } else if (import.skip != NULL) {
+        result.skipped = true;
+        result.skip_reason = ls_arena_strdup(import.arena, import.skip);
+    } else {
+        ls_case_result_skip_unjudged(&result);
+    }
+    result.name = import.name;
+    result.seconds = now_seconds() - start;
+    bool told = result.class_ != LS_CLASS_ERROR && !result.skipped;
+    status = failed ? LS_ERR_MEMORY : add_case(state, &import, &result);
+    if (status == LS_OK && told) {
+        status = ls_import_untold(&import, "unknown", ls_text_string(&import.unknown));
+    }
+    ls_text_free(&import.unknown);
+    for (int i = 0; i < state->rest.case_count && status == LS_OK; i++) {
+        status = add_case(state, NULL, &state->rest.cases[i]);
+    }
+    return status;
+}
+
+// Every result that a file names.
+static int import_list(ls_importing *state, const ls_importer *importer, const char *path,
+                       const json_t *root) {
+    const json_t *list =
+        importer->results != NULL ? json_object_get(root, importer->results) : root;
+    if (!json_is_array(list) || json_array_size(list) > RESULTS_MAX) {
+        return LS_FAIL(LS_ERR_FORMAT, "'%s' does not list results, at most %d", path, RESULTS_MAX);
+    }
+    for (size_t i = 0; i < json_array_size(list); i++) {
+        LS_TRY(import_result(state, importer, path, json_array_get(list, i), i));
+    }
+    ls_text unknown = {0};
+    if (importer->list_keys != NULL) {
+        ls_import_unknown_keys(&unknown, root, importer->list_keys);
+    }
+    state->rest = (ls_results){.arena = state->results->arena, .command = ""};
+    int status = not_replayed(state, &state->rest, strrchr(path, '/') + 1, "unknown", state->dir,
+                              ls_text_string(&unknown));
+    ls_text_free(&unknown);
+    LS_TRY(status);
+    return state->rest.case_count > 0 ? add_case(state, NULL, &state->rest.cases[0]) : LS_OK;
+}
+
+// ---- The summary --------------------------------------------------------------------------------
+static void write_group(ls_text *out, const ls_importing *state, int first, int count) {
+    size_t counts[LS_CLASS_COUNT] = {0}, skipped = 0, total = 0;
+    const ls_case_result *cases = &state->results->cases[state->first];
+    for (int i = first; i < count; i++) {
+        if (state->groups[i] != NULL && strcmp(state->groups[i], state->groups[first]) == 0) {
+            total++;
+            skipped += cases[i].skipped ? 1 : 0;
+            counts[cases[i].class_] += cases[i].skipped ? 0 : 1;
+        }
+    }
+    ls_text_printf(out, "%s  %4zu:", state->groups[first], total);
+    const char *separator = " ";
+    for (int c = 0; c < LS_CLASS_COUNT; c++) {
+        if (counts[c] > 0) {
+            ls_text_printf(out, "%s%zu %s", separator, counts[c], ls_class_name((ls_class)c));
+            separator = ", ";
+        }
+    }
+    if (skipped > 0) {
+        ls_text_printf(out, "%s%zu skipped", separator, skipped);
+    }
+    ls_text_puts(out, "\n");
+}
+
+static void write_line(ls_text *out, const char *head, const char *text) {
+    if (text != NULL) {
+        ls_text_printf(out, "%s%s\n", head, text);
+    }
+}
+
+static void write_result(ls_text *out, const ls_case_result *result) {
+    ls_text_printf(out, "\n%s: %s\n", result->name,
+                   result->skipped ? "skipped" : ls_class_name(result->class_));
+    const char *why = result->skipped ? result->skip_reason : result->error;
+    write_line(out, "  ", why);
+    for (int s = 0; s < result->stage_count && !result->skipped; s++) {
+        const ls_stage_result *stage = &result->stages[s];
+        write_line(out, "  order ", stage->order);
+        write_line(out, "  ", stage->divergence);
+    }
+}
+
+static void write_summary(ls_text *out, const ls_importing *state) {
+    int count = state->results->case_count - state->first;
+    for (int i = 0; i < count; i++) {
+        bool seen = state->groups[i] == NULL;
+        for (int before = 0; before < i && !seen; before++) {
+            seen = state->groups[before] != NULL &&
+                   strcmp(state->groups[before], state->groups[i]) == 0;
+        }
+        if (!seen) {
+            write_group(out, state, i, count);
+        }
+    }
+    for (int i = 0; i < count; i++) {
+        const ls_case_result *result = &state->results->cases[state->first + i];
+        if (state->groups[i] != NULL && (result->skipped || result->class_ != LS_CLASS_BIT_EXACT)) {
+            write_result(out, result);
+        }
+    }
+}
+
+// ---- The folder ---------------------------------------------------------------------------------
+static int visible(const struct dirent *entry) {
+    return entry->d_name[0] != '.';
+}
+
+static bool ends_in(const char *name, const char *end) {
+    size_t length = strlen(name), end_length = strlen(end);
+    return length > end_length && strcmp(name + length - end_length, end) == 0;
+}
+
+static bool lists_results(const char *name) {
+    for (size_t i = 0; i < IMPORTER_COUNT; i++) {
+        if (fnmatch(importers[i]->list, name, 0) == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+// Whether it is a result that nothing names. Beside a manifest of results lists are results, too.
+static bool is_unnamed(const ls_importing *state, const char *name, bool manifest) {
+    bool result = ends_in(name, ".bin") || ends_in(name, ".safetensors") ||
+                  (manifest && ends_in(name, ".json") && !lists_results(name));
+    for (size_t i = 0; i < state->named_count && result; i++) {
+        result = strcmp(state->named[i], name) != 0;
+    }
+    return result;
+}
+
+static int tell_unnamed(ls_importing *state, struct dirent **entries, int count, bool manifest) {
+    ls_text list = {0};
+    for (int i = 0; i < count; i++) {
+        if (is_unnamed(state, entries[i]->d_name, manifest)) {
+            ls_text_printf(&list, "%s%s", list.length > 0 ? ", " : "", entries[i]->d_name);
+        }
+    }
+    if (list.length > 0) {
+        ls_text_puts(&list, ": no manifest in the folder names it");
+    }
+    state->rest = (ls_results){.arena = state->results->arena, .command = ""};
+    int status = list.failed ? LS_ERR_MEMORY
+                             : not_replayed(state, &state->rest, state->dir, "unnamed", state->dir,
+                                            ls_text_string(&list));
+    ls_text_free(&list);
+    LS_TRY(status);
+    return state->rest.case_count > 0 ? add_case(state, NULL, &state->rest.cases[0]) : LS_OK;
+}
+
+// Reads a file that may name results. *recording: it is the manifest of one.
+static int import_file(ls_importing *state, const char *name, bool *recording) {
+    const char *path = ls_arena_printf(state->results->arena, "%s/%s", state->dir, name);
+    const ls_importer *importer = NULL;
+    json_t *root = NULL;
+    LS_TRY(path == NULL ? LS_ERR_MEMORY : ls_json_read(&root, path, JSON_BYTES_MAX));
+    *recording = strcmp(name, MANIFEST) == 0 && json_object_get(root, "lockstep_recording") != NULL;
+    for (size_t i = 0; i < IMPORTER_COUNT && importer == NULL; i++) {
+        bool own = fnmatch(importers[i]->list, name, 0) == 0 && importers[i]->recognise(root);
+        importer = own ? importers[i] : NULL;
+    }
+    int status = LS_OK;
+    if (importer != NULL) {
+        status = import_list(state, importer, path, root);
+    } else if (!*recording) {
+        ls_text known = {0};
+        for (size_t i = 0; i < IMPORTER_COUNT; i++) {
+            bool same = fnmatch(importers[i]->list, name, 0) == 0;
+            ls_text_printf(&known, "%s%s", same ? " nor of " : "", same ? importers[i]->of : "");
+        }
+        status = LS_FAIL(LS_ERR_FORMAT, "'%s' is the manifest neither of a recording%s", path,
+                         ls_text_string(&known));
+        ls_text_free(&known);
+    }
+    json_decref(root);
+    return status;
+}
+
+static int import_entries(ls_importing *state, struct dirent **entries, int count,
+                          bool *recording) {
+    bool manifest = false, ranks = false, other = false;
+    for (int i = 0; i < count; i++) {
+        manifest = manifest || strcmp(entries[i]->d_name, MANIFEST) == 0;
+        ranks = ranks || ls_recording_file_rank(entries[i]->d_name) >= 0;
+    }
+    if (manifest) {
+        LS_TRY(import_file(state, MANIFEST, recording));
+    }
+    if (ranks && !*recording) {
+        return LS_FAIL(LS_ERR_FORMAT,
+                       "the folder '%s' holds files of a recording's ranks and no manifest of one",
+                       state->dir);
+    }
+    if (!*recording) {
+        LS_TRY(tell_unnamed(state, entries, count, manifest));
+    }
+    for (int i = 0; i < count; i++) {
+        const char *name = entries[i]->d_name;
+        if (strcmp(name, MANIFEST) != 0 && lists_results(name)) {
+            LS_TRY(import_file(state, name, &other));
+        }
+    }
+    return LS_OK;
+}
+
+int ls_import_dir(ls_results *results, ls_text *summary, bool *recording, const char *dir,
+                  const ls_run_options *options) {
+    LS_ASSERT(results != NULL && dir != NULL && options->reproduce_of != NULL);
+    ls_importing state = {
+        .results = results, .options = options, .dir = dir, .first = results->case_count};
+    struct dirent **entries = NULL;
+    *recording = false;
+    int count = scandir(dir, &entries, visible, alphasort);
+    if (count < 0) {
+        return LS_FAIL(errno == ENOMEM ? LS_ERR_MEMORY : LS_ERR_IO,
+                       "cannot read the folder '%s': %s", dir, strerror(errno));
+    }
+    int status = import_entries(&state, entries, count, recording);
+    if (summary != NULL && status == LS_OK) {
+        write_summary(summary, &state);
+    }
+    for (int i = 0; i < count; i++) {
+        free(entries[i]);
+    }
+    free(entries);
+    return status;
+}

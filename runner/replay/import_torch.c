@@ -1,0 +1,385 @@
+// Reading what torch returned for embedding and embedding_bag: the same weights and ids through
+// sharded modules, under every sharding type on several worlds.
+#include <limits.h>
+#include <string.h>
+
+#include "formats/safetensors.h"
+#include "planner/plan.h"
+#include "runner/replay/import.h"
+
+// A lookup: what its file and arguments say.
+typedef struct lookup {
+    const ls_safetensors *file;
+    const char *name;  // of the file
+    const json_t *args;
+    bool bag;
+    const ls_safetensor *weight, *output, *ids;
+    int64_t *lengths;  // [batch]
+    int64_t batch;
+    float *values;  // [output->count] the output
+    int ranks;      // of the run that is compared with it
+} lookup;
+
+static bool recognise(const json_t *root) {
+    return json_object_get(root, "torch") != NULL && json_is_array(json_object_get(root, "cases"));
+}
+
+static const char *mode_of(const lookup *l) {
+    const char *mode = json_string_value(json_object_get(l->args, "mode"));
+    return mode != NULL ? mode : "";
+}
+
+static const char *why_skipped(const char *kind, const lookup *l) {
+    if (strcmp(kind, "optimizer") == 0) {
+        return "optimizers are not replayed";
+    }
+    if (strcmp(kind, "quantized_rows") == 0) {
+        return "quantised rows are not replayed";
+    }
+    if (!l->bag && strcmp(kind, "embedding") != 0) {
+        return "a kind of result that lockstep does not know";
+    }
+    const json_t *max_norm = json_object_get(l->args, "max_norm");
+    if (max_norm != NULL && !json_is_null(max_norm)) {
+        return "max_norm renormalises the weights in place, which is not replayed";
+    }
+    const char *mode = mode_of(l);
+    bool known = strcmp(mode, "sum") == 0 || strcmp(mode, "mean") == 0 || strcmp(mode, "max") == 0;
+    return l->bag && !known ? "a mode that lockstep does not know" : NULL;
+}
+
+// ---- Its file -----------------------------------------------------------------------------------
+static int find(const ls_safetensor **out, const lookup *l, const char *name, ls_dtype dtype) {
+    *out = ls_safetensors_find(l->file, name);
+    if (*out == NULL || (*out)->dtype != (int)dtype) {
+        return LS_FAIL(LS_ERR_FORMAT, "tensor %s %s", name,
+                       *out != NULL ? "has the wrong dtype" : "is missing");
+    }
+    return LS_OK;
+}
+
+static int read_tensor(void *out, ls_arena *arena, const lookup *l, const ls_safetensor *tensor) {
+    void *data = ls_arena_alloc(arena, tensor->bytes, 1);
+    *(void **)out = data;
+    return data != NULL ? ls_safetensors_read(data, tensor->bytes, l->file, tensor) : LS_ERR_MEMORY;
+}
+
+// Bags of an embedding_bag call: offsets with or without the last, which the lengths must repeat.
+static int read_bags(lookup *l, ls_arena *arena) {
+    bool include_last = json_is_true(json_object_get(l->args, "include_last_offset"));
+    const ls_safetensor *offsets = NULL, *lengths = ls_safetensors_find(l->file, "lengths");
+    int64_t *at = NULL, *told = NULL, ids = (int64_t)l->ids->count;
+    LS_TRY(find(&offsets, l, "offsets", LS_I64));
+    LS_TRY(read_tensor(&at, arena, l, offsets));
+    l->batch = (int64_t)offsets->count - (include_last ? 1 : 0);
+    if (l->batch < 0 || (include_last && at[l->batch] != ids)) {
+        return LS_FAIL(LS_ERR_FORMAT, "the last offset is not the number of ids");
+    }
+    if (lengths != NULL) {
+        LS_TRY(find(&lengths, l, "lengths", LS_I64));
+        LS_TRY(read_tensor(&told, arena, l, lengths));
+    }
+    bool same = lengths == NULL || (int64_t)lengths->count == l->batch;
+    l->lengths = ls_arena_alloc(arena, (size_t)l->batch, sizeof *l->lengths);
+    LS_TRY(l->lengths != NULL ? LS_OK : LS_ERR_MEMORY);
+    for (int64_t b = 0; b < l->batch; b++) {
+        int64_t end = b + 1 < (int64_t)offsets->count ? at[b + 1] : ids;
+        if (at[b] < 0 || end < at[b] || end > ids || (b == 0 && at[b] != 0)) {
+            return LS_FAIL(LS_ERR_FORMAT, "bag %lld runs from %lld to %lld of %lld ids",
+                           (long long)b, (long long)at[b], (long long)end, (long long)ids);
+        }
+        l->lengths[b] = end - at[b];
+        same = same && (told == NULL || told[b] == l->lengths[b]);
+    }
+    return same ? LS_OK : LS_FAIL(LS_ERR_FORMAT, "lengths and offsets do not tell the same bags");
+}
+
+// Samples of an embedding call: the first dimension of ids. Without ids there is nothing to look
+// up, however many samples the shape speaks of.
+static int make_samples(lookup *l, ls_arena *arena) {
+    int64_t ids = (int64_t)l->ids->count;
+    l->batch = ids == 0 ? 0 : l->ids->ndim > 0 ? l->ids->dim[0] : 1;
+    l->lengths = ls_arena_alloc(arena, (size_t)l->batch, sizeof *l->lengths);
+    LS_TRY(l->lengths != NULL ? LS_OK : LS_ERR_MEMORY);
+    for (int64_t b = 0; b < l->batch; b++) {
+        l->lengths[b] = ids / l->batch;
+    }
+    return LS_OK;
+}
+
+static int read_lookup(lookup *l, ls_arena *arena) {
+    size_t rows = 0, expected = 0;
+    LS_TRY(find(&l->weight, l, "weight", LS_F32));
+    LS_TRY(find(&l->output, l, "output", LS_F32));
+    LS_TRY(find(&l->ids, l, "ids", LS_I64));
+    if (l->weight->ndim != 2) {
+        return LS_FAIL(LS_ERR_FORMAT, "tensor weight is not a matrix");
+    }
+    LS_TRY(l->bag ? read_bags(l, arena) : make_samples(l, arena));
+    rows = l->bag ? (size_t)l->batch : l->ids->count;
+    LS_TRY(ls_size_mul(&expected, rows, (size_t)l->weight->dim[1]));
+    if (expected != l->output->count) {
+        return LS_FAIL(LS_ERR_FORMAT, "output has %zu elements, expected %zu", l->output->count,
+                       expected);
+    }
+    return read_tensor(&l->values, arena, l, l->output);
+}
+
+// ---- What it gave -------------------------------------------------------------------------------
+// Each rank has a chunk of the samples.
+static int read_output(void *arg, const ls_stage_sink *sink) {
+    const lookup *l = arg;
+    int64_t sample = 0, row = 0, dim = l->weight->dim[1];
+    for (int rank = 0; rank < l->ranks; rank++) {
+        int64_t offset = 0, batch = 0, rows = 0;
+        ls_chunk(&offset, &batch, l->batch, l->ranks, rank);
+        for (int64_t b = sample; b < sample + batch; b++) {
+            rows += l->bag ? 1 : l->lengths[b];
+        }
+        // torch multiplies a bag's sum by 1/n, which is rounded before.
+        const ls_stage_output output = {.stage = "output_dist",
+                                        .table = "weight",
+                                        .feature = "ids",
+                                        .field = "values",
+                                        .rank = rank,
+                                        .dtype = LS_F32,
+                                        .shape = LS_SHAPE(rows, dim),
+                                        .data = l->values + row * dim,
+                                        .roundings = strcmp(mode_of(l), "mean") == 0 ? 1 : 0};
+        LS_TRY(sink->emit(sink->arg, &output));
+        sample += batch;
+        row += rows;
+    }
+    return LS_OK;
+}
+
+static int read_weight_after(void *arg, const ls_stage_sink *sink) {
+    const lookup *l = arg;
+    const ls_safetensor *after = NULL;
+    ls_arena *arena = NULL;
+    void *data = NULL;
+    LS_TRY(find(&after, l, "weight_after", LS_F32));
+    LS_TRY(ls_arena_create(&arena, NULL));
+    int status = read_tensor(&data, arena, l, after);
+    ls_stage_output output = {.stage = "weight_after",
+                              .table = "weight",
+                              .field = "full",
+                              .dtype = LS_F32,
+                              .shape = {.ndim = after->ndim < LS_DIMS_MAX ? after->ndim : 0},
+                              .data = data};
+    for (int d = 0; d < output.shape.ndim; d++) {
+        output.shape.dim[d] = after->dim[d];
+    }
+    status = status == LS_OK ? sink->emit(sink->arg, &output) : status;
+    ls_arena_free(arena);
+    return status;
+}
+
+// ---- What reproduces it -------------------------------------------------------------------------
+static void write_file(ls_text *out, const lookup *l, const char *tensor) {
+    ls_text_puts(out, "{file: ");
+    ls_import_quote(out, l->name);
+    ls_text_printf(out, ", tensor: %s}", tensor);
+}
+
+// Blocks on as many ranks as there are columns, backwards, so that no rank has what it sends.
+static void write_sharding(ls_text *out, ls_sharding sharding, int ranks, int per_host,
+                           int64_t dim) {
+    int hosts = ranks / per_host;
+    int wanted = sharding == LS_COLUMN_WISE ? ranks : sharding == LS_GRID ? hosts : per_host;
+    int64_t blocks = dim < wanted ? dim : wanted, width = (dim + blocks - 1) / blocks;
+    ls_text sizes = {0}, owners = {0};
+    for (int64_t b = 0; b < blocks; b++) {
+        ls_text_printf(&sizes, "%s%lld", b > 0 ? ", " : "",
+                       (long long)(dim * (b + 1) / blocks - dim * b / blocks));
+        ls_text_printf(&owners, "%s%lld", b > 0 ? ", " : "", (long long)(ranks - 1 - b));
+    }
+    ls_text_printf(out, "{type: %s", ls_sharding_name(sharding));
+    if (sharding == LS_COLUMN_WISE || sharding == LS_TABLE_COLUMN_WISE) {
+        ls_text_printf(out, ", sizes: [%s], ranks: [%s]", ls_text_string(&sizes),
+                       ls_text_string(&owners));
+    } else if (sharding == LS_TABLE_WISE) {
+        ls_text_printf(out, ", ranks: %d", ranks - 1);
+    } else if (sharding == LS_TABLE_ROW_WISE) {
+        ls_text_printf(out, ", host: %d", hosts - 1);
+    } else if (sharding == LS_GRID) {
+        int64_t used = (dim + width - 1) / width;
+        ls_text_printf(out, ", columns: %lld, ranks: [", (long long)width);
+        for (int64_t b = 0; b < used; b++) {
+            for (int k = 0; k < per_host; k++) {
+                ls_text_printf(out, "%s%lld", b + k > 0 ? ", " : "",
+                               (long long)((hosts - 1 - b) * per_host + k));
+            }
+        }
+        ls_text_puts(out, "]");
+    }
+    out->failed = out->failed || sizes.failed || owners.failed;
+    ls_text_free(&sizes);
+    ls_text_free(&owners);
+    ls_text_puts(out, "}");
+}
+
+static void write_inputs(ls_text *out, const lookup *l) {
+    bool weighted = ls_safetensors_find(l->file, "per_sample_weights") != NULL && l->bag;
+    ls_text_puts(out, "inputs:\n  batch: [");
+    for (int rank = 0; rank < l->ranks; rank++) {
+        int64_t offset = 0, batch = 0;
+        ls_chunk(&offset, &batch, l->batch, l->ranks, rank);
+        ls_text_printf(out, "%s%lld", rank > 0 ? ", " : "", (long long)batch);
+    }
+    ls_text_printf(
+        out, "]\n  weighted: %s\n  features:\n    ids:\n      ids: ", weighted ? "true" : "false");
+    write_file(out, l, "ids");
+    if (weighted) {
+        ls_text_puts(out, "\n      weights: ");
+        write_file(out, l, "per_sample_weights");
+    }
+    ls_text_puts(out, "\n      lengths: ");
+    if (l->bag && ls_safetensors_find(l->file, "lengths") != NULL) {
+        write_file(out, l, "lengths");
+    } else if (!l->bag) {
+        ls_text_printf(out, "{constant: %lld}", (long long)(l->batch > 0 ? l->lengths[0] : 0));
+    } else {
+        ls_text_puts(out, "{values: [");
+        for (int64_t b = 0; b < l->batch; b++) {
+            ls_text_printf(out, "%s%lld", b > 0 ? ", " : "", (long long)l->lengths[b]);
+        }
+        ls_text_puts(out, "]}");
+    }
+    ls_text_puts(out, "\n");
+}
+
+static int run_sharded(ls_import *import, lookup *l, ls_sharding sharding, int ranks) {
+    int per_host = ranks == 4 ? 2 : ranks;
+    const json_t *padding = json_object_get(l->args, "padding_idx");
+    int64_t rows = l->weight->dim[0], padding_id = json_integer_value(padding);
+    ls_text text = {0};
+    l->ranks = ranks;
+    ls_text_puts(&text, "lockstep: 1\nname: ");
+    ls_import_quote(&text, l->name);
+    ls_text_printf(&text, "\nmesh: {shape: [%d, %d], names: [host, gpu]}\ntables:\n",
+                   ranks / per_host, per_host);
+    ls_text_printf(&text, "  - name: weight\n    rows: %lld\n    dim: %lld\n    pooling: %s\n",
+                   (long long)rows, (long long)l->weight->dim[1], l->bag ? mode_of(l) : "none");
+    if (json_is_integer(padding)) {
+        ls_text_printf(&text, "    padding_id: %lld\n",
+                       (long long)(padding_id < 0 ? padding_id + rows : padding_id));
+    }
+    ls_text_puts(&text, "    features: ids\n    weights: ");
+    write_file(&text, l, "weight");
+    ls_text_puts(&text, "\n    sharding: ");
+    write_sharding(&text, sharding, ranks, per_host, l->weight->dim[1]);
+    ls_text_puts(&text, "\n");
+    write_inputs(&text, l);
+    const ls_import_run run = {.stage = ls_arena_printf(import->arena, "%s on %d rank%s",
+                                                        ls_sharding_name(sharding), ranks,
+                                                        ranks == 1 ? "" : "s"),
+                               .scenario = &text,
+                               .gave = {.arg = l, .read = read_output}};
+    return ls_import_run_compared(import, &run);
+}
+
+// A lookup leaves the weights alone.
+static int run_weight_after(ls_import *import, lookup *l) {
+    ls_text text = {0};
+    ls_text_puts(&text, "lockstep: 1\nname: ");
+    ls_import_quote(&text, l->name);
+    ls_text_printf(&text,
+                   "\nmesh: {shape: [1]}\nprogram:\n  tensors:\n    - {name: weight, shape: "
+                   "[%lld, %lld], placements: R, values: ",
+                   (long long)l->weight->dim[0], (long long)l->weight->dim[1]);
+    write_file(&text, l, "weight");
+    ls_text_puts(&text, "}\n  steps: [{full: {name: weight_after, tensor: weight}}]\n");
+    return ls_import_run_compared(import,
+                                  &(ls_import_run){.stage = "weight_after",
+                                                   .scenario = &text,
+                                                   .gave = {.arg = l, .read = read_weight_after}});
+}
+
+// ---- What of it nothing replays -----------------------------------------------------------------
+static int tell_rest(ls_import *import, const lookup *l) {
+    // Other arguments than these may change the output; sparse and scale_grad_by_freq only change
+    // gradients.
+    static const char *const args[] = {
+        "padding_idx",        "max_norm", "norm_type",           "sparse",
+        "scale_grad_by_freq", "mode",     "include_last_offset", NULL};
+    static const char *const tensors[] = {
+        "weight", "output", "ids", "weight_after", "offsets", "lengths", "per_sample_weights"};
+    const size_t alone = 4;  // those of a plain embedding
+    ls_text gradients = {0};
+    ls_import_unknown_keys(&import->unknown, l->args, args);
+    for (size_t i = 0; i < ls_safetensors_count(l->file); i++) {
+        const char *name = ls_safetensors_at(l->file, i)->name;
+        bool read = false;
+        for (size_t k = 0; k < (l->bag ? sizeof tensors / sizeof *tensors : alone); k++) {
+            read = read || strcmp(tensors[k], name) == 0;
+        }
+        ls_text *to = strncmp(name, "grad_", 5) == 0 ? &gradients : &import->unknown;
+        if (!read) {
+            ls_text_printf(to, "%s%.100s", to->length > 0 ? ", " : "", name);
+        }
+    }
+    if (gradients.length > 0) {
+        ls_text_puts(&gradients, ": the simulator runs no backward pass");
+    }
+    int status = gradients.failed
+                     ? LS_ERR_MEMORY
+                     : ls_import_untold(import, "gradients", ls_text_string(&gradients));
+    ls_text_free(&gradients);
+    return status;
+}
+
+static int replay(ls_import *import, lookup *l) {
+    static const int worlds[] = {1, 3, 4};
+    const ls_safetensor *weight = ls_safetensors_find(l->file, "weight");
+    if (weight != NULL && weight->dtype != LS_F32) {
+        import->skip = "weights that are not f32 are not replayed";
+        return LS_OK;
+    }
+    ls_arena *arena = NULL;
+    LS_TRY(ls_arena_create(&arena, NULL));
+    int status = read_lookup(l, arena);
+    for (int w = 0; w < 3 && status == LS_OK; w++) {
+        for (int s = 0; s < LS_SHARDING_COUNT && status == LS_OK; s++) {
+            status = run_sharded(import, l, (ls_sharding)s, worlds[w]);
+        }
+    }
+    if (status == LS_OK && ls_safetensors_find(l->file, "weight_after") != NULL) {
+        status = run_weight_after(import, l);
+    }
+    ls_arena_free(arena);
+    return status == LS_OK ? tell_rest(import, l) : status;
+}
+
+static int import(ls_import *import, const json_t *entry) {
+    const char *kind = json_string_value(json_object_get(entry, "kind")), *path = NULL;
+    lookup l = {.args = json_object_get(entry, "args")};
+    ls_safetensors *file = NULL;
+    LS_TRY(ls_import_file(&path, import, json_object_get(entry, "file")));
+    if (kind == NULL || !json_is_object(l.args)) {
+        return LS_FAIL(LS_ERR_FORMAT, "'%s/%s': entry %zu lacks kind or args", import->dir,
+                       import->list, import->index);
+    }
+    l.name = import->name;
+    l.bag = strcmp(kind, "embedding_bag") == 0;
+    import->skip = why_skipped(kind, &l);
+    if (import->skip != NULL) {
+        return LS_OK;
+    }
+    LS_TRY(ls_safetensors_open(&file, path));
+    l.file = file;
+    int status = replay(import, &l);
+    ls_safetensors_free(file);
+    return status == LS_OK ? LS_OK : ls_error_wrap("'%s'", path);
+}
+
+static const char *const list_keys[] = {"torch", "seed", "cases", NULL};
+static const char *const keys[] = {"file", "kind", "args", NULL};
+
+const ls_importer ls_importer_torch = {.of = "torch's results",
+                                       .list = "manifest.json",
+                                       .results = "cases",
+                                       .list_keys = list_keys,
+                                       .keys = keys,
+                                       .recognise = recognise,
+                                       .import = import};
