@@ -29,7 +29,7 @@ typedef struct ls_builder {
     ls_yaml_tree *tree;
     ls_diagnostics *diagnostics;
     yaml_parser_t parser;
-    int depth_max;
+    const ls_yaml_limits *limits;
     uint64_t weight;  // nodes so far, aliases written out
     int status;       // the first failure
 } ls_builder;
@@ -143,9 +143,11 @@ static int add_text(ls_yaml_tree *tree, uint32_t *out, const void *text, size_t 
 static int add_node(ls_builder *builder, uint32_t *out, const ls_yaml_node *node) {
     ls_yaml_tree *tree = builder->tree;
     builder->weight += node->weight;
-    if (builder->weight > LS_YAML_NODES_MAX) {
-        return fail(builder, node->mark, "too many nodes",
-                    "at most 1048576 nodes, with every alias written out");
+    if (builder->weight > builder->limits->nodes) {
+        char expected[80];
+        (void)snprintf(expected, sizeof expected, "at most %u nodes, with every alias written out",
+                       builder->limits->nodes);
+        return fail(builder, node->mark, "too many nodes", expected);
     }
     size_t capacity = tree->node_capacity;
     LS_TRY(grow((void **)&tree->nodes, sizeof *node, (size_t)tree->node_count + 1, &capacity));
@@ -337,8 +339,10 @@ static int build_collection(ls_builder *builder, uint32_t *out, yaml_event_t *ev
     if (tag != NULL) {
         return fail(builder, mark, "tags (!...) are not supported", NULL);
     }
-    if (depth >= builder->depth_max) {
-        return fail(builder, mark, "nested too deeply", "at most 32 levels");
+    if (depth >= builder->limits->depth) {
+        char expected[32];
+        (void)snprintf(expected, sizeof expected, "at most %d levels", builder->limits->depth);
+        return fail(builder, mark, "nested too deeply", expected);
     }
     ls_yaml_node node = {
         .kind = mapping ? LS_YAML_MAPPING : LS_YAML_SEQUENCE, .mark = mark, .weight = 1};
@@ -387,8 +391,7 @@ static int build_stream(ls_builder *builder) {
         ls_mark mark = mark_of(event.start_mark, event.end_mark);
         int status = LS_OK;
         if (type == YAML_DOCUMENT_START_EVENT && found) {
-            status =
-                fail(builder, mark, "a second document in the same file", "one scenario per file");
+            status = fail(builder, mark, "a second document in the same file", "just one");
         } else if (type == YAML_SCALAR_EVENT || type == YAML_ALIAS_EVENT ||
                    type == YAML_MAPPING_START_EVENT || type == YAML_SEQUENCE_START_EVENT) {
             found = true;
@@ -400,9 +403,7 @@ static int build_stream(ls_builder *builder) {
             break;
         }
     }
-    return found ? LS_OK
-                 : fail(builder, (ls_mark){0}, "the file is empty",
-                        "a scenario, beginning with the line: lockstep: 1");
+    return found ? LS_OK : fail(builder, (ls_mark){0}, "the file is empty", builder->limits->whole);
 }
 
 // Length of the UTF-8 sequence at text, or 0 when it is not one.
@@ -455,20 +456,20 @@ static int check_encoding(ls_diagnostics *diagnostics, const char *text, size_t 
 }
 
 int ls_yaml_parse(ls_yaml_tree **out, ls_diagnostics *diagnostics, const char *text, size_t bytes,
-                  size_t bytes_max, int depth_max) {
+                  const ls_yaml_limits *limits) {
     LS_ASSERT(out != NULL && diagnostics != NULL && (text != NULL || bytes == 0));
     *out = NULL;
-    if (bytes > bytes_max) {
+    if (bytes > limits->bytes) {
         ls_diagnostics_error(diagnostics, (ls_mark){0}, "the file is larger than %zu bytes",
-                             bytes_max);
-        return LS_FAIL(LS_ERR_FORMAT, "the file is larger than %zu bytes", bytes_max);
+                             limits->bytes);
+        return LS_FAIL(LS_ERR_FORMAT, "the file is larger than %zu bytes", limits->bytes);
     }
     if (bytes >= 3 && memcmp(text, "\xEF\xBB\xBF", 3) == 0) {
         text += 3;  // a byte order mark is allowed and counts as no column
         bytes -= 3;
     }
     LS_TRY(check_encoding(diagnostics, text, bytes));
-    ls_builder builder = {.diagnostics = diagnostics, .depth_max = depth_max};
+    ls_builder builder = {.diagnostics = diagnostics, .limits = limits};
     builder.tree = calloc(1, sizeof *builder.tree);
     if (builder.tree == NULL || !yaml_parser_initialize(&builder.parser)) {
         free(builder.tree);

@@ -12,7 +12,6 @@
 #include "formats/diagnostic.h"
 
 #define LS_YAML_ANCHORS_MAX 256
-#define LS_YAML_NODES_MAX   (1 << 20)  // nodes with every alias written out
 
 typedef enum ls_yaml_kind {
     LS_YAML_SCALAR,
@@ -34,10 +33,17 @@ typedef struct ls_yaml_node {
 
 typedef struct ls_yaml_tree ls_yaml_tree;
 
-// Parses text [bytes]; bytes_max and depth_max are the file's limits. LS_ERR_FORMAT: every error
-// found is in diagnostics. The caller frees *out.
+// What a file may be.
+typedef struct ls_yaml_limits {
+    size_t bytes;
+    int depth;
+    uint32_t nodes;     // with every alias written out
+    const char *whole;  // what an empty file should have been; NULL: nothing to say
+} ls_yaml_limits;
+
+// Parses text [bytes]. LS_ERR_FORMAT: every error found is in diagnostics. The caller frees *out.
 int ls_yaml_parse(ls_yaml_tree **out, ls_diagnostics *diagnostics, const char *text, size_t bytes,
-                  size_t bytes_max, int depth_max);
+                  const ls_yaml_limits *limits);
 void ls_yaml_free(ls_yaml_tree *tree);  // NULL is allowed
 
 const ls_yaml_node *ls_yaml_root(const ls_yaml_tree *tree);

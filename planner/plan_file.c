@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-#include "planner/tree.h"
+#include "formats/yaml_read.h"
 #include "formats/json.h"
 
 #define RANKS_MAX    LS_TOPOLOGY_RANKS_MAX
@@ -50,28 +50,30 @@ int ls_plan_write(ls_text *out, const ls_plan *plan) {
 
 // ---- Reading ------------------------------------------------------------------------------------
 
-static void read_pair(ls_tree_source *source, const ls_tree *shard, const char *key, int64_t *rows,
-                      int64_t *columns) {
-    const ls_tree *pair = ls_tree__member(source, shard, key, true);
+static void read_pair(ls_yaml_reader *source, const ls_yaml_node *shard, const char *key,
+                      int64_t *rows, int64_t *columns) {
+    const ls_yaml_node *pair = ls_yaml_member(source, shard, key, true);
     if (!pair) {
         return;
     }
-    if (pair->kind != LS_TREE_LIST || pair->count != 2) {
-        ls_tree__error(source, pair->line, pair->column, "expected [rows, columns]");
+    if (pair->kind != LS_YAML_SEQUENCE || pair->count != 2) {
+        ls_yaml_error(source, pair, "expected [rows, columns]");
         return;
     }
-    ls_tree__int(source, pair->first, 0, ROWS_MAX, rows);
-    ls_tree__int(source, pair->first->next, 0, COLUMN_MAX, columns);
+    const ls_yaml_node *first = ls_yaml_first(source->tree, pair);
+    ls_yaml_int(source, first, 0, ROWS_MAX, rows);
+    ls_yaml_int(source, ls_yaml_next(source->tree, first), 0, COLUMN_MAX, columns);
 }
 
-static void read_shard(ls_tree_source *source, const ls_tree *node, int ranks, ls_plan_shard *out) {
+static void read_shard(ls_yaml_reader *source, const ls_yaml_node *node, int ranks,
+                       ls_plan_shard *out) {
     static const char *const keys[] = {"rank", "offset", "size"};
     int64_t rank = 0;
-    ls_tree__int(source, ls_tree__member(source, node, "rank", true), 0, ranks - 1, &rank);
+    ls_yaml_int(source, ls_yaml_member(source, node, "rank", true), 0, ranks - 1, &rank);
     out->rank = (int)rank;
     read_pair(source, node, "offset", &out->row_offset, &out->column_offset);
     read_pair(source, node, "size", &out->rows, &out->columns);
-    ls_tree__only(source, node, keys, COUNT(keys));
+    ls_yaml_only(source, node, keys, COUNT(keys));
 }
 
 static int make_copies(ls_plan_table *table, ls_arena *arena, int ranks) {
@@ -86,49 +88,49 @@ static int make_copies(ls_plan_table *table, ls_arena *arena, int ranks) {
     return LS_OK;
 }
 
-static int read_shards(ls_tree_source *source, const ls_tree *node, ls_plan_table *table,
+static int read_shards(ls_yaml_reader *source, const ls_yaml_node *node, ls_plan_table *table,
                        int ranks) {
     bool copies = table->sharding == LS_DATA_PARALLEL;
-    const ls_tree *list = ls_tree__member(source, node, "shards", !copies);
+    const ls_yaml_node *list = ls_yaml_member(source, node, "shards", !copies);
     if (!list) {
         return copies ? make_copies(table, source->arena, ranks) : LS_OK;
     }
-    if (list->kind != LS_TREE_LIST || list->count < 1) {
-        ls_tree__error(source, list->line, list->column, "expected a list of shards");
+    if (list->kind != LS_YAML_SEQUENCE || list->count < 1) {
+        ls_yaml_error(source, list, "expected a list of shards");
         return LS_OK;
     }
     table->shards = ls_arena_alloc(source->arena, (size_t)list->count, sizeof(*table->shards));
     if (!table->shards) {
         return LS_ERR_MEMORY;
     }
-    for (const ls_tree *child = list->first; child; child = child->next) {
+    for (const ls_yaml_node *child = ls_yaml_first(source->tree, list); child;
+         child = ls_yaml_next(source->tree, child)) {
         read_shard(source, child, ranks, &table->shards[table->shard_count++]);
     }
     return LS_OK;
 }
 
-static int read_table(ls_tree_source *source, const ls_tree *node, const ls_plan *plan,
+static int read_table(ls_yaml_reader *source, const ls_yaml_node *node, const ls_plan *plan,
                       ls_plan_table *out) {
     static const char *const keys[] = {"name", "rows", "columns", "sharding", "kernel", "shards"};
-    int before = source->error_count;
-    out->name = ls_tree__text(source, ls_tree__member(source, node, "name", true));
-    ls_tree__int(source, ls_tree__member(source, node, "rows", true), 1, ROWS_MAX, &out->rows);
-    ls_tree__int(source, ls_tree__member(source, node, "columns", true), 1, COLUMN_MAX,
-                 &out->columns);
-    const ls_tree *sharding = ls_tree__member(source, node, "sharding", true);
-    const char *type = ls_tree__text(source, sharding);
+    int before = ls_yaml_errors(source);
+    out->name = ls_yaml_word(source, ls_yaml_member(source, node, "name", true));
+    ls_yaml_int(source, ls_yaml_member(source, node, "rows", true), 1, ROWS_MAX, &out->rows);
+    ls_yaml_int(source, ls_yaml_member(source, node, "columns", true), 1, COLUMN_MAX,
+                &out->columns);
+    const ls_yaml_node *sharding = ls_yaml_member(source, node, "sharding", true);
+    const char *type = ls_yaml_word(source, sharding);
     if (type && ls_sharding_parse(&out->sharding, type) != LS_OK) {
-        ls_tree__error(source, sharding->line, sharding->column, "%s", ls_error_last()->text);
+        ls_yaml_error(source, sharding, "%s", ls_error_last()->text);
     }
-    const ls_tree *kernel = ls_tree__member(source, node, "kernel", false);
-    out->kernel = kernel ? ls_tree__text(source, kernel) : "fused";
+    const ls_yaml_node *kernel = ls_yaml_member(source, node, "kernel", false);
+    out->kernel = kernel ? ls_yaml_word(source, kernel) : "fused";
     if (out->kernel && !ls_plan_kernel_known(out->kernel)) {
-        ls_tree__error(source, kernel->line, kernel->column, "unknown kernel \"%.60s\"",
-                       out->kernel);
+        ls_yaml_error(source, kernel, "unknown kernel \"%.60s\"", out->kernel);
     }
-    ls_tree__only(source, node, keys, COUNT(keys));
+    ls_yaml_only(source, node, keys, COUNT(keys));
     LS_TRY(read_shards(source, node, out, plan->ranks));
-    if (source->error_count == before) {
+    if (ls_yaml_errors(source) == before) {
         // The table alone is checked here, where its place in the file is known.
         ls_plan alone = {plan->ranks, plan->ranks_per_host, out, 1};
         int status = ls_plan_check(&alone);
@@ -136,16 +138,17 @@ static int read_table(ls_tree_source *source, const ls_tree *node, const ls_plan
             return status;
         }
         if (status != LS_OK) {
-            ls_tree__error(source, node->line, node->column, "%s", ls_error_last()->text);
+            ls_yaml_error(source, node, "%s", ls_error_last()->text);
         }
     }
     return LS_OK;
 }
 
 // The first table that has an earlier one's name, or NULL. Only for the place of an error.
-static const ls_tree *twice_named(const ls_tree *tables, const ls_plan *plan) {
-    const ls_tree *at = tables->first;
-    for (int i = 0; i < plan->table_count; i++, at = at->next) {
+static const ls_yaml_node *twice_named(const ls_yaml_reader *source, const ls_yaml_node *tables,
+                                       const ls_plan *plan) {
+    const ls_yaml_node *at = ls_yaml_first(source->tree, tables);
+    for (int i = 0; i < plan->table_count; i++, at = ls_yaml_next(source->tree, at)) {
         for (int k = 0; k < i; k++) {
             if (strcmp(plan->tables[i].name, plan->tables[k].name) == 0) {
                 return at;
@@ -155,41 +158,39 @@ static const ls_tree *twice_named(const ls_tree *tables, const ls_plan *plan) {
     return NULL;
 }
 
-static int read_plan(ls_tree_source *source, const ls_tree *root, ls_plan *out) {
+static int read_plan(ls_yaml_reader *source, const ls_yaml_node *root, ls_plan *out) {
     static const char *const keys[] = {"lockstep_plan", "ranks", "ranks_per_host", "tables"};
     int64_t version = 0;
     int64_t ranks = 1;
     int64_t per_host = 1;
-    bool known = ls_tree__int(source, ls_tree__member(source, root, "lockstep_plan", true),
-                              LS_PLAN_FILE_VERSION, LS_PLAN_FILE_VERSION, &version);
+    bool known = ls_yaml_int(source, ls_yaml_member(source, root, "lockstep_plan", true),
+                             LS_PLAN_FILE_VERSION, LS_PLAN_FILE_VERSION, &version);
     if (!known) {
         return LS_OK;
     }
-    const ls_tree *ranks_node = ls_tree__member(source, root, "ranks", true);
-    const ls_tree *hosts_node = ls_tree__member(source, root, "ranks_per_host", false);
-    ls_tree__int(source, ranks_node, 1, RANKS_MAX, &ranks);
+    const ls_yaml_node *ranks_node = ls_yaml_member(source, root, "ranks", true);
+    const ls_yaml_node *hosts_node = ls_yaml_member(source, root, "ranks_per_host", false);
+    ls_yaml_int(source, ranks_node, 1, RANKS_MAX, &ranks);
     per_host = ranks;
-    if (hosts_node && ls_tree__int(source, hosts_node, 1, RANKS_MAX, &per_host) &&
+    if (hosts_node && ls_yaml_int(source, hosts_node, 1, RANKS_MAX, &per_host) &&
         ranks % per_host != 0) {
-        ls_tree__error(source, hosts_node->line, hosts_node->column,
-                       "%lld ranks cannot stand on hosts of %lld", (long long)ranks,
-                       (long long)per_host);
+        ls_yaml_error(source, hosts_node, "%lld ranks cannot stand on hosts of %lld",
+                      (long long)ranks, (long long)per_host);
         per_host = ranks;
     }
-    ls_tree__only(source, root, keys, COUNT(keys));
+    ls_yaml_only(source, root, keys, COUNT(keys));
     *out = (ls_plan){.ranks = (int)ranks, .ranks_per_host = (int)per_host};
-    const ls_tree *tables = ls_tree__member(source, root, "tables", true);
+    const ls_yaml_node *tables = ls_yaml_member(source, root, "tables", true);
     if (!tables) {
         return LS_OK;
     }
-    if (tables->kind != LS_TREE_LIST) {
-        ls_tree__error(source, tables->line, tables->column, "expected a list of tables");
+    if (tables->kind != LS_YAML_SEQUENCE) {
+        ls_yaml_error(source, tables, "expected a list of tables");
         return LS_OK;
     }
     // Copies of data-parallel tables are the one thing larger than its text; limit them, too.
     if ((int64_t)tables->count * ranks > (INT64_C(1) << 26)) {
-        ls_tree__error(source, tables->line, tables->column, "too many tables for %lld ranks",
-                       (long long)ranks);
+        ls_yaml_error(source, tables, "too many tables for %lld ranks", (long long)ranks);
         return LS_OK;
     }
     size_t count = tables->count ? (size_t)tables->count : 1;
@@ -197,17 +198,18 @@ static int read_plan(ls_tree_source *source, const ls_tree *root, ls_plan *out) 
     if (!out->tables) {
         return LS_ERR_MEMORY;
     }
-    for (const ls_tree *child = tables->first; child; child = child->next) {
+    for (const ls_yaml_node *child = ls_yaml_first(source->tree, tables); child;
+         child = ls_yaml_next(source->tree, child)) {
         LS_TRY(read_table(source, child, out, &out->tables[out->table_count++]));
     }
-    int status = source->error_count == 0 ? ls_plan_check(out) : LS_OK;
+    int status = ls_yaml_errors(source) == 0 ? ls_plan_check(out) : LS_OK;
     if (status == LS_ERR_MEMORY) {
         return status;
     }
     if (status != LS_OK) {
-        const ls_tree *at = twice_named(tables, out);
+        const ls_yaml_node *at = twice_named(source, tables, out);
         at = at ? at : tables;
-        ls_tree__error(source, at->line, at->column, "%s", ls_error_last()->text);
+        ls_yaml_error(source, at, "%s", ls_error_last()->text);
     }
     return LS_OK;
 }
@@ -216,13 +218,10 @@ int ls_plan_read(ls_plan *out, ls_arena *arena, ls_text *errors, const char *fil
                  size_t bytes) {
     LS_ASSERT(out && arena && errors && file && text);
     *out = (ls_plan){0};
-    ls_tree_source source = {
+    ls_yaml_reader source = {
         .file = file, .text = text, .bytes = bytes, .errors = errors, .arena = arena};
-    const ls_tree *root = ls_tree__read(&source);
-    if (root) {
-        LS_TRY(read_plan(&source, root, out));
-    }
-    return ls_tree__status(&source);
+    const ls_yaml_node *root = ls_yaml_open(&source);
+    return ls_yaml_close(&source, root ? read_plan(&source, root, out) : LS_OK);
 }
 
 // ---- Differences --------------------------------------------------------------------------------

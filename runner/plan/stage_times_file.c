@@ -4,7 +4,7 @@
 
 #include "formats/json.h"
 #include "planner/plan_file.h"
-#include "planner/tree.h"
+#include "formats/yaml_read.h"
 #include "runner/plan/stage_times.h"
 
 #define MS_MAX    1e9
@@ -85,30 +85,29 @@ int ls_stage_times_write(ls_text *out, const ls_stage_times *times) {
 }
 
 // ---- Reading ------------------------------------------------------------------------------------
-static void read_time(ls_tree_source *source, const ls_tree *node, ls_stage_time *out) {
+static void read_time(ls_yaml_reader *source, const ls_yaml_node *node, ls_stage_time *out) {
     if (node != NULL) {
-        (void)ls_tree__real(source, ls_tree__member(source, node, "median_ms", true), 0, MS_MAX,
-                            &out->median_ms);
-        (void)ls_tree__real(source, ls_tree__member(source, node, "least_ms", true), 0, MS_MAX,
-                            &out->least_ms);
+        (void)ls_yaml_real(source, ls_yaml_member(source, node, "median_ms", true), 0, MS_MAX,
+                           &out->median_ms);
+        (void)ls_yaml_real(source, ls_yaml_member(source, node, "least_ms", true), 0, MS_MAX,
+                           &out->least_ms);
     }
 }
 
 // The list `key` of a map, with one entry per rank; NULL with an error.
-static const ls_tree *per_rank(ls_tree_source *source, const ls_tree *map, const char *key,
-                               int ranks) {
-    const ls_tree *list = ls_tree__member(source, map, key, true);
-    if (list != NULL && (list->kind != LS_TREE_LIST || list->count != ranks)) {
-        ls_tree__error(source, list->line, list->column, "expected a list of %d, one per rank",
-                       ranks);
+static const ls_yaml_node *per_rank(ls_yaml_reader *source, const ls_yaml_node *map,
+                                    const char *key, int ranks) {
+    const ls_yaml_node *list = ls_yaml_member(source, map, key, true);
+    if (list != NULL && (list->kind != LS_YAML_SEQUENCE || list->count != (uint32_t)ranks)) {
+        ls_yaml_error(source, list, "expected a list of %d, one per rank", ranks);
         return NULL;
     }
     return list;
 }
 
-static int read_stages(ls_tree_source *source, const ls_tree *root, ls_stage_times *out,
+static int read_stages(ls_yaml_reader *source, const ls_yaml_node *root, ls_stage_times *out,
                        ls_arena *arena) {
-    const ls_tree *list = per_rank(source, root, "per_rank", out->ranks);
+    const ls_yaml_node *list = per_rank(source, root, "per_rank", out->ranks);
     if (list == NULL) {
         return LS_OK;
     }
@@ -118,12 +117,13 @@ static int read_stages(ls_tree_source *source, const ls_tree *root, ls_stage_tim
         return LS_ERR_MEMORY;
     }
     int rank = 0;
-    for (const ls_tree *at = list->first; at != NULL; at = at->next) {
+    for (const ls_yaml_node *at = ls_yaml_first(source->tree, list); at != NULL;
+         at = ls_yaml_next(source->tree, at)) {
         int64_t named = -1;
-        (void)ls_tree__int(source, ls_tree__member(source, at, "rank", true), rank, rank, &named);
+        (void)ls_yaml_int(source, ls_yaml_member(source, at, "rank", true), rank, rank, &named);
         for (int s = 0; s < LS_STEP_STAGE_COUNT; s++) {
             const char *name = ls_step_stage_name((ls_step_stage)s);
-            read_time(source, ls_tree__member(source, at, name, true),
+            read_time(source, ls_yaml_member(source, at, name, true),
                       &out->stages[rank * LS_STEP_STAGE_COUNT + s]);
         }
         rank++;
@@ -131,18 +131,18 @@ static int read_stages(ls_tree_source *source, const ls_tree *root, ls_stage_tim
     return LS_OK;
 }
 
-static int read_step(ls_tree_source *source, const ls_tree *node, ls_step_time *out, int ranks,
+static int read_step(ls_yaml_reader *source, const ls_yaml_node *node, ls_step_time *out, int ranks,
                      ls_arena *arena) {
-    const ls_tree *stage = ls_tree__member(source, node, "stage", true);
-    const char *name = stage != NULL ? ls_tree__text(source, stage) : NULL;
-    const char *what = ls_tree__text(source, ls_tree__member(source, node, "what", true));
-    const char *kind = ls_tree__text(source, ls_tree__member(source, node, "kind", true));
+    const ls_yaml_node *stage = ls_yaml_member(source, node, "stage", true);
+    const char *name = stage != NULL ? ls_yaml_word(source, stage) : NULL;
+    const char *what = ls_yaml_word(source, ls_yaml_member(source, node, "what", true));
+    const char *kind = ls_yaml_word(source, ls_yaml_member(source, node, "kind", true));
     if (name != NULL && strcmp(name, "input_dist") != 0 && strcmp(name, "output_dist") != 0) {
-        ls_tree__error(source, stage->line, stage->column, "expected input_dist or output_dist");
+        ls_yaml_error(source, stage, "expected input_dist or output_dist");
     }
     // Memory for all ranks only where the file has as many entries.
-    const ls_tree *bytes = per_rank(source, node, "sent_bytes", ranks);
-    const ls_tree *times = per_rank(source, node, "per_rank", ranks);
+    const ls_yaml_node *bytes = per_rank(source, node, "sent_bytes", ranks);
+    const ls_yaml_node *times = per_rank(source, node, "per_rank", ranks);
     if (bytes == NULL || times == NULL) {
         return LS_OK;
     }
@@ -157,75 +157,76 @@ static int read_step(ls_tree_source *source, const ls_tree *node, ls_step_time *
         return LS_ERR_MEMORY;
     }
     int rank = 0;
-    for (const ls_tree *at = bytes->first; at != NULL; at = at->next) {
+    for (const ls_yaml_node *at = ls_yaml_first(source->tree, bytes); at != NULL;
+         at = ls_yaml_next(source->tree, at)) {
         int64_t sent = 0;
-        (void)ls_tree__int(source, at, 0, INT64_MAX, &sent);
+        (void)ls_yaml_int(source, at, 0, INT64_MAX, &sent);
         out->sent_bytes[rank++] = (uint64_t)sent;
     }
     rank = 0;
-    for (const ls_tree *at = times->first; at != NULL; at = at->next) {
+    for (const ls_yaml_node *at = ls_yaml_first(source->tree, times); at != NULL;
+         at = ls_yaml_next(source->tree, at)) {
         read_time(source, at, &out->ranks[rank++]);
     }
     return LS_OK;
 }
 
-static int read_steps(ls_tree_source *source, const ls_tree *root, ls_stage_times *out,
+static int read_steps(ls_yaml_reader *source, const ls_yaml_node *root, ls_stage_times *out,
                       ls_arena *arena) {
-    const ls_tree *list = ls_tree__member(source, root, "collectives", true);
+    const ls_yaml_node *list = ls_yaml_member(source, root, "collectives", true);
     if (list == NULL) {
         return LS_OK;
     }
-    if (list->kind != LS_TREE_LIST || list->count > STEPS_MAX) {
-        ls_tree__error(source, list->line, list->column, "expected a list of at most %d",
-                       STEPS_MAX);
+    if (list->kind != LS_YAML_SEQUENCE || list->count > STEPS_MAX) {
+        ls_yaml_error(source, list, "expected a list of at most %d", STEPS_MAX);
         return LS_OK;
     }
     out->steps = ls_arena_alloc(arena, (size_t)list->count, sizeof *out->steps);
     if (out->steps == NULL) {
         return LS_ERR_MEMORY;
     }
-    for (const ls_tree *at = list->first; at != NULL; at = at->next) {
+    for (const ls_yaml_node *at = ls_yaml_first(source->tree, list); at != NULL;
+         at = ls_yaml_next(source->tree, at)) {
         LS_TRY(read_step(source, at, &out->steps[out->step_count++], out->ranks, arena));
     }
     return LS_OK;
 }
 
 // A text of the file, kept; "" where it is missing.
-static const char *kept_text(ls_tree_source *source, const ls_tree *root, const char *key,
+static const char *kept_text(ls_yaml_reader *source, const ls_yaml_node *root, const char *key,
                              ls_arena *arena) {
-    const char *text = ls_tree__text(source, ls_tree__member(source, root, key, true));
+    const char *text = ls_yaml_word(source, ls_yaml_member(source, root, key, true));
     return ls_arena_strdup(arena, text != NULL ? text : "");
 }
 
-static int read_plan(ls_tree_source *source, const ls_tree *root, ls_stage_times *out,
+static int read_plan(ls_yaml_reader *source, const ls_yaml_node *root, ls_stage_times *out,
                      ls_arena *arena) {
-    const ls_tree *node = ls_tree__member(source, root, "plan", true);
-    const char *text = node != NULL ? ls_tree__text(source, node) : NULL;
+    const ls_yaml_node *node = ls_yaml_member(source, root, "plan", true);
+    const char *text = node != NULL ? ls_yaml_word(source, node) : NULL;
     if (text == NULL) {
         return LS_OK;
     }
     ls_text errors = {0};
     int status = ls_plan_read(&out->plan, arena, &errors, "plan", text, strlen(text));
     if (status == LS_ERR_FORMAT) {
-        ls_tree__error(source, node->line, node->column, "the plan in it cannot be used: %s",
-                       ls_error_last()->text);
+        ls_yaml_error(source, node, "the plan in it cannot be used: %s", ls_error_last()->text);
         status = LS_OK;
     }
     ls_text_free(&errors);
     return status;
 }
 
-static int read_root(ls_tree_source *source, const ls_tree *root, ls_stage_times *out,
+static int read_root(ls_yaml_reader *source, const ls_yaml_node *root, ls_stage_times *out,
                      ls_arena *arena) {
     int64_t version = 0;
-    const ls_tree *seed = ls_tree__member(source, root, "seed", true);
-    const char *digits = seed != NULL ? ls_tree__text(source, seed) : NULL;
+    const ls_yaml_node *seed = ls_yaml_member(source, root, "seed", true);
+    const char *digits = seed != NULL ? ls_yaml_word(source, seed) : NULL;
     char *end = NULL;
-    (void)ls_tree__int(source, ls_tree__member(source, root, "lockstep_stage_times", true), 1, 1,
-                       &version);
+    (void)ls_yaml_int(source, ls_yaml_member(source, root, "lockstep_stage_times", true), 1, 1,
+                      &version);
     out->seed = digits != NULL ? strtoull(digits, &end, 10) : 0;
     if (digits != NULL && (*digits == '-' || *end != 0)) {
-        ls_tree__error(source, seed->line, seed->column, "expected a whole number from 0");
+        ls_yaml_error(source, seed, "expected a whole number from 0");
     }
     out->scenario = kept_text(source, root, "scenario", arena);
     out->backend = kept_text(source, root, "backend", arena);
@@ -234,7 +235,7 @@ static int read_root(ls_tree_source *source, const ls_tree *root, ls_stage_times
         return LS_ERR_MEMORY;
     }
     LS_TRY(read_plan(source, root, out, arena));
-    if (source->error_count > 0) {
+    if (ls_yaml_errors(source) > 0) {
         return LS_OK;
     }
     out->ranks = out->plan.ranks;
@@ -246,11 +247,11 @@ int ls_stage_times_read(ls_stage_times *out, ls_arena *arena, ls_text *errors, c
                         const char *text, size_t bytes) {
     LS_ASSERT(out != NULL && arena != NULL && errors != NULL && file != NULL && text != NULL);
     *out = (ls_stage_times){0};
-    ls_tree_source source = {.file = file, .text = text, .bytes = bytes, .errors = errors};
+    ls_yaml_reader source = {.file = file, .text = text, .bytes = bytes, .errors = errors};
     LS_TRY(ls_arena_create(&source.arena, NULL));
-    const ls_tree *root = ls_tree__read(&source);
+    const ls_yaml_node *root = ls_yaml_open(&source);
     int status = root != NULL ? read_root(&source, root, out, arena) : LS_OK;
-    status = status == LS_OK ? ls_tree__status(&source) : status;
+    status = ls_yaml_close(&source, status);
     ls_arena_free(source.arena);
     return status;
 }

@@ -373,8 +373,11 @@ int ls_scenario_parse(ls_scenario **out, ls_diagnostics *diagnostics, const char
     *out = NULL;
     LS_TRY(ls_diagnostics_set_source(diagnostics, text, bytes > LS_SCENARIO_BYTES_MAX ? 0 : bytes));
     ls_yaml_tree *tree = NULL;
-    LS_TRY(ls_yaml_parse(&tree, diagnostics, text, bytes, LS_SCENARIO_BYTES_MAX,
-                         LS_SCENARIO_DEPTH_MAX));
+    const ls_yaml_limits limits = {.bytes = LS_SCENARIO_BYTES_MAX,
+                                   .depth = LS_SCENARIO_DEPTH_MAX,
+                                   .nodes = 1 << 20,
+                                   .whole = "a scenario, beginning with the line: lockstep: 1"};
+    LS_TRY(ls_yaml_parse(&tree, diagnostics, text, bytes, &limits));
     ls_arena *arena = NULL;
     int status = ls_arena_create(&arena, NULL);
     ls_scenario *scenario = status == LS_OK ? ls_arena_alloc(arena, 1, sizeof *scenario) : NULL;

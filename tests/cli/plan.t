@@ -45,11 +45,11 @@ $ sed 's/rank: 1/rank: 0/' plan.yaml > edited.yaml && lockstep plan --diff plan.
 # An edited plan is checked, with the place of the error.
 $ sed 's/size: \[1024, 64\]/size: [1000, 64]/' plan.yaml > broken.yaml && lockstep plan --diff plan.yaml broken.yaml
 ! broken.yaml:19:5: error: plan: table small_table_0: rows 1000 to 1024 are on no rank
-!       - name: "small_table_0"
-!         ^
+!    19 |   - name: "small_table_0"
+!       |     ^
 ! broken.yaml:26:5: error: plan: table small_table_1: rows 1000 to 1024 are on no rank
-!       - name: "small_table_1"
-!         ^
+!    26 |   - name: "small_table_1"
+!       |     ^
 ? 2
 # A scenario runs with the plan that was written for it.
 $ sed 's/type: table_wise/plan: plan.yaml/' free.yaml > planned.yaml && grep -c 'plan: plan.yaml' planned.yaml && lockstep run planned.yaml --quiet
@@ -134,9 +134,10 @@ $ lockstep plan free.yaml --machine h10
 ! lockstep: error: no machine is called "h10"; did you mean "h100"?
 ? 2
 $ printf 'preset: h100\nhbm_byte: 1 MB\n' > bad.yaml && lockstep plan free.yaml --machine ./bad.yaml
-! ./bad.yaml:2:1: error: unknown key `hbm_byte`; did you mean `hbm_bytes`?
-!     hbm_byte: 1 MB
-!     ^
+! ./bad.yaml:2:1: error: unknown key `hbm_byte`
+!     2 | hbm_byte: 1 MB
+!       | ^~~~~~~~
+!       | did you mean "hbm_bytes"?
 ? 2
 $ lockstep plan free.yaml --explain large_table
 ! lockstep: error: no table is called "large_table"; did you mean "large_table_0"?
@@ -167,21 +168,21 @@ $ sed 's/.\/ours.yaml/h20/' own.yaml > misspelt.yaml && lockstep run misspelt.ya
 # A plan file edited by hand: two tables of one name, another version, a plan of other tables; and no map at all.
 $ (cat plan.yaml; sed -n '5,11p' plan.yaml) > twice.yaml && lockstep plan --diff plan.yaml twice.yaml
 ! twice.yaml:33:5: error: plan: two tables are called large_table_0
-!       - name: "large_table_0"
-!         ^
+!    33 |   - name: "large_table_0"
+!       |     ^
 ? 2
 $ sed 's/lockstep_plan: 1/lockstep_plan: 2/' plan.yaml > version.yaml && lockstep plan --diff plan.yaml version.yaml
 ! version.yaml:1:16: error: expected 1
-!     lockstep_plan: 2
-!                    ^
+!     1 | lockstep_plan: 2
+!       |                ^
 ? 2
 $ sed 's/type: table_wise/plan: cut.plan.yaml/' free.yaml > other.yaml; lockstep run other.yaml --quiet 2>&1 | head -n 1; lockstep run other.yaml > /dev/null 2>&1
 > other.yaml:13:22: error: table large_table_0: the plan ...cut.plan.yaml has no such table
 ? 2
 $ printf '[]' > list.json && lockstep plan free.yaml --machine ./list.json
 ! ./list.json:1:1: error: expected keys and values
-!     []
-!     ^
+!     1 | []
+!       | ^
 ? 2
 $ lockstep plan --diff plan.yaml cut.plan.yaml
 > large_table_0: only in the first

@@ -31,11 +31,17 @@ $ lockstep plan "$SOURCE/scenarios/sharding_tutorial/row_wise.yaml" --measured t
 ? 2
 $ head -n 9 times.json > cut.json; lockstep plan "$SOURCE/scenarios/planned/mixed_four.yaml" --measured cut.json
 ! cut.json:10:1: error: did not find expected node content
+!    10 |
+!       | ^
+!       | expected YAML 1.1 block or flow style
+! cut.json:10:1: note: while parsing a flow node
+!    10 |
+!       | ^
 ? 2
 $ sed 's/"median_ms": [0-9.e-]*/"median_ms": -1/' times.json > negative.json; lockstep plan "$SOURCE/scenarios/planned/mixed_four.yaml" --measured negative.json 2>&1 | head -n 3
 > negative.json:12:18: error: expected a number from 0 to 1e+09
->         "median_ms": -1,
->                      ^
+>    12 |     "median_ms": -1,
+>       |                  ^~
 $ sed 's/rank: 3, offset/rank: 2, offset/' times.json > overlapping.json; lockstep plan "$SOURCE/scenarios/planned/mixed_four.yaml" --measured overlapping.json 2>&1 | cut -c1-150 | head -n 1
 > overlapping.json:420:10: error: the plan in it cannot be used: plan:5:5: error: plan: table item: row blocks stand on ascending ranks, and rank 2 foll
 $ lockstep plan "$SOURCE/scenarios/planned/mixed_four.yaml" --measured ./none.json
