@@ -18,21 +18,21 @@ static uint64_t bytes(const ls_call *const *calls, int size, int from, int to) {
 static int math(const ls_call *const *calls, int size, const ls_order *order) {
     size_t count = calls[0]->count, element = ls_dtype_bytes(calls[0]->dtype);
     ls_device *device = ls_call__device(calls[0]);
-    ls_fold fold;
-    LS_TRY(ls_fold__open(&fold, calls, size, order, count));
-    size_t range = ls_fold__range(&fold);
+    ls_call_fold fold;
+    LS_TRY(ls_call_fold__open(&fold, calls, size, order, count));
+    size_t range = ls_call_fold__range(&fold);
     size_t total = (size_t)size * count * element;
     int status = LS_OK;
     for (size_t first = 0; first < count && status == LS_OK; first += range) {
         size_t length = count - first < range ? count - first : range;
         char *out = ls_block__at(calls[0]->recv, first, element);
-        status = ls_fold__all_reduce(&fold, out, first, length);
+        status = ls_call_fold__all_reduce(&fold, out, first, length);
         for (int i = 1; i < size && status == LS_OK; i++) {
             status = ls_block__copy_result(device, ls_block__at(calls[i]->recv, first, element),
                                            out, length * element, total);
         }
     }
-    ls_fold__close(&fold);
+    ls_call_fold__close(&fold);
     return status;
 }
 

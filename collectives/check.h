@@ -73,29 +73,29 @@ ls_device *ls_call__device(const ls_call *call);
 
 // ---- Folding ------------------------------------------------------------------------------------
 // The inputs of one reduction, set up once and folded range by range.
-typedef struct ls_fold {
+typedef struct ls_call_fold {
     const ls_order *order;
     ls_reduction reduction;  // reduction.in are the inputs' first elements
     const void **in;         // [size]
     const void **at;         // [size] scratch: the inputs at the current range
     double *premul;          // [size], or NULL
     size_t element_bytes;
-} ls_fold;
+} ls_call_fold;
 
 // From here on this thread's folds in ordinary memory set *special where they make a NaN or an
 // infinity, while the result is in the cache; NULL: nobody looks.
-void ls_fold__watch(bool *special);
+void ls_call_fold__watch(bool *special);
 
-int ls_fold__open(ls_fold *fold, const ls_call *const *calls, int size, const ls_order *order,
-                  size_t count);
-void ls_fold__close(ls_fold *fold);
+int ls_call_fold__open(ls_call_fold *fold, const ls_call *const *calls, int size,
+                       const ls_order *order, size_t count);
+void ls_call_fold__close(ls_call_fold *fold);
 // Elements a range should have so that it fits the cache for all inputs.
-size_t ls_fold__range(const ls_fold *fold);
+size_t ls_call_fold__range(const ls_call_fold *fold);
 // out [length] = elements [first, first + length) of the all_reduce, or of the reduce to `root`.
-int ls_fold__all_reduce(ls_fold *fold, void *out, size_t first, size_t length);
-int ls_fold__reduce(ls_fold *fold, void *out, int root, size_t first, size_t length);
+int ls_call_fold__all_reduce(ls_call_fold *fold, void *out, size_t first, size_t length);
+int ls_call_fold__reduce(ls_call_fold *fold, void *out, int root, size_t first, size_t length);
 // Block `block`, of reduction.count elements that start at element `start` of every input.
-int ls_fold__block(ls_fold *fold, void *out, int block, size_t start);
+int ls_call_fold__block(ls_call_fold *fold, void *out, int block, size_t start);
 
 // The plain fold for references: copies of all inputs of `elements` elements each, one after
 // another; the caller frees it with ls_free(NULL, copy, size * elements, element_bytes).

@@ -13,20 +13,20 @@
 
 static _Thread_local bool *watching;
 
-void ls_fold__watch(bool *special) {
+void ls_call_fold__watch(bool *special) {
     watching = special;
 }
 
-static void look_for_special(const ls_fold *fold, const void *out, size_t length) {
+static void look_for_special(const ls_call_fold *fold, const void *out, size_t length) {
     bool readable = fold->reduction.device == NULL;
     if (readable && watching != NULL && ls_kernel_any_special(out, length, fold->reduction.dtype)) {
         *watching = true;
     }
 }
 
-int ls_fold__open(ls_fold *fold, const ls_call *const *calls, int size, const ls_order *order,
-                  size_t count) {
-    *fold = (ls_fold){.order = order};
+int ls_call_fold__open(ls_call_fold *fold, const ls_call *const *calls, int size,
+                       const ls_order *order, size_t count) {
+    *fold = (ls_call_fold){.order = order};
     size_t n = (size_t)size;
     void *pointers = NULL, *premul = NULL;
     LS_TRY(ls_alloc(&pointers, NULL, 2 * n, sizeof(void *)));
@@ -59,14 +59,14 @@ int ls_fold__open(ls_fold *fold, const ls_call *const *calls, int size, const ls
     return LS_OK;
 }
 
-void ls_fold__close(ls_fold *fold) {
+void ls_call_fold__close(ls_call_fold *fold) {
     size_t n = (size_t)fold->reduction.in_count;
     ls_free(NULL, fold->in, 2 * n, sizeof(void *));
     ls_free(NULL, fold->premul, n, sizeof(double));
-    *fold = (ls_fold){0};
+    *fold = (ls_call_fold){0};
 }
 
-size_t ls_fold__range(const ls_fold *fold) {
+size_t ls_call_fold__range(const ls_call_fold *fold) {
     if (fold->reduction.device != NULL) {  // the caches are the device's own business
         return fold->reduction.count > 0 ? fold->reduction.count : 1;
     }
@@ -76,7 +76,7 @@ size_t ls_fold__range(const ls_fold *fold) {
     return bytes / fold->element_bytes;
 }
 
-static int fold_rank_order(ls_fold *fold, void *out, size_t first, size_t length) {
+static int fold_rank_order(ls_call_fold *fold, void *out, size_t first, size_t length) {
     const ls_reduction *reduction = &fold->reduction;
     for (int i = 0; i < reduction->in_count; i++) {
         fold->at[i] = ls_block__at_const(fold->in[i], first, fold->element_bytes);
@@ -92,7 +92,7 @@ static int fold_rank_order(ls_fold *fold, void *out, size_t first, size_t length
     return LS_OK;
 }
 
-int ls_fold__all_reduce(ls_fold *fold, void *out, size_t first, size_t length) {
+int ls_call_fold__all_reduce(ls_call_fold *fold, void *out, size_t first, size_t length) {
     if (fold->order != NULL) {
         LS_TRY(ls_order_all_reduce(fold->order, out, &fold->reduction, first, length));
         look_for_special(fold, out, length);
@@ -101,7 +101,7 @@ int ls_fold__all_reduce(ls_fold *fold, void *out, size_t first, size_t length) {
     return fold_rank_order(fold, out, first, length);
 }
 
-int ls_fold__reduce(ls_fold *fold, void *out, int root, size_t first, size_t length) {
+int ls_call_fold__reduce(ls_call_fold *fold, void *out, int root, size_t first, size_t length) {
     if (fold->order != NULL) {
         LS_TRY(ls_order_reduce(fold->order, out, &fold->reduction, root, first, length));
         look_for_special(fold, out, length);
@@ -110,7 +110,7 @@ int ls_fold__reduce(ls_fold *fold, void *out, int root, size_t first, size_t len
     return fold_rank_order(fold, out, first, length);
 }
 
-int ls_fold__block(ls_fold *fold, void *out, int block, size_t start) {
+int ls_call_fold__block(ls_call_fold *fold, void *out, int block, size_t start) {
     size_t count = fold->reduction.count;
     if (fold->order != NULL) {
         for (int i = 0; i < fold->reduction.in_count; i++) {
@@ -122,7 +122,7 @@ int ls_fold__block(ls_fold *fold, void *out, int block, size_t start) {
         look_for_special(fold, out, count);
         return LS_OK;
     }
-    size_t range = ls_fold__range(fold);
+    size_t range = ls_call_fold__range(fold);
     for (size_t first = 0; first < count; first += range) {
         size_t length = count - first < range ? count - first : range;
         LS_TRY(fold_rank_order(fold, ls_block__at(out, first, fold->element_bytes), start + first,

@@ -16,16 +16,16 @@ static uint64_t bytes(const ls_call *const *calls, int size, int from, int to) {
 static int math(const ls_call *const *calls, int size, const ls_order *order) {
     int root = calls[0]->root;
     size_t count = calls[0]->count, element = ls_dtype_bytes(calls[0]->dtype);
-    ls_fold fold;
-    LS_TRY(ls_fold__open(&fold, calls, size, order, count));
-    size_t range = ls_fold__range(&fold);
+    ls_call_fold fold;
+    LS_TRY(ls_call_fold__open(&fold, calls, size, order, count));
+    size_t range = ls_call_fold__range(&fold);
     int status = LS_OK;
     for (size_t first = 0; first < count && status == LS_OK; first += range) {
         size_t length = count - first < range ? count - first : range;
         char *out = ls_block__at(calls[root]->recv, first, element);
-        status = ls_fold__reduce(&fold, out, root, first, length);
+        status = ls_call_fold__reduce(&fold, out, root, first, length);
     }
-    ls_fold__close(&fold);
+    ls_call_fold__close(&fold);
     return status;
 }
 

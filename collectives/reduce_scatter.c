@@ -19,18 +19,18 @@ static uint64_t bytes(const ls_call *const *calls, int size, int from, int to) {
 // In place is safe: member i's output lies in block i of its own input, and that block is read for
 // output i alone.
 static int math(const ls_call *const *calls, int size, const ls_order *order) {
-    ls_fold fold;
-    LS_TRY(ls_fold__open(&fold, calls, size, order, 0));
+    ls_call_fold fold;
+    LS_TRY(ls_call_fold__open(&fold, calls, size, order, 0));
     size_t start = 0;
     int status = LS_OK;
     for (int i = 0; i < size && status == LS_OK; i++) {
         fold.reduction.count = calls[i]->count;
         if (calls[i]->count != 0) {
-            status = ls_fold__block(&fold, calls[i]->recv, i, start);
+            status = ls_call_fold__block(&fold, calls[i]->recv, i, start);
         }
         start += calls[i]->count;
     }
-    ls_fold__close(&fold);
+    ls_call_fold__close(&fold);
     return status;
 }
 

@@ -13,7 +13,7 @@ static uint64_t bytes(const ls_call *const *calls, int size, int from, int to) {
 
 // The inputs of member i's fold: its own behind the result of the member before it, or, where a
 // result cannot be folded on (an average, factors of each member), all from the first on.
-static void set_inputs(ls_fold *fold, const ls_call *const *calls, int i, bool chained) {
+static void set_inputs(ls_call_fold *fold, const ls_call *const *calls, int i, bool chained) {
     fold->reduction.in_count = i + 1;
     if (chained) {
         fold->in[0] = i > 0 ? calls[i - 1]->recv : calls[0]->send;
@@ -31,9 +31,9 @@ static int math(const ls_call *const *calls, int size, const ls_order *order) {
     (void)order;
     size_t count = calls[0]->count, element = ls_dtype_bytes(calls[0]->dtype);
     bool chained = calls[0]->op != LS_AVG && calls[0]->op != LS_PREMUL_SUM;
-    ls_fold fold;
-    LS_TRY(ls_fold__open(&fold, calls, size, NULL, count));
-    size_t range = ls_fold__range(&fold);
+    ls_call_fold fold;
+    LS_TRY(ls_call_fold__open(&fold, calls, size, NULL, count));
+    size_t range = ls_call_fold__range(&fold);
     int status = LS_OK;
     for (size_t first = 0; first < count; first += range) {
         size_t length = count - first < range ? count - first : range;
@@ -41,11 +41,11 @@ static int math(const ls_call *const *calls, int size, const ls_order *order) {
             int i = chained ? k : size - 1 - k;
             set_inputs(&fold, calls, i, chained);
             char *out = ls_block__at(calls[i]->recv, first, element);
-            status = ls_fold__all_reduce(&fold, out, first, length);
+            status = ls_call_fold__all_reduce(&fold, out, first, length);
         }
     }
     fold.reduction.in_count = size;
-    ls_fold__close(&fold);
+    ls_call_fold__close(&fold);
     return status;
 }
 

@@ -61,7 +61,7 @@ static int own_comm(ls_rank **out, const ls_rank_comm *comm, const char *what, c
 static int declare(ls_rank *rank, ls_rank_comm *comm, const void *data, size_t count,
                    ls_dtype dtype, const char *file, int line) {
     if (rank->run->status != LS_OK) {
-        return ls_run__failed(rank->run, rank);
+        return ls_spmd__failed(rank->run, rank);
     }
     ls_request here = {.rank = rank,
                        .comm = comm,
@@ -154,7 +154,7 @@ int ls_comm_subset_at(const char *file, int line, ls_rank_comm **out, ls_rank_co
 }
 
 static int destroy(const char *file, int line, ls_rank *rank, ls_rank_comm *comm) {
-    ls_run *run = rank->run;
+    ls_spmd *run = rank->run;
     const ls_request here = {.rank = rank,
                              .call = {.kind = LS_COMM_DESTROY,
                                       .comm = comm->shared->comm,
@@ -162,7 +162,7 @@ static int destroy(const char *file, int line, ls_rank *rank, ls_rank_comm *comm
                                       .file = file,
                                       .line = line}};
     if (run->status != LS_OK) {
-        return ls_run__failed(run, rank);
+        return ls_spmd__failed(run, rank);
     }
     if (comm->of_run) {
         return LS_FAIL_RANK(LS_ERR_INVALID, rank->id, "%s:%d: %s belongs to the run", file, line,

@@ -110,7 +110,7 @@ static bool plant(int *status, bool *twice, ls_request *request) {
         }
         ls_schedule__block(rank, LS_RANK_STALLED);
         rank->current = NULL;
-        *status = ls_run__failed(rank->run, rank);
+        *status = ls_spmd__failed(rank->run, rank);
         return true;
     }
     return false;
@@ -119,7 +119,7 @@ static bool plant(int *status, bool *twice, ls_request *request) {
 // Makes the call; a blocking one is on the caller's stack, and complete at the end.
 static int make(ls_request *request) {
     ls_rank *rank = request->rank;
-    ls_run *run = rank->run;
+    ls_spmd *run = rank->run;
     LS_TRY(ls_checks__call(request));
     if (rank->group_depth > 0) {
         return LS_OK;
@@ -138,7 +138,7 @@ static int make(ls_request *request) {
     }
     rank->current = NULL;
     if (status != LS_OK) {
-        return run->status != LS_OK ? ls_run__failed(run, rank) : status;
+        return run->status != LS_OK ? ls_spmd__failed(run, rank) : status;
     }
     return request->asynchronous ? LS_OK : request->status;
 }
@@ -158,7 +158,7 @@ static int post_heap(ls_rank_comm *comm, const ls_request *filled, ls_request **
 
 static int post(const char *file, int line, ls_rank *rank, ls_rank_comm *comm,
                 const ls_request *proto, ls_request **out) {
-    ls_run *run = rank->run;
+    ls_spmd *run = rank->run;
     if (rank->state == LS_RANK_DIED) {
         return LS_FAIL_RANK(LS_ERR_RANK_DIED, rank->id, "rank %d is dead", rank->id);
     }
@@ -167,7 +167,7 @@ static int post(const char *file, int line, ls_rank *rank, ls_rank_comm *comm,
     }
     if (run->status != LS_OK) {
         ls_request__drain(rank);
-        return ls_run__failed(run, rank);
+        return ls_spmd__failed(run, rank);
     }
     LS_TRY(check_handle(rank, comm, proto, file, line));
     ls_request own;
@@ -230,7 +230,7 @@ int ls_group_start_at(const char *file, int line, ls_rank *self) {
 }
 
 static int submit_group(ls_rank *rank) {
-    ls_run *run = rank->run;
+    ls_spmd *run = rank->run;
     rank->waiting = 0;
     for (ls_request *at = rank->open, *next; at != NULL; at = next) {
         next = at->next;
@@ -248,19 +248,19 @@ static int submit_group(ls_rank *rank) {
 }
 
 static int end_group(const char *file, int line, ls_rank *rank) {
-    ls_run *run = rank->run;
+    ls_spmd *run = rank->run;
     rank->file = file;
     rank->line = line;
     if (run->status != LS_OK) {
         ls_request__drain(rank);
-        return ls_run__failed(run, rank);
+        return ls_spmd__failed(run, rank);
     }
     int status = submit_group(rank);
     if (status == LS_OK) {
         status = run->direct ? ls_direct__group_end(rank) : ls_request__await(rank);
     }
     if (status != LS_OK) {
-        return run->status != LS_OK ? ls_run__failed(run, rank) : status;
+        return run->status != LS_OK ? ls_spmd__failed(run, rank) : status;
     }
     for (ls_request *at = rank->open, *next; at != NULL; at = next) {
         next = at->next;

@@ -10,7 +10,7 @@
 #include "ranks/internal.h"
 
 // ---- Which are on ------------------------------------------------------------------------------
-static int apply_glob(ls_run *run, const char *glob, bool on) {
+static int apply_glob(ls_spmd *run, const char *glob, bool on) {
     bool any = false;
     for (int id = 0; id < LS_FINDING_COUNT; id++) {
         if (fnmatch(strcmp(glob, "all") == 0 ? "*" : glob, ls_finding_name((ls_finding_id)id), 0) ==
@@ -29,7 +29,7 @@ static int apply_glob(ls_run *run, const char *glob, bool on) {
     return LS_OK;
 }
 
-int ls_checks__select(ls_run *run, const char *globs) {
+int ls_checks__select(ls_spmd *run, const char *globs) {
     for (int id = 0; id < LS_FINDING_COUNT; id++) {
         run->checks[id] = ls_finding_default((ls_finding_id)id);
     }
@@ -54,7 +54,7 @@ int ls_checks__select(ls_run *run, const char *globs) {
 
 int ls_spmd_check_on(bool *out, const char *checks, ls_finding_id id) {
     LS_ASSERT(out != NULL && (int)id >= 0 && id < LS_FINDING_COUNT);
-    ls_run run = {0};
+    ls_spmd run = {0};
     LS_TRY(ls_checks__select(&run, checks));
     *out = run.checks[id];
     return LS_OK;
@@ -86,7 +86,7 @@ static ls_finding_id name_of_bad(const ls_call *call, int status) {
 }
 
 static int check_buffer(ls_request *request, const void *buffer, size_t bytes, const char *which) {
-    ls_run *run = request->rank->run;
+    ls_spmd *run = request->rank->run;
     ls_allocation *allocation = ls_memory__find(request->rank, buffer);
     if (allocation == NULL || bytes == 0) {
         return LS_OK;
@@ -109,7 +109,7 @@ static int check_buffer(ls_request *request, const void *buffer, size_t bytes, c
 
 // A call whose buffers another one uses that is not waited for.
 static void check_open(ls_request *request) {
-    ls_run *run = request->rank->run;
+    ls_spmd *run = request->rank->run;
     const ls_call *call = &request->call;
     if (!run->checks[LS_FINDING_BUFFER_USE_BEFORE_WAIT]) {
         return;
@@ -135,7 +135,7 @@ static void check_open(ls_request *request) {
 }
 
 static void check_poison(ls_request *request) {
-    ls_run *run = request->rank->run;
+    ls_spmd *run = request->rank->run;
     const ls_call *call = &request->call;
     if (!run->checks[LS_FINDING_BUFFER_UNINITIALISED] || request->send_bytes == 0) {
         return;
@@ -178,7 +178,7 @@ static int replica_bytes(size_t *out, const ls_call *call) {
 }
 
 static int check_arguments(ls_request *request) {
-    ls_run *run = request->rank->run;
+    ls_spmd *run = request->rank->run;
     const ls_call *call = &request->call;
     ls_call_extent extent = {0};
     int status = LS_OK;
@@ -273,7 +273,7 @@ static unsigned scan(const void *data, size_t count, ls_dtype dtype) {
     return ls_kernel_any_special(data, count, dtype) ? classify(data, count, dtype) : SPECIAL_NONE;
 }
 
-static bool values_on(const ls_run *run, const ls_call *call) {
+static bool values_on(const ls_spmd *run, const ls_call *call) {
     if (ls_kind_is_ask(call->kind) || !ls_collective_has_data(ls_collective_of(call->kind))) {
         return false;
     }
@@ -317,7 +317,7 @@ static bool in_place(const ls_request *request) {
                             request->recv_bytes);
 }
 
-static void report_special(ls_run *run, ls_request *const *requests, int size, unsigned found,
+static void report_special(ls_spmd *run, ls_request *const *requests, int size, unsigned found,
                            bool reduced) {
     ls_finding_id id =
         found == SPECIAL_NAN ? LS_FINDING_VALUE_NAN_FIRST : LS_FINDING_VALUE_INF_FIRST;
@@ -363,11 +363,11 @@ static void report_special(ls_run *run, ls_request *const *requests, int size, u
     ls_free(NULL, memory, (size_t)size, sizeof(int));
 }
 
-bool ls_checks__watches(const ls_run *run, const ls_call *call) {
+bool ls_checks__watches(const ls_spmd *run, const ls_call *call) {
     return values_on(run, call) && ls_collective_of(call->kind)->reduces;
 }
 
-void ls_checks__values(ls_run *run, ls_request *const *requests, int size, bool special) {
+void ls_checks__values(ls_spmd *run, ls_request *const *requests, int size, bool special) {
     const ls_call *call = &requests[0]->call;
     bool reduced = values_on(run, call) && ls_collective_of(call->kind)->reduces;
     if (!values_on(run, call) || (reduced && !special)) {
@@ -406,7 +406,7 @@ static bool same_site(const ls_allocation *a, const ls_allocation *b) {
 
 // What was never freed, by the places where it was allocated, in their order: where malloc put it
 // says nothing.
-static void leaked_memory(ls_run *run, ls_rank *rank) {
+static void leaked_memory(ls_spmd *run, ls_rank *rank) {
     const ls_allocation *sites[LEAK_SITES_MAX];
     int site_count = 0, count = rank->allocation_count;
     if (count > 0) {
@@ -442,7 +442,7 @@ static void leaked_memory(ls_run *run, ls_rank *rank) {
     }
 }
 
-static void end_of_rank(ls_run *run, ls_rank *rank) {
+static void end_of_rank(ls_spmd *run, ls_rank *rank) {
     for (const ls_request *at = rank->open; at != NULL; at = at->next) {
         if (!at->detached) {
             (void)ls_findings__add_call(run, LS_FINDING_HANDLE_LEAK, at,
@@ -454,7 +454,7 @@ static void end_of_rank(ls_run *run, ls_rank *rank) {
     leaked_memory(run, rank);
 }
 
-void ls_checks__end(ls_run *run) {
+void ls_checks__end(ls_spmd *run) {
     for (int r = 0; r < run->rank_count; r++) {
         ls_rank *rank = &run->ranks[r];
         if (rank->state == LS_RANK_DIED) {

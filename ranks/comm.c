@@ -5,7 +5,7 @@
 
 #include "ranks/internal.h"
 
-int ls_shared_comm__make(ls_shared_comm **out, ls_run *run, ls_comm *comm, bool of_axis) {
+int ls_shared_comm__make(ls_shared_comm **out, ls_spmd *run, ls_comm *comm, bool of_axis) {
     ls_shared_comm *shared = ls_arena_alloc(run->arena, 1, sizeof *shared);
     if (shared == NULL) {
         return LS_ERR_MEMORY;
@@ -24,7 +24,7 @@ int ls_shared_comm__make(ls_shared_comm **out, ls_run *run, ls_comm *comm, bool 
 }
 
 int ls_rank_comm__make(ls_rank_comm **out, ls_shared_comm *shared, ls_rank *rank, bool of_run) {
-    ls_run *run = rank->run;
+    ls_spmd *run = rank->run;
     ls_rank_comm *comm = ls_arena_alloc(run->arena, 1, sizeof *comm);
     if (comm == NULL) {
         return LS_ERR_MEMORY;
@@ -42,7 +42,7 @@ int ls_rank_comm__make(ls_rank_comm **out, ls_shared_comm *shared, ls_rank *rank
     return LS_OK;
 }
 
-void ls_comm__close(ls_run *run) {
+void ls_comm__close(ls_spmd *run) {
     for (ls_shared_comm *at = run->comms; at != NULL; at = at->next) {
         ls_sites__close(at);
         ls_meet__close(at);
@@ -85,7 +85,7 @@ double ls_rank_uniform(ls_rank *self, const char *stream, uint64_t index) {
                              (uint32_t)self->id, index);
 }
 
-static int open_axis(ls_run *run, int axis) {
+static int open_axis(ls_spmd *run, int axis) {
     ls_axis *made = NULL;
     LS_TRY(ls_axis_create(&made, run->backend, axis));
     ls_shared_comm **shared =
@@ -103,7 +103,7 @@ static int open_axis(ls_run *run, int axis) {
 }
 
 static int axis_of(ls_rank_comm **out, ls_rank *self, int axis) {
-    ls_run *run = self->run;
+    ls_spmd *run = self->run;
     if (self->axes[axis] == NULL) {
         if (run->axes[axis] == NULL) {
             LS_TRY(open_axis(run, axis));
@@ -153,7 +153,7 @@ typedef struct own_part {
 
 // Makes the communicator of `ranks` [count] with the number that comes next, where this process
 // has a part in it; else counts it.
-static int open_comm(ls_comm **out, ls_run *run, own_part *own, const int *ranks, int count,
+static int open_comm(ls_comm **out, ls_spmd *run, own_part *own, const int *ranks, int count,
                      int color, const char *name) {
     *out = NULL;
     if (!run->direct) {
@@ -171,18 +171,18 @@ static int open_comm(ls_comm **out, ls_run *run, own_part *own, const int *ranks
 }
 
 // Those without a part in any take part in the splitting.
-static int close_split(ls_run *run, const own_part *own) {
+static int close_split(ls_spmd *run, const own_part *own) {
     ls_comm *none = NULL;
     return run->direct && !own->made ? ls_comm_split_off(&none, own->parent, -1, NULL, 0, 0, "")
                                      : LS_OK;
 }
 
-static own_part part_of(const ls_run *run, const ls_shared_comm *shared) {
+static own_part part_of(const ls_spmd *run, const ls_shared_comm *shared) {
     return (own_part){.parent = shared->comm, .rank = run->ranks[0].id};
 }
 
 // One new communicator of places [count], whose handles go to requests by member.
-static int make_comm(ls_run *run, own_part *own, ls_request *const *requests, const place *places,
+static int make_comm(ls_spmd *run, own_part *own, ls_request *const *requests, const place *places,
                      int count, const char *name) {
     void *memory = NULL;
     LS_TRY(ls_alloc(&memory, NULL, (size_t)count, sizeof(int)));
@@ -216,7 +216,7 @@ static int make_comm(ls_run *run, own_part *own, ls_request *const *requests, co
     return LS_OK;
 }
 
-int ls_comm__split(ls_run *run, ls_shared_comm *shared, ls_request *const *requests) {
+int ls_comm__split(ls_spmd *run, ls_shared_comm *shared, ls_request *const *requests) {
     int size = shared->comm->size, count = 0;
     void *memory = NULL;
     LS_TRY(ls_alloc(&memory, NULL, (size_t)size, sizeof(place)));
@@ -252,7 +252,7 @@ static bool same_list(const ls_request *a, const ls_request *b) {
             memcmp(a->members, b->members, (size_t)a->member_count * sizeof(int)) == 0);
 }
 
-static int fail_subset(ls_run *run, ls_shared_comm *shared, ls_request *const *requests,
+static int fail_subset(ls_spmd *run, ls_shared_comm *shared, ls_request *const *requests,
                        int right) {
     int size = shared->comm->size;
     int wrong = -1;
@@ -276,11 +276,11 @@ static int fail_subset(ls_run *run, ls_shared_comm *shared, ls_request *const *r
                        shared->comm->name, (unsigned long long)requests[wrong]->call.seq,
                        requests[wrong]->call.rank, a, requests[right]->call.rank, b);
     int status = ls_findings__add_check(run, requests, size);
-    ls_run__fail(run, status, ls_finding_name(LS_FINDING_GROUP_MISMATCH));
+    ls_spmd__fail(run, status, ls_finding_name(LS_FINDING_GROUP_MISMATCH));
     return run->status;
 }
 
-int ls_comm__subset(ls_run *run, ls_shared_comm *shared, ls_request *const *requests) {
+int ls_comm__subset(ls_spmd *run, ls_shared_comm *shared, ls_request *const *requests) {
     int size = shared->comm->size, right = 0, votes = 0;
     for (int m = 0; m < size; m++) {
         right = votes == 0 ? m : right;

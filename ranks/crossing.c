@@ -17,7 +17,7 @@
 
 // Two members, and the rounds in which they are at different lines.
 typedef struct pair {
-    ls_run *run;
+    ls_spmd *run;
     const ls_shared_comm *shared;
     const ls_sites *sites;
     int a, b;                     // members
@@ -252,7 +252,7 @@ static bool known(const pair *p, const ls_site *where) {
 // b and those that do as it does are at fault.
 static int keep(pair *p, bool majority) {
     const ls_comm *comm = p->shared->comm;
-    ls_run *run = p->run;
+    ls_spmd *run = p->run;
     const ls_site *where = site_at(p, p->rounds[0], p->b);
     if (run->crossing_count >= CROSSINGS_MAX || known(p, where)) {
         return LS_OK;
@@ -364,7 +364,7 @@ static int judge_pair(pair *p) {
     return LS_OK;
 }
 
-int ls_crossing__find(ls_run *run, const ls_shared_comm *shared) {
+int ls_crossing__find(ls_spmd *run, const ls_shared_comm *shared) {
     int classes[CLASSES_MAX];
     int count = find_classes(classes, shared);
     for (int i = 0; i < count; i++) {

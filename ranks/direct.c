@@ -8,17 +8,17 @@
 
 // A call that the backend refused, or could not complete: the run is over.
 static int fail(ls_request *request, int status) {
-    ls_run *run = request->rank->run;
+    ls_spmd *run = request->rank->run;
     if (run->status != LS_OK) {
-        return ls_run__failed(run, request->rank);
+        return ls_spmd__failed(run, request->rank);
     }
     if (ls_check_last()->found) {
         status = ls_findings__add_check(run, &request, 1);
-        ls_run__fail(run, status, ls_finding_name(ls_check_last()->id));
+        ls_spmd__fail(run, status, ls_finding_name(ls_check_last()->id));
     } else {
-        ls_run__fail(run, status, ls_error_last()->text);
+        ls_spmd__fail(run, status, ls_error_last()->text);
     }
-    return ls_run__failed(run, request->rank);
+    return ls_spmd__failed(run, request->rank);
 }
 
 int ls_direct__fail(ls_request *request, int status) {
@@ -133,7 +133,7 @@ static int flush(ls_rank *rank, ls_request *own, const ls_request *last) {
 }
 
 // ---- Backends that complete calls side by side --------------------------------------------------
-static bool side_by_side(const ls_run *run) {
+static bool side_by_side(const ls_spmd *run) {
     return run->backend->ops->start != NULL;
 }
 
@@ -176,7 +176,7 @@ static int await_all(ls_rank *rank, bool awaited_only) {
 
 // ---- Calls --------------------------------------------------------------------------------------
 int ls_direct__submit(ls_request *request) {
-    ls_run *run = request->rank->run;
+    ls_spmd *run = request->rank->run;
     if (ls_kind_is_ask(request->call.kind)) {
         LS_TRY(side_by_side(run) ? LS_OK : flush(request->rank, NULL, NULL));
         ls_place__tell(request->rank, LS_PLACE_WAITS, request);

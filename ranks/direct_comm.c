@@ -41,7 +41,7 @@ static int gather(void *all, const void *own, size_t bytes, const ls_request *re
 
 // Every member's request; the others' have a rank without history, and no place for a result.
 static int stand_ins(ls_meet *meet, ls_request *request, const said *all, ls_arena *arena) {
-    ls_run *run = request->rank->run;
+    ls_spmd *run = request->rank->run;
     const ls_comm *comm = request->call.comm;
     size_t size = (size_t)comm->size;
     ls_request *others = ls_arena_alloc(arena, size, sizeof *others);
@@ -123,7 +123,7 @@ static int meet_ask(ls_meet *meet, ls_request *request, ls_arena *arena) {
 }
 
 static int do_ask(ls_request *request, ls_arena *arena) {
-    ls_run *run = request->rank->run;
+    ls_spmd *run = request->rank->run;
     ls_shared_comm *shared = request->comm->shared;
     ls_meet meet = {.shared = shared};
     LS_TRY(meet_ask(&meet, request, arena));

@@ -68,7 +68,7 @@ static int judge(int *wrong, int *right, const int *alike, int size) {
 
 // The whole copies of two members, to say where they differ.
 static int report(pieces *p, const int *wrong, int count, int right) {
-    ls_run *run = p->request->rank->run;
+    ls_spmd *run = p->request->rank->run;
     void *a = NULL, *b = NULL;
     LS_TRY(ls_alloc(&a, NULL, p->bytes, 1));
     int status = ls_alloc(&b, NULL, p->bytes, 1);
@@ -152,7 +152,7 @@ static int gather_forms(form *all, const ls_request *request, uint64_t number, l
 // Compares the replica with that number where all members still hold it.
 static int check_declared(const ls_meet *meet, const ls_request *request, uint64_t number,
                           form *all) {
-    ls_run *run = request->rank->run;
+    ls_spmd *run = request->rank->run;
     const ls_comm *comm = request->call.comm;
     ls_call what = {0};
     bool whole = true, differ = false;

@@ -3,7 +3,7 @@
 
 #include "ranks/internal.h"
 
-static int open_direct(ls_run *run, ls_backend *backend, int id) {
+static int open_direct(ls_spmd *run, ls_backend *backend, int id) {
     LS_TRY(ls_arena_create(&run->arena, run->options.allocator));
     LS_TRY(ls_checks__select(run, run->options.checks));
     run->abi = LS_RANKS_ABI;
@@ -12,7 +12,7 @@ static int open_direct(ls_run *run, ls_backend *backend, int id) {
     run->history = run->options.history > 0 ? run->options.history : 16;
     run->world = backend->world;
     run->backend = backend;
-    LS_TRY(ls_run__make_result(run, ls_world_size(backend->world)));
+    LS_TRY(ls_spmd__make_result(run, ls_world_size(backend->world)));
     run->ranks = ls_arena_alloc(run->arena, 1, sizeof *run->ranks);
     ls_history_entry *entries = ls_arena_alloc(run->arena, (size_t)run->history, sizeof *entries);
     if (run->ranks == NULL || entries == NULL) {
@@ -36,7 +36,7 @@ static int open_direct(ls_run *run, ls_backend *backend, int id) {
     return ls_rank_comm__make(&rank->world, run->world_comm, rank, true);
 }
 
-static int run_program(ls_run *run, ls_spmd_program program, void *arg) {
+static int run_program(ls_spmd *run, ls_spmd_program program, void *arg) {
     ls_rank *rank = &run->ranks[0];
     const ls_backend *backend = run->backend;
     if (backend->ops->enter_rank != NULL) {
@@ -58,7 +58,7 @@ static int run_program(ls_run *run, ls_spmd_program program, void *arg) {
     return LS_OK;
 }
 
-static void close_direct(ls_run *run) {
+static void close_direct(ls_spmd *run) {
     if (run->ranks != NULL) {
         ls_request__close(&run->ranks[0]);
         ls_memory__close(&run->ranks[0]);
@@ -79,8 +79,8 @@ int ls_spmd_run_backend(ls_spmd_result **out, ls_spmd_program program, void *arg
                        ls_world_held_count(backend->world));
     }
     void *memory = NULL;
-    LS_TRY(ls_alloc(&memory, NULL, 1, sizeof(ls_run)));
-    ls_run *run = memory;
+    LS_TRY(ls_alloc(&memory, NULL, 1, sizeof(ls_spmd)));
+    ls_spmd *run = memory;
     run->options = options != NULL ? *options : (ls_spmd_options){0};
     int status = open_direct(run, backend, ls_world_held(backend->world)[0]);
     ls_hooks__run_open(run);
@@ -89,7 +89,7 @@ int ls_spmd_run_backend(ls_spmd_result **out, ls_spmd_program program, void *arg
     }
     if (status == LS_OK) {
         *out = run->result;
-        status = ls_run__verdict(run);
+        status = ls_spmd__verdict(run);
     } else {
         ls_spmd_result_free(run->result);
     }

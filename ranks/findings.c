@@ -48,7 +48,7 @@ static ls_finding *new_finding(ls_spmd_result *result) {
     return &result->findings[result->finding_count];
 }
 
-bool ls_findings__add(ls_run *run, ls_finding_id id, const int *ranks, int rank_count,
+bool ls_findings__add(ls_spmd *run, ls_finding_id id, const int *ranks, int rank_count,
                       const char *file, int line, const char *text) {
     if (!run->checks[id] || run->lookahead != NULL) {
         return false;
@@ -82,7 +82,7 @@ bool ls_findings__add(ls_run *run, ls_finding_id id, const int *ranks, int rank_
     return true;
 }
 
-const char *ls_findings__string(ls_run *run, const ls_text *text) {
+const char *ls_findings__string(ls_spmd *run, const ls_text *text) {
     if (text->failed) {
         ls_arena_fail(run->result->arena);
     }
@@ -169,7 +169,7 @@ void ls_findings__sides(ls_text *text, ls_request *const *requests, int count) {
 }
 
 // ---- One call ----------------------------------------------------------------------------------
-static void add_call(ls_run *run, ls_finding_id id, const ls_request *request, const char *format,
+static void add_call(ls_spmd *run, ls_finding_id id, const ls_request *request, const char *format,
                      va_list args) {
     char what[256];
     ls_findings__describe(what, sizeof what, &request->call);
@@ -183,7 +183,7 @@ static void add_call(ls_run *run, ls_finding_id id, const ls_request *request, c
     ls_text_free(&text);
 }
 
-bool ls_findings__add_call(ls_run *run, ls_finding_id id, const ls_request *request,
+bool ls_findings__add_call(ls_spmd *run, ls_finding_id id, const ls_request *request,
                            const char *format, ...) {
     if (!run->checks[id]) {
         return false;
@@ -195,7 +195,7 @@ bool ls_findings__add_call(ls_run *run, ls_finding_id id, const ls_request *requ
     return true;
 }
 
-int ls_findings__fatal_call(ls_run *run, ls_finding_id id, const ls_request *request,
+int ls_findings__fatal_call(ls_spmd *run, ls_finding_id id, const ls_request *request,
                             const char *format, ...) {
     if (run->checks[id]) {
         va_list args;
@@ -203,8 +203,8 @@ int ls_findings__fatal_call(ls_run *run, ls_finding_id id, const ls_request *req
         add_call(run, id, request, format, args);
         va_end(args);
     }
-    ls_run__fail(run, run->checks[id] ? LS_ERR_FINDING : LS_ERR_MISMATCH, ls_finding_name(id));
-    return ls_run__failed(run, request->rank);
+    ls_spmd__fail(run, run->checks[id] ? LS_ERR_FINDING : LS_ERR_MISMATCH, ls_finding_name(id));
+    return ls_spmd__failed(run, request->rank);
 }
 
 // ---- Calls that disagree -----------------------------------------------------------------------
@@ -259,7 +259,7 @@ void ls_findings__check_text(ls_text *text, const ls_check_failure *failure,
     }
 }
 
-int ls_findings__add_check(ls_run *run, ls_request *const *requests, int count) {
+int ls_findings__add_check(ls_spmd *run, ls_request *const *requests, int count) {
     const ls_check_failure failure = *ls_check_last();
     if (!failure.found || !run->checks[failure.id]) {
         return failure.found ? LS_ERR_MISMATCH : ls_error_last()->code;

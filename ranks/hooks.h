@@ -9,25 +9,25 @@
 #include "ranks/state.h"
 
 extern const uint32_t ls_gdb_hook_abi;  // LS_RANKS_ABI
-extern ls_run *ls_gdb_runs;             // those that have begun and not ended, newest first
+extern ls_spmd *ls_gdb_runs;            // those that have begun and not ended, newest first
 // Puts a run into that list and takes it out.
-void ls_hooks__run_open(ls_run *run);
-void ls_hooks__run_close(ls_run *run);
+void ls_hooks__run_open(ls_spmd *run);
+void ls_hooks__run_close(ls_spmd *run);
 
 // A run begins (its ranks exist, none has run) and ends.
-void ls_gdb_hook_run(const ls_run *run, int ended);
+void ls_gdb_hook_run(const ls_spmd *run, int ended);
 // A rank makes a call, before it is matched; and a call is complete, its data in place.
-void ls_gdb_hook_enter(const ls_run *run, const ls_rank *rank, const ls_request *request);
+void ls_gdb_hook_enter(const ls_spmd *run, const ls_rank *rank, const ls_request *request);
 // It is one that the debugger wants to see, by the bits of ls_gdb_catches.
-void ls_gdb_hook_caught(const ls_run *run, const ls_rank *rank, const ls_request *request,
+void ls_gdb_hook_caught(const ls_spmd *run, const ls_rank *rank, const ls_request *request,
                         uint32_t caught);
 // For those who make calls: calls the two.
-void ls_hooks__enter(const ls_run *run, const ls_rank *rank, const ls_request *request);
-void ls_gdb_hook_complete(const ls_run *run, const ls_rank *rank, const ls_request *request);
+void ls_hooks__enter(const ls_spmd *run, const ls_rank *rank, const ls_request *request);
+void ls_gdb_hook_complete(const ls_spmd *run, const ls_rank *rank, const ls_request *request);
 // run NULL: found outside of an SPMD run.
-void ls_gdb_hook_finding(const ls_run *run, const ls_finding *finding);
-void ls_gdb_hook_deadlock(const ls_run *run, const char *text);
+void ls_gdb_hook_finding(const ls_spmd *run, const ls_finding *finding);
+void ls_gdb_hook_deadlock(const ls_spmd *run, const char *text);
 // The baton goes from one rank to another (NULL: from nobody).
-void ls_gdb_hook_switch(const ls_run *run, const ls_rank *from, const ls_rank *to);
+void ls_gdb_hook_switch(const ls_spmd *run, const ls_rank *from, const ls_rank *to);
 
 #endif

@@ -7,12 +7,12 @@
 #include "ranks/state.h"
 
 // ---- schedule.c: who runs ----------------------------------------------------------------------
-int ls_schedule__open(ls_run *run);
-void ls_schedule__close(ls_run *run);
+int ls_schedule__open(ls_spmd *run);
+void ls_schedule__close(ls_spmd *run);
 // Around everything that a rank does in the library.
 void ls_schedule__enter(ls_rank *rank);
 void ls_schedule__leave(ls_rank *rank);
-void ls_schedule__start(ls_run *run);                          // gives the baton to the first rank
+void ls_schedule__start(ls_spmd *run);                         // gives the baton to the first rank
 void ls_schedule__wait_for_start(ls_rank *rank);               // first thing in a rank's thread
 void ls_schedule__yield(ls_rank *rank);                        // others may run first
 void ls_schedule__block(ls_rank *rank, ls_rank_state state);   // until made ready
@@ -24,33 +24,33 @@ void ls_schedule__set_current(ls_rank *rank);  // of a run without threads
 
 // ---- run.c -------------------------------------------------------------------------------------
 // The run is over for all ranks: the blocked ones wake, and every call returns `status`.
-void ls_run__fail(ls_run *run, int status, const char *why);
+void ls_spmd__fail(ls_spmd *run, int status, const char *why);
 // Returns the run's status with a sentence that says why; for calls made after the failure.
-int ls_run__failed(const ls_run *run, const ls_rank *rank);
+int ls_spmd__failed(const ls_spmd *run, const ls_rank *rank);
 
-int ls_run__make_result(ls_run *run, int rank_count);
-int ls_run__verdict(const ls_run *run);  // what ls_spmd_run returns
+int ls_spmd__make_result(ls_spmd *run, int rank_count);
+int ls_spmd__verdict(const ls_spmd *run);  // what ls_spmd_run returns
 // Completes calls [size] that have met and agree: here, or where the run's backend moves data.
-int ls_run__complete(ls_run *run, const ls_call *const *calls, int size);
+int ls_spmd__complete(ls_spmd *run, const ls_call *const *calls, int size);
 
 // ---- findings.c --------------------------------------------------------------------------------
 // The same, and the run fails with LS_ERR_FINDING. Returns the run's status.
-int ls_findings__fatal_call(ls_run *run, ls_finding_id id, const ls_request *request,
+int ls_findings__fatal_call(ls_spmd *run, ls_finding_id id, const ls_request *request,
                             const char *format, ...) LS_PRINTF(4, 5);
 // Records a finding: ranks [rank_count] at fault (copied, sorted); where: a call site or "". The
 // same finding at the same place with the same first rank is recorded once. Returns whether its
 // check is on.
-bool ls_findings__add(ls_run *run, ls_finding_id id, const int *ranks, int rank_count,
+bool ls_findings__add(ls_spmd *run, ls_finding_id id, const int *ranks, int rank_count,
                       const char *file, int line, const char *text);
 // A finding's text as it was put together. Where there was no memory for all of it, the run ends
 // with LS_ERR_MEMORY.
-const char *ls_findings__string(ls_run *run, const ls_text *text);
+const char *ls_findings__string(ls_spmd *run, const ls_text *text);
 // The same for one rank's call: the text is put behind what the call is.
-bool ls_findings__add_call(ls_run *run, ls_finding_id id, const ls_request *request,
+bool ls_findings__add_call(ls_spmd *run, ls_finding_id id, const ls_request *request,
                            const char *format, ...) LS_PRINTF(4, 5);
 // What this thread's last failing check of calls [count] found (ls_check_last, ls_error_last): who
 // says what, the majority, the last calls of both sides. Returns the status to fail the run with.
-int ls_findings__add_check(ls_run *run, ls_request *const *requests, int count);
+int ls_findings__add_check(ls_spmd *run, ls_request *const *requests, int count);
 // The body of such a finding.
 void ls_findings__check_text(ls_text *text, const ls_check_failure *failure,
                              ls_request *const *requests, int count);
@@ -62,18 +62,18 @@ void ls_findings__history(ls_text *text, const ls_rank *rank, int most);
 void ls_findings__sides(ls_text *text, ls_request *const *requests, int count);
 
 // ---- checks.c: which are on, and what one call shows -------------------------------------------
-int ls_checks__select(ls_run *run, const char *globs);
+int ls_checks__select(ls_spmd *run, const char *globs);
 // Checks one call by itself. LS_OK, or the status the run failed with.
 int ls_checks__call(ls_request *request);
 int ls_checks__arguments(ls_request *request);  // its arguments and buffers alone
 // Looks for the first NaN and Inf: in what a completed call moved, or in what it reduced to, where
 // `special` says that there is one.
-void ls_checks__values(ls_run *run, ls_request *const *requests, int size, bool special);
-bool ls_checks__watches(const ls_run *run, const ls_call *call);  // whether `special` is wanted
+void ls_checks__values(ls_spmd *run, ls_request *const *requests, int size, bool special);
+bool ls_checks__watches(const ls_spmd *run, const ls_call *call);  // whether `special` is wanted
 void ls_checks__hash(ls_request *request);        // buffer.modified_in_flight: at posting
 void ls_checks__hash_check(ls_request *request);  // and before the data moves
 // At the end of a run that has not failed.
-void ls_checks__end(ls_run *run);
+void ls_checks__end(ls_spmd *run);
 
 // ---- memory.c ----------------------------------------------------------------------------------
 // The allocation that holds `pointer`, or NULL.
@@ -90,7 +90,7 @@ typedef struct ls_view {
     void *copy;
     size_t bytes;
 } ls_view;
-ls_view ls_memory__view(const ls_run *run, const void *at, size_t bytes);
+ls_view ls_memory__view(const ls_spmd *run, const void *at, size_t bytes);
 void ls_memory__unview(ls_view *view);
 
 // ---- request.c ---------------------------------------------------------------------------------
@@ -121,7 +121,7 @@ void ls_kept__returned(ls_rank *rank);
 // Tells the backend's observer where this process's rank is; awaited: what it waits for, or NULL.
 void ls_place__tell(const ls_rank *rank, ls_place_state state, const ls_request *awaited);
 // Gives the last finding of a run in which nobody can go on the places of all ranks.
-void ls_place__note(ls_run *run);
+void ls_place__note(ls_spmd *run);
 
 // ---- call.c ------------------------------------------------------------------------------------
 // Makes the call that `proto` says (kind, buffers, counts...) on `comm`; request NULL:
@@ -140,28 +140,28 @@ ls_meet *ls_meet__at(const ls_shared_comm *shared, uint64_t round);  // NULL: no
 
 // ---- p2p.c -------------------------------------------------------------------------------------
 int ls_p2p__submit(ls_request *request);
-void ls_p2p__decide(ls_run *run);  // what a send and receive that do not fit are a case of
+void ls_p2p__decide(ls_spmd *run);  // what a send and receive that do not fit are a case of
 
 // ---- comm.c ------------------------------------------------------------------------------------
-int ls_shared_comm__make(ls_shared_comm **out, ls_run *run, ls_comm *comm, bool of_axis);
+int ls_shared_comm__make(ls_shared_comm **out, ls_spmd *run, ls_comm *comm, bool of_axis);
 int ls_rank_comm__make(ls_rank_comm **out, ls_shared_comm *shared, ls_rank *rank, bool of_run);
 // Does what a met split or subset asks for. requests [size].
-int ls_comm__split(ls_run *run, ls_shared_comm *shared, ls_request *const *requests);
-int ls_comm__subset(ls_run *run, ls_shared_comm *shared, ls_request *const *requests);
-void ls_comm__close(ls_run *run);
+int ls_comm__split(ls_spmd *run, ls_shared_comm *shared, ls_request *const *requests);
+int ls_comm__subset(ls_spmd *run, ls_shared_comm *shared, ls_request *const *requests);
+void ls_comm__close(ls_spmd *run);
 
 // ---- replica.c ---------------------------------------------------------------------------------
 // A member's copy of memory that must be the same on all; what: buffer, count, dtype, site.
 int ls_replica__declare(ls_rank_comm *comm, const ls_call *what);
 void ls_replica__forget(ls_rank_comm *comm, const void *data);
 // A met check of one buffer, or of the declared ones. requests [size].
-int ls_replica__check(ls_run *run, ls_shared_comm *shared, ls_request *const *requests);
-void ls_replica__met(ls_run *run, const ls_meet *meet);  // its data is in place
+int ls_replica__check(ls_spmd *run, ls_shared_comm *shared, ls_request *const *requests);
+void ls_replica__met(ls_spmd *run, const ls_meet *meet);  // its data is in place
 // The rank frees memory; and whether it must be kept, since other copies are still in use.
 void ls_replica__freed(ls_rank *rank, const ls_allocation *allocation);
 bool ls_replica__holds(const ls_rank *rank, const char *start, size_t bytes);
 // Whether all members' requests name the same count and dtype; else the run fails.
-int ls_replica__check_form(ls_run *run, const ls_shared_comm *shared, ls_request *const *requests);
+int ls_replica__check_form(ls_spmd *run, const ls_shared_comm *shared, ls_request *const *requests);
 // Members wrong [count] of shared hold other bits than `right`; a, b [elements]: the copies of the
 // first of them and of `right`. when: "after all_reduce ...", or ""; declared: where, or NULL.
 typedef struct ls_replica_difference {
@@ -174,11 +174,11 @@ typedef struct ls_replica_difference {
     const char *when, *file, *declared;
     int line, declared_line;
 } ls_replica_difference;
-void ls_replica__report(ls_run *run, const ls_replica_difference *d);
+void ls_replica__report(ls_spmd *run, const ls_replica_difference *d);
 // The copy that this rank has declared with that number and not forgotten; false: none.
 bool ls_replica__declared(ls_call *out, const ls_rank_comm *comm, uint64_t number);
-void ls_replica__end(ls_run *run);  // of a run that has not failed
-void ls_replica__close(ls_run *run);
+void ls_replica__end(ls_spmd *run);  // of a run that has not failed
+void ls_replica__close(ls_spmd *run);
 
 // ---- fault.c -----------------------------------------------------------------------------------
 typedef enum ls_fault_do {
@@ -193,31 +193,31 @@ bool ls_fault__allocation_fails(const ls_rank *rank, uint64_t number);
 
 // ---- order.c: orders of calls over communicators -----------------------------------------------
 void ls_order__posted(ls_request *request);
-void ls_order__met(ls_run *run, ls_meet *meet);
-void ls_order__close(ls_run *run);
+void ls_order__met(ls_spmd *run, ls_meet *meet);
+void ls_order__close(ls_spmd *run);
 
 // ---- sites.c: lines from which calls meet ------------------------------------------------------
 // How strict the check is: "collective.order_mismatch=strict" of a list of checks.
-int ls_sites__select(ls_run *run, const char *word);
-int ls_sites__met(ls_run *run, const ls_meet *meet);
-int ls_sites__end(ls_run *run);  // tells of calls in another order; of a run that has not failed
+int ls_sites__select(ls_spmd *run, const char *word);
+int ls_sites__met(ls_spmd *run, const ls_meet *meet);
+int ls_sites__end(ls_spmd *run);  // tells of calls in another order; of a run that has not failed
 void ls_sites__close(ls_shared_comm *shared);
 
 // ---- lookahead.c -------------------------------------------------------------------------------
 // After a mismatch of `meet` (the finding is in ls_check_last): goes on without data for a few
 // calls, or decides from the calls that wait already. Returns the status of the run, LS_OK: it goes
 // on.
-int ls_lookahead__start(ls_run *run, ls_meet *meet);
+int ls_lookahead__start(ls_spmd *run, ls_meet *meet);
 bool ls_lookahead__submit(ls_request *request);  // true: the request is dealt with
-void ls_lookahead__end(ls_run *run);             // decides, fails the run
+void ls_lookahead__end(ls_spmd *run);            // decides, fails the run
 
 // ---- stuck.c -----------------------------------------------------------------------------------
 // Nobody can run although ranks are alive: says why, and fails the run.
-void ls_stuck__explain(ls_run *run);
+void ls_stuck__explain(ls_spmd *run);
 // The same where `request` waits for a rank that has returned. In returned.c.
-void ls_stuck__returned(ls_run *run, const ls_request *request);
+void ls_stuck__returned(ls_spmd *run, const ls_request *request);
 // Sends, receives and collectives that nobody completed by the end of the run.
-void ls_stuck__leftovers(ls_run *run);
+void ls_stuck__leftovers(ls_spmd *run);
 
 // ---- direct.c: runs on a backend that holds one rank -------------------------------------------
 int ls_direct__submit(ls_request *request);

@@ -51,7 +51,7 @@ static bool holds(span stack, const void *buffer) {
 }
 
 void ls_kept__returned(ls_rank *rank) {
-    ls_run *run = rank->run;
+    ls_spmd *run = rank->run;
     span stack = {0, 0};
     for (const ls_request *at = rank->open; at != NULL && run->status == LS_OK; at = at->next) {
         if (at->state != LS_REQUEST_POSTED || !run->checks[LS_FINDING_HANDLE_LEAK]) {
@@ -59,7 +59,7 @@ void ls_kept__returned(ls_rank *rank) {
         }
         int status = stack.high == 0 ? own_stack(&stack) : LS_OK;
         if (status != LS_OK) {
-            ls_run__fail(run, status, "the bounds of a thread's stack cannot be told");
+            ls_spmd__fail(run, status, "the bounds of a thread's stack cannot be told");
         } else if (holds(stack, at->call.send) || holds(stack, at->call.recv)) {
             (void)ls_findings__fatal_call(
                 run, LS_FINDING_HANDLE_LEAK, at,

@@ -120,7 +120,7 @@ static void add_next_calls(ls_text *text, const ls_lookahead *look, int member) 
     }
 }
 
-void ls_lookahead__end(ls_run *run) {
+void ls_lookahead__end(ls_spmd *run) {
     ls_lookahead *look = run->lookahead;
     run->lookahead = NULL;
     const char *why = NULL;
@@ -147,10 +147,10 @@ void ls_lookahead__end(ls_run *run) {
                                ls_findings__string(run, &text));
         ls_text_free(&text);
     }
-    ls_run__fail(run, on ? LS_ERR_FINDING : LS_ERR_MISMATCH, name);
+    ls_spmd__fail(run, on ? LS_ERR_FINDING : LS_ERR_MISMATCH, name);
 }
 
-static int open_lookahead(ls_lookahead **out, ls_run *run, ls_meet *meet) {
+static int open_lookahead(ls_lookahead **out, ls_spmd *run, ls_meet *meet) {
     ls_shared_comm *shared = meet->shared;
     size_t size = (size_t)shared->comm->size;
     int depth = run->options.lookahead + (int)shared->count + 1;
@@ -187,11 +187,11 @@ static int open_lookahead(ls_lookahead **out, ls_run *run, ls_meet *meet) {
     return LS_OK;
 }
 
-int ls_lookahead__start(ls_run *run, ls_meet *meet) {
+int ls_lookahead__start(ls_spmd *run, ls_meet *meet) {
     ls_lookahead *look = NULL;
     int status = open_lookahead(&look, run, meet);
     if (status != LS_OK) {
-        ls_run__fail(run, status, "out of memory");
+        ls_spmd__fail(run, status, "out of memory");
         return status;
     }
     run->lookahead = look;

@@ -155,7 +155,7 @@ int ls_meet__check_asks(const ls_meet *meet) {
                         ls_kind_name(a->call.kind), b->call.rank, ls_kind_name(b->call.kind));
 }
 
-static int check_overlap(const ls_run *run, const ls_meet *meet) {
+static int check_overlap(const ls_spmd *run, const ls_meet *meet) {
     if (!run->checks[LS_FINDING_BUFFER_OVERLAP]) {
         return LS_OK;
     }
@@ -171,7 +171,7 @@ static int check_overlap(const ls_run *run, const ls_meet *meet) {
     return status;
 }
 
-static int check_meet(ls_run *run, ls_meet *meet) {
+static int check_meet(ls_spmd *run, ls_meet *meet) {
     LS_TRY(ls_meet__check_asks(meet));
     if (ls_kind_is_ask(meet->requests[0]->call.kind)) {
         return LS_OK;
@@ -181,7 +181,7 @@ static int check_meet(ls_run *run, ls_meet *meet) {
     return check_overlap(run, meet);
 }
 
-static int do_meet(ls_run *run, ls_meet *meet) {
+static int do_meet(ls_spmd *run, ls_meet *meet) {
     ls_shared_comm *shared = meet->shared;
     int size = shared->comm->size;
     switch (meet->requests[0]->call.kind) {
@@ -203,9 +203,9 @@ static int do_meet(ls_run *run, ls_meet *meet) {
     // Where the data moves elsewhere nobody looks at it on the way.
     bool special = run->borrowed;
     bool watched = !run->borrowed && ls_checks__watches(run, meet->calls[0]);
-    ls_fold__watch(watched ? &special : NULL);
-    int status = ls_run__complete(run, meet->calls, size);
-    ls_fold__watch(NULL);
+    ls_call_fold__watch(watched ? &special : NULL);
+    int status = ls_spmd__complete(run, meet->calls, size);
+    ls_call_fold__watch(NULL);
     if (status == LS_OK) {
         ls_checks__values(run, meet->requests, size, special);
         ls_replica__met(run, meet);
@@ -219,7 +219,7 @@ static void pop(ls_shared_comm *shared, ls_meet *meet) {
     shared->count -= 1;
 }
 
-static int complete(ls_run *run, ls_meet *meet) {
+static int complete(ls_spmd *run, ls_meet *meet) {
     ls_shared_comm *shared = meet->shared;
     int size = shared->comm->size;
     for (int m = 0; m < size; m++) {
@@ -245,13 +245,13 @@ static int complete(ls_run *run, ls_meet *meet) {
     meet->next_free = shared->free_meets;
     shared->free_meets = meet;
     if (status != LS_OK && run->status == LS_OK) {
-        ls_run__fail(run, status, ls_error_last()->text);
+        ls_spmd__fail(run, status, ls_error_last()->text);
     }
     return status;
 }
 
 int ls_meet__submit(ls_request *request) {
-    ls_run *run = request->rank->run;
+    ls_spmd *run = request->rank->run;
     ls_shared_comm *shared = request->comm->shared;
     request->call.seq = shared->comm->seq[request->comm->member]++;
     if (run->suspects[0] != NULL) {
@@ -268,7 +268,7 @@ int ls_meet__submit(ls_request *request) {
     ls_meet *meet = NULL;
     int status = meet_for(&meet, shared, round);
     if (status != LS_OK) {
-        ls_run__fail(run, status, ls_error_last()->text);
+        ls_spmd__fail(run, status, ls_error_last()->text);
         return status;
     }
     shared->rounds[member] = round + 1;

@@ -262,7 +262,7 @@ static int touch(ls_rank *rank, const void *memory, size_t bytes, bool write, co
         add_memory_finding(rank, LS_FINDING_BUFFER_USE_BEFORE_WAIT, file, line, what,
                            used->call.file, used->call.line);
     }
-    return rank->run->status == LS_OK ? LS_OK : ls_run__failed(rank->run, rank);
+    return rank->run->status == LS_OK ? LS_OK : ls_spmd__failed(rank->run, rank);
 }
 
 int ls_touch_at(const char *file, int line, ls_rank *self, const void *memory, size_t bytes,
@@ -275,7 +275,7 @@ int ls_touch_at(const char *file, int line, ls_rank *self, const void *memory, s
 }
 
 // ---- Device memory -----------------------------------------------------------------------------
-ls_view ls_memory__view(const ls_run *run, const void *at, size_t bytes) {
+ls_view ls_memory__view(const ls_spmd *run, const void *at, size_t bytes) {
     ls_view view = {.data = at, .bytes = bytes};
     const ls_backend_ops *ops = run->backend->ops;
     if (bytes == 0 || ops->is_device == NULL || !ops->is_device(run->backend, at)) {

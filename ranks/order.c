@@ -9,7 +9,7 @@
 #define EDGES_MAX 4096  // open or kept at once
 #define LOOK_MAX  16    // open calls of a rank that a new one is compared with
 
-static bool reported(const ls_run *run, const ls_order_edge *edge) {
+static bool reported(const ls_spmd *run, const ls_order_edge *edge) {
     for (const ls_order_edge *at = run->edges; at != NULL; at = at->next) {
         if (at->comm[0] == edge->comm[0] && at->comm[1] == edge->comm[1] &&
             at->round[0] == edge->round[0] && at->round[1] == edge->round[1]) {
@@ -21,7 +21,7 @@ static bool reported(const ls_run *run, const ls_order_edge *edge) {
 
 void ls_order__posted(ls_request *request) {
     ls_rank *rank = request->rank;
-    ls_run *run = rank->run;
+    ls_spmd *run = rank->run;
     int looked = 0;
     if (!run->checks[LS_FINDING_DEADLOCK_CROSS_COMMUNICATOR]) {
         return;
@@ -59,7 +59,7 @@ static void free_edge(ls_order_edge *edge) {
     ls_free(NULL, edge, 1, sizeof *edge);
 }
 
-void ls_order__close(ls_run *run) {
+void ls_order__close(ls_spmd *run) {
     while (run->edges != NULL) {
         ls_order_edge *next = run->edges->next;
         free_edge(run->edges);
@@ -68,7 +68,7 @@ void ls_order__close(ls_run *run) {
 }
 
 // Both collectives are complete: some member of both may have made the calls the other way round.
-static void compare(ls_run *run, const ls_order_edge *edge, const ls_meet *last, int last_side) {
+static void compare(ls_spmd *run, const ls_order_edge *edge, const ls_meet *last, int last_side) {
     const ls_comm *a = edge->comm[0]->comm, *b = edge->comm[1]->comm;
     for (int i = 0; i < a->size; i++) {
         int j = ls_comm_member(b, a->ranks[i]);
@@ -116,7 +116,7 @@ static bool keep_numbers(ls_order_edge *edge, int side, const ls_meet *meet) {
     return true;
 }
 
-void ls_order__met(ls_run *run, ls_meet *meet) {
+void ls_order__met(ls_spmd *run, ls_meet *meet) {
     if (meet->edge_count == 0) {
         return;
     }

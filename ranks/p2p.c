@@ -48,7 +48,7 @@ static bool posts_later(const ls_request *request, const ls_request *other) {
 
 // A message that does not fit its receive, but a later one of the same two ranks, was most likely
 // posted in another order. What they post later is known when nobody can go on.
-void ls_p2p__decide(ls_run *run) {
+void ls_p2p__decide(ls_spmd *run) {
     ls_request *pair[2] = {run->suspects[0], run->suspects[1]};
     const ls_call *calls[2] = {&pair[0]->call, &pair[1]->call};
     run->suspects[0] = run->suspects[1] = NULL;
@@ -65,12 +65,12 @@ void ls_p2p__decide(ls_run *run) {
         }
     }
     status = ls_findings__add_check(run, pair, 2);
-    ls_run__fail(run, status,
-                 ls_check_last()->found ? ls_finding_name(ls_check_last()->id)
-                                        : ls_error_last()->text);
+    ls_spmd__fail(run, status,
+                  ls_check_last()->found ? ls_finding_name(ls_check_last()->id)
+                                         : ls_error_last()->text);
 }
 
-static int meet(ls_run *run, ls_request *send, ls_request *recv) {
+static int meet(ls_spmd *run, ls_request *send, ls_request *recv) {
     const ls_call *calls[2] = {&send->call, &recv->call};
     if (ls_collective_of(LS_SEND)->check(calls, 2) != LS_OK) {
         run->suspects[0] = send;
@@ -83,20 +83,20 @@ static int meet(ls_run *run, ls_request *send, ls_request *recv) {
     ls_checks__hash_check(recv);
     ls_hooks__met(run->backend, calls, 2);
     ls_request *pair[2] = {send, recv};
-    int status = ls_run__complete(run, calls, 2);
+    int status = ls_spmd__complete(run, calls, 2);
     if (status == LS_OK) {
         ls_checks__values(run, pair, 2, false);
     }
     ls_request__done(send, status);
     ls_request__done(recv, status);
     if (status != LS_OK) {
-        ls_run__fail(run, status, ls_error_last()->text);
+        ls_spmd__fail(run, status, ls_error_last()->text);
     }
     return status;
 }
 
 int ls_p2p__submit(ls_request *request) {
-    ls_run *run = request->rank->run;
+    ls_spmd *run = request->rank->run;
     ls_checks__hash(request);
     ls_request *other = take_counterpart(request);
     if (other == NULL) {

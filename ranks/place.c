@@ -59,7 +59,7 @@ static void note(ls_place *out, const ls_rank *rank) {
     fill(out, rank, LS_PLACE_RUNS, NULL);
 }
 
-void ls_place__note(ls_run *run) {
+void ls_place__note(ls_spmd *run) {
     ls_spmd_result *result = run->result;
     ls_place *places = ls_arena_alloc(result->arena, (size_t)run->rank_count, sizeof *places);
     if (places == NULL || result->finding_count == 0) {

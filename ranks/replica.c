@@ -71,7 +71,7 @@ static int unlike(int *wrong, int *right, const copy *copies, int size,
     return count;
 }
 
-static void report(ls_run *run, const ls_shared_comm *shared, const copy *copies, const int *wrong,
+static void report(ls_spmd *run, const ls_shared_comm *shared, const copy *copies, const int *wrong,
                    int count, int right, const seen *at) {
     const copy *a = &copies[wrong[0]];
     ls_replica__report(run, &(ls_replica_difference){.shared = shared,
@@ -91,7 +91,7 @@ static void report(ls_run *run, const ls_shared_comm *shared, const copy *copies
 
 // Compares copies [size of the communicator]; a member at fault has its site in sites [size] (NULL:
 // at->file and line). Returns whether they are the same.
-static bool compare_here(ls_run *run, const ls_shared_comm *shared, const copy *copies, seen at,
+static bool compare_here(ls_spmd *run, const ls_shared_comm *shared, const copy *copies, seen at,
                          ls_request *const *sites) {
     int size = shared->comm->size, right = 0;
     bool same = true;
@@ -118,7 +118,7 @@ static bool compare_here(ls_run *run, const ls_shared_comm *shared, const copy *
 }
 
 // The same where some copies may be in a device's memory. One that cannot be read is left out.
-static bool compare(ls_run *run, const ls_shared_comm *shared, const copy *copies, seen at,
+static bool compare(ls_spmd *run, const ls_shared_comm *shared, const copy *copies, seen at,
                     ls_request *const *sites) {
     if (run->backend->ops->is_device == NULL) {
         return compare_here(run, shared, copies, at, sites);
@@ -149,7 +149,7 @@ static bool compare(ls_run *run, const ls_shared_comm *shared, const copy *copie
 }
 
 // ---- One check, where the program asks for it ---------------------------------------------------
-static int fail_form(ls_run *run, const ls_shared_comm *shared, ls_request *const *requests,
+static int fail_form(ls_spmd *run, const ls_shared_comm *shared, ls_request *const *requests,
                      const int *wrong, int count, int right) {
     bool dtype = requests[wrong[0]]->call.dtype != requests[right]->call.dtype;
     ls_finding_id id = dtype ? LS_FINDING_DTYPE_MISMATCH : LS_FINDING_COUNT_MISMATCH;
@@ -163,11 +163,12 @@ static int fail_form(ls_run *run, const ls_shared_comm *shared, ls_request *cons
                        shared->comm->name, a->rank, a->count, ls_dtype_name(a->dtype), b->rank,
                        b->count, ls_dtype_name(b->dtype));
     int status = ls_findings__add_check(run, requests, shared->comm->size);
-    ls_run__fail(run, status, ls_finding_name(id));
+    ls_spmd__fail(run, status, ls_finding_name(id));
     return run->status;
 }
 
-int ls_replica__check_form(ls_run *run, const ls_shared_comm *shared, ls_request *const *requests) {
+int ls_replica__check_form(ls_spmd *run, const ls_shared_comm *shared,
+                           ls_request *const *requests) {
     int size = shared->comm->size, right = 0;
     copy *copies = NULL;
     void *memory = NULL, *wrong = NULL;
@@ -187,7 +188,7 @@ int ls_replica__check_form(ls_run *run, const ls_shared_comm *shared, ls_request
     return status;
 }
 
-static int check_one(ls_run *run, ls_shared_comm *shared, ls_request *const *requests) {
+static int check_one(ls_spmd *run, ls_shared_comm *shared, ls_request *const *requests) {
     int size = shared->comm->size;
     void *memory = NULL;
     LS_TRY(ls_replica__check_form(run, shared, requests));
@@ -206,7 +207,7 @@ static int check_one(ls_run *run, ls_shared_comm *shared, ls_request *const *req
 }
 
 // ---- Declared ones ------------------------------------------------------------------------------
-static int make_set(ls_replica_set **out, ls_run *run, ls_shared_comm *shared) {
+static int make_set(ls_replica_set **out, ls_spmd *run, ls_shared_comm *shared) {
     void *memory = NULL;
     size_t size = (size_t)shared->comm->size;
     LS_TRY(ls_alloc(&memory, NULL, 1, sizeof(ls_replica_set)));
@@ -227,7 +228,7 @@ static int make_set(ls_replica_set **out, ls_run *run, ls_shared_comm *shared) {
 }
 
 // Frees the sets that are over, or all.
-static void sweep(ls_run *run, bool all) {
+static void sweep(ls_spmd *run, bool all) {
     ls_replica_set **at = &run->replicas;
     while (*at != NULL) {
         ls_replica_set *set = *at;
@@ -241,12 +242,12 @@ static void sweep(ls_run *run, bool all) {
     }
 }
 
-void ls_replica__close(ls_run *run) {
+void ls_replica__close(ls_spmd *run) {
     sweep(run, true);
 }
 
 // All members have declared their copy: it must be the same thing.
-static void check_form(ls_run *run, ls_replica_set *set) {
+static void check_form(ls_spmd *run, ls_replica_set *set) {
     int size = set->shared->comm->size, right = 0;
     void *memory = NULL;
     if (ls_alloc(&memory, NULL, (size_t)size, sizeof(int)) != LS_OK) {
@@ -276,7 +277,7 @@ static void check_form(ls_run *run, ls_replica_set *set) {
 }
 
 int ls_replica__declare(ls_rank_comm *comm, const ls_call *what) {
-    ls_run *run = comm->rank->run;
+    ls_spmd *run = comm->rank->run;
     uint64_t number = comm->replicas++;
     ls_replica_set *set = run->replicas;
     while (set != NULL && (set->shared != comm->shared || set->number != number)) {
@@ -338,7 +339,7 @@ static bool busy(const ls_request *now, const copy *c) {
 }
 
 // Whether `meet`, in which all members of the set's communicator wait, is a time to compare it.
-static bool is_due(const ls_run *run, const ls_replica_set *set, const ls_meet *meet) {
+static bool is_due(const ls_spmd *run, const ls_replica_set *set, const ls_meet *meet) {
     const ls_comm *comm = set->shared->comm;
     bool touched = run->replicas_always;
     for (int m = 0; m < comm->size; m++) {
@@ -352,7 +353,7 @@ static bool is_due(const ls_run *run, const ls_replica_set *set, const ls_meet *
     return touched;
 }
 
-void ls_replica__met(ls_run *run, const ls_meet *meet) {
+void ls_replica__met(ls_spmd *run, const ls_meet *meet) {
     if (run->replicas == NULL || !run->checks[LS_FINDING_REPLICA_DIVERGED]) {
         return;
     }
@@ -372,7 +373,7 @@ void ls_replica__met(ls_run *run, const ls_meet *meet) {
     sweep(run, false);
 }
 
-static int check_declared(ls_run *run, ls_shared_comm *shared, ls_request *const *requests) {
+static int check_declared(ls_spmd *run, ls_shared_comm *shared, ls_request *const *requests) {
     for (ls_replica_set *set = run->replicas; set != NULL; set = set->next) {
         if (set->shared == shared && whole(set) && run->checks[LS_FINDING_REPLICA_DIVERGED]) {
             set->over = !compare(run, shared, set->copies, (seen){.when = ""}, requests);
@@ -382,13 +383,13 @@ static int check_declared(ls_run *run, ls_shared_comm *shared, ls_request *const
     return LS_OK;
 }
 
-int ls_replica__check(ls_run *run, ls_shared_comm *shared, ls_request *const *requests) {
+int ls_replica__check(ls_spmd *run, ls_shared_comm *shared, ls_request *const *requests) {
     return requests[0]->call.kind == LS_CHECK_REPLICAS ? check_declared(run, shared, requests)
                                                        : check_one(run, shared, requests);
 }
 
 // ---- The last time ------------------------------------------------------------------------------
-static void last_look(ls_run *run, const ls_replica_set *set, const char *when) {
+static void last_look(ls_spmd *run, const ls_replica_set *set, const char *when) {
     if (run->status == LS_OK && run->checks[LS_FINDING_REPLICA_DIVERGED]) {
         (void)compare(run, set->shared, set->copies, (seen){.when = when}, NULL);
     }
@@ -404,7 +405,7 @@ static copy *copy_in(const ls_replica_set *set, const ls_rank *rank, const char 
 }
 
 void ls_replica__freed(ls_rank *rank, const ls_allocation *allocation) {
-    ls_run *run = rank->run;
+    ls_spmd *run = rank->run;
     for (ls_replica_set *set = run->replicas; set != NULL; set = set->next) {
         copy *own = copy_in(set, rank, allocation->start, allocation->bytes);
         if (own == NULL) {
@@ -449,7 +450,7 @@ bool ls_replica__declared(ls_call *out, const ls_rank_comm *comm, uint64_t numbe
     return false;
 }
 
-void ls_replica__end(ls_run *run) {
+void ls_replica__end(ls_spmd *run) {
     for (ls_replica_set *set = run->replicas; set != NULL; set = set->next) {
         bool there = !set->over && set->declared == set->shared->comm->size;
         for (int m = 0; there && m < set->shared->comm->size; m++) {

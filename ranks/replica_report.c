@@ -12,7 +12,7 @@ static void value_text(char *out, size_t out_bytes, const char *element, ls_dtyp
                    ls_element_bits(element, dtype));
 }
 
-void ls_replica__report(ls_run *run, const ls_replica_difference *d) {
+void ls_replica__report(ls_spmd *run, const ls_replica_difference *d) {
     const ls_comm *comm = d->shared->comm;
     const char *a = d->a, *b = d->b;
     size_t element = ls_dtype_bytes(d->dtype), first = 0, differing = 0;

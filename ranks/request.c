@@ -94,7 +94,7 @@ void ls_request__close(ls_rank *rank) {
 
 void ls_request__done(ls_request *request, int status) {
     ls_rank *rank = request->rank;
-    ls_run *run = rank->run;
+    ls_spmd *run = rank->run;
     request->state = LS_REQUEST_DONE;
     request->status = status;
     ls_history_entry *entry = &rank->history[request->number % (uint64_t)run->history];
@@ -133,7 +133,7 @@ void ls_request__drain(ls_rank *rank) {
 }
 
 int ls_request__await(ls_rank *rank) {
-    ls_run *run = rank->run;
+    ls_spmd *run = rank->run;
     while (rank->waiting > 0 && run->status == LS_OK) {
         ls_schedule__block(rank, LS_RANK_BLOCKED);
     }
@@ -171,7 +171,7 @@ static bool listed(const ls_request *list, const ls_request *request) {
 // A request that is not among the rank's open ones: one waited for before, another rank's, or a
 // pointer to nothing, which is not followed.
 static int refuse(ls_rank *rank, const ls_request *request, const char *file, int line) {
-    ls_run *run = rank->run;
+    ls_spmd *run = rank->run;
     const ls_rank *owner = listed(rank->freed, request) ? rank : NULL;
     for (int r = 0; r < run->rank_count && owner == NULL; r++) {
         const ls_rank *other = &run->ranks[r];
@@ -195,16 +195,16 @@ static int refuse(ls_rank *rank, const ls_request *request, const char *file, in
     bool on = ls_findings__add(run, LS_FINDING_HANDLE_USE_AFTER_FREE, &rank->id, 1, file, line,
                                ls_findings__string(run, &text));
     ls_text_free(&text);
-    ls_run__fail(run, on ? LS_ERR_FINDING : LS_ERR_MISMATCH,
-                 ls_finding_name(LS_FINDING_HANDLE_USE_AFTER_FREE));
-    return ls_run__failed(run, rank);
+    ls_spmd__fail(run, on ? LS_ERR_FINDING : LS_ERR_MISMATCH,
+                  ls_finding_name(LS_FINDING_HANDLE_USE_AFTER_FREE));
+    return ls_spmd__failed(run, rank);
 }
 
 static int wait_for(ls_rank *rank, ls_request *request, const char *file, int line) {
-    ls_run *run = rank->run;
+    ls_spmd *run = rank->run;
     if (run->status != LS_OK) {
         ls_request__drain(rank);
-        return ls_run__failed(run, rank);
+        return ls_spmd__failed(run, rank);
     }
     if (!listed(rank->open, request)) {
         return refuse(rank, request, file, line);
@@ -228,7 +228,7 @@ static int wait_for(ls_rank *rank, ls_request *request, const char *file, int li
         rank->current = NULL;
     }
     if (status != LS_OK) {
-        return run->status != LS_OK ? ls_run__failed(run, rank) : status;
+        return run->status != LS_OK ? ls_spmd__failed(run, rank) : status;
     }
     status = request->status;
     ls_request__free(rank, request);

@@ -57,7 +57,7 @@ static void add_where(ls_text *text, const char *what, const ls_history_entry *e
     ls_text_printf(text, "%s %s at %s\n", what, call, ls_call__where(where, &entry->call));
 }
 
-static void report(ls_run *run, ls_finding_id id, const int *ranks, int count, const char *file,
+static void report(ls_spmd *run, ls_finding_id id, const int *ranks, int count, const char *file,
                    int line, ls_text *text) {
     for (int i = 0; i < count && i < 2; i++) {
         ls_findings__history(text, &run->ranks[ranks[i]], 4);
@@ -68,11 +68,11 @@ static void report(ls_run *run, ls_finding_id id, const int *ranks, int count, c
     if (on) {
         ls_place__note(run);
     }
-    ls_run__fail(run, on ? LS_ERR_FINDING : LS_ERR_DEADLOCK, ls_finding_name(id));
+    ls_spmd__fail(run, on ? LS_ERR_FINDING : LS_ERR_DEADLOCK, ls_finding_name(id));
 }
 
 // The few that wait made a call too many.
-static void report_extra(ls_run *run, const ls_meet *meet, const int *present, int present_count,
+static void report_extra(ls_spmd *run, const ls_meet *meet, const int *present, int present_count,
                          const ls_rank *gone) {
     const ls_request *first = meet->requests[ls_comm_member(meet->shared->comm, present[0])];
     const ls_history_entry *odd = odd_call(first->rank, gone, meet->shared->comm);
@@ -95,7 +95,7 @@ static void report_extra(ls_run *run, const ls_meet *meet, const int *present, i
 }
 
 // The first of the ranks that ended with an error; NULL: none did.
-static const ls_rank *first_failed(const ls_run *run, const int *ranks, int count) {
+static const ls_rank *first_failed(const ls_spmd *run, const int *ranks, int count) {
     for (int i = 0; i < count; i++) {
         if (run->ranks[ranks[i]].exit_status != 0) {
             return &run->ranks[ranks[i]];
@@ -104,7 +104,7 @@ static const ls_rank *first_failed(const ls_run *run, const int *ranks, int coun
     return NULL;
 }
 
-static void report_gone(ls_run *run, const ls_meet *meet, const int *absent, int absent_count,
+static void report_gone(ls_spmd *run, const ls_meet *meet, const int *absent, int absent_count,
                         const ls_rank *waiting) {
     const ls_rank *failed = first_failed(run, absent, absent_count);
     const ls_rank *gone = failed != NULL ? failed : &run->ranks[absent[0]];
@@ -134,12 +134,12 @@ static void report_gone(ls_run *run, const ls_meet *meet, const int *absent, int
            odd != NULL ? odd->call.line : gone->line, &text);
 }
 
-static void explain_meet(ls_run *run, const ls_meet *meet) {
+static void explain_meet(ls_spmd *run, const ls_meet *meet) {
     const ls_comm *comm = meet->shared->comm;
     int *present = ls_arena_alloc(run->arena, (size_t)comm->size, sizeof(int));
     int *absent = ls_arena_alloc(run->arena, (size_t)comm->size, sizeof(int));
     if (present == NULL || absent == NULL) {
-        ls_run__fail(run, LS_ERR_MEMORY, "out of memory");
+        ls_spmd__fail(run, LS_ERR_MEMORY, "out of memory");
         return;
     }
     int present_count = 0, absent_count = 0;
@@ -159,7 +159,7 @@ static void explain_meet(ls_run *run, const ls_meet *meet) {
     }
 }
 
-static void explain_p2p(ls_run *run, const ls_request *request) {
+static void explain_p2p(ls_spmd *run, const ls_request *request) {
     bool send = request->call.kind == LS_SEND;
     int peer = request->call.comm->ranks[request->call.root], rank = request->call.rank;
     char what[256];
@@ -176,7 +176,7 @@ static void explain_p2p(ls_run *run, const ls_request *request) {
            request->call.file, request->call.line, &text);
 }
 
-void ls_stuck__returned(ls_run *run, const ls_request *request) {
+void ls_stuck__returned(ls_spmd *run, const ls_request *request) {
     if (request->meet != NULL) {
         explain_meet(run, request->meet);
     } else {
@@ -185,7 +185,7 @@ void ls_stuck__returned(ls_run *run, const ls_request *request) {
 }
 
 // ---- At the end of a run -----------------------------------------------------------------------
-void ls_stuck__leftovers(ls_run *run) {
+void ls_stuck__leftovers(ls_spmd *run) {
     for (ls_shared_comm *at = run->comms; at != NULL && run->status == LS_OK; at = at->next) {
         for (int m = 0; m < at->comm->size && run->status == LS_OK; m++) {
             const ls_request *left = at->sends[m] != NULL ? at->sends[m] : at->recvs[m];

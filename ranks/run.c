@@ -11,7 +11,7 @@
 #define STACK_BYTES_DEFAULT ((size_t)256 << 10)
 #define HISTORY_DEFAULT     16
 
-void ls_run__fail(ls_run *run, int status, const char *why) {
+void ls_spmd__fail(ls_spmd *run, int status, const char *why) {
     LS_ASSERT(status != LS_OK);
     if (run->status != LS_OK) {
         return;
@@ -34,13 +34,13 @@ void ls_run__fail(ls_run *run, int status, const char *why) {
     }
 }
 
-int ls_run__failed(const ls_run *run, const ls_rank *rank) {
+int ls_spmd__failed(const ls_spmd *run, const ls_rank *rank) {
     return LS_FAIL_RANK(run->status, rank->id, "rank %d: the run has ended: %s", rank->id,
                         run->why);
 }
 
 // Elsewhere: the backend's own threads move the data, one set of calls at a time.
-static int complete_elsewhere(ls_run *run, const ls_call *const *calls, int size) {
+static int complete_elsewhere(ls_spmd *run, const ls_call *const *calls, int size) {
     void *memory = NULL;
     LS_TRY(ls_alloc(&memory, NULL, (size_t)size, sizeof(ls_call)));
     ls_call *copies = memory;
@@ -56,7 +56,7 @@ static int complete_elsewhere(ls_run *run, const ls_call *const *calls, int size
     return status;
 }
 
-int ls_run__complete(ls_run *run, const ls_call *const *calls, int size) {
+int ls_spmd__complete(ls_spmd *run, const ls_call *const *calls, int size) {
     if (run->borrowed) {
         return complete_elsewhere(run, calls, size);
     }
@@ -112,7 +112,7 @@ static int check_backend(const ls_spmd_options *options) {
 }
 
 // The simulator's world, unless the caller brings one.
-static int make_simulator(ls_run *run) {
+static int make_simulator(ls_spmd *run) {
     ls_mesh mesh = run->options.mesh;
     if (mesh.ndim == 0) {
         mesh = LS_MESH(run->rank_count);
@@ -129,7 +129,7 @@ static int make_simulator(ls_run *run) {
     return LS_OK;
 }
 
-static int make_world(ls_run *run) {
+static int make_world(ls_spmd *run) {
     run->backend = run->options.backend;
     if (run->backend != NULL) {
         run->borrowed = true;
@@ -148,7 +148,7 @@ static int make_world(ls_run *run) {
     return status;
 }
 
-static int make_ranks(ls_run *run) {
+static int make_ranks(ls_spmd *run) {
     run->ranks = ls_arena_alloc(run->arena, (size_t)run->rank_count, sizeof(ls_rank));
     ls_history_entry *entries =
         ls_arena_alloc(run->arena, (size_t)run->rank_count * (size_t)run->history, sizeof *entries);
@@ -171,7 +171,7 @@ static int make_ranks(ls_run *run) {
     return LS_OK;
 }
 
-int ls_run__make_result(ls_run *run, int rank_count) {
+int ls_spmd__make_result(ls_spmd *run, int rank_count) {
     ls_arena *arena = NULL;
     LS_TRY(ls_arena_create(&arena, NULL));
     ls_spmd_result *result = ls_arena_alloc(arena, 1, sizeof *result);
@@ -197,16 +197,16 @@ int ls_run__make_result(ls_run *run, int rank_count) {
     return LS_OK;
 }
 
-static int open_run(ls_run *run) {
+static int open_run(ls_spmd *run) {
     LS_TRY(ls_arena_create(&run->arena, run->options.allocator));
-    LS_TRY(ls_run__make_result(run, run->rank_count));
+    LS_TRY(ls_spmd__make_result(run, run->rank_count));
     LS_TRY(ls_checks__select(run, run->options.checks));
     LS_TRY(ls_schedule__open(run));
     LS_TRY(make_world(run));
     return make_ranks(run);
 }
 
-static void close_run(ls_run *run) {
+static void close_run(ls_spmd *run) {
     for (int r = 0; run->ranks != NULL && r < run->rank_count; r++) {
         ls_request__close(&run->ranks[r]);
         ls_memory__close(&run->ranks[r]);
@@ -229,7 +229,7 @@ static void close_run(ls_run *run) {
 // ---- Threads -----------------------------------------------------------------------------------
 static void *rank_main(void *arg) {
     ls_rank *rank = arg;
-    ls_run *run = rank->run;
+    ls_spmd *run = rank->run;
     rank->tid = (int)gettid();
     ls_schedule__wait_for_start(rank);
     int exit_status = 0, status = LS_OK;
@@ -242,7 +242,7 @@ static void *rank_main(void *arg) {
     const ls_error failed = *ls_error_last();
     ls_schedule__enter(rank);
     if (status != LS_OK) {
-        ls_run__fail(run, status, ls_error_last()->text);
+        ls_spmd__fail(run, status, ls_error_last()->text);
     }
     ls_request__drain(rank);
     ls_kept__returned(rank);
@@ -268,7 +268,7 @@ static int check_machine(const ls_spmd_options *options) {
 }
 
 // Starts all threads, or none of the programs.
-static int start_threads(ls_run *run, int *started) {
+static int start_threads(ls_spmd *run, int *started) {
     pthread_attr_t attributes;
     // A device's runtime is less modest than the library.
     size_t stack = run->borrowed ? 16 * STACK_BYTES_DEFAULT : STACK_BYTES_DEFAULT;
@@ -296,7 +296,7 @@ static int start_threads(ls_run *run, int *started) {
     return status;
 }
 
-static int run_threads(ls_run *run) {
+static int run_threads(ls_spmd *run) {
     ls_spmd_program program = run->program;
     int started = 0, status = start_threads(run, &started);
     if (status != LS_OK) {
@@ -318,7 +318,7 @@ static int run_threads(ls_run *run) {
 }
 
 // ---- The whole run -----------------------------------------------------------------------------
-int ls_run__verdict(const ls_run *run) {
+int ls_spmd__verdict(const ls_spmd *run) {
     const ls_spmd_result *result = run->result;
     if (ls_arena_failed(result->arena)) {  // a finding, or a part of one, is missing
         return LS_FAIL(LS_ERR_MEMORY, "out of memory while findings were put together");
@@ -347,8 +347,8 @@ int ls_spmd_run(ls_spmd_result **out, ls_spmd_program program, void *arg,
     LS_TRY(check_backend(options));
     LS_TRY(check_machine(options));
     void *memory = NULL;
-    LS_TRY(ls_alloc(&memory, NULL, 1, sizeof(ls_run)));
-    ls_run *run = memory;
+    LS_TRY(ls_alloc(&memory, NULL, 1, sizeof(ls_spmd)));
+    ls_spmd *run = memory;
     run->abi = LS_RANKS_ABI;
     run->rank_count = options->ranks;
     run->options = *options;
@@ -373,7 +373,7 @@ int ls_spmd_run(ls_spmd_result **out, ls_spmd_program program, void *arg,
             ls_stuck__leftovers(run);
         }
         if (run->status == LS_OK && (status = ls_sites__end(run)) != LS_OK) {
-            ls_run__fail(run, status, ls_error_last()->text);
+            ls_spmd__fail(run, status, ls_error_last()->text);
         }
         if (run->status == LS_OK) {
             ls_replica__end(run);
@@ -382,7 +382,7 @@ int ls_spmd_run(ls_spmd_result **out, ls_spmd_program program, void *arg,
         result->calls = run->calls;
         result->switches = run->switches;
         result->digest = run->digest;
-        status = ls_run__verdict(run);
+        status = ls_spmd__verdict(run);
         *out = result;
         ls_gdb_hook_run(run, 1);
     } else {

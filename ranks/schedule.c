@@ -16,7 +16,7 @@ void ls_schedule__set_current(ls_rank *rank) {
     current = rank;
 }
 
-int ls_schedule__open(ls_run *run) {
+int ls_schedule__open(ls_spmd *run) {
     run->ready_words = ((size_t)run->rank_count + 63) / 64;
     for (int set = 0; set < 2; set++) {
         run->ready[set] = ls_arena_alloc(run->arena, run->ready_words, sizeof(uint64_t));
@@ -32,7 +32,7 @@ int ls_schedule__open(ls_run *run) {
     return LS_OK;
 }
 
-void ls_schedule__close(ls_run *run) {
+void ls_schedule__close(ls_spmd *run) {
     (void)sem_destroy(&run->done);
     (void)pthread_mutex_destroy(&run->mutex);
 }
@@ -68,7 +68,7 @@ static void clear_ready(ls_rank *rank) {
     }
 }
 
-static int count_ready(const ls_run *run, int set) {
+static int count_ready(const ls_spmd *run, int set) {
     int count = 0;
     for (size_t w = 0; w < run->ready_words; w++) {
         count += __builtin_popcountll(run->ready[set][w]);
@@ -81,7 +81,7 @@ static int lowest_bit(uint64_t word) {
 }
 
 // The ready rank number `index` of a set, in ascending order.
-static int ready_at(const ls_run *run, int set, int index) {
+static int ready_at(const ls_spmd *run, int set, int index) {
     for (size_t w = 0; w < run->ready_words; w++) {
         uint64_t word = run->ready[set][w];
         int here = __builtin_popcountll(word);
@@ -99,7 +99,7 @@ static int ready_at(const ls_run *run, int set, int index) {
 }
 
 // The first ready rank after `rank`, going round.
-static int ready_after(const ls_run *run, int set, int rank) {
+static int ready_after(const ls_spmd *run, int set, int rank) {
     size_t words = run->ready_words, start = (size_t)(rank + 1) / 64;
     for (size_t i = 0; i <= words; i++) {
         size_t w = (start + i) % words;
@@ -115,7 +115,7 @@ static int ready_after(const ls_run *run, int set, int rank) {
 }
 
 // Who runs next: NULL when nobody could.
-static ls_rank *choose(ls_run *run, int from) {
+static ls_rank *choose(ls_spmd *run, int from) {
     for (int set = 0; set < 2; set++) {
         int count = count_ready(run, set), id = -1;
         if (count == 0) {
@@ -134,7 +134,7 @@ static ls_rank *choose(ls_run *run, int from) {
 }
 
 // The chosen rank has the baton; every choice counts, also that of the rank that had it.
-static void give(ls_run *run, ls_rank *from, ls_rank *to) {
+static void give(ls_spmd *run, ls_rank *from, ls_rank *to) {
     clear_ready(to);
     to->state = LS_RANK_RUNNING;
     run->switches += 1;
@@ -147,7 +147,7 @@ static void give(ls_run *run, ls_rank *from, ls_rank *to) {
 }
 
 // ---- Ranks -------------------------------------------------------------------------------------
-void ls_schedule__start(ls_run *run) {
+void ls_schedule__start(ls_spmd *run) {
     for (int r = 0; r < run->rank_count; r++) {
         run->ranks[r].state = run->parallel ? LS_RANK_RUNNING : LS_RANK_READY;
         if (!run->parallel) {
@@ -182,7 +182,7 @@ void ls_schedule__make_ready(ls_rank *rank) {
 }
 
 void ls_schedule__yield(ls_rank *rank) {
-    ls_run *run = rank->run;
+    ls_spmd *run = rank->run;
     if (run->parallel || run->direct) {
         return;
     }
@@ -201,7 +201,7 @@ void ls_schedule__yield(ls_rank *rank) {
 }
 
 // Nobody can run: the run fails, which makes every blocked rank ready.
-static ls_rank *choose_or_explain(ls_run *run, int from) {
+static ls_rank *choose_or_explain(ls_spmd *run, int from) {
     ls_rank *next = choose(run, from);
     if (next == NULL) {
         ls_stuck__explain(run);
@@ -212,7 +212,7 @@ static ls_rank *choose_or_explain(ls_run *run, int from) {
 }
 
 void ls_schedule__block(ls_rank *rank, ls_rank_state state) {
-    ls_run *run = rank->run;
+    ls_spmd *run = rank->run;
     rank->state = state;
     if (run->parallel) {
         run->running_count -= 1;
@@ -232,7 +232,7 @@ void ls_schedule__block(ls_rank *rank, ls_rank_state state) {
 }
 
 void ls_schedule__finish(ls_rank *rank, ls_rank_state state) {
-    ls_run *run = rank->run;
+    ls_spmd *run = rank->run;
     rank->state = state;
     rank->current = NULL;
     run->alive -= 1;

@@ -29,7 +29,7 @@ static ls_site site_of(const ls_request *request) {
     return site;
 }
 
-int ls_sites__select(ls_run *run, const char *word) {
+int ls_sites__select(ls_spmd *run, const char *word) {
     static const char *const words[] = {
         [LS_SITES_CROSSING] = "crossing", [LS_SITES_OFF] = "off", [LS_SITES_STRICT] = "strict"};
     const char *name = ls_finding_name(LS_FINDING_ORDER_MISMATCH);
@@ -59,7 +59,7 @@ static bool is_mixed(const ls_meet *meet) {
 }
 
 // ---- Strict: every such meeting is a finding ---------------------------------------------------
-static int report_strict(ls_run *run, const ls_meet *meet) {
+static int report_strict(ls_spmd *run, const ls_meet *meet) {
     int size = meet->shared->comm->size, like_first = 0, wrong_count = 0;
     void *memory = NULL;
     LS_TRY(ls_alloc(&memory, NULL, (size_t)size, sizeof(int)));
@@ -95,7 +95,7 @@ static int report_strict(ls_run *run, const ls_meet *meet) {
 
 // ---- Keeping -----------------------------------------------------------------------------------
 // Makes room for another round: the older half has been looked at together with the newer one.
-static int slide(ls_run *run, ls_shared_comm *shared) {
+static int slide(ls_spmd *run, ls_shared_comm *shared) {
     ls_sites *sites = shared->sites;
     LS_TRY(ls_crossing__find(run, shared));
     for (int i = 0; i < LS_SITES_ROUNDS / 2; i++) {
@@ -107,7 +107,7 @@ static int slide(ls_run *run, ls_shared_comm *shared) {
     return LS_OK;
 }
 
-static int keep(ls_run *run, const ls_meet *meet, bool mixed) {
+static int keep(ls_spmd *run, const ls_meet *meet, bool mixed) {
     ls_shared_comm *shared = meet->shared;
     void *memory = NULL;
     if (shared->sites == NULL) {
@@ -135,7 +135,7 @@ static int keep(ls_run *run, const ls_meet *meet, bool mixed) {
     return LS_OK;
 }
 
-int ls_sites__met(ls_run *run, const ls_meet *meet) {
+int ls_sites__met(ls_spmd *run, const ls_meet *meet) {
     const ls_request *first = meet->requests[0];
     // Barriers carry nothing that another one could get.
     if (run->sites == LS_SITES_OFF || !run->checks[LS_FINDING_ORDER_MISMATCH] ||
@@ -149,7 +149,7 @@ int ls_sites__met(ls_run *run, const ls_meet *meet) {
     return keep(run, meet, mixed);
 }
 
-int ls_sites__end(ls_run *run) {
+int ls_sites__end(ls_spmd *run) {
     for (const ls_shared_comm *at = run->comms; at != NULL; at = at->next) {
         if (at->sites != NULL) {
             LS_TRY(ls_crossing__find(run, at));

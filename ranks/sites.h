@@ -47,6 +47,6 @@ static inline const ls_site *ls_sites__at(const ls_site_round *round, int member
 
 bool ls_sites__same(const ls_site *a, const ls_site *b);  // the same line of the same file
 // Looks for calls in another order in the rounds that are kept. In crossing.c.
-int ls_crossing__find(ls_run *run, const ls_shared_comm *shared);
+int ls_crossing__find(ls_spmd *run, const ls_shared_comm *shared);
 
 #endif

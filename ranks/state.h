@@ -13,7 +13,7 @@
 
 #define LS_RANKS_ABI 4
 
-typedef struct ls_run ls_run;
+typedef struct ls_spmd ls_spmd;
 typedef struct ls_shared_comm ls_shared_comm;
 typedef struct ls_meet ls_meet;
 typedef struct ls_lookahead ls_lookahead;
@@ -96,7 +96,7 @@ struct ls_rank {
     const char *why;  // the error that it returned with, in the run's arena; NULL: none is known
     char name[16];    // of its thread
     int tid;          // of its thread, as the kernel numbers it; 0: not started
-    ls_run *run;
+    ls_spmd *run;
     const ls_request *current;  // the call it is in; NULL between calls
     uint64_t call_count;
     const char *file;  // of its last call, or ""
@@ -180,7 +180,7 @@ typedef enum ls_sites_check {
     LS_SITES_STRICT,  // always a finding
 } ls_sites_check;
 
-struct ls_run {
+struct ls_spmd {
     uint32_t abi;  // LS_RANKS_ABI
     int rank_count;
     ls_rank *ranks;          // [rank_count]
@@ -223,8 +223,8 @@ struct ls_run {
     ls_crossing *crossings;   // [crossing_count] to be told at the end, see sites.c
     int crossing_count;
     ls_spmd_result *result;
-    ls_run *next_run;  // in ls_gdb_runs
-    ls_arena *arena;   // everything that lives as long as the run
+    ls_spmd *next_run;  // in ls_gdb_runs
+    ls_arena *arena;    // everything that lives as long as the run
 };
 
 struct ls_spmd_result {

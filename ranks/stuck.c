@@ -16,7 +16,7 @@ typedef struct edge {
 } edge;
 
 typedef struct search {
-    ls_run *run;
+    ls_spmd *run;
     int *parent;                 // [ranks] -1: not reached
     const ls_request **through;  // [ranks] the call of `parent` that waits for this rank
     int *queue;                  // [ranks]
@@ -91,7 +91,7 @@ static void describe_wait(ls_text *text, const ls_request *request, const char *
                    ls_call__where(where, &request->call));
 }
 
-static void describe_all(ls_text *text, ls_run *run) {
+static void describe_all(ls_text *text, ls_spmd *run) {
     void *memory = NULL;
     if (ls_alloc(&memory, NULL, (size_t)run->rank_count, sizeof(ls_request *)) != LS_OK) {
         return;
@@ -110,7 +110,7 @@ static void describe_all(ls_text *text, ls_run *run) {
     ls_free(NULL, memory, (size_t)run->rank_count, sizeof(ls_request *));
 }
 
-static void finish(ls_run *run, int status, ls_finding_id id, const int *ranks, int rank_count,
+static void finish(ls_spmd *run, int status, ls_finding_id id, const int *ranks, int rank_count,
                    const char *file, int line, ls_text *text) {
     describe_all(text, run);
     for (int i = 0; i < rank_count && i < 2; i++) {
@@ -123,8 +123,8 @@ static void finish(ls_run *run, int status, ls_finding_id id, const int *ranks, 
     if (on) {
         ls_place__note(run);
     }
-    ls_run__fail(run, on && status == LS_ERR_FINDING ? status : LS_ERR_DEADLOCK,
-                 ls_finding_name(id));
+    ls_spmd__fail(run, on && status == LS_ERR_FINDING ? status : LS_ERR_DEADLOCK,
+                  ls_finding_name(id));
 }
 
 // ---- A circle ----------------------------------------------------------------------------------
@@ -156,7 +156,7 @@ static int circle_length(const search *s) {
     return count;
 }
 
-static void report_circle(ls_run *run, const int *ranks, const ls_request **calls, int count) {
+static void report_circle(ls_spmd *run, const int *ranks, const ls_request **calls, int count) {
     bool cross = false;
     for (int i = 1; i < count; i++) {
         cross = cross || calls[i]->comm->shared != calls[0]->comm->shared;
@@ -185,7 +185,7 @@ static void report_circle(ls_run *run, const int *ranks, const ls_request **call
            calls[0]->call.file, calls[0]->call.line, &text);
 }
 
-static bool explain_circle(ls_run *run) {
+static bool explain_circle(ls_spmd *run) {
     size_t n = (size_t)run->rank_count;
     search s = {.run = run};
     s.parent = ls_arena_alloc(run->arena, n, sizeof(int));
@@ -218,7 +218,7 @@ static bool explain_circle(ls_run *run) {
 
 // ---- Somebody died, stalls or returned ---------------------------------------------------------
 // The first call that waits for a rank in `state`; *whom is that rank.
-static const ls_request *waits_for_state(const ls_run *run, ls_rank_state state, int *whom) {
+static const ls_request *waits_for_state(const ls_spmd *run, ls_rank_state state, int *whom) {
     for (int r = 0; r < run->rank_count; r++) {
         const ls_request *awaited[AWAITED_MAX];
         int count = run->ranks[r].state == LS_RANK_BLOCKED
@@ -237,7 +237,7 @@ static const ls_request *waits_for_state(const ls_run *run, ls_rank_state state,
     return NULL;
 }
 
-static bool explain_lost(ls_run *run, ls_rank_state state, ls_finding_id id, const char *what) {
+static bool explain_lost(ls_spmd *run, ls_rank_state state, ls_finding_id id, const char *what) {
     int whom = -1;
     const ls_request *request = waits_for_state(run, state, &whom);
     if (request == NULL) {
@@ -254,7 +254,7 @@ static bool explain_lost(ls_run *run, ls_rank_state state, ls_finding_id id, con
     return true;
 }
 
-void ls_stuck__explain(ls_run *run) {
+void ls_stuck__explain(ls_spmd *run) {
     if (run->suspects[0] != NULL) {
         ls_p2p__decide(run);
         return;
@@ -286,5 +286,5 @@ void ls_stuck__explain(ls_run *run) {
             return;
         }
     }
-    ls_run__fail(run, LS_ERR_DEADLOCK, "no rank can go on");
+    ls_spmd__fail(run, LS_ERR_DEADLOCK, "no rank can go on");
 }

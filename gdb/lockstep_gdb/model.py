@@ -184,7 +184,7 @@ class Rank:
 
 class Run:
     def __init__(self, address):
-        self.record = memory.record("ls_run", address)
+        self.record = memory.record("ls_spmd", address)
         self.address = address
         self.rank_count = self.record["rank_count"]
         if not 0 < self.rank_count <= RANKS_MAX:

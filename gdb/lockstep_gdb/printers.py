@@ -230,7 +230,7 @@ def finding_short(address):
 
 
 def run_text(address):
-    found = memory.record("ls_run", address)
+    found = memory.record("ls_spmd", address)
     return f"run of {found['rank_count']} ranks, status {found['status']}, {found['calls']} calls"
 
 
@@ -268,7 +268,7 @@ _ENUMS = {"ls_dtype": Enum, "ls_op": Enum, "ls_kind": Enum, "ls_status": Status,
 # Types whose text comes from their address: shown by value and through pointers.
 _ADDRESSED = {"ls_call": call_at, "ls_comm": comm_text, "ls_rank": rank_text,
               "ls_rank_comm": rank_comm_text, "ls_request": request_text, "ls_world": world_text,
-              "ls_rank_int": rank_int_text, "ls_finding": finding_text, "ls_run": run_text,
+              "ls_rank_int": rank_int_text, "ls_finding": finding_text, "ls_spmd": run_text,
               "ls_backend": backend_text}
 
 
