@@ -12,7 +12,7 @@
 #define LEAST  ((size_t)64)
 
 typedef struct gpu_runner {
-    const ls_steps *steps;
+    const ls_work *steps;
     ls_backend *backend;
     ls_comm **comms;  // [group_count]
     double *samples;  // of lookups: [LS_STAGE_TIMES_SAMPLES][ranks]
@@ -33,7 +33,7 @@ typedef struct buffers {
     void **send, **recv;
 } buffers;
 
-static int open_buffers(const gpu_runner *runner, const ls_step_collective *collective,
+static int open_buffers(const gpu_runner *runner, const ls_work_collective *collective,
                         buffers *out, ls_arena *arena) {
     size_t size = (size_t)collective->size;
     out->calls = ls_arena_copy(arena, collective->calls, size * sizeof *out->calls);
@@ -57,7 +57,7 @@ static int open_buffers(const gpu_runner *runner, const ls_step_collective *coll
     return LS_OK;
 }
 
-static void close_buffers(const gpu_runner *runner, const ls_step_collective *collective,
+static void close_buffers(const gpu_runner *runner, const ls_work_collective *collective,
                           const buffers *own) {
     for (int m = 0; m < collective->size && own->send != NULL && own->recv != NULL; m++) {
         ls_nccl_free(runner->backend, collective->calls[m].rank, own->send[m]);
@@ -65,7 +65,7 @@ static void close_buffers(const gpu_runner *runner, const ls_step_collective *co
     }
 }
 
-static int check_results(const gpu_runner *runner, const ls_step_collective *collective,
+static int check_results(const gpu_runner *runner, const ls_work_collective *collective,
                          const buffers *own, ls_arena *arena) {
     for (int m = 0; m < collective->size; m++) {
         size_t bytes = collective->recv_bytes[m];
@@ -76,12 +76,12 @@ static int check_results(const gpu_runner *runner, const ls_step_collective *col
         if (bytes > 0) {
             LS_TRY(ls_nccl_copy_out(runner->backend, own->calls[m].rank, got, own->recv[m], bytes));
         }
-        LS_TRY(ls_steps_check_collective(collective, m, got));
+        LS_TRY(ls_work_check_collective(collective, m, got));
     }
     return LS_OK;
 }
 
-static int run_collective(void *arg, const ls_step_collective *collective, double *samples) {
+static int run_collective(void *arg, const ls_work_collective *collective, double *samples) {
     const gpu_runner *runner = arg;
     ls_arena *arena = NULL;
     buffers own = {NULL, NULL, NULL};
@@ -102,7 +102,7 @@ static int run_collective(void *arg, const ls_step_collective *collective, doubl
 // ---- Lookups ------------------------------------------------------------------------------------
 // One lookup's arrays on its GPU.
 typedef struct device_lookup {
-    const ls_step_lookup *lookup;
+    const ls_work_lookup *lookup;
     void *table, *out;
     int64_t *ids, *offsets;
     float *weights;
@@ -115,22 +115,22 @@ static int upload(void **out, const void *host, size_t bytes) {
                : cuda(cudaMemcpy(*out, host, bytes, cudaMemcpyHostToDevice), "cudaMemcpy");
 }
 
-static int64_t result_rows(const ls_step_lookup *lookup) {
+static int64_t result_rows(const ls_work_lookup *lookup) {
     return lookup->pooling == LS_POOL_NONE ? lookup->id_count : lookup->bags;
 }
 
-static int result_bytes(size_t *out, const ls_step_lookup *lookup) {
+static int result_bytes(size_t *out, const ls_work_lookup *lookup) {
     LS_TRY(ls_size_mul(out, (size_t)result_rows(lookup), (size_t)lookup->block.columns));
     return ls_size_mul(out, *out, ls_dtype_bytes(lookup->out_dtype));
 }
 
-static int upload_table(device_lookup *own, const ls_steps *steps) {
+static int upload_table(device_lookup *own, const ls_work *steps) {
     const ls_plan_shard *block = &own->lookup->block;
     size_t cells, element = ls_dtype_bytes(own->lookup->dtype);
     void *host = NULL;
     LS_TRY(ls_size_mul(&cells, (size_t)block->rows, (size_t)block->columns));
     LS_TRY(ls_alloc(&host, NULL, cells, element));
-    int status = ls_steps_weights(host, steps, own->lookup);
+    int status = ls_work_weights(host, steps, own->lookup);
     if (status == LS_OK) {
         status = upload(&own->table, host, cells * element);
     }
@@ -138,7 +138,7 @@ static int upload_table(device_lookup *own, const ls_steps *steps) {
     return status;
 }
 
-static int open_lookup(device_lookup *own, const ls_steps *steps, const ls_step_lookup *lookup) {
+static int open_lookup(device_lookup *own, const ls_work *steps, const ls_work_lookup *lookup) {
     size_t ids = (size_t)lookup->id_count, bytes;
     own->lookup = lookup;
     LS_TRY(upload_table(own, steps));
@@ -161,7 +161,7 @@ static void close_lookup(device_lookup *own) {
 }
 
 static int launch(const device_lookup *own, void *stream) {
-    const ls_step_lookup *lookup = own->lookup;
+    const ls_work_lookup *lookup = own->lookup;
     const ls_plan_shard *block = &lookup->block;
     if (result_rows(lookup) == 0) {
         return LS_OK;
@@ -184,7 +184,7 @@ static int check_lookup(const device_lookup *own) {
     LS_TRY(ls_alloc(&got, NULL, bytes, 1));
     int status = cuda(cudaMemcpy(got, own->out, bytes, cudaMemcpyDeviceToHost), "cudaMemcpy");
     if (status == LS_OK) {
-        status = ls_steps_check_lookup(own->lookup, got);
+        status = ls_work_check_lookup(own->lookup, got);
     }
     ls_free(NULL, got, bytes, 1);
     return status;
@@ -220,7 +220,7 @@ static int time_launches(double *samples, int stride, const device_lookup *own, 
 // One rank's lookups, in its own thread.
 static int time_rank(void *arg, int rank, void *stream) {
     const gpu_runner *runner = arg;
-    const ls_steps *steps = runner->steps;
+    const ls_work *steps = runner->steps;
     device_lookup *own = NULL;
     int count = 0;
     LS_TRY(ls_alloc((void **)&own, NULL, (size_t)steps->lookup_count, sizeof *own));
@@ -253,7 +253,7 @@ static int run_lookups(void *arg, double *samples) {
 // ---- All of it ----------------------------------------------------------------------------------
 static int measure(ls_stage_times *out, gpu_runner *gpu, const ls_plan *plan, ls_arena *arena,
                    void (*progress)(const char *what, int done, int total)) {
-    const ls_steps *steps = gpu->steps;
+    const ls_work *steps = gpu->steps;
     char *versions = ls_arena_alloc(arena, 256, 1);
     gpu->comms = ls_arena_alloc(arena, (size_t)steps->group_count, sizeof(ls_comm *));
     if (versions == NULL || gpu->comms == NULL) {
@@ -262,11 +262,11 @@ static int measure(ls_stage_times *out, gpu_runner *gpu, const ls_plan *plan, ls
     LS_TRY(ls_nccl_describe(versions, 256));
     int status = LS_OK;
     for (int i = 0; i < steps->group_count && status == LS_OK; i++) {
-        const ls_step_group *group = &steps->groups[i];
+        const ls_work_group *group = &steps->groups[i];
         status = ls_comm_create(&gpu->comms[i], gpu->backend, group->ranks, group->size, "timed");
     }
     if (status == LS_OK) {
-        const ls_step_runner runner = {.arg = gpu,
+        const ls_work_runner runner = {.arg = gpu,
                                        .backend = "nccl",
                                        .versions = versions,
                                        .collective = run_collective,
@@ -280,7 +280,7 @@ static int measure(ls_stage_times *out, gpu_runner *gpu, const ls_plan *plan, ls
     return status;
 }
 
-int ls_bench_gpu_stages(ls_stage_times *out, const ls_steps *steps, const ls_plan *plan,
+int ls_bench_gpu_stages(ls_stage_times *out, const ls_work *steps, const ls_plan *plan,
                         ls_arena *arena, void (*progress)(const char *what, int done, int total)) {
     LS_ASSERT(out != NULL && steps != NULL && plan != NULL);
     const ls_world_options options = {.mesh = steps->scenario->mesh};

@@ -8,7 +8,7 @@
 // GPU events: device buffers throughout, nothing copied from or to the host. Each collective is
 // issued in batches of calls without a pause between them, as calibrate does; a rank's lookups are
 // one sample together. Every result is compared with the simulator's.
-int ls_bench_gpu_stages(ls_stage_times *out, const ls_steps *steps, const ls_plan *plan,
+int ls_bench_gpu_stages(ls_stage_times *out, const ls_work *steps, const ls_plan *plan,
                         ls_arena *arena, void (*progress)(const char *what, int done, int total));
 
 #endif

@@ -38,8 +38,8 @@ int cli_plan_times_read(ls_stage_times *out, const char *path, const ls_scenario
 
 int cli_plan_times_measure(ls_stage_times *out, const ls_backend_kind *backend,
                            const ls_scenario *scenario, const ls_plan *plan, ls_arena *arena) {
-    ls_steps steps;
-    int status = ls_steps_capture(&steps, scenario, plan, arena);
+    ls_work steps;
+    int status = ls_work_capture(&steps, scenario, plan, arena);
     if (status == LS_OK && backend == &ls_backend_kind_sim) {
         status = ls_stage_times_simulate(out, &steps, plan, arena);
     } else if (status == LS_OK) {

@@ -25,16 +25,16 @@ static ls_stage_time summarise(const double *seconds, int columns, int column) {
     return (ls_stage_time){.median_ms = own[LS_STAGE_TIMES_SAMPLES / 2], .least_ms = own[0]};
 }
 
-static void add_to_stage(ls_stage_times *times, int rank, ls_step_stage stage, ls_stage_time time) {
-    ls_stage_time *sum = &times->stages[rank * LS_STEP_STAGE_COUNT + (int)stage];
+static void add_to_stage(ls_stage_times *times, int rank, ls_work_stage stage, ls_stage_time time) {
+    ls_stage_time *sum = &times->stages[rank * LS_WORK_STAGE_COUNT + (int)stage];
     sum->median_ms += time.median_ms;
     sum->least_ms += time.least_ms;
 }
 
-static int measure_collective(ls_stage_times *out, const ls_step_collective *collective,
-                              const ls_step_runner *runner, double *seconds, ls_arena *arena) {
-    ls_step_time *step = &out->steps[out->step_count++];
-    *step = (ls_step_time){.stage = collective->stage,
+static int measure_collective(ls_stage_times *out, const ls_work_collective *collective,
+                              const ls_work_runner *runner, double *seconds, ls_arena *arena) {
+    ls_work_time *step = &out->steps[out->step_count++];
+    *step = (ls_work_time){.stage = collective->stage,
                            .what = collective->what,
                            .kind = ls_kind_name(collective->calls[0].kind)};
     step->sent_bytes = ls_arena_alloc(arena, (size_t)out->ranks, sizeof *step->sent_bytes);
@@ -52,8 +52,8 @@ static int measure_collective(ls_stage_times *out, const ls_step_collective *col
     return LS_OK;
 }
 
-int ls_stage_times_measure(ls_stage_times *out, const ls_steps *steps, const ls_plan *plan,
-                           const ls_step_runner *runner, ls_arena *arena) {
+int ls_stage_times_measure(ls_stage_times *out, const ls_work *steps, const ls_plan *plan,
+                           const ls_work_runner *runner, ls_arena *arena) {
     LS_ASSERT(out != NULL && steps != NULL && plan != NULL && runner != NULL);
     size_t ranks = (size_t)steps->ranks;
     *out = (ls_stage_times){.ranks = steps->ranks,
@@ -62,19 +62,19 @@ int ls_stage_times_measure(ls_stage_times *out, const ls_steps *steps, const ls_
                             .backend = runner->backend,
                             .versions = runner->versions,
                             .plan = *plan};
-    out->stages = ls_arena_alloc(arena, ranks, LS_STEP_STAGE_COUNT * sizeof *out->stages);
+    out->stages = ls_arena_alloc(arena, ranks, LS_WORK_STAGE_COUNT * sizeof *out->stages);
     out->steps = ls_arena_alloc(arena, (size_t)steps->collective_count, sizeof *out->steps);
     double *seconds = ls_arena_alloc(arena, ranks, LS_STAGE_TIMES_SAMPLES * sizeof *seconds);
     if (out->stages == NULL || out->steps == NULL || seconds == NULL) {
         return LS_ERR_MEMORY;
     }
     for (int i = 0; i < steps->collective_count; i++) {
-        const ls_step_collective *collective = &steps->collectives[i];
+        const ls_work_collective *collective = &steps->collectives[i];
         if (runner->progress != NULL) {
             runner->progress(collective->what, i, steps->collective_count + 1);
         }
         if (measure_collective(out, collective, runner, seconds, arena) != LS_OK) {
-            return ls_error_wrap("timing %s %s", ls_step_stage_name(collective->stage),
+            return ls_error_wrap("timing %s %s", ls_work_stage_name(collective->stage),
                                  collective->what);
         }
     }
@@ -86,7 +86,7 @@ int ls_stage_times_measure(ls_stage_times *out, const ls_steps *steps, const ls_
             return ls_error_wrap("timing lookup");
         }
         for (int r = 0; r < out->ranks; r++) {
-            add_to_stage(out, r, LS_STEP_LOOKUP, summarise(seconds, out->ranks, r));
+            add_to_stage(out, r, LS_WORK_LOOKUP, summarise(seconds, out->ranks, r));
         }
     }
     return LS_OK;
@@ -117,9 +117,9 @@ int ls_stage_times_check(const ls_stage_times *times, const ls_scenario *scenari
 // ---- Reports ------------------------------------------------------------------------------------
 static double predicted_ms(const ls_planner_stages *stages, int stage) {
     switch (stage) {
-    case LS_STEP_INPUT_DIST:
+    case LS_WORK_INPUT_DIST:
         return stages->input_dist_ms;
-    case LS_STEP_LOOKUP:
+    case LS_WORK_LOOKUP:
         return stages->lookup_ms;
     default:
         return stages->output_dist_ms;
@@ -134,16 +134,16 @@ typedef struct row {
     double error;  // predicted / measured - 1
 } row;
 
-// Row LS_STEP_STAGE_COUNT of a rank is the sum of its stages.
+// Row LS_WORK_STAGE_COUNT of a rank is the sum of its stages.
 static row row_of(const ls_stage_times *times, const ls_planner_stages *predicted, int rank,
                   int stage) {
     row out = {.rank = rank, .stage = "all stages"};
-    bool all = stage == LS_STEP_STAGE_COUNT;
+    bool all = stage == LS_WORK_STAGE_COUNT;
     if (!all) {
-        out.stage = ls_step_stage_name((ls_step_stage)stage);
+        out.stage = ls_work_stage_name((ls_work_stage)stage);
     }
-    for (int s = all ? 0 : stage; s < (all ? LS_STEP_STAGE_COUNT : stage + 1); s++) {
-        const ls_stage_time *time = &times->stages[rank * LS_STEP_STAGE_COUNT + s];
+    for (int s = all ? 0 : stage; s < (all ? LS_WORK_STAGE_COUNT : stage + 1); s++) {
+        const ls_stage_time *time = &times->stages[rank * LS_WORK_STAGE_COUNT + s];
         out.predicted += predicted_ms(&predicted[rank], s);
         out.median += time->median_ms;
         out.least += time->least_ms;
@@ -180,7 +180,7 @@ int ls_stage_times_report_text(ls_text *out, const ls_stage_times *times,
     ls_text_printf(out, "%6s  %-12s %14s %14s %14s %9s\n", "rank", "stage", "predicted ms",
                    "measured ms", "least ms", "error");
     for (int r = 0; r < times->ranks; r++) {
-        for (int s = 0; s <= LS_STEP_STAGE_COUNT; s++) {
+        for (int s = 0; s <= LS_WORK_STAGE_COUNT; s++) {
             row one = row_of(times, predicted, r, s);
             ls_text_printf(out, "%6d  %-12s %14.5f %14.5f %14.5f ", r, one.stage, one.predicted,
                            one.median, one.least);
@@ -191,10 +191,10 @@ int ls_stage_times_report_text(ls_text *out, const ls_stage_times *times,
             }
         }
     }
-    for (int s = 0; s <= LS_STEP_STAGE_COUNT; s++) {
+    for (int s = 0; s <= LS_WORK_STAGE_COUNT; s++) {
         summary all = sum_up(times, predicted, s);
         const char *name =
-            s < LS_STEP_STAGE_COUNT ? ls_step_stage_name((ls_step_stage)s) : "all stages";
+            s < LS_WORK_STAGE_COUNT ? ls_work_stage_name((ls_work_stage)s) : "all stages";
         ls_text_printf(out, "%-12s error: mean %.1f %%, largest %.1f %%\n", name, 100 * all.mean,
                        100 * all.largest);
     }
@@ -217,7 +217,7 @@ int ls_stage_times_report_json(ls_text *out, const ls_stage_times *times,
     ls_json_key(&json, "stages");
     ls_json_array_open(&json);
     for (int r = 0; r < times->ranks; r++) {
-        for (int s = 0; s <= LS_STEP_STAGE_COUNT; s++) {
+        for (int s = 0; s <= LS_WORK_STAGE_COUNT; s++) {
             row one = row_of(times, predicted, r, s);
             ls_json_object_open(&json);
             ls_json_member_int(&json, "rank", r);

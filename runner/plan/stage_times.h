@@ -4,7 +4,7 @@
 #define LS_RUNNER_PLAN_STAGE_TIMES_H
 
 #include "planner/planner.h"
-#include "runner/plan/steps.h"
+#include "runner/plan/work.h"
 
 #define LS_STAGE_TIMES_SAMPLES 11
 
@@ -13,12 +13,12 @@ typedef struct ls_stage_time {
 } ls_stage_time;
 
 // One collective; the ranks that take no part have 0.
-typedef struct ls_step_time {
-    ls_step_stage stage;
+typedef struct ls_work_time {
+    ls_work_stage stage;
     const char *what, *kind;
     uint64_t *sent_bytes;  // [ranks]
     ls_stage_time *ranks;  // [ranks]
-} ls_step_time;
+} ls_work_time;
 
 typedef struct ls_stage_times {
     int ranks;
@@ -26,29 +26,29 @@ typedef struct ls_stage_times {
     const char *scenario;            // name
     const char *backend, *versions;  // "nccl", "nccl 2.28.9, cuda 13.0, 4 GPUs: ..."
     ls_plan plan;                    // what was run
-    ls_stage_time *stages;           // [ranks][LS_STEP_STAGE_COUNT], sums over their steps
-    ls_step_time *steps;             // [step_count]
+    ls_stage_time *stages;           // [ranks][LS_WORK_STAGE_COUNT], sums over their steps
+    ls_work_time *steps;             // [step_count]
     int step_count;
 } ls_stage_times;
 
 // Whoever does the steps and times them. Both functions do the work a few times unmeasured, check
-// its result (ls_steps_check_...), and give seconds of LS_STAGE_TIMES_SAMPLES repetitions.
-typedef struct ls_step_runner {
+// its result (ls_work_check_...), and give seconds of LS_STAGE_TIMES_SAMPLES repetitions.
+typedef struct ls_work_runner {
     void *arg;
     const char *backend, *versions;
     // samples [LS_STAGE_TIMES_SAMPLES][collective->size], by member.
-    int (*collective)(void *arg, const ls_step_collective *collective, double *samples);
+    int (*collective)(void *arg, const ls_work_collective *collective, double *samples);
     // All lookups of every rank: samples [LS_STAGE_TIMES_SAMPLES][ranks].
     int (*lookups)(void *arg, double *samples);
     void (*progress)(const char *what, int done, int total);  // may be NULL
-} ls_step_runner;
+} ls_work_runner;
 
 // Has every step done and timed. *out and all in it live in `arena`; the plan is borrowed.
-int ls_stage_times_measure(ls_stage_times *out, const ls_steps *steps, const ls_plan *plan,
-                           const ls_step_runner *runner, ls_arena *arena);
+int ls_stage_times_measure(ls_stage_times *out, const ls_work *steps, const ls_plan *plan,
+                           const ls_work_runner *runner, ls_arena *arena);
 // The same by the simulator: one thread does the work of all ranks, and each is given an equal
 // share of a collective. For trying the path, not for judging a model of GPUs.
-int ls_stage_times_simulate(ls_stage_times *out, const ls_steps *steps, const ls_plan *plan,
+int ls_stage_times_simulate(ls_stage_times *out, const ls_work *steps, const ls_plan *plan,
                             ls_arena *arena);
 
 // As a JSON file (docs/reference.md).

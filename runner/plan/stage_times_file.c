@@ -24,9 +24,9 @@ static void write_ranks(ls_json *json, const ls_stage_times *times) {
     for (int r = 0; r < times->ranks; r++) {
         ls_json_object_open(json);
         ls_json_member_int(json, "rank", r);
-        for (int s = 0; s < LS_STEP_STAGE_COUNT; s++) {
-            ls_json_key(json, ls_step_stage_name((ls_step_stage)s));
-            write_time(json, &times->stages[r * LS_STEP_STAGE_COUNT + s]);
+        for (int s = 0; s < LS_WORK_STAGE_COUNT; s++) {
+            ls_json_key(json, ls_work_stage_name((ls_work_stage)s));
+            write_time(json, &times->stages[r * LS_WORK_STAGE_COUNT + s]);
         }
         ls_json_object_close(json);
     }
@@ -37,9 +37,9 @@ static void write_steps(ls_json *json, const ls_stage_times *times) {
     ls_json_key(json, "collectives");
     ls_json_array_open(json);
     for (int i = 0; i < times->step_count; i++) {
-        const ls_step_time *step = &times->steps[i];
+        const ls_work_time *step = &times->steps[i];
         ls_json_object_open(json);
-        ls_json_member_string(json, "stage", ls_step_stage_name(step->stage));
+        ls_json_member_string(json, "stage", ls_work_stage_name(step->stage));
         ls_json_member_string(json, "what", step->what);
         ls_json_member_string(json, "kind", step->kind);
         ls_json_key(json, "sent_bytes");
@@ -112,7 +112,7 @@ static int read_stages(ls_yaml_reader *source, const ls_yaml_node *root, ls_stag
         return LS_OK;
     }
     out->stages =
-        ls_arena_alloc(arena, (size_t)out->ranks, LS_STEP_STAGE_COUNT * sizeof *out->stages);
+        ls_arena_alloc(arena, (size_t)out->ranks, LS_WORK_STAGE_COUNT * sizeof *out->stages);
     if (out->stages == NULL) {
         return LS_ERR_MEMORY;
     }
@@ -121,17 +121,17 @@ static int read_stages(ls_yaml_reader *source, const ls_yaml_node *root, ls_stag
          at = ls_yaml_next(source->tree, at)) {
         int64_t named = -1;
         (void)ls_yaml_int(source, ls_yaml_member(source, at, "rank", true), rank, rank, &named);
-        for (int s = 0; s < LS_STEP_STAGE_COUNT; s++) {
-            const char *name = ls_step_stage_name((ls_step_stage)s);
+        for (int s = 0; s < LS_WORK_STAGE_COUNT; s++) {
+            const char *name = ls_work_stage_name((ls_work_stage)s);
             read_time(source, ls_yaml_member(source, at, name, true),
-                      &out->stages[rank * LS_STEP_STAGE_COUNT + s]);
+                      &out->stages[rank * LS_WORK_STAGE_COUNT + s]);
         }
         rank++;
     }
     return LS_OK;
 }
 
-static int read_step(ls_yaml_reader *source, const ls_yaml_node *node, ls_step_time *out, int ranks,
+static int read_step(ls_yaml_reader *source, const ls_yaml_node *node, ls_work_time *out, int ranks,
                      ls_arena *arena) {
     const ls_yaml_node *stage = ls_yaml_member(source, node, "stage", true);
     const char *name = stage != NULL ? ls_yaml_word(source, stage) : NULL;
@@ -148,7 +148,7 @@ static int read_step(ls_yaml_reader *source, const ls_yaml_node *node, ls_step_t
     }
     bool output = name != NULL && strcmp(name, "output_dist") == 0;
     *out =
-        (ls_step_time){.stage = output ? LS_STEP_OUTPUT_DIST : LS_STEP_INPUT_DIST,
+        (ls_work_time){.stage = output ? LS_WORK_OUTPUT_DIST : LS_WORK_INPUT_DIST,
                        .what = ls_arena_strdup(arena, what != NULL ? what : ""),
                        .kind = ls_arena_strdup(arena, kind != NULL ? kind : ""),
                        .sent_bytes = ls_arena_alloc(arena, (size_t)ranks, sizeof *out->sent_bytes),

@@ -8,7 +8,7 @@
 #define WARMUP 2
 
 typedef struct sim_runner {
-    const ls_steps *steps;
+    const ls_work *steps;
     ls_backend *backend;
 } sim_runner;
 
@@ -19,7 +19,7 @@ static double now(void) {
 }
 
 // ---- Collectives --------------------------------------------------------------------------------
-static int time_calls(const sim_runner *runner, const ls_step_collective *collective,
+static int time_calls(const sim_runner *runner, const ls_work_collective *collective,
                       ls_call *calls, double *samples) {
     int size = collective->size;
     for (int i = -WARMUP; i < LS_STAGE_TIMES_SAMPLES; i++) {
@@ -31,14 +31,14 @@ static int time_calls(const sim_runner *runner, const ls_step_collective *collec
         }
     }
     for (int m = 0; m < size; m++) {
-        LS_TRY(ls_steps_check_collective(collective, m, calls[m].recv));
+        LS_TRY(ls_work_check_collective(collective, m, calls[m].recv));
     }
     return LS_OK;
 }
 
-static int run_collective(void *arg, const ls_step_collective *collective, double *samples) {
+static int run_collective(void *arg, const ls_work_collective *collective, double *samples) {
     const sim_runner *runner = arg;
-    const ls_step_group *group = &runner->steps->groups[collective->group];
+    const ls_work_group *group = &runner->steps->groups[collective->group];
     ls_arena *arena = NULL;
     ls_comm *comm = NULL;
     LS_TRY(ls_arena_create(&arena, NULL));
@@ -65,7 +65,7 @@ typedef struct prepared {
     void *table, *out;
 } prepared;
 
-static void look_up(const ls_step_lookup *lookup, const prepared *memory) {
+static void look_up(const ls_work_lookup *lookup, const prepared *memory) {
     const ls_plan_shard *block = &lookup->block;
     if (lookup->pooling == LS_POOL_NONE) {
         ls_kernel_gather_rows(memory->out, memory->table,
@@ -79,7 +79,7 @@ static void look_up(const ls_step_lookup *lookup, const prepared *memory) {
                             (size_t)lookup->bags);
 }
 
-static int prepare(prepared *out, const ls_steps *steps, const ls_step_lookup *lookup,
+static int prepare(prepared *out, const ls_work *steps, const ls_work_lookup *lookup,
                    ls_arena *arena) {
     int64_t rows = lookup->pooling == LS_POOL_NONE ? lookup->id_count : lookup->bags;
     size_t cells;
@@ -90,10 +90,10 @@ static int prepare(prepared *out, const ls_steps *steps, const ls_step_lookup *l
     if (out->table == NULL || out->out == NULL) {
         return LS_ERR_MEMORY;
     }
-    return ls_steps_weights(out->table, steps, lookup);
+    return ls_work_weights(out->table, steps, lookup);
 }
 
-static int time_rank(const ls_steps *steps, int rank, double *samples, ls_arena *arena) {
+static int time_rank(const ls_work *steps, int rank, double *samples, ls_arena *arena) {
     prepared *memory = ls_arena_alloc(arena, (size_t)steps->lookup_count, sizeof *memory);
     if (memory == NULL) {
         return LS_ERR_MEMORY;
@@ -116,7 +116,7 @@ static int time_rank(const ls_steps *steps, int rank, double *samples, ls_arena 
     }
     for (int k = 0; k < steps->lookup_count; k++) {
         if (steps->lookups[k].rank == rank) {
-            LS_TRY(ls_steps_check_lookup(&steps->lookups[k], memory[k].out));
+            LS_TRY(ls_work_check_lookup(&steps->lookups[k], memory[k].out));
         }
     }
     return LS_OK;
@@ -134,7 +134,7 @@ static int run_lookups(void *arg, double *samples) {
     return LS_OK;
 }
 
-int ls_stage_times_simulate(ls_stage_times *out, const ls_steps *steps, const ls_plan *plan,
+int ls_stage_times_simulate(ls_stage_times *out, const ls_work *steps, const ls_plan *plan,
                             ls_arena *arena) {
     LS_ASSERT(out != NULL && steps != NULL && plan != NULL);
     const ls_world_options options = {.mesh = steps->scenario->mesh};
@@ -143,7 +143,7 @@ int ls_stage_times_simulate(ls_stage_times *out, const ls_steps *steps, const ls
     LS_TRY(ls_world_create(&world, &options));
     int status = ls_backend_sim_create(&sim.backend, world);
     if (status == LS_OK) {
-        const ls_step_runner runner = {.arg = &sim,
+        const ls_work_runner runner = {.arg = &sim,
                                        .backend = ls_backend_kind_sim.name,
                                        .versions = "the simulator, one CPU thread for all ranks",
                                        .collective = run_collective,

@@ -238,9 +238,9 @@ static int times_file(void) {
     ls_arena *arena;
     ls_text errors = {0};
     ls_text text = {0};
-    ls_stage_time stages[2 * LS_STEP_STAGE_COUNT] = {{.median_ms = 1.5, .least_ms = 1.25}};
+    ls_stage_time stages[2 * LS_WORK_STAGE_COUNT] = {{.median_ms = 1.5, .least_ms = 1.25}};
     uint64_t sent[] = {8, 16};
-    ls_step_time step = {.stage = LS_STEP_OUTPUT_DIST,
+    ls_work_time step = {.stage = LS_WORK_OUTPUT_DIST,
                          .what = "outputs",
                          .kind = "all_to_all",
                          .sent_bytes = sent,

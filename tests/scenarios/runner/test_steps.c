@@ -24,7 +24,7 @@ typedef struct fixture {
     ls_scenario *scenario;
     ls_arena *arena;
     ls_plan plan;
-    ls_steps steps;
+    ls_work steps;
 } fixture;
 
 static void open_fixture(fixture *f) {
@@ -37,7 +37,7 @@ static void open_fixture(fixture *f) {
     ls_text_free(&said);
     cr_assert(ls_arena_create(&f->arena, NULL) == LS_OK);
     cr_assert(ls_scenario_plan(&f->plan, f->scenario, f->arena) == LS_OK);
-    cr_assert(ls_steps_capture(&f->steps, f->scenario, &f->plan, f->arena) == LS_OK, "%s",
+    cr_assert(ls_work_capture(&f->steps, f->scenario, &f->plan, f->arena) == LS_OK, "%s",
               ls_error_last()->text);
 }
 
@@ -59,10 +59,10 @@ Test(steps, move_the_planned_bytes) {
             planned->sizes.sent + planned->lengths.sent + planned->ids.sent + planned->weights.sent;
         uint64_t outputs = planned->reduce.sent + planned->outputs.sent;
         for (int i = 0; i < f.steps.collective_count; i++) {
-            const ls_step_collective *step = &f.steps.collectives[i];
+            const ls_work_collective *step = &f.steps.collectives[i];
             for (int m = 0; m < step->size; m++) {
                 if (step->calls[m].rank == r) {
-                    uint64_t *of = step->stage == LS_STEP_INPUT_DIST ? &inputs : &outputs;
+                    uint64_t *of = step->stage == LS_WORK_INPUT_DIST ? &inputs : &outputs;
                     *of -= step->send_bytes[m];
                 }
             }
@@ -80,7 +80,7 @@ Test(steps, hold_every_lookup) {
     // a: four blocks, two features; b: two; c: one; d: four; e: one on each of four ranks.
     cr_expect(f.steps.lookup_count == 8 + 2 + 1 + 4 + 4, "%d lookups", f.steps.lookup_count);
     for (int i = 0; i < f.steps.lookup_count; i++) {
-        const ls_step_lookup *lookup = &f.steps.lookups[i];
+        const ls_work_lookup *lookup = &f.steps.lookups[i];
         int64_t own[] = {3, 0, 5, 2};
         cr_expect(lookup->block.rank == lookup->rank);
         cr_expect(lookup->bags == (lookup->table == 4 ? own[lookup->rank] : 10));
@@ -96,10 +96,10 @@ Test(steps, wrong_results_are_told) {
     int sums = 0;
     int moved = 0;
     for (int i = 0; i < f.steps.collective_count; i++) {
-        const ls_step_collective *step = &f.steps.collectives[i];
+        const ls_work_collective *step = &f.steps.collectives[i];
         for (int m = 0; m < step->size; m++) {
             size_t bytes = step->recv_bytes[m];
-            cr_expect(ls_steps_check_collective(step, m, step->calls[m].recv) == LS_OK);
+            cr_expect(ls_work_check_collective(step, m, step->calls[m].recv) == LS_OK);
             if (bytes == 0) {
                 continue;
             }
@@ -108,26 +108,26 @@ Test(steps, wrong_results_are_told) {
             if (adds) {
                 float *last = (float *)(void *)(wrong + bytes - sizeof(float));
                 *last += 0.01F;
-                cr_expect(ls_steps_check_collective(step, m, wrong) == LS_ERR_FINDING);
+                cr_expect(ls_work_check_collective(step, m, wrong) == LS_ERR_FINDING);
                 *last = __builtin_nanf("");
             } else {
                 wrong[bytes - 1] ^= 1;
             }
-            cr_expect(ls_steps_check_collective(step, m, wrong) == LS_ERR_FINDING);
+            cr_expect(ls_work_check_collective(step, m, wrong) == LS_ERR_FINDING);
             sums += adds;
             moved += !adds;
         }
     }
     cr_expect(sums > 0 && moved > 0);
     for (int i = 0; i < f.steps.lookup_count; i++) {
-        const ls_step_lookup *lookup = &f.steps.lookups[i];
+        const ls_work_lookup *lookup = &f.steps.lookups[i];
         int64_t rows = lookup->pooling == LS_POOL_NONE ? lookup->id_count : lookup->bags;
         size_t cells = (size_t)(rows * lookup->block.columns);
         if (lookup->values != NULL && cells > 0) {
             float *wrong = ls_arena_copy(f.arena, lookup->values, cells * sizeof(float));
-            cr_expect(ls_steps_check_lookup(lookup, wrong) == LS_OK);
+            cr_expect(ls_work_check_lookup(lookup, wrong) == LS_OK);
             wrong[cells - 1] += 1;
-            cr_expect(ls_steps_check_lookup(lookup, wrong) == LS_ERR_FINDING);
+            cr_expect(ls_work_check_lookup(lookup, wrong) == LS_ERR_FINDING);
         }
     }
     close_fixture(&f);
@@ -151,7 +151,7 @@ Test(steps, times_round_trip) {
     cr_expect(ls_stage_times_check(&again, f.scenario) == LS_OK);
     cr_assert(ls_stage_times_write(&second, &again) == LS_OK);
     cr_expect_str_eq(ls_text_string(&first), ls_text_string(&second));
-    for (int i = 0; i < 4 * LS_STEP_STAGE_COUNT; i++) {
+    for (int i = 0; i < 4 * LS_WORK_STAGE_COUNT; i++) {
         cr_expect(times.stages[i].median_ms >= times.stages[i].least_ms);
     }
     // Cut short anywhere, it is refused.

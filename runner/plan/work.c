@@ -1,5 +1,5 @@
 // Watches a run in the simulator and keeps what its collectives and lookups were given and gave.
-#include "runner/plan/steps.h"
+#include "runner/plan/work.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -9,15 +9,15 @@
 #include "runner/program/execute.h"
 #include "runner/scenario/inputs.h"
 
-const char *ls_step_stage_name(ls_step_stage stage) {
+const char *ls_work_stage_name(ls_work_stage stage) {
     static const char *const names[] = {"input_dist", "lookup", "output_dist"};
-    LS_ASSERT((unsigned)stage < LS_STEP_STAGE_COUNT);
+    LS_ASSERT((unsigned)stage < LS_WORK_STAGE_COUNT);
     return names[stage];
 }
 
 // ---- Capturing ----------------------------------------------------------------------------------
 typedef struct watch {
-    ls_steps *steps;
+    ls_work *steps;
     const ls_plan *plan;
     ls_arena *arena;
     int group_room, collective_room, lookup_room;
@@ -44,7 +44,7 @@ static int grow(void **list, int *room, int count, size_t size, ls_arena *arena)
 }
 
 static int find_group(int *out, watch *w, const ls_comm *comm) {
-    ls_steps *steps = w->steps;
+    ls_work *steps = w->steps;
     for (*out = 0; *out < steps->group_count; *out += 1) {
         if (w->comm_ids[*out] == comm->id) {
             return LS_OK;
@@ -55,7 +55,7 @@ static int find_group(int *out, watch *w, const ls_comm *comm) {
         grow((void **)&steps->groups, &room, steps->group_count, sizeof *steps->groups, w->arena));
     LS_TRY(grow((void **)&w->comm_ids, &w->group_room, steps->group_count, sizeof *w->comm_ids,
                 w->arena));
-    ls_step_group *group = &steps->groups[steps->group_count];
+    ls_work_group *group = &steps->groups[steps->group_count];
     group->size = comm->size;
     group->ranks = ls_arena_copy(w->arena, comm->ranks, (size_t)comm->size * sizeof(int));
     w->comm_ids[steps->group_count++] = comm->id;
@@ -63,12 +63,12 @@ static int find_group(int *out, watch *w, const ls_comm *comm) {
 }
 
 // An embedding's call says what it is for: "input_dist sizes".
-static void name_collective(ls_step_collective *out, const ls_call *call) {
+static void name_collective(ls_work_collective *out, const ls_call *call) {
     const char *what = call->purpose != NULL ? strchr(call->purpose, ' ') : NULL;
     LS_ASSERT(what != NULL);
     out->what = what + 1;
     out->stage =
-        strncmp(call->purpose, "output_dist", 11) == 0 ? LS_STEP_OUTPUT_DIST : LS_STEP_INPUT_DIST;
+        strncmp(call->purpose, "output_dist", 11) == 0 ? LS_WORK_OUTPUT_DIST : LS_WORK_INPUT_DIST;
 }
 
 static int copy_counts(const size_t **counts, int size, ls_arena *arena) {
@@ -80,7 +80,7 @@ static int copy_counts(const size_t **counts, int size, ls_arena *arena) {
 }
 
 // A call as it is before its data moves. `recv` follows when it is done.
-static int keep_call(ls_step_collective *out, int member, const ls_call *from, ls_arena *arena) {
+static int keep_call(ls_work_collective *out, int member, const ls_call *from, ls_arena *arena) {
     ls_call *call = &out->calls[member];
     ls_call_extent extent;
     LS_TRY(ls_call_check(&extent, from));
@@ -99,11 +99,11 @@ static int keep_call(ls_step_collective *out, int member, const ls_call *from, l
 }
 
 static int keep_set(watch *w, const ls_call *const *calls, int size) {
-    ls_steps *steps = w->steps;
+    ls_work *steps = w->steps;
     LS_TRY(grow((void **)&steps->collectives, &w->collective_room, steps->collective_count,
                 sizeof *steps->collectives, w->arena));
-    ls_step_collective *out = &steps->collectives[steps->collective_count];
-    *out = (ls_step_collective){.size = size};
+    ls_work_collective *out = &steps->collectives[steps->collective_count];
+    *out = (ls_work_collective){.size = size};
     name_collective(out, calls[0]);
     LS_TRY(find_group(&out->group, w, calls[0]->comm));
     out->calls = ls_arena_alloc(w->arena, (size_t)size, sizeof *out->calls);
@@ -129,7 +129,7 @@ static int keep_result(watch *w, const ls_call *call) {
     LS_TRY(find_group(&group, w, call->comm));
     int member = ls_comm_member(call->comm, call->rank);
     for (int i = w->steps->collective_count - 1; i >= 0; i--) {
-        ls_step_collective *collective = &w->steps->collectives[i];
+        ls_work_collective *collective = &w->steps->collectives[i];
         if (collective->group == group) {
             size_t bytes = collective->recv_bytes[member];
             collective->calls[member].recv =
@@ -160,9 +160,9 @@ static int find_shard(const ls_plan_table *table, int rank, const char *field) {
     return -1;
 }
 
-static int new_lookup(ls_step_lookup **out, watch *w, const ls_stage_output *output) {
+static int new_lookup(ls_work_lookup **out, watch *w, const ls_stage_output *output) {
     const ls_scenario *scenario = w->steps->scenario;
-    ls_step_lookup found = {.rank = output->rank, .padding_id = -1};
+    ls_work_lookup found = {.rank = output->rank, .padding_id = -1};
     while (strcmp(scenario->tables[found.table].name, output->table) != 0) {
         found.table++;
         LS_ASSERT(found.table < scenario->table_count);
@@ -196,7 +196,7 @@ static int new_lookup(ls_step_lookup **out, watch *w, const ls_stage_output *out
     return LS_OK;
 }
 
-static int keep_offsets(ls_step_lookup *lookup, const ls_stage_output *output, ls_arena *arena) {
+static int keep_offsets(ls_work_lookup *lookup, const ls_stage_output *output, ls_arena *arena) {
     const int64_t *lengths = output->data;
     lookup->bags = output->shape.dim[0];
     int64_t *offsets = ls_arena_alloc(arena, (size_t)lookup->bags + 1, sizeof *offsets);
@@ -219,7 +219,7 @@ static int see_stage(void *arg, const ls_stage_output *output) {
     if (!input && !looked_up) {
         return LS_OK;
     }
-    ls_step_lookup *lookup = NULL;
+    ls_work_lookup *lookup = NULL;
     LS_TRY(new_lookup(&lookup, w, output));
     if (input && strncmp(output->field, "lengths", 7) == 0) {
         return keep_offsets(lookup, output, w->arena);
@@ -246,13 +246,13 @@ static int see_stage(void *arg, const ls_stage_output *output) {
     return LS_OK;
 }
 
-int ls_steps_capture(ls_steps *out, const ls_scenario *scenario, const ls_plan *plan,
-                     ls_arena *arena) {
+int ls_work_capture(ls_work *out, const ls_scenario *scenario, const ls_plan *plan,
+                    ls_arena *arena) {
     LS_ASSERT(out != NULL && plan->ranks == scenario->ranks);
     if (scenario->is_program) {
         return LS_FAIL(LS_ERR_INVALID, "%s: a program has no plan", scenario->file);
     }
-    *out = (ls_steps){.scenario = scenario, .ranks = scenario->ranks};
+    *out = (ls_work){.scenario = scenario, .ranks = scenario->ranks};
     watch w = {.steps = out, .plan = plan, .arena = arena};
     const ls_world_options options = {.mesh = scenario->mesh, .seed = scenario->seed};
     ls_world *world = NULL;
@@ -281,7 +281,7 @@ int ls_steps_capture(ls_steps *out, const ls_scenario *scenario, const ls_plan *
     return status == LS_OK ? w.status : status;
 }
 
-int ls_steps_weights(void *out, const ls_steps *steps, const ls_step_lookup *lookup) {
+int ls_work_weights(void *out, const ls_work *steps, const ls_work_lookup *lookup) {
     const ls_plan_shard *block = &lookup->block;
     return ls_inputs_weights(out, steps->scenario, lookup->table, block->row_offset, block->rows,
                              block->column_offset, block->columns);
@@ -290,7 +290,7 @@ int ls_steps_weights(void *out, const ls_steps *steps, const ls_step_lookup *loo
 // ---- Checking -----------------------------------------------------------------------------------
 // Any order of a sum of n terms is within (n - 1) u / (1 - (n - 1) u) of the sum of their
 // magnitudes; the simulator's own order as well, so two results are within twice that.
-static int check_sums(const ls_step_collective *collective, int member, const void *got) {
+static int check_sums(const ls_work_collective *collective, int member, const void *got) {
     const ls_call *call = &collective->calls[member];
     size_t element = ls_dtype_bytes(call->dtype);
     size_t count = collective->recv_bytes[member] / element;
@@ -313,14 +313,14 @@ static int check_sums(const ls_step_collective *collective, int member, const vo
         if (!(fabs(actual - expected) <= share * magnitude) && expected != actual) {
             return LS_FAIL_RANK(LS_ERR_FINDING, call->rank,
                                 "%s %s, rank %d: element %zu is %.9g, the simulator's is %.9g",
-                                ls_step_stage_name(collective->stage), collective->what, call->rank,
+                                ls_work_stage_name(collective->stage), collective->what, call->rank,
                                 i, actual, expected);
         }
     }
     return LS_OK;
 }
 
-int ls_steps_check_collective(const ls_step_collective *collective, int member, const void *got) {
+int ls_work_check_collective(const ls_work_collective *collective, int member, const void *got) {
     const ls_call *call = &collective->calls[member];
     if (collective->recv_bytes[member] == 0) {
         return LS_OK;
@@ -331,12 +331,12 @@ int ls_steps_check_collective(const ls_step_collective *collective, int member, 
     if (memcmp(got, call->recv, collective->recv_bytes[member]) != 0) {
         return LS_FAIL_RANK(LS_ERR_FINDING, call->rank,
                             "%s %s, rank %d: other bytes came than in the simulator",
-                            ls_step_stage_name(collective->stage), collective->what, call->rank);
+                            ls_work_stage_name(collective->stage), collective->what, call->rank);
     }
     return LS_OK;
 }
 
-int ls_steps_check_lookup(const ls_step_lookup *lookup, const void *got) {
+int ls_work_check_lookup(const ls_work_lookup *lookup, const void *got) {
     int64_t rows = lookup->pooling == LS_POOL_NONE ? lookup->id_count : lookup->bags;
     size_t bytes = (size_t)rows * (size_t)lookup->block.columns * ls_dtype_bytes(lookup->out_dtype);
     if (lookup->values != NULL && bytes > 0 && memcmp(got, lookup->values, bytes) != 0) {
