@@ -2,7 +2,6 @@
 #ifndef LS_BACKENDS_BACKEND_H
 #define LS_BACKENDS_BACKEND_H
 
-#include "base/exports.h"
 #include "collectives/collectives.h"
 
 // Checks calls [call_count] of one group against each other: memory that one of them writes may not

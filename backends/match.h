@@ -2,7 +2,6 @@
 #ifndef LS_BACKENDS_MATCH_H
 #define LS_BACKENDS_MATCH_H
 
-#include "base/exports.h"
 #include "collectives/collectives.h"
 
 // One matched set: a collective of all members, or a send and its receive.

@@ -64,14 +64,14 @@ typedef enum ls_op {
         LS_OP_COUNT
 } ls_op;
 
-LS_API bool ls_dtype_valid(int dtype);
+bool ls_dtype_valid(int dtype);
 LS_API const char *ls_dtype_name(ls_dtype dtype);  // "f32"; asserts that dtype is valid
 LS_API size_t ls_dtype_bytes(ls_dtype dtype);
-LS_API bool ls_dtype_is_float(ls_dtype dtype);
-LS_API bool ls_dtype_is_signed(ls_dtype dtype);              // floats and signed integers
+bool ls_dtype_is_float(ls_dtype dtype);
+LS_API_BACKENDS bool ls_dtype_is_signed(ls_dtype dtype);     // floats and signed integers
 LS_API int ls_dtype_parse(ls_dtype *out, const char *text);  // LS_ERR_NOT_FOUND
-LS_API const char *ls_dtype_name_npy(ls_dtype dtype);        // "f4", without byte order; or NULL
-LS_API const char *ls_dtype_name_safetensors(ls_dtype dtype);
+const char *ls_dtype_name_npy(ls_dtype dtype);               // "f4", without byte order; or NULL
+const char *ls_dtype_name_safetensors(ls_dtype dtype);
 
 // What a float type can hold; all zero of an integer.
 typedef struct ls_float_format {
@@ -81,13 +81,13 @@ typedef struct ls_float_format {
     uint64_t top_bits;       // of infinity, or of max where there is none: bits above are NaNs
     bool saturates;          // a result beyond max becomes max; computed through f16
 } ls_float_format;
-LS_API ls_float_format ls_dtype_format(ls_dtype dtype);
+ls_float_format ls_dtype_format(ls_dtype dtype);
 
-LS_API bool ls_op_valid(int op);
+bool ls_op_valid(int op);
 LS_API const char *ls_op_name(ls_op op);
 LS_API int ls_op_parse(ls_op *out, const char *text);
 // Whether an operation is defined on a type: band, bor, bxor on integers alone.
-LS_API bool ls_op_supports(ls_op op, ls_dtype dtype);
+bool ls_op_supports(ls_op op, ls_dtype dtype);
 
 #ifdef __cplusplus
 }

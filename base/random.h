@@ -12,19 +12,19 @@ extern "C" {
 #endif
 
 // out [4] = Philox4x32-10 of counter [4] under key [2].
-LS_API void ls_philox4x32(uint32_t out[4], const uint32_t counter[4], const uint32_t key[2]);
+void ls_philox4x32(uint32_t out[4], const uint32_t counter[4], const uint32_t key[2]);
 
 // 64 random bits for element `index` of stream `stream` (a call, an operation, a tensor) of `rank`.
-LS_API uint64_t ls_random_bits(uint64_t seed, uint32_t stream, uint32_t rank, uint64_t index);
+uint64_t ls_random_bits(uint64_t seed, uint32_t stream, uint32_t rank, uint64_t index);
 // Uniform in [0, 1), 53 bits.
-LS_API double ls_random_uniform(uint64_t seed, uint32_t stream, uint32_t rank, uint64_t index);
+double ls_random_uniform(uint64_t seed, uint32_t stream, uint32_t rank, uint64_t index);
 // Standard normal (Box-Muller on one Philox block).
-LS_API double ls_random_normal(uint64_t seed, uint32_t stream, uint32_t rank, uint64_t index);
+double ls_random_normal(uint64_t seed, uint32_t stream, uint32_t rank, uint64_t index);
 // Uniform integer in [0, bound), bound >= 1, without modulo bias beyond 2^-64.
-LS_API uint64_t ls_random_below(uint64_t bound, uint64_t seed, uint32_t stream, uint32_t rank,
-                                uint64_t index);
+uint64_t ls_random_below(uint64_t bound, uint64_t seed, uint32_t stream, uint32_t rank,
+                         uint64_t index);
 // A stream number from a name ("weights/user"), so that streams need no registry.
-LS_API uint32_t ls_random_stream(const char *name);
+uint32_t ls_random_stream(const char *name);
 
 #ifdef __cplusplus
 }

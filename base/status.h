@@ -23,6 +23,9 @@ extern "C" {
 #define LS_NORETURN
 #define LS_PRINTF(format_index, args_index)
 #endif
+// What the libraries of the backends need of liblockstep beside its public face: exported for them
+// alone.
+#define LS_API_BACKENDS LS_API
 
 // name, value, short meaning
 #define LS_STATUS_MAP(X)                                                                           \
@@ -65,10 +68,10 @@ LS_API const char *ls_status_text(int status);
 
 // Whether a status is the machine's doing (no memory, no backend, a full disk, a dead process, ...)
 // and not the input's or the program's.
-LS_API bool ls_status_is_environment(int status);
+bool ls_status_is_environment(int status);
 // The status for an errno: LS_ERR_MEMORY, LS_ERR_RESOURCE where the machine has no more
 // to give, and LS_ERR_IO for the rest.
-LS_API int ls_status_of_errno(int error);
+int ls_status_of_errno(int error);
 
 // The last error of this thread. Borrowed; valid until the next failing call of this thread.
 LS_API const ls_error *ls_error_last(void);
@@ -81,7 +84,7 @@ LS_API int ls_error__set(const char *file, int line, int code, int rank, const c
     LS_PRINTF(5, 6);
 
 // Puts context in front of the last error's text ("compare: " ...) and returns its code.
-LS_API int ls_error_wrap(const char *format, ...) LS_PRINTF(1, 2);
+LS_API_BACKENDS int ls_error_wrap(const char *format, ...) LS_PRINTF(1, 2);
 
 #define LS_FAIL(code, ...)            LS_FAIL_RANK(code, LS_RANK_NONE, __VA_ARGS__)
 #define LS_FAIL_RANK(code, rank, ...) ls_error__set(__FILE__, __LINE__, (code), (rank), __VA_ARGS__)

@@ -20,25 +20,25 @@ typedef struct ls_text {
 } ls_text;
 
 LS_API void ls_text_free(ls_text *text);
-LS_API void ls_text_append(ls_text *text, const char *data, size_t length);
+LS_API_BACKENDS void ls_text_append(ls_text *text, const char *data, size_t length);
 LS_API void ls_text_puts(ls_text *text, const char *string);
 LS_API void ls_text_printf(ls_text *text, const char *format, ...) LS_PRINTF(2, 3);
-LS_API void ls_text_repeat(ls_text *text, char c, size_t count);
+void ls_text_repeat(ls_text *text, char c, size_t count);
 // Bytes of the first character of text [bytes] when it is UTF-8 and no control character; else 0.
-LS_API size_t ls_text_printable(const char *text, size_t bytes);
+size_t ls_text_printable(const char *text, size_t bytes);
 // Appends text [bytes], which may be hostile, as one harmless line: a tab becomes a space, and a
 // control character or a byte that is no UTF-8, which a terminal might obey, a '?'.
-LS_API void ls_text_plain(ls_text *text, const char *data, size_t bytes);
+void ls_text_plain(ls_text *text, const char *data, size_t bytes);
 // Appends `word` as one word of a bash command: as it stands, in quotes, or as $'...' where it has
 // characters that cannot be printed.
-LS_API void ls_text_shell(ls_text *text, const char *word);
+void ls_text_shell(ls_text *text, const char *word);
 LS_API const char *ls_text_string(const ls_text *text);  // "" while empty; borrowed
 
 // Number of single-character edits between two strings, capped at `limit` (returns limit + 1 past
 // it). For "did you mean".
-LS_API size_t ls_edit_distance(const char *a, const char *b, size_t limit);
+size_t ls_edit_distance(const char *a, const char *b, size_t limit);
 // The closest of names[count] to `word`, or NULL if none is near enough to suggest.
-LS_API const char *ls_nearest(const char *word, const char *const *names, size_t count);
+const char *ls_nearest(const char *word, const char *const *names, size_t count);
 
 #ifdef __cplusplus
 }

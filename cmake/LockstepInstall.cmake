@@ -14,10 +14,27 @@ endforeach()
 if(LOCKSTEP_BACKENDS STREQUAL "mpi;nccl")
     list(APPEND LOCKSTEP_PUBLIC_HEADERS ${LOCKSTEP_PUBLIC_HEADERS_NCCL_MPI})
 endif()
-foreach(header IN LISTS LOCKSTEP_PUBLIC_HEADERS)
-    get_filename_component(folder "${header}" DIRECTORY)
-    install(FILES "${header}" DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}/lockstep/${folder}")
-endforeach()
+# Users get the headers without what is the library's own, and the manual made of those.
+find_program(LOCKSTEP_PYTHON NAMES python3)
+if(LOCKSTEP_PYTHON)
+    set(public "${PROJECT_BINARY_DIR}/public")
+    set(manual "${PROJECT_BINARY_DIR}/man3")
+    set(tool "${LOCKSTEP_PYTHON}" "${PROJECT_SOURCE_DIR}/cmake/headers.py")
+    add_custom_command(OUTPUT "${manual}/lockstep.3"
+        COMMAND "${CMAKE_COMMAND}" -E rm -rf "${public}"
+        COMMAND ${tool} public "${public}" ${LOCKSTEP_PUBLIC_HEADERS}
+        COMMAND "${CMAKE_COMMAND}" -E chdir "${public}"
+            ${tool} man "${manual}" "${PROJECT_VERSION}" ${LOCKSTEP_PUBLIC_HEADERS}
+        WORKING_DIRECTORY "${PROJECT_SOURCE_DIR}"
+        DEPENDS ${LOCKSTEP_PUBLIC_HEADERS} cmake/headers.py cmake/LockstepPublic.cmake VERBATIM)
+    add_custom_target(lockstep_manual ALL DEPENDS "${manual}/lockstep.3")
+    install(DIRECTORY "${manual}" DESTINATION "${CMAKE_INSTALL_MANDIR}")
+    install(DIRECTORY "${public}/" DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}/lockstep")
+else()
+    install(DIRECTORY ./ DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}/lockstep" FILES_MATCHING
+        PATTERN "*.h" PATTERN "build*" EXCLUDE PATTERN "tests" EXCLUDE)
+endif()
+add_feature_info(manual LOCKSTEP_PYTHON "man pages of the library (python3)")
 
 target_include_directories(lockstep_shared INTERFACE
     "$<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}>"
@@ -77,20 +94,6 @@ if(TARGET lockstep)
     install(FILES "${PROJECT_BINARY_DIR}/scenario.schema.json"
         DESTINATION "${CMAKE_INSTALL_DATADIR}/lockstep")
 endif()
-
-# The public face as man pages, made of the headers' own comments.
-find_program(LOCKSTEP_PYTHON NAMES python3)
-if(LOCKSTEP_PYTHON)
-    set(manual "${PROJECT_BINARY_DIR}/man3")
-    add_custom_command(OUTPUT "${manual}/lockstep.3"
-        COMMAND "${LOCKSTEP_PYTHON}" cmake/headers.py man "${manual}" "${PROJECT_VERSION}"
-            ${LOCKSTEP_PUBLIC_HEADERS}
-        WORKING_DIRECTORY "${PROJECT_SOURCE_DIR}"
-        DEPENDS ${LOCKSTEP_PUBLIC_HEADERS} cmake/headers.py VERBATIM)
-    add_custom_target(lockstep_manual ALL DEPENDS "${manual}/lockstep.3")
-    install(DIRECTORY "${manual}" DESTINATION "${CMAKE_INSTALL_MANDIR}")
-endif()
-add_feature_info(manual LOCKSTEP_PYTHON "man pages of the library (python3)")
 
 # The README's links and those between the pages lead where they do in the tree.
 install(FILES README.md DESTINATION "${CMAKE_INSTALL_DOCDIR}")

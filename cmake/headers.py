@@ -2,7 +2,8 @@
 
 headers.py functions HEADER...          each function's name, one a line
 headers.py variables HEADER...          the same of variables
-headers.py unexported HEADER...         what does not say LS_API, as FILE: NAME
+headers.py public FOLDER HEADER...      copies of the headers as users get them: without what does
+                                        not say LS_API, and without headers that are not given
 headers.py man FOLDER VERSION HEADER... a page of man section 3 for each header, made of its
                                         comments, and a link to it for each of its functions
 
@@ -57,6 +58,79 @@ def variables(text):
         if "extern" in statement.split() and "(" not in statement:
             for part in statement.split(","):
                 yield re.search(r"(ls_\w+)\s*(\[\w*\])?$", part).group(1), exports(statement)
+
+
+# ---- What users get --------------------------------------------------------------------------------
+
+def pieces(text):
+    """(kind, text) of each comment, directive, blank line and statement of the top level."""
+    lines = text.split("\n")
+    at = 0
+    while at < len(lines):
+        start, line = at, lines[at]
+        at += 1
+        if not line.strip():
+            yield "blank", line
+        elif HEADING.match(line):
+            yield "heading", line
+        elif line.startswith("//"):
+            yield "comment", line
+        elif line.startswith("#") or line in ('extern "C" {', "}"):
+            while lines[at - 1].endswith("\\"):
+                at += 1
+            yield "directive", "\n".join(lines[start:at])
+        else:
+            def ended():
+                code = re.sub(r"//[^\n]*", "", "\n".join(lines[start:at])).strip()
+                return code.count("{") == code.count("}") and code.endswith((";", "}"))
+            while not ended():
+                at += 1
+            while at < len(lines) and re.match(r"\s+//", lines[at]):
+                at += 1  # the comment behind it goes on
+            yield "statement", "\n".join(lines[start:at])
+
+
+def is_public(statement):
+    named = [*functions(statement), *variables(statement)]
+    return not named or all(exported for _, exported in named)
+
+
+def for_users(text, headers):
+    """The header without declarations that are the library's own, and what is said of them."""
+    kept, said, came, last = [], [], False, None  # said: the comment of the statements that come
+    for kind, piece in pieces(text):
+        if kind == "comment":
+            said = said + [piece] if last == "comment" else [piece]
+            came = False
+        elif kind == "statement":
+            came = True
+        if kind not in ("comment", "statement") and came:
+            said = []  # all that it was said of is gone
+        public = kind != "statement" or is_public(piece)
+        if not public and last == "comment":
+            said = []  # it was said of this one
+        other = kind == "directive" and piece.startswith('#include "') and \
+            piece.split('"')[1] not in headers
+        if kind != "comment" and public and not other:
+            kept += [("comment", comment) for comment in said] + [(kind, piece)]
+            said = []
+        last = kind
+    out = []
+    for number, (kind, piece) in enumerate(kept):
+        after = [(k, p) for k, p in kept[number + 1:] if k != "blank"][:1]
+        ends = not after or after[0][0] == "heading" or after[0][1].startswith(("#ifdef __", "#endif"))
+        if not (kind == "heading" and ends) and not (kind == "blank" and out[-1:] == [""]):
+            out.append(piece)
+    return "\n".join(out) + "\n"
+
+
+def write_public(folder, headers):
+    for header in headers:
+        path = os.path.join(folder, header)
+        os.makedirs(os.path.dirname(path), exist_ok=True)
+        text = for_users(read(header), headers)
+        with open(path, "w", encoding="utf-8") as file:
+            file.write(text)
 
 
 def read(name):
@@ -190,11 +264,8 @@ def main(arguments):
         for header in arguments[1:]:
             for name, _ in listed[arguments[0]](read(header)):
                 print(name)
-    elif len(arguments) > 1 and arguments[0] == "unexported":
-        for header in arguments[1:]:
-            for name, exported in [*functions(read(header)), *variables(read(header))]:
-                if not exported:
-                    print(f"{header}: {name}")
+    elif len(arguments) > 2 and arguments[0] == "public":
+        write_public(arguments[1], arguments[2:])
     elif len(arguments) > 3 and arguments[0] == "man":
         write_pages(arguments[1], arguments[2], arguments[3:])
     else:

@@ -3,7 +3,6 @@
 #ifndef LS_COLLECTIVES_CHECK_H
 #define LS_COLLECTIVES_CHECK_H
 
-#include "base/exports.h"
 #include "collectives/collectives.h"
 #include "collectives/finding.h"
 #include "kernels/device.h"

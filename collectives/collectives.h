@@ -62,7 +62,7 @@ typedef enum ls_kind {
 #define LS_COLLECTIVE_COUNT LS_SEND  // kinds before it are calls of a whole group
 
 LS_API const char *ls_kind_name(ls_kind kind);  // "unknown kind" of a number that is none
-LS_API int ls_kind_parse(ls_kind *out, const char *text);
+int ls_kind_parse(ls_kind *out, const char *text);
 
 typedef struct ls_comm ls_comm;
 
@@ -99,15 +99,15 @@ typedef struct ls_call {
 
 // "all_reduce sum of 1024 f32 on world (rank 3, call 7, train.c:41)". A purpose stands before "on";
 // of a call with counts for each rank there is no one number to tell.
-LS_API void ls_call_format(char *out, size_t out_bytes, const ls_call *call);
+LS_API_BACKENDS void ls_call_format(char *out, size_t out_bytes, const ls_call *call);
 // Elements in the send and receive buffer of a call (0 where it has none on this rank).
 // LS_ERR_OVERFLOW when they or their bytes do not fit; LS_ERR_INVALID for a call that makes no
 // sense.
-LS_API int ls_call_send_elements(size_t *out, const ls_call *call);
-LS_API int ls_call_recv_elements(size_t *out, const ls_call *call);
+LS_API_BACKENDS int ls_call_send_elements(size_t *out, const ls_call *call);
+LS_API_BACKENDS int ls_call_recv_elements(size_t *out, const ls_call *call);
 // Elements before `member`'s own block in the side that has a block for each member, where one side
 // has; else 0. Of a call whose counts do not overflow.
-LS_API size_t ls_call_own_offset(const ls_call *call, int member);
+size_t ls_call_own_offset(const ls_call *call, int member);
 
 // The memory a call touches, for checks, recordings and backends.
 typedef struct ls_call_extent {
@@ -122,7 +122,7 @@ typedef struct ls_call_extent {
 // in-place rules, which are NCCL's: where one side has a block for each member, the other is the
 // own block of it (all_gather, gather, reduce_scatter, scatter); where both have (all_to_all) there
 // is none; else send == recv. *out may be NULL.
-LS_API int ls_call_check(ls_call_extent *out, const ls_call *call);
+LS_API_BACKENDS int ls_call_check(ls_call_extent *out, const ls_call *call);
 
 // ---- Descriptors --------------------------------------------------------------------------------
 // The elements that a side of a call has on a member.
@@ -165,7 +165,7 @@ typedef struct ls_collective {
 } ls_collective;
 
 // The descriptor of a kind; send and recv share their functions. Never NULL for a valid kind.
-LS_API const ls_collective *ls_collective_of(ls_kind kind);
+LS_API_BACKENDS const ls_collective *ls_collective_of(ls_kind kind);
 
 // A collective whose blocks may differ in size.
 static inline bool ls_collective_has_counts(const ls_collective *collective) {
@@ -272,7 +272,7 @@ struct ls_backend {
 LS_API int ls_backend_sim_create(ls_backend **out, ls_world *world);
 // The same with the buffers, and the math on them, on a device (borrowed). Calls may also name
 // ordinary memory: the data then go to the device and the results come back.
-LS_API int ls_backend_sim_create_on(ls_backend **out, ls_world *world, struct ls_device *device);
+int ls_backend_sim_create_on(ls_backend **out, ls_world *world, struct ls_device *device);
 LS_API void ls_backend_free(ls_backend *backend);  // NULL is allowed
 
 // Completes calls [call_count] of held ranks as one group: for every communicator and rank, the
@@ -287,8 +287,8 @@ LS_API int ls_backend_run(ls_backend *backend, ls_call *calls, int call_count);
 // else LS_ERR_UNSUPPORTED). *call and what it points to must stay until ls_backend_test says that
 // it is done, with its status; *pending is gone then. Collectives of one communicator, and messages
 // one way between two ranks, keep the order in which they were started; all else goes on at once.
-LS_API int ls_backend_start(void **pending, ls_backend *backend, ls_call *call);
-LS_API int ls_backend_test(bool *done, ls_backend *backend, void *pending, const ls_call *call);
+int ls_backend_start(void **pending, ls_backend *backend, ls_call *call);
+int ls_backend_test(bool *done, ls_backend *backend, void *pending, const ls_call *call);
 
 // ---- Communicators ------------------------------------------------------------------------------
 struct ls_comm {
@@ -313,12 +313,12 @@ LS_API int ls_comm_create(ls_comm **out, ls_backend *backend, const int *ranks, 
 // MPI_Comm_split. Every process of parent makes the call; those of one color give the same ranks
 // [size] (this process's among them), id (one that no other communicator of theirs has; see
 // backend->comm_next_id) and name. color < 0: *out is NULL, and nothing else is read.
-LS_API int ls_comm_split_off(ls_comm **out, const ls_comm *parent, int color, const int *ranks,
-                             int size, int id, const char *name);
+int ls_comm_split_off(ls_comm **out, const ls_comm *parent, int color, const int *ranks, int size,
+                      int id, const char *name);
 // Gives up what the backend holds for it and keeps the record, which messages may still name.
 LS_API void ls_comm_close(ls_comm *comm);
-LS_API void ls_comm_free(ls_comm *comm);                   // NULL is allowed
-LS_API int ls_comm_member(const ls_comm *comm, int rank);  // -1: not a member
+LS_API void ls_comm_free(ls_comm *comm);                            // NULL is allowed
+LS_API_BACKENDS int ls_comm_member(const ls_comm *comm, int rank);  // -1: not a member
 
 // All sibling communicators along one mesh axis, one per fiber, in ascending order of their first
 // rank; member i of each has coordinate i. Owned. Every process of the world must make the call.
@@ -364,7 +364,7 @@ LS_API int ls_tensor_redistribute(ls_local_tensor **out, ls_backend *backend,
 // Checks that a tensor's replicas among the held ranks agree, as ls_local_tensor_check_replicas; a
 // difference is the finding replica.diverged at file:line (ls_check_last). Redistributing and
 // full do it by themselves, first, where backend->check_replicas is set.
-LS_API int ls_tensor_check_replicas_at(const char *file, int line, const ls_local_tensor *tensor);
+int ls_tensor_check_replicas_at(const char *file, int line, const ls_local_tensor *tensor);
 #define ls_tensor_check_replicas(tensor) ls_tensor_check_replicas_at(__FILE__, __LINE__, tensor)
 // The whole tensor on every held rank: redistributed to replicate, reconciled, copied to out.
 LS_API int ls_tensor_full(void *out, size_t out_bytes, ls_backend *backend,

@@ -78,8 +78,8 @@ typedef enum ls_finding_id {
 
 LS_API const char *ls_finding_name(ls_finding_id id);
 LS_API int ls_finding_parse(ls_finding_id *out, const char *name);
-LS_API bool ls_finding_default(ls_finding_id id);  // whether its check is on unless asked otherwise
-LS_API const char *ls_finding_text(ls_finding_id id);  // what was found, in a line
+bool ls_finding_default(ls_finding_id id);      // whether its check is on unless asked otherwise
+const char *ls_finding_text(ls_finding_id id);  // what was found, in a line
 
 // Where a rank is in its program. The calls that it has made and the one that it waits for say it
 // alike in the simulator and in a real process.
@@ -100,9 +100,9 @@ typedef struct ls_place {
     char what[128];    // WAITS: that call, for people: "all_reduce sum of 8 f32 on world"
 } ls_place;
 
-LS_API bool ls_place_equal(const ls_place *a, const ls_place *b);  // but for people's words
+bool ls_place_equal(const ls_place *a, const ls_place *b);  // but for people's words
 // "waits in call 1, barrier on world (line 11)"; out [out_bytes].
-LS_API void ls_place_format(char *out, size_t out_bytes, const ls_place *place);
+void ls_place_format(char *out, size_t out_bytes, const ls_place *place);
 
 typedef struct ls_finding {
     ls_finding_id id;
@@ -133,7 +133,7 @@ LS_API const ls_check_failure *ls_check_last(void);
 LS_API void ls_check_clear(void);
 // The same as a finding, with the sentence of ls_error_last() as its text; all of it in `arena`.
 // LS_ERR_NOT_FOUND when the last failure was no defect of the program.
-LS_API int ls_check_finding(ls_finding *out, ls_arena *arena);
+int ls_check_finding(ls_finding *out, ls_arena *arena);
 
 #ifdef __cplusplus
 }

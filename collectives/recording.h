@@ -72,34 +72,34 @@ typedef struct ls_recording_info {
 } ls_recording_info;
 
 // `dir` must exist: the launcher makes a directory beside the recording's place and publishes it.
-LS_API int ls_recording_writer_create(ls_recording_writer **out, const char *dir,
-                                      const ls_world *world, const ls_recording_info *info);
+int ls_recording_writer_create(ls_recording_writer **out, const char *dir, const ls_world *world,
+                               const ls_recording_info *info);
 // Where the run's stage outputs go. Outputs of ranks that are not held are LS_ERR_INVALID.
-LS_API ls_stage_sink ls_recording_writer_sink(ls_recording_writer *writer);
+ls_stage_sink ls_recording_writer_sink(ls_recording_writer *writer);
 // An ls_call_observer: records calls (without their buffers). Its arg is the writer.
-LS_API void ls_recording_writer_observe(void *writer, const ls_call *call);
+void ls_recording_writer_observe(void *writer, const ls_call *call);
 // Writes the files. The writer can then only be freed.
-LS_API int ls_recording_writer_finish(ls_recording_writer *writer);
+int ls_recording_writer_finish(ls_recording_writer *writer);
 // Instead: the calls that were recorded, as a recording without files and outputs, to be compared.
 // The writer can then only be freed, and so must *out.
-LS_API int ls_recording_writer_calls(ls_recording **out, ls_recording_writer *writer);
-LS_API void ls_recording_writer_free(ls_recording_writer *writer);  // NULL is allowed
+int ls_recording_writer_calls(ls_recording **out, ls_recording_writer *writer);
+void ls_recording_writer_free(ls_recording_writer *writer);  // NULL is allowed
 // Moves the complete directory `made` to `dir` in one rename, replacing an earlier recording there
 // (and nothing else: LS_ERR_INVALID when `dir` is something that is not a recording).
-LS_API int ls_recording_publish(const char *made, const char *dir);
+int ls_recording_publish(const char *made, const char *dir);
 
 // ---- Reading ------------------------------------------------------------------------------------
 // The rank whose file of a recording has this name (without folders); -1: it is none.
-LS_API int ls_recording_file_rank(const char *name);
+int ls_recording_file_rank(const char *name);
 
 // Opens a recording. Files may be hostile: LS_ERR_FORMAT names file and reason. Free it with
 // ls_recording_free.
-LS_API int ls_recording_open(ls_recording **out, const char *dir);
-LS_API void ls_recording_free(ls_recording *recording);  // NULL is allowed
-LS_API const ls_recording_info *ls_recording_about(const ls_recording *recording);
+int ls_recording_open(ls_recording **out, const char *dir);
+void ls_recording_free(ls_recording *recording);  // NULL is allowed
+const ls_recording_info *ls_recording_about(const ls_recording *recording);
 // Gives every stage output of every rank to `sink`, rank by rank, in the order of recording; data
 // is borrowed for the call. `reduces` is as it was recorded.
-LS_API int ls_recording_read(const ls_recording *recording, const ls_stage_sink *sink);
+int ls_recording_read(const ls_recording *recording, const ls_stage_sink *sink);
 // A rank's call records, in order; comm is NULL in them, its name and member ranks are in the info.
 typedef struct ls_recorded_call {
     ls_call call;      // send, recv and comm are NULL; counts and file are owned by the recording
@@ -112,9 +112,8 @@ typedef struct ls_recorded_call {
     int channels;           // 0: not known
     const char *order;      // text of the reduction order that follows from these, or NULL
 } ls_recorded_call;
-LS_API int ls_recording_call_count(const ls_recording *recording, int rank);
-LS_API const ls_recorded_call *ls_recording_call(const ls_recording *recording, int rank,
-                                                 int index);
+int ls_recording_call_count(const ls_recording *recording, int rank);
+const ls_recorded_call *ls_recording_call(const ls_recording *recording, int rank, int index);
 
 // How the calls of two runs differ: kind, type, count, op, root, communicator and order.
 typedef struct ls_call_difference {
@@ -123,8 +122,8 @@ typedef struct ls_call_difference {
 } ls_call_difference;
 // Compares two recordings of as many ranks, rank by rank and call by call. `text` gets the first
 // difference.
-LS_API void ls_recording_compare_calls(ls_call_difference *out, ls_text *text,
-                                       const ls_recording *simulated, const ls_recording *recorded);
+void ls_recording_compare_calls(ls_call_difference *out, ls_text *text,
+                                const ls_recording *simulated, const ls_recording *recorded);
 
 #ifdef __cplusplus
 }

@@ -43,18 +43,18 @@ LS_API int ls_diagnostics_create(ls_diagnostics **out, const char *name);
 LS_API void ls_diagnostics_free(ls_diagnostics *diagnostics);  // NULL is allowed
 
 // The text of the file, for the source lines; copied.
-LS_API int ls_diagnostics_set_source(ls_diagnostics *diagnostics, const char *text, size_t bytes);
+int ls_diagnostics_set_source(ls_diagnostics *diagnostics, const char *text, size_t bytes);
 
 // Adds one; strings are copied. Lost (but counted) past LS_DIAGNOSTICS_MAX or without memory.
-LS_API void ls_diagnostics_add(ls_diagnostics *diagnostics, const ls_diagnostic *diagnostic);
+void ls_diagnostics_add(ls_diagnostics *diagnostics, const ls_diagnostic *diagnostic);
 // The short form: a sentence at a mark.
-LS_API void ls_diagnostics_error(ls_diagnostics *diagnostics, ls_mark mark, const char *format, ...)
+void ls_diagnostics_error(ls_diagnostics *diagnostics, ls_mark mark, const char *format, ...)
     LS_PRINTF(3, 4);
 
 LS_API int ls_diagnostics_count(const ls_diagnostics *diagnostics);  // errors, lost ones too
 // Error `index` (below min(count, LS_DIAGNOSTICS_MAX)), in order of line and column. Borrowed.
-LS_API const ls_diagnostic *ls_diagnostics_at(ls_diagnostics *diagnostics, int index);
-LS_API const char *ls_diagnostics_file(const ls_diagnostics *diagnostics);
+const ls_diagnostic *ls_diagnostics_at(ls_diagnostics *diagnostics, int index);
+const char *ls_diagnostics_file(const ls_diagnostics *diagnostics);
 
 // Appends all of them, in order of line and column, each with its source line and caret.
 LS_API void ls_diagnostics_format(ls_text *out, ls_diagnostics *diagnostics);

@@ -23,16 +23,15 @@ typedef struct ls_npy {
 } ls_npy;
 
 // What a file holds: all of *out but the data, which stays NULL. Checks what ls_npy_read checks.
-LS_API int ls_npy_describe(ls_npy *out, const char *path);
+int ls_npy_describe(ls_npy *out, const char *path);
 // Reads a file. LS_ERR_IO; LS_ERR_FORMAT for a broken file; LS_ERR_UNSUPPORTED for Fortran order,
 // objects, and types that lockstep lacks, naming them. Free *out with ls_npy_free.
-LS_API int ls_npy_read(ls_npy *out, const char *path);
-LS_API void ls_npy_free(ls_npy *array);
+int ls_npy_read(ls_npy *out, const char *path);
+void ls_npy_free(ls_npy *array);
 
 // Writes dim [ndim], data [product of dim] as version 1. The file appears complete or not at all.
 // LS_ERR_UNSUPPORTED for bf16 and f8, which NumPy lacks.
-LS_API int ls_npy_write(const char *path, ls_dtype dtype, int ndim, const int64_t *dim,
-                        const void *data);
+int ls_npy_write(const char *path, ls_dtype dtype, int ndim, const int64_t *dim, const void *data);
 
 #ifdef __cplusplus
 }

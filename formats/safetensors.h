@@ -32,19 +32,19 @@ typedef struct ls_safetensor {
 typedef struct ls_safetensors ls_safetensors;
 
 // LS_ERR_IO, or LS_ERR_FORMAT saying what is wrong. The caller frees it.
-LS_API int ls_safetensors_open(ls_safetensors **out, const char *path);
-LS_API void ls_safetensors_free(ls_safetensors *file);  // NULL is allowed
-LS_API size_t ls_safetensors_count(const ls_safetensors *file);
+int ls_safetensors_open(ls_safetensors **out, const char *path);
+void ls_safetensors_free(ls_safetensors *file);  // NULL is allowed
+size_t ls_safetensors_count(const ls_safetensors *file);
 // Tensor `index`, in the order of the data. Borrowed.
-LS_API const ls_safetensor *ls_safetensors_at(const ls_safetensors *file, size_t index);
+const ls_safetensor *ls_safetensors_at(const ls_safetensors *file, size_t index);
 // By name; NULL when there is none (no error is set).
-LS_API const ls_safetensor *ls_safetensors_find(const ls_safetensors *file, const char *name);
+const ls_safetensor *ls_safetensors_find(const ls_safetensors *file, const char *name);
 // A value of __metadata__, or NULL. Borrowed.
-LS_API const char *ls_safetensors_metadata(const ls_safetensors *file, const char *key);
+const char *ls_safetensors_metadata(const ls_safetensors *file, const char *key);
 // out [tensor->bytes] = the tensor's data. LS_ERR_UNSUPPORTED for a type that lockstep lacks,
 // LS_ERR_INVALID when out_bytes is not tensor->bytes.
-LS_API int ls_safetensors_read(void *out, size_t out_bytes, const ls_safetensors *file,
-                               const ls_safetensor *tensor);
+int ls_safetensors_read(void *out, size_t out_bytes, const ls_safetensors *file,
+                        const ls_safetensor *tensor);
 
 // A tensor to be written; data [product of dim] is borrowed.
 typedef struct ls_safetensor_source {
@@ -57,9 +57,8 @@ typedef struct ls_safetensor_source {
 
 // Writes tensors [tensor_count] in this order, with metadata [2 * metadata_count]: key, value, ...
 // The file appears complete or not at all. LS_ERR_INVALID for a name given twice.
-LS_API int ls_safetensors_write(const char *path, const ls_safetensor_source *tensors,
-                                size_t tensor_count, const char *const *metadata,
-                                size_t metadata_count);
+int ls_safetensors_write(const char *path, const ls_safetensor_source *tensors, size_t tensor_count,
+                         const char *const *metadata, size_t metadata_count);
 
 #ifdef __cplusplus
 }

@@ -12,16 +12,16 @@ extern "C" {
 
 // Round to nearest even; NaN stays NaN (quiet). f8e4m3 (finite, no infinity) saturates to +-448 and
 // f8e5m2 to +-57344 as CUDA's __NV_SATFINITE does; NaN stays NaN.
-LS_API float ls_f16_to_f32(uint16_t bits);
-LS_API uint16_t ls_f32_to_f16(float value);
-LS_API uint16_t ls_f64_to_f16(double value);  // one rounding, not two
-LS_API float ls_bf16_to_f32(uint16_t bits);
-LS_API uint16_t ls_f32_to_bf16(float value);
-LS_API uint16_t ls_f64_to_bf16(double value);    // one rounding
-LS_API uint16_t ls_f8e4m3_to_f16(uint8_t bits);  // exact
-LS_API uint16_t ls_f8e5m2_to_f16(uint8_t bits);  // exact
-LS_API uint8_t ls_f16_to_f8e4m3(uint16_t bits);
-LS_API uint8_t ls_f16_to_f8e5m2(uint16_t bits);
+float ls_f16_to_f32(uint16_t bits);
+uint16_t ls_f32_to_f16(float value);
+LS_API_BACKENDS uint16_t ls_f64_to_f16(double value);  // one rounding, not two
+float ls_bf16_to_f32(uint16_t bits);
+uint16_t ls_f32_to_bf16(float value);
+uint16_t ls_f64_to_bf16(double value);    // one rounding
+uint16_t ls_f8e4m3_to_f16(uint8_t bits);  // exact
+uint16_t ls_f8e5m2_to_f16(uint8_t bits);  // exact
+LS_API_BACKENDS uint8_t ls_f16_to_f8e4m3(uint16_t bits);
+LS_API_BACKENDS uint8_t ls_f16_to_f8e5m2(uint16_t bits);
 
 // One element as a double (integers beyond 2^53 round; a NaN keeps its sign and every bit of its
 // payload, signalling ones too) and back (floats: one rounding, saturating

@@ -12,7 +12,6 @@
 #include <stdint.h>
 
 #include "base/dtype.h"
-#include "base/exports.h"
 #include "base/status.h"
 #include "kernels/element.h"
 #include "kernels/pooling.h"

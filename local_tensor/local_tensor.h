@@ -44,12 +44,12 @@ typedef struct ls_block {
 
 // The part common to two blocks of one logical tensor (same number of dimensions, asserted).
 // Returns its elements; 0 when they have none in common (then every size in *out is 0).
-LS_API size_t ls_block_intersect(ls_block *out, const ls_block *a, const ls_block *b);
+size_t ls_block_intersect(ls_block *out, const ls_block *a, const ls_block *b);
 // Copies the part common to two blocks between their dense row-major arrays: to [to_block->size],
 // from [from_block->size], elements of element_bytes. Returns the elements copied. The one
 // primitive that cutting, joining and redistributing are made of.
-LS_API size_t ls_block_copy(void *to, const ls_block *to_block, const void *from,
-                            const ls_block *from_block, size_t element_bytes);
+size_t ls_block_copy(void *to, const ls_block *to_block, const void *from,
+                     const ls_block *from_block, size_t element_bytes);
 
 // ---- Mesh ---------------------------------------------------------------------------------------
 // An n-D row-major arrangement of ranks. A world's mesh covers all its ranks; the fibers along a
@@ -68,10 +68,10 @@ LS_API void ls_mesh_coordinates(int *out, const ls_mesh *mesh, int rank);  // ou
 LS_API int ls_mesh_rank(const ls_mesh *mesh, const int *coordinates);
 // The ranks that differ from `rank` in mesh dimension `axis` alone, ascending along it:
 // out [mesh->dim[axis]].
-LS_API void ls_mesh_fiber(int *out, const ls_mesh *mesh, int axis, int rank);
+void ls_mesh_fiber(int *out, const ls_mesh *mesh, int axis, int rank);
 LS_API int ls_mesh_axis(int *out, const ls_mesh *mesh, const char *name);  // LS_ERR_NOT_FOUND
 // "0-3, 7" for ascending ranks [rank_count]; cut off with "..." to fit, always terminated.
-LS_API void ls_ranks_format(char *out, size_t out_bytes, const int *ranks, int rank_count);
+void ls_ranks_format(char *out, size_t out_bytes, const int *ranks, int rank_count);
 
 // ---- World --------------------------------------------------------------------------------------
 // The ranks of one program and what they share. No global state: worlds are independent.
@@ -95,10 +95,10 @@ LS_API int ls_world_size(const ls_world *world);                  // ranks
 LS_API int ls_world_held_count(const ls_world *world);            // ranks held here
 LS_API const int *ls_world_held(const ls_world *world);           // ascending, borrowed
 LS_API int ls_world_held_index(const ls_world *world, int rank);  // -1 when not held
-LS_API uint64_t ls_world_seed(const ls_world *world);
-LS_API const ls_allocator *ls_world_allocator(const ls_world *world);
+uint64_t ls_world_seed(const ls_world *world);
+const ls_allocator *ls_world_allocator(const ls_world *world);
 // The device of its shards; the host (ls_device_host) where the options named none.
-LS_API struct ls_device *ls_world_device(const ls_world *world);
+struct ls_device *ls_world_device(const ls_world *world);
 
 // ---- Placement ----------------------------------------------------------------------------------
 typedef enum ls_placement_kind {
@@ -138,8 +138,8 @@ typedef struct ls_placements {
                      .at = {__VA_ARGS__}})
 
 // Same kinds, dimensions (as written: -1 and the last one differ), ops and explicit sizes.
-LS_API bool ls_placements_equal(const ls_placements *a, const ls_placements *b, int mesh_dim_count,
-                                const int *mesh_dims);
+bool ls_placements_equal(const ls_placements *a, const ls_placements *b, int mesh_dim_count,
+                         const int *mesh_dims);
 LS_API void ls_placements_format(char *out, size_t out_bytes, const ls_placements *placements);
 // "S(0), R, P(sum)" and back; explicit sizes print as "S(0, sizes)", which does not parse.
 LS_API int ls_placements_parse(ls_placements *out, const char *text);
@@ -211,8 +211,8 @@ LS_API int ls_local_tensor_from_blocks(ls_local_tensor **out, ls_world *world, l
 LS_API int ls_local_tensor_clone(ls_local_tensor **out, const ls_local_tensor *tensor);
 // Declares that the tensor's shards (one per rank) are those of logical `shape` under `placements`,
 // which they then follow. LS_ERR_MISMATCH names the rank and the dimension whose size is another.
-LS_API int ls_local_tensor_place(ls_local_tensor *tensor, const ls_shape *shape,
-                                 const ls_placements *placements);
+int ls_local_tensor_place(ls_local_tensor *tensor, const ls_shape *shape,
+                          const ls_placements *placements);
 
 // Standard normal values, rounded to the tensor's floating-point type: element i of the *logical*
 // tensor is a function of (seed, stream, i) alone, so any sharding of the same tensor holds the
@@ -222,7 +222,7 @@ LS_API int ls_local_tensor_place(ls_local_tensor *tensor, const ls_shape *shape,
 LS_API int ls_local_tensor_randn(ls_local_tensor *tensor, const char *stream);
 // Values that differ per rank: element i of rank r (counted through its shards) from (seed, stream,
 // r, i).
-LS_API int ls_local_tensor_randn_per_rank(ls_local_tensor *tensor, const char *stream);
+int ls_local_tensor_randn_per_rank(ls_local_tensor *tensor, const char *stream);
 
 // Calls `callback` once per rank of the tensor, ascending, with that rank's shards to fill or read.
 // A non-zero return stops and is passed on, wrapped with the rank.
@@ -238,24 +238,23 @@ LS_API int ls_local_tensor_reconcile(void *out, const ls_local_tensor *tensor);
 // above). LS_ERR_MISMATCH names the rank at fault (of a group without a majority: those unlike its
 // first), the element and both values; wrong [held ranks], [*wrong_count]: the ranks at fault of
 // the first group that differs. A tensor without placements has no replicas.
-LS_API int ls_local_tensor_check_replicas(int *wrong, int *wrong_count,
-                                          const ls_local_tensor *tensor);
+int ls_local_tensor_check_replicas(int *wrong, int *wrong_count, const ls_local_tensor *tensor);
 // Checks that dtype, number of dimensions and, for every rank, the block are what the placements
 // and the logical shape demand; names rank and dimension.
 LS_API int ls_local_tensor_check(const ls_local_tensor *tensor);
 
 #define LS_ELEMENT_TEXT_MAX 40
 // The shortest text that reads back to the same element; out_bytes >= LS_ELEMENT_TEXT_MAX.
-LS_API void ls_element_format(char *out, size_t out_bytes, const void *element, ls_dtype dtype);
+void ls_element_format(char *out, size_t out_bytes, const void *element, ls_dtype dtype);
 // The bits of an element, zero-extended.
-LS_API uint64_t ls_element_bits(const void *element, ls_dtype dtype);
+uint64_t ls_element_bits(const void *element, ls_dtype dtype);
 
 // Prints placement and every held shard's block and head (at most `values_max` values each).
 LS_API int ls_local_tensor_print(FILE *stream, const ls_local_tensor *tensor, size_t values_max);
 
 // Metadata agreement across ranks: dtype and number of dimensions must be equal on all ranks, all
 // sizes too unless `ragged_dim` (-1: none) names the one dimension that may differ.
-LS_API int ls_local_tensor_check_metadata(const ls_local_tensor *tensor, int ragged_dim);
+int ls_local_tensor_check_metadata(const ls_local_tensor *tensor, int ragged_dim);
 
 // ---- Plain operations, rank by rank -------------------------------------------------------------
 // Each works on every rank's single shard alone and makes a new tensor, without logical shape and
@@ -285,15 +284,15 @@ LS_API int ls_local_tensor_transpose(ls_local_tensor **out, const ls_local_tenso
 // partial(sum).
 LS_API int ls_local_tensor_sum(ls_local_tensor **out, const ls_local_tensor *tensor, int dim);
 // Size of a dimension on each rank.
-LS_API int ls_local_tensor_size(ls_rank_int **out, const ls_local_tensor *tensor, int dim);
+int ls_local_tensor_size(ls_rank_int **out, const ls_local_tensor *tensor, int dim);
 
 // ---- Per-rank integers --------------------------------------------------------------------------
 LS_API int ls_rank_int_create(ls_rank_int **out, const ls_world *world, const int64_t *values);
 LS_API int ls_rank_int_same(ls_rank_int **out, const ls_world *world, int64_t value);
-LS_API int ls_rank_int_rank(ls_rank_int **out, const ls_world *world);  // each rank's own number
-LS_API int ls_rank_int_coordinate(ls_rank_int **out, const ls_world *world, int axis);
+int ls_rank_int_rank(ls_rank_int **out, const ls_world *world);  // each rank's own number
+int ls_rank_int_coordinate(ls_rank_int **out, const ls_world *world, int axis);
 LS_API void ls_rank_int_free(ls_rank_int *value);
-LS_API int64_t ls_rank_int_at(const ls_rank_int *value, int rank);  // asserts that rank is held
+int64_t ls_rank_int_at(const ls_rank_int *value, int rank);  // asserts that rank is held
 
 typedef enum ls_int_op {
     LS_INT_ADD,
@@ -305,8 +304,7 @@ typedef enum ls_int_op {
     LS_INT_MAX
 } ls_int_op;
 // LS_ERR_INVALID for division by zero and LS_ERR_OVERFLOW, both naming the rank.
-LS_API int ls_rank_int_binary(ls_rank_int **out, ls_int_op op, const ls_rank_int *a,
-                              const ls_rank_int *b);
+int ls_rank_int_binary(ls_rank_int **out, ls_int_op op, const ls_rank_int *a, const ls_rank_int *b);
 
 typedef enum ls_int_compare {
     LS_INT_EQ,
@@ -318,15 +316,15 @@ typedef enum ls_int_compare {
 } ls_int_compare;
 // One answer for all held ranks; LS_ERR_MISMATCH names the ranks on both sides when they disagree
 // (a branch on it would split the single instruction stream).
-LS_API int ls_rank_int_compare(bool *out, ls_int_compare compare, const ls_rank_int *a,
-                               const ls_rank_int *b);
+int ls_rank_int_compare(bool *out, ls_int_compare compare, const ls_rank_int *a,
+                        const ls_rank_int *b);
 // The common value; LS_ERR_MISMATCH names two ranks that differ.
-LS_API int ls_rank_int_value(int64_t *out, const ls_rank_int *value);
+int ls_rank_int_value(int64_t *out, const ls_rank_int *value);
 
 // rank_map: one value per held rank from a callback.
 typedef int (*ls_rank_int_callback)(void *arg, int rank, int64_t *value);
-LS_API int ls_rank_int_map(ls_rank_int **out, const ls_world *world, ls_rank_int_callback callback,
-                           void *arg);
+int ls_rank_int_map(ls_rank_int **out, const ls_world *world, ls_rank_int_callback callback,
+                    void *arg);
 
 #ifdef __cplusplus
 }

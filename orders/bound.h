@@ -13,21 +13,21 @@ extern "C" {
 // Unit roundoff of one step in a float dtype: rounding to nearest moves a normal value v by at most
 // ls_bound_roundoff(dtype) * |v|. f32 2^-24, f16 2^-11, bf16 2^-8, f64 2^-53; f8 counts both of its
 // roundings (to f16, then to f8). 0 for integers.
-LS_API double ls_bound_roundoff(ls_dtype dtype);
+double ls_bound_roundoff(ls_dtype dtype);
 
 // The largest error that one step whose exact result has magnitude `magnitude` can make: half a
 // unit in the last place of its binade, or half the smallest subnormal. 0 for integers.
-LS_API double ls_bound_step(ls_dtype dtype, double magnitude);
+double ls_bound_step(ls_dtype dtype, double magnitude);
 
 // For sums of which only the size is known (pooled lookups, gradients): any order of adding `terms`
 // values of dtype, whose magnitudes add up to `magnitudes`, lies within the result of the exact
 // sum: (terms - 1) u * magnitudes (Jeannerod and Rump 2013). For terms that are themselves rounded
 // products, use ls_bound_sum_of_products. 0 for at most one term; infinity where a partial sum can
 // overflow (f8, which saturates: finite).
-LS_API double ls_bound_sum(ls_dtype dtype, size_t terms, double magnitudes);
+double ls_bound_sum(ls_dtype dtype, size_t terms, double magnitudes);
 // The same where each term is a product rounded to dtype first (weighted pooling: w * e). One more
 // rounding per term; also right when the multiply-adds are fused.
-LS_API double ls_bound_sum_of_products(ls_dtype dtype, size_t terms, double magnitudes);
+double ls_bound_sum_of_products(ls_dtype dtype, size_t terms, double magnitudes);
 
 // How partial results of some order can pass the largest finite value: then an infinity of that
 // sign is a correct result, and NaN where both can. A finite result is held to the bound all the
@@ -40,12 +40,12 @@ typedef enum ls_overflow {
 
 // The ways in which partial results of these magnitudes, above and below zero, overflow. Saturating
 // types (f8): none.
-LS_API unsigned char ls_bound_overflow(ls_dtype dtype, double up, double down);
+unsigned char ls_bound_overflow(ls_dtype dtype, double up, double down);
 
 // For results that stay finite: how far they lie from the exact ones where `roundings` are made on
 // the way of each term, and the terms' magnitudes add up to `magnitudes`: ((1 + u)^roundings - 1)
 // magnitudes. Not counted: products that underflow, half a subnormal each.
-LS_API double ls_bound_roundings(ls_dtype dtype, size_t roundings, double magnitudes);
+double ls_bound_roundings(ls_dtype dtype, size_t roundings, double magnitudes);
 
 // One element of a reduction: its exact value, as the unevaluated sum hi + lo, and the bound.
 typedef struct ls_bound_element {
@@ -60,17 +60,17 @@ typedef struct ls_bound_element {
 // at the end and as a sum of terms multiplied by the rounded 1/ranks. Integers, max, min and
 // bitwise operations are exact: hi is the value (integers beyond 2^53: hi + lo) and bound 0.
 // LS_ERR_MEMORY.
-LS_API int ls_bound_reduction(ls_bound_element *out, const ls_reduction *reduction, size_t first,
-                              size_t length);
+int ls_bound_reduction(ls_bound_element *out, const ls_reduction *reduction, size_t first,
+                       size_t length);
 
 // |actual - exact| / bound: at most 1 is correct. 0 when equal (NaN equals NaN, an infinity
 // itself); 1 for an overflow that an order can give; infinity where they differ and no difference
 // is allowed, or where the bound is not finite, which proves nothing. `actual`: one element of
 // dtype.
-LS_API double ls_bound_ratio(const ls_bound_element *element, ls_dtype dtype, const void *actual);
+double ls_bound_ratio(const ls_bound_element *element, ls_dtype dtype, const void *actual);
 
 // The same for a value that is not in memory.
-LS_API double ls_bound_ratio_of(double actual, double exact, double bound, unsigned char overflow);
+double ls_bound_ratio_of(double actual, double exact, double bound, unsigned char overflow);
 
 #ifdef __cplusplus
 }

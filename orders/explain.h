@@ -21,12 +21,12 @@ typedef struct ls_order_observation {
 } ls_order_observation;
 
 // Elements of an observation's result.
-LS_API size_t ls_order_elements(const ls_order_observation *observation);
+size_t ls_order_elements(const ls_order_observation *observation);
 
 // Elements whose bits an order does not give (any NaN equals any NaN), counted up to `limit`;
 // *first is the first of them. Errors as of ls_order_all_reduce.
-LS_API int ls_order_differing(size_t *differing, size_t *first, const ls_order *order,
-                              const ls_order_observation *observation, size_t limit);
+int ls_order_differing(size_t *differing, size_t *first, const ls_order *order,
+                       const ls_order_observation *observation, size_t limit);
 
 typedef struct ls_order_explanation {
     bool found;
@@ -40,16 +40,15 @@ typedef struct ls_order_explanation {
 // Searches for an order of `observation`, beginning with `stated`. *budget: elements of inputs that
 // may be folded, less those that were when it returns; NULL: as many as it takes. The caller frees
 // with ls_order_explanation_clear.
-LS_API int ls_order_explain(ls_order_explanation *out, const ls_order *stated,
-                            const ls_order_observation *observation, uint64_t *budget);
+int ls_order_explain(ls_order_explanation *out, const ls_order *stated,
+                     const ls_order_observation *observation, uint64_t *budget);
 // The orders that most sums are made in: NCCL's rings and trees of one host, then rank order. NULL
 // past the last.
-LS_API const char *ls_order_common(int index);
+const char *ls_order_common(int index);
 // Whether the result was made in `order` and then damaged: at most one element in 32 differs, of
 // those by which orders can be told apart.
-LS_API int ls_order_proven(bool *out, const ls_order *order,
-                           const ls_order_observation *observation);
-LS_API void ls_order_explanation_clear(ls_order_explanation *explanation);
+int ls_order_proven(bool *out, const ls_order *order, const ls_order_observation *observation);
+void ls_order_explanation_clear(ls_order_explanation *explanation);
 
 #ifdef __cplusplus
 }

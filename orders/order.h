@@ -22,7 +22,7 @@ typedef struct ls_order ls_order;
 // adds LS_ERR_IO and LS_ERR_FORMAT.
 LS_API int ls_order_parse(ls_order **out, const char *text);
 // The FILE of "measured:FILE" within `text`; NULL for every other order.
-LS_API const char *ls_order_file(const char *text);
+const char *ls_order_file(const char *text);
 LS_API void ls_order_free(ls_order *order);  // NULL is allowed
 // The canonical text, such that parsing it gives an equal order. Borrowed.
 LS_API const char *ls_order_text(const ls_order *order);  // "rank" for NULL
@@ -43,15 +43,15 @@ typedef struct ls_reduction {
 // call into ranges gives the same bits. out may equal an input's same range. Under an NCCL order,
 // avg of floats multiplies each term by the rounded 1/ranks and fuses where NCCL's kernels do.
 // LS_ERR_MEMORY, and the errors of ls_order_runs.
-LS_API int ls_order_all_reduce(const ls_order *order, void *out, const ls_reduction *reduction,
-                               size_t first, size_t length);
+int ls_order_all_reduce(const ls_order *order, void *out, const ls_reduction *reduction,
+                        size_t first, size_t length);
 // The same for reduce to group member `root`.
-LS_API int ls_order_reduce(const ls_order *order, void *out, const ls_reduction *reduction,
-                           int root, size_t first, size_t length);
+int ls_order_reduce(const ls_order *order, void *out, const ls_reduction *reduction, int root,
+                    size_t first, size_t length);
 // The same for block `block` of a reduce_scatter: in[k] points at the block's first element in rank
 // k's input.
-LS_API int ls_order_reduce_scatter(const ls_order *order, void *out, const ls_reduction *reduction,
-                                   int block, size_t first, size_t length);
+int ls_order_reduce_scatter(const ls_order *order, void *out, const ls_reduction *reduction,
+                            int block, size_t first, size_t length);
 
 // ---- Looking at an order ------------------------------------------------------------------------
 typedef enum ls_order_call {
@@ -89,11 +89,11 @@ typedef int (*ls_order_visit)(void *arg, const ls_order_run *run);
 // Calls `visit` for the runs of a range, ascending and without gaps. Stops at the first status that
 // is not LS_OK and returns it. LS_ERR_INVALID where the order does not fit the number of ranks,
 // LS_ERR_OVERFLOW where the call's size does not fit.
-LS_API int ls_order_runs(const ls_order *order, const ls_order_range *range, ls_order_visit visit,
-                         void *arg);
+int ls_order_runs(const ls_order *order, const ls_order_range *range, ls_order_visit visit,
+                  void *arg);
 // "0(1(2(3)))": rank 3's term, rank 2's added, then 1's, then 0's. out gets a terminating 0 and is
 // cut where it does not fit.
-LS_API void ls_fold_text(char *out, size_t out_bytes, const ls_fold *fold);
+void ls_fold_text(char *out, size_t out_bytes, const ls_fold *fold);
 
 #ifdef __cplusplus
 }

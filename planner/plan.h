@@ -35,9 +35,9 @@ typedef struct ls_sharding_traits {
     ls_over rows;
     bool columns, one_host;
 } ls_sharding_traits;
-LS_API ls_sharding_traits ls_sharding_traits_of(ls_sharding sharding);
+ls_sharding_traits ls_sharding_traits_of(ls_sharding sharding);
 // How many ranks its rows are cut over: 1, a host's or all.
-LS_API int ls_sharding_width(ls_sharding sharding, int ranks, int ranks_per_host);
+int ls_sharding_width(ls_sharding sharding, int ranks, int ranks_per_host);
 LS_API const char *ls_sharding_name(ls_sharding sharding);
 LS_API int ls_sharding_parse(ls_sharding *out, const char *text);
 
@@ -68,13 +68,13 @@ typedef struct ls_plan {
 
 // Row-wise blocks by TorchRec's rule: ceil(rows / count) each, then the rest, then empty ones,
 // whose offset is `rows`. offsets, sizes [count]; rows >= 0, count >= 1.
-LS_API void ls_plan_split_rows(int64_t *offsets, int64_t *sizes, int64_t rows, int count);
+void ls_plan_split_rows(int64_t *offsets, int64_t *sizes, int64_t rows, int count);
 // Column block width by TorchRec's rule: the smallest divisor of `columns` that is a multiple of 4,
 // at least `minimum` (0: LS_PLAN_COLUMN_MINIMUM) and less than `columns`; without one, `columns`.
 #define LS_PLAN_COLUMN_MINIMUM 128
-LS_API int64_t ls_plan_column_block(int64_t columns, int64_t minimum);
+int64_t ls_plan_column_block(int64_t columns, int64_t minimum);
 
-LS_API bool ls_plan_kernel_known(const char *kernel);
+bool ls_plan_kernel_known(const char *kernel);
 
 // Checks that every table is tiled exactly (data parallel: whole on every rank) in the way of its
 // sharding type, that ranks are in range, and that names are unique. LS_ERR_INVALID names table,

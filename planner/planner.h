@@ -28,7 +28,7 @@ typedef enum ls_planner_kernel {   // how a shard's rows are kept and looked up
     LS_PLANNER_FUSED_UVM_CACHING,  // rows in host memory, a part cached in device memory
     LS_PLANNER_KERNEL_COUNT
 } ls_planner_kernel;
-LS_API const char *ls_planner_kernel_name(ls_planner_kernel kernel);
+const char *ls_planner_kernel_name(ls_planner_kernel kernel);
 LS_API int ls_planner_kernel_parse(ls_planner_kernel *out, const char *text);
 
 #define LS_PLANNER_FEATURES_MAX 4096
@@ -117,7 +117,7 @@ typedef struct ls_planner_cost {
         prefetch_ms;
     double input_comms_ms;  // lockstep: the part of forward_comms_ms that input_dist takes
 } ls_planner_cost;
-LS_API double ls_planner_cost_total(const ls_planner_cost *cost);
+double ls_planner_cost_total(const ls_planner_cost *cost);
 
 // One block with its cost and memory. rank -1: not placed yet.
 typedef struct ls_planner_shard {
@@ -184,12 +184,12 @@ LS_API int ls_planner_problem_create(ls_planner_problem **out, const ls_topology
                                      const ls_planner_table *tables, int table_count,
                                      const ls_planner_options *options);
 LS_API void ls_planner_problem_free(ls_planner_problem *problem);  // NULL is allowed
-LS_API int ls_planner_table_count(const ls_planner_problem *problem);
-LS_API const ls_planner_table *ls_planner_tables(const ls_planner_problem *problem);
-LS_API const ls_topology *ls_planner_topology(const ls_planner_problem *problem);
-LS_API int ls_planner_option_count(const ls_planner_problem *problem, int table);
-LS_API const ls_planner_option *ls_planner_option_at(const ls_planner_problem *problem, int table,
-                                                     int index);
+int ls_planner_table_count(const ls_planner_problem *problem);
+const ls_planner_table *ls_planner_tables(const ls_planner_problem *problem);
+const ls_topology *ls_planner_topology(const ls_planner_problem *problem);
+int ls_planner_option_count(const ls_planner_problem *problem, int table);
+const ls_planner_option *ls_planner_option_at(const ls_planner_problem *problem, int table,
+                                              int index);
 
 // Searches. Returns LS_OK also when there is no plan (result->found false). The result lives in the
 // problem's memory and stays valid until the problem is freed.
@@ -201,8 +201,8 @@ typedef struct ls_planner_stages {
     double input_dist_ms, lookup_ms, output_dist_ms;
 } ls_planner_stages;
 // out [ranks]. LS_ERR_INVALID under another model, and where there is no plan.
-LS_API int ls_planner_stage_times(ls_planner_stages *out, const ls_planner_problem *problem,
-                                  const ls_planner_result *result);
+int ls_planner_stage_times(ls_planner_stages *out, const ls_planner_problem *problem,
+                           const ls_planner_result *result);
 
 // TorchRec's own search on the same options and costs, as a baseline: proposers (grid, greedy by
 // depth and by sum, uniform; dynamic programming) each with the greedy-perf or the memory-balanced
@@ -219,17 +219,17 @@ typedef enum ls_planner_partitioner {
     LS_PARTITION_GREEDY_PERF,
     LS_PARTITION_MEMORY_BALANCED
 } ls_planner_partitioner;
-LS_API int ls_planner_baseline(ls_planner_result *result, ls_planner_problem *problem,
-                               ls_planner_proposer proposer, ls_planner_partitioner partitioner,
-                               int64_t proposals_max);
+int ls_planner_baseline(ls_planner_result *result, ls_planner_problem *problem,
+                        ls_planner_proposer proposer, ls_planner_partitioner partitioner,
+                        int64_t proposals_max);
 
 // A made-up model, the same for the same seed: features [count] and tables [count], names in
 // `arena`. LS_INSTANCE_PRODUCTION: rows log-normal over about three decades (a stand-in: production
 // sizes are not published), ids per bag log-normal with the published mean of 13.6 and 12.7 uses of
 // a touched row. LS_INSTANCE_RANDOM: everything uniform over its range.
 typedef enum ls_instance_kind { LS_INSTANCE_RANDOM, LS_INSTANCE_PRODUCTION } ls_instance_kind;
-LS_API int ls_planner_instance(ls_planner_table **tables, ls_arena *arena, ls_instance_kind kind,
-                               int count, uint64_t seed);
+int ls_planner_instance(ls_planner_table **tables, ls_arena *arena, ls_instance_kind kind,
+                        int count, uint64_t seed);
 
 // ---- When nothing fits --------------------------------------------------------------------------
 
@@ -268,10 +268,10 @@ typedef struct ls_planner_diagnosis {
 
 // Finds out why a problem has no plan (result->found false). Lives in the problem's memory. Has
 // nodes_max for itself, and what the search has left of seconds_max.
-LS_API int ls_planner_diagnose(ls_planner_diagnosis *out, ls_planner_problem *problem);
+int ls_planner_diagnose(ls_planner_diagnosis *out, ls_planner_problem *problem);
 // The same for people, with the cheapest option of each table that fits anywhere.
-LS_API int ls_planner_write_diagnosis(ls_text *out, const ls_planner_problem *problem,
-                                      const ls_planner_diagnosis *diagnosis);
+int ls_planner_write_diagnosis(ls_text *out, const ls_planner_problem *problem,
+                               const ls_planner_diagnosis *diagnosis);
 
 // ---- Reports ------------------------------------------------------------------------------------
 
@@ -283,8 +283,8 @@ LS_API int ls_planner_write_text(ls_text *out, const ls_planner_problem *problem
 LS_API int ls_planner_write_json(ls_text *out, const ls_planner_problem *problem,
                                  const ls_planner_result *result, const char *why);
 // Load and memory of every rank as an SVG picture. LS_ERR_INVALID when there is no plan.
-LS_API int ls_planner_write_svg(ls_text *out, const ls_planner_problem *problem,
-                                const ls_planner_result *result);
+int ls_planner_write_svg(ls_text *out, const ls_planner_problem *problem,
+                         const ls_planner_result *result);
 // Why table `name` went where it went: what the plan would cost with each other way to cut it, all
 // else as it is, and the next best. LS_ERR_NOT_FOUND suggests a near name.
 LS_API int ls_planner_explain(ls_text *out, const ls_planner_problem *problem,
@@ -292,7 +292,7 @@ LS_API int ls_planner_explain(ls_text *out, const ls_planner_problem *problem,
 
 // The whole problem as a mixed-integer program in CPLEX LP format, for other solvers. The optimum
 // of variable C (plus start-up terms in the objective) is that of ls_planner_solve.
-LS_API int ls_planner_write_lp(ls_text *out, const ls_planner_problem *problem);
+int ls_planner_write_lp(ls_text *out, const ls_planner_problem *problem);
 
 #ifdef __cplusplus
 }

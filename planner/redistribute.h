@@ -40,20 +40,19 @@ typedef struct ls_reshard_mesh {
 
 // Its numbers: 87.7 and 0.6 inside a host; from the mesh dimension on whose running product from
 // the last dimension exceeds devices_per_host, 0.22 of that bandwidth and 2.7. LS_ERR_INVALID.
-LS_API int ls_reshard_mesh_make(ls_reshard_mesh *out, const int *sizes, int ndim,
-                                int devices_per_host);
+int ls_reshard_mesh_make(ls_reshard_mesh *out, const int *sizes, int ndim, int devices_per_host);
 
 // Microseconds of one ring collective over mesh dimension `dim`; gib: of the gathered or whole
 // buffer (all_gather, all_reduce, reduce_scatter), or of a rank's own (all_to_all).
-LS_API double ls_reshard_all_gather_us(double gib, const ls_reshard_mesh *mesh, int dim);
-LS_API double ls_reshard_reduce_scatter_us(double gib, const ls_reshard_mesh *mesh, int dim);
-LS_API double ls_reshard_all_reduce_us(double gib, const ls_reshard_mesh *mesh, int dim);
-LS_API double ls_reshard_all_to_all_us(double gib, const ls_reshard_mesh *mesh, int dim);
+double ls_reshard_all_gather_us(double gib, const ls_reshard_mesh *mesh, int dim);
+double ls_reshard_reduce_scatter_us(double gib, const ls_reshard_mesh *mesh, int dim);
+double ls_reshard_all_reduce_us(double gib, const ls_reshard_mesh *mesh, int dim);
+double ls_reshard_all_to_all_us(double gib, const ls_reshard_mesh *mesh, int dim);
 
 // PyTorch's redistribute_cost, restated: mesh dimensions in order, one collective each, shard to
 // shard priced as an all_gather plus one. INFINITY where it says so. bytes: of the whole tensor.
-LS_API double ls_reshard_cost_us(double bytes, const ls_reshard_placement *from,
-                                 const ls_reshard_placement *to, const ls_reshard_mesh *mesh);
+double ls_reshard_cost_us(double bytes, const ls_reshard_placement *from,
+                          const ls_reshard_placement *to, const ls_reshard_mesh *mesh);
 
 typedef struct ls_reshard_step {
     int mesh_dim;
@@ -76,14 +75,14 @@ typedef struct ls_reshard_plan {
 // [mesh->ndim]; tensor_ndim dimensions; bytes of the whole tensor. LS_ERR_INVALID: a placement
 // outside the tensor, or partial to partial of another operation; LS_ERR_LIMIT: too many
 // placements.
-LS_API int ls_reshard_search(ls_reshard_plan *out, double bytes, int tensor_ndim,
-                             const ls_reshard_placement *from, const ls_reshard_placement *to,
-                             const ls_reshard_mesh *mesh);
+int ls_reshard_search(ls_reshard_plan *out, double bytes, int tensor_ndim,
+                      const ls_reshard_placement *from, const ls_reshard_placement *to,
+                      const ls_reshard_mesh *mesh);
 // DTensor's own order for comparison: inner mesh dimensions first while nested shards differ, then
 // the rest from the first on. LS_ERR_UNSUPPORTED: it needs shard to partial.
-LS_API int ls_reshard_greedy(ls_reshard_plan *out, double bytes, int tensor_ndim,
-                             const ls_reshard_placement *from, const ls_reshard_placement *to,
-                             const ls_reshard_mesh *mesh);
+int ls_reshard_greedy(ls_reshard_plan *out, double bytes, int tensor_ndim,
+                      const ls_reshard_placement *from, const ls_reshard_placement *to,
+                      const ls_reshard_mesh *mesh);
 
 #ifdef __cplusplus
 }

@@ -44,7 +44,7 @@ typedef struct ls_topology {
 // that does not divide.
 LS_API int ls_topology_preset(ls_topology *out, const char *name, int ranks, int ranks_per_host);
 // Name number `index`, or NULL past the last.
-LS_API const char *ls_topology_preset_name(int index);
+const char *ls_topology_preset_name(int index);
 // Checks a topology made by hand. LS_ERR_INVALID names the field.
 LS_API int ls_topology_check(const ls_topology *topology);
 

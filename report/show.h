@@ -30,20 +30,18 @@ typedef struct ls_picture {
 
 // Pictures of one table of a plan, and of a tensor of `shape` under `placements` on `mesh`. Memory
 // comes from `arena`. The title is made of name and sharding.
-LS_API int ls_picture_of_table(ls_picture *out, ls_arena *arena, const ls_plan_table *table,
-                               int ranks);
-LS_API int ls_picture_of_tensor(ls_picture *out, ls_arena *arena, const char *name,
-                                const ls_shape *shape, const ls_mesh *mesh,
-                                const ls_placements *placements);
+int ls_picture_of_table(ls_picture *out, ls_arena *arena, const ls_plan_table *table, int ranks);
+int ls_picture_of_tensor(ls_picture *out, ls_arena *arena, const char *name, const ls_shape *shape,
+                         const ls_mesh *mesh, const ls_placements *placements);
 
 // Appends the picture as a grid of characters, a slice at a time beyond two dimensions. Every cell
 // names the ranks that hold it; a cell that nobody holds says so. Long grids are cut with a note.
-LS_API int ls_show_text(ls_text *out, const ls_picture *picture);
+int ls_show_text(ls_text *out, const ls_picture *picture);
 // Appends the pictures as JSON: {"format": 1, "command": "show", "ranks": N, "tensors": [{"title",
 // "shape", "blocks": [{"rank", "offset", "size"}]}]}, as docs/reference.md lists it.
-LS_API int ls_show_json(ls_text *out, const ls_picture *pictures, int count);
+int ls_show_json(ls_text *out, const ls_picture *pictures, int count);
 // Appends one SVG document with all pictures, one below the other, a colour per rank.
-LS_API int ls_show_svg(ls_text *out, const ls_picture *pictures, int count);
+int ls_show_svg(ls_text *out, const ls_picture *pictures, int count);
 
 #ifdef __cplusplus
 }

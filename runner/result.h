@@ -34,7 +34,7 @@ typedef enum ls_class {
 } ls_class;
 
 LS_API const char *ls_class_name(ls_class class_);  // "bit_exact", ...
-LS_API bool ls_class_passes(ls_class class_);       // whether the class alone does not fail a case
+bool ls_class_passes(ls_class class_);              // whether the class alone does not fail a case
 
 // What a stage is compared with.
 typedef enum ls_judge {
@@ -44,7 +44,7 @@ typedef enum ls_judge {
     LS_JUDGE_COUNT
 } ls_judge;
 
-LS_API const char *ls_judge_name(ls_judge judge);  // "oracle", "real", "reference"
+const char *ls_judge_name(ls_judge judge);  // "oracle", "real", "reference"
 
 // One stage compared.
 typedef struct ls_stage_result {
@@ -64,7 +64,7 @@ typedef struct ls_stage_result {
 } ls_stage_result;
 
 // Counts elements that were compared: with the first of them the stage is judged, bit_exact so far.
-LS_API void ls_stage_result_compared(ls_stage_result *stage, uint64_t elements);
+void ls_stage_result_compared(ls_stage_result *stage, uint64_t elements);
 
 typedef struct ls_case_result {
     const char *name;
@@ -103,22 +103,22 @@ LS_API void ls_results_free(ls_results *results);  // NULL is allowed
 // Whether everything that ran passed, and something did run.
 LS_API bool ls_results_pass(const ls_results *results);
 // How many elements of its stages were compared, with whatever judges them.
-LS_API uint64_t ls_case_result_judged(const ls_case_result *result);
+uint64_t ls_case_result_judged(const ls_case_result *result);
 // Skips a case that passes although no element of it was compared with anything.
-LS_API void ls_case_result_skip_unjudged(ls_case_result *result);
+void ls_case_result_skip_unjudged(ls_case_result *result);
 // Makes the thread's last error the case's outcome: its class, its text (a copy in `arena`), and
 // whose fault it is.
-LS_API void ls_case_result_set_error(ls_case_result *result, ls_arena *arena);
+void ls_case_result_set_error(ls_case_result *result, ls_arena *arena);
 // A command line that shows the case again: `command` (NULL: there was no memory for it), then
 // `file` as a word of the shell. In `arena`; NULL without memory.
-LS_API const char *ls_result_command(ls_arena *arena, const char *command, const char *file);
+const char *ls_result_command(ls_arena *arena, const char *command, const char *file);
 // The text as a string of the results' arena, and frees it; NULL, and the arena failed, where there
 // was no memory for either.
-LS_API const char *ls_result_text(ls_arena *arena, ls_text *text);
+const char *ls_result_text(ls_arena *arena, ls_text *text);
 // Adds a case whose fields point into results->arena; sets class from the stages and findings
 // unless it is already worse, and counts it. Copies the struct. LS_ERR_MEMORY also where something
 // of it could not be put into the arena: such a report would pass for a whole one.
-LS_API int ls_results_add(ls_results *results, const ls_case_result *result);
+int ls_results_add(ls_results *results, const ls_case_result *result);
 
 #ifdef __cplusplus
 }

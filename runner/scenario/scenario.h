@@ -47,9 +47,9 @@ typedef struct ls_node {
 
 // Where the value of `key` stands; the mapping's own place when the key was not given. Asserts that
 // the record has such a key.
-LS_API ls_mark ls_node_mark(const ls_node *node, const char *key);
+ls_mark ls_node_mark(const ls_node *node, const char *key);
 // Whether the file gave the key (false: its default is in the struct).
-LS_API bool ls_node_has(const ls_node *node, const char *key);
+bool ls_node_has(const ls_node *node, const char *key);
 
 // ---- Pieces -------------------------------------------------------------------------------------
 typedef struct ls_int_list {
@@ -237,7 +237,7 @@ static inline ls_kind ls_step_call_kind(ls_step_kind kind) {
     return ls_step_is_collective(kind) ? (ls_kind)kind : LS_SEND;
 }
 
-LS_API const char *ls_step_kind_name(ls_step_kind kind);
+const char *ls_step_kind_name(ls_step_kind kind);
 
 // What some ranks do differently from the step they stand in: programs with a known bug.
 typedef struct ls_scenario_except {
@@ -402,14 +402,14 @@ LS_API int ls_scenario_parse(ls_scenario **out, ls_diagnostics *diagnostics, con
 LS_API void ls_scenario_free(ls_scenario *scenario);  // NULL is allowed
 
 // Whether it plants defects: faults, or ranks that do something else than a step says.
-LS_API bool ls_scenario_plants(const ls_scenario *scenario);
+bool ls_scenario_plants(const ls_scenario *scenario);
 // The name of the stage of what a program's tensors hold at the start: "tensors", or, where a step
 // is called so, "the tensors".
-LS_API const char *ls_scenario_start_stage(const ls_scenario *scenario);
+const char *ls_scenario_start_stage(const ls_scenario *scenario);
 // Where a step, table, feature, ... stands, as "FILE:LINE". Borrowed from the scenario's arena.
-LS_API const char *ls_scenario_where(const ls_scenario *scenario, const ls_node *node);
+const char *ls_scenario_where(const ls_scenario *scenario, const ls_node *node);
 // What of `steps:` no module runs yet, in words; NULL: all is run. Borrowed, static.
-LS_API const char *ls_scenario_not_run(const ls_scenario *scenario);
+const char *ls_scenario_not_run(const ls_scenario *scenario);
 
 #ifdef __cplusplus
 }

@@ -51,9 +51,9 @@ def for_backends():
         for file in files:
             if not file.endswith(".h"):
                 continue
-            found = re.findall(r"^LS_API_BACKENDS [^(;]*\b(ls_\w+)\(", read(folder, file), re.M)
-            if found and os.path.exists(os.path.join(include, os.path.relpath(folder, source),
-                                                     file)):
+            found = re.findall(r"^LS_API_BACKENDS [^(;]*?\b(ls_\w+)\(", read(folder, file), re.M)
+            installed = os.path.join(include, os.path.relpath(folder, source), file)
+            if os.path.exists(installed) and re.search("^LS_API_BACKENDS ", read(installed), re.M):
                 complain(f"{file} is installed and says LS_API_BACKENDS")
             names.update(found)
     return names

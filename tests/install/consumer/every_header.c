@@ -1,6 +1,5 @@
 // Calls something of every public header that declares functions, C and C++ alike: what a user gets
 // must be there, and work from outside of the project.
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -22,58 +21,21 @@ static void try_base(const char *folder) {
     CHECK(ls_dtype_parse(&dtype, "bf17") == LS_ERR_NOT_FOUND);
     CHECK(ls_dtype_parse(&dtype, "bf16") == LS_OK && ls_dtype_bytes(dtype) == 2);
     CHECK(strcmp(ls_status_text(LS_ERR_MEMORY), "out of memory") == 0);
-    CHECK(ls_random_below(10, 1, 2, 3, 4) < 10);
     ls_text text;
     memset(&text, 0, sizeof text);
     ls_text_printf(&text, "%s/word", folder);
-    CHECK(ls_file_write(ls_text_string(&text), "word", 4) == LS_OK);
+    CHECK(strlen(ls_text_string(&text)) == strlen(folder) + 5);
     ls_arena *arena = NULL;
     CHECK(ls_arena_create(&arena, NULL) == LS_OK);
-    char *read = NULL;
-    size_t bytes = 0;
-    CHECK(ls_file_read(&read, &bytes, arena, ls_text_string(&text), 100) == LS_OK && bytes == 4);
+    CHECK(ls_arena_alloc(arena, 3, 4) != NULL);
     ls_arena_free(arena);
     ls_text_free(&text);
 }
 
-static void try_formats(const char *folder) {
-    char path[512];
-    const float values[3] = {1, 2, 4};
-    const int64_t dim[1] = {3};
-    snprintf(path, sizeof path, "%s/a.npy", folder);
-    ls_npy array;
-    CHECK(ls_npy_write(path, LS_F32, 1, dim, values) == LS_OK);
-    CHECK(ls_npy_read(&array, path) == LS_OK && ((float *)array.data)[2] == 4);
-    ls_npy_free(&array);
-    snprintf(path, sizeof path, "%s/a.safetensors", folder);
-    ls_safetensors *file = NULL;
-    CHECK(ls_safetensors_write(path, NULL, 0, NULL, 0) == LS_OK);
-    CHECK(ls_safetensors_open(&file, path) == LS_OK && ls_safetensors_count(file) == 0);
-    ls_safetensors_free(file);
-}
-
 static void try_orders(void) {
-    const float a = 1, b = 2;
-    const void *in[2] = {&a, &b};
-    float sum = 0;
-    ls_reduction reduction;
-    memset(&reduction, 0, sizeof reduction);
-    reduction.in = in;
-    reduction.in_count = 2;
-    reduction.dtype = LS_F32;
-    reduction.count = 1;
     ls_order *order = NULL;
-    CHECK(ls_order_parse(&order, "rank") == LS_OK);
-    CHECK(ls_order_all_reduce(order, &sum, &reduction, 0, 1) == LS_OK && sum == 3);
-    CHECK(ls_bound_roundoff(LS_F32) == ldexp(1, -24));
-    ls_order_observation observation;
-    memset(&observation, 0, sizeof observation);
-    observation.reduction = &reduction;
-    observation.actual = &sum;
-    size_t differing = 1, first = 0;
-    CHECK(ls_order_elements(&observation) == 1);
-    CHECK(ls_order_differing(&differing, &first, order, &observation, 1) == LS_OK);
-    CHECK(differing == 0);
+    CHECK(ls_order_parse(&order, "ring:proto=ll") == LS_OK);
+    CHECK(strcmp(ls_order_text(order), "ring:proto=ll") == 0);
     ls_order_free(order);
 }
 
@@ -98,15 +60,6 @@ static void try_tensors(void) {
     CHECK(ls_local_tensor_zeros(&tensor, world, &shape, LS_F32, &placements) == LS_OK);
     CHECK(tensor != NULL && ls_local_tensor_shard(tensor, 2, 0)->count == 1);
     CHECK(strcmp(ls_kind_name(LS_ALL_GATHER), "all_gather") == 0);
-    ls_picture picture;
-    ls_arena *arena = NULL;
-    ls_text text;
-    memset(&text, 0, sizeof text);
-    CHECK(ls_arena_create(&arena, NULL) == LS_OK);
-    CHECK(ls_picture_of_tensor(&picture, arena, "t", &shape, &options.mesh, &placements) == LS_OK);
-    CHECK(ls_show_text(&text, &picture) == LS_OK && text.length > 0);
-    ls_text_free(&text);
-    ls_arena_free(arena);
     ls_local_tensor_free(tensor);
     ls_backend_free(backend);
     ls_world_free(world);
@@ -125,9 +78,6 @@ static void try_planner(void) {
     memset(&text, 0, sizeof text);
     CHECK(ls_plan_write(&text, &plan) == LS_OK && text.length > 0);
     ls_text_free(&text);
-    ls_reshard_mesh mesh;
-    const int sizes[1] = {4};
-    CHECK(ls_reshard_mesh_make(&mesh, sizes, 1, 8) == LS_OK);
 }
 
 static int row_of_zeros(void *arg, int table, int64_t row, double *out) {
@@ -161,7 +111,7 @@ static const char scenario_text[] =
     "lockstep: 1\nname: sums\nmesh: {shape: [3]}\nprogram:\n  steps:\n"
     "    - all_reduce: {name: gradients, count: 5, op: sum}\n";
 
-// A scenario of its own, run, reported, kept, and the recording read again.
+// A scenario of its own, run, reported and kept.
 static void try_runner(const char *folder) {
     ls_diagnostics *diagnostics = NULL;
     ls_scenario *scenario = NULL;
@@ -173,8 +123,9 @@ static void try_runner(const char *folder) {
     options.reproduce = "lockstep run";
     char path[512];
     snprintf(path, sizeof path, "%s/sums.yaml", folder);
-    CHECK(ls_file_write(path, scenario_text, sizeof scenario_text - 1) == LS_OK);
     CHECK(ls_diagnostics_create(&diagnostics, path) == LS_OK);
+    FILE *file = fopen(path, "w");
+    CHECK(file != NULL && fputs(scenario_text, file) >= 0 && fclose(file) == 0);
     CHECK(ls_scenario_load(&scenario, diagnostics, path, NULL) == LS_OK);
     CHECK(ls_results_create(&results, "run") == LS_OK);
     if (scenario != NULL && results != NULL) {
@@ -185,11 +136,15 @@ static void try_runner(const char *folder) {
         CHECK(ls_report_json(&text, results) == LS_OK);
         CHECK(strstr(ls_text_string(&text), "\"verdict\": \"pass\"") != NULL);
         ls_text_free(&text);
-        snprintf(path, sizeof path, "%s/sums", folder);
-        ls_recording *recording = NULL;
-        CHECK(ls_recording_open(&recording, path) == LS_OK);
-        CHECK(recording != NULL && ls_recording_about(recording)->ranks == 3);
-        ls_recording_free(recording);
+        snprintf(path, sizeof path, "%s/sums/manifest.json", folder);
+        FILE *manifest = fopen(path, "r");
+        CHECK(manifest != NULL && fclose(manifest) == 0);
+        ls_stage_output output;
+        memset(&output, 0, sizeof output);
+        output.stage = "gradients";
+        output.field = "recv";
+        CHECK(ls_stage_key(path, sizeof path, &output) == LS_OK);
+        CHECK(strcmp(path, "gradients/-/-/recv") == 0);
     }
     ls_results_free(results);
     ls_scenario_free(scenario);
@@ -210,7 +165,6 @@ int main(int argc, char **argv) {
         return 2;
     }
     try_base(argv[1]);
-    try_formats(argv[1]);
     try_orders();
     try_tensors();
     try_planner();
