@@ -82,7 +82,6 @@ static int run(const cli_args *args) {
     if (code != LS_EXIT_OK) {
         return code;
     }
-    cli_scenarios scenarios;
     const char *const catches[] = {"catch divergence"};
     code = cli_stop(&given.stop, "stop-at-divergence", catches, 1);
     if (code != LS_EXIT_OK) {
@@ -93,18 +92,7 @@ static int run(const cli_args *args) {
     if (code != LS_EXIT_OK) {
         return code;
     }
-    code = cli_scenarios_load_to_run(&scenarios, args, &given.run);
-    if (code != LS_EXIT_OK) {
-        return code;
-    }
-    cli_keep keep;
-    code = cli_keep_open(&keep, given.keep, &scenarios);
-    if (code == LS_EXIT_OK) {
-        code = compare_all(&scenarios, device);
-    }
-    cli_keep_close(&keep);
-    cli_scenarios_free(&scenarios);
-    return code;
+    return cli_scenarios_run(args, &given.run, given.keep, compare_all, device);
 }
 
 const cli_command cli_cmd_compare = {

@@ -27,7 +27,8 @@ static const cli_option options[] = {
     {.long_name = NULL},
 };
 
-static int record_all(const cli_scenarios *scenarios) {
+static int record_all(const cli_scenarios *scenarios, ls_device *device) {
+    (void)device;
     ls_results *results = NULL;
     int status = ls_results_create(&results, "record");
     if (status != LS_OK) {
@@ -61,19 +62,7 @@ static int run(const cli_args *args) {
     if (code != LS_EXIT_OK) {
         return code;
     }
-    cli_scenarios scenarios;
-    code = cli_scenarios_load_to_run(&scenarios, args, &given.run);
-    if (code != LS_EXIT_OK) {
-        return code;
-    }
-    cli_keep keep;
-    code = cli_keep_open(&keep, given.out, &scenarios);
-    if (code == LS_EXIT_OK) {
-        code = record_all(&scenarios);
-    }
-    cli_keep_close(&keep);
-    cli_scenarios_free(&scenarios);
-    return code;
+    return cli_scenarios_run(args, &given.run, given.out, record_all, NULL);
 }
 
 const cli_command cli_cmd_record = {

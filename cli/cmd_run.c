@@ -141,7 +141,6 @@ static int run(const cli_args *args) {
                   ls_backend_names[given.backend]);
         return LS_EXIT_USAGE;
     }
-    cli_scenarios scenarios;
     const char *const catches[] = {"catch finding", "catch divergence"};
     code = cli_stop(&given.stop, "break-on-finding", catches, 2);
     if (code != LS_EXIT_OK) {
@@ -152,18 +151,7 @@ static int run(const cli_args *args) {
     if (code != LS_EXIT_OK) {
         return code;
     }
-    code = cli_scenarios_load_to_run(&scenarios, args, &given.run);
-    if (code != LS_EXIT_OK) {
-        return code;
-    }
-    cli_keep keep;
-    code = cli_keep_open(&keep, given.keep, &scenarios);
-    if (code == LS_EXIT_OK) {
-        code = run_all(&scenarios, device);
-    }
-    cli_keep_close(&keep);
-    cli_scenarios_free(&scenarios);
-    return code;
+    return cli_scenarios_run(args, &given.run, given.keep, run_all, device);
 }
 
 const cli_command cli_cmd_run = {

@@ -85,8 +85,7 @@ int cli_scenarios_load(cli_scenarios *out, const cli_args *files, bool allow_out
     return code;
 }
 
-int cli_scenarios_load_to_run(cli_scenarios *out, const cli_args *files,
-                              const cli_run_options *options) {
+static int load_to_run(cli_scenarios *out, const cli_args *files, const cli_run_options *options) {
     uint64_t limit = ls_machine_memory();
     if (options->memory != NULL && parse_memory(&limit, options->memory) != LS_OK) {
         return cli_fail(LS_ERR_INVALID);
@@ -113,8 +112,8 @@ void cli_scenarios_free(cli_scenarios *scenarios) {
     *scenarios = (cli_scenarios){0};
 }
 
-int cli_keep_open(cli_keep *keep, const char *dir, const cli_scenarios *scenarios) {
-    *keep = (cli_keep){.dir = dir};
+// *made: the folder was not there.
+static int make_keep_dir(bool *made, const char *dir, const cli_scenarios *scenarios) {
     if (dir == NULL) {
         return LS_EXIT_OK;
     }
@@ -132,18 +131,30 @@ int cli_keep_open(cli_keep *keep, const char *dir, const cli_scenarios *scenario
             }
         }
     }
-    keep->made = mkdir(dir, 0777) == 0;
-    if (!keep->made && errno != EEXIST) {
+    *made = mkdir(dir, 0777) == 0;
+    if (!*made && errno != EEXIST) {
         cli_error("cannot make the directory \"%s\": %s", dir, strerror(errno));
         return LS_EXIT_USAGE;
     }
     return LS_EXIT_OK;
 }
 
-void cli_keep_close(const cli_keep *keep) {
-    if (keep->made) {
-        (void)rmdir(keep->dir);  // only an empty one goes
+int cli_scenarios_run(const cli_args *files, const cli_run_options *options, const char *keep_dir,
+                      int (*work)(const cli_scenarios *scenarios, ls_device *device),
+                      ls_device *device) {
+    cli_scenarios scenarios;
+    bool made = false;
+    int code = load_to_run(&scenarios, files, options);
+    if (code != LS_EXIT_OK) {
+        return code;
     }
+    code = make_keep_dir(&made, keep_dir, &scenarios);
+    code = code == LS_EXIT_OK ? work(&scenarios, device) : code;
+    if (made) {
+        (void)rmdir(keep_dir);  // only an empty one goes
+    }
+    cli_scenarios_free(&scenarios);
+    return code;
 }
 
 ls_run_options cli_run_options_of(const cli_run_options *options, const ls_text *command) {

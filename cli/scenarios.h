@@ -4,6 +4,7 @@
 #define LS_CLI_SCENARIOS_H
 
 #include "cli/cli.h"
+#include "kernels/device.h"
 #include "runner/compare/run.h"
 
 typedef struct cli_scenarios {
@@ -48,21 +49,15 @@ typedef struct cli_run_options {
 // Loads every file; prints all errors of all files. Returns an exit code; on LS_EXIT_OK the caller
 // frees *out.
 int cli_scenarios_load(cli_scenarios *out, const cli_args *files, bool allow_outside);
-// The same for scenarios that are to be run: checks the options first, and refuses scenarios that
-// need more memory than --memory lets them have.
-int cli_scenarios_load_to_run(cli_scenarios *out, const cli_args *files,
-                              const cli_run_options *options);
 void cli_scenarios_free(cli_scenarios *scenarios);
 
-// The directory that recordings of these scenarios are kept in (--keep, --out): made where it is
-// not there. Refuses scenarios whose recordings would lie in one folder. Returns an exit code; dir
-// NULL: nothing is kept.
-typedef struct cli_keep {
-    const char *dir;
-    bool made;  // by us: it goes again if nothing comes to lie in it
-} cli_keep;
-int cli_keep_open(cli_keep *keep, const char *dir, const cli_scenarios *scenarios);
-void cli_keep_close(const cli_keep *keep);
+// Loads scenarios that are to be run, and hands them to `work`: checks the options first, refuses
+// scenarios that need more memory than --memory lets them have, and those whose recordings would
+// lie in one folder of keep_dir, which is made where it is not there (--keep, --out; NULL: nothing
+// is kept) and goes again if nothing came to lie in it. Returns an exit code.
+int cli_scenarios_run(const cli_args *files, const cli_run_options *options, const char *keep_dir,
+                      int (*work)(const cli_scenarios *scenarios, ls_device *device),
+                      ls_device *device);
 
 // The library's options for a run. `command` is what reproduces it, without the file.
 ls_run_options cli_run_options_of(const cli_run_options *options, const ls_text *command);
