@@ -9,6 +9,7 @@
 #define LS_KERNELS_DEVICE_H
 
 #include "kernels/kernels.h"
+#include "kernels/training.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -72,6 +73,24 @@ typedef struct ls_device_ops {
                      int64_t *out_positions, const int64_t *ids, const int64_t *lengths,
                      const float *weights, const int64_t *row_starts, size_t owners,
                      size_t bags);  // row_starts (host)
+
+    int (*group_ids)(ls_device *device, int64_t *rows, int64_t *starts, int64_t *order,
+                     size_t *unique, int64_t *scratch, const int64_t *ids, size_t count,
+                     int64_t table_rows, int64_t padding_id);  // unique (host)
+    int (*row_gradients)(ls_device *device, void *out, size_t dim, const void *gradients,
+                         size_t stride, ls_dtype dtype, const int64_t *row_of, const float *scales,
+                         const int64_t *starts, const int64_t *order, size_t unique);
+    int (*weight_gradients)(ls_device *device, void *out, const void *table, ls_dtype table_dtype,
+                            int64_t rows, size_t dim, const void *gradients, size_t stride,
+                            const int64_t *row_of, const int64_t *ids, int64_t padding_id,
+                            size_t count);
+    int (*norm_sums)(ls_device *device, double *sums, const void *weights, ls_dtype dtype,
+                     int64_t rows, size_t dim, const int64_t *ids, size_t count, double norm_type);
+    int (*renormalise_rows)(ls_device *device, void *weights, ls_dtype dtype, int64_t rows,
+                            size_t dim, const int64_t *ids, const double *sums, size_t count,
+                            double max_norm, double norm_type, double eps);
+    int (*update_rows)(ls_device *device, const ls_optimizer *optimizer,
+                       const ls_row_update *update);  // both (host), update's pointers are not
 } ls_device_ops;
 
 struct ls_device {

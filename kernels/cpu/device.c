@@ -163,6 +163,58 @@ static int host_bucketize(ls_device *device, int64_t *out_lengths, int64_t *out_
     return LS_OK;
 }
 
+static int host_group_ids(ls_device *device, int64_t *rows, int64_t *starts, int64_t *order,
+                          size_t *unique, int64_t *scratch, const int64_t *ids, size_t count,
+                          int64_t table_rows, int64_t padding_id) {
+    (void)device;
+    ls_kernel_group_ids(rows, starts, order, unique, scratch, ids, count, table_rows, padding_id);
+    return LS_OK;
+}
+
+static int host_row_gradients(ls_device *device, void *out, size_t dim, const void *gradients,
+                              size_t stride, ls_dtype dtype, const int64_t *row_of,
+                              const float *scales, const int64_t *starts, const int64_t *order,
+                              size_t unique) {
+    (void)device;
+    ls_kernel_row_gradients(out, dim, gradients, stride, dtype, row_of, scales, starts, order,
+                            unique);
+    return LS_OK;
+}
+
+static int host_weight_gradients(ls_device *device, void *out, const void *table,
+                                 ls_dtype table_dtype, int64_t rows, size_t dim,
+                                 const void *gradients, size_t stride, const int64_t *row_of,
+                                 const int64_t *ids, int64_t padding_id, size_t count) {
+    (void)device;
+    ls_kernel_weight_gradients(out, table, table_dtype, rows, dim, gradients, stride, row_of, ids,
+                               padding_id, count);
+    return LS_OK;
+}
+
+static int host_norm_sums(ls_device *device, double *sums, const void *weights, ls_dtype dtype,
+                          int64_t rows, size_t dim, const int64_t *ids, size_t count,
+                          double norm_type) {
+    (void)device;
+    ls_kernel_norm_sums(sums, weights, dtype, rows, dim, ids, count, norm_type);
+    return LS_OK;
+}
+
+static int host_renormalise_rows(ls_device *device, void *weights, ls_dtype dtype, int64_t rows,
+                                 size_t dim, const int64_t *ids, const double *sums, size_t count,
+                                 double max_norm, double norm_type, double eps) {
+    (void)device;
+    ls_kernel_renormalise_rows(weights, dtype, rows, dim, ids, sums, count, max_norm, norm_type,
+                               eps);
+    return LS_OK;
+}
+
+static int host_update_rows(ls_device *device, const ls_optimizer *optimizer,
+                            const ls_row_update *update) {
+    (void)device;
+    ls_kernel_update_rows(optimizer, update);
+    return LS_OK;
+}
+
 static const ls_device_ops host_ops = {
     .name = "host",
     .is_host = true,
@@ -191,6 +243,12 @@ static const ls_device_ops host_ops = {
     .divide_bags = host_divide_bags,
     .matmul = host_matmul,
     .bucketize = host_bucketize,
+    .group_ids = host_group_ids,
+    .row_gradients = host_row_gradients,
+    .weight_gradients = host_weight_gradients,
+    .norm_sums = host_norm_sums,
+    .renormalise_rows = host_renormalise_rows,
+    .update_rows = host_update_rows,
 };
 
 ls_device *ls_device_host(void) {

@@ -56,16 +56,11 @@ static int measure_rank(measured *m, const ls_scenario *scenario, int rank) {
 }
 
 static const char *optimizer_name(const ls_scenario *scenario) {
-    static const char *const names[LS_OPTIMIZER_TYPE_COUNT] = {
-#define OPTIMIZER_TEXT(name, text) [name] = (text),
-        LS_OPTIMIZER_MAP(OPTIMIZER_TEXT)
-#undef OPTIMIZER_TEXT
-    };
     bool momentum =
         scenario->optimizer.type == LS_OPTIMIZER_SGD && scenario->optimizer.momentum > 0;
     for (int i = 0; i < scenario->stage_count; i++) {
         if (scenario->stages[i] == LS_STAGE_UPDATE) {
-            return momentum ? "momentum_sgd" : names[scenario->optimizer.type];
+            return momentum ? "momentum_sgd" : ls_optimizer_about(scenario->optimizer.type)->name;
         }
     }
     return "none";

@@ -15,6 +15,7 @@
 #include "collectives/collectives.h"
 #include "collectives/finding.h"
 #include "embedding/module.h"
+#include "kernels/optimizer.h"
 #include "kernels/pooling.h"
 #include "local_tensor/local_tensor.h"
 #include "planner/plan.h"
@@ -149,24 +150,9 @@ typedef struct ls_scenario_inputs {
     int feature_count;
 } ls_scenario_inputs;
 
-#define LS_OPTIMIZER_MAP(X)                                                                        \
-    X(LS_OPTIMIZER_SGD, "sgd")                                                                     \
-    X(LS_OPTIMIZER_ADAGRAD, "adagrad")                                                             \
-    X(LS_OPTIMIZER_ROWWISE_ADAGRAD, "rowwise_adagrad")                                             \
-    X(LS_OPTIMIZER_ADAM, "adam")                                                                   \
-    X(LS_OPTIMIZER_ADAMW, "adamw")                                                                 \
-    X(LS_OPTIMIZER_PARTIAL_ROWWISE_ADAM, "partial_rowwise_adam")
-
-typedef enum ls_scenario_optimizer_type {
-#define LS_OPTIMIZER_ENUM(name, text) name,
-    LS_OPTIMIZER_MAP(LS_OPTIMIZER_ENUM)
-#undef LS_OPTIMIZER_ENUM
-        LS_OPTIMIZER_TYPE_COUNT
-} ls_scenario_optimizer_type;
-
 typedef struct ls_scenario_optimizer {
     ls_node node;
-    ls_scenario_optimizer_type type;
+    ls_optimizer_kind type;
     double lr, eps, momentum, weight_decay, beta1, beta2, initial_accumulator;
 } ls_scenario_optimizer;
 

@@ -1,0 +1,93 @@
+// The kernels of training: from gradients of looked-up rows to new weights. Conventions are those
+// of kernels.h: pure functions over plain memory, sizes last, nothing is allocated; T is f32, or f64
+// where dtype is f64.
+#ifndef LS_KERNELS_TRAINING_H
+#define LS_KERNELS_TRAINING_H
+
+#include "kernels/kernels.h"
+#include "kernels/optimizer.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+// Groups ids [count], each in [0, table_rows) (asserted) or equal to padding_id (-1: none), which
+// does not count. rows [*unique] = the distinct ids, ascending; order [starts[*unique]] = the
+// positions of ids, by row, within a row ascending; those of rows[u] are order[starts[u]] up to
+// order[starts[u + 1]]. rows, order have room for count, starts for count + 1, scratch (all of it
+// is overwritten) for LS_GROUP_SCRATCH * count. Nothing overlaps.
+enum { LS_GROUP_SCRATCH = 2 };
+void ls_kernel_group_ids(int64_t *rows, int64_t *starts, int64_t *order, size_t *unique,
+                         int64_t *scratch, const int64_t *ids, size_t count, int64_t table_rows,
+                         int64_t padding_id);
+void ls_kernel_group_ids_reference(int64_t *rows, int64_t *starts, int64_t *order, size_t *unique,
+                                   int64_t *scratch, const int64_t *ids, size_t count,
+                                   int64_t table_rows, int64_t padding_id);
+
+// Gradients per row. out [unique, dim] of T: row u is the left fold from +0, in T, in the order of
+// order[starts[u] .. starts[u + 1]), of the rounded products g * scale, where occurrence k has the
+// row row_of[k] (NULL: k) of gradients [, dim] (of dtype f32, f16, bf16, f64, with row stride
+// `stride` elements) and scales[k] (NULL: no product).
+void ls_kernel_row_gradients(void *out, size_t dim, const void *gradients, size_t stride,
+                             ls_dtype dtype, const int64_t *row_of, const float *scales,
+                             const int64_t *starts, const int64_t *order, size_t unique);
+void ls_kernel_row_gradients_reference(void *out, size_t dim, const void *gradients, size_t stride,
+                                       ls_dtype dtype, const int64_t *row_of, const float *scales,
+                                       const int64_t *starts, const int64_t *order, size_t unique);
+
+// Gradients of the ids' weights. out [count] of T: the left fold from +0, in T, over columns in
+// ascending order of the rounded products gradients[row_of[k]][c] * table[ids[k]][c]; 0 where
+// ids[k] is padding_id. gradients as above, of T; table [rows, dim] of table_dtype; T is f64 where
+// that is f64.
+void ls_kernel_weight_gradients(void *out, const void *table, ls_dtype table_dtype, int64_t rows,
+                                size_t dim, const void *gradients, size_t stride,
+                                const int64_t *row_of, const int64_t *ids, int64_t padding_id,
+                                size_t count);
+void ls_kernel_weight_gradients_reference(void *out, const void *table, ls_dtype table_dtype,
+                                          int64_t rows, size_t dim, const void *gradients,
+                                          size_t stride, const int64_t *row_of, const int64_t *ids,
+                                          int64_t padding_id, size_t count);
+
+// Sums of norms. sums [count] f64 = for row ids[i] of weights [rows, dim]: the sum of |w|^norm_type
+// (norm_type > 0; infinity: the largest |w|), in f64, in eight partial sums as in optimizer.h. Sums
+// of column shards add up (infinity: their maximum) to the sum of the whole row.
+void ls_kernel_norm_sums(double *sums, const void *weights, ls_dtype dtype, int64_t rows,
+                         size_t dim, const int64_t *ids, size_t count, double norm_type);
+void ls_kernel_norm_sums_reference(double *sums, const void *weights, ls_dtype dtype, int64_t rows,
+                                   size_t dim, const int64_t *ids, size_t count, double norm_type);
+// Rows ids [count] (distinct, in range) whose norm (the sum's root, rounded to T) is above max_norm
+// are scaled in place by max_norm / (norm + eps), taken in f64 and rounded to T; products are
+// rounded to T, then to dtype. sums as above; NULL: of the rows as they are. eps is 1e-7 in torch's
+// embedding_renorm_, 0 in FBGEMM.
+void ls_kernel_renormalise_rows(void *weights, ls_dtype dtype, int64_t rows, size_t dim,
+                                const int64_t *ids, const double *sums, size_t count,
+                                double max_norm, double norm_type, double eps);
+void ls_kernel_renormalise_rows_reference(void *weights, ls_dtype dtype, int64_t rows, size_t dim,
+                                          const int64_t *ids, const double *sums, size_t count,
+                                          double max_norm, double norm_type, double eps);
+
+// One step of an optimizer over some rows of a shard.
+typedef struct ls_row_update {
+    void *weights;           // [rows, dim] of dtype (f32, f16, bf16, f64)
+    ls_dtype dtype;          //
+    int64_t rows;            //
+    size_t dim;              //
+    void *states[2];         // [rows] (per_row) or [rows, dim] of T; NULL where there is none
+    const int64_t *row_ids;  // [count], distinct and ascending; NULL: rows 0 .. count
+    const void *gradients;   // [count, dim] of T, one for each row
+    size_t count;
+    double factor;         // the gradient is first multiplied by this (rounded to T); 1: is not
+    int64_t step;          // from 1: what the bias corrections count
+    int64_t first_row;     // where the shard lies in its table, and the table's key: what
+    int64_t first_column;  // stochastic rounding is drawn from, with the optimizer's seed and the
+    uint64_t key;          // step. It does not depend on the sharding.
+} ls_row_update;
+
+// ls_optimizer_check must hold.
+void ls_kernel_update_rows(const ls_optimizer *optimizer, const ls_row_update *update);
+void ls_kernel_update_rows_reference(const ls_optimizer *optimizer, const ls_row_update *update);
+
+#ifdef __cplusplus
+}
+#endif
+#endif
