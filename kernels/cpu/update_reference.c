@@ -115,7 +115,7 @@ static double sum_of_squares(const stepper *s, size_t i, size_t row, row_value w
                    : what == OF_RATIO ? ratio(s, i, row, c)
                                       : gradient(s, i, c);
         if (what == OF_DECAYED_GRADIENT) {
-            x = fused(s, s->weight_decay, weight(s, row, c), x);
+            x = r(s, x + r(s, s->weight_decay * weight(s, row, c)));
         }
         part[c % 8] = r(s, part[c % 8] + r(s, x * x));
     }
@@ -130,7 +130,7 @@ static double mean_square(const stepper *s, size_t i, size_t row, row_value what
 
 // ---- The fused formulas -------------------------------------------------------------------------
 static void step_sgd(const stepper *s, size_t i, size_t row, size_t c) {
-    set_weight(s, row, c, fused(s, -s->lr, gradient(s, i, c), weight(s, row, c)));
+    set_weight(s, row, c, r(s, weight(s, row, c) - r(s, s->lr * gradient(s, i, c))));
 }
 
 static void step_adagrad(const stepper *s, size_t i, size_t row, size_t c) {
@@ -138,7 +138,7 @@ static void step_adagrad(const stepper *s, size_t i, size_t row, size_t c) {
     double g = gradient(s, i, c);
     double m = r(s, load(s, s->u->states[0], at) + r(s, g * g));
     store(s, s->u->states[0], at, m);
-    double move = r(s, r(s, s->lr * g) / r(s, r(s, sqrt(m)) + s->eps));
+    double move = r(s, s->lr * g) / (sqrt(m) + s->eps);
     set_weight(s, row, c, r(s, weight(s, row, c) - move));
 }
 
@@ -152,7 +152,7 @@ static void step_rowwise_adagrad(const stepper *s, size_t i, size_t row) {
                                        : 1;
     for (size_t c = 0; c < s->u->dim; c++) {
         double w = r(s, correction * weight(s, row, c));
-        set_weight(s, row, c, fused(s, -k, gradient(s, i, c), w));
+        set_weight(s, row, c, r(s, w - r(s, k * gradient(s, i, c))));
     }
 }
 
@@ -260,7 +260,7 @@ static void step_dense(const stepper *s, size_t i, size_t row, size_t c) {
         }
         set_weight(s, row, c, fused(s, -s->lr, g, w));
     } else if (s->o->kind == LS_OPTIMIZER_ADAGRAD) {
-        double m = r(s, load(s, s->u->states[0], at) + r(s, g * g));
+        double m = fused(s, g, g, load(s, s->u->states[0], at));
         store(s, s->u->states[0], at, m);
         double divisor = r(s, r(s, sqrt(m)) + s->eps);
         set_weight(s, row, c, r(s, w + r(s, r(s, -s->lr * g) / divisor)));
@@ -270,7 +270,7 @@ static void step_dense(const stepper *s, size_t i, size_t row, size_t c) {
         m = rest < 0.5 ? fused(s, rest, r(s, g - m), m) : fused(s, r(s, rest - 1), r(s, g - m), g);
         store(s, s->u->states[0], at, m);
         double v = r(s, load(s, s->u->states[1], at) * s->beta2);
-        v = r(s, v + r(s, r(s, r(s, 1 - s->o->beta2) * g) * g));
+        v = fused(s, r(s, r(s, 1 - s->o->beta2) * g), g, v);
         store(s, s->u->states[1], at, v);
         double divisor = r(s, r(s, r(s, sqrt(v)) / r(s, sqrt(s->correction2))) + s->eps);
         double rate = r(s, -(s->o->lr / s->correction1));
