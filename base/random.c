@@ -3,25 +3,13 @@
 
 #include <math.h>
 
+#include "base/philox.h"
+
 void ls_philox4x32(uint32_t out[4], const uint32_t counter[4], const uint32_t key[2]) {
-    uint32_t c[4] = {counter[0], counter[1], counter[2], counter[3]};
-    uint32_t k0 = key[0];
-    uint32_t k1 = key[1];
-    for (int round = 0; round < 10; round++) {
-        uint64_t p0 = (uint64_t)0xD2511F53u * c[0];
-        uint64_t p1 = (uint64_t)0xCD9E8D57u * c[2];
-        uint32_t n0 = (uint32_t)(p1 >> 32) ^ c[1] ^ k0;
-        uint32_t n2 = (uint32_t)(p0 >> 32) ^ c[3] ^ k1;
-        c[1] = (uint32_t)p1;
-        c[3] = (uint32_t)p0;
-        c[0] = n0;
-        c[2] = n2;
-        k0 += 0x9E3779B9u;
-        k1 += 0xBB67AE85u;
-    }
     for (int i = 0; i < 4; i++) {
-        out[i] = c[i];
+        out[i] = counter[i];
     }
+    ls_philox__rounds(out, key[0], key[1]);
 }
 
 static void block(uint32_t out[4], uint64_t seed, uint32_t stream, uint32_t rank, uint64_t index) {

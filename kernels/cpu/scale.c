@@ -56,24 +56,15 @@ void ls_kernel_scale(void *out, const void *in, const void *factor, ls_dtype dty
     LS_ASSERT(ls_dtype_valid((int)dtype));
 }
 
-// The fma instruction and the C library's fma() agree: both round once. Chosen by the instruction
-// set, not by the processor's name, which would leave out every vendor but one.
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__) || !defined(__x86_64__) ||       \
-    !defined(__gnu_linux__) || defined(__clang__)
-#define FMA_CLONES
-#else
-#define FMA_CLONES __attribute__((target_clones("fma", "default")))
-#endif
-
-FMA_CLONES static void fma_f32(any_f32 *restrict accumulator, const any_f32 *restrict in,
-                               float factor, size_t count) {
+LS_FMA_CLONES static void fma_f32(any_f32 *restrict accumulator, const any_f32 *restrict in,
+                                  float factor, size_t count) {
     for (size_t i = 0; i < count; i++) {
         accumulator[i] = fmaf(in[i], factor, accumulator[i]);
     }
 }
 
-FMA_CLONES static void fma_f64(any_f64 *restrict accumulator, const any_f64 *restrict in,
-                               double factor, size_t count) {
+LS_FMA_CLONES static void fma_f64(any_f64 *restrict accumulator, const any_f64 *restrict in,
+                                  double factor, size_t count) {
     for (size_t i = 0; i < count; i++) {
         accumulator[i] = fma(in[i], factor, accumulator[i]);
     }

@@ -1,40 +1,227 @@
-// Gradients per row and renormalised rows.
+// From gradients of looked-up rows to gradients per row, of ids' weights; and rows scaled to a norm.
 #include "kernels/training.h"
+
+#include <math.h>
+
+#include "kernels/cpu/bits.h"
+
+// ---- Grouping -----------------------------------------------------------------------------------
+// A radix sort from the last digit on, which is stable; an id and its position are one number.
+enum { DIGIT_BITS_MAX = 11 };
+
+static int bits_of(uint64_t largest) {
+    return largest == 0 ? 1 : 64 - __builtin_clzll(largest);
+}
+
+typedef struct {
+    int position_bits;
+    int digits;
+    int digit_bits;
+    size_t count;  // of ids that count
+} grouping;
+
+static void pack_ids(grouping *g, any_u64 *restrict packed, const int64_t *ids, size_t count,
+                     int64_t table_rows, int64_t padding_id) {
+    for (size_t k = 0; k < count; k++) {
+        if (padding_id != -1 && ids[k] == padding_id) {
+            continue;
+        }
+        LS_ASSERT(ids[k] >= 0 && ids[k] < table_rows);
+        packed[g->count++] = (uint64_t)ids[k] << g->position_bits | k;
+    }
+}
+
+static void sort_digit(const grouping *g, int digit, any_u64 *restrict out,
+                       const any_u64 *restrict in) {
+    size_t places[(size_t)1 << DIGIT_BITS_MAX];
+    size_t values = (size_t)1 << g->digit_bits;
+    memset(places, 0, values * sizeof *places);
+    int shift = g->position_bits + digit * g->digit_bits;
+    for (size_t k = 0; k < g->count; k++) {
+        places[(in[k] >> shift) & (values - 1)]++;
+    }
+    size_t total = 0;
+    for (size_t value = 0; value < values; value++) {
+        size_t here = places[value];
+        places[value] = total;
+        total += here;
+    }
+    for (size_t k = 0; k < g->count; k++) {
+        out[places[(in[k] >> shift) & (values - 1)]++] = in[k];
+    }
+}
 
 void ls_kernel_group_ids(int64_t *rows, int64_t *starts, int64_t *order, size_t *unique,
                          int64_t *scratch, const int64_t *ids, size_t count, int64_t table_rows,
                          int64_t padding_id) {
-    ls_kernel_group_ids_reference(rows, starts, order, unique, scratch, ids, count, table_rows,
-                                  padding_id);
+    LS_ASSERT(starts != NULL && unique != NULL && table_rows >= 0);
+    LS_ASSERT(count == 0 || (rows != NULL && order != NULL && scratch != NULL && ids != NULL));
+    int id_bits = bits_of(table_rows > 0 ? (uint64_t)table_rows - 1 : 0);
+    grouping g = {.position_bits = bits_of(count), .count = 0};
+    LS_ASSERT(id_bits + g.position_bits <= 64);  // more is no machine's memory
+    g.digits = (id_bits + DIGIT_BITS_MAX - 1) / DIGIT_BITS_MAX;
+    g.digit_bits = (id_bits + g.digits - 1) / g.digits;
+    any_u64 *sorted = (any_u64 *)scratch;
+    any_u64 *other = sorted + count;
+    pack_ids(&g, sorted, ids, count, table_rows, padding_id);
+    for (int digit = 0; digit < g.digits; digit++) {
+        sort_digit(&g, digit, other, sorted);
+        any_u64 *swap = sorted;
+        sorted = other;
+        other = swap;
+    }
+    size_t found = 0;
+    for (size_t k = 0; k < g.count; k++) {
+        int64_t id = (int64_t)(sorted[k] >> g.position_bits);
+        order[k] = (int64_t)(sorted[k] & (((uint64_t)1 << g.position_bits) - 1));
+        if (found == 0 || rows[found - 1] != id) {
+            rows[found] = id;
+            starts[found++] = (int64_t)k;
+        }
+    }
+    starts[found] = (int64_t)g.count;
+    *unique = found;
 }
+
+// ---- Sums over duplicates -----------------------------------------------------------------------
+// out [dim] += four rows, one after the other; or one row.
+typedef void (*add_fn)(void *restrict out, const void *const *rows, const float *scales,
+                       size_t dim);
+
+#define ADD(name, out_type, in_type, number, load, product)                                        \
+    LS_CLONES static void add_four_##name(void *restrict out_, const void *const *rows,            \
+                                          const float *scales, size_t dim) {                       \
+        out_type *restrict out = out_;                                                             \
+        const in_type *restrict a = rows[0];                                                       \
+        const in_type *restrict b = rows[1];                                                       \
+        const in_type *restrict c = rows[2];                                                       \
+        const in_type *restrict d = rows[3];                                                       \
+        const float s[4] = {scales[0], scales[1], scales[2], scales[3]};                           \
+        (void)s;                                                                                   \
+        for (size_t i = 0; i < dim; i++) {                                                         \
+            number sum = out[i];                                                                   \
+            sum = sum + product((number)load(a[i]), (number)s[0]);                                 \
+            sum = sum + product((number)load(b[i]), (number)s[1]);                                 \
+            sum = sum + product((number)load(c[i]), (number)s[2]);                                 \
+            sum = sum + product((number)load(d[i]), (number)s[3]);                                 \
+            out[i] = sum;                                                                          \
+        }                                                                                          \
+    }                                                                                              \
+    LS_CLONES static void add_one_##name(void *restrict out_, const void *const *rows,             \
+                                         const float *scales, size_t dim) {                        \
+        out_type *restrict out = out_;                                                             \
+        const in_type *restrict a = rows[0];                                                       \
+        const float s = scales[0];                                                                 \
+        (void)s;                                                                                   \
+        for (size_t i = 0; i < dim; i++) {                                                         \
+            out[i] = out[i] + product((number)load(a[i]), (number)s);                              \
+        }                                                                                          \
+    }
+#define AS_IS(x)        (x)
+#define UNSCALED(g, s)  (g)
+#define SCALED(g, s)    ((g) * (s))
+#define ADDS(name, ...) ADD(name, __VA_ARGS__, UNSCALED) ADD(scaled_##name, __VA_ARGS__, SCALED)
+#define ADD_ROW(name)                                                                              \
+    {                                                                                              \
+        {add_one_##name, add_four_##name}, {                                                       \
+            add_one_scaled_##name, add_four_scaled_##name                                          \
+        }                                                                                          \
+    }
+ADDS(f32, any_f32, any_f32, float, AS_IS)
+ADDS(f64, any_f64, any_f64, double, AS_IS)
+ADDS(f16, any_f32, any_u16, float, f16_decode)
+ADDS(bf16, any_f32, any_u16, float, bf16_decode)
+static const add_fn adds[LS_DTYPE_COUNT][2][2] = {
+    [LS_F32] = ADD_ROW(f32),
+    [LS_F64] = ADD_ROW(f64),
+    [LS_F16] = ADD_ROW(f16),
+    [LS_BF16] = ADD_ROW(bf16),
+};
 
 void ls_kernel_row_gradients(void *out, size_t dim, const void *gradients, size_t stride,
                              ls_dtype dtype, const int64_t *row_of, const float *scales,
                              const int64_t *starts, const int64_t *order, size_t unique) {
-    ls_kernel_row_gradients_reference(out, dim, gradients, stride, dtype, row_of, scales, starts,
-                                      order, unique);
+    LS_ASSERT(ls_dtype_valid((int)dtype) && adds[dtype][0][0] != NULL);
+    LS_ASSERT(unique == 0 || (starts != NULL && order != NULL));
+    size_t row_bytes = stride * ls_dtype_bytes(dtype);
+    size_t out_bytes = dim * (dtype == LS_F64 ? sizeof(double) : sizeof(float));
+    for (size_t u = 0; u < unique && dim > 0; u++) {
+        char *sum = (char *)out + u * out_bytes;
+        memset(sum, 0, out_bytes);
+        for (int64_t at = starts[u]; at < starts[u + 1];) {
+            int64_t count = starts[u + 1] - at >= 4 ? 4 : 1;
+            const void *rows[4] = {NULL};
+            float factors[4] = {0};
+            for (int64_t i = 0; i < count; i++) {
+                size_t k = (size_t)order[at + i];
+                rows[i] =
+                    (const char *)gradients + (row_of != NULL ? (size_t)row_of[k] : k) * row_bytes;
+                factors[i] = scales != NULL ? scales[k] : 1;
+            }
+            adds[dtype][scales != NULL][count == 4](sum, rows, factors, dim);
+            at += count;
+        }
+    }
 }
+
+// ---- Gradients of weights -----------------------------------------------------------------------
+// A fold has an order, so that only several folds at once are fast: eight of them.
+enum { FOLDS = 8 };
+
+#define FOLD(name, number, gradient_type, in_type, load)                                           \
+    static void fold_##name(void *out, const void *const *gradients, const void *const *rows,      \
+                            size_t dim) {                                                          \
+        number sum[FOLDS] = {0};                                                                   \
+        for (size_t c = 0; c < dim; c++) {                                                         \
+            for (int f = 0; f < FOLDS; f++) {                                                      \
+                number g = ((const gradient_type *)gradients[f])[c];                               \
+                sum[f] = sum[f] + g * (number)load(((const in_type *)rows[f])[c]);                 \
+            }                                                                                      \
+        }                                                                                          \
+        memcpy(out, sum, sizeof sum);                                                              \
+    }
+FOLD(f32, float, any_f32, any_f32, AS_IS)
+FOLD(f64, double, any_f64, any_f64, AS_IS)
+FOLD(f16, float, any_f32, any_u16, f16_decode)
+FOLD(bf16, float, any_f32, any_u16, bf16_decode)
 
 void ls_kernel_weight_gradients(void *out, const void *table, ls_dtype table_dtype, int64_t rows,
                                 size_t dim, const void *gradients, size_t stride,
                                 const int64_t *row_of, const int64_t *ids, int64_t padding_id,
                                 size_t count) {
-    ls_kernel_weight_gradients_reference(out, table, table_dtype, rows, dim, gradients, stride,
-                                         row_of, ids, padding_id, count);
-}
-
-void ls_kernel_norm_sums(double *sums, const void *weights, ls_dtype dtype, int64_t rows,
-                         size_t dim, const int64_t *ids, size_t count, double norm_type) {
-    ls_kernel_norm_sums_reference(sums, weights, dtype, rows, dim, ids, count, norm_type);
-}
-
-void ls_kernel_renormalise_rows(void *weights, ls_dtype dtype, int64_t rows, size_t dim,
-                                const int64_t *ids, const double *sums, size_t count,
-                                double max_norm, double norm_type, double eps) {
-    ls_kernel_renormalise_rows_reference(weights, dtype, rows, dim, ids, sums, count, max_norm,
-                                         norm_type, eps);
-}
-
-void ls_kernel_update_rows(const ls_optimizer *optimizer, const ls_row_update *update) {
-    ls_kernel_update_rows_reference(optimizer, update);
+    bool wide = table_dtype == LS_F64;
+    LS_ASSERT(wide || table_dtype == LS_F32 || table_dtype == LS_F16 || table_dtype == LS_BF16);
+    size_t bytes = wide ? sizeof(double) : sizeof(float);
+    size_t row_bytes = dim * ls_dtype_bytes(table_dtype);
+    double sums[FOLDS] = {0};
+    const void *g[FOLDS];
+    const void *w[FOLDS];
+    size_t positions[FOLDS];
+    int waiting = 0;
+    for (size_t k = 0; k < count; k++) {
+        memset((char *)out + k * bytes, 0, bytes);
+        if (padding_id == -1 || ids[k] != padding_id) {
+            LS_ASSERT(ids[k] >= 0 && ids[k] < rows);
+            positions[waiting] = k;
+            g[waiting] =
+                (const char *)gradients + (row_of != NULL ? (size_t)row_of[k] : k) * stride * bytes;
+            w[waiting++] = (const char *)table + (size_t)ids[k] * row_bytes;
+        }
+        if (waiting == 0 || (waiting < FOLDS && k + 1 < count)) {
+            continue;
+        }
+        for (int f = waiting; f < FOLDS; f++) {
+            g[f] = g[0];
+            w[f] = w[0];
+        }
+        (wide                    ? fold_f64
+         : table_dtype == LS_F32 ? fold_f32
+         : table_dtype == LS_F16 ? fold_f16
+                                 : fold_bf16)(sums, g, w, dim);
+        for (int f = 0; f < waiting; f++) {
+            memcpy((char *)out + positions[f] * bytes, (const char *)sums + (size_t)f * bytes,
+                   bytes);
+        }
+        waiting = 0;
+    }
 }

@@ -310,7 +310,7 @@ void ls_kernel_update_rows_reference(const ls_optimizer *o, const ls_row_update 
     double t = (double)u->step;
     s.correction1 = 1 - (dense ? pow(o->beta1, t) : r(&s, pow(s.beta1, t)));
     s.correction2 = 1 - (dense ? pow(o->beta2, t) : r(&s, pow(s.beta2, t)));
-    for (size_t i = 0; i < u->count; i++) {
+    for (size_t i = 0; u->dim > 0 && i < u->count; i++) {
         size_t row = u->row_ids != NULL ? (size_t)u->row_ids[i] : i;
         for (size_t c = 0; (dense || steps[o->kind].element != NULL) && c < u->dim; c++) {
             (dense ? step_dense : steps[o->kind].element)(&s, i, row, c);
