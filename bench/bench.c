@@ -12,10 +12,9 @@ static const struct {
     const char *name;
     int (*run)(ls_bench *bench);
 } suites[] = {
-    {"collectives", ls_bench_suite_collectives},
-    {"orders", ls_bench_suite_orders},
-    {"planner", ls_bench_suite_planner},
-    {"ranks", ls_bench_suite_ranks},
+    {"collectives", ls_bench_suite_collectives}, {"orders", ls_bench_suite_orders},
+    {"planner", ls_bench_suite_planner},         {"ranks", ls_bench_suite_ranks},
+    {"training", ls_bench_suite_training},
 };
 
 #define SUITE_COUNT ((int)(sizeof suites / sizeof suites[0]))

@@ -200,6 +200,54 @@ static int cuda_bucketize(ls_device *device, int64_t *out_lengths, int64_t *out_
                                     weights, starts.as<int64_t>(), owners, bags, nullptr);
 }
 
+static int cuda_group_ids(ls_device *device, int64_t *rows, int64_t *starts, int64_t *order,
+                          size_t *unique, int64_t *scratch, const int64_t *ids, size_t count,
+                          int64_t table_rows, int64_t padding_id) {
+    (void)device;
+    return ls_kernel_group_ids_cuda(rows, starts, order, unique, scratch, ids, count, table_rows,
+                                    padding_id, nullptr);
+}
+
+static int cuda_row_gradients(ls_device *device, void *out, size_t dim, const void *gradients,
+                              size_t stride, ls_dtype dtype, const int64_t *row_of,
+                              const float *scales, const int64_t *starts, const int64_t *order,
+                              size_t unique) {
+    (void)device;
+    return ls_kernel_row_gradients_cuda(out, dim, gradients, stride, dtype, row_of, scales, starts,
+                                        order, unique, nullptr);
+}
+
+static int cuda_weight_gradients(ls_device *device, void *out, const void *table,
+                                 ls_dtype table_dtype, int64_t rows, size_t dim,
+                                 const void *gradients, size_t stride, const int64_t *row_of,
+                                 const int64_t *ids, int64_t padding_id, size_t count) {
+    (void)device;
+    return ls_kernel_weight_gradients_cuda(out, table, table_dtype, rows, dim, gradients, stride,
+                                           row_of, ids, padding_id, count, nullptr);
+}
+
+static int cuda_norm_sums(ls_device *device, double *sums, const void *weights, ls_dtype dtype,
+                          int64_t rows, size_t dim, const int64_t *ids, size_t count,
+                          double norm_type) {
+    (void)device;
+    return ls_kernel_norm_sums_cuda(sums, weights, dtype, rows, dim, ids, count, norm_type,
+                                    nullptr);
+}
+
+static int cuda_renormalise_rows(ls_device *device, void *weights, ls_dtype dtype, int64_t rows,
+                                 size_t dim, const int64_t *ids, const double *sums, size_t count,
+                                 double max_norm, double norm_type, double eps) {
+    (void)device;
+    return ls_kernel_renormalise_rows_cuda(weights, dtype, rows, dim, ids, sums, count, max_norm,
+                                           norm_type, eps, nullptr);
+}
+
+static int cuda_update_rows(ls_device *device, const ls_optimizer *optimizer,
+                            const ls_row_update *update) {
+    (void)device;
+    return ls_kernel_update_rows_cuda(optimizer, update, nullptr);
+}
+
 // In the order of ls_device_ops.
 static const ls_device_ops cuda_ops = {
     "cuda",
@@ -229,6 +277,12 @@ static const ls_device_ops cuda_ops = {
     cuda_divide_bags,
     cuda_matmul,
     cuda_bucketize,
+    cuda_group_ids,
+    cuda_row_gradients,
+    cuda_weight_gradients,
+    cuda_norm_sums,
+    cuda_renormalise_rows,
+    cuda_update_rows,
 };
 
 // ---- Opening ------------------------------------------------------------------------------------

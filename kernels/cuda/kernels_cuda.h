@@ -9,6 +9,7 @@
 #define LS_KERNELS_CUDA_KERNELS_CUDA_H
 
 #include "kernels/kernels.h"
+#include "kernels/training.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -78,6 +79,30 @@ int ls_kernel_offsets_cuda(int64_t *offsets, const int64_t *lengths, size_t coun
 
 int ls_kernel_matmul_cuda(void *out, const void *a, const void *b, ls_dtype dtype, size_t m,
                           size_t k, size_t n, ls_cuda_stream stream);
+
+// Waits for the stream; unique (host).
+int ls_kernel_group_ids_cuda(int64_t *rows, int64_t *starts, int64_t *order, size_t *unique,
+                             int64_t *scratch, const int64_t *ids, size_t count, int64_t table_rows,
+                             int64_t padding_id, ls_cuda_stream stream);
+int ls_kernel_row_gradients_cuda(void *out, size_t dim, const void *gradients, size_t stride,
+                                 ls_dtype dtype, const int64_t *row_of, const float *scales,
+                                 const int64_t *starts, const int64_t *order, size_t unique,
+                                 ls_cuda_stream stream);
+int ls_kernel_weight_gradients_cuda(void *out, const void *table, ls_dtype table_dtype,
+                                    int64_t rows, size_t dim, const void *gradients, size_t stride,
+                                    const int64_t *row_of, const int64_t *ids, int64_t padding_id,
+                                    size_t count, ls_cuda_stream stream);
+// LS_ERR_UNSUPPORTED unless norm_type is 1, 2 or infinity: CUDA's pow is not the C library's.
+int ls_kernel_norm_sums_cuda(double *sums, const void *weights, ls_dtype dtype, int64_t rows,
+                             size_t dim, const int64_t *ids, size_t count, double norm_type,
+                             ls_cuda_stream stream);
+int ls_kernel_renormalise_rows_cuda(void *weights, ls_dtype dtype, int64_t rows, size_t dim,
+                                    const int64_t *ids, const double *sums, size_t count,
+                                    double max_norm, double norm_type, double eps,
+                                    ls_cuda_stream stream);
+// optimizer and update (host); update's pointers are device memory.
+int ls_kernel_update_rows_cuda(const ls_optimizer *optimizer, const ls_row_update *update,
+                               ls_cuda_stream stream);
 
 #ifdef __cplusplus
 }

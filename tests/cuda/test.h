@@ -41,4 +41,7 @@ void test_bucketize(void);
 void test_resolve(void);
 void test_offsets(void);
 
+// test_training_cuda.c
+void test_training(void);
+
 #endif

@@ -222,6 +222,7 @@ int main(int argc, char **argv) {
         {"bucketize", test_bucketize},
         {"resolve ids", test_resolve},
         {"offsets", test_offsets},
+        {"training", test_training},
         {"scatter", test_scatter},
         {"bags", test_bags},
         {"select bytes", test_select},

@@ -1,0 +1,305 @@
+// The kernels of training but the optimizers on a GPU: ids grouped by a stable sort, duplicates
+// added up in their order, gradients of weights, and norms of rows.
+#include <cub/device/device_radix_sort.cuh>
+#include <cub/device/device_scan.cuh>
+
+#include "kernels/cuda/device.cuh"
+
+using namespace ls;
+
+// ---- Grouping -----------------------------------------------------------------------------------
+static __global__ void key_kernel(int64_t *keys, int64_t *positions, const int64_t *ids,
+                                  size_t count, int64_t table_rows, int64_t padding_id) {
+    for (size_t k = thread_index(); k < count; k += thread_count()) {
+        bool counts = padding_id == -1 || ids[k] != padding_id;
+        if (counts && (ids[k] < 0 || ids[k] >= table_rows)) {
+            __trap();
+        }
+        keys[k] = counts ? ids[k] : table_rows;  // padding sorts last
+        positions[k] = (int64_t)k;
+    }
+}
+
+static __global__ void head_kernel(int64_t *heads, const int64_t *keys, size_t count,
+                                   int64_t table_rows) {
+    for (size_t k = thread_index(); k < count; k += thread_count()) {
+        heads[k] = keys[k] < table_rows && (k == 0 || keys[k - 1] != keys[k]) ? 1 : 0;
+    }
+}
+
+// places [count]: the inclusive sum of the heads.
+static __global__ void place_kernel(int64_t *rows, int64_t *starts, const int64_t *keys,
+                                    const int64_t *places, size_t count, int64_t table_rows) {
+    for (size_t k = thread_index(); k < count; k += thread_count()) {
+        bool counts = keys[k] < table_rows;
+        if (counts && (k == 0 || keys[k - 1] != keys[k])) {
+            rows[places[k] - 1] = keys[k];
+            starts[places[k] - 1] = (int64_t)k;
+        }
+        if (counts && (k + 1 == count || keys[k + 1] >= table_rows)) {
+            starts[places[k]] = (int64_t)k + 1;
+        }
+        if (!counts && k == 0) {
+            starts[0] = 0;
+        }
+    }
+}
+
+static int sort_keys(int64_t *sorted, int64_t *order, const int64_t *keys, const int64_t *positions,
+                     size_t count, int64_t table_rows, cudaStream_t stream) {
+    int bits = 1;
+    while (bits < 63 && (table_rows >> bits) != 0) {
+        bits++;
+    }
+    size_t bytes = 0;
+    LS_TRY(check(cub::DeviceRadixSort::SortPairs(nullptr, bytes, keys, sorted, positions, order,
+                                                 (int)count, 0, bits, stream),
+                 "sorting ids"));
+    scratch memory(stream);
+    LS_TRY(memory.alloc(bytes));
+    return check(cub::DeviceRadixSort::SortPairs(memory.as<void>(), bytes, keys, sorted, positions,
+                                                 order, (int)count, 0, bits, stream),
+                 "sorting ids");
+}
+
+static int sum_heads(int64_t *places, const int64_t *heads, size_t count, cudaStream_t stream) {
+    size_t bytes = 0;
+    LS_TRY(check(cub::DeviceScan::InclusiveSum(nullptr, bytes, heads, places, (int)count, stream),
+                 "grouping ids"));
+    scratch memory(stream);
+    LS_TRY(memory.alloc(bytes));
+    return check(
+        cub::DeviceScan::InclusiveSum(memory.as<void>(), bytes, heads, places, (int)count, stream),
+        "grouping ids");
+}
+
+int ls_kernel_group_ids_cuda(int64_t *rows, int64_t *starts, int64_t *order, size_t *unique,
+                             int64_t *scratch_, const int64_t *ids, size_t count,
+                             int64_t table_rows, int64_t padding_id, ls_cuda_stream stream_) {
+    auto *stream = (cudaStream_t)stream_;
+    LS_ASSERT(starts != nullptr && unique != nullptr && table_rows >= 0);
+    if (count > INT32_MAX) {
+        return LS_FAIL(LS_ERR_LIMIT, "group_ids: more than 2^31 - 1 ids");
+    }
+    *unique = 0;
+    if (count == 0) {
+        LS_TRY(check(cudaMemsetAsync(starts, 0, sizeof *starts, stream), "group_ids"));
+        return check(cudaStreamSynchronize(stream), "group_ids");
+    }
+    scratch keys(stream), positions(stream);
+    LS_TRY(keys.alloc(count * sizeof(int64_t)));
+    LS_TRY(positions.alloc(count * sizeof(int64_t)));
+    int64_t *sorted = scratch_, *places = scratch_ + count;  // LS_GROUP_SCRATCH is 2
+    key_kernel<<<blocks_for(count), block_threads, 0, stream>>>(
+        keys.as<int64_t>(), positions.as<int64_t>(), ids, count, table_rows, padding_id);
+    LS_TRY(launched("group_ids"));
+    LS_TRY(sort_keys(sorted, order, keys.as<int64_t>(), positions.as<int64_t>(), count, table_rows,
+                     stream));
+    int64_t *heads = keys.as<int64_t>();  // free now
+    head_kernel<<<blocks_for(count), block_threads, 0, stream>>>(heads, sorted, count, table_rows);
+    LS_TRY(launched("group_ids"));
+    LS_TRY(sum_heads(places, heads, count, stream));
+    place_kernel<<<blocks_for(count), block_threads, 0, stream>>>(rows, starts, sorted, places,
+                                                                  count, table_rows);
+    LS_TRY(launched("group_ids"));
+    int64_t found = 0;
+    LS_TRY(check(
+        cudaMemcpyAsync(&found, places + count - 1, sizeof found, cudaMemcpyDeviceToHost, stream),
+        "group_ids"));
+    LS_TRY(check(cudaStreamSynchronize(stream), "group_ids"));
+    *unique = (size_t)found;
+    return LS_OK;
+}
+
+// ---- Sums over duplicates -----------------------------------------------------------------------
+// A warp per row and 32 of its columns.
+template <class T, class N>
+static __global__ void row_gradients_kernel(N *out, size_t dim, const T *gradients, size_t stride,
+                                            const int64_t *row_of, const float *scales,
+                                            const int64_t *starts, const int64_t *order,
+                                            size_t unique) {
+    size_t lane = threadIdx.x % 32, warps = thread_count() / 32, pieces = (dim + 31) / 32;
+    for (size_t at = thread_index() / 32; at < unique * pieces; at += warps) {
+        size_t u = at / pieces, c = at % pieces * 32 + lane;
+        if (c >= dim) {
+            continue;
+        }
+        N sum = 0;
+        for (int64_t i = starts[u]; i < starts[u + 1]; i++) {
+            auto k = (size_t)order[i];
+            size_t row = row_of != nullptr ? (size_t)row_of[k] : k;
+            N g = (N)element<T>::load(gradients[row * stride + c]);
+            sum = sum + (scales != nullptr ? g * (N)scales[k] : g);
+        }
+        out[u * dim + c] = sum;
+    }
+}
+
+int ls_kernel_row_gradients_cuda(void *out, size_t dim, const void *gradients, size_t stride,
+                                 ls_dtype dtype, const int64_t *row_of, const float *scales,
+                                 const int64_t *starts, const int64_t *order, size_t unique,
+                                 ls_cuda_stream stream_) {
+    auto *stream = (cudaStream_t)stream_;
+    LS_ASSERT(dtype == LS_F32 || dtype == LS_F64 || dtype == LS_F16 || dtype == LS_BF16);
+    if (unique == 0 || dim == 0) {
+        return LS_OK;
+    }
+    return with_type(dtype, [&](auto *type) {
+        using T = std::remove_pointer_t<decltype(type)>;
+        if constexpr (element<T>::is_float && sizeof(T) > 1) {
+            using N = typename element<T>::number;
+            row_gradients_kernel<T, N><<<blocks_for(unique * ((dim + 31) / 32), block_threads / 32),
+                                         block_threads, 0, stream>>>(
+                (N *)out, dim, (const T *)gradients, stride, row_of, scales, starts, order, unique);
+        }
+        return launched("row_gradients");
+    });
+}
+
+// ---- Gradients of weights -----------------------------------------------------------------------
+// A warp per id: lanes multiply, then all add the 32 products one after the other.
+template <class T, class N>
+static __global__ void weight_gradients_kernel(N *out, const T *table, int64_t rows, size_t dim,
+                                               const N *gradients, size_t stride,
+                                               const int64_t *row_of, const int64_t *ids,
+                                               int64_t padding_id, size_t count) {
+    size_t lane = threadIdx.x % 32, warps = thread_count() / 32;
+    for (size_t k = thread_index() / 32; k < count; k += warps) {
+        bool counts = padding_id == -1 || ids[k] != padding_id;
+        if (counts && (ids[k] < 0 || ids[k] >= rows)) {
+            __trap();
+        }
+        size_t row = row_of != nullptr ? (size_t)row_of[k] : k;
+        N sum = 0;
+        for (size_t first = 0; counts && first < dim; first += 32) {
+            size_t c = first + lane, there = dim - first < 32 ? dim - first : 32;
+            N product = 0;
+            if (c < dim) {
+                product = gradients[row * stride + c] *
+                          (N)element<T>::load(table[(size_t)ids[k] * dim + c]);
+            }
+            for (size_t from = 0; from < there; from++) {
+                sum = sum + __shfl_sync(0xFFFFFFFFu, product, (int)from);
+            }
+        }
+        if (lane == 0) {
+            out[k] = sum;
+        }
+    }
+}
+
+int ls_kernel_weight_gradients_cuda(void *out, const void *table, ls_dtype table_dtype,
+                                    int64_t rows, size_t dim, const void *gradients, size_t stride,
+                                    const int64_t *row_of, const int64_t *ids, int64_t padding_id,
+                                    size_t count, ls_cuda_stream stream_) {
+    auto *stream = (cudaStream_t)stream_;
+    LS_ASSERT(table_dtype == LS_F32 || table_dtype == LS_F64 || table_dtype == LS_F16 ||
+              table_dtype == LS_BF16);
+    if (count == 0) {
+        return LS_OK;
+    }
+    return with_type(table_dtype, [&](auto *type) {
+        using T = std::remove_pointer_t<decltype(type)>;
+        if constexpr (element<T>::is_float && sizeof(T) > 1) {
+            using N = typename element<T>::number;
+            weight_gradients_kernel<T, N>
+                <<<blocks_for(count, block_threads / 32), block_threads, 0, stream>>>(
+                    (N *)out, (const T *)table, rows, dim, (const N *)gradients, stride, row_of,
+                    ids, padding_id, count);
+        }
+        return launched("weight_gradients");
+    });
+}
+
+// ---- Norms --------------------------------------------------------------------------------------
+enum norm_kind { NORM_1, NORM_2, NORM_INFINITY };
+constexpr int lanes = 8;
+
+// Eight lanes have a row's partial sums; all get the sum.
+template <class T>
+static __device__ double sum_row(const T *row, size_t dim, size_t lane, norm_kind kind) {
+    double part = 0;
+    for (size_t c = lane; c < dim; c += lanes) {
+        double x = fabs((double)element<T>::load(row[c]));
+        if (kind == NORM_INFINITY) {
+            part = x > part || isnan(x) ? x : part;
+        } else {
+            part = part + (kind == NORM_2 ? x * x : x);
+        }
+    }
+    unsigned mask = 0xFFu << (threadIdx.x % 32 / lanes * lanes);
+    for (int other = 1; other < lanes; other *= 2) {
+        double theirs = __shfl_xor_sync(mask, part, other);
+        if (kind == NORM_INFINITY) {
+            part = theirs > part || isnan(theirs) ? theirs : part;
+        } else {
+            part = part + theirs;
+        }
+    }
+    return part;
+}
+
+// Either the sums alone (out), or the rows scaled.
+template <class T>
+static __global__ void norm_kernel(double *out, T *weights, int64_t rows, size_t dim,
+                                   const int64_t *ids, const double *sums, size_t count,
+                                   double max_norm, norm_kind kind, double eps) {
+    using N = typename element<T>::number;
+    size_t lane = threadIdx.x % lanes, groups = thread_count() / lanes;
+    for (size_t i = thread_index() / lanes; i < count; i += groups) {
+        if (ids[i] < 0 || ids[i] >= rows) {
+            __trap();
+        }
+        T *row = weights + (size_t)ids[i] * dim;
+        double sum = sums != nullptr ? sums[i] : sum_row(row, dim, lane, kind);
+        if (out != nullptr) {
+            if (lane == 0) {
+                out[i] = sum;
+            }
+            continue;
+        }
+        double norm = (double)(N)(kind == NORM_2 ? sqrt(sum) : sum);
+        N factor = (N)(max_norm / (norm + eps));
+        for (size_t c = lane; norm > max_norm && c < dim; c += lanes) {
+            row[c] = element<T>::store((N)element<T>::load(row[c]) * factor);
+        }
+    }
+}
+
+static int launch_norms(double *out, void *weights, ls_dtype dtype, int64_t rows, size_t dim,
+                        const int64_t *ids, const double *sums, size_t count, double max_norm,
+                        double norm_type, double eps, cudaStream_t stream) {
+    LS_ASSERT(dtype == LS_F32 || dtype == LS_F64 || dtype == LS_F16 || dtype == LS_BF16);
+    if (norm_type != 1 && norm_type != 2 && !isinf(norm_type)) {
+        return LS_FAIL(LS_ERR_UNSUPPORTED,
+                       "norm_type %g on a GPU: 1, 2 and infinity have the bits of the CPU there",
+                       norm_type);
+    }
+    norm_kind kind = norm_type == 1 ? NORM_1 : norm_type == 2 ? NORM_2 : NORM_INFINITY;
+    if (count == 0) {
+        return LS_OK;
+    }
+    return with_type(dtype, [&](auto *type) {
+        using T = std::remove_pointer_t<decltype(type)>;
+        if constexpr (element<T>::is_float && sizeof(T) > 1) {
+            norm_kernel<T><<<blocks_for(count, block_threads / lanes), block_threads, 0, stream>>>(
+                out, (T *)weights, rows, dim, ids, sums, count, max_norm, kind, eps);
+        }
+        return launched("norms of rows");
+    });
+}
+
+int ls_kernel_norm_sums_cuda(double *sums, const void *weights, ls_dtype dtype, int64_t rows,
+                             size_t dim, const int64_t *ids, size_t count, double norm_type,
+                             ls_cuda_stream stream) {
+    return launch_norms(sums, const_cast<void *>(weights), dtype, rows, dim, ids, nullptr, count, 0,
+                        norm_type, 0, (cudaStream_t)stream);
+}
+
+int ls_kernel_renormalise_rows_cuda(void *weights, ls_dtype dtype, int64_t rows, size_t dim,
+                                    const int64_t *ids, const double *sums, size_t count,
+                                    double max_norm, double norm_type, double eps,
+                                    ls_cuda_stream stream) {
+    return launch_norms(nullptr, weights, dtype, rows, dim, ids, sums, count, max_norm, norm_type,
+                        eps, (cudaStream_t)stream);
+}
