@@ -90,8 +90,8 @@ typedef struct {
     bool wide;  // f64: weights are summed in f64
 } lookup;
 
-// Rows lie all over the table: ask for one this many ids ahead (within the bag).
-enum { PREFETCH = 4 };
+// Rows lie all over the table: ask for one this many ids ahead, be it of a later bag.
+enum { PREFETCH = 8 };
 
 static void divide_row(void *row, bool wide, size_t dim, double divisor) {
     for (size_t d = 0; d < dim; d++) {
@@ -103,13 +103,14 @@ static void divide_row(void *row, bool wide, size_t dim, double divisor) {
     }
 }
 
+// ids [ahead]: those of the bag [count], and those of the bags behind it.
 static void pool_bag(void *out, const lookup *l, const int64_t *ids, const float *weights,
-                     size_t count) {
+                     size_t count, size_t ahead) {
     memset(out, 0, l->dim * (l->wide ? sizeof(double) : sizeof(float)));
     size_t counted = 0;
     double weight_sum = 0;
     for (size_t i = 0; i < count; i++) {
-        if (i + PREFETCH < count && ids[i + PREFETCH] >= 0 && ids[i + PREFETCH] < l->rows) {
+        if (i + PREFETCH < ahead && ids[i + PREFETCH] >= 0 && ids[i + PREFETCH] < l->rows) {
             const char *later = l->table + (size_t)ids[i + PREFETCH] * l->row_bytes;
             for (size_t byte = 0; byte < l->row_bytes && byte < 512; byte += 64) {
                 __builtin_prefetch(later + byte);
@@ -160,6 +161,7 @@ void ls_kernel_pooled_lookup(void *out, size_t out_stride, const void *table, ls
         size_t first = (size_t)(offsets[bag] - offsets[0]);
         size_t count = (size_t)(offsets[bag + 1] - offsets[bag]);
         pool_bag((char *)out + bag * out_stride * out_bytes, &l, count == 0 ? NULL : ids + first,
-                 weights == NULL || count == 0 ? NULL : weights + first, count);
+                 weights == NULL || count == 0 ? NULL : weights + first, count,
+                 (size_t)(offsets[bags] - offsets[0]) - first);
     }
 }

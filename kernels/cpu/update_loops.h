@@ -42,9 +42,12 @@ ELEMENTS(dense_momentum, WITH_M(LS_TS(ls_dense_momentum)(s, g, w, &m)))
 ELEMENTS(dense_adagrad, WITH_M(LS_TS(ls_dense_adagrad)(s, g, w, &m)))
 ELEMENTS(dense_adam, WITH_M_V(LS_TS(ls_dense_adam)(s, g, w, &m, &v)))
 
-// Squares of a and b, set by the statement, go into the eight partial sums of each. The piece
-// begins at a column that is a multiple of eight.
-#define SUMS(name, statement)                                                                      \
+// Squares of a and, where it has one, of b, set by the statement, go into the eight partial sums of
+// each; STRIP columns are squared at a time, then added. What the last strip lacks is +0, which
+// changes no sum. The piece begins at a column that is a multiple of eight.
+typedef LS_T LS_TS(eight) __attribute__((vector_size(8 * sizeof(LS_T))));
+
+#define SUMS(name, has_b, statement)                                                               \
     LS_FMA_CLONES static void LS_TS(name)(                                                         \
         LS_T(*sums)[8], const LS_TS(ls_step) * step, const LS_TS(ls_row) * row_,                   \
         const LS_A *restrict gradients, const LS_A *restrict weights, LS_A *restrict first,        \
@@ -52,38 +55,43 @@ ELEMENTS(dense_adam, WITH_M_V(LS_TS(ls_dense_adam)(s, g, w, &m, &v)))
         const LS_TS(ls_step) *s = step;                                                            \
         const LS_TS(ls_row) *row = row_;                                                           \
         (void)row, (void)first, (void)second, (void)weights;                                       \
-        LS_T part_a[8], part_b[8];                                                                 \
-        memcpy(part_a, sums[0], sizeof part_a);                                                    \
-        memcpy(part_b, sums[1], sizeof part_b);                                                    \
-        for (size_t block = 0; block < n; block += 8) {                                            \
-            if (block + 8 <= n) {                                                                  \
-                for (size_t lane = 0; lane < 8; lane++) {                                          \
-                    SUM_OF_SQUARES(statement)                                                      \
+        LS_TS(eight) part[2];                                                                      \
+        LS_TS(eight) squares[2][STRIP / 8];                                                        \
+        memcpy(part, sums, sizeof part);                                                           \
+        for (size_t start = 0; start < n; start += STRIP) {                                        \
+            size_t end = n - start < STRIP ? n - start : STRIP;                                    \
+            LS_T *square_a = (LS_T *)&squares[0];                                                  \
+            LS_T *square_b = (LS_T *)&squares[1];                                                  \
+            for (size_t k = 0; k < end; k++) {                                                     \
+                size_t i = start + k;                                                              \
+                LS_T g = gradients[i] * s->factor;                                                 \
+                LS_T a, b = 0;                                                                     \
+                statement;                                                                         \
+                square_a[k] = a * a;                                                               \
+                if (has_b) {                                                                       \
+                    square_b[k] = b * b;                                                           \
                 }                                                                                  \
-            } else {                                                                               \
-                for (size_t lane = 0; lane < n - block; lane++) {                                  \
-                    SUM_OF_SQUARES(statement)                                                      \
+            }                                                                                      \
+            for (size_t k = end; k % 8 != 0; k++) {                                                \
+                square_a[k] = square_b[k] = 0;                                                     \
+            }                                                                                      \
+            for (size_t block = 0; block * 8 < end; block++) {                                     \
+                part[0] += squares[0][block];                                                      \
+                if (has_b) {                                                                       \
+                    part[1] += squares[1][block];                                                  \
                 }                                                                                  \
             }                                                                                      \
         }                                                                                          \
-        memcpy(sums[0], part_a, sizeof part_a);                                                    \
-        memcpy(sums[1], part_b, sizeof part_b);                                                    \
+        memcpy(sums, part, sizeof part);                                                           \
     }
-#define SUM_OF_SQUARES(statement)                                                                  \
-    size_t i = block + lane;                                                                       \
-    LS_T g = gradients[i] * s->factor;                                                             \
-    LS_T a, b = 0;                                                                                 \
-    statement;                                                                                     \
-    part_a[lane] = part_a[lane] + a * a;                                                           \
-    part_b[lane] = part_b[lane] + b * b;
 
-SUMS(sum_gradients, a = g)
-SUMS(sum_decayed, a = LS_TS(ls_decayed)(s, g, weights[i]))
-SUMS(sum_lars, a = weights[i]; b = g)
-SUMS(sum_lamb, LS_T m = first[i]; LS_T v = second[i]; LS_TS(ls_lamb_moment)(s, g, &m);
+SUMS(sum_gradients, false, a = g)
+SUMS(sum_decayed, false, a = LS_TS(ls_decayed)(s, g, weights[i]))
+SUMS(sum_lars, true, a = weights[i]; b = g)
+SUMS(sum_lamb, true, LS_T m = first[i]; LS_T v = second[i]; LS_TS(ls_lamb_moment)(s, g, &m);
      LS_TS(ls_lamb_square)(s, g, &v); first[i] = m; second[i] = v; a = weights[i];
      b = LS_TS(ls_lamb_direction)(s, a, m, v))
-SUMS(sum_partial_lamb, LS_T m = first[i]; LS_TS(ls_lamb_moment)(s, g, &m); first[i] = m;
+SUMS(sum_partial_lamb, true, LS_T m = first[i]; LS_TS(ls_lamb_moment)(s, g, &m); first[i] = m;
      a = weights[i]; b = LS_TS(ls_partial_lamb_direction)(s, row, a, m))
 
 // What the sums make of the row and of its state m or v.
@@ -214,8 +222,14 @@ static void LS_TS(update_row)(const LS_TS(passes) * passes, const LS_TS(ls_step)
 
 static void LS_TS(update_rows)(const update *up) {
     const ls_row_update *u = up->u;
-    const LS_TS(passes) passes = LS_TS(passes_of)(up->o);
+    LS_TS(passes) passes = LS_TS(passes_of)(up->o);
     const LS_TS(ls_step) s = LS_TS(ls_step_make)(up->o, u);
+    if (passes.sums[0] == LS_TS(sum_decayed) && !s.l2) {
+        passes.sums[0] = LS_TS(sum_gradients);  // which waits for no weights
+    }
+    for (size_t i = 0; u->row_ids != NULL && i < u->count && i < PREFETCH; i++) {
+        prefetch_row(up, (size_t)u->row_ids[i]);
+    }
     for (size_t i = 0; i < u->count; i++) {
         if (u->row_ids != NULL && i + PREFETCH < u->count) {
             prefetch_row(up, (size_t)u->row_ids[i + PREFETCH]);
@@ -230,4 +244,3 @@ static void LS_TS(update_rows)(const update *up) {
 #undef WITH_M
 #undef WITH_M_V
 #undef SUMS
-#undef SUM_OF_SQUARES
