@@ -1,6 +1,6 @@
 // The kernels of training: from gradients of looked-up rows to new weights. Conventions are those
-// of kernels.h: pure functions over plain memory, sizes last, nothing is allocated; T is f32, or f64
-// where dtype is f64.
+// of kernels.h: pure functions over plain memory, sizes last, nothing is allocated; T is f32, or
+// f64 where dtype is f64.
 #ifndef LS_KERNELS_TRAINING_H
 #define LS_KERNELS_TRAINING_H
 
@@ -83,13 +83,13 @@ typedef struct ls_row_update {
     uint64_t key;          // step. It does not depend on the sharding.
 } ls_row_update;
 
-// ls_optimizer_check must hold. Compared element by element, f32 weights: the fused sgd, adagrad and
-// rowwise_adagrad (no decay) have the bits of FBGEMM's CPU kernels (1.6.0; of rowwise_adagrad for a
-// table of one feature: it sums the squares of one with several in another order), the dense sgd
-// those of torch.optim (2.11, CPU), adagrad, adam and adamw too but for torch's own square root,
-// which is not correctly rounded where it is built with MKL. The other kinds FBGEMM has on GPUs
-// alone: their operations are taken in the order and the precision that its source states, with its
-// fma where it writes one.
+// ls_optimizer_check must hold. Compared element by element, f32 weights: the fused sgd, adagrad
+// and rowwise_adagrad (no decay) have the bits of FBGEMM's CPU kernels (1.6.0; of rowwise_adagrad
+// for a table of one feature: it sums the squares of one with several in another order), the dense
+// sgd those of torch.optim (2.11, CPU), adagrad, adam and adamw too but for torch's own square
+// root, which is not correctly rounded where it is built with MKL. The other kinds FBGEMM has on
+// GPUs alone: their operations are taken in the order and the precision that its source states,
+// with its fma where it writes one.
 void ls_kernel_update_rows(const ls_optimizer *optimizer, const ls_row_update *update);
 void ls_kernel_update_rows_reference(const ls_optimizer *optimizer, const ls_row_update *update);
 

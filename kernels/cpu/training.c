@@ -1,4 +1,4 @@
-// From gradients of looked-up rows to gradients per row, of ids' weights; and rows scaled to a norm.
+// From gradients of looked-up rows to gradients per row and of ids' weights.
 #include "kernels/training.h"
 
 #include <math.h>

@@ -1,5 +1,5 @@
-// One step of an optimizer over rows: the loops of update_loops.h, for f32 and for f64. Weights of
-// f16 and bf16 are widened piece by piece, and rounded again.
+// One step of an optimizer over rows: the loops of update_loops.inc, for f32 and for f64. Weights
+// of f16 and bf16 are widened piece by piece, and rounded again.
 #include <math.h>
 
 #include "kernels/cpu/bits.h"
@@ -49,9 +49,9 @@ static void prefetch_row(const update *up, size_t row) {
 #define LS_T        float
 #define LS_A        any_f32
 #define LS_TS(name) name##_f32
-#include "kernels/update_formulas.h"
+#include "kernels/update_formulas.inc"
 //
-#include "kernels/cpu/update_loops.h"
+#include "kernels/cpu/update_loops.inc"
 #undef LS_T
 #undef LS_A
 #undef LS_TS
@@ -59,9 +59,9 @@ static void prefetch_row(const update *up, size_t row) {
 #define LS_T        double
 #define LS_A        any_f64
 #define LS_TS(name) name##_f64
-#include "kernels/update_formulas.h"
+#include "kernels/update_formulas.inc"
 //
-#include "kernels/cpu/update_loops.h"
+#include "kernels/cpu/update_loops.inc"
 
 void ls_kernel_update_rows(const ls_optimizer *o, const ls_row_update *u) {
     LS_ASSERT(o != NULL && u != NULL && ls_optimizer_check(o) == LS_OK);

@@ -13,7 +13,7 @@ struct formulas_f32 {
     using number = float;
 #define LS_T        float
 #define LS_TS(name) name
-#include "kernels/update_formulas.h"
+#include "kernels/update_formulas.inc"
 #undef LS_T
 #undef LS_TS
 };
@@ -22,7 +22,7 @@ struct formulas_f64 {
     using number = double;
 #define LS_T        double
 #define LS_TS(name) name
-#include "kernels/update_formulas.h"
+#include "kernels/update_formulas.inc"
 #undef LS_T
 #undef LS_TS
 };
