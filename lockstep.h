@@ -11,6 +11,7 @@
 #include "formats/safetensors.h"
 
 #include "kernels/element.h"
+#include "kernels/optimizer.h"
 #include "kernels/pooling.h"
 
 #include "local_tensor/local_tensor.h"

@@ -42,6 +42,8 @@ static void try_orders(void) {
 static void try_tensors(void) {
     const float one = 1;
     CHECK(ls_element_to_f64(&one, LS_F32) == 1);
+    ls_optimizer optimizer = ls_optimizer_default(LS_OPTIMIZER_SGD, LS_OPTIMIZER_FUSED);
+    CHECK(ls_optimizer_check(&optimizer) == LS_OK);
     ls_world_options options;
     memset(&options, 0, sizeof options);
     options.mesh.ndim = 1;
