@@ -31,6 +31,7 @@ typedef struct step {
     size_t unique;
     ls_optimizer optimizer;
     int64_t count;  // steps done
+    bool done;      // no more of them
     _Atomic size_t next_bag, next_row, grouped;
     pthread_barrier_t barrier;
 } step;
@@ -72,8 +73,7 @@ static void update(step *s) {
     }
 }
 
-static void *work(void *arg) {
-    step *s = arg;
+static void work(step *s) {
     if (atomic_fetch_add(&s->grouped, (size_t)1) == 0) {
         for (size_t k = 0; k < IDS; k++) {
             s->bag_of[k] = (int64_t)(k / BAG_LENGTH);
@@ -84,22 +84,55 @@ static void *work(void *arg) {
     look_up(s);
     (void)pthread_barrier_wait(&s->barrier);  // no row is written before all are read
     update(s);
-    return NULL;
+}
+
+// The second thread: a step between two barriers, until there are no more.
+static void *work_on(void *arg) {
+    step *s = arg;
+    for (;;) {
+        (void)pthread_barrier_wait(&s->barrier);
+        if (s->done) {
+            return NULL;
+        }
+        work(s);
+        (void)pthread_barrier_wait(&s->barrier);
+    }
 }
 
 static int run_step(void *arg) {
     step *s = arg;
-    pthread_t other;
     s->count++;
     atomic_store(&s->next_bag, (size_t)0);
     atomic_store(&s->next_row, (size_t)0);
     atomic_store(&s->grouped, (size_t)0);
-    if (pthread_create(&other, NULL, work, s) != 0) {
+    (void)pthread_barrier_wait(&s->barrier);
+    work(s);
+    (void)pthread_barrier_wait(&s->barrier);
+    return LS_OK;
+}
+
+// Each row that is looked up is read for the outputs, read and written by the update, its state
+// too; outputs are written, gradients and ids read. A memcpy of half of that moves as much.
+static uint64_t bytes_to_move(const step *s) {
+    uint64_t row = DIM * sizeof(float);
+    return (s->unique * (3 * row + 2 * sizeof(float)) + 2 * BAGS * row + IDS * sizeof(int64_t)) / 2;
+}
+
+static int measure(ls_bench_row *row, step *s) {
+    pthread_t other;
+    if (pthread_create(&other, NULL, work_on, s) != 0) {
         return LS_FAIL(LS_ERR_RESOURCE, "no thread for the benchmark");
     }
-    work(s);
+    int status = run_step(s);  // tells how many rows there are
+    row->elements = (uint64_t)ROWS * DIM;
+    row->bytes_moved = bytes_to_move(s);
+    if (status == LS_OK) {
+        status = ls_bench__measure(row, run_step, s);
+    }
+    s->done = true;
+    (void)pthread_barrier_wait(&s->barrier);
     (void)pthread_join(other, NULL);
-    return LS_OK;
+    return status;
 }
 
 // Ids by Zipf's law with exponent 1.05, the ranks of rows spread over the table.
@@ -160,13 +193,6 @@ static int prepare(step *s) {
     return draw_ids(s);
 }
 
-// Each row that is looked up is read for the outputs, read and written by the update, its state
-// too; outputs are written, gradients and ids read. A memcpy of half of that moves as much.
-static uint64_t bytes_to_move(const step *s) {
-    uint64_t row = DIM * sizeof(float);
-    return (s->unique * (3 * row + 2 * sizeof(float)) + 2 * BAGS * row + IDS * sizeof(int64_t)) / 2;
-}
-
 int ls_bench_suite_training(ls_bench *bench) {
     ls_bench_row *row = ls_bench__row(bench, "training", "step_rowwise_adagrad");
     if (row == NULL) {
@@ -185,12 +211,7 @@ int ls_bench_suite_training(ls_bench *bench) {
     if (status == LS_OK) {
         status = prepare(&s);
         if (status == LS_OK) {
-            status = run_step(&s);  // tells how many rows there are
-        }
-        row->elements = (uint64_t)ROWS * DIM;
-        row->bytes_moved = bytes_to_move(&s);
-        if (status == LS_OK) {
-            status = ls_bench__measure(row, run_step, &s);
+            status = measure(row, &s);
         }
         (void)pthread_barrier_destroy(&s.barrier);
     }
