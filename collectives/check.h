@@ -81,9 +81,13 @@ typedef struct ls_call_fold {
     size_t element_bytes;
 } ls_call_fold;
 
-// From here on this thread's folds in ordinary memory set *special where they make a NaN or an
-// infinity, while the result is in the cache; NULL: nobody looks.
-void ls_call_fold__watch(bool *special);
+// From here on this thread's folds in ordinary memory call the watcher where they make a NaN or an
+// infinity, while results and inputs are in the cache and before the results are handed out: out
+// [length] is the range from element `first` of the inputs on, in [in_count] where it begins in
+// each (where a result is made in place, out is one of them). NULL: nobody looks.
+typedef void (*ls_fold_watcher)(void *arg, const void *out, const void *const *in, int in_count,
+                                size_t first, size_t length);
+void ls_call_fold__watch(ls_fold_watcher watcher, void *arg);
 
 int ls_call_fold__open(ls_call_fold *fold, const ls_call *const *calls, int size,
                        const ls_order *order, size_t count);

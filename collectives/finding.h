@@ -28,6 +28,8 @@ extern "C" {
       "about who belongs to the communicator")                                                     \
     X(LS_FINDING_ORDER_MISMATCH, "collective.order_mismatch", true,                                \
       "the same calls in different order")                                                         \
+    X(LS_FINDING_REDUNDANT_REDUCE, "collective.redundant_reduce", true,                            \
+      "a sum of what is the sum already: all ranks bring what an earlier one gave them")           \
     X(LS_FINDING_MISSING_RANK, "collective.missing_rank", true,                                    \
       "a rank never makes the call that the others wait in")                                       \
     X(LS_FINDING_EXTRA_CALL, "collective.extra_call", true,                                        \
@@ -56,6 +58,9 @@ extern "C" {
     X(LS_FINDING_BUFFER_USE_BEFORE_WAIT, "buffer.use_before_wait", true,                           \
       "a result is read before its call was waited for")                                           \
     X(LS_FINDING_HANDLE_LEAK, "handle.leak", true, "a communicator or request is not freed")       \
+    X(LS_FINDING_CALL_INVALID, "call.invalid", true,                                               \
+      "a call that means nothing where it is made: a group's end without its start, a wait for "   \
+      "nothing")                                                                                   \
     X(LS_FINDING_HANDLE_USE_AFTER_FREE, "handle.use_after_free", true,                             \
       "a communicator or request is used after it was freed")                                      \
     X(LS_FINDING_REPLICA_DIVERGED, "replica.diverged", true, "copies that must be equal are not")  \

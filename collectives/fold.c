@@ -11,17 +11,28 @@
 #define FOLD_RANGE_MIN   ((size_t)2 * 1024)
 #define FOLD_RANGE_MAX   ((size_t)16 * 1024)
 
-static _Thread_local bool *watching;
+static _Thread_local ls_fold_watcher watcher;
+static _Thread_local void *watcher_arg;
 
-void ls_call_fold__watch(bool *special) {
-    watching = special;
+void ls_call_fold__watch(ls_fold_watcher call, void *arg) {
+    watcher = call;
+    watcher_arg = arg;
 }
 
-static void look_for_special(const ls_call_fold *fold, const void *out, size_t length) {
+// in [in_count]: where the range begins in each input.
+static void look_for_special(const ls_call_fold *fold, const void *out, const void *const *in,
+                             size_t first, size_t length) {
     bool readable = fold->reduction.device == NULL;
-    if (readable && watching != NULL && ls_kernel_any_special(out, length, fold->reduction.dtype)) {
-        *watching = true;
+    if (readable && watcher != NULL && ls_kernel_any_special(out, length, fold->reduction.dtype)) {
+        watcher(watcher_arg, out, in, fold->reduction.in_count, first, length);
     }
+}
+
+static const void **inputs_at(ls_call_fold *fold, size_t first) {
+    for (int i = 0; i < fold->reduction.in_count; i++) {
+        fold->at[i] = ls_block__at_const(fold->in[i], first, fold->element_bytes);
+    }
+    return fold->at;
 }
 
 int ls_call_fold__open(ls_call_fold *fold, const ls_call *const *calls, int size,
@@ -78,9 +89,7 @@ size_t ls_call_fold__range(const ls_call_fold *fold) {
 
 static int fold_rank_order(ls_call_fold *fold, void *out, size_t first, size_t length) {
     const ls_reduction *reduction = &fold->reduction;
-    for (int i = 0; i < reduction->in_count; i++) {
-        fold->at[i] = ls_block__at_const(fold->in[i], first, fold->element_bytes);
-    }
+    (void)inputs_at(fold, first);
     ls_device *device = reduction->device;
     if (device != NULL) {
         return device->ops->reduce(device, out, fold->at, (size_t)reduction->in_count,
@@ -88,14 +97,14 @@ static int fold_rank_order(ls_call_fold *fold, void *out, size_t first, size_t l
     }
     ls_kernel_reduce(out, fold->at, (size_t)reduction->in_count, reduction->dtype, reduction->op,
                      reduction->premul, length);
-    look_for_special(fold, out, length);
+    look_for_special(fold, out, fold->at, first, length);
     return LS_OK;
 }
 
 int ls_call_fold__all_reduce(ls_call_fold *fold, void *out, size_t first, size_t length) {
     if (fold->order != NULL) {
         LS_TRY(ls_order_all_reduce(fold->order, out, &fold->reduction, first, length));
-        look_for_special(fold, out, length);
+        look_for_special(fold, out, inputs_at(fold, first), first, length);
         return LS_OK;
     }
     return fold_rank_order(fold, out, first, length);
@@ -104,7 +113,7 @@ int ls_call_fold__all_reduce(ls_call_fold *fold, void *out, size_t first, size_t
 int ls_call_fold__reduce(ls_call_fold *fold, void *out, int root, size_t first, size_t length) {
     if (fold->order != NULL) {
         LS_TRY(ls_order_reduce(fold->order, out, &fold->reduction, root, first, length));
-        look_for_special(fold, out, length);
+        look_for_special(fold, out, inputs_at(fold, first), first, length);
         return LS_OK;
     }
     return fold_rank_order(fold, out, first, length);
@@ -113,13 +122,10 @@ int ls_call_fold__reduce(ls_call_fold *fold, void *out, int root, size_t first, 
 int ls_call_fold__block(ls_call_fold *fold, void *out, int block, size_t start) {
     size_t count = fold->reduction.count;
     if (fold->order != NULL) {
-        for (int i = 0; i < fold->reduction.in_count; i++) {
-            fold->at[i] = ls_block__at_const(fold->in[i], start, fold->element_bytes);
-        }
         ls_reduction shifted = fold->reduction;
-        shifted.in = fold->at;
+        shifted.in = inputs_at(fold, start);
         LS_TRY(ls_order_reduce_scatter(fold->order, out, &shifted, block, 0, count));
-        look_for_special(fold, out, count);
+        look_for_special(fold, out, fold->at, start, count);
         return LS_OK;
     }
     size_t range = ls_call_fold__range(fold);

@@ -6,8 +6,8 @@ int ls_post_at(const char *file, int line, const ls_call *call, ls_rank_comm *co
     LS_ASSERT(call != NULL);
     const ls_request proto = {.call = *call};
     if (ls_kind_is_ask(call->kind)) {
-        return LS_FAIL(LS_ERR_INVALID, "%s:%d: %s is a function of its own", file, line,
-                       ls_kind_name(call->kind));
+        return ls_findings__refuse(ls_schedule__current(), file, line,
+                                   "%s is a function of its own", ls_kind_name(call->kind));
     }
     return ls_call__post(file, line, comm, &proto, request);
 }
@@ -33,7 +33,8 @@ int ls_check_replica_at(const char *file, int line, const void *data, size_t cou
     const ls_request proto = {
         .call = {.kind = LS_CHECK_REPLICA, .send = data, .count = count, .dtype = dtype}};
     if (!ls_dtype_valid((int)dtype)) {
-        return LS_FAIL(LS_ERR_INVALID, "%s:%d: check_replica: its dtype is none", file, line);
+        return ls_findings__refuse(ls_schedule__current(), file, line,
+                                   "check_replica: its dtype is none");
     }
     return ls_call__post(file, line, comm, &proto, NULL);
 }
@@ -49,11 +50,11 @@ static int own_comm(ls_rank **out, const ls_rank_comm *comm, const char *what, c
                     int line) {
     *out = ls_schedule__current();
     if (*out == NULL || comm == NULL || comm->rank != *out || comm->destroyed) {
-        return LS_FAIL(LS_ERR_INVALID, "%s:%d: %s: %s", file, line, what,
-                       *out == NULL         ? "a call outside of a program"
-                       : comm == NULL       ? "the rank is not a member of the communicator"
-                       : comm->rank != *out ? "the communicator of another rank"
-                                            : "the communicator was destroyed");
+        return ls_findings__refuse(*out, file, line, "%s: %s", what,
+                                   *out == NULL   ? "a call outside of a program"
+                                   : comm == NULL ? "the rank is not a member of the communicator"
+                                   : comm->rank != *out ? "the communicator of another rank"
+                                                        : "the communicator was destroyed");
     }
     return LS_OK;
 }
@@ -82,7 +83,7 @@ int ls_replica_declare_at(const char *file, int line, const void *data, size_t c
     ls_rank *rank = NULL;
     LS_TRY(own_comm(&rank, comm, "replica_declare", file, line));
     if (!ls_dtype_valid((int)dtype)) {
-        return LS_FAIL(LS_ERR_INVALID, "%s:%d: replica_declare: its dtype is none", file, line);
+        return ls_findings__refuse(rank, file, line, "replica_declare: its dtype is none");
     }
     ls_schedule__enter(rank);
     int status = declare(rank, comm, data, count, dtype, file, line);
@@ -103,8 +104,10 @@ int ls_replica_forget_at(const char *file, int line, const void *data, ls_rank_c
 // Calls whose results are handles are not made in groups: NCCL does not mix them either.
 static int refuse_in_group(const ls_rank_comm *comm, const char *file, int line) {
     if (comm != NULL && comm->rank->group_depth > 0) {
-        return LS_FAIL_RANK(LS_ERR_INVALID, comm->rank->id,
-                            "%s:%d: communicators cannot be made inside of a group", file, line);
+        return ls_findings__refuse(
+            ls_schedule__current(), file, line,
+            "communicators cannot be made inside of a group; this one was opened at %s:%d",
+            comm->rank->group_file, comm->rank->group_line);
     }
     return LS_OK;
 }
@@ -129,9 +132,10 @@ static int check_members(const ls_rank_comm *comm, const int *members, int size,
     for (int i = 0; i < size && status == LS_OK; i++) {
         int member = members != NULL ? members[i] : -1;
         if (member < 0 || member >= of || named[member]) {
-            status = LS_FAIL_RANK(
-                LS_ERR_INVALID, comm->rank->id, "%s:%d: comm_subset: member %d is %s", file, line,
-                member, member < 0 || member >= of ? "not in the communicator" : "named twice");
+            bool outside = member < 0 || member >= of;
+            status = ls_findings__refuse(
+                ls_schedule__current(), file, line, "comm_subset: member %d is %s%s", member,
+                outside ? "not in " : "named twice", outside ? comm->shared->comm->name : "");
             break;
         }
         named[member] = true;
@@ -164,21 +168,17 @@ static int destroy(const char *file, int line, ls_rank *rank, ls_rank_comm *comm
     if (run->status != LS_OK) {
         return ls_spmd__failed(run, rank);
     }
-    if (comm->of_run) {
-        return LS_FAIL_RANK(LS_ERR_INVALID, rank->id, "%s:%d: %s belongs to the run", file, line,
-                            comm->shared->comm->name);
-    }
     if (comm->destroyed) {
         return ls_findings__fatal_call(run, LS_FINDING_HANDLE_USE_AFTER_FREE, &here,
                                        "destroys a communicator that was destroyed at %s:%d",
                                        comm->file, comm->line);
     }
     for (const ls_request *at = rank->open; at != NULL; at = at->next) {
-        if (at->comm == comm && at->state != LS_REQUEST_DONE) {
+        if (at->comm == comm && !at->detached) {
             char where[LS_CALL_WHERE_MAX];
             return ls_findings__fatal_call(run, LS_FINDING_HANDLE_USE_AFTER_FREE, &here,
                                            "destroys a communicator with a call in flight, made "
-                                           "at %s",
+                                           "at %s and not waited for",
                                            ls_call__where(where, &at->call));
         }
     }
@@ -197,7 +197,12 @@ int ls_comm_destroy_at(const char *file, int line, ls_rank_comm *comm) {
         return LS_OK;
     }
     if (rank == NULL || comm->rank != rank) {
-        return LS_FAIL(LS_ERR_INVALID, "%s:%d: the communicator of another rank", file, line);
+        return ls_findings__refuse(rank, file, line,
+                                   "comm_destroy: the communicator of another rank");
+    }
+    if (comm->of_run && rank->run->status == LS_OK) {
+        return ls_findings__refuse(rank, file, line, "comm_destroy: %s belongs to the run",
+                                   comm->shared->comm->name);
     }
     ls_schedule__enter(rank);
     int status = destroy(file, line, rank, comm);

@@ -39,14 +39,15 @@ static int check_handle(ls_rank *rank, const ls_rank_comm *comm, const ls_reques
 static void remember(ls_rank *rank, const ls_request *request) {
     ls_history_entry *entry = &rank->history[request->number % (uint64_t)rank->run->history];
     *entry = (ls_history_entry){.call = request->call, .number = request->number};
-    if (request->call.kind == LS_ALL_TO_ALL && request->call.send_counts != NULL) {
-        entry->call.count = 0;  // the counts may be gone when it is told
-        for (int m = 0; m < request->call.comm->size; m++) {
-            entry->call.count += request->call.send_counts[m];
+    // The program's counts may be gone when it is told of.
+    const size_t **counts[2] = {&entry->call.send_counts, &entry->call.recv_counts};
+    int size = ls_rank_comm_size(request->comm);
+    for (int side = 0; side < 2; side++) {
+        for (int m = 0; *counts[side] != NULL && m < size && m < LS_SPLITS_SHOWN; m++) {
+            entry->splits[side][m] = (*counts[side])[m];
         }
+        *counts[side] = *counts[side] != NULL ? entry->splits[side] : NULL;
     }
-    entry->call.send_counts = NULL;
-    entry->call.recv_counts = NULL;
 }
 
 // The second of a call that a fault doubled.
@@ -74,6 +75,7 @@ static void fill(ls_request *request, const ls_request *proto, ls_rank_comm *com
     }
     rank->file = file;
     rank->line = line;
+    rank->polls = 0;
     request->call.seq = comm->shared->comm->seq[comm->member];
     rank->run->calls += 1;
 }
@@ -121,6 +123,7 @@ static int make(ls_request *request) {
     ls_rank *rank = request->rank;
     ls_spmd *run = rank->run;
     LS_TRY(ls_checks__call(request));
+    LS_TRY(ls_flight__open(request));
     if (rank->group_depth > 0) {
         return LS_OK;
     }
@@ -211,7 +214,14 @@ int ls_call__post(const char *file, int line, ls_rank_comm *comm, const ls_reque
         *request = NULL;
     }
     if (rank == NULL) {
-        return LS_FAIL(LS_ERR_INVALID, "%s:%d: a call outside of a program", file, line);
+        if (comm != NULL && comm->magic == LS_RANK_COMM_MAGIC) {
+            atomic_store(&comm->rank->foreign_line, line);
+            atomic_store(&comm->rank->foreign_file, file);
+        }
+        return LS_FAIL(LS_ERR_INVALID,
+                       "%s:%d: a call outside of a program, or by a thread that has not said whose "
+                       "it is (ls_rank_attach)",
+                       file, line);
     }
     ls_schedule__enter(rank);
     int status = post(file, line, rank, comm, proto, request);
@@ -222,7 +232,13 @@ int ls_call__post(const char *file, int line, ls_rank_comm *comm, const ls_reque
 // ---- Groups ------------------------------------------------------------------------------------
 int ls_group_start_at(const char *file, int line, ls_rank *self) {
     if (self == NULL || self != ls_schedule__current()) {
-        return LS_FAIL(LS_ERR_INVALID, "%s:%d: ls_group_start of another rank", file, line);
+        return ls_findings__refuse(ls_schedule__current(), file, line,
+                                   "ls_group_start of another rank");
+    }
+    if (self->group_depth == 0) {
+        self->group_file = file;
+        self->group_line = line;
+        self->group_end_file = NULL;
     }
     self->group_depth += 1;
     self->groups += self->group_depth == 1 ? 1 : 0;
@@ -273,10 +289,19 @@ static int end_group(const char *file, int line, ls_rank *rank) {
 
 int ls_group_end_at(const char *file, int line, ls_rank *self) {
     if (self == NULL || self != ls_schedule__current() || self->group_depth == 0) {
-        return LS_FAIL(LS_ERR_INVALID, "%s:%d: ls_group_end without its ls_group_start", file,
-                       line);
+        ls_rank *rank = ls_schedule__current();
+        if (rank == NULL || rank != self || rank->group_end_file == NULL) {
+            return ls_findings__refuse(rank, file, line, "ls_group_end without its ls_group_start");
+        }
+        return ls_findings__refuse(rank, file, line,
+                                   "ls_group_end without its ls_group_start: the last group was "
+                                   "opened at %s:%d and ended at %s:%d",
+                                   rank->group_file, rank->group_line, rank->group_end_file,
+                                   rank->group_end_line);
     }
     self->group_depth -= 1;
+    self->group_end_file = self->group_depth == 0 ? file : NULL;
+    self->group_end_line = line;
     if (self->group_depth > 0 || self->state == LS_RANK_DIED) {
         return LS_OK;
     }

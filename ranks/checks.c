@@ -1,12 +1,10 @@
 // Checks that look at one call, or at what it moved; and which checks are on.
 #include <fnmatch.h>
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/hash.h"
-#include "kernels/kernels.h"
 #include "ranks/internal.h"
 
 // ---- Which are on ------------------------------------------------------------------------------
@@ -17,6 +15,12 @@ static int apply_glob(ls_spmd *run, const char *glob, bool on) {
             0) {
             run->checks[id] = on;
             any = true;
+            run->moved_garbage =
+                run->moved_garbage || (on && id == LS_FINDING_BUFFER_UNINITIALISED);
+            // Named itself: "all" means what is wrong, not what may be meant.
+            run->warned = run->warned || (on && id == LS_FINDING_REDUNDANT_REDUCE &&
+                                          strcmp(glob, ls_finding_name(id)) == 0);
+            run->brought_inf = run->brought_inf || (on && id == LS_FINDING_VALUE_INF_FIRST);
             run->moved_values = run->moved_values || (on && id == LS_FINDING_VALUE_NAN_FIRST) ||
                                 (on && id == LS_FINDING_VALUE_INF_FIRST);
             run->replicas_always =
@@ -104,6 +108,7 @@ static int check_buffer(ls_request *request, const void *buffer, size_t bytes, c
                                        bytes, which, allocation->bytes - offset, allocation->bytes,
                                        allocation->file, allocation->line);
     }
+    ls_memory__check_beside(request->rank, allocation, request->call.file, request->call.line);
     return LS_OK;
 }
 
@@ -114,8 +119,8 @@ static void check_open(ls_request *request) {
     if (!run->checks[LS_FINDING_BUFFER_USE_BEFORE_WAIT]) {
         return;
     }
-    for (const ls_request *at = request->rank->open; at != NULL; at = at->next) {
-        if (at == request) {
+    for (ls_request *at = request->rank->open; at != NULL; at = at->next) {
+        if (at == request || at->told) {
             continue;
         }
         bool reads =
@@ -129,29 +134,9 @@ static void check_open(ls_request *request) {
                                         "it %s a buffer of the %s at %s, which was not waited for",
                                         writes ? "writes" : "reads", ls_kind_name(at->call.kind),
                                         ls_call__where(where, &at->call));
+            ls_flight__settle(at);
             return;
         }
-    }
-}
-
-static void check_poison(ls_request *request) {
-    ls_spmd *run = request->rank->run;
-    const ls_call *call = &request->call;
-    if (!run->checks[LS_FINDING_BUFFER_UNINITIALISED] || request->send_bytes == 0) {
-        return;
-    }
-    ls_allocation *allocation = ls_memory__find(request->rank, call->send);
-    if (allocation == NULL) {
-        return;
-    }
-    ptrdiff_t at = ls_memory__poisoned(allocation, call->send, request->send_bytes);
-    if (at >= 0) {
-        request->poisoned = true;
-        (void)ls_findings__add_call(run, LS_FINDING_BUFFER_UNINITIALISED, request,
-                                    "element %zu of its send buffer was never written; it was "
-                                    "allocated at %s:%d",
-                                    (size_t)at / ls_dtype_bytes(call->dtype), allocation->file,
-                                    allocation->line);
     }
 }
 
@@ -214,7 +199,7 @@ int ls_checks__call(ls_request *request) {
     if (request->rank->open != NULL) {
         check_open(request);
     }
-    check_poison(request);
+    ls_values__posted(request);
     return LS_OK;
 }
 
@@ -231,10 +216,15 @@ static bool hashes(const ls_request *request) {
            request->asynchronous;
 }
 
+// What is in flight receives into memory of its own, and its buffer is compared at the wait.
+static size_t hashed_recv_bytes(const ls_request *request) {
+    return request->shadow == NULL ? request->recv_bytes : 0;
+}
+
 void ls_checks__hash(ls_request *request) {
     if (hashes(request)) {
-        request->send_hash = hash_of(request, request->call.send, request->send_bytes);
-        request->recv_hash = hash_of(request, request->call.recv, request->recv_bytes);
+        request->send_hash = hash_of(request, ls_flight__send(request), request->send_bytes);
+        request->recv_hash = hash_of(request, request->call.recv, hashed_recv_bytes(request));
     }
 }
 
@@ -242,153 +232,14 @@ void ls_checks__hash_check(ls_request *request) {
     if (!hashes(request)) {
         return;
     }
-    bool send = request->send_hash != hash_of(request, request->call.send, request->send_bytes);
-    bool recv = request->recv_hash != hash_of(request, request->call.recv, request->recv_bytes);
+    bool send =
+        request->send_hash != hash_of(request, ls_flight__send(request), request->send_bytes);
+    bool recv =
+        request->recv_hash != hash_of(request, request->call.recv, hashed_recv_bytes(request));
     if (send || recv) {
         (void)ls_findings__add_call(
             request->rank->run, LS_FINDING_BUFFER_MODIFIED_IN_FLIGHT, request,
             "its %s buffer changed between the call and its completion", send ? "send" : "recv");
-    }
-}
-
-// ---- NaN and Inf -------------------------------------------------------------------------------
-enum { SPECIAL_NONE, SPECIAL_NAN = 1, SPECIAL_INF = 2 };
-
-// The rare case: which of both it is.
-static unsigned classify(const void *data, size_t count, ls_dtype dtype) {
-    size_t bytes = ls_dtype_bytes(dtype);
-    unsigned found = SPECIAL_NONE;
-    for (size_t i = 0; i < count; i++) {
-        double value = ls_element_to_f64((const char *)data + i * bytes, dtype);
-        if (isnan(value)) {
-            return SPECIAL_NAN;
-        }
-        found = isinf(value) ? SPECIAL_INF : found;
-    }
-    return found;
-}
-
-// What elements [count] hold: NaN wins over Inf.
-static unsigned scan(const void *data, size_t count, ls_dtype dtype) {
-    return ls_kernel_any_special(data, count, dtype) ? classify(data, count, dtype) : SPECIAL_NONE;
-}
-
-static bool values_on(const ls_spmd *run, const ls_call *call) {
-    if (ls_kind_is_ask(call->kind) || !ls_collective_has_data(ls_collective_of(call->kind))) {
-        return false;
-    }
-    return (run->checks[LS_FINDING_VALUE_NAN_FIRST] || run->checks[LS_FINDING_VALUE_INF_FIRST]) &&
-           ls_dtype_is_float(call->dtype) &&
-           (run->moved_values || ls_collective_of(call->kind)->reduces);
-}
-
-static unsigned scan_buffer(const ls_request *request, const void *buffer, size_t bytes) {
-    ls_dtype dtype = request->call.dtype;
-    ls_view view = ls_memory__view(request->rank->run, buffer, bytes);
-    size_t count = view.data != NULL ? bytes / ls_dtype_bytes(dtype) : 0;
-    unsigned found = scan(view.data, count, dtype);
-    ls_memory__unview(&view);
-    return found;
-}
-
-static unsigned scan_send(const ls_request *request) {
-    return scan_buffer(request, request->call.send, request->send_bytes);
-}
-
-static unsigned scan_recv(const ls_request *request) {
-    return scan_buffer(request, request->call.recv, request->recv_bytes);
-}
-
-// The results of a reduction; where all members get the same, of one.
-static unsigned scan_results(ls_request *const *requests, int size) {
-    unsigned found = SPECIAL_NONE;
-    for (int m = 0; m < size && found != SPECIAL_NAN; m++) {
-        unsigned here = scan_recv(requests[m]);
-        found = here != SPECIAL_NONE ? here : found;
-        if (ls_collective_of(requests[m]->call.kind)->replicates) {
-            break;
-        }
-    }
-    return found;
-}
-
-static bool in_place(const ls_request *request) {
-    return ls_memory__meets(request->call.send, request->send_bytes, request->call.recv,
-                            request->recv_bytes);
-}
-
-static void report_special(ls_spmd *run, ls_request *const *requests, int size, unsigned found,
-                           bool reduced) {
-    ls_finding_id id =
-        found == SPECIAL_NAN ? LS_FINDING_VALUE_NAN_FIRST : LS_FINDING_VALUE_INF_FIRST;
-    const char *name = found == SPECIAL_NAN ? "NaN" : "Inf";
-    if (!run->checks[id]) {
-        return;
-    }
-    void *memory = NULL;
-    if (ls_alloc(&memory, NULL, (size_t)size, sizeof(int)) != LS_OK) {
-        return;
-    }
-    int *ranks = memory, count = 0;
-    const ls_request *first = NULL;
-    bool overwritten = reduced && in_place(requests[0]);
-    for (int m = 0; m < size && !overwritten; m++) {
-        if (scan_send(requests[m]) != SPECIAL_NONE) {
-            first = first == NULL ? requests[m] : first;
-            ranks[count++] = requests[m]->call.rank;
-        }
-    }
-    ls_text text = {0};
-    char what[256], list[128];
-    ls_findings__describe(what, sizeof what, &requests[0]->call);
-    if (first != NULL) {
-        ls_ranks_format(list, sizeof list, ranks, count);
-        ls_text_printf(&text,
-                       "%s is the first call that carries %s: it is in what rank%s %s sent\n", what,
-                       name, count > 1 ? "s" : "", list);
-    } else {
-        first = requests[0];
-        for (int m = 0; m < size; m++) {
-            ranks[count++] = requests[m]->call.rank;
-        }
-        ls_text_printf(&text, "%s is the first call whose result holds %s; %s\n", what, name,
-                       overwritten ? "it was done in place, so its inputs are gone"
-                                   : "its inputs hold none, so the reduction made it");
-    }
-    ls_findings__history(&text, first->rank, 4);
-    (void)ls_findings__add(run, id, ranks, count, first->call.file, first->call.line,
-                           ls_findings__string(run, &text));
-    run->checks[id] = false;  // the first alone is of interest
-    ls_text_free(&text);
-    ls_free(NULL, memory, (size_t)size, sizeof(int));
-}
-
-bool ls_checks__watches(const ls_spmd *run, const ls_call *call) {
-    return values_on(run, call) && ls_collective_of(call->kind)->reduces;
-}
-
-void ls_checks__values(ls_spmd *run, ls_request *const *requests, int size, bool special) {
-    const ls_call *call = &requests[0]->call;
-    bool reduced = values_on(run, call) && ls_collective_of(call->kind)->reduces;
-    if (!values_on(run, call) || (reduced && !special)) {
-        return;
-    }
-    for (int m = 0; m < size; m++) {
-        if (requests[m]->poisoned) {
-            return;  // the pattern is a NaN, and has been reported
-        }
-    }
-    unsigned found = SPECIAL_NONE;
-    if (reduced) {
-        found = scan_results(requests, size);
-    } else {
-        for (int m = 0; m < size && found != SPECIAL_NAN; m++) {
-            unsigned here = scan_send(requests[m]);
-            found = here != SPECIAL_NONE ? here : found;
-        }
-    }
-    if (found != SPECIAL_NONE) {
-        report_special(run, requests, size, found, reduced);
     }
 }
 
@@ -443,12 +294,15 @@ static void leaked_memory(ls_spmd *run, ls_rank *rank) {
 }
 
 static void end_of_rank(ls_spmd *run, ls_rank *rank) {
+    for (int i = 0; i < rank->allocation_count; i++) {
+        if (!rank->allocations[i].freed) {
+            ls_memory__check_beside(rank, &rank->allocations[i], rank->file, rank->line);
+        }
+    }
     for (const ls_request *at = rank->open; at != NULL; at = at->next) {
-        if (!at->detached) {
+        if (!at->detached && at->state != LS_REQUEST_GROUPED) {
             (void)ls_findings__add_call(run, LS_FINDING_HANDLE_LEAK, at,
-                                        at->state == LS_REQUEST_GROUPED
-                                            ? "its group was never ended, so it was not made"
-                                            : "its request was never waited for");
+                                        "its request was never waited for");
         }
     }
     leaked_memory(run, rank);

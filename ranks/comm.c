@@ -45,6 +45,7 @@ int ls_rank_comm__make(ls_rank_comm **out, ls_shared_comm *shared, ls_rank *rank
 void ls_comm__close(ls_spmd *run) {
     for (ls_shared_comm *at = run->comms; at != NULL; at = at->next) {
         ls_sites__close(at);
+        ls_redundant__close(at);
         ls_meet__close(at);
         if (!at->of_axis) {
             ls_comm_free(at->comm);
@@ -85,6 +86,26 @@ double ls_rank_uniform(ls_rank *self, const char *stream, uint64_t index) {
                              (uint32_t)self->id, index);
 }
 
+double ls_rank_uniform_shared(ls_rank *self, const char *stream, uint64_t index) {
+    return ls_random_uniform(ls_world_seed(self->run->world), ls_random_stream(stream), UINT32_MAX,
+                             index);
+}
+
+int ls_rank_attach(ls_rank *self) {
+    LS_ASSERT(self != NULL);
+    if (ls_schedule__current() != NULL) {
+        return LS_FAIL_RANK(LS_ERR_INVALID, self->id, "the thread runs rank %d already",
+                            ls_schedule__current()->id);
+    }
+    ls_schedule__set_current(self);
+    return LS_OK;
+}
+
+void ls_rank_detach(ls_rank *self) {
+    LS_ASSERT(self != NULL && ls_schedule__current() == self);
+    ls_schedule__set_current(NULL);
+}
+
 static int open_axis(ls_spmd *run, int axis) {
     ls_axis *made = NULL;
     LS_TRY(ls_axis_create(&made, run->backend, axis));
@@ -119,8 +140,9 @@ int ls_rank_axis(ls_rank_comm **out, ls_rank *self, int axis) {
     LS_ASSERT(out != NULL && self != NULL);
     *out = NULL;
     if (axis < 0 || axis >= ls_world_mesh(self->run->world)->ndim) {
-        return LS_FAIL_RANK(LS_ERR_INVALID, self->id, "mesh axis %d is not in [0, %d)", axis,
-                            ls_world_mesh(self->run->world)->ndim);
+        return ls_findings__refuse(self, self->file, self->line,
+                                   "ls_rank_axis: mesh axis %d is not in [0, %d)", axis,
+                                   ls_world_mesh(self->run->world)->ndim);
     }
     ls_schedule__enter(self);
     int status = axis_of(out, self, axis);

@@ -5,8 +5,9 @@
 
 #include "ranks/internal.h"
 
-#define FINDINGS_MAX 256  // of a run; more of them say nothing new
-#define SIDES_MAX    6
+#define FINDINGS_MAX  256  // of a run; more of them say nothing new
+#define SIDES_MAX     6
+#define LS_MERGED_MAX 64  // ranks that are listed
 
 void ls_findings__describe(char *out, size_t out_bytes, const ls_call *call) {
     ls_call_format(out, out_bytes, call);
@@ -16,16 +17,99 @@ void ls_findings__describe(char *out, size_t out_bytes, const ls_call *call) {
     }
 }
 
+static void add_counts(ls_text *text, const char *verb, const size_t *counts, int size) {
+    if (counts == NULL) {
+        return;
+    }
+    ls_text_printf(text, ", %s {", verb);
+    for (int m = 0; m < size && m < LS_SPLITS_SHOWN; m++) {
+        ls_text_printf(text, "%s%zu", m > 0 ? ", " : "", counts[m]);
+    }
+    ls_text_printf(text, "%s}", size > LS_SPLITS_SHOWN ? ", ..." : "");
+}
+
+// What an uneven call says of each member.
+static void add_splits(ls_text *text, const ls_call *call) {
+    add_counts(text, "sends", call->send_counts, call->comm->size);
+    add_counts(text, "receives", call->recv_counts, call->comm->size);
+}
+
 // ---- Recording ---------------------------------------------------------------------------------
 static int compare_ints(const void *a, const void *b) {
     return (*(const int *)a > *(const int *)b) - (*(const int *)a < *(const int *)b);
 }
 
-static bool known(const ls_spmd_result *result, ls_finding_id id, int rank, const char *where) {
+// The finding of that kind at that place; NULL: none.
+static ls_finding *at_place(const ls_spmd_result *result, ls_finding_id id, const char *where) {
     for (int i = 0; i < result->finding_count; i++) {
-        const ls_finding *finding = &result->findings[i];
-        if (finding->id == id && strcmp(finding->where, where) == 0 &&
-            (finding->rank_count > 0 ? finding->ranks[0] : -1) == rank) {
+        ls_finding *finding = &result->findings[i];
+        if (finding->id == id && strcmp(finding->where, where) == 0) {
+            return finding;
+        }
+    }
+    return NULL;
+}
+
+static bool names(const ls_finding *finding, int rank) {
+    for (int i = 0; i < finding->rank_count; i++) {
+        if (finding->ranks[i] == rank) {
+            return true;
+        }
+    }
+    return finding->rank_count == 0;
+}
+
+bool ls_findings__known(const ls_spmd *run, ls_finding_id id, int rank, const char *file,
+                        int line) {
+    char where[LS_CALL_WHERE_MAX + 256];
+    (void)snprintf(where, sizeof where, "%s:%d", file, line);
+    const ls_finding *finding = at_place(run->result, id, where);
+    return finding != NULL && names(finding, rank);
+}
+
+// The same bug on more ranks: one finding.
+static void merge(ls_spmd_result *result, ls_finding *into, const int *ranks, int rank_count) {
+    int others[LS_MERGED_MAX], other_count = 0;
+    const char **first = &result->first_texts[into - result->findings];
+    int before = result->first_counts[into - result->findings];
+    int *merged = (int *)(uintptr_t)into->ranks;  // ours, with room for every rank
+    for (int i = 0; i < rank_count && into->rank_count < result->rank_count; i++) {
+        if (!names(into, ranks[i])) {
+            merged[into->rank_count++] = ranks[i];
+        }
+    }
+    const int *of = result->first_ranks[into - result->findings];
+    qsort(merged, (size_t)into->rank_count, sizeof *merged, compare_ints);
+    for (int i = 0; i < into->rank_count && other_count < LS_MERGED_MAX; i++) {
+        bool told = false;
+        for (int k = 0; k < before; k++) {
+            told = told || of[k] == merged[i];
+        }
+        if (!told) {
+            others[other_count++] = merged[i];
+        }
+    }
+    char list[128];
+    ls_ranks_format(list, sizeof list, others, other_count);
+    const char *text = other_count == 0
+                           ? NULL
+                           : ls_arena_printf(result->arena, "%sthe same on rank%s %s\n", *first,
+                                             other_count > 1 ? "s" : "", list);
+    into->text = text != NULL ? text : into->text;
+}
+
+// What only follows from data that was taken too early.
+static bool follows(const ls_spmd_result *result, ls_finding_id id) {
+    if (id != LS_FINDING_REPLICA_DIVERGED && id != LS_FINDING_VALUE_NAN_FIRST &&
+        id != LS_FINDING_VALUE_INF_FIRST && id != LS_FINDING_BUFFER_UNINITIALISED &&
+        id != LS_FINDING_REDUNDANT_REDUCE) {
+        return false;
+    }
+    for (int i = 0; i < result->finding_count; i++) {
+        ls_finding_id other = result->findings[i].id;
+        if (other != id && (other == LS_FINDING_BUFFER_USE_BEFORE_WAIT ||
+                            other == LS_FINDING_BUFFER_MODIFIED_IN_FLIGHT ||
+                            other == LS_FINDING_BUFFER_UNINITIALISED)) {
             return true;
         }
     }
@@ -35,17 +119,43 @@ static bool known(const ls_spmd_result *result, ls_finding_id id, int rank, cons
 static ls_finding *new_finding(ls_spmd_result *result) {
     if (result->finding_count == result->finding_room) {
         int room = result->finding_room == 0 ? 8 : 2 * result->finding_room;
+        size_t n = (size_t)result->finding_count;
         ls_finding *more = ls_arena_alloc(result->arena, (size_t)room, sizeof *more);
-        if (more == NULL) {
+        const char **texts = ls_arena_alloc(result->arena, (size_t)room, sizeof *texts);
+        const int **ranks = ls_arena_alloc(result->arena, (size_t)room, sizeof *ranks);
+        int *counts = ls_arena_alloc(result->arena, (size_t)room, sizeof *counts);
+        if (more == NULL || texts == NULL || ranks == NULL || counts == NULL) {
             return NULL;
         }
-        if (result->finding_count > 0) {
-            memcpy(more, result->findings, (size_t)result->finding_count * sizeof *more);
+        if (n > 0) {
+            memcpy(more, result->findings, n * sizeof *more);
+            memcpy((void *)texts, (const void *)result->first_texts, n * sizeof *texts);
+            memcpy((void *)ranks, (const void *)result->first_ranks, n * sizeof *ranks);
+            memcpy(counts, result->first_counts, n * sizeof *counts);
         }
         result->findings = more;
+        result->first_texts = texts;
+        result->first_ranks = ranks;
+        result->first_counts = counts;
         result->finding_room = room;
     }
     return &result->findings[result->finding_count];
+}
+
+// What the program may well mean is told beside the findings.
+static void add_warning(ls_spmd *run, const ls_finding *warning) {
+    ls_spmd_result *result = run->result;
+    for (int i = 0; i < result->warning_count; i++) {
+        if (strcmp(result->warnings[i].where, warning->where) == 0) {
+            return;
+        }
+    }
+    if (result->warning_count < LS_WARNINGS_MAX) {
+        result->warnings[result->warning_count] = *warning;
+        result->warnings[result->warning_count].text =
+            ls_arena_strdup(result->arena, warning->text);
+        result->warning_count += result->warnings[result->warning_count].text != NULL ? 1 : 0;
+    }
 }
 
 bool ls_findings__add(ls_spmd *run, ls_finding_id id, const int *ranks, int rank_count,
@@ -56,17 +166,32 @@ bool ls_findings__add(ls_spmd *run, ls_finding_id id, const int *ranks, int rank
     ls_spmd_result *result = run->result;
     const char *where =
         file != NULL && file[0] != '\0' ? ls_arena_printf(result->arena, "%s:%d", file, line) : "";
-    int *sorted =
-        ls_arena_alloc(result->arena, (size_t)(rank_count > 0 ? rank_count : 1), sizeof *sorted);
+    size_t room = (size_t)(rank_count > result->rank_count ? rank_count : result->rank_count);
+    int *sorted = ls_arena_alloc(result->arena, 2 * room + 1, sizeof *sorted);
     if (where == NULL || sorted == NULL) {
         return true;
     }
     if (rank_count > 0) {
         memcpy(sorted, ranks, (size_t)rank_count * sizeof *sorted);
         qsort(sorted, (size_t)rank_count, sizeof *sorted, compare_ints);
+        memcpy(sorted + room, sorted, (size_t)rank_count * sizeof *sorted);
     }
-    if (result->finding_count >= FINDINGS_MAX ||
-        known(result, id, rank_count > 0 ? sorted[0] : -1, where)) {
+    if (id == LS_FINDING_REDUNDANT_REDUCE && !run->warned) {
+        if (!follows(result, id)) {
+            add_warning(run, &(ls_finding){.id = id,
+                                           .ranks = sorted,
+                                           .rank_count = rank_count,
+                                           .where = where,
+                                           .text = text});
+        }
+        return true;
+    }
+    ls_finding *same = at_place(result, id, where);
+    if (same != NULL) {
+        merge(result, same, ranks, rank_count);
+        return true;
+    }
+    if (result->finding_count >= FINDINGS_MAX || follows(result, id)) {
         return true;
     }
     ls_finding *finding = new_finding(result);
@@ -76,6 +201,9 @@ bool ls_findings__add(ls_spmd *run, ls_finding_id id, const int *ranks, int rank
     }
     *finding = (ls_finding){
         .id = id, .ranks = sorted, .rank_count = rank_count, .where = where, .text = copy};
+    result->first_texts[result->finding_count] = copy;
+    result->first_ranks[result->finding_count] = sorted + room;
+    result->first_counts[result->finding_count] = rank_count;
     result->finding_count += 1;
     ls_hooks__before_stop();
     ls_gdb_hook_finding(run, finding);
@@ -109,7 +237,9 @@ void ls_findings__history(ls_text *text, const ls_rank *rank, int most) {
             continue;  // a call that a fault left out
         }
         ls_findings__describe(what, sizeof what, &entry->call);
-        ls_text_printf(text, "  %s%s at %s\n", what, entry->done ? "" : " (not complete)",
+        ls_text_printf(text, "  %s", what);
+        add_splits(text, &entry->call);
+        ls_text_printf(text, "%s at %s\n", entry->done ? "" : " (not complete)",
                        ls_call__where(where, &entry->call));
     }
 }
@@ -162,6 +292,16 @@ void ls_findings__sides(ls_text *text, ls_request *const *requests, int count) {
         ls_text_printf(text, "  rank%s %s%s: %s at %s\n", sides[s].count > 1 ? "s" : "", ranks,
                        majority ? " (the majority)" : "", sides[s].what, sides[s].where);
     }
+    for (int i = 0, shown = 0; i < count && shown < SIDES_MAX; i++) {
+        const ls_call *call = requests[i] != NULL ? &requests[i]->call : NULL;
+        if (call == NULL || (call->send_counts == NULL && call->recv_counts == NULL)) {
+            continue;
+        }
+        shown += 1;
+        ls_text_printf(text, "  splits of rank %d", call->rank);
+        add_splits(text, call);
+        ls_text_printf(text, "\n");
+    }
     if (others > 0) {
         ls_text_printf(text, "  %d more ranks say other things\n", others);
     }
@@ -176,7 +316,11 @@ static void add_call(ls_spmd *run, ls_finding_id id, const ls_request *request, 
     char message[LS_ERROR_TEXT_MAX];
     (void)vsnprintf(message, sizeof message, format, args);
     ls_text text = {0};
-    ls_text_printf(&text, "rank %d, %s: %s\n", request->call.rank, what, message);
+    ls_text_printf(&text, "rank %d, %s", request->call.rank, what);
+    if (request->call.comm != NULL) {
+        add_splits(&text, &request->call);
+    }
+    ls_text_printf(&text, ": %s\n", message);
     ls_findings__history(&text, request->rank, 4);
     (void)ls_findings__add(run, id, &request->call.rank, 1, request->call.file, request->call.line,
                            ls_findings__string(run, &text));
@@ -205,6 +349,28 @@ int ls_findings__fatal_call(ls_spmd *run, ls_finding_id id, const ls_request *re
     }
     ls_spmd__fail(run, run->checks[id] ? LS_ERR_FINDING : LS_ERR_MISMATCH, ls_finding_name(id));
     return ls_spmd__failed(run, request->rank);
+}
+
+int ls_findings__refuse(ls_rank *rank, const char *file, int line, const char *format, ...) {
+    char message[LS_ERROR_TEXT_MAX];
+    va_list args;
+    va_start(args, format);
+    (void)vsnprintf(message, sizeof message, format, args);
+    va_end(args);
+    if (rank == NULL) {
+        return LS_FAIL(LS_ERR_INVALID, "%s:%d: %s", file, line, message);
+    }
+    ls_schedule__enter(rank);
+    if (rank->run->status == LS_OK) {
+        ls_text text = {0};
+        ls_text_printf(&text, "rank %d: %s\n", rank->id, message);
+        ls_findings__history(&text, rank, 4);
+        rank->erred = ls_findings__add(rank->run, LS_FINDING_CALL_INVALID, &rank->id, 1, file, line,
+                                       ls_findings__string(rank->run, &text));
+        ls_text_free(&text);
+    }
+    ls_schedule__leave(rank);
+    return LS_FAIL_RANK(LS_ERR_INVALID, rank->id, "%s:%d: %s", file, line, message);
 }
 
 // ---- Calls that disagree -----------------------------------------------------------------------

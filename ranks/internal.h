@@ -12,9 +12,11 @@ void ls_schedule__close(ls_spmd *run);
 // Around everything that a rank does in the library.
 void ls_schedule__enter(ls_rank *rank);
 void ls_schedule__leave(ls_rank *rank);
+bool ls_schedule__inside(void);                                // whether this thread is in between
 void ls_schedule__start(ls_spmd *run);                         // gives the baton to the first rank
 void ls_schedule__wait_for_start(ls_rank *rank);               // first thing in a rank's thread
 void ls_schedule__yield(ls_rank *rank);                        // others may run first
+void ls_schedule__give_way(ls_rank *rank);                     // under every schedule
 void ls_schedule__block(ls_rank *rank, ls_rank_state state);   // until made ready
 void ls_schedule__make_ready(ls_rank *rank);                   // a blocked rank could go on
 void ls_schedule__finish(ls_rank *rank, ls_rank_state state);  // last thing in a rank's thread
@@ -22,12 +24,23 @@ void ls_schedule__finish(ls_rank *rank, ls_rank_state state);  // last thing in 
 ls_rank *ls_schedule__current(void);
 void ls_schedule__set_current(ls_rank *rank);  // of a run without threads
 
+// ---- trap.c: what signals tell -----------------------------------------------------------------
+#define LS_STACK_GUARD_BYTES ((size_t)256 << 10)  // below each rank's stack
+#define LS_SIGNAL_ESCAPE     (SIGRTMAX - 3)       // ends the program of a rank that makes no call
+enum { LS_ESCAPE_STACK = 1, LS_ESCAPE_DEADLINE };
+void ls_trap__open(void);  // of each run
+void ls_trap__close(void);
+void ls_trap__enter_thread(ls_rank *rank);  // on the rank's thread
+void ls_trap__leave_thread(ls_rank *rank);
+
 // ---- run.c -------------------------------------------------------------------------------------
 // The run is over for all ranks: the blocked ones wake, and every call returns `status`.
 void ls_spmd__fail(ls_spmd *run, int status, const char *why);
 // Returns the run's status with a sentence that says why; for calls made after the failure.
 int ls_spmd__failed(const ls_spmd *run, const ls_rank *rank);
 
+// Runs the program on all ranks' threads, or on none. In threads.c.
+int ls_threads__run(ls_spmd *run);
 int ls_spmd__make_result(ls_spmd *run, int rank_count);
 int ls_spmd__verdict(const ls_spmd *run);  // what ls_spmd_run returns
 // Completes calls [size] that have met and agree: here, or where the run's backend moves data.
@@ -42,6 +55,12 @@ int ls_findings__fatal_call(ls_spmd *run, ls_finding_id id, const ls_request *re
 // check is on.
 bool ls_findings__add(ls_spmd *run, ls_finding_id id, const int *ranks, int rank_count,
                       const char *file, int line, const char *text);
+// Whether that was found at that place of this rank.
+bool ls_findings__known(const ls_spmd *run, ls_finding_id id, int rank, const char *file, int line);
+// A call that means nothing, by itself: a finding of its rank (NULL: no rank's), before what
+// follows from it. Returns LS_ERR_INVALID. Call outside of ls_schedule__enter.
+int ls_findings__refuse(ls_rank *rank, const char *file, int line, const char *format, ...)
+    LS_PRINTF(4, 5);
 // A finding's text as it was put together. Where there was no memory for all of it, the run ends
 // with LS_ERR_MEMORY.
 const char *ls_findings__string(ls_spmd *run, const ls_text *text);
@@ -65,22 +84,39 @@ void ls_findings__sides(ls_text *text, ls_request *const *requests, int count);
 int ls_checks__select(ls_spmd *run, const char *globs);
 // Checks one call by itself. LS_OK, or the status the run failed with.
 int ls_checks__call(ls_request *request);
-int ls_checks__arguments(ls_request *request);  // its arguments and buffers alone
-// Looks for the first NaN and Inf: in what a completed call moved, or in what it reduced to, where
-// `special` says that there is one.
-void ls_checks__values(ls_spmd *run, ls_request *const *requests, int size, bool special);
-bool ls_checks__watches(const ls_spmd *run, const ls_call *call);  // whether `special` is wanted
+int ls_checks__arguments(ls_request *request);    // its arguments and buffers alone
 void ls_checks__hash(ls_request *request);        // buffer.modified_in_flight: at posting
 void ls_checks__hash_check(ls_request *request);  // and before the data moves
 // At the end of a run that has not failed.
 void ls_checks__end(ls_spmd *run);
 
+// ---- values.c: garbage, NaN and Inf ------------------------------------------------------------
+// A call is posted: what it sends may never have been written.
+void ls_values__posted(ls_request *request);
+// What was seen in a reduction, of results and inputs, before the results took the inputs' place.
+typedef struct ls_value_watch {
+    unsigned results;
+    unsigned *inputs;   // [size] NULL: nobody looked
+    uint64_t *samples;  // [size] a NaN of each
+    size_t element;     // of the first of them
+    ls_dtype dtype;
+    int size;
+    int gone;         // whose input was overwritten as the result was made; -1: nobody's
+    bool infinities;  // are of interest
+} ls_value_watch;
+// Around the math of requests [size]; where nothing is to be watched, both do nothing.
+void ls_values__watch(ls_value_watch *watch, ls_spmd *run, ls_request *const *requests, int size);
+void ls_values__met(ls_spmd *run, ls_request *const *requests, const ls_value_watch *watch);
+void ls_values__unwatch(ls_value_watch *watch);
+
 // ---- memory.c ----------------------------------------------------------------------------------
 // The allocation that holds `pointer`, or NULL.
 ls_allocation *ls_memory__find(ls_rank *rank, const void *pointer);
-// The first byte of [at, at + bytes) that was never written, -1: none. Remembers what is written.
-ptrdiff_t ls_memory__poisoned(ls_allocation *allocation, const char *at, size_t bytes);
-void ls_memory__written(ls_rank *rank, const void *at, size_t bytes);
+// Whether an earlier call found nothing unwritten in these bytes; and that this one does.
+bool ls_memory__looked_at(const ls_allocation *allocation, const char *at, size_t bytes);
+void ls_memory__look(ls_allocation *allocation, const char *at, size_t bytes);
+// Memory next to it must not have been written.
+void ls_memory__check_beside(ls_rank *rank, ls_allocation *allocation, const char *file, int line);
 void ls_memory__close(ls_rank *rank);
 // Whether two ranges have a byte in common.
 bool ls_memory__meets(const void *a, size_t a_bytes, const void *b, size_t b_bytes);
@@ -92,6 +128,38 @@ typedef struct ls_view {
 } ls_view;
 ls_view ls_memory__view(const ls_spmd *run, const void *at, size_t bytes);
 void ls_memory__unview(ls_view *view);
+
+// ---- poison.c: what memory holds that holds nothing yet ----------------------------------------
+// The number of the origin of memory that this rank allocates there, or of a call's result.
+uint32_t ls_poison__memory(ls_rank *rank, const char *file, int line);
+uint32_t ls_poison__call(ls_rank *rank, const ls_call *call);
+void ls_poison__fill(void *at, size_t bytes, ls_dtype dtype, uint32_t origin);
+// The first byte that is not the pattern any more, -1: none.
+ptrdiff_t ls_poison__changed(const void *at, size_t bytes, ls_dtype dtype, uint32_t origin);
+// Where an element comes from that is a pattern, or (*computed) was computed from one; NULL: else.
+ls_origin *ls_poison__origin(bool *computed, const ls_spmd *run, const void *element,
+                             ls_dtype dtype);
+// The same of a word of memory of whatever type that was copied; own: the most likely one, or 0.
+ls_origin *ls_poison__word(const ls_spmd *run, const void *word, uint32_t own);
+
+// Whether there is one in [at, at + bytes).
+bool ls_poison__any(const ls_spmd *run, const void *at, size_t bytes);
+// Whether two ranges hold the same bits, or both nothing.
+bool ls_poison__same(const void *a, const void *b, size_t bytes);
+
+// ---- flight.c: asynchronous calls until their wait ---------------------------------------------
+int ls_flight__open(ls_request *request);   // as it is posted
+void ls_flight__land(ls_request *request);  // it is waited for: its result appears
+// It is used too early, which is told of: the program's memory is as if it had been waited for.
+void ls_flight__settle(ls_request *request);
+void ls_flight__drop(ls_request *request);  // the end without a wait
+void ls_flight__tell(ls_request *request);  // if it was touched too early
+// Where the data of a call in flight is; the call's own buffers otherwise.
+const void *ls_flight__send(const ls_request *request);
+void *ls_flight__recv(const ls_request *request);
+const ls_call *ls_flight__call(ls_request *request);
+// An access to `address` was refused: opens the page; returns whose call closed it, NULL: nobody's.
+ls_request *ls_flight__trapped(uintptr_t address, bool write);
 
 // ---- request.c ---------------------------------------------------------------------------------
 // Asynchronous or grouped, on the heap; its counts are copied. NULL: no memory.
@@ -150,13 +218,19 @@ int ls_comm__split(ls_spmd *run, ls_shared_comm *shared, ls_request *const *requ
 int ls_comm__subset(ls_spmd *run, ls_shared_comm *shared, ls_request *const *requests);
 void ls_comm__close(ls_spmd *run);
 
+// ---- redundant.c: sums of sums -----------------------------------------------------------------
+void ls_redundant__posted(ls_spmd *run, const ls_meet *meet);  // before the data moves
+void ls_redundant__met(ls_spmd *run, const ls_meet *meet);     // and after
+void ls_redundant__close(ls_shared_comm *shared);
+
 // ---- replica.c ---------------------------------------------------------------------------------
 // A member's copy of memory that must be the same on all; what: buffer, count, dtype, site.
 int ls_replica__declare(ls_rank_comm *comm, const ls_call *what);
 void ls_replica__forget(ls_rank_comm *comm, const void *data);
 // A met check of one buffer, or of the declared ones. requests [size].
 int ls_replica__check(ls_spmd *run, ls_shared_comm *shared, ls_request *const *requests);
-void ls_replica__met(ls_spmd *run, const ls_meet *meet);  // its data is in place
+void ls_replica__met(ls_spmd *run, const ls_meet *meet);     // its data is in place
+void ls_replica_marks__complete(const ls_request *request);  // and the rank knows it
 // The rank frees memory; and whether it must be kept, since other copies are still in use.
 void ls_replica__freed(ls_rank *rank, const ls_allocation *allocation);
 bool ls_replica__holds(const ls_rank *rank, const char *start, size_t bytes);
@@ -214,6 +288,8 @@ void ls_lookahead__end(ls_spmd *run);            // decides, fails the run
 // ---- stuck.c -----------------------------------------------------------------------------------
 // Nobody can run although ranks are alive: says why, and fails the run.
 void ls_stuck__explain(ls_spmd *run);
+// Whether it follows from a call that was refused, which is told of: then the run fails, too.
+bool ls_stuck__refused(ls_spmd *run);
 // The same where `request` waits for a rank that has returned. In returned.c.
 void ls_stuck__returned(ls_spmd *run, const ls_request *request);
 // Sends, receives and collectives that nobody completed by the end of the run.

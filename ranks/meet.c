@@ -200,16 +200,23 @@ static int do_meet(ls_spmd *run, ls_meet *meet) {
         ls_checks__hash_check(meet->requests[m]);
     }
     ls_hooks__met(run->backend, meet->calls, size);
-    // Where the data moves elsewhere nobody looks at it on the way.
-    bool special = run->borrowed;
-    bool watched = !run->borrowed && ls_checks__watches(run, meet->calls[0]);
-    ls_call_fold__watch(watched ? &special : NULL);
+    for (int m = 0; m < size; m++) {
+        meet->calls[m] = ls_flight__call(meet->requests[m]);
+    }
+    if (run->checks[LS_FINDING_REDUNDANT_REDUCE] && !run->borrowed) {
+        ls_redundant__posted(run, meet);
+    }
+    ls_value_watch watch;
+    ls_values__watch(&watch, run, meet->requests, size);
     int status = ls_spmd__complete(run, meet->calls, size);
-    ls_call_fold__watch(NULL);
     if (status == LS_OK) {
-        ls_checks__values(run, meet->requests, size, special);
+        ls_values__met(run, meet->requests, &watch);
+        if (run->checks[LS_FINDING_REDUNDANT_REDUCE]) {
+            ls_redundant__met(run, meet);
+        }
         ls_replica__met(run, meet);
     }
+    ls_values__unwatch(&watch);
     return status;
 }
 
@@ -240,6 +247,9 @@ static int complete(ls_spmd *run, ls_meet *meet) {
     int status = ls_sites__met(run, meet);
     status = status == LS_OK ? do_meet(run, meet) : status;
     for (int m = 0; m < size; m++) {
+        if (status == LS_OK && !meet->requests[m]->asynchronous) {
+            ls_replica_marks__complete(meet->requests[m]);
+        }
         ls_request__done(meet->requests[m], status);
     }
     meet->next_free = shared->free_meets;

@@ -5,23 +5,13 @@
 
 #include "ranks/internal.h"
 
-// A signalling NaN in f32 and bf16, which no arithmetic produces; as an integer it is unlikely.
-#define POISON     UINT32_C(0x7fa5c3d2)
+#define RED_BYTES  ((size_t)64)  // before and behind each allocation, which nobody may write
+#define RED_BYTE   0xa7
+#define NOT_BESIDE PTRDIFF_MIN
 #define FREED_KEPT 32  // freed allocations of a rank kept, to tell use after free
 
 static const ls_allocator *allocator_of(const ls_rank *rank) {
     return rank->run->options.allocator;
-}
-
-static size_t room_of(size_t bytes) {
-    return (bytes + 63) / 64 * 64 + 64;
-}
-
-static void poison(char *start, size_t bytes) {
-    const uint32_t word = POISON;
-    for (size_t at = 0; at < bytes; at += sizeof word) {
-        memcpy(start + at, &word, bytes - at < sizeof word ? bytes - at : sizeof word);
-    }
 }
 
 // The place of the first allocation that starts after `pointer`.
@@ -51,7 +41,7 @@ ls_allocation *ls_memory__find(ls_rank *rank, const void *pointer) {
 
 static void drop(ls_rank *rank, int index) {
     ls_allocation *allocation = &rank->allocations[index];
-    ls_free(allocator_of(rank), allocation->start, room_of(allocation->bytes), 1);
+    ls_free(allocator_of(rank), allocation->block, allocation->block_bytes, 1);
     memmove(allocation, allocation + 1,
             (size_t)(rank->allocation_count - index - 1) * sizeof *allocation);
     rank->allocation_count -= 1;
@@ -59,7 +49,7 @@ static void drop(ls_rank *rank, int index) {
 
 void ls_memory__close(ls_rank *rank) {
     for (int i = 0; i < rank->allocation_count; i++) {
-        ls_free(allocator_of(rank), rank->allocations[i].start, room_of(rank->allocations[i].bytes),
+        ls_free(allocator_of(rank), rank->allocations[i].block, rank->allocations[i].block_bytes,
                 1);
     }
     ls_free(NULL, rank->allocations, (size_t)rank->allocation_room, sizeof(ls_allocation));
@@ -83,6 +73,25 @@ static int make_room(ls_rank *rank) {
     return LS_OK;
 }
 
+// With closed pages (flight.c) a buffer has its pages for itself, and lies at the start of one.
+static int place(ls_allocation *made, ls_rank *rank) {
+    const ls_spmd *run = rank->run;
+    made->pages = run->checks[LS_FINDING_BUFFER_USE_BEFORE_WAIT] && !run->direct && !run->borrowed;
+    size_t align = made->pages ? LS_PAGE_BYTES : RED_BYTES;
+    size_t room = (RED_BYTES + made->bytes + RED_BYTES + align - 1) / align * align + align;
+    LS_TRY(ls_alloc(&made->block, allocator_of(rank), room, 1));
+    made->block_bytes = room;
+    uintptr_t start = ((uintptr_t)made->block + RED_BYTES + align - 1) & ~(uintptr_t)(align - 1);
+    made->start = (char *)made->block + (start - (uintptr_t)made->block);
+    if (run->checks[LS_FINDING_BUFFER_UNINITIALISED]) {
+        made->origin = ls_poison__memory(rank, made->file, made->line);
+        ls_poison__fill(made->start, made->bytes, LS_I32, made->origin);
+    }
+    memset(made->start - RED_BYTES, RED_BYTE, RED_BYTES);
+    memset(made->start + made->bytes, RED_BYTE, RED_BYTES);
+    return LS_OK;
+}
+
 static void *allocate(ls_rank *rank, size_t bytes, const char *file, int line) {
     rank->allocations_made += 1;
     if (ls_fault__allocation_fails(rank, rank->allocations_made) || bytes > PTRDIFF_MAX - 128 ||
@@ -91,21 +100,16 @@ static void *allocate(ls_rank *rank, size_t bytes, const char *file, int line) {
                            bytes, file, line);
         return NULL;
     }
-    void *memory = NULL;
-    if (ls_alloc(&memory, allocator_of(rank), room_of(bytes), 1) != LS_OK) {
+    ls_allocation made = {
+        .number = rank->allocations_made, .bytes = bytes, .file = file, .line = line};
+    if (place(&made, rank) != LS_OK) {
         return NULL;
     }
-    if (rank->run->checks[LS_FINDING_BUFFER_UNINITIALISED]) {
-        poison(memory, bytes);
-    }
+    void *memory = made.start;
     int at = place_after(rank, memory);
     memmove(&rank->allocations[at + 1], &rank->allocations[at],
             (size_t)(rank->allocation_count - at) * sizeof(ls_allocation));
-    rank->allocations[at] = (ls_allocation){.start = memory,
-                                            .number = rank->allocations_made,
-                                            .bytes = bytes,
-                                            .file = file,
-                                            .line = line};
+    rank->allocations[at] = made;
     rank->allocation_count += 1;
     return memory;
 }
@@ -121,6 +125,63 @@ void *ls_rank_alloc_at(const char *file, int line, ls_rank *self, size_t bytes) 
 bool ls_memory__meets(const void *a, size_t a_bytes, const void *b, size_t b_bytes) {
     uintptr_t x = (uintptr_t)a, y = (uintptr_t)b;
     return a_bytes != 0 && b_bytes != 0 && (x < y ? y - x < a_bytes : x - y < b_bytes);
+}
+
+// ---- Red zones ---------------------------------------------------------------------------------
+// Whether a call in flight keeps pages of it closed.
+static bool is_closed(const ls_rank *rank, const ls_allocation *allocation) {
+    uintptr_t low = (uintptr_t)allocation->start - RED_BYTES;
+    for (const ls_request *at = rank->open; at != NULL; at = at->next) {
+        for (int i = 0; i < at->guard_count; i++) {
+            if (at->guards[i].low < low + allocation->bytes + 2 * RED_BYTES &&
+                low < at->guards[i].high) {
+                return true;
+            }
+        }
+    }
+    return false;
+}
+
+// The first byte next to the allocation that was written, from its start.
+static ptrdiff_t written_beside(const ls_allocation *allocation) {
+    const unsigned char *start = (const unsigned char *)allocation->start;
+    const unsigned char *end = start + allocation->bytes;
+    for (size_t i = 0; i < RED_BYTES; i++) {
+        if (end[i] != RED_BYTE) {
+            return end + i - start;
+        }
+    }
+    for (size_t i = 1; i <= RED_BYTES; i++) {
+        if (start[-(ptrdiff_t)i] != RED_BYTE) {
+            return -(ptrdiff_t)i;
+        }
+    }
+    return NOT_BESIDE;
+}
+
+void ls_memory__check_beside(ls_rank *rank, ls_allocation *allocation, const char *file, int line) {
+    if (!rank->run->checks[LS_FINDING_BUFFER_TOO_SMALL] || rank->run->status != LS_OK ||
+        allocation->overrun || is_closed(rank, allocation)) {
+        return;
+    }
+    ptrdiff_t at = written_beside(allocation);
+    if (at == NOT_BESIDE) {
+        return;
+    }
+    allocation->overrun = true;
+    ls_text text = {0};
+    if (at < 0) {
+        ls_text_printf(&text, "rank %d has written %td bytes before the start of", rank->id, -at);
+    } else {
+        ls_text_printf(&text, "rank %d has written %td bytes past the end of", rank->id,
+                       at - (ptrdiff_t)allocation->bytes + 1);
+    }
+    ls_text_printf(&text, " the %zu bytes that it allocated at %s:%d; seen at %s:%d\n",
+                   allocation->bytes, allocation->file, allocation->line, file, line);
+    ls_findings__history(&text, rank, 4);
+    (void)ls_findings__add(rank->run, LS_FINDING_BUFFER_TOO_SMALL, &rank->id, 1, file, line,
+                           ls_findings__string(rank->run, &text));
+    ls_text_free(&text);
 }
 
 // ---- Freeing -----------------------------------------------------------------------------------
@@ -144,12 +205,12 @@ static void drop_oldest_freed(ls_rank *rank) {
 }
 
 // A request that is not complete and uses the memory; NULL: none.
-static const ls_request *open_use(const ls_rank *rank, const char *start, size_t bytes,
-                                  bool writes_only) {
-    for (const ls_request *at = rank->open; at != NULL; at = at->next) {
+static ls_request *open_use(const ls_rank *rank, const char *start, size_t bytes,
+                            bool writes_only) {
+    for (ls_request *at = rank->open; at != NULL; at = at->next) {
         bool reads = ls_memory__meets(start, bytes, at->call.send, at->send_bytes);
         bool writes = ls_memory__meets(start, bytes, at->call.recv, at->recv_bytes);
-        if (at->asynchronous && (writes || (reads && !writes_only))) {
+        if (at->asynchronous && !at->told && (writes || (reads && !writes_only))) {
             return at;
         }
     }
@@ -169,15 +230,21 @@ static void free_memory(ls_rank *rank, void *pointer, const char *file, int line
                            allocation->freed_line);
         return;
     }
-    const ls_request *used = open_use(rank, allocation->start, allocation->bytes, false);
-    if (used != NULL) {
+    ls_request *used = open_use(rank, allocation->start, allocation->bytes, false);
+    bool known = used != NULL && ls_findings__known(rank->run, LS_FINDING_BUFFER_USE_BEFORE_WAIT,
+                                                    rank->id, used->call.file, used->call.line);
+    if (known) {
+        ls_flight__settle(used);
+    } else if (used != NULL) {
         add_memory_finding(rank, LS_FINDING_BUFFER_USE_BEFORE_WAIT, file, line,
                            "frees memory before it waits for the call that uses it, made at",
                            used->call.file, used->call.line);
+        ls_flight__settle(used);
         if (used->state != LS_REQUEST_DONE) {
             return;  // the data would be moved into freed memory
         }
     }
+    ls_memory__check_beside(rank, allocation, file, line);
     allocation->freed = true;
     allocation->freed_file = file;
     allocation->freed_line = line;
@@ -197,17 +264,13 @@ void ls_rank_free_at(const char *file, int line, ls_rank *self, void *pointer) {
 }
 
 // ---- What was written --------------------------------------------------------------------------
-ptrdiff_t ls_memory__poisoned(ls_allocation *allocation, const char *at, size_t bytes) {
+bool ls_memory__looked_at(const ls_allocation *allocation, const char *at, size_t bytes) {
+    size_t start = (size_t)(at - allocation->start);
+    return start >= allocation->clean_start && start + bytes <= allocation->clean_end;
+}
+
+void ls_memory__look(ls_allocation *allocation, const char *at, size_t bytes) {
     size_t start = (size_t)(at - allocation->start), end = start + bytes;
-    if (start >= allocation->clean_start && end <= allocation->clean_end) {
-        return -1;
-    }
-    const uint32_t word = POISON;
-    for (size_t i = (start + 3) / 4 * 4; i + 4 <= end; i += 4) {
-        if (memcmp(allocation->start + i, &word, sizeof word) == 0) {
-            return (ptrdiff_t)(i - start);
-        }
-    }
     if (allocation->clean_start == allocation->clean_end || start > allocation->clean_end ||
         end < allocation->clean_start) {
         allocation->clean_start = start;
@@ -216,7 +279,6 @@ ptrdiff_t ls_memory__poisoned(ls_allocation *allocation, const char *at, size_t 
         allocation->clean_start = start < allocation->clean_start ? start : allocation->clean_start;
         allocation->clean_end = end > allocation->clean_end ? end : allocation->clean_end;
     }
-    return -1;
 }
 
 // Touched past its end, or no memory at all: a finding; and how much of it is left.
@@ -253,7 +315,7 @@ static int touch(ls_rank *rank, const void *memory, size_t bytes, bool write, co
         add_memory_finding(rank, LS_FINDING_HANDLE_USE_AFTER_FREE, file, line, what,
                            allocation->freed_file, allocation->freed_line);
     }
-    const ls_request *used = open_use(rank, memory, bytes, !write);
+    ls_request *used = open_use(rank, memory, bytes, !write);
     if (used != NULL) {
         char what[96];
         (void)snprintf(what, sizeof what,
@@ -261,6 +323,7 @@ static int touch(ls_rank *rank, const void *memory, size_t bytes, bool write, co
                        write ? "uses" : "fills");
         add_memory_finding(rank, LS_FINDING_BUFFER_USE_BEFORE_WAIT, file, line, what,
                            used->call.file, used->call.line);
+        ls_flight__settle(used);
     }
     return rank->run->status == LS_OK ? LS_OK : ls_spmd__failed(rank->run, rank);
 }

@@ -70,6 +70,9 @@ void ls_order__close(ls_spmd *run) {
 // Both collectives are complete: some member of both may have made the calls the other way round.
 static void compare(ls_spmd *run, const ls_order_edge *edge, const ls_meet *last, int last_side) {
     const ls_comm *a = edge->comm[0]->comm, *b = edge->comm[1]->comm;
+    if (edge->comm[0]->crossed == edge->comm[1] || edge->comm[1]->crossed == edge->comm[0]) {
+        return;  // one bug, told once
+    }
     for (int i = 0; i < a->size; i++) {
         int j = ls_comm_member(b, a->ranks[i]);
         if (j < 0 || edge->number[0][i] < edge->number[1][j]) {
@@ -94,6 +97,7 @@ static void compare(ls_spmd *run, const ls_order_edge *edge, const ls_meet *last
             ls_call__where(where_there, &there->call));
         ls_findings__history(&text, &run->ranks[edge->rank], 4);
         ls_findings__history(&text, &run->ranks[other], 4);
+        edge->comm[0]->crossed = edge->comm[1];
         const int ranks[2] = {edge->rank, other};
         (void)ls_findings__add(run, LS_FINDING_DEADLOCK_CROSS_COMMUNICATOR, ranks, 2,
                                here->call.file, here->call.line, ls_findings__string(run, &text));

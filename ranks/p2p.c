@@ -83,9 +83,11 @@ static int meet(ls_spmd *run, ls_request *send, ls_request *recv) {
     ls_checks__hash_check(recv);
     ls_hooks__met(run->backend, calls, 2);
     ls_request *pair[2] = {send, recv};
+    calls[0] = ls_flight__call(send);
+    calls[1] = ls_flight__call(recv);
     int status = ls_spmd__complete(run, calls, 2);
     if (status == LS_OK) {
-        ls_checks__values(run, pair, 2, false);
+        ls_values__met(run, pair, &(ls_value_watch){.size = 2});
     }
     ls_request__done(send, status);
     ls_request__done(recv, status);

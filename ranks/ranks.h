@@ -49,8 +49,11 @@ typedef struct ls_spmd_options {
     const ls_order *order;  // of reductions; NULL: rank order
     const ls_fault *faults;
     int fault_count;
-    size_t stack_bytes;  // per rank; 0: 256 KiB, 4 MiB with a backend of the caller's
-    int history;         // calls kept per rank for findings and debuggers; 0: 16
+    size_t stack_bytes;  // per rank; 0: 1 MiB, 4 MiB with a backend of the caller's
+    // A rank that runs for so long without a call is named, and ends the run; 0: 300, below 0:
+    // none. Not while a debugger has the process.
+    double deadline_seconds;
+    int history;  // calls kept per rank for findings and debuggers; 0: 16
     // After a mismatch: how many more calls each rank may make, which move no data, to see whether
     // the ranks make the same calls in another order or one of them leaves a call out. The calls
     // then return LS_OK, so this is for programs that do not act on what they receive. 0: none.
@@ -60,11 +63,19 @@ typedef struct ls_spmd_options {
     // rank of its world, as NCCL's in one process does; borrowed. Its world is then the run's: mesh
     // and random draws. Its order of reductions is its own. NULL: the simulator.
     ls_backend *backend;
+    // The environment (LOCKSTEP_SEED and others, see docs/ranks.md) changes none of this.
+    bool fixed;
     // Sees every set of calls that has met, for traces; NULL: none. Parallel runs: one at a time
     // for each communicator.
     ls_met_observer met;
     void *met_arg;
 } ls_spmd_options;
+
+// What `lockstep spmd PROGRAM.so -- WORDS` gives a program as its arg; values[0]: the program.
+typedef struct ls_spmd_arguments {
+    int count;
+    const char *const *values;
+} ls_spmd_arguments;
 
 // Whether a list of checks (as options.checks) has `id` on; LS_ERR_NOT_FOUND: it names no check.
 LS_API int ls_spmd_check_on(bool *out, const char *checks, ls_finding_id id);
@@ -87,6 +98,10 @@ LS_API int ls_spmd_run_backend(ls_spmd_result **out, ls_spmd_program program, vo
 LS_API void ls_spmd_result_free(ls_spmd_result *result);  // NULL is allowed
 LS_API int ls_spmd_finding_count(const ls_spmd_result *result);
 LS_API const ls_finding *ls_spmd_finding(const ls_spmd_result *result, int index);  // borrowed
+// What looks wrong and may be meant (collective.redundant_reduce, unless options.checks names it):
+// told beside the findings, for no status.
+LS_API int ls_spmd_warning_count(const ls_spmd_result *result);
+LS_API const ls_finding *ls_spmd_warning(const ls_spmd_result *result, int index);  // borrowed
 LS_API int ls_spmd_exit_status(const ls_spmd_result *result, int rank);
 // Why fault `index` of the options was not planted: its rank does not come to the call or
 // allocation, or the call has nothing that the fault could change. NULL: it was. Borrowed.
@@ -116,6 +131,14 @@ LS_API int ls_rank_count(const ls_rank *self);
 LS_API ls_rank_comm *ls_rank_world(ls_rank *self);  // borrowed
 // The communicator of this rank's fiber along a mesh axis; every rank must ask. Owned by the run.
 LS_API int ls_rank_axis(ls_rank_comm **out, ls_rank *self, int axis);
+// A helper thread of the rank's program says whose it is: its calls are the rank's from here on.
+// One of a rank's threads is in a call at a time, the others wait for it; they are TSan-clean with
+// each other where the program orders what they share, as for any threads. It detaches, or ends,
+// before the program returns. LS_ERR_INVALID: the thread runs a rank already.
+LS_API int ls_rank_attach(ls_rank *self);
+LS_API void ls_rank_detach(ls_rank *self);
+// Uniform in [0, 1), by the run's seed: of this rank, or the same on all ranks.
+LS_API double ls_rank_uniform_shared(ls_rank *self, const char *stream, uint64_t index);
 LS_API double ls_rank_uniform(ls_rank *self, const char *stream, uint64_t index);
 
 // Memory that the checks know: its size, which of it was never written (it is filled with a
@@ -206,6 +229,12 @@ LS_API int ls_comm_destroy_at(LS_CALL_SITE_, ls_rank_comm *comm);
 LS_API int ls_group_start_at(LS_CALL_SITE_, ls_rank *self);
 LS_API int ls_group_end_at(LS_CALL_SITE_, ls_rank *self);
 LS_API int ls_wait_at(LS_CALL_SITE_, ls_request *request);
+// Waits for requests [count], NULL entries aside, and sets them to NULL; the first error.
+LS_API int ls_wait_all_at(LS_CALL_SITE_, ls_request **requests, int count);
+// Waits for one of requests [count], sets it to NULL and *index to its place; -1: all were NULL.
+LS_API int ls_wait_any_at(LS_CALL_SITE_, int *index, ls_request **requests, int count);
+// Whether *request is complete; then it is as waited for, and set to NULL. Others run meanwhile.
+LS_API int ls_test_at(LS_CALL_SITE_, bool *done, ls_request **request);
 
 // Blocking calls.
 #define ls_all_reduce(send, recv, count, dtype, op, comm)                                          \
@@ -230,6 +259,10 @@ LS_API int ls_wait_at(LS_CALL_SITE_, ls_request *request);
     ls_gather_at(__FILE__, __LINE__, send, recv, count, NULL, dtype, root, comm, NULL)
 #define ls_scatter(send, recv, count, dtype, root, comm)                                           \
     ls_scatter_at(__FILE__, __LINE__, send, recv, count, NULL, dtype, root, comm, NULL)
+#define ls_gather_v(send, recv, count, recv_counts, dtype, root, comm)                             \
+    ls_gather_at(__FILE__, __LINE__, send, recv, count, recv_counts, dtype, root, comm, NULL)
+#define ls_scatter_v(send, recv, count, send_counts, dtype, root, comm)                            \
+    ls_scatter_at(__FILE__, __LINE__, send, recv, count, send_counts, dtype, root, comm, NULL)
 #define ls_scan(send, recv, count, dtype, op, comm)                                                \
     ls_scan_at(__FILE__, __LINE__, send, recv, count, dtype, op, comm, NULL)
 #define ls_send(send, count, dtype, peer, comm)                                                    \
@@ -253,6 +286,10 @@ LS_API int ls_wait_at(LS_CALL_SITE_, ls_request *request);
 #define ls_group_start(self)          ls_group_start_at(__FILE__, __LINE__, self)
 #define ls_group_end(self)            ls_group_end_at(__FILE__, __LINE__, self)
 #define ls_wait(request)              ls_wait_at(__FILE__, __LINE__, request)
+#define ls_wait_all(requests, count)  ls_wait_all_at(__FILE__, __LINE__, requests, count)
+#define ls_wait_any(index, requests, count)                                                        \
+    ls_wait_any_at(__FILE__, __LINE__, index, requests, count)
+#define ls_test(done, request) ls_test_at(__FILE__, __LINE__, done, request)
 
 // Asynchronous calls: the last argument receives a request that ls_wait completes and frees.
 #define ls_all_reduce_async(send, recv, count, dtype, op, comm, request)                           \
@@ -263,6 +300,15 @@ LS_API int ls_wait_at(LS_CALL_SITE_, ls_request *request);
     ls_broadcast_at(__FILE__, __LINE__, send, recv, count, dtype, root, comm, request)
 #define ls_all_gather_async(send, recv, count, dtype, comm, request)                               \
     ls_all_gather_at(__FILE__, __LINE__, send, recv, count, NULL, dtype, comm, request)
+#define ls_all_gather_v_async(send, recv, count, recv_counts, dtype, comm, request)                \
+    ls_all_gather_at(__FILE__, __LINE__, send, recv, count, recv_counts, dtype, comm, request)
+#define ls_reduce_scatter_v_async(send, recv, count, send_counts, dtype, op, comm, request)        \
+    ls_reduce_scatter_at(__FILE__, __LINE__, send, recv, count, send_counts, dtype, op, comm,      \
+                         request)
+#define ls_gather_v_async(send, recv, count, recv_counts, dtype, root, comm, request)              \
+    ls_gather_at(__FILE__, __LINE__, send, recv, count, recv_counts, dtype, root, comm, request)
+#define ls_scatter_v_async(send, recv, count, send_counts, dtype, root, comm, request)             \
+    ls_scatter_at(__FILE__, __LINE__, send, recv, count, send_counts, dtype, root, comm, request)
 #define ls_reduce_scatter_async(send, recv, count, dtype, op, comm, request)                       \
     ls_reduce_scatter_at(__FILE__, __LINE__, send, recv, count, NULL, dtype, op, comm, request)
 #define ls_all_to_all_async(send, recv, count, dtype, comm, request)                               \

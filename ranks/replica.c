@@ -4,149 +4,10 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "ranks/internal.h"
+#include "base/hash.h"
+#include "ranks/replica.h"
 
-typedef struct copy {
-    const char *data;
-    size_t count;
-    ls_dtype dtype;
-    const char *file;
-    int line;
-    bool declared;
-    bool freed;  // the memory is kept until all copies are
-    const char *freed_file;
-    int freed_line;
-} copy;
-
-struct ls_replica_set {
-    ls_shared_comm *shared;
-    copy *copies;     // [size of the communicator]
-    uint64_t number;  // among those of its communicator
-    int declared;     // of the copies
-    bool over;        // has been reported, or cannot be compared any more: to be freed
-    ls_replica_set *next;
-};
-
-// Where replicas were seen to differ.
-typedef struct seen {
-    const char *when;  // "after all_reduce sum of ... on world", "when they are freed"
-    const char *file;  // of the first copy at fault
-    int line;
-} seen;
-
-static size_t bytes_of(const copy *c) {
-    return c->count * ls_dtype_bytes(c->dtype);  // checked when it was declared
-}
-
-// ---- Comparing ----------------------------------------------------------------------------------
-static bool same_bits(const copy *a, const copy *b) {
-    return bytes_of(a) == 0 || memcmp(a->data, b->data, bytes_of(a)) == 0;
-}
-
-static bool same_form(const copy *a, const copy *b) {
-    return a->count == b->count && a->dtype == b->dtype;
-}
-
-// The members that are unlike most: wrong [size]; *right is one of the others. Without a majority
-// the first member is right.
-static int unlike(int *wrong, int *right, const copy *copies, int size,
-                  bool (*same)(const copy *a, const copy *b)) {
-    int votes = 0, count = 0;
-    for (int m = 0; m < size; m++) {
-        *right = votes == 0 ? m : *right;
-        votes += same(&copies[m], &copies[*right]) ? 1 : -1;
-    }
-    for (int attempt = 0; attempt < 2; attempt++) {
-        count = 0;
-        for (int m = 0; m < size; m++) {
-            if (!same(&copies[m], &copies[*right])) {
-                wrong[count++] = m;
-            }
-        }
-        if (2 * count < size || *right == 0) {
-            break;
-        }
-        *right = 0;
-    }
-    return count;
-}
-
-static void report(ls_spmd *run, const ls_shared_comm *shared, const copy *copies, const int *wrong,
-                   int count, int right, const seen *at) {
-    const copy *a = &copies[wrong[0]];
-    ls_replica__report(run, &(ls_replica_difference){.shared = shared,
-                                                     .wrong = wrong,
-                                                     .count = count,
-                                                     .right = right,
-                                                     .a = a->data,
-                                                     .b = copies[right].data,
-                                                     .elements = a->count,
-                                                     .dtype = a->dtype,
-                                                     .when = at->when,
-                                                     .file = at->file,
-                                                     .line = at->line,
-                                                     .declared = a->declared ? a->file : NULL,
-                                                     .declared_line = a->line});
-}
-
-// Compares copies [size of the communicator]; a member at fault has its site in sites [size] (NULL:
-// at->file and line). Returns whether they are the same.
-static bool compare_here(ls_spmd *run, const ls_shared_comm *shared, const copy *copies, seen at,
-                         ls_request *const *sites) {
-    int size = shared->comm->size, right = 0;
-    bool same = true;
-    for (int m = 1; m < size && same; m++) {
-        same = same_bits(&copies[m], &copies[0]);
-    }
-    void *memory = NULL;
-    if (same || ls_alloc(&memory, NULL, (size_t)size, sizeof(int)) != LS_OK) {
-        return true;
-    }
-    int count = unlike(memory, &right, copies, size, same_bits);
-    int first = ((int *)memory)[0];
-    if (sites != NULL && sites[first] != NULL) {
-        at.file = sites[first]->call.file;
-        at.line = sites[first]->call.line;
-    } else if (at.file == NULL) {
-        const copy *c = &copies[first];
-        at.file = c->freed ? c->freed_file : c->file;
-        at.line = c->freed ? c->freed_line : c->line;
-    }
-    report(run, shared, copies, memory, count, right, &at);
-    ls_free(NULL, memory, (size_t)size, sizeof(int));
-    return false;
-}
-
-// The same where some copies may be in a device's memory. One that cannot be read is left out.
-static bool compare(ls_spmd *run, const ls_shared_comm *shared, const copy *copies, seen at,
-                    ls_request *const *sites) {
-    if (run->backend->ops->is_device == NULL) {
-        return compare_here(run, shared, copies, at, sites);
-    }
-    size_t size = (size_t)shared->comm->size;
-    void *memory = NULL, *here = NULL;
-    bool same = true, readable = true;
-    if (ls_alloc(&memory, NULL, size, sizeof(ls_view)) != LS_OK) {
-        return true;
-    }
-    ls_view *views = memory;
-    if (ls_alloc(&here, NULL, size, sizeof(copy)) == LS_OK) {
-        copy *read = here;
-        for (size_t m = 0; m < size; m++) {
-            read[m] = copies[m];
-            views[m] = ls_memory__view(run, copies[m].data, bytes_of(&copies[m]));
-            read[m].data = views[m].data;
-            readable = readable && (views[m].data != NULL || bytes_of(&copies[m]) == 0);
-        }
-        same = !readable || compare_here(run, shared, read, at, sites);
-        for (size_t m = 0; m < size; m++) {
-            ls_memory__unview(&views[m]);
-        }
-        ls_free(NULL, here, size, sizeof(copy));
-    }
-    ls_free(NULL, memory, size, sizeof(ls_view));
-    return same;
-}
+typedef ls_replica_copy copy;
 
 // ---- One check, where the program asks for it ---------------------------------------------------
 static int fail_form(ls_spmd *run, const ls_shared_comm *shared, ls_request *const *requests,
@@ -180,7 +41,7 @@ int ls_replica__check_form(ls_spmd *run, const ls_shared_comm *shared,
         copies[m] = (copy){.data = call->send, .count = call->count, .dtype = call->dtype};
     }
     if (status == LS_OK) {
-        int count = unlike(wrong, &right, copies, size, same_form);
+        int count = ls_replica__unlike(wrong, &right, copies, size, ls_replica__same_form);
         status = count > 0 ? fail_form(run, shared, requests, wrong, count, right) : LS_OK;
     }
     ls_free(NULL, wrong, (size_t)size, sizeof(int));
@@ -201,7 +62,7 @@ static int check_one(ls_spmd *run, ls_shared_comm *shared, ls_request *const *re
         const ls_call *call = &requests[m]->call;
         copies[m] = (copy){.data = call->send, .count = call->count, .dtype = call->dtype};
     }
-    (void)compare(run, shared, copies, (seen){.when = ""}, requests);
+    (void)ls_replica__compare(run, shared, copies, (ls_replica_seen){.when = ""}, requests);
     ls_free(NULL, memory, (size_t)size, sizeof(copy));
     return LS_OK;
 }
@@ -227,6 +88,11 @@ static int make_set(ls_replica_set **out, ls_spmd *run, ls_shared_comm *shared) 
     return LS_OK;
 }
 
+static void drop_first(copy *c) {
+    ls_free(NULL, c->first, ls_replica__bytes(c), 1);
+    c->first = NULL;
+}
+
 // Frees the sets that are over, or all.
 static void sweep(ls_spmd *run, bool all) {
     ls_replica_set **at = &run->replicas;
@@ -237,6 +103,10 @@ static void sweep(ls_spmd *run, bool all) {
             continue;
         }
         *at = set->next;
+        ls_replica_marks__close(set);
+        for (int m = 0; m < set->shared->comm->size; m++) {
+            drop_first(&set->copies[m]);
+        }
         ls_free(NULL, set->copies, (size_t)set->shared->comm->size, sizeof(copy));
         ls_free(NULL, set, 1, sizeof *set);
     }
@@ -253,7 +123,8 @@ static void check_form(ls_spmd *run, ls_replica_set *set) {
     if (ls_alloc(&memory, NULL, (size_t)size, sizeof(int)) != LS_OK) {
         return;
     }
-    int *wrong = memory, count = unlike(wrong, &right, set->copies, size, same_form);
+    int *wrong = memory,
+        count = ls_replica__unlike(wrong, &right, set->copies, size, ls_replica__same_form);
     if (count > 0) {
         const copy *a = &set->copies[wrong[0]], *b = &set->copies[right];
         const int *ranks = set->shared->comm->ranks;
@@ -276,6 +147,44 @@ static void check_form(ls_spmd *run, ls_replica_set *set) {
     ls_free(NULL, memory, (size_t)size, sizeof(int));
 }
 
+// What a member's copy holds as it is declared, unless calls in flight or nobody fill it.
+static void keep_first(copy *c, const ls_rank *rank, const ls_spmd *run) {
+    size_t bytes = ls_replica__bytes(c);
+    bool readable = !run->direct && !run->borrowed && bytes > 0;
+    for (const ls_request *at = rank->open; at != NULL; at = at->next) {
+        readable = readable && !ls_replica__touches(at, c);
+    }
+    void *memory = NULL;
+    if (!readable || !run->checks[LS_FINDING_REPLICA_DIVERGED] ||
+        ls_poison__any(run, c->data, bytes) || ls_alloc(&memory, NULL, bytes, 1) != LS_OK) {
+        return;
+    }
+    c->first = memcpy(memory, c->data, bytes);
+}
+
+// All have declared it: it must hold the same everywhere.
+static void compare_first(ls_spmd *run, ls_replica_set *set) {
+    int size = set->shared->comm->size;
+    void *memory = NULL;
+    bool known = true;
+    for (int m = 0; m < size; m++) {
+        known = known && set->copies[m].first != NULL;
+    }
+    if (known && !set->over && ls_alloc(&memory, NULL, (size_t)size, sizeof(copy)) == LS_OK) {
+        copy *then = memory;
+        for (int m = 0; m < size; m++) {
+            then[m] = set->copies[m];
+            then[m].data = then[m].first;
+        }
+        set->over = !ls_replica__compare(run, set->shared, then,
+                                         (ls_replica_seen){.when = "as they are declared"}, NULL);
+        ls_free(NULL, memory, (size_t)size, sizeof(copy));
+    }
+    for (int m = 0; m < size; m++) {
+        drop_first(&set->copies[m]);
+    }
+}
+
 int ls_replica__declare(ls_rank_comm *comm, const ls_call *what) {
     ls_spmd *run = comm->rank->run;
     uint64_t number = comm->replicas++;
@@ -295,9 +204,11 @@ int ls_replica__declare(ls_rank_comm *comm, const ls_call *what) {
                                        .file = what->file,
                                        .line = what->line,
                                        .declared = true};
+    keep_first(&set->copies[comm->member], comm->rank, run);
     set->declared += 1;
     if (set->declared == set->shared->comm->size) {
         check_form(run, set);
+        compare_first(run, set);
         sweep(run, false);
     }
     return LS_OK;
@@ -315,7 +226,7 @@ void ls_replica__forget(ls_rank_comm *comm, const void *data) {
 }
 
 // Whether the set can be compared: all copies are declared and none is freed.
-static bool whole(const ls_replica_set *set) {
+bool ls_replica__whole(const ls_replica_set *set) {
     bool found = !set->over && set->declared == set->shared->comm->size;
     for (int m = 0; found && m < set->shared->comm->size; m++) {
         found = !set->copies[m].freed;
@@ -323,19 +234,21 @@ static bool whole(const ls_replica_set *set) {
     return found;
 }
 
-static bool uses(const ls_request *request, const copy *c) {
-    return ls_memory__meets(c->data, bytes_of(c), request->call.send, request->send_bytes) ||
-           ls_memory__meets(c->data, bytes_of(c), request->call.recv, request->recv_bytes);
+bool ls_replica__touches(const ls_request *request, const copy *c) {
+    return ls_memory__meets(c->data, ls_replica__bytes(c), request->call.send,
+                            request->send_bytes) ||
+           ls_memory__meets(c->data, ls_replica__bytes(c), request->call.recv, request->recv_bytes);
 }
 
 // A rank may go on after an asynchronous call, and calls in flight may write what is compared.
-static bool busy(const ls_request *now, const copy *c) {
+bool ls_replica__in_use(const ls_request *now, const copy *c) {
     for (const ls_request *at = now->rank->open; at != NULL; at = at->next) {
-        if (at != now && at->state != LS_REQUEST_DONE && uses(at, c)) {
+        if (at != now && (at->state != LS_REQUEST_DONE || at->shadow != NULL) &&
+            ls_replica__touches(at, c)) {
             return true;
         }
     }
-    return now->asynchronous;
+    return false;
 }
 
 // Whether `meet`, in which all members of the set's communicator wait, is a time to compare it.
@@ -345,12 +258,38 @@ static bool is_due(const ls_spmd *run, const ls_replica_set *set, const ls_meet 
     for (int m = 0; m < comm->size; m++) {
         int member =
             meet->shared == set->shared ? m : ls_comm_member(meet->shared->comm, comm->ranks[m]);
-        if (member < 0 || busy(meet->requests[member], &set->copies[m])) {
+        if (member < 0 || meet->requests[member]->asynchronous ||
+            ls_replica__in_use(meet->requests[member], &set->copies[m])) {
             return false;
         }
-        touched = touched || uses(meet->requests[member], &set->copies[m]);
+        touched = touched || ls_replica__touches(meet->requests[member], &set->copies[m]);
     }
     return touched;
+}
+
+// Part of the members have made a call that gives them all the same: what they hold must be.
+static void compare_part(ls_spmd *run, ls_replica_set *set, const ls_meet *meet,
+                         ls_replica_seen at) {
+    const ls_comm *of = meet->shared->comm;
+    void *memory = NULL;
+    if (ls_kind_is_ask(meet->requests[0]->call.kind) ||
+        !ls_collective_of(meet->requests[0]->call.kind)->replicates || of->size < 2 ||
+        ls_alloc(&memory, NULL, (size_t)of->size, sizeof(copy)) != LS_OK) {
+        return;
+    }
+    copy *copies = memory;
+    bool due = true;
+    for (int i = 0; i < of->size && due; i++) {
+        int m = ls_comm_member(set->shared->comm, of->ranks[i]);
+        const ls_request *request = meet->requests[i];
+        due = m >= 0 && !request->asynchronous && ls_replica__touches(request, &set->copies[m]) &&
+              !ls_replica__in_use(request, &set->copies[m]);
+        copies[i] = due ? set->copies[m] : copies[i];
+    }
+    if (due) {
+        set->over = !ls_replica__compare(run, meet->shared, copies, at, meet->requests);
+    }
+    ls_free(NULL, memory, (size_t)of->size, sizeof(copy));
 }
 
 void ls_replica__met(ls_spmd *run, const ls_meet *meet) {
@@ -361,22 +300,32 @@ void ls_replica__met(ls_spmd *run, const ls_meet *meet) {
     ls_findings__describe(what, sizeof what, &meet->requests[0]->call);
     (void)snprintf(when, sizeof when, "after %s", what);
     for (ls_replica_set *set = run->replicas; set != NULL; set = set->next) {
-        if (!whole(set) || !is_due(run, set, meet)) {
+        if (!ls_replica__whole(set)) {
+            continue;
+        }
+        if (meet->shared->comm->size < set->shared->comm->size) {
+            compare_part(run, set, meet, (ls_replica_seen){.when = when});
+            continue;
+        }
+        if (!is_due(run, set, meet)) {
             continue;
         }
         bool own = set->shared == meet->shared;
-        const seen at = {.when = when,
-                         .file = own ? NULL : meet->requests[0]->call.file,
-                         .line = meet->requests[0]->call.line};
-        set->over = !compare(run, set->shared, set->copies, at, own ? meet->requests : NULL);
+        const ls_replica_seen at = {.when = when,
+                                    .file = own ? NULL : meet->requests[0]->call.file,
+                                    .line = meet->requests[0]->call.line};
+        set->over =
+            !ls_replica__compare(run, set->shared, set->copies, at, own ? meet->requests : NULL);
     }
     sweep(run, false);
 }
 
 static int check_declared(ls_spmd *run, ls_shared_comm *shared, ls_request *const *requests) {
     for (ls_replica_set *set = run->replicas; set != NULL; set = set->next) {
-        if (set->shared == shared && whole(set) && run->checks[LS_FINDING_REPLICA_DIVERGED]) {
-            set->over = !compare(run, shared, set->copies, (seen){.when = ""}, requests);
+        if (set->shared == shared && ls_replica__whole(set) &&
+            run->checks[LS_FINDING_REPLICA_DIVERGED]) {
+            set->over = !ls_replica__compare(run, shared, set->copies,
+                                             (ls_replica_seen){.when = ""}, requests);
         }
     }
     sweep(run, false);
@@ -388,10 +337,82 @@ int ls_replica__check(ls_spmd *run, ls_shared_comm *shared, ls_request *const *r
                                                        : check_one(run, shared, requests);
 }
 
+// ---- After asynchronous calls -------------------------------------------------------------------
+void ls_replica__differ(ls_spmd *run, ls_replica_set *set, const ls_replica_mark *mark,
+                        const ls_request *request) {
+    int size = set->shared->comm->size, right = 0, votes = 0, count = 0;
+    void *memory = NULL;
+    if (ls_alloc(&memory, NULL, (size_t)size, sizeof(int)) != LS_OK) {
+        return;
+    }
+    int *wrong = memory;
+    for (int m = 0; m < size; m++) {
+        right = votes == 0 ? m : right;
+        votes += mark->hashes[m] == mark->hashes[right] ? 1 : -1;
+    }
+    for (int attempt = 0; attempt < 2; attempt++, right = 0) {
+        count = 0;
+        for (int m = 0; m < size; m++) {
+            if (mark->hashes[m] != mark->hashes[right]) {
+                wrong[count++] = m;
+            }
+        }
+        if (2 * count < size || right == 0) {
+            break;
+        }
+    }
+    char what[256], when[300];
+    ls_findings__describe(what, sizeof what, &request->call);
+    (void)snprintf(when, sizeof when, "after %s", what);
+    const copy *a = &set->copies[wrong[0]], *b = &set->copies[right];
+    // Ranks go on meanwhile: values are shown where they are still what was noted.
+    bool there = ls_hash(LS_HASH_START, a->data, ls_replica__bytes(a)) == mark->hashes[wrong[0]] &&
+                 ls_hash(LS_HASH_START, b->data, ls_replica__bytes(b)) == mark->hashes[right];
+    copy none = *a;
+    none.count = there ? a->count : 0;
+    none.file = a->file;
+    copy *shown = &none;
+    ls_replica__report(run, &(ls_replica_difference){.shared = set->shared,
+                                                     .wrong = wrong,
+                                                     .count = count,
+                                                     .right = right,
+                                                     .a = shown->data,
+                                                     .b = b->data,
+                                                     .elements = shown->count,
+                                                     .dtype = a->dtype,
+                                                     .when = when,
+                                                     .file = request->call.file,
+                                                     .line = request->call.line,
+                                                     .declared = a->file,
+                                                     .declared_line = a->line});
+    ls_free(NULL, memory, (size_t)size, sizeof(int));
+    set->over = true;
+}
+
 // ---- The last time ------------------------------------------------------------------------------
+static bool idle(const ls_spmd *run, const ls_replica_set *set) {
+    for (int m = 0; m < set->shared->comm->size; m++) {
+        const ls_rank *rank = &run->ranks[set->shared->comm->ranks[m]];
+        for (const ls_request *at = rank->open; at != NULL; at = at->next) {
+            if (ls_replica__touches(at, &set->copies[m])) {
+                return false;
+            }
+        }
+    }
+    return true;
+}
+
 static void last_look(ls_spmd *run, const ls_replica_set *set, const char *when) {
-    if (run->status == LS_OK && run->checks[LS_FINDING_REPLICA_DIVERGED]) {
-        (void)compare(run, set->shared, set->copies, (seen){.when = when}, NULL);
+    char text[400];
+    const ls_replica_since *since = &set->since;
+    ls_replica_seen at = {.when = when};
+    if (since->known) {
+        (void)snprintf(text, sizeof text, "%s, and do since %s at %s:%d", when, since->what,
+                       since->file, since->line);
+        at = (ls_replica_seen){.when = text, .file = since->file, .line = since->line};
+    }
+    if (run->status == LS_OK && run->checks[LS_FINDING_REPLICA_DIVERGED] && idle(run, set)) {
+        (void)ls_replica__compare(run, set->shared, set->copies, at, NULL);
     }
 }
 
@@ -458,10 +479,10 @@ void ls_replica__end(ls_spmd *run) {
             const copy *c = &set->copies[m];
             there = rank->exit_status == 0 && rank->state != LS_RANK_DIED;
             const ls_allocation *allocation = ls_memory__find(rank, c->data);
-            there = there &&
-                    (bytes_of(c) == 0 ||
-                     (allocation != NULL &&
-                      (size_t)(c->data - allocation->start) + bytes_of(c) <= allocation->bytes));
+            there = there && (ls_replica__bytes(c) == 0 ||
+                              (allocation != NULL &&
+                               (size_t)(c->data - allocation->start) + ls_replica__bytes(c) <=
+                                   allocation->bytes));
         }
         if (there) {
             last_look(run, set, "at the end");

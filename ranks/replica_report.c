@@ -33,16 +33,19 @@ void ls_replica__report(ls_spmd *run, const ls_replica_difference *d) {
     int at_fault = ranks[0], not_at_fault = comm->ranks[d->right];
     char list[128], has[80], should[80];
     ls_ranks_format(list, sizeof list, ranks, d->count);
-    value_text(has, sizeof has, a + first * element, d->dtype);
-    value_text(should, sizeof should, b + first * element, d->dtype);
     ls_text text = {0};
-    ls_text_printf(&text,
-                   "replicas on %s differ%s%s: rank%s %s hold%s other bits than %srank %d; element "
-                   "%zu of %zu is %s on rank %d, %s on rank %d; %zu elements differ\n",
+    ls_text_printf(&text, "replicas on %s differ%s%s: rank%s %s hold%s other bits than %srank %d",
                    comm->name, d->when[0] != '\0' ? " " : "", d->when, d->count > 1 ? "s" : "",
                    list, d->count > 1 ? "" : "s",
-                   2 * d->count < comm->size ? "the majority, such as " : "", not_at_fault, first,
-                   d->elements, has, at_fault, should, not_at_fault, differing);
+                   2 * d->count < comm->size ? "the majority, such as " : "", not_at_fault);
+    if (d->elements > 0) {
+        value_text(has, sizeof has, a + first * element, d->dtype);
+        value_text(should, sizeof should, b + first * element, d->dtype);
+        ls_text_printf(&text,
+                       "; element %zu of %zu is %s on rank %d, %s on rank %d; %zu elements differ",
+                       first, d->elements, has, at_fault, should, not_at_fault, differing);
+    }
+    ls_text_printf(&text, "\n");
     if (d->declared != NULL) {
         ls_text_printf(&text, "declared as a replica at %s:%d\n", d->declared, d->declared_line);
     }

@@ -1,9 +1,11 @@
 // Requests: calls on their way, and how a rank waits for them.
 #include "ranks/internal.h"
 
-#define FREED_KEPT 256  // requests of a rank kept after ls_wait, to tell use after free
+#define POLLS_MAX  10000  // in a row, while no rank made or completed a call
+#define FREED_KEPT 256    // requests of a rank kept after ls_wait, to tell use after free
 
 static void release(ls_rank *rank, ls_request *request) {
+    ls_flight__drop(request);
     ls_kept__drop(request);
     ls_free(rank->run->options.allocator, request, 1, sizeof *request);
 }
@@ -60,6 +62,7 @@ void ls_request__unlist(ls_rank *rank, ls_request *request) {
 
 // Keeps the memory for a while, so that a second wait is told from a first.
 void ls_request__free(ls_rank *rank, ls_request *request) {
+    ls_flight__land(request);
     ls_request__unlist(rank, request);
     ls_kept__drop(request);
     request->state = LS_REQUEST_FREED;
@@ -96,6 +99,7 @@ void ls_request__done(ls_request *request, int status) {
     ls_rank *rank = request->rank;
     ls_spmd *run = rank->run;
     request->state = LS_REQUEST_DONE;
+    run->completed += 1;
     request->status = status;
     ls_history_entry *entry = &rank->history[request->number % (uint64_t)run->history];
     if (entry->number == request->number) {
@@ -212,8 +216,8 @@ static int wait_for(ls_rank *rank, ls_request *request, const char *file, int li
     if (request->state == LS_REQUEST_GROUPED) {
         return ls_findings__fatal_call(run, LS_FINDING_DEADLOCK_CYCLE, request,
                                        "it is waited for at %s:%d, inside of the group whose end "
-                                       "makes it: the rank waits for itself",
-                                       file, line);
+                                       "makes it, opened at %s:%d: the rank waits for itself",
+                                       file, line, rank->group_file, rank->group_line);
     }
     int status = LS_OK;
     if (run->direct) {
@@ -231,6 +235,10 @@ static int wait_for(ls_rank *rank, ls_request *request, const char *file, int li
         return run->status != LS_OK ? ls_spmd__failed(run, rank) : status;
     }
     status = request->status;
+    ls_flight__land(request);
+    if (status == LS_OK) {
+        ls_replica_marks__complete(request);
+    }
     ls_request__free(rank, request);
     return status;
 }
@@ -238,11 +246,92 @@ static int wait_for(ls_rank *rank, ls_request *request, const char *file, int li
 int ls_wait_at(const char *file, int line, ls_request *request) {
     ls_rank *rank = ls_schedule__current();
     if (rank == NULL || request == NULL) {
-        return LS_FAIL(LS_ERR_INVALID, "%s:%d: a wait %s", file, line,
-                       rank == NULL ? "outside of a program" : "for no request");
+        return ls_findings__refuse(rank, file, line, "a wait %s",
+                                   rank == NULL ? "outside of a program" : "for no request (NULL)");
     }
     ls_schedule__enter(rank);
     int status = wait_for(rank, request, file, line);
     ls_schedule__leave(rank);
+    return status;
+}
+
+// ---- Several, and polling ----------------------------------------------------------------------
+int ls_wait_all_at(const char *file, int line, ls_request **requests, int count) {
+    int first = LS_OK;
+    for (int i = 0; i < count; i++) {
+        int status = requests[i] != NULL ? ls_wait_at(file, line, requests[i]) : LS_OK;
+        requests[i] = NULL;
+        first = first == LS_OK ? status : first;
+    }
+    return first;
+}
+
+// Others run before a poll, so that a loop of polls comes to an end; where nobody else could, the
+// rank waits, and the run is explained if nobody ever can.
+static int poll(bool *done, ls_rank *rank, ls_request *request, const char *file, int line) {
+    ls_spmd *run = rank->run;
+    *done = false;
+    if (run->status == LS_OK && !listed(rank->open, request)) {
+        return refuse(rank, request, file, line);
+    }
+    if (run->status == LS_OK && !run->direct && request->state != LS_REQUEST_DONE) {
+        rank->polls = rank->polls_since == run->calls + run->completed ? rank->polls + 1 : 0;
+        rank->polls_since = run->calls + run->completed;
+        ls_schedule__give_way(rank);
+    }
+    if (rank->polls > POLLS_MAX && run->status == LS_OK) {
+        *done = true;  // nothing can change any more: as a wait it is explained
+        return wait_for(rank, request, file, line);
+    }
+    if (run->status != LS_OK) {
+        ls_request__drain(rank);
+        return ls_spmd__failed(run, rank);
+    }
+    if (run->direct || request->state == LS_REQUEST_DONE || request->state == LS_REQUEST_GROUPED) {
+        *done = true;
+        return wait_for(rank, request, file, line);
+    }
+    return LS_OK;
+}
+
+int ls_test_at(const char *file, int line, bool *done, ls_request **request) {
+    ls_rank *rank = ls_schedule__current();
+    LS_ASSERT(done != NULL && request != NULL);
+    *done = false;
+    if (rank == NULL || *request == NULL) {
+        return ls_findings__refuse(rank, file, line, "a test %s",
+                                   rank == NULL ? "outside of a program" : "of no request (NULL)");
+    }
+    ls_schedule__enter(rank);
+    int status = poll(done, rank, *request, file, line);
+    ls_schedule__leave(rank);
+    *request = *done ? NULL : *request;
+    return status;
+}
+
+int ls_wait_any_at(const char *file, int line, int *index, ls_request **requests, int count) {
+    LS_ASSERT(index != NULL);
+    *index = -1;
+    int first = -1, open = 0;
+    for (int i = count - 1; i >= 0; i--) {
+        first = requests[i] != NULL ? i : first;
+        open += requests[i] != NULL ? 1 : 0;
+    }
+    while (open > 1) {
+        for (int i = 0; i < count; i++) {
+            bool done = false;
+            int status = requests[i] != NULL ? ls_test_at(file, line, &done, &requests[i]) : LS_OK;
+            if (done || status != LS_OK) {
+                *index = i;
+                return status;
+            }
+        }
+    }
+    if (first < 0) {
+        return LS_OK;
+    }
+    int status = ls_wait_at(file, line, requests[first]);
+    requests[first] = NULL;
+    *index = first;
     return status;
 }

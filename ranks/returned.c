@@ -71,6 +71,47 @@ static void report(ls_spmd *run, ls_finding_id id, const int *ranks, int count, 
     ls_spmd__fail(run, on ? LS_ERR_FINDING : LS_ERR_DEADLOCK, ls_finding_name(id));
 }
 
+// After how many calls the sequence repeats itself: a step; 0: it does not, twice over.
+static int period(const ls_history_entry *const *calls, int count) {
+    for (int length = 1; 2 * length <= count; length++) {
+        int i = count - 1;
+        while (i >= count - length && same_site(calls[i], calls[i - length])) {
+            i -= 1;
+        }
+        if (i < count - length) {
+            return length;
+        }
+    }
+    return 0;
+}
+
+// How many calls on the communicator, and so how many whole steps, `gone` made less than `waiting`.
+static void add_short(ls_text *text, const ls_rank *waiting, const ls_rank *gone,
+                      const ls_shared_comm *shared) {
+    const ls_history_entry *calls[64];
+    int most = ls_comm_member(shared->comm, waiting->id);
+    int least = ls_comm_member(shared->comm, gone->id);
+    LS_ASSERT(most >= 0 && least >= 0);
+    uint64_t missing = shared->rounds[most] - shared->rounds[least];
+    int step = period(calls, sequence(calls, 64, waiting, shared->comm));
+    ls_text_printf(text, "it made %llu calls on %s, rank %d is in its %llu%s",
+                   (unsigned long long)shared->rounds[least], shared->comm->name, waiting->id,
+                   (unsigned long long)shared->rounds[most],
+                   shared->rounds[most] % 10 == 1   ? "st"
+                   : shared->rounds[most] % 10 == 2 ? "nd"
+                   : shared->rounds[most] % 10 == 3 ? "rd"
+                                                    : "th");
+    // A step's first calls are there when the others stop in it.
+    uint64_t steps = step > 0 ? (missing + (uint64_t)step - 1) / (uint64_t)step : 0;
+    if (steps > 0) {
+        ls_text_printf(text, ": %s%.0llu step%s short (a step is %d call%s there)\n",
+                       steps == 1 ? "one" : "", steps == 1 ? 0ULL : (unsigned long long)steps,
+                       steps == 1 ? "" : "s", step, step == 1 ? "" : "s");
+    } else {
+        ls_text_printf(text, "\n");
+    }
+}
+
 // The few that wait made a call too many.
 static void report_extra(ls_spmd *run, const ls_meet *meet, const int *present, int present_count,
                          const ls_rank *gone) {
@@ -126,6 +167,7 @@ static void report_gone(ls_spmd *run, const ls_meet *meet, const int *absent, in
         if (gone->why != NULL) {
             ls_text_printf(&text, "rank %d: %s\n", gone->id, gone->why);
         }
+        add_short(&text, waiting, gone, meet->shared);
     }
     ls_findings__sides(&text, meet->requests, meet->shared->comm->size);
     ls_findings__history(&text, waiting, 4);
@@ -186,6 +228,9 @@ void ls_stuck__returned(ls_spmd *run, const ls_request *request) {
 
 // ---- At the end of a run -----------------------------------------------------------------------
 void ls_stuck__leftovers(ls_spmd *run) {
+    if (ls_stuck__refused(run)) {
+        return;
+    }
     for (ls_shared_comm *at = run->comms; at != NULL && run->status == LS_OK; at = at->next) {
         for (int m = 0; m < at->comm->size && run->status == LS_OK; m++) {
             const ls_request *left = at->sends[m] != NULL ? at->sends[m] : at->recvs[m];

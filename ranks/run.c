@@ -1,15 +1,15 @@
 // A run from its options to its result: threads, their programs, and what is left at the end.
-#define _GNU_SOURCE  // pthread_setname_np, gettid
 #include <limits.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "base/machine.h"
 #include "ranks/internal.h"
+#include "ranks/settings.h"
 
-#define STACK_BYTES_DEFAULT ((size_t)256 << 10)
-#define HISTORY_DEFAULT     16
+#define HISTORY_DEFAULT    16
+#define DEADLINE_DEFAULT_S 300.0
 
 void ls_spmd__fail(ls_spmd *run, int status, const char *why) {
     LS_ASSERT(status != LS_OK);
@@ -95,6 +95,17 @@ static int check_options(const ls_spmd_options *options) {
     return LS_OK;
 }
 
+// Before thousands of threads are made for nothing.
+static int check_machine(const ls_spmd_options *options) {
+    uint64_t most = ls_machine_threads();
+    if ((uint64_t)options->ranks > most) {
+        return LS_FAIL(LS_ERR_RESOURCE,
+                       "%d ranks need a thread each, and this machine gives at most %llu",
+                       options->ranks, (unsigned long long)most);
+    }
+    return LS_OK;
+}
+
 static int check_backend(const ls_spmd_options *options) {
     const ls_world *world = options->backend != NULL ? options->backend->world : NULL;
     if (world != NULL && (ls_world_held_count(world) != ls_world_size(world) ||
@@ -163,7 +174,7 @@ static int make_ranks(ls_spmd *run) {
         rank->file = "";
         rank->history = entries + (size_t)r * (size_t)run->history;
         (void)snprintf(rank->name, sizeof rank->name, "rank %d", r);
-        if (sem_init(&rank->go, 0, 0) != 0) {
+        if (sem_init(&rank->go, 0, 0) != 0 || pthread_mutex_init(&rank->turn, NULL) != 0) {
             return LS_FAIL_RANK(LS_ERR_RESOURCE, r, "rank %d: no semaphore", r);
         }
         LS_TRY(ls_rank_comm__make(&rank->world, run->world_comm, rank, true));
@@ -211,6 +222,7 @@ static void close_run(ls_spmd *run) {
         ls_request__close(&run->ranks[r]);
         ls_memory__close(&run->ranks[r]);
         (void)sem_destroy(&run->ranks[r].go);
+        (void)pthread_mutex_destroy(&run->ranks[r].turn);
     }
     ls_order__close(run);
     ls_replica__close(run);
@@ -224,97 +236,6 @@ static void close_run(ls_spmd *run) {
     }
     ls_schedule__close(run);
     ls_arena_free(run->arena);
-}
-
-// ---- Threads -----------------------------------------------------------------------------------
-static void *rank_main(void *arg) {
-    ls_rank *rank = arg;
-    ls_spmd *run = rank->run;
-    rank->tid = (int)gettid();
-    ls_schedule__wait_for_start(rank);
-    int exit_status = 0, status = LS_OK;
-    if (run->program != NULL && run->backend->ops->enter_rank != NULL) {
-        status = run->backend->ops->enter_rank(run->backend, rank->id);
-    }
-    if (run->program != NULL && status == LS_OK) {
-        exit_status = run->program(rank, run->arg);
-    }
-    const ls_error failed = *ls_error_last();
-    ls_schedule__enter(rank);
-    if (status != LS_OK) {
-        ls_spmd__fail(run, status, ls_error_last()->text);
-    }
-    ls_request__drain(rank);
-    ls_kept__returned(rank);
-    rank->exit_status = exit_status;
-    if (exit_status != LS_OK && failed.code == exit_status && run->status == LS_OK) {
-        rank->why = ls_arena_strdup(run->arena, failed.text);
-    }
-    run->result->exit_status[rank->id] = exit_status;
-    ls_schedule__finish(rank, rank->state == LS_RANK_DIED ? LS_RANK_DIED : LS_RANK_RETURNED);
-    ls_schedule__leave(rank);
-    return NULL;
-}
-
-// Before thousands of threads are made for nothing.
-static int check_machine(const ls_spmd_options *options) {
-    uint64_t most = ls_machine_threads();
-    if ((uint64_t)options->ranks > most) {
-        return LS_FAIL(LS_ERR_RESOURCE,
-                       "%d ranks need a thread each, and this machine gives at most %llu",
-                       options->ranks, (unsigned long long)most);
-    }
-    return LS_OK;
-}
-
-// Starts all threads, or none of the programs.
-static int start_threads(ls_spmd *run, int *started) {
-    pthread_attr_t attributes;
-    // A device's runtime is less modest than the library.
-    size_t stack = run->borrowed ? 16 * STACK_BYTES_DEFAULT : STACK_BYTES_DEFAULT;
-    stack = run->options.stack_bytes != 0 ? run->options.stack_bytes : stack;
-    stack = stack < (size_t)PTHREAD_STACK_MIN ? (size_t)PTHREAD_STACK_MIN : stack;
-    stack = (stack + 4095) / 4096 * 4096;
-    if (pthread_attr_init(&attributes) != 0) {
-        return LS_FAIL(LS_ERR_RESOURCE, "no attributes for threads");
-    }
-    int status = LS_OK;
-    if (pthread_attr_setstacksize(&attributes, stack) != 0) {
-        status = LS_FAIL(LS_ERR_INVALID, "a stack of %zu bytes is not possible", stack);
-    }
-    for (int r = 0; r < run->rank_count && status == LS_OK; r++) {
-        ls_rank *rank = &run->ranks[r];
-        if (pthread_create(&rank->thread, &attributes, rank_main, rank) != 0) {
-            status =
-                LS_FAIL_RANK(LS_ERR_RESOURCE, r, "rank %d: the system gives no thread for it", r);
-            break;
-        }
-        (void)pthread_setname_np(rank->thread, rank->name);
-        *started += 1;
-    }
-    (void)pthread_attr_destroy(&attributes);
-    return status;
-}
-
-static int run_threads(ls_spmd *run) {
-    ls_spmd_program program = run->program;
-    int started = 0, status = start_threads(run, &started);
-    if (status != LS_OK) {
-        run->program = NULL;  // those that exist end at once
-        run->rank_count = started;
-    }
-    run->alive = started;
-    run->program = status == LS_OK ? program : NULL;
-    if (started > 0) {
-        ls_gdb_hook_run(run, 0);
-        ls_schedule__start(run);
-        while (sem_wait(&run->done) != 0) {
-        }
-        for (int r = 0; r < started; r++) {
-            (void)pthread_join(run->ranks[r].thread, NULL);
-        }
-    }
-    return status;
 }
 
 // ---- The whole run -----------------------------------------------------------------------------
@@ -339,9 +260,8 @@ int ls_spmd__verdict(const ls_spmd *run) {
     return LS_OK;
 }
 
-int ls_spmd_run(ls_spmd_result **out, ls_spmd_program program, void *arg,
-                const ls_spmd_options *options) {
-    LS_ASSERT(out != NULL && program != NULL && options != NULL);
+static int run_once(ls_spmd_result **out, ls_spmd_program program, void *arg,
+                    const ls_spmd_options *options) {
     *out = NULL;
     LS_TRY(check_options(options));
     LS_TRY(check_backend(options));
@@ -356,10 +276,13 @@ int ls_spmd_run(ls_spmd_result **out, ls_spmd_program program, void *arg,
     run->arg = arg;
     run->parallel = options->schedule == LS_SCHEDULE_PARALLEL;
     run->history = options->history > 0 ? options->history : HISTORY_DEFAULT;
+    run->deadline_seconds =
+        options->deadline_seconds == 0 ? DEADLINE_DEFAULT_S : options->deadline_seconds;
+    ls_trap__open();
     int status = open_run(run);
     ls_hooks__run_open(run);
     if (status == LS_OK) {
-        status = run_threads(run);
+        status = ls_threads__run(run);
     }
     ls_spmd_result *result = run->result;
     if (status == LS_OK) {
@@ -390,29 +313,58 @@ int ls_spmd_run(ls_spmd_result **out, ls_spmd_program program, void *arg,
     }
     ls_hooks__run_close(run);
     close_run(run);
+    ls_trap__close();
     ls_free(NULL, run, 1, sizeof *run);
     return status;
 }
 
-int ls_spmd_explore(ls_spmd_result **out, uint64_t *failing_seed, ls_spmd_program program,
-                    void *arg, const ls_spmd_options *options, uint64_t first_seed, int tries) {
-    LS_ASSERT(out != NULL && failing_seed != NULL && options != NULL);
-    *out = NULL;
-    *failing_seed = 0;
+static int explore(ls_spmd_result **out, uint64_t *failing_seed, ls_spmd_program program, void *arg,
+                   const ls_spmd_options *options, int tries) {
     ls_spmd_options each = *options;
     each.schedule = LS_SCHEDULE_RANDOM;
     for (int i = 0; i < tries; i++) {
-        each.seed = first_seed + (uint64_t)i;
+        each.seed = options->seed + (uint64_t)i;
         ls_spmd_result *result = NULL;
-        int status = ls_spmd_run(&result, program, arg, &each);
-        if (status != LS_OK) {
+        int status = run_once(&result, program, arg, &each);
+        if (status != LS_OK || i + 1 == tries) {
             *out = result;
-            *failing_seed = each.seed;
+            *failing_seed = status != LS_OK ? each.seed : 0;
             return status;
         }
         ls_spmd_result_free(result);
     }
     return LS_OK;
+}
+
+int ls_spmd_run(ls_spmd_result **out, ls_spmd_program program, void *arg,
+                const ls_spmd_options *options) {
+    LS_ASSERT(out != NULL && program != NULL && options != NULL);
+    ls_spmd_options own = *options;
+    ls_fault faults[LS_SPMD_FAULTS_MAX];
+    uint64_t seed = 0;
+    int tries = 0;
+    *out = NULL;
+    LS_TRY(own.fixed ? LS_OK : ls_spmd__environment(&own, faults, &tries));
+    return tries > 0 ? explore(out, &seed, program, arg, &own, tries)
+                     : run_once(out, program, arg, &own);
+}
+
+int ls_spmd_explore(ls_spmd_result **out, uint64_t *failing_seed, ls_spmd_program program,
+                    void *arg, const ls_spmd_options *options, uint64_t first_seed, int tries) {
+    LS_ASSERT(out != NULL && failing_seed != NULL && options != NULL);
+    ls_spmd_options own = *options;
+    ls_fault faults[LS_SPMD_FAULTS_MAX];
+    int more = 0;
+    *out = NULL;
+    *failing_seed = 0;
+    own.seed = first_seed;
+    LS_TRY(own.fixed ? LS_OK : ls_spmd__environment(&own, faults, &more));
+    int status = explore(out, failing_seed, program, arg, &own, more > 0 ? more : tries);
+    if (status == LS_OK) {
+        ls_spmd_result_free(*out);
+        *out = NULL;
+    }
+    return status;
 }
 
 // ---- Results -----------------------------------------------------------------------------------
@@ -429,6 +381,15 @@ int ls_spmd_finding_count(const ls_spmd_result *result) {
 const ls_finding *ls_spmd_finding(const ls_spmd_result *result, int index) {
     LS_ASSERT(index >= 0 && index < result->finding_count);
     return &result->findings[index];
+}
+
+int ls_spmd_warning_count(const ls_spmd_result *result) {
+    return result->warning_count;
+}
+
+const ls_finding *ls_spmd_warning(const ls_spmd_result *result, int index) {
+    LS_ASSERT(index >= 0 && index < result->warning_count);
+    return &result->warnings[index];
 }
 
 int ls_spmd_exit_status(const ls_spmd_result *result, int rank) {

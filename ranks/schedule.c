@@ -1,12 +1,19 @@
 // The baton: which rank runs. A rank gives it on when it blocks or ends, and, under schedules that
 // ask for it, at every call; who gets it is a function of the seed and of what happened before. In
 // a parallel run there is no baton: a mutex protects the run, and the operating system schedules.
+#include <sched.h>
+
 #include "base/hash.h"
 #include "ranks/internal.h"
 
 #define SCHEDULE_STREAM 0x7363686eu  // of random draws
 
 static _Thread_local ls_rank *current;
+static _Thread_local int inside;  // of the library
+
+bool ls_schedule__inside(void) {
+    return inside > 0;
+}
 
 ls_rank *ls_schedule__current(void) {
     return current;
@@ -44,6 +51,9 @@ static void wait_for(sem_t *semaphore) {
 }
 
 void ls_schedule__enter(ls_rank *rank) {
+    inside += 1;
+    (void)pthread_mutex_lock(&rank->turn);
+    atomic_fetch_add_explicit(&rank->run->beat, 1, memory_order_relaxed);
     if (rank->run->parallel) {
         (void)pthread_mutex_lock(&rank->run->mutex);
     }
@@ -53,6 +63,8 @@ void ls_schedule__leave(ls_rank *rank) {
     if (rank->run->parallel) {
         (void)pthread_mutex_unlock(&rank->run->mutex);
     }
+    (void)pthread_mutex_unlock(&rank->turn);
+    inside -= 1;
 }
 
 // ---- The set of ranks that could run -----------------------------------------------------------
@@ -138,6 +150,7 @@ static void give(ls_spmd *run, ls_rank *from, ls_rank *to) {
     clear_ready(to);
     to->state = LS_RANK_RUNNING;
     run->switches += 1;
+    atomic_store_explicit(&run->baton, to->id, memory_order_relaxed);
     run->digest = ls_hash(run->digest, &to->id, sizeof to->id);
     if (from != to) {
         run->running = to;
@@ -189,6 +202,23 @@ void ls_schedule__yield(ls_rank *rank) {
     bool last = rank->slow || (run->options.schedule == LS_SCHEDULE_DELAY &&
                                run->options.delayed_rank == rank->id);
     if (run->options.schedule != LS_SCHEDULE_RANDOM && !last) {
+        return;
+    }
+    rank->state = LS_RANK_READY;
+    set_ready(rank);
+    ls_rank *next = choose(run, rank->id);
+    give(run, rank, next);
+    if (next != rank) {
+        wait_for(&rank->go);
+    }
+}
+
+void ls_schedule__give_way(ls_rank *rank) {
+    ls_spmd *run = rank->run;
+    if (run->parallel) {
+        (void)pthread_mutex_unlock(&run->mutex);
+        (void)sched_yield();
+        (void)pthread_mutex_lock(&run->mutex);
         return;
     }
     rank->state = LS_RANK_READY;

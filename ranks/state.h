@@ -8,10 +8,13 @@
 
 #include <pthread.h>
 #include <semaphore.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stdatomic.h>
 
 #include "ranks/ranks.h"
 
-#define LS_RANKS_ABI 4
+#define LS_RANKS_ABI 5
 
 typedef struct ls_spmd ls_spmd;
 typedef struct ls_shared_comm ls_shared_comm;
@@ -20,6 +23,8 @@ typedef struct ls_lookahead ls_lookahead;
 typedef struct ls_replica_set ls_replica_set;
 typedef struct ls_sites ls_sites;
 typedef struct ls_crossing ls_crossing;
+typedef struct ls_sums ls_sums;
+#define LS_SUMS_KEPT 64  // results of sums of a communicator
 
 typedef enum ls_rank_state {
     LS_RANK_READY,    // could run, waits for the baton
@@ -43,6 +48,27 @@ typedef struct ls_kept {
     struct ls_kept *next;
     size_t bytes;  // of what follows it
 } ls_kept;
+
+// Pages of a program's buffer that are closed while a call is in flight, see flight.c.
+typedef struct ls_guard {
+    uintptr_t low, high;
+    ls_request *request;
+    bool readable;  // it is sent from
+    struct ls_guard *next, **before;
+} ls_guard;
+
+#define LS_GUARDS_MAX 3  // of a request
+#define LS_PAGE_BYTES ((uintptr_t)4096)
+
+// Where memory, or the result of an asynchronous call, that holds nothing yet comes from.
+typedef struct ls_origin {
+    int rank;
+    int line;  // where it was allocated, or the call was made
+    const char *file;
+    bool in_flight;  // of an asynchronous call
+    bool told;
+    uint32_t next;  // of the same rank; 0: none
+} ls_origin;
 
 // A call on its way: on the stack of a blocking rank, or on the heap for one that is waited for.
 struct ls_request {
@@ -68,19 +94,35 @@ struct ls_request {
     ls_request *next;         // in the rank's list (asynchronous, grouped)
     ls_request *next_p2p;     // in a communicator's list of unmatched sends or receives
     ls_kept *kept;            // on the heap: its counts
+    char *shadow;             // [recv_bytes] of an asynchronous call: its result until the wait
+    ls_call moved;            // the call with its buffers where they are meanwhile
+    uint32_t origin;          // of the pattern that its receive buffer holds
+    bool trapped;             // a closed page of it was touched
+    bool trapped_writing;     // by a write
+    bool told;                // that it was used too early was told of
+    ls_guard guards[LS_GUARDS_MAX];
+    int guard_count;
 };
 
+#define LS_SPLITS_SHOWN 8  // of a call's counts, in texts
+
 typedef struct ls_history_entry {
-    ls_call call;  // counts are not kept
+    ls_call call;  // its counts are those below
     uint64_t number;
     bool done;
+    size_t splits[2][LS_SPLITS_SHOWN];  // of an uneven call: what it sends and receives
 } ls_history_entry;
 
 typedef struct ls_allocation {
     char *start;
     uint64_t number;  // among those that the rank made, from 1
     size_t bytes;
-    size_t clean_start, clean_end;  // known to be written
+    size_t clean_start, clean_end;  // nothing unwritten was found in it
+    bool pages;                     // it has its pages for itself
+    uint32_t origin;                // of its pattern
+    void *block;                    // what the allocator gave, and how much
+    size_t block_bytes;             //
+    bool overrun;                   // it was written beside, which was told of
     bool freed;                     // kept for a while to tell use after free
     const char *file;
     int line;
@@ -103,11 +145,13 @@ struct ls_rank {
     int line;
     pthread_t thread;
     sem_t go;
-    bool slow;         // by a fault
-    int waiting;       // awaited requests that are not done
-    int group_depth;   // of ls_group_start
-    uint64_t groups;   // outermost ones so far
-    ls_request *open;  // asynchronous and grouped calls, oldest first
+    bool slow;             // by a fault
+    int waiting;           // awaited requests that are not done
+    int polls;             // of ls_test in a row, while nothing happened
+    uint64_t polls_since;  // what had happened by then
+    int group_depth;       // of ls_group_start
+    uint64_t groups;       // outermost ones so far
+    ls_request *open;      // asynchronous and grouped calls, oldest first
     ls_request *open_last;
     ls_request *freed, *freed_last;  // FREED requests, oldest first
     int freed_count;
@@ -116,6 +160,20 @@ struct ls_rank {
     int allocation_count, allocation_room;
     int freed_allocations;
     uint64_t allocations_made;
+    uint32_t origins;     // the newest of its; 0: none
+    uintptr_t stack_low;  // of its thread
+    size_t stack_bytes;
+    void *handler_stack;  // of signals
+    stack_t other_stack;
+    sigjmp_buf *escape;      // out of its program; NULL: not in it
+    pthread_mutex_t turn;    // of its threads: one at a time is in the library
+    bool erred;              // a call of it was refused, which was told of
+    const char *group_file;  // where its open group, or else its last one, was opened
+    int group_line;
+    const char *group_end_file;  // and ended; NULL: not yet
+    int group_end_line;
+    _Atomic(const char *) foreign_file;  // a call for it by a thread that is not attached
+    atomic_int foreign_line;
     int lookahead_left;  // calls it may still make after a mismatch
     ls_rank_comm *world;
     ls_rank_comm *axes[LS_MESH_DIMS_MAX];
@@ -155,12 +213,14 @@ struct ls_shared_comm {
     uint64_t count;
     uint64_t room;
     ls_meet *free_meets;
-    ls_request **sends;    // [size] unmatched, by receiver, oldest first
-    ls_request **recvs;    // [size] unmatched, by receiver, oldest first
-    ls_shared_comm *next;  // in run->comms
-    bool of_axis;          // its ls_comm belongs to the axis
-    uint64_t replicas;     // declared so far, by the member that has declared most
-    ls_sites *sites;       // from which lines members met, see sites.c; NULL: not yet
+    ls_request **sends;             // [size] unmatched, by receiver, oldest first
+    ls_request **recvs;             // [size] unmatched, by receiver, oldest first
+    ls_shared_comm *next;           // in run->comms
+    bool of_axis;                   // its ls_comm belongs to the axis
+    uint64_t replicas;              // declared so far, by the member that has declared most
+    ls_sums *sums;                  // its last results, see redundant.c; NULL: none
+    const ls_shared_comm *crossed;  // called on in opposite orders, which was told of
+    ls_sites *sites;                // from which lines members met, see sites.c; NULL: not yet
 };
 
 // An order of two communicators' calls that a rank made while the first was open, see order.c.
@@ -193,6 +253,9 @@ struct ls_spmd {
     bool parallel;
     bool checks[LS_FINDING_COUNT];
     bool moved_values;     // value.*: also in what is only moved
+    bool moved_garbage;    // buffer.uninitialised: also in what is only moved
+    bool brought_inf;      // value.inf_first: also where a rank brought it
+    bool warned;           // collective.redundant_reduce is a finding like others
     bool replicas_always;  // replica.diverged: after every collective
     ls_sites_check sites;  // collective.order_mismatch: of equal calls
     ls_world *world;
@@ -200,6 +263,9 @@ struct ls_spmd {
     bool direct;    // calls go to `backend`, which holds one rank; no threads
     bool borrowed;  // `backend` and `world` are the caller's, and data moves there
     int history;
+    double deadline_seconds;     // of a rank without a call; at most 0: none
+    atomic_uint_least64_t beat;  // calls and turns so far, for the watchdog
+    atomic_int baton;            // whose turn it is; -1: nobody's
     pthread_mutex_t mutex;
     sem_t done;
     int alive;           // ranks whose program has not returned
@@ -209,6 +275,7 @@ struct ls_spmd {
     uint64_t switches;
     uint64_t digest;
     uint64_t calls;
+    uint64_t completed;  // requests
     ls_shared_comm *comms;
     ls_rank_comm *handles;
     ls_axis *axes[LS_MESH_DIMS_MAX];
@@ -222,15 +289,24 @@ struct ls_spmd {
     ls_lookahead *lookahead;  // after a mismatch, see lookahead.c
     ls_crossing *crossings;   // [crossing_count] to be told at the end, see sites.c
     int crossing_count;
+    ls_origin *origins;  // [origin_room], from 1
+    uint32_t origin_count, origin_room;
     ls_spmd_result *result;
     ls_spmd *next_run;  // in ls_gdb_runs
     ls_arena *arena;    // everything that lives as long as the run
 };
 
+#define LS_WARNINGS_MAX 16
+
 struct ls_spmd_result {
     ls_arena *arena;
     ls_finding *findings;
     int finding_count, finding_room;
+    const char **first_texts;  // [finding_room] before the same was found on more ranks
+    const int **first_ranks;   // [finding_room][first_counts]
+    int *first_counts;         // [finding_room]
+    ls_finding warnings[LS_WARNINGS_MAX];
+    int warning_count;
     int rank_count;
     int *exit_status;     // [rank_count]
     const char **missed;  // [fault_count] why a fault was not planted; NULL: it was

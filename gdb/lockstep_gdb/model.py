@@ -8,7 +8,7 @@ import gdb
 from . import memory
 from .memory import Failure
 
-ABI_RANKS = 4
+ABI_RANKS = 5
 ABI_HOOKS = 2
 
 

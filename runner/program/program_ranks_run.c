@@ -140,6 +140,7 @@ static int run_once(ls_program_outcome *out, const ls_scenario *scenario, ls_are
         .faults = ls_program__faults(scenario, arena),
         .fault_count = scenario->fault_count,
         .stack_bytes = STACK_BYTES,
+        .fixed = true,
         .lookahead = lookahead_of(scenario),
     };
     if (spmd.faults == NULL) {

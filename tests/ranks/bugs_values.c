@@ -48,11 +48,11 @@ int bug_replica_asked(ls_rank *self, void *arg) {
     bug_run *run = arg;
     double weights[3] = {1, 2, 3};
     int64_t steps[1] = {7};
+    LS_TRY(ls_replica_declare(steps, 1, LS_I64, WORLD));
+    LS_TRY(ls_replica_declare(weights, 3, LS_F64, WORLD));
     if (ls_rank_id(self) % 4 == 0 && !run->clean) {
         weights[1] += 1e-12;
     }
-    LS_TRY(ls_replica_declare(steps, 1, LS_I64, WORLD));
-    LS_TRY(ls_replica_declare(weights, 3, LS_F64, WORLD));
     LS_TRY(HERE(run, ls_check_replicas(WORLD)));
     LS_TRY(ls_replica_forget(weights, WORLD));
     return ls_replica_forget(steps, WORLD);

@@ -96,7 +96,8 @@ if stable(first) != stable(second):
 
 with open("collectives/finding.h", encoding="utf-8") as header:
     names = {line.split('"')[1] for line in header if "X(LS_FINDING_" in line}
-missing = names - seen
+# A scenario's steps are checked before they run: what a call alone can get wrong they cannot say.
+missing = names - seen - {"call.invalid", "collective.redundant_reduce"}
 if missing or len(names) < 30:
     failures.append(f"{len(names)} findings, none of the catalogue shows {sorted(missing)}")
 

@@ -149,6 +149,44 @@ static int asynchronous(ls_rank *self) {
     return LS_OK;
 }
 
+// The uneven forms, waited for together, one by one and by polling.
+static int uneven_and_waits(ls_rank *self) {
+    enum { MOST = 64, CALLS = 4 };
+    int n = ls_rank_count(self), id = ls_rank_id(self), index = -1;
+    size_t ones[MOST];
+    float own[MOST], root[2][MOST], one[1] = {(float)id}, got[CALLS][MOST] = {{0}};
+    ls_request *q[CALLS] = {0};
+    bool done = false;
+    EXPECT(n <= MOST);
+    for (int i = 0; i < n; i++) {
+        ones[i] = 1;
+        own[i] = (float)i;
+    }
+    LS_TRY(ls_gather_v(one, root[0], 1, ones, LS_F32, 0, WORLD));
+    LS_TRY(ls_scatter_v(own, root[1], 1, ones, LS_F32, 0, WORLD));
+    EXPECT(root[1][0] == (float)id && (id != 0 || root[0][n - 1] == (float)(n - 1)));
+    LS_TRY(ls_all_gather_v_async(one, got[0], 1, ones, LS_F32, WORLD, &q[0]));
+    LS_TRY(ls_reduce_scatter_v_async(own, got[1], 1, ones, LS_F32, LS_SUM, WORLD, &q[1]));
+    LS_TRY(ls_gather_v_async(one, got[2], 1, ones, LS_F32, 0, WORLD, &q[2]));
+    LS_TRY(ls_scatter_v_async(own, got[3], 1, ones, LS_F32, 0, WORLD, &q[3]));
+    while (!done) {
+        LS_TRY(ls_test(&done, &q[0]));
+    }
+    LS_TRY(ls_wait_any(&index, q, CALLS));
+    EXPECT(index >= 1 && q[index] == NULL);
+    LS_TRY(ls_wait_all(q, CALLS));
+    EXPECT(got[0][n - 1] == (float)(n - 1) && got[1][0] == (float)(n * id));
+    EXPECT(got[3][0] == (float)id && (id != 0 || got[2][n - 1] == (float)(n - 1)));
+    // A thread that runs a rank can be no other's; one that has let go of it can.
+    EXPECT(ls_rank_attach(self) == LS_ERR_INVALID);
+    ls_rank_detach(self);
+    LS_TRY(ls_rank_attach(self));
+    double shared = ls_rank_uniform_shared(self, "test", 1), largest = shared;
+    LS_TRY(ls_all_reduce(&largest, &largest, 1, LS_F64, LS_MAX, WORLD));
+    EXPECT(shared == largest && shared >= 0 && shared < 1);
+    return LS_OK;
+}
+
 // What works on the ranks that a process holds works on this rank alone: a tensor is gathered, and
 // two calls of one group meet those of the other ranks.
 static int on_own_backend(ls_rank *self) {
@@ -209,6 +247,7 @@ int every_call(ls_rank *self, void *arg) {
         LS_TRY(uneven(self, half));
         LS_TRY(point_to_point(self));
         LS_TRY(asynchronous(self));
+        LS_TRY(uneven_and_waits(self));
         LS_TRY(ls_comm_destroy(half));
         LS_TRY(ls_comm_destroy(few));
         LS_TRY(on_own_backend(self));

@@ -1,0 +1,120 @@
+// Comparing the copies of a replica, wherever their memory is.
+#include <string.h>
+
+#include "ranks/replica.h"
+
+typedef ls_replica_copy copy;
+
+size_t ls_replica__bytes(const copy *c) {
+    return c->count * ls_dtype_bytes(c->dtype);  // checked when it was declared
+}
+
+// ---- Comparing ----------------------------------------------------------------------------------
+static bool same_bits(const copy *a, const copy *b) {
+    return ls_replica__bytes(a) == 0 || ls_poison__same(a->data, b->data, ls_replica__bytes(a));
+}
+
+bool ls_replica__same_form(const copy *a, const copy *b) {
+    return a->count == b->count && a->dtype == b->dtype;
+}
+
+// The members that are unlike most: wrong [size]; *right is one of the others. Without a majority
+// the first member is right.
+int ls_replica__unlike(int *wrong, int *right, const copy *copies, int size,
+                       bool (*same)(const copy *a, const copy *b)) {
+    int votes = 0, count = 0;
+    for (int m = 0; m < size; m++) {
+        *right = votes == 0 ? m : *right;
+        votes += same(&copies[m], &copies[*right]) ? 1 : -1;
+    }
+    for (int attempt = 0; attempt < 2; attempt++) {
+        count = 0;
+        for (int m = 0; m < size; m++) {
+            if (!same(&copies[m], &copies[*right])) {
+                wrong[count++] = m;
+            }
+        }
+        if (2 * count < size || *right == 0) {
+            break;
+        }
+        *right = 0;
+    }
+    return count;
+}
+
+static void report(ls_spmd *run, const ls_shared_comm *shared, const copy *copies, const int *wrong,
+                   int count, int right, const ls_replica_seen *at) {
+    const copy *a = &copies[wrong[0]];
+    ls_replica__report(run, &(ls_replica_difference){.shared = shared,
+                                                     .wrong = wrong,
+                                                     .count = count,
+                                                     .right = right,
+                                                     .a = a->data,
+                                                     .b = copies[right].data,
+                                                     .elements = a->count,
+                                                     .dtype = a->dtype,
+                                                     .when = at->when,
+                                                     .file = at->file,
+                                                     .line = at->line,
+                                                     .declared = a->declared ? a->file : NULL,
+                                                     .declared_line = a->line});
+}
+
+// Compares copies [size of the communicator]; a member at fault has its site in sites [size] (NULL:
+// at->file and line). Returns whether they are the same.
+static bool compare_here(ls_spmd *run, const ls_shared_comm *shared, const copy *copies,
+                         ls_replica_seen at, ls_request *const *sites) {
+    int size = shared->comm->size, right = 0;
+    bool same = true;
+    for (int m = 1; m < size && same; m++) {
+        same = same_bits(&copies[m], &copies[0]);
+    }
+    void *memory = NULL;
+    if (same || ls_alloc(&memory, NULL, (size_t)size, sizeof(int)) != LS_OK) {
+        return true;
+    }
+    int count = ls_replica__unlike(memory, &right, copies, size, same_bits);
+    int first = ((int *)memory)[0];
+    if (sites != NULL && sites[first] != NULL) {
+        at.file = sites[first]->call.file;
+        at.line = sites[first]->call.line;
+    } else if (at.file == NULL) {
+        const copy *c = &copies[first];
+        at.file = c->freed ? c->freed_file : c->file;
+        at.line = c->freed ? c->freed_line : c->line;
+    }
+    report(run, shared, copies, memory, count, right, &at);
+    ls_free(NULL, memory, (size_t)size, sizeof(int));
+    return false;
+}
+
+// The same where some copies may be in a device's memory. One that cannot be read is left out.
+bool ls_replica__compare(ls_spmd *run, const ls_shared_comm *shared, const copy *copies,
+                         ls_replica_seen at, ls_request *const *sites) {
+    if (run->backend->ops->is_device == NULL) {
+        return compare_here(run, shared, copies, at, sites);
+    }
+    size_t size = (size_t)shared->comm->size;
+    void *memory = NULL, *here = NULL;
+    bool same = true, readable = true;
+    if (ls_alloc(&memory, NULL, size, sizeof(ls_view)) != LS_OK) {
+        return true;
+    }
+    ls_view *views = memory;
+    if (ls_alloc(&here, NULL, size, sizeof(copy)) == LS_OK) {
+        copy *read = here;
+        for (size_t m = 0; m < size; m++) {
+            read[m] = copies[m];
+            views[m] = ls_memory__view(run, copies[m].data, ls_replica__bytes(&copies[m]));
+            read[m].data = views[m].data;
+            readable = readable && (views[m].data != NULL || ls_replica__bytes(&copies[m]) == 0);
+        }
+        same = !readable || compare_here(run, shared, read, at, sites);
+        for (size_t m = 0; m < size; m++) {
+            ls_memory__unview(&views[m]);
+        }
+        ls_free(NULL, here, size, sizeof(copy));
+    }
+    ls_free(NULL, memory, size, sizeof(ls_view));
+    return same;
+}

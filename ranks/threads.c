@@ -1,0 +1,212 @@
+// The threads of a run, one for each rank: their programs, ends of programs that did not return,
+// and the watchdog.
+#define _GNU_SOURCE  // pthread_setname_np, gettid
+#include <errno.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "ranks/internal.h"
+
+#define STACK_BYTES_DEFAULT ((size_t)1 << 20)  // reserved; what is touched counts
+
+// Its program did not return: the rank is dead, and the run is over.
+static void lost(ls_rank *rank, ls_finding_id id, const char *format, ...) LS_PRINTF(3, 4);
+static void lost(ls_rank *rank, ls_finding_id id, const char *format, ...) {
+    ls_spmd *run = rank->run;
+    char why[256];
+    va_list args;
+    va_start(args, format);
+    (void)vsnprintf(why, sizeof why, format, args);
+    va_end(args);
+    rank->state = LS_RANK_DIED;
+    rank->exit_status = LS_ERR_RANK_DIED;
+    if (run->status == LS_OK) {
+        ls_text text = {0};
+        ls_text_printf(&text, "rank %d %s\n", rank->id, why);
+        ls_findings__history(&text, rank, 4);
+        (void)ls_findings__add(run, id, &rank->id, 1, rank->file, rank->line,
+                               ls_findings__string(run, &text));
+        ls_text_free(&text);
+        ls_spmd__fail(run, run->checks[id] ? LS_ERR_FINDING : LS_ERR_RANK_DIED,
+                      ls_finding_name(id));
+    }
+}
+
+static void finish(ls_rank *rank) {
+    ls_spmd *run = rank->run;
+    rank->escape = NULL;
+    ls_request__drain(rank);
+    if (rank->state != LS_RANK_DIED) {
+        ls_kept__returned(rank);
+    }
+    run->result->exit_status[rank->id] = rank->exit_status;
+    ls_schedule__finish(rank, rank->state == LS_RANK_DIED ? LS_RANK_DIED : LS_RANK_RETURNED);
+    ls_schedule__leave(rank);
+    ls_trap__leave_thread(rank);
+}
+
+// The program has ended its thread (pthread_exit), which unwinds.
+static void on_thread_end(void *arg) {
+    ls_rank *rank = arg;
+    ls_schedule__enter(rank);
+    lost(rank, LS_FINDING_RANK_DIED, "ended its thread (pthread_exit) after its last call%s",
+         rank->line > 0 ? "" : ", of which there was none");
+    finish(rank);
+}
+
+static void run_program(ls_rank *rank) {
+    ls_spmd *run = rank->run;
+    sigjmp_buf escape;
+    rank->escape = &escape;
+    switch (sigsetjmp(escape, 1)) {
+    case LS_ESCAPE_STACK:
+        if (!ls_schedule__inside()) {
+            ls_schedule__enter(rank);
+        }
+        lost(rank, LS_FINDING_RANK_DIED,
+             "used up its stack of %zu KiB (options.stack_bytes gives it a larger one)",
+             rank->stack_bytes / 1024);
+        break;
+    case LS_ESCAPE_DEADLINE:
+        ls_schedule__enter(rank);
+        lost(rank, LS_FINDING_MISSING_RANK,
+             "has run for %g s without a call (options.deadline_seconds), while the others wait",
+             run->deadline_seconds);
+        break;
+    default:
+        rank->exit_status = run->program(rank, run->arg);
+        const ls_error failed = *ls_error_last();
+        ls_schedule__enter(rank);
+        if (rank->exit_status != LS_OK && failed.code == rank->exit_status &&
+            run->status == LS_OK) {
+            rank->why = ls_arena_strdup(run->arena, failed.text);
+        }
+        break;
+    }
+}
+
+static void *rank_main(void *arg) {
+    ls_rank *rank = arg;
+    ls_spmd *run = rank->run;
+    rank->tid = (int)gettid();
+    ls_trap__enter_thread(rank);
+    ls_schedule__wait_for_start(rank);
+    int status = LS_OK;
+    if (run->program != NULL && run->backend->ops->enter_rank != NULL) {
+        status = run->backend->ops->enter_rank(run->backend, rank->id);
+    }
+    pthread_cleanup_push(on_thread_end, rank);
+    if (run->program != NULL && status == LS_OK) {
+        run_program(rank);
+    } else {
+        ls_schedule__enter(rank);
+    }
+    pthread_cleanup_pop(0);
+    if (status != LS_OK) {
+        ls_spmd__fail(run, status, ls_error_last()->text);
+    }
+    finish(rank);
+    return NULL;
+}
+
+// Starts all threads, or none of the programs.
+static int start_threads(ls_spmd *run, int *started) {
+    pthread_attr_t attributes;
+    // A device's runtime is less modest than the library.
+    size_t stack = run->borrowed ? 4 * STACK_BYTES_DEFAULT : STACK_BYTES_DEFAULT;
+    stack = run->options.stack_bytes != 0 ? run->options.stack_bytes : stack;
+    stack = stack < (size_t)PTHREAD_STACK_MIN ? (size_t)PTHREAD_STACK_MIN : stack;
+    stack = (stack + 4095) / 4096 * 4096;
+    if (pthread_attr_init(&attributes) != 0) {
+        return LS_FAIL(LS_ERR_RESOURCE, "no attributes for threads");
+    }
+    int status = LS_OK;
+    if (pthread_attr_setstacksize(&attributes, stack) != 0) {
+        status = LS_FAIL(LS_ERR_INVALID, "a stack of %zu bytes is not possible", stack);
+    }
+    // Reserved alone, and so large that a frame of ordinary size cannot step over it.
+    (void)pthread_attr_setguardsize(&attributes, LS_STACK_GUARD_BYTES);
+    for (int r = 0; r < run->rank_count && status == LS_OK; r++) {
+        ls_rank *rank = &run->ranks[r];
+        if (pthread_create(&rank->thread, &attributes, rank_main, rank) != 0) {
+            status =
+                LS_FAIL_RANK(LS_ERR_RESOURCE, r, "rank %d: the system gives no thread for it", r);
+            break;
+        }
+        (void)pthread_setname_np(rank->thread, rank->name);
+        *started += 1;
+    }
+    (void)pthread_attr_destroy(&attributes);
+    return status;
+}
+
+// Whether a debugger has the process, which may stop it for as long as it likes.
+static bool is_traced(void) {
+    char line[128];
+    bool traced = false;
+    FILE *file = fopen("/proc/self/status", "r");
+    while (file != NULL && fgets(line, sizeof line, file) != NULL) {
+        traced =
+            traced || (strncmp(line, "TracerPid:", 10) == 0 && strtol(line + 10, NULL, 10) > 0);
+    }
+    if (file != NULL) {
+        (void)fclose(file);
+    }
+    return traced;
+}
+
+// Waits for the end of all ranks. A rank that runs for longer than the deadline and makes no call
+// is taken out of its program.
+static void watch_threads(ls_spmd *run) {
+    uint64_t beat = 0;
+    double waited = 0;
+    struct timespec until;
+    while (true) {
+        (void)clock_gettime(CLOCK_REALTIME, &until);
+        double step = run->deadline_seconds < 2 ? run->deadline_seconds / 2 : 1;
+        until.tv_nsec += (long)(step * 1e9) % 1000000000;
+        until.tv_sec += (time_t)step + until.tv_nsec / 1000000000;
+        until.tv_nsec %= 1000000000;
+        int failed =
+            run->deadline_seconds > 0 ? sem_timedwait(&run->done, &until) : sem_wait(&run->done);
+        if (failed == 0) {
+            return;
+        }
+        uint64_t now = atomic_load(&run->beat);
+        waited = errno == ETIMEDOUT && now == beat ? waited + step : 0;
+        beat = now;
+        int running = atomic_load(&run->baton);
+        if (waited < run->deadline_seconds || run->deadline_seconds <= 0 || is_traced()) {
+            continue;
+        }
+        for (int r = 0; r < run->rank_count; r++) {
+            if (running == r || run->parallel) {
+                (void)pthread_kill(run->ranks[r].thread, LS_SIGNAL_ESCAPE);
+            }
+        }
+    }
+}
+
+int ls_threads__run(ls_spmd *run) {
+    ls_spmd_program program = run->program;
+    int started = 0, status = start_threads(run, &started);
+    if (status != LS_OK) {
+        run->program = NULL;  // those that exist end at once
+        run->rank_count = started;
+    }
+    run->alive = started;
+    run->program = status == LS_OK ? program : NULL;
+    if (started > 0) {
+        ls_gdb_hook_run(run, 0);
+        ls_schedule__start(run);
+        watch_threads(run);
+        for (int r = 0; r < started; r++) {
+            (void)pthread_join(run->ranks[r].thread, NULL);
+        }
+    }
+    return status;
+}

@@ -1,0 +1,134 @@
+// What the hardware tells: an access to closed pages of a call in flight (flight.c), and the end of
+// a rank's stack. And the signal by which the watchdog ends a rank that makes no call. Anything
+// else goes to whoever handled it before.
+#define _GNU_SOURCE  // REG_ERR, pthread_getattr_np
+#include <signal.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <ucontext.h>
+
+#include "ranks/internal.h"
+
+#define HANDLER_STACK_BYTES ((size_t)64 << 10)
+
+static pthread_mutex_t users_mutex = PTHREAD_MUTEX_INITIALIZER;
+static int users;  // runs
+static struct sigaction before, before_escape;
+
+static bool is_write(const void *context) {
+#if defined(__x86_64__)
+    const ucontext_t *at = context;
+    return (at->uc_mcontext.gregs[REG_ERR] & 2) != 0;
+#else
+    (void)context;
+    return false;
+#endif
+}
+
+static bool at_stack_end(const ls_rank *rank, uintptr_t address) {
+    return rank->stack_low != 0 && address >= rank->stack_low - LS_STACK_GUARD_BYTES &&
+           address < rank->stack_low + LS_STACK_GUARD_BYTES;
+}
+
+// Not a helper's that is attached to it.
+static bool own_thread(const ls_rank *rank) {
+    return rank->escape != NULL && pthread_equal(rank->thread, pthread_self()) != 0;
+}
+
+static void pass_on(int signal, siginfo_t *info, void *context) {
+    if ((before.sa_flags & SA_SIGINFO) != 0) {
+        before.sa_sigaction(signal, info, context);
+    } else if (before.sa_handler == SIG_DFL || before.sa_handler == SIG_IGN) {
+        (void)sigaction(SIGSEGV, &before, NULL);  // the access is made again, without us
+    } else {
+        before.sa_handler(signal);
+    }
+}
+
+static void on_fault(int signal, siginfo_t *info, void *context) {
+    uintptr_t address = (uintptr_t)info->si_addr;
+    ls_rank *rank = ls_schedule__current();
+    if (info->si_code == SEGV_ACCERR) {
+        ls_request *request = ls_flight__trapped(address, is_write(context));
+        if (request != NULL) {
+            // Another thread's access is told of at the wait; the library's own means nothing.
+            if (ls_schedule__inside()) {
+                request->trapped = false;
+            } else if (rank != NULL && request->rank == rank) {
+                ls_schedule__enter(rank);
+                ls_flight__tell(request);
+                ls_schedule__leave(rank);
+            }
+            return;
+        }
+        if (rank != NULL && own_thread(rank) && at_stack_end(rank, address)) {
+            siglongjmp(*rank->escape, LS_ESCAPE_STACK);
+        }
+    }
+    pass_on(signal, info, context);
+}
+
+static void on_escape(int signal) {
+    ls_rank *rank = ls_schedule__current();
+    (void)signal;
+    if (rank != NULL && own_thread(rank) && !ls_schedule__inside()) {
+        siglongjmp(*rank->escape, LS_ESCAPE_DEADLINE);
+    }
+}
+
+void ls_trap__open(void) {
+    (void)pthread_mutex_lock(&users_mutex);
+    if (users++ == 0) {
+        struct sigaction own = {.sa_sigaction = on_fault,
+                                .sa_flags = SA_SIGINFO | SA_ONSTACK | SA_NODEFER};
+        (void)sigemptyset(&own.sa_mask);
+        (void)sigaction(SIGSEGV, &own, &before);
+        struct sigaction escape = {.sa_handler = on_escape, .sa_flags = SA_ONSTACK};
+        (void)sigemptyset(&escape.sa_mask);
+        (void)sigaction(LS_SIGNAL_ESCAPE, &escape, &before_escape);
+    }
+    (void)pthread_mutex_unlock(&users_mutex);
+}
+
+void ls_trap__close(void) {
+    (void)pthread_mutex_lock(&users_mutex);
+    LS_ASSERT(users > 0);
+    if (--users == 0) {
+        struct sigaction now;
+        if (sigaction(SIGSEGV, NULL, &now) == 0 && now.sa_sigaction == on_fault) {
+            (void)sigaction(SIGSEGV, &before, NULL);
+        }
+        (void)sigaction(LS_SIGNAL_ESCAPE, &before_escape, NULL);
+    }
+    (void)pthread_mutex_unlock(&users_mutex);
+}
+
+void ls_trap__enter_thread(ls_rank *rank) {
+    pthread_attr_t attributes;
+    void *low = NULL;
+    size_t bytes = 0;
+    if (pthread_getattr_np(pthread_self(), &attributes) == 0) {
+        if (pthread_attr_getstack(&attributes, &low, &bytes) == 0) {
+            rank->stack_low = (uintptr_t)low;
+            rank->stack_bytes = bytes;
+        }
+        (void)pthread_attr_destroy(&attributes);
+    }
+    // Reserved, and touched when a handler runs.
+    void *memory = mmap(NULL, HANDLER_STACK_BYTES, PROT_READ | PROT_WRITE,
+                        MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (memory != MAP_FAILED) {
+        const stack_t own = {.ss_sp = memory, .ss_size = HANDLER_STACK_BYTES};
+        (void)sigaltstack(&own, &rank->other_stack);
+        rank->handler_stack = memory;
+    }
+}
+
+void ls_trap__leave_thread(ls_rank *rank) {
+    rank->escape = NULL;
+    if (rank->handler_stack != NULL) {
+        (void)sigaltstack(&rank->other_stack, NULL);  // a sanitizer may have its own
+        (void)munmap(rank->handler_stack, HANDLER_STACK_BYTES);
+        rank->handler_stack = NULL;
+    }
+}
