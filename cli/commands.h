@@ -24,6 +24,7 @@
     X(traffic)                                                                                     \
     X(calibrate)                                                                                   \
     X(bench)                                                                                       \
+    X(spmd)                                                                                        \
     X(gdb)                                                                                         \
     X(doctor)                                                                                      \
     CLI_COMMAND_RANK(X)

@@ -1,0 +1,35 @@
+# A program of one's own, its words, and what is asked wrong.
+$ lockstep spmd --quiet $(dirname $(which lockstep))/tests/cli/libspmd_program.so -- hello
+> spmd: 1 passed, 0 failed, 0 skipped
+! hello: 8
+$ lockstep spmd --mesh host=3,gpu=2 $(dirname $(which lockstep))/tests/cli/libspmd_program.so:leaves | grep -v exited
+> FAIL  ...
+> 
+> ... (failed)
+>     rank 2 returned (status 0) while others wait for it in a call on world
+>     it made 0 calls on world, rank 0 is in its 1st
+>       ranks 0, 1, 3-5: barrier on world at ...spmd_program.c:22
+>     last calls of rank 0, newest last:
+>       barrier on world (not complete) at ...spmd_program.c:22
+>     rank 2 has made no call
+>   reproduce: lockstep spmd --ranks 6 --mesh host=3,gpu=2 --schedule round-robin --seed 0 .../libspmd_program.so:leaves
+> 
+> spmd: 0 passed, 1 failed, 0 skipped
+$ lockstep spmd --quiet --explore 20 --checks all $(dirname $(which lockstep))/tests/cli/libspmd_program.so
+> spmd: 1 passed, 0 failed, 0 skipped
+$ lockstep spmd --quiet --faults die@1:0 $(dirname $(which lockstep))/tests/cli/libspmd_program.so | grep -c rank.died
+> 1
+$ lockstep spmd --faults dye@1:0 $(dirname $(which lockstep))/tests/cli/libspmd_program.so
+! lockstep: error: there is no fault 'dye'; did you mean 'die'?
+? 2
+$ lockstep spmd --mesh 2xy $(dirname $(which lockstep))/tests/cli/libspmd_program.so
+! lockstep: error: a dimension of a mesh needs a number, not 'y'
+? 2
+$ lockstep spmd $(dirname $(which lockstep))/tests/cli/libspmd_program.so:nowhere
+! lockstep: error: .../libspmd_program.so has no function nowhere; name another as .../libspmd_program.so:FUNCTION
+? 2
+$ lockstep spmd
+! lockstep: error: an argument is missing: PROGRAM.so[:FUNCTION] [-- ARGUMENTS]
+! usage: lockstep spmd [options] PROGRAM.so[:FUNCTION] [-- ARGUMENTS]
+! 'lockstep spmd --help' lists the options
+? 2
