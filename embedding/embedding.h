@@ -7,5 +7,6 @@
 #include "embedding/jagged.h"
 #include "embedding/module.h"
 #include "embedding/oracle.h"
+#include "embedding/training.h"
 
 #endif

@@ -3,6 +3,7 @@
 #define LS_EMBEDDING_INTERNAL_H
 
 #include "embedding/module.h"
+#include "embedding/training.h"
 #include "kernels/device.h"
 
 // A (table, feature) pair: the unit of outputs.
@@ -78,6 +79,7 @@ struct ls_embedding {
     int group_count;
     ls_bad_id bad_id;
     bool has_bad_id;
+    int64_t step;  // updates made
 };
 
 // What one held rank owns of one group in one pass. (device): memory of the module's device.

@@ -73,6 +73,9 @@ typedef struct ls_table {
     bool has_padding_id;           // ids equal to padding_id do not count in a pooled bag
     int64_t padding_id;            // in [0, rows)
     ls_mean_divisor mean_divisor;  // mean alone
+    double max_norm;  // before a lookup, rows that it needs whose norm is larger are scaled down to
+                      // this in place; 0: none
+    double norm_type;  // the p of that norm; 0: 2
 } ls_table;
 
 // Writes rows [row, row + rows) x columns [column, column + columns) of table `table` to `out`
