@@ -1,8 +1,22 @@
 // One collective of the module: all held ranks' calls, handed to the backend together.
 #include "embedding/internal.h"
 
+// The elements that count says, of the kinds that have it.
+static size_t count_of(const embedding_exchange *exchange, const embedding_side *side, int member) {
+    switch (exchange->kind) {
+    case LS_REDUCE_SCATTER:
+        return side->send_counts[member];
+    case LS_ALL_GATHER:
+        return side->recv_counts[member];
+    case LS_ALL_REDUCE:
+        return side->count;
+    default:
+        LS_ASSERT(exchange->kind == LS_ALL_TO_ALL);
+        return 0;
+    }
+}
+
 static ls_call make_call(const embedding_exchange *exchange, const embedding_side *side) {
-    bool scatters = exchange->kind == LS_REDUCE_SCATTER;
     int member = ls_comm_member(exchange->comm, side->rank);
     LS_ASSERT(member >= 0);
     return (ls_call){.kind = exchange->kind,
@@ -10,9 +24,9 @@ static ls_call make_call(const embedding_exchange *exchange, const embedding_sid
                      .rank = side->rank,
                      .dtype = exchange->dtype,
                      .op = exchange->op,
-                     .count = scatters ? side->send_counts[member] : 0,
+                     .count = count_of(exchange, side, member),
                      .send_counts = side->send_counts,
-                     .recv_counts = scatters ? NULL : side->recv_counts,
+                     .recv_counts = side->recv_counts,
                      .send = side->send,
                      .recv = side->recv,
                      .purpose = exchange->what,
@@ -21,7 +35,6 @@ static ls_call make_call(const embedding_exchange *exchange, const embedding_sid
 
 int ls_embedding__exchange(ls_backend *backend, const embedding_exchange *exchange,
                            const embedding_side *sides, int side_count) {
-    LS_ASSERT(exchange->kind == LS_ALL_TO_ALL || exchange->kind == LS_REDUCE_SCATTER);
     if (side_count == 0) {
         return LS_OK;
     }

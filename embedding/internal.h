@@ -196,11 +196,9 @@ int ls_embedding__input_dist(ls_embedding_pass *pass, const ls_keyed_jagged *con
 int ls_embedding__lookup(ls_embedding_pass *pass, const ls_stage_sink *sink);
 int ls_embedding__output_dist(ls_embedding_pass *pass, const ls_stage_sink *sink);
 
-// exchange.c: one uneven all_to_all per held rank of `comm` (or a reduce_scatter), in the device's
-// or in ordinary memory.
-// send, recv [held ranks of the comm] and counts [held][comm size], in held order.
+// exchange.c: one collective of the held ranks of `comm`, in the device's or in ordinary memory.
 typedef struct embedding_exchange {
-    ls_kind kind;  // LS_ALL_TO_ALL or LS_REDUCE_SCATTER
+    ls_kind kind;  // LS_ALL_TO_ALL, LS_REDUCE_SCATTER, LS_ALL_GATHER or LS_ALL_REDUCE
     ls_comm *comm;
     ls_dtype dtype;
     ls_op op;
@@ -211,11 +209,71 @@ typedef struct embedding_side {
     int rank;
     const void *send;
     void *recv;
-    const size_t *send_counts;  // [comm size]
-    const size_t *recv_counts;  // [comm size], all_to_all alone
+    const size_t *send_counts;  // [comm size]: all_to_all, reduce_scatter
+    const size_t *recv_counts;  // [comm size]: all_to_all, all_gather
+    size_t count;               // all_reduce
 } embedding_side;
 int ls_embedding__exchange(ls_backend *backend, const embedding_exchange *exchange,
                            const embedding_side *sides, int side_count);
+
+// transit.c: the way of one held rank's pooled results of a group to their sources, or of the
+// gradients back. The same counts serve both: what one sends the other receives.
+typedef struct embedding_transit {
+    int rank, node, place;   // rank = node * width + place
+    const int64_t *batches;  // [world size]
+    // Elements:
+    size_t *by_place;        // [width] of the node's partial results, by the place of the source
+    size_t *by_source_node;  // [nodes] of those with this place, by the node of the source
+    size_t *by_owner_node;   // [nodes] of this rank's own outputs, by the node of the owner
+    size_t partials, outputs;
+    // On the device:
+    void *partial;   // [bags, columns of the node]
+    void *reduced;   // [batches of the sources with equal place, by node][columns of the node]
+    void *received;  // per node: [own batch, columns of that node]
+} embedding_transit;
+int ls_embedding__transits_create(embedding_transit **out, const ls_embedding_pass *pass,
+                                  const embedding_group *group, ls_arena *arena);
+// partial -> reduced, over each node; backward: gathers them again.
+int ls_embedding__transit_reduce(const ls_embedding_pass *pass, const embedding_group *group,
+                                 embedding_transit *ways, bool backward, embedding_pool *scratch);
+// reduced -> received, among the ranks with equal place; backward: the other way.
+int ls_embedding__transit_exchange(const ls_embedding_pass *pass, const embedding_group *group,
+                                   embedding_transit *ways, bool backward, embedding_pool *scratch);
+// received -> outputs [pairs] of the rank (of those that are the group's); backward: the other way.
+int ls_embedding__transit_outputs(const ls_embedding_pass *pass, const embedding_group *group,
+                                  const embedding_transit *way, void *const *outputs,
+                                  bool backward);
+int ls_embedding__take_elements(embedding_pool *memory, void **out, int rank, const char *what,
+                                size_t count, ls_dtype dtype);
+
+// Some columns of an array (device).
+typedef struct embedding_columns {
+    void *data;
+    int64_t stride, column;  // of a row, and the first one
+} embedding_columns;
+int ls_embedding__copy_columns(ls_device *device, const embedding_columns *to,
+                               const embedding_columns *from, int64_t columns, int64_t rows,
+                               ls_dtype dtype);
+
+// rows.c: one row for each id that a group's sources sent to its owners.
+typedef struct embedding_rows {
+    ls_dtype dtype;
+    int64_t columns;   // of a row; 0: those of the slot's shard
+    bool to_owner;     // else to the source
+    const char *what;  // for messages
+    void ***owned;     // [held][own slots] (device) [ids, columns], in the order of the slot's ids
+    void **sourced;    // [held] (device) slot by slot: [sent ids, columns]; to the source: taken
+} embedding_rows;
+int ls_embedding__exchange_rows(const ls_embedding_pass *pass, const embedding_group *group,
+                                const embedding_rows *rows, embedding_pool *scratch);
+
+// division.c: divides values [batch, dim] (device), which are a pair's outputs or their gradients,
+// by what its source divides by.
+int ls_embedding__divide(const ls_embedding *module, const embedding_input *pair, int index,
+                         void *values);
+// values [rows, columns] (device) times a factor, in place.
+int ls_embedding__scale(const ls_embedding *module, void *values, double factor, ls_dtype dtype,
+                        int64_t rows, int64_t columns);
 
 // pass.c: hands an array to the sink, if any. shard -1: no index in the field's name.
 typedef struct embedding_emission {

@@ -1,0 +1,87 @@
+// What a source divides by: a mean by its bags, with TorchRec's quirks where they are asked for.
+// Linear, so the same acts on outputs (output_dist) and on their gradients (backward).
+#include "embedding/internal.h"
+
+// Sharding types whose means TorchRec divides on the source rank, after its reduce_scatter.
+static bool by_rows(const embedding_group *group) {
+    return group->sharding == LS_ROW_WISE || group->sharding == LS_TABLE_ROW_WISE;
+}
+
+// One pair's values [batch, dim] of one source.
+typedef struct division {
+    const ls_embedding *module;
+    const ls_table *table;
+    const embedding_group *group;
+    const ls_jagged *bags;  // (device)
+    void *values;           // (device)
+} division;
+
+static int divide(const division *d, bool by_weights, double added) {
+    ls_device *device = d->module->device;
+    size_t dim = (size_t)d->table->dim;
+    return device->ops->divide_bags(device, d->values, dim, d->group->dtype, dim, d->bags->ids,
+                                    d->bags->offsets,
+                                    by_weights && d->table->weighted ? d->bags->weights : NULL,
+                                    added, ls_embedding__padding(d->table), (size_t)d->bags->batch);
+}
+
+static int divide_mean(const division *d) {
+    if (d->group->sharding == LS_GRID && d->module->quirks.grid_mean_not_divided) {
+        return LS_OK;
+    }
+    bool as_torchrec = d->table->mean_divisor == LS_MEAN_TORCHREC && by_rows(d->group);
+    return divide(d, d->table->mean_divisor == LS_MEAN_WEIGHTS || as_torchrec,
+                  as_torchrec ? LS_TORCHREC_MEAN_EPSILON : 0);
+}
+
+static bool has_mean_by_rows(const ls_embedding *module) {
+    bool found = false;
+    for (int t = 0; t < module->table_count; t++) {
+        found = found || (module->tables[t].config->pooling == LS_POOL_MEAN &&
+                          by_rows(&module->groups[module->tables[t].group]));
+    }
+    return found;
+}
+
+// The quirk row_wise_mean_divides_others.
+static int divide_once_more(const division *d) {
+    if (!d->module->quirks.row_wise_mean_divides_others || !has_mean_by_rows(d->module)) {
+        return LS_OK;
+    }
+    if (!by_rows(d->group)) {
+        return divide(d, true, LS_TORCHREC_MEAN_EPSILON);
+    }
+    if (d->table->pooling == LS_POOL_MEAN) {
+        return LS_OK;
+    }
+    return ls_embedding__scale(d->module, d->values, 1 / (1 + LS_TORCHREC_MEAN_EPSILON),
+                               d->group->dtype, d->bags->batch, d->table->dim);
+}
+
+int ls_embedding__scale(const ls_embedding *module, void *values, double factor, ls_dtype dtype,
+                        int64_t rows, int64_t columns) {
+    size_t count;
+    double element;
+    LS_TRY(ls_embedding__count(&count, rows, columns, 1));
+    ls_element_from_f64(&element, dtype, factor);
+    return count == 0
+               ? LS_OK
+               : module->device->ops->scale(module->device, values, values, &element, dtype, count);
+}
+
+int ls_embedding__divide(const ls_embedding *module, const embedding_input *pair, int index,
+                         void *values) {
+    const embedding_table *table = &module->tables[module->pairs[index].table];
+    const division d = {.module = module,
+                        .table = table->config,
+                        .group = &module->groups[table->group],
+                        .bags = &pair->bags,
+                        .values = values};
+    if (d.group->pooling != LS_POOL_SUM || pair->bags.batch == 0) {
+        return LS_OK;
+    }
+    if (d.table->pooling == LS_POOL_MEAN) {
+        LS_TRY(divide_mean(&d));
+    }
+    return divide_once_more(&d);
+}

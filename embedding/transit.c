@@ -1,0 +1,165 @@
+// The ways of pooled results between owners and sources, there (output_dist) and back (backward):
+// over the ranks of each node, and among the ranks with equal place in their nodes.
+#include "embedding/internal.h"
+
+int ls_embedding__take_elements(embedding_pool *memory, void **out, int rank, const char *what,
+                                size_t count, ls_dtype dtype) {
+    const embedding_array array = {rank, -1, what, count, ls_dtype_bytes(dtype)};
+    return ls_embedding__take(memory, out, &array);
+}
+
+int ls_embedding__copy_columns(ls_device *device, const embedding_columns *to,
+                               const embedding_columns *from, int64_t columns, int64_t rows,
+                               ls_dtype dtype) {
+    size_t bytes = ls_dtype_bytes(dtype);
+    if (rows == 0 || columns == 0) {
+        return LS_OK;
+    }
+    return device->ops->copy_2d(
+        device, (char *)to->data + (size_t)to->column * bytes, (size_t)to->stride * bytes,
+        (const char *)from->data + (size_t)from->column * bytes, (size_t)from->stride * bytes,
+        (size_t)columns * bytes, (size_t)rows);
+}
+
+static int count_way(const ls_embedding *module, const embedding_group *group,
+                     embedding_transit *way, ls_arena *arena) {
+    int nodes = module->size / group->width;
+    ARENA_NEW(way->by_place, arena, group->width);
+    ARENA_NEW(way->by_source_node, arena, nodes);
+    ARENA_NEW(way->by_owner_node, arena, nodes);
+    for (int source = 0; source < module->size; source++) {
+        size_t count, *place = &way->by_place[source % group->width];
+        LS_TRY(
+            ls_embedding__count(&count, way->batches[source], group->node_columns[way->node], 1));
+        LS_TRY(ls_size_add(place, *place, count));
+    }
+    for (int node = 0; node < nodes; node++) {
+        LS_TRY(ls_embedding__count(&way->by_source_node[node],
+                                   way->batches[node * group->width + way->place],
+                                   group->node_columns[way->node], 1));
+        LS_TRY(ls_embedding__count(&way->by_owner_node[node], way->batches[way->rank],
+                                   group->node_columns[node], 1));
+        LS_TRY(ls_size_add(&way->outputs, way->outputs, way->by_owner_node[node]));
+    }
+    for (int place = 0; place < group->width; place++) {
+        LS_TRY(ls_size_add(&way->partials, way->partials, way->by_place[place]));
+    }
+    return LS_OK;
+}
+
+int ls_embedding__transits_create(embedding_transit **out, const ls_embedding_pass *pass,
+                                  const embedding_group *group, ls_arena *arena) {
+    const ls_embedding *module = pass->module;
+    embedding_transit *ways;
+    ARENA_NEW(ways, arena, pass->held_count);
+    for (int h = 0; h < pass->held_count; h++) {
+        int rank = ls_world_held(module->world)[h];
+        ways[h] = (embedding_transit){.rank = rank,
+                                      .node = rank / group->width,
+                                      .place = rank % group->width,
+                                      .batches = pass->parts[h][group - module->groups].batches};
+        LS_TRY(count_way(module, group, &ways[h], arena));
+    }
+    *out = ways;
+    return LS_OK;
+}
+
+int ls_embedding__transit_reduce(const ls_embedding_pass *pass, const embedding_group *group,
+                                 embedding_transit *ways, bool backward, embedding_pool *scratch) {
+    const ls_embedding *module = pass->module;
+    embedding_side *sides;
+    ARENA_NEW(sides, scratch->arena, pass->held_count);
+    for (int node = 0; node < module->size / group->width; node++) {
+        int side_count = 0;
+        for (int h = 0; h < pass->held_count; h++) {
+            embedding_transit *way = &ways[h];
+            if (way->node != node) {
+                continue;
+            }
+            void **to = backward ? &way->partial : &way->reduced;
+            LS_TRY(ls_embedding__take_elements(
+                scratch, to, way->rank, backward ? "gradients of a node" : "reduced results",
+                backward ? way->partials : way->by_place[way->place], group->dtype));
+            sides[side_count++] = (embedding_side){.rank = way->rank,
+                                                   .send = backward ? way->reduced : way->partial,
+                                                   .recv = *to,
+                                                   .send_counts = backward ? NULL : way->by_place,
+                                                   .recv_counts = backward ? way->by_place : NULL};
+        }
+        embedding_exchange exchange = {.kind = backward ? LS_ALL_GATHER : LS_REDUCE_SCATTER,
+                                       .comm = group->reduce[node],
+                                       .dtype = group->dtype,
+                                       .op = group->pooling == LS_POOL_MAX ? LS_MAX : LS_SUM,
+                                       .what = backward ? "output_dist_backward gather"
+                                                        : "output_dist reduce"};
+        LS_TRY(ls_embedding__exchange(module->backend, &exchange, sides, side_count));
+    }
+    return LS_OK;
+}
+
+int ls_embedding__transit_exchange(const ls_embedding_pass *pass, const embedding_group *group,
+                                   embedding_transit *ways, bool backward,
+                                   embedding_pool *scratch) {
+    const ls_embedding *module = pass->module;
+    embedding_side *sides;
+    ARENA_NEW(sides, scratch->arena, pass->held_count);
+    for (int place = 0; place < group->width; place++) {
+        int side_count = 0;
+        for (int h = 0; h < pass->held_count; h++) {
+            embedding_transit *way = &ways[h];
+            if (way->place != place) {
+                continue;
+            }
+            void **to = backward ? &way->reduced : &way->received;
+            LS_TRY(ls_embedding__take_elements(
+                scratch, to, way->rank,
+                backward ? "gradients that arrive" : "results that come back",
+                backward ? way->by_place[place] : way->outputs, group->dtype));
+            sides[side_count++] = (embedding_side){
+                .rank = way->rank,
+                .send = backward ? way->received : way->reduced,
+                .recv = *to,
+                .send_counts = backward ? way->by_owner_node : way->by_source_node,
+                .recv_counts = backward ? way->by_source_node : way->by_owner_node};
+        }
+        embedding_exchange exchange = {.kind = LS_ALL_TO_ALL,
+                                       .comm = group->exchange[place],
+                                       .dtype = group->dtype,
+                                       .what = backward ? "output_dist_backward gradients"
+                                                        : "output_dist outputs"};
+        LS_TRY(ls_embedding__exchange(module->backend, &exchange, sides, side_count));
+    }
+    return LS_OK;
+}
+
+// One block of columns of an output, and its place in what travels between the source and a node.
+static int move_columns(const ls_embedding *module, const embedding_group *group,
+                        const embedding_transit *way, const embedding_slot *slot, size_t start,
+                        int64_t node_stride, void *const *outputs, bool backward) {
+    embedding_columns output = {outputs[slot->pair],
+                                module->tables[module->pairs[slot->pair].table].config->dim,
+                                slot->block.column_offset};
+    embedding_columns travels = {(char *)way->received + start * ls_dtype_bytes(group->dtype),
+                                 node_stride, slot->node_column};
+    return ls_embedding__copy_columns(module->device, backward ? &travels : &output,
+                                      backward ? &output : &travels, slot->block.columns,
+                                      way->batches[way->rank], group->dtype);
+}
+
+int ls_embedding__transit_outputs(const ls_embedding_pass *pass, const embedding_group *group,
+                                  const embedding_transit *way, void *const *outputs,
+                                  bool backward) {
+    const ls_embedding *module = pass->module;
+    size_t start = 0;  // of the node's block, in elements
+    for (int node = 0; node < module->size / group->width; node++) {
+        int end = group->rank_first[(node + 1) * group->width];
+        for (int i = group->rank_first[node * group->width]; i < end; i++) {
+            if (group->slots[i].first_in_node) {
+                LS_TRY(move_columns(module, group, way, &group->slots[i], start,
+                                    group->node_columns[node], outputs, backward));
+            }
+        }
+        start += way->by_owner_node[node];
+    }
+    return LS_OK;
+}
