@@ -57,6 +57,9 @@ typedef struct embedding_table {
     int group;         // index into module->groups
     ls_shard *shards;  // [plan->shard_count]; data on the device, NULL when not held
     bool *held;        // [plan->shard_count]
+    // Once training is prepared:
+    ls_optimizer optimizer;
+    void *(*states)[2];  // [plan->shard_count] (device) NULL where there is none
 } embedding_table;
 
 struct ls_embedding {
@@ -79,6 +82,9 @@ struct ls_embedding {
     int group_count;
     ls_bad_id bad_id;
     bool has_bad_id;
+    bool trains;  // training is prepared: the tables have optimizers
+    ls_gradient_division division;
+    double clip_norm;
     int64_t step;  // updates made
 };
 
@@ -96,8 +102,9 @@ typedef struct embedding_part {
     void *partial;       // (device) pooled: [bags, columns of the node], own slots side by side
     int64_t **slot_ids;  // [own slots][world size] ids that came from each source rank
     // As a source:
-    int64_t *sent_ids;          // [slot_count] ids sent to each slot
-    const int64_t **positions;  // (device) sequence: [slot_count] where each sent id stood
+    int64_t *sent_ids;  // [slot_count] ids sent to each slot
+    const int64_t *
+        *positions;  // (device) sequence, weighted: [slot_count] where each sent id stood
 } embedding_part;
 
 // What one held rank has of one pair in one pass.
@@ -111,8 +118,18 @@ typedef enum embedding_stage {
     STAGE_NONE,
     STAGE_INPUT_DIST,
     STAGE_LOOKUP,
-    STAGE_OUTPUT_DIST
+    STAGE_OUTPUT_DIST,
+    STAGE_BACKWARD,
+    STAGE_UPDATE
 } embedding_stage;
+
+// What backward leaves of one held shard.
+typedef struct embedding_touched {
+    int table, shard;     // in the plan
+    const int64_t *rows;  // (device) [count] local, ascending; NULL: all rows of the shard
+    void *gradients;      // (device) [count, columns]
+    size_t count;
+} embedding_touched;
 
 // memory.c: arrays that live until the pool is freed. On the host, all in its arena.
 typedef struct embedding_pool {
@@ -144,8 +161,10 @@ struct ls_embedding_pass {
     ls_arena *arena;  // the pool's
     int held_count;
     embedding_stage done;
-    embedding_input **inputs;  // [held][pairs]
-    embedding_part **parts;    // [held][groups]
+    embedding_input **inputs;     // [held][pairs]
+    embedding_part **parts;       // [held][groups]
+    embedding_touched **touched;  // [held][touched_count]
+    int *touched_count;           // [held]
 };
 
 // Allocates `count` elements from an arena or returns from the caller with the error.
@@ -287,8 +306,14 @@ typedef struct embedding_emission {
 } embedding_emission;
 int ls_embedding__emit(const ls_embedding *module, const ls_stage_sink *sink,
                        const embedding_emission *emission);
-// The shard's index when `rank` holds several shards of the table, else -1.
-int ls_embedding__shard_label(const ls_embedding *module, const embedding_group *group, int slot);
+// The shard's index where its rank holds several shards of the table, else -1.
+int ls_embedding__shard_label(const ls_embedding *module, int table, int shard);
+
+// training.c: of the sums of a table's gradients.
+ls_dtype ls_embedding__gradient_dtype(const embedding_table *table);
+// Whether its optimizer updates every row, not those alone that have a gradient.
+bool ls_embedding__every_row(const embedding_table *table);
+void ls_embedding__states_free(ls_embedding *module);
 
 // *out = a * b * c; LS_ERR_OVERFLOW.
 int ls_embedding__count(size_t *out, int64_t a, int64_t b, int64_t c);

@@ -133,15 +133,16 @@ static int lookup_slot(ls_embedding_pass *pass, const embedding_group *group, in
         LS_TRY(pool_partial(&l, group->node_columns[rank / group->width], scratch, sink != NULL,
                             &values));
     }
-    embedding_emission emission = {.stage = "lookup",
-                                   .field = "values",
-                                   .rank = rank,
-                                   .pair = slot->pair,
-                                   .shard = ls_embedding__shard_label(module, group, index),
-                                   .dtype = group->dtype,
-                                   .shape = LS_SHAPE(l.rows, slot->block.columns),
-                                   .data = values,
-                                   .reduces = group->pooling == LS_POOL_SUM};
+    embedding_emission emission = {
+        .stage = "lookup",
+        .field = "values",
+        .rank = rank,
+        .pair = slot->pair,
+        .shard = ls_embedding__shard_label(module, module->pairs[slot->pair].table, slot->shard),
+        .dtype = group->dtype,
+        .shape = LS_SHAPE(l.rows, slot->block.columns),
+        .data = values,
+        .reduces = group->pooling == LS_POOL_SUM};
     return ls_embedding__emit(module, sink, &emission);
 }
 

@@ -264,6 +264,7 @@ void ls_embedding_free(ls_embedding *module) {
     const ls_allocator *allocator = ls_world_allocator(module->world);
     ls_embedding__groups_free(module);
     ls_comm_free(module->comm);
+    ls_embedding__states_free(module);
     for (int i = 0; i < module->table_count && module->tables; i++) {
         embedding_table *table = &module->tables[i];
         for (int s = 0; table->shards && table->held && s < table->plan->shard_count; s++) {

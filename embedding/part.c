@@ -40,15 +40,17 @@ int ls_embedding__part_emit(const ls_embedding_pass *pass, const embedding_group
     const embedding_part *part = &pass->parts[held][group - module->groups];
     int rank = ls_world_held(module->world)[held];
     int slot = group->rank_first[rank] + k;
-    embedding_emission emission = {.stage = "input_dist",
-                                   .field = "lengths",
-                                   .rank = rank,
-                                   .pair = group->slots[slot].pair,
-                                   .shard = ls_embedding__shard_label(module, group, slot),
-                                   .dtype = LS_I64,
-                                   .shape = LS_SHAPE(part->bags),
-                                   .data = part->lengths[k],
-                                   .in_host_memory = true};
+    embedding_emission emission = {
+        .stage = "input_dist",
+        .field = "lengths",
+        .rank = rank,
+        .pair = group->slots[slot].pair,
+        .shard = ls_embedding__shard_label(module, module->pairs[group->slots[slot].pair].table,
+                                           group->slots[slot].shard),
+        .dtype = LS_I64,
+        .shape = LS_SHAPE(part->bags),
+        .data = part->lengths[k],
+        .in_host_memory = true};
     LS_TRY(ls_embedding__emit(module, sink, &emission));
     emission.field = "ids";
     emission.shape = LS_SHAPE(part->offsets[k][part->bags]);

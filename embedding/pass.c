@@ -86,7 +86,7 @@ int ls_embedding_forward(ls_embedding_pass **out, ls_embedding *module,
 
 const void *ls_embedding_output(const ls_embedding_pass *pass, int rank, int table, int feature,
                                 int64_t *rows, ls_dtype *dtype) {
-    LS_ASSERT(pass && pass->done == STAGE_OUTPUT_DIST);
+    LS_ASSERT(pass && pass->done >= STAGE_OUTPUT_DIST);
     const ls_embedding *module = pass->module;
     LS_ASSERT(table >= 0 && table < module->table_count);
     const embedding_table *entry = &module->tables[table];
@@ -109,14 +109,13 @@ const void *ls_embedding_output(const ls_embedding_pass *pass, int rank, int tab
 
 // ---- Stage outputs ------------------------------------------------------------------------------
 
-int ls_embedding__shard_label(const ls_embedding *module, const embedding_group *group, int slot) {
-    const embedding_slot *this = &group->slots[slot];
-    const ls_plan_table *plan = module->tables[module->pairs[this->pair].table].plan;
+int ls_embedding__shard_label(const ls_embedding *module, int table, int shard) {
+    const ls_plan_table *plan = module->tables[table].plan;
     int on_rank = 0;
     for (int i = 0; i < plan->shard_count; i++) {
-        on_rank += plan->shards[i].rank == this->block.rank;
+        on_rank += plan->shards[i].rank == plan->shards[shard].rank;
     }
-    return on_rank > 1 ? this->shard : -1;
+    return on_rank > 1 ? shard : -1;
 }
 
 // What lies on the device is copied out first.

@@ -114,6 +114,12 @@ typedef struct source {
     embedding_outgoing *out;
 } source;
 
+// Where ids stood in their source, as what comes back for each of them must know: rows of
+// sequences, gradients of weights.
+static bool keeps_positions(const embedding_group *group) {
+    return group->pooling == LS_POOL_NONE || group->weighted;
+}
+
 static int64_t sum_of(const int64_t *values, int64_t count) {
     int64_t sum = 0;
     for (int64_t i = 0; i < count; i++) {
@@ -171,7 +177,7 @@ static int route_by_scan(const source *from, int slot) {
     from->out->lengths[slot] = lengths;
     from->out->ids[slot] = ids;
     from->out->weights[slot] = weights;
-    if (group->pooling == LS_POOL_NONE) {
+    if (keeps_positions(group)) {
         from->part->positions[slot] = positions;
     }
     from->part->sent_ids[slot] = found.sent;
@@ -190,7 +196,7 @@ static int take_buckets(buckets *out, const source *from, size_t length_count, s
     LS_TRY(ls_embedding__take(from->scratch, &out->lengths, &array));
     array = (embedding_array){from->rank, from->pair, "ids to send", total, sizeof(int64_t)};
     LS_TRY(ls_embedding__take(from->scratch, &out->ids, &array));
-    if (from->group->pooling == LS_POOL_NONE) {
+    if (keeps_positions(from->group)) {
         array.what = "positions";
         LS_TRY(ls_embedding__take(&from->pass->pool, &out->positions, &array));
     }
@@ -241,7 +247,7 @@ int ls_embedding__route_rank(ls_embedding_pass *pass, const embedding_group *gro
     ARENA_NEW(out->ids, scratch->arena, group->slot_count);
     ARENA_NEW(out->weights, scratch->arena, group->slot_count);
     ARENA_NEW(part->sent_ids, pass->arena, group->slot_count);
-    if (group->pooling == LS_POOL_NONE) {
+    if (keeps_positions(group)) {
         ARENA_NEW(part->positions, pass->arena, group->slot_count);
     }
     for (int r = 0; r < group->route_count; r++) {

@@ -15,12 +15,11 @@
 #define LS_EMBEDDING_TRAINING_H
 
 #include "embedding/module.h"
+#include "kernels/optimizer.h"
 
 #ifdef __cplusplus
 extern "C" {
 #endif
-
-typedef struct ls_optimizer ls_optimizer;  // kernels/optimizer.h
 
 typedef enum ls_gradient_division {
     LS_GRADIENTS_SUMMED,   // over the ranks

@@ -1,0 +1,57 @@
+// What backward.c and gradients.c share: the shards of the held ranks while gradients are on their
+// way to them.
+#ifndef LS_EMBEDDING_BACKWARD_H
+#define LS_EMBEDDING_BACKWARD_H
+
+#include "embedding/internal.h"
+
+// One held shard, and all that reached it: occurrences (ids) of all the slots that serve it, slot by
+// slot, each in the order of its ids.
+typedef struct embedding_shard {
+    const embedding_group *group;
+    int held, rank;
+    int table, shard;  // in the plan
+    ls_plan_shard block;
+    int slot_count;
+    int *slots;             // [slot_count] own slots (of rank_first), by feature
+    size_t *row_first;      // [slot_count + 1] rows of `arrived` before each slot
+    size_t *id_first;       // [slot_count + 1] ids before each slot
+    void *arrived;          // (device) [rows, columns] gradients of bags, sequence: of ids
+    const int64_t *ids;     // (device) [ids]
+    const int64_t *row_of;  // (device) [ids] the row of `arrived`; NULL: its own number
+    const float *scales;    // (device) [ids] weights, or NULL
+    void *weights;          // (device) [ids] gradients of weights, or NULL
+    embedding_touched *touched;
+} embedding_shard;
+
+typedef struct embedding_backward {
+    ls_embedding_pass *pass;
+    embedding_pool scratch;  // until backward ends
+    void ***gradients;       // [held][pairs] (device) of the outputs
+    embedding_shard *shards;
+    int shard_count;
+} embedding_backward;
+
+// Counts the held shards, and makes the pass's list of what they are left with.
+int ls_embedding__shards_prepare(embedding_backward *b);
+// A held rank's shards of a group, with room for what arrives.
+int ls_embedding__shards_create(embedding_backward *b, const embedding_group *group, int held);
+// Fills `arrived`: from a rank's gathered gradients [bags, columns of the node], or its own.
+int ls_embedding__shards_take_pooled(embedding_backward *b, const embedding_group *group, int held,
+                                     void *partial);
+int ls_embedding__shards_take_local(embedding_backward *b, const embedding_group *group, int held);
+// Where the rows of each own slot arrive, and its gradients of weights: [own slots].
+int ls_embedding__shards_arrivals(const embedding_backward *b, const embedding_group *group,
+                                  int held, ls_arena *arena, void ***out);
+int ls_embedding__shards_weights(const embedding_backward *b, const embedding_group *group,
+                                 int held, ls_arena *arena, void ***out);
+// The gradients of a local pair's weights, to out [ids].
+int ls_embedding__shards_copy_weights(const embedding_backward *b, const embedding_group *group,
+                                      int held, int pair, void *out);
+int ls_embedding__shards_emit_arrivals(const embedding_backward *b, const ls_stage_sink *sink);
+// One gradient for each row, and those of weights.
+int ls_embedding__shards_sum(embedding_backward *b, const ls_stage_sink *sink);
+// Data parallel: sums of all ranks.
+int ls_embedding__shards_reduce(embedding_backward *b, const ls_stage_sink *sink);
+
+#endif

@@ -1,0 +1,386 @@
+// Backward, on the owner: what arrived for a shard becomes one gradient for each of its rows.
+#include "embedding/backward.h"
+
+static const embedding_part *part_of(const embedding_backward *b, const embedding_shard *shard) {
+    return &b->pass->parts[shard->held][shard->group - b->pass->module->groups];
+}
+
+static const embedding_table *table_of(const embedding_backward *b, const embedding_shard *shard) {
+    return &b->pass->module->tables[shard->table];
+}
+
+static int own_slots(const embedding_group *group, int rank) {
+    return group->rank_first[rank + 1] - group->rank_first[rank];
+}
+
+// Own slot k is the first of its shard, and so stands for it. Of a data parallel table's copies on
+// one rank (a broken plan) the first counts.
+static bool opens_shard(const ls_embedding *module, const embedding_group *group, int rank, int k) {
+    const embedding_slot *slots = &group->slots[group->rank_first[rank]];
+    const embedding_pair *pair = &module->pairs[slots[k].pair];
+    bool again = group->local && k > 0 && slots[k - 1].pair == slots[k].pair;
+    return pair->feature == 0 && !again;
+}
+
+int ls_embedding__shards_prepare(embedding_backward *b) {
+    ls_embedding_pass *pass = b->pass;
+    const ls_embedding *module = pass->module;
+    int count = 0;
+    ARENA_NEW(pass->touched, pass->arena, pass->held_count);
+    ARENA_NEW(pass->touched_count, pass->arena, pass->held_count);
+    for (int h = 0; h < pass->held_count; h++) {
+        int rank = ls_world_held(module->world)[h], held = 0;
+        for (int g = 0; g < module->group_count; g++) {
+            for (int k = 0; k < own_slots(&module->groups[g], rank); k++) {
+                held += opens_shard(module, &module->groups[g], rank, k);
+            }
+        }
+        ARENA_NEW(pass->touched[h], pass->arena, held);
+        count += held;
+    }
+    ARENA_NEW(b->shards, b->scratch.arena, count);
+    return LS_OK;
+}
+
+// ---- What arrives -------------------------------------------------------------------------------
+
+// The own slots that serve the shard: one for each feature of the table.
+static int find_slots(const embedding_backward *b, embedding_shard *shard) {
+    const ls_embedding *module = b->pass->module;
+    const embedding_slot *slots = &shard->group->slots[shard->group->rank_first[shard->rank]];
+    ARENA_NEW(shard->slots, b->scratch.arena, table_of(b, shard)->config->feature_count);
+    for (int k = 0; k < own_slots(shard->group, shard->rank); k++) {
+        if (module->pairs[slots[k].pair].table == shard->table && slots[k].shard == shard->shard) {
+            shard->slots[shard->slot_count++] = k;
+        }
+    }
+    LS_ASSERT(shard->slot_count == table_of(b, shard)->config->feature_count);
+    return LS_OK;
+}
+
+static int count_arrivals(const embedding_backward *b, embedding_shard *shard) {
+    const embedding_part *part = part_of(b, shard);
+    ARENA_NEW(shard->row_first, b->scratch.arena, shard->slot_count + 1);
+    ARENA_NEW(shard->id_first, b->scratch.arena, shard->slot_count + 1);
+    for (int i = 0; i < shard->slot_count; i++) {
+        const int64_t *offsets = part->offsets[shard->slots[i]];
+        size_t ids = (size_t)offsets[part->bags];
+        size_t rows = shard->group->pooling == LS_POOL_NONE ? ids : (size_t)part->bags;
+        LS_TRY(ls_size_add(&shard->id_first[i + 1], shard->id_first[i], ids));
+        LS_TRY(ls_size_add(&shard->row_first[i + 1], shard->row_first[i], rows));
+    }
+    return LS_OK;
+}
+
+// An array of the shard on the device, of `count` elements.
+static int take(embedding_backward *b, embedding_pool *pool, const embedding_shard *shard,
+                const char *what, size_t count, size_t bytes, void **out) {
+    const embedding_array array = {shard->rank, table_of(b, shard)->first_pair, what, count, bytes};
+    return ls_embedding__take(pool, out, &array);
+}
+
+// The ids of all slots, one after another, and likewise their weights.
+static int join_ids(embedding_backward *b, embedding_shard *shard) {
+    ls_device *device = b->pass->module->device;
+    const embedding_part *part = part_of(b, shard);
+    size_t total = shard->id_first[shard->slot_count];
+    void *ids, *scales = NULL;
+    LS_TRY(take(b, &b->scratch, shard, "ids of a shard", total, sizeof(int64_t), &ids));
+    if (shard->group->weighted) {
+        LS_TRY(take(b, &b->scratch, shard, "weights of a shard", total, sizeof(float), &scales));
+    }
+    for (int i = 0; i < shard->slot_count; i++) {
+        size_t first = shard->id_first[i], count = shard->id_first[i + 1] - first;
+        if (count > 0) {
+            LS_TRY(device->ops->copy(device, (int64_t *)ids + first, part->ids[shard->slots[i]],
+                                     count * sizeof(int64_t)));
+        }
+        if (count > 0 && scales) {
+            LS_TRY(device->ops->copy(device, (float *)scales + first,
+                                     part->weights[shard->slots[i]], count * sizeof(float)));
+        }
+    }
+    shard->ids = ids;
+    shard->scales = scales;
+    return LS_OK;
+}
+
+// Pooled: every id has the gradient of its bag.
+static int name_bags(embedding_backward *b, embedding_shard *shard) {
+    const embedding_part *part = part_of(b, shard);
+    size_t total = shard->id_first[shard->slot_count];
+    int64_t *rows;
+    const void *uploaded;
+    ARENA_NEW(rows, b->scratch.arena, total);
+    for (int i = 0; i < shard->slot_count; i++) {
+        const int64_t *offsets = part->offsets[shard->slots[i]];
+        for (int64_t bag = 0; bag < part->bags; bag++) {
+            for (int64_t id = offsets[bag]; id < offsets[bag + 1]; id++) {
+                rows[shard->id_first[i] + (size_t)id] = (int64_t)shard->row_first[i] + bag;
+            }
+        }
+    }
+    const embedding_array array = {shard->rank, table_of(b, shard)->first_pair, "bags of ids",
+                                   total, sizeof(*rows)};
+    LS_TRY(ls_embedding__upload(&b->scratch, &uploaded, &array, rows));
+    shard->row_of = uploaded;
+    return LS_OK;
+}
+
+int ls_embedding__shards_create(embedding_backward *b, const embedding_group *group, int held) {
+    ls_embedding_pass *pass = b->pass;
+    const ls_embedding *module = pass->module;
+    int rank = ls_world_held(module->world)[held];
+    for (int k = 0; k < own_slots(group, rank); k++) {
+        if (!opens_shard(module, group, rank, k)) {
+            continue;
+        }
+        const embedding_slot *slot = &group->slots[group->rank_first[rank] + k];
+        embedding_shard *shard = &b->shards[b->shard_count++];
+        *shard = (embedding_shard){.group = group,
+                                   .held = held,
+                                   .rank = rank,
+                                   .table = module->pairs[slot->pair].table,
+                                   .shard = slot->shard,
+                                   .block = slot->block};
+        shard->touched = &pass->touched[held][pass->touched_count[held]++];
+        shard->touched->table = shard->table;
+        shard->touched->shard = shard->shard;
+        LS_TRY(find_slots(b, shard));
+        LS_TRY(count_arrivals(b, shard));
+        LS_TRY(join_ids(b, shard));
+        if (group->pooling != LS_POOL_NONE) {
+            LS_TRY(name_bags(b, shard));
+        }
+        size_t count;
+        LS_TRY(
+            ls_size_mul(&count, shard->row_first[shard->slot_count], (size_t)shard->block.columns));
+        LS_TRY(take(b, &b->scratch, shard, "gradients that arrive", count,
+                    ls_dtype_bytes(group->dtype), &shard->arrived));
+    }
+    return LS_OK;
+}
+
+static char *arrival_of(const embedding_shard *shard, int i) {
+    return (char *)shard->arrived +
+           shard->row_first[i] * (size_t)shard->block.columns * ls_dtype_bytes(shard->group->dtype);
+}
+
+// The shards of a group that a rank holds, of all.
+#define FOR_SHARDS(b, of_group, of_held, shard)                                                    \
+    for (embedding_shard *shard = (b)->shards; shard < (b)->shards + (b)->shard_count; shard++)    \
+        if (shard->group == (of_group) && shard->held == (of_held))
+
+int ls_embedding__shards_take_pooled(embedding_backward *b, const embedding_group *group, int held,
+                                     void *partial) {
+    const ls_embedding *module = b->pass->module;
+    FOR_SHARDS(b, group, held, shard) {
+        for (int i = 0; i < shard->slot_count; i++) {
+            const embedding_slot *slot =
+                &group->slots[group->rank_first[shard->rank] + shard->slots[i]];
+            const embedding_columns from = {
+                partial, group->node_columns[shard->rank / group->width], slot->node_column};
+            const embedding_columns to = {arrival_of(shard, i), slot->block.columns, 0};
+            LS_TRY(ls_embedding__copy_columns(module->device, &to, &from, slot->block.columns,
+                                              part_of(b, shard)->bags, group->dtype));
+        }
+    }
+    return LS_OK;
+}
+
+int ls_embedding__shards_take_local(embedding_backward *b, const embedding_group *group, int held) {
+    const ls_embedding *module = b->pass->module;
+    FOR_SHARDS(b, group, held, shard) {
+        for (int i = 0; i < shard->slot_count; i++) {
+            const embedding_slot *slot =
+                &group->slots[group->rank_first[shard->rank] + shard->slots[i]];
+            const embedding_columns from = {b->gradients[held][slot->pair],
+                                            table_of(b, shard)->config->dim,
+                                            slot->block.column_offset};
+            const embedding_columns to = {arrival_of(shard, i), slot->block.columns, 0};
+            LS_TRY(ls_embedding__copy_columns(
+                module->device, &to, &from, slot->block.columns,
+                (int64_t)(shard->row_first[i + 1] - shard->row_first[i]), group->dtype));
+        }
+    }
+    return LS_OK;
+}
+
+int ls_embedding__shards_arrivals(const embedding_backward *b, const embedding_group *group,
+                                  int held, ls_arena *arena, void ***out) {
+    ARENA_NEW(*out, arena, own_slots(group, ls_world_held(b->pass->module->world)[held]));
+    FOR_SHARDS(b, group, held, shard) {
+        for (int i = 0; i < shard->slot_count; i++) {
+            (*out)[shard->slots[i]] = arrival_of(shard, i);
+        }
+    }
+    return LS_OK;
+}
+
+int ls_embedding__shards_weights(const embedding_backward *b, const embedding_group *group,
+                                 int held, ls_arena *arena, void ***out) {
+    ARENA_NEW(*out, arena, own_slots(group, ls_world_held(b->pass->module->world)[held]));
+    FOR_SHARDS(b, group, held, shard) {
+        for (int i = 0; i < shard->slot_count; i++) {
+            (*out)[shard->slots[i]] =
+                (char *)shard->weights + shard->id_first[i] * ls_dtype_bytes(group->dtype);
+        }
+    }
+    return LS_OK;
+}
+
+int ls_embedding__shards_copy_weights(const embedding_backward *b, const embedding_group *group,
+                                      int held, int pair, void *out) {
+    ls_device *device = b->pass->module->device;
+    size_t bytes = ls_dtype_bytes(group->dtype);
+    FOR_SHARDS(b, group, held, shard) {
+        for (int i = 0; i < shard->slot_count; i++) {
+            const embedding_slot *slot =
+                &group->slots[group->rank_first[shard->rank] + shard->slots[i]];
+            size_t count = shard->id_first[i + 1] - shard->id_first[i];
+            if (slot->pair == pair && count > 0) {
+                LS_TRY(device->ops->copy(device, out,
+                                         (char *)shard->weights + shard->id_first[i] * bytes,
+                                         count * bytes));
+            }
+        }
+    }
+    return LS_OK;
+}
+
+int ls_embedding__shards_emit_arrivals(const embedding_backward *b, const ls_stage_sink *sink) {
+    const ls_embedding *module = b->pass->module;
+    for (int s = 0; s < b->shard_count; s++) {
+        const embedding_shard *shard = &b->shards[s];
+        for (int i = 0; i < shard->slot_count && !shard->group->local; i++) {
+            const embedding_emission emission = {
+                .stage = "output_dist_backward",
+                .field = "values",
+                .rank = shard->rank,
+                .pair = table_of(b, shard)->first_pair + i,
+                .shard = ls_embedding__shard_label(module, shard->table, shard->shard),
+                .dtype = shard->group->dtype,
+                .shape = LS_SHAPE((int64_t)(shard->row_first[i + 1] - shard->row_first[i]),
+                                  shard->block.columns),
+                .data = arrival_of(shard, i)};
+            LS_TRY(ls_embedding__emit(module, sink, &emission));
+        }
+    }
+    return LS_OK;
+}
+
+// ---- One gradient for each row ------------------------------------------------------------------
+
+// A padding id's row gets no gradient, of sequences too.
+static int64_t padding_of(const embedding_table *table, const ls_plan_shard *block) {
+    int64_t row = table->config->padding_id - block->row_offset;
+    return table->config->has_padding_id && row >= 0 && row < block->rows ? row : -1;
+}
+
+static int sum_rows(embedding_backward *b, embedding_shard *shard) {
+    ls_device *device = b->pass->module->device;
+    const embedding_table *table = table_of(b, shard);
+    size_t ids = shard->id_first[shard->slot_count], columns = (size_t)shard->block.columns, count;
+    void *rows, *starts, *order, *scratch, *gradients;
+    embedding_pool *memory = &b->pass->pool;
+    LS_TRY(take(b, memory, shard, "rows with a gradient", ids, sizeof(int64_t), &rows));
+    LS_TRY(take(b, &b->scratch, shard, "ids of rows", ids + 1, sizeof(int64_t), &starts));
+    LS_TRY(take(b, &b->scratch, shard, "ids by row", ids, sizeof(int64_t), &order));
+    LS_TRY(ls_size_mul(&count, ids, LS_GROUP_SCRATCH));
+    LS_TRY(take(b, &b->scratch, shard, "ids being sorted", count, sizeof(int64_t), &scratch));
+    LS_TRY(device->ops->group_ids(device, rows, starts, order, &shard->touched->count, scratch,
+                                  shard->ids, ids, shard->block.rows,
+                                  padding_of(table, &shard->block)));
+    LS_TRY(ls_size_mul(&count, shard->touched->count, columns));
+    LS_TRY(take(b, memory, shard, "gradients of rows", count,
+                ls_dtype_bytes(ls_embedding__gradient_dtype(table)), &gradients));
+    shard->touched->rows = rows;
+    shard->touched->gradients = gradients;
+    return device->ops->row_gradients(device, gradients, columns, shard->arrived, columns,
+                                      shard->group->dtype, shard->row_of, shard->scales, starts,
+                                      order, shard->touched->count);
+}
+
+// Every row has a gradient now, most of them 0.
+static int spread_rows(embedding_backward *b, const embedding_shard *shard) {
+    ls_device *device = b->pass->module->device;
+    embedding_touched *touched = shard->touched;
+    size_t columns = (size_t)shard->block.columns, count;
+    size_t bytes = columns * ls_dtype_bytes(ls_embedding__gradient_dtype(table_of(b, shard)));
+    void *dense;
+    LS_TRY(ls_size_mul(&count, (size_t)shard->block.rows, bytes));
+    LS_TRY(take(b, &b->pass->pool, shard, "gradients of all rows", count, 1, &dense));
+    if (touched->count > 0) {
+        LS_TRY(device->ops->scatter_rows(device, dense, bytes, touched->gradients, bytes,
+                                         touched->rows, touched->count));
+    }
+    touched->gradients = dense;
+    return LS_OK;
+}
+
+static int sum_weights(embedding_backward *b, embedding_shard *shard) {
+    ls_device *device = b->pass->module->device;
+    const embedding_table *table = table_of(b, shard);
+    size_t ids = shard->id_first[shard->slot_count], columns = (size_t)shard->block.columns;
+    LS_TRY(take(b, &b->scratch, shard, "gradients of weights", ids,
+                ls_dtype_bytes(shard->group->dtype), &shard->weights));
+    return device->ops->weight_gradients(device, shard->weights, table->shards[shard->shard].data,
+                                         table->config->dtype, shard->block.rows, columns,
+                                         shard->arrived, columns, shard->row_of, shard->ids,
+                                         padding_of(table, &shard->block), ids);
+}
+
+static int emit_sums(const embedding_backward *b, const embedding_shard *shard,
+                     const ls_stage_sink *sink) {
+    const ls_embedding *module = b->pass->module;
+    const embedding_touched *touched = shard->touched;
+    bool local = shard->group->local;
+    int64_t rows = local ? shard->block.rows : (int64_t)touched->count;
+    embedding_emission emission = {
+        .stage = "lookup_backward",
+        .field = "rows",
+        .rank = shard->rank,
+        .pair = table_of(b, shard)->first_pair,
+        .shard = ls_embedding__shard_label(module, shard->table, shard->shard),
+        .dtype = LS_I64,
+        .shape = LS_SHAPE(rows),
+        .data = touched->rows};
+    if (!local) {
+        LS_TRY(ls_embedding__emit(module, sink, &emission));
+    }
+    emission.field = "gradients";
+    emission.dtype = ls_embedding__gradient_dtype(table_of(b, shard));
+    emission.shape = LS_SHAPE(rows, shard->block.columns);
+    emission.data = touched->gradients;
+    emission.reduces = true;
+    LS_TRY(ls_embedding__emit(module, sink, &emission));
+    emission.field = "weights";
+    for (int i = 0; i < shard->slot_count && shard->weights; i++) {
+        emission.pair = table_of(b, shard)->first_pair + i;
+        emission.shape = LS_SHAPE((int64_t)(shard->id_first[i + 1] - shard->id_first[i]));
+        emission.data =
+            (const char *)shard->weights + shard->id_first[i] * ls_dtype_bytes(emission.dtype);
+        LS_TRY(ls_embedding__emit(module, sink, &emission));
+    }
+    return LS_OK;
+}
+
+int ls_embedding__shards_sum(embedding_backward *b, const ls_stage_sink *sink) {
+    for (int s = 0; s < b->shard_count; s++) {
+        embedding_shard *shard = &b->shards[s];
+        LS_TRY(sum_rows(b, shard));
+        if (shard->group->local) {
+            LS_TRY(spread_rows(b, shard));
+        }
+        if (shard->group->weighted) {
+            LS_TRY(sum_weights(b, shard));
+        }
+        LS_TRY(emit_sums(b, shard, sink));
+        if (!shard->group->local && ls_embedding__every_row(table_of(b, shard))) {
+            LS_TRY(spread_rows(b, shard));
+            shard->touched->rows = NULL;
+            shard->touched->count = (size_t)shard->block.rows;
+        }
+    }
+    return LS_OK;
+}
