@@ -27,9 +27,7 @@ extern "C" {
 // dtype) to out [dim].
 typedef int (*ls_oracle_row)(void *arg, int table, int64_t row, double *out);
 
-// The unsharded tables and optimizer states as training has left them: what one step's oracle ends
-// with and the next one's starts with.
-typedef struct ls_oracle_history ls_oracle_history;
+typedef struct ls_oracle ls_oracle;
 
 typedef struct ls_oracle_options {
     const ls_table *tables;  // borrowed, as everything here
@@ -38,28 +36,20 @@ typedef struct ls_oracle_options {
     ls_id_policy id_policy;                //
     ls_torchrec_quirks quirks;             // as the module's
     const ls_keyed_jagged *const *inputs;  // [plan->ranks], of all ranks
-    ls_oracle_row row;                     // before the first step
+    ls_oracle_row row;                     // before the first step of all
     void *row_arg;
-    // Of a batch that is trained with: where the tables stand (then `row` is not called, and the
-    // outputs of backward and update are expected as well), and the gradients that are fed to
-    // ls_embedding_backward, of all ranks: [plan->ranks][(table, feature) pairs]. NULL, NULL: no
-    // training.
-    ls_oracle_history *history;
+    // Of a batch that is trained with: then the outputs of backward and update are expected, too.
+    // NULL: none.
+    const ls_training *training;
+    // What is fed to ls_embedding_backward, of all ranks: [plan->ranks][(table, feature) pairs].
     const void *const *const *gradients;
+    // The oracle of the step before, with the same tables and plan, which must outlive this one:
+    // its update is where this batch finds tables and states. NULL: at `row` and initial states.
+    const ls_oracle *previous;
 } ls_oracle_options;
 
-// Starts before the first step. Reads tables, table_count, plan, quirks, row and row_arg of
-// *options, and needs them and *training (which is copied) for as long as it lives.
-LS_API int ls_oracle_history_create(ls_oracle_history **out, const ls_oracle_options *options,
-                                    const ls_training *training);
-LS_API void ls_oracle_history_free(ls_oracle_history *history);  // NULL is allowed
-
-typedef struct ls_oracle ls_oracle;
 LS_API int ls_oracle_create(ls_oracle **out, const ls_oracle_options *options);
 LS_API void ls_oracle_free(ls_oracle *oracle);  // NULL is allowed
-// Takes the history of a training oracle past this oracle's update; once, when all of the step's
-// outputs have been judged. The oracle can then only be freed.
-LS_API int ls_oracle_advance(ls_oracle *oracle);
 
 // What one stage output must be. Either integers (lengths, ids) or numbers.
 typedef struct ls_expected {
