@@ -5,8 +5,18 @@
 #include <stdio.h>
 #include <string.h>
 
-static const char *const stage_names[] = {"input_dist", "lookup", "output_dist"};
-static const char *const field_names[] = {"lengths", "ids", "weights", "values"};
+static const char *const stage_names[] = {"input_dist",
+                                          "lookup",
+                                          "output_dist",
+                                          "output_grad",
+                                          "output_dist_backward",
+                                          "lookup_backward",
+                                          "input_dist_backward",
+                                          "all_reduce",
+                                          "clip",
+                                          "update"};
+static const char *const field_names[] = {"lengths",   "ids",  "weights",   "values",   "rows",
+                                          "gradients", "norm", "momentum1", "momentum2"};
 
 // ---- Inputs -------------------------------------------------------------------------------------
 
@@ -82,6 +92,41 @@ static int add_entry(ls_oracle *oracle, oracle_entry entry, bool labelled) {
     return LS_OK;
 }
 
+static int add_field(ls_oracle *oracle, oracle_entry entry, oracle_stage stage, oracle_field field,
+                     bool labelled) {
+    entry.stage = stage;
+    entry.field = field;
+    return add_entry(oracle, entry, labelled);
+}
+
+// What training emits of a shard serving a feature.
+static int list_trained_shard(ls_oracle *oracle, oracle_entry entry, bool labelled) {
+    const ls_optimizer *optimizer = &oracle->options.training->optimizers[entry.table];
+    bool local = oracle->plans[entry.table]->sharding == LS_DATA_PARALLEL;
+    if (!local) {
+        LS_TRY(add_field(oracle, entry, ORACLE_OUTPUT_DIST_BACKWARD, ORACLE_VALUES, labelled));
+    }
+    if (oracle->options.tables[entry.table].weighted) {
+        LS_TRY(add_field(oracle, entry, ORACLE_LOOKUP_BACKWARD, ORACLE_WEIGHTS, labelled));
+    }
+    if (entry.feature > 0) {
+        return LS_OK;
+    }
+    if (!local) {
+        LS_TRY(add_field(oracle, entry, ORACLE_LOOKUP_BACKWARD, ORACLE_ROWS, labelled));
+    }
+    LS_TRY(add_field(oracle, entry, ORACLE_LOOKUP_BACKWARD, ORACLE_GRADIENTS, labelled));
+    if (local) {
+        LS_TRY(add_field(oracle, entry, ORACLE_ALL_REDUCE, ORACLE_GRADIENTS, false));
+    }
+    LS_TRY(add_field(oracle, entry, ORACLE_UPDATE, ORACLE_WEIGHTS, labelled));
+    for (int state = 0; state < ls_optimizer_state_count(optimizer); state++) {
+        oracle_field field = state == 0 ? ORACLE_MOMENTUM1 : ORACLE_MOMENTUM2;
+        LS_TRY(add_field(oracle, entry, ORACLE_UPDATE, field, labelled));
+    }
+    return LS_OK;
+}
+
 static int list_shard(ls_oracle *oracle, int t, int f, int shard) {
     const ls_plan_table *plan = oracle->plans[t];
     int rank = plan->shards[shard].rank, on_rank = 0;
@@ -89,18 +134,29 @@ static int list_shard(ls_oracle *oracle, int t, int f, int shard) {
         on_rank += plan->shards[i].rank == rank ? 1 : 0;
     }
     oracle_entry entry = {.table = t, .feature = f, .shard = shard, .rank = rank};
-    entry.stage = ORACLE_INPUT_DIST;
-    entry.field = ORACLE_LENGTHS;
-    LS_TRY(add_entry(oracle, entry, on_rank > 1));
-    entry.field = ORACLE_IDS;
-    LS_TRY(add_entry(oracle, entry, on_rank > 1));
+    bool labelled = on_rank > 1;
+    LS_TRY(add_field(oracle, entry, ORACLE_INPUT_DIST, ORACLE_LENGTHS, labelled));
+    LS_TRY(add_field(oracle, entry, ORACLE_INPUT_DIST, ORACLE_IDS, labelled));
     if (oracle->options.tables[t].weighted) {
-        entry.field = ORACLE_WEIGHTS;
-        LS_TRY(add_entry(oracle, entry, on_rank > 1));
+        LS_TRY(add_field(oracle, entry, ORACLE_INPUT_DIST, ORACLE_WEIGHTS, labelled));
     }
-    entry.stage = ORACLE_LOOKUP;
-    entry.field = ORACLE_VALUES;
-    return add_entry(oracle, entry, on_rank > 1);
+    LS_TRY(add_field(oracle, entry, ORACLE_LOOKUP, ORACLE_VALUES, labelled));
+    return oracle->options.training ? list_trained_shard(oracle, entry, labelled) : LS_OK;
+}
+
+// What a rank emits of a feature as its source.
+static int list_source(ls_oracle *oracle, int t, int f, int rank) {
+    oracle_entry entry = {.table = t, .feature = f, .shard = -1, .rank = rank};
+    LS_TRY(add_field(oracle, entry, ORACLE_OUTPUT_DIST, ORACLE_VALUES, false));
+    if (!oracle->options.training) {
+        return LS_OK;
+    }
+    LS_TRY(add_field(oracle, entry, ORACLE_OUTPUT_GRAD, ORACLE_VALUES, false));
+    if (oracle->options.tables[t].weighted) {
+        LS_TRY(add_field(oracle, entry, ORACLE_INPUT_DIST_BACKWARD, ORACLE_WEIGHTS, false));
+    }
+    bool clips = oracle->options.training->clip_norm > 0 && t == 0 && f == 0;
+    return clips ? add_field(oracle, entry, ORACLE_CLIP, ORACLE_NORM, false) : LS_OK;
 }
 
 static int list_outputs(ls_oracle *oracle) {
@@ -110,13 +166,7 @@ static int list_outputs(ls_oracle *oracle) {
                 LS_TRY(list_shard(oracle, t, f, shard));
             }
             for (int rank = 0; rank < oracle->options.plan->ranks; rank++) {
-                oracle_entry entry = {.stage = ORACLE_OUTPUT_DIST,
-                                      .field = ORACLE_VALUES,
-                                      .table = t,
-                                      .feature = f,
-                                      .shard = -1,
-                                      .rank = rank};
-                LS_TRY(add_entry(oracle, entry, false));
+                LS_TRY(list_source(oracle, t, f, rank));
                 LS_TRY(check_input(oracle, t, f, rank));
             }
         }
@@ -128,7 +178,10 @@ static int find_plans(ls_oracle *oracle) {
     const ls_oracle_options *options = &oracle->options;
     size_t count = (size_t)options->table_count;
     LS_TRY(ls_alloc((void **)&oracle->plans, NULL, count, sizeof(*oracle->plans)));
+    LS_TRY(ls_alloc((void **)&oracle->first_pair, NULL, count, sizeof(*oracle->first_pair)));
     for (int t = 0; t < options->table_count; t++) {
+        oracle->first_pair[t] =
+            t > 0 ? oracle->first_pair[t - 1] + options->tables[t - 1].feature_count : 0;
         for (int i = 0; i < options->plan->table_count; i++) {
             if (strcmp(options->plan->tables[i].name, options->tables[t].name) == 0) {
                 oracle->plans[t] = &options->plan->tables[i];
@@ -152,6 +205,9 @@ int ls_oracle_create(ls_oracle **out, const ls_oracle_options *options) {
     if (!status) {
         status = list_outputs(oracle);
     }
+    if (!status) {
+        status = ls_oracle__train(oracle);
+    }
     if (status) {
         ls_oracle_free(oracle);
         return status;
@@ -162,7 +218,10 @@ int ls_oracle_create(ls_oracle **out, const ls_oracle_options *options) {
 
 void ls_oracle_free(ls_oracle *oracle) {
     if (oracle) {
-        ls_free(NULL, oracle->plans, (size_t)oracle->options.table_count, sizeof(*oracle->plans));
+        size_t tables = (size_t)oracle->options.table_count;
+        ls_free(NULL, oracle->plans, tables, sizeof(*oracle->plans));
+        ls_free(NULL, oracle->first_pair, tables, sizeof(*oracle->first_pair));
+        ls_arena_free(oracle->arena);
         ls_free(NULL, oracle->entries, oracle->entry_capacity, sizeof(*oracle->entries));
         ls_free(NULL, oracle, 1, sizeof(*oracle));
     }
@@ -199,10 +258,31 @@ ls_dtype ls_oracle__dtype(const ls_table *table, oracle_field field) {
     case ORACLE_VALUES:
         return values_dtype(table);
     case ORACLE_WEIGHTS:
+    case ORACLE_NORM:
         return LS_F32;
+    case ORACLE_GRADIENTS:
+    case ORACLE_MOMENTUM1:
+    case ORACLE_MOMENTUM2:
+        return table->dtype == LS_F64 ? LS_F64 : LS_F32;
     default:
         return LS_I64;
     }
+}
+
+ls_dtype ls_oracle__entry_dtype(const ls_oracle *oracle, const oracle_entry *entry) {
+    const ls_table *table = &oracle->options.tables[entry->table];
+    bool of_table = entry->stage == ORACLE_UPDATE && entry->field == ORACLE_WEIGHTS;
+    bool of_ids = entry->stage > ORACLE_OUTPUT_DIST && entry->field == ORACLE_WEIGHTS;
+    return of_table ? table->dtype
+                    : ls_oracle__dtype(table, of_ids ? ORACLE_GRADIENTS : entry->field);
+}
+
+bool ls_oracle__entry_reduces(const ls_oracle *oracle, const oracle_entry *entry) {
+    if (entry->stage > ORACLE_OUTPUT_DIST_BACKWARD) {
+        return entry->field != ORACLE_ROWS;
+    }
+    return entry->stage <= ORACLE_OUTPUT_DIST && entry->field == ORACLE_VALUES &&
+           ls_oracle__reduces(&oracle->options.tables[entry->table]);
 }
 
 size_t ls_oracle_output_count(const ls_oracle *oracle) {
@@ -221,7 +301,7 @@ int ls_oracle_output(const ls_oracle *oracle, size_t index, ls_stage_output *out
                              .feature = table->features[entry->feature],
                              .field = entry->label,
                              .rank = entry->rank,
-                             .dtype = ls_oracle__dtype(table, entry->field),
-                             .reduces = entry->field == ORACLE_VALUES && ls_oracle__reduces(table)};
+                             .dtype = ls_oracle__entry_dtype(oracle, entry),
+                             .reduces = ls_oracle__entry_reduces(oracle, entry)};
     return LS_OK;
 }

@@ -3,6 +3,7 @@
 #include "embedding/oracle_internal.h"
 
 #include <math.h>
+#include <string.h>
 
 #include "kernels/element.h"
 #include "orders/bound.h"
@@ -64,7 +65,8 @@ int ls_oracle__select(const ls_oracle *oracle, const oracle_entry *entry, oracle
         ls_oracle__selection_free(out);
         return status;
     }
-    bool own_only = entry->stage == ORACLE_OUTPUT_DIST ||
+    bool own_only = entry->stage == ORACLE_OUTPUT_DIST || entry->stage == ORACLE_OUTPUT_GRAD ||
+                    entry->stage == ORACLE_INPUT_DIST_BACKWARD ||
                     oracle->plans[entry->table]->sharding == LS_DATA_PARALLEL;
     if (own_only) {
         select_source(oracle, entry, entry->rank, out);
@@ -102,18 +104,39 @@ bool ls_oracle__counts(const ls_table *table, int64_t id) {
 
 // ---- Values -------------------------------------------------------------------------------------
 
+// A row as the batch finds it: its values and, where training went before, what they may be off.
+static int read_row(const ls_oracle *oracle, int t, oracle_sense sense, int64_t id, double *values,
+                    double *errors) {
+    int64_t dim = oracle->options.tables[t].dim;
+    if (!oracle->options.previous) {
+        memset(errors, 0, (size_t)dim * sizeof(*errors));
+        return oracle->options.row(oracle->options.row_arg, t, id, values);
+    }
+    size_t size = ls_oracle__record_size(oracle, t, sense);
+    oracle_range *record;
+    LS_TRY(ls_alloc((void **)&record, NULL, size, sizeof(*record)));
+    int status = ls_oracle__record(oracle, t, sense, id, record);
+    for (int64_t c = 0; c < dim; c++) {
+        values[c] = record[c].mid;
+        errors[c] = ls_range_bound(record[c]);
+    }
+    ls_free(NULL, record, size, sizeof(*record));
+    return status;
+}
+
 // What one pooled bag sums up to, per column.
 typedef struct bag_sum {
-    double *sum, *magnitude, *largest;  // [dim]
+    double *sum, *magnitude, *largest, *error;  // [dim]
     double divisor, divisor_magnitude;
     size_t counted;
 } bag_sum;
 
-static int add_up(const ls_oracle *oracle, int t, const oracle_selection *selection,
-                  const oracle_bag *bag, double *row, bag_sum *out) {
+static int add_up(const ls_oracle *oracle, int t, oracle_sense sense,
+                  const oracle_selection *selection, const oracle_bag *bag, double *row,
+                  bag_sum *out) {
     const ls_table *table = &oracle->options.tables[t];
     for (int64_t c = 0; c < table->dim; c++) {
-        out->sum[c] = out->magnitude[c] = 0;
+        out->sum[c] = out->magnitude[c] = out->error[c] = 0;
         out->largest[c] = NAN;
     }
     out->divisor = out->divisor_magnitude = 0;
@@ -123,13 +146,15 @@ static int add_up(const ls_oracle *oracle, int t, const oracle_selection *select
         if (!ls_oracle__counts(table, item->id)) {
             continue;
         }
-        LS_TRY(oracle->options.row(oracle->options.row_arg, t, item->id, row));
+        LS_TRY(read_row(oracle, t, sense, item->id, row, row + table->dim));
         out->counted++;
         out->divisor += item->weight;
         out->divisor_magnitude += fabs(item->weight);
         for (int64_t c = 0; c < table->dim; c++) {
+            double error = row[table->dim + c];
             out->sum[c] += item->weight * row[c];
-            out->magnitude[c] += fabs(item->weight * row[c]);
+            out->magnitude[c] += fabs(item->weight) * (fabs(row[c]) + error);
+            out->error[c] += fabs(item->weight) * error;
             if (isnan(out->largest[c]) || row[c] > out->largest[c]) {
                 out->largest[c] = row[c];
             }
@@ -178,11 +203,12 @@ static void pooled_value(const ls_table *table, const bag_sum *bag, int64_t c,
     *bound = 0;
     if (table->pooling == LS_POOL_MAX || (bag->counted == 0 && meaning)) {
         *value = bag->counted > 0 ? bag->largest[c] : when_empty;
+        *bound = bag->error[c];  // the largest is off by no more than all of them
         return;
     }
     // The sum that was formed, and this one in f64, both lie about the exact one.
     *value = bag->sum[c];
-    *bound = sum_bound(table, dtype, bag->counted, bag->magnitude[c]) +
+    *bound = bag->error[c] + sum_bound(table, dtype, bag->counted, bag->magnitude[c]) +
              sum_bound(table, LS_F64, bag->counted, bag->magnitude[c]);
     for (int i = 0; meaning && i < meaning->count; i++) {
         divide(table, bag, &meaning->divisors[i], value, bound);
@@ -199,18 +225,24 @@ static int expect_pooled(const ls_oracle *oracle, const oracle_entry *entry,
     ls_oracle__unsharded(oracle, entry->table, &unsharded);
     (void)ls_oracle__documented(oracle, entry->table, &documented);
     bool marks_empty = !final && node_ranks(oracle, entry->table) > 1;
-    bag_sum sum = {
-        .sum = scratch + dim, .magnitude = scratch + 2 * dim, .largest = scratch + 3 * dim};
-    for (size_t b = 0; b < selection->bag_count; b++) {
-        LS_TRY(add_up(oracle, entry->table, selection, &selection->bags[b], scratch, &sum));
+    bag_sum sum = {.sum = scratch + 2 * dim,
+                   .magnitude = scratch + 3 * dim,
+                   .largest = scratch + 4 * dim,
+                   .error = scratch + 5 * dim};
+    for (size_t i = 0; i < selection->bag_count * ORACLE_SENSES; i++) {
+        size_t b = i / ORACLE_SENSES;
+        oracle_sense sense = (oracle_sense)(i % ORACLE_SENSES);
+        const oracle_meaning *meaning = sense == ORACLE_UNSHARDED ? &unsharded : &documented;
+        double *values = sense == ORACLE_UNSHARDED ? out->values : out->documented;
+        double *bounds = sense == ORACLE_UNSHARDED ? out->bounds : out->documented_bounds;
+        if (!values) {
+            continue;
+        }
+        LS_TRY(add_up(oracle, entry->table, sense, selection, &selection->bags[b], scratch, &sum));
         for (int64_t c = 0; c < columns; c++) {
             size_t at = b * (size_t)columns + (size_t)c;
-            pooled_value(table, &sum, first + c, final ? &unsharded : NULL,
-                         marks_empty ? -(double)INFINITY : 0, &out->values[at], &out->bounds[at]);
-            if (out->documented) {
-                pooled_value(table, &sum, first + c, &documented, 0, &out->documented[at],
-                             &out->documented_bounds[at]);
-            }
+            pooled_value(table, &sum, first + c, final ? meaning : NULL,
+                         marks_empty ? -(double)INFINITY : 0, &values[at], &bounds[at]);
         }
     }
     return LS_OK;
@@ -218,13 +250,20 @@ static int expect_pooled(const ls_oracle *oracle, const oracle_entry *entry,
 
 static int expect_sequence(const ls_oracle *oracle, const oracle_entry *entry,
                            const oracle_selection *selection, double *row, ls_expected *out) {
-    int64_t first, columns;
+    int64_t first, columns, dim = oracle->options.tables[entry->table].dim;
     ls_oracle__columns(oracle, entry, &first, &columns);
-    for (size_t i = 0; i < selection->item_count; i++) {
-        LS_TRY(oracle->options.row(oracle->options.row_arg, entry->table, selection->items[i].id,
-                                   row));
+    for (size_t i = 0; i < selection->item_count * ORACLE_SENSES; i++) {
+        size_t item = i / ORACLE_SENSES;
+        oracle_sense sense = (oracle_sense)(i % ORACLE_SENSES);
+        double *values = sense == ORACLE_UNSHARDED ? out->values : out->documented;
+        double *bounds = sense == ORACLE_UNSHARDED ? out->bounds : out->documented_bounds;
+        if (!values) {
+            continue;
+        }
+        LS_TRY(read_row(oracle, entry->table, sense, selection->items[item].id, row, row + dim));
         for (int64_t c = 0; c < columns; c++) {
-            out->values[i * (size_t)columns + (size_t)c] = row[first + c];
+            values[item * (size_t)columns + (size_t)c] = row[first + c];
+            bounds[item * (size_t)columns + (size_t)c] = row[dim + first + c];
         }
     }
     return LS_OK;
@@ -234,7 +273,7 @@ static int expect_values(const ls_oracle *oracle, const oracle_entry *entry,
                          const oracle_selection *selection, ls_expected *out) {
     const ls_table *table = &oracle->options.tables[entry->table];
     size_t scratch_count;
-    LS_TRY(ls_size_mul(&scratch_count, (size_t)table->dim, 4));
+    LS_TRY(ls_size_mul(&scratch_count, (size_t)table->dim, 6));
     double *scratch;
     LS_TRY(ls_alloc((void **)&scratch, NULL, scratch_count, sizeof(*scratch)));
     int status = table->pooling == LS_POOL_NONE
@@ -277,16 +316,18 @@ static int make_room(const ls_oracle *oracle, const oracle_entry *entry,
         out->shape = LS_SHAPE((int64_t)out->count, columns);
         LS_TRY(ls_size_mul(&out->count, out->count, (size_t)columns));
     }
-    out->dtype = ls_oracle__dtype(table, entry->field);
-    out->reduces = entry->field == ORACLE_VALUES && ls_oracle__reduces(table);
+    out->dtype = ls_oracle__entry_dtype(oracle, entry);
+    out->reduces = ls_oracle__entry_reduces(oracle, entry);
     // Max moves one of its inputs too, but which zero it takes depends on the order.
     out->moves = entry->field != ORACLE_VALUES || table->pooling == LS_POOL_NONE;
     if (out->dtype == LS_I64) {
         return ls_alloc((void **)&out->ints, NULL, out->count, sizeof(*out->ints));
     }
     oracle_meaning documented;
-    if (entry->stage == ORACLE_OUTPUT_DIST &&
-        ls_oracle__documented(oracle, entry->table, &documented)) {
+    bool trained = oracle->options.previous && entry->field == ORACLE_VALUES;
+    if ((entry->stage == ORACLE_OUTPUT_DIST &&
+         ls_oracle__documented(oracle, entry->table, &documented)) ||
+        (trained && ls_oracle__departs(oracle, entry->table))) {
         LS_TRY(ls_alloc((void **)&out->documented, NULL, out->count, sizeof(double)));
         LS_TRY(ls_alloc((void **)&out->documented_bounds, NULL, out->count, sizeof(double)));
     }
@@ -301,8 +342,12 @@ int ls_oracle_expect(const ls_oracle *oracle, const ls_stage_output *key, ls_exp
     LS_TRY(ls_oracle__find(oracle, key, &entry));
     oracle_selection selection;
     LS_TRY(ls_oracle__select(oracle, entry, &selection));
-    int status = make_room(oracle, entry, &selection, out);
-    if (!status && entry->field == ORACLE_VALUES) {
+    int status = entry->stage > ORACLE_OUTPUT_DIST
+                     ? ls_oracle__expect_training(oracle, entry, &selection, out)
+                     : make_room(oracle, entry, &selection, out);
+    if (!status && entry->stage > ORACLE_OUTPUT_DIST) {
+        // Done.
+    } else if (!status && entry->field == ORACLE_VALUES) {
         status = expect_values(oracle, entry, &selection, out);
     } else if (!status) {
         expect_routing(oracle, entry, &selection, out);

@@ -3,14 +3,34 @@
 #define LS_EMBEDDING_ORACLE_INTERNAL_H
 
 #include "embedding/oracle.h"
+#include "embedding/oracle_range.h"
 
-typedef enum oracle_stage { ORACLE_INPUT_DIST, ORACLE_LOOKUP, ORACLE_OUTPUT_DIST } oracle_stage;
+typedef enum oracle_stage {
+    ORACLE_INPUT_DIST,
+    ORACLE_LOOKUP,
+    ORACLE_OUTPUT_DIST,
+    ORACLE_OUTPUT_GRAD,
+    ORACLE_OUTPUT_DIST_BACKWARD,
+    ORACLE_LOOKUP_BACKWARD,
+    ORACLE_INPUT_DIST_BACKWARD,
+    ORACLE_ALL_REDUCE,
+    ORACLE_CLIP,
+    ORACLE_UPDATE
+} oracle_stage;
 typedef enum oracle_field {
     ORACLE_LENGTHS,
     ORACLE_IDS,
-    ORACLE_WEIGHTS,
-    ORACLE_VALUES
+    ORACLE_WEIGHTS,  // of ids; of update: the table's
+    ORACLE_VALUES,
+    ORACLE_ROWS,
+    ORACLE_GRADIENTS,
+    ORACLE_NORM,
+    ORACLE_MOMENTUM1,
+    ORACLE_MOMENTUM2
 } oracle_field;
+
+// The two meanings that a run may have (see oracle.h).
+typedef enum oracle_sense { ORACLE_UNSHARDED, ORACLE_DOCUMENTED, ORACLE_SENSES } oracle_sense;
 
 // One output that a full run emits.
 typedef struct oracle_entry {
@@ -22,11 +42,29 @@ typedef struct oracle_entry {
     char label[32];  // the field's name, with the shard's index where there are several
 } oracle_entry;
 
+// Some rows of a table, each with a record of what it and its states hold: weights [dim], then each
+// state: [dim], or, where it is per row, one number for each part of the columns that keeps its own.
+typedef struct oracle_records {
+    size_t count, size;       // rows, numbers in a record
+    int64_t *rows;            // [count] ascending
+    bool *touched;            // [count] by the batch
+    oracle_range *gradients;  // [count, dim] sums over all ranks, before clipping
+    oracle_range *after;      // [count, size] after the step
+} oracle_records;
+
 struct ls_oracle {
     ls_oracle_options options;
     const ls_plan_table **plans;  // [table_count]
+    int *first_pair;              // [table_count] pairs of the tables before it
     oracle_entry *entries;
     size_t entry_count, entry_capacity;
+    // Of training:
+    int64_t step;  // updates up to and with this oracle's
+    ls_arena *arena;
+    // [senses][ranks][pairs] [rows, dim] gradients of the outputs, divided as a mean is.
+    oracle_range ***gradients[ORACLE_SENSES];
+    oracle_records *records[ORACLE_SENSES];  // [table_count]
+    oracle_range norm[ORACLE_SENSES], factor[ORACLE_SENSES];
 };
 
 // One id of a bag.
@@ -62,8 +100,39 @@ typedef struct oracle_meaning {
     char why[512];
 } oracle_meaning;
 void ls_oracle__unsharded(const ls_oracle *oracle, int table, oracle_meaning *out);
+// Why an output is by design.
+void ls_oracle__say_why(const ls_oracle *oracle, const oracle_entry *entry, oracle_meaning *out);
 // What the table's sharding type is documented to give instead; false: nothing else.
 bool ls_oracle__documented(const ls_oracle *oracle, int table, oracle_meaning *out);
+
+// oracle_training.c: works the step out.
+int ls_oracle__train(ls_oracle *oracle);
+// Whether training gives the table another content under its sharding type than unsharded.
+bool ls_oracle__departs(const ls_oracle *oracle, int table);
+// And why: its optimizer; false: it does not.
+bool ls_oracle__own_state(const ls_oracle *oracle, int table);
+// What the oracle's batch finds in a row: its weights [dim] and states.
+int ls_oracle__record(const ls_oracle *oracle, int table, oracle_sense sense, int64_t row,
+                      oracle_range *out);
+size_t ls_oracle__record_size(const ls_oracle *oracle, int table, oracle_sense sense);
+// Where a state stands in a record, and how many numbers it has there.
+size_t ls_oracle__state_at(const ls_oracle *oracle, int table, oracle_sense sense, int state,
+                           size_t *count);
+// The part of the columns that begins at `column`, among those that keep states of their own.
+size_t ls_oracle__part_of(const ls_oracle *oracle, int table, int64_t column);
+// Sums of one rank's occurrences alone, dense [rows, dim].
+int ls_oracle__rank_gradients(const ls_oracle *oracle, int table, oracle_sense sense, int rank,
+                              oracle_range *out);
+// 1 / ranks where gradients are divided, else 1.
+oracle_range ls_oracle__share(const ls_oracle *oracle, ls_dtype dtype);
+const ls_training *ls_oracle__training(const ls_oracle *oracle);
+// oracle_expect_training.c
+// The row (-1: of none) and the column (-1: of none) that an element of an output of backward or
+// update is about; false: an output that is about samples.
+bool ls_oracle__trace_row(const ls_oracle *oracle, const oracle_entry *entry, size_t element,
+                          int64_t *row, int64_t *column);
+int ls_oracle__expect_training(const ls_oracle *oracle, const oracle_entry *entry,
+                               const oracle_selection *selection, ls_expected *out);
 
 int ls_oracle__find(const ls_oracle *oracle, const ls_stage_output *key, const oracle_entry **out);
 int ls_oracle__select(const ls_oracle *oracle, const oracle_entry *entry, oracle_selection *out);
@@ -76,6 +145,8 @@ int ls_oracle__key(const ls_keyed_jagged *input, const char *feature);
 // Where an id really looks under the id policy; -1: nowhere.
 int64_t ls_oracle__row(ls_id_policy policy, int64_t rows, int64_t id);
 ls_dtype ls_oracle__dtype(const ls_table *table, oracle_field field);
+ls_dtype ls_oracle__entry_dtype(const ls_oracle *oracle, const oracle_entry *entry);
+bool ls_oracle__entry_reduces(const ls_oracle *oracle, const oracle_entry *entry);
 // Whether an id counts in a bag: it is not the padding id of a pooled table.
 bool ls_oracle__counts(const ls_table *table, int64_t id);
 // Whether the table's values are sums.

@@ -58,6 +58,11 @@ static void trace(const ls_oracle *oracle, const oracle_entry *entry,
                            .id = -1,
                            .owner_rank = LS_RANK_NONE};
     size_t index = element;
+    if (ls_oracle__trace_row(oracle, entry, element, &out->id, &out->column)) {
+        find_owner(oracle, entry, entry->rank, out->id, out->column < 0 ? 0 : out->column,
+                   &out->owner_rank, &out->owner_count);
+        return;
+    }
     if (entry->field == ORACLE_VALUES) {
         int64_t first, columns;
         ls_oracle__columns(oracle, entry, &first, &columns);
@@ -286,7 +291,16 @@ static void describe_place(ls_text *text, const ls_oracle *oracle, const ls_stag
     ls_text_printf(text,
                    "stage %s, table %s, feature %s, %s of rank %d, element %zu: ", output->stage,
                    output->table, output->feature, output->field, output->rank, element);
-    if (ls_oracle_provenance(oracle, output, element, &from) == LS_OK && from.source_rank >= 0) {
+    if (ls_oracle_provenance(oracle, output, element, &from)) {
+        return;
+    }
+    if (from.source_rank < 0 && from.id >= 0) {
+        ls_text_printf(text, "row %lld", (long long)from.id);
+        if (from.column >= 0) {
+            ls_text_printf(text, ", column %lld", (long long)from.column);
+        }
+        ls_text_puts(text, ": ");
+    } else if (from.source_rank >= 0) {
         ls_text_printf(text, "sample %lld of rank %d", (long long)from.sample, from.source_rank);
         if (from.column >= 0) {
             ls_text_printf(text, ", column %lld", (long long)from.column);
@@ -323,6 +337,7 @@ static void describe(ls_text *text, const ls_oracle *oracle, const ls_stage_outp
     const oracle_entry *entry = NULL;
     oracle_selection chosen;
     bool sums = ls_oracle__find(oracle, output, &entry) == LS_OK && entry->field == ORACLE_VALUES &&
+                entry->stage <= ORACLE_OUTPUT_DIST &&
                 ls_oracle__reduces(&oracle->options.tables[entry->table]);
     if (sums && ls_oracle__select(oracle, entry, &chosen) == LS_OK) {
         describe_cause(text, oracle, entry, &chosen, worst, element);
@@ -334,14 +349,14 @@ static void describe_design(ls_text *text, const ls_oracle *oracle, const ls_sta
                             const comparison *first, size_t element) {
     const oracle_entry *entry = NULL;
     oracle_meaning meaning = {.count = 0};
-    if (ls_oracle__find(oracle, output, &entry) == LS_OK) {
-        (void)ls_oracle__documented(oracle, entry->table, &meaning);
+    if (ls_oracle__find(oracle, output, &entry)) {
+        return;
     }
+    ls_oracle__say_why(oracle, entry, &meaning);
     describe_place(text, oracle, output, element);
     ls_text_printf(text, "got %.9g, unsharded %.9g: table %s is %s, and %s", first->got,
                    first->expected, output->table,
-                   entry ? ls_sharding_name(oracle->plans[entry->table]->sharding) : "-",
-                   meaning.why);
+                   ls_sharding_name(oracle->plans[entry->table]->sharding), meaning.why);
 }
 
 static bool judge_form(const ls_stage_output *output, const ls_expected *expected,

@@ -86,3 +86,25 @@ bool ls_oracle__documented(const ls_oracle *oracle, int t, oracle_meaning *out) 
     bool own = own_difference(oracle, t, out);
     return others_difference(oracle, t, out) || own;
 }
+
+// The table's own differences, or, where a norm joins the tables, those of one that has some.
+void ls_oracle__say_why(const ls_oracle *oracle, const oracle_entry *entry, oracle_meaning *out) {
+    bool trained = entry->stage > ORACLE_OUTPUT_DIST_BACKWARD || oracle->options.previous;
+    (void)ls_oracle__documented(oracle, entry->table, out);
+    for (int i = 0; trained && i <= oracle->options.table_count && !out->why[0]; i++) {
+        int t = i == 0 ? entry->table : i - 1;  // the table itself first
+        (void)ls_oracle__documented(oracle, t, out);
+        if (ls_oracle__own_state(oracle, t)) {
+            char text[256];
+            snprintf(text, sizeof(text),
+                     "%s of %.64s takes the norm of a row: each column shard that of its own "
+                     "columns, and keeps a state of its own, as in TorchRec",
+                     ls_optimizer_about(ls_oracle__training(oracle)->optimizers[t].kind)->name,
+                     oracle->options.tables[t].name);
+            say(out, text);
+        }
+        if (t != entry->table && out->why[0]) {
+            say(out, "the norm that gradients are clipped by is of all tables");
+        }
+    }
+}

@@ -1,0 +1,134 @@
+// See oracle_range.h.
+#include "embedding/oracle_range.h"
+
+#include <math.h>
+
+#include "kernels/element.h"
+#include "orders/bound.h"
+
+static double rounded(double value, ls_dtype dtype) {
+    uint64_t bits = 0;
+    ls_element_from_f64(&bits, dtype, value);
+    return ls_element_to_f64(&bits, dtype);
+}
+
+// What rounding to dtype, and this file's own in f64, can move a number of this size by.
+static double step_of(double value, ls_dtype dtype) {
+    double own = ls_bound_step(LS_F64, fabs(value));
+    return dtype == LS_F64 ? 2 * own : own + ls_bound_step(dtype, fabs(value));
+}
+
+static oracle_range widened(double mid, double lo, double hi, ls_dtype dtype) {
+    if (!isfinite(lo) || !isfinite(hi)) {
+        return (oracle_range){rounded(mid, dtype), -INFINITY, INFINITY};
+    }
+    return (oracle_range){rounded(mid, dtype), lo - step_of(lo, dtype), hi + step_of(hi, dtype)};
+}
+
+oracle_range ls_range_point(double value) {
+    return isfinite(value) ? (oracle_range){value, value, value}
+                           : (oracle_range){value, -INFINITY, INFINITY};
+}
+
+oracle_range ls_range_about(double value, double error) {
+    return isfinite(value) && isfinite(error) ? (oracle_range){value, value - error, value + error}
+                                              : (oracle_range){value, -INFINITY, INFINITY};
+}
+
+oracle_range ls_range_constant(double value, ls_dtype dtype) {
+    double stored = rounded(value, dtype);
+    return (oracle_range){stored, fmin(stored, value), fmax(stored, value)};
+}
+
+oracle_range ls_range_add(oracle_range a, oracle_range b, ls_dtype dtype) {
+    return widened(a.mid + b.mid, a.lo + b.lo, a.hi + b.hi, dtype);
+}
+
+oracle_range ls_range_sub(oracle_range a, oracle_range b, ls_dtype dtype) {
+    return widened(a.mid - b.mid, a.lo - b.hi, a.hi - b.lo, dtype);
+}
+
+// The smallest and the largest of four corners; NaN makes both infinite.
+static oracle_range corners(double mid, const double *corner, ls_dtype dtype) {
+    double lo = corner[0], hi = corner[0];
+    for (int i = 0; i < 4; i++) {
+        if (isnan(corner[i])) {
+            return widened(mid, -INFINITY, INFINITY, dtype);
+        }
+        lo = fmin(lo, corner[i]);
+        hi = fmax(hi, corner[i]);
+    }
+    return widened(mid, lo, hi, dtype);
+}
+
+oracle_range ls_range_mul(oracle_range a, oracle_range b, ls_dtype dtype) {
+    const double corner[] = {a.lo * b.lo, a.lo * b.hi, a.hi * b.lo, a.hi * b.hi};
+    return corners(a.mid * b.mid, corner, dtype);
+}
+
+oracle_range ls_range_div(oracle_range a, oracle_range b, ls_dtype dtype) {
+    if (!(b.lo > 0 || b.hi < 0)) {
+        return widened(a.mid / b.mid, -INFINITY, INFINITY, dtype);
+    }
+    const double corner[] = {a.lo / b.lo, a.lo / b.hi, a.hi / b.lo, a.hi / b.hi};
+    return corners(a.mid / b.mid, corner, dtype);
+}
+
+oracle_range ls_range_square(oracle_range a, ls_dtype dtype) {
+    double largest = fmax(fabs(a.lo), fabs(a.hi));
+    double smallest = a.lo > 0 ? a.lo : a.hi < 0 ? a.hi : 0;
+    oracle_range out = widened(a.mid * a.mid, smallest * smallest, largest * largest, dtype);
+    out.lo = isfinite(out.hi) ? fmax(out.lo, 0) : out.lo;  // no rounding makes it negative
+    return out;
+}
+
+oracle_range ls_range_sqrt(oracle_range a, ls_dtype dtype) {
+    if (!isfinite(a.hi) || a.hi < 0) {
+        return widened(sqrt(a.mid), -INFINITY, INFINITY, dtype);
+    }
+    oracle_range out = widened(sqrt(a.mid), sqrt(fmax(a.lo, 0)), sqrt(a.hi), dtype);
+    out.lo = fmax(out.lo, 0);
+    return out;
+}
+
+oracle_range ls_range_limit(oracle_range a, double limit) {
+    if (isfinite(limit) && fabs(a.mid) <= limit) {
+        a.lo = fmax(a.lo, -limit);
+        a.hi = fmin(a.hi, limit);
+    }
+    return a;
+}
+
+void ls_squares_add(oracle_squares *sum, oracle_range value) {
+    double largest = fmax(fabs(value.lo), fabs(value.hi));
+    double smallest = value.lo > 0 ? value.lo : value.hi < 0 ? value.hi : 0;
+    sum->mid += value.mid * value.mid;
+    sum->lo += smallest * smallest;
+    sum->hi += largest * largest;
+    sum->count++;
+}
+
+oracle_range ls_squares_sum(const oracle_squares *sum, ls_dtype dtype) {
+    double error = ls_bound_sum_of_products(dtype, sum->count, sum->hi) +
+                   ls_bound_sum_of_products(LS_F64, sum->count, sum->hi);
+    if (!isfinite(sum->hi) || !isfinite(error)) {
+        return widened(sum->mid, -INFINITY, INFINITY, dtype);
+    }
+    return (oracle_range){rounded(sum->mid, dtype), fmax(sum->lo - error, 0), sum->hi + error};
+}
+
+oracle_range ls_range_stored(oracle_range a, ls_dtype dtype, bool to_either_side) {
+    oracle_range out = widened(a.mid, a.lo, a.hi, dtype);
+    double largest = ls_dtype_format(dtype).max;
+    if (to_either_side && isfinite(out.lo)) {
+        out.lo -= ls_bound_step(dtype, fabs(a.lo));
+        out.hi += ls_bound_step(dtype, fabs(a.hi));
+    }
+    return out.lo < -largest || out.hi > largest ? (oracle_range){out.mid, -INFINITY, INFINITY}
+                                                 : out;
+}
+
+double ls_range_bound(oracle_range a) {
+    return isfinite(a.lo) && isfinite(a.hi) && isfinite(a.mid) ? fmax(a.hi - a.mid, a.mid - a.lo)
+                                                               : INFINITY;
+}

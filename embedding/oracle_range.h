@@ -1,0 +1,53 @@
+// Numbers that are known up to rounding: where a correct result lies, and the likeliest one. Each
+// operation is taken in f64 on the ends and widened by what one rounding to the type can add, so
+// that it holds for operations that are rounded and for those that a kernel keeps exact or fuses.
+#ifndef LS_EMBEDDING_ORACLE_RANGE_H
+#define LS_EMBEDDING_ORACLE_RANGE_H
+
+#include "base/dtype.h"
+#include "kernels/optimizer.h"
+
+// An end that is not finite says that nothing is known but `mid`.
+typedef struct oracle_range {
+    double mid, lo, hi;
+} oracle_range;
+
+oracle_range ls_range_point(double value);
+// value +- error.
+oracle_range ls_range_about(double value, double error);
+// A constant that a run may have as it is or rounded to dtype.
+oracle_range ls_range_constant(double value, ls_dtype dtype);
+oracle_range ls_range_add(oracle_range a, oracle_range b, ls_dtype dtype);
+oracle_range ls_range_sub(oracle_range a, oracle_range b, ls_dtype dtype);
+oracle_range ls_range_mul(oracle_range a, oracle_range b, ls_dtype dtype);
+oracle_range ls_range_div(oracle_range a, oracle_range b, ls_dtype dtype);
+oracle_range ls_range_square(oracle_range a, ls_dtype dtype);
+oracle_range ls_range_sqrt(oracle_range a, ls_dtype dtype);
+// Cut off at +- limit, where more is known than the ends say.
+oracle_range ls_range_limit(oracle_range a, double limit);
+// The sum of squares, added in dtype in any order.
+typedef struct oracle_squares {
+    double mid, lo, hi;
+    size_t count;
+} oracle_squares;
+void ls_squares_add(oracle_squares *sum, oracle_range value);
+oracle_range ls_squares_sum(const oracle_squares *sum, ls_dtype dtype);
+// Stored as dtype; `to_either_side`: to one neighbour or the other.
+oracle_range ls_range_stored(oracle_range a, ls_dtype dtype, bool to_either_side);
+// Largest distance from mid.
+double ls_range_bound(oracle_range a);
+
+// One row under one step of an optimizer.
+typedef struct oracle_row_step {
+    const ls_optimizer *optimizer;
+    ls_dtype dtype;                 // of the table
+    int64_t step;                   // from 1
+    size_t columns;                 // of the table, or of the shard that keeps a state of its own
+    oracle_range *weights;          // [columns]
+    oracle_range *states[2];        // [1] or [columns], NULL where there is none
+    const oracle_range *gradients;  // [columns]
+    const oracle_range *factor;     // of clipping; NULL: none
+} oracle_row_step;
+void ls_oracle__update_row(const oracle_row_step *step);
+
+#endif

@@ -1,0 +1,520 @@
+// The oracle's step of training: every gradient, sum and new row, worked out from the unsharded
+// tables. As plain as the forward: no part of the module, no kernel, each row by itself.
+#include "embedding/oracle_internal.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+#include "kernels/element.h"
+#include "orders/bound.h"
+
+const ls_training *ls_oracle__training(const ls_oracle *oracle) {
+    while (oracle && !oracle->options.training) {
+        oracle = oracle->options.previous;
+    }
+    return oracle ? oracle->options.training : NULL;
+}
+
+static const ls_optimizer *optimizer_of(const ls_oracle *oracle, int t) {
+    return &ls_oracle__training(oracle)->optimizers[t];
+}
+
+static ls_dtype sum_dtype(const ls_oracle *oracle, int t) {
+    return oracle->options.tables[t].dtype == LS_F64 ? LS_F64 : LS_F32;
+}
+
+// ---- What a record holds ------------------------------------------------------------------------
+
+// The parts of the columns that keep a state of their own are as the plan cuts them: where the one
+// that has this column ends.
+static int64_t next_part(const ls_oracle *oracle, int t, int64_t column) {
+    const ls_plan_table *plan = oracle->plans[t];
+    int64_t next = oracle->options.tables[t].dim;
+    for (int i = 0; i < plan->shard_count; i++) {
+        int64_t begin = plan->shards[i].column_offset;
+        next = begin > column && begin < next ? begin : next;
+    }
+    return next;
+}
+
+size_t ls_oracle__part_of(const ls_oracle *oracle, int t, int64_t column) {
+    size_t part = 0;
+    for (int64_t next = next_part(oracle, t, 0); next <= column; part++) {
+        next = next_part(oracle, t, next);
+    }
+    return part;
+}
+
+static size_t part_count(const ls_oracle *oracle, int t) {
+    return ls_oracle__part_of(oracle, t, oracle->options.tables[t].dim - 1) + 1;
+}
+
+bool ls_oracle__own_state(const ls_oracle *oracle, int t) {
+    return ls_oracle__training(oracle) &&
+           ls_optimizer_about(optimizer_of(oracle, t)->kind)->row_norms &&
+           part_count(oracle, t) > 1;
+}
+
+static bool departs_alone(const ls_oracle *oracle, int t) {
+    oracle_meaning meaning;
+    return ls_oracle__documented(oracle, t, &meaning) || ls_oracle__own_state(oracle, t);
+}
+
+bool ls_oracle__departs(const ls_oracle *oracle, int t) {
+    const ls_training *training = ls_oracle__training(oracle);
+    bool departs = training && departs_alone(oracle, t);
+    // The norm of all gradients together joins the tables.
+    for (int i = 0; training && training->clip_norm > 0 && i < oracle->options.table_count; i++) {
+        departs = departs || departs_alone(oracle, i);
+    }
+    return departs;
+}
+
+size_t ls_oracle__state_at(const ls_oracle *oracle, int t, oracle_sense sense, int state,
+                           size_t *count) {
+    const ls_optimizer_traits *about = ls_optimizer_about(optimizer_of(oracle, t)->kind);
+    size_t dim = (size_t)oracle->options.tables[t].dim, at = dim;
+    bool own = sense == ORACLE_DOCUMENTED && ls_oracle__own_state(oracle, t);
+    size_t per_row = own ? part_count(oracle, t) : 1;
+    for (int i = 0; i < state; i++) {
+        at += about->states[i].per_row ? per_row : dim;
+    }
+    *count = about->states[state].per_row ? per_row : dim;
+    return at;
+}
+
+size_t ls_oracle__record_size(const ls_oracle *oracle, int t, oracle_sense sense) {
+    size_t size = (size_t)oracle->options.tables[t].dim, count = 0;
+    if (!ls_oracle__training(oracle)) {
+        return size;
+    }
+    int states = ls_optimizer_state_count(optimizer_of(oracle, t));
+    return states > 0 ? ls_oracle__state_at(oracle, t, sense, states - 1, &count) + count : size;
+}
+
+static int first_record(const ls_oracle *oracle, int t, oracle_sense sense, int64_t row,
+                        oracle_range *out) {
+    size_t dim = (size_t)oracle->options.tables[t].dim;
+    double *values, first = 0;
+    LS_TRY(ls_alloc((void **)&values, NULL, dim, sizeof(*values)));
+    int status = oracle->options.row(oracle->options.row_arg, t, row, values);
+    for (size_t c = 0; c < dim; c++) {
+        out[c] = ls_range_point(values[c]);
+    }
+    ls_free(NULL, values, dim, sizeof(*values));
+    const ls_optimizer *optimizer = ls_oracle__training(oracle) ? optimizer_of(oracle, t) : NULL;
+    if (optimizer && (optimizer->kind == LS_OPTIMIZER_ADAGRAD ||
+                      optimizer->kind == LS_OPTIMIZER_ROWWISE_ADAGRAD)) {
+        first = ls_range_constant(optimizer->initial_accumulator, sum_dtype(oracle, t)).mid;
+    }
+    for (size_t i = dim; i < ls_oracle__record_size(oracle, t, sense); i++) {
+        out[i] = ls_range_point(first);
+    }
+    return status;
+}
+
+static const oracle_range *find_record(const oracle_records *records, int64_t row) {
+    size_t lo = 0, hi = records->count;
+    while (lo < hi) {
+        size_t middle = lo + (hi - lo) / 2;
+        if (records->rows[middle] < row) {
+            lo = middle + 1;
+        } else {
+            hi = middle;
+        }
+    }
+    bool found = lo < records->count && records->rows[lo] == row;
+    return found ? records->after + lo * records->size : NULL;
+}
+
+int ls_oracle__record(const ls_oracle *oracle, int t, oracle_sense sense, int64_t row,
+                      oracle_range *out) {
+    if (!ls_oracle__departs(oracle, t)) {
+        sense = ORACLE_UNSHARDED;
+    }
+    for (const ls_oracle *o = oracle->options.previous; o; o = o->options.previous) {
+        const oracle_range *found =
+            o->options.training ? find_record(&o->records[sense][t], row) : NULL;
+        if (found) {
+            for (size_t i = 0; i < o->records[sense][t].size; i++) {
+                out[i] = found[i];
+            }
+            return LS_OK;
+        }
+    }
+    return first_record(oracle, t, sense, row, out);
+}
+
+// ---- Gradients of outputs -----------------------------------------------------------------------
+
+static ls_dtype output_dtype(const ls_oracle *oracle, int t) {
+    return ls_oracle__dtype(&oracle->options.tables[t], ORACLE_VALUES);
+}
+
+// What a bag's ids come to as a divisor.
+static oracle_range divisor_of(const ls_oracle *oracle, int t, const ls_keyed_jagged *input,
+                               int64_t bag, const oracle_divisor *by, size_t *counted) {
+    const ls_table *table = &oracle->options.tables[t];
+    double sum = 0, size = 0;
+    *counted = 0;
+    for (int64_t i = 0; i < input->lengths[bag]; i++) {
+        int64_t at = input->offsets[bag] + i;
+        int64_t id = ls_oracle__row(oracle->options.id_policy, table->rows, input->values[at]);
+        if (ls_oracle__counts(table, id)) {
+            double weight = table->weighted ? ls_element_to_f64(&input->weights[at], LS_F32) : 1.0;
+            sum += weight;
+            size += fabs(weight);
+            ++*counted;
+        }
+    }
+    if (by->by == ORACLE_BY_ONE) {
+        sum = 1;
+    } else if (by->by == ORACLE_BY_IDS) {
+        sum = (double)*counted;
+    }
+    double error = by->by == ORACLE_BY_WEIGHTS ? 2 * ls_bound_sum(LS_F64, *counted, size) : 0;
+    error += by->added > 0 ? 2 * ls_bound_step(LS_F64, fabs(sum + by->added)) : 0;
+    // One that is the same for all may be a factor, which is rounded to the output's type.
+    error += by->by == ORACLE_BY_ONE ? ls_bound_roundoff(output_dtype(oracle, t)) : 0;
+    return ls_range_about(sum + by->added, error);
+}
+
+static void divide_bag(const ls_oracle *oracle, int t, const ls_keyed_jagged *input, int64_t bag,
+                       const oracle_meaning *meaning, oracle_range *row) {
+    for (int i = 0; i < meaning->count; i++) {
+        size_t counted;
+        const oracle_divisor *by = &meaning->divisors[i];
+        oracle_range divisor = divisor_of(oracle, t, input, bag, by, &counted);
+        for (int64_t c = 0; c < oracle->options.tables[t].dim; c++) {
+            // A bag without ids gives nothing that could be divided.
+            if (counted > 0 || by->by == ORACLE_BY_ONE) {
+                row[c] = ls_range_div(row[c], divisor, output_dtype(oracle, t));
+            }
+        }
+    }
+}
+
+static int take_gradient(ls_oracle *oracle, int t, int f, int rank, oracle_sense sense) {
+    const ls_table *table = &oracle->options.tables[t];
+    const ls_keyed_jagged *input = oracle->options.inputs[rank];
+    int key = ls_oracle__key(input, table->features[f]), pair = oracle->first_pair[t] + f;
+    int64_t first = key * input->batch, end = first + input->batch;
+    bool pooled = table->pooling != LS_POOL_NONE;
+    int64_t rows = pooled ? input->batch : input->offsets[end] - input->offsets[first];
+    ls_dtype dtype = output_dtype(oracle, t);
+    size_t count;
+    LS_TRY(ls_size_mul(&count, (size_t)rows, (size_t)table->dim));
+    oracle_range *out = ls_arena_alloc(oracle->arena, count, sizeof(*out));
+    if (!out) {
+        return ls_error_last()->code;
+    }
+    oracle->gradients[sense][rank][pair] = out;
+    const char *fed = oracle->options.gradients[rank][pair];
+    LS_ASSERT(fed || count == 0);
+    for (size_t i = 0; i < count; i++) {
+        out[i] = ls_range_point(ls_element_to_f64(fed + i * ls_dtype_bytes(dtype), dtype));
+    }
+    oracle_meaning meaning;
+    if (sense == ORACLE_UNSHARDED) {
+        ls_oracle__unsharded(oracle, t, &meaning);
+    } else {
+        (void)ls_oracle__documented(oracle, t, &meaning);
+    }
+    for (int64_t bag = 0; pooled && bag < input->batch; bag++) {
+        divide_bag(oracle, t, input, first + bag, &meaning, out + bag * table->dim);
+    }
+    return LS_OK;
+}
+
+oracle_range ls_oracle__share(const ls_oracle *oracle, ls_dtype dtype) {
+    int ranks = oracle->options.plan->ranks;
+    return oracle->options.training->division == LS_GRADIENTS_DIVIDED
+               ? ls_range_constant(1.0 / ranks, dtype)
+               : ls_range_point(1);
+}
+
+// ---- One gradient for each row ------------------------------------------------------------------
+
+// One id of one sample.
+typedef struct occurrence {
+    int64_t row;
+    size_t number;                 // in the order of ranks, features and samples
+    const oracle_range *gradient;  // [dim] of its bag, or its own
+    double weight;
+} occurrence;
+
+static int compare_rows(const void *a, const void *b) {
+    const occurrence *left = a, *right = b;
+    if (left->row != right->row) {
+        return left->row < right->row ? -1 : 1;
+    }
+    return left->number < right->number ? -1 : left->number > right->number;
+}
+
+// Of all ranks, or of one. Padding ids give no gradient.
+static int list_occurrences(const ls_oracle *oracle, int t, oracle_sense sense, int only,
+                            occurrence **out, size_t *count, size_t *capacity) {
+    const ls_table *table = &oracle->options.tables[t];
+    int ranks = oracle->options.plan->ranks;
+    *capacity = *count = 0;
+    for (int rank = 0; rank < ranks; rank++) {
+        *capacity += (size_t)oracle->options.inputs[rank]->value_count;
+    }
+    LS_TRY(ls_size_mul(capacity, *capacity, (size_t)table->feature_count));
+    LS_TRY(ls_alloc((void **)out, NULL, *capacity, sizeof(**out)));
+    for (int rank = 0; rank < ranks; rank++) {
+        const ls_keyed_jagged *input = oracle->options.inputs[rank];
+        for (int f = 0; f < table->feature_count && (only < 0 || only == rank); f++) {
+            int64_t bag = ls_oracle__key(input, table->features[f]) * input->batch;
+            int64_t first = input->offsets[bag];
+            const oracle_range *gradients =
+                oracle->gradients[sense][rank][oracle->first_pair[t] + f];
+            for (int64_t b = 0; b < input->batch; b++) {
+                for (int64_t i = input->offsets[bag + b]; i < input->offsets[bag + b + 1]; i++) {
+                    int64_t row =
+                        ls_oracle__row(oracle->options.id_policy, table->rows, input->values[i]);
+                    int64_t at = table->pooling == LS_POOL_NONE ? i - first : b;
+                    double weight =
+                        table->weighted ? ls_element_to_f64(&input->weights[i], LS_F32) : 1.0;
+                    if (!table->has_padding_id || row != table->padding_id) {
+                        (*out)[*count] =
+                            (occurrence){row, *count, gradients + at * table->dim, weight};
+                        ++*count;
+                    }
+                }
+            }
+        }
+    }
+    qsort(*out, *count, sizeof(**out), compare_rows);
+    return LS_OK;
+}
+
+// The sum of one column over the occurrences of a row.
+static oracle_range sum_column(const ls_oracle *oracle, int t, const occurrence *of, size_t count,
+                               int64_t column) {
+    const ls_table *table = &oracle->options.tables[t];
+    ls_dtype dtype = sum_dtype(oracle, t);
+    oracle_range share = ls_oracle__share(oracle, output_dtype(oracle, t));
+    bool shared = oracle->options.training->division == LS_GRADIENTS_DIVIDED &&
+                  oracle->options.plan->ranks > 1;
+    double sum = 0, error = 0, size = 0;
+    for (size_t i = 0; i < count; i++) {
+        oracle_range g = of[i].gradient[column];
+        g = shared ? ls_range_mul(g, share, output_dtype(oracle, t)) : g;
+        sum += of[i].weight * g.mid;
+        error += fabs(of[i].weight) * ls_range_bound(g);
+        size += fabs(of[i].weight) * fmax(fabs(g.lo), fabs(g.hi));
+    }
+    if (table->weighted) {
+        error += ls_bound_sum_of_products(dtype, count, size) +
+                 ls_bound_sum_of_products(LS_F64, count, size);
+    } else {
+        error += ls_bound_sum(dtype, count, size) + ls_bound_sum(LS_F64, count, size);
+    }
+    return ls_range_about(sum, error);
+}
+
+int ls_oracle__rank_gradients(const ls_oracle *oracle, int t, oracle_sense sense, int rank,
+                              oracle_range *out) {
+    int64_t dim = oracle->options.tables[t].dim;
+    occurrence *of;
+    size_t count, capacity;
+    int status = list_occurrences(oracle, t, sense, rank, &of, &count, &capacity);
+    for (size_t first = 0, end = 0; !status && first < count; first = end) {
+        while (end < count && of[end].row == of[first].row) {
+            end++;
+        }
+        for (int64_t c = 0; c < dim; c++) {
+            out[of[first].row * dim + c] = sum_column(oracle, t, of + first, end - first, c);
+        }
+    }
+    ls_free(NULL, of, capacity, sizeof(*of));
+    return status;
+}
+
+static int take_records(ls_oracle *oracle, int t, oracle_sense sense, size_t count) {
+    oracle_records *records = &oracle->records[sense][t];
+    size_t dim = (size_t)oracle->options.tables[t].dim, cells, numbers;
+    records->count = count;
+    records->size = ls_oracle__record_size(oracle, t, sense);
+    LS_TRY(ls_size_mul(&cells, count, dim));
+    LS_TRY(ls_size_mul(&numbers, count, records->size));
+    records->rows = ls_arena_alloc(oracle->arena, count, sizeof(*records->rows));
+    records->touched = ls_arena_alloc(oracle->arena, count, sizeof(*records->touched));
+    records->gradients = ls_arena_alloc(oracle->arena, cells, sizeof(*records->gradients));
+    records->after = ls_arena_alloc(oracle->arena, numbers, sizeof(*records->after));
+    bool ok = records->rows && records->touched && records->gradients && records->after;
+    return ok ? LS_OK : ls_error_last()->code;
+}
+
+// The table's rows that the batch touches, with their sums; every row where the optimizer takes
+// every row.
+static int sum_rows(ls_oracle *oracle, int t, oracle_sense sense) {
+    const ls_table *table = &oracle->options.tables[t];
+    bool every = optimizer_of(oracle, t)->form == LS_OPTIMIZER_DENSE;
+    occurrence *of;
+    size_t count, capacity, distinct = 0, at = 0;
+    LS_TRY(list_occurrences(oracle, t, sense, -1, &of, &count, &capacity));
+    for (size_t i = 0; i < count; i++) {
+        distinct += i == 0 || of[i].row != of[i - 1].row;
+    }
+    int status = take_records(oracle, t, sense, every ? (size_t)table->rows : distinct);
+    oracle_records *records = &oracle->records[sense][t];
+    for (size_t row = 0; !status && every && row < records->count; row++) {
+        records->rows[row] = (int64_t)row;
+        for (int64_t c = 0; c < table->dim; c++) {
+            records->gradients[(int64_t)row * table->dim + c] = ls_range_point(0);
+        }
+    }
+    for (size_t first = 0, end = 0; !status && first < count; first = end, at++) {
+        while (end < count && of[end].row == of[first].row) {
+            end++;
+        }
+        at = every ? (size_t)of[first].row : at;
+        records->rows[at] = of[first].row;
+        records->touched[at] = true;
+        for (int64_t c = 0; c < table->dim; c++) {
+            records->gradients[(int64_t)at * table->dim + c] =
+                sum_column(oracle, t, of + first, end - first, c);
+        }
+    }
+    ls_free(NULL, of, capacity, sizeof(*of));
+    return status;
+}
+
+// ---- Clipping and updating ----------------------------------------------------------------------
+
+static const oracle_records *records_of(const ls_oracle *oracle, oracle_sense sense, int t) {
+    return &oracle->records[ls_oracle__departs(oracle, t) ? sense : ORACLE_UNSHARDED][t];
+}
+
+static void clip(ls_oracle *oracle, oracle_sense sense) {
+    double limit = oracle->options.training->clip_norm;
+    oracle_squares squares = {.count = 0};
+    for (int t = 0; t < oracle->options.table_count; t++) {
+        const oracle_records *records = records_of(oracle, sense, t);
+        for (size_t i = 0; i < records->count * (size_t)oracle->options.tables[t].dim; i++) {
+            ls_squares_add(&squares, records->gradients[i]);
+        }
+    }
+    oracle_range norm = ls_range_sqrt(ls_squares_sum(&squares, LS_F64), LS_F64);
+    oracle_range factor = ls_range_div(
+        ls_range_point(limit), ls_range_add(norm, ls_range_constant(1e-6, LS_F64), LS_F64), LS_F64);
+    factor.mid = factor.mid > 1 ? 1 : factor.mid;
+    factor.lo = factor.lo > 1 ? 1 : factor.lo;
+    factor.hi = isfinite(factor.hi) && factor.hi > 1 ? 1 : factor.hi;
+    oracle->norm[sense] = norm;
+    oracle->factor[sense] = factor;
+}
+
+// One row, all columns or part by part.
+static void update_row(const ls_oracle *oracle, int t, oracle_sense sense,
+                       const oracle_range *gradients, oracle_range *record) {
+    const ls_table *table = &oracle->options.tables[t];
+    const ls_optimizer *optimizer = optimizer_of(oracle, t);
+    const ls_optimizer_traits *about = ls_optimizer_about(optimizer->kind);
+    bool own = sense == ORACLE_DOCUMENTED && ls_oracle__own_state(oracle, t);
+    bool clips = oracle->options.training->clip_norm > 0 && oracle->factor[sense].lo != 1;
+    ls_dtype dtype = sum_dtype(oracle, t);
+    oracle_range factor = oracle->factor[sense];
+    if (clips) {
+        // It is rounded to the type of the sums before it is used.
+        factor = ls_range_mul(factor, ls_range_point(1), dtype);
+    }
+    size_t part = 0;
+    for (int64_t first = 0, end = 0; first < table->dim; first = end, part++) {
+        end = own ? next_part(oracle, t, first) : table->dim;
+        oracle_row_step step = {.optimizer = optimizer,
+                                .dtype = table->dtype,
+                                .step = oracle->step,
+                                .columns = (size_t)(end - first),
+                                .weights = record + first,
+                                .gradients = gradients + first,
+                                .factor = clips ? &factor : NULL};
+        for (int state = 0; state < ls_optimizer_state_count(optimizer); state++) {
+            size_t count, at = ls_oracle__state_at(oracle, t, sense, state, &count);
+            at += about->states[state].per_row ? part : (size_t)first;
+            step.states[state] = record + at;
+        }
+        ls_oracle__update_row(&step);
+    }
+}
+
+static int update_table(ls_oracle *oracle, int t, oracle_sense sense) {
+    oracle_records *records = &oracle->records[sense][t];
+    for (size_t i = 0; i < records->count; i++) {
+        oracle_range *record = records->after + i * records->size;
+        LS_TRY(ls_oracle__record(oracle, t, sense, records->rows[i], record));
+        update_row(oracle, t, sense, records->gradients + i * (size_t)oracle->options.tables[t].dim,
+                   record);
+    }
+    return LS_OK;
+}
+
+// ---- The step -----------------------------------------------------------------------------------
+
+static int make_room(ls_oracle *oracle, oracle_sense sense, int pairs) {
+    int ranks = oracle->options.plan->ranks;
+    size_t tables = (size_t)oracle->options.table_count;
+    oracle->records[sense] = ls_arena_alloc(oracle->arena, tables, sizeof(*oracle->records[sense]));
+    oracle->gradients[sense] =
+        ls_arena_alloc(oracle->arena, (size_t)ranks, sizeof(*oracle->gradients[sense]));
+    if (!oracle->records[sense] || !oracle->gradients[sense]) {
+        return ls_error_last()->code;
+    }
+    for (int rank = 0; rank < ranks; rank++) {
+        oracle->gradients[sense][rank] =
+            ls_arena_alloc(oracle->arena, (size_t)pairs, sizeof(**oracle->gradients[sense]));
+        if (!oracle->gradients[sense][rank]) {
+            return ls_error_last()->code;
+        }
+    }
+    return LS_OK;
+}
+
+static int train_sense(ls_oracle *oracle, oracle_sense sense) {
+    const ls_oracle_options *options = &oracle->options;
+    int pairs = 0;
+    for (int t = 0; t < options->table_count; t++) {
+        pairs += options->tables[t].feature_count;
+    }
+    LS_TRY(make_room(oracle, sense, pairs));
+    for (int t = 0; t < options->table_count; t++) {
+        if (options->tables[t].pooling == LS_POOL_MAX) {
+            return LS_FAIL(LS_ERR_UNSUPPORTED,
+                           "oracle: table %s is pooled by max, which has no "
+                           "backward",
+                           options->tables[t].name);
+        }
+        for (int rank = 0; rank < options->plan->ranks; rank++) {
+            for (int f = 0; f < options->tables[t].feature_count; f++) {
+                LS_TRY(take_gradient(oracle, t, f, rank, sense));
+            }
+        }
+        LS_TRY(sum_rows(oracle, t, sense));
+    }
+    if (options->training->clip_norm > 0) {
+        clip(oracle, sense);
+    }
+    for (int t = 0; t < options->table_count; t++) {
+        LS_TRY(update_table(oracle, t, sense));
+    }
+    return LS_OK;
+}
+
+int ls_oracle__train(ls_oracle *oracle) {
+    const ls_oracle_options *options = &oracle->options;
+    oracle->step = options->previous ? options->previous->step : 0;
+    if (!options->training) {
+        return LS_OK;
+    }
+    LS_ASSERT(options->gradients);
+    oracle->step++;
+    LS_TRY(ls_arena_create(&oracle->arena, NULL));
+    LS_TRY(train_sense(oracle, ORACLE_UNSHARDED));
+    bool departs = false;
+    for (int t = 0; t < options->table_count; t++) {
+        departs = departs || ls_oracle__departs(oracle, t);
+    }
+    return departs ? train_sense(oracle, ORACLE_DOCUMENTED) : LS_OK;
+}
