@@ -59,16 +59,32 @@ static void step_sgd(const stepper *p, bool dense) {
     }
 }
 
+// g / (sqrt(m + g^2) + eps) rises with g and, where g is positive, falls with m: exactly at two
+// corners of what is known, there with no more than ten roundings. Of numbers whose squares leave
+// the type's range nothing more is known than what the operations say.
+static oracle_range between_corners(const stepper *p, oracle_range g, oracle_range m,
+                                    oracle_range whole) {
+    double size = fmin(fabs(g.lo), fabs(g.hi)), more = 1 + 10 * ls_bound_roundoff(p->t);
+    if (!(size > 1e-15) || !isfinite(whole.lo)) {
+        return ls_range_limit(whole, p->slack);
+    }
+    double lo = g.lo / (sqrt(fmax(g.lo > 0 ? m.hi : m.lo, 0) + g.lo * g.lo) + p->eps.hi);
+    double hi = g.hi / (sqrt(fmax(g.hi > 0 ? m.lo : m.hi, 0) + g.hi * g.hi) + p->eps.lo);
+    lo = lo > 0 ? lo / more : lo * more;
+    hi = hi > 0 ? hi * more : hi / more;
+    return (oracle_range){whole.mid, fmax(whole.lo, fmin(lo, whole.mid)),
+                          fmin(whole.hi, fmax(hi, whole.mid))};
+}
+
 static void step_adagrad(const stepper *p) {
     for (size_t c = 0; c < p->s->columns; c++) {
-        oracle_range g = gradient(p, c), w = p->s->weights[c];
+        oracle_range g = gradient(p, c), w = p->s->weights[c], before = p->s->states[0][c];
         if (p->l2) {
             g = add(p, mul(p, p->decay, w), g);
         }
-        oracle_range m = add(p, p->s->states[0][c], ls_range_square(g, p->t));
+        oracle_range m = add(p, before, ls_range_square(g, p->t));
         p->s->states[0][c] = m;
-        // |g| <= sqrt(m): near 0 the quotient's ends alone would not know it.
-        oracle_range moved = ls_range_limit(over(p, g, divisor(p, m)), p->slack);
+        oracle_range moved = between_corners(p, g, before, over(p, g, divisor(p, m)));
         store(p, c, sub(p, w, mul(p, p->lr, moved)));
     }
 }

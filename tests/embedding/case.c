@@ -202,8 +202,8 @@ int case_random(embedding_case *c, uint64_t seed, int ranks) {
 
 // ---- Running ------------------------------------------------------------------------------------
 
-static int fill(void *arg, int table, int rank, int64_t row, int64_t rows, int64_t column,
-                int64_t columns, void *out) {
+int case_fill(void *arg, int table, int rank, int64_t row, int64_t rows, int64_t column,
+              int64_t columns, void *out) {
     const embedding_case *c = arg;
     (void)rank;
     ls_dtype dtype = c->tables[table].dtype;
@@ -216,7 +216,7 @@ static int fill(void *arg, int table, int rank, int64_t row, int64_t rows, int64
     return LS_OK;
 }
 
-static int oracle_row(void *arg, int table, int64_t row, double *out) {
+int case_row(void *arg, int table, int64_t row, double *out) {
     const embedding_case *c = arg;
     for (int64_t k = 0; k < c->tables[table].dim; k++) {
         uint64_t bits = 0;
@@ -285,7 +285,7 @@ static int run_module(embedding_case *c, ls_backend *backend, const ls_oracle *o
                                     .plan = &c->plan,
                                     .id_policy = c->id_policy,
                                     .quirks = c->quirks,
-                                    .fill = fill,
+                                    .fill = case_fill,
                                     .fill_arg = c,
                                     .allow_broken_plan = c->allow_broken_plan};
     ls_embedding *module;
@@ -312,7 +312,7 @@ static int run_module(embedding_case *c, ls_backend *backend, const ls_oracle *o
     return status;
 }
 
-static void make_plan(embedding_case *c) {
+void case_make_plan(embedding_case *c) {
     c->plan = (ls_plan){.ranks = c->ranks,
                         .ranks_per_host = c->ranks_per_host,
                         .tables = c->plans,
@@ -326,14 +326,14 @@ static int make_oracle(embedding_case *c, ls_oracle **out) {
                                  .id_policy = c->id_policy,
                                  .quirks = c->quirks,
                                  .inputs = (const ls_keyed_jagged *const *)c->inputs,
-                                 .row = oracle_row,
+                                 .row = case_row,
                                  .row_arg = c};
     return ls_oracle_create(out, &options);
 }
 
 int case_run_on(embedding_case *c, ls_backend *backend, case_outcome *out) {
     *out = (case_outcome){0};
-    make_plan(c);
+    case_make_plan(c);
     // Where the oracle cannot be made (an id out of range), the module is run without it.
     ls_oracle *oracle = NULL;
     int oracle_status = make_oracle(c, &oracle);

@@ -65,6 +65,12 @@ int case_run(embedding_case *c, case_outcome *out);
 // Runs and judges on a given backend, whose world may hold some ranks alone.
 int case_run_on(embedding_case *c, ls_backend *backend, case_outcome *out);
 void case_outcome_free(case_outcome *out);
+// c->plan out of the tables' plans.
+void case_make_plan(embedding_case *c);
+// The weights, as the module (ls_table_fill) and the oracle (ls_oracle_row) ask for them.
+int case_fill(void *arg, int table, int rank, int64_t row, int64_t rows, int64_t column,
+              int64_t columns, void *out);
+int case_row(void *arg, int table, int64_t row, double *out);
 // A random collection with plan and inputs, on `ranks` ranks (0: any number up to 8).
 int case_random(embedding_case *c, uint64_t seed, int ranks);
 // The first rank, table and feature whose output_dist bits differ, as text; "" when none does.

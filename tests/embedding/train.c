@@ -1,0 +1,273 @@
+// See train.h.
+#include "train.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "kernels/element.h"
+
+void train_init(train_case *t, embedding_case *c, const ls_optimizer *optimizer) {
+    *t = (train_case){.c = c, .steps = 3, .length_max = 4};
+    for (int i = 0; i < CASE_TABLES_MAX; i++) {
+        t->optimizers[i] = *optimizer;
+    }
+}
+
+// ---- Inputs and gradients of a step -------------------------------------------------------------
+
+typedef struct step {
+    ls_keyed_jagged *inputs[CASE_RANKS_MAX];
+    void *gradients[CASE_RANKS_MAX][2 * CASE_TABLES_MAX];
+    const void *const *by_rank[CASE_RANKS_MAX];
+    ls_oracle *oracle;
+} step;
+
+static void make_gradients(const train_case *t, int number, step *out) {
+    const embedding_case *c = t->c;
+    for (int rank = 0; rank < c->ranks; rank++) {
+        int pair = 0;
+        for (int i = 0; i < c->table_count; i++) {
+            const ls_table *table = &c->tables[i];
+            for (int f = 0; f < table->feature_count; f++, pair++) {
+                const ls_keyed_jagged *input = out->inputs[rank];
+                int key = 0;
+                (void)ls_keyed_jagged_find(&key, input, table->features[f]);
+                ls_jagged bags = ls_keyed_jagged_feature(input, key);
+                bool sequence = table->pooling == LS_POOL_NONE;
+                int64_t rows = sequence ? bags.offsets[bags.batch] - bags.offsets[0] : bags.batch;
+                ls_dtype dtype = sequence || table->dtype == LS_F64 ? table->dtype : LS_F32;
+                size_t count = (size_t)(rows * table->dim), bytes = ls_dtype_bytes(dtype);
+                char *values = calloc(count + 1, bytes);
+                for (size_t e = 0; e < count; e++) {
+                    double value = t->gradient ? t->gradient(t, number, rank, pair, e)
+                                               : ls_random_normal(c->seed, 900 + (uint32_t)number,
+                                                                  (uint32_t)(rank * 100 + pair), e);
+                    ls_element_from_f64(values + e * bytes, dtype, value);
+                }
+                out->gradients[rank][pair] = values;
+            }
+        }
+        out->by_rank[rank] = (const void *const *)out->gradients[rank];
+    }
+}
+
+static int make_step(const train_case *t, int number, const ls_training *training,
+                     const ls_oracle *previous, step *out) {
+    embedding_case *c = t->c;
+    uint64_t seed = c->seed;
+    c->seed = seed + 1000 * (uint64_t)number;
+    int status = t->given_inputs ? LS_OK : case_inputs(c, t->batches, t->length_max);
+    c->seed = seed;
+    LS_TRY(status);
+    for (int rank = 0; rank < c->ranks; rank++) {
+        out->inputs[rank] = c->inputs[rank];
+        c->inputs[rank] = NULL;
+    }
+    make_gradients(t, number, out);
+    const ls_oracle_options options = {.tables = c->tables,
+                                       .table_count = c->table_count,
+                                       .plan = &c->plan,
+                                       .id_policy = c->id_policy,
+                                       .quirks = c->quirks,
+                                       .inputs = (const ls_keyed_jagged *const *)out->inputs,
+                                       .row = case_row,
+                                       .row_arg = c,
+                                       .training = training,
+                                       .gradients = out->by_rank,
+                                       .previous = previous};
+    return ls_oracle_create(&out->oracle, &options);
+}
+
+static void free_step(step *s) {
+    for (int rank = 0; rank < CASE_RANKS_MAX; rank++) {
+        ls_keyed_jagged_free(s->inputs[rank]);
+        for (int pair = 0; pair < 2 * CASE_TABLES_MAX; pair++) {
+            free(s->gradients[rank][pair]);
+        }
+    }
+    ls_oracle_free(s->oracle);
+}
+
+// ---- Judging ------------------------------------------------------------------------------------
+
+typedef struct judge_sink {
+    const train_case *t;
+    int step;
+    const ls_oracle *oracle;
+    train_outcome *out;
+    uint64_t judged;
+} judge_sink;
+
+static void note_bound(train_outcome *out, const ls_expected *expected) {
+    for (size_t i = 0; i < expected->count && expected->values; i++) {
+        double relative = expected->bounds[i] / (fabs(expected->values[i]) + 1);
+        out->relative_bound = relative > out->relative_bound ? relative : out->relative_bound;
+    }
+}
+
+static int judge(void *arg, const ls_stage_output *output) {
+    judge_sink *sink = arg;
+    train_outcome *out = sink->out;
+    if (sink->t->sink.emit) {
+        LS_TRY(sink->t->sink.emit(sink->t->sink.arg, output));
+    }
+    size_t count;
+    LS_TRY(ls_shape_count(&count, &output->shape));
+    size_t bytes = count * ls_dtype_bytes(output->dtype);
+    void *copy = malloc(bytes + 1);
+    memcpy(copy, output->data, bytes);
+    ls_stage_output judged = *output;
+    judged.data = copy;
+    if (sink->t->spoil && sink->t->spoil(sink->t, sink->step, output, copy, count)) {
+        out->spoilt++;
+    }
+    ls_judgement judgement;
+    int status = ls_oracle_judge(sink->oracle, &judged, &judgement);
+    ls_expected expected;
+    if (!status && strcmp(output->stage, "update") == 0 &&
+        ls_oracle_expect(sink->oracle, output, &expected) == LS_OK) {
+        note_bound(out, &expected);
+        ls_expected_free(&expected);
+    }
+    free(copy);
+    LS_TRY(status);
+    sink->judged++;
+    out->judged++;
+    out->elements += judgement.elements;
+    bool first = out->wrong == 0 && (judgement.wrong > 0 || out->by_design == 0);
+    if (judgement.text[0] && first) {
+        snprintf(out->text, sizeof(out->text), "step %d: %s", sink->step, judgement.text);
+        snprintf(out->stage, sizeof(out->stage), "%s", output->stage);
+    }
+    out->wrong += judgement.wrong;
+    out->by_design += judgement.by_design;
+    if (judgement.bound_ratio > out->bound_ratio) {
+        out->bound_ratio = judgement.bound_ratio;
+    }
+    return LS_OK;
+}
+
+// ---- Running ------------------------------------------------------------------------------------
+
+// Puts the shards of a table, and of its states, together.
+static void keep_table(const train_case *t, ls_embedding *module, int i, train_outcome *out) {
+    const ls_table *table = &t->c->tables[i];
+    const ls_plan_table *plan = &t->c->plans[i];
+    for (int what = 0; what < 3; what++) {
+        for (int s = 0; s < plan->shard_count; s++) {
+            const ls_plan_shard *block = &plan->shards[s];
+            const ls_shard *shard = ls_embedding_shard(module, i, block->rank, s);
+            const char *data = shard ? shard->data : NULL;
+            ls_dtype dtype = table->dtype;
+            ls_shape shape = LS_SHAPE(block->rows, block->columns);
+            if (what > 0) {
+                data = ls_embedding_state(module, i, block->rank, s, what - 1, &shape, &dtype);
+            }
+            if (!data) {
+                continue;
+            }
+            size_t bytes = ls_dtype_bytes(dtype), columns = (size_t)block->columns;
+            size_t dim = shape.ndim == 1 ? 1 : (size_t)table->dim;
+            columns = shape.ndim == 1 ? 1 : columns;
+            size_t first = shape.ndim == 1 ? 0 : (size_t)block->column_offset;
+            out->bytes[i][what] = (size_t)table->rows * dim * bytes;
+            if (!out->tables[i][what]) {
+                out->tables[i][what] = calloc(out->bytes[i][what] + 1, 1);
+            }
+            for (size_t row = 0; row < (size_t)block->rows; row++) {
+                size_t at = ((size_t)block->row_offset + row) * dim + first;
+                memcpy((char *)out->tables[i][what] + at * bytes, data + row * columns * bytes,
+                       columns * bytes);
+            }
+        }
+    }
+}
+
+static int run_step(const train_case *t, int number, ls_embedding *module, step *s,
+                    const ls_training *training, train_outcome *out) {
+    judge_sink sink = {t, number, s->oracle, out, 0};
+    const ls_stage_sink stage_sink = {&sink, judge};
+    ls_embedding_pass *pass;
+    LS_TRY(ls_embedding_forward(&pass, module, (const ls_keyed_jagged *const *)s->inputs,
+                                &stage_sink));
+    int status = ls_embedding_backward(pass, s->by_rank, training, &stage_sink);
+    if (!status && t->meddle) {
+        t->meddle(t, number, module);
+    }
+    if (!status) {
+        status = ls_embedding_update(pass, &stage_sink);
+    }
+    ls_embedding_pass_free(pass);
+    if (!status && sink.judged != ls_oracle_output_count(s->oracle)) {
+        return LS_FAIL(LS_ERR_MISMATCH, "%llu outputs were emitted, the oracle expects %zu",
+                       (unsigned long long)sink.judged, ls_oracle_output_count(s->oracle));
+    }
+    return status;
+}
+
+static int run_steps(const train_case *t, ls_backend *backend, train_outcome *out) {
+    embedding_case *c = t->c;
+    const ls_embedding_options options = {.tables = c->tables,
+                                          .table_count = c->table_count,
+                                          .plan = &c->plan,
+                                          .id_policy = c->id_policy,
+                                          .quirks = c->quirks,
+                                          .fill = case_fill,
+                                          .fill_arg = c,
+                                          .allow_broken_plan = c->allow_broken_plan};
+    const ls_training training = {
+        .optimizers = t->optimizers, .division = t->division, .clip_norm = t->clip_norm};
+    step steps[TRAIN_STEPS_MAX];
+    memset(steps, 0, sizeof(steps));
+    ls_embedding *module;
+    LS_TRY(ls_embedding_create(&module, backend, &options));
+    int status = LS_OK;
+    for (int i = 0; i < t->steps && !status; i++) {
+        status = make_step(t, i, &training, i > 0 ? steps[i - 1].oracle : NULL, &steps[i]);
+        if (!status) {
+            status = run_step(t, i, module, &steps[i], &training, out);
+        }
+    }
+    for (int i = 0; i < c->table_count && !status; i++) {
+        keep_table(t, module, i, out);
+    }
+    for (int i = t->steps - 1; i >= 0; i--) {
+        free_step(&steps[i]);
+    }
+    ls_embedding_free(module);
+    return status;
+}
+
+int train_run(const train_case *t, train_outcome *out) {
+    *out = (train_outcome){0};
+    case_make_plan(t->c);
+    ls_world *world = NULL;
+    ls_backend *backend = NULL;
+    int status = ls_world_create(
+        &world, &(ls_world_options){.mesh = LS_MESH(t->c->ranks), .seed = t->c->seed});
+    if (!status) {
+        status = ls_backend_sim_create(&backend, world);
+    }
+    if (!status) {
+        backend->observer = t->c->observer;
+        backend->observer_arg = t->c->observer_arg;
+        status = run_steps(t, backend, out);
+    }
+    if (status) {
+        snprintf(out->text, sizeof(out->text), "%s", ls_error_last()->text);
+    }
+    ls_backend_free(backend);
+    ls_world_free(world);
+    return status;
+}
+
+void train_outcome_free(train_outcome *out) {
+    for (int i = 0; i < CASE_TABLES_MAX; i++) {
+        for (int what = 0; what < 3; what++) {
+            free(out->tables[i][what]);
+        }
+    }
+    *out = (train_outcome){0};
+}

@@ -1,0 +1,46 @@
+// Training a test case (case.h) for some steps, each with inputs and gradients of its own, while the
+// oracle of the step judges every output.
+#ifndef LS_TESTS_EMBEDDING_TRAIN_H
+#define LS_TESTS_EMBEDDING_TRAIN_H
+
+#include "case.h"
+#include "kernels/optimizer.h"
+
+#define TRAIN_STEPS_MAX 4
+
+typedef struct train_case {
+    embedding_case *c;
+    int steps;
+    const int64_t *batches;  // as case_inputs
+    int length_max;
+    bool given_inputs;  // the case's own, for the one step that there is
+    ls_optimizer optimizers[CASE_TABLES_MAX];
+    ls_gradient_division division;
+    double clip_norm;
+    // A gradient's element; NULL: normal. index: of the element, in its rank's output.
+    double (*gradient)(const struct train_case *t, int step, int rank, int pair, uint64_t index);
+    // Spoils an output before it is judged; returns whether it did. NULL: none.
+    bool (*spoil)(const struct train_case *t, int step, const ls_stage_output *output, void *data,
+                  size_t count);
+    // Spoils the module after a step's backward. NULL: none.
+    void (*meddle)(const struct train_case *t, int step, ls_embedding *module);
+    ls_stage_sink sink;  // gets every output too; emit NULL: none
+} train_case;
+
+typedef struct train_outcome {
+    uint64_t judged, elements, wrong, by_design, spoilt;
+    double bound_ratio;
+    double relative_bound;  // largest bound / (|value| + 1) of updated weights and states
+    char text[1600];        // of the first thing that is wrong or by design, or the error
+    char stage[32];         // where it is
+    // The tables' weights and states after the last step, unsharded, as bits: [table][0: weights].
+    void *tables[CASE_TABLES_MAX][3];
+    size_t bytes[CASE_TABLES_MAX][3];
+} train_outcome;
+
+// The optimizer for every table.
+void train_init(train_case *t, embedding_case *c, const ls_optimizer *optimizer);
+int train_run(const train_case *t, train_outcome *out);
+void train_outcome_free(train_outcome *out);
+
+#endif
