@@ -5,19 +5,15 @@
 
 #include "embedding/internal.h"
 
-// One held shard, and all that reached it: occurrences (ids) of all the slots that serve it, slot by
-// slot, each in the order of its ids.
+// One held shard, and all that reached it.
 typedef struct embedding_shard {
     const embedding_group *group;
     int held, rank;
     int table, shard;  // in the plan
     ls_plan_shard block;
-    int slot_count;
-    int *slots;             // [slot_count] own slots (of rank_first), by feature
-    size_t *row_first;      // [slot_count + 1] rows of `arrived` before each slot
-    size_t *id_first;       // [slot_count + 1] ids before each slot
+    embedding_occurrences of;
+    size_t *row_first;      // [slots + 1] rows of `arrived` before each slot
     void *arrived;          // (device) [rows, columns] gradients of bags, sequence: of ids
-    const int64_t *ids;     // (device) [ids]
     const int64_t *row_of;  // (device) [ids] the row of `arrived`; NULL: its own number
     const float *scales;    // (device) [ids] weights, or NULL
     void *weights;          // (device) [ids] gradients of weights, or NULL

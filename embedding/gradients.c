@@ -44,29 +44,13 @@ int ls_embedding__shards_prepare(embedding_backward *b) {
 
 // ---- What arrives -------------------------------------------------------------------------------
 
-// The own slots that serve the shard: one for each feature of the table.
-static int find_slots(const embedding_backward *b, embedding_shard *shard) {
-    const ls_embedding *module = b->pass->module;
-    const embedding_slot *slots = &shard->group->slots[shard->group->rank_first[shard->rank]];
-    ARENA_NEW(shard->slots, b->scratch.arena, table_of(b, shard)->config->feature_count);
-    for (int k = 0; k < own_slots(shard->group, shard->rank); k++) {
-        if (module->pairs[slots[k].pair].table == shard->table && slots[k].shard == shard->shard) {
-            shard->slots[shard->slot_count++] = k;
-        }
-    }
-    LS_ASSERT(shard->slot_count == table_of(b, shard)->config->feature_count);
-    return LS_OK;
-}
-
 static int count_arrivals(const embedding_backward *b, embedding_shard *shard) {
     const embedding_part *part = part_of(b, shard);
-    ARENA_NEW(shard->row_first, b->scratch.arena, shard->slot_count + 1);
-    ARENA_NEW(shard->id_first, b->scratch.arena, shard->slot_count + 1);
-    for (int i = 0; i < shard->slot_count; i++) {
-        const int64_t *offsets = part->offsets[shard->slots[i]];
-        size_t ids = (size_t)offsets[part->bags];
-        size_t rows = shard->group->pooling == LS_POOL_NONE ? ids : (size_t)part->bags;
-        LS_TRY(ls_size_add(&shard->id_first[i + 1], shard->id_first[i], ids));
+    ARENA_NEW(shard->row_first, b->scratch.arena, shard->of.slot_count + 1);
+    for (int i = 0; i < shard->of.slot_count; i++) {
+        size_t rows = shard->group->pooling == LS_POOL_NONE
+                          ? shard->of.first[i + 1] - shard->of.first[i]
+                          : (size_t)part->bags;
         LS_TRY(ls_size_add(&shard->row_first[i + 1], shard->row_first[i], rows));
     }
     return LS_OK;
@@ -79,44 +63,42 @@ static int take(embedding_backward *b, embedding_pool *pool, const embedding_sha
     return ls_embedding__take(pool, out, &array);
 }
 
-// The ids of all slots, one after another, and likewise their weights.
-static int join_ids(embedding_backward *b, embedding_shard *shard) {
+// The weights of the ids of all slots, one after another.
+static int join_weights(embedding_backward *b, embedding_shard *shard) {
     ls_device *device = b->pass->module->device;
     const embedding_part *part = part_of(b, shard);
-    size_t total = shard->id_first[shard->slot_count];
-    void *ids, *scales = NULL;
-    LS_TRY(take(b, &b->scratch, shard, "ids of a shard", total, sizeof(int64_t), &ids));
-    if (shard->group->weighted) {
-        LS_TRY(take(b, &b->scratch, shard, "weights of a shard", total, sizeof(float), &scales));
-    }
-    for (int i = 0; i < shard->slot_count; i++) {
-        size_t first = shard->id_first[i], count = shard->id_first[i + 1] - first;
+    void *scales;
+    LS_TRY(
+        take(b, &b->scratch, shard, "weights of a shard", shard->of.count, sizeof(float), &scales));
+    for (int i = 0; i < shard->of.slot_count; i++) {
+        size_t first = shard->of.first[i], count = shard->of.first[i + 1] - first;
         if (count > 0) {
-            LS_TRY(device->ops->copy(device, (int64_t *)ids + first, part->ids[shard->slots[i]],
-                                     count * sizeof(int64_t)));
-        }
-        if (count > 0 && scales) {
             LS_TRY(device->ops->copy(device, (float *)scales + first,
-                                     part->weights[shard->slots[i]], count * sizeof(float)));
+                                     part->weights[shard->of.slots[i]], count * sizeof(float)));
         }
     }
-    shard->ids = ids;
     shard->scales = scales;
     return LS_OK;
+}
+
+// A padding id's row gets no gradient, of sequences too.
+static int64_t padding_of(const embedding_table *table, const ls_plan_shard *block) {
+    int64_t row = table->config->padding_id - block->row_offset;
+    return table->config->has_padding_id && row >= 0 && row < block->rows ? row : -1;
 }
 
 // Pooled: every id has the gradient of its bag.
 static int name_bags(embedding_backward *b, embedding_shard *shard) {
     const embedding_part *part = part_of(b, shard);
-    size_t total = shard->id_first[shard->slot_count];
+    size_t total = shard->of.count;
     int64_t *rows;
     const void *uploaded;
     ARENA_NEW(rows, b->scratch.arena, total);
-    for (int i = 0; i < shard->slot_count; i++) {
-        const int64_t *offsets = part->offsets[shard->slots[i]];
+    for (int i = 0; i < shard->of.slot_count; i++) {
+        const int64_t *offsets = part->offsets[shard->of.slots[i]];
         for (int64_t bag = 0; bag < part->bags; bag++) {
             for (int64_t id = offsets[bag]; id < offsets[bag + 1]; id++) {
-                rows[shard->id_first[i] + (size_t)id] = (int64_t)shard->row_first[i] + bag;
+                rows[shard->of.first[i] + (size_t)id] = (int64_t)shard->row_first[i] + bag;
             }
         }
     }
@@ -146,15 +128,19 @@ int ls_embedding__shards_create(embedding_backward *b, const embedding_group *gr
         shard->touched = &pass->touched[held][pass->touched_count[held]++];
         shard->touched->table = shard->table;
         shard->touched->shard = shard->shard;
-        LS_TRY(find_slots(b, shard));
+        LS_TRY(ls_embedding__occurrences(&shard->of, pass, held, shard->table, shard->shard,
+                                         padding_of(table_of(b, shard), &shard->block),
+                                         &b->scratch));
         LS_TRY(count_arrivals(b, shard));
-        LS_TRY(join_ids(b, shard));
+        if (group->weighted) {
+            LS_TRY(join_weights(b, shard));
+        }
         if (group->pooling != LS_POOL_NONE) {
             LS_TRY(name_bags(b, shard));
         }
         size_t count;
-        LS_TRY(
-            ls_size_mul(&count, shard->row_first[shard->slot_count], (size_t)shard->block.columns));
+        LS_TRY(ls_size_mul(&count, shard->row_first[shard->of.slot_count],
+                           (size_t)shard->block.columns));
         LS_TRY(take(b, &b->scratch, shard, "gradients that arrive", count,
                     ls_dtype_bytes(group->dtype), &shard->arrived));
     }
@@ -175,9 +161,9 @@ int ls_embedding__shards_take_pooled(embedding_backward *b, const embedding_grou
                                      void *partial) {
     const ls_embedding *module = b->pass->module;
     FOR_SHARDS(b, group, held, shard) {
-        for (int i = 0; i < shard->slot_count; i++) {
+        for (int i = 0; i < shard->of.slot_count; i++) {
             const embedding_slot *slot =
-                &group->slots[group->rank_first[shard->rank] + shard->slots[i]];
+                &group->slots[group->rank_first[shard->rank] + shard->of.slots[i]];
             const embedding_columns from = {
                 partial, group->node_columns[shard->rank / group->width], slot->node_column};
             const embedding_columns to = {arrival_of(shard, i), slot->block.columns, 0};
@@ -191,9 +177,9 @@ int ls_embedding__shards_take_pooled(embedding_backward *b, const embedding_grou
 int ls_embedding__shards_take_local(embedding_backward *b, const embedding_group *group, int held) {
     const ls_embedding *module = b->pass->module;
     FOR_SHARDS(b, group, held, shard) {
-        for (int i = 0; i < shard->slot_count; i++) {
+        for (int i = 0; i < shard->of.slot_count; i++) {
             const embedding_slot *slot =
-                &group->slots[group->rank_first[shard->rank] + shard->slots[i]];
+                &group->slots[group->rank_first[shard->rank] + shard->of.slots[i]];
             const embedding_columns from = {b->gradients[held][slot->pair],
                                             table_of(b, shard)->config->dim,
                                             slot->block.column_offset};
@@ -210,8 +196,8 @@ int ls_embedding__shards_arrivals(const embedding_backward *b, const embedding_g
                                   int held, ls_arena *arena, void ***out) {
     ARENA_NEW(*out, arena, own_slots(group, ls_world_held(b->pass->module->world)[held]));
     FOR_SHARDS(b, group, held, shard) {
-        for (int i = 0; i < shard->slot_count; i++) {
-            (*out)[shard->slots[i]] = arrival_of(shard, i);
+        for (int i = 0; i < shard->of.slot_count; i++) {
+            (*out)[shard->of.slots[i]] = arrival_of(shard, i);
         }
     }
     return LS_OK;
@@ -221,9 +207,9 @@ int ls_embedding__shards_weights(const embedding_backward *b, const embedding_gr
                                  int held, ls_arena *arena, void ***out) {
     ARENA_NEW(*out, arena, own_slots(group, ls_world_held(b->pass->module->world)[held]));
     FOR_SHARDS(b, group, held, shard) {
-        for (int i = 0; i < shard->slot_count; i++) {
-            (*out)[shard->slots[i]] =
-                (char *)shard->weights + shard->id_first[i] * ls_dtype_bytes(group->dtype);
+        for (int i = 0; i < shard->of.slot_count; i++) {
+            (*out)[shard->of.slots[i]] =
+                (char *)shard->weights + shard->of.first[i] * ls_dtype_bytes(group->dtype);
         }
     }
     return LS_OK;
@@ -234,13 +220,13 @@ int ls_embedding__shards_copy_weights(const embedding_backward *b, const embeddi
     ls_device *device = b->pass->module->device;
     size_t bytes = ls_dtype_bytes(group->dtype);
     FOR_SHARDS(b, group, held, shard) {
-        for (int i = 0; i < shard->slot_count; i++) {
+        for (int i = 0; i < shard->of.slot_count; i++) {
             const embedding_slot *slot =
-                &group->slots[group->rank_first[shard->rank] + shard->slots[i]];
-            size_t count = shard->id_first[i + 1] - shard->id_first[i];
+                &group->slots[group->rank_first[shard->rank] + shard->of.slots[i]];
+            size_t count = shard->of.first[i + 1] - shard->of.first[i];
             if (slot->pair == pair && count > 0) {
                 LS_TRY(device->ops->copy(device, out,
-                                         (char *)shard->weights + shard->id_first[i] * bytes,
+                                         (char *)shard->weights + shard->of.first[i] * bytes,
                                          count * bytes));
             }
         }
@@ -252,7 +238,7 @@ int ls_embedding__shards_emit_arrivals(const embedding_backward *b, const ls_sta
     const ls_embedding *module = b->pass->module;
     for (int s = 0; s < b->shard_count; s++) {
         const embedding_shard *shard = &b->shards[s];
-        for (int i = 0; i < shard->slot_count && !shard->group->local; i++) {
+        for (int i = 0; i < shard->of.slot_count && !shard->group->local; i++) {
             const embedding_emission emission = {
                 .stage = "output_dist_backward",
                 .field = "values",
@@ -271,34 +257,25 @@ int ls_embedding__shards_emit_arrivals(const embedding_backward *b, const ls_sta
 
 // ---- One gradient for each row ------------------------------------------------------------------
 
-// A padding id's row gets no gradient, of sequences too.
-static int64_t padding_of(const embedding_table *table, const ls_plan_shard *block) {
-    int64_t row = table->config->padding_id - block->row_offset;
-    return table->config->has_padding_id && row >= 0 && row < block->rows ? row : -1;
-}
-
 static int sum_rows(embedding_backward *b, embedding_shard *shard) {
     ls_device *device = b->pass->module->device;
-    const embedding_table *table = table_of(b, shard);
-    size_t ids = shard->id_first[shard->slot_count], columns = (size_t)shard->block.columns, count;
-    void *rows, *starts, *order, *scratch, *gradients;
-    embedding_pool *memory = &b->pass->pool;
-    LS_TRY(take(b, memory, shard, "rows with a gradient", ids, sizeof(int64_t), &rows));
-    LS_TRY(take(b, &b->scratch, shard, "ids of rows", ids + 1, sizeof(int64_t), &starts));
-    LS_TRY(take(b, &b->scratch, shard, "ids by row", ids, sizeof(int64_t), &order));
-    LS_TRY(ls_size_mul(&count, ids, LS_GROUP_SCRATCH));
-    LS_TRY(take(b, &b->scratch, shard, "ids being sorted", count, sizeof(int64_t), &scratch));
-    LS_TRY(device->ops->group_ids(device, rows, starts, order, &shard->touched->count, scratch,
-                                  shard->ids, ids, shard->block.rows,
-                                  padding_of(table, &shard->block)));
-    LS_TRY(ls_size_mul(&count, shard->touched->count, columns));
+    const embedding_occurrences *of = &shard->of;
+    size_t columns = (size_t)shard->block.columns, count;
+    void *rows, *gradients;
+    embedding_pool *memory = &b->pass->pool;  // what the update needs
+    LS_TRY(ls_size_mul(&count, of->row_count, columns));
     LS_TRY(take(b, memory, shard, "gradients of rows", count,
-                ls_dtype_bytes(ls_embedding__gradient_dtype(table)), &gradients));
+                ls_dtype_bytes(ls_embedding__gradient_dtype(table_of(b, shard))), &gradients));
+    LS_TRY(take(b, memory, shard, "rows with a gradient", of->row_count, sizeof(int64_t), &rows));
+    if (of->row_count > 0) {
+        LS_TRY(device->ops->copy(device, rows, of->rows, of->row_count * sizeof(int64_t)));
+    }
+    shard->touched->count = of->row_count;
     shard->touched->rows = rows;
     shard->touched->gradients = gradients;
     return device->ops->row_gradients(device, gradients, columns, shard->arrived, columns,
-                                      shard->group->dtype, shard->row_of, shard->scales, starts,
-                                      order, shard->touched->count);
+                                      shard->group->dtype, shard->row_of, shard->scales, of->starts,
+                                      of->order, of->row_count);
 }
 
 // Every row has a gradient now, most of them 0.
@@ -321,12 +298,12 @@ static int spread_rows(embedding_backward *b, const embedding_shard *shard) {
 static int sum_weights(embedding_backward *b, embedding_shard *shard) {
     ls_device *device = b->pass->module->device;
     const embedding_table *table = table_of(b, shard);
-    size_t ids = shard->id_first[shard->slot_count], columns = (size_t)shard->block.columns;
+    size_t ids = shard->of.count, columns = (size_t)shard->block.columns;
     LS_TRY(take(b, &b->scratch, shard, "gradients of weights", ids,
                 ls_dtype_bytes(shard->group->dtype), &shard->weights));
     return device->ops->weight_gradients(device, shard->weights, table->shards[shard->shard].data,
                                          table->config->dtype, shard->block.rows, columns,
-                                         shard->arrived, columns, shard->row_of, shard->ids,
+                                         shard->arrived, columns, shard->row_of, shard->of.ids,
                                          padding_of(table, &shard->block), ids);
 }
 
@@ -355,11 +332,11 @@ static int emit_sums(const embedding_backward *b, const embedding_shard *shard,
     emission.reduces = true;
     LS_TRY(ls_embedding__emit(module, sink, &emission));
     emission.field = "weights";
-    for (int i = 0; i < shard->slot_count && shard->weights; i++) {
+    for (int i = 0; i < shard->of.slot_count && shard->weights; i++) {
         emission.pair = table_of(b, shard)->first_pair + i;
-        emission.shape = LS_SHAPE((int64_t)(shard->id_first[i + 1] - shard->id_first[i]));
+        emission.shape = LS_SHAPE((int64_t)(shard->of.first[i + 1] - shard->of.first[i]));
         emission.data =
-            (const char *)shard->weights + shard->id_first[i] * ls_dtype_bytes(emission.dtype);
+            (const char *)shard->weights + shard->of.first[i] * ls_dtype_bytes(emission.dtype);
         LS_TRY(ls_embedding__emit(module, sink, &emission));
     }
     return LS_OK;

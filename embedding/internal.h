@@ -235,6 +235,26 @@ typedef struct embedding_side {
 int ls_embedding__exchange(ls_backend *backend, const embedding_exchange *exchange,
                            const embedding_side *sides, int side_count);
 
+// occurrences.c: the ids of all slots that serve a held shard, slot by slot, and its rows among
+// them. `padding`: a local row whose ids do not count, or -1.
+typedef struct embedding_occurrences {
+    int rank, table, shard;  // in the plan
+    int slot_count;
+    int *slots;             // [slot_count] own slots (of rank_first), by feature
+    size_t *first;          // [slot_count + 1] ids before each slot
+    size_t count;           // ids
+    const int64_t *ids;     // (device) [count] local rows
+    const int64_t *rows;    // (device) [row_count] distinct, ascending
+    size_t row_count;       //
+    const int64_t *starts;  // (device) [row_count + 1]; see ls_kernel_group_ids
+    const int64_t *order;   // (device)
+} embedding_occurrences;
+int ls_embedding__occurrences(embedding_occurrences *out, const ls_embedding_pass *pass, int held,
+                              int table, int shard, int64_t padding, embedding_pool *pool);
+
+// renormalise.c: max_norm, before a lookup.
+int ls_embedding__renormalise(ls_embedding_pass *pass);
+
 // transit.c: the way of one held rank's pooled results of a group to their sources, or of the
 // gradients back. The same counts serve both: what one sends the other receives.
 typedef struct embedding_transit {

@@ -164,6 +164,7 @@ static int lookup_rank(ls_embedding_pass *pass, const embedding_group *group, in
 }
 
 int ls_embedding__lookup(ls_embedding_pass *pass, const ls_stage_sink *sink) {
+    LS_TRY(ls_embedding__renormalise(pass));
     for (int g = 0; g < pass->module->group_count; g++) {
         for (int h = 0; h < pass->held_count; h++) {
             LS_TRY(lookup_rank(pass, &pass->module->groups[g], h, sink));

@@ -67,6 +67,14 @@ static int check_table(const ls_table *table, int index) {
                        "embedding: table %s: padding id %lld, and rows are 0 to %lld", table->name,
                        (long long)table->padding_id, (long long)table->rows - 1);
     }
+    if (!(table->max_norm >= 0) || !(table->norm_type >= 0) ||
+        (table->max_norm > 0 && ls_dtype_bytes(table->dtype) < 2)) {
+        return LS_FAIL(
+            LS_ERR_INVALID,
+            "embedding: table %s of %s: max_norm %g of norm %g; neither may be negative, "
+            "and f8 has none",
+            table->name, ls_dtype_name(table->dtype), table->max_norm, table->norm_type);
+    }
     return check_features(table);
 }
 

@@ -108,7 +108,7 @@ bool ls_oracle__counts(const ls_table *table, int64_t id) {
 static int read_row(const ls_oracle *oracle, int t, oracle_sense sense, int64_t id, double *values,
                     double *errors) {
     int64_t dim = oracle->options.tables[t].dim;
-    if (!oracle->options.previous) {
+    if (!oracle->options.previous && !(oracle->options.tables[t].max_norm > 0)) {
         memset(errors, 0, (size_t)dim * sizeof(*errors));
         return oracle->options.row(oracle->options.row_arg, t, id, values);
     }

@@ -58,9 +58,12 @@ struct ls_oracle {
     int *first_pair;              // [table_count] pairs of the tables before it
     oracle_entry *entries;
     size_t entry_count, entry_capacity;
+    ls_arena *arena;
+    // [table_count] of tables with max_norm: the rows that the batch looks up, ascending.
+    int64_t **needed;
+    size_t *needed_count;
     // Of training:
     int64_t step;  // updates up to and with this oracle's
-    ls_arena *arena;
     // [senses][ranks][pairs] [rows, dim] gradients of the outputs, divided as a mean is.
     oracle_range ***gradients[ORACLE_SENSES];
     oracle_records *records[ORACLE_SENSES];  // [table_count]
@@ -107,6 +110,9 @@ bool ls_oracle__documented(const ls_oracle *oracle, int table, oracle_meaning *o
 
 // oracle_training.c: works the step out.
 int ls_oracle__train(ls_oracle *oracle);
+// oracle_state.c
+int ls_oracle__list_needed(ls_oracle *oracle);
+int64_t ls_oracle__next_part(const ls_oracle *oracle, int table, int64_t column);
 // Whether training gives the table another content under its sharding type than unsharded.
 bool ls_oracle__departs(const ls_oracle *oracle, int table);
 // And why: its optimizer; false: it does not.

@@ -8,141 +8,12 @@
 #include "kernels/element.h"
 #include "orders/bound.h"
 
-const ls_training *ls_oracle__training(const ls_oracle *oracle) {
-    while (oracle && !oracle->options.training) {
-        oracle = oracle->options.previous;
-    }
-    return oracle ? oracle->options.training : NULL;
-}
-
 static const ls_optimizer *optimizer_of(const ls_oracle *oracle, int t) {
     return &ls_oracle__training(oracle)->optimizers[t];
 }
 
 static ls_dtype sum_dtype(const ls_oracle *oracle, int t) {
     return oracle->options.tables[t].dtype == LS_F64 ? LS_F64 : LS_F32;
-}
-
-// ---- What a record holds ------------------------------------------------------------------------
-
-// The parts of the columns that keep a state of their own are as the plan cuts them: where the one
-// that has this column ends.
-static int64_t next_part(const ls_oracle *oracle, int t, int64_t column) {
-    const ls_plan_table *plan = oracle->plans[t];
-    int64_t next = oracle->options.tables[t].dim;
-    for (int i = 0; i < plan->shard_count; i++) {
-        int64_t begin = plan->shards[i].column_offset;
-        next = begin > column && begin < next ? begin : next;
-    }
-    return next;
-}
-
-size_t ls_oracle__part_of(const ls_oracle *oracle, int t, int64_t column) {
-    size_t part = 0;
-    for (int64_t next = next_part(oracle, t, 0); next <= column; part++) {
-        next = next_part(oracle, t, next);
-    }
-    return part;
-}
-
-static size_t part_count(const ls_oracle *oracle, int t) {
-    return ls_oracle__part_of(oracle, t, oracle->options.tables[t].dim - 1) + 1;
-}
-
-bool ls_oracle__own_state(const ls_oracle *oracle, int t) {
-    return ls_oracle__training(oracle) &&
-           ls_optimizer_about(optimizer_of(oracle, t)->kind)->row_norms &&
-           part_count(oracle, t) > 1;
-}
-
-static bool departs_alone(const ls_oracle *oracle, int t) {
-    oracle_meaning meaning;
-    return ls_oracle__documented(oracle, t, &meaning) || ls_oracle__own_state(oracle, t);
-}
-
-bool ls_oracle__departs(const ls_oracle *oracle, int t) {
-    const ls_training *training = ls_oracle__training(oracle);
-    bool departs = training && departs_alone(oracle, t);
-    // The norm of all gradients together joins the tables.
-    for (int i = 0; training && training->clip_norm > 0 && i < oracle->options.table_count; i++) {
-        departs = departs || departs_alone(oracle, i);
-    }
-    return departs;
-}
-
-size_t ls_oracle__state_at(const ls_oracle *oracle, int t, oracle_sense sense, int state,
-                           size_t *count) {
-    const ls_optimizer_traits *about = ls_optimizer_about(optimizer_of(oracle, t)->kind);
-    size_t dim = (size_t)oracle->options.tables[t].dim, at = dim;
-    bool own = sense == ORACLE_DOCUMENTED && ls_oracle__own_state(oracle, t);
-    size_t per_row = own ? part_count(oracle, t) : 1;
-    for (int i = 0; i < state; i++) {
-        at += about->states[i].per_row ? per_row : dim;
-    }
-    *count = about->states[state].per_row ? per_row : dim;
-    return at;
-}
-
-size_t ls_oracle__record_size(const ls_oracle *oracle, int t, oracle_sense sense) {
-    size_t size = (size_t)oracle->options.tables[t].dim, count = 0;
-    if (!ls_oracle__training(oracle)) {
-        return size;
-    }
-    int states = ls_optimizer_state_count(optimizer_of(oracle, t));
-    return states > 0 ? ls_oracle__state_at(oracle, t, sense, states - 1, &count) + count : size;
-}
-
-static int first_record(const ls_oracle *oracle, int t, oracle_sense sense, int64_t row,
-                        oracle_range *out) {
-    size_t dim = (size_t)oracle->options.tables[t].dim;
-    double *values, first = 0;
-    LS_TRY(ls_alloc((void **)&values, NULL, dim, sizeof(*values)));
-    int status = oracle->options.row(oracle->options.row_arg, t, row, values);
-    for (size_t c = 0; c < dim; c++) {
-        out[c] = ls_range_point(values[c]);
-    }
-    ls_free(NULL, values, dim, sizeof(*values));
-    const ls_optimizer *optimizer = ls_oracle__training(oracle) ? optimizer_of(oracle, t) : NULL;
-    if (optimizer && (optimizer->kind == LS_OPTIMIZER_ADAGRAD ||
-                      optimizer->kind == LS_OPTIMIZER_ROWWISE_ADAGRAD)) {
-        first = ls_range_constant(optimizer->initial_accumulator, sum_dtype(oracle, t)).mid;
-    }
-    for (size_t i = dim; i < ls_oracle__record_size(oracle, t, sense); i++) {
-        out[i] = ls_range_point(first);
-    }
-    return status;
-}
-
-static const oracle_range *find_record(const oracle_records *records, int64_t row) {
-    size_t lo = 0, hi = records->count;
-    while (lo < hi) {
-        size_t middle = lo + (hi - lo) / 2;
-        if (records->rows[middle] < row) {
-            lo = middle + 1;
-        } else {
-            hi = middle;
-        }
-    }
-    bool found = lo < records->count && records->rows[lo] == row;
-    return found ? records->after + lo * records->size : NULL;
-}
-
-int ls_oracle__record(const ls_oracle *oracle, int t, oracle_sense sense, int64_t row,
-                      oracle_range *out) {
-    if (!ls_oracle__departs(oracle, t)) {
-        sense = ORACLE_UNSHARDED;
-    }
-    for (const ls_oracle *o = oracle->options.previous; o; o = o->options.previous) {
-        const oracle_range *found =
-            o->options.training ? find_record(&o->records[sense][t], row) : NULL;
-        if (found) {
-            for (size_t i = 0; i < o->records[sense][t].size; i++) {
-                out[i] = found[i];
-            }
-            return LS_OK;
-        }
-    }
-    return first_record(oracle, t, sense, row, out);
 }
 
 // ---- Gradients of outputs -----------------------------------------------------------------------
@@ -423,7 +294,7 @@ static void update_row(const ls_oracle *oracle, int t, oracle_sense sense,
     }
     size_t part = 0;
     for (int64_t first = 0, end = 0; first < table->dim; first = end, part++) {
-        end = own ? next_part(oracle, t, first) : table->dim;
+        end = own ? ls_oracle__next_part(oracle, t, first) : table->dim;
         oracle_row_step step = {.optimizer = optimizer,
                                 .dtype = table->dtype,
                                 .step = oracle->step,
@@ -505,12 +376,13 @@ static int train_sense(ls_oracle *oracle, oracle_sense sense) {
 int ls_oracle__train(ls_oracle *oracle) {
     const ls_oracle_options *options = &oracle->options;
     oracle->step = options->previous ? options->previous->step : 0;
+    LS_TRY(ls_arena_create(&oracle->arena, NULL));
+    LS_TRY(ls_oracle__list_needed(oracle));
     if (!options->training) {
         return LS_OK;
     }
     LS_ASSERT(options->gradients);
     oracle->step++;
-    LS_TRY(ls_arena_create(&oracle->arena, NULL));
     LS_TRY(train_sense(oracle, ORACLE_UNSHARDED));
     bool departs = false;
     for (int t = 0; t < options->table_count; t++) {

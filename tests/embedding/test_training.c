@@ -1,5 +1,6 @@
 // Tests of backward and update under every sharding type, judged by the oracle, step after step.
 #include <criterion/criterion.h>
+#include <math.h>
 #include <string.h>
 
 #include "train.h"
@@ -287,6 +288,66 @@ Test(training, clipping_is_over_all_tables) {
         expect_right(&t, &out, "clipping");
         cr_assert(out.by_design == 0);
         train_outcome_free(&out);
+        case_free(&c);
+    }
+}
+
+// ---- max_norm -----------------------------------------------------------------------------------
+
+// Rows are scaled down before they are looked up: by the norm of the whole row under every sharding
+// type, on all copies, padding ids included. The oracle judges what is looked up and what is left.
+Test(training, max_norm_is_of_whole_rows) {
+    static const double norms[] = {2, 1, 3, INFINITY, 0};
+    for (size_t i = 0; i < 5 * TYPE_COUNT * POOLING_COUNT; i++) {
+        table_case how = small(LS_OPTIMIZER_ADAGRAD);
+        how.sharding = all_types[i / 5 % TYPE_COUNT];
+        how.pooling = poolings[i / 5 / TYPE_COUNT].pooling;
+        how.weighted = poolings[i / 5 / TYPE_COUNT].weighted;
+        how.rows = 12;
+        how.optimizer.lr = 1;
+        embedding_case c;
+        train_case t;
+        train_outcome out;
+        cr_assert(set_up(&how, &c, &t));
+        c.tables[0].max_norm = 1.5;
+        c.tables[0].norm_type = norms[i % 5];
+        c.tables[0].has_padding_id = true;
+        c.tables[0].padding_id = 3;
+        expect_right(&t, &out, name_of(&how));
+        cr_assert(out.by_design == 0);
+        train_outcome_free(&out);
+        case_free(&c);
+    }
+}
+
+static double three_four(const embedding_case *c, int table, int64_t row, int64_t column) {
+    (void)c;
+    (void)table;
+    return row == 1 ? (column == 0 ? 3 : 4) : 0.125;
+}
+
+// A row of norm 5 is looked up as one of norm 1: by hand.
+Test(training, max_norm_by_hand) {
+    static const char *const keys[] = {"a"};
+    static const int64_t lengths[] = {1}, ids[] = {1};
+    for (size_t i = 0; i < TYPE_COUNT; i++) {
+        embedding_case c;
+        case_outcome out;
+        case_init(&c, 2, 2, 0);
+        c.weight = three_four;
+        case_table(&c, "table", 3, 2, LS_POOL_SUM, false, "a");
+        c.tables[0].max_norm = 1;
+        cr_assert(case_place(&c, 0, all_types[i], 2));
+        for (int r = 0; r < 2; r++) {
+            cr_assert(ls_keyed_jagged_create(&c.inputs[r], NULL, r, keys, 1, 1, lengths, ids, 1,
+                                             NULL) == LS_OK);
+        }
+        cr_assert(case_run(&c, &out) == LS_OK, "%s", out.text);
+        cr_assert(out.wrong == 0, "%s", out.text);
+        const float *values = out.outputs[1][0][0];
+        cr_assert(fabsf(values[0] - 0.6f) < 1e-6f && fabsf(values[1] - 0.8f) < 1e-6f, "%s: %g %g",
+                  ls_sharding_name(all_types[i]), values[0], values[1]);
+        case_outcome_free(&out);
         case_free(&c);
     }
 }

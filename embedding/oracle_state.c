@@ -1,0 +1,257 @@
+// What the oracle's batch finds in a row, as earlier steps and max_norm have left it.
+#include "embedding/oracle_internal.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "orders/bound.h"
+
+const ls_training *ls_oracle__training(const ls_oracle *oracle) {
+    while (oracle && !oracle->options.training) {
+        oracle = oracle->options.previous;
+    }
+    return oracle ? oracle->options.training : NULL;
+}
+
+static ls_dtype sum_dtype(const ls_oracle *oracle, int t) {
+    return oracle->options.tables[t].dtype == LS_F64 ? LS_F64 : LS_F32;
+}
+
+static const ls_optimizer *optimizer_of(const ls_oracle *oracle, int t) {
+    return &ls_oracle__training(oracle)->optimizers[t];
+}
+
+// ---- What a record holds ------------------------------------------------------------------------
+
+// The parts of the columns that keep a state of their own are as the plan cuts them: where the one
+// that has this column ends.
+int64_t ls_oracle__next_part(const ls_oracle *oracle, int t, int64_t column) {
+    const ls_plan_table *plan = oracle->plans[t];
+    int64_t next = oracle->options.tables[t].dim;
+    for (int i = 0; i < plan->shard_count; i++) {
+        int64_t begin = plan->shards[i].column_offset;
+        next = begin > column && begin < next ? begin : next;
+    }
+    return next;
+}
+
+size_t ls_oracle__part_of(const ls_oracle *oracle, int t, int64_t column) {
+    size_t part = 0;
+    for (int64_t next = ls_oracle__next_part(oracle, t, 0); next <= column; part++) {
+        next = ls_oracle__next_part(oracle, t, next);
+    }
+    return part;
+}
+
+static size_t part_count(const ls_oracle *oracle, int t) {
+    return ls_oracle__part_of(oracle, t, oracle->options.tables[t].dim - 1) + 1;
+}
+
+bool ls_oracle__own_state(const ls_oracle *oracle, int t) {
+    return ls_oracle__training(oracle) &&
+           ls_optimizer_about(optimizer_of(oracle, t)->kind)->row_norms &&
+           part_count(oracle, t) > 1;
+}
+
+static bool departs_alone(const ls_oracle *oracle, int t) {
+    oracle_meaning meaning;
+    return ls_oracle__documented(oracle, t, &meaning) || ls_oracle__own_state(oracle, t);
+}
+
+bool ls_oracle__departs(const ls_oracle *oracle, int t) {
+    const ls_training *training = ls_oracle__training(oracle);
+    bool departs = training && departs_alone(oracle, t);
+    // The norm of all gradients together joins the tables.
+    for (int i = 0; training && training->clip_norm > 0 && i < oracle->options.table_count; i++) {
+        departs = departs || departs_alone(oracle, i);
+    }
+    return departs;
+}
+
+size_t ls_oracle__state_at(const ls_oracle *oracle, int t, oracle_sense sense, int state,
+                           size_t *count) {
+    const ls_optimizer_traits *about = ls_optimizer_about(optimizer_of(oracle, t)->kind);
+    size_t dim = (size_t)oracle->options.tables[t].dim, at = dim;
+    bool own = sense == ORACLE_DOCUMENTED && ls_oracle__own_state(oracle, t);
+    size_t per_row = own ? part_count(oracle, t) : 1;
+    for (int i = 0; i < state; i++) {
+        at += about->states[i].per_row ? per_row : dim;
+    }
+    *count = about->states[state].per_row ? per_row : dim;
+    return at;
+}
+
+size_t ls_oracle__record_size(const ls_oracle *oracle, int t, oracle_sense sense) {
+    size_t size = (size_t)oracle->options.tables[t].dim, count = 0;
+    if (!ls_oracle__training(oracle)) {
+        return size;
+    }
+    int states = ls_optimizer_state_count(optimizer_of(oracle, t));
+    return states > 0 ? ls_oracle__state_at(oracle, t, sense, states - 1, &count) + count : size;
+}
+
+// ---- max_norm -----------------------------------------------------------------------------------
+
+static int compare_ids(const void *a, const void *b) {
+    int64_t left = *(const int64_t *)a, right = *(const int64_t *)b;
+    return left < right ? -1 : left > right;
+}
+
+// The rows that any rank of the batch looks up, with repetitions.
+static int list_needed(ls_oracle *oracle, int t) {
+    const ls_table *table = &oracle->options.tables[t];
+    size_t count = 0;
+    for (int rank = 0; rank < oracle->options.plan->ranks; rank++) {
+        count += (size_t)oracle->options.inputs[rank]->value_count;
+    }
+    LS_TRY(ls_size_mul(&count, count, (size_t)table->feature_count));
+    int64_t *rows = ls_arena_alloc(oracle->arena, count, sizeof(*rows));
+    if (!rows) {
+        return ls_error_last()->code;
+    }
+    count = 0;
+    for (int rank = 0; rank < oracle->options.plan->ranks; rank++) {
+        const ls_keyed_jagged *input = oracle->options.inputs[rank];
+        for (int f = 0; f < table->feature_count; f++) {
+            int64_t bag = ls_oracle__key(input, table->features[f]) * input->batch;
+            int64_t end = input->offsets[bag + input->batch];
+            for (int64_t i = input->offsets[bag]; i < end; i++) {
+                rows[count++] =
+                    ls_oracle__row(oracle->options.id_policy, table->rows, input->values[i]);
+            }
+        }
+    }
+    qsort(rows, count, sizeof(*rows), compare_ids);
+    oracle->needed[t] = rows;
+    oracle->needed_count[t] = count;
+    return LS_OK;
+}
+
+int ls_oracle__list_needed(ls_oracle *oracle) {
+    size_t tables = (size_t)oracle->options.table_count;
+    oracle->needed = ls_arena_alloc(oracle->arena, tables, sizeof(*oracle->needed));
+    oracle->needed_count = ls_arena_alloc(oracle->arena, tables, sizeof(*oracle->needed_count));
+    if (!oracle->needed || !oracle->needed_count) {
+        return ls_error_last()->code;
+    }
+    for (int t = 0; t < oracle->options.table_count; t++) {
+        if (oracle->options.tables[t].max_norm > 0) {
+            LS_TRY(list_needed(oracle, t));
+        }
+    }
+    return LS_OK;
+}
+
+// The norm of a whole row: in f64, then rounded.
+static oracle_range norm_of(const ls_table *table, const oracle_range *row, ls_dtype dtype) {
+    double p = table->norm_type > 0 ? table->norm_type : 2, mid = 0, lo = 0, hi = 0;
+    for (int64_t c = 0; c < table->dim; c++) {
+        double largest = fmax(fabs(row[c].lo), fabs(row[c].hi));
+        double smallest = row[c].lo > 0 ? row[c].lo : row[c].hi < 0 ? -row[c].hi : 0;
+        if (isinf(p)) {
+            mid = fmax(mid, fabs(row[c].mid));
+            lo = fmax(lo, smallest);
+            hi = fmax(hi, largest);
+        } else {
+            mid += pow(fabs(row[c].mid), p);
+            lo += pow(smallest, p);
+            hi += pow(largest, p);
+        }
+    }
+    if (!isinf(p)) {
+        // A power is off by an ulp or so, each sum by half of one, here and there.
+        double error = ((double)table->dim + 4) * 4 * ls_bound_roundoff(LS_F64);
+        mid = pow(mid, 1 / p);
+        lo = pow(lo * fmax(1 - error, 0), 1 / p);
+        hi = pow(hi * (1 + error), 1 / p);
+    }
+    return isfinite(hi) ? ls_range_add((oracle_range){mid, lo, hi}, ls_range_point(0), dtype)
+                        : ls_range_point(INFINITY);
+}
+
+// Scales a row down to max_norm, or not, or perhaps.
+static void renormalise(const ls_oracle *oracle, int t, oracle_range *row) {
+    const ls_table *table = &oracle->options.tables[t];
+    ls_dtype dtype = sum_dtype(oracle, t);
+    oracle_range norm = norm_of(table, row, dtype);
+    if (norm.hi <= table->max_norm) {
+        return;
+    }
+    oracle_range by = ls_range_add(norm, ls_range_constant(1e-7, LS_F64), LS_F64);
+    by = ls_range_div(ls_range_point(table->max_norm), by, dtype);
+    for (int64_t c = 0; c < table->dim; c++) {
+        oracle_range scaled = ls_range_stored(ls_range_mul(row[c], by, dtype), table->dtype, false);
+        if (norm.lo > table->max_norm) {
+            row[c] = scaled;
+        } else {
+            row[c].mid = norm.mid > table->max_norm ? scaled.mid : row[c].mid;
+            row[c].lo = fmin(row[c].lo, scaled.lo);
+            row[c].hi = fmax(row[c].hi, scaled.hi);
+        }
+    }
+}
+
+// ---- Records ------------------------------------------------------------------------------------
+
+static int first_record(const ls_oracle *oracle, int t, oracle_sense sense, int64_t row,
+                        oracle_range *out) {
+    size_t dim = (size_t)oracle->options.tables[t].dim;
+    double *values, first = 0;
+    LS_TRY(ls_alloc((void **)&values, NULL, dim, sizeof(*values)));
+    int status = oracle->options.row(oracle->options.row_arg, t, row, values);
+    for (size_t c = 0; c < dim; c++) {
+        out[c] = ls_range_point(values[c]);
+    }
+    ls_free(NULL, values, dim, sizeof(*values));
+    const ls_optimizer *optimizer = ls_oracle__training(oracle) ? optimizer_of(oracle, t) : NULL;
+    if (optimizer && (optimizer->kind == LS_OPTIMIZER_ADAGRAD ||
+                      optimizer->kind == LS_OPTIMIZER_ROWWISE_ADAGRAD)) {
+        first = ls_range_constant(optimizer->initial_accumulator, sum_dtype(oracle, t)).mid;
+    }
+    for (size_t i = dim; i < ls_oracle__record_size(oracle, t, sense); i++) {
+        out[i] = ls_range_point(first);
+    }
+    return status;
+}
+
+static const oracle_range *find_record(const oracle_records *records, int64_t row) {
+    size_t lo = 0, hi = records->count;
+    while (lo < hi) {
+        size_t middle = lo + (hi - lo) / 2;
+        if (records->rows[middle] < row) {
+            lo = middle + 1;
+        } else {
+            hi = middle;
+        }
+    }
+    bool found = lo < records->count && records->rows[lo] == row;
+    return found ? records->after + lo * records->size : NULL;
+}
+
+// layout: the oracle that asks, whose training says which states there are.
+static int record_at(const ls_oracle *oracle, const ls_oracle *layout, int t, oracle_sense sense,
+                     int64_t row, oracle_range *out) {
+    const ls_oracle *previous = oracle->options.previous;
+    const oracle_range *found = previous && previous->options.training
+                                    ? find_record(&previous->records[sense][t], row)
+                                    : NULL;
+    if (found) {
+        memcpy(out, found, previous->records[sense][t].size * sizeof(*out));
+    } else if (previous) {
+        LS_TRY(record_at(previous, layout, t, sense, row, out));
+    } else {
+        LS_TRY(first_record(layout, t, sense, row, out));
+    }
+    if (oracle->options.tables[t].max_norm > 0 &&
+        bsearch(&row, oracle->needed[t], oracle->needed_count[t], sizeof(row), compare_ids)) {
+        renormalise(oracle, t, out);
+    }
+    return LS_OK;
+}
+
+int ls_oracle__record(const ls_oracle *oracle, int t, oracle_sense sense, int64_t row,
+                      oracle_range *out) {
+    return record_at(oracle, oracle, t, ls_oracle__departs(oracle, t) ? sense : ORACLE_UNSHARDED,
+                     row, out);
+}
