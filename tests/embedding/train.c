@@ -15,6 +15,46 @@ void train_init(train_case *t, embedding_case *c, const ls_optimizer *optimizer)
     }
 }
 
+static uint64_t draw(uint64_t seed, uint64_t index, uint64_t bound) {
+    return ls_random_below(bound, seed, 78, 0, index);
+}
+
+int train_random(train_case *t, embedding_case *c, uint64_t seed) {
+    static const double norms[] = {0, 1, 2, INFINITY};
+    static const int64_t batches[][8] = {
+        {2, 2, 2, 2, 2, 2, 2, 2}, {0, 1, 2, 3, 0, 1, 2, 3}, {4, 0, 0, 0, 1, 0, 0, 0}};
+    uint64_t i = 0;
+    LS_TRY(case_random(c, seed, 0));
+    train_init(t, c, &(ls_optimizer){.lr = 0});
+    for (int k = 0; k < c->table_count; k++) {
+        ls_table *table = &c->tables[k];
+        table->pooling = table->pooling == LS_POOL_MAX ? LS_POOL_SUM : table->pooling;
+        table->max_norm = draw(seed, i++, 4) == 0 ? 1 : 0;
+        table->norm_type = norms[draw(seed, i++, 4)];
+        ls_optimizer *optimizer = &t->optimizers[k];
+        ls_optimizer_kind kind = (ls_optimizer_kind)draw(seed, i++, LS_OPTIMIZER_KIND_COUNT);
+        *optimizer =
+            ls_optimizer_default(kind, (ls_optimizer_form)draw(seed, i++, LS_OPTIMIZER_FORM_COUNT));
+        optimizer->stochastic_rounding = draw(seed, i++, 2);
+        optimizer->lr = draw(seed, i++, 2) ? 0.5 : 0.01;
+        optimizer->momentum =
+            optimizer->kind == LS_OPTIMIZER_SGD && optimizer->form == LS_OPTIMIZER_FUSED ? 0 : 0.75;
+        optimizer->initial_accumulator = draw(seed, i++, 2) ? 0.1 : 0;
+        unsigned decays = ls_optimizer_about(optimizer->kind)->decays[optimizer->form];
+        optimizer->decay = (ls_weight_decay)(LS_DECAY_NONE + draw(seed, i++, 3));
+        if (!(decays & (1u << optimizer->decay))) {
+            optimizer->decay = LS_DECAY_NONE;
+        }
+        optimizer->decay = decays & (1u << LS_DECAY_NONE) ? optimizer->decay : LS_DECAY_DEFAULT;
+        optimizer->weight_decay = 0.25;
+    }
+    t->division = draw(seed, i++, 2) ? LS_GRADIENTS_DIVIDED : LS_GRADIENTS_SUMMED;
+    t->clip_norm = draw(seed, i++, 3) == 0 ? 0.5 : 0;
+    t->batches = batches[draw(seed, i++, 3)];
+    c->quirks = (ls_torchrec_quirks){draw(seed, i, 2), draw(seed, i + 1, 2)};
+    return LS_OK;
+}
+
 // ---- Inputs and gradients of a step -------------------------------------------------------------
 
 typedef struct step {

@@ -40,6 +40,8 @@ typedef struct train_outcome {
 
 // The optimizer for every table.
 void train_init(train_case *t, embedding_case *c, const ls_optimizer *optimizer);
+// Training of a random collection (case_random): optimizers, divisions, clipping, max_norm.
+int train_random(train_case *t, embedding_case *c, uint64_t seed);
 int train_run(const train_case *t, train_outcome *out);
 void train_outcome_free(train_outcome *out);
 
