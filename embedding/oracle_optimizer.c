@@ -183,10 +183,13 @@ static void step_lamb(const stepper *p, bool per_row) {
         ls_squares_add(&weights, p->s->weights[c]);
         ls_squares_add(&moves, lamb_direction(p, c, per_row));
     }
-    oracle_range rate = mul(p, p->lr, over(p, norm(p, &weights), norm(p, &moves)));
+    oracle_range length = norm(p, &weights);
+    oracle_range rate = mul(p, p->lr, over(p, length, norm(p, &moves)));
     for (size_t c = 0; c < p->s->columns; c++) {
         oracle_range r = lamb_direction(p, c, per_row);
-        store(p, c, sub(p, p->s->weights[c], mul(p, rate, r)));
+        // One column of a direction is no longer than all of it, however short that may be.
+        oracle_range moved = ls_range_limit(mul(p, rate, r), p->lr.hi * length.hi * p->slack);
+        store(p, c, sub(p, p->s->weights[c], moved));
     }
 }
 
@@ -200,14 +203,16 @@ static void step_lars(const stepper *p) {
     }
     oracle_range weights = norm(p, &of_weights), gradients = norm(p, &of_gradients);
     oracle_range eta = ls_range_constant(p->s->optimizer->eta, p->t);
-    oracle_range rate = mul(p, mul(p, p->lr, eta), weights);
-    rate = over(p, rate, p->l2 ? add(p, gradients, mul(p, p->decay, weights)) : gradients);
+    oracle_range longest = mul(p, mul(p, p->lr, eta), weights);
+    oracle_range rate =
+        over(p, longest, p->l2 ? add(p, gradients, mul(p, p->decay, weights)) : gradients);
     for (size_t c = 0; c < p->s->columns; c++) {
         oracle_range g = gradient(p, c), w = p->s->weights[c];
         if (p->l2) {
             g = add(p, g, mul(p, p->decay, w));
         }
-        oracle_range m = add(p, mul(p, p->momentum, p->s->states[0][c]), mul(p, rate, g));
+        oracle_range moved = ls_range_limit(mul(p, rate, g), longest.hi * p->slack);
+        oracle_range m = add(p, mul(p, p->momentum, p->s->states[0][c]), moved);
         p->s->states[0][c] = m;
         store(p, c, sub(p, w, m));
     }
