@@ -1,5 +1,6 @@
-// embedding: sharded embedding tables, forward: jagged inputs -> input_dist -> lookup ->
-// output_dist, each a stage with its real collectives; and the unsharded oracle that judges them.
+// embedding: sharded embedding tables. Forward: jagged inputs -> input_dist -> lookup ->
+// output_dist; training: backward the same ways back, and an optimizer's update; each a stage with
+// its real collectives; and the unsharded oracle that judges them.
 // The public headers of this folder, gathered.
 #ifndef LS_EMBEDDING_EMBEDDING_H
 #define LS_EMBEDDING_EMBEDDING_H

@@ -9,8 +9,13 @@
 // sum of weights. Max, sequence and everything of input_dist must be exact. A bound that is not
 // finite proves nothing: such an element must be exact, too.
 //
+// Of training it carries ranges instead: what each number can be when every operation on its way is
+// rounded once (docs/bounds.md), from the gradients that are fed to the weights and states after
+// the update, where the next step's oracle goes on.
+//
 // A table has one meaning, the unsharded one. Where the user chose by name that a sharding type
-// gives something else (ls_mean_divisor, ls_torchrec_quirks), the oracle derives that as well, and
+// gives something else (ls_mean_divisor, ls_torchrec_quirks, an optimizer that takes the norm of a
+// row where shards hold parts of its columns), the oracle derives that as well, and
 // an output is by design when it differs from the unsharded meaning and all of it is what its type
 // is documented to give.
 #ifndef LS_EMBEDDING_ORACLE_H

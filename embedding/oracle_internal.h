@@ -43,7 +43,8 @@ typedef struct oracle_entry {
 } oracle_entry;
 
 // Some rows of a table, each with a record of what it and its states hold: weights [dim], then each
-// state: [dim], or, where it is per row, one number for each part of the columns that keeps its own.
+// state: [dim], or, where it is per row, one number for each part of the columns that keeps its
+// own.
 typedef struct oracle_records {
     size_t count, size;       // rows, numbers in a record
     int64_t *rows;            // [count] ascending

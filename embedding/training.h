@@ -10,7 +10,11 @@
 //              from +0 in a stated order: feature by feature as the table names them, in each the
 //              bags as they came (by source rank, see module.h), in each bag its ids; one row each
 //   data_parallel  each rank sums dense gradients of its own batch in the same order; all_reduce
-// Padding ids give their row no gradient. Max pooling has no backward here.
+//   update     rows with a gradient (form fused) or all (dense). Of a data_parallel table in the
+//              fused form the ranks first agree on the rows, by one more all_reduce
+// Gradients and states are f32, of f64 tables f64, but what travels of sequences has the table's
+// dtype. Padding ids give their row no gradient. What a mean divides by is constant: no gradient
+// goes through it. Max pooling has no backward here.
 #ifndef LS_EMBEDDING_TRAINING_H
 #define LS_EMBEDDING_TRAINING_H
 
@@ -34,8 +38,8 @@ typedef struct ls_training {
 } ls_training;
 
 // Makes the optimizers' states of the held shards (which hold their initial values) and keeps a
-// copy of *training. A second call must say the same and does nothing more. LS_ERR_UNSUPPORTED for
-// a table or an optimizer that cannot be trained, with a sentence.
+// copy of *training. A further call may change the numbers (a learning rate), but not an optimizer
+// whose state there is: LS_ERR_INVALID. LS_ERR_UNSUPPORTED for a table that cannot be trained.
 LS_API int ls_embedding_prepare_training(ls_embedding *module, const ls_training *training);
 
 // Backward of a pass that has its outputs. gradients [held ranks][(table, feature) pairs, table by

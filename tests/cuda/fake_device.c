@@ -259,6 +259,41 @@ KERNEL(bucketize,
        (D(out_lengths), D(out_ids), D(out_weights), D(out_positions), D(ids), D(lengths),
         D(weights), H(row_starts)))
 
+KERNEL(group_ids,
+       (ls_device * device, int64_t *rows, int64_t *starts, int64_t *order, size_t *unique,
+        int64_t *scratch, const int64_t *ids, size_t count, int64_t table_rows, int64_t padding_id),
+       (HOST, rows, starts, order, unique, scratch, ids, count, table_rows, padding_id),
+       (D(rows), D(starts), D(order), H(unique), D(scratch), D(ids)))
+KERNEL(row_gradients,
+       (ls_device * device, void *out, size_t dim, const void *gradients, size_t stride,
+        ls_dtype dtype, const int64_t *row_of, const float *scales, const int64_t *starts,
+        const int64_t *order, size_t unique),
+       (HOST, out, dim, gradients, stride, dtype, row_of, scales, starts, order, unique),
+       (D(out), D(gradients), D(row_of), D(scales), D(starts), D(order)))
+KERNEL(weight_gradients,
+       (ls_device * device, void *out, const void *table, ls_dtype table_dtype, int64_t rows,
+        size_t dim, const void *gradients, size_t stride, const int64_t *row_of, const int64_t *ids,
+        int64_t padding_id, size_t count),
+       (HOST, out, table, table_dtype, rows, dim, gradients, stride, row_of, ids, padding_id,
+        count),
+       (D(out), D(table), D(gradients), D(row_of), D(ids)))
+KERNEL(norm_sums,
+       (ls_device * device, double *sums, const void *weights, ls_dtype dtype, int64_t rows,
+        size_t dim, const int64_t *ids, size_t count, double norm_type),
+       (HOST, sums, weights, dtype, rows, dim, ids, count, norm_type),
+       (D(sums), D(weights), D(ids)))
+KERNEL(renormalise_rows,
+       (ls_device * device, void *weights, ls_dtype dtype, int64_t rows, size_t dim,
+        const int64_t *ids, const double *sums, size_t count, double max_norm, double norm_type,
+        double eps),
+       (HOST, weights, dtype, rows, dim, ids, sums, count, max_norm, norm_type, eps),
+       (D(weights), D(ids), D(sums)))
+KERNEL(update_rows,
+       (ls_device * device, const ls_optimizer *optimizer, const ls_row_update *update),
+       (HOST, optimizer, update),
+       (H(optimizer), H(update), D(update->weights), D(update->states[0]), D(update->states[1]),
+        D(update->row_ids), D(update->gradients)))
+
 static int fake_reduce(ls_device *device, void *out, const void *const *in, size_t in_count,
                        ls_dtype dtype, ls_op op, const double *premul, size_t count) {
     (void)device;
@@ -304,6 +339,12 @@ ls_device *fake_device(void) {
         .divide_bags = fake_divide_bags,
         .matmul = fake_matmul,
         .bucketize = fake_bucketize,
+        .group_ids = fake_group_ids,
+        .row_gradients = fake_row_gradients,
+        .weight_gradients = fake_weight_gradients,
+        .norm_sums = fake_norm_sums,
+        .renormalise_rows = fake_renormalise_rows,
+        .update_rows = fake_update_rows,
     };
     static ls_device device = {.ops = &ops};
     return &device;

@@ -1,6 +1,6 @@
-// Random collections, plans and inputs through all stages, and through three steps of training, each
-// judged by the oracle; the plain program that valgrind and the sanitizers run. Prints the seed of the first failure.
-// Usage: stress_embedding [cases [first seed]]
+// Random collections, plans and inputs through all stages, and through three steps of training,
+// each judged by the oracle; the plain program that valgrind and the sanitizers run. Prints the
+// seed of the first failure. Usage: stress_embedding [cases [first seed]]
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -11,7 +11,7 @@ static int train(uint64_t seed, uint64_t *elements) {
     embedding_case c;
     train_case t;
     train_outcome out = {0};
-    int status = train_random(&t, &c, seed);
+    int status = train_random(&t, &c, seed, 0);
     if (status == LS_OK) {
         status = train_run(&t, &out);
     }

@@ -167,6 +167,60 @@ Test(training, what_cannot_be_trained_is_refused) {
     case_free(&c);
 }
 
+// Out of order, twice, another optimizer: refused with a sentence; another learning rate: not.
+static int start_pass(embedding_case *c, ls_backend *backend, ls_embedding **module,
+                      ls_embedding_pass **pass) {
+    const ls_embedding_options options = {.tables = c->tables,
+                                          .table_count = c->table_count,
+                                          .plan = &c->plan,
+                                          .fill = case_fill,
+                                          .fill_arg = c};
+    LS_TRY(ls_embedding_create(module, backend, &options));
+    return ls_embedding_forward(pass, *module, (const ls_keyed_jagged *const *)c->inputs, NULL);
+}
+
+Test(training, steps_come_in_order) {
+    table_case how = small(LS_OPTIMIZER_ADAGRAD);
+    how.sharding = LS_ROW_WISE;
+    how.ranks = how.per_host = 1;
+    embedding_case c;
+    train_case t;
+    cr_assert(set_up(&how, &c, &t));
+    cr_assert(case_inputs(&c, NULL, 2) == LS_OK);
+    case_make_plan(&c);
+    ls_world *world;
+    ls_backend *backend;
+    ls_embedding *module;
+    ls_embedding_pass *pass;
+    cr_assert(ls_world_create(&world, &(ls_world_options){.mesh = LS_MESH(1)}) == LS_OK);
+    cr_assert(ls_backend_sim_create(&backend, world) == LS_OK);
+    cr_assert(start_pass(&c, backend, &module, &pass) == LS_OK);
+    float gradient[15] = {1};
+    const void *pairs[] = {gradient, gradient};
+    const void *const *ranks[] = {pairs};
+    ls_training training = {.optimizers = t.optimizers};
+    cr_assert(ls_embedding_update(pass, NULL) == LS_ERR_INVALID);
+    cr_assert(ls_embedding_backward(pass, ranks, &training, NULL) == LS_OK);
+    cr_assert(ls_embedding_backward(pass, ranks, &training, NULL) == LS_ERR_INVALID);
+    cr_assert(ls_embedding_step(module) == 0);
+    cr_assert(ls_embedding_update(pass, NULL) == LS_OK && ls_embedding_step(module) == 1);
+    cr_assert(ls_embedding_update(pass, NULL) == LS_ERR_INVALID);
+    t.optimizers[0].lr = 0.5;
+    cr_assert(ls_embedding_prepare_training(module, &training) == LS_OK);
+    t.optimizers[0] = ls_optimizer_default(LS_OPTIMIZER_ADAM, LS_OPTIMIZER_FUSED);
+    cr_assert(ls_embedding_prepare_training(module, &training) == LS_ERR_INVALID);
+    cr_assert(strstr(ls_error_last()->text, "table is trained by adagrad"), "%s",
+              ls_error_last()->text);
+    t.optimizers[0] = ls_optimizer_default(LS_OPTIMIZER_ADAGRAD, LS_OPTIMIZER_FUSED);
+    training.clip_norm = -1;
+    cr_assert(ls_embedding_prepare_training(module, &training) == LS_ERR_INVALID);
+    ls_embedding_pass_free(pass);
+    ls_embedding_free(module);
+    ls_backend_free(backend);
+    ls_world_free(world);
+    case_free(&c);
+}
+
 // ---- The same bits under every sharding type ----------------------------------------------------
 
 static double whole_weight(const embedding_case *c, int table, int64_t row, int64_t column) {
@@ -180,7 +234,8 @@ static double whole_gradient(const train_case *t, int step, int rank, int pair, 
     return (double)((index * 7 + (uint64_t)(rank * 3 + pair * 5 + step)) % 9) - 4;
 }
 
-// Whole gradients add up to the same sums in any order, so that weights and states agree bit by bit.
+// Whole gradients add up to the same sums in any order, so that weights and states agree bit by
+// bit.
 Test(training, exact_sums_make_types_agree) {
     for (int kind = 0; kind < LS_OPTIMIZER_KIND_COUNT; kind++) {
         for (size_t p = 0; p < 2; p++) {
@@ -223,9 +278,9 @@ static double one_gradient(const train_case *t, int step, int rank, int pair, ui
     return rank == 0 ? 1 : 3;
 }
 
-// Rank 0 asks for rows 1, 1 in one bag and rank 1 for 1 and 2, with gradients of 1 and 3: row 1 gets
-// 1 + 1 + 3 and row 2 gets 3, halved for two ranks; sgd of rate 1 takes them off; a mean halves
-// once more. The padding id 2 has no gradient.
+// Rank 0 asks for rows 1, 1 in one bag and rank 1 for 1 and 2, with gradients of 1 and 3: row 1
+// gets 1 + 1 + 3 and row 2 gets 3, halved for two ranks; sgd of rate 1 takes them off; a mean
+// halves once more. The padding id 2 has no gradient.
 Test(training, two_rows_by_hand) {
     static const char *const keys[] = {"a"};
     static const int64_t lengths[] = {2}, ids[2][2] = {{1, 1}, {1, 2}};

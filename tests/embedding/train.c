@@ -19,12 +19,12 @@ static uint64_t draw(uint64_t seed, uint64_t index, uint64_t bound) {
     return ls_random_below(bound, seed, 78, 0, index);
 }
 
-int train_random(train_case *t, embedding_case *c, uint64_t seed) {
+int train_random(train_case *t, embedding_case *c, uint64_t seed, int ranks) {
     static const double norms[] = {0, 1, 2, INFINITY};
     static const int64_t batches[][8] = {
         {2, 2, 2, 2, 2, 2, 2, 2}, {0, 1, 2, 3, 0, 1, 2, 3}, {4, 0, 0, 0, 1, 0, 0, 0}};
     uint64_t i = 0;
-    LS_TRY(case_random(c, seed, 0));
+    LS_TRY(case_random(c, seed, ranks));
     train_init(t, c, &(ls_optimizer){.lr = 0});
     for (int k = 0; k < c->table_count; k++) {
         ls_table *table = &c->tables[k];
@@ -225,14 +225,20 @@ static void keep_table(const train_case *t, ls_embedding *module, int i, train_o
     }
 }
 
-static int run_step(const train_case *t, int number, ls_embedding *module, step *s,
-                    const ls_training *training, train_outcome *out) {
+static int run_step(const train_case *t, int number, ls_backend *backend, ls_embedding *module,
+                    step *s, const ls_training *training, train_outcome *out) {
     judge_sink sink = {t, number, s->oracle, out, 0};
     const ls_stage_sink stage_sink = {&sink, judge};
     ls_embedding_pass *pass;
-    LS_TRY(ls_embedding_forward(&pass, module, (const ls_keyed_jagged *const *)s->inputs,
-                                &stage_sink));
-    int status = ls_embedding_backward(pass, s->by_rank, training, &stage_sink);
+    const ls_keyed_jagged *inputs[CASE_RANKS_MAX];
+    const void *const *gradients[CASE_RANKS_MAX];
+    int held_count = ls_world_held_count(backend->world);
+    for (int h = 0; h < held_count; h++) {
+        inputs[h] = s->inputs[ls_world_held(backend->world)[h]];
+        gradients[h] = s->by_rank[ls_world_held(backend->world)[h]];
+    }
+    LS_TRY(ls_embedding_forward(&pass, module, inputs, &stage_sink));
+    int status = ls_embedding_backward(pass, gradients, training, &stage_sink);
     if (!status && t->meddle) {
         t->meddle(t, number, module);
     }
@@ -240,7 +246,8 @@ static int run_step(const train_case *t, int number, ls_embedding *module, step 
         status = ls_embedding_update(pass, &stage_sink);
     }
     ls_embedding_pass_free(pass);
-    if (!status && sink.judged != ls_oracle_output_count(s->oracle)) {
+    bool all_ranks = held_count == t->c->ranks;
+    if (!status && all_ranks && sink.judged != ls_oracle_output_count(s->oracle)) {
         return LS_FAIL(LS_ERR_MISMATCH, "%llu outputs were emitted, the oracle expects %zu",
                        (unsigned long long)sink.judged, ls_oracle_output_count(s->oracle));
     }
@@ -267,11 +274,13 @@ static int run_steps(const train_case *t, ls_backend *backend, train_outcome *ou
     for (int i = 0; i < t->steps && !status; i++) {
         status = make_step(t, i, &training, i > 0 ? steps[i - 1].oracle : NULL, &steps[i]);
         if (!status) {
-            status = run_step(t, i, module, &steps[i], &training, out);
+            status = run_step(t, i, backend, module, &steps[i], &training, out);
         }
     }
     for (int i = 0; i < c->table_count && !status; i++) {
-        keep_table(t, module, i, out);
+        if (!t->device) {  // else it lies where only kernels reach
+            keep_table(t, module, i, out);
+        }
     }
     for (int i = t->steps - 1; i >= 0; i--) {
         free_step(&steps[i]);
@@ -280,22 +289,33 @@ static int run_steps(const train_case *t, ls_backend *backend, train_outcome *ou
     return status;
 }
 
-int train_run(const train_case *t, train_outcome *out) {
+int train_run_on(const train_case *t, ls_backend *backend, train_outcome *out) {
     *out = (train_outcome){0};
     case_make_plan(t->c);
+    int status = run_steps(t, backend, out);
+    if (status) {
+        snprintf(out->text, sizeof(out->text), "%s", ls_error_last()->text);
+    }
+    return status;
+}
+
+int train_run(const train_case *t, train_outcome *out) {
+    *out = (train_outcome){0};
     ls_world *world = NULL;
     ls_backend *backend = NULL;
-    int status = ls_world_create(
-        &world, &(ls_world_options){.mesh = LS_MESH(t->c->ranks), .seed = t->c->seed});
+    int status = ls_world_create(&world, &(ls_world_options){.mesh = LS_MESH(t->c->ranks),
+                                                             .seed = t->c->seed,
+                                                             .allocator = t->c->allocator,
+                                                             .device = t->device});
     if (!status) {
-        status = ls_backend_sim_create(&backend, world);
+        status = t->device ? ls_backend_sim_create_on(&backend, world, t->device)
+                           : ls_backend_sim_create(&backend, world);
     }
     if (!status) {
         backend->observer = t->c->observer;
         backend->observer_arg = t->c->observer_arg;
-        status = run_steps(t, backend, out);
-    }
-    if (status) {
+        status = train_run_on(t, backend, out);
+    } else {
         snprintf(out->text, sizeof(out->text), "%s", ls_error_last()->text);
     }
     ls_backend_free(backend);

@@ -1,5 +1,5 @@
-// Training a test case (case.h) for some steps, each with inputs and gradients of its own, while the
-// oracle of the step judges every output.
+// Training a test case (case.h) for some steps, each with inputs and gradients of its own, while
+// the oracle of the step judges every output.
 #ifndef LS_TESTS_EMBEDDING_TRAIN_H
 #define LS_TESTS_EMBEDDING_TRAIN_H
 
@@ -24,7 +24,8 @@ typedef struct train_case {
                   size_t count);
     // Spoils the module after a step's backward. NULL: none.
     void (*meddle)(const struct train_case *t, int step, ls_embedding *module);
-    ls_stage_sink sink;  // gets every output too; emit NULL: none
+    struct ls_device *device;  // of the simulator; NULL: the host
+    ls_stage_sink sink;        // gets every output too; emit NULL: none
 } train_case;
 
 typedef struct train_outcome {
@@ -40,8 +41,11 @@ typedef struct train_outcome {
 
 // The optimizer for every table.
 void train_init(train_case *t, embedding_case *c, const ls_optimizer *optimizer);
-// Training of a random collection (case_random): optimizers, divisions, clipping, max_norm.
-int train_random(train_case *t, embedding_case *c, uint64_t seed);
+// Training of a random collection (case_random): optimizers, divisions, clipping, max_norm; on
+// `ranks` ranks (0: any number up to 8).
+int train_random(train_case *t, embedding_case *c, uint64_t seed, int ranks);
+// The same on a given backend, whose world may hold some ranks alone.
+int train_run_on(const train_case *t, ls_backend *backend, train_outcome *out);
 int train_run(const train_case *t, train_outcome *out);
 void train_outcome_free(train_outcome *out);
 

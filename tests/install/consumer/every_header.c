@@ -88,6 +88,13 @@ static int row_of_zeros(void *arg, int table, int64_t row, double *out) {
     return LS_OK;
 }
 
+static int no_block(void *arg, int table, int rank, int64_t row, int64_t rows, int64_t column,
+                    int64_t columns, void *out) {
+    (void)arg, (void)table, (void)rank, (void)row, (void)rows, (void)column, (void)columns;
+    (void)out;
+    return LS_OK;
+}
+
 static void try_embedding(void) {
     const char *keys[1] = {"f"};
     const int64_t lengths[2] = {1, 2}, ids[3] = {4, 5, 6};
@@ -105,7 +112,26 @@ static void try_embedding(void) {
     ls_oracle *oracle = NULL;
     CHECK(ls_oracle_create(&oracle, &options) == LS_OK);
     ls_oracle_free(oracle);
-    ls_embedding_free(NULL);
+    ls_world *world = NULL;
+    ls_backend *backend = NULL;
+    ls_embedding *module = NULL;
+    ls_world_options ranks;
+    ls_embedding_options made;
+    ls_training training;
+    memset(&ranks, 0, sizeof ranks);
+    memset(&made, 0, sizeof made);
+    memset(&training, 0, sizeof training);
+    ranks.mesh.ndim = ranks.mesh.dim[0] = 1;
+    made.plan = &plan;
+    made.fill = no_block;
+    CHECK(ls_world_create(&world, &ranks) == LS_OK);
+    CHECK(ls_backend_sim_create(&backend, world) == LS_OK);
+    CHECK(ls_embedding_create(&module, backend, &made) == LS_OK);
+    CHECK(ls_embedding_prepare_training(module, &training) == LS_OK);
+    CHECK(ls_embedding_step(module) == 0);
+    ls_embedding_free(module);
+    ls_backend_free(backend);
+    ls_world_free(world);
     ls_keyed_jagged_free(jagged);
 }
 
