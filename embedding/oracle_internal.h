@@ -130,6 +130,10 @@ size_t ls_oracle__part_of(const ls_oracle *oracle, int table, int64_t column);
 // Sums of one rank's occurrences alone, dense [rows, dim].
 int ls_oracle__rank_gradients(const ls_oracle *oracle, int table, oracle_sense sense, int rank,
                               oracle_range *out);
+// Says what the difference of a row's sum looks like, if it looks like anything.
+int ls_oracle__explain_gradient(const ls_oracle *oracle, const oracle_entry *entry, int64_t row,
+                                int64_t column, const oracle_range *wanted, double got,
+                                ls_text *text);
 // 1 / ranks where gradients are divided, else 1.
 oracle_range ls_oracle__share(const ls_oracle *oracle, ls_dtype dtype);
 const ls_training *ls_oracle__training(const ls_oracle *oracle);

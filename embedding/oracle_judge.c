@@ -318,6 +318,16 @@ static void describe_nan(ls_text *text, const comparison *worst) {
                    (unsigned long long)got, (unsigned long long)expected);
 }
 
+static void describe_gradient(ls_text *text, const ls_oracle *oracle, const oracle_entry *entry,
+                              const comparison *worst, size_t element) {
+    int64_t row, column;
+    oracle_range wanted = ls_range_about(worst->expected, worst->bound);
+    if (!ls_oracle__trace_row(oracle, entry, element, &row, &column) || !isfinite(worst->got) ||
+        ls_oracle__explain_gradient(oracle, entry, row, column, &wanted, worst->got, text)) {
+        ls_error_clear();
+    }
+}
+
 static void describe(ls_text *text, const ls_oracle *oracle, const ls_stage_output *output,
                      const ls_expected *expected, const comparison *worst, size_t element) {
     describe_place(text, oracle, output, element);
@@ -342,6 +352,8 @@ static void describe(ls_text *text, const ls_oracle *oracle, const ls_stage_outp
     if (sums && ls_oracle__select(oracle, entry, &chosen) == LS_OK) {
         describe_cause(text, oracle, entry, &chosen, worst, element);
         ls_oracle__selection_free(&chosen);
+    } else if (entry && entry->field == ORACLE_GRADIENTS) {
+        describe_gradient(text, oracle, entry, worst, element);
     }
 }
 

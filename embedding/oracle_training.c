@@ -109,7 +109,9 @@ oracle_range ls_oracle__share(const ls_oracle *oracle, ls_dtype dtype) {
 // One id of one sample.
 typedef struct occurrence {
     int64_t row;
-    size_t number;                 // in the order of ranks, features and samples
+    size_t number;  // in the order of ranks, features and samples
+    int rank, feature;
+    int64_t sample;
     const oracle_range *gradient;  // [dim] of its bag, or its own
     double weight;
 } occurrence;
@@ -148,8 +150,8 @@ static int list_occurrences(const ls_oracle *oracle, int t, oracle_sense sense, 
                     double weight =
                         table->weighted ? ls_element_to_f64(&input->weights[i], LS_F32) : 1.0;
                     if (!table->has_padding_id || row != table->padding_id) {
-                        (*out)[*count] =
-                            (occurrence){row, *count, gradients + at * table->dim, weight};
+                        (*out)[*count] = (occurrence){
+                            row, *count, rank, f, b, gradients + at * table->dim, weight};
                         ++*count;
                     }
                 }
@@ -197,6 +199,45 @@ int ls_oracle__rank_gradients(const ls_oracle *oracle, int t, oracle_sense sense
         }
         for (int64_t c = 0; c < dim; c++) {
             out[of[first].row * dim + c] = sum_column(oracle, t, of + first, end - first, c);
+        }
+    }
+    ls_free(NULL, of, capacity, sizeof(*of));
+    return status;
+}
+
+// What the difference of a sum looks like: a division too many or too few, or one occurrence that is
+// missing or counted twice.
+int ls_oracle__explain_gradient(const ls_oracle *oracle, const oracle_entry *entry, int64_t row,
+                                int64_t column, const oracle_range *wanted, double got,
+                                ls_text *text) {
+    double ranks = oracle->options.plan->ranks, bound = ls_range_bound(*wanted);
+    if (ranks > 1 && fabs(got * ranks - wanted->mid) <= bound * ranks) {
+        ls_text_puts(text, "; as if divided by the number of ranks once more");
+        return LS_OK;
+    }
+    if (ranks > 1 && fabs(got - wanted->mid * ranks) <= bound * ranks) {
+        ls_text_puts(text, "; as if not divided by the number of ranks");
+        return LS_OK;
+    }
+    bool local = entry->stage == ORACLE_LOOKUP_BACKWARD &&
+                 oracle->plans[entry->table]->sharding == LS_DATA_PARALLEL;
+    occurrence *of;
+    size_t count, capacity;
+    int status = list_occurrences(oracle, entry->table, ORACLE_UNSHARDED, local ? entry->rank : -1,
+                                  &of, &count, &capacity);
+    for (size_t i = 0; i < count && !status; i++) {
+        if (of[i].row != row) {
+            continue;
+        }
+        oracle_range term = sum_column(oracle, entry->table, &of[i], 1, column);
+        bool lost = fabs(got + term.mid - wanted->mid) <= bound + ls_range_bound(term);
+        bool twice = fabs(got - term.mid - wanted->mid) <= bound + ls_range_bound(term);
+        if (lost || twice) {
+            ls_text_printf(text, "; as if feature %s of sample %lld of rank %d %s",
+                           oracle->options.tables[entry->table].features[of[i].feature],
+                           (long long)of[i].sample, of[i].rank,
+                           lost ? "were missing" : "counted twice");
+            break;
         }
     }
     ls_free(NULL, of, capacity, sizeof(*of));

@@ -425,14 +425,13 @@ static bool divide_again(const train_case *t, int step, const ls_stage_output *o
     return count > 0;
 }
 
-// Takes one occurrence's gradient off the first row, which has several.
+// Takes one occurrence's gradient, which is 1 over the ranks, off the first row.
 static bool count_once(const train_case *t, int step, const ls_stage_output *output, void *data,
                        size_t count) {
-    (void)t;
     if (!is_field(output, "lookup_backward", "gradients") || count == 0 || step != 1) {
         return false;
     }
-    ((float *)data)[0] -= 1;
+    ((float *)data)[0] -= 1.0f / (float)t->c->ranks;
     return true;
 }
 
@@ -459,24 +458,31 @@ static bool stale_weights(const train_case *t, int step, const ls_stage_output *
     return true;
 }
 
-static void expect_seen(train_case *t, const char *what, const char *stage) {
+static void expect_seen(train_case *t, const char *what, const char *stage, const char *words) {
     train_outcome out;
     cr_assert(train_run(t, &out) == LS_OK, "%s: %s", what, out.text);
     cr_assert(out.wrong > 0, "%s is not seen", what);
     cr_assert(strcmp(out.stage, stage) == 0, "%s is seen in %s: %s", what, out.stage, out.text);
+    cr_assert(strstr(out.text, words), "%s: %s", what, out.text);
     train_outcome_free(&out);
+}
+
+static double ones(const train_case *t, int step, int rank, int pair, uint64_t index) {
+    (void)t, (void)step, (void)rank, (void)pair, (void)index;
+    return 1;
 }
 
 // What a defect changes in an output is seen there, and nothing was changed before.
 Test(training, spoilt_outputs_are_seen) {
     static const struct {
-        const char *what, *stage;
+        const char *what, *stage, *words;
         bool (*spoil)(const train_case *t, int step, const ls_stage_output *output, void *data,
                       size_t count);
-    } defects[] = {{"a gradient divided twice", "lookup_backward", divide_again},
-                   {"a duplicate counted once", "lookup_backward", count_once},
-                   {"another row", "lookup_backward", lose_rows},
-                   {"weights slightly off", "update", stale_weights}};
+    } defects[] = {{"a gradient divided twice", "lookup_backward",
+                    "divided by the number of ranks once more", divide_again},
+                   {"a duplicate counted once", "lookup_backward", "were missing", count_once},
+                   {"another row", "lookup_backward", "expected", lose_rows},
+                   {"weights slightly off", "update", "row ", stale_weights}};
     for (size_t i = 0; i < 4 * TYPE_COUNT; i++) {
         table_case how = small(LS_OPTIMIZER_ROWWISE_ADAGRAD);
         how.sharding = all_types[i % TYPE_COUNT];
@@ -487,7 +493,9 @@ Test(training, spoilt_outputs_are_seen) {
         train_case t;
         cr_assert(set_up(&how, &c, &t));
         t.spoil = defects[i / TYPE_COUNT].spoil;
-        expect_seen(&t, defects[i / TYPE_COUNT].what, defects[i / TYPE_COUNT].stage);
+        t.gradient = t.spoil == count_once ? ones : NULL;
+        expect_seen(&t, defects[i / TYPE_COUNT].what, defects[i / TYPE_COUNT].stage,
+                    defects[i / TYPE_COUNT].words);
         case_free(&c);
     }
 }
@@ -532,14 +540,14 @@ Test(training, wrong_states_are_seen) {
     train_case t;
     cr_assert(set_up(&how, &c, &t));
     t.meddle = swap_states;
-    expect_seen(&t, "the state of another shard", "update");
+    expect_seen(&t, "the state of another shard", "update", "row ");
     t.meddle = forget_state;
-    expect_seen(&t, "a lost state", "update");
+    expect_seen(&t, "a lost state", "update", "row ");
     case_free(&c);
     how = small(LS_OPTIMIZER_ADAM);
     how.sharding = LS_ROW_WISE;
     cr_assert(set_up(&how, &c, &t));
     t.meddle = repeat_step;
-    expect_seen(&t, "a step that was not counted", "update");
+    expect_seen(&t, "a step that was not counted", "update", "row ");
     case_free(&c);
 }
