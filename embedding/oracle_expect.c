@@ -118,7 +118,7 @@ static int read_row(const ls_oracle *oracle, int t, oracle_sense sense, int64_t 
     int status = ls_oracle__record(oracle, t, sense, id, record);
     for (int64_t c = 0; c < dim; c++) {
         values[c] = record[c].mid;
-        errors[c] = ls_range_bound(record[c]);
+        errors[c] = ls_range__bound(record[c]);
     }
     ls_free(NULL, record, size, sizeof(*record));
     return status;

@@ -71,7 +71,7 @@ static oracle_range arrived(const wanted *w, oracle_range gradient) {
     ls_dtype dtype = ls_oracle__dtype(w->table, ORACLE_VALUES);
     bool divides = w->oracle->options.training->division == LS_GRADIENTS_DIVIDED &&
                    w->oracle->options.plan->ranks > 1;
-    return divides ? ls_range_mul(gradient, ls_oracle__share(w->oracle, dtype), dtype) : gradient;
+    return divides ? ls_range__mul(gradient, ls_oracle__share(w->oracle, dtype), dtype) : gradient;
 }
 
 static void expect_values(const wanted *w) {
@@ -119,24 +119,24 @@ static int weight_gradient(const wanted *w, const oracle_bag *bag, size_t item,
     const oracle_range *gradient = gradient_of(w, bag, item);
     double sum = 0, error = 0, size = 0;
     if (!ls_oracle__counts(w->table, id)) {
-        *out = ls_range_point(0);
+        *out = ls_range__point(0);
         return LS_OK;
     }
     LS_TRY(ls_oracle__record(w->oracle, w->entry->table, w->sense, id, record));
     for (int64_t c = w->first_column; c < w->first_column + w->columns; c++) {
         oracle_range g = arrived(w, gradient[c]);
-        double g_error = ls_range_bound(g), w_error = ls_range_bound(record[c]);
+        double g_error = ls_range__bound(g), w_error = ls_range__bound(record[c]);
         sum += g.mid * record[c].mid;
         error += fabs(g.mid) * w_error + fabs(record[c].mid) * g_error + g_error * w_error;
         size += (fabs(g.mid) + g_error) * (fabs(record[c].mid) + w_error);
     }
     error += ls_bound_sum_of_products(dtype, (size_t)w->columns, size) +
              ls_bound_sum_of_products(LS_F64, (size_t)w->columns, size);
-    *out = ls_range_about(sum, error);
+    *out = ls_range__about(sum, error);
     bool returns = w->entry->stage == ORACLE_INPUT_DIST_BACKWARD;
     if (returns && w->oracle->options.training->division == LS_GRADIENTS_DIVIDED) {
         double ranks = w->oracle->options.plan->ranks;
-        *out = ls_range_mul(*out, ls_range_point(ranks), dtype);
+        *out = ls_range__mul(*out, ls_range__point(ranks), dtype);
     }
     return LS_OK;
 }
@@ -205,7 +205,7 @@ static int expect_sense(const wanted *w) {
     case ORACLE_GRADIENTS:
         return expect_gradients(w);
     case ORACLE_NORM:
-        w->out[0] = ls_range_stored(w->oracle->norm[w->sense], LS_F32, false);
+        w->out[0] = ls_range__stored(w->oracle->norm[w->sense], LS_F32, false);
         return LS_OK;
     default:
         return w->entry->stage == ORACLE_UPDATE ? expect_update(w) : expect_weights(w);
@@ -269,7 +269,7 @@ static int expect_numbers(wanted *w, double **values, double **bounds, size_t co
     int status = expect_sense(w);
     for (size_t i = 0; i < count && !status; i++) {
         (*values)[i] = w->out[i].mid;
-        (*bounds)[i] = ls_range_bound(w->out[i]);
+        (*bounds)[i] = ls_range__bound(w->out[i]);
     }
     ls_free(NULL, w->out, count, sizeof(*w->out));
     return status;

@@ -321,7 +321,7 @@ static void describe_nan(ls_text *text, const comparison *worst) {
 static void describe_gradient(ls_text *text, const ls_oracle *oracle, const oracle_entry *entry,
                               const comparison *worst, size_t element) {
     int64_t row, column;
-    oracle_range wanted = ls_range_about(worst->expected, worst->bound);
+    oracle_range wanted = ls_range__about(worst->expected, worst->bound);
     if (!ls_oracle__trace_row(oracle, entry, element, &row, &column) || !isfinite(worst->got) ||
         ls_oracle__explain_gradient(oracle, entry, row, column, &wanted, worst->got, text)) {
         ls_error_clear();

@@ -17,16 +17,16 @@ typedef struct stepper {
 } stepper;
 
 static oracle_range add(const stepper *p, oracle_range a, oracle_range b) {
-    return ls_range_add(a, b, p->t);
+    return ls_range__add(a, b, p->t);
 }
 static oracle_range sub(const stepper *p, oracle_range a, oracle_range b) {
-    return ls_range_sub(a, b, p->t);
+    return ls_range__sub(a, b, p->t);
 }
 static oracle_range mul(const stepper *p, oracle_range a, oracle_range b) {
-    return ls_range_mul(a, b, p->t);
+    return ls_range__mul(a, b, p->t);
 }
 static oracle_range over(const stepper *p, oracle_range a, oracle_range b) {
-    return ls_range_div(a, b, p->t);
+    return ls_range__div(a, b, p->t);
 }
 
 static oracle_range gradient(const stepper *p, size_t c) {
@@ -36,11 +36,11 @@ static oracle_range gradient(const stepper *p, size_t c) {
 static void store(const stepper *p, size_t c, oracle_range value) {
     bool narrow = p->s->dtype == LS_F16 || p->s->dtype == LS_BF16;
     p->s->weights[c] =
-        ls_range_stored(value, p->s->dtype, narrow && p->s->optimizer->stochastic_rounding);
+        ls_range__stored(value, p->s->dtype, narrow && p->s->optimizer->stochastic_rounding);
 }
 
 static oracle_range divisor(const stepper *p, oracle_range state) {
-    return add(p, ls_range_sqrt(state, p->t), p->eps);
+    return add(p, ls_range__sqrt(state, p->t), p->eps);
 }
 
 // ---- SGD, Adagrad -------------------------------------------------------------------------------
@@ -66,7 +66,7 @@ static oracle_range between_corners(const stepper *p, oracle_range g, oracle_ran
                                     oracle_range whole) {
     double size = fmin(fabs(g.lo), fabs(g.hi)), more = 1 + 10 * ls_bound_roundoff(p->t);
     if (!(size > 1e-15) || !isfinite(whole.lo)) {
-        return ls_range_limit(whole, p->slack);
+        return ls_range__limit(whole, p->slack);
     }
     double lo = g.lo / (sqrt(fmax(g.lo > 0 ? m.hi : m.lo, 0) + g.lo * g.lo) + p->eps.hi);
     double hi = g.hi / (sqrt(fmax(g.hi > 0 ? m.lo : m.hi, 0) + g.hi * g.hi) + p->eps.lo);
@@ -82,7 +82,7 @@ static void step_adagrad(const stepper *p) {
         if (p->l2) {
             g = add(p, mul(p, p->decay, w), g);
         }
-        oracle_range m = add(p, before, ls_range_square(g, p->t));
+        oracle_range m = add(p, before, ls_range__square(g, p->t));
         p->s->states[0][c] = m;
         oracle_range moved = between_corners(p, g, before, over(p, g, divisor(p, m)));
         store(p, c, sub(p, w, mul(p, p->lr, moved)));
@@ -93,9 +93,9 @@ static oracle_range mean_square(const stepper *p, bool decayed) {
     oracle_squares sum = {.count = 0};
     for (size_t c = 0; c < p->s->columns; c++) {
         oracle_range g = gradient(p, c);
-        ls_squares_add(&sum, decayed ? add(p, mul(p, p->decay, p->s->weights[c]), g) : g);
+        ls_squares__add(&sum, decayed ? add(p, mul(p, p->decay, p->s->weights[c]), g) : g);
     }
-    return over(p, ls_squares_sum(&sum, p->t), ls_range_point((double)p->s->columns));
+    return over(p, ls_squares__sum(&sum, p->t), ls_range__point((double)p->s->columns));
 }
 
 static void step_rowwise_adagrad(const stepper *p) {
@@ -112,7 +112,7 @@ static void step_rowwise_adagrad(const stepper *p) {
         oracle_range g = gradient(p, c), w = p->s->weights[c];
         // With decay under the root the gradient itself need not lie below it.
         oracle_range moved = over(p, g, root);
-        moved = p->l2 ? moved : ls_range_limit(moved, reach);
+        moved = p->l2 ? moved : ls_range__limit(moved, reach);
         moved = mul(p, p->lr, moved);
         store(p, c, sub(p, p->l2 || p->decoupled ? mul(p, kept, w) : w, moved));
     }
@@ -141,7 +141,7 @@ static void step_moments(const stepper *p, bool per_row, bool lerps) {
         p->s->states[0][c] = m;
         if (!per_row) {
             p->s->states[1][c] = add(p, mul(p, p->beta2, p->s->states[1][c]),
-                                     mul(p, p->rest2, ls_range_square(g, p->t)));
+                                     mul(p, p->rest2, ls_range__square(g, p->t)));
         }
     }
 }
@@ -151,7 +151,7 @@ static oracle_range direction(const stepper *p, size_t c, bool per_row) {
     oracle_range v = over(p, p->s->states[1][per_row ? 0 : c], p->correction2);
     oracle_range m = over(p, p->s->states[0][c], p->correction1);
     double columns = per_row ? sqrt((double)p->s->columns) : 1;
-    return ls_range_limit(over(p, m, divisor(p, v)), p->reach * columns * p->slack);
+    return ls_range__limit(over(p, m, divisor(p, v)), p->reach * columns * p->slack);
 }
 
 static void step_adam(const stepper *p, bool per_row, bool dense) {
@@ -173,22 +173,22 @@ static oracle_range lamb_direction(const stepper *p, size_t c, bool per_row) {
 }
 
 static oracle_range norm(const stepper *p, const oracle_squares *sum) {
-    return ls_range_sqrt(ls_squares_sum(sum, p->t), p->t);
+    return ls_range__sqrt(ls_squares__sum(sum, p->t), p->t);
 }
 
 static void step_lamb(const stepper *p, bool per_row) {
     step_moments(p, per_row, false);
     oracle_squares weights = {.count = 0}, moves = weights;
     for (size_t c = 0; c < p->s->columns; c++) {
-        ls_squares_add(&weights, p->s->weights[c]);
-        ls_squares_add(&moves, lamb_direction(p, c, per_row));
+        ls_squares__add(&weights, p->s->weights[c]);
+        ls_squares__add(&moves, lamb_direction(p, c, per_row));
     }
     oracle_range length = norm(p, &weights);
     oracle_range rate = mul(p, p->lr, over(p, length, norm(p, &moves)));
     for (size_t c = 0; c < p->s->columns; c++) {
         oracle_range r = lamb_direction(p, c, per_row);
         // One column of a direction is no longer than all of it, however short that may be.
-        oracle_range moved = ls_range_limit(mul(p, rate, r), p->lr.hi * length.hi * p->slack);
+        oracle_range moved = ls_range__limit(mul(p, rate, r), p->lr.hi * length.hi * p->slack);
         store(p, c, sub(p, p->s->weights[c], moved));
     }
 }
@@ -198,11 +198,11 @@ static void step_lamb(const stepper *p, bool per_row) {
 static void step_lars(const stepper *p) {
     oracle_squares of_weights = {.count = 0}, of_gradients = of_weights;
     for (size_t c = 0; c < p->s->columns; c++) {
-        ls_squares_add(&of_weights, p->s->weights[c]);
-        ls_squares_add(&of_gradients, gradient(p, c));
+        ls_squares__add(&of_weights, p->s->weights[c]);
+        ls_squares__add(&of_gradients, gradient(p, c));
     }
     oracle_range weights = norm(p, &of_weights), gradients = norm(p, &of_gradients);
-    oracle_range eta = ls_range_constant(p->s->optimizer->eta, p->t);
+    oracle_range eta = ls_range__constant(p->s->optimizer->eta, p->t);
     oracle_range longest = mul(p, mul(p, p->lr, eta), weights);
     oracle_range rate =
         over(p, longest, p->l2 ? add(p, gradients, mul(p, p->decay, weights)) : gradients);
@@ -211,7 +211,7 @@ static void step_lars(const stepper *p) {
         if (p->l2) {
             g = add(p, g, mul(p, p->decay, w));
         }
-        oracle_range moved = ls_range_limit(mul(p, rate, g), longest.hi * p->slack);
+        oracle_range moved = ls_range__limit(mul(p, rate, g), longest.hi * p->slack);
         oracle_range m = add(p, mul(p, p->momentum, p->s->states[0][c]), moved);
         p->s->states[0][c] = m;
         store(p, c, sub(p, w, m));
@@ -227,18 +227,18 @@ typedef struct decay_rate {
 } decay_rate;
 
 static decay_rate rate_of(double beta, ls_dtype t, int64_t step, bool given) {
-    oracle_range stored = ls_range_constant(beta, t);
+    oracle_range stored = ls_range__constant(beta, t);
     double exact = given ? beta : stored.mid;
-    oracle_range power = ls_range_point(pow(exact, (double)step));
-    oracle_range rest = ls_range_sub(ls_range_point(1), ls_range_point(exact), t);
+    oracle_range power = ls_range__point(pow(exact, (double)step));
+    oracle_range rest = ls_range__sub(ls_range__point(1), ls_range__point(exact), t);
     if (!given) {
-        power = ls_range_point(ls_range_constant(power.mid, t).mid);
+        power = ls_range__point(ls_range__constant(power.mid, t).mid);
     }
     // Given, it is sometimes 1 minus the rounded rest.
     double error = given ? ls_bound_step(t, beta) + ls_bound_step(t, 1 - beta) : 0;
-    return (decay_rate){.beta = ls_range_about(given ? beta : stored.mid, error),
+    return (decay_rate){.beta = ls_range__about(given ? beta : stored.mid, error),
                         .rest = rest,
-                        .correction = ls_range_sub(ls_range_point(1), power, LS_F64)};
+                        .correction = ls_range__sub(ls_range__point(1), power, LS_F64)};
 }
 
 // By Cauchy and Schwarz: m = sum a_k g_k, v = sum b_k g_k^2 give |m| <= sqrt(sum a_k^2 / b_k)
@@ -261,17 +261,17 @@ void ls_oracle__update_row(const oracle_row_step *step) {
     decay_rate second = rate_of(o->beta2, t, step->step, dense);
     const stepper p = {.s = step,
                        .t = t,
-                       .lr = ls_range_constant(o->lr, t),
-                       .eps = ls_range_constant(o->eps, t),
+                       .lr = ls_range__constant(o->lr, t),
+                       .eps = ls_range__constant(o->eps, t),
                        .beta1 = first.beta,
                        .beta2 = second.beta,
                        .rest1 = first.rest,
                        .rest2 = second.rest,
                        .correction1 = first.correction,
                        .correction2 = second.correction,
-                       .momentum = ls_range_constant(o->momentum, t),
-                       .decay = ls_range_constant(o->weight_decay, t),
-                       .one = ls_range_point(1),
+                       .momentum = ls_range__constant(o->momentum, t),
+                       .decay = ls_range__constant(o->weight_decay, t),
+                       .one = ls_range__point(1),
                        .l2 = ls_optimizer_decay(o) == LS_DECAY_L2,
                        .decoupled = ls_optimizer_decay(o) == LS_DECAY_DECOUPLED,
                        .slack = 1 + (16 + 8 * (double)step->step) * ls_bound_roundoff(t),

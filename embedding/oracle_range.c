@@ -25,26 +25,26 @@ static oracle_range widened(double mid, double lo, double hi, ls_dtype dtype) {
     return (oracle_range){rounded(mid, dtype), lo - step_of(lo, dtype), hi + step_of(hi, dtype)};
 }
 
-oracle_range ls_range_point(double value) {
+oracle_range ls_range__point(double value) {
     return isfinite(value) ? (oracle_range){value, value, value}
                            : (oracle_range){value, -INFINITY, INFINITY};
 }
 
-oracle_range ls_range_about(double value, double error) {
+oracle_range ls_range__about(double value, double error) {
     return isfinite(value) && isfinite(error) ? (oracle_range){value, value - error, value + error}
                                               : (oracle_range){value, -INFINITY, INFINITY};
 }
 
-oracle_range ls_range_constant(double value, ls_dtype dtype) {
+oracle_range ls_range__constant(double value, ls_dtype dtype) {
     double stored = rounded(value, dtype);
     return (oracle_range){stored, fmin(stored, value), fmax(stored, value)};
 }
 
-oracle_range ls_range_add(oracle_range a, oracle_range b, ls_dtype dtype) {
+oracle_range ls_range__add(oracle_range a, oracle_range b, ls_dtype dtype) {
     return widened(a.mid + b.mid, a.lo + b.lo, a.hi + b.hi, dtype);
 }
 
-oracle_range ls_range_sub(oracle_range a, oracle_range b, ls_dtype dtype) {
+oracle_range ls_range__sub(oracle_range a, oracle_range b, ls_dtype dtype) {
     return widened(a.mid - b.mid, a.lo - b.hi, a.hi - b.lo, dtype);
 }
 
@@ -61,12 +61,12 @@ static oracle_range corners(double mid, const double *corner, ls_dtype dtype) {
     return widened(mid, lo, hi, dtype);
 }
 
-oracle_range ls_range_mul(oracle_range a, oracle_range b, ls_dtype dtype) {
+oracle_range ls_range__mul(oracle_range a, oracle_range b, ls_dtype dtype) {
     const double corner[] = {a.lo * b.lo, a.lo * b.hi, a.hi * b.lo, a.hi * b.hi};
     return corners(a.mid * b.mid, corner, dtype);
 }
 
-oracle_range ls_range_div(oracle_range a, oracle_range b, ls_dtype dtype) {
+oracle_range ls_range__div(oracle_range a, oracle_range b, ls_dtype dtype) {
     if (!(b.lo > 0 || b.hi < 0)) {
         return widened(a.mid / b.mid, -INFINITY, INFINITY, dtype);
     }
@@ -74,7 +74,7 @@ oracle_range ls_range_div(oracle_range a, oracle_range b, ls_dtype dtype) {
     return corners(a.mid / b.mid, corner, dtype);
 }
 
-oracle_range ls_range_square(oracle_range a, ls_dtype dtype) {
+oracle_range ls_range__square(oracle_range a, ls_dtype dtype) {
     double largest = fmax(fabs(a.lo), fabs(a.hi));
     double smallest = a.lo > 0 ? a.lo : a.hi < 0 ? a.hi : 0;
     oracle_range out = widened(a.mid * a.mid, smallest * smallest, largest * largest, dtype);
@@ -82,7 +82,7 @@ oracle_range ls_range_square(oracle_range a, ls_dtype dtype) {
     return out;
 }
 
-oracle_range ls_range_sqrt(oracle_range a, ls_dtype dtype) {
+oracle_range ls_range__sqrt(oracle_range a, ls_dtype dtype) {
     if (!isfinite(a.hi) || a.hi < 0) {
         return widened(sqrt(a.mid), -INFINITY, INFINITY, dtype);
     }
@@ -91,7 +91,7 @@ oracle_range ls_range_sqrt(oracle_range a, ls_dtype dtype) {
     return out;
 }
 
-oracle_range ls_range_limit(oracle_range a, double limit) {
+oracle_range ls_range__limit(oracle_range a, double limit) {
     if (isfinite(limit) && fabs(a.mid) <= limit) {
         a.lo = fmax(a.lo, -limit);
         a.hi = fmin(a.hi, limit);
@@ -99,7 +99,7 @@ oracle_range ls_range_limit(oracle_range a, double limit) {
     return a;
 }
 
-void ls_squares_add(oracle_squares *sum, oracle_range value) {
+void ls_squares__add(oracle_squares *sum, oracle_range value) {
     double largest = fmax(fabs(value.lo), fabs(value.hi));
     double smallest = value.lo > 0 ? value.lo : value.hi < 0 ? value.hi : 0;
     sum->mid += value.mid * value.mid;
@@ -108,7 +108,7 @@ void ls_squares_add(oracle_squares *sum, oracle_range value) {
     sum->count++;
 }
 
-oracle_range ls_squares_sum(const oracle_squares *sum, ls_dtype dtype) {
+oracle_range ls_squares__sum(const oracle_squares *sum, ls_dtype dtype) {
     double error = ls_bound_sum_of_products(dtype, sum->count, sum->hi) +
                    ls_bound_sum_of_products(LS_F64, sum->count, sum->hi);
     if (!isfinite(sum->hi) || !isfinite(error)) {
@@ -117,7 +117,7 @@ oracle_range ls_squares_sum(const oracle_squares *sum, ls_dtype dtype) {
     return (oracle_range){rounded(sum->mid, dtype), fmax(sum->lo - error, 0), sum->hi + error};
 }
 
-oracle_range ls_range_stored(oracle_range a, ls_dtype dtype, bool to_either_side) {
+oracle_range ls_range__stored(oracle_range a, ls_dtype dtype, bool to_either_side) {
     oracle_range out = widened(a.mid, a.lo, a.hi, dtype);
     double largest = ls_dtype_format(dtype).max;
     if (to_either_side && isfinite(out.lo)) {
@@ -128,7 +128,7 @@ oracle_range ls_range_stored(oracle_range a, ls_dtype dtype, bool to_either_side
                                                  : out;
 }
 
-double ls_range_bound(oracle_range a) {
+double ls_range__bound(oracle_range a) {
     return isfinite(a.lo) && isfinite(a.hi) && isfinite(a.mid) ? fmax(a.hi - a.mid, a.mid - a.lo)
                                                                : INFINITY;
 }

@@ -12,30 +12,30 @@ typedef struct oracle_range {
     double mid, lo, hi;
 } oracle_range;
 
-oracle_range ls_range_point(double value);
+oracle_range ls_range__point(double value);
 // value +- error.
-oracle_range ls_range_about(double value, double error);
+oracle_range ls_range__about(double value, double error);
 // A constant that a run may have as it is or rounded to dtype.
-oracle_range ls_range_constant(double value, ls_dtype dtype);
-oracle_range ls_range_add(oracle_range a, oracle_range b, ls_dtype dtype);
-oracle_range ls_range_sub(oracle_range a, oracle_range b, ls_dtype dtype);
-oracle_range ls_range_mul(oracle_range a, oracle_range b, ls_dtype dtype);
-oracle_range ls_range_div(oracle_range a, oracle_range b, ls_dtype dtype);
-oracle_range ls_range_square(oracle_range a, ls_dtype dtype);
-oracle_range ls_range_sqrt(oracle_range a, ls_dtype dtype);
+oracle_range ls_range__constant(double value, ls_dtype dtype);
+oracle_range ls_range__add(oracle_range a, oracle_range b, ls_dtype dtype);
+oracle_range ls_range__sub(oracle_range a, oracle_range b, ls_dtype dtype);
+oracle_range ls_range__mul(oracle_range a, oracle_range b, ls_dtype dtype);
+oracle_range ls_range__div(oracle_range a, oracle_range b, ls_dtype dtype);
+oracle_range ls_range__square(oracle_range a, ls_dtype dtype);
+oracle_range ls_range__sqrt(oracle_range a, ls_dtype dtype);
 // Cut off at +- limit, where more is known than the ends say.
-oracle_range ls_range_limit(oracle_range a, double limit);
+oracle_range ls_range__limit(oracle_range a, double limit);
 // The sum of squares, added in dtype in any order.
 typedef struct oracle_squares {
     double mid, lo, hi;
     size_t count;
 } oracle_squares;
-void ls_squares_add(oracle_squares *sum, oracle_range value);
-oracle_range ls_squares_sum(const oracle_squares *sum, ls_dtype dtype);
+void ls_squares__add(oracle_squares *sum, oracle_range value);
+oracle_range ls_squares__sum(const oracle_squares *sum, ls_dtype dtype);
 // Stored as dtype; `to_either_side`: to one neighbour or the other.
-oracle_range ls_range_stored(oracle_range a, ls_dtype dtype, bool to_either_side);
+oracle_range ls_range__stored(oracle_range a, ls_dtype dtype, bool to_either_side);
 // Largest distance from mid.
-double ls_range_bound(oracle_range a);
+double ls_range__bound(oracle_range a);
 
 // One row under one step of an optimizer.
 typedef struct oracle_row_step {

@@ -166,8 +166,8 @@ static oracle_range norm_of(const ls_table *table, const oracle_range *row, ls_d
         lo = pow(lo * fmax(1 - error, 0), 1 / p);
         hi = pow(hi * (1 + error), 1 / p);
     }
-    return isfinite(hi) ? ls_range_add((oracle_range){mid, lo, hi}, ls_range_point(0), dtype)
-                        : ls_range_point(INFINITY);
+    return isfinite(hi) ? ls_range__add((oracle_range){mid, lo, hi}, ls_range__point(0), dtype)
+                        : ls_range__point(INFINITY);
 }
 
 // Scales a row down to max_norm, or not, or perhaps.
@@ -178,10 +178,11 @@ static void renormalise(const ls_oracle *oracle, int t, oracle_range *row) {
     if (norm.hi <= table->max_norm) {
         return;
     }
-    oracle_range by = ls_range_add(norm, ls_range_constant(1e-7, LS_F64), LS_F64);
-    by = ls_range_div(ls_range_point(table->max_norm), by, dtype);
+    oracle_range by = ls_range__add(norm, ls_range__constant(1e-7, LS_F64), LS_F64);
+    by = ls_range__div(ls_range__point(table->max_norm), by, dtype);
     for (int64_t c = 0; c < table->dim; c++) {
-        oracle_range scaled = ls_range_stored(ls_range_mul(row[c], by, dtype), table->dtype, false);
+        oracle_range scaled =
+            ls_range__stored(ls_range__mul(row[c], by, dtype), table->dtype, false);
         if (norm.lo > table->max_norm) {
             row[c] = scaled;
         } else {
@@ -201,16 +202,16 @@ static int first_record(const ls_oracle *oracle, int t, oracle_sense sense, int6
     LS_TRY(ls_alloc((void **)&values, NULL, dim, sizeof(*values)));
     int status = oracle->options.row(oracle->options.row_arg, t, row, values);
     for (size_t c = 0; c < dim; c++) {
-        out[c] = ls_range_point(values[c]);
+        out[c] = ls_range__point(values[c]);
     }
     ls_free(NULL, values, dim, sizeof(*values));
     const ls_optimizer *optimizer = ls_oracle__training(oracle) ? optimizer_of(oracle, t) : NULL;
     if (optimizer && (optimizer->kind == LS_OPTIMIZER_ADAGRAD ||
                       optimizer->kind == LS_OPTIMIZER_ROWWISE_ADAGRAD)) {
-        first = ls_range_constant(optimizer->initial_accumulator, sum_dtype(oracle, t)).mid;
+        first = ls_range__constant(optimizer->initial_accumulator, sum_dtype(oracle, t)).mid;
     }
     for (size_t i = dim; i < ls_oracle__record_size(oracle, t, sense); i++) {
-        out[i] = ls_range_point(first);
+        out[i] = ls_range__point(first);
     }
     return status;
 }

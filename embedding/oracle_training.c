@@ -47,7 +47,7 @@ static oracle_range divisor_of(const ls_oracle *oracle, int t, const ls_keyed_ja
     error += by->added > 0 ? 2 * ls_bound_step(LS_F64, fabs(sum + by->added)) : 0;
     // One that is the same for all may be a factor, which is rounded to the output's type.
     error += by->by == ORACLE_BY_ONE ? ls_bound_roundoff(output_dtype(oracle, t)) : 0;
-    return ls_range_about(sum + by->added, error);
+    return ls_range__about(sum + by->added, error);
 }
 
 static void divide_bag(const ls_oracle *oracle, int t, const ls_keyed_jagged *input, int64_t bag,
@@ -59,7 +59,7 @@ static void divide_bag(const ls_oracle *oracle, int t, const ls_keyed_jagged *in
         for (int64_t c = 0; c < oracle->options.tables[t].dim; c++) {
             // A bag without ids gives nothing that could be divided.
             if (counted > 0 || by->by == ORACLE_BY_ONE) {
-                row[c] = ls_range_div(row[c], divisor, output_dtype(oracle, t));
+                row[c] = ls_range__div(row[c], divisor, output_dtype(oracle, t));
             }
         }
     }
@@ -83,7 +83,7 @@ static int take_gradient(ls_oracle *oracle, int t, int f, int rank, oracle_sense
     const char *fed = oracle->options.gradients[rank][pair];
     LS_ASSERT(fed || count == 0);
     for (size_t i = 0; i < count; i++) {
-        out[i] = ls_range_point(ls_element_to_f64(fed + i * ls_dtype_bytes(dtype), dtype));
+        out[i] = ls_range__point(ls_element_to_f64(fed + i * ls_dtype_bytes(dtype), dtype));
     }
     oracle_meaning meaning;
     if (sense == ORACLE_UNSHARDED) {
@@ -100,8 +100,8 @@ static int take_gradient(ls_oracle *oracle, int t, int f, int rank, oracle_sense
 oracle_range ls_oracle__share(const ls_oracle *oracle, ls_dtype dtype) {
     int ranks = oracle->options.plan->ranks;
     return oracle->options.training->division == LS_GRADIENTS_DIVIDED
-               ? ls_range_constant(1.0 / ranks, dtype)
-               : ls_range_point(1);
+               ? ls_range__constant(1.0 / ranks, dtype)
+               : ls_range__point(1);
 }
 
 // ---- One gradient for each row ------------------------------------------------------------------
@@ -173,9 +173,9 @@ static oracle_range sum_column(const ls_oracle *oracle, int t, const occurrence 
     double sum = 0, error = 0, size = 0;
     for (size_t i = 0; i < count; i++) {
         oracle_range g = of[i].gradient[column];
-        g = shared ? ls_range_mul(g, share, output_dtype(oracle, t)) : g;
+        g = shared ? ls_range__mul(g, share, output_dtype(oracle, t)) : g;
         sum += of[i].weight * g.mid;
-        error += fabs(of[i].weight) * ls_range_bound(g);
+        error += fabs(of[i].weight) * ls_range__bound(g);
         size += fabs(of[i].weight) * fmax(fabs(g.lo), fabs(g.hi));
     }
     if (table->weighted) {
@@ -184,7 +184,7 @@ static oracle_range sum_column(const ls_oracle *oracle, int t, const occurrence 
     } else {
         error += ls_bound_sum(dtype, count, size) + ls_bound_sum(LS_F64, count, size);
     }
-    return ls_range_about(sum, error);
+    return ls_range__about(sum, error);
 }
 
 int ls_oracle__rank_gradients(const ls_oracle *oracle, int t, oracle_sense sense, int rank,
@@ -210,7 +210,7 @@ int ls_oracle__rank_gradients(const ls_oracle *oracle, int t, oracle_sense sense
 int ls_oracle__explain_gradient(const ls_oracle *oracle, const oracle_entry *entry, int64_t row,
                                 int64_t column, const oracle_range *wanted, double got,
                                 ls_text *text) {
-    double ranks = oracle->options.plan->ranks, bound = ls_range_bound(*wanted);
+    double ranks = oracle->options.plan->ranks, bound = ls_range__bound(*wanted);
     if (ranks > 1 && fabs(got * ranks - wanted->mid) <= bound * ranks) {
         ls_text_puts(text, "; as if divided by the number of ranks once more");
         return LS_OK;
@@ -230,8 +230,8 @@ int ls_oracle__explain_gradient(const ls_oracle *oracle, const oracle_entry *ent
             continue;
         }
         oracle_range term = sum_column(oracle, entry->table, &of[i], 1, column);
-        bool lost = fabs(got + term.mid - wanted->mid) <= bound + ls_range_bound(term);
-        bool twice = fabs(got - term.mid - wanted->mid) <= bound + ls_range_bound(term);
+        bool lost = fabs(got + term.mid - wanted->mid) <= bound + ls_range__bound(term);
+        bool twice = fabs(got - term.mid - wanted->mid) <= bound + ls_range__bound(term);
         if (lost || twice) {
             ls_text_printf(text, "; as if feature %s of sample %lld of rank %d %s",
                            oracle->options.tables[entry->table].features[of[i].feature],
@@ -275,7 +275,7 @@ static int sum_rows(ls_oracle *oracle, int t, oracle_sense sense) {
     for (size_t row = 0; !status && every && row < records->count; row++) {
         records->rows[row] = (int64_t)row;
         for (int64_t c = 0; c < table->dim; c++) {
-            records->gradients[(int64_t)row * table->dim + c] = ls_range_point(0);
+            records->gradients[(int64_t)row * table->dim + c] = ls_range__point(0);
         }
     }
     for (size_t first = 0, end = 0; !status && first < count; first = end, at++) {
@@ -306,12 +306,13 @@ static void clip(ls_oracle *oracle, oracle_sense sense) {
     for (int t = 0; t < oracle->options.table_count; t++) {
         const oracle_records *records = records_of(oracle, sense, t);
         for (size_t i = 0; i < records->count * (size_t)oracle->options.tables[t].dim; i++) {
-            ls_squares_add(&squares, records->gradients[i]);
+            ls_squares__add(&squares, records->gradients[i]);
         }
     }
-    oracle_range norm = ls_range_sqrt(ls_squares_sum(&squares, LS_F64), LS_F64);
-    oracle_range factor = ls_range_div(
-        ls_range_point(limit), ls_range_add(norm, ls_range_constant(1e-6, LS_F64), LS_F64), LS_F64);
+    oracle_range norm = ls_range__sqrt(ls_squares__sum(&squares, LS_F64), LS_F64);
+    oracle_range factor =
+        ls_range__div(ls_range__point(limit),
+                      ls_range__add(norm, ls_range__constant(1e-6, LS_F64), LS_F64), LS_F64);
     factor.mid = factor.mid > 1 ? 1 : factor.mid;
     factor.lo = factor.lo > 1 ? 1 : factor.lo;
     factor.hi = isfinite(factor.hi) && factor.hi > 1 ? 1 : factor.hi;
@@ -331,7 +332,7 @@ static void update_row(const ls_oracle *oracle, int t, oracle_sense sense,
     oracle_range factor = oracle->factor[sense];
     if (clips) {
         // It is rounded to the type of the sums before it is used.
-        factor = ls_range_mul(factor, ls_range_point(1), dtype);
+        factor = ls_range__mul(factor, ls_range__point(1), dtype);
     }
     size_t part = 0;
     for (int64_t first = 0, end = 0; first < table->dim; first = end, part++) {

@@ -331,3 +331,37 @@ void train_outcome_free(train_outcome *out) {
     }
     *out = (train_outcome){0};
 }
+
+// ---- One table ----------------------------------------------------------------------------------
+
+const ls_sharding train_types[LS_SHARDING_COUNT] = {
+    LS_DATA_PARALLEL,  LS_TABLE_WISE,        LS_COLUMN_WISE, LS_ROW_WISE,
+    LS_TABLE_ROW_WISE, LS_TABLE_COLUMN_WISE, LS_GRID};
+
+bool train_table_set_up(const train_table *how, embedding_case *c, train_case *t) {
+    case_init(c, how->ranks, how->per_host, 17);
+    int index = case_table(c, "table", how->rows, how->dim, how->pooling, how->weighted, "a,b");
+    c->tables[index].dtype = how->dtype;
+    train_init(t, c, &how->optimizer);
+    t->division = LS_GRADIENTS_DIVIDED;
+    return case_place(c, index, how->sharding, 2);
+}
+
+train_table train_table_small(ls_optimizer_kind kind) {
+    return (train_table){.ranks = 4,
+                         .per_host = 2,
+                         .pooling = LS_POOL_SUM,
+                         .rows = 7,
+                         .dim = 5,
+                         .dtype = LS_F32,
+                         .optimizer = ls_optimizer_default(kind, LS_OPTIMIZER_FUSED)};
+}
+
+const char *train_table_name(const train_table *how) {
+    static char text[128];
+    snprintf(text, sizeof(text), "%s (form %d), %s, pooling %d%s, %s",
+             ls_optimizer_about(how->optimizer.kind)->name, how->optimizer.form,
+             ls_sharding_name(how->sharding), how->pooling, how->weighted ? " weighted" : "",
+             ls_dtype_name(how->dtype));
+    return text;
+}

@@ -39,6 +39,25 @@ typedef struct train_outcome {
     size_t bytes[CASE_TABLES_MAX][3];
 } train_outcome;
 
+// One table over features a and b, on `ranks` ranks.
+typedef struct train_table {
+    int ranks, per_host;
+    ls_sharding sharding;
+    ls_pooling pooling;
+    bool weighted;
+    int64_t rows, dim;
+    ls_dtype dtype;
+    ls_optimizer optimizer;
+} train_table;
+// Four ranks on two hosts, a sum of 7 x 5 of f32, the fused form.
+train_table train_table_small(ls_optimizer_kind kind);
+// Gradients are divided by the number of ranks. Returns false where the sharding type does not
+// apply.
+bool train_table_set_up(const train_table *how, embedding_case *c, train_case *t);
+const char *train_table_name(const train_table *how);
+// Where every sharding type is tried.
+extern const ls_sharding train_types[LS_SHARDING_COUNT];
+
 // The optimizer for every table.
 void train_init(train_case *t, embedding_case *c, const ls_optimizer *optimizer);
 // Training of a random collection (case_random): optimizers, divisions, clipping, max_norm; on
