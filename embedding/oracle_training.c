@@ -205,8 +205,8 @@ int ls_oracle__rank_gradients(const ls_oracle *oracle, int t, oracle_sense sense
     return status;
 }
 
-// What the difference of a sum looks like: a division too many or too few, or one occurrence that is
-// missing or counted twice.
+// What the difference of a sum looks like: a division too many or too few, or one occurrence that
+// is missing or counted twice.
 int ls_oracle__explain_gradient(const ls_oracle *oracle, const oracle_entry *entry, int64_t row,
                                 int64_t column, const oracle_range *wanted, double got,
                                 ls_text *text) {

@@ -45,7 +45,7 @@ LS_API int ls_embedding_prepare_training(ls_embedding *module, const ls_training
 // Backward of a pass that has its outputs. gradients [held ranks][(table, feature) pairs, table by
 // table]: of each output, of its shape and dtype (ls_embedding_output), in ordinary memory,
 // borrowed for the call. Prepares training where that was not done. Under MPI every process must
-// make the same call, and each rank has one pass at a time between backward and update.
+// make the same call.
 // The sink gets, in this order:
 //   "output_grad"           per (table, feature) "values": as fed, divided as the forward's mean
 //                           was; not yet by the number of ranks
