@@ -119,6 +119,9 @@ static int list_trained_shard(ls_oracle *oracle, oracle_entry entry, bool labell
     if (local) {
         LS_TRY(add_field(oracle, entry, ORACLE_ALL_REDUCE, ORACLE_GRADIENTS, false));
     }
+    if (oracle->options.backward_only) {
+        return LS_OK;
+    }
     LS_TRY(add_field(oracle, entry, ORACLE_UPDATE, ORACLE_WEIGHTS, labelled));
     for (int state = 0; state < ls_optimizer_state_count(optimizer); state++) {
         oracle_field field = state == 0 ? ORACLE_MOMENTUM1 : ORACLE_MOMENTUM2;
@@ -155,7 +158,8 @@ static int list_source(ls_oracle *oracle, int t, int f, int rank) {
     if (oracle->options.tables[t].weighted) {
         LS_TRY(add_field(oracle, entry, ORACLE_INPUT_DIST_BACKWARD, ORACLE_WEIGHTS, false));
     }
-    bool clips = oracle->options.training->clip_norm > 0 && t == 0 && f == 0;
+    bool clips = oracle->options.training->clip_norm > 0 && !oracle->options.backward_only &&
+                 t == 0 && f == 0;
     return clips ? add_field(oracle, entry, ORACLE_CLIP, ORACLE_NORM, false) : LS_OK;
 }
 

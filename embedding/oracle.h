@@ -48,6 +48,7 @@ typedef struct ls_oracle_options {
     const ls_training *training;
     // What is fed to ls_embedding_backward, of all ranks: [plan->ranks][(table, feature) pairs].
     const void *const *const *gradients;
+    bool backward_only;  // nothing is updated: the next batch finds tables and states as they were
     // The oracle of the step before, with the same tables and plan, which must outlive this one:
     // its update is where this batch finds tables and states. NULL: at `row` and initial states.
     const ls_oracle *previous;

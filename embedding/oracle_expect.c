@@ -173,20 +173,19 @@ static void divide(const ls_table *table, const bag_sum *bag, const oracle_divis
                    double *value, double *bound) {
     ls_dtype dtype = ls_oracle__dtype(table, ORACLE_VALUES);
     double divisor = 1, error = 0;
+    bool torchrec = ls_oracle__divides_as_torchrec(table, by);
     if (by->by == ORACLE_BY_WEIGHTS) {
         // Two f64 sums of the weights, in whatever order.
         divisor = bag->divisor;
         error = 2 * ls_bound_sum(LS_F64, bag->counted, bag->divisor_magnitude);
+        error += torchrec ? ls_bound_sum(dtype, bag->counted, bag->divisor_magnitude) : 0;
     } else if (by->by == ORACLE_BY_IDS) {
         divisor = (double)bag->counted;
     }
     divisor += by->added;
-    if (by->added > 0) {
-        // The sum is rounded here and there; a divisor that is the same for all may be a factor,
-        // which is rounded to dtype.
-        error += 2 * ls_bound_step(LS_F64, fabs(divisor));
-        error += by->by == ORACLE_BY_ONE ? ls_bound_roundoff(dtype) * fabs(divisor) : 0;
-    }
+    error +=
+        by->added > 0 ? 2 * ls_bound_step(LS_F64, fabs(divisor)) : 0;  // rounded here and there
+    error += torchrec ? ls_bound_roundoff(dtype) * fabs(divisor) : 0;
     *value /= divisor;
     double relative = error / fabs(divisor);
     *bound = relative < 1 ? (*bound / fabs(divisor) + fabs(*value) * relative) / (1 - relative)

@@ -104,6 +104,9 @@ typedef struct oracle_meaning {
     char why[512];
 } oracle_meaning;
 void ls_oracle__unsharded(const ls_oracle *oracle, int table, oracle_meaning *out);
+// Whether a table is divided as TorchRec does it by the scenario's own words: there divisors, or
+// what is multiplied by in their place, are of the output's type and rounded to it.
+bool ls_oracle__divides_as_torchrec(const ls_table *table, const oracle_divisor *by);
 // Why an output is by design.
 void ls_oracle__say_why(const ls_oracle *oracle, const oracle_entry *entry, oracle_meaning *out);
 // What the table's sharding type is documented to give instead; false: nothing else.

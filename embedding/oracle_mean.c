@@ -21,6 +21,11 @@ static void say(oracle_meaning *meaning, const char *what) {
     snprintf(meaning->why + used, sizeof(meaning->why) - used, "%s%s", used > 0 ? "; " : "", what);
 }
 
+bool ls_oracle__divides_as_torchrec(const ls_table *table, const oracle_divisor *by) {
+    return by->added > 0 ||
+           (table->pooling == LS_POOL_MEAN && table->mean_divisor == LS_MEAN_TORCHREC);
+}
+
 void ls_oracle__unsharded(const ls_oracle *oracle, int t, oracle_meaning *out) {
     const ls_table *table = &oracle->options.tables[t];
     *out = (oracle_meaning){.count = 0};

@@ -234,9 +234,8 @@ static const oracle_range *find_record(const oracle_records *records, int64_t ro
 static int record_at(const ls_oracle *oracle, const ls_oracle *layout, int t, oracle_sense sense,
                      int64_t row, oracle_range *out) {
     const ls_oracle *previous = oracle->options.previous;
-    const oracle_range *found = previous && previous->options.training
-                                    ? find_record(&previous->records[sense][t], row)
-                                    : NULL;
+    bool updated = previous && previous->options.training && !previous->options.backward_only;
+    const oracle_range *found = updated ? find_record(&previous->records[sense][t], row) : NULL;
     if (found) {
         memcpy(out, found, previous->records[sense][t].size * sizeof(*out));
     } else if (previous) {

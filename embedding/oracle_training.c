@@ -43,10 +43,13 @@ static oracle_range divisor_of(const ls_oracle *oracle, int t, const ls_keyed_ja
     } else if (by->by == ORACLE_BY_IDS) {
         sum = (double)*counted;
     }
-    double error = by->by == ORACLE_BY_WEIGHTS ? 2 * ls_bound_sum(LS_F64, *counted, size) : 0;
+    ls_dtype dtype = output_dtype(oracle, t);
+    bool weights = by->by == ORACLE_BY_WEIGHTS;
+    bool torchrec = ls_oracle__divides_as_torchrec(table, by);
+    double error = weights ? 2 * ls_bound_sum(LS_F64, *counted, size) : 0;
+    error += weights && torchrec ? ls_bound_sum(dtype, *counted, size) : 0;
     error += by->added > 0 ? 2 * ls_bound_step(LS_F64, fabs(sum + by->added)) : 0;
-    // One that is the same for all may be a factor, which is rounded to the output's type.
-    error += by->by == ORACLE_BY_ONE ? ls_bound_roundoff(output_dtype(oracle, t)) : 0;
+    error += torchrec ? ls_bound_roundoff(dtype) * fabs(sum + by->added) : 0;
     return ls_range__about(sum + by->added, error);
 }
 
@@ -409,7 +412,7 @@ static int train_sense(ls_oracle *oracle, oracle_sense sense) {
     if (options->training->clip_norm > 0) {
         clip(oracle, sense);
     }
-    for (int t = 0; t < options->table_count; t++) {
+    for (int t = 0; t < options->table_count && !options->backward_only; t++) {
         LS_TRY(update_table(oracle, t, sense));
     }
     return LS_OK;
