@@ -238,6 +238,12 @@ int ls_embedding__shards_emit_arrivals(const embedding_backward *b, const ls_sta
     const ls_embedding *module = b->pass->module;
     for (int s = 0; s < b->shard_count; s++) {
         const embedding_shard *shard = &b->shards[s];
+        if (!shard->group->local &&
+            ls_embedding__planted(module, LS_FAULT_EARLY_UPDATE, shard->rank)) {
+            LS_TRY(ls_embedding__scale(module, shard->arrived, 0, shard->group->dtype,
+                                       (int64_t)shard->row_first[shard->of.slot_count],
+                                       shard->block.columns));
+        }
         for (int i = 0; i < shard->of.slot_count && !shard->group->local; i++) {
             const embedding_emission emission = {
                 .stage = "output_dist_backward",
@@ -259,9 +265,12 @@ int ls_embedding__shards_emit_arrivals(const embedding_backward *b, const ls_sta
 
 static int sum_rows(embedding_backward *b, embedding_shard *shard) {
     ls_device *device = b->pass->module->device;
-    const embedding_occurrences *of = &shard->of;
+    embedding_occurrences *of = &shard->of;
     size_t columns = (size_t)shard->block.columns, count;
     void *rows, *gradients;
+    if (ls_embedding__planted(b->pass->module, LS_FAULT_DUPLICATE_ONCE, shard->rank)) {
+        LS_TRY(ls_embedding__count_once(of, &b->scratch));
+    }
     embedding_pool *memory = &b->pass->pool;  // what the update needs
     LS_TRY(ls_size_mul(&count, of->row_count, columns));
     LS_TRY(take(b, memory, shard, "gradients of rows", count,

@@ -36,6 +36,7 @@
 #include "embedding/jagged.h"
 #include "kernels/pooling.h"
 #include "planner/plan.h"
+#include "ranks/fault.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -95,6 +96,9 @@ typedef struct ls_embedding_options {
     bool allow_broken_plan;     // do not demand that shards tile the tables: ids that no shard owns
                                 // are lost, those that several own count double (for experiments
                                 // and for tests of the checks)
+    // Whether a held rank is to do wrong what the fault says, from now on; NULL: none ever is.
+    bool (*planted)(void *arg, ls_fault_type fault, int rank);
+    void *planted_arg;
 } ls_embedding_options;
 
 // The first id outside its table, in order of rank, table, feature, sample, position.

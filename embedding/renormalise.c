@@ -182,6 +182,9 @@ static int renormalise(renorm *r) {
     }
     for (int i = 0; i < r->count; i++) {
         const embedding_occurrences *of = &r->needed[i];
+        if (ls_embedding__planted(r->pass->module, LS_FAULT_STALE_ROWS, of->rank)) {
+            continue;
+        }
         LS_TRY(device->ops->renormalise_rows(
             device, r->table->shards[of->shard].data, r->table->config->dtype,
             block_of(r, of)->rows, (size_t)block_of(r, of)->columns, of->rows, sums[i],

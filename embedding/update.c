@@ -110,8 +110,29 @@ static int emit_shard(const ls_embedding *module, const embedding_touched *touch
     return LS_OK;
 }
 
+// The shard whose states a shard of the held rank is updated with: its own, but where the fault is
+// planted.
+static const embedding_touched *state_owner(const ls_embedding_pass *pass, int held, int index) {
+    const ls_embedding *module = pass->module;
+    const embedding_touched *own = &pass->touched[held][index];
+    const embedding_table *table = &module->tables[own->table];
+    const ls_plan_shard *block = &table->plan->shards[own->shard];
+    int count = pass->touched_count[held];
+    for (int i = 1; i < count; i++) {
+        const embedding_touched *other = &pass->touched[held][(index + i) % count];
+        const embedding_table *of = &module->tables[other->table];
+        const ls_plan_shard *its = &of->plan->shards[other->shard];
+        if (of->optimizer.kind == table->optimizer.kind && its->rows == block->rows &&
+            its->columns == block->columns && of->config->dtype == table->config->dtype) {
+            bool planted = ls_embedding__planted(module, LS_FAULT_OTHER_STATE, block->rank);
+            return planted ? other : own;
+        }
+    }
+    return own;
+}
+
 static int update_shard(const ls_embedding *module, const embedding_touched *touched,
-                        double factor) {
+                        const embedding_touched *states, double factor) {
     const embedding_table *table = &module->tables[touched->table];
     const ls_plan_shard *block = &table->plan->shards[touched->shard];
     if (touched->count == 0) {
@@ -122,7 +143,8 @@ static int update_shard(const ls_embedding *module, const embedding_touched *tou
         .dtype = table->config->dtype,
         .rows = block->rows,
         .dim = (size_t)block->columns,
-        .states = {table->states[touched->shard][0], table->states[touched->shard][1]},
+        .states = {module->tables[states->table].states[states->shard][0],
+                   module->tables[states->table].states[states->shard][1]},
         .row_ids = touched->rows,
         .gradients = touched->gradients,
         .count = touched->count,
@@ -146,7 +168,7 @@ static int run(ls_embedding_pass *pass, embedding_pool *scratch, const ls_stage_
     }
     for (int h = 0; h < pass->held_count; h++) {
         for (int i = 0; i < pass->touched_count[h]; i++) {
-            LS_TRY(update_shard(module, &pass->touched[h][i], factors[h]));
+            LS_TRY(update_shard(module, &pass->touched[h][i], state_owner(pass, h, i), factors[h]));
         }
     }
     for (int h = 0; h < pass->held_count; h++) {

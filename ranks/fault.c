@@ -2,6 +2,7 @@
 #include <string.h>
 
 #include "ranks/internal.h"
+#include "ranks/planted.h"
 
 static int flip_bit(ls_request *request, int64_t amount) {
     size_t bytes = 0;
@@ -88,9 +89,10 @@ int ls_fault__apply(ls_fault_do *out, bool *twice, ls_request *request) {
     *out = LS_FAULT_DO_CALL;
     for (int i = 0; i < options->fault_count; i++) {
         const ls_fault *fault = &options->faults[i];
-        // An allocation's call number says nothing.
-        if (fault->type == LS_FAULT_ALLOCATION || fault->rank != request->rank->id ||
-            fault->call != request->number || !finds_call(request, i)) {
+        // An allocation's call number says nothing, nor does that of a fault of training.
+        if (fault->type == LS_FAULT_ALLOCATION || ls_fault_of_training(fault->type) ||
+            fault->rank != request->rank->id || fault->call != request->number ||
+            !finds_call(request, i)) {
             continue;
         }
         switch (fault->type) {
@@ -118,8 +120,7 @@ int ls_fault__apply(ls_fault_do *out, bool *twice, ls_request *request) {
         case LS_FAULT_WRONG_SPLIT:
             LS_TRY(change_split(request, fault->amount));
             break;
-        case LS_FAULT_ALLOCATION:
-        case LS_FAULT_TYPE_COUNT:
+        default:
             break;
         }
     }
@@ -133,6 +134,19 @@ bool ls_fault__allocation_fails(const ls_rank *rank, uint64_t number) {
         if (fault->type == LS_FAULT_ALLOCATION && fault->rank == rank->id &&
             (uint64_t)fault->amount == number) {
             rank->run->result->missed[i] = NULL;
+            return true;
+        }
+    }
+    return false;
+}
+
+bool ls_rank_planted(ls_rank *self, ls_fault_type type, int64_t amount) {
+    LS_ASSERT(ls_fault_of_training(type));
+    const ls_spmd_options *options = &self->run->options;
+    for (int i = 0; i < options->fault_count; i++) {
+        const ls_fault *fault = &options->faults[i];
+        if (fault->type == type && fault->rank == self->id && fault->amount == amount) {
+            self->run->result->missed[i] = NULL;
             return true;
         }
     }
