@@ -143,3 +143,12 @@ void ls_report__explain(ls_text *out, const ls_case_result *result, const char *
         put_lines(out, result->reproduce, "");
     }
 }
+
+void ls_report__norms(ls_text *out, const ls_case_result *result, int step) {
+    LS_ASSERT(step >= 0 && step < result->norm_count);
+    const ls_step_norms *norms = &result->norms[step];
+    ls_text_printf(out, "step %d: norm of the gradients %.6g", step, norms->gradients);
+    if (norms->weights > 0) {
+        ls_text_printf(out, ", of the weights after it %.6g", norms->weights);
+    }
+}

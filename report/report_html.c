@@ -78,11 +78,6 @@ static void write_case(ls_text *out, const ls_case_result *result) {
         ls_report__xml(out, result->skip_reason);
         ls_text_puts(out, "</p>\n");
     }
-    if (result->not_run != NULL) {
-        ls_text_puts(out, "<p>not run: ");
-        ls_report__xml(out, result->not_run);
-        ls_text_puts(out, "</p>\n");
-    }
     if (result->stage_count != 0) {
         ls_text_puts(out, "<table><tr><th>stage</th><th>class</th><th class=\"n\">elements</th>"
                           "<th class=\"n\">differing</th><th class=\"n\">max ulps</th>"
@@ -91,6 +86,11 @@ static void write_case(ls_text *out, const ls_case_result *result) {
             write_stage(out, &result->stages[s]);
         }
         ls_text_puts(out, "</table>\n");
+    }
+    for (int s = 0; s < result->norm_count; s++) {
+        ls_text_puts(out, "<p>");
+        ls_report__norms(out, result, s);
+        ls_text_puts(out, "</p>\n");
     }
     if (!result->skipped) {
         ls_text explained = {0};

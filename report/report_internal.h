@@ -14,6 +14,8 @@ void ls_report__ranks(ls_text *out, const int *ranks, int count);
 // A failed case in plain words, one indented block: its error, its worst stages with their first
 // divergence, its findings, and the command that reproduces it.
 void ls_report__explain(ls_text *out, const ls_case_result *result, const char *indent);
+// "step 2: norm of the gradients 0.25, of the weights after it 7.5"
+void ls_report__norms(ls_text *out, const ls_case_result *result, int step);
 // "pass", "fail" or "skip"
 const char *ls_report__verdict(const ls_case_result *result);
 

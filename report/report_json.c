@@ -38,6 +38,22 @@ static void write_finding(ls_json *json, const ls_finding *finding) {
     ls_json_object_close(json);
 }
 
+static void write_norms(ls_json *json, const ls_case_result *result) {
+    if (result->norm_count == 0) {
+        return;
+    }
+    ls_json_key(json, "steps");
+    ls_json_array_open(json);
+    for (int s = 0; s < result->norm_count; s++) {
+        ls_json_object_open(json);
+        ls_json_member_int(json, "step", s);
+        ls_json_member_double(json, "gradient_norm", result->norms[s].gradients);
+        ls_json_member_double(json, "weight_norm", result->norms[s].weights);
+        ls_json_object_close(json);
+    }
+    ls_json_array_close(json);
+}
+
 static void write_case(ls_json *json, const ls_case_result *result) {
     ls_json_object_open(json);
     ls_json_member_string(json, "name", result->name);
@@ -49,9 +65,6 @@ static void write_case(ls_json *json, const ls_case_result *result) {
     if (result->error != NULL) {
         ls_json_member_string(json, "error", result->error);
     }
-    if (result->not_run != NULL) {
-        ls_json_member_string(json, "not_run", result->not_run);
-    }
     ls_json_member_uint(json, "judged", readable(ls_case_result_judged(result)));
     ls_json_key(json, "stages");
     ls_json_array_open(json);
@@ -59,6 +72,7 @@ static void write_case(ls_json *json, const ls_case_result *result) {
         write_stage(json, &result->stages[s]);
     }
     ls_json_array_close(json);
+    write_norms(json, result);
     ls_json_key(json, "findings");
     ls_json_array_open(json);
     for (int f = 0; f < result->finding_count; f++) {

@@ -144,9 +144,9 @@ static void put_case(ls_text *out, const ls_case_result *result, const table_wid
             ls_text_puts(out, "\n");
         }
     }
-    if (result->not_run != NULL) {
-        ls_text_printf(out, "        %snot run: ", p->dim);
-        ls_text_plain(out, result->not_run, strlen(result->not_run));
+    for (int s = 0; s < result->norm_count; s++) {
+        ls_text_printf(out, "        %s", p->dim);
+        ls_report__norms(out, result, s);
         ls_text_printf(out, "%s\n", p->off);
     }
 }

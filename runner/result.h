@@ -66,6 +66,12 @@ typedef struct ls_stage_result {
 // Counts elements that were compared: with the first of them the stage is judged, bit_exact so far.
 void ls_stage_result_compared(ls_stage_result *stage, uint64_t elements);
 
+// The 2-norms of all tables together in a training step.
+typedef struct ls_step_norms {
+    double gradients;  // of rows, as the optimizer gets them, before they are clipped
+    double weights;    // after the update; 0: there is none
+} ls_step_norms;
+
 typedef struct ls_case_result {
     const char *name;
     const char *file;     // the scenario or recorded file
@@ -77,12 +83,13 @@ typedef struct ls_case_result {
     ls_class class_;
     ls_stage_result *stages;
     int stage_count;
+    ls_step_norms *norms;  // of each training step
+    int norm_count;
     ls_finding *findings;
     int finding_count;
     const char *error;      // one sentence when class_ is error, else NULL
     bool environment;       // it failed for want of a backend, a process, memory or time
     bool unusable;          // it failed for a file that cannot be used (weights, a recording)
-    const char *not_run;    // what the file asks for and nothing runs, or NULL
     const char *reproduce;  // a command line
     double seconds;         // wall time, for the text report alone
 } ls_case_result;

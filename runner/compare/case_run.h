@@ -39,6 +39,12 @@ ls_expectation ls_case__expectation(const ls_case_run *run);
 // Judges what a run gave by the oracle, and by the numbers of other systems that the scenario
 // names.
 int ls_case__judge(ls_case_run *run, const ls_stages *stages, const char *who);
+// Fills in the norms of what a simulation trained.
+int ls_case__norms(ls_case_run *run);
+// Whether the replicas of a run's data parallel tables are the same on all ranks after each update;
+// *found: *out says where not first.
+int ls_case__check_replicas(ls_finding *out, bool *found, const ls_case_run *run,
+                            const ls_stages *stages, const char *who);
 // Fills in the result's class, verdict and stages: whether what the scenario demands, or expects,
 // is what came.
 void ls_case__decide(ls_case_run *run);

@@ -13,50 +13,6 @@ static ls_class worse(ls_class a, ls_class b) {
     return a > b ? a : b;
 }
 
-// Notes a wrong output of a stage; the first one's explanation is kept. Frees the text.
-static void note_wrong(ls_comparison *comparison, ls_stage_result *stage, ls_text *text) {
-    if (stage->divergence == NULL || stage->class_ < LS_CLASS_WRONG) {
-        stage->divergence = ls_result_text(comparison->arena, text);
-    }
-    ls_text_free(text);
-    stage->class_ = worse(stage->class_, LS_CLASS_WRONG);
-}
-
-// An output that one side lacks; of: its stage, table, feature, field and rank.
-static int note_absent(ls_comparison *comparison, ls_stage_result *stage, const ls_stage_output *of,
-                       ls_text *text) {
-    char key[LS_STAGE_KEY_MAX];
-    note_wrong(comparison, stage, text);
-    LS_TRY(ls_stage_key(key, sizeof key, of));
-    ls_divergence_place place = {
-        .class_ = LS_CLASS_WRONG,
-        .key = ls_arena_strdup(comparison->arena, key),
-        .table = of->table != NULL ? ls_arena_strdup(comparison->arena, of->table) : NULL,
-        .feature = of->feature != NULL ? ls_arena_strdup(comparison->arena, of->feature) : NULL,
-        .rank = of->rank,
-    };
-    if (place.key == NULL) {
-        return LS_ERR_MEMORY;
-    }
-    ls_comparison__place(comparison, stage, &place);
-    return LS_OK;
-}
-
-static ls_stage_output output_of(const ls_stage_entry *entry, int rank) {
-    const ls_stage_array *array = &entry->ranks[rank];
-    return (ls_stage_output){
-        .stage = entry->stage,
-        .table = entry->table,
-        .feature = entry->feature,
-        .field = entry->field,
-        .rank = rank,
-        .dtype = entry->dtype,
-        .shape = array->shape,
-        .data = array->data,
-        .reduces = entry->reduces,
-    };
-}
-
 // ---- What is expected ---------------------------------------------------------------------------
 int ls_comparison__allowed(ls_expected *out, ls_allowance *allowed, bool *sums,
                            const ls_expectation *expectation, const ls_stage_entry *entry,
@@ -76,8 +32,9 @@ int ls_comparison__allowed(ls_expected *out, ls_allowance *allowed, bool *sums,
     if (expectation->oracle == NULL) {
         return LS_ERR_NOT_FOUND;
     }
-    const ls_stage_output output = output_of(entry, rank);
-    LS_TRY(ls_oracle_expect(expectation->oracle, &output, out));
+    ls_stage_output output = ls_comparison__output_of(entry, rank);
+    const ls_oracle *oracle = ls_comparison__oracle_of(&output, expectation->oracle);
+    LS_TRY(ls_oracle_expect(oracle, &output, out));
     if (out->count != entry->ranks[rank].count) {
         ls_expected_free(out);
         return LS_ERR_NOT_FOUND;
@@ -88,97 +45,6 @@ int ls_comparison__allowed(ls_expected *out, ls_allowance *allowed, bool *sums,
                    ? (ls_allowance){out->documented, out->documented_bounds, NULL}
                    : (ls_allowance){out->values, out->bounds, NULL};
     return LS_OK;
-}
-
-// ---- Against the oracle -------------------------------------------------------------------------
-static int judge_output(ls_comparison *comparison, ls_stage_result *stage,
-                        const ls_stage_entry *entry, int rank, const ls_oracle *oracle) {
-    const ls_stage_output of_rank = output_of(entry, rank), *output = &of_rank;
-    ls_judgement judgement;
-    int status = ls_oracle_judge(oracle, output, &judgement);
-    ls_text text = {0};
-    if (status == LS_ERR_NOT_FOUND) {
-        ls_text_puts(&text, ls_error_last()->text);
-        return note_absent(comparison, stage, output, &text);
-    }
-    LS_TRY(status);
-    ls_stage_result_compared(stage, judgement.elements);
-    stage->differing += judgement.differing;
-    if (judgement.max_ulps > stage->max_ulps) {
-        stage->max_ulps = judgement.max_ulps;
-    }
-    if (judgement.bound_ratio > stage->bound_ratio) {
-        stage->bound_ratio = judgement.bound_ratio;
-    }
-    ls_divergence_place place = {
-        .key = entry->key,
-        .table = entry->table,
-        .feature = entry->feature,
-        .entry = entry,
-        .dtype = entry->dtype,
-        .rank = output->rank,
-        .element = judgement.first_differing,
-        .count = entry->ranks[output->rank].count,
-        .ours = output->data,
-    };
-    if (judgement.wrong > 0) {
-        ls_text_puts(&text, judgement.text);
-        note_wrong(comparison, stage, &text);
-        place.class_ = LS_CLASS_WRONG;
-        place.element = judgement.first_wrong;
-    } else if (judgement.by_design > 0) {
-        if (stage->class_ < LS_CLASS_BY_DESIGN) {
-            stage->class_ = LS_CLASS_BY_DESIGN;
-            stage->divergence = ls_arena_strdup(comparison->arena, judgement.text);
-        }
-        place.class_ = LS_CLASS_BY_DESIGN;
-        place.element = judgement.first_by_design;
-    } else if (judgement.differing > 0) {
-        stage->class_ = worse(stage->class_, LS_CLASS_WITHIN_BOUND);
-        place.class_ = LS_CLASS_WITHIN_BOUND;
-    }
-    ls_comparison__place(comparison, stage, &place);
-    return LS_OK;
-}
-
-// Outputs that the oracle knows and the run did not give.
-static int note_missing(ls_comparison *comparison, const ls_stages *run, const ls_oracle *oracle) {
-    size_t count = ls_oracle_output_count(oracle);
-    for (size_t i = 0; i < count; i++) {
-        ls_stage_output output;
-        LS_TRY(ls_oracle_output(oracle, i, &output));
-        char key[LS_STAGE_KEY_MAX];
-        LS_TRY(ls_stage_key(key, sizeof key, &output));
-        const ls_stage_entry *entry = ls_stages_find(run, key);
-        if (entry != NULL && entry->ranks[output.rank].present) {
-            continue;
-        }
-        ls_stage_result *stage = ls_comparison__stage(comparison, LS_JUDGE_ORACLE, 0, output.stage);
-        if (stage == NULL) {
-            return LS_ERR_MEMORY;
-        }
-        ls_text text = {0};
-        ls_text_printf(&text, "rank %d gives no %s", output.rank, key);
-        LS_TRY(note_absent(comparison, stage, &output, &text));
-    }
-    return LS_OK;
-}
-
-static int compare_oracle(ls_comparison *comparison, const ls_stages *run,
-                          const ls_oracle *oracle) {
-    for (int i = 0; i < ls_stages_count(run); i++) {
-        const ls_stage_entry *entry = ls_stages_at(run, i);
-        ls_stage_result *stage = ls_comparison__stage(comparison, LS_JUDGE_ORACLE, 0, entry->stage);
-        if (stage == NULL) {
-            return LS_ERR_MEMORY;
-        }
-        for (int rank = 0; rank < ls_stages_ranks(run); rank++) {
-            if (entry->ranks[rank].present) {
-                LS_TRY(judge_output(comparison, stage, entry, rank, oracle));
-            }
-        }
-    }
-    return note_missing(comparison, run, oracle);
 }
 
 // ---- Array by array -----------------------------------------------------------------------------
@@ -298,9 +164,10 @@ static void explain(ls_text *text, const struct pair *pair, const ls_allowance *
     if (pair->expectation->oracle == NULL) {
         return;
     }
-    ls_stage_output output = output_of(pair->entry, pair->rank);
+    ls_stage_output output = ls_comparison__output_of(pair->entry, pair->rank);
+    const ls_oracle *oracle = ls_comparison__oracle_of(&output, pair->expectation->oracle);
     ls_provenance from;
-    if (ls_oracle_provenance(pair->expectation->oracle, &output, element, &from) != LS_OK) {
+    if (ls_oracle_provenance(oracle, &output, element, &from) != LS_OK) {
         return;
     }
     if (from.source_rank >= 0) {
@@ -324,7 +191,7 @@ static void note_shape(ls_comparison *comparison, ls_stage_result *stage, const 
                    pair->b->present ? b : "no such output");
     stage->differing += pair->a->count;
     stage->bound_ratio = INFINITY;
-    note_wrong(comparison, stage, &text);
+    ls_comparison__note_wrong(comparison, stage, &text);
     note_pair(comparison, stage, pair, LS_CLASS_WRONG, SIZE_MAX);
 }
 
@@ -348,7 +215,7 @@ static void note_difference(ls_comparison *comparison, ls_stage_result *stage,
     }
     ls_text text = {0};
     explain(&text, pair, allowed, difference);
-    note_wrong(comparison, stage, &text);
+    ls_comparison__note_wrong(comparison, stage, &text);
     bool out_of_bound = difference->first_wrong < difference->elements;
     note_pair(comparison, stage, pair, LS_CLASS_WRONG,
               out_of_bound ? difference->first_wrong : difference->first);
@@ -456,8 +323,8 @@ static int find_extra(ls_comparison *comparison, ls_judge judge, const ls_stages
 
 static int note_extra_wrong(ls_comparison *comparison, ls_stage_result *stage,
                             const ls_stage_entry *entry, int rank, ls_text *text) {
-    const ls_stage_output output = output_of(entry, rank);
-    return note_absent(comparison, stage, &output, text);
+    const ls_stage_output output = ls_comparison__output_of(entry, rank);
+    return ls_comparison__note_absent(comparison, stage, &output, text);
 }
 
 static int note_extra_unjudged(ls_comparison *comparison, ls_stage_result *stage,
@@ -482,7 +349,7 @@ int ls_compare_runs(ls_comparison *comparison, const ls_stages *run, const ls_st
 int ls_compare_expected(ls_comparison *comparison, const ls_stages *run,
                         const ls_expectation *expectation, const char *run_name) {
     if (expectation->oracle != NULL) {
-        return compare_oracle(comparison, run, expectation->oracle);
+        return ls_comparison__oracle(comparison, run, expectation->oracle);
     }
     if (expectation->expected == NULL) {
         return ls_compare_nothing(comparison, run);

@@ -3,8 +3,8 @@
 #ifndef LS_RUNNER_COMPARE_COMPARE_H
 #define LS_RUNNER_COMPARE_COMPARE_H
 
-#include "embedding/oracle.h"
 #include "runner/compare/difference.h"
+#include "runner/program/execute.h"
 #include "runner/result.h"
 #include "runner/scenario/scenario.h"
 #include "runner/compare/stages.h"
@@ -40,7 +40,7 @@ typedef struct ls_comparison {
 // gives for a program. Both NULL: nothing is known.
 typedef struct ls_order_search ls_order_search;
 typedef struct ls_expectation {
-    const ls_oracle *oracle;
+    const ls_scenario_oracle *oracle;
     const ls_stages *expected;
     const ls_order_search *orders;  // of the real run's calls, where they were searched; else NULL
 } ls_expectation;
@@ -75,6 +75,20 @@ int ls_comparison__allowed(ls_expected *out, ls_allowance *allowed, bool *sums,
                            const ls_expectation *expectation, const ls_stage_entry *entry,
                            int rank);
 
+// Adds, per stage of `run`, what its steps' oracles say of its outputs. (compare_oracle.c, as the
+// next four)
+int ls_comparison__oracle(ls_comparison *comparison, const ls_stages *run,
+                          const ls_scenario_oracle *oracle);
+// Notes a wrong output of a stage; the first one's explanation is kept. Frees the text.
+void ls_comparison__note_wrong(ls_comparison *comparison, ls_stage_result *stage, ls_text *text);
+// An output that one side lacks; of: its stage, table, feature, field and rank.
+int ls_comparison__note_absent(ls_comparison *comparison, ls_stage_result *stage,
+                               const ls_stage_output *of, ls_text *text);
+ls_stage_output ls_comparison__output_of(const ls_stage_entry *entry, int rank);
+// The oracle of an output's step, and the output as that calls it.
+const ls_oracle *ls_comparison__oracle_of(ls_stage_output *output,
+                                          const ls_scenario_oracle *oracle);
+
 // The result of a stage by what judges it, made when it is new. NULL: out of memory.
 ls_stage_result *ls_comparison__stage(ls_comparison *comparison, ls_judge judge, int reference,
                                       const char *stage);
@@ -86,7 +100,8 @@ void ls_comparison__place(ls_comparison *comparison, const ls_stage_result *stag
 // Calls the hooks that debuggers stop at (hooks.h) for stage `index`, if it has a place. oracle:
 // whose expectation is shown where a place has none; NULL: none. What was compared must still be
 // there.
-void ls_comparison_stop(const ls_comparison *comparison, int index, const ls_oracle *oracle);
+void ls_comparison_stop(const ls_comparison *comparison, int index,
+                        const ls_scenario_oracle *oracle);
 
 // The worst class of the stages; unjudged when nothing was compared.
 ls_class ls_comparison_class(const ls_comparison *comparison);

@@ -73,7 +73,8 @@ void ls_comparison__place(ls_comparison *comparison, const ls_stage_result *stag
     }
 }
 
-void ls_comparison_stop(const ls_comparison *comparison, int index, const ls_oracle *oracle) {
+void ls_comparison_stop(const ls_comparison *comparison, int index,
+                        const ls_scenario_oracle *oracle) {
     LS_ASSERT(index >= 0 && index < comparison->stage_count);
     const ls_divergence_place *place = &comparison->places[index];
     if (place->class_ <= LS_CLASS_BIT_EXACT) {
@@ -95,12 +96,13 @@ void ls_comparison_stop(const ls_comparison *comparison, int index, const ls_ora
     };
     ls_expected expected = {0};
     if (place->theirs == NULL && place->entry != NULL && oracle != NULL) {
-        const ls_stage_output output = {.stage = place->entry->stage,
-                                        .table = place->entry->table,
-                                        .feature = place->entry->feature,
-                                        .field = place->entry->field,
-                                        .rank = place->rank};
-        if (ls_oracle_expect(oracle, &output, &expected) == LS_OK &&
+        ls_stage_output output = {.stage = place->entry->stage,
+                                  .table = place->entry->table,
+                                  .feature = place->entry->feature,
+                                  .field = place->entry->field,
+                                  .rank = place->rank};
+        const ls_oracle *of_step = ls_execute_oracle_of(oracle, &output.stage);
+        if (ls_oracle_expect(of_step, &output, &expected) == LS_OK &&
             expected.count == place->count) {
             divergence.theirs = expected.values != NULL ? (void *)expected.values : expected.ints;
             divergence.their_dtype = expected.values != NULL ? LS_F64 : LS_I64;

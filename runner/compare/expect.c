@@ -72,15 +72,16 @@ static bool same(const char *wanted, const char *name) {
     return wanted == NULL || (name != NULL && strcmp(wanted, name) == 0);
 }
 
-static int64_t sample_of(const ls_divergence_place *place, const ls_oracle *oracle) {
+static int64_t sample_of(const ls_divergence_place *place, const ls_scenario_oracle *oracle) {
     ls_provenance from = {.sample = -1};
     if (oracle != NULL && place->entry != NULL && place->element < place->count) {
-        const ls_stage_output output = {.stage = place->entry->stage,
-                                        .table = place->entry->table,
-                                        .feature = place->entry->feature,
-                                        .field = place->entry->field,
-                                        .rank = place->rank};
-        if (ls_oracle_provenance(oracle, &output, place->element, &from) != LS_OK) {
+        ls_stage_output output = {.stage = place->entry->stage,
+                                  .table = place->entry->table,
+                                  .feature = place->entry->feature,
+                                  .field = place->entry->field,
+                                  .rank = place->rank};
+        const ls_oracle *of_step = ls_execute_oracle_of(oracle, &output.stage);
+        if (ls_oracle_provenance(of_step, &output, place->element, &from) != LS_OK) {
             ls_error_clear();
         }
     }
@@ -99,7 +100,7 @@ static bool listed(const ls_scenario_expect *expect, const char *stage) {
 // Whether a stage that does not pass is as expected, `first` of them or a later one.
 static bool diverges_as_expected(const char **why, const ls_stage_result *stage,
                                  const ls_divergence_place *place, bool first,
-                                 const ls_scenario_expect *expect, const ls_oracle *oracle,
+                                 const ls_scenario_expect *expect, const ls_scenario_oracle *oracle,
                                  ls_arena *arena) {
     bool may = expect->stages.count > 0 ? listed(expect, stage->stage) : first;
     if (!may || stage->class_ != expect->class_) {
@@ -127,7 +128,7 @@ static bool diverges_as_expected(const char **why, const ls_stage_result *stage,
 }
 
 bool ls_expect_divergence(const char **why, const ls_comparison *comparison, const bool *fails,
-                          const ls_scenario_expect *expect, const ls_oracle *oracle,
+                          const ls_scenario_expect *expect, const ls_scenario_oracle *oracle,
                           ls_arena *arena) {
     int found = 0;
     for (int i = 0; i < comparison->stage_count; i++) {

@@ -14,7 +14,7 @@ bool ls_expect_finding(const char **why, const ls_case_result *result,
 // expected class, and the first of them diverges where it should. oracle: tells the sample; NULL:
 // none.
 bool ls_expect_divergence(const char **why, const ls_comparison *comparison, const bool *fails,
-                          const ls_scenario_expect *expect, const ls_oracle *oracle,
+                          const ls_scenario_expect *expect, const ls_scenario_oracle *oracle,
                           ls_arena *arena);
 
 #endif

@@ -34,7 +34,6 @@ static void begin(ls_case_run *run, ls_results *results, const ls_scenario *scen
         .result =
             {
                 .name = ls_arena_strdup(results->arena, scenario->name),
-                .not_run = ls_scenario_not_run(scenario),
                 .file = ls_arena_strdup(results->arena, scenario->file),
                 .backend = backend->name,
                 .real = real,
@@ -171,6 +170,16 @@ static int run_ranks(ls_case_run *run, ls_stages *stages) {
     return LS_OK;
 }
 
+static int check_replicas(ls_case_run *run, const ls_stages *stages, const char *who) {
+    ls_finding finding;
+    bool found = false;
+    LS_TRY(ls_case__check_replicas(&finding, &found, run, stages, who));
+    if (found) {
+        add_finding(run, &finding);
+    }
+    return LS_OK;
+}
+
 // Fills run->simulated, and run->expected for programs.
 static int simulate(ls_case_run *run) {
     bool plants = ls_scenario_plants(run->scenario);
@@ -189,6 +198,9 @@ static int simulate(ls_case_run *run) {
     if (status != LS_OK && run->result.finding_count == 0) {
         note_check(run);
     }
+    if (status == LS_OK && run->result.finding_count == 0) {
+        status = check_replicas(run, run->simulated, "simulated");
+    }
     return run->result.finding_count > 0 ? LS_OK : status;
 }
 
@@ -200,6 +212,7 @@ static int make_oracle(ls_case_run *run) {
 }
 
 static int finish(ls_case_run *run, int status) {
+    status = status == LS_OK ? ls_case__norms(run) : status;
     if (status != LS_OK) {
         ls_case_result_set_error(&run->result, run->arena);
     }
@@ -241,6 +254,8 @@ static int get_real(ls_case_run *run, const ls_real_source *real) {
     int status = ls_real_run(run->real, &request, run->arena, &finding, &found);
     if (found) {
         add_finding(run, &finding);
+    } else if (status == LS_OK) {
+        status = check_replicas(run, run->real, run->result.real);
     }
     return found && status != LS_ERR_RANK_DIED ? LS_OK : status;
 }

@@ -5,7 +5,7 @@
 
 ls_expectation ls_case__expectation(const ls_case_run *run) {
     if (run->oracle != NULL) {
-        return (ls_expectation){.oracle = run->oracle->oracle};
+        return (ls_expectation){.oracle = run->oracle};
     }
     return (ls_expectation){.expected = run->expected};
 }
@@ -38,7 +38,6 @@ static ls_class allowed_class(const ls_case_run *run, const ls_stage_result *sta
 // The stages of a class that the scenario's checks do not let pass, [stage_count]; debuggers stop
 // at those. *any: whether there is one.
 static const bool *find_failing(bool *any, const ls_case_run *run) {
-    const ls_oracle *oracle = run->oracle != NULL ? run->oracle->oracle : NULL;
     int count = run->comparison.stage_count;
     bool *fails = ls_arena_alloc(run->arena, (size_t)count + 1, sizeof *fails);
     *any = fails == NULL;
@@ -51,7 +50,7 @@ static const bool *find_failing(bool *any, const ls_case_run *run) {
                                                 ls_class_name(allowed));
         }
         if (fails[i]) {
-            ls_comparison_stop(&run->comparison, i, oracle);
+            ls_comparison_stop(&run->comparison, i, run->oracle);
             *any = true;
         }
     }
@@ -97,10 +96,9 @@ static bool decide(const char **why, ls_case_run *run) {
         return !failing && ls_expect_finding(why, result, expect, run->arena);
     }
     if (expect->has_class) {
-        const ls_oracle *oracle = run->oracle != NULL ? run->oracle->oracle : NULL;
         *why = "a check found a defect, which was not expected";
         return result->finding_count == 0 &&
-               ls_expect_divergence(why, &run->comparison, fails, expect, oracle, run->arena);
+               ls_expect_divergence(why, &run->comparison, fails, expect, run->oracle, run->arena);
     }
     if (result->finding_count > 0 || failing) {
         *why = expect->unnoticed ? "what is planted was to go unnoticed" : NULL;
@@ -113,7 +111,7 @@ static bool decide(const char **why, ls_case_run *run) {
     return true;
 }
 
-// What passes although it proves nothing, or not all that was asked for, is skipped.
+// What passes although it proves nothing is skipped.
 static void skip_unproven(ls_case_run *run) {
     const ls_scenario_expect *expect = &run->scenario->expect;
     ls_case_result *result = &run->result;
@@ -121,10 +119,7 @@ static void skip_unproven(ls_case_run *run) {
     if (!result->pass || run->record_only) {
         return;
     }
-    if (result->not_run != NULL) {
-        result->skip_reason = ls_arena_printf(run->arena, "not run: %s", result->not_run);
-        result->skipped = true;
-    } else if (!expects) {
+    if (!expects) {
         ls_case_result_skip_unjudged(result);
     }
 }

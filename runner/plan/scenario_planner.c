@@ -42,7 +42,7 @@ static int append(ids *list, const int64_t *values, size_t count) {
 
 static int measure_rank(measured *m, const ls_scenario *scenario, int rank) {
     ls_keyed_jagged *jagged;
-    LS_TRY(ls_inputs_jagged(&jagged, scenario, rank));
+    LS_TRY(ls_inputs_jagged(&jagged, scenario, 0, rank));
     int status = LS_OK;
     m->samples += (double)jagged->batch;
     for (int f = 0; f < jagged->key_count && status == LS_OK; f++) {
@@ -55,15 +55,14 @@ static int measure_rank(measured *m, const ls_scenario *scenario, int rank) {
     return status;
 }
 
-static const char *optimizer_name(const ls_scenario *scenario) {
-    bool momentum =
-        scenario->optimizer.type == LS_OPTIMIZER_SGD && scenario->optimizer.momentum > 0;
-    for (int i = 0; i < scenario->stage_count; i++) {
-        if (scenario->stages[i] == LS_STAGE_UPDATE) {
-            return momentum ? "momentum_sgd" : ls_optimizer_about(scenario->optimizer.type)->name;
-        }
+// As the planner's table calls it.
+static const char *optimizer_name(const ls_scenario *scenario, int table) {
+    if (!ls_scenario_runs(scenario, LS_STAGE_UPDATE)) {
+        return "none";
     }
-    return "none";
+    const ls_optimizer *optimizer = ls_scenario_optimizer_of(scenario, table);
+    bool momentum = optimizer->kind == LS_OPTIMIZER_SGD && ls_optimizer_state_count(optimizer) > 0;
+    return momentum ? "momentum_sgd" : ls_optimizer_about(optimizer->kind)->name;
 }
 
 // What the key gives is kept: blocks as they are cut, or the type and the kernel alone.
@@ -112,7 +111,7 @@ static int make_table(ls_planner_table *out, const ls_scenario *scenario, int in
         .sequence = !pooled,
         .weighted = scenario->inputs.weighted &&
                     (table->pooling == LS_POOL_SUM || table->pooling == LS_POOL_MEAN),
-        .optimizer = optimizer_name(scenario),
+        .optimizer = optimizer_name(scenario, index),
         .features = features,
         .profile = profile,
     };

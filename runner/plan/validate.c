@@ -53,7 +53,7 @@ static int count_features(const ls_scenario *scenario) {
 static int rank_ids(ls_traffic_ids *out, int64_t *batch, const ls_scenario *scenario, int rank,
                     ls_arena *arena) {
     ls_keyed_jagged *jagged;
-    LS_TRY(ls_inputs_jagged(&jagged, scenario, rank));
+    LS_TRY(ls_inputs_jagged(&jagged, scenario, 0, rank));
     int status = LS_OK;
     int next = 0;
     *batch = jagged->batch;
@@ -165,8 +165,11 @@ static int simulate(watch *w, const ls_scenario *scenario, const ls_plan *plan, 
         backend->observer = see_call;
         backend->observer_arg = w;
         const ls_stage_sink sink = {.arg = w, .emit = see_stage};
-        const ls_execution execution = {
-            .scenario = scenario, .backend = backend, .sink = &sink, .plan = plan};
+        const ls_execution execution = {.scenario = scenario,
+                                        .backend = backend,
+                                        .sink = &sink,
+                                        .plan = plan,
+                                        .forward_only = true};
         ls_finding finding = {0};
         bool found = false;
         status = ls_execute(&execution, arena, &finding, &found);

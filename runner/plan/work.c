@@ -266,8 +266,11 @@ int ls_work_capture(ls_work *out, const ls_scenario *scenario, const ls_plan *pl
         backend->met = see_met;
         backend->observer_arg = backend->met_arg = &w;
         const ls_stage_sink sink = {.arg = &w, .emit = see_stage};
-        const ls_execution execution = {
-            .scenario = scenario, .backend = backend, .sink = &sink, .plan = plan};
+        const ls_execution execution = {.scenario = scenario,
+                                        .backend = backend,
+                                        .sink = &sink,
+                                        .plan = plan,
+                                        .forward_only = true};
         ls_finding finding = {0};
         bool found = false;
         status = ls_execute(&execution, scratch, &finding, &found);

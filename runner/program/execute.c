@@ -1,76 +1,24 @@
-// Executes a scenario: makes the plan and the inputs, then the embedding collection's stages or the
-// program's steps.
+// Executes a scenario with tables: makes the plan and the module, and takes it through the training
+// steps. Programs are program.c.
 #include "runner/program/execute.h"
 
 #include <inttypes.h>
 #include <string.h>
 
-#include "kernels/element.h"
 #include "ranks/hooks.h"
+#include "ranks/planted.h"
+#include "runner/program/tables.h"
 #include "runner/scenario/inputs.h"
-#include "runner/plan/scenario_plan.h"
 
-// The pieces of a scenario with tables that both the run and its oracle need.
-struct collection {
-    ls_table *tables;
-    ls_plan plan;
-    const ls_keyed_jagged **inputs;  // [input_count]
-    int input_count;
-};
-
-static int make_tables(struct collection *collection, const ls_scenario *scenario,
-                       ls_arena *arena) {
-    collection->tables =
-        ls_arena_alloc(arena, (size_t)scenario->table_count, sizeof *collection->tables);
-    if (collection->tables == NULL) {
-        return LS_ERR_MEMORY;
-    }
-    for (int i = 0; i < scenario->table_count; i++) {
-        const ls_scenario_table *table = &scenario->tables[i];
-        collection->tables[i] = (ls_table){
-            .name = table->name,
-            .rows = table->rows,
-            .dim = table->dim,
-            .dtype = table->dtype,
-            .pooling = table->pooling,
-            .features = table->features.at,
-            .feature_count = table->features.count,
-            .weighted = scenario->inputs.weighted &&
-                        (table->pooling == LS_POOL_SUM || table->pooling == LS_POOL_MEAN),
-            .has_padding_id = table->padding_id >= 0,
-            .padding_id = table->padding_id,
-            .mean_divisor = table->mean_divisor,
-        };
-    }
-    return LS_OK;
-}
-
-static void free_inputs(struct collection *collection) {
-    for (int i = 0; i < collection->input_count; i++) {
-        ls_keyed_jagged_free((ls_keyed_jagged *)(uintptr_t)collection->inputs[i]);
-    }
-    collection->input_count = 0;
-}
-
-// The inputs of `ranks` [count].
-static int make_inputs(struct collection *collection, const ls_scenario *scenario, const int *ranks,
-                       int count, ls_arena *arena) {
-    collection->inputs = ls_arena_alloc(arena, (size_t)count, sizeof *collection->inputs);
-    if (collection->inputs == NULL) {
-        return LS_ERR_MEMORY;
-    }
-    for (int i = 0; i < count; i++) {
-        ls_keyed_jagged *input = NULL;
-        int status = ls_inputs_jagged(&input, scenario, ranks != NULL ? ranks[i] : i);
-        if (status != LS_OK) {
-            free_inputs(collection);
-            return status;
-        }
-        collection->inputs[i] = input;
-        collection->input_count += 1;
-    }
-    return LS_OK;
-}
+typedef struct run {
+    const ls_execution *execution;
+    ls_tables tables;
+    ls_embedding *module;
+    int step;
+    ls_arena *arena;  // of what is found
+    ls_finding *finding;
+    bool *found;
+} run;
 
 static int fill_block(void *arg, int table, int rank, int64_t row, int64_t rows, int64_t column,
                       int64_t columns, void *out) {
@@ -78,77 +26,151 @@ static int fill_block(void *arg, int table, int rank, int64_t row, int64_t rows,
     return ls_inputs_weights(out, arg, table, row, rows, column, columns);
 }
 
-static int note_bad_id(const ls_embedding *module, const ls_scenario *scenario, ls_arena *arena,
-                       ls_finding *finding, bool *found) {
-    const ls_bad_id *bad = ls_embedding_bad_id(module);
+// Faults of training are the ranks' own, which then run as threads of a program.
+static bool is_planted(void *arg, ls_fault_type fault, int rank) {
+    const run *r = arg;
+    LS_ASSERT(rank == ls_rank_id(r->execution->self));
+    return ls_rank_planted(r->execution->self, fault, r->step);
+}
+
+static int note_bad_id(run *r) {
+    const ls_scenario *scenario = r->execution->scenario;
+    const ls_bad_id *bad = ls_embedding_bad_id(r->module);
     if (bad == NULL) {
         return LS_ERR_FINDING;
     }
-    int *ranks = ls_arena_alloc(arena, 1, sizeof *ranks);
+    int *ranks = ls_arena_alloc(r->arena, 1, sizeof *ranks);
     const char *where = "";
     for (int i = 0; i < scenario->inputs.feature_count; i++) {
         const ls_scenario_feature *feature = &scenario->inputs.features[i];
         if (strcmp(feature->name, bad->feature) == 0) {
-            where = ls_scenario_where(scenario, &feature->node);
+            where = ls_arena_strdup(r->arena, ls_scenario_where(scenario, &feature->node));
         }
     }
     const char *text = ls_arena_printf(
-        arena,
+        r->arena,
         "table %s, feature %s: rank %d, sample %" PRId64 ", position %" PRId64 ": id %" PRId64
         " is not among the table's %" PRId64
         " rows (set inputs.ids_out_of_range to clamp or wrap to let such ids pass)",
         bad->table, bad->feature, bad->rank, bad->sample, bad->position, bad->id, bad->rows);
-    if (ranks == NULL || text == NULL) {
+    if (ranks == NULL || text == NULL || where == NULL) {
         return LS_ERR_MEMORY;
     }
     ranks[0] = bad->rank;
-    *finding = (ls_finding){.id = LS_FINDING_INPUT_ID_OUT_OF_RANGE,
-                            .ranks = ranks,
-                            .rank_count = 1,
-                            .where = where,
-                            .text = text};
-    *found = true;
+    *r->finding = (ls_finding){.id = LS_FINDING_INPUT_ID_OUT_OF_RANGE,
+                               .ranks = ranks,
+                               .rank_count = 1,
+                               .where = where,
+                               .text = text};
+    *r->found = true;
     ls_hooks__before_stop();
-    ls_gdb_hook_finding(NULL, finding);
+    ls_gdb_hook_finding(NULL, r->finding);
     return LS_ERR_FINDING;
+}
+
+// ---- Replicas -----------------------------------------------------------------------------------
+static bool is_replica(const run *r, int table) {
+    const ls_plan *plan = &r->tables.plan;
+    for (int i = 0; i < plan->table_count; i++) {
+        if (strcmp(plan->tables[i].name, r->tables.tables[table].name) == 0) {
+            return plan->tables[i].sharding == LS_DATA_PARALLEL;
+        }
+    }
+    return false;
+}
+
+// Data parallel tables are replicas: every update must leave the same on all ranks. Ranks that run
+// by themselves find out among each other; otherwise what the update left is compared.
+static int check_replicas(const run *r) {
+    const ls_execution *execution = r->execution;
+    const ls_scenario *scenario = execution->scenario;
+    for (int t = 0; t < scenario->table_count && execution->self != NULL; t++) {
+        if (is_replica(r, t)) {
+            const ls_table *config = &r->tables.tables[t];
+            const ls_shard *shard =
+                ls_embedding_shard(r->module, t, ls_rank_id(execution->self), 0);
+            LS_TRY(ls_check_replica_at(scenario->file, scenario->tables[t].node.mark.line,
+                                       shard->data, (size_t)(config->rows * config->dim),
+                                       config->dtype, ls_rank_world(execution->self)));
+        }
+    }
+    return LS_OK;
+}
+
+// ---- Steps --------------------------------------------------------------------------------------
+// Names the stages of a step, where there are several.
+static int emit_of_step(void *arg, const ls_stage_output *output) {
+    const run *r = arg;
+    char stage[LS_STAGE_KEY_MAX];
+    ls_execute_stage_name(stage, r->execution->scenario, r->step, output->stage);
+    ls_stage_output named = *output;
+    named.stage = stage;
+    return r->execution->sink->emit(r->execution->sink->arg, &named);
+}
+
+static int train(run *r, ls_embedding_pass *pass, const ls_tables_feed *feed,
+                 const ls_stage_sink *sink) {
+    LS_TRY(ls_embedding_backward(pass, feed->gradients, &r->tables.training, sink));
+    if (!ls_scenario_runs(r->execution->scenario, LS_STAGE_UPDATE)) {
+        return LS_OK;
+    }
+    LS_TRY(ls_embedding_update(pass, sink));
+    return check_replicas(r);
+}
+
+static int run_step(run *r) {
+    const ls_execution *execution = r->execution;
+    const ls_world *world = execution->backend->world;
+    bool several =
+        execution->scenario->train.steps > 1 && !execution->forward_only && execution->sink != NULL;
+    const ls_stage_sink named = {.arg = r, .emit = emit_of_step};
+    const ls_stage_sink *sink = several ? &named : execution->sink;
+    ls_tables_feed feed;
+    ls_embedding_pass *pass = NULL;
+    int status = ls_tables__feed(&feed, &r->tables, r->step, ls_world_held(world),
+                                 ls_world_held_count(world));
+    if (status == LS_OK) {
+        status = ls_embedding_forward(&pass, r->module, feed.inputs, sink);
+        status = status == LS_ERR_FINDING ? note_bad_id(r) : status;
+    }
+    if (status == LS_OK && feed.gradients != NULL && !execution->forward_only) {
+        status = train(r, pass, &feed, sink);
+    }
+    ls_embedding_pass_free(pass);
+    ls_tables__feed_free(&feed);
+    return status;
 }
 
 int ls_execute__embedding(const ls_execution *execution, ls_arena *arena, ls_finding *finding,
                           bool *found) {
     const ls_scenario *scenario = execution->scenario;
-    ls_world *world = execution->backend->world;
-    struct collection collection = {0};
-    LS_TRY(make_tables(&collection, scenario, arena));
-    if (execution->plan != NULL) {
-        collection.plan = *execution->plan;
-    } else {
-        LS_TRY(ls_scenario_plan(&collection.plan, scenario, arena));
+    run r = {.execution = execution, .arena = arena, .finding = finding, .found = found};
+    LS_TRY(ls_tables__make(&r.tables, scenario, execution->plan, arena));
+    for (int t = 0; t < scenario->table_count && execution->forward_only; t++) {
+        r.tables.tables[t].max_norm = 0;
     }
-    LS_TRY(make_inputs(&collection, scenario, ls_world_held(world), ls_world_held_count(world),
-                       arena));
     const ls_embedding_options options = {
-        .tables = collection.tables,
+        .tables = r.tables.tables,
         .table_count = scenario->table_count,
-        .plan = &collection.plan,
+        .plan = &r.tables.plan,
         .id_policy = scenario->inputs.ids_out_of_range,
         .quirks = scenario->quirks,
         .fill = fill_block,
         .fill_arg = (void *)(uintptr_t)scenario,
         // What a broken plan does to the results is for the comparison to find.
         .allow_broken_plan = true,
+        .planted = execution->self != NULL ? is_planted : NULL,
+        .planted_arg = &r,
     };
-    ls_embedding *module = NULL;
-    ls_embedding_pass *pass = NULL;
-    int status = ls_embedding_create(&module, execution->backend, &options);
-    if (status == LS_OK) {
-        status = ls_embedding_forward(&pass, module, collection.inputs, execution->sink);
+    int steps = execution->forward_only ? 1 : scenario->train.steps;
+    int status = ls_embedding_create(&r.module, execution->backend, &options);
+    for (; r.step < steps && status == LS_OK; r.step++) {
+        status = run_step(&r);
+        if (status != LS_OK && scenario->train.steps > 1) {
+            status = ls_error_wrap("step %d", r.step);
+        }
     }
-    if (status == LS_ERR_FINDING) {
-        status = note_bad_id(module, scenario, arena, finding, found);
-    }
-    ls_embedding_pass_free(pass);
-    ls_embedding_free(module);
-    free_inputs(&collection);
+    ls_embedding_free(r.module);
     return status;
 }
 
@@ -158,55 +180,4 @@ int ls_execute(const ls_execution *execution, ls_arena *arena, ls_finding *findi
         return ls_execute__program(execution, arena);
     }
     return ls_execute__embedding(execution, arena, finding, found);
-}
-
-static int oracle_row(void *arg, int table, int64_t row, double *out) {
-    const ls_scenario *scenario = arg;
-    const ls_scenario_table *of = &scenario->tables[table];
-    size_t bytes = ls_dtype_bytes(of->dtype);
-    void *values = NULL;
-    LS_TRY(ls_alloc(&values, NULL, (size_t)of->dim, bytes));
-    int status = ls_inputs_weights(values, scenario, table, row, 1, 0, of->dim);
-    for (int64_t i = 0; status == LS_OK && i < of->dim; i++) {
-        out[i] = ls_element_to_f64((const char *)values + (size_t)i * bytes, of->dtype);
-    }
-    ls_free(NULL, values, (size_t)of->dim, bytes);
-    return status;
-}
-
-int ls_execute_oracle(ls_scenario_oracle **out, const ls_scenario *scenario, ls_arena *arena) {
-    *out = NULL;
-    ls_scenario_oracle *made = ls_arena_alloc(arena, 1, sizeof *made);
-    struct collection *collection = ls_arena_alloc(arena, 1, sizeof *collection);
-    if (made == NULL || collection == NULL) {
-        return LS_ERR_MEMORY;
-    }
-    made->collection = collection;
-    LS_TRY(make_tables(collection, scenario, arena));
-    LS_TRY(ls_scenario_plan(&collection->plan, scenario, arena));
-    LS_TRY(make_inputs(collection, scenario, NULL, scenario->ranks, arena));
-    const ls_oracle_options options = {
-        .tables = collection->tables,
-        .table_count = scenario->table_count,
-        .plan = &collection->plan,
-        .id_policy = scenario->inputs.ids_out_of_range,
-        .quirks = scenario->quirks,
-        .inputs = collection->inputs,
-        .row = oracle_row,
-        .row_arg = (void *)(uintptr_t)scenario,
-    };
-    int status = ls_oracle_create(&made->oracle, &options);
-    if (status != LS_OK) {
-        free_inputs(collection);
-        return status;
-    }
-    *out = made;
-    return LS_OK;
-}
-
-void ls_execute_oracle_free(ls_scenario_oracle *oracle) {
-    if (oracle != NULL) {
-        ls_oracle_free(oracle->oracle);
-        free_inputs(oracle->collection);
-    }
 }

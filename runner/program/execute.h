@@ -5,31 +5,43 @@
 
 #include "collectives/recording.h"
 #include "embedding/embedding.h"
+#include "ranks/ranks.h"
 #include "runner/scenario/scenario.h"
 
 typedef struct ls_execution {
     const ls_scenario *scenario;
     ls_backend *backend;        // its world has the scenario's mesh and seed
-    const ls_stage_sink *sink;  // every stage output
+    const ls_stage_sink *sink;  // every stage output; with several training steps the stages'
+                                // names begin with "step0.", ...
     const ls_plan *plan;        // scenarios with tables: instead of their own; NULL: their own
     const ls_stage_sink
-        *expected;  // programs: gets what each stage must give, by plain code; NULL:
-                    // not wanted. Needs a backend that holds every rank.
+        *expected;      // programs: gets what each stage must give, by plain code; NULL:
+                        // not wanted. Needs a backend that holds every rank.
+    bool forward_only;  // tables: the forward pass of the first step as plans count it: without
+                        // max_norm, the stages by their own names
+    ls_rank *self;      // tables: the rank that this process runs as a thread of an SPMD program,
+                        // to compare replicas with the others'; NULL: it is none
 } ls_execution;
 
 // Runs the scenario. LS_ERR_FINDING: a check found a defect (*finding says which; its texts live in
 // `arena`); LS_ERR_MISMATCH: ranks disagree. finding->ranks NULL: none.
 int ls_execute(const ls_execution *execution, ls_arena *arena, ls_finding *finding, bool *found);
 
-// The oracle of a scenario with tables, for all ranks, with the inputs that it judges by.
-typedef struct ls_scenario_oracle {
-    ls_oracle *oracle;
-    struct collection *collection;
-} ls_scenario_oracle;
+// The oracles of a scenario with tables, one for each step, for all ranks, with the inputs that
+// they judge by.
+typedef struct ls_scenario_oracle ls_scenario_oracle;
 
 // *out lives in `arena`; free what it owns first.
 int ls_execute_oracle(ls_scenario_oracle **out, const ls_scenario *scenario, ls_arena *arena);
 void ls_execute_oracle_free(ls_scenario_oracle *oracle);  // NULL is allowed
+const ls_scenario *ls_execute_oracle_scenario(const ls_scenario_oracle *oracle);
+int ls_execute_oracle_steps(const ls_scenario_oracle *oracle);
+const ls_oracle *ls_execute_oracle_step(const ls_scenario_oracle *oracle, int step);
+// The oracle of the step that a run's stage is of; *stage becomes what the oracle calls it.
+const ls_oracle *ls_execute_oracle_of(const ls_scenario_oracle *oracle, const char **stage);
+// What a run calls a stage of a step.
+void ls_execute_stage_name(char out[LS_STAGE_KEY_MAX], const ls_scenario *scenario, int step,
+                           const char *stage);
 
 // ---- Shared by the files that execute -----------------------------------------------------------
 int ls_execute__embedding(const ls_execution *execution, ls_arena *arena, ls_finding *finding,

@@ -457,8 +457,8 @@ static int run_rank(rank_program *p) {
         LS_TRY(
             ls_rank_backend_create(&p->own, p->self, p->scenario->file, first_line(p->scenario)));
     }
-    p->execution =
-        (ls_execution){.scenario = p->scenario, .backend = p->own, .sink = p->shared->sink};
+    p->execution = (ls_execution){
+        .scenario = p->scenario, .backend = p->own, .sink = p->shared->sink, .self = p->self};
     if (p->scenario->is_program) {
         return run_program(p);
     }

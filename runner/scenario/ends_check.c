@@ -1,5 +1,6 @@
 // Checks the ends of a scenario for meaning: what it is compared with, what it plants, what it
 // expects.
+#include <stdio.h>
 #include <string.h>
 
 #include "runner/scenario/read.h"
@@ -36,10 +37,41 @@ const char *ls_scenario_start_stage(const ls_scenario *scenario) {
     return "tensors";
 }
 
+// A stage of tables, with its step where there are several.
+static bool is_table_stage(const ls_scenario *scenario, const char *name) {
+    static const struct {
+        const char *name;
+        ls_scenario_stage of;
+    } stages[] = {
+        {"input_dist", LS_STAGE_FORWARD},
+        {"lookup", LS_STAGE_FORWARD},
+        {"output_dist", LS_STAGE_FORWARD},
+        {"output_grad", LS_STAGE_BACKWARD},
+        {"output_dist_backward", LS_STAGE_BACKWARD},
+        {"lookup_backward", LS_STAGE_BACKWARD},
+        {"input_dist_backward", LS_STAGE_BACKWARD},
+        {"all_reduce", LS_STAGE_BACKWARD},
+        {"clip", LS_STAGE_UPDATE},
+        {"update", LS_STAGE_UPDATE},
+    };
+    int step = 0, used = 0;
+    if (scenario->train.steps > 1) {
+        if (sscanf(name, "step%d.%n", &step, &used) != 1 || used == 0 || step < 0 ||
+            step >= scenario->train.steps) {
+            return false;
+        }
+    }
+    for (size_t k = 0; k < sizeof stages / sizeof *stages; k++) {
+        if (strcmp(name + used, stages[k].name) == 0) {
+            return ls_scenario_runs(scenario, stages[k].of);
+        }
+    }
+    return false;
+}
+
 // Names in `expect:` of what there is: findings, stages.
 static void check_expected_names(ls_reader *reader, const ls_scenario *scenario) {
-    const char *const stages[] = {"input_dist", "lookup", "output_dist",
-                                  ls_scenario_start_stage(scenario)};
+    const char *const start = ls_scenario_start_stage(scenario);
     const ls_scenario_expect *expect = &scenario->expect;
     for (int i = 0; i < expect->also.count; i++) {
         ls_finding_id id;
@@ -50,10 +82,8 @@ static void check_expected_names(ls_reader *reader, const ls_scenario *scenario)
     }
     for (int i = 0; i < expect->stages.count; i++) {
         bool known = false;
-        for (size_t k = 0; k < sizeof stages / sizeof *stages; k++) {
-            known = known || ((k == 3) == scenario->is_program &&
-                              strcmp(expect->stages.at[i], stages[k]) == 0);
-        }
+        known = scenario->is_program ? strcmp(expect->stages.at[i], start) == 0
+                                     : is_table_stage(scenario, expect->stages.at[i]);
         for (int k = 0; k < scenario->step_count; k++) {
             known = known || strcmp(expect->stages.at[i], scenario->steps[k].name) == 0;
         }
@@ -64,11 +94,36 @@ static void check_expected_names(ls_reader *reader, const ls_scenario *scenario)
     }
 }
 
+// Faults of training are told by the step, and need what they do wrong.
+static void check_training_fault(ls_reader *reader, const ls_scenario *scenario,
+                                 const ls_scenario_fault *fault) {
+    bool stale = fault->type == LS_FAULT_STALE_ROWS, has_norm = false;
+    bool updates = fault->type == LS_FAULT_OTHER_STATE;
+    for (int i = 0; i < scenario->table_count; i++) {
+        has_norm = has_norm || scenario->tables[i].max_norm > 0;
+    }
+    if (ls_node_has(&fault->node, "call")) {
+        ls_check__error(reader, ls_node_mark(&fault->node, "call"), "index: 0 for the first", NULL,
+                        "call: a fault of training is told by its step, the index");
+    }
+    if (fault->index >= scenario->train.steps) {
+        ls_check__error(reader, ls_node_mark(&fault->node, "index"), NULL, NULL,
+                        "index: there are %d training steps", scenario->train.steps);
+    }
+    if (stale ? !has_norm
+              : !ls_scenario_runs(scenario, updates ? LS_STAGE_UPDATE : LS_STAGE_BACKWARD)) {
+        ls_check__error(reader, ls_node_mark(&fault->node, "type"), NULL, NULL,
+                        stale ? "fault: no table has a max_norm" : "fault: the steps do not train");
+    }
+}
+
 // A key that the fault's type makes no use of would be a fault planted otherwise than it was meant.
-static void check_fault(ls_reader *reader, const ls_scenario_fault *fault) {
+static void check_fault(ls_reader *reader, const ls_scenario *scenario,
+                        const ls_scenario_fault *fault) {
     bool counts = fault->type == LS_FAULT_WRONG_COUNT || fault->type == LS_FAULT_WRONG_SPLIT;
     bool allocation = fault->type == LS_FAULT_ALLOCATION;
-    bool indexed = counts || allocation || fault->type == LS_FAULT_BIT_FLIP;
+    bool training = ls_fault_of_training(fault->type);
+    bool indexed = counts || allocation || training || fault->type == LS_FAULT_BIT_FLIP;
     ls_mark mark = ls_node_mark(&fault->node, "index");
     if (!ls_node_has(&fault->node, "type")) {
         return;
@@ -86,6 +141,9 @@ static void check_fault(ls_reader *reader, const ls_scenario_fault *fault) {
         ls_check__error(reader, ls_node_mark(&fault->node, "call"), "index: 1 for the first", NULL,
                         "call: an allocation is told by its index, not by a call");
     }
+    if (training) {
+        check_training_fault(reader, scenario, fault);
+    }
 }
 
 void ls_scenario__check_ends(ls_reader *reader, const ls_scenario *scenario) {
@@ -95,7 +153,7 @@ void ls_scenario__check_ends(ls_reader *reader, const ls_scenario *scenario) {
     }
     for (int i = 0; i < scenario->fault_count && ls_read__going(reader); i++) {
         const ls_scenario_fault *fault = &scenario->faults[i];
-        check_fault(reader, fault);
+        check_fault(reader, scenario, fault);
         if (scenario->ranks > 0 && fault->rank >= scenario->ranks) {
             ls_check__error(reader, ls_node_mark(&fault->node, "rank"), NULL, NULL,
                             "fault: rank %d is not in the world of %d ranks", fault->rank,

@@ -235,6 +235,18 @@ static void check_step(ls_reader *reader, const ls_scenario *scenario,
     }
 }
 
+// ---- Gradients ----------------------------------------------------------------------------------
+static void check_gradients(ls_reader *reader, const ls_scenario *scenario) {
+    const ls_generator *gradients = &scenario->train.gradients;
+    ls_input_array array;
+    bool file = describe(reader, &array, gradients, "gradients");
+    if ((file || gradients->kind == LS_GENERATOR_VALUES) &&
+        ls_diagnostics_count(reader->diagnostics) == 0 && scenario->inputs.feature_count > 0 &&
+        ls_inputs_check_gradients(scenario) != LS_OK) {
+        complain(reader, mark_of(gradients), "gradients");
+    }
+}
+
 // ---- All ----------------------------------------------------------------------------------------
 static void check_reference(ls_reader *reader, const ls_scenario_reference *reference) {
     ls_input_array array;
@@ -268,4 +280,5 @@ void ls_scenario__check_files(ls_reader *reader, const ls_scenario *scenario) {
             check_feature(reader, scenario, i);
         }
     }
+    check_gradients(reader, scenario);
 }

@@ -6,11 +6,23 @@
 #include "embedding/jagged.h"
 #include "runner/scenario/scenario.h"
 
-// The batch of `rank`: all features of all tables, in table order, with weights where the
-// scenario's inputs are weighted. Ids are as generated: ids_out_of_range is not applied here. The
-// caller frees *out. LS_ERR_FORMAT, LS_ERR_IO: an input file is unusable; the text names it and
-// its feature.
-int ls_inputs_jagged(ls_keyed_jagged **out, const ls_scenario *scenario, int rank);
+// The batch of `rank` in training step `step` (from 0): all features of all tables, in table order,
+// with weights where the scenario's inputs are weighted. Lists and files that hold as many numbers
+// as all steps need are taken step by step, others serve every step. Ids are as generated:
+// ids_out_of_range is not applied here. The caller frees *out. LS_ERR_FORMAT, LS_ERR_IO: an input
+// file is unusable; the text names it and its feature.
+int ls_inputs_jagged(ls_keyed_jagged **out, const ls_scenario *scenario, int step, int rank);
+
+// How many ids of a feature (an index into inputs.features) the rank has in the step.
+int ls_inputs_ids(int64_t *out, const ls_scenario *scenario, int step, int rank, int feature);
+
+// out [count] of dtype: the gradient that the output of `feature` (an index into inputs.features)
+// gets on `rank` in step `step`; count: the output's elements. Drawn for (seed, step, rank,
+// feature), or the next of the numbers given.
+int ls_inputs_gradient(void *out, const ls_scenario *scenario, int step, int rank, int feature,
+                       ls_dtype dtype, size_t count);
+// Whether as many gradients are given as the outputs have elements.
+int ls_inputs_check_gradients(const ls_scenario *scenario);
 
 // out [rows, columns] of the table's dtype = rows [row, row + rows) x columns [column, column +
 // columns) of the weights of table `table`; the same cell has the same value whatever the block.

@@ -16,6 +16,8 @@
 #define WEIGHT_BYTES    24.0
 #define OUTPUT_BYTES    20.0   // of an element of the result: kept, exact, its bound
 #define PARTIAL_BYTES   6.0    // of an element of a partial sum
+#define BACKWARD        3.0    // backward keeps so much of what a forward pass does
+#define UPDATED_BYTES   28.0   // of an element of a table in a step: kept, exact, its bound
 #define PAIR_BYTES      160.0  // of two ranks that exchange anything: counts, displacements
 #define PAIR_SHARD      128.0  // more for each table
 #define BOUND_BYTES     48.0   // of an element of a reduction: exact value, bound, its terms
@@ -86,6 +88,20 @@ static double need_of_feature(const ls_scenario *scenario, const ls_scenario_fea
            file_bytes(&feature->weights);
 }
 
+// What every update leaves: the weights and states of all shards, of replicas on every rank.
+static double need_of_updates(const ls_scenario *scenario) {
+    double bytes = 0;
+    for (int i = 0; i < scenario->table_count; i++) {
+        const ls_scenario_table *table = &scenario->tables[i];
+        bool parts = false, updates = ls_scenario_runs(scenario, LS_STAGE_UPDATE);
+        double copies = shards_of(scenario, table, &parts) == 0 ? scenario->ranks : 1;
+        double arrays =
+            updates ? 1 + ls_optimizer_state_count(ls_scenario_optimizer_of(scenario, i)) : 0;
+        bytes += copies * arrays * UPDATED_BYTES * (double)table->rows * (double)table->dim;
+    }
+    return bytes;
+}
+
 static double need_of_tables(const ls_scenario *scenario) {
     double ranks = scenario->ranks, bags = 0, bytes = 0;
     bool exchanged = false;
@@ -101,9 +117,12 @@ static double need_of_tables(const ls_scenario *scenario) {
         bytes += file_bytes(&table->weights) + PAIR_SHARD * ranks * shards;
         exchanged = exchanged || shards > 0;
     }
+    double steps = scenario->train.steps, passes = steps;
+    passes *= ls_scenario_runs(scenario, LS_STAGE_BACKWARD) ? 1 + BACKWARD : 1;
     for (int i = 0; i < scenario->inputs.feature_count; i++) {
-        bytes += need_of_feature(scenario, &scenario->inputs.features[i], bags);
+        bytes += passes * need_of_feature(scenario, &scenario->inputs.features[i], bags);
     }
+    bytes += steps * need_of_updates(scenario);
     return bytes + (exchanged ? PAIR_BYTES * ranks * ranks : 0);
 }
 

@@ -29,6 +29,15 @@ uint32_t ls_numbers__stream(const char *what, const char *name) {
     return ls_random_stream(text);
 }
 
+uint32_t ls_numbers__stream_of_step(const char *what, const char *name, int step) {
+    char text[STREAM_NAME_MAX];
+    if (step == 0) {
+        return ls_numbers__stream(what, name);
+    }
+    (void)snprintf(text, sizeof text, "%s/%s/step%d", what, name, step);
+    return ls_random_stream(text);
+}
+
 void ls_numbers__init(ls_numbers *out, const ls_scenario *scenario, const ls_generator *generator,
                       ls_generator_kind standard, ls_dtype dtype) {
     *out =

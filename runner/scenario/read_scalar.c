@@ -131,7 +131,9 @@ bool ls_read__real(ls_reader *reader, double *out, const ls_schema_field *field,
         ls_read__complain(reader, node, field, "not a number", NULL);
         return false;
     }
-    if (status == LS_NUMBER_TOO_BIG || *out < (double)field->min || *out > (double)field->max) {
+    bool too_small = (field->flags & LS_FIELD_POSITIVE) != 0 ? *out <= (double)field->min
+                                                             : *out < (double)field->min;
+    if (status == LS_NUMBER_TOO_BIG || too_small || *out > (double)field->max) {
         ls_read__complain(reader, node, field, "out of range", NULL);
         return false;
     }

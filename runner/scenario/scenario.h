@@ -14,7 +14,7 @@
 #include "base/base.h"
 #include "collectives/collectives.h"
 #include "collectives/finding.h"
-#include "embedding/module.h"
+#include "embedding/training.h"
 #include "kernels/optimizer.h"
 #include "kernels/pooling.h"
 #include "local_tensor/local_tensor.h"
@@ -34,6 +34,7 @@ extern "C" {
 #define LS_SCENARIO_DIM_MAX    65536               // columns of a table
 #define LS_SCENARIO_BATCH_MAX  (INT64_C(1) << 24)  // samples of one rank
 #define LS_SCENARIO_LENGTH_MAX (INT64_C(1) << 20)  // ids of one bag
+#define LS_SCENARIO_STEPS_MAX  100000              // training steps
 #define LS_SCENARIO_COUNT_MAX  (INT64_C(1) << 40)  // elements of a collective, sizes of a tensor
 
 struct ls_schema_record;
@@ -104,6 +105,26 @@ typedef struct ls_generator {
     const char *tensor;      // the tensor in a .safetensors file; NULL: it has just one
 } ls_generator;
 
+// ---- Training -----------------------------------------------------------------------------------
+typedef struct ls_scenario_optimizer {
+    ls_node node;       // mark.line 0: none was given
+    ls_optimizer rule;  // what the file does not say is as the kind and form have it
+} ls_scenario_optimizer;
+
+typedef enum ls_scenario_stage {
+    LS_STAGE_FORWARD,
+    LS_STAGE_BACKWARD,
+    LS_STAGE_UPDATE
+} ls_scenario_stage;
+
+typedef struct ls_scenario_train {
+    ls_node node;
+    int steps;
+    ls_gradient_division gradient_division;
+    ls_generator gradients;  // of the outputs; default: normal
+    double clip_norm;        // 0: none
+} ls_scenario_train;
+
 // ---- Tables -------------------------------------------------------------------------------------
 typedef struct ls_scenario_sharding {
     ls_node node;        // mark.line 0: no `sharding:` at all, so the planner chooses and places
@@ -125,9 +146,12 @@ typedef struct ls_scenario_table {
     ls_dtype dtype;  // f32, f16, bf16 or f64
     ls_pooling pooling;
     ls_mean_divisor mean_divisor;
-    ls_string_list features;  // at least one; the table's name when not given
-    ls_generator weights;     // default: uniform in [-1/sqrt(rows), 1/sqrt(rows))
-    int64_t padding_id;       // ids equal to it count for nothing; -1: none
+    ls_string_list features;          // at least one; the table's name when not given
+    ls_generator weights;             // default: uniform in [-1/sqrt(rows), 1/sqrt(rows))
+    int64_t padding_id;               // ids equal to it count for nothing; -1: none
+    double max_norm;                  // of a row that is looked up; 0: none
+    double norm_type;                 // the p of that norm
+    ls_scenario_optimizer optimizer;  // where the table has one of its own
     ls_scenario_sharding sharding;
 } ls_scenario_table;
 
@@ -149,18 +173,6 @@ typedef struct ls_scenario_inputs {
     ls_scenario_feature *features;  // every feature of every table, in table order
     int feature_count;
 } ls_scenario_inputs;
-
-typedef struct ls_scenario_optimizer {
-    ls_node node;
-    ls_optimizer_kind type;
-    double lr, eps, momentum, weight_decay, beta1, beta2, initial_accumulator;
-} ls_scenario_optimizer;
-
-typedef enum ls_scenario_stage {
-    LS_STAGE_FORWARD,
-    LS_STAGE_BACKWARD,
-    LS_STAGE_UPDATE
-} ls_scenario_stage;
 
 // ---- Programs -----------------------------------------------------------------------------------
 // One block of a tensor on one rank, for tensors whose blocks no placement describes.
@@ -359,6 +371,7 @@ typedef struct ls_scenario {
     const ls_scenario_stage *stages;  // `steps:`, in order
     int stage_count;
     ls_scenario_optimizer optimizer;
+    ls_scenario_train train;
     bool is_program;
     ls_scenario_tensor *tensors;
     int tensor_count;
@@ -394,8 +407,10 @@ bool ls_scenario_plants(const ls_scenario *scenario);
 const char *ls_scenario_start_stage(const ls_scenario *scenario);
 // Where a step, table, feature, ... stands, as "FILE:LINE". Borrowed from the scenario's arena.
 const char *ls_scenario_where(const ls_scenario *scenario, const ls_node *node);
-// What of `steps:` no module runs yet, in words; NULL: all is run. Borrowed, static.
-const char *ls_scenario_not_run(const ls_scenario *scenario);
+// Whether a step goes as far as `stage`.
+bool ls_scenario_runs(const ls_scenario *scenario, ls_scenario_stage stage);
+// The optimizer of a table, where the scenario updates its weights.
+const ls_optimizer *ls_scenario_optimizer_of(const ls_scenario *scenario, int table);
 
 #ifdef __cplusplus
 }

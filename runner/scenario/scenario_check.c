@@ -205,11 +205,12 @@ static void order_features(ls_reader *reader, ls_scenario *scenario, const ls_fe
 // Lists given one by one must match the batch: `rows` lists, or as many numbers as there are bags.
 static void check_values(ls_reader *reader, const ls_scenario *scenario,
                          const ls_generator *generator, const char *what) {
-    if (generator->kind == LS_GENERATOR_VALUES && generator->row_counts.count > 0 &&
-        generator->row_counts.count != scenario->ranks && scenario->ranks > 0) {
-        ls_check__error(reader, ls_node_mark(&generator->node, "values"), NULL, NULL,
-                        "%s: %d lists for %d ranks", what, generator->row_counts.count,
-                        scenario->ranks);
+    int lists = generator->row_counts.count, steps = scenario->train.steps;
+    if (generator->kind == LS_GENERATOR_VALUES && lists > 0 && lists != scenario->ranks &&
+        lists != (int64_t)scenario->ranks * steps && scenario->ranks > 0) {
+        ls_check__error(reader, ls_node_mark(&generator->node, "values"),
+                        steps > 1 ? "a list for each rank, or for each step and rank" : NULL, NULL,
+                        "%s: %d lists for %d ranks", what, lists, scenario->ranks);
     }
 }
 
@@ -221,19 +222,24 @@ static void check_lengths(ls_reader *reader, const ls_scenario *scenario,
         lengths->ints == NULL) {
         return;
     }
-    int64_t bags = ls_check__sum(batch);
-    if (lengths->value_count != bags) {
+    int64_t bags = ls_check__sum(batch), steps = scenario->train.steps;
+    bool stepped = bags <= INT64_MAX / steps && lengths->value_count == bags * steps;
+    if (lengths->value_count != bags && !stepped) {
         ls_check__error(reader, ls_node_mark(&lengths->node, "values"), NULL, NULL,
                         "lengths: %" PRId64 " for a batch of %" PRId64 " in all",
                         lengths->value_count, bags);
         return;
     }
-    for (int r = 0; r < lengths->row_counts.count && r < batch->count; r++) {
-        if (lengths->row_counts.at[r] != batch->at[r] && ls_read__going(reader)) {
-            ls_check__error(reader, ls_check__element(&lengths->row_counts, r), NULL, NULL,
+    for (int i = 0; i < lengths->row_counts.count; i++) {
+        int rank = i % batch->count;
+        if (lengths->row_counts.at[i] != batch->at[rank] && ls_read__going(reader)) {
+            ls_check__error(reader, ls_check__element(&lengths->row_counts, i), NULL, NULL,
                             "lengths: %" PRId64 " for the batch of %" PRId64 " of rank %d",
-                            lengths->row_counts.at[r], batch->at[r], r);
+                            lengths->row_counts.at[i], batch->at[rank], rank);
         }
+    }
+    if (steps > 1) {
+        return;  // which steps the ids are of is the files' check to find
     }
     ls_int_list all = {.at = lengths->ints, .count = (int)lengths->value_count};
     int64_t ids = ls_check__sum(&all);
@@ -344,33 +350,6 @@ static void check_inputs(ls_reader *reader, ls_scenario *scenario) {
 }
 
 // ---- The rest -----------------------------------------------------------------------------------
-static void check_stages(ls_reader *reader, ls_scenario *scenario) {
-    ls_mark mark = ls_node_mark(&scenario->node, "steps");
-    static const ls_scenario_stage forward[] = {LS_STAGE_FORWARD};
-    if (!ls_node_has(&scenario->node, "steps")) {
-        scenario->stages = forward;
-        scenario->stage_count = 1;
-    }
-    bool updates = false;
-    ls_scenario_stage before = LS_STAGE_UPDATE;
-    for (int i = 0; i < scenario->stage_count; i++) {
-        ls_scenario_stage stage = scenario->stages[i];
-        bool starts = stage == LS_STAGE_FORWARD;
-        if (!starts && (i == 0 || (int)before != (int)stage - 1)) {
-            ls_check__error(reader, mark, "forward, then backward, then update", NULL,
-                            "steps: %s without %s before it",
-                            stage == LS_STAGE_UPDATE ? "update" : "backward",
-                            stage == LS_STAGE_UPDATE ? "backward" : "forward");
-        }
-        updates = updates || stage == LS_STAGE_UPDATE;
-        before = stage;
-    }
-    if (updates && !ls_node_has(&scenario->node, "optimizer")) {
-        ls_check__error(reader, mark, "optimizer: {type: sgd, lr: 0.1}, for example", NULL,
-                        "steps: update without an optimizer");
-    }
-}
-
 static void check_form(ls_reader *reader, ls_scenario *scenario) {
     bool tables = ls_node_has(&scenario->node, "tables");
     if (tables && scenario->is_program) {
@@ -383,7 +362,8 @@ static void check_form(ls_reader *reader, ls_scenario *scenario) {
         ls_check__error(reader, ls_node_mark(&scenario->node, "tables"), "at least one table", NULL,
                         "tables: none");
     }
-    static const char *const of_tables[] = {"inputs", "steps", "optimizer", "torchrec_quirks"};
+    static const char *const of_tables[] = {"inputs", "steps", "optimizer", "train",
+                                            "torchrec_quirks"};
     for (size_t i = 0; i < sizeof of_tables / sizeof *of_tables && !tables; i++) {
         if (scenario->is_program && ls_node_has(&scenario->node, of_tables[i])) {
             ls_check__error(reader, ls_node_mark(&scenario->node, of_tables[i]), NULL, NULL,
@@ -416,7 +396,7 @@ void ls_scenario__check(ls_reader *reader, ls_scenario *scenario) {
     if (ls_node_has(&scenario->node, "tables")) {
         check_tables(reader, scenario);
         check_inputs(reader, scenario);
-        check_stages(reader, scenario);
+        ls_check__training(reader, scenario);
     }
     if (scenario->is_program) {
         ls_scenario__check_program(reader, scenario);

@@ -430,15 +430,3 @@ void ls_scenario_free(ls_scenario *scenario) {
         ls_arena_free(scenario->arena);
     }
 }
-
-const char *ls_scenario_not_run(const ls_scenario *scenario) {
-    const char *what = NULL;
-    for (int i = 0; i < scenario->stage_count; i++) {
-        if (scenario->stages[i] == LS_STAGE_BACKWARD) {
-            what = what == NULL ? "backward" : what;
-        } else if (scenario->stages[i] == LS_STAGE_UPDATE) {
-            what = "backward, update";  // an update has a backward before it
-        }
-    }
-    return what;
-}

@@ -25,6 +25,10 @@ static void names(ls_text *out, const ls_schema_names *list) {
 // " from 1 to 10", leaving out ends that are no limit.
 static void range(ls_text *out, const ls_schema_field *field) {
     bool low = field->min > -(INT64_C(1) << 53);
+    if ((field->flags & LS_FIELD_POSITIVE) != 0) {
+        ls_text_printf(out, " above %" PRId64 ", at most %" PRId64, field->min, field->max);
+        return;
+    }
     bool high = field->max < INT64_C(1) << 53;
     if (low) {
         ls_text_printf(out, " from %" PRId64, field->min);

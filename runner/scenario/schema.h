@@ -90,11 +90,14 @@ typedef struct ls_schema_record {
     size_t name_offset;  // of the member for the name, where LS_FIELD_RECORD_MAP uses it
 } ls_schema_record;
 
-// The records that both parts of the table name.
-extern const ls_schema_record ls_schema__numbers;  // schema_table.c
-extern const ls_schema_record ls_schema__program;  // schema_program.c
-// Makes the records of the collectives, whose fields follow from their descriptors.
+// The records that several parts of the table name.
+extern const ls_schema_record ls_schema__numbers;    // schema_table.c
+extern const ls_schema_record ls_schema__program;    // schema_program.c
+extern const ls_schema_record ls_schema__optimizer;  // schema_training.c
+extern const ls_schema_record ls_schema__train;
+// Makes what follows from other tables: the records of the collectives, the names of optimizers.
 void ls_schema__make(void);
+void ls_schema__make_training(void);  // called by it
 
 // The record of a whole scenario.
 const ls_schema_record *ls_schema_root(void);

@@ -5,7 +5,8 @@
 
 static void limits(ls_json *json, const ls_schema_field *field) {
     if (field->min > -(INT64_C(1) << 53)) {
-        ls_json_member_int(json, "minimum", field->min);
+        bool above = (field->flags & LS_FIELD_POSITIVE) != 0;
+        ls_json_member_int(json, above ? "exclusiveMinimum" : "minimum", field->min);
     }
     if (field->max < INT64_C(1) << 53) {
         ls_json_member_int(json, "maximum", field->max);

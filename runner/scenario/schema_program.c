@@ -378,7 +378,8 @@ static unsigned taken_by(const ls_collective *collective) {
            (blocks && collective->on_tensors ? DIM : 0u) | (collective->replicates ? REPLICA : 0u);
 }
 
-static void make_collectives(void) {
+static void make(void) {
+    ls_schema__make_training();
     for (int kind = 0; kind < LS_COLLECTIVE_COUNT; kind++) {
         const ls_collective *collective = ls_collective_of((ls_kind)kind);
         unsigned of = taken_by(collective);
@@ -401,7 +402,7 @@ static void make_collectives(void) {
 
 void ls_schema__make(void) {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
-    (void)pthread_once(&once, make_collectives);
+    (void)pthread_once(&once, make);
 }
 
 const char *ls_step_kind_name(ls_step_kind kind) {

@@ -12,7 +12,6 @@
 #define SHARDING_NAME(name, text, ...) {text, name},
 static const ls_schema_name sharding_names[] = {LS_SHARDING_MAP(SHARDING_NAME)};
 #define NAME_2(name, text) {text, name},
-static const ls_schema_name optimizer_names[] = {LS_OPTIMIZER_MAP(NAME_2)};
 static const ls_schema_name fault_names[] = {LS_FAULT_MAP(NAME_2)};
 #define FINDING_NAME(id, name, ...) {name, id},
 static const ls_schema_name finding_names[] = {LS_FINDING_MAP(FINDING_NAME)};
@@ -209,6 +208,16 @@ static const ls_schema_field table_fields[] = {
     {.key = "padding_id", .type = LS_FIELD_INT, MEMBER(padding_id), .min = 0,
      .max = LS_SCENARIO_ROWS_MAX, .fallback = "-1", .otherwise = "none",
      .doc = "An id that counts for nothing and gets no gradient.", .example = "padding_id: 0"},
+    {.key = "max_norm", .type = LS_FIELD_REAL, .flags = LS_FIELD_POSITIVE, MEMBER(max_norm),
+     .min = 0, .max = 1000000, .otherwise = "none",
+     .doc = "Before each lookup, rows that it needs whose norm is larger are scaled down to this.",
+     .example = "max_norm: 1"},
+    {.key = "norm_type", .type = LS_FIELD_REAL, .flags = LS_FIELD_POSITIVE, MEMBER(norm_type),
+     .min = 0, .max = 1000, .fallback = "2", .doc = "The p of the norm that max_norm is held to.",
+     .example = "norm_type: 1"},
+    {.key = "optimizer", .type = LS_FIELD_RECORD, MEMBER(optimizer),
+     .record = &ls_schema__optimizer, .otherwise = "the scenario's",
+     .doc = "The optimizer of this table.", .example = "optimizer: {type: adam, lr: 0.001}"},
     {.key = "sharding", .type = LS_FIELD_RECORD, MEMBER(sharding), .record = &sharding_record,
      .otherwise = "the planner chooses and places", .doc = "Which rank holds which block.",
      .example = "sharding: {type: table_wise, ranks: 1}"},
@@ -275,32 +284,6 @@ static const ls_schema_record input_record = {
     .field_count = COUNT(input_fields), .size = sizeof(S), .has_node = true};
 #undef S
 
-#define S ls_scenario_optimizer
-static const ls_schema_field optimizer_fields[] = {
-    {.key = "type", .type = LS_FIELD_ENUM, .flags = LS_FIELD_REQUIRED, MEMBER(type),
-     .names = NAMES(optimizer_names), .doc = "The rule.", .example = "type: rowwise_adagrad"},
-    {.key = "lr", .type = LS_FIELD_REAL, MEMBER(lr), .min = 0, .max = 1000000, .fallback = "0.01",
-     .doc = "Learning rate.", .example = "lr: 0.02"},
-    {.key = "eps", .type = LS_FIELD_REAL, MEMBER(eps), .min = 0, .max = 1000000,
-     .fallback = "1e-8", .doc = "Added to a denominator.", .example = "eps: 0.002"},
-    {.key = "momentum", .type = LS_FIELD_REAL, MEMBER(momentum), .min = 0, .max = 1,
-     .fallback = "0", .doc = "Momentum (sgd).", .example = "momentum: 0.9"},
-    {.key = "weight_decay", .type = LS_FIELD_REAL, MEMBER(weight_decay), .min = 0, .max = 1000000,
-     .fallback = "0", .doc = "Weight decay.", .example = "weight_decay: 0.01"},
-    {.key = "beta1", .type = LS_FIELD_REAL, MEMBER(beta1), .min = 0, .max = 1, .fallback = "0.9",
-     .doc = "Decay of the first moment (adam).", .example = "beta1: 0.9"},
-    {.key = "beta2", .type = LS_FIELD_REAL, MEMBER(beta2), .min = 0, .max = 1, .fallback = "0.999",
-     .doc = "Decay of the second moment (adam).", .example = "beta2: 0.999"},
-    {.key = "initial_accumulator", .type = LS_FIELD_REAL, MEMBER(initial_accumulator), .min = 0,
-     .max = 1000000, .fallback = "0", .doc = "Where adagrad's sums start.",
-     .example = "initial_accumulator: 0.1"},
-};
-static const ls_schema_record optimizer_record = {
-    .name = "optimizer", .doc = "How the gradients change the weights.",
-    .fields = optimizer_fields, .field_count = COUNT(optimizer_fields), .size = sizeof(S),
-    .has_node = true};
-#undef S
-
 // ---- Checks, faults, expectations ---------------------------------------------------------------
 #define S ls_scenario_reference
 static const ls_schema_field reference_fields[] = {
@@ -357,7 +340,9 @@ static const ls_schema_field fault_fields[] = {
      .max = INT64_C(1) << 50, .fallback = "0",
      .doc = "bit_flip: the bit of the buffer; allocation: which one, from 1; wrong_count and "
             "wrong_split: by how much (0: one more); a call that moves what counts of its own say "
-            "has no wrong_count.",
+            "has no wrong_count; those of training (gradient_divided_twice, "
+            "duplicate_counted_once, state_of_another_shard, early_update, stale_rows): in which "
+            "step, from 0.",
      .example = "index: 30"},
 };
 static const ls_schema_record fault_record = {
@@ -450,12 +435,16 @@ static const ls_schema_field root_fields[] = {
      .example = "inputs: {batch: 8}"},
     {.key = "steps", .type = LS_FIELD_STAGES, MEMBER(stages), AUX(stage_count),
      .names = NAMES(stage_names), .otherwise = "[forward]",
-     .doc = "What a training step does, in order. Plans cost all; a run does the forward pass, and "
-            "reports the others as not run.",
+     .doc = "What a training step does: the forward pass alone, with its backward, or with both "
+            "and the update of the weights.",
      .example = "steps: [forward, backward, update]"},
-    {.key = "optimizer", .type = LS_FIELD_RECORD, MEMBER(optimizer), .record = &optimizer_record,
-     .otherwise = "required with update", .doc = "The optimizer of the update step.",
+    {.key = "optimizer", .type = LS_FIELD_RECORD, MEMBER(optimizer),
+     .record = &ls_schema__optimizer, .otherwise = "required with update",
+     .doc = "The optimizer of the tables that name none of their own.",
      .example = "optimizer: {type: sgd, lr: 0.5}"},
+    {.key = "train", .type = LS_FIELD_RECORD, MEMBER(train), .record = &ls_schema__train,
+     .otherwise = "one step", .doc = "How many training steps there are, and with what gradients.",
+     .example = "train: {steps: 3, clip_norm: 1}"},
     {.key = "program", .type = LS_FIELD_INLINE, .flags = LS_FIELD_HIDDEN_BOOL, AUX(is_program),
      .record = &ls_schema__program, .otherwise = "none: tables",
      .doc = "Tensors and operations on them, instead of tables.",

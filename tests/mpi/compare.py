@@ -35,9 +35,7 @@ UNSEEN |= {"inf_enters_at_one_rank": "value.inf_first", "nan_enters_at_one_rank"
           "gradient_overflow_in_f16": "value.inf_first",
           "weights_drift_apart_declared": "replica.diverged",
           # Found by comparing the tensors of all ranks.
-          "replica_changed_by_one_rank": "replica.diverged",
-          # And a scenario that asks for more than is run.
-          "mixed_four": "not run: backward, update"}
+          "replica_changed_by_one_rank": "replica.diverged"}
 
 
 def check(report, command, real, cases, unseen=()):

@@ -21,7 +21,9 @@ TWINS = {"id_out_of_range": "id_clamped", "tail_rows_forgotten": "tail_rows_held
 BY_RESULT = ("tail_rows_forgotten", "gradient_divided_by_world_twice",
              "mean_pooling_divided_twice", "embedding_id_of_another_row",
              "embedding_weight_flipped", "embedding_partial_flipped", "embedding_output_flipped",
-             "scaled_twice_on_one_rank", "redistribute_flipped")
+             "scaled_twice_on_one_rank", "redistribute_flipped",
+             "training_gradient_divided_twice", "training_duplicate_counted_once",
+             "training_state_of_another_shard", "training_early_update", "training_stale_rows")
 # Which of the two is complete last, and so where it is seen, depends on the schedule.
 NO_LINE = ("cross_communicator_on_luck",)
 failures = []

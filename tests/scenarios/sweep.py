@@ -31,6 +31,8 @@ FAMILIES = {
     "intro_tutorial": ["row_wise_weighted", "two_ranks", "one_rank"],
     "nccl_sweep": ["movement_three", "forced_four"],
     "planned": ["mixed_four"],
+    "training": ["column_wise_adagrad", "row_wise_rowwise_adagrad", "clip_norm", "max_norm",
+                 "data_parallel_adamw", "sequence_sgd", "hosts_partial_rowwise_adam"],
     "torch_results": ["sum_padding_row_wise", "sequence_row_wise", "weighted_column_wise",
                       "mean_table_wise", "max_data_parallel"],
     "tensors": ["steps"],

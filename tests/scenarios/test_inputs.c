@@ -95,7 +95,7 @@ static ls_keyed_jagged *batch_of(int seed, int rank) {
     (void)snprintf(text, sizeof text, BATCHES, seed);
     ls_scenario *scenario = parse(text);
     ls_keyed_jagged *jagged = NULL;
-    cr_assert(ls_inputs_jagged(&jagged, scenario, rank) == LS_OK, "%s", ls_error_last()->text);
+    cr_assert(ls_inputs_jagged(&jagged, scenario, 0, rank) == LS_OK, "%s", ls_error_last()->text);
     ls_scenario_free(scenario);
     return jagged;
 }

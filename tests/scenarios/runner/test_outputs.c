@@ -138,7 +138,7 @@ static const ls_stage_result *stage_of(const fixture *f, const char *stage,
 // Judges what was spoilt by the oracle, or (real) as a real run's beside the run.
 static const ls_stage_result *judge(fixture *f, const spoil *how, bool real, const char *stage,
                                     const ls_divergence_place **place) {
-    const ls_expectation expectation = {.oracle = f->oracle->oracle};
+    const ls_expectation expectation = {.oracle = f->oracle};
     ls_stages *other = spoilt(f->run, how);
     f->comparison =
         (ls_comparison){.arena = f->arena, .main = real ? LS_JUDGE_REAL : LS_JUDGE_ORACLE};
@@ -230,8 +230,8 @@ Test(outputs, the_sample_is_known) {
         const char *why = NULL;
         const ls_scenario_expect expect = {
             .has_class = true, .class_ = LS_CLASS_WRONG, .sample = sample};
-        cr_expect(ls_expect_divergence(&why, &f.comparison, fails, &expect, f.oracle->oracle,
-                                       f.arena) == (sample == 1),
+        cr_expect(ls_expect_divergence(&why, &f.comparison, fails, &expect, f.oracle, f.arena) ==
+                      (sample == 1),
                   "sample %d", sample);
     }
     ls_stages_free(other);
@@ -276,7 +276,7 @@ Test(outputs, moved_rows_keep_their_bits) {
     cr_assert(rows->count > 0 && ((float *)rows->data)[1] == 0);
     ls_stages *real = spoilt(f.run, &(spoil){DROPPED, "", 0, NONE, NONE});
     ((float *)array_of(real, "output_dist/rows/rows/values", 1)->data)[1] = -0.0f;
-    const ls_expectation expectation = {.oracle = f.oracle->oracle};
+    const ls_expectation expectation = {.oracle = f.oracle};
     f.comparison = (ls_comparison){.arena = f.arena, .main = LS_JUDGE_REAL};
     cr_assert(ls_compare_runs(&f.comparison, f.run, real, &expectation, "a", "b") == LS_OK);
     const ls_divergence_place *place = NULL;

@@ -1,0 +1,168 @@
+// Compares stage outputs with the oracle of their step; and what this shares with compare.c.
+#include <string.h>
+
+#include "runner/compare/compare.h"
+
+static ls_class worse(ls_class a, ls_class b) {
+    return a > b ? a : b;
+}
+
+// Notes a wrong output of a stage; the first one's explanation is kept. Frees the text.
+void ls_comparison__note_wrong(ls_comparison *comparison, ls_stage_result *stage, ls_text *text) {
+    if (stage->divergence == NULL || stage->class_ < LS_CLASS_WRONG) {
+        stage->divergence = ls_result_text(comparison->arena, text);
+    }
+    ls_text_free(text);
+    stage->class_ = worse(stage->class_, LS_CLASS_WRONG);
+}
+
+// An output that one side lacks; of: its stage, table, feature, field and rank.
+int ls_comparison__note_absent(ls_comparison *comparison, ls_stage_result *stage,
+                               const ls_stage_output *of, ls_text *text) {
+    char key[LS_STAGE_KEY_MAX];
+    ls_comparison__note_wrong(comparison, stage, text);
+    LS_TRY(ls_stage_key(key, sizeof key, of));
+    ls_divergence_place place = {
+        .class_ = LS_CLASS_WRONG,
+        .key = ls_arena_strdup(comparison->arena, key),
+        .table = of->table != NULL ? ls_arena_strdup(comparison->arena, of->table) : NULL,
+        .feature = of->feature != NULL ? ls_arena_strdup(comparison->arena, of->feature) : NULL,
+        .rank = of->rank,
+    };
+    if (place.key == NULL) {
+        return LS_ERR_MEMORY;
+    }
+    ls_comparison__place(comparison, stage, &place);
+    return LS_OK;
+}
+
+ls_stage_output ls_comparison__output_of(const ls_stage_entry *entry, int rank) {
+    const ls_stage_array *array = &entry->ranks[rank];
+    return (ls_stage_output){
+        .stage = entry->stage,
+        .table = entry->table,
+        .feature = entry->feature,
+        .field = entry->field,
+        .rank = rank,
+        .dtype = entry->dtype,
+        .shape = array->shape,
+        .data = array->data,
+        .reduces = entry->reduces,
+    };
+}
+
+// The oracle of an output's step, and the output as that calls it.
+const ls_oracle *ls_comparison__oracle_of(ls_stage_output *output,
+                                          const ls_scenario_oracle *oracle) {
+    return ls_execute_oracle_of(oracle, &output->stage);
+}
+
+// ---- Against the oracle -------------------------------------------------------------------------
+// "step 2: ", where the stage's name in the run says more than what the oracle calls it.
+static void put_step(ls_text *text, const char *stage, const char *of_step) {
+    if (stage != of_step) {
+        ls_text_printf(text, "step %.*s: ", (int)(of_step - stage) - 5, stage + 4);
+    }
+}
+
+static int judge_output(ls_comparison *comparison, ls_stage_result *stage,
+                        const ls_stage_entry *entry, int rank, const ls_scenario_oracle *oracle) {
+    const ls_stage_output of_rank = ls_comparison__output_of(entry, rank), *output = &of_rank;
+    ls_stage_output of_step = of_rank;
+    const ls_oracle *judge = ls_comparison__oracle_of(&of_step, oracle);
+    ls_judgement judgement;
+    int status = ls_oracle_judge(judge, &of_step, &judgement);
+    ls_text text = {0};
+    put_step(&text, entry->stage, of_step.stage);
+    if (status == LS_ERR_NOT_FOUND) {
+        ls_text_puts(&text, ls_error_last()->text);
+        return ls_comparison__note_absent(comparison, stage, output, &text);
+    }
+    LS_TRY(status);
+    ls_stage_result_compared(stage, judgement.elements);
+    stage->differing += judgement.differing;
+    if (judgement.max_ulps > stage->max_ulps) {
+        stage->max_ulps = judgement.max_ulps;
+    }
+    if (judgement.bound_ratio > stage->bound_ratio) {
+        stage->bound_ratio = judgement.bound_ratio;
+    }
+    ls_divergence_place place = {
+        .key = entry->key,
+        .table = entry->table,
+        .feature = entry->feature,
+        .entry = entry,
+        .dtype = entry->dtype,
+        .rank = output->rank,
+        .element = judgement.first_differing,
+        .count = entry->ranks[output->rank].count,
+        .ours = output->data,
+    };
+    if (judgement.wrong > 0) {
+        ls_text_puts(&text, judgement.text);
+        ls_comparison__note_wrong(comparison, stage, &text);
+        place.class_ = LS_CLASS_WRONG;
+        place.element = judgement.first_wrong;
+    } else if (judgement.by_design > 0) {
+        if (stage->class_ < LS_CLASS_BY_DESIGN) {
+            ls_text_puts(&text, judgement.text);
+            stage->class_ = LS_CLASS_BY_DESIGN;
+            stage->divergence = ls_result_text(comparison->arena, &text);
+        }
+        place.class_ = LS_CLASS_BY_DESIGN;
+        place.element = judgement.first_by_design;
+    } else if (judgement.differing > 0) {
+        stage->class_ = worse(stage->class_, LS_CLASS_WITHIN_BOUND);
+        place.class_ = LS_CLASS_WITHIN_BOUND;
+    }
+    ls_text_free(&text);
+    ls_comparison__place(comparison, stage, &place);
+    return LS_OK;
+}
+
+// Outputs that the oracle knows and the run did not give.
+static int note_missing(ls_comparison *comparison, const ls_stages *run,
+                        const ls_scenario_oracle *oracles, int step) {
+    const ls_oracle *oracle = ls_execute_oracle_step(oracles, step);
+    size_t count = ls_oracle_output_count(oracle);
+    for (size_t i = 0; i < count; i++) {
+        ls_stage_output output;
+        LS_TRY(ls_oracle_output(oracle, i, &output));
+        char key[LS_STAGE_KEY_MAX], name[LS_STAGE_KEY_MAX];
+        ls_execute_stage_name(name, ls_execute_oracle_scenario(oracles), step, output.stage);
+        output.stage = name;
+        LS_TRY(ls_stage_key(key, sizeof key, &output));
+        const ls_stage_entry *entry = ls_stages_find(run, key);
+        if (entry != NULL && entry->ranks[output.rank].present) {
+            continue;
+        }
+        ls_stage_result *stage = ls_comparison__stage(comparison, LS_JUDGE_ORACLE, 0, output.stage);
+        if (stage == NULL) {
+            return LS_ERR_MEMORY;
+        }
+        ls_text text = {0};
+        ls_text_printf(&text, "rank %d gives no %s", output.rank, key);
+        LS_TRY(ls_comparison__note_absent(comparison, stage, &output, &text));
+    }
+    return LS_OK;
+}
+
+int ls_comparison__oracle(ls_comparison *comparison, const ls_stages *run,
+                          const ls_scenario_oracle *oracle) {
+    for (int i = 0; i < ls_stages_count(run); i++) {
+        const ls_stage_entry *entry = ls_stages_at(run, i);
+        ls_stage_result *stage = ls_comparison__stage(comparison, LS_JUDGE_ORACLE, 0, entry->stage);
+        if (stage == NULL) {
+            return LS_ERR_MEMORY;
+        }
+        for (int rank = 0; rank < ls_stages_ranks(run); rank++) {
+            if (entry->ranks[rank].present) {
+                LS_TRY(judge_output(comparison, stage, entry, rank, oracle));
+            }
+        }
+    }
+    for (int step = 0; step < ls_execute_oracle_steps(oracle); step++) {
+        LS_TRY(note_missing(comparison, run, oracle, step));
+    }
+    return LS_OK;
+}

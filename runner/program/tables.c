@@ -1,0 +1,123 @@
+// A scenario's tables, their plan and training, and what each step feeds in. See tables.h.
+#include "runner/program/tables.h"
+
+#include <string.h>
+
+#include "runner/plan/scenario_plan.h"
+#include "runner/scenario/inputs.h"
+
+static ls_table table_of(const ls_scenario *scenario, const ls_scenario_table *table) {
+    return (ls_table){
+        .name = table->name,
+        .rows = table->rows,
+        .dim = table->dim,
+        .dtype = table->dtype,
+        .pooling = table->pooling,
+        .features = table->features.at,
+        .feature_count = table->features.count,
+        .weighted = scenario->inputs.weighted &&
+                    (table->pooling == LS_POOL_SUM || table->pooling == LS_POOL_MEAN),
+        .has_padding_id = table->padding_id >= 0,
+        .padding_id = table->padding_id,
+        .mean_divisor = table->mean_divisor,
+        .max_norm = table->max_norm,
+        .norm_type = table->norm_type,
+    };
+}
+
+int ls_tables__make(ls_tables *out, const ls_scenario *scenario, const ls_plan *plan,
+                    ls_arena *arena) {
+    size_t count = (size_t)scenario->table_count;
+    ls_optimizer *optimizers = ls_arena_alloc(arena, count, sizeof *optimizers);
+    *out = (ls_tables){.scenario = scenario};
+    out->tables = ls_arena_alloc(arena, count, sizeof *out->tables);
+    if (out->tables == NULL || optimizers == NULL) {
+        return LS_ERR_MEMORY;
+    }
+    bool updates = ls_scenario_runs(scenario, LS_STAGE_UPDATE);
+    for (int t = 0; t < scenario->table_count; t++) {
+        out->tables[t] = table_of(scenario, &scenario->tables[t]);
+        // Without an update none is asked for, and the one without a state will do.
+        optimizers[t] = updates ? *ls_scenario_optimizer_of(scenario, t)
+                                : ls_optimizer_default(LS_OPTIMIZER_SGD, LS_OPTIMIZER_FUSED);
+    }
+    out->training = (ls_training){.optimizers = optimizers,
+                                  .division = scenario->train.gradient_division,
+                                  .clip_norm = scenario->train.clip_norm};
+    if (plan != NULL) {
+        out->plan = *plan;
+        return LS_OK;
+    }
+    return ls_scenario_plan(&out->plan, scenario, arena);
+}
+
+// ---- What a step is fed -------------------------------------------------------------------------
+static int make_inputs(ls_tables_feed *out, const ls_scenario *scenario, int step, const int *ranks,
+                       int count) {
+    out->inputs = ls_arena_alloc(out->arena, (size_t)count, sizeof *out->inputs);
+    if (out->inputs == NULL) {
+        return LS_ERR_MEMORY;
+    }
+    for (int i = 0; i < count; i++) {
+        ls_keyed_jagged *input = NULL;
+        LS_TRY(ls_inputs_jagged(&input, scenario, step, ranks != NULL ? ranks[i] : i));
+        out->inputs[i] = input;
+        out->rank_count += 1;
+    }
+    return LS_OK;
+}
+
+// The gradient of the output of a feature, of the output's shape and type.
+static int make_gradient(const void **out, const ls_scenario *scenario, int step,
+                         const ls_keyed_jagged *input, int feature, ls_arena *arena) {
+    const ls_scenario_table *table = &scenario->tables[scenario->inputs.features[feature].table];
+    bool sequence = table->pooling == LS_POOL_NONE;
+    ls_dtype dtype = sequence || table->dtype == LS_F64 ? table->dtype : LS_F32;
+    ls_jagged bags = ls_keyed_jagged_feature(input, feature);
+    int64_t rows = sequence ? bags.offsets[bags.batch] - bags.offsets[0] : bags.batch;
+    size_t elements = 0;
+    LS_TRY(ls_size_mul(&elements, (size_t)rows, (size_t)table->dim));
+    void *gradient = ls_arena_alloc(arena, elements > 0 ? elements : 1, ls_dtype_bytes(dtype));
+    if (gradient == NULL) {
+        return LS_ERR_MEMORY;
+    }
+    *out = gradient;
+    return ls_inputs_gradient(gradient, scenario, step, input->rank, feature, dtype, elements);
+}
+
+static int make_gradients(ls_tables_feed *out, const ls_scenario *scenario, int step) {
+    size_t features = (size_t)scenario->inputs.feature_count;
+    out->gradients = ls_arena_alloc(out->arena, (size_t)out->rank_count, sizeof *out->gradients);
+    if (out->gradients == NULL) {
+        return LS_ERR_MEMORY;
+    }
+    for (int i = 0; i < out->rank_count; i++) {
+        const void **of_rank = ls_arena_alloc(out->arena, features, sizeof *of_rank);
+        if (of_rank == NULL) {
+            return LS_ERR_MEMORY;
+        }
+        out->gradients[i] = of_rank;
+        for (int f = 0; f < (int)features; f++) {
+            LS_TRY(make_gradient(&of_rank[f], scenario, step, out->inputs[i], f, out->arena));
+        }
+    }
+    return LS_OK;
+}
+
+int ls_tables__feed(ls_tables_feed *out, const ls_tables *tables, int step, const int *ranks,
+                    int count) {
+    const ls_scenario *scenario = tables->scenario;
+    *out = (ls_tables_feed){0};
+    LS_TRY(ls_arena_create(&out->arena, NULL));
+    LS_TRY(make_inputs(out, scenario, step, ranks, count));
+    return ls_scenario_runs(scenario, LS_STAGE_BACKWARD) ? make_gradients(out, scenario, step)
+                                                         : LS_OK;
+}
+
+void ls_tables__feed_free(ls_tables_feed *feed) {
+    for (int i = 0; i < feed->rank_count; i++) {
+        ls_keyed_jagged_free((ls_keyed_jagged *)(uintptr_t)feed->inputs[i]);
+    }
+    ls_arena_free(feed->arena);
+    *feed = (ls_tables_feed){0};
+}

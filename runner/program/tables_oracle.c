@@ -1,0 +1,124 @@
+// The oracles of a scenario with tables: one for each training step, each of which begins with what
+// the one before it expects the update to leave. See execute.h.
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "embedding/oracle.h"
+#include "kernels/element.h"
+#include "runner/program/tables.h"
+#include "runner/scenario/inputs.h"
+
+struct ls_scenario_oracle {
+    ls_tables tables;
+    int step_count;
+    ls_tables_feed *feeds;  // [step_count]
+    ls_oracle **steps;      // [step_count]
+};
+
+static int oracle_row(void *arg, int table, int64_t row, double *out) {
+    const ls_scenario *scenario = arg;
+    const ls_scenario_table *of = &scenario->tables[table];
+    size_t bytes = ls_dtype_bytes(of->dtype);
+    void *values = NULL;
+    LS_TRY(ls_alloc(&values, NULL, (size_t)of->dim, bytes));
+    int status = ls_inputs_weights(values, scenario, table, row, 1, 0, of->dim);
+    for (int64_t i = 0; status == LS_OK && i < of->dim; i++) {
+        out[i] = ls_element_to_f64((const char *)values + (size_t)i * bytes, of->dtype);
+    }
+    ls_free(NULL, values, (size_t)of->dim, bytes);
+    return status;
+}
+
+static int make_step(ls_scenario_oracle *made, int step, ls_oracle_options *options) {
+    ls_tables_feed *feed = &made->feeds[step];
+    LS_TRY(ls_tables__feed(feed, &made->tables, step, NULL, made->tables.scenario->ranks));
+    options->inputs = feed->inputs;
+    options->gradients = feed->gradients;
+    options->training = feed->gradients != NULL ? &made->tables.training : NULL;
+    options->backward_only = !ls_scenario_runs(made->tables.scenario, LS_STAGE_UPDATE);
+    options->previous = step > 0 ? made->steps[step - 1] : NULL;
+    return ls_oracle_create(&made->steps[step], options);
+}
+
+static int make(ls_scenario_oracle *made, ls_arena *arena) {
+    const ls_scenario *scenario = made->tables.scenario;
+    size_t steps = (size_t)scenario->train.steps;
+    made->feeds = ls_arena_alloc(arena, steps, sizeof *made->feeds);
+    made->steps = ls_arena_alloc(arena, steps, sizeof *made->steps);
+    if (made->feeds == NULL || made->steps == NULL) {
+        return LS_ERR_MEMORY;
+    }
+    made->step_count = scenario->train.steps;
+    ls_oracle_options options = {
+        .tables = made->tables.tables,
+        .table_count = scenario->table_count,
+        .plan = &made->tables.plan,
+        .id_policy = scenario->inputs.ids_out_of_range,
+        .quirks = scenario->quirks,
+        .row = oracle_row,
+        .row_arg = (void *)(uintptr_t)scenario,
+    };
+    for (int step = 0; step < made->step_count; step++) {
+        LS_TRY(make_step(made, step, &options));
+    }
+    return LS_OK;
+}
+
+int ls_execute_oracle(ls_scenario_oracle **out, const ls_scenario *scenario, ls_arena *arena) {
+    *out = NULL;
+    ls_scenario_oracle *made = ls_arena_alloc(arena, 1, sizeof *made);
+    if (made == NULL) {
+        return LS_ERR_MEMORY;
+    }
+    LS_TRY(ls_tables__make(&made->tables, scenario, NULL, arena));
+    int status = make(made, arena);
+    if (status != LS_OK) {
+        ls_execute_oracle_free(made);
+        return status;
+    }
+    *out = made;
+    return LS_OK;
+}
+
+void ls_execute_oracle_free(ls_scenario_oracle *oracle) {
+    for (int step = oracle != NULL ? oracle->step_count : 0; step-- > 0;) {  // the last one first
+        ls_oracle_free(oracle->steps[step]);
+        ls_tables__feed_free(&oracle->feeds[step]);
+    }
+}
+
+const ls_scenario *ls_execute_oracle_scenario(const ls_scenario_oracle *oracle) {
+    return oracle->tables.scenario;
+}
+
+int ls_execute_oracle_steps(const ls_scenario_oracle *oracle) {
+    return oracle->step_count;
+}
+
+const ls_oracle *ls_execute_oracle_step(const ls_scenario_oracle *oracle, int step) {
+    LS_ASSERT(step >= 0 && step < oracle->step_count);
+    return oracle->steps[step];
+}
+
+void ls_execute_stage_name(char out[LS_STAGE_KEY_MAX], const ls_scenario *scenario, int step,
+                           const char *stage) {
+    if (scenario->train.steps > 1) {
+        (void)snprintf(out, LS_STAGE_KEY_MAX, "step%d.%s", step, stage);
+    } else {
+        (void)snprintf(out, LS_STAGE_KEY_MAX, "%s", stage);
+    }
+}
+
+const ls_oracle *ls_execute_oracle_of(const ls_scenario_oracle *oracle, const char **stage) {
+    char *end = NULL;
+    if (oracle->step_count == 1 || strncmp(*stage, "step", 4) != 0) {
+        return oracle->steps[0];
+    }
+    long step = strtol(*stage + 4, &end, 10);
+    if (end == *stage + 4 || *end != '.' || step < 0 || step >= oracle->step_count) {
+        return oracle->steps[0];
+    }
+    *stage = end + 1;
+    return oracle->steps[step];
+}

@@ -1,0 +1,142 @@
+// Checking what a scenario says of training for meaning: which stages a step has, what they need,
+// and what no optimizer or backward pass can do.
+#include <string.h>
+
+#include "runner/scenario/read.h"
+
+bool ls_scenario_runs(const ls_scenario *scenario, ls_scenario_stage stage) {
+    for (int i = 0; i < scenario->stage_count; i++) {
+        if (scenario->stages[i] == stage) {
+            return true;
+        }
+    }
+    return false;
+}
+
+const ls_optimizer *ls_scenario_optimizer_of(const ls_scenario *scenario, int table) {
+    LS_ASSERT(table >= 0 && table < scenario->table_count);
+    const ls_scenario_optimizer *own = &scenario->tables[table].optimizer;
+    return own->node.mark.line > 0 ? &own->rule : &scenario->optimizer.rule;
+}
+
+// A step has the stages in their order, each once.
+static void check_stages(ls_reader *reader, ls_scenario *scenario) {
+    static const ls_scenario_stage forward[] = {LS_STAGE_FORWARD};
+    ls_mark mark = ls_node_mark(&scenario->node, "steps");
+    if (!ls_node_has(&scenario->node, "steps")) {
+        scenario->stages = forward;
+        scenario->stage_count = 1;
+    }
+    for (int i = 0; i < scenario->stage_count; i++) {
+        if ((int)scenario->stages[i] != i) {
+            static const char *const names[] = {"forward", "backward", "update"};
+            int stage = (int)scenario->stages[i];
+            ls_check__error(reader, mark, "forward, then backward, then update, each once", NULL,
+                            stage > i ? "steps: %s without %s before it" : "steps: %s comes again",
+                            names[stage], stage > 0 ? names[stage - 1] : "");
+            return;
+        }
+    }
+}
+
+// ---- Optimizers ---------------------------------------------------------------------------------
+// What the file does not give is as the kind and form have it.
+static void settle(ls_scenario_optimizer *optimizer, uint64_t seed) {
+    static const struct {
+        const char *key;
+        size_t offset;
+    } keys[] = {
+        {"lr", offsetof(ls_optimizer, lr)},
+        {"eps", offsetof(ls_optimizer, eps)},
+        {"momentum", offsetof(ls_optimizer, momentum)},
+        {"beta1", offsetof(ls_optimizer, beta1)},
+        {"beta2", offsetof(ls_optimizer, beta2)},
+        {"eta", offsetof(ls_optimizer, eta)},
+        {"weight_decay", offsetof(ls_optimizer, weight_decay)},
+        {"initial_accumulator", offsetof(ls_optimizer, initial_accumulator)},
+    };
+    ls_optimizer *rule = &optimizer->rule;
+    ls_optimizer settled = ls_optimizer_default(rule->kind, rule->form);
+    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
+        if (ls_node_has(&optimizer->node, keys[i].key)) {
+            memcpy((char *)&settled + keys[i].offset, (char *)rule + keys[i].offset,
+                   sizeof(double));
+        }
+    }
+    settled.decay = ls_node_has(&optimizer->node, "weight_decay_mode")
+                        ? rule->decay
+                        : ls_optimizer_about(rule->kind)->decay[rule->form];
+    settled.stochastic_rounding = rule->stochastic_rounding;
+    settled.seed = seed;
+    *rule = settled;
+}
+
+static void check_optimizer(ls_reader *reader, uint64_t seed, ls_scenario_optimizer *optimizer) {
+    if (optimizer->node.mark.line == 0 || !ls_node_has(&optimizer->node, "type")) {
+        return;
+    }
+    settle(optimizer, seed);
+    if (ls_optimizer_check(&optimizer->rule) != LS_OK) {
+        ls_check__error(reader, optimizer->node.mark, NULL, NULL, "%s", ls_error_last()->text);
+    }
+}
+
+// ---- Tables -------------------------------------------------------------------------------------
+static void check_table(ls_reader *reader, const ls_scenario *scenario, int index) {
+    const ls_scenario_table *table = &scenario->tables[index];
+    bool backward = ls_scenario_runs(scenario, LS_STAGE_BACKWARD);
+    bool update = ls_scenario_runs(scenario, LS_STAGE_UPDATE);
+    bool own = table->optimizer.node.mark.line > 0;
+    if (backward && table->pooling == LS_POOL_MAX) {
+        ls_check__error(reader, ls_node_mark(&table->node, "pooling"), "sum, mean or none", NULL,
+                        "table %.60s: max has no backward pass", table->name);
+    }
+    if (ls_node_has(&table->node, "norm_type") && !ls_node_has(&table->node, "max_norm")) {
+        ls_check__error(reader, ls_node_mark(&table->node, "norm_type"), "max_norm: 1", NULL,
+                        "norm_type: the table has no max_norm");
+    }
+    if (update && !own && !ls_node_has(&scenario->node, "optimizer")) {
+        ls_check__error(reader, ls_node_mark(&scenario->node, "steps"),
+                        "optimizer: {type: sgd, lr: 0.1}, for example", NULL,
+                        "steps: update without an optimizer for table %.60s", table->name);
+        return;
+    }
+    bool rounds = update && ls_scenario_optimizer_of(scenario, index)->stochastic_rounding;
+    if (rounds && table->dtype != LS_F16 && table->dtype != LS_BF16) {
+        const ls_scenario_optimizer *of = own ? &table->optimizer : &scenario->optimizer;
+        ls_check__error(reader, ls_node_mark(&of->node, "stochastic_rounding"),
+                        "tables of f16 or bf16", NULL,
+                        "stochastic_rounding: table %.60s is of %s, whose weights are not rounded",
+                        table->name, ls_dtype_name(table->dtype));
+    }
+}
+
+// Keys of `train` that a step without the stage makes no use of.
+static void check_train(ls_reader *reader, const ls_scenario *scenario) {
+    static const struct {
+        const char *key, *expected;
+        ls_scenario_stage needs;
+    } keys[] = {
+        {"gradients", "steps: [forward, backward]", LS_STAGE_BACKWARD},
+        {"gradient_division", "steps: [forward, backward]", LS_STAGE_BACKWARD},
+        {"clip_norm", "steps: [forward, backward, update]", LS_STAGE_UPDATE},
+    };
+    const ls_scenario_train *train = &scenario->train;
+    for (size_t i = 0; i < sizeof keys / sizeof *keys && train->node.mark.line > 0; i++) {
+        if (ls_node_has(&train->node, keys[i].key) && !ls_scenario_runs(scenario, keys[i].needs)) {
+            ls_check__error(reader, ls_node_mark(&train->node, keys[i].key), keys[i].expected, NULL,
+                            "%s: the steps have no %s", keys[i].key,
+                            keys[i].needs == LS_STAGE_UPDATE ? "update" : "backward");
+        }
+    }
+}
+
+void ls_check__training(ls_reader *reader, ls_scenario *scenario) {
+    check_stages(reader, scenario);
+    check_optimizer(reader, scenario->seed, &scenario->optimizer);
+    for (int i = 0; i < scenario->table_count && ls_read__going(reader); i++) {
+        check_optimizer(reader, scenario->seed, &scenario->tables[i].optimizer);
+        check_table(reader, scenario, i);
+    }
+    check_train(reader, scenario);
+}
