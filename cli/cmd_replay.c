@@ -20,11 +20,16 @@
 static struct {
     cli_run_options run;
     const char *machine;
+    bool resharded;
 } given;
 
 static const cli_option options[] = {
     CLI_RUN_OPTIONS(given.run),
     CLI_MACHINE_OPTION(given.machine),
+    {.type = CLI_SWITCH,
+     .long_name = "resharded",
+     .value = &given.resharded,
+     .help = "Replay training also with the tables cut in other ways"},
     {.long_name = NULL},
 };
 
@@ -69,7 +74,9 @@ static int replay_folder(bool *recording, replay *to, const char *dir) {
     ls_text command = {0};
     ls_text_puts(&command, "lockstep replay");
     cli_reproduce_options(&command, &given.run);
+    ls_text_puts(&command, given.resharded ? " --resharded" : "");
     ls_run_options how = cli_run_options_of(&given.run, &command);
+    how.resharded = given.resharded;
     how.reproduce_of = dir;
     ls_run_options traced = how;  // a recording's own calls are traced
     traced.trace = to->trace;
@@ -227,8 +234,9 @@ const cli_command cli_cmd_replay = {
     .summary = "Repeat everything recorded in a directory in the simulator, and compare",
     .details =
         "Reads recordings made by 'lockstep record', results of NCCL collectives "
-        "(manifest.json and *.bin) and of torch (dtensor_*.json, embedding*.safetensors), also in "
-        "folders of DIR, each once however many links lead there. "
+        "(manifest.json and *.bin), of torch (dtensor_*.json, embedding*.safetensors) and of "
+        "TorchRec (trained collections), also in folders of DIR, each once however many links lead "
+        "there. "
         "What is not supported counts as skipped, never as passed; what cannot be read fails. "
         "The trace has the calls of recordings as they were recorded, and what reproduces others' "
         "results.",

@@ -25,6 +25,7 @@ typedef struct ls_run_options {
     bool allow_outside;         // paths in the scenarios of recordings may leave their folder
     struct ls_device *device;   // where the simulator's buffers lie; NULL: in ordinary memory
     bool skip_too_few_gpus;     // scenarios that need more GPUs than there are: skipped, not failed
+    bool resharded;             // replays others' training also with tables cut in other ways
     bool processes;             // NCCL: a process per rank, not a thread of one process
     struct ls_trace *trace;     // sees the simulated calls, see trace.h; NULL: none
     const char *reproduce;      // the command without the file, "lockstep compare --real mpi"

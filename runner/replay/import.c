@@ -18,7 +18,7 @@
 #define MANIFEST       "manifest.json"
 
 static const ls_importer *const importers[] = {&ls_importer_nccl, &ls_importer_torch,
-                                               &ls_importer_dtensor};
+                                               &ls_importer_dtensor, &ls_importer_torchrec};
 #define IMPORTER_COUNT (sizeof importers / sizeof *importers)
 
 typedef struct ls_importing {
@@ -140,7 +140,7 @@ static int parse(ls_scenario **out, const char *path, const ls_text *text) {
 }
 
 // Adds what a run came to: the stages that were compared with the other system's, and of the oracle
-// those that fail.
+// those that fail, or differ by design.
 static int add_stages(ls_import *import, const ls_import_run *run, const ls_case_result *of) {
     ls_case_result *to = import->state->result;
     size_t count = (size_t)(to->stage_count + of->stage_count) + 1;
@@ -152,16 +152,21 @@ static int add_stages(ls_import *import, const ls_import_run *run, const ls_case
         memcpy(stages, to->stages, (size_t)to->stage_count * sizeof *stages);
     }
     to->stages = stages;
+    int of_real = 0;
+    for (int i = 0; i < of->stage_count; i++) {
+        of_real += of->stages[i].judge == LS_JUDGE_REAL;
+    }
     for (int i = 0; i < of->stage_count; i++) {
         ls_stage_result stage = of->stages[i];
         if (stage.judge == LS_JUDGE_ORACLE &&
-            (stage.class_ == LS_CLASS_UNJUDGED || ls_class_passes(stage.class_))) {
+            (stage.class_ == LS_CLASS_UNJUDGED || ls_class_passes(stage.class_)) &&
+            stage.class_ != LS_CLASS_BY_DESIGN) {
             continue;
         }
         if (run->stage != NULL) {
-            stage.name = stage.judge == LS_JUDGE_REAL
-                             ? ls_arena_strdup(import->arena, run->stage)
-                             : ls_arena_printf(import->arena, "%s, %s", run->stage, stage.name);
+            bool alone = stage.judge == LS_JUDGE_REAL && of_real == 1;
+            stage.name = alone ? ls_arena_strdup(import->arena, run->stage)
+                               : ls_arena_printf(import->arena, "%s, %s", run->stage, stage.name);
         }
         if (stage.order == NULL && run->gave.order != NULL) {
             stage.order = ls_arena_strdup(import->arena, run->gave.order);
@@ -225,6 +230,7 @@ static int import_result(ls_importing *state, const ls_importer *importer, const
                         .arena = state->results->arena,
                         .list = strrchr(path, '/') + 1,
                         .index = index,
+                        .options = state->options,
                         .state = state};
     import.name = ls_arena_printf(import.arena, "%s[%zu]", import.list, index);
     result.pass = true;

@@ -25,6 +25,7 @@ typedef struct ls_import {
     ls_arena *arena;   // of the results: lives as long as the case
     const char *list;  // file name of what names it
     size_t index;      // there
+    const ls_run_options *options;
     // Set by the importer:
     const char *name;   // of the case
     const char *file;   // of the folder, that holds it; NULL: the list itself
@@ -69,5 +70,6 @@ int ls_import_file(const char **path, ls_import *import, const json_t *name);
 void ls_import_quote(ls_text *out, const char *text);
 
 extern const ls_importer ls_importer_nccl, ls_importer_torch, ls_importer_dtensor;
+extern const ls_importer ls_importer_torchrec;
 
 #endif

@@ -1,0 +1,76 @@
+// What the files that read TorchRec's results share: a trained collection as its file and the
+// manifest tell it, and how it is sharded when it is run again.
+#ifndef LS_RUNNER_REPLAY_IMPORT_TORCHREC_H
+#define LS_RUNNER_REPLAY_IMPORT_TORCHREC_H
+
+#include "formats/safetensors.h"
+#include "kernels/optimizer.h"
+#include "planner/plan.h"
+#include "runner/replay/import.h"
+
+#define LS_TORCHREC_NAME_BYTES 512  // of a tensor
+
+typedef struct ls_torchrec_table {
+    const char *name, *pooling;
+    ls_sharding sharding;
+    int64_t rows, dim;
+    const char **features;  // [feature_count]
+    int feature_count, first_feature;
+    // As TorchRec held it, by column, then row; data parallel: on every rank.
+    ls_plan_shard *shards;
+    int shard_count;
+} ls_torchrec_table;
+
+typedef struct ls_torchrec {
+    const ls_safetensors *file;
+    const char *name;  // of the file
+    ls_arena *arena;
+    bool *used;  // [tensors of the file] read by something
+    int world, steps;
+    ls_optimizer_kind optimizer;
+    double lr, eps;
+    bool weighted;
+    int64_t *batch;  // [world]
+    ls_torchrec_table *tables;
+    int table_count, feature_count;
+    int *order;     // [feature_count] the features as they stand in output and grad_output
+    int64_t width;  // of these
+} ls_torchrec;
+
+// How it is run again: as TorchRec ran it, or cut otherwise.
+typedef struct ls_torchrec_run {
+    const ls_torchrec *of;
+    int world;  // a rank more than there were has no samples
+    struct {
+        ls_sharding sharding;
+        ls_plan_shard *shards;  // as a plan lists them
+        int shard_count;
+    } * tables;        // [table_count]
+    bool no_division;  // the gradients that are fed are those of TorchRec, divided by its world
+} ls_torchrec_run;
+
+// *out: a tensor's data, in the arena; *count: its elements, and no other number; < 0: any.
+int ls_torchrec__tensor(void *out, int64_t *count, const ls_torchrec *c, const char *name,
+                        ls_dtype dtype);
+const ls_safetensor *ls_torchrec__find(const ls_torchrec *c, const char *name);
+// A keyed tensor of a step and rank, [batch, width], and where a feature's columns begin in it.
+int ls_torchrec__keyed(float **out, const ls_torchrec *c, int step, int rank, const char *what);
+int64_t ls_torchrec__column(const ls_torchrec *c, int feature);
+// The name of a feature (index over all tables), and its table.
+const char *ls_torchrec__feature(const ls_torchrec *c, int feature, const ls_torchrec_table **of);
+// "stepS.rankR.WHAT".
+void ls_torchrec__name(char out[LS_TORCHREC_NAME_BYTES], int step, int rank, const char *what);
+
+// import_torchrec_entry.c: reads the manifest's entry and the shards of the file. *skip: why it is
+// not replayed.
+int ls_torchrec__read(ls_torchrec *c, const json_t *entry, const char **skip);
+// import_torchrec_plan.c: as TorchRec ran it (way 0), or, where it is the same mathematics, tables
+// cut in other ways (1, 2, ...), the last of them on a rank more. *made: there is such a way.
+#define LS_TORCHREC_WAYS 4
+int ls_torchrec__plan(ls_torchrec_run *out, bool *made, const ls_torchrec *c, int way);
+// import_torchrec_scenario.c: the scenario of a run.
+int ls_torchrec__scenario(ls_text *out, const ls_torchrec_run *run);
+// import_torchrec_gave.c: gives the sink what TorchRec returned, cut as the run is; arg is the run.
+int ls_torchrec__gave(void *arg, const ls_stage_sink *sink);
+
+#endif
