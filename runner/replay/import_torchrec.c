@@ -11,18 +11,13 @@ static bool recognise(const json_t *root) {
            json_is_array(json_object_get(root, "cases"));
 }
 
-static int tell_rest(ls_import *import, const ls_torchrec *c) {
-    ls_text unknown = {0};
+static void tell_rest(ls_import *import, const ls_torchrec *c) {
     for (size_t i = 0; i < ls_safetensors_count(c->file); i++) {
         if (!c->used[i]) {
-            ls_text_printf(&unknown, "%s%.100s", unknown.length > 0 ? ", " : "",
+            ls_text_printf(&import->unknown, "%s%.100s", import->unknown.length > 0 ? ", " : "",
                            ls_safetensors_at(c->file, i)->name);
         }
     }
-    int status = unknown.failed ? LS_ERR_MEMORY
-                                : ls_import_untold(import, "unknown", ls_text_string(&unknown));
-    ls_text_free(&unknown);
-    return status;
 }
 
 // "row_wise, table_wise on 3 ranks": what the stages of a way are called; as it was: by the steps.
@@ -64,7 +59,8 @@ static int replay(ls_import *import, ls_torchrec *c, const json_t *entry) {
     for (int way = 0; way < (import->options->resharded ? LS_TORCHREC_WAYS : 1); way++) {
         LS_TRY(run_way(import, c, way));
     }
-    return tell_rest(import, c);
+    tell_rest(import, c);
+    return LS_OK;
 }
 
 static int import(ls_import *import, const json_t *entry) {
