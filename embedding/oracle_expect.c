@@ -317,8 +317,10 @@ static int make_room(const ls_oracle *oracle, const oracle_entry *entry,
     }
     out->dtype = ls_oracle__entry_dtype(oracle, entry);
     out->reduces = ls_oracle__entry_reduces(oracle, entry);
-    // Max moves one of its inputs too, but which zero it takes depends on the order.
-    out->moves = entry->field != ORACLE_VALUES || table->pooling == LS_POOL_NONE;
+    // Max moves one of its inputs too, but which zero it takes depends on the order; max_norm
+    // scales rows before they move.
+    out->moves =
+        entry->field != ORACLE_VALUES || (table->pooling == LS_POOL_NONE && !(table->max_norm > 0));
     if (out->dtype == LS_I64) {
         return ls_alloc((void **)&out->ints, NULL, out->count, sizeof(*out->ints));
     }

@@ -221,10 +221,11 @@ static void note_difference(ls_comparison *comparison, ls_stage_result *stage,
               out_of_bound ? difference->first_wrong : difference->first);
 }
 
-// bounds [count] of the elements of b, which was rounded more often than they count.
+// bounds [count] of the elements of b, which was rounded more often than they count. Where nothing
+// is computed, nothing is rounded.
 static void widen(double *bounds, const double *exact, const struct pair *pair) {
     for (size_t i = 0; i < pair->b->count; i++) {
-        for (int k = 0; k < pair->roundings; k++) {
+        for (int k = 0; k < pair->roundings && bounds[i] > 0; k++) {
             bounds[i] += ls_bound_step(pair->entry->dtype, fabs(exact[i]) + bounds[i]);
         }
     }

@@ -1,37 +1,26 @@
 // Reading what torch returned for embedding and embedding_bag: the same weights and ids through
-// sharded modules, under every sharding type on several worlds.
+// sharded modules, under every sharding type on several worlds. What it trained is in
+// import_torch_train.c.
 #include <limits.h>
 #include <string.h>
 
-#include "formats/safetensors.h"
 #include "planner/plan.h"
-#include "runner/replay/import.h"
+#include "runner/replay/import_torch.h"
 
-// A lookup: what its file and arguments say.
-typedef struct lookup {
-    const ls_safetensors *file;
-    const char *name;  // of the file
-    const json_t *args;
-    bool bag;
-    const ls_safetensor *weight, *output, *ids;
-    int64_t *lengths;  // [batch]
-    int64_t batch;
-    float *values;  // [output->count] the output
-    int ranks;      // of the run that is compared with it
-} lookup;
+typedef ls_torch_lookup lookup;
 
 static bool recognise(const json_t *root) {
     return json_object_get(root, "torch") != NULL && json_is_array(json_object_get(root, "cases"));
 }
 
-static const char *mode_of(const lookup *l) {
+const char *ls_torch__mode(const lookup *l) {
     const char *mode = json_string_value(json_object_get(l->args, "mode"));
     return mode != NULL ? mode : "";
 }
 
 static const char *why_skipped(const char *kind, const lookup *l) {
     if (strcmp(kind, "optimizer") == 0) {
-        return "optimizers are not replayed";
+        return NULL;
     }
     if (strcmp(kind, "quantized_rows") == 0) {
         return "quantised rows are not replayed";
@@ -39,18 +28,26 @@ static const char *why_skipped(const char *kind, const lookup *l) {
     if (!l->bag && strcmp(kind, "embedding") != 0) {
         return "a kind of result that lockstep does not know";
     }
-    const json_t *max_norm = json_object_get(l->args, "max_norm");
-    if (max_norm != NULL && !json_is_null(max_norm)) {
-        return "max_norm renormalises the weights in place, which is not replayed";
+    if (l->renormalised && !(l->max_norm > 0 && l->norm_type > 0)) {
+        return "a max_norm or norm_type that is not above 0";
     }
-    const char *mode = mode_of(l);
+    const char *mode = ls_torch__mode(l);
     bool known = strcmp(mode, "sum") == 0 || strcmp(mode, "mean") == 0 || strcmp(mode, "max") == 0;
     return l->bag && !known ? "a mode that lockstep does not know" : NULL;
 }
 
+static void read_norm(lookup *l) {
+    const json_t *max_norm = json_object_get(l->args, "max_norm");
+    const json_t *norm_type = json_object_get(l->args, "norm_type");
+    l->renormalised = max_norm != NULL && !json_is_null(max_norm);
+    l->max_norm = json_number_value(max_norm);
+    l->norm_type = norm_type != NULL ? json_number_value(norm_type) : 2;
+}
+
 // ---- Its file -----------------------------------------------------------------------------------
-static int find(const ls_safetensor **out, const lookup *l, const char *name, ls_dtype dtype) {
-    *out = ls_safetensors_find(l->file, name);
+int ls_torch__find(const ls_safetensor **out, const ls_safetensors *file, const char *name,
+                   ls_dtype dtype) {
+    *out = ls_safetensors_find(file, name);
     if (*out == NULL || (*out)->dtype != (int)dtype) {
         return LS_FAIL(LS_ERR_FORMAT, "tensor %s %s", name,
                        *out != NULL ? "has the wrong dtype" : "is missing");
@@ -58,10 +55,15 @@ static int find(const ls_safetensor **out, const lookup *l, const char *name, ls
     return LS_OK;
 }
 
-static int read_tensor(void *out, ls_arena *arena, const lookup *l, const ls_safetensor *tensor) {
+int ls_torch__read(void *out, ls_arena *arena, const ls_safetensors *file,
+                   const ls_safetensor *tensor) {
     void *data = ls_arena_alloc(arena, tensor->bytes, 1);
     *(void **)out = data;
-    return data != NULL ? ls_safetensors_read(data, tensor->bytes, l->file, tensor) : LS_ERR_MEMORY;
+    return data != NULL ? ls_safetensors_read(data, tensor->bytes, file, tensor) : LS_ERR_MEMORY;
+}
+
+static int find(const ls_safetensor **out, const lookup *l, const char *name, ls_dtype dtype) {
+    return ls_torch__find(out, l->file, name, dtype);
 }
 
 // Bags of an embedding_bag call: offsets with or without the last, which the lengths must repeat.
@@ -70,14 +72,14 @@ static int read_bags(lookup *l, ls_arena *arena) {
     const ls_safetensor *offsets = NULL, *lengths = ls_safetensors_find(l->file, "lengths");
     int64_t *at = NULL, *told = NULL, ids = (int64_t)l->ids->count;
     LS_TRY(find(&offsets, l, "offsets", LS_I64));
-    LS_TRY(read_tensor(&at, arena, l, offsets));
+    LS_TRY(ls_torch__read(&at, arena, l->file, offsets));
     l->batch = (int64_t)offsets->count - (include_last ? 1 : 0);
     if (l->batch < 0 || (include_last && at[l->batch] != ids)) {
         return LS_FAIL(LS_ERR_FORMAT, "the last offset is not the number of ids");
     }
     if (lengths != NULL) {
         LS_TRY(find(&lengths, l, "lengths", LS_I64));
-        LS_TRY(read_tensor(&told, arena, l, lengths));
+        LS_TRY(ls_torch__read(&told, arena, l->file, lengths));
     }
     bool same = lengths == NULL || (int64_t)lengths->count == l->batch;
     l->lengths = ls_arena_alloc(arena, (size_t)l->batch, sizeof *l->lengths);
@@ -122,7 +124,8 @@ static int read_lookup(lookup *l, ls_arena *arena) {
         return LS_FAIL(LS_ERR_FORMAT, "output has %zu elements, expected %zu", l->output->count,
                        expected);
     }
-    return read_tensor(&l->values, arena, l, l->output);
+    LS_TRY(ls_torch__read(&l->id_values, arena, l->file, l->ids));
+    return ls_torch__read(&l->values, arena, l->file, l->output);
 }
 
 // ---- What it gave -------------------------------------------------------------------------------
@@ -145,7 +148,8 @@ static int read_output(void *arg, const ls_stage_sink *sink) {
                                         .dtype = LS_F32,
                                         .shape = LS_SHAPE(rows, dim),
                                         .data = l->values + row * dim,
-                                        .roundings = strcmp(mode_of(l), "mean") == 0 ? 1 : 0};
+                                        .roundings =
+                                            strcmp(ls_torch__mode(l), "mean") == 0 ? 1 : 0};
         LS_TRY(sink->emit(sink->arg, &output));
         sample += batch;
         row += rows;
@@ -153,32 +157,10 @@ static int read_output(void *arg, const ls_stage_sink *sink) {
     return LS_OK;
 }
 
-static int read_weight_after(void *arg, const ls_stage_sink *sink) {
-    const lookup *l = arg;
-    const ls_safetensor *after = NULL;
-    ls_arena *arena = NULL;
-    void *data = NULL;
-    LS_TRY(find(&after, l, "weight_after", LS_F32));
-    LS_TRY(ls_arena_create(&arena, NULL));
-    int status = read_tensor(&data, arena, l, after);
-    ls_stage_output output = {.stage = "weight_after",
-                              .table = "weight",
-                              .field = "full",
-                              .dtype = LS_F32,
-                              .shape = {.ndim = after->ndim < LS_DIMS_MAX ? after->ndim : 0},
-                              .data = data};
-    for (int d = 0; d < output.shape.ndim; d++) {
-        output.shape.dim[d] = after->dim[d];
-    }
-    status = status == LS_OK ? sink->emit(sink->arg, &output) : status;
-    ls_arena_free(arena);
-    return status;
-}
-
 // ---- What reproduces it -------------------------------------------------------------------------
-static void write_file(ls_text *out, const lookup *l, const char *tensor) {
+void ls_torch__write_file(ls_text *out, const char *file, const char *tensor) {
     ls_text_puts(out, "{file: ");
-    ls_import_quote(out, l->name);
+    ls_import_quote(out, file);
     ls_text_printf(out, ", tensor: %s}", tensor);
 }
 
@@ -229,14 +211,14 @@ static void write_inputs(ls_text *out, const lookup *l) {
     }
     ls_text_printf(
         out, "]\n  weighted: %s\n  features:\n    ids:\n      ids: ", weighted ? "true" : "false");
-    write_file(out, l, "ids");
+    ls_torch__write_file(out, l->name, "ids");
     if (weighted) {
         ls_text_puts(out, "\n      weights: ");
-        write_file(out, l, "per_sample_weights");
+        ls_torch__write_file(out, l->name, "per_sample_weights");
     }
     ls_text_puts(out, "\n      lengths: ");
     if (l->bag && ls_safetensors_find(l->file, "lengths") != NULL) {
-        write_file(out, l, "lengths");
+        ls_torch__write_file(out, l->name, "lengths");
     } else if (!l->bag) {
         ls_text_printf(out, "{constant: %lld}", (long long)(l->batch > 0 ? l->lengths[0] : 0));
     } else {
@@ -249,28 +231,34 @@ static void write_inputs(ls_text *out, const lookup *l) {
     ls_text_puts(out, "\n");
 }
 
-static int run_sharded(ls_import *import, lookup *l, ls_sharding sharding, int ranks) {
+// With max_norm torch looked up what it left of the weights.
+void ls_torch__write_lookup(ls_text *out, lookup *l, ls_sharding sharding, int ranks) {
     int per_host = ranks == 4 ? 2 : ranks;
     const json_t *padding = json_object_get(l->args, "padding_idx");
     int64_t rows = l->weight->dim[0], padding_id = json_integer_value(padding);
-    ls_text text = {0};
     l->ranks = ranks;
-    ls_text_puts(&text, "lockstep: 1\nname: ");
-    ls_import_quote(&text, l->name);
-    ls_text_printf(&text, "\nmesh: {shape: [%d, %d], names: [host, gpu]}\ntables:\n",
+    ls_text_puts(out, "lockstep: 1\nname: ");
+    ls_import_quote(out, l->name);
+    ls_text_printf(out, "\nmesh: {shape: [%d, %d], names: [host, gpu]}\ntables:\n",
                    ranks / per_host, per_host);
-    ls_text_printf(&text, "  - name: weight\n    rows: %lld\n    dim: %lld\n    pooling: %s\n",
-                   (long long)rows, (long long)l->weight->dim[1], l->bag ? mode_of(l) : "none");
+    ls_text_printf(out, "  - name: weight\n    rows: %lld\n    dim: %lld\n    pooling: %s\n",
+                   (long long)rows, (long long)l->weight->dim[1],
+                   l->bag ? ls_torch__mode(l) : "none");
     if (json_is_integer(padding)) {
-        ls_text_printf(&text, "    padding_id: %lld\n",
+        ls_text_printf(out, "    padding_id: %lld\n",
                        (long long)(padding_id < 0 ? padding_id + rows : padding_id));
     }
-    ls_text_puts(&text, "    features: ids\n    weights: ");
-    write_file(&text, l, "weight");
-    ls_text_puts(&text, "\n    sharding: ");
-    write_sharding(&text, sharding, ranks, per_host, l->weight->dim[1]);
-    ls_text_puts(&text, "\n");
-    write_inputs(&text, l);
+    ls_text_puts(out, "    features: ids\n    weights: ");
+    ls_torch__write_file(out, l->name, l->renormalised ? "weight_after" : "weight");
+    ls_text_puts(out, "\n    sharding: ");
+    write_sharding(out, sharding, ranks, per_host, l->weight->dim[1]);
+    ls_text_puts(out, "\n");
+    write_inputs(out, l);
+}
+
+static int run_sharded(ls_import *import, lookup *l, ls_sharding sharding, int ranks) {
+    ls_text text = {0};
+    ls_torch__write_lookup(&text, l, sharding, ranks);
     const ls_import_run run = {.stage = ls_arena_printf(import->arena, "%s on %d rank%s",
                                                         ls_sharding_name(sharding), ranks,
                                                         ranks == 1 ? "" : "s"),
@@ -279,34 +267,16 @@ static int run_sharded(ls_import *import, lookup *l, ls_sharding sharding, int r
     return ls_import_run_compared(import, &run);
 }
 
-// A lookup leaves the weights alone.
-static int run_weight_after(ls_import *import, lookup *l) {
-    ls_text text = {0};
-    ls_text_puts(&text, "lockstep: 1\nname: ");
-    ls_import_quote(&text, l->name);
-    ls_text_printf(&text,
-                   "\nmesh: {shape: [1]}\nprogram:\n  tensors:\n    - {name: weight, shape: "
-                   "[%lld, %lld], placements: R, values: ",
-                   (long long)l->weight->dim[0], (long long)l->weight->dim[1]);
-    write_file(&text, l, "weight");
-    ls_text_puts(&text, "}\n  steps: [{full: {name: weight_after, tensor: weight}}]\n");
-    return ls_import_run_compared(import,
-                                  &(ls_import_run){.stage = "weight_after",
-                                                   .scenario = &text,
-                                                   .gave = {.arg = l, .read = read_weight_after}});
-}
-
 // ---- What of it nothing replays -----------------------------------------------------------------
 static int tell_rest(ls_import *import, const lookup *l) {
-    // Other arguments than these may change the output; sparse and scale_grad_by_freq only change
-    // gradients.
+    // Other arguments than these may change the output; sparse says how gradients are kept.
     static const char *const args[] = {
         "padding_idx",        "max_norm", "norm_type",           "sparse",
         "scale_grad_by_freq", "mode",     "include_last_offset", NULL};
     static const char *const tensors[] = {
-        "weight", "output", "ids", "weight_after", "offsets", "lengths", "per_sample_weights"};
-    const size_t alone = 4;  // those of a plain embedding
-    ls_text gradients = {0};
+        "weight",      "output",  "ids",     "weight_after",       "grad_output",
+        "grad_weight", "offsets", "lengths", "per_sample_weights", "grad_per_sample_weights"};
+    const size_t alone = 6;  // those of a plain embedding
     ls_import_unknown_keys(&import->unknown, l->args, args);
     for (size_t i = 0; i < ls_safetensors_count(l->file); i++) {
         const char *name = ls_safetensors_at(l->file, i)->name;
@@ -314,19 +284,16 @@ static int tell_rest(ls_import *import, const lookup *l) {
         for (size_t k = 0; k < (l->bag ? sizeof tensors / sizeof *tensors : alone); k++) {
             read = read || strcmp(tensors[k], name) == 0;
         }
-        ls_text *to = strncmp(name, "grad_", 5) == 0 ? &gradients : &import->unknown;
         if (!read) {
-            ls_text_printf(to, "%s%.100s", to->length > 0 ? ", " : "", name);
+            ls_text_printf(&import->unknown, "%s%.100s", import->unknown.length > 0 ? ", " : "",
+                           name);
         }
     }
-    if (gradients.length > 0) {
-        ls_text_puts(&gradients, ": the simulator runs no backward pass");
-    }
-    int status = gradients.failed
-                     ? LS_ERR_MEMORY
-                     : ls_import_untold(import, "gradients", ls_text_string(&gradients));
-    ls_text_free(&gradients);
-    return status;
+    bool scaled = json_is_true(json_object_get(l->args, "scale_grad_by_freq"));
+    return !scaled || ls_safetensors_find(l->file, "grad_weight") == NULL
+               ? LS_OK
+               : ls_import_untold(import, "gradients",
+                                  "grad_weight, scaled by how often ids occur");
 }
 
 static int replay(ls_import *import, lookup *l) {
@@ -344,8 +311,11 @@ static int replay(ls_import *import, lookup *l) {
             status = run_sharded(import, l, (ls_sharding)s, worlds[w]);
         }
     }
-    if (status == LS_OK && ls_safetensors_find(l->file, "weight_after") != NULL) {
-        status = run_weight_after(import, l);
+    if (status == LS_OK) {
+        status = ls_torch__weight_after(import, l, arena);
+    }
+    if (status == LS_OK) {
+        status = ls_torch__gradients(import, l, arena);
     }
     ls_arena_free(arena);
     return status == LS_OK ? tell_rest(import, l) : status;
@@ -362,13 +332,15 @@ static int import(ls_import *import, const json_t *entry) {
     }
     l.name = import->name;
     l.bag = strcmp(kind, "embedding_bag") == 0;
+    read_norm(&l);
     import->skip = why_skipped(kind, &l);
     if (import->skip != NULL) {
         return LS_OK;
     }
     LS_TRY(ls_safetensors_open(&file, path));
     l.file = file;
-    int status = replay(import, &l);
+    int status = strcmp(kind, "optimizer") == 0 ? ls_torch__optimizer(import, file, l.args)
+                                                : replay(import, &l);
     ls_safetensors_free(file);
     return status == LS_OK ? LS_OK : ls_error_wrap("'%s'", path);
 }

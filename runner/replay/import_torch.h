@@ -1,0 +1,45 @@
+// What the files that read torch's results share.
+#ifndef LS_RUNNER_REPLAY_IMPORT_TORCH_H
+#define LS_RUNNER_REPLAY_IMPORT_TORCH_H
+
+#include "formats/safetensors.h"
+#include "planner/plan.h"
+#include "runner/replay/import.h"
+
+// A lookup: what its file and arguments say.
+typedef struct ls_torch_lookup {
+    const ls_safetensors *file;
+    const char *name;  // of the file
+    const json_t *args;
+    bool bag, renormalised;  // renormalised: there is a max_norm
+    double max_norm, norm_type;
+    const ls_safetensor *weight, *output, *ids;
+    int64_t *id_values;  // [ids->count]
+    int64_t *lengths;    // [batch]
+    int64_t batch;
+    float *values;  // [output->count] the output
+    int ranks;      // of the run that is compared with it
+} ls_torch_lookup;
+
+// import_torch.c
+const char *ls_torch__mode(const ls_torch_lookup *lookup);
+// LS_ERR_FORMAT: there is none, or of another type.
+int ls_torch__find(const ls_safetensor **out, const ls_safetensors *file, const char *name,
+                   ls_dtype dtype);
+// *(T **)out = the numbers of a tensor, in the arena.
+int ls_torch__read(void *out, ls_arena *arena, const ls_safetensors *file,
+                   const ls_safetensor *tensor);
+// Appends the numbers of a tensor, as a scenario names them.
+void ls_torch__write_file(ls_text *out, const char *file, const char *tensor);
+// Appends a scenario of the lookup, whose table is called weight and whose feature ids.
+void ls_torch__write_lookup(ls_text *out, ls_torch_lookup *lookup, ls_sharding sharding, int ranks);
+
+// import_torch_train.c: each adds what the file has of it, if anything.
+// The weights after the lookup, which max_norm scales and nothing else changes.
+int ls_torch__weight_after(ls_import *import, ls_torch_lookup *lookup, ls_arena *arena);
+// The gradients of the weights and of the ids' weights.
+int ls_torch__gradients(ls_import *import, ls_torch_lookup *lookup, ls_arena *arena);
+// An entry of the kind optimizer: dense steps.
+int ls_torch__optimizer(ls_import *import, const ls_safetensors *file, const json_t *args);
+
+#endif
