@@ -271,12 +271,15 @@ static int return_weights(embedding_backward *b, const embedding_group *group,
 
 // ---- The stage ----------------------------------------------------------------------------------
 
+// Where a bag's rows lie on several ranks none of them knows which one is the largest.
 static int check_pooling(const ls_embedding *module) {
     for (int t = 0; t < module->table_count; t++) {
-        if (module->tables[t].config->pooling == LS_POOL_MAX) {
+        const embedding_table *table = &module->tables[t];
+        if (table->config->pooling == LS_POOL_MAX &&
+            ls_sharding_traits_of(table->plan->sharding).rows != LS_OVER_ONE) {
             return LS_FAIL(LS_ERR_UNSUPPORTED,
-                           "embedding: table %s is pooled by max, which has no backward",
-                           module->tables[t].config->name);
+                           "embedding: table %s is pooled by max, which has no backward under %s",
+                           table->config->name, ls_sharding_name(table->plan->sharding));
         }
     }
     return LS_OK;

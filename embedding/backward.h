@@ -45,6 +45,11 @@ int ls_embedding__shards_weights(const embedding_backward *b, const embedding_gr
 int ls_embedding__shards_copy_weights(const embedding_backward *b, const embedding_group *group,
                                       int held, int pair, void *out);
 int ls_embedding__shards_emit_arrivals(const embedding_backward *b, const ls_stage_sink *sink);
+// The local row of a block that gets no gradient, or -1.
+int64_t ls_embedding__shard_padding(const embedding_table *table, const ls_plan_shard *block);
+// maxima.c: pooled by max, `arrived` becomes a gradient for each id, 0 where another one was
+// larger.
+int ls_embedding__shard_choose(embedding_backward *b, embedding_shard *shard);
 // One gradient for each row, and those of weights.
 int ls_embedding__shards_sum(embedding_backward *b, const ls_stage_sink *sink);
 // Data parallel: sums of all ranks.

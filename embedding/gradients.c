@@ -82,7 +82,7 @@ static int join_weights(embedding_backward *b, embedding_shard *shard) {
 }
 
 // A padding id's row gets no gradient, of sequences too.
-static int64_t padding_of(const embedding_table *table, const ls_plan_shard *block) {
+int64_t ls_embedding__shard_padding(const embedding_table *table, const ls_plan_shard *block) {
     int64_t row = table->config->padding_id - block->row_offset;
     return table->config->has_padding_id && row >= 0 && row < block->rows ? row : -1;
 }
@@ -128,9 +128,9 @@ int ls_embedding__shards_create(embedding_backward *b, const embedding_group *gr
         shard->touched = &pass->touched[held][pass->touched_count[held]++];
         shard->touched->table = shard->table;
         shard->touched->shard = shard->shard;
-        LS_TRY(ls_embedding__occurrences(&shard->of, pass, held, shard->table, shard->shard,
-                                         padding_of(table_of(b, shard), &shard->block),
-                                         &b->scratch));
+        LS_TRY(ls_embedding__occurrences(
+            &shard->of, pass, held, shard->table, shard->shard,
+            ls_embedding__shard_padding(table_of(b, shard), &shard->block), &b->scratch));
         LS_TRY(count_arrivals(b, shard));
         if (group->weighted) {
             LS_TRY(join_weights(b, shard));
@@ -313,7 +313,7 @@ static int sum_weights(embedding_backward *b, embedding_shard *shard) {
     return device->ops->weight_gradients(device, shard->weights, table->shards[shard->shard].data,
                                          table->config->dtype, shard->block.rows, columns,
                                          shard->arrived, columns, shard->row_of, shard->of.ids,
-                                         padding_of(table, &shard->block), ids);
+                                         ls_embedding__shard_padding(table, &shard->block), ids);
 }
 
 static int emit_sums(const embedding_backward *b, const embedding_shard *shard,
@@ -354,6 +354,9 @@ static int emit_sums(const embedding_backward *b, const embedding_shard *shard,
 int ls_embedding__shards_sum(embedding_backward *b, const ls_stage_sink *sink) {
     for (int s = 0; s < b->shard_count; s++) {
         embedding_shard *shard = &b->shards[s];
+        if (shard->group->pooling == LS_POOL_MAX) {
+            LS_TRY(ls_embedding__shard_choose(b, shard));
+        }
         LS_TRY(sum_rows(b, shard));
         if (shard->group->local) {
             LS_TRY(spread_rows(b, shard));

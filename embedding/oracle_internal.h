@@ -65,7 +65,8 @@ struct ls_oracle {
     size_t *needed_count;
     // Of training:
     int64_t step;  // updates up to and with this oracle's
-    // [senses][ranks][pairs] [rows, dim] gradients of the outputs, divided as a mean is.
+    // [senses][ranks][pairs] [rows, dim] gradients of the outputs, divided as a mean is. Pooled by
+    // max, there follows one for each id: its bag's where its row is the largest, else 0.
     oracle_range ***gradients[ORACLE_SENSES];
     oracle_records *records[ORACLE_SENSES];  // [table_count]
     oracle_range norm[ORACLE_SENSES], factor[ORACLE_SENSES];
@@ -114,6 +115,10 @@ bool ls_oracle__documented(const ls_oracle *oracle, int table, oracle_meaning *o
 
 // oracle_training.c: works the step out.
 int ls_oracle__train(ls_oracle *oracle);
+// oracle_maxima.c: hands a bag's gradient [dim] to its ids. out [ids, dim].
+int ls_oracle__give_maxima(const ls_oracle *oracle, int table, oracle_sense sense,
+                           const ls_keyed_jagged *input, int64_t bag, const oracle_range *gradient,
+                           oracle_range *out);
 // oracle_state.c
 int ls_oracle__list_needed(ls_oracle *oracle);
 int64_t ls_oracle__next_part(const ls_oracle *oracle, int table, int64_t column);

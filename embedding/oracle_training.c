@@ -74,11 +74,13 @@ static int take_gradient(ls_oracle *oracle, int t, int f, int rank, oracle_sense
     int key = ls_oracle__key(input, table->features[f]), pair = oracle->first_pair[t] + f;
     int64_t first = key * input->batch, end = first + input->batch;
     bool pooled = table->pooling != LS_POOL_NONE;
-    int64_t rows = pooled ? input->batch : input->offsets[end] - input->offsets[first];
+    int64_t ids = input->offsets[end] - input->offsets[first], rows = pooled ? input->batch : ids;
+    int64_t more = table->pooling == LS_POOL_MAX ? ids : 0;
     ls_dtype dtype = output_dtype(oracle, t);
-    size_t count;
+    size_t count, room;
     LS_TRY(ls_size_mul(&count, (size_t)rows, (size_t)table->dim));
-    oracle_range *out = ls_arena_alloc(oracle->arena, count, sizeof(*out));
+    LS_TRY(ls_size_mul(&room, (size_t)(rows + more), (size_t)table->dim));
+    oracle_range *out = ls_arena_alloc(oracle->arena, room, sizeof(*out));
     if (!out) {
         return ls_error_last()->code;
     }
@@ -96,6 +98,11 @@ static int take_gradient(ls_oracle *oracle, int t, int f, int rank, oracle_sense
     }
     for (int64_t bag = 0; pooled && bag < input->batch; bag++) {
         divide_bag(oracle, t, input, first + bag, &meaning, out + bag * table->dim);
+    }
+    for (int64_t bag = 0; more > 0 && bag < input->batch; bag++) {
+        int64_t id = input->offsets[first + bag] - input->offsets[first];
+        LS_TRY(ls_oracle__give_maxima(oracle, t, sense, input, first + bag, out + bag * table->dim,
+                                      out + (rows + id) * table->dim));
     }
     return LS_OK;
 }
@@ -149,7 +156,9 @@ static int list_occurrences(const ls_oracle *oracle, int t, oracle_sense sense, 
                 for (int64_t i = input->offsets[bag + b]; i < input->offsets[bag + b + 1]; i++) {
                     int64_t row =
                         ls_oracle__row(oracle->options.id_policy, table->rows, input->values[i]);
-                    int64_t at = table->pooling == LS_POOL_NONE ? i - first : b;
+                    int64_t at = table->pooling == LS_POOL_NONE  ? i - first
+                                 : table->pooling == LS_POOL_MAX ? input->batch + i - first
+                                                                 : b;
                     double weight =
                         table->weighted ? ls_element_to_f64(&input->weights[i], LS_F32) : 1.0;
                     if (!table->has_padding_id || row != table->padding_id) {
@@ -396,11 +405,12 @@ static int train_sense(ls_oracle *oracle, oracle_sense sense) {
     }
     LS_TRY(make_room(oracle, sense, pairs));
     for (int t = 0; t < options->table_count; t++) {
-        if (options->tables[t].pooling == LS_POOL_MAX) {
+        ls_sharding sharding = oracle->plans[t]->sharding;
+        if (options->tables[t].pooling == LS_POOL_MAX &&
+            ls_sharding_traits_of(sharding).rows != LS_OVER_ONE) {
             return LS_FAIL(LS_ERR_UNSUPPORTED,
-                           "oracle: table %s is pooled by max, which has no "
-                           "backward",
-                           options->tables[t].name);
+                           "oracle: table %s is pooled by max, which has no backward under %s",
+                           options->tables[t].name, ls_sharding_name(sharding));
         }
         for (int rank = 0; rank < options->plan->ranks; rank++) {
             for (int f = 0; f < options->tables[t].feature_count; f++) {

@@ -14,7 +14,9 @@
 //              fused form the ranks first agree on the rows, by one more all_reduce
 // Gradients and states are f32, of f64 tables f64, but what travels of sequences has the table's
 // dtype. Padding ids give their row no gradient. What a mean divides by is constant: no gradient
-// goes through it. Max pooling has no backward here.
+// goes through it. Pooled by max, an element's gradient goes to the first id of the bag whose row
+// was the largest there (NaN loses), where the bag's rows lie on one owner: not under row_wise,
+// table_row_wise and grid (LS_ERR_UNSUPPORTED).
 #ifndef LS_EMBEDDING_TRAINING_H
 #define LS_EMBEDDING_TRAINING_H
 

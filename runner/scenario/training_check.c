@@ -87,9 +87,13 @@ static void check_table(ls_reader *reader, const ls_scenario *scenario, int inde
     bool backward = ls_scenario_runs(scenario, LS_STAGE_BACKWARD);
     bool update = ls_scenario_runs(scenario, LS_STAGE_UPDATE);
     bool own = table->optimizer.node.mark.line > 0;
-    if (backward && table->pooling == LS_POOL_MAX) {
-        ls_check__error(reader, ls_node_mark(&table->node, "pooling"), "sum, mean or none", NULL,
-                        "table %.60s: max has no backward pass", table->name);
+    // A table that a plan places is refused when it is run.
+    if (backward && table->pooling == LS_POOL_MAX && table->sharding.has_type &&
+        ls_sharding_traits_of(table->sharding.type).rows != LS_OVER_ONE) {
+        ls_check__error(reader, ls_node_mark(&table->node, "pooling"),
+                        "data_parallel, table_wise or column_wise, for example", NULL,
+                        "table %.60s: max has no backward pass under %s", table->name,
+                        ls_sharding_name(table->sharding.type));
     }
     if (ls_node_has(&table->node, "norm_type") && !ls_node_has(&table->node, "max_norm")) {
         ls_check__error(reader, ls_node_mark(&table->node, "norm_type"), "max_norm: 1", NULL,
