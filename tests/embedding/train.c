@@ -28,13 +28,17 @@ int train_random(train_case *t, embedding_case *c, uint64_t seed, int ranks) {
     train_init(t, c, &(ls_optimizer){.lr = 0});
     for (int k = 0; k < c->table_count; k++) {
         ls_table *table = &c->tables[k];
-        table->pooling = table->pooling == LS_POOL_MAX ? LS_POOL_SUM : table->pooling;
         table->max_norm = draw(seed, i++, 4) == 0 ? 1 : 0;
         table->norm_type = norms[draw(seed, i++, 4)];
         ls_optimizer *optimizer = &t->optimizers[k];
         ls_optimizer_kind kind = (ls_optimizer_kind)draw(seed, i++, LS_OPTIMIZER_KIND_COUNT);
         *optimizer =
             ls_optimizer_default(kind, (ls_optimizer_form)draw(seed, i++, LS_OPTIMIZER_FORM_COUNT));
+        // Which row is the largest may become uncertain, and what others then make of a gradient
+        // that is perhaps 0 has no bound.
+        bool bounded = optimizer->kind == LS_OPTIMIZER_SGD &&
+                       ls_sharding_traits_of(c->plans[k].sharding).rows == LS_OVER_ONE;
+        table->pooling = table->pooling == LS_POOL_MAX && !bounded ? LS_POOL_SUM : table->pooling;
         optimizer->stochastic_rounding = draw(seed, i++, 2);
         optimizer->lr = draw(seed, i++, 2) ? 0.5 : 0.01;
         optimizer->momentum =
@@ -340,7 +344,10 @@ const ls_sharding train_types[LS_SHARDING_COUNT] = {
 
 bool train_table_set_up(const train_table *how, embedding_case *c, train_case *t) {
     case_init(c, how->ranks, how->per_host, 17);
-    int index = case_table(c, "table", how->rows, how->dim, how->pooling, how->weighted, "a,b");
+    // Max has no backward where rows are cut: there, the sum.
+    bool whole = ls_sharding_traits_of(how->sharding).rows == LS_OVER_ONE;
+    ls_pooling pooling = how->pooling == LS_POOL_MAX && !whole ? LS_POOL_SUM : how->pooling;
+    int index = case_table(c, "table", how->rows, how->dim, pooling, how->weighted, "a,b");
     c->tables[index].dtype = how->dtype;
     train_init(t, c, &how->optimizer);
     t->division = LS_GRADIENTS_DIVIDED;
