@@ -11,7 +11,7 @@ typedef struct stepper {
     ls_dtype t;
     oracle_range lr, eps, beta1, beta2, rest1, rest2, momentum, decay, one;
     oracle_range correction1, correction2;  // 1 - beta^step
-    bool l2, decoupled;
+    bool l2, decoupled, dense;
     double slack;  // what the roundings of all steps can make of 1
     double reach;  // how far |m / correction1| can be beyond sqrt(v / correction2)
 } stepper;
@@ -39,8 +39,10 @@ static void store(const stepper *p, size_t c, oracle_range value) {
         ls_range__stored(value, p->s->dtype, narrow && p->s->optimizer->stochastic_rounding);
 }
 
+// torch's own square root is within an ulp, not half of one, where it is built with MKL.
 static oracle_range divisor(const stepper *p, oracle_range state) {
-    return add(p, ls_range__sqrt(state, p->t), p->eps);
+    oracle_range root = ls_range__sqrt(state, p->t);
+    return add(p, p->dense ? mul(p, root, p->one) : root, p->eps);
 }
 
 // ---- SGD, Adagrad -------------------------------------------------------------------------------
@@ -272,6 +274,7 @@ void ls_oracle__update_row(const oracle_row_step *step) {
                        .momentum = ls_range__constant(o->momentum, t),
                        .decay = ls_range__constant(o->weight_decay, t),
                        .one = ls_range__point(1),
+                       .dense = dense,
                        .l2 = ls_optimizer_decay(o) == LS_DECAY_L2,
                        .decoupled = ls_optimizer_decay(o) == LS_DECAY_DECOUPLED,
                        .slack = 1 + (16 + 8 * (double)step->step) * ls_bound_roundoff(t),
