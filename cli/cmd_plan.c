@@ -4,7 +4,6 @@
 #include <string.h>
 #include <time.h>
 
-#include "base/file.h"
 #include "cli/commands.h"
 #include "cli/plan_times.h"
 #include "cli/scenarios.h"
@@ -14,8 +13,6 @@
 #include "runner/plan/scenario_planner.h"
 #include "runner/plan/validate.h"
 #include "formats/json.h"
-
-#define FILE_BYTES_MAX ((size_t)64 << 20)
 
 // Of --seconds: the ids may be looked at until then, and the search ends for the reports.
 #define IDS_BEFORE   0.4
@@ -124,25 +121,6 @@ static const cli_option options[] = {
 
 // ---- Differences --------------------------------------------------------------------------------
 
-static int read_plan(ls_plan *out, ls_arena *arena, const char *path) {
-    char *text;
-    size_t bytes;
-    int status = ls_file_read(&text, &bytes, arena, path, FILE_BYTES_MAX);
-    if (status != LS_OK) {
-        return cli_fail(status);
-    }
-    ls_text errors = {0};
-    status = ls_plan_read(out, arena, &errors, path, text, bytes);
-    if (status != LS_OK) {
-        (void)fputs(ls_text_string(&errors), stderr);
-        int code = errors.length ? LS_EXIT_USAGE : cli_fail(status);
-        ls_text_free(&errors);
-        return code;
-    }
-    ls_text_free(&errors);
-    return LS_EXIT_OK;
-}
-
 // why: what is short when nothing fits; NULL: a plan was found.
 static int write_pages(const char *file, const char *why) {
     ls_results *results = NULL;
@@ -194,8 +172,8 @@ static int write_diff(const ls_text *text, int differing, const char *file) {
 static int diff(const cli_args *args, ls_arena *arena) {
     ls_plan a;
     ls_plan b;
-    int code = read_plan(&a, arena, args->values[0]);
-    int second = read_plan(&b, arena, args->values[1]);
+    int code = cli_plan_load(&a, arena, args->values[0]);
+    int second = cli_plan_load(&b, arena, args->values[1]);
     if (code != LS_EXIT_OK || second != LS_EXIT_OK) {
         return code != LS_EXIT_OK ? code : second;
     }

@@ -8,10 +8,33 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/file.h"
 #include "base/machine.h"
 #include "orders/order.h"
+#include "planner/plan_file.h"
 #include "runner/scenario/memory_need.h"
 #include "runner/launch/real.h"
+
+#define PLAN_BYTES_MAX ((size_t)64 << 20)
+
+int cli_plan_load(ls_plan *out, ls_arena *arena, const char *path) {
+    char *text;
+    size_t bytes;
+    int status = ls_file_read(&text, &bytes, arena, path, PLAN_BYTES_MAX);
+    if (status != LS_OK) {
+        return cli_fail(status);
+    }
+    ls_text errors = {0};
+    status = ls_plan_read(out, arena, &errors, path, text, bytes);
+    if (status != LS_OK) {
+        (void)fputs(ls_text_string(&errors), stderr);
+        int code = errors.length ? LS_EXIT_USAGE : cli_fail(status);
+        ls_text_free(&errors);
+        return code;
+    }
+    ls_text_free(&errors);
+    return LS_EXIT_OK;
+}
 
 static int check_options(const cli_run_options *options) {
     ls_order *order = NULL;

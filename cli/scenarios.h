@@ -59,6 +59,9 @@ int cli_scenarios_run(const cli_args *files, const cli_run_options *options, con
                       int (*work)(const cli_scenarios *scenarios, ls_device *device),
                       ls_device *device);
 
+// Reads a plan file; prints all its errors. Returns an exit code.
+int cli_plan_load(ls_plan *out, ls_arena *arena, const char *path);
+
 // The library's options for a run. `command` is what reproduces it, without the file.
 ls_run_options cli_run_options_of(const cli_run_options *options, const ls_text *command);
 

@@ -5,6 +5,7 @@
 #ifndef LS_EMBEDDING_EMBEDDING_H
 #define LS_EMBEDDING_EMBEDDING_H
 
+#include "embedding/checkpoint.h"
 #include "embedding/jagged.h"
 #include "embedding/module.h"
 #include "embedding/oracle.h"

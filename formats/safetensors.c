@@ -355,17 +355,26 @@ const char *ls_safetensors_metadata(const ls_safetensors *file, const char *key)
 
 int ls_safetensors_read(void *out, size_t out_bytes, const ls_safetensors *file,
                         const ls_safetensor *tensor) {
+    if (out_bytes != tensor->bytes) {
+        return LS_FAIL(LS_ERR_INVALID, "'%s': tensor \"%.100s\" has %zu bytes, not %zu", file->path,
+                       tensor->name, tensor->bytes, out_bytes);
+    }
+    return ls_safetensors_read_part(out, out_bytes, file, tensor, 0);
+}
+
+int ls_safetensors_read_part(void *out, size_t bytes, const ls_safetensors *file,
+                             const ls_safetensor *tensor, size_t first) {
     if (tensor->dtype < 0) {
         return LS_FAIL(LS_ERR_UNSUPPORTED,
                        "'%s': tensor \"%.100s\" has dtype %s, which lockstep "
                        "does not support",
                        file->path, tensor->name, tensor->dtype_text);
     }
-    if (out_bytes != tensor->bytes) {
-        return LS_FAIL(LS_ERR_INVALID, "'%s': tensor \"%.100s\" has %zu bytes, not %zu", file->path,
-                       tensor->name, tensor->bytes, out_bytes);
+    if (first > tensor->bytes || bytes > tensor->bytes - first) {
+        return LS_FAIL(LS_ERR_INVALID, "'%s': tensor \"%.100s\" has %zu bytes, not %zu behind %zu",
+                       file->path, tensor->name, tensor->bytes, bytes, first);
     }
-    return read_at(file->fd, file->path, out, out_bytes, tensor->offset);
+    return read_at(file->fd, file->path, out, bytes, tensor->offset + first);
 }
 
 // ---- Writing ------------------------------------------------------------------------------------

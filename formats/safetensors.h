@@ -45,6 +45,9 @@ const char *ls_safetensors_metadata(const ls_safetensors *file, const char *key)
 // LS_ERR_INVALID when out_bytes is not tensor->bytes.
 int ls_safetensors_read(void *out, size_t out_bytes, const ls_safetensors *file,
                         const ls_safetensor *tensor);
+// The same for `bytes` bytes of the data from byte `first` on; LS_ERR_INVALID past its end.
+int ls_safetensors_read_part(void *out, size_t bytes, const ls_safetensors *file,
+                             const ls_safetensor *tensor, size_t first);
 
 // A tensor to be written; data [product of dim] is borrowed.
 typedef struct ls_safetensor_source {

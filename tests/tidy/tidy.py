@@ -27,7 +27,7 @@ ARROWS = rooms_above("base", "formats", "kernels", "local_tensor", "orders", "co
 for room, below in {"kernels": ["formats"], "local_tensor": ["formats"],
                     "orders": ["local_tensor"],
                     "planner": ["local_tensor", "orders", "collectives", "backends", "ranks"],
-                    "ranks": ["formats"], "embedding": ["formats"]}.items():
+                    "ranks": ["formats"]}.items():
     ARROWS[room] = [name for name in ARROWS[room] if name not in below]
 ROOMS = set(ARROWS) | {"cli", "gdb", "bench", "fuzz", "tests", "examples"}
 
