@@ -1,5 +1,6 @@
 // lockstep run FILE...: runs scenarios on one backend and judges them by their oracle.
 #include <string.h>
+#include <unistd.h>
 
 #include "cli/commands.h"
 #include "cli/debugger.h"
@@ -14,7 +15,7 @@ static struct {
     cli_run_options run;
     cli_stop_options stop;
     const char *machine;
-    const char *keep;
+    const char *keep, *checkpoint;
     int backend;
     int device;
     int schedule;
@@ -37,6 +38,12 @@ static const cli_option options[] = {
      .value_name = "DIR",
      .help = "Keep the stage outputs of every rank as recordings in DIR, one directory per "
              "scenario"},
+    {.type = CLI_STRING,
+     .long_name = "checkpoint",
+     .value = &given.checkpoint,
+     .value_name = "DIR",
+     .help = "Save the simulated tables and their optimizers' states after the last step in DIR, "
+             "which must not exist; lockstep reshard cuts it up anew"},
     CLI_DEVICE_OPTION(given.device),
     {.type = CLI_CHOICE,
      .long_name = "schedule",
@@ -86,8 +93,30 @@ static int print_schema(void) {
     return code;
 }
 
+// A checkpoint is of one scenario's tables, as the simulator leaves them.
+static int check_checkpoint(const cli_scenarios *scenarios) {
+    const ls_scenario *scenario = scenarios->at[0];
+    if (scenarios->count > 1) {
+        cli_error("--checkpoint takes one scenario, not %d", scenarios->count);
+    } else if (ls_backend_kinds[given.backend] != &ls_backend_kind_sim) {
+        cli_error("--checkpoint saves what the simulator leaves, not %s",
+                  ls_backend_names[given.backend]);
+    } else if (scenario->is_program || ls_scenario_plants(scenario)) {
+        cli_error("%s: --checkpoint needs tables, and no planted defects", scenario->file);
+    } else if (access(given.checkpoint, F_OK) == 0) {
+        cli_error("--checkpoint: \"%s\" exists", given.checkpoint);
+    } else {
+        return LS_EXIT_OK;
+    }
+    return LS_EXIT_USAGE;
+}
+
 static int run_all(const cli_scenarios *scenarios, ls_device *device) {
     const ls_backend_kind *backend = ls_backend_kinds[given.backend];
+    int refused = given.checkpoint != NULL ? check_checkpoint(scenarios) : LS_EXIT_OK;
+    if (refused != LS_EXIT_OK) {
+        return refused;
+    }
     ls_trace *trace = NULL;
     int opened = cli_trace_open(&trace, given.machine);
     if (opened != LS_EXIT_OK) {
@@ -110,6 +139,7 @@ static int run_all(const cli_scenarios *scenarios, ls_device *device) {
     run_options.explore = given.explore;
     run_options.checks = given.checks;
     run_options.keep_dir = given.keep;
+    run_options.checkpoint = given.checkpoint;
     run_options.trace = trace;
     for (int i = 0; status == LS_OK && i < scenarios->count; i++) {
         cli_progress("running", i, scenarios->count);

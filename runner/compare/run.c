@@ -95,6 +95,7 @@ static int simulate_on(ls_case_run *run, ls_world *world, const ls_order *order,
         .backend = backend,
         .sink = &sink,
         .expected = expected != NULL ? &expected_sink : NULL,
+        .checkpoint = traced ? run->options->checkpoint : NULL,
     };
     ls_recording_writer *calls = NULL;
     if (status == LS_OK && traced && run->result.real != NULL) {

@@ -170,6 +170,9 @@ int ls_execute__embedding(const ls_execution *execution, ls_arena *arena, ls_fin
             status = ls_error_wrap("step %d", r.step);
         }
     }
+    if (status == LS_OK && execution->checkpoint != NULL) {
+        status = ls_embedding_save(r.module, execution->checkpoint);
+    }
     ls_embedding_free(r.module);
     return status;
 }

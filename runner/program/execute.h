@@ -15,8 +15,9 @@ typedef struct ls_execution {
                                 // names begin with "step0.", ...
     const ls_plan *plan;        // scenarios with tables: instead of their own; NULL: their own
     const ls_stage_sink
-        *expected;      // programs: gets what each stage must give, by plain code; NULL:
-                        // not wanted. Needs a backend that holds every rank.
+        *expected;           // programs: gets what each stage must give, by plain code; NULL:
+                             // not wanted. Needs a backend that holds every rank.
+    const char *checkpoint;  // tables: saved there after the last step; NULL: not
     bool forward_only;  // tables: the forward pass of the first step as plans count it: without
                         // max_norm, the stages by their own names
     ls_rank *self;      // tables: the rank that this process runs as a thread of an SPMD program,
