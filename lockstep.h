@@ -13,6 +13,7 @@
 #include "kernels/element.h"
 #include "kernels/optimizer.h"
 #include "kernels/pooling.h"
+#include "kernels/quantise.h"
 
 #include "local_tensor/local_tensor.h"
 

@@ -2,6 +2,7 @@
 #include <math.h>
 
 #include "kernels/cpu/bits.h"
+#include "kernels/cpu/quantise.h"
 #include "kernels/kernels.h"
 
 // accumulator [dim] op= row [dim] * weight, one loop per table type and use.
@@ -81,6 +82,7 @@ static const row_functions *functions_of(ls_dtype dtype) {
 // What one bag needs, so that the loop over its ids has few arguments.
 typedef struct {
     const row_functions *rows_do;
+    const ls_row_format *format;  // of quantised rows; NULL: they are as rows_do takes them
     const char *table;
     size_t row_bytes;
     int64_t rows;
@@ -91,7 +93,7 @@ typedef struct {
 } lookup;
 
 // Rows lie all over the table: ask for one this many ids ahead, be it of a later bag.
-enum { PREFETCH = 8 };
+enum { PREFETCH = 8, TILE = 512 };
 
 static void divide_row(void *row, bool wide, size_t dim, double divisor) {
     for (size_t d = 0; d < dim; d++) {
@@ -100,6 +102,20 @@ static void divide_row(void *row, bool wide, size_t dim, double divisor) {
         } else {
             ((any_f32 *)row)[d] /= (float)divisor;
         }
+    }
+}
+
+// accumulator op= row * weight, by way of f32 where the row is quantised, some columns at a time.
+static void add_row(row_fn op, void *accumulator, const lookup *l, const char *row, double weight) {
+    if (l->format == NULL) {
+        op(accumulator, row, weight, l->dim);
+        return;
+    }
+    for (size_t first = 0; first < l->dim; first += TILE) {
+        float values[TILE];
+        size_t count = l->dim - first < TILE ? l->dim - first : TILE;
+        ls_kernel__dequantise_columns(values, row, l->format, l->dim, first, count);
+        op((any_f32 *)accumulator + first, values, weight, count);
     }
 }
 
@@ -123,12 +139,12 @@ static void pool_bag(void *out, const lookup *l, const int64_t *ids, const float
         const char *row = l->table + (size_t)ids[i] * l->row_bytes;
         double weight = weights != NULL ? (double)weights[i] : 1.0;
         if (l->pooling == LS_POOL_MAX) {
-            (counted == 0 ? l->rows_do->first : l->rows_do->max)(out, row, weight, l->dim);
+            add_row(counted == 0 ? l->rows_do->first : l->rows_do->max, out, l, row, weight);
         } else if (weights != NULL) {
-            l->rows_do->add_weighted(out, row, weight, l->dim);
+            add_row(l->rows_do->add_weighted, out, l, row, weight);
             weight_sum = l->wide ? weight_sum + weight : (double)((float)weight_sum + weights[i]);
         } else {
-            l->rows_do->add(out, row, 1.0, l->dim);
+            add_row(l->rows_do->add, out, l, row, 1.0);
         }
         counted++;
     }
@@ -137,31 +153,53 @@ static void pool_bag(void *out, const lookup *l, const int64_t *ids, const float
     }
 }
 
-void ls_kernel_pooled_lookup(void *out, size_t out_stride, const void *table, ls_dtype table_dtype,
-                             int64_t rows, size_t dim, const int64_t *ids, const int64_t *offsets,
-                             const float *weights, int64_t padding_id, ls_pooling pooling,
-                             size_t bags) {
-    LS_ASSERT(pooling == LS_POOL_SUM || pooling == LS_POOL_MEAN || pooling == LS_POOL_MAX);
-    LS_ASSERT(bags <= 1 || out_stride >= dim);
-    LS_ASSERT(offsets != NULL && rows >= 0);
-    const lookup l = {functions_of(table_dtype),
-                      table,
-                      dim * ls_dtype_bytes(table_dtype),
-                      rows,
-                      dim,
-                      padding_id,
-                      pooling,
-                      table_dtype == LS_F64};
-    size_t out_bytes = l.wide ? sizeof(double) : sizeof(float);
-    if (dim == 0) {
+static void pool_bags(void *out, size_t out_stride, const lookup *l, const int64_t *ids,
+                      const int64_t *offsets, const float *weights, size_t bags) {
+    LS_ASSERT(l->pooling == LS_POOL_SUM || l->pooling == LS_POOL_MEAN || l->pooling == LS_POOL_MAX);
+    LS_ASSERT(bags <= 1 || out_stride >= l->dim);
+    LS_ASSERT(offsets != NULL && l->rows >= 0);
+    size_t out_bytes = l->wide ? sizeof(double) : sizeof(float);
+    if (l->dim == 0) {
         return;
     }
     for (size_t bag = 0; bag < bags; bag++) {
         LS_ASSERT(offsets[bag] >= offsets[0] && offsets[bag + 1] >= offsets[bag]);
         size_t first = (size_t)(offsets[bag] - offsets[0]);
         size_t count = (size_t)(offsets[bag + 1] - offsets[bag]);
-        pool_bag((char *)out + bag * out_stride * out_bytes, &l, count == 0 ? NULL : ids + first,
+        pool_bag((char *)out + bag * out_stride * out_bytes, l, count == 0 ? NULL : ids + first,
                  weights == NULL || count == 0 ? NULL : weights + first, count,
                  (size_t)(offsets[bags] - offsets[0]) - first);
     }
+}
+
+void ls_kernel_pooled_lookup(void *out, size_t out_stride, const void *table, ls_dtype table_dtype,
+                             int64_t rows, size_t dim, const int64_t *ids, const int64_t *offsets,
+                             const float *weights, int64_t padding_id, ls_pooling pooling,
+                             size_t bags) {
+    const lookup l = {.rows_do = functions_of(table_dtype),
+                      .table = table,
+                      .row_bytes = dim * ls_dtype_bytes(table_dtype),
+                      .rows = rows,
+                      .dim = dim,
+                      .padding_id = padding_id,
+                      .pooling = pooling,
+                      .wide = table_dtype == LS_F64};
+    pool_bags(out, out_stride, &l, ids, offsets, weights, bags);
+}
+
+void ls_kernel_quantised_lookup(float *out, size_t out_stride, const void *table,
+                                const ls_row_format *format, int64_t rows, size_t dim,
+                                const int64_t *ids, const int64_t *offsets, const float *weights,
+                                int64_t padding_id, ls_pooling pooling, size_t bags) {
+    lookup l = {.rows_do = functions_of(LS_F32),
+                .format = format,
+                .table = table,
+                .rows = rows,
+                .dim = dim,
+                .padding_id = padding_id,
+                .pooling = pooling};
+    int status = ls_row_format_bytes(&l.row_bytes, format, dim);
+    LS_ASSERT(status == LS_OK);
+    (void)status;
+    pool_bags(out, out_stride, &l, ids, offsets, weights, bags);
 }

@@ -2,8 +2,26 @@
 // at a time, backward.
 #include <math.h>
 
+#include "kernels/cpu/quantise.h"
 #include "kernels/cpu/reference.h"
 #include "kernels/kernels.h"
+
+// A table of plain elements, or of quantised rows.
+typedef struct {
+    const void *rows;
+    size_t dim;
+    ls_dtype dtype;               // f32 where the rows are quantised
+    const ls_row_format *format;  // NULL: they are not
+    size_t row_bytes;             // of a quantised row
+} table_;
+
+static double load(const table_ *t, int64_t id, size_t d) {
+    if (t->format == NULL) {
+        return (double)ls_kernel__reference_load(t->rows, t->dtype, (size_t)id * t->dim + d);
+    }
+    const char *row = (const char *)t->rows + (size_t)id * t->row_bytes;
+    return (double)ls_kernel__reference_dequantise(row, t->format, t->dim, d);
+}
 
 // A maximum so far, and where it was found.
 typedef struct {
@@ -25,10 +43,9 @@ static bool is_padding(int64_t id, int64_t padding_id) {
 }
 
 // Element d of one bag [count], every step rounded to float unless the table is f64.
-static double pool_element(const void *table, ls_dtype dtype, size_t dim, size_t d,
-                           const int64_t *ids, const float *weights, int64_t padding_id,
-                           ls_pooling pooling, size_t count) {
-    bool narrow = dtype != LS_F64;
+static double pool_element(const table_ *table, size_t d, const int64_t *ids, const float *weights,
+                           int64_t padding_id, ls_pooling pooling, size_t count) {
+    bool narrow = table->dtype != LS_F64;
     double sum = 0;
     double weight_sum = 0;
     maximum best = {false, 0, 0};
@@ -36,7 +53,7 @@ static double pool_element(const void *table, ls_dtype dtype, size_t dim, size_t
         if (is_padding(ids[i], padding_id)) {
             continue;
         }
-        double value = (double)ls_kernel__reference_load(table, dtype, (size_t)ids[i] * dim + d);
+        double value = load(table, ids[i], d);
         double weight = weights == NULL ? 1.0 : (double)weights[i];
         double product = narrow ? (double)((float)value * (float)weight) : value * weight;
         sum = narrow ? (double)((float)sum + (float)product) : sum + product;
@@ -55,26 +72,46 @@ static double pool_element(const void *table, ls_dtype dtype, size_t dim, size_t
     return sum;
 }
 
-void ls_kernel_pooled_lookup_reference(void *out, size_t out_stride, const void *table,
-                                       ls_dtype table_dtype, int64_t rows, size_t dim,
-                                       const int64_t *ids, const int64_t *offsets,
-                                       const float *weights, int64_t padding_id, ls_pooling pooling,
-                                       size_t bags) {
-    (void)rows;
+static void pool_bags(void *out, size_t out_stride, const table_ *table, const int64_t *ids,
+                      const int64_t *offsets, const float *weights, int64_t padding_id,
+                      ls_pooling pooling, size_t bags) {
     for (size_t bag = 0; bag < bags; bag++) {
         size_t first = (size_t)(offsets[bag] - offsets[0]);
         size_t count = (size_t)(offsets[bag + 1] - offsets[bag]);
-        for (size_t d = 0; d < dim; d++) {
+        for (size_t d = 0; d < table->dim; d++) {
             double value =
-                pool_element(table, table_dtype, dim, d, ids + first,
-                             weights == NULL ? NULL : weights + first, padding_id, pooling, count);
-            if (table_dtype == LS_F64) {
+                pool_element(table, d, ids + first, weights == NULL ? NULL : weights + first,
+                             padding_id, pooling, count);
+            if (table->dtype == LS_F64) {
                 ((double *)out)[bag * out_stride + d] = value;
             } else {
                 ((float *)out)[bag * out_stride + d] = (float)value;
             }
         }
     }
+}
+
+void ls_kernel_pooled_lookup_reference(void *out, size_t out_stride, const void *table,
+                                       ls_dtype table_dtype, int64_t rows, size_t dim,
+                                       const int64_t *ids, const int64_t *offsets,
+                                       const float *weights, int64_t padding_id, ls_pooling pooling,
+                                       size_t bags) {
+    (void)rows;
+    const table_ plain = {table, dim, table_dtype, NULL, 0};
+    pool_bags(out, out_stride, &plain, ids, offsets, weights, padding_id, pooling, bags);
+}
+
+void ls_kernel_quantised_lookup_reference(float *out, size_t out_stride, const void *table,
+                                          const ls_row_format *format, int64_t rows, size_t dim,
+                                          const int64_t *ids, const int64_t *offsets,
+                                          const float *weights, int64_t padding_id,
+                                          ls_pooling pooling, size_t bags) {
+    (void)rows;
+    table_ quantised = {table, dim, LS_F32, format, 0};
+    int status = ls_row_format_bytes(&quantised.row_bytes, format, dim);
+    LS_ASSERT(status == LS_OK);
+    (void)status;
+    pool_bags(out, out_stride, &quantised, ids, offsets, weights, padding_id, pooling, bags);
 }
 
 // What position i of a bag adds to element d of its row.

@@ -44,6 +44,11 @@ static void try_tensors(void) {
     CHECK(ls_element_to_f64(&one, LS_F32) == 1);
     ls_optimizer optimizer = ls_optimizer_default(LS_OPTIMIZER_SGD, LS_OPTIMIZER_FUSED);
     CHECK(ls_optimizer_check(&optimizer) == LS_OK);
+    ls_row_format format;
+    memset(&format, 0, sizeof format);
+    format.element = LS_ROW_INT4;
+    size_t row_bytes = 0;
+    CHECK(ls_row_format_bytes(&row_bytes, &format, 16) == LS_OK && row_bytes == 12);
     ls_world_options options;
     memset(&options, 0, sizeof options);
     options.mesh.ndim = 1;

@@ -1,0 +1,283 @@
+// Quantised rows: formats, and rows from and to f32.
+#include "kernels/quantise.h"
+
+#include <math.h>
+
+#include "base/base.h"
+#include "kernels/cpu/bits.h"
+#include "kernels/cpu/quantise.h"
+#include "kernels/kernels.h"
+
+// ---- Formats ------------------------------------------------------------------------------------
+static const struct {
+    const char *name;
+    int bits;
+    ls_dtype dtype;
+} elements[LS_ROW_ELEMENT_COUNT] = {
+    [LS_ROW_INT8] = {"int8", 8, LS_DTYPE_COUNT}, [LS_ROW_INT4] = {"int4", 4, LS_DTYPE_COUNT},
+    [LS_ROW_INT2] = {"int2", 2, LS_DTYPE_COUNT}, [LS_ROW_F16] = {"f16", 16, LS_F16},
+    [LS_ROW_BF16] = {"bf16", 16, LS_BF16},       [LS_ROW_F8E4M3] = {"f8e4m3", 8, LS_F8E4M3},
+    [LS_ROW_F8E5M2] = {"f8e5m2", 8, LS_F8E5M2},
+};
+
+static bool is_element(ls_row_element element) {
+    return (int)element >= 0 && element < LS_ROW_ELEMENT_COUNT;
+}
+
+const char *ls_row_element_name(ls_row_element element) {
+    LS_ASSERT(is_element(element));
+    return elements[element].name;
+}
+
+int ls_row__element_bits(ls_row_element element) {
+    LS_ASSERT(is_element(element));
+    return elements[element].bits;
+}
+
+ls_dtype ls_row__element_dtype(ls_row_element element) {
+    LS_ASSERT(is_element(element));
+    return elements[element].dtype;
+}
+
+int ls_row_format_check(const ls_row_format *format) {
+    LS_ASSERT(format != NULL);
+    if (!is_element(format->element)) {
+        return LS_FAIL(LS_ERR_INVALID, "rows: there is no element number %d", (int)format->element);
+    }
+    const char *name = elements[format->element].name;
+    if (format->scale_f32 && format->element != LS_ROW_INT8) {
+        return LS_FAIL(LS_ERR_INVALID, "rows of %s: an f32 scale is of int8 alone", name);
+    }
+    if (format->scale_first && elements[format->element].dtype != LS_DTYPE_COUNT) {
+        return LS_FAIL(LS_ERR_INVALID, "rows of %s: floats have no scale that could come first",
+                       name);
+    }
+    if (format->alignment > LS_ROW_ALIGNMENT_MAX) {
+        return LS_FAIL(LS_ERR_INVALID, "rows of %s: an alignment of %zu bytes is above %d", name,
+                       format->alignment, LS_ROW_ALIGNMENT_MAX);
+    }
+    return LS_OK;
+}
+
+// Bytes of one of scale and bias.
+static size_t scale_bytes(const ls_row_format *format) {
+    return elements[format->element].dtype != LS_DTYPE_COUNT ? 0 : format->scale_f32 ? 4 : 2;
+}
+
+static size_t packed_bytes(const ls_row_format *format, size_t dim) {
+    size_t bits = (size_t)elements[format->element].bits;
+    return bits >= 8 ? dim * (bits / 8) : dim / (8 / bits) + (dim % (8 / bits) != 0);
+}
+
+int ls_row_format_bytes(size_t *out, const ls_row_format *format, size_t dim) {
+    LS_ASSERT(out != NULL);
+    LS_TRY(ls_row_format_check(format));
+    size_t bytes;
+    LS_TRY(ls_size_mul(&bytes, dim, 2));
+    LS_TRY(ls_size_add(&bytes, bytes, LS_ROW_ALIGNMENT_MAX + 8));
+    size_t alignment = format->alignment == 0 ? 1 : format->alignment;
+    bytes = packed_bytes(format, dim) + 2 * scale_bytes(format);
+    *out = (bytes + alignment - 1) / alignment * alignment;
+    return LS_OK;
+}
+
+static size_t row_bytes_of(const ls_row_format *format, size_t dim) {
+    size_t bytes = 0;
+    int status = ls_row_format_bytes(&bytes, format, dim);
+    LS_ASSERT(status == LS_OK);
+    (void)status;
+    return bytes;
+}
+
+// ---- From f32 -----------------------------------------------------------------------------------
+enum { LANES = 8, TILE = 512 };
+
+// Of a zero of either sign, the bias takes the one that FBGEMM's eight lanes come upon: the last of
+// each lane, then the first lane's.
+LS_CLONES static void row_range(float *low, float *high, const float *in, size_t dim) {
+    float least[LANES];
+    float most[LANES];
+    for (size_t i = 0; i < LANES; i++) {
+        least[i] = INFINITY;
+        most[i] = -INFINITY;
+    }
+    size_t d = 0;
+    for (; d + LANES <= dim; d += LANES) {
+        for (size_t i = 0; i < LANES; i++) {
+            float x = in[d + i];
+            least[i] = least[i] < x ? least[i] : x;
+            most[i] = most[i] > x ? most[i] : x;
+        }
+    }
+    *low = INFINITY;
+    *high = -INFINITY;
+    for (size_t i = 0; i < LANES; i++) {
+        *low = least[i] < *low ? least[i] : *low;
+        *high = most[i] > *high ? most[i] : *high;
+    }
+    for (; d < dim; d++) {
+        *low = in[d] < *low ? in[d] : *low;
+        *high = in[d] > *high ? in[d] : *high;
+    }
+}
+
+// q [count], each in 0 .. most: what is rounded is finite.
+LS_CLONES static void round_row(uint8_t *restrict q, const float *restrict in, float bias,
+                                float inverse, int most, size_t count) {
+    for (size_t i = 0; i < count; i++) {
+        float x = (in[i] - bias) * inverse;
+        x = x < 0.0f ? 0.0f : x;
+        x = x > (float)most ? (float)most : x;
+        // 2^23 leaves no room for a fraction: the sum is rounded to the nearest even integer.
+        q[i] = (uint8_t)bits_of_f32(x + 0x1p23f);
+    }
+}
+
+static void pack(unsigned char *out, const uint8_t *q, int bits, size_t count) {
+    size_t per_byte = (size_t)(8 / bits);
+    for (size_t i = 0; i < count; i++) {
+        unsigned shift = (unsigned)(i % per_byte) * (unsigned)bits;
+        out[i / per_byte] = (unsigned char)((shift == 0 ? 0u : out[i / per_byte]) | q[i] << shift);
+    }
+}
+
+// False: the row has no scale and bias.
+static bool quantise_row(unsigned char *out, const ls_row_format *format, const float *in,
+                         size_t dim) {
+    float low;
+    float high;
+    int bits = elements[format->element].bits;
+    int most = (1 << bits) - 1;
+    row_range(&low, &high, in, dim);
+    if (dim == 0) {
+        low = high = 0;
+    }
+    float scale;
+    float inverse;
+    size_t packed = packed_bytes(format, dim);
+    unsigned char *codes = out + (format->scale_first ? 2 * scale_bytes(format) : 0);
+    unsigned char *scales = out + (format->scale_first ? 0 : packed);
+    if (format->scale_f32) {
+        scale = (high - low) / 255.0f;
+        inverse = 255.0f / (high - low + 1e-8f);
+        memcpy(scales, &scale, sizeof scale);
+        memcpy(scales + 4, &low, sizeof low);
+    } else {
+        uint16_t half_bias = f16_encode(low);
+        low = f16_decode(half_bias);
+        uint16_t half_scale = f16_encode((high - low) / (float)most);
+        scale = f16_decode(half_scale);
+        if (scale == 0.0f) {  // also of equal elements; any other inverse is finite
+            scale = 1.0f;
+            half_scale = f16_encode(scale);
+        }
+        inverse = 1.0f / scale;
+        memcpy(scales, &half_scale, sizeof half_scale);
+        memcpy(scales + 2, &half_bias, sizeof half_bias);
+    }
+    if (!isfinite(low) || !isfinite(scale)) {
+        return false;
+    }
+    for (size_t first = 0; first < dim; first += TILE) {
+        uint8_t q[TILE];
+        size_t count = dim - first < TILE ? dim - first : TILE;
+        round_row(q, in + first, low, inverse, most, count);
+        pack(codes + first * (size_t)bits / 8, q, bits, count);
+    }
+    return true;
+}
+
+int ls_kernel_quantise_rows(void *out, const ls_row_format *format, const float *in,
+                            size_t in_stride, size_t rows, size_t dim, size_t *bad_row) {
+    size_t row_bytes = row_bytes_of(format, dim);
+    ls_dtype dtype = elements[format->element].dtype;
+    LS_ASSERT(rows <= 1 || in_stride >= dim);
+    size_t used = packed_bytes(format, dim) + 2 * scale_bytes(format);
+    for (size_t row = 0; row < rows; row++) {
+        unsigned char *to = (unsigned char *)out + row * row_bytes;
+        const float *from = dim == 0 ? in : in + row * in_stride;
+        if (dtype != LS_DTYPE_COUNT) {
+            ls_kernel_convert(to, dtype, from, LS_F32, dim);
+        } else if (ls_kernel_any_special(from, dim, LS_F32) ||
+                   !quantise_row(to, format, from, dim)) {
+            if (bad_row != NULL) {
+                *bad_row = row;
+            }
+            return LS_FAIL(LS_ERR_INVALID,
+                           "row %zu cannot be quantised to %s: it holds NaN or infinity, or its "
+                           "range is too wide for an %s scale",
+                           row, elements[format->element].name, format->scale_f32 ? "f32" : "f16");
+        }
+        memset(to + used, 0, row_bytes - used);
+    }
+    return LS_OK;
+}
+
+// ---- To f32 -------------------------------------------------------------------------------------
+LS_FMA_CLONES static void scale_row(float *restrict out, const uint8_t *restrict q, float scale,
+                                    float bias, size_t count) {
+    for (size_t i = 0; i < count; i++) {
+        out[i] = fmaf((float)q[i], scale, bias);
+    }
+}
+
+static void unpack(uint8_t *q, const unsigned char *in, int bits, size_t count) {
+    size_t per_byte = (size_t)(8 / bits);
+    unsigned mask = (1u << bits) - 1u;
+    size_t i = 0;
+    for (; i + per_byte <= count; i += per_byte) {
+        unsigned byte = in[i / per_byte];
+        for (size_t k = 0; k < per_byte; k++) {
+            q[i + k] = (uint8_t)(byte >> (k * (size_t)bits) & mask);
+        }
+    }
+    for (; i < count; i++) {
+        q[i] = (uint8_t)((unsigned)in[i / per_byte] >> (i % per_byte * (size_t)bits) & mask);
+    }
+}
+
+static void read_scale(float *scale, float *bias, const unsigned char *at, bool is_f32) {
+    if (is_f32) {
+        *scale = ((const any_f32 *)at)[0];
+        *bias = ((const any_f32 *)at)[1];
+    } else {
+        *scale = f16_decode(((const any_u16 *)at)[0]);
+        *bias = f16_decode(((const any_u16 *)at)[1]);
+    }
+}
+
+void ls_kernel__dequantise_columns(float *out, const void *row, const ls_row_format *format,
+                                   size_t dim, size_t first, size_t count) {
+    const unsigned char *at = row;
+    int bits = elements[format->element].bits;
+    if (elements[format->element].dtype != LS_DTYPE_COUNT) {
+        ls_kernel_convert(out, LS_F32, at + first * (size_t)bits / 8,
+                          elements[format->element].dtype, count);
+        return;
+    }
+    float scale;
+    float bias;
+    read_scale(&scale, &bias, at + (format->scale_first ? 0 : packed_bytes(format, dim)),
+               format->scale_f32);
+    const unsigned char *codes = at + (format->scale_first ? 2 * scale_bytes(format) : 0);
+    LS_ASSERT(first % 4 == 0);  // whole bytes
+    if (bits == 8) {
+        scale_row(out, codes + first, scale, bias, count);
+        return;
+    }
+    for (size_t done = 0; done < count; done += TILE) {
+        uint8_t q[TILE];
+        size_t part = count - done < TILE ? count - done : TILE;
+        unpack(q, codes + (first + done) * (size_t)bits / 8, bits, part);
+        scale_row(out + done, q, scale, bias, part);
+    }
+}
+
+void ls_kernel_dequantise_rows(float *out, const void *in, const ls_row_format *format, size_t rows,
+                               size_t dim) {
+    size_t row_bytes = row_bytes_of(format, dim);
+    for (size_t row = 0; row < rows && dim > 0; row++) {
+        ls_kernel__dequantise_columns(out + row * dim, (const char *)in + row * row_bytes, format,
+                                      dim, 0, dim);
+    }
+}
