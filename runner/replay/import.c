@@ -139,12 +139,11 @@ static int parse(ls_scenario **out, const char *path, const ls_text *text) {
     return status;
 }
 
-// Adds what a run came to: the stages that were compared with the other system's, and of the oracle
-// those that fail, or differ by design.
-static int add_stages(ls_import *import, const ls_import_run *run, const ls_case_result *of) {
+// Room for `count` more stages of the case.
+static int make_room(ls_import *import, int count) {
     ls_case_result *to = import->state->result;
-    size_t count = (size_t)(to->stage_count + of->stage_count) + 1;
-    ls_stage_result *stages = ls_arena_alloc(import->arena, count, sizeof *stages);
+    ls_stage_result *stages =
+        ls_arena_alloc(import->arena, (size_t)to->stage_count + (size_t)count, sizeof *stages);
     if (stages == NULL) {
         return LS_ERR_MEMORY;
     }
@@ -152,6 +151,22 @@ static int add_stages(ls_import *import, const ls_import_run *run, const ls_case
         memcpy(stages, to->stages, (size_t)to->stage_count * sizeof *stages);
     }
     to->stages = stages;
+    return LS_OK;
+}
+
+int ls_import_stage(ls_import *import, const ls_stage_result *stage) {
+    ls_case_result *to = import->state->result;
+    LS_TRY(make_room(import, 1));
+    to->stages[to->stage_count++] = *stage;
+    to->pass = to->pass && ls_class_passes(stage->class_);
+    return stage->class_ == LS_CLASS_WRONG && stage->divergence == NULL ? LS_ERR_MEMORY : LS_OK;
+}
+
+// Adds what a run came to: the stages that were compared with the other system's, and of the oracle
+// those that fail, or differ by design.
+static int add_stages(ls_import *import, const ls_import_run *run, const ls_case_result *of) {
+    ls_case_result *to = import->state->result;
+    LS_TRY(make_room(import, of->stage_count + 1));
     int of_real = 0;
     for (int i = 0; i < of->stage_count; i++) {
         of_real += of->stages[i].judge == LS_JUDGE_REAL;
@@ -171,7 +186,7 @@ static int add_stages(ls_import *import, const ls_import_run *run, const ls_case
         if (stage.order == NULL && run->gave.order != NULL) {
             stage.order = ls_arena_strdup(import->arena, run->gave.order);
         }
-        stages[to->stage_count++] = stage;
+        to->stages[to->stage_count++] = stage;
     }
     return LS_OK;
 }

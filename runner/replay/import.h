@@ -58,6 +58,8 @@ typedef struct ls_import_run {
 // Runs it, compares, and adds its stages to the case. What the oracle says of our own run is told
 // where that fails.
 int ls_import_run_compared(ls_import *import, const ls_import_run *run);
+// Adds a stage that the importer judged by itself, where there is no scenario to run.
+int ls_import_stage(ls_import *import, const ls_stage_result *stage);
 // Says what of the result is not replayed: `what` is a list of names, `part` of the case's name.
 int ls_import_untold(ls_import *import, const char *part, const char *what);
 // Appends to `out`, with commas between, the keys of an object that are not among `known` (ended

@@ -1,6 +1,6 @@
 // Reading what torch returned for embedding and embedding_bag: the same weights and ids through
 // sharded modules, under every sharding type on several worlds. What it trained is in
-// import_torch_train.c.
+// import_torch_train.c, quantised rows in import_torch_quantised.c.
 #include <limits.h>
 #include <string.h>
 
@@ -21,9 +21,6 @@ const char *ls_torch__mode(const lookup *l) {
 static const char *why_skipped(const char *kind, const lookup *l) {
     if (strcmp(kind, "optimizer") == 0) {
         return NULL;
-    }
-    if (strcmp(kind, "quantized_rows") == 0) {
-        return "quantised rows are not replayed";
     }
     if (!l->bag && strcmp(kind, "embedding") != 0) {
         return "a kind of result that lockstep does not know";
@@ -332,21 +329,23 @@ static int import(ls_import *import, const json_t *entry) {
     }
     l.name = import->name;
     l.bag = strcmp(kind, "embedding_bag") == 0;
+    bool rows = strcmp(kind, "quantized_rows") == 0;
     read_norm(&l);
-    import->skip = why_skipped(kind, &l);
+    import->skip = rows ? NULL : why_skipped(kind, &l);
     if (import->skip != NULL) {
         return LS_OK;
     }
     LS_TRY(ls_safetensors_open(&file, path));
     l.file = file;
-    int status = strcmp(kind, "optimizer") == 0 ? ls_torch__optimizer(import, file, l.args)
-                                                : replay(import, &l);
+    int status = rows                             ? ls_torch__quantised(import, file, l.args)
+                 : strcmp(kind, "optimizer") == 0 ? ls_torch__optimizer(import, file, l.args)
+                                                  : replay(import, &l);
     ls_safetensors_free(file);
     return status == LS_OK ? LS_OK : ls_error_wrap("'%s'", path);
 }
 
 static const char *const list_keys[] = {"torch", "seed", "cases", NULL};
-static const char *const keys[] = {"file", "kind", "args", NULL};
+static const char *const keys[] = {"file", "kind", "args", "torch_op", NULL};
 
 const ls_importer ls_importer_torch = {.of = "torch's results",
                                        .list = "manifest.json",

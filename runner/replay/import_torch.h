@@ -42,4 +42,8 @@ int ls_torch__gradients(ls_import *import, ls_torch_lookup *lookup, ls_arena *ar
 // An entry of the kind optimizer: dense steps.
 int ls_torch__optimizer(ls_import *import, const ls_safetensors *file, const json_t *args);
 
+// import_torch_quantised.c: a stage for the bytes of each layout that the file has, and one for
+// what they are worth.
+int ls_torch__quantised(ls_import *import, const ls_safetensors *file, const json_t *args);
+
 #endif

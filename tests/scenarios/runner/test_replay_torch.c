@@ -1,5 +1,6 @@
 // Tests of replaying torch's results, on directories made here: right, wrong and hostile.
 #include <criterion/criterion.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -350,7 +351,7 @@ Test(replay_torch, unsupported_kinds_are_skipped) {
     char *dir = make_dir();
     int status;
     write_text(dir, "manifest.json",
-               "{\"torch\": \"2\", \"cases\": [{\"file\": \"a\", \"kind\": \"quantized_rows\", "
+               "{\"torch\": \"2\", \"cases\": [{\"file\": \"a\", \"kind\": \"unheard_of\", "
                "\"args\": {}}, {\"file\": \"b\", \"kind\": \"embedding\", \"args\": {\"max_norm\": "
                "0.0}}]}");
     ls_results *results = replay(dir, &status);
@@ -358,6 +359,47 @@ Test(replay_torch, unsupported_kinds_are_skipped) {
     cr_expect(strstr(results->cases[1].skip_reason, "max_norm"));
     cr_expect(!ls_results_pass(results));
     ls_results_free(results);
+    remove_dir(dir);
+}
+
+// One row as torch packs it: 8 bits with an f32 scale, 4 bits with one of f16.
+static void write_quantised(const char *dir, size_t more, int wrong_byte, int wrong_float) {
+    static const float weight[4] = {-1, 0, 0.5f, 2};
+    unsigned char rows_8[12] = {0, 85, 128, 255, 0xC1, 0xC0, 0x40, 0x3C, 0, 0, 0x80, 0xBF};
+    unsigned char rows_4[6] = {0x50, 0xF8, 0x66, 0x32, 0, 0xBC};
+    static const float scale = 3.0f / 255;
+    float floats[4] = {-1, fmaf(85, scale, -1), fmaf(128, scale, -1), fmaf(255, scale, -1)};
+    rows_4[1] = (unsigned char)(rows_4[1] + (wrong_byte ? 1 : 0));
+    floats[3] = wrong_float ? nextafterf(floats[3], 9) : floats[3];
+    const ls_safetensor_source tensors[] = {{"weight", LS_F32, 2, {1, 4}, weight},
+                                            {"rows_8bit", LS_U8, 2, {1, 12}, rows_8},
+                                            {"rows_4bit", LS_U8, 2, {1, 6}, rows_4},
+                                            {"dequantized_8bit", LS_F32, 2, {1, 4}, floats}};
+    char path[128];
+    snprintf(path, sizeof path, "%s/bag.safetensors", dir);
+    cr_assert(ls_safetensors_write(path, tensors, 1 + more, NULL, 0) == LS_OK, "%s",
+              ls_error_last()->text);
+}
+
+// Quantised rows pass where every byte and every value is torch's; one off fails, and is told.
+Test(replay_torch, quantised_rows) {
+    char *dir = make_dir();
+    write_text(dir, "manifest.json",
+               "{\"torch\": \"2\", \"cases\": [{\"file\": \"bag.safetensors\", \"kind\": "
+               "\"quantized_rows\", \"args\": {}, \"torch_op\": \"prepack\"}]}");
+    for (int i = 0; i < 4; i++) {
+        int status;
+        write_quantised(dir, i == 3 ? 0 : 3, i == 1, i == 2);
+        ls_results *results = replay(dir, &status);
+        const ls_case_result *result = &results->cases[0];
+        cr_assert(status == LS_OK && results->case_count == 1);
+        cr_expect(result->pass == (i == 0) && !result->skipped, "case %d", i);
+        cr_expect(i != 0 || (result->stage_count == 3 && result->class_ == LS_CLASS_BIT_EXACT));
+        cr_expect(i != 1 || strstr(result->stages[2].divergence, "row 0, byte 1 of 6: torch 249"));
+        cr_expect(i != 2 || strstr(result->stages[1].divergence, "row 0, column 3: torch 2"));
+        cr_expect(i != 3 || (result->unusable && strstr(result->error, "no quantised rows")));
+        ls_results_free(results);
+    }
     remove_dir(dir);
 }
 

@@ -7,7 +7,7 @@
 
 #include "runner/replay/import.h"
 
-// Every case passes, gradients, max_norm and optimizers with it; quantised rows alone are skipped.
+// Every case passes, gradients, max_norm and optimizers with it; quantised rows bit for bit.
 Test(replay_torch, everything_passes) {
     char dir[4096];
     const char *shared = getenv("LOCKSTEP_SHARED");
@@ -35,11 +35,12 @@ Test(replay_torch, everything_passes) {
         }
         cr_expect(result->skipped || result->pass, "%s: %s", result->name, result->error);
         cr_expect(strstr(result->name, "/unknown") == NULL, "%s", result->name);
-        cr_expect(!result->skipped || strstr(result->skip_reason, "quantised") != NULL, "%s",
+        bool rows = strstr(result->name, "quantized_rows") != NULL;
+        cr_expect(!result->skipped && (!rows || result->class_ == LS_CLASS_BIT_EXACT), "%s",
                   result->name);
     }
     cr_expect(results->failed == 0);
-    cr_expect(results->passed >= 25 + 96 + 6 + 60, "%d passed", results->passed);
+    cr_expect(results->passed >= 25 + 96 + 6 + 3 + 60, "%d passed", results->passed);
     cr_expect(gradients >= 10 + 48 && steps >= 6 * 3, "%d, %d", gradients, steps);
     fprintf(stderr, "passed %d, skipped %d, failed %d\n", results->passed, results->skipped,
             results->failed);
