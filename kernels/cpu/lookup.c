@@ -82,7 +82,7 @@ static const row_functions *functions_of(ls_dtype dtype) {
 // What one bag needs, so that the loop over its ids has few arguments.
 typedef struct {
     const row_functions *rows_do;
-    const ls_row_format *format;  // of quantised rows; NULL: they are as rows_do takes them
+    const ls_row_places *places;  // of quantised rows; NULL: they are as rows_do takes them
     const char *table;
     size_t row_bytes;
     int64_t rows;
@@ -107,14 +107,14 @@ static void divide_row(void *row, bool wide, size_t dim, double divisor) {
 
 // accumulator op= row * weight, by way of f32 where the row is quantised, some columns at a time.
 static void add_row(row_fn op, void *accumulator, const lookup *l, const char *row, double weight) {
-    if (l->format == NULL) {
+    if (l->places == NULL) {
         op(accumulator, row, weight, l->dim);
         return;
     }
     for (size_t first = 0; first < l->dim; first += TILE) {
         float values[TILE];
         size_t count = l->dim - first < TILE ? l->dim - first : TILE;
-        ls_kernel__dequantise_columns(values, row, l->format, l->dim, first, count);
+        ls_kernel__dequantise_columns(values, row, l->places, first, count);
         op((any_f32 *)accumulator + first, values, weight, count);
     }
 }
@@ -191,15 +191,14 @@ void ls_kernel_quantised_lookup(float *out, size_t out_stride, const void *table
                                 const ls_row_format *format, int64_t rows, size_t dim,
                                 const int64_t *ids, const int64_t *offsets, const float *weights,
                                 int64_t padding_id, ls_pooling pooling, size_t bags) {
-    lookup l = {.rows_do = functions_of(LS_F32),
-                .format = format,
-                .table = table,
-                .rows = rows,
-                .dim = dim,
-                .padding_id = padding_id,
-                .pooling = pooling};
-    int status = ls_row_format_bytes(&l.row_bytes, format, dim);
-    LS_ASSERT(status == LS_OK);
-    (void)status;
+    const ls_row_places places = ls_row__places(format, dim);
+    const lookup l = {.rows_do = functions_of(LS_F32),
+                      .places = &places,
+                      .table = table,
+                      .row_bytes = places.bytes,
+                      .rows = rows,
+                      .dim = dim,
+                      .padding_id = padding_id,
+                      .pooling = pooling};
     pool_bags(out, out_stride, &l, ids, offsets, weights, bags);
 }

@@ -29,16 +29,6 @@ const char *ls_row_element_name(ls_row_element element) {
     return elements[element].name;
 }
 
-int ls_row__element_bits(ls_row_element element) {
-    LS_ASSERT(is_element(element));
-    return elements[element].bits;
-}
-
-ls_dtype ls_row__element_dtype(ls_row_element element) {
-    LS_ASSERT(is_element(element));
-    return elements[element].dtype;
-}
-
 int ls_row_format_check(const ls_row_format *format) {
     LS_ASSERT(format != NULL);
     if (!is_element(format->element)) {
@@ -59,34 +49,38 @@ int ls_row_format_check(const ls_row_format *format) {
     return LS_OK;
 }
 
-// Bytes of one of scale and bias.
-static size_t scale_bytes(const ls_row_format *format) {
-    return elements[format->element].dtype != LS_DTYPE_COUNT ? 0 : format->scale_f32 ? 4 : 2;
-}
-
-static size_t packed_bytes(const ls_row_format *format, size_t dim) {
+// Of a format that is one, and a dim that does not overflow.
+static ls_row_places place(const ls_row_format *format, size_t dim) {
     size_t bits = (size_t)elements[format->element].bits;
-    return bits >= 8 ? dim * (bits / 8) : dim / (8 / bits) + (dim % (8 / bits) != 0);
+    bool integer = elements[format->element].dtype == LS_DTYPE_COUNT;
+    size_t packed = bits >= 8 ? dim * (bits / 8) : dim / (8 / bits) + (dim % (8 / bits) != 0);
+    size_t scales = !integer ? 0 : format->scale_f32 ? 8 : 4;
+    size_t alignment = format->alignment == 0 ? 1 : format->alignment;
+    return (ls_row_places){.dtype = elements[format->element].dtype,
+                           .bits = (int)bits,
+                           .scale_f32 = format->scale_f32,
+                           .codes = format->scale_first ? scales : 0,
+                           .scales = format->scale_first ? 0 : packed,
+                           .used = packed + scales,
+                           .bytes = (packed + scales + alignment - 1) / alignment * alignment};
 }
 
 int ls_row_format_bytes(size_t *out, const ls_row_format *format, size_t dim) {
     LS_ASSERT(out != NULL);
     LS_TRY(ls_row_format_check(format));
-    size_t bytes;
-    LS_TRY(ls_size_mul(&bytes, dim, 2));
-    LS_TRY(ls_size_add(&bytes, bytes, LS_ROW_ALIGNMENT_MAX + 8));
-    size_t alignment = format->alignment == 0 ? 1 : format->alignment;
-    bytes = packed_bytes(format, dim) + 2 * scale_bytes(format);
-    *out = (bytes + alignment - 1) / alignment * alignment;
+    size_t widest;  // two bytes an element, scale and bias, and what aligns them
+    LS_TRY(ls_size_mul(&widest, dim, 2));
+    LS_TRY(ls_size_add(&widest, widest, LS_ROW_ALIGNMENT_MAX + 8));
+    *out = place(format, dim).bytes;
     return LS_OK;
 }
 
-static size_t row_bytes_of(const ls_row_format *format, size_t dim) {
-    size_t bytes = 0;
+ls_row_places ls_row__places(const ls_row_format *format, size_t dim) {
+    size_t bytes;
     int status = ls_row_format_bytes(&bytes, format, dim);
     LS_ASSERT(status == LS_OK);
     (void)status;
-    return bytes;
+    return place(format, dim);
 }
 
 // ---- From f32 -----------------------------------------------------------------------------------
@@ -142,22 +136,17 @@ static void pack(unsigned char *out, const uint8_t *q, int bits, size_t count) {
 }
 
 // False: the row has no scale and bias.
-static bool quantise_row(unsigned char *out, const ls_row_format *format, const float *in,
-                         size_t dim) {
-    float low;
-    float high;
-    int bits = elements[format->element].bits;
-    int most = (1 << bits) - 1;
-    row_range(&low, &high, in, dim);
-    if (dim == 0) {
-        low = high = 0;
-    }
+static bool quantise_row(unsigned char *out, const ls_row_places *p, const float *in, size_t dim) {
+    float low = 0;
+    float high = 0;
     float scale;
     float inverse;
-    size_t packed = packed_bytes(format, dim);
-    unsigned char *codes = out + (format->scale_first ? 2 * scale_bytes(format) : 0);
-    unsigned char *scales = out + (format->scale_first ? 0 : packed);
-    if (format->scale_f32) {
+    int most = (1 << p->bits) - 1;
+    if (dim > 0) {
+        row_range(&low, &high, in, dim);
+    }
+    unsigned char *scales = out + p->scales;
+    if (p->scale_f32) {
         scale = (high - low) / 255.0f;
         inverse = 255.0f / (high - low + 1e-8f);
         memcpy(scales, &scale, sizeof scale);
@@ -182,33 +171,34 @@ static bool quantise_row(unsigned char *out, const ls_row_format *format, const 
         uint8_t q[TILE];
         size_t count = dim - first < TILE ? dim - first : TILE;
         round_row(q, in + first, low, inverse, most, count);
-        pack(codes + first * (size_t)bits / 8, q, bits, count);
+        pack(out + p->codes + first * (size_t)p->bits / 8, q, p->bits, count);
     }
     return true;
 }
 
+int ls_row__not_quantised(const ls_row_format *format, size_t row) {
+    return LS_FAIL(LS_ERR_INVALID,
+                   "row %zu cannot be quantised to %s: it holds NaN or infinity, or its range is "
+                   "too wide for an %s scale",
+                   row, elements[format->element].name, format->scale_f32 ? "f32" : "f16");
+}
+
 int ls_kernel_quantise_rows(void *out, const ls_row_format *format, const float *in,
                             size_t in_stride, size_t rows, size_t dim, size_t *bad_row) {
-    size_t row_bytes = row_bytes_of(format, dim);
-    ls_dtype dtype = elements[format->element].dtype;
+    const ls_row_places p = ls_row__places(format, dim);
     LS_ASSERT(rows <= 1 || in_stride >= dim);
-    size_t used = packed_bytes(format, dim) + 2 * scale_bytes(format);
     for (size_t row = 0; row < rows; row++) {
-        unsigned char *to = (unsigned char *)out + row * row_bytes;
+        unsigned char *to = (unsigned char *)out + row * p.bytes;
         const float *from = dim == 0 ? in : in + row * in_stride;
-        if (dtype != LS_DTYPE_COUNT) {
-            ls_kernel_convert(to, dtype, from, LS_F32, dim);
-        } else if (ls_kernel_any_special(from, dim, LS_F32) ||
-                   !quantise_row(to, format, from, dim)) {
+        if (p.dtype != LS_DTYPE_COUNT) {
+            ls_kernel_convert(to, p.dtype, from, LS_F32, dim);
+        } else if (ls_kernel_any_special(from, dim, LS_F32) || !quantise_row(to, &p, from, dim)) {
             if (bad_row != NULL) {
                 *bad_row = row;
             }
-            return LS_FAIL(LS_ERR_INVALID,
-                           "row %zu cannot be quantised to %s: it holds NaN or infinity, or its "
-                           "range is too wide for an %s scale",
-                           row, elements[format->element].name, format->scale_f32 ? "f32" : "f16");
+            return ls_row__not_quantised(format, row);
         }
-        memset(to + used, 0, row_bytes - used);
+        memset(to + p.used, 0, p.bytes - p.used);
     }
     return LS_OK;
 }
@@ -246,38 +236,36 @@ static void read_scale(float *scale, float *bias, const unsigned char *at, bool 
     }
 }
 
-void ls_kernel__dequantise_columns(float *out, const void *row, const ls_row_format *format,
-                                   size_t dim, size_t first, size_t count) {
+void ls_kernel__dequantise_columns(float *out, const void *row, const ls_row_places *places,
+                                   size_t first, size_t count) {
     const unsigned char *at = row;
-    int bits = elements[format->element].bits;
-    if (elements[format->element].dtype != LS_DTYPE_COUNT) {
-        ls_kernel_convert(out, LS_F32, at + first * (size_t)bits / 8,
-                          elements[format->element].dtype, count);
+    size_t bits = (size_t)places->bits;
+    if (places->dtype != LS_DTYPE_COUNT) {
+        ls_kernel_convert(out, LS_F32, at + first * bits / 8, places->dtype, count);
         return;
     }
     float scale;
     float bias;
-    read_scale(&scale, &bias, at + (format->scale_first ? 0 : packed_bytes(format, dim)),
-               format->scale_f32);
-    const unsigned char *codes = at + (format->scale_first ? 2 * scale_bytes(format) : 0);
+    read_scale(&scale, &bias, at + places->scales, places->scale_f32);
     LS_ASSERT(first % 4 == 0);  // whole bytes
+    const unsigned char *codes = at + places->codes + first * bits / 8;
     if (bits == 8) {
-        scale_row(out, codes + first, scale, bias, count);
+        scale_row(out, codes, scale, bias, count);
         return;
     }
     for (size_t done = 0; done < count; done += TILE) {
         uint8_t q[TILE];
         size_t part = count - done < TILE ? count - done : TILE;
-        unpack(q, codes + (first + done) * (size_t)bits / 8, bits, part);
+        unpack(q, codes + done * bits / 8, places->bits, part);
         scale_row(out + done, q, scale, bias, part);
     }
 }
 
 void ls_kernel_dequantise_rows(float *out, const void *in, const ls_row_format *format, size_t rows,
                                size_t dim) {
-    size_t row_bytes = row_bytes_of(format, dim);
+    const ls_row_places p = ls_row__places(format, dim);
     for (size_t row = 0; row < rows && dim > 0; row++) {
-        ls_kernel__dequantise_columns(out + row * dim, (const char *)in + row * row_bytes, format,
-                                      dim, 0, dim);
+        ls_kernel__dequantise_columns(out + row * dim, (const char *)in + row * p.bytes, &p, 0,
+                                      dim);
     }
 }

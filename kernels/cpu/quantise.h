@@ -6,13 +6,28 @@
 #include "base/dtype.h"
 #include "kernels/quantise.h"
 
-// out [count] = elements first .. first + count of the row at `row`.
-void ls_kernel__dequantise_columns(float *out, const void *row, const ls_row_format *format,
-                                   size_t dim, size_t first, size_t count);
+#ifdef __cplusplus
+extern "C" {
+#endif
 
-// Bits of an element, and the type of one that is a float (LS_DTYPE_COUNT: it is an integer).
-int ls_row__element_bits(ls_row_element element);
-ls_dtype ls_row__element_dtype(ls_row_element element);
+// Where things are in a row, in bytes.
+typedef struct ls_row_places {
+    ls_dtype dtype;  // of elements that are floats; LS_DTYPE_COUNT: they are integers
+    int bits;        // of an element
+    bool scale_f32;
+    size_t codes, scales;  // where the elements begin, and where scale and bias do
+    size_t used, bytes;    // without the zeros behind it, and with them
+} ls_row_places;
+
+// Asserts that there is such a format and that its bytes do not overflow.
+ls_row_places ls_row__places(const ls_row_format *format, size_t dim);
+
+// out [count] = elements first (a multiple of 4) .. first + count of the row at `row`.
+void ls_kernel__dequantise_columns(float *out, const void *row, const ls_row_places *places,
+                                   size_t first, size_t count);
+
+// The error of a row that cannot be quantised.
+int ls_row__not_quantised(const ls_row_format *format, size_t row);
 
 // As quantise.h says, by plain code that shares nothing with the fast version.
 int ls_kernel_quantise_rows_reference(void *out, const ls_row_format *format, const float *in,
@@ -28,4 +43,7 @@ void ls_kernel_quantised_lookup_reference(float *out, size_t out_stride, const v
 float ls_kernel__reference_dequantise(const void *row, const ls_row_format *format, size_t dim,
                                       size_t d);
 
+#ifdef __cplusplus
+}
+#endif
 #endif

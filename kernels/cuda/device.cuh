@@ -65,6 +65,28 @@ __device__ inline size_t thread_count() {
     return (size_t)gridDim.x * blockDim.x;
 }
 
+// ---- The first bad position ---------------------------------------------------------------------
+// Integer atomics: the least is the least in any order.
+__device__ inline void note_bad(unsigned long long *first_bad, size_t i) {
+    atomicMin(first_bad, (unsigned long long)i);
+}
+
+inline int read_bad(size_t *out, const scratch &first_bad, cudaStream_t stream) {
+    unsigned long long bad = 0;
+    LS_TRY(check(
+        cudaMemcpyAsync(&bad, first_bad.as<void>(), sizeof bad, cudaMemcpyDeviceToHost, stream),
+        "reading a check"));
+    LS_TRY(check(cudaStreamSynchronize(stream), "reading a check"));
+    *out = (size_t)bad;
+    return LS_OK;
+}
+
+inline int begin_bad(scratch &first_bad, cudaStream_t stream) {
+    LS_TRY(first_bad.alloc(sizeof(unsigned long long)));
+    return check(cudaMemsetAsync(first_bad.as<void>(), 0xFF, sizeof(unsigned long long), stream),
+                 "preparing a check");
+}
+
 // ---- Element types ------------------------------------------------------------------------------
 // number: what arithmetic is done in. load is exact, store rounds once.
 template <class T> struct element {  // integers: unsigned arithmetic wraps

@@ -5,28 +5,6 @@
 
 using namespace ls;
 
-// ---- The first bad position ---------------------------------------------------------------------
-// Integer atomics: the least is the least in any order.
-static __device__ void note_bad(unsigned long long *first_bad, size_t i) {
-    atomicMin(first_bad, (unsigned long long)i);
-}
-
-static int read_bad(size_t *out, const scratch &first_bad, cudaStream_t stream) {
-    unsigned long long bad = 0;
-    LS_TRY(check(
-        cudaMemcpyAsync(&bad, first_bad.as<void>(), sizeof bad, cudaMemcpyDeviceToHost, stream),
-        "reading a check"));
-    LS_TRY(check(cudaStreamSynchronize(stream), "reading a check"));
-    *out = (size_t)bad;
-    return LS_OK;
-}
-
-static int begin_bad(scratch &first_bad, cudaStream_t stream) {
-    LS_TRY(first_bad.alloc(sizeof(unsigned long long)));
-    return check(cudaMemsetAsync(first_bad.as<void>(), 0xFF, sizeof(unsigned long long), stream),
-                 "preparing a check");
-}
-
 // ---- Resolving ids ------------------------------------------------------------------------------
 static __global__ void find_bad_id(const int64_t *ids, size_t count, int64_t rows,
                                    unsigned long long *first_bad) {

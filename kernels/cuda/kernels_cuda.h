@@ -9,6 +9,7 @@
 #define LS_KERNELS_CUDA_KERNELS_CUDA_H
 
 #include "kernels/kernels.h"
+#include "kernels/quantise.h"
 #include "kernels/training.h"
 
 #ifdef __cplusplus
@@ -61,6 +62,17 @@ int ls_kernel_pooled_lookup_cuda(void *out, size_t out_stride, const void *table
                                  ls_dtype table_dtype, int64_t rows, size_t dim, const int64_t *ids,
                                  const int64_t *offsets, const float *weights, int64_t padding_id,
                                  ls_pooling pooling, size_t bags, ls_cuda_stream stream);
+// Waits for the stream; format, bad_row (host).
+int ls_kernel_quantise_rows_cuda(void *out, const ls_row_format *format, const float *in,
+                                 size_t in_stride, size_t rows, size_t dim, size_t *bad_row,
+                                 ls_cuda_stream stream);
+int ls_kernel_dequantise_rows_cuda(float *out, const void *in, const ls_row_format *format,
+                                   size_t rows, size_t dim, ls_cuda_stream stream);
+int ls_kernel_quantised_lookup_cuda(float *out, size_t out_stride, const void *table,
+                                    const ls_row_format *format, int64_t rows, size_t dim,
+                                    const int64_t *ids, const int64_t *offsets,
+                                    const float *weights, int64_t padding_id, ls_pooling pooling,
+                                    size_t bags, ls_cuda_stream stream);
 // ids_count: offsets[bags] - offsets[0], which the caller knows on the host.
 int ls_kernel_pooled_lookup_backward_cuda(float *gradient, size_t dim, int64_t rows,
                                           const float *grad_out, size_t grad_stride,

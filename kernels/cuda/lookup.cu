@@ -2,7 +2,7 @@
 // sum or mean) is bound by the memory: a warp owns 128 columns of a bag, its lanes read the bag's
 // ids together, and several rows are on their way before the first is added; they are added in the
 // bag's order all the same.
-#include "kernels/cuda/device.cuh"
+#include "kernels/cuda/quantise.cuh"
 
 using namespace ls;
 
@@ -66,9 +66,24 @@ __device__ inline void check_id(int64_t id, int64_t rows) {
     }
 }
 
+// Elements of a table: of plain rows, and of quantised ones.
+template <class T> struct plain_rows {
+    __device__ auto load(const lookup_arguments &a, int64_t id, size_t d) const {
+        return element<T>::load(((const T *)a.table)[(size_t)id * a.dim + d]);
+    }
+};
+
+struct quantised_rows {
+    ls_row_places places;
+    __device__ float load(const lookup_arguments &a, int64_t id, size_t d) const {
+        return dequantise((const unsigned char *)a.table + (size_t)id * places.bytes, places, d);
+    }
+};
+
 // A warp per bag, a lane per column. N: what is accumulated in, f32, or f64 for f64 tables.
-template <class T, class N>
-__global__ void lookup_kernel(const __grid_constant__ lookup_arguments a, ls_pooling pooling) {
+template <class R, class N>
+__global__ void lookup_kernel(const __grid_constant__ lookup_arguments a,
+                              const __grid_constant__ R rows, ls_pooling pooling) {
     size_t lane = threadIdx.x % 32, warps = thread_count() / 32;
     for (size_t bag = thread_index() / 32; bag < a.bags; bag += warps) {
         size_t first = (size_t)(a.offsets[bag] - a.offsets[0]);
@@ -82,7 +97,7 @@ __global__ void lookup_kernel(const __grid_constant__ lookup_arguments a, ls_poo
                     continue;
                 }
                 check_id(id, a.rows);
-                N x = (N)element<T>::load(((const T *)a.table)[(size_t)id * a.dim + d]);
+                N x = (N)rows.load(a, id, d);
                 N w = a.weights != nullptr ? (N)a.weights[i] : (N)1;
                 x = x * w;
                 if (pooling == LS_POOL_MAX) {
@@ -240,23 +255,43 @@ int ls_kernel_pooled_lookup_cuda(void *out, size_t out_stride, const void *table
     auto *on = (cudaStream_t)stream;
     switch (table_dtype) {
     case LS_F16:
-        lookup_kernel<__half, float><<<blocks, block_threads, 0, on>>>(a, pooling);
+        lookup_kernel<plain_rows<__half>, float><<<blocks, block_threads, 0, on>>>(a, {}, pooling);
         break;
     case LS_BF16:
-        lookup_kernel<__nv_bfloat16, float><<<blocks, block_threads, 0, on>>>(a, pooling);
+        lookup_kernel<plain_rows<__nv_bfloat16>, float>
+            <<<blocks, block_threads, 0, on>>>(a, {}, pooling);
         break;
     case LS_F32:
-        lookup_kernel<float, float><<<blocks, block_threads, 0, on>>>(a, pooling);
+        lookup_kernel<plain_rows<float>, float><<<blocks, block_threads, 0, on>>>(a, {}, pooling);
         break;
     case LS_F8E4M3:
-        lookup_kernel<e4m3, float><<<blocks, block_threads, 0, on>>>(a, pooling);
+        lookup_kernel<plain_rows<e4m3>, float><<<blocks, block_threads, 0, on>>>(a, {}, pooling);
         break;
     case LS_F8E5M2:
-        lookup_kernel<e5m2, float><<<blocks, block_threads, 0, on>>>(a, pooling);
+        lookup_kernel<plain_rows<e5m2>, float><<<blocks, block_threads, 0, on>>>(a, {}, pooling);
         break;
     default:
         LS_ASSERT(table_dtype == LS_F64);
-        lookup_kernel<double, double><<<blocks, block_threads, 0, on>>>(a, pooling);
+        lookup_kernel<plain_rows<double>, double><<<blocks, block_threads, 0, on>>>(a, {}, pooling);
     }
     return launched("pooled_lookup");
+}
+
+int ls_kernel_quantised_lookup_cuda(float *out, size_t out_stride, const void *table,
+                                    const ls_row_format *format, int64_t rows, size_t dim,
+                                    const int64_t *ids, const int64_t *offsets,
+                                    const float *weights, int64_t padding_id, ls_pooling pooling,
+                                    size_t bags, ls_cuda_stream stream) {
+    LS_ASSERT(pooling == LS_POOL_SUM || pooling == LS_POOL_MEAN || pooling == LS_POOL_MAX);
+    LS_ASSERT((bags <= 1 || out_stride >= dim) && offsets != nullptr && rows >= 0);
+    quantised_rows of = {ls_row__places(format, dim)};
+    if (dim == 0 || bags == 0) {
+        return LS_OK;
+    }
+    lookup_arguments a = {out, out_stride, table,   rows,       dim,
+                          ids, offsets,    weights, padding_id, bags};
+    lookup_kernel<quantised_rows, float>
+        <<<blocks_for(bags, block_threads / 32), block_threads, 0, (cudaStream_t)stream>>>(a, of,
+                                                                                           pooling);
+    return launched("quantised_lookup");
 }

@@ -44,4 +44,7 @@ void test_offsets(void);
 // test_training_cuda.c
 void test_training(void);
 
+// test_quantise_cuda.c
+void test_quantise(void);
+
 #endif

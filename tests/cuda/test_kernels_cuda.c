@@ -211,13 +211,21 @@ int main(int argc, char **argv) {
         const char *name;
         void (*run)(void);
     } tests[] = {
-        {"fill and copy", test_fill_copy}, {"convert", test_convert},
-        {"reduce", test_reduce},           {"accumulate", test_accumulate},
-        {"matmul", test_matmul},           {"pooled lookup", test_lookup},
-        {"backward", test_backward},       {"gather", test_gather},
-        {"bucketize", test_bucketize},     {"resolve ids", test_resolve},
-        {"offsets", test_offsets},         {"training", test_training},
-        {"scatter", test_scatter},         {"bags", test_bags},
+        {"fill and copy", test_fill_copy},
+        {"convert", test_convert},
+        {"reduce", test_reduce},
+        {"accumulate", test_accumulate},
+        {"matmul", test_matmul},
+        {"pooled lookup", test_lookup},
+        {"backward", test_backward},
+        {"gather", test_gather},
+        {"bucketize", test_bucketize},
+        {"resolve ids", test_resolve},
+        {"offsets", test_offsets},
+        {"training", test_training},
+        {"quantised rows", test_quantise},
+        {"scatter", test_scatter},
+        {"bags", test_bags},
         {"select bytes", test_select},
     };
     for (size_t i = 0; i < sizeof tests / sizeof *tests; i++) {
