@@ -60,6 +60,81 @@ LS_API int ls_keyed_jagged_find(int *out, const ls_keyed_jagged *jagged, const c
 // A view of feature `key_index` (asserted to exist).
 LS_API ls_jagged ls_keyed_jagged_feature(const ls_keyed_jagged *jagged, int key_index);
 
+// ---- Made of others -----------------------------------------------------------------------------
+// Everything below makes a new input, which the caller frees, and leaves what it is made of alone.
+// Errors name rank, feature and sample where there is one.
+
+// One bag, borrowed.
+typedef struct ls_jagged_bag {
+    const int64_t *ids;    // [count]
+    const float *weights;  // [count], or NULL where the input has none
+    int64_t count;
+} ls_jagged_bag;
+
+// From a list for each bag: bags [key_count, batch]. weighted: each bag with ids has weights.
+LS_API int ls_keyed_jagged_from_lists(ls_keyed_jagged **out, const ls_allocator *allocator,
+                                      int rank, const char *const *keys, int key_count,
+                                      int64_t batch, const ls_jagged_bag *bags, bool weighted);
+// From bags padded to the same length: of ids [key_count, batch, width] and weights (likewise, or
+// NULL) the first lengths [key_count, batch] of each bag count; none is above width.
+LS_API int ls_keyed_jagged_from_padded(ls_keyed_jagged **out, const ls_allocator *allocator,
+                                       int rank, const char *const *keys, int key_count,
+                                       int64_t batch, int64_t width, const int64_t *lengths,
+                                       const int64_t *ids, const float *weights);
+// out [batch, width]: each bag's first ids, or weights, then `padding`. LS_ERR_INVALID: width is
+// negative, or there are no weights.
+LS_API int ls_jagged_ids_to_padded(int64_t *out, const ls_jagged *jagged, int64_t width,
+                                   int64_t padding);
+LS_API int ls_jagged_weights_to_padded(float *out, const ls_jagged *jagged, int64_t width,
+                                       float padding);
+
+// Features order[0], order[1], ... of `jagged`: all of them or some, none twice.
+LS_API int ls_keyed_jagged_permute(ls_keyed_jagged **out, const ls_allocator *allocator,
+                                   const ls_keyed_jagged *jagged, const int *order,
+                                   int order_count);
+// outs [count]: the first sizes[0] features, the next sizes[1], ...; sizes add up to key_count.
+// On an error all of outs are NULL.
+LS_API int ls_keyed_jagged_split(ls_keyed_jagged **outs, const ls_allocator *allocator,
+                                 const ls_keyed_jagged *jagged, const int *sizes, int count);
+// All features of parts [count >= 1], one after the other: of one rank and one batch, with
+// weights all or none, no feature twice.
+LS_API int ls_keyed_jagged_concat(ls_keyed_jagged **out, const ls_allocator *allocator,
+                                  const ls_keyed_jagged *const *parts, int count);
+
+// ---- Keyed tensors ------------------------------------------------------------------------------
+// What a lookup gives: columns of several keys side by side. Read-only to its users.
+typedef struct ls_keyed_tensor {
+    int key_count;
+    const char *const *keys;  // [key_count], distinct
+    const int64_t *dims;      // [key_count] columns of each
+    const int64_t *starts;    // [key_count + 1]: where they begin; the last is the width
+    int64_t batch;            // samples
+    const float *values;      // [batch, starts[key_count]]
+} ls_keyed_tensor;
+
+// A copy of the given arrays, checked: keys distinct and not empty, dims not negative. values
+// [batch, sum of dims]. The caller frees it. NULL allocator: the default one.
+LS_API int ls_keyed_tensor_create(ls_keyed_tensor **out, const ls_allocator *allocator,
+                                  const char *const *keys, const int64_t *dims, int key_count,
+                                  int64_t batch, const float *values);
+LS_API void ls_keyed_tensor_free(ls_keyed_tensor *tensor);  // NULL is allowed
+// Index of a key; LS_ERR_NOT_FOUND names it and the nearest.
+LS_API int ls_keyed_tensor_find(int *out, const ls_keyed_tensor *tensor, const char *key);
+
+// One group of keys, borrowed.
+typedef struct ls_key_group {
+    const char *const *keys;  // [count], distinct
+    int count;
+} ls_key_group;
+
+// outs [group_count]: outs[g] has the columns of the keys of groups[g], in that order, from
+// whichever of tensors [tensor_count] (all of one batch) has the key. A key may be in several
+// groups, and need be in none. LS_ERR_NOT_FOUND: no tensor has it; LS_ERR_INVALID: two have. On an
+// error all of outs are NULL.
+LS_API int ls_keyed_tensor_regroup(ls_keyed_tensor **outs, const ls_allocator *allocator,
+                                   const ls_keyed_tensor *const *tensors, int tensor_count,
+                                   const ls_key_group *groups, int group_count);
+
 #ifdef __cplusplus
 }
 #endif
