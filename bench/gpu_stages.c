@@ -130,7 +130,7 @@ static int upload_table(device_lookup *own, const ls_work *steps) {
     void *host = NULL;
     LS_TRY(ls_size_mul(&cells, (size_t)block->rows, (size_t)block->columns));
     LS_TRY(ls_alloc(&host, NULL, cells, element));
-    int status = ls_work_weights(host, steps, own->lookup);
+    int status = ls_work_weights(host, steps, own->lookup->table, &own->lookup->block);
     if (status == LS_OK) {
         status = upload(&own->table, host, cells * element);
     }

@@ -68,10 +68,8 @@ static int create_state(const ls_embedding *module, embedding_table *table, int 
                              table->plan->shards[shard].rank, table->config->name, shard, bytes);
     }
     double first = 0;
-    ls_element_from_f64(&first, dtype, table->optimizer.initial_accumulator);
-    bool accumulates = table->optimizer.kind == LS_OPTIMIZER_ADAGRAD ||
-                       table->optimizer.kind == LS_OPTIMIZER_ROWWISE_ADAGRAD;
-    return accumulates && count > 0
+    ls_element_from_f64(&first, dtype, ls_optimizer_start(&table->optimizer));
+    return count > 0 && ls_optimizer_start(&table->optimizer) != 0
                ? device->ops->fill(device, table->states[shard][state], dtype, &first, count)
                : LS_OK;
 }

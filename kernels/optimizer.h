@@ -98,6 +98,8 @@ LS_API ls_optimizer ls_optimizer_default(ls_optimizer_kind kind, ls_optimizer_fo
 LS_API int ls_optimizer_check(const ls_optimizer *optimizer);
 // States in use: the traits' number, but sgd has one only in the dense form with momentum.
 LS_API int ls_optimizer_state_count(const ls_optimizer *optimizer);
+// What every element of its states starts from: initial_accumulator, of the kinds that have one.
+LS_API double ls_optimizer_start(const ls_optimizer *optimizer);
 // What the decay is, LS_DECAY_DEFAULT resolved; LS_DECAY_NONE where weight_decay is 0.
 LS_API ls_weight_decay ls_optimizer_decay(const ls_optimizer *optimizer);
 // f32, or f64 of f64: the type of the state and the gradients of a table.

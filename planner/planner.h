@@ -195,10 +195,12 @@ const ls_planner_option *ls_planner_option_at(const ls_planner_problem *problem,
 // problem's memory and stays valid until the problem is freed.
 LS_API int ls_planner_solve(ls_planner_result *result, ls_planner_problem *problem);
 
-// How long each forward stage of a plan should take on one rank, by the model `lockstep`. A
-// collective lasts as long as its most loaded rank needs, so all ranks have equal times there.
+// How long each stage of a plan should take on one rank, by the model `lockstep`. A collective
+// lasts as long as its most loaded rank needs, so all ranks have equal times there.
 typedef struct ls_planner_stages {
     double input_dist_ms, lookup_ms, output_dist_ms;
+    double gradients_ms;  // all that backward sends
+    double update_ms;     // gradients summed by row, and the optimizer's step
 } ls_planner_stages;
 // out [ranks]. LS_ERR_INVALID under another model, and where there is no plan.
 int ls_planner_stage_times(ls_planner_stages *out, const ls_planner_problem *problem,

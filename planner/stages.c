@@ -1,4 +1,4 @@
-// How long the forward stages of a plan should take, rank by rank: the cost model's parts put
+// How long the stages of a plan should take, rank by rank: the cost model's parts put
 // together as the stages run, so that they can be held against measured times.
 #include "planner/problem.h"
 
@@ -6,7 +6,7 @@
 
 // Most that any rank has to do in the collectives of one sharding type.
 typedef struct group_load {
-    double input_ms, output_ms;
+    double input_ms, output_ms, gradients_ms;
 } group_load;
 
 static double output_comms_ms(const ls_planner_cost *cost) {
@@ -29,12 +29,14 @@ static group_load load_of(const ls_planner_problem *problem, const ls_planner_re
             group_load *rank = &scratch[shard->block.rank];
             rank->input_ms += shard->cost.input_comms_ms;
             rank->output_ms += output_comms_ms(&shard->cost);
+            rank->gradients_ms += shard->cost.backward_comms_ms;
         }
     }
     group_load most = {0};
     for (int r = 0; r < problem->ranks; r++) {
         most.input_ms = fmax(most.input_ms, scratch[r].input_ms);
         most.output_ms = fmax(most.output_ms, scratch[r].output_ms);
+        most.gradients_ms = fmax(most.gradients_ms, scratch[r].gradients_ms);
     }
     return most;
 }
@@ -58,13 +60,16 @@ int ls_planner_stage_times(ls_planner_stages *out, const ls_planner_problem *pro
             group_load most = load_of(problem, result, s, scratch);
             sum.input_ms += most.input_ms + problem->startup_parts[s].input;
             sum.output_ms += most.output_ms + problem->startup_parts[s].output;
+            sum.gradients_ms += most.gradients_ms + problem->startup_parts[s].gradient;
         }
     }
     ls_free(NULL, scratch, (size_t)problem->ranks, sizeof(*scratch));
     for (int r = 0; r < problem->ranks; r++) {
         out[r] = (ls_planner_stages){.input_dist_ms = sum.input_ms,
                                      .lookup_ms = result->ranks[r].cost.forward_compute_ms,
-                                     .output_dist_ms = sum.output_ms};
+                                     .output_dist_ms = sum.output_ms,
+                                     .gradients_ms = sum.gradients_ms,
+                                     .update_ms = result->ranks[r].cost.backward_compute_ms};
     }
     return LS_OK;
 }

@@ -205,6 +205,11 @@ int ls_optimizer_check(const ls_optimizer *o) {
     return LS_OK;
 }
 
+double ls_optimizer_start(const ls_optimizer *o) {
+    bool accumulates = o->kind == LS_OPTIMIZER_ADAGRAD || o->kind == LS_OPTIMIZER_ROWWISE_ADAGRAD;
+    return accumulates ? o->initial_accumulator : 0;
+}
+
 int ls_optimizer_state_count(const ls_optimizer *o) {
     LS_ASSERT(o != NULL);
     bool stateless =

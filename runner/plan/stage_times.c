@@ -52,6 +52,23 @@ static int measure_collective(ls_stage_times *out, const ls_work_collective *col
     return LS_OK;
 }
 
+// What every rank does for itself.
+static int measure_ranks(ls_stage_times *out, const ls_work *steps, const ls_work_runner *runner,
+                         ls_work_stage stage, int (*work)(void *arg, double *samples),
+                         double *seconds) {
+    const char *name = ls_work_stage_name(stage);
+    if (runner->progress != NULL) {
+        runner->progress(name, steps->collective_count, steps->collective_count + 1);
+    }
+    if (work(runner->arg, seconds) != LS_OK) {
+        return ls_error_wrap("timing %s", name);
+    }
+    for (int r = 0; r < out->ranks; r++) {
+        add_to_stage(out, r, stage, summarise(seconds, out->ranks, r));
+    }
+    return LS_OK;
+}
+
 int ls_stage_times_measure(ls_stage_times *out, const ls_work *steps, const ls_plan *plan,
                            const ls_work_runner *runner, ls_arena *arena) {
     LS_ASSERT(out != NULL && steps != NULL && plan != NULL && runner != NULL);
@@ -61,7 +78,8 @@ int ls_stage_times_measure(ls_stage_times *out, const ls_work *steps, const ls_p
                             .scenario = steps->scenario->name,
                             .backend = runner->backend,
                             .versions = runner->versions,
-                            .plan = *plan};
+                            .plan = *plan,
+                            .stage_count = steps->stage_count};
     out->stages = ls_arena_alloc(arena, ranks, LS_WORK_STAGE_COUNT * sizeof *out->stages);
     out->steps = ls_arena_alloc(arena, (size_t)steps->collective_count, sizeof *out->steps);
     double *seconds = ls_arena_alloc(arena, ranks, LS_STAGE_TIMES_SAMPLES * sizeof *seconds);
@@ -79,15 +97,10 @@ int ls_stage_times_measure(ls_stage_times *out, const ls_work *steps, const ls_p
         }
     }
     if (steps->lookup_count > 0) {
-        if (runner->progress != NULL) {
-            runner->progress("lookup", steps->collective_count, steps->collective_count + 1);
-        }
-        if (runner->lookups(runner->arg, seconds) != LS_OK) {
-            return ls_error_wrap("timing lookup");
-        }
-        for (int r = 0; r < out->ranks; r++) {
-            add_to_stage(out, r, LS_WORK_LOOKUP, summarise(seconds, out->ranks, r));
-        }
+        LS_TRY(measure_ranks(out, steps, runner, LS_WORK_LOOKUP, runner->lookups, seconds));
+    }
+    if (steps->update_count > 0) {
+        LS_TRY(measure_ranks(out, steps, runner, LS_WORK_UPDATE, runner->updates, seconds));
     }
     return LS_OK;
 }
@@ -121,8 +134,12 @@ static double predicted_ms(const ls_planner_stages *stages, int stage) {
         return stages->input_dist_ms;
     case LS_WORK_LOOKUP:
         return stages->lookup_ms;
-    default:
+    case LS_WORK_OUTPUT_DIST:
         return stages->output_dist_ms;
+    case LS_WORK_GRADIENTS:
+        return stages->gradients_ms;
+    default:
+        return stages->update_ms;
     }
 }
 
@@ -134,15 +151,15 @@ typedef struct row {
     double error;  // predicted / measured - 1
 } row;
 
-// Row LS_WORK_STAGE_COUNT of a rank is the sum of its stages.
+// Row stage_count of a rank is the sum of its stages.
 static row row_of(const ls_stage_times *times, const ls_planner_stages *predicted, int rank,
                   int stage) {
     row out = {.rank = rank, .stage = "all stages"};
-    bool all = stage == LS_WORK_STAGE_COUNT;
+    bool all = stage == times->stage_count;
     if (!all) {
         out.stage = ls_work_stage_name((ls_work_stage)stage);
     }
-    for (int s = all ? 0 : stage; s < (all ? LS_WORK_STAGE_COUNT : stage + 1); s++) {
+    for (int s = all ? 0 : stage; s < (all ? times->stage_count : stage + 1); s++) {
         const ls_stage_time *time = &times->stages[rank * LS_WORK_STAGE_COUNT + s];
         out.predicted += predicted_ms(&predicted[rank], s);
         out.median += time->median_ms;
@@ -175,12 +192,13 @@ static summary sum_up(const ls_stage_times *times, const ls_planner_stages *pred
 int ls_stage_times_report_text(ls_text *out, const ls_stage_times *times,
                                const ls_planner_stages *predicted, const char *machine) {
     LS_ASSERT(out != NULL && times != NULL && predicted != NULL);
-    ls_text_printf(out, "forward stages: predicted for %s, measured on %s (median of %d)\n",
-                   machine, times->versions, LS_STAGE_TIMES_SAMPLES);
+    ls_text_printf(out, "%s: predicted for %s, measured on %s (median of %d)\n",
+                   times->stage_count == LS_WORK_STAGE_COUNT ? "stages" : "forward stages", machine,
+                   times->versions, LS_STAGE_TIMES_SAMPLES);
     ls_text_printf(out, "%6s  %-12s %14s %14s %14s %9s\n", "rank", "stage", "predicted ms",
                    "measured ms", "least ms", "error");
     for (int r = 0; r < times->ranks; r++) {
-        for (int s = 0; s <= LS_WORK_STAGE_COUNT; s++) {
+        for (int s = 0; s <= times->stage_count; s++) {
             row one = row_of(times, predicted, r, s);
             ls_text_printf(out, "%6d  %-12s %14.5f %14.5f %14.5f ", r, one.stage, one.predicted,
                            one.median, one.least);
@@ -191,10 +209,10 @@ int ls_stage_times_report_text(ls_text *out, const ls_stage_times *times,
             }
         }
     }
-    for (int s = 0; s <= LS_WORK_STAGE_COUNT; s++) {
+    for (int s = 0; s <= times->stage_count; s++) {
         summary all = sum_up(times, predicted, s);
         const char *name =
-            s < LS_WORK_STAGE_COUNT ? ls_work_stage_name((ls_work_stage)s) : "all stages";
+            s < times->stage_count ? ls_work_stage_name((ls_work_stage)s) : "all stages";
         ls_text_printf(out, "%-12s error: mean %.1f %%, largest %.1f %%\n", name, 100 * all.mean,
                        100 * all.largest);
     }
@@ -217,7 +235,7 @@ int ls_stage_times_report_json(ls_text *out, const ls_stage_times *times,
     ls_json_key(&json, "stages");
     ls_json_array_open(&json);
     for (int r = 0; r < times->ranks; r++) {
-        for (int s = 0; s <= LS_WORK_STAGE_COUNT; s++) {
+        for (int s = 0; s <= times->stage_count; s++) {
             row one = row_of(times, predicted, r, s);
             ls_json_object_open(&json);
             ls_json_member_int(&json, "rank", r);

@@ -1,4 +1,4 @@
-// Measured times of a planned scenario's forward stages, rank by rank, as a file, and beside what
+// Measured times of the stages of a planned scenario's step, rank by rank, as a file, and beside what
 // the planner's cost model predicts for the same plan.
 #ifndef LS_RUNNER_PLAN_STAGE_TIMES_H
 #define LS_RUNNER_PLAN_STAGE_TIMES_H
@@ -26,13 +26,15 @@ typedef struct ls_stage_times {
     const char *scenario;            // name
     const char *backend, *versions;  // "nccl", "nccl 2.28.9, cuda 13.0, 4 GPUs: ..."
     ls_plan plan;                    // what was run
+    int stage_count;                 // LS_WORK_STAGE_COUNT, or LS_WORK_FORWARD_STAGES
     ls_stage_time *stages;           // [ranks][LS_WORK_STAGE_COUNT], sums over their steps
     ls_work_time *steps;             // [step_count]
     int step_count;
 } ls_stage_times;
 
-// Whoever does the steps and times them. Both functions do the work a few times unmeasured, check
-// its result (ls_work_check_...), and give seconds of LS_STAGE_TIMES_SAMPLES repetitions.
+// Whoever does the steps and times them. The functions do the work a few times unmeasured, check
+// its result (ls_work_check_...; of updates the first one's), and give seconds of
+// LS_STAGE_TIMES_SAMPLES repetitions.
 typedef struct ls_work_runner {
     void *arg;
     const char *backend, *versions;
@@ -40,6 +42,7 @@ typedef struct ls_work_runner {
     int (*collective)(void *arg, const ls_work_collective *collective, double *samples);
     // All lookups of every rank: samples [LS_STAGE_TIMES_SAMPLES][ranks].
     int (*lookups)(void *arg, double *samples);
+    int (*updates)(void *arg, double *samples);               // likewise
     void (*progress)(const char *what, int done, int total);  // may be NULL
 } ls_work_runner;
 

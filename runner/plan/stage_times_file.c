@@ -24,7 +24,7 @@ static void write_ranks(ls_json *json, const ls_stage_times *times) {
     for (int r = 0; r < times->ranks; r++) {
         ls_json_object_open(json);
         ls_json_member_int(json, "rank", r);
-        for (int s = 0; s < LS_WORK_STAGE_COUNT; s++) {
+        for (int s = 0; s < times->stage_count; s++) {
             ls_json_key(json, ls_work_stage_name((ls_work_stage)s));
             write_time(json, &times->stages[r * LS_WORK_STAGE_COUNT + s]);
         }
@@ -116,12 +116,16 @@ static int read_stages(ls_yaml_reader *source, const ls_yaml_node *root, ls_stag
     if (out->stages == NULL) {
         return LS_ERR_MEMORY;
     }
+    // A step that ends with an update has all stages, a forward pass the first ones.
+    const ls_yaml_node *first = ls_yaml_first(source->tree, list);
+    const char *update = ls_work_stage_name(LS_WORK_UPDATE);
+    bool all = first != NULL && ls_yaml_member(source, first, update, false) != NULL;
+    out->stage_count = all ? LS_WORK_STAGE_COUNT : LS_WORK_FORWARD_STAGES;
     int rank = 0;
-    for (const ls_yaml_node *at = ls_yaml_first(source->tree, list); at != NULL;
-         at = ls_yaml_next(source->tree, at)) {
+    for (const ls_yaml_node *at = first; at != NULL; at = ls_yaml_next(source->tree, at)) {
         int64_t named = -1;
         (void)ls_yaml_int(source, ls_yaml_member(source, at, "rank", true), rank, rank, &named);
-        for (int s = 0; s < LS_WORK_STAGE_COUNT; s++) {
+        for (int s = 0; s < out->stage_count; s++) {
             const char *name = ls_work_stage_name((ls_work_stage)s);
             read_time(source, ls_yaml_member(source, at, name, true),
                       &out->stages[rank * LS_WORK_STAGE_COUNT + s]);
@@ -137,8 +141,13 @@ static int read_step(ls_yaml_reader *source, const ls_yaml_node *node, ls_work_t
     const char *name = stage != NULL ? ls_yaml_word(source, stage) : NULL;
     const char *what = ls_yaml_word(source, ls_yaml_member(source, node, "what", true));
     const char *kind = ls_yaml_word(source, ls_yaml_member(source, node, "kind", true));
-    if (name != NULL && strcmp(name, "input_dist") != 0 && strcmp(name, "output_dist") != 0) {
-        ls_yaml_error(source, stage, "expected input_dist or output_dist");
+    ls_work_stage known = LS_WORK_INPUT_DIST;
+    if (name != NULL && strcmp(name, "output_dist") == 0) {
+        known = LS_WORK_OUTPUT_DIST;
+    } else if (name != NULL && strcmp(name, "gradients") == 0) {
+        known = LS_WORK_GRADIENTS;
+    } else if (name != NULL && strcmp(name, "input_dist") != 0) {
+        ls_yaml_error(source, stage, "expected input_dist, output_dist or gradients");
     }
     // Memory for all ranks only where the file has as many entries.
     const ls_yaml_node *bytes = per_rank(source, node, "sent_bytes", ranks);
@@ -146,9 +155,8 @@ static int read_step(ls_yaml_reader *source, const ls_yaml_node *node, ls_work_t
     if (bytes == NULL || times == NULL) {
         return LS_OK;
     }
-    bool output = name != NULL && strcmp(name, "output_dist") == 0;
     *out =
-        (ls_work_time){.stage = output ? LS_WORK_OUTPUT_DIST : LS_WORK_INPUT_DIST,
+        (ls_work_time){.stage = known,
                        .what = ls_arena_strdup(arena, what != NULL ? what : ""),
                        .kind = ls_arena_strdup(arena, kind != NULL ? kind : ""),
                        .sent_bytes = ls_arena_alloc(arena, (size_t)ranks, sizeof *out->sent_bytes),

@@ -3,6 +3,7 @@
 #include <time.h>
 
 #include "backends/kinds.h"
+#include "kernels/optimizer.h"
 #include "runner/plan/stage_times.h"
 
 #define WARMUP 2
@@ -90,10 +91,10 @@ static int prepare(prepared *out, const ls_work *steps, const ls_work_lookup *lo
     if (out->table == NULL || out->out == NULL) {
         return LS_ERR_MEMORY;
     }
-    return ls_work_weights(out->table, steps, lookup);
+    return ls_work_weights(out->table, steps, lookup->table, &lookup->block);
 }
 
-static int time_rank(const ls_work *steps, int rank, double *samples, ls_arena *arena) {
+static int time_lookups(const ls_work *steps, int rank, double *samples, ls_arena *arena) {
     prepared *memory = ls_arena_alloc(arena, (size_t)steps->lookup_count, sizeof *memory);
     if (memory == NULL) {
         return LS_ERR_MEMORY;
@@ -122,16 +123,87 @@ static int time_rank(const ls_work *steps, int rank, double *samples, ls_arena *
     return LS_OK;
 }
 
-static int run_lookups(void *arg, double *samples) {
-    const sim_runner *runner = arg;
+// ---- Updates ------------------------------------------------------------------------------------
+typedef struct shard {
+    void *weights, *states[2], *scratch;
+} shard;
+
+static int prepare_shard(shard *out, const ls_work *steps, const ls_work_update *update,
+                         ls_arena *arena) {
+    const ls_optimizer_traits *about = ls_optimizer_about(update->optimizer->kind);
+    size_t rows = (size_t)update->block.rows, cells, bytes;
+    LS_TRY(ls_size_mul(&cells, rows, (size_t)update->block.columns));
+    LS_TRY(ls_work_update_scratch(&bytes, update));
+    out->weights = ls_arena_alloc(arena, cells, ls_dtype_bytes(update->dtype));
+    out->scratch = ls_arena_alloc(arena, bytes, 1);
+    if (out->weights == NULL || out->scratch == NULL) {
+        return LS_ERR_MEMORY;
+    }
+    for (int s = 0; s < ls_optimizer_state_count(update->optimizer); s++) {
+        size_t count = about->states[s].per_row ? rows : cells;
+        out->states[s] = ls_arena_alloc(arena, count, ls_dtype_bytes(update->sum_dtype));
+        if (out->states[s] == NULL) {
+            return LS_ERR_MEMORY;
+        }
+        double first = 0;
+        ls_element_from_f64(&first, update->sum_dtype, ls_optimizer_start(update->optimizer));
+        ls_kernel_fill(out->states[s], update->sum_dtype, &first, count);
+    }
+    return ls_work_weights(out->weights, steps, update->table, &update->block);
+}
+
+// The first update is the simulator's; those that are timed go on from there.
+static int time_updates(const ls_work *steps, int rank, double *samples, ls_arena *arena) {
+    shard *shards = ls_arena_alloc(arena, (size_t)steps->update_count, sizeof *shards);
+    if (shards == NULL) {
+        return LS_ERR_MEMORY;
+    }
+    for (int k = 0; k < steps->update_count; k++) {
+        if (steps->updates[k].rank == rank) {
+            LS_TRY(prepare_shard(&shards[k], steps, &steps->updates[k], arena));
+        }
+    }
+    for (int i = -WARMUP; i < LS_STAGE_TIMES_SAMPLES; i++) {
+        double began = now();
+        for (int k = 0; k < steps->update_count; k++) {
+            if (steps->updates[k].rank == rank) {
+                ls_work_do_update(shards[k].weights, shards[k].states, &steps->updates[k],
+                                  shards[k].scratch);
+            }
+        }
+        double took = now() - began;
+        for (int k = 0; k < steps->update_count && i == -WARMUP; k++) {
+            if (steps->updates[k].rank == rank) {
+                LS_TRY(ls_work_check_update(&steps->updates[k], shards[k].weights));
+            }
+        }
+        if (i >= 0) {
+            samples[i * steps->ranks + rank] = took;
+        }
+    }
+    return LS_OK;
+}
+
+// ---- Rank after rank ----------------------------------------------------------------------------
+typedef int (*rank_work)(const ls_work *steps, int rank, double *samples, ls_arena *arena);
+
+static int run_ranks(const sim_runner *runner, rank_work work, double *samples) {
     for (int r = 0; r < runner->steps->ranks; r++) {
         ls_arena *arena = NULL;
         LS_TRY(ls_arena_create(&arena, NULL));
-        int status = time_rank(runner->steps, r, samples, arena);
+        int status = work(runner->steps, r, samples, arena);
         ls_arena_free(arena);
         LS_TRY(status);
     }
     return LS_OK;
+}
+
+static int run_lookups(void *arg, double *samples) {
+    return run_ranks(arg, time_lookups, samples);
+}
+
+static int run_updates(void *arg, double *samples) {
+    return run_ranks(arg, time_updates, samples);
 }
 
 int ls_stage_times_simulate(ls_stage_times *out, const ls_work *steps, const ls_plan *plan,
@@ -147,7 +219,8 @@ int ls_stage_times_simulate(ls_stage_times *out, const ls_work *steps, const ls_
                                        .backend = ls_backend_kind_sim.name,
                                        .versions = "the simulator, one CPU thread for all ranks",
                                        .collective = run_collective,
-                                       .lookups = run_lookups};
+                                       .lookups = run_lookups,
+                                       .updates = run_updates};
         status = ls_stage_times_measure(out, steps, plan, &runner, arena);
     }
     ls_backend_free(sim.backend);

@@ -6,11 +6,13 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "runner/plan/work_internal.h"
 #include "runner/program/execute.h"
 #include "runner/scenario/inputs.h"
 
 const char *ls_work_stage_name(ls_work_stage stage) {
-    static const char *const names[] = {"input_dist", "lookup", "output_dist"};
+    static const char *const names[] = {"input_dist", "lookup", "output_dist", "gradients",
+                                        "update"};
     LS_ASSERT((unsigned)stage < LS_WORK_STAGE_COUNT);
     return names[stage];
 }
@@ -23,6 +25,7 @@ typedef struct watch {
     int group_room, collective_room, lookup_room;
     int *comm_ids;  // [group_room] of each group, in the simulator
     int status;     // of the observers, which return nothing
+    ls_update_watch updates;
 } watch;
 
 // Makes room for one more element of a list in the arena.
@@ -67,8 +70,14 @@ static void name_collective(ls_work_collective *out, const ls_call *call) {
     const char *what = call->purpose != NULL ? strchr(call->purpose, ' ') : NULL;
     LS_ASSERT(what != NULL);
     out->what = what + 1;
-    out->stage =
-        strncmp(call->purpose, "output_dist", 11) == 0 ? LS_WORK_OUTPUT_DIST : LS_WORK_INPUT_DIST;
+    size_t length = (size_t)(what - call->purpose);
+    out->stage = LS_WORK_GRADIENTS;  // output_dist_backward, input_dist_backward, all_reduce, clip
+    for (int s = 0; s < LS_WORK_FORWARD_STAGES; s++) {
+        const char *name = ls_work_stage_name((ls_work_stage)s);
+        if (strlen(name) == length && strncmp(call->purpose, name, length) == 0) {
+            out->stage = (ls_work_stage)s;
+        }
+    }
 }
 
 static int copy_counts(const size_t **counts, int size, ls_arena *arena) {
@@ -147,7 +156,7 @@ static void see_call(void *arg, const ls_call *call) {
 }
 
 // Shard number `label` of the table, or, without one, the only shard that the rank holds.
-static int find_shard(const ls_plan_table *table, int rank, const char *field) {
+int ls_work__shard(const ls_plan_table *table, int rank, const char *field) {
     const char *label = strchr(field, '[');
     if (label != NULL) {
         return (int)strtol(label + 1, NULL, 10);
@@ -172,7 +181,7 @@ static int new_lookup(ls_work_lookup **out, watch *w, const ls_stage_output *out
         found.feature++;
         LS_ASSERT(found.feature < table->features.count);
     }
-    found.shard = find_shard(&w->plan->tables[found.table], output->rank, output->field);
+    found.shard = ls_work__shard(&w->plan->tables[found.table], output->rank, output->field);
     LS_ASSERT(found.shard >= 0);
     for (int i = w->steps->lookup_count - 1; i >= 0; i--) {
         *out = &w->steps->lookups[i];
@@ -217,7 +226,7 @@ static int see_stage(void *arg, const ls_stage_output *output) {
     bool input = strcmp(output->stage, "input_dist") == 0;
     bool looked_up = strcmp(output->stage, "lookup") == 0;
     if (!input && !looked_up) {
-        return LS_OK;
+        return ls_work__see_update(&w->updates, output);
     }
     ls_work_lookup *lookup = NULL;
     LS_TRY(new_lookup(&lookup, w, output));
@@ -246,14 +255,24 @@ static int see_stage(void *arg, const ls_stage_output *output) {
     return LS_OK;
 }
 
-int ls_work_capture(ls_work *out, const ls_scenario *scenario, const ls_plan *plan,
+int ls_work_capture(ls_work *out, const ls_scenario *scenario, const ls_plan *plan, bool whole,
                     ls_arena *arena) {
     LS_ASSERT(out != NULL && plan->ranks == scenario->ranks);
     if (scenario->is_program) {
         return LS_FAIL(LS_ERR_INVALID, "%s: a program has no plan", scenario->file);
     }
-    *out = (ls_work){.scenario = scenario, .ranks = scenario->ranks};
+    bool updates = whole && ls_scenario_runs(scenario, LS_STAGE_UPDATE);
+    *out = (ls_work){.scenario = scenario,
+                     .ranks = scenario->ranks,
+                     .stage_count = updates ? LS_WORK_STAGE_COUNT : LS_WORK_FORWARD_STAGES};
     watch w = {.steps = out, .plan = plan, .arena = arena};
+    w.updates = (ls_update_watch){.steps = out, .plan = plan, .arena = arena};
+    for (int t = 0; t < scenario->table_count && updates; t++) {
+        if (scenario->tables[t].max_norm > 0) {
+            return LS_FAIL(LS_ERR_UNSUPPORTED, "%s: table %s has max_norm, whose work is not timed",
+                           scenario->file, scenario->tables[t].name);
+        }
+    }
     const ls_world_options options = {.mesh = scenario->mesh, .seed = scenario->seed};
     ls_world *world = NULL;
     ls_backend *backend = NULL;
@@ -270,7 +289,8 @@ int ls_work_capture(ls_work *out, const ls_scenario *scenario, const ls_plan *pl
                                         .backend = backend,
                                         .sink = &sink,
                                         .plan = plan,
-                                        .forward_only = true};
+                                        .one_step = true,
+                                        .forward_only = !updates};
         ls_finding finding = {0};
         bool found = false;
         status = ls_execute(&execution, scratch, &finding, &found);
@@ -281,12 +301,12 @@ int ls_work_capture(ls_work *out, const ls_scenario *scenario, const ls_plan *pl
     ls_backend_free(backend);
     ls_arena_free(scratch);
     ls_world_free(world);
-    return status == LS_OK ? w.status : status;
+    status = status == LS_OK ? w.status : status;
+    return status == LS_OK && updates ? ls_work__join_updates(&w.updates) : status;
 }
 
-int ls_work_weights(void *out, const ls_work *steps, const ls_work_lookup *lookup) {
-    const ls_plan_shard *block = &lookup->block;
-    return ls_inputs_weights(out, steps->scenario, lookup->table, block->row_offset, block->rows,
+int ls_work_weights(void *out, const ls_work *steps, int table, const ls_plan_shard *block) {
+    return ls_inputs_weights(out, steps->scenario, table, block->row_offset, block->rows,
                              block->column_offset, block->columns);
 }
 
@@ -304,7 +324,7 @@ static int check_sums(const ls_work_collective *collective, int member, const vo
         for (int from = 0; from < collective->size; from++) {
             const ls_call *source = &collective->calls[from];
             size_t first = 0;  // of this member's block in what every rank sends
-            for (int m = 0; m < member; m++) {
+            for (int m = 0; m < member && call->kind == LS_REDUCE_SCATTER; m++) {
                 first += source->send_counts != NULL ? source->send_counts[m] : source->count;
             }
             magnitude += fabs(

@@ -1,11 +1,13 @@
-// The work of a planned scenario's forward pass, stage by stage: its collectives with the
-// buffers that they send and what comes out, and its lookups with their ids. Captured from a run in
-// the simulator, so that the same work can be done and timed elsewhere, and checked.
+// What one training step of a planned scenario consists of (or its forward pass alone): its
+// collectives with the buffers that they send and what comes out, its lookups with their ids, its
+// updates with the gradients that arrive. Captured from the first step of a run in the simulator,
+// so that the same work can be done and timed elsewhere, and checked.
 #ifndef LS_RUNNER_PLAN_WORK_H
 #define LS_RUNNER_PLAN_WORK_H
 
 #include "collectives/collectives.h"
 #include "kernels/kernels.h"
+#include "kernels/optimizer.h"
 #include "planner/plan.h"
 #include "runner/scenario/scenario.h"
 
@@ -13,14 +15,17 @@ typedef enum ls_work_stage {
     LS_WORK_INPUT_DIST,
     LS_WORK_LOOKUP,
     LS_WORK_OUTPUT_DIST,
+    LS_WORK_GRADIENTS,  // all that backward sends
+    LS_WORK_UPDATE,     // gradients summed by row, and the optimizer's step
     LS_WORK_STAGE_COUNT
 } ls_work_stage;
+#define LS_WORK_FORWARD_STAGES 3  // the first ones: what a scenario without an update has
 const char *ls_work_stage_name(ls_work_stage stage);
 
 // One collective of a group of ranks.
 typedef struct ls_work_collective {
     ls_work_stage stage;
-    const char *what;  // "sizes", "lengths", "ids", "weights", "reduce", "outputs"
+    const char *what;  // "sizes", "lengths", "ids", "weights", "reduce", "outputs", "gradients"
     int group;         // index into ls_work.groups
     int size;          // members
     ls_call *calls;    // [size] by member: `send` and counts are copies, `recv` is what came out,
@@ -42,6 +47,27 @@ typedef struct ls_work_lookup {
     const void *values;  // [bags or id_count, columns] as the simulator found them; MAX: NULL
 } ls_work_lookup;
 
+// One shard's part of the update: occurrences of its rows, all features together.
+typedef struct ls_work_update {
+    int rank, table, shard;  // shard: of the table in the plan
+    ls_plan_shard block;
+    ls_dtype dtype;      // of the table
+    ls_dtype sum_dtype;  // of summed gradients and states
+    ls_dtype dtype_in;   // of the gradients that arrive
+    const ls_optimizer *optimizer;
+    double factor;               // of clipping
+    int64_t padding_id;          // as a row of the shard; -1: none
+    size_t id_count, row_count;  //
+    int64_t *ids;                // [id_count] rows of the shard
+    int64_t *row_of;             // [id_count] rows of `gradients`
+    float *scales;               // [id_count] or NULL
+    void *gradients;             // [row_count, columns] of dtype_in
+    const void *dense;           // data parallel: of sum_dtype, reduced over ranks, for each of
+    int64_t *dense_rows;         // [dense_count]; NULL: for every row
+    size_t dense_count;
+    const void *weights;  // [rows, columns] as the simulator left them
+} ls_work_update;
+
 typedef struct ls_work_group {
     int size;
     int *ranks;  // [size]
@@ -53,21 +79,32 @@ typedef struct ls_work {
     ls_work_group *groups;
     ls_work_collective *collectives;  // in the order in which they ran
     ls_work_lookup *lookups;          // by group of tables and rank, as they ran
-    int group_count, collective_count, lookup_count;
+    ls_work_update *updates;          // likewise
+    int group_count, collective_count, lookup_count, update_count;
+    int stage_count;  // LS_WORK_STAGE_COUNT, or LS_WORK_FORWARD_STAGES
 } ls_work;
 
-// Runs the forward stages with `plan` in the simulator. Everything lives in `arena`; the scenario
-// is borrowed. LS_ERR_INVALID for a program.
-int ls_work_capture(ls_work *out, const ls_scenario *scenario, const ls_plan *plan,
+// Runs the scenario's first step with `plan` in the simulator: all of it where `whole` and the
+// scenario updates its weights, else its forward pass. Everything lives in `arena`; the
+// scenario is borrowed. LS_ERR_INVALID for a program; LS_ERR_UNSUPPORTED for a table with max_norm.
+int ls_work_capture(ls_work *out, const ls_scenario *scenario, const ls_plan *plan, bool whole,
                     ls_arena *arena);
 
-// Fills `out` [rows, columns] with the weights that a lookup reads.
-int ls_work_weights(void *out, const ls_work *steps, const ls_work_lookup *lookup);
+// Fills `out` [rows, columns] with the weights of a shard of a table before the step.
+int ls_work_weights(void *out, const ls_work *steps, int table, const ls_plan_shard *block);
+
+// Does the work of an update on the host, on weights [rows, columns] and states that the caller
+// keeps (NULL where the optimizer has none). scratch: ls_work_update_scratch(update) bytes.
+void ls_work_do_update(void *weights, void *const states[2], const ls_work_update *update,
+                       void *scratch);
+int ls_work_update_scratch(size_t *out, const ls_work_update *update);
 
 // Whether `got` is what member `member` must receive: the same bits; of a sum, within the rounding
 // of any order. LS_ERR_FINDING names stage, rank and element.
 int ls_work_check_collective(const ls_work_collective *collective, int member, const void *got);
 // The same for a lookup's results: the same bits.
 int ls_work_check_lookup(const ls_work_lookup *lookup, const void *got);
+// The same for a shard's weights after one update: the same bits.
+int ls_work_check_update(const ls_work_update *update, const void *got);
 
 #endif

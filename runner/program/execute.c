@@ -118,11 +118,14 @@ static int train(run *r, ls_embedding_pass *pass, const ls_tables_feed *feed,
     return check_replicas(r);
 }
 
+static bool is_one_step(const ls_execution *execution) {
+    return execution->one_step || execution->forward_only || execution->scenario->train.steps == 1;
+}
+
 static int run_step(run *r) {
     const ls_execution *execution = r->execution;
     const ls_world *world = execution->backend->world;
-    bool several =
-        execution->scenario->train.steps > 1 && !execution->forward_only && execution->sink != NULL;
+    bool several = !is_one_step(execution) && execution->sink != NULL;
     const ls_stage_sink named = {.arg = r, .emit = emit_of_step};
     const ls_stage_sink *sink = several ? &named : execution->sink;
     ls_tables_feed feed;
@@ -162,7 +165,7 @@ int ls_execute__embedding(const ls_execution *execution, ls_arena *arena, ls_fin
         .planted = execution->self != NULL ? is_planted : NULL,
         .planted_arg = &r,
     };
-    int steps = execution->forward_only ? 1 : scenario->train.steps;
+    int steps = is_one_step(execution) ? 1 : scenario->train.steps;
     int status = ls_embedding_create(&r.module, execution->backend, &options);
     for (; r.step < steps && status == LS_OK; r.step++) {
         status = run_step(&r);

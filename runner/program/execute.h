@@ -18,8 +18,8 @@ typedef struct ls_execution {
         *expected;           // programs: gets what each stage must give, by plain code; NULL:
                              // not wanted. Needs a backend that holds every rank.
     const char *checkpoint;  // tables: saved there after the last step; NULL: not
-    bool forward_only;  // tables: the forward pass of the first step as plans count it: without
-                        // max_norm, the stages by their own names
+    bool one_step;           // tables: the first step alone, its stages under their plain names
+    bool forward_only;  // likewise, and of it the forward pass as plans count it: without max_norm
     ls_rank *self;      // tables: the rank that this process runs as a thread of an SPMD program,
                         // to compare replicas with the others'; NULL: it is none
 } ls_execution;

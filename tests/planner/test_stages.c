@@ -54,6 +54,9 @@ Test(stages, by_hand) {
                            stages[r].output_dist_ms);
         cr_expect_float_eq(stages[r].lookup_ms, r == 1 ? a + b : b, 1e-12, "rank %d: %.9g", r,
                            stages[r].lookup_ms);
+        // Gradients go back the way of the outputs.
+        cr_expect_float_eq(stages[r].gradients_ms, output, 1e-12, "rank %d: %.9g", r,
+                           stages[r].gradients_ms);
     }
     ls_planner_problem_free(problem);
     // Where nobody measured exchanges: a collective's start, and a kernel that copies the own
@@ -66,7 +69,7 @@ Test(stages, by_hand) {
     ls_planner_problem_free(problem);
 }
 
-// Where the load is even, the stages together are the forward part of the plan's cost.
+// Where the load is even, the stages together are the plan's cost.
 Test(stages, add_up_to_the_cost) {
     ls_topology topology;
     round_machine(&topology);
@@ -81,9 +84,10 @@ Test(stages, add_up_to_the_cost) {
     ls_planner_stages stages[4];
     cr_assert(ls_planner_stage_times(stages, problem, &result) == LS_OK);
     double forward = stages[0].input_dist_ms + stages[0].lookup_ms + stages[0].output_dist_ms;
-    const ls_planner_cost *cost = &result.ranks[0].cost;
-    double backward = cost->backward_compute_ms + cost->backward_comms_ms + 0.013;
+    double backward = stages[0].gradients_ms + stages[0].update_ms;
     cr_expect_float_eq(forward + backward, result.ms, 1e-12);
+    const ls_planner_cost *cost = &result.ranks[0].cost;
+    cr_expect_float_eq(stages[0].gradients_ms, cost->backward_comms_ms + 0.013, 1e-12);
     ls_planner_problem_free(problem);
 }
 

@@ -1,5 +1,6 @@
 // The steps of a planned scenario: what they move is what was planned, and a wrong result is told.
 #include <criterion/criterion.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "runner/plan/scenario_plan.h"
@@ -27,18 +28,22 @@ typedef struct fixture {
     ls_work steps;
 } fixture;
 
-static void open_fixture(fixture *f) {
+static void open_text(fixture *f, const char *scenario) {
     cr_assert(ls_diagnostics_create(&f->diagnostics, "t.yaml") == LS_OK);
     int status =
-        ls_scenario_parse(&f->scenario, f->diagnostics, "t.yaml", text, strlen(text), NULL);
+        ls_scenario_parse(&f->scenario, f->diagnostics, "t.yaml", scenario, strlen(scenario), NULL);
     ls_text said = {0};
     ls_diagnostics_format(&said, f->diagnostics);
     cr_assert(status == LS_OK, "%s", ls_text_string(&said));
     ls_text_free(&said);
     cr_assert(ls_arena_create(&f->arena, NULL) == LS_OK);
     cr_assert(ls_scenario_plan(&f->plan, f->scenario, f->arena) == LS_OK);
-    cr_assert(ls_work_capture(&f->steps, f->scenario, &f->plan, f->arena) == LS_OK, "%s",
+    cr_assert(ls_work_capture(&f->steps, f->scenario, &f->plan, true, f->arena) == LS_OK, "%s",
               ls_error_last()->text);
+}
+
+static void open_fixture(fixture *f) {
+    open_text(f, text);
 }
 
 static void close_fixture(fixture *f) {
@@ -165,5 +170,60 @@ Test(steps, times_round_trip) {
     ls_text_free(&first);
     ls_text_free(&second);
     ls_text_free(&errors);
+    close_fixture(&f);
+}
+
+static const char trained[] =
+    "lockstep: 1\nname: t\nmesh: {shape: [2, 2], names: [host, gpu]}\ntables:\n"
+    "  - {name: a, rows: 30, dim: 8, pooling: sum, features: [x, y], sharding: {type: row_wise}}\n"
+    "  - {name: b, rows: 20, dim: 8, pooling: mean, sharding: {type: column_wise, columns: 4, "
+    "ranks: [0, 1]}}\n"
+    "  - {name: c, rows: 9, dim: 4, padding_id: 3, sharding: {type: table_wise, ranks: [3]}, "
+    "optimizer: {type: adam, form: dense}}\n"
+    "  - {name: d, rows: 7, dim: 4, pooling: sum, sharding: {type: data_parallel}}\n"
+    "inputs: {batch: 5, weighted: true}\nsteps: [forward, backward, update]\n"
+    "train: {steps: 2, clip_norm: 0.5}\noptimizer: {type: rowwise_adagrad, lr: 0.1}\n";
+
+// One update of a shard, from the weights before it; the caller frees what comes back.
+static void *update_again(const fixture *f, const ls_work_update *update) {
+    const ls_plan_shard *block = &update->block;
+    const ls_optimizer_traits *about = ls_optimizer_about(update->optimizer->kind);
+    size_t cells = (size_t)(block->rows * block->columns), bytes;
+    void *weights = calloc(cells + 1, sizeof(float)), *states[2] = {NULL, NULL};
+    cr_assert(ls_work_update_scratch(&bytes, update) == LS_OK);
+    void *scratch = malloc(bytes);
+    for (int s = 0; s < ls_optimizer_state_count(update->optimizer); s++) {
+        states[s] = calloc(about->states[s].per_row ? (size_t)block->rows : cells, sizeof(float));
+    }
+    cr_assert(ls_work_weights(weights, &f->steps, update->table, block) == LS_OK);
+    ls_work_do_update(weights, states, update, scratch);
+    free(scratch);
+    free(states[0]);
+    free(states[1]);
+    return weights;
+}
+
+// The updates of every shard, done again, leave the simulator's bits; with one gradient that is
+// another they do not.
+Test(steps, update_as_the_simulator_does) {
+    fixture f;
+    open_text(&f, trained);
+    cr_assert(f.steps.stage_count == LS_WORK_STAGE_COUNT);
+    cr_assert(f.steps.update_count == 4 + 2 + 1 + 4, "%d", f.steps.update_count);
+    for (int i = 0; i < f.steps.update_count; i++) {
+        ls_work_update *update = &f.steps.updates[i];
+        void *weights = update_again(&f, update);
+        cr_expect(ls_work_check_update(update, weights) == LS_OK, "%s", ls_error_last()->text);
+        free(weights);
+        if (update->id_count == 0 || update->dense != NULL) {
+            continue;
+        }
+        for (size_t k = 0; k < update->row_count * (size_t)update->block.columns; k++) {
+            ((float *)update->gradients)[k] += 100;
+        }
+        weights = update_again(&f, update);
+        cr_expect(ls_work_check_update(update, weights) == LS_ERR_FINDING, "update %d", i);
+        free(weights);
+    }
     close_fixture(&f);
 }
