@@ -89,10 +89,11 @@ static double worst_ratio(data *d, ls_dtype dtype) {
 }
 
 // No order exceeds the bound: rank order and random trees, fused and not, f32 accumulators, sums,
-// averages both ways, products, every float type and value shape.
+// averages both ways, products, every float type and value shape; and of 4 ranks and more some order
+// comes close to it.
 Test(bound, no_correct_order_exceeds_it, .timeout = 100) {
     static const ls_op ops[] = {LS_SUM, LS_AVG, LS_PREMUL_SUM, LS_PROD};
-    double largest[6] = {0};
+    double largest[6][4] = {0};  // by type and operation
     for (size_t t = 0; t < 6; t++) {
         for (uint64_t seed = 0; seed < 480; seed++) {
             int ranks = 2 + (int)(seed % (RANKS_MAX - 1));
@@ -117,7 +118,8 @@ Test(bound, no_correct_order_exceeds_it, .timeout = 100) {
                 int status = ls_order_all_reduce(order, d->out, &r, 0, COUNT);
                 if (status == LS_OK) {
                     double ratio = worst_ratio(d, floats[t]);
-                    largest[t] = ratio > largest[t] ? ratio : largest[t];
+                    double *most = &largest[t][seed / 8 % 4];
+                    *most = ranks >= 4 && ratio > *most ? ratio : *most;
                     cr_expect(ratio <= 1.0, "%s %s of %d ranks, %s: %g", ls_dtype_name(floats[t]),
                               ls_op_name(op), ranks, ls_text_string(&text), ratio);
                 } else {
@@ -130,9 +132,11 @@ Test(bound, no_correct_order_exceeds_it, .timeout = 100) {
         }
     }
     for (size_t t = 0; t < 6; t++) {
-        cr_log_info("largest ratio of a correct order, %s: %.3f", ls_dtype_name(floats[t]),
-                    largest[t]);
-        cr_expect(largest[t] > 0.1, "the bound of %s is slack", ls_dtype_name(floats[t]));
+        for (size_t op = 0; op < 4; op++) {
+            double least = ops[op] == LS_PROD && ls_dtype_bytes(floats[t]) == 1 ? 0.45 : 0.7;
+            cr_expect(largest[t][op] > least, "the bound of %s %s is slack: %g",
+                      ls_dtype_name(floats[t]), ls_op_name(ops[op]), largest[t][op]);
+        }
     }
 }
 
