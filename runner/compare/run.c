@@ -293,12 +293,28 @@ static int plant(ls_case_run *run, const ls_real_source *real) {
     return status;
 }
 
+// Whether the scenario plants what ranks in one process cannot do: the simulation alone is judged.
+static bool is_unseen(const ls_case_run *run, const ls_real_source *real) {
+    const ls_real_request request = {.source = *real, .options = run->options};
+    return ls_scenario_plants(run->scenario) && real->backend != NULL &&
+           ls_real_one_process(&request);
+}
+
+static int judge_unseen(ls_case_run *run, const ls_real_source *real) {
+    LS_TRY(make_oracle(run));
+    LS_TRY(ls_case__judge(run, run->simulated, "simulated"));
+    return plant(run, real);
+}
+
 static int run_real(ls_case_run *run, const ls_backend_kind *backend) {
     const ls_real_source real = {.backend = backend};
     // Programs need the simulation for their plain references.
     LS_TRY(simulate(run));
     if (run->result.finding_count > 0) {
         return plant(run, &real);
+    }
+    if (is_unseen(run, &real)) {
+        return judge_unseen(run, &real);
     }
     LS_TRY(make_oracle(run));
     LS_TRY(get_real(run, &real));
@@ -384,6 +400,9 @@ static int run_compared(ls_case_run *run, const ls_real_source *real) {
     LS_TRY(simulate(run));
     if (run->result.finding_count > 0) {
         return plant(run, real);
+    }
+    if (is_unseen(run, real)) {
+        return judge_unseen(run, real);
     }
     LS_TRY(make_oracle(run));
     LS_TRY(get_real(run, real));

@@ -62,8 +62,7 @@ $ python3 -c 'import struct; h = "{\"descr\": \"<f4\", \"fortran_order\": False,
 $ printf 'lockstep: 1\nname: e\nmesh: {shape: [2]}\nprogram:\n  steps:\n    - all_reduce: {name: a, count: 2, async: true, values: {file: nan.npy}}\nexpect: {finding: handle.leak}\n' > e.yaml; lockstep run --quiet e.yaml | grep 'error:\|^  [a-z]*\.[a-z_]*,'; sed 's/leak}/leak, also: [value.nan_first]}/' e.yaml > f.yaml; lockstep run --quiet f.yaml | tail -n 1
 >   error: value.nan_first, which was not expected, appeared beside or instead of handle.leak
 >   value.nan_first, rank 0, at e.yaml:6
->   handle.leak, rank 0, at e.yaml:6
->   handle.leak, rank 1, at e.yaml:6
+>   handle.leak, ranks 0, 1, at e.yaml:6
 > run: 1 passed, 0 failed, 0 skipped
 # A real sum that no order of its terms gives, where the terms overflow, cancel, or are few.
 $ printf '%s\n' 'lockstep run --quiet --keep kept $1.yaml > out; cp -r kept/$1 changed; python3 $SOURCE/tests/cli/change_tensor.py changed/rank_0000$2.safetensors "$3" $4 $5 $6; lockstep compare --quiet $1.yaml --real changed | grep '\''^  stage'\''; lockstep compare --quiet $1.yaml --real changed > out; echo $?; rm -r changed kept' > check; printf 'lockstep: 1\nname: big\nmesh: {shape: [3]}\nprogram: {steps: [{all_reduce: {name: sum, count: 2, dtype: f16, values: {values: [[60000, 1], [-60000, 1], [60000, 1]]}}}]}\n' > big.yaml; bash check big 0 sum/-/-/recv 0 e -7
