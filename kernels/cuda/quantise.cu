@@ -13,35 +13,50 @@ static __device__ bool row_range(float *low, float *high, const float *in, size_
     size_t whole = dim / 8 * 8;
     for (size_t d = lane; lane < 8 && d < whole; d += 8) {
         least = least < in[d] ? least : in[d];
+        most = most > in[d] ? most : in[d];
     }
     for (size_t d = lane; d < dim; d += 32) {
-        most = most > in[d] ? most : in[d];
         finite = finite && isfinite(in[d]);
     }
     *low = INFINITY;
     *high = -INFINITY;
     for (int i = 0; i < 8; i++) {
-        float of_lane = __shfl_sync(~0u, least, i);
-        *low = of_lane < *low ? of_lane : *low;
-    }
-    for (int i = 0; i < 32; i++) {
-        float of_lane = __shfl_sync(~0u, most, i);
-        *high = of_lane > *high ? of_lane : *high;
+        float least_of = __shfl_sync(~0u, least, i), most_of = __shfl_sync(~0u, most, i);
+        *low = least_of < *low ? least_of : *low;
+        *high = most_of > *high ? most_of : *high;
     }
     for (size_t d = whole; d < dim; d++) {
         *low = in[d] < *low ? in[d] : *low;
+        *high = in[d] > *high ? in[d] : *high;
     }
     return __all_sync(~0u, finite);
 }
 
-static __device__ void store_u16(unsigned char *at, uint16_t value) {
-    at[0] = (unsigned char)value;
-    at[1] = (unsigned char)(value >> 8);
+// Bytes one by one, low ones first: rows lie anywhere. Taken from 32 bits: nvcc 13.0 loses the low
+// byte of a 16-bit value that was just converted to.
+static __device__ void store_bytes(unsigned char *at, uint32_t value, unsigned bytes) {
+    for (unsigned i = 0; i < bytes; i++) {
+        at[i] = (unsigned char)(value >> (8 * i) & 0xffu);
+    }
 }
 
-static __device__ void store_u32(unsigned char *at, uint32_t value) {
-    store_u16(at, (uint16_t)value);
-    store_u16(at + 2, (uint16_t)(value >> 16));
+// The bits of a half, through a register that the compiler does not look into.
+static __device__ uint32_t bits_of(__half value) {
+    uint32_t bits = __half_as_ushort(value);
+    asm volatile("" : "+r"(bits));
+    return bits;
+}
+
+static __device__ uint32_t bits_of(__nv_bfloat16 value) {
+    uint32_t bits = __bfloat16_as_ushort(value);
+    asm volatile("" : "+r"(bits));
+    return bits;
+}
+
+template <class T>
+static __device__ uint32_t bits_of(T value) {
+    static_assert(sizeof value == 1, "a float of 8 bits");
+    return *(const unsigned char *)&value;
 }
 
 // Byte b of the codes of a row.
@@ -79,11 +94,11 @@ static __device__ bool quantise_row(unsigned char *out, const ls_row_places &p, 
         return false;
     }
     if (lane == 0 && p.scale_f32) {
-        store_u32(out + p.scales, __float_as_uint(scale));
-        store_u32(out + p.scales + 4, __float_as_uint(low));
+        store_bytes(out + p.scales, __float_as_uint(scale), 4);
+        store_bytes(out + p.scales + 4, __float_as_uint(low), 4);
     } else if (lane == 0) {
-        store_u16(out + p.scales, __half_as_ushort(__float2half_rn(scale)));
-        store_u16(out + p.scales + 2, __half_as_ushort(__float2half_rn(low)));
+        store_bytes(out + p.scales, bits_of(__float2half_rn(scale)), 2);
+        store_bytes(out + p.scales + 2, bits_of(__float2half_rn(low)), 2);
     }
     size_t packed = (dim + (size_t)(8 / p.bits) - 1) / (size_t)(8 / p.bits);
     for (size_t b = lane; b < packed; b += 32) {
@@ -95,10 +110,7 @@ static __device__ bool quantise_row(unsigned char *out, const ls_row_places &p, 
 template <class T>
 static __device__ void convert_row(unsigned char *out, const float *in, size_t dim, unsigned lane) {
     for (size_t d = lane; d < dim; d += 32) {
-        T value = element<T>::store(in[d]);
-        for (size_t byte = 0; byte < sizeof value; byte++) {
-            out[d * sizeof value + byte] = ((const unsigned char *)&value)[byte];
-        }
+        store_bytes(out + d * sizeof(T), bits_of(element<T>::store(in[d])), sizeof(T));
     }
 }
 

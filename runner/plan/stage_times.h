@@ -1,5 +1,5 @@
-// Measured times of the stages of a planned scenario's step, rank by rank, as a file, and beside what
-// the planner's cost model predicts for the same plan.
+// Measured times of the stages of a planned scenario's step, rank by rank, as a file, and beside
+// what the planner's cost model predicts for the same plan.
 #ifndef LS_RUNNER_PLAN_STAGE_TIMES_H
 #define LS_RUNNER_PLAN_STAGE_TIMES_H
 

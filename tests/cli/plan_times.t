@@ -1,25 +1,31 @@
-# A plan's forward stages timed: in the simulator, which tries the path that GPUs take. The times are this
+# A plan's stages timed: in the simulator, which tries the path that GPUs take. The times are this
 # machine's, so the numbers are left out.
 $ lockstep plan "$SOURCE/scenarios/planned/mixed_four.yaml" --machine "$SOURCE/recordings/h200-nccl-2.28.9.machine4.json" --nodes 100000 --measured sim --keep times.json > live.txt; sed -E 's/ +[-+]?[0-9]+\.[0-9]+%?/ X/g' live.txt | grep -E 'rank|^ +[03] |error'
-> forward stages: predicted for measured, measured on the simulator, one CPU thread for all ranks (median of 11)
+> stages: predicted for measured, measured on the simulator, one CPU thread for all ranks (median of 11)
 >   rank  stage          predicted ms    measured ms       least ms     error
 >      0  input_dist X X X X
 >      0  lookup X X X X
 >      0  output_dist X X X X
+>      0  gradients X X X X
+>      0  update X X X X
 >      0  all stages X X X X
 >      3  input_dist X X X X
 >      3  lookup X X X X
 >      3  output_dist X X X X
+>      3  gradients X X X X
+>      3  update X X X X
 >      3  all stages X X X X
 > input_dist   error: mean X %, largest X %
 > lookup       error: mean X %, largest X %
 > output_dist  error: mean X %, largest X %
+> gradients    error: mean X %, largest X %
+> update       error: mean X %, largest X %
 > all stages   error: mean X %, largest X %
 # Kept, they are the same table again, without running anything.
 $ lockstep plan "$SOURCE/scenarios/planned/mixed_four.yaml" --machine "$SOURCE/recordings/h200-nccl-2.28.9.machine4.json" --measured times.json > again.txt; diff live.txt again.txt && echo same
 > same
 $ lockstep plan "$SOURCE/scenarios/planned/mixed_four.yaml" --machine "$SOURCE/recordings/h200-nccl-2.28.9.machine4.json" --measured times.json --json - | grep -cE '"(rank|predicted_ms|measured_ms|least_ms|error)":'
-> 80
+> 120
 # What the file says about its collectives: bytes that are the plan's.
 $ grep -E '"(stage|what|kind)"' times.json | head -n 3
 >    "stage": "input_dist",
@@ -37,7 +43,7 @@ $ sed 's/"median_ms": [0-9.e-]*/"median_ms": -1/' times.json > negative.json; lo
 >    12 |     "median_ms": -1,
 >       |                  ^~
 $ sed 's/rank: 3, offset/rank: 2, offset/' times.json > overlapping.json; lockstep plan "$SOURCE/scenarios/planned/mixed_four.yaml" --measured overlapping.json 2>&1 | cut -c1-150 | head -n 1
-> overlapping.json:420:10: error: the plan in it cannot be used: plan:5:5: error: plan: table item: row blocks stand on ascending ranks, and rank 2 foll
+> overlapping.json:655:10: error: the plan in it cannot be used: plan:5:5: error: plan: table item: row blocks stand on ascending ranks, and rank 2 foll
 $ lockstep plan "$SOURCE/scenarios/planned/mixed_four.yaml" --measured ./none.json
 ! lockstep: error: cannot open './none.json': No such file or directory
 ? 2
@@ -49,7 +55,7 @@ $ lockstep plan "$SOURCE/scenarios/planned/mixed_four.yaml" --measured sim --val
 ? 2
 # What four H200 took, beside what is predicted today for the same plans (docs/planner.md).
 $ for s in mixed_four click_four row_wise_four; do lockstep plan "$SOURCE/scenarios/planned/large/$s.yaml" --machine "$SOURCE/recordings/h200-nccl-2.28.9.plans/machine4.json" --measured "$SOURCE/recordings/h200-nccl-2.28.9.plans/$s.times.json"; done
-> forward stages: predicted for measured, measured on nccl 2.28.9, cuda 13.0, 4 GPUs: NVIDIA H200 (median of 11)
+> stages: predicted for measured, measured on nccl 2.28.9, cuda 13.0, 4 GPUs: NVIDIA H200 (median of 11)
 >   rank  stage          predicted ms    measured ms       least ms     error
 >      0  input_dist          0.13440        0.13420        0.13054     +0.1%
 >      0  lookup              0.08256        0.09389        0.09194    -12.1%
@@ -71,7 +77,7 @@ $ for s in mixed_four click_four row_wise_four; do lockstep plan "$SOURCE/scenar
 > lookup       error: mean 26.4 %, largest 33.6 %
 > output_dist  error: mean 4.6 %, largest 4.7 %
 > all stages   error: mean 6.4 %, largest 9.3 %
-> forward stages: predicted for measured, measured on nccl 2.28.9, cuda 13.0, 4 GPUs: NVIDIA H200 (median of 11)
+> stages: predicted for measured, measured on nccl 2.28.9, cuda 13.0, 4 GPUs: NVIDIA H200 (median of 11)
 >   rank  stage          predicted ms    measured ms       least ms     error
 >      0  input_dist          0.05650        0.06091        0.05732     -7.2%
 >      0  lookup              0.04861        0.05462        0.05360    -11.0%
@@ -93,7 +99,7 @@ $ for s in mixed_four click_four row_wise_four; do lockstep plan "$SOURCE/scenar
 > lookup       error: mean 10.7 %, largest 11.4 %
 > output_dist  error: mean 1.1 %, largest 1.3 %
 > all stages   error: mean 5.5 %, largest 5.7 %
-> forward stages: predicted for measured, measured on nccl 2.28.9, cuda 13.0, 4 GPUs: NVIDIA H200 (median of 11)
+> stages: predicted for measured, measured on nccl 2.28.9, cuda 13.0, 4 GPUs: NVIDIA H200 (median of 11)
 >   rank  stage          predicted ms    measured ms       least ms     error
 >      0  input_dist          0.07005        0.08264        0.08018    -15.2%
 >      0  lookup              0.09583        0.12720        0.12579    -24.7%

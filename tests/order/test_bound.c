@@ -89,8 +89,8 @@ static double worst_ratio(data *d, ls_dtype dtype) {
 }
 
 // No order exceeds the bound: rank order and random trees, fused and not, f32 accumulators, sums,
-// averages both ways, products, every float type and value shape; and of 4 ranks and more some order
-// comes close to it.
+// averages both ways, products, every float type and value shape; and of 4 ranks and more some
+// order comes close to it.
 Test(bound, no_correct_order_exceeds_it, .timeout = 100) {
     static const ls_op ops[] = {LS_SUM, LS_AVG, LS_PREMUL_SUM, LS_PROD};
     double largest[6][4] = {0};  // by type and operation

@@ -246,6 +246,7 @@ static int times_file(void) {
                          .sent_bytes = sent,
                          .ranks = stages};
     ls_stage_times times = {.ranks = 2,
+                            .stage_count = LS_WORK_STAGE_COUNT,
                             .scenario = "s",
                             .backend = "sim",
                             .versions = "none",

@@ -123,6 +123,7 @@ static void try_embedding(void) {
     ls_world_options ranks;
     ls_embedding_options made;
     ls_training training;
+    ls_checkpoint *checkpoint = NULL;
     memset(&ranks, 0, sizeof ranks);
     memset(&made, 0, sizeof made);
     memset(&training, 0, sizeof training);
@@ -134,6 +135,7 @@ static void try_embedding(void) {
     CHECK(ls_embedding_create(&module, backend, &made) == LS_OK);
     CHECK(ls_embedding_prepare_training(module, &training) == LS_OK);
     CHECK(ls_embedding_step(module) == 0);
+    CHECK(ls_checkpoint_open(&checkpoint, "/nonexistent") == LS_ERR_IO);
     ls_embedding_free(module);
     ls_backend_free(backend);
     ls_world_free(world);
