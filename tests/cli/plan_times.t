@@ -55,7 +55,7 @@ $ lockstep plan "$SOURCE/scenarios/planned/mixed_four.yaml" --measured sim --val
 ? 2
 # What four H200 took, beside what is predicted today for the same plans (docs/planner.md).
 $ for s in mixed_four click_four row_wise_four; do lockstep plan "$SOURCE/scenarios/planned/large/$s.yaml" --machine "$SOURCE/recordings/h200-nccl-2.28.9.plans/machine4.json" --measured "$SOURCE/recordings/h200-nccl-2.28.9.plans/$s.times.json"; done
-> stages: predicted for measured, measured on nccl 2.28.9, cuda 13.0, 4 GPUs: NVIDIA H200 (median of 11)
+> forward stages: predicted for measured, measured on nccl 2.28.9, cuda 13.0, 4 GPUs: NVIDIA H200 (median of 11)
 >   rank  stage          predicted ms    measured ms       least ms     error
 >      0  input_dist          0.13440        0.13420        0.13054     +0.1%
 >      0  lookup              0.08256        0.09389        0.09194    -12.1%
@@ -77,7 +77,7 @@ $ for s in mixed_four click_four row_wise_four; do lockstep plan "$SOURCE/scenar
 > lookup       error: mean 26.4 %, largest 33.6 %
 > output_dist  error: mean 4.6 %, largest 4.7 %
 > all stages   error: mean 6.4 %, largest 9.3 %
-> stages: predicted for measured, measured on nccl 2.28.9, cuda 13.0, 4 GPUs: NVIDIA H200 (median of 11)
+> forward stages: predicted for measured, measured on nccl 2.28.9, cuda 13.0, 4 GPUs: NVIDIA H200 (median of 11)
 >   rank  stage          predicted ms    measured ms       least ms     error
 >      0  input_dist          0.05650        0.06091        0.05732     -7.2%
 >      0  lookup              0.04861        0.05462        0.05360    -11.0%
@@ -99,7 +99,7 @@ $ for s in mixed_four click_four row_wise_four; do lockstep plan "$SOURCE/scenar
 > lookup       error: mean 10.7 %, largest 11.4 %
 > output_dist  error: mean 1.1 %, largest 1.3 %
 > all stages   error: mean 5.5 %, largest 5.7 %
-> stages: predicted for measured, measured on nccl 2.28.9, cuda 13.0, 4 GPUs: NVIDIA H200 (median of 11)
+> forward stages: predicted for measured, measured on nccl 2.28.9, cuda 13.0, 4 GPUs: NVIDIA H200 (median of 11)
 >   rank  stage          predicted ms    measured ms       least ms     error
 >      0  input_dist          0.07005        0.08264        0.08018    -15.2%
 >      0  lookup              0.09583        0.12720        0.12579    -24.7%
