@@ -104,6 +104,7 @@ static int measure(const ls_scenario *scenario) {
     }
     ls_trace_free(trace);
     ls_results_free(results);
+    ls_text_free(&command);
     return code;
 }
 

@@ -146,8 +146,16 @@ static const ls_stage_result *judge(fixture *f, const spoil *how, bool real, con
         real ? ls_compare_runs(&f->comparison, f->run, other, &expectation, "simulated", "real")
              : ls_compare_expected(&f->comparison, other, &expectation, "simulated");
     cr_assert(status == LS_OK, "%s", ls_error_last()->text);
+    const ls_stage_result *result = stage_of(f, stage, place);
+    // What the place names lies in the stages that go.
+    static ls_divergence_place kept;
+    kept = **place;
+    kept.table = kept.table ? ls_arena_strdup(f->arena, kept.table) : NULL;
+    kept.feature = kept.feature ? ls_arena_strdup(f->arena, kept.feature) : NULL;
+    kept.key = kept.key ? ls_arena_strdup(f->arena, kept.key) : NULL;
+    *place = &kept;
     ls_stages_free(other);
-    return stage_of(f, stage, place);
+    return result;
 }
 
 // An output of the oracle that the run lacks, on one rank or on all, is wrong where it should be.
