@@ -140,7 +140,18 @@ static void count_traffic(ls_trace *trace, const ls_call *const *calls, int size
     }
 }
 
-static void fill_part(ls_trace_part *part, const ls_call *call, const ls_trace_case *of) {
+static const char *keep_file(ls_trace *trace, const char *file) {
+    if (file == NULL) {
+        return "";
+    }
+    if (trace->file == NULL || strcmp(trace->file, file) != 0) {
+        trace->file = ls_arena_strdup(trace->arena, file);
+    }
+    return trace->file;
+}
+
+static void fill_part(ls_trace_part *part, const ls_call *call, const ls_trace_case *of,
+                      const char *file) {
     size_t send = 0, recv = 0;
     if (ls_call_send_elements(&send, call) != LS_OK ||
         ls_call_recv_elements(&recv, call) != LS_OK) {
@@ -153,7 +164,7 @@ static void fill_part(ls_trace_part *part, const ls_call *call, const ls_trace_c
                             .send_bytes = send * ls_dtype_bytes(call->dtype),
                             .recv_bytes = recv * ls_dtype_bytes(call->dtype),
                             .start_us = of->ready_us[call->rank],
-                            .file = call->file != NULL ? call->file : "",
+                            .file = file,
                             .line = call->line};
 }
 
@@ -187,7 +198,13 @@ ls_trace_set *ls_trace__add(ls_trace *trace, const ls_call *const *calls, int si
     double start = 0;
     for (int i = 0; i < size; i++) {
         LS_ASSERT(calls[i]->rank >= 0 && calls[i]->rank < of->ranks);
-        fill_part(&parts[i], calls[i], of);
+        const char *file = keep_file(trace, calls[i]->file);
+        if (file == NULL) {
+            trace->set_count -= 1;
+            trace->status = LS_ERR_MEMORY;
+            return NULL;
+        }
+        fill_part(&parts[i], calls[i], of, file);
         start = parts[i].start_us > start ? parts[i].start_us : start;
     }
     set->end_us = start + duration_us(trace, set, first->kind);

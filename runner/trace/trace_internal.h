@@ -53,6 +53,7 @@ struct ls_trace {
     int case_count, case_room;
     ls_trace_set *sets;
     size_t set_count, set_room;
+    const char *file;  // the last one that a call named: calls may be of a scenario that goes
     int status;
 };
 
