@@ -5,8 +5,6 @@
 #include "embedding/checkpoint_internal.h"
 #include "embedding/internal.h"
 
-static const char *const state_names[2] = {"momentum1", "momentum2"};
-
 static void describe(ls_checkpoint_table *out, const ls_embedding *module, int table) {
     const embedding_table *entry = &module->tables[table];
     *out = (ls_checkpoint_table){.array_count = 1};
@@ -15,8 +13,9 @@ static void describe(ls_checkpoint_table *out, const ls_embedding *module, int t
         const ls_optimizer_traits *about = ls_optimizer_about(entry->optimizer.kind);
         int states = ls_optimizer_state_count(&entry->optimizer);
         for (int s = 0; s < states; s++) {
-            out->arrays[out->array_count++] = (ls_checkpoint_array){
-                state_names[s], ls_embedding__gradient_dtype(entry), about->states[s].per_row};
+            out->arrays[out->array_count++] =
+                (ls_checkpoint_array){about->states[s].name, ls_embedding__gradient_dtype(entry),
+                                      about->states[s].per_row};
         }
     }
 }

@@ -279,12 +279,25 @@ int ls_run_simulated(ls_results *results, const ls_scenario *scenario,
     return finish(&run, run_simulated(&run));
 }
 
-// What the simulation found must show in the real run, too.
+// Whether a real run is to show what the simulation found, and that alone; or the scenario plants
+// what ranks in one process cannot do, so that there is no real run.
+static bool is_about_defects(const ls_case_run *run, const ls_real_source *real) {
+    const ls_real_request request = {.source = *real, .options = run->options};
+    return run->result.finding_count > 0 ||
+           (ls_scenario_plants(run->scenario) && real->backend != NULL &&
+            ls_real_one_process(&request));
+}
+
+// What the simulation found must show in the real run, too. Without a finding, values are judged.
 static int plant(ls_case_run *run, const ls_real_source *real) {
     const ls_real_request request = {.scenario = run->scenario,
                                      .source = *real,
                                      .options = run->options,
                                      .too_few_gpus = &run->too_few_gpus};
+    if (run->result.finding_count == 0) {
+        LS_TRY(make_oracle(run));
+        LS_TRY(ls_case__judge(run, run->simulated, "simulated"));
+    }
     int status = ls_planted_run(&run->planted, &request, run->result.findings,
                                 run->result.finding_count, run->arena);
     if (status == LS_ERR_RANK_DIED) {
@@ -293,28 +306,12 @@ static int plant(ls_case_run *run, const ls_real_source *real) {
     return status;
 }
 
-// Whether the scenario plants what ranks in one process cannot do: the simulation alone is judged.
-static bool is_unseen(const ls_case_run *run, const ls_real_source *real) {
-    const ls_real_request request = {.source = *real, .options = run->options};
-    return ls_scenario_plants(run->scenario) && real->backend != NULL &&
-           ls_real_one_process(&request);
-}
-
-static int judge_unseen(ls_case_run *run, const ls_real_source *real) {
-    LS_TRY(make_oracle(run));
-    LS_TRY(ls_case__judge(run, run->simulated, "simulated"));
-    return plant(run, real);
-}
-
 static int run_real(ls_case_run *run, const ls_backend_kind *backend) {
     const ls_real_source real = {.backend = backend};
     // Programs need the simulation for their plain references.
     LS_TRY(simulate(run));
-    if (run->result.finding_count > 0) {
+    if (is_about_defects(run, &real)) {
         return plant(run, &real);
-    }
-    if (is_unseen(run, &real)) {
-        return judge_unseen(run, &real);
     }
     LS_TRY(make_oracle(run));
     LS_TRY(get_real(run, &real));
@@ -398,11 +395,8 @@ static int explain_sums(ls_case_run *run) {
 
 static int run_compared(ls_case_run *run, const ls_real_source *real) {
     LS_TRY(simulate(run));
-    if (run->result.finding_count > 0) {
+    if (is_about_defects(run, real)) {
         return plant(run, real);
-    }
-    if (is_unseen(run, real)) {
-        return judge_unseen(run, real);
     }
     LS_TRY(make_oracle(run));
     LS_TRY(get_real(run, real));

@@ -302,7 +302,11 @@ Test(outputs, another_type_and_another_shape) {
     const spoil typed = {OTHER_TYPE, "output_dist/sums/x/values", -1, NONE, NONE};
     cr_expect(judge(&f, &typed, true, "output_dist", &place)->class_ == LS_CLASS_WRONG);
     const spoil shorter = {SHORTENED, "output_dist/sums/x/values", 1, NONE, NONE};
-    cr_expect(judge(&f, &shorter, true, "output_dist", &place)->class_ == LS_CLASS_WRONG);
+    const ls_stage_result *stage = judge(&f, &shorter, true, "output_dist", &place);
+    cr_expect(stage->class_ == LS_CLASS_WRONG);
+    // None of ours has one beside it: all of them differ.
+    cr_expect(stage->differing == array_of(f.run, "output_dist/sums/x/values", 1)->count, "%llu",
+              (unsigned long long)stage->differing);
     ls_stages *cut = spoilt(f.run, &shorter);
     ls_stages_free(f.run);
     f.run = cut;
