@@ -140,10 +140,9 @@ static int make(ls_request *request) {
         status = ls_request__await(rank);
     }
     rank->current = NULL;
-    if (status != LS_OK) {
-        return run->status != LS_OK ? ls_spmd__failed(run, rank) : status;
-    }
-    return request->asynchronous ? LS_OK : request->status;
+    // A call that another rank's thread completed says nothing in this one.
+    status = status == LS_OK && !request->asynchronous ? request->status : status;
+    return status != LS_OK && run->status != LS_OK ? ls_spmd__failed(run, rank) : status;
 }
 
 static int post_heap(ls_rank_comm *comm, const ls_request *filled, ls_request **out,

@@ -240,7 +240,7 @@ static int wait_for(ls_rank *rank, ls_request *request, const char *file, int li
         ls_replica_marks__complete(request);
     }
     ls_request__free(rank, request);
-    return status;
+    return status != LS_OK && run->status != LS_OK ? ls_spmd__failed(run, rank) : status;
 }
 
 int ls_wait_at(const char *file, int line, ls_request *request) {

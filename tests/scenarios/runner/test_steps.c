@@ -180,7 +180,8 @@ static const char trained[] =
     "ranks: [0, 1]}}\n"
     "  - {name: c, rows: 9, dim: 4, padding_id: 3, sharding: {type: table_wise, ranks: [3]}, "
     "optimizer: {type: adam, form: dense}}\n"
-    "  - {name: d, rows: 7, dim: 4, pooling: sum, sharding: {type: data_parallel}}\n"
+    "  - {name: d, rows: 7, dim: 4, pooling: sum, padding_id: 2, sharding: {type: data_parallel}, "
+    "optimizer: {type: adagrad, weight_decay: 0.5}}\n"
     "inputs: {batch: 5, weighted: true}\nsteps: [forward, backward, update]\n"
     "train: {steps: 2, clip_norm: 0.5}\noptimizer: {type: rowwise_adagrad, lr: 0.1}\n";
 
@@ -204,7 +205,7 @@ static void *update_again(const fixture *f, const ls_work_update *update) {
 }
 
 // The updates of every shard, done again, leave the simulator's bits; with one gradient that is
-// another they do not.
+// another they do not. Of table d only what a bag names decays: neither the padding nor the rest.
 Test(steps, update_as_the_simulator_does) {
     fixture f;
     open_text(&f, trained);
