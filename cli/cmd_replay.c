@@ -143,8 +143,8 @@ static int replay_inner(replay *to, const char *dir, bool recording, int depth) 
     struct dirent **entries = NULL;
     int count = scandir(dir, &entries, not_here, alphasort);
     if (count < 0) {
-        return LS_FAIL(errno == ENOMEM ? LS_ERR_MEMORY : LS_ERR_IO,
-                       "cannot read the folder '%s': %s", dir, strerror(errno));
+        return LS_FAIL(ls_status_of_errno(errno), "cannot read the folder '%s': %s", dir,
+                       strerror(errno));
     }
     int status = LS_OK;
     for (int i = 0; i < count; i++) {
@@ -190,7 +190,7 @@ static int replay_path(replay *to, const char *path, int depth) {
     struct stat about;
     int status = LS_OK;
     if (stat(path, &about) != 0) {
-        status = LS_FAIL(LS_ERR_IO, "cannot read '%s': %s", path, strerror(errno));
+        status = LS_FAIL(ls_status_of_errno(errno), "cannot read '%s': %s", path, strerror(errno));
     } else if (S_ISDIR(about.st_mode)) {
         status = replay_dir(to, path, &about, depth);
     } else if (depth == 0) {

@@ -57,7 +57,7 @@ static int remove_inputs(const char *dir) {
         return LS_FAIL(LS_ERR_LIMIT, "the path '%.100s...' is too long", dir);
     }
     if (nftw(path, remove_entry, 16, FTW_DEPTH | FTW_PHYS) != 0) {
-        return LS_FAIL(LS_ERR_IO, "cannot remove '%s': %s", path, strerror(errno));
+        return LS_FAIL(ls_status_of_errno(errno), "cannot remove '%s': %s", path, strerror(errno));
     }
     return LS_OK;
 }
@@ -67,7 +67,8 @@ static int remove_inputs(const char *dir) {
 static int walk(const char *dir, bool remove_files) {
     DIR *open_dir = opendir(dir);
     if (open_dir == NULL) {
-        return LS_FAIL(LS_ERR_IO, "cannot read folder '%s': %s", dir, strerror(errno));
+        return LS_FAIL(ls_status_of_errno(errno), "cannot read folder '%s': %s", dir,
+                       strerror(errno));
     }
     int status = LS_OK;
     bool manifest = false, any = false;
@@ -83,8 +84,8 @@ static int walk(const char *dir, bool remove_files) {
             status = LS_FAIL(LS_ERR_INVALID, "'%s' is not a recording alone: it holds '%.100s'",
                              dir, entry->d_name);
         } else if (remove_files && unlinkat(dirfd(open_dir), entry->d_name, 0) != 0) {
-            status = LS_FAIL(LS_ERR_IO, "cannot remove '%s/%.100s': %s", dir, entry->d_name,
-                             strerror(errno));
+            status = LS_FAIL(ls_status_of_errno(errno), "cannot remove '%s/%.100s': %s", dir,
+                             entry->d_name, strerror(errno));
         }
     }
     (void)closedir(open_dir);
@@ -97,7 +98,7 @@ static int walk(const char *dir, bool remove_files) {
 static int remove_recording(const char *dir) {
     LS_TRY(walk(dir, true));
     if (rmdir(dir) != 0) {
-        return LS_FAIL(LS_ERR_IO, "cannot remove '%s': %s", dir, strerror(errno));
+        return LS_FAIL(ls_status_of_errno(errno), "cannot remove '%s': %s", dir, strerror(errno));
     }
     return LS_OK;
 }
@@ -108,7 +109,8 @@ static int replace(const char *made, const char *dir) {
         return remove_recording(made);
     }
     if (errno != EINVAL && errno != ENOSYS) {
-        return LS_FAIL(LS_ERR_IO, "cannot rename '%s' to '%s': %s", made, dir, strerror(errno));
+        return LS_FAIL(ls_status_of_errno(errno), "cannot rename '%s' to '%s': %s", made, dir,
+                       strerror(errno));
     }
     char aside[LS_RECORDING_PATH_MAX];
     int length = snprintf(aside, sizeof aside, "%s.old-%ld", dir, (long)getpid());
@@ -116,12 +118,13 @@ static int replace(const char *made, const char *dir) {
         return LS_FAIL(LS_ERR_LIMIT, "the path '%.100s...' is too long", dir);
     }
     if (rename(dir, aside) != 0) {
-        return LS_FAIL(LS_ERR_IO, "cannot rename '%s': %s", dir, strerror(errno));
+        return LS_FAIL(ls_status_of_errno(errno), "cannot rename '%s': %s", dir, strerror(errno));
     }
     if (rename(made, dir) != 0) {
         int reason = errno;
         (void)rename(aside, dir);
-        return LS_FAIL(LS_ERR_IO, "cannot rename '%s' to '%s': %s", made, dir, strerror(reason));
+        return LS_FAIL(ls_status_of_errno(reason), "cannot rename '%s' to '%s': %s", made, dir,
+                       strerror(reason));
     }
     return remove_recording(aside);
 }
@@ -138,7 +141,8 @@ int ls_recording_publish(const char *made, const char *dir) {
         return replace(made, dir);
     }
     if (rename(made, dir) != 0) {
-        return LS_FAIL(LS_ERR_IO, "cannot rename '%s' to '%s': %s", made, dir, strerror(errno));
+        return LS_FAIL(ls_status_of_errno(errno), "cannot rename '%s' to '%s': %s", made, dir,
+                       strerror(errno));
     }
     return LS_OK;
 }

@@ -105,7 +105,7 @@ static int check_files(const ls_recording *recording, const json_t *files, const
     }
     DIR *folder = opendir(recording->dir);
     if (folder == NULL) {
-        return LS_FAIL(LS_ERR_IO, "cannot read the folder '%s': %s", recording->dir,
+        return LS_FAIL(ls_status_of_errno(errno), "cannot read the folder '%s': %s", recording->dir,
                        strerror(errno));
     }
     int status = LS_OK;

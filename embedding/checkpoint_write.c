@@ -95,7 +95,8 @@ int ls_checkpoint__begin(const char *dir) {
     LS_TRY(ls_checkpoint__path(path, dir, true, NULL));
     remove_partial(path);  // that an earlier run left
     if (mkdir(path, 0777) != 0) {
-        return LS_FAIL(LS_ERR_IO, "cannot make folder '%s': %s", path, strerror(errno));
+        return LS_FAIL(ls_status_of_errno(errno), "cannot make folder '%s': %s", path,
+                       strerror(errno));
     }
     return LS_OK;
 }
@@ -251,7 +252,8 @@ int ls_checkpoint__publish(const char *dir, const checkpoint_source *source) {
     LS_TRY(ls_checkpoint__path(made, dir, true, NULL));
     LS_TRY(ls_checkpoint__path(path, dir, false, NULL));
     if (rename(made, path) != 0) {
-        return LS_FAIL(LS_ERR_IO, "cannot rename '%s' to '%s': %s", made, path, strerror(errno));
+        return LS_FAIL(ls_status_of_errno(errno), "cannot rename '%s' to '%s': %s", made, path,
+                       strerror(errno));
     }
     return LS_OK;
 }

@@ -45,12 +45,14 @@ static int write_mark(const char *dir, int rank, const char *suffix) {
     (void)snprintf(temporary, sizeof temporary, "%s.part", path);
     FILE *file = fopen(temporary, "w");
     if (file == NULL) {
-        return LS_FAIL_RANK(LS_ERR_IO, rank, "cannot write \"%s\": %s", path, strerror(errno));
+        return LS_FAIL_RANK(ls_status_of_errno(errno), rank, "cannot write \"%s\": %s", path,
+                            strerror(errno));
     }
     fprintf(file, "%ld %ld %ld\n", (long)getpid(), launcher != 0 ? (long)getppid() : 0L,
             (long)launcher);
     if (fclose(file) != 0 || rename(temporary, path) != 0) {
-        return LS_FAIL_RANK(LS_ERR_IO, rank, "cannot write \"%s\": %s", path, strerror(errno));
+        return LS_FAIL_RANK(ls_status_of_errno(errno), rank, "cannot write \"%s\": %s", path,
+                            strerror(errno));
     }
     return LS_OK;
 }

@@ -477,8 +477,8 @@ int ls_import_dir(ls_results *results, ls_text *summary, bool *recording, const 
     *recording = false;
     int count = scandir(dir, &entries, visible, alphasort);
     if (count < 0) {
-        return LS_FAIL(errno == ENOMEM ? LS_ERR_MEMORY : LS_ERR_IO,
-                       "cannot read the folder '%s': %s", dir, strerror(errno));
+        return LS_FAIL(ls_status_of_errno(errno), "cannot read the folder '%s': %s", dir,
+                       strerror(errno));
     }
     int status = import_entries(&state, entries, count, recording);
     if (summary != NULL && status == LS_OK) {

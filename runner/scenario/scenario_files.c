@@ -60,7 +60,7 @@ static int make_folders(char *path, size_t from) {
         int failed = mkdir(path, 0777) != 0 && errno != EEXIST;
         *slash = '/';
         if (failed) {
-            return LS_FAIL(LS_ERR_IO, "cannot make the folders of \"%s\": %s", path,
+            return LS_FAIL(ls_status_of_errno(errno), "cannot make the folders of \"%s\": %s", path,
                            strerror(errno));
         }
     }
@@ -96,7 +96,7 @@ static int copy_one(void *arg, const char *path) {
     char to[PATH_MAX];
     size_t folder_length = strlen(copy->folder);
     if (realpath(path, resolved) == NULL) {
-        return LS_FAIL(LS_ERR_IO, "cannot find \"%s\": %s", path, strerror(errno));
+        return LS_FAIL(ls_status_of_errno(errno), "cannot find \"%s\": %s", path, strerror(errno));
     }
     if (strncmp(resolved, copy->folder, folder_length) != 0 || resolved[folder_length] != '/') {
         return LS_OK;
@@ -115,7 +115,8 @@ int ls_scenario_copy_files(const ls_scenario *scenario, const char *dir) {
     struct copy copy = {.dir = dir};
     char resolved[PATH_MAX];
     if (realpath(scenario->file, resolved) == NULL) {
-        return LS_FAIL(LS_ERR_IO, "cannot find \"%s\": %s", scenario->file, strerror(errno));
+        return LS_FAIL(ls_status_of_errno(errno), "cannot find \"%s\": %s", scenario->file,
+                       strerror(errno));
     }
     char *slash = strrchr(resolved, '/');
     LS_ASSERT(slash != NULL);

@@ -39,7 +39,7 @@ static int write_file(ls_text *out, const char *path) {
     int reason = errno;
     (void)close(fd);
     if (got < 0) {
-        return LS_FAIL(LS_ERR_IO, "cannot read '%s': %s", path, strerror(reason));
+        return LS_FAIL(ls_status_of_errno(reason), "cannot read '%s': %s", path, strerror(reason));
     }
     ls_text_printf(out, "a file of %" PRIu64 " bytes with hash %016" PRIx64, total, hash);
     return LS_OK;
