@@ -13,17 +13,23 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-static int read_bytes(int fd, char *out, size_t bytes, const char *path) {
-    for (size_t at = 0; at < bytes;) {
-        ssize_t got = read(fd, out + at, bytes - at);
-        if (got < 0 && errno != EINTR) {
+int ls_file_read_at(void *out, size_t bytes, int fd, uint64_t offset, const char *path) {
+    char *to = out;
+    while (bytes != 0) {
+        ssize_t got = pread(fd, to, bytes, (off_t)offset);
+        if (got < 0 && errno == EINTR) {
+            continue;
+        }
+        if (got < 0) {
             return LS_FAIL(ls_status_of_errno(errno), "cannot read '%s': %s", path,
                            strerror(errno));
         }
         if (got == 0) {
-            return LS_FAIL(LS_ERR_IO, "cannot read '%s': it became shorter", path);
+            return LS_FAIL(LS_ERR_FORMAT, "'%s' ends early", path);
         }
-        at += got > 0 ? (size_t)got : 0;
+        to += got;
+        bytes -= (size_t)got;
+        offset += (uint64_t)got;
     }
     return LS_OK;
 }
@@ -45,7 +51,7 @@ static int read_open(char **out, size_t *bytes, ls_arena *arena, int fd, const c
     if (text == NULL) {
         return LS_ERR_MEMORY;
     }
-    LS_TRY(read_bytes(fd, text, size, path));
+    LS_TRY(ls_file_read_at(text, size, fd, 0, path));
     text[size] = 0;
     *out = text;
     *bytes = size;

@@ -3,6 +3,7 @@
 #define LS_BASE_FILE_H
 
 #include <stddef.h>
+#include <stdint.h>
 
 #include "base/memory.h"
 #include "base/status.h"
@@ -15,6 +16,10 @@ extern "C" {
 // LS_ERR_IO when it cannot be read, LS_ERR_FORMAT when it is no regular file (a pipe is not waited
 // for), LS_ERR_LIMIT when it is larger.
 int ls_file_read(char **out, size_t *bytes, ls_arena *arena, const char *path, size_t bytes_max);
+
+// Exactly `bytes` bytes of an open file, from `offset` on; `path` is for texts alone. LS_ERR_FORMAT
+// when it ends before.
+int ls_file_read_at(void *out, size_t bytes, int fd, uint64_t offset, const char *path);
 
 // Writes `bytes` bytes to `path`. A regular file is written beside its place and renamed, so that a
 // reader sees the old content or the new, never a part; a link is followed, one that

@@ -74,14 +74,14 @@ if(TARGET lockstep)
     # The man page and the completions come from the program's own option tables, the editors' schema
     # from the table of all keys.
     set(pages "${PROJECT_BINARY_DIR}/pages")
-    file(MAKE_DIRECTORY "${pages}")
+    file(MAKE_DIRECTORY "${pages}" "${PROJECT_BINARY_DIR}/docs")
     add_custom_command(OUTPUT "${pages}/lockstep.1" "${pages}/lockstep.bash"
-            "${pages}/lockstep.zsh" "${pages}/lockstep.fish" "${PROJECT_BINARY_DIR}/scenario.schema.json"
+            "${pages}/lockstep.zsh" "${pages}/lockstep.fish" "${PROJECT_BINARY_DIR}/docs/scenario.schema.json"
         COMMAND lockstep --man-page > "${pages}/lockstep.1"
         COMMAND lockstep --completion bash > "${pages}/lockstep.bash"
         COMMAND lockstep --completion zsh > "${pages}/lockstep.zsh"
         COMMAND lockstep --completion fish > "${pages}/lockstep.fish"
-        COMMAND lockstep run --json-schema > "${PROJECT_BINARY_DIR}/scenario.schema.json"
+        COMMAND lockstep run --json-schema > "${PROJECT_BINARY_DIR}/docs/scenario.schema.json"
         DEPENDS lockstep VERBATIM)
     add_custom_target(lockstep_pages ALL DEPENDS "${pages}/lockstep.1")
     install(FILES "${pages}/lockstep.1" DESTINATION "${CMAKE_INSTALL_MANDIR}/man1")
@@ -91,8 +91,8 @@ if(TARGET lockstep)
         DESTINATION "${CMAKE_INSTALL_DATADIR}/zsh/site-functions")
     install(FILES "${pages}/lockstep.fish"
         DESTINATION "${CMAKE_INSTALL_DATADIR}/fish/vendor_completions.d")
-    install(FILES "${PROJECT_BINARY_DIR}/scenario.schema.json"
-        DESTINATION "${CMAKE_INSTALL_DATADIR}/lockstep")
+    install(FILES "${PROJECT_BINARY_DIR}/docs/scenario.schema.json"
+        DESTINATION "${CMAKE_INSTALL_DOCDIR}/docs")
 endif()
 
 # The README's links and those between the pages lead where they do in the tree.

@@ -6,17 +6,12 @@
 
 #include "collectives/check.h"
 
-static const char *const finding_names[] = {
-#define LS_FINDING_NAME(id, name, on, text) [id] = name,
-    LS_FINDING_MAP(LS_FINDING_NAME)
-#undef LS_FINDING_NAME
-};
-
 static const struct {
+    const char *name;
     bool on;
-    const char *text;
+    const char *reads, *text;
 } findings[] = {
-#define LS_FINDING_ROW(id, name, on, text) [id] = {on, text},
+#define LS_FINDING_ROW(id, ...) [id] = {__VA_ARGS__},
     LS_FINDING_MAP(LS_FINDING_ROW)
 #undef LS_FINDING_ROW
 };
@@ -26,6 +21,11 @@ bool ls_finding_default(ls_finding_id id) {
     return findings[id].on;
 }
 
+const char *ls_finding_reads(ls_finding_id id) {
+    LS_ASSERT((int)id >= 0 && id < LS_FINDING_COUNT);
+    return findings[id].reads;
+}
+
 const char *ls_finding_text(ls_finding_id id) {
     LS_ASSERT((int)id >= 0 && id < LS_FINDING_COUNT);
     return findings[id].text;
@@ -33,7 +33,7 @@ const char *ls_finding_text(ls_finding_id id) {
 
 const char *ls_finding_name(ls_finding_id id) {
     LS_ASSERT((int)id >= 0 && id < LS_FINDING_COUNT);
-    return finding_names[id];
+    return findings[id].name;
 }
 
 bool ls_place_equal(const ls_place *a, const ls_place *b) {
@@ -67,12 +67,16 @@ void ls_place_format(char *out, size_t out_bytes, const ls_place *place) {
 int ls_finding_parse(ls_finding_id *out, const char *name) {
     LS_ASSERT(out != NULL && name != NULL);
     for (int id = 0; id < LS_FINDING_COUNT; id++) {
-        if (strcmp(name, finding_names[id]) == 0) {
+        if (strcmp(name, findings[id].name) == 0) {
             *out = (ls_finding_id)id;
             return LS_OK;
         }
     }
-    const char *near = ls_nearest(name, finding_names, LS_FINDING_COUNT);
+    const char *names[LS_FINDING_COUNT];
+    for (int id = 0; id < LS_FINDING_COUNT; id++) {
+        names[id] = findings[id].name;
+    }
+    const char *near = ls_nearest(name, names, LS_FINDING_COUNT);
     return LS_FAIL(LS_ERR_NOT_FOUND, "there is no finding named \"%.64s\"%s%s%s", name,
                    near != NULL ? "; did you mean \"" : "", near != NULL ? near : "",
                    near != NULL ? "\"?" : "");

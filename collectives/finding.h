@@ -12,66 +12,76 @@
 extern "C" {
 #endif
 
-// One row per finding: id, stable name, whether its check is on unless asked otherwise, and what
-// was found, as docs/reference.md has it.
+// One row per finding: id, stable name, whether its check is on unless asked otherwise, what it
+// reads (docs/reference.md says of each word what it costs), and what was found.
 #define LS_FINDING_MAP(X)                                                                          \
-    X(LS_FINDING_KIND_MISMATCH, "collective.kind_mismatch", true,                                  \
+    X(LS_FINDING_KIND_MISMATCH, "collective.kind_mismatch", true, "calls",                         \
       "ranks of one communicator make different collectives at the same place")                    \
-    X(LS_FINDING_COUNT_MISMATCH, "collective.count_mismatch", true,                                \
+    X(LS_FINDING_COUNT_MISMATCH, "collective.count_mismatch", true, "calls",                       \
       "they disagree about the number of elements")                                                \
-    X(LS_FINDING_DTYPE_MISMATCH, "collective.dtype_mismatch", true, "about the element type")      \
-    X(LS_FINDING_OP_MISMATCH, "collective.op_mismatch", true, "about the reduce operation")        \
-    X(LS_FINDING_ROOT_MISMATCH, "collective.root_mismatch", true, "about the root")                \
-    X(LS_FINDING_SPLIT_MISMATCH, "collective.split_mismatch", true,                                \
+    X(LS_FINDING_DTYPE_MISMATCH, "collective.dtype_mismatch", true, "calls",                       \
+      "about the element type")                                                                    \
+    X(LS_FINDING_OP_MISMATCH, "collective.op_mismatch", true, "calls",                             \
+      "about the reduce operation")                                                                \
+    X(LS_FINDING_ROOT_MISMATCH, "collective.root_mismatch", true, "calls", "about the root")       \
+    X(LS_FINDING_SPLIT_MISMATCH, "collective.split_mismatch", true, "calls",                       \
       "what one sends to another is not what that one expects")                                    \
-    X(LS_FINDING_GROUP_MISMATCH, "collective.group_mismatch", true,                                \
+    X(LS_FINDING_GROUP_MISMATCH, "collective.group_mismatch", true, "calls",                       \
       "about who belongs to the communicator")                                                     \
-    X(LS_FINDING_ORDER_MISMATCH, "collective.order_mismatch", true,                                \
+    X(LS_FINDING_ORDER_MISMATCH, "collective.order_mismatch", true, "calls",                       \
       "the same calls in different order")                                                         \
-    X(LS_FINDING_REDUNDANT_REDUCE, "collective.redundant_reduce", true,                            \
+    X(LS_FINDING_REDUNDANT_REDUCE, "collective.redundant_reduce", true, "calls, bytes",            \
       "a sum of what is the sum already: all ranks bring what an earlier one gave them")           \
-    X(LS_FINDING_MISSING_RANK, "collective.missing_rank", true,                                    \
+    X(LS_FINDING_MISSING_RANK, "collective.missing_rank", true, "calls, waiting",                  \
       "a rank never makes the call that the others wait in")                                       \
-    X(LS_FINDING_EXTRA_CALL, "collective.extra_call", true,                                        \
+    X(LS_FINDING_EXTRA_CALL, "collective.extra_call", true, "calls, waiting",                      \
       "a rank makes a call that no other makes")                                                   \
-    X(LS_FINDING_P2P_UNMATCHED_SEND, "p2p.unmatched_send", true, "a send that nobody receives")    \
-    X(LS_FINDING_P2P_UNMATCHED_RECV, "p2p.unmatched_recv", true, "a receive that nobody sends to") \
-    X(LS_FINDING_P2P_COUNT_MISMATCH, "p2p.count_mismatch", true,                                   \
+    X(LS_FINDING_P2P_UNMATCHED_SEND, "p2p.unmatched_send", true, "calls, waiting",                 \
+      "a send that nobody receives")                                                               \
+    X(LS_FINDING_P2P_UNMATCHED_RECV, "p2p.unmatched_recv", true, "calls, waiting",                 \
+      "a receive that nobody sends to")                                                            \
+    X(LS_FINDING_P2P_COUNT_MISMATCH, "p2p.count_mismatch", true, "calls",                          \
       "sender and receiver disagree about the number of elements")                                 \
-    X(LS_FINDING_P2P_DTYPE_MISMATCH, "p2p.dtype_mismatch", true,                                   \
+    X(LS_FINDING_P2P_DTYPE_MISMATCH, "p2p.dtype_mismatch", true, "calls",                          \
       "sender and receiver disagree about the element type")                                       \
-    X(LS_FINDING_P2P_ORDER_MISMATCH, "p2p.order_mismatch", true,                                   \
+    X(LS_FINDING_P2P_ORDER_MISMATCH, "p2p.order_mismatch", true, "calls",                          \
       "messages between two ranks pair in another order than meant")                               \
-    X(LS_FINDING_DEADLOCK_CYCLE, "deadlock.cycle", true, "ranks wait for each other in a circle")  \
+    X(LS_FINDING_DEADLOCK_CYCLE, "deadlock.cycle", true, "waiting",                                \
+      "ranks wait for each other in a circle")                                                     \
     X(LS_FINDING_DEADLOCK_CROSS_COMMUNICATOR, "deadlock.cross_communicator", true,                 \
+      "calls, waiting",                                                                            \
       "two communicators are used in different orders on different ranks; told also when "         \
       "the run happened to finish")                                                                \
-    X(LS_FINDING_BUFFER_OVERLAP, "buffer.overlap", true,                                           \
+    X(LS_FINDING_BUFFER_OVERLAP, "buffer.overlap", true, "memory",                                 \
       "buffers of concurrent calls share memory in a way that the collective does not "            \
       "allow")                                                                                     \
-    X(LS_FINDING_BUFFER_TOO_SMALL, "buffer.too_small", true,                                       \
+    X(LS_FINDING_BUFFER_TOO_SMALL, "buffer.too_small", true, "memory",                             \
       "a buffer is smaller than the call says")                                                    \
-    X(LS_FINDING_BUFFER_UNINITIALISED, "buffer.uninitialised", true,                               \
+    X(LS_FINDING_BUFFER_UNINITIALISED, "buffer.uninitialised", true, "memory, bytes",              \
       "memory is sent that was never written")                                                     \
-    X(LS_FINDING_BUFFER_MODIFIED_IN_FLIGHT, "buffer.modified_in_flight", false,                    \
+    X(LS_FINDING_BUFFER_MODIFIED_IN_FLIGHT, "buffer.modified_in_flight", false, "bytes",           \
       "a buffer changed while its call was not complete")                                          \
-    X(LS_FINDING_BUFFER_USE_BEFORE_WAIT, "buffer.use_before_wait", true,                           \
+    X(LS_FINDING_BUFFER_USE_BEFORE_WAIT, "buffer.use_before_wait", true, "memory, bytes",          \
       "a result is read before its call was waited for")                                           \
-    X(LS_FINDING_HANDLE_LEAK, "handle.leak", true, "a communicator or request is not freed")       \
-    X(LS_FINDING_CALL_INVALID, "call.invalid", true,                                               \
+    X(LS_FINDING_HANDLE_LEAK, "handle.leak", true, "handles",                                      \
+      "a communicator or request is not freed")                                                    \
+    X(LS_FINDING_CALL_INVALID, "call.invalid", true, "calls",                                      \
       "a call that means nothing where it is made: a group's end without its start, a wait for "   \
       "nothing")                                                                                   \
-    X(LS_FINDING_HANDLE_USE_AFTER_FREE, "handle.use_after_free", true,                             \
+    X(LS_FINDING_HANDLE_USE_AFTER_FREE, "handle.use_after_free", true, "handles, memory",          \
       "a communicator or request is used after it was freed")                                      \
-    X(LS_FINDING_REPLICA_DIVERGED, "replica.diverged", true, "copies that must be equal are not")  \
-    X(LS_FINDING_VALUE_NAN_FIRST, "value.nan_first", true, "where the first NaN came from")        \
-    X(LS_FINDING_VALUE_INF_FIRST, "value.inf_first", true, "where the first infinity came from")   \
-    X(LS_FINDING_RANK_DIED, "rank.died", true,                                                     \
+    X(LS_FINDING_REPLICA_DIVERGED, "replica.diverged", true, "bytes",                              \
+      "copies that must be equal are not")                                                         \
+    X(LS_FINDING_VALUE_NAN_FIRST, "value.nan_first", true, "bytes",                                \
+      "where the first NaN came from")                                                             \
+    X(LS_FINDING_VALUE_INF_FIRST, "value.inf_first", true, "bytes",                                \
+      "where the first infinity came from")                                                        \
+    X(LS_FINDING_RANK_DIED, "rank.died", true, "processes",                                        \
       "a rank's process ended by a signal or an error; code 3, unless the scenario "               \
       "planted it")                                                                                \
-    X(LS_FINDING_RANK_EXITED_EARLY, "rank.exited_early", true,                                     \
+    X(LS_FINDING_RANK_EXITED_EARLY, "rank.exited_early", true, "waiting",                          \
       "a rank returned while others still wait for it")                                            \
-    X(LS_FINDING_INPUT_ID_OUT_OF_RANGE, "input.id_out_of_range", true,                             \
+    X(LS_FINDING_INPUT_ID_OUT_OF_RANGE, "input.id_out_of_range", true, "ids",                      \
       "an embedding id outside its table")
 
 typedef enum ls_finding_id {
@@ -83,8 +93,9 @@ typedef enum ls_finding_id {
 
 LS_API const char *ls_finding_name(ls_finding_id id);
 LS_API int ls_finding_parse(ls_finding_id *out, const char *name);
-bool ls_finding_default(ls_finding_id id);      // whether its check is on unless asked otherwise
-const char *ls_finding_text(ls_finding_id id);  // what was found, in a line
+bool ls_finding_default(ls_finding_id id);       // whether its check is on unless asked otherwise
+const char *ls_finding_reads(ls_finding_id id);  // "calls", "memory, bytes", ...
+const char *ls_finding_text(ls_finding_id id);   // what was found, in a line
 
 // Where a rank is in its program. The calls that it has made and the one that it waits for say it
 // alike in the simulator and in a real process.

@@ -97,6 +97,7 @@ typedef struct ls_judgement {
     size_t first_by_design;  // when by_design > 0
     char text[1536];         // explains the first wrong element, or else the first one that differs
                              // by design; "" when there is neither
+    size_t why;              // by_design > 0: where in it the reason begins, whatever the element
 } ls_judgement;
 
 // Judges an output (with its shape and data) against what is expected. Only errors of the judging

@@ -357,8 +357,10 @@ static void describe(ls_text *text, const ls_oracle *oracle, const ls_stage_outp
     }
 }
 
-static void describe_design(ls_text *text, const ls_oracle *oracle, const ls_stage_output *output,
-                            const comparison *first, size_t element) {
+// *why: where the reason begins.
+static void describe_design(ls_text *text, size_t *why, const ls_oracle *oracle,
+                            const ls_stage_output *output, const comparison *first,
+                            size_t element) {
     const oracle_entry *entry = NULL;
     oracle_meaning meaning = {.count = 0};
     if (ls_oracle__find(oracle, output, &entry)) {
@@ -366,8 +368,9 @@ static void describe_design(ls_text *text, const ls_oracle *oracle, const ls_sta
     }
     ls_oracle__say_why(oracle, entry, &meaning);
     describe_place(text, oracle, output, element);
-    ls_text_printf(text, "got %.9g, unsharded %.9g: table %s is %s, and %s", first->got,
-                   first->expected, output->table,
+    ls_text_printf(text, "got %.9g, unsharded %.9g: ", first->got, first->expected);
+    *why = strlen(ls_text_string(text));
+    ls_text_printf(text, "table %s is %s, and %s", output->table,
                    ls_sharding_name(oracle->plans[entry->table]->sharding), meaning.why);
 }
 
@@ -419,7 +422,7 @@ int ls_oracle_judge(const ls_oracle *oracle, const ls_stage_output *output, ls_j
     } else if (plain.wrong > 0) {
         out->by_design = plain.wrong;
         out->first_by_design = plain.first_wrong;
-        describe_design(&text, oracle, output, &plain.worst, plain.first_wrong);
+        describe_design(&text, &out->why, oracle, output, &plain.worst, plain.first_wrong);
     }
     ls_expected_free(&expected);
     snprintf(out->text, sizeof(out->text), "%s", ls_text_string(&text));

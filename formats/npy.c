@@ -196,29 +196,9 @@ static void swap_bytes(void *data, size_t count, size_t element_bytes) {
 }
 
 // ---- Reading ------------------------------------------------------------------------------------
-static int read_exactly(int fd, const char *path, void *out, size_t bytes) {
-    char *to = out;
-    while (bytes != 0) {
-        ssize_t got = read(fd, to, bytes);
-        if (got < 0 && errno == EINTR) {
-            continue;
-        }
-        if (got < 0) {
-            return LS_FAIL(ls_status_of_errno(errno), "cannot read '%s': %s", path,
-                           strerror(errno));
-        }
-        if (got == 0) {
-            return LS_FAIL(LS_ERR_FORMAT, "'%s' ends early", path);
-        }
-        to += got;
-        bytes -= (size_t)got;
-    }
-    return LS_OK;
-}
-
 static int read_header(header *out, size_t *start, int fd, const char *path) {
     unsigned char head[12];
-    LS_TRY(read_exactly(fd, path, head, 8));
+    LS_TRY(ls_file_read_at(head, 8, fd, 0, path));
     if (memcmp(head, magic, sizeof magic) != 0) {
         return LS_FAIL(LS_ERR_FORMAT, "'%s' is not a .npy file", path);
     }
@@ -226,7 +206,7 @@ static int read_header(header *out, size_t *start, int fd, const char *path) {
         return LS_FAIL(LS_ERR_UNSUPPORTED, "'%s': .npy version %d is not supported", path, head[6]);
     }
     size_t length_bytes = head[6] == 1 ? 2 : 4, length = 0;
-    LS_TRY(read_exactly(fd, path, head + 8, length_bytes));
+    LS_TRY(ls_file_read_at(head + 8, length_bytes, fd, 8, path));
     for (size_t i = length_bytes; i-- > 0;) {
         length = length << 8 | head[8 + i];
     }
@@ -236,7 +216,7 @@ static int read_header(header *out, size_t *start, int fd, const char *path) {
     }
     void *text = NULL;
     LS_TRY(ls_alloc(&text, NULL, length, 1));
-    int status = read_exactly(fd, path, text, length);
+    int status = ls_file_read_at(text, length, fd, 8 + length_bytes, path);
     if (status == LS_OK && !parse_header(out, text, length)) {
         status = LS_FAIL(LS_ERR_FORMAT,
                          "'%s': the header is not one that NumPy writes (or has "
@@ -248,11 +228,11 @@ static int read_header(header *out, size_t *start, int fd, const char *path) {
     return status;
 }
 
-// Up to the data; *swap: whether its bytes stand the other way round.
-static int describe(ls_npy *out, bool *swap, int fd, uint64_t file_bytes, const char *path) {
+// *start: of the data; *swap: whether its bytes stand the other way round.
+static int describe(ls_npy *out, size_t *start, bool *swap, int fd, uint64_t file_bytes,
+                    const char *path) {
     header h;
-    size_t start = 0;
-    LS_TRY(read_header(&h, &start, fd, path));
+    LS_TRY(read_header(&h, start, fd, path));
     LS_TRY(find_type(&out->dtype, swap, h.descr, path));
     if (h.fortran && h.ndim > 1) {
         return LS_FAIL(LS_ERR_UNSUPPORTED,
@@ -270,9 +250,9 @@ static int describe(ls_npy *out, bool *swap, int fd, uint64_t file_bytes, const 
         LS_TRY(ls_size_mul(&count, count, (size_t)h.dim[i]));
     }
     LS_TRY(ls_size_mul(&bytes, count, ls_dtype_bytes(out->dtype)));
-    if (bytes != file_bytes - start) {
+    if (bytes != file_bytes - *start) {
         return LS_FAIL(LS_ERR_FORMAT, "'%s': the shape needs %zu bytes of data, the file has %llu",
-                       path, bytes, (unsigned long long)(file_bytes - start));
+                       path, bytes, (unsigned long long)(file_bytes - *start));
     }
     out->count = count;
     out->ndim = h.ndim;
@@ -282,10 +262,11 @@ static int describe(ls_npy *out, bool *swap, int fd, uint64_t file_bytes, const 
 
 static int read_array(ls_npy *out, int fd, uint64_t file_bytes, const char *path) {
     bool swap = false;
-    LS_TRY(describe(out, &swap, fd, file_bytes, path));
+    size_t start = 0;
+    LS_TRY(describe(out, &start, &swap, fd, file_bytes, path));
     size_t element_bytes = ls_dtype_bytes(out->dtype);
     LS_TRY(ls_alloc(&out->data, NULL, out->count, element_bytes));
-    LS_TRY(read_exactly(fd, path, out->data, out->count * element_bytes));
+    LS_TRY(ls_file_read_at(out->data, out->count * element_bytes, fd, start, path));
     if (swap) {
         swap_bytes(out->data, out->count, element_bytes);
     }
@@ -303,8 +284,9 @@ static int open_array(ls_npy *out, const char *path, bool with_data) {
         status = LS_FAIL(LS_ERR_FORMAT, "'%s' is not a regular file", path);
     } else {
         bool swap = false;
+        size_t start = 0;
         status = with_data ? read_array(out, fd, (uint64_t)info.st_size, path)
-                           : describe(out, &swap, fd, (uint64_t)info.st_size, path);
+                           : describe(out, &start, &swap, fd, (uint64_t)info.st_size, path);
     }
     if (fd >= 0) {
         (void)close(fd);

@@ -57,27 +57,6 @@ static bool type_of_text(type_name *out, const char *text) {
     return false;
 }
 
-static int read_at(int fd, const char *path, void *out, size_t bytes, uint64_t offset) {
-    char *to = out;
-    while (bytes != 0) {
-        ssize_t got = pread(fd, to, bytes, (off_t)offset);
-        if (got < 0 && errno == EINTR) {
-            continue;
-        }
-        if (got < 0) {
-            return LS_FAIL(ls_status_of_errno(errno), "cannot read '%s': %s", path,
-                           strerror(errno));
-        }
-        if (got == 0) {
-            return LS_FAIL(LS_ERR_FORMAT, "'%s' ends early", path);
-        }
-        to += got;
-        bytes -= (size_t)got;
-        offset += (uint64_t)got;
-    }
-    return LS_OK;
-}
-
 // ---- Header -------------------------------------------------------------------------------------
 static int fail_tensor(const ls_safetensors *file, const char *name, const char *what) {
     return LS_FAIL(LS_ERR_FORMAT, "'%s': tensor \"%.100s\": %s", file->path, name, what);
@@ -246,7 +225,7 @@ static int read_header(ls_safetensors *file, uint64_t file_bytes) {
     if (file_bytes < sizeof length) {
         return LS_FAIL(LS_ERR_FORMAT, "'%s' is too short for a safetensors file", file->path);
     }
-    LS_TRY(read_at(file->fd, file->path, length, sizeof length, 0));
+    LS_TRY(ls_file_read_at(length, sizeof length, file->fd, 0, file->path));
     uint64_t header_bytes = 0;
     for (int i = 7; i >= 0; i--) {
         header_bytes = header_bytes << 8 | length[i];
@@ -264,7 +243,7 @@ static int read_header(ls_safetensors *file, uint64_t file_bytes) {
     file->data_bytes = file_bytes - file->data_start;
     void *text = NULL;
     LS_TRY(ls_alloc(&text, NULL, (size_t)header_bytes, 1));
-    int status = read_at(file->fd, file->path, text, (size_t)header_bytes, sizeof length);
+    int status = ls_file_read_at(text, (size_t)header_bytes, file->fd, sizeof length, file->path);
     if (status == LS_OK) {
         json_t *root = NULL;
         status = ls_json_parse(&root, file->path, text, (size_t)header_bytes);
@@ -374,7 +353,7 @@ int ls_safetensors_read_part(void *out, size_t bytes, const ls_safetensors *file
         return LS_FAIL(LS_ERR_INVALID, "'%s': tensor \"%.100s\" has %zu bytes, not %zu behind %zu",
                        file->path, tensor->name, tensor->bytes, bytes, first);
     }
-    return read_at(file->fd, file->path, out, bytes, tensor->offset + first);
+    return ls_file_read_at(out, bytes, file->fd, tensor->offset + first, file->path);
 }
 
 // ---- Writing ------------------------------------------------------------------------------------

@@ -109,6 +109,18 @@ static void explain_stage(ls_text *out, const ls_stage_result *stage, const char
     ls_text_printf(out, " ulps (%.3g of the bound)\n", stage->bound_ratio);
 }
 
+bool ls_report__tells_design(const ls_case_result *result, int stage) {
+    LS_ASSERT(stage >= 0 && stage < result->stage_count);
+    const ls_stage_result *of = &result->stages[stage];
+    bool tells = of->class_ == LS_CLASS_BY_DESIGN && of->divergence != NULL;
+    for (int s = 0; s < stage && tells && of->design != NULL; s++) {
+        const ls_stage_result *earlier = &result->stages[s];
+        tells = earlier->class_ != LS_CLASS_BY_DESIGN || earlier->design == NULL ||
+                strcmp(earlier->design, of->design) != 0;
+    }
+    return tells;
+}
+
 void ls_report__explain(ls_text *out, const ls_case_result *result, const char *indent) {
     char deeper[32];
     (void)snprintf(deeper, sizeof deeper, "%s  ", indent);
@@ -120,7 +132,8 @@ void ls_report__explain(ls_text *out, const ls_case_result *result, const char *
         if (!ls_class_passes(stage->class_) || stage->divergence != NULL) {
             explain_stage(out, stage, indent);
         }
-        if (stage->divergence != NULL) {
+        if (stage->divergence != NULL &&
+            (stage->class_ != LS_CLASS_BY_DESIGN || ls_report__tells_design(result, s))) {
             put_lines(out, stage->divergence, deeper);
         }
     }

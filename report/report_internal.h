@@ -14,6 +14,9 @@ void ls_report__ranks(ls_text *out, const int *ranks, int count);
 // A failed case in plain words, one indented block: its error, its worst stages with their first
 // divergence, its findings, and the command that reproduces it.
 void ls_report__explain(ls_text *out, const ls_case_result *result, const char *indent);
+// Whether stage `stage` differs by design and no earlier one does for the same reason, which would
+// otherwise be told stage by stage and step by step.
+bool ls_report__tells_design(const ls_case_result *result, int stage);
 // "step 2: norm of the gradients 0.25, of the weights after it 7.5"
 void ls_report__norms(ls_text *out, const ls_case_result *result, int step);
 // "pass", "fail" or "skip"

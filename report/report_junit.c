@@ -30,7 +30,7 @@ static void write_designs(ls_text *out, const ls_case_result *result) {
     const char *between = "      <system-out>";
     for (int s = 0; s < result->stage_count; s++) {
         const ls_stage_result *stage = &result->stages[s];
-        if (stage->class_ == LS_CLASS_BY_DESIGN && stage->divergence != NULL) {
+        if (ls_report__tells_design(result, s)) {
             ls_text_puts(out, between);
             ls_report__xml(out, stage->divergence);
             between = "\n";

@@ -138,7 +138,7 @@ static void put_case(ls_text *out, const ls_case_result *result, const table_wid
             ls_report__number(out, stage->unjudged);
             ls_text_printf(out, " elements that nothing is known to compare with%s\n", p->off);
         }
-        if (result->pass && stage->class_ == LS_CLASS_BY_DESIGN && stage->divergence != NULL) {
+        if (result->pass && ls_report__tells_design(result, s)) {
             ls_text_puts(out, "          ");
             ls_text_plain(out, stage->divergence, strlen(stage->divergence));
             ls_text_puts(out, "\n");

@@ -61,6 +61,7 @@ typedef struct ls_stage_result {
     double bound_ratio;      // largest |difference| / derived bound; 0 when nothing differs
     const char *order;       // the order that gives these bits, or NULL
     const char *divergence;  // several lines: the first element that differs, or NULL
+    const char *design;      // by_design: why, without the element; NULL: it is not
 } ls_stage_result;
 
 // Counts elements that were compared: with the first of them the stage is judged, bit_exact so far.

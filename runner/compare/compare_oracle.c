@@ -108,6 +108,7 @@ static int judge_output(ls_comparison *comparison, ls_stage_result *stage,
             ls_text_puts(&text, judgement.text);
             stage->class_ = LS_CLASS_BY_DESIGN;
             stage->divergence = ls_result_text(comparison->arena, &text);
+            stage->design = ls_arena_strdup(comparison->arena, judgement.text + judgement.why);
         }
         place.class_ = LS_CLASS_BY_DESIGN;
         place.element = judgement.first_by_design;

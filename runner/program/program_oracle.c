@@ -301,42 +301,52 @@ static int redistribute(ls_known *out, const oracle *o, const ls_known_tensor *o
 }
 
 // ---- Collectives on shards ----------------------------------------------------------------------
-static int collective_of(ls_cells *out, const oracle *o, const ls_cells *shards, const int *fiber,
-                         int size, int member) {
+// What the members of a fiber share: the reduction, the joined parts, the root's; nothing where
+// each makes its own.
+static int shared_by(ls_cells *shared, const oracle *o, const ls_cells *shards, const int *fiber,
+                     int size) {
     const ls_scenario_step *step = o->step;
     switch (step->kind) {
     case LS_STEP_ALL_REDUCE:
-        return ls_cells__reduce(out, o->arena, shards, fiber, size, o->dtype, step->op);
-    case LS_STEP_REDUCE_SCATTER: {
-        ls_cells sum;
-        LS_TRY(ls_cells__reduce(&sum, o->arena, shards, fiber, size, o->dtype, step->op));
-        return ls_cells__chunk(out, o->arena, &sum, step->dim, size, member, o->dtype);
-    }
+    case LS_STEP_REDUCE_SCATTER:
+        return ls_cells__reduce(shared, o->arena, shards, fiber, size, o->dtype, step->op);
     case LS_STEP_ALL_GATHER:
-        return ls_cells__join(out, o->arena, shards, fiber, size, step->dim, o->dtype);
-    case LS_STEP_ALL_TO_ALL: {
-        ls_cells *parts = ls_arena_alloc(o->arena, (size_t)o->ranks, sizeof *parts);
-        if (parts == NULL) {
-            return LS_ERR_MEMORY;
-        }
-        for (int m = 0; m < size; m++) {
-            LS_TRY(ls_cells__chunk(&parts[fiber[m]], o->arena, &shards[fiber[m]], step->split_dim,
-                                   size, member, o->dtype));
-        }
-        return ls_cells__join(out, o->arena, parts, fiber, size, step->cat_dim, o->dtype);
-    }
+        return ls_cells__join(shared, o->arena, shards, fiber, size, step->dim, o->dtype);
+    case LS_STEP_ALL_TO_ALL:
+        return LS_OK;
     default:
         LS_ASSERT(step->kind == LS_STEP_BROADCAST);
-        *out = shards[fiber[step->root]];
+        *shared = shards[fiber[step->root]];
         return LS_OK;
     }
 }
 
+static int own_of(ls_cells *out, const oracle *o, const ls_cells *shared, const ls_cells *shards,
+                  const int *fiber, int size, int member) {
+    const ls_scenario_step *step = o->step;
+    if (step->kind == LS_STEP_REDUCE_SCATTER) {
+        return ls_cells__chunk(out, o->arena, shared, step->dim, size, member, o->dtype);
+    }
+    if (step->kind != LS_STEP_ALL_TO_ALL) {
+        *out = *shared;
+        return LS_OK;
+    }
+    ls_cells *parts = ls_arena_alloc(o->arena, (size_t)o->ranks, sizeof *parts);
+    if (parts == NULL) {
+        return LS_ERR_MEMORY;
+    }
+    for (int m = 0; m < size; m++) {
+        LS_TRY(ls_cells__chunk(&parts[fiber[m]], o->arena, &shards[fiber[m]], step->split_dim, size,
+                               member, o->dtype));
+    }
+    return ls_cells__join(out, o->arena, parts, fiber, size, step->cat_dim, o->dtype);
+}
+
 static int collective(ls_known *out, const oracle *o, const ls_known_tensor *in) {
-    int axis = o->step->axis >= 0 ? o->step->axis : 0;
+    int axis = o->step->axis >= 0 ? o->step->axis : 0, size = o->mesh->dim[axis];
     ls_cells *shards = new_ranks(o);
     out->ranks = new_ranks(o);
-    int *fiber = ls_arena_alloc(o->arena, (size_t)o->mesh->dim[axis], sizeof *fiber);
+    int *fiber = ls_arena_alloc(o->arena, (size_t)size, sizeof *fiber);
     if (shards == NULL || out->ranks == NULL || fiber == NULL) {
         return LS_ERR_MEMORY;
     }
@@ -345,9 +355,16 @@ static int collective(ls_known *out, const oracle *o, const ls_known_tensor *in)
     }
     for (int rank = 0; rank < o->ranks; rank++) {
         int at[LS_MESH_DIMS_MAX];
+        ls_cells shared = {0};
         ls_mesh_coordinates(at, o->mesh, rank);
+        if (at[axis] != 0) {
+            continue;
+        }
         ls_mesh_fiber(fiber, o->mesh, axis, rank);
-        LS_TRY(collective_of(&out->ranks[rank], o, shards, fiber, o->mesh->dim[axis], at[axis]));
+        LS_TRY(shared_by(&shared, o, shards, fiber, size));
+        for (int m = 0; m < size; m++) {
+            LS_TRY(own_of(&out->ranks[fiber[m]], o, &shared, shards, fiber, size, m));
+        }
     }
     return LS_OK;
 }

@@ -92,5 +92,5 @@ if [ -x "$prefix/bin/lockstep" ]; then
     # gdb finds the extension by the names of the program and of the library.
     test -s "$prefix/share/gdb/auto-load$prefix/bin/lockstep-gdb.py"
     test -s "$prefix/share/lockstep/gdb/lockstep_gdb/__init__.py"
-    grep -q "\"\$schema\": " "$prefix/share/lockstep/scenario.schema.json"
+    grep -q "\"\$schema\": " "$prefix/share/doc/lockstep/docs/scenario.schema.json"
 fi

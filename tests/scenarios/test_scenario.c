@@ -357,15 +357,15 @@ Test(schema, says_every_key) {
     ls_text_free(&json);
 }
 
-// Every finding stands in the reference by its name, with what was found.
+// Every finding stands in the reference by its name, with what it reads and what was found.
 Test(schema, reference_has_every_finding) {
     char *reference = read_all(source_path("docs/reference.md"));
     cr_assert(reference != NULL);
     const char *at = reference;
     for (int id = 0; id < LS_FINDING_COUNT; id++) {
         char row[256];
-        (void)snprintf(row, sizeof row, "| `%s` | %s |\n", ls_finding_name((ls_finding_id)id),
-                       ls_finding_text((ls_finding_id)id));
+        (void)snprintf(row, sizeof row, "| `%s` | %s | %s |\n", ls_finding_name((ls_finding_id)id),
+                       ls_finding_reads((ls_finding_id)id), ls_finding_text((ls_finding_id)id));
         at = strstr(at, row);
         cr_assert(at != NULL, "docs/reference.md lacks, or has in another place: %s", row);
     }
