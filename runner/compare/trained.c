@@ -50,7 +50,7 @@ int ls_case__norms(ls_case_run *run) {
     const ls_scenario *scenario = run->scenario;
     const ls_stages *stages = run->simulated;
     if (scenario->is_program || stages == NULL || run->result.finding_count > 0 ||
-        !ls_scenario_runs(scenario, LS_STAGE_BACKWARD)) {
+        !ls_scenario_runs(scenario, LS_TABLES_BACKWARD)) {
         return LS_OK;
     }
     int steps = scenario->train.steps, ranks = scenario->ranks;
@@ -159,7 +159,7 @@ int ls_case__check_replicas(ls_finding *out, bool *found, const ls_case_run *run
     const ls_scenario *scenario = run->scenario;
     bool on = false;
     *found = false;
-    if (scenario->is_program || !ls_scenario_runs(scenario, LS_STAGE_UPDATE)) {
+    if (scenario->is_program || !ls_scenario_runs(scenario, LS_TABLES_UPDATE)) {
         return LS_OK;
     }
     LS_TRY(ls_spmd_check_on(&on, run->options->checks, LS_FINDING_REPLICA_DIVERGED));

@@ -57,7 +57,7 @@ static int measure_rank(measured *m, const ls_scenario *scenario, int rank) {
 
 // As the planner's table calls it.
 static const char *optimizer_name(const ls_scenario *scenario, int table) {
-    if (!ls_scenario_runs(scenario, LS_STAGE_UPDATE)) {
+    if (!ls_scenario_runs(scenario, LS_TABLES_UPDATE)) {
         return "none";
     }
     const ls_optimizer *optimizer = ls_scenario_optimizer_of(scenario, table);

@@ -261,7 +261,7 @@ int ls_work_capture(ls_work *out, const ls_scenario *scenario, const ls_plan *pl
     if (scenario->is_program) {
         return LS_FAIL(LS_ERR_INVALID, "%s: a program has no plan", scenario->file);
     }
-    bool updates = whole && ls_scenario_runs(scenario, LS_STAGE_UPDATE);
+    bool updates = whole && ls_scenario_runs(scenario, LS_TABLES_UPDATE);
     *out = (ls_work){.scenario = scenario,
                      .ranks = scenario->ranks,
                      .stage_count = updates ? LS_WORK_STAGE_COUNT : LS_WORK_FORWARD_STAGES};

@@ -111,7 +111,7 @@ static int emit_of_step(void *arg, const ls_stage_output *output) {
 static int train(run *r, ls_embedding_pass *pass, const ls_tables_feed *feed,
                  const ls_stage_sink *sink) {
     LS_TRY(ls_embedding_backward(pass, feed->gradients, &r->tables.training, sink));
-    if (!ls_scenario_runs(r->execution->scenario, LS_STAGE_UPDATE)) {
+    if (!ls_scenario_runs(r->execution->scenario, LS_TABLES_UPDATE)) {
         return LS_OK;
     }
     LS_TRY(ls_embedding_update(pass, sink));

@@ -34,7 +34,7 @@ int ls_tables__make(ls_tables *out, const ls_scenario *scenario, const ls_plan *
     if (out->tables == NULL || optimizers == NULL) {
         return LS_ERR_MEMORY;
     }
-    bool updates = ls_scenario_runs(scenario, LS_STAGE_UPDATE);
+    bool updates = ls_scenario_runs(scenario, LS_TABLES_UPDATE);
     for (int t = 0; t < scenario->table_count; t++) {
         out->tables[t] = table_of(scenario, &scenario->tables[t]);
         // Without an update none is asked for, and the one without a state will do.
@@ -110,8 +110,8 @@ int ls_tables__feed(ls_tables_feed *out, const ls_tables *tables, int step, cons
     *out = (ls_tables_feed){0};
     LS_TRY(ls_arena_create(&out->arena, NULL));
     LS_TRY(make_inputs(out, scenario, step, ranks, count));
-    return ls_scenario_runs(scenario, LS_STAGE_BACKWARD) ? make_gradients(out, scenario, step)
-                                                         : LS_OK;
+    return ls_scenario_runs(scenario, LS_TABLES_BACKWARD) ? make_gradients(out, scenario, step)
+                                                          : LS_OK;
 }
 
 void ls_tables__feed_free(ls_tables_feed *feed) {

@@ -36,7 +36,7 @@ static int make_step(ls_scenario_oracle *made, int step, ls_oracle_options *opti
     options->inputs = feed->inputs;
     options->gradients = feed->gradients;
     options->training = feed->gradients != NULL ? &made->tables.training : NULL;
-    options->backward_only = !ls_scenario_runs(made->tables.scenario, LS_STAGE_UPDATE);
+    options->backward_only = !ls_scenario_runs(made->tables.scenario, LS_TABLES_UPDATE);
     options->previous = step > 0 ? made->steps[step - 1] : NULL;
     return ls_oracle_create(&made->steps[step], options);
 }

@@ -41,18 +41,18 @@ const char *ls_scenario_start_stage(const ls_scenario *scenario) {
 static bool is_table_stage(const ls_scenario *scenario, const char *name) {
     static const struct {
         const char *name;
-        ls_scenario_stage of;
+        ls_tables_step of;
     } stages[] = {
-        {"input_dist", LS_STAGE_FORWARD},
-        {"lookup", LS_STAGE_FORWARD},
-        {"output_dist", LS_STAGE_FORWARD},
-        {"output_grad", LS_STAGE_BACKWARD},
-        {"output_dist_backward", LS_STAGE_BACKWARD},
-        {"lookup_backward", LS_STAGE_BACKWARD},
-        {"input_dist_backward", LS_STAGE_BACKWARD},
-        {"all_reduce", LS_STAGE_BACKWARD},
-        {"clip", LS_STAGE_UPDATE},
-        {"update", LS_STAGE_UPDATE},
+        {"input_dist", LS_TABLES_FORWARD},
+        {"lookup", LS_TABLES_FORWARD},
+        {"output_dist", LS_TABLES_FORWARD},
+        {"output_grad", LS_TABLES_BACKWARD},
+        {"output_dist_backward", LS_TABLES_BACKWARD},
+        {"lookup_backward", LS_TABLES_BACKWARD},
+        {"input_dist_backward", LS_TABLES_BACKWARD},
+        {"all_reduce", LS_TABLES_BACKWARD},
+        {"clip", LS_TABLES_UPDATE},
+        {"update", LS_TABLES_UPDATE},
     };
     int step = 0, used = 0;
     if (scenario->train.steps > 1) {
@@ -111,7 +111,7 @@ static void check_training_fault(ls_reader *reader, const ls_scenario *scenario,
                         "index: there are %d training steps", scenario->train.steps);
     }
     if (stale ? !has_norm
-              : !ls_scenario_runs(scenario, updates ? LS_STAGE_UPDATE : LS_STAGE_BACKWARD)) {
+              : !ls_scenario_runs(scenario, updates ? LS_TABLES_UPDATE : LS_TABLES_BACKWARD)) {
         ls_check__error(reader, ls_node_mark(&fault->node, "type"), NULL, NULL,
                         stale ? "fault: no table has a max_norm" : "fault: the steps do not train");
     }

@@ -93,7 +93,7 @@ static double need_of_updates(const ls_scenario *scenario) {
     double bytes = 0;
     for (int i = 0; i < scenario->table_count; i++) {
         const ls_scenario_table *table = &scenario->tables[i];
-        bool parts = false, updates = ls_scenario_runs(scenario, LS_STAGE_UPDATE);
+        bool parts = false, updates = ls_scenario_runs(scenario, LS_TABLES_UPDATE);
         double copies = shards_of(scenario, table, &parts) == 0 ? scenario->ranks : 1;
         double arrays =
             updates ? 1 + ls_optimizer_state_count(ls_scenario_optimizer_of(scenario, i)) : 0;
@@ -118,7 +118,7 @@ static double need_of_tables(const ls_scenario *scenario) {
         exchanged = exchanged || shards > 0;
     }
     double steps = scenario->train.steps, passes = steps;
-    passes *= ls_scenario_runs(scenario, LS_STAGE_BACKWARD) ? 1 + BACKWARD : 1;
+    passes *= ls_scenario_runs(scenario, LS_TABLES_BACKWARD) ? 1 + BACKWARD : 1;
     for (int i = 0; i < scenario->inputs.feature_count; i++) {
         bytes += passes * need_of_feature(scenario, &scenario->inputs.features[i], bags);
     }

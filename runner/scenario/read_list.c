@@ -240,14 +240,14 @@ static void read_mesh_names(ls_reader *reader, ls_mesh *out, const ls_schema_fie
     }
 }
 
-static void read_stages(ls_reader *reader, void *base, const ls_schema_field *field,
-                        const ls_yaml_node *node) {
+static void read_tables_steps(ls_reader *reader, void *base, const ls_schema_field *field,
+                              const ls_yaml_node *node) {
     if (node->kind != LS_YAML_SEQUENCE) {
         ls_read__complain(reader, node, field, "not a list", NULL);
         return;
     }
-    ls_scenario_stage *stages = ls_read__alloc(reader, node->count, sizeof *stages);
-    if (stages == NULL) {
+    ls_tables_step *steps = ls_read__alloc(reader, node->count, sizeof *steps);
+    if (steps == NULL) {
         return;
     }
     ls_schema_field entry = *field;
@@ -256,9 +256,9 @@ static void read_stages(ls_reader *reader, void *base, const ls_schema_field *fi
     int count = 0;
     for (const ls_yaml_node *at = ls_yaml_first(reader->tree, node);
          at != NULL && ls_read__going(reader); at = ls_yaml_next(reader->tree, at)) {
-        ls_read__scalar(reader, &stages[count++], &entry, at);
+        ls_read__scalar(reader, &steps[count++], &entry, at);
     }
-    *AT(const ls_scenario_stage *, base, field->offset) = stages;
+    *AT(const ls_tables_step *, base, field->offset) = steps;
     *AT(int, base, field->aux) = count;
 }
 
@@ -292,8 +292,8 @@ void ls_read__list(ls_reader *reader, void *base, const ls_schema_field *field,
     case LS_FIELD_MESH_NAMES:
         read_mesh_names(reader, base, field, node);
         return;
-    case LS_FIELD_STAGES:
-        read_stages(reader, base, field, node);
+    case LS_FIELD_TABLES_STEPS:
+        read_tables_steps(reader, base, field, node);
         return;
     default:
         LS_ASSERT(!"a list type");

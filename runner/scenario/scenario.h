@@ -111,11 +111,11 @@ typedef struct ls_scenario_optimizer {
     ls_optimizer rule;  // what the file does not say is as the kind and form have it
 } ls_scenario_optimizer;
 
-typedef enum ls_scenario_stage {
-    LS_STAGE_FORWARD,
-    LS_STAGE_BACKWARD,
-    LS_STAGE_UPDATE
-} ls_scenario_stage;
+typedef enum ls_tables_step {
+    LS_TABLES_FORWARD,
+    LS_TABLES_BACKWARD,
+    LS_TABLES_UPDATE
+} ls_tables_step;
 
 typedef struct ls_scenario_train {
     ls_node node;
@@ -368,8 +368,8 @@ typedef struct ls_scenario {
     int table_count;  // 0: a program
     ls_torchrec_quirks quirks;
     ls_scenario_inputs inputs;
-    const ls_scenario_stage *stages;  // `steps:`, in order
-    int stage_count;
+    const ls_tables_step *tables_steps;  // `steps:`, in order
+    int tables_step_count;
     ls_scenario_optimizer optimizer;
     ls_scenario_train train;
     bool is_program;
@@ -407,8 +407,8 @@ bool ls_scenario_plants(const ls_scenario *scenario);
 const char *ls_scenario_start_stage(const ls_scenario *scenario);
 // Where a step, table, feature, ... stands, as "FILE:LINE". Borrowed from the scenario's arena.
 const char *ls_scenario_where(const ls_scenario *scenario, const ls_node *node);
-// Whether a step goes as far as `stage`.
-bool ls_scenario_runs(const ls_scenario *scenario, ls_scenario_stage stage);
+// Whether its tables' steps go as far as `step`.
+bool ls_scenario_runs(const ls_scenario *scenario, ls_tables_step step);
 // The optimizer of a table, where the scenario updates its weights.
 const ls_optimizer *ls_scenario_optimizer_of(const ls_scenario *scenario, int table);
 

@@ -77,10 +77,10 @@ static void write_lists(ls_text *out, const void *base, const ls_schema_field *f
             write_string(out, list->at[i]);
         }
     } else {
-        LS_ASSERT(field->type == LS_FIELD_STAGES);
-        const ls_scenario_stage *stages = *AT(const ls_scenario_stage *, base, field->offset);
+        LS_ASSERT(field->type == LS_FIELD_TABLES_STEPS);
+        const ls_tables_step *steps = *AT(const ls_tables_step *, base, field->offset);
         for (int i = 0; i < *AT(const int, base, field->aux); i++) {
-            ls_text_printf(out, "%s%s", i > 0 ? ", " : "", field->names->at[stages[i]].text);
+            ls_text_printf(out, "%s%s", i > 0 ? ", " : "", field->names->at[steps[i]].text);
         }
     }
     ls_text_puts(out, "]");

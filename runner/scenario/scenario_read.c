@@ -213,7 +213,7 @@ void ls_read__value(ls_reader *reader, void *base, const ls_schema_field *field,
     case LS_FIELD_SHAPE:
     case LS_FIELD_MESH_SHAPE:
     case LS_FIELD_MESH_NAMES:
-    case LS_FIELD_STAGES:
+    case LS_FIELD_TABLES_STEPS:
         ls_read__list(reader, base, field, node);
         return;
     default:

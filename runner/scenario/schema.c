@@ -120,7 +120,7 @@ void ls_schema_describe(ls_text *out, const ls_schema_field *field) {
     case LS_FIELD_PLACEMENTS:
         ls_text_puts(out, "S(dim), R or P(op) for each mesh dimension, with commas between");
         return;
-    case LS_FIELD_STAGES:
+    case LS_FIELD_TABLES_STEPS:
         ls_text_puts(out, "a list of ");
         names(out, field->names);
         return;

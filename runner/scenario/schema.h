@@ -12,32 +12,32 @@
 #include "base/base.h"
 
 typedef enum ls_field_type {
-    LS_FIELD_INT,         // int64_t
-    LS_FIELD_INT32,       // int
-    LS_FIELD_UINT64,      // uint64_t
-    LS_FIELD_REAL,        // double
-    LS_FIELD_BOOL,        // bool
-    LS_FIELD_STRING,      // const char *
-    LS_FIELD_PATH,        // const char *, resolved against the file's folder; or one of `names`
-    LS_FIELD_ORDER,       // const char *, the text of an order whose file is resolved like a path
-    LS_FIELD_ENUM,        // an enum, names in `names`
-    LS_FIELD_CLASS,       // a verdict class, or "off" (then the bool at `aux`)
-    LS_FIELD_FLAG,        // an alternative without value: the word itself, or true
-    LS_FIELD_RANGE,       // [a, b] into two doubles at offset and aux; sets has_range
-    LS_FIELD_INTS,        // ls_int_list
-    LS_FIELD_INT_ROWS,    // ls_int_rows
-    LS_FIELD_REALS,       // ls_real_list
-    LS_FIELD_STRINGS,     // ls_string_list
-    LS_FIELD_VALUES,      // the values of a generator: numbers, or lists of numbers
-    LS_FIELD_SHAPE,       // ls_shape
-    LS_FIELD_MESH_SHAPE,  // the sizes of an ls_mesh
-    LS_FIELD_MESH_NAMES,  // the names of an ls_mesh
-    LS_FIELD_PLACEMENTS,  // ls_placements from its text; sets the bool at `aux`
-    LS_FIELD_STAGES,      // const ls_scenario_stage *, count at aux
-    LS_FIELD_RECORD,      // a struct, embedded
-    LS_FIELD_RECORDS,     // a list of mappings: pointer to structs, int count at aux
-    LS_FIELD_RECORD_MAP,  // a mapping of names to mappings: the same, and name_offset
-    LS_FIELD_INLINE,      // an alternative whose keys belong to the same struct
+    LS_FIELD_INT,           // int64_t
+    LS_FIELD_INT32,         // int
+    LS_FIELD_UINT64,        // uint64_t
+    LS_FIELD_REAL,          // double
+    LS_FIELD_BOOL,          // bool
+    LS_FIELD_STRING,        // const char *
+    LS_FIELD_PATH,          // const char *, resolved against the file's folder; or one of `names`
+    LS_FIELD_ORDER,         // const char *, the text of an order whose file is resolved like a path
+    LS_FIELD_ENUM,          // an enum, names in `names`
+    LS_FIELD_CLASS,         // a verdict class, or "off" (then the bool at `aux`)
+    LS_FIELD_FLAG,          // an alternative without value: the word itself, or true
+    LS_FIELD_RANGE,         // [a, b] into two doubles at offset and aux; sets has_range
+    LS_FIELD_INTS,          // ls_int_list
+    LS_FIELD_INT_ROWS,      // ls_int_rows
+    LS_FIELD_REALS,         // ls_real_list
+    LS_FIELD_STRINGS,       // ls_string_list
+    LS_FIELD_VALUES,        // the values of a generator: numbers, or lists of numbers
+    LS_FIELD_SHAPE,         // ls_shape
+    LS_FIELD_MESH_SHAPE,    // the sizes of an ls_mesh
+    LS_FIELD_MESH_NAMES,    // the names of an ls_mesh
+    LS_FIELD_PLACEMENTS,    // ls_placements from its text; sets the bool at `aux`
+    LS_FIELD_TABLES_STEPS,  // const ls_tables_step *, count at aux
+    LS_FIELD_RECORD,        // a struct, embedded
+    LS_FIELD_RECORDS,       // a list of mappings: pointer to structs, int count at aux
+    LS_FIELD_RECORD_MAP,    // a mapping of names to mappings: the same, and name_offset
+    LS_FIELD_INLINE,        // an alternative whose keys belong to the same struct
 } ls_field_type;
 
 enum {

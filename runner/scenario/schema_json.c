@@ -178,7 +178,7 @@ static void value(ls_json *json, const ls_schema_field *field) {
     case LS_FIELD_REALS:
         list_of_numbers(json, field, false);
         return;
-    case LS_FIELD_STAGES:
+    case LS_FIELD_TABLES_STEPS:
         open_list(json);
         names(json, field->names);
         ls_json_object_close(json);

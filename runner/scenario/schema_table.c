@@ -24,7 +24,7 @@ static const ls_schema_name divisor_names[] = {
 static const ls_schema_name policy_names[] = {
     {"error", LS_ID_ERROR}, {"clamp", LS_ID_CLAMP}, {"wrap", LS_ID_WRAP}};
 static const ls_schema_name stage_names[] = {
-    {"forward", LS_STAGE_FORWARD}, {"backward", LS_STAGE_BACKWARD}, {"update", LS_STAGE_UPDATE}};
+    {"forward", LS_TABLES_FORWARD}, {"backward", LS_TABLES_BACKWARD}, {"update", LS_TABLES_UPDATE}};
 static const ls_schema_name kernel_names[] = {
     {"dense", 0}, {"fused", 0}, {"fused_uvm", 0}, {"fused_uvm_caching", 0}};
 static const ls_schema_name machine_names[] = {
@@ -433,7 +433,7 @@ static const ls_schema_field root_fields[] = {
     {.key = "inputs", .type = LS_FIELD_RECORD, MEMBER(inputs), .record = &input_record,
      .otherwise = "required with tables", .doc = "What is looked up.",
      .example = "inputs: {batch: 8}"},
-    {.key = "steps", .type = LS_FIELD_STAGES, MEMBER(stages), AUX(stage_count),
+    {.key = "steps", .type = LS_FIELD_TABLES_STEPS, MEMBER(tables_steps), AUX(tables_step_count),
      .names = NAMES(stage_names), .otherwise = "[forward]",
      .doc = "What a training step does: the forward pass alone, with its backward, or with both "
             "and the update of the weights.",

@@ -1,12 +1,12 @@
-// Checking what a scenario says of training for meaning: which stages a step has, what they need,
+// Checking what a scenario says of training for meaning: what a step does, what they need,
 // and what no optimizer or backward pass can do.
 #include <string.h>
 
 #include "runner/scenario/read.h"
 
-bool ls_scenario_runs(const ls_scenario *scenario, ls_scenario_stage stage) {
-    for (int i = 0; i < scenario->stage_count; i++) {
-        if (scenario->stages[i] == stage) {
+bool ls_scenario_runs(const ls_scenario *scenario, ls_tables_step step) {
+    for (int i = 0; i < scenario->tables_step_count; i++) {
+        if (scenario->tables_steps[i] == step) {
             return true;
         }
     }
@@ -19,21 +19,21 @@ const ls_optimizer *ls_scenario_optimizer_of(const ls_scenario *scenario, int ta
     return own->node.mark.line > 0 ? &own->rule : &scenario->optimizer.rule;
 }
 
-// A step has the stages in their order, each once.
-static void check_stages(ls_reader *reader, ls_scenario *scenario) {
-    static const ls_scenario_stage forward[] = {LS_STAGE_FORWARD};
+// A step does forward, backward and update in this order, each once.
+static void check_steps(ls_reader *reader, ls_scenario *scenario) {
+    static const ls_tables_step forward[] = {LS_TABLES_FORWARD};
     ls_mark mark = ls_node_mark(&scenario->node, "steps");
     if (!ls_node_has(&scenario->node, "steps")) {
-        scenario->stages = forward;
-        scenario->stage_count = 1;
+        scenario->tables_steps = forward;
+        scenario->tables_step_count = 1;
     }
-    for (int i = 0; i < scenario->stage_count; i++) {
-        if ((int)scenario->stages[i] != i) {
+    for (int i = 0; i < scenario->tables_step_count; i++) {
+        if ((int)scenario->tables_steps[i] != i) {
             static const char *const names[] = {"forward", "backward", "update"};
-            int stage = (int)scenario->stages[i];
+            int step = (int)scenario->tables_steps[i];
             ls_check__error(reader, mark, "forward, then backward, then update, each once", NULL,
-                            stage > i ? "steps: %s without %s before it" : "steps: %s comes again",
-                            names[stage], stage > 0 ? names[stage - 1] : "");
+                            step > i ? "steps: %s without %s before it" : "steps: %s comes again",
+                            names[step], step > 0 ? names[step - 1] : "");
             return;
         }
     }
@@ -84,8 +84,8 @@ static void check_optimizer(ls_reader *reader, uint64_t seed, ls_scenario_optimi
 // ---- Tables -------------------------------------------------------------------------------------
 static void check_table(ls_reader *reader, const ls_scenario *scenario, int index) {
     const ls_scenario_table *table = &scenario->tables[index];
-    bool backward = ls_scenario_runs(scenario, LS_STAGE_BACKWARD);
-    bool update = ls_scenario_runs(scenario, LS_STAGE_UPDATE);
+    bool backward = ls_scenario_runs(scenario, LS_TABLES_BACKWARD);
+    bool update = ls_scenario_runs(scenario, LS_TABLES_UPDATE);
     bool own = table->optimizer.node.mark.line > 0;
     // A table that a plan places is refused when it is run.
     if (backward && table->pooling == LS_POOL_MAX && table->sharding.has_type &&
@@ -115,28 +115,28 @@ static void check_table(ls_reader *reader, const ls_scenario *scenario, int inde
     }
 }
 
-// Keys of `train` that a step without the stage makes no use of.
+// Keys of `train` that steps which do less make no use of.
 static void check_train(ls_reader *reader, const ls_scenario *scenario) {
     static const struct {
         const char *key, *expected;
-        ls_scenario_stage needs;
+        ls_tables_step needs;
     } keys[] = {
-        {"gradients", "steps: [forward, backward]", LS_STAGE_BACKWARD},
-        {"gradient_division", "steps: [forward, backward]", LS_STAGE_BACKWARD},
-        {"clip_norm", "steps: [forward, backward, update]", LS_STAGE_UPDATE},
+        {"gradients", "steps: [forward, backward]", LS_TABLES_BACKWARD},
+        {"gradient_division", "steps: [forward, backward]", LS_TABLES_BACKWARD},
+        {"clip_norm", "steps: [forward, backward, update]", LS_TABLES_UPDATE},
     };
     const ls_scenario_train *train = &scenario->train;
     for (size_t i = 0; i < sizeof keys / sizeof *keys && train->node.mark.line > 0; i++) {
         if (ls_node_has(&train->node, keys[i].key) && !ls_scenario_runs(scenario, keys[i].needs)) {
             ls_check__error(reader, ls_node_mark(&train->node, keys[i].key), keys[i].expected, NULL,
                             "%s: the steps have no %s", keys[i].key,
-                            keys[i].needs == LS_STAGE_UPDATE ? "update" : "backward");
+                            keys[i].needs == LS_TABLES_UPDATE ? "update" : "backward");
         }
     }
 }
 
 void ls_check__training(ls_reader *reader, ls_scenario *scenario) {
-    check_stages(reader, scenario);
+    check_steps(reader, scenario);
     check_optimizer(reader, scenario->seed, &scenario->optimizer);
     for (int i = 0; i < scenario->table_count && ls_read__going(reader); i++) {
         check_optimizer(reader, scenario->seed, &scenario->tables[i].optimizer);

@@ -158,7 +158,7 @@ Test(scenario, tables_and_defaults) {
     cr_assert(s->inputs.features[1].ids.a == 1.05 && s->inputs.features[1].table == 0);
     cr_assert(strcmp(s->inputs.features[2].name, "b") == 0 && s->inputs.features[2].table == 1);
     cr_assert(s->optimizer.rule.lr == 0.02 && s->optimizer.rule.eps == 1e-8);
-    cr_assert(s->stage_count == 3 && s->checks.real_off && !s->checks.oracle_off);
+    cr_assert(s->tables_step_count == 3 && s->checks.real_off && !s->checks.oracle_off);
     cr_assert(s->checks.oracle == LS_CLASS_BY_DESIGN);
     cr_assert(s->tables[0].mean_divisor == LS_MEAN_WEIGHTS);
     cr_assert(!s->quirks.grid_mean_not_divided && !s->quirks.row_wise_mean_divides_others);

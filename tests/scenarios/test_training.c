@@ -47,7 +47,7 @@ Test(training, optimizers) {
     cr_assert(s->tables[2].max_norm == 2 && s->tables[2].norm_type == 2);
     cr_assert(s->tables[0].max_norm == 0 && s->train.steps == 1 && s->train.clip_norm == 0);
     cr_assert(s->train.gradient_division == LS_GRADIENTS_DIVIDED);
-    cr_assert(ls_scenario_runs(s, LS_STAGE_BACKWARD) && ls_scenario_runs(s, LS_STAGE_UPDATE));
+    cr_assert(ls_scenario_runs(s, LS_TABLES_BACKWARD) && ls_scenario_runs(s, LS_TABLES_UPDATE));
     ls_scenario_free(s);
 }
 
