@@ -4,30 +4,30 @@
 #include "ranks/internal.h"
 #include "ranks/planted.h"
 
-static int flip_bit(ls_request *request, int64_t amount) {
-    size_t bytes = 0;
-    if (ls_kind_is_ask(request->call.kind)) {
-        bytes = request->call.count;
-    } else {
-        LS_TRY(ls_call_send_elements(&bytes, &request->call));
+// The bytes of its own memory that a call sends: those of which a bit can flip.
+static size_t sent_bytes(const ls_request *request) {
+    const ls_call *call = &request->call;
+    size_t bytes = call->count;
+    if (call->send == NULL || !ls_dtype_valid((int)call->dtype) ||
+        (!ls_kind_is_ask(call->kind) && ls_call_send_elements(&bytes, call) != LS_OK) ||
+        ls_size_mul(&bytes, bytes, ls_dtype_bytes(call->dtype)) != LS_OK ||
+        bytes > PTRDIFF_MAX / 8) {
+        return 0;  // the call's own checks say what is wrong
     }
     // Nothing is written past what the call itself may read.
-    const ls_allocation *known = ls_memory__find(request->rank, request->call.send);
-    if (!ls_dtype_valid((int)request->call.dtype) ||
-        ls_size_mul(&bytes, bytes, ls_dtype_bytes(request->call.dtype)) != LS_OK) {
-        return LS_OK;  // the call's own checks say so
-    }
+    const ls_allocation *known = ls_memory__find(request->rank, call->send);
     if (known != NULL) {
-        size_t left = known->bytes - (size_t)((const char *)request->call.send - known->start);
+        size_t left = known->bytes - (size_t)((const char *)call->send - known->start);
         bytes = bytes < left ? bytes : left;
     }
-    if (request->call.send != NULL && bytes > 0 && bytes <= PTRDIFF_MAX / 8) {
-        uint64_t bit = (uint64_t)amount % ((uint64_t)bytes * 8);
-        // The buffer is the program's own, which it may write; the call alone promises not to.
-        unsigned char *memory = (unsigned char *)(uintptr_t)request->call.send;
-        memory[bit / 8] = (unsigned char)(memory[bit / 8] ^ (1u << (bit % 8)));
-    }
-    return LS_OK;
+    return bytes;
+}
+
+static void flip_bit(const ls_request *request, int64_t amount) {
+    uint64_t bit = (uint64_t)amount % ((uint64_t)sent_bytes(request) * 8);
+    // The buffer is the program's own, which it may write; the call alone promises not to.
+    unsigned char *memory = (unsigned char *)(uintptr_t)request->call.send;
+    memory[bit / 8] = (unsigned char)(memory[bit / 8] ^ (1u << (bit % 8)));
 }
 
 // Whether a call's count says how much it moves: a barrier moves nothing, and an all_to_all may
@@ -41,25 +41,32 @@ static bool has_count(const ls_call *call) {
     return ls_collective_has_data(collective) && !own;
 }
 
+// Why a fault changes nothing in a call; NULL: it does.
+static const char *misses(const ls_request *request, ls_fault_type type) {
+    const ls_call *call = &request->call;
+    bool splits = call->send_counts != NULL || call->recv_counts != NULL;
+    if (type == LS_FAULT_BIT_FLIP) {
+        return sent_bytes(request) > 0 ? NULL : "sends no data of which a bit could flip";
+    }
+    if ((type != LS_FAULT_WRONG_COUNT && type != LS_FAULT_WRONG_SPLIT) || has_count(call) ||
+        (type == LS_FAULT_WRONG_SPLIT && splits)) {
+        return NULL;
+    }
+    return call->send_counts != NULL
+               ? "has no count that says how much it moves; wrong_split changes its counts"
+               : "has no count that says how much it moves";
+}
+
 // Notes that the fault found its call; false: it changes nothing there, and why is noted instead.
 static bool finds_call(const ls_request *request, int index) {
     ls_spmd_result *result = request->rank->run->result;
-    const ls_call *call = &request->call;
-    ls_fault_type type = request->rank->run->options.faults[index].type;
-    bool split =
-        type == LS_FAULT_WRONG_SPLIT && (call->send_counts != NULL || call->recv_counts != NULL);
-    bool changes =
-        (type != LS_FAULT_WRONG_COUNT && type != LS_FAULT_WRONG_SPLIT) || split || has_count(call);
+    const char *why = misses(request, request->rank->run->options.faults[index].type);
     result->missed[index] =
-        changes
-            ? NULL
-            : ls_arena_printf(result->arena,
-                              "call %llu of rank %d, %s, has no count that says how much it "
-                              "moves%s",
-                              (unsigned long long)request->number, request->rank->id,
-                              ls_kind_name(call->kind),
-                              call->send_counts != NULL ? "; wrong_split changes its counts" : "");
-    return changes;
+        why == NULL ? NULL
+                    : ls_arena_printf(result->arena, "call %llu of rank %d, %s, %s",
+                                      (unsigned long long)request->number, request->rank->id,
+                                      ls_kind_name(request->call.kind), why);
+    return why == NULL;
 }
 
 // Changes the first count of a copy; where the call has no counts, what it sends to everyone.
@@ -112,7 +119,7 @@ int ls_fault__apply(ls_fault_do *out, bool *twice, ls_request *request) {
             *twice = true;
             break;
         case LS_FAULT_BIT_FLIP:
-            LS_TRY(flip_bit(request, fault->amount));
+            flip_bit(request, fault->amount);
             break;
         case LS_FAULT_WRONG_COUNT:
             request->call.count += (size_t)fault->amount;

@@ -331,6 +331,37 @@ Test(ranks, bad_options_are_refused) {
     }
 }
 
+// A bit flips in what a rank sends: there is none in a barrier, in a count of nothing, and where
+// another rank's data comes. What is sent elsewhere is flipped, past no buffer's end.
+static int sends_little(ls_rank *self, void *arg) {
+    float data[4] = {1, 2, 3, 4}, *got = (float *)arg + 4 * ls_rank_id(self);
+    LS_TRY(ls_barrier(WORLD));
+    LS_TRY(ls_all_reduce(data, got, 0, LS_F32, LS_SUM, WORLD));
+    LS_TRY(ls_broadcast(data, got, 2, LS_F32, 0, WORLD));
+    return ls_all_reduce(data, got, 2, LS_F32, LS_MAX, WORLD);
+}
+
+Test(ranks, bits_that_are_not_sent_do_not_flip) {
+    static const char *const why[] = {
+        "call 0 of rank 1, barrier, sends no data of which a bit could flip",
+        "call 1 of rank 1, all_reduce, sends no data of which a bit could flip",
+        "call 2 of rank 1, broadcast, sends no data of which a bit could flip", NULL};
+    for (uint64_t call = 0; call < 4; call++) {
+        float got[8] = {0};
+        ls_spmd_result *result = NULL;
+        const ls_fault fault = {LS_FAULT_BIT_FLIP, 1, call, 2 * 32 + 22};
+        const ls_spmd_options options = {.ranks = 2, .faults = &fault, .fault_count = 1};
+        cr_assert_eq(ls_spmd_run(&result, sends_little, got, &options), LS_OK);
+        const char *told = ls_spmd_fault_missed(result, 0);
+        cr_expect(why[call] == NULL ? told == NULL : told != NULL && strcmp(told, why[call]) == 0,
+                  "call %d: %s", (int)call, told != NULL ? told : "planted");
+        // Half of 1 is added by its highest bit of fraction; bits count round what is sent.
+        cr_expect(got[0] == (call < 3 ? 1.0F : 1.5F), "call %d: %g", (int)call, got[0]);
+        cr_expect(got[1] == 2 && got[2] == 0, "call %d", (int)call);
+        ls_spmd_result_free(result);
+    }
+}
+
 // A fault whose call its rank never makes was not planted, and the result says so.
 Test(ranks, faults_that_are_not_reached_are_told) {
     ls_spmd_result *result = NULL;
