@@ -1,4 +1,4 @@
-"""Random scenarios with embedding tables: each sharding type, pooling and type of input."""
+"""Random scenarios with embedding tables: each sharding type, pooling, type of input and optimizer."""
 import meshes
 
 TYPES = ("data_parallel", "table_wise", "column_wise", "row_wise", "table_row_wise",
@@ -67,6 +67,47 @@ def make_feature(rng, rows, batch, policy, weighted):
     return keys
 
 
+# One gradient for each row of a shard, or states of both kinds.
+OPTIMIZERS = ("sgd", "adagrad", "rowwise_adagrad", "adam", "adamw", "partial_rowwise_adam", "lamb",
+              "partial_rowwise_lamb", "lars_sgd")
+DENSE = ("sgd", "adagrad", "adam", "adamw")
+NO_OWNER_OF_A_BAG = ("row_wise", "table_row_wise", "grid", None)
+
+
+def optimizer(rng, tables):
+    kind = rng.choice(OPTIMIZERS)
+    keys = {"type": kind, "lr": rng.choice([0.02, 0.5])}
+    if kind in DENSE and rng.random() < 0.4:
+        keys["form"] = "dense"
+    if (kind == "lars_sgd" or (kind == "sgd" and "form" in keys)) and rng.random() < 0.5:
+        keys["momentum"] = 0.9
+    if rng.random() < 0.3:
+        keys["weight_decay"] = 0.1
+    if "form" not in keys and all(t["dtype"] in ("f16", "bf16") for t in tables) and rng.random() < 0.5:
+        keys["stochastic_rounding"] = True
+    return keys
+
+
+def train(rng, result):
+    """Makes a scenario train."""
+    result["steps"] = ["forward", "backward"]
+    for table in result["tables"]:
+        if table["pooling"] == "max" and table.get("sharding", {}).get("type") in NO_OWNER_OF_A_BAG:
+            table["pooling"] = "sum"  # no rank knows whose the largest is
+        if rng.random() < 0.2:
+            table["max_norm"] = rng.choice([0.5, 2])
+    if rng.random() < 0.2:
+        return
+    result["steps"].append("update")
+    result["optimizer"] = optimizer(rng, result["tables"])
+    result["train"] = {"steps": rng.randint(1, 3)}
+    for table in result["tables"]:
+        if rng.random() < 0.3:
+            table["optimizer"] = optimizer(rng, [table])
+    if rng.random() < 0.2:
+        result["train"]["clip_norm"] = rng.choice([0.1, 10])
+
+
 def scenario(rng, folder):
     del folder
     mesh = rng.choice([m for m in meshes.MESHES if len(m) < 3])
@@ -107,6 +148,8 @@ def scenario(rng, folder):
         result["torchrec_quirks"] = {rng.choice(["grid_mean_not_divided",
                                                  "row_wise_mean_divides_others"]): True}
         by_name = True
-    if not by_name and rng.random() < 0.5:
+    if rng.random() < 0.5:
+        train(rng, result)
+    elif not by_name and rng.random() < 0.5:
         result["checks"] = {"oracle": "within_bound"}
     return result
