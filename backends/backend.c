@@ -14,6 +14,7 @@ void ls_backend_free(ls_backend *backend) {
     for (int axis = 0; axis < LS_MESH_DIMS_MAX; axis++) {
         ls_axis_free(backend->axes[axis]);
     }
+    ls_comm_free(backend->everyone);
     backend->ops->destroy(backend);
 }
 

@@ -265,6 +265,7 @@ struct ls_backend {
     bool check_replicas;
     int comm_next_id;                        // set by ls_comm_create
     struct ls_axis *axes[LS_MESH_DIMS_MAX];  // those that redistributing has made; owned
+    ls_comm *everyone;                       // all ranks, likewise
     void *impl;
 };
 
@@ -358,7 +359,8 @@ LS_API int ls_tensor_scatter(ls_local_tensor **out, ls_backend *backend, const v
 // its collective (all_gather, reduce_scatter, all_reduce, all_to_all or a local cut). Where an
 // inner mesh dimension shards the tensor dimension that an outer one changes, the inner one is
 // gathered first and cut again at the end. Replicate to partial: as ls_local_tensor_distribute
-// says.
+// says. Blocks that were listed, strided shards and mesh dimensions that cut in turns of their own
+// move in one all_to_all of all ranks (partial values are reduced first).
 LS_API int ls_tensor_redistribute(ls_local_tensor **out, ls_backend *backend,
                                   const ls_local_tensor *in, const ls_placements *placements);
 // Checks that a tensor's replicas among the held ranks agree, as ls_local_tensor_check_replicas; a

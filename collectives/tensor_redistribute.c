@@ -22,20 +22,7 @@ static const ls_placement *placed(const redistribution *r, int axis) {
 }
 
 static bool same(const redistribution *r, int axis, const ls_placement *a, const ls_placement *b) {
-    if (a->kind != b->kind) {
-        return false;
-    }
-    if (a->kind == LS_PLACE_PARTIAL) {
-        return a->op == b->op;
-    }
-    if (a->kind == LS_PLACE_REPLICATE) {
-        return true;
-    }
-    if (a->dim != b->dim || (a->sizes == NULL) != (b->sizes == NULL)) {
-        return false;
-    }
-    size_t bytes = (size_t)r->mesh->dim[axis] * sizeof(int64_t);
-    return a->sizes == NULL || memcmp(a->sizes, b->sizes, bytes) == 0;
+    return ls_placement_equal(a, b, r->mesh->dim[axis]);
 }
 
 static int step_to(redistribution *r, int axis, const ls_placement *to) {
@@ -96,6 +83,52 @@ static int redistribute(redistribution *r) {
     return LS_OK;
 }
 
+// ---- Layouts that mesh dimension by mesh dimension cannot reach ---------------------------------
+static bool is_plain(const ls_placements *placements) {
+    bool plain = placements != NULL;
+    for (int d = 0; plain && d < placements->count; d++) {
+        plain = placements->at[d].split <= 1 && placements->at[d].turn == 0;
+    }
+    return plain;
+}
+
+static bool any_partial(const ls_placements *placements) {
+    bool partial = false;
+    for (int d = 0; placements != NULL && d < placements->count; d++) {
+        partial = partial || placements->at[d].kind == LS_PLACE_PARTIAL;
+    }
+    return partial;
+}
+
+static int exchange_to(redistribution *r, const ls_placements *to) {
+    ls_local_tensor *next = NULL;
+    LS_TRY(ls_tensor__exchange(&next, r->backend, current(r), to));
+    ls_local_tensor_free(r->now);
+    r->now = next;
+    return LS_OK;
+}
+
+// One exchange; where values are or become partial gathered whole, reduced or made so, and cut.
+static int redistribute_any(redistribution *r) {
+    const ls_placements wanted = r->target, *from = ls_local_tensor_placements(r->in);
+    if (!any_partial(from) && !any_partial(&wanted)) {
+        return exchange_to(r, &wanted);
+    }
+    if (!is_plain(from)) {
+        ls_placements gathered = {.count = r->mesh->ndim};
+        for (int d = 0; from != NULL && d < gathered.count; d++) {
+            gathered.at[d] = from->at[d].kind == LS_PLACE_PARTIAL ? from->at[d] : gathered.at[d];
+        }
+        LS_TRY(exchange_to(r, &gathered));
+    }
+    for (int d = 0; d < wanted.count && !is_plain(&wanted); d++) {
+        ls_placement *at = &r->target.at[d];
+        *at = at->kind == LS_PLACE_SHARD ? LS_REPLICATE : *at;
+    }
+    LS_TRY(redistribute(r));
+    return is_plain(&wanted) ? LS_OK : exchange_to(r, &wanted);
+}
+
 // ---- Replicas -----------------------------------------------------------------------------------
 int ls_tensor_check_replicas_at(const char *file, int line, const ls_local_tensor *tensor) {
     void *memory = NULL;
@@ -130,7 +163,7 @@ int ls_tensor_redistribute(ls_local_tensor **out, ls_backend *backend, const ls_
     const ls_shape *shape = ls_local_tensor_shape(in);
     redistribution r = {.backend = backend, .in = in, .target = *placements};
     r.mesh = ls_world_mesh(backend->world);
-    if (shape == NULL || ls_local_tensor_placements(in) == NULL) {
+    if (shape == NULL) {
         return LS_FAIL(LS_ERR_INVALID,
                        "redistribute: the tensor has no logical shape or placement");
     }
@@ -138,13 +171,13 @@ int ls_tensor_redistribute(ls_local_tensor **out, ls_backend *backend, const ls_
         return LS_FAIL(LS_ERR_INVALID, "redistribute: the tensor is of another world");
     }
     LS_TRY(check_input(backend, in));
-    ls_block block;
-    LS_TRY(ls_placement_block(&block, shape, r.mesh, placements, 0));  // are they possible at all?
-    for (int axis = 0; axis < r.mesh->ndim; axis++) {
-        ls_placement *at = &r.target.at[axis];
-        at->dim += at->kind == LS_PLACE_SHARD && at->dim < 0 ? shape->ndim : 0;
+    LS_TRY(ls_placements_normalize(&r.target, placements, shape, r.mesh));
+    bool plain = is_plain(ls_local_tensor_placements(in)) && is_plain(&r.target);
+    if (plain) {
+        ls_block block;
+        LS_TRY(ls_placement_block(&block, shape, r.mesh, &r.target, 0));  // sizes that fit?
     }
-    int status = redistribute(&r);
+    int status = plain ? redistribute(&r) : redistribute_any(&r);
     if (status == LS_OK && r.now == NULL) {
         status = ls_local_tensor_clone(&r.now, in);
     }

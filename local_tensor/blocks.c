@@ -286,6 +286,9 @@ int ls_local_tensor_from_blocks(ls_local_tensor **out, ls_world *world, ls_dtype
     ls_local_tensor *tensor = NULL;
     int status = fill_blocks(&tensor, world, dtype, &list, counts, counts + held_count);
     ls_free(world->allocator, memory, held_count, 2 * sizeof(int));
+    if (status == LS_OK) {
+        status = ls_layout__of_list(&tensor->listed, world, block_ranks, blocks, block_count);
+    }
     if (status != LS_OK) {
         ls_local_tensor_free(tensor);
         return status;

@@ -48,28 +48,43 @@ static int check_shard(const ls_shard *shard, const ls_block *want, int rank, bo
     return LS_OK;
 }
 
-// That every shard has the block that normalized placements of `shape` demand.
-static int check_blocks(const ls_local_tensor *tensor, const ls_shape *shape,
-                        const ls_placements *placements, const ls_starts *starts, bool offsets) {
-    for (int i = 0; i < tensor->rank_count; i++) {
+// That every shard has the size that normalized placements of `shape` demand, and its place too or,
+// where `give` (the tensor, to be changed) is not NULL, gets that place.
+static int check_blocks(ls_local_tensor *give, const ls_local_tensor *tensor, const ls_shape *shape,
+                        const ls_placements *placements, const ls_starts *starts) {
+    const ls_world *world = tensor->world;
+    int status = LS_OK;
+    for (int i = 0; i < tensor->rank_count && status == LS_OK; i++) {
         int rank = tensor->ranks[i];
-        ls_block want;
-        LS_TRY(
-            ls_placement__block(&want, shape, &tensor->world->mesh, placements, starts->of, rank));
-        LS_TRY(check_shard(&tensor->shards[tensor->first[i]], &want, rank, offsets));
+        size_t first = tensor->first[i], count = tensor->first[i + 1] - first;
+        ls_pieces want;
+        LS_TRY(ls_pieces__create(&want, shape, &world->mesh, placements, starts->of, rank,
+                                 world->allocator));
+        if (count != want.count) {
+            status = LS_FAIL_RANK(LS_ERR_INVALID, rank,
+                                  "rank %d has %zu shards where its placement demands %zu", rank,
+                                  count, want.count);
+        }
+        for (size_t k = 0; k < count && status == LS_OK; k++) {
+            const ls_block *block = ls_pieces__at(&want, k);
+            status = check_shard(&tensor->shards[first + k], block, rank, give == NULL);
+            if (status == LS_OK && give != NULL) {
+                give->shards[first + k].block = *block;
+            }
+        }
+        ls_pieces__free(&want, world->allocator);
     }
-    return LS_OK;
+    return status;
 }
 
 int ls_local_tensor_check(const ls_local_tensor *tensor) {
     if (!tensor->has_placements) {
         return LS_FAIL(LS_ERR_INVALID, "the tensor has no placements to check its shards by");
     }
-    LS_TRY(ls_local_tensor__check_single(tensor));
     const ls_allocator *allocator = tensor->world->allocator;
     ls_starts starts;
     LS_TRY(ls_starts__create(&starts, &tensor->placements, &tensor->world->mesh, allocator));
-    int status = check_blocks(tensor, &tensor->shape, &tensor->placements, &starts, true);
+    int status = check_blocks(NULL, tensor, &tensor->shape, &tensor->placements, &starts);
     ls_starts__free(&starts, allocator);
     return status;
 }
@@ -82,19 +97,11 @@ int ls_local_tensor_place(ls_local_tensor *tensor, const ls_shape *shape,
     ls_placements normal;
     ls_starts starts;
     LS_TRY(ls_shape_count(&count, shape));
-    LS_TRY(ls_placements__normalize(&normal, placements, shape, mesh));
+    LS_TRY(ls_placements_normalize(&normal, placements, shape, mesh));
     LS_TRY(ls_placements__check_ops(&normal, tensor->dtype));
-    LS_TRY(ls_local_tensor__check_single(tensor));
     LS_TRY(ls_starts__create(&starts, &normal, mesh, allocator));
-    int status = check_blocks(tensor, shape, &normal, &starts, false);
-    if (status == LS_OK) {
-        status = ls_local_tensor__set_placements(tensor, shape, &normal);
-    }
-    for (int i = 0; i < tensor->rank_count && status == LS_OK; i++) {
-        status = ls_placement__block(&tensor->shards[i].block, &tensor->shape, mesh,
-                                     &tensor->placements, starts.of, tensor->ranks[i]);
-        LS_ASSERT(status == LS_OK);  // the check above computed the same
-    }
+    int status = check_blocks(tensor, tensor, shape, &normal, &starts);
+    status = status == LS_OK ? ls_local_tensor__set_placements(tensor, shape, &normal) : status;
     ls_starts__free(&starts, allocator);
     return status;
 }

@@ -5,47 +5,79 @@
 #include <inttypes.h>
 #include <string.h>
 
-// Sets every shard's block from the tensor's placements; one shard per rank.
+// How many shards each held rank has under normalized placements: counts [held].
+static int count_shards(int *counts, const ls_world *world, const ls_shape *shape,
+                        const ls_placements *normal) {
+    for (int i = 0; i < world->held_count; i++) {
+        ls_pieces pieces;
+        LS_TRY(ls_pieces__create(&pieces, shape, &world->mesh, normal, NULL, world->held[i],
+                                 world->allocator));
+        counts[i] = (int)pieces.count;
+        ls_pieces__free(&pieces, world->allocator);
+    }
+    return LS_OK;
+}
+
+// Sets every shard's block from the tensor's placements.
 static int place_blocks(ls_local_tensor *tensor) {
     const ls_mesh *mesh = &tensor->world->mesh;
+    const ls_allocator *allocator = tensor->world->allocator;
     ls_starts starts;
-    LS_TRY(ls_starts__create(&starts, &tensor->placements, mesh, tensor->world->allocator));
+    LS_TRY(ls_starts__create(&starts, &tensor->placements, mesh, allocator));
     int status = LS_OK;
     for (int i = 0; i < tensor->rank_count && status == LS_OK; i++) {
-        status = ls_placement__block(&tensor->shards[i].block, &tensor->shape, mesh,
-                                     &tensor->placements, starts.of, tensor->ranks[i]);
+        ls_pieces pieces;
+        status = ls_pieces__create(&pieces, &tensor->shape, mesh, &tensor->placements, starts.of,
+                                   tensor->ranks[i], allocator);
+        for (size_t k = 0; status == LS_OK && k < pieces.count; k++) {
+            tensor->shards[tensor->first[i] + k].block = *ls_pieces__at(&pieces, k);
+        }
+        if (status == LS_OK) {
+            ls_pieces__free(&pieces, allocator);
+        }
     }
-    ls_starts__free(&starts, tensor->world->allocator);
+    ls_starts__free(&starts, allocator);
     return status;
 }
 
-static int fill_zeros(ls_local_tensor *tensor, const ls_shape *shape,
-                      const ls_placements *placements) {
-    size_t count = 0;
-    size_t bytes = 0;
-    ls_placements normal;
-    LS_TRY(ls_shape_count(&count, shape));
-    LS_TRY(ls_size_mul(&bytes, count, ls_dtype_bytes(tensor->dtype)));
-    LS_TRY(ls_placements__normalize(&normal, placements, shape, &tensor->world->mesh));
-    LS_TRY(ls_placements__check_ops(&normal, tensor->dtype));
-    LS_TRY(ls_local_tensor__set_placements(tensor, shape, &normal));
-    LS_TRY(place_blocks(tensor));
-    return ls_local_tensor__allocate(tensor);
+static int make_zeros(ls_local_tensor **out, ls_world *world, const ls_shape *shape, ls_dtype dtype,
+                      const ls_placements *normal) {
+    void *counts = NULL;
+    size_t held = (size_t)world->held_count;
+    if (ls_placements__strided(normal)) {
+        LS_TRY(ls_alloc(&counts, world->allocator, held, sizeof(int)));
+    }
+    int status = counts != NULL ? count_shards(counts, world, shape, normal) : LS_OK;
+    if (status == LS_OK) {
+        status = ls_local_tensor__new(out, world, dtype, world->held, world->held_count, counts);
+    }
+    ls_free(world->allocator, counts, counts != NULL ? held : 0, sizeof(int));
+    LS_TRY(status);
+    LS_TRY(ls_local_tensor__set_placements(*out, shape, normal));
+    LS_TRY(place_blocks(*out));
+    return ls_local_tensor__allocate(*out);
 }
 
 int ls_local_tensor_zeros(ls_local_tensor **out, ls_world *world, const ls_shape *shape,
                           ls_dtype dtype, const ls_placements *placements) {
-    ls_local_tensor *tensor = NULL;
+    size_t count = 0;
+    size_t bytes = 0;
+    ls_placements normal;
     LS_ASSERT(out != NULL && world != NULL);
     *out = NULL;
-    LS_TRY(ls_local_tensor__new(&tensor, world, dtype, world->held, world->held_count, NULL));
-    int status = fill_zeros(tensor, shape, placements);
-    if (status != LS_OK) {
-        ls_local_tensor_free(tensor);
-        return status;
+    if (!ls_dtype_valid((int)dtype)) {
+        return LS_FAIL(LS_ERR_INVALID, "%d is no element type", (int)dtype);
     }
-    *out = tensor;
-    return LS_OK;
+    LS_TRY(ls_shape_count(&count, shape));
+    LS_TRY(ls_size_mul(&bytes, count, ls_dtype_bytes(dtype)));
+    LS_TRY(ls_placements_normalize(&normal, placements, shape, &world->mesh));
+    LS_TRY(ls_placements__check_ops(&normal, dtype));
+    int status = make_zeros(out, world, shape, dtype, &normal);
+    if (status != LS_OK) {
+        ls_local_tensor_free(*out);
+        *out = NULL;
+    }
+    return status;
 }
 
 void ls_local_tensor__fill_neutral(ls_shard *shard, ls_dtype dtype, ls_op op) {
@@ -64,19 +96,21 @@ int ls_local_tensor_distribute(ls_local_tensor **out, ls_world *world, const voi
     ls_local_tensor *tensor = *out;
     const ls_block whole = {.offset.ndim = shape->ndim, .size = *shape};
     for (int i = 0; i < tensor->rank_count; i++) {
-        ls_shard *shard = &tensor->shards[i];
-        if (shard->count == 0) {
-            continue;
-        }
-        LS_ASSERT(full != NULL);
         int op = ls_placements__neutral_op(&tensor->placements, &world->mesh, tensor->ranks[i]);
-        if (op >= 0) {
-            ls_local_tensor__fill_neutral(shard, dtype, (ls_op)op);
-            continue;
+        for (size_t k = tensor->first[i]; k < tensor->first[i + 1]; k++) {
+            ls_shard *shard = &tensor->shards[k];
+            if (shard->count == 0) {
+                continue;
+            }
+            LS_ASSERT(full != NULL);
+            if (op >= 0) {
+                ls_local_tensor__fill_neutral(shard, dtype, (ls_op)op);
+                continue;
+            }
+            size_t copied =
+                ls_block_copy(shard->data, &shard->block, full, &whole, ls_dtype_bytes(dtype));
+            LS_ASSERT(copied == shard->count);
         }
-        size_t copied =
-            ls_block_copy(shard->data, &shard->block, full, &whole, ls_dtype_bytes(dtype));
-        LS_ASSERT(copied == shard->count);
     }
     return LS_OK;
 }
@@ -141,6 +175,8 @@ int ls_local_tensor_clone(ls_local_tensor **out, const ls_local_tensor *tensor) 
     clone->shape = tensor->shape;
     if (tensor->has_placements) {
         status = ls_local_tensor__set_placements(clone, &tensor->shape, &tensor->placements);
+    } else if (tensor->has_shape) {
+        status = ls_layout__copy(&clone->listed, &tensor->listed);
     }
     if (status == LS_OK) {
         status = ls_local_tensor__allocate(clone);

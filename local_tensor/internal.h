@@ -34,12 +34,14 @@ struct ls_local_tensor {
     size_t *first;     // [rank_count + 1] index of a rank's first shard
     ls_shard *shards;  // [shard_count] rank-major
     size_t shard_count;
+    ls_layout listed;  // every rank's blocks, where there are a shape and no placements
 };
 
 // ---- Placements ----
-// Checks placements for a tensor of `shape` on `mesh` and copies them with shard dimensions >= 0.
-int ls_placements__normalize(ls_placements *out, const ls_placements *placements,
-                             const ls_shape *shape, const ls_mesh *mesh);
+// The mesh dimensions in the order in which they cut: out [placements->count].
+void ls_placements__order(int *out, const ls_placements *placements);
+// Whether some rank may hold several blocks.
+bool ls_placements__strided(const ls_placements *placements);
 // That every partial placement's op is defined on dtype.
 int ls_placements__check_ops(const ls_placements *placements, ls_dtype dtype);
 // Prefix sums of the explicit sizes per placement, so that every rank's block takes one step.
@@ -52,11 +54,29 @@ typedef struct ls_starts {
 int ls_starts__create(ls_starts *out, const ls_placements *placements, const ls_mesh *mesh,
                       const ls_allocator *allocator);
 void ls_starts__free(ls_starts *starts, const ls_allocator *allocator);
-// ls_placement_block for normalized placements. starts[d]: prefix sums [mesh->dim[d] + 1] of the
-// explicit sizes of placement d; used where starts and starts[d] are not NULL, so that cutting a
-// tensor for all ranks takes one step per rank.
+// ls_placement_block for normalized placements that are not strided. starts[d]: prefix sums
+// [mesh->dim[d] + 1] of the explicit sizes of placement d; used where starts and starts[d] are not
+// NULL, so that cutting a tensor for all ranks takes one step per rank.
 int ls_placement__block(ls_block *out, const ls_shape *shape, const ls_mesh *mesh,
                         const ls_placements *placements, const int64_t *const *starts, int rank);
+// The blocks of one rank, row-major, under any normalized placements; at least one, which may be
+// empty.
+typedef struct ls_pieces {
+    ls_block one;  // where `at` is NULL
+    ls_block *at;  // [count]
+    size_t count;
+    size_t allocated;
+} ls_pieces;
+
+int ls_pieces__create(ls_pieces *out, const ls_shape *shape, const ls_mesh *mesh,
+                      const ls_placements *placements, const int64_t *const *starts, int rank,
+                      const ls_allocator *allocator);
+void ls_pieces__free(ls_pieces *pieces, const ls_allocator *allocator);
+const ls_block *ls_pieces__at(const ls_pieces *pieces, size_t index);
+// The layout of listed blocks, in range and without overlap; and a copy of one.
+int ls_layout__of_list(ls_layout *out, const ls_world *world, const int *block_ranks,
+                       const ls_block *blocks, int block_count);
+int ls_layout__copy(ls_layout *out, const ls_layout *layout);
 // The op whose neutral element `rank` holds under partial placements; -1 when it holds the values.
 int ls_placements__neutral_op(const ls_placements *placements, const ls_mesh *mesh, int rank);
 // One element that changes nothing under op (sum prod max min bitwise), and a shard full of it.

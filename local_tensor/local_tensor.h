@@ -117,17 +117,30 @@ typedef struct ls_placement {
     // NULL: chunks of ceil(n / ranks), the last ones smaller or empty, as torch.chunk cuts. The
     // sizes are copied by the tensor that is created with them.
     const int64_t *sizes;
+    // shard: as DTensor's _StridedShard. What there is to cut is first split into this many chunks,
+    // and each of them is cut along the mesh dimension: coordinate i holds part i of each, one
+    // after the other. 0, 1: no; not with sizes; at most LS_SPLIT_MAX.
+    int split;
+    // shard: of several mesh dimensions that shard one tensor dimension those of lower turn cut
+    // first, those of equal turn from left to right.
+    int turn;
 } ls_placement;
+
+#define LS_SPLIT_MAX 4096
 
 #define LS_REPLICATE        ((ls_placement){.kind = LS_PLACE_REPLICATE})
 #define LS_SHARD(dimension) ((ls_placement){.kind = LS_PLACE_SHARD, .dim = (dimension)})
 #define LS_SHARD_SIZES(dimension, sizes_)                                                          \
     ((ls_placement){.kind = LS_PLACE_SHARD, .dim = (dimension), .sizes = (sizes_)})
+#define LS_SHARD_STRIDED(dimension, split_)                                                        \
+    ((ls_placement){.kind = LS_PLACE_SHARD, .dim = (dimension), .split = (split_)})
+#define LS_SHARD_TURN(dimension, turn_)                                                            \
+    ((ls_placement){.kind = LS_PLACE_SHARD, .dim = (dimension), .turn = (turn_)})
 #define LS_PARTIAL(op_) ((ls_placement){.kind = LS_PLACE_PARTIAL, .op = (op_)})
 
-// One placement per mesh dimension, outermost first; applied left to right. Several partial ones
-// must have the same op, or be sum and avg: other mixtures mean what the order of reducing makes of
-// them, and are refused.
+// One placement per mesh dimension, outermost first; applied left to right but for turns. Several
+// partial ones must have the same op, or be sum and avg: other mixtures mean what the order of
+// reducing makes of them, and are refused.
 typedef struct ls_placements {
     int count;  // must equal the mesh's ndim
     ls_placement at[LS_MESH_DIMS_MAX];
@@ -137,11 +150,18 @@ typedef struct ls_placements {
     ((ls_placements){.count = (int)(sizeof((ls_placement[]){__VA_ARGS__}) / sizeof(ls_placement)), \
                      .at = {__VA_ARGS__}})
 
-// Same kinds, dimensions (as written: -1 and the last one differ), ops and explicit sizes.
+// Checks placements for a tensor of `shape` on `mesh` and copies them with dimensions >= 0, and
+// with turns and splits only where these make a difference.
+int ls_placements_normalize(ls_placements *out, const ls_placements *placements,
+                            const ls_shape *shape, const ls_mesh *mesh);
+// Same kinds, dimensions (as written: -1 and the last one differ), ops, explicit sizes, splits and
+// turns.
+bool ls_placement_equal(const ls_placement *a, const ls_placement *b, int mesh_dim);
 bool ls_placements_equal(const ls_placements *a, const ls_placements *b, int mesh_dim_count,
                          const int *mesh_dims);
 LS_API void ls_placements_format(char *out, size_t out_bytes, const ls_placements *placements);
-// "S(0), R, P(sum)" and back; explicit sizes print as "S(0, sizes)", which does not parse.
+// "S(0), R, P(sum)" and back; "_S(0, 2)" is strided with split 2, "S(0)[1]" of turn 1; explicit
+// sizes print as "S(0, sizes)", which does not parse.
 LS_API int ls_placements_parse(ls_placements *out, const char *text);
 
 // torch.chunk's rule for `size` elements over `count` parts: part `index` is
@@ -151,9 +171,23 @@ LS_API void ls_chunk(int64_t *offset, int64_t *length, int64_t size, int64_t cou
 // The block that `rank` holds of a tensor of `shape` under `placements`: left to right over the
 // mesh dimensions, each shard cuts what the ones before it left (two may cut the same tensor
 // dimension); partial and replicate leave all. LS_ERR_INVALID names the placement, and the rank
-// where explicit sizes do not sum to what there is to cut.
+// where explicit sizes do not sum to what there is to cut, and a rank that a strided placement
+// leaves several blocks.
 LS_API int ls_placement_block(ls_block *out, const ls_shape *shape, const ls_mesh *mesh,
                               const ls_placements *placements, int rank);
+
+// The blocks of every rank of a mesh: rank r's are blocks [first[r], first[r + 1]).
+typedef struct ls_layout {
+    int rank_count;
+    size_t *first;     // [rank_count + 1]
+    ls_block *blocks;  // [room], the first first[rank_count] of them set
+    size_t room;
+    const ls_allocator *allocator;
+} ls_layout;
+
+int ls_layout_of_placements(ls_layout *out, const ls_mesh *mesh, const ls_shape *shape,
+                            const ls_placements *placements, const ls_allocator *allocator);
+void ls_layout_free(ls_layout *layout);
 
 // ---- Local tensors ------------------------------------------------------------------------------
 // One logical tensor. Each held rank has a list of shards (usually one; several where a rank holds
@@ -208,6 +242,9 @@ LS_API int ls_local_tensor_from_shards(ls_local_tensor **out, ls_world *world, l
 LS_API int ls_local_tensor_from_blocks(ls_local_tensor **out, ls_world *world, ls_dtype dtype,
                                        const ls_shape *shape, const int *block_ranks,
                                        const ls_block *blocks, int block_count, bool cover);
+// The blocks of every rank, also of those that are not held here. LS_ERR_INVALID where there is no
+// logical shape.
+int ls_layout_of_tensor(ls_layout *out, const ls_local_tensor *tensor);
 LS_API int ls_local_tensor_clone(ls_local_tensor **out, const ls_local_tensor *tensor);
 // Declares that the tensor's shards (one per rank) are those of logical `shape` under `placements`,
 // which they then follow. LS_ERR_MISMATCH names the rank and the dimension whose size is another.

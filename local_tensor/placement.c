@@ -17,32 +17,28 @@ void ls_chunk(int64_t *offset, int64_t *length, int64_t size, int64_t count, int
     *length = size - *offset < full ? size - *offset : full;
 }
 
-bool ls_placements_equal(const ls_placements *a, const ls_placements *b, int mesh_dim_count,
-                         const int *mesh_dims) {
-    if (a->count != b->count || a->count != mesh_dim_count) {
+bool ls_placement_equal(const ls_placement *a, const ls_placement *b, int mesh_dim) {
+    if (a->kind != b->kind) {
         return false;
     }
-    for (int d = 0; d < a->count; d++) {
-        const ls_placement *x = &a->at[d];
-        const ls_placement *y = &b->at[d];
-        if (x->kind != y->kind) {
-            return false;
-        }
-        if (x->kind == LS_PLACE_PARTIAL && x->op != y->op) {
-            return false;
-        }
-        if (x->kind != LS_PLACE_SHARD) {
-            continue;
-        }
-        if (x->dim != y->dim || (x->sizes == NULL) != (y->sizes == NULL)) {
-            return false;
-        }
-        if (x->sizes != NULL &&
-            memcmp(x->sizes, y->sizes, (size_t)mesh_dims[d] * sizeof *x->sizes) != 0) {
-            return false;
-        }
+    if (a->kind != LS_PLACE_SHARD) {
+        return a->kind == LS_PLACE_REPLICATE || a->op == b->op;
     }
-    return true;
+    int a_split = a->split > 1 ? a->split : 1, b_split = b->split > 1 ? b->split : 1;
+    if (a->dim != b->dim || a_split != b_split || a->turn != b->turn ||
+        (a->sizes == NULL) != (b->sizes == NULL)) {
+        return false;
+    }
+    return a->sizes == NULL || memcmp(a->sizes, b->sizes, (size_t)mesh_dim * sizeof *a->sizes) == 0;
+}
+
+bool ls_placements_equal(const ls_placements *a, const ls_placements *b, int mesh_dim_count,
+                         const int *mesh_dims) {
+    bool equal = a->count == b->count && a->count == mesh_dim_count;
+    for (int d = 0; d < mesh_dim_count && equal; d++) {
+        equal = ls_placement_equal(&a->at[d], &b->at[d], mesh_dims[d]);
+    }
+    return equal;
 }
 
 // Checks explicit sizes [count] and sums them.
@@ -68,6 +64,15 @@ static int normalize_one(ls_placement *placement, const ls_shape *shape, int mes
     case LS_PLACE_SHARD: {
         int64_t sum = 0;
         LS_TRY(ls_shape__dim(&placement->dim, shape->ndim, placement->dim));
+        if (placement->split < 0 || placement->split > LS_SPLIT_MAX ||
+            (placement->split > 1 && placement->sizes != NULL)) {
+            return LS_FAIL(LS_ERR_INVALID,
+                           placement->sizes != NULL
+                               ? "a strided shard cannot have explicit sizes"
+                               : "a strided shard is split into %d; 1 to %d are possible",
+                           placement->split, LS_SPLIT_MAX);
+        }
+        placement->split = placement->split > 1 && mesh_dim > 1 ? placement->split : 0;
         return placement->sizes != NULL ? sum_sizes(&sum, placement->sizes, mesh_dim) : LS_OK;
     }
     case LS_PLACE_PARTIAL:
@@ -85,8 +90,52 @@ static bool is_linear(ls_op op) {
     return op == LS_SUM || op == LS_AVG;
 }
 
-int ls_placements__normalize(ls_placements *out, const ls_placements *placements,
-                             const ls_shape *shape, const ls_mesh *mesh) {
+void ls_placements__order(int *out, const ls_placements *placements) {
+    for (int d = 0; d < placements->count; d++) {
+        int at = d;
+        while (at > 0 && placements->at[out[at - 1]].turn > placements->at[d].turn) {
+            out[at] = out[at - 1];
+            at -= 1;
+        }
+        out[at] = d;
+    }
+}
+
+bool ls_placements__strided(const ls_placements *placements) {
+    bool strided = false;
+    for (int d = 0; d < placements->count; d++) {
+        strided =
+            strided || (placements->at[d].kind == LS_PLACE_SHARD && placements->at[d].split > 1);
+    }
+    return strided;
+}
+
+// Turns as 0, 1, ... among the mesh dimensions that shard one tensor dimension; all 0 where these
+// cut from left to right anyway.
+static void normalize_turns(ls_placements *placements) {
+    int order[LS_MESH_DIMS_MAX], next[LS_DIMS_MAX] = {0}, last[LS_DIMS_MAX];
+    bool ascending[LS_DIMS_MAX];
+    ls_placements__order(order, placements);
+    for (int t = 0; t < LS_DIMS_MAX; t++) {
+        last[t] = -1;
+        ascending[t] = true;
+    }
+    for (int i = 0; i < placements->count; i++) {
+        ls_placement *at = &placements->at[order[i]];
+        if (at->kind == LS_PLACE_SHARD) {
+            ascending[at->dim] = ascending[at->dim] && order[i] > last[at->dim];
+            last[at->dim] = order[i];
+            at->turn = next[at->dim]++;
+        }
+    }
+    for (int d = 0; d < placements->count; d++) {
+        ls_placement *at = &placements->at[d];
+        at->turn = at->kind == LS_PLACE_SHARD && !ascending[at->dim] ? at->turn : 0;
+    }
+}
+
+int ls_placements_normalize(ls_placements *out, const ls_placements *placements,
+                            const ls_shape *shape, const ls_mesh *mesh) {
     if (placements->count != mesh->ndim) {
         return LS_FAIL(LS_ERR_INVALID, "%d placement%s given for a mesh of %d dimension%s",
                        placements->count, placements->count == 1 ? " is" : "s are", mesh->ndim,
@@ -111,6 +160,7 @@ int ls_placements__normalize(ls_placements *out, const ls_placements *placements
         }
         partial = d;
     }
+    normalize_turns(&normal);
     *out = normal;
     return LS_OK;
 }
@@ -172,10 +222,12 @@ void ls_starts__free(ls_starts *starts, const ls_allocator *allocator) {
 
 int ls_placement__block(ls_block *out, const ls_shape *shape, const ls_mesh *mesh,
                         const ls_placements *placements, const int64_t *const *starts, int rank) {
-    int coordinates[LS_MESH_DIMS_MAX];
+    int coordinates[LS_MESH_DIMS_MAX], order[LS_MESH_DIMS_MAX];
     ls_mesh_coordinates(coordinates, mesh, rank);
+    ls_placements__order(order, placements);
     ls_block block = {.offset.ndim = shape->ndim, .size = *shape};
-    for (int d = 0; d < mesh->ndim; d++) {
+    for (int i = 0; i < mesh->ndim; i++) {
+        int d = order[i];
         const ls_placement *at = &placements->at[d];
         if (at->kind != LS_PLACE_SHARD) {
             continue;
@@ -210,12 +262,24 @@ int ls_placement_block(ls_block *out, const ls_shape *shape, const ls_mesh *mesh
     ls_placements normal;
     LS_TRY(ls_mesh_size(&ranks, mesh));
     LS_TRY(ls_shape_count(&count, shape));
-    LS_TRY(ls_placements__normalize(&normal, placements, shape, mesh));
+    LS_TRY(ls_placements_normalize(&normal, placements, shape, mesh));
     if (rank < 0 || rank >= ranks) {
         return LS_FAIL_RANK(LS_ERR_INVALID, rank, "rank %d is not one of the mesh's %d ranks", rank,
                             ranks);
     }
-    return ls_placement__block(out, shape, mesh, &normal, NULL, rank);
+    ls_pieces pieces;
+    LS_TRY(ls_pieces__create(&pieces, shape, mesh, &normal, NULL, rank, NULL));
+    *out = *ls_pieces__at(&pieces, 0);
+    size_t blocks = pieces.count;
+    ls_pieces__free(&pieces, NULL);
+    if (blocks != 1) {
+        char text[256];
+        ls_placements_format(text, sizeof text, &normal);
+        return LS_FAIL_RANK(LS_ERR_UNSUPPORTED, rank,
+                            "rank %d holds %zu blocks of the tensor under %s where one is needed",
+                            rank, blocks, text);
+    }
+    return LS_OK;
 }
 
 int ls_placements__neutral_op(const ls_placements *placements, const ls_mesh *mesh, int rank) {

@@ -14,8 +14,16 @@ void ls_placements_format(char *out, size_t out_bytes, const ls_placements *plac
         const char *comma = d > 0 ? ", " : "";
         int n = 0;
         if (at->kind == LS_PLACE_SHARD) {
-            n = snprintf(out + length, out_bytes - length, "%sS(%d%s)", comma, at->dim,
-                         at->sizes != NULL ? ", sizes" : "");
+            char split[24] = "", turn[24] = "";
+            if (at->split > 1) {
+                (void)snprintf(split, sizeof split, ", %d", at->split);
+            }
+            if (at->turn > 0) {
+                (void)snprintf(turn, sizeof turn, "[%d]", at->turn);
+            }
+            n = snprintf(out + length, out_bytes - length, "%s%sS(%d%s%s)%s", comma,
+                         at->split > 1 ? "_" : "", at->dim, split,
+                         at->sizes != NULL ? ", sizes" : "", turn);
         } else if (at->kind == LS_PLACE_PARTIAL) {
             n = snprintf(out + length, out_bytes - length, "%sP(%s)", comma, ls_op_name(at->op));
         } else {
@@ -56,6 +64,35 @@ static bool parse_argument(char *out, size_t out_bytes, const char **text) {
     return true;
 }
 
+// A whole number at *text, at most `most`; moves *text behind it.
+static bool parse_number(int *out, const char **text, int least, int most) {
+    char *end = NULL;
+    long number = strtol(*text, &end, 10);
+    *out = (int)number;
+    bool fits = end != *text && number >= least && number <= most;
+    *text = end;
+    return fits;
+}
+
+// "dimension" or, of a strided shard, "dimension, split", then perhaps "[turn]" at *text.
+static bool parse_shard(ls_placement *out, const char *argument, bool strided, const char **text) {
+    *out = LS_SHARD(0);
+    bool fits = parse_number(&out->dim, &argument, -LS_DIMS_MAX, LS_DIMS_MAX - 1);
+    if (strided) {
+        argument = skip_spaces(argument);
+        fits = fits && *argument == ',';
+        argument += fits ? 1 : 0;
+        fits = fits && parse_number(&out->split, &argument, 1, LS_SPLIT_MAX);
+    }
+    fits = fits && *argument == 0;
+    if (fits && **text == '[') {
+        *text += 1;
+        fits = parse_number(&out->turn, text, 0, LS_MESH_DIMS_MAX - 1) && **text == ']';
+        *text += fits ? 1 : 0;
+    }
+    return fits;
+}
+
 // One placement at *text; moves it behind.
 static bool parse_one(ls_placement *out, const char **text) {
     char argument[32];
@@ -63,7 +100,9 @@ static bool parse_one(ls_placement *out, const char **text) {
     if (kind == 0) {
         return false;
     }
-    *text += 1;
+    bool strided = kind == '_' && (*text)[1] == 'S';
+    kind = strided ? 'S' : kind;
+    *text += strided ? 2 : 1;
     if (kind == 'R') {
         *out = LS_REPLICATE;
         return true;
@@ -75,10 +114,7 @@ static bool parse_one(ls_placement *out, const char **text) {
         *out = LS_PARTIAL(LS_SUM);
         return ls_op_parse(&out->op, argument) == LS_OK;
     }
-    char *end = NULL;
-    long dim = strtol(argument, &end, 10);
-    *out = LS_SHARD((int)dim);
-    return *end == 0 && end != argument && dim >= -LS_DIMS_MAX && dim < LS_DIMS_MAX;
+    return parse_shard(out, argument, strided, text);
 }
 
 int ls_placements_parse(ls_placements *out, const char *text) {
@@ -92,7 +128,8 @@ int ls_placements_parse(ls_placements *out, const char *text) {
         }
         if (!parse_one(&parsed.at[parsed.count], &at)) {
             return LS_FAIL(LS_ERR_INVALID,
-                           "placements \"%.80s\": \"%.20s\" is not S(dimension), R or P(operation)",
+                           "placements \"%.80s\": \"%.20s\" is not S(dimension), "
+                           "_S(dimension, split), R or P(operation)",
                            text, start);
         }
         parsed.count += 1;

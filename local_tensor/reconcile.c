@@ -127,15 +127,30 @@ static int group_of(const ls_local_tensor *tensor, int rank) {
     return ls_mesh_rank(mesh, coordinates);
 }
 
+// The first shard in which two ranks (indices) differ; -1: none.
+static int first_differing(const ls_local_tensor *tensor, int a, int b) {
+    size_t shards = tensor->first[a + 1] - tensor->first[a];
+    LS_ASSERT(tensor->first[b + 1] - tensor->first[b] == shards);  // their placements are the same
+    for (size_t k = 0; k < shards; k++) {
+        size_t element = 0;
+        const ls_shard *x = &tensor->shards[tensor->first[a] + k];
+        const ls_shard *y = &tensor->shards[tensor->first[b] + k];
+        if (x->count != y->count || count_differing(&element, x, y, tensor->dtype) != 0) {
+            return (int)k;
+        }
+    }
+    return -1;
+}
+
 static bool same_bits(const ls_local_tensor *tensor, int a, int b) {
-    size_t element = 0;
-    const ls_shard *x = &tensor->shards[a], *y = &tensor->shards[b];
-    return x->count == y->count && count_differing(&element, x, y, tensor->dtype) == 0;
+    return first_differing(tensor, a, b) < 0;
 }
 
 static int diverged_error(const ls_local_tensor *tensor, int wrong, int right, int wrong_count,
                           int size) {
-    const ls_shard *a = &tensor->shards[wrong], *b = &tensor->shards[right];
+    int shard = first_differing(tensor, wrong, right);
+    const ls_shard *a = ls_local_tensor_shard(tensor, tensor->ranks[wrong], shard);
+    const ls_shard *b = ls_local_tensor_shard(tensor, tensor->ranks[right], shard);
     size_t element = 0;
     size_t bytes = ls_dtype_bytes(tensor->dtype);
     if (a->count != b->count) {
@@ -195,7 +210,6 @@ int ls_local_tensor_check_replicas(int *wrong, int *wrong_count, const ls_local_
     if (!tensor->has_placements || tensor->rank_count == 0) {
         return LS_OK;
     }
-    LS_TRY(ls_local_tensor__check_single(tensor));
     size_t held = (size_t)tensor->rank_count;
     const ls_allocator *allocator = tensor->world->allocator;
     void *memory = NULL;

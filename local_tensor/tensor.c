@@ -150,6 +150,7 @@ void ls_local_tensor_free(ls_local_tensor *tensor) {
     ls_free(allocator, tensor->first, (size_t)tensor->rank_count + 1, sizeof *tensor->first);
     ls_free(allocator, tensor->ranks, (size_t)tensor->rank_count, sizeof *tensor->ranks);
     ls_free(allocator, tensor->sizes, tensor->sizes_count, sizeof *tensor->sizes);
+    ls_layout_free(&tensor->listed);
     ls_free(allocator, tensor, 1, sizeof *tensor);
     int before = atomic_fetch_sub(&world->tensors, 1);
     LS_ASSERT(before >= 1);

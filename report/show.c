@@ -41,18 +41,22 @@ int ls_picture_of_tensor(ls_picture *out, ls_arena *arena, const char *name, con
     ls_shape_format(sizes, sizeof sizes, shape);
     ls_placements_format(how, sizeof how, placements);
     out->title = ls_arena_printf(arena, "tensor %s: %s, %s", name, sizes, how);
-    out->block_count = out->ranks;
-    out->blocks = ls_arena_alloc(arena, (size_t)out->ranks, sizeof *out->blocks);
-    if (out->title == NULL || out->blocks == NULL) {
+    ls_layout layout;
+    if (out->title == NULL ||
+        ls_layout_of_placements(&layout, mesh, shape, placements, NULL) != LS_OK) {
         return ls_error_wrap("show: tensor %s", name);
     }
-    for (int rank = 0; rank < out->ranks; rank++) {
-        out->blocks[rank].rank = rank;
-        if (ls_placement_block(&out->blocks[rank].block, shape, mesh, placements, rank) != LS_OK) {
-            return ls_error_wrap("show: tensor %s", name);
+    size_t count = layout.first[out->ranks];
+    out->block_count = (int)count;
+    out->blocks = ls_arena_alloc(arena, count, sizeof *out->blocks);
+    for (int rank = 0; out->blocks != NULL && rank < out->ranks; rank++) {
+        for (size_t i = layout.first[rank]; i < layout.first[rank + 1]; i++) {
+            out->blocks[i].rank = rank;
+            out->blocks[i].block = layout.blocks[i];
         }
     }
-    return LS_OK;
+    ls_layout_free(&layout);
+    return out->blocks != NULL ? LS_OK : ls_error_wrap("show: tensor %s", name);
 }
 
 bool ls_show__block_empty(const ls_block *block) {

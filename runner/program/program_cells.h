@@ -1,6 +1,6 @@
 // Arrays of the oracle of programs, and plain arithmetic on them: f64 with the distance that
 // rounding in the tensor's type can take each element, in any order of a sum. Integers are exact.
-// New arrays are in the arena. Private to program_oracle.c.
+// New arrays are in the arena. Private to program_oracle*.c.
 #ifndef LS_RUNNER_PROGRAM_PROGRAM_CELLS_H
 #define LS_RUNNER_PROGRAM_PROGRAM_CELLS_H
 

@@ -1,43 +1,41 @@
 // The oracle of programs: what each step must make of its operands. The arithmetic on arrays is
 // program_cells.c; here is which arrays meet: those of one rank, the whole ones, or those of the
 // ranks of a fiber.
-#include "runner/program/program_oracle.h"
+#include "runner/program/program_oracle_internal.h"
 
 #include <string.h>
 
-#include "runner/program/program_cells.h"
-
-typedef struct oracle {
-    ls_arena *arena;
-    const ls_scenario_step *step;
-    const ls_mesh *mesh;
-    ls_dtype dtype;
-    int ranks;
-} oracle;
-
-static bool is_partial(const ls_placements *placements, int d) {
+bool ls_oracle__is_partial(const ls_placements *placements, int d) {
     return placements->at[d].kind == LS_PLACE_PARTIAL;
 }
-static bool any_partial(const ls_placements *placements) {
+bool ls_oracle__any_partial(const ls_placements *placements) {
     bool partial = false;
     for (int d = 0; placements != NULL && d < placements->count; d++) {
-        partial = partial || is_partial(placements, d);
+        partial = partial || ls_oracle__is_partial(placements, d);
     }
     return partial;
 }
+bool ls_oracle__any_split(const ls_placements *placements) {
+    bool split = false;
+    for (int d = 0; d < placements->count; d++) {
+        split = split || placements->at[d].split > 1;
+    }
+    return split;
+}
 
-static oracle begin(ls_arena *arena, const ls_scenario_step *step, const ls_local_tensor *tensor) {
+static ls_oracle begin(ls_arena *arena, const ls_scenario_step *step,
+                       const ls_local_tensor *tensor) {
     ls_world *world = ls_local_tensor_world(tensor);
-    return (oracle){.arena = arena,
-                    .step = step,
-                    .mesh = ls_world_mesh(world),
-                    .dtype = ls_local_tensor_dtype(tensor),
-                    .ranks = ls_world_size(world)};
+    return (ls_oracle){.arena = arena,
+                       .step = step,
+                       .mesh = ls_world_mesh(world),
+                       .dtype = ls_local_tensor_dtype(tensor),
+                       .ranks = ls_world_size(world)};
 }
 
 // ---- Shards -------------------------------------------------------------------------------------
 // What `rank` holds: its own array, or its block of the whole.
-static int shard_of(ls_cells *out, const oracle *o, const ls_known_tensor *of, int rank) {
+static int shard_of(ls_cells *out, const ls_oracle *o, const ls_known_tensor *of, int rank) {
     if (of->known.ranks != NULL) {
         *out = of->known.ranks[rank];
         return LS_OK;
@@ -49,13 +47,13 @@ static int shard_of(ls_cells *out, const oracle *o, const ls_known_tensor *of, i
     return ls_cells__cut(out, o->arena, of->known.whole, &shard->block, o->dtype);
 }
 
-static bool is_known(const ls_known *known) {
+bool ls_oracle__is_known(const ls_known *known) {
     return known->whole != NULL || known->ranks != NULL;
 }
 
 int ls_known__shard(ls_cells *out, bool *known, ls_arena *arena, const ls_known_tensor *of,
                     int rank, const ls_block *block) {
-    *known = is_known(&of->known);
+    *known = ls_oracle__is_known(&of->known);
     if (!*known || of->known.ranks != NULL) {
         *out = *known ? of->known.ranks[rank] : (ls_cells){0};
         return LS_OK;
@@ -63,19 +61,17 @@ int ls_known__shard(ls_cells *out, bool *known, ls_arena *arena, const ls_known_
     return ls_cells__cut(out, arena, of->known.whole, block, ls_local_tensor_dtype(of->tensor));
 }
 
-static ls_cells *new_ranks(const oracle *o) {
+ls_cells *ls_oracle__new_ranks(const ls_oracle *o) {
     return ls_arena_alloc(o->arena, (size_t)o->ranks, sizeof(ls_cells));
 }
 
 // ---- Partial values -----------------------------------------------------------------------------
-// Rank 0 along a partial dimension holds the values and the others what changes nothing; avg has
-// no such value: all hold them.
-static int make_partial(ls_cells *cells, const oracle *o, const ls_placements *placements,
-                        int rank) {
+int ls_oracle__make_partial(ls_cells *cells, const ls_oracle *o, const ls_placements *placements,
+                            int rank) {
     int at[LS_MESH_DIMS_MAX];
     ls_mesh_coordinates(at, o->mesh, rank);
     for (int d = 0; d < placements->count; d++) {
-        if (is_partial(placements, d) && at[d] != 0 && placements->at[d].op != LS_AVG) {
+        if (ls_oracle__is_partial(placements, d) && at[d] != 0 && placements->at[d].op != LS_AVG) {
             return ls_cells__neutral(cells, o->arena, o->dtype, placements->at[d].op);
         }
     }
@@ -84,226 +80,47 @@ static int make_partial(ls_cells *cells, const oracle *o, const ls_placements *p
 
 int ls_known__create(ls_known *out, ls_arena *arena, const void *full, const ls_shape *shape,
                      const ls_local_tensor *tensor) {
-    const oracle o = begin(arena, NULL, tensor);
+    const ls_oracle o = begin(arena, NULL, tensor);
     *out = (ls_known){.whole = ls_arena_alloc(arena, 1, sizeof(ls_cells))};
     if (out->whole == NULL) {
         return LS_ERR_MEMORY;
     }
     LS_TRY(ls_cells__of(out->whole, arena, full, shape, o.dtype));
     const ls_placements *placements = ls_local_tensor_placements(tensor);
-    if (!any_partial(placements)) {
+    if (!ls_oracle__any_partial(placements)) {
         return LS_OK;
     }
     const ls_known_tensor self = {*out, tensor};
-    ls_cells *ranks = new_ranks(&o);
+    if (ls_oracle__any_split(placements)) {
+        *out = (ls_known){0};
+        return LS_OK;
+    }
+    ls_cells *ranks = ls_oracle__new_ranks(&o);
     if (ranks == NULL) {
         return LS_ERR_MEMORY;
     }
     for (int r = 0; r < o.ranks; r++) {
         LS_TRY(shard_of(&ranks[r], &o, &self, r));
-        LS_TRY(make_partial(&ranks[r], &o, placements, r));
+        LS_TRY(ls_oracle__make_partial(&ranks[r], &o, placements, r));
     }
     out->ranks = ranks;
-    return LS_OK;
-}
-
-// Whether values partial along mesh dimension d are still so under `to` (NULL: they are not).
-static bool stays_partial(const ls_placements *from, const ls_placements *to, int d) {
-    return to != NULL && is_partial(to, d) && to->at[d].op == from->at[d].op;
-}
-
-// The members along the partial dimensions that `to` (NULL: nothing) resolves.
-typedef struct resolved {
-    const ls_placements *from, *to;
-    ls_block *blocks;  // [ranks] before
-    int dims[LS_MESH_DIMS_MAX], dim_count;
-    int count;        // of the ranks along dims, the first changing fastest
-    ls_cells values;  // [count] theirs, of one element
-    ls_cell *terms;   // [count]
-} resolved;
-
-static bool resolves(const resolved *r, int d) {
-    return is_partial(r->from, d) && !stays_partial(r->from, r->to, d);
-}
-
-static bool covers(const ls_block *block, const int64_t *at, size_t *index) {
-    *index = 0;
-    for (int d = 0; d < block->size.ndim; d++) {
-        int64_t inside = at[d] - block->offset.dim[d];
-        if (inside < 0 || inside >= block->size.dim[d]) {
-            return false;
-        }
-        *index = *index * (size_t)block->size.dim[d] + (size_t)inside;
-    }
-    return true;
-}
-
-// The first rank that holds the element and stands at `coordinates` in the dimensions that stay
-// partial and at 0 in those that are resolved.
-static int find_source(const oracle *o, const resolved *r, const int64_t *at,
-                       const int *coordinates, size_t *index) {
-    for (int rank = 0; rank < o->ranks; rank++) {
-        int own[LS_MESH_DIMS_MAX];
-        ls_mesh_coordinates(own, o->mesh, rank);
-        bool fits = true;
-        for (int d = 0; d < o->mesh->ndim && fits; d++) {
-            if (is_partial(r->from, d)) {
-                fits = own[d] == (resolves(r, d) ? 0 : coordinates[d]);
-            }
-        }
-        if (fits && covers(&r->blocks[rank], at, index)) {
-            return rank;
-        }
-    }
-    return -1;
-}
-
-// The value of one element with the dimensions of `r` resolved, one by one, the last first.
-static int resolve(ls_cells *out, size_t to, const oracle *o, const resolved *r,
-                   const ls_cells *ranks, const int64_t *at, const int *coordinates) {
-    size_t index = 0;
-    int source = find_source(o, r, at, coordinates, &index), count = r->count;
-    LS_ASSERT(source >= 0);
-    int own[LS_MESH_DIMS_MAX];
-    ls_mesh_coordinates(own, o->mesh, source);
-    ls_cells values = r->values;
-    for (int m = 0; m < count; m++) {
-        int rest = m;
-        for (int k = 0; k < r->dim_count; k++) {
-            own[r->dims[k]] = rest % o->mesh->dim[r->dims[k]];
-            rest /= o->mesh->dim[r->dims[k]];
-        }
-        ls_cells__copy(&values, (size_t)m, &ranks[ls_mesh_rank(o->mesh, own)], index, o->dtype);
-    }
-    for (int k = r->dim_count; k-- > 0;) {
-        int size = o->mesh->dim[r->dims[k]];
-        count /= size;
-        for (int i = 0; i < count; i++) {
-            for (int m = 0; m < size; m++) {
-                r->terms[m] = (ls_cell){&r->values, (size_t)(i + m * count)};
-            }
-            LS_TRY(ls_cells__fold(&values, (size_t)i, r->terms, size, o->dtype,
-                                  r->from->at[r->dims[k]].op));
-        }
-    }
-    ls_cells__copy(out, to, &values, 0, o->dtype);
-    return LS_OK;
-}
-
-static int open_resolved(resolved *r, const oracle *o, const ls_known_tensor *of,
-                         const ls_placements *to) {
-    *r = (resolved){.from = ls_local_tensor_placements(of->tensor), .to = to, .count = 1};
-    r->blocks = ls_arena_alloc(o->arena, (size_t)o->ranks, sizeof *r->blocks);
-    if (r->blocks == NULL) {
-        return LS_ERR_MEMORY;
-    }
-    for (int rank = 0; rank < o->ranks; rank++) {
-        LS_TRY(ls_placement_block(&r->blocks[rank], ls_local_tensor_shape(of->tensor), o->mesh,
-                                  r->from, rank));
-    }
-    for (int d = 0; d < o->mesh->ndim; d++) {
-        if (resolves(r, d)) {
-            r->dims[r->dim_count++] = d;
-            r->count *= o->mesh->dim[d];
-        }
-    }
-    r->terms = ls_arena_alloc(o->arena, (size_t)r->count, sizeof *r->terms);
-    LS_TRY(r->terms != NULL ? LS_OK : LS_ERR_MEMORY);
-    return ls_cells__new(&r->values, o->arena, &LS_SHAPE(r->count), o->dtype);
-}
-
-// Elements of `block`, resolved, as a rank at `coordinates` holds them.
-static int resolve_block(ls_cells *out, const oracle *o, const resolved *r, const ls_cells *ranks,
-                         const ls_block *block, const int *coordinates) {
-    LS_TRY(ls_cells__new(out, o->arena, &block->size, o->dtype));
-    for (size_t i = 0; i < out->count; i++) {
-        int64_t at[LS_DIMS_MAX];
-        size_t rest = i;
-        for (int d = block->size.ndim; d-- > 0;) {
-            at[d] = block->offset.dim[d] + (int64_t)(rest % (size_t)block->size.dim[d]);
-            rest /= (size_t)block->size.dim[d];
-        }
-        LS_TRY(resolve(out, i, o, r, ranks, at, coordinates));
-    }
-    return LS_OK;
-}
-
-// The whole of a tensor with partial values: what it is worth unsharded, with the bound of what the
-// ranks hold and sum up.
-static int resolve_whole(ls_cells *out, const oracle *o, const ls_known_tensor *of) {
-    resolved r;
-    int none[LS_MESH_DIMS_MAX] = {0};
-    ls_block all = {.size = *ls_local_tensor_shape(of->tensor)};
-    all.offset.ndim = all.size.ndim;
-    LS_TRY(open_resolved(&r, o, of, NULL));
-    LS_TRY(resolve_block(out, o, &r, of->known.ranks, &all, none));
-    if (of->known.whole != NULL) {
-        ls_cells__take_exact(out, of->known.whole);
-    }
     return LS_OK;
 }
 
 int ls_known__full(ls_cells *out, bool *known, ls_arena *arena, const ls_known_tensor *of) {
-    const oracle o = begin(arena, NULL, of->tensor);
-    bool partial = any_partial(ls_local_tensor_placements(of->tensor));
+    const ls_oracle o = begin(arena, NULL, of->tensor);
+    bool partial = ls_oracle__any_partial(ls_local_tensor_placements(of->tensor));
     *known = partial ? of->known.ranks != NULL : of->known.whole != NULL;
     if (*known && !partial) {
         *out = *of->known.whole;
     }
-    return *known && partial ? resolve_whole(out, &o, of) : LS_OK;
-}
-
-// ---- Redistributing -----------------------------------------------------------------------------
-static int redistribute(ls_known *out, const oracle *o, const ls_known_tensor *of) {
-    const ls_placements *from = ls_local_tensor_placements(of->tensor), *to = &o->step->to;
-    ls_known_tensor in = *of;
-    if (from == NULL || !is_known(&of->known) || (!any_partial(from) && of->known.whole == NULL)) {
-        return LS_OK;
-    }
-    out->whole = ls_arena_alloc(o->arena, 1, sizeof *out->whole);
-    if (out->whole == NULL) {
-        return LS_ERR_MEMORY;
-    }
-    *out->whole = in.known.whole != NULL ? *in.known.whole : (ls_cells){0};
-    LS_TRY(any_partial(from) ? resolve_whole(out->whole, o, of) : LS_OK);
-    if (!any_partial(to)) {
-        return LS_OK;
-    }
-    ls_cells *ranks = new_ranks(o);
-    resolved r;
-    if (ranks == NULL) {
-        return LS_ERR_MEMORY;
-    }
-    LS_TRY(open_resolved(&r, o, &in, to));
-    ls_placements fresh = *to;  // those that become partial now
-    for (int d = 0; d < fresh.count; d++) {
-        if (is_partial(from, d) && stays_partial(from, to, d)) {
-            fresh.at[d] = LS_REPLICATE;
-        }
-    }
-    if (in.known.ranks == NULL) {
-        in.known.ranks = new_ranks(o);
-        for (int rank = 0; in.known.ranks != NULL && rank < o->ranks; rank++) {
-            LS_TRY(ls_cells__cut(&in.known.ranks[rank], o->arena, in.known.whole, &r.blocks[rank],
-                                 o->dtype));
-        }
-    }
-    for (int rank = 0; in.known.ranks != NULL && rank < o->ranks; rank++) {
-        ls_block block;
-        int at[LS_MESH_DIMS_MAX];
-        ls_mesh_coordinates(at, o->mesh, rank);
-        LS_TRY(ls_placement_block(&block, &out->whole->shape, o->mesh, to, rank));
-        LS_TRY(resolve_block(&ranks[rank], o, &r, in.known.ranks, &block, at));
-        LS_TRY(make_partial(&ranks[rank], o, &fresh, rank));
-    }
-    out->ranks = ranks;
-    return in.known.ranks != NULL ? LS_OK : LS_ERR_MEMORY;
+    return *known && partial ? ls_oracle__resolve_whole(out, &o, of) : LS_OK;
 }
 
 // ---- Collectives on shards ----------------------------------------------------------------------
 // What the members of a fiber share: the reduction, the joined parts, the root's; nothing where
 // each makes its own.
-static int shared_by(ls_cells *shared, const oracle *o, const ls_cells *shards, const int *fiber,
+static int shared_by(ls_cells *shared, const ls_oracle *o, const ls_cells *shards, const int *fiber,
                      int size) {
     const ls_scenario_step *step = o->step;
     switch (step->kind) {
@@ -321,7 +138,7 @@ static int shared_by(ls_cells *shared, const oracle *o, const ls_cells *shards, 
     }
 }
 
-static int own_of(ls_cells *out, const oracle *o, const ls_cells *shared, const ls_cells *shards,
+static int own_of(ls_cells *out, const ls_oracle *o, const ls_cells *shared, const ls_cells *shards,
                   const int *fiber, int size, int member) {
     const ls_scenario_step *step = o->step;
     if (step->kind == LS_STEP_REDUCE_SCATTER) {
@@ -342,10 +159,10 @@ static int own_of(ls_cells *out, const oracle *o, const ls_cells *shared, const 
     return ls_cells__join(out, o->arena, parts, fiber, size, step->cat_dim, o->dtype);
 }
 
-static int collective(ls_known *out, const oracle *o, const ls_known_tensor *in) {
+static int collective(ls_known *out, const ls_oracle *o, const ls_known_tensor *in) {
     int axis = o->step->axis >= 0 ? o->step->axis : 0, size = o->mesh->dim[axis];
-    ls_cells *shards = new_ranks(o);
-    out->ranks = new_ranks(o);
+    ls_cells *shards = ls_oracle__new_ranks(o);
+    out->ranks = ls_oracle__new_ranks(o);
     int *fiber = ls_arena_alloc(o->arena, (size_t)size, sizeof *fiber);
     if (shards == NULL || out->ranks == NULL || fiber == NULL) {
         return LS_ERR_MEMORY;
@@ -371,7 +188,7 @@ static int collective(ls_known *out, const oracle *o, const ls_known_tensor *in)
 
 // ---- Operations on shards -----------------------------------------------------------------------
 // The operation on arrays: those of one rank, or whole ones.
-static int operate(ls_cells *out, const oracle *o, const ls_cells *in, int count) {
+static int operate(ls_cells *out, const ls_oracle *o, const ls_cells *in, int count) {
     const ls_scenario_step *step = o->step;
     ls_cells negative;
     switch (step->kind) {
@@ -406,8 +223,8 @@ static int operate(ls_cells *out, const oracle *o, const ls_cells *in, int count
 }
 
 // Rank by rank, and on the whole tensors where all of them are known and the result is placed.
-static int operate_everywhere(ls_known *out, const oracle *o, const ls_known_tensor *in, int count,
-                              const ls_local_tensor *made) {
+static int operate_everywhere(ls_known *out, const ls_oracle *o, const ls_known_tensor *in,
+                              int count, const ls_local_tensor *made) {
     const ls_placements *placements = ls_local_tensor_placements(made);
     ls_cells *operands = ls_arena_alloc(o->arena, (size_t)count, sizeof *operands);
     bool whole = placements != NULL || o->step->kind == LS_STEP_SCALE;  // which moves no element
@@ -424,10 +241,10 @@ static int operate_everywhere(ls_known *out, const oracle *o, const ls_known_ten
         }
         LS_TRY(out->whole != NULL ? operate(out->whole, o, operands, count) : LS_ERR_MEMORY);
     }
-    if (whole && !any_partial(placements)) {
+    if (whole && !ls_oracle__any_partial(placements)) {
         return LS_OK;
     }
-    out->ranks = new_ranks(o);
+    out->ranks = ls_oracle__new_ranks(o);
     for (int rank = 0; out->ranks != NULL && rank < o->ranks; rank++) {
         bool holds = ls_local_tensor_shard_count(made, rank) > 0;
         for (int i = 0; holds && i < count; i++) {
@@ -441,18 +258,18 @@ static int operate_everywhere(ls_known *out, const oracle *o, const ls_known_ten
 int ls_known__step(ls_known *out, ls_arena *arena, const ls_scenario_step *step,
                    const ls_known_tensor *in, int count, const ls_local_tensor *made) {
     *out = (ls_known){0};
-    const oracle o = begin(arena, step, made);
+    const ls_oracle o = begin(arena, step, made);
     for (int i = 0; i < count; i++) {
-        if (!is_known(&in[i].known)) {
+        if (!ls_oracle__is_known(&in[i].known)) {
             return LS_OK;
         }
     }
     switch (step->kind) {
     case LS_STEP_REDISTRIBUTE:
-        return redistribute(out, &o, in);
+        return ls_oracle__redistribute(out, &o, in);
     case LS_STEP_CHANGE:
         *out = in->known;
-        return any_partial(ls_local_tensor_placements(in->tensor))
+        return ls_oracle__any_partial(ls_local_tensor_placements(in->tensor))
                    ? LS_OK
                    : ls_known__change(out, arena, step, in);
     case LS_STEP_ALL_REDUCE:
@@ -469,7 +286,7 @@ int ls_known__step(ls_known *out, ls_arena *arena, const ls_scenario_step *step,
     // A collective's result that is placed: the whole follows from the shards.
     const ls_placements *placements = ls_local_tensor_placements(made);
     bool summed_up = step->kind == LS_STEP_ALL_REDUCE && in->known.whole != NULL;
-    if (placements == NULL || out->whole != NULL || any_partial(placements)) {
+    if (placements == NULL || out->whole != NULL || ls_oracle__any_partial(placements)) {
         out->whole = placements != NULL && summed_up ? in->known.whole : out->whole;
         return LS_OK;
     }

@@ -335,7 +335,9 @@ static const ls_schema_field tensor_fields[] = {
     {.key = "values", .type = LS_FIELD_RECORD, MEMBER(values), .record = &ls_schema__numbers,
      .otherwise = "arange", .doc = "The whole tensor's values.", .example = "values: normal"},
     {.key = "placements", .type = LS_FIELD_PLACEMENTS, MEMBER(placements), AUX(has_placements),
-     .otherwise = "blocks", .doc = "For each mesh dimension S(dim), R or P(op).",
+     .otherwise = "blocks",
+     .doc = "For each mesh dimension S(dim), R or P(op); _S(dim, split): strided, as DTensor's; "
+            "S(dim)[turn]: of those that shard one dim, lower turns cut first.",
      .example = "placements: \"S(0), R\""},
     {.key = "sizes", .type = LS_FIELD_INTS, MEMBER(sizes), .min = 0, .max = LS_SCENARIO_COUNT_MAX,
      .otherwise = "equal chunks, rounded up", .doc = "Sizes of the one S placement's parts.",

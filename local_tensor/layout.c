@@ -1,0 +1,280 @@
+// Layouts: the blocks that ranks hold where a placement leaves a rank more than one, and the blocks
+// of every rank of the world, whether a placement says them or a list.
+#include "local_tensor/internal.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+// ---- Ranges of one dimension --------------------------------------------------------------------
+typedef struct range {
+    int64_t start, length;
+} range;
+
+typedef struct ranges {
+    range *at;  // ascending, none touches the next; an empty one only where it is the only one
+    size_t count, room;
+} ranges;
+
+static int64_t total_of(const ranges *list) {
+    int64_t total = 0;
+    for (size_t i = 0; i < list->count; i++) {
+        total += list->at[i].length;
+    }
+    return total;
+}
+
+static int64_t end_of(const ranges *list) {
+    const range *last = &list->at[list->count - 1];
+    return last->start + last->length;
+}
+
+// Appends what elements [start, start + length) of `from`, counted through its ranges, are.
+static void append_window(ranges *to, const ranges *from, int64_t start, int64_t length) {
+    for (size_t i = 0; i < from->count && length > 0; i++) {
+        const range *source = &from->at[i];
+        if (start >= source->length) {
+            start -= source->length;
+            continue;
+        }
+        int64_t part = source->length - start < length ? source->length - start : length;
+        if (to->count > 0 && end_of(to) == source->start + start) {
+            to->at[to->count - 1].length += part;
+        } else {
+            LS_ASSERT(to->count < to->room);
+            to->at[to->count++] = (range){source->start + start, part};
+        }
+        start = 0;
+        length -= part;
+    }
+}
+
+static int make_ranges(ranges *out, const ls_allocator *allocator, size_t room) {
+    void *memory = NULL;
+    *out = (ranges){.room = room};
+    LS_TRY(ls_alloc(&memory, allocator, room, sizeof(range)));
+    out->at = memory;
+    return LS_OK;
+}
+
+static void free_ranges(ranges *list, const ls_allocator *allocator) {
+    ls_free(allocator, list->at, list->room, sizeof(range));
+    *list = (ranges){0};
+}
+
+// Leaves what coordinate `c` of `parts` gets of the list under one placement.
+static int cut(ranges *list, const ls_placement *at, int parts, int c,
+               const ls_allocator *allocator) {
+    int splits = at->split > 1 ? at->split : 1;
+    int64_t total = total_of(list);
+    ranges kept;
+    LS_TRY(make_ranges(&kept, allocator, list->count + (size_t)splits));
+    for (int k = 0; k < splits; k++) {
+        int64_t start = 0, length = 0, offset = 0, own = 0;
+        ls_chunk(&start, &length, total, splits, k);
+        if (at->sizes == NULL) {
+            ls_chunk(&offset, &own, length, parts, c);
+        } else {
+            for (int i = 0; i < c; i++) {
+                offset += at->sizes[i];
+            }
+            own = at->sizes[c];
+        }
+        append_window(&kept, list, start + offset, own);
+    }
+    if (kept.count == 0) {
+        kept.at[kept.count++] = (range){end_of(list), 0};
+    }
+    free_ranges(list, allocator);
+    *list = kept;
+    return LS_OK;
+}
+
+// ---- The blocks of one rank ---------------------------------------------------------------------
+static int cut_all(ranges *dims, const ls_mesh *mesh, const ls_placements *placements, int rank,
+                   const ls_allocator *allocator) {
+    int order[LS_MESH_DIMS_MAX], coordinates[LS_MESH_DIMS_MAX];
+    ls_placements__order(order, placements);
+    ls_mesh_coordinates(coordinates, mesh, rank);
+    for (int i = 0; i < placements->count; i++) {
+        int d = order[i];
+        const ls_placement *at = &placements->at[d];
+        if (at->kind == LS_PLACE_SHARD) {
+            LS_TRY(cut(&dims[at->dim], at, mesh->dim[d], coordinates[d], allocator));
+        }
+    }
+    return LS_OK;
+}
+
+// Every combination of one range per dimension, row-major.
+static int combine(ls_pieces *out, const ranges *dims, int ndim, const ls_allocator *allocator) {
+    size_t count = 1;
+    for (int d = 0; d < ndim; d++) {
+        LS_TRY(ls_size_mul(&count, count, dims[d].count));
+    }
+    void *memory = NULL;
+    LS_TRY(ls_alloc(&memory, allocator, count, sizeof(ls_block)));
+    *out = (ls_pieces){.at = memory, .count = count, .allocated = count};
+    for (size_t i = 0; i < count; i++) {
+        size_t rest = i;
+        ls_block *block = &out->at[i];
+        block->offset.ndim = block->size.ndim = ndim;
+        for (int d = ndim; d-- > 0;) {
+            const range *own = &dims[d].at[rest % dims[d].count];
+            rest /= dims[d].count;
+            block->offset.dim[d] = own->start;
+            block->size.dim[d] = own->length;
+        }
+    }
+    return LS_OK;
+}
+
+int ls_pieces__create(ls_pieces *out, const ls_shape *shape, const ls_mesh *mesh,
+                      const ls_placements *placements, const int64_t *const *starts, int rank,
+                      const ls_allocator *allocator) {
+    *out = (ls_pieces){.count = 1};
+    if (!ls_placements__strided(placements)) {
+        return ls_placement__block(&out->one, shape, mesh, placements, starts, rank);
+    }
+    ranges dims[LS_DIMS_MAX] = {0};
+    int status = LS_OK;
+    for (int d = 0; d < shape->ndim && status == LS_OK; d++) {
+        status = make_ranges(&dims[d], allocator, 1);
+        if (status == LS_OK) {
+            dims[d].at[dims[d].count++] = (range){0, shape->dim[d]};
+        }
+    }
+    status = status == LS_OK ? cut_all(dims, mesh, placements, rank, allocator) : status;
+    status = status == LS_OK ? combine(out, dims, shape->ndim, allocator) : status;
+    for (int d = 0; d < shape->ndim; d++) {
+        free_ranges(&dims[d], allocator);
+    }
+    return status;
+}
+
+void ls_pieces__free(ls_pieces *pieces, const ls_allocator *allocator) {
+    ls_free(allocator, pieces->at, pieces->allocated, sizeof(ls_block));
+}
+
+const ls_block *ls_pieces__at(const ls_pieces *pieces, size_t index) {
+    LS_ASSERT(index < pieces->count);
+    return pieces->at != NULL ? &pieces->at[index] : &pieces->one;
+}
+
+// ---- The blocks of every rank -------------------------------------------------------------------
+static int make_layout(ls_layout *out, const ls_allocator *allocator, int rank_count,
+                       size_t block_count) {
+    void *memory = NULL;
+    *out = (ls_layout){.rank_count = rank_count, .allocator = allocator};
+    LS_TRY(ls_alloc(&memory, allocator, (size_t)rank_count + 1, sizeof *out->first));
+    out->first = memory;
+    LS_TRY(ls_alloc(&memory, allocator, block_count, sizeof *out->blocks));
+    out->blocks = memory;
+    out->room = block_count;
+    return LS_OK;
+}
+
+void ls_layout_free(ls_layout *layout) {
+    size_t ranks = layout->first != NULL ? (size_t)layout->rank_count + 1 : 0;
+    ls_free(layout->allocator, layout->first, ranks, sizeof *layout->first);
+    ls_free(layout->allocator, layout->blocks, layout->room, sizeof *layout->blocks);
+    *layout = (ls_layout){0};
+}
+
+static int add_rank(ls_layout *layout, const ls_shape *shape, const ls_mesh *mesh,
+                    const ls_placements *placements, const int64_t *const *starts, int rank) {
+    ls_pieces pieces;
+    LS_TRY(ls_pieces__create(&pieces, shape, mesh, placements, starts, rank, layout->allocator));
+    size_t first = layout->first[rank], needed = first + pieces.count;
+    int status = LS_OK;
+    if (needed > layout->room) {
+        void *memory = NULL;
+        status = ls_alloc(&memory, layout->allocator, 2 * needed, sizeof *layout->blocks);
+        if (status == LS_OK) {
+            memcpy(memory, layout->blocks, first * sizeof *layout->blocks);
+            ls_free(layout->allocator, layout->blocks, layout->room, sizeof *layout->blocks);
+            layout->blocks = memory;
+            layout->room = 2 * needed;
+        }
+    }
+    for (size_t i = 0; i < pieces.count && status == LS_OK; i++) {
+        layout->blocks[first + i] = *ls_pieces__at(&pieces, i);
+    }
+    layout->first[rank + 1] = needed;
+    ls_pieces__free(&pieces, layout->allocator);
+    return status;
+}
+
+int ls_layout_of_placements(ls_layout *out, const ls_mesh *mesh, const ls_shape *shape,
+                            const ls_placements *placements, const ls_allocator *allocator) {
+    ls_placements normal;
+    ls_starts starts = {0};
+    int ranks = 0;
+    *out = (ls_layout){0};
+    LS_TRY(ls_mesh_size(&ranks, mesh));
+    LS_TRY(ls_placements_normalize(&normal, placements, shape, mesh));
+    int status = make_layout(out, allocator, ranks, (size_t)ranks);
+    status = status == LS_OK ? ls_starts__create(&starts, &normal, mesh, allocator) : status;
+    for (int rank = 0; rank < ranks && status == LS_OK; rank++) {
+        status = add_rank(out, shape, mesh, &normal, starts.of, rank);
+    }
+    ls_starts__free(&starts, allocator);
+    if (status != LS_OK) {
+        ls_layout_free(out);
+    }
+    return status;
+}
+
+int ls_layout__of_list(ls_layout *out, const ls_world *world, const int *block_ranks,
+                       const ls_block *blocks, int block_count) {
+    int status = make_layout(out, world->allocator, world->size, (size_t)block_count);
+    if (status != LS_OK) {
+        ls_layout_free(out);
+        return status;
+    }
+    size_t next = 0;
+    for (int rank = 0; rank < world->size; rank++) {
+        out->first[rank + 1] = out->first[rank];
+    }
+    for (int b = 0; b < block_count; b++) {
+        out->first[block_ranks[b] + 1] += 1;
+    }
+    for (int rank = 0; rank < world->size; rank++) {
+        out->first[rank + 1] += out->first[rank];
+    }
+    // A rank's blocks keep their order.
+    for (int rank = 0; rank < world->size; rank++) {
+        for (int b = 0; b < block_count && next < out->first[rank + 1]; b++) {
+            if (block_ranks[b] == rank) {
+                out->blocks[next++] = blocks[b];
+            }
+        }
+    }
+    return LS_OK;
+}
+
+int ls_layout__copy(ls_layout *out, const ls_layout *layout) {
+    size_t count = layout->first[layout->rank_count];
+    int status = make_layout(out, layout->allocator, layout->rank_count, count);
+    if (status != LS_OK) {
+        ls_layout_free(out);
+        return status;
+    }
+    memcpy(out->first, layout->first, ((size_t)layout->rank_count + 1) * sizeof *out->first);
+    if (count != 0) {
+        memcpy(out->blocks, layout->blocks, count * sizeof *out->blocks);
+    }
+    return LS_OK;
+}
+
+int ls_layout_of_tensor(ls_layout *out, const ls_local_tensor *tensor) {
+    *out = (ls_layout){0};
+    if (tensor->has_placements) {
+        return ls_layout_of_placements(out, &tensor->world->mesh, &tensor->shape,
+                                       &tensor->placements, tensor->world->allocator);
+    }
+    if (!tensor->has_shape) {
+        return LS_FAIL(LS_ERR_INVALID, "the tensor has no logical shape or placement");
+    }
+    return ls_layout__copy(out, &tensor->listed);
+}

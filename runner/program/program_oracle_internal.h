@@ -1,0 +1,33 @@
+// What the oracle of programs and its part for partial values share. Private to this folder.
+#ifndef LS_RUNNER_PROGRAM_PROGRAM_ORACLE_INTERNAL_H
+#define LS_RUNNER_PROGRAM_PROGRAM_ORACLE_INTERNAL_H
+
+#include "runner/program/program_cells.h"
+#include "runner/program/program_oracle.h"
+
+typedef struct ls_oracle {
+    ls_arena *arena;
+    const ls_scenario_step *step;
+    const ls_mesh *mesh;
+    ls_dtype dtype;
+    int ranks;
+} ls_oracle;
+
+bool ls_oracle__is_partial(const ls_placements *placements, int d);
+bool ls_oracle__any_partial(const ls_placements *placements);  // NULL: none
+// Partial values of a rank with several blocks are not judged.
+bool ls_oracle__any_split(const ls_placements *placements);
+ls_cells *ls_oracle__new_ranks(const ls_oracle *o);
+bool ls_oracle__is_known(const ls_known *known);
+
+// Rank 0 along a partial dimension holds the values and the others what changes nothing; avg has
+// no such value: all hold them.
+int ls_oracle__make_partial(ls_cells *cells, const ls_oracle *o, const ls_placements *placements,
+                            int rank);
+// The whole of a tensor with partial values: what it is worth unsharded, with the bound of what the
+// ranks hold and sum up.
+int ls_oracle__resolve_whole(ls_cells *out, const ls_oracle *o, const ls_known_tensor *of);
+// What a redistribution makes of a tensor.
+int ls_oracle__redistribute(ls_known *out, const ls_oracle *o, const ls_known_tensor *of);
+
+#endif
