@@ -16,13 +16,39 @@ typedef struct division {
     void *values;           // (device)
 } division;
 
-static int divide(const division *d, bool by_weights, double added) {
+static int divide_values(const division *d, void *values, ls_dtype dtype, bool by_weights,
+                         double added) {
     ls_device *device = d->module->device;
     size_t dim = (size_t)d->table->dim;
-    return device->ops->divide_bags(device, d->values, dim, d->group->dtype, dim, d->bags->ids,
-                                    d->bags->offsets,
+    return device->ops->divide_bags(device, values, dim, dtype, dim, d->bags->ids, d->bags->offsets,
                                     by_weights && d->table->weighted ? d->bags->weights : NULL,
                                     added, ls_embedding__padding(d->table), (size_t)d->bags->batch);
+}
+
+// Outputs narrower than f32 are divided in f32 and rounded once more.
+static int divide(const division *d, bool by_weights, double added) {
+    ls_device *device = d->module->device;
+    ls_dtype dtype = d->group->dtype;
+    if (dtype == LS_F32 || dtype == LS_F64) {
+        return divide_values(d, d->values, dtype, by_weights, added);
+    }
+    size_t count;
+    LS_TRY(ls_embedding__count(&count, d->bags->batch, d->table->dim, 1));
+    embedding_pool scratch;
+    void *wide;
+    LS_TRY(ls_embedding__pool_create(&scratch, d->module));
+    int status = ls_embedding__take_elements(&scratch, &wide, LS_RANK_NONE, "means", count, LS_F32);
+    if (!status) {
+        status = device->ops->convert(device, wide, LS_F32, d->values, dtype, count);
+    }
+    if (!status) {
+        status = divide_values(d, wide, LS_F32, by_weights, added);
+    }
+    if (!status) {
+        status = device->ops->convert(device, d->values, dtype, wide, LS_F32, count);
+    }
+    ls_embedding__pool_free(&scratch);
+    return status;
 }
 
 static int divide_mean(const division *d) {

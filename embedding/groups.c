@@ -14,11 +14,13 @@ int ls_embedding__source(const embedding_group *group, int world_size, int k) {
     return k % nodes * group->width + k / nodes;
 }
 
-static ls_dtype output_dtype(const ls_table *table) {
-    if (table->pooling == LS_POOL_NONE || table->dtype == LS_F64) {
-        return table->dtype;
+ls_dtype ls_table_output_dtype(const ls_table *table) {
+    LS_ASSERT(table);
+    if (table->has_output_dtype) {
+        return table->output_dtype;
     }
-    return LS_F32;
+    bool as_kept = !table->row_format && table->pooling == LS_POOL_NONE;
+    return as_kept || table->dtype == LS_F64 ? table->dtype : LS_F32;
 }
 
 static ls_pooling pooling_class(const ls_table *table) {
@@ -35,7 +37,7 @@ static int width_of(const ls_embedding *module, const embedding_table *table) {
 static bool belongs(const embedding_group *group, const embedding_table *table) {
     return group->sharding == table->plan->sharding && group->weighted == table->config->weighted &&
            group->pooling == pooling_class(table->config) &&
-           group->dtype == output_dtype(table->config);
+           group->dtype == ls_table_output_dtype(table->config);
 }
 
 // ---- Slots --------------------------------------------------------------------------------------
@@ -257,7 +259,7 @@ int ls_embedding__groups_create(ls_embedding *module) {
             *group = (embedding_group){.sharding = table->plan->sharding,
                                        .weighted = table->config->weighted,
                                        .pooling = pooling_class(table->config),
-                                       .dtype = output_dtype(table->config),
+                                       .dtype = ls_table_output_dtype(table->config),
                                        .width = width_of(module, table),
                                        .local = table->plan->sharding == LS_DATA_PARALLEL};
         }

@@ -185,6 +185,15 @@ void ls_embedding__groups_free(ls_embedding *module);
 // The k-th source rank in the order in which an owner of the group keeps batches.
 int ls_embedding__source(const embedding_group *group, int world_size, int k);
 
+// quantised.c: what a table can be kept as, room and contents of a shard, and the type that its
+// lookup accumulates in or gathers (quantised: f32).
+int ls_embedding__check_kept(const ls_table *table);
+int ls_embedding__shard_room(size_t *count, size_t *element_bytes, const ls_table *table,
+                             int64_t rows, int64_t columns);
+int ls_embedding__fill_quantised(void *out, const ls_table *table, int index,
+                                 const ls_plan_shard *block, const ls_embedding_options *options);
+ls_dtype ls_embedding__looked_up_dtype(const ls_table *table);
+
 // The padding id of a pooled table, -1 where none counts.
 int64_t ls_embedding__padding(const ls_table *table);
 

@@ -22,16 +22,64 @@ static size_t element_bytes(const shard_lookup *l) {
     return ls_dtype_bytes(l->group->dtype);
 }
 
-static int pool(ls_device *device, const shard_lookup *l) {
+// Scratch for the lookup's [rows, columns] of another type than the outputs'.
+static int make_scratch(embedding_pool *scratch, const shard_lookup *l, size_t element_bytes,
+                        size_t columns, void **out) {
+    size_t count;
+    LS_TRY(ls_embedding__count(&count, l->rows, (int64_t)columns, 1));
+    embedding_array array = {l->slot->block.rank, l->slot->pair, "looked up rows", count,
+                             element_bytes};
+    return ls_embedding__take(scratch, out, &array);
+}
+
+// values [rows, columns], as they were looked up, into the rows of results.
+static int put(embedding_pool *scratch, const shard_lookup *l, const void *values) {
+    ls_device *device = scratch->device;
+    ls_dtype from = ls_embedding__looked_up_dtype(l->table->config);
+    size_t columns = (size_t)l->slot->block.columns, count = (size_t)l->rows * columns;
+    if (l->stride == l->slot->block.columns) {
+        return device->ops->convert(device, l->out, l->group->dtype, values, from, count);
+    }
+    void *rounded;
+    LS_TRY(make_scratch(scratch, l, element_bytes(l), columns, &rounded));
+    LS_TRY(device->ops->convert(device, rounded, l->group->dtype, values, from, count));
+    size_t bytes = columns * element_bytes(l);
+    return device->ops->copy_2d(device, l->out, (size_t)l->stride * element_bytes(l), rounded,
+                                bytes, bytes, (size_t)l->rows);
+}
+
+static int pool_rows(ls_device *device, const shard_lookup *l, void *out, size_t stride) {
+    const ls_table *table = l->table->config;
+    const void *rows = l->table->shards[l->slot->shard].data;
+    const int64_t *ids = l->part->ids[l->k], *offsets = l->part->bag_offsets[l->k];
+    const float *weights = l->part->weights[l->k];
+    size_t columns = (size_t)l->slot->block.columns, bags = (size_t)l->rows;
+    if (table->row_format) {
+        return device->ops->quantised_lookup(device, out, stride, rows, table->row_format,
+                                             l->slot->block.rows, columns, ids, offsets, weights,
+                                             l->slot->local_padding, l->group->pooling, bags);
+    }
+    return device->ops->pooled_lookup(device, out, stride, rows, table->dtype, l->slot->block.rows,
+                                      columns, ids, offsets, weights, l->slot->local_padding,
+                                      l->group->pooling, bags);
+}
+
+static int pool(embedding_pool *scratch, const shard_lookup *l) {
     if (l->rows == 0) {
         return LS_OK;
     }
+    ls_device *device = scratch->device;
     const int64_t *ids = l->part->ids[l->k], *offsets = l->part->bag_offsets[l->k];
     size_t columns = (size_t)l->slot->block.columns, bags = (size_t)l->rows;
-    LS_TRY(device->ops->pooled_lookup(
-        device, l->out, (size_t)l->stride, l->table->shards[l->slot->shard].data,
-        l->table->config->dtype, l->slot->block.rows, columns, ids, offsets, l->part->weights[l->k],
-        l->slot->local_padding, l->group->pooling, bags));
+    ls_dtype dtype = ls_embedding__looked_up_dtype(l->table->config);
+    if (dtype == l->group->dtype) {
+        LS_TRY(pool_rows(device, l, l->out, (size_t)l->stride));
+    } else {
+        void *values;
+        LS_TRY(make_scratch(scratch, l, ls_dtype_bytes(dtype), columns, &values));
+        LS_TRY(pool_rows(device, l, values, columns));
+        LS_TRY(put(scratch, l, values));
+    }
     if (l->group->pooling != LS_POOL_MAX || l->group->width == 1) {
         return LS_OK;
     }
@@ -39,6 +87,34 @@ static int pool(ls_device *device, const shard_lookup *l) {
     return device->ops->fill_empty_bags(device, l->out, (size_t)l->stride, l->group->dtype,
                                         -(double)INFINITY, columns, ids, offsets,
                                         l->slot->local_padding, bags);
+}
+
+// Sequence: a row for each id.
+static int gather(embedding_pool *scratch, const shard_lookup *l) {
+    ls_device *device = scratch->device;
+    const ls_table *table = l->table->config;
+    ls_dtype dtype = ls_embedding__looked_up_dtype(table);
+    size_t count, row_bytes, columns = (size_t)l->slot->block.columns;
+    LS_TRY(ls_embedding__shard_room(&count, &row_bytes, table, 1, l->slot->block.columns));
+    row_bytes *= count;
+    const void *rows = l->table->shards[l->slot->shard].data;
+    void *gathered = l->out, *values;
+    bool as_they_are = !table->row_format && dtype == l->group->dtype;
+    if (!as_they_are) {
+        LS_TRY(make_scratch(scratch, l, 1, row_bytes, &gathered));
+    }
+    LS_TRY(device->ops->gather_rows(device, gathered, rows, row_bytes, l->slot->block.rows,
+                                    l->part->ids[l->k], (size_t)l->rows));
+    if (as_they_are) {
+        return LS_OK;
+    }
+    values = gathered;
+    if (table->row_format) {
+        LS_TRY(make_scratch(scratch, l, ls_dtype_bytes(dtype), columns, &values));
+        LS_TRY(device->ops->dequantise_rows(device, values, gathered, table->row_format,
+                                            (size_t)l->rows, columns));
+    }
+    return put(scratch, l, values);
 }
 
 // The rank's row of partial results, [bags, columns of its node]. Where ranks reduce, columns that
@@ -83,7 +159,7 @@ static int pool_partial(shard_lookup *l, int64_t stride, embedding_pool *scratch
     if (l->slot->first_in_rank) {
         l->out = partial;
         l->stride = stride;
-        LS_TRY(pool(device, l));
+        LS_TRY(pool(scratch, l));
         if (wants_dense && l->rows > 0) {
             LS_TRY(make_dense(scratch, l));
             LS_TRY(device->ops->copy_2d(device, l->out, row_bytes, partial, (size_t)stride * bytes,
@@ -91,7 +167,7 @@ static int pool_partial(shard_lookup *l, int64_t stride, embedding_pool *scratch
         }
     } else {
         LS_TRY(make_dense(scratch, l));
-        LS_TRY(pool(device, l));
+        LS_TRY(pool(scratch, l));
         for (int64_t row = 0; row < l->rows; row++) {
             LS_TRY(device->ops->accumulate(device, partial + (size_t)(row * stride) * bytes,
                                            l->out + (size_t)row * row_bytes, l->group->dtype,
@@ -106,7 +182,6 @@ static int pool_partial(shard_lookup *l, int64_t stride, embedding_pool *scratch
 static int lookup_slot(ls_embedding_pass *pass, const embedding_group *group, int held, int k,
                        embedding_pool *scratch, const ls_stage_sink *sink) {
     ls_embedding *module = pass->module;
-    ls_device *device = module->device;
     embedding_part *part = &pass->parts[held][group - module->groups];
     int rank = ls_world_held(module->world)[held], index = group->rank_first[rank] + k;
     const embedding_slot *slot = &group->slots[index];
@@ -123,11 +198,9 @@ static int lookup_slot(ls_embedding_pass *pass, const embedding_group *group, in
         LS_TRY(make_dense(&pass->pool, &l));
         values = part->values[k] = l.out;
         if (!sequence) {
-            LS_TRY(pool(device, &l));
+            LS_TRY(pool(scratch, &l));
         } else if (l.rows > 0) {
-            LS_TRY(device->ops->gather_rows(device, l.out, l.table->shards[slot->shard].data,
-                                            (size_t)slot->block.columns * element_bytes(&l),
-                                            slot->block.rows, part->ids[k], (size_t)l.rows));
+            LS_TRY(gather(scratch, &l));
         }
     } else {
         LS_TRY(pool_partial(&l, group->node_columns[rank / group->width], scratch, sink != NULL,

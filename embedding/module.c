@@ -75,6 +75,7 @@ static int check_table(const ls_table *table, int index) {
             "and f8 has none",
             table->name, ls_dtype_name(table->dtype), table->max_norm, table->norm_type);
     }
+    LS_TRY(ls_embedding__check_kept(table));
     return check_features(table);
 }
 
@@ -165,8 +166,10 @@ static int fill_shard(const ls_embedding *module, int index, int number, ls_shar
     const ls_plan_shard *block = &table->plan->shards[number];
     const ls_allocator *allocator = ls_world_allocator(module->world);
     ls_device *device = module->device;
-    size_t element_bytes = ls_dtype_bytes(table->config->dtype);
-    size_t bytes = shard->count * element_bytes;
+    size_t element_bytes, bytes;
+    LS_TRY(ls_embedding__shard_room(&shard->count, &element_bytes, table->config, block->rows,
+                                    block->columns));
+    LS_TRY(ls_size_mul(&bytes, shard->count, element_bytes));
     void *host;
     LS_TRY(ls_alloc(&host, allocator, shard->count, element_bytes));
     if (device->ops->is_host) {
@@ -177,9 +180,13 @@ static int fill_shard(const ls_embedding *module, int index, int number, ls_shar
                              table->config->name, number, bytes);
     }
     int status = LS_OK;
-    if (shard->count > 0 &&
-        options->fill(options->fill_arg, index, block->rank, block->row_offset, block->rows,
-                      block->column_offset, block->columns, host)) {
+    if (shard->count > 0) {
+        status = table->config->row_format
+                     ? ls_embedding__fill_quantised(host, table->config, index, block, options)
+                     : options->fill(options->fill_arg, index, block->rank, block->row_offset,
+                                     block->rows, block->column_offset, block->columns, host);
+    }
+    if (status) {
         status = ls_error_wrap("weights of table %s, shard %d on rank %d", table->config->name,
                                number, block->rank);
     }
@@ -205,7 +212,6 @@ static int create_shards(ls_embedding *module, int index, const ls_embedding_opt
             continue;
         }
         table->held[i] = true;
-        LS_TRY(ls_embedding__count(&shard->count, block->rows, block->columns, 1));
         LS_TRY(fill_shard(module, index, i, shard, options));
     }
     return LS_OK;
@@ -278,7 +284,7 @@ void ls_embedding_free(ls_embedding *module) {
     for (int i = 0; i < module->table_count && module->tables; i++) {
         embedding_table *table = &module->tables[i];
         for (int s = 0; table->shards && table->held && s < table->plan->shard_count; s++) {
-            size_t bytes = ls_dtype_bytes(table->config->dtype);
+            size_t bytes = table->config->row_format ? 1 : ls_dtype_bytes(table->config->dtype);
             if (module->device->ops->is_host) {
                 ls_free(allocator, table->shards[s].data, table->shards[s].count, bytes);
             } else {

@@ -35,6 +35,7 @@
 #include "collectives/recording.h"
 #include "embedding/jagged.h"
 #include "kernels/pooling.h"
+#include "kernels/quantise.h"
 #include "planner/plan.h"
 #include "ranks/fault.h"
 
@@ -77,7 +78,18 @@ typedef struct ls_table {
     double max_norm;  // before a lookup, rows that it needs whose norm is larger are scaled down to
                       // this in place; 0: none
     double norm_type;  // the p of that norm; 0: 2
+    // Inference: rows kept quantised, borrowed; NULL: as dtype (then of f32, f16 or bf16) has them.
+    const ls_row_format *row_format;
+    bool quantise_shards;   // each shard quantises its own rows, so that column shards have scales
+                            // of their own; else whole rows are quantised before they are cut, and
+                            // a column shard keeps their scale and bias
+    bool has_output_dtype;  // inference: outputs are of output_dtype (f32, f16, bf16 or f64), to
+    ls_dtype output_dtype;  // which the lookup rounds what it accumulated in f32 (f64 tables: f64)
 } ls_table;
+
+// The type of a table's outputs: output_dtype, or else pooled f32 (f64 tables: f64), of sequences
+// the table's (quantised: f32).
+LS_API ls_dtype ls_table_output_dtype(const ls_table *table);
 
 // Writes rows [row, row + rows) x columns [column, column + columns) of table `table` to `out`
 // (dense, row-major, of the table's dtype), for the shard of `rank`. Must give the same values for
@@ -119,7 +131,8 @@ LS_API void ls_embedding_free(ls_embedding *module);  // NULL is allowed
 
 // Shard `index` (of the table in the plan; data parallel: 0) of table `table` as a held `rank`
 // holds it: its block and its weights [rows, columns], for reading and for updates, in the memory
-// of the backend's device where it has one. NULL: not held.
+// of the backend's device where it has one; quantised: [rows, ls_row_format_bytes], and count is
+// bytes. NULL: not held.
 LS_API ls_shard *ls_embedding_shard(ls_embedding *module, int table, int rank, int index);
 
 // ---- One batch through the module ---------------------------------------------------------------
@@ -149,9 +162,8 @@ LS_API void ls_embedding_pass_free(ls_embedding_pass *pass);  // NULL is allowed
 // rank holds several shards of the table. `reduces` is set where a sum in a bag or over ranks was
 // taken.
 
-// The output of a (table, feature) on a held rank: [*rows, dim] of *dtype (pooled: f32, or f64 for
-// f64 tables; sequence: the table's dtype). Borrowed from the pass, in
-// the memory of the backend's device where it has one. feature: index in the table's.
+// The output of a (table, feature) on a held rank: [*rows, dim] of *dtype (ls_table_output_dtype).
+// Borrowed from the pass, in the memory of the backend's device where it has one. feature: index in the table's.
 LS_API const void *ls_embedding_output(const ls_embedding_pass *pass, int rank, int table,
                                        int feature, int64_t *rows, ls_dtype *dtype);
 

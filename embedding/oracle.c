@@ -250,6 +250,12 @@ int ls_oracle__find(const ls_oracle *oracle, const ls_stage_output *key, const o
 }
 
 static ls_dtype values_dtype(const ls_table *table) {
+    if (table->has_output_dtype) {
+        return table->output_dtype;
+    }
+    if (table->row_format) {
+        return LS_F32;
+    }
     return table->pooling == LS_POOL_NONE || table->dtype == LS_F64 ? table->dtype : LS_F32;
 }
 

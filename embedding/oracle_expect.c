@@ -107,10 +107,11 @@ bool ls_oracle__counts(const ls_table *table, int64_t id) {
 // A row as the batch finds it: its values and, where training went before, what they may be off.
 static int read_row(const ls_oracle *oracle, int t, oracle_sense sense, int64_t id, double *values,
                     double *errors) {
-    int64_t dim = oracle->options.tables[t].dim;
-    if (!oracle->options.previous && !(oracle->options.tables[t].max_norm > 0)) {
+    const ls_table *table = &oracle->options.tables[t];
+    int64_t dim = table->dim;
+    if (table->row_format || (!oracle->options.previous && !(table->max_norm > 0))) {
         memset(errors, 0, (size_t)dim * sizeof(*errors));
-        return oracle->options.row(oracle->options.row_arg, t, id, values);
+        return ls_oracle__kept_row(oracle, t, sense, id, values);
     }
     size_t size = ls_oracle__record_size(oracle, t, sense);
     oracle_range *record;
@@ -168,6 +169,28 @@ static double sum_bound(const ls_table *table, ls_dtype dtype, size_t terms, dou
                            : ls_bound_sum(dtype, terms, magnitude);
 }
 
+// What lookups add up in, before they round to the outputs' type.
+static ls_dtype sum_dtype(const ls_table *table) {
+    return table->dtype == LS_F64 ? LS_F64 : LS_F32;
+}
+
+// The shards whose sums, each rounded to the outputs' type, are added up in it.
+static size_t part_sums(const ls_oracle *oracle, const oracle_entry *entry, int64_t column) {
+    const ls_plan_table *plan = oracle->plans[entry->table];
+    if (entry->stage != ORACLE_OUTPUT_DIST || plan->sharding == LS_DATA_PARALLEL ||
+        !oracle->options.tables[entry->table].has_output_dtype) {
+        return 1;
+    }
+    size_t parts = 0;
+    for (int i = 0; i < plan->shard_count; i++) {
+        const ls_plan_shard *shard = &plan->shards[i];
+        bool inside =
+            column >= shard->column_offset && column < shard->column_offset + shard->columns;
+        parts += inside ? 1 : 0;
+    }
+    return parts;
+}
+
 // Divides a value and its bound, with what the divisor's error and the quotient's rounding add.
 static void divide(const ls_table *table, const bag_sum *bag, const oracle_divisor *by,
                    double *value, double *bound) {
@@ -191,14 +214,15 @@ static void divide(const ls_table *table, const bag_sum *bag, const oracle_divis
     *bound = relative < 1 ? (*bound / fabs(divisor) + fabs(*value) * relative) / (1 - relative)
                           : INFINITY;
     *bound += ls_bound_step(dtype, fabs(*value) + *bound) + ls_bound_step(LS_F64, fabs(*value));
+    *bound += dtype != LS_F32 && dtype != LS_F64 ? ls_bound_step(LS_F32, fabs(*value) + *bound) : 0;
 }
 
-// Value and bound of one column of one pooled bag. meaning: what is divided after output_dist;
-// NULL: before it.
-static void pooled_value(const ls_table *table, const bag_sum *bag, int64_t c,
+// Value and bound of one column of one pooled bag, the sum of so many rounded ones. meaning: what
+// is divided after output_dist; NULL: before it.
+static void pooled_value(const ls_table *table, const bag_sum *bag, int64_t c, size_t parts,
                          const oracle_meaning *meaning, double when_empty, double *value,
                          double *bound) {
-    ls_dtype dtype = ls_oracle__dtype(table, ORACLE_VALUES);
+    ls_dtype dtype = sum_dtype(table), out = ls_oracle__dtype(table, ORACLE_VALUES);
     *bound = 0;
     if (table->pooling == LS_POOL_MAX || (bag->counted == 0 && meaning)) {
         *value = bag->counted > 0 ? bag->largest[c] : when_empty;
@@ -209,6 +233,7 @@ static void pooled_value(const ls_table *table, const bag_sum *bag, int64_t c,
     *value = bag->sum[c];
     *bound = bag->error[c] + sum_bound(table, dtype, bag->counted, bag->magnitude[c]) +
              sum_bound(table, LS_F64, bag->counted, bag->magnitude[c]);
+    *bound += out != dtype ? ls_bound_sum_of_products(out, parts, bag->magnitude[c] + *bound) : 0;
     for (int i = 0; meaning && i < meaning->count; i++) {
         divide(table, bag, &meaning->divisors[i], value, bound);
     }
@@ -240,8 +265,9 @@ static int expect_pooled(const ls_oracle *oracle, const oracle_entry *entry,
         LS_TRY(add_up(oracle, entry->table, sense, selection, &selection->bags[b], scratch, &sum));
         for (int64_t c = 0; c < columns; c++) {
             size_t at = b * (size_t)columns + (size_t)c;
-            pooled_value(table, &sum, first + c, final ? meaning : NULL,
-                         marks_empty ? -(double)INFINITY : 0, &values[at], &bounds[at]);
+            pooled_value(table, &sum, first + c, part_sums(oracle, entry, first + c),
+                         final ? meaning : NULL, marks_empty ? -(double)INFINITY : 0, &values[at],
+                         &bounds[at]);
         }
     }
     return LS_OK;
@@ -319,8 +345,10 @@ static int make_room(const ls_oracle *oracle, const oracle_entry *entry,
     out->reduces = ls_oracle__entry_reduces(oracle, entry);
     // Max moves one of its inputs too, but which zero it takes depends on the order; max_norm
     // scales rows before they move.
+    // So does an output_dtype.
     out->moves =
-        entry->field != ORACLE_VALUES || (table->pooling == LS_POOL_NONE && !(table->max_norm > 0));
+        entry->field != ORACLE_VALUES ||
+        (table->pooling == LS_POOL_NONE && !(table->max_norm > 0) && !table->has_output_dtype);
     if (out->dtype == LS_I64) {
         return ls_alloc((void **)&out->ints, NULL, out->count, sizeof(*out->ints));
     }
@@ -328,6 +356,7 @@ static int make_room(const ls_oracle *oracle, const oracle_entry *entry,
     bool trained = oracle->options.previous && entry->field == ORACLE_VALUES;
     if ((entry->stage == ORACLE_OUTPUT_DIST &&
          ls_oracle__documented(oracle, entry->table, &documented)) ||
+        (entry->field == ORACLE_VALUES && ls_oracle__own_scales(oracle, entry->table)) ||
         (trained && ls_oracle__departs(oracle, entry->table))) {
         LS_TRY(ls_alloc((void **)&out->documented, NULL, out->count, sizeof(double)));
         LS_TRY(ls_alloc((void **)&out->documented_bounds, NULL, out->count, sizeof(double)));

@@ -113,6 +113,12 @@ void ls_oracle__say_why(const ls_oracle *oracle, const oracle_entry *entry, orac
 // What the table's sharding type is documented to give instead; false: nothing else.
 bool ls_oracle__documented(const ls_oracle *oracle, int table, oracle_meaning *out);
 
+// oracle_quantised.c: a row [dim] as the table keeps it before the first step, and whether its
+// column shards have scales of their own.
+int ls_oracle__kept_row(const ls_oracle *oracle, int table, oracle_sense sense, int64_t row,
+                        double *out);
+bool ls_oracle__own_scales(const ls_oracle *oracle, int table);
+
 // oracle_training.c: works the step out.
 int ls_oracle__train(ls_oracle *oracle);
 // oracle_maxima.c: hands a bag's gradient [dim] to its ids. out [ids, dim].

@@ -233,7 +233,7 @@ static int contribution(const ls_oracle *oracle, const oracle_entry *entry,
     const oracle_item *one = &chosen->items[item];
     double *row;
     LS_TRY(ls_alloc((void **)&row, NULL, (size_t)table->dim, sizeof(*row)));
-    int status = oracle->options.row(oracle->options.row_arg, entry->table, one->id, row);
+    int status = ls_oracle__kept_row(oracle, entry->table, ORACLE_DOCUMENTED, one->id, row);
     *out = ls_oracle__counts(table, one->id) ? one->weight * row[column] : 0;
     ls_free(NULL, row, (size_t)table->dim, sizeof(*row));
     double ids = 0, weights = 0;

@@ -96,6 +96,11 @@ bool ls_oracle__documented(const ls_oracle *oracle, int t, oracle_meaning *out) 
 void ls_oracle__say_why(const ls_oracle *oracle, const oracle_entry *entry, oracle_meaning *out) {
     bool trained = entry->stage > ORACLE_OUTPUT_DIST_BACKWARD || oracle->options.previous;
     (void)ls_oracle__documented(oracle, entry->table, out);
+    if (ls_oracle__own_scales(oracle, entry->table)) {
+        say(out, "the table was sharded and then quantised: each column shard has the scale and "
+                 "bias of its own columns, unsharded a row has one of each (quantise: order: "
+                 "shard_then_quantise)");
+    }
     for (int i = 0; trained && i <= oracle->options.table_count && !out->why[0]; i++) {
         int t = i == 0 ? entry->table : i - 1;  // the table itself first
         (void)ls_oracle__documented(oracle, t, out);

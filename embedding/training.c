@@ -31,6 +31,12 @@ static int check_training(const ls_embedding *module, const ls_training *trainin
                            "embedding: table %s is of %s; f32, f64, f16 and bf16 can be trained",
                            table->config->name, ls_dtype_name(dtype));
         }
+        if (table->config->row_format || table->config->has_output_dtype) {
+            return LS_FAIL(LS_ERR_UNSUPPORTED,
+                           "embedding: table %s has %s, which is for inference: no backward pass",
+                           table->config->name,
+                           table->config->row_format ? "quantised rows" : "an output_dtype");
+        }
         if (ls_optimizer_check(optimizer)) {
             return ls_error_wrap("embedding: table %s", table->config->name);
         }

@@ -9,6 +9,7 @@
 #define LS_KERNELS_DEVICE_H
 
 #include "kernels/kernels.h"
+#include "kernels/quantise.h"
 #include "kernels/training.h"
 
 #ifdef __cplusplus
@@ -61,6 +62,13 @@ typedef struct ls_device_ops {
                          ls_dtype table_dtype, int64_t rows, size_t dim, const int64_t *ids,
                          const int64_t *offsets, const float *weights, int64_t padding_id,
                          ls_pooling pooling, size_t bags);
+    // format (host), of rows in device memory
+    int (*quantised_lookup)(ls_device *device, float *out, size_t out_stride, const void *table,
+                            const ls_row_format *format, int64_t rows, size_t dim,
+                            const int64_t *ids, const int64_t *offsets, const float *weights,
+                            int64_t padding_id, ls_pooling pooling, size_t bags);
+    int (*dequantise_rows)(ls_device *device, float *out, const void *in,
+                           const ls_row_format *format, size_t rows, size_t dim);
     int (*fill_empty_bags)(ls_device *device, void *out, size_t out_stride, ls_dtype dtype,
                            double value, size_t dim, const int64_t *ids, const int64_t *offsets,
                            int64_t padding_id, size_t bags);

@@ -68,6 +68,12 @@ LS_API int ls_kernel_quantise_rows(void *out, const ls_row_format *format, const
 LS_API void ls_kernel_dequantise_rows(float *out, const void *in, const ls_row_format *format,
                                       size_t rows, size_t dim);
 
+// out [rows, ls_row_format_bytes of `columns`] = columns [column, column + columns) of in [rows,
+// ls_row_format_bytes of `dim`]: the same elements under the scale and bias of the whole row, as a
+// column shard of a quantised table holds them.
+LS_API void ls_kernel_cut_quantised_rows(void *out, const void *in, const ls_row_format *format,
+                                         size_t rows, size_t dim, size_t column, size_t columns);
+
 // Pooled lookup: the bits that the lookup of an f32 table (kernels.h) gives of the dequantised
 // rows. out [bags, dim] with row stride out_stride elements; table [rows, ls_row_format_bytes]; bag
 // b owns ids and weights [offsets[b] - offsets[0], offsets[b + 1] - offsets[0]); weights: one for

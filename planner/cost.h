@@ -21,6 +21,9 @@ typedef struct ls_cost_context {
     double output_bytes;                    // of an element
 } ls_cost_context;
 
+// Bytes of `columns` of a row, as they are kept.
+double ls_cost__row_bytes(const ls_planner_table *table, int64_t columns);
+
 void ls_cost__context(ls_cost_context *out, const ls_topology *topology,
                       const ls_planner_options *options, const ls_planner_table *table);
 

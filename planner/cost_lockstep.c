@@ -87,14 +87,16 @@ static void compute(ls_planner_cost *out, const ls_cost_context *context, ls_pla
                     int64_t rows, int64_t columns, double ids, double output_bytes) {
     double hbm = context->topology->hbm_bandwidth;
     double id_bytes = LS_PLANNER_ID_BYTES + (context->table->weighted ? 4.0 : 0.0);
-    double row =
-        ceil((double)columns * context->table->element_bytes / SECTOR_BYTES) * SECTOR_BYTES;
+    double row = ceil(ls_cost__row_bytes(context->table, columns) / SECTOR_BYTES) * SECTOR_BYTES;
     double distinct = distinct_ids(context, ids, rows);
     double again = ids - distinct;
     double kernels_ms = context->table->feature_count * context->topology->kernel_us / 1000.0;
     out->forward_compute_ms = (ids * id_bytes + output_bytes) / hbm +
                               rows_ms(context, kernel, distinct * row) +
                               again * row / context->topology->cache_speedup / hbm + kernels_ms;
+    if (context->table->row_format) {
+        return;
+    }
     double touched = distinct * (row + state_bytes_per_row(context, columns));
     if (kernel == LS_PLANNER_DENSE) {  // the dense gradient is written, and every row updated
         double table = (double)rows * row;
@@ -121,7 +123,8 @@ void ls_cost__lockstep(ls_planner_cost *out, const ls_cost_context *context, ls_
     *out = (ls_planner_cost){0};
     if (sharding == LS_DATA_PARALLEL) {
         compute(out, context, kernel, rows, columns, ids, context->outputs * width);
-        double bytes = (double)rows * (double)columns * table->element_bytes;
+        double bytes = (double)rows * ls_cost__row_bytes(table, columns);
+        bytes = table->row_format ? 0.0 : bytes;
         out->backward_comms_ms =
             exposed * 2.0 * (world - 1.0) / world * bytes / ring_bandwidth(topology);
         return;
@@ -141,7 +144,7 @@ void ls_cost__lockstep(ls_planner_cost *out, const ls_cost_context *context, ls_
     }
     out->input_comms_ms = exposed * in;
     out->forward_comms_ms = exposed * (in + back);
-    out->backward_comms_ms = exposed * back;
+    out->backward_comms_ms = table->row_format ? 0.0 : exposed * back;
 }
 
 void ls_cost__lockstep_startup(ls_cost_startup *out, const ls_cost_context *context,
@@ -162,8 +165,9 @@ void ls_cost__lockstep_startup(ls_cost_startup *out, const ls_cost_context *cont
     exchange = exchange / 1000.0 + hop;
     double ring = launch + (world - 1) * hop;
     double inside = launch + (group - 1) * topology->intra_latency_us / 1000.0;
+    bool trained = !context->table->row_format;
     if (sharding == LS_DATA_PARALLEL) {
-        out->gradient = launch + 2.0 * (world - 1) * hop;
+        out->gradient = !trained ? 0.0 : launch + 2.0 * (world - 1) * hop;
         return;
     }
     // Sizes, lengths, ids, and weights where there are any.
@@ -180,5 +184,5 @@ void ls_cost__lockstep_startup(ls_cost_startup *out, const ls_cost_context *cont
         out->output = exchange;
         break;
     }
-    out->gradient = out->output;
+    out->gradient = trained ? out->output : 0.0;
 }

@@ -49,8 +49,9 @@ void ls_cost__torchrec(ls_planner_cost *out, const ls_cost_context *context, ls_
     double world = topology->ranks;
     double group = topology->ranks_per_host;
     double d = (double)columns;
-    double e = context->table->element_bytes;
-    double c = e;  // element size in collectives
+    double e = ls_cost__row_bytes(context->table, columns) / d;
+    // Element size in collectives: there as in the table, but of quantised ones what comes out.
+    double c = context->table->row_format ? context->output_bytes : e;
     double device = device_bandwidth(context, kernel);
     double id_bytes = LS_PLANNER_ID_BYTES * (context->table->weighted ? 2.0 : 1.0);
     double across = group_bandwidth(topology, topology->ranks, topology->ranks_per_host);
@@ -112,5 +113,8 @@ void ls_cost__torchrec(ls_planner_cost *out, const ls_cost_context *context, ls_
     out->backward_compute_ms = BACKWARD_MULTIPLIER * out->forward_compute_ms;
     if (context->table->weighted) {
         out->backward_compute_ms += WEIGHTED_MULTIPLIER * out->forward_compute_ms;
+    }
+    if (context->table->row_format) {  // inference
+        out->backward_compute_ms = out->backward_comms_ms = 0.0;
     }
 }

@@ -277,7 +277,7 @@ static int try_table(trial *t, int index) {
         LS_TRY(
             try_change(t, NULL, "let the rows of table %s lie in host memory (fused_uvm)", name));
     }
-    if (table->element_bytes == 4) {
+    if (table->element_bytes == 4 && !table->row_format) {
         LS_TRY(begin(t));
         t->tables[index].element_bytes = 2;
         LS_TRY(try_change(t, NULL, "store table %s in 2 bytes an element (f16 or bf16)", name));
@@ -324,7 +324,7 @@ static int try_world(trial *t) {
 }
 
 static double table_bytes(const ls_planner_table *table) {
-    return (double)table->rows * (double)table->columns * table->element_bytes;
+    return (double)table->rows * ls_cost__row_bytes(table, table->columns);
 }
 
 static int try_changes(ls_planner_diagnosis *out, ls_planner_problem *problem) {

@@ -12,6 +12,7 @@
 #include <stdint.h>
 
 #include "base/base.h"
+#include "kernels/quantise.h"
 #include "planner/plan.h"
 #include "planner/topology.h"
 
@@ -56,10 +57,12 @@ LS_API int ls_planner_profile_make(ls_planner_profile *out, const int64_t *ids, 
 typedef struct ls_planner_table {
     const char *name;
     int64_t rows, columns;
-    int element_bytes;      // of a weight
-    int output_bytes;       // of an output element; 0: element_bytes
-    bool sequence;          // one output per id instead of one per bag
-    bool weighted;          // ids carry weights
+    int element_bytes;                // of a weight
+    const ls_row_format *row_format;  // rows are quantised, for inference: no backward pass, no
+                                      // optimizer; NULL: element_bytes for each element
+    int output_bytes;                 // of an output element; 0: element_bytes
+    bool sequence;                    // one output per id instead of one per bag
+    bool weighted;                    // ids carry weights
     const char *optimizer;  // "sgd", "rowwise_adagrad", ... (ls_planner_optimizer_name); NULL: none
     const ls_planner_feature *features;
     int feature_count;

@@ -105,6 +105,9 @@ static int check_table(const ls_planner_table *table, const ls_topology *topolog
     LS_TRY(check_number(name, "rows", (double)table->rows, 1, 1099511627776.0));
     LS_TRY(check_number(name, "columns", (double)table->columns, 1, 65536));
     LS_TRY(check_number(name, "element_bytes", table->element_bytes, 1, 8));
+    if (table->row_format && ls_row_format_check(table->row_format) != LS_OK) {
+        return ls_error_wrap("plan: table %s", name);
+    }
     LS_TRY(check_number(name, "output_bytes", table->output_bytes, 0, 8));
     LS_TRY(check_number(name, "columns_min", (double)table->columns_min, 0, 65536));
     LS_TRY(check_number(name, "cache_load_factor", table->cache_load_factor, 0, 1));
@@ -168,6 +171,10 @@ static int copy_table(ls_planner_table *out, const ls_planner_table *in, ls_aren
     }
     if (in->profile) {
         ok = (out->profile = ls_arena_copy(arena, in->profile, sizeof(*in->profile))) && ok;
+    }
+    if (in->row_format) {
+        size_t bytes = sizeof(*in->row_format);
+        ok = (out->row_format = ls_arena_copy(arena, in->row_format, bytes)) && ok;
     }
     if (in->rank_count) {
         size_t bytes = (size_t)in->rank_count * sizeof(int);

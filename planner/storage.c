@@ -37,6 +37,16 @@ int ls_planner_optimizer_find(const ls_planner_optimizer **out, const char *name
                    near ? "; did you mean \"" : "", near ? near : "", near ? "\"?" : "");
 }
 
+double ls_cost__row_bytes(const ls_planner_table *table, int64_t columns) {
+    size_t bytes;
+    if (!table->row_format) {
+        return (double)columns * table->element_bytes;
+    }
+    // Checked when the problem was made.
+    LS_ASSERT(ls_row_format_bytes(&bytes, table->row_format, (size_t)columns) == LS_OK);
+    return (double)bytes;
+}
+
 void ls_cost__context(ls_cost_context *out, const ls_topology *topology,
                       const ls_planner_options *options, const ls_planner_table *table) {
     *out = (ls_cost_context){.topology = topology, .options = options, .table = table};
@@ -67,7 +77,10 @@ static double tensor_bytes(const ls_cost_context *context, ls_sharding sharding,
                            int64_t columns) {
     const ls_planner_table *table = context->table;
     const ls_planner_optimizer *optimizer = context->optimizer;
-    double weights = (double)rows * (double)columns * table->element_bytes;
+    double weights = (double)rows * ls_cost__row_bytes(table, columns);
+    if (table->row_format) {
+        return weights;
+    }
     if (context->options->model == LS_PLANNER_TORCHREC) {
         double multiplier = optimizer ? optimizer->torchrec_multiplier : 0.0;
         multiplier = multiplier < 0.0 ? 1.0 / (double)table->columns : multiplier;
@@ -118,7 +131,8 @@ static void buffer_bytes(double *input, double *output, const ls_cost_context *c
         }
         double bags = context->bags * (sharding == LS_DATA_PARALLEL ? 1.0 : world);
         *input = ceil(ids * (LS_PLANNER_ID_BYTES + (table->weighted ? 4.0 : 0.0)) + bags * 4.0);
-        *output = ceil(2.0 * (table->sequence ? ids : bags) * d * o);
+        double copies = table->row_format ? 1.0 : 2.0;
+        *output = ceil(copies * (table->sequence ? ids : bags) * d * o);
         int depth = context->options->pipeline_depth;
         *input *= depth > 1 ? depth : 1;
     }

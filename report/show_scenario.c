@@ -9,6 +9,20 @@ static bool wanted(const char *name, const char *only) {
     return only == NULL || strcmp(name, only) == 0;
 }
 
+// What the rows of a quantised table take, on all ranks together.
+static int add_row_format(ls_picture *picture, ls_arena *arena, const ls_row_format *format,
+                          const ls_plan_table *table) {
+    size_t bytes = 0, all = 0;
+    for (int s = 0; s < table->shard_count; s++) {
+        LS_TRY(ls_row_format_bytes(&bytes, format, (size_t)table->shards[s].columns));
+        LS_TRY(ls_size_mul(&bytes, bytes, (size_t)table->shards[s].rows));
+        LS_TRY(ls_size_add(&all, all, bytes));
+    }
+    picture->title = ls_arena_printf(arena, "%s, %s rows of %zu bytes in all", picture->title,
+                                     ls_row_element_name(format->element), all);
+    return picture->title != NULL ? LS_OK : LS_ERR_MEMORY;
+}
+
 static int add_tables(ls_picture *pictures, int *count, ls_arena *arena,
                       const ls_scenario *scenario, const char *only) {
     if (scenario->table_count == 0) {
@@ -18,7 +32,12 @@ static int add_tables(ls_picture *pictures, int *count, ls_arena *arena,
     LS_TRY(ls_scenario_plan(&plan, scenario, arena));
     for (int t = 0; t < plan.table_count; t++) {
         if (wanted(plan.tables[t].name, only)) {
-            LS_TRY(ls_picture_of_table(&pictures[(*count)++], arena, &plan.tables[t], plan.ranks));
+            ls_picture *picture = &pictures[(*count)++];
+            const ls_table table = ls_scenario_table_config(scenario, t);
+            LS_TRY(ls_picture_of_table(picture, arena, &plan.tables[t], plan.ranks));
+            if (table.row_format != NULL) {
+                LS_TRY(add_row_format(picture, arena, table.row_format, &plan.tables[t]));
+            }
         }
     }
     return LS_OK;

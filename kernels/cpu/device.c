@@ -129,6 +129,24 @@ static int host_pooled_lookup(ls_device *device, void *out, size_t out_stride, c
     return LS_OK;
 }
 
+static int host_quantised_lookup(ls_device *device, float *out, size_t out_stride,
+                                 const void *table, const ls_row_format *format, int64_t rows,
+                                 size_t dim, const int64_t *ids, const int64_t *offsets,
+                                 const float *weights, int64_t padding_id, ls_pooling pooling,
+                                 size_t bags) {
+    (void)device;
+    ls_kernel_quantised_lookup(out, out_stride, table, format, rows, dim, ids, offsets, weights,
+                               padding_id, pooling, bags);
+    return LS_OK;
+}
+
+static int host_dequantise_rows(ls_device *device, float *out, const void *in,
+                                const ls_row_format *format, size_t rows, size_t dim) {
+    (void)device;
+    ls_kernel_dequantise_rows(out, in, format, rows, dim);
+    return LS_OK;
+}
+
 static int host_fill_empty_bags(ls_device *device, void *out, size_t out_stride, ls_dtype dtype,
                                 double value, size_t dim, const int64_t *ids,
                                 const int64_t *offsets, int64_t padding_id, size_t bags) {
@@ -239,6 +257,8 @@ static const ls_device_ops host_ops = {
     .gather_rows = host_gather_rows,
     .scatter_rows = host_scatter_rows,
     .pooled_lookup = host_pooled_lookup,
+    .quantised_lookup = host_quantised_lookup,
+    .dequantise_rows = host_dequantise_rows,
     .fill_empty_bags = host_fill_empty_bags,
     .divide_bags = host_divide_bags,
     .matmul = host_matmul,

@@ -269,3 +269,29 @@ void ls_kernel_dequantise_rows(float *out, const void *in, const ls_row_format *
                                       dim);
     }
 }
+
+// ---- Columns of rows ----------------------------------------------------------------------------
+void ls_kernel_cut_quantised_rows(void *out, const void *in, const ls_row_format *format,
+                                  size_t rows, size_t dim, size_t column, size_t columns) {
+    const ls_row_places from = ls_row__places(format, dim), to = ls_row__places(format, columns);
+    LS_ASSERT(column <= dim && columns <= dim - column);
+    size_t bits = (size_t)from.bits, scales = format->scale_f32 ? 8 : 4;
+    for (size_t row = 0; row < rows; row++) {
+        const unsigned char *whole = (const unsigned char *)in + row * from.bytes;
+        unsigned char *cut = (unsigned char *)out + row * to.bytes;
+        memset(cut, 0, to.bytes);
+        if (from.dtype == LS_DTYPE_COUNT) {
+            memcpy(cut + to.scales, whole + from.scales, scales);
+        }
+        if (bits >= 8) {
+            memcpy(cut + to.codes, whole + from.codes + column * (bits / 8), columns * (bits / 8));
+            continue;
+        }
+        unsigned mask = (1u << bits) - 1u;
+        for (size_t c = 0; c < columns; c++) {  // elements may begin inside of a byte
+            size_t at = (column + c) * bits, put = c * bits;
+            unsigned q = (unsigned)whole[from.codes + at / 8] >> at % 8 & mask;
+            cut[to.codes + put / 8] = (unsigned char)(cut[to.codes + put / 8] | q << put % 8);
+        }
+    }
+}

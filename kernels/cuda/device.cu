@@ -164,6 +164,22 @@ static int cuda_pooled_lookup(ls_device *device, void *out, size_t out_stride, c
                                         offsets, weights, padding_id, pooling, bags, nullptr);
 }
 
+static int cuda_quantised_lookup(ls_device *device, float *out, size_t out_stride,
+                                 const void *table, const ls_row_format *format, int64_t rows,
+                                 size_t dim, const int64_t *ids, const int64_t *offsets,
+                                 const float *weights, int64_t padding_id, ls_pooling pooling,
+                                 size_t bags) {
+    (void)device;
+    return ls_kernel_quantised_lookup_cuda(out, out_stride, table, format, rows, dim, ids, offsets,
+                                           weights, padding_id, pooling, bags, nullptr);
+}
+
+static int cuda_dequantise_rows(ls_device *device, float *out, const void *in,
+                                const ls_row_format *format, size_t rows, size_t dim) {
+    (void)device;
+    return ls_kernel_dequantise_rows_cuda(out, in, format, rows, dim, nullptr);
+}
+
 static int cuda_fill_empty_bags(ls_device *device, void *out, size_t out_stride, ls_dtype dtype,
                                 double value, size_t dim, const int64_t *ids,
                                 const int64_t *offsets, int64_t padding_id, size_t bags) {
@@ -273,6 +289,8 @@ static const ls_device_ops cuda_ops = {
     cuda_gather_rows,
     cuda_scatter_rows,
     cuda_pooled_lookup,
+    cuda_quantised_lookup,
+    cuda_dequantise_rows,
     cuda_fill_empty_bags,
     cuda_divide_bags,
     cuda_matmul,

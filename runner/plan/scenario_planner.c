@@ -99,18 +99,17 @@ static int make_table(ls_planner_table *out, const ls_scenario *scenario, int in
     }
     LS_TRY(
         ls_planner_profile_make(profile, m->tables[index].at, m->tables[index].count, table->rows));
-    bool pooled = table->pooling != LS_POOL_NONE;
+    const ls_table config = ls_scenario_table_config(scenario, index);
     double samples = m->samples > 0.0 ? m->samples : 1.0;
     *out = (ls_planner_table){
         .name = table->name,
         .rows = table->rows,
         .columns = table->dim,
         .element_bytes = (int)ls_dtype_bytes(table->dtype),
-        // As the module sends them: pooled outputs are f32, or f64 for f64 tables.
-        .output_bytes = pooled && table->dtype != LS_F64 ? 4 : (int)ls_dtype_bytes(table->dtype),
-        .sequence = !pooled,
-        .weighted = scenario->inputs.weighted &&
-                    (table->pooling == LS_POOL_SUM || table->pooling == LS_POOL_MEAN),
+        .row_format = config.row_format,
+        .output_bytes = (int)ls_dtype_bytes(ls_table_output_dtype(&config)),
+        .sequence = table->pooling == LS_POOL_NONE,
+        .weighted = config.weighted,
         .optimizer = optimizer_name(scenario, index),
         .features = features,
         .profile = profile,

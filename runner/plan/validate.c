@@ -95,15 +95,15 @@ static int count_planned(ls_validated_rank *out, const ls_scenario *scenario, co
         return LS_ERR_MEMORY;
     }
     for (int t = 0; t < scenario->table_count; t++) {
-        const ls_scenario_table *table = &scenario->tables[t];
-        bool pooled = table->pooling != LS_POOL_NONE;
+        const ls_table table = ls_scenario_table_config(scenario, t);
+        bool pooled = table.pooling != LS_POOL_NONE;
         tables[t] = (ls_traffic_table){
-            .pooling = !pooled                         ? LS_TRAFFIC_SEQUENCE
-                       : table->pooling == LS_POOL_MAX ? LS_TRAFFIC_MAX
-                                                       : LS_TRAFFIC_SUM,
-            .output = pooled && table->dtype != LS_F64 ? LS_F32 : table->dtype,
-            .weighted = scenario->inputs.weighted && pooled && table->pooling != LS_POOL_MAX,
-            .feature_count = table->features.count,
+            .pooling = !pooled                        ? LS_TRAFFIC_SEQUENCE
+                       : table.pooling == LS_POOL_MAX ? LS_TRAFFIC_MAX
+                                                      : LS_TRAFFIC_SUM,
+            .output = ls_table_output_dtype(&table),
+            .weighted = table.weighted,
+            .feature_count = table.feature_count,
         };
     }
     for (int r = 0; r < scenario->ranks; r++) {

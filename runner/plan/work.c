@@ -267,10 +267,15 @@ int ls_work_capture(ls_work *out, const ls_scenario *scenario, const ls_plan *pl
                      .stage_count = updates ? LS_WORK_STAGE_COUNT : LS_WORK_FORWARD_STAGES};
     watch w = {.steps = out, .plan = plan, .arena = arena};
     w.updates = (ls_update_watch){.steps = out, .plan = plan, .arena = arena};
-    for (int t = 0; t < scenario->table_count && updates; t++) {
-        if (scenario->tables[t].max_norm > 0) {
-            return LS_FAIL(LS_ERR_UNSUPPORTED, "%s: table %s has max_norm, whose work is not timed",
-                           scenario->file, scenario->tables[t].name);
+    for (int t = 0; t < scenario->table_count; t++) {
+        const ls_table table = ls_scenario_table_config(scenario, t);
+        bool inference = table.row_format != NULL || table.has_output_dtype;
+        if (inference || (updates && table.max_norm > 0)) {
+            return LS_FAIL(LS_ERR_UNSUPPORTED, "%s: table %s has %s, whose work is not timed",
+                           scenario->file, table.name,
+                           table.row_format != NULL ? "quantised rows"
+                           : inference              ? "an output_dtype"
+                                                    : "max_norm");
         }
     }
     const ls_world_options options = {.mesh = scenario->mesh, .seed = scenario->seed};

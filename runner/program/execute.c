@@ -89,9 +89,9 @@ static int check_replicas(const run *r) {
             const ls_table *config = &r->tables.tables[t];
             const ls_shard *shard =
                 ls_embedding_shard(r->module, t, ls_rank_id(execution->self), 0);
-            LS_TRY(ls_check_replica_at(scenario->file, scenario->tables[t].node.mark.line,
-                                       shard->data, (size_t)(config->rows * config->dim),
-                                       config->dtype, ls_rank_world(execution->self)));
+            LS_TRY(ls_check_replica_at(
+                scenario->file, scenario->tables[t].node.mark.line, shard->data, shard->count,
+                config->row_format ? LS_U8 : config->dtype, ls_rank_world(execution->self)));
         }
     }
     return LS_OK;

@@ -6,25 +6,6 @@
 #include "runner/plan/scenario_plan.h"
 #include "runner/scenario/inputs.h"
 
-static ls_table table_of(const ls_scenario *scenario, const ls_scenario_table *table) {
-    return (ls_table){
-        .name = table->name,
-        .rows = table->rows,
-        .dim = table->dim,
-        .dtype = table->dtype,
-        .pooling = table->pooling,
-        .features = table->features.at,
-        .feature_count = table->features.count,
-        .weighted = scenario->inputs.weighted &&
-                    (table->pooling == LS_POOL_SUM || table->pooling == LS_POOL_MEAN),
-        .has_padding_id = table->padding_id >= 0,
-        .padding_id = table->padding_id,
-        .mean_divisor = table->mean_divisor,
-        .max_norm = table->max_norm,
-        .norm_type = table->norm_type,
-    };
-}
-
 int ls_tables__make(ls_tables *out, const ls_scenario *scenario, const ls_plan *plan,
                     ls_arena *arena) {
     size_t count = (size_t)scenario->table_count;
@@ -36,7 +17,7 @@ int ls_tables__make(ls_tables *out, const ls_scenario *scenario, const ls_plan *
     }
     bool updates = ls_scenario_runs(scenario, LS_TABLES_UPDATE);
     for (int t = 0; t < scenario->table_count; t++) {
-        out->tables[t] = table_of(scenario, &scenario->tables[t]);
+        out->tables[t] = ls_scenario_table_config(scenario, t);
         // Without an update none is asked for, and the one without a state will do.
         optimizers[t] = updates ? *ls_scenario_optimizer_of(scenario, t)
                                 : ls_optimizer_default(LS_OPTIMIZER_SGD, LS_OPTIMIZER_FUSED);
@@ -70,13 +51,14 @@ static int make_inputs(ls_tables_feed *out, const ls_scenario *scenario, int ste
 // The gradient of the output of a feature, of the output's shape and type.
 static int make_gradient(const void **out, const ls_scenario *scenario, int step,
                          const ls_keyed_jagged *input, int feature, ls_arena *arena) {
-    const ls_scenario_table *table = &scenario->tables[scenario->inputs.features[feature].table];
-    bool sequence = table->pooling == LS_POOL_NONE;
-    ls_dtype dtype = sequence || table->dtype == LS_F64 ? table->dtype : LS_F32;
+    const ls_table table =
+        ls_scenario_table_config(scenario, scenario->inputs.features[feature].table);
+    bool sequence = table.pooling == LS_POOL_NONE;
+    ls_dtype dtype = ls_table_output_dtype(&table);
     ls_jagged bags = ls_keyed_jagged_feature(input, feature);
     int64_t rows = sequence ? bags.offsets[bags.batch] - bags.offsets[0] : bags.batch;
     size_t elements = 0;
-    LS_TRY(ls_size_mul(&elements, (size_t)rows, (size_t)table->dim));
+    LS_TRY(ls_size_mul(&elements, (size_t)rows, (size_t)table.dim));
     void *gradient = ls_arena_alloc(arena, elements > 0 ? elements : 1, ls_dtype_bytes(dtype));
     if (gradient == NULL) {
         return LS_ERR_MEMORY;

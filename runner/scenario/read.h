@@ -65,6 +65,7 @@ void ls_check__except(ls_reader *reader, const ls_scenario *scenario, const ls_s
 void ls_check__of(ls_reader *reader, const ls_scenario *scenario, const ls_scenario_step *step);
 void ls_check__sharding(ls_reader *reader, const ls_scenario *scenario,
                         const ls_scenario_table *table);
+void ls_check__quantise(ls_reader *reader, const ls_scenario *scenario, ls_scenario_table *table);
 // steps, optimizers, train, and what tables say of it: training_check.c.
 void ls_check__training(ls_reader *reader, ls_scenario *scenario);
 // A name that becomes part of a stage output's: `table` and `feature` may be NULL.

@@ -126,6 +126,8 @@ typedef struct ls_scenario_train {
 } ls_scenario_train;
 
 // ---- Tables -------------------------------------------------------------------------------------
+typedef enum ls_quantise_order { LS_QUANTISE_THEN_SHARD, LS_SHARD_THEN_QUANTISE } ls_quantise_order;
+
 typedef struct ls_scenario_sharding {
     ls_node node;        // mark.line 0: no `sharding:` at all, so the planner chooses and places
     bool has_type;       // `type:` was given
@@ -139,11 +141,24 @@ typedef struct ls_scenario_sharding {
     const char *plan;    // path of a plan file that places this table, resolved; NULL: none
 } ls_scenario_sharding;
 
+// For inference.
+typedef struct ls_scenario_quantise {
+    ls_node node;             // mark.line 0: the rows are as dtype has them
+    ls_row_format format;     // what the keys below say too
+    ls_dtype scale;           // of scale and bias: f16 or f32
+    bool scale_last;          //
+    int64_t alignment;        // bytes
+    ls_quantise_order order;  //
+} ls_scenario_quantise;
+
 typedef struct ls_scenario_table {
     ls_node node;
     const char *name;
     int64_t rows, dim;
     ls_dtype dtype;  // f32, f16, bf16 or f64
+    ls_scenario_quantise quantise;
+    bool has_output_dtype;  // else as ls_table_output_dtype has it
+    ls_dtype output_dtype;
     ls_pooling pooling;
     ls_mean_divisor mean_divisor;
     ls_string_list features;          // at least one; the table's name when not given
@@ -407,6 +422,8 @@ bool ls_scenario_plants(const ls_scenario *scenario);
 const char *ls_scenario_start_stage(const ls_scenario *scenario);
 // Where a step, table, feature, ... stands, as "FILE:LINE". Borrowed from the scenario's arena.
 const char *ls_scenario_where(const ls_scenario *scenario, const ls_node *node);
+// A table as the embedding module takes it; borrows from the scenario.
+ls_table ls_scenario_table_config(const ls_scenario *scenario, int table);
 // Whether its tables' steps go as far as `step`.
 bool ls_scenario_runs(const ls_scenario *scenario, ls_tables_step step);
 // The optimizer of a table, where the scenario updates its weights.

@@ -21,6 +21,16 @@ static const ls_schema_name pooling_names[] = {
     {"sum", LS_POOL_SUM}, {"mean", LS_POOL_MEAN}, {"max", LS_POOL_MAX}, {"none", LS_POOL_NONE}};
 static const ls_schema_name divisor_names[] = {
     {"weights", LS_MEAN_WEIGHTS}, {"ids", LS_MEAN_IDS}, {"torchrec", LS_MEAN_TORCHREC}};
+static const ls_schema_name row_names[LS_ROW_ELEMENT_COUNT] = {
+    {"int8", LS_ROW_INT8},     {"int4", LS_ROW_INT4}, {"int2", LS_ROW_INT2},
+    {"f16", LS_ROW_F16},       {"bf16", LS_ROW_BF16}, {"f8e4m3", LS_ROW_F8E4M3},
+    {"f8e5m2", LS_ROW_F8E5M2},
+};
+static const ls_schema_name scale_names[] = {{"f16", LS_F16}, {"f32", LS_F32}};
+static const ls_schema_name output_names[] = {
+    {"f32", LS_F32}, {"f16", LS_F16}, {"bf16", LS_BF16}, {"f64", LS_F64}};
+static const ls_schema_name order_names[] = {{"quantise_then_shard", LS_QUANTISE_THEN_SHARD},
+                                             {"shard_then_quantise", LS_SHARD_THEN_QUANTISE}};
 static const ls_schema_name policy_names[] = {
     {"error", LS_ID_ERROR}, {"clamp", LS_ID_CLAMP}, {"wrap", LS_ID_WRAP}};
 static const ls_schema_name stage_names[] = {
@@ -180,6 +190,34 @@ static const ls_schema_record sharding_record = {
     .has_node = true};
 #undef S
 
+#define S ls_scenario_quantise
+static const ls_schema_field quantise_fields[] = {
+    {.key = "to", .type = LS_FIELD_ENUM, .flags = LS_FIELD_REQUIRED, MEMBER(format.element),
+     .names = NAMES(row_names), .doc = "What each element of a row is kept as.",
+     .example = "to: int8"},
+    {.key = "scale", .type = LS_FIELD_ENUM, MEMBER(scale), .names = NAMES(scale_names),
+     .fallback = "f16", .doc = "Type of each row's scale and bias (f32: int8 alone).",
+     .example = "scale: f32"},
+    {.key = "scale_bias_last", .type = LS_FIELD_BOOL, MEMBER(scale_last), .fallback = "false",
+     .doc = "Whether scale and bias stand behind the elements, as in FBGEMM's fused rows, or ahead "
+            "of them, as in its inference tables.",
+     .example = "scale_bias_last: true"},
+    {.key = "row_alignment", .type = LS_FIELD_INT, MEMBER(alignment), .min = 1,
+     .max = LS_ROW_ALIGNMENT_MAX, .fallback = "16",
+     .doc = "The bytes of a row are a multiple of this (FBGEMM: 16 on GPUs, 1 on CPUs).",
+     .example = "row_alignment: 1"},
+    {.key = "order", .type = LS_FIELD_ENUM, MEMBER(order), .names = NAMES(order_names),
+     .fallback = "quantise_then_shard",
+     .doc = "Whether whole rows are quantised and then cut, so that column shards keep the scale "
+            "of the whole row, or each shard quantises its own columns.",
+     .example = "order: shard_then_quantise"},
+};
+static const ls_schema_record quantise_record = {
+    .name = "quantise", .doc = "How the rows of an inference table are kept.",
+    .fields = quantise_fields, .field_count = COUNT(quantise_fields), .size = sizeof(S),
+    .has_node = true};
+#undef S
+
 #define S ls_scenario_table
 static const ls_schema_field table_fields[] = {
     {.key = "name", .type = LS_FIELD_STRING, .flags = LS_FIELD_REQUIRED, MEMBER(name),
@@ -190,6 +228,15 @@ static const ls_schema_field table_fields[] = {
      .max = LS_SCENARIO_DIM_MAX, .doc = "Numbers in each embedding.", .example = "dim: 64"},
     {.key = "dtype", .type = LS_FIELD_ENUM, MEMBER(dtype), .names = NAMES(weight_dtype_names),
      .fallback = "f32", .doc = "Element type of the weights.", .example = "dtype: f16"},
+    {.key = "quantise", .type = LS_FIELD_RECORD, MEMBER(quantise), .record = &quantise_record,
+     .otherwise = "rows are as dtype has them",
+     .doc = "Keeps the rows in few bits, for inference.", .example = "quantise: {to: int8}"},
+    {.key = "output_dtype", .type = LS_FIELD_ENUM, .flags = LS_FIELD_HIDDEN_BOOL,
+     MEMBER(output_dtype), AUX(has_output_dtype), .names = NAMES(output_names),
+     .otherwise = "f32 (dtype f64: f64); without pooling the rows' own",
+     .doc = "Element type of the outputs, to which each shard rounds what it looked up; for "
+            "inference.",
+     .example = "output_dtype: f16"},
     {.key = "pooling", .type = LS_FIELD_ENUM, MEMBER(pooling), .names = NAMES(pooling_names),
      .fallback = "sum", .doc = "How the rows of a bag become one; none: a row per id.",
      .example = "pooling: mean"},

@@ -141,6 +141,7 @@ void ls_check__training(ls_reader *reader, ls_scenario *scenario) {
     for (int i = 0; i < scenario->table_count && ls_read__going(reader); i++) {
         check_optimizer(reader, scenario->seed, &scenario->tables[i].optimizer);
         check_table(reader, scenario, i);
+        ls_check__quantise(reader, scenario, &scenario->tables[i]);
     }
     check_train(reader, scenario);
 }

@@ -352,11 +352,13 @@ int case_run(embedding_case *c, case_outcome *out) {
     ls_world *world = NULL;
     ls_backend *backend = NULL;
     *out = (case_outcome){0};
-    out->status = ls_world_create(
-        &world,
-        &(ls_world_options){.mesh = LS_MESH(c->ranks), .seed = c->seed, .allocator = c->allocator});
+    out->status = ls_world_create(&world, &(ls_world_options){.mesh = LS_MESH(c->ranks),
+                                                              .seed = c->seed,
+                                                              .allocator = c->allocator,
+                                                              .device = c->device});
     if (!out->status) {
-        out->status = ls_backend_sim_create(&backend, world);
+        out->status = c->device ? ls_backend_sim_create_on(&backend, world, c->device)
+                                : ls_backend_sim_create(&backend, world);
     }
     if (!out->status) {
         backend->observer = c->observer;

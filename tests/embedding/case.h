@@ -7,6 +7,7 @@
 
 #include "embedding/embedding.h"
 
+#include "kernels/device.h"
 #include "kernels/pooling.h"
 
 #define CASE_TABLES_MAX 8
@@ -24,6 +25,7 @@ typedef struct embedding_case {
     ls_torchrec_quirks quirks;
     bool allow_broken_plan;
     const ls_allocator *allocator;
+    ls_device *device;          // NULL: the host
     ls_call_observer observer;  // sees every collective of the run; NULL: none
     void *observer_arg;
     ls_stage_sink sink;  // gets every stage output too; emit NULL: none

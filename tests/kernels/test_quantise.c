@@ -233,6 +233,36 @@ Test(quantise, sharding_columns_comes_before_or_after) {
     cr_expect(right[0] == 0 && right[1] == 255 && whole[4] == 26 && whole[5] == 51);
 }
 
+// A cut of packed rows reads as the columns of the whole rows do, wherever in a byte it begins, and
+// packs as rows of so many columns do; the codes of 1 2 3 out of 0 1 2 3 by hand.
+Test(quantise, columns_are_cut_out_of_packed_rows) {
+    enum { DIM = 17 };
+    unsigned char cut[ROWS * 64];
+    float part[ROWS * DIM];
+    for (size_t i = 0; i < FORMATS; i++) {
+        check_rows(&formats[i], DIM, 90 + i);  // leaves table, fast and fast_floats
+        for (size_t first = 0; first < DIM; first++) {
+            size_t left = DIM - first, count = left - left / 3;
+            size_t bytes = bytes_of(&formats[i], count);
+            memset(cut, 0x55, sizeof cut);
+            ls_kernel_cut_quantised_rows(cut, fast, &formats[i], ROWS, DIM, first, count);
+            ls_kernel_dequantise_rows_reference(part, cut, &formats[i], ROWS, count);
+            for (size_t at = 0; at < ROWS * count; at++) {
+                cr_assert(memcmp(&part[at], &fast_floats[at / count * DIM + first + at % count],
+                                 sizeof(float)) == 0,
+                          "format %zu, columns %zu + %zu: element %zu", i, first, count, at);
+            }
+            cr_assert(cut[ROWS * bytes] == 0x55);
+        }
+    }
+    const float row[4] = {0, 1, 2, 3};
+    ls_row_format int2 = {.element = LS_ROW_INT2, .alignment = 8};
+    cr_assert(ls_kernel_quantise_rows(fast, &int2, row, 4, 1, 4, NULL) == LS_OK);
+    ls_kernel_cut_quantised_rows(cut, fast, &int2, 1, 4, 1, 3);
+    cr_expect(fast[0] == 0xE4 && cut[0] == 0x39);  // 3 2 1 0 and 3 2 1, two bits each
+    cr_expect(memcmp(cut + 1, fast + 1, 4) == 0 && cut[5] == 0 && cut[6] == 0 && cut[7] == 0);
+}
+
 // No rows and rows of no elements: nothing is read; a row of none still has a scale.
 Test(quantise, nothing_to_do) {
     unsigned char out[8];
