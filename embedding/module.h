@@ -163,7 +163,8 @@ LS_API void ls_embedding_pass_free(ls_embedding_pass *pass);  // NULL is allowed
 // taken.
 
 // The output of a (table, feature) on a held rank: [*rows, dim] of *dtype (ls_table_output_dtype).
-// Borrowed from the pass, in the memory of the backend's device where it has one. feature: index in the table's.
+// Borrowed from the pass, in the memory of the backend's device where it has one. feature: index in
+// the table's.
 LS_API const void *ls_embedding_output(const ls_embedding_pass *pass, int rank, int table,
                                        int feature, int64_t *rows, ls_dtype *dtype);
 

@@ -1,6 +1,6 @@
-// What a table's rows are kept as: numbers of its dtype, or quantised rows. Sharding and quantising
-// change places where a row is cut: whole rows are quantised and then cut, which keeps their scales,
-// or each shard quantises what it holds (ls_table.quantise_shards).
+// What a table's rows are kept as: numbers of its dtype, or quantised rows. It matters which comes
+// first: whole rows are quantised and then cut, which keeps their scales, or each shard quantises
+// what it holds (ls_table.quantise_shards).
 #include "embedding/internal.h"
 
 #define CHUNK_ROWS 256  // quantised at once, so that a whole row's f32 are never all of a table

@@ -26,7 +26,7 @@ void ls_check__quantise(ls_reader *reader, const ls_scenario *scenario, ls_scena
                         "scale_bias_last: rows of %s have neither",
                         ls_row_element_name(quantise->format.element));
     }
-    if (ls_scenario_runs(scenario, LS_STAGE_BACKWARD) && (quantised || table->has_output_dtype)) {
+    if (ls_scenario_runs(scenario, LS_TABLES_BACKWARD) && (quantised || table->has_output_dtype)) {
         const char *key = quantised ? "quantise" : "output_dtype";
         ls_check__error(reader, ls_node_mark(&table->node, key), "steps: [forward]", NULL,
                         "%s: is for inference, and has no backward pass", key);

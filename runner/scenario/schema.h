@@ -90,11 +90,26 @@ typedef struct ls_schema_record {
     size_t name_offset;  // of the member for the name, where LS_FIELD_RECORD_MAP uses it
 } ls_schema_record;
 
+// The two keys of a generator that reads a file.
+#define LS_SCHEMA_FILE_FIELDS                                                                      \
+    {.key = "file",                                                                                \
+     .type = LS_FIELD_PATH,                                                                        \
+     .tag = LS_GENERATOR_FILE,                                                                     \
+     .offset = offsetof(ls_generator, file),                                                       \
+     .doc = "Read from a .npy or .safetensors file, by its path from the scenario's folder.",      \
+     .example = "file: weights.npy"},                                                              \
+    {                                                                                              \
+        .key = "tensor", .type = LS_FIELD_STRING, .flags = LS_FIELD_COMPANION,                     \
+        .offset = offsetof(ls_generator, tensor), .otherwise = "the file's only tensor",           \
+        .doc = "Which tensor of a .safetensors file.", .example = "tensor: weight"                 \
+    }
+
 // The records that several parts of the table name.
 extern const ls_schema_record ls_schema__numbers;    // schema_table.c
 extern const ls_schema_record ls_schema__program;    // schema_program.c
 extern const ls_schema_record ls_schema__optimizer;  // schema_training.c
 extern const ls_schema_record ls_schema__train;
+extern const ls_schema_record ls_schema__inputs;  // schema_inputs.c
 // Makes what follows from other tables: the records of the collectives, the names of optimizers.
 void ls_schema__make(void);
 void ls_schema__make_training(void);  // called by it

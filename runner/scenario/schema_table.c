@@ -31,8 +31,6 @@ static const ls_schema_name output_names[] = {
     {"f32", LS_F32}, {"f16", LS_F16}, {"bf16", LS_BF16}, {"f64", LS_F64}};
 static const ls_schema_name order_names[] = {{"quantise_then_shard", LS_QUANTISE_THEN_SHARD},
                                              {"shard_then_quantise", LS_SHARD_THEN_QUANTISE}};
-static const ls_schema_name policy_names[] = {
-    {"error", LS_ID_ERROR}, {"clamp", LS_ID_CLAMP}, {"wrap", LS_ID_WRAP}};
 static const ls_schema_name stage_names[] = {
     {"forward", LS_TABLES_FORWARD}, {"backward", LS_TABLES_BACKWARD}, {"update", LS_TABLES_UPDATE}};
 static const ls_schema_name kernel_names[] = {
@@ -74,14 +72,6 @@ static const ls_schema_record arange_record = {
     .name = "arange", .doc = "Numbers that count up, in row-major order.", .fields = arange_fields,
     .field_count = COUNT(arange_fields)};
 
-#define FILE_FIELDS                                                                                \
-    {.key = "file", .type = LS_FIELD_PATH, .tag = LS_GENERATOR_FILE, MEMBER(file),                 \
-     .doc = "Read from a .npy or .safetensors file, by its path from the scenario's folder.",      \
-     .example = "file: weights.npy"},                                                              \
-    {.key = "tensor", .type = LS_FIELD_STRING, .flags = LS_FIELD_COMPANION, MEMBER(tensor),        \
-     .otherwise = "the file's only tensor", .doc = "Which tensor of a .safetensors file.",         \
-     .example = "tensor: weight"}
-
 static const ls_schema_field number_fields[] = {
     {.key = "normal", .type = LS_FIELD_INLINE, .flags = LS_FIELD_BARE, .tag = LS_GENERATOR_NORMAL,
      .record = &normal_record, .doc = "Normally distributed.", .example = "normal: {std: 0.1}"},
@@ -108,52 +98,13 @@ static const ls_schema_field number_fields[] = {
     {.key = "values", .type = LS_FIELD_VALUES, .tag = LS_GENERATOR_VALUES, MEMBER(reals),
      .min = INT64_MIN, .max = INT64_MAX, .doc = "The numbers themselves, in row-major order.",
      .example = "values: [[1, 2], [3, 4]]"},
-    FILE_FIELDS,
+    LS_SCHEMA_FILE_FIELDS,
 };
 const ls_schema_record ls_schema__numbers = {
     .name = "numbers", .doc = "Where the numbers of a table, tensor or buffer come from.",
     .fields = number_fields, .field_count = COUNT(number_fields), .size = sizeof(S),
     .has_node = true, .one_of = true, .tag_offset = offsetof(S, kind)};
 
-static const ls_schema_field length_fields[] = {
-    {.key = "uniform", .type = LS_FIELD_RANGE, .flags = LS_FIELD_INTEGERS,
-     .tag = LS_GENERATOR_UNIFORM, MEMBER(a), AUX(b), .min = 0, .max = LS_SCENARIO_LENGTH_MAX,
-     .doc = "Uniform from the first to the second, both included.", .example = "uniform: [0, 5]"},
-    {.key = "constant", .type = LS_FIELD_REAL, .flags = LS_FIELD_INTEGERS,
-     .tag = LS_GENERATOR_CONSTANT, MEMBER(a), .min = 0, .max = LS_SCENARIO_LENGTH_MAX,
-     .doc = "The same for every bag.", .example = "constant: 1"},
-    {.key = "values", .type = LS_FIELD_VALUES, .flags = LS_FIELD_INTEGERS,
-     .tag = LS_GENERATOR_VALUES, MEMBER(ints), .min = 0, .max = LS_SCENARIO_LENGTH_MAX,
-     .doc = "The lengths themselves: one list per rank, or one list in rank order.",
-     .example = "values: [[3, 1], [2, 2]]"},
-    FILE_FIELDS,
-};
-static const ls_schema_record length_record = {
-    .name = "lengths", .doc = "How many ids each bag of a feature has.", .fields = length_fields,
-    .field_count = COUNT(length_fields), .size = sizeof(S), .has_node = true, .one_of = true,
-    .tag_offset = offsetof(S, kind)};
-
-static const ls_schema_field id_fields[] = {
-    {.key = "uniform", .type = LS_FIELD_RANGE, .flags = LS_FIELD_INTEGERS | LS_FIELD_BARE,
-     .tag = LS_GENERATOR_UNIFORM, MEMBER(a), AUX(b), .min = -INT_MAX_IDS, .max = INT_MAX_IDS,
-     .doc = "Uniform from the first to the second, both included; the word alone: over all rows.",
-     .example = "uniform: [0, 99]"},
-    {.key = "zipf", .type = LS_FIELD_REAL, .tag = LS_GENERATOR_ZIPF, MEMBER(a), .min = 0,
-     .max = 64, .doc = "Zipf: id k is drawn with probability proportional to 1 / (k + 1)^s.",
-     .example = "zipf: 1.05"},
-    {.key = "constant", .type = LS_FIELD_REAL, .flags = LS_FIELD_INTEGERS,
-     .tag = LS_GENERATOR_CONSTANT, MEMBER(a), .min = -INT_MAX_IDS, .max = INT_MAX_IDS,
-     .doc = "The same id everywhere.", .example = "constant: 0"},
-    {.key = "values", .type = LS_FIELD_VALUES, .flags = LS_FIELD_INTEGERS,
-     .tag = LS_GENERATOR_VALUES, MEMBER(ints), .min = INT64_MIN, .max = INT64_MAX,
-     .doc = "The ids themselves: one list per rank, or one list in rank order.",
-     .example = "values: [[1, 2, 1, 5], [2, 3, 4, 1]]"},
-    FILE_FIELDS,
-};
-static const ls_schema_record id_record = {
-    .name = "ids", .doc = "Which rows a feature looks up.", .fields = id_fields,
-    .field_count = COUNT(id_fields), .size = sizeof(S), .has_node = true, .one_of = true,
-    .tag_offset = offsetof(S, kind)};
 #undef S
 
 // ---- Tables -------------------------------------------------------------------------------------
@@ -290,45 +241,6 @@ static const ls_schema_field quirk_fields[] = {
 static const ls_schema_record quirk_record = {
     .name = "torchrec_quirks", .doc = "Defects of TorchRec that the run repeats.",
     .fields = quirk_fields, .field_count = COUNT(quirk_fields), .size = sizeof(S)};
-#undef S
-
-#define S ls_scenario_feature
-static const ls_schema_field feature_fields[] = {
-    {.key = "lengths", .type = LS_FIELD_RECORD, MEMBER(lengths), .record = &length_record,
-     .otherwise = "1 id in each bag", .doc = "How many ids each bag has.",
-     .example = "lengths: {uniform: [0, 5]}"},
-    {.key = "ids", .type = LS_FIELD_RECORD, MEMBER(ids), .record = &id_record,
-     .otherwise = "uniform over the table's rows", .doc = "Which rows are looked up.",
-     .example = "ids: {zipf: 1.05}"},
-    {.key = "weights", .type = LS_FIELD_RECORD, MEMBER(weights), .record = &ls_schema__numbers,
-     .otherwise = "uniform from 0 to 1, where inputs are weighted",
-     .doc = "A factor for each id.", .example = "weights: {uniform: [0, 1]}"},
-};
-static const ls_schema_record feature_record = {
-    .name = "feature", .doc = "What one feature looks up.", .fields = feature_fields,
-    .field_count = COUNT(feature_fields), .size = sizeof(S), .has_node = true,
-    .name_offset = offsetof(S, name)};
-#undef S
-
-#define S ls_scenario_inputs
-static const ls_schema_field input_fields[] = {
-    {.key = "batch", .type = LS_FIELD_INTS, .flags = LS_FIELD_SINGLE | LS_FIELD_REQUIRED,
-     MEMBER(batch), .min = 0, .max = LS_SCENARIO_BATCH_MAX,
-     .doc = "Samples per rank; a list gives each rank its own.", .example = "batch: 8"},
-    {.key = "weighted", .type = LS_FIELD_BOOL, MEMBER(weighted), .fallback = "false",
-     .doc = "Whether every id has a factor.", .example = "weighted: true"},
-    {.key = "ids_out_of_range", .type = LS_FIELD_ENUM, MEMBER(ids_out_of_range),
-     .names = NAMES(policy_names), .fallback = "error",
-     .doc = "What becomes of an id that is no row: an error, the nearest row, or modulo rows.",
-     .example = "ids_out_of_range: wrap"},
-    {.key = "features", .type = LS_FIELD_RECORD_MAP, MEMBER(features), AUX(feature_count),
-     .record = &feature_record, .otherwise = "every feature with its defaults",
-     .doc = "Inputs by the name of the feature.",
-     .example = "features: {user: {ids: {zipf: 1.05}}}"},
-};
-static const ls_schema_record input_record = {
-    .name = "inputs", .doc = "What the features look up on every rank.", .fields = input_fields,
-    .field_count = COUNT(input_fields), .size = sizeof(S), .has_node = true};
 #undef S
 
 // ---- Checks, faults, expectations ---------------------------------------------------------------
@@ -477,7 +389,7 @@ static const ls_schema_field root_fields[] = {
     {.key = "torchrec_quirks", .type = LS_FIELD_RECORD, MEMBER(quirks), .record = &quirk_record,
      .otherwise = "none", .doc = "Defects of TorchRec that the run repeats.",
      .example = "torchrec_quirks: {grid_mean_not_divided: true}"},
-    {.key = "inputs", .type = LS_FIELD_RECORD, MEMBER(inputs), .record = &input_record,
+    {.key = "inputs", .type = LS_FIELD_RECORD, MEMBER(inputs), .record = &ls_schema__inputs,
      .otherwise = "required with tables", .doc = "What is looked up.",
      .example = "inputs: {batch: 8}"},
     {.key = "steps", .type = LS_FIELD_TABLES_STEPS, MEMBER(tables_steps), AUX(tables_step_count),

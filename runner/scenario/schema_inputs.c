@@ -1,0 +1,102 @@
+// The part of the schema that says what features look up. See schema.h; the members are in
+// scenario.h.
+#include "runner/scenario/schema.h"
+
+#include "runner/scenario/scenario.h"
+
+#define COUNT(array) ((int)(sizeof(array) / sizeof *(array)))
+#define NAMES(names)                                                                               \
+    (&(const ls_schema_names){.at = (names), .count = (int)(sizeof(names) / sizeof *(names))})
+#define INT_MAX_IDS (INT64_C(1) << 53)
+
+static const ls_schema_name policy_names[] = {
+    {"error", LS_ID_ERROR}, {"clamp", LS_ID_CLAMP}, {"wrap", LS_ID_WRAP}};
+
+// One line to a key: easier to read as a table than as clang-format has it.
+// clang-format off
+#define MEMBER(name) .offset = offsetof(S, name)
+#define AUX(name)    .aux = offsetof(S, name)
+
+// ---- Generators ---------------------------------------------------------------------------------
+#define S ls_generator
+static const ls_schema_field length_fields[] = {
+    {.key = "uniform", .type = LS_FIELD_RANGE, .flags = LS_FIELD_INTEGERS,
+     .tag = LS_GENERATOR_UNIFORM, MEMBER(a), AUX(b), .min = 0, .max = LS_SCENARIO_LENGTH_MAX,
+     .doc = "Uniform from the first to the second, both included.", .example = "uniform: [0, 5]"},
+    {.key = "constant", .type = LS_FIELD_REAL, .flags = LS_FIELD_INTEGERS,
+     .tag = LS_GENERATOR_CONSTANT, MEMBER(a), .min = 0, .max = LS_SCENARIO_LENGTH_MAX,
+     .doc = "The same for every bag.", .example = "constant: 1"},
+    {.key = "values", .type = LS_FIELD_VALUES, .flags = LS_FIELD_INTEGERS,
+     .tag = LS_GENERATOR_VALUES, MEMBER(ints), .min = 0, .max = LS_SCENARIO_LENGTH_MAX,
+     .doc = "The lengths themselves: one list per rank, or one list in rank order.",
+     .example = "values: [[3, 1], [2, 2]]"},
+    LS_SCHEMA_FILE_FIELDS,
+};
+static const ls_schema_record length_record = {
+    .name = "lengths", .doc = "How many ids each bag of a feature has.", .fields = length_fields,
+    .field_count = COUNT(length_fields), .size = sizeof(S), .has_node = true, .one_of = true,
+    .tag_offset = offsetof(S, kind)};
+
+static const ls_schema_field id_fields[] = {
+    {.key = "uniform", .type = LS_FIELD_RANGE, .flags = LS_FIELD_INTEGERS | LS_FIELD_BARE,
+     .tag = LS_GENERATOR_UNIFORM, MEMBER(a), AUX(b), .min = -INT_MAX_IDS, .max = INT_MAX_IDS,
+     .doc = "Uniform from the first to the second, both included; the word alone: over all rows.",
+     .example = "uniform: [0, 99]"},
+    {.key = "zipf", .type = LS_FIELD_REAL, .tag = LS_GENERATOR_ZIPF, MEMBER(a), .min = 0,
+     .max = 64, .doc = "Zipf: id k is drawn with probability proportional to 1 / (k + 1)^s.",
+     .example = "zipf: 1.05"},
+    {.key = "constant", .type = LS_FIELD_REAL, .flags = LS_FIELD_INTEGERS,
+     .tag = LS_GENERATOR_CONSTANT, MEMBER(a), .min = -INT_MAX_IDS, .max = INT_MAX_IDS,
+     .doc = "The same id everywhere.", .example = "constant: 0"},
+    {.key = "values", .type = LS_FIELD_VALUES, .flags = LS_FIELD_INTEGERS,
+     .tag = LS_GENERATOR_VALUES, MEMBER(ints), .min = INT64_MIN, .max = INT64_MAX,
+     .doc = "The ids themselves: one list per rank, or one list in rank order.",
+     .example = "values: [[1, 2, 1, 5], [2, 3, 4, 1]]"},
+    LS_SCHEMA_FILE_FIELDS,
+};
+static const ls_schema_record id_record = {
+    .name = "ids", .doc = "Which rows a feature looks up.", .fields = id_fields,
+    .field_count = COUNT(id_fields), .size = sizeof(S), .has_node = true, .one_of = true,
+    .tag_offset = offsetof(S, kind)};
+#undef S
+
+// ---- Features -----------------------------------------------------------------------------------
+#define S ls_scenario_feature
+static const ls_schema_field feature_fields[] = {
+    {.key = "lengths", .type = LS_FIELD_RECORD, MEMBER(lengths), .record = &length_record,
+     .otherwise = "1 id in each bag", .doc = "How many ids each bag has.",
+     .example = "lengths: {uniform: [0, 5]}"},
+    {.key = "ids", .type = LS_FIELD_RECORD, MEMBER(ids), .record = &id_record,
+     .otherwise = "uniform over the table's rows", .doc = "Which rows are looked up.",
+     .example = "ids: {zipf: 1.05}"},
+    {.key = "weights", .type = LS_FIELD_RECORD, MEMBER(weights), .record = &ls_schema__numbers,
+     .otherwise = "uniform from 0 to 1, where inputs are weighted",
+     .doc = "A factor for each id.", .example = "weights: {uniform: [0, 1]}"},
+};
+static const ls_schema_record feature_record = {
+    .name = "feature", .doc = "What one feature looks up.", .fields = feature_fields,
+    .field_count = COUNT(feature_fields), .size = sizeof(S), .has_node = true,
+    .name_offset = offsetof(S, name)};
+#undef S
+
+#define S ls_scenario_inputs
+static const ls_schema_field input_fields[] = {
+    {.key = "batch", .type = LS_FIELD_INTS, .flags = LS_FIELD_SINGLE | LS_FIELD_REQUIRED,
+     MEMBER(batch), .min = 0, .max = LS_SCENARIO_BATCH_MAX,
+     .doc = "Samples per rank; a list gives each rank its own.", .example = "batch: 8"},
+    {.key = "weighted", .type = LS_FIELD_BOOL, MEMBER(weighted), .fallback = "false",
+     .doc = "Whether every id has a factor.", .example = "weighted: true"},
+    {.key = "ids_out_of_range", .type = LS_FIELD_ENUM, MEMBER(ids_out_of_range),
+     .names = NAMES(policy_names), .fallback = "error",
+     .doc = "What becomes of an id that is no row: an error, the nearest row, or modulo rows.",
+     .example = "ids_out_of_range: wrap"},
+    {.key = "features", .type = LS_FIELD_RECORD_MAP, MEMBER(features), AUX(feature_count),
+     .record = &feature_record, .otherwise = "every feature with its defaults",
+     .doc = "Inputs by the name of the feature.",
+     .example = "features: {user: {ids: {zipf: 1.05}}}"},
+};
+const ls_schema_record ls_schema__inputs = {
+    .name = "inputs", .doc = "What the features look up on every rank.", .fields = input_fields,
+    .field_count = COUNT(input_fields), .size = sizeof(S), .has_node = true};
+#undef S
+// clang-format on
