@@ -26,6 +26,7 @@
     X(calibrate)                                                                                   \
     X(bench)                                                                                       \
     X(spmd)                                                                                        \
+    X(exec)                                                                                        \
     X(gdb)                                                                                         \
     X(doctor)                                                                                      \
     CLI_COMMAND_RANK(X)

@@ -110,6 +110,11 @@ static bool plant(int *status, bool *twice, ls_request *request) {
         while (rank->run->direct) {
             (void)pause();
         }
+        if (rank->run->remote != NULL) {  // nobody waits here for its program
+            ls_remote__stall(rank);
+            *status = LS_OK;
+            return true;
+        }
         ls_schedule__block(rank, LS_RANK_STALLED);
         rank->current = NULL;
         *status = ls_spmd__failed(rank->run, rank);

@@ -213,7 +213,7 @@ static uint64_t hash_of(const ls_request *request, const void *data, size_t byte
 
 static bool hashes(const ls_request *request) {
     return request->rank->run->checks[LS_FINDING_BUFFER_MODIFIED_IN_FLIGHT] &&
-           request->asynchronous;
+           request->asynchronous && !request->staged;
 }
 
 // What is in flight receives into memory of its own, and its buffer is compared at the wait.

@@ -119,6 +119,10 @@ int ls_fault__apply(ls_fault_do *out, bool *twice, ls_request *request) {
             *twice = true;
             break;
         case LS_FAULT_BIT_FLIP:
+            if (request->staged) {  // its data may not be there yet
+                request->flip = (uint64_t)fault->amount + 1;
+                break;
+            }
             flip_bit(request, fault->amount);
             break;
         case LS_FAULT_WRONG_COUNT:

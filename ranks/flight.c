@@ -141,8 +141,9 @@ static int hidden_parts(part *out, const ls_request *request) {
 static bool hides(const ls_request *request) {
     const ls_spmd *run = request->rank->run;
     bool later = request->asynchronous || request->rank->group_depth > 0;
-    return later && !run->direct && !run->borrowed && run->lookahead == NULL &&
-           run->checks[LS_FINDING_BUFFER_USE_BEFORE_WAIT] && !ls_kind_is_ask(request->call.kind);
+    return later && !run->direct && !run->borrowed && run->remote == NULL &&
+           run->lookahead == NULL && run->checks[LS_FINDING_BUFFER_USE_BEFORE_WAIT] &&
+           !ls_kind_is_ask(request->call.kind);
 }
 
 int ls_flight__open(ls_request *request) {
@@ -177,6 +178,9 @@ int ls_flight__open(ls_request *request) {
 
 // ---- Where the data is meanwhile ---------------------------------------------------------------
 const void *ls_flight__send(const ls_request *request) {
+    if (request->staged) {
+        return request->staged_send;
+    }
     const char *send = request->call.send, *recv = request->call.recv;
     bool inside = request->shadow != NULL && request->send_bytes > 0 &&
                   (uintptr_t)send >= (uintptr_t)recv &&
@@ -185,11 +189,14 @@ const void *ls_flight__send(const ls_request *request) {
 }
 
 void *ls_flight__recv(const ls_request *request) {
+    if (request->staged) {
+        return request->staged_recv;
+    }
     return request->shadow != NULL ? request->shadow : request->call.recv;
 }
 
 const ls_call *ls_flight__call(ls_request *request) {
-    if (request->shadow == NULL) {
+    if (request->shadow == NULL && !request->staged) {
         return &request->call;
     }
     request->moved = request->call;

@@ -4,6 +4,7 @@
 
 #include "collectives/check.h"
 #include "ranks/hooks.h"
+#include "ranks/remote.h"
 #include "ranks/state.h"
 
 // ---- schedule.c: who runs ----------------------------------------------------------------------
@@ -39,8 +40,14 @@ void ls_spmd__fail(ls_spmd *run, int status, const char *why);
 // Returns the run's status with a sentence that says why; for calls made after the failure.
 int ls_spmd__failed(const ls_spmd *run, const ls_rank *rank);
 
+// A run without its threads: opened, and ended with `status` of opening or running it.
+int ls_spmd__open(ls_spmd **out, ls_spmd_program program, void *arg, const ls_spmd_options *options,
+                  const ls_remote *remote);
+int ls_spmd__close(ls_spmd_result **out, ls_spmd *run, int status);
 // Runs the program on all ranks' threads, or on none. In threads.c.
 int ls_threads__run(ls_spmd *run);
+// The rank's program did not return: it is dead, and the run is over.
+void ls_threads__lost(ls_rank *rank, ls_finding_id id, const char *format, ...) LS_PRINTF(3, 4);
 int ls_spmd__make_result(ls_spmd *run, int rank_count);
 int ls_spmd__verdict(const ls_spmd *run);  // what ls_spmd_run returns
 // Completes calls [size] that have met and agree: here, or where the run's backend moves data.
@@ -205,10 +212,18 @@ int ls_meet__submit(ls_request *request);
 // Checks that all ask for the same of what is no collective of data.
 int ls_meet__check_asks(const ls_meet *meet);
 ls_meet *ls_meet__at(const ls_shared_comm *shared, uint64_t round);  // NULL: nobody is there yet
+// Moves the data of requests that have met and agree, and looks at it.
+int ls_meet__move(ls_spmd *run, ls_meet *meet);
 
 // ---- p2p.c -------------------------------------------------------------------------------------
 int ls_p2p__submit(ls_request *request);
 void ls_p2p__decide(ls_spmd *run);  // what a send and receive that do not fit are a case of
+// Moves the data of a send and its receive; both are done then.
+int ls_p2p__move(ls_spmd *run, ls_request *const pair[2]);
+
+// ---- remote.c: runs whose ranks' programs are elsewhere -----------------------------------------
+int ls_remote__met(ls_spmd *run, ls_request *const *requests, int size);
+void ls_remote__stall(ls_rank *rank);  // by a fault
 
 // ---- comm.c ------------------------------------------------------------------------------------
 int ls_shared_comm__make(ls_shared_comm **out, ls_spmd *run, ls_comm *comm, bool of_axis);

@@ -156,7 +156,8 @@ int ls_meet__check_asks(const ls_meet *meet) {
 }
 
 static int check_overlap(const ls_spmd *run, const ls_meet *meet) {
-    if (!run->checks[LS_FINDING_BUFFER_OVERLAP]) {
+    // Addresses of different processes say nothing of each other.
+    if (!run->checks[LS_FINDING_BUFFER_OVERLAP] || run->remote != NULL) {
         return LS_OK;
     }
     int size = meet->shared->comm->size;
@@ -200,6 +201,12 @@ static int do_meet(ls_spmd *run, ls_meet *meet) {
         ls_checks__hash_check(meet->requests[m]);
     }
     ls_hooks__met(run->backend, meet->calls, size);
+    return run->remote != NULL ? ls_remote__met(run, meet->requests, size)
+                               : ls_meet__move(run, meet);
+}
+
+int ls_meet__move(ls_spmd *run, ls_meet *meet) {
+    int size = meet->shared->comm->size;
     for (int m = 0; m < size; m++) {
         meet->calls[m] = ls_flight__call(meet->requests[m]);
     }
@@ -247,6 +254,10 @@ static int complete(ls_spmd *run, ls_meet *meet) {
     int status = ls_sites__met(run, meet);
     status = status == LS_OK ? do_meet(run, meet) : status;
     for (int m = 0; m < size; m++) {
+        if (status == LS_OK && meet->requests[m]->state == LS_REQUEST_MATCHED &&
+            run->remote != NULL) {
+            continue;  // until its data is there
+        }
         if (status == LS_OK && !meet->requests[m]->asynchronous) {
             ls_replica_marks__complete(meet->requests[m]);
         }

@@ -83,14 +83,17 @@ static int meet(ls_spmd *run, ls_request *send, ls_request *recv) {
     ls_checks__hash_check(recv);
     ls_hooks__met(run->backend, calls, 2);
     ls_request *pair[2] = {send, recv};
-    calls[0] = ls_flight__call(send);
-    calls[1] = ls_flight__call(recv);
+    return run->remote != NULL ? ls_remote__met(run, pair, 2) : ls_p2p__move(run, pair);
+}
+
+int ls_p2p__move(ls_spmd *run, ls_request *const pair[2]) {
+    const ls_call *calls[2] = {ls_flight__call(pair[0]), ls_flight__call(pair[1])};
     int status = ls_spmd__complete(run, calls, 2);
     if (status == LS_OK) {
         ls_values__met(run, pair, &(ls_value_watch){.size = 2});
     }
-    ls_request__done(send, status);
-    ls_request__done(recv, status);
+    ls_request__done(pair[0], status);
+    ls_request__done(pair[1], status);
     if (status != LS_OK) {
         ls_spmd__fail(run, status, ls_error_last()->text);
     }

@@ -260,12 +260,12 @@ int ls_spmd__verdict(const ls_spmd *run) {
     return LS_OK;
 }
 
-static int run_once(ls_spmd_result **out, ls_spmd_program program, void *arg,
-                    const ls_spmd_options *options) {
+int ls_spmd__open(ls_spmd **out, ls_spmd_program program, void *arg, const ls_spmd_options *options,
+                  const ls_remote *remote) {
     *out = NULL;
     LS_TRY(check_options(options));
     LS_TRY(check_backend(options));
-    LS_TRY(check_machine(options));
+    LS_TRY(remote == NULL ? check_machine(options) : LS_OK);
     void *memory = NULL;
     LS_TRY(ls_alloc(&memory, NULL, 1, sizeof(ls_spmd)));
     ls_spmd *run = memory;
@@ -274,6 +274,7 @@ static int run_once(ls_spmd_result **out, ls_spmd_program program, void *arg,
     run->options = *options;
     run->program = program;
     run->arg = arg;
+    run->remote = remote;
     run->parallel = options->schedule == LS_SCHEDULE_PARALLEL;
     run->history = options->history > 0 ? options->history : HISTORY_DEFAULT;
     run->deadline_seconds =
@@ -281,10 +282,17 @@ static int run_once(ls_spmd_result **out, ls_spmd_program program, void *arg,
     ls_trap__open();
     int status = open_run(run);
     ls_hooks__run_open(run);
-    if (status == LS_OK) {
-        status = ls_threads__run(run);
+    if (status != LS_OK) {
+        ls_spmd_result *none = NULL;
+        return ls_spmd__close(&none, run, status);
     }
+    *out = run;
+    return LS_OK;
+}
+
+int ls_spmd__close(ls_spmd_result **out, ls_spmd *run, int status) {
     ls_spmd_result *result = run->result;
+    *out = NULL;
     if (status == LS_OK) {
         if (run->suspects[0] != NULL) {
             ls_p2p__decide(run);
@@ -316,6 +324,14 @@ static int run_once(ls_spmd_result **out, ls_spmd_program program, void *arg,
     ls_trap__close();
     ls_free(NULL, run, 1, sizeof *run);
     return status;
+}
+
+static int run_once(ls_spmd_result **out, ls_spmd_program program, void *arg,
+                    const ls_spmd_options *options) {
+    ls_spmd *run = NULL;
+    *out = NULL;
+    LS_TRY(ls_spmd__open(&run, program, arg, options, NULL));
+    return ls_spmd__close(out, run, ls_threads__run(run));
 }
 
 static int explore(ls_spmd_result **out, uint64_t *failing_seed, ls_spmd_program program, void *arg,

@@ -24,6 +24,7 @@ typedef struct ls_replica_set ls_replica_set;
 typedef struct ls_sites ls_sites;
 typedef struct ls_crossing ls_crossing;
 typedef struct ls_sums ls_sums;
+typedef struct ls_remote ls_remote;
 #define LS_SUMS_KEPT 64  // results of sums of a communicator
 
 typedef enum ls_rank_state {
@@ -102,6 +103,11 @@ struct ls_request {
     bool told;                // that it was used too early was told of
     ls_guard guards[LS_GUARDS_MAX];
     int guard_count;
+    bool staged;              // a remote rank's: its data is not in the program's buffers but in
+    const void *staged_send;  // these
+    void *staged_recv;        //
+    void *owner;              // whose call it is, for who posted it
+    uint64_t flip;            // the bit of its data, from 1, that a fault flips; 0: none
 };
 
 #define LS_SPLITS_SHOWN 8  // of a call's counts, in texts
@@ -289,7 +295,8 @@ struct ls_spmd {
     ls_lookahead *lookahead;  // after a mismatch, see lookahead.c
     ls_crossing *crossings;   // [crossing_count] to be told at the end, see sites.c
     int crossing_count;
-    ls_origin *origins;  // [origin_room], from 1
+    const ls_remote *remote;  // its ranks' programs are elsewhere, see remote.h; NULL: threads here
+    ls_origin *origins;       // [origin_room], from 1
     uint32_t origin_count, origin_room;
     ls_spmd_result *result;
     ls_spmd *next_run;  // in ls_gdb_runs

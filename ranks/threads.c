@@ -13,9 +13,7 @@
 
 #define STACK_BYTES_DEFAULT ((size_t)1 << 20)  // reserved; what is touched counts
 
-// Its program did not return: the rank is dead, and the run is over.
-static void lost(ls_rank *rank, ls_finding_id id, const char *format, ...) LS_PRINTF(3, 4);
-static void lost(ls_rank *rank, ls_finding_id id, const char *format, ...) {
+void ls_threads__lost(ls_rank *rank, ls_finding_id id, const char *format, ...) {
     ls_spmd *run = rank->run;
     char why[256];
     va_list args;
@@ -53,8 +51,9 @@ static void finish(ls_rank *rank) {
 static void on_thread_end(void *arg) {
     ls_rank *rank = arg;
     ls_schedule__enter(rank);
-    lost(rank, LS_FINDING_RANK_DIED, "ended its thread (pthread_exit) after its last call%s",
-         rank->line > 0 ? "" : ", of which there was none");
+    ls_threads__lost(rank, LS_FINDING_RANK_DIED,
+                     "ended its thread (pthread_exit) after its last call%s",
+                     rank->line > 0 ? "" : ", of which there was none");
     finish(rank);
 }
 
@@ -67,15 +66,16 @@ static void run_program(ls_rank *rank) {
         if (!ls_schedule__inside()) {
             ls_schedule__enter(rank);
         }
-        lost(rank, LS_FINDING_RANK_DIED,
-             "used up its stack of %zu KiB (options.stack_bytes gives it a larger one)",
-             rank->stack_bytes / 1024);
+        ls_threads__lost(rank, LS_FINDING_RANK_DIED,
+                         "used up its stack of %zu KiB (options.stack_bytes gives it a larger one)",
+                         rank->stack_bytes / 1024);
         break;
     case LS_ESCAPE_DEADLINE:
         ls_schedule__enter(rank);
-        lost(rank, LS_FINDING_MISSING_RANK,
-             "has run for %g s without a call (options.deadline_seconds), while the others wait",
-             run->deadline_seconds);
+        ls_threads__lost(
+            rank, LS_FINDING_MISSING_RANK,
+            "has run for %g s without a call (options.deadline_seconds), while the others wait",
+            run->deadline_seconds);
         break;
     default:
         rank->exit_status = run->program(rank, run->arg);

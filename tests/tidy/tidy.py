@@ -22,7 +22,7 @@ def rooms_above(*rooms):
 
 
 ARROWS = rooms_above("base", "formats", "kernels", "local_tensor", "orders", "collectives",
-                     "backends", "ranks", "planner", "embedding", "runner", "report")
+                     "backends", "ranks", "planner", "embedding", "runner", "report", "exec")
 # What a room has no need to know, although it lies below.
 for room, below in {"kernels": ["formats"], "local_tensor": ["formats"],
                     "orders": ["local_tensor"],

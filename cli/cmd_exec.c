@@ -1,0 +1,316 @@
+// lockstep exec [-n RANKS] -- PROGRAM [ARGUMENTS]: a program written for NCCL, as it is, with every
+// call of its ranks checked.
+
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "cli/cli.h"
+#include "cli/commands.h"
+#include "cli/trace.h"
+#include "exec/coordinator.h"
+#include "ranks/settings.h"
+
+#define FRONT "liblockstep-nccl-front.so"
+
+static struct {
+    int ranks, lookahead, history;
+    double deadline_seconds;
+    const char *checks, *faults, *machine, *order;
+    bool observe, simulate, deadline_given;
+} given;
+
+static const cli_option options[] = {
+    {.type = CLI_INT,
+     .short_name = 'n',
+     .long_name = "ranks",
+     .value = &given.ranks,
+     .value_name = "N",
+     .help = "Start the program N times, as ranks 0 to N-1; default: once, as a launcher of them",
+     .int_min = 1,
+     .int_max = 4096},
+    {.type = CLI_SWITCH,
+     .long_name = "simulate",
+     .value = &given.simulate,
+     .help = "Move and reduce the data here, so that ranks may share a GPU (default)"},
+    {.type = CLI_STRING,
+     .long_name = "order",
+     .value = &given.order,
+     .value_name = "ORDER",
+     .help = "In what order reductions add up, as scenarios say it (default: rank)"},
+    {.type = CLI_STRING,
+     .long_name = "checks",
+     .value = &given.checks,
+     .value_name = "GLOBS",
+     .help = "Which checks are on: 'all', '-value.*', 'buffer.*,handle.leak'"},
+    {.type = CLI_STRING,
+     .long_name = "faults",
+     .value = &given.faults,
+     .value_name = "LIST",
+     .help = "What goes wrong: TYPE@RANK:CALL[:AMOUNT],... with types as in scenarios"},
+    {.type = CLI_INT,
+     .long_name = "history",
+     .value = &given.history,
+     .value_name = "N",
+     .help = "Calls of each rank that are kept for findings (default: 16)",
+     .int_min = 1,
+     .int_max = 4096},
+    {.type = CLI_DOUBLE,
+     .long_name = "deadline",
+     .value = &given.deadline_seconds,
+     .given = &given.deadline_given,
+     .value_name = "SECONDS",
+     .help = "Explain and end a run in which ranks wait and nothing moves for so long (default: "
+             "300; 0: never)"},
+    CLI_MACHINE_OPTION(given.machine),
+    {.long_name = NULL},
+};
+
+// ---- The front ----------------------------------------------------------------------------------
+// Beside this program, or where it is installed.
+static int find_front(char *out, size_t bytes) {
+    static const char *const places[] = {"", "../lib/", "../lib/lockstep/",
+                                         "../lib/x86_64-linux-gnu/"};
+    char own[PATH_MAX];
+    ssize_t length = readlink("/proc/self/exe", own, sizeof own - 1);
+    own[length > 0 ? length : 0] = 0;
+    char *slash = strrchr(own, '/');
+    for (size_t i = 0; slash != NULL && i < sizeof places / sizeof *places; i++) {
+        int wrote = snprintf(out, bytes, "%.*s/%s%s", (int)(slash - own), own, places[i], FRONT);
+        if (wrote > 0 && (size_t)wrote < bytes && access(out, R_OK) == 0) {
+            return LS_EXIT_OK;
+        }
+    }
+    cli_error("the front " FRONT " is not beside this program, nor where it is installed");
+    return LS_EXIT_ENVIRONMENT;
+}
+
+// ---- Options ------------------------------------------------------------------------------------
+typedef struct settings {
+    ls_exec_options exec;
+    ls_fault faults[LS_SPMD_FAULTS_MAX];
+    ls_order *order;
+    ls_trace *trace;
+    const char *name;
+    char front[PATH_MAX];
+} settings;
+
+static int begin_trace(void *arg, int ranks) {
+    const settings *used = arg;
+    return used->trace != NULL ? ls_trace_begin(used->trace, used->name, ranks, NULL) : LS_OK;
+}
+
+static int options_of(settings *out) {
+    ls_spmd_options *spmd = &out->exec.spmd;
+    *spmd = (ls_spmd_options){.seed = cli_options_common.seed,
+                              .checks = given.checks,
+                              .faults = out->faults,
+                              .history = given.history,
+                              .fixed = true};
+    out->exec.processes = given.ranks;
+    out->exec.deadline_seconds = given.deadline_given ? given.deadline_seconds : 300;
+    out->exec.quiet_stdout = cli_stdout_taken();
+    out->exec.preload = out->front;
+    out->exec.opened = begin_trace;
+    out->exec.opened_arg = out;
+    bool on = false;
+    int status = ls_spmd_check_on(&on, given.checks, LS_FINDING_KIND_MISMATCH);
+    if (status == LS_OK && given.faults != NULL) {
+        status = ls_spmd__parse_faults(out->faults, &spmd->fault_count, given.faults);
+    }
+    if (status == LS_OK && given.order != NULL) {
+        status = ls_order_parse(&out->order, given.order);
+        spmd->order = out->order;
+    }
+    if (status != LS_OK) {
+        cli_error("%s", ls_error_last()->text);
+        return LS_EXIT_USAGE;
+    }
+    return LS_EXIT_OK;
+}
+
+// ---- The report ---------------------------------------------------------------------------------
+static const char *reproduce(ls_arena *arena, const settings *used) {
+    ls_text text = {0};
+    ls_text_printf(&text, "lockstep exec");
+    if (given.ranks > 0) {
+        ls_text_printf(&text, " -n %d", given.ranks);
+    }
+    const char *words[][2] = {
+        {"checks", given.checks}, {"faults", given.faults}, {"order", given.order}};
+    for (size_t i = 0; i < sizeof words / sizeof words[0]; i++) {
+        if (words[i][1] != NULL) {
+            ls_text_printf(&text, " --%s ", words[i][0]);
+            ls_text_shell(&text, words[i][1]);
+        }
+    }
+    ls_text_printf(&text, " --");
+    for (const char *const *word = used->exec.argv; *word != NULL; word++) {
+        ls_text_puts(&text, " ");
+        ls_text_shell(&text, *word);
+    }
+    const char *kept = ls_arena_strdup(arena, ls_text_string(&text));
+    ls_text_free(&text);
+    return kept;
+}
+
+// Whether `text` names that place, and not one whose number begins alike.
+static bool names(const char *text, const char *where) {
+    size_t length = strlen(where);
+    for (const char *at = text; (at = strstr(at, where)) != NULL; at += length) {
+        if (at[length] < '0' || at[length] > '9') {
+            return true;
+        }
+    }
+    return false;
+}
+
+// The finding's text, with what had called the places that it names.
+static const char *with_stacks(ls_arena *arena, const char *said, const ls_exec_result *result) {
+    ls_text text = {0};
+    ls_text_puts(&text, said);
+    for (int i = 0; i < result->place_count; i++) {
+        const ls_exec_place *place = &result->places[i];
+        char where[PATH_MAX];
+        (void)snprintf(where, sizeof where, "%s:%d", place->file, place->line);
+        const char *above = place->stack != NULL ? strchr(place->stack, '\n') : NULL;
+        if (above == NULL || above[1] == 0 || !names(said, where)) {
+            continue;
+        }
+        ls_text_printf(&text, "called by:\n");
+        for (const char *at = place->stack; *at != 0;) {
+            size_t length = strcspn(at, "\n");
+            ls_text_printf(&text, "  %.*s\n", (int)length, at);
+            at += at[length] != 0 ? length + 1 : length;
+        }
+    }
+    const char *kept = ls_arena_strdup(arena, ls_text_string(&text));
+    ls_text_free(&text);
+    return kept;
+}
+
+static ls_finding *findings_of(ls_arena *arena, const ls_exec_result *result, int count) {
+    ls_finding *findings = ls_arena_alloc(arena, (size_t)count + 1, sizeof *findings);
+    for (int i = 0; findings != NULL && i < count; i++) {
+        findings[i] = *ls_spmd_finding(result->spmd, i);
+        findings[i].text = with_stacks(arena, findings[i].text, result);
+    }
+    return findings;
+}
+
+// What ended the run where no check did; NULL: nothing.
+static const char *error_of(ls_arena *arena, const ls_exec_result *result) {
+    if (result->failed_rank >= 0) {
+        return given.ranks > 0
+                   ? ls_arena_printf(arena, "the process of rank %d ended with exit code %d",
+                                     result->failed_rank, result->failed_code)
+                   : ls_arena_printf(arena, "the program ended with exit code %d",
+                                     result->failed_code);
+    }
+    return result->died ? "a process of the program was killed"
+                        : ls_arena_strdup(arena, result->why);
+}
+
+static int report(const settings *used, const ls_exec_result *result) {
+    ls_results *results = NULL;
+    bool pass = result->status == LS_OK && !result->died && result->failed_rank < 0;
+    int made = ls_results_create(&results, "exec");
+    if (made != LS_OK) {
+        return cli_fail(made);
+    }
+    int count = result->spmd != NULL ? ls_spmd_finding_count(result->spmd) : 0;
+    ls_finding *findings = findings_of(results->arena, result, count);
+    const char *error = pass || count > 0 ? NULL : error_of(results->arena, result);
+    ls_case_result row = {
+        .name = used->name,
+        .file = used->name,
+        .backend = given.observe ? "nccl" : "sim",
+        .pass = pass,
+        .class_ = pass        ? LS_CLASS_BIT_EXACT
+                  : count > 0 ? LS_CLASS_FINDING
+                              : LS_CLASS_ERROR,
+        .findings = findings,
+        .finding_count = count,
+        .error = error,
+        .seconds = result->seconds,
+        .environment = result->died || (count == 0 && !pass),
+        .reproduce = reproduce(results->arena, used),
+    };
+    // A run without a call says nothing.
+    row.skipped = pass && result->calls == 0;
+    row.skip_reason = row.skipped ? "it made no call of NCCL's" : NULL;
+    made =
+        findings == NULL || row.reproduce == NULL ? LS_ERR_MEMORY : ls_results_add(results, &row);
+    int code = made == LS_OK ? cli_report(results) : cli_fail(made);
+    for (int i = 0; result->spmd != NULL && i < ls_spmd_warning_count(result->spmd); i++) {
+        cli_note("warning: %s: %s", ls_finding_name(ls_spmd_warning(result->spmd, i)->id),
+                 ls_spmd_warning(result->spmd, i)->text);
+    }
+    for (int i = 0; result->spmd != NULL && i < used->exec.spmd.fault_count; i++) {
+        const char *missed = ls_spmd_fault_missed(result->spmd, i);
+        if (missed != NULL) {
+            cli_note("fault %d was not planted: %s", i, missed);
+        }
+    }
+    ls_results_free(results);
+    return code;
+}
+
+static int run_program(settings *used) {
+    ls_exec_result result = {.failed_rank = -1};
+    int status = ls_exec_run(&result, &used->exec);
+    if (status != LS_OK) {
+        return cli_fail(status);
+    }
+    int code = report(used, &result);
+    ls_exec_result_free(&result);
+    return code;
+}
+
+static int run(const cli_args *args) {
+    static settings used;
+    if (given.simulate && given.observe) {
+        cli_error("--simulate and --observe exclude each other");
+        return LS_EXIT_USAGE;
+    }
+    int code = cli_outputs_check(NULL);
+    code = code == LS_EXIT_OK ? options_of(&used) : code;
+    code = code == LS_EXIT_OK ? find_front(used.front, sizeof used.front) : code;
+    code = code == LS_EXIT_OK ? cli_trace_open(&used.trace, given.machine) : code;
+    if (code != LS_EXIT_OK) {
+        ls_order_free(used.order);
+        return code;
+    }
+    const char **argv = calloc((size_t)args->count + 1, sizeof *argv);
+    if (argv == NULL) {
+        ls_order_free(used.order);
+        return cli_trace_close(used.trace, cli_fail(LS_FAIL(LS_ERR_MEMORY, "no memory")));
+    }
+    memcpy((void *)argv, (const void *)args->values, (size_t)args->count * sizeof *argv);
+    used.exec.argv = argv;
+    used.name = argv[0];
+    used.exec.spmd.met = used.trace != NULL ? ls_trace_met : NULL;
+    used.exec.spmd.met_arg = used.trace;
+    code = run_program(&used);
+    free((void *)argv);
+    code = cli_trace_close(used.trace, code);
+    ls_order_free(used.order);
+    return code;
+}
+
+const cli_command cli_cmd_exec = {
+    .name = "exec",
+    .arguments = "-- PROGRAM [ARGUMENTS]",
+    .arguments_min = 1,
+    .arguments_max = -1,
+    .summary = "Run a program written for NCCL, unmodified, with every call checked",
+    .details = "With -n the program is started N times, with RANK, LOCAL_RANK, WORLD_SIZE, "
+               "MASTER_ADDR and MASTER_PORT set as torchrun does; else it is a launcher (torchrun, "
+               "mpiexec) that starts the ranks itself. A library that stands in for NCCL's is "
+               "preloaded into all of its processes, and their calls meet here, where they are "
+               "checked and their data is moved and reduced, so that ranks may share a GPU.",
+    .common = CLI_COMMON_REPORTS | CLI_COMMON_TRACE | CLI_COMMON_SEED,
+    .options = options,
+    .run = run,
+};

@@ -1,0 +1,461 @@
+// Calls on their way: in the order in which a rank made them they go to the matcher, a call of a
+// stream when the one before it has met, as on a GPU; when all members' data has come it is moved.
+#include <stdio.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "exec/internal.h"
+
+static ls_exec_stream *stream_of(ls_exec_rank *rank, uint64_t stream) {
+    for (ls_exec_stream *at = rank->streams; at != NULL; at = at->next) {
+        if (at->stream == stream) {
+            return at;
+        }
+    }
+    ls_exec_stream *made = calloc(1, sizeof *made);
+    if (made != NULL) {
+        *made = (ls_exec_stream){.stream = stream, .next = rank->streams};
+        rank->streams = made;
+    }
+    return made;
+}
+
+static void free_op(ls_exec_op *op) {
+    free(op->counts);
+    free(op);
+}
+
+static void enqueue(ls_exec_op *op) {
+    ls_exec_rank *rank = op->rank;
+    if (rank->last != NULL) {
+        rank->last->next = op;
+    } else {
+        rank->first = op;
+    }
+    rank->last = op;
+}
+
+static ls_exec_op *make_op(ls_exec_process *process, const ls_exec_comm *comm, uint32_t slot,
+                           uint32_t site) {
+    ls_exec_op *op = calloc(1, sizeof *op);
+    if (op == NULL) {
+        (void)LS_FAIL(LS_ERR_MEMORY, "no memory");
+        return NULL;
+    }
+    const ls_exec_site *at = ls_exec__site(process, site);
+    op->rank = comm->rank;
+    op->process = process;
+    op->handle = comm->handle;
+    op->slot = slot;
+    op->call.owner = op;
+    op->call.call.file = at->file;
+    op->call.call.line = at->line;
+    return op;
+}
+
+// ---- What a message says ------------------------------------------------------------------------
+static int find_counts(ls_exec_op *op, const ls_wire_call *message) {
+    size_t size = (size_t)ls_rank_comm_size(op->handle), sides = 0;
+    sides += (message->flags & LS_WIRE_SEND_COUNTS) != 0 ? 1 : 0;
+    sides += (message->flags & LS_WIRE_RECV_COUNTS) != 0 ? 1 : 0;
+    if (message->head.bytes != sizeof *message + sides * size * sizeof(uint64_t)) {
+        return LS_FAIL(LS_ERR_FORMAT, "a call with more or fewer counts than members");
+    }
+    if (sides == 0) {
+        return LS_OK;
+    }
+    op->counts = calloc(sides * size, sizeof *op->counts);
+    LS_TRY(op->counts != NULL ? LS_OK : LS_FAIL(LS_ERR_MEMORY, "no memory"));
+    memcpy(op->counts, message + 1, sides * size * sizeof(uint64_t));
+    size_t *next = op->counts;
+    if ((message->flags & LS_WIRE_SEND_COUNTS) != 0) {
+        op->call.call.send_counts = next;
+        next += size;
+    }
+    if ((message->flags & LS_WIRE_RECV_COUNTS) != 0) {
+        op->call.call.recv_counts = next;
+    }
+    return LS_OK;
+}
+
+// Where `elements` of the call are in the process's memory; NULL where it has none of them here.
+static int find_data(void **out, const ls_exec_process *process, uint32_t memory, uint64_t offset,
+                     size_t elements, ls_dtype dtype) {
+    size_t bytes = 0;
+    *out = NULL;
+    LS_TRY(ls_size_mul(&bytes, elements, ls_dtype_bytes(dtype)));
+    if (memory == LS_WIRE_NONE || bytes == 0) {
+        return LS_OK;
+    }
+    if (memory >= process->memory_count || offset > process->memories[memory].bytes ||
+        bytes > process->memories[memory].bytes - offset) {
+        return LS_FAIL(LS_ERR_FORMAT, "a call's data is not in its memory");
+    }
+    *out = process->memories[memory].at + offset;
+    return LS_OK;
+}
+
+static int fill(ls_exec_op *op, const ls_exec_process *process, const ls_wire_call *message) {
+    ls_call *call = &op->call.call;
+    if (message->kind >= LS_KIND_COUNT || !ls_dtype_valid((int)message->dtype) ||
+        message->op >= LS_OP_COUNT || message->slot >= LS_WIRE_SLOTS) {
+        return LS_FAIL(LS_ERR_FORMAT, "a call of no known kind");
+    }
+    call->kind = (ls_kind)message->kind;
+    call->dtype = (ls_dtype)message->dtype;
+    call->op = (ls_op)message->op;
+    call->premul = message->premul;
+    call->root = message->root;
+    call->count = message->count;
+    call->send = (const void *)(uintptr_t)message->send_address;
+    call->recv = (void *)(uintptr_t)message->recv_address;
+    op->grouped = (message->flags & LS_WIRE_GROUPED) != 0;
+    op->group_ends = (message->flags & LS_WIRE_GROUP_ENDS) != 0;
+    LS_TRY(find_counts(op, message));
+    ls_call whole = *call;
+    whole.comm = ls_rank_comm_of(op->handle);
+    whole.rank = op->rank->id;
+    size_t send = 0, recv = 0;
+    // What makes no sense is for the checks, which name it.
+    if (ls_call_send_elements(&send, &whole) != LS_OK ||
+        ls_call_recv_elements(&recv, &whole) != LS_OK) {
+        return LS_OK;
+    }
+    void *from = NULL;
+    LS_TRY(
+        find_data(&from, process, message->send_memory, message->send_offset, send, call->dtype));
+    op->call.send = from;
+    return find_data(&op->call.recv, process, message->recv_memory, message->recv_offset, recv,
+                     call->dtype);
+}
+
+int ls_exec__call(ls_exec *exec, ls_exec_process *process, const ls_wire_call *message) {
+    if (exec->over) {
+        return LS_OK;
+    }
+    ls_exec_comm *comm = ls_exec__comm(process, message->comm);
+    LS_TRY(comm != NULL ? LS_OK : LS_ERR_INVALID);
+    ls_exec_op *op = make_op(process, comm, message->slot, message->site);
+    LS_TRY(op != NULL ? LS_OK : LS_ERR_MEMORY);
+    int status = fill(op, process, message);
+    op->stream = status == LS_OK ? stream_of(op->rank, message->stream) : NULL;
+    if (op->stream == NULL) {
+        free_op(op);
+        return status != LS_OK ? status : LS_FAIL(LS_ERR_MEMORY, "no memory");
+    }
+    enqueue(op);
+    return LS_OK;
+}
+
+int ls_exec__split(ls_exec *exec, ls_exec_process *process, const ls_wire_comm_split *message) {
+    if (exec->over) {
+        return LS_OK;
+    }
+    ls_exec_comm *parent = ls_exec__comm(process, message->parent);
+    LS_TRY(parent != NULL ? LS_OK : LS_ERR_INVALID);
+    ls_exec_op *op = make_op(process, parent, message->slot, message->site);
+    LS_TRY(op != NULL ? LS_OK : LS_ERR_MEMORY);
+    op->call.call.kind = LS_COMM_SPLIT;
+    op->call.color = message->color;
+    op->call.key = message->key;
+    op->call.made = &op->made;
+    op->comm = message->comm;
+    memcpy(op->name, message->name, sizeof op->name);
+    op->name[sizeof op->name - 1] = 0;
+    enqueue(op);
+    return LS_OK;
+}
+
+// ---- To the matcher -----------------------------------------------------------------------------
+// The last of the unit that begins with `first`: a call by itself, or a group; NULL: it is not all
+// there, or a call of it must wait for one before it on its stream.
+static ls_exec_op *unit_of(ls_exec_op *first) {
+    for (ls_exec_op *at = first; at != NULL; at = at->next) {
+        if (at->stream != NULL && at->stream->unmet > 0) {
+            return NULL;
+        }
+        if (!at->grouped || at->group_ends) {
+            return at;
+        }
+    }
+    return NULL;
+}
+
+static void unlink_open(ls_exec_op *op) {
+    ls_exec_op **at = &op->rank->open;
+    while (*at != op) {
+        at = &(*at)->next;
+    }
+    *at = op->next;
+}
+
+// The call is over; its process hears of it.
+static void finish(ls_exec_op *op, int status) {
+    if (op->stream != NULL && !op->met) {
+        op->stream->unmet -= 1;
+    }
+    unlink_open(op);
+    ls_exec__answer(op->process, op->slot, status == LS_OK ? 1 : 2, status);
+    free_op(op);
+}
+
+static void finish_split(ls_exec *exec, ls_exec_op *op) {
+    int status = LS_OK;
+    if (op->made != NULL) {
+        if (op->name[0] != 0) {
+            ls_remote_name(op->made, op->name);
+        }
+        status = ls_exec__keep_comm(op->process, op->comm, op->made, op->rank);
+    }
+    ls_remote_release(op->request);
+    if (status == LS_OK) {
+        ls_exec__answer_comm(exec, op->process, op->slot, op->made);
+        op->slot = LS_WIRE_NONE;
+    }
+    finish(op, status);
+}
+
+static void post_one(ls_exec *exec, ls_exec_op *op) {
+    int status = ls_remote_post(&op->request, op->handle, &op->call);
+    if (op->request != NULL || ls_remote_stalled(op->rank->rank)) {
+        return;  // a fault keeps it for ever
+    }
+    if (ls_remote_dead(op->rank->rank)) {
+        op->process->killed = true;
+        exec->planted = true;
+        (void)kill(op->process->pid, SIGKILL);
+        return;
+    }
+    finish(op, status);
+}
+
+// Takes the unit up to `last` from what waits, and posts it.
+static void post_unit(ls_exec *exec, ls_exec_rank *rank, ls_exec_op *last) {
+    ls_exec_op *first = rank->first;
+    rank->first = last->next;
+    rank->last = rank->first == NULL ? NULL : rank->last;
+    last->next = NULL;
+    bool grouped = first->grouped;
+    const char *file = first->call.call.file;
+    int line = first->call.call.line;
+    if (grouped) {
+        (void)ls_remote_group(rank->rank, true, file, line);
+    }
+    for (ls_exec_op *op = first, *next; op != NULL; op = next) {
+        next = op->next;
+        ls_exec_op **at = &rank->open;
+        while (*at != NULL) {
+            at = &(*at)->next;
+        }
+        op->next = NULL;
+        *at = op;
+        if (op->stream != NULL) {
+            op->stream->unmet += 1;
+        }
+        post_one(exec, op);
+    }
+    if (grouped) {
+        (void)ls_remote_group(rank->rank, false, file, line);
+    }
+}
+
+static bool post_rank(ls_exec *exec, ls_exec_rank *rank) {
+    bool any = false;
+    for (ls_exec_op *last; rank->first != NULL && (last = unit_of(rank->first)) != NULL;) {
+        if (ls_remote_status(exec->run, NULL) != LS_OK || ls_remote_stalled(rank->rank) ||
+            ls_remote_gone(rank->rank)) {
+            break;
+        }
+        post_unit(exec, rank, last);
+        any = true;
+    }
+    for (ls_exec_op *op = rank->open, *next; op != NULL; op = next) {
+        next = op->next;
+        if (op->call.call.kind == LS_COMM_SPLIT && op->request != NULL &&
+            ls_remote_done(op->request)) {
+            finish_split(exec, op);
+            any = true;
+        }
+    }
+    return any;
+}
+
+// ---- What has met -------------------------------------------------------------------------------
+void ls_exec__met(void *arg, ls_request *const *requests, int size) {
+    ls_exec *exec = arg;
+    ls_exec_job *job = calloc(1, sizeof *job + (size_t)size * sizeof(ls_request *));
+    if (job == NULL) {
+        exec->no_memory = true;
+        return;
+    }
+    job->size = size;
+    for (int m = 0; m < size; m++) {
+        job->requests[m] = requests[m];
+        ls_exec_op *op = ls_remote_owner(requests[m]);
+        op->met = true;
+        op->stream->unmet -= 1;
+    }
+    if (exec->jobs_last != NULL) {
+        exec->jobs_last->next = job;
+    } else {
+        exec->jobs = job;
+    }
+    exec->jobs_last = job;
+}
+
+static bool has_arrived(const ls_exec_op *op) {
+    return __atomic_load_n(&op->process->control->slots[op->slot].arrived, __ATOMIC_ACQUIRE) != 0;
+}
+
+// The first call whose data has not come; NULL: all has.
+static ls_exec_op *first_missing(const ls_exec_job *job) {
+    for (int m = 0; m < job->size; m++) {
+        ls_exec_op *op = ls_remote_owner(job->requests[m]);
+        if (!has_arrived(op)) {
+            return op;
+        }
+    }
+    return NULL;
+}
+
+static void do_job(ls_exec *exec, const ls_exec_job *job) {
+    int status = LS_OK;
+    if (exec->options->observe) {
+        ls_remote_skip(job->requests, job->size);
+    } else {
+        status = ls_remote_move(exec->run, job->requests, job->size);
+    }
+    for (int m = 0; m < job->size; m++) {
+        ls_exec_op *op = ls_remote_owner(job->requests[m]);
+        if (ls_remote_done(job->requests[m])) {
+            ls_remote_release(job->requests[m]);
+        }
+        finish(op, status);
+    }
+}
+
+static bool move_jobs(ls_exec *exec) {
+    bool any = false;
+    ls_exec_job **at = &exec->jobs, *before = NULL;
+    while (*at != NULL && ls_remote_status(exec->run, NULL) == LS_OK) {
+        ls_exec_job *job = *at;
+        if (!exec->options->observe && first_missing(job) != NULL) {
+            before = job;
+            at = &job->next;
+            continue;
+        }
+        *at = job->next;
+        exec->jobs_last = exec->jobs_last == job ? before : exec->jobs_last;
+        do_job(exec, job);
+        free(job);
+        any = true;
+    }
+    return any;
+}
+
+bool ls_exec__advance(ls_exec *exec) {
+    bool any = false, moved = exec->run != NULL && !exec->over;
+    while (moved) {
+        moved = false;
+        for (int r = 0; r < exec->rank_count; r++) {
+            moved = post_rank(exec, &exec->ranks[r]) || moved;
+        }
+        moved = move_jobs(exec) || moved;
+        any = any || moved;
+        moved = moved && ls_remote_status(exec->run, NULL) == LS_OK;
+    }
+    return any;
+}
+
+// ---- Who waits ----------------------------------------------------------------------------------
+static bool waits_for(const ls_wire_wait *wait, const ls_exec_op *op) {
+    if (wait->slot != LS_WIRE_NONE) {
+        return op->slot == wait->slot;
+    }
+    return wait->all != 0 || (op->stream != NULL && op->stream->stream == wait->stream);
+}
+
+#define AWAITED_MAX 256
+
+static void wait_of(const ls_wire_wait *wait, ls_exec_rank *rank) {
+    ls_request *requests[AWAITED_MAX];
+    int count = 0;
+    bool queued = false;
+    for (const ls_exec_op *op = rank->first; op != NULL; op = op->next) {
+        queued = queued || waits_for(wait, op);
+    }
+    // One that is not posted waits for those before it.
+    for (const ls_exec_op *op = rank->open; op != NULL && count < AWAITED_MAX; op = op->next) {
+        if (op->request != NULL && ls_remote_posted(op->request) &&
+            (queued || waits_for(wait, op))) {
+            requests[count++] = op->request;
+        }
+    }
+    ls_remote_wait(rank->rank, requests, count);
+}
+
+void ls_exec__wait(ls_exec *exec, ls_exec_process *process) {
+    for (int r = 0; r < exec->rank_count; r++) {
+        ls_exec_rank *rank = &exec->ranks[r];
+        if (rank->process == process && !rank->ended &&
+            (process->wait.device < 0 || process->wait.device == rank->device)) {
+            wait_of(&process->wait, rank);
+        }
+    }
+}
+
+void ls_exec__resume(ls_exec *exec, const ls_exec_process *process) {
+    for (int r = 0; r < exec->rank_count; r++) {
+        if (exec->ranks[r].process == process && !exec->ranks[r].ended) {
+            ls_remote_resume(exec->ranks[r].rank);
+        }
+    }
+}
+
+bool ls_exec__explain_data(ls_exec *exec, bool gone) {
+    for (const ls_exec_job *job = exec->jobs; job != NULL; job = job->next) {
+        const ls_exec_op *op = first_missing(job);
+        if (op == NULL || (gone && !op->process->gone)) {
+            continue;
+        }
+        const ls_call *call = &op->call.call;
+        char text[512];
+        (void)snprintf(text, sizeof text,
+                       "rank %d made its %s at %s:%d as the others did, but its data never came: "
+                       "%s\n",
+                       op->rank->id, ls_kind_name(call->kind), call->file, call->line,
+                       op->process->gone ? "its process ended before its stream got there"
+                                         : "its stream does not get there");
+        ls_remote_finding(
+            exec->run, op->process->gone ? LS_FINDING_RANK_EXITED_EARLY : LS_FINDING_MISSING_RANK,
+            &op->rank->id, 1, call->file, call->line, text);
+        return true;
+    }
+    return false;
+}
+
+void ls_exec__drop_calls(ls_exec *exec) {
+    while (exec->jobs != NULL) {
+        ls_exec_job *next = exec->jobs->next;
+        free(exec->jobs);
+        exec->jobs = next;
+    }
+    for (int r = 0; r < exec->rank_count; r++) {
+        ls_exec_rank *rank = &exec->ranks[r];
+        ls_exec_op *lists[] = {rank->first, rank->open};
+        for (int i = 0; i < 2; i++) {
+            while (lists[i] != NULL) {
+                ls_exec_op *next = lists[i]->next;
+                free_op(lists[i]);
+                lists[i] = next;
+            }
+        }
+        while (rank->streams != NULL) {
+            ls_exec_stream *next = rank->streams->next;
+            free(rank->streams);
+            rank->streams = next;
+        }
+        rank->first = rank->last = rank->open = NULL;
+    }
+}

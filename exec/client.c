@@ -1,0 +1,313 @@
+// The connection of a process to the coordinator: one socket, one piece of memory with slots, and a
+// thread that notices the coordinator's end.
+#define _GNU_SOURCE  // memfd_create, futex
+#include "exec/client.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <linux/futex.h>
+#include <poll.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <sys/un.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "exec/client_internal.h"
+
+static pthread_mutex_t opening = PTHREAD_MUTEX_INITIALIZER;
+static ls_client *opened;  // of this process
+
+static int number_of(const char *const *names) {
+    for (; *names != NULL; names++) {
+        const char *text = getenv(*names);
+        char *end = NULL;
+        long value = text != NULL ? strtol(text, &end, 10) : -1;
+        if (text != NULL && end != text && *end == 0 && value >= 0 && value <= INT_MAX) {
+            return (int)value;
+        }
+    }
+    return -1;
+}
+
+void ls_client_launched(int *rank, int *ranks) {
+    static const char *const own[] = {LS_WIRE_RANK, "RANK",         "OMPI_COMM_WORLD_RANK",
+                                      "PMI_RANK",   "SLURM_PROCID", NULL};
+    static const char *const all[] = {LS_WIRE_RANKS, "WORLD_SIZE",   "OMPI_COMM_WORLD_SIZE",
+                                      "PMI_SIZE",    "SLURM_NTASKS", NULL};
+    *rank = number_of(own);
+    *ranks = number_of(all);
+    if (*rank < 0 || *ranks <= *rank) {
+        *rank = *ranks = -1;
+    }
+}
+
+// ---- Messages -----------------------------------------------------------------------------------
+void ls_client_hold(ls_client *client) {
+    (void)pthread_mutex_lock(&client->sending);
+}
+
+void ls_client_let_go(ls_client *client) {
+    (void)pthread_mutex_unlock(&client->sending);
+}
+
+int ls_client_send(ls_client *client, const void *message, int descriptor) {
+    const ls_wire_head *head = message;
+    LS_ASSERT(head->bytes >= sizeof *head && head->bytes <= LS_WIRE_MESSAGE_MAX);
+    struct iovec part = {.iov_base = (void *)(uintptr_t)message, .iov_len = head->bytes};
+    union {
+        char bytes[CMSG_SPACE(sizeof(int))];
+        struct cmsghdr align;
+    } control = {.bytes = {0}};
+    struct msghdr packet = {.msg_iov = &part, .msg_iovlen = 1};
+    if (descriptor >= 0) {
+        packet.msg_control = control.bytes;
+        packet.msg_controllen = sizeof control.bytes;
+        struct cmsghdr *with = CMSG_FIRSTHDR(&packet);
+        with->cmsg_level = SOL_SOCKET;
+        with->cmsg_type = SCM_RIGHTS;
+        with->cmsg_len = CMSG_LEN(sizeof(int));
+        memcpy(CMSG_DATA(with), &descriptor, sizeof descriptor);
+    }
+    ls_client_hold(client);
+    ssize_t sent = 0;
+    do {
+        sent = sendmsg(client->socket, &packet, MSG_NOSIGNAL);
+    } while (sent < 0 && errno == EINTR);
+    int error = errno;
+    ls_client_let_go(client);
+    return sent == (ssize_t)head->bytes
+               ? LS_OK
+               : LS_FAIL(LS_ERR_BACKEND, "the coordinator of lockstep exec does not answer: %s",
+                         strerror(error));
+}
+
+// ---- Slots --------------------------------------------------------------------------------------
+int ls_client_slot_take(uint32_t *out, ls_client *client) {
+    (void)pthread_mutex_lock(&client->taking);
+    bool any = client->free_count > 0;
+    *out = any ? client->free[--client->free_count] : LS_WIRE_NONE;
+    (void)pthread_mutex_unlock(&client->taking);
+    if (!any) {
+        return LS_FAIL(LS_ERR_LIMIT, "more than %u calls are under way", LS_WIRE_SLOTS);
+    }
+    memset(&client->control->slots[*out], 0, sizeof(ls_wire_slot));
+    return LS_OK;
+}
+
+void ls_client_slot_give(ls_client *client, uint32_t slot) {
+    (void)pthread_mutex_lock(&client->taking);
+    client->free[client->free_count++] = slot;
+    (void)pthread_mutex_unlock(&client->taking);
+}
+
+ls_wire_slot *ls_client_slot(ls_client *client, uint32_t slot) {
+    LS_ASSERT(slot < LS_WIRE_SLOTS);
+    return &client->control->slots[slot];
+}
+
+bool ls_client_failed(const ls_client *client, const char **why) {
+    bool failed = __atomic_load_n(&client->control->failed, __ATOMIC_ACQUIRE) != 0;
+    if (why != NULL) {
+        *why = failed ? client->control->why : "";
+    }
+    return failed;
+}
+
+bool ls_client_done(ls_client *client, uint32_t slot) {
+    return __atomic_load_n(&ls_client_slot(client, slot)->done, __ATOMIC_ACQUIRE) != 0;
+}
+
+int ls_client_wait(ls_client *client, uint32_t slot) {
+    ls_wire_slot *at = ls_client_slot(client, slot);
+    while (!ls_client_done(client, slot)) {
+        (void)syscall(SYS_futex, &at->done, FUTEX_WAIT, 0, &(struct timespec){.tv_sec = 1}, NULL,
+                      0);
+    }
+    if (__atomic_load_n(&at->done, __ATOMIC_ACQUIRE) == 1) {
+        return LS_OK;
+    }
+    const char *why = "";
+    (void)ls_client_failed(client, &why);
+    return LS_FAIL(at->status != LS_OK ? at->status : LS_ERR_BACKEND, "%s", why);
+}
+
+// ---- The coordinator's end ----------------------------------------------------------------------
+// Whoever waits for an answer has it.
+static void fail_all(ls_client *client, const char *why) {
+    ls_wire_control *control = client->control;
+    if (__atomic_load_n(&control->failed, __ATOMIC_ACQUIRE) == 0) {
+        size_t length = strlen(why);
+        memcpy(control->why, why, length < LS_WIRE_WHY_BYTES ? length : LS_WIRE_WHY_BYTES - 1);
+        __atomic_store_n(&control->failed, 1u, __ATOMIC_RELEASE);
+    }
+    for (uint32_t i = 0; i < LS_WIRE_SLOTS; i++) {
+        if (__atomic_load_n(&control->slots[i].done, __ATOMIC_ACQUIRE) == 0) {
+            __atomic_store_n(&control->slots[i].done, 2u, __ATOMIC_RELEASE);
+            (void)syscall(SYS_futex, &control->slots[i].done, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
+        }
+    }
+}
+
+static void *watch(void *arg) {
+    ls_client *client = arg;
+    while (true) {
+        struct pollfd at = {.fd = client->socket, .events = POLLIN};
+        char byte;
+        if (poll(&at, 1, -1) > 0 && recv(client->socket, &byte, 1, MSG_DONTWAIT) == 0) {
+            break;
+        }
+    }
+    fail_all(client, "the coordinator of lockstep exec has gone away");
+    (void)pthread_mutex_lock(&client->taking);
+    void (*ended)(void *) = client->ended;
+    void *with = client->ended_arg;
+    client->ended = NULL;
+    (void)pthread_mutex_unlock(&client->taking);
+    if (ended != NULL) {
+        ended(with);
+    }
+    return NULL;
+}
+
+void ls_client_on_end(ls_client *client, void (*ended)(void *arg), void *arg) {
+    (void)pthread_mutex_lock(&client->taking);
+    client->ended = ended;
+    client->ended_arg = arg;
+    (void)pthread_mutex_unlock(&client->taking);
+}
+
+// ---- Opening ------------------------------------------------------------------------------------
+static int connect_to(int *out, const char *name) {
+    struct sockaddr_un address = {.sun_family = AF_UNIX};
+    size_t length = strlen(name);
+    if (length + 1 > sizeof address.sun_path) {
+        return LS_FAIL(LS_ERR_INVALID, LS_WIRE_SOCKET " is no socket's name");
+    }
+    memcpy(address.sun_path + 1, name, length);  // an abstract name begins with a 0
+    int made = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+    socklen_t bytes = (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + length);
+    if (made < 0 || connect(made, (const struct sockaddr *)&address, bytes) != 0) {
+        int error = errno;
+        if (made >= 0) {
+            (void)close(made);
+        }
+        return LS_FAIL(LS_ERR_BACKEND, "the coordinator of lockstep exec cannot be reached: %s",
+                       strerror(error));
+    }
+    *out = made;
+    return LS_OK;
+}
+
+int ls_client__shared(void **out, int *descriptor, size_t bytes) {
+    int made = memfd_create("lockstep", MFD_CLOEXEC);
+    void *at = MAP_FAILED;
+    if (made >= 0 && posix_fallocate(made, 0, (off_t)bytes) == 0) {
+        at = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, made, 0);
+    }
+    if (at == MAP_FAILED) {
+        if (made >= 0) {
+            (void)close(made);
+        }
+        return LS_FAIL(LS_ERR_MEMORY, "no %zu bytes of shared memory", bytes);
+    }
+    *out = at;
+    *descriptor = made;
+    return LS_OK;
+}
+
+static int say_hello(ls_client *client) {
+    void *memory = NULL;
+    int descriptor = -1;
+    LS_TRY(ls_client__shared(&memory, &descriptor, sizeof(ls_wire_control)));
+    client->control = memory;
+    client->control->version = LS_WIRE_VERSION;
+    for (uint32_t i = 0; i < LS_WIRE_SLOTS; i++) {
+        client->free[i] = LS_WIRE_SLOTS - 1 - i;
+    }
+    client->free_count = LS_WIRE_SLOTS;
+    ls_wire_hello hello = {.head = {LS_WIRE_HELLO, sizeof hello},
+                           .version = LS_WIRE_VERSION,
+                           .pid = (int32_t)getpid()};
+    int rank = -1, ranks = -1;
+    ls_client_launched(&rank, &ranks);
+    hello.rank = rank;
+    hello.ranks = ranks;
+    int status = ls_client_send(client, &hello, descriptor);
+    (void)close(descriptor);
+    return status;
+}
+
+// The thread leaves all signals to the program's own.
+static int start_watching(ls_client *client) {
+    sigset_t all, before;
+    (void)sigfillset(&all);
+    (void)pthread_sigmask(SIG_SETMASK, &all, &before);
+    pthread_t thread;
+    int failed = pthread_create(&thread, NULL, watch, client);
+    (void)pthread_sigmask(SIG_SETMASK, &before, NULL);
+    if (failed != 0) {
+        return LS_FAIL(LS_ERR_RESOURCE, "no thread: %s", strerror(failed));
+    }
+    (void)pthread_detach(thread);
+    return LS_OK;
+}
+
+static int open_client(ls_client **out) {
+    const char *name = getenv(LS_WIRE_SOCKET);
+    if (name == NULL) {
+        return LS_FAIL(LS_ERR_BACKEND,
+                       "the process was not started by lockstep exec: " LS_WIRE_SOCKET
+                       " is not in its environment");
+    }
+    ls_client *client = calloc(1, sizeof *client);
+    if (client == NULL) {
+        return LS_FAIL(LS_ERR_MEMORY, "no memory for a connection");
+    }
+    client->pid = getpid();
+    pthread_mutexattr_t nested;
+    (void)pthread_mutexattr_init(&nested);
+    (void)pthread_mutexattr_settype(&nested, PTHREAD_MUTEX_RECURSIVE);
+    (void)pthread_mutex_init(&client->sending, &nested);
+    (void)pthread_mutex_init(&client->taking, NULL);
+    (void)pthread_mutexattr_destroy(&nested);
+    int status = connect_to(&client->socket, name);
+    status = status == LS_OK ? say_hello(client) : status;
+    status = status == LS_OK ? start_watching(client) : status;
+    if (status != LS_OK) {
+        free(client);  // what little else it has ends with the process, which cannot go on
+        return status;
+    }
+    *out = client;
+    return LS_OK;
+}
+
+ls_client *ls_client_get(void) {
+    (void)pthread_mutex_lock(&opening);
+    if (opened == NULL || opened->pid != getpid()) {
+        ls_client *made = NULL;
+        opened = open_client(&made) == LS_OK ? made : NULL;
+    }
+    ls_client *client = opened;
+    (void)pthread_mutex_unlock(&opening);
+    return client;
+}
+
+ls_client *ls_client_peek(void) {
+    return opened != NULL && opened->pid == getpid() ? opened : NULL;
+}
+
+uint32_t ls_client_comm_number(ls_client *client) {
+    return __atomic_fetch_add(&client->comms, 1u, __ATOMIC_RELAXED);
+}
+
+void ls_client_bye(ls_client *client, int status) {
+    const ls_wire_bye bye = {.head = {LS_WIRE_BYE, sizeof bye}, .status = status};
+    (void)ls_client_send(client, &bye, -1);
+}

@@ -1,0 +1,72 @@
+// What a front (a library that stands in for NCCL, a backend of torch.distributed) says to the
+// coordinator of `lockstep exec`: wire.h as functions. Needs no other part of lockstep but base.
+// All functions may be called by any thread of the process.
+#ifndef LS_EXEC_CLIENT_H
+#define LS_EXEC_CLIENT_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/status.h"
+#include "exec/wire.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct ls_client ls_client;
+
+// This process's connection, made by the first call; NULL, with the last error's sentence: there is
+// no coordinator. After a fork the child has one of its own.
+LS_API ls_client *ls_client_get(void);
+// Whether a connection exists already.
+LS_API ls_client *ls_client_peek(void);
+// Whether the run is over, and why; borrowed.
+LS_API bool ls_client_failed(const ls_client *client, const char **why);
+// Called once, by a thread of the client's, when the coordinator has gone away or ended the run.
+LS_API void ls_client_on_end(ls_client *client, void (*ended)(void *arg), void *arg);
+// The process is about to end with that exit status.
+LS_API void ls_client_bye(ls_client *client, int status);
+
+// ---- Memory that calls are made on --------------------------------------------------------------
+typedef struct ls_client_region {
+    void *at;
+    uint32_t memory;
+    uint64_t offset;
+    size_t bytes;
+} ls_client_region;
+
+// `made` is told of each piece of memory that the regions come from, so that a device can be.
+LS_API void ls_client_on_memory(ls_client *client, int (*made)(void *arg, void *at, size_t bytes),
+                                void *arg);
+LS_API int ls_client_region_take(ls_client_region *out, ls_client *client, size_t bytes);
+LS_API void ls_client_region_give(ls_client *client, const ls_client_region *region);
+
+// ---- Slots --------------------------------------------------------------------------------------
+LS_API int ls_client_slot_take(uint32_t *out, ls_client *client);
+LS_API void ls_client_slot_give(ls_client *client, uint32_t slot);
+LS_API ls_wire_slot *ls_client_slot(ls_client *client, uint32_t slot);
+// Whether it is answered; and waits until it is. The status that the coordinator gave.
+LS_API bool ls_client_done(ls_client *client, uint32_t slot);
+LS_API int ls_client_wait(ls_client *client, uint32_t slot);
+
+// ---- What is said -------------------------------------------------------------------------------
+// The place in the program that calls this thread's front: a site's number. exec/site.c.
+LS_API uint32_t ls_client_here(ls_client *client);
+// The same where the front knows it: stack in lines.
+LS_API uint32_t ls_client_site(ls_client *client, const char *file, int line, const char *stack);
+LS_API uint32_t ls_client_comm_number(ls_client *client);  // a new one
+// Sends a message of wire.h (head.bytes is its size), with `descriptor` unless it is -1.
+LS_API int ls_client_send(ls_client *client, const void *message, int descriptor);
+// Messages of other threads wait until the last of a group is sent.
+LS_API void ls_client_hold(ls_client *client);
+LS_API void ls_client_let_go(ls_client *client);
+
+// The rank of this process and how many there are, as whoever started it says; -1 where nobody did.
+LS_API void ls_client_launched(int *rank, int *ranks);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,431 @@
+// The run from its start to its end: one loop over what processes say, what their streams have
+// written, and who has ended.
+#define _GNU_SOURCE  // ppoll, pidfd
+#include "exec/coordinator.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <sys/un.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "exec/internal.h"
+#include "runner/launch/keeper.h"
+#include "runner/launch/processes.h"
+
+#define SETTLE_SECONDS 0.5  // nothing is said for so long: then who waits is believed to wait
+#define GRACE_SECONDS  3.0  // for a program to end by itself when the run is over
+#define SPINS          200  // looks at what streams write, before the loop begins to sleep
+
+typedef struct ls_exec_child {
+    pid_t pid;
+    int watch;  // pidfd; -1: it has ended
+    int status;
+} ls_exec_child;
+
+double ls_exec__now(void) {
+    struct timespec now;
+    (void)clock_gettime(CLOCK_MONOTONIC, &now);
+    return (double)now.tv_sec + (double)now.tv_nsec * 1e-9;
+}
+
+// ---- Starting -----------------------------------------------------------------------------------
+static int listen_here(ls_exec *exec) {
+    struct sockaddr_un address = {.sun_family = AF_UNIX};
+    struct timespec now;
+    (void)clock_gettime(CLOCK_REALTIME, &now);
+    (void)snprintf(exec->socket, sizeof exec->socket, "lockstep-exec-%ld-%lx%lx", (long)getpid(),
+                   (unsigned long)now.tv_sec, (unsigned long)now.tv_nsec);
+    size_t length = strlen(exec->socket);
+    memcpy(address.sun_path + 1, exec->socket, length);
+    exec->listening = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    socklen_t bytes = (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + length);
+    if (exec->listening < 0 ||
+        bind(exec->listening, (const struct sockaddr *)&address, bytes) != 0 ||
+        listen(exec->listening, 4096) != 0) {
+        return LS_FAIL(LS_ERR_RESOURCE, "no socket for the program's processes: %s",
+                       strerror(errno));
+    }
+    return LS_OK;
+}
+
+static void set(const char *name, const char *value) {
+    (void)setenv(name, value, 1);
+}
+
+static void set_number(const char *name, int value) {
+    char text[16];
+    (void)snprintf(text, sizeof text, "%d", value);
+    set(name, text);
+}
+
+// A port that nobody has now, for programs that meet at one.
+static int free_port(void) {
+    struct sockaddr_in6_like {
+        sa_family_t family;
+        unsigned char port[2];
+        unsigned char rest[28];
+    } address = {.family = AF_INET};
+    socklen_t bytes = 16;
+    int made = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0), port = 29500;
+    if (made >= 0 && bind(made, (const struct sockaddr *)(const void *)&address, 16) == 0 &&
+        getsockname(made, (struct sockaddr *)(void *)&address, &bytes) == 0) {
+        port = address.port[0] * 256 + address.port[1];
+    }
+    if (made >= 0) {
+        (void)close(made);
+    }
+    return port;
+}
+
+// What every process of the program finds in its environment. rank < 0: of a launcher.
+static void set_environment(const ls_exec *exec, const char *dir, int rank, int port) {
+    const ls_exec_options *options = exec->options;
+    const char *before = getenv("LD_PRELOAD");
+    char preload[8192];
+    (void)snprintf(preload, sizeof preload, "%s%s%s", options->preload,
+                   before != NULL && before[0] != 0 ? ":" : "", before != NULL ? before : "");
+    set("LD_PRELOAD", preload);
+    set(LS_PROCESSES_VARIABLE, dir);
+    set(LS_WIRE_SOCKET, exec->socket);
+    set(LS_WIRE_MODE, options->observe ? "observe" : "simulate");
+    if (!options->observe) {
+        // Streams that wait must not stand before those they wait for in a GPU's queues.
+        set("CUDA_DEVICE_MAX_CONNECTIONS", "32");
+    }
+    if (rank < 0) {
+        return;
+    }
+    set_number(LS_WIRE_RANK, rank);
+    set_number(LS_WIRE_RANKS, options->processes);
+    set_number("RANK", rank);
+    set_number("LOCAL_RANK", rank);
+    set_number("WORLD_SIZE", options->processes);
+    set_number("LOCAL_WORLD_SIZE", options->processes);
+    set("MASTER_ADDR", "127.0.0.1");
+    set_number("MASTER_PORT", port);
+}
+
+_Noreturn static void become(const ls_exec *exec, const char *dir, int rank, int port) {
+    (void)prctl(PR_SET_PDEATHSIG, SIGKILL);
+    if (exec->options->quiet_stdout) {
+        (void)dup2(2, 1);
+    }
+    set_environment(exec, dir, rank, port);
+    (void)execvp(exec->options->argv[0], (char *const *)(uintptr_t)exec->options->argv);
+    static const char text[] = "lockstep exec: the program cannot be started\n";
+    (void)!write(2, text, sizeof text - 1);
+    _exit(127);
+}
+
+static int start(ls_exec *exec, const char *dir) {
+    int count = exec->options->processes > 0 ? exec->options->processes : 1, port = free_port();
+    exec->children = ls_arena_alloc(exec->arena, (size_t)count, sizeof *exec->children);
+    LS_TRY(exec->children != NULL ? LS_OK : LS_ERR_MEMORY);
+    for (int i = 0; i < count; i++) {
+        pid_t child = fork();
+        if (child == 0) {
+            become(exec, dir, exec->options->processes > 0 ? i : -1, port);
+        }
+        if (child < 0) {
+            return LS_FAIL(LS_ERR_RESOURCE, "no process for rank %d: %s", i, strerror(errno));
+        }
+        exec->children[i] =
+            (ls_exec_child){.pid = child, .watch = (int)syscall(SYS_pidfd_open, child, 0)};
+        exec->child_count = i + 1;
+    }
+    return LS_OK;
+}
+
+// ---- Ends ---------------------------------------------------------------------------------------
+static void reap(ls_exec *exec, ls_exec_child *child, bool block) {
+    int status = 0;
+    if (child->watch < 0 || waitpid(child->pid, &status, block ? 0 : WNOHANG) != child->pid) {
+        return;
+    }
+    (void)close(child->watch);
+    child->watch = -1;
+    child->status = status;
+    exec->progress = true;
+    int rank = (int)(child - exec->children);
+    if (exec->over || (WIFEXITED(status) && WEXITSTATUS(status) == 0)) {
+        return;
+    }
+    if (exec->failed_rank < 0 && WIFEXITED(status)) {
+        exec->failed_rank = rank;
+        exec->failed_code = WEXITSTATUS(status);
+    }
+    exec->died = exec->died || (WIFSIGNALED(status) && !exec->planted);
+}
+
+bool ls_exec__child_status(ls_exec *exec, pid_t pid, int *status) {
+    for (int i = 0; i < exec->child_count; i++) {
+        if (exec->children[i].pid == pid) {
+            reap(exec, &exec->children[i], true);  // its end was seen
+            *status = exec->children[i].status;
+            return true;
+        }
+    }
+    return false;
+}
+
+static bool anybody(const ls_exec *exec) {
+    for (int i = 0; i < exec->child_count; i++) {
+        if (exec->children[i].watch >= 0) {
+            return true;
+        }
+    }
+    for (const ls_exec_process *at = exec->processes; at != NULL; at = at->next) {
+        if (!at->gone) {
+            return true;
+        }
+    }
+    return false;
+}
+
+// ---- The loop -----------------------------------------------------------------------------------
+static int poll_all(ls_exec *exec, int64_t nanoseconds) {
+    size_t count = 1 + 2 * (size_t)exec->process_count + (size_t)exec->child_count, at = 0;
+    struct pollfd *fds = calloc(count, sizeof *fds);
+    if (fds == NULL) {
+        return LS_FAIL(LS_ERR_MEMORY, "no memory");
+    }
+    fds[at++] = (struct pollfd){.fd = exec->listening, .events = POLLIN};
+    for (const ls_exec_process *p = exec->processes; p != NULL; p = p->next) {
+        fds[at++] = (struct pollfd){.fd = p->socket, .events = POLLIN};
+        fds[at++] = (struct pollfd){.fd = p->watch, .events = POLLIN};
+    }
+    for (int i = 0; i < exec->child_count; i++) {
+        fds[at++] = (struct pollfd){.fd = exec->children[i].watch, .events = POLLIN};
+    }
+    const struct timespec most = {.tv_sec = nanoseconds / 1000000000,
+                                  .tv_nsec = nanoseconds % 1000000000};
+    int ready = ppoll(fds, count, &most, NULL), status = LS_OK;
+    if (ready > 0) {
+        size_t i = 1;
+        for (ls_exec_process *p = exec->processes; p != NULL && status == LS_OK; p = p->next) {
+            status = (fds[i].revents != 0) ? ls_exec__read(exec, p) : LS_OK;
+            i += 2;
+        }
+        i = 1;
+        // New ones are at the end of the list, behind those that were polled.
+        for (ls_exec_process *p = exec->processes; p != NULL; p = p->next, i += 2) {
+            bool closed = p->watch < 0 && p->socket < 0;
+            if (!p->gone && (fds[i + 1].revents != 0 || closed)) {
+                ls_exec__ended(exec, p);
+            }
+        }
+        for (int c = 0; c < exec->child_count; c++) {
+            reap(exec, &exec->children[c], false);
+        }
+        if (status == LS_OK && fds[0].revents != 0) {
+            status = ls_exec__accept(exec);
+        }
+    }
+    free(fds);
+    return status;
+}
+
+// Ends the run where it cannot go on.
+static void judge(ls_exec *exec, double quiet) {
+    if (exec->run == NULL || ls_remote_status(exec->run, NULL) != LS_OK) {
+        double most = exec->options->deadline_seconds;
+        if (exec->run == NULL && most > 0 && quiet > most && exec->joining != NULL) {
+            (void)ls_exec__explain_joining(exec);
+        }
+        return;
+    }
+    if (ls_exec__explain_data(exec, true) || ls_remote_doomed(exec->run)) {
+        return;
+    }
+    if (quiet > SETTLE_SECONDS &&
+        (ls_remote_undecided(exec->run) || (ls_remote_stuck(exec->run) && exec->jobs == NULL))) {
+        (void)ls_remote_explain(exec->run);
+    } else if (exec->options->deadline_seconds > 0 && quiet > exec->options->deadline_seconds) {
+        (void)(ls_exec__explain_data(exec, false) || ls_remote_explain(exec->run) ||
+               ls_exec__explain_joining(exec));
+    }
+}
+
+static int64_t pause_of(const ls_exec *exec, int idle) {
+    bool streams = exec->jobs != NULL && !exec->over;
+    if (streams) {
+        return idle < SPINS ? 0 : idle < 4 * SPINS ? 50000 : 500000;
+    }
+    return exec->over ? 20000000 : 100000000;
+}
+
+static void note_over(ls_exec *exec) {
+    const char *why = "";
+    if (exec->over || exec->run == NULL || ls_remote_status(exec->run, &why) == LS_OK) {
+        return;
+    }
+    char sentence[LS_WIRE_WHY_BYTES];
+    const ls_finding *found = ls_remote_found(exec->run);
+    int length = found != NULL ? (int)strcspn(found->text, "\n") : 0;
+    (void)snprintf(sentence, sizeof sentence, "lockstep: %s%s%.*s", why, length > 0 ? ": " : "",
+                   length, length > 0 ? found->text : "");
+    exec->over = true;
+    exec->moved = ls_exec__now();
+    ls_exec__tell_all(exec, sentence);
+}
+
+static int loop(ls_exec *exec) {
+    exec->moved = ls_exec__now();
+    for (int idle = 0; anybody(exec); idle++) {
+        LS_TRY(poll_all(exec, pause_of(exec, idle)));
+        if (ls_exec__advance(exec)) {
+            exec->progress = true;
+        }
+        if (exec->no_memory) {
+            return LS_FAIL(LS_ERR_MEMORY, "no memory for a call");
+        }
+        for (ls_exec_process *p = exec->processes; p != NULL && exec->progress; p = p->next) {
+            if (p->waits && !p->gone && exec->run != NULL && !exec->over) {
+                ls_exec__wait(exec, p);
+            }
+        }
+        double now = ls_exec__now();
+        if (exec->progress) {
+            exec->progress = false;
+            exec->moved = exec->over ? exec->moved : now;
+            idle = 0;
+        }
+        if (exec->over && now - exec->moved > GRACE_SECONDS) {
+            return LS_OK;  // what is left is ended
+        }
+        judge(exec, now - exec->moved);
+        note_over(exec);
+        if (idle > 0 && idle < SPINS && exec->jobs != NULL) {
+            (void)sched_yield();
+        }
+    }
+    return LS_OK;
+}
+
+// ---- The end ------------------------------------------------------------------------------------
+static void end_processes(ls_exec *exec, const char *dir) {
+    exec->over = true;  // what follows is our doing
+    ls_processes_end(dir);
+    for (int i = 0; i < exec->child_count; i++) {
+        reap(exec, &exec->children[i], true);
+    }
+}
+
+static bool same_place(const ls_exec_place *a, const ls_exec_site *b) {
+    return a->line == b->line && strcmp(a->file, b->file) == 0 && strcmp(a->stack, b->stack) == 0;
+}
+
+// The places that any process told of, each once.
+static void keep_places(const ls_exec *exec, ls_exec_result *out) {
+    size_t most = 0;
+    for (const ls_exec_process *p = exec->processes; p != NULL; p = p->next) {
+        most += p->site_count;
+    }
+    ls_exec_place *places = ls_arena_alloc(exec->arena, most + 1, sizeof *places);
+    for (const ls_exec_process *p = exec->processes; p != NULL && places != NULL; p = p->next) {
+        for (uint32_t i = 0; i < p->site_count; i++) {
+            const ls_exec_site *site = &p->sites[i];
+            int k = 0;
+            while (k < out->place_count && !same_place(&places[k], site)) {
+                k += 1;
+            }
+            places[k] = (ls_exec_place){site->file, site->line, site->stack};
+            out->place_count += k == out->place_count ? 1 : 0;
+        }
+    }
+    out->places = places;
+    out->arena = exec->arena;  // the result has it from here on
+}
+
+static void close_exec(ls_exec *exec, ls_exec_result *out, int status) {
+    (void)snprintf(out->why, sizeof out->why, "%s", ls_error_last()->text);
+    out->ranks = exec->rank_count;
+    out->failed_rank = exec->failed_rank;
+    out->failed_code = exec->failed_code;
+    out->status = status;
+    keep_places(exec, out);
+    if (exec->run != NULL) {
+        for (int r = 0; r < exec->rank_count; r++) {
+            if (!exec->ranks[r].ended) {
+                ls_remote_return(exec->ranks[r].rank, 0);
+            }
+        }
+        int ended = ls_remote_close(&out->spmd, exec->run);
+        out->calls = out->spmd != NULL ? ls_spmd_call_count(out->spmd) : 0;
+        if (status == LS_OK) {
+            out->status = ended;
+            (void)snprintf(out->why, sizeof out->why, "%s", ls_error_last()->text);
+        }
+    }
+    out->died = exec->died;
+    ls_exec__drop_calls(exec);
+    while (exec->joining != NULL) {
+        ls_exec_joining *next = exec->joining->next;
+        free(exec->joining);
+        exec->joining = next;
+    }
+    while (exec->processes != NULL) {
+        ls_exec_process *next = exec->processes->next;
+        ls_exec__free_process(exec->processes);
+        exec->processes = next;
+    }
+    if (exec->listening >= 0) {
+        (void)close(exec->listening);
+    }
+    ls_exec__symbols_close(exec);
+}
+
+static int run(ls_exec *exec, const char *dir) {
+    LS_TRY(listen_here(exec));
+    LS_TRY(start(exec, dir));
+    int status = loop(exec);
+    end_processes(exec, dir);
+    return status;
+}
+
+int ls_exec_run(ls_exec_result *out, const ls_exec_options *options) {
+    LS_ASSERT(out != NULL && options != NULL && options->argv[0] != NULL);
+    *out = (ls_exec_result){.failed_rank = -1};
+    char dir[] = "/tmp/lockstep-exec-XXXXXX";
+    void *memory = NULL;
+    LS_TRY(ls_alloc(&memory, NULL, 1, sizeof(ls_exec)));
+    ls_exec *exec = memory;
+    exec->options = options;
+    exec->listening = -1;
+    exec->failed_rank = -1;
+    ls_keeper keeper = {.pid = 0};
+    double began = ls_exec__now();
+    int status = ls_arena_create(&exec->arena, NULL);
+    if (status == LS_OK && mkdtemp(dir) == NULL) {
+        status = LS_FAIL(LS_ERR_RESOURCE, "no folder for the run: %s", strerror(errno));
+        ls_arena_free(exec->arena);
+    } else if (status == LS_OK) {
+        status = ls_keeper_start(&keeper, dir);
+        status = status == LS_OK ? run(exec, keeper.dir) : status;
+        close_exec(exec, out, status);
+        if (keeper.pid > 0) {
+            ls_keeper_remove(&keeper);
+        }
+        status = LS_OK;
+    }
+    out->seconds = ls_exec__now() - began;
+    ls_free(NULL, memory, 1, sizeof(ls_exec));
+    return status;
+}
+
+void ls_exec_result_free(ls_exec_result *result) {
+    ls_spmd_result_free(result->spmd);
+    ls_arena_free(result->arena);
+    *result = (ls_exec_result){.failed_rank = -1};
+}

@@ -1,0 +1,50 @@
+// The coordinator of `lockstep exec`: starts a program, or a launcher that starts its ranks, and
+// takes the calls of every process that a front (client.h) connects: each member of a communicator
+// is a rank of one SPMD run, whose calls are matched, checked and explained as those of threads.
+#ifndef LS_EXEC_COORDINATOR_H
+#define LS_EXEC_COORDINATOR_H
+
+#include "base/text.h"
+#include "ranks/ranks.h"
+
+typedef struct ls_exec_options {
+    int processes;            // to start, one for each rank; 0: one, which starts the others
+    const char *const *argv;  // NULL-terminated
+    const char *preload;      // the front's path, for LD_PRELOAD
+    bool observe;             // data moves elsewhere; calls are matched alone
+    bool quiet_stdout;        // the program's stdout goes to stderr
+    double deadline_seconds;  // nothing moves for so long: the run ends; at most 0: never
+    // checks, order, faults, seed, history, lookahead, met. Ranks come from the program.
+    ls_spmd_options spmd;
+    int (*opened)(void *arg, int ranks);  // it is known how many there are; may be NULL
+    void *opened_arg;
+} ls_exec_options;
+
+// Where calls came from, and what had called that.
+typedef struct ls_exec_place {
+    const char *file;
+    int line;
+    const char *stack;  // "FILE:LINE FUNCTION" in lines, nearest first
+} ls_exec_place;
+
+typedef struct ls_exec_result {
+    ls_spmd_result *spmd;         // NULL: no communicator was made
+    int ranks;                    // of the run; 0: none
+    int status;                   // of the run
+    char why[LS_ERROR_TEXT_MAX];  // its sentence
+    uint64_t calls;
+    double seconds;   // wall time
+    bool died;        // a process ended otherwise than by itself, which nobody had planted
+    int failed_rank;  // the first process that ended with an exit status; -1: none
+    int failed_code;  //
+    ls_arena *arena;  // of what follows
+    const struct ls_exec_place *places;
+    int place_count;
+} ls_exec_result;
+
+// Runs the program to its end; nothing of it is left afterwards. LS_OK also where the run failed,
+// which out->status says with the last error's sentence; else nothing was run.
+int ls_exec_run(ls_exec_result *out, const ls_exec_options *options);
+void ls_exec_result_free(ls_exec_result *result);
+
+#endif

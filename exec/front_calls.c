@@ -1,0 +1,452 @@
+// Calls: collectives, messages and groups. A call is put on its stream as work of four kinds: what
+// it sends goes to shared memory, a word says that it has arrived, the stream waits until another
+// word says that the result is there, and the result goes to where the program wants it. The caller
+// never waits. All calls of a group arrive before any of them is waited for.
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "exec/front.h"
+
+// A call as the program makes it.
+typedef struct issue {
+    ls_kind kind;
+    const void *send;
+    void *recv;
+    size_t count;
+    int type, op, root;
+    ncclComm_t comm;
+    cudaStream_t stream;
+} issue;
+
+typedef struct pending {
+    struct pending *next;
+    issue what;
+    uint32_t site;
+    size_t send_bytes, recv_bytes;
+    ls_front_flight *flight;
+    double premul;
+    int op;
+} pending;
+
+static _Thread_local int depth;
+static _Thread_local bool issued;
+static _Thread_local pending *group_first, *group_last;
+static _Thread_local ncclResult_t group_error;
+static _Thread_local ncclComm_t group_comms[64];
+static _Thread_local int group_comm_count;
+
+bool ls_front__grouped(void) {
+    return depth > 0;
+}
+
+bool ls_front__issued(void) {
+    return issued;
+}
+
+ncclResult_t ls_front__group_comm(ncclComm_t comm) {
+    if (group_comm_count == sizeof group_comms / sizeof *group_comms) {
+        return ls_front__settle(comm, true);
+    }
+    group_comms[group_comm_count++] = comm;
+    return ncclSuccess;
+}
+
+// ---- What a call moves --------------------------------------------------------------------------
+// Elements sent and received by this member.
+static void elements(size_t *send, size_t *recv, const issue *what) {
+    size_t n = what->count, all = n * (size_t)what->comm->size;
+    bool root = what->comm->rank == what->root;
+    *send = *recv = n;
+    switch (what->kind) {
+    case LS_REDUCE:
+        *recv = root ? n : 0;
+        break;
+    case LS_BROADCAST:
+        *send = root ? n : 0;
+        break;
+    case LS_ALL_GATHER:
+        *recv = all;
+        break;
+    case LS_REDUCE_SCATTER:
+        *send = all;
+        break;
+    case LS_ALL_TO_ALL:
+        *send = *recv = all;
+        break;
+    case LS_GATHER:
+        *recv = root ? all : 0;
+        break;
+    case LS_SCATTER:
+        *send = root ? all : 0;
+        break;
+    case LS_SEND:
+        *recv = 0;
+        break;
+    case LS_RECV:
+        *send = 0;
+        break;
+    default:
+        break;
+    }
+}
+
+// ---- What NCCL itself refuses -------------------------------------------------------------------
+static ncclResult_t check_op(pending *call) {
+    const issue *what = &call->what;
+    call->op = what->op;
+    call->premul = 1.0;
+    if (what->op < 0) {
+        return ls_front__fail(ncclInvalidArgument, "%d is no reduction", what->op);
+    }
+    if (what->op <= LS_AVG) {
+        return ncclSuccess;
+    }
+    int made = what->op - LS_PREMUL_SUM;
+    if (made >= LS_FRONT_OPS_MAX || !what->comm->op_used[made]) {
+        return ls_front__fail(ncclInvalidArgument,
+                              "the reduction %d was not made for this communicator", what->op);
+    }
+    if (what->comm->op_type[made] != what->type) {
+        return ls_front__fail(ncclInvalidArgument, "the reduction %d was made for another type",
+                              what->op);
+    }
+    call->op = LS_PREMUL_SUM;
+    call->premul = what->comm->op_scalar[made];
+    return ncclSuccess;
+}
+
+static ncclResult_t check(pending *call) {
+    const issue *what = &call->what;
+    const char *name = ls_kind_name(what->kind);
+    ncclResult_t result = ls_front__check(what->comm, name);
+    if (result != ncclSuccess) {
+        return result;
+    }
+    if (what->type < 0 || what->type >= LS_DTYPE_COUNT) {
+        return ls_front__fail(ncclInvalidArgument, "%s: %d is no data type", name, what->type);
+    }
+    if (what->root < 0 || what->root >= what->comm->size) {
+        return ls_front__fail(ncclInvalidArgument, "%s: %s %d of %d ranks", name,
+                              ls_kind_is_message(what->kind) ? "peer" : "root", what->root,
+                              what->comm->size);
+    }
+    bool capturing = false;
+    result = check_op(call);
+    result = result == ncclSuccess ? ls_cuda__capturing(&capturing, what->stream) : result;
+    if (result == ncclSuccess && capturing) {
+        result = ls_front__fail(ncclInvalidUsage,
+                                "%s: its stream is being captured into a CUDA graph, which "
+                                "lockstep exec --simulate does not do",
+                                name);
+    }
+    if (result == ncclSuccess && what->count > (SIZE_MAX / 16) / (size_t)what->comm->size) {
+        result = ls_front__fail(ncclInvalidArgument, "%s: %zu elements", name, what->count);
+    }
+    return result;
+}
+
+// ---- Issuing ------------------------------------------------------------------------------------
+static void take_back(pending *call, ls_client *client) {
+    if (call->flight != NULL) {
+        ls_client_region_give(client, &call->flight->send);
+        ls_client_region_give(client, &call->flight->recv);
+        ls_client_slot_give(client, call->flight->slot);
+        free(call->flight);
+        call->flight = NULL;
+    }
+}
+
+static ncclResult_t take_memory(pending *call, ls_client *client) {
+    issue *what = &call->what;
+    size_t send = 0, recv = 0, element = ls_dtype_bytes((ls_dtype)what->type);
+    elements(&send, &recv, what);
+    call->send_bytes = send * element;
+    call->recv_bytes = recv * element;
+    ls_front__reclaim(what->comm, false);
+    ls_front_flight *flight = calloc(1, sizeof *flight);
+    if (flight == NULL) {
+        return ls_front__fail(ncclSystemError, "no memory");
+    }
+    flight->send.memory = flight->recv.memory = LS_WIRE_NONE;
+    if (ls_client_slot_take(&flight->slot, client) != LS_OK) {
+        free(flight);
+        return ls_front__fail_last();
+    }
+    call->flight = flight;
+    if (ls_client_region_take(&flight->send, client, call->send_bytes) != LS_OK ||
+        ls_client_region_take(&flight->recv, client, call->recv_bytes) != LS_OK) {
+        return ls_front__fail_last();
+    }
+    return ncclSuccess;
+}
+
+static ncclResult_t tell(const pending *call, ls_client *client, uint32_t flags) {
+    const issue *what = &call->what;
+    const ls_front_flight *flight = call->flight;
+    const ls_wire_call message = {
+        .head = {LS_WIRE_CALL, sizeof message},
+        .comm = what->comm->number,
+        .kind = (uint32_t)what->kind,
+        .dtype = (uint32_t)what->type,
+        .op = (uint32_t)call->op,
+        .root = what->root,
+        .flags = flags,
+        .slot = flight->slot,
+        .site = call->site,
+        .premul = call->premul,
+        .count = what->count,
+        .stream = (uint64_t)(uintptr_t)what->stream,
+        .send_address = call->send_bytes > 0 ? (uint64_t)(uintptr_t)what->send : 0,
+        .recv_address = call->recv_bytes > 0 ? (uint64_t)(uintptr_t)what->recv : 0,
+        .send_memory = flight->send.memory,
+        .recv_memory = flight->recv.memory,
+        .send_offset = flight->send.offset,
+        .recv_offset = flight->recv.offset,
+    };
+    return ls_client_send(client, &message, -1) == LS_OK ? ncclSuccess : ls_front__fail_last();
+}
+
+static ncclResult_t depart(const pending *call, ls_client *client) {
+    ncclResult_t result =
+        ls_cuda__copy(call->flight->send.at, call->what.send, call->send_bytes, call->what.stream);
+    return result == ncclSuccess
+               ? ls_cuda__write(&ls_client_slot(client, call->flight->slot)->arrived, 1,
+                                call->what.stream)
+               : result;
+}
+
+static ncclResult_t land(const pending *call, ls_client *client) {
+    ls_wire_slot *slot = ls_client_slot(client, call->flight->slot);
+    ncclResult_t result = ls_cuda__wait(&slot->done, 1, call->what.stream);
+    if (result == ncclSuccess) {
+        result = ls_cuda__copy(call->what.recv, call->flight->recv.at, call->recv_bytes,
+                               call->what.stream);
+    }
+    return result == ncclSuccess ? ls_cuda__write(&slot->released, 1, call->what.stream) : result;
+}
+
+static void keep_flight(pending *call) {
+    ncclComm_t comm = call->what.comm;
+    if (comm->flights_last != NULL) {
+        comm->flights_last->next = call->flight;
+    } else {
+        comm->flights = call->flight;
+    }
+    comm->flights_last = call->flight;
+    call->flight = NULL;
+}
+
+// The coordinator wants a group rank by rank, each with its last call marked.
+static bool ends_its_rank(const pending *call) {
+    for (const pending *at = call->next; at != NULL; at = at->next) {
+        if (at->what.comm->device == call->what.comm->device) {
+            return false;
+        }
+    }
+    return true;
+}
+
+static ncclResult_t issue_all(pending *first) {
+    ls_client *client = ls_client_get();
+    ncclResult_t result = client != NULL ? ncclSuccess : ls_front__fail_last();
+    bool grouped = first != NULL && first->next != NULL;
+    for (pending *at = first; at != NULL && result == ncclSuccess; at = at->next) {
+        result = take_memory(at, client);
+    }
+    if (result == ncclSuccess) {
+        ls_client_hold(client);
+        for (pending *at = first; at != NULL && result == ncclSuccess; at = at->next) {
+            uint32_t ends = ends_its_rank(at) ? LS_WIRE_GROUP_ENDS : 0;
+            result = tell(at, client, grouped ? LS_WIRE_GROUPED | ends : 0);
+        }
+        ls_client_let_go(client);
+    }
+    for (pending *at = first; at != NULL && result == ncclSuccess; at = at->next) {
+        result = depart(at, client);
+    }
+    for (pending *at = first; at != NULL && result == ncclSuccess; at = at->next) {
+        result = land(at, client);
+        if (result == ncclSuccess) {
+            keep_flight(at);
+        }
+    }
+    for (pending *at = first; at != NULL && result != ncclSuccess && client != NULL;
+         at = at->next) {
+        take_back(at, client);
+    }
+    return result;
+}
+
+static ncclResult_t make(const issue *what) {
+    pending call = {.what = *what};
+    ncclResult_t result = check(&call);
+    if (result != ncclSuccess) {
+        group_error = depth > 0 ? result : ncclSuccess;
+        return result;
+    }
+    if (what->count == 0 && !ls_kind_is_message(what->kind)) {
+        return ncclSuccess;  // as NCCL drops it
+    }
+    issued = true;
+    call.site = ls_client_here(ls_client_get());
+    if (depth == 0) {
+        return issue_all(&call);
+    }
+    pending *kept = malloc(sizeof *kept);
+    if (kept == NULL) {
+        return group_error = ls_front__fail(ncclSystemError, "no memory");
+    }
+    *kept = call;
+    if (group_last != NULL) {
+        group_last->next = kept;
+    } else {
+        group_first = kept;
+    }
+    group_last = kept;
+    return ncclSuccess;
+}
+
+// ---- Groups -------------------------------------------------------------------------------------
+LS_NCCL_EXPORT ncclResult_t ncclGroupStart(void) {
+    depth += 1;
+    return ncclSuccess;
+}
+
+// Sends to oneself need their receive in the group.
+static ncclResult_t check_self(void) {
+    for (const pending *at = group_first; at != NULL; at = at->next) {
+        int sends = 0;
+        if (at->what.kind != LS_SEND || at->what.root != at->what.comm->rank) {
+            continue;
+        }
+        for (const pending *other = group_first; other != NULL; other = other->next) {
+            bool own = other->what.comm == at->what.comm && other->what.root == at->what.root;
+            sends += own && other->what.kind == LS_SEND ? 1 : 0;
+            sends -= own && other->what.kind == LS_RECV ? 1 : 0;
+        }
+        if (sends != 0) {
+            return ls_front__fail(ncclInvalidUsage,
+                                  "Trying to send to self without a matching recv");
+        }
+    }
+    return ncclSuccess;
+}
+
+static ncclResult_t settle_comms(void) {
+    ncclResult_t result = ncclSuccess;
+    for (int i = 0; i < group_comm_count; i++) {
+        ncclResult_t one =
+            group_comms[i]->blocking ? ls_front__settle(group_comms[i], true) : ncclInProgress;
+        result = result == ncclSuccess || result == ncclInProgress ? one : result;
+    }
+    group_comm_count = 0;
+    return result;
+}
+
+LS_NCCL_EXPORT ncclResult_t ncclGroupEnd(void) {
+    if (depth == 0) {
+        return ls_front__fail(ncclInvalidUsage, "ncclGroupEnd: not in a group call");
+    }
+    depth -= 1;
+    if (depth > 0) {
+        return ncclSuccess;
+    }
+    ncclResult_t result = group_error;
+    group_error = ncclSuccess;
+    result = result == ncclSuccess ? check_self() : result;
+    if (result == ncclSuccess && group_first != NULL) {
+        result = issue_all(group_first);
+    }
+    while (group_first != NULL) {
+        pending *next = group_first->next;
+        free(group_first);
+        group_first = next;
+    }
+    group_last = NULL;
+    ncclResult_t made = settle_comms();
+    return result != ncclSuccess ? result : made;
+}
+
+// As it would be: nothing is issued, and no time is known.
+LS_NCCL_EXPORT ncclResult_t ncclGroupSimulateEnd(ls_nccl_sim_info *info) {
+    while (group_first != NULL) {
+        pending *next = group_first->next;
+        free(group_first);
+        group_first = next;
+    }
+    group_last = NULL;
+    depth -= depth > 0 ? 1 : 0;
+    if (info != NULL) {
+        info->estimated_time = 0;
+    }
+    return ncclSuccess;
+}
+
+// ---- The calls ----------------------------------------------------------------------------------
+LS_NCCL_EXPORT ncclResult_t ncclAllReduce(const void *send, void *recv, size_t count,
+                                          ncclDataType_t type, ncclRedOp_t op, ncclComm_t comm,
+                                          cudaStream_t stream) {
+    return make(&(issue){LS_ALL_REDUCE, send, recv, count, type, op, 0, comm, stream});
+}
+
+LS_NCCL_EXPORT ncclResult_t ncclReduce(const void *send, void *recv, size_t count,
+                                       ncclDataType_t type, ncclRedOp_t op, int root,
+                                       ncclComm_t comm, cudaStream_t stream) {
+    return make(&(issue){LS_REDUCE, send, recv, count, type, op, root, comm, stream});
+}
+
+LS_NCCL_EXPORT ncclResult_t ncclBroadcast(const void *send, void *recv, size_t count,
+                                          ncclDataType_t type, int root, ncclComm_t comm,
+                                          cudaStream_t stream) {
+    return make(&(issue){LS_BROADCAST, send, recv, count, type, 0, root, comm, stream});
+}
+
+LS_NCCL_EXPORT ncclResult_t ncclBcast(void *buffer, size_t count, ncclDataType_t type, int root,
+                                      ncclComm_t comm, cudaStream_t stream) {
+    return make(&(issue){LS_BROADCAST, buffer, buffer, count, type, 0, root, comm, stream});
+}
+
+LS_NCCL_EXPORT ncclResult_t ncclAllGather(const void *send, void *recv, size_t count,
+                                          ncclDataType_t type, ncclComm_t comm,
+                                          cudaStream_t stream) {
+    return make(&(issue){LS_ALL_GATHER, send, recv, count, type, 0, 0, comm, stream});
+}
+
+LS_NCCL_EXPORT ncclResult_t ncclReduceScatter(const void *send, void *recv, size_t count,
+                                              ncclDataType_t type, ncclRedOp_t op, ncclComm_t comm,
+                                              cudaStream_t stream) {
+    return make(&(issue){LS_REDUCE_SCATTER, send, recv, count, type, op, 0, comm, stream});
+}
+
+LS_NCCL_EXPORT ncclResult_t ncclAlltoAll(const void *send, void *recv, size_t count,
+                                         ncclDataType_t type, ncclComm_t comm,
+                                         cudaStream_t stream) {
+    return make(&(issue){LS_ALL_TO_ALL, send, recv, count, type, 0, 0, comm, stream});
+}
+
+LS_NCCL_EXPORT ncclResult_t ncclGather(const void *send, void *recv, size_t count,
+                                       ncclDataType_t type, int root, ncclComm_t comm,
+                                       cudaStream_t stream) {
+    return make(&(issue){LS_GATHER, send, recv, count, type, 0, root, comm, stream});
+}
+
+LS_NCCL_EXPORT ncclResult_t ncclScatter(const void *send, void *recv, size_t count,
+                                        ncclDataType_t type, int root, ncclComm_t comm,
+                                        cudaStream_t stream) {
+    return make(&(issue){LS_SCATTER, send, recv, count, type, 0, root, comm, stream});
+}
+
+LS_NCCL_EXPORT ncclResult_t ncclSend(const void *send, size_t count, ncclDataType_t type, int peer,
+                                     ncclComm_t comm, cudaStream_t stream) {
+    if (depth == 0 && comm != NULL && comm->magic == LS_FRONT_MAGIC && peer == comm->rank) {
+        return ls_front__fail(ncclInvalidUsage, "Trying to send to self without a matching recv");
+    }
+    return make(&(issue){LS_SEND, send, NULL, count, type, 0, peer, comm, stream});
+}
+
+LS_NCCL_EXPORT ncclResult_t ncclRecv(void *recv, size_t count, ncclDataType_t type, int peer,
+                                     ncclComm_t comm, cudaStream_t stream) {
+    return make(&(issue){LS_RECV, NULL, recv, count, type, 0, peer, comm, stream});
+}

@@ -1,0 +1,269 @@
+// What the front, being preloaded, does in place of CUDA's runtime and of libc: as many devices as
+// there are ranks on a machine that has fewer; who waits for a stream is told of, so that a hang is
+// seen at once; and so is the end of a process. The functions in use are those behind ours.
+#define _GNU_SOURCE  // RTLD_NEXT, on_exit
+#include <dlfcn.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "exec/front.h"
+
+#define NOT_READY 600  // cudaErrorNotReady
+#define MISSING   35   // cudaErrorInsufficientDriver
+#define WAIT_US   300  // a wait that is shorter is not told of
+
+static void *behind(const char *name) {
+    return dlsym(RTLD_NEXT, name);
+}
+
+// Declares `real`, the function behind that of this name, which is missing where it is not loaded.
+#define BEHIND(name, parameters)                                                                   \
+    static int(*real) parameters;                                                                  \
+    if (real == NULL) {                                                                            \
+        void *symbol = behind(name);                                                               \
+        memcpy(&real, &symbol, sizeof symbol);                                                     \
+    }                                                                                              \
+    if (real == NULL) {                                                                            \
+        return MISSING;                                                                            \
+    }
+
+// ---- Devices ------------------------------------------------------------------------------------
+static _Thread_local int wanted_device = -1;  // as the program counts; -1: it has not said
+
+static int count_real(int *count) {
+    BEHIND("cudaGetDeviceCount", (int *))
+    return real(count);
+}
+
+// Ranks on this machine, each of which counts on a device of its own.
+static int ranks_here(void) {
+    static const char *const names[] = {"LOCAL_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_SIZE",
+                                        "MPI_LOCALNRANKS", LS_WIRE_RANKS, NULL};
+    const char *mode = getenv(LS_WIRE_MODE);
+    for (int i = 0; mode != NULL && strcmp(mode, "simulate") == 0 && names[i] != NULL; i++) {
+        const char *text = getenv(names[i]);
+        long ranks = text != NULL ? strtol(text, NULL, 10) : 0;
+        if (ranks > 0 && ranks < 65536) {
+            return (int)ranks;
+        }
+    }
+    return 0;
+}
+
+// How many there are, and 0: the program sees them as they are.
+static int shared_devices(void) {
+    static int known = -1;
+    int there = 0;
+    if (known < 0) {
+        known = count_real(&there) == 0 && there > 0 && ranks_here() > there ? there : 0;
+    }
+    return known;
+}
+
+static int real_device(int device) {
+    int there = shared_devices();
+    return there > 0 && device >= 0 ? device % there : device;
+}
+
+LS_NCCL_EXPORT cudaError_t cudaGetDeviceCount(int *count) {
+    int error = count_real(count);
+    if (error == 0 && shared_devices() > 0) {
+        *count = ranks_here();
+    }
+    return error;
+}
+
+LS_NCCL_EXPORT cudaError_t cudaSetDevice(int device) {
+    BEHIND("cudaSetDevice", (int))
+    int error = shared_devices() > 0 && device >= ranks_here() ? 101 : real(real_device(device));
+    wanted_device = error == 0 ? device : wanted_device;
+    return error;
+}
+
+LS_NCCL_EXPORT cudaError_t cudaGetDevice(int *device) {
+    BEHIND("cudaGetDevice", (int *))
+    int error = real(device);
+    if (error == 0 && shared_devices() > 0 && wanted_device >= 0 &&
+        real_device(wanted_device) == *device) {
+        *device = wanted_device;
+    }
+    return error;
+}
+
+LS_NCCL_EXPORT cudaError_t cudaGetDeviceProperties_v2(void *out, int device) {
+    BEHIND("cudaGetDeviceProperties_v2", (void *, int))
+    return real(out, real_device(device));
+}
+
+LS_NCCL_EXPORT cudaError_t cudaGetDeviceProperties(void *out, int device) {
+    BEHIND("cudaGetDeviceProperties", (void *, int))
+    return real(out, real_device(device));
+}
+
+LS_NCCL_EXPORT cudaError_t cudaDeviceGetAttribute(int *out, int attribute, int device) {
+    BEHIND("cudaDeviceGetAttribute", (int *, int, int))
+    return real(out, attribute, real_device(device));
+}
+
+LS_NCCL_EXPORT cudaError_t cudaDeviceGetPCIBusId(char *out, int bytes, int device) {
+    BEHIND("cudaDeviceGetPCIBusId", (char *, int, int))
+    return real(out, bytes, real_device(device));
+}
+
+LS_NCCL_EXPORT cudaError_t cudaDeviceCanAccessPeer(int *out, int device, int peer) {
+    BEHIND("cudaDeviceCanAccessPeer", (int *, int, int))
+    if (shared_devices() > 0 && real_device(device) == real_device(peer)) {
+        *out = 0;
+        return 0;
+    }
+    return real(out, real_device(device), real_device(peer));
+}
+
+LS_NCCL_EXPORT cudaError_t cudaMemcpyPeerAsync(void *to, int to_device, const void *from,
+                                               int from_device, size_t bytes, cudaStream_t stream) {
+    BEHIND("cudaMemcpyPeerAsync", (void *, int, const void *, int, size_t, void *))
+    return real(to, real_device(to_device), from, real_device(from_device), bytes, stream);
+}
+
+// Begins as the runtime's cudaPointerAttributes does.
+typedef struct pointer_attributes {
+    int type;
+    int device;
+} pointer_attributes;
+
+LS_NCCL_EXPORT cudaError_t cudaPointerGetAttributes(pointer_attributes *out, const void *at) {
+    BEHIND("cudaPointerGetAttributes", (void *, const void *))
+    int error = real(out, at);
+    if (error == 0 && shared_devices() > 0 && wanted_device >= 0 &&
+        real_device(wanted_device) == out->device) {
+        out->device = wanted_device;
+    }
+    return error;
+}
+
+ncclResult_t ls_front__get_device(int *device) {
+    ncclResult_t result = ls_cuda__device(device);
+    if (result == ncclSuccess && shared_devices() > 0 && wanted_device >= 0 &&
+        real_device(wanted_device) == *device) {
+        *device = wanted_device;
+    }
+    return result;
+}
+
+ncclResult_t ls_front__set_device(int device) {
+    if (behind("cudaSetDevice") != NULL) {
+        return cudaSetDevice(device) == 0
+                   ? ncclSuccess
+                   : ls_front__fail(ncclInvalidArgument, "there is no device %d", device);
+    }
+    return ls_cuda__use(device);
+}
+
+// ---- Waiting ------------------------------------------------------------------------------------
+// Whether this thread's waiting says that the rank waits: the first thread's, or one's that calls.
+static ls_client *waiter(void) {
+    ls_client *client = ls_client_peek();
+    bool counts = client != NULL && (ls_front__issued() || syscall(SYS_gettid) == getpid());
+    return counts ? client : NULL;
+}
+
+static void tell_wait(ls_client *client, bool begins) {
+    const ls_wire_wait wait = {
+        .head = {LS_WIRE_WAIT, sizeof wait}, .slot = LS_WIRE_NONE, .device = -1, .all = 1};
+    const ls_wire_head resume = {LS_WIRE_RESUME, sizeof resume};
+    (void)ls_client_send(client, begins ? (const void *)&wait : (const void *)&resume, -1);
+}
+
+static double now_us(void) {
+    struct timespec now;
+    (void)clock_gettime(CLOCK_MONOTONIC, &now);
+    return (double)now.tv_sec * 1e6 + (double)now.tv_nsec * 1e-3;
+}
+
+// Waits for `at` with `wait`, once `query` has said for a while that it is not ready.
+static int wait_behind(int (*query)(void *), int (*wait)(void *), void *at) {
+    ls_client *client = waiter();
+    if (wait == NULL) {
+        return MISSING;
+    }
+    if (client == NULL) {
+        return wait(at);
+    }
+    for (double since = now_us(); query != NULL && now_us() - since < WAIT_US;) {
+        if (query(at) != NOT_READY) {
+            return wait(at);
+        }
+    }
+    tell_wait(client, true);
+    int error = wait(at);
+    tell_wait(client, false);
+    return error;
+}
+
+typedef int (*handle_function)(void *);
+
+static handle_function function_behind(const char *name) {
+    void *symbol = behind(name);
+    handle_function found = NULL;
+    memcpy(&found, &symbol, sizeof found);
+    return found;
+}
+
+LS_NCCL_EXPORT cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
+    static handle_function query, wait;
+    query = query == NULL ? function_behind("cudaStreamQuery") : query;
+    wait = wait == NULL ? function_behind("cudaStreamSynchronize") : wait;
+    return wait_behind(query, wait, stream);
+}
+
+LS_NCCL_EXPORT cudaError_t cudaEventSynchronize(void *event) {
+    static handle_function query, wait;
+    query = query == NULL ? function_behind("cudaEventQuery") : query;
+    wait = wait == NULL ? function_behind("cudaEventSynchronize") : wait;
+    return wait_behind(query, wait, event);
+}
+
+static int synchronize_device(void *nothing) {
+    (void)nothing;
+    BEHIND("cudaDeviceSynchronize", (void))
+    return real();
+}
+
+LS_NCCL_EXPORT cudaError_t cudaDeviceSynchronize(void) {
+    static handle_function query;
+    query = query == NULL ? function_behind("cudaStreamQuery") : query;
+    return wait_behind(query, synchronize_device, NULL);
+}
+
+// ---- The end of the process ---------------------------------------------------------------------
+static void bye(int status) {
+    ls_client *client = ls_client_peek();
+    if (client != NULL) {
+        ls_client_on_end(client, NULL, NULL);
+        ls_client_bye(client, status);
+    }
+}
+
+static void on_end(int status, void *arg) {
+    (void)arg;
+    bye(status);
+}
+
+__attribute__((constructor)) static void begin(void) {
+    (void)on_exit(on_end, NULL);
+}
+
+// Python's os._exit and multiprocessing's children come here.
+LS_NCCL_EXPORT __attribute__((noreturn)) void _exit(int status) {
+    bye(status);
+    while (true) {
+        (void)syscall(SYS_exit_group, status);
+    }
+}
+
+LS_NCCL_EXPORT __attribute__((noreturn)) void _Exit(int status) {
+    _exit(status);
+}

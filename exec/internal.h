@@ -1,0 +1,184 @@
+// What the files of the coordinator share.
+#ifndef LS_EXEC_INTERNAL_H
+#define LS_EXEC_INTERNAL_H
+
+#include <poll.h>
+#include <sys/types.h>
+
+#include "exec/coordinator.h"
+#include "exec/wire.h"
+#include "ranks/remote.h"
+
+typedef struct ls_exec ls_exec;
+typedef struct ls_exec_process ls_exec_process;
+typedef struct ls_exec_rank ls_exec_rank;
+typedef struct ls_exec_op ls_exec_op;
+typedef struct ls_exec_stream ls_exec_stream;
+
+typedef struct ls_exec_site {
+    const char *file;  // in the run's arena
+    int line;
+    const char *stack;  // in lines; NULL: none
+} ls_exec_site;
+
+typedef struct ls_exec_memory {
+    char *at;
+    uint64_t bytes;
+} ls_exec_memory;
+
+// A communicator as a process holds it.
+typedef struct ls_exec_comm {
+    ls_rank_comm *handle;  // NULL: not made yet, or destroyed
+    ls_exec_rank *rank;    // the member's
+    uint32_t subsets;      // made of it so far
+} ls_exec_comm;
+
+struct ls_exec_process {
+    ls_exec_process *next;
+    int socket, watch;  // its connection, and its end (pidfd); -1: gone
+    pid_t pid;
+    int rank, ranks;  // as whoever started it says, or -1
+    ls_wire_control *control;
+    ls_exec_memory *memories;
+    uint32_t memory_count;
+    ls_exec_site *sites;
+    uint32_t site_count;
+    ls_exec_comm *comms;  // by the process's numbers
+    uint32_t comm_room;
+    bool bye;    // it said that it ends, with
+    int status;  // that
+    bool gone;
+    bool killed;  // by a planted fault
+    bool waits;   // as this says
+    ls_wire_wait wait;
+};
+
+// Of a stream of a rank: its calls go on one after another.
+struct ls_exec_stream {
+    uint64_t stream;
+    int unmet;  // calls that wait for other ranks
+    ls_exec_stream *next;
+};
+
+struct ls_exec_rank {
+    int id;
+    int device;
+    ls_exec_process *process;
+    ls_rank *rank;
+    ls_exec_op *first, *last;  // made, and not posted yet
+    ls_exec_op *open;          // posted, and not done
+    ls_exec_stream *streams;
+    bool ended;
+};
+
+// A call on its way.
+struct ls_exec_op {
+    ls_exec_op *next;  // of its rank's: first or open
+    ls_exec_rank *rank;
+    ls_exec_process *process;
+    ls_exec_stream *stream;
+    ls_rank_comm *handle;
+    ls_remote_call call;
+    ls_request *request;
+    uint32_t slot;
+    uint32_t comm;  // LS_COMM_SPLIT: the process's number of the new one
+    ls_rank_comm *made;
+    char name[LS_WIRE_NAME_BYTES];
+    bool grouped, group_ends;
+    bool met;
+    size_t *counts;  // of each member, as far as the call has some
+};
+
+// Requests that have met, whose data is to come.
+typedef struct ls_exec_job {
+    struct ls_exec_job *next;
+    int size;
+    ls_request *requests[];
+} ls_exec_job;
+
+// A member that waits for the others of its communicator.
+typedef struct ls_exec_joining {
+    struct ls_exec_joining *next;
+    ls_exec_process *process;
+    uint32_t comm, slot;
+    int ranks, rank, device;
+    const ls_exec_site *site;
+    unsigned char id[LS_WIRE_ID_BYTES];
+    char name[LS_WIRE_NAME_BYTES];
+} ls_exec_joining;
+
+struct ls_exec {
+    const ls_exec_options *options;
+    ls_arena *arena;
+    int listening;
+    char socket[64];
+    ls_exec_process *processes;
+    int process_count;
+    ls_spmd *run;  // NULL: no communicator yet
+    ls_remote remote;
+    ls_exec_rank *ranks;  // [rank_count]
+    int rank_count;
+    ls_exec_job *jobs, *jobs_last;
+    ls_exec_joining *joining;
+    uint32_t joined;  // communicators made so far
+    bool progress;    // something moved since it was last looked at
+    double moved;     // seconds; when that was
+    struct ls_exec_child *children;
+    int child_count;
+    bool over;  // the run has failed, and everybody knows
+    bool no_memory;
+    bool died;
+    bool planted;  // a process was killed by a planted fault
+    int failed_rank, failed_code;
+    void *symbols;  // symbols.c's
+    char buffer[LS_WIRE_MESSAGE_MAX];
+};
+
+double ls_exec__now(void);  // seconds
+
+// ---- coordinator.c ------------------------------------------------------------------------------
+// How a process ended that this one has started; false: it has not, or is none of those.
+bool ls_exec__child_status(ls_exec *exec, pid_t pid, int *status);
+
+// ---- process.c ----------------------------------------------------------------------------------
+int ls_exec__accept(ls_exec *exec);
+// Reads what the process has said; and that it has ended.
+int ls_exec__read(ls_exec *exec, ls_exec_process *process);
+void ls_exec__ended(ls_exec *exec, ls_exec_process *process);
+void ls_exec__free_process(ls_exec_process *process);
+// Answers in a slot; wakes who waits.
+void ls_exec__answer(const ls_exec_process *process, uint32_t slot, uint32_t done, int status);
+// The run is over: everybody is told why.
+void ls_exec__tell_all(ls_exec *exec, const char *why);
+const ls_exec_site *ls_exec__site(const ls_exec_process *process, uint32_t site);
+
+// ---- comms.c ------------------------------------------------------------------------------------
+int ls_exec__init(ls_exec *exec, ls_exec_process *process, const ls_wire_comm_init *message);
+int ls_exec__subset(ls_exec *exec, ls_exec_process *process, const ls_wire_comm_subset *message);
+int ls_exec__keep_comm(ls_exec_process *process, uint32_t number, ls_rank_comm *handle,
+                       ls_exec_rank *rank);
+// The process's communicator of that number; NULL with a sentence: there is none.
+ls_exec_comm *ls_exec__comm(ls_exec_process *process, uint32_t number);
+void ls_exec__answer_comm(ls_exec *exec, const ls_exec_process *process, uint32_t slot,
+                          const ls_rank_comm *handle);
+// Who joined a communicator that never came to be; false: nobody.
+bool ls_exec__explain_joining(ls_exec *exec);
+
+// ---- calls.c ------------------------------------------------------------------------------------
+int ls_exec__call(ls_exec *exec, ls_exec_process *process, const ls_wire_call *message);
+int ls_exec__split(ls_exec *exec, ls_exec_process *process, const ls_wire_comm_split *message);
+void ls_exec__met(void *exec, ls_request *const *requests, int size);
+// Posts what can be posted and moves data that has come; whether anything did.
+bool ls_exec__advance(ls_exec *exec);
+void ls_exec__wait(ls_exec *exec, ls_exec_process *process);  // for what it says it waits for
+void ls_exec__resume(ls_exec *exec, const ls_exec_process *process);
+// Of calls that have met, whose data does not come; gone: since a process has ended. False: none.
+bool ls_exec__explain_data(ls_exec *exec, bool gone);
+void ls_exec__drop_calls(ls_exec *exec);
+
+// ---- symbols.c ----------------------------------------------------------------------------------
+// The place of a stack of addresses, as wire.h has them.
+int ls_exec__symbols(ls_exec *exec, ls_exec_site *out, const char *stack);
+void ls_exec__symbols_close(ls_exec *exec);
+
+#endif

@@ -1,0 +1,351 @@
+// The processes that have connected: what they say, and their end.
+#define _GNU_SOURCE  // futex, pidfd, struct ucred
+#include <errno.h>
+#include <limits.h>
+#include <linux/futex.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "exec/internal.h"
+
+#define MEMORIES_MAX 1024u
+#define SITES_MAX    4096u
+
+// ---- Answers ------------------------------------------------------------------------------------
+void ls_exec__answer(const ls_exec_process *process, uint32_t slot, uint32_t done, int status) {
+    if (process->control == NULL || slot >= LS_WIRE_SLOTS) {
+        return;
+    }
+    ls_wire_slot *at = &process->control->slots[slot];
+    at->status = status;
+    __atomic_store_n(&at->done, done, __ATOMIC_RELEASE);
+    (void)syscall(SYS_futex, &at->done, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
+}
+
+void ls_exec__tell_all(ls_exec *exec, const char *why) {
+    for (ls_exec_process *at = exec->processes; at != NULL; at = at->next) {
+        ls_wire_control *control = at->control;
+        if (control == NULL || control->failed != 0) {
+            continue;
+        }
+        (void)snprintf(control->why, sizeof control->why, "%s", why);
+        __atomic_store_n(&control->failed, 1u, __ATOMIC_RELEASE);
+        for (uint32_t i = 0; i < LS_WIRE_SLOTS; i++) {
+            if (__atomic_load_n(&control->slots[i].done, __ATOMIC_ACQUIRE) == 0) {
+                ls_exec__answer(at, i, 2, LS_ERR_FINDING);
+            }
+        }
+    }
+}
+
+// ---- Messages -----------------------------------------------------------------------------------
+static int bad(const ls_exec_process *process, const char *what) {
+    return LS_FAIL(LS_ERR_FORMAT, "process %ld says what it may not: %s", (long)process->pid, what);
+}
+
+static int map(void **out, int descriptor, uint64_t bytes) {
+    struct stat about;
+    *out = NULL;
+    if (descriptor < 0 || bytes == 0 || bytes > PTRDIFF_MAX || fstat(descriptor, &about) != 0 ||
+        (uint64_t)about.st_size < bytes) {
+        return LS_FAIL(LS_ERR_FORMAT, "its memory is not as large as it says");
+    }
+    void *at = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, descriptor, 0);
+    if (at == MAP_FAILED) {
+        return LS_FAIL(LS_ERR_MEMORY, "%llu bytes cannot be mapped: %s", (unsigned long long)bytes,
+                       strerror(errno));
+    }
+    *out = at;
+    return LS_OK;
+}
+
+static int hello(ls_exec_process *process, const ls_wire_hello *message, int descriptor) {
+    if (process->control != NULL || message->version != LS_WIRE_VERSION) {
+        return bad(process, "another version's greeting");
+    }
+    void *at = NULL;
+    LS_TRY(map(&at, descriptor, sizeof(ls_wire_control)));
+    process->control = at;
+    process->rank = message->rank;
+    process->ranks = message->ranks;
+    return LS_OK;
+}
+
+static int memory(ls_exec_process *process, const ls_wire_memory *message, int descriptor) {
+    if (message->memory != process->memory_count || process->memory_count >= MEMORIES_MAX) {
+        return bad(process, "memory out of order");
+    }
+    void *at = NULL;
+    LS_TRY(map(&at, descriptor, message->bytes));
+    ls_exec_memory *more = realloc(process->memories, (process->memory_count + 1) * sizeof *more);
+    if (more == NULL) {
+        return LS_FAIL(LS_ERR_MEMORY, "no memory");
+    }
+    process->memories = more;
+    more[process->memory_count++] = (ls_exec_memory){at, message->bytes};
+    return LS_OK;
+}
+
+static int site(ls_exec *exec, ls_exec_process *process, const ls_wire_site *message) {
+    const char *file = (const char *)(message + 1), *stack = file + message->file_bytes;
+    uint64_t bytes = sizeof *message + (uint64_t)message->file_bytes + message->stack_bytes;
+    if (message->head.bytes != bytes || message->file_bytes == 0 || message->stack_bytes == 0 ||
+        file[message->file_bytes - 1] != 0 || stack[message->stack_bytes - 1] != 0 ||
+        message->site != process->site_count || message->site >= SITES_MAX) {
+        return bad(process, "a site out of order");
+    }
+    ls_exec_site *more = realloc(process->sites, (process->site_count + 1) * sizeof *more);
+    if (more == NULL) {
+        return LS_FAIL(LS_ERR_MEMORY, "no memory");
+    }
+    process->sites = more;
+    ls_exec_site *made = &more[process->site_count++];
+    if (file[0] == 0) {
+        return ls_exec__symbols(exec, made, stack);
+    }
+    made->file = ls_arena_strdup(exec->arena, file);
+    made->line = message->line;
+    made->stack = ls_arena_strdup(exec->arena, stack);
+    return made->file == NULL || made->stack == NULL ? LS_ERR_MEMORY : LS_OK;
+}
+
+const ls_exec_site *ls_exec__site(const ls_exec_process *process, uint32_t number) {
+    static const ls_exec_site unknown = {.file = "?", .line = 0, .stack = NULL};
+    return number < process->site_count ? &process->sites[number] : &unknown;
+}
+
+// The least that a message of a type is long.
+static size_t least(uint32_t type) {
+    switch (type) {
+    case LS_WIRE_HELLO:
+        return sizeof(ls_wire_hello);
+    case LS_WIRE_MEMORY:
+        return sizeof(ls_wire_memory);
+    case LS_WIRE_SITE:
+        return sizeof(ls_wire_site);
+    case LS_WIRE_COMM_INIT:
+        return sizeof(ls_wire_comm_init);
+    case LS_WIRE_COMM_SPLIT:
+        return sizeof(ls_wire_comm_split);
+    case LS_WIRE_COMM_SUBSET:
+        return sizeof(ls_wire_comm_subset);
+    case LS_WIRE_COMM_DESTROY:
+        return sizeof(ls_wire_comm_destroy);
+    case LS_WIRE_CALL:
+        return sizeof(ls_wire_call);
+    case LS_WIRE_WAIT:
+        return sizeof(ls_wire_wait);
+    case LS_WIRE_BYE:
+        return sizeof(ls_wire_bye);
+    default:
+        return sizeof(ls_wire_head);
+    }
+}
+
+static int destroy(ls_exec_process *process, const ls_wire_comm_destroy *message) {
+    ls_exec_comm *comm = ls_exec__comm(process, message->comm);
+    LS_TRY(comm != NULL ? LS_OK : LS_ERR_INVALID);
+    const ls_exec_site *at = ls_exec__site(process, message->site);
+    ls_rank_comm *handle = comm->handle;
+    comm->handle = NULL;
+    // What is still in flight on it is told of by who waits for it.
+    (void)ls_remote_destroy(handle, at->file, at->line);
+    return LS_OK;
+}
+
+static int take(ls_exec *exec, ls_exec_process *process, const ls_wire_head *head, int descriptor) {
+    const void *message = head;
+    switch ((ls_wire_type)head->type) {
+    case LS_WIRE_HELLO:
+        return hello(process, message, descriptor);
+    case LS_WIRE_MEMORY:
+        return memory(process, message, descriptor);
+    case LS_WIRE_SITE:
+        return site(exec, process, message);
+    case LS_WIRE_COMM_INIT:
+        return ls_exec__init(exec, process, message);
+    case LS_WIRE_COMM_SPLIT:
+        return ls_exec__split(exec, process, message);
+    case LS_WIRE_COMM_SUBSET:
+        return ls_exec__subset(exec, process, message);
+    case LS_WIRE_COMM_DESTROY:
+        return destroy(process, message);
+    case LS_WIRE_CALL:
+        return ls_exec__call(exec, process, message);
+    case LS_WIRE_WAIT:
+        process->waits = true;
+        memcpy(&process->wait, message, sizeof process->wait);
+        return LS_OK;
+    case LS_WIRE_RESUME:
+        process->waits = false;
+        ls_exec__resume(exec, process);
+        return LS_OK;
+    case LS_WIRE_BYE:
+        process->bye = true;
+        process->status = ((const ls_wire_bye *)message)->status;
+        return LS_OK;
+    default:
+        return bad(process, "a message of no known type");
+    }
+}
+
+static ssize_t receive(ls_exec *exec, const ls_exec_process *process, int *descriptor) {
+    union {
+        char bytes[CMSG_SPACE(sizeof(int))];
+        struct cmsghdr align;
+    } control;
+    struct iovec part = {.iov_base = exec->buffer, .iov_len = sizeof exec->buffer};
+    struct msghdr packet = {.msg_iov = &part,
+                            .msg_iovlen = 1,
+                            .msg_control = control.bytes,
+                            .msg_controllen = sizeof control.bytes};
+    *descriptor = -1;
+    ssize_t got = recvmsg(process->socket, &packet, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
+    struct cmsghdr *with = got > 0 ? CMSG_FIRSTHDR(&packet) : NULL;
+    if (with != NULL && with->cmsg_level == SOL_SOCKET && with->cmsg_type == SCM_RIGHTS) {
+        memcpy(descriptor, CMSG_DATA(with), sizeof *descriptor);
+    }
+    return got;
+}
+
+int ls_exec__read(ls_exec *exec, ls_exec_process *process) {
+    for (int i = 0; i < 256 && process->socket >= 0; i++) {  // others have something to say, too
+        int descriptor = -1;
+        ssize_t got = receive(exec, process, &descriptor);
+        if (got < 0 && (errno == EAGAIN || errno == EINTR)) {
+            return LS_OK;
+        }
+        if (got <= 0) {
+            (void)close(process->socket);
+            process->socket = -1;
+            return LS_OK;
+        }
+        exec->progress = true;
+        const ls_wire_head *head = (const void *)exec->buffer;
+        int status = LS_OK;
+        if ((size_t)got < sizeof *head || head->bytes != (size_t)got ||
+            head->bytes < least(head->type) ||
+            (process->control == NULL && head->type != LS_WIRE_HELLO)) {
+            status = bad(process, "a message cut short");
+        } else {
+            status = take(exec, process, head, descriptor);
+        }
+        if (descriptor >= 0) {
+            (void)close(descriptor);
+        }
+        LS_TRY(status);
+    }
+    return LS_OK;
+}
+
+// ---- Beginning and end --------------------------------------------------------------------------
+int ls_exec__accept(ls_exec *exec) {
+    int made = accept4(exec->listening, NULL, NULL, SOCK_CLOEXEC);
+    if (made < 0) {
+        return LS_OK;
+    }
+    struct ucred who = {.uid = (uid_t)-1};
+    socklen_t bytes = sizeof who;
+    (void)getsockopt(made, SOL_SOCKET, SO_PEERCRED, &who, &bytes);
+    ls_exec_process *process =
+        who.uid == geteuid() ? calloc(1, sizeof *process) : NULL;  // nobody else's
+    if (process == NULL) {
+        (void)close(made);
+        return LS_OK;
+    }
+    process->socket = made;
+    process->pid = who.pid;
+    process->watch = (int)syscall(SYS_pidfd_open, who.pid, 0);
+    process->rank = process->ranks = -1;
+    ls_exec_process **at = &exec->processes;
+    while (*at != NULL) {
+        at = &(*at)->next;
+    }
+    *at = process;
+    exec->process_count += 1;
+    return LS_OK;
+}
+
+// How it ended, behind "rank R".
+static void describe(char *out, size_t bytes, const ls_exec_process *process, bool known,
+                     int status) {
+    if (known && WIFSIGNALED(status)) {
+        (void)snprintf(out, bytes, "was killed by signal %d (%s)", WTERMSIG(status),
+                       strsignal(WTERMSIG(status)));
+    } else if (known && WIFEXITED(status)) {
+        (void)snprintf(out, bytes, "ended at once with exit code %d", WEXITSTATUS(status));
+    } else {
+        (void)snprintf(out, bytes, "ended without a word: its process %ld was killed",
+                       (long)process->pid);
+    }
+}
+
+void ls_exec__ended(ls_exec *exec, ls_exec_process *process) {
+    while (process->socket >= 0) {  // what it said before
+        int socket = process->socket;
+        char byte;
+        if (ls_exec__read(exec, process) != LS_OK ||
+            (process->socket == socket && recv(socket, &byte, 1, MSG_PEEK | MSG_DONTWAIT) <= 0)) {
+            (void)close(process->socket);
+            process->socket = -1;
+        }
+    }
+    (void)ls_exec__advance(exec);
+    process->gone = true;
+    exec->progress = true;
+    if (process->watch >= 0) {
+        (void)close(process->watch);
+        process->watch = -1;
+    }
+    int status = 0;
+    bool known = ls_exec__child_status(exec, process->pid, &status);
+    bool died = !process->bye && !(known && WIFEXITED(status));
+    if (!process->bye && known && WIFEXITED(status)) {
+        process->status = WEXITSTATUS(status);
+    }
+    exec->died = exec->died || (died && !process->killed && !exec->over);
+    char how[160];
+    describe(how, sizeof how, process, known, status);
+    bool single = true;
+    for (int r = 0; r < exec->rank_count; r++) {
+        ls_exec_rank *rank = &exec->ranks[r];
+        if (rank->process == NULL && r == process->rank && single) {
+            rank->process = process;  // it joined no communicator
+        }
+        if (rank->process != process || rank->ended) {
+            continue;
+        }
+        rank->ended = true;
+        if (died) {
+            ls_remote_died(rank->rank, how);
+        } else {
+            ls_remote_return(rank->rank, process->status);
+        }
+    }
+}
+
+void ls_exec__free_process(ls_exec_process *process) {
+    if (process->socket >= 0) {
+        (void)close(process->socket);
+    }
+    if (process->watch >= 0) {
+        (void)close(process->watch);
+    }
+    if (process->control != NULL) {
+        (void)munmap(process->control, sizeof *process->control);
+    }
+    for (uint32_t i = 0; i < process->memory_count; i++) {
+        (void)munmap(process->memories[i].at, process->memories[i].bytes);
+    }
+    free(process->memories);
+    free(process->sites);
+    free(process->comms);
+    free(process);
+}

@@ -1,0 +1,151 @@
+// What processes and the coordinator of `lockstep exec` say to each other. Messages go from a
+// process to the coordinator alone, over a Unix socket of packets (SOCK_SEQPACKET) whose abstract
+// name is in the environment; answers, and all data, are in memory that both map (memfd, whose
+// descriptor goes with the message). Both are of one build and one machine: numbers are as the
+// machine has them. docs/exec.md tells the life of a call.
+#ifndef LS_EXEC_WIRE_H
+#define LS_EXEC_WIRE_H
+
+#include <stdint.h>
+
+#define LS_WIRE_VERSION     1u
+#define LS_WIRE_SOCKET      "LOCKSTEP_EXEC"        // of the environment: the socket's name
+#define LS_WIRE_MODE        "LOCKSTEP_EXEC_MODE"   // "simulate" or "observe"
+#define LS_WIRE_RANK        "LOCKSTEP_EXEC_RANK"   // of a process that the coordinator starts
+#define LS_WIRE_RANKS       "LOCKSTEP_EXEC_RANKS"  //
+#define LS_WIRE_MESSAGE_MAX ((uint32_t)128 << 10)  // bytes, the head with them
+#define LS_WIRE_SLOTS       16384u                 // of a process
+#define LS_WIRE_NONE        UINT32_MAX             // no slot, no memory, no site
+#define LS_WIRE_ID_BYTES    128                    // of a communicator: NCCL's unique id
+#define LS_WIRE_NAME_BYTES  64
+#define LS_WIRE_WHY_BYTES   2048
+
+// ---- Shared memory ------------------------------------------------------------------------------
+// A place where a call, or the making of a communicator, is answered. A GPU's stream may write
+// `arrived` and `released` and wait for `done`; hosts wait for `done` by futex.
+typedef struct ls_wire_slot {
+    uint32_t arrived;   // 1: the call's data is where the message said
+    uint32_t done;      // 1: its result is; 2: it will never be
+    uint32_t released;  // 1: nobody reads that memory any more
+    int32_t status;     // an ls_status, before done
+    int32_t value[4];   // communicators: own member, members, rank of the world, ranks of the world
+} ls_wire_slot;
+
+typedef struct ls_wire_control {
+    uint32_t version;
+    uint32_t failed;              // 1: the run is over; then
+    char why[LS_WIRE_WHY_BYTES];  // is a sentence
+    ls_wire_slot slots[LS_WIRE_SLOTS];
+} ls_wire_control;
+
+// ---- Messages -----------------------------------------------------------------------------------
+typedef enum ls_wire_type {
+    LS_WIRE_HELLO = 1,     // first; with the descriptor of its ls_wire_control
+    LS_WIRE_MEMORY,        // with a descriptor: memory that calls name
+    LS_WIRE_SITE,          // a place of the program that calls name
+    LS_WIRE_COMM_INIT,     // a member joins the communicator of an id
+    LS_WIRE_COMM_SPLIT,    // answered in its slot, as COMM_INIT is
+    LS_WIRE_COMM_SUBSET,   // joins a communicator of some members of another, by their list
+    LS_WIRE_COMM_DESTROY,  //
+    LS_WIRE_CALL,          //
+    LS_WIRE_WAIT,          // a thread that makes calls waits for some that it has made
+    LS_WIRE_RESUME,        // and goes on
+    LS_WIRE_BYE,           // the process is about to end, by itself
+    LS_WIRE_TYPES
+} ls_wire_type;
+
+typedef struct ls_wire_head {
+    uint32_t type;
+    uint32_t bytes;  // of the whole message
+} ls_wire_head;
+
+typedef struct ls_wire_hello {
+    ls_wire_head head;
+    uint32_t version;
+    int32_t pid;
+    int32_t rank, ranks;  // as whoever started the process says; -1: nobody did
+} ls_wire_hello;
+
+typedef struct ls_wire_memory {
+    ls_wire_head head;
+    uint32_t memory;  // its number, from 0 in order
+    uint32_t unused;
+    uint64_t bytes;
+} ls_wire_memory;
+
+// A site is told before the first call from it. Python: the file, the line and the stack in lines.
+// Else file is empty, and the stack has a line "OFFSET MODULE" for each address of code.
+typedef struct ls_wire_site {
+    ls_wire_head head;
+    uint32_t site;  // its number, from 0 in order
+    int32_t line;
+    uint32_t file_bytes, stack_bytes;  // with their 0; both follow
+} ls_wire_site;
+
+typedef struct ls_wire_comm_init {
+    ls_wire_head head;
+    uint32_t comm;  // the process's number for it
+    int32_t ranks, rank;
+    int32_t device;
+    uint32_t slot, site;
+    unsigned char id[LS_WIRE_ID_BYTES];
+    char name[LS_WIRE_NAME_BYTES];
+} ls_wire_comm_init;
+
+typedef struct ls_wire_comm_split {
+    ls_wire_head head;
+    uint32_t parent, comm;
+    int32_t color, key;  // color < 0: no communicator for this member
+    uint32_t slot, site;
+    char name[LS_WIRE_NAME_BYTES];
+} ls_wire_comm_split;
+
+typedef struct ls_wire_comm_subset {
+    ls_wire_head head;
+    uint32_t parent, comm;
+    uint32_t slot, site;
+    uint32_t count;  // members of parent, which follow as int32_t, ascending
+    char name[LS_WIRE_NAME_BYTES];
+} ls_wire_comm_subset;
+
+typedef struct ls_wire_comm_destroy {
+    ls_wire_head head;
+    uint32_t comm, site;
+} ls_wire_comm_destroy;
+
+#define LS_WIRE_GROUPED     1u  // one of a group
+#define LS_WIRE_GROUP_ENDS  2u  // and its last: then none of another process's group is between
+#define LS_WIRE_SEND_COUNTS 4u  // uint64_t [members] follow
+#define LS_WIRE_RECV_COUNTS 8u  // behind those
+
+typedef struct ls_wire_call {
+    ls_wire_head head;
+    uint32_t comm;
+    uint32_t kind, dtype, op;  // an ls_kind, ls_dtype, ls_op
+    int32_t root;
+    uint32_t flags;
+    uint32_t slot, site;
+    double premul;
+    uint64_t count;
+    uint64_t stream;                      // calls of one stream go on one after another
+    uint64_t send_address, recv_address;  // the program's own
+    uint32_t send_memory, recv_memory;    // where the data is; LS_WIRE_NONE: nowhere
+    uint64_t send_offset, recv_offset;
+} ls_wire_call;
+
+typedef struct ls_wire_wait {
+    ls_wire_head head;
+    uint32_t slot;    // for this call; LS_WIRE_NONE: for
+    int32_t device;   // those of this device; -1: of any
+    uint64_t stream;  // of this stream
+    uint32_t all;     // 1: of all streams
+    uint32_t unused;
+} ls_wire_wait;
+
+typedef struct ls_wire_bye {
+    ls_wire_head head;
+    int32_t status;
+    uint32_t unused;
+} ls_wire_bye;
+
+#endif

@@ -1,0 +1,348 @@
+// See remote.h. A run without threads or a baton: it counts as parallel, so that a rank which
+// nobody has heard of as waiting counts as running.
+#include "ranks/remote.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "ranks/internal.h"
+
+static const char *const off_checks = "-handle.leak";
+
+int ls_remote_open(ls_spmd **out, const ls_spmd_options *options, const ls_remote *remote) {
+    LS_ASSERT(out != NULL && options != NULL && remote != NULL && remote->met != NULL);
+    char checks[512];
+    ls_spmd_options own = *options;
+    int length =
+        snprintf(checks, sizeof checks, "%s%s%s", off_checks, options->checks != NULL ? "," : "",
+                 options->checks != NULL ? options->checks : "");
+    if (length < 0 || (size_t)length >= sizeof checks) {
+        return LS_FAIL(LS_ERR_INVALID, "the list of checks is longer than %zu characters",
+                       sizeof checks);
+    }
+    own.schedule = LS_SCHEDULE_PARALLEL;
+    own.deadline_seconds = -1;
+    own.checks = checks;
+    ls_spmd *run = NULL;
+    *out = NULL;
+    LS_TRY(ls_spmd__open(&run, NULL, NULL, &own, remote));
+    run->options.checks = options->checks;
+    run->checks[LS_FINDING_BUFFER_USE_BEFORE_WAIT] = false;
+    run->checks[LS_FINDING_BUFFER_MODIFIED_IN_FLIGHT] = false;
+    for (int r = 0; r < run->rank_count; r++) {
+        run->ranks[r].state = LS_RANK_RUNNING;
+    }
+    run->alive = run->rank_count;
+    run->running_count = run->rank_count;
+    ls_gdb_hook_run(run, 0);
+    *out = run;
+    return LS_OK;
+}
+
+int ls_remote_close(ls_spmd_result **out, ls_spmd *run) {
+    return ls_spmd__close(out, run, LS_OK);
+}
+
+int ls_remote_status(const ls_spmd *run, const char **why) {
+    if (why != NULL) {
+        *why = run->why;
+    }
+    return run->status;
+}
+
+const ls_finding *ls_remote_found(const ls_spmd *run) {
+    return run->result->finding_count > 0 ? &run->result->findings[0] : NULL;
+}
+
+bool ls_remote_undecided(const ls_spmd *run) {
+    return run->status == LS_OK && (run->lookahead != NULL || run->suspects[0] != NULL);
+}
+
+ls_rank *ls_remote_rank(ls_spmd *run, int rank) {
+    LS_ASSERT(rank >= 0 && rank < run->rank_count);
+    return &run->ranks[rank];
+}
+
+int ls_remote_comm(ls_rank_comm **handles, ls_spmd *run, const int *ranks, int size,
+                   const char *name, const char *const *files, const int *lines) {
+    ls_comm *comm = NULL;
+    LS_TRY(ls_comm_create(&comm, run->backend, ranks, size, name));
+    ls_shared_comm *shared = NULL;
+    int status = ls_shared_comm__make(&shared, run, comm, false);
+    if (status != LS_OK) {
+        ls_comm_free(comm);
+        return status;
+    }
+    for (int m = 0; m < size; m++) {
+        LS_TRY(ls_rank_comm__make(&handles[m], shared, &run->ranks[ranks[m]], false));
+        handles[m]->file = files[m];
+        handles[m]->line = lines[m];
+    }
+    return LS_OK;
+}
+
+// ---- Calls of a rank ----------------------------------------------------------------------------
+// The calling thread makes calls of this rank until `release`.
+static void hold(ls_rank *rank) {
+    LS_ASSERT(rank->run->remote != NULL);
+    ls_schedule__set_current(rank);
+}
+
+static void release(void) {
+    ls_schedule__set_current(NULL);
+}
+
+int ls_remote_post(ls_request **out, ls_rank_comm *comm, const ls_remote_call *call) {
+    const ls_request proto = {.call = call->call,
+                              .staged = true,
+                              .staged_send = call->send,
+                              .staged_recv = call->recv,
+                              .owner = call->owner,
+                              .color = call->color,
+                              .key = call->key,
+                              .made_out = call->made};
+    hold(comm->rank);
+    int status = ls_call__post(call->call.file, call->call.line, comm, &proto, out);
+    release();
+    return status;
+}
+
+int ls_remote_group(ls_rank *rank, bool start, const char *file, int line) {
+    hold(rank);
+    int status = start ? ls_group_start_at(file, line, rank) : ls_group_end_at(file, line, rank);
+    release();
+    return status;
+}
+
+void *ls_remote_owner(const ls_request *request) {
+    return request->owner;
+}
+
+const ls_call *ls_remote_call_of(const ls_request *request) {
+    return &request->call;
+}
+
+bool ls_remote_posted(const ls_request *request) {
+    return request->state == LS_REQUEST_POSTED;
+}
+
+bool ls_remote_done(const ls_request *request) {
+    return request->state == LS_REQUEST_DONE;
+}
+
+static void flip(const ls_request *request) {
+    uint64_t bits = (uint64_t)request->send_bytes * 8;
+    if (request->flip == 0 || request->staged_send == NULL || bits == 0) {
+        return;
+    }
+    uint64_t bit = (request->flip - 1) % bits;
+    unsigned char *memory = (unsigned char *)(uintptr_t)request->staged_send;
+    memory[bit / 8] = (unsigned char)(memory[bit / 8] ^ (1u << (bit % 8)));
+}
+
+int ls_remote__met(ls_spmd *run, ls_request *const *requests, int size) {
+    for (int m = 0; m < size; m++) {
+        ls_request *request = requests[m];
+        ls_rank *rank = request->rank;
+        if (request->awaited) {
+            request->awaited = false;
+            rank->waiting -= 1;
+            if (rank->state == LS_RANK_BLOCKED && rank->waiting == 0) {
+                ls_schedule__make_ready(rank);
+            }
+        }
+    }
+    run->remote->met(run->remote->arg, requests, size);
+    return LS_OK;
+}
+
+int ls_remote_move(ls_spmd *run, ls_request *const *requests, int size) {
+    ls_rank *first = requests[0]->rank;
+    for (int m = 0; m < size; m++) {
+        LS_ASSERT(requests[m]->state == LS_REQUEST_MATCHED);
+        flip(requests[m]);
+    }
+    if (ls_kind_is_message(requests[0]->call.kind)) {
+        ls_schedule__enter(first);
+        int status = ls_p2p__move(run, requests);
+        ls_schedule__leave(first);
+        return status;
+    }
+    void *memory = NULL;
+    LS_TRY(ls_alloc(&memory, NULL, (size_t)size, sizeof(ls_call *)));
+    ls_meet meet = {.shared = requests[0]->comm->shared,
+                    .requests = (ls_request **)(uintptr_t)requests,
+                    .calls = memory};
+    ls_schedule__enter(first);
+    int status = ls_meet__move(run, &meet);
+    for (int m = 0; m < size; m++) {
+        ls_request__done(requests[m], status);
+    }
+    if (status != LS_OK) {
+        ls_spmd__fail(run, status, ls_error_last()->text);
+    }
+    ls_schedule__leave(first);
+    ls_free(NULL, memory, (size_t)size, sizeof(ls_call *));
+    return status;
+}
+
+void ls_remote_skip(ls_request *const *requests, int size) {
+    for (int m = 0; m < size; m++) {
+        ls_request__done(requests[m], LS_OK);
+    }
+}
+
+void ls_remote_release(ls_request *request) {
+    LS_ASSERT(request->state == LS_REQUEST_DONE);
+    ls_request__free(request->rank, request);
+}
+
+int ls_remote_destroy(ls_rank_comm *comm, const char *file, int line) {
+    hold(comm->rank);
+    int status = ls_comm_destroy_at(file, line, comm);
+    release();
+    return status;
+}
+
+void ls_remote_name(ls_rank_comm *comm, const char *name) {
+    ls_comm *named = comm->shared->comm;
+    (void)snprintf(named->name, sizeof named->name, "%s", name);
+}
+
+// ---- What ranks do ------------------------------------------------------------------------------
+bool ls_remote_stuck(const ls_spmd *run) {
+    return run->running_count == 0 && run->alive > 0 && run->status == LS_OK;
+}
+
+static void block(ls_rank *rank) {
+    rank->state = LS_RANK_BLOCKED;
+    rank->run->running_count -= 1;
+}
+
+void ls_remote_wait(ls_rank *rank, ls_request *const *requests, int count) {
+    ls_remote_resume(rank);
+    if (rank->state != LS_RANK_RUNNING || rank->run->status != LS_OK) {
+        return;
+    }
+    for (int i = 0; i < count; i++) {
+        if (requests[i]->state == LS_REQUEST_POSTED) {
+            requests[i]->awaited = true;
+            rank->waiting += 1;
+        }
+    }
+    if (rank->waiting > 0) {
+        block(rank);
+    }
+}
+
+void ls_remote_resume(ls_rank *rank) {
+    for (ls_request *at = rank->open; at != NULL; at = at->next) {
+        at->awaited = false;
+    }
+    rank->waiting = 0;
+    if (rank->state == LS_RANK_BLOCKED) {
+        ls_schedule__make_ready(rank);
+    }
+}
+
+void ls_remote_return(ls_rank *rank, int exit_status) {
+    ls_spmd *run = rank->run;
+    ls_remote_resume(rank);
+    rank->exit_status = exit_status;
+    rank->current = NULL;
+    run->result->exit_status[rank->id] = exit_status;
+    run->alive -= 1;
+    run->running_count -= rank->state == LS_RANK_STALLED ? 0 : 1;
+    rank->state = rank->state == LS_RANK_DIED ? LS_RANK_DIED : LS_RANK_RETURNED;
+}
+
+void ls_remote_died(ls_rank *rank, const char *how) {
+    ls_remote_resume(rank);
+    if (rank->state != LS_RANK_DIED) {
+        ls_threads__lost(rank, LS_FINDING_RANK_DIED, "%s", how);
+    }
+    ls_remote_return(rank, LS_ERR_RANK_DIED);
+}
+
+void ls_remote__stall(ls_rank *rank) {
+    block(rank);
+    rank->state = LS_RANK_STALLED;
+}
+
+bool ls_remote_gone(const ls_rank *rank) {
+    return rank->state == LS_RANK_RETURNED || rank->state == LS_RANK_DIED;
+}
+
+bool ls_remote_dead(const ls_rank *rank) {
+    return rank->state == LS_RANK_DIED;
+}
+
+bool ls_remote_stalled(const ls_rank *rank) {
+    return rank->state == LS_RANK_STALLED;
+}
+
+// Whether all that the request waits for are gone.
+static bool is_doomed(const ls_spmd *run, const ls_request *request) {
+    const ls_comm *comm = request->call.comm;
+    if (request->meet == NULL) {
+        return ls_remote_gone(&run->ranks[comm->ranks[request->call.root]]);
+    }
+    for (int m = 0; m < comm->size; m++) {
+        if (request->meet->requests[m] == NULL && !ls_remote_gone(&run->ranks[comm->ranks[m]])) {
+            return false;
+        }
+    }
+    return true;
+}
+
+bool ls_remote_doomed(ls_spmd *run) {
+    for (int r = 0; r < run->rank_count && run->status == LS_OK; r++) {
+        for (const ls_request *at = run->ranks[r].open; at != NULL; at = at->next) {
+            if (at->state == LS_REQUEST_POSTED && is_doomed(run, at)) {
+                return ls_remote_explain(run);
+            }
+        }
+    }
+    return false;
+}
+
+bool ls_remote_explain(ls_spmd *run) {
+    bool waits = ls_remote_undecided(run);
+    for (int r = 0; r < run->rank_count && run->status == LS_OK; r++) {
+        ls_rank *rank = &run->ranks[r];
+        if (rank->state != LS_RANK_RUNNING) {
+            waits = waits || rank->state == LS_RANK_BLOCKED;
+            continue;
+        }
+        for (ls_request *at = rank->open; at != NULL; at = at->next) {
+            if (at->state == LS_REQUEST_POSTED) {
+                at->awaited = true;
+                rank->waiting += 1;
+            }
+        }
+        if (rank->waiting > 0) {
+            block(rank);
+            waits = true;
+        }
+    }
+    if (!waits || run->status != LS_OK) {
+        return false;
+    }
+    for (int r = 0; r < run->rank_count; r++) {
+        if (run->ranks[r].state == LS_RANK_RUNNING) {
+            block(&run->ranks[r]);
+            run->ranks[r].state = LS_RANK_STALLED;
+        }
+    }
+    ls_stuck__explain(run);
+    return true;
+}
+
+void ls_remote_finding(ls_spmd *run, ls_finding_id id, const int *ranks, int count,
+                       const char *file, int line, const char *text) {
+    ls_text kept = {0};
+    ls_text_puts(&kept, text);
+    bool on = ls_findings__add(run, id, ranks, count, file, line, ls_findings__string(run, &kept));
+    ls_text_free(&kept);
+    ls_spmd__fail(run, on ? LS_ERR_FINDING : LS_ERR_MISMATCH, ls_finding_name(id));
+}

@@ -1,0 +1,90 @@
+// Runs whose ranks' programs are elsewhere: in processes of their own, whose calls arrive as
+// messages. No thread waits here for a rank. One thread makes every rank's calls, as they come, and
+// says when a rank waits, has ended, or died; the calls are matched, checked and explained as those
+// of threads are. What has met is told at once, and its data is moved when it has come.
+//
+// The buffers of a call are the program's own, which the checks compare; its data is in memory that
+// this process shares.
+#ifndef LS_RANKS_REMOTE_H
+#define LS_RANKS_REMOTE_H
+
+#include "ranks/ranks.h"
+
+typedef struct ls_spmd ls_spmd;
+
+typedef struct ls_remote {
+    void *arg;
+    // Requests [size, by member; 2 for a message: the send, then its receive] have met and agree.
+    // ls_remote_move completes them; not from here.
+    void (*met)(void *arg, ls_request *const *requests, int size);
+} ls_remote;
+
+// Opens a run; options and remote live as long. Its schedule is of no interest. Checks of what is
+// seen in a rank's own memory (buffer.use_before_wait, modified_in_flight) are off, and so is
+// handle.leak where it is not named: who ends gives up what it holds.
+int ls_remote_open(ls_spmd **out, const ls_spmd_options *options, const ls_remote *remote);
+// Ends it: what ls_spmd_run gives.
+int ls_remote_close(ls_spmd_result **out, ls_spmd *run);
+// LS_OK until the run has failed; *why (may be NULL) is its sentence.
+int ls_remote_status(const ls_spmd *run, const char **why);
+// The finding that ended it, or the first; NULL: none.
+const ls_finding *ls_remote_found(const ls_spmd *run);
+// Whether a mismatch was found that is named once it is known what the ranks call next
+// (ls_remote_explain at the latest).
+bool ls_remote_undecided(const ls_spmd *run);
+ls_rank *ls_remote_rank(ls_spmd *run, int rank);
+
+// The communicator of ranks [size], in this order: handles [size], by member, for which file:line
+// [size] is where each was asked for.
+int ls_remote_comm(ls_rank_comm **handles, ls_spmd *run, const int *ranks, int size,
+                   const char *name, const char *const *files, const int *lines);
+
+// ---- Calls of a rank ----------------------------------------------------------------------------
+typedef struct ls_remote_call {
+    ls_call call;      // as ls_post_at takes it, with its file (static storage) and line
+    const void *send;  // where its data is, and where its result goes
+    void *recv;        //
+    void *owner;       // what ls_remote_owner gives
+    // LS_COMM_SPLIT: what it asks for, and where this rank's new communicator goes.
+    int color, key;
+    ls_rank_comm **made;
+} ls_remote_call;
+
+// Makes the call; LS_OK with *out NULL: a fault keeps it from being made.
+int ls_remote_post(ls_request **out, ls_rank_comm *comm, const ls_remote_call *call);
+// Calls of one rank between the two are one group.
+int ls_remote_group(ls_rank *rank, bool start, const char *file, int line);
+void *ls_remote_owner(const ls_request *request);
+const ls_call *ls_remote_call_of(const ls_request *request);
+bool ls_remote_posted(const ls_request *request);  // waits for other ranks' calls
+bool ls_remote_done(const ls_request *request);
+// Moves the data of requests that have met; they are done then.
+int ls_remote_move(ls_spmd *run, ls_request *const *requests, int size);
+// They are done, and their data moves elsewhere.
+void ls_remote_skip(ls_request *const *requests, int size);
+void ls_remote_release(ls_request *request);  // which is done, and forgotten then
+int ls_remote_destroy(ls_rank_comm *comm, const char *file, int line);
+void ls_remote_name(ls_rank_comm *comm, const char *name);  // for messages
+
+// ---- What ranks do ------------------------------------------------------------------------------
+// The rank waits for requests [count], as far as they wait for others, and goes on by itself when
+// they have met.
+void ls_remote_wait(ls_rank *rank, ls_request *const *requests, int count);
+void ls_remote_resume(ls_rank *rank);  // it goes on whatever it waited for
+void ls_remote_return(ls_rank *rank, int exit_status);
+// Its process ended otherwise: a finding, `how` behind "rank R".
+void ls_remote_died(ls_rank *rank, const char *how);
+bool ls_remote_gone(const ls_rank *rank);     // it has returned or died
+bool ls_remote_dead(const ls_rank *rank);     // died
+bool ls_remote_stalled(const ls_rank *rank);  // by a fault
+// Whether somebody waits for a call that nobody is left to make: then the run ends with why.
+bool ls_remote_doomed(ls_spmd *run);
+// Nothing has moved for too long: every rank with a call that waits for others is taken to wait for
+// it, and the others never to come. The run ends with why. False: nobody waits for anybody.
+bool ls_remote_explain(ls_spmd *run);
+bool ls_remote_stuck(const ls_spmd *run);  // no rank is left that could make a call
+// A defect that is seen by who runs the ranks: recorded, and the run ends. The text is copied.
+void ls_remote_finding(ls_spmd *run, ls_finding_id id, const int *ranks, int count,
+                       const char *file, int line, const char *text);
+
+#endif

@@ -1,0 +1,113 @@
+// One defect, by name, in a small program of four ranks; without a name there is none. The marks
+// (MARK ...) are where the findings must point.
+#define _POSIX_C_SOURCE 200809L
+#include <math.h>
+#include <signal.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "nccl.h"
+
+#define N 64
+
+static ncclComm_t world;
+static cudaStream_t stream;
+static const char *bug = "";
+static void *at, *out;
+
+// Whether this rank has that defect.
+static int has(const char *name, int rank) {
+    return strcmp(bug, name) == 0 && own_rank == rank;
+}
+
+static int is(const char *name) {
+    return strcmp(bug, name) == 0;
+}
+
+static void step(void) {
+    ncclRedOp_t op = has("op", 2) ? ncclMax : ncclSum;
+    ncclDataType_t type = has("dtype", 2) ? ncclInt32 : ncclFloat32;
+    size_t count = has("count", 2) ? N - 1 : N;
+    CHECK(ncclAllReduce(at, out, count, type, op, world, stream));  // MARK op dtype count nan
+    if (has("kind", 1)) {
+        CHECK(ncclBroadcast(at, out, N, ncclFloat32, 0, world, stream));  // MARK kind
+    } else {
+        int root = has("root", 3) ? 1 : 0;
+        CHECK(ncclReduce(at, out, N, ncclFloat32, ncclSum, root, world, stream));  // MARK root
+    }
+}
+
+// Sends to each other before either receives.
+static void exchange(void) {
+    int other = own_rank ^ 1;
+    CHECK(ncclSend(at, N, ncclFloat32, other, world, stream));  // MARK cycle
+    CHECK(ncclRecv(out, N, ncclFloat32, other, world, stream));
+}
+
+static void messages(void) {
+    if (own_rank == 0) {
+        CHECK(ncclSend(at, N, ncclFloat32, 1, world, stream));  // MARK p2p
+    } else if (own_rank == 1) {
+        CHECK(ncclRecv(out, N / 2, ncclFloat32, 0, world, stream));
+    }
+}
+
+static void two_groups(void) {
+    ncclComm_t a, b;
+    CHECK(ncclCommSplit(world, 0, own_rank, &a, NULL));
+    CHECK(ncclCommSplit(world, 0, own_rank, &b, NULL));
+    ncclComm_t first = own_rank == 1 ? b : a, second = own_rank == 1 ? a : b;
+    CHECK(ncclAllReduce(at, out, N, ncclFloat32, ncclSum, first, stream));  // MARK groups
+    CHECK(ncclAllReduce(at, out, N, ncclFloat32, ncclSum, second, stream));
+}
+
+static void end_somehow(void) {
+    if (has("early", 3)) {
+        exit(0);
+    }
+    if (has("killed", 1)) {
+        (void)raise(SIGKILL);
+    }
+    while (has("stall", 0)) {
+        (void)pause();
+    }
+    CHECK(ncclAllReduce(at, out, N, ncclFloat32, ncclSum, world, stream));  // MARK early stall
+}
+
+int main(int argc, char **argv) {
+    ncclUniqueId id = meet();
+    bug = argc > 1 ? argv[1] : "";
+    float values[N];
+    for (int i = 0; i < N; i++) {
+        values[i] = has("nan", 1) && i == 3 ? NAN : (float)i;
+    }
+    at = to_device(values, sizeof values);
+    out = to_device(values, sizeof values);
+    CHECK(cudaStreamCreate(&stream));
+    while (has("join", 3)) {
+        (void)pause();
+    }
+    CHECK(ncclCommInitRank(&world, rank_count, id, own_rank));  // MARK join
+    step();
+    if (is("cycle")) {
+        exchange();
+    }
+    if (is("p2p")) {
+        messages();
+    }
+    if (is("groups")) {
+        two_groups();
+    }
+    end_somehow();
+    CHECK(cudaStreamSynchronize(stream));
+    ncclResult_t state = ncclSuccess;
+    CHECK(ncclCommGetAsyncError(world, &state));
+    if (state != ncclSuccess) {
+        (void)fprintf(stderr, "rank %d is told: %s\n", own_rank, ncclGetLastError(world));
+        CHECK(ncclCommAbort(world));
+        return 9;
+    }
+    CHECK(ncclCommDestroy(world));
+    return 0;
+}

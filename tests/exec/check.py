@@ -1,0 +1,95 @@
+"""Runs a test program under `lockstep exec` and holds its report against what must be found.
+
+check.py LOCKSTEP PROGRAM SOURCE STAND_IN_FOLDER CASE"""
+import json
+import os
+import re
+import subprocess
+import sys
+import tempfile
+
+# bug: finding, ranks at fault, mark in the source (None: no place), exit code, further options
+CASES = {
+    "correct": None,
+    "none": None,
+    "op": ("collective.op_mismatch", [2], "op", 1, []),
+    "dtype": ("collective.dtype_mismatch", [2], "dtype", 1, []),
+    "count": ("collective.count_mismatch", [2], "count", 1, []),
+    "kind": ("collective.kind_mismatch", [1], "kind", 1, []),
+    "root": ("collective.root_mismatch", [3], "root", 1, []),
+    "nan": ("value.nan_first", [1], "nan", 1, []),
+    "p2p": ("p2p.count_mismatch", [0, 1], "p2p", 1, []),
+    "cycle": ("deadlock.cycle", [0, 1], "cycle", 1, []),
+    "groups": ("deadlock.cross_communicator", [0, 1], "groups", 1, []),
+    "early": ("rank.exited_early", [3], None, 1, []),
+    "killed": ("rank.died", [1], None, 3, []),
+    "stall": ("collective.missing_rank", [0], None, 1, ["--deadline", "2"]),
+    "join": ("collective.missing_rank", [3], "join", 1, ["--deadline", "2"]),
+    # planted, in the program without a defect
+    "fault_die": ("rank.died", [2], None, 1, ["--faults", "die@2:1"]),
+    "fault_skip": ("collective.kind_mismatch", [1], None, 1, ["--faults", "skip_call@1:0"]),
+    "fault_count": ("collective.count_mismatch", [1], "count", 1,
+                    ["--faults", "wrong_count@1:0:1"]),
+    "fault_stall": ("collective.missing_rank", [3], None, 1, ["--faults", "stall@3:0"]),
+}
+
+
+def mark_line(source, mark):
+    with open(source, encoding="utf-8") as file:
+        for number, line in enumerate(file, 1):
+            found = re.search(r"// MARK (.*)$", line)
+            if found and mark in found.group(1).split():
+                return number
+    raise SystemExit(f"no mark {mark} in {source}")
+
+
+def left_running(folder):
+    """Processes that have the run's own folder in their environment."""
+    left = []
+    for pid in filter(str.isdigit, os.listdir("/proc")):
+        try:
+            with open(f"/proc/{pid}/environ", "rb") as file:
+                if f"MEET={folder}".encode() in file.read():
+                    left.append(pid)
+        except OSError:
+            pass
+    return left
+
+
+def run(lockstep, program, stand_in, options, words):
+    with tempfile.TemporaryDirectory() as folder:
+        environment = dict(os.environ, MEET=f"{folder}/id", LD_LIBRARY_PATH=stand_in)
+        report = f"{folder}/report.json"
+        done = subprocess.run([lockstep, "exec", "-n", "4", "--json", report, *options, "--",
+                               program, *words], env=environment, capture_output=True, text=True,
+                              timeout=100)
+        with open(report, encoding="utf-8") as file:
+            return done, json.load(file)["cases"][0], left_running(folder)
+
+
+def main():
+    lockstep, program, source, stand_in, case = sys.argv[1:]
+    expected = CASES[case]
+    options = expected[4] if expected else []
+    words = [] if expected is None or case.startswith("fault_") else [case]
+    done, result, left = run(lockstep, program, stand_in, options, words)
+    print(done.stdout, done.stderr, sep="\n")
+    wrong = [f"left running: {left}"] if left else []
+    if expected is None:
+        wrong += [] if done.returncode == 0 and not result["findings"] else ["it is no clean run"]
+        print("\n".join(wrong))
+        return len(wrong)
+    name, ranks, mark, code, _ = expected
+    found = result["findings"][0] if result["findings"] else {"id": None, "ranks": [], "where": ""}
+    where = f"bugs.c:{mark_line(source, mark)}" if mark else ""
+    wrong += [f"{what}: {is_!r}, not {should!r}" for what, is_, should in (
+        ("finding", found["id"], name), ("ranks", found["ranks"], ranks),
+        ("exit code", done.returncode, code)) if is_ != should]
+    if not found["where"].endswith(where):
+        wrong.append(f"where: {found['where']}, not {where}")
+    print("\n".join(wrong))
+    return len(wrong)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,310 @@
+// A stand-in for CUDA's driver and runtime in one library, for programs whose computing is on the
+// host: streams are threads, so that what is queued waits and goes on as on a GPU, and memory of
+// the "GPU" cannot be touched by the host.
+#define _GNU_SOURCE  // memfd_create
+#include <pthread.h>
+#include <sched.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <time.h>
+#include <unistd.h>
+
+#define EXPORT     __attribute__((visibility("default")))
+#define NOT_READY  600
+#define NO_DEVICE  101
+#define KIND_COPY  0
+#define KIND_WRITE 1
+#define KIND_WAIT  2
+#define KIND_SLEEP 3
+
+// ---- Memory -------------------------------------------------------------------------------------
+// Mapped twice: where the program has its address, and nobody may touch it, and where it lies.
+typedef struct block {
+    struct block *next;
+    char *device, *real;
+    size_t bytes;
+} block;
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static block *blocks;
+
+EXPORT int cudaMalloc(void **out, size_t bytes) {
+    block *made = calloc(1, sizeof *made);
+    int file = memfd_create("device", 0);
+    made->bytes = (bytes + 4095) / 4096 * 4096 + 4096;
+    if (file < 0 || ftruncate(file, (off_t)made->bytes) != 0) {
+        free(made);
+        return 2;
+    }
+    made->device = mmap(NULL, made->bytes, PROT_NONE, MAP_SHARED, file, 0);
+    made->real = mmap(NULL, made->bytes, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+    (void)close(file);
+    (void)pthread_mutex_lock(&lock);
+    made->next = blocks;
+    blocks = made;
+    (void)pthread_mutex_unlock(&lock);
+    *out = made->device;
+    return 0;
+}
+
+static void *real(const void *pointer) {
+    char *at = (char *)(uintptr_t)pointer;
+    (void)pthread_mutex_lock(&lock);
+    for (const block *b = blocks; b != NULL; b = b->next) {
+        if (at >= b->device && at < b->device + b->bytes) {
+            at = b->real + (at - b->device);
+            break;
+        }
+    }
+    (void)pthread_mutex_unlock(&lock);
+    return at;
+}
+
+EXPORT int cudaFree(void *pointer) {
+    (void)pointer;  // small programs end soon
+    return 0;
+}
+
+EXPORT int cuMemAlloc_v2(uint64_t *out, size_t bytes) {
+    void *made = NULL;
+    int error = cudaMalloc(&made, bytes);
+    *out = (uint64_t)(uintptr_t)made;
+    return error;
+}
+
+EXPORT int cuMemFree_v2(uint64_t at) {
+    (void)at;
+    return 0;
+}
+
+EXPORT int cuMemHostRegister_v2(void *at, size_t bytes, unsigned flags) {
+    (void)at;
+    return bytes > 0 && flags == 3 ? 0 : 1;
+}
+
+EXPORT int cuMemHostGetDevicePointer_v2(uint64_t *out, void *at, unsigned flags) {
+    *out = (uint64_t)(uintptr_t)at;
+    return flags == 0 ? 0 : 1;
+}
+
+// ---- Devices ------------------------------------------------------------------------------------
+static _Thread_local int device = -1;
+
+static int devices(void) {
+    const char *text = getenv("STAND_IN_GPUS");
+    return text != NULL ? (int)strtol(text, NULL, 10) : 1;
+}
+
+EXPORT int cudaGetDeviceCount(int *count) {
+    *count = devices();
+    return 0;
+}
+
+EXPORT int cudaSetDevice(int wanted) {
+    if (wanted < 0 || wanted >= devices()) {
+        return NO_DEVICE;
+    }
+    device = wanted;
+    return 0;
+}
+
+EXPORT int cudaGetDevice(int *out) {
+    *out = device < 0 ? 0 : device;
+    return 0;
+}
+
+EXPORT int cuInit(unsigned flags) {
+    return (int)flags;
+}
+
+EXPORT int cuCtxGetCurrent(void **out) {
+    *out = device < 0 ? NULL : (void *)(uintptr_t)(device + 1);
+    return 0;
+}
+
+EXPORT int cuCtxSetCurrent(void *context) {
+    device = (int)(uintptr_t)context - 1;
+    return 0;
+}
+
+EXPORT int cuDevicePrimaryCtxRetain(void **out, int wanted) {
+    *out = (void *)(uintptr_t)(wanted + 1);
+    return wanted >= 0 && wanted < devices() ? 0 : NO_DEVICE;
+}
+
+EXPORT int cuCtxGetDevice(int *out) {
+    *out = device;
+    return device < 0 ? 201 : 0;
+}
+
+// ---- Streams ------------------------------------------------------------------------------------
+typedef struct work {
+    struct work *next;
+    int kind;
+    void *to;
+    const void *from;
+    size_t bytes;
+    uint32_t value;
+} work;
+
+typedef struct stream {
+    pthread_mutex_t mutex;
+    pthread_cond_t changed;
+    work *first, *last;
+    int left;  // with the one that is being done
+    int capturing;
+} stream;
+
+static stream *of_default(void);
+
+static void nap(long microseconds) {
+    (void)nanosleep(&(struct timespec){.tv_sec = microseconds / 1000000,
+                                       .tv_nsec = microseconds % 1000000 * 1000},
+                    NULL);
+}
+
+static void do_work(const work *w) {
+    uint32_t *word = w->to;
+    switch (w->kind) {
+    case KIND_COPY:
+        memmove(real(w->to), real(w->from), w->bytes);
+        break;
+    case KIND_WRITE:
+        __atomic_store_n(word, w->value, __ATOMIC_RELEASE);
+        break;
+    case KIND_WAIT:
+        while ((int32_t)(__atomic_load_n(word, __ATOMIC_ACQUIRE) - w->value) < 0) {
+            nap(20);
+        }
+        break;
+    default:
+        nap((long)w->value);
+        break;
+    }
+}
+
+static void *run(void *arg) {
+    stream *s = arg;
+    (void)pthread_mutex_lock(&s->mutex);
+    while (1) {
+        while (s->first == NULL) {
+            (void)pthread_cond_wait(&s->changed, &s->mutex);
+        }
+        work *w = s->first;
+        s->first = w->next;
+        s->last = s->first == NULL ? NULL : s->last;
+        (void)pthread_mutex_unlock(&s->mutex);
+        do_work(w);
+        free(w);
+        (void)pthread_mutex_lock(&s->mutex);
+        s->left -= 1;
+        (void)pthread_cond_broadcast(&s->changed);
+    }
+    return NULL;
+}
+
+EXPORT int cudaStreamCreate(void **out) {
+    stream *s = calloc(1, sizeof *s);
+    pthread_t thread;
+    (void)pthread_mutex_init(&s->mutex, NULL);
+    (void)pthread_cond_init(&s->changed, NULL);
+    *out = s;
+    int failed = pthread_create(&thread, NULL, run, s);
+    return failed == 0 ? pthread_detach(thread) : failed;
+}
+
+static stream *of_default(void) {
+    static pthread_mutex_t once = PTHREAD_MUTEX_INITIALIZER;
+    static void *made;
+    (void)pthread_mutex_lock(&once);
+    if (made == NULL) {
+        (void)cudaStreamCreate(&made);
+    }
+    (void)pthread_mutex_unlock(&once);
+    return made;
+}
+
+static int push(void *at, work what) {
+    stream *s = at != NULL ? at : of_default();
+    work *w = malloc(sizeof *w);
+    *w = what;
+    (void)pthread_mutex_lock(&s->mutex);
+    if (s->last != NULL) {
+        s->last->next = w;
+    } else {
+        s->first = w;
+    }
+    s->last = w;
+    s->left += 1;
+    (void)pthread_cond_broadcast(&s->changed);
+    (void)pthread_mutex_unlock(&s->mutex);
+    return 0;
+}
+
+EXPORT int cuMemcpyAsync(uint64_t to, uint64_t from, size_t bytes, void *at) {
+    return push(at, (work){.kind = KIND_COPY,
+                           .to = (void *)(uintptr_t)to,
+                           .from = (const void *)(uintptr_t)from,
+                           .bytes = bytes});
+}
+
+EXPORT int cuMemcpy(uint64_t to, uint64_t from, size_t bytes) {
+    memmove(real((void *)(uintptr_t)to), real((void *)(uintptr_t)from), bytes);
+    return 0;
+}
+
+EXPORT int cudaMemcpy(void *to, const void *from, size_t bytes, int kind) {
+    (void)kind;
+    return cuMemcpy((uint64_t)(uintptr_t)to, (uint64_t)(uintptr_t)from, bytes);
+}
+
+EXPORT int cudaMemcpyAsync(void *to, const void *from, size_t bytes, int kind, void *at) {
+    (void)kind;
+    return cuMemcpyAsync((uint64_t)(uintptr_t)to, (uint64_t)(uintptr_t)from, bytes, at);
+}
+
+EXPORT int cuStreamWriteValue32_v2(void *at, uint64_t word, uint32_t value, unsigned flags) {
+    (void)flags;
+    return push(at, (work){.kind = KIND_WRITE, .to = (void *)(uintptr_t)word, .value = value});
+}
+
+EXPORT int cuStreamWaitValue32_v2(void *at, uint64_t word, uint32_t value, unsigned flags) {
+    (void)flags;
+    return push(at, (work){.kind = KIND_WAIT, .to = (void *)(uintptr_t)word, .value = value});
+}
+
+// A kernel that runs for so long.
+EXPORT int stand_in_kernel(uint32_t microseconds, void *at) {
+    return push(at, (work){.kind = KIND_SLEEP, .value = microseconds});
+}
+
+EXPORT int stand_in_capture(int capturing, void *at) {
+    stream *s = at;
+    s->capturing = capturing;
+    return 0;
+}
+
+EXPORT int cuStreamIsCapturing(void *at, int *out) {
+    *out = at != NULL ? ((stream *)at)->capturing : 0;
+    return 0;
+}
+
+EXPORT int cudaStreamQuery(void *at) {
+    stream *s = at != NULL ? at : of_default();
+    (void)pthread_mutex_lock(&s->mutex);
+    int left = s->left;
+    (void)pthread_mutex_unlock(&s->mutex);
+    return left > 0 ? NOT_READY : 0;
+}
+
+EXPORT int cudaStreamSynchronize(void *at) {
+    stream *s = at != NULL ? at : of_default();
+    (void)pthread_mutex_lock(&s->mutex);
+    while (s->left > 0) {
+        (void)pthread_cond_wait(&s->changed, &s->mutex);
+    }
+    (void)pthread_mutex_unlock(&s->mutex);
+    return 0;
+}
