@@ -1,0 +1,126 @@
+"""A training program with one planted bug, by name (none: it has no bug): bugs.py NAME.
+
+Four ranks. The marks say where the finding must point."""
+import os
+import sys
+import time
+
+import torch
+import torch.distributed as dist
+
+RANK, RANKS = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
+LOCAL = int(os.environ.get("LOCAL_RANK", RANK))
+DEVICE = torch.device("cuda", LOCAL)
+BUG = sys.argv[1]
+
+
+def has(name, rank):
+    """Whether this rank has that bug, which begins now."""
+    mine = BUG == name and RANK == rank
+    if mine and "FAULT_TIME" in os.environ:
+        with open(os.environ["FAULT_TIME"], "w", encoding="utf-8") as file:
+            file.write(str(time.time()))
+    return mine
+
+
+def sums(x):
+    op = dist.ReduceOp.MAX if has("op", 2) else dist.ReduceOp.SUM
+    y = x.half() if has("dtype", 1) else x
+    y = y[:-1].contiguous() if has("count", 3) else y
+    if has("nan", 1):
+        y[3] = float("nan")
+    if has("inf", 2):
+        y[0] = 3e38
+        y[1:2] = 1
+    if has("branch", 2):
+        dist.broadcast(y, 0)  # MARK branch
+    elif not has("skipped", 1):
+        dist.all_reduce(y, op=op)  # MARK op dtype count nan skipped
+    dist.broadcast(x, 1 if has("root", 3) else 0)  # MARK root
+    if has("extra", 0):
+        dist.all_reduce(x)  # MARK extra
+    return y
+
+
+def splits(x):
+    sends = [2, 2, 2, 2]
+    if has("split", 1):
+        sends = [1, 3, 2, 2]
+    out = torch.empty(8, device=DEVICE)
+    dist.all_to_all_single(out, x[:8].contiguous(), [2] * 4, sends)  # MARK split
+    gathered = [torch.empty(5 if not has("gather", 2) else 4, device=DEVICE) for _ in range(RANKS)]
+    dist.all_gather(gathered, x[:len(gathered[0])].contiguous())  # MARK gather
+    scattered = torch.empty(2, device=DEVICE)
+    op = dist.ReduceOp.AVG if has("scatter_op", 0) else dist.ReduceOp.SUM
+    dist.reduce_scatter_tensor(scattered, x[:8].contiguous(), op=op)  # MARK scatter_op
+
+
+def messages(x):
+    if RANK == 0 and not has("no_send", 0):
+        dist.send(x, 1)
+    if RANK == 1:
+        dist.recv(x, 2 if has("wrong_peer", 1) else 0)  # MARK no_send wrong_peer
+    if RANK == 2 and not has("short_send", 2):
+        dist.send(x, 3)
+    elif RANK == 2:
+        dist.send(x[:4], 3)  # MARK short_send
+    if RANK == 3:
+        dist.recv(x, 2)
+
+
+def groups(x, a, b):
+    first, second = (b, a) if has("two_groups", 1) else (a, b)
+    dist.all_reduce(x, group=first)  # MARK two_groups
+    x.sum().item()
+    dist.all_reduce(x, group=second)
+    half = [0, 1] if RANK < 2 else [2, 3]
+    if not has("half", 3):
+        dist.all_reduce(x, group=HALVES[half[0] // 2])  # MARK half
+    x.sum().item()
+
+
+def buckets(x):
+    gradients = [x[:16].contiguous(), x[16:48].contiguous()]
+    if has("bucket", 2):
+        gradients.reverse()
+    for gradient in gradients:
+        dist.all_reduce(gradient)  # MARK bucket
+
+
+def ends():
+    if has("early", 3):
+        sys.exit(0)
+    if has("killed", 1):
+        os.kill(os.getpid(), 9)
+    if has("raises", 2):
+        raise ValueError("the batch of rank 2 is empty")
+    while has("stall", 0):
+        time.sleep(600)
+
+
+def main():
+    torch.cuda.set_device(LOCAL)
+    dist.init_process_group("nccl")
+    a, b = dist.new_group(list(range(RANKS))), dist.new_group(list(range(RANKS)))
+    HALVES.extend([dist.new_group([0, 1]), dist.new_group([2, 3])])
+    x = torch.arange(64.0, device=DEVICE) + RANK
+    for step in range(3):
+        y = x.clone()
+        if step == 1:
+            sums(y)
+            buckets(y)
+            splits(y)
+            messages(y)
+            groups(y, a, b)
+            ends()
+        dist.all_reduce(y)  # MARK early killed raises stall
+        y.sum().item()
+    dist.barrier()
+    torch.cuda.synchronize()
+    dist.destroy_process_group()
+    print("done", RANK, flush=True)
+
+
+HALVES = []
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,97 @@
+"""Runs the planted bugs under `lockstep exec` where there are torch and a GPU, and tells of each
+what was found: check.py LOCKSTEP OUT_FOLDER [BUG...]. Prints a line for each; ends with the number
+of those that were not found as they should be."""
+import json
+import os
+import re
+import subprocess
+import sys
+import time
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+# bug: findings of which one must be first, ranks at fault (None: any)
+BUGS = {
+    "none": None,
+    "op": (["collective.op_mismatch"], [2]),
+    "dtype": (["collective.dtype_mismatch"], [1]),
+    "count": (["collective.count_mismatch"], [3]),
+    "root": (["collective.root_mismatch"], [3]),
+    "branch": (["collective.kind_mismatch"], [2]),
+    "skipped": (["collective.kind_mismatch", "collective.missing_rank"], [1]),
+    "extra": (["collective.count_mismatch", "collective.extra_call",
+               "collective.kind_mismatch"], [0]),
+    "nan": (["value.nan_first"], [1]),
+    "bucket": (["collective.count_mismatch", "collective.order_mismatch"], [2]),
+    "split": (["p2p.count_mismatch", "collective.split_mismatch"], None),
+    "gather": (["collective.count_mismatch"], [2]),
+    "scatter_op": (["collective.op_mismatch"], [0]),
+    "no_send": (["p2p.unmatched_recv", "deadlock.cycle", "deadlock.cross_communicator",
+                 "collective.missing_rank"], None),
+    "wrong_peer": (["p2p.unmatched_recv", "deadlock.cycle", "deadlock.cross_communicator",
+                    "collective.missing_rank", "p2p.unmatched_send"], None),
+    "short_send": (["p2p.count_mismatch"], None),
+    "two_groups": (["deadlock.cross_communicator"], None),
+    "half": (["deadlock.cross_communicator", "collective.missing_rank", "deadlock.cycle"], None),
+    "early": (["rank.exited_early"], [3]),
+    "killed": (["rank.died"], [1]),
+    "raises": (["rank.exited_early", "rank.died"], [2]),
+    "stall": (["collective.missing_rank"], [0]),
+}
+
+
+def mark_lines(bug):
+    with open(f"{HERE}/bugs.py", encoding="utf-8") as file:
+        return [number for number, line in enumerate(file, 1)
+                if (found := re.search(r"# MARK (.*)$", line)) and bug in found.group(1).split()]
+
+
+def run(lockstep, out, bug):
+    report, began = f"{out}/{bug}.json", f"{out}/{bug}.time"
+    environment = dict(os.environ, FAULT_TIME=began, TORCH_NCCL_ASYNC_ERROR_HANDLING="1")
+    options = ["--deadline", "4"] if bug == "stall" else ["--deadline", "30"]
+    with open(f"{out}/{bug}.log", "w", encoding="utf-8") as log:
+        code = subprocess.run([lockstep, "exec", "-n", "4", "--json", report, *options, "--",
+                               sys.executable, f"{HERE}/bugs.py", bug], env=environment,
+                              stdout=log, stderr=subprocess.STDOUT, timeout=120).returncode
+    seconds = 0.0
+    if os.path.exists(began):
+        with open(began, encoding="utf-8") as file:
+            seconds = time.time() - float(file.read())
+    with open(report, encoding="utf-8") as file:
+        return code, json.load(file)["cases"][0], seconds
+
+
+def judge(bug, code, case):
+    found = case["findings"][0] if case["findings"] else {"id": "-", "ranks": [], "where": ""}
+    expected, wrong = BUGS[bug], []
+    if expected is None:
+        return found, ["not clean"] if code != 0 or case["findings"] else []
+    ids, ranks = expected
+    wrong += [] if found["id"] in ids else [f"finding, not {ids[0]}"]
+    wrong += [] if ranks in (None, found["ranks"]) else [f"ranks, not {ranks}"]
+    lines = mark_lines(bug)
+    if lines and not re.search(f"bugs\\.py:({'|'.join(map(str, lines))})\\b",
+                               found["where"] + found.get("text", "")):
+        wrong.append(f"place, not {lines}")
+    return found, wrong
+
+
+def main():
+    lockstep, out, *names = sys.argv[1:]
+    os.makedirs(out, exist_ok=True)
+    failed = 0
+    for bug in names or BUGS:
+        try:
+            code, case, seconds = run(lockstep, out, bug)
+            found, wrong = judge(bug, code, case)
+        except (subprocess.TimeoutExpired, OSError, ValueError) as error:
+            code, found, wrong, seconds = "-", {"id": "-", "ranks": [], "where": ""}, [str(error)[:80]], 0
+        failed += 1 if wrong else 0
+        print(f"{bug:11} code {code} {seconds:5.1f} s {found['id']:28} ranks {found['ranks']} "
+              f"{os.path.basename(found['where']):14} {'ok' if not wrong else 'WRONG ' + '; '.join(wrong)}",
+              flush=True)
+    return failed
+
+
+if __name__ == "__main__":
+    sys.exit(main())
