@@ -47,7 +47,8 @@ LS_API void ls_client_region_give(ls_client *client, const ls_client_region *reg
 LS_API int ls_client_slot_take(uint32_t *out, ls_client *client);
 LS_API void ls_client_slot_give(ls_client *client, uint32_t slot);
 LS_API ls_wire_slot *ls_client_slot(ls_client *client, uint32_t slot);
-// Whether it is answered; and waits until it is. The status that the coordinator gave.
+// Whether it is answered; and waits until it is, which the coordinator is told of: a deadlock of
+// ranks that wait here is explained at once. The status that the coordinator gave.
 LS_API bool ls_client_done(ls_client *client, uint32_t slot);
 LS_API int ls_client_wait(ls_client *client, uint32_t slot);
 

@@ -12,6 +12,8 @@ import tempfile
 CASES = {
     "correct": None,
     "none": None,
+    "host": None,
+    "alone": ("collective.extra_call", [1], "alone", 1, []),
     "op": ("collective.op_mismatch", [2], "op", 1, []),
     "dtype": ("collective.dtype_mismatch", [2], "dtype", 1, []),
     "count": ("collective.count_mismatch", [2], "count", 1, []),
@@ -81,7 +83,7 @@ def main():
         return len(wrong)
     name, ranks, mark, code, _ = expected
     found = result["findings"][0] if result["findings"] else {"id": None, "ranks": [], "where": ""}
-    where = f"bugs.c:{mark_line(source, mark)}" if mark else ""
+    where = f"{os.path.basename(source)}:{mark_line(source, mark)}" if mark else ""
     wrong += [f"{what}: {is_!r}, not {should!r}" for what, is_, should in (
         ("finding", found["id"], name), ("ranks", found["ranks"], ranks),
         ("exit code", done.returncode, code)) if is_ != should]
