@@ -188,6 +188,35 @@ static int enumerate_layout(ls_planner_problem *problem, int index) {
     return LS_OK;
 }
 
+// Says of each sharding type that the constraints leave why it makes no option.
+static int fail_constraints(const ls_planner_problem *problem, const ls_planner_table *table,
+                            unsigned mask) {
+    ls_text why = {0};
+    for (int s = 0; s < LS_SHARDING_COUNT; s++) {
+        ls_sharding sharding = (ls_sharding)s;
+        int64_t widths[WIDTHS_MAX];
+        if (!(mask & (1u << s))) {
+            continue;
+        }
+        ls_text_printf(&why, "%s%s ", why.length ? "; " : "", ls_sharding_name(sharding));
+        if (!type_possible(table, sharding)) {
+            ls_text_puts(&why, "is not for tables without pooling (sequence)");
+        } else if (column_widths(widths, problem, table, sharding, mask) == 0) {
+            ls_text_printf(&why, "has no blocks of %lld columns or more (columns_min)",
+                           (long long)table->columns_min);
+        } else {
+            ls_text_puts(&why, sharding == LS_DATA_PARALLEL
+                                   ? "takes the kernel dense alone (kernels)"
+                                   : "does not take dense (kernels)");
+        }
+    }
+    int status =
+        LS_FAIL(LS_ERR_NOT_FOUND, "plan: table %s: nothing satisfies its constraints: %s",
+                table->name, why.length ? ls_text_string(&why) : "no sharding type is left");
+    ls_text_free(&why);
+    return status;
+}
+
 static int enumerate_table(ls_planner_problem *problem, int index) {
     const ls_planner_table *table = &problem->tables[index];
     if (table->layout) {
@@ -231,13 +260,7 @@ static int enumerate_table(ls_planner_problem *problem, int index) {
     }
     problem->table_options[index] = options;
     problem->option_counts[index] = count;
-    if (count == 0) {
-        return LS_FAIL(
-            LS_ERR_NOT_FOUND,
-            "plan: table %s: no sharding type and kernel together satisfy its constraints",
-            table->name);
-    }
-    return LS_OK;
+    return count > 0 ? LS_OK : fail_constraints(problem, table, mask);
 }
 
 int ls_problem__enumerate(ls_planner_problem *problem) {

@@ -124,6 +124,12 @@ static int read_type(const reader *r, const json_t *object, ls_plan_table *out) 
     if (kernel && strncmp(kernel, "batched_", 8) == 0) {
         kernel += 8;
     }
+    // Of quantised tables the same memory has other names.
+    static const char *const quantised[][2] = {
+        {"quant", "fused"}, {"quant_uvm", "fused_uvm"}, {"quant_uvm_caching", "fused_uvm_caching"}};
+    for (size_t i = 0; kernel && i < sizeof(quantised) / sizeof(quantised[0]); i++) {
+        kernel = strcmp(kernel, quantised[i][0]) == 0 ? quantised[i][1] : kernel;
+    }
     if (kernel && !ls_plan_kernel_known(kernel)) {
         return bad(r, "its compute_kernel is unknown");
     }
@@ -279,4 +285,12 @@ int ls_plan_read_torchrec(ls_plan *out, ls_arena *arena, const char *text, size_
         }
     }
     return status;
+}
+
+bool ls_plan_is_torchrec(const char *text, size_t bytes) {
+    json_error_t error;
+    json_t *root = json_loadb(text, bytes, 0, &error);
+    bool is_one = json_is_object(root) && !json_object_get(root, "lockstep_plan");
+    json_decref(root);
+    return is_one;
 }

@@ -15,9 +15,9 @@ typedef struct ids {
 } ids;
 
 typedef struct measured {
-    ids *tables;          // [tables]
-    double *feature_ids;  // [features] over the sampled ranks
-    double samples;       // of them
+    ids *tables;       // [tables]
+    double *pair_ids;  // [pairs] over the sampled ranks
+    double samples;    // of them
     int ranks;
 } measured;
 
@@ -45,11 +45,12 @@ static int measure_rank(measured *m, const ls_scenario *scenario, int rank) {
     LS_TRY(ls_inputs_jagged(&jagged, scenario, 0, rank));
     int status = LS_OK;
     m->samples += (double)jagged->batch;
-    for (int f = 0; f < jagged->key_count && status == LS_OK; f++) {
-        ls_jagged feature = ls_keyed_jagged_feature(jagged, f);
+    for (int p = 0; p < scenario->inputs.pair_count && status == LS_OK; p++) {
+        const ls_scenario_pair *pair = &scenario->inputs.pairs[p];
+        ls_jagged feature = ls_keyed_jagged_feature(jagged, pair->feature);
         size_t count = (size_t)(feature.offsets[feature.batch] - feature.offsets[0]);
-        m->feature_ids[f] += (double)count;
-        status = append(&m->tables[scenario->inputs.features[f].table], feature.ids, count);
+        m->pair_ids[p] += (double)count;
+        status = append(&m->tables[pair->table], feature.ids, count);
     }
     ls_keyed_jagged_free(jagged);
     return status;
@@ -65,6 +66,19 @@ static const char *optimizer_name(const ls_scenario *scenario, int table) {
     return momentum ? "momentum_sgd" : ls_optimizer_about(optimizer->kind)->name;
 }
 
+static int copy_ranks(const int **out, int *count, const ls_int_list *from, ls_arena *arena) {
+    int *ranks = ls_arena_alloc(arena, (size_t)from->count + 1, sizeof(*ranks));
+    if (!ranks) {
+        return LS_ERR_MEMORY;
+    }
+    for (int i = 0; i < from->count; i++) {
+        ranks[i] = (int)from->at[i];
+    }
+    *out = ranks;
+    *count = from->count;
+    return LS_OK;
+}
+
 // What the key gives is kept: blocks as they are cut, or the type and the kernel alone.
 static int set_constraints(ls_planner_table *out, const ls_scenario *scenario,
                            const ls_scenario_table *table, ls_arena *arena) {
@@ -77,15 +91,17 @@ static int set_constraints(ls_planner_table *out, const ls_scenario *scenario,
         out->layout = layout;
         return ls_scenario_layout(layout, scenario, table, arena);
     }
-    if (sharding->has_type) {
-        out->shardings = 1u << sharding->type;
+    out->shardings = sharding->allowed;
+    for (int i = 0; i < sharding->kernels.count; i++) {
+        ls_planner_kernel kernel;
+        LS_TRY(ls_planner_kernel_parse(&kernel, sharding->kernels.at[i]));
+        out->kernels |= 1u << kernel;
     }
-    ls_planner_kernel kernel;
-    if (sharding->kernel) {
-        LS_TRY(ls_planner_kernel_parse(&kernel, sharding->kernel));
-        out->kernels = 1u << kernel;
-    }
-    return LS_OK;
+    out->columns_min = sharding->columns_min;
+    out->together = sharding->together;
+    out->apart = sharding->apart;
+    LS_TRY(copy_ranks(&out->ranks, &out->rank_count, &sharding->only_ranks, arena));
+    return copy_ranks(&out->forbidden, &out->forbidden_count, &sharding->not_ranks, arena);
 }
 
 static int make_table(ls_planner_table *out, const ls_scenario *scenario, int index,
@@ -114,13 +130,11 @@ static int make_table(ls_planner_table *out, const ls_scenario *scenario, int in
         .features = features,
         .profile = profile,
     };
-    for (int f = 0; f < scenario->inputs.feature_count; f++) {
-        if (scenario->inputs.features[f].table == index) {
+    for (int p = 0; p < scenario->inputs.pair_count; p++) {
+        if (scenario->inputs.pairs[p].table == index) {
             LS_ASSERT((size_t)out->feature_count < most);
-            features[out->feature_count++] =
-                (ls_planner_feature){.pooling = m->feature_ids[f] / samples,
-                                     .poolings = 1.0,
-                                     .batch = samples / m->ranks};
+            features[out->feature_count++] = (ls_planner_feature){
+                .pooling = m->pair_ids[p] / samples, .poolings = 1.0, .batch = samples / m->ranks};
         }
     }
     if (set_constraints(out, scenario, table, arena) != LS_OK) {
@@ -173,11 +187,11 @@ int ls_scenario_planner_tables(ls_planner_table **tables, bool *cut, const ls_sc
         return LS_FAIL(LS_ERR_INVALID, "%s: a scenario without tables has nothing to plan",
                        scenario->file);
     }
-    size_t features = (size_t)scenario->inputs.feature_count;
+    size_t pairs = (size_t)scenario->inputs.pair_count;
     measured m = {0};
     m.tables = ls_arena_alloc(arena, (size_t)scenario->table_count, sizeof(*m.tables));
-    m.feature_ids = ls_arena_alloc(arena, features ? features : 1, sizeof(double));
-    if (!m.tables || !m.feature_ids) {
+    m.pair_ids = ls_arena_alloc(arena, pairs ? pairs : 1, sizeof(double));
+    if (!m.tables || !m.pair_ids) {
         return LS_ERR_MEMORY;
     }
     int status = measure(&m, cut, scenario, deadline);

@@ -48,14 +48,14 @@ static int make_inputs(ls_tables_feed *out, const ls_scenario *scenario, int ste
     return LS_OK;
 }
 
-// The gradient of the output of a feature, of the output's shape and type.
+// The gradient of the output of a table and feature, of the output's shape and type.
 static int make_gradient(const void **out, const ls_scenario *scenario, int step,
-                         const ls_keyed_jagged *input, int feature, ls_arena *arena) {
-    const ls_table table =
-        ls_scenario_table_config(scenario, scenario->inputs.features[feature].table);
+                         const ls_keyed_jagged *input, int pair, ls_arena *arena) {
+    const ls_scenario_pair *of = &scenario->inputs.pairs[pair];
+    const ls_table table = ls_scenario_table_config(scenario, of->table);
     bool sequence = table.pooling == LS_POOL_NONE;
     ls_dtype dtype = ls_table_output_dtype(&table);
-    ls_jagged bags = ls_keyed_jagged_feature(input, feature);
+    ls_jagged bags = ls_keyed_jagged_feature(input, of->feature);
     int64_t rows = sequence ? bags.offsets[bags.batch] - bags.offsets[0] : bags.batch;
     size_t elements = 0;
     LS_TRY(ls_size_mul(&elements, (size_t)rows, (size_t)table.dim));
@@ -64,23 +64,23 @@ static int make_gradient(const void **out, const ls_scenario *scenario, int step
         return LS_ERR_MEMORY;
     }
     *out = gradient;
-    return ls_inputs_gradient(gradient, scenario, step, input->rank, feature, dtype, elements);
+    return ls_inputs_gradient(gradient, scenario, step, input->rank, pair, dtype, elements);
 }
 
 static int make_gradients(ls_tables_feed *out, const ls_scenario *scenario, int step) {
-    size_t features = (size_t)scenario->inputs.feature_count;
+    size_t pairs = (size_t)scenario->inputs.pair_count;
     out->gradients = ls_arena_alloc(out->arena, (size_t)out->rank_count, sizeof *out->gradients);
     if (out->gradients == NULL) {
         return LS_ERR_MEMORY;
     }
     for (int i = 0; i < out->rank_count; i++) {
-        const void **of_rank = ls_arena_alloc(out->arena, features, sizeof *of_rank);
+        const void **of_rank = ls_arena_alloc(out->arena, pairs, sizeof *of_rank);
         if (of_rank == NULL) {
             return LS_ERR_MEMORY;
         }
         out->gradients[i] = of_rank;
-        for (int f = 0; f < (int)features; f++) {
-            LS_TRY(make_gradient(&of_rank[f], scenario, step, out->inputs[i], f, out->arena));
+        for (int p = 0; p < (int)pairs; p++) {
+            LS_TRY(make_gradient(&of_rank[p], scenario, step, out->inputs[i], p, out->arena));
         }
     }
     return LS_OK;

@@ -7,6 +7,7 @@
 
 #include "kernels/element.h"
 #include "runner/scenario/numbers.h"
+#include "runner/scenario/reuse.h"
 #include "runner/scenario/zipf.h"
 
 #define IDS_MAX        (INT64_C(1) << 28)  // ids of one feature on one rank
@@ -18,6 +19,7 @@ typedef struct ls_integers {
     ls_generator_kind kind;
     int64_t low, high;  // uniform, both included; constant: low
     ls_zipf zipf;
+    ls_reuse reuse;
     uint64_t seed;
     uint32_t stream;
     const ls_input_array *array;
@@ -35,6 +37,8 @@ static int64_t integer_at(const ls_integers *integers, int rank, uint64_t index,
     case LS_GENERATOR_ZIPF:
         return ls_zipf_draw(&integers->zipf, integers->seed, integers->stream, (uint32_t)rank,
                             index);
+    case LS_GENERATOR_REUSE:
+        return ls_reuse_draw(&integers->reuse, (int64_t)global);
     case LS_GENERATOR_VALUES:
         LS_ASSERT(global < (uint64_t)integers->generator->value_count);
         return integers->generator->ints[global];
@@ -104,7 +108,8 @@ static int length_at(int64_t *out, const ls_feature_plan *plan, int step, int ra
 // Ids of all ranks and steps are only counted where something is given for all in one list.
 static bool counts_all(const ls_scenario_feature *feature) {
     return feature->lengths.kind == LS_GENERATOR_FILE || feature->ids.kind == LS_GENERATOR_VALUES ||
-           feature->ids.kind == LS_GENERATOR_FILE || feature->weights.kind == LS_GENERATOR_VALUES ||
+           feature->ids.kind == LS_GENERATOR_FILE || feature->ids.kind == LS_GENERATOR_REUSE ||
+           feature->weights.kind == LS_GENERATOR_VALUES ||
            feature->weights.kind == LS_GENERATOR_FILE;
 }
 
@@ -160,7 +165,7 @@ static bool is_stepped(const ls_feature_plan *plan, int64_t given) {
 static int open_generators(ls_feature_plan *plan) {
     const ls_scenario *scenario = plan->scenario;
     const ls_scenario_feature *feature = plan->feature;
-    int64_t rows = scenario->tables[feature->table].rows;
+    int64_t rows = feature->rows;
     plan->wrong = &feature->lengths;
     LS_TRY(integers_init(&plan->lengths, scenario, &feature->lengths));
     plan->wrong = &feature->ids;
@@ -204,6 +209,10 @@ static int prepare(ls_feature_plan *plan) {
     if (given >= 0 && given != plan->ids_all && !is_stepped(plan, given)) {
         return LS_FAIL(LS_ERR_FORMAT, "%" PRId64 " ids where the lengths add up to %" PRId64, given,
                        plan->ids_all);
+    }
+    if (plan->ids.kind == LS_GENERATOR_REUSE) {
+        LS_TRY(ls_reuse_init(&plan->ids.reuse, plan->ids_all, plan->feature->rows,
+                             plan->scenario->seed, plan->ids.stream));
     }
     plan->wrong = NULL;
     return LS_OK;

@@ -73,13 +73,6 @@ static bool is_table_stage(const ls_scenario *scenario, const char *name) {
 static void check_expected_names(ls_reader *reader, const ls_scenario *scenario) {
     const char *const start = ls_scenario_start_stage(scenario);
     const ls_scenario_expect *expect = &scenario->expect;
-    for (int i = 0; i < expect->also.count; i++) {
-        ls_finding_id id;
-        if (ls_finding_parse(&id, expect->also.at[i]) != LS_OK) {
-            ls_check__error(reader, expect->also.marks[i], "the name of a finding", NULL,
-                            "also: unknown: %s", expect->also.at[i]);
-        }
-    }
     for (int i = 0; i < expect->stages.count; i++) {
         bool known = false;
         known = scenario->is_program ? strcmp(expect->stages.at[i], start) == 0

@@ -117,29 +117,29 @@ int ls_inputs_step_values(void *out, const ls_scenario *scenario, const ls_scena
 }
 
 // ---- Gradients of outputs -----------------------------------------------------------------------
-// Elements of a feature's output.
+// Elements of the output of a table and feature.
 static int output_elements(int64_t *out, const ls_scenario *scenario, int step, int rank,
-                           int feature) {
-    const ls_scenario_feature *of = &scenario->inputs.features[feature];
+                           int pair) {
+    const ls_scenario_pair *of = &scenario->inputs.pairs[pair];
     const ls_scenario_table *table = &scenario->tables[of->table];
     *out = scenario->inputs.batch.at[rank] * table->dim;
     if (table->pooling == LS_POOL_NONE) {
         int64_t ids = 0;
-        LS_TRY(ls_inputs_ids(&ids, scenario, step, rank, feature));
+        LS_TRY(ls_inputs_ids(&ids, scenario, step, rank, of->feature));
         *out = ids * table->dim;
     }
     return LS_OK;
 }
 
-// Elements of all outputs of a step, and those that come before `feature` on `rank`.
+// Elements of all outputs of a step, and those that come before `pair` on `rank`.
 static int step_elements(int64_t *all, int64_t *before, const ls_scenario *scenario, int step,
-                         int rank, int feature) {
+                         int rank, int pair) {
     *all = *before = 0;
     for (int r = 0; r < scenario->ranks; r++) {
-        for (int f = 0; f < scenario->inputs.feature_count; f++) {
+        for (int p = 0; p < scenario->inputs.pair_count; p++) {
             int64_t count = 0;
-            LS_TRY(output_elements(&count, scenario, step, r, f));
-            *before += r < rank || (r == rank && f < feature) ? count : 0;
+            LS_TRY(output_elements(&count, scenario, step, r, p));
+            *before += r < rank || (r == rank && p < pair) ? count : 0;
             *all += count;
         }
     }
@@ -149,7 +149,7 @@ static int step_elements(int64_t *all, int64_t *before, const ls_scenario *scena
 // Opens the gradients for a step: lists and files hold those of all steps, or of one that serves
 // all. *first: where the feature's stand on the rank.
 static int open_gradients(ls_numbers *numbers, uint64_t *first, const ls_scenario *scenario,
-                          int step, int rank, int feature) {
+                          int step, int rank, int pair) {
     const ls_generator *generator = &scenario->train.gradients;
     int64_t all = 0, before = 0, total = 0, earlier = 0, given = generator->value_count;
     ls_numbers__init(numbers, scenario, generator, LS_GENERATOR_NORMAL, LS_F64);
@@ -162,7 +162,7 @@ static int open_gradients(ls_numbers *numbers, uint64_t *first, const ls_scenari
     }
     for (int s = 0; s < scenario->train.steps; s++) {
         int64_t count = 0, unused = 0;
-        LS_TRY(step_elements(&count, s == step ? &before : &unused, scenario, s, rank, feature));
+        LS_TRY(step_elements(&count, s == step ? &before : &unused, scenario, s, rank, pair));
         earlier += s < step ? count : 0;
         all = s == step ? count : all;
         total += count;
@@ -178,20 +178,26 @@ int ls_inputs_check_gradients(const ls_scenario *scenario) {
     return open_gradients(&numbers, &first, scenario, 0, 0, 0);
 }
 
-int ls_inputs_gradient(void *out, const ls_scenario *scenario, int step, int rank, int feature,
+int ls_inputs_gradient(void *out, const ls_scenario *scenario, int step, int rank, int pair,
                        ls_dtype dtype, size_t count) {
     LS_ASSERT(step >= 0 && step < scenario->train.steps && rank >= 0 && rank < scenario->ranks);
     static const ls_generator standard = {.kind = LS_GENERATOR_NORMAL, .b = 1};
     const ls_generator *generator = &scenario->train.gradients;
     ls_numbers numbers;
     uint64_t first = 0;
-    if (open_gradients(&numbers, &first, scenario, step, rank, feature) != LS_OK) {
+    if (open_gradients(&numbers, &first, scenario, step, rank, pair) != LS_OK) {
         return ls_numbers__place(scenario, generator, "gradients");
     }
     if (generator->kind == LS_GENERATOR_DEFAULT) {
         numbers.generator = &standard;
     }
-    const char *name = scenario->inputs.features[feature].name;
+    // A feature's first table and each further one get other gradients.
+    const ls_scenario_pair *of = &scenario->inputs.pairs[pair];
+    const ls_scenario_feature *from = &scenario->inputs.features[of->feature];
+    char name[512];
+    (void)snprintf(name, sizeof name, "%.255s%s%.255s", from->name,
+                   of->table == from->table ? "" : "@",
+                   of->table == from->table ? "" : scenario->tables[of->table].name);
     numbers.stream = ls_numbers__stream_of_step("gradients", name, step);
     numbers.rank = (uint32_t)rank;
     ls_numbers__fill(out, dtype, &numbers, first, count);

@@ -19,7 +19,7 @@ int ls_inputs_ids(int64_t *out, const ls_scenario *scenario, int step, int rank,
 // out [count] of dtype: the gradient that the output of `feature` (an index into inputs.features)
 // gets on `rank` in step `step`; count: the output's elements. Drawn for (seed, step, rank,
 // feature), or the next of the numbers given.
-int ls_inputs_gradient(void *out, const ls_scenario *scenario, int step, int rank, int feature,
+int ls_inputs_gradient(void *out, const ls_scenario *scenario, int step, int rank, int pair,
                        ls_dtype dtype, size_t count);
 // Whether as many gradients are given as the outputs have elements.
 int ls_inputs_check_gradients(const ls_scenario *scenario);

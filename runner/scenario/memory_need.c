@@ -72,9 +72,9 @@ static double shards_of(const ls_scenario *scenario, const ls_scenario_table *ta
     return sharding->has_type && sharding->type == LS_TABLE_ROW_WISE ? host : all;
 }
 
-static double need_of_feature(const ls_scenario *scenario, const ls_scenario_feature *feature,
-                              double bags) {
-    const ls_scenario_table *table = &scenario->tables[feature->table];
+static double need_of_pair(const ls_scenario *scenario, const ls_scenario_pair *pair, double bags) {
+    const ls_scenario_feature *feature = &scenario->inputs.features[pair->feature];
+    const ls_scenario_table *table = &scenario->tables[pair->table];
     bool parts = false;
     double shards = shards_of(scenario, table, &parts), dim = (double)table->dim;
     double ids = bags * mean_length(&feature->lengths, bags);
@@ -119,8 +119,8 @@ static double need_of_tables(const ls_scenario *scenario) {
     }
     double steps = scenario->train.steps, passes = steps;
     passes *= ls_scenario_runs(scenario, LS_TABLES_BACKWARD) ? 1 + BACKWARD : 1;
-    for (int i = 0; i < scenario->inputs.feature_count; i++) {
-        bytes += passes * need_of_feature(scenario, &scenario->inputs.features[i], bags);
+    for (int i = 0; i < scenario->inputs.pair_count; i++) {
+        bytes += passes * need_of_pair(scenario, &scenario->inputs.pairs[i], bags);
     }
     bytes += steps * need_of_updates(scenario);
     return bytes + (exchanged ? PAIR_BYTES * ranks * ranks : 0);

@@ -45,8 +45,7 @@ ls_table ls_scenario_table_config(const ls_scenario *scenario, int index) {
         .pooling = table->pooling,
         .features = table->features.at,
         .feature_count = table->features.count,
-        .weighted = scenario->inputs.weighted &&
-                    (table->pooling == LS_POOL_SUM || table->pooling == LS_POOL_MEAN),
+        .weighted = table->weighted,
         .has_padding_id = table->padding_id >= 0,
         .padding_id = table->padding_id,
         .mean_divisor = table->mean_divisor,

@@ -35,6 +35,10 @@ bool ls_read__int(ls_reader *reader, int64_t *out, const ls_schema_field *field,
 bool ls_read__real(ls_reader *reader, double *out, const ls_schema_field *field,
                    const ls_yaml_node *node);
 
+// One of the field's names; NULL: it is none, which was complained of.
+const ls_schema_name *ls_read__name(ls_reader *reader, const ls_schema_field *field,
+                                    const ls_yaml_node *node);
+
 // Lists (read_list.c).
 void ls_read__list(ls_reader *reader, void *base, const ls_schema_field *field,
                    const ls_yaml_node *node);
@@ -63,8 +67,7 @@ void ls_check__except(ls_reader *reader, const ls_scenario *scenario, const ls_s
                       int index);
 // wait, touch, check_replica: what they do to the earlier step must be something.
 void ls_check__of(ls_reader *reader, const ls_scenario *scenario, const ls_scenario_step *step);
-void ls_check__sharding(ls_reader *reader, const ls_scenario *scenario,
-                        const ls_scenario_table *table);
+void ls_check__sharding(ls_reader *reader, const ls_scenario *scenario, ls_scenario_table *table);
 void ls_check__quantise(ls_reader *reader, const ls_scenario *scenario, ls_scenario_table *table);
 // steps, optimizers, train, and what tables say of it: training_check.c.
 void ls_check__training(ls_reader *reader, ls_scenario *scenario);

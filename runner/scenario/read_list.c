@@ -101,7 +101,9 @@ static void read_strings(ls_reader *reader, ls_string_list *out, const ls_schema
     for (int i = 0; i < count && ls_read__going(reader); i++, at = ls_yaml_next(reader->tree, at)) {
         bool text = at->kind == LS_YAML_SCALAR && !ls_yaml_is_null(reader->tree, at) &&
                     ls_yaml_text(reader->tree, at)[0] != 0;
-        if (!text) {
+        if (field->names != NULL) {
+            text = ls_read__name(reader, field, at) != NULL;
+        } else if (!text) {
             ls_read__complain(reader, at, field, "not a text", NULL);
         }
         values[i] = ls_arena_strdup(reader->arena, text ? ls_yaml_text(reader->tree, at) : "?");

@@ -160,8 +160,8 @@ static void set_enum(void *base, const ls_schema_field *field, int value) {
 
 #define NAMES_MAX 64
 
-static const ls_schema_name *read_name(ls_reader *reader, const ls_schema_field *field,
-                                       const ls_yaml_node *node) {
+const ls_schema_name *ls_read__name(ls_reader *reader, const ls_schema_field *field,
+                                    const ls_yaml_node *node) {
     if (node->kind != LS_YAML_SCALAR || ls_yaml_is_null(reader->tree, node)) {
         ls_read__complain(reader, node, field, "not a word", NULL);
         return NULL;
@@ -213,7 +213,7 @@ static void read_text(ls_reader *reader, void *base, const ls_schema_field *fiel
         ls_read__complain(reader, node, field, "not a text", NULL);
         return;
     }
-    if (field->names != NULL && read_name(reader, field, node) == NULL) {
+    if (field->names != NULL && ls_read__name(reader, field, node) == NULL) {
         return;
     }
     const char *copy = ls_arena_strdup(reader->arena, ls_yaml_text(reader->tree, node));
@@ -269,7 +269,7 @@ static void read_path(ls_reader *reader, void *base, const ls_schema_field *fiel
     }
     const char *text = ls_yaml_text(reader->tree, node);
     if (field->names != NULL && strpbrk(text, "./") == NULL) {  // a name, perhaps misspelt
-        const ls_schema_name *name = read_name(reader, field, node);
+        const ls_schema_name *name = ls_read__name(reader, field, node);
         *AT(const char *, base, field->offset) = name != NULL ? name->text : NULL;
         return;
     }
@@ -381,7 +381,7 @@ void ls_read__scalar(ls_reader *reader, void *base, const ls_schema_field *field
         return;
     case LS_FIELD_ENUM:
     case LS_FIELD_CLASS:
-        name = read_name(reader, field, node);
+        name = ls_read__name(reader, field, node);
         if (name != NULL) {
             set_enum(base, field, name->value);
         }

@@ -87,6 +87,7 @@ typedef enum ls_generator_kind {
     LS_GENERATOR_CONSTANT,  // a
     LS_GENERATOR_EXACT,     // small dyadic values whose sums are exact in any order
     LS_GENERATOR_SPLITMIX,  // a hash of seed, rank and index, see numbers_splitmix.c
+    LS_GENERATOR_REUSE,     // ids: rows used as often as in production, see reuse.h
     LS_GENERATOR_ZIPF,      // ids: P(id = k) proportional to 1 / (k + 1)^a
     LS_GENERATOR_VALUES,    // integers or reals, given in the file
     LS_GENERATOR_FILE,      // a .npy file or one tensor of a .safetensors file
@@ -129,16 +130,22 @@ typedef struct ls_scenario_train {
 typedef enum ls_quantise_order { LS_QUANTISE_THEN_SHARD, LS_SHARD_THEN_QUANTISE } ls_quantise_order;
 
 typedef struct ls_scenario_sharding {
-    ls_node node;        // mark.line 0: no `sharding:` at all, so the planner chooses and places
-    bool has_type;       // `type:` was given
-    ls_sharding type;    //
-    ls_int_list ranks;   // ranks that hold blocks, in block order; count 0: the planner places
-    ls_int_list sizes;   // rows (row wise) or columns (column wise) of each block; count 0: by rule
-    int64_t columns;     // width of a column block; 0: by rule
-    int64_t host;        // table_row_wise, grid: the host(s) by number; -1: not given
-    const char *kernel;  // compute kernel for the planner; NULL: not given
-    bool allow_broken;   // sizes need not make up the table: for trying the checks
-    const char *plan;    // path of a plan file that places this table, resolved; NULL: none
+    ls_node node;          // mark.line 0: no `sharding:` at all, so the planner chooses and places
+    ls_string_list types;  // as given
+    bool has_type;         // it is one, and then `type`
+    ls_sharding type;      //
+    unsigned allowed;      // bit per ls_sharding of `types`; 0: none was given
+    ls_int_list ranks;     // ranks that hold blocks, in block order; count 0: the planner places
+    ls_int_list sizes;  // rows (row wise) or columns (column wise) of each block; count 0: by rule
+    int64_t columns;    // width of a column block; 0: by rule
+    int64_t host;       // table_row_wise, grid: the host(s) by number; -1: not given
+    ls_string_list kernels;  // compute kernels for the planner to choose from; count 0: not given
+    // What the planner must keep to, where it places the table:
+    ls_int_list only_ranks, not_ranks;
+    int64_t columns_min;           // 0: by its own rule
+    const char *together, *apart;  // NULL: free
+    bool allow_broken;             // sizes need not make up the table: for trying the checks
+    const char *plan;  // path of a plan file that places this table, resolved; NULL: none
 } ls_scenario_sharding;
 
 // For inference.
@@ -160,6 +167,7 @@ typedef struct ls_scenario_table {
     bool has_output_dtype;  // else as ls_table_output_dtype has it
     ls_dtype output_dtype;
     ls_pooling pooling;
+    bool weighted;  // ids have weights: as given, or else as the inputs say; sum and mean alone
     ls_mean_divisor mean_divisor;
     ls_string_list features;          // at least one; the table's name when not given
     ls_generator weights;             // default: uniform in [-1/sqrt(rows), 1/sqrt(rows))
@@ -174,19 +182,29 @@ typedef struct ls_scenario_table {
 typedef struct ls_scenario_feature {
     ls_node node;
     const char *name;
-    int table;             // index into tables
+    int table;             // index into tables: the first that it feeds
+    int64_t rows;          // of the smallest that it feeds
+    bool weighted;         // one that it feeds is weighted
     ls_generator lengths;  // default: 1 id in each bag
-    ls_generator ids;      // default: uniform over the table's rows
-    ls_generator weights;  // per-sample weights, where inputs.weighted; default: uniform in [0, 1)
+    ls_generator ids;      // default: uniform over the rows
+    ls_generator weights;  // per-sample weights, where there are any; default: uniform in [0, 1)
 } ls_scenario_feature;
+
+// A table and a feature that feeds it.
+typedef struct ls_scenario_pair {
+    int table, feature;  // indices
+} ls_scenario_pair;
 
 typedef struct ls_scenario_inputs {
     ls_node node;
     ls_int_list batch;  // samples of each rank [ranks], always expanded
-    bool weighted;      // per-sample weights for every feature
+    bool weighted;      // per-sample weights for every table that does not say otherwise; after
+                        // loading: for some
     ls_id_policy ids_out_of_range;
-    ls_scenario_feature *features;  // every feature of every table, in table order
+    ls_scenario_feature *features;  // every feature once, in the order of the tables
     int feature_count;
+    ls_scenario_pair *pairs;  // table by table, each with its features
+    int pair_count;
 } ls_scenario_inputs;
 
 // ---- Programs -----------------------------------------------------------------------------------

@@ -101,19 +101,21 @@ static int compare_names(const void *a, const void *b) {
     return by_name != 0 ? by_name : left->order - right->order;
 }
 
+static void complain_of_twice(ls_reader *reader, const ls_feature_name *first,
+                              const ls_feature_name *again, const char *what) {
+    char text[160];
+    (void)snprintf(text, sizeof text, "%s %.60s: the name is given twice", what, again->name);
+    ls_diagnostic diagnostic = {
+        .mark = again->mark, .text = text, .note = "first given here", .note_mark = first->mark};
+    ls_diagnostics_add(reader->diagnostics, &diagnostic);
+}
+
 // All names [count], sorted; complains of those given twice.
 static void check_unique(ls_reader *reader, ls_feature_name *names, int count, const char *what) {
     qsort(names, (size_t)count, sizeof *names, compare_names);
     for (int i = 1; i < count && ls_read__going(reader); i++) {
         if (strcmp(names[i - 1].name, names[i].name) == 0) {
-            char text[160];
-            (void)snprintf(text, sizeof text, "%s %.60s: the name is given twice", what,
-                           names[i].name);
-            ls_diagnostic diagnostic = {.mark = names[i].mark,
-                                        .text = text,
-                                        .note = "first given here",
-                                        .note_mark = names[i - 1].mark};
-            ls_diagnostics_add(reader->diagnostics, &diagnostic);
+            complain_of_twice(reader, &names[i - 1], &names[i], what);
         }
     }
 }
@@ -163,24 +165,70 @@ static ls_feature_name *feature_names(ls_reader *reader, ls_scenario *scenario, 
     return names;
 }
 
+// Fills inputs->pairs from names [count], sorted: a feature's number is that of its first table
+// among the first ones. A table names each of its features once.
+static bool make_pairs(ls_reader *reader, ls_scenario_inputs *inputs, const ls_feature_name *names,
+                       int count) {
+    inputs->pairs = ls_read__alloc(reader, (size_t)count, sizeof *inputs->pairs);
+    int *first = ls_read__alloc(reader, (size_t)count, sizeof *first);
+    if (inputs->pairs == NULL || first == NULL) {
+        return false;
+    }
+    inputs->pair_count = count;
+    for (int i = 0; i < count; i++) {
+        bool again = i > 0 && strcmp(names[i - 1].name, names[i].name) == 0;
+        if (again && names[i - 1].table == names[i].table) {
+            complain_of_twice(reader, &names[i - 1], &names[i], "feature");
+        }
+        first[names[i].order] = again ? first[names[i - 1].order] : names[i].order;
+        inputs->pairs[names[i].order].table = names[i].table;
+    }
+    inputs->feature_count = 0;
+    for (int p = 0; p < count; p++) {
+        inputs->pairs[p].feature =
+            first[p] == p ? inputs->feature_count++ : inputs->pairs[first[p]].feature;
+    }
+    return true;
+}
+
+// What follows from the tables that a feature feeds.
+static void settle_feature(const ls_scenario *scenario, ls_scenario_feature *feature, int index) {
+    const ls_scenario_inputs *inputs = &scenario->inputs;
+    feature->table = -1;
+    feature->weighted = false;
+    for (int p = 0; p < inputs->pair_count; p++) {
+        const ls_scenario_table *table = &scenario->tables[inputs->pairs[p].table];
+        if (inputs->pairs[p].feature != index) {
+            continue;
+        }
+        bool is_first = feature->table < 0;
+        feature->table = is_first ? inputs->pairs[p].table : feature->table;
+        feature->rows = is_first || table->rows < feature->rows ? table->rows : feature->rows;
+        feature->weighted = feature->weighted || table->weighted;
+    }
+}
+
 // Puts the features into table order and gives every one that the file leaves out its defaults.
 static void order_features(ls_reader *reader, ls_scenario *scenario, const ls_feature_name *names,
                            int count) {
     ls_scenario_inputs *inputs = &scenario->inputs;
-    int field = ls_schema_find(inputs->node.record, "features");
+    int field = ls_schema_find(inputs->node.record, "features"),
+        given_count = inputs->feature_count;
     const ls_schema_record *record = inputs->node.record->fields[field].record;
     ls_scenario_feature *ordered = ls_read__alloc(reader, (size_t)count, sizeof *ordered);
-    if (ordered == NULL) {
+    if (ordered == NULL || !make_pairs(reader, inputs, names, count)) {
+        inputs->feature_count = 0;
         return;
     }
     for (int i = 0; i < count; i++) {
-        ls_scenario_feature *feature = &ordered[names[i].order];
-        ls_read__record(reader, feature, record, NULL);
-        feature->name = names[i].name;
-        feature->node.mark = names[i].mark;
-        feature->table = names[i].table;
+        ls_scenario_feature *feature = &ordered[inputs->pairs[names[i].order].feature];
+        if (feature->name == NULL) {
+            ls_read__record(reader, feature, record, NULL);
+            feature->name = names[i].name;
+            feature->node.mark = names[i].mark;
+        }
     }
-    for (int i = 0; i < inputs->feature_count && ls_read__going(reader); i++) {
+    for (int i = 0; i < given_count && ls_read__going(reader); i++) {
         const ls_scenario_feature *given = &inputs->features[i];
         if (given->name == NULL) {
             continue;
@@ -190,16 +238,21 @@ static void order_features(ls_reader *reader, ls_scenario *scenario, const ls_fe
             unknown_name(reader, given->node.mark, "feature", given->name, names, count);
             continue;
         }
-        ls_scenario_feature *feature = &ordered[names[found].order];
+        ls_scenario_feature *feature = &ordered[inputs->pairs[names[found].order].feature];
         *feature = *given;
-        feature->table = names[found].table;
-        if (ls_node_has(&given->node, "weights") && !inputs->weighted) {
+        settle_feature(scenario, feature, (int)(feature - ordered));
+        if (ls_node_has(&given->node, "weights") && !feature->weighted && !inputs->weighted) {
             ls_check__error(reader, ls_node_mark(&given->node, "weights"), "weighted: true", NULL,
                             "feature %.60s: weights, but the inputs are not weighted", given->name);
         }
     }
     inputs->features = ordered;
-    inputs->feature_count = count;
+    for (int f = 0; f < inputs->feature_count; f++) {
+        settle_feature(scenario, &ordered[f], f);
+    }
+    for (int t = 0; t < scenario->table_count; t++) {
+        inputs->weighted = inputs->weighted || scenario->tables[t].weighted;
+    }
 }
 
 // Lists given one by one must match the batch: `rows` lists, or as many numbers as there are bags.
@@ -300,6 +353,13 @@ static void check_tables(ls_reader *reader, ls_scenario *scenario) {
                             "padding_id: %" PRId64 " is no row of the %" PRId64, table->padding_id,
                             table->rows);
         }
+        bool sums = table->pooling == LS_POOL_SUM || table->pooling == LS_POOL_MEAN;
+        bool own = ls_node_has(&table->node, "weighted");
+        if (own && table->weighted && !sums) {
+            ls_check__error(reader, ls_node_mark(&table->node, "weighted"), "pooling: sum or mean",
+                            NULL, "weighted: the table is pooled by neither sum nor mean");
+        }
+        table->weighted = sums && (own ? table->weighted : scenario->inputs.weighted);
         if (ls_node_has(&table->node, "mean_divisor") && table->pooling != LS_POOL_MEAN) {
             ls_check__error(reader, ls_node_mark(&table->node, "mean_divisor"), "pooling: mean",
                             NULL, "mean_divisor: the table is not pooled by mean");
@@ -338,7 +398,7 @@ static void check_inputs(ls_reader *reader, ls_scenario *scenario) {
         ls_check__error(reader, names[LS_JAGGED_KEYS_MAX].mark, NULL, NULL,
                         "features: %d, more than %d", count, LS_JAGGED_KEYS_MAX);
     }
-    check_unique(reader, names, count, "feature");
+    qsort(names, (size_t)count, sizeof *names, compare_names);
     order_features(reader, scenario, names, count);
     for (int i = 0; i < scenario->inputs.feature_count && ls_read__going(reader); i++) {
         const ls_scenario_feature *feature = &scenario->inputs.features[i];

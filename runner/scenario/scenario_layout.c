@@ -174,6 +174,32 @@ static int place_grid(struct builder *builder, const ls_scenario_table *table, l
     return LS_OK;
 }
 
+// Our form begins with its version; TorchRec's ShardingPlan has modules and their tables, and knows
+// neither the world nor how large a data-parallel table is.
+static int read_plan(const struct builder *builder, const char *path, const char *text,
+                     size_t bytes, ls_plan *out) {
+    const ls_scenario *scenario = builder->scenario;
+    if (ls_plan_is_torchrec(text, bytes)) {
+        ls_planner_table *known =
+            ls_arena_alloc(builder->arena, (size_t)scenario->table_count, sizeof *known);
+        if (known == NULL) {
+            return LS_ERR_MEMORY;
+        }
+        for (int t = 0; t < scenario->table_count; t++) {
+            const ls_scenario_table *table = &scenario->tables[t];
+            known[t] =
+                (ls_planner_table){.name = table->name, .rows = table->rows, .columns = table->dim};
+        }
+        int status = ls_plan_read_torchrec(out, builder->arena, text, bytes, scenario->ranks,
+                                           scenario->ranks_per_host, known, scenario->table_count);
+        return status != LS_OK ? ls_error_wrap("%s", path) : LS_OK;
+    }
+    ls_text errors = {0};
+    int status = ls_plan_read(out, builder->arena, &errors, path, text, bytes);
+    ls_text_free(&errors);
+    return status;
+}
+
 // The table's blocks as a plan file has them.
 static int place_from_file(struct builder *builder, const ls_scenario_table *table,
                            ls_plan_table *out) {
@@ -181,11 +207,8 @@ static int place_from_file(struct builder *builder, const ls_scenario_table *tab
     char *text = NULL;
     size_t bytes = 0;
     LS_TRY(ls_file_read(&text, &bytes, builder->arena, path, PLAN_BYTES_MAX));
-    ls_text errors = {0};
     ls_plan plan;
-    int status = ls_plan_read(&plan, builder->arena, &errors, path, text, bytes);
-    ls_text_free(&errors);
-    LS_TRY(status);
+    LS_TRY(read_plan(builder, path, text, bytes, &plan));
     const ls_plan_table *found = NULL;
     for (int i = 0; i < plan.table_count && found == NULL; i++) {
         found = strcmp(plan.tables[i].name, table->name) == 0 ? &plan.tables[i] : NULL;
@@ -217,7 +240,7 @@ int ls_scenario_layout(ls_plan_table *out, const ls_scenario *scenario,
     *out = (ls_plan_table){
         .name = table->name,
         .sharding = table->sharding.has_type ? table->sharding.type : LS_TABLE_WISE,
-        .kernel = table->sharding.kernel != NULL ? table->sharding.kernel : "fused",
+        .kernel = table->sharding.kernels.count > 0 ? table->sharding.kernels.at[0] : "fused",
         .rows = table->rows,
         .columns = table->dim,
     };

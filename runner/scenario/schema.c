@@ -109,6 +109,14 @@ void ls_schema_describe(ls_text *out, const ls_schema_field *field) {
         ls_text_puts(out, "a list of numbers");
         return;
     case LS_FIELD_STRINGS:
+        if (field->names != NULL) {
+            ls_text_puts(out, "one of ");
+            names(out, field->names);
+            ls_text_puts(out, ", or a list of them");
+            return;
+        }
+        ls_text_printf(out, "a list of texts%s", single);
+        return;
     case LS_FIELD_MESH_NAMES:
         ls_text_printf(out, "a list of texts%s", single);
         return;

@@ -63,7 +63,11 @@ static void element(ls_json *json, const ls_schema_field *field) {
     switch (field->type) {
     case LS_FIELD_STRINGS:
     case LS_FIELD_MESH_NAMES:
-        simple(json, "string");
+        if (field->names != NULL) {
+            names(json, field->names);
+        } else {
+            simple(json, "string");
+        }
         return;
     case LS_FIELD_RECORDS:
         reference(json, field->record);

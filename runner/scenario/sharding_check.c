@@ -115,15 +115,106 @@ static void check_blocks(ls_reader *reader, const ls_scenario *scenario,
     }
 }
 
-void ls_check__sharding(ls_reader *reader, const ls_scenario *scenario,
-                        const ls_scenario_table *table) {
-    const ls_scenario_sharding *sharding = &table->sharding;
+// `type:` is one, which cuts the table, or several, of which the planner chooses.
+static bool settle_types(ls_scenario_sharding *sharding) {
+    for (int i = 0; i < sharding->types.count; i++) {
+        if (ls_sharding_parse(&sharding->type, sharding->types.at[i]) != LS_OK) {
+            ls_error_clear();
+            return false;  // already refused
+        }
+        sharding->allowed |= 1u << sharding->type;
+    }
+    sharding->has_type = sharding->types.count == 1;
+    return true;
+}
+
+// Keys that say where blocks lie need one type; keys that bind the planner need it to be asked.
+static void check_who_places(ls_reader *reader, const ls_scenario_sharding *sharding) {
+    static const char *const of_planner[] = {"only_ranks", "not_ranks", "columns_min", "together",
+                                             "apart"};
+    static const char *const of_places[] = {"ranks", "sizes", "columns", "host"};
     const ls_node *node = &sharding->node;
-    if (node->mark.line == 0) {
+    const char *placed = NULL;
+    for (size_t i = 0; i < sizeof of_places / sizeof *of_places; i++) {
+        placed = ls_node_has(node, of_places[i]) ? of_places[i] : placed;
+    }
+    if (placed != NULL && sharding->types.count > 1) {
+        ls_check__error(reader, ls_node_mark(node, placed), "one type", NULL,
+                        "%s: beside several types, of which the planner chooses", placed);
+    }
+    if (sharding->has_type && sharding->type == LS_DATA_PARALLEL) {
+        placed = "type: data_parallel";
+    }
+    for (size_t i = 0; i < sizeof of_planner / sizeof *of_planner && placed != NULL; i++) {
+        if (ls_node_has(node, of_planner[i])) {
+            ls_check__error(reader, ls_node_mark(node, of_planner[i]), NULL, NULL,
+                            "%s: binds the planner, which %s leaves nothing to place",
+                            of_planner[i], placed);
+        }
+    }
+}
+
+static bool names_rank(const ls_int_list *list, int rank) {
+    for (int i = 0; i < list->count; i++) {
+        if (list->at[i] == rank) {
+            return true;
+        }
+    }
+    return false;
+}
+
+// What no planner can do, told at the constraint that asks for it.
+static void check_possible(ls_reader *reader, const ls_scenario *scenario,
+                           const ls_scenario_table *table) {
+    const ls_scenario_sharding *sharding = &table->sharding;
+    bool left = false;
+    for (int r = 0; r < scenario->ranks && !left; r++) {
+        left = (sharding->only_ranks.count == 0 || names_rank(&sharding->only_ranks, r)) &&
+               !names_rank(&sharding->not_ranks, r);
+    }
+    if (!left && scenario->ranks > 0) {
+        const char *key = sharding->not_ranks.count > 0 ? "not_ranks" : "only_ranks";
+        ls_check__error(reader, ls_node_mark(&sharding->node, key), NULL, NULL,
+                        "%s: no rank is left for table %.60s", key, table->name);
+    }
+    bool placed = sharding->ranks.count > 0 || sharding->host >= 0 ||
+                  (sharding->has_type && sharding->type == LS_ROW_WISE);
+    const unsigned of_sequences =
+        1u << LS_DATA_PARALLEL | 1u << LS_TABLE_WISE | 1u << LS_COLUMN_WISE | 1u << LS_ROW_WISE;
+    if (table->pooling == LS_POOL_NONE && !placed && sharding->allowed != 0 &&
+        (sharding->allowed & of_sequences) == 0) {
+        ls_check__error(reader, ls_node_mark(&sharding->node, "type"),
+                        "data_parallel, table_wise, column_wise or row_wise, or ranks", NULL,
+                        "type: the planner does not place tables without pooling %s",
+                        sharding->types.at[0]);
+    }
+    bool dense = false, other = false;
+    for (int i = 0; i < sharding->kernels.count; i++) {
+        bool is_dense = strcmp(sharding->kernels.at[i], "dense") == 0;
+        dense = dense || is_dense;
+        other = other || !is_dense;
+    }
+    bool copies = (sharding->allowed & 1u << LS_DATA_PARALLEL) != 0;
+    bool shards = (sharding->allowed & ~(1u << LS_DATA_PARALLEL)) != 0;
+    if (sharding->kernels.count > 0 && sharding->allowed != 0 &&
+        !((dense && copies) || (other && shards))) {
+        ls_check__error(reader, ls_node_mark(&sharding->node, "kernel"),
+                        dense ? "fused, fused_uvm or fused_uvm_caching" : "dense", NULL,
+                        "kernel: %s does not go with %s: dense is data_parallel's, and its alone",
+                        sharding->kernels.at[0], sharding->types.at[0]);
+    }
+}
+
+void ls_check__sharding(ls_reader *reader, const ls_scenario *scenario, ls_scenario_table *table) {
+    ls_scenario_sharding *sharding = &table->sharding;
+    const ls_node *node = &sharding->node;
+    if (node->mark.line == 0 || !settle_types(sharding)) {
         return;
     }
     if (sharding->plan != NULL) {
-        static const char *const others[] = {"type", "ranks", "sizes", "columns", "host"};
+        static const char *const others[] = {"type",        "ranks",    "sizes",      "columns",
+                                             "host",        "kernel",   "only_ranks", "not_ranks",
+                                             "columns_min", "together", "apart"};
         for (size_t i = 0; i < sizeof others / sizeof *others; i++) {
             if (ls_node_has(node, others[i])) {
                 ls_check__error(reader, ls_node_mark(node, others[i]), NULL, NULL,
@@ -132,18 +223,19 @@ void ls_check__sharding(ls_reader *reader, const ls_scenario *scenario,
         }
         return;
     }
+    ls_check__ranks(reader, scenario, &sharding->only_ranks, "only_ranks");
+    ls_check__ranks(reader, scenario, &sharding->not_ranks, "not_ranks");
+    check_who_places(reader, sharding);
+    check_possible(reader, scenario, table);
     if (!sharding->has_type) {
         if (ls_node_has(node, "type")) {
-            return;  // already refused
+            return;
         }
         if (ls_node_has(node, "ranks") || ls_node_has(node, "sizes") ||
             ls_node_has(node, "columns") || ls_node_has(node, "host")) {
             ls_check__error(reader, node->mark, "type: row_wise, for example", NULL,
                             "sharding: the key type is missing");
         }
-        return;
-    }
-    if ((int)sharding->type < 0 || sharding->type >= LS_SHARDING_COUNT) {
         return;
     }
     check_applies(reader, sharding);

@@ -209,3 +209,16 @@ $ lockstep plan free.yaml --nodes 0 --json - | grep -E '"(verdict|stop|repeatabl
 $ lockstep plan free.yaml --explain large_tabel_0
 ! lockstep: error: no table is called "large_tabel_0"; did you mean "large_table_0"?
 ? 2
+# A plan in TorchRec's form, which a scenario takes as its own: the same blocks on the same ranks.
+$ lockstep plan free.yaml --machine v100_torchrec --torchrec torchrec.json --quiet; sed 's/sharding: {.*}/sharding: {plan: torchrec.json}/' free.yaml > theirs.yaml; grep -c torchrec.json theirs.yaml; lockstep show theirs.yaml > theirs.txt; sed 's/sharding: {.*}/sharding: {plan: plan.yaml}/' free.yaml > ours.yaml; lockstep show ours.yaml | diff - theirs.txt && lockstep run --quiet theirs.yaml
+> 4
+> run: 1 passed, 0 failed, 0 skipped
+# A plan of another world, and one without the table.
+$ sed 's/rank:1/rank:7/' torchrec.json > far.json; sed 's/torchrec.json/far.json/' theirs.yaml > far.yaml; lockstep run --quiet far.yaml 2>&1 | sed "s#$PWD/##" | head -n 3
+> far.yaml:13:22: error: table large_table_0: far.json: plan: table large_table_0: shard 0 is on rank 7, and ranks are 0 to 1
+>    13 |     sharding: {plan: far.json}
+>       |                      ^~~~~~~~
+$ sed 's/large_table_0/other/' torchrec.json > other.json; sed 's/torchrec.json/other.json/' theirs.yaml > other.yaml; lockstep run --quiet other.yaml 2>&1 | sed "s#$PWD/##"
+> other.yaml:13:22: error: table large_table_0: the plan other.json has no such table
+>    13 |     sharding: {plan: other.json}
+>       |                      ^~~~~~~~~~

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "runner/scenario/inputs.h"
+#include "runner/scenario/reuse.h"
 #include "runner/scenario/zipf.h"
 
 static ls_scenario *parse(const char *text) {
@@ -247,5 +248,113 @@ Test(inputs, step_values) {
     unsigned char bytes[3];
     cr_assert(ls_inputs_step_values(bytes, s, &s->steps[3], 1, LS_U8, 3) == LS_OK);
     cr_assert(bytes[0] <= 16 && bytes[1] <= 16 && bytes[2] <= 16);
+    ls_scenario_free(s);
+}
+
+// ---- Reuse --------------------------------------------------------------------------------------
+
+static int compare_ids(const void *a, const void *b) {
+    int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
+    return (x > y) - (x < y);
+}
+
+// A large batch has the published histogram: the shares of rows and of ids whose row is used once,
+// twice, up to 4, 8, ... times, as far as a batch of this size goes.
+Test(inputs, reuse_has_the_published_histogram) {
+    enum { IDS = 4000000, ROWS = 1000000, BINS = 13 };
+    static const double rows_share[BINS] = {.342, .144, .149, .138, .112, .068, .029,
+                                            .010, .004, .002, .001, .001, 0};
+    static const double ids_share[BINS] = {.027, .023, .040, .068, .105, .120, .099,
+                                           .070, .059, .054, .040, .072, .064};
+    int64_t *ids = calloc(IDS, sizeof *ids);
+    double rows_in[64] = {0}, ids_in[64] = {0}, distinct = 0;
+    ls_reuse reuse;
+    cr_assert(ls_reuse_init(&reuse, IDS, ROWS, 9, 4) == LS_OK);
+    for (int64_t i = 0; i < IDS; i++) {
+        ids[i] = ls_reuse_draw(&reuse, i);
+        cr_assert(ids[i] >= 0 && ids[i] < ROWS);
+    }
+    // Neighbours in the batch are no neighbours in the table, nor the same row.
+    int64_t near = 0;
+    for (int64_t i = 1; i < 10000; i++) {
+        near += llabs(ids[i] - ids[i - 1]) <= 1 ? 1 : 0;
+    }
+    cr_expect(near < 400, "%lld", (long long)near);
+    qsort(ids, IDS, sizeof *ids, compare_ids);
+    for (int64_t i = 0, end = 0; i < IDS; i = end) {
+        while (end < IDS && ids[end] == ids[i]) {
+            end++;
+        }
+        int bin = 0;
+        while ((INT64_C(1) << bin) < end - i) {
+            bin++;
+        }
+        rows_in[bin]++;
+        ids_in[bin] += (double)(end - i);
+        distinct++;
+    }
+    for (int b = 0; b < BINS; b++) {
+        cr_expect(fabs(rows_in[b] / distinct - rows_share[b]) < .004, "%d: %g of the rows", b,
+                  rows_in[b] / distinct);
+        cr_expect(fabs(ids_in[b] / IDS - ids_share[b]) < .002, "%d: %g of the ids", b,
+                  ids_in[b] / IDS);
+    }
+    cr_expect(fabs(IDS / distinct - 12.74) < .3, "%g uses of a row", IDS / distinct);
+    free(ids);
+}
+
+// Few ids, one id, none; a table that is too small for so many, and says so; another seed.
+Test(inputs, reuse_of_few_ids_and_small_tables) {
+    ls_reuse reuse, other;
+    for (int64_t ids = 0; ids < 300; ids++) {
+        cr_assert(ls_reuse_init(&reuse, ids, 200, 1, 2) == LS_OK);
+        for (int64_t i = 0; i < ids; i++) {
+            int64_t row = ls_reuse_draw(&reuse, i);
+            cr_assert(row >= 0 && row < 200 && row == ls_reuse_draw(&reuse, i));
+        }
+    }
+    cr_assert(ls_reuse_init(&reuse, 100000, 500, 1, 2) == LS_ERR_INVALID);
+    cr_expect(strstr(ls_error_last()->text, "and there are 500"), "%s", ls_error_last()->text);
+    cr_assert(ls_reuse_init(&reuse, 1000, 5000, 1, 2) == LS_OK);
+    cr_assert(ls_reuse_init(&other, 1000, 5000, 2, 2) == LS_OK);
+    int same = 0;
+    for (int64_t i = 0; i < 1000; i++) {
+        same += ls_reuse_draw(&reuse, i) == ls_reuse_draw(&other, i) ? 1 : 0;
+    }
+    cr_expect(same < 50, "%d", same);
+}
+
+// ---- Features of several tables -----------------------------------------------------------------
+
+// A shared feature is drawn once, inside of its smallest table, and stands once in the input; its
+// outputs in different tables have different gradients; weights go with the table.
+Test(inputs, features_are_shared_by_tables) {
+    ls_scenario *s = parse("lockstep: 1\nname: x\nmesh: {shape: [2]}\ntables:\n"
+                           "  - {name: a, rows: 100, dim: 2, features: [f, g]}\n"
+                           "  - {name: b, rows: 3, dim: 2, features: [h, f], weighted: true}\n"
+                           "inputs: {batch: 50}\nsteps: [forward, backward]\n");
+    static const int pairs[4][2] = {{0, 0}, {0, 1}, {1, 2}, {1, 0}};
+    cr_assert(s->inputs.feature_count == 3 && s->inputs.pair_count == 4);
+    for (int p = 0; p < 4; p++) {
+        cr_expect(s->inputs.pairs[p].table == pairs[p][0]);
+        cr_expect(s->inputs.pairs[p].feature == pairs[p][1]);
+    }
+    cr_expect(!s->tables[0].weighted && s->tables[1].weighted && s->inputs.weighted);
+    cr_expect(s->inputs.features[0].weighted && !s->inputs.features[1].weighted);
+    ls_keyed_jagged *jagged = NULL;
+    cr_assert(ls_inputs_jagged(&jagged, s, 0, 1) == LS_OK);
+    cr_assert(jagged->key_count == 3 && jagged->weights != NULL);
+    ls_jagged f = ls_keyed_jagged_feature(jagged, 0), g = ls_keyed_jagged_feature(jagged, 1);
+    int64_t most = 0;
+    for (int i = 0; i < 50; i++) {
+        cr_assert(f.ids[i] >= 0 && f.ids[i] < 3);
+        most = g.ids[i] > most ? g.ids[i] : most;
+    }
+    cr_expect(most >= 3 && most < 100);
+    float first[100], second[100];
+    cr_assert(ls_inputs_gradient(first, s, 0, 1, 0, LS_F32, 100) == LS_OK);
+    cr_assert(ls_inputs_gradient(second, s, 0, 1, 3, LS_F32, 100) == LS_OK);
+    cr_expect(memcmp(first, second, sizeof first) != 0);
+    ls_keyed_jagged_free(jagged);
     ls_scenario_free(s);
 }
