@@ -12,7 +12,9 @@
 #include "exec/coordinator.h"
 #include "ranks/settings.h"
 
-#define FRONT "liblockstep-nccl-front.so"
+// What is preloaded: stands in for NCCL's library, or comes before it.
+#define FRONT    "liblockstep-nccl-front.so"
+#define OBSERVER "liblockstep-nccl-observe.so"
 
 static struct {
     int ranks, lookahead, history;
@@ -34,6 +36,10 @@ static const cli_option options[] = {
      .long_name = "simulate",
      .value = &given.simulate,
      .help = "Move and reduce the data here, so that ranks may share a GPU (default)"},
+    {.type = CLI_SWITCH,
+     .long_name = "observe",
+     .value = &given.observe,
+     .help = "Check the calls alone; NCCL's own library moves the data, a GPU for each rank"},
     {.type = CLI_STRING,
      .long_name = "order",
      .value = &given.order,
@@ -72,17 +78,18 @@ static const cli_option options[] = {
 static int find_front(char *out, size_t bytes) {
     static const char *const places[] = {"", "../lib/", "../lib/lockstep/",
                                          "../lib/x86_64-linux-gnu/"};
+    const char *name = given.observe ? OBSERVER : FRONT;
     char own[PATH_MAX];
     ssize_t length = readlink("/proc/self/exe", own, sizeof own - 1);
     own[length > 0 ? length : 0] = 0;
     char *slash = strrchr(own, '/');
     for (size_t i = 0; slash != NULL && i < sizeof places / sizeof *places; i++) {
-        int wrote = snprintf(out, bytes, "%.*s/%s%s", (int)(slash - own), own, places[i], FRONT);
+        int wrote = snprintf(out, bytes, "%.*s/%s%s", (int)(slash - own), own, places[i], name);
         if (wrote > 0 && (size_t)wrote < bytes && access(out, R_OK) == 0) {
             return LS_EXIT_OK;
         }
     }
-    cli_error("the front " FRONT " is not beside this program, nor where it is installed");
+    cli_error("%s is not beside this program, nor where it is installed", name);
     return LS_EXIT_ENVIRONMENT;
 }
 
@@ -109,6 +116,7 @@ static int options_of(settings *out) {
                               .history = given.history,
                               .fixed = true};
     out->exec.processes = given.ranks;
+    out->exec.observe = given.observe;
     out->exec.deadline_seconds = given.deadline_given ? given.deadline_seconds : 300;
     out->exec.quiet_stdout = cli_stdout_taken();
     out->exec.preload = out->front;
@@ -133,7 +141,7 @@ static int options_of(settings *out) {
 // ---- The report ---------------------------------------------------------------------------------
 static const char *reproduce(ls_arena *arena, const settings *used) {
     ls_text text = {0};
-    ls_text_printf(&text, "lockstep exec");
+    ls_text_printf(&text, "lockstep exec%s", given.observe ? " --observe" : "");
     if (given.ranks > 0) {
         ls_text_printf(&text, " -n %d", given.ranks);
     }

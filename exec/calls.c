@@ -96,10 +96,11 @@ static int find_data(void **out, const ls_exec_process *process, uint32_t memory
     return LS_OK;
 }
 
-static int fill(ls_exec_op *op, const ls_exec_process *process, const ls_wire_call *message) {
+static int fill(ls_exec_op *op, const ls_exec_process *process, const ls_wire_call *message,
+                bool observe) {
     ls_call *call = &op->call.call;
     if (message->kind >= LS_KIND_COUNT || !ls_dtype_valid((int)message->dtype) ||
-        message->op >= LS_OP_COUNT || message->slot >= LS_WIRE_SLOTS) {
+        message->op >= LS_OP_COUNT || (message->slot >= LS_WIRE_SLOTS && !observe)) {
         return LS_FAIL(LS_ERR_FORMAT, "a call of no known kind");
     }
     call->kind = (ls_kind)message->kind;
@@ -138,7 +139,7 @@ int ls_exec__call(ls_exec *exec, ls_exec_process *process, const ls_wire_call *m
     LS_TRY(comm != NULL ? LS_OK : LS_ERR_INVALID);
     ls_exec_op *op = make_op(process, comm, message->slot, message->site);
     LS_TRY(op != NULL ? LS_OK : LS_ERR_MEMORY);
-    int status = fill(op, process, message);
+    int status = fill(op, process, message, exec->options->observe);
     op->stream = status == LS_OK ? stream_of(op->rank, message->stream) : NULL;
     if (op->stream == NULL) {
         free_op(op);
@@ -169,10 +170,11 @@ int ls_exec__split(ls_exec *exec, ls_exec_process *process, const ls_wire_comm_s
 
 // ---- To the matcher -----------------------------------------------------------------------------
 // The last of the unit that begins with `first`: a call by itself, or a group; NULL: it is not all
-// there, or a call of it must wait for one before it on its stream.
-static ls_exec_op *unit_of(ls_exec_op *first) {
+// there, or a call of it must wait for one before it on its stream. Of a rank that has ended, what
+// it made was made: nothing waits any more.
+static ls_exec_op *unit_of(ls_exec_op *first, bool ended) {
     for (ls_exec_op *at = first; at != NULL; at = at->next) {
-        if (at->stream != NULL && at->stream->unmet > 0) {
+        if (at->stream != NULL && at->stream->unmet > 0 && !ended) {
             return NULL;
         }
         if (!at->grouped || at->group_ends) {
@@ -262,7 +264,8 @@ static void post_unit(ls_exec *exec, ls_exec_rank *rank, ls_exec_op *last) {
 
 static bool post_rank(ls_exec *exec, ls_exec_rank *rank) {
     bool any = false;
-    for (ls_exec_op *last; rank->first != NULL && (last = unit_of(rank->first)) != NULL;) {
+    for (ls_exec_op *last;
+         rank->first != NULL && (last = unit_of(rank->first, rank->ended)) != NULL;) {
         if (ls_remote_status(exec->run, NULL) != LS_OK || ls_remote_stalled(rank->rank) ||
             ls_remote_gone(rank->rank)) {
             break;

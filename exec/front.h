@@ -30,6 +30,7 @@ struct ls_nccl_comm {
     ls_front_state state;
     bool blocking;
     bool revoked;
+    bool observed;  // the real library makes its calls
     int rank, size, device;
     ls_front_flight *flights, *flights_last;
     bool op_used[LS_FRONT_OPS_MAX];
@@ -52,6 +53,21 @@ ncclResult_t ncclGroupStart(void);
 ncclResult_t ncclGroupEnd(void);
 
 // ---- front_calls.c ------------------------------------------------------------------------------
+// A call as the program makes it.
+typedef struct ls_front_issue {
+    ls_kind kind;
+    const void *send;
+    void *recv;
+    size_t count;
+    int type, op, root;
+    ncclComm_t comm;
+    cudaStream_t stream;
+} ls_front_issue;
+// Makes the call, or keeps it until its group ends.
+ncclResult_t ls_front__make(const ls_front_issue *what);
+void ls_front__group_start(void);
+ncclResult_t ls_front__group_end(void);
+void ls_front__group_drop(void);  // the group's calls are not made
 // Whether this thread is in a group; and a communicator that is being made waits for its end.
 bool ls_front__grouped(void);
 ncclResult_t ls_front__group_comm(ncclComm_t comm);

@@ -9,20 +9,9 @@
 
 #include "exec/front.h"
 
-// A call as the program makes it.
-typedef struct issue {
-    ls_kind kind;
-    const void *send;
-    void *recv;
-    size_t count;
-    int type, op, root;
-    ncclComm_t comm;
-    cudaStream_t stream;
-} issue;
-
 typedef struct pending {
     struct pending *next;
-    issue what;
+    ls_front_issue what;
     uint32_t site;
     size_t send_bytes, recv_bytes;
     ls_front_flight *flight;
@@ -55,7 +44,7 @@ ncclResult_t ls_front__group_comm(ncclComm_t comm) {
 
 // ---- What a call moves --------------------------------------------------------------------------
 // Elements sent and received by this member.
-static void elements(size_t *send, size_t *recv, const issue *what) {
+static void elements(size_t *send, size_t *recv, const ls_front_issue *what) {
     size_t n = what->count, all = n * (size_t)what->comm->size;
     bool root = what->comm->rank == what->root;
     *send = *recv = n;
@@ -94,7 +83,7 @@ static void elements(size_t *send, size_t *recv, const issue *what) {
 
 // ---- What NCCL itself refuses -------------------------------------------------------------------
 static ncclResult_t check_op(pending *call) {
-    const issue *what = &call->what;
+    const ls_front_issue *what = &call->what;
     call->op = what->op;
     call->premul = 1.0;
     if (what->op < 0) {
@@ -118,7 +107,7 @@ static ncclResult_t check_op(pending *call) {
 }
 
 static ncclResult_t check(pending *call) {
-    const issue *what = &call->what;
+    const ls_front_issue *what = &call->what;
     const char *name = ls_kind_name(what->kind);
     ncclResult_t result = ls_front__check(what->comm, name);
     if (result != ncclSuccess) {
@@ -134,7 +123,9 @@ static ncclResult_t check(pending *call) {
     }
     bool capturing = false;
     result = check_op(call);
-    result = result == ncclSuccess ? ls_cuda__capturing(&capturing, what->stream) : result;
+    result = result == ncclSuccess && !what->comm->observed
+                 ? ls_cuda__capturing(&capturing, what->stream)
+                 : result;
     if (result == ncclSuccess && capturing) {
         result = ls_front__fail(ncclInvalidUsage,
                                 "%s: its stream is being captured into a CUDA graph, which "
@@ -158,13 +149,17 @@ static void take_back(pending *call, ls_client *client) {
     }
 }
 
-static ncclResult_t take_memory(pending *call, ls_client *client) {
-    issue *what = &call->what;
-    size_t send = 0, recv = 0, element = ls_dtype_bytes((ls_dtype)what->type);
-    elements(&send, &recv, what);
+static ncclResult_t measure(pending *call) {
+    size_t send = 0, recv = 0, element = ls_dtype_bytes((ls_dtype)call->what.type);
+    elements(&send, &recv, &call->what);
     call->send_bytes = send * element;
     call->recv_bytes = recv * element;
-    ls_front__reclaim(what->comm, false);
+    return ncclSuccess;
+}
+
+static ncclResult_t take_memory(pending *call, ls_client *client) {
+    (void)measure(call);
+    ls_front__reclaim(call->what.comm, false);
     ls_front_flight *flight = calloc(1, sizeof *flight);
     if (flight == NULL) {
         return ls_front__fail(ncclSystemError, "no memory");
@@ -183,8 +178,10 @@ static ncclResult_t take_memory(pending *call, ls_client *client) {
 }
 
 static ncclResult_t tell(const pending *call, ls_client *client, uint32_t flags) {
-    const issue *what = &call->what;
-    const ls_front_flight *flight = call->flight;
+    const ls_front_issue *what = &call->what;
+    static const ls_front_flight nowhere = {
+        .slot = LS_WIRE_NONE, .send.memory = LS_WIRE_NONE, .recv.memory = LS_WIRE_NONE};
+    const ls_front_flight *flight = call->flight != NULL ? call->flight : &nowhere;
     const ls_wire_call message = {
         .head = {LS_WIRE_CALL, sizeof message},
         .comm = what->comm->number,
@@ -251,9 +248,9 @@ static bool ends_its_rank(const pending *call) {
 static ncclResult_t issue_all(pending *first) {
     ls_client *client = ls_client_get();
     ncclResult_t result = client != NULL ? ncclSuccess : ls_front__fail_last();
-    bool grouped = first != NULL && first->next != NULL;
+    bool grouped = first != NULL && first->next != NULL, observed = first->what.comm->observed;
     for (pending *at = first; at != NULL && result == ncclSuccess; at = at->next) {
-        result = take_memory(at, client);
+        result = observed ? measure(at) : take_memory(at, client);
     }
     if (result == ncclSuccess) {
         ls_client_hold(client);
@@ -262,6 +259,9 @@ static ncclResult_t issue_all(pending *first) {
             result = tell(at, client, grouped ? LS_WIRE_GROUPED | ends : 0);
         }
         ls_client_let_go(client);
+    }
+    if (observed) {
+        return result;  // the real library moves the data
     }
     for (pending *at = first; at != NULL && result == ncclSuccess; at = at->next) {
         result = depart(at, client);
@@ -279,7 +279,7 @@ static ncclResult_t issue_all(pending *first) {
     return result;
 }
 
-static ncclResult_t make(const issue *what) {
+ncclResult_t ls_front__make(const ls_front_issue *what) {
     pending call = {.what = *what};
     ncclResult_t result = check(&call);
     if (result != ncclSuccess) {
@@ -309,9 +309,8 @@ static ncclResult_t make(const issue *what) {
 }
 
 // ---- Groups -------------------------------------------------------------------------------------
-LS_NCCL_EXPORT ncclResult_t ncclGroupStart(void) {
+void ls_front__group_start(void) {
     depth += 1;
-    return ncclSuccess;
 }
 
 // Sends to oneself need their receive in the group.
@@ -345,7 +344,16 @@ static ncclResult_t settle_comms(void) {
     return result;
 }
 
-LS_NCCL_EXPORT ncclResult_t ncclGroupEnd(void) {
+void ls_front__group_drop(void) {
+    while (group_first != NULL) {
+        pending *next = group_first->next;
+        free(group_first);
+        group_first = next;
+    }
+    group_last = NULL;
+}
+
+ncclResult_t ls_front__group_end(void) {
     if (depth == 0) {
         return ls_front__fail(ncclInvalidUsage, "ncclGroupEnd: not in a group call");
     }
@@ -359,94 +367,7 @@ LS_NCCL_EXPORT ncclResult_t ncclGroupEnd(void) {
     if (result == ncclSuccess && group_first != NULL) {
         result = issue_all(group_first);
     }
-    while (group_first != NULL) {
-        pending *next = group_first->next;
-        free(group_first);
-        group_first = next;
-    }
-    group_last = NULL;
+    ls_front__group_drop();
     ncclResult_t made = settle_comms();
     return result != ncclSuccess ? result : made;
-}
-
-// As it would be: nothing is issued, and no time is known.
-LS_NCCL_EXPORT ncclResult_t ncclGroupSimulateEnd(ls_nccl_sim_info *info) {
-    while (group_first != NULL) {
-        pending *next = group_first->next;
-        free(group_first);
-        group_first = next;
-    }
-    group_last = NULL;
-    depth -= depth > 0 ? 1 : 0;
-    if (info != NULL) {
-        info->estimated_time = 0;
-    }
-    return ncclSuccess;
-}
-
-// ---- The calls ----------------------------------------------------------------------------------
-LS_NCCL_EXPORT ncclResult_t ncclAllReduce(const void *send, void *recv, size_t count,
-                                          ncclDataType_t type, ncclRedOp_t op, ncclComm_t comm,
-                                          cudaStream_t stream) {
-    return make(&(issue){LS_ALL_REDUCE, send, recv, count, type, op, 0, comm, stream});
-}
-
-LS_NCCL_EXPORT ncclResult_t ncclReduce(const void *send, void *recv, size_t count,
-                                       ncclDataType_t type, ncclRedOp_t op, int root,
-                                       ncclComm_t comm, cudaStream_t stream) {
-    return make(&(issue){LS_REDUCE, send, recv, count, type, op, root, comm, stream});
-}
-
-LS_NCCL_EXPORT ncclResult_t ncclBroadcast(const void *send, void *recv, size_t count,
-                                          ncclDataType_t type, int root, ncclComm_t comm,
-                                          cudaStream_t stream) {
-    return make(&(issue){LS_BROADCAST, send, recv, count, type, 0, root, comm, stream});
-}
-
-LS_NCCL_EXPORT ncclResult_t ncclBcast(void *buffer, size_t count, ncclDataType_t type, int root,
-                                      ncclComm_t comm, cudaStream_t stream) {
-    return make(&(issue){LS_BROADCAST, buffer, buffer, count, type, 0, root, comm, stream});
-}
-
-LS_NCCL_EXPORT ncclResult_t ncclAllGather(const void *send, void *recv, size_t count,
-                                          ncclDataType_t type, ncclComm_t comm,
-                                          cudaStream_t stream) {
-    return make(&(issue){LS_ALL_GATHER, send, recv, count, type, 0, 0, comm, stream});
-}
-
-LS_NCCL_EXPORT ncclResult_t ncclReduceScatter(const void *send, void *recv, size_t count,
-                                              ncclDataType_t type, ncclRedOp_t op, ncclComm_t comm,
-                                              cudaStream_t stream) {
-    return make(&(issue){LS_REDUCE_SCATTER, send, recv, count, type, op, 0, comm, stream});
-}
-
-LS_NCCL_EXPORT ncclResult_t ncclAlltoAll(const void *send, void *recv, size_t count,
-                                         ncclDataType_t type, ncclComm_t comm,
-                                         cudaStream_t stream) {
-    return make(&(issue){LS_ALL_TO_ALL, send, recv, count, type, 0, 0, comm, stream});
-}
-
-LS_NCCL_EXPORT ncclResult_t ncclGather(const void *send, void *recv, size_t count,
-                                       ncclDataType_t type, int root, ncclComm_t comm,
-                                       cudaStream_t stream) {
-    return make(&(issue){LS_GATHER, send, recv, count, type, 0, root, comm, stream});
-}
-
-LS_NCCL_EXPORT ncclResult_t ncclScatter(const void *send, void *recv, size_t count,
-                                        ncclDataType_t type, int root, ncclComm_t comm,
-                                        cudaStream_t stream) {
-    return make(&(issue){LS_SCATTER, send, recv, count, type, 0, root, comm, stream});
-}
-
-LS_NCCL_EXPORT ncclResult_t ncclSend(const void *send, size_t count, ncclDataType_t type, int peer,
-                                     ncclComm_t comm, cudaStream_t stream) {
-    if (depth == 0 && comm != NULL && comm->magic == LS_FRONT_MAGIC && peer == comm->rank) {
-        return ls_front__fail(ncclInvalidUsage, "Trying to send to self without a matching recv");
-    }
-    return make(&(issue){LS_SEND, send, NULL, count, type, 0, peer, comm, stream});
-}
-
-LS_NCCL_EXPORT ncclResult_t ncclRecv(void *recv, size_t count, ncclDataType_t type, int peer,
-                                     ncclComm_t comm, cudaStream_t stream) {
-    return make(&(issue){LS_RECV, NULL, recv, count, type, 0, peer, comm, stream});
 }

@@ -323,6 +323,7 @@ void ls_exec__ended(ls_exec *exec, ls_exec_process *process) {
             continue;
         }
         rank->ended = true;
+        (void)ls_exec__advance(exec);
         if (died) {
             ls_remote_died(rank->rank, how);
         } else {

@@ -71,10 +71,12 @@ def run(lockstep, program, stand_in, options, words):
 
 def main():
     lockstep, program, source, stand_in, case = sys.argv[1:]
+    observe = ["--observe"] if case.startswith("observe_") else []
+    case = case.removeprefix("observe_")
     expected = CASES[case]
     options = expected[4] if expected else []
     words = [] if expected is None or case.startswith("fault_") else [case]
-    done, result, left = run(lockstep, program, stand_in, options, words)
+    done, result, left = run(lockstep, program, stand_in, observe + options, words)
     print(done.stdout, done.stderr, sep="\n")
     wrong = [f"left running: {left}"] if left else []
     if expected is None:

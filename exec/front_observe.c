@@ -1,0 +1,394 @@
+// The front that observes: preloaded before NCCL's own library, it tells the coordinator of each
+// call as it is issued and hands it on, unchanged. What is not here goes to the real library at
+// once.
+#define _GNU_SOURCE  // RTLD_NEXT
+#include <dlfcn.h>
+#include <pthread.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "exec/front.h"
+#include "kernels/element.h"
+
+static _Thread_local char last_error[LS_WIRE_WHY_BYTES + 64];
+
+ncclResult_t ls_front__fail(ncclResult_t result, const char *format, ...) {
+    va_list args;
+    va_start(args, format);
+    (void)vsnprintf(last_error, sizeof last_error, format, args);
+    va_end(args);
+    return result;
+}
+
+ncclResult_t ls_front__fail_last(void) {
+    return ls_front__fail(ncclSystemError, "%s", ls_error_last()->text);
+}
+
+// ---- The real library ---------------------------------------------------------------------------
+// Behind this one in the search of names, or loaded where that search does not look (by torch).
+static void *real(const char *name) {
+    static void *library;
+    void *symbol = dlsym(RTLD_NEXT, name);
+    if (symbol == NULL && library == NULL) {
+        library = dlopen("libnccl.so.2", RTLD_NOW | RTLD_NOLOAD);
+        library = library == NULL ? dlopen("libnccl.so.2", RTLD_NOW) : library;
+    }
+    return symbol == NULL && library != NULL ? dlsym(library, name) : symbol;
+}
+
+// Declares `behind`, the real function of this name.
+#define REAL(name, parameters)                                                                     \
+    static ncclResult_t(*behind) parameters;                                                       \
+    if (behind == NULL) {                                                                          \
+        void *symbol = real(name);                                                                 \
+        memcpy(&behind, &symbol, sizeof symbol);                                                   \
+    }                                                                                              \
+    if (behind == NULL) {                                                                          \
+        return ls_front__fail(ncclSystemError, name " of the real NCCL is not found");             \
+    }
+
+// ---- Communicators ------------------------------------------------------------------------------
+typedef struct known {
+    struct known *next;
+    ncclComm_t real;
+    struct ls_nccl_comm own;
+} known;
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static known *all;
+
+// What is told of a real communicator; NULL: nothing is.
+static ncclComm_t own_of(ncclComm_t comm) {
+    (void)pthread_mutex_lock(&lock);
+    known *at = all;
+    while (at != NULL && at->real != comm) {
+        at = at->next;
+    }
+    (void)pthread_mutex_unlock(&lock);
+    return at != NULL ? &at->own : NULL;
+}
+
+static void forget(ncclComm_t comm) {
+    (void)pthread_mutex_lock(&lock);
+    for (known *at = all; at != NULL; at = at->next) {
+        at->real = at->real == comm ? NULL : at->real;
+    }
+    (void)pthread_mutex_unlock(&lock);
+}
+
+static void coordinator_gone(void *arg) {
+    (void)arg;  // the program goes on as it would without
+}
+
+static known *make(int rank, int size) {
+    ls_client *client = ls_client_get();
+    known *made = client != NULL ? calloc(1, sizeof *made) : NULL;
+    if (made == NULL || ls_client_slot_take(&made->own.slot, client) != LS_OK) {
+        free(made);
+        return NULL;
+    }
+    ls_client_on_end(client, coordinator_gone, NULL);
+    made->own.magic = LS_FRONT_MAGIC;
+    made->own.number = ls_client_comm_number(client);
+    made->own.observed = true;
+    made->own.rank = rank;
+    made->own.size = size;
+    return made;
+}
+
+// From now on the real communicator's calls are told.
+static void keep(known *made, ncclComm_t comm) {
+    made->real = comm;
+    (void)pthread_mutex_lock(&lock);
+    made->next = all;
+    all = made;
+    (void)pthread_mutex_unlock(&lock);
+}
+
+ncclResult_t ls_front__settle(ncclComm_t comm, bool wait) {
+    ls_client *client = ls_client_get();
+    if (comm->state == LS_FRONT_JOINING && (wait || ls_client_done(client, comm->slot))) {
+        int status = ls_client_wait(client, comm->slot);
+        const ls_wire_slot *slot = ls_client_slot(client, comm->slot);
+        comm->state = status == LS_OK ? LS_FRONT_READY : LS_FRONT_FAILED;
+        comm->rank = status == LS_OK ? slot->value[0] : comm->rank;
+        comm->size = status == LS_OK ? slot->value[1] : comm->size;
+    }
+    return comm->state == LS_FRONT_READY ? ncclSuccess : ncclInProgress;
+}
+
+ncclResult_t ls_front__check(ncclComm_t comm, const char *what) {
+    const char *why = "";
+    if (ls_client_failed(ls_client_get(), &why)) {
+        return ls_front__fail(ncclInvalidUsage, "%s", why);
+    }
+    return ls_front__settle(comm, true) == ncclSuccess
+               ? ncclSuccess
+               : ls_front__fail(ncclInvalidUsage, "%s: the communicator never came to be", what);
+}
+
+void ls_front__reclaim(ncclComm_t comm, bool whole) {
+    (void)comm;
+    (void)whole;
+}
+
+static void name_from(char *name, const ls_nccl_config *config) {
+    if (config != NULL && config->version >= 22700 &&
+        config->size >= offsetof(ls_nccl_config, comm_name) + sizeof config->comm_name &&
+        config->comm_name != NULL) {
+        (void)snprintf(name, LS_WIRE_NAME_BYTES, "%s", config->comm_name);
+    }
+}
+
+// Tells that this member joins; the answer is waited for when it is first used.
+static known *tell_join(int ranks, const ncclUniqueId *id, int rank, const ls_nccl_config *config) {
+    known *made = make(rank, ranks);
+    if (made == NULL) {
+        return NULL;
+    }
+    ls_wire_comm_init message = {.head = {LS_WIRE_COMM_INIT, sizeof message},
+                                 .comm = made->own.number,
+                                 .ranks = ranks,
+                                 .rank = rank,
+                                 .slot = made->own.slot,
+                                 .site = ls_client_here(ls_client_get())};
+    (void)ls_front__get_device(&message.device);
+    memcpy(message.id, id->internal, sizeof message.id);
+    name_from(message.name, config);
+    (void)ls_client_send(ls_client_get(), &message, -1);
+    return made;
+}
+
+static ncclResult_t made_real(known *made, const ncclComm_t *comm, ncclResult_t result) {
+    if (made != NULL && (result == ncclSuccess || result == ncclInProgress)) {
+        keep(made, *comm);
+    }
+    return result;
+}
+
+LS_NCCL_EXPORT ncclResult_t ncclCommInitRank(ncclComm_t *comm, int ranks, ncclUniqueId id,
+                                             int rank) {
+    REAL("ncclCommInitRank", (ncclComm_t *, int, ncclUniqueId, int))
+    known *made = tell_join(ranks, &id, rank, NULL);
+    return made_real(made, comm, behind(comm, ranks, id, rank));
+}
+
+LS_NCCL_EXPORT ncclResult_t ncclCommInitRankConfig(ncclComm_t *comm, int ranks, ncclUniqueId id,
+                                                   int rank, ls_nccl_config *config) {
+    REAL("ncclCommInitRankConfig", (ncclComm_t *, int, ncclUniqueId, int, ls_nccl_config *))
+    known *made = tell_join(ranks, &id, rank, config);
+    return made_real(made, comm, behind(comm, ranks, id, rank, config));
+}
+
+LS_NCCL_EXPORT ncclResult_t ncclCommInitRankScalable(ncclComm_t *comm, int ranks, int rank,
+                                                     int count, ncclUniqueId *ids,
+                                                     ls_nccl_config *config) {
+    REAL("ncclCommInitRankScalable",
+         (ncclComm_t *, int, int, int, ncclUniqueId *, ls_nccl_config *))
+    known *made = tell_join(ranks, ids, rank, config);
+    return made_real(made, comm, behind(comm, ranks, rank, count, ids, config));
+}
+
+LS_NCCL_EXPORT ncclResult_t ncclCommSplit(ncclComm_t comm, int color, int key, ncclComm_t *out,
+                                          ls_nccl_config *config) {
+    REAL("ncclCommSplit", (ncclComm_t, int, int, ncclComm_t *, ls_nccl_config *))
+    ncclComm_t parent = own_of(comm);
+    known *made = parent != NULL && ls_front__check(parent, "ncclCommSplit") == ncclSuccess
+                      ? make(-1, 0)
+                      : NULL;
+    if (made != NULL) {
+        ls_wire_comm_split message = {.head = {LS_WIRE_COMM_SPLIT, sizeof message},
+                                      .parent = parent->number,
+                                      .comm = made->own.number,
+                                      .color = color,
+                                      .key = key,
+                                      .slot = made->own.slot,
+                                      .site = ls_client_here(ls_client_get())};
+        name_from(message.name, config);
+        (void)ls_client_send(ls_client_get(), &message, -1);
+    }
+    ncclResult_t result = behind(comm, color, key, out, config);
+    return color >= 0 ? made_real(made, out, result) : result;
+}
+
+LS_NCCL_EXPORT ncclResult_t ncclCommDestroy(ncclComm_t comm) {
+    REAL("ncclCommDestroy", (ncclComm_t))
+    ncclResult_t result = behind(comm);
+    forget(comm);
+    return result;
+}
+
+LS_NCCL_EXPORT ncclResult_t ncclCommAbort(ncclComm_t comm) {
+    REAL("ncclCommAbort", (ncclComm_t))
+    ncclResult_t result = behind(comm);
+    forget(comm);
+    return result;
+}
+
+LS_NCCL_EXPORT ncclResult_t ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t *error) {
+    REAL("ncclCommGetAsyncError", (ncclComm_t, ncclResult_t *))
+    ls_client *client = ls_client_peek();
+    const char *why = "";
+    if (client != NULL && error != NULL && ls_client_failed(client, &why)) {
+        *error = ls_front__fail(ncclInvalidUsage, "%s", why);
+        return ncclSuccess;
+    }
+    return behind(comm, error);
+}
+
+LS_NCCL_EXPORT const char *ncclGetLastError(ncclComm_t comm) {
+    static const char *(*behind)(ncclComm_t);
+    const char *why = "";
+    ls_client *client = ls_client_peek();
+    if (client != NULL && ls_client_failed(client, &why)) {
+        return why;
+    }
+    void *symbol = real("ncclGetLastError");
+    memcpy(&behind, &symbol, sizeof symbol);
+    return last_error[0] != 0 || behind == NULL ? last_error : behind(comm);
+}
+
+// ---- Premultiplied sums -------------------------------------------------------------------------
+LS_NCCL_EXPORT ncclResult_t ncclRedOpCreatePreMulSum(ncclRedOp_t *op, void *scalar,
+                                                     ncclDataType_t type, int residence,
+                                                     ncclComm_t comm) {
+    REAL("ncclRedOpCreatePreMulSum", (ncclRedOp_t *, void *, ncclDataType_t, int, ncclComm_t))
+    unsigned char value[8] = {0};
+    ncclResult_t result = behind(op, scalar, type, residence, comm);
+    ncclComm_t own = own_of(comm);
+    int made = result == ncclSuccess ? *op - LS_PREMUL_SUM : -1;
+    if (own != NULL && made >= 0 && made < LS_FRONT_OPS_MAX && residence == 1) {
+        memcpy(value, scalar, ls_dtype_bytes((ls_dtype)type));
+        own->op_used[made] = true;
+        own->op_type[made] = type;
+        own->op_scalar[made] = ls_element_to_f64(value, (ls_dtype)type);
+    }
+    return result;
+}
+
+// ---- Calls --------------------------------------------------------------------------------------
+LS_NCCL_EXPORT ncclResult_t ncclGroupStart(void) {
+    REAL("ncclGroupStart", (void))
+    ls_front__group_start();
+    return behind();
+}
+
+LS_NCCL_EXPORT ncclResult_t ncclGroupEnd(void) {
+    REAL("ncclGroupEnd", (void))
+    ncclResult_t told = ls_front__group_end();
+    ncclResult_t result = behind();
+    return told == ncclInvalidUsage ? told : result;
+}
+
+// What the front itself refuses is the real library's to judge; the end of the run is told.
+static ncclResult_t tell(ls_front_issue what) {
+    ncclComm_t own = own_of(what.comm);
+    if (own == NULL) {
+        return ncclSuccess;
+    }
+    what.comm = own;
+    ncclResult_t result = ls_front__make(&what);
+    return ls_client_failed(ls_client_get(), NULL) ? result : ncclSuccess;
+}
+
+#define TOLD(...)                                                                                  \
+    do {                                                                                           \
+        ncclResult_t told_ = tell((ls_front_issue){__VA_ARGS__});                                  \
+        if (told_ != ncclSuccess) {                                                                \
+            return told_;                                                                          \
+        }                                                                                          \
+    } while (0)
+
+LS_NCCL_EXPORT ncclResult_t ncclAllReduce(const void *send, void *recv, size_t count,
+                                          ncclDataType_t type, ncclRedOp_t op, ncclComm_t comm,
+                                          cudaStream_t stream) {
+    REAL("ncclAllReduce",
+         (const void *, void *, size_t, ncclDataType_t, ncclRedOp_t, ncclComm_t, cudaStream_t))
+    TOLD(LS_ALL_REDUCE, send, recv, count, type, op, 0, comm, stream);
+    return behind(send, recv, count, type, op, comm, stream);
+}
+
+LS_NCCL_EXPORT ncclResult_t ncclReduce(const void *send, void *recv, size_t count,
+                                       ncclDataType_t type, ncclRedOp_t op, int root,
+                                       ncclComm_t comm, cudaStream_t stream) {
+    REAL("ncclReduce",
+         (const void *, void *, size_t, ncclDataType_t, ncclRedOp_t, int, ncclComm_t, cudaStream_t))
+    TOLD(LS_REDUCE, send, recv, count, type, op, root, comm, stream);
+    return behind(send, recv, count, type, op, root, comm, stream);
+}
+
+LS_NCCL_EXPORT ncclResult_t ncclBroadcast(const void *send, void *recv, size_t count,
+                                          ncclDataType_t type, int root, ncclComm_t comm,
+                                          cudaStream_t stream) {
+    REAL("ncclBroadcast",
+         (const void *, void *, size_t, ncclDataType_t, int, ncclComm_t, cudaStream_t))
+    TOLD(LS_BROADCAST, send, recv, count, type, 0, root, comm, stream);
+    return behind(send, recv, count, type, root, comm, stream);
+}
+
+LS_NCCL_EXPORT ncclResult_t ncclBcast(void *buffer, size_t count, ncclDataType_t type, int root,
+                                      ncclComm_t comm, cudaStream_t stream) {
+    REAL("ncclBcast", (void *, size_t, ncclDataType_t, int, ncclComm_t, cudaStream_t))
+    TOLD(LS_BROADCAST, buffer, buffer, count, type, 0, root, comm, stream);
+    return behind(buffer, count, type, root, comm, stream);
+}
+
+LS_NCCL_EXPORT ncclResult_t ncclAllGather(const void *send, void *recv, size_t count,
+                                          ncclDataType_t type, ncclComm_t comm,
+                                          cudaStream_t stream) {
+    REAL("ncclAllGather", (const void *, void *, size_t, ncclDataType_t, ncclComm_t, cudaStream_t))
+    TOLD(LS_ALL_GATHER, send, recv, count, type, 0, 0, comm, stream);
+    return behind(send, recv, count, type, comm, stream);
+}
+
+LS_NCCL_EXPORT ncclResult_t ncclReduceScatter(const void *send, void *recv, size_t count,
+                                              ncclDataType_t type, ncclRedOp_t op, ncclComm_t comm,
+                                              cudaStream_t stream) {
+    REAL("ncclReduceScatter",
+         (const void *, void *, size_t, ncclDataType_t, ncclRedOp_t, ncclComm_t, cudaStream_t))
+    TOLD(LS_REDUCE_SCATTER, send, recv, count, type, op, 0, comm, stream);
+    return behind(send, recv, count, type, op, comm, stream);
+}
+
+LS_NCCL_EXPORT ncclResult_t ncclAlltoAll(const void *send, void *recv, size_t count,
+                                         ncclDataType_t type, ncclComm_t comm,
+                                         cudaStream_t stream) {
+    REAL("ncclAlltoAll", (const void *, void *, size_t, ncclDataType_t, ncclComm_t, cudaStream_t))
+    TOLD(LS_ALL_TO_ALL, send, recv, count, type, 0, 0, comm, stream);
+    return behind(send, recv, count, type, comm, stream);
+}
+
+LS_NCCL_EXPORT ncclResult_t ncclGather(const void *send, void *recv, size_t count,
+                                       ncclDataType_t type, int root, ncclComm_t comm,
+                                       cudaStream_t stream) {
+    REAL("ncclGather",
+         (const void *, void *, size_t, ncclDataType_t, int, ncclComm_t, cudaStream_t))
+    TOLD(LS_GATHER, send, recv, count, type, 0, root, comm, stream);
+    return behind(send, recv, count, type, root, comm, stream);
+}
+
+LS_NCCL_EXPORT ncclResult_t ncclScatter(const void *send, void *recv, size_t count,
+                                        ncclDataType_t type, int root, ncclComm_t comm,
+                                        cudaStream_t stream) {
+    REAL("ncclScatter",
+         (const void *, void *, size_t, ncclDataType_t, int, ncclComm_t, cudaStream_t))
+    TOLD(LS_SCATTER, send, recv, count, type, 0, root, comm, stream);
+    return behind(send, recv, count, type, root, comm, stream);
+}
+
+LS_NCCL_EXPORT ncclResult_t ncclSend(const void *send, size_t count, ncclDataType_t type, int peer,
+                                     ncclComm_t comm, cudaStream_t stream) {
+    REAL("ncclSend", (const void *, size_t, ncclDataType_t, int, ncclComm_t, cudaStream_t))
+    TOLD(LS_SEND, send, NULL, count, type, 0, peer, comm, stream);
+    return behind(send, count, type, peer, comm, stream);
+}
+
+LS_NCCL_EXPORT ncclResult_t ncclRecv(void *recv, size_t count, ncclDataType_t type, int peer,
+                                     ncclComm_t comm, cudaStream_t stream) {
+    REAL("ncclRecv", (void *, size_t, ncclDataType_t, int, ncclComm_t, cudaStream_t))
+    TOLD(LS_RECV, NULL, recv, count, type, 0, peer, comm, stream);
+    return behind(recv, count, type, peer, comm, stream);
+}
