@@ -150,7 +150,7 @@ int ls_local_tensor_from_shards(ls_local_tensor **out, ls_world *world, ls_dtype
     return LS_OK;
 }
 
-int ls_local_tensor_clone(ls_local_tensor **out, const ls_local_tensor *tensor) {
+int ls_local_tensor__like(ls_local_tensor **out, const ls_local_tensor *tensor, ls_dtype dtype) {
     LS_ASSERT(out != NULL && tensor != NULL);
     const ls_allocator *allocator = tensor->world->allocator;
     size_t rank_count = (size_t)tensor->rank_count;
@@ -161,37 +161,38 @@ int ls_local_tensor_clone(ls_local_tensor **out, const ls_local_tensor *tensor) 
     for (size_t i = 0; i < rank_count; i++) {
         counts[i] = (int)(tensor->first[i + 1] - tensor->first[i]);
     }
-    ls_local_tensor *clone = NULL;
-    int status = ls_local_tensor__new(&clone, tensor->world, tensor->dtype, tensor->ranks,
+    ls_local_tensor *like = NULL;
+    int status = ls_local_tensor__new(&like, tensor->world, dtype, tensor->ranks,
                                       tensor->rank_count, counts);
     ls_free(allocator, counts, rank_count, sizeof(int));
     if (status != LS_OK) {
         return status;
     }
     for (size_t s = 0; s < tensor->shard_count; s++) {
-        clone->shards[s].block = tensor->shards[s].block;
+        like->shards[s].block = tensor->shards[s].block;
     }
-    clone->has_shape = tensor->has_shape;
-    clone->shape = tensor->shape;
+    like->has_shape = tensor->has_shape;
+    like->shape = tensor->shape;
     if (tensor->has_placements) {
-        status = ls_local_tensor__set_placements(clone, &tensor->shape, &tensor->placements);
+        status = ls_local_tensor__set_placements(like, &tensor->shape, &tensor->placements);
     } else if (tensor->has_shape) {
-        status = ls_layout__copy(&clone->listed, &tensor->listed);
+        status = ls_layout__copy(&like->listed, &tensor->listed);
     }
     if (status == LS_OK) {
-        status = ls_local_tensor__allocate(clone);
+        status = ls_local_tensor__allocate(like);
     }
-    if (status != LS_OK) {
-        ls_local_tensor_free(clone);
-        return status;
-    }
+    return ls_local_tensor__finish(out, like, status, NULL, NULL);
+}
+
+int ls_local_tensor_clone(ls_local_tensor **out, const ls_local_tensor *tensor) {
+    LS_TRY(ls_local_tensor__like(out, tensor, tensor->dtype));
     for (size_t s = 0; s < tensor->shard_count; s++) {
         const ls_shard *from = &tensor->shards[s];
-        LS_ASSERT(from->count == clone->shards[s].count);
+        ls_shard *to = &(*out)->shards[s];
+        LS_ASSERT(from->count == to->count);
         if (from->count != 0) {
-            memcpy(clone->shards[s].data, from->data, from->count * ls_dtype_bytes(tensor->dtype));
+            memcpy(to->data, from->data, from->count * ls_dtype_bytes(tensor->dtype));
         }
     }
-    *out = clone;
     return LS_OK;
 }

@@ -104,19 +104,25 @@ void ls_shape__strides(int64_t *out, const ls_shape *shape);
 // Copies an n-D box of `size` elements between strided arrays; strides in elements.
 void ls_shape__copy(void *to, const int64_t *to_stride, const void *from,
                     const int64_t *from_stride, const ls_shape *size, size_t element_bytes);
+// The position in a dense logical tensor of element `index` of a block of it.
+uint64_t ls_shape__position(const ls_shape *shape, const ls_block *block, size_t index);
 // "[1, 2]" for a flat index into a dense array of `shape`.
 void ls_shape__format_index(char *out, size_t out_bytes, const ls_shape *shape, size_t index);
 // A negative dimension counts from the end; LS_ERR_INVALID when out of range.
 int ls_shape__dim(int *out, int ndim, int dim);
 
 // ---- Elements and operations ----
-// That two operands have the same world, dtype and ranks, with one shard each.
+// That two operands have the same world, dtype and ranks.
 int ls_local_tensor__check_pair(const ls_local_tensor *a, const ls_local_tensor *b);
 
 // The end of an operation: on failure frees `tensor` and passes `status` on; otherwise declares the
 // implied placement (NULL: none) and hands the tensor out.
 int ls_local_tensor__finish(ls_local_tensor **out, ls_local_tensor *tensor, int status,
                             const ls_shape *shape, const ls_placements *placements);
+// A zeroed tensor of `dtype` that lies as `tensor` does.
+int ls_local_tensor__like(ls_local_tensor **out, const ls_local_tensor *tensor, ls_dtype dtype);
+// Replicated, or partial by sum or avg.
+bool ls_placement__is_linear_or_whole(const ls_placement *placement);
 const ls_world *ls_rank_int__world(const ls_rank_int *value);
 
 #endif

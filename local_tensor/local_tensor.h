@@ -261,6 +261,14 @@ LS_API int ls_local_tensor_randn(ls_local_tensor *tensor, const char *stream);
 // r, i).
 int ls_local_tensor_randn_per_rank(ls_local_tensor *tensor, const char *stream);
 
+// Zeroes each element with probability p, in [0, 1), and divides the others by 1 - p, in place.
+// Which ones is a function of (seed, stream, i) alone for element i of the logical tensor, so that
+// replicas stay equal and any sharding drops the same; per_rank: of (seed, stream, rank, i), so
+// that replicas differ. Partial values are refused: the ranks' terms would be dropped, not their
+// sum.
+LS_API int ls_local_tensor_dropout(ls_local_tensor *tensor, double p, const char *stream,
+                                   bool per_rank);
+
 // Calls `callback` once per rank of the tensor, ascending, with that rank's shards to fill or read.
 // A non-zero return stops and is passed on, wrapped with the rank.
 typedef int (*ls_rank_callback)(void *arg, int rank, ls_shard *shards, int shard_count);
@@ -298,13 +306,19 @@ int ls_local_tensor_check_metadata(const ls_local_tensor *tensor, int ragged_dim
 // placements where these are not implied by the operands'; errors name the rank. Operands must have
 // the same world, dtype and ranks.
 
-// a op b, all ops but premul_sum; no broadcasting: shapes, and where both operands have a logical
-// shape the shards' places, must be equal on every rank.
+// a op b, all ops but premul_sum. Shapes broadcast as torch's do, and a replicated operand is cut
+// as the other lies: S + R is S, of any strided shard and any sizes; P(sum) * R and P(max) + R stay
+// partial. Nothing is sent, so that two shards of different dimensions are refused, with a rank
+// where they differ. Partial operands that do not combine give a result without placements.
 LS_API int ls_local_tensor_elementwise(ls_local_tensor **out, const ls_local_tensor *a,
                                        const ls_local_tensor *b, ls_op op);
 // Multiplies in place by factor, first rounded to the dtype (integers: it must be one).
 // LS_ERR_INVALID where partial values would not combine to the scaled value.
 LS_API int ls_local_tensor_scale(ls_local_tensor *tensor, double factor);
+// Every element converted, rounded once. LS_ERR_INVALID for partial values that would not combine
+// to the converted value.
+LS_API int ls_local_tensor_cast(ls_local_tensor **out, const ls_local_tensor *tensor,
+                                ls_dtype dtype);
 // a [m, k] b [k, n] on each rank, f32 or f64. Implied per mesh dimension: S(0) R -> S(0),
 // R S(1) -> S(1), S(1) S(0) -> P(sum), R R -> R, and P(sum) or P(avg) with R stays.
 LS_API int ls_local_tensor_matmul(ls_local_tensor **out, const ls_local_tensor *a,
@@ -315,11 +329,22 @@ LS_API int ls_local_tensor_cat(ls_local_tensor **out, const ls_local_tensor *con
 // start and length per rank (ls_rank_int), so that ranks may narrow differently.
 LS_API int ls_local_tensor_narrow(ls_local_tensor **out, const ls_local_tensor *tensor, int dim,
                                   const ls_rank_int *start, const ls_rank_int *length);
+// The same elements as a tensor of another shape (one -1: what is left over), where no element
+// leaves its rank. A flattened shard of an inner dimension becomes strided, and one whose cuts are
+// no chunks any more gets explicit sizes; LS_ERR_UNSUPPORTED says what to redistribute else.
+LS_API int ls_local_tensor_view(ls_local_tensor **out, const ls_local_tensor *tensor,
+                                const ls_shape *shape);
+// Part [start, start + length) of the logical tensor along dim: each rank keeps what it has of it,
+// with explicit sizes where dim is sharded.
+LS_API int ls_local_tensor_slice(ls_local_tensor **out, const ls_local_tensor *tensor, int dim,
+                                 int64_t start, int64_t length);
 LS_API int ls_local_tensor_transpose(ls_local_tensor **out, const ls_local_tensor *tensor,
                                      int dim_a, int dim_b);
-// Sums along dim, which disappears; in the tensor's dtype, left to right. A shard along dim becomes
-// partial(sum).
-LS_API int ls_local_tensor_sum(ls_local_tensor **out, const ls_local_tensor *tensor, int dim);
+// Folds dim, which disappears, by sum, prod, max, min or avg (the sum over all ranks' elements will
+// be the mean: each rank divides its own by the logical size); in the tensor's dtype, left to
+// right. A shard along dim becomes partial by op (avg: by sum).
+LS_API int ls_local_tensor_reduce(ls_local_tensor **out, const ls_local_tensor *tensor, int dim,
+                                  ls_op op);
 // Size of a dimension on each rank.
 int ls_local_tensor_size(ls_rank_int **out, const ls_local_tensor *tensor, int dim);
 

@@ -90,7 +90,8 @@ int ls_local_tensor_cat(ls_local_tensor **out, const ls_local_tensor *const *ten
     }
     const ls_local_tensor *first = tensors[0];
     for (int t = 0; t < tensor_count; t++) {
-        if (ls_local_tensor__check_pair(first, tensors[t]) != LS_OK) {
+        if (ls_local_tensor__check_pair(first, tensors[t]) != LS_OK ||
+            ls_local_tensor__check_single(tensors[t]) != LS_OK) {
             return ls_error_wrap("joining tensors 0 and %d", t);
         }
     }

@@ -1,4 +1,4 @@
-// Random values: the same logical numbers under any sharding, or a stream per rank.
+// Random values and dropout: the same logical numbers under any sharding, or a stream per rank.
 #include "local_tensor/internal.h"
 
 #include "kernels/kernels.h"
@@ -74,6 +74,51 @@ int ls_local_tensor_randn_per_rank(ls_local_tensor *tensor, const char *stream) 
             for (size_t e = 0; e < shard->count; e++) {
                 double value = ls_random_normal(tensor->world->seed, number, rank, index++);
                 ls_element_from_f64((char *)shard->data + e * bytes, tensor->dtype, value);
+            }
+        }
+    }
+    return LS_OK;
+}
+
+// ---- Dropout ------------------------------------------------------------------------------------
+typedef struct dropping {
+    uint64_t seed;
+    uint32_t stream;
+    double p;
+} dropping;
+
+static void drop(const dropping *d, char *element, ls_dtype dtype, uint32_t rank, uint64_t index) {
+    bool dropped = ls_random_uniform(d->seed, d->stream, rank, index) < d->p;
+    double value = dropped ? 0 : ls_element_to_f64(element, dtype) / (1 - d->p);
+    ls_element_from_f64(element, dtype, value);
+}
+
+int ls_local_tensor_dropout(ls_local_tensor *tensor, double p, const char *stream, bool per_rank) {
+    LS_TRY(check_float(tensor));
+    if (!(p >= 0 && p < 1)) {
+        return LS_FAIL(LS_ERR_INVALID, "a dropout of %g; at least 0 and less than 1 is possible",
+                       p);
+    }
+    if (!per_rank && !tensor->has_shape) {
+        return LS_FAIL(LS_ERR_INVALID, "the tensor has no logical shape to number its elements by");
+    }
+    for (int d = 0; tensor->has_placements && d < tensor->placements.count; d++) {
+        if (tensor->placements.at[d].kind == LS_PLACE_PARTIAL) {
+            return LS_FAIL(LS_ERR_INVALID,
+                           "partial values are reduced before a dropout: it would drop terms");
+        }
+    }
+    dropping dropout = {tensor->world->seed, ls_random_stream(stream), p};
+    size_t bytes = ls_dtype_bytes(tensor->dtype);
+    for (int i = 0; i < tensor->rank_count; i++) {
+        uint64_t own = 0;
+        for (size_t s = tensor->first[i]; s < tensor->first[i + 1]; s++) {
+            const ls_shard *shard = &tensor->shards[s];
+            for (size_t e = 0; e < shard->count; e++) {
+                uint64_t index =
+                    per_rank ? own++ : ls_shape__position(&tensor->shape, &shard->block, e);
+                drop(&dropout, (char *)shard->data + e * bytes, tensor->dtype,
+                     per_rank ? (uint32_t)tensor->ranks[i] : LS_RANDOM_LOGICAL, index);
             }
         }
     }

@@ -187,3 +187,14 @@ size_t ls_block_copy(void *to, const ls_block *to_block, const void *from,
                    &common.size, element_bytes);
     return count;
 }
+
+uint64_t ls_shape__position(const ls_shape *shape, const ls_block *block, size_t index) {
+    uint64_t at = 0, stride = 1;
+    for (int d = shape->ndim; d-- > 0;) {
+        size_t size = (size_t)block->size.dim[d];
+        at += (index % size + (size_t)block->offset.dim[d]) * stride;
+        index /= size;
+        stride *= (uint64_t)shape->dim[d];
+    }
+    return at;
+}

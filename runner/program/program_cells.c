@@ -176,6 +176,25 @@ int ls_cells__join(ls_cells *out, ls_arena *arena, const ls_cells *cells, const 
     return LS_OK;
 }
 
+int ls_cells__meet(ls_cells *out, ls_arena *arena, const ls_cells *in, const ls_block *own,
+                   const ls_shape *shape, const ls_block *want, ls_dtype dtype) {
+    int shift = want->size.ndim - shape->ndim;
+    LS_TRY(make(out, arena, &want->size, dtype, in->bits != NULL));
+    for (size_t i = 0; i < out->count; i++) {
+        size_t rest = i, index = 0, stride = 1;
+        for (int d = want->size.ndim; d-- > shift;) {
+            int64_t at = (int64_t)(rest % (size_t)want->size.dim[d]) + want->offset.dim[d];
+            rest /= (size_t)want->size.dim[d];
+            at = shape->dim[d - shift] == 1 ? 0 : at - own->offset.dim[d - shift];
+            index += (size_t)at * stride;
+            stride *= (size_t)own->size.dim[d - shift];
+        }
+        LS_ASSERT(index < in->count);
+        ls_cells__copy(out, i, in, index, dtype);
+    }
+    return LS_OK;
+}
+
 int ls_cells__transpose(ls_cells *out, ls_arena *arena, const ls_cells *in, ls_dtype dtype) {
     ls_shape shape = in->shape;
     shape.dim[0] = in->shape.dim[1];

@@ -34,6 +34,11 @@ int ls_cells__chunk(ls_cells *out, ls_arena *arena, const ls_cells *in, int dim,
 // cells[which[0]], cells[which[1]], ... [count] one after another along dim.
 int ls_cells__join(ls_cells *out, ls_arena *arena, const ls_cells *cells, const int *which,
                    int count, int dim, ls_dtype dtype);
+// The elements of an operand that those of block `want` of a result meet: aligned at the last
+// dimensions, a dimension of size 1 standing for all. `in` is block `own` of the operand, of
+// `shape`.
+int ls_cells__meet(ls_cells *out, ls_arena *arena, const ls_cells *in, const ls_block *own,
+                   const ls_shape *shape, const ls_block *want, ls_dtype dtype);
 int ls_cells__transpose(ls_cells *out, ls_arena *arena, const ls_cells *in, ls_dtype dtype);
 
 // ---- Computing ----------------------------------------------------------------------------------

@@ -222,6 +222,30 @@ static int operate(ls_cells *out, const ls_oracle *o, const ls_cells *in, int co
     }
 }
 
+static ls_block whole_block(const ls_shape *shape) {
+    return (ls_block){.offset = {.ndim = shape->ndim}, .size = *shape};
+}
+
+// An operand of an elementwise step as the result's block `want` meets it.
+static int meet(ls_cells *out, const ls_oracle *o, const ls_known_tensor *in, int rank,
+                const ls_block *want, bool placed) {
+    ls_cells cells;
+    if (placed && in->known.whole != NULL && (rank < 0 || in->known.ranks == NULL)) {
+        ls_block all = whole_block(&in->known.whole->shape);
+        return ls_cells__meet(out, o->arena, in->known.whole, &all, &all.size, want, o->dtype);
+    }
+    LS_TRY(shard_of(&cells, o, in, rank));
+    const ls_shard *shard = ls_local_tensor_shard(in->tensor, rank, 0);
+    ls_block own = placed ? shard->block : whole_block(&cells.shape);
+    ls_block part = placed ? *want : whole_block(&want->size);
+    return ls_cells__meet(out, o->arena, &cells, &own,
+                          placed ? ls_local_tensor_shape(in->tensor) : &own.size, &part, o->dtype);
+}
+
+static bool is_elementwise(const ls_scenario_step *step) {
+    return step->kind == LS_STEP_ADD || step->kind == LS_STEP_SUB || step->kind == LS_STEP_MUL;
+}
+
 // Rank by rank, and on the whole tensors where all of them are known and the result is placed.
 static int operate_everywhere(ls_known *out, const ls_oracle *o, const ls_known_tensor *in,
                               int count, const ls_local_tensor *made) {
@@ -238,17 +262,28 @@ static int operate_everywhere(ls_known *out, const ls_oracle *o, const ls_known_
         out->whole = ls_arena_alloc(o->arena, 1, sizeof *out->whole);
         for (int i = 0; out->whole != NULL && i < count; i++) {
             operands[i] = *in[i].known.whole;
+            if (is_elementwise(o->step)) {
+                ls_block all = whole_block(ls_local_tensor_shape(made));
+                LS_TRY(meet(&operands[i], o, &in[i], -1, &all, true));
+            }
         }
         LS_TRY(out->whole != NULL ? operate(out->whole, o, operands, count) : LS_ERR_MEMORY);
     }
     if (whole && !ls_oracle__any_partial(placements)) {
         return LS_OK;
     }
+    if (placements != NULL && ls_oracle__any_split(placements)) {
+        *out = (ls_known){0};
+        return LS_OK;
+    }
     out->ranks = ls_oracle__new_ranks(o);
     for (int rank = 0; out->ranks != NULL && rank < o->ranks; rank++) {
         bool holds = ls_local_tensor_shard_count(made, rank) > 0;
         for (int i = 0; holds && i < count; i++) {
-            LS_TRY(shard_of(&operands[i], o, &in[i], rank));
+            const ls_block *want = &ls_local_tensor_shard(made, rank, 0)->block;
+            LS_TRY(is_elementwise(o->step)
+                       ? meet(&operands[i], o, &in[i], rank, want, placements != NULL)
+                       : shard_of(&operands[i], o, &in[i], rank));
         }
         LS_TRY(holds ? operate(&out->ranks[rank], o, operands, count) : LS_OK);
     }

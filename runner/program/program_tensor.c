@@ -370,7 +370,7 @@ static int operate(ls_local_tensor **out, ls_program *program, const ls_scenario
     case LS_STEP_NARROW:
         return narrow(out, program, step, in);
     case LS_STEP_SUM:
-        return ls_local_tensor_sum(out, in, step->dim);
+        return ls_local_tensor_reduce(out, in, step->dim, LS_SUM);
     default:
         return collective(out, program, step, in);
     }
