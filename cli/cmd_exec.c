@@ -19,8 +19,8 @@
 static struct {
     int ranks, lookahead, history;
     double deadline_seconds;
-    const char *checks, *faults, *machine, *order;
-    bool observe, simulate, deadline_given;
+    const char *checks, *faults, *machine, *order, *record;
+    bool observe, simulate, payload, deadline_given;
 } given;
 
 static const cli_option options[] = {
@@ -45,6 +45,15 @@ static const cli_option options[] = {
      .value = &given.order,
      .value_name = "ORDER",
      .help = "In what order reductions add up, as scenarios say it (default: rank)"},
+    {.type = CLI_STRING,
+     .long_name = "record",
+     .value = &given.record,
+     .value_name = "DIR",
+     .help = "Keep a list of the job's collectives in a new folder, which replay reads"},
+    {.type = CLI_SWITCH,
+     .long_name = "payload",
+     .value = &given.payload,
+     .help = "With --record: keep what they sent and received, too"},
     {.type = CLI_STRING,
      .long_name = "checks",
      .value = &given.checks,
@@ -117,6 +126,8 @@ static int options_of(settings *out) {
                               .fixed = true};
     out->exec.processes = given.ranks;
     out->exec.observe = given.observe;
+    out->exec.record = given.record;
+    out->exec.payload = given.payload;
     out->exec.deadline_seconds = given.deadline_given ? given.deadline_seconds : 300;
     out->exec.quiet_stdout = cli_stdout_taken();
     out->exec.preload = out->front;
@@ -128,7 +139,10 @@ static int options_of(settings *out) {
         status = ls_spmd__parse_faults(out->faults, &spmd->fault_count, given.faults);
     }
     if (status == LS_OK && given.order != NULL) {
-        status = ls_order_parse(&out->order, given.order);
+        char measured[PATH_MAX];
+        (void)snprintf(measured, sizeof measured, "measured:%s", given.order);
+        bool file = access(given.order, R_OK) == 0;
+        status = ls_order_parse(&out->order, file ? measured : given.order);
         spmd->order = out->order;
     }
     if (status != LS_OK) {
@@ -280,6 +294,10 @@ static int run(const cli_args *args) {
     static settings used;
     if (given.simulate && given.observe) {
         cli_error("--simulate and --observe exclude each other");
+        return LS_EXIT_USAGE;
+    }
+    if (given.payload && given.record == NULL) {
+        cli_error("--payload is of --record DIR");
         return LS_EXIT_USAGE;
     }
     int code = cli_outputs_check(NULL);

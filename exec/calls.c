@@ -324,10 +324,15 @@ static ls_exec_op *first_missing(const ls_exec_job *job) {
 
 static void do_job(ls_exec *exec, const ls_exec_job *job) {
     int status = LS_OK;
+    size_t each = 0;
+    char *sent = ls_exec__record_before(exec, job, &each);
     if (exec->options->observe) {
         ls_remote_skip(job->requests, job->size);
     } else {
         status = ls_remote_move(exec->run, job->requests, job->size);
+    }
+    if (ls_exec__record_after(exec, job, sent, each) != LS_OK) {
+        exec->unrecorded = true;
     }
     for (int m = 0; m < job->size; m++) {
         ls_exec_op *op = ls_remote_owner(job->requests[m]);
@@ -338,12 +343,16 @@ static void do_job(ls_exec *exec, const ls_exec_job *job) {
     }
 }
 
+static bool waits_for_data(const ls_exec *exec) {
+    return !exec->options->observe || exec->options->payload;
+}
+
 static bool move_jobs(ls_exec *exec) {
     bool any = false;
     ls_exec_job **at = &exec->jobs, *before = NULL;
     while (*at != NULL && ls_remote_status(exec->run, NULL) == LS_OK) {
         ls_exec_job *job = *at;
-        if (!exec->options->observe && first_missing(job) != NULL) {
+        if (waits_for_data(exec) && first_missing(job) != NULL) {
             before = job;
             at = &job->next;
             continue;

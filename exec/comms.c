@@ -91,6 +91,18 @@ static bool apart(const ls_exec *exec, const ls_exec_joining *of) {
     return true;
 }
 
+// Whether nobody joins a communicator twice.
+static bool apart_so_far(const ls_exec *exec) {
+    for (const ls_exec_joining *a = exec->joining; a != NULL; a = a->next) {
+        for (const ls_exec_joining *b = a->next; b != NULL; b = b->next) {
+            if (a->process == b->process && memcmp(a->id, b->id, sizeof a->id) == 0) {
+                return false;
+            }
+        }
+    }
+    return true;
+}
+
 static int open_for(ls_exec *exec, const ls_exec_joining *of, bool processes) {
     int ranks = of->ranks, told = of->process->ranks;
     if (processes && told > ranks) {
@@ -274,6 +286,17 @@ int ls_exec__subset(ls_exec *exec, ls_exec_process *process, const ls_wire_comm_
     return ls_exec__init(exec, process, &init);
 }
 
+bool ls_exec__never_joined(const ls_exec *exec) {
+    const ls_exec_joining *of = exec->joining;
+    int there = 0;
+    for (const ls_exec_joining *at = of; at != NULL; at = at->next) {
+        there += memcmp(at->id, of->id, sizeof of->id) == 0 && !at->process->gone ? 1 : 0;
+    }
+    // Who joined lives; of those who live, not enough are left to join.
+    return of != NULL && exec->options->processes > 0 && apart_so_far(exec) &&
+           ls_exec__living_children(exec) < of->ranks && there > 0;
+}
+
 bool ls_exec__explain_joining(ls_exec *exec) {
     const ls_exec_joining *of = exec->joining;
     if (of == NULL || (exec->run == NULL &&
@@ -294,9 +317,12 @@ bool ls_exec__explain_joining(ls_exec *exec) {
             missing = missing < 0 ? i : missing;
         }
     }
+    int ended = ls_exec__ended_child(exec, &text);
+    missing = ended >= 0 ? ended : missing;
     missing = missing < 0 || missing >= exec->rank_count ? 0 : missing;
-    ls_remote_finding(exec->run, LS_FINDING_MISSING_RANK, &missing, 1, of->site->file,
-                      of->site->line, ls_text_string(&text));
+    ls_remote_finding(exec->run,
+                      ended >= 0 ? LS_FINDING_RANK_EXITED_EARLY : LS_FINDING_MISSING_RANK, &missing,
+                      1, of->site->file, of->site->line, ls_text_string(&text));
     ls_text_free(&text);
     return true;
 }

@@ -99,6 +99,7 @@ static void set_environment(const ls_exec *exec, const char *dir, int rank, int 
     set(LS_PROCESSES_VARIABLE, dir);
     set(LS_WIRE_SOCKET, exec->socket);
     set(LS_WIRE_MODE, options->observe ? "observe" : "simulate");
+    set(LS_WIRE_PAYLOAD, options->observe && options->payload ? "1" : "0");
     if (!options->observe) {
         // Streams that wait must not stand before those they wait for in a GPU's queues.
         set("CUDA_DEVICE_MAX_CONNECTIONS", "32");
@@ -179,6 +180,29 @@ bool ls_exec__child_status(ls_exec *exec, pid_t pid, int *status) {
     return false;
 }
 
+int ls_exec__living_children(const ls_exec *exec) {
+    int count = 0;
+    for (int i = 0; i < exec->child_count; i++) {
+        count += exec->children[i].watch >= 0 ? 1 : 0;
+    }
+    return count;
+}
+
+int ls_exec__ended_child(const ls_exec *exec, ls_text *out) {
+    int first = -1;
+    for (int i = 0; i < exec->child_count && exec->options->processes > 0; i++) {
+        int status = exec->children[i].status;
+        if (exec->children[i].watch >= 0) {
+            continue;
+        }
+        ls_text_printf(out, "the process of rank %d ended %s %d\n", i,
+                       WIFSIGNALED(status) ? "by signal" : "with exit code",
+                       WIFSIGNALED(status) ? WTERMSIG(status) : WEXITSTATUS(status));
+        first = first < 0 ? i : first;
+    }
+    return first;
+}
+
 static bool anybody(const ls_exec *exec) {
     for (int i = 0; i < exec->child_count; i++) {
         if (exec->children[i].watch >= 0) {
@@ -239,10 +263,15 @@ static int poll_all(ls_exec *exec, int64_t nanoseconds) {
 // Ends the run where it cannot go on.
 static void judge(ls_exec *exec, double quiet) {
     if (exec->run == NULL || ls_remote_status(exec->run, NULL) != LS_OK) {
-        double most = exec->options->deadline_seconds;
-        if (exec->run == NULL && most > 0 && quiet > most && exec->joining != NULL) {
+        const double most = exec->options->deadline_seconds;
+        if (exec->run == NULL && exec->joining != NULL &&
+            ((most > 0 && quiet > most) || ls_exec__never_joined(exec))) {
             (void)ls_exec__explain_joining(exec);
         }
+        return;
+    }
+    if (exec->joining != NULL && ls_exec__never_joined(exec)) {
+        (void)ls_exec__explain_joining(exec);
         return;
     }
     if (ls_exec__explain_data(exec, true) || ls_remote_doomed(exec->run)) {
@@ -286,6 +315,9 @@ static int loop(ls_exec *exec) {
         LS_TRY(poll_all(exec, pause_of(exec, idle)));
         if (ls_exec__advance(exec)) {
             exec->progress = true;
+        }
+        if (exec->unrecorded) {
+            return ls_error_wrap("recording");
         }
         if (exec->no_memory) {
             return LS_FAIL(LS_ERR_MEMORY, "no memory for a call");
@@ -387,11 +419,13 @@ static void close_exec(ls_exec *exec, ls_exec_result *out, int status) {
 }
 
 static int run(ls_exec *exec, const char *dir) {
+    LS_TRY(ls_exec__record_open(exec));
     LS_TRY(listen_here(exec));
     LS_TRY(start(exec, dir));
     int status = loop(exec);
     end_processes(exec, dir);
-    return status;
+    int kept = ls_exec__record_close(exec);
+    return status != LS_OK ? status : kept;
 }
 
 int ls_exec_run(ls_exec_result *out, const ls_exec_options *options) {

@@ -12,6 +12,8 @@ typedef struct ls_exec_options {
     const char *const *argv;  // NULL-terminated
     const char *preload;      // the front's path, for LD_PRELOAD
     bool observe;             // data moves elsewhere; calls are matched alone
+    const char *record;       // a folder to make, for the recording; NULL: none
+    bool payload;             // it keeps what was sent and received
     bool quiet_stdout;        // the program's stdout goes to stderr
     double deadline_seconds;  // nothing moves for so long: the run ends; at most 0: never
     // checks, order, faults, seed, history, lookahead, met. Ranks come from the program.

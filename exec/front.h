@@ -65,6 +65,8 @@ typedef struct ls_front_issue {
 } ls_front_issue;
 // Makes the call, or keeps it until its group ends.
 ncclResult_t ls_front__make(const ls_front_issue *what);
+// Observed: the real library has been given the calls that were made.
+void ls_front__watched(void);
 void ls_front__group_start(void);
 ncclResult_t ls_front__group_end(void);
 void ls_front__group_drop(void);  // the group's calls are not made

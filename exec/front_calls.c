@@ -22,6 +22,7 @@ typedef struct pending {
 static _Thread_local int depth;
 static _Thread_local bool issued;
 static _Thread_local pending *group_first, *group_last;
+static _Thread_local pending *watched;  // observed calls whose results are to be copied
 static _Thread_local ncclResult_t group_error;
 static _Thread_local ncclComm_t group_comms[64];
 static _Thread_local int group_comm_count;
@@ -235,6 +236,45 @@ static void keep_flight(pending *call) {
     call->flight = NULL;
 }
 
+// Whether what observed calls send and receive is kept.
+static bool keeps_payload(void) {
+    const char *mode = getenv(LS_WIRE_PAYLOAD);
+    return mode != NULL && mode[0] == '1';
+}
+
+// What observed calls send is copied before the real library has them.
+static ncclResult_t watch(pending *first, ls_client *client) {
+    ncclResult_t result = ncclSuccess;
+    (void)client;
+    for (pending *at = first; at != NULL && result == ncclSuccess; at = at->next) {
+        pending *kept = malloc(sizeof *kept);
+        if (kept == NULL) {
+            return ls_front__fail(ncclSystemError, "no memory");
+        }
+        result = ls_cuda__copy(at->flight->send.at, at->what.send, at->send_bytes, at->what.stream);
+        *kept = *at;
+        kept->next = watched;
+        watched = kept;
+        at->flight = NULL;
+    }
+    return result;
+}
+
+void ls_front__watched(void) {
+    ls_client *client = watched != NULL ? ls_client_get() : NULL;
+    while (watched != NULL && depth == 0) {
+        pending *at = watched;
+        watched = at->next;
+        uint32_t *arrived = &ls_client_slot(client, at->flight->slot)->arrived;
+        if (ls_cuda__copy(at->flight->recv.at, at->what.recv, at->recv_bytes, at->what.stream) ==
+            ncclSuccess) {
+            (void)ls_cuda__write(arrived, 1, at->what.stream);
+        }
+        keep_flight(at);
+        free(at);
+    }
+}
+
 // The coordinator wants a group rank by rank, each with its last call marked.
 static bool ends_its_rank(const pending *call) {
     for (const pending *at = call->next; at != NULL; at = at->next) {
@@ -250,7 +290,7 @@ static ncclResult_t issue_all(pending *first) {
     ncclResult_t result = client != NULL ? ncclSuccess : ls_front__fail_last();
     bool grouped = first != NULL && first->next != NULL, observed = first->what.comm->observed;
     for (pending *at = first; at != NULL && result == ncclSuccess; at = at->next) {
-        result = observed ? measure(at) : take_memory(at, client);
+        result = observed && !keeps_payload() ? measure(at) : take_memory(at, client);
     }
     if (result == ncclSuccess) {
         ls_client_hold(client);
@@ -260,8 +300,8 @@ static ncclResult_t issue_all(pending *first) {
         }
         ls_client_let_go(client);
     }
-    if (observed) {
-        return result;  // the real library moves the data
+    if (observed) {  // the real library moves the data
+        return result == ncclSuccess && keeps_payload() ? watch(first, client) : result;
     }
     for (pending *at = first; at != NULL && result == ncclSuccess; at = at->next) {
         result = depart(at, client);

@@ -83,6 +83,20 @@ static void coordinator_gone(void *arg) {
     (void)arg;  // the program goes on as it would without
 }
 
+// Copies need memory that the GPU knows.
+static void prepare(ls_client *client) {
+    static bool prepared;
+    const char *payload = getenv(LS_WIRE_PAYLOAD);
+    int device = 0;
+    if (!prepared && payload != NULL && payload[0] == '1' &&
+        ls_cuda__device(&device) == ncclSuccess) {
+        ls_client_on_memory(client, ls_cuda__register, NULL);
+        (void)ls_cuda__register(NULL, ls_client_slot(client, 0),
+                                LS_WIRE_SLOTS * sizeof(ls_wire_slot));
+        prepared = true;
+    }
+}
+
 static known *make(int rank, int size) {
     ls_client *client = ls_client_get();
     known *made = client != NULL ? calloc(1, sizeof *made) : NULL;
@@ -91,6 +105,7 @@ static known *make(int rank, int size) {
         return NULL;
     }
     ls_client_on_end(client, coordinator_gone, NULL);
+    prepare(client);
     made->own.magic = LS_FRONT_MAGIC;
     made->own.number = ls_client_comm_number(client);
     made->own.observed = true;
@@ -130,9 +145,19 @@ ncclResult_t ls_front__check(ncclComm_t comm, const char *what) {
                : ls_front__fail(ncclInvalidUsage, "%s: the communicator never came to be", what);
 }
 
+// The coordinator has read what was copied once it answers.
 void ls_front__reclaim(ncclComm_t comm, bool whole) {
-    (void)comm;
+    ls_client *client = ls_client_get();
     (void)whole;
+    while (comm->flights != NULL && ls_client_done(client, comm->flights->slot)) {
+        ls_front_flight *flight = comm->flights;
+        comm->flights = flight->next;
+        comm->flights_last = comm->flights == NULL ? NULL : comm->flights_last;
+        ls_client_region_give(client, &flight->send);
+        ls_client_region_give(client, &flight->recv);
+        ls_client_slot_give(client, flight->slot);
+        free(flight);
+    }
 }
 
 static void name_from(char *name, const ls_nccl_config *config) {
@@ -269,6 +294,12 @@ LS_NCCL_EXPORT ncclResult_t ncclRedOpCreatePreMulSum(ncclRedOp_t *op, void *scal
     return result;
 }
 
+// What the real library was given may be looked at.
+static ncclResult_t after(ncclResult_t result) {
+    ls_front__watched();
+    return result;
+}
+
 // ---- Calls --------------------------------------------------------------------------------------
 LS_NCCL_EXPORT ncclResult_t ncclGroupStart(void) {
     REAL("ncclGroupStart", (void))
@@ -279,7 +310,7 @@ LS_NCCL_EXPORT ncclResult_t ncclGroupStart(void) {
 LS_NCCL_EXPORT ncclResult_t ncclGroupEnd(void) {
     REAL("ncclGroupEnd", (void))
     ncclResult_t told = ls_front__group_end();
-    ncclResult_t result = behind();
+    ncclResult_t result = after(behind());
     return told == ncclInvalidUsage ? told : result;
 }
 
@@ -308,7 +339,7 @@ LS_NCCL_EXPORT ncclResult_t ncclAllReduce(const void *send, void *recv, size_t c
     REAL("ncclAllReduce",
          (const void *, void *, size_t, ncclDataType_t, ncclRedOp_t, ncclComm_t, cudaStream_t))
     TOLD(LS_ALL_REDUCE, send, recv, count, type, op, 0, comm, stream);
-    return behind(send, recv, count, type, op, comm, stream);
+    return after(behind(send, recv, count, type, op, comm, stream));
 }
 
 LS_NCCL_EXPORT ncclResult_t ncclReduce(const void *send, void *recv, size_t count,
@@ -317,7 +348,7 @@ LS_NCCL_EXPORT ncclResult_t ncclReduce(const void *send, void *recv, size_t coun
     REAL("ncclReduce",
          (const void *, void *, size_t, ncclDataType_t, ncclRedOp_t, int, ncclComm_t, cudaStream_t))
     TOLD(LS_REDUCE, send, recv, count, type, op, root, comm, stream);
-    return behind(send, recv, count, type, op, root, comm, stream);
+    return after(behind(send, recv, count, type, op, root, comm, stream));
 }
 
 LS_NCCL_EXPORT ncclResult_t ncclBroadcast(const void *send, void *recv, size_t count,
@@ -326,14 +357,14 @@ LS_NCCL_EXPORT ncclResult_t ncclBroadcast(const void *send, void *recv, size_t c
     REAL("ncclBroadcast",
          (const void *, void *, size_t, ncclDataType_t, int, ncclComm_t, cudaStream_t))
     TOLD(LS_BROADCAST, send, recv, count, type, 0, root, comm, stream);
-    return behind(send, recv, count, type, root, comm, stream);
+    return after(behind(send, recv, count, type, root, comm, stream));
 }
 
 LS_NCCL_EXPORT ncclResult_t ncclBcast(void *buffer, size_t count, ncclDataType_t type, int root,
                                       ncclComm_t comm, cudaStream_t stream) {
     REAL("ncclBcast", (void *, size_t, ncclDataType_t, int, ncclComm_t, cudaStream_t))
     TOLD(LS_BROADCAST, buffer, buffer, count, type, 0, root, comm, stream);
-    return behind(buffer, count, type, root, comm, stream);
+    return after(behind(buffer, count, type, root, comm, stream));
 }
 
 LS_NCCL_EXPORT ncclResult_t ncclAllGather(const void *send, void *recv, size_t count,
@@ -341,7 +372,7 @@ LS_NCCL_EXPORT ncclResult_t ncclAllGather(const void *send, void *recv, size_t c
                                           cudaStream_t stream) {
     REAL("ncclAllGather", (const void *, void *, size_t, ncclDataType_t, ncclComm_t, cudaStream_t))
     TOLD(LS_ALL_GATHER, send, recv, count, type, 0, 0, comm, stream);
-    return behind(send, recv, count, type, comm, stream);
+    return after(behind(send, recv, count, type, comm, stream));
 }
 
 LS_NCCL_EXPORT ncclResult_t ncclReduceScatter(const void *send, void *recv, size_t count,
@@ -350,7 +381,7 @@ LS_NCCL_EXPORT ncclResult_t ncclReduceScatter(const void *send, void *recv, size
     REAL("ncclReduceScatter",
          (const void *, void *, size_t, ncclDataType_t, ncclRedOp_t, ncclComm_t, cudaStream_t))
     TOLD(LS_REDUCE_SCATTER, send, recv, count, type, op, 0, comm, stream);
-    return behind(send, recv, count, type, op, comm, stream);
+    return after(behind(send, recv, count, type, op, comm, stream));
 }
 
 LS_NCCL_EXPORT ncclResult_t ncclAlltoAll(const void *send, void *recv, size_t count,
@@ -358,7 +389,7 @@ LS_NCCL_EXPORT ncclResult_t ncclAlltoAll(const void *send, void *recv, size_t co
                                          cudaStream_t stream) {
     REAL("ncclAlltoAll", (const void *, void *, size_t, ncclDataType_t, ncclComm_t, cudaStream_t))
     TOLD(LS_ALL_TO_ALL, send, recv, count, type, 0, 0, comm, stream);
-    return behind(send, recv, count, type, comm, stream);
+    return after(behind(send, recv, count, type, comm, stream));
 }
 
 LS_NCCL_EXPORT ncclResult_t ncclGather(const void *send, void *recv, size_t count,
@@ -367,7 +398,7 @@ LS_NCCL_EXPORT ncclResult_t ncclGather(const void *send, void *recv, size_t coun
     REAL("ncclGather",
          (const void *, void *, size_t, ncclDataType_t, int, ncclComm_t, cudaStream_t))
     TOLD(LS_GATHER, send, recv, count, type, 0, root, comm, stream);
-    return behind(send, recv, count, type, root, comm, stream);
+    return after(behind(send, recv, count, type, root, comm, stream));
 }
 
 LS_NCCL_EXPORT ncclResult_t ncclScatter(const void *send, void *recv, size_t count,
@@ -376,19 +407,19 @@ LS_NCCL_EXPORT ncclResult_t ncclScatter(const void *send, void *recv, size_t cou
     REAL("ncclScatter",
          (const void *, void *, size_t, ncclDataType_t, int, ncclComm_t, cudaStream_t))
     TOLD(LS_SCATTER, send, recv, count, type, 0, root, comm, stream);
-    return behind(send, recv, count, type, root, comm, stream);
+    return after(behind(send, recv, count, type, root, comm, stream));
 }
 
 LS_NCCL_EXPORT ncclResult_t ncclSend(const void *send, size_t count, ncclDataType_t type, int peer,
                                      ncclComm_t comm, cudaStream_t stream) {
     REAL("ncclSend", (const void *, size_t, ncclDataType_t, int, ncclComm_t, cudaStream_t))
     TOLD(LS_SEND, send, NULL, count, type, 0, peer, comm, stream);
-    return behind(send, count, type, peer, comm, stream);
+    return after(behind(send, count, type, peer, comm, stream));
 }
 
 LS_NCCL_EXPORT ncclResult_t ncclRecv(void *recv, size_t count, ncclDataType_t type, int peer,
                                      ncclComm_t comm, cudaStream_t stream) {
     REAL("ncclRecv", (void *, size_t, ncclDataType_t, int, ncclComm_t, cudaStream_t))
     TOLD(LS_RECV, NULL, recv, count, type, 0, peer, comm, stream);
-    return behind(recv, count, type, peer, comm, stream);
+    return after(behind(recv, count, type, peer, comm, stream));
 }

@@ -3,6 +3,7 @@
 // seen at once; and so is the end of a process. The functions in use are those behind ours.
 #define _GNU_SOURCE  // RTLD_NEXT, on_exit
 #include <dlfcn.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/syscall.h>
@@ -53,12 +54,19 @@ static int ranks_here(void) {
     return 0;
 }
 
+// Python's libraries ask the driver, too, by ways that nothing can stand in: there the devices are
+// what they are, and LOCAL_RANK goes round those there are (see `begin`).
+static bool is_python(void) {
+    return dlsym(RTLD_DEFAULT, "Py_IsInitialized") != NULL;
+}
+
 // How many there are, and 0: the program sees them as they are.
 static int shared_devices(void) {
     static int known = -1;
     int there = 0;
     if (known < 0) {
-        known = count_real(&there) == 0 && there > 0 && ranks_here() > there ? there : 0;
+        known = !is_python() && count_real(&there) == 0 && there > 0 && ranks_here() > there ? there
+                                                                                             : 0;
     }
     return known;
 }
@@ -79,6 +87,12 @@ LS_NCCL_EXPORT cudaError_t cudaGetDeviceCount(int *count) {
 LS_NCCL_EXPORT cudaError_t cudaSetDevice(int device) {
     BEHIND("cudaSetDevice", (int))
     int error = shared_devices() > 0 && device >= ranks_here() ? 101 : real(real_device(device));
+    if (error == 101 && is_python() && ranks_here() > device) {
+        static const char text[] =
+            "lockstep exec: there are fewer GPUs than ranks: a program takes its device by "
+            "LOCAL_RANK, which goes round them, or by its rank modulo their number\n";
+        (void)!write(2, text, sizeof text - 1);
+    }
     wanted_device = error == 0 ? device : wanted_device;
     return error;
 }
@@ -252,7 +266,36 @@ static void on_end(int status, void *arg) {
     bye(status);
 }
 
+// Without a call of CUDA's, which would be the first of the process.
+static int count_device_files(void) {
+    const char *visible = getenv("CUDA_VISIBLE_DEVICES");
+    int count = 0;
+    for (const char *at = visible; at != NULL && *at != 0; at += strcspn(at, ",")) {
+        at += *at == ',' ? 1 : 0;
+        count += 1;
+    }
+    for (int i = 0; visible == NULL && i < 64; i++) {
+        char path[32];
+        (void)snprintf(path, sizeof path, "/dev/nvidia%d", i);
+        count += access(path, F_OK) == 0 ? 1 : 0;
+    }
+    return count;
+}
+
+static void share_devices(void) {
+    const char *mode = getenv(LS_WIRE_MODE), *local = getenv("LOCAL_RANK");
+    int there = count_device_files();
+    long rank = local != NULL ? strtol(local, NULL, 10) : 0;
+    if (mode != NULL && strcmp(mode, "simulate") == 0 && there > 0 && rank >= there &&
+        is_python()) {
+        char text[16];
+        (void)snprintf(text, sizeof text, "%ld", rank % there);
+        (void)setenv("LOCAL_RANK", text, 1);
+    }
+}
+
 __attribute__((constructor)) static void begin(void) {
+    share_devices();
     (void)on_exit(on_end, NULL);
 }
 

@@ -14,6 +14,7 @@ typedef struct ls_exec_process ls_exec_process;
 typedef struct ls_exec_rank ls_exec_rank;
 typedef struct ls_exec_op ls_exec_op;
 typedef struct ls_exec_stream ls_exec_stream;
+typedef struct ls_exec_record ls_exec_record;
 
 typedef struct ls_exec_site {
     const char *file;  // in the run's arena
@@ -125,8 +126,10 @@ struct ls_exec {
     double moved;     // seconds; when that was
     struct ls_exec_child *children;
     int child_count;
-    bool over;  // the run has failed, and everybody knows
+    bool over;               // the run has failed, and everybody knows
+    ls_exec_record *record;  // NULL: none is made
     bool no_memory;
+    bool unrecorded;  // a call could not be kept
     bool died;
     bool planted;  // a process was killed by a planted fault
     int failed_rank, failed_code;
@@ -139,6 +142,9 @@ double ls_exec__now(void);  // seconds
 // ---- coordinator.c ------------------------------------------------------------------------------
 // How a process ended that this one has started; false: it has not, or is none of those.
 bool ls_exec__child_status(ls_exec *exec, pid_t pid, int *status);
+int ls_exec__living_children(const ls_exec *exec);
+// Tells of the ranks whose processes have ended; the first of them, -1: none.
+int ls_exec__ended_child(const ls_exec *exec, ls_text *out);
 
 // ---- process.c ----------------------------------------------------------------------------------
 int ls_exec__accept(ls_exec *exec);
@@ -163,6 +169,7 @@ void ls_exec__answer_comm(ls_exec *exec, const ls_exec_process *process, uint32_
                           const ls_rank_comm *handle);
 // Who joined a communicator that never came to be; false: nobody.
 bool ls_exec__explain_joining(ls_exec *exec);
+bool ls_exec__never_joined(const ls_exec *exec);  // since too few processes are left
 
 // ---- calls.c ------------------------------------------------------------------------------------
 int ls_exec__call(ls_exec *exec, ls_exec_process *process, const ls_wire_call *message);
@@ -175,6 +182,13 @@ void ls_exec__resume(ls_exec *exec, const ls_exec_process *process);
 // Of calls that have met, whose data does not come; gone: since a process has ended. False: none.
 bool ls_exec__explain_data(ls_exec *exec, bool gone);
 void ls_exec__drop_calls(ls_exec *exec);
+
+// ---- record.c -----------------------------------------------------------------------------------
+int ls_exec__record_open(ls_exec *exec);
+// Around the moving of a job's data: what was sent [members][*each], or NULL; taken by the second.
+char *ls_exec__record_before(ls_exec *exec, const ls_exec_job *job, size_t *each);
+int ls_exec__record_after(ls_exec *exec, const ls_exec_job *job, char *sent, size_t each);
+int ls_exec__record_close(ls_exec *exec);
 
 // ---- symbols.c ----------------------------------------------------------------------------------
 // The place of a stack of addresses, as wire.h has them.

@@ -18,7 +18,8 @@
 #define MANIFEST       "manifest.json"
 
 static const ls_importer *const importers[] = {&ls_importer_nccl, &ls_importer_torch,
-                                               &ls_importer_dtensor, &ls_importer_torchrec};
+                                               &ls_importer_dtensor, &ls_importer_torchrec,
+                                               &ls_importer_exec};
 #define IMPORTER_COUNT (sizeof importers / sizeof *importers)
 
 typedef struct ls_importing {

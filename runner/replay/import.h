@@ -72,6 +72,6 @@ int ls_import_file(const char **path, ls_import *import, const json_t *name);
 void ls_import_quote(ls_text *out, const char *text);
 
 extern const ls_importer ls_importer_nccl, ls_importer_torch, ls_importer_dtensor;
-extern const ls_importer ls_importer_torchrec;
+extern const ls_importer ls_importer_torchrec, ls_importer_exec;
 
 #endif

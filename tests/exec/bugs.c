@@ -88,7 +88,10 @@ int main(int argc, char **argv) {
     while (has("join", 3)) {
         (void)pause();
     }
-    CHECK(ncclCommInitRank(&world, rank_count, id, own_rank));  // MARK join
+    if (has("fails", 2)) {
+        return 5;
+    }
+    CHECK(ncclCommInitRank(&world, rank_count, id, own_rank));  // MARK join fails
     step();
     if (is("cycle")) {
         exchange();

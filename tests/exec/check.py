@@ -26,6 +26,7 @@ CASES = {
     "early": ("rank.exited_early", [3], None, 1, []),
     "killed": ("rank.died", [1], None, 3, []),
     "stall": ("collective.missing_rank", [0], None, 1, ["--deadline", "2"]),
+    "fails": ("rank.exited_early", [2], "fails", 1, []),
     "join": ("collective.missing_rank", [3], "join", 1, ["--deadline", "2"]),
     # planted, in the program without a defect
     "fault_die": ("rank.died", [2], None, 1, ["--faults", "die@2:1"]),

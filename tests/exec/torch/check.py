@@ -1,6 +1,7 @@
 """Runs the planted bugs under `lockstep exec` where there are torch and a GPU, and tells of each
 what was found: check.py LOCKSTEP OUT_FOLDER [BUG...]. Prints a line for each; ends with the number
 of those that were not found as they should be."""
+import concurrent.futures
 import json
 import os
 import re
@@ -48,11 +49,11 @@ def mark_lines(bug):
 def run(lockstep, out, bug):
     report, began = f"{out}/{bug}.json", f"{out}/{bug}.time"
     environment = dict(os.environ, FAULT_TIME=began, TORCH_NCCL_ASYNC_ERROR_HANDLING="1")
-    options = ["--deadline", "4"] if bug == "stall" else ["--deadline", "30"]
+    options = ["--deadline", "4"] if bug == "stall" else ["--deadline", "20"]
     with open(f"{out}/{bug}.log", "w", encoding="utf-8") as log:
         code = subprocess.run([lockstep, "exec", "-n", "4", "--json", report, *options, "--",
                                sys.executable, f"{HERE}/bugs.py", bug], env=environment,
-                              stdout=log, stderr=subprocess.STDOUT, timeout=120).returncode
+                              stdout=log, stderr=subprocess.STDOUT, timeout=60).returncode
     seconds = 0.0
     if os.path.exists(began):
         with open(began, encoding="utf-8") as file:
@@ -76,20 +77,27 @@ def judge(bug, code, case):
     return found, wrong
 
 
+def check(lockstep, out, bug):
+    """The line for one of them, and whether it was found as it should be."""
+    try:
+        code, case, seconds = run(lockstep, out, bug)
+        found, wrong = judge(bug, code, case)
+    except (subprocess.TimeoutExpired, OSError, ValueError) as error:
+        code, seconds, wrong = "-", 0, [str(error)[:80]]
+        found = {"id": "-", "ranks": [], "where": ""}
+    line = (f"{bug:11} code {code} {seconds:5.1f} s {found['id']:28} ranks {found['ranks']} "
+            f"{os.path.basename(found['where']):14} {'WRONG ' + '; '.join(wrong) if wrong else 'ok'}")
+    return line, not wrong
+
+
 def main():
     lockstep, out, *names = sys.argv[1:]
     os.makedirs(out, exist_ok=True)
     failed = 0
-    for bug in names or BUGS:
-        try:
-            code, case, seconds = run(lockstep, out, bug)
-            found, wrong = judge(bug, code, case)
-        except (subprocess.TimeoutExpired, OSError, ValueError) as error:
-            code, found, wrong, seconds = "-", {"id": "-", "ranks": [], "where": ""}, [str(error)[:80]], 0
-        failed += 1 if wrong else 0
-        print(f"{bug:11} code {code} {seconds:5.1f} s {found['id']:28} ranks {found['ranks']} "
-              f"{os.path.basename(found['where']):14} {'ok' if not wrong else 'WRONG ' + '; '.join(wrong)}",
-              flush=True)
+    with concurrent.futures.ThreadPoolExecutor(3) as pool:
+        for line, ok in pool.map(lambda bug: check(lockstep, out, bug), names or BUGS):
+            failed += 0 if ok else 1
+            print(line, flush=True)
     return failed
 
 

@@ -1,0 +1,190 @@
+// What a run leaves for a replay: DIR/exec.json lists its collectives, in the order in which their
+// data had come, and DIR/call_000000.safetensors holds what each sent ("send" [members, elements])
+// and received ("recv/MEMBER"). runner/replay/import_exec.c reads it.
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "base/file.h"
+#include "exec/internal.h"
+#include "formats/json.h"
+#include "formats/safetensors.h"
+
+struct ls_exec_record {
+    const char *dir;
+    bool payload;
+    ls_text list;
+    ls_json json;
+    uint32_t count;
+};
+
+int ls_exec__record_open(ls_exec *exec) {
+    const ls_exec_options *options = exec->options;
+    if (options->record == NULL) {
+        return LS_OK;
+    }
+    if (mkdir(options->record, 0777) != 0) {
+        return LS_FAIL(LS_ERR_IO, "the recording \"%s\" cannot be made: %s", options->record,
+                       strerror(errno));
+    }
+    ls_exec_record *record = calloc(1, sizeof *record);
+    if (record == NULL) {
+        return LS_FAIL(LS_ERR_MEMORY, "no memory");
+    }
+    record->dir = options->record;
+    record->payload = options->payload;
+    ls_json_begin(&record->json, &record->list, 1);
+    ls_json_object_open(&record->json);
+    ls_json_member_string(&record->json, "made_by", "lockstep exec");
+    ls_json_member_int(&record->json, "format", 1);
+    ls_json_member_string(&record->json, "backend", options->observe ? "nccl" : "sim");
+    ls_json_key(&record->json, "calls");
+    ls_json_array_open(&record->json);
+    exec->record = record;
+    return LS_OK;
+}
+
+static const ls_exec_op *op_of(const ls_exec_job *job, int member) {
+    return ls_remote_owner(job->requests[member]);
+}
+
+// Elements of each member's side, where the call has some: as many on all members, or on one alone.
+static size_t elements_of(const ls_exec_job *job, int member, bool send) {
+    const ls_call *call = ls_remote_call_of(job->requests[member]);
+    size_t count = 0;
+    int status = send ? ls_call_send_elements(&count, call) : ls_call_recv_elements(&count, call);
+    return status == LS_OK ? count : 0;
+}
+
+// What all send, one after another; who sends nothing has zeros. *each: elements of one.
+static char *gather_sent(size_t *each, const ls_exec_job *job) {
+    size_t width = ls_dtype_bytes(ls_remote_call_of(job->requests[0])->dtype);
+    *each = 0;
+    for (int m = 0; m < job->size; m++) {
+        size_t count = elements_of(job, m, true);
+        *each = count > *each ? count : *each;
+    }
+    char *sent = calloc((size_t)job->size * *each + 1, width);
+    for (int m = 0; m < job->size && sent != NULL; m++) {
+        const void *data = op_of(job, m)->call.send;
+        if (data != NULL) {
+            memcpy(sent + (size_t)m * *each * width, data, elements_of(job, m, true) * width);
+        }
+    }
+    return sent;
+}
+
+static bool is_recorded(const ls_call *call) {
+    return !ls_kind_is_message(call->kind) && call->kind != LS_BARRIER &&
+           call->send_counts == NULL && call->recv_counts == NULL;
+}
+
+char *ls_exec__record_before(ls_exec *exec, const ls_exec_job *job, size_t *each) {
+    *each = 0;
+    return exec->record != NULL && exec->record->payload &&
+                   is_recorded(ls_remote_call_of(job->requests[0]))
+               ? gather_sent(each, job)
+               : NULL;
+}
+
+static int write_payload(const ls_exec_record *record, const ls_exec_job *job, const char *sent,
+                         size_t each) {
+    char path[4096], (*names)[32] = calloc((size_t)job->size + 1, sizeof *names);
+    ls_safetensor_source *tensors = calloc((size_t)job->size + 1, sizeof *tensors);
+    int status = names != NULL && tensors != NULL ? LS_OK : LS_FAIL(LS_ERR_MEMORY, "no memory");
+    ls_dtype dtype = ls_remote_call_of(job->requests[0])->dtype;
+    size_t count = 1;
+    if (status == LS_OK) {
+        tensors[0] = (ls_safetensor_source){.name = "send",
+                                            .dtype = dtype,
+                                            .ndim = 2,
+                                            .dim = {job->size, (int64_t)each},
+                                            .data = sent};
+    }
+    for (int m = 0; m < job->size && status == LS_OK; m++) {
+        const ls_exec_op *op = op_of(job, m);
+        size_t received = op->call.recv != NULL ? elements_of(job, m, false) : 0;
+        if (received > 0) {
+            (void)snprintf(names[m], sizeof names[m], "recv/%d", m);
+            tensors[count++] = (ls_safetensor_source){.name = names[m],
+                                                      .dtype = dtype,
+                                                      .ndim = 1,
+                                                      .dim = {(int64_t)received},
+                                                      .data = op->call.recv};
+        }
+    }
+    (void)snprintf(path, sizeof path, "%s/call_%06u.safetensors", record->dir, record->count);
+    status = status == LS_OK ? ls_safetensors_write(path, tensors, count, NULL, 0) : status;
+    free(tensors);
+    free(names);
+    return status;
+}
+
+static void write_entry(const ls_exec *exec, const ls_exec_job *job, bool has_file) {
+    ls_exec_record *record = exec->record;
+    ls_json *json = &record->json;
+    const ls_call *call = ls_remote_call_of(job->requests[0]);
+    char text[512];
+    ls_json_object_open(json);
+    if (has_file) {
+        (void)snprintf(text, sizeof text, "call_%06u.safetensors", record->count);
+        ls_json_member_string(json, "file", text);
+    }
+    ls_json_member_string(json, "call", ls_kind_name(call->kind));
+    ls_json_member_string(json, "dtype", ls_dtype_name(call->dtype));
+    ls_json_member_uint(json, "count", call->count);
+    if (ls_collective_of(call->kind)->reduces) {
+        ls_json_member_string(json, "op", ls_op_name(call->op));
+    }
+    ls_json_member_int(json, "root", call->root);
+    ls_json_member_string(json, "communicator", call->comm->name);
+    ls_json_key(json, "ranks");
+    ls_json_array_open(json);
+    for (int m = 0; m < job->size; m++) {
+        ls_json_int(json, ls_remote_call_of(job->requests[m])->rank);
+    }
+    ls_json_array_close(json);
+    if (call->op == LS_PREMUL_SUM) {
+        ls_json_key(json, "factors");
+        ls_json_array_open(json);
+        for (int m = 0; m < job->size; m++) {
+            ls_json_double(json, ls_remote_call_of(job->requests[m])->premul);
+        }
+        ls_json_array_close(json);
+    }
+    (void)snprintf(text, sizeof text, "%.400s:%d", call->file, call->line);
+    ls_json_member_string(json, "where", text);
+    ls_json_object_close(json);
+}
+
+int ls_exec__record_after(ls_exec *exec, const ls_exec_job *job, char *sent, size_t each) {
+    ls_exec_record *record = exec->record;
+    int status = LS_OK;
+    if (record != NULL) {
+        bool has_file = sent != NULL && each > 0;
+        status = has_file ? write_payload(record, job, sent, each) : LS_OK;
+        write_entry(exec, job, has_file);
+        record->count += 1;
+    }
+    free(sent);
+    return status;
+}
+
+int ls_exec__record_close(ls_exec *exec) {
+    ls_exec_record *record = exec->record;
+    if (record == NULL) {
+        return LS_OK;
+    }
+    char path[4096];
+    ls_json_array_close(&record->json);
+    ls_json_object_close(&record->json);
+    (void)snprintf(path, sizeof path, "%s/exec.json", record->dir);
+    int status = record->list.failed ? LS_FAIL(LS_ERR_MEMORY, "no memory for the list of calls")
+                                     : ls_file_write(path, record->list.data, record->list.length);
+    ls_text_free(&record->list);
+    free(record);
+    exec->record = NULL;
+    return status;
+}

@@ -1,0 +1,54 @@
+"""Keeps a program's collectives and replays them: replay.py LOCKSTEP PROGRAM STAND_IN_FOLDER
+
+All that has data passes, in the order that was asked for; one bit changed in what one rank received
+fails that call alone."""
+import glob
+import json
+import os
+import re
+import subprocess
+import sys
+import tempfile
+
+
+def flip(path):
+    """Changes the last byte of a file: of what the last member received."""
+    with open(path, "r+b") as file:
+        file.seek(-1, os.SEEK_END)
+        last = file.read(1)
+        file.seek(-1, os.SEEK_END)
+        file.write(bytes([last[0] ^ 1]))
+
+
+def main():
+    lockstep, program, stand_in = sys.argv[1:]
+    with tempfile.TemporaryDirectory() as folder:
+        environment = dict(os.environ, MEET=f"{folder}/id", LD_LIBRARY_PATH=stand_in)
+        subprocess.run([lockstep, "exec", "-n", "4", "--quiet", "--order",
+                        "ring:proto=simple,nccl=2.28.9", "--record", f"{folder}/kept", "--payload",
+                        "--", program], env=environment, check=True, timeout=100)
+        kept = sorted(glob.glob(f"{folder}/kept/call_*.safetensors"))
+        with open(f"{folder}/kept/exec.json", encoding="utf-8") as file:
+            calls = json.load(file)["calls"]
+        with_data = [call for call in calls if "file" in call]
+        done = subprocess.run([lockstep, "replay", f"{folder}/kept"], capture_output=True,
+                              text=True, timeout=100)
+        last = done.stdout.strip().split("\n")[-1]
+        expected = f"replay: {len(with_data)} passed, 0 failed, "
+        wrong = [] if last.startswith(expected) and len(kept) == len(with_data) > 90 else [
+            f"{last}, not {expected}, of {len(kept)} files\n{done.stdout[-2000:]}"]
+        changed = next(f"{folder}/kept/{call['file']}" for call in with_data
+                       if call["call"] == "all_gather")
+        flip(changed)
+        done = subprocess.run([lockstep, "replay", f"{folder}/kept"], capture_output=True,
+                              text=True, timeout=100)
+        failed = re.findall(r"^FAIL\s+(\S+)", done.stdout, re.M)
+        if done.returncode != 1 or failed != [os.path.basename(changed)]:
+            wrong.append(f"after a change of {os.path.basename(changed)}: code {done.returncode}, "
+                         f"failed {failed}")
+        print("\n".join(wrong))
+        return len(wrong)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
