@@ -13,6 +13,27 @@ static size_t receives(const ls_call *const *calls, int from, int to) {
     return ls_block__count(calls[to]->recv_counts, calls[to]->count, from);
 }
 
+// Whether member `m` is in every pair that differs, with itself or with two others: then it is at
+// fault alone.
+static bool in_all_pairs(const ls_call *const *calls, int size, int m) {
+    int partner = -1;
+    bool several = false;
+    for (int from = 0; from < size; from++) {
+        for (int to = 0; to < size; to++) {
+            if (sends(calls, from, to) == receives(calls, from, to)) {
+                continue;
+            }
+            if (from != m && to != m) {
+                return false;
+            }
+            int other = from == m ? to : from;
+            several = several || other == m || (partner >= 0 && other != partner);
+            partner = other != m ? other : partner;
+        }
+    }
+    return several;
+}
+
 // What i sends to j must be what j receives from i. Even calls need no such look.
 static int check_splits(const ls_call *const *calls, int size) {
     for (int from = 0; from < size; from++) {
@@ -21,17 +42,21 @@ static int check_splits(const ls_call *const *calls, int size) {
                 continue;
             }
             char where_from[LS_CALL_WHERE_MAX], where_to[LS_CALL_WHERE_MAX];
-            ls_check__note(LS_FINDING_SPLIT_MISMATCH, calls[from]);
-            if (from != to) {
+            int alone = in_all_pairs(calls, size, from) ? from
+                        : in_all_pairs(calls, size, to) ? to
+                                                        : -1;
+            ls_check__note(LS_FINDING_SPLIT_MISMATCH, calls[alone >= 0 ? alone : from]);
+            if (from != to && alone < 0) {
                 ls_check__note_rank(calls[to]);
             }
             return LS_FAIL_RANK(LS_ERR_MISMATCH, calls[from]->rank,
                                 "all_to_all on %s, call %" PRIu64 ": rank %d sends %zu elements to "
-                                "rank %d (%s), which receives %zu from it (%s)",
+                                "rank %d (%s), which receives %zu from it (%s)%s",
                                 calls[from]->comm->name, calls[from]->seq, calls[from]->rank,
                                 sends(calls, from, to), calls[to]->rank,
                                 ls_call__where(where_from, calls[from]), receives(calls, from, to),
-                                ls_call__where(where_to, calls[to]));
+                                ls_call__where(where_to, calls[to]),
+                                alone >= 0 ? "; one rank is in all pairs that differ" : "");
         }
     }
     return LS_OK;

@@ -8,24 +8,31 @@
 #include "ranks/internal.h"
 
 // ---- Which are on ------------------------------------------------------------------------------
+// "all" means what is wrong; what may be meant (padding that nobody reads, a mask's infinity, a
+// replica between its update and its gather) is looked for where the check is named.
+static void apply_named(ls_spmd *run, ls_finding_id id) {
+    run->moved_garbage = run->moved_garbage || id == LS_FINDING_BUFFER_UNINITIALISED;
+    run->brought_inf = run->brought_inf || id == LS_FINDING_VALUE_INF_FIRST;
+    run->replicas_always = run->replicas_always || id == LS_FINDING_REPLICA_DIVERGED;
+}
+
 static int apply_glob(ls_spmd *run, const char *glob, bool on) {
-    bool any = false;
-    for (int id = 0; id < LS_FINDING_COUNT; id++) {
-        if (fnmatch(strcmp(glob, "all") == 0 ? "*" : glob, ls_finding_name((ls_finding_id)id), 0) ==
-            0) {
-            run->checks[id] = on;
-            any = true;
-            run->moved_garbage =
-                run->moved_garbage || (on && id == LS_FINDING_BUFFER_UNINITIALISED);
-            // Named itself: "all" means what is wrong, not what may be meant.
-            run->warned = run->warned || (on && id == LS_FINDING_REDUNDANT_REDUCE &&
-                                          strcmp(glob, ls_finding_name(id)) == 0);
-            run->brought_inf = run->brought_inf || (on && id == LS_FINDING_VALUE_INF_FIRST);
-            run->moved_values = run->moved_values || (on && id == LS_FINDING_VALUE_NAN_FIRST) ||
-                                (on && id == LS_FINDING_VALUE_INF_FIRST);
-            run->replicas_always =
-                run->replicas_always || (on && id == LS_FINDING_REPLICA_DIVERGED);
+    bool any = false, all = strcmp(glob, "all") == 0 || strcmp(glob, "*") == 0;
+    for (int i = 0; i < LS_FINDING_COUNT; i++) {
+        ls_finding_id id = (ls_finding_id)i;
+        if (fnmatch(all ? "*" : glob, ls_finding_name(id), 0) != 0) {
+            continue;
         }
+        any = true;
+        run->checks[id] = on;
+        if (on && !all) {
+            apply_named(run, id);
+        }
+        run->warned = run->warned || (on && id == LS_FINDING_REDUNDANT_REDUCE &&
+                                      strcmp(glob, ls_finding_name(id)) == 0);
+        run->moved_values =
+            run->moved_values ||
+            (on && (id == LS_FINDING_VALUE_NAN_FIRST || id == LS_FINDING_VALUE_INF_FIRST));
     }
     if (!any) {
         return LS_FAIL(LS_ERR_NOT_FOUND, "no check is called \"%s\"", glob);
@@ -134,7 +141,7 @@ static void check_open(ls_request *request) {
                                         "it %s a buffer of the %s at %s, which was not waited for",
                                         writes ? "writes" : "reads", ls_kind_name(at->call.kind),
                                         ls_call__where(where, &at->call));
-            ls_flight__settle(at);
+            ls_flight__settle(at, request->call.file, request->call.line);
             return;
         }
     }
@@ -265,7 +272,7 @@ static void leaked_memory(ls_spmd *run, ls_rank *rank) {
     }
     for (int i = 0; i < count && site_count < LEAK_SITES_MAX; i++) {
         const ls_allocation *here = &rank->allocations[i];
-        bool told = here->freed;
+        bool told = here->freed || here->let_go;
         for (int k = 0; k < site_count && !told; k++) {
             told = same_site(sites[k], here);
         }
@@ -293,6 +300,23 @@ static void leaked_memory(ls_spmd *run, ls_rank *rank) {
     }
 }
 
+static bool is_leaked(const ls_request *request) {
+    return !request->detached && request->state != LS_REQUEST_GROUPED;
+}
+
+// A request that is never waited for and what became of its buffer is one bug.
+static bool used_leaked(const ls_spmd *run, int rank, const char *where) {
+    const ls_rank *of = &run->ranks[rank];
+    for (const ls_request *at = of->exit_status == 0 ? of->open : NULL; at != NULL; at = at->next) {
+        char told[LS_CALL_WHERE_MAX + 256];
+        (void)snprintf(told, sizeof told, "%s:%d", at->told ? at->told_file : "", at->told_line);
+        if (is_leaked(at) && at->told && strcmp(told, where) == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
 static void end_of_rank(ls_spmd *run, ls_rank *rank) {
     for (int i = 0; i < rank->allocation_count; i++) {
         if (!rank->allocations[i].freed) {
@@ -300,15 +324,19 @@ static void end_of_rank(ls_spmd *run, ls_rank *rank) {
         }
     }
     for (const ls_request *at = rank->open; at != NULL; at = at->next) {
-        if (!at->detached && at->state != LS_REQUEST_GROUPED) {
+        if (is_leaked(at)) {
             (void)ls_findings__add_call(run, LS_FINDING_HANDLE_LEAK, at,
-                                        "its request was never waited for");
+                                        "its request was never waited for%s",
+                                        at->told ? ", and its buffer was used meanwhile" : "");
         }
     }
     leaked_memory(run, rank);
 }
 
 void ls_checks__end(ls_spmd *run) {
+    if (run->checks[LS_FINDING_HANDLE_LEAK]) {
+        ls_findings__withdraw(run, LS_FINDING_BUFFER_USE_BEFORE_WAIT, used_leaked);
+    }
     for (int r = 0; r < run->rank_count; r++) {
         ls_rank *rank = &run->ranks[r];
         if (rank->state == LS_RANK_DIED) {

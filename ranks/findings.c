@@ -210,6 +210,26 @@ bool ls_findings__add(ls_spmd *run, ls_finding_id id, const int *ranks, int rank
     return true;
 }
 
+void ls_findings__withdraw(ls_spmd *run, ls_finding_id id,
+                           bool (*explained)(const ls_spmd *run, int rank, const char *where)) {
+    ls_spmd_result *result = run->result;
+    int kept = 0;
+    for (int i = 0; i < result->finding_count; i++) {
+        const ls_finding *finding = &result->findings[i];
+        bool all = finding->id == id && finding->rank_count > 0;
+        for (int k = 0; all && k < finding->rank_count; k++) {
+            all = explained(run, finding->ranks[k], finding->where);
+        }
+        if (!all) {
+            result->findings[kept] = result->findings[i];
+            result->first_texts[kept] = result->first_texts[i];
+            result->first_ranks[kept] = result->first_ranks[i];
+            result->first_counts[kept++] = result->first_counts[i];
+        }
+    }
+    result->finding_count = kept;
+}
+
 const char *ls_findings__string(ls_spmd *run, const ls_text *text) {
     if (text->failed) {
         ls_arena_fail(run->result->arena);

@@ -12,7 +12,8 @@
 #include "ranks/internal.h"
 
 static pthread_mutex_t guards_mutex = PTHREAD_MUTEX_INITIALIZER;
-static ls_guard *guards;  // all closed pages of this process
+static ls_guard *guards;        // all closed pages of this process
+static uint64_t guards_opened;  // so far
 
 // ---- Closed pages ------------------------------------------------------------------------------
 // The pages of [at, at + bytes) that hold nothing else.
@@ -56,6 +57,7 @@ static void close_pages(ls_request *request, const void *at, size_t bytes, bool 
 
 // Call with the mutex held. Other calls may read the same memory, and keep it closed to writes.
 static void open_guard(ls_guard *guard) {
+    guards_opened += 1;
     *guard->before = guard->next;
     if (guard->next != NULL) {
         guard->next->before = guard->before;
@@ -82,8 +84,9 @@ static void open_pages(ls_request *request) {
     (void)pthread_mutex_unlock(&guards_mutex);
 }
 
-ls_request *ls_flight__trapped(uintptr_t address, bool write) {
+ls_request *ls_flight__trapped(uint64_t *opened, uintptr_t address, bool write) {
     (void)pthread_mutex_lock(&guards_mutex);
+    *opened = guards_opened;
     ls_guard *at = guards;
     while (at != NULL && (address < at->low || address >= at->high)) {
         at = at->next;
@@ -206,6 +209,12 @@ const ls_call *ls_flight__call(ls_request *request) {
 }
 
 // ---- The end -----------------------------------------------------------------------------------
+static void told_at(ls_request *request, const char *file, int line) {
+    request->told = true;
+    request->told_file = file;
+    request->told_line = line;
+}
+
 static void tell_changed(ls_request *request) {
     part parts[2];
     int count = hidden_parts(parts, request);
@@ -217,7 +226,7 @@ static void tell_changed(ls_request *request) {
         }
         size_t element = ((size_t)at + (size_t)(parts[i].at - (char *)request->call.recv)) /
                          ls_dtype_bytes(request->call.dtype);
-        request->told = true;
+        told_at(request, request->call.file, request->call.line);
         (void)ls_findings__add_call(
             request->rank->run, LS_FINDING_BUFFER_USE_BEFORE_WAIT, request,
             "element %zu of its receive buffer was written between the call and its ls_wait; what "
@@ -227,9 +236,9 @@ static void tell_changed(ls_request *request) {
     }
 }
 
-void ls_flight__settle(ls_request *request) {
+void ls_flight__settle(ls_request *request, const char *file, int line) {
     open_pages(request);
-    request->told = true;
+    told_at(request, file, line);
     if (request->shadow != NULL) {
         memcpy(request->call.recv, request->shadow, request->recv_bytes);
     }
@@ -239,7 +248,7 @@ void ls_flight__tell(ls_request *request) {
     if (!request->trapped || request->told) {
         return;
     }
-    request->told = true;
+    told_at(request, request->call.file, request->call.line);
     const ls_rank *rank = request->rank;
     const char *does = request->trapped_writing ? "its buffer is written" : "its result is read";
     if (request->state == LS_REQUEST_GROUPED) {

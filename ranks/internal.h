@@ -64,6 +64,10 @@ bool ls_findings__add(ls_spmd *run, ls_finding_id id, const int *ranks, int rank
                       const char *file, int line, const char *text);
 // Whether that was found at that place of this rank.
 bool ls_findings__known(const ls_spmd *run, ls_finding_id id, int rank, const char *file, int line);
+// A finding of that kind whose ranks all are ones that `explained` tells is taken back: it was what
+// another one explains.
+void ls_findings__withdraw(ls_spmd *run, ls_finding_id id,
+                           bool (*explained)(const ls_spmd *run, int rank, const char *where));
 // A call that means nothing, by itself: a finding of its rank (NULL: no rank's), before what
 // follows from it. Returns LS_ERR_INVALID. Call outside of ls_schedule__enter.
 int ls_findings__refuse(ls_rank *rank, const char *file, int line, const char *format, ...)
@@ -86,6 +90,17 @@ void ls_findings__describe(char *out, size_t out_bytes, const ls_call *call);
 void ls_findings__history(ls_text *text, const ls_rank *rank, int most);
 // "  ranks 0-2: WHAT (FILE:LINE)" for each group of requests that say the same; names the majority.
 void ls_findings__sides(ls_text *text, ls_request *const *requests, int count);
+
+// ---- witness.c: who is at fault where no majority says it ----------------------------------------
+// Whether half of the calls that met is held against the other half.
+bool ls_witness__wanted(const ls_check_failure *failure, const ls_call *const *calls, int count);
+// Then turns the blame when other ranks make the call of that line as the blamed do, and says so in
+// the text.
+void ls_witness__turn(ls_check_failure *failure, ls_text *text, const ls_spmd *run,
+                      const ls_call *const *calls, int count);
+// Which of two ranks that wait for each other, in these calls, came to its line otherwise than other
+// ranks do: 0, 1, or -1 where nobody can tell.
+int ls_witness__odd(const ls_spmd *run, const int *circle, const ls_call *const *calls);
 
 // ---- checks.c: which are on, and what one call shows -------------------------------------------
 int ls_checks__select(ls_spmd *run, const char *globs);
@@ -157,8 +172,9 @@ bool ls_poison__same(const void *a, const void *b, size_t bytes);
 // ---- flight.c: asynchronous calls until their wait ---------------------------------------------
 int ls_flight__open(ls_request *request);   // as it is posted
 void ls_flight__land(ls_request *request);  // it is waited for: its result appears
-// It is used too early, which is told of: the program's memory is as if it had been waited for.
-void ls_flight__settle(ls_request *request);
+// It is used too early, which is told of there: the program's memory is as if it had been waited
+// for.
+void ls_flight__settle(ls_request *request, const char *file, int line);
 void ls_flight__drop(ls_request *request);  // the end without a wait
 void ls_flight__tell(ls_request *request);  // if it was touched too early
 // Where the data of a call in flight is; the call's own buffers otherwise.
@@ -166,7 +182,8 @@ const void *ls_flight__send(const ls_request *request);
 void *ls_flight__recv(const ls_request *request);
 const ls_call *ls_flight__call(ls_request *request);
 // An access to `address` was refused: opens the page; returns whose call closed it, NULL: nobody's.
-ls_request *ls_flight__trapped(uintptr_t address, bool write);
+// *opened: how many pieces of memory were opened so far.
+ls_request *ls_flight__trapped(uint64_t *opened, uintptr_t address, bool write);
 
 // ---- request.c ---------------------------------------------------------------------------------
 // Asynchronous or grouped, on the heap; its counts are copied. NULL: no memory.

@@ -2,13 +2,15 @@
 // tell whether they make the same calls in another order, or whether one leaves a call out or makes
 // one more. Calls that block go on blocking, so what is seen is what the ranks do until they wait;
 // with options.lookahead every rank may make some calls more, which are complete at once and move
-// no data.
+// no data. Where no majority says who is at fault, those that are no members go on for a while, as
+// witnesses (witness.c).
 #include <stdio.h>
 #include <string.h>
 
 #include "ranks/internal.h"
 
-#define DEPTH_MAX 64
+#define DEPTH_MAX     64
+#define WITNESS_CALLS 16  // of each rank that is no member
 
 typedef struct traced {
     ls_call call;
@@ -22,7 +24,8 @@ struct ls_lookahead {
     bool found;     // the mismatch has a name
     ls_check_failure failure;
     char error[LS_ERROR_TEXT_MAX];
-    char *sides;  // who says what
+    char *sides;          // who says what
+    const ls_call **met;  // [size] the calls that met, where witnesses are wanted; else NULL
 };
 
 static void trace(ls_lookahead *look, int member, const ls_request *request) {
@@ -124,15 +127,19 @@ void ls_lookahead__end(ls_spmd *run) {
     ls_lookahead *look = run->lookahead;
     run->lookahead = NULL;
     const char *why = NULL;
+    ls_text text = {0};
+    ls_text_printf(&text, "%s\n", look->error);
+    if (look->met != NULL) {
+        ls_witness__turn(&look->failure, &text, run, look->met, look->shared->comm->size);
+    }
     if (look->found) {
         decide(look, &why);
     }
     const char *name = look->found ? ls_finding_name(look->failure.id) : look->error;
     bool on = look->found && run->checks[look->failure.id];
     if (on) {
-        ls_text text = {0};
-        ls_text_printf(&text, "%s%s%s\n%s", look->error, why != NULL ? "\n" : "",
-                       why != NULL ? why : "", look->sides);
+        ls_text_printf(&text, "%s%s%s", why != NULL ? why : "", why != NULL ? "\n" : "",
+                       look->sides);
         const ls_comm *comm = look->shared->comm;
         int shown = 0;
         for (int m = 0; m < comm->size && shown < 2; m++) {
@@ -145,8 +152,8 @@ void ls_lookahead__end(ls_spmd *run) {
         (void)ls_findings__add(run, look->failure.id, look->failure.ranks, look->failure.rank_count,
                                look->failure.file, look->failure.line,
                                ls_findings__string(run, &text));
-        ls_text_free(&text);
     }
+    ls_text_free(&text);
     ls_spmd__fail(run, on ? LS_ERR_FINDING : LS_ERR_MISMATCH, name);
 }
 
@@ -183,6 +190,14 @@ static int open_lookahead(ls_lookahead **out, ls_spmd *run, ls_meet *meet) {
             }
         }
     }
+    const ls_call **met = ls_arena_alloc(run->arena, size, sizeof *met);
+    if (met == NULL) {
+        return LS_ERR_MEMORY;
+    }
+    for (size_t m = 0; m < size; m++) {
+        met[m] = &at(look, (int)m, 0)->call;
+    }
+    look->met = ls_witness__wanted(&look->failure, met, (int)size) ? met : NULL;
     *out = look;
     return LS_OK;
 }
@@ -200,6 +215,10 @@ int ls_lookahead__start(ls_spmd *run, ls_meet *meet) {
         return run->status;
     }
     if (run->options.lookahead == 0) {
+        for (int r = 0; look->met != NULL && r < run->rank_count; r++) {
+            bool member = ls_comm_member(look->shared->comm, r) >= 0;
+            run->ranks[r].witness_left = member ? 0 : WITNESS_CALLS;
+        }
         return LS_OK;  // ranks whose calls are asynchronous go on until they wait
     }
     for (int r = 0; r < run->rank_count; r++) {
@@ -214,6 +233,10 @@ int ls_lookahead__start(ls_spmd *run, ls_meet *meet) {
 bool ls_lookahead__submit(ls_request *request) {
     ls_lookahead *look = request->rank->run->lookahead;
     bool p2p = ls_kind_is_message(request->call.kind);
+    if (request->rank->witness_left > 0 && !p2p) {
+        request->rank->witness_left -= 1;
+        return false;
+    }
     if (request->comm->shared == look->shared && !p2p) {
         trace(look, request->comm->member, request);
     }

@@ -234,13 +234,14 @@ static void free_memory(ls_rank *rank, void *pointer, const char *file, int line
     bool known = used != NULL && ls_findings__known(rank->run, LS_FINDING_BUFFER_USE_BEFORE_WAIT,
                                                     rank->id, used->call.file, used->call.line);
     if (known) {
-        ls_flight__settle(used);
+        ls_flight__settle(used, used->call.file, used->call.line);
     } else if (used != NULL) {
         add_memory_finding(rank, LS_FINDING_BUFFER_USE_BEFORE_WAIT, file, line,
                            "frees memory before it waits for the call that uses it, made at",
                            used->call.file, used->call.line);
-        ls_flight__settle(used);
+        ls_flight__settle(used, file, line);
         if (used->state != LS_REQUEST_DONE) {
+            allocation->let_go = true;
             return;  // the data would be moved into freed memory
         }
     }
@@ -323,7 +324,7 @@ static int touch(ls_rank *rank, const void *memory, size_t bytes, bool write, co
                        write ? "uses" : "fills");
         add_memory_finding(rank, LS_FINDING_BUFFER_USE_BEFORE_WAIT, file, line, what,
                            used->call.file, used->call.line);
-        ls_flight__settle(used);
+        ls_flight__settle(used, file, line);
     }
     return rank->run->status == LS_OK ? LS_OK : ls_spmd__failed(rank->run, rank);
 }

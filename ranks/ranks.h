@@ -41,7 +41,9 @@ typedef struct ls_spmd_options {
     // Which checks are on: names and globs, applied left to right, "-" switches off: "-value.*",
     // "-*,p2p.*", "all". NULL: all but what reads whole buffers, which is
     // buffer.modified_in_flight, and value.* in data that is only moved (the results of reductions
-    // are looked at); they are on when they are named. Calls that cannot be completed end the run
+    // are looked at); they are on when they are named. What a program may mean (padding that nobody
+    // reads, an infinity that it brings, a replica between its update and its gather) is a finding
+    // only where the check is named more closely than by "all" or "*". Calls that cannot be completed end the run
     // even where their check is off, then without a finding. "collective.order_mismatch=strict"
     // (or =crossing, the default, or =off) says when equal calls that meet from different lines of
     // the program are a finding: see docs/ranks.md.
@@ -166,8 +168,8 @@ LS_API int ls_check_replica_at(LS_CALL_SITE_, const void *data, size_t count, ls
                                ls_rank_comm *comm);
 // Declares a replica: from now on all members must hold the same bits in it whenever they have made
 // the same calls. It is compared after every collective that all members block in and that touches
-// it (after every one at all where the check replica.diverged is named in options.checks, which
-// reads whole buffers), by ls_check_replicas, when the last member frees it with ls_rank_free, and
+// it (after every one at all where the check replica.diverged is named in options.checks, otherwise
+// than by "all"), by ls_check_replicas, when the last member frees it with ls_rank_free, and
 // at the end of the run; a difference is told of once. Every member declares its own, in the same
 // order; nobody waits. Memory that ls_rank_alloc did not give must be forgotten before it goes.
 LS_API int ls_replica_declare_at(LS_CALL_SITE_, const void *data, size_t count, ls_dtype dtype,

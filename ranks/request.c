@@ -220,11 +220,11 @@ static int wait_for(ls_rank *rank, ls_request *request, const char *file, int li
                                        file, line, rank->group_file, rank->group_line);
     }
     int status = LS_OK;
+    rank->file = file;  // whether or not it has to wait, so that no place depends on the schedule
+    rank->line = line;
     if (run->direct) {
         status = ls_direct__wait(request);
     } else if (request->state != LS_REQUEST_DONE) {
-        rank->file = file;
-        rank->line = line;
         rank->current = request;
         request->awaited = true;
         rank->waiting = 1;
@@ -271,6 +271,8 @@ int ls_wait_all_at(const char *file, int line, ls_request **requests, int count)
 static int poll(bool *done, ls_rank *rank, ls_request *request, const char *file, int line) {
     ls_spmd *run = rank->run;
     *done = false;
+    rank->file = file;
+    rank->line = line;
     if (run->status == LS_OK && !listed(rank->open, request)) {
         return refuse(rank, request, file, line);
     }

@@ -171,9 +171,18 @@ static void report_gone(ls_spmd *run, const ls_meet *meet, const int *absent, in
     }
     ls_findings__sides(&text, meet->requests, meet->shared->comm->size);
     ls_findings__history(&text, waiting, 4);
+    // Who made no call at all is missed where the others are.
+    const ls_call *there = &meet->requests[ls_comm_member(meet->shared->comm, waiting->id)]->call;
+    bool here = gone->line > 0;
     report(run, odd != NULL ? LS_FINDING_MISSING_RANK : LS_FINDING_RANK_EXITED_EARLY, absent,
-           absent_count, odd != NULL ? odd->call.file : gone->file,
-           odd != NULL ? odd->call.line : gone->line, &text);
+           absent_count,
+           odd != NULL ? odd->call.file
+           : here      ? gone->file
+                       : there->file,
+           odd != NULL ? odd->call.line
+           : here      ? gone->line
+                       : there->line,
+           &text);
 }
 
 static void explain_meet(ls_spmd *run, const ls_meet *meet) {

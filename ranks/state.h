@@ -100,7 +100,9 @@ struct ls_request {
     uint32_t origin;          // of the pattern that its receive buffer holds
     bool trapped;             // a closed page of it was touched
     bool trapped_writing;     // by a write
-    bool told;                // that it was used too early was told of
+    bool told;                // that it was used too early was told of,
+    const char *told_file;    // there
+    int told_line;
     ls_guard guards[LS_GUARDS_MAX];
     int guard_count;
     bool staged;              // a remote rank's: its data is not in the program's buffers but in
@@ -129,6 +131,7 @@ typedef struct ls_allocation {
     void *block;                    // what the allocator gave, and how much
     size_t block_bytes;             //
     bool overrun;                   // it was written beside, which was told of
+    bool let_go;                    // freed while a call used it, which was told of
     bool freed;                     // kept for a while to tell use after free
     const char *file;
     int line;
@@ -180,7 +183,8 @@ struct ls_rank {
     int group_end_line;
     _Atomic(const char *) foreign_file;  // a call for it by a thread that is not attached
     atomic_int foreign_line;
-    int lookahead_left;  // calls it may still make after a mismatch
+    int lookahead_left;  // calls it may still make after a mismatch,
+    int witness_left;    // and such that are made as ever
     ls_rank_comm *world;
     ls_rank_comm *axes[LS_MESH_DIMS_MAX];
 };

@@ -156,10 +156,19 @@ static int circle_length(const search *s) {
     return count;
 }
 
+// The call of `rank` in what it waits for with others; the one that stands for all of them else.
+static const ls_request *own_of(const ls_request *request, int rank) {
+    int member = request->meet != NULL ? ls_comm_member(request->call.comm, rank) : -1;
+    return member >= 0 && request->meet->requests[member] != NULL ? request->meet->requests[member]
+                                                                  : request;
+}
+
 static void report_circle(ls_spmd *run, const int *ranks, const ls_request **calls, int count) {
-    bool cross = false;
-    for (int i = 1; i < count; i++) {
+    bool cross = false, collectives = true;
+    for (int i = 0; i < count; i++) {
         cross = cross || calls[i]->comm->shared != calls[0]->comm->shared;
+        collectives = collectives && calls[i]->meet != NULL;
+        calls[i] = own_of(calls[i], ranks[i]);
     }
     ls_text text = {0};
     ls_text_printf(&text, "deadlock: %d rank%s wait%s %s\n", count, count > 1 ? "s" : "",
@@ -170,19 +179,22 @@ static void report_circle(ls_spmd *run, const int *ranks, const ls_request **cal
     for (int i = 0; i < count; i++) {
         char whom[32];
         (void)snprintf(whom, sizeof whom, "rank %d", ranks[(i + 1) % count]);
-        // A call that others wait in too stands for all of them; it is this rank's that counts
-        // here.
-        const ls_request *own = calls[i];
-        if (own->meet != NULL && own->call.rank != ranks[i]) {
-            int member = ls_comm_member(own->call.comm, ranks[i]);
-            own = member >= 0 && own->meet->requests[member] != NULL ? own->meet->requests[member]
-                                                                     : own;
-        }
-        describe_wait(&text, own, whom);
+        describe_wait(&text, calls[i], whom);
     }
+    int odd = -1;
+    if (cross && collectives && count == 2) {
+        const ls_call *both[2] = {&calls[0]->call, &calls[1]->call};
+        odd = ls_witness__odd(run, ranks, both);
+    }
+    if (odd >= 0) {
+        char where[LS_CALL_WHERE_MAX];
+        ls_text_printf(&text, "rank %d came to %s otherwise than the others do\n", ranks[odd],
+                       ls_call__where(where, &calls[odd]->call));
+    }
+    const ls_call *place = &calls[odd >= 0 ? odd : 0]->call;
     finish(run, LS_ERR_DEADLOCK,
-           cross ? LS_FINDING_DEADLOCK_CROSS_COMMUNICATOR : LS_FINDING_DEADLOCK_CYCLE, ranks, count,
-           calls[0]->call.file, calls[0]->call.line, &text);
+           cross ? LS_FINDING_DEADLOCK_CROSS_COMMUNICATOR : LS_FINDING_DEADLOCK_CYCLE,
+           odd >= 0 ? &ranks[odd] : ranks, odd >= 0 ? 1 : count, place->file, place->line, &text);
 }
 
 static bool explain_circle(ls_spmd *run) {

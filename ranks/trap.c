@@ -15,6 +15,17 @@ static pthread_mutex_t users_mutex = PTHREAD_MUTEX_INITIALIZER;
 static int users;  // runs
 static struct sigaction before, before_escape;
 
+// Whether a page could have been opened by another thread between this access and its handler: then
+// it is made again. The same access without any opening in between is nobody's of ours.
+static bool may_be_open(uintptr_t address, uint64_t opened) {
+    static _Thread_local uintptr_t last_address;
+    static _Thread_local uint64_t last_opened;
+    bool again = last_address == address && last_opened == opened;
+    last_address = address;
+    last_opened = opened;
+    return !again;
+}
+
 static bool is_write(const void *context) {
 #if defined(__x86_64__)
     const ucontext_t *at = context;
@@ -49,7 +60,8 @@ static void on_fault(int signal, siginfo_t *info, void *context) {
     uintptr_t address = (uintptr_t)info->si_addr;
     ls_rank *rank = ls_schedule__current();
     if (info->si_code == SEGV_ACCERR) {
-        ls_request *request = ls_flight__trapped(address, is_write(context));
+        uint64_t opened = 0;
+        ls_request *request = ls_flight__trapped(&opened, address, is_write(context));
         if (request != NULL) {
             // Another thread's access is told of at the wait; the library's own means nothing.
             if (ls_schedule__inside()) {
@@ -63,6 +75,9 @@ static void on_fault(int signal, siginfo_t *info, void *context) {
         }
         if (rank != NULL && own_thread(rank) && at_stack_end(rank, address)) {
             siglongjmp(*rank->escape, LS_ESCAPE_STACK);
+        }
+        if (may_be_open(address, opened)) {
+            return;
         }
     }
     pass_on(signal, info, context);

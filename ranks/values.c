@@ -224,6 +224,10 @@ static unsigned scan_buffer(const ls_request *request, const void *buffer, size_
     ls_view view = ls_memory__view(request->rank->run, buffer, bytes);
     size_t count = view.data != NULL ? bytes / ls_dtype_bytes(dtype) : 0, at = 0;
     unsigned found = scan(&at, view.data, count, dtype);
+    // Garbage that is only moved is no NaN that anybody made.
+    if ((found & SPECIAL_NAN) != 0 && ls_poison__any(request->rank->run, view.data, bytes)) {
+        found &= ~(unsigned)SPECIAL_NAN;
+    }
     ls_memory__unview(&view);
     return found;
 }

@@ -116,11 +116,14 @@ static int lookahead_of(const ls_scenario *scenario) {
     return only_buffers(scenario) ? steps : 0;
 }
 
+// A scenario means nothing but what it says: what a program may mean is looked for, too.
+#define STRICT "all,buffer.uninitialised,value.*,replica.*"
+
 // Tables and tensors are checked by their values, NaN and all.
 static const char *checks_of(const ls_scenario *scenario, bool hashed) {
-    return !only_buffers(scenario) ? "all,-buffer.modified_in_flight,-value.*"
-           : hashed                ? "all"
-                                   : "all,-buffer.modified_in_flight";
+    return !only_buffers(scenario) ? STRICT ",-buffer.modified_in_flight,-value.*"
+           : hashed                ? STRICT
+                                   : STRICT ",-buffer.modified_in_flight";
 }
 
 static int run_once(ls_program_outcome *out, const ls_scenario *scenario, ls_arena *arena,

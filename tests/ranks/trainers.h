@@ -1,0 +1,40 @@
+// Training programs as people write them, each with bugs that real ones had, and what must be said
+// of every bug under every schedule.
+#ifndef LS_TESTS_RANKS_TRAINERS_H
+#define LS_TESTS_RANKS_TRAINERS_H
+
+#include <string.h>
+
+#include "ranks/ranks.h"
+
+// A place of a program that a finding may point to, known once it was passed.
+#define TRAINER_SITES 16
+typedef struct trainer_run {
+    const char *bug;  // "" for none
+    int lines[TRAINER_SITES];
+} trainer_run;
+
+#define AT(site, call) (run->lines[site] = __LINE__, (call))
+#define BUG(name)      (strcmp(run->bug, name) == 0)
+
+typedef struct planted_bug {
+    const char *name;
+    ls_finding_id finding;
+    unsigned ranks;  // a bit each
+    int site;
+} planted_bug;
+
+typedef struct trainer {
+    const char *name;
+    ls_spmd_program program;  // arg: a trainer_run
+    ls_mesh mesh;
+    const planted_bug *bugs;
+    int bug_count;
+} trainer;
+
+// A data-parallel by tensor-parallel block whose activations are cut along the sequence.
+extern const trainer sequence_parallel_trainer;
+// A sharded embedding in front of experts that tokens are sent to.
+extern const trainer experts_trainer;
+
+#endif
