@@ -1,5 +1,5 @@
-// lockstep gdb FILE [-- GDB OPTIONS], lockstep gdb -- PROGRAM [ARGUMENTS]: gdb with the extension
-// loaded.
+// lockstep gdb [GDB OPTIONS] FILE, lockstep gdb [GDB OPTIONS] -- PROGRAM [ARGUMENTS]: gdb with the
+// extension loaded.
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>
@@ -8,24 +8,90 @@
 #include "cli/commands.h"
 #include "cli/debugger.h"
 
-static int run(const cli_args *args) {
-    if (args->before_dashes == 0) {
-        if (args->count == 0) {
-            cli_error("gdb needs a scenario file, or a program after '--'");
-            return LS_EXIT_USAGE;
+// gdb's options whose value is the next word, without their dashes.
+static const char *const with_value[] = {"ex",
+                                         "eval-command",
+                                         "iex",
+                                         "init-eval-command",
+                                         "eix",
+                                         "eiex",
+                                         "x",
+                                         "ix",
+                                         "command",
+                                         "s",
+                                         "init-command",
+                                         "symbols",
+                                         "e",
+                                         "exec",
+                                         "se",
+                                         "c",
+                                         "d",
+                                         "core",
+                                         "cd",
+                                         "directory",
+                                         "tty",
+                                         "b",
+                                         "i",
+                                         "l",
+                                         "interpreter",
+                                         "p",
+                                         "pid",
+                                         "data-directory"};
+
+static bool takes_value(const char *word) {
+    const char *name = word + strspn(word, "-");
+    for (size_t i = 0; i < sizeof with_value / sizeof *with_value; i++) {
+        if (strcmp(name, with_value[i]) == 0) {
+            return true;
         }
-        return cli_gdb_exec(NULL, 0, NULL, 0, args->values, args->count);
     }
-    int files = args->before_dashes < 0 ? args->count : args->before_dashes;
-    if (files != 1) {
-        cli_error("gdb takes one scenario file, and options for gdb after '--'");
+    return false;
+}
+
+// Takes the one file out of the words before "--"; what is left are options of gdb's. Returns their
+// number, *file NULL: there is none; -1: there are several.
+static int take_file(const char **file, const char **words, int count) {
+    int kept = 0;
+    *file = NULL;
+    for (int i = 0; i < count; i++) {
+        bool option = words[i][0] == '-';
+        if (!option && *file != NULL) {
+            return -1;
+        }
+        if (!option) {
+            *file = words[i];
+            continue;
+        }
+        words[kept++] = words[i];
+        if (takes_value(words[i]) && i + 1 < count) {
+            words[kept++] = words[++i];
+        }
+    }
+    return kept;
+}
+
+static int run(const cli_args *args) {
+    int before = args->before_dashes < 0 ? args->count : args->before_dashes;
+    const char *file = NULL;
+    int options = take_file(&file, args->values, before);
+    const char **after = args->values + before;
+    int after_count = args->count - before;
+    if (options < 0) {
+        cli_error("gdb takes one scenario file; arguments of a program of yours go with it after "
+                  "'--'");
         return LS_EXIT_USAGE;
     }
-    if (access(args->values[0], R_OK) != 0) {
-        cli_error("%s: there is no such file, or it cannot be read", args->values[0]);
+    if (file == NULL && after_count == 0) {
+        cli_error("gdb needs a scenario file, or a program after '--'");
         return LS_EXIT_USAGE;
     }
-    const char *const *options = args->values + files;
+    if (file == NULL) {
+        return cli_gdb_exec(NULL, 0, args->values, options, after, after_count);
+    }
+    if (access(file, R_OK) != 0) {
+        cli_error("%s: there is no such file, or it cannot be read", file);
+        return LS_EXIT_USAGE;
+    }
     char own[PATH_MAX];
     ssize_t length = readlink("/proc/self/exe", own, sizeof own - 1);
     if (length < 0) {
@@ -33,18 +99,25 @@ static int run(const cli_args *args) {
         return LS_EXIT_ENVIRONMENT;
     }
     own[length] = 0;
-    const char *const program[] = {own, "run", args->values[0]};
-    return cli_gdb_exec(NULL, 0, options, args->count - files, program, 3);
+    // What stands behind "--" are options, too: the words of both lie side by side.
+    memmove((void *)(args->values + options), (const void *)after,
+            (size_t)after_count * sizeof *after);
+    const char *const program[] = {own, "run", file};
+    return cli_gdb_exec(NULL, 0, args->values, options + after_count, program, 3);
 }
 
 const cli_command cli_cmd_gdb = {
     .name = "gdb",
-    .arguments = "FILE [-- GDB OPTIONS] | -- PROGRAM [ARGUMENTS]",
+    .arguments = "[GDB OPTIONS] FILE | [GDB OPTIONS] -- PROGRAM [ARGUMENTS]",
     .arguments_max = -1,
+    .passes_options = true,
     .summary = "Debug a scenario, or a program of yours, rank by rank",
-    .details = "Starts gdb on `lockstep run FILE`, or on a program linked with lockstep, with the "
-               "commands ranks, rank, next-collective, goto-collective, catch finding, waitgraph, "
-               "shard, diff-ranks and others loaded; docs/debugging.md shows them at work. "
-               "The environment variable LOCKSTEP_GDB names another gdb.",
+    .details =
+        "Starts gdb on `lockstep run FILE`, or on a program linked with lockstep, with the "
+        "commands ranks, rank, next-collective, goto-collective, catch finding, waitgraph, "
+        "shard, diff-ranks and others loaded; docs/debugging.md shows them at work. "
+        "Options of gdb's own go before the file or the program: -tui, -ex COMMAND, -x FILE, "
+        "--interpreter=mi, ... "
+        "The environment variable LOCKSTEP_GDB names another gdb.",
     .run = run,
 };

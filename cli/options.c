@@ -285,6 +285,14 @@ static int parse_short(const cli_command *command, const option_list *list, int 
     return LS_OK;
 }
 
+// Whether the word is, as a whole, an option of the table.
+static bool known(const option_list *list, const char *word) {
+    if (word[1] == '-') {
+        return find_long(list, word + 2, strcspn(word + 2, "=")) != NULL;
+    }
+    return word[2] == 0 && find_short(list, word[1]) != NULL;
+}
+
 int cli_options_parse(cli_args *args, const char **storage, const cli_command *command, int argc,
                       char **argv) {
     LS_ASSERT(args != NULL && command != NULL);
@@ -299,6 +307,8 @@ int cli_options_parse(cli_args *args, const char **storage, const cli_command *c
         } else if (strcmp(word, "--") == 0) {
             only_arguments = true;
             args->before_dashes = args->count;
+        } else if (command->passes_options && !known(&list, word)) {
+            storage[args->count++] = word;
         } else if (word[1] == '-') {
             LS_TRY(parse_long(command, &list, argc, argv, &i));
         } else {

@@ -69,6 +69,7 @@ typedef struct cli_command {
     const char *details;               // a paragraph or more for --help and the man page
     unsigned common;                   // CLI_COMMON_ bits
     const cli_option *options;         // the command's own; NULL: none
+    bool passes_options;               // what is no option here is an argument: another program's
     int (*run)(const cli_args *args);  // an exit code
 } cli_command;
 

@@ -63,6 +63,10 @@ LS_HOOK void ls_gdb_hook_deadlock(const ls_spmd *run, const char *text) {
     __asm__ volatile("" ::"r"(run), "r"(text) : "memory");
 }
 
+LS_HOOK void ls_gdb_hook_parked(const ls_spmd *run, const ls_rank *rank) {
+    __asm__ volatile("" ::"r"(run), "r"(rank) : "memory");
+}
+
 LS_HOOK void ls_gdb_hook_switch(const ls_spmd *run, const ls_rank *from, const ls_rank *to) {
     __asm__ volatile("" ::"r"(run), "r"(from), "r"(to) : "memory");
 }

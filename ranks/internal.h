@@ -44,7 +44,9 @@ int ls_spmd__failed(const ls_spmd *run, const ls_rank *rank);
 int ls_spmd__open(ls_spmd **out, ls_spmd_program program, void *arg, const ls_spmd_options *options,
                   const ls_remote *remote);
 int ls_spmd__close(ls_spmd_result **out, ls_spmd *run, int status);
-// Runs the program on all ranks' threads, or on none. In threads.c.
+// What the end of a run shows: before its threads go, where a debugger may stop.
+void ls_spmd__judge(ls_spmd *run);
+// Runs the program on all ranks' threads, or on none; judges. In threads.c.
 int ls_threads__run(ls_spmd *run);
 // The rank's program did not return: it is dead, and the run is over.
 void ls_threads__lost(ls_rank *rank, ls_finding_id id, const char *format, ...) LS_PRINTF(3, 4);
@@ -91,15 +93,15 @@ void ls_findings__history(ls_text *text, const ls_rank *rank, int most);
 // "  ranks 0-2: WHAT (FILE:LINE)" for each group of requests that say the same; names the majority.
 void ls_findings__sides(ls_text *text, ls_request *const *requests, int count);
 
-// ---- witness.c: who is at fault where no majority says it ----------------------------------------
+// ---- witness.c: who is at fault where no majority says it ---------------------------------------
 // Whether half of the calls that met is held against the other half.
 bool ls_witness__wanted(const ls_check_failure *failure, const ls_call *const *calls, int count);
 // Then turns the blame when other ranks make the call of that line as the blamed do, and says so in
 // the text.
 void ls_witness__turn(ls_check_failure *failure, ls_text *text, const ls_spmd *run,
                       const ls_call *const *calls, int count);
-// Which of two ranks that wait for each other, in these calls, came to its line otherwise than other
-// ranks do: 0, 1, or -1 where nobody can tell.
+// Which of two ranks that wait for each other, in these calls, came to its line otherwise than
+// other ranks do: 0, 1, or -1 where nobody can tell.
 int ls_witness__odd(const ls_spmd *run, const int *circle, const ls_call *const *calls);
 
 // ---- checks.c: which are on, and what one call shows -------------------------------------------

@@ -43,10 +43,10 @@ typedef struct ls_spmd_options {
     // buffer.modified_in_flight, and value.* in data that is only moved (the results of reductions
     // are looked at); they are on when they are named. What a program may mean (padding that nobody
     // reads, an infinity that it brings, a replica between its update and its gather) is a finding
-    // only where the check is named more closely than by "all" or "*". Calls that cannot be completed end the run
-    // even where their check is off, then without a finding. "collective.order_mismatch=strict"
-    // (or =crossing, the default, or =off) says when equal calls that meet from different lines of
-    // the program are a finding: see docs/ranks.md.
+    // only where the check is named more closely than by "all" or "*". Calls that cannot be
+    // completed end the run even where their check is off, then without a finding.
+    // "collective.order_mismatch=strict" (or =crossing, the default, or =off) says when equal calls
+    // that meet from different lines of the program are a finding: see docs/ranks.md.
     const char *checks;
     const ls_order *order;  // of reductions; NULL: rank order
     const ls_fault *faults;

@@ -172,6 +172,7 @@ static int make_ranks(ls_spmd *run) {
         rank->id = r;
         rank->run = run;
         rank->file = "";
+        rank->waits = true;
         rank->history = entries + (size_t)r * (size_t)run->history;
         (void)snprintf(rank->name, sizeof rank->name, "rank %d", r);
         if (sem_init(&rank->go, 0, 0) != 0 || pthread_mutex_init(&rank->turn, NULL) != 0) {
@@ -238,6 +239,27 @@ static void close_run(ls_spmd *run) {
     ls_arena_free(run->arena);
 }
 
+// ---- What is left at the end --------------------------------------------------------------------
+void ls_spmd__judge(ls_spmd *run) {
+    int status = LS_OK;
+    if (run->suspects[0] != NULL) {
+        ls_p2p__decide(run);
+    }
+    if (run->lookahead != NULL) {
+        ls_lookahead__end(run);
+    }
+    if (run->status == LS_OK) {
+        ls_stuck__leftovers(run);
+    }
+    if (run->status == LS_OK && (status = ls_sites__end(run)) != LS_OK) {
+        ls_spmd__fail(run, status, ls_error_last()->text);
+    }
+    if (run->status == LS_OK) {
+        ls_replica__end(run);
+        ls_checks__end(run);
+    }
+}
+
 // ---- The whole run -----------------------------------------------------------------------------
 int ls_spmd__verdict(const ls_spmd *run) {
     const ls_spmd_result *result = run->result;
@@ -293,23 +315,10 @@ int ls_spmd__open(ls_spmd **out, ls_spmd_program program, void *arg, const ls_sp
 int ls_spmd__close(ls_spmd_result **out, ls_spmd *run, int status) {
     ls_spmd_result *result = run->result;
     *out = NULL;
+    if (status == LS_OK && run->remote != NULL) {  // of threads: while they are still there
+        ls_spmd__judge(run);
+    }
     if (status == LS_OK) {
-        if (run->suspects[0] != NULL) {
-            ls_p2p__decide(run);
-        }
-        if (run->lookahead != NULL) {
-            ls_lookahead__end(run);
-        }
-        if (run->status == LS_OK) {
-            ls_stuck__leftovers(run);
-        }
-        if (run->status == LS_OK && (status = ls_sites__end(run)) != LS_OK) {
-            ls_spmd__fail(run, status, ls_error_last()->text);
-        }
-        if (run->status == LS_OK) {
-            ls_replica__end(run);
-            ls_checks__end(run);
-        }
         result->calls = run->calls;
         result->switches = run->switches;
         result->digest = run->digest;

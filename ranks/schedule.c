@@ -31,7 +31,8 @@ int ls_schedule__open(ls_spmd *run) {
             return LS_ERR_MEMORY;
         }
     }
-    if (sem_init(&run->done, 0, 0) != 0 || pthread_mutex_init(&run->mutex, NULL) != 0) {
+    if (sem_init(&run->done, 0, 0) != 0 || sem_init(&run->over, 0, 0) != 0 ||
+        pthread_mutex_init(&run->mutex, NULL) != 0) {
         return LS_FAIL(LS_ERR_LIMIT, "no semaphore or mutex for a run of %d ranks",
                        run->rank_count);
     }
@@ -41,6 +42,7 @@ int ls_schedule__open(ls_spmd *run) {
 
 void ls_schedule__close(ls_spmd *run) {
     (void)sem_destroy(&run->done);
+    (void)sem_destroy(&run->over);
     (void)pthread_mutex_destroy(&run->mutex);
 }
 
@@ -50,10 +52,21 @@ static void wait_for(sem_t *semaphore) {
     }
 }
 
+static void wait_for_baton(ls_rank *rank) {
+    rank->waits = true;
+    ls_gdb_hook_parked(rank->run, rank);
+    wait_for(&rank->go);
+    rank->waits = false;
+}
+
 void ls_schedule__enter(ls_rank *rank) {
     inside += 1;
     (void)pthread_mutex_lock(&rank->turn);
     atomic_fetch_add_explicit(&rank->run->beat, 1, memory_order_relaxed);
+    if (rank->parted) {
+        rank->parted = false;
+        wait_for_baton(rank);
+    }
     if (rank->run->parallel) {
         (void)pthread_mutex_lock(&rank->run->mutex);
     }
@@ -159,6 +172,25 @@ static void give(ls_spmd *run, ls_rank *from, ls_rank *to) {
     }
 }
 
+// In a debugger, all threads stopped: `to` runs next. Who had the baton goes on in its program
+// without it until it makes a call, and there waits for it.
+LS_GDB_CALLED void ls_gdb_give_baton(ls_rank *to) {
+    ls_spmd *run = to->run;
+    ls_rank *from = run->running != NULL ? &run->ranks[run->running->id] : NULL;
+    if (run->parallel || to->state != LS_RANK_READY || from == NULL) {
+        return;
+    }
+    if (from->state == LS_RANK_RUNNING) {
+        if (from->waits || from->parted) {
+            (void)sem_trywait(&from->go);  // it has not noticed yet
+        }
+        from->parted = !from->waits;
+        from->state = LS_RANK_READY;
+        set_ready(from);
+    }
+    give(run, from, to);
+}
+
 // ---- Ranks -------------------------------------------------------------------------------------
 void ls_schedule__start(ls_spmd *run) {
     for (int r = 0; r < run->rank_count; r++) {
@@ -179,7 +211,7 @@ void ls_schedule__start(ls_spmd *run) {
 
 void ls_schedule__wait_for_start(ls_rank *rank) {
     current = rank;
-    wait_for(&rank->go);
+    wait_for_baton(rank);
 }
 
 void ls_schedule__make_ready(ls_rank *rank) {
@@ -209,7 +241,7 @@ void ls_schedule__yield(ls_rank *rank) {
     ls_rank *next = choose(run, rank->id);
     give(run, rank, next);
     if (next != rank) {
-        wait_for(&rank->go);
+        wait_for_baton(rank);
     }
 }
 
@@ -226,7 +258,7 @@ void ls_schedule__give_way(ls_rank *rank) {
     ls_rank *next = choose(run, rank->id);
     give(run, rank, next);
     if (next != rank) {
-        wait_for(&rank->go);
+        wait_for_baton(rank);
     }
 }
 
@@ -250,14 +282,14 @@ void ls_schedule__block(ls_rank *rank, ls_rank_state state) {
             ls_stuck__explain(run);
         }
         (void)pthread_mutex_unlock(&run->mutex);
-        wait_for(&rank->go);
+        wait_for_baton(rank);
         (void)pthread_mutex_lock(&run->mutex);
         return;
     }
     ls_rank *next = choose_or_explain(run, rank->id);
     give(run, rank, next);
     if (next != rank) {
-        wait_for(&rank->go);
+        wait_for_baton(rank);
     }
 }
 

@@ -14,7 +14,7 @@
 
 #include "ranks/ranks.h"
 
-#define LS_RANKS_ABI 5
+#define LS_RANKS_ABI 6
 
 typedef struct ls_spmd ls_spmd;
 typedef struct ls_shared_comm ls_shared_comm;
@@ -154,6 +154,8 @@ struct ls_rank {
     int line;
     pthread_t thread;
     sem_t go;
+    bool waits;            // in the library, for the baton
+    bool parted;           // a debugger took the baton from it while it ran its program
     bool slow;             // by a fault
     int waiting;           // awaited requests that are not done
     int polls;             // of ls_test in a row, while nothing happened
@@ -278,6 +280,8 @@ struct ls_spmd {
     atomic_int baton;            // whose turn it is; -1: nobody's
     pthread_mutex_t mutex;
     sem_t done;
+    bool parks;          // threads stay until the run was judged: a debugger has the process
+    sem_t over;          // they wait for
     int alive;           // ranks whose program has not returned
     int running_count;   // parallel: ranks that are not blocked
     uint64_t *ready[2];  // bit sets of ranks that could run: [1] only after all of [0]

@@ -44,6 +44,12 @@ static void finish(ls_rank *rank) {
     run->result->exit_status[rank->id] = rank->exit_status;
     ls_schedule__finish(rank, rank->state == LS_RANK_DIED ? LS_RANK_DIED : LS_RANK_RETURNED);
     ls_schedule__leave(rank);
+    if (run->parks) {
+        ls_gdb_hook_parked(run, rank);
+        while (sem_wait(&run->over) != 0) {
+            // Interrupted by the debugger.
+        }
+    }
     ls_trap__leave_thread(rank);
 }
 
@@ -113,6 +119,21 @@ static void *rank_main(void *arg) {
     return NULL;
 }
 
+// Whether a debugger has the process, which may stop it for as long as it likes.
+static bool is_traced(void) {
+    char line[128];
+    bool traced = false;
+    FILE *file = fopen("/proc/self/status", "r");
+    while (file != NULL && fgets(line, sizeof line, file) != NULL) {
+        traced =
+            traced || (strncmp(line, "TracerPid:", 10) == 0 && strtol(line + 10, NULL, 10) > 0);
+    }
+    if (file != NULL) {
+        (void)fclose(file);
+    }
+    return traced;
+}
+
 // Starts all threads, or none of the programs.
 static int start_threads(ls_spmd *run, int *started) {
     pthread_attr_t attributes;
@@ -142,21 +163,6 @@ static int start_threads(ls_spmd *run, int *started) {
     }
     (void)pthread_attr_destroy(&attributes);
     return status;
-}
-
-// Whether a debugger has the process, which may stop it for as long as it likes.
-static bool is_traced(void) {
-    char line[128];
-    bool traced = false;
-    FILE *file = fopen("/proc/self/status", "r");
-    while (file != NULL && fgets(line, sizeof line, file) != NULL) {
-        traced =
-            traced || (strncmp(line, "TracerPid:", 10) == 0 && strtol(line + 10, NULL, 10) > 0);
-    }
-    if (file != NULL) {
-        (void)fclose(file);
-    }
-    return traced;
 }
 
 // Waits for the end of all ranks. A rank that runs for longer than the deadline and makes no call
@@ -193,6 +199,7 @@ static void watch_threads(ls_spmd *run) {
 
 int ls_threads__run(ls_spmd *run) {
     ls_spmd_program program = run->program;
+    run->parks = is_traced();
     int started = 0, status = start_threads(run, &started);
     if (status != LS_OK) {
         run->program = NULL;  // those that exist end at once
@@ -204,6 +211,12 @@ int ls_threads__run(ls_spmd *run) {
         ls_gdb_hook_run(run, 0);
         ls_schedule__start(run);
         watch_threads(run);
+        if (status == LS_OK) {
+            ls_spmd__judge(run);
+        }
+        for (int r = 0; run->parks && r < started; r++) {
+            (void)sem_post(&run->over);
+        }
         for (int r = 0; r < started; r++) {
             (void)pthread_join(run->ranks[r].thread, NULL);
         }

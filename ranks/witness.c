@@ -1,6 +1,6 @@
-// Who is at fault where those concerned do not say it themselves: two members whose calls differ, or
-// two ranks that wait for each other on two communicators. Other ranks came to the same lines, and
-// show how the call is made there, and after which.
+// Who is at fault where those concerned do not say it themselves: two members whose calls differ,
+// or two ranks that wait for each other on two communicators. Other ranks came to the same lines,
+// and show how the call is made there, and after which.
 #include <stdio.h>
 #include <string.h>
 
@@ -117,7 +117,7 @@ void ls_witness__turn(ls_check_failure *failure, ls_text *text, const ls_spmd *r
     *failure = turned;
 }
 
-// ---- Two ranks that wait for each other ----------------------------------------------------------
+// ---- Two ranks that wait for each other ---------------------------------------------------------
 static bool same_line(const ls_call *a, const ls_call *b) {
     return a->line == b->line && a->file != NULL && b->file != NULL &&
            strcmp(a->file, b->file) == 0;

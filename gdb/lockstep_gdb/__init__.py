@@ -2,9 +2,9 @@
 docs/debugging.md shows these at work."""
 import gdb
 
-from . import catches, memory, printers, ranks, stops, tensors
+from . import catches, frames, memory, printers, ranks, steps, stops, tensors
 
-for module in (ranks, catches, stops, tensors, printers):
+for module in (ranks, catches, stops, steps, frames, tensors, printers):
     module.register()
 
 gdb.events.new_objfile.connect(memory.forget)

@@ -1,6 +1,7 @@
 """Where ranks call and where something is wrong: catch collective, finding, divergence."""
 import fnmatch
 import re
+import sys
 
 import gdb
 
@@ -267,7 +268,29 @@ class FindingCatch(memory.Stop):
         gdb.set_convenience_variable("finding_name", name)
         gdb.set_convenience_variable("finding_rank", ranks_[0] if ranks_ else -1)
         ranks.State.chosen = ranks_[0] if ranks_ else None
+        FindingCatch.guilty = ranks_[0] if ranks_ else None
         return True
+
+    guilty = None
+
+    @staticmethod
+    def stopped(event):
+        """After gdb has said where it stopped. At a terminal the prompt comes next; the TUI's windows
+        cannot be changed before."""
+        if not isinstance(event, gdb.BreakpointEvent):
+            FindingCatch.guilty = None
+        elif not sys.stdin.isatty():
+            FindingCatch.select()
+
+    @staticmethod
+    def select():
+        """The rank at fault is selected, at its program's line."""
+        number, FindingCatch.guilty = FindingCatch.guilty, None
+        if number is None:
+            return
+        run = model.find_run()
+        if run is not None and number in run.ranks:
+            print(ranks.go_to(run, number))
 
 
 def last_error():
@@ -334,5 +357,7 @@ $divergence_rank, $divergence_element: where; $divergence_ours, $divergence_thei
 
 def register():
     gdb.events.breakpoint_deleted.connect(Slots.forget)
+    gdb.events.stop.connect(lambda event: memory.told(FindingCatch.stopped, event))
+    gdb.events.before_prompt.connect(lambda: memory.told(FindingCatch.select))
     for command in (CatchCollective, CatchFinding, CatchDivergence):
         command()

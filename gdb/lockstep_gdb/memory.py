@@ -26,6 +26,14 @@ def guarded(call, *arguments):
         raise Failure(f"what is in memory makes no sense ({type(error).__name__}: {error})") from None
 
 
+def told(call, *arguments):
+    """Calls, in an event of gdb's; whatever goes wrong is one line."""
+    try:
+        guarded(call, *arguments)
+    except gdb.GdbError as error:
+        print(error)
+
+
 class Command(gdb.Command):
     """A command whose run() may fail in any way, and shows one line."""
 

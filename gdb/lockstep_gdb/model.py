@@ -8,7 +8,7 @@ import gdb
 from . import memory
 from .memory import Failure
 
-ABI_RANKS = 5
+ABI_RANKS = 6
 ABI_HOOKS = 2
 
 
@@ -27,6 +27,7 @@ def short_file(path):
 
 
 RANKS_MAX = 1 << 16
+SPLITS_SHOWN = 8  # as in findings, and no more are kept of past calls
 LIST_MAX = 1 << 20  # of a list in memory, which may be corrupt
 
 
@@ -126,9 +127,22 @@ class Calls:
         if of is not None and of["root_word"] != 0:
             root = f", root {found[prefix + 'root']}"
         uneven = found[prefix + "send_counts"] != 0 or found[prefix + "recv_counts"] != 0
+        splits = self._splits(found, prefix) if uneven else ""
         if verb == "all_to_all" and uneven:
-            return f"{verb} of uneven counts of {dtype}"
-        return f"{verb}{op} of {count} {dtype}{' uneven' if uneven else ''}{root}"
+            return f"{verb} of {dtype}{splits}"
+        return f"{verb}{op} of {count} {dtype}{splits}{root}"
+
+    def _splits(self, found, prefix):
+        """", sends {1, 2}, receives {3, 4}": what an uneven call says of each member."""
+        out, comm = "", self.comm(found[prefix + "comm"])
+        size = comm.size if comm is not None else 0
+        for verb, field in (("sends", "send_counts"), ("receives", "recv_counts")):
+            address = found[prefix + field]
+            if address != 0 and size:
+                counts = memory.integers(address, min(size, SPLITS_SHOWN), 8, False)
+                more = ", ..." if size > SPLITS_SHOWN else ""
+                out += f", {verb} {{{', '.join(map(str, counts))}{more}}}"
+        return out
 
     def where(self, found, prefix=""):
         return f"{short_file(memory.static_text(found[prefix + 'file']))}:{found[prefix + 'line']}"
@@ -173,6 +187,40 @@ class Rank:
                 out.append(found)
             at = found["next"]
         return out
+
+    def in_wait(self, waits):
+        """Where it waits for an asynchronous call, or at the end of a group; "" in the call itself."""
+        if not waits or self.state not in ("blocked", "ready"):
+            return ""
+        if waits[0]["group"] and not waits[0]["asynchronous"]:
+            return self.where()
+        return self.where() if waits[0]["asynchronous"] and self.record["current"] else ""
+
+    def pending(self):
+        """{number of a call: what is still to come} of calls in an open group, or not waited for."""
+        out, at = {}, self.record["open"]
+        while at != 0 and len(out) < LIST_MAX:
+            found = memory.record("ls_request", at)
+            grouped = memory.enum_name("ls_request_state", "LS_REQUEST_", found["state"]) == "grouped"
+            out[found["number"]] = "its group is open" if grouped else \
+                "not waited for" if found["asynchronous"] else ""
+            at = found["next"]
+        return out
+
+    def open_group(self):
+        """"in a group of 2 calls opened at x.c:3" that was not ended; ""."""
+        if self.record["group_depth"] <= 0:
+            return ""
+        count = sum(text == "its group is open" for text in self.pending().values())
+        name = short_file(memory.static_text(self.record["group_file"]))
+        return f"in a group of {count} call{'' if count == 1 else 's'} opened at " \
+               f"{name}:{self.record['group_line']}"
+
+    def step(self):
+        """How many of its calls are complete or not waited for: where it stands."""
+        return self.call_count - sum(
+            memory.enum_name("ls_request_state", "LS_REQUEST_", w["state"]) != "done"
+            for w in self.waits_in() if w["awaited"])
 
     def thread(self):
         """Its gdb thread; None when it has none."""
@@ -256,6 +304,9 @@ def met_text():
     return f"{count} set{'' if count == 1 else 's'} of calls met"
 
 
+RANK_BEGINS = "run_program"  # of a rank's thread, in ranks/threads.c: calls the user's function
+
+
 def program_frame():
     """The newest frame of the selected thread that is the user's own code: the one that called into
     the library, or the newest of all."""
@@ -263,7 +314,7 @@ def program_frame():
     inside, depth = None, 0
     while frame is not None and frame.is_valid() and depth < 256:
         name = frame.name()
-        if name == "rank_main":
+        if name in (RANK_BEGINS, "rank_main"):
             break
         if name is not None and name.startswith("ls_"):
             inside = frame

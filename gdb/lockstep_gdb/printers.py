@@ -304,8 +304,9 @@ class Lookup(gdb.printing.PrettyPrinter):
             found = _ENUMS.get(name)
         else:
             found = _STRUCTS.get(name)
-            if value.address is not None:
-                found = found or _BY_VALUE.get(name)
+            # The address of a string that is gdb's own would be made by a call of the program's malloc.
+            if found is None and name in _BY_VALUE and value.address is not None:
+                found = _BY_VALUE[name]
         return found(value) if found else None
 
 

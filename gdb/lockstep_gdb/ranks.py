@@ -29,18 +29,48 @@ def _table(rows):
 def _row(rank, calls, frame_of):
     """(state, call, communicator, sequence number, where) of a rank."""
     waits = rank.waits_in() if rank.state not in ("returned", "died") else []
+    group = rank.open_group()
     if not waits:
         what = {"returned": f"with {rank.record['exit_status']}"}.get(rank.state, "")
         if rank.state in ("ready", "running") and rank.call_count:
             what = f"after {rank.call_count} call{'s' if rank.call_count > 1 else ''}"
         where = model.frame_text(frame_of) if frame_of is not None else rank.where()
-        return (rank.state, what, "", "", where)
+        return (rank.state, ", ".join(w for w in (what, group) if w), "", "", where)
     first = waits[0]
-    what = calls.describe(first, "call.")
+    what, where, wait = calls.describe(first, "call."), calls.where(first, "call."), rank.in_wait(waits)
     if len(waits) > 1:
         what += f" and {len(waits) - 1} more"
+    if wait:
+        verb = "wait for" if first["asynchronous"] else "end of group:"
+        what = f"{verb} {what}, made at {where}"
     return (rank.state, what, calls.comm_name(first["call.comm"]), str(first["call.seq"]),
-            calls.where(first, "call."))
+            wait or where)
+
+
+def frame_of(rank, selected):
+    """Its program's frame; the selected thread stays selected."""
+    if rank is selected:
+        return model.program_frame()
+    before, frame = gdb.selected_thread(), gdb.selected_frame()
+    rank.thread().switch()
+    found = model.program_frame()
+    text = _Place(found)
+    before.switch()
+    frame.select()
+    return text
+
+
+class _Place:
+    """What model.frame_text() needs of a frame, when another thread is selected."""
+
+    def __init__(self, frame):
+        self._name, self._sal = frame.name(), frame.find_sal()
+
+    def name(self):
+        return self._name
+
+    def find_sal(self):
+        return self._sal
 
 
 def _fold(pairs):
@@ -104,8 +134,8 @@ gives each its own. LIST is like 0-3,7. Works on a core file."""
         for i in ids:
             rank = run.ranks[i]
             frame = None
-            if rank is selected and rank.state == "running":
-                frame = model.program_frame()
+            if (rank.state == "running" or rank.record["parted"]) and rank.thread() is not None:
+                frame = frame_of(rank, selected)
             pairs.append((i, _row(rank, calls, frame)))
         status = run.record["status"]
         ended = "" if status == 0 else \
@@ -147,6 +177,43 @@ def switch(run, number, threads=None):
     return frame
 
 
+class quiet_cli:
+    """The TUI and IDEs are told that another thread is selected, the command line is not: it gets our
+    own words. gdb 13 and later; before, the command line says it as well."""
+
+    def __enter__(self):
+        self._set("on")
+
+    def __exit__(self, *_):
+        self._set("off")
+
+    @staticmethod
+    def _set(value):
+        try:
+            # The TUI draws its source window from what the command line would print.
+            if "not active" in gdb.execute("info win", to_string=True):
+                gdb.execute(f"set suppress-cli-notifications {value}")
+        except gdb.error:
+            pass
+
+
+def go_to(run, number):
+    """switch() as gdb's own commands do it, so that the TUI and IDEs come along; what to print."""
+    frame, rank = switch(run, number), run.rank(number)
+    level = frame.level()
+    with quiet_cli():
+        gdb.execute(f"thread {gdb.selected_thread().num}", to_string=True)
+        gdb.execute(f"frame level {level}", to_string=True)
+    if rank.state in ("returned", "died"):
+        last = f", its last call at {rank.where()}" if rank.where() else ""
+        return f"[rank {number}, {rank.state}] its program is over{last}"
+    if frame.name() in (model.RANK_BEGINS, "rank_main"):
+        return f"[rank {number}, {rank.state}] its program has not begun"
+    if not model.is_of_program(frame):  # a scenario's steps are no C code
+        return f"[rank {number}, {rank.state}] at {rank.where()}"
+    return f"[rank {number}, {rank.state}] {model.frame_text(frame)}"
+
+
 class RankCommand(memory.Command):
     """rank [N]: selects rank N: its thread, and the frame in which its program made the call.
 
@@ -172,8 +239,7 @@ Without N: says which rank is selected. `rank apply all|LIST COMMAND` runs a com
             State.chosen = number
             print(f"rank {number}, which has no thread: its controller makes its calls")
             return
-        frame = switch(run, number)
-        print(f"[rank {number}, {run.rank(number).state}] {model.frame_text(frame)}")
+        print(go_to(run, number))
 
 
 class RankApply(memory.Command):
@@ -237,10 +303,11 @@ class CallsCommand(memory.Command):
     def _text(rank, calls, history, most):
         kept = min(rank.call_count, history, most)
         entries = memory.records("ls_history_entry", rank.record["history"], history)
-        rows = []
+        rows, pending = [], rank.pending()
         for number in range(rank.call_count - kept, rank.call_count):
             entry = entries[number % history]
-            done = "" if entry["done"] else "not complete"
+            done = ", ".join(w for w in ("" if entry["done"] else "not complete",
+                                         pending.get(number, "")) if w)
             rows.append(("", str(number), calls.describe(entry, "call."),
                          calls.comm_name(entry["call.comm"]), calls.where(entry, "call."), done))
         return "\n".join([f"{rank.call_count} call{'' if rank.call_count == 1 else 's'}"] +

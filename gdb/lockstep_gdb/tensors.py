@@ -1,4 +1,6 @@
 """shard and diff-ranks: what ranks hold, of a local tensor or of a variable of their program."""
+import re
+
 import gdb
 
 from . import memory, model, ranks, values
@@ -113,7 +115,8 @@ class Held:
 
 
 def of_program(run, number, expression):
-    """`expression` evaluated in the frame of rank `number`'s program."""
+    """`expression` evaluated in the frame of rank `number`'s program: its numbers, a struct's one by
+    one."""
     state = run.rank(number).state
     if state in ("returned", "died"):
         raise Failure(f"rank {number} has {state}: its program holds nothing any more")
@@ -122,17 +125,48 @@ def of_program(run, number, expression):
         value = gdb.parse_and_eval(expression)
     except gdb.error as error:
         raise Failure(f"rank {number}: {error}") from error
-    type_ = value.type.strip_typedefs()
     if value.is_optimized_out:
         raise Failure(f"rank {number}: {expression} was optimised out here")
+    if value.type.strip_typedefs().code == gdb.TYPE_CODE_STRUCT:
+        parts = list(fields_of(run.rank(number), value, ""))
+        if not parts:
+            raise Failure(f"{expression} is a {value.type}, in which no numbers are")
+        return parts
+    return [numbers_of(run.rank(number), value, expression)]
+
+
+def fields_of(rank, value, name, depth=0):
+    """What a struct holds: its numbers, arrays of them, and what its pointers to known memory point to."""
+    for field in value.type.strip_typedefs().fields():
+        if field.name is None or not hasattr(field, "bitpos"):
+            continue
+        inner, at = value[field.name], f"{name}.{field.name}"
+        type_ = inner.type.strip_typedefs()
+        if type_.code == gdb.TYPE_CODE_STRUCT and depth < 8:
+            yield from fields_of(rank, inner, at, depth + 1)
+            continue
+        if type_.code == gdb.TYPE_CODE_PTR and (
+                int(inner) == 0 or allocation_bytes(rank, int(inner)) == 0):
+            continue  # an address says nothing about what a rank holds
+        try:
+            part = numbers_of(rank, inner, at)
+        except Failure:
+            continue
+        part.block = at
+        yield part
+
+
+def numbers_of(rank, value, expression):
+    """The numbers that a value is, or points to in memory whose size is known."""
+    type_ = value.type.strip_typedefs()
     if type_.code == gdb.TYPE_CODE_PTR:
         element = type_.target().strip_typedefs()
         dtype = values.dtype_of_type(element)
         if dtype is None:
             raise Failure(f"{expression} is a {value.type}; cast it to a pointer to its elements")
-        size = allocation_bytes(run.rank(number), int(value))
+        size = allocation_bytes(rank, int(value))
         if size == 0:
-            raise Failure(f"rank {number}: the size of what {expression} points at is not known; "
+            raise Failure(f"rank {rank.id}: the size of what {expression} points at is not known; "
                           f"write *{expression}@COUNT")
         return Held(dtype, memory.read(int(value), size // element.sizeof * element.sizeof))
     element = type_
@@ -141,7 +175,7 @@ def of_program(run, number, expression):
     dtype = values.dtype_of_type(element)
     if dtype is None:
         raise Failure(f"{expression} is a {value.type}, not numbers")
-    if value.address is None:
+    if value.address is None or type_.code == gdb.TYPE_CODE_BITSTRING:
         number_bytes = value.cast(type_).bytes if hasattr(value, "bytes") else None
         if number_bytes is None:
             import struct
@@ -179,7 +213,7 @@ def held(expression, number):
         gdb.parse_and_eval(expression)  # its error says more than ours
         raise Failure(f"{expression} is no local tensor, and no SPMD run is going on")
     with restored():
-        return [of_program(run, number, expression)]
+        return of_program(run, number, expression)
 
 
 def parse(argument, count, usage):
@@ -207,20 +241,121 @@ The sizes of memory from ls_rank_alloc are known; of other pointers write *POINT
                   f"{{{values.head(part.dtype, part.data, values.elements_max())}}}")
 
 
+LIST = re.compile(r"(\d+(-\d+)?)(,\d+(-\d+)?)*$|all$")
+
+
+def parse_ranks(argument, usage):
+    """The expression and the ranks of "EXPRESSION A B", "EXPRESSION 0-3,7" or "EXPRESSION all"."""
+    words = argument.split()
+    first = len(words)
+    while first > 1 and LIST.match(words[first - 1]):
+        first -= 1
+    while first < len(words) and first > 0 and words[first - 1][-1] in "+-*/%&|^<>=,(":
+        first += 1  # of the expression still
+    found = []
+    for word in words[first:]:
+        found += ranks.parse_list(word, model.find_run() if word == "all" else None)
+    found = list(dict.fromkeys(found))
+    if first == 0 or len(found) < 2:
+        raise Failure("usage: " + usage)
+    return " ".join(words[:first]), found
+
+
+def steps_text(numbers):
+    """Where ranks stand, when that is after different numbers of calls; None."""
+    run = model.need_run()
+    places = {}
+    for number in numbers:
+        rank = run.rank(number)
+        if rank.state in ("returned", "died"):
+            return None
+        places.setdefault(rank.step(), []).append(number)
+    if len(places) < 2:
+        return None
+    parts = [f"{who(ids)} after {step} call{'' if step == 1 else 's'}"
+             for step, ids in sorted(places.items())]
+    return "these ranks stand at different steps: " + ", ".join(parts)
+
+
+def who(ids):
+    return f"rank{'s' if len(ids) > 1 else ''} {memory.rank_list(sorted(ids))}"
+
+
+def lines_text(numbers):
+    """Where ranks stand, when that is at different lines of their program; None."""
+    run, places = model.need_run(), {}
+    if any(run.rank(n).state in ("returned", "died") for n in numbers):
+        return None
+    selected = model.selected_rank(run)
+    for number in numbers:
+        rank = run.rank(number)
+        if rank.thread() is None:
+            return None
+        frame = ranks.frame_of(rank, selected)
+        places.setdefault(model.frame_text(frame).split(" at ")[-1], []).append(number)
+    if len(places) < 2:
+        return None
+    return ", ".join(f"{who(ids)} at {place}" for place, ids in places.items())
+
+
 class DiffRanks(memory.Command):
-    """diff-ranks TENSOR A B: where rank B's values differ from rank A's: how many, first, worst."""
+    """diff-ranks TENSOR A B [C ...]: where ranks' values differ: how many, the first, the worst.
+
+TENSOR is a local tensor, or an expression in each rank's program: numbers, arrays, structs, pointers to
+memory of ls_rank_alloc. Ranks: 0 1, or 0-3,7, or all. More than two are compared with what most of them
+hold. Says when the ranks stand at different steps."""
 
     def __init__(self):
         super().__init__("diff-ranks", gdb.COMMAND_DATA)
 
     def run(self, argument, from_tty):
-        expression, (a, b) = parse(argument, 2, "diff-ranks TENSOR A B")
-        ours, theirs = held(expression, a), held(expression, b)
+        expression, numbers = parse_ranks(argument, "diff-ranks TENSOR A B [C ...]")
+        if tensor_of(expression) is None:
+            for text in (steps_text(numbers), lines_text(numbers)):
+                if text is not None:
+                    print(text)
+        parts = {number: held(expression, number) for number in numbers}
+        groups = {}
+        for number in numbers:
+            bits = tuple((part.dtype, part.data) for part in parts[number])
+            groups.setdefault(bits, []).append(number)
+        sides = sorted(groups.values(), key=lambda ids: -len(ids))  # the first of equals stays
+        right = sides[0]
+        if len(sides) > 1 and len(numbers) > 2:
+            print(f"{who(right)} hold the same" if len(right) > 1
+                  else f"no two ranks hold the same; compared with rank {right[0]}")
+        if len(sides) == 1:
+            count = sum(len(p.data) // values.dtype_bytes(p.dtype) for p in parts[right[0]])
+            dtypes = "/".join(dict.fromkeys(p.dtype for p in parts[right[0]]))
+            blocks = self._blocks(parts[numbers[0]], parts[numbers[1]])
+            print(f"ranks {' and '.join(map(str, numbers)) if len(numbers) == 2 else memory.rank_list(sorted(numbers))} "
+                  f"hold the same {count} {dtypes}{blocks}")
+        for side in sides[1:]:
+            self._sides(parts[right[0]], parts[side[0]], right[0], side, len(numbers) > 2)
+
+    @staticmethod
+    def _blocks(ours, theirs):
+        one = len(ours) == 1 and len(theirs) == 1 and ours[0].block != theirs[0].block
+        return f" (block {ours[0].block} against {theirs[0].block})" if one else ""
+
+    def _sides(self, ours, theirs, a, side, several):
+        b = side[0]
+        if several:
+            print(f"{who(side)}:")
+        if any(part.block.startswith(".") for part in ours + theirs):  # a struct's, by name
+            there = {part.block: part for part in theirs}
+            here = {part.block for part in ours}
+            for alone, name in [(a, n) for n in here if n not in there] + \
+                               [(b, n) for n in there if n not in here]:
+                print(f"{name} is of rank {alone} alone")
+            ours = [part for part in ours if part.block in there]
+            theirs = [there[part.block] for part in ours]
         if len(ours) != len(theirs):
             print(f"rank {a} has {len(ours)} shards, rank {b} {len(theirs)}")
             return
         for x, y in zip(ours, theirs):
-            self._compare(x, y, a, b)
+            if len(ours) == 1 or x.data != y.data or x.dtype != y.dtype:
+                self._compare(x, y, a, b)
 
     @staticmethod
     def _compare(x, y, a, b):
@@ -229,6 +364,7 @@ class DiffRanks(memory.Command):
             return
         size = values.dtype_bytes(x.dtype)
         counts = len(x.data) // size, len(y.data) // size
+        name = f"{x.block}: " if x.block.startswith(".") else ""
         blocks = f" (block {x.block} against {y.block})" if x.block != y.block else ""
         if counts[0] != counts[1]:
             print(f"rank {a} has {counts[0]} elements, rank {b} {counts[1]}{blocks}; "
@@ -236,7 +372,7 @@ class DiffRanks(memory.Command):
         found = list(values.differences(x.dtype, x.data, y.data))
         total = min(counts)
         if not found:
-            print(f"ranks {a} and {b} hold the same {total} {x.dtype}{blocks}")
+            print(f"{name}ranks {a} and {b} hold the same {total} {x.dtype}{blocks}")
             return
 
         def line(word, index, ulps):
@@ -248,7 +384,7 @@ class DiffRanks(memory.Command):
             print(f"  {word} at [{index}]: {values.show(x.dtype, left)} on rank {a}, "
                   f"{values.show(x.dtype, right)} on rank {b} ({far})")
 
-        print(f"{len(found)} of {total} {x.dtype} differ{blocks}")
+        print(f"{name}{len(found)} of {total} {x.dtype} differ{blocks}")
         line("first", *found[0])
         worst = max(found, key=lambda item: NAN_ULPS if item[1] is None else item[1])
         if worst is not found[0]:

@@ -1,6 +1,9 @@
 # What gdb is asked to do wrong.
 $ lockstep gdb
-! lockstep: error: gdb takes one scenario file, and options for gdb after '--'
+! lockstep: error: gdb needs a scenario file, or a program after '--'
+? 2
+$ lockstep gdb one.yaml two.yaml
+! lockstep: error: gdb takes one scenario file; arguments of a program of yours go with it after '--'
 ? 2
 $ lockstep gdb nowhere.yaml
 ! lockstep: error: nowhere.yaml: there is no such file, or it cannot be read
@@ -22,3 +25,8 @@ $ LOCKSTEP_GDB=echo lockstep compare --real mpi --stop-at-divergence $SOURCE/sce
 $ timeout 1 lockstep run --wait-for-debugger $SOURCE/scenarios/bugs/id_clamped.yaml
 ! lockstep: process ... waits for a debugger: gdb -p ... -iex 'source .../lockstep-gdb.py'
 ? 124
+# Options of gdb's own, those with a value too, before the file or the program.
+$ LOCKSTEP_GDB=echo lockstep gdb -tui -ex 'info threads' $SOURCE/scenarios/bugs/id_clamped.yaml
+> -q ... -tui -ex info threads --args .../lockstep run ...id_clamped.yaml
+$ LOCKSTEP_GDB=echo lockstep gdb --interpreter=mi -x commands -- ./train --lr 0.1
+> -q ... --interpreter=mi -x commands --args ./train --lr 0.1

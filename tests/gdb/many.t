@@ -22,6 +22,7 @@ ranks 0, 1, 1021-1023 wait for ranks 2-1020 (ready, running): all_reduce avg of 
 (gdb) rank 700
 [rank 700, ready] program () at many.c:22
 (gdb) diff-ranks grad 0 5
+rank 0 at many.c:25, rank 5 at many.c:22
 1 of 64 f32 differ
   first at [40]: 41 on rank 0, 41.000004 on rank 5 (1 ulp)
 (gdb) shard grad 5

@@ -44,7 +44,9 @@ def parse(path):
             continue
         if not inside or (not markdown and line.startswith("# ")):
             continue
-        if line.startswith("$ lockstep ") and ("gdb" in line or "--break" in line or "--stop" in line):
+        if line.startswith("$ lockstep gdb -"):  # the TUI or MI: screens.py
+            sessions.append(None if line.split()[3] != "--" else Session(number, line[2:]))
+        elif line.startswith("$ lockstep ") and ("gdb" in line or "--break" in line or "--stop" in line):
             sessions.append(Session(number, line[2:]))
         elif line.startswith("$ "):
             sessions.append(None)
@@ -81,7 +83,7 @@ def bless(path, replies):
         lines = stream.read().split("\n")
     out, skipping = [], False
     for number, line in enumerate(lines, 1):
-        if skipping and not line.startswith(("$ ", "(gdb) ", "# ", "```")) and number < len(lines):
+        if skipping and not line.startswith(("$ ", "(gdb) ", "# ", "```", "-")) and number < len(lines):
             continue
         skipping = number in replies
         out.append(line)

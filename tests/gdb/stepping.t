@@ -17,6 +17,7 @@ rank 2
 (gdb) print $rank()
 $1 = 2
 (gdb) diff-ranks grad 2 1
+rank 2 at data_parallel.c:31, rank 1 at data_parallel.c:30
 2 of 2 f32 differ
   first at [0]: -2.4635828 on rank 2, 0.1784619 on rank 1 (2119461390 ulps)
   worst at [1]: -4.5962315 on rank 2, 1.1983938 on rank 1 (2150398284 ulps)
@@ -37,10 +38,12 @@ Value returned is $3 = 0
    2     blocked  all_reduce avg of 2 f32  world         2    data_parallel.c:30
    3     blocked  all_reduce avg of 2 f32  world         2    data_parallel.c:30
 (gdb) diff-ranks model 0 1
+rank 0 at data_parallel.c:30, rank 1 at data_parallel.c:31
 2 of 2 f32 differ
   first at [0]: 1.1540401 on rank 0, 1.2317914 on rank 1 (652225 ulps)
   worst at [1]: 1.8334649 on rank 0, 2.2981157 on rank 1 (2647386 ulps)
 (gdb) diff-ranks model 1 2
+rank 1 at data_parallel.c:31, rank 2 at data_parallel.c:30
 2 of 2 f32 differ
   first at [0]: 1.2317914 on rank 1, 1.1540401 on rank 2 (652225 ulps)
   worst at [1]: 2.2981157 on rank 1, 1.8334649 on rank 2 (2647386 ulps)

@@ -76,6 +76,7 @@ last calls of rank 1, newest last:
 last calls of rank 2, newest last:
   recv of 4 f32 from rank 1 on world (not complete) at examples/pipeline.c:18
 Thread 2 "rank 0" hit Breakpoint 1, ls_gdb_hook_finding ...
+[rank 1, blocked] micro_batch () at pipeline.c:29
 (gdb) print $finding_name
 $1 = "deadlock.cycle"
 (gdb) print $finding_rank
@@ -83,8 +84,8 @@ $2 = 1
 (gdb) ranks
 3 ranks, 1 set of calls met
    rank  state    call                       communicator  seq  where
-*  0     blocked  recv of 4 f32 from rank 1  world         1    pipeline.c:29
-   1     blocked  recv of 4 f32 from rank 2  world         1    pipeline.c:29
+   0     blocked  recv of 4 f32 from rank 1  world         1    pipeline.c:29
+*  1     blocked  recv of 4 f32 from rank 2  world         1    pipeline.c:29
    2     blocked  recv of 4 f32 from rank 1  world         0    pipeline.c:18
 (gdb) waitgraph
 rank 0 waits for rank 1: recv of 4 f32 from rank 1 on world, pipeline.c:29

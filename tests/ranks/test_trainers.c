@@ -1,5 +1,5 @@
-// Training programs under many schedules: with each planted bug exactly its finding, at its ranks and
-// its line; without one nothing, with all checks too. LOCKSTEP_SEEDS says how many seeds.
+// Training programs under many schedules: with each planted bug exactly its finding, at its ranks
+// and its line; without one nothing, with all checks too. LOCKSTEP_SEEDS says how many seeds.
 #include <criterion/criterion.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -10,7 +10,7 @@
 
 static int seeds(void) {
     const char *given = getenv("LOCKSTEP_SEEDS");
-    return given != NULL ? atoi(given) : SEEDS;
+    return given != NULL ? (int)strtol(given, NULL, 10) : SEEDS;
 }
 
 // Seed -1: the default schedule.
@@ -37,7 +37,7 @@ static void check_bug(const trainer *t, const planted_bug *bug, int seed) {
             ranks |= 1u << finding->ranks[k];
         }
         const char *colon = strrchr(finding->where, ':');
-        int line = colon != NULL ? atoi(colon + 1) : 0;
+        long line = colon != NULL ? strtol(colon + 1, NULL, 10) : 0;
         cr_expect(finding->id == bug->finding && ranks == bug->ranks &&
                       line == run.lines[bug->site],
                   "%s, %s, seed %d: %s of ranks %x at %s, not %s of %x at line %d:\n%s", t->name,

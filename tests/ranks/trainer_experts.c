@@ -1,5 +1,5 @@
-// A sharded embedding in front of experts: four ranks own rows of a table and an expert each. Ids go
-// to their owners and rows come back (uneven), tokens go to experts in slots of a fixed capacity
+// A sharded embedding in front of experts: four ranks own rows of a table and an expert each. Ids
+// go to their owners and rows come back (uneven), tokens go to experts in slots of a fixed capacity
 // (even, padded), and what is replicated is averaged.
 #include <stdlib.h>
 

@@ -1,6 +1,6 @@
-// Tensor parallel with sequence parallel inside of data parallel: four ranks, 2 x 2. Activations lie
-// cut along the sequence; a block gathers them, multiplies by its columns and rows, and scatters the
-// sums. Gradients are averaged over the data axis while the backward still runs.
+// Tensor parallel with sequence parallel inside of data parallel: four ranks, 2 x 2. Activations
+// lie cut along the sequence; a block gathers them, multiplies by its columns and rows, and
+// scatters the sums. Gradients are averaged over the data axis while the backward still runs.
 #include "trainers.h"
 
 enum { SEQ = 8, DIM = 6, HIDDEN = 10, TP = 2, DP = 2, STEPS = 3 };
