@@ -24,10 +24,12 @@ void ls_kernel_group_ids_reference(int64_t *rows, int64_t *starts, int64_t *orde
                                    int64_t *scratch, const int64_t *ids, size_t count,
                                    int64_t table_rows, int64_t padding_id);
 
-// Gradients per row. out [unique, dim] of T: row u is the left fold from +0, in T, in the order of
-// order[starts[u] .. starts[u + 1]), of the rounded products g * scale, where occurrence k has the
-// row row_of[k] (NULL: k) of gradients [, dim] (of dtype f32, f16, bf16, f64, with row stride
-// `stride` elements) and scales[k] (NULL: no product).
+// Gradients per row. out [unique, dim] of T: row u adds up, in T, the rounded products g * scale of
+// order[starts[u] .. starts[u + 1]), where occurrence k has the row row_of[k] (NULL: k) of
+// gradients [, dim] (of dtype f32, f16, bf16, f64, with row stride `stride` elements) and scales[k]
+// (NULL: no product). Every LS_GRADIENT_RUN occurrences are a left fold from +0, and so are those
+// sums: what one rank's batch has most often would else be one long chain of additions.
+enum { LS_GRADIENT_RUN = 64 };
 void ls_kernel_row_gradients(void *out, size_t dim, const void *gradients, size_t stride,
                              ls_dtype dtype, const int64_t *row_of, const float *scales,
                              const int64_t *starts, const int64_t *order, size_t unique);

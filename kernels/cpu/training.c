@@ -138,28 +138,69 @@ static const add_fn adds[LS_DTYPE_COUNT][2][2] = {
     [LS_BF16] = ADD_ROW(bf16),
 };
 
+// The gradients of one call, seen from some of their columns on.
+typedef struct {
+    const char *gradients;
+    size_t row_bytes;
+    const int64_t *row_of;
+    const float *scales;
+    const int64_t *order;
+    const add_fn *add;  // [2]: one row, four rows
+} occurrences;
+
+// sum [dim] += the occurrences from .. to, one after the other.
+static void add_run(char *sum, const occurrences *o, int64_t from, int64_t to, size_t dim) {
+    while (from < to) {
+        int64_t count = to - from >= 4 ? 4 : 1;
+        const void *rows[4] = {NULL};
+        float factors[4] = {0};
+        for (int64_t i = 0; i < count; i++) {
+            size_t k = (size_t)o->order[from + i];
+            rows[i] = o->gradients + (o->row_of != NULL ? (size_t)o->row_of[k] : k) * o->row_bytes;
+            factors[i] = o->scales != NULL ? o->scales[k] : 1;
+        }
+        o->add[count == 4](sum, rows, factors, dim);
+        from += count;
+    }
+}
+
+// The same for a row of several runs: each is summed by itself.
+enum { RUN_COLUMNS = 512 };
+
+static void add_runs(char *sum, const occurrences *o, int64_t from, int64_t to, size_t dim,
+                     bool wide) {
+    double run[RUN_COLUMNS];
+    const void *rows[4] = {run};
+    const float factors[4] = {1};
+    LS_ASSERT(dim <= RUN_COLUMNS);
+    for (; from < to; from += LS_GRADIENT_RUN) {
+        memset(run, 0, sizeof run);
+        add_run((char *)run, o, from, to - from < LS_GRADIENT_RUN ? to : from + LS_GRADIENT_RUN,
+                dim);
+        adds[wide ? LS_F64 : LS_F32][false][false](sum, rows, factors, dim);
+    }
+}
+
 void ls_kernel_row_gradients(void *out, size_t dim, const void *gradients, size_t stride,
                              ls_dtype dtype, const int64_t *row_of, const float *scales,
                              const int64_t *starts, const int64_t *order, size_t unique) {
     LS_ASSERT(ls_dtype_valid((int)dtype) && adds[dtype][0][0] != NULL);
     LS_ASSERT(unique == 0 || (starts != NULL && order != NULL));
-    size_t row_bytes = stride * ls_dtype_bytes(dtype);
-    size_t out_bytes = dim * (dtype == LS_F64 ? sizeof(double) : sizeof(float));
+    size_t element = ls_dtype_bytes(dtype);
+    size_t out_element = dtype == LS_F64 ? sizeof(double) : sizeof(float);
+    occurrences o = {NULL, stride * element, row_of, scales, order, adds[dtype][scales != NULL]};
     for (size_t u = 0; u < unique && dim > 0; u++) {
-        char *sum = (char *)out + u * out_bytes;
-        memset(sum, 0, out_bytes);
-        for (int64_t at = starts[u]; at < starts[u + 1];) {
-            int64_t count = starts[u + 1] - at >= 4 ? 4 : 1;
-            const void *rows[4] = {NULL};
-            float factors[4] = {0};
-            for (int64_t i = 0; i < count; i++) {
-                size_t k = (size_t)order[at + i];
-                rows[i] =
-                    (const char *)gradients + (row_of != NULL ? (size_t)row_of[k] : k) * row_bytes;
-                factors[i] = scales != NULL ? scales[k] : 1;
-            }
-            adds[dtype][scales != NULL][count == 4](sum, rows, factors, dim);
-            at += count;
+        char *sum = (char *)out + u * dim * out_element;
+        o.gradients = gradients;
+        memset(sum, 0, dim * out_element);
+        if (starts[u + 1] - starts[u] <= LS_GRADIENT_RUN) {
+            add_run(sum, &o, starts[u], starts[u + 1], dim);
+            continue;
+        }
+        for (size_t c = 0; c < dim; c += RUN_COLUMNS) {
+            o.gradients = (const char *)gradients + c * element;
+            add_runs(sum + c * out_element, &o, starts[u], starts[u + 1],
+                     dim - c < RUN_COLUMNS ? dim - c : RUN_COLUMNS, dtype == LS_F64);
         }
     }
 }

@@ -51,14 +51,19 @@ void ls_kernel_row_gradients_reference(void *out, size_t dim, const void *gradie
     for (size_t u = 0; u < unique; u++) {
         for (size_t c = 0; c < dim; c++) {
             double sum = 0;
+            double run = 0;
             for (int64_t at = starts[u]; at < starts[u + 1]; at++) {
                 size_t k = (size_t)order[at];
                 size_t row = row_of != NULL ? (size_t)row_of[k] : k;
                 double g = load(gradients, dtype, row * stride + c);
                 g = scales != NULL ? rounded(wide, g * (double)scales[k]) : g;
-                sum = rounded(wide, sum + g);
+                run = rounded(wide, run + g);
+                if ((at - starts[u]) % LS_GRADIENT_RUN == LS_GRADIENT_RUN - 1) {
+                    sum = rounded(wide, sum + run);
+                    run = 0;
+                }
             }
-            store(out, wide, u * dim + c, sum);
+            store(out, wide, u * dim + c, rounded(wide, sum + run));
         }
     }
 }

@@ -124,14 +124,18 @@ static __global__ void row_gradients_kernel(N *out, size_t dim, const T *gradien
         if (c >= dim) {
             continue;
         }
-        N sum = 0;
+        N sum = 0, run = 0;
         for (int64_t i = starts[u]; i < starts[u + 1]; i++) {
+            if (i > starts[u] && (i - starts[u]) % LS_GRADIENT_RUN == 0) {
+                sum = sum + run;
+                run = 0;
+            }
             auto k = (size_t)order[i];
             size_t row = row_of != nullptr ? (size_t)row_of[k] : k;
             N g = (N)element<T>::load(gradients[row * stride + c]);
-            sum = sum + (scales != nullptr ? g * (N)scales[k] : g);
+            run = run + (scales != nullptr ? g * (N)scales[k] : g);
         }
-        out[u * dim + c] = sum;
+        out[u * dim + c] = sum + run;
     }
 }
 

@@ -147,6 +147,45 @@ Test(training, row_gradients_fold_in_order) {
     cr_expect(out[0] == 1.0f);
 }
 
+// Beyond LS_GRADIENT_RUN occurrences: five ones that 1e8 would swallow one by one count together.
+Test(training, row_gradients_fold_run_by_run) {
+    enum { COUNT = LS_GRADIENT_RUN + 5 };
+    float g[COUNT] = {1e8f};
+    int64_t order[COUNT];
+    const int64_t starts[2] = {0, COUNT};
+    float out = 0;
+    for (int i = 0; i < COUNT; i++) {
+        order[i] = i;
+        g[i] = i < LS_GRADIENT_RUN ? g[i] : 1;
+    }
+    ls_kernel_row_gradients(&out, 1, g, 1, LS_F32, NULL, NULL, starts, order, 1);
+    cr_expect(out == 100000008.0f);
+    order[LS_GRADIENT_RUN - 1] = LS_GRADIENT_RUN;  // one of them is the first run's, and lost
+    order[LS_GRADIENT_RUN] = LS_GRADIENT_RUN - 1;
+    ls_kernel_row_gradients(&out, 1, g, 1, LS_F32, NULL, NULL, starts, order, 1);
+    cr_expect(out == 100000000.0f);
+}
+
+// More columns than are summed at once.
+Test(training, row_gradients_of_wide_rows) {
+    enum { WIDE = 1030, COUNT = 2 * LS_GRADIENT_RUN + 3 };
+    static float g[7 * WIDE];
+    static float wide_fast[WIDE];
+    static float wide_plain[WIDE];
+    const int64_t starts[2] = {0, COUNT};
+    int64_t order[COUNT];
+    int64_t row_of[COUNT];
+    draw_array(g, LS_F32, sizeof g / sizeof *g, false);
+    for (int i = 0; i < COUNT; i++) {
+        order[i] = i;
+        row_of[i] = i * 5 % 7;
+    }
+    ls_kernel_row_gradients(wide_fast, WIDE, g, WIDE, LS_F32, row_of, NULL, starts, order, 1);
+    ls_kernel_row_gradients_reference(wide_plain, WIDE, g, WIDE, LS_F32, row_of, NULL, starts,
+                                      order, 1);
+    cr_expect_eq(first_difference(wide_fast, wide_plain, LS_F32, WIDE), (size_t)WIDE);
+}
+
 // Every table type, sizes around a group of eight, padding: a fold over columns in their order.
 Test(training, weight_gradients_match_the_reference) {
     static const ls_dtype dtypes[] = {LS_F32, LS_F16, LS_BF16, LS_F64};
