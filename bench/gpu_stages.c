@@ -1,10 +1,11 @@
-// A plan's collectives and lookups on GPUs, timed rank by rank.
+// A plan's collectives, lookups and updates on GPUs, timed rank by rank.
 #include "bench/gpu_stages.h"
 
 #include <cuda_runtime_api.h>
 #include <string.h>
 
 #include "backends/nccl/nccl.h"
+#include "kernels/cuda/device.h"
 #include "kernels/cuda/kernels_cuda.h"
 
 #define WARMUP 5
@@ -14,8 +15,9 @@
 typedef struct gpu_runner {
     const ls_work *steps;
     ls_backend *backend;
-    ls_comm **comms;  // [group_count]
-    double *samples;  // of lookups: [LS_STAGE_TIMES_SAMPLES][ranks]
+    ls_comm **comms;    // [group_count]
+    ls_device *device;  // the GPU of the thread that uses it
+    double *samples;    // [LS_STAGE_TIMES_SAMPLES][ranks]
 } gpu_runner;
 
 static int cuda(cudaError_t error, const char *what) {
@@ -243,11 +245,81 @@ static int time_rank(void *arg, int rank, void *stream) {
     return status;
 }
 
-static int run_lookups(void *arg, double *samples) {
-    gpu_runner *runner = arg;
+// ---- Updates ------------------------------------------------------------------------------------
+// By the device's kernels, on the default stream of the GPU that is current. The first update is
+// the simulator's; those that are timed go on from there.
+static int do_updates(const ls_work_shard *shards, int count) {
+    for (int k = 0; k < count; k++) {
+        LS_TRY(ls_work_shard_update(&shards[k]));
+    }
+    return LS_OK;
+}
+
+static int time_shards(double *samples, int stride, const ls_work_shard *shards, int count) {
+    cudaEvent_t start = NULL, end = NULL;
+    LS_TRY(do_updates(shards, count));
+    for (int k = 0; k < count; k++) {
+        LS_TRY(ls_work_shard_check(&shards[k]));
+    }
+    LS_TRY(cuda(cudaEventCreate(&start), "cudaEventCreate"));
+    int status = cuda(cudaEventCreate(&end), "cudaEventCreate");
+    for (int i = -WARMUP; i < LS_STAGE_TIMES_SAMPLES && status == LS_OK; i++) {
+        float ms = 0;
+        status = cuda(cudaEventRecord(start, NULL), "cudaEventRecord");
+        status = status == LS_OK ? do_updates(shards, count) : status;
+        status = status == LS_OK ? cuda(cudaEventRecord(end, NULL), "cudaEventRecord") : status;
+        status = status == LS_OK ? cuda(cudaEventSynchronize(end), "the updates") : status;
+        status = status == LS_OK
+                     ? cuda(cudaEventElapsedTime(&ms, start, end), "cudaEventElapsedTime")
+                     : status;
+        if (i >= 0) {
+            samples[i * stride] = (double)ms * 1e-3;
+        }
+    }
+    (void)cudaEventDestroy(start);
+    if (end != NULL) {
+        (void)cudaEventDestroy(end);
+    }
+    return status;
+}
+
+// One rank's updates, in its own thread.
+static int time_rank_updates(void *arg, int rank, void *stream) {
+    (void)stream;
+    const gpu_runner *runner = arg;
+    const ls_work *steps = runner->steps;
+    ls_work_shard *own = NULL;
+    int count = 0;
+    LS_TRY(ls_alloc((void **)&own, NULL, (size_t)steps->update_count, sizeof *own));
+    int status = LS_OK;
+    for (int k = 0; k < steps->update_count && status == LS_OK; k++) {
+        if (steps->updates[k].rank == rank) {
+            status = ls_work_shard_open(&own[count++], runner->device, steps, &steps->updates[k]);
+        }
+    }
+    if (status == LS_OK && count > 0) {
+        status = time_shards(runner->samples + rank, steps->ranks, own, count);
+    }
+    for (int k = 0; k < count; k++) {
+        ls_work_shard_close(&own[k]);
+    }
+    ls_free(NULL, own, (size_t)steps->update_count, sizeof *own);
+    return status;
+}
+
+static int on_ranks(gpu_runner *runner, int (*job)(void *arg, int rank, void *stream),
+                    double *samples) {
     memset(samples, 0, (size_t)runner->steps->ranks * LS_STAGE_TIMES_SAMPLES * sizeof *samples);
     runner->samples = samples;
-    return ls_nccl_on_ranks(runner->backend, time_rank, runner);
+    return ls_nccl_on_ranks(runner->backend, job, runner);
+}
+
+static int run_lookups(void *arg, double *samples) {
+    return on_ranks(arg, time_rank, samples);
+}
+
+static int run_updates(void *arg, double *samples) {
+    return on_ranks(arg, time_rank_updates, samples);
 }
 
 // ---- All of it ----------------------------------------------------------------------------------
@@ -271,6 +343,7 @@ static int measure(ls_stage_times *out, gpu_runner *gpu, const ls_plan *plan, ls
                                        .versions = versions,
                                        .collective = run_collective,
                                        .lookups = run_lookups,
+                                       .updates = run_updates,
                                        .progress = progress};
         status = ls_stage_times_measure(out, steps, plan, &runner, arena);
     }
@@ -289,6 +362,9 @@ int ls_bench_gpu_stages(ls_stage_times *out, const ls_work *steps, const ls_plan
     gpu_runner gpu = {.steps = steps};
     LS_TRY(ls_world_create(&world, &options));
     int status = ls_backend_nccl_create(&gpu.backend, world, &nccl);
+    if (status == LS_OK) {
+        status = ls_device_cuda_open(&gpu.device);
+    }
     if (status == LS_OK) {
         status = measure(out, &gpu, plan, arena, progress);
     }

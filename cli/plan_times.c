@@ -1,4 +1,4 @@
-// plan --measured: a plan's forward stages, predicted against measured times.
+// plan --measured: a plan's stages, predicted against measured times.
 #include "cli/plan_times.h"
 
 #include "base/file.h"
@@ -39,7 +39,7 @@ int cli_plan_times_read(ls_stage_times *out, const char *path, const ls_scenario
 int cli_plan_times_measure(ls_stage_times *out, const ls_backend_kind *backend,
                            const ls_scenario *scenario, const ls_plan *plan, ls_arena *arena) {
     ls_work steps;
-    int status = ls_work_capture(&steps, scenario, plan, backend == &ls_backend_kind_sim, arena);
+    int status = ls_work_capture(&steps, scenario, plan, arena);
     if (status == LS_OK && backend == &ls_backend_kind_sim) {
         status = ls_stage_times_simulate(out, &steps, plan, arena);
     } else if (status == LS_OK) {

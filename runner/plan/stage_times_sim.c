@@ -3,7 +3,6 @@
 #include <time.h>
 
 #include "backends/kinds.h"
-#include "kernels/optimizer.h"
 #include "runner/plan/stage_times.h"
 
 #define WARMUP 2
@@ -124,64 +123,41 @@ static int time_lookups(const ls_work *steps, int rank, double *samples, ls_aren
 }
 
 // ---- Updates ------------------------------------------------------------------------------------
-typedef struct shard {
-    void *weights, *states[2], *scratch;
-} shard;
-
-static int prepare_shard(shard *out, const ls_work *steps, const ls_work_update *update,
-                         ls_arena *arena) {
-    const ls_optimizer_traits *about = ls_optimizer_about(update->optimizer->kind);
-    size_t rows = (size_t)update->block.rows, cells, bytes;
-    LS_TRY(ls_size_mul(&cells, rows, (size_t)update->block.columns));
-    LS_TRY(ls_work_update_scratch(&bytes, update));
-    out->weights = ls_arena_alloc(arena, cells, ls_dtype_bytes(update->dtype));
-    out->scratch = ls_arena_alloc(arena, bytes, 1);
-    if (out->weights == NULL || out->scratch == NULL) {
-        return LS_ERR_MEMORY;
-    }
-    for (int s = 0; s < ls_optimizer_state_count(update->optimizer); s++) {
-        size_t count = about->states[s].per_row ? rows : cells;
-        out->states[s] = ls_arena_alloc(arena, count, ls_dtype_bytes(update->sum_dtype));
-        if (out->states[s] == NULL) {
-            return LS_ERR_MEMORY;
-        }
-        double first = 0;
-        ls_element_from_f64(&first, update->sum_dtype, ls_optimizer_start(update->optimizer));
-        ls_kernel_fill(out->states[s], update->sum_dtype, &first, count);
-    }
-    return ls_work_weights(out->weights, steps, update->table, &update->block);
-}
-
 // The first update is the simulator's; those that are timed go on from there.
-static int time_updates(const ls_work *steps, int rank, double *samples, ls_arena *arena) {
-    shard *shards = ls_arena_alloc(arena, (size_t)steps->update_count, sizeof *shards);
-    if (shards == NULL) {
-        return LS_ERR_MEMORY;
-    }
-    for (int k = 0; k < steps->update_count; k++) {
-        if (steps->updates[k].rank == rank) {
-            LS_TRY(prepare_shard(&shards[k], steps, &steps->updates[k], arena));
-        }
-    }
+static int time_shards(const ls_work_shard *shards, int count, double *samples, int stride) {
     for (int i = -WARMUP; i < LS_STAGE_TIMES_SAMPLES; i++) {
         double began = now();
-        for (int k = 0; k < steps->update_count; k++) {
-            if (steps->updates[k].rank == rank) {
-                ls_work_do_update(shards[k].weights, shards[k].states, &steps->updates[k],
-                                  shards[k].scratch);
-            }
+        for (int k = 0; k < count; k++) {
+            LS_TRY(ls_work_shard_update(&shards[k]));
         }
         double took = now() - began;
-        for (int k = 0; k < steps->update_count && i == -WARMUP; k++) {
-            if (steps->updates[k].rank == rank) {
-                LS_TRY(ls_work_check_update(&steps->updates[k], shards[k].weights));
-            }
+        for (int k = 0; k < count && i == -WARMUP; k++) {
+            LS_TRY(ls_work_shard_check(&shards[k]));
         }
         if (i >= 0) {
-            samples[i * steps->ranks + rank] = took;
+            samples[i * stride] = took;
         }
     }
     return LS_OK;
+}
+
+static int time_updates(const ls_work *steps, int rank, double *samples, ls_arena *arena) {
+    ls_work_shard *shards = ls_arena_alloc(arena, (size_t)steps->update_count, sizeof *shards);
+    int count = 0;
+    int status = shards != NULL ? LS_OK : LS_ERR_MEMORY;
+    for (int k = 0; k < steps->update_count && status == LS_OK; k++) {
+        if (steps->updates[k].rank == rank) {
+            status =
+                ls_work_shard_open(&shards[count++], ls_device_host(), steps, &steps->updates[k]);
+        }
+    }
+    if (status == LS_OK) {
+        status = time_shards(shards, count, samples + rank, steps->ranks);
+    }
+    for (int k = 0; k < count; k++) {
+        ls_work_shard_close(&shards[k]);
+    }
+    return status;
 }
 
 // ---- Rank after rank ----------------------------------------------------------------------------

@@ -255,13 +255,13 @@ static int see_stage(void *arg, const ls_stage_output *output) {
     return LS_OK;
 }
 
-int ls_work_capture(ls_work *out, const ls_scenario *scenario, const ls_plan *plan, bool whole,
+int ls_work_capture(ls_work *out, const ls_scenario *scenario, const ls_plan *plan,
                     ls_arena *arena) {
     LS_ASSERT(out != NULL && plan->ranks == scenario->ranks);
     if (scenario->is_program) {
         return LS_FAIL(LS_ERR_INVALID, "%s: a program has no plan", scenario->file);
     }
-    bool updates = whole && ls_scenario_runs(scenario, LS_TABLES_UPDATE);
+    bool updates = ls_scenario_runs(scenario, LS_TABLES_UPDATE);
     *out = (ls_work){.scenario = scenario,
                      .ranks = scenario->ranks,
                      .stage_count = updates ? LS_WORK_STAGE_COUNT : LS_WORK_FORWARD_STAGES};

@@ -6,7 +6,7 @@
 #define LS_RUNNER_PLAN_WORK_H
 
 #include "collectives/collectives.h"
-#include "kernels/kernels.h"
+#include "kernels/device.h"
 #include "kernels/optimizer.h"
 #include "planner/plan.h"
 #include "runner/scenario/scenario.h"
@@ -84,27 +84,44 @@ typedef struct ls_work {
     int stage_count;  // LS_WORK_STAGE_COUNT, or LS_WORK_FORWARD_STAGES
 } ls_work;
 
-// Runs the scenario's first step with `plan` in the simulator: all of it where `whole` and the
-// scenario updates its weights, else its forward pass. Everything lives in `arena`; the
+// Runs the scenario's first step with `plan` in the simulator: all of it where the scenario updates its
+// weights, else its forward pass. Everything lives in `arena`; the
 // scenario is borrowed. LS_ERR_INVALID for a program; LS_ERR_UNSUPPORTED for a table with max_norm.
-int ls_work_capture(ls_work *out, const ls_scenario *scenario, const ls_plan *plan, bool whole,
+int ls_work_capture(ls_work *out, const ls_scenario *scenario, const ls_plan *plan,
                     ls_arena *arena);
 
 // Fills `out` [rows, columns] with the weights of a shard of a table before the step.
 int ls_work_weights(void *out, const ls_work *steps, int table, const ls_plan_shard *block);
 
-// Does the work of an update on the host, on weights [rows, columns] and states that the caller
-// keeps (NULL where the optimizer has none). scratch: ls_work_update_scratch(update) bytes.
-void ls_work_do_update(void *weights, void *const states[2], const ls_work_update *update,
-                       void *scratch);
-int ls_work_update_scratch(size_t *out, const ls_work_update *update);
+// An update to be done again on a device, with all its arrays there.
+enum { LS_WORK_SHARD_ARRAYS = 16 };
+typedef struct ls_work_shard {
+    ls_device *device;
+    const ls_work_update *update;
+    void *weights, *states[2];  // as before the step; then as the updates leave them
+    int64_t *ids, *row_of;      // what arrives: as of ls_work_update
+    float *scales;
+    void *arrived, *dense;
+    int64_t *dense_rows;
+    int64_t *rows, *starts, *order, *sorting;  // of ls_kernel_group_ids
+    void *sums, *spread;                       // gradients by row: of those touched, of all
+    void *arrays[LS_WORK_SHARD_ARRAYS];
+    size_t array_bytes[LS_WORK_SHARD_ARRAYS];
+    int array_count;
+} ls_work_shard;
+
+// Also after a failure ls_work_shard_close frees what there is.
+int ls_work_shard_open(ls_work_shard *out, ls_device *device, const ls_work *steps,
+                       const ls_work_update *update);
+void ls_work_shard_close(ls_work_shard *shard);
+int ls_work_shard_update(const ls_work_shard *shard);
+// Whether the shard's weights have the simulator's bits, after one update. LS_ERR_FINDING.
+int ls_work_shard_check(const ls_work_shard *shard);
 
 // Whether `got` is what member `member` must receive: the same bits; of a sum, within the rounding
 // of any order. LS_ERR_FINDING names stage, rank and element.
 int ls_work_check_collective(const ls_work_collective *collective, int member, const void *got);
 // The same for a lookup's results: the same bits.
 int ls_work_check_lookup(const ls_work_lookup *lookup, const void *got);
-// The same for a shard's weights after one update: the same bits.
-int ls_work_check_update(const ls_work_update *update, const void *got);
 
 #endif

@@ -1,5 +1,4 @@
-// The updates of a captured step: what arrives for each shard, what its weights become, and the
-// same work done again on the host.
+// The updates of a captured step: what arrives for each shard, and what its weights become.
 #include <math.h>
 #include <string.h>
 
@@ -255,104 +254,6 @@ int ls_work__join_updates(ls_update_watch *w) {
             update->dense_count = 0;
             LS_TRY(keep_touched(w, update));
         }
-    }
-    return LS_OK;
-}
-
-// ---- Doing it again -----------------------------------------------------------------------------
-// Where the arrays of an update lie in its scratch memory.
-typedef struct arrays {
-    int64_t *rows, *starts, *order, *sorting;
-    char *gradients;
-    char *spread;  // [rows, columns] in the dense form of a table that is not data parallel
-} arrays;
-
-static bool spreads(const ls_work_update *update) {
-    return update->optimizer->form == LS_OPTIMIZER_DENSE && update->dense == NULL;
-}
-
-static size_t row_bytes_of(const ls_work_update *update) {
-    return (size_t)update->block.columns * ls_dtype_bytes(update->sum_dtype);
-}
-
-static size_t distinct_max(const ls_work_update *update) {
-    size_t rows = (size_t)update->block.rows;
-    return update->id_count < rows ? update->id_count : rows;
-}
-
-static arrays place(const ls_work_update *update, void *scratch) {
-    size_t ids = update->id_count;
-    int64_t *at = scratch;
-    arrays own = {.rows = at, .starts = at + ids, .order = at + 2 * ids + 1};
-    own.sorting = own.order + ids;
-    own.gradients = (char *)(own.sorting + LS_GROUP_SCRATCH * ids);
-    own.spread = own.gradients + distinct_max(update) * row_bytes_of(update);
-    return own;
-}
-
-int ls_work_update_scratch(size_t *out, const ls_work_update *update) {
-    size_t rows = distinct_max(update), ids, bytes;
-    if (spreads(update)) {
-        LS_TRY(ls_size_add(&rows, rows, (size_t)update->block.rows));
-    }
-    LS_TRY(ls_size_mul(&bytes, rows, row_bytes_of(update)));
-    LS_TRY(ls_size_mul(&ids, update->id_count + 1, (3 + LS_GROUP_SCRATCH) * sizeof(int64_t)));
-    return ls_size_add(out, bytes, ids);
-}
-
-// Which rows the optimizer steps, and with what.
-static void choose_rows(ls_row_update *out, const ls_work_update *update, const arrays *own,
-                        size_t unique) {
-    size_t row_bytes = row_bytes_of(update);
-    *out = (ls_row_update){.row_ids = own->rows, .gradients = own->gradients, .count = unique};
-    if (update->dense != NULL) {
-        *out = (ls_row_update){.row_ids = update->dense_rows,
-                               .gradients = update->dense,
-                               .count = update->dense_count};
-    } else if (spreads(update)) {
-        memset(own->spread, 0, (size_t)update->block.rows * row_bytes);
-        for (size_t i = 0; i < unique; i++) {
-            memcpy(own->spread + (size_t)own->rows[i] * row_bytes, own->gradients + i * row_bytes,
-                   row_bytes);
-        }
-        *out = (ls_row_update){.gradients = own->spread, .count = (size_t)update->block.rows};
-    }
-}
-
-void ls_work_do_update(void *weights, void *const states[2], const ls_work_update *update,
-                       void *scratch) {
-    arrays own = place(update, scratch);
-    size_t unique = 0, columns = (size_t)update->block.columns;
-    ls_row_update step;
-    ls_kernel_group_ids(own.rows, own.starts, own.order, &unique, own.sorting, update->ids,
-                        update->id_count, update->block.rows, update->padding_id);
-    ls_kernel_row_gradients(own.gradients, columns, update->gradients, columns, update->dtype_in,
-                            update->row_of, update->scales, own.starts, own.order, unique);
-    choose_rows(&step, update, &own, unique);
-    step.weights = weights;
-    step.dtype = update->dtype;
-    step.rows = update->block.rows;
-    step.dim = columns;
-    step.states[0] = states[0];
-    step.states[1] = states[1];
-    step.factor = update->factor;
-    step.step = 1;
-    step.first_row = update->block.row_offset;
-    step.first_column = update->block.column_offset;
-    step.key = (uint64_t)update->table;
-    if (step.count > 0) {
-        ls_kernel_update_rows(update->optimizer, &step);
-    }
-}
-
-int ls_work_check_update(const ls_work_update *update, const void *got) {
-    size_t bytes =
-        (size_t)update->block.rows * (size_t)update->block.columns * ls_dtype_bytes(update->dtype);
-    if (bytes > 0 && memcmp(got, update->weights, bytes) != 0) {
-        return LS_FAIL_RANK(LS_ERR_FINDING, update->rank,
-                            "update of table %d, shard %d, rank %d: other bits than in the "
-                            "simulator",
-                            update->table, update->shard, update->rank);
     }
     return LS_OK;
 }

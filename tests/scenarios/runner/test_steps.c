@@ -38,7 +38,7 @@ static void open_text(fixture *f, const char *scenario) {
     ls_text_free(&said);
     cr_assert(ls_arena_create(&f->arena, NULL) == LS_OK);
     cr_assert(ls_scenario_plan(&f->plan, f->scenario, f->arena) == LS_OK);
-    cr_assert(ls_work_capture(&f->steps, f->scenario, &f->plan, true, f->arena) == LS_OK, "%s",
+    cr_assert(ls_work_capture(&f->steps, f->scenario, &f->plan, f->arena) == LS_OK, "%s",
               ls_error_last()->text);
 }
 
@@ -185,23 +185,14 @@ static const char trained[] =
     "inputs: {batch: 5, weighted: true}\nsteps: [forward, backward, update]\n"
     "train: {steps: 2, clip_norm: 0.5}\noptimizer: {type: rowwise_adagrad, lr: 0.1}\n";
 
-// One update of a shard, from the weights before it; the caller frees what comes back.
-static void *update_again(const fixture *f, const ls_work_update *update) {
-    const ls_plan_shard *block = &update->block;
-    const ls_optimizer_traits *about = ls_optimizer_about(update->optimizer->kind);
-    size_t cells = (size_t)(block->rows * block->columns), bytes;
-    void *weights = calloc(cells + 1, sizeof(float)), *states[2] = {NULL, NULL};
-    cr_assert(ls_work_update_scratch(&bytes, update) == LS_OK);
-    void *scratch = malloc(bytes);
-    for (int s = 0; s < ls_optimizer_state_count(update->optimizer); s++) {
-        states[s] = calloc(about->states[s].per_row ? (size_t)block->rows : cells, sizeof(float));
-    }
-    cr_assert(ls_work_weights(weights, &f->steps, update->table, block) == LS_OK);
-    ls_work_do_update(weights, states, update, scratch);
-    free(scratch);
-    free(states[0]);
-    free(states[1]);
-    return weights;
+// What one update of a shard, from the weights before it, comes to.
+static int update_again(const fixture *f, const ls_work_update *update) {
+    ls_work_shard shard;
+    cr_assert(ls_work_shard_open(&shard, ls_device_host(), &f->steps, update) == LS_OK);
+    cr_assert(ls_work_shard_update(&shard) == LS_OK);
+    int status = ls_work_shard_check(&shard);
+    ls_work_shard_close(&shard);
+    return status;
 }
 
 // The updates of every shard, done again, leave the simulator's bits; with one gradient that is
@@ -213,18 +204,14 @@ Test(steps, update_as_the_simulator_does) {
     cr_assert(f.steps.update_count == 4 + 2 + 1 + 4, "%d", f.steps.update_count);
     for (int i = 0; i < f.steps.update_count; i++) {
         ls_work_update *update = &f.steps.updates[i];
-        void *weights = update_again(&f, update);
-        cr_expect(ls_work_check_update(update, weights) == LS_OK, "%s", ls_error_last()->text);
-        free(weights);
+        cr_expect(update_again(&f, update) == LS_OK, "%s", ls_error_last()->text);
         if (update->id_count == 0 || update->dense != NULL) {
             continue;
         }
         for (size_t k = 0; k < update->row_count * (size_t)update->block.columns; k++) {
             ((float *)update->gradients)[k] += 100;
         }
-        weights = update_again(&f, update);
-        cr_expect(ls_work_check_update(update, weights) == LS_ERR_FINDING, "update %d", i);
-        free(weights);
+        cr_expect(update_again(&f, update) == LS_ERR_FINDING, "update %d", i);
     }
     close_fixture(&f);
 }
