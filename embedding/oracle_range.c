@@ -7,6 +7,9 @@
 #include "orders/bound.h"
 
 static double rounded(double value, ls_dtype dtype) {
+    if (dtype == LS_F64) {
+        return value;
+    }
     uint64_t bits = 0;
     ls_element_from_f64(&bits, dtype, value);
     return ls_element_to_f64(&bits, dtype);
@@ -55,8 +58,8 @@ static oracle_range corners(double mid, const double *corner, ls_dtype dtype) {
         if (isnan(corner[i])) {
             return widened(mid, -INFINITY, INFINITY, dtype);
         }
-        lo = fmin(lo, corner[i]);
-        hi = fmax(hi, corner[i]);
+        lo = corner[i] < lo ? corner[i] : lo;
+        hi = corner[i] > hi ? corner[i] : hi;
     }
     return widened(mid, lo, hi, dtype);
 }

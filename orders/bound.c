@@ -8,18 +8,29 @@
 
 #include "kernels/kernels.h"
 
+static double power_of_two(int exponent) {
+    LS_ASSERT(exponent >= -1074 && exponent < 1024);
+    uint64_t bits = exponent < -1022 ? (uint64_t)1 << (exponent + 1074)
+                                     : (uint64_t)(exponent + 1023) << 52;
+    double power;
+    memcpy(&power, &bits, sizeof power);
+    return power;
+}
+
 static double half_ulp(ls_float_format f, double magnitude) {
     if (!(magnitude < INFINITY)) {
         return INFINITY;
     }
-    int exponent = 0;
-    (void)frexp(magnitude, &exponent);  // magnitude < 2^exponent
+    // By bits, not by frexp and ldexp: the oracle asks this for every operation that it bounds.
+    uint64_t bits;
+    memcpy(&bits, &magnitude, sizeof bits);
+    int exponent = (int)(bits >> 52 & 0x7FF) - 1022;  // magnitude < 2^exponent
     int ulp = exponent - f.precision;
-    if (magnitude == 0.0 || ulp < f.subnormal_exponent) {
+    if (ulp < f.subnormal_exponent) {
         ulp = f.subnormal_exponent;
     }
     // Half of f64's smallest subnormal is not a double: the bound is rounded up.
-    return ldexp(1.0, ulp - 1 < -1074 ? -1074 : ulp - 1);
+    return power_of_two(ulp - 1 < -1074 ? -1074 : ulp - 1);
 }
 
 double ls_bound_roundoff(ls_dtype dtype) {
