@@ -10,8 +10,8 @@
 
 static double power_of_two(int exponent) {
     LS_ASSERT(exponent >= -1074 && exponent < 1024);
-    uint64_t bits = exponent < -1022 ? (uint64_t)1 << (exponent + 1074)
-                                     : (uint64_t)(exponent + 1023) << 52;
+    uint64_t bits =
+        exponent < -1022 ? (uint64_t)1 << (exponent + 1074) : (uint64_t)(exponent + 1023) << 52;
     double power;
     memcpy(&power, &bits, sizeof power);
     return power;

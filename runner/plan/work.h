@@ -84,8 +84,8 @@ typedef struct ls_work {
     int stage_count;  // LS_WORK_STAGE_COUNT, or LS_WORK_FORWARD_STAGES
 } ls_work;
 
-// Runs the scenario's first step with `plan` in the simulator: all of it where the scenario updates its
-// weights, else its forward pass. Everything lives in `arena`; the
+// Runs the scenario's first step with `plan` in the simulator: all of it where the scenario updates
+// its weights, else its forward pass. Everything lives in `arena`; the
 // scenario is borrowed. LS_ERR_INVALID for a program; LS_ERR_UNSUPPORTED for a table with max_norm.
 int ls_work_capture(ls_work *out, const ls_scenario *scenario, const ls_plan *plan,
                     ls_arena *arena);
