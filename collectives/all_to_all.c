@@ -140,6 +140,11 @@ static int reference(const ls_call *const *calls, int size) {
     return LS_OK;
 }
 
+static int on_tensor(ls_local_tensor **out, const ls_local_tensor *in, const ls_tensor_call *call,
+                     const ls_axis *axis) {
+    return ls_tensor_all_to_all(out, in, call->split_dim, call->cat_dim, axis);
+}
+
 static double bus_factor(int size) {
     return (double)(size - 1) / size;
 }
@@ -148,10 +153,10 @@ const ls_collective ls_collective__all_to_all = {
     .doc = "Every rank sends a block of its own to every rank.",
     .send = {.form = LS_SIDE_BLOCKS},
     .recv = {.form = LS_SIDE_BLOCKS},
-    .on_tensors = true,
     .check = check,
     .bytes = bytes,
     .math = math,
     .reference = reference,
+    .on_tensor = on_tensor,
     .bus_factor = bus_factor,
 };

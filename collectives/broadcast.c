@@ -41,6 +41,12 @@ static int reference(const ls_call *const *calls, int size) {
     return LS_OK;
 }
 
+static int on_tensor(ls_local_tensor **out, const ls_local_tensor *in, const ls_tensor_call *call,
+                     const ls_axis *axis) {
+    LS_TRY(ls_local_tensor_clone(out, in));
+    return ls_tensor_broadcast(*out, call->root, axis);
+}
+
 static double bus_factor(int size) {
     (void)size;
     return 1.0;
@@ -52,10 +58,10 @@ const ls_collective ls_collective__broadcast = {
     .recv = {.form = LS_SIDE_COUNT},
     .root_word = "from",
     .replicates = true,
-    .on_tensors = true,
     .check = check,
     .bytes = bytes,
     .math = math,
     .reference = reference,
+    .on_tensor = on_tensor,
     .bus_factor = bus_factor,
 };

@@ -139,6 +139,15 @@ typedef struct ls_side {
 
 // All that is special about a kind of call. What takes calls (checks, scenarios and their schema,
 // backends, reports) follows from here.
+struct ls_axis;  // see below
+
+// What a collective on a tensor is told beside the tensor; each takes what it has a use for.
+typedef struct ls_tensor_call {
+    ls_op op;
+    int dim, split_dim, cat_dim;
+    int root;  // member of the fiber
+} ls_tensor_call;
+
 typedef struct ls_collective {
     const char *doc;        // one sentence
     ls_side send, recv;     //
@@ -146,7 +155,6 @@ typedef struct ls_collective {
     bool reduces;           // the result depends on the order of a sum
     bool prefix;            // member i's result is of members 0 to i alone, in their order
     bool replicates;        // all members' results are the same
-    bool on_tensors;        // there is an ls_tensor_NAME
     // In all that follows calls [size] are the matched calls by member; for p2p they are the send
     // and its receive (size 2, members 0 and 1).
     // Checks every call by itself and whether they agree. LS_ERR_MISMATCH or LS_ERR_INVALID, naming
@@ -160,6 +168,9 @@ typedef struct ls_collective {
     int (*math)(const ls_call *const *calls, int size, const ls_order *order);
     // The plain version of the math: element by element, rank order, copies its inputs first.
     int (*reference)(const ls_call *const *calls, int size);
+    // The ls_tensor_NAME that there is; NULL: none.
+    int (*on_tensor)(ls_local_tensor **out, const ls_local_tensor *in, const ls_tensor_call *call,
+                     const struct ls_axis *axis);
     // Bus bandwidth factor of nccl-tests' PERFORMANCE.md for `size` ranks.
     double (*bus_factor)(int size);
 } ls_collective;

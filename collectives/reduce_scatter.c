@@ -52,6 +52,11 @@ static int reference(const ls_call *const *calls, int size) {
     return status;
 }
 
+static int on_tensor(ls_local_tensor **out, const ls_local_tensor *in, const ls_tensor_call *call,
+                     const ls_axis *axis) {
+    return ls_tensor_reduce_scatter(out, in, call->op, call->dim, axis);
+}
+
 static double bus_factor(int size) {
     return (double)(size - 1) / size;
 }
@@ -61,10 +66,10 @@ const ls_collective ls_collective__reduce_scatter = {
     .send = {.form = LS_SIDE_BLOCKS},
     .recv = {.form = LS_SIDE_COUNT},
     .reduces = true,
-    .on_tensors = true,
     .check = check,
     .bytes = bytes,
     .math = math,
     .reference = reference,
+    .on_tensor = on_tensor,
     .bus_factor = bus_factor,
 };

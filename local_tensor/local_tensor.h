@@ -159,6 +159,7 @@ int ls_placements_normalize(ls_placements *out, const ls_placements *placements,
 bool ls_placement_equal(const ls_placement *a, const ls_placement *b, int mesh_dim);
 bool ls_placements_equal(const ls_placements *a, const ls_placements *b, int mesh_dim_count,
                          const int *mesh_dims);
+bool ls_placements_any_partial(const ls_placements *placements);  // NULL: no
 LS_API void ls_placements_format(char *out, size_t out_bytes, const ls_placements *placements);
 // "S(0), R, P(sum)" and back; "_S(0, 2)" is strided with split 2, "S(0)[1]" of turn 1; explicit
 // sizes print as "S(0, sizes)", which does not parse.

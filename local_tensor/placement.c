@@ -17,6 +17,14 @@ void ls_chunk(int64_t *offset, int64_t *length, int64_t size, int64_t count, int
     *length = size - *offset < full ? size - *offset : full;
 }
 
+bool ls_placements_any_partial(const ls_placements *placements) {
+    bool any = false;
+    for (int d = 0; placements != NULL && d < placements->count; d++) {
+        any = any || placements->at[d].kind == LS_PLACE_PARTIAL;
+    }
+    return any;
+}
+
 bool ls_placement_equal(const ls_placement *a, const ls_placement *b, int mesh_dim) {
     if (a->kind != b->kind) {
         return false;

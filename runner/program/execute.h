@@ -20,8 +20,8 @@ typedef struct ls_execution {
     const char *checkpoint;  // tables: saved there after the last step; NULL: not
     bool one_step;           // tables: the first step alone, its stages under their plain names
     bool forward_only;  // likewise, and of it the forward pass as plans count it: without max_norm
-    ls_rank *self;      // tables: the rank that this process runs as a thread of an SPMD program,
-                        // to compare replicas with the others'; NULL: it is none
+    ls_rank *self;      // the rank that runs it as a thread of an SPMD program, on a backend that
+                        // holds this rank (NULL for programs without tensors); NULL: it is none
 } ls_execution;
 
 // Runs the scenario. LS_ERR_FINDING: a check found a defect (*finding says which; its texts live in

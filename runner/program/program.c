@@ -1,7 +1,9 @@
-// Runs a scenario's program: its tensors, then its steps in order.
+// Runs a scenario's program: its tensors, then its steps in order. One interpreter for a process that
+// holds all ranks, some, or one, and for a rank that runs as a thread.
 #include "runner/program/program.h"
 
 #include "kernels/kernels.h"
+#include "runner/steps/step.h"
 
 static int emit(const ls_stage_sink *sink, const ls_stage_output *output) {
     return sink != NULL ? sink->emit(sink->arg, output) : LS_OK;
@@ -18,23 +20,6 @@ int ls_program__emit(const ls_stage_sink *sink, const ls_scenario_step *step, co
                                          .shape = *shape,
                                          .data = data,
                                          .reduces = reduces});
-}
-
-int ls_program__emit_memory(const ls_stage_sink *sink, ls_arena *arena, ls_backend *backend,
-                            const ls_scenario_step *step, const char *field, int rank,
-                            const void *memory, size_t count, ls_dtype dtype, bool reduces) {
-    ls_shape shape = LS_SHAPE((int64_t)count);
-    if (sink == NULL || memory == NULL || count == 0) {
-        return LS_OK;
-    }
-    if (backend->ops->is_device != NULL && backend->ops->is_device(backend, memory)) {
-        size_t bytes = count * ls_dtype_bytes(dtype);
-        void *host = ls_arena_alloc(arena, bytes, 1);
-        LS_TRY(host != NULL ? backend->ops->read_device(backend, host, memory, bytes)
-                            : LS_ERR_MEMORY);
-        memory = host;
-    }
-    return ls_program__emit(sink, step, NULL, field, rank, dtype, &shape, memory, reduces);
 }
 
 int ls_program__emit_expected(const ls_program *program, const ls_scenario_step *step,
@@ -81,30 +66,43 @@ int ls_program__axis(ls_axis **out, ls_program *program, int axis) {
     return LS_OK;
 }
 
-bool ls_program__on_buffers(const ls_scenario_step *step) {
-    return ls_step_makes_calls(step->kind) && step->tensor == NULL;
+int ls_program__emit_cells(const ls_program *program, const ls_scenario_step *step,
+                           const char *table, const char *field, int rank, const ls_cells *cells,
+                           ls_dtype dtype) {
+    return ls_program__emit_expected(program, step, table, field, rank, dtype, &cells->shape,
+                                     cells->bits, cells->bits == NULL ? cells->exact : NULL,
+                                     cells->bounds, cells->overflow);
 }
 
-int ls_program__open(ls_program *program, const ls_execution *execution, ls_arena *arena) {
+// A rank whose program has no tensors has no backend of its own.
+static int open_program(ls_program *program, const ls_execution *execution, ls_arena *arena) {
     const ls_scenario *scenario = execution->scenario;
+    ls_backend *backend = execution->backend;
+    size_t steps = (size_t)scenario->step_count;
     *program = (ls_program){
         .execution = execution,
         .scenario = scenario,
-        .backend = execution->backend,
-        .world = execution->backend->world,
+        .self = execution->self,
+        .backend = backend,
+        .world = backend != NULL ? backend->world : NULL,
         .arena = arena,
+        .calls = ls_arena_alloc(arena, steps, sizeof(ls_step_calls)),
         .axes = ls_arena_alloc(arena, (size_t)scenario->mesh.ndim, sizeof(ls_axis *)),
-        .tensors = ls_arena_alloc(arena, (size_t)(scenario->tensor_count + scenario->step_count),
+        .tensors = ls_arena_alloc(arena, (size_t)scenario->tensor_count + steps,
                                   sizeof(ls_program_tensor)),
     };
-    if (program->axes == NULL || program->tensors == NULL) {
+    if (program->calls == NULL || program->axes == NULL || program->tensors == NULL) {
         return LS_ERR_MEMORY;
     }
-    LS_TRY(ls_comm_create(&program->all, program->backend, NULL, scenario->ranks, "world"));
+    LS_TRY(program->self != NULL ? ls_program__open_comms(program) : LS_OK);
+    if (backend == NULL) {
+        return LS_OK;
+    }
+    LS_TRY(ls_comm_create(&program->all, backend, NULL, scenario->ranks, "world"));
     return ls_program__create_tensors(program);
 }
 
-void ls_program__close(ls_program *program) {
+static void close_program(ls_program *program) {
     for (int i = 0; i < program->tensor_count; i++) {
         ls_local_tensor_free(program->tensors[i].tensor);
     }
@@ -114,26 +112,38 @@ void ls_program__close(ls_program *program) {
     ls_comm_free(program->all);
 }
 
+static int run_step(ls_program *program, int index) {
+    const ls_scenario_step *step = &program->scenario->steps[index];
+    int status = ls_step_type_of(step->kind)->run(program, step);
+    if (status != LS_OK && (program->self == NULL || ls_step_on_tensors(step))) {
+        return ls_error_wrap("%s: step %s", ls_scenario_where(program->scenario, &step->node),
+                             step->name);
+    }
+    return status;
+}
+
 static int run_steps(ls_program *program) {
     for (int i = 0; i < program->scenario->step_count; i++) {
-        const ls_scenario_step *step = &program->scenario->steps[i];
-        if (step->kind >= LS_STEP_WAIT) {
-            continue;  // what they say is of programs with a thread for each rank: program_ranks.c
+        const ls_scenario_except *except =
+            ls_program__except(program, &program->scenario->steps[i]);
+        if (except != NULL && except->exit) {
+            return LS_OK;
         }
-        int status = ls_program__on_buffers(step) ? ls_program__collective(program, step)
-                                                  : ls_program__tensor_step(program, step);
-        if (status != LS_OK) {
-            return ls_error_wrap("%s: step %s", ls_scenario_where(program->scenario, &step->node),
-                                 step->name);
-        }
+        bool swap = except != NULL && except->swap && i + 1 < program->scenario->step_count;
+        LS_TRY(swap ? run_step(program, i + 1) : LS_OK);
+        LS_TRY(run_step(program, i));
+        i += swap ? 1 : 0;
     }
     return LS_OK;
 }
 
 int ls_execute__program(const ls_execution *execution, ls_arena *arena) {
     ls_program program;
-    int status = ls_program__open(&program, execution, arena);
+    int status = open_program(&program, execution, arena);
     status = status == LS_OK ? run_steps(&program) : status;
-    ls_program__close(&program);
+    close_program(&program);
+    if (status == LS_OK && program.self != NULL) {
+        ls_program__free_calls(&program);
+    }
     return status;
 }

@@ -15,35 +15,52 @@ typedef struct ls_program_tensor {
     const ls_scenario_tensor *blocks;  // where its blocks are listed; NULL: it has placements
 } ls_program_tensor;
 
+// One rank's call in a step on buffers, with its memory.
+typedef struct ls_made_call {
+    ls_call call;
+    int times;                         // how often it is made: 1, or as the exception says
+    const ls_scenario_except *except;  // NULL: none
+    void *send, *recv;                 // memory of its own; recv NULL: it lies in send's
+    size_t send_bytes, recv_bytes;     // of that memory
+    size_t send_count, recv_count;     // elements that there is room for
+    void *values;                      // [send_count] what was sent, for the judge; NULL: not kept
+    int message;                       // of send_recv: which of its pairs
+} ls_made_call;
+
+// What was called in a step.
+typedef struct ls_step_calls {
+    ls_made_call *at;  // [count] of the ranks held, as the step lists them
+    int count, room;
+    ls_rank_comm *comm;     // a rank's own; NULL: not a member
+    ls_request **requests;  // [request_count] a rank's, where the step is asynchronous
+    int request_count;      //
+    bool lost;              // they are never waited for, and so the buffers never free
+} ls_step_calls;
+
 typedef struct ls_program {
     const ls_execution *execution;
     const ls_scenario *scenario;
-    ls_backend *backend;
-    ls_world *world;
+    ls_rank *self;        // whose thread runs it; NULL: a process that runs all ranks that it holds
+    ls_backend *backend;  // NULL: of a rank whose program has no tensors
+    ls_world *world;      // the backend's
     ls_arena *arena;
     ls_program_tensor *tensors;  // [tensor_count]
     int tensor_count;
-    ls_axis **axes;  // [mesh dimensions] communicators along each, NULL until first used
-    ls_comm *all;    // every rank
+    ls_step_calls *calls;  // [steps]
+    ls_axis **axes;        // [mesh dimensions] communicators along each, NULL until first used
+    ls_comm *all;          // every rank
 } ls_program;
 
-// The call that a member makes in a step, as the step says. Counts are in `arena`; buffers are not
-// set.
-int ls_program__step_call(ls_call *out, ls_arena *arena, const ls_scenario *scenario,
-                          const ls_scenario_step *step, const ls_comm *comm, int member);
-// What it does differently: how often it makes the call (0, 1 or 2), and the exception (NULL:
-// none).
-typedef struct ls_program_call {
-    ls_call call;
-    int times;
-    const ls_scenario_except *except;
-} ls_program_call;
-int ls_program__member_call(ls_program_call *out, ls_arena *arena, const ls_scenario *scenario,
+// What this rank does differently in a step, and the line where it is said. NULL, and the step's own
+// line: nothing, or all held ranks run.
+const ls_scenario_except *ls_program__except(const ls_program *program,
+                                             const ls_scenario_step *step);
+int ls_program__line(const ls_program *program, const ls_scenario_step *step);
+
+// The call of a member of a group as the step says, or as what it does differently; counts are in
+// `arena`, buffers are not set.
+int ls_program__member_call(ls_made_call *out, const ls_program *program,
                             const ls_scenario_step *step, const ls_comm *comm, int member);
-// What `rank` does differently in a step; false: nothing.
-bool ls_program__except_of(const ls_scenario_except **out, const ls_scenario_step *step, int rank);
-// A collective on buffers, not on a tensor.
-bool ls_program__on_buffers(const ls_scenario_step *step);
 
 // ---- Scenarios with a thread for each rank: program_ranks.c, program_ranks_run.c ----------------
 typedef struct ls_program_ranks_options {
@@ -90,19 +107,28 @@ int ls_program__rank_main(ls_rank *self, void *arg);
 // The faults [fault_count] of its ranks; NULL: no memory.
 const ls_fault *ls_program__faults(const ls_scenario *scenario, ls_arena *arena);
 
-// The state of a running program.
-int ls_program__open(ls_program *program, const ls_execution *execution, ls_arena *arena);
-void ls_program__close(ls_program *program);
-// One collective on raw per-rank buffers.
-int ls_program__collective(ls_program *program, const ls_scenario_step *step);
-// One operation on tensors, or a collective on one.
+// Steps on buffers: the ranks' calls, what they received, and what that must be (with
+// execution->expected).
+int ls_program__call_step(ls_program *program, const ls_scenario_step *step);
+int ls_program__emit_received(const ls_program *program, const ls_scenario_step *step);
+int ls_program__expect_received(const ls_program *program, const ls_scenario_step *step);
+// "recv", or "recv[2]" of the third message that a rank receives.
+void ls_program__field_of(char out[32], const ls_step_calls *calls, int index);
+// The communicators of a rank, before its first step; and all that its steps leave, at the end.
+int ls_program__open_comms(ls_program *program);
+void ls_program__free_calls(ls_program *program);
+
+// Steps on tensors: the kind's `make`, and the shards that its result has on each rank.
 int ls_program__tensor_step(ls_program *program, const ls_scenario_step *step);
+// A step on tensors as often as this rank makes it, and with what it says otherwise.
+int ls_program__as_excepted(ls_program *program, const ls_scenario_step *step,
+                            int (*once)(ls_program *program, const ls_scenario_step *step));
 // Makes the scenario's tensors.
 int ls_program__create_tensors(ls_program *program);
-
-// fulls [held ranks]: the whole of a tensor made of blocks, on every held rank.
-int ls_program__gather_blocks(void *const *fulls, ls_program *program, const ls_scenario_step *step,
-                              const ls_scenario_tensor *tensor, const ls_local_tensor *in);
+// The newest tensor of a name; LS_ERR_NOT_FOUND.
+int ls_program__tensor(ls_program_tensor **out, const ls_program *program, const char *name);
+int ls_program__check_replicas(const ls_program *program, const ls_scenario_step *step,
+                               const char *name);
 
 // The communicators along a mesh axis, made when first asked for.
 int ls_program__axis(ls_axis **out, ls_program *program, int axis);
@@ -111,10 +137,10 @@ int ls_program__axis(ls_axis **out, ls_program *program, int axis);
 int ls_program__emit(const ls_stage_sink *sink, const ls_scenario_step *step, const char *table,
                      const char *field, int rank, ls_dtype dtype, const ls_shape *shape,
                      const void *data, bool reduces);
-// The same for memory [count] of the backend, which may be a device's; nothing for no elements.
-int ls_program__emit_memory(const ls_stage_sink *sink, ls_arena *arena, ls_backend *backend,
-                            const ls_scenario_step *step, const char *field, int rank,
-                            const void *memory, size_t count, ls_dtype dtype, bool reduces);
+// Emits cells as what an array must be.
+int ls_program__emit_cells(const ls_program *program, const ls_scenario_step *step,
+                           const char *table, const char *field, int rank, const ls_cells *cells,
+                           ls_dtype dtype);
 // Emits what an array must be; floats: within their bounds, and as they may overflow (NULL: not).
 // Integers and what only moves: exact NULL, as in `data`.
 int ls_program__emit_expected(const ls_program *program, const ls_scenario_step *step,

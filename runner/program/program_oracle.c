@@ -5,17 +5,13 @@
 
 #include <string.h>
 
-bool ls_oracle__is_partial(const ls_placements *placements, int d) {
+#include "runner/steps/step.h"
+
+bool ls_known__is_partial(const ls_placements *placements, int d) {
     return placements->at[d].kind == LS_PLACE_PARTIAL;
 }
-bool ls_oracle__any_partial(const ls_placements *placements) {
-    bool partial = false;
-    for (int d = 0; placements != NULL && d < placements->count; d++) {
-        partial = partial || ls_oracle__is_partial(placements, d);
-    }
-    return partial;
-}
-bool ls_oracle__any_split(const ls_placements *placements) {
+
+bool ls_known__any_split(const ls_placements *placements) {
     bool split = false;
     for (int d = 0; d < placements->count; d++) {
         split = split || placements->at[d].split > 1;
@@ -23,19 +19,20 @@ bool ls_oracle__any_split(const ls_placements *placements) {
     return split;
 }
 
-static ls_oracle begin(ls_arena *arena, const ls_scenario_step *step,
-                       const ls_local_tensor *tensor) {
+static ls_program_oracle begin(ls_arena *arena, const ls_scenario_step *step,
+                               const ls_local_tensor *tensor) {
     ls_world *world = ls_local_tensor_world(tensor);
-    return (ls_oracle){.arena = arena,
-                       .step = step,
-                       .mesh = ls_world_mesh(world),
-                       .dtype = ls_local_tensor_dtype(tensor),
-                       .ranks = ls_world_size(world)};
+    return (ls_program_oracle){.arena = arena,
+                               .step = step,
+                               .mesh = ls_world_mesh(world),
+                               .dtype = ls_local_tensor_dtype(tensor),
+                               .ranks = ls_world_size(world)};
 }
 
 // ---- Shards -------------------------------------------------------------------------------------
 // What `rank` holds: its own array, or its block of the whole.
-static int shard_of(ls_cells *out, const ls_oracle *o, const ls_known_tensor *of, int rank) {
+static int shard_of(ls_cells *out, const ls_program_oracle *o, const ls_known_tensor *of,
+                    int rank) {
     if (of->known.ranks != NULL) {
         *out = of->known.ranks[rank];
         return LS_OK;
@@ -47,13 +44,13 @@ static int shard_of(ls_cells *out, const ls_oracle *o, const ls_known_tensor *of
     return ls_cells__cut(out, o->arena, of->known.whole, &shard->block, o->dtype);
 }
 
-bool ls_oracle__is_known(const ls_known *known) {
+bool ls_known__is_known(const ls_known *known) {
     return known->whole != NULL || known->ranks != NULL;
 }
 
 int ls_known__shard(ls_cells *out, bool *known, ls_arena *arena, const ls_known_tensor *of,
                     int rank, const ls_block *block) {
-    *known = ls_oracle__is_known(&of->known);
+    *known = ls_known__is_known(&of->known);
     if (!*known || of->known.ranks != NULL) {
         *out = *known ? of->known.ranks[rank] : (ls_cells){0};
         return LS_OK;
@@ -61,17 +58,17 @@ int ls_known__shard(ls_cells *out, bool *known, ls_arena *arena, const ls_known_
     return ls_cells__cut(out, arena, of->known.whole, block, ls_local_tensor_dtype(of->tensor));
 }
 
-ls_cells *ls_oracle__new_ranks(const ls_oracle *o) {
+ls_cells *ls_known__new_ranks(const ls_program_oracle *o) {
     return ls_arena_alloc(o->arena, (size_t)o->ranks, sizeof(ls_cells));
 }
 
 // ---- Partial values -----------------------------------------------------------------------------
-int ls_oracle__make_partial(ls_cells *cells, const ls_oracle *o, const ls_placements *placements,
-                            int rank) {
+int ls_known__make_partial(ls_cells *cells, const ls_program_oracle *o,
+                           const ls_placements *placements, int rank) {
     int at[LS_MESH_DIMS_MAX];
     ls_mesh_coordinates(at, o->mesh, rank);
     for (int d = 0; d < placements->count; d++) {
-        if (ls_oracle__is_partial(placements, d) && at[d] != 0 && placements->at[d].op != LS_AVG) {
+        if (ls_known__is_partial(placements, d) && at[d] != 0 && placements->at[d].op != LS_AVG) {
             return ls_cells__neutral(cells, o->arena, o->dtype, placements->at[d].op);
         }
     }
@@ -80,89 +77,88 @@ int ls_oracle__make_partial(ls_cells *cells, const ls_oracle *o, const ls_placem
 
 int ls_known__create(ls_known *out, ls_arena *arena, const void *full, const ls_shape *shape,
                      const ls_local_tensor *tensor) {
-    const ls_oracle o = begin(arena, NULL, tensor);
+    const ls_program_oracle o = begin(arena, NULL, tensor);
     *out = (ls_known){.whole = ls_arena_alloc(arena, 1, sizeof(ls_cells))};
     if (out->whole == NULL) {
         return LS_ERR_MEMORY;
     }
     LS_TRY(ls_cells__of(out->whole, arena, full, shape, o.dtype));
     const ls_placements *placements = ls_local_tensor_placements(tensor);
-    if (!ls_oracle__any_partial(placements)) {
+    if (!ls_placements_any_partial(placements)) {
         return LS_OK;
     }
     const ls_known_tensor self = {*out, tensor};
-    if (ls_oracle__any_split(placements)) {
+    if (ls_known__any_split(placements)) {
         *out = (ls_known){0};
         return LS_OK;
     }
-    ls_cells *ranks = ls_oracle__new_ranks(&o);
+    ls_cells *ranks = ls_known__new_ranks(&o);
     if (ranks == NULL) {
         return LS_ERR_MEMORY;
     }
     for (int r = 0; r < o.ranks; r++) {
         LS_TRY(shard_of(&ranks[r], &o, &self, r));
-        LS_TRY(ls_oracle__make_partial(&ranks[r], &o, placements, r));
+        LS_TRY(ls_known__make_partial(&ranks[r], &o, placements, r));
     }
     out->ranks = ranks;
     return LS_OK;
 }
 
 int ls_known__full(ls_cells *out, bool *known, ls_arena *arena, const ls_known_tensor *of) {
-    const ls_oracle o = begin(arena, NULL, of->tensor);
-    bool partial = ls_oracle__any_partial(ls_local_tensor_placements(of->tensor));
+    const ls_program_oracle o = begin(arena, NULL, of->tensor);
+    bool partial = ls_placements_any_partial(ls_local_tensor_placements(of->tensor));
     *known = partial ? of->known.ranks != NULL : of->known.whole != NULL;
     if (*known && !partial) {
         *out = *of->known.whole;
     }
-    return *known && partial ? ls_oracle__resolve_whole(out, &o, of) : LS_OK;
+    return *known && partial ? ls_known__resolve_whole(out, &o, of) : LS_OK;
 }
 
 // ---- Collectives on shards ----------------------------------------------------------------------
 // What the members of a fiber share: the reduction, the joined parts, the root's; nothing where
 // each makes its own.
-static int shared_by(ls_cells *shared, const ls_oracle *o, const ls_cells *shards, const int *fiber,
-                     int size) {
-    const ls_scenario_step *step = o->step;
-    switch (step->kind) {
-    case LS_STEP_ALL_REDUCE:
-    case LS_STEP_REDUCE_SCATTER:
-        return ls_cells__reduce(shared, o->arena, shards, fiber, size, o->dtype, step->op);
-    case LS_STEP_ALL_GATHER:
-        return ls_cells__join(shared, o->arena, shards, fiber, size, step->dim, o->dtype);
-    case LS_STEP_ALL_TO_ALL:
-        return LS_OK;
-    default:
-        LS_ASSERT(step->kind == LS_STEP_BROADCAST);
-        *shared = shards[fiber[step->root]];
+static int shared_by(ls_cells *shared, const ls_program_oracle *o, const ls_cells *shards,
+                     const int *fiber, int size) {
+    const ls_collective *collective = ls_collective_of(ls_step_call_kind(o->step->kind));
+    const ls_step_call *call = &o->step->call;
+    if (collective->reduces) {
+        return ls_cells__reduce(shared, o->arena, shards, fiber, size, o->dtype, call->op);
+    }
+    if (collective->root_word != NULL) {
+        *shared = shards[fiber[call->root]];
         return LS_OK;
     }
+    return collective->replicates
+               ? ls_cells__join(shared, o->arena, shards, fiber, size, call->dim, o->dtype)
+               : LS_OK;
 }
 
-static int own_of(ls_cells *out, const ls_oracle *o, const ls_cells *shared, const ls_cells *shards,
-                  const int *fiber, int size, int member) {
-    const ls_scenario_step *step = o->step;
-    if (step->kind == LS_STEP_REDUCE_SCATTER) {
-        return ls_cells__chunk(out, o->arena, shared, step->dim, size, member, o->dtype);
-    }
-    if (step->kind != LS_STEP_ALL_TO_ALL) {
+static int own_of(ls_cells *out, const ls_program_oracle *o, const ls_cells *shared,
+                  const ls_cells *shards, const int *fiber, int size, int member) {
+    const ls_collective *collective = ls_collective_of(ls_step_call_kind(o->step->kind));
+    const ls_step_call *call = &o->step->call;
+    if (collective->replicates) {
         *out = *shared;
         return LS_OK;
+    }
+    if (collective->reduces) {
+        return ls_cells__chunk(out, o->arena, shared, call->dim, size, member, o->dtype);
     }
     ls_cells *parts = ls_arena_alloc(o->arena, (size_t)o->ranks, sizeof *parts);
     if (parts == NULL) {
         return LS_ERR_MEMORY;
     }
     for (int m = 0; m < size; m++) {
-        LS_TRY(ls_cells__chunk(&parts[fiber[m]], o->arena, &shards[fiber[m]], step->split_dim, size,
+        LS_TRY(ls_cells__chunk(&parts[fiber[m]], o->arena, &shards[fiber[m]], call->split_dim, size,
                                member, o->dtype));
     }
-    return ls_cells__join(out, o->arena, parts, fiber, size, step->cat_dim, o->dtype);
+    return ls_cells__join(out, o->arena, parts, fiber, size, call->cat_dim, o->dtype);
 }
 
-static int collective(ls_known *out, const ls_oracle *o, const ls_known_tensor *in) {
-    int axis = o->step->axis >= 0 ? o->step->axis : 0, size = o->mesh->dim[axis];
-    ls_cells *shards = ls_oracle__new_ranks(o);
-    out->ranks = ls_oracle__new_ranks(o);
+static int call_fibers(ls_known *out, const ls_program_oracle *o, const ls_known_tensor *in) {
+    int axis = o->step->call.axis >= 0 ? o->step->call.axis : 0, size = o->mesh->dim[axis];
+    ls_cells *shards = ls_known__new_ranks(o);
+    out->ranks = ls_known__new_ranks(o);
     int *fiber = ls_arena_alloc(o->arena, (size_t)size, sizeof *fiber);
     if (shards == NULL || out->ranks == NULL || fiber == NULL) {
         return LS_ERR_MEMORY;
@@ -187,39 +183,32 @@ static int collective(ls_known *out, const ls_oracle *o, const ls_known_tensor *
 }
 
 // ---- Operations on shards -----------------------------------------------------------------------
-// The operation on arrays: those of one rank, or whole ones.
-static int operate(ls_cells *out, const ls_oracle *o, const ls_cells *in, int count) {
-    const ls_scenario_step *step = o->step;
-    ls_cells negative;
-    switch (step->kind) {
-    case LS_STEP_MATMUL:
-        return ls_cells__matmul(out, o->arena, &in[0], &in[1], o->dtype);
-    case LS_STEP_ADD:
-        return ls_cells__elementwise(out, o->arena, &in[0], &in[1], o->dtype, LS_SUM);
-    case LS_STEP_MUL:
-        return ls_cells__elementwise(out, o->arena, &in[0], &in[1], o->dtype, LS_PROD);
-    case LS_STEP_SUB:
-        LS_TRY(ls_cells__scale(&negative, o->arena, &in[1], o->dtype, -1.0));
-        return ls_cells__elementwise(out, o->arena, &in[0], &negative, o->dtype, LS_SUM);
-    case LS_STEP_SCALE:
-        return ls_cells__scale(out, o->arena, &in[0], o->dtype, step->factor);
-    case LS_STEP_TRANSPOSE:
-        return ls_cells__transpose(out, o->arena, &in[0], o->dtype);
-    case LS_STEP_NARROW:
-        return ls_cells__narrow(out, o->arena, &in[0], step->dim, step->start, step->length,
-                                o->dtype);
-    case LS_STEP_SUM:
-        return ls_cells__sum(out, o->arena, &in[0], step->dim, o->dtype);
-    default: {
-        LS_ASSERT(step->kind == LS_STEP_CAT);
-        int *all = ls_arena_alloc(o->arena, (size_t)count, sizeof *all);
-        for (int i = 0; all != NULL && i < count; i++) {
-            all[i] = i;
+// A result that is placed: the whole follows from the shards. summed: what they add up to; NULL:
+// that is not asked.
+static int whole_of_shards(ls_known *out, const ls_program_oracle *o, const ls_local_tensor *made,
+                           const ls_cells *summed) {
+    const ls_placements *placements = ls_local_tensor_placements(made);
+    const ls_shape *shape = ls_local_tensor_shape(made);
+    if (placements == NULL || out->whole != NULL || ls_placements_any_partial(placements)) {
+        return LS_OK;
+    }
+    out->whole = ls_arena_alloc(o->arena, 1, sizeof *out->whole);
+    LS_TRY(out->whole != NULL ? ls_cells__new(out->whole, o->arena, shape, o->dtype)
+                              : LS_ERR_MEMORY);
+    for (int rank = 0; rank < o->ranks; rank++) {
+        ls_block block;
+        LS_TRY(ls_placement_block(&block, shape, o->mesh, placements, rank));
+        if (!ls_shape_equal(&block.size, &out->ranks[rank].shape)) {
+            out->whole = NULL;
+            return LS_OK;
         }
-        return all != NULL ? ls_cells__join(out, o->arena, in, all, count, step->dim, o->dtype)
-                           : LS_ERR_MEMORY;
+        ls_cells__paste(out->whole, &out->ranks[rank], &block, o->dtype);
     }
+    if (summed != NULL) {
+        ls_cells__take_exact(out->whole, summed);
+        out->ranks = NULL;
     }
+    return LS_OK;
 }
 
 static ls_block whole_block(const ls_shape *shape) {
@@ -227,7 +216,7 @@ static ls_block whole_block(const ls_shape *shape) {
 }
 
 // An operand of an elementwise step as the result's block `want` meets it.
-static int meet(ls_cells *out, const ls_oracle *o, const ls_known_tensor *in, int rank,
+static int meet(ls_cells *out, const ls_program_oracle *o, const ls_known_tensor *in, int rank,
                 const ls_block *want, bool placed) {
     ls_cells cells;
     if (placed && in->known.whole != NULL && (rank < 0 || in->known.ranks == NULL)) {
@@ -242,16 +231,14 @@ static int meet(ls_cells *out, const ls_oracle *o, const ls_known_tensor *in, in
                           placed ? ls_local_tensor_shape(in->tensor) : &own.size, &part, o->dtype);
 }
 
-static bool is_elementwise(const ls_scenario_step *step) {
-    return step->kind == LS_STEP_ADD || step->kind == LS_STEP_SUB || step->kind == LS_STEP_MUL;
-}
-
 // Rank by rank, and on the whole tensors where all of them are known and the result is placed.
-static int operate_everywhere(ls_known *out, const ls_oracle *o, const ls_known_tensor *in,
-                              int count, const ls_local_tensor *made) {
+int ls_known__operate(ls_known *out, ls_arena *arena, const ls_scenario_step *step,
+                      const ls_known_tensor *in, int count, const ls_local_tensor *made) {
+    const ls_program_oracle begun = begin(arena, step, made), *o = &begun;
+    const ls_step_type *type = ls_step_type_of(o->step->kind);
     const ls_placements *placements = ls_local_tensor_placements(made);
     ls_cells *operands = ls_arena_alloc(o->arena, (size_t)count, sizeof *operands);
-    bool whole = placements != NULL || o->step->kind == LS_STEP_SCALE;  // which moves no element
+    bool whole = placements != NULL || type->moves_nothing;
     for (int i = 0; i < count; i++) {
         whole = whole && in[i].known.whole != NULL;
     }
@@ -262,84 +249,65 @@ static int operate_everywhere(ls_known *out, const ls_oracle *o, const ls_known_
         out->whole = ls_arena_alloc(o->arena, 1, sizeof *out->whole);
         for (int i = 0; out->whole != NULL && i < count; i++) {
             operands[i] = *in[i].known.whole;
-            if (is_elementwise(o->step)) {
+            if (type->elementwise) {
                 ls_block all = whole_block(ls_local_tensor_shape(made));
                 LS_TRY(meet(&operands[i], o, &in[i], -1, &all, true));
             }
         }
-        LS_TRY(out->whole != NULL ? operate(out->whole, o, operands, count) : LS_ERR_MEMORY);
+        LS_TRY(out->whole != NULL
+                   ? type->cells(out->whole, o->arena, o->step, operands, count, o->dtype)
+                   : LS_ERR_MEMORY);
     }
-    if (whole && !ls_oracle__any_partial(placements)) {
+    if (whole && !ls_placements_any_partial(placements)) {
         return LS_OK;
     }
-    if (placements != NULL && ls_oracle__any_split(placements)) {
+    if (placements != NULL && ls_known__any_split(placements)) {
         *out = (ls_known){0};
         return LS_OK;
     }
-    out->ranks = ls_oracle__new_ranks(o);
+    out->ranks = ls_known__new_ranks(o);
     for (int rank = 0; out->ranks != NULL && rank < o->ranks; rank++) {
         bool holds = ls_local_tensor_shard_count(made, rank) > 0;
         for (int i = 0; holds && i < count; i++) {
             const ls_block *want = &ls_local_tensor_shard(made, rank, 0)->block;
-            LS_TRY(is_elementwise(o->step)
-                       ? meet(&operands[i], o, &in[i], rank, want, placements != NULL)
-                       : shard_of(&operands[i], o, &in[i], rank));
+            LS_TRY(type->elementwise ? meet(&operands[i], o, &in[i], rank, want, placements != NULL)
+                                     : shard_of(&operands[i], o, &in[i], rank));
         }
-        LS_TRY(holds ? operate(&out->ranks[rank], o, operands, count) : LS_OK);
+        LS_TRY(holds ? type->cells(&out->ranks[rank], o->arena, o->step, operands, count, o->dtype)
+                     : LS_OK);
     }
-    return out->ranks != NULL ? LS_OK : LS_ERR_MEMORY;
+    return out->ranks != NULL ? whole_of_shards(out, o, made, NULL) : LS_ERR_MEMORY;
+}
+
+// ---- What kinds of steps make of their operands -------------------------------------------------
+int ls_known__redistribute(ls_known *out, ls_arena *arena, const ls_scenario_step *step,
+                           const ls_known_tensor *in, int count, const ls_local_tensor *made) {
+    (void)count;
+    const ls_program_oracle o = begin(arena, step, made);
+    return ls_known__place(out, &o, in);
+}
+
+int ls_known__collective(ls_known *out, ls_arena *arena, const ls_scenario_step *step,
+                         const ls_known_tensor *in, int count, const ls_local_tensor *made) {
+    (void)count;
+    const ls_program_oracle o = begin(arena, step, made);
+    const ls_collective *collective = ls_collective_of(ls_step_call_kind(step->kind));
+    const ls_placements *placements = ls_local_tensor_placements(made);
+    ls_cells *summed = collective->reduces && collective->replicates ? in->known.whole : NULL;
+    LS_TRY(call_fibers(out, &o, in));
+    if (placements != NULL && ls_placements_any_partial(placements)) {
+        out->whole = summed;  // along another dimension it is still to be summed up
+    }
+    return whole_of_shards(out, &o, made, summed);
 }
 
 int ls_known__step(ls_known *out, ls_arena *arena, const ls_scenario_step *step,
                    const ls_known_tensor *in, int count, const ls_local_tensor *made) {
     *out = (ls_known){0};
-    const ls_oracle o = begin(arena, step, made);
     for (int i = 0; i < count; i++) {
-        if (!ls_oracle__is_known(&in[i].known)) {
+        if (!ls_known__is_known(&in[i].known)) {
             return LS_OK;
         }
     }
-    switch (step->kind) {
-    case LS_STEP_REDISTRIBUTE:
-        return ls_oracle__redistribute(out, &o, in);
-    case LS_STEP_CHANGE:
-        *out = in->known;
-        return ls_oracle__any_partial(ls_local_tensor_placements(in->tensor))
-                   ? LS_OK
-                   : ls_known__change(out, arena, step, in);
-    case LS_STEP_ALL_REDUCE:
-    case LS_STEP_REDUCE_SCATTER:
-    case LS_STEP_ALL_GATHER:
-    case LS_STEP_ALL_TO_ALL:
-    case LS_STEP_BROADCAST:
-        LS_TRY(collective(out, &o, in));
-        break;
-    default:
-        LS_TRY(operate_everywhere(out, &o, in, count, made));
-        break;
-    }
-    // A collective's result that is placed: the whole follows from the shards.
-    const ls_placements *placements = ls_local_tensor_placements(made);
-    bool summed_up = step->kind == LS_STEP_ALL_REDUCE && in->known.whole != NULL;
-    if (placements == NULL || out->whole != NULL || ls_oracle__any_partial(placements)) {
-        out->whole = placements != NULL && summed_up ? in->known.whole : out->whole;
-        return LS_OK;
-    }
-    const ls_shape *shape = ls_local_tensor_shape(made);
-    out->whole = ls_arena_alloc(arena, 1, sizeof *out->whole);
-    LS_TRY(out->whole != NULL ? ls_cells__new(out->whole, arena, shape, o.dtype) : LS_ERR_MEMORY);
-    for (int rank = 0; rank < o.ranks; rank++) {
-        ls_block block;
-        LS_TRY(ls_placement_block(&block, shape, o.mesh, placements, rank));
-        if (!ls_shape_equal(&block.size, &out->ranks[rank].shape)) {
-            out->whole = NULL;
-            return LS_OK;
-        }
-        ls_cells__paste(out->whole, &out->ranks[rank], &block, o.dtype);
-    }
-    if (summed_up) {
-        ls_cells__take_exact(out->whole, in->known.whole);
-        out->ranks = NULL;
-    }
-    return LS_OK;
+    return ls_step_type_of(step->kind)->know(out, arena, step, in, count, made);
 }

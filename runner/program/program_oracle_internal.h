@@ -5,29 +5,28 @@
 #include "runner/program/program_cells.h"
 #include "runner/program/program_oracle.h"
 
-typedef struct ls_oracle {
+typedef struct ls_program_oracle {
     ls_arena *arena;
     const ls_scenario_step *step;
     const ls_mesh *mesh;
     ls_dtype dtype;
     int ranks;
-} ls_oracle;
+} ls_program_oracle;
 
-bool ls_oracle__is_partial(const ls_placements *placements, int d);
-bool ls_oracle__any_partial(const ls_placements *placements);  // NULL: none
+bool ls_known__is_partial(const ls_placements *placements, int d);
 // Partial values of a rank with several blocks are not judged.
-bool ls_oracle__any_split(const ls_placements *placements);
-ls_cells *ls_oracle__new_ranks(const ls_oracle *o);
-bool ls_oracle__is_known(const ls_known *known);
+bool ls_known__any_split(const ls_placements *placements);
+ls_cells *ls_known__new_ranks(const ls_program_oracle *o);
+bool ls_known__is_known(const ls_known *known);
 
 // Rank 0 along a partial dimension holds the values and the others what changes nothing; avg has
 // no such value: all hold them.
-int ls_oracle__make_partial(ls_cells *cells, const ls_oracle *o, const ls_placements *placements,
-                            int rank);
+int ls_known__make_partial(ls_cells *cells, const ls_program_oracle *o,
+                           const ls_placements *placements, int rank);
 // The whole of a tensor with partial values: what it is worth unsharded, with the bound of what the
 // ranks hold and sum up.
-int ls_oracle__resolve_whole(ls_cells *out, const ls_oracle *o, const ls_known_tensor *of);
+int ls_known__resolve_whole(ls_cells *out, const ls_program_oracle *o, const ls_known_tensor *of);
 // What a redistribution makes of a tensor.
-int ls_oracle__redistribute(ls_known *out, const ls_oracle *o, const ls_known_tensor *of);
+int ls_known__place(ls_known *out, const ls_program_oracle *o, const ls_known_tensor *of);
 
 #endif

@@ -4,7 +4,7 @@
 
 // Whether values partial along mesh dimension d are still so under `to` (NULL: they are not).
 static bool stays_partial(const ls_placements *from, const ls_placements *to, int d) {
-    return to != NULL && ls_oracle__is_partial(to, d) && to->at[d].op == from->at[d].op;
+    return to != NULL && ls_known__is_partial(to, d) && to->at[d].op == from->at[d].op;
 }
 
 // The members along the partial dimensions that `to` (NULL: nothing) resolves.
@@ -18,7 +18,7 @@ typedef struct resolved {
 } resolved;
 
 static bool resolves(const resolved *r, int d) {
-    return ls_oracle__is_partial(r->from, d) && !stays_partial(r->from, r->to, d);
+    return ls_known__is_partial(r->from, d) && !stays_partial(r->from, r->to, d);
 }
 
 static bool covers(const ls_block *block, const int64_t *at, size_t *index) {
@@ -35,14 +35,14 @@ static bool covers(const ls_block *block, const int64_t *at, size_t *index) {
 
 // The first rank that holds the element and stands at `coordinates` in the dimensions that stay
 // partial and at 0 in those that are resolved.
-static int find_source(const ls_oracle *o, const resolved *r, const int64_t *at,
+static int find_source(const ls_program_oracle *o, const resolved *r, const int64_t *at,
                        const int *coordinates, size_t *index) {
     for (int rank = 0; rank < o->ranks; rank++) {
         int own[LS_MESH_DIMS_MAX];
         ls_mesh_coordinates(own, o->mesh, rank);
         bool fits = true;
         for (int d = 0; d < o->mesh->ndim && fits; d++) {
-            if (ls_oracle__is_partial(r->from, d)) {
+            if (ls_known__is_partial(r->from, d)) {
                 fits = own[d] == (resolves(r, d) ? 0 : coordinates[d]);
             }
         }
@@ -54,7 +54,7 @@ static int find_source(const ls_oracle *o, const resolved *r, const int64_t *at,
 }
 
 // The value of one element with the dimensions of `r` resolved, one by one, the last first.
-static int resolve(ls_cells *out, size_t to, const ls_oracle *o, const resolved *r,
+static int resolve(ls_cells *out, size_t to, const ls_program_oracle *o, const resolved *r,
                    const ls_cells *ranks, const int64_t *at, const int *coordinates) {
     size_t index = 0;
     int source = find_source(o, r, at, coordinates, &index), count = r->count;
@@ -85,7 +85,7 @@ static int resolve(ls_cells *out, size_t to, const ls_oracle *o, const resolved 
     return LS_OK;
 }
 
-static int open_resolved(resolved *r, const ls_oracle *o, const ls_known_tensor *of,
+static int open_resolved(resolved *r, const ls_program_oracle *o, const ls_known_tensor *of,
                          const ls_placements *from, const ls_placements *to) {
     *r = (resolved){.from = from, .to = to, .count = 1};
     r->blocks = ls_arena_alloc(o->arena, (size_t)o->ranks, sizeof *r->blocks);
@@ -108,7 +108,7 @@ static int open_resolved(resolved *r, const ls_oracle *o, const ls_known_tensor 
 }
 
 // Elements of `block`, resolved, as a rank at `coordinates` holds them.
-static int resolve_block(ls_cells *out, const ls_oracle *o, const resolved *r,
+static int resolve_block(ls_cells *out, const ls_program_oracle *o, const resolved *r,
                          const ls_cells *ranks, const ls_block *block, const int *coordinates) {
     LS_TRY(ls_cells__new(out, o->arena, &block->size, o->dtype));
     for (size_t i = 0; i < out->count; i++) {
@@ -123,7 +123,7 @@ static int resolve_block(ls_cells *out, const ls_oracle *o, const resolved *r,
     return LS_OK;
 }
 
-int ls_oracle__resolve_whole(ls_cells *out, const ls_oracle *o, const ls_known_tensor *of) {
+int ls_known__resolve_whole(ls_cells *out, const ls_program_oracle *o, const ls_known_tensor *of) {
     resolved r;
     int none[LS_MESH_DIMS_MAX] = {0};
     ls_block all = {.size = *ls_local_tensor_shape(of->tensor)};
@@ -137,27 +137,28 @@ int ls_oracle__resolve_whole(ls_cells *out, const ls_oracle *o, const ls_known_t
 }
 
 // ---- Redistributing -----------------------------------------------------------------------------
-int ls_oracle__redistribute(ls_known *out, const ls_oracle *o, const ls_known_tensor *of) {
-    const ls_placements *from = ls_local_tensor_placements(of->tensor), *to = &o->step->to;
+int ls_known__place(ls_known *out, const ls_program_oracle *o, const ls_known_tensor *of) {
+    const ls_placements *from = ls_local_tensor_placements(of->tensor),
+                        *to = &o->step->to.placements;
     const ls_placements everywhere = {.count = o->mesh->ndim};
     ls_known_tensor in = *of;
-    if (!ls_oracle__is_known(&of->known) ||
-        (!ls_oracle__any_partial(from) && of->known.whole == NULL) ||
-        (ls_oracle__any_partial(to) && ls_oracle__any_split(to))) {
+    if (!ls_known__is_known(&of->known) ||
+        (!ls_placements_any_partial(from) && of->known.whole == NULL) ||
+        (ls_placements_any_partial(to) && ls_known__any_split(to))) {
         return LS_OK;
     }
     // Where nothing is partial it does not matter who held what.
-    from = ls_oracle__any_partial(from) ? from : &everywhere;
+    from = ls_placements_any_partial(from) ? from : &everywhere;
     out->whole = ls_arena_alloc(o->arena, 1, sizeof *out->whole);
     if (out->whole == NULL) {
         return LS_ERR_MEMORY;
     }
     *out->whole = in.known.whole != NULL ? *in.known.whole : (ls_cells){0};
-    LS_TRY(ls_oracle__any_partial(from) ? ls_oracle__resolve_whole(out->whole, o, of) : LS_OK);
-    if (!ls_oracle__any_partial(to)) {
+    LS_TRY(ls_placements_any_partial(from) ? ls_known__resolve_whole(out->whole, o, of) : LS_OK);
+    if (!ls_placements_any_partial(to)) {
         return LS_OK;
     }
-    ls_cells *ranks = ls_oracle__new_ranks(o);
+    ls_cells *ranks = ls_known__new_ranks(o);
     resolved r;
     if (ranks == NULL) {
         return LS_ERR_MEMORY;
@@ -165,12 +166,12 @@ int ls_oracle__redistribute(ls_known *out, const ls_oracle *o, const ls_known_te
     LS_TRY(open_resolved(&r, o, &in, from, to));
     ls_placements fresh = *to;  // those that become partial now
     for (int d = 0; d < fresh.count; d++) {
-        if (ls_oracle__is_partial(from, d) && stays_partial(from, to, d)) {
+        if (ls_known__is_partial(from, d) && stays_partial(from, to, d)) {
             fresh.at[d] = LS_REPLICATE;
         }
     }
     if (in.known.ranks == NULL) {
-        in.known.ranks = ls_oracle__new_ranks(o);
+        in.known.ranks = ls_known__new_ranks(o);
         for (int rank = 0; in.known.ranks != NULL && rank < o->ranks; rank++) {
             LS_TRY(ls_cells__cut(&in.known.ranks[rank], o->arena, in.known.whole, &r.blocks[rank],
                                  o->dtype));
@@ -182,7 +183,7 @@ int ls_oracle__redistribute(ls_known *out, const ls_oracle *o, const ls_known_te
         ls_mesh_coordinates(at, o->mesh, rank);
         LS_TRY(ls_placement_block(&block, &out->whole->shape, o->mesh, to, rank));
         LS_TRY(resolve_block(&ranks[rank], o, &r, in.known.ranks, &block, at));
-        LS_TRY(ls_oracle__make_partial(&ranks[rank], o, &fresh, rank));
+        LS_TRY(ls_known__make_partial(&ranks[rank], o, &fresh, rank));
     }
     out->ranks = ranks;
     return in.known.ranks != NULL ? LS_OK : LS_ERR_MEMORY;

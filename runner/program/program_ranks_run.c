@@ -12,7 +12,7 @@
 
 bool ls_program_has_ranks(const ls_scenario *scenario) {
     for (int i = 0; scenario->is_program && i < scenario->step_count; i++) {
-        if (ls_program__on_buffers(&scenario->steps[i])) {
+        if (ls_step_on_buffers(&scenario->steps[i])) {
             return true;
         }
     }

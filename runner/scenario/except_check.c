@@ -5,35 +5,18 @@
 
 #include "collectives/collectives.h"
 #include "runner/scenario/read.h"
-
-enum {
-    SKIP = 1 << 0,
-    REPEAT = 1 << 1,
-    CALL = 1 << 2,
-    COUNT = 1 << 3,
-    DTYPE = 1 << 4,
-    OP = 1 << 5,
-    ROOT = 1 << 6,
-    COUNTS = 1 << 7,
-    EXIT = 1 << 8,
-    SWAP = 1 << 9,
-    REVERSE = 1 << 10,
-    GROUP = 1 << 11,
-    ROOM = 1 << 12,
-    UNWRITTEN = 1 << 13,
-    OVERLAP = 1 << 14,
-    POKE = 1 << 15,
-    SENT = ROOM | UNWRITTEN | POKE,  // what changes a buffer
-};
+#include "runner/steps/step.h"
 
 static const struct {
     const char *key;
     unsigned field;
 } keys[] = {
-    {"skip", SKIP},   {"repeat", REPEAT},   {"call", CALL},       {"count", COUNT},
-    {"dtype", DTYPE}, {"op", OP},           {"root", ROOT},       {"counts", COUNTS},
-    {"exit", EXIT},   {"swap", SWAP},       {"reverse", REVERSE}, {"group", GROUP},
-    {"room", ROOM},   {"overlap", OVERLAP}, {"poke", POKE},       {"unwritten", UNWRITTEN},
+    {"skip", LS_EXCEPT_SKIP},           {"repeat", LS_EXCEPT_REPEAT},   {"call", LS_EXCEPT_CALL},
+    {"count", LS_EXCEPT_COUNT},         {"dtype", LS_EXCEPT_DTYPE},     {"op", LS_EXCEPT_OP},
+    {"root", LS_EXCEPT_ROOT},           {"counts", LS_EXCEPT_COUNTS},   {"exit", LS_EXCEPT_EXIT},
+    {"swap", LS_EXCEPT_SWAP},           {"reverse", LS_EXCEPT_REVERSE}, {"group", LS_EXCEPT_GROUP},
+    {"room", LS_EXCEPT_ROOM},           {"overlap", LS_EXCEPT_OVERLAP}, {"poke", LS_EXCEPT_POKE},
+    {"unwritten", LS_EXCEPT_UNWRITTEN},
 };
 #define KEY_COUNT (sizeof keys / sizeof *keys)
 
@@ -41,49 +24,40 @@ static const struct {
 static unsigned of_kind(ls_kind kind) {
     const ls_collective *collective = ls_collective_of(kind);
     bool both = collective->send.form != LS_SIDE_NONE && collective->recv.form != LS_SIDE_NONE;
-    return (ls_collective_has_data(collective) ? COUNT | DTYPE | SENT : 0u) |
-           (collective->reduces ? OP : 0u) | (collective->root_word != NULL ? ROOT : 0u) |
-           (ls_collective_has_counts(collective) ? COUNTS : 0u) | (both ? OVERLAP : 0u);
+    return (ls_collective_has_data(collective) ? LS_EXCEPT_COUNT | LS_EXCEPT_DTYPE | LS_EXCEPT_SENT
+                                               : 0u) |
+           (collective->reduces ? LS_EXCEPT_OP : 0u) |
+           (collective->root_word != NULL ? LS_EXCEPT_ROOT : 0u) |
+           (ls_collective_has_counts(collective) ? LS_EXCEPT_COUNTS : 0u) |
+           (both ? LS_EXCEPT_OVERLAP : 0u);
 }
 
 // Steps on tensors make their calls themselves, with memory of their own.
-static bool on_tensors(const ls_scenario_step *step) {
-    return step->tensor != NULL || (!ls_step_makes_calls(step->kind) && step->kind < LS_STEP_WAIT);
-}
-
 static unsigned honoured(const ls_scenario_step *step, const ls_scenario_except *except) {
-    const unsigned always = EXIT | SWAP;
-    if (on_tensors(step)) {
-        return always | SKIP | REPEAT |
-               (ls_step_makes_calls(step->kind)
-                    ? of_kind(ls_step_call_kind(step->kind)) & (OP | ROOT)
-                    : 0);
+    const unsigned always = LS_EXCEPT_EXIT | LS_EXCEPT_SWAP;
+    const unsigned own = always | ls_step_type_of(step->kind)->excepts;
+    bool collective = ls_step_is_collective(step->kind);
+    unsigned of_call = collective ? of_kind(ls_step_call_kind(step->kind)) : 0;
+    if (ls_step_on_tensors(step)) {
+        return always | LS_EXCEPT_SKIP | LS_EXCEPT_REPEAT |
+               (of_call & (LS_EXCEPT_OP | LS_EXCEPT_ROOT));
     }
-    switch (step->kind) {
-    case LS_STEP_WAIT:
-        return always | SKIP | REPEAT;
-    case LS_STEP_TOUCH:
-        return always;
-    case LS_STEP_CHECK_REPLICA:
-        return always | SKIP;
-    case LS_STEP_SEND_RECV:
-        return always | SKIP | COUNT | DTYPE | REVERSE | SENT;
-    default:;
-        bool other = ls_node_has(&except->node, "call");
-        return always | SKIP | REPEAT | CALL | (step->ranks.count > 0 ? GROUP : 0) |
-               of_kind(other ? except->kind : ls_step_call_kind(step->kind));
+    if (!collective) {
+        return own;
     }
+    return own | (ls_step_ranks(step)->count > 0 ? LS_EXCEPT_GROUP : 0) |
+           (ls_node_has(&except->node, "call") ? of_kind(except->kind) : of_call);
 }
 
 static unsigned given(const ls_scenario_except *except) {
     unsigned fields = 0;
     for (size_t i = 0; i < KEY_COUNT; i++) {
-        bool off = (keys[i].field == SKIP && !except->skip) ||
-                   (keys[i].field == REPEAT && !except->repeat) ||
-                   (keys[i].field == EXIT && !except->exit) ||
-                   (keys[i].field == SWAP && !except->swap) ||
-                   (keys[i].field == REVERSE && !except->reverse) ||
-                   (keys[i].field == UNWRITTEN && !except->unwritten);
+        bool off = (keys[i].field == LS_EXCEPT_SKIP && !except->skip) ||
+                   (keys[i].field == LS_EXCEPT_REPEAT && !except->repeat) ||
+                   (keys[i].field == LS_EXCEPT_EXIT && !except->exit) ||
+                   (keys[i].field == LS_EXCEPT_SWAP && !except->swap) ||
+                   (keys[i].field == LS_EXCEPT_REVERSE && !except->reverse) ||
+                   (keys[i].field == LS_EXCEPT_UNWRITTEN && !except->unwritten);
         fields |= ls_node_has(&except->node, keys[i].key) && !off ? keys[i].field : 0;
     }
     return fields;
@@ -113,11 +87,12 @@ static bool contains(const ls_int_list *list, int64_t rank) {
 static void check_reached(ls_reader *reader, const ls_scenario_step *step, int index,
                           unsigned fields) {
     const ls_scenario_except *except = &step->excepts[index];
-    bool members_only = (fields & (EXIT | SWAP | GROUP)) == 0 && step->ranks.count > 0;
+    bool members_only = (fields & (LS_EXCEPT_EXIT | LS_EXCEPT_SWAP | LS_EXCEPT_GROUP)) == 0 &&
+                        ls_step_ranks(step)->count > 0;
     for (int i = 0; i < except->ranks.count && ls_read__going(reader); i++) {
         int64_t rank = except->ranks.at[i];
         ls_mark mark = ls_check__element(&except->ranks, i);
-        if (members_only && !contains(&step->ranks, rank)) {
+        if (members_only && !contains(ls_step_ranks(step), rank)) {
             ls_check__error(reader, mark, NULL, NULL,
                             "except: rank %" PRId64 " takes no part in this step", rank);
         }
@@ -136,34 +111,40 @@ void ls_check__except(ls_reader *reader, const ls_scenario *scenario, const ls_s
     const ls_scenario_except *except = &step->excepts[index];
     unsigned fields = given(except);
     unsigned idle = fields & ~honoured(step, except);
-    const char *why = on_tensors(step)                                         ? " on a tensor"
-                      : (idle & GROUP) != 0 && ls_step_makes_calls(step->kind) ? " without ranks"
-                                                                               : "";
+    const char *why = ls_step_on_tensors(step)                                    ? " on a tensor"
+                      : (idle & LS_EXCEPT_GROUP) != 0 && ls_step_on_buffers(step) ? " without ranks"
+                                                                                  : "";
     refuse(reader, step, except, idle, why);
     if (fields == 0) {
         ls_check__error(reader, except->node.mark, "skip: true, for example", NULL,
                         "except: it does not say what these ranks do differently");
     }
-    unsigned ends = (fields & EXIT) != 0 ? EXIT : fields & SKIP;
+    unsigned ends = (fields & LS_EXCEPT_EXIT) != 0 ? LS_EXCEPT_EXIT : fields & LS_EXCEPT_SKIP;
     if (ends != 0) {
-        refuse(reader, step, except, fields & ~idle & ~(ends | SWAP),
-               ends == EXIT ? ", where their program ends" : ", which they skip");
+        refuse(reader, step, except, fields & ~idle & ~(ends | LS_EXCEPT_SWAP),
+               ends == LS_EXCEPT_EXIT ? ", where their program ends" : ", which they skip");
     }
-    if ((fields & EXIT) != 0 && (fields & SWAP) != 0) {
-        refuse(reader, step, except, SWAP, ", where their program ends");
+    if ((fields & LS_EXCEPT_EXIT) != 0 && (fields & LS_EXCEPT_SWAP) != 0) {
+        refuse(reader, step, except, LS_EXCEPT_SWAP, ", where their program ends");
     }
-    if ((fields & SWAP) != 0 && step == &scenario->steps[scenario->step_count - 1]) {
-        refuse(reader, step, except, SWAP, ", the last step");
+    if ((fields & LS_EXCEPT_SWAP) != 0 && step == &scenario->steps[scenario->step_count - 1]) {
+        refuse(reader, step, except, LS_EXCEPT_SWAP, ", the last step");
     }
     fields &= ~idle;
-    bool own_counts = step->counts.count > 0 || step->splits.count > 0 || (fields & COUNTS) != 0;
-    ls_kind kind = (fields & CALL) != 0 ? except->kind : ls_step_call_kind(step->kind);
-    if (ls_step_makes_calls(step->kind) && (fields & COUNT) != 0 && own_counts &&
-        ((fields & COUNTS) == 0 || !ls_collective_has_splits(ls_collective_of(kind)))) {
-        refuse(reader, step, except, COUNT, " beside counts or splits");
+    if (!ls_step_on_buffers(step)) {
+        check_reached(reader, step, index, fields);
+        return;
     }
-    ls_dtype dtype = (fields & DTYPE) != 0 ? except->dtype : step->dtype;
-    if ((fields & POKE) != 0 && !ls_dtype_is_float(dtype)) {
+    const ls_step_call *call = &step->call;
+    bool own_counts =
+        call->counts.count > 0 || call->splits.count > 0 || (fields & LS_EXCEPT_COUNTS) != 0;
+    ls_kind kind = (fields & LS_EXCEPT_CALL) != 0 ? except->kind : ls_step_call_kind(step->kind);
+    if ((fields & LS_EXCEPT_COUNT) != 0 && own_counts &&
+        ((fields & LS_EXCEPT_COUNTS) == 0 || !ls_collective_has_splits(ls_collective_of(kind)))) {
+        refuse(reader, step, except, LS_EXCEPT_COUNT, " beside counts or splits");
+    }
+    ls_dtype dtype = (fields & LS_EXCEPT_DTYPE) != 0 ? except->dtype : call->dtype;
+    if ((fields & LS_EXCEPT_POKE) != 0 && !ls_dtype_is_float(dtype)) {
         ls_check__error(reader, ls_node_mark(&except->node, "poke"), NULL, NULL,
                         "except: poke: %s has neither NaN nor infinity", ls_dtype_name(dtype));
     }

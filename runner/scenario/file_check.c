@@ -148,10 +148,10 @@ static int64_t sent_by(const ls_sent *sent, int member, int members) {
 // Whose call it is: the step's own, or that of an exception.
 static ls_sent sent_in(const ls_scenario_step *step, const ls_scenario_except *except) {
     ls_sent sent = {.kind = ls_step_call_kind(step->kind),
-                    .count = step->count,
-                    .counts = &step->counts,
-                    .splits = &step->splits,
-                    .root = step->root};
+                    .count = step->call.count,
+                    .counts = &step->call.counts,
+                    .splits = &step->call.splits,
+                    .root = step->call.root};
     if (except != NULL) {
         sent.kind = ls_node_has(&except->node, "call") ? except->kind : sent.kind;
         sent.count = ls_node_has(&except->node, "count") ? except->count : sent.count;
@@ -183,11 +183,11 @@ static int member_rank(const ls_scenario *scenario, const ls_scenario_step *step
 
 static bool enough(ls_reader *reader, const ls_scenario_step *step, const ls_input_array *array,
                    int64_t needed, int member, int members) {
-    int64_t given = given_to(&step->values, array, member, members);
+    int64_t given = given_to(&step->call.values, array, member, members);
     if (given >= needed) {
         return true;
     }
-    ls_check__error(reader, mark_of(&step->values), NULL, NULL,
+    ls_check__error(reader, mark_of(&step->call.values), NULL, NULL,
                     "values: %" PRId64 " for the %" PRId64 " elements that member %d sends", given,
                     needed, member);
     return false;
@@ -196,9 +196,9 @@ static bool enough(ls_reader *reader, const ls_scenario_step *step, const ls_inp
 static void check_step(ls_reader *reader, const ls_scenario *scenario,
                        const ls_scenario_step *step) {
     ls_input_array array = {0};
-    const ls_generator *values = &step->values;
+    const ls_generator *values = &step->call.values;
     bool file = describe(reader, &array, values, "values");
-    if (step->tensor != NULL || scenario->ranks == 0 || !ls_read__going(reader) ||
+    if (scenario->ranks == 0 || !ls_read__going(reader) ||
         !(file || values->kind == LS_GENERATOR_VALUES)) {
         return;
     }
@@ -213,13 +213,14 @@ static void check_step(ls_reader *reader, const ls_scenario *scenario,
         return;  // counts may be among what is wrong
     }
     ls_sent sent = sent_in(step, NULL);
-    for (int m = 0; m < members && step->kind != LS_STEP_SEND_RECV; m++) {
+    for (int m = 0; m < members && ls_step_is_collective(step->kind); m++) {
         if (!enough(reader, step, &array, sent_by(&sent, m, members), m, members)) {
             return;
         }
     }
-    for (int i = 0; step->kind == LS_STEP_SEND_RECV && i < step->pairs.count; i++) {
-        if (!enough(reader, step, &array, step->count, (int)step->pairs.at[i].at[0], members)) {
+    for (int i = 0; !ls_step_is_collective(step->kind) && i < step->call.pairs.count; i++) {
+        if (!enough(reader, step, &array, step->call.count, (int)step->call.pairs.at[i].at[0],
+                    members)) {
             return;
         }
     }
@@ -268,7 +269,7 @@ void ls_scenario__check_files(ls_reader *reader, const ls_scenario *scenario) {
     }
     for (int i = 0; i < scenario->step_count && ls_read__going(reader); i++) {
         const ls_scenario_step *step = &scenario->steps[i];
-        if (step->node.record != NULL && ls_step_makes_calls(step->kind)) {
+        if (step->node.record != NULL && ls_step_on_buffers(step)) {
             check_step(reader, scenario, step);
         }
     }

@@ -51,26 +51,26 @@ int ls_inputs_tensor_values(void *out, const ls_scenario *scenario,
 
 int ls_inputs_member(const ls_scenario *scenario, const ls_scenario_step *step, int rank,
                      int *size) {
-    if (step->axis >= 0) {
+    if (step->call.axis >= 0) {
         int coordinates[LS_MESH_DIMS_MAX];
         ls_mesh_coordinates(coordinates, &scenario->mesh, rank);
-        *size = scenario->mesh.dim[step->axis];
-        return coordinates[step->axis];
+        *size = scenario->mesh.dim[step->call.axis];
+        return coordinates[step->call.axis];
     }
-    for (int i = 0; i < step->ranks.count; i++) {
-        if (step->ranks.at[i] == rank) {
-            *size = step->ranks.count;
+    const ls_int_list *ranks = &step->call.ranks;
+    *size = ranks->count > 0 ? ranks->count : scenario->ranks;
+    for (int i = 0; i < ranks->count; i++) {
+        if (ranks->at[i] == rank) {
             return i;
         }
     }
-    *size = scenario->ranks;
     return rank;
 }
 
 // Values given for each member: a list of lists, or a file whose first dimension is the members.
 static int member_values(ls_numbers *numbers, const ls_scenario *scenario,
                          const ls_scenario_step *step, int rank, size_t count, uint64_t *first) {
-    const ls_generator *values = &step->values;
+    const ls_generator *values = &step->call.values;
     int size = 0;
     int member = ls_inputs_member(scenario, step, rank, &size);
     uint64_t length = (uint64_t)values->value_count;  // of the member's list
@@ -104,12 +104,12 @@ int ls_inputs_step_values(void *out, const ls_scenario *scenario, const ls_scena
                           int rank, ls_dtype dtype, size_t count) {
     LS_ASSERT(rank >= 0 && rank < scenario->ranks);
     ls_numbers numbers;
-    ls_numbers__init(&numbers, scenario, &step->values, LS_GENERATOR_EXACT, dtype);
+    ls_numbers__init(&numbers, scenario, &step->call.values, LS_GENERATOR_EXACT, dtype);
     numbers.stream = ls_numbers__stream("step", step->name);
     numbers.rank = (uint32_t)rank;
     uint64_t first = 0;
     if (member_values(&numbers, scenario, step, rank, count, &first) != LS_OK) {
-        (void)ls_numbers__place(scenario, &step->values, "values");
+        (void)ls_numbers__place(scenario, &step->call.values, "values");
         return ls_error_wrap("step %s", step->name);
     }
     ls_numbers__fill(out, dtype, &numbers, first, count);

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "runner/scenario/input_file.h"
+#include "runner/steps/step.h"
 
 #define PROCESS_BYTES   (16.0 * 1024 * 1024)
 #define RANK_BYTES      (48.0 * 1024)  // a thread's touched stack, its history, requests
@@ -137,50 +138,44 @@ static double sum_of(const ls_int_list *list) {
 
 // Elements that all members of one group together have on one side.
 static double elements_of(const ls_side *side, const ls_scenario_step *step, double members) {
-    double block = step->counts.count > 0 ? sum_of(&step->counts) : (double)step->count * members;
+    double block = step->call.counts.count > 0 ? sum_of(&step->call.counts)
+                                               : (double)step->call.count * members;
     double splits = 0;
-    for (int i = 0; i < step->splits.count; i++) {
-        splits += sum_of(&step->splits.at[i]);
+    for (int i = 0; i < step->call.splits.count; i++) {
+        splits += sum_of(&step->call.splits.at[i]);
     }
     if (side->form == LS_SIDE_NONE) {
         return 0;
     }
-    return step->splits.count > 0                             ? splits
+    return step->call.splits.count > 0                        ? splits
            : side->form == LS_SIDE_BLOCKS && !side->root_only ? block * members
                                                               : block;
 }
 
 static double need_of_buffers(const ls_scenario *scenario, const ls_scenario_step *step) {
     double ranks = scenario->ranks, members = ranks, groups = 1, sent = 0, received = 0;
-    if (step->axis >= 0) {
-        members = scenario->mesh.dim[step->axis];
+    if (step->call.axis >= 0) {
+        members = scenario->mesh.dim[step->call.axis];
         groups = ranks / members;
-    } else if (step->ranks.count > 0) {
-        members = step->ranks.count;
+    } else if (step->call.ranks.count > 0) {
+        members = step->call.ranks.count;
     }
     const ls_collective *collective = ls_collective_of(ls_step_call_kind(step->kind));
-    if (step->kind == LS_STEP_SEND_RECV) {
-        sent = received = (double)step->count * step->pairs.count;
+    if (!ls_step_is_collective(step->kind)) {
+        sent = received = (double)step->call.count * step->call.pairs.count;
     } else {
         sent = elements_of(&collective->send, step, members);
         received = elements_of(&collective->recv, step, members);
     }
-    double element = (double)ls_dtype_bytes(step->dtype);
+    double element = (double)ls_dtype_bytes(step->call.dtype);
     double bytes =
         sent * 4 * element + received * (5 * element + (collective->reduces ? BOUND_BYTES : 0));
-    bool counts = step->counts.count > 0 || step->splits.count > 0;
+    bool counts = step->call.counts.count > 0 || step->call.splits.count > 0;
     bytes += counts ? members * members * 32 : 0;
-    return groups * bytes + file_bytes(&step->values);
+    return groups * bytes + file_bytes(&step->call.values);
 }
 
 // ---- Programs: tensors --------------------------------------------------------------------------
-// What is known of a tensor by its name: its shape, and how many ranks hold each element.
-typedef struct ls_tensor_size {
-    const char *name;
-    ls_shape shape;
-    double copies, element;
-} ls_tensor_size;
-
 #define SIZES_MAX 64  // tensors whose shape is followed; more are taken to be as the largest
 
 static double count_of(const ls_shape *shape) {
@@ -191,7 +186,7 @@ static double count_of(const ls_shape *shape) {
     return count;
 }
 
-static double copies_of(const ls_scenario *scenario, const ls_placements *placements) {
+double ls_memory_copies(const ls_scenario *scenario, const ls_placements *placements) {
     double copies = 1;
     for (int i = 0; i < placements->count && i < scenario->mesh.ndim; i++) {
         copies *= placements->at[i].kind == LS_PLACE_SHARD ? 1 : scenario->mesh.dim[i];
@@ -216,23 +211,18 @@ static ls_tensor_size *find(ls_tensor_size *sizes, int count, const char *name) 
 
 static ls_tensor_size result_of(const ls_scenario *scenario, const ls_scenario_step *step,
                                 ls_tensor_size *sizes, int count) {
-    ls_tensor_size made = *find(sizes, count, step->kind == LS_STEP_CAT ? NULL : step->tensor);
-    const ls_tensor_size *other = step->other != NULL ? find(sizes, count, step->other) : NULL;
-    made.copies = other != NULL && other->copies > made.copies ? other->copies : made.copies;
-    if (step->kind == LS_STEP_MATMUL && made.shape.ndim == 2 && other->shape.ndim == 2) {
-        made.shape.dim[1] = other->shape.dim[1];
-    } else if (step->kind == LS_STEP_REDISTRIBUTE) {
-        made.copies = copies_of(scenario, &step->to);
-    } else if (step->kind == LS_STEP_FULL) {
-        made.copies = scenario->ranks;
-    } else if (step->kind == LS_STEP_ALL_GATHER && step->axis >= 0) {
-        made.copies *= scenario->mesh.dim[step->axis];
-    } else if (step->kind == LS_STEP_CAT) {
-        made.copies *= step->tensors.count;
+    const ls_step_type *type = ls_step_type_of(step->kind);
+    ls_step_operand operand = {.name = NULL};
+    ls_tensor_size made = {.copies = 0}, last = made;
+    for (int i = 0; ls_step_operand_of(&operand, step, i); i++) {
+        last = *find(sizes, count, operand.name);
+        double copies = last.copies > made.copies ? last.copies : made.copies;
+        made = i == 0 || bytes_of(&last) > bytes_of(&made) ? last : made;
+        made.copies = copies < scenario->ranks ? copies : scenario->ranks;
     }
-    made.copies = made.copies < scenario->ranks * 1.0 || step->kind == LS_STEP_CAT
-                      ? made.copies
-                      : scenario->ranks;
+    if (type->size != NULL) {
+        type->size(&made, scenario, step, &last);
+    }
     made.name = step->into != NULL ? step->into : step->tensor;
     return made;
 }
@@ -247,7 +237,7 @@ static double need_of_program(const ls_scenario *scenario) {
         ls_tensor_size size = {
             .name = tensor->name,
             .shape = tensor->shape,
-            .copies = tensor->has_placements ? copies_of(scenario, &tensor->placements)
+            .copies = tensor->has_placements ? ls_memory_copies(scenario, &tensor->placements)
                                              : 1 + scenario->ranks * (tensor->block_count == 0),
             .element = (double)ls_dtype_bytes(tensor->dtype),
         };
@@ -259,17 +249,17 @@ static double need_of_program(const ls_scenario *scenario) {
     }
     for (int i = 0; i < scenario->step_count; i++) {
         const ls_scenario_step *step = &scenario->steps[i];
-        if (ls_step_makes_calls(step->kind) && step->tensor == NULL) {
+        if (ls_step_on_buffers(step)) {
             bytes += need_of_buffers(scenario, step);
             threads = true;
-        } else if (step->kind < LS_STEP_CHANGE && count > 0) {
+        } else if (ls_step_on_tensors(step) && count > 0) {
             ls_tensor_size made = result_of(scenario, step, sizes, count);
+            bool kept = made.name != NULL && ls_step_type_of(step->kind)->make != NULL;
             bytes += bytes_of(&made);
             ls_tensor_size *known = find(sizes, count, made.name);
-            if (made.name != NULL && strcmp(known->name, made.name) == 0 &&
-                step->kind != LS_STEP_FULL) {
+            if (kept && strcmp(known->name, made.name) == 0) {
                 *known = made;
-            } else if (made.name != NULL && count < SIZES_MAX && step->kind != LS_STEP_FULL) {
+            } else if (kept && count < SIZES_MAX) {
                 sizes[count++] = made;
             }
         }

@@ -11,4 +11,14 @@ double ls_memory_need(const ls_scenario *scenario);
 // LS_ERR_LIMIT, with both figures, when a run would need more than `limit` bytes.
 int ls_memory_check(const ls_scenario *scenario, uint64_t limit);
 
+// What is known of a tensor by its name: its shape, and how many ranks hold each element.
+typedef struct ls_tensor_size {
+    const char *name;
+    ls_shape shape;
+    double copies, element;  // element: its bytes
+} ls_tensor_size;
+
+// How many ranks hold each element under placements.
+double ls_memory_copies(const ls_scenario *scenario, const ls_placements *placements);
+
 #endif

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "runner/scenario/read.h"
+#include "runner/steps/step.h"
 
 #define PROGRAM_MAX   4096  // tensors, and steps, of a program
 #define NEAREST_NAMES 64
@@ -33,8 +34,8 @@ static void check_name(ls_reader *reader, const ls_names *names, ls_mark mark, c
                     ls_nearest(name, names->at, (size_t)near), "there is no tensor %.60s", name);
 }
 
-static void check_range(ls_reader *reader, ls_mark mark, const char *what, int64_t value,
-                        int64_t limit) {
+void ls_check__range(ls_reader *reader, ls_mark mark, const char *what, int64_t value,
+                     int64_t limit) {
     if (value >= limit) {
         ls_check__error(reader, mark, NULL, NULL, "%s: %" PRId64 " of only %" PRId64, what, value,
                         limit);
@@ -78,9 +79,9 @@ static void check_sizes(ls_reader *reader, const ls_scenario *scenario,
     tensor->placements.at[at].sizes = tensor->sizes.at;
 }
 
-static void check_placements(ls_reader *reader, const ls_scenario *scenario, const ls_node *node,
-                             const char *key, const ls_placements *placements,
-                             const ls_scenario_tensor *tensor) {
+void ls_check__placements(ls_reader *reader, const ls_scenario *scenario, const ls_node *node,
+                          const char *key, const ls_placements *placements,
+                          const ls_scenario_tensor *tensor) {
     ls_mark mark = ls_node_mark(node, key);
     if (placements->count != scenario->mesh.ndim && scenario->mesh.ndim > 0) {
         ls_check__error(reader, mark, "one placement for each mesh dimension", NULL,
@@ -113,8 +114,8 @@ static void check_block(ls_reader *reader, const ls_scenario *scenario,
                         const ls_scenario_tensor *tensor, const ls_scenario_block *block) {
     const ls_shape *shape = &tensor->shape;
     if (scenario->ranks > 0) {
-        check_range(reader, ls_node_mark(&block->node, "rank"), "rank", block->rank,
-                    scenario->ranks);
+        ls_check__range(reader, ls_node_mark(&block->node, "rank"), "rank", block->rank,
+                        scenario->ranks);
     }
     if (block->offset.count != shape->ndim || block->size.count != shape->ndim) {
         ls_check__error(reader, block->node.mark, NULL, NULL,
@@ -150,68 +151,23 @@ static void check_tensor(ls_reader *reader, const ls_scenario *scenario,
         check_block(reader, scenario, tensor, &tensor->blocks[i]);
     }
     if (tensor->has_placements) {
-        check_placements(reader, scenario, &tensor->node, "placements", &tensor->placements,
-                         tensor);
+        ls_check__placements(reader, scenario, &tensor->node, "placements", &tensor->placements,
+                             tensor);
     }
     if (ls_node_has(&tensor->node, "sizes") && tensor->placements.count == scenario->mesh.ndim) {
         check_sizes(reader, scenario, tensor);
     }
     if (ls_node_has(&tensor->node, "source") && scenario->ranks > 0) {
-        check_range(reader, ls_node_mark(&tensor->node, "source"), "source", tensor->source,
-                    scenario->ranks);
+        ls_check__range(reader, ls_node_mark(&tensor->node, "source"), "source", tensor->source,
+                        scenario->ranks);
     }
 }
 
 // ---- Steps --------------------------------------------------------------------------------------
-static bool has(const ls_scenario_step *step, const char *key) {
-    return ls_schema_find(step->node.record, key) >= 0 && ls_node_has(&step->node, key);
-}
-
-static bool takes(const ls_scenario_step *step, const char *key) {
-    return ls_schema_find(step->node.record, key) >= 0;
-}
-
-// The mesh dimension that `axis:` names; -1: the world or a list of ranks.
-static void resolve_axis(ls_reader *reader, const ls_scenario *scenario, ls_scenario_step *step) {
-    const ls_mesh *mesh = &scenario->mesh;
-    step->axis = -1;
-    if (step->axis_name == NULL) {
-        bool needed = step->tensor != NULL && takes(step, "axis");
-        if (needed && mesh->ndim > 1) {
-            ls_check__error(
-                reader, step->node.mark, "axis: the mesh dimension to act along", NULL,
-                "a collective on a tensor needs the key axis on a mesh of %d dimensions",
-                mesh->ndim);
-        }
-        step->axis = needed && mesh->ndim == 1 ? 0 : -1;
-        return;
-    }
-    const char *words[LS_MESH_DIMS_MAX];
-    for (int i = 0; i < mesh->ndim; i++) {
-        words[i] = mesh->name[i];
-        char number[16] = {(char)('0' + i), 0};
-        if (strcmp(step->axis_name, mesh->name[i]) == 0 || strcmp(step->axis_name, number) == 0) {
-            step->axis = i;
-            return;
-        }
-    }
-    ls_check__error(reader, ls_node_mark(&step->node, "axis"),
-                    "a name or number of a mesh dimension",
-                    ls_nearest(step->axis_name, words, (size_t)mesh->ndim),
-                    "the mesh has no dimension %.40s", step->axis_name);
-}
-
-static int group_size(const ls_scenario *scenario, const ls_scenario_step *step) {
-    if (step->axis >= 0) {
-        return scenario->mesh.dim[step->axis];
-    }
-    return step->ranks.count > 0 ? step->ranks.count : scenario->ranks;
-}
-
-static void check_members(ls_reader *reader, const ls_scenario *scenario, const ls_int_list *ranks,
-                          const char *what) {
+void ls_check__members(ls_reader *reader, const ls_scenario *scenario, const ls_int_list *ranks,
+                       const char *what) {
     for (int i = 0; i < ranks->count && scenario->ranks > 0 && ls_read__going(reader); i++) {
-        check_range(reader, ls_check__element(ranks, i), what, ranks->at[i], scenario->ranks);
+        ls_check__range(reader, ls_check__element(ranks, i), what, ranks->at[i], scenario->ranks);
         for (int j = 0; j < i && ranks->count <= PROGRAM_MAX; j++) {
             if (ranks->at[i] == ranks->at[j]) {
                 ls_check__error(reader, ls_check__element(ranks, i), NULL, NULL,
@@ -222,8 +178,8 @@ static void check_members(ls_reader *reader, const ls_scenario *scenario, const 
     }
 }
 
-static void check_rows(ls_reader *reader, const ls_int_rows *rows, int row_count, int row_length,
-                       const char *what) {
+void ls_check__rows(ls_reader *reader, const ls_int_rows *rows, int row_count, int row_length,
+                    const char *what) {
     if (row_count >= 0 && rows->count != row_count) {
         ls_check__error(reader, rows->mark, NULL, NULL, "%s: %d lists for %d members", what,
                         rows->count, row_count);
@@ -237,187 +193,38 @@ static void check_rows(ls_reader *reader, const ls_int_rows *rows, int row_count
     }
 }
 
-static void check_excepts(ls_reader *reader, const ls_scenario *scenario,
-                          const ls_scenario_step *step, int members) {
+void ls_check__excepts(ls_reader *reader, const ls_scenario *scenario, const ls_scenario_step *step,
+                       int members) {
     for (int i = 0; i < step->except_count && ls_read__going(reader); i++) {
         const ls_scenario_except *except = &step->excepts[i];
-        check_members(reader, scenario, &except->ranks, "rank");
+        ls_check__members(reader, scenario, &except->ranks, "rank");
         if (ls_node_has(&except->node, "root")) {
-            check_range(reader, ls_node_mark(&except->node, "root"), "root", except->root, members);
+            ls_check__range(reader, ls_node_mark(&except->node, "root"), "root", except->root,
+                            members);
         }
         if (ls_node_has(&except->node, "counts") && except->counts.count != members) {
             ls_check__error(reader, ls_node_mark(&except->node, "counts"), NULL, NULL,
                             "counts: %d for %d members", except->counts.count, members);
         }
         if (ls_node_has(&except->node, "group")) {
-            check_members(reader, scenario, &except->group, "group");
+            ls_check__members(reader, scenario, &except->group, "group");
         }
         ls_check__except(reader, scenario, step, i);
     }
 }
 
-// What a collective on a tensor takes from the tensor itself.
-static void check_on_tensor(ls_reader *reader, const ls_scenario_step *step) {
-    static const char *const raw[] = {"ranks",  "count",   "dtype",    "values", "counts",
-                                      "splits", "factors", "in_place", "replica"};
-    for (size_t i = 0; i < sizeof raw / sizeof *raw; i++) {
-        if (has(step, raw[i])) {
-            ls_check__error(reader, ls_node_mark(&step->node, raw[i]), NULL, NULL,
-                            "%s: does not apply to a collective on a tensor", raw[i]);
-        }
-    }
-    if (!ls_collective_of(ls_step_call_kind(step->kind))->on_tensors) {
-        ls_check__error(reader, ls_node_mark(&step->node, "tensor"), NULL, NULL,
-                        "%s: only on buffers, not on a tensor", ls_step_kind_name(step->kind));
-    }
-}
-
-static void check_reduction(ls_reader *reader, const ls_scenario_step *step, int members) {
-    if (!takes(step, "op")) {
-        return;
-    }
-    if (step->tensor == NULL && !ls_op_supports(step->op, step->dtype)) {
-        ls_check__error(reader, ls_node_mark(&step->node, "op"), NULL, NULL,
-                        "op: %s is not defined on %s", ls_op_name(step->op),
-                        ls_dtype_name(step->dtype));
-    }
-    if (step->op == LS_PREMUL_SUM && step->factors.count != members) {
-        ls_check__error(reader, ls_node_mark(&step->node, "factors"), NULL, NULL,
-                        "factors: %d for the %d members of a premul_sum", step->factors.count,
-                        members);
-    }
-    if (step->op != LS_PREMUL_SUM && step->factors.count > 0) {
-        ls_check__error(reader, ls_node_mark(&step->node, "factors"), "op: premul_sum", NULL,
-                        "factors: they go with premul_sum alone");
-    }
-}
-
-static void check_collective(ls_reader *reader, const ls_scenario *scenario,
-                             ls_scenario_step *step) {
-    resolve_axis(reader, scenario, step);
-    if (step->axis_name != NULL && step->ranks.count > 0) {
-        ls_check__error(reader, ls_node_mark(&step->node, "ranks"), NULL, NULL,
-                        "ranks: a group is given by axis or by ranks, not by both");
-    }
-    check_members(reader, scenario, &step->ranks, "rank");
-    int members = group_size(scenario, step);
-    if (scenario->ranks == 0) {
-        return;
-    }
-    check_excepts(reader, scenario, step, members);
-    check_reduction(reader, step, members);
-    if (takes(step, "root")) {
-        check_range(reader, ls_node_mark(&step->node, "root"), "root", step->root, members);
-    }
-    if (step->tensor != NULL) {
-        check_on_tensor(reader, step);
-        return;
-    }
-    if (has(step, "counts") && step->counts.count != members) {
-        ls_check__error(reader, ls_node_mark(&step->node, "counts"), NULL, NULL,
-                        "counts: %d for %d members", step->counts.count, members);
-    }
-    if (has(step, "splits")) {
-        check_rows(reader, &step->splits, members, members, "splits");
-    }
-    static const char *const of_tensors[] = {"into", "dim", "split_dim", "cat_dim"};
-    for (size_t i = 0; i < sizeof of_tensors / sizeof *of_tensors; i++) {
-        if (has(step, of_tensors[i])) {
-            ls_check__error(reader, ls_node_mark(&step->node, of_tensors[i]), NULL, NULL,
-                            "%s: applies to a collective on a tensor", of_tensors[i]);
-        }
-    }
-    if (has(step, "count") && (has(step, "counts") || has(step, "splits"))) {
-        ls_check__error(reader, ls_node_mark(&step->node, "count"), NULL, NULL,
-                        "count: it says nothing beside %s",
-                        has(step, "counts") ? "counts" : "splits");
-    }
-    if (step->replica && step->asynchronous) {
-        ls_check__error(reader, ls_node_mark(&step->node, "replica"), NULL, NULL,
-                        "replica: not of an asynchronous step, whose result comes later");
-    }
-    if (takes(step, "count") && !has(step, "count") && !has(step, "counts") &&
-        !has(step, "splits")) {
-        ls_check__error(reader, step->node.mark, "count: 1024, for example", NULL,
-                        "%s: the key count is missing", ls_step_kind_name(step->kind));
-    }
-    if (step->values.kind == LS_GENERATOR_VALUES && step->values.row_counts.count > 0 &&
-        step->values.row_counts.count != members) {
-        ls_check__error(reader, ls_node_mark(&step->values.node, "values"), NULL, NULL,
-                        "values: %d lists for %d members", step->values.row_counts.count, members);
-    }
-}
-
-static void check_messages(ls_reader *reader, const ls_scenario *scenario, ls_scenario_step *step) {
-    step->axis = -1;
-    check_rows(reader, &step->pairs, -1, 2, "pairs");
-    for (int i = 0; i < step->pairs.count && scenario->ranks > 0 && ls_read__going(reader); i++) {
-        for (int j = 0; j < step->pairs.at[i].count; j++) {
-            check_range(reader, ls_check__element(&step->pairs.at[i], j), "rank",
-                        step->pairs.at[i].at[j], scenario->ranks);
-        }
-    }
-    if (!has(step, "count")) {
-        ls_check__error(reader, step->node.mark, "count: 1024, for example", NULL,
-                        "send_recv: the key count is missing");
-    }
-    check_excepts(reader, scenario, step, scenario->ranks);
-}
-
-// wait, touch and check_replica name an earlier step that is a collective on buffers.
-static void check_of(ls_reader *reader, const ls_scenario *scenario, ls_scenario_step *step,
-                     int number) {
-    check_members(reader, scenario, &step->ranks, "rank");
-    check_excepts(reader, scenario, step, scenario->ranks);
-    if (step->kind == LS_STEP_CHECK_REPLICA && has(step, "ranks")) {
-        ls_check__error(reader, ls_node_mark(&step->node, "ranks"),
-                        "except: [{ranks: ..., skip: true}]", NULL,
-                        "ranks: all members of the step's group take part in the check");
-    }
-    step->of_index = -1;
-    for (int i = number - 1; i >= 0 && step->of != NULL && step->of_index < 0; i--) {
-        const ls_scenario_step *earlier = &scenario->steps[i];
-        if (earlier->name != NULL && strcmp(earlier->name, step->of) == 0 &&
-            ls_step_makes_calls(earlier->kind) && earlier->tensor == NULL) {
-            step->of_index = i;
-        }
-    }
-    if (step->of != NULL && step->of_index < 0) {
-        ls_check__error(reader, ls_node_mark(&step->node, "step"),
-                        "the name of an earlier collective on buffers", NULL,
-                        "there is no earlier step %.60s", step->of);
-    }
-    if (step->of_index >= 0 && scenario->ranks > 0) {
-        ls_check__of(reader, scenario, step);
-    }
-}
-
 static void check_step(ls_reader *reader, const ls_scenario *scenario, ls_scenario_step *step,
                        ls_names *names, int number) {
-    if (takes(step, "tensor")) {
-        check_name(reader, names, ls_node_mark(&step->node, "tensor"), step->tensor);
+    const ls_step_type *type = ls_step_type_of(step->kind);
+    ls_step_operand operand;
+    for (int i = 0; ls_step_operand_of(&operand, step, i) && ls_read__going(reader); i++) {
+        check_name(reader, names, operand.mark, operand.name);
     }
-    if (takes(step, "other")) {
-        check_name(reader, names, ls_node_mark(&step->node, "other"), step->other);
+    if (type->check != NULL) {
+        type->check(reader, scenario, step);
     }
-    for (int i = 0; i < step->tensors.count && ls_read__going(reader); i++) {
-        check_name(reader, names, step->tensors.marks[i], step->tensors.at[i]);
-    }
-    if (step->kind == LS_STEP_SEND_RECV) {
-        check_messages(reader, scenario, step);
-    } else if (ls_step_is_collective(step->kind)) {
-        check_collective(reader, scenario, step);
-    } else if (step->kind >= LS_STEP_WAIT) {
-        step->axis = -1;
-        check_of(reader, scenario, step, number);
-    } else if (step->kind == LS_STEP_REDISTRIBUTE && step->has_to) {
-        step->axis = -1;
-        check_placements(reader, scenario, &step->node, "to", &step->to, NULL);
-        check_excepts(reader, scenario, step, scenario->ranks);
-    } else {
-        step->axis = -1;
-        check_excepts(reader, scenario, step, scenario->ranks);
-        check_members(reader, scenario, &step->ranks, "rank");  // change
+    if (type->form == LS_STEP_OF_TENSORS) {
+        ls_check__excepts(reader, scenario, step, scenario->ranks);
     }
     if (step->into != NULL && !known(names, step->into)) {
         names->at[names->count++] = step->into;

@@ -65,8 +65,18 @@ void ls_check__ranks(ls_reader *reader, const ls_scenario *scenario, const ls_in
 // Exception `index` of a step on buffers: every field that it gives must change something.
 void ls_check__except(ls_reader *reader, const ls_scenario *scenario, const ls_scenario_step *step,
                       int index);
-// wait, touch, check_replica: what they do to the earlier step must be something.
-void ls_check__of(ls_reader *reader, const ls_scenario *scenario, const ls_scenario_step *step);
+// Parts of steps and tensors that several kinds of them have (program_check.c).
+void ls_check__excepts(ls_reader *reader, const ls_scenario *scenario, const ls_scenario_step *step,
+                       int members);
+void ls_check__members(ls_reader *reader, const ls_scenario *scenario, const ls_int_list *ranks,
+                       const char *what);
+void ls_check__range(ls_reader *reader, ls_mark mark, const char *what, int64_t value,
+                     int64_t limit);
+void ls_check__rows(ls_reader *reader, const ls_int_rows *rows, int row_count, int row_length,
+                    const char *what);
+void ls_check__placements(ls_reader *reader, const ls_scenario *scenario, const ls_node *node,
+                          const char *key, const ls_placements *placements,
+                          const ls_scenario_tensor *tensor);
 void ls_check__sharding(ls_reader *reader, const ls_scenario *scenario, ls_scenario_table *table);
 void ls_check__quantise(ls_reader *reader, const ls_scenario *scenario, ls_scenario_table *table);
 // steps, optimizers, train, and what tables say of it: training_check.c.

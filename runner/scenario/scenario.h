@@ -229,8 +229,9 @@ typedef struct ls_scenario_tensor {
     int source;  // the rank that scatters it to the others; -1: every rank cuts its own part
 } ls_scenario_tensor;
 
-// A collective on raw per-rank buffers has no `tensor`; on a tensor it has. Meaning of count and
-// counts as in ls_call (collectives.h).
+// ---- Steps --------------------------------------------------------------------------------------
+// Kinds of steps beside the collectives. Each is a file of runner/steps/, with its fields, checks,
+// run and judge.
 #define LS_STEP_MAP(X)                                                                             \
     X(SEND_RECV, send_recv)                                                                        \
     X(REDISTRIBUTE, redistribute)                                                                  \
@@ -249,7 +250,7 @@ typedef struct ls_scenario_tensor {
     X(TOUCH, touch)                                                                                \
     X(CHECK_REPLICA, check_replica)
 
-// First the collectives, with the numbers of their kinds.
+// The collectives have the numbers of their kinds.
 typedef enum ls_step_kind {
 #define LS_STEP_ENUM(name, text) LS_STEP_##name,
     LS_COLLECTIVE_MAP(LS_STEP_ENUM) LS_STEP_MAP(LS_STEP_ENUM)
@@ -257,18 +258,10 @@ typedef enum ls_step_kind {
         LS_STEP_KIND_COUNT
 } ls_step_kind;
 
-static inline bool ls_step_is_collective(ls_step_kind kind) {
-    return (int)kind < (int)LS_COLLECTIVE_COUNT;
-}
-static inline bool ls_step_makes_calls(ls_step_kind kind) {
-    return kind <= LS_STEP_SEND_RECV;
-}
-// The call of a step that makes calls; send_recv: the send.
-static inline ls_kind ls_step_call_kind(ls_step_kind kind) {
-    return ls_step_is_collective(kind) ? (ls_kind)kind : LS_SEND;
-}
-
 const char *ls_step_kind_name(ls_step_kind kind);
+bool ls_step_is_collective(ls_step_kind kind);
+// The call of a step on buffers; of send_recv the send.
+ls_kind ls_step_call_kind(ls_step_kind kind);
 
 // What some ranks do differently from the step they stand in: programs with a known bug.
 typedef struct ls_scenario_except {
@@ -292,49 +285,88 @@ typedef struct ls_scenario_except {
     int poke;           // 1: the first element they send is NaN; 2: Inf
 } ls_scenario_except;
 
-typedef struct ls_scenario_step {
-    ls_node node;
-    ls_step_kind kind;
-    const char *name;  // of the stage; "STEP_KIND" with its number when not given: "2_all_reduce"
-    // Collectives. A group is `ranks`, or one communicator per fiber of mesh dimension `axis`, or
-    // (axis -1, ranks empty) the world.
+// Calls on buffers, one on each rank of a group: collectives, and messages. A collective on a tensor
+// has of it what is not about buffers. A group is `ranks`, or one communicator per fiber of mesh
+// dimension `axis`, or (axis -1, ranks empty) the world. Counts mean what they do in ls_call.
+typedef struct ls_step_call {
     int axis;
     const char *axis_name;  // as given; axis is its number
     ls_int_list ranks;
     int64_t count;
-    ls_int_list counts;    // per member: the uneven forms of all_gather, reduce_scatter, gather,
-                           // scatter
-    ls_int_rows splits;    // all_to_all [members][members]: elements from row to column; count 0:
-                           // even
-    ls_int_rows pairs;     // send_recv [messages][2]: from, to (ranks of the world)
-    ls_dtype dtype;        // default f32
-    ls_op op;              // default sum
-    ls_real_list factors;  // premul_sum [members]
-    int root;              // member of the group
-    bool in_place;         //
-    bool asynchronous;     // `async`: a wait step completes it
-    bool replica;          // its result stays the same on all ranks: compared again later
-    bool blocking;         // send_recv: one message after another, not as one group
-    const char *of;        // wait, touch, check_replica: the step they belong to
-    int of_index;          //
-    int touch_send;        // touch: 1 what was sent, 0 what is received
-    bool touch_write;      //
-    ls_generator values;   // of rank r's send buffer: drawn for (seed, name, r, index)
+    ls_int_list counts;      // per member: the uneven forms of all_gather, reduce_scatter, gather,
+                             // scatter
+    ls_int_rows splits;      // all_to_all [members][members]: elements from row to column; count 0:
+                             // even
+    ls_int_rows pairs;       // send_recv [messages][2]: from, to (ranks of the world)
+    ls_dtype dtype;          // default f32
+    ls_op op;                // default sum
+    ls_real_list factors;    // premul_sum [members]
+    int root;                // member of the group
+    bool in_place;           //
+    bool asynchronous;       // `async`: a wait step completes it
+    bool replica;            // its result stays the same on all ranks: compared again later
+    bool blocking;           // send_recv: one message after another, not as one group
+    ls_generator values;     // of rank r's send buffer: drawn for (seed, name, r, index)
+    int dim;                 // on a tensor: all_gather, reduce_scatter
+    int split_dim, cat_dim;  // on a tensor: all_to_all
+} ls_step_call;
+
+// What some ranks do about the buffers of an earlier step: wait, touch, check_replica.
+typedef struct ls_step_earlier {
+    const char *of;     // its name
+    int index;          // its number
+    ls_int_list ranks;  // count 0: all
+    int sent;           // touch: 1 what was sent, 0 what is received
+    bool write;         //
+} ls_step_earlier;
+
+typedef struct ls_scenario_step {
+    ls_node node;
+    ls_step_kind kind;
+    const char *name;  // of the stage; "STEP_KIND" with its number when not given: "2_all_reduce"
     ls_scenario_except *excepts;
     int except_count;
-    // Operations on tensors; indices into tensors or into the `into` of an earlier step.
-    const char *tensor;      // the operand (also of a collective on a tensor); NULL: none
-    const char *other;       // second operand of matmul, add, sub, mul
-    ls_string_list tensors;  // cat
-    const char *into;        // the result's name; NULL: `tensor` is replaced
-    bool has_to;             //
-    ls_placements to;        // redistribute
-    int dim;                 // all_gather, reduce_scatter, narrow, cat, sum
-    int split_dim, cat_dim;  // all_to_all
-    int64_t start, length;   // narrow
-    double factor;           // scale; change: the new value
-    int64_t element;         // change: of the shard, flat
+    // Names of tensors, or of the `into` of an earlier step.
+    const char *tensor;  // what it acts on; NULL: none, or buffers
+    const char *into;    // the result's name; NULL: `tensor` is replaced
+    union {              // by kind
+        ls_step_call call;
+        ls_step_earlier earlier;
+        struct {
+            const char *other;  // the second operand
+        } binary;               // matmul, add, sub, mul
+        struct {
+            bool given;
+            ls_placements placements;
+        } to;  // redistribute
+        struct {
+            double factor;
+        } scale;
+        struct {
+            int dim;
+            int64_t start, length;
+        } narrow;
+        struct {
+            ls_string_list tensors;
+            int dim;
+        } cat;
+        struct {
+            int dim;
+        } sum;
+        struct {
+            ls_int_list ranks;
+            int64_t element;  // of the shard, flat
+            double value;
+        } change;
+    };
 } ls_scenario_step;
+
+// Whether it makes calls on buffers of each rank; whether it is about tensors. Else: about the
+// buffers of an earlier step.
+bool ls_step_on_buffers(const ls_scenario_step *step);
+bool ls_step_on_tensors(const ls_scenario_step *step);
+// The ranks that take part, where it names some; count 0: all.
+const ls_int_list *ls_step_ranks(const ls_scenario_step *step);
 
 // ---- Checks, faults, expectations ---------------------------------------------------------------
 typedef struct ls_scenario_reference {

@@ -39,7 +39,8 @@ int ls_scenario_each_file(const ls_scenario *scenario, ls_scenario_file_visit vi
         LS_TRY(visit_one(visit, arg, scenario->tensors[i].values.file));
     }
     for (int i = 0; i < scenario->step_count; i++) {
-        LS_TRY(visit_one(visit, arg, scenario->steps[i].values.file));
+        const ls_scenario_step *step = &scenario->steps[i];
+        LS_TRY(ls_step_on_buffers(step) ? visit_one(visit, arg, step->call.values.file) : LS_OK);
     }
     for (int i = 0; i < scenario->checks.reference_count; i++) {
         LS_TRY(visit_one(visit, arg, scenario->checks.references[i].file));

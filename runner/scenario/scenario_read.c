@@ -114,6 +114,16 @@ static void set_tag(void *base, const ls_schema_record *record, int tag) {
     memcpy((char *)base + record->tag_offset, &tag, sizeof tag);
 }
 
+// Alternatives with a node of their own may share memory; of two, which is an error, the second must
+// not meet what the first left there.
+static void begin_alternative(void *base, const ls_schema_record *record,
+                              const ls_schema_field *field) {
+    if (field->type == LS_FIELD_INLINE && field->record->has_node) {
+        memset(base, 0, record->size);
+    }
+    set_tag(base, record, field->tag);
+}
+
 static void defaults(ls_reader *reader, void *base, const ls_schema_record *record) {
     for (int i = 0; i < record->field_count; i++) {
         const ls_schema_field *field = &record->fields[i];
@@ -280,7 +290,7 @@ static void read_mapping(ls_reader *reader, void *base, const ls_schema_record *
                 marks[index] = value->mark;
             }
             if (record->one_of && (field->flags & LS_FIELD_COMPANION) == 0) {
-                set_tag(base, record, field->tag);
+                begin_alternative(base, record, field);
             }
             ls_read__value(reader, base, field, value);
         }

@@ -105,14 +105,20 @@ typedef struct ls_schema_record {
     }
 
 // The records that several parts of the table name.
-extern const ls_schema_record ls_schema__numbers;    // schema_table.c
-extern const ls_schema_record ls_schema__program;    // schema_program.c
+extern const ls_schema_record ls_schema__numbers;  // schema_table.c
+extern const ls_schema_record ls_schema__program;  // schema_program.c
+extern const ls_schema_record ls_schema__except;
+extern const ls_schema_names ls_schema__dtypes, ls_schema__ops;
 extern const ls_schema_record ls_schema__optimizer;  // schema_training.c
 extern const ls_schema_record ls_schema__train;
 extern const ls_schema_record ls_schema__inputs;  // schema_inputs.c
 // Makes what follows from other tables: the records of the collectives, the names of optimizers.
 void ls_schema__make(void);
 void ls_schema__make_training(void);  // called by it
+
+// For tables of fields: where a member of S lies, the struct of the record.
+#define LS_MEMBER(name) .offset = offsetof(S, name)
+#define LS_AUX(name)    .aux = offsetof(S, name)
 
 // The record of a whole scenario.
 const ls_schema_record *ls_schema_root(void);

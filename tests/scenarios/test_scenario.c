@@ -194,14 +194,14 @@ Test(scenario, programs) {
                           "    - matmul: {tensor: t, other: u, into: v, name: product}\n");
     cr_assert(s->is_program && s->tensor_count == 1 && s->step_count == 4);
     cr_assert(s->tensors[0].placements.at[1].sizes[1] == 7 && s->tensors[0].source == -1);
-    cr_assert(s->steps[0].kind == LS_STEP_ALL_REDUCE && s->steps[0].axis == 1);
+    cr_assert(s->steps[0].kind == LS_STEP_ALL_REDUCE && s->steps[0].call.axis == 1);
     cr_assert(s->steps[0].except_count == 1 && s->steps[0].excepts[0].op == LS_MAX);
     cr_assert(ls_node_has(&s->steps[0].excepts[0].node, "op"));
     cr_assert(!ls_node_has(&s->steps[0].excepts[0].node, "count"));
     cr_assert(strcmp(s->steps[0].name, "0_all_reduce") == 0);
-    cr_assert(s->steps[1].kind == LS_STEP_BARRIER && s->steps[1].axis == -1);
+    cr_assert(s->steps[1].kind == LS_STEP_BARRIER && s->steps[1].call.axis == -1);
     cr_assert(strcmp(s->steps[3].name, "product") == 0);
-    cr_assert(s->steps[2].has_to && s->steps[2].to.at[0].kind == LS_PLACE_SHARD);
+    cr_assert(s->steps[2].to.given && s->steps[2].to.placements.at[0].kind == LS_PLACE_SHARD);
     cr_assert(strcmp(ls_scenario_where(s, &s->steps[2].node), "t.yaml:10") == 0);
     ls_scenario_free(s);
 }

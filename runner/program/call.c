@@ -56,22 +56,27 @@ static int set_splits(ls_arena *arena, ls_call *call, int member, const ls_int_r
     return LS_OK;
 }
 
-bool ls_program__except_of(const ls_scenario_except **out, const ls_scenario_step *step, int rank) {
-    for (int i = 0; i < step->except_count; i++) {
+const ls_scenario_except *ls_program__except(const ls_program *program,
+                                             const ls_scenario_step *step) {
+    for (int i = 0; i < step->except_count && program->self != NULL; i++) {
         const ls_scenario_except *except = &step->excepts[i];
         for (int k = 0; k < except->ranks.count; k++) {
-            if (except->ranks.at[k] == rank) {
-                *out = except;
-                return true;
+            if (except->ranks.at[k] == ls_rank_id(program->self)) {
+                return except;
             }
         }
     }
-    return false;
+    return NULL;
 }
 
-static int apply(ls_program_call *made, ls_arena *arena, const ls_scenario_except *except,
-                 int member) {
+int ls_program__line(const ls_program *program, const ls_scenario_step *step) {
+    const ls_scenario_except *except = ls_program__except(program, step);
+    return except != NULL ? except->node.mark.line : step->node.mark.line;
+}
+
+static int apply(ls_made_call *made, ls_arena *arena, int member) {
     ls_call *call = &made->call;
+    const ls_scenario_except *except = made->except;
     call->kind = ls_node_has(&except->node, "call") ? except->kind : call->kind;
     call->count = ls_node_has(&except->node, "count") ? (size_t)except->count : call->count;
     call->dtype = ls_node_has(&except->node, "dtype") ? except->dtype : call->dtype;
@@ -82,35 +87,26 @@ static int apply(ls_program_call *made, ls_arena *arena, const ls_scenario_excep
         call->line = except->node.mark.line;
     }
     made->times = except->skip ? 0 : except->repeat ? 2 : 1;
-    made->except = except;
     return LS_OK;
 }
 
-int ls_program__step_call(ls_call *out, ls_arena *arena, const ls_scenario *scenario,
-                          const ls_scenario_step *step, const ls_comm *comm, int member) {
-    *out = (ls_call){
+int ls_program__member_call(ls_made_call *out, const ls_program *program,
+                            const ls_scenario_step *step, const ls_comm *comm, int member) {
+    const ls_step_call *says = &step->call;
+    *out = (ls_made_call){.times = 1, .except = ls_program__except(program, step)};
+    out->call = (ls_call){
         .kind = ls_step_call_kind(step->kind),
         .comm = comm,
         .rank = comm->ranks[member],
-        .dtype = step->dtype,
-        .op = step->op,
-        .root = step->root,
-        .count = (size_t)step->count,
-        .file = scenario->file,
+        .dtype = says->dtype,
+        .op = says->op,
+        .root = says->root,
+        .count = (size_t)says->count,
+        .file = program->scenario->file,
         .line = step->node.mark.line,
-        .premul = member < step->factors.count ? step->factors.at[member] : 1.0,
+        .premul = member < says->factors.count ? says->factors.at[member] : 1.0,
     };
-    LS_TRY(set_counts(arena, out, member, &step->counts));
-    return set_splits(arena, out, member, &step->splits);
-}
-
-int ls_program__member_call(ls_program_call *out, ls_arena *arena, const ls_scenario *scenario,
-                            const ls_scenario_step *step, const ls_comm *comm, int member) {
-    *out = (ls_program_call){.times = 1};
-    LS_TRY(ls_program__step_call(&out->call, arena, scenario, step, comm, member));
-    const ls_scenario_except *except = NULL;
-    if (ls_program__except_of(&except, step, out->call.rank)) {
-        return apply(out, arena, except, member);
-    }
-    return LS_OK;
+    LS_TRY(set_counts(program->arena, &out->call, member, &says->counts));
+    LS_TRY(set_splits(program->arena, &out->call, member, &says->splits));
+    return out->except != NULL ? apply(out, program->arena, member) : LS_OK;
 }

@@ -1,0 +1,49 @@
+// redistribute: changes how a tensor lies on the mesh.
+#include "runner/steps/fields.h"
+
+// clang-format off
+static const ls_schema_field fields[] = {
+    LS_STEP_NAME_FIELD,
+    LS_STEP_EXCEPT_FIELD,
+    LS_STEP_INTO_FIELD,
+    LS_STEP_TENSOR_FIELD(LS_FIELD_REQUIRED),
+    {.key = "to", .type = LS_FIELD_PLACEMENTS, .flags = LS_FIELD_REQUIRED,
+     LS_MEMBER(to.placements), LS_AUX(to.given),
+     .doc = "The new placement for each mesh dimension: S(dim), R or P(op).",
+     .example = "to: \"S(1), R\""},
+};
+// clang-format on
+
+static void check(ls_reader *reader, const ls_scenario *scenario, ls_scenario_step *step) {
+    if (step->to.given) {
+        ls_check__placements(reader, scenario, &step->node, "to", &step->to.placements, NULL);
+    }
+}
+
+static void size(ls_tensor_size *made, const ls_scenario *scenario, const ls_scenario_step *step,
+                 const ls_tensor_size *last) {
+    (void)last;
+    made->copies = ls_memory_copies(scenario, &step->to.placements);
+}
+
+static int make(ls_local_tensor **out, ls_program *program, const ls_scenario_step *step,
+                const ls_local_tensor *const *in, int count) {
+    (void)count;
+    return ls_tensor_redistribute(out, program->backend, in[0], &step->to.placements);
+}
+
+static bool sums(const ls_scenario_step *step, const ls_local_tensor *in) {
+    (void)step;
+    return ls_placements_any_partial(ls_local_tensor_placements(in));
+}
+
+const ls_step_type ls_step__redistribute = {
+    LS_STEP_RECORD("redistribute", fields, "Changes how a tensor lies on the mesh."),
+    .form = LS_STEP_OF_TENSORS,
+    .check = check,
+    .size = size,
+    .run = ls_program__tensor_step,
+    .make = make,
+    .sums = sums,
+    .know = ls_known__redistribute,
+};

@@ -1,0 +1,37 @@
+// scale: a tensor times a number.
+#include "runner/steps/fields.h"
+
+// clang-format off
+static const ls_schema_field fields[] = {
+    LS_STEP_NAME_FIELD,
+    LS_STEP_EXCEPT_FIELD,
+    LS_STEP_INTO_FIELD,
+    LS_STEP_TENSOR_FIELD(LS_FIELD_REQUIRED),
+    {.key = "factor", .type = LS_FIELD_REAL, .flags = LS_FIELD_REQUIRED, LS_MEMBER(scale.factor),
+     .min = -(INT64_C(1) << 53), .max = INT64_C(1) << 53, .doc = "What every element is times.",
+     .example = "factor: 0.5"},
+};
+// clang-format on
+
+static int make(ls_local_tensor **out, ls_program *program, const ls_scenario_step *step,
+                const ls_local_tensor *const *in, int count) {
+    (void)program, (void)count;
+    LS_TRY(ls_local_tensor_clone(out, in[0]));
+    return ls_local_tensor_scale(*out, step->scale.factor);
+}
+
+static int cells(ls_cells *out, ls_arena *arena, const ls_scenario_step *step, const ls_cells *in,
+                 int count, ls_dtype dtype) {
+    (void)count;
+    return ls_cells__scale(out, arena, &in[0], dtype, step->scale.factor);
+}
+
+const ls_step_type ls_step__scale = {
+    LS_STEP_RECORD("scale", fields, "A tensor times a number."),
+    .form = LS_STEP_OF_TENSORS,
+    .run = ls_program__tensor_step,
+    .make = make,
+    .know = ls_known__operate,
+    .cells = cells,
+    .moves_nothing = true,
+};

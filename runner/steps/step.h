@@ -1,0 +1,96 @@
+// Kinds of steps of a program: for each one descriptor, in a file of this folder, which says its
+// fields, what they must fit, what is done, and what must come of it. LS_STEP_MAP (scenario.h)
+// lists them. Private to the runner.
+#ifndef LS_RUNNER_STEPS_STEP_H
+#define LS_RUNNER_STEPS_STEP_H
+
+#include "runner/program/program.h"
+#include "runner/program/program_cells.h"
+#include "runner/scenario/memory_need.h"
+#include "runner/scenario/read.h"
+
+// What `except:` may say, and a step then does differently.
+typedef enum ls_except_field {
+    LS_EXCEPT_SKIP = 1 << 0,
+    LS_EXCEPT_REPEAT = 1 << 1,
+    LS_EXCEPT_CALL = 1 << 2,
+    LS_EXCEPT_COUNT = 1 << 3,
+    LS_EXCEPT_DTYPE = 1 << 4,
+    LS_EXCEPT_OP = 1 << 5,
+    LS_EXCEPT_ROOT = 1 << 6,
+    LS_EXCEPT_COUNTS = 1 << 7,
+    LS_EXCEPT_EXIT = 1 << 8,
+    LS_EXCEPT_SWAP = 1 << 9,
+    LS_EXCEPT_REVERSE = 1 << 10,
+    LS_EXCEPT_GROUP = 1 << 11,
+    LS_EXCEPT_ROOM = 1 << 12,
+    LS_EXCEPT_UNWRITTEN = 1 << 13,
+    LS_EXCEPT_OVERLAP = 1 << 14,
+    LS_EXCEPT_POKE = 1 << 15,
+    LS_EXCEPT_SENT = LS_EXCEPT_ROOM | LS_EXCEPT_UNWRITTEN | LS_EXCEPT_POKE,  // of a buffer
+} ls_except_field;
+
+typedef enum ls_step_form {
+    LS_STEP_OF_CALLS,    // calls of the ranks: step->call
+    LS_STEP_OF_TENSORS,  // an operation on tensors
+    LS_STEP_OF_EARLIER,  // about the buffers of an earlier step: step->earlier
+} ls_step_form;
+
+typedef struct ls_step_operand {
+    const char *name;  // NULL: not given
+    ls_mark mark;
+} ls_step_operand;
+
+typedef struct ls_step_type {
+    ls_schema_record record;  // its fields; collectives have one for each kind
+    ls_step_form form;
+    unsigned excepts;  // of ls_except_field, beside exit and swap, which every step honours; on
+                       // tensors: skip and repeat
+    // What its fields mean together, beside what all steps of its form have; NULL: nothing.
+    void (*check)(ls_reader *reader, const ls_scenario *scenario, ls_scenario_step *step);
+    // Operand `index` of an operation on tensors; false: there are no more. NULL: `tensor` alone.
+    bool (*operand)(ls_step_operand *out, const ls_scenario_step *step, int index);
+    // What a run needs of memory: how the result differs from the first operand, in shape or in how
+    // many ranks hold each element. NULL: it does not.
+    void (*size)(ls_tensor_size *made, const ls_scenario *scenario, const ls_scenario_step *step,
+                 const ls_tensor_size *last);
+    int (*run)(ls_program *program, const ls_scenario_step *step);
+    // Operations whose run is ls_program__tensor_step: what they make of in [count]; whether the
+    // result depends on the order of a sum (NULL: it does not).
+    int (*make)(ls_local_tensor **out, ls_program *program, const ls_scenario_step *step,
+                const ls_local_tensor *const *in, int count);
+    bool (*sums)(const ls_scenario_step *step, const ls_local_tensor *in);
+    bool makes_replicas;  // its operand's need not be the same before
+    bool is_defect;       // what its result has of replicas is seen where it is used
+    // The judge: what must come of what is known of in [count]. `made` is what came, read for its
+    // placements alone.
+    int (*know)(ls_known *out, ls_arena *arena, const ls_scenario_step *step,
+                const ls_known_tensor *in, int count, const ls_local_tensor *made);
+    // Where that is ls_known__operate: the operation on arrays, those of one rank or whole ones.
+    int (*cells)(ls_cells *out, ls_arena *arena, const ls_scenario_step *step, const ls_cells *in,
+                 int count, ls_dtype dtype);
+    bool elementwise;    // operands meet element by element, a dimension of size 1 standing for all
+    bool moves_nothing;  // every element stays where it is, also without a placement
+} ls_step_type;
+
+const ls_step_type *ls_step_type_of(ls_step_kind kind);
+// Operand `index` of a step; false: there are no more.
+bool ls_step_operand_of(ls_step_operand *out, const ls_scenario_step *step, int index);
+
+#define LS_STEP_DECLARE(name, text) extern const ls_step_type ls_step__##text;
+LS_STEP_MAP(LS_STEP_DECLARE)
+#undef LS_STEP_DECLARE
+extern const ls_step_type ls_step__collective;
+
+// The records of collectives, made of their descriptors.
+extern ls_schema_record ls_step__collective_records[LS_COLLECTIVE_COUNT];
+void ls_step__make_collectives(void);
+
+// Whether its kind takes a key, and whether the file gives it.
+bool ls_step_takes(const ls_scenario_step *step, const char *key);
+bool ls_step_has(const ls_scenario_step *step, const char *key);
+
+// `tensor` and `other`.
+bool ls_step__binary_operand(ls_step_operand *out, const ls_scenario_step *step, int index);
+
+#endif
