@@ -6,6 +6,7 @@
 #define LS_EMBEDDING_EMBEDDING_H
 
 #include "embedding/checkpoint.h"
+#include "embedding/functional.h"
 #include "embedding/jagged.h"
 #include "embedding/module.h"
 #include "embedding/oracle.h"
