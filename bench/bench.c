@@ -3,10 +3,13 @@
 #include "bench/bench.h"
 
 #include <malloc.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+
+#include "base/random.h"
 
 static const struct {
     const char *name;
@@ -14,7 +17,7 @@ static const struct {
 } suites[] = {
     {"collectives", ls_bench_suite_collectives}, {"orders", ls_bench_suite_orders},
     {"planner", ls_bench_suite_planner},         {"ranks", ls_bench_suite_ranks},
-    {"training", ls_bench_suite_training},
+    {"sharded", ls_bench_suite_sharded},         {"training", ls_bench_suite_training},
 };
 
 #define SUITE_COUNT ((int)(sizeof suites / sizeof suites[0]))
@@ -74,6 +77,29 @@ double ls_bench__median(double *samples, int count) {
     LS_ASSERT(count >= 1);
     qsort(samples, (size_t)count, sizeof *samples, ascending);
     return count % 2 == 1 ? samples[count / 2] : (samples[count / 2 - 1] + samples[count / 2]) / 2;
+}
+
+int ls_bench__draw_zipf(int64_t *ids, size_t count, size_t rows) {
+    double *sums;
+    LS_TRY(ls_alloc((void **)&sums, NULL, rows, sizeof *sums));
+    double total = 0;
+    for (size_t r = 0; r < rows; r++) {
+        total += pow((double)(r + 1), -1.05);
+        sums[r] = total;
+    }
+    for (uint64_t k = 0; k < count; k++) {
+        double wanted = total * ls_random_uniform(1, 2, 0, k);
+        size_t low = 0;
+        size_t high = rows - 1;
+        while (low < high) {
+            size_t middle = (low + high) / 2;
+            low = sums[middle] < wanted ? middle + 1 : low;
+            high = sums[middle] < wanted ? high : middle;
+        }
+        ids[k] = (int64_t)(low * 7919 % rows);
+    }
+    ls_free(NULL, sums, rows, sizeof *sums);
+    return LS_OK;
 }
 
 typedef struct yardstick {

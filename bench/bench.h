@@ -59,6 +59,8 @@ double ls_bench__median(double *samples, int count);
 // Runs `once` and a memcpy of row->bytes_moved by turns, so that both see the same machine, and
 // sets the row's times, yardstick and ratio.
 int ls_bench__measure(ls_bench_row *row, int (*once)(void *arg), void *arg);
+// ids [count] in [0, rows) by Zipf's law with exponent 1.05, its ranks spread over the table.
+int ls_bench__draw_zipf(int64_t *ids, size_t count, size_t rows);
 // Memory this process holds now, and the most it held since the last reset; 0 where /proc is
 // silent.
 uint64_t ls_bench__memory_now(void);
@@ -70,6 +72,7 @@ int ls_bench_suite_orders(ls_bench *bench);
 // Only when asked for by name: it takes minutes.
 int ls_bench_suite_planner(ls_bench *bench);
 int ls_bench_suite_ranks(ls_bench *bench);
+int ls_bench_suite_sharded(ls_bench *bench);
 int ls_bench_suite_training(ls_bench *bench);
 
 #endif

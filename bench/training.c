@@ -1,13 +1,11 @@
 // One fused training step of an embedding table on two threads: pooled lookup, gradients per row,
 // rowwise_adagrad. It stands beside a memcpy of the bytes that have to move; fbgemm_step.py times
 // FBGEMM's step of the same sizes.
-#include <math.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/random.h"
 #include "bench/bench.h"
 #include "kernels/training.h"
 
@@ -135,30 +133,6 @@ static int measure(ls_bench_row *row, step *s) {
     return status;
 }
 
-// Ids by Zipf's law with exponent 1.05, the ranks of rows spread over the table.
-static int draw_ids(step *s) {
-    double *sums;
-    LS_TRY(ls_alloc((void **)&sums, NULL, ROWS, sizeof *sums));
-    double total = 0;
-    for (size_t r = 0; r < ROWS; r++) {
-        total += pow((double)(r + 1), -1.05);
-        sums[r] = total;
-    }
-    for (uint64_t k = 0; k < IDS; k++) {
-        double wanted = total * ls_random_uniform(1, 2, 0, k);
-        size_t low = 0;
-        size_t high = ROWS - 1;
-        while (low < high) {
-            size_t middle = (low + high) / 2;
-            low = sums[middle] < wanted ? middle + 1 : low;
-            high = sums[middle] < wanted ? high : middle;
-        }
-        s->ids[k] = (int64_t)(low * 7919 % ROWS);
-    }
-    ls_free(NULL, sums, ROWS, sizeof *sums);
-    return LS_OK;
-}
-
 typedef struct part {
     void **at;
     size_t count, bytes;
@@ -190,7 +164,7 @@ static int prepare(step *s) {
         s->offsets[b] = (int64_t)(b * BAG_LENGTH);
     }
     s->optimizer = ls_optimizer_default(LS_OPTIMIZER_ROWWISE_ADAGRAD, LS_OPTIMIZER_FUSED);
-    return draw_ids(s);
+    return ls_bench__draw_zipf(s->ids, IDS, ROWS);
 }
 
 int ls_bench_suite_training(ls_bench *bench) {

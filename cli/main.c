@@ -1,5 +1,6 @@
 // lockstep: finds the command, parses its options, runs it.
 #include <locale.h>
+#include <malloc.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -115,7 +116,17 @@ static int run_program_option(const char *word, const char *next) {
     return LS_EXIT_USAGE;
 }
 
+// A training step takes and frees arrays of megabytes, batch after batch: handed back to the system
+// and asked for again, each page costs more than what is done with it.
+static void keep_freed_memory(void) {
+#ifdef __GLIBC__
+    (void)mallopt(M_MMAP_THRESHOLD, 32 << 20);
+    (void)mallopt(M_TRIM_THRESHOLD, 1 << 30);
+#endif
+}
+
 int main(int argc, char **argv) {
+    keep_freed_memory();
     cli_debugger_remember(argc, argv);
     cli_arguments = argv;
     (void)setlocale(LC_CTYPE, "");  // numbers stay as C prints them
