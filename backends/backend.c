@@ -98,7 +98,13 @@ int ls_backend_start(void **pending, ls_backend *backend, ls_call *call) {
     LS_TRY(admit(backend, call));
     call->seq = call->comm->seq[ls_comm_member(call->comm, call->rank)]++;
     ls_gdb_hook_group(backend, call, 1);
-    return backend->ops->start(backend, call, pending);
+    LS_TRY(backend->ops->start(backend, call, pending));
+    // As it begins: calls are told of in the order in which the program makes them, whichever is
+    // over first.
+    if (backend->observer != NULL) {
+        backend->observer(backend->observer_arg, call);
+    }
+    return LS_OK;
 }
 
 int ls_backend_test(bool *done, ls_backend *backend, void *pending, const ls_call *call) {
@@ -110,8 +116,6 @@ int ls_backend_test(bool *done, ls_backend *backend, void *pending, const ls_cal
             ls_hooks__before_stop();
         }
         ls_gdb_hook_refused(backend, call, 1, ls_check_last());
-    } else if (*done && backend->observer != NULL) {
-        backend->observer(backend->observer_arg, call);
     }
     return status;
 }

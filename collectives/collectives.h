@@ -204,7 +204,8 @@ static inline bool ls_kind_is_message(ls_kind kind) {
 // ---- Backends -----------------------------------------------------------------------------------
 typedef struct ls_backend ls_backend;
 
-// Sees every call this process completed, in the order of completion, with its result in place.
+// Sees every call this process completed, in the order of completion, with its result in place; one
+// that goes on by itself (ls_backend_start) as it begins.
 typedef void (*ls_call_observer)(void *arg, const ls_call *call);
 
 // Sees every set of calls [size, by member; 2 for a message: the send, then its receive] that has

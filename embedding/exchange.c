@@ -47,3 +47,34 @@ int ls_embedding__exchange(ls_backend *backend, const embedding_exchange *exchan
     ls_free(NULL, calls, (size_t)side_count, sizeof(*calls));
     return status ? ls_error_wrap("%s", exchange->what) : LS_OK;
 }
+
+int ls_embedding__exchange_start(embedding_pending *out, ls_backend *backend,
+                                 const embedding_exchange *exchange, const embedding_side *sides,
+                                 int side_count, ls_arena *arena) {
+    *out = (embedding_pending){.what = exchange->what};
+    if (!backend->ops->start) {
+        return ls_embedding__exchange(backend, exchange, sides, side_count);
+    }
+    ARENA_NEW(out->calls, arena, side_count);
+    ARENA_NEW(out->handles, arena, side_count);
+    for (; out->count < side_count; out->count++) {
+        ls_call *call = &out->calls[out->count];
+        *call = make_call(exchange, &sides[out->count]);
+        if (ls_backend_start(&out->handles[out->count], backend, call)) {
+            return ls_error_wrap("%s", exchange->what);
+        }
+    }
+    return LS_OK;
+}
+
+int ls_embedding__exchange_wait(embedding_pending *pending, ls_backend *backend) {
+    while (pending->done < pending->count) {
+        bool done = false;
+        if (ls_backend_test(&done, backend, pending->handles[pending->done],
+                            &pending->calls[pending->done])) {
+            return ls_error_wrap("%s", pending->what);
+        }
+        pending->done += done ? 1 : 0;
+    }
+    return LS_OK;
+}

@@ -3,34 +3,9 @@
 // much to expect. A rank whose input is unusable says so in that first exchange, with negative
 // sizes, so that no other rank waits for it. What arrives is data from elsewhere: memory is taken
 // for sizes that agree with one another alone, and lengths and ids are checked before their use.
-#include "embedding/internal.h"
+#include "embedding/input_dist.h"
 
 // ---- The exchanges ------------------------------------------------------------------------------
-
-// Everything one held rank has in flight during the exchanges of one group.
-typedef struct traffic {
-    int rank;
-    int64_t batch;
-    embedding_outgoing out;
-    int64_t *sizes_sent, *sizes_got;  // [world size][words]
-    size_t *word_counts;              // [world size] = words
-    size_t *send_counts, *recv_counts;
-    const int64_t *lengths;  // as received: [source rank][own slot][batch of the source]
-    const int64_t *ids;      // (device) as received: [source rank][own slot][bag][id]
-    const float *weights;    // (device)
-} traffic;
-
-// A rank tells each other one its batch, the ids and the weights that follow, and a check of these.
-enum { WORD_CHECK, WORD_IDS, WORD_BATCH, WORD_WEIGHTS };
-
-// All words of a rank that goes no further.
-#define STOPPED (-1)
-
-typedef enum payload { PAYLOAD_LENGTHS, PAYLOAD_IDS, PAYLOAD_WEIGHTS } payload;
-
-static int words_of(const embedding_group *group) {
-    return group->weighted ? 4 : 3;
-}
 
 // Differs from what it was when any one of the other words does.
 static int64_t check_of(const int64_t *word, int words) {
@@ -41,24 +16,26 @@ static int64_t check_of(const int64_t *word, int words) {
     return (int64_t)~sum;
 }
 
-static int traffic_create(traffic *out, const ls_embedding *module, const embedding_group *group,
-                          int rank, ls_arena *scratch) {
+static int traffic_create(embedding_traffic *out, const ls_embedding *module,
+                          const embedding_group *group, int rank, ls_arena *scratch) {
     int words = words_of(group);
     out->rank = rank;
     size_t size = (size_t)module->size;
     ARENA_NEW(out->sizes_sent, scratch, size * (size_t)words);
     ARENA_NEW(out->sizes_got, scratch, size * (size_t)words);
     ARENA_NEW(out->word_counts, scratch, size);
-    ARENA_NEW(out->send_counts, scratch, size);
-    ARENA_NEW(out->recv_counts, scratch, size);
+    for (int what = 0; what < PAYLOADS; what++) {
+        ARENA_NEW(out->send_counts[what], scratch, size);
+        ARENA_NEW(out->recv_counts[what], scratch, size);
+    }
     for (size_t i = 0; i < size; i++) {
         out->word_counts[i] = (size_t)words;
     }
     return LS_OK;
 }
 
-static void fill_sizes(traffic *side, const ls_embedding *module, const embedding_group *group,
-                       const embedding_part *part) {
+static void fill_sizes(embedding_traffic *side, const ls_embedding *module,
+                       const embedding_group *group, const embedding_part *part) {
     int words = words_of(group);
     for (int to = 0; to < module->size; to++) {
         int64_t *word = side->sizes_sent + (size_t)to * (size_t)words;
@@ -73,24 +50,34 @@ static void fill_sizes(traffic *side, const ls_embedding *module, const embeddin
     }
 }
 
-static int run_exchange(ls_embedding_pass *pass, traffic *sides, const char *what, ls_dtype dtype,
-                        ls_arena *scratch, const void *const *send, void *const *recv, bool sizes) {
+// The sizes' exchange, or, where `which` says so, one of the uneven ones: pending, if any, gets
+// it, and it is under way.
+static int run_exchange(ls_embedding_pass *pass, embedding_traffic *sides, const char *name,
+                        int which, ls_arena *scratch, const void *const *send, void *const *recv,
+                        embedding_pending *pending) {
+    bool sizes = which < 0;
     embedding_side *calls;
     ARENA_NEW(calls, scratch, pass->held_count);
     for (int h = 0; h < pass->held_count; h++) {
+        const embedding_traffic *side = &sides[h];
         calls[h] =
-            (embedding_side){.rank = sides[h].rank,
+            (embedding_side){.rank = side->rank,
                              .send = send[h],
                              .recv = recv[h],
-                             .send_counts = sizes ? sides[h].word_counts : sides[h].send_counts,
-                             .recv_counts = sizes ? sides[h].word_counts : sides[h].recv_counts};
+                             .send_counts = sizes ? side->word_counts : side->send_counts[which],
+                             .recv_counts = sizes ? side->word_counts : side->recv_counts[which]};
     }
-    embedding_exchange exchange = {
-        .kind = LS_ALL_TO_ALL, .comm = pass->module->comm, .dtype = dtype, .what = what};
-    return ls_embedding__exchange(pass->module->backend, &exchange, calls, pass->held_count);
+    embedding_exchange exchange = {.kind = LS_ALL_TO_ALL,
+                                   .comm = pass->module->comm,
+                                   .dtype = which == PAYLOAD_WEIGHTS ? LS_F32 : LS_I64,
+                                   .what = name};
+    ls_backend *backend = pass->module->backend;
+    return !pending ? ls_embedding__exchange(backend, &exchange, calls, pass->held_count)
+                    : ls_embedding__exchange_start(pending, backend, &exchange, calls,
+                                                   pass->held_count, scratch);
 }
 
-static int exchange_sizes(ls_embedding_pass *pass, traffic *sides, ls_arena *scratch) {
+static int exchange_sizes(ls_embedding_pass *pass, embedding_traffic *sides, ls_arena *scratch) {
     const void **send;
     void **recv;
     ARENA_NEW(send, scratch, pass->held_count);
@@ -99,12 +86,12 @@ static int exchange_sizes(ls_embedding_pass *pass, traffic *sides, ls_arena *scr
         send[h] = sides[h].sizes_sent;
         recv[h] = sides[h].sizes_got;
     }
-    return run_exchange(pass, sides, "input_dist sizes", LS_I64, scratch, send, recv, true);
+    return run_exchange(pass, sides, "input_dist sizes", -1, scratch, send, recv, NULL);
 }
 
 // Learns from the received sizes how much comes from whom, and checks that it makes sense.
-static int read_sizes(const ls_embedding *module, const embedding_group *group, traffic *side,
-                      embedding_part *part) {
+static int read_sizes(const ls_embedding *module, const embedding_group *group,
+                      embedding_traffic *side, embedding_part *part) {
     int words = words_of(group), rank = side->rank;
     for (int from = 0; from < module->size; from++) {
         const int64_t *word = side->sizes_got + (size_t)from * (size_t)words;
@@ -135,14 +122,11 @@ static int total_of(size_t *out, const size_t *counts, int count) {
     return LS_OK;
 }
 
-static int slots_of(const embedding_group *group, int rank) {
-    return group->rank_first[rank + 1] - group->rank_first[rank];
-}
-
 // Fills the side's counts. What is sent follows from what there is, not from the sizes that were
 // told: their memory was in other hands since.
-static int prepare_counts(const ls_embedding *module, const embedding_group *group, traffic *side,
-                          const embedding_part *part, payload what, size_t *sent, size_t *got) {
+static int prepare_counts(const ls_embedding *module, const embedding_group *group,
+                          embedding_traffic *side, const embedding_part *part, payload what,
+                          size_t *sent, size_t *got) {
     for (int i = 0; i < module->size; i++) {
         size_t sends = 0, receives;
         if (what == PAYLOAD_LENGTHS) {
@@ -155,18 +139,18 @@ static int prepare_counts(const ls_embedding *module, const embedding_group *gro
             }
             receives = (size_t)side->sizes_got[(size_t)i * (size_t)words_of(group) + WORD_IDS];
         }
-        side->send_counts[i] = sends;
-        side->recv_counts[i] = receives;
+        side->send_counts[what][i] = sends;
+        side->recv_counts[what][i] = receives;
     }
-    LS_TRY(total_of(sent, side->send_counts, module->size));
-    return total_of(got, side->recv_counts, module->size);
+    LS_TRY(total_of(sent, side->send_counts[what], module->size));
+    return total_of(got, side->recv_counts[what], module->size);
 }
 
 // Concatenates one rank's pieces, which are in the order of the destination ranks, and makes room
 // for what it gets.
-static int pack(const ls_embedding_pass *pass, const embedding_group *group, traffic *side,
-                const embedding_part *part, payload what, embedding_pool *scratch,
-                const void **send, void **recv) {
+static int pack(const ls_embedding_pass *pass, const embedding_group *group,
+                embedding_traffic *side, const embedding_part *part, payload what,
+                embedding_pool *scratch, const void **send, void **recv) {
     size_t bytes = what == PAYLOAD_WEIGHTS ? sizeof(float) : sizeof(int64_t);
     ls_device *device = pass->module->device;
     size_t sent, got, at = 0;
@@ -192,7 +176,8 @@ static int pack(const ls_embedding_pass *pass, const embedding_group *group, tra
 }
 
 // What arrived. Lengths are control data: every rank goes through them.
-static int unpack(traffic *side, const void *recv, payload what, embedding_pool *scratch) {
+static int unpack(embedding_traffic *side, const void *recv, payload what,
+                  embedding_pool *scratch) {
     if (what == PAYLOAD_IDS) {
         side->ids = recv;
     } else if (what == PAYLOAD_WEIGHTS) {
@@ -200,165 +185,66 @@ static int unpack(traffic *side, const void *recv, payload what, embedding_pool 
     } else {
         size_t got;
         const void *lengths;
-        LS_TRY(total_of(&got, side->recv_counts, scratch->module->size));
+        LS_TRY(total_of(&got, side->recv_counts[what], scratch->module->size));
         LS_TRY(ls_embedding__fetch(scratch, &lengths, recv, got, sizeof(int64_t)));
         side->lengths = lengths;
     }
     return LS_OK;
 }
 
+// One group's exchanges, begun or over.
+typedef struct group_arrival {
+    embedding_traffic *sides;             // [held]
+    void **recv[PAYLOADS];                // [held]
+    embedding_pending pending[PAYLOADS];  // unless the exchanges are waited for at once
+} group_arrival;
+
+// What input_dist has in flight between its start and its end.
+struct embedding_arrivals {
+    embedding_pool scratch;
+    group_arrival *groups;  // [groups]
+    bool begins;            // exchanges are begun, not waited for
+};
+
 // One of the three uneven exchanges.
-static int exchange_payload(ls_embedding_pass *pass, const embedding_group *group, traffic *sides,
-                            payload what, embedding_pool *scratch) {
+static int send_payload(ls_embedding_pass *pass, const embedding_group *group,
+                        group_arrival *arrival, payload what) {
     static const char *const names[] = {[PAYLOAD_LENGTHS] = "input_dist lengths",
                                         [PAYLOAD_IDS] = "input_dist ids",
                                         [PAYLOAD_WEIGHTS] = "input_dist weights"};
-    ls_dtype dtype = what == PAYLOAD_WEIGHTS ? LS_F32 : LS_I64;
+    struct embedding_arrivals *all = pass->arrivals;
     const int64_t g = group - pass->module->groups;
     const void **send;
-    void **recv;
-    ARENA_NEW(send, scratch->arena, pass->held_count);
-    ARENA_NEW(recv, scratch->arena, pass->held_count);
+    ARENA_NEW(send, all->scratch.arena, pass->held_count);
+    ARENA_NEW(arrival->recv[what], all->scratch.arena, pass->held_count);
     for (int h = 0; h < pass->held_count; h++) {
-        LS_TRY(pack(pass, group, &sides[h], &pass->parts[h][g], what, scratch, &send[h], &recv[h]));
+        LS_TRY(pack(pass, group, &arrival->sides[h], &pass->parts[h][g], what, &all->scratch,
+                    &send[h], &arrival->recv[what][h]));
     }
-    LS_TRY(run_exchange(pass, sides, names[what], dtype, scratch->arena, send, recv, false));
+    return run_exchange(pass, arrival->sides, names[what], (int)what, all->scratch.arena, send,
+                        arrival->recv[what], all->begins ? &arrival->pending[what] : NULL);
+}
+
+static int payload_count(const embedding_group *group) {
+    return group->weighted ? PAYLOADS : PAYLOAD_WEIGHTS;
+}
+
+static int receive_payload(ls_embedding_pass *pass, group_arrival *arrival, payload what) {
     for (int h = 0; h < pass->held_count; h++) {
-        LS_TRY(unpack(&sides[h], recv[h], what, scratch));
-    }
-    return LS_OK;
-}
-
-// ---- From the order of arrival to the order of slots --------------------------------------------
-
-static const char *feature_of(const ls_embedding *module, const embedding_group *group, int rank,
-                              int k) {
-    const embedding_pair *pair = &module->pairs[group->slots[group->rank_first[rank] + k].pair];
-    return module->tables[pair->table].config->features[pair->feature];
-}
-
-// Where slot k of source rank `from` begins in what arrived, [world size][own slots].
-typedef struct arrival {
-    size_t *lengths, *ids;
-} arrival;
-
-static int locate(const ls_embedding *module, const embedding_group *group, const traffic *side,
-                  const embedding_part *part, ls_arena *scratch, arrival *out) {
-    int own = slots_of(group, side->rank);
-    size_t cells;
-    LS_TRY(ls_embedding__count(&cells, module->size, own, 1));
-    ARENA_NEW(out->lengths, scratch, cells);
-    ARENA_NEW(out->ids, scratch, cells);
-    size_t length_at = 0, id_at = 0;
-    for (int from = 0; from < module->size; from++) {
-        int64_t left = side->sizes_got[(size_t)from * (size_t)words_of(group) + WORD_IDS];
-        for (int k = 0; k < own; k++) {
-            size_t cell = (size_t)from * (size_t)own + (size_t)k;
-            out->lengths[cell] = length_at;
-            out->ids[cell] = id_at;
-            for (int64_t b = 0; b < part->batches[from]; b++) {
-                int64_t length = side->lengths[length_at++];
-                if (length < 0 || length > left) {
-                    return LS_FAIL_RANK(LS_ERR_MISMATCH, side->rank,
-                                        "input_dist: rank %d sent rank %d for feature %s a length "
-                                        "of %lld with %lld ids left",
-                                        from, side->rank, feature_of(module, group, side->rank, k),
-                                        (long long)length, (long long)left);
-                }
-                left -= length;
-                id_at += (size_t)length;
-            }
-        }
-        if (own > 0 && left != 0) {
-            return LS_FAIL_RANK(LS_ERR_MISMATCH, side->rank,
-                                "input_dist: rank %d sent rank %d %lld ids more than its lengths "
-                                "say",
-                                from, side->rank, (long long)left);
-        }
-    }
-    return LS_OK;
-}
-
-// Fills slot k: what every source sent for it, in the group's order of sources.
-static int gather_slot(const ls_embedding *module, const embedding_group *group,
-                       const traffic *side, const arrival *where, int k, embedding_pool *pool,
-                       embedding_part *part) {
-    ls_arena *arena = pool->arena;
-    ls_device *device = module->device;
-    int own = slots_of(group, side->rank);
-    ARENA_NEW(part->lengths[k], arena, part->bags);
-    ARENA_NEW(part->offsets[k], arena, part->bags + 1);
-    ARENA_NEW(part->slot_ids[k], arena, module->size);
-    int64_t bag = 0;
-    for (int i = 0; i < module->size; i++) {
-        int from = ls_embedding__source(group, module->size, i);
-        const int64_t *lengths =
-            side->lengths + where->lengths[(size_t)from * (size_t)own + (size_t)k];
-        for (int64_t b = 0; b < part->batches[from]; b++, bag++) {
-            part->lengths[k][bag] = lengths[b];
-            part->offsets[k][bag + 1] = part->offsets[k][bag] + lengths[b];
-            part->slot_ids[k][from] += lengths[b];
-        }
-    }
-    LS_ASSERT(bag == part->bags);
-    LS_TRY(ls_embedding__part_slot(pool, group, side->rank, k, part));
-    int64_t at = 0;
-    for (int i = 0; i < module->size; i++) {
-        int from = ls_embedding__source(group, module->size, i);
-        size_t first = where->ids[(size_t)from * (size_t)own + (size_t)k];
-        size_t count = (size_t)part->slot_ids[k][from];
-        if (count > 0) {
-            LS_TRY(device->ops->copy(device, part->ids[k] + at, side->ids + first,
-                                     count * sizeof(int64_t)));
-        }
-        if (count > 0 && group->weighted) {
-            LS_TRY(device->ops->copy(device, part->weights[k] + at, side->weights + first,
-                                     count * sizeof(float)));
-        }
-        at += (int64_t)count;
-    }
-    return LS_OK;
-}
-
-// Ids that arrived must be rows of the shard: other processes are not trusted with our memory.
-static int check_rows(const ls_embedding *module, const embedding_group *group, int rank, int k,
-                      const embedding_part *part) {
-    ls_device *device = module->device;
-    const embedding_slot *slot = &group->slots[group->rank_first[rank] + k];
-    size_t bad = 0, count = (size_t)part->offsets[k][part->bags];
-    int status =
-        device->ops->resolve_ids(device, part->ids[k], count, slot->block.rows, LS_ID_ERROR, &bad);
-    if (status == LS_ERR_INVALID) {
-        ls_error error = *ls_error_last();
-        return LS_FAIL_RANK(LS_ERR_MISMATCH, rank,
-                            "input_dist: rank %d was sent for feature %s local rows of a shard of "
-                            "%lld rows: %s",
-                            rank, feature_of(module, group, rank, k), (long long)slot->block.rows,
-                            error.text);
-    }
-    return status;
-}
-
-static int settle_rank(ls_embedding_pass *pass, const embedding_group *group, const traffic *side,
-                       embedding_pool *scratch, embedding_part *part) {
-    arrival where = {0};
-    LS_TRY(locate(pass->module, group, side, part, scratch->arena, &where));
-    LS_TRY(ls_embedding__part_create(part, group, side->rank, pass->arena));
-    int own = slots_of(group, side->rank);
-    for (int k = 0; k < own; k++) {
-        LS_TRY(gather_slot(pass->module, group, side, &where, k, &pass->pool, part));
-        LS_TRY(check_rows(pass->module, group, side->rank, k, part));
+        LS_TRY(unpack(&arrival->sides[h], arrival->recv[what][h], what, &pass->arrivals->scratch));
     }
     return LS_OK;
 }
 
 // ---- The stage ----------------------------------------------------------------------------------
 
-static int dist_group(ls_embedding_pass *pass, embedding_group *group, embedding_pool *scratch) {
+static int start_group(ls_embedding_pass *pass, embedding_group *group) {
     ls_embedding *module = pass->module;
     int64_t g = group - module->groups;
-    traffic *sides;
-    ARENA_NEW(sides, scratch->arena, pass->held_count);
+    embedding_pool *scratch = &pass->arrivals->scratch;
+    group_arrival *under_way = &pass->arrivals->groups[g];
+    ARENA_NEW(under_way->sides, scratch->arena, pass->held_count);
+    embedding_traffic *sides = under_way->sides;
     for (int h = 0; h < pass->held_count; h++) {
         embedding_part *part = &pass->parts[h][g];
         LS_TRY(traffic_create(&sides[h], module, group, ls_world_held(module->world)[h],
@@ -372,13 +258,21 @@ static int dist_group(ls_embedding_pass *pass, embedding_group *group, embedding
     for (int h = 0; h < pass->held_count; h++) {
         LS_TRY(read_sizes(module, group, &sides[h], &pass->parts[h][g]));
     }
-    LS_TRY(exchange_payload(pass, group, sides, PAYLOAD_LENGTHS, scratch));
-    LS_TRY(exchange_payload(pass, group, sides, PAYLOAD_IDS, scratch));
-    if (group->weighted) {
-        LS_TRY(exchange_payload(pass, group, sides, PAYLOAD_WEIGHTS, scratch));
+    for (int what = 0; what < payload_count(group); what++) {
+        LS_TRY(send_payload(pass, group, under_way, (payload)what));
+    }
+    return LS_OK;
+}
+
+static int settle_group(ls_embedding_pass *pass, embedding_group *group) {
+    int64_t g = group - pass->module->groups;
+    group_arrival *under_way = &pass->arrivals->groups[g];
+    for (int what = 0; what < payload_count(group); what++) {
+        LS_TRY(receive_payload(pass, under_way, (payload)what));
     }
     for (int h = 0; h < pass->held_count; h++) {
-        LS_TRY(settle_rank(pass, group, &sides[h], scratch, &pass->parts[h][g]));
+        LS_TRY(ls_embedding__settle_rank(pass, group, &under_way->sides[h],
+                                         &pass->arrivals->scratch, &pass->parts[h][g]));
     }
     return LS_OK;
 }
@@ -427,7 +321,7 @@ static void announce_failure(ls_embedding_pass *pass, const bool *failed, ls_are
     if (!group || pass->held_count == module->size) {
         return;
     }
-    traffic *sides = ls_arena_alloc(scratch, (size_t)pass->held_count, sizeof(*sides));
+    embedding_traffic *sides = ls_arena_alloc(scratch, (size_t)pass->held_count, sizeof(*sides));
     if (!sides) {
         return;
     }
@@ -461,14 +355,15 @@ static int prepare_inputs(ls_embedding_pass *pass, const ls_keyed_jagged *const 
     return ls_error__set(first.file, first.line, first.code, first.rank, "%s", first.text);
 }
 
-static int run_stage(ls_embedding_pass *pass, const ls_keyed_jagged *const *inputs,
-                     embedding_pool *scratch) {
+static int start_groups(ls_embedding_pass *pass, const ls_keyed_jagged *const *inputs) {
     ls_embedding *module = pass->module;
+    embedding_pool *scratch = &pass->arrivals->scratch;
     module->has_bad_id = false;
     LS_TRY(prepare_inputs(pass, inputs, scratch->arena));
+    ARENA_NEW(pass->arrivals->groups, scratch->arena, module->group_count);
     for (int g = 0; g < module->group_count; g++) {
         if (!module->groups[g].local) {
-            LS_TRY(dist_group(pass, &module->groups[g], scratch));
+            LS_TRY(start_group(pass, &module->groups[g]));
             continue;
         }
         for (int h = 0; h < pass->held_count; h++) {
@@ -478,22 +373,47 @@ static int run_stage(ls_embedding_pass *pass, const ls_keyed_jagged *const *inpu
     return LS_OK;
 }
 
-int ls_embedding__input_dist(ls_embedding_pass *pass, const ls_keyed_jagged *const *inputs,
-                             const ls_stage_sink *sink) {
-    ls_embedding *module = pass->module;
-    embedding_pool scratch;
-    LS_TRY(ls_embedding__pool_create(&scratch, module));
-    int status = run_stage(pass, inputs, &scratch);
-    ls_embedding__pool_free(&scratch);
-    for (int g = 0; sink && g < module->group_count && !status; g++) {
-        const embedding_group *group = &module->groups[g];
-        for (int h = 0; h < pass->held_count && !status; h++) {
-            int rank = ls_world_held(module->world)[h];
-            int own = group->rank_first[rank + 1] - group->rank_first[rank];
-            for (int k = 0; k < own && !status; k++) {
-                status = ls_embedding__part_emit(pass, group, h, k, sink);
-            }
+int ls_embedding__input_dist_start(ls_embedding_pass *pass, const ls_keyed_jagged *const *inputs,
+                                   bool begins) {
+    ARENA_NEW(pass->arrivals, pass->arena, 1);
+    LS_TRY(ls_embedding__pool_create(&pass->arrivals->scratch, pass->module));
+    pass->arrivals->begins = begins;
+    return start_groups(pass, inputs);
+}
+
+// All that was begun, in its order, so that no memory is used any more.
+static int wait_for_all(ls_embedding_pass *pass) {
+    int status = LS_OK;
+    for (int g = 0; pass->arrivals->groups && g < pass->module->group_count; g++) {
+        for (int what = 0; what < PAYLOADS && !status; what++) {
+            status = ls_embedding__exchange_wait(&pass->arrivals->groups[g].pending[what],
+                                                 pass->module->backend);
         }
     }
     return status;
+}
+
+static int emit_groups(const ls_embedding_pass *pass, const ls_stage_sink *sink) {
+    const ls_embedding *module = pass->module;
+    for (int g = 0; sink && g < module->group_count; g++) {
+        const embedding_group *group = &module->groups[g];
+        for (int h = 0; h < pass->held_count; h++) {
+            int rank = ls_world_held(module->world)[h];
+            for (int k = 0; k < slots_of(group, rank); k++) {
+                LS_TRY(ls_embedding__part_emit(pass, group, h, k, sink));
+            }
+        }
+    }
+    return LS_OK;
+}
+
+int ls_embedding__input_dist_wait(ls_embedding_pass *pass, bool settle, const ls_stage_sink *sink) {
+    int status = wait_for_all(pass);
+    for (int g = 0; settle && g < pass->module->group_count && !status; g++) {
+        embedding_group *group = &pass->module->groups[g];
+        status = group->local ? LS_OK : settle_group(pass, group);
+    }
+    ls_embedding__pool_free(&pass->arrivals->scratch);
+    pass->arrivals = NULL;
+    return status || !settle ? status : emit_groups(pass, sink);
 }

@@ -118,6 +118,7 @@ typedef struct embedding_input {
 
 typedef enum embedding_stage {
     STAGE_NONE,
+    STAGE_UNDER_WAY,  // input_dist was begun
     STAGE_INPUT_DIST,
     STAGE_LOOKUP,
     STAGE_OUTPUT_DIST,
@@ -163,10 +164,11 @@ struct ls_embedding_pass {
     ls_arena *arena;  // the pool's
     int held_count;
     embedding_stage done;
-    embedding_input **inputs;     // [held][pairs]
-    embedding_part **parts;       // [held][groups]
-    embedding_touched **touched;  // [held][touched_count]
-    int *touched_count;           // [held]
+    embedding_input **inputs;             // [held][pairs]
+    embedding_part **parts;               // [held][groups]
+    embedding_touched **touched;          // [held][touched_count]
+    int *touched_count;                   // [held]
+    struct embedding_arrivals *arrivals;  // of an input_dist that is under way; else NULL
 };
 
 // Allocates `count` elements from an arena or returns from the caller with the error.
@@ -221,8 +223,11 @@ int ls_embedding__route_rank(ls_embedding_pass *pass, const embedding_group *gro
                              embedding_outgoing *out);
 
 // The stages, on a pass (input_dist.c, lookup.c, output_dist.c).
-int ls_embedding__input_dist(ls_embedding_pass *pass, const ls_keyed_jagged *const *inputs,
-                             const ls_stage_sink *sink);
+// `begins`: without waiting, where the backend can. Then a wait must follow, after a failure too.
+int ls_embedding__input_dist_start(ls_embedding_pass *pass, const ls_keyed_jagged *const *inputs,
+                                   bool begins);
+// What was begun arrives; without `settle` it is only waited for.
+int ls_embedding__input_dist_wait(ls_embedding_pass *pass, bool settle, const ls_stage_sink *sink);
 int ls_embedding__lookup(ls_embedding_pass *pass, const ls_stage_sink *sink);
 int ls_embedding__output_dist(ls_embedding_pass *pass, const ls_stage_sink *sink);
 
@@ -245,6 +250,17 @@ typedef struct embedding_side {
 } embedding_side;
 int ls_embedding__exchange(ls_backend *backend, const embedding_exchange *exchange,
                            const embedding_side *sides, int side_count);
+// The same under way, where the backend can begin a call without waiting; else it is over already.
+typedef struct embedding_pending {
+    const char *what;
+    ls_call *calls;
+    void **handles;
+    int count, done;  // calls that were begun; of these, the first `done` are complete
+} embedding_pending;
+int ls_embedding__exchange_start(embedding_pending *out, ls_backend *backend,
+                                 const embedding_exchange *exchange, const embedding_side *sides,
+                                 int side_count, ls_arena *arena);
+int ls_embedding__exchange_wait(embedding_pending *pending, ls_backend *backend);
 
 // occurrences.c: the ids of all slots that serve a held shard, slot by slot, and its rows among
 // them. `padding`: a local row whose ids do not count, or -1.

@@ -34,30 +34,80 @@ static int pass_create(ls_embedding_pass **out, ls_embedding *module) {
 }
 
 void ls_embedding_pass_free(ls_embedding_pass *pass) {
+    if (pass && pass->arrivals) {
+        ls_error kept = *ls_error_last();
+        if (ls_embedding__input_dist_wait(pass, false, NULL)) {
+            ls_error_clear();
+        }
+        if (kept.code != LS_OK) {
+            (void)ls_error__set(kept.file, kept.line, kept.code, kept.rank, "%s", kept.text);
+        }
+    }
     if (pass) {
         embedding_pool pool = pass->pool;  // whose arena holds the pass itself
         ls_embedding__pool_free(&pool);
     }
 }
 
-int ls_embedding_input_dist(ls_embedding_pass **out, ls_embedding *module,
-                            const ls_keyed_jagged *const *inputs, const ls_stage_sink *sink) {
+static int start(ls_embedding_pass **out, ls_embedding *module,
+                 const ls_keyed_jagged *const *inputs, bool begins) {
     LS_ASSERT(out && module && inputs);
     *out = NULL;
     ls_embedding_pass *pass = NULL;
     LS_TRY(pass_create(&pass, module));
-    int status = ls_embedding__input_dist(pass, inputs, sink);
+    int status = ls_embedding__input_dist_start(pass, inputs, begins);
     if (status) {
         ls_embedding_pass_free(pass);
         return status;
     }
-    pass->done = STAGE_INPUT_DIST;
+    pass->done = STAGE_UNDER_WAY;
     *out = pass;
     return LS_OK;
 }
 
+int ls_embedding_input_dist_start(ls_embedding_pass **out, ls_embedding *module,
+                                  const ls_keyed_jagged *const *inputs) {
+    return start(out, module, inputs, true);
+}
+
+int ls_embedding_input_dist_wait(ls_embedding_pass *pass, const ls_stage_sink *sink) {
+    LS_ASSERT(pass && pass->done == STAGE_UNDER_WAY);
+    LS_TRY(ls_embedding__input_dist_wait(pass, true, sink));
+    pass->done = STAGE_INPUT_DIST;
+    return LS_OK;
+}
+
+int ls_embedding_input_dist(ls_embedding_pass **out, ls_embedding *module,
+                            const ls_keyed_jagged *const *inputs, const ls_stage_sink *sink) {
+    LS_TRY(start(out, module, inputs, false));
+    int status = ls_embedding_input_dist_wait(*out, sink);
+    if (status) {
+        ls_embedding_pass_free(*out);
+        *out = NULL;
+    }
+    return status;
+}
+
+// What is used before it is there, whatever happens to lie in its place.
+static int fail_early(const ls_embedding_pass *pass, const char *what) {
+    static const char *const missing[] = {
+        [STAGE_NONE] = "input_dist",
+        [STAGE_UNDER_WAY] = "the wait for its input_dist",
+        [STAGE_INPUT_DIST] = "its lookup",
+        [STAGE_LOOKUP] = "its output_dist",
+    };
+    LS_ASSERT(pass->done <= STAGE_LOOKUP);
+    return LS_FAIL_RANK(LS_ERR_FINDING, ls_world_held(pass->module->world)[0],
+                        "buffer.use_before_wait: the %s of a batch is used before %s", what,
+                        missing[pass->done]);
+}
+
 int ls_embedding_lookup(ls_embedding_pass *pass, const ls_stage_sink *sink) {
-    LS_ASSERT(pass && pass->done == STAGE_INPUT_DIST);
+    LS_ASSERT(pass);
+    if (pass->done == STAGE_UNDER_WAY) {
+        return fail_early(pass, "input");
+    }
+    LS_ASSERT(pass->done == STAGE_INPUT_DIST);
     LS_TRY(ls_embedding__lookup(pass, sink));
     pass->done = STAGE_LOOKUP;
     return LS_OK;
@@ -86,7 +136,11 @@ int ls_embedding_forward(ls_embedding_pass **out, ls_embedding *module,
 
 const void *ls_embedding_output(const ls_embedding_pass *pass, int rank, int table, int feature,
                                 int64_t *rows, ls_dtype *dtype) {
-    LS_ASSERT(pass && pass->done >= STAGE_OUTPUT_DIST);
+    LS_ASSERT(pass);
+    if (pass->done < STAGE_OUTPUT_DIST) {
+        (void)fail_early(pass, "output");
+        return NULL;
+    }
     const ls_embedding *module = pass->module;
     LS_ASSERT(table >= 0 && table < module->table_count);
     const embedding_table *entry = &module->tables[table];

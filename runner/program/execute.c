@@ -122,25 +122,58 @@ static bool is_one_step(const ls_execution *execution) {
     return execution->one_step || execution->forward_only || execution->scenario->train.steps == 1;
 }
 
-static int run_step(run *r) {
+// One step's inputs and gradients, and its pass through the module.
+typedef struct batch {
+    ls_tables_feed feed;
+    ls_embedding_pass *pass;
+} batch;
+
+// Feeds step `step`, and has its input_dist begin.
+static int begin(run *r, batch *out, int step) {
+    const ls_world *world = r->execution->backend->world;
+    LS_TRY(ls_tables__feed(&out->feed, &r->tables, step, ls_world_held(world),
+                           ls_world_held_count(world)));
+    int status = ls_embedding_input_dist_start(&out->pass, r->module, out->feed.inputs);
+    return status == LS_ERR_FINDING ? note_bad_id(r) : status;
+}
+
+static void batch_free(batch *b) {
+    ls_embedding_pass_free(b->pass);
+    ls_tables__feed_free(&b->feed);
+    *b = (batch){0};
+}
+
+// *next: the batch of this step where the one before has begun it; then gets the next step's.
+static int run_step(run *r, batch *next, int steps) {
     const ls_execution *execution = r->execution;
     const ls_world *world = execution->backend->world;
     bool several = !is_one_step(execution) && execution->sink != NULL;
+    bool pipelined = execution->scenario->pipeline && steps > 1;
     const ls_stage_sink named = {.arg = r, .emit = emit_of_step};
     const ls_stage_sink *sink = several ? &named : execution->sink;
-    ls_tables_feed feed;
-    ls_embedding_pass *pass = NULL;
-    int status = ls_tables__feed(&feed, &r->tables, r->step, ls_world_held(world),
+    batch now = *next;
+    *next = (batch){0};
+    int status = LS_OK;
+    if (!pipelined) {
+        status = ls_tables__feed(&now.feed, &r->tables, r->step, ls_world_held(world),
                                  ls_world_held_count(world));
-    if (status == LS_OK) {
-        status = ls_embedding_forward(&pass, r->module, feed.inputs, sink);
-        status = status == LS_ERR_FINDING ? note_bad_id(r) : status;
+        if (status == LS_OK) {
+            status = ls_embedding_forward(&now.pass, r->module, now.feed.inputs, sink);
+            status = status == LS_ERR_FINDING ? note_bad_id(r) : status;
+        }
+    } else {
+        status = r->step == 0 ? begin(r, &now, 0) : LS_OK;
+        status = status == LS_OK ? ls_embedding_input_dist_wait(now.pass, sink) : status;
+        if (status == LS_OK && r->step + 1 < steps) {
+            status = begin(r, next, r->step + 1);
+        }
+        status = status == LS_OK ? ls_embedding_lookup(now.pass, sink) : status;
+        status = status == LS_OK ? ls_embedding_output_dist(now.pass, sink) : status;
     }
-    if (status == LS_OK && feed.gradients != NULL && !execution->forward_only) {
-        status = train(r, pass, &feed, sink);
+    if (status == LS_OK && now.feed.gradients != NULL && !execution->forward_only) {
+        status = train(r, now.pass, &now.feed, sink);
     }
-    ls_embedding_pass_free(pass);
-    ls_tables__feed_free(&feed);
+    batch_free(&now);
     return status;
 }
 
@@ -167,12 +200,14 @@ int ls_execute__embedding(const ls_execution *execution, ls_arena *arena, ls_fin
     };
     int steps = is_one_step(execution) ? 1 : scenario->train.steps;
     int status = ls_embedding_create(&r.module, execution->backend, &options);
+    batch next = {0};
     for (; r.step < steps && status == LS_OK; r.step++) {
-        status = run_step(&r);
+        status = run_step(&r, &next, steps);
         if (status != LS_OK && scenario->train.steps > 1) {
             status = ls_error_wrap("step %d", r.step);
         }
     }
+    batch_free(&next);
     if (status == LS_OK && execution->checkpoint != NULL) {
         status = ls_embedding_save(r.module, execution->checkpoint);
     }

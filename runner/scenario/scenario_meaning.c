@@ -59,6 +59,11 @@ static void write_ints(ls_text *out, const ls_int_list *list) {
 }
 
 static void write_lists(ls_text *out, const void *base, const ls_schema_field *field) {
+    const ls_string_list *words = AT(const ls_string_list, base, field->offset);
+    if (field->type == LS_FIELD_STRINGS && field->names != NULL && words->count == 1) {
+        ls_text_puts(out, words->at[0]);  // one of some names is a word
+        return;
+    }
     ls_text_puts(out, "[");
     if (field->type == LS_FIELD_INT_ROWS) {
         const ls_int_rows *rows = AT(const ls_int_rows, base, field->offset);

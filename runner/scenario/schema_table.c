@@ -423,6 +423,10 @@ static const ls_schema_field root_fields[] = {
     {.key = "train", .type = LS_FIELD_RECORD, MEMBER(train), .record = &ls_schema__train,
      .otherwise = "one step", .doc = "How many training steps there are, and with what gradients.",
      .example = "train: {steps: 3, clip_norm: 1}"},
+    {.key = "pipeline", .type = LS_FIELD_BOOL, MEMBER(pipeline), .fallback = "false",
+     .doc = "The next step's input_dist is begun before this step's lookup: two batches are in "
+            "flight.",
+     .example = "pipeline: true"},
     {.key = "program", .type = LS_FIELD_INLINE, .flags = LS_FIELD_HIDDEN_BOOL, AUX(is_program),
      .record = &ls_schema__program, .otherwise = "none: tables",
      .doc = "Tensors and operations on them, instead of tables.",

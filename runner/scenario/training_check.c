@@ -135,7 +135,16 @@ static void check_train(ls_reader *reader, const ls_scenario *scenario) {
     }
 }
 
+static void check_pipeline(ls_reader *reader, const ls_scenario *scenario) {
+    if (scenario->pipeline && scenario->train.steps < 2) {
+        ls_check__error(reader, ls_node_mark(&scenario->node, "pipeline"),
+                        "train: {steps: 3}, for example", NULL,
+                        "pipeline: a single step has no next batch");
+    }
+}
+
 void ls_check__training(ls_reader *reader, ls_scenario *scenario) {
+    check_pipeline(reader, scenario);
     check_steps(reader, scenario);
     check_optimizer(reader, scenario->seed, &scenario->optimizer);
     for (int i = 0; i < scenario->table_count && ls_read__going(reader); i++) {

@@ -1,0 +1,42 @@
+// What the two files of stage 1 share: input_dist.c, which sends and receives, and settle.c, which
+// puts what arrived in the order of the slots.
+#ifndef LS_EMBEDDING_INPUT_DIST_H
+#define LS_EMBEDDING_INPUT_DIST_H
+
+#include "embedding/internal.h"
+
+typedef enum payload { PAYLOAD_LENGTHS, PAYLOAD_IDS, PAYLOAD_WEIGHTS, PAYLOADS } payload;
+
+// Everything one held rank has in flight during the exchanges of one group.
+typedef struct embedding_traffic {
+    int rank;
+    int64_t batch;
+    embedding_outgoing out;
+    int64_t *sizes_sent, *sizes_got;  // [world size][words]
+    size_t *word_counts;              // [world size] = words
+    size_t *send_counts[PAYLOADS], *recv_counts[PAYLOADS];
+    const int64_t *lengths;  // as received: [source rank][own slot][batch of the source]
+    const int64_t *ids;      // (device) as received: [source rank][own slot][bag][id]
+    const float *weights;    // (device)
+} embedding_traffic;
+
+// A rank tells each other one its batch, the ids and the weights that follow, and a check of these.
+enum { WORD_CHECK, WORD_IDS, WORD_BATCH, WORD_WEIGHTS };
+
+// All words of a rank that goes no further.
+#define STOPPED (-1)
+
+static inline int words_of(const embedding_group *group) {
+    return group->weighted ? 4 : 3;
+}
+
+static inline int slots_of(const embedding_group *group, int rank) {
+    return group->rank_first[rank + 1] - group->rank_first[rank];
+}
+
+// settle.c: fills *part, whose lengths and ids are checked, with what one held rank received.
+int ls_embedding__settle_rank(ls_embedding_pass *pass, const embedding_group *group,
+                              const embedding_traffic *side, embedding_pool *scratch,
+                              embedding_part *part);
+
+#endif

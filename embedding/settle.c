@@ -1,0 +1,125 @@
+// The end of stage 1: what arrived, from the order of its senders to the order of an owner's slots.
+#include "embedding/input_dist.h"
+
+static const char *feature_of(const ls_embedding *module, const embedding_group *group, int rank,
+                              int k) {
+    const embedding_pair *pair = &module->pairs[group->slots[group->rank_first[rank] + k].pair];
+    return module->tables[pair->table].config->features[pair->feature];
+}
+
+// Where slot k of source rank `from` begins in what arrived, [world size][own slots].
+typedef struct arrival {
+    size_t *lengths, *ids;
+} arrival;
+
+static int locate(const ls_embedding *module, const embedding_group *group,
+                  const embedding_traffic *side, const embedding_part *part, ls_arena *scratch,
+                  arrival *out) {
+    int own = slots_of(group, side->rank);
+    size_t cells;
+    LS_TRY(ls_embedding__count(&cells, module->size, own, 1));
+    ARENA_NEW(out->lengths, scratch, cells);
+    ARENA_NEW(out->ids, scratch, cells);
+    size_t length_at = 0, id_at = 0;
+    for (int from = 0; from < module->size; from++) {
+        int64_t left = side->sizes_got[(size_t)from * (size_t)words_of(group) + WORD_IDS];
+        for (int k = 0; k < own; k++) {
+            size_t cell = (size_t)from * (size_t)own + (size_t)k;
+            out->lengths[cell] = length_at;
+            out->ids[cell] = id_at;
+            for (int64_t b = 0; b < part->batches[from]; b++) {
+                int64_t length = side->lengths[length_at++];
+                if (length < 0 || length > left) {
+                    return LS_FAIL_RANK(LS_ERR_MISMATCH, side->rank,
+                                        "input_dist: rank %d sent rank %d for feature %s a length "
+                                        "of %lld with %lld ids left",
+                                        from, side->rank, feature_of(module, group, side->rank, k),
+                                        (long long)length, (long long)left);
+                }
+                left -= length;
+                id_at += (size_t)length;
+            }
+        }
+        if (own > 0 && left != 0) {
+            return LS_FAIL_RANK(LS_ERR_MISMATCH, side->rank,
+                                "input_dist: rank %d sent rank %d %lld ids more than its lengths "
+                                "say",
+                                from, side->rank, (long long)left);
+        }
+    }
+    return LS_OK;
+}
+
+// Fills slot k: what every source sent for it, in the group's order of sources.
+static int gather_slot(const ls_embedding *module, const embedding_group *group,
+                       const embedding_traffic *side, const arrival *where, int k,
+                       embedding_pool *pool, embedding_part *part) {
+    ls_arena *arena = pool->arena;
+    ls_device *device = module->device;
+    int own = slots_of(group, side->rank);
+    ARENA_NEW(part->lengths[k], arena, part->bags);
+    ARENA_NEW(part->offsets[k], arena, part->bags + 1);
+    ARENA_NEW(part->slot_ids[k], arena, module->size);
+    int64_t bag = 0;
+    for (int i = 0; i < module->size; i++) {
+        int from = ls_embedding__source(group, module->size, i);
+        const int64_t *lengths =
+            side->lengths + where->lengths[(size_t)from * (size_t)own + (size_t)k];
+        for (int64_t b = 0; b < part->batches[from]; b++, bag++) {
+            part->lengths[k][bag] = lengths[b];
+            part->offsets[k][bag + 1] = part->offsets[k][bag] + lengths[b];
+            part->slot_ids[k][from] += lengths[b];
+        }
+    }
+    LS_ASSERT(bag == part->bags);
+    LS_TRY(ls_embedding__part_slot(pool, group, side->rank, k, part));
+    int64_t at = 0;
+    for (int i = 0; i < module->size; i++) {
+        int from = ls_embedding__source(group, module->size, i);
+        size_t first = where->ids[(size_t)from * (size_t)own + (size_t)k];
+        size_t count = (size_t)part->slot_ids[k][from];
+        if (count > 0) {
+            LS_TRY(device->ops->copy(device, part->ids[k] + at, side->ids + first,
+                                     count * sizeof(int64_t)));
+        }
+        if (count > 0 && group->weighted) {
+            LS_TRY(device->ops->copy(device, part->weights[k] + at, side->weights + first,
+                                     count * sizeof(float)));
+        }
+        at += (int64_t)count;
+    }
+    return LS_OK;
+}
+
+// Ids that arrived must be rows of the shard: other processes are not trusted with our memory.
+static int check_rows(const ls_embedding *module, const embedding_group *group, int rank, int k,
+                      const embedding_part *part) {
+    ls_device *device = module->device;
+    const embedding_slot *slot = &group->slots[group->rank_first[rank] + k];
+    size_t bad = 0, count = (size_t)part->offsets[k][part->bags];
+    int status =
+        device->ops->resolve_ids(device, part->ids[k], count, slot->block.rows, LS_ID_ERROR, &bad);
+    if (status == LS_ERR_INVALID) {
+        ls_error error = *ls_error_last();
+        return LS_FAIL_RANK(LS_ERR_MISMATCH, rank,
+                            "input_dist: rank %d was sent for feature %s local rows of a shard of "
+                            "%lld rows: %s",
+                            rank, feature_of(module, group, rank, k), (long long)slot->block.rows,
+                            error.text);
+    }
+    return status;
+}
+
+int ls_embedding__settle_rank(ls_embedding_pass *pass, const embedding_group *group,
+                              const embedding_traffic *side, embedding_pool *scratch,
+                              embedding_part *part) {
+    arrival where = {0};
+    LS_TRY(locate(pass->module, group, side, part, scratch->arena, &where));
+    LS_TRY(ls_embedding__part_create(part, group, side->rank, pass->arena));
+    int own = slots_of(group, side->rank);
+    for (int k = 0; k < own; k++) {
+        LS_TRY(gather_slot(pass->module, group, side, &where, k, &pass->pool, part));
+        LS_TRY(check_rows(pass->module, group, side->rank, k, part));
+    }
+    return LS_OK;
+}
