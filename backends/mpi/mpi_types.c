@@ -1,6 +1,7 @@
 // MPI's names of lockstep's types and operations. What MPI lacks (half and quarter precision) are
 // types of bytes with operations that fold by lockstep's kernels; so are the largest and least of
-// unsigned integers, which MPICH 4.0 compares as if they had a sign.
+// unsigned integers, which MPICH 4.0 compares as if they had a sign, and of floats, where MPI leaves
+// open what a NaN or a zero's sign does (MPICH: what the order of the ranks makes of it).
 #include <stdint.h>
 
 #include "backends/mpi/mpi_internal.h"
@@ -94,7 +95,8 @@ MPI_Op ls_mpi__op(ls_op op, ls_dtype dtype) {
         op = LS_SUM;
     }
     bool extreme = op == LS_MAX || op == LS_MIN;
-    if (is_narrow(dtype) || (extreme && !ls_dtype_is_signed(dtype))) {
+    bool integer = ls_dtype_is_signed(dtype) && !ls_dtype_is_float(dtype);
+    if (is_narrow(dtype) || (extreme && !integer)) {
         LS_ASSERT(op <= LS_MIN);
         return own_ops[op];
     }

@@ -269,3 +269,56 @@ Test(bound, special_values_and_exact_operations) {
     cr_expect(ls_bound_ratio(&e[0], LS_I64, &right) == 0 &&
               isinf(ls_bound_ratio(&e[0], LS_I64, &wrong)));
 }
+
+// What a sum, a product or an average of a few given terms may be off by.
+static double bound_of(ls_dtype dtype, ls_op op, int ranks, const double *terms,
+                       const double *factors) {
+    unsigned char in[4][8];
+    const void *pointers[4];
+    for (int r = 0; r < ranks; r++) {
+        ls_element_from_f64(in[r], dtype, terms[r]);
+        pointers[r] = in[r];
+    }
+    const ls_reduction r = {pointers, ranks, dtype, op, factors, 1, NULL};
+    ls_bound_element e;
+    cr_assert(ls_bound_reduction(&e, &r, 0, 1) == LS_OK);
+    return e.bound;
+}
+#define IS(bound, wanted)                                                                          \
+    cr_expect(fabs((bound) - (wanted)) <= 1e-6 * (wanted), "%a, not %a", bound, (double)(wanted))
+
+// Figures worked out by hand from the rules of docs/bounds.md; h(1) is 2^-24 in f32.
+Test(bound, as_derived) {
+    // The whole sum is known: what cancels leaves the step of what is left, not that of the terms.
+    IS(bound_of(LS_F32, LS_SUM, 2, (double[]){4, -3.5}, NULL), 0x1p-25);
+    IS(bound_of(LS_F32, LS_SUM, 3, (double[]){4, -3.5, 0.25}, NULL), 0x1p-22 + 0x1p-25);
+    // Each rounded product may lift the sum by one step, here beyond 2.
+    IS(bound_of(LS_F32, LS_PREMUL_SUM, 2, (double[]){1, 1 - 0x1p-24}, (double[]){1, 1}),
+       0x1p-24 + 0x1p-25 + 0x1p-23);
+    // Divided at the end: 2 + 4 + 4 steps of a quarter of the sum, and 4 of the quotient; multiplied
+    // first it would be 3 and 10.
+    IS(bound_of(LS_F32, LS_AVG, 4, (double[]){7.6, 7.6, 7.6, 0}, NULL), 14 * 0x1p-24);
+    // Multiplied first: three products, two sums, and a third that is 2^-25 off.
+    IS(bound_of(LS_F32, LS_AVG, 3, (double[]){1, 1, 1}, NULL), 2.75 * 0x1p-24);
+}
+
+// What passes the largest finite value saturates, is infinite on that side alone, or was infinite
+// on the way; a bound that is infinite itself lets nothing but the exact value pass.
+Test(bound, beyond_the_largest) {
+    unsigned char most[8], in[2][8];
+    ls_element_from_f64(in[0], LS_F8E4M3, 288);
+    ls_element_from_f64(most, LS_F8E4M3, 448);
+    const void *both[2] = {in[0], in[0]};
+    const ls_reduction saturates = {both, 2, LS_F8E4M3, LS_SUM, NULL, 1, NULL};
+    ls_bound_element e;
+    cr_assert(ls_bound_reduction(&e, &saturates, 0, 1) == LS_OK);
+    cr_expect(ls_bound_ratio(&e, LS_F8E4M3, most) <= 1);
+    const float large = 3e38F, up = INFINITY, down = -INFINITY;
+    const void *twice[2] = {&large, &large};
+    const ls_reduction passes = {twice, 2, LS_F32, LS_SUM, NULL, 1, NULL};
+    cr_assert(ls_bound_reduction(&e, &passes, 0, 1) == LS_OK);
+    cr_expect(ls_bound_ratio(&e, LS_F32, &up) <= 1 && isinf(ls_bound_ratio(&e, LS_F32, &down)));
+    cr_expect(isinf(ls_bound_ratio_of(-7, 60000, INFINITY, LS_OVERFLOW_UP)));
+    cr_expect(ls_bound_ratio_of(60000, 60000, INFINITY, LS_OVERFLOW_UP) == 0);
+    cr_expect(isinf(ls_bound_ratio_of(1, INFINITY, 1, LS_OVERFLOW_UP)));
+}
