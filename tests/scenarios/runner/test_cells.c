@@ -50,6 +50,25 @@ Test(cells, terms_bring_their_bounds) {
     ls_arena_free(arena);
 }
 
+// A mean of the least numbers may be rounded to nothing; what is infinite has no bound to it.
+Test(cells, ends_of_the_range) {
+    ls_arena *arena = NULL;
+    cr_assert(ls_arena_create(&arena, NULL) == LS_OK);
+    ls_cells in, out;
+    cr_assert(ls_cells__new(&in, arena, &LS_SHAPE(2), LS_F32) == LS_OK);
+    cr_assert(ls_cells__new(&out, arena, &LS_SHAPE(1), LS_F32) == LS_OK);
+    in.exact[0] = 0x1p-149;
+    const ls_cell terms[2] = {{&in, 0}, {&in, 1}};
+    cr_assert(ls_cells__fold(&out, 0, terms, 2, LS_F32, LS_AVG) == LS_OK);
+    cr_expect(out.exact[0] == 0x1p-150 && out.bounds[0] >= 0x1p-150, "%g", out.bounds[0]);
+    ls_arena_free(arena);
+    cr_assert(ls_arena_create(&arena, NULL) == LS_OK);
+    const value infinite = {(double)INFINITY, 0}, one = {1, 0.5};
+    out = fold(arena, infinite, one, LS_SUM);
+    cr_expect(isinf(out.exact[0]) && out.bounds[0] == 0, "%g", out.bounds[0]);
+    ls_arena_free(arena);
+}
+
 // The roundings of a sum are of terms as large as they may be.
 Test(cells, roundings_count_what_terms_may_be) {
     ls_arena *arena = NULL;

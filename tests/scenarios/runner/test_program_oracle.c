@@ -128,7 +128,13 @@ Test(program_oracle, operations) {
 // Each collective on shards, and what all ranks write.
 Test(program_oracle, collectives) {
     fixture f;
-    run(&f, "[2]", matrices,
+    char tensors[512];
+    (void)snprintf(tensors, sizeof tensors,
+                   "%s    - {name: t, shape: [4, 2], dtype: f64, values: {arange: {start: 1}}, "
+                   "placements: S(0)}\n",
+                   matrices);
+    run(&f, "[2]", tensors,
+        "    - all_to_all: {name: tall, tensor: t, split_dim: 1, cat_dim: 0, into: e}\n"
         "    - all_gather: {name: gather, tensor: a, dim: 1, into: d}\n"
         "    - reduce_scatter: {name: reduce, tensor: b, op: sum, dim: 0, into: d}\n"
         "    - all_to_all: {name: turn, tensor: a, split_dim: 1, cat_dim: 0, into: d}\n"
@@ -144,6 +150,8 @@ Test(program_oracle, collectives) {
     EXPECT("reduce/d/-/shard", 1, 14, 16);
     EXPECT("turn/d/-/shard", 0, 1, 3);
     EXPECT("turn/d/-/shard", 1, 2, 4);
+    EXPECT("tall/e/-/shard", 0, 1, 3, 5, 7);
+    EXPECT("tall/e/-/shard", 1, 2, 4, 6, 8);
     EXPECT("largest/d/-/shard", 0, 3, 4);
     EXPECT("least/d/-/shard", 1, 1, 2);
     EXPECT("product/d/-/shard", 0, 3, 8);
