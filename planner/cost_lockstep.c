@@ -24,14 +24,16 @@ double ls_cost__share(const ls_planner_table *table, int64_t first, int64_t coun
         return high - low;
     }
     double share = 0.0;
-    for (int i = 0; i < LS_PLANNER_PROFILE_BINS; i++) {
+    int first_bin = (int)(low * LS_PLANNER_PROFILE_BINS);
+    for (int i = first_bin; i < LS_PLANNER_PROFILE_BINS; i++) {
         double bin_low = (double)i / LS_PLANNER_PROFILE_BINS;
         double bin_high = (double)(i + 1) / LS_PLANNER_PROFILE_BINS;
         double from = low > bin_low ? low : bin_low;
         double to = high < bin_high ? high : bin_high;
-        if (to > from) {
-            share += table->profile->ids[i] * (to - from) * LS_PLANNER_PROFILE_BINS;
+        if (to <= from) {
+            break;
         }
+        share += table->profile->ids[i] * (to - from) * LS_PLANNER_PROFILE_BINS;
     }
     return share;
 }

@@ -85,6 +85,13 @@ static int make_option(ls_planner_option *out, ls_planner_problem *problem,
     for (int i = 0; i < out->shard_count; i++) {
         ls_planner_shard *shard = &out->shards[i];
         int row = i % blocks;
+        // Copies, and the column blocks of the same rows, cost the same.
+        int like = whole ? 0 : row;
+        if (like < i) {
+            *shard = out->shards[like];
+            shard->block.column_offset = i / blocks * width;
+            continue;
+        }
         shard->block = (ls_plan_shard){
             .rank = -1,
             .row_offset = whole ? 0 : cuts[row],
