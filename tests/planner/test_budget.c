@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "planner/plan_file.h"
+#include "planner/problem.h"
 #include "tests/planner/golden.h"
 #include "tests/planner/hard.h"
 
@@ -215,4 +216,47 @@ Test(budget, without_time_no_change_is_tried) {
     ls_text_free(&text);
     ls_planner_problem_free(problem);
     ls_arena_free(arena);
+}
+
+// Looking at places counts, too: 1,024 looks are a node.
+Test(budget, looks_are_counted) {
+    ls_search_budget budget = {.deadline = INFINITY};
+    ls_search__count(&budget, 2, 3 * 1024);
+    cr_expect(budget.nodes == 5, "%lld", (long long)budget.nodes);
+}
+
+// While there is no plan, the search ends before the deadline: what is left is for telling why.
+Test(budget, no_plan_ends_earlier) {
+    const double later = ls_search__clock() + 1e6;
+    for (int found = 0; found < 2; found++) {
+        ls_search_budget budget = {
+            .deadline_first = 0, .deadline = later, .first = found ? later : 0};
+        ls_search__look(&budget, INT64_C(1) << 40);
+        cr_expect(budget.late == (found == 0));
+    }
+}
+
+// The clock runs from before the options are listed, and what nothing fits is told as cut where the
+// ids were.
+Test(budget, what_came_before_counts) {
+    hard of;
+    ls_planner_result result;
+    make(&of, 0, 0);
+    of.options.nodes_max = 0;
+    of.options.seconds_max = 1000;
+    of.options.cut = true;
+    ls_planner_problem *problem = NULL;
+    cr_assert(ls_planner_problem_create(&problem, &of.topology, of.tables, shapes[0].tables,
+                                        &of.options) == LS_OK);
+    problem->create_seconds = 1e6;
+    cr_assert(ls_planner_solve(&result, problem) == LS_OK);
+    cr_expect(result.stop == LS_PLANNER_STOP_TIME);
+    ls_planner_problem_free(problem);
+    of.topology.hbm_bytes = of.topology.ddr_bytes = 1;
+    cr_assert(ls_planner_problem_create(&problem, &of.topology, of.tables, shapes[0].tables,
+                                        &of.options) == LS_OK);
+    cr_assert(ls_planner_solve(&result, problem) == LS_OK);
+    cr_expect(!result.found && result.proven && result.timed_out);
+    ls_planner_problem_free(problem);
+    ls_arena_free(of.arena);
 }

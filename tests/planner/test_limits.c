@@ -89,6 +89,43 @@ Test(limits, constraints_that_exclude_one_another) {
             "table b is to lie both with and apart from another one (pair, far)");
 }
 
+// Tables that must lie together lie where all of them may; tables of two groups that are kept apart
+// keep both of them off.
+Test(limits, constraints_of_several_tables) {
+    ls_topology topology = machine(4);
+    const int first[] = {0, 1}, second[] = {1, 2};
+    ls_planner_table tables[4];
+    const char *names[] = {"a", "b", "c", "d"};
+    for (int i = 0; i < 4; i++) {
+        tables[i] = make_table(names[i], 1000, 16, &ids);
+        tables[i].shardings = 1u << LS_TABLE_WISE;
+    }
+    tables[0].together = tables[1].together = "pair";
+    tables[0].ranks = first;
+    tables[1].ranks = second;
+    tables[0].rank_count = tables[1].rank_count = 2;
+    ls_planner_problem *problem;
+    ls_planner_result result;
+    cr_assert(create(&problem, &topology, tables, 2) == LS_OK);
+    cr_assert(ls_planner_solve(&result, problem) == LS_OK && result.found);
+    cr_expect(result.plan.tables[0].shards[0].rank == 1);
+    cr_expect(result.plan.tables[1].shards[0].rank == 1);
+    ls_planner_problem_free(problem);
+    // a and b are together, a apart from c, b apart from d: on two ranks c and d share the other.
+    topology = machine(2);
+    tables[0].rank_count = tables[1].rank_count = 0;
+    tables[0].apart = tables[2].apart = "left";
+    tables[1].apart = tables[3].apart = "right";
+    tables[2].rows = tables[3].rows = 100000;
+    cr_assert(create(&problem, &topology, tables, 4) == LS_OK, "%s", ls_error_last()->text);
+    cr_assert(ls_planner_solve(&result, problem) == LS_OK && result.found);
+    int pair = result.plan.tables[0].shards[0].rank;
+    cr_expect(result.plan.tables[1].shards[0].rank == pair);
+    cr_expect(result.plan.tables[2].shards[0].rank == 1 - pair);
+    cr_expect(result.plan.tables[3].shards[0].rank == 1 - pair);
+    ls_planner_problem_free(problem);
+}
+
 // Pinned to a rank that is forbidden, to one that is not there, or to none that is left.
 Test(limits, ranks_that_are_none) {
     ls_topology topology = machine(4);

@@ -3,6 +3,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "planner/problem.h"
 #include "tests/planner/golden.h"
 
 static const ls_planner_feature ids = {.pooling = 2.0, .poolings = 1.0, .batch = 64.0};
@@ -79,6 +80,46 @@ Test(nofit, fragmentation_is_told_from_shortage) {
     cr_expect(ls_planner_write_diagnosis(&text, problem, &why) == LS_OK);
     cr_expect(strstr(text.data, "fragmentation") && strstr(text.data, "table c finds no place"));
     ls_text_free(&text);
+    ls_planner_problem_free(problem);
+}
+
+// Tables that lie together are without a place together; a host more is all of its ranks; and no
+// change is tried where making a problem takes longer than there is.
+Test(nofit, tables_together_on_hosts) {
+    ls_topology topology;
+    cr_assert(ls_topology_preset(&topology, "h100", 4, 2) == LS_OK);
+    topology.hbm_bytes = 100 * MIB;
+    topology.ddr_bytes = 0;
+    ls_planner_table tables[10];
+    char names[10][8];
+    for (int i = 0; i < 10; i++) {
+        (void)snprintf(names[i], sizeof names[i], "t%d", i);
+        tables[i] = make_table(names[i], 45 * MIB / 256, 64, &ids);
+        tables[i].shardings = 1u << LS_TABLE_WISE;
+        tables[i].kernels = 1u << LS_PLANNER_FUSED;
+        tables[i].together = i < 2 ? "pair" : NULL;
+    }
+    tables[0].rows = tables[1].rows = 40 * MIB / 256;
+    for (int late = 0; late < 2; late++) {
+        ls_planner_problem *problem = problem_of(&topology, tables, 10);
+        ls_planner_result result;
+        static ls_planner_diagnosis why;
+        cr_assert(ls_planner_solve(&result, problem) == LS_OK && !result.found);
+        if (late) {
+            problem->deadline = ls_search__clock() + 1e5;
+            problem->create_seconds = 1e6;
+        }
+        cr_assert(ls_planner_diagnose(&why, problem) == LS_OK);
+        cr_expect(why.unplaced == 2, "%d", why.unplaced);
+        cr_expect(why.out_of_time == (late == 1) && (why.tried == 0) == (late == 1));
+        cr_expect(late || offers(&why, "one host more: 6 ranks"));
+        ls_planner_problem_free(problem);
+    }
+    tables[2].together = "pair";  // 125 MiB
+    ls_planner_problem *problem = problem_of(&topology, tables, 4);
+    static ls_planner_diagnosis why;
+    cr_assert(ls_planner_diagnose(&why, problem) == LS_OK);
+    cr_expect(why.unplaced == 3, "%d", why.unplaced);
     ls_planner_problem_free(problem);
 }
 
