@@ -3,6 +3,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "planner/problem.h"
 #include "tests/planner/golden.h"
 
 static const ls_planner_feature ids = {.pooling = 4.0, .poolings = 1.0, .batch = 64.0};
@@ -123,6 +124,31 @@ Test(limits, constraints_of_several_tables) {
     cr_expect(result.plan.tables[1].shards[0].rank == pair);
     cr_expect(result.plan.tables[2].shards[0].rank == 1 - pair);
     cr_expect(result.plan.tables[3].shards[0].rank == 1 - pair);
+    ls_planner_problem_free(problem);
+}
+
+// The column blocks of table_column_wise stay on one host, on any of its ranks.
+Test(limits, blocks_that_stray_are_no_plan) {
+    ls_topology topology;
+    cr_assert(ls_topology_preset(&topology, "h100", 4, 2) == LS_OK);
+    ls_planner_table table = make_table("a", 1000, 64, &ids);
+    table.shardings = 1u << LS_TABLE_COLUMN_WISE;
+    ls_planner_problem *problem;
+    ls_arena *arena;
+    ls_assignment plan;
+    ls_state state;
+    cr_assert(create(&problem, &topology, &table, 1) == LS_OK);
+    cr_assert(ls_arena_create(&arena, NULL) == LS_OK);
+    cr_assert(ls_assignment__create(&plan, problem, arena) == LS_OK);
+    cr_assert(ls_state__create(&state, problem, arena) == LS_OK);
+    cr_assert(problem->items[0].choices[0].unit_count == 2);
+    for (int rank = 0; rank < 4; rank++) {
+        plan.place[0][0] = 2;
+        plan.place[0][1] = rank;
+        bool stays = ls_assignment__evaluate(problem, &plan, &state) != LS_TICKS_NONE;
+        cr_expect(stays == (rank >= 2), "rank %d", rank);
+    }
+    ls_arena_free(arena);
     ls_planner_problem_free(problem);
 }
 

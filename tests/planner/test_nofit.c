@@ -196,6 +196,25 @@ Test(report, json_holds_together) {
     ls_planner_problem_free(problem);
 }
 
+// An explanation starts from what the whole plan costs, start-up included.
+Test(report, explanation_tells_the_plan_s_cost) {
+    ls_topology topology;
+    cr_assert(ls_topology_preset(&topology, "h100", 4, 2) == LS_OK);
+    ls_planner_table tables[2] = {make_table("user", 100000, 128, &ids),
+                                  make_table("item", 5000, 64, &ids)};
+    tables[0].shardings = tables[1].shardings = 1u << LS_TABLE_WISE;
+    ls_planner_problem *problem = problem_of(&topology, tables, 2);
+    ls_planner_result result;
+    cr_assert(ls_planner_solve(&result, problem) == LS_OK && result.startup_ms > 0.01 * result.ms);
+    ls_text text = {0};
+    char cost[64];
+    (void)snprintf(cost, sizeof cost, "the plan costs %.4g", result.ms);
+    cr_assert(ls_planner_explain(&text, problem, &result, "user") == LS_OK);
+    cr_expect(strstr(text.data, cost), "%s is not in %s", cost, text.data);
+    ls_text_free(&text);
+    ls_planner_problem_free(problem);
+}
+
 // An explanation lists every other way to cut the table; none of them is cheaper than an optimal
 // plan.
 Test(report, explanation_finds_nothing_better_than_the_optimum) {
