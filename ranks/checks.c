@@ -223,6 +223,18 @@ static bool hashes(const ls_request *request) {
            request->asynchronous && !request->staged;
 }
 
+// Of a block that is received in the place of what is sent, the others stay in the program's memory.
+static uint64_t hash_sent(const ls_request *request) {
+    const char *send = request->call.send, *recv = request->call.recv;
+    const char *moved = ls_flight__send(request);
+    size_t before = (size_t)(recv - send), end = before + request->recv_bytes;
+    if (moved == send || (uintptr_t)recv < (uintptr_t)send || end > request->send_bytes) {
+        return hash_of(request, moved, request->send_bytes);
+    }
+    return hash_of(request, send, before) ^
+           ~hash_of(request, send + end, request->send_bytes - end);
+}
+
 // What is in flight receives into memory of its own, and its buffer is compared at the wait.
 static size_t hashed_recv_bytes(const ls_request *request) {
     return request->shadow == NULL ? request->recv_bytes : 0;
@@ -230,7 +242,7 @@ static size_t hashed_recv_bytes(const ls_request *request) {
 
 void ls_checks__hash(ls_request *request) {
     if (hashes(request)) {
-        request->send_hash = hash_of(request, ls_flight__send(request), request->send_bytes);
+        request->send_hash = hash_sent(request);
         request->recv_hash = hash_of(request, request->call.recv, hashed_recv_bytes(request));
     }
 }
@@ -239,8 +251,7 @@ void ls_checks__hash_check(ls_request *request) {
     if (!hashes(request)) {
         return;
     }
-    bool send =
-        request->send_hash != hash_of(request, ls_flight__send(request), request->send_bytes);
+    bool send = request->send_hash != hash_sent(request);
     bool recv =
         request->recv_hash != hash_of(request, request->call.recv, hashed_recv_bytes(request));
     if (send || recv) {

@@ -117,6 +117,16 @@ typedef struct part {
     size_t bytes;
 } part;
 
+// What the shadow stands for: the receive buffer, or all that is sent where that is a block of it
+// (reduce_scatter in place), since the block is hidden before it is sent.
+static part shadowed(const ls_request *request) {
+    char *send = (char *)(uintptr_t)request->call.send, *recv = request->call.recv;
+    size_t bytes = request->recv_bytes;
+    bool block = (uintptr_t)send <= (uintptr_t)recv &&
+                 (uintptr_t)recv + bytes <= (uintptr_t)send + request->send_bytes;
+    return block ? (part){send, request->send_bytes} : (part){recv, bytes};
+}
+
 // The parts of the receive buffer that change: out [2]; returns how many.
 static int hidden_parts(part *out, const ls_request *request) {
     char *recv = request->call.recv;
@@ -158,13 +168,14 @@ int ls_flight__open(ls_request *request) {
     int count = hidden_parts(parts, request);
     if (count > 0) {
         void *memory = NULL;
-        if (ls_alloc(&memory, rank->run->options.allocator, request->recv_bytes, 1) != LS_OK) {
+        const part own = shadowed(request);
+        if (ls_alloc(&memory, rank->run->options.allocator, own.bytes, 1) != LS_OK) {
             return LS_FAIL_RANK(LS_ERR_MEMORY, rank->id,
-                                "rank %d: no %zu bytes for an asynchronous %s", rank->id,
-                                request->recv_bytes, ls_kind_name(request->call.kind));
+                                "rank %d: no %zu bytes for an asynchronous %s", rank->id, own.bytes,
+                                ls_kind_name(request->call.kind));
         }
         request->shadow = memory;
-        memcpy(memory, request->call.recv, request->recv_bytes);
+        memcpy(memory, own.at, own.bytes);
         request->origin = ls_poison__call(rank, &request->call);
     }
     for (int i = 0; i < count; i++) {
@@ -184,18 +195,20 @@ const void *ls_flight__send(const ls_request *request) {
     if (request->staged) {
         return request->staged_send;
     }
-    const char *send = request->call.send, *recv = request->call.recv;
+    const char *send = request->call.send;
+    const part own = shadowed(request);
     bool inside = request->shadow != NULL && request->send_bytes > 0 &&
-                  (uintptr_t)send >= (uintptr_t)recv &&
-                  (uintptr_t)send + request->send_bytes <= (uintptr_t)recv + request->recv_bytes;
-    return inside ? request->shadow + (send - recv) : send;
+                  (uintptr_t)send >= (uintptr_t)own.at &&
+                  (uintptr_t)send + request->send_bytes <= (uintptr_t)own.at + own.bytes;
+    return inside ? request->shadow + (send - own.at) : send;
 }
 
 void *ls_flight__recv(const ls_request *request) {
     if (request->staged) {
         return request->staged_recv;
     }
-    return request->shadow != NULL ? request->shadow : request->call.recv;
+    char *recv = request->call.recv;
+    return request->shadow != NULL ? request->shadow + (recv - shadowed(request).at) : recv;
 }
 
 const ls_call *ls_flight__call(ls_request *request) {
@@ -240,7 +253,7 @@ void ls_flight__settle(ls_request *request, const char *file, int line) {
     open_pages(request);
     told_at(request, file, line);
     if (request->shadow != NULL) {
-        memcpy(request->call.recv, request->shadow, request->recv_bytes);
+        memcpy(request->call.recv, ls_flight__recv(request), request->recv_bytes);
     }
 }
 
@@ -274,14 +287,13 @@ void ls_flight__land(ls_request *request) {
     part parts[2];
     int count = hidden_parts(parts, request);
     for (int i = 0; i < count; i++) {
-        memcpy(parts[i].at, request->shadow + (parts[i].at - (char *)request->call.recv),
-               parts[i].bytes);
+        memcpy(parts[i].at, request->shadow + (parts[i].at - shadowed(request).at), parts[i].bytes);
     }
     ls_flight__drop(request);
 }
 
 void ls_flight__drop(ls_request *request) {
     open_pages(request);
-    ls_free(request->rank->run->options.allocator, request->shadow, request->recv_bytes, 1);
+    ls_free(request->rank->run->options.allocator, request->shadow, shadowed(request).bytes, 1);
     request->shadow = NULL;
 }

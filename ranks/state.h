@@ -95,7 +95,7 @@ struct ls_request {
     ls_request *next;         // in the rank's list (asynchronous, grouped)
     ls_request *next_p2p;     // in a communicator's list of unmatched sends or receives
     ls_kept *kept;            // on the heap: its counts
-    char *shadow;             // [recv_bytes] of an asynchronous call: its result until the wait
+    char *shadow;             // of an asynchronous call: its result until the wait (flight.c)
     ls_call moved;            // the call with its buffers where they are meanwhile
     uint32_t origin;          // of the pattern that its receive buffer holds
     bool trapped;             // a closed page of it was touched

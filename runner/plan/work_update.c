@@ -229,7 +229,7 @@ static int keep_touched(ls_update_watch *w, ls_work_update *update) {
     for (int i = 0; i < steps->update_count; i++) {
         const ls_work_update *other = &steps->updates[i];
         for (size_t k = 0; k < other->id_count && other->table == update->table; k++) {
-            touched[other->ids[k]] = touched[other->ids[k]] || other->ids[k] != other->padding_id;
+            touched[other->ids[k]] = other->ids[k] != other->padding_id;
         }
     }
     for (size_t row = 0; row < rows; row++) {

@@ -331,6 +331,43 @@ Test(ranks, bad_options_are_refused) {
     }
 }
 
+// Asynchronous and in place: what is received hides a block of what is sent, which is sent all the
+// same; the other blocks must not change meanwhile.
+static int scatters_in_place(ls_rank *self, void *arg) {
+    const bool changes = *(const bool *)arg;
+    float *data = ls_rank_alloc(self, 6 * sizeof *data);
+    ls_request *request = NULL;
+    for (int i = 0; i < 6; i++) {
+        data[i] = (float)(10 * ls_rank_id(self) + i);
+    }
+    float *own = data + 2 * ls_rank_id(self);
+    LS_TRY(ls_reduce_scatter_async(data, own, 2, LS_F32, LS_SUM, WORLD, &request));
+    if (changes) {
+        data[(2 * ls_rank_id(self) + 2) % 6] += 1;
+    }
+    LS_TRY(ls_wait(request));
+    for (int i = 0; i < 6; i++) {  // the sum over 0, 10 and 20 in its own block
+        bool summed = i / 2 == ls_rank_id(self);
+        cr_expect(data[i] == (float)(summed ? 30 + 3 * i : 10 * ls_rank_id(self) + i) || changes);
+    }
+    ls_rank_free(self, data);
+    return LS_OK;
+}
+
+Test(ranks, a_block_in_place_is_sent) {
+    for (int changes = 0; changes < 2; changes++) {
+        ls_spmd_result *result = NULL;
+        bool arg = changes == 1;
+        const ls_spmd_options options = {.ranks = 3, .checks = "all"};
+        cr_assert_eq(ls_spmd_run(&result, scatters_in_place, &arg, &options),
+                     changes ? LS_ERR_FINDING : LS_OK, "%d: %s", changes, ls_error_last()->text);
+        cr_assert((ls_spmd_finding_count(result) > 0) == arg);
+        cr_expect(!changes ||
+                  ls_spmd_finding(result, 0)->id == LS_FINDING_BUFFER_MODIFIED_IN_FLIGHT);
+        ls_spmd_result_free(result);
+    }
+}
+
 // A bit flips in what a rank sends: there is none in a barrier, in a count of nothing, and where
 // another rank's data comes. What is sent elsewhere is flipped, past no buffer's end.
 static int sends_little(ls_rank *self, void *arg) {

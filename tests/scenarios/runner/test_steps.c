@@ -181,7 +181,7 @@ static const char trained[] =
     "  - {name: c, rows: 9, dim: 4, padding_id: 3, sharding: {type: table_wise, ranks: [3]}, "
     "optimizer: {type: adam, form: dense}}\n"
     "  - {name: d, rows: 7, dim: 4, pooling: sum, padding_id: 2, sharding: {type: data_parallel}, "
-    "optimizer: {type: adagrad, weight_decay: 0.5}}\n"
+    "optimizer: {type: adam, weight_decay: 0.5}}\n"
     "inputs: {batch: 5, weighted: true}\nsteps: [forward, backward, update]\n"
     "train: {steps: 2, clip_norm: 0.5}\noptimizer: {type: rowwise_adagrad, lr: 0.1}\n";
 
