@@ -147,8 +147,10 @@ int ls_known__place(ls_known *out, const ls_program_oracle *o, const ls_known_te
         (ls_placements_any_partial(to) && ls_known__any_split(to))) {
         return LS_OK;
     }
-    // Where nothing is partial it does not matter who held what.
-    from = ls_placements_any_partial(from) ? from : &everywhere;
+    if (!ls_placements_any_partial(from)) {  // it does not matter who held what
+        from = &everywhere;
+        in.known.ranks = NULL;
+    }
     out->whole = ls_arena_alloc(o->arena, 1, sizeof *out->whole);
     if (out->whole == NULL) {
         return LS_ERR_MEMORY;

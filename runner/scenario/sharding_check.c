@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "runner/scenario/read.h"
+#include "runner/scenario/scenario_layout.h"
 
 int64_t ls_check__sum(const ls_int_list *list) {
     int64_t sum = 0;
@@ -177,8 +178,8 @@ static void check_possible(ls_reader *reader, const ls_scenario *scenario,
         ls_check__error(reader, ls_node_mark(&sharding->node, key), NULL, NULL,
                         "%s: no rank is left for table %.60s", key, table->name);
     }
-    bool placed = sharding->ranks.count > 0 || sharding->host >= 0 ||
-                  (sharding->has_type && sharding->type == LS_ROW_WISE);
+    bool placed =
+        ls_scenario_layout_given(table) || (sharding->has_type && sharding->type == LS_ROW_WISE);
     const unsigned of_sequences =
         1u << LS_DATA_PARALLEL | 1u << LS_TABLE_WISE | 1u << LS_COLUMN_WISE | 1u << LS_ROW_WISE;
     if (table->pooling == LS_POOL_NONE && !placed && sharding->allowed != 0 &&

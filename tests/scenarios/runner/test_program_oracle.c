@@ -135,19 +135,23 @@ Test(program_oracle, collectives) {
                    matrices);
     run(&f, "[2]", tensors,
         "    - all_to_all: {name: tall, tensor: t, split_dim: 1, cat_dim: 0, into: e}\n"
+        "    - broadcast: {name: same, tensor: a, root: 1, into: twice}\n"
+        "    - redistribute: {name: mean, tensor: twice, to: P(avg), into: mean}\n"
         "    - all_gather: {name: gather, tensor: a, dim: 1, into: d}\n"
         "    - reduce_scatter: {name: reduce, tensor: b, op: sum, dim: 0, into: d}\n"
         "    - all_to_all: {name: turn, tensor: a, split_dim: 1, cat_dim: 0, into: d}\n"
         "    - all_reduce: {name: largest, tensor: a, op: max, into: d}\n"
         "    - all_reduce: {name: least, tensor: a, op: min, into: d}\n"
         "    - all_reduce: {name: product, tensor: a, op: prod, into: d}\n"
-        "    - all_reduce: {name: mean, tensor: a, op: avg, into: d}\n"
+        "    - all_reduce: {name: average, tensor: a, op: avg, into: d}\n"
         "    - broadcast: {name: broadcast, tensor: a, root: 1, into: d}\n"
         "    - change: {name: change, tensor: b, ranks: [0, 1], element: 2, value: 9}\n"
         "    - change: {name: defect, tensor: b, ranks: [1], element: 0, value: 9}\n");
     EXPECT("gather/d/-/shard", 0, 1, 2, 3, 4);
     EXPECT("reduce/d/-/shard", 0, 10, 12);
     EXPECT("reduce/d/-/shard", 1, 14, 16);
+    EXPECT("mean/mean/-/shard", 0, 3, 4, 3, 4);
+    EXPECT("mean/mean/-/shard", 1, 3, 4, 3, 4);
     EXPECT("turn/d/-/shard", 0, 1, 3);
     EXPECT("turn/d/-/shard", 1, 2, 4);
     EXPECT("tall/e/-/shard", 0, 1, 3, 5, 7);
@@ -155,7 +159,7 @@ Test(program_oracle, collectives) {
     EXPECT("largest/d/-/shard", 0, 3, 4);
     EXPECT("least/d/-/shard", 1, 1, 2);
     EXPECT("product/d/-/shard", 0, 3, 8);
-    EXPECT("mean/d/-/shard", 1, 2, 3);
+    EXPECT("average/d/-/shard", 1, 2, 3);
     EXPECT("broadcast/d/-/shard", 0, 3, 4);
     EXPECT("change/b/-/shard", 0, 5, 6, 9, 8);
     EXPECT("defect/b/-/shard", 1, 5, 6, 9, 8);
