@@ -20,6 +20,7 @@
 #include <unistd.h>
 
 #include "exec/client_internal.h"
+#include "exec/site.h"
 
 static pthread_mutex_t opening = PTHREAD_MUTEX_INITIALIZER;
 static ls_client *opened;  // of this process
@@ -164,13 +165,29 @@ static void fail_all(ls_client *client, const char *why) {
     }
 }
 
+static void tell_place(ls_client *client) {
+    ls_wire_place message = {.head = {LS_WIRE_PLACE, sizeof message}};
+    ls_python_place place;
+    if (ls_python_first(&place)) {
+        message.waits = place.in_torch ? 1 : 0;
+        message.line = place.line;
+        size_t length = strnlen(place.file, sizeof message.file - 1);
+        memcpy(message.file, place.file, length);
+    }
+    (void)ls_client_send(client, &message, -1);
+}
+
 static void *watch(void *arg) {
     ls_client *client = arg;
     while (true) {
         struct pollfd at = {.fd = client->socket, .events = POLLIN};
         char byte;
-        if (poll(&at, 1, -1) > 0 && recv(client->socket, &byte, 1, MSG_DONTWAIT) == 0) {
+        ssize_t got = poll(&at, 1, -1) > 0 ? recv(client->socket, &byte, 1, MSG_DONTWAIT) : -1;
+        if (got == 0) {
             break;
+        }
+        if (got == 1 && byte == LS_WIRE_ASK) {
+            tell_place(client);
         }
     }
     fail_all(client, "the coordinator of lockstep exec has gone away");

@@ -262,6 +262,9 @@ static int poll_all(ls_exec *exec, int64_t nanoseconds) {
 
 // Ends the run where it cannot go on.
 static void judge(ls_exec *exec, double quiet) {
+    if (ls_exec__judge_elsewhere(exec, quiet)) {
+        return;
+    }
     if (exec->run == NULL || ls_remote_status(exec->run, NULL) != LS_OK) {
         const double most = exec->options->deadline_seconds;
         if (exec->run == NULL && exec->joining != NULL &&

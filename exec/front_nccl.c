@@ -202,6 +202,8 @@ LS_NCCL_EXPORT ncclResult_t ncclGetVersion(int *version) {
         return ls_front__fail(ncclInvalidArgument, "ncclGetVersion: version is NULL");
     }
     *version = LS_NCCL_VERSION;
+    // A program that will use it: from now on it can be asked where it is.
+    (void)(getenv(LS_WIRE_SOCKET) != NULL ? ls_client_get() : NULL);
     return ncclSuccess;
 }
 

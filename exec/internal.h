@@ -50,7 +50,10 @@ struct ls_exec_process {
     int status;  // that
     bool gone;
     bool killed;  // by a planted fault
-    bool waits;   // as this says
+    int places;   // the same was told so many times, as nothing moved
+    const char *place_file;
+    int place_line;
+    bool waits;  // as this says
     ls_wire_wait wait;
 };
 
@@ -124,6 +127,7 @@ struct ls_exec {
     uint32_t joined;  // communicators made so far
     bool progress;    // something moved since it was last looked at
     double moved;     // seconds; when that was
+    double asked;     // when processes were last asked where they are
     struct ls_exec_child *children;
     int child_count;
     bool over;               // the run has failed, and everybody knows
@@ -157,6 +161,12 @@ void ls_exec__answer(const ls_exec_process *process, uint32_t slot, uint32_t don
 // The run is over: everybody is told why.
 void ls_exec__tell_all(ls_exec *exec, const char *why);
 const ls_exec_site *ls_exec__site(const ls_exec_process *process, uint32_t site);
+
+// ---- elsewhere.c --------------------------------------------------------------------------------
+int ls_exec__place(ls_exec *exec, ls_exec_process *process, const ls_wire_place *message);
+// Nothing has moved for `quiet` seconds: asks processes where they are, and believes those that
+// wait inside of torch.distributed. Whether that ended the run.
+bool ls_exec__judge_elsewhere(ls_exec *exec, double quiet);
 
 // ---- comms.c ------------------------------------------------------------------------------------
 int ls_exec__init(ls_exec *exec, ls_exec_process *process, const ls_wire_comm_init *message);

@@ -144,6 +144,8 @@ static size_t least(uint32_t type) {
         return sizeof(ls_wire_wait);
     case LS_WIRE_BYE:
         return sizeof(ls_wire_bye);
+    case LS_WIRE_PLACE:
+        return sizeof(ls_wire_place);
     default:
         return sizeof(ls_wire_head);
     }
@@ -187,6 +189,8 @@ static int take(ls_exec *exec, ls_exec_process *process, const ls_wire_head *hea
         process->waits = false;
         ls_exec__resume(exec, process);
         return LS_OK;
+    case LS_WIRE_PLACE:
+        return ls_exec__place(exec, process, message);
     case LS_WIRE_BYE:
         process->bye = true;
         process->status = ((const ls_wire_bye *)message)->status;
@@ -227,8 +231,8 @@ int ls_exec__read(ls_exec *exec, ls_exec_process *process) {
             process->socket = -1;
             return LS_OK;
         }
-        exec->progress = true;
         const ls_wire_head *head = (const void *)exec->buffer;
+        exec->progress = exec->progress || head->type != LS_WIRE_PLACE;
         int status = LS_OK;
         if ((size_t)got < sizeof *head || head->bytes != (size_t)got ||
             head->bytes < least(head->type) ||

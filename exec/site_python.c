@@ -104,11 +104,13 @@ static void add(ls_python_place *out, size_t *length, const char *file, int line
 // Takes `frame`, which it drops.
 static void walk(ls_python_place *out, void *frame) {
     size_t length = 0;
+    out->in_torch = false;
     for (int depth = 0; frame != NULL && depth < 128; depth++) {
         char file[sizeof out->file], function[256];
         void *code = api.code(frame);
         copy_attribute(file, sizeof file, code, "co_filename");
         copy_attribute(function, sizeof function, code, "co_name");
+        out->in_torch = depth == 0 ? strstr(file, "/torch/distributed/") != NULL : out->in_torch;
         add(out, &length, file, api.line(frame), function, !of_torch(file));
         api.drop(code);
         void *back = api.back(frame);
@@ -129,7 +131,7 @@ static void *first_frame(void) {
     return last != NULL ? api.thread_frame(last) : NULL;
 }
 
-bool ls_python_here(ls_python_place *out) {
+static bool gather(ls_python_place *out, bool first) {
     if (!load() || api.is_initialized() == 0 ||
         (api.is_finalizing != NULL && api.is_finalizing() != 0)) {
         return false;
@@ -139,7 +141,7 @@ bool ls_python_here(ls_python_place *out) {
     int state = api.ensure();
     void *type = NULL, *value = NULL, *trace = NULL;
     api.fetch(&type, &value, &trace);
-    void *frame = api.frame();  // borrowed; a frame of another thread is ours
+    void *frame = first ? NULL : api.frame();  // borrowed; a frame of another thread is ours
     if (frame != NULL) {
         api.keep(frame);
     } else {
@@ -149,4 +151,12 @@ bool ls_python_here(ls_python_place *out) {
     api.restore(type, value, trace);
     api.release(state);
     return out->line != 0;
+}
+
+bool ls_python_here(ls_python_place *out) {
+    return gather(out, false);
+}
+
+bool ls_python_first(ls_python_place *out) {
+    return gather(out, true);
 }

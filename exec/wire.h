@@ -1,5 +1,5 @@
 // What processes and the coordinator of `lockstep exec` say to each other. Messages go from a
-// process to the coordinator alone, over a Unix socket of packets (SOCK_SEQPACKET) whose abstract
+// process to the coordinator, over a Unix socket of packets (SOCK_SEQPACKET) whose abstract
 // name is in the environment; answers, and all data, are in memory that both map (memfd, whose
 // descriptor goes with the message). Both are of one build and one machine: numbers are as the
 // machine has them. docs/exec.md tells the life of a call.
@@ -52,6 +52,7 @@ typedef enum ls_wire_type {
     LS_WIRE_WAIT,          // a thread that makes calls waits for some that it has made
     LS_WIRE_RESUME,        // and goes on
     LS_WIRE_BYE,           // the process is about to end, by itself
+    LS_WIRE_PLACE,         // where its first thread is, when it is asked
     LS_WIRE_TYPES
 } ls_wire_type;
 
@@ -142,6 +143,16 @@ typedef struct ls_wire_wait {
     uint32_t all;     // 1: of all streams
     uint32_t unused;
 } ls_wire_wait;
+
+// The only thing that the coordinator says, a byte: where is the program? Asked when nothing moves.
+#define LS_WIRE_ASK 'P'
+
+typedef struct ls_wire_place {
+    ls_wire_head head;
+    uint32_t waits;  // 1: inside of torch.distributed, where it waits for other ranks
+    int32_t line;
+    char file[512];
+} ls_wire_place;
 
 typedef struct ls_wire_bye {
     ls_wire_head head;

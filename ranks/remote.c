@@ -306,6 +306,34 @@ bool ls_remote_doomed(ls_spmd *run) {
     return false;
 }
 
+void ls_remote_elsewhere(ls_rank *rank, const char *file, int line) {
+    LS_ASSERT(rank->state == LS_RANK_RUNNING);
+    rank->file = file;
+    rank->line = line;
+    for (const ls_request *at = rank->open; at != NULL; at = at->next) {
+        if (at->state == LS_REQUEST_POSTED) {
+            return;  // it waits in a call that is known
+        }
+    }
+    block(rank);
+    rank->state = LS_RANK_STALLED;
+}
+
+bool ls_remote_runs(const ls_rank *rank) {
+    return rank->state == LS_RANK_RUNNING;
+}
+
+bool ls_remote_waited_for(const ls_spmd *run) {
+    for (int r = 0; r < run->rank_count; r++) {
+        for (const ls_request *at = run->ranks[r].open; at != NULL; at = at->next) {
+            if (at->state == LS_REQUEST_POSTED) {
+                return true;
+            }
+        }
+    }
+    return false;
+}
+
 bool ls_remote_explain(ls_spmd *run) {
     bool waits = ls_remote_undecided(run);
     for (int r = 0; r < run->rank_count && run->status == LS_OK; r++) {

@@ -82,6 +82,11 @@ bool ls_remote_doomed(ls_spmd *run);
 // Nothing has moved for too long: every rank with a call that waits for others is taken to wait for
 // it, and the others never to come. The run ends with why. False: nobody waits for anybody.
 bool ls_remote_explain(ls_spmd *run);
+// The rank waits for others at that place, outside of what is called here.
+void ls_remote_elsewhere(ls_rank *rank, const char *file, int line);
+// Whether a rank could still make a call, as far as is known; and whether one waits for others.
+bool ls_remote_runs(const ls_rank *rank);
+bool ls_remote_waited_for(const ls_spmd *run);
 bool ls_remote_stuck(const ls_spmd *run);  // no rank is left that could make a call
 // A defect that is seen by who runs the ranks: recorded, and the run ends. The text is copied.
 void ls_remote_finding(ls_spmd *run, ls_finding_id id, const int *ranks, int count,

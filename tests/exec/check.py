@@ -25,6 +25,9 @@ CASES = {
     "groups": ("deadlock.cross_communicator", [0, 1], "groups", 1, []),
     "early": ("rank.exited_early", [3], None, 1, []),
     "killed": ("rank.died", [1], None, 3, []),
+    "python_none": None,
+    "python_op": ("collective.op_mismatch", [1], "op", 1, []),
+    "python_store": ("collective.missing_rank", [0], "store", 1, []),
     "stall": ("collective.missing_rank", [0], None, 1, ["--deadline", "2"]),
     "fails": ("rank.exited_early", [2], "fails", 1, []),
     "join": ("collective.missing_rank", [3], "join", 1, ["--deadline", "2"]),
@@ -40,7 +43,7 @@ CASES = {
 def mark_line(source, mark):
     with open(source, encoding="utf-8") as file:
         for number, line in enumerate(file, 1):
-            found = re.search(r"// MARK (.*)$", line)
+            found = re.search(r"(?://|#) MARK (.*)$", line)
             if found and mark in found.group(1).split():
                 return number
     raise SystemExit(f"no mark {mark} in {source}")
@@ -59,12 +62,12 @@ def left_running(folder):
     return left
 
 
-def run(lockstep, program, stand_in, options, words):
+def run(lockstep, command, stand_in, options, words):
     with tempfile.TemporaryDirectory() as folder:
         environment = dict(os.environ, MEET=f"{folder}/id", LD_LIBRARY_PATH=stand_in)
         report = f"{folder}/report.json"
         done = subprocess.run([lockstep, "exec", "-n", "4", "--json", report, *options, "--",
-                               program, *words], env=environment, capture_output=True, text=True,
+                               *command, *words], env=environment, capture_output=True, text=True,
                               timeout=100)
         with open(report, encoding="utf-8") as file:
             return done, json.load(file)["cases"][0], left_running(folder)
@@ -74,10 +77,12 @@ def main():
     lockstep, program, source, stand_in, case = sys.argv[1:]
     observe = ["--observe"] if case.startswith("observe_") else []
     case = case.removeprefix("observe_")
+    bug = case.removeprefix("python_")
+    command = [sys.executable, program] if program.endswith(".py") else [program]
     expected = CASES[case]
     options = expected[4] if expected else []
-    words = [] if expected is None or case.startswith("fault_") else [case]
-    done, result, left = run(lockstep, program, stand_in, observe + options, words)
+    words = [] if expected is None or case.startswith("fault_") else [bug]
+    done, result, left = run(lockstep, command, stand_in, observe + options, words)
     print(done.stdout, done.stderr, sep="\n")
     wrong = [f"left running: {left}"] if left else []
     if expected is None:

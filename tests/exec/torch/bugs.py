@@ -88,6 +88,8 @@ def buckets(x):
 
 
 def ends():
+    if not has("some_group", 2):
+        dist.new_group([0, 1, 2, 3])  # MARK some_group
     if has("early", 3):
         sys.exit(0)
     if has("killed", 1):

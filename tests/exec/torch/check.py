@@ -33,6 +33,7 @@ BUGS = {
     "short_send": (["p2p.count_mismatch"], None),
     "two_groups": (["deadlock.cross_communicator"], None),
     "half": (["deadlock.cross_communicator", "collective.missing_rank", "deadlock.cycle"], None),
+    "some_group": (["collective.missing_rank"], None),
     "early": (["rank.exited_early"], [3]),
     "killed": (["rank.died"], [1]),
     "raises": (["rank.exited_early", "rank.died"], [2]),

@@ -1,0 +1,107 @@
+// Ranks that wait for others outside of what is called here: in torch.distributed's store (where
+// new_group and init_process_group meet), or in another of its backends. When nothing moves while
+// somebody waits, processes are asked where they are; one that says twice that it is at the same
+// place inside of torch.distributed waits there.
+#include <string.h>
+#include <sys/socket.h>
+
+#include "exec/internal.h"
+
+#define QUIET_SECONDS 1.0  // before anybody is asked, and between
+#define TIMES         2
+
+int ls_exec__place(ls_exec *exec, ls_exec_process *process, const ls_wire_place *message) {
+    char file[sizeof message->file];
+    memcpy(file, message->file, sizeof file);
+    file[sizeof file - 1] = 0;
+    bool same = process->place_file != NULL && process->place_line == message->line &&
+                strcmp(process->place_file, file) == 0;
+    if (!same) {
+        process->place_file = ls_arena_strdup(exec->arena, file);
+        process->place_line = message->line;
+    }
+    process->places = message->waits == 0 ? 0 : same ? process->places + 1 : 1;
+    return process->place_file != NULL ? LS_OK : LS_ERR_MEMORY;
+}
+
+static ls_exec_process *process_of(const ls_exec *exec, int rank) {
+    ls_exec_process *at = exec->processes;
+    while (at != NULL && (at->gone || at->rank != rank)) {
+        at = at->next;
+    }
+    return rank < exec->rank_count && exec->ranks[rank].process != NULL ? exec->ranks[rank].process
+                                                                        : at;
+}
+
+static bool waits_elsewhere(const ls_exec_process *process) {
+    return process != NULL && !process->gone && process->places >= TIMES;
+}
+
+static void ask(ls_exec *exec, double now) {
+    const char byte = LS_WIRE_ASK;
+    exec->asked = now;
+    for (const ls_exec_process *at = exec->processes; at != NULL; at = at->next) {
+        if (!at->gone && at->socket >= 0) {
+            (void)send(at->socket, &byte, 1, MSG_DONTWAIT | MSG_NOSIGNAL);
+        }
+    }
+}
+
+static bool has_joined(const ls_exec *exec, const ls_exec_process *process) {
+    for (const ls_exec_joining *at = exec->joining; at != NULL; at = at->next) {
+        if (at->process == process) {
+            return true;
+        }
+    }
+    return false;
+}
+
+// Of a communicator that is being made: all who have not joined wait elsewhere.
+static bool judge_joining(ls_exec *exec) {
+    bool any = false;
+    for (const ls_exec_process *at = exec->processes; at != NULL; at = at->next) {
+        if (!at->gone && !has_joined(exec, at) && !waits_elsewhere(at)) {
+            return false;
+        }
+        any = any || (!at->gone && !has_joined(exec, at));
+    }
+    return any && ls_exec__explain_joining(exec);
+}
+
+static bool judge_calls(ls_exec *exec) {
+    bool any = false;
+    for (int r = 0; r < exec->rank_count; r++) {
+        const ls_exec_rank *rank = &exec->ranks[r];
+        if (!ls_remote_runs(rank->rank)) {
+            continue;
+        }
+        const ls_exec_process *process = process_of(exec, r);
+        if (!waits_elsewhere(process)) {
+            return false;
+        }
+        any = true;
+    }
+    for (int r = 0; r < exec->rank_count && any; r++) {
+        if (ls_remote_runs(exec->ranks[r].rank)) {
+            const ls_exec_process *process = process_of(exec, r);
+            ls_remote_elsewhere(exec->ranks[r].rank, process->place_file, process->place_line);
+        }
+    }
+    return any && ls_remote_explain(exec->run);
+}
+
+bool ls_exec__judge_elsewhere(ls_exec *exec, double quiet) {
+    bool open = exec->run != NULL && ls_remote_status(exec->run, NULL) == LS_OK;
+    bool waits = exec->joining != NULL || (open && ls_remote_waited_for(exec->run));
+    if (exec->over || !waits || quiet < QUIET_SECONDS) {
+        for (ls_exec_process *at = exec->processes; at != NULL; at = at->next) {
+            at->places = 0;
+        }
+        return false;
+    }
+    double now = ls_exec__now();
+    if (now - exec->asked >= QUIET_SECONDS) {
+        ask(exec, now);
+    }
+    return (exec->joining != NULL && judge_joining(exec)) || (open && judge_calls(exec));
+}

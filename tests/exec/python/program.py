@@ -1,0 +1,64 @@
+"""A Python program that calls NCCL by ctypes, with the defect that is named, if any."""
+import ctypes
+import os
+import sys
+import time
+
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+from torch.distributed import store  # noqa: E402 (a stand-in beside this file)
+
+RANK, RANKS = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
+BUG = sys.argv[1] if len(sys.argv) > 1 else ""
+CUDA = ctypes.CDLL("libcuda.so.1")
+NCCL = ctypes.CDLL(None)
+
+
+class UniqueId(ctypes.Structure):
+    """128 bytes, by value."""
+    _fields_ = [("internal", ctypes.c_char * 128)]
+
+
+def check(result):
+    """Ends the program with NCCL's sentence."""
+    if result != 0:
+        NCCL.ncclGetLastError.restype = ctypes.c_char_p
+        sys.exit(f"rank {RANK}: {result}: {NCCL.ncclGetLastError(None).decode()}")
+
+
+def meet():
+    """The id, from rank 0 by way of a file."""
+    made, path = UniqueId(), os.environ["MEET"]
+    if RANK == 0:
+        check(NCCL.ncclGetUniqueId(ctypes.byref(made)))
+        with open(path + ".new", "wb") as file:
+            file.write(bytes(made))
+        os.rename(path + ".new", path)
+    while not os.path.exists(path):
+        time.sleep(0.01)
+    with open(path, "rb") as file:
+        return UniqueId.from_buffer_copy(file.read())
+
+
+def step(comm, memory, stream, op):
+    """One sum."""
+    count = ctypes.c_size_t(16)
+    check(store.all_reduce(NCCL, memory, memory, count, 7, op, comm, stream))  # MARK op
+    check(NCCL.cudaStreamSynchronize(stream))  # by the name that all link
+
+
+def main():
+    """Two sums, between which the defect is."""
+    version = ctypes.c_int()
+    check(NCCL.ncclGetVersion(ctypes.byref(version)))
+    comm, memory, stream = ctypes.c_void_p(), ctypes.c_void_p(), ctypes.c_void_p()
+    check(CUDA.cudaStreamCreate(ctypes.byref(stream)))
+    check(CUDA.cudaMalloc(ctypes.byref(memory), ctypes.c_size_t(64)))
+    check(NCCL.ncclCommInitRank(ctypes.byref(comm), RANKS, meet(), RANK))
+    step(comm, memory, stream, 0)
+    if BUG == "store" and RANK != 2:
+        store.wait()  # MARK store
+    step(comm, memory, stream, 2 if BUG == "op" and RANK == 1 else 0)
+    check(NCCL.ncclCommDestroy(comm))
+
+
+main()

@@ -1,0 +1,13 @@
+"""Stands where torch.distributed's own waits are: the folder's name says so."""
+import time
+
+
+def wait():
+    """As for a key that nobody sets."""
+    while True:
+        time.sleep(0.05)
+
+
+def all_reduce(library, *arguments):
+    """A layer between the program and NCCL, as torch is one."""
+    return library.ncclAllReduce(*arguments)
