@@ -88,6 +88,7 @@ typedef struct ls_call_fold {
 typedef void (*ls_fold_watcher)(void *arg, const void *out, const void *const *in, int in_count,
                                 size_t first, size_t length);
 void ls_call_fold__watch(ls_fold_watcher watcher, void *arg);
+void *ls_call_fold__watching(void);  // its arg
 
 int ls_call_fold__open(ls_call_fold *fold, const ls_call *const *calls, int size,
                        const ls_order *order, size_t count);

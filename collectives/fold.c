@@ -19,6 +19,10 @@ void ls_call_fold__watch(ls_fold_watcher call, void *arg) {
     watcher_arg = arg;
 }
 
+void *ls_call_fold__watching(void) {
+    return watcher_arg;
+}
+
 // in [in_count]: where the range begins in each input.
 static void look_for_special(const ls_call_fold *fold, const void *out, const void *const *in,
                              size_t first, size_t length) {

@@ -132,6 +132,11 @@ typedef struct ls_value_watch {
 void ls_values__watch(ls_value_watch *watch, ls_spmd *run, ls_request *const *requests, int size);
 void ls_values__met(ls_spmd *run, ls_request *const *requests, const ls_value_watch *watch);
 void ls_values__unwatch(ls_value_watch *watch);
+// Of ranges by several threads: a watch of a range's own (false: no memory), for the calling thread,
+// and what it saw, taken in the order of the ranges.
+bool ls_values__fork(ls_value_watch *out, const ls_value_watch *of);
+void ls_values__begin(ls_value_watch *watch);
+void ls_values__join(ls_value_watch *into, ls_value_watch *from);
 
 // ---- memory.c ----------------------------------------------------------------------------------
 // The allocation that holds `pointer`, or NULL.
@@ -241,6 +246,7 @@ void ls_p2p__decide(ls_spmd *run);  // what a send and receive that do not fit a
 int ls_p2p__move(ls_spmd *run, ls_request *const pair[2]);
 
 // ---- remote.c: runs whose ranks' programs are elsewhere -----------------------------------------
+int ls_remote__math(ls_spmd *run, const ls_call *const *calls, int size);
 int ls_remote__met(ls_spmd *run, ls_request *const *requests, int size);
 void ls_remote__stall(ls_rank *rank);  // by a fault
 

@@ -65,7 +65,9 @@ int ls_spmd__complete(ls_spmd *run, const ls_call *const *calls, int size) {
     if (run->parallel && !p2p) {
         (void)pthread_mutex_unlock(&run->mutex);
     }
-    int status = ls_collective_of(calls[0]->kind)->math(calls, size, run->backend->order);
+    int status = run->remote != NULL && !p2p
+                     ? ls_remote__math(run, calls, size)
+                     : ls_collective_of(calls[0]->kind)->math(calls, size, run->backend->order);
     if (run->parallel && !p2p) {
         (void)pthread_mutex_lock(&run->mutex);
     }

@@ -212,6 +212,39 @@ void ls_values__watch(ls_value_watch *watch, ls_spmd *run, ls_request *const *re
     ls_call_fold__watch(on_special, watch);
 }
 
+void ls_values__begin(ls_value_watch *watch) {
+    ls_call_fold__watch(on_special, watch);
+}
+
+bool ls_values__fork(ls_value_watch *out, const ls_value_watch *of) {
+    void *memory = NULL;
+    *out = (ls_value_watch){
+        .dtype = of->dtype, .size = of->size, .gone = -1, .infinities = of->infinities};
+    if (ls_alloc(&memory, NULL, (size_t)of->size, sizeof *out->inputs + sizeof *out->samples) !=
+        LS_OK) {
+        return false;
+    }
+    out->samples = memory;
+    out->inputs = (unsigned *)(out->samples + of->size);
+    return true;
+}
+
+// As if the range had been looked at behind those before it, which had found a NaN or not.
+void ls_values__join(ls_value_watch *into, ls_value_watch *from) {
+    bool over = (into->results & SPECIAL_NAN) != 0;
+    for (int i = 0; i < into->size && !over; i++) {
+        into->inputs[i] |= from->inputs[i];
+        into->samples[i] = from->samples[i] != 0 ? from->samples[i] : into->samples[i];
+    }
+    if (!over) {
+        into->results |= from->results;
+        into->gone = from->gone >= 0 ? from->gone : into->gone;
+        into->element = from->results != 0 ? from->element : into->element;
+    }
+    ls_free(NULL, from->samples, (size_t)from->size, sizeof *from->inputs + sizeof *from->samples);
+    from->samples = NULL;
+}
+
 void ls_values__unwatch(ls_value_watch *watch) {
     ls_call_fold__watch(NULL, NULL);
     ls_free(NULL, watch->samples, (size_t)watch->size,

@@ -62,6 +62,15 @@ static void two_groups(void) {
     CHECK(ncclAllReduce(at, out, N, ncclFloat32, ncclSum, second, stream));
 }
 
+// Of many elements, of which two ranks bring a NaN: the first is told.
+static void large(void) {
+    size_t count = 1500007;
+    float *values = calloc(count, sizeof *values);
+    values[own_rank == 1 ? 700001 : 1400000] = own_rank == 1 || own_rank == 3 ? NAN : 1;
+    void *many = to_device(values, count * sizeof *values);
+    CHECK(ncclAllReduce(many, many, count, ncclFloat32, ncclSum, world, stream));  // MARK large
+}
+
 static void end_somehow(void) {
     if (has("early", 3)) {
         exit(0);
@@ -98,6 +107,9 @@ int main(int argc, char **argv) {
     }
     if (is("p2p")) {
         messages();
+    }
+    if (is("large")) {
+        large();
     }
     if (is("groups")) {
         two_groups();

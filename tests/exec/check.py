@@ -20,6 +20,7 @@ CASES = {
     "kind": ("collective.kind_mismatch", [1], "kind", 1, []),
     "root": ("collective.root_mismatch", [3], "root", 1, []),
     "nan": ("value.nan_first", [1], "nan", 1, []),
+    "large": ("value.nan_first", [1], "large", 1, []),
     "p2p": ("p2p.count_mismatch", [0, 1], "p2p", 1, []),
     "cycle": ("deadlock.cycle", [0, 1], "cycle", 1, []),
     "groups": ("deadlock.cross_communicator", [0, 1], "groups", 1, []),

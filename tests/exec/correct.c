@@ -54,6 +54,23 @@ static void collectives(void) {
     CHECK(ncclAllReduce(NULL, NULL, 0, ncclFloat32, ncclSum, world, stream));  // dropped
 }
 
+// So many elements that they are summed in parts, in place and not.
+static void large(void) {
+    size_t count = 1500007;
+    float *mine = floats((float)own_rank, 0.5F, count), *got = malloc(count * sizeof *got);
+    void *in = to_device(mine, count * sizeof *mine), *out = to_device(mine, count * sizeof *mine);
+    float ranks = (float)rank_count;
+    for (int round = 0; round < 2; round++) {
+        CHECK(ncclAllReduce(in, round == 0 ? out : in, count, ncclFloat32, ncclMax, world, stream));
+        from_device(got, round == 0 ? out : in, count * sizeof *got, stream);
+        for (size_t i = 0; i < count; i++) {
+            EXPECT(got[i] == ranks - 1 + 0.5F * (float)i);
+        }
+    }
+    free(mine);
+    free(got);
+}
+
 // Everybody sends to everybody, uneven, in one group; and round the ring without one.
 static void messages(void) {
     size_t all = (size_t)rank_count * N;
@@ -231,6 +248,7 @@ int main(void) {
     CHECK(cudaStreamCreate(&stream));
     CHECK(ncclCommInitRank(&world, rank_count, id, own_rank));
     collectives();
+    large();
     messages();
     types();
     operations();
