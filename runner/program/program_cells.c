@@ -420,7 +420,8 @@ int ls_cells__matmul(ls_cells *out, ls_arena *arena, const ls_cells *a, const ls
     return LS_OK;
 }
 
-int ls_cells__sum(ls_cells *out, ls_arena *arena, const ls_cells *in, int dim, ls_dtype dtype) {
+int ls_cells__fold_dim(ls_cells *out, ls_arena *arena, const ls_cells *in, int dim, ls_dtype dtype,
+                       ls_op op) {
     int d = dim_of(in, dim);
     ls_shape shape = in->shape;
     for (int k = d; k + 1 < shape.ndim; k++) {
@@ -436,11 +437,35 @@ int ls_cells__sum(ls_cells *out, ls_arena *arena, const ls_cells *in, int dim, l
     if (terms_of == NULL) {
         return LS_ERR_MEMORY;
     }
-    for (size_t i = 0; i < out->count && length > 0; i++) {
+    if (length == 0) {
+        return ls_cells__neutral(out, arena, dtype, op);
+    }
+    for (size_t i = 0; i < out->count; i++) {
         for (size_t k = 0; k < length; k++) {
             terms_of[k] = (ls_cell){in, (i / inner * length + k) * inner + i % inner};
         }
-        LS_TRY(ls_cells__fold(out, i, terms_of, (int)length, dtype, LS_SUM));
+        LS_TRY(ls_cells__fold(out, i, terms_of, (int)length, dtype, op));
     }
     return LS_OK;
+}
+
+void ls_cells__divide(ls_cells *cells, ls_dtype dtype, int64_t count) {
+    double n = (double)count;
+    for (size_t i = 0; cells->exact != NULL && i < cells->count; i++) {
+        double value = cells->exact[i] / n;
+        cells->exact[i] = value;
+        if (isfinite(value)) {
+            double reach = fabs(value) + cells->bounds[i] / n;
+            cells->bounds[i] = cells->bounds[i] / n + ls_bound_roundings(dtype, 1, reach) +
+                               ls_bound_roundings(LS_F64, 1, reach) + ls_bound_step(dtype, 0);
+        }
+    }
+    cells->bits = cells->exact != NULL ? NULL : cells->bits;
+}
+
+void ls_cells__view(ls_cells *out, const ls_cells *in, const ls_shape *shape) {
+    size_t count = 0;
+    *out = *in;
+    out->shape = *shape;
+    LS_ASSERT(ls_shape_count(&count, shape) == LS_OK && count == in->count);
 }

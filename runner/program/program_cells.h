@@ -59,6 +59,12 @@ int ls_cells__scale(ls_cells *out, ls_arena *arena, const ls_cells *in, ls_dtype
                     double factor);
 int ls_cells__matmul(ls_cells *out, ls_arena *arena, const ls_cells *a, const ls_cells *b,
                      ls_dtype dtype);
-int ls_cells__sum(ls_cells *out, ls_arena *arena, const ls_cells *in, int dim, ls_dtype dtype);
+// Folds one dimension, which disappears; of no elements: what changes nothing.
+int ls_cells__fold_dim(ls_cells *out, ls_arena *arena, const ls_cells *in, int dim, ls_dtype dtype,
+                       ls_op op);
+// Every float divided by a count, with one rounding.
+void ls_cells__divide(ls_cells *cells, ls_dtype dtype, int64_t count);
+// The same elements, in the same order, under another shape.
+void ls_cells__view(ls_cells *out, const ls_cells *in, const ls_shape *shape);
 
 #endif

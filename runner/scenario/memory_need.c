@@ -209,19 +209,33 @@ static ls_tensor_size *find(ls_tensor_size *sizes, int count, const char *name) 
     return largest;
 }
 
+// Aligned at the last dimensions, the larger size of each.
+static void broadcast(ls_shape *out, const ls_shape *a, const ls_shape *b) {
+    *out = a->ndim > b->ndim ? *a : *b;
+    for (int d = 0; d < out->ndim; d++) {
+        int i = d - out->ndim + a->ndim, k = d - out->ndim + b->ndim;
+        int64_t x = i >= 0 ? a->dim[i] : 0, y = k >= 0 ? b->dim[k] : 0;
+        out->dim[d] = x > y ? x : y;
+    }
+}
+
 static ls_tensor_size result_of(const ls_scenario *scenario, const ls_scenario_step *step,
                                 ls_tensor_size *sizes, int count) {
     const ls_step_type *type = ls_step_type_of(step->kind);
     ls_step_operand operand = {.name = NULL};
-    ls_tensor_size made = {.copies = 0}, last = made;
+    ls_tensor_size made = {.copies = 0}, first = made, last = made;
     for (int i = 0; ls_step_operand_of(&operand, step, i); i++) {
         last = *find(sizes, count, operand.name);
+        first = i == 0 ? last : first;
         double copies = last.copies > made.copies ? last.copies : made.copies;
         made = i == 0 || bytes_of(&last) > bytes_of(&made) ? last : made;
         made.copies = copies < scenario->ranks ? copies : scenario->ranks;
     }
+    if (type->elementwise) {
+        broadcast(&made.shape, &first.shape, &last.shape);
+    }
     if (type->size != NULL) {
-        type->size(&made, scenario, step, &last);
+        type->size(&made, scenario, step, &first, &last);
     }
     made.name = step->into != NULL ? step->into : step->tensor;
     return made;

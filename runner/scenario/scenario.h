@@ -244,7 +244,14 @@ typedef struct ls_scenario_tensor {
     X(TRANSPOSE, transpose)                                                                        \
     X(NARROW, narrow)                                                                              \
     X(CAT, cat)                                                                                    \
+    X(SLICE, slice)                                                                                \
+    X(VIEW, view)                                                                                  \
     X(SUM, sum)                                                                                    \
+    X(MEAN, mean)                                                                                  \
+    X(PROD, prod)                                                                                  \
+    X(AMAX, amax)                                                                                  \
+    X(AMIN, amin)                                                                                  \
+    X(EMBEDDING, embedding)                                                                                    \
     X(CHANGE, change)                                                                              \
     X(WAIT, wait)                                                                                  \
     X(TOUCH, touch)                                                                                \
@@ -285,9 +292,9 @@ typedef struct ls_scenario_except {
     int poke;           // 1: the first element they send is NaN; 2: Inf
 } ls_scenario_except;
 
-// Calls on buffers, one on each rank of a group: collectives, and messages. A collective on a tensor
-// has of it what is not about buffers. A group is `ranks`, or one communicator per fiber of mesh
-// dimension `axis`, or (axis -1, ranks empty) the world. Counts mean what they do in ls_call.
+// Calls on buffers, one on each rank of a group: collectives, and messages. A collective on a
+// tensor has of it what is not about buffers. A group is `ranks`, or one communicator per fiber of
+// mesh dimension `axis`, or (axis -1, ranks empty) the world. Counts mean what they do in ls_call.
 typedef struct ls_step_call {
     int axis;
     const char *axis_name;  // as given; axis is its number
@@ -345,14 +352,23 @@ typedef struct ls_scenario_step {
         struct {
             int dim;
             int64_t start, length;
-        } narrow;
+        } narrow;  // slice too
         struct {
             ls_string_list tensors;
             int dim;
         } cat;
         struct {
             int dim;
-        } sum;
+        } fold;  // sum, mean, prod, amax, amin
+        struct {
+            ls_shape shape;
+        } view;
+        struct {
+            const char *other;  // the weight; `tensor` is the ids
+            int exchanged;      // 1: rows by all_to_all; 0: masked
+            int pooling;        // of ls_pooling
+            int64_t padding_id;
+        } embedding;
         struct {
             ls_int_list ranks;
             int64_t element;  // of the shard, flat

@@ -24,8 +24,8 @@ static bool operand(ls_step_operand *out, const ls_scenario_step *step, int inde
 
 // As if all of them were as large as the largest.
 static void size(ls_tensor_size *made, const ls_scenario *scenario, const ls_scenario_step *step,
-                 const ls_tensor_size *last) {
-    (void)scenario, (void)last;
+                 const ls_tensor_size *first, const ls_tensor_size *last) {
+    (void)scenario, (void)last, (void)first;
     made->copies *= step->cat.tensors.count;
 }
 

@@ -238,8 +238,8 @@ static void check(ls_reader *reader, const ls_scenario *scenario, ls_scenario_st
 
 // ---- On tensors ---------------------------------------------------------------------------------
 static void size(ls_tensor_size *made, const ls_scenario *scenario, const ls_scenario_step *step,
-                 const ls_tensor_size *last) {
-    (void)last;
+                 const ls_tensor_size *first, const ls_tensor_size *last) {
+    (void)last, (void)first;
     const ls_collective *collective = of_step(step);
     bool gathers = collective->replicates && collective->recv.form == LS_SIDE_BLOCKS;
     if (gathers && step->call.axis >= 0) {

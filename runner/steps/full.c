@@ -8,8 +8,8 @@ static const ls_schema_field fields[] = {LS_STEP_NAME_FIELD, LS_STEP_EXCEPT_FIEL
                                          LS_STEP_TENSOR_FIELD(LS_FIELD_REQUIRED)};
 
 static void size(ls_tensor_size *made, const ls_scenario *scenario, const ls_scenario_step *step,
-                 const ls_tensor_size *last) {
-    (void)step, (void)last;
+                 const ls_tensor_size *first, const ls_tensor_size *last) {
+    (void)step, (void)last, (void)first;
     made->copies = scenario->ranks;
 }
 

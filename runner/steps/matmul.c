@@ -6,8 +6,8 @@ static const ls_schema_field fields[] = {
     LS_STEP_TENSOR_FIELD(LS_FIELD_REQUIRED), LS_STEP_OTHER_FIELD};
 
 static void size(ls_tensor_size *made, const ls_scenario *scenario, const ls_scenario_step *step,
-                 const ls_tensor_size *last) {
-    (void)scenario, (void)step;
+                 const ls_tensor_size *first, const ls_tensor_size *last) {
+    (void)scenario, (void)step, (void)first;
     if (made->shape.ndim == 2 && last->shape.ndim == 2) {
         made->shape.dim[1] = last->shape.dim[1];
     }

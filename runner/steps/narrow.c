@@ -1,4 +1,4 @@
-// narrow: a range of indices along one dimension.
+// narrow: a range of indices of each rank's shard along one dimension; slice: of the whole tensor.
 #include "runner/steps/fields.h"
 
 // clang-format off
@@ -47,4 +47,50 @@ const ls_step_type ls_step__narrow = {
     .make = make,
     .know = ls_known__operate,
     .cells = cells,
+};
+
+// ---- slice --------------------------------------------------------------------------------------
+static int make_slice(ls_local_tensor **out, ls_program *program, const ls_scenario_step *step,
+                      const ls_local_tensor *const *in, int count) {
+    (void)program, (void)count;
+    return ls_local_tensor_slice(out, in[0], step->narrow.dim, step->narrow.start,
+                                 step->narrow.length);
+}
+
+// What each rank has of the range: its own part of it, where values are partial.
+static int know_slice(ls_known *out, ls_arena *arena, const ls_scenario_step *step,
+                      const ls_known_tensor *in, int count, const ls_local_tensor *made) {
+    (void)count;
+    ls_dtype dtype = ls_local_tensor_dtype(made);
+    int ranks = ls_world_size(ls_local_tensor_world(made));
+    int ndim = ls_local_tensor_shape(made)->ndim;
+    int dim = step->narrow.dim + (step->narrow.dim < 0 ? ndim : 0);
+    if (in->known.whole != NULL) {
+        out->whole = ls_arena_alloc(arena, 1, sizeof *out->whole);
+        LS_TRY(out->whole != NULL ? LS_OK : LS_ERR_MEMORY);
+        LS_TRY(ls_cells__narrow(out->whole, arena, in->known.whole, dim, step->narrow.start,
+                                step->narrow.length, dtype));
+    }
+    out->ranks =
+        in->known.ranks != NULL ? ls_arena_alloc(arena, (size_t)ranks, sizeof *out->ranks) : NULL;
+    for (int rank = 0; out->ranks != NULL && rank < ranks; rank++) {
+        ls_block part = ls_local_tensor_shard(made, rank, 0)->block;
+        const ls_block *own = &ls_local_tensor_shard(in->tensor, rank, 0)->block;
+        part.offset.dim[dim] += step->narrow.start;
+        for (int d = 0; d < ndim; d++) {
+            part.offset.dim[d] -= own->offset.dim[d];
+        }
+        LS_TRY(ls_cells__cut(&out->ranks[rank], arena, &in->known.ranks[rank], &part, dtype));
+    }
+    return LS_OK;
+}
+
+const ls_step_type ls_step__slice = {
+    LS_STEP_RECORD(
+        "slice", fields,
+        "A range of indices of the whole along one dimension; ranks keep what they have."),
+    .form = LS_STEP_OF_TENSORS,
+    .run = ls_program__tensor_step,
+    .make = make_slice,
+    .know = know_slice,
 };

@@ -21,8 +21,8 @@ static void check(ls_reader *reader, const ls_scenario *scenario, ls_scenario_st
 }
 
 static void size(ls_tensor_size *made, const ls_scenario *scenario, const ls_scenario_step *step,
-                 const ls_tensor_size *last) {
-    (void)last;
+                 const ls_tensor_size *first, const ls_tensor_size *last) {
+    (void)last, (void)first;
     made->copies = ls_memory_copies(scenario, &step->to.placements);
 }
 

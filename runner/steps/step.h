@@ -50,10 +50,10 @@ typedef struct ls_step_type {
     void (*check)(ls_reader *reader, const ls_scenario *scenario, ls_scenario_step *step);
     // Operand `index` of an operation on tensors; false: there are no more. NULL: `tensor` alone.
     bool (*operand)(ls_step_operand *out, const ls_scenario_step *step, int index);
-    // What a run needs of memory: how the result differs from the first operand, in shape or in how
-    // many ranks hold each element. NULL: it does not.
+    // What a run needs of memory: how the result differs from the larger operand, in shape or in
+    // how many ranks hold each element. NULL: it does not.
     void (*size)(ls_tensor_size *made, const ls_scenario *scenario, const ls_scenario_step *step,
-                 const ls_tensor_size *last);
+                 const ls_tensor_size *first, const ls_tensor_size *last);
     int (*run)(ls_program *program, const ls_scenario_step *step);
     // Operations whose run is ls_program__tensor_step: what they make of in [count]; whether the
     // result depends on the order of a sum (NULL: it does not).

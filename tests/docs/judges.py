@@ -14,7 +14,8 @@ import tempfile
 PROGRAM, SOURCE = (os.path.abspath(path) for path in sys.argv[1:])
 TENSORS = "tensors: [{name: a, shape: [4, 4], values: normal, placements: S(0)}, " \
           "{name: b, shape: [4, 4], values: normal, placements: R}, " \
-          "{name: p, shape: [4, 4], placements: P(sum)}], "
+          "{name: p, shape: [4, 4], placements: P(sum)}, " \
+          "{name: ids, shape: [2, 2], dtype: i64, values: {values: [3, 0, 1, 3]}, placements: S(0)}], "
 # Step kind: steps whose last one's stage is judged, on two ranks.
 JUDGED = {
     "all_reduce": ["{all_reduce: {count: 4, values: normal}}", "{all_reduce: {tensor: p, into: c}}"],
@@ -39,7 +40,15 @@ JUDGED = {
     "transpose": ["{transpose: {tensor: a, into: c}}"],
     "narrow": ["{narrow: {tensor: b, dim: 0, start: 1, length: 2, into: c}}"],
     "cat": ["{cat: {tensors: [b, b], dim: 0, into: c}}"],
+    "slice": ["{slice: {tensor: a, dim: 0, start: 1, length: 2, into: c}}"],
+    "view": ["{view: {tensor: a, shape: [16], into: c}}", "{view: {tensor: p, shape: [2, 8], into: c}}"],
     "sum": ["{sum: {tensor: b, dim: 0, into: c}}"],
+    "mean": ["{mean: {tensor: a, dim: 0, into: c}}", "{mean: {tensor: b, dim: 1, into: c}}"],
+    "prod": ["{prod: {tensor: a, dim: 0, into: c}}"],
+    "amax": ["{amax: {tensor: a, dim: 0, into: c}}"],
+    "amin": ["{amin: {tensor: a, dim: 1, into: c}}"],
+    "embedding": ["{embedding: {tensor: ids, other: a, into: c}}",
+                  "{embedding: {tensor: ids, other: a, way: exchanged, pooling: mean, into: c}}"],
     "change": ["{change: {tensor: a, ranks: [1], value: 0.5}}"],
     "wait": ["{all_reduce: {name: last, count: 4, async: true}}, {wait: {step: last}}"],
 }

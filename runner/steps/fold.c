@@ -1,0 +1,57 @@
+// sum, mean, prod, amax, amin: fold one dimension, which disappears.
+#include "runner/steps/fields.h"
+
+static const ls_schema_field fields[] = {
+    LS_STEP_NAME_FIELD, LS_STEP_EXCEPT_FIELD, LS_STEP_INTO_FIELD,
+    LS_STEP_TENSOR_FIELD(LS_FIELD_REQUIRED), LS_STEP_DIM_FIELD(fold.dim)};
+
+static ls_op op_of(const ls_scenario_step *step) {
+    return step->kind == LS_STEP_PROD   ? LS_PROD
+           : step->kind == LS_STEP_AMAX ? LS_MAX
+           : step->kind == LS_STEP_AMIN ? LS_MIN
+                                        : LS_SUM;
+}
+
+static int make(ls_local_tensor **out, ls_program *program, const ls_scenario_step *step,
+                const ls_local_tensor *const *in, int count) {
+    (void)program, (void)count;
+    return ls_local_tensor_reduce(out, in[0], step->fold.dim,
+                                  step->kind == LS_STEP_MEAN ? LS_AVG : op_of(step));
+}
+
+static int cells(ls_cells *out, ls_arena *arena, const ls_scenario_step *step, const ls_cells *in,
+                 int count, ls_dtype dtype) {
+    (void)count;
+    return ls_cells__fold_dim(out, arena, &in[0], step->fold.dim, dtype, op_of(step));
+}
+
+// The sum, of which every rank divides its part by the size of the whole.
+static int know_mean(ls_known *out, ls_arena *arena, const ls_scenario_step *step,
+                     const ls_known_tensor *in, int count, const ls_local_tensor *made) {
+    const ls_shape *shape = ls_local_tensor_shape(in->tensor);
+    ls_dtype dtype = ls_local_tensor_dtype(made);
+    LS_TRY(ls_known__operate(out, arena, step, in, count, made));
+    int dim = step->fold.dim + (step->fold.dim < 0 ? shape->ndim : 0);
+    for (int rank = 0; out->ranks != NULL && rank < ls_world_size(ls_local_tensor_world(made));
+         rank++) {
+        ls_cells__divide(&out->ranks[rank], dtype, shape->dim[dim]);
+    }
+    if (out->whole != NULL) {
+        ls_cells__divide(out->whole, dtype, shape->dim[dim]);
+    }
+    return LS_OK;
+}
+
+#define TYPE(name_, doc_, know_)                                                                   \
+    const ls_step_type ls_step__##name_ = {LS_STEP_RECORD(#name_, fields, doc_),                   \
+                                           .form = LS_STEP_OF_TENSORS,                             \
+                                           .run = ls_program__tensor_step,                         \
+                                           .make = make,                                           \
+                                           .know = (know_),                                        \
+                                           .cells = cells}
+
+TYPE(sum, "Adds up along one dimension.", ls_known__operate);
+TYPE(mean, "The mean along one dimension; of a sharded one parts of it, which add up.", know_mean);
+TYPE(prod, "The product along one dimension.", ls_known__operate);
+TYPE(amax, "The largest along one dimension.", ls_known__operate);
+TYPE(amin, "The least along one dimension.", ls_known__operate);
