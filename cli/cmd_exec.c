@@ -85,8 +85,8 @@ static const cli_option options[] = {
 // ---- The front ----------------------------------------------------------------------------------
 // Beside this program, or where it is installed.
 static int find_front(char *out, size_t bytes) {
-    static const char *const places[] = {"", "../lib/", "../lib/lockstep/",
-                                         "../lib/x86_64-linux-gnu/"};
+    static const char *const places[] = {"", "../lib/lockstep/",
+                                         "../lib/x86_64-linux-gnu/lockstep/"};
     const char *name = given.observe ? OBSERVER : FRONT;
     char own[PATH_MAX];
     ssize_t length = readlink("/proc/self/exe", own, sizeof own - 1);

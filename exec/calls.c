@@ -168,6 +168,18 @@ int ls_exec__split(ls_exec *exec, ls_exec_process *process, const ls_wire_comm_s
     return LS_OK;
 }
 
+bool ls_exec__in_flight(const ls_exec_rank *rank, const ls_rank_comm *comm) {
+    const ls_exec_op *lists[] = {rank->first, rank->open};
+    for (int i = 0; i < 2; i++) {
+        for (const ls_exec_op *at = lists[i]; at != NULL; at = at->next) {
+            if (at->handle == comm) {
+                return true;
+            }
+        }
+    }
+    return false;
+}
+
 // ---- To the matcher -----------------------------------------------------------------------------
 // The last of the unit that begins with `first`: a call by itself, or a group; NULL: it is not all
 // there, or a call of it must wait for one before it on its stream. Of a rank that has ended, what

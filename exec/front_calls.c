@@ -9,6 +9,10 @@
 
 #include "exec/front.h"
 
+// A program with more calls in flight than there are slots waits for the oldest.
+#define SLOT_TRIES    100000
+#define SLOT_PAUSE_NS 100000
+
 typedef struct pending {
     struct pending *next;
     ls_front_issue what;
@@ -166,9 +170,13 @@ static ncclResult_t take_memory(pending *call, ls_client *client) {
         return ls_front__fail(ncclSystemError, "no memory");
     }
     flight->send.memory = flight->recv.memory = LS_WIRE_NONE;
-    if (ls_client_slot_take(&flight->slot, client) != LS_OK) {
-        free(flight);
-        return ls_front__fail_last();
+    for (int i = 0; ls_client_slot_take(&flight->slot, client) != LS_OK; i++) {
+        if (i == SLOT_TRIES || ls_client_failed(client, NULL)) {
+            free(flight);
+            return ls_front__fail_last();
+        }
+        (void)nanosleep(&(struct timespec){.tv_nsec = SLOT_PAUSE_NS}, NULL);
+        ls_front__reclaim(call->what.comm, false);
     }
     call->flight = flight;
     if (ls_client_region_take(&flight->send, client, call->send_bytes) != LS_OK ||

@@ -372,9 +372,11 @@ LS_NCCL_EXPORT ncclResult_t ncclCommFinalize(ncclComm_t comm) {
     return result;
 }
 
-static void forget(ncclComm_t comm) {
-    const ls_wire_comm_destroy message = {
-        .head = {LS_WIRE_COMM_DESTROY, sizeof message}, .comm = comm->number, .site = LS_WIRE_NONE};
+static void forget(ncclComm_t comm, bool aborted) {
+    const ls_wire_comm_destroy message = {.head = {LS_WIRE_COMM_DESTROY, sizeof message},
+                                          .comm = comm->number,
+                                          .site = LS_WIRE_NONE,
+                                          .aborted = aborted ? 1 : 0};
     if (comm->state == LS_FRONT_READY) {
         (void)ls_client_send(ls_client_get(), &message, -1);
     }
@@ -387,7 +389,7 @@ LS_NCCL_EXPORT ncclResult_t ncclCommDestroy(ncclComm_t comm) {
     }
     ncclResult_t result = ncclCommFinalize(comm);
     if (result == ncclSuccess) {
-        forget(comm);
+        forget(comm, false);
     }
     return result;
 }
@@ -407,7 +409,7 @@ LS_NCCL_EXPORT ncclResult_t ncclCommAbort(ncclComm_t comm) {
         (void)__atomic_compare_exchange_n(&ls_client_slot(client, at->slot)->done, &nothing, 2u,
                                           false, __ATOMIC_RELEASE, __ATOMIC_RELAXED);
     }
-    forget(comm);
+    forget(comm, true);
     return ncclSuccess;
 }
 

@@ -184,6 +184,7 @@ bool ls_exec__never_joined(const ls_exec *exec);  // since too few processes are
 // ---- calls.c ------------------------------------------------------------------------------------
 int ls_exec__call(ls_exec *exec, ls_exec_process *process, const ls_wire_call *message);
 int ls_exec__split(ls_exec *exec, ls_exec_process *process, const ls_wire_comm_split *message);
+bool ls_exec__in_flight(const ls_exec_rank *rank, const ls_rank_comm *comm);  // calls on it
 void ls_exec__met(void *exec, ls_request *const *requests, int size);
 // Posts what can be posted and moves data that has come; whether anything did.
 bool ls_exec__advance(ls_exec *exec);

@@ -157,8 +157,10 @@ static int destroy(ls_exec_process *process, const ls_wire_comm_destroy *message
     const ls_exec_site *at = ls_exec__site(process, message->site);
     ls_rank_comm *handle = comm->handle;
     comm->handle = NULL;
-    // What is still in flight on it is told of by who waits for it.
-    (void)ls_remote_destroy(handle, at->file, at->line);
+    // One that is aborted may have calls in flight, which nobody waits for any more.
+    if (message->aborted == 0 || !ls_exec__in_flight(comm->rank, handle)) {
+        (void)ls_remote_destroy(handle, at->file, at->line);
+    }
     return LS_OK;
 }
 

@@ -113,6 +113,8 @@ typedef struct ls_wire_comm_subset {
 typedef struct ls_wire_comm_destroy {
     ls_wire_head head;
     uint32_t comm, site;
+    uint32_t aborted;  // 1: whatever is in flight on it
+    uint32_t unused;
 } ls_wire_comm_destroy;
 
 #define LS_WIRE_GROUPED     1u  // one of a group

@@ -13,6 +13,7 @@ CASES = {
     "correct": None,
     "none": None,
     "host": None,
+    "one_process": None,
     "alone": ("collective.extra_call", [1], "alone", 1, []),
     "op": ("collective.op_mismatch", [2], "op", 1, []),
     "dtype": ("collective.dtype_mismatch", [2], "dtype", 1, []),
@@ -67,7 +68,9 @@ def run(lockstep, command, stand_in, options, words):
     with tempfile.TemporaryDirectory() as folder:
         environment = dict(os.environ, MEET=f"{folder}/id", LD_LIBRARY_PATH=stand_in)
         report = f"{folder}/report.json"
-        done = subprocess.run([lockstep, "exec", "-n", "4", "--json", report, *options, "--",
+        ranks = "1" if command[0].endswith("one_process") else "4"
+        environment["STAND_IN_GPUS"] = "4" if ranks == "1" else "1"
+        done = subprocess.run([lockstep, "exec", "-n", ranks, "--json", report, *options, "--",
                                *command, *words], env=environment, capture_output=True, text=True,
                               timeout=100)
         with open(report, encoding="utf-8") as file:
