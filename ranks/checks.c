@@ -223,7 +223,8 @@ static bool hashes(const ls_request *request) {
            request->asynchronous && !request->staged;
 }
 
-// Of a block that is received in the place of what is sent, the others stay in the program's memory.
+// Of a block that is received in the place of what is sent, the others stay in the program's
+// memory.
 static uint64_t hash_sent(const ls_request *request) {
     const char *send = request->call.send, *recv = request->call.recv;
     const char *moved = ls_flight__send(request);

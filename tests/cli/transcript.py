@@ -78,7 +78,7 @@ def main():
     with tempfile.TemporaryDirectory() as scratch:
         environment = {"PATH": programs + ":" + os.environ["PATH"], "SOURCE": source,
                        "HOME": scratch, "LC_ALL": "C.UTF-8", "TERM": "dumb"}
-        for name in ("ASAN_OPTIONS", "UBSAN_OPTIONS", "TSAN_OPTIONS"):
+        for name in ("ASAN_OPTIONS", "UBSAN_OPTIONS", "TSAN_OPTIONS", "LOCKSTEP_MUTANT"):
             if name in os.environ:
                 environment[name] = os.environ[name]
         for step in steps:

@@ -295,8 +295,8 @@ Test(bound, as_derived) {
     // Each rounded product may lift the sum by one step, here beyond 2.
     IS(bound_of(LS_F32, LS_PREMUL_SUM, 2, (double[]){1, 1 - 0x1p-24}, (double[]){1, 1}),
        0x1p-24 + 0x1p-25 + 0x1p-23);
-    // Divided at the end: 2 + 4 + 4 steps of a quarter of the sum, and 4 of the quotient; multiplied
-    // first it would be 3 and 10.
+    // Divided at the end: 2 + 4 + 4 steps of a quarter of the sum, and 4 of the quotient;
+    // multiplied first it would be 3 and 10.
     IS(bound_of(LS_F32, LS_AVG, 4, (double[]){7.6, 7.6, 7.6, 0}, NULL), 14 * 0x1p-24);
     // Multiplied first: three products, two sums, and a third that is 2^-25 off.
     IS(bound_of(LS_F32, LS_AVG, 3, (double[]){1, 1, 1}, NULL), 2.75 * 0x1p-24);

@@ -18,7 +18,7 @@ static ls_recording *record(const char *name, int ranks, const char *scenario, c
     const ls_world_options options = {.mesh = LS_MESH(ranks)};
     const ls_recording_info info = {
         .name = name, .scenario = scenario, .backend = "sim", .ranks = ranks, .versions = "none"};
-    (void)strcpy(folder, "/tmp/ls_recorded_XXXXXX");
+    memcpy(folder, "/tmp/ls_recorded_XXXXXX", sizeof "/tmp/ls_recorded_XXXXXX");
     cr_assert(mkdtemp(folder) != NULL);
     cr_assert(ls_world_create(&world, &options) == LS_OK);
     cr_assert(ls_recording_writer_create(&writer, folder, world, &info) == LS_OK);

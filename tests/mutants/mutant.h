@@ -1,0 +1,22 @@
+// Which mutant of the sources runs: the number in LOCKSTEP_MUTANT; 0, none; -1 ends every program,
+// so that a test which does not hand the number on is known. Included by what mutants.py rewrote,
+// and by nothing else.
+#ifndef LS_TESTS_MUTANTS_MUTANT_H
+#define LS_TESTS_MUTANTS_MUTANT_H
+
+#include <stdlib.h>
+
+// One copy in each program and library.
+__attribute__((weak, visibility("hidden"))) int ls_mutant_now;
+
+__attribute__((weak, visibility("hidden"), constructor)) void ls_mutant_choose(void) {
+    const char *number = getenv("LOCKSTEP_MUTANT");
+    ls_mutant_now = number != NULL ? (int)strtol(number, NULL, 10) : 0;
+    if (ls_mutant_now == -1) {
+        abort();
+    }
+}
+
+#define LS_MUTANT(number) __builtin_expect(ls_mutant_now == (number), 0)
+
+#endif
