@@ -12,14 +12,18 @@ import subprocess
 import sys
 import tempfile
 
-import numpy as np
-import torch
-from torch.ao.quantization import PlaceholderObserver, QConfig
-from torchrec.inference.modules import quantize_embeddings
-from torchrec.modules.embedding_configs import (EmbeddingBagConfig, EmbeddingConfig, PoolingType)
-from torchrec.modules.embedding_modules import EmbeddingBagCollection, EmbeddingCollection
-from torchrec.quant.embedding_modules import EmbeddingCollection as QuantEmbeddingCollection
-from torchrec.sparse.jagged_tensor import KeyedJaggedTensor
+try:
+    import numpy as np
+    import torch
+    from torch.ao.quantization import PlaceholderObserver, QConfig
+    from torchrec.inference.modules import quantize_embeddings
+    from torchrec.modules.embedding_configs import (EmbeddingBagConfig, EmbeddingConfig, PoolingType)
+    from torchrec.modules.embedding_modules import EmbeddingBagCollection, EmbeddingCollection
+    from torchrec.quant.embedding_modules import EmbeddingCollection as QuantEmbeddingCollection
+    from torchrec.sparse.jagged_tensor import KeyedJaggedTensor
+except ImportError as error:
+    print(f"skipped: {error}")
+    sys.exit(77)
 
 ROWS, DIM, BATCH = 101, 24, 12
 ELEMENTS = {"int8": torch.qint8, "int4": torch.quint4x2, "f16": torch.float16}
