@@ -102,7 +102,7 @@ static void set_environment(const ls_exec *exec, const char *dir, int rank, int 
     set(LS_WIRE_PAYLOAD, options->observe && options->payload ? "1" : "0");
     if (!options->observe) {
         // Streams that wait must not stand before those they wait for in a GPU's queues.
-        set("CUDA_DEVICE_MAX_CONNECTIONS", "32");
+        (void)setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 0);  // another: see front_preload.c
     }
     if (rank < 0) {
         return;

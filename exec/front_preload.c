@@ -34,7 +34,20 @@ static void *behind(const char *name) {
 // ---- Devices ------------------------------------------------------------------------------------
 static _Thread_local int wanted_device = -1;  // as the program counts; -1: it has not said
 
+// Streams that wait must not stand before those that they wait for in the GPU's queues. A program
+// may want another number in its environment, and look at it (Megatron does): the driver, which
+// reads it when it starts, finds ours.
+static void set_queues(void) {
+    static bool set;
+    const char *mode = getenv(LS_WIRE_MODE);
+    if (!set && mode != NULL && strcmp(mode, "simulate") == 0) {
+        (void)setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 1);
+        set = true;
+    }
+}
+
 static int count_real(int *count) {
+    set_queues();
     BEHIND("cudaGetDeviceCount", (int *))
     return real(count);
 }
@@ -85,6 +98,7 @@ LS_NCCL_EXPORT cudaError_t cudaGetDeviceCount(int *count) {
 }
 
 LS_NCCL_EXPORT cudaError_t cudaSetDevice(int device) {
+    set_queues();
     BEHIND("cudaSetDevice", (int))
     int error = shared_devices() > 0 && device >= ranks_here() ? 101 : real(real_device(device));
     if (error == 101 && is_python() && ranks_here() > device) {
