@@ -23,6 +23,8 @@ typedef struct python {
     void *(*code)(void *);
     int (*line)(void *);
     void *(*attribute)(void *, const char *);
+    void *(*string)(const char *);
+    void *(*module)(void *);  // one that is imported, by its name
     const char *(*utf8)(void *);
     void (*keep)(void *);
     void (*drop)(void *);
@@ -48,17 +50,19 @@ static bool find(void *out, const char *name) {
 static bool load(void) {
     (void)pthread_mutex_lock(&looking);
     if (!there && find(&api.is_initialized, "Py_IsInitialized")) {
-        there =
-            find(&api.ensure, "PyGILState_Ensure") && find(&api.release, "PyGILState_Release") &&
-            find(&api.frame, "PyEval_GetFrame") && find(&api.back, "PyFrame_GetBack") &&
-            find(&api.code, "PyFrame_GetCode") && find(&api.line, "PyFrame_GetLineNumber") &&
-            find(&api.attribute, "PyObject_GetAttrString") && find(&api.utf8, "PyUnicode_AsUTF8") &&
-            find(&api.keep, "Py_IncRef") && find(&api.drop, "Py_DecRef") &&
-            find(&api.fetch, "PyErr_Fetch") && find(&api.restore, "PyErr_Restore") &&
-            find(&api.interpreter, "PyInterpreterState_Get") &&
-            find(&api.first_thread, "PyInterpreterState_ThreadHead") &&
-            find(&api.next_thread, "PyThreadState_Next") &&
-            find(&api.thread_frame, "PyThreadState_GetFrame");
+        there = find(&api.ensure, "PyGILState_Ensure") &&
+                find(&api.release, "PyGILState_Release") && find(&api.frame, "PyEval_GetFrame") &&
+                find(&api.back, "PyFrame_GetBack") && find(&api.code, "PyFrame_GetCode") &&
+                find(&api.line, "PyFrame_GetLineNumber") &&
+                find(&api.attribute, "PyObject_GetAttrString") &&
+                find(&api.string, "PyUnicode_FromString") &&
+                find(&api.module, "PyImport_GetModule") && find(&api.utf8, "PyUnicode_AsUTF8") &&
+                find(&api.keep, "Py_IncRef") && find(&api.drop, "Py_DecRef") &&
+                find(&api.fetch, "PyErr_Fetch") && find(&api.restore, "PyErr_Restore") &&
+                find(&api.interpreter, "PyInterpreterState_Get") &&
+                find(&api.first_thread, "PyInterpreterState_ThreadHead") &&
+                find(&api.next_thread, "PyThreadState_Next") &&
+                find(&api.thread_frame, "PyThreadState_GetFrame");
         if (!find(&api.is_finalizing, "Py_IsFinalizing")) {
             (void)find(&api.is_finalizing, "_Py_IsFinalizing");
         }
@@ -68,11 +72,6 @@ static bool load(void) {
     return found;
 }
 
-static bool of_torch(const char *file) {
-    return strstr(file, "/torch/") != NULL || file[0] == '<' ||
-           strstr(file, "/contextlib.py") != NULL;
-}
-
 static void copy_attribute(char *out, size_t bytes, void *code, const char *name) {
     void *value = api.attribute(code, name);
     const char *text = value != NULL ? api.utf8(value) : NULL;
@@ -80,6 +79,39 @@ static void copy_attribute(char *out, size_t bytes, void *code, const char *name
     if (value != NULL) {
         api.drop(value);
     }
+}
+
+// Where torch's package lies, with a slash behind it; "" until it is imported.
+static char torch_folder[1024];
+
+// Looked up in the modules that are imported: a program's own folder may be called torch, too.
+static void find_torch(void) {
+    if (torch_folder[0] != 0) {
+        return;
+    }
+    void *name = api.string("torch");
+    void *torch = name != NULL ? api.module(name) : NULL;
+    if (torch != NULL) {
+        copy_attribute(torch_folder, sizeof torch_folder, torch, "__file__");
+        char *slash = strrchr(torch_folder, '/');
+        torch_folder[slash != NULL ? slash + 1 - torch_folder : 0] = 0;
+        api.drop(torch);
+    }
+    if (name != NULL) {
+        api.drop(name);
+    }
+}
+
+static bool in_torch(const char *file, const char *part) {
+    size_t length = strlen(torch_folder);
+    return length > 0 && strncmp(file, torch_folder, length) == 0 &&
+           strncmp(file + length, part, strlen(part)) == 0;
+}
+
+// Torch's own, or of what stands between it and a program.
+static bool of_torch(const char *file) {
+    return in_torch(file, "") || file[0] == '<' || strstr(file, "/contextlib.py") != NULL ||
+           strstr(file, "/lockstep/torch_") != NULL;
 }
 
 // Adds a frame; `own`: it is not torch's.
@@ -110,7 +142,7 @@ static void walk(ls_python_place *out, void *frame) {
         void *code = api.code(frame);
         copy_attribute(file, sizeof file, code, "co_filename");
         copy_attribute(function, sizeof function, code, "co_name");
-        out->in_torch = depth == 0 ? strstr(file, "/torch/distributed/") != NULL : out->in_torch;
+        out->in_torch = depth == 0 ? in_torch(file, "distributed/") : out->in_torch;
         add(out, &length, file, api.line(frame), function, !of_torch(file));
         api.drop(code);
         void *back = api.back(frame);
@@ -141,6 +173,7 @@ static bool gather(ls_python_place *out, bool first) {
     int state = api.ensure();
     void *type = NULL, *value = NULL, *trace = NULL;
     api.fetch(&type, &value, &trace);
+    find_torch();
     void *frame = first ? NULL : api.frame();  // borrowed; a frame of another thread is ours
     if (frame != NULL) {
         api.keep(frame);

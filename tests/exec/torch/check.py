@@ -54,7 +54,7 @@ def run(lockstep, out, bug):
     with open(f"{out}/{bug}.log", "w", encoding="utf-8") as log:
         code = subprocess.run([lockstep, "exec", "-n", "4", "--json", report, *options, "--",
                                sys.executable, f"{HERE}/bugs.py", bug], env=environment,
-                              stdout=log, stderr=subprocess.STDOUT, timeout=60).returncode
+                              stdout=log, stderr=subprocess.STDOUT, timeout=90).returncode
     seconds = 0.0
     if os.path.exists(began):
         with open(began, encoding="utf-8") as file:
@@ -95,7 +95,7 @@ def main():
     lockstep, out, *names = sys.argv[1:]
     os.makedirs(out, exist_ok=True)
     failed = 0
-    with concurrent.futures.ThreadPoolExecutor(3) as pool:
+    with concurrent.futures.ThreadPoolExecutor(6) as pool:
         for line, ok in pool.map(lambda bug: check(lockstep, out, bug), names or BUGS):
             failed += 0 if ok else 1
             print(line, flush=True)
