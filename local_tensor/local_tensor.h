@@ -62,6 +62,12 @@ typedef struct ls_mesh {
 
 #define LS_MESH(...)                                                                               \
     ((ls_mesh){.ndim = (int)(sizeof((int[]){__VA_ARGS__}) / sizeof(int)), .dim = {__VA_ARGS__}})
+// The same with names for the dimensions: LS_MESH_NAMED(("host", "gpu"), 2, 4).
+#define LS_MESH_NAMED(names, ...)                                                                  \
+    ((ls_mesh){.ndim = (int)(sizeof((int[]){__VA_ARGS__}) / sizeof(int)),                          \
+               .dim = {__VA_ARGS__},                                                               \
+               .name = {LS_MESH_NAMES_ names}})
+#define LS_MESH_NAMES_(...) __VA_ARGS__
 
 LS_API int ls_mesh_size(int *out, const ls_mesh *mesh);  // number of ranks; checks every limit
 LS_API void ls_mesh_coordinates(int *out, const ls_mesh *mesh, int rank);  // out [ndim]

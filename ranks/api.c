@@ -125,7 +125,7 @@ int ls_comm_split_at(const char *file, int line, ls_rank_comm **out, ls_rank_com
 // Every member is one of the communicator's, and none is named twice.
 static int check_members(const ls_rank_comm *comm, const int *members, int size, const char *file,
                          int line) {
-    int of = ls_rank_comm_size(comm), status = LS_OK;
+    int of = ls_comm_size(comm), status = LS_OK;
     void *memory = NULL;
     LS_TRY(ls_alloc(&memory, NULL, (size_t)of, sizeof(bool)));
     bool *named = memory;

@@ -41,7 +41,7 @@ static void remember(ls_rank *rank, const ls_request *request) {
     *entry = (ls_history_entry){.call = request->call, .number = request->number};
     // The program's counts may be gone when it is told of.
     const size_t **counts[2] = {&entry->call.send_counts, &entry->call.recv_counts};
-    int size = ls_rank_comm_size(request->comm);
+    int size = ls_comm_size(request->comm);
     for (int side = 0; side < 2; side++) {
         for (int m = 0; *counts[side] != NULL && m < size && m < LS_SPLITS_SHOWN; m++) {
             entry->splits[side][m] = (*counts[side])[m];

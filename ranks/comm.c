@@ -69,15 +69,38 @@ ls_rank_comm *ls_rank_world(ls_rank *self) {
     return self->world;
 }
 
-int ls_rank_comm_rank(const ls_rank_comm *comm) {
+int ls_comm_rank(const ls_rank_comm *comm) {
     return comm->member;
 }
 
-int ls_rank_comm_size(const ls_rank_comm *comm) {
+int ls_comm_size(const ls_rank_comm *comm) {
     return comm->shared->comm->size;
 }
 
-const ls_comm *ls_rank_comm_of(const ls_rank_comm *comm) {
+const char *ls_comm_name(const ls_rank_comm *comm) {
+    return comm->shared->comm->name;
+}
+
+int ls_comm_set_name(ls_rank_comm *comm, const char *name) {
+    LS_ASSERT(comm != NULL && name != NULL);
+    ls_rank *self = comm->rank;
+    if (comm->of_run || name[0] == '\0') {
+        return ls_findings__refuse(self, self->file, self->line, "ls_comm_set_name: %s",
+                                   comm->of_run ? "the communicator is the run's"
+                                                : "the name is empty");
+    }
+    ls_schedule__enter(self);
+    ls_comm *of = comm->shared->comm;
+    char kept[sizeof of->name];
+    (void)snprintf(kept, sizeof kept, "%s", name);
+    if (strcmp(kept, of->name) != 0) {  // its members give it one name, and may read it at once
+        memcpy(of->name, kept, sizeof kept);
+    }
+    ls_schedule__leave(self);
+    return LS_OK;
+}
+
+const ls_comm *ls_comm_of(const ls_rank_comm *comm) {
     return comm->shared->comm;
 }
 
@@ -134,6 +157,17 @@ static int axis_of(ls_rank_comm **out, ls_rank *self, int axis) {
     }
     *out = self->axes[axis];
     return LS_OK;
+}
+
+int ls_rank_axis_named(ls_rank_comm **out, ls_rank *self, const char *name) {
+    LS_ASSERT(out != NULL && self != NULL && name != NULL);
+    *out = NULL;
+    int axis = -1;
+    if (ls_mesh_axis(&axis, ls_world_mesh(self->run->world), name) != LS_OK) {
+        return ls_findings__refuse(self, self->file, self->line, "ls_rank_axis_named: %s",
+                                   ls_error_last()->text);
+    }
+    return ls_rank_axis(out, self, axis);
 }
 
 int ls_rank_axis(ls_rank_comm **out, ls_rank *self, int axis) {

@@ -131,8 +131,10 @@ LS_API void ls_rank_backend_at(ls_backend *backend, const char *file, int line);
 LS_API int ls_rank_id(const ls_rank *self);
 LS_API int ls_rank_count(const ls_rank *self);
 LS_API ls_rank_comm *ls_rank_world(ls_rank *self);  // borrowed
-// The communicator of this rank's fiber along a mesh axis; every rank must ask. Owned by the run.
+// The communicator of this rank's fiber along a mesh axis, by its number or its name; every rank must
+// ask. Owned by the run.
 LS_API int ls_rank_axis(ls_rank_comm **out, ls_rank *self, int axis);
+LS_API int ls_rank_axis_named(ls_rank_comm **out, ls_rank *self, const char *name);
 // A helper thread of the rank's program says whose it is: its calls are the rank's from here on.
 // One of a rank's threads is in a call at a time, the others wait for it; they are TSan-clean with
 // each other where the program orders what they share, as for any threads. It detaches, or ends,
@@ -149,10 +151,19 @@ LS_API double ls_rank_uniform(ls_rank *self, const char *stream, uint64_t index)
 #define ls_rank_alloc(self, bytes)  ls_rank_alloc_at(__FILE__, __LINE__, self, bytes)
 #define ls_rank_free(self, pointer) ls_rank_free_at(__FILE__, __LINE__, self, pointer)
 
-LS_API int ls_rank_comm_rank(const ls_rank_comm *comm);  // own member number
-LS_API int ls_rank_comm_size(const ls_rank_comm *comm);
+// Of a communicator: own member number, members, name. What splits and subsets made is named after
+// where it comes from ("world/0 #3") until a member gives it a name (47 bytes of it are kept), by
+// which findings, traces and gdb then call it.
+LS_API int ls_comm_rank(const ls_rank_comm *comm);
+LS_API int ls_comm_size(const ls_rank_comm *comm);
+LS_API const char *ls_comm_name(const ls_rank_comm *comm);
+LS_API int ls_comm_set_name(ls_rank_comm *comm, const char *name);
 // The communicator as calls name it (members, name); borrowed.
-LS_API const ls_comm *ls_rank_comm_of(const ls_rank_comm *comm);
+LS_API const ls_comm *ls_comm_of(const ls_rank_comm *comm);
+// Their names before.
+#define ls_rank_comm_rank ls_comm_rank
+#define ls_rank_comm_size ls_comm_size
+#define ls_rank_comm_of   ls_comm_of
 
 // All calls below return LS_OK, or a negative status once the run has failed: a program should then
 // return. They block until the call is complete; the *_async forms return a request: the buffers

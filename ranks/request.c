@@ -19,7 +19,7 @@ ls_request *ls_request__make(const ls_request *filled) {
     ls_request *request = memory;
     *request = *filled;
     request->kept = NULL;
-    const size_t bytes = (size_t)ls_rank_comm_size(filled->comm) * sizeof(size_t);
+    const size_t bytes = (size_t)ls_comm_size(filled->comm) * sizeof(size_t);
     const size_t **counts[] = {&request->call.send_counts, &request->call.recv_counts};
     for (int i = 0; i < 2; i++) {
         if (*counts[i] != NULL) {

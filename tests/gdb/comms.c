@@ -60,7 +60,7 @@ static int program(ls_rank *self, void *arg) {
             status = ls_barrier(part);
         }
     }
-    int member = ls_rank_comm_rank(row);
+    int member = ls_comm_rank(row);
     if (status == LS_OK) {
         status =
             member == 0 ? ls_send(number, 1, LS_I32, 1, row) : ls_recv(number, 1, LS_I32, 0, row);

@@ -11,7 +11,7 @@
     } while (0)
 
 static int collectives(ls_rank *self, ls_rank_comm *comm) {
-    int r = ls_rank_comm_rank(comm), n = ls_rank_comm_size(comm);
+    int r = ls_comm_rank(comm), n = ls_comm_size(comm);
     float *a = ls_rank_alloc(self, (size_t)n * sizeof(float));
     float *b = ls_rank_alloc(self, (size_t)n * sizeof(float));
     EXPECT(a != NULL && b != NULL);
@@ -43,7 +43,7 @@ static int collectives(ls_rank *self, ls_rank_comm *comm) {
     const ls_call max = {
         .kind = LS_ALL_REDUCE, .send = a, .recv = b, .count = 1, .dtype = LS_F32, .op = LS_MAX};
     LS_TRY(ls_post_at(__FILE__, __LINE__, &max, comm, NULL));
-    EXPECT(b[0] == 0 && ls_rank_comm_of(comm)->size == n);
+    EXPECT(b[0] == 0 && ls_comm_of(comm)->size == n);
     LS_TRY(ls_barrier(comm));
     LS_TRY(ls_check_replica(a, (size_t)n, LS_F32, comm));
     LS_TRY(ls_replica_declare(a, (size_t)n, LS_F32, comm));
@@ -57,7 +57,7 @@ static int collectives(ls_rank *self, ls_rank_comm *comm) {
 
 // Everything uneven: rank r has r + 1 elements.
 static int uneven(ls_rank *self, ls_rank_comm *comm) {
-    int r = ls_rank_comm_rank(comm), n = ls_rank_comm_size(comm);
+    int r = ls_comm_rank(comm), n = ls_comm_size(comm);
     size_t *counts = ls_rank_alloc(self, (size_t)n * sizeof *counts);
     size_t *same = ls_rank_alloc(self, (size_t)n * sizeof *same);
     size_t total = (size_t)(n * (n + 1)) / 2;
@@ -236,10 +236,17 @@ int every_call(ls_rank *self, void *arg) {
         ls_rank_comm *axis = NULL, *half = NULL, *few = NULL;
         const int members[2] = {1, 0}, alone[1] = {0}, n = ls_rank_count(self);
         LS_TRY(ls_rank_axis(&axis, self, 0));
+        if (strncmp(ls_comm_name(axis), "all[", 4) == 0) {
+            ls_rank_comm *named = NULL;
+            LS_TRY(ls_rank_axis_named(&named, self, "all"));
+            EXPECT(named == axis);
+        }
         LS_TRY(ls_comm_split(&half, WORLD, ls_rank_id(self) % 2, -ls_rank_id(self)));
+        LS_TRY(ls_comm_set_name(half, "half"));
+        EXPECT(strcmp(ls_comm_name(half), "half") == 0);
         LS_TRY(ls_comm_subset(&few, WORLD, n > 1 ? members : alone, n > 1 ? 2 : 1));
         EXPECT((few != NULL) == (ls_rank_id(self) < 2));
-        EXPECT(few == NULL || n == 1 || ls_rank_comm_rank(few) == 1 - ls_rank_id(self));
+        EXPECT(few == NULL || n == 1 || ls_comm_rank(few) == 1 - ls_rank_id(self));
         LS_TRY(collectives(self, WORLD));
         LS_TRY(collectives(self, axis));
         LS_TRY(collectives(self, half));

@@ -27,8 +27,11 @@ int main(int argc, char **argv) {
             continue;
         }
         ls_spmd_result *result = NULL;
-        const ls_spmd_options options = {
-            .ranks = 6, .seed = 5, .schedule = (ls_schedule_kind)schedule, .checks = "all"};
+        const ls_spmd_options options = {.ranks = 6,
+                                         .mesh = LS_MESH_NAMED(("all"), 6),
+                                         .seed = 5,
+                                         .schedule = (ls_schedule_kind)schedule,
+                                         .checks = "all"};
         int status = ls_spmd_run(&result, every_call, &rounds, &options);
         status = status == LS_OK ? run_elsewhere(every_call, &rounds, options) : status;
         if (status != LS_OK) {

@@ -1,5 +1,6 @@
 // Programs that do all they should not: no crash, no hang, and each mistake under its name.
 #include <criterion/criterion.h>
+#include <pthread.h>
 #include <limits.h>
 #include <stdio.h>
 #include <string.h>
@@ -386,4 +387,55 @@ Test(hostile, calls_outside_of_programs_are_refused) {
     cr_assert_eq(ls_replica_declare(data, 1, LS_F32, NULL), LS_ERR_INVALID);
     cr_assert_eq(ls_group_start(NULL), LS_ERR_INVALID);
     cr_assert_eq(ls_comm_destroy(NULL), LS_OK);
+}
+
+#define SCRIBBLED 16384  // floats: 16 pages
+
+static void *scribble(void *arg) {
+    for (size_t i = 0; i < SCRIBBLED; i += 64) {
+        ((volatile float *)arg)[i] = 1;
+    }
+    return NULL;
+}
+
+// A thread that is nobody's writes a bucket while its rank waits for it: its access meets pages that
+// are being opened.
+static int scribbled(ls_rank *self, void *arg) {
+    (void)arg;
+    float *bucket = ls_rank_alloc(self, SCRIBBLED * sizeof *bucket);
+    for (size_t i = 0; i < SCRIBBLED; i++) {
+        bucket[i] = 1;
+    }
+    for (int i = 0; i < 4; i++) {
+        pthread_t helper;
+        ls_request *request = NULL;
+        LS_TRY(ls_all_reduce_async(bucket, bucket, SCRIBBLED, LS_F32, LS_MAX, ls_rank_world(self),
+                                   &request));
+        bool started = pthread_create(&helper, NULL, scribble, bucket) == 0;
+        int status = ls_wait(request);
+        if (started) {
+            (void)pthread_join(helper, NULL);
+        }
+        LS_TRY(status);
+    }
+    ls_rank_free(self, bucket);
+    return 0;
+}
+
+// However the two come upon each other, it is a finding or nothing, and no crash.
+Test(hostile, a_foreign_thread_meets_opening_pages) {
+    for (int seed = 0; seed < 120; seed++) {
+        ls_spmd_result *result = NULL;
+        const ls_spmd_options options = {.ranks = 3,
+                                         .seed = (uint64_t)seed,
+                                         .checks = "buffer.use_before_wait",
+                                         .schedule = LS_SCHEDULE_RANDOM};
+        (void)ls_spmd_run(&result, scribbled, NULL, &options);
+        cr_assert_not_null(result);
+        for (int i = 0; i < ls_spmd_finding_count(result); i++) {
+            cr_expect_eq(ls_spmd_finding(result, i)->id, LS_FINDING_BUFFER_USE_BEFORE_WAIT, "%s",
+                         ls_spmd_finding(result, i)->text);
+        }
+        ls_spmd_result_free(result);
+    }
 }

@@ -67,7 +67,7 @@ Test(lifetimes, a_rank_leaves_its_heap) {
 // ---- Counts that are used again ----------------------------------------------------------------
 static int reuse_counts(ls_rank *self, void *arg) {
     (void)arg;
-    int ranks = ls_rank_comm_size(ls_rank_world(self));
+    int ranks = ls_comm_size(ls_rank_world(self));
     size_t counts[8];
     int32_t send[16], recv[16];
     for (int i = 0; i < ranks; i++) {

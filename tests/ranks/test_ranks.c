@@ -147,6 +147,7 @@ Test(ranks, every_call_works) {
         for (int ranks = 2; ranks <= 12; ranks += 5) {
             ls_spmd_result *result = NULL;
             const ls_spmd_options options = {.ranks = ranks,
+                                             .mesh = LS_MESH_NAMED(("all"), ranks),
                                              .seed = 3,
                                              .schedule = (ls_schedule_kind)schedule,
                                              .delayed_rank = 1,

@@ -140,3 +140,39 @@ Test(told, leaks_are_told_in_order) {
     cr_assert_not_null(strstr(ls_spmd_finding(result, 1)->text, "2 times"));
     ls_spmd_result_free(result);
 }
+
+static int differs_on_named(ls_rank *self, void *arg) {
+    const char *axis = arg;
+    ls_rank_comm *along = NULL, *grads = NULL;
+    float x = 1;
+    LS_TRY(ls_rank_axis_named(&along, self, axis));
+    LS_TRY(ls_all_reduce(&x, &x, 1, LS_F32, LS_SUM, along));
+    LS_TRY(ls_comm_split(&grads, along, 0, 0));
+    LS_TRY(ls_comm_set_name(grads, "gradients"));
+    LS_TRY(ls_all_reduce(&x, &x, 1, LS_F32, ls_rank_id(self) == 3 ? LS_MAX : LS_SUM, grads));
+    return ls_comm_destroy(grads);
+}
+
+static ls_spmd_result *run_named(char *axis, int expected) {
+    ls_spmd_result *result = NULL;
+    const ls_spmd_options options = {.ranks = 4, .mesh = LS_MESH_NAMED(("host", "gpu"), 2, 2)};
+    cr_expect_eq(ls_spmd_run(&result, differs_on_named, axis, &options), expected);
+    cr_assert_eq(ls_spmd_finding_count(result), 1);
+    return result;
+}
+
+// Axes are found by their names, and a communicator is called what its members call it.
+Test(told, names_of_axes_and_communicators) {
+    char gpu[] = "gpu", near[] = "gpus";
+    ls_spmd_result *result = run_named(gpu, LS_ERR_FINDING);
+    const ls_finding *finding = ls_spmd_finding(result, 0);
+    cr_expect_eq(finding->id, LS_FINDING_OP_MISMATCH);
+    cr_expect(finding->rank_count == 1 && finding->ranks[0] == 3, "%s", finding->text);
+    cr_expect_not_null(strstr(finding->text, "all_reduce on gradients"), "%s", finding->text);
+    cr_expect_not_null(strstr(finding->text, " on gpu[1]"), "%s", finding->text);
+    ls_spmd_result_free(result);
+    result = run_named(near, LS_ERR_FINDING);
+    cr_expect_eq(ls_spmd_finding(result, 0)->id, LS_FINDING_CALL_INVALID);
+    cr_expect_not_null(strstr(ls_spmd_finding(result, 0)->text, "gpus"));
+    ls_spmd_result_free(result);
+}

@@ -65,7 +65,7 @@ static int calls(ls_rank *self, const device *d, void *send, void *recv) {
 
 static int program(ls_rank *self, void *arg) {
     const example *given = arg;
-    device d = {ls_rank_comm_of(ls_rank_world(self))->backend, ls_rank_id(self)};
+    device d = {ls_comm_of(ls_rank_world(self))->backend, ls_rank_id(self)};
     void *send = NULL, *recv = NULL;
     if (ls_rank_count(self) > 8) {
         return LS_ERR_LIMIT;

@@ -52,7 +52,7 @@ static void clear(buffers *b) {
 
 // ---- Calls that move ----------------------------------------------------------------------------
 static int moves(state *s, ls_rank_comm *comm, ls_dtype dtype, bool in_place) {
-    size_t n = (size_t)ls_rank_comm_size(comm), own = (size_t)ls_rank_comm_rank(comm);
+    size_t n = (size_t)ls_comm_size(comm), own = (size_t)ls_comm_rank(comm);
     size_t count = 5, bytes = ls_dtype_bytes(dtype);
     int last = (int)n - 1;
     buffers b;
@@ -84,7 +84,7 @@ static int moves(state *s, ls_rank_comm *comm, ls_dtype dtype, bool in_place) {
 
 // The forms with counts: member i has i + 1 elements, or none where i is odd and `gaps`.
 static int uneven_moves(state *s, ls_rank_comm *comm, ls_dtype dtype, bool gaps) {
-    size_t n = (size_t)ls_rank_comm_size(comm), own = (size_t)ls_rank_comm_rank(comm);
+    size_t n = (size_t)ls_comm_size(comm), own = (size_t)ls_comm_rank(comm);
     size_t bytes = ls_dtype_bytes(dtype), counts[8], to[8], from[8];
     size_t total = 0, received = 0;
     for (size_t i = 0; i < n; i++) {
@@ -120,7 +120,7 @@ static int uneven_moves(state *s, ls_rank_comm *comm, ls_dtype dtype, bool gaps)
 
 // ---- Calls that reduce --------------------------------------------------------------------------
 static int reduces(state *s, ls_rank_comm *comm, ls_dtype dtype, ls_op op, bool in_place) {
-    size_t n = (size_t)ls_rank_comm_size(comm), own = (size_t)ls_rank_comm_rank(comm);
+    size_t n = (size_t)ls_comm_size(comm), own = (size_t)ls_comm_rank(comm);
     size_t count = 7, bytes = ls_dtype_bytes(dtype);
     int root = (int)n - 1;
     buffers b;
@@ -162,7 +162,7 @@ static int premultiplied(state *s, ls_rank_comm *comm) {
         const ls_call call = {.kind = kinds[k],
                               .dtype = LS_F32,
                               .op = LS_PREMUL_SUM,
-                              .premul = 1 + ls_rank_comm_rank(comm),
+                              .premul = 1 + ls_comm_rank(comm),
                               .count = 9,
                               .send = b.in,
                               .recv = b.out};
@@ -188,7 +188,7 @@ static int averages(state *s, ls_rank_comm *comm) {
 // ---- Messages -----------------------------------------------------------------------------------
 // Forth and back between two ranks, in every form that fits its other end.
 static int pairs(state *s, ls_rank_comm *comm, bool grouped) {
-    int own = ls_rank_comm_rank(comm), n = ls_rank_comm_size(comm), peer = own ^ 1;
+    int own = ls_comm_rank(comm), n = ls_comm_size(comm), peer = own ^ 1;
     buffers b;
     clear(&b);
     any_bits(s, b.in, sizeof b.in / 2);
@@ -221,7 +221,7 @@ static int pairs(state *s, ls_rank_comm *comm, bool grouped) {
 
 // Around in a ring, and to oneself.
 static int ring(state *s, ls_rank_comm *comm) {
-    int own = ls_rank_comm_rank(comm), n = ls_rank_comm_size(comm);
+    int own = ls_comm_rank(comm), n = ls_comm_size(comm);
     double in[2] = {own + 0.5, 0}, out[2] = {0, 0}, self[2] = {0, 0};
     CHECK(ls_group_start(s->self));
     CHECK(ls_send(in, 2, LS_F64, (own + 1) % n, comm));
@@ -239,7 +239,7 @@ static int ring(state *s, ls_rank_comm *comm) {
 // ---- Asynchronous calls and groups --------------------------------------------------------------
 // Ranks wait at different places, and in different orders, for calls that all make in one order.
 static int asynchronous(state *s, ls_rank_comm *comm) {
-    int own = ls_rank_comm_rank(comm);
+    int own = ls_comm_rank(comm);
     double in[4], out[4] = {0};
     ls_request *requests[4];
     for (int i = 0; i < 4; i++) {
@@ -306,7 +306,7 @@ static int report(state *s, const char *phase) {
 static int phase(state *s, ls_rank_comm *comm, const char *name) {
     if (comm != NULL) {
         // Its number, behind the #, depends on what other ranks have made meanwhile.
-        note(s, ls_rank_comm_of(comm)->name, strcspn(ls_rank_comm_of(comm)->name, "#"));
+        note(s, ls_comm_of(comm)->name, strcspn(ls_comm_of(comm)->name, "#"));
         CHECK(all_calls(s, comm));
     }
     return report(s, name);
@@ -326,7 +326,7 @@ static int every_kind(ls_rank *self, void *arg) {
     CHECK(phase(&s, axis, "axis"));
     CHECK(ls_comm_split(&half, world, own % 2, -own));
     CHECK(phase(&s, half, "split by parity, backwards"));
-    CHECK(ls_comm_split(&part, half, ls_rank_comm_rank(half) == 0 ? -1 : 0, 0));
+    CHECK(ls_comm_split(&part, half, ls_comm_rank(half) == 0 ? -1 : 0, 0));
     CHECK(phase(&s, part, "split of a split"));
     const int members[3] = {n - 1, 0, n / 2};
     CHECK(ls_comm_subset(&few, world, members, n > 2 ? 3 : 1));
