@@ -196,7 +196,7 @@ static int add_end(const ls_program *program, const ls_scenario_step *step, cons
 
 static int add_messages(const ls_program *program, const ls_scenario_step *step) {
     const ls_comm *all =
-        program->self != NULL ? ls_rank_comm_of(ls_rank_world(program->self)) : program->all;
+        program->self != NULL ? ls_comm_of(ls_rank_world(program->self)) : program->all;
     for (int i = 0; i < step->call.pairs.count; i++) {
         LS_TRY(add_end(program, step, all, i, 0));
         LS_TRY(add_end(program, step, all, i, 1));
@@ -213,7 +213,7 @@ static int add_calls(ls_program *program, const ls_scenario_step *step, ls_comm 
         return add_messages(program, step);
     }
     if (program->self != NULL) {
-        return calls->comm != NULL ? add_members(program, step, ls_rank_comm_of(calls->comm))
+        return calls->comm != NULL ? add_members(program, step, ls_comm_of(calls->comm))
                                    : LS_OK;
     }
     if (ranks->count > 0) {
