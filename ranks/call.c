@@ -36,17 +36,32 @@ static int check_handle(ls_rank *rank, const ls_rank_comm *comm, const ls_reques
     return LS_OK;
 }
 
-static void remember(ls_rank *rank, const ls_request *request) {
-    ls_history_entry *entry = &rank->history[request->number % (uint64_t)rank->run->history];
-    *entry = (ls_history_entry){.call = request->call, .number = request->number};
-    // The program's counts may be gone when it is told of.
-    const size_t **counts[2] = {&entry->call.send_counts, &entry->call.recv_counts};
-    int size = ls_comm_size(request->comm);
+// The program's counts may be gone when the call is told of.
+static void remember_splits(ls_rank *rank, ls_call *call, size_t slot, int size) {
+    const size_t **counts[2] = {&call->send_counts, &call->recv_counts};
+    if (rank->splits == NULL) {
+        rank->splits =
+            ls_arena_alloc(rank->run->arena, (size_t)rank->run->history, sizeof *rank->splits);
+    }
     for (int side = 0; side < 2; side++) {
-        for (int m = 0; *counts[side] != NULL && m < size && m < LS_SPLITS_SHOWN; m++) {
-            entry->splits[side][m] = (*counts[side])[m];
+        for (int m = 0; rank->splits != NULL && *counts[side] != NULL && m < size; m++) {
+            if (m < LS_SPLITS_SHOWN) {
+                rank->splits[slot].counts[side][m] = (*counts[side])[m];
+            }
         }
-        *counts[side] = *counts[side] != NULL ? entry->splits[side] : NULL;
+        bool kept = *counts[side] != NULL && rank->splits != NULL;
+        *counts[side] = kept ? rank->splits[slot].counts[side] : NULL;
+    }
+}
+
+static void remember(ls_rank *rank, const ls_request *request) {
+    size_t slot = (size_t)(request->number % (uint64_t)rank->run->history);
+    ls_history_entry *entry = &rank->history[slot];
+    entry->call = request->call;
+    entry->number = request->number;
+    entry->done = false;
+    if (entry->call.send_counts != NULL || entry->call.recv_counts != NULL) {
+        remember_splits(rank, &entry->call, slot, ls_comm_size(request->comm));
     }
 }
 

@@ -53,34 +53,41 @@ static bool all_alike(ls_request *const *requests, int size) {
     }
 }
 
+// The newest sum that gave a fingerprint: its place in `sums`; -1: none.
+static int given_by(const ls_sums *sums, uint64_t print) {
+    uint64_t kept = sums->count < LS_SUMS_KEPT ? sums->count : LS_SUMS_KEPT;
+    for (uint64_t back = 1; back <= kept; back++) {
+        uint64_t at = (sums->count - back) % LS_SUMS_KEPT;
+        if (sums->prints[at] == print) {
+            return (int)at;
+        }
+    }
+    return -1;
+}
+
 void ls_redundant__posted(ls_spmd *run, const ls_meet *meet) {
     const ls_call *call = &meet->requests[0]->call;
     const ls_sums *sums = meet->shared->sums;
     int size = meet->shared->comm->size;
-    if (sums == NULL || size < 2 || !is_sum(call) || !all_alike(meet->requests, size)) {
+    if (sums == NULL || size < 2 || !is_sum(call)) {
         return;
     }
     const char *data = ls_flight__send(meet->requests[0]);
-    uint64_t print = print_of(call, data);
-    uint64_t kept = sums->count < LS_SUMS_KEPT ? sums->count : LS_SUMS_KEPT;
-    for (uint64_t back = 1; back <= kept; back++) {
-        uint64_t at = (sums->count - back) % LS_SUMS_KEPT;
-        if (sums->prints[at] != print || is_constant(call, data)) {
-            continue;
-        }
-        char what[256], where[LS_CALL_WHERE_MAX];
-        ls_findings__describe(what, sizeof what, call);
-        ls_text text = {0};
-        ls_text_printf(&text,
-                       "%s at %s reduces what is reduced already: all ranks bring the same bits, "
-                       "which the all_reduce at %s:%d gave them\n",
-                       what, ls_call__where(where, call), sums->files[at], sums->lines[at]);
-        ls_findings__history(&text, meet->requests[0]->rank, 4);
-        (void)ls_findings__add(run, LS_FINDING_REDUNDANT_REDUCE, meet->shared->comm->ranks, size,
-                               call->file, call->line, ls_findings__string(run, &text));
-        ls_text_free(&text);
+    int at = given_by(sums, print_of(call, data));  // one rank's samples tell for most calls
+    if (at < 0 || !all_alike(meet->requests, size) || is_constant(call, data)) {
         return;
     }
+    char what[256], where[LS_CALL_WHERE_MAX];
+    ls_findings__describe(what, sizeof what, call);
+    ls_text text = {0};
+    ls_text_printf(&text,
+                   "%s at %s reduces what is reduced already: all ranks bring the same bits, "
+                   "which the all_reduce at %s:%d gave them\n",
+                   what, ls_call__where(where, call), sums->files[at], sums->lines[at]);
+    ls_findings__history(&text, meet->requests[0]->rank, 4);
+    (void)ls_findings__add(run, LS_FINDING_REDUNDANT_REDUCE, meet->shared->comm->ranks, size,
+                           call->file, call->line, ls_findings__string(run, &text));
+    ls_text_free(&text);
 }
 
 void ls_redundant__met(ls_spmd *run, const ls_meet *meet) {

@@ -115,11 +115,16 @@ struct ls_request {
 #define LS_SPLITS_SHOWN 8  // of a call's counts, in texts
 
 typedef struct ls_history_entry {
-    ls_call call;  // its counts are those below
+    ls_call call;  // its counts are in its rank's splits
     uint64_t number;
     bool done;
-    size_t splits[2][LS_SPLITS_SHOWN];  // of an uneven call: what it sends and receives
 } ls_history_entry;
+
+// What an uneven call sends and receives; apart, since most calls have none and entries should fit
+// the cache.
+typedef struct ls_splits {
+    size_t counts[2][LS_SPLITS_SHOWN];
+} ls_splits;
 
 typedef struct ls_allocation {
     char *start;
@@ -167,6 +172,7 @@ struct ls_rank {
     ls_request *freed, *freed_last;  // FREED requests, oldest first
     int freed_count;
     ls_history_entry *history;   // [run->history]; call n at n % history
+    ls_splits *splits;           // [run->history] alike; NULL until an uneven call
     ls_allocation *allocations;  // ascending by start
     int allocation_count, allocation_room;
     int freed_allocations;
