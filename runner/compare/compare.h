@@ -43,6 +43,7 @@ typedef struct ls_expectation {
     const ls_scenario_oracle *oracle;
     const ls_stages *expected;
     const ls_order_search *orders;  // of the real run's calls, where they were searched; else NULL
+    const ls_stages *clean;  // where defects are planted: the simulated run without them; else NULL
 } ls_expectation;
 
 // The order that made an output on a rank, where it is proven: an element that differs is wrong

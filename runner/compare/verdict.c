@@ -5,7 +5,7 @@
 
 ls_expectation ls_case__expectation(const ls_case_run *run) {
     if (run->oracle != NULL) {
-        return (ls_expectation){.oracle = run->oracle};
+        return (ls_expectation){.oracle = run->oracle, .clean = run->clean};
     }
     return (ls_expectation){.expected = run->expected};
 }

@@ -35,6 +35,7 @@ def path(name):
 
 names = list(SHOWN)
 done = subprocess.run([LOCKSTEP, "compare", *[path(n) for n in (*names, *CLEAN, *SKIPPED)],
+                       "tests/mpi/planted_sums.yaml",
                        "--real", "mpi", "--deadline", "60", "--json", "-"], capture_output=True,
                       text=True, cwd=SOURCE, check=False)
 if done.returncode != 0:
@@ -50,6 +51,13 @@ for name in names:
 for name in CLEAN:
     if cases[name]["verdict"] != "pass" or cases[name]["findings"]:
         failures.append(f"{name}: {cases[name]}")
+# What both runs add up is wrong in both alike: the real one differs by its order alone.
+summed = {s["name"]: s for s in cases["planted_sums"]["stages"]}
+for step in (1, 2):
+    if (cases["planted_sums"]["verdict"] != "pass" or
+            summed[f"step{step}.output_dist"]["class"] != "within_bound" or
+            summed[f"oracle:step{step}.output_dist"]["class"] != "wrong"):
+        failures.append(f"planted_sums: {cases['planted_sums']}")
 skips = {os.path.basename(skip["file"])[:-5]: skip["reason"] for skip in report["skips"]}
 if set(skips) != set(SKIPPED) or report["skipped"] != len(SKIPPED):
     failures.append(f"skipped: {skips}")
