@@ -21,6 +21,9 @@ OPTIMIZERS = {
     "lamb": "{type: lamb, lr: 0.01}",
     "partial_rowwise_lamb": "{type: partial_rowwise_lamb, lr: 0.01}",
     "lars_sgd": "{type: lars_sgd, lr: 0.1}",
+    "sgd_f16": "{type: sgd, lr: 0.1, stochastic_rounding: true}",
+    "rowwise_adagrad_bf16": "{type: rowwise_adagrad, lr: 0.1, eps: 0.001, stochastic_rounding: true}",
+    "adam_dense": "{type: adam, form: dense, lr: 0.01}",
 }
 # Four ranks on two hosts.
 SHARDINGS = {
@@ -50,7 +53,9 @@ def scenario(sharding, inputs):
     text += "mesh: {shape: [2, 2], names: [host, gpu]}\ntables:\n"
     for k, (name, optimizer) in enumerate(OPTIMIZERS.items()):
         pooling = ("sum", "mean")[k % 2]
-        text += (f"  - {{name: {name}, rows: {rows}, dim: 8, pooling: {pooling}, weights: {{normal: {{std: 0.5}}}}, "
+        dtype = name.rsplit("_", 1)[-1]
+        dtype = dtype if dtype in ("f16", "bf16") else "f32"
+        text += (f"  - {{name: {name}, rows: {rows}, dim: 8, dtype: {dtype}, pooling: {pooling}, weights: {{normal: {{std: 0.5}}}}, "
                  f"sharding: {SHARDINGS[sharding](k)}, optimizer: {optimizer}}}\n")
     text += f"inputs:\n  batch: {batch}\n  weighted: {str(weighted).lower()}\n  features:\n"
     for name in OPTIMIZERS:
