@@ -290,6 +290,13 @@ static int run_program(settings *used) {
     return code;
 }
 
+// The program: of an interpreter its script.
+static const char *name_of(const char *const *argv) {
+    const char *slash = strrchr(argv[0], '/'), *base = slash != NULL ? slash + 1 : argv[0];
+    bool script = strncmp(base, "python", 6) == 0 && argv[1] != NULL && argv[1][0] != '-';
+    return argv[script ? 1 : 0];
+}
+
 static int run(const cli_args *args) {
     static settings used;
     if (given.simulate && given.observe) {
@@ -315,7 +322,7 @@ static int run(const cli_args *args) {
     }
     memcpy((void *)argv, (const void *)args->values, (size_t)args->count * sizeof *argv);
     used.exec.argv = argv;
-    used.name = argv[0];
+    used.name = name_of(argv);
     used.exec.spmd.met = used.trace != NULL ? ls_trace_met : NULL;
     used.exec.spmd.met_arg = used.trace;
     code = run_program(&used);

@@ -5,6 +5,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <poll.h>
 #include <sched.h>
 #include <signal.h>
@@ -24,7 +25,7 @@
 #include "runner/launch/processes.h"
 
 #define SETTLE_SECONDS 0.5  // nothing is said for so long: then who waits is believed to wait
-#define GRACE_SECONDS  3.0  // for a program to end by itself when the run is over
+#define GRACE_SECONDS  2.0  // for a program to end by itself when the run is over
 #define SPINS          200  // looks at what streams write, before the loop begins to sleep
 
 typedef struct ls_exec_child {
@@ -434,7 +435,10 @@ static int run(ls_exec *exec, const char *dir) {
 int ls_exec_run(ls_exec_result *out, const ls_exec_options *options) {
     LS_ASSERT(out != NULL && options != NULL && options->argv[0] != NULL);
     *out = (ls_exec_result){.failed_rank = -1};
-    char dir[] = "/tmp/lockstep-exec-XXXXXX";
+    char dir[PATH_MAX];
+    const char *base = getenv("TMPDIR");
+    (void)snprintf(dir, sizeof dir, "%.3800s/lockstep-exec-XXXXXX",
+                   base != NULL && base[0] != 0 ? base : "/tmp");
     void *memory = NULL;
     LS_TRY(ls_alloc(&memory, NULL, 1, sizeof(ls_exec)));
     ls_exec *exec = memory;
