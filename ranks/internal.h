@@ -132,8 +132,8 @@ typedef struct ls_value_watch {
 void ls_values__watch(ls_value_watch *watch, ls_spmd *run, ls_request *const *requests, int size);
 void ls_values__met(ls_spmd *run, ls_request *const *requests, const ls_value_watch *watch);
 void ls_values__unwatch(ls_value_watch *watch);
-// Of ranges by several threads: a watch of a range's own (false: no memory), for the calling thread,
-// and what it saw, taken in the order of the ranges.
+// Of ranges by several threads: a watch of a range's own (false: no memory), for the calling
+// thread, and what it saw, taken in the order of the ranges.
 bool ls_values__fork(ls_value_watch *out, const ls_value_watch *of);
 void ls_values__begin(ls_value_watch *watch);
 void ls_values__join(ls_value_watch *into, ls_value_watch *from);

@@ -131,8 +131,8 @@ LS_API void ls_rank_backend_at(ls_backend *backend, const char *file, int line);
 LS_API int ls_rank_id(const ls_rank *self);
 LS_API int ls_rank_count(const ls_rank *self);
 LS_API ls_rank_comm *ls_rank_world(ls_rank *self);  // borrowed
-// The communicator of this rank's fiber along a mesh axis, by its number or its name; every rank must
-// ask. Owned by the run.
+// The communicator of this rank's fiber along a mesh axis, by its number or its name; every rank
+// must ask. Owned by the run.
 LS_API int ls_rank_axis(ls_rank_comm **out, ls_rank *self, int axis);
 LS_API int ls_rank_axis_named(ls_rank_comm **out, ls_rank *self, const char *name);
 // A helper thread of the rank's program says whose it is: its calls are the rank's from here on.

@@ -1,6 +1,7 @@
-// Steps on buffers: collectives and messages. A process that holds ranks makes their calls together;
-// a rank that runs as a thread makes its own, with its own memory, and does differently what it is
-// excepted for. What is called, with what in the buffers, and what is told of it is the same.
+// Steps on buffers: collectives and messages. A process that holds ranks makes their calls
+// together; a rank that runs as a thread makes its own, with its own memory, and does differently
+// what it is excepted for. What is called, with what in the buffers, and what is told of it is the
+// same.
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -213,8 +214,7 @@ static int add_calls(ls_program *program, const ls_scenario_step *step, ls_comm 
         return add_messages(program, step);
     }
     if (program->self != NULL) {
-        return calls->comm != NULL ? add_members(program, step, ls_comm_of(calls->comm))
-                                   : LS_OK;
+        return calls->comm != NULL ? add_members(program, step, ls_comm_of(calls->comm)) : LS_OK;
     }
     if (ranks->count > 0) {
         int *members = ls_arena_alloc(program->arena, (size_t)ranks->count, sizeof *members);

@@ -1,5 +1,5 @@
-// Runs a scenario's program: its tensors, then its steps in order. One interpreter for a process that
-// holds all ranks, some, or one, and for a rank that runs as a thread.
+// Runs a scenario's program: its tensors, then its steps in order. One interpreter for a process
+// that holds all ranks, some, or one, and for a rank that runs as a thread.
 #include "runner/program/program.h"
 
 #include "kernels/kernels.h"

@@ -51,8 +51,8 @@ typedef struct ls_program {
     ls_comm *all;          // every rank
 } ls_program;
 
-// What this rank does differently in a step, and the line where it is said. NULL, and the step's own
-// line: nothing, or all held ranks run.
+// What this rank does differently in a step, and the line where it is said. NULL, and the step's
+// own line: nothing, or all held ranks run.
 const ls_scenario_except *ls_program__except(const ls_program *program,
                                              const ls_scenario_step *step);
 int ls_program__line(const ls_program *program, const ls_scenario_step *step);

@@ -38,8 +38,8 @@ int ls_known__create(ls_known *out, ls_arena *arena, const void *full, const ls_
 int ls_known__step(ls_known *out, ls_arena *arena, const ls_scenario_step *step,
                    const ls_known_tensor *in, int count, const ls_local_tensor *made);
 
-// What kinds of steps do for that (steps/step.h): redistributing; a collective on shards; the kind's
-// operation on arrays, rank by rank, and on the whole tensors where all of them are known.
+// What kinds of steps do for that (steps/step.h): redistributing; a collective on shards; the
+// kind's operation on arrays, rank by rank, and on the whole tensors where all of them are known.
 int ls_known__redistribute(ls_known *out, ls_arena *arena, const ls_scenario_step *step,
                            const ls_known_tensor *in, int count, const ls_local_tensor *made);
 int ls_known__collective(ls_known *out, ls_arena *arena, const ls_scenario_step *step,

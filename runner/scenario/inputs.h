@@ -38,8 +38,8 @@ int ls_inputs_step_values(void *out, const ls_scenario *scenario, const ls_scena
 // samples is left to the run.
 int ls_inputs_check(const ls_generator **wrong, const ls_scenario *scenario, int feature);
 
-// The place of `rank` in the group that takes part in a step's calls (its number where it has none),
-// and the group's size.
+// The place of `rank` in the group that takes part in a step's calls (its number where it has
+// none), and the group's size.
 int ls_inputs_member(const ls_scenario *scenario, const ls_scenario_step *step, int rank,
                      int *size);
 

@@ -140,17 +140,15 @@ typedef struct ls_scenario_sharding {
     int64_t columns;    // width of a column block; 0: by rule
     int64_t host;       // table_row_wise, grid: the host(s) by number; -1: not given
     ls_string_list kernels;  // compute kernels for the planner to choose from; count 0: not given
-    // What the planner must keep to, where it places the table:
-    ls_int_list only_ranks, not_ranks;
-    int64_t columns_min;           // 0: by its own rule
-    const char *together, *apart;  // NULL: free
-    bool allow_broken;             // sizes need not make up the table: for trying the checks
+    ls_int_list only_ranks, not_ranks;  // what the planner must keep to, where it places
+    int64_t columns_min;                // 0: by its own rule
+    const char *together, *apart;       // NULL: free
+    bool allow_broken;                  // sizes need not make up the table: for trying the checks
     const char *plan;  // path of a plan file that places this table, resolved; NULL: none
 } ls_scenario_sharding;
 
-// For inference.
 typedef struct ls_scenario_quantise {
-    ls_node node;             // mark.line 0: the rows are as dtype has them
+    ls_node node;             // mark.line 0: the rows are as dtype has them (else for inference)
     ls_row_format format;     // what the keys below say too
     ls_dtype scale;           // of scale and bias: f16 or f32
     bool scale_last;          //
@@ -198,8 +196,7 @@ typedef struct ls_scenario_pair {
 typedef struct ls_scenario_inputs {
     ls_node node;
     ls_int_list batch;  // samples of each rank [ranks], always expanded
-    bool weighted;      // per-sample weights for every table that does not say otherwise; after
-                        // loading: for some
+    bool weighted;      // weights for ids of tables that do not say otherwise; later: of some
     ls_id_policy ids_out_of_range;
     ls_scenario_feature *features;  // every feature once, in the order of the tables
     int feature_count;
@@ -251,7 +248,7 @@ typedef struct ls_scenario_tensor {
     X(PROD, prod)                                                                                  \
     X(AMAX, amax)                                                                                  \
     X(AMIN, amin)                                                                                  \
-    X(EMBEDDING, embedding)                                                                                    \
+    X(EMBEDDING, embedding)                                                                        \
     X(CHANGE, change)                                                                              \
     X(WAIT, wait)                                                                                  \
     X(TOUCH, touch)                                                                                \

@@ -114,8 +114,8 @@ static void set_tag(void *base, const ls_schema_record *record, int tag) {
     memcpy((char *)base + record->tag_offset, &tag, sizeof tag);
 }
 
-// Alternatives with a node of their own may share memory; of two, which is an error, the second must
-// not meet what the first left there.
+// Alternatives with a node of their own may share memory; of two, which is an error, the second
+// must not meet what the first left there.
 static void begin_alternative(void *base, const ls_schema_record *record,
                               const ls_schema_field *field) {
     if (field->type == LS_FIELD_INLINE && field->record->has_node) {

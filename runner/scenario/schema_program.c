@@ -80,11 +80,13 @@ const ls_schema_record ls_schema__except = {
 #define S ls_scenario_step
 #define COLLECTIVE_STEP(name_, text_)                                                              \
     {.key = #text_, .type = LS_FIELD_INLINE, .tag = LS_STEP_##name_,                               \
-     .record = &ls_step__collective_records[LS_##name_], .doc = "See " #text_ " below.",                    \
+     .record = &ls_step__collective_records[LS_##name_],                                           \
+     .doc = "See " #text_ " below.",                                                               \
      .example = #text_ ": {...}"},
 #define STEP(name_, text_)                                                                         \
-    {.key = #text_, .type = LS_FIELD_INLINE, .tag = LS_STEP_##name_,                           \
-     .record = &ls_step__##text_.record, .doc = "See " #text_ " below.", .example = #text_ ": {...}"},
+    {.key = #text_, .type = LS_FIELD_INLINE, .tag = LS_STEP_##name_,                               \
+     .record = &ls_step__##text_.record, .doc = "See " #text_ " below.",                           \
+     .example = #text_ ": {...}"},
 static ls_schema_field step_fields[] = {LS_COLLECTIVE_MAP(COLLECTIVE_STEP) LS_STEP_MAP(STEP)};
 static const ls_schema_record step_record = {
     .name = "step", .doc = "One operation: its name and what it takes.", .fields = step_fields,

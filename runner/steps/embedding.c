@@ -29,7 +29,8 @@ static const ls_schema_field fields[] = {
      .fallback = "none", .doc = "How the ids of each row, a bag, become one.",
      .example = "pooling: mean"},
     {.key = "padding_id", .type = LS_FIELD_INT, LS_MEMBER(embedding.padding_id), .min = 0,
-     .max = LS_SCENARIO_COUNT_MAX, .otherwise = "none", .doc = "An id that does not count in a bag.",
+     .max = LS_SCENARIO_COUNT_MAX, .otherwise = "none",
+     .doc = "An id that does not count in a bag.",
      .example = "padding_id: 0"},
 };
 // clang-format on

@@ -398,8 +398,8 @@ static void *scribble(void *arg) {
     return NULL;
 }
 
-// A thread that is nobody's writes a bucket while its rank waits for it: its access meets pages that
-// are being opened.
+// A thread that is nobody's writes a bucket while its rank waits for it: its access meets pages
+// that are being opened.
 static int scribbled(ls_rank *self, void *arg) {
     (void)arg;
     float *bucket = ls_rank_alloc(self, SCRIBBLED * sizeof *bucket);
