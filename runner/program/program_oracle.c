@@ -104,6 +104,20 @@ int ls_known__create(ls_known *out, ls_arena *arena, const void *full, const ls_
     return LS_OK;
 }
 
+int ls_known__create_part(ls_known *out, ls_arena *arena, const void *full, const ls_shape *shape,
+                          const ls_local_tensor *tensor, int rank) {
+    const ls_program_oracle o = begin(arena, NULL, tensor);
+    ls_cells whole;
+    ls_block block;
+    out->ranks = out->ranks != NULL ? out->ranks : ls_known__new_ranks(&o);
+    if (out->ranks == NULL) {
+        return LS_ERR_MEMORY;
+    }
+    LS_TRY(ls_placement_block(&block, shape, o.mesh, ls_local_tensor_placements(tensor), rank));
+    LS_TRY(ls_cells__of(&whole, arena, full, shape, o.dtype));
+    return ls_cells__cut(&out->ranks[rank], arena, &whole, &block, o.dtype);
+}
+
 int ls_known__full(ls_cells *out, bool *known, ls_arena *arena, const ls_known_tensor *of) {
     const ls_program_oracle o = begin(arena, NULL, of->tensor);
     bool partial = ls_placements_any_partial(ls_local_tensor_placements(of->tensor));

@@ -34,6 +34,11 @@ typedef struct ls_known_tensor {
 int ls_known__create(ls_known *out, ls_arena *arena, const void *full, const ls_shape *shape,
                      const ls_local_tensor *tensor);
 
+// The same of partial values that every part has of its own: those of `rank` are `full`, cut as it
+// lies. Called for every rank.
+int ls_known__create_part(ls_known *out, ls_arena *arena, const void *full, const ls_shape *shape,
+                          const ls_local_tensor *tensor, int rank);
+
 // What `step` must make of in [count]; `made` is what it made, read for its placements alone.
 int ls_known__step(ls_known *out, ls_arena *arena, const ls_scenario_step *step,
                    const ls_known_tensor *in, int count, const ls_local_tensor *made);

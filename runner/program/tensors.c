@@ -127,6 +127,38 @@ static int create_from_blocks(ls_local_tensor **out, ls_program *program,
     return LS_OK;
 }
 
+// Which part of partial values a rank has: its coordinates in the partial dimensions, counted.
+static int part_of(const ls_scenario_tensor *tensor, const ls_mesh *mesh, int rank) {
+    int at[LS_MESH_DIMS_MAX], part = 0;
+    ls_mesh_coordinates(at, mesh, rank);
+    for (int d = 0; d < mesh->ndim; d++) {
+        part =
+            tensor->placements.at[d].kind == LS_PLACE_PARTIAL ? part * mesh->dim[d] + at[d] : part;
+    }
+    return part;
+}
+
+// Every part with values of its own. `full` is overwritten.
+static int create_parts(ls_local_tensor **out, ls_known *known, ls_program *program,
+                        const ls_scenario_tensor *tensor, void *full) {
+    const ls_block all = {.offset.ndim = tensor->shape.ndim, .size = tensor->shape};
+    LS_TRY(ls_local_tensor_zeros(out, program->world, &tensor->shape, tensor->dtype,
+                                 &tensor->placements));
+    for (int rank = 0; rank < ls_world_size(program->world); rank++) {
+        int part = part_of(tensor, ls_world_mesh(program->world), rank);
+        LS_TRY(ls_inputs_tensor_values(full, program->scenario, tensor, part));
+        if (ls_world_held_index(program->world, rank) >= 0) {
+            ls_shard *shard = ls_local_tensor_shard(*out, rank, 0);
+            (void)ls_block_copy(shard->data, &shard->block, full, &all,
+                                ls_dtype_bytes(tensor->dtype));
+        }
+        if (program->execution->expected != NULL) {
+            LS_TRY(ls_known__create_part(known, program->arena, full, &tensor->shape, *out, rank));
+        }
+    }
+    return LS_OK;
+}
+
 static int create_tensor(ls_program *program, const ls_scenario_tensor *tensor) {
     size_t count = 0;
     LS_TRY(ls_shape_count(&count, &tensor->shape));
@@ -134,11 +166,14 @@ static int create_tensor(ls_program *program, const ls_scenario_tensor *tensor) 
     if (full == NULL) {
         return LS_ERR_MEMORY;
     }
-    LS_TRY(ls_inputs_tensor_values(full, program->scenario, tensor));
+    LS_TRY(ls_inputs_tensor_values(full, program->scenario, tensor, 0));
     ls_local_tensor *made = NULL;
+    ls_known known = {0};
     int status = LS_OK;
     if (!tensor->has_placements) {
         status = create_from_blocks(&made, program, tensor, full);
+    } else if (tensor->parts != 0) {
+        status = create_parts(&made, &known, program, tensor, full);
     } else if (tensor->source >= 0) {
         bool holds = ls_world_held_index(program->world, tensor->source) >= 0;
         status = ls_tensor_scatter(&made, program->backend, holds ? full : NULL, tensor->source,
@@ -151,8 +186,7 @@ static int create_tensor(ls_program *program, const ls_scenario_tensor *tensor) 
         ls_local_tensor_free(made);
         return status;
     }
-    ls_known known = {0};
-    if (program->execution->expected != NULL) {
+    if (program->execution->expected != NULL && tensor->parts == 0) {
         LS_TRY(ls_known__create(&known, program->arena, full, &tensor->shape, made));
     }
     store(program, tensor->name, made, &known);

@@ -35,12 +35,13 @@ int ls_inputs_weights(void *out, const ls_scenario *scenario, int table, int64_t
 }
 
 int ls_inputs_tensor_values(void *out, const ls_scenario *scenario,
-                            const ls_scenario_tensor *tensor) {
+                            const ls_scenario_tensor *tensor, int part) {
     size_t count = 0;
     LS_TRY(ls_shape_count(&count, &tensor->shape));
     ls_numbers numbers;
     ls_numbers__init(&numbers, scenario, &tensor->values, LS_GENERATOR_ARANGE, tensor->dtype);
     numbers.stream = ls_numbers__stream("tensor", tensor->name);
+    numbers.rank += (uint32_t)part;
     if (ls_numbers__open(&numbers, scenario, count) != LS_OK) {
         (void)ls_numbers__place(scenario, &tensor->values, "values");
         return ls_error_wrap("tensor %s", tensor->name);

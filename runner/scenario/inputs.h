@@ -43,8 +43,8 @@ int ls_inputs_check(const ls_generator **wrong, const ls_scenario *scenario, int
 int ls_inputs_member(const ls_scenario *scenario, const ls_scenario_step *step, int rank,
                      int *size);
 
-// out: the whole logical tensor, dense, of its shape and dtype.
+// out: the whole logical tensor, dense, of its shape and dtype; part: of partial values, from 0.
 int ls_inputs_tensor_values(void *out, const ls_scenario *scenario,
-                            const ls_scenario_tensor *tensor);
+                            const ls_scenario_tensor *tensor, int part);
 
 #endif

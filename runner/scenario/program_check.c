@@ -157,6 +157,17 @@ static void check_tensor(ls_reader *reader, const ls_scenario *scenario,
     if (ls_node_has(&tensor->node, "sizes") && tensor->placements.count == scenario->mesh.ndim) {
         check_sizes(reader, scenario, tensor);
     }
+    bool partial = tensor->has_placements && ls_placements_any_partial(&tensor->placements);
+    if (tensor->parts != 0 && (!partial || ls_node_has(&tensor->node, "source"))) {
+        ls_check__error(reader, ls_node_mark(&tensor->node, "parts"), NULL, NULL, "parts: each %s",
+                        partial ? "has no source" : "needs a P placement");
+    }
+    for (int d = 0; tensor->parts != 0 && d < tensor->placements.count; d++) {
+        if (tensor->placements.at[d].split > 1) {
+            ls_check__error(reader, ls_node_mark(&tensor->node, "parts"), NULL, NULL,
+                            "parts: each of a strided shard");
+        }
+    }
     if (ls_node_has(&tensor->node, "source") && scenario->ranks > 0) {
         ls_check__range(reader, ls_node_mark(&tensor->node, "source"), "source", tensor->source,
                         scenario->ranks);

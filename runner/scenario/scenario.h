@@ -224,6 +224,7 @@ typedef struct ls_scenario_tensor {
     ls_scenario_block *blocks;
     int block_count;
     int source;  // the rank that scatters it to the others; -1: every rank cuts its own part
+    int parts;   // partial placements: 0 coordinate 0 has the values, 1 every part has its own
 } ls_scenario_tensor;
 
 // ---- Steps --------------------------------------------------------------------------------------

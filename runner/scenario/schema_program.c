@@ -110,6 +110,7 @@ static const ls_schema_record block_record = {
     .field_count = COUNT(block_fields), .size = sizeof(S), .has_node = true};
 #undef S
 
+static const ls_schema_name parts_names[] = {{"first", 0}, {"each", 1}};
 #define S ls_scenario_tensor
 static const ls_schema_field tensor_fields[] = {
     {.key = "name", .type = LS_FIELD_STRING, .flags = LS_FIELD_REQUIRED, MEMBER(name),
@@ -132,6 +133,11 @@ static const ls_schema_field tensor_fields[] = {
      .record = &block_record, .otherwise = "placements",
      .doc = "Blocks, one by one; a rank may hold several or none.",
      .example = "blocks: [{rank: 0, offset: [0, 0], size: [8, 16]}]"},
+    {.key = "parts", .type = LS_FIELD_ENUM, MEMBER(parts), .names = NAMES(parts_names),
+     .fallback = "first",
+     .doc = "Of partial placements: the first part has the values and the others what changes "
+            "nothing, or each has values of its own.",
+     .example = "parts: each"},
     {.key = "source", .type = LS_FIELD_INT32, MEMBER(source), .min = 0, .max = LS_RANKS_MAX - 1,
      .fallback = "-1", .otherwise = "every rank cuts its own part",
      .doc = "The rank that holds all values and scatters them.", .example = "source: 0"},
