@@ -375,6 +375,17 @@ LS_API int ls_tensor_scatter(ls_local_tensor **out, ls_backend *backend, const v
 // move in one all_to_all of all ranks (partial values are reduced first).
 LS_API int ls_tensor_redistribute(ls_local_tensor **out, ls_backend *backend,
                                   const ls_local_tensor *in, const ls_placements *placements);
+// exp(x) / sum over dim, or its logarithm, of f32 and f64: the largest values and the sums are
+// all_reduced where dim is sharded, and nothing is gathered. Lies as `in`; computed in f64, rounded
+// to the type where a result is kept.
+LS_API int ls_tensor_softmax(ls_local_tensor **out, ls_backend *backend, const ls_local_tensor *in,
+                             int dim, bool logarithm);
+// out [samples]: each sample's -log softmax of its target, of logits [samples, classes], where
+// classes may be sharded (loss parallel); 0 where the target is `ignored`. targets [samples] i64
+// lie as the logits' samples do.
+LS_API int ls_tensor_cross_entropy(ls_local_tensor **out, ls_backend *backend,
+                                   const ls_local_tensor *logits, const ls_local_tensor *targets,
+                                   int64_t ignored);
 // Checks that a tensor's replicas among the held ranks agree, as ls_local_tensor_check_replicas; a
 // difference is the finding replica.diverged at file:line (ls_check_last). Redistributing and
 // full do it by themselves, first, where backend->check_replicas is set.

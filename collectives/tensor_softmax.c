@@ -1,0 +1,193 @@
+// Softmax and cross entropy over a dimension that may be sharded, without gathering it: an
+// all_reduce of the largest values and one of the sums of what is left, as loss parallel does.
+#include <inttypes.h>
+#include <math.h>
+#include <string.h>
+
+#include "collectives/tensor.h"
+#include "kernels/element.h"
+
+typedef struct lines {
+    size_t outer, length, inner;  // of a shard, along dim
+} lines;
+
+static lines lines_of(const ls_shape *shape, int dim) {
+    lines of = {1, (size_t)shape->dim[dim], 1};
+    for (int d = 0; d < shape->ndim; d++) {
+        of.outer *= d < dim ? (size_t)shape->dim[d] : 1;
+        of.inner *= d > dim ? (size_t)shape->dim[d] : 1;
+    }
+    return of;
+}
+
+static double value_at(const ls_shard *shard, ls_dtype dtype, size_t index) {
+    return ls_element_to_f64((const char *)shard->data + index * ls_dtype_bytes(dtype), dtype);
+}
+
+static void set_value(const ls_shard *shard, ls_dtype dtype, size_t index, double value) {
+    ls_element_from_f64((char *)shard->data + index * ls_dtype_bytes(dtype), dtype, value);
+}
+
+// Partial values along the mesh dimensions that sharded `dim`, reduced everywhere.
+static int reduce(ls_local_tensor **tensor, ls_backend *backend) {
+    ls_placements whole = *ls_local_tensor_placements(*tensor);
+    ls_local_tensor *reduced = NULL;
+    for (int d = 0; d < whole.count; d++) {
+        whole.at[d] = whole.at[d].kind == LS_PLACE_PARTIAL ? LS_REPLICATE : whole.at[d];
+    }
+    LS_TRY(ls_tensor_redistribute(&reduced, backend, *tensor, &whole));
+    ls_local_tensor_free(*tensor);
+    *tensor = reduced;
+    return LS_OK;
+}
+
+static int check_input(int *dim, const ls_local_tensor *in) {
+    const ls_shape *shape = ls_local_tensor_shape(in);
+    const ls_placements *placements = ls_local_tensor_placements(in);
+    ls_dtype dtype = ls_local_tensor_dtype(in);
+    if (placements == NULL) {
+        return LS_FAIL(LS_ERR_INVALID, "the tensor has no placements");
+    }
+    if (dtype != LS_F32 && dtype != LS_F64) {
+        return LS_FAIL(LS_ERR_UNSUPPORTED, "in f32 or f64, not %s", ls_dtype_name(dtype));
+    }
+    if (*dim < -shape->ndim || *dim >= shape->ndim) {
+        return LS_FAIL(LS_ERR_INVALID, "dimension %d of a tensor with %d", *dim, shape->ndim);
+    }
+    for (int d = 0; d < placements->count; d++) {
+        if (placements->at[d].kind == LS_PLACE_PARTIAL) {
+            return LS_FAIL(LS_ERR_INVALID, "partial values are reduced before");
+        }
+    }
+    *dim += *dim < 0 ? shape->ndim : 0;
+    return LS_OK;
+}
+
+// The largest value of each line over all ranks, and the sum of exp(x - largest): each as `in`
+// without dim.
+static int normalisers(ls_local_tensor **largest, ls_local_tensor **sums, ls_backend *backend,
+                       const ls_local_tensor *in, int dim) {
+    ls_local_tensor *powers = NULL;
+    ls_dtype dtype = ls_local_tensor_dtype(in);
+    LS_TRY(ls_local_tensor_reduce(largest, in, dim, LS_MAX));
+    LS_TRY(reduce(largest, backend));
+    LS_TRY(ls_local_tensor_clone(&powers, in));
+    for (int i = 0; i < ls_local_tensor_rank_count(in); i++) {
+        int rank = ls_local_tensor_ranks(in)[i];
+        const ls_shard *x = ls_local_tensor_shard(powers, rank, 0);
+        const ls_shard *m = ls_local_tensor_shard(*largest, rank, 0);
+        lines of = lines_of(&x->block.size, dim);
+        for (size_t k = 0; k < x->count; k++) {
+            size_t line = k / (of.length * of.inner) * of.inner + k % of.inner;
+            set_value(x, dtype, k, exp(value_at(x, dtype, k) - value_at(m, dtype, line)));
+        }
+    }
+    int status = ls_local_tensor_reduce(sums, powers, dim, LS_SUM);
+    ls_local_tensor_free(powers);
+    return status == LS_OK ? reduce(sums, backend) : status;
+}
+
+int ls_tensor_softmax(ls_local_tensor **out, ls_backend *backend, const ls_local_tensor *in,
+                      int dim, bool logarithm) {
+    LS_ASSERT(out != NULL && backend != NULL && in != NULL);
+    ls_local_tensor *largest = NULL, *sums = NULL;
+    ls_dtype dtype = ls_local_tensor_dtype(in);
+    *out = NULL;
+    if (check_input(&dim, in) != LS_OK) {
+        return ls_error_wrap("softmax");
+    }
+    int status = normalisers(&largest, &sums, backend, in, dim);
+    status = status == LS_OK ? ls_local_tensor_clone(out, in) : status;
+    for (int i = 0; i < ls_local_tensor_rank_count(in) && status == LS_OK; i++) {
+        int rank = ls_local_tensor_ranks(in)[i];
+        const ls_shard *x = ls_local_tensor_shard(*out, rank, 0);
+        const ls_shard *m = ls_local_tensor_shard(largest, rank, 0);
+        const ls_shard *s = ls_local_tensor_shard(sums, rank, 0);
+        lines of = lines_of(&x->block.size, dim);
+        for (size_t k = 0; k < x->count; k++) {
+            size_t line = k / (of.length * of.inner) * of.inner + k % of.inner;
+            double above = value_at(x, dtype, k) - value_at(m, dtype, line);
+            double sum = value_at(s, dtype, line);
+            set_value(x, dtype, k, logarithm ? above - log(sum) : exp(above) / sum);
+        }
+    }
+    ls_local_tensor_free(largest);
+    ls_local_tensor_free(sums);
+    return status == LS_OK ? LS_OK : ls_error_wrap("softmax");
+}
+
+// ---- Cross entropy ------------------------------------------------------------------------------
+// What each rank has of the targets' logits: partial where classes are sharded.
+static int pick(ls_local_tensor **out, const ls_local_tensor *logits,
+                const ls_local_tensor *targets, int64_t ignored) {
+    ls_dtype dtype = ls_local_tensor_dtype(logits);
+    int64_t classes = ls_local_tensor_shape(logits)->dim[1];
+    LS_TRY(ls_local_tensor_reduce(out, logits, 1, LS_SUM));  // for how it lies
+    for (int i = 0; i < ls_local_tensor_rank_count(logits); i++) {
+        int rank = ls_local_tensor_ranks(logits)[i];
+        const ls_shard *x = ls_local_tensor_shard(logits, rank, 0);
+        const ls_shard *t = ls_local_tensor_shard(targets, rank, 0);
+        const ls_shard *to = ls_local_tensor_shard(*out, rank, 0);
+        int64_t first = x->block.offset.dim[1], own = x->block.size.dim[1];
+        if (t == NULL || t->count != to->count ||
+            (to->count > 0 && t->block.offset.dim[0] != x->block.offset.dim[0])) {
+            return LS_FAIL_RANK(LS_ERR_MISMATCH, rank,
+                                "rank %d has the targets of other samples than its logits", rank);
+        }
+        for (size_t k = 0; k < to->count; k++) {
+            int64_t target = ((const int64_t *)t->data)[k];
+            if (target != ignored && (target < 0 || target >= classes)) {
+                return LS_FAIL_RANK(LS_ERR_INVALID, rank,
+                                    "rank %d: target %" PRId64
+                                    " of sample %zu is not one of %" PRId64 " classes",
+                                    rank, target, k, classes);
+            }
+            bool here = target >= first && target - first < own;
+            set_value(to, dtype, k,
+                      here ? value_at(x, dtype, k * (size_t)own + (size_t)(target - first)) : 0);
+        }
+    }
+    return LS_OK;
+}
+
+int ls_tensor_cross_entropy(ls_local_tensor **out, ls_backend *backend,
+                            const ls_local_tensor *logits, const ls_local_tensor *targets,
+                            int64_t ignored) {
+    LS_ASSERT(out != NULL && backend != NULL && logits != NULL && targets != NULL);
+    ls_local_tensor *largest = NULL, *sums = NULL;
+    ls_dtype dtype = ls_local_tensor_dtype(logits);
+    int dim = 1;
+    *out = NULL;
+    if (check_input(&dim, logits) != LS_OK) {
+        return ls_error_wrap("cross_entropy");
+    }
+    if (ls_local_tensor_shape(logits)->ndim != 2 || ls_local_tensor_dtype(targets) != LS_I64 ||
+        ls_local_tensor_placements(targets) == NULL) {
+        return LS_FAIL(
+            LS_ERR_INVALID,
+            "cross_entropy: logits [samples, classes] and placed i64 targets are needed");
+    }
+    int status = pick(out, logits, targets, ignored);
+    status = status == LS_OK ? reduce(out, backend) : status;
+    status = status == LS_OK ? normalisers(&largest, &sums, backend, logits, 1) : status;
+    for (int i = 0; i < ls_local_tensor_rank_count(logits) && status == LS_OK; i++) {
+        int rank = ls_local_tensor_ranks(logits)[i];
+        const ls_shard *to = ls_local_tensor_shard(*out, rank, 0);
+        const ls_shard *m = ls_local_tensor_shard(largest, rank, 0);
+        const ls_shard *s = ls_local_tensor_shard(sums, rank, 0);
+        const int64_t *target = ls_local_tensor_shard(targets, rank, 0)->data;
+        for (size_t k = 0; k < to->count; k++) {
+            double loss =
+                log(value_at(s, dtype, k)) + value_at(m, dtype, k) - value_at(to, dtype, k);
+            set_value(to, dtype, k, target[k] == ignored ? 0 : loss);
+        }
+    }
+    ls_local_tensor_free(largest);
+    ls_local_tensor_free(sums);
+    if (status != LS_OK) {
+        ls_local_tensor_free(*out);
+        *out = NULL;
+        return ls_error_wrap("cross_entropy");
+    }
+    return LS_OK;
+}

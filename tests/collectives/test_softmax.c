@@ -1,0 +1,117 @@
+// Softmax, its logarithm and cross entropy over sharded classes: against plain loops over the
+// whole, with one sample of large logits that would overflow without the largest taken off; and the
+// calls.
+#include <criterion/criterion.h>
+#include <math.h>
+#include <string.h>
+
+#include "collectives/collectives.h"
+
+enum { SAMPLES = 5, CLASSES = 11 };
+
+static double logits[SAMPLES * CLASSES];
+static const int64_t targets[SAMPLES] = {0, 10, 4, -100, 7};
+
+static void fill(void) {
+    for (int i = 0; i < SAMPLES * CLASSES; i++) {
+        logits[i] = (double)(i * 13 % 29) * 0.25 - 3 + (i / CLASSES == 2 ? 900 : 0);
+    }
+}
+
+TestSuite(softmax, .init = fill);
+
+static int counted;
+
+static void count_call(void *arg, const ls_call *call) {
+    (void)arg;
+    cr_expect(call->kind == LS_ALL_REDUCE, "no class is gathered");
+    counted += 1;
+}
+
+static double log_softmax(int sample, int class) {
+    double largest = -INFINITY, sum = 0;
+    for (int c = 0; c < CLASSES; c++) {
+        largest = fmax(largest, logits[sample * CLASSES + c]);
+    }
+    for (int c = 0; c < CLASSES; c++) {
+        sum += exp(logits[sample * CLASSES + c] - largest);
+    }
+    return logits[sample * CLASSES + class] - largest - log(sum);
+}
+
+static void check(ls_backend *backend, const ls_local_tensor *in, bool logarithm) {
+    ls_local_tensor *out = NULL;
+    cr_assert(ls_tensor_softmax(&out, backend, in, -1, logarithm) == LS_OK, "%s",
+              ls_error_last()->text);
+    cr_assert(ls_local_tensor_check(out) == LS_OK);
+    for (int rank = 0; rank < 6; rank++) {
+        const ls_shard *shard = ls_local_tensor_shard(out, rank, 0);
+        for (size_t i = 0; i < shard->count; i++) {
+            int64_t columns = shard->block.size.dim[1];
+            int sample = (int)(shard->block.offset.dim[0] + (int64_t)i / columns);
+            int class = (int)(shard->block.offset.dim[1] + (int64_t)i % columns);
+            double want = log_softmax(sample, class), has = ((const double *)shard->data)[i];
+            want = logarithm ? want : exp(want);
+            cr_expect(fabs(has - want) <= 1e-12 * fmax(1, fabs(want)), "rank %d, %d, %d: %g, %g",
+                      rank, sample, class, has, want);
+        }
+    }
+    ls_local_tensor_free(out);
+}
+
+static void check_loss(ls_backend *backend, const ls_local_tensor *in, const char *placed) {
+    ls_local_tensor *loss = NULL, *classes = NULL;
+    ls_placements placements;
+    ls_world *world = ls_local_tensor_world(in);
+    cr_assert(ls_placements_parse(&placements, placed) == LS_OK);
+    cr_assert(ls_local_tensor_distribute(&classes, world, targets, &LS_SHAPE(SAMPLES), LS_I64,
+                                         &placements) == LS_OK);
+    cr_assert(ls_tensor_cross_entropy(&loss, backend, in, classes, -100) == LS_OK, "%s",
+              ls_error_last()->text);
+    for (int rank = 0; rank < 6; rank++) {
+        const ls_shard *shard = ls_local_tensor_shard(loss, rank, 0);
+        for (size_t i = 0; i < shard->count; i++) {
+            int sample = (int)(shard->block.offset.dim[0] + (int64_t)i);
+            double want = targets[sample] == -100 ? 0 : -log_softmax(sample, (int)targets[sample]);
+            cr_expect(fabs(((const double *)shard->data)[i] - want) <= 1e-12 * fmax(1, want),
+                      "rank %d, sample %d", rank, sample);
+        }
+    }
+    ls_local_tensor_free(loss);
+    cr_expect(ls_tensor_cross_entropy(&loss, backend, in, classes, -1) == LS_ERR_INVALID);
+    cr_expect(strstr(ls_error_last()->text, "target -100 of sample") != NULL);
+    ls_local_tensor_free(classes);
+}
+
+// Classes over three ranks (4, 4, 3) and samples over two, each alone, both, and classes over all
+// six, where the last has none.
+Test(softmax, sharded_classes) {
+    static const struct {
+        const char *placed, *targets;
+        int calls;  // of a softmax: two all_reduces of each rank along each sharded dimension
+    } cases[] = {{"R, R", "R, R", 0},
+                 {"S(0), R", "S(0), R", 0},
+                 {"R, S(1)", "R, R", 12},
+                 {"S(0), S(1)", "S(0), R", 12},
+                 {"S(1), S(1)", "R, R", 24}};
+    for (size_t c = 0; c < sizeof cases / sizeof *cases; c++) {
+        ls_world *world = NULL;
+        ls_backend *backend = NULL;
+        ls_local_tensor *in = NULL;
+        ls_placements placements;
+        cr_assert(ls_world_create(&world, &(ls_world_options){.mesh = LS_MESH(2, 3)}) == LS_OK);
+        cr_assert(ls_backend_sim_create(&backend, world) == LS_OK);
+        backend->observer = count_call;
+        cr_assert(ls_placements_parse(&placements, cases[c].placed) == LS_OK);
+        cr_assert(ls_local_tensor_distribute(&in, world, logits, &LS_SHAPE(SAMPLES, CLASSES),
+                                             LS_F64, &placements) == LS_OK);
+        counted = 0;
+        check(backend, in, false);
+        cr_expect(counted == cases[c].calls, "%s: %d calls", cases[c].placed, counted);
+        check(backend, in, true);
+        check_loss(backend, in, cases[c].targets);
+        ls_local_tensor_free(in);
+        ls_backend_free(backend);
+        ls_world_free(world);
+    }
+}
