@@ -27,6 +27,7 @@
     X(bench)                                                                                       \
     X(spmd)                                                                                        \
     X(exec)                                                                                        \
+    X(mpi)                                                                                         \
     X(gdb)                                                                                         \
     X(doctor)                                                                                      \
     CLI_COMMAND_RANK(X)

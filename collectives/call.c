@@ -76,6 +76,13 @@ void ls_call_format(char *out, size_t out_bytes, const ls_call *call) {
                        call->comm->ranks[call->root]);
     }
     char where[LS_CALL_WHERE_MAX];
+    if (call->say != NULL) {
+        char own[256];
+        call->say(own, sizeof own, call);
+        (void)snprintf(out, out_bytes, "%s (rank %d, call %llu, %s)", own, call->rank,
+                       (unsigned long long)call->seq, ls_call__where(where, call));
+        return;
+    }
     bool said = call->purpose != NULL;
     (void)snprintf(out, out_bytes, "%s%s%s%s%s on %s (rank %d, call %llu, %s)",
                    ls_kind_name(call->kind), what, root, said ? " for " : "",

@@ -20,7 +20,7 @@ LS_API_BACKENDS void ls_check__restart_ranks(void);
 
 // "train.c:41", or "?" where the call does not say.
 #define LS_CALL_WHERE_MAX 96
-const char *ls_call__where(char out[LS_CALL_WHERE_MAX], const ls_call *call);
+LS_API_BACKENDS const char *ls_call__where(char out[LS_CALL_WHERE_MAX], const ls_call *call);
 
 // ---- Agreement ----------------------------------------------------------------------------------
 typedef enum ls_agree_field {

@@ -78,6 +78,7 @@ typedef struct ls_comm ls_comm;
 //   reduce_scatter: send_counts (the same on all ranks), count = send_counts[own member];
 //   all_to_all: send_counts and recv_counts, each rank its own; gather: recv_counts on the root;
 //   scatter: send_counts on the root.
+#define LS_CALL_WORDS 8
 typedef struct ls_call {
     ls_kind kind;
     const ls_comm *comm;
@@ -95,6 +96,10 @@ typedef struct ls_call {
     const char *file;           // where the program made the call; static storage
     int line;
     const char *purpose;  // what it moves: "input_dist sizes"; NULL: not said; static storage
+    // Calls of another front (mpi/) are told in its words: writes the call without its rank and
+    // place. words: what it needs for that, since the call may be over by then. NULL: none.
+    void (*say)(char *out, size_t out_bytes, const struct ls_call *call);
+    int words[LS_CALL_WORDS];
 } ls_call;
 
 // "all_reduce sum of 1024 f32 on world (rank 3, call 7, train.c:41)". A purpose stands before "on";

@@ -63,6 +63,8 @@ extern "C" {
       "a buffer changed while its call was not complete")                                          \
     X(LS_FINDING_BUFFER_USE_BEFORE_WAIT, "buffer.use_before_wait", true, "memory, bytes",          \
       "a result is read before its call was waited for")                                           \
+    X(LS_FINDING_RMA_RACE, "rma.race", true, "memory",                                             \
+      "two accesses to window memory that nothing orders, one of which writes")                    \
     X(LS_FINDING_HANDLE_LEAK, "handle.leak", true, "handles",                                      \
       "a communicator or request is not freed")                                                    \
     X(LS_FINDING_CALL_INVALID, "call.invalid", true, "calls",                                      \

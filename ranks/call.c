@@ -142,8 +142,10 @@ static bool plant(int *status, bool *twice, ls_request *request) {
 static int make(ls_request *request) {
     ls_rank *rank = request->rank;
     ls_spmd *run = rank->run;
-    LS_TRY(ls_checks__call(request));
-    LS_TRY(ls_flight__open(request));
+    if (request->front == NULL) {
+        LS_TRY(ls_checks__call(request));
+        LS_TRY(ls_flight__open(request));
+    }
     if (rank->group_depth > 0) {
         return LS_OK;
     }

@@ -3,17 +3,14 @@
 #define LS_RANKS_INTERNAL_H
 
 #include "collectives/check.h"
+#include "ranks/front.h"
 #include "ranks/hooks.h"
 #include "ranks/remote.h"
 #include "ranks/state.h"
 
-// ---- schedule.c: who runs ----------------------------------------------------------------------
+// ---- schedule.c: who runs -----------------------------------------------------------------------
 int ls_schedule__open(ls_spmd *run);
 void ls_schedule__close(ls_spmd *run);
-// Around everything that a rank does in the library.
-void ls_schedule__enter(ls_rank *rank);
-void ls_schedule__leave(ls_rank *rank);
-bool ls_schedule__inside(void);                                // whether this thread is in between
 void ls_schedule__start(ls_spmd *run);                         // gives the baton to the first rank
 void ls_schedule__wait_for_start(ls_rank *rank);               // first thing in a rank's thread
 void ls_schedule__yield(ls_rank *rank);                        // others may run first
@@ -21,22 +18,17 @@ void ls_schedule__give_way(ls_rank *rank);                     // under every sc
 void ls_schedule__block(ls_rank *rank, ls_rank_state state);   // until made ready
 void ls_schedule__make_ready(ls_rank *rank);                   // a blocked rank could go on
 void ls_schedule__finish(ls_rank *rank, ls_rank_state state);  // last thing in a rank's thread
-// The rank that the calling thread runs; NULL outside of programs.
-ls_rank *ls_schedule__current(void);
-void ls_schedule__set_current(ls_rank *rank);  // of a run without threads
+void ls_schedule__set_current(ls_rank *rank);                  // of a run without threads
 
-// ---- trap.c: what signals tell -----------------------------------------------------------------
+// ---- trap.c: what signals tell ------------------------------------------------------------------
 #define LS_STACK_GUARD_BYTES ((size_t)256 << 10)  // below each rank's stack
 #define LS_SIGNAL_ESCAPE     (SIGRTMAX - 3)       // ends the program of a rank that makes no call
-enum { LS_ESCAPE_STACK = 1, LS_ESCAPE_DEADLINE };
-void ls_trap__open(void);  // of each run
+void ls_trap__open(void);                         // of each run
 void ls_trap__close(void);
 void ls_trap__enter_thread(ls_rank *rank);  // on the rank's thread
 void ls_trap__leave_thread(ls_rank *rank);
 
-// ---- run.c -------------------------------------------------------------------------------------
-// The run is over for all ranks: the blocked ones wake, and every call returns `status`.
-void ls_spmd__fail(ls_spmd *run, int status, const char *why);
+// ---- run.c --------------------------------------------------------------------------------------
 // Returns the run's status with a sentence that says why; for calls made after the failure.
 int ls_spmd__failed(const ls_spmd *run, const ls_rank *rank);
 
@@ -55,15 +47,10 @@ int ls_spmd__verdict(const ls_spmd *run);  // what ls_spmd_run returns
 // Completes calls [size] that have met and agree: here, or where the run's backend moves data.
 int ls_spmd__complete(ls_spmd *run, const ls_call *const *calls, int size);
 
-// ---- findings.c --------------------------------------------------------------------------------
+// ---- findings.c ---------------------------------------------------------------------------------
 // The same, and the run fails with LS_ERR_FINDING. Returns the run's status.
 int ls_findings__fatal_call(ls_spmd *run, ls_finding_id id, const ls_request *request,
                             const char *format, ...) LS_PRINTF(4, 5);
-// Records a finding: ranks [rank_count] at fault (copied, sorted); where: a call site or "". The
-// same finding at the same place with the same first rank is recorded once. Returns whether its
-// check is on.
-bool ls_findings__add(ls_spmd *run, ls_finding_id id, const int *ranks, int rank_count,
-                      const char *file, int line, const char *text);
 // Whether that was found at that place of this rank.
 bool ls_findings__known(const ls_spmd *run, ls_finding_id id, int rank, const char *file, int line);
 // A finding of that kind whose ranks all are ones that `explained` tells is taken back: it was what
@@ -74,9 +61,6 @@ void ls_findings__withdraw(ls_spmd *run, ls_finding_id id,
 // follows from it. Returns LS_ERR_INVALID. Call outside of ls_schedule__enter.
 int ls_findings__refuse(ls_rank *rank, const char *file, int line, const char *format, ...)
     LS_PRINTF(4, 5);
-// A finding's text as it was put together. Where there was no memory for all of it, the run ends
-// with LS_ERR_MEMORY.
-const char *ls_findings__string(ls_spmd *run, const ls_text *text);
 // The same for one rank's call: the text is put behind what the call is.
 bool ls_findings__add_call(ls_spmd *run, ls_finding_id id, const ls_request *request,
                            const char *format, ...) LS_PRINTF(4, 5);
@@ -86,12 +70,6 @@ int ls_findings__add_check(ls_spmd *run, ls_request *const *requests, int count)
 // The body of such a finding.
 void ls_findings__check_text(ls_text *text, const ls_check_failure *failure,
                              ls_request *const *requests, int count);
-// "all_reduce sum of 1024 f32 on world" without rank and place; for grouping.
-void ls_findings__describe(char *out, size_t out_bytes, const ls_call *call);
-// "FILE:LINE" of a call; out [LS_CALL_WHERE_MAX].
-void ls_findings__history(ls_text *text, const ls_rank *rank, int most);
-// "  ranks 0-2: WHAT (FILE:LINE)" for each group of requests that say the same; names the majority.
-void ls_findings__sides(ls_text *text, ls_request *const *requests, int count);
 
 // ---- witness.c: who is at fault where no majority says it ---------------------------------------
 // Whether half of the calls that met is held against the other half.
@@ -114,7 +92,7 @@ void ls_checks__hash_check(ls_request *request);  // and before the data moves
 // At the end of a run that has not failed.
 void ls_checks__end(ls_spmd *run);
 
-// ---- values.c: garbage, NaN and Inf ------------------------------------------------------------
+// ---- values.c: garbage, NaN and Inf -------------------------------------------------------------
 // A call is posted: what it sends may never have been written.
 void ls_values__posted(ls_request *request);
 // What was seen in a reduction, of results and inputs, before the results took the inputs' place.
@@ -138,7 +116,7 @@ bool ls_values__fork(ls_value_watch *out, const ls_value_watch *of);
 void ls_values__begin(ls_value_watch *watch);
 void ls_values__join(ls_value_watch *into, ls_value_watch *from);
 
-// ---- memory.c ----------------------------------------------------------------------------------
+// ---- memory.c -----------------------------------------------------------------------------------
 // The allocation that holds `pointer`, or NULL.
 ls_allocation *ls_memory__find(ls_rank *rank, const void *pointer);
 // Whether an earlier call found nothing unwritten in these bytes; and that this one does.
@@ -158,7 +136,7 @@ typedef struct ls_view {
 ls_view ls_memory__view(const ls_spmd *run, const void *at, size_t bytes);
 void ls_memory__unview(ls_view *view);
 
-// ---- poison.c: what memory holds that holds nothing yet ----------------------------------------
+// ---- poison.c: what memory holds that holds nothing yet -----------------------------------------
 // The number of the origin of memory that this rank allocates there, or of a call's result.
 uint32_t ls_poison__memory(ls_rank *rank, const char *file, int line);
 uint32_t ls_poison__call(ls_rank *rank, const ls_call *call);
@@ -176,7 +154,7 @@ bool ls_poison__any(const ls_spmd *run, const void *at, size_t bytes);
 // Whether two ranges hold the same bits, or both nothing.
 bool ls_poison__same(const void *a, const void *b, size_t bytes);
 
-// ---- flight.c: asynchronous calls until their wait ---------------------------------------------
+// ---- flight.c: asynchronous calls until their wait ----------------------------------------------
 int ls_flight__open(ls_request *request);   // as it is posted
 void ls_flight__land(ls_request *request);  // it is waited for: its result appears
 // It is used too early, which is told of there: the program's memory is as if it had been waited
@@ -192,23 +170,16 @@ const ls_call *ls_flight__call(ls_request *request);
 // *opened: how many pieces of memory were opened so far.
 ls_request *ls_flight__trapped(uint64_t *opened, uintptr_t address, bool write);
 
-// ---- request.c ---------------------------------------------------------------------------------
+// ---- request.c ----------------------------------------------------------------------------------
 // Asynchronous or grouped, on the heap; its counts are copied. NULL: no memory.
 ls_request *ls_request__make(const ls_request *filled);
 void ls_request__list(ls_rank *rank, ls_request *request);
 void ls_request__unlist(ls_rank *rank, ls_request *request);
-void ls_request__free(ls_rank *rank, ls_request *request);
 void ls_request__close(ls_rank *rank);
-// Complete: the rank that waits for it, if it waits, could go on.
-void ls_request__done(ls_request *request, int status);
-// Blocks until the rank's awaited requests are done or the run has failed, and none of its data is
-// being moved any more. Returns the run's status.
-int ls_request__await(ls_rank *rank);
-void ls_request__drain(ls_rank *rank);  // waits for its data that is being moved
 // The requests that a blocked rank waits for: out [most]; returns how many.
 int ls_request__awaited(const ls_request **out, int most, const ls_rank *rank);
 
-// ---- kept.c ------------------------------------------------------------------------------------
+// ---- kept.c -------------------------------------------------------------------------------------
 // A copy of `bytes` bytes that lives as long as the request; NULL: no memory.
 void *ls_kept__copy(ls_request *request, const void *data, size_t bytes);
 void ls_kept__drop(ls_request *request);  // and forgets the counts
@@ -216,19 +187,15 @@ void ls_kept__drop(ls_request *request);  // and forgets the counts
 // that is gone, ends the run. Call on the rank's own thread.
 void ls_kept__returned(ls_rank *rank);
 
-// ---- place.c -----------------------------------------------------------------------------------
+// ---- place.c ------------------------------------------------------------------------------------
 // Tells the backend's observer where this process's rank is; awaited: what it waits for, or NULL.
 void ls_place__tell(const ls_rank *rank, ls_place_state state, const ls_request *awaited);
 // Gives the last finding of a run in which nobody can go on the places of all ranks.
 void ls_place__note(ls_spmd *run);
 
-// ---- call.c ------------------------------------------------------------------------------------
-// Makes the call that `proto` says (kind, buffers, counts...) on `comm`; request NULL:
-// blocking.
-int ls_call__post(const char *file, int line, ls_rank_comm *comm, const ls_request *proto,
-                  ls_request **request);
+// ---- call.c -------------------------------------------------------------------------------------
 
-// ---- meet.c: where calls meet ------------------------------------------------------------------
+// ---- meet.c: where calls meet -------------------------------------------------------------------
 int ls_meet__open(ls_shared_comm *shared);
 void ls_meet__close(ls_shared_comm *shared);
 // Hands a request to its communicator; completes what has met.
@@ -239,8 +206,11 @@ ls_meet *ls_meet__at(const ls_shared_comm *shared, uint64_t round);  // NULL: no
 // Moves the data of requests that have met and agree, and looks at it.
 int ls_meet__move(ls_spmd *run, ls_meet *meet);
 
-// ---- p2p.c -------------------------------------------------------------------------------------
+// ---- p2p.c --------------------------------------------------------------------------------------
 int ls_p2p__submit(ls_request *request);
+// Nobody can go on: lets one receive from any member (or a probe) meet one of the sends that fit.
+// False: there is none.
+bool ls_p2p__choose(ls_spmd *run);
 void ls_p2p__decide(ls_spmd *run);  // what a send and receive that do not fit are a case of
 // Moves the data of a send and its receive; both are done then.
 int ls_p2p__move(ls_spmd *run, ls_request *const pair[2]);
@@ -250,20 +220,18 @@ int ls_remote__math(ls_spmd *run, const ls_call *const *calls, int size);
 int ls_remote__met(ls_spmd *run, ls_request *const *requests, int size);
 void ls_remote__stall(ls_rank *rank);  // by a fault
 
-// ---- comm.c ------------------------------------------------------------------------------------
-int ls_shared_comm__make(ls_shared_comm **out, ls_spmd *run, ls_comm *comm, bool of_axis);
-int ls_rank_comm__make(ls_rank_comm **out, ls_shared_comm *shared, ls_rank *rank, bool of_run);
+// ---- comm.c -------------------------------------------------------------------------------------
 // Does what a met split or subset asks for. requests [size].
 int ls_comm__split(ls_spmd *run, ls_shared_comm *shared, ls_request *const *requests);
 int ls_comm__subset(ls_spmd *run, ls_shared_comm *shared, ls_request *const *requests);
 void ls_comm__close(ls_spmd *run);
 
-// ---- redundant.c: sums of sums -----------------------------------------------------------------
+// ---- redundant.c: sums of sums ------------------------------------------------------------------
 void ls_redundant__posted(ls_spmd *run, const ls_meet *meet);  // before the data moves
 void ls_redundant__met(ls_spmd *run, const ls_meet *meet);     // and after
 void ls_redundant__close(ls_shared_comm *shared);
 
-// ---- replica.c ---------------------------------------------------------------------------------
+// ---- replica.c ----------------------------------------------------------------------------------
 // A member's copy of memory that must be the same on all; what: buffer, count, dtype, site.
 int ls_replica__declare(ls_rank_comm *comm, const ls_call *what);
 void ls_replica__forget(ls_rank_comm *comm, const void *data);
@@ -294,7 +262,7 @@ bool ls_replica__declared(ls_call *out, const ls_rank_comm *comm, uint64_t numbe
 void ls_replica__end(ls_spmd *run);  // of a run that has not failed
 void ls_replica__close(ls_spmd *run);
 
-// ---- fault.c -----------------------------------------------------------------------------------
+// ---- fault.c ------------------------------------------------------------------------------------
 typedef enum ls_fault_do {
     LS_FAULT_DO_CALL,
     LS_FAULT_DO_SKIP,
@@ -305,19 +273,19 @@ typedef enum ls_fault_do {
 int ls_fault__apply(ls_fault_do *out, bool *twice, ls_request *request);
 bool ls_fault__allocation_fails(const ls_rank *rank, uint64_t number);
 
-// ---- order.c: orders of calls over communicators -----------------------------------------------
+// ---- order.c: orders of calls over communicators ------------------------------------------------
 void ls_order__posted(ls_request *request);
 void ls_order__met(ls_spmd *run, ls_meet *meet);
 void ls_order__close(ls_spmd *run);
 
-// ---- sites.c: lines from which calls meet ------------------------------------------------------
+// ---- sites.c: lines from which calls meet -------------------------------------------------------
 // How strict the check is: "collective.order_mismatch=strict" of a list of checks.
 int ls_sites__select(ls_spmd *run, const char *word);
 int ls_sites__met(ls_spmd *run, const ls_meet *meet);
 int ls_sites__end(ls_spmd *run);  // tells of calls in another order; of a run that has not failed
 void ls_sites__close(ls_shared_comm *shared);
 
-// ---- lookahead.c -------------------------------------------------------------------------------
+// ---- lookahead.c --------------------------------------------------------------------------------
 // After a mismatch of `meet` (the finding is in ls_check_last): goes on without data for a few
 // calls, or decides from the calls that wait already. Returns the status of the run, LS_OK: it goes
 // on.
@@ -325,7 +293,7 @@ int ls_lookahead__start(ls_spmd *run, ls_meet *meet);
 bool ls_lookahead__submit(ls_request *request);  // true: the request is dealt with
 void ls_lookahead__end(ls_spmd *run);            // decides, fails the run
 
-// ---- stuck.c -----------------------------------------------------------------------------------
+// ---- stuck.c ------------------------------------------------------------------------------------
 // Nobody can run although ranks are alive: says why, and fails the run.
 void ls_stuck__explain(ls_spmd *run);
 // Whether it follows from a call that was refused, which is told of: then the run fails, too.
@@ -335,7 +303,7 @@ void ls_stuck__returned(ls_spmd *run, const ls_request *request);
 // Sends, receives and collectives that nobody completed by the end of the run.
 void ls_stuck__leftovers(ls_spmd *run);
 
-// ---- direct.c: runs on a backend that holds one rank -------------------------------------------
+// ---- direct.c: runs on a backend that holds one rank --------------------------------------------
 int ls_direct__submit(ls_request *request);
 int ls_direct__wait(ls_request *request);
 int ls_direct__group_end(ls_rank *rank);

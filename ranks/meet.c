@@ -239,7 +239,7 @@ static int complete(ls_spmd *run, ls_meet *meet) {
     for (int m = 0; m < size; m++) {
         meet->calls[m] = &meet->requests[m]->call;
     }
-    if (check_meet(run, meet) != LS_OK) {
+    if (meet->requests[0]->front == NULL && check_meet(run, meet) != LS_OK) {
         if (run->lookahead != NULL) {
             return LS_OK;  // a witness's: one mismatch is enough
         }
@@ -254,14 +254,20 @@ static int complete(ls_spmd *run, ls_meet *meet) {
     }
     ls_order__met(run, meet);
     pop(shared, meet);
-    int status = ls_sites__met(run, meet);
-    status = status == LS_OK ? do_meet(run, meet) : status;
+    const ls_front *front = meet->requests[0]->front;
+    int status = LS_OK;
+    if (front != NULL) {
+        status = front->met(run, meet->requests, size);
+    } else {
+        status = ls_sites__met(run, meet);
+        status = status == LS_OK ? do_meet(run, meet) : status;
+    }
     for (int m = 0; m < size; m++) {
         if (status == LS_OK && meet->requests[m]->state == LS_REQUEST_MATCHED &&
             run->remote != NULL) {
             continue;  // until its data is there
         }
-        if (status == LS_OK && !meet->requests[m]->asynchronous) {
+        if (status == LS_OK && !meet->requests[m]->asynchronous && front == NULL) {
             ls_replica_marks__complete(meet->requests[m]);
         }
         ls_request__done(meet->requests[m], status);
@@ -299,7 +305,9 @@ int ls_meet__submit(ls_request *request) {
     meet->requests[member] = request;
     meet->arrived += 1;
     request->meet = meet;
-    ls_checks__hash(request);
-    ls_order__posted(request);
+    if (request->front == NULL) {
+        ls_checks__hash(request);
+        ls_order__posted(request);
+    }
     return meet->arrived == shared->comm->size ? complete(run, meet) : LS_OK;
 }

@@ -1,7 +1,9 @@
-// Where sends and receives meet: of each pair of members of a communicator, the i-th send with the
-// i-th receive. A send is complete when its receive is there (rendezvous), so a program that counts
-// on buffering shows.
+// Where sends and receives meet: of each pair of members of a communicator, and of each tag where
+// there are tags, the i-th send with the i-th receive. A send is complete when its receive is there
+// (rendezvous), so a program that counts on buffering shows.
 #include "ranks/internal.h"
+
+#define CHOICES_MAX 256
 
 static ls_request **list_of(const ls_request *request) {
     ls_shared_comm *shared = request->comm->shared;
@@ -10,24 +12,60 @@ static ls_request **list_of(const ls_request *request) {
                                          : &shared->recvs[request->comm->member];
 }
 
-static int sender_of(const ls_request *request) {
-    return request->call.kind == LS_SEND ? request->comm->member : request->call.root;
+static void append(ls_request *request) {
+    ls_request **at = list_of(request);
+    while (*at != NULL) {
+        at = &(*at)->next_p2p;
+    }
+    request->next_p2p = NULL;
+    *at = request;
+    request->rank->run->held += request->any_source ? 1 : 0;
 }
 
-// The oldest waiting counterpart, taken from its list; NULL: none.
-static ls_request *take_counterpart(const ls_request *request) {
-    ls_shared_comm *shared = request->comm->shared;
-    bool send = request->call.kind == LS_SEND;
-    ls_request **at =
-        send ? &shared->recvs[request->call.root] : &shared->sends[request->comm->member];
-    for (; *at != NULL; at = &(*at)->next_p2p) {
-        if (sender_of(*at) == sender_of(request)) {
-            ls_request *found = *at;
-            *at = found->next_p2p;
-            return found;
+static void take(ls_request *request) {
+    ls_request **at = list_of(request);
+    while (*at != request) {
+        LS_ASSERT(*at != NULL);
+        at = &(*at)->next_p2p;
+    }
+    *at = request->next_p2p;
+    request->rank->run->held -= request->any_source ? 1 : 0;
+}
+
+static bool meets(const ls_request *send, const ls_request *recv) {
+    return (recv->any_source || recv->call.root == send->comm->member) &&
+           (recv->tag == LS_TAG_ANY || recv->tag == send->tag);
+}
+
+// Whether a receive from any member that was posted before `recv` may still get the send.
+static bool claimed(const ls_request *send, const ls_request *recv) {
+    const ls_request *at =
+        recv->rank->run->held > 0 ? recv->comm->shared->recvs[recv->comm->member] : NULL;
+    for (; at != NULL && at != recv; at = at->next_p2p) {
+        if (at->any_source && !at->probe && meets(send, at)) {
+            return true;
+        }
+    }
+    return false;
+}
+
+// The oldest send of `member` (-1: of any) that the receive would meet; NULL: none yet.
+static ls_request *find_send(const ls_request *recv, int member) {
+    ls_request *at = recv->comm->shared->sends[recv->comm->member];
+    for (; at != NULL; at = at->next_p2p) {
+        if (meets(at, recv) && (member < 0 || at->comm->member == member)) {
+            return claimed(at, recv) ? NULL : at;
         }
     }
     return NULL;
+}
+
+ls_request *ls_p2p__waiting(const ls_request *like) {
+    return find_send(like, -1);
+}
+
+void ls_p2p__withdraw(ls_request *request) {
+    take(request);
 }
 
 static bool fits(const ls_request *a, const ls_request *b) {
@@ -70,7 +108,21 @@ void ls_p2p__decide(ls_spmd *run) {
                                          : ls_error_last()->text);
 }
 
+static int meet_front(ls_spmd *run, ls_request *send, ls_request *recv) {
+    recv->found = send;
+    int status = send->front->message(run, send, recv);
+    ls_request__done(recv, status);
+    ls_request__done(send, status);
+    if (status != LS_OK) {
+        ls_spmd__fail(run, status, ls_error_last()->text);
+    }
+    return status;
+}
+
 static int meet(ls_spmd *run, ls_request *send, ls_request *recv) {
+    if (send->front != NULL) {
+        return meet_front(run, send, recv);
+    }
     const ls_call *calls[2] = {&send->call, &recv->call};
     if (ls_collective_of(LS_SEND)->check(calls, 2) != LS_OK) {
         run->suspects[0] = send;
@@ -100,18 +152,136 @@ int ls_p2p__move(ls_spmd *run, ls_request *const pair[2]) {
     return status;
 }
 
+static void found(ls_request *probe, ls_request *send) {
+    take(probe);
+    probe->found = send;
+    ls_request__done(probe, LS_OK);
+}
+
+// After a receive from any member has met its send, those behind it may meet theirs.
+static int settle(ls_spmd *run, ls_shared_comm *shared, int member) {
+    for (ls_request *at = shared->recvs[member], *next; at != NULL; at = next) {
+        next = at->next_p2p;
+        ls_request *send = at->any_source ? NULL : find_send(at, -1);
+        if (send == NULL) {
+            continue;
+        }
+        if (at->probe) {
+            found(at, send);
+            continue;
+        }
+        take(at);
+        take(send);
+        LS_TRY(meet(run, send, at));
+        next = shared->recvs[member];
+    }
+    return LS_OK;
+}
+
+static int submit_send(ls_spmd *run, ls_request *send) {
+    ls_request *at = send->comm->shared->recvs[send->call.root], *next;
+    append(send);
+    for (; at != NULL; at = next) {
+        next = at->next_p2p;
+        if (!meets(send, at)) {
+            continue;
+        }
+        if (at->any_source && !at->probe) {
+            return LS_OK;
+        }
+        if (at->any_source || find_send(at, -1) != send) {
+            continue;
+        }
+        if (at->probe) {
+            found(at, send);
+            continue;
+        }
+        take(at);
+        take(send);
+        return meet(run, send, at);
+    }
+    return LS_OK;
+}
+
 int ls_p2p__submit(ls_request *request) {
     ls_spmd *run = request->rank->run;
-    ls_checks__hash(request);
-    ls_request *other = take_counterpart(request);
-    if (other == NULL) {
-        ls_request **at = list_of(request);
-        while (*at != NULL) {
-            at = &(*at)->next_p2p;
-        }
-        request->next_p2p = NULL;
-        *at = request;
+    if (request->front == NULL) {
+        ls_checks__hash(request);
+    }
+    if (request->call.kind == LS_SEND) {
+        return submit_send(run, request);
+    }
+    append(request);
+    ls_request *send = request->any_source ? NULL : find_send(request, -1);
+    if (send == NULL) {
         return LS_OK;
     }
-    return request->call.kind == LS_SEND ? meet(run, request, other) : meet(run, other, request);
+    if (request->probe) {
+        found(request, send);
+        return LS_OK;
+    }
+    take(request);
+    take(send);
+    return meet(run, send, request);
+}
+
+// ---- Receives from any member -------------------------------------------------------------------
+// They are held until nobody can go on without them: then every send that could come first is
+// there (POE: Vakkalanka, Gopalakrishnan, Kirby, "Dynamic verification of MPI programs with
+// reductions in presence of split operations and relaxed orderings", CAV 2008).
+static int choices_at(ls_match_choice *out, int most, const ls_shared_comm *shared, int member) {
+    int count = 0;
+    for (ls_request *at = shared->recvs[member]; at != NULL; at = at->next_p2p) {
+        if (!at->any_source) {
+            continue;
+        }
+        uint64_t seen[4] = {0};  // senders below 256 once each, in the order of their sends
+        for (ls_request *send = shared->sends[member]; send != NULL; send = send->next_p2p) {
+            int from = send->comm->member;
+            bool first = from >= 256 || (seen[from / 64] >> (from % 64) & 1) == 0;
+            if (!first || !meets(send, at) || claimed(send, at)) {
+                continue;
+            }
+            if (from < 256) {
+                seen[from / 64] |= UINT64_C(1) << (from % 64);
+            } else if (find_send(at, from) != send) {
+                continue;
+            }
+            if (count == most) {
+                return count;
+            }
+            out[count++] = (ls_match_choice){at, send};
+        }
+    }
+    return count;
+}
+
+bool ls_p2p__choose(ls_spmd *run) {
+    ls_match_choice choices[CHOICES_MAX];
+    int count = 0;
+    if (run->held == 0 || run->status != LS_OK) {
+        return false;
+    }
+    for (ls_shared_comm *shared = run->comms; shared != NULL; shared = shared->next) {
+        for (int m = 0; m < shared->comm->size && count < CHOICES_MAX; m++) {
+            if (shared->recvs[m] != NULL && shared->sends[m] != NULL) {
+                count += choices_at(choices + count, CHOICES_MAX - count, shared, m);
+            }
+        }
+    }
+    if (count == 0) {
+        return false;
+    }
+    int chosen = run->options.front->choose(run, choices, count);
+    LS_ASSERT(chosen >= 0 && chosen < count);
+    ls_request *recv = choices[chosen].recv, *send = choices[chosen].send;
+    if (recv->probe) {
+        found(recv, send);
+        return true;
+    }
+    take(recv);
+    take(send);
+    (void)meet(run, send, recv);
+    (void)settle(run, recv->comm->shared, recv->comm->member);
+    return true;
 }

@@ -1,8 +1,9 @@
 // Requests: calls on their way, and how a rank waits for them.
 #include "ranks/internal.h"
 
-#define POLLS_MAX  10000  // in a row, while no rank made or completed a call
-#define FREED_KEPT 256    // requests of a rank kept after ls_wait, to tell use after free
+#define POLLS_MAX      10000  // in a row, while no rank made or completed a call
+#define IDLE_POLLS_MAX 200000
+#define FREED_KEPT     256  // requests of a rank kept after ls_wait, to tell use after free
 
 static void release(ls_rank *rank, ls_request *request) {
     ls_flight__drop(request);
@@ -108,7 +109,7 @@ void ls_request__done(ls_request *request, int status) {
     ls_gdb_hook_complete(run, rank, request);
     if (request->awaited) {
         request->awaited = false;
-        rank->waiting -= 1;
+        rank->waiting = rank->waits_for_any ? 0 : rank->waiting - 1;
     }
     if (rank->state == LS_RANK_BLOCKED && (rank->waiting == 0 || run->status != LS_OK)) {
         ls_schedule__make_ready(rank);
@@ -162,6 +163,28 @@ int ls_request__awaited(const ls_request **out, int most, const ls_rank *rank) {
         }
     }
     return count;
+}
+
+// A poll of another front that found nothing: others run first. Where nothing can happen any more a
+// receive from any member is let go. Returns the run's status, and *hopeless: nobody will ever
+// change what the poll sees.
+int ls_request__poll(bool *hopeless, ls_rank *rank) {
+    ls_spmd *run = rank->run;
+    *hopeless = false;
+    uint64_t now = run->calls + run->completed;
+    run->idle_polls = run->idle_since == now ? run->idle_polls + 1 : 0;
+    run->idle_since = now;
+    if (run->idle_polls > 2 * run->rank_count + 2) {
+        (void)ls_p2p__choose(run);
+    }
+    if (run->idle_polls > IDLE_POLLS_MAX) {
+        *hopeless = true;
+        run->idle_polls = 0;
+    }
+    if (run->status == LS_OK) {
+        ls_schedule__give_way(rank);
+    }
+    return run->status;
 }
 
 // ---- ls_wait -----------------------------------------------------------------------------------

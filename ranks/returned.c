@@ -212,10 +212,17 @@ static void explain_meet(ls_spmd *run, const ls_meet *meet) {
 
 static void explain_p2p(ls_spmd *run, const ls_request *request) {
     bool send = request->call.kind == LS_SEND;
-    int peer = request->call.comm->ranks[request->call.root], rank = request->call.rank;
+    int rank = request->call.rank;
     char what[256];
     ls_findings__describe(what, sizeof what, &request->call);
     ls_text text = {0};
+    if (request->call.root < 0) {
+        ls_text_printf(&text, "rank %d, %s: nobody posts a send for it\n", rank, what);
+        report(run, LS_FINDING_P2P_UNMATCHED_RECV, &rank, 1, request->call.file, request->call.line,
+               &text);
+        return;
+    }
+    int peer = request->call.comm->ranks[request->call.root];
     ls_text_printf(&text, "rank %d, %s: rank %d never posts the %s%s\n", rank, what, peer,
                    send ? "receive" : "send",
                    run->ranks[peer].state == LS_RANK_RETURNED ? ", it has returned" : "");

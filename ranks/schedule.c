@@ -265,6 +265,9 @@ void ls_schedule__give_way(ls_rank *rank) {
 // Nobody can run: the run fails, which makes every blocked rank ready.
 static ls_rank *choose_or_explain(ls_spmd *run, int from) {
     ls_rank *next = choose(run, from);
+    if (next == NULL && ls_p2p__choose(run)) {
+        next = choose(run, from);
+    }
     if (next == NULL) {
         ls_stuck__explain(run);
         next = choose(run, from);
@@ -278,7 +281,7 @@ void ls_schedule__block(ls_rank *rank, ls_rank_state state) {
     rank->state = state;
     if (run->parallel) {
         run->running_count -= 1;
-        if (run->running_count == 0) {
+        if (run->running_count == 0 && !ls_p2p__choose(run)) {
             ls_stuck__explain(run);
         }
         (void)pthread_mutex_unlock(&run->mutex);
@@ -306,7 +309,7 @@ void ls_schedule__finish(ls_rank *rank, ls_rank_state state) {
     }
     if (!run->parallel) {
         give(run, rank, choose_or_explain(run, rank->id));
-    } else if (run->running_count == 0) {
+    } else if (run->running_count == 0 && !ls_p2p__choose(run)) {
         ls_stuck__explain(run);
     }
 }

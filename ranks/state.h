@@ -14,7 +14,7 @@
 
 #include "ranks/ranks.h"
 
-#define LS_RANKS_ABI 6
+#define LS_RANKS_ABI 7
 
 typedef struct ls_spmd ls_spmd;
 typedef struct ls_shared_comm ls_shared_comm;
@@ -88,8 +88,15 @@ struct ls_request {
     void *pending;    // the backend's, where it completes calls side by side
     size_t send_bytes, recv_bytes;
     uint64_t send_hash, recv_hash;  // buffer.modified_in_flight
-    int color, key;                 // SPLIT
-    const int *members;             // SUBSET [member_count]
+    // Of another front (ranks/front.h): its record of the call, and a message's envelope.
+    const struct ls_front *front;
+    void *record;
+    int tag;             // LS_TAG_ANY: of a receive, any
+    bool any_source;     // a receive from any member: held until nobody can go on
+    bool probe;          // takes no message
+    ls_request *found;   // what a probe or a receive has met
+    int color, key;      // SPLIT
+    const int *members;  // SUBSET [member_count]
     int member_count;
     ls_rank_comm **made_out;  // SPLIT, SUBSET: where this rank's new communicator goes
     ls_request *next;         // in the rank's list (asynchronous, grouped)
@@ -163,6 +170,7 @@ struct ls_rank {
     bool parted;           // a debugger took the baton from it while it ran its program
     bool slow;             // by a fault
     int waiting;           // awaited requests that are not done
+    bool waits_for_any;    // one of them is enough
     int polls;             // of ls_test in a row, while nothing happened
     uint64_t polls_since;  // what had happened by then
     int group_depth;       // of ls_group_start
@@ -182,6 +190,7 @@ struct ls_rank {
     size_t stack_bytes;
     void *handler_stack;  // of signals
     stack_t other_stack;
+    int signal;              // that ended its program; 0: none
     sigjmp_buf *escape;      // out of its program; NULL: not in it
     pthread_mutex_t turn;    // of its threads: one at a time is in the library
     bool erred;              // a call of it was refused, which was told of
@@ -304,7 +313,10 @@ struct ls_spmd {
     ls_replica_set *replicas;  // declared, see replica.c
     ls_order_edge *edges;
     int edge_count;
-    uint64_t marks;           // searches for cycles so far
+    uint64_t marks;  // searches for cycles so far
+    int held;        // receives from any member that wait for a choice, see p2p.c
+    int idle_polls;  // in a row, by all ranks, while nothing happened
+    uint64_t idle_since;
     ls_request *suspects[2];  // a send and its receive that do not fit, see p2p.c; else NULL
     ls_lookahead *lookahead;  // after a mismatch, see lookahead.c
     ls_crossing *crossings;   // [crossing_count] to be told at the end, see sites.c

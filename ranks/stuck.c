@@ -28,6 +28,14 @@ typedef struct search {
 // The i-th rank that `request` waits for, counting from *next; -1: no more.
 static int next_target(const ls_request *request, int *next) {
     const ls_comm *comm = request->call.comm;
+    if (request->meet == NULL && request->call.root < 0) {  // a receive from any member
+        for (; *next < comm->size; (*next)++) {
+            if (*next != request->comm->member) {
+                return comm->ranks[(*next)++];
+            }
+        }
+        return -1;
+    }
     if (request->meet == NULL) {
         return (*next)++ == 0 ? comm->ranks[request->call.root] : -1;
     }

@@ -83,6 +83,15 @@ static void run_program(ls_rank *rank) {
             "has run for %g s without a call (options.deadline_seconds), while the others wait",
             run->deadline_seconds);
         break;
+    case LS_ESCAPE_SIGNAL:
+        ls_schedule__enter(rank);
+        ls_threads__lost(rank, LS_FINDING_RANK_DIED,
+                         "was ended by signal %d (%s) after its last call", rank->signal,
+                         strsignal(rank->signal));
+        break;
+    case LS_ESCAPE_EXIT:  // its front has set exit_status
+        ls_schedule__enter(rank);
+        break;
     default:
         rank->exit_status = run->program(rank, run->arg);
         const ls_error failed = *ls_error_last();

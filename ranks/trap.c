@@ -80,6 +80,11 @@ static void on_fault(int signal, siginfo_t *info, void *context) {
             return;
         }
     }
+    if (rank != NULL && rank->run->options.front != NULL && own_thread(rank) &&
+        rank->run->options.front->survives_signals && !ls_schedule__inside()) {
+        rank->signal = signal;
+        siglongjmp(*rank->escape, LS_ESCAPE_SIGNAL);
+    }
     pass_on(signal, info, context);
 }
 

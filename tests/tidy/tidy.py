@@ -29,6 +29,7 @@ for room, below in {"kernels": ["formats"], "local_tensor": ["formats"],
                     "planner": ["local_tensor", "orders", "collectives", "backends", "ranks"],
                     "ranks": ["formats"]}.items():
     ARROWS[room] = [name for name in ARROWS[room] if name not in below]
+ARROWS["mpi"] = ARROWS["ranks"] + ["ranks"]
 ROOMS = set(ARROWS) | {"cli", "gdb", "bench", "fuzz", "tests", "examples"}
 
 BANNED = {

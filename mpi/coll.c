@@ -1,0 +1,339 @@
+// Collectives: what their arguments must be, and the calls as programs make them.
+#include <stdlib.h>
+#include <string.h>
+
+#include "mpi/internal.h"
+
+// ---- Arguments ----------------------------------------------------------------------------------
+typedef struct side_args {
+    const void *buf;
+    int count;
+    const int *counts, *displs;
+    const MPI_Aint *byte_displs;
+    MPI_Datatype type;
+    const MPI_Datatype *types;
+    bool in_place;  // MPI_IN_PLACE is allowed
+    bool blocks;    // one for each peer
+} side_args;
+
+// Blocks of a side on this member.
+static int blocks_of(const mpi_comm *comm, bool neighbors, bool send) {
+    if (!neighbors) {
+        return comm->inter ? comm->remote_size : comm->size;
+    }
+    const mpi_topology *topology = comm->topology;
+    return send ? topology->out_count : topology->in_count;
+}
+
+static int read_side(mpi_side *out, mpi_where at, mpi_comm *comm, const side_args *args,
+                     int blocks) {
+    mpi_type *type = NULL;
+    *out = (mpi_side){.buf = args->buf,
+                      .count = args->count,
+                      .counts = args->counts,
+                      .displs = args->displs,
+                      .byte_displs = args->byte_displs,
+                      .types = args->types};
+    if (args->buf == MPI_IN_PLACE && args->in_place && !comm->inter) {
+        return MPI_SUCCESS;
+    }
+    if (args->types == NULL) {
+        MPI_TRY(ls_mpi__type_arg(&type, at, comm, args->type, true));
+        out->type = type;
+    }
+    if (args->counts == NULL && args->types == NULL) {
+        MPI_TRY(ls_mpi__count_arg(at, comm, "the count", args->count));
+        return ls_mpi__buffer_arg(at, comm, args->buf, args->count, type);
+    }
+    if (blocks > 0 && args->counts == NULL) {
+        return ls_mpi__error(at.me, comm, MPI_ERR_ARG, at.function, "the list of counts is NULL");
+    }
+    for (int b = 0; b < blocks; b++) {
+        MPI_TRY(ls_mpi__count_arg(at, comm, "a count of the list", args->counts[b]));
+        if (args->types != NULL) {
+            MPI_TRY(ls_mpi__type_arg(&type, at, comm, args->types[b], true));
+        }
+        MPI_TRY(args->types == NULL ? ls_mpi__buffer_arg(at, comm, args->buf, args->counts[b], type)
+                                    : MPI_SUCCESS);
+    }
+    return MPI_SUCCESS;
+}
+
+// ---- Posting ------------------------------------------------------------------------------------
+static void own_side(mpi_rank *me, mpi_owned **out, const mpi_side *side, int blocks, bool writes,
+                     const char *function, bool keep) {
+    if (side->type == NULL || side->buf == NULL || side->buf == MPI_IN_PLACE) {
+        return;
+    }
+    size_t count = (size_t)side->count;
+    const char *base = side->buf;
+    if (side->counts != NULL) {  // from the first block to the last
+        ptrdiff_t low = 0, high = 0, at = 0;
+        for (int b = 0; b < blocks; b++) {
+            at = side->displs != NULL ? side->displs[b] : at;
+            low = at < low ? at : low;
+            high = at + side->counts[b] > high ? at + side->counts[b] : high;
+            at += side->counts[b];
+        }
+        base += low * side->type->extent;
+        count = (size_t)(high - low);
+    } else if (side->count > 0 && blocks > 1) {
+        count *= (size_t)blocks;
+    }
+    if (keep) {
+        *out = ls_mpi__own(me, base, count, side->type, writes, function);
+    } else {
+        ls_mpi__touch_typed(me, base, count, side->type, writes, function);
+    }
+}
+
+// What a member's call reads and writes: out of the record, by who it is.
+static void own_sides(mpi_rank *me, mpi_owned *owned[2], const mpi_record *record, bool keep) {
+    const mpi_comm *comm = record->comm;
+    bool root = !record->collective->rooted || record->root == MPI_ROOT ||
+                (!comm->inter && record->root == comm->rank);
+    const mpi_collective *kind = record->collective;
+    bool from_root = kind->rooted && kind->sync == MPI_SYNC_FROM_ROOT, bcast = !kind->two_sided;
+    int out = kind->out_blocks ? blocks_of(comm, kind->neighbors, true) : 1;
+    int in = kind->in_blocks ? blocks_of(comm, kind->neighbors, false) : 1;
+    bool sends = !from_root || root;
+    bool receives = from_root ? !bcast || !root : root;
+    if (sends) {
+        own_side(me, &owned[0], &record->send, out, false, record->function, keep);
+    }
+    if (receives) {
+        own_side(me, &owned[1], bcast ? &record->send : &record->recv, in, true, record->function,
+                 keep);
+    }
+}
+
+void ls_mpi__collective_own(mpi_rank *me, mpi_request *request) {
+    own_sides(me, request->owned, &request->record, true);
+}
+
+int ls_mpi__collective(mpi_rank *me, const mpi_record *record, MPI_Request *handle) {
+    if (handle == NULL) {
+        mpi_record own = *record;
+        mpi_owned *none[2];
+        ls_request proto;
+        own_sides(me, none, record, false);
+        ls_mpi__collective_proto(&proto, &own);
+        int status = ls_call__post(ls_mpi__file, ls_mpi__line, own.comm->inner, &proto, NULL);
+        return ls_mpi__leave(me, status);
+    }
+    mpi_request *request = ls_mpi__request_make(me, MPI_REQUEST_COLLECTIVE, record->function);
+    request->record = *record;
+    request->comm = record->comm;
+    ls_mpi__status_empty(&request->record.status);
+    ls_mpi__collective_proto(&request->proto, &request->record);
+    *handle = request->handle;
+    return ls_mpi__request_start(me, request);
+}
+
+typedef struct collective_args {
+    const mpi_collective *kind;
+    side_args send, recv;
+    MPI_Op op;
+    int root;
+    MPI_Comm comm;
+} collective_args;
+
+// Members whose arguments of a side do not count.
+static bool side_counts(const mpi_comm *comm, const collective_args *args, bool send) {
+    if (!args->kind->rooted) {
+        return true;
+    }
+    bool root = comm->inter ? args->root == MPI_ROOT : args->root == comm->rank;
+    bool none = comm->inter && args->root == MPI_PROC_NULL;
+    bool from_root = args->kind->sync == MPI_SYNC_FROM_ROOT;
+    if (none) {
+        return false;
+    }
+    if (send) {
+        return from_root ? root || !args->kind->two_sided : !comm->inter || !root;
+    }
+    return from_root ? !comm->inter || !root : root;
+}
+
+static int collective(mpi_where at, const collective_args *args, MPI_Request *request) {
+    mpi_comm *comm;
+    MPI_TRY(ls_mpi__comm_arg(&comm, at, args->comm));
+    mpi_record record = {
+        .collective = args->kind, .comm = comm, .function = at.function, .root = args->root};
+    bool neighbors = args->kind->neighbors;
+    if (neighbors && comm->topology == NULL) {
+        return ls_mpi__error(at.me, comm, MPI_ERR_TOPOLOGY, at.function,
+                             "the communicator has no topology");
+    }
+    if (args->kind->rooted) {
+        MPI_TRY(ls_mpi__root_arg(at, comm, args->root));
+    }
+    if (args->kind->move != NULL) {
+        if (side_counts(comm, args, true)) {
+            MPI_TRY(
+                read_side(&record.send, at, comm, &args->send, blocks_of(comm, neighbors, true)));
+        }
+        if (args->kind->two_sided && side_counts(comm, args, false)) {
+            MPI_TRY(
+                read_side(&record.recv, at, comm, &args->recv, blocks_of(comm, neighbors, false)));
+        }
+    }
+    if (args->kind->reduces) {
+        mpi_op *op;
+        const mpi_type *type = record.send.type != NULL ? record.send.type : record.recv.type;
+        MPI_TRY(ls_mpi__op_arg(&op, at, comm, args->op, type));
+        record.op = op;
+    }
+    const mpi_side *send = &record.send, *recv = &record.recv;
+    if (send->type != NULL && recv->type != NULL && send->buf == recv->buf && send->buf != NULL &&
+        send->count > 0 && send->counts == NULL && send->type->size > 0 && !comm->inter) {
+        return ls_mpi__error(at.me, comm, MPI_ERR_BUFFER, at.function,
+                             "the send and the receive buffer are one: MPI_IN_PLACE says that");
+    }
+    if (request == NULL) {
+        return ls_mpi__collective(at.me, &record, NULL);
+    }
+    return ls_mpi__collective(at.me, &record, request);
+}
+
+// ---- The functions ------------------------------------------------------------------------------
+// Each with its nonblocking twin.
+#define BOTH(name, iname, parameters, iparameters, ...)                                            \
+    int name parameters {                                                                          \
+        mpi_where at = {ls_mpi__enter(__func__), __func__};                                        \
+        const collective_args args = {__VA_ARGS__};                                                \
+        return collective(at, &args, NULL);                                                        \
+    }                                                                                              \
+    int iname iparameters {                                                                        \
+        mpi_where at = {ls_mpi__enter(__func__), __func__};                                        \
+        const collective_args args = {__VA_ARGS__};                                                \
+        if (request == NULL) {                                                                     \
+            return ls_mpi__error(at.me, NULL, MPI_ERR_ARG, __func__,                               \
+                                 "the place for the request is NULL");                             \
+        }                                                                                          \
+        return collective(at, &args, request);                                                     \
+    }
+#define WITH_REQUEST(...) (__VA_ARGS__, MPI_Request * request)
+#define LIST(...)         (__VA_ARGS__)
+
+BOTH(MPI_Barrier, MPI_Ibarrier, LIST(MPI_Comm comm), WITH_REQUEST(MPI_Comm comm),
+     .kind = &ls_mpi__barrier, .comm = comm)
+
+#define P_BCAST void *buf, int count, MPI_Datatype type, int root, MPI_Comm comm
+BOTH(MPI_Bcast, MPI_Ibcast, LIST(P_BCAST), WITH_REQUEST(P_BCAST), .kind = &ls_mpi__bcast,
+     .send = {.buf = buf, .count = count, .type = type}, .root = root, .comm = comm)
+
+#define P_EVEN                                                                                     \
+    const void *sendbuf, int sendcount, MPI_Datatype sendtype, void *recvbuf, int recvcount,       \
+        MPI_Datatype recvtype
+#define A_SEND      .send = {.buf = sendbuf, .count = sendcount, .type = sendtype, .in_place = true}
+#define A_SEND_ONLY .send = {.buf = sendbuf, .count = sendcount, .type = sendtype}
+#define A_RECV      .recv = {.buf = recvbuf, .count = recvcount, .type = recvtype}
+BOTH(MPI_Gather, MPI_Igather, LIST(P_EVEN, int root, MPI_Comm comm),
+     WITH_REQUEST(P_EVEN, int root, MPI_Comm comm), .kind = &ls_mpi__gather, A_SEND, A_RECV,
+     .root = root, .comm = comm)
+BOTH(MPI_Scatter, MPI_Iscatter, LIST(P_EVEN, int root, MPI_Comm comm),
+     WITH_REQUEST(P_EVEN, int root, MPI_Comm comm), .kind = &ls_mpi__scatter, A_SEND_ONLY,
+     .recv = {.buf = recvbuf, .count = recvcount, .type = recvtype, .in_place = true}, .root = root,
+     .comm = comm)
+BOTH(MPI_Allgather, MPI_Iallgather, LIST(P_EVEN, MPI_Comm comm),
+     WITH_REQUEST(P_EVEN, MPI_Comm comm), .kind = &ls_mpi__allgather, A_SEND, A_RECV, .comm = comm)
+BOTH(MPI_Alltoall, MPI_Ialltoall, LIST(P_EVEN, MPI_Comm comm), WITH_REQUEST(P_EVEN, MPI_Comm comm),
+     .kind = &ls_mpi__alltoall, A_SEND, A_RECV, .comm = comm)
+BOTH(MPI_Neighbor_allgather, MPI_Ineighbor_allgather, LIST(P_EVEN, MPI_Comm comm),
+     WITH_REQUEST(P_EVEN, MPI_Comm comm), .kind = &ls_mpi__neighbor_allgather, A_SEND_ONLY, A_RECV,
+     .comm = comm)
+BOTH(MPI_Neighbor_alltoall, MPI_Ineighbor_alltoall, LIST(P_EVEN, MPI_Comm comm),
+     WITH_REQUEST(P_EVEN, MPI_Comm comm), .kind = &ls_mpi__neighbor_alltoall, A_SEND_ONLY, A_RECV,
+     .comm = comm)
+
+#define P_GATHERV                                                                                  \
+    const void *sendbuf, int sendcount, MPI_Datatype sendtype, void *recvbuf,                      \
+        const int recvcounts[], const int displs[], MPI_Datatype recvtype
+#define A_RECVV .recv = {.buf = recvbuf, .counts = recvcounts, .displs = displs, .type = recvtype}
+BOTH(MPI_Gatherv, MPI_Igatherv, LIST(P_GATHERV, int root, MPI_Comm comm),
+     WITH_REQUEST(P_GATHERV, int root, MPI_Comm comm), .kind = &ls_mpi__gatherv, A_SEND, A_RECVV,
+     .root = root, .comm = comm)
+BOTH(MPI_Allgatherv, MPI_Iallgatherv, LIST(P_GATHERV, MPI_Comm comm),
+     WITH_REQUEST(P_GATHERV, MPI_Comm comm), .kind = &ls_mpi__allgatherv, A_SEND, A_RECVV,
+     .comm = comm)
+BOTH(MPI_Neighbor_allgatherv, MPI_Ineighbor_allgatherv, LIST(P_GATHERV, MPI_Comm comm),
+     WITH_REQUEST(P_GATHERV, MPI_Comm comm), .kind = &ls_mpi__neighbor_allgatherv, A_SEND_ONLY,
+     A_RECVV, .comm = comm)
+
+#define P_SCATTERV                                                                                 \
+    const void *sendbuf, const int sendcounts[], const int displs[], MPI_Datatype sendtype,        \
+        void *recvbuf, int recvcount, MPI_Datatype recvtype, int root, MPI_Comm comm
+BOTH(MPI_Scatterv, MPI_Iscatterv, LIST(P_SCATTERV), WITH_REQUEST(P_SCATTERV),
+     .kind = &ls_mpi__scatterv,
+     .send = {.buf = sendbuf, .counts = sendcounts, .displs = displs, .type = sendtype},
+     .recv = {.buf = recvbuf, .count = recvcount, .type = recvtype, .in_place = true}, .root = root,
+     .comm = comm)
+
+#define P_ALLTOALLV                                                                                \
+    const void *sendbuf, const int sendcounts[], const int sdispls[], MPI_Datatype sendtype,       \
+        void *recvbuf, const int recvcounts[], const int rdispls[], MPI_Datatype recvtype,         \
+        MPI_Comm comm
+#define A_ALLTOALLV(place)                                                                         \
+    .send = {.buf = sendbuf,                                                                       \
+             .counts = sendcounts,                                                                 \
+             .displs = sdispls,                                                                    \
+             .type = sendtype,                                                                     \
+             .in_place = place},                                                                   \
+    .recv = {.buf = recvbuf, .counts = recvcounts, .displs = rdispls, .type = recvtype},           \
+    .comm = comm
+BOTH(MPI_Alltoallv, MPI_Ialltoallv, LIST(P_ALLTOALLV), WITH_REQUEST(P_ALLTOALLV),
+     .kind = &ls_mpi__alltoallv, A_ALLTOALLV(true))
+BOTH(MPI_Neighbor_alltoallv, MPI_Ineighbor_alltoallv, LIST(P_ALLTOALLV), WITH_REQUEST(P_ALLTOALLV),
+     .kind = &ls_mpi__neighbor_alltoallv, A_ALLTOALLV(false))
+
+#define P_ALLTOALLW                                                                                \
+    const void *sendbuf, const int sendcounts[], const int sdispls[],                              \
+        const MPI_Datatype sendtypes[], void *recvbuf, const int recvcounts[],                     \
+        const int rdispls[], const MPI_Datatype recvtypes[], MPI_Comm comm
+BOTH(MPI_Alltoallw, MPI_Ialltoallw, LIST(P_ALLTOALLW), WITH_REQUEST(P_ALLTOALLW),
+     .kind = &ls_mpi__alltoallw,
+     .send = {.buf = sendbuf,
+              .counts = sendcounts,
+              .displs = sdispls,
+              .types = sendtypes,
+              .in_place = true},
+     .recv = {.buf = recvbuf, .counts = recvcounts, .displs = rdispls, .types = recvtypes},
+     .comm = comm)
+#define P_NEIGHBORW                                                                                \
+    const void *sendbuf, const int sendcounts[], const MPI_Aint sdispls[],                         \
+        const MPI_Datatype sendtypes[], void *recvbuf, const int recvcounts[],                     \
+        const MPI_Aint rdispls[], const MPI_Datatype recvtypes[], MPI_Comm comm
+BOTH(MPI_Neighbor_alltoallw, MPI_Ineighbor_alltoallw, LIST(P_NEIGHBORW), WITH_REQUEST(P_NEIGHBORW),
+     .kind = &ls_mpi__neighbor_alltoallw,
+     .send = {.buf = sendbuf, .counts = sendcounts, .byte_displs = sdispls, .types = sendtypes},
+     .recv = {.buf = recvbuf, .counts = recvcounts, .byte_displs = rdispls, .types = recvtypes},
+     .comm = comm)
+
+#define P_REDUCE const void *sendbuf, void *recvbuf, int count, MPI_Datatype type, MPI_Op op
+#define A_REDUCE                                                                                   \
+    .send = {.buf = sendbuf, .count = count, .type = type, .in_place = true},                      \
+    .recv = {.buf = recvbuf, .count = count, .type = type}, .op = op, .comm = comm
+BOTH(MPI_Reduce, MPI_Ireduce, LIST(P_REDUCE, int root, MPI_Comm comm),
+     WITH_REQUEST(P_REDUCE, int root, MPI_Comm comm), .kind = &ls_mpi__collective_reduce, A_REDUCE,
+     .root = root)
+BOTH(MPI_Allreduce, MPI_Iallreduce, LIST(P_REDUCE, MPI_Comm comm),
+     WITH_REQUEST(P_REDUCE, MPI_Comm comm), .kind = &ls_mpi__allreduce, A_REDUCE)
+BOTH(MPI_Scan, MPI_Iscan, LIST(P_REDUCE, MPI_Comm comm), WITH_REQUEST(P_REDUCE, MPI_Comm comm),
+     .kind = &ls_mpi__scan, A_REDUCE)
+BOTH(MPI_Exscan, MPI_Iexscan, LIST(P_REDUCE, MPI_Comm comm), WITH_REQUEST(P_REDUCE, MPI_Comm comm),
+     .kind = &ls_mpi__exscan, A_REDUCE)
+
+#define P_BLOCK                                                                                    \
+    const void *sendbuf, void *recvbuf, int recvcount, MPI_Datatype type, MPI_Op op, MPI_Comm comm
+BOTH(MPI_Reduce_scatter_block, MPI_Ireduce_scatter_block, LIST(P_BLOCK), WITH_REQUEST(P_BLOCK),
+     .kind = &ls_mpi__reduce_scatter_block,
+     .send = {.buf = sendbuf, .count = recvcount, .type = type, .in_place = true},
+     .recv = {.buf = recvbuf, .count = recvcount, .type = type}, .op = op, .comm = comm)
+#define P_RS                                                                                       \
+    const void *sendbuf, void *recvbuf, const int recvcounts[], MPI_Datatype type, MPI_Op op,      \
+        MPI_Comm comm
+BOTH(MPI_Reduce_scatter, MPI_Ireduce_scatter, LIST(P_RS), WITH_REQUEST(P_RS),
+     .kind = &ls_mpi__reduce_scatter,
+     .send = {.buf = sendbuf, .counts = recvcounts, .type = type, .in_place = true},
+     .recv = {.buf = recvbuf, .counts = recvcounts, .type = type}, .op = op, .comm = comm)

@@ -1,0 +1,253 @@
+// In and out of MPI's functions: whose call it is, where it is made, and what an error does.
+#define _GNU_SOURCE
+#include <setjmp.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "mpi/internal.h"
+
+mpi_state ls_mpi__state;
+_Thread_local const char *ls_mpi__file = "";
+_Thread_local int ls_mpi__line;
+
+void ls_mpi_at(const char *file, int line) {
+    ls_mpi__file = file;
+    ls_mpi__line = line;
+}
+
+void *ls_mpi__alloc(size_t bytes) {
+    void *memory = calloc(1, bytes > 0 ? bytes : 1);
+    if (memory == NULL) {
+        (void)fprintf(stderr, "lockstep: out of memory\n");
+        abort();
+    }
+    return memory;
+}
+
+// A thread of the program's own: its code lies in the image of its rank.
+static mpi_rank *rank_of_code(const void *address) {
+    for (int r = 0; r < ls_mpi__state.rank_count; r++) {
+        mpi_rank *rank = &ls_mpi__state.ranks[r];
+        if ((const char *)address >= rank->code_low && (const char *)address < rank->code_high) {
+            return rank;
+        }
+    }
+    return NULL;
+}
+
+static mpi_rank *find_rank(const char *function, const void *caller) {
+    ls_rank *rank = ls_schedule__current();
+    if (rank == NULL) {
+        mpi_rank *owner = rank_of_code(caller);
+        if (owner == NULL) {
+            (void)fprintf(stderr, "lockstep: %s is called outside of `lockstep mpi`\n", function);
+            _exit(2);
+        }
+        (void)ls_rank_attach(owner->rank);
+        return owner;
+    }
+    return &ls_mpi__state.ranks[rank->id];
+}
+
+_Noreturn void ls_mpi__end(mpi_rank *me, int exit_status) {
+    ls_rank *rank = me->rank;
+    if (rank->escape == NULL || pthread_equal(rank->thread, pthread_self()) == 0) {
+        for (;;) {  // a thread of the program's own: the rank's ends the program
+            (void)pause();
+        }
+    }
+    rank->exit_status = exit_status;
+    siglongjmp(*rank->escape, LS_ESCAPE_EXIT);
+}
+
+int ls_mpi__leave(mpi_rank *me, int status) {
+    if (ls_mpi__state.run->status != LS_OK) {
+        ls_schedule__enter(me->rank);
+        ls_request__drain(me->rank);
+        ls_schedule__leave(me->rank);
+        ls_mpi__end(me, 0);
+    }
+    return status == LS_OK ? MPI_SUCCESS : MPI_ERR_OTHER;
+}
+
+__attribute__((noinline)) mpi_rank *ls_mpi__enter_any(const char *function) {
+    mpi_rank *me = find_rank(function, __builtin_return_address(0));
+    if (ls_mpi__state.run->status != LS_OK) {
+        (void)ls_mpi__leave(me, LS_OK);
+    }
+    return me;
+}
+
+mpi_rank *ls_mpi__enter(const char *function) {
+    mpi_rank *me = ls_mpi__enter_any(function);
+    if (!me->initialised || me->finalised) {
+        ls_mpi__finding(me, LS_FINDING_CALL_INVALID, ls_mpi__file, ls_mpi__line, "%s is called %s",
+                        function, me->finalised ? "after MPI_Finalize" : "before MPI_Init");
+        ls_spmd__fail(ls_mpi__state.run, LS_ERR_FINDING, "call.invalid");
+        (void)ls_mpi__leave(me, LS_OK);
+    }
+    me->entered += 1;
+    return me;
+}
+
+// ---- Findings -----------------------------------------------------------------------------------
+static void add_finding(mpi_rank *me, ls_finding_id id, const char *file, int line,
+                        const char *format, va_list args) {
+    ls_spmd *run = ls_mpi__state.run;
+    ls_text text = {0};
+    char message[1024];
+    (void)vsnprintf(message, sizeof message, format, args);
+    ls_schedule__enter(me->rank);
+    if (run->status == LS_OK) {
+        ls_text_printf(&text, "rank %d: %s\n", me->id, message);
+        ls_findings__history(&text, me->rank, 4);
+        (void)ls_findings__add(run, id, &me->id, 1, file, line, ls_findings__string(run, &text));
+        ls_text_free(&text);
+    }
+    ls_schedule__leave(me->rank);
+}
+
+void ls_mpi__finding(mpi_rank *me, ls_finding_id id, const char *file, int line, const char *format,
+                     ...) {
+    va_list args;
+    va_start(args, format);
+    add_finding(me, id, file, line, format, args);
+    va_end(args);
+}
+
+static const char *const class_names[] = {
+    "MPI_SUCCESS",          "MPI_ERR_BUFFER",     "MPI_ERR_COUNT",     "MPI_ERR_TYPE",
+    "MPI_ERR_TAG",          "MPI_ERR_COMM",       "MPI_ERR_RANK",      "MPI_ERR_REQUEST",
+    "MPI_ERR_ROOT",         "MPI_ERR_GROUP",      "MPI_ERR_OP",        "MPI_ERR_TOPOLOGY",
+    "MPI_ERR_DIMS",         "MPI_ERR_ARG",        "MPI_ERR_UNKNOWN",   "MPI_ERR_TRUNCATE",
+    "MPI_ERR_OTHER",        "MPI_ERR_INTERN",     "MPI_ERR_IN_STATUS", "MPI_ERR_PENDING",
+    "MPI_ERR_KEYVAL",       "MPI_ERR_NO_MEM",     "MPI_ERR_BASE",      "MPI_ERR_INFO_KEY",
+    "MPI_ERR_INFO_VALUE",   "MPI_ERR_INFO_NOKEY", "MPI_ERR_SPAWN",     "MPI_ERR_PORT",
+    "MPI_ERR_SERVICE",      "MPI_ERR_NAME",       "MPI_ERR_WIN",       "MPI_ERR_SIZE",
+    "MPI_ERR_DISP",         "MPI_ERR_INFO",       "MPI_ERR_LOCKTYPE",  "MPI_ERR_ASSERT",
+    "MPI_ERR_RMA_CONFLICT", "MPI_ERR_RMA_SYNC",   "MPI_ERR_RMA_RANGE", "MPI_ERR_RMA_ATTACH",
+    "MPI_ERR_RMA_SHARED",   "MPI_ERR_RMA_FLAVOR"};
+
+const char *ls_mpi__class_name(int error_class) {
+    bool known =
+        error_class >= 0 && error_class < (int)(sizeof class_names / sizeof class_names[0]);
+    return known ? class_names[error_class] : "an error class of the program's own";
+}
+
+static int fatal(mpi_rank *me, int error_class, const char *function, const char *message) {
+    ls_mpi__finding(me, LS_FINDING_CALL_INVALID, ls_mpi__file, ls_mpi__line, "%s: %s: %s", function,
+                    ls_mpi__class_name(error_class), message);
+    ls_schedule__enter(me->rank);
+    ls_spmd__fail(ls_mpi__state.run, LS_ERR_FINDING, "call.invalid");
+    ls_schedule__leave(me->rank);
+    return ls_mpi__leave(me, LS_OK);
+}
+
+int ls_mpi__error(mpi_rank *me, const mpi_comm *comm, int error_class, const char *function,
+                  const char *format, ...) {
+    char message[1024];
+    va_list args;
+    va_start(args, format);
+    (void)vsnprintf(message, sizeof message, format, args);
+    va_end(args);
+    comm = comm != NULL ? comm : me->world;
+    if (comm == NULL || comm->errhandler == MPI_ERRORS_ARE_FATAL) {
+        return fatal(me, error_class, function, message);
+    }
+    if (comm->errhandler != MPI_ERRORS_RETURN) {
+        const mpi_errhandler *handler =
+            ls_mpi__handle_get(me, MPI_KIND_ERRHANDLER, comm->errhandler, NULL);
+        MPI_Comm handle = comm->handle;
+        int code = error_class;
+        if (handler != NULL && handler->comm != NULL) {
+            handler->comm(&handle, &code);
+        }
+    }
+    return error_class;
+}
+
+// ---- Arguments ----------------------------------------------------------------------------------
+int ls_mpi__comm_arg(mpi_comm **out, mpi_where at, MPI_Comm handle) {
+    const char *why;
+    *out = ls_mpi__handle_get(at.me, MPI_KIND_COMM, handle, &why);
+    return *out != NULL ? MPI_SUCCESS
+                        : ls_mpi__error(at.me, NULL, MPI_ERR_COMM, at.function,
+                                        "the communicator is %s", why);
+}
+
+int ls_mpi__group_arg(mpi_group **out, mpi_where at, MPI_Group handle) {
+    const char *why;
+    *out = ls_mpi__handle_get(at.me, MPI_KIND_GROUP, handle, &why);
+    return *out != NULL
+               ? MPI_SUCCESS
+               : ls_mpi__error(at.me, NULL, MPI_ERR_GROUP, at.function, "the group is %s", why);
+}
+
+int ls_mpi__type_arg(mpi_type **out, mpi_where at, mpi_comm *comm, MPI_Datatype handle,
+                     bool committed) {
+    const char *why;
+    *out = ls_mpi__handle_get(at.me, MPI_KIND_TYPE, handle, &why);
+    if (*out == NULL) {
+        return ls_mpi__error(at.me, comm, MPI_ERR_TYPE, at.function, "the datatype is %s", why);
+    }
+    if (committed && !(*out)->committed) {
+        const mpi_slot *slot = ls_mpi__handle_slot(at.me, handle);
+        return ls_mpi__error(at.me, comm, MPI_ERR_TYPE, at.function,
+                             "the datatype, made by %s at %s:%d, was not committed "
+                             "(MPI_Type_commit)",
+                             slot->function != NULL ? slot->function : "a constructor", slot->file,
+                             slot->line);
+    }
+    return MPI_SUCCESS;
+}
+
+int ls_mpi__op_arg(mpi_op **out, mpi_where at, mpi_comm *comm, MPI_Op handle,
+                   const mpi_type *type) {
+    const char *why;
+    *out = ls_mpi__handle_get(at.me, MPI_KIND_OP, handle, &why);
+    if (*out == NULL) {
+        return ls_mpi__error(at.me, comm, MPI_ERR_OP, at.function, "the operation is %s", why);
+    }
+    if (type != NULL && !ls_mpi__op_allows(*out, type)) {
+        return ls_mpi__error(at.me, comm, MPI_ERR_OP, at.function,
+                             "%s is not defined for the datatype %s", ls_mpi__op_name(*out),
+                             ls_mpi__type_name(type));
+    }
+    return MPI_SUCCESS;
+}
+
+int ls_mpi__count_arg(mpi_where at, mpi_comm *comm, const char *what, long count) {
+    return count >= 0
+               ? MPI_SUCCESS
+               : ls_mpi__error(at.me, comm, MPI_ERR_COUNT, at.function, "%s is %ld", what, count);
+}
+
+int ls_mpi__buffer_arg(mpi_where at, mpi_comm *comm, const void *buf, long count,
+                       const mpi_type *type) {
+    if (count == 0 || type->size == 0) {
+        return MPI_SUCCESS;
+    }
+    // Addresses of MPI_Get_address count from MPI_BOTTOM.
+    bool absolute = buf == MPI_BOTTOM && type->constant == NULL && type->true_lb != 0;
+    if (buf == NULL && !absolute) {
+        return ls_mpi__error(at.me, comm, MPI_ERR_BUFFER, at.function,
+                             "the buffer is NULL, and the count is %ld", count);
+    }
+    if (buf == MPI_IN_PLACE) {
+        return ls_mpi__error(at.me, comm, MPI_ERR_BUFFER, at.function,
+                             "MPI_IN_PLACE is not allowed here");
+    }
+    return MPI_SUCCESS;
+}
+
+int ls_mpi__root_arg(mpi_where at, mpi_comm *comm, int root) {
+    if (comm->inter && (root == MPI_ROOT || root == MPI_PROC_NULL)) {
+        return MPI_SUCCESS;
+    }
+    int size = comm->inter ? comm->remote_size : comm->size;
+    return root >= 0 && root < size ? MPI_SUCCESS
+                                    : ls_mpi__error(at.me, comm, MPI_ERR_ROOT, at.function,
+                                                    "root %d is not in [0, %d)", root, size);
+}

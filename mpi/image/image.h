@@ -1,0 +1,20 @@
+// What a program that lockstep-cc has linked and the library that runs it know of each other.
+#ifndef LS_MPI_IMAGE_IMAGE_H
+#define LS_MPI_IMAGE_IMAGE_H
+
+#define LS_MPI_IMAGE_MAIN "ls_mpi_image_main"
+typedef int (*ls_mpi_image_main_function)(int argc, char **argv, char **environment);
+
+__attribute__((visibility("default"))) void ls_mpi_exit(int status);
+// The threads that a program makes are its rank's.
+__attribute__((visibility("default"))) void *ls_mpi_thread_rank(void);
+__attribute__((visibility("default"))) void ls_mpi_thread_attach(void *rank);
+__attribute__((visibility("default"))) void ls_mpi_thread_detach(void *rank);
+// Memory that the program has allocated and freed.
+__attribute__((visibility("default"))) void ls_mpi_allocated(const void *at, unsigned long bytes);
+__attribute__((visibility("default"))) void ls_mpi_freed(const void *at);
+// Memory that library functions read and write for the program.
+__attribute__((visibility("default"))) void ls_mpi_accessed(const void *at, unsigned long bytes,
+                                                            int writes, const void *caller);
+
+#endif

@@ -1,0 +1,167 @@
+// Linked into every program by lockstep-cc: its door for `lockstep mpi`, what happens when somebody
+// starts it by itself, and the functions of the C library that would end or escape a rank.
+#define _GNU_SOURCE
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "mpi/image/image.h"
+
+extern int main(int argc, char **argv, char **environment);
+
+__attribute__((visibility("default"))) int ls_mpi_image_main(int argc, char **argv,
+                                                             char **environment) {
+    return main(argc, argv, environment);
+}
+
+// ---- Started by itself: a run of one rank -------------------------------------------------------
+#if defined(__x86_64__)
+__attribute__((used, section(".interp"))) static const char interpreter[] =
+    "/lib64/ld-linux-x86-64.so.2";
+#elif defined(__aarch64__)
+__attribute__((used, section(".interp"))) static const char interpreter[] =
+    "/lib/ld-linux-aarch64.so.1";
+#endif
+
+#define ARGUMENTS_MAX 4096
+
+#if defined(__x86_64__)
+__attribute__((force_align_arg_pointer))
+#endif
+__attribute__((used, noreturn, visibility("hidden"))) void
+ls_mpi_image_start(void) {
+    static char text[1 << 20], self[4096];
+    static char *words[ARGUMENTS_MAX + 8];
+    static char mpi[] = "mpi", n[] = "-n", one[] = "1", dashes[] = "--",
+                program[] = LOCKSTEP_PROGRAM;
+    int file = open("/proc/self/cmdline", O_RDONLY | O_CLOEXEC);
+    ssize_t length = file >= 0 ? read(file, text, sizeof text - 1) : 0;
+    ssize_t path = readlink("/proc/self/exe", self, sizeof self - 1);
+    char *given = getenv("LOCKSTEP");
+    int count = 0;
+    words[count++] = given != NULL ? given : program;
+    words[count++] = mpi;
+    words[count++] = n;
+    words[count++] = one;
+    words[count++] = self;
+    words[count++] = dashes;
+    self[path > 0 ? path : 0] = 0;
+    for (ssize_t at = 0; at < length; at += (ssize_t)strlen(text + at) + 1) {
+        if (at > 0 && count < ARGUMENTS_MAX) {
+            words[count++] = text + at;
+        }
+    }
+    words[count] = NULL;
+    (void)execvp(words[0], words);
+    (void)execvp("lockstep", words);
+    (void)fprintf(stderr, "%s: run it as: lockstep mpi -n RANKS %s (%s)\n", self, self,
+                  strerror(errno));
+    _exit(127);
+}
+
+// ---- Ends of a program --------------------------------------------------------------------------
+void __wrap_exit(int status) __attribute__((noreturn));
+void __wrap_exit(int status) {
+    ls_mpi_exit(status);
+    __builtin_unreachable();
+}
+
+void __wrap__exit(int status) __attribute__((noreturn));
+void __wrap__exit(int status) {
+    ls_mpi_exit(status);
+    __builtin_unreachable();
+}
+
+// ---- Threads ------------------------------------------------------------------------------------
+typedef struct thread {
+    void *(*function)(void *);
+    void *arg, *rank;
+} thread;
+
+static void *run_thread(void *arg) {
+    thread own = *(thread *)arg;
+    free(arg);
+    ls_mpi_thread_attach(own.rank);
+    void *result = own.function(own.arg);
+    ls_mpi_thread_detach(own.rank);
+    return result;
+}
+
+int __real_pthread_create(pthread_t *out, const pthread_attr_t *attributes,
+                          void *(*function)(void *), void *arg);
+int __wrap_pthread_create(pthread_t *out, const pthread_attr_t *attributes,
+                          void *(*function)(void *), void *arg);
+int __wrap_pthread_create(pthread_t *out, const pthread_attr_t *attributes,
+                          void *(*function)(void *), void *arg) {
+    thread *own = malloc(sizeof *own);
+    if (own == NULL) {
+        return EAGAIN;
+    }
+    *own = (thread){function, arg, ls_mpi_thread_rank()};
+    int status = __real_pthread_create(out, attributes, run_thread, own);
+    if (status != 0) {
+        free(own);
+    }
+    return status;
+}
+
+// ---- Memory that the C library touches ----------------------------------------------------------
+void *__real_memcpy(void *to, const void *from, size_t bytes);
+void *__wrap_memcpy(void *to, const void *from, size_t bytes);
+void *__wrap_memcpy(void *to, const void *from, size_t bytes) {
+    ls_mpi_accessed(from, bytes, 0, __builtin_return_address(0));
+    ls_mpi_accessed(to, bytes, 1, __builtin_return_address(0));
+    return __real_memcpy(to, from, bytes);
+}
+
+void *__real_memmove(void *to, const void *from, size_t bytes);
+void *__wrap_memmove(void *to, const void *from, size_t bytes);
+void *__wrap_memmove(void *to, const void *from, size_t bytes) {
+    ls_mpi_accessed(from, bytes, 0, __builtin_return_address(0));
+    ls_mpi_accessed(to, bytes, 1, __builtin_return_address(0));
+    return __real_memmove(to, from, bytes);
+}
+
+void *__real_memset(void *to, int value, size_t bytes);
+void *__wrap_memset(void *to, int value, size_t bytes);
+void *__wrap_memset(void *to, int value, size_t bytes) {
+    ls_mpi_accessed(to, bytes, 1, __builtin_return_address(0));
+    return __real_memset(to, value, bytes);
+}
+
+// ---- Memory that the program allocates -------------------------------------------------------------
+void *__real_malloc(size_t bytes);
+void *__wrap_malloc(size_t bytes);
+void *__wrap_malloc(size_t bytes) {
+    void *made = __real_malloc(bytes);
+    ls_mpi_allocated(made, bytes);
+    return made;
+}
+
+void *__real_calloc(size_t count, size_t bytes);
+void *__wrap_calloc(size_t count, size_t bytes);
+void *__wrap_calloc(size_t count, size_t bytes) {
+    void *made = __real_calloc(count, bytes);
+    ls_mpi_allocated(made, count * bytes);
+    return made;
+}
+
+void *__real_realloc(void *at, size_t bytes);
+void *__wrap_realloc(void *at, size_t bytes);
+void *__wrap_realloc(void *at, size_t bytes) {
+    ls_mpi_freed(at);
+    void *made = __real_realloc(at, bytes);
+    ls_mpi_allocated(made, bytes);
+    return made;
+}
+
+void __real_free(void *at);
+void __wrap_free(void *at);
+void __wrap_free(void *at) {
+    ls_mpi_freed(at);
+    __real_free(at);
+}

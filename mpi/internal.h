@@ -1,0 +1,440 @@
+// What the files of mpi/ share. Every object belongs to one rank; MPI's handles are numbers that
+// index its rank's tables.
+#ifndef LS_MPI_INTERNAL_H
+#define LS_MPI_INTERNAL_H
+
+// What programs see: MPI's own names.
+#define LOCKSTEP_MPI_NO_SITES
+#pragma GCC visibility push(default)
+#include "mpi/include/mpi.h"
+#pragma GCC visibility pop
+#include "mpi/mpi_run.h"
+#include "ranks/front.h"
+
+typedef struct mpi_comm mpi_comm;
+typedef struct mpi_rank mpi_rank;
+typedef struct mpi_request mpi_request;
+typedef struct mpi_win mpi_win;
+
+// ---- handle.c -----------------------------------------------------------------------------------
+typedef enum mpi_kind {
+    MPI_KIND_COMM = 1,
+    MPI_KIND_GROUP,
+    MPI_KIND_TYPE,
+    MPI_KIND_OP,
+    MPI_KIND_REQUEST,
+    MPI_KIND_WIN,
+    MPI_KIND_ERRHANDLER,
+    MPI_KIND_INFO,
+    MPI_KIND_MESSAGE,
+    MPI_KIND_COUNT
+} mpi_kind;
+
+typedef struct mpi_slot {
+    void *object;  // NULL: free
+    unsigned generation;
+    const char *file;  // where it was made, or freed
+    int line;
+    const char *function;  // that made it
+    int next_free;
+    bool internal;  // its leak is nobody's
+} mpi_slot;
+
+typedef struct mpi_table {
+    mpi_slot *slots;
+    int count, room, first_free;  // first_free 0: none
+} mpi_table;
+
+#define LS_MPI_FIRST_OWN 64  // numbers below are MPI's constants
+int ls_mpi__handle_add(mpi_rank *me, mpi_kind kind, void *object);
+// NULL: none; *why says what the handle is instead ("MPI_COMM_NULL", "was freed at ...").
+void *ls_mpi__handle_get(mpi_rank *me, mpi_kind kind, int handle, const char **why);
+void ls_mpi__handle_free(mpi_rank *me, int handle);
+void ls_mpi__handle_constant(mpi_rank *me, mpi_kind kind, int number, void *object);
+mpi_slot *ls_mpi__handle_slot(mpi_rank *me, int handle);
+void ls_mpi__handles_close(mpi_rank *me);
+
+// ---- Objects ------------------------------------------------------------------------------------
+typedef struct mpi_attribute {
+    int keyval;
+    void *value;
+    struct mpi_attribute *next;
+} mpi_attribute;
+
+typedef struct mpi_group {
+    int size;
+    int ranks[];  // [size] of the world
+} mpi_group;
+
+// Runs of basic elements in the order of the type map.
+typedef struct mpi_segment {
+    ptrdiff_t offset;
+    size_t count;  // of basic elements, one after another
+    int basic;     // number of the basic type, as in MPI_INT
+} mpi_segment;
+
+typedef struct mpi_type {
+    int handle;
+    const char *constant;  // "MPI_INT"; NULL: derived
+    size_t size;
+    ptrdiff_t lb, extent, true_lb, true_extent;
+    mpi_segment *segments;  // [segment_count]
+    size_t segment_count;
+    size_t elements;  // basic ones
+    bool committed;
+    bool contiguous;  // one segment at 0 that fills the extent
+    char *name;
+    mpi_attribute *attributes;
+    int combiner;
+    int *integers;  // of the constructor
+    MPI_Aint *addresses;
+    MPI_Datatype *types;
+    int integer_count, address_count, type_count;
+} mpi_type;
+
+typedef struct mpi_op {
+    int handle;
+    const char *constant;
+    MPI_User_function *function;
+    bool commutes;
+} mpi_op;
+
+typedef struct mpi_errhandler {
+    MPI_Comm_errhandler_function *comm;
+    MPI_Win_errhandler_function *win;
+} mpi_errhandler;
+
+typedef struct mpi_topology {
+    int kind;  // MPI_CART, MPI_GRAPH, MPI_DIST_GRAPH
+    int ndims, *dims, *periods, *coords;
+    int nodes, *index, *edges;
+    int in_count, out_count, *in, *out, *in_weights, *out_weights;
+    bool weighted;
+} mpi_topology;
+
+struct mpi_comm {
+    int handle;
+    ls_rank_comm *inner;
+    bool inter;
+    int size, rank;  // of the own group
+    int first;       // member of the own group's first
+    int remote_size, remote_first;
+    char name[MPI_MAX_OBJECT_NAME];
+    int errhandler;
+    mpi_attribute *attributes;
+    mpi_topology *topology;
+    mpi_rank *owner;
+};
+
+// ---- Calls --------------------------------------------------------------------------------------
+typedef enum mpi_mode {
+    MPI_MODE_STANDARD,
+    MPI_MODE_SYNC,
+    MPI_MODE_BUFFERED,
+    MPI_MODE_READY
+} mpi_mode;
+
+// A side of a collective: one buffer, or a block for each member.
+typedef struct mpi_side {
+    const void *buf;
+    int count;
+    const int *counts;  // [members] NULL: count each
+    const int *displs;
+    const MPI_Aint *byte_displs;  // of neighbor_alltoallw
+    const mpi_type *type;
+    const MPI_Datatype *types;  // of alltoallw
+} mpi_side;
+
+typedef struct mpi_collective mpi_collective;
+// What a request brings to where calls meet.
+typedef struct mpi_record {
+    const mpi_collective *collective;  // NULL: a message
+    mpi_comm *comm;
+    const char *function;
+    mpi_side send, recv;
+    const mpi_op *op;
+    int root;
+    // Collectives that make something.
+    int color, key;
+    const mpi_group *group;
+    int *out;  // a handle
+    mpi_win *win;
+    int assertion;
+    mpi_topology *topology;
+    // Messages.
+    mpi_mode mode;
+    bool whole;  // a matched probe: the receive takes the message, and no data yet
+    void *packed;
+    size_t packed_bytes;
+    MPI_Status status;
+    bool truncated;
+    uint64_t *clock;  // of the sender as it sent
+} mpi_record;
+
+struct mpi_collective {
+    const char *name;  // as the blocking form is called
+    bool rooted, reduces, neighbors;
+    bool two_sided;                                     // it has a receive side of its own
+    bool out_blocks, in_blocks;                         // a side has a block for each peer
+    int (*move)(mpi_record *const *records, int size);  // NULL: no data
+    int (*make)(ls_spmd *run, ls_request *const *requests, int size);
+    enum { MPI_SYNC_ALL, MPI_SYNC_FROM_ROOT, MPI_SYNC_TO_ROOT, MPI_SYNC_PREFIX } sync;
+};
+
+typedef enum mpi_request_kind {
+    MPI_REQUEST_SEND,
+    MPI_REQUEST_RECV,
+    MPI_REQUEST_COLLECTIVE,
+    MPI_REQUEST_RMA,
+    MPI_REQUEST_GENERAL
+} mpi_request_kind;
+
+typedef struct mpi_owned {  // a buffer that a call owns until it is complete
+    const char *low, *high;
+    const char *base;
+    size_t count;
+    bool writes;  // the call writes it: nobody else may even read it
+    const char *function, *file;
+    int line;
+    mpi_win *win;  // of an RMA call, until its epoch ends
+    int target;
+    const mpi_type *type;  // its parts; NULL: all bytes
+    struct mpi_owned *next;
+    bool told;
+} mpi_owned;
+
+struct mpi_request {
+    int handle;
+    mpi_request_kind kind;
+    bool persistent, active, cancelled, released;
+    ls_request proto;
+    mpi_record record;
+    ls_request *inner;  // NULL: complete
+    mpi_comm *comm;
+    const char *file;
+    int line;
+    mpi_owned *owned[2];
+    MPI_Grequest_query_function *query;
+    MPI_Grequest_free_function *release;
+    MPI_Grequest_cancel_function *cancel;
+    void *state;
+    bool general_done;
+};
+
+typedef struct mpi_keyval {
+    MPI_Comm_copy_attr_function *copy;
+    MPI_Comm_delete_attr_function *release;
+    void *state;
+    bool used;
+} mpi_keyval;
+
+#define LS_MPI_KEYVALS 256
+struct mpi_rank {
+    ls_rank *rank;
+    int id;
+    bool initialised, finalised;
+    int thread_level;
+    uint64_t entered;  // calls of MPI so far
+    mpi_table tables[MPI_KIND_COUNT];
+    mpi_comm *world, *self;
+    void *bsend_buffer;
+    int bsend_size, bsend_used;
+    mpi_owned *owned;
+    const char *owned_low, *owned_high;  // around all of them
+    mpi_keyval *keyvals;                 // [LS_MPI_KEYVALS] from 1
+    uint64_t *clock;                     // [ranks]
+    mpi_win *windows;
+    int window_count;
+    const char *code_low, *code_high;  // where its image is
+    int argc;
+    char **argv;
+    int dup_depth;
+};
+
+// The run that is going on; one at a time.
+typedef struct mpi_state {
+    const ls_mpi_options *options;
+    ls_spmd *run;
+    mpi_rank *ranks;  // [rank_count]
+    int rank_count;
+    void *pending;  // communicators that are being made, see comm_make.c
+    int window_count;
+    int made_comms;
+    int choice_count;
+} mpi_state;
+extern mpi_state ls_mpi__state;
+extern const ls_front ls_mpi__front;
+extern _Thread_local const char *ls_mpi__file;
+extern _Thread_local int ls_mpi__line;
+
+// ---- enter.c: in and out of a function ----------------------------------------------------------
+// The calling rank, between MPI_Init and MPI_Finalize; does not return where there is none.
+mpi_rank *ls_mpi__enter(const char *function);
+mpi_rank *ls_mpi__enter_any(const char *function);  // also before and after
+// The run is over: the rank's program ends here.
+_Noreturn void ls_mpi__end(mpi_rank *me, int exit_status);
+int ls_mpi__leave(mpi_rank *me, int status);  // ends the rank where the run has failed
+// A call that MPI forbids: by the handler of `comm` (NULL: of the world) an end with a finding, or
+// the error class is returned.
+int ls_mpi__error(mpi_rank *me, const mpi_comm *comm, int error_class, const char *function,
+                  const char *format, ...) LS_PRINTF(5, 6);
+int ls_mpi__win_error(mpi_rank *me, const mpi_win *win, int error_class, const char *function,
+                      const char *format, ...) LS_PRINTF(5, 6);
+// A defect that returns no error: always a finding, under its id.
+void ls_mpi__finding(mpi_rank *me, ls_finding_id id, const char *file, int line, const char *format,
+                     ...) LS_PRINTF(5, 6);
+const char *ls_mpi__class_name(int error_class);
+void *ls_mpi__alloc(size_t bytes);  // zeroed; ends the process where there is none
+
+// ---- Arguments: each returns MPI_SUCCESS or what ls_mpi__error says -----------------------------
+typedef struct mpi_where {
+    mpi_rank *me;
+    const char *function;
+} mpi_where;
+int ls_mpi__comm_arg(mpi_comm **out, mpi_where at, MPI_Comm handle);
+int ls_mpi__group_arg(mpi_group **out, mpi_where at, MPI_Group handle);
+int ls_mpi__type_arg(mpi_type **out, mpi_where at, mpi_comm *comm, MPI_Datatype handle,
+                     bool committed);
+int ls_mpi__op_arg(mpi_op **out, mpi_where at, mpi_comm *comm, MPI_Op handle, const mpi_type *type);
+int ls_mpi__count_arg(mpi_where at, mpi_comm *comm, const char *what, long count);
+int ls_mpi__buffer_arg(mpi_where at, mpi_comm *comm, const void *buf, long count,
+                       const mpi_type *type);
+int ls_mpi__root_arg(mpi_where at, mpi_comm *comm, int root);
+
+#define MPI_TRY(expression)                                                                        \
+    do {                                                                                           \
+        int mpi_status_ = (expression);                                                            \
+        if (mpi_status_ != MPI_SUCCESS) {                                                          \
+            return mpi_status_;                                                                    \
+        }                                                                                          \
+    } while (0)
+
+// ---- type.c, pack.c -----------------------------------------------------------------------------
+void ls_mpi__types_open(mpi_rank *me);
+mpi_type *ls_mpi__type_of(mpi_rank *me, MPI_Datatype handle);  // NULL: none
+const mpi_type *ls_mpi__basic(int number);
+const char *ls_mpi__type_name(const mpi_type *type);
+size_t ls_mpi__pack(void *out, const void *buf, size_t count, const mpi_type *type);
+// At most `bytes`; returns how many were used.
+size_t ls_mpi__unpack(void *buf, size_t count, const mpi_type *type, const void *in, size_t bytes);
+// Copies what both have: out and in may be the same.
+void ls_mpi__copy(void *out, size_t out_count, const mpi_type *out_type, const void *in,
+                  size_t in_count, const mpi_type *in_type);
+// Whether the sender's elements are the first of the receiver's. *at: the first that differs.
+bool ls_mpi__signature_fits(size_t send_count, const mpi_type *send, size_t recv_count,
+                            const mpi_type *recv, const char **send_basic, const char **recv_basic);
+// The first element's offset and the span of count elements.
+void ls_mpi__span(ptrdiff_t *low, size_t *bytes, size_t count, const mpi_type *type);
+bool ls_mpi__type_meets(const char *base, size_t count, const mpi_type *type, const char *low,
+                        const char *high);
+mpi_type *ls_mpi__type_make(mpi_rank *me, int combiner);
+int ls_mpi__type_finish(mpi_rank *me, mpi_type *made, MPI_Datatype *out);
+void ls_mpi__type_append(mpi_type *made, const mpi_type *old, ptrdiff_t offset, size_t count);
+
+// ---- op.c ---------------------------------------------------------------------------------------
+void ls_mpi__ops_open(mpi_rank *me);
+mpi_op *ls_mpi__op_of(mpi_rank *me, MPI_Op handle);
+const char *ls_mpi__op_name(const mpi_op *op);
+bool ls_mpi__op_allows(const mpi_op *op, const mpi_type *type);
+// inout = in op inout.
+void ls_mpi__reduce(const mpi_op *op, const mpi_type *type, const void *in, void *inout,
+                    size_t count);
+
+// ---- comm.c, comm_make.c ------------------------------------------------------------------------
+void ls_mpi__comms_open(mpi_rank *me);
+mpi_comm *ls_mpi__comm_object(mpi_rank *me, ls_shared_comm *shared, int first_size, int *out);
+mpi_comm *ls_mpi__comm_like(const mpi_comm *comm);
+int ls_mpi__comm_world_rank(const mpi_comm *comm, int member);
+int ls_mpi__make_comms(ls_spmd *run, ls_request *const *requests, int size);
+int ls_mpi__comm_pending(mpi_rank *me, const mpi_comm *parent, const int *ranks, int count,
+                         int first_size, int tag, const char *function, int *out);
+mpi_group *ls_mpi__group_make(int size);
+int ls_mpi__group_rank(const mpi_group *group, int world_rank);
+mpi_group *ls_mpi__group_of(const mpi_comm *comm, bool remote);
+int ls_mpi__group_handle(mpi_rank *me, mpi_group *group);
+// ---- attr.c -------------------------------------------------------------------------------------
+int ls_mpi__attributes_copy(mpi_rank *me, int old_handle, const mpi_attribute *from,
+                            mpi_attribute **to);
+int ls_mpi__attributes_free(mpi_rank *me, int handle, mpi_attribute **attributes);
+
+int ls_mpi__attribute_set(mpi_where at, int handle, mpi_attribute **list, int keyval, void *value);
+int ls_mpi__attribute_remove(mpi_where at, int handle, mpi_attribute **list, int keyval);
+void ls_mpi__attribute_get(mpi_attribute **list, int keyval, void *value, int *flag);
+
+// ---- p2p.c, wait.c ------------------------------------------------------------------------------
+int ls_mpi__message(ls_spmd *run, ls_request *send, ls_request *recv);
+void ls_mpi__status(MPI_Status *out, const MPI_Status *from);
+void ls_mpi__status_empty(MPI_Status *out);
+mpi_request *ls_mpi__request_of(mpi_rank *me, MPI_Request handle, const char **why);
+mpi_request *ls_mpi__request_make(mpi_rank *me, mpi_request_kind kind, const char *function);
+int ls_mpi__request_start(mpi_rank *me, mpi_request *request);
+void ls_mpi__collective_own(mpi_rank *me, mpi_request *request);
+void ls_mpi__message_proto(ls_request *proto, mpi_record *record, bool send, int peer, int tag);
+void ls_mpi__collective_proto(ls_request *proto, mpi_record *record);
+int ls_mpi__message_post(mpi_rank *me, ls_request *proto, mpi_record *record, ls_request **inner);
+int ls_mpi__received(mpi_rank *me, mpi_record *record);
+// A request whose call is complete: its status, its buffer; the handle becomes MPI_REQUEST_NULL.
+int ls_mpi__request_finish(mpi_rank *me, MPI_Request *handle, MPI_Status *status);
+bool ls_mpi__request_done(const mpi_request *request);
+void ls_mpi__request_close(mpi_rank *me, mpi_request *request);
+int ls_mpi__await(mpi_rank *me, ls_request **inner, int count, bool any);
+void ls_mpi__poll(mpi_rank *me, const char *function);
+void ls_mpi__say(char *out, size_t out_bytes, const ls_call *call);
+
+// ---- coll.c -------------------------------------------------------------------------------------
+int ls_mpi__met(ls_spmd *run, ls_request *const *requests, int size);
+// Posts the collective; request NULL: blocking.
+int ls_mpi__collective(mpi_rank *me, const mpi_record *record, MPI_Request *request);
+extern const mpi_collective ls_mpi__barrier, ls_mpi__bcast, ls_mpi__gather, ls_mpi__gatherv,
+    ls_mpi__scatter, ls_mpi__scatterv, ls_mpi__allgather, ls_mpi__allgatherv, ls_mpi__alltoall,
+    ls_mpi__alltoallv, ls_mpi__alltoallw, ls_mpi__collective_reduce, ls_mpi__allreduce,
+    ls_mpi__reduce_scatter, ls_mpi__reduce_scatter_block, ls_mpi__scan, ls_mpi__exscan,
+    ls_mpi__neighbor_allgather, ls_mpi__neighbor_allgatherv, ls_mpi__neighbor_alltoall,
+    ls_mpi__neighbor_alltoallv, ls_mpi__neighbor_alltoallw;
+// What moving data has found: blocks of which the two sides say different things.
+typedef struct mpi_move_state {
+    long *keys;  // [size] 1: at fault
+    int size;
+    ls_finding_id id;
+    char what[256];  // "" nothing
+} mpi_move_state;
+extern mpi_move_state ls_mpi__move_state;
+
+// ---- owned.c: buffers that calls own ------------------------------------------------------------
+mpi_owned *ls_mpi__own(mpi_rank *me, const void *buf, size_t count, const mpi_type *type,
+                       bool writes, const char *function);
+void ls_mpi__disown(mpi_rank *me, mpi_owned *owned);
+// An access by a call, or by the program (function NULL), to what a call owns is a finding.
+void ls_mpi__touch(mpi_rank *me, const void *low, size_t bytes, bool writes, const char *function,
+                   const char *file, int line);
+void ls_mpi__touch_typed(mpi_rank *me, const void *buf, size_t count, const mpi_type *type,
+                         bool writes, const char *function);
+extern _Thread_local mpi_rank
+    *ls_mpi__watched;  // the thread's rank while it owns or exposes memory
+void ls_mpi__watch(mpi_rank *me);
+
+void ls_mpi__accessed(mpi_rank *me, const void *at, size_t bytes, bool writes, const void *code);
+void ls_mpi__line_of(mpi_rank *me, const void *code, const char **file, int *line);
+void ls_mpi__win_access(mpi_rank *me, const char *low, const char *high, bool writes,
+                        const void *code);
+
+// ---- blocks.c ------------------------------------------------------------------------------------
+bool ls_mpi__block_too_small(size_t *bytes, const void *at, size_t wanted);
+// A buffer that ends behind the memory that begins where it does ends the run.
+void ls_mpi__block_check(mpi_rank *me, const void *at, size_t wanted, const char *function);
+
+// ---- rma.c, race.c ------------------------------------------------------------------------------
+void ls_mpi__clock_tick(mpi_rank *me);
+void ls_mpi__clock_message(mpi_rank *to, const uint64_t *from);
+uint64_t *ls_mpi__clock_copy(const mpi_rank *me);
+void ls_mpi__clock_met(ls_request *const *requests, int size);
+void ls_mpi__win_local(mpi_rank *me, const char *low, const char *high, bool writes,
+                       const char *function, const char *file, int line);
+int ls_mpi__make_win(ls_spmd *run, ls_request *const *requests, int size);
+void ls_mpi__race_end(void);
+void ls_mpi__race_request_done(mpi_rank *me, int request);
+
+// ---- init.c -------------------------------------------------------------------------------------
+void ls_mpi__returned(mpi_rank *me);
+
+#endif

@@ -1,0 +1,288 @@
+// Error handlers, error codes and info objects.
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "mpi/internal.h"
+
+// ---- Error handlers -----------------------------------------------------------------------------
+static int handler_arg(mpi_where at, MPI_Errhandler handler) {
+    const char *why;
+    if (handler == MPI_ERRORS_ARE_FATAL || handler == MPI_ERRORS_RETURN ||
+        ls_mpi__handle_get(at.me, MPI_KIND_ERRHANDLER, handler, &why) != NULL) {
+        return MPI_SUCCESS;
+    }
+    return ls_mpi__error(at.me, NULL, MPI_ERR_ARG, at.function, "the error handler is %s", why);
+}
+
+static int new_handler(mpi_where at, MPI_Comm_errhandler_function *comm,
+                       MPI_Win_errhandler_function *win, MPI_Errhandler *out) {
+    mpi_errhandler *made = ls_mpi__alloc(sizeof *made);
+    *made = (mpi_errhandler){comm, win};
+    *out = ls_mpi__handle_add(at.me, MPI_KIND_ERRHANDLER, made);
+    ls_mpi__handle_slot(at.me, *out)->function = at.function;
+    return MPI_SUCCESS;
+}
+
+int MPI_Comm_create_errhandler(MPI_Comm_errhandler_function *function, MPI_Errhandler *out) {
+    mpi_where at = {ls_mpi__enter(__func__), __func__};
+    return new_handler(at, function, NULL, out);
+}
+
+int MPI_Errhandler_create(MPI_Handler_function *function, MPI_Errhandler *out) {
+    return MPI_Comm_create_errhandler(function, out);
+}
+
+int MPI_Win_create_errhandler(MPI_Win_errhandler_function *function, MPI_Errhandler *out) {
+    mpi_where at = {ls_mpi__enter(__func__), __func__};
+    return new_handler(at, NULL, function, out);
+}
+
+int MPI_Comm_set_errhandler(MPI_Comm comm, MPI_Errhandler handler) {
+    mpi_where at = {ls_mpi__enter(__func__), __func__};
+    mpi_comm *of;
+    MPI_TRY(ls_mpi__comm_arg(&of, at, comm));
+    MPI_TRY(handler_arg(at, handler));
+    of->errhandler = handler;
+    return MPI_SUCCESS;
+}
+
+int MPI_Errhandler_set(MPI_Comm comm, MPI_Errhandler handler) {
+    return MPI_Comm_set_errhandler(comm, handler);
+}
+
+int MPI_Comm_get_errhandler(MPI_Comm comm, MPI_Errhandler *handler) {
+    mpi_where at = {ls_mpi__enter(__func__), __func__};
+    mpi_comm *of;
+    MPI_TRY(ls_mpi__comm_arg(&of, at, comm));
+    *handler = of->errhandler;
+    return MPI_SUCCESS;
+}
+
+int MPI_Errhandler_get(MPI_Comm comm, MPI_Errhandler *handler) {
+    return MPI_Comm_get_errhandler(comm, handler);
+}
+
+int MPI_Errhandler_free(MPI_Errhandler *handler) {
+    mpi_where at = {ls_mpi__enter(__func__), __func__};
+    MPI_TRY(handler_arg(at, handler != NULL ? *handler : MPI_ERRHANDLER_NULL));
+    *handler = MPI_ERRHANDLER_NULL;  // communicators that have it keep it
+    return MPI_SUCCESS;
+}
+
+int MPI_Comm_call_errhandler(MPI_Comm comm, int code) {
+    mpi_where at = {ls_mpi__enter(__func__), __func__};
+    mpi_comm *of;
+    MPI_TRY(ls_mpi__comm_arg(&of, at, comm));
+    (void)ls_mpi__error(at.me, of, code, __func__, "the program calls it");
+    return MPI_SUCCESS;
+}
+
+// ---- Codes of errors: each is its class ---------------------------------------------------------
+#define OWN_CODES 64
+static struct {
+    int class_of;
+    char text[MPI_MAX_ERROR_STRING];
+} own[OWN_CODES];
+static int own_count;
+
+int MPI_Error_class(int code, int *class_out) {
+    int n = code - MPI_ERR_LASTCODE - 1;
+    *class_out = n >= 0 && n < own_count ? own[n].class_of : code;
+    return MPI_SUCCESS;
+}
+
+int MPI_Error_string(int code, char *text, int *length) {
+    int n = code - MPI_ERR_LASTCODE - 1;
+    *length = snprintf(text, MPI_MAX_ERROR_STRING, "%s",
+                       n >= 0 && n < own_count ? own[n].text : ls_mpi__class_name(code));
+    return MPI_SUCCESS;
+}
+
+static int add_code(int class_of, int *out) {
+    if (own_count == OWN_CODES) {
+        return MPI_ERR_OTHER;
+    }
+    *out = MPI_ERR_LASTCODE + 1 + own_count;
+    own[own_count].text[0] = 0;
+    own[own_count++].class_of = class_of < 0 ? *out : class_of;
+    return MPI_SUCCESS;
+}
+
+int MPI_Add_error_class(int *class_out) {
+    return add_code(-1, class_out);
+}
+
+int MPI_Add_error_code(int class_in, int *code) {
+    return add_code(class_in, code);
+}
+
+int MPI_Add_error_string(int code, const char *text) {
+    int n = code - MPI_ERR_LASTCODE - 1;
+    if (n < 0 || n >= own_count) {
+        return MPI_ERR_ARG;
+    }
+    (void)snprintf(own[n].text, sizeof own[n].text, "%s", text);
+    return MPI_SUCCESS;
+}
+
+// ---- Info ---------------------------------------------------------------------------------------
+typedef struct info_pair {
+    char *key, *value;
+    struct info_pair *next;
+} info_pair;
+typedef struct info {
+    info_pair *first;
+} info;
+
+static int info_arg(info **out, mpi_where at, MPI_Info handle) {
+    const char *why;
+    *out = ls_mpi__handle_get(at.me, MPI_KIND_INFO, handle, &why);
+    return *out != NULL
+               ? MPI_SUCCESS
+               : ls_mpi__error(at.me, NULL, MPI_ERR_INFO, at.function, "the info is %s", why);
+}
+
+static info_pair **find(info *of, const char *key) {
+    info_pair **at = &of->first;
+    while (*at != NULL && strcmp((*at)->key, key) != 0) {
+        at = &(*at)->next;
+    }
+    return at;
+}
+
+int MPI_Info_create(MPI_Info *out) {
+    mpi_rank *me = ls_mpi__enter_any(__func__);
+    *out = ls_mpi__handle_add(me, MPI_KIND_INFO, ls_mpi__alloc(sizeof(info)));
+    ls_mpi__handle_slot(me, *out)->function = __func__;
+    return MPI_SUCCESS;
+}
+
+static void drop_pair(info_pair **at) {
+    info_pair *gone = *at;
+    *at = gone->next;
+    free(gone->key);
+    free(gone->value);
+    free(gone);
+}
+
+int MPI_Info_free(MPI_Info *handle) {
+    mpi_where at = {ls_mpi__enter_any(__func__), __func__};
+    info *of;
+    MPI_TRY(info_arg(&of, at, handle != NULL ? *handle : MPI_INFO_NULL));
+    while (of->first != NULL) {
+        drop_pair(&of->first);
+    }
+    free(of);
+    ls_mpi__handle_free(at.me, *handle);
+    *handle = MPI_INFO_NULL;
+    return MPI_SUCCESS;
+}
+
+int MPI_Info_set(MPI_Info handle, const char *key, const char *value) {
+    mpi_where at = {ls_mpi__enter_any(__func__), __func__};
+    info *of;
+    MPI_TRY(info_arg(&of, at, handle));
+    if (key == NULL || value == NULL || strlen(key) > MPI_MAX_INFO_KEY ||
+        strlen(value) > MPI_MAX_INFO_VAL) {
+        return ls_mpi__error(at.me, NULL, MPI_ERR_INFO_KEY, __func__,
+                             "the key or the value is NULL or too long");
+    }
+    info_pair **place = find(of, key);
+    if (*place == NULL) {
+        *place = ls_mpi__alloc(sizeof **place);
+        (*place)->key = strdup(key);
+    }
+    free((*place)->value);
+    (*place)->value = strdup(value);
+    return MPI_SUCCESS;
+}
+
+int MPI_Info_get(MPI_Info handle, const char *key, int length, char *value, int *flag) {
+    mpi_where at = {ls_mpi__enter_any(__func__), __func__};
+    info *of;
+    MPI_TRY(info_arg(&of, at, handle));
+    const info_pair *pair = *find(of, key);
+    *flag = pair != NULL ? 1 : 0;
+    if (pair != NULL) {
+        (void)snprintf(value, (size_t)length + 1, "%s", pair->value);
+    }
+    return MPI_SUCCESS;
+}
+
+int MPI_Info_get_valuelen(MPI_Info handle, const char *key, int *length, int *flag) {
+    mpi_where at = {ls_mpi__enter_any(__func__), __func__};
+    info *of;
+    MPI_TRY(info_arg(&of, at, handle));
+    const info_pair *pair = *find(of, key);
+    *flag = pair != NULL ? 1 : 0;
+    *length = pair != NULL ? (int)strlen(pair->value) : *length;
+    return MPI_SUCCESS;
+}
+
+int MPI_Info_get_nkeys(MPI_Info handle, int *count) {
+    mpi_where at = {ls_mpi__enter_any(__func__), __func__};
+    info *of;
+    MPI_TRY(info_arg(&of, at, handle));
+    *count = 0;
+    for (const info_pair *pair = of->first; pair != NULL; pair = pair->next) {
+        *count += 1;
+    }
+    return MPI_SUCCESS;
+}
+
+int MPI_Info_get_nthkey(MPI_Info handle, int n, char *key) {
+    mpi_where at = {ls_mpi__enter_any(__func__), __func__};
+    info *of;
+    MPI_TRY(info_arg(&of, at, handle));
+    const info_pair *pair = of->first;
+    for (int i = 0; i < n && pair != NULL; i++) {
+        pair = pair->next;
+    }
+    if (pair == NULL || n < 0) {
+        return ls_mpi__error(at.me, NULL, MPI_ERR_ARG, __func__, "there is no key %d", n);
+    }
+    (void)snprintf(key, MPI_MAX_INFO_KEY + 1, "%s", pair->key);
+    return MPI_SUCCESS;
+}
+
+int MPI_Info_delete(MPI_Info handle, const char *key) {
+    mpi_where at = {ls_mpi__enter_any(__func__), __func__};
+    info *of;
+    MPI_TRY(info_arg(&of, at, handle));
+    info_pair **pair = find(of, key);
+    if (*pair == NULL) {
+        return ls_mpi__error(at.me, NULL, MPI_ERR_INFO_NOKEY, __func__, "there is no key %s", key);
+    }
+    drop_pair(pair);
+    return MPI_SUCCESS;
+}
+
+int MPI_Info_dup(MPI_Info handle, MPI_Info *out) {
+    mpi_where at = {ls_mpi__enter_any(__func__), __func__};
+    info *of;
+    MPI_TRY(info_arg(&of, at, handle));
+    MPI_TRY(MPI_Info_create(out));
+    for (const info_pair *pair = of->first; pair != NULL; pair = pair->next) {
+        MPI_TRY(MPI_Info_set(*out, pair->key, pair->value));
+    }
+    return MPI_SUCCESS;
+}
+
+// ---- Memory -------------------------------------------------------------------------------------
+int MPI_Alloc_mem(MPI_Aint size, MPI_Info handle, void *pointer_out) {
+    mpi_where at = {ls_mpi__enter(__func__), __func__};
+    (void)handle;
+    void *memory = size >= 0 ? malloc(size > 0 ? (size_t)size : 1) : NULL;
+    if (memory == NULL) {
+        return ls_mpi__error(at.me, NULL, MPI_ERR_NO_MEM, __func__, "%ld bytes", (long)size);
+    }
+    memcpy(pointer_out, &memory, sizeof memory);
+    return MPI_SUCCESS;
+}
+
+int MPI_Free_mem(void *pointer) {
+    (void)ls_mpi__enter(__func__);
+    free(pointer);
+    return MPI_SUCCESS;
+}

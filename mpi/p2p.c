@@ -1,0 +1,293 @@
+// Messages: sends in their four modes, receives, and both at once.
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "mpi/internal.h"
+
+#define TAG_MAX 0x3fffffff
+
+typedef struct message {
+    bool send;
+    mpi_mode mode;
+    const void *buf;
+    int count;
+    MPI_Datatype type;
+    int peer, tag;
+    MPI_Comm comm;
+} message;
+
+// Checks the arguments, and makes the record of them.
+static int read_message(mpi_record *out, mpi_where at, const message *m) {
+    mpi_comm *comm;
+    mpi_type *type;
+    MPI_TRY(ls_mpi__comm_arg(&comm, at, m->comm));
+    MPI_TRY(ls_mpi__count_arg(at, comm, "the count", m->count));
+    MPI_TRY(ls_mpi__type_arg(&type, at, comm, m->type, true));
+    int size = comm->inter ? comm->remote_size : comm->size;
+    bool any = !m->send && m->peer == MPI_ANY_SOURCE;
+    if ((m->peer < 0 || m->peer >= size) && m->peer != MPI_PROC_NULL && !any) {
+        return ls_mpi__error(at.me, comm, MPI_ERR_RANK, at.function, "%s %d is not in [0, %d)",
+                             m->send ? "dest" : "source", m->peer, size);
+    }
+    bool any_tag = !m->send && m->tag == MPI_ANY_TAG;
+    if ((m->tag < 0 || m->tag > TAG_MAX) && !any_tag) {
+        return ls_mpi__error(
+            at.me, comm, MPI_ERR_TAG, at.function, "tag %d is not in [0, %d]%s", m->tag, TAG_MAX,
+            m->send && m->tag == MPI_ANY_TAG ? ": MPI_ANY_TAG cannot be sent" : "");
+    }
+    MPI_TRY(m->peer != MPI_PROC_NULL ? ls_mpi__buffer_arg(at, comm, m->buf, m->count, type)
+                                     : MPI_SUCCESS);
+    const mpi_side side = {.buf = m->buf, .count = m->count, .type = type};
+    *out = (mpi_record){.comm = comm, .function = at.function, .mode = m->mode};
+    *(m->send ? &out->send : &out->recv) = side;
+    return MPI_SUCCESS;
+}
+
+// Room in the buffer of MPI_Buffer_attach.
+static int take_buffer(mpi_where at, const mpi_record *record) {
+    size_t bytes = (size_t)record->send.count * record->send.type->size + MPI_BSEND_OVERHEAD;
+    if ((size_t)at.me->bsend_used + bytes > (size_t)at.me->bsend_size) {
+        return ls_mpi__error(at.me, record->comm, MPI_ERR_BUFFER, at.function,
+                             "%zu bytes (MPI_BSEND_OVERHEAD included) do not fit into the buffer "
+                             "of MPI_Buffer_attach: %d of %d are in use",
+                             bytes, at.me->bsend_used, at.me->bsend_size);
+    }
+    at.me->bsend_used += (int)bytes;
+    return MPI_SUCCESS;
+}
+
+static int blocking(mpi_where at, const message *m, MPI_Status *status) {
+    mpi_record record;
+    ls_request proto;
+    MPI_TRY(read_message(&record, at, m));
+    ls_mpi__status_empty(&record.status);
+    if (m->peer == MPI_PROC_NULL) {
+        record.status.MPI_SOURCE = MPI_PROC_NULL;
+        ls_mpi__status(status, &record.status);
+        return MPI_SUCCESS;
+    }
+    if (m->mode == MPI_MODE_BUFFERED) {
+        MPI_TRY(take_buffer(at, &record));
+    }
+    const mpi_side *side = m->send ? &record.send : &record.recv;
+    ls_mpi__touch_typed(at.me, side->buf, (size_t)side->count, side->type, !m->send, at.function);
+    ls_mpi__message_proto(&proto, &record, m->send, m->peer, m->tag);
+    MPI_TRY(ls_mpi__message_post(at.me, &proto, &record, NULL));
+    int result = ls_mpi__received(at.me, &record);
+    ls_mpi__status(status, &record.status);
+    return result;
+}
+
+// A request of the message, started or (persistent) not.
+static int nonblocking(mpi_where at, const message *m, bool persistent, MPI_Request *handle) {
+    mpi_record record;
+    if (handle == NULL) {
+        return ls_mpi__error(at.me, NULL, MPI_ERR_ARG, at.function,
+                             "the place for the request is NULL");
+    }
+    MPI_TRY(read_message(&record, at, m));
+    if (m->mode == MPI_MODE_BUFFERED && !persistent && m->peer != MPI_PROC_NULL) {
+        MPI_TRY(take_buffer(at, &record));
+    }
+    mpi_request *request =
+        ls_mpi__request_make(at.me, m->send ? MPI_REQUEST_SEND : MPI_REQUEST_RECV, at.function);
+    request->record = record;
+    request->comm = record.comm;
+    request->persistent = persistent;
+    ls_mpi__message_proto(&request->proto, &request->record, m->send, m->peer, m->tag);
+    *handle = request->handle;
+    return persistent ? MPI_SUCCESS : ls_mpi__request_start(at.me, request);
+}
+
+#define SENDS(name, how)                                                                           \
+    int MPI_##name(const void *buf, int count, MPI_Datatype type, int dest, int tag,               \
+                   MPI_Comm comm) {                                                                \
+        mpi_where at = {ls_mpi__enter(__func__), __func__};                                        \
+        return blocking(at, &(message){true, how, buf, count, type, dest, tag, comm},              \
+                        MPI_STATUS_IGNORE);                                                        \
+    }
+#define ISENDS(name, how, persistent)                                                              \
+    int MPI_##name(const void *buf, int count, MPI_Datatype type, int dest, int tag,               \
+                   MPI_Comm comm, MPI_Request *request) {                                          \
+        mpi_where at = {ls_mpi__enter(__func__), __func__};                                        \
+        return nonblocking(at, &(message){true, how, buf, count, type, dest, tag, comm},           \
+                           persistent, request);                                                   \
+    }
+SENDS(Send, MPI_MODE_STANDARD)
+SENDS(Ssend, MPI_MODE_SYNC)
+SENDS(Bsend, MPI_MODE_BUFFERED)
+SENDS(Rsend, MPI_MODE_READY)
+ISENDS(Isend, MPI_MODE_STANDARD, false)
+ISENDS(Issend, MPI_MODE_SYNC, false)
+ISENDS(Ibsend, MPI_MODE_BUFFERED, false)
+ISENDS(Irsend, MPI_MODE_READY, false)
+ISENDS(Send_init, MPI_MODE_STANDARD, true)
+ISENDS(Ssend_init, MPI_MODE_SYNC, true)
+ISENDS(Bsend_init, MPI_MODE_BUFFERED, true)
+ISENDS(Rsend_init, MPI_MODE_READY, true)
+
+int MPI_Recv(void *buf, int count, MPI_Datatype type, int source, int tag, MPI_Comm comm,
+             MPI_Status *status) {
+    mpi_where at = {ls_mpi__enter(__func__), __func__};
+    return blocking(at, &(message){false, 0, buf, count, type, source, tag, comm}, status);
+}
+
+int MPI_Irecv(void *buf, int count, MPI_Datatype type, int source, int tag, MPI_Comm comm,
+              MPI_Request *request) {
+    mpi_where at = {ls_mpi__enter(__func__), __func__};
+    return nonblocking(at, &(message){false, 0, buf, count, type, source, tag, comm}, false,
+                       request);
+}
+
+int MPI_Recv_init(void *buf, int count, MPI_Datatype type, int source, int tag, MPI_Comm comm,
+                  MPI_Request *request) {
+    mpi_where at = {ls_mpi__enter(__func__), __func__};
+    return nonblocking(at, &(message){false, 0, buf, count, type, source, tag, comm}, true,
+                       request);
+}
+
+// ---- Persistent requests ------------------------------------------------------------------------
+static int start(mpi_where at, MPI_Request *handle) {
+    const char *why;
+    mpi_request *request =
+        ls_mpi__request_of(at.me, handle != NULL ? *handle : MPI_REQUEST_NULL, &why);
+    if (request == NULL || !request->persistent) {
+        return ls_mpi__error(at.me, NULL, MPI_ERR_REQUEST, at.function, "the request is %s",
+                             request == NULL ? why : "not persistent");
+    }
+    if (request->active) {
+        return ls_mpi__error(at.me, NULL, MPI_ERR_REQUEST, at.function,
+                             "the request of %s, made at %s:%d, is started and not yet complete",
+                             request->record.function, request->file, request->line);
+    }
+    if (request->kind == MPI_REQUEST_SEND && request->record.mode == MPI_MODE_BUFFERED) {
+        MPI_TRY(take_buffer(at, &request->record));
+    }
+    return ls_mpi__request_start(at.me, request);
+}
+
+int MPI_Start(MPI_Request *request) {
+    mpi_where at = {ls_mpi__enter(__func__), __func__};
+    return start(at, request);
+}
+
+int MPI_Startall(int count, MPI_Request requests[]) {
+    mpi_where at = {ls_mpi__enter(__func__), __func__};
+    for (int i = 0; i < count; i++) {
+        MPI_TRY(start(at, &requests[i]));
+    }
+    return MPI_SUCCESS;
+}
+
+// ---- Both at once -------------------------------------------------------------------------------
+static int send_and_receive(mpi_where at, const message *send, const message *recv,
+                            MPI_Status *status) {
+    mpi_record records[2];
+    ls_request protos[2], *inner[2] = {NULL, NULL};
+    const message *both[2] = {recv, send};
+    for (int i = 0; i < 2; i++) {
+        MPI_TRY(read_message(&records[i], at, both[i]));
+        ls_mpi__status_empty(&records[i].status);
+        records[i].status.MPI_SOURCE = MPI_PROC_NULL;
+    }
+    const mpi_side *out = &records[1].send, *in = &records[0].recv;
+    ls_mpi__touch_typed(at.me, out->buf, (size_t)out->count, out->type, false, at.function);
+    ls_mpi__touch_typed(at.me, in->buf, (size_t)in->count, in->type, true, at.function);
+    int open = 0;
+    for (int i = 0; i < 2; i++) {
+        if (both[i]->peer != MPI_PROC_NULL) {
+            ls_mpi__message_proto(&protos[i], &records[i], both[i]->send, both[i]->peer,
+                                  both[i]->tag);
+            MPI_TRY(ls_mpi__message_post(at.me, &protos[i], &records[i], &inner[open]));
+            open += inner[open] != NULL ? 1 : 0;
+        }
+    }
+    (void)ls_mpi__await(at.me, inner, open, false);
+    ls_schedule__enter(at.me->rank);
+    for (int i = 0; i < open; i++) {
+        ls_request__free(at.me->rank, inner[i]);
+    }
+    ls_schedule__leave(at.me->rank);
+    (void)ls_mpi__received(at.me, &records[1]);
+    int result = ls_mpi__received(at.me, &records[0]);
+    ls_mpi__status(status, &records[0].status);
+    return result;
+}
+
+int MPI_Sendrecv(const void *sendbuf, int sendcount, MPI_Datatype sendtype, int dest, int sendtag,
+                 void *recvbuf, int recvcount, MPI_Datatype recvtype, int source, int recvtag,
+                 MPI_Comm comm, MPI_Status *status) {
+    mpi_where at = {ls_mpi__enter(__func__), __func__};
+    const message send = {true, MPI_MODE_STANDARD, sendbuf, sendcount, sendtype,
+                          dest, sendtag,           comm};
+    const message recv = {false, 0, recvbuf, recvcount, recvtype, source, recvtag, comm};
+    mpi_type *out = ls_mpi__type_of(at.me, sendtype), *in = ls_mpi__type_of(at.me, recvtype);
+    if (out != NULL && in != NULL && sendcount > 0 && recvcount > 0 && dest != MPI_PROC_NULL &&
+        source != MPI_PROC_NULL) {
+        ptrdiff_t low;
+        size_t bytes;
+        ls_mpi__span(&low, &bytes, (size_t)recvcount, in);
+        const char *from = (const char *)((intptr_t)recvbuf + low);
+        if (bytes > 0 && ls_mpi__type_meets(sendbuf, (size_t)sendcount, out, from, from + bytes) &&
+            in->contiguous) {
+            ls_mpi__finding(at.me, LS_FINDING_BUFFER_OVERLAP, ls_mpi__file, ls_mpi__line,
+                            "MPI_Sendrecv: the send and the receive buffer overlap");
+        }
+    }
+    return send_and_receive(at, &send, &recv, status);
+}
+
+int MPI_Sendrecv_replace(void *buf, int count, MPI_Datatype type, int dest, int sendtag, int source,
+                         int recvtag, MPI_Comm comm, MPI_Status *status) {
+    mpi_where at = {ls_mpi__enter(__func__), __func__};
+    mpi_type *of;
+    MPI_TRY(ls_mpi__count_arg(at, NULL, "the count", count));
+    MPI_TRY(ls_mpi__type_arg(&of, at, NULL, type, true));
+    MPI_TRY(dest == MPI_PROC_NULL ? MPI_SUCCESS : ls_mpi__buffer_arg(at, NULL, buf, count, of));
+    // What is sent is laid out as the buffer is, elsewhere.
+    ptrdiff_t low;
+    size_t bytes;
+    ls_mpi__span(&low, &bytes, (size_t)count, of);
+    char *copy = ls_mpi__alloc(bytes);
+    if (bytes > 0 && dest != MPI_PROC_NULL) {
+        memcpy(copy, (const char *)((intptr_t)buf + low), bytes);
+    }
+    const message send = {
+        true, MPI_MODE_STANDARD, (char *)((intptr_t)copy - low), count, type, dest, sendtag, comm};
+    const message recv = {false, 0, buf, count, type, source, recvtag, comm};
+    int result = send_and_receive(at, &send, &recv, status);
+    free(copy);
+    return result;
+}
+
+// ---- The buffer of buffered sends ---------------------------------------------------------------
+int MPI_Buffer_attach(void *buffer, int size) {
+    mpi_where at = {ls_mpi__enter(__func__), __func__};
+    if (at.me->bsend_buffer != NULL || size < 0) {
+        return ls_mpi__error(at.me, NULL, size < 0 ? MPI_ERR_ARG : MPI_ERR_BUFFER, __func__,
+                             size < 0 ? "the size is %d"
+                                      : "a buffer of %d bytes is attached "
+                                        "already",
+                             size < 0 ? size : at.me->bsend_size);
+    }
+    at.me->bsend_buffer = buffer;
+    at.me->bsend_size = size;
+    return MPI_SUCCESS;
+}
+
+int MPI_Buffer_detach(void *buffer_out, int *size) {
+    mpi_where at = {ls_mpi__enter(__func__), __func__};
+    if (at.me->bsend_buffer == NULL) {
+        return ls_mpi__error(at.me, NULL, MPI_ERR_BUFFER, __func__, "no buffer is attached");
+    }
+    // It waits until what is buffered has been received.
+    while (at.me->bsend_used > 0) {
+        ls_mpi__poll(at.me, __func__);
+    }
+    memcpy(buffer_out, &at.me->bsend_buffer, sizeof(void *));
+    *size = at.me->bsend_size;
+    at.me->bsend_buffer = NULL;
+    at.me->bsend_size = 0;
+    return MPI_SUCCESS;
+}

@@ -1,0 +1,209 @@
+// Data in and out of datatypes, and whether two type signatures fit.
+#include <stdlib.h>
+#include <string.h>
+
+#include "mpi/internal.h"
+
+size_t ls_mpi__pack(void *out, const void *buf, size_t count, const mpi_type *type) {
+    size_t bytes = count * type->size;
+    if (bytes == 0) {
+        return 0;
+    }
+    if (type->contiguous) {
+        memcpy(out, buf, bytes);
+        return bytes;
+    }
+    char *to = out;
+    for (size_t i = 0; i < count; i++) {
+        const char *base = (const char *)((intptr_t)buf + (intptr_t)i * type->extent);
+        for (size_t s = 0; s < type->segment_count; s++) {
+            const mpi_segment *at = &type->segments[s];
+            size_t n = at->count * ls_mpi__basic(at->basic)->size;
+            memcpy(to, (const char *)((intptr_t)base + at->offset), n);
+            to += n;
+        }
+    }
+    return bytes;
+}
+
+size_t ls_mpi__unpack(void *buf, size_t count, const mpi_type *type, const void *in, size_t bytes) {
+    size_t all = count * type->size;
+    bytes = bytes < all ? bytes : all;
+    if (bytes == 0) {
+        return 0;
+    }
+    if (type->contiguous) {
+        memcpy(buf, in, bytes);
+        return bytes;
+    }
+    const char *from = in;
+    size_t left = bytes;
+    for (size_t i = 0; i < count && left > 0; i++) {
+        intptr_t base = (intptr_t)buf + (intptr_t)i * type->extent;
+        for (size_t s = 0; s < type->segment_count && left > 0; s++) {
+            const mpi_segment *at = &type->segments[s];
+            size_t n = at->count * ls_mpi__basic(at->basic)->size;
+            n = n < left ? n : left;
+            memcpy((char *)(base + at->offset), from, n);
+            from += n;
+            left -= n;
+        }
+    }
+    return bytes;
+}
+
+void ls_mpi__copy(void *out, size_t out_count, const mpi_type *out_type, const void *in,
+                  size_t in_count, const mpi_type *in_type) {
+    size_t in_bytes = in_count * in_type->size, out_bytes = out_count * out_type->size;
+    size_t bytes = in_bytes < out_bytes ? in_bytes : out_bytes;
+    if (bytes == 0) {
+        return;
+    }
+    if (in_type->contiguous && out_type->contiguous) {
+        memmove(out, in, bytes);
+        return;
+    }
+    if (in_type->contiguous) {
+        (void)ls_mpi__unpack(out, out_count, out_type, in, bytes);
+        return;
+    }
+    char *packed = ls_mpi__alloc(in_bytes);
+    (void)ls_mpi__pack(packed, in, in_count, in_type);
+    (void)ls_mpi__unpack(out, out_count, out_type, packed, bytes);
+    free(packed);
+}
+
+void ls_mpi__span(ptrdiff_t *low, size_t *bytes, size_t count, const mpi_type *type) {
+    if (count == 0 || type->size == 0) {
+        *low = 0;
+        *bytes = 0;
+        return;
+    }
+    ptrdiff_t last = (ptrdiff_t)(count - 1) * type->extent;
+    *low = type->true_lb + (last < 0 ? last : 0);
+    *bytes = (size_t)(type->true_extent + (last < 0 ? -last : last));
+}
+
+bool ls_mpi__type_meets(const char *base, size_t count, const mpi_type *type, const char *low,
+                        const char *high) {
+    intptr_t from = (intptr_t)low, to = (intptr_t)high;
+    if (type->contiguous) {
+        intptr_t at = (intptr_t)base;
+        return at < to && at + (intptr_t)(count * type->size) > from;
+    }
+    for (size_t i = 0; i < count; i++) {
+        intptr_t element = (intptr_t)base + (intptr_t)i * type->extent;
+        if (element + type->true_lb >= to || element + type->true_lb + type->true_extent <= from) {
+            continue;
+        }
+        for (size_t s = 0; s < type->segment_count; s++) {
+            const mpi_segment *at = &type->segments[s];
+            intptr_t start = element + at->offset;
+            intptr_t end = start + (intptr_t)(at->count * ls_mpi__basic(at->basic)->size);
+            if (start < to && end > from) {
+                return true;
+            }
+        }
+    }
+    return false;
+}
+
+// ---- Signatures ---------------------------------------------------------------------------------
+// What a basic type is to others: MPI has several names for one machine type.
+static int class_of(int number) {
+    enum { SIGNED = 100, UNSIGNED = 200 };
+    int size = (int)ls_mpi__basic(number)->size;
+    switch (0x18000000 + number) {
+    case MPI_SHORT:
+    case MPI_INT:
+    case MPI_LONG:
+    case MPI_LONG_LONG_INT:
+    case MPI_INT16_T:
+    case MPI_INT32_T:
+    case MPI_INT64_T:
+    case MPI_AINT:
+    case MPI_OFFSET:
+    case MPI_COUNT:
+        return SIGNED + size;
+    case MPI_SIGNED_CHAR:
+    case MPI_INT8_T:
+        return SIGNED + 1;
+    case MPI_UNSIGNED_SHORT:
+    case MPI_UNSIGNED:
+    case MPI_UNSIGNED_LONG:
+    case MPI_UNSIGNED_LONG_LONG:
+    case MPI_UINT16_T:
+    case MPI_UINT32_T:
+    case MPI_UINT64_T:
+        return UNSIGNED + size;
+    case MPI_UNSIGNED_CHAR:
+    case MPI_UINT8_T:
+        return UNSIGNED + 1;
+    default:
+        return number;
+    }
+}
+
+// The elements of count types, run by run.
+typedef struct walk {
+    const mpi_type *type;
+    size_t count, element, segment, used;
+} walk;
+
+static bool run_at(const walk *w, int *number, size_t *left) {
+    if (w->element >= w->count || w->type->segment_count == 0) {
+        return false;
+    }
+    const mpi_segment *at = &w->type->segments[w->segment];
+    *number = at->basic;
+    bool single = w->type->segment_count == 1;
+    *left = (single ? at->count * (w->count - w->element) : at->count) - w->used;
+    return true;
+}
+
+static void advance(walk *w, size_t n) {
+    const mpi_segment *at = &w->type->segments[w->segment];
+    w->used += n;
+    if (w->type->segment_count == 1) {
+        w->element = w->used == at->count * w->count ? w->count : 0;
+        return;
+    }
+    if (w->used == at->count) {
+        w->used = 0;
+        w->segment += 1;
+        if (w->segment == w->type->segment_count) {
+            w->segment = 0;
+            w->element += 1;
+        }
+    }
+}
+
+static bool is_packed(const mpi_type *type) {
+    return type->segment_count == 1 && type->segments[0].basic == (MPI_PACKED & 0xff);
+}
+
+bool ls_mpi__signature_fits(size_t send_count, const mpi_type *send, size_t recv_count,
+                            const mpi_type *recv, const char **send_basic,
+                            const char **recv_basic) {
+    if (is_packed(send) || is_packed(recv)) {
+        return true;
+    }
+    if (send->contiguous && recv->contiguous &&
+        class_of(send->segments[0].basic) == class_of(recv->segments[0].basic)) {
+        return true;
+    }
+    walk a = {send, send_count, 0, 0, 0}, b = {recv, recv_count, 0, 0, 0};
+    int x, y;
+    size_t m, n;
+    while (run_at(&a, &x, &m) && run_at(&b, &y, &n)) {
+        if (class_of(x) != class_of(y)) {
+            *send_basic = ls_mpi__basic(x)->constant;
+            *recv_basic = ls_mpi__basic(y)->constant;
+            return false;
+        }
+        size_t step = m < n ? m : n;
+        advance(&a, step);
+        advance(&b, step);
+    }
+    return true;
+}

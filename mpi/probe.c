@@ -1,0 +1,261 @@
+// Messages that are looked at before they are received, and what statuses are asked for.
+#include <stdlib.h>
+#include <string.h>
+
+#include "mpi/internal.h"
+
+// Makes the request of a probe; status says where it comes from.
+static int read_probe(mpi_where at, int source, int tag, MPI_Comm handle, mpi_record *record,
+                      ls_request *proto) {
+    mpi_comm *comm;
+    MPI_TRY(ls_mpi__comm_arg(&comm, at, handle));
+    int size = comm->inter ? comm->remote_size : comm->size;
+    if ((source < 0 || source >= size) && source != MPI_ANY_SOURCE && source != MPI_PROC_NULL) {
+        return ls_mpi__error(at.me, comm, MPI_ERR_RANK, at.function, "source %d is not in [0, %d)",
+                             source, size);
+    }
+    if (tag < 0 && tag != MPI_ANY_TAG) {
+        return ls_mpi__error(at.me, comm, MPI_ERR_TAG, at.function, "tag %d", tag);
+    }
+    *record = (mpi_record){.comm = comm, .function = at.function};
+    ls_mpi__status_empty(&record->status);
+    record->status.MPI_SOURCE = source == MPI_PROC_NULL ? MPI_PROC_NULL : MPI_ANY_SOURCE;
+    ls_mpi__message_proto(proto, record, false, source, tag);
+    proto->probe = true;
+    return MPI_SUCCESS;
+}
+
+static void status_of(MPI_Status *out, const mpi_comm *comm, const ls_request *send) {
+    const mpi_record *from = send->record;
+    const MPI_Status found = {
+        .MPI_SOURCE = send->comm->member - (comm->inter ? comm->remote_first : 0),
+        .MPI_TAG = send->tag,
+        .ls_bytes = (long long)((size_t)from->send.count * from->send.type->size)};
+    ls_mpi__status(out, &found);
+}
+
+int MPI_Probe(int source, int tag, MPI_Comm comm, MPI_Status *status) {
+    mpi_where at = {ls_mpi__enter(__func__), __func__};
+    mpi_record record;
+    ls_request proto, *inner = NULL;
+    MPI_TRY(read_probe(at, source, tag, comm, &record, &proto));
+    if (source == MPI_PROC_NULL) {
+        ls_mpi__status(status, &record.status);
+        return MPI_SUCCESS;
+    }
+    MPI_TRY(ls_mpi__message_post(at.me, &proto, &record, &inner));
+    (void)ls_mpi__await(at.me, &inner, 1, false);
+    ls_schedule__enter(at.me->rank);
+    status_of(status, record.comm, inner->found);
+    ls_request__free(at.me->rank, inner);
+    ls_schedule__leave(at.me->rank);
+    return MPI_SUCCESS;
+}
+
+// The message that such a receive would get now; where there is none, others run first.
+static ls_request *look(mpi_where at, mpi_record *record, ls_request *proto) {
+    proto->comm = record->comm->inner;
+    proto->rank = at.me->rank;
+    proto->call.comm = record->comm->inner->shared->comm;
+    ls_request *send = ls_p2p__waiting(proto);
+    if (send == NULL) {
+        ls_mpi__poll(at.me, at.function);
+        send = ls_p2p__waiting(proto);
+    }
+    return send;
+}
+
+int MPI_Iprobe(int source, int tag, MPI_Comm comm, int *flag, MPI_Status *status) {
+    mpi_where at = {ls_mpi__enter(__func__), __func__};
+    mpi_record record;
+    ls_request proto;
+    MPI_TRY(read_probe(at, source, tag, comm, &record, &proto));
+    *flag = 1;
+    if (source == MPI_PROC_NULL) {
+        ls_mpi__status(status, &record.status);
+        return MPI_SUCCESS;
+    }
+    const ls_request *send = look(at, &record, &proto);
+    *flag = send != NULL ? 1 : 0;
+    if (send != NULL) {
+        status_of(status, record.comm, send);
+    }
+    return MPI_SUCCESS;
+}
+
+// ---- Matched probes -----------------------------------------------------------------------------
+// Takes the message: it is no other receive's from here on.
+static int take_message(mpi_where at, mpi_record *record, ls_request *proto, MPI_Message *message,
+                        MPI_Status *status) {
+    mpi_record *own = ls_mpi__alloc(sizeof *own);
+    *own = *record;
+    own->whole = true;
+    proto->record = own;
+    proto->probe = false;
+    MPI_TRY(ls_mpi__message_post(at.me, proto, own, NULL));
+    ls_mpi__status(status, &own->status);
+    *message = ls_mpi__handle_add(at.me, MPI_KIND_MESSAGE, own);
+    ls_mpi__handle_slot(at.me, *message)->function = at.function;
+    return MPI_SUCCESS;
+}
+
+int MPI_Mprobe(int source, int tag, MPI_Comm comm, MPI_Message *message, MPI_Status *status) {
+    mpi_where at = {ls_mpi__enter(__func__), __func__};
+    mpi_record record;
+    ls_request proto;
+    MPI_TRY(read_probe(at, source, tag, comm, &record, &proto));
+    if (source == MPI_PROC_NULL) {
+        *message = MPI_MESSAGE_NO_PROC;
+        ls_mpi__status(status, &record.status);
+        return MPI_SUCCESS;
+    }
+    return take_message(at, &record, &proto, message, status);
+}
+
+int MPI_Improbe(int source, int tag, MPI_Comm comm, int *flag, MPI_Message *message,
+                MPI_Status *status) {
+    mpi_where at = {ls_mpi__enter(__func__), __func__};
+    mpi_record record;
+    ls_request proto;
+    MPI_TRY(read_probe(at, source, tag, comm, &record, &proto));
+    *flag = 1;
+    if (source == MPI_PROC_NULL) {
+        *message = MPI_MESSAGE_NO_PROC;
+        ls_mpi__status(status, &record.status);
+        return MPI_SUCCESS;
+    }
+    const ls_request *send = look(at, &record, &proto);
+    *flag = send != NULL ? 1 : 0;
+    *message = MPI_MESSAGE_NULL;
+    if (send == NULL) {
+        return MPI_SUCCESS;
+    }
+    // That message, whoever else has sent one.
+    proto.any_source = false;
+    proto.call.root = send->comm->member;
+    proto.tag = send->tag;
+    return take_message(at, &record, &proto, message, status);
+}
+
+static int read_matched(mpi_where at, void *buf, int count, MPI_Datatype type, MPI_Message *message,
+                        mpi_record **out, MPI_Status *status) {
+    const char *why;
+    mpi_type *of;
+    mpi_record *record = ls_mpi__handle_get(at.me, MPI_KIND_MESSAGE,
+                                            message != NULL ? *message : MPI_MESSAGE_NULL, &why);
+    if (record == NULL) {
+        return ls_mpi__error(at.me, NULL, MPI_ERR_REQUEST, at.function, "the message is %s", why);
+    }
+    MPI_TRY(ls_mpi__count_arg(at, record->comm, "the count", count));
+    MPI_TRY(ls_mpi__type_arg(&of, at, record->comm, type, true));
+    MPI_TRY(ls_mpi__buffer_arg(at, record->comm, buf, count, of));
+    const char *a, *b;
+    if (!ls_mpi__signature_fits((size_t)record->send.count, record->send.type, (size_t)count, of,
+                                &a, &b)) {
+        ls_mpi__finding(at.me, LS_FINDING_P2P_DTYPE_MISMATCH, ls_mpi__file, ls_mpi__line,
+                        "%s: the message is of %s, and received as %s", at.function, a, b);
+    }
+    ls_mpi__touch_typed(at.me, buf, (size_t)count, of, true, at.function);
+    size_t used = ls_mpi__unpack(buf, (size_t)count, of, record->packed, record->packed_bytes);
+    record->truncated = used < record->packed_bytes;
+    ls_mpi__handle_free(at.me, *message);
+    *message = MPI_MESSAGE_NULL;
+    *out = record;
+    ls_mpi__status(status, &record->status);
+    return MPI_SUCCESS;
+}
+
+static int matched(mpi_where at, void *buf, int count, MPI_Datatype type, MPI_Message *message,
+                   MPI_Status *status) {
+    mpi_record *record = NULL;
+    if (message != NULL && *message == MPI_MESSAGE_NO_PROC) {
+        ls_mpi__status_empty(status);
+        if (status != MPI_STATUS_IGNORE) {
+            status->MPI_SOURCE = MPI_PROC_NULL;
+        }
+        *message = MPI_MESSAGE_NULL;
+        return MPI_SUCCESS;
+    }
+    MPI_TRY(read_matched(at, buf, count, type, message, &record, status));
+    record->function = at.function;
+    int result = ls_mpi__received(at.me, record);
+    free(record->packed);
+    free(record);
+    return result;
+}
+
+int MPI_Mrecv(void *buf, int count, MPI_Datatype type, MPI_Message *message, MPI_Status *status) {
+    mpi_where at = {ls_mpi__enter(__func__), __func__};
+    return matched(at, buf, count, type, message, status);
+}
+
+int MPI_Imrecv(void *buf, int count, MPI_Datatype type, MPI_Message *message,
+               MPI_Request *request) {
+    mpi_where at = {ls_mpi__enter(__func__), __func__};
+    MPI_Status status;
+    int result = matched(at, buf, count, type, message, &status);
+    mpi_request *made = ls_mpi__request_make(at.me, MPI_REQUEST_RECV, __func__);
+    made->active = true;
+    made->record.function = __func__;
+    made->record.status = status;
+    made->comm = at.me->world;
+    *request = made->handle;
+    return result;
+}
+
+// ---- Statuses -----------------------------------------------------------------------------------
+int MPI_Get_count(const MPI_Status *status, MPI_Datatype type, int *count) {
+    mpi_where at = {ls_mpi__enter(__func__), __func__};
+    mpi_type *of;
+    MPI_TRY(ls_mpi__type_arg(&of, at, NULL, type, true));
+    long long bytes = status->ls_bytes, size = (long long)of->size;
+    *count = bytes == 0                                                   ? 0
+             : size == 0 || bytes % size != 0 || bytes / size > INT32_MAX ? MPI_UNDEFINED
+                                                                          : (int)(bytes / size);
+    return MPI_SUCCESS;
+}
+
+int MPI_Get_elements_x(const MPI_Status *status, MPI_Datatype type, MPI_Count *count) {
+    mpi_where at = {ls_mpi__enter(__func__), __func__};
+    mpi_type *of;
+    MPI_TRY(ls_mpi__type_arg(&of, at, NULL, type, false));
+    size_t left = (size_t)status->ls_bytes, whole = of->size > 0 ? left / of->size : 0;
+    *count = (MPI_Count)(whole * of->elements);
+    left -= whole * of->size;
+    for (size_t s = 0; s < of->segment_count && left > 0; s++) {
+        size_t each = ls_mpi__basic(of->segments[s].basic)->size;
+        size_t n = left / each < of->segments[s].count ? left / each : of->segments[s].count;
+        *count += (MPI_Count)n;
+        left -= n * each;
+        if (n < of->segments[s].count) {
+            break;
+        }
+    }
+    *count = left > 0 ? MPI_UNDEFINED : *count;
+    return MPI_SUCCESS;
+}
+
+int MPI_Get_elements(const MPI_Status *status, MPI_Datatype type, int *count) {
+    MPI_Count wide;
+    MPI_TRY(MPI_Get_elements_x(status, type, &wide));
+    *count = wide > INT32_MAX ? MPI_UNDEFINED : (int)wide;
+    return MPI_SUCCESS;
+}
+
+int MPI_Test_cancelled(const MPI_Status *status, int *flag) {
+    *flag = status->ls_cancelled;
+    return MPI_SUCCESS;
+}
+
+int MPI_Status_set_cancelled(MPI_Status *status, int flag) {
+    status->ls_cancelled = flag;
+    return MPI_SUCCESS;
+}
+
+int MPI_Status_set_elements(MPI_Status *status, MPI_Datatype type, int count) {
+    mpi_where at = {ls_mpi__enter(__func__), __func__};
+    mpi_type *of;
+    MPI_TRY(ls_mpi__type_arg(&of, at, NULL, type, true));
+    status->ls_bytes = (long long)((size_t)count * of->size);
+    return MPI_SUCCESS;
+}

@@ -1,0 +1,328 @@
+// Requests: calls on their way, persistent or not, and what happens as they start and complete.
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "mpi/internal.h"
+
+// ---- What a call says ---------------------------------------------------------------------------
+enum { WORD_COUNT, WORD_TYPE, WORD_PEER, WORD_TAG, WORD_OP, WORD_FORM };
+enum { FORM_DATA = 1, FORM_ROOT = 2, FORM_SEND = 4, FORM_RECV = 8, FORM_OP = 16 };
+
+static const char *comm_words(const char *name) {
+    return strcmp(name, "world") == 0 ? "MPI_COMM_WORLD" : name;
+}
+
+static void add_peer(ls_text *text, const char *word, int peer) {
+    if (peer == MPI_ANY_SOURCE) {
+        ls_text_printf(text, ", %s MPI_ANY_SOURCE", word);
+    } else if (peer == MPI_ROOT || peer == MPI_PROC_NULL) {
+        ls_text_printf(text, ", %s %s", word, peer == MPI_ROOT ? "MPI_ROOT" : "MPI_PROC_NULL");
+    } else {
+        ls_text_printf(text, ", %s %d", word, peer);
+    }
+}
+
+void ls_mpi__say(char *out, size_t out_bytes, const ls_call *call) {
+    const int *words = call->words;
+    int form = words[WORD_FORM];
+    ls_text text = {0};
+    ls_text_printf(&text, "%s", call->purpose);
+    if ((form & FORM_DATA) != 0) {
+        int number = words[WORD_TYPE] & 0x7ffff;
+        bool constant = number > 0 && number < LS_MPI_FIRST_OWN;
+        ls_text_printf(&text, ", count %d, %s", words[WORD_COUNT],
+                       constant ? ls_mpi__basic(number)->constant : "a derived datatype");
+    }
+    if ((form & FORM_OP) != 0) {
+        const mpi_op *op = ls_mpi__op_of(&ls_mpi__state.ranks[call->rank], words[WORD_OP]);
+        ls_text_printf(&text, ", %s", op != NULL ? ls_mpi__op_name(op) : "an operation");
+    }
+    if ((form & FORM_ROOT) != 0) {
+        add_peer(&text, "root", words[WORD_PEER]);
+    } else if ((form & (FORM_SEND | FORM_RECV)) != 0) {
+        add_peer(&text, (form & FORM_SEND) != 0 ? "dest" : "source", words[WORD_PEER]);
+        if (words[WORD_TAG] == MPI_ANY_TAG) {
+            ls_text_printf(&text, ", MPI_ANY_TAG");
+        } else {
+            ls_text_printf(&text, ", tag %d", words[WORD_TAG]);
+        }
+    }
+    (void)snprintf(out, out_bytes, "%s on %s", ls_text_string(&text),
+                   comm_words(call->comm != NULL ? call->comm->name : "no communicator"));
+    ls_text_free(&text);
+}
+
+static void put_words(ls_call *call, const mpi_record *record, bool send, int peer, int tag) {
+    const mpi_side *side = send || record->recv.type == NULL ? &record->send : &record->recv;
+    int form = side->type != NULL ? FORM_DATA : 0;
+    if (record->collective == NULL) {
+        form |= send ? FORM_SEND : FORM_RECV;
+    } else {
+        form |= record->collective->rooted ? FORM_ROOT : 0;
+        form |= record->collective->reduces ? FORM_OP : 0;
+    }
+    call->say = ls_mpi__say;
+    call->purpose = record->function;
+    call->words[WORD_COUNT] = side->count;
+    call->words[WORD_TYPE] = side->type != NULL ? side->type->handle : 0;
+    call->words[WORD_PEER] = peer;
+    call->words[WORD_TAG] = tag;
+    call->words[WORD_OP] = record->op != NULL ? record->op->handle : 0;
+    call->words[WORD_FORM] = form;
+}
+
+// A send (or receive) to (from) rank `peer` of the communicator.
+void ls_mpi__message_proto(ls_request *proto, mpi_record *record, bool send, int peer, int tag) {
+    const mpi_comm *comm = record->comm;
+    *proto = (ls_request){.call = {.kind = send ? LS_SEND : LS_RECV},
+                          .front = &ls_mpi__front,
+                          .record = record,
+                          .tag = tag == MPI_ANY_TAG ? LS_TAG_ANY : tag,
+                          .any_source = peer == MPI_ANY_SOURCE};
+    proto->call.root = peer == MPI_ANY_SOURCE  ? -1
+                       : peer == MPI_PROC_NULL ? 0
+                                               : (comm->inter ? comm->remote_first : 0) + peer;
+    put_words(&proto->call, record, send, peer, tag);
+}
+
+void ls_mpi__collective_proto(ls_request *proto, mpi_record *record) {
+    *proto = (ls_request){.call = {.kind = LS_BARRIER}, .front = &ls_mpi__front, .record = record};
+    put_words(&proto->call, record, record->send.type != NULL && record->send.buf != MPI_IN_PLACE,
+              record->root, 0);
+}
+
+// ---- Statuses -----------------------------------------------------------------------------------
+void ls_mpi__status_empty(MPI_Status *out) {
+    if (out != MPI_STATUS_IGNORE && out != NULL) {
+        *out = (MPI_Status){
+            .MPI_SOURCE = MPI_ANY_SOURCE, .MPI_TAG = MPI_ANY_TAG, .MPI_ERROR = MPI_SUCCESS};
+    }
+}
+
+void ls_mpi__status(MPI_Status *out, const MPI_Status *from) {
+    if (out != MPI_STATUS_IGNORE && out != NULL) {
+        int error = out->MPI_ERROR;
+        *out = *from;
+        out->MPI_ERROR = error;  // only calls for several requests set it
+    }
+}
+
+// ---- Life ---------------------------------------------------------------------------------------
+mpi_request *ls_mpi__request_of(mpi_rank *me, MPI_Request handle, const char **why) {
+    return ls_mpi__handle_get(me, MPI_KIND_REQUEST, handle, why);
+}
+
+mpi_request *ls_mpi__request_make(mpi_rank *me, mpi_request_kind kind, const char *function) {
+    mpi_request *made = ls_mpi__alloc(sizeof *made);
+    made->kind = kind;
+    made->file = ls_mpi__file;
+    made->line = ls_mpi__line;
+    made->handle = ls_mpi__handle_add(me, MPI_KIND_REQUEST, made);
+    ls_mpi__handle_slot(me, made->handle)->function = function;
+    ls_mpi__status_empty(&made->record.status);
+    return made;
+}
+
+// Its handle goes; the memory stays while a call of it is open.
+void ls_mpi__request_close(mpi_rank *me, mpi_request *request) {
+    ls_mpi__handle_free(me, request->handle);
+    for (int i = 0; i < 2; i++) {
+        ls_mpi__disown(me, request->owned[i]);
+        request->owned[i] = NULL;
+    }
+    if (request->inner == NULL) {
+        free(request->record.clock);
+        free(request);
+    } else {
+        request->released = true;
+    }
+}
+
+// A send that does not wait for its receive: its data is the library's from here on.
+static int post_eager(mpi_rank *me, ls_request *proto, mpi_record *record) {
+    mpi_record *own = ls_mpi__alloc(sizeof *own);
+    *own = *record;
+    own->packed_bytes = (size_t)record->send.count * record->send.type->size;
+    own->packed = ls_mpi__alloc(own->packed_bytes);
+    (void)ls_mpi__pack(own->packed, record->send.buf, (size_t)record->send.count,
+                       record->send.type);
+    record->clock = NULL;
+    ls_request eager = *proto, *made = NULL;
+    eager.record = own;
+    int status = ls_call__post(ls_mpi__file, ls_mpi__line, record->comm->inner, &eager, &made);
+    if (status != LS_OK) {
+        return ls_mpi__leave(me, status);
+    }
+    ls_schedule__enter(me->rank);
+    if (made->state == LS_REQUEST_DONE) {
+        ls_request__free(me->rank, made);
+    } else {
+        made->detached = true;
+    }
+    ls_schedule__leave(me->rank);
+    return MPI_SUCCESS;
+}
+
+static bool is_eager(const mpi_record *record) {
+    return record->mode == MPI_MODE_BUFFERED ||
+           (record->mode == MPI_MODE_STANDARD &&
+            ls_mpi__state.options->buffering == LS_MPI_BUFFERING_ALL);
+}
+
+// Whether a receive for a ready send is there.
+static bool receive_is_there(const mpi_record *record, const ls_request *send) {
+    const ls_shared_comm *shared = record->comm->inner->shared;
+    const ls_request *at = shared->recvs[send->call.root];
+    for (; at != NULL; at = at->next_p2p) {
+        if (!at->probe && (at->any_source || at->call.root == record->comm->inner->member) &&
+            (at->tag == LS_TAG_ANY || at->tag == send->tag)) {
+            return true;
+        }
+    }
+    return false;
+}
+
+// Posts a message; inner NULL: blocking. *inner stays NULL where it is complete.
+int ls_mpi__message_post(mpi_rank *me, ls_request *proto, mpi_record *record, ls_request **inner) {
+    bool send = proto->call.kind == LS_SEND;
+    if (ls_mpi__state.window_count > 0 && !proto->probe) {
+        record->clock = ls_mpi__clock_copy(me);
+        ls_mpi__clock_tick(me);
+    }
+    if (send && record->mode == MPI_MODE_READY && !receive_is_there(record, proto)) {
+        return ls_mpi__error(me, record->comm, MPI_ERR_OTHER, record->function,
+                             "a ready send to rank %d with tag %d, whose receive is not posted",
+                             proto->call.words[WORD_PEER], proto->tag);
+    }
+    if (send && is_eager(record)) {
+        return post_eager(me, proto, record);
+    }
+    int status = ls_call__post(ls_mpi__file, ls_mpi__line, record->comm->inner, proto, inner);
+    return ls_mpi__leave(me, status);
+}
+
+int ls_mpi__request_start(mpi_rank *me, mpi_request *request) {
+    request->active = true;
+    request->cancelled = false;
+    ls_mpi__status_empty(&request->record.status);
+    request->record.truncated = false;
+    if (request->kind == MPI_REQUEST_COLLECTIVE) {
+        ls_mpi__collective_own(me, request);
+        int status = ls_call__post(ls_mpi__file, ls_mpi__line, request->comm->inner,
+                                   &request->proto, &request->inner);
+        return ls_mpi__leave(me, status);
+    }
+    const mpi_record *record = &request->record;
+    bool send = request->kind == MPI_REQUEST_SEND;
+    const mpi_side *side = send ? &record->send : &record->recv;
+    if (request->proto.call.words[WORD_PEER] == MPI_PROC_NULL) {
+        request->record.status.MPI_SOURCE = MPI_PROC_NULL;
+        return MPI_SUCCESS;
+    }
+    if (request->owned[0] == NULL) {
+        request->owned[0] =
+            ls_mpi__own(me, side->buf, (size_t)side->count, side->type, !send, record->function);
+    }
+    return ls_mpi__message_post(me, &request->proto, &request->record, &request->inner);
+}
+
+// The truncated message of a receive, as its communicator's error handler has it.
+int ls_mpi__received(mpi_rank *me, mpi_record *record) {
+    if (record->clock != NULL) {
+        ls_mpi__clock_message(me, record->clock);
+        free(record->clock);
+        record->clock = NULL;
+    }
+    if (record->truncated) {
+        return ls_mpi__error(me, record->comm, MPI_ERR_TRUNCATE, record->function,
+                             "the message is longer than the receive buffer");
+    }
+    return MPI_SUCCESS;
+}
+
+// ---- Where a send and its receive meet ----------------------------------------------------------
+static void tell_mismatch(ls_spmd *run, ls_finding_id id, const ls_request *send,
+                          const ls_request *recv, const char *what) {
+    char a[256], b[256], at_a[LS_CALL_WHERE_MAX], at_b[LS_CALL_WHERE_MAX];
+    ls_findings__describe(a, sizeof a, &send->call);
+    ls_findings__describe(b, sizeof b, &recv->call);
+    ls_text text = {0};
+    ls_text_printf(&text, "%s\n  rank %d: %s at %s\n  rank %d: %s at %s\n", what, send->call.rank,
+                   a, ls_call__where(at_a, &send->call), recv->call.rank, b,
+                   ls_call__where(at_b, &recv->call));
+    const int ranks[2] = {send->call.rank, recv->call.rank};
+    (void)ls_findings__add(run, id, ranks, send->call.rank == recv->call.rank ? 1 : 2,
+                           recv->call.file, recv->call.line, ls_findings__string(run, &text));
+    ls_text_free(&text);
+}
+
+static void swap_clocks(mpi_record *from, mpi_record *to) {
+    uint64_t *kept = to->clock;
+    to->clock = from->clock;
+    from->clock = NULL;
+    if (from->mode == MPI_MODE_SYNC) {
+        from->clock = kept;
+    } else {
+        free(kept);
+    }
+}
+
+int ls_mpi__message(ls_spmd *run, ls_request *send, ls_request *recv) {
+    mpi_record *from = send->record, *to = recv->record;
+    size_t bytes = (size_t)from->send.count * from->send.type->size;
+    const mpi_comm *comm = to->comm;
+    to->status =
+        (MPI_Status){.MPI_SOURCE = send->comm->member - (comm->inter ? comm->remote_first : 0),
+                     .MPI_TAG = send->tag,
+                     .ls_bytes = (long long)bytes};
+    swap_clocks(from, to);
+    const void *data = from->packed;
+    if (to->whole) {  // a matched probe: the message is its own from here on
+        to->send = from->send;
+        to->packed = ls_mpi__alloc(bytes);
+        to->packed_bytes = bytes;
+        if (data != NULL) {
+            memcpy(to->packed, data, bytes);
+        } else {
+            (void)ls_mpi__pack(to->packed, from->send.buf, (size_t)from->send.count,
+                               from->send.type);
+        }
+    } else {
+        size_t room = (size_t)to->recv.count * to->recv.type->size;
+        const char *a, *b;
+        char what[256];
+        if (!ls_mpi__signature_fits((size_t)from->send.count, from->send.type,
+                                    (size_t)to->recv.count, to->recv.type, &a, &b)) {
+            (void)snprintf(what, sizeof what, "the message is of %s, and received as %s", a, b);
+            tell_mismatch(run, LS_FINDING_P2P_DTYPE_MISMATCH, send, recv, what);
+        }
+        if (bytes > room) {
+            to->truncated = true;
+            if (comm->errhandler == MPI_ERRORS_ARE_FATAL) {
+                (void)snprintf(what, sizeof what,
+                               "MPI_ERR_TRUNCATE: a message of %zu bytes meets a receive of %zu",
+                               bytes, room);
+                tell_mismatch(run, LS_FINDING_P2P_COUNT_MISMATCH, send, recv, what);
+                return LS_FAIL(LS_ERR_FINDING, "p2p.count_mismatch");
+            }
+        }
+        if (data != NULL) {
+            (void)ls_mpi__unpack((void *)(uintptr_t)to->recv.buf, (size_t)to->recv.count,
+                                 to->recv.type, data, bytes);
+        } else {
+            ls_mpi__copy((void *)(uintptr_t)to->recv.buf, (size_t)to->recv.count, to->recv.type,
+                         from->send.buf, (size_t)from->send.count, from->send.type);
+        }
+    }
+    if (data != NULL) {  // an eager send's own
+        if (from->mode == MPI_MODE_BUFFERED) {
+            ls_mpi__state.ranks[send->call.rank].bsend_used -= (int)bytes + MPI_BSEND_OVERHEAD;
+        }
+        free(from->packed);
+        free(from->clock);
+        free(from);
+        send->record = NULL;
+    }
+    return LS_OK;
+}

@@ -1,0 +1,92 @@
+// Windows as the files that implement them see them.
+#ifndef LS_MPI_RMA_H
+#define LS_MPI_RMA_H
+
+#include "mpi/internal.h"
+
+typedef struct mpi_attached {  // memory of a dynamic window
+    char *low, *high;
+    struct mpi_attached *next;
+} mpi_attached;
+
+typedef struct mpi_lock {
+    int exclusive;  // the member that has it; -1: nobody
+    int shared;
+    uint64_t *clock;  // [ranks] of those that had it exclusively
+} mpi_lock;
+
+// An access to a member's memory, kept for as long as another one may race with it.
+typedef struct mpi_access {
+    const char *low, *high;
+    int origin, target;  // ranks of the world; members of the window
+    int target_member;
+    bool local, writes, atomic;
+    int op, basic;   // of an accumulate
+    int lock;        // MPI_LOCK_EXCLUSIVE, _SHARED, or 0: under no lock
+    uint64_t begun;  // of the origin's own clock as it was made
+    uint64_t done;   // and as it was complete at the target; UINT64_MAX: not yet
+    uint64_t epoch;  // of the origin's lock
+    bool fetches;    // its result says that it is complete at the target
+    int request;     // its handle; 0: none
+    const struct mpi_window *window;
+    const char *function, *file;
+    int line;
+    struct mpi_access *next;
+} mpi_access;
+
+// What all members of a window share.
+typedef struct mpi_window {
+    int size;
+    mpi_win **members;  // [size]
+    mpi_lock *locks;    // [size]
+    int *signals;       // [2][size][size] of post and complete
+    uint64_t **signal_clocks;
+    char *memory;  // of shared windows
+} mpi_window;
+
+struct mpi_win {
+    int handle;
+    mpi_comm *comm;
+    mpi_rank *owner;
+    mpi_window *shared;
+    int member;
+    char *base;
+    MPI_Aint size;
+    int disp_unit, flavor;
+    void *memory;
+    mpi_attached *attached;
+    int errhandler;
+    mpi_attribute *attributes;
+    char name[MPI_MAX_OBJECT_NAME];
+    bool fence_open, ops_in_fence, all_locked;
+    mpi_group *started, *posted;  // members
+    int *locks_held;              // [size] the lock's type; 0: none
+    int lock_count;
+    uint64_t epochs;
+    const char *epoch_function, *epoch_file;
+    int epoch_line;
+    bool lock_in_fence;  // an epoch of locks was opened in one of fences
+    const char *fence_file;
+    int fence_line;
+    uint64_t made_at;  // calls of its rank by then
+    mpi_win *next;
+};
+
+int ls_mpi__win_arg(mpi_win **out, mpi_where at, MPI_Win handle);
+int ls_mpi__sync_error(mpi_where at, const mpi_win *win, const char *format, ...) LS_PRINTF(3, 4);
+void ls_mpi__open_epoch(mpi_win *win, const char *function);
+
+// ---- race.c -------------------------------------------------------------------------------------
+// A call reaches memory of a target; the origin's buffers are its own until it is complete.
+void ls_mpi__race_remote(mpi_win *win, int target, const char *base, size_t count,
+                         const mpi_type *type, const mpi_access *how);
+void ls_mpi__race_requested(mpi_win *win, int request);  // the newest call is this request's
+// The calls to a target (-1: to all) are complete; remote: there, too.
+void ls_mpi__race_complete(mpi_win *win, int target, bool remote);
+void ls_mpi__race_close(mpi_win *win);
+void ls_mpi__clock_signal(mpi_win *win, int to, bool post);
+void ls_mpi__clock_signalled(mpi_win *win, int from, bool post);
+void ls_mpi__clock_lock(mpi_win *win, int target);
+void ls_mpi__clock_unlock(mpi_win *win, int target, bool exclusive);
+
+#endif

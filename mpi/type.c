@@ -1,0 +1,210 @@
+// Datatypes: the basic ones, and their constructors. A type is the list of its basic elements.
+#include <complex.h>
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+#include <wchar.h>
+
+#include "mpi/internal.h"
+
+typedef struct basic {
+    const char *name;
+    size_t size;
+    ptrdiff_t extent;
+    int parts[2];  // of a pair: its basic types
+    ptrdiff_t second;
+} basic;
+
+#define PAIR(name, c, a)                                                                           \
+    struct name {                                                                                  \
+        c value;                                                                                   \
+        int index;                                                                                 \
+    };
+PAIR(float_int, float, 0)
+PAIR(double_int, double, 0)
+PAIR(long_int, long, 0)
+PAIR(two_int, int, 0)
+PAIR(short_int, short, 0)
+PAIR(long_double_int, long double, 0)
+
+#define NUMBER(handle) ((handle)&0xff)
+#define ONE(name, c)   [NUMBER(name)] = {#name, sizeof(c), sizeof(c), {0, 0}, 0}
+#define TWO(name, s, c, of)                                                                        \
+    [NUMBER(name)] = {#name,                                                                       \
+                      sizeof(c) + sizeof(int),                                                     \
+                      sizeof(struct s),                                                            \
+                      {NUMBER(of), NUMBER(MPI_INT)},                                               \
+                      offsetof(struct s, index)}
+#define BASIC_COUNT 41
+
+static const basic basics[BASIC_COUNT] = {
+    ONE(MPI_CHAR, char),
+    ONE(MPI_SIGNED_CHAR, signed char),
+    ONE(MPI_UNSIGNED_CHAR, unsigned char),
+    ONE(MPI_BYTE, char),
+    ONE(MPI_PACKED, char),
+    ONE(MPI_WCHAR, wchar_t),
+    ONE(MPI_SHORT, short),
+    ONE(MPI_UNSIGNED_SHORT, unsigned short),
+    ONE(MPI_INT, int),
+    ONE(MPI_UNSIGNED, unsigned),
+    ONE(MPI_LONG, long),
+    ONE(MPI_UNSIGNED_LONG, unsigned long),
+    ONE(MPI_LONG_LONG_INT, long long),
+    ONE(MPI_UNSIGNED_LONG_LONG, unsigned long long),
+    ONE(MPI_FLOAT, float),
+    ONE(MPI_DOUBLE, double),
+    ONE(MPI_LONG_DOUBLE, long double),
+    ONE(MPI_INT8_T, int8_t),
+    ONE(MPI_INT16_T, int16_t),
+    ONE(MPI_INT32_T, int32_t),
+    ONE(MPI_INT64_T, int64_t),
+    ONE(MPI_UINT8_T, uint8_t),
+    ONE(MPI_UINT16_T, uint16_t),
+    ONE(MPI_UINT32_T, uint32_t),
+    ONE(MPI_UINT64_T, uint64_t),
+    ONE(MPI_C_BOOL, bool),
+    ONE(MPI_C_FLOAT_COMPLEX, float complex),
+    ONE(MPI_C_DOUBLE_COMPLEX, double complex),
+    ONE(MPI_C_LONG_DOUBLE_COMPLEX, long double complex),
+    ONE(MPI_AINT, MPI_Aint),
+    ONE(MPI_OFFSET, MPI_Offset),
+    ONE(MPI_COUNT, MPI_Count),
+    TWO(MPI_FLOAT_INT, float_int, float, MPI_FLOAT),
+    TWO(MPI_DOUBLE_INT, double_int, double, MPI_DOUBLE),
+    TWO(MPI_LONG_INT, long_int, long, MPI_LONG),
+    TWO(MPI_2INT, two_int, int, MPI_INT),
+    TWO(MPI_SHORT_INT, short_int, short, MPI_SHORT),
+    TWO(MPI_LONG_DOUBLE_INT, long_double_int, long double, MPI_LONG_DOUBLE),
+    [NUMBER(MPI_LB)] = {"MPI_LB", 0, 0, {0, 0}, 0},
+    [NUMBER(MPI_UB)] = {"MPI_UB", 0, 0, {0, 0}, 0},
+};
+
+static mpi_type constants[BASIC_COUNT];
+static mpi_segment constant_segments[BASIC_COUNT][2];
+
+static void make_constant(int n) {
+    const basic *b = &basics[n];
+    mpi_type *type = &constants[n];
+    mpi_segment *segments = constant_segments[n];
+    bool pair = b->parts[0] != 0;
+    segments[0] = (mpi_segment){0, 1, pair ? b->parts[0] : n};
+    segments[1] = (mpi_segment){b->second, 1, b->parts[1]};
+    *type = (mpi_type){
+        .handle = (int)(0x18000000 + n),
+        .constant = b->name,
+        .size = b->size,
+        .extent = b->extent,
+        .true_extent = pair ? b->second + (ptrdiff_t)sizeof(int) : b->extent,
+        .segments = segments,
+        .segment_count = b->size == 0 ? 0
+                         : pair       ? 2
+                                      : 1,
+        .elements = b->size == 0 ? 0
+                    : pair       ? 2
+                                 : 1,
+        .committed = true,
+        .contiguous = !pair && b->size > 0,
+        .combiner = MPI_COMBINER_NAMED,
+    };
+}
+
+void ls_mpi__types_open(mpi_rank *me) {
+    for (int n = 1; n < BASIC_COUNT; n++) {
+        if (me->id == 0) {
+            mpi_attribute *kept = NULL;
+            make_constant(n);
+            constants[n].attributes = kept;
+        }
+        ls_mpi__handle_constant(me, MPI_KIND_TYPE, n, &constants[n]);
+    }
+}
+
+const mpi_type *ls_mpi__basic(int number) {
+    LS_ASSERT(number > 0 && number < BASIC_COUNT);
+    return &constants[number];
+}
+
+mpi_type *ls_mpi__type_of(mpi_rank *me, MPI_Datatype handle) {
+    return ls_mpi__handle_get(me, MPI_KIND_TYPE, handle, NULL);
+}
+
+const char *ls_mpi__type_name(const mpi_type *type) {
+    return type->constant != NULL ? type->constant
+           : type->name != NULL   ? type->name
+                                  : "a derived datatype";
+}
+
+// ---- Making -------------------------------------------------------------------------------------
+mpi_type *ls_mpi__type_make(mpi_rank *me, int combiner) {
+    (void)me;
+    mpi_type *made = ls_mpi__alloc(sizeof *made);
+    made->combiner = combiner;
+    return made;
+}
+
+static void add_segment(mpi_type *made, ptrdiff_t offset, int number, size_t count) {
+    ptrdiff_t each = basics[number].extent;
+    if (made->segment_count > 0) {
+        mpi_segment *last = &made->segments[made->segment_count - 1];
+        if (last->basic == number && last->offset + (ptrdiff_t)last->count * each == offset) {
+            last->count += count;
+            return;
+        }
+    }
+    size_t n = made->segment_count;
+    if ((n & (n - 1)) == 0) {
+        mpi_segment *more = realloc(made->segments, (n == 0 ? 1 : 2 * n) * sizeof *more);
+        if (more == NULL) {
+            abort();
+        }
+        made->segments = more;
+    }
+    made->segments[made->segment_count++] = (mpi_segment){offset, count, number};
+}
+
+// count elements of `old`, one after another, from offset on.
+void ls_mpi__type_append(mpi_type *made, const mpi_type *old, ptrdiff_t offset, size_t count) {
+    if (count == 0) {
+        return;
+    }
+    ptrdiff_t last = offset + (ptrdiff_t)(count - 1) * old->extent;
+    ptrdiff_t low = (old->extent >= 0 ? offset : last) + old->lb;
+    ptrdiff_t high = (old->extent >= 0 ? last : offset) + old->lb + old->extent;
+    bool first = !made->contiguous;  // which marks, while the type is made, that it has bounds
+    ptrdiff_t ub = made->lb + made->extent;
+    made->lb = first || low < made->lb ? low : made->lb;
+    ub = first || high > ub ? high : ub;
+    made->extent = ub - made->lb;
+    made->contiguous = true;
+    made->size += count * old->size;
+    made->elements += count * old->elements;
+    if (old->contiguous) {
+        add_segment(made, offset, old->segments[0].basic, count * old->segments[0].count);
+        return;
+    }
+    for (size_t i = 0; i < count; i++) {
+        for (size_t s = 0; s < old->segment_count; s++) {
+            const mpi_segment *segment = &old->segments[s];
+            add_segment(made, offset + (ptrdiff_t)i * old->extent + segment->offset, segment->basic,
+                        segment->count);
+        }
+    }
+}
+
+int ls_mpi__type_finish(mpi_rank *me, mpi_type *made, MPI_Datatype *out) {
+    ptrdiff_t low = 0, high = 0;
+    for (size_t s = 0; s < made->segment_count; s++) {
+        const mpi_segment *at = &made->segments[s];
+        ptrdiff_t end = at->offset + (ptrdiff_t)at->count * basics[at->basic].extent;
+        low = s == 0 || at->offset < low ? at->offset : low;
+        high = s == 0 || end > high ? end : high;
+    }
+    made->true_lb = low;
+    made->true_extent = high - low;
+    made->contiguous = made->segment_count == 1 && made->segments[0].offset == 0 && made->lb == 0 &&
+                       made->extent == (ptrdiff_t)made->size;
+    made->handle = ls_mpi__handle_add(me, MPI_KIND_TYPE, made);
+    *out = made->handle;
+    return MPI_SUCCESS;
+}

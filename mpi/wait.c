@@ -1,0 +1,443 @@
+// Waiting for requests and testing them.
+#include <stdlib.h>
+
+#include "mpi/internal.h"
+
+// Waits until all (any) of the calls are complete.
+int ls_mpi__await(mpi_rank *me, ls_request **inner, int count, bool any) {
+    ls_rank *rank = me->rank;
+    ls_schedule__enter(rank);
+    rank->file = ls_mpi__file;
+    rank->line = ls_mpi__line;
+    rank->waiting = 0;
+    int done = 0;
+    for (int i = 0; i < count; i++) {
+        bool open = inner[i]->state != LS_REQUEST_DONE;
+        inner[i]->awaited = open;
+        rank->waiting += open ? 1 : 0;
+        done += open ? 0 : 1;
+    }
+    int status = LS_OK;
+    if (rank->waiting > 0 && !(any && done > 0)) {
+        rank->waits_for_any = any;
+        status = ls_request__await(rank);
+        rank->waits_for_any = false;
+    }
+    rank->waiting = 0;
+    for (int i = 0; i < count; i++) {
+        inner[i]->awaited = false;
+    }
+    ls_schedule__leave(rank);
+    return ls_mpi__leave(me, status);
+}
+
+void ls_mpi__poll(mpi_rank *me, const char *function) {
+    bool hopeless = false;
+    ls_schedule__enter(me->rank);
+    me->rank->file = ls_mpi__file;
+    me->rank->line = ls_mpi__line;
+    int status = ls_request__poll(&hopeless, me->rank);
+    ls_schedule__leave(me->rank);
+    if (status == LS_OK && hopeless) {
+        ls_mpi__finding(me, LS_FINDING_DEADLOCK_CYCLE, ls_mpi__file, ls_mpi__line,
+                        "%s: polls for what never comes: no rank can go on", function);
+        ls_schedule__enter(me->rank);
+        ls_spmd__fail(ls_mpi__state.run, LS_ERR_DEADLOCK, "deadlock.cycle");
+        ls_schedule__leave(me->rank);
+    }
+    (void)ls_mpi__leave(me, LS_OK);
+}
+
+bool ls_mpi__request_done(const mpi_request *request) {
+    if (request->kind == MPI_REQUEST_GENERAL) {
+        return request->general_done;
+    }
+    return request->inner == NULL || request->inner->state == LS_REQUEST_DONE;
+}
+
+int ls_mpi__request_finish(mpi_rank *me, MPI_Request *handle, MPI_Status *status) {
+    mpi_request *request = ls_mpi__request_of(me, *handle, NULL);
+    int result = MPI_SUCCESS;
+    if (request->inner != NULL) {
+        ls_schedule__enter(me->rank);
+        ls_request__free(me->rank, request->inner);
+        ls_schedule__leave(me->rank);
+        request->inner = NULL;
+    }
+    if (request->kind == MPI_REQUEST_GENERAL) {
+        result = request->query != NULL ? request->query(request->state, &request->record.status)
+                                        : MPI_SUCCESS;
+        if (request->release != NULL) {
+            (void)request->release(request->state);
+        }
+    } else {
+        result = ls_mpi__received(me, &request->record);
+    }
+    if (request->kind == MPI_REQUEST_RMA) {
+        ls_mpi__race_request_done(me, request->handle);
+    }
+    request->record.status.ls_cancelled =
+        request->cancelled ? 1 : request->record.status.ls_cancelled;
+    ls_mpi__status(status, &request->record.status);
+    request->active = false;
+    if (request->persistent) {
+        for (int i = 0; i < 2; i++) {
+            ls_mpi__disown(me, request->owned[i]);
+            request->owned[i] = NULL;
+        }
+    } else {
+        ls_mpi__request_close(me, request);
+        *handle = MPI_REQUEST_NULL;
+    }
+    return result;
+}
+
+// The active request of a handle; NULL: null or inactive. *status: MPI_SUCCESS or the error.
+static mpi_request *active(mpi_where at, MPI_Request handle, int *status) {
+    const char *why;
+    *status = MPI_SUCCESS;
+    if (handle == MPI_REQUEST_NULL) {
+        return NULL;
+    }
+    mpi_request *request = ls_mpi__request_of(at.me, handle, &why);
+    if (request == NULL) {
+        *status =
+            ls_mpi__error(at.me, NULL, MPI_ERR_REQUEST, at.function, "the request is %s", why);
+        return NULL;
+    }
+    return request->active ? request : NULL;
+}
+
+static int check_list(mpi_where at, int count, const MPI_Request *requests) {
+    MPI_TRY(ls_mpi__count_arg(at, NULL, "the count", count));
+    if (count > 0 && requests == NULL) {
+        return ls_mpi__error(at.me, NULL, MPI_ERR_ARG, at.function, "the list of requests is NULL");
+    }
+    for (int i = 0; i < count; i++) {
+        int status;
+        (void)active(at, requests[i], &status);
+        MPI_TRY(status);
+    }
+    return MPI_SUCCESS;
+}
+
+// A grequest has no call: other ranks run until somebody completes it.
+static void wait_general(mpi_where at, mpi_request *request) {
+    while (request != NULL && request->kind == MPI_REQUEST_GENERAL && !request->general_done) {
+        ls_mpi__poll(at.me, at.function);
+    }
+}
+
+int MPI_Wait(MPI_Request *request, MPI_Status *status) {
+    mpi_where at = {ls_mpi__enter(__func__), __func__};
+    if (request == NULL) {
+        return ls_mpi__error(at.me, NULL, MPI_ERR_REQUEST, __func__, "the request is NULL");
+    }
+    int result;
+    mpi_request *open = active(at, *request, &result);
+    if (open == NULL) {
+        ls_mpi__status_empty(status);
+        return result;
+    }
+    wait_general(at, open);
+    if (!ls_mpi__request_done(open)) {
+        (void)ls_mpi__await(at.me, &open->inner, 1, false);
+    }
+    return ls_mpi__request_finish(at.me, request, status);
+}
+
+// The calls that are not complete: out [count]; returns how many. *open: of how many requests.
+static int open_calls(mpi_where at, ls_request **out, int count, const MPI_Request *requests,
+                      int *open) {
+    int n = 0, ignored;
+    *open = 0;
+    for (int i = 0; i < count; i++) {
+        mpi_request *request = active(at, requests[i], &ignored);
+        *open += request != NULL ? 1 : 0;
+        if (request != NULL && !ls_mpi__request_done(request) && request->inner != NULL) {
+            out[n++] = request->inner;
+        }
+    }
+    return n;
+}
+
+static MPI_Status *at_index(MPI_Status *statuses, int i) {
+    return statuses == MPI_STATUSES_IGNORE || statuses == NULL ? MPI_STATUS_IGNORE : &statuses[i];
+}
+
+// Finishes those that are complete; with `set`, says each one's error in its status.
+static int finish_all(mpi_where at, int count, MPI_Request *requests, MPI_Status *statuses) {
+    int result = MPI_SUCCESS, ignored;
+    for (int i = 0; i < count; i++) {
+        MPI_Status *status = at_index(statuses, i);
+        if (active(at, requests[i], &ignored) == NULL) {
+            ls_mpi__status_empty(status);
+            continue;
+        }
+        int one = ls_mpi__request_finish(at.me, &requests[i], status);
+        if (one != MPI_SUCCESS) {
+            result = MPI_ERR_IN_STATUS;
+        }
+        if (status != MPI_STATUS_IGNORE) {
+            status->MPI_ERROR = one;
+        }
+    }
+    return result;
+}
+
+int MPI_Waitall(int count, MPI_Request requests[], MPI_Status statuses[]) {
+    mpi_where at = {ls_mpi__enter(__func__), __func__};
+    int open, ignored;
+    MPI_TRY(check_list(at, count, requests));
+    for (int i = 0; i < count; i++) {
+        wait_general(at, active(at, requests[i], &ignored));
+    }
+    ls_request **inner = ls_mpi__alloc((size_t)count * sizeof *inner);
+    int n = open_calls(at, inner, count, requests, &open);
+    if (n > 0) {
+        (void)ls_mpi__await(at.me, inner, n, false);
+    }
+    free(inner);
+    return finish_all(at, count, requests, statuses);
+}
+
+static int first_done(mpi_where at, int count, const MPI_Request *requests) {
+    int ignored;
+    for (int i = 0; i < count; i++) {
+        const mpi_request *request = active(at, requests[i], &ignored);
+        if (request != NULL && ls_mpi__request_done(request)) {
+            return i;
+        }
+    }
+    return -1;
+}
+
+// Waits until one is complete: its index, or -1 where none is open.
+static int wait_for_one(mpi_where at, int count, MPI_Request *requests) {
+    ls_request **inner = ls_mpi__alloc((size_t)count * sizeof *inner);
+    int open, n = open_calls(at, inner, count, requests, &open);
+    int index = first_done(at, count, requests);
+    if (index < 0 && open > 0 && n == open) {
+        (void)ls_mpi__await(at.me, inner, n, true);
+        index = first_done(at, count, requests);
+    }
+    while (index < 0 && open > 0) {  // a grequest among them
+        ls_mpi__poll(at.me, at.function);
+        index = first_done(at, count, requests);
+    }
+    free(inner);
+    return index;
+}
+
+int MPI_Waitany(int count, MPI_Request requests[], int *index, MPI_Status *status) {
+    mpi_where at = {ls_mpi__enter(__func__), __func__};
+    MPI_TRY(check_list(at, count, requests));
+    int done = wait_for_one(at, count, requests);
+    *index = done < 0 ? MPI_UNDEFINED : done;
+    if (done < 0) {
+        ls_mpi__status_empty(status);
+        return MPI_SUCCESS;
+    }
+    return ls_mpi__request_finish(at.me, &requests[done], status);
+}
+
+static int finish_some(mpi_where at, int count, MPI_Request *requests, int *outcount, int *indices,
+                       MPI_Status *statuses) {
+    int n = 0, result = MPI_SUCCESS, ignored;
+    for (int i = 0; i < count; i++) {
+        const mpi_request *request = active(at, requests[i], &ignored);
+        if (request == NULL || !ls_mpi__request_done(request)) {
+            continue;
+        }
+        MPI_Status *status = at_index(statuses, n);
+        int one = ls_mpi__request_finish(at.me, &requests[i], status);
+        result = one != MPI_SUCCESS ? MPI_ERR_IN_STATUS : result;
+        if (status != MPI_STATUS_IGNORE) {
+            status->MPI_ERROR = one;
+        }
+        indices[n++] = i;
+    }
+    *outcount = n;
+    return result;
+}
+
+int MPI_Waitsome(int incount, MPI_Request requests[], int *outcount, int indices[],
+                 MPI_Status statuses[]) {
+    mpi_where at = {ls_mpi__enter(__func__), __func__};
+    MPI_TRY(check_list(at, incount, requests));
+    if (wait_for_one(at, incount, requests) < 0) {
+        *outcount = MPI_UNDEFINED;
+        return MPI_SUCCESS;
+    }
+    return finish_some(at, incount, requests, outcount, indices, statuses);
+}
+
+// ---- Testing ------------------------------------------------------------------------------------
+// Others run before a test says no.
+static bool give_way(mpi_where at, int count, const MPI_Request *requests, bool all) {
+    int ignored;
+    for (int turn = 0; turn < 2; turn++) {
+        int open = 0, done = 0;
+        for (int i = 0; i < count; i++) {
+            const mpi_request *request = active(at, requests[i], &ignored);
+            open += request != NULL ? 1 : 0;
+            done += request != NULL && ls_mpi__request_done(request) ? 1 : 0;
+        }
+        if (all ? open == done : open == 0 || done > 0) {
+            return true;
+        }
+        if (turn == 0) {
+            ls_mpi__poll(at.me, at.function);
+        }
+    }
+    return false;
+}
+
+int MPI_Test(MPI_Request *request, int *flag, MPI_Status *status) {
+    mpi_where at = {ls_mpi__enter(__func__), __func__};
+    MPI_TRY(check_list(at, 1, request));
+    *flag = give_way(at, 1, request, true) ? 1 : 0;
+    int result;
+    if (*flag != 0 && active(at, *request, &result) != NULL) {
+        return ls_mpi__request_finish(at.me, request, status);
+    }
+    if (*flag != 0) {
+        ls_mpi__status_empty(status);
+    }
+    return MPI_SUCCESS;
+}
+
+int MPI_Testall(int count, MPI_Request requests[], int *flag, MPI_Status statuses[]) {
+    mpi_where at = {ls_mpi__enter(__func__), __func__};
+    MPI_TRY(check_list(at, count, requests));
+    *flag = give_way(at, count, requests, true) ? 1 : 0;
+    return *flag != 0 ? finish_all(at, count, requests, statuses) : MPI_SUCCESS;
+}
+
+int MPI_Testany(int count, MPI_Request requests[], int *index, int *flag, MPI_Status *status) {
+    mpi_where at = {ls_mpi__enter(__func__), __func__};
+    MPI_TRY(check_list(at, count, requests));
+    *flag = give_way(at, count, requests, false) ? 1 : 0;
+    int done = first_done(at, count, requests);
+    *index = done < 0 ? MPI_UNDEFINED : done;
+    if (done >= 0) {
+        return ls_mpi__request_finish(at.me, &requests[done], status);
+    }
+    if (*flag != 0) {
+        ls_mpi__status_empty(status);
+    }
+    return MPI_SUCCESS;
+}
+
+int MPI_Testsome(int incount, MPI_Request requests[], int *outcount, int indices[],
+                 MPI_Status statuses[]) {
+    mpi_where at = {ls_mpi__enter(__func__), __func__};
+    int open = 0, ignored;
+    MPI_TRY(check_list(at, incount, requests));
+    (void)give_way(at, incount, requests, false);
+    for (int i = 0; i < incount; i++) {
+        open += active(at, requests[i], &ignored) != NULL ? 1 : 0;
+    }
+    if (open == 0) {
+        *outcount = MPI_UNDEFINED;
+        return MPI_SUCCESS;
+    }
+    return finish_some(at, incount, requests, outcount, indices, statuses);
+}
+
+// ---- Other ends ---------------------------------------------------------------------------------
+int MPI_Request_get_status(MPI_Request handle, int *flag, MPI_Status *status) {
+    mpi_where at = {ls_mpi__enter(__func__), __func__};
+    int result;
+    mpi_request *request = active(at, handle, &result);
+    MPI_TRY(result);
+    *flag = request == NULL || give_way(at, 1, &handle, true) ? 1 : 0;
+    if (request == NULL) {
+        ls_mpi__status_empty(status);
+    } else if (*flag != 0) {
+        ls_mpi__status(status, &request->record.status);
+    }
+    return MPI_SUCCESS;
+}
+
+int MPI_Request_free(MPI_Request *handle) {
+    mpi_where at = {ls_mpi__enter(__func__), __func__};
+    const char *why;
+    mpi_request *request =
+        ls_mpi__request_of(at.me, handle != NULL ? *handle : MPI_REQUEST_NULL, &why);
+    if (request == NULL) {
+        return ls_mpi__error(at.me, NULL, MPI_ERR_REQUEST, __func__, "the request is %s", why);
+    }
+    if (request->active && request->kind == MPI_REQUEST_COLLECTIVE) {
+        return ls_mpi__error(at.me, NULL, MPI_ERR_REQUEST, __func__,
+                             "the request of %s, made at %s:%d, is not complete: requests of "
+                             "collectives cannot be freed before",
+                             request->record.function, request->file, request->line);
+    }
+    if (request->inner != NULL) {
+        ls_schedule__enter(at.me->rank);
+        if (request->inner->state == LS_REQUEST_DONE) {
+            ls_request__free(at.me->rank, request->inner);
+            request->inner = NULL;
+        } else {
+            request->inner->detached = true;
+        }
+        ls_schedule__leave(at.me->rank);
+    }
+    ls_mpi__request_close(at.me, request);
+    *handle = MPI_REQUEST_NULL;
+    return MPI_SUCCESS;
+}
+
+int MPI_Cancel(MPI_Request *handle) {
+    mpi_where at = {ls_mpi__enter(__func__), __func__};
+    const char *why;
+    mpi_request *request =
+        ls_mpi__request_of(at.me, handle != NULL ? *handle : MPI_REQUEST_NULL, &why);
+    if (request == NULL || !request->active || request->kind == MPI_REQUEST_COLLECTIVE ||
+        request->kind == MPI_REQUEST_RMA) {
+        return ls_mpi__error(at.me, NULL, MPI_ERR_REQUEST, __func__, "the request is %s",
+                             request == NULL   ? why
+                             : request->active ? "no message's"
+                                               : "not active");
+    }
+    if (request->kind == MPI_REQUEST_GENERAL) {
+        return request->cancel != NULL
+                   ? request->cancel(request->state, request->general_done ? 1 : 0)
+                   : MPI_SUCCESS;
+    }
+    ls_schedule__enter(at.me->rank);
+    if (request->inner != NULL && request->inner->state == LS_REQUEST_POSTED) {
+        ls_p2p__withdraw(request->inner);
+        ls_request__done(request->inner, LS_OK);
+        request->cancelled = true;
+    }
+    ls_schedule__leave(at.me->rank);
+    return MPI_SUCCESS;
+}
+
+int MPI_Grequest_start(MPI_Grequest_query_function *query, MPI_Grequest_free_function *release,
+                       MPI_Grequest_cancel_function *cancel, void *state, MPI_Request *handle) {
+    mpi_rank *me = ls_mpi__enter(__func__);
+    mpi_request *made = ls_mpi__request_make(me, MPI_REQUEST_GENERAL, __func__);
+    made->query = query;
+    made->release = release;
+    made->cancel = cancel;
+    made->state = state;
+    made->active = true;
+    made->record.function = __func__;
+    *handle = made->handle;
+    return MPI_SUCCESS;
+}
+
+int MPI_Grequest_complete(MPI_Request handle) {
+    mpi_rank *me = ls_mpi__enter(__func__);
+    const char *why;
+    mpi_request *request = ls_mpi__request_of(me, handle, &why);
+    if (request == NULL || request->kind != MPI_REQUEST_GENERAL) {
+        return ls_mpi__error(me, NULL, MPI_ERR_REQUEST, __func__, "the request is %s",
+                             request == NULL ? why : "none of MPI_Grequest_start");
+    }
+    request->general_done = true;
+    return MPI_SUCCESS;
+}

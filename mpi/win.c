@@ -1,0 +1,420 @@
+// Windows: memory that other ranks reach, and the epochs in which they may.
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "mpi/rma.h"
+
+// ---- Arguments ----------------------------------------------------------------------------------
+int ls_mpi__win_error(mpi_rank *me, const mpi_win *win, int error_class, const char *function,
+                      const char *format, ...) {
+    char message[512];
+    va_list args;
+    va_start(args, format);
+    (void)vsnprintf(message, sizeof message, format, args);
+    va_end(args);
+    if (win == NULL || win->errhandler == MPI_ERRORS_ARE_FATAL) {
+        mpi_comm fatal = {.errhandler = MPI_ERRORS_ARE_FATAL};
+        return ls_mpi__error(me, win != NULL ? &fatal : NULL, error_class, function, "%s", message);
+    }
+    const mpi_errhandler *handler =
+        ls_mpi__handle_get(me, MPI_KIND_ERRHANDLER, win->errhandler, NULL);
+    MPI_Win handle = win->handle;
+    if (handler != NULL && handler->win != NULL) {
+        handler->win(&handle, &error_class);
+    }
+    return error_class;
+}
+
+int ls_mpi__win_arg(mpi_win **out, mpi_where at, MPI_Win handle) {
+    const char *why;
+    *out = ls_mpi__handle_get(at.me, MPI_KIND_WIN, handle, &why);
+    return *out != NULL
+               ? MPI_SUCCESS
+               : ls_mpi__win_error(at.me, NULL, MPI_ERR_WIN, at.function, "the window is %s", why);
+}
+
+int ls_mpi__sync_error(mpi_where at, const mpi_win *win, const char *format, ...) {
+    char message[512];
+    va_list args;
+    va_start(args, format);
+    (void)vsnprintf(message, sizeof message, format, args);
+    va_end(args);
+    return ls_mpi__win_error(at.me, win, MPI_ERR_RMA_SYNC, at.function, "%s", message);
+}
+
+// ---- Making and freeing -------------------------------------------------------------------------
+int ls_mpi__make_win(ls_spmd *run, ls_request *const *requests, int size) {
+    mpi_window *shared = ls_mpi__alloc(sizeof *shared);
+    (void)run;
+    shared->size = size;
+    shared->members = ls_mpi__alloc((size_t)size * sizeof(mpi_win *));
+    shared->locks = ls_mpi__alloc((size_t)size * sizeof *shared->locks);
+    for (int m = 0; m < size; m++) {
+        mpi_record *record = requests[m]->record;
+        shared->members[m] = record->win;
+        record->win->shared = shared;
+        record->win->member = m;
+        shared->locks[m].exclusive = -1;
+    }
+    // Shared windows lie one behind the other.
+    if (shared->members[0]->flavor == MPI_WIN_FLAVOR_SHARED) {
+        size_t bytes = 0;
+        for (int m = 0; m < size; m++) {
+            bytes += (size_t)shared->members[m]->size;
+        }
+        shared->memory = ls_mpi__alloc(bytes);
+        char *at = shared->memory;
+        for (int m = 0; m < size; m++) {
+            shared->members[m]->base = at;
+            at += shared->members[m]->size;
+        }
+    }
+    ls_mpi__state.window_count += 1;
+    return LS_OK;
+}
+
+static const mpi_collective making = {.name = "a window", .make = ls_mpi__make_win};
+
+static int make(mpi_where at, mpi_win *proto, MPI_Comm comm, MPI_Win *out) {
+    mpi_comm *of;
+    MPI_TRY(ls_mpi__comm_arg(&of, at, comm));
+    if (of->inter) {
+        return ls_mpi__error(at.me, of, MPI_ERR_COMM, at.function,
+                             "the communicator is an intercommunicator");
+    }
+    if (proto->size < 0) {
+        return ls_mpi__error(at.me, of, MPI_ERR_SIZE, at.function, "the size is %ld",
+                             (long)proto->size);
+    }
+    if (proto->disp_unit <= 0) {
+        return ls_mpi__error(at.me, of, MPI_ERR_DISP, at.function, "the displacement unit is %d",
+                             proto->disp_unit);
+    }
+    if (proto->flavor == MPI_WIN_FLAVOR_CREATE && proto->base == NULL && proto->size > 0) {
+        return ls_mpi__error(at.me, of, MPI_ERR_BUFFER, at.function,
+                             "the base is NULL, and the size is %ld", (long)proto->size);
+    }
+    if (out == NULL) {
+        return ls_mpi__error(at.me, of, MPI_ERR_ARG, at.function,
+                             "the place for the window is NULL");
+    }
+    if (proto->flavor == MPI_WIN_FLAVOR_CREATE) {
+        ls_mpi__block_check(at.me, proto->base, (size_t)proto->size, at.function);
+    }
+    mpi_win *win = ls_mpi__alloc(sizeof *win);
+    *win = *proto;
+    win->comm = of;
+    win->owner = at.me;
+    win->errhandler = MPI_ERRORS_ARE_FATAL;
+    win->locks_held = ls_mpi__alloc((size_t)of->size * sizeof *win->locks_held);
+    const mpi_record record = {
+        .collective = &making, .comm = of, .function = at.function, .win = win};
+    MPI_TRY(ls_mpi__collective(at.me, &record, NULL));
+    *out = win->handle = ls_mpi__handle_add(at.me, MPI_KIND_WIN, win);
+    ls_mpi__handle_slot(at.me, *out)->function = at.function;
+    win->made_at = at.me->entered;
+    win->next = at.me->windows;
+    at.me->windows = win;
+    at.me->window_count += 1;
+    ls_mpi__watch(at.me);
+    return MPI_SUCCESS;
+}
+
+int MPI_Win_create(void *base, MPI_Aint size, int disp_unit, MPI_Info info, MPI_Comm comm,
+                   MPI_Win *win) {
+    mpi_where at = {ls_mpi__enter(__func__), __func__};
+    (void)info;
+    mpi_win proto = {
+        .base = base, .size = size, .disp_unit = disp_unit, .flavor = MPI_WIN_FLAVOR_CREATE};
+    return make(at, &proto, comm, win);
+}
+
+int MPI_Win_allocate(MPI_Aint size, int disp_unit, MPI_Info info, MPI_Comm comm, void *base_out,
+                     MPI_Win *win) {
+    mpi_where at = {ls_mpi__enter(__func__), __func__};
+    (void)info;
+    char *memory = ls_mpi__alloc(size > 0 ? (size_t)size : 1);
+    mpi_win proto = {.base = memory,
+                     .size = size,
+                     .disp_unit = disp_unit,
+                     .flavor = MPI_WIN_FLAVOR_ALLOCATE,
+                     .memory = memory};
+    MPI_TRY(make(at, &proto, comm, win));
+    memcpy(base_out, &memory, sizeof memory);
+    return MPI_SUCCESS;
+}
+
+int MPI_Win_allocate_shared(MPI_Aint size, int disp_unit, MPI_Info info, MPI_Comm comm,
+                            void *base_out, MPI_Win *win) {
+    mpi_where at = {ls_mpi__enter(__func__), __func__};
+    (void)info;
+    mpi_win proto = {.size = size, .disp_unit = disp_unit, .flavor = MPI_WIN_FLAVOR_SHARED};
+    MPI_TRY(make(at, &proto, comm, win));
+    mpi_win *made = ls_mpi__handle_get(at.me, MPI_KIND_WIN, *win, NULL);
+    memcpy(base_out, &made->base, sizeof made->base);
+    return MPI_SUCCESS;
+}
+
+int MPI_Win_create_dynamic(MPI_Info info, MPI_Comm comm, MPI_Win *win) {
+    mpi_where at = {ls_mpi__enter(__func__), __func__};
+    (void)info;
+    mpi_win proto = {.disp_unit = 1, .flavor = MPI_WIN_FLAVOR_DYNAMIC};
+    return make(at, &proto, comm, win);
+}
+
+int MPI_Win_attach(MPI_Win handle, void *base, MPI_Aint size) {
+    mpi_where at = {ls_mpi__enter(__func__), __func__};
+    mpi_win *win;
+    MPI_TRY(ls_mpi__win_arg(&win, at, handle));
+    if (win->flavor != MPI_WIN_FLAVOR_DYNAMIC) {
+        return ls_mpi__win_error(at.me, win, MPI_ERR_RMA_FLAVOR, __func__,
+                                 "the window is not dynamic");
+    }
+    mpi_attached *made = ls_mpi__alloc(sizeof *made);
+    *made = (mpi_attached){base, (char *)base + size, win->attached};
+    win->attached = made;
+    return MPI_SUCCESS;
+}
+
+int MPI_Win_detach(MPI_Win handle, const void *base) {
+    mpi_where at = {ls_mpi__enter(__func__), __func__};
+    mpi_win *win;
+    MPI_TRY(ls_mpi__win_arg(&win, at, handle));
+    for (mpi_attached **part = &win->attached; *part != NULL; part = &(*part)->next) {
+        if ((*part)->low == base) {
+            *part = (*part)->next;
+            return MPI_SUCCESS;
+        }
+    }
+    return ls_mpi__win_error(at.me, win, MPI_ERR_RMA_ATTACH, __func__,
+                             "the memory is not attached");
+}
+
+int MPI_Win_shared_query(MPI_Win handle, int rank, MPI_Aint *size, int *disp_unit, void *base_out) {
+    mpi_where at = {ls_mpi__enter(__func__), __func__};
+    mpi_win *win;
+    MPI_TRY(ls_mpi__win_arg(&win, at, handle));
+    if (win->flavor != MPI_WIN_FLAVOR_SHARED || rank >= win->comm->size ||
+        (rank < 0 && rank != MPI_PROC_NULL)) {
+        return ls_mpi__win_error(
+            at.me, win, win->flavor != MPI_WIN_FLAVOR_SHARED ? MPI_ERR_RMA_FLAVOR : MPI_ERR_RANK,
+            __func__, "rank %d, or a window that is not shared", rank);
+    }
+    const mpi_win *of = win->shared->members[rank == MPI_PROC_NULL ? 0 : rank];
+    *size = of->size;
+    *disp_unit = of->disp_unit;
+    memcpy(base_out, &of->base, sizeof of->base);
+    return MPI_SUCCESS;
+}
+
+int MPI_Win_free(MPI_Win *handle) {
+    mpi_where at = {ls_mpi__enter(__func__), __func__};
+    mpi_win *win;
+    MPI_TRY(ls_mpi__win_arg(&win, at, handle != NULL ? *handle : MPI_WIN_NULL));
+    if (win->lock_count > 0 || win->all_locked || win->started != NULL || win->posted != NULL) {
+        return ls_mpi__sync_error(at, win,
+                                  "the window is freed in an epoch that %s at %s:%d opened",
+                                  win->epoch_function, win->epoch_file, win->epoch_line);
+    }
+    if (win->fence_open && win->ops_in_fence) {
+        return ls_mpi__sync_error(
+            at, win,
+            "the window is freed while calls of the fence epoch from %s:%d are not "
+            "complete: MPI_Win_fence ends it",
+            win->epoch_file, win->epoch_line);
+    }
+    MPI_TRY(ls_mpi__attributes_free(at.me, *handle, &win->attributes));
+    const mpi_record record = {
+        .collective = &ls_mpi__barrier, .comm = win->comm, .function = __func__};
+    MPI_TRY(ls_mpi__collective(at.me, &record, NULL));
+    ls_mpi__race_close(win);
+    mpi_win **list = &at.me->windows;
+    while (*list != win) {
+        list = &(*list)->next;
+    }
+    *list = win->next;
+    at.me->window_count -= 1;
+    ls_mpi__handle_free(at.me, *handle);
+    ls_mpi__watch(at.me);
+    free(win->memory);
+    win->memory = NULL;
+    *handle = MPI_WIN_NULL;
+    return MPI_SUCCESS;
+}
+
+// ---- Fences -------------------------------------------------------------------------------------
+void ls_mpi__open_epoch(mpi_win *win, const char *function) {
+    win->epoch_function = function;
+    win->epoch_file = ls_mpi__file;
+    win->epoch_line = ls_mpi__line;
+}
+
+int MPI_Win_fence(int assertion, MPI_Win handle) {
+    mpi_where at = {ls_mpi__enter(__func__), __func__};
+    mpi_win *win;
+    MPI_TRY(ls_mpi__win_arg(&win, at, handle));
+    if (win->lock_count > 0 || win->all_locked || win->started != NULL || win->posted != NULL) {
+        return ls_mpi__sync_error(at, win, "a fence in an epoch that %s at %s:%d opened",
+                                  win->epoch_function, win->epoch_file, win->epoch_line);
+    }
+    if ((assertion & MPI_MODE_NOPRECEDE) != 0 && win->ops_in_fence) {
+        return ls_mpi__win_error(at.me, win, MPI_ERR_ASSERT, __func__,
+                                 "MPI_MODE_NOPRECEDE, and calls of the epoch from %s:%d precede it",
+                                 win->epoch_file, win->epoch_line);
+    }
+    // RMA calls between two fences are of the fences' epoch, unless an assertion says there is
+    // none.
+    if ((assertion & MPI_MODE_NOPRECEDE) == 0 && win->lock_in_fence) {
+        return ls_mpi__sync_error(
+            at, win,
+            "this ends the epoch of the fence at %s:%d, in which %s at %s:%d opened "
+            "another",
+            win->fence_file, win->fence_line, win->epoch_function, win->epoch_file,
+            win->epoch_line);
+    }
+    ls_mpi__race_complete(win, -1, true);
+    const mpi_record record = {
+        .collective = &ls_mpi__barrier, .comm = win->comm, .function = __func__};
+    MPI_TRY(ls_mpi__collective(at.me, &record, NULL));
+    win->fence_open = (assertion & MPI_MODE_NOSUCCEED) == 0;
+    win->ops_in_fence = false;
+    win->lock_in_fence = false;
+    win->fence_file = ls_mpi__file;
+    win->fence_line = ls_mpi__line;
+    ls_mpi__open_epoch(win, __func__);
+    return MPI_SUCCESS;
+}
+
+// ---- Post, start, complete, wait ----------------------------------------------------------------
+// A message without data that the two ranks of an epoch send each other: counts on both sides.
+static int *counter(mpi_win *win, int from, bool post) {
+    mpi_window *shared = win->shared;
+    if (shared->signals == NULL) {
+        shared->signals =
+            ls_mpi__alloc(2 * (size_t)shared->size * (size_t)shared->size * sizeof(int));
+    }
+    return &shared->signals[((size_t)(post ? 1 : 0) * (size_t)shared->size + (size_t)win->member) *
+                                (size_t)shared->size +
+                            (size_t)from];
+}
+
+static void signal_to(mpi_win *win, int to, bool post) {
+    mpi_win *other = win->shared->members[to];
+    *counter(other, win->member, post) += 1;
+    ls_mpi__clock_signal(win, to, post);
+}
+
+static void wait_for_signal(mpi_where at, mpi_win *win, int from, bool post) {
+    while (*counter(win, from, post) == 0) {
+        ls_mpi__poll(at.me, at.function);
+    }
+    *counter(win, from, post) -= 1;
+    ls_mpi__clock_signalled(win, from, post);
+}
+
+// Members of the window's communicator.
+static int members_of(mpi_where at, const mpi_win *win, MPI_Group handle, mpi_group **out) {
+    mpi_group *group;
+    MPI_TRY(ls_mpi__group_arg(&group, at, handle));
+    mpi_group *members = ls_mpi__group_make(group->size), *all = ls_mpi__group_of(win->comm, false);
+    for (int i = 0; i < group->size; i++) {
+        members->ranks[i] = ls_mpi__group_rank(all, group->ranks[i]);
+        if (members->ranks[i] < 0) {
+            return ls_mpi__win_error(at.me, win, MPI_ERR_GROUP, at.function,
+                                     "rank %d of MPI_COMM_WORLD is not in the window's group",
+                                     group->ranks[i]);
+        }
+    }
+    free(all);
+    *out = members;
+    return MPI_SUCCESS;
+}
+
+int MPI_Win_post(MPI_Group group, int assertion, MPI_Win handle) {
+    mpi_where at = {ls_mpi__enter(__func__), __func__};
+    mpi_win *win;
+    mpi_group *members;
+    (void)assertion;
+    MPI_TRY(ls_mpi__win_arg(&win, at, handle));
+    MPI_TRY(members_of(at, win, group, &members));
+    if (win->posted != NULL || win->lock_count > 0 || win->all_locked) {
+        return ls_mpi__sync_error(at, win, "the window is in an epoch that %s at %s:%d opened",
+                                  win->epoch_function, win->epoch_file, win->epoch_line);
+    }
+    win->fence_open = false;
+    win->posted = members;
+    ls_mpi__open_epoch(win, __func__);
+    for (int i = 0; i < members->size; i++) {
+        signal_to(win, members->ranks[i], true);
+    }
+    ls_mpi__clock_tick(at.me);
+    return MPI_SUCCESS;
+}
+
+int MPI_Win_start(MPI_Group group, int assertion, MPI_Win handle) {
+    mpi_where at = {ls_mpi__enter(__func__), __func__};
+    mpi_win *win;
+    mpi_group *members;
+    (void)assertion;
+    MPI_TRY(ls_mpi__win_arg(&win, at, handle));
+    MPI_TRY(members_of(at, win, group, &members));
+    if (win->started != NULL || win->lock_count > 0 || win->all_locked) {
+        return ls_mpi__sync_error(at, win, "the window is in an epoch that %s at %s:%d opened",
+                                  win->epoch_function, win->epoch_file, win->epoch_line);
+    }
+    win->fence_open = false;
+    for (int i = 0; i < members->size; i++) {
+        wait_for_signal(at, win, members->ranks[i], true);
+    }
+    win->started = members;
+    ls_mpi__open_epoch(win, __func__);
+    return MPI_SUCCESS;
+}
+
+int MPI_Win_complete(MPI_Win handle) {
+    mpi_where at = {ls_mpi__enter(__func__), __func__};
+    mpi_win *win;
+    MPI_TRY(ls_mpi__win_arg(&win, at, handle));
+    if (win->started == NULL) {
+        return ls_mpi__sync_error(at, win, "no epoch of MPI_Win_start is open");
+    }
+    ls_mpi__race_complete(win, -1, true);
+    for (int i = 0; i < win->started->size; i++) {
+        signal_to(win, win->started->ranks[i], false);
+    }
+    ls_mpi__clock_tick(at.me);
+    free(win->started);
+    win->started = NULL;
+    return MPI_SUCCESS;
+}
+
+int MPI_Win_wait(MPI_Win handle) {
+    mpi_where at = {ls_mpi__enter(__func__), __func__};
+    mpi_win *win;
+    MPI_TRY(ls_mpi__win_arg(&win, at, handle));
+    if (win->posted == NULL) {
+        return ls_mpi__sync_error(at, win, "no epoch of MPI_Win_post is open");
+    }
+    for (int i = 0; i < win->posted->size; i++) {
+        wait_for_signal(at, win, win->posted->ranks[i], false);
+    }
+    free(win->posted);
+    win->posted = NULL;
+    return MPI_SUCCESS;
+}
+
+int MPI_Win_test(MPI_Win handle, int *flag) {
+    mpi_where at = {ls_mpi__enter(__func__), __func__};
+    mpi_win *win;
+    MPI_TRY(ls_mpi__win_arg(&win, at, handle));
+    if (win->posted == NULL) {
+        return ls_mpi__sync_error(at, win, "no epoch of MPI_Win_post is open");
+    }
+    ls_mpi__poll(at.me, __func__);
+    *flag = 1;
+    for (int i = 0; i < win->posted->size; i++) {
+        *flag = *counter(win, win->posted->ranks[i], false) > 0 ? *flag : 0;
+    }
+    return *flag != 0 ? MPI_Win_wait(handle) : MPI_SUCCESS;
+}

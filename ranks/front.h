@@ -1,0 +1,74 @@
+// Another front over the same matcher: programs written for another library (mpi/). Its calls are
+// posted as every other call, meet in the same places and are explained by the same graph; what
+// their data and their agreement are, the front knows.
+#ifndef LS_RANKS_FRONT_H
+#define LS_RANKS_FRONT_H
+
+#include "collectives/check.h"
+#include "ranks/state.h"
+
+#define LS_TAG_ANY (-1)
+
+typedef struct ls_match_choice {
+    ls_request *recv;  // a receive from any member, or a probe
+    ls_request *send;  // that it can meet
+} ls_match_choice;
+
+typedef struct ls_front {
+    // The calls of all members [size] have met: checks that they agree and moves their data.
+    // Another status than LS_OK ends the run.
+    int (*met)(ls_spmd *run, ls_request *const *requests, int size);
+    // The same of a send and its receive.
+    int (*message)(ls_spmd *run, ls_request *send, ls_request *recv);
+    // Which of the matches [count] is made.
+    int (*choose)(ls_spmd *run, const ls_match_choice *choices, int count);
+    // A rank whose program is ended by a signal is lost, and no more than that.
+    bool survives_signals;
+} ls_front;
+
+// ---- What a front calls -------------------------------------------------------------------------
+// Around everything that a rank does in the library.
+LS_API_BACKENDS void ls_schedule__enter(ls_rank *rank);
+LS_API_BACKENDS void ls_schedule__leave(ls_rank *rank);
+LS_API_BACKENDS bool ls_schedule__inside(void);  // whether this thread is in between
+// The rank that the calling thread runs; NULL outside of programs.
+LS_API_BACKENDS ls_rank *ls_schedule__current(void);
+enum { LS_ESCAPE_STACK = 1, LS_ESCAPE_DEADLINE, LS_ESCAPE_SIGNAL, LS_ESCAPE_EXIT };
+// The run is over for all ranks: the blocked ones wake, and every call returns `status`.
+LS_API_BACKENDS void ls_spmd__fail(ls_spmd *run, int status, const char *why);
+// Records a finding: ranks [rank_count] at fault (copied, sorted); where: a call site or "". The
+// same finding at the same place with the same first rank is recorded once. Returns whether its
+// check is on.
+LS_API_BACKENDS bool ls_findings__add(ls_spmd *run, ls_finding_id id, const int *ranks,
+                                      int rank_count, const char *file, int line, const char *text);
+// A finding's text as it was put together. Where there was no memory for all of it, the run ends
+// with LS_ERR_MEMORY.
+LS_API_BACKENDS const char *ls_findings__string(ls_spmd *run, const ls_text *text);
+// "all_reduce sum of 1024 f32 on world" without rank and place; for grouping.
+LS_API_BACKENDS void ls_findings__describe(char *out, size_t out_bytes, const ls_call *call);
+// "FILE:LINE" of a call; out [LS_CALL_WHERE_MAX].
+LS_API_BACKENDS void ls_findings__history(ls_text *text, const ls_rank *rank, int most);
+// "  ranks 0-2: WHAT (FILE:LINE)" for each group of requests that say the same; names the majority.
+LS_API_BACKENDS void ls_findings__sides(ls_text *text, ls_request *const *requests, int count);
+LS_API_BACKENDS void ls_request__free(ls_rank *rank, ls_request *request);
+// Complete: the rank that waits for it, if it waits, could go on.
+LS_API_BACKENDS void ls_request__done(ls_request *request, int status);
+// Blocks until the rank's awaited requests are done or the run has failed, and none of its data is
+// being moved any more. Returns the run's status.
+LS_API_BACKENDS int ls_request__await(ls_rank *rank);
+LS_API_BACKENDS void ls_request__drain(ls_rank *rank);  // waits for its data that is being moved
+LS_API_BACKENDS int ls_request__poll(bool *hopeless, ls_rank *rank);  // see there
+// Makes the call that `proto` says (kind, buffers, counts...) on `comm`; request NULL:
+// blocking.
+LS_API_BACKENDS int ls_call__post(const char *file, int line, ls_rank_comm *comm,
+                                  const ls_request *proto, ls_request **request);
+// The oldest send that a receive or probe like this would meet now; NULL: none.
+LS_API_BACKENDS ls_request *ls_p2p__waiting(const ls_request *like);
+LS_API_BACKENDS void
+ls_p2p__withdraw(ls_request *request);  // an unmatched send or receive is cancelled
+LS_API_BACKENDS int ls_shared_comm__make(ls_shared_comm **out, ls_spmd *run, ls_comm *comm,
+                                         bool of_axis);
+LS_API_BACKENDS int ls_rank_comm__make(ls_rank_comm **out, ls_shared_comm *shared, ls_rank *rank,
+                                       bool of_run);
+
+#endif
