@@ -1,9 +1,12 @@
 // Linked into every program by lockstep-cc: its door for `lockstep mpi`, what happens when somebody
 // starts it by itself, and the functions of the C library that would end or escape a rank.
 #define _GNU_SOURCE
+#include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <getopt.h>
 #include <pthread.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -164,4 +167,95 @@ void __wrap_free(void *at);
 void __wrap_free(void *at) {
     ls_mpi_freed(at);
     __real_free(at);
+}
+
+// ---- What the C library keeps between calls: every process has its own ---------------------------------
+char *optarg;
+int optind = 1, opterr = 1, optopt = '?';
+static int options_begun;
+
+// The library's own variable of that name, not this program's.
+static void *of_library(const char *name) {
+    return dlsym(RTLD_DEFAULT, name);
+}
+
+static int next_option(int argc, char *const *argv, const char *letters, const struct option *words,
+                       int *index,
+                       int (*how)(int, char *const *, const char *, const struct option *, int *)) {
+    int *at = of_library("optind"), *tells = of_library("opterr"), *which = of_library("optopt");
+    char **value = of_library("optarg");
+    *at = options_begun != 0 && optind != 0 ? optind : 0;  // 0: from the start, whoever was before
+    options_begun = 1;
+    *tells = opterr;
+    int found = how(argc, argv, letters, words, index);
+    optind = *at;
+    optarg = *value;
+    optopt = *which;
+    return found;
+}
+
+int __real_getopt(int argc, char *const *argv, const char *letters);
+static int plain(int argc, char *const *argv, const char *letters, const struct option *words,
+                 int *index) {
+    (void)words;
+    (void)index;
+    return __real_getopt(argc, argv, letters);
+}
+
+int __wrap_getopt(int argc, char *const *argv, const char *letters);
+int __wrap_getopt(int argc, char *const *argv, const char *letters) {
+    return next_option(argc, argv, letters, NULL, NULL, plain);
+}
+
+#define LONG_OPTIONS(name)                                                                         \
+    int __real_##name(int argc, char *const *argv, const char *letters,                            \
+                      const struct option *words, int *index);                                     \
+    int __wrap_##name(int argc, char *const *argv, const char *letters,                            \
+                      const struct option *words, int *index);                                     \
+    int __wrap_##name(int argc, char *const *argv, const char *letters,                            \
+                      const struct option *words, int *index) {                                    \
+        return next_option(argc, argv, letters, words, index, __real_##name);                      \
+    }
+LONG_OPTIONS(getopt_long)
+LONG_OPTIONS(getopt_long_only)
+
+static struct random_data numbers;
+static char numbers_state[128];
+
+static struct random_data *own_numbers(void) {
+    if (numbers.state == NULL) {
+        (void)initstate_r(1, numbers_state, sizeof numbers_state, &numbers);
+    }
+    return &numbers;
+}
+
+#define RANDOM(name, T)                                                                            \
+    T __wrap_##name(void);                                                                         \
+    T __wrap_##name(void) {                                                                        \
+        int32_t drawn = 0;                                                                         \
+        (void)random_r(own_numbers(), &drawn);                                                     \
+        return (T)drawn;                                                                           \
+    }                                                                                              \
+    void __wrap_s##name(unsigned seed);                                                            \
+    void __wrap_s##name(unsigned seed) {                                                           \
+        (void)srandom_r(seed, own_numbers());                                                      \
+    }
+RANDOM(rand, int)
+RANDOM(random, long)
+
+static struct drand48_data numbers48;
+#define RANDOM48(name, T)                                                                          \
+    T __wrap_##name(void);                                                                         \
+    T __wrap_##name(void) {                                                                        \
+        T drawn;                                                                                   \
+        (void)name##_r(&numbers48, &drawn);                                                        \
+        return drawn;                                                                              \
+    }
+RANDOM48(drand48, double)
+RANDOM48(lrand48, long)
+RANDOM48(mrand48, long)
+
+void __wrap_srand48(long seed);
+void __wrap_srand48(long seed) {
+    (void)srand48_r(seed, &numbers48);
 }
