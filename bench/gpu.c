@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "bench/gpu_lookup.h"
+#include "bench/gpu_training.h"
 #include "backends/nccl/nccl.h"
 #include "formats/json.h"
 
@@ -131,6 +132,7 @@ int ls_bench_suite_gpu(ls_bench *bench) {
         return LS_ERR_BACKEND;
     }
     LS_TRY(ls_bench__lookup_row(bench));
+    LS_TRY(ls_bench__gpu_step_row(bench));
     return with_world(collectives_of, bench);
 }
 

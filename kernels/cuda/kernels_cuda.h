@@ -116,6 +116,26 @@ int ls_kernel_renormalise_rows_cuda(void *weights, ls_dtype dtype, int64_t rows,
 int ls_kernel_update_rows_cuda(const ls_optimizer *optimizer, const ls_row_update *update,
                                ls_cuda_stream stream);
 
+// ---- An update in few launches, which wait for nothing and may be captured in a graph -----------
+// bag_of [offsets[bags] - offsets[0]] = the bag of each id.
+int ls_kernel_bag_of_cuda(int64_t *bag_of, const int64_t *offsets, size_t bags,
+                          ls_cuda_stream stream);
+// sorted [count] = ids [count] by row and position, for update_sorted alone; other
+// [count + LS_SORT_ROOM] is overwritten. Ids as of group_ids.
+enum { LS_SORT_ROOM = 160 * 128 };
+int ls_kernel_sort_ids_cuda(uint64_t *sorted, uint64_t *other, const int64_t *ids, size_t count,
+                            int64_t table_rows, int64_t padding_id, ls_cuda_stream stream);
+// group_ids, row_gradients and update_rows in one pass, with their bits. `sorted` is of the same
+// count and u->rows; row_ids, gradients and count of `update` are not used. gradients, row_of and
+// scales as of row_gradients. scratch: update_sorted_scratch bytes, 0 before the first call; it is
+// fit for the next one then. LS_ERR_UNSUPPORTED but for at most 2^31 f32 rows, aligned to 16 bytes,
+// of a multiple of 4 and at most 512 columns, and the fused sgd and rowwise_adagrad.
+int ls_kernel_update_sorted_scratch(size_t *bytes, size_t count, size_t dim);
+int ls_kernel_update_sorted_cuda(const ls_optimizer *optimizer, const ls_row_update *update,
+                                 const uint64_t *sorted, size_t count, const float *gradients,
+                                 size_t stride, const int64_t *row_of, const float *scales,
+                                 void *scratch, ls_cuda_stream stream);
+
 #ifdef __cplusplus
 }
 #endif

@@ -1,65 +1,39 @@
 // The kernels of training but the optimizers on a GPU: ids grouped by a stable sort, duplicates
 // added up in their order, gradients of weights, and norms of rows.
-#include <cub/device/device_radix_sort.cuh>
 #include <cub/device/device_scan.cuh>
 
-#include "kernels/cuda/device.cuh"
+#include "kernels/cuda/sort.cuh"
 
 using namespace ls;
 
 // ---- Grouping -----------------------------------------------------------------------------------
-static __global__ void key_kernel(int64_t *keys, int64_t *positions, const int64_t *ids,
-                                  size_t count, int64_t table_rows, int64_t padding_id) {
+static __global__ void head_kernel(int64_t *heads, const uint64_t *sorted, size_t count,
+                                   int64_t table_rows, packed_ids packing) {
     for (size_t k = thread_index(); k < count; k += thread_count()) {
-        bool counts = padding_id == -1 || ids[k] != padding_id;
-        if (counts && (ids[k] < 0 || ids[k] >= table_rows)) {
-            __trap();
-        }
-        keys[k] = counts ? ids[k] : table_rows;  // padding sorts last
-        positions[k] = (int64_t)k;
-    }
-}
-
-static __global__ void head_kernel(int64_t *heads, const int64_t *keys, size_t count,
-                                   int64_t table_rows) {
-    for (size_t k = thread_index(); k < count; k += thread_count()) {
-        heads[k] = keys[k] < table_rows && (k == 0 || keys[k - 1] != keys[k]) ? 1 : 0;
+        int64_t id = packing.id(sorted[k]);
+        heads[k] = id < table_rows && (k == 0 || packing.id(sorted[k - 1]) != id) ? 1 : 0;
     }
 }
 
 // places [count]: the inclusive sum of the heads.
-static __global__ void place_kernel(int64_t *rows, int64_t *starts, const int64_t *keys,
-                                    const int64_t *places, size_t count, int64_t table_rows) {
+static __global__ void place_kernel(int64_t *rows, int64_t *starts, int64_t *order,
+                                    const uint64_t *sorted, const int64_t *places, size_t count,
+                                    int64_t table_rows, packed_ids packing) {
     for (size_t k = thread_index(); k < count; k += thread_count()) {
-        bool counts = keys[k] < table_rows;
-        if (counts && (k == 0 || keys[k - 1] != keys[k])) {
-            rows[places[k] - 1] = keys[k];
+        int64_t id = packing.id(sorted[k]);
+        bool counts = id < table_rows;
+        order[k] = (int64_t)packing.position(sorted[k]);
+        if (counts && (k == 0 || packing.id(sorted[k - 1]) != id)) {
+            rows[places[k] - 1] = id;
             starts[places[k] - 1] = (int64_t)k;
         }
-        if (counts && (k + 1 == count || keys[k + 1] >= table_rows)) {
+        if (counts && (k + 1 == count || packing.id(sorted[k + 1]) >= table_rows)) {
             starts[places[k]] = (int64_t)k + 1;
         }
         if (!counts && k == 0) {
             starts[0] = 0;
         }
     }
-}
-
-static int sort_keys(int64_t *sorted, int64_t *order, const int64_t *keys, const int64_t *positions,
-                     size_t count, int64_t table_rows, cudaStream_t stream) {
-    int bits = 1;
-    while (bits < 63 && (table_rows >> bits) != 0) {
-        bits++;
-    }
-    size_t bytes = 0;
-    LS_TRY(check(cub::DeviceRadixSort::SortPairs(nullptr, bytes, keys, sorted, positions, order,
-                                                 (int)count, 0, bits, stream),
-                 "sorting ids"));
-    scratch memory(stream);
-    LS_TRY(memory.alloc(bytes));
-    return check(cub::DeviceRadixSort::SortPairs(memory.as<void>(), bytes, keys, sorted, positions,
-                                                 order, (int)count, 0, bits, stream),
-                 "sorting ids");
 }
 
 static int sum_heads(int64_t *places, const int64_t *heads, size_t count, cudaStream_t stream) {
@@ -86,21 +60,19 @@ int ls_kernel_group_ids_cuda(int64_t *rows, int64_t *starts, int64_t *order, siz
         LS_TRY(check(cudaMemsetAsync(starts, 0, sizeof *starts, stream), "group_ids"));
         return check(cudaStreamSynchronize(stream), "group_ids");
     }
-    scratch keys(stream), positions(stream);
-    LS_TRY(keys.alloc(count * sizeof(int64_t)));
-    LS_TRY(positions.alloc(count * sizeof(int64_t)));
-    int64_t *sorted = scratch_, *places = scratch_ + count;  // LS_GROUP_SCRATCH is 2
-    key_kernel<<<blocks_for(count), block_threads, 0, stream>>>(
-        keys.as<int64_t>(), positions.as<int64_t>(), ids, count, table_rows, padding_id);
+    packed_ids packing = packing_of(count, table_rows);
+    auto *sorted = (uint64_t *)scratch_;  // LS_GROUP_SCRATCH is 2
+    int64_t *places = scratch_ + count;
+    scratch other(stream), heads(stream);
+    LS_TRY(other.alloc((count + LS_SORT_ROOM) * sizeof(uint64_t)));
+    LS_TRY(heads.alloc(count * sizeof(int64_t)));
+    LS_TRY(sort_ids(sorted, other.as<uint64_t>(), ids, count, table_rows, padding_id, stream));
+    head_kernel<<<blocks_for(count), block_threads, 0, stream>>>(heads.as<int64_t>(), sorted, count,
+                                                                 table_rows, packing);
     LS_TRY(launched("group_ids"));
-    LS_TRY(sort_keys(sorted, order, keys.as<int64_t>(), positions.as<int64_t>(), count, table_rows,
-                     stream));
-    int64_t *heads = keys.as<int64_t>();  // free now
-    head_kernel<<<blocks_for(count), block_threads, 0, stream>>>(heads, sorted, count, table_rows);
-    LS_TRY(launched("group_ids"));
-    LS_TRY(sum_heads(places, heads, count, stream));
-    place_kernel<<<blocks_for(count), block_threads, 0, stream>>>(rows, starts, sorted, places,
-                                                                  count, table_rows);
+    LS_TRY(sum_heads(places, heads.as<int64_t>(), count, stream));
+    place_kernel<<<blocks_for(count), block_threads, 0, stream>>>(
+        rows, starts, order, sorted, places, count, table_rows, packing);
     LS_TRY(launched("group_ids"));
     int64_t found = 0;
     LS_TRY(check(

@@ -81,6 +81,116 @@ static void row_gradients_case(ls_dtype dtype, const int64_t *ids, bool sequence
     free(expected);
 }
 
+// A table's update in one pass has the bits of the CPU's three. Each case goes twice: what the
+// first call leaves in the scratch must be fit for the second.
+typedef struct {
+    size_t dim, count;
+    ls_optimizer optimizer;
+    bool sequence, scaled, padded;
+    double factor;
+} sorted_case;
+
+static void update_sorted_case(const sorted_case *c) {
+    enum { TABLE = 5000 };
+    size_t bags = c->sequence ? c->count : c->count / 20 + 1, stride = c->dim + 4;
+    size_t bytes = TABLE * c->dim * sizeof(float), id_bytes = (c->count + 1) * 8;
+    size_t gradient_bytes = bags * stride * sizeof(float), scratch_bytes = 0;
+    float *weights = host(bytes), *state = host(TABLE * sizeof(float));
+    float *gradients = host(gradient_bytes), *scales = host(c->count * sizeof(float));
+    float *sums = host((TABLE < c->count ? TABLE : c->count) * c->dim * sizeof(float));
+    int64_t *ids = random_ids(c->count, TABLE), *row_of = random_ids(c->count, 1);
+    for (size_t k = 0; k < c->count; k++) {
+        row_of[k] = (int64_t)below(bags);
+    }
+    random_numbers(weights, LS_F32, TABLE * c->dim);
+    random_numbers(gradients, LS_F32, bags * stride);
+    random_numbers(scales, LS_F32, c->count);
+    int64_t padding = c->padded ? ids[0] : -1;
+    void *to = device(weights, bytes), *state_to = device(state, TABLE * sizeof(float));
+    void *in = device(gradients, gradient_bytes), *by = device(scales, c->count * sizeof(float));
+    void *from = device(ids, id_bytes), *of = device(row_of, id_bytes);
+    void *sorted = device(NULL, id_bytes),
+         *other = device(NULL, id_bytes + LS_SORT_ROOM * sizeof(uint64_t));
+    need_ok(ls_kernel_update_sorted_scratch(&scratch_bytes, c->count, c->dim), "scratch");
+    void *zeros = host(scratch_bytes), *scratch = device(zeros, scratch_bytes);
+    grouped g = group_case(ids, c->count, TABLE, padding);
+    ls_kernel_row_gradients(sums, c->dim, gradients, stride, LS_F32, c->sequence ? NULL : row_of,
+                            c->scaled ? scales : NULL, g.starts, g.order, g.unique);
+    for (int step = 1; step <= 2; step++) {
+        ls_row_update u = {.weights = weights,
+                           .dtype = LS_F32,
+                           .rows = TABLE,
+                           .dim = c->dim,
+                           .states = {state},
+                           .row_ids = g.rows,
+                           .gradients = sums,
+                           .count = g.unique,
+                           .factor = c->factor,
+                           .step = step};
+        ls_kernel_update_rows(&c->optimizer, &u);
+        u.weights = to;
+        u.states[0] = state_to;
+        need_ok(ls_kernel_sort_ids_cuda(sorted, other, from, c->count, TABLE, padding, NULL),
+                "sort_ids");
+        need_ok(ls_kernel_update_sorted_cuda(&c->optimizer, &u, sorted, c->count, in, stride,
+                                             c->sequence ? NULL : of, c->scaled ? by : NULL,
+                                             scratch, NULL),
+                "update_sorted");
+        char what[96];
+        snprintf(what, sizeof what, "update_sorted: %s, %zu ids, %zu columns, step %d",
+                 ls_optimizer_about(c->optimizer.kind)->name, c->count, c->dim, step);
+        expect_same(what, weights, to, LS_F32, TABLE * c->dim);
+        expect_same(what, state, state_to, LS_F32, TABLE);
+    }
+    void *all[] = {to, state_to, in, by, from, of, sorted, other, scratch};
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
+        cudaFree(all[i]);
+    }
+    void *own[] = {weights, state, gradients, scales, sums, ids, row_of, zeros};
+    for (size_t i = 0; i < sizeof own / sizeof *own; i++) {
+        free(own[i]);
+    }
+    free_groups(&g);
+}
+
+// One column more than a lane's, a warp's; counts around a warp's places, a run, what one kernel
+// sorts. A third of the ids is one row.
+static void test_update_sorted(void) {
+    static const size_t dims[] = {4, 128, 132, 256, 512};
+    static const size_t counts[] = {1, 8, 65, 200, 3000, 81920, 700000};
+    for (int c = 0; c < 5 * 7 * 4; c += brief ? 5 : 1) {
+        int kind = c / 35;
+        sorted_case own = {
+            .dim = dims[c % 5],
+            .count = counts[c / 5 % 7],
+            .optimizer = ls_optimizer_default(
+                kind == 3 ? LS_OPTIMIZER_SGD : LS_OPTIMIZER_ROWWISE_ADAGRAD, LS_OPTIMIZER_FUSED),
+            .sequence = kind == 1,
+            .scaled = kind == 2,
+            .padded = kind > 1,
+            .factor = kind == 2 ? 0.7 : 1};
+        own.optimizer.weight_decay = kind == 1 || kind == 2 ? 0.05 : 0;
+        own.optimizer.decay = kind == 1   ? LS_DECAY_L2
+                              : kind == 2 ? LS_DECAY_DECOUPLED
+                                          : LS_DECAY_DEFAULT;
+        update_sorted_case(&own);
+    }
+}
+
+// bag_of counts from the first offset, and empty bags have no ids.
+static void test_bag_of(void) {
+    static const int64_t offsets[] = {3, 3, 5, 45, 45, 46};
+    int64_t expected[43];
+    void *from = device(offsets, sizeof offsets), *out = device(NULL, sizeof expected);
+    for (int64_t k = 0; k < 43; k++) {
+        expected[k] = k < 2 ? 1 : k < 42 ? 2 : 4;
+    }
+    need_ok(ls_kernel_bag_of_cuda(out, from, 5, NULL), "bag_of");
+    expect_same("bag_of", expected, out, LS_I64, 43);
+    cudaFree(from);
+    cudaFree(out);
+}
+
 static void weight_gradients_case(ls_dtype dtype, const int64_t *ids, size_t dim) {
     ls_dtype wide = dtype == LS_F64 ? LS_F64 : LS_F32;
     size_t table_bytes = (size_t)ROWS * DIM * ls_dtype_bytes(dtype);
@@ -222,5 +332,7 @@ void test_training(void) {
         }
     }
     test_updates();
+    test_update_sorted();
+    test_bag_of();
     free(ids);
 }
