@@ -363,8 +363,7 @@ typedef struct ls_scenario_step {
         } view;
         struct {
             const char *other;  // the weight; `tensor` is the ids
-            int exchanged;      // 1: rows by all_to_all; 0: masked
-            int pooling;        // of ls_pooling
+            int exchanged, pooling;  // 1: rows by all_to_all, 0: masked; of ls_pooling
             int64_t padding_id;
         } embedding;
         struct {
