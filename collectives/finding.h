@@ -131,6 +131,10 @@ typedef struct ls_finding {
     // Where each rank stays for ever [place_count, by rank]; NULL where the run did not hang.
     const ls_place *places;
     int place_count;
+    // Where half of a call's members differ from the others, and ranks elsewhere were asked who is
+    // right: those that a run which cannot ask would name instead [other_count]; NULL elsewhere.
+    const int *others;
+    int other_count;
 } ls_finding;
 
 // What the last failing check of this thread found (ls_call_check, a descriptor's check,

@@ -123,12 +123,25 @@ static void add_next_calls(ls_text *text, const ls_lookahead *look, int member) 
     }
 }
 
+// Keeps whom the members alone would have named.
+static void keep_others(ls_spmd *run, const ls_check_failure *before,
+                        const ls_check_failure *after) {
+    ls_spmd_result *result = run->result;
+    size_t bytes = (size_t)before->rank_count * sizeof *before->ranks;
+    if (result->finding_count > 0 && before->found && before->ranks[0] != after->ranks[0]) {
+        ls_finding *finding = &result->findings[result->finding_count - 1];
+        finding->others = ls_arena_copy(result->arena, before->ranks, bytes);
+        finding->other_count = finding->others != NULL ? before->rank_count : 0;
+    }
+}
+
 void ls_lookahead__end(ls_spmd *run) {
     ls_lookahead *look = run->lookahead;
     run->lookahead = NULL;
     const char *why = NULL;
     ls_text text = {0};
     ls_text_printf(&text, "%s\n", look->error);
+    const ls_check_failure asked = look->failure;
     if (look->met != NULL) {
         ls_witness__turn(&look->failure, &text, run, look->met, look->shared->comm->size);
     }
@@ -152,6 +165,7 @@ void ls_lookahead__end(ls_spmd *run) {
         (void)ls_findings__add(run, look->failure.id, look->failure.ranks, look->failure.rank_count,
                                look->failure.file, look->failure.line,
                                ls_findings__string(run, &text));
+        keep_others(run, &asked, &look->failure);
     }
     ls_text_free(&text);
     ls_spmd__fail(run, on ? LS_ERR_FINDING : LS_ERR_MISMATCH, name);

@@ -11,10 +11,15 @@ typedef struct outcome {
     bool hung;  // every rank where the simulation says that it stays
 } outcome;
 
-static bool same_ranks(const ls_finding *a, const ls_finding *b) {
-    return a->rank_count == b->rank_count &&
-           (a->rank_count == 0 ||
-            memcmp(a->ranks, b->ranks, (size_t)a->rank_count * sizeof *a->ranks) == 0);
+static bool are(const int *ranks, int count, const ls_finding *of) {
+    return count == of->rank_count &&
+           (count == 0 || memcmp(ranks, of->ranks, (size_t)count * sizeof *ranks) == 0);
+}
+
+// A real call asks nobody but its members.
+static bool same_ranks(const ls_finding *simulated, const ls_finding *real) {
+    return are(simulated->ranks, simulated->rank_count, real) ||
+           (simulated->others != NULL && are(simulated->others, simulated->other_count, real));
 }
 
 // What no rank that waits can tell from a slow machine: a real run hangs.

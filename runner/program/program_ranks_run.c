@@ -48,8 +48,13 @@ static int copy_findings(ls_finding **out, int *count, const ls_spmd_result *res
             copies[i].places = ls_arena_copy(arena, from->places,
                                              (size_t)from->place_count * sizeof *from->places);
         }
+        if (from->others != NULL) {
+            copies[i].others = ls_arena_copy(arena, from->others,
+                                             (size_t)from->other_count * sizeof *from->others);
+        }
         if (copies[i].where == NULL || copies[i].text == NULL || copies[i].ranks == NULL ||
-            (copies[i].places == NULL) != (from->places == NULL)) {
+            (copies[i].places == NULL) != (from->places == NULL) ||
+            (copies[i].others == NULL) != (from->others == NULL)) {
             return LS_ERR_MEMORY;
         }
     }

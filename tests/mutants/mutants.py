@@ -275,7 +275,8 @@ def main():
             why = tests.run(name, 0)
             if why is not None:
                 sys.exit(f"{name} fails without any mutant: {why}")
-            if tests.run(name, -1) is None:
+            # A unit test need not have the rewritten files in it.
+            if not name.startswith("unit/") and tests.run(name, -1) is None:
                 sys.exit(f"{name} does not hand LOCKSTEP_MUTANT on to what it runs")
         with open(path, "a", encoding="utf-8") as log:
             def note(mutant, end):

@@ -21,6 +21,26 @@ Test(planted, the_same_rank) {
     cr_assert_not(agrees(LS_FINDING_OP_MISMATCH, 1, 2, LS_FINDING_OP_MISMATCH, 1));
 }
 
+// Where ranks elsewhere said which of two members is at fault, the real run may name the other one:
+// nobody else, and for nothing else.
+Test(planted, the_other_of_two) {
+    static const int ranks[] = {2}, others[] = {3}, nobody[] = {0};
+    const ls_finding found = {.id = LS_FINDING_DTYPE_MISMATCH,
+                              .ranks = ranks,
+                              .rank_count = 1,
+                              .others = others,
+                              .other_count = 1};
+    ls_finding seen = {.id = LS_FINDING_DTYPE_MISMATCH, .ranks = others, .rank_count = 1};
+    cr_assert(ls_planted_agrees(&found, 1, &seen));
+    seen.ranks = ranks;
+    cr_assert(ls_planted_agrees(&found, 1, &seen));
+    seen.ranks = nobody;
+    cr_assert_not(ls_planted_agrees(&found, 1, &seen));
+    seen.ranks = others;
+    seen.id = LS_FINDING_COUNT_MISMATCH;
+    cr_assert_not(ls_planted_agrees(&found, 1, &seen));
+}
+
 // A process that ends early knows of itself alone.
 Test(planted, a_rank_that_ends_by_itself) {
     cr_assert(agrees(LS_FINDING_RANK_EXITED_EARLY, 1, 3, LS_FINDING_RANK_EXITED_EARLY, 2));
