@@ -9,12 +9,25 @@
 #include "kernels/kernels.h"
 #include "formats/json.h"
 
+// The kinds whose sums have an order of their own; a scan's is that of the ranks.
+static bool is_measured(int kind) {
+    const ls_collective *collective = ls_collective_of((ls_kind)kind);
+    return collective->reduces && !collective->prefix;
+}
+static bool to_all(ls_kind kind) {
+    return ls_collective_of(kind)->replicates;
+}
+static bool to_root(ls_kind kind) {
+    return ls_collective_of(kind)->recv.root_only;
+}
+
 size_t ls_calibrate__targets(const ls_calibrate_call *call, int size) {
-    return call->kind == LS_ALL_REDUCE ? 1 : (size_t)size;
+    return to_all(call->kind) ? 1 : (size_t)size;
 }
 
 size_t ls_calibrate__inputs(const ls_calibrate_call *call, int size) {
-    return call->kind == LS_REDUCE_SCATTER ? call->count * (size_t)size : call->count;
+    bool blocks = ls_collective_of(call->kind)->send.form == LS_SIDE_BLOCKS;
+    return blocks ? call->count * (size_t)size : call->count;
 }
 
 // ---- Running one reduction ----------------------------------------------------------------------
@@ -22,7 +35,7 @@ static int run_once(char *out, ls_comm *comm, const ls_calibrate_call *call, ls_
                     const char *in, int root, ls_call *calls, char *received) {
     size_t bytes = ls_dtype_bytes(call->dtype), sent = ls_calibrate__inputs(call, comm->size);
     for (int m = 0; m < comm->size; m++) {
-        bool receives = call->kind != LS_REDUCE || m == root;
+        bool receives = !to_root(call->kind) || m == root;
         calls[m] = (ls_call){.kind = call->kind,
                              .comm = comm,
                              .rank = comm->ranks[m],
@@ -37,13 +50,9 @@ static int run_once(char *out, ls_comm *comm, const ls_calibrate_call *call, ls_
     }
     LS_TRY(ls_backend_run(comm->backend, calls, comm->size));
     size_t block = call->count * bytes;
-    if (call->kind == LS_REDUCE_SCATTER) {
-        memcpy(out, received, (size_t)comm->size * block);
-    } else if (call->kind == LS_REDUCE) {
-        memcpy(out + (size_t)root * block, received + (size_t)root * block, block);
-    } else {
-        memcpy(out, received, block);
-    }
+    size_t first = to_root(call->kind) ? (size_t)root : 0;
+    size_t results = to_all(call->kind) || to_root(call->kind) ? 1 : (size_t)comm->size;
+    memcpy(out + first * block, received + first * block, results * block);
     return LS_OK;
 }
 
@@ -53,7 +62,7 @@ int ls_calibrate__run(void *out, ls_comm *comm, const ls_calibrate_call *call, l
     void *calls = NULL, *received = NULL;
     LS_TRY(ls_alloc(&calls, NULL, n, sizeof(ls_call)));
     int status = ls_alloc(&received, NULL, n * call->count, bytes);
-    int roots = call->kind == LS_REDUCE ? comm->size : 1;
+    int roots = to_root(call->kind) ? comm->size : 1;
     for (int root = 0; root < roots && status == LS_OK; root++) {
         status = run_once(out, comm, call, op, in, root, calls, received);
     }
@@ -177,9 +186,8 @@ static int classes_of(ls_calibrate_call *call, const probes *p, int size) {
             while (end < call->count && same_cell(p, start + first, start + end)) {
                 end++;
             }
-            ls_calibrate_class class_ = {.target = call->kind == LS_ALL_REDUCE ? -1 : (int)target,
-                                         .first = first,
-                                         .end = end};
+            ls_calibrate_class class_ = {
+                .target = to_all(call->kind) ? -1 : (int)target, .first = first, .end = end};
             sizes_of(sizes, p, start + first, size);
             LS_TRY(ls_calibrate__tree(class_.tree, sizeof class_.tree, sizes, size));
             LS_TRY(add_class(call, &class_));
@@ -214,7 +222,7 @@ static int measure_and_write(bool *alike, ls_json *json, ls_comm *comm, ls_kind 
     if (status == LS_OK) {
         // The blocks of reduce and reduce_scatter are folded alike whatever their size, unless the
         // channels' rings differ: then each count stands for itself.
-        *alike = kind != LS_ALL_REDUCE && call.class_count == comm->size;
+        *alike = !to_all(kind) && call.class_count == comm->size;
         ls_calibrate__write(json, &call, !*alike);
     }
     ls_free(NULL, call.classes, (size_t)call.class_room, sizeof *call.classes);
@@ -225,10 +233,9 @@ static int measure_and_write(bool *alike, ls_json *json, ls_comm *comm, ls_kind 
 
 // Integer sums are the same in any order: rank order, for every count.
 static int write_integers(ls_json *json, int size) {
-    static const ls_kind kinds[] = {LS_ALL_REDUCE, LS_REDUCE, LS_REDUCE_SCATTER};
-    for (int k = 0; k < 3; k++) {
+    for (int kind = 0; kind < LS_COLLECTIVE_COUNT; kind++) {
         for (int dtype = 0; dtype < LS_DTYPE_COUNT; dtype++) {
-            if (ls_dtype_is_float((ls_dtype)dtype)) {
+            if (!is_measured(kind) || ls_dtype_is_float((ls_dtype)dtype)) {
                 continue;
             }
             ls_calibrate_class class_ = {.target = -1, .first = 0, .end = 0};
@@ -240,8 +247,10 @@ static int write_integers(ls_json *json, int size) {
             for (int r = 1; r < size; r++) {
                 used += (size_t)snprintf(class_.tree + used, sizeof class_.tree - used, ")");
             }
-            ls_calibrate_call call = {
-                .kind = kinds[k], .dtype = (ls_dtype)dtype, .classes = &class_, .class_count = 1};
+            ls_calibrate_call call = {.kind = (ls_kind)kind,
+                                      .dtype = (ls_dtype)dtype,
+                                      .classes = &class_,
+                                      .class_count = 1};
             ls_calibrate__write(json, &call, false);
         }
     }
@@ -250,7 +259,13 @@ static int write_integers(ls_json *json, int size) {
 
 int ls_calibrate_orders(ls_json *json, ls_comm *comm, const ls_calibrate_options *options,
                         const char *temporary_dir) {
-    static const ls_kind kinds[] = {LS_ALL_REDUCE, LS_REDUCE, LS_REDUCE_SCATTER};
+    ls_kind kinds[LS_COLLECTIVE_COUNT];
+    int kind_count = 0;
+    for (int kind = 0; kind < LS_COLLECTIVE_COUNT; kind++) {
+        if (is_measured(kind) && (kind == LS_ALL_REDUCE || !options->all_reduce_only)) {
+            kinds[kind_count++] = (ls_kind)kind;
+        }
+    }
     if (comm->size < 2 || comm->size > LS_CALIBRATE_RANKS_MAX ||
         ls_world_held_count(comm->backend->world) != ls_world_size(comm->backend->world)) {
         return LS_FAIL(LS_ERR_UNSUPPORTED, "calibration takes 2 to %d ranks of one process",
@@ -258,7 +273,6 @@ int ls_calibrate_orders(ls_json *json, ls_comm *comm, const ls_calibrate_options
     }
     ls_json_key(json, "orders");
     ls_json_array_open(json);
-    int kind_count = options->all_reduce_only ? 1 : 3;
     int total = kind_count * options->dtype_count, done = 0;
     for (int k = 0; k < kind_count; k++) {
         for (int d = 0; d < options->dtype_count; d++, done++) {

@@ -85,7 +85,7 @@ ls_float_format ls_dtype_format(ls_dtype dtype);
 
 bool ls_op_valid(int op);
 LS_API const char *ls_op_name(ls_op op);
-LS_API int ls_op_parse(ls_op *out, const char *text);
+int ls_op_parse(ls_op *out, const char *text);
 // Whether an operation is defined on a type: band, bor, bxor on integers alone.
 bool ls_op_supports(ls_op op, ls_dtype dtype);
 

@@ -1,4 +1,4 @@
-// The default and the counting allocator, the arena, and checked size arithmetic.
+// The default allocator, the arena, and checked size arithmetic.
 #include "base/memory.h"
 
 #include <stdio.h>
@@ -62,43 +62,6 @@ static void default_free(void *data, void *pointer, size_t size) {
 const ls_allocator *ls_allocator_default(void) {
     static const ls_allocator allocator = {NULL, default_alloc, default_free};
     return &allocator;
-}
-
-static void *counting_alloc(void *data, size_t size) {
-    ls_counting_allocator *counting = data;
-    counting->allocations += 1;
-    if (counting->allocations == counting->fail_at) {
-        return NULL;
-    }
-    if (counting->bytes_limit != 0 &&
-        (size > counting->bytes_limit || counting->bytes_now > counting->bytes_limit - size)) {
-        return NULL;
-    }
-    void *pointer = counting->inner->alloc(counting->inner->data, size);
-    if (pointer != NULL) {
-        counting->bytes_now += size;
-        if (counting->bytes_now > counting->bytes_max) {
-            counting->bytes_max = counting->bytes_now;
-        }
-    }
-    return pointer;
-}
-
-static void counting_free(void *data, void *pointer, size_t size) {
-    ls_counting_allocator *counting = data;
-    if (pointer == NULL) {
-        return;
-    }
-    LS_ASSERT(counting->bytes_now >= size);
-    counting->bytes_now -= size;
-    counting->inner->free(counting->inner->data, pointer, size);
-}
-
-void ls_counting_allocator_init(ls_counting_allocator *counting, const ls_allocator *inner) {
-    *counting = (ls_counting_allocator){
-        .allocator = {counting, counting_alloc, counting_free},
-        .inner = inner != NULL ? inner : ls_allocator_default(),
-    };
 }
 
 int ls_size_mul(size_t *out, size_t a, size_t b) {

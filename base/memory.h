@@ -1,5 +1,6 @@
-// Memory: an allocator that can be replaced, counted and made to fail; an arena for everything that
-// lives as long as one run; and size arithmetic that reports overflow instead of wrapping.
+// Memory: allocation, by an allocator of the caller's where a world has one (so that what tensors
+// and modules take on behalf of a rank is that rank's, faults and all); an arena for everything
+// that lives as long as one run; and size arithmetic that reports overflow instead of wrapping.
 #ifndef LS_BASE_MEMORY_H
 #define LS_BASE_MEMORY_H
 
@@ -22,20 +23,6 @@ typedef struct ls_allocator {
 
 // The process-wide default: aligned calloc and free. Borrowed, immutable.
 const ls_allocator *ls_allocator_default(void);
-
-// An allocator around another one that counts, enforces a limit and fails on demand. Not
-// thread-safe by itself: wrap one per world.
-typedef struct ls_counting_allocator {
-    ls_allocator allocator;     // pass &this->allocator on
-    const ls_allocator *inner;  // where memory comes from
-    size_t bytes_now;           // bytes handed out and not yet freed
-    size_t bytes_max;           // largest bytes_now so far
-    size_t bytes_limit;         // an allocation that would pass it fails; 0: none
-    uint64_t allocations;       // successful and failed calls of alloc so far
-    uint64_t fail_at;           // the allocation with this number (from 1) fails; 0: none
-} ls_counting_allocator;
-
-void ls_counting_allocator_init(ls_counting_allocator *counting, const ls_allocator *inner);
 
 // Allocates count * size zeroed bytes (at least one) into *out; fails with LS_ERR_OVERFLOW or
 // LS_ERR_MEMORY. NULL allocator: the default one. The caller owns *out and frees it with the same

@@ -334,7 +334,7 @@ LS_API int ls_comm_create(ls_comm **out, ls_backend *backend, const int *ranks, 
 int ls_comm_split_off(ls_comm **out, const ls_comm *parent, int color, const int *ranks, int size,
                       int id, const char *name);
 // Gives up what the backend holds for it and keeps the record, which messages may still name.
-LS_API void ls_comm_close(ls_comm *comm);
+void ls_comm_close(ls_comm *comm);
 LS_API void ls_comm_free(ls_comm *comm);                            // NULL is allowed
 LS_API_BACKENDS int ls_comm_member(const ls_comm *comm, int rank);  // -1: not a member
 

@@ -94,7 +94,7 @@ typedef enum ls_finding_id {
 } ls_finding_id;
 
 LS_API const char *ls_finding_name(ls_finding_id id);
-LS_API int ls_finding_parse(ls_finding_id *out, const char *name);
+int ls_finding_parse(ls_finding_id *out, const char *name);
 bool ls_finding_default(ls_finding_id id);       // whether its check is on unless asked otherwise
 const char *ls_finding_reads(ls_finding_id id);  // "calls", "memory, bytes", ...
 const char *ls_finding_text(ls_finding_id id);   // what was found, in a line

@@ -44,8 +44,8 @@ LS_API int ls_checkpoint_open(ls_checkpoint **out, const char *dir);
 LS_API void ls_checkpoint_free(ls_checkpoint *checkpoint);  // NULL is allowed
 // All borrowed. Tables stand in the order of the plan's.
 LS_API const ls_plan *ls_checkpoint_plan(const ls_checkpoint *checkpoint);
-LS_API const ls_checkpoint_table *ls_checkpoint_tables(const ls_checkpoint *checkpoint);
-LS_API int64_t ls_checkpoint_step(const ls_checkpoint *checkpoint);
+const ls_checkpoint_table *ls_checkpoint_tables(const ls_checkpoint *checkpoint);
+int64_t ls_checkpoint_step(const ls_checkpoint *checkpoint);
 // Writes the block's part of array `array` of table `table` to `out`: [rows, columns], dense, or
 // [rows] where it is per row. The block lies in the table (asserted). Reads piece by piece. Not
 // thread-safe.

@@ -80,8 +80,8 @@ LS_API void ls_expected_free(ls_expected *expected);
 // Every output that a full run emits, so that a missing one is noticed: index from 0; fills stage,
 // table, feature, field (borrowed from the oracle), rank, dtype and reduces. LS_ERR_NOT_FOUND past
 // the last one.
-LS_API int ls_oracle_output(const ls_oracle *oracle, size_t index, ls_stage_output *out);
-LS_API size_t ls_oracle_output_count(const ls_oracle *oracle);
+int ls_oracle_output(const ls_oracle *oracle, size_t index, ls_stage_output *out);
+size_t ls_oracle_output_count(const ls_oracle *oracle);
 
 // One stage output judged.
 typedef struct ls_judgement {
@@ -119,8 +119,8 @@ typedef struct ls_provenance {
     int64_t id_count;  // ids in the bag
 } ls_provenance;
 
-LS_API int ls_oracle_provenance(const ls_oracle *oracle, const ls_stage_output *key, size_t element,
-                                ls_provenance *out);
+int ls_oracle_provenance(const ls_oracle *oracle, const ls_stage_output *key, size_t element,
+                         ls_provenance *out);
 
 #ifdef __cplusplus
 }

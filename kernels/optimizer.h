@@ -89,7 +89,7 @@ typedef struct ls_optimizer_traits {
 
 LS_API const ls_optimizer_traits *ls_optimizer_about(ls_optimizer_kind kind);
 LS_API int ls_optimizer_parse(ls_optimizer_kind *out, const char *text);  // LS_ERR_NOT_FOUND
-LS_API const char *ls_weight_decay_name(ls_weight_decay decay);  // "default", "none", "l2", ...
+const char *ls_weight_decay_name(ls_weight_decay decay);  // "default", "none", "l2", ...
 
 // lr 0.01, beta1 0.9, beta2 0.999, momentum 0.9 (sgd: 0), weight_decay 0, eta 0.001, nearest.
 LS_API ls_optimizer ls_optimizer_default(ls_optimizer_kind kind, ls_optimizer_form form);
@@ -97,13 +97,13 @@ LS_API ls_optimizer ls_optimizer_default(ls_optimizer_kind kind, ls_optimizer_fo
 // the form lacks (it would do nothing).
 LS_API int ls_optimizer_check(const ls_optimizer *optimizer);
 // States in use: the traits' number, but sgd has one only in the dense form with momentum.
-LS_API int ls_optimizer_state_count(const ls_optimizer *optimizer);
+int ls_optimizer_state_count(const ls_optimizer *optimizer);
 // What every element of its states starts from: initial_accumulator, of the kinds that have one.
-LS_API double ls_optimizer_start(const ls_optimizer *optimizer);
+double ls_optimizer_start(const ls_optimizer *optimizer);
 // What the decay is, LS_DECAY_DEFAULT resolved; LS_DECAY_NONE where weight_decay is 0.
-LS_API ls_weight_decay ls_optimizer_decay(const ls_optimizer *optimizer);
+ls_weight_decay ls_optimizer_decay(const ls_optimizer *optimizer);
 // f32, or f64 of f64: the type of the state and the gradients of a table.
-LS_API ls_dtype ls_optimizer_state_dtype(ls_dtype table_dtype);
+ls_dtype ls_optimizer_state_dtype(ls_dtype table_dtype);
 
 #ifdef __cplusplus
 }

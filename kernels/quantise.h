@@ -43,7 +43,7 @@ typedef struct ls_row_format {
 enum { LS_ROW_ALIGNMENT_MAX = 4096 };
 
 // "int8", "int4", ..., "f8e5m2". Asserts that there is such an element.
-LS_API const char *ls_row_element_name(ls_row_element element);
+const char *ls_row_element_name(ls_row_element element);
 // LS_ERR_INVALID: there is no such format, and why.
 LS_API int ls_row_format_check(const ls_row_format *format);
 // Bytes of a row of `dim` elements. LS_ERR_INVALID as above, LS_ERR_OVERFLOW.

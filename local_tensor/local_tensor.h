@@ -30,8 +30,8 @@ typedef struct ls_shape {
     ((ls_shape){.ndim = (int)(sizeof((int64_t[]){__VA_ARGS__}) / sizeof(int64_t)),                 \
                 .dim = {__VA_ARGS__}})
 
-LS_API int ls_shape_count(size_t *out, const ls_shape *shape);  // elements; LS_ERR_OVERFLOW
-LS_API bool ls_shape_equal(const ls_shape *a, const ls_shape *b);
+int ls_shape_count(size_t *out, const ls_shape *shape);  // elements; LS_ERR_OVERFLOW
+bool ls_shape_equal(const ls_shape *a, const ls_shape *b);
 // "[2, 16]"; cut off to fit, always terminated. LS_SHAPE_TEXT_MAX bytes hold any shape.
 #define LS_SHAPE_TEXT_MAX 192
 LS_API void ls_shape_format(char *out, size_t out_bytes, const ls_shape *shape);
@@ -69,13 +69,13 @@ typedef struct ls_mesh {
                .name = {LS_MESH_NAMES_ names}})
 #define LS_MESH_NAMES_(...) __VA_ARGS__
 
-LS_API int ls_mesh_size(int *out, const ls_mesh *mesh);  // number of ranks; checks every limit
+int ls_mesh_size(int *out, const ls_mesh *mesh);  // number of ranks; checks every limit
 LS_API void ls_mesh_coordinates(int *out, const ls_mesh *mesh, int rank);  // out [ndim]
 LS_API int ls_mesh_rank(const ls_mesh *mesh, const int *coordinates);
 // The ranks that differ from `rank` in mesh dimension `axis` alone, ascending along it:
 // out [mesh->dim[axis]].
 void ls_mesh_fiber(int *out, const ls_mesh *mesh, int axis, int rank);
-LS_API int ls_mesh_axis(int *out, const ls_mesh *mesh, const char *name);  // LS_ERR_NOT_FOUND
+int ls_mesh_axis(int *out, const ls_mesh *mesh, const char *name);  // LS_ERR_NOT_FOUND
 // "0-3, 7" for ascending ranks [rank_count]; cut off with "..." to fit, always terminated.
 void ls_ranks_format(char *out, size_t out_bytes, const int *ranks, int rank_count);
 
@@ -96,11 +96,11 @@ typedef struct ls_world_options {
 
 LS_API int ls_world_create(ls_world **out, const ls_world_options *options);
 LS_API void ls_world_free(ls_world *world);  // NULL is allowed; asserts that no tensor is left
-LS_API const ls_mesh *ls_world_mesh(const ls_world *world);
-LS_API int ls_world_size(const ls_world *world);                  // ranks
-LS_API int ls_world_held_count(const ls_world *world);            // ranks held here
-LS_API const int *ls_world_held(const ls_world *world);           // ascending, borrowed
-LS_API int ls_world_held_index(const ls_world *world, int rank);  // -1 when not held
+const ls_mesh *ls_world_mesh(const ls_world *world);
+LS_API int ls_world_size(const ls_world *world);                           // ranks
+LS_API int ls_world_held_count(const ls_world *world);                     // ranks held here
+LS_API const int *ls_world_held(const ls_world *world);                    // ascending, borrowed
+LS_API_BACKENDS int ls_world_held_index(const ls_world *world, int rank);  // -1 when not held
 uint64_t ls_world_seed(const ls_world *world);
 const ls_allocator *ls_world_allocator(const ls_world *world);
 // The device of its shards; the host (ls_device_host) where the options named none.
@@ -173,15 +173,15 @@ LS_API int ls_placements_parse(ls_placements *out, const char *text);
 
 // torch.chunk's rule for `size` elements over `count` parts: part `index` is
 // [*offset, *offset + *length). Empty parts get offset = size.
-LS_API void ls_chunk(int64_t *offset, int64_t *length, int64_t size, int64_t count, int64_t index);
+void ls_chunk(int64_t *offset, int64_t *length, int64_t size, int64_t count, int64_t index);
 
 // The block that `rank` holds of a tensor of `shape` under `placements`: left to right over the
 // mesh dimensions, each shard cuts what the ones before it left (two may cut the same tensor
 // dimension); partial and replicate leave all. LS_ERR_INVALID names the placement, and the rank
 // where explicit sizes do not sum to what there is to cut, and a rank that a strided placement
 // leaves several blocks.
-LS_API int ls_placement_block(ls_block *out, const ls_shape *shape, const ls_mesh *mesh,
-                              const ls_placements *placements, int rank);
+int ls_placement_block(ls_block *out, const ls_shape *shape, const ls_mesh *mesh,
+                       const ls_placements *placements, int rank);
 
 // The blocks of every rank of a mesh: rank r's are blocks [first[r], first[r + 1]).
 typedef struct ls_layout {
@@ -246,9 +246,9 @@ LS_API int ls_local_tensor_from_shards(ls_local_tensor **out, ls_world *world, l
 // zeroed. Checked over all ranks: blocks lie inside `shape`, no two overlap (the error names both),
 // and, when `cover` is set, they cover it all (the error names an index that none holds). O(n log
 // n) where blocks are rows, columns or a grid.
-LS_API int ls_local_tensor_from_blocks(ls_local_tensor **out, ls_world *world, ls_dtype dtype,
-                                       const ls_shape *shape, const int *block_ranks,
-                                       const ls_block *blocks, int block_count, bool cover);
+int ls_local_tensor_from_blocks(ls_local_tensor **out, ls_world *world, ls_dtype dtype,
+                                const ls_shape *shape, const int *block_ranks,
+                                const ls_block *blocks, int block_count, bool cover);
 // The blocks of every rank, also of those that are not held here. LS_ERR_INVALID where there is no
 // logical shape.
 int ls_layout_of_tensor(ls_layout *out, const ls_local_tensor *tensor);
@@ -293,7 +293,7 @@ LS_API int ls_local_tensor_reconcile(void *out, const ls_local_tensor *tensor);
 int ls_local_tensor_check_replicas(int *wrong, int *wrong_count, const ls_local_tensor *tensor);
 // Checks that dtype, number of dimensions and, for every rank, the block are what the placements
 // and the logical shape demand; names rank and dimension.
-LS_API int ls_local_tensor_check(const ls_local_tensor *tensor);
+int ls_local_tensor_check(const ls_local_tensor *tensor);
 
 #define LS_ELEMENT_TEXT_MAX 40
 // The shortest text that reads back to the same element; out_bytes >= LS_ELEMENT_TEXT_MAX.

@@ -36,7 +36,7 @@ LS_API int ls_plan_read_torchrec(ls_plan *out, ls_arena *arena, const char *text
 
 // Appends one line per difference and what a change from a to b would move. Returns the number of
 // tables that differ (0: the plans are the same), or a negative status.
-LS_API int ls_plan_diff(ls_text *out, const ls_plan *a, const ls_plan *b);
+int ls_plan_diff(ls_text *out, const ls_plan *a, const ls_plan *b);
 
 #ifdef __cplusplus
 }

@@ -51,8 +51,8 @@ typedef struct ls_planner_profile {
 } ls_planner_profile;
 
 // From ids [count] of one table of `rows` rows; ids outside it do not count. Without any: even.
-LS_API int ls_planner_profile_make(ls_planner_profile *out, const int64_t *ids, size_t count,
-                                   int64_t rows);
+int ls_planner_profile_make(ls_planner_profile *out, const int64_t *ids, size_t count,
+                            int64_t rows);
 
 typedef struct ls_planner_table {
     const char *name;
@@ -90,7 +90,7 @@ typedef struct ls_planner_optimizer {
     int f32_per_weight, f32_per_row;
     double torchrec_multiplier;  // of the weights' bytes, in TorchRec's planner; -1: 1 / columns
 } ls_planner_optimizer;
-LS_API int ls_planner_optimizer_find(const ls_planner_optimizer **out, const char *name);
+int ls_planner_optimizer_find(const ls_planner_optimizer **out, const char *name);
 
 typedef enum ls_planner_model { LS_PLANNER_LOCKSTEP, LS_PLANNER_TORCHREC } ls_planner_model;
 

@@ -46,7 +46,7 @@ LS_API int ls_topology_preset(ls_topology *out, const char *name, int ranks, int
 // Name number `index`, or NULL past the last.
 const char *ls_topology_preset_name(int index);
 // Checks a topology made by hand. LS_ERR_INVALID names the field.
-LS_API int ls_topology_check(const ls_topology *topology);
+int ls_topology_check(const ls_topology *topology);
 
 // Reads a machine from YAML or JSON text: `preset`, `ranks`, `ranks_per_host` and any field of
 // ls_topology by name (sizes in bytes or with a unit "80 GiB"; bandwidths in GB/s, 10^9 bytes).

@@ -82,7 +82,7 @@ typedef struct ls_spmd_arguments {
 } ls_spmd_arguments;
 
 // Whether a list of checks (as options.checks) has `id` on; LS_ERR_NOT_FOUND: it names no check.
-LS_API int ls_spmd_check_on(bool *out, const char *checks, ls_finding_id id);
+int ls_spmd_check_on(bool *out, const char *checks, ls_finding_id id);
 
 // Runs the program on every rank. LS_OK: all ranks returned 0 and no check fired. LS_ERR_DEADLOCK,
 // LS_ERR_FINDING: a check fired; LS_ERR_MISMATCH: calls disagreed whose check is switched off;
@@ -110,7 +110,7 @@ LS_API int ls_spmd_exit_status(const ls_spmd_result *result, int rank);
 // Why fault `index` of the options was not planted: its rank does not come to the call or
 // allocation, or the call has nothing that the fault could change. NULL: it was. Borrowed.
 LS_API const char *ls_spmd_fault_missed(const ls_spmd_result *result, int index);
-LS_API uint64_t ls_spmd_call_count(const ls_spmd_result *result);
+uint64_t ls_spmd_call_count(const ls_spmd_result *result);
 // A digest of the order in which ranks ran: equal seeds give equal digests.
 LS_API uint64_t ls_spmd_schedule_digest(const ls_spmd_result *result);
 

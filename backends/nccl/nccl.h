@@ -46,11 +46,11 @@ LS_API int ls_backend_nccl_create(ls_backend **out, ls_world *world,
                                   const ls_nccl_options *options);
 
 // "nccl 2.28.9, cuda 13.0, 4 GPUs: NVIDIA H200": for doctor and manifests. LS_ERR_BACKEND: why not.
-LS_API int ls_nccl_describe(char *out, size_t out_bytes);
+int ls_nccl_describe(char *out, size_t out_bytes);
 // Number of GPUs; 0 with the reason as the last error.
 LS_API int ls_nccl_device_count(void);
 // GPUs of this machine that a backend of these options needs.
-LS_API int ls_nccl_devices_needed(const ls_world *world, const ls_nccl_options *options);
+int ls_nccl_devices_needed(const ls_world *world, const ls_nccl_options *options);
 
 // ---- For measuring ------------------------------------------------------------------------------
 // Memory on the GPU of a held rank, for calls of that rank.
@@ -62,17 +62,16 @@ LS_API int ls_nccl_copy_out(ls_backend *backend, int rank, void *host, const voi
                             size_t bytes);
 // Issues calls [call_count] (one per held rank, device buffers) `warmup` + `repetitions` times and
 // gives the mean seconds of one, as the slowest rank's GPU timed it.
-LS_API int ls_nccl_time(double *seconds, ls_backend *backend, const ls_call *calls, int call_count,
-                        int warmup, int repetitions);
+int ls_nccl_time(double *seconds, ls_backend *backend, const ls_call *calls, int call_count,
+                 int warmup, int repetitions);
 // The same rank by rank, in batches: after `warmup` calls, `batches` times `repetitions` of them,
 // one after another without a pause. seconds [batches][call_count]: the mean of one call in each
 // batch, as the GPU of that call's rank timed it.
-LS_API int ls_nccl_time_each(double *seconds, ls_backend *backend, const ls_call *calls,
-                             int call_count, int warmup, int batches, int repetitions);
+int ls_nccl_time_each(double *seconds, ls_backend *backend, const ls_call *calls, int call_count,
+                      int warmup, int batches, int repetitions);
 // Runs `job` for every held rank at once, each in its rank's own thread with its GPU current;
 // `stream` is that rank's cudaStream_t, idle at the time. The first failure is this thread's error.
-LS_API int ls_nccl_on_ranks(ls_backend *backend, int (*job)(void *arg, int rank, void *stream),
-                            void *arg);
+int ls_nccl_on_ranks(ls_backend *backend, int (*job)(void *arg, int rank, void *stream), void *arg);
 
 #ifdef __cplusplus
 }

@@ -31,23 +31,6 @@ Test(memory, size_arithmetic_reports_overflow) {
     cr_expect(ls_size_add(&out, SIZE_MAX, 1) == LS_ERR_OVERFLOW);
 }
 
-// The counting allocator fails exactly the allocation it is told to, and counts what is out.
-Test(memory, counting_allocator_fails_on_demand) {
-    ls_counting_allocator counting;
-    ls_counting_allocator_init(&counting, NULL);
-    counting.fail_at = 2;
-    void *a = NULL;
-    void *b = NULL;
-    cr_assert(ls_alloc(&a, &counting.allocator, 100, 8) == LS_OK);
-    cr_expect(counting.bytes_now == 800);
-    cr_expect(ls_alloc(&b, &counting.allocator, 1, 1) == LS_ERR_MEMORY);
-    cr_expect(b == NULL);
-    counting.bytes_limit = 900;
-    cr_expect(ls_alloc(&b, &counting.allocator, 101, 1) == LS_ERR_MEMORY);
-    ls_free(&counting.allocator, a, 100, 8);
-    cr_expect(counting.bytes_now == 0 && counting.bytes_max == 800);
-}
-
 // Arena memory is zeroed, aligned and does not overlap, whatever the sizes.
 Test(memory, arena_blocks_do_not_overlap) {
     ls_arena *arena = NULL;

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "case.h"
+#include "tests/counting.h"
 
 // A table of 8 x 4 over 4 ranks by rows 2, 2, 2, 2, and an input in which sample 1 of rank 2 is the
 // only one with an id of rows 4 and 5 (rank 2's own block).
@@ -245,13 +246,13 @@ Test(broken, bad_arguments_are_refused) {
 
 // Whichever allocation fails, the run ends with out of memory and gives everything back.
 Test(broken, every_allocation_may_fail) {
-    ls_counting_allocator counting;
+    counting_allocator counting;
     uint64_t total = 0;
     for (uint64_t fail_at = 0; fail_at <= total; fail_at++) {
         embedding_case c;
         case_outcome out;
         make_broken(&c, LS_POOL_MEAN);
-        ls_counting_allocator_init(&counting, NULL);
+        counting_allocator_init(&counting);
         counting.fail_at = fail_at;
         c.allocator = &counting.allocator;
         int status = case_run(&c, &out);

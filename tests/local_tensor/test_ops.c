@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "local_tensor/local_tensor.h"
+#include "tests/counting.h"
 
 static ls_world *make_world(ls_mesh mesh) {
     ls_world *world = NULL;
@@ -311,8 +312,8 @@ Test(ops, every_failing_allocation_is_clean) {
     uint64_t fail_at = 4;  // the first three make the world
     int status = LS_ERR_MEMORY;
     for (; status != LS_OK; fail_at++) {
-        ls_counting_allocator counting;
-        ls_counting_allocator_init(&counting, NULL);
+        counting_allocator counting;
+        counting_allocator_init(&counting);
         counting.fail_at = fail_at;
         ls_world *world = NULL;
         cr_assert(ls_world_create(&world, &(ls_world_options){.mesh = LS_MESH(3),

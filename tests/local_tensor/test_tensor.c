@@ -6,6 +6,7 @@
 #include <time.h>
 
 #include "local_tensor/local_tensor.h"
+#include "tests/counting.h"
 
 static ls_world *make_world(ls_mesh mesh) {
     ls_world *world = NULL;
@@ -266,8 +267,8 @@ Test(tensor, every_failing_allocation_is_clean) {
     static const float full[12] = {0};
     uint64_t fail_at = 1;
     for (;; fail_at++) {
-        ls_counting_allocator counting;
-        ls_counting_allocator_init(&counting, NULL);
+        counting_allocator counting;
+        counting_allocator_init(&counting);
         counting.fail_at = fail_at;
         ls_world *world = NULL;
         ls_local_tensor *tensor = NULL;
@@ -299,8 +300,8 @@ Test(tensor, every_failing_allocation_is_clean) {
 // A tensor of 1,024 shards of 1,024 f32 costs its shards and less than a tenth more, and is made in
 // milliseconds; a shape past the size of memory or its limit is refused, and leaves nothing behind.
 Test(tensor, cost) {
-    ls_counting_allocator counting;
-    ls_counting_allocator_init(&counting, NULL);
+    counting_allocator counting;
+    counting_allocator_init(&counting);
     ls_world *world = NULL;
     cr_assert(ls_world_create(&world, &(ls_world_options){.mesh = LS_MESH(1024),
                                                           .allocator = &counting.allocator}) ==

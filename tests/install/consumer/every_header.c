@@ -201,12 +201,23 @@ static void try_runner(const char *folder) {
     ls_diagnostics_free(diagnostics);
 }
 
+// Ranks run one at a time.
+static int count_ranks(ls_rank *self, void *arg) {
+    int *seen = (int *)arg;
+    *seen += ls_rank_count(self);
+    return LS_OK;
+}
+
 static void try_ranks(void) {
     CHECK(ls_backend_kind_named("sim") == &ls_backend_kind_sim);
-    ls_finding_id id;
-    bool on = true;
-    CHECK(ls_finding_parse(&id, "deadlock.cycle") == LS_OK);
-    CHECK(ls_spmd_check_on(&on, "-deadlock.*", id) == LS_OK && !on);
+    CHECK(strcmp(ls_finding_name(LS_FINDING_DEADLOCK_CYCLE), "deadlock.cycle") == 0);
+    int seen = 0;
+    ls_spmd_options options;
+    memset(&options, 0, sizeof options);
+    options.ranks = 2;
+    ls_spmd_result *result = NULL;
+    CHECK(ls_spmd_run(&result, count_ranks, &seen, &options) == LS_OK && seen == 4);
+    ls_spmd_result_free(result);
 }
 
 int main(int argc, char **argv) {
