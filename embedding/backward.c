@@ -37,7 +37,7 @@ static int take_gradient(embedding_backward *b, int held, int pair, const void *
         LS_TRY(module->device->ops->copy_in(module->device, gradient, fed, count * bytes));
     }
     LS_TRY(ls_embedding__divide(module, input, pair, gradient));
-    const embedding_emission emission = {.stage = "output_grad",
+    const embedding_emission emission = {.stage = LS_STAGE_OUTPUT_GRAD,
                                          .field = "values",
                                          .rank = rank,
                                          .pair = pair,
@@ -202,7 +202,7 @@ static int emit_weights(const embedding_backward *b, const embedding_group *grou
     if (module->division == LS_GRADIENTS_DIVIDED) {
         LS_TRY(ls_embedding__scale(module, gradient, module->size, group->dtype, ids, 1));
     }
-    const embedding_emission emission = {.stage = "input_dist_backward",
+    const embedding_emission emission = {.stage = LS_STAGE_INPUT_DIST_BACKWARD,
                                          .field = "weights",
                                          .rank = ls_world_held(module->world)[held],
                                          .pair = pair,

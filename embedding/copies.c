@@ -106,7 +106,7 @@ static int reduce_table(embedding_backward *b, int t, const ls_stage_sink *sink)
         if (shard->table != t) {
             continue;
         }
-        const embedding_emission emission = {.stage = "all_reduce",
+        const embedding_emission emission = {.stage = LS_STAGE_ALL_REDUCE,
                                              .field = "gradients",
                                              .rank = shard->rank,
                                              .pair = table->first_pair,

@@ -246,7 +246,7 @@ int ls_embedding__shards_emit_arrivals(const embedding_backward *b, const ls_sta
         }
         for (int i = 0; i < shard->of.slot_count && !shard->group->local; i++) {
             const embedding_emission emission = {
-                .stage = "output_dist_backward",
+                .stage = LS_STAGE_OUTPUT_DIST_BACKWARD,
                 .field = "values",
                 .rank = shard->rank,
                 .pair = table_of(b, shard)->first_pair + i,
@@ -323,7 +323,7 @@ static int emit_sums(const embedding_backward *b, const embedding_shard *shard,
     bool local = shard->group->local;
     int64_t rows = local ? shard->block.rows : (int64_t)touched->count;
     embedding_emission emission = {
-        .stage = "lookup_backward",
+        .stage = LS_STAGE_LOOKUP_BACKWARD,
         .field = "rows",
         .rank = shard->rank,
         .pair = table_of(b, shard)->first_pair,

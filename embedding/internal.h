@@ -4,6 +4,7 @@
 
 #include "embedding/module.h"
 #include "embedding/training.h"
+#include "embedding/stages.h"
 #include "kernels/device.h"
 
 // A (table, feature) pair: the unit of outputs.
@@ -347,7 +348,8 @@ int ls_embedding__scale(const ls_embedding *module, void *values, double factor,
 
 // pass.c: hands an array to the sink, if any. shard -1: no index in the field's name.
 typedef struct embedding_emission {
-    const char *stage, *field;
+    ls_stage stage;
+    const char *field;
     int rank, pair, shard;
     ls_dtype dtype;
     ls_shape shape;

@@ -207,7 +207,7 @@ static int lookup_slot(ls_embedding_pass *pass, const embedding_group *group, in
                             &values));
     }
     embedding_emission emission = {
-        .stage = "lookup",
+        .stage = LS_STAGE_LOOKUP,
         .field = "values",
         .rank = rank,
         .pair = slot->pair,

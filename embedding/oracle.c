@@ -5,16 +5,6 @@
 #include <stdio.h>
 #include <string.h>
 
-static const char *const stage_names[] = {"input_dist",
-                                          "lookup",
-                                          "output_dist",
-                                          "output_grad",
-                                          "output_dist_backward",
-                                          "lookup_backward",
-                                          "input_dist_backward",
-                                          "all_reduce",
-                                          "clip",
-                                          "update"};
 static const char *const field_names[] = {"lengths",   "ids",  "weights",   "values",   "rows",
                                           "gradients", "norm", "momentum1", "momentum2"};
 
@@ -92,7 +82,7 @@ static int add_entry(ls_oracle *oracle, oracle_entry entry, bool labelled) {
     return LS_OK;
 }
 
-static int add_field(ls_oracle *oracle, oracle_entry entry, oracle_stage stage, oracle_field field,
+static int add_field(ls_oracle *oracle, oracle_entry entry, ls_stage stage, oracle_field field,
                      bool labelled) {
     entry.stage = stage;
     entry.field = field;
@@ -104,28 +94,28 @@ static int list_trained_shard(ls_oracle *oracle, oracle_entry entry, bool labell
     const ls_optimizer *optimizer = &oracle->options.training->optimizers[entry.table];
     bool local = oracle->plans[entry.table]->sharding == LS_DATA_PARALLEL;
     if (!local) {
-        LS_TRY(add_field(oracle, entry, ORACLE_OUTPUT_DIST_BACKWARD, ORACLE_VALUES, labelled));
+        LS_TRY(add_field(oracle, entry, LS_STAGE_OUTPUT_DIST_BACKWARD, ORACLE_VALUES, labelled));
     }
     if (oracle->options.tables[entry.table].weighted) {
-        LS_TRY(add_field(oracle, entry, ORACLE_LOOKUP_BACKWARD, ORACLE_WEIGHTS, labelled));
+        LS_TRY(add_field(oracle, entry, LS_STAGE_LOOKUP_BACKWARD, ORACLE_WEIGHTS, labelled));
     }
     if (entry.feature > 0) {
         return LS_OK;
     }
     if (!local) {
-        LS_TRY(add_field(oracle, entry, ORACLE_LOOKUP_BACKWARD, ORACLE_ROWS, labelled));
+        LS_TRY(add_field(oracle, entry, LS_STAGE_LOOKUP_BACKWARD, ORACLE_ROWS, labelled));
     }
-    LS_TRY(add_field(oracle, entry, ORACLE_LOOKUP_BACKWARD, ORACLE_GRADIENTS, labelled));
+    LS_TRY(add_field(oracle, entry, LS_STAGE_LOOKUP_BACKWARD, ORACLE_GRADIENTS, labelled));
     if (local) {
-        LS_TRY(add_field(oracle, entry, ORACLE_ALL_REDUCE, ORACLE_GRADIENTS, false));
+        LS_TRY(add_field(oracle, entry, LS_STAGE_ALL_REDUCE, ORACLE_GRADIENTS, false));
     }
     if (oracle->options.backward_only) {
         return LS_OK;
     }
-    LS_TRY(add_field(oracle, entry, ORACLE_UPDATE, ORACLE_WEIGHTS, labelled));
+    LS_TRY(add_field(oracle, entry, LS_STAGE_UPDATE, ORACLE_WEIGHTS, labelled));
     for (int state = 0; state < ls_optimizer_state_count(optimizer); state++) {
         oracle_field field = state == 0 ? ORACLE_MOMENTUM1 : ORACLE_MOMENTUM2;
-        LS_TRY(add_field(oracle, entry, ORACLE_UPDATE, field, labelled));
+        LS_TRY(add_field(oracle, entry, LS_STAGE_UPDATE, field, labelled));
     }
     return LS_OK;
 }
@@ -138,29 +128,29 @@ static int list_shard(ls_oracle *oracle, int t, int f, int shard) {
     }
     oracle_entry entry = {.table = t, .feature = f, .shard = shard, .rank = rank};
     bool labelled = on_rank > 1;
-    LS_TRY(add_field(oracle, entry, ORACLE_INPUT_DIST, ORACLE_LENGTHS, labelled));
-    LS_TRY(add_field(oracle, entry, ORACLE_INPUT_DIST, ORACLE_IDS, labelled));
+    LS_TRY(add_field(oracle, entry, LS_STAGE_INPUT_DIST, ORACLE_LENGTHS, labelled));
+    LS_TRY(add_field(oracle, entry, LS_STAGE_INPUT_DIST, ORACLE_IDS, labelled));
     if (oracle->options.tables[t].weighted) {
-        LS_TRY(add_field(oracle, entry, ORACLE_INPUT_DIST, ORACLE_WEIGHTS, labelled));
+        LS_TRY(add_field(oracle, entry, LS_STAGE_INPUT_DIST, ORACLE_WEIGHTS, labelled));
     }
-    LS_TRY(add_field(oracle, entry, ORACLE_LOOKUP, ORACLE_VALUES, labelled));
+    LS_TRY(add_field(oracle, entry, LS_STAGE_LOOKUP, ORACLE_VALUES, labelled));
     return oracle->options.training ? list_trained_shard(oracle, entry, labelled) : LS_OK;
 }
 
 // What a rank emits of a feature as its source.
 static int list_source(ls_oracle *oracle, int t, int f, int rank) {
     oracle_entry entry = {.table = t, .feature = f, .shard = -1, .rank = rank};
-    LS_TRY(add_field(oracle, entry, ORACLE_OUTPUT_DIST, ORACLE_VALUES, false));
+    LS_TRY(add_field(oracle, entry, LS_STAGE_OUTPUT_DIST, ORACLE_VALUES, false));
     if (!oracle->options.training) {
         return LS_OK;
     }
-    LS_TRY(add_field(oracle, entry, ORACLE_OUTPUT_GRAD, ORACLE_VALUES, false));
+    LS_TRY(add_field(oracle, entry, LS_STAGE_OUTPUT_GRAD, ORACLE_VALUES, false));
     if (oracle->options.tables[t].weighted) {
-        LS_TRY(add_field(oracle, entry, ORACLE_INPUT_DIST_BACKWARD, ORACLE_WEIGHTS, false));
+        LS_TRY(add_field(oracle, entry, LS_STAGE_INPUT_DIST_BACKWARD, ORACLE_WEIGHTS, false));
     }
     bool clips = oracle->options.training->clip_norm > 0 && !oracle->options.backward_only &&
                  t == 0 && f == 0;
-    return clips ? add_field(oracle, entry, ORACLE_CLIP, ORACLE_NORM, false) : LS_OK;
+    return clips ? add_field(oracle, entry, LS_STAGE_CLIP, ORACLE_NORM, false) : LS_OK;
 }
 
 static int list_outputs(ls_oracle *oracle) {
@@ -236,7 +226,7 @@ int ls_oracle__find(const ls_oracle *oracle, const ls_stage_output *key, const o
         const oracle_entry *entry = &oracle->entries[i];
         const ls_table *table = &oracle->options.tables[entry->table];
         if (entry->rank == key->rank && key->stage && key->table && key->feature && key->field &&
-            strcmp(key->stage, stage_names[entry->stage]) == 0 &&
+            strcmp(key->stage, ls_stage_name(entry->stage)) == 0 &&
             strcmp(key->field, entry->label) == 0 && strcmp(key->table, table->name) == 0 &&
             strcmp(key->feature, table->features[entry->feature]) == 0) {
             *out = entry;
@@ -281,17 +271,17 @@ ls_dtype ls_oracle__dtype(const ls_table *table, oracle_field field) {
 
 ls_dtype ls_oracle__entry_dtype(const ls_oracle *oracle, const oracle_entry *entry) {
     const ls_table *table = &oracle->options.tables[entry->table];
-    bool of_table = entry->stage == ORACLE_UPDATE && entry->field == ORACLE_WEIGHTS;
-    bool of_ids = entry->stage > ORACLE_OUTPUT_DIST && entry->field == ORACLE_WEIGHTS;
+    bool of_table = entry->stage == LS_STAGE_UPDATE && entry->field == ORACLE_WEIGHTS;
+    bool of_ids = entry->stage > LS_STAGE_OUTPUT_DIST && entry->field == ORACLE_WEIGHTS;
     return of_table ? table->dtype
                     : ls_oracle__dtype(table, of_ids ? ORACLE_GRADIENTS : entry->field);
 }
 
 bool ls_oracle__entry_reduces(const ls_oracle *oracle, const oracle_entry *entry) {
-    if (entry->stage > ORACLE_OUTPUT_DIST_BACKWARD) {
+    if (entry->stage > LS_STAGE_OUTPUT_DIST_BACKWARD) {
         return entry->field != ORACLE_ROWS;
     }
-    return entry->stage <= ORACLE_OUTPUT_DIST && entry->field == ORACLE_VALUES &&
+    return entry->stage <= LS_STAGE_OUTPUT_DIST && entry->field == ORACLE_VALUES &&
            ls_oracle__reduces(&oracle->options.tables[entry->table]);
 }
 
@@ -306,7 +296,7 @@ int ls_oracle_output(const ls_oracle *oracle, size_t index, ls_stage_output *out
     }
     const oracle_entry *entry = &oracle->entries[index];
     const ls_table *table = &oracle->options.tables[entry->table];
-    *out = (ls_stage_output){.stage = stage_names[entry->stage],
+    *out = (ls_stage_output){.stage = ls_stage_name(entry->stage),
                              .table = table->name,
                              .feature = table->features[entry->feature],
                              .field = entry->label,

@@ -65,8 +65,8 @@ int ls_oracle__select(const ls_oracle *oracle, const oracle_entry *entry, oracle
         ls_oracle__selection_free(out);
         return status;
     }
-    bool own_only = entry->stage == ORACLE_OUTPUT_DIST || entry->stage == ORACLE_OUTPUT_GRAD ||
-                    entry->stage == ORACLE_INPUT_DIST_BACKWARD ||
+    bool own_only = entry->stage == LS_STAGE_OUTPUT_DIST || entry->stage == LS_STAGE_OUTPUT_GRAD ||
+                    entry->stage == LS_STAGE_INPUT_DIST_BACKWARD ||
                     oracle->plans[entry->table]->sharding == LS_DATA_PARALLEL;
     if (own_only) {
         select_source(oracle, entry, entry->rank, out);
@@ -177,7 +177,7 @@ static ls_dtype sum_dtype(const ls_table *table) {
 // The shards whose sums, each rounded to the outputs' type, are added up in it.
 static size_t part_sums(const ls_oracle *oracle, const oracle_entry *entry, int64_t column) {
     const ls_plan_table *plan = oracle->plans[entry->table];
-    if (entry->stage != ORACLE_OUTPUT_DIST || plan->sharding == LS_DATA_PARALLEL ||
+    if (entry->stage != LS_STAGE_OUTPUT_DIST || plan->sharding == LS_DATA_PARALLEL ||
         !oracle->options.tables[entry->table].has_output_dtype) {
         return 1;
     }
@@ -244,7 +244,7 @@ static int expect_pooled(const ls_oracle *oracle, const oracle_entry *entry,
     const ls_table *table = &oracle->options.tables[entry->table];
     int64_t first, columns, dim = table->dim;
     ls_oracle__columns(oracle, entry, &first, &columns);
-    bool final = entry->stage == ORACLE_OUTPUT_DIST;
+    bool final = entry->stage == LS_STAGE_OUTPUT_DIST;
     oracle_meaning unsharded, documented;
     ls_oracle__unsharded(oracle, entry->table, &unsharded);
     (void)ls_oracle__documented(oracle, entry->table, &documented);
@@ -354,7 +354,7 @@ static int make_room(const ls_oracle *oracle, const oracle_entry *entry,
     }
     oracle_meaning documented;
     bool trained = oracle->options.previous && entry->field == ORACLE_VALUES;
-    if ((entry->stage == ORACLE_OUTPUT_DIST &&
+    if ((entry->stage == LS_STAGE_OUTPUT_DIST &&
          ls_oracle__documented(oracle, entry->table, &documented)) ||
         (entry->field == ORACLE_VALUES && ls_oracle__own_scales(oracle, entry->table)) ||
         (trained && ls_oracle__departs(oracle, entry->table))) {
@@ -372,10 +372,10 @@ int ls_oracle_expect(const ls_oracle *oracle, const ls_stage_output *key, ls_exp
     LS_TRY(ls_oracle__find(oracle, key, &entry));
     oracle_selection selection;
     LS_TRY(ls_oracle__select(oracle, entry, &selection));
-    int status = entry->stage > ORACLE_OUTPUT_DIST
+    int status = entry->stage > LS_STAGE_OUTPUT_DIST
                      ? ls_oracle__expect_training(oracle, entry, &selection, out)
                      : make_room(oracle, entry, &selection, out);
-    if (!status && entry->stage > ORACLE_OUTPUT_DIST) {
+    if (!status && entry->stage > LS_STAGE_OUTPUT_DIST) {
         // Done.
     } else if (!status && entry->field == ORACLE_VALUES) {
         status = expect_values(oracle, entry, &selection, out);

@@ -90,13 +90,13 @@ static void expect_values(const wanted *w) {
 }
 
 static int expect_gradients(const wanted *w) {
-    if (w->entry->stage == ORACLE_LOOKUP_BACKWARD &&
+    if (w->entry->stage == LS_STAGE_LOOKUP_BACKWARD &&
         w->oracle->plans[w->entry->table]->sharding == LS_DATA_PARALLEL) {
         return ls_oracle__rank_gradients(w->oracle, w->entry->table, w->sense, w->entry->rank,
                                          w->out);
     }
     const oracle_records *records = records_of(w);
-    bool dense = w->entry->stage == ORACLE_ALL_REDUCE;
+    bool dense = w->entry->stage == LS_STAGE_ALL_REDUCE;
     int64_t next = 0;
     for (size_t i = 0; i < records->count; i++) {
         if (!is_touched(w, i)) {
@@ -133,7 +133,7 @@ static int weight_gradient(const wanted *w, const oracle_bag *bag, size_t item,
     error += ls_bound_sum_of_products(dtype, (size_t)w->columns, size) +
              ls_bound_sum_of_products(LS_F64, (size_t)w->columns, size);
     *out = ls_range__about(sum, error);
-    bool returns = w->entry->stage == ORACLE_INPUT_DIST_BACKWARD;
+    bool returns = w->entry->stage == LS_STAGE_INPUT_DIST_BACKWARD;
     if (returns && w->oracle->options.training->division == LS_GRADIENTS_DIVIDED) {
         double ranks = w->oracle->options.plan->ranks;
         *out = ls_range__mul(*out, ls_range__point(ranks), dtype);
@@ -208,7 +208,7 @@ static int expect_sense(const wanted *w) {
         w->out[0] = ls_range__stored(w->oracle->norm[w->sense], LS_F32, false);
         return LS_OK;
     default:
-        return w->entry->stage == ORACLE_UPDATE ? expect_update(w) : expect_weights(w);
+        return w->entry->stage == LS_STAGE_UPDATE ? expect_update(w) : expect_weights(w);
     }
 }
 
@@ -242,17 +242,18 @@ static void shape_of(const wanted *w, ls_expected *out) {
     }
     default:
         out->shape =
-            w->entry->stage == ORACLE_UPDATE ? LS_SHAPE(w->rows, w->columns) : LS_SHAPE(ids);
+            w->entry->stage == LS_STAGE_UPDATE ? LS_SHAPE(w->rows, w->columns) : LS_SHAPE(ids);
     }
 }
 
 // Whether the sharding type is documented to give something else here.
 static bool departs(const wanted *w) {
     oracle_meaning meaning;
-    if (w->entry->stage == ORACLE_OUTPUT_GRAD || w->entry->stage == ORACLE_OUTPUT_DIST_BACKWARD) {
+    if (w->entry->stage == LS_STAGE_OUTPUT_GRAD ||
+        w->entry->stage == LS_STAGE_OUTPUT_DIST_BACKWARD) {
         return ls_oracle__documented(w->oracle, w->entry->table, &meaning);
     }
-    if (w->entry->stage != ORACLE_CLIP) {
+    if (w->entry->stage != LS_STAGE_CLIP) {
         return ls_oracle__departs(w->oracle, w->entry->table);
     }
     bool any = false;
@@ -306,8 +307,8 @@ int ls_oracle__expect_training(const ls_oracle *oracle, const oracle_entry *entr
 bool ls_oracle__trace_row(const ls_oracle *oracle, const oracle_entry *entry, size_t element,
                           int64_t *row, int64_t *column) {
     *row = *column = -1;
-    if (entry->stage <= ORACLE_OUTPUT_DIST_BACKWARD ||
-        (entry->field == ORACLE_WEIGHTS && entry->stage != ORACLE_UPDATE)) {
+    if (entry->stage <= LS_STAGE_OUTPUT_DIST_BACKWARD ||
+        (entry->field == ORACLE_WEIGHTS && entry->stage != LS_STAGE_UPDATE)) {
         return false;
     }
     const wanted w = want(oracle, entry, NULL);
@@ -326,7 +327,7 @@ bool ls_oracle__trace_row(const ls_oracle *oracle, const oracle_entry *entry, si
         index /= w.columns;
     }
     bool local = oracle->plans[entry->table]->sharding == LS_DATA_PARALLEL;
-    if (entry->stage != ORACLE_LOOKUP_BACKWARD || local) {
+    if (entry->stage != LS_STAGE_LOOKUP_BACKWARD || local) {
         *row = w.first_row + index;
         return true;
     }

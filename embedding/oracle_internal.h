@@ -4,19 +4,8 @@
 
 #include "embedding/oracle.h"
 #include "embedding/oracle_range.h"
+#include "embedding/stages.h"
 
-typedef enum oracle_stage {
-    ORACLE_INPUT_DIST,
-    ORACLE_LOOKUP,
-    ORACLE_OUTPUT_DIST,
-    ORACLE_OUTPUT_GRAD,
-    ORACLE_OUTPUT_DIST_BACKWARD,
-    ORACLE_LOOKUP_BACKWARD,
-    ORACLE_INPUT_DIST_BACKWARD,
-    ORACLE_ALL_REDUCE,
-    ORACLE_CLIP,
-    ORACLE_UPDATE
-} oracle_stage;
 typedef enum oracle_field {
     ORACLE_LENGTHS,
     ORACLE_IDS,
@@ -34,7 +23,7 @@ typedef enum oracle_sense { ORACLE_UNSHARDED, ORACLE_DOCUMENTED, ORACLE_SENSES }
 
 // One output that a full run emits.
 typedef struct oracle_entry {
-    oracle_stage stage;
+    ls_stage stage;
     oracle_field field;
     int table, feature;
     int shard;  // in the plan; -1 for output_dist

@@ -244,7 +244,7 @@ static int contribution(const ls_oracle *oracle, const oracle_entry *entry,
     }
     oracle_meaning meaning;
     (void)ls_oracle__documented(oracle, entry->table, &meaning);
-    for (int i = 0; i < meaning.count && entry->stage == ORACLE_OUTPUT_DIST; i++) {
+    for (int i = 0; i < meaning.count && entry->stage == LS_STAGE_OUTPUT_DIST; i++) {
         const oracle_divisor *by = &meaning.divisors[i];
         double divisor = by->by == ORACLE_BY_IDS ? ids : by->by == ORACLE_BY_WEIGHTS ? weights : 1;
         *out /= divisor + by->added;
@@ -347,7 +347,7 @@ static void describe(ls_text *text, const ls_oracle *oracle, const ls_stage_outp
     const oracle_entry *entry = NULL;
     oracle_selection chosen;
     bool sums = ls_oracle__find(oracle, output, &entry) == LS_OK && entry->field == ORACLE_VALUES &&
-                entry->stage <= ORACLE_OUTPUT_DIST &&
+                entry->stage <= LS_STAGE_OUTPUT_DIST &&
                 ls_oracle__reduces(&oracle->options.tables[entry->table]);
     if (sums && ls_oracle__select(oracle, entry, &chosen) == LS_OK) {
         describe_cause(text, oracle, entry, &chosen, worst, element);

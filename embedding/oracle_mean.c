@@ -94,7 +94,7 @@ bool ls_oracle__documented(const ls_oracle *oracle, int t, oracle_meaning *out) 
 
 // The table's own differences, or, where a norm joins the tables, those of one that has some.
 void ls_oracle__say_why(const ls_oracle *oracle, const oracle_entry *entry, oracle_meaning *out) {
-    bool trained = entry->stage > ORACLE_OUTPUT_DIST_BACKWARD || oracle->options.previous;
+    bool trained = entry->stage > LS_STAGE_OUTPUT_DIST_BACKWARD || oracle->options.previous;
     (void)ls_oracle__documented(oracle, entry->table, out);
     if (ls_oracle__own_scales(oracle, entry->table)) {
         say(out, "the table was sharded and then quantised: each column shard has the scale and "

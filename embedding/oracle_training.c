@@ -231,7 +231,7 @@ int ls_oracle__explain_gradient(const ls_oracle *oracle, const oracle_entry *ent
         ls_text_puts(text, "; as if not divided by the number of ranks");
         return LS_OK;
     }
-    bool local = entry->stage == ORACLE_LOOKUP_BACKWARD &&
+    bool local = entry->stage == LS_STAGE_LOOKUP_BACKWARD &&
                  oracle->plans[entry->table]->sharding == LS_DATA_PARALLEL;
     occurrence *of;
     size_t count, capacity;

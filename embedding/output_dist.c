@@ -138,7 +138,7 @@ static int finish_pair(ls_embedding_pass *pass, int held, int pair, const ls_sta
     int64_t batch = input->jagged.batch;
     int64_t ids = input->jagged.offsets[batch] - input->jagged.offsets[0];
     embedding_emission emission = {
-        .stage = "output_dist",
+        .stage = LS_STAGE_OUTPUT_DIST,
         .field = "values",
         .rank = ls_world_held(module->world)[held],
         .pair = pair,

@@ -41,7 +41,7 @@ int ls_embedding__part_emit(const ls_embedding_pass *pass, const embedding_group
     int rank = ls_world_held(module->world)[held];
     int slot = group->rank_first[rank] + k;
     embedding_emission emission = {
-        .stage = "input_dist",
+        .stage = LS_STAGE_INPUT_DIST,
         .field = "lengths",
         .rank = rank,
         .pair = group->slots[slot].pair,

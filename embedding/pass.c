@@ -172,6 +172,16 @@ int ls_embedding__shard_label(const ls_embedding *module, int table, int shard) 
     return on_rank > 1 ? shard : -1;
 }
 
+const char *ls_stage_name(ls_stage stage) {
+    static const char *const names[] = {[LS_STAGE_NONE] = "",
+#define LS_STAGE_NAME(name, text, step) [LS_STAGE_##name] = (text),
+                                        LS_STAGE_MAP(LS_STAGE_NAME)
+#undef LS_STAGE_NAME
+    };
+    LS_ASSERT((int)stage >= 0 && stage < LS_STAGE_COUNT);
+    return names[stage];
+}
+
 // What lies on the device is copied out first.
 static int emit_copy(const ls_embedding *module, const ls_stage_sink *sink,
                      const embedding_emission *emission) {
@@ -206,7 +216,8 @@ int ls_embedding__emit(const ls_embedding *module, const ls_stage_sink *sink,
     } else {
         snprintf(field, sizeof(field), "%s", emission->field);
     }
-    ls_stage_output output = {.stage = emission->stage,
+    ls_stage_output output = {.stage = ls_stage_name(emission->stage),
+                              .stage_of_tables = (int)emission->stage,
                               .table = table->name,
                               .feature = table->features[pair->feature],
                               .field = field,

@@ -66,7 +66,7 @@ static int clip(ls_embedding_pass *pass, embedding_pool *scratch, const ls_stage
         float rounded = (float)norm;
         factor[h] = module->clip_norm / (norm + 1e-6);
         factor[h] = factor[h] > 1 ? 1 : factor[h];  // NaN stays NaN
-        const embedding_emission emission = {.stage = "clip",
+        const embedding_emission emission = {.stage = LS_STAGE_CLIP,
                                              .field = "norm",
                                              .rank = sides[h].rank,
                                              .pair = 0,
@@ -89,7 +89,7 @@ static int emit_shard(const ls_embedding *module, const embedding_touched *touch
     const ls_plan_shard *block = &table->plan->shards[touched->shard];
     const ls_optimizer_traits *about = ls_optimizer_about(table->optimizer.kind);
     embedding_emission emission = {
-        .stage = "update",
+        .stage = LS_STAGE_UPDATE,
         .field = "weights",
         .rank = block->rank,
         .pair = table->first_pair,

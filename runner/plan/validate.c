@@ -8,6 +8,7 @@
 #include "runner/program/execute.h"
 #include "runner/scenario/inputs.h"
 #include "formats/json.h"
+#include "embedding/stages.h"
 
 static const struct {
     const char *name;
@@ -131,7 +132,7 @@ typedef struct watch {
 
 static int see_stage(void *arg, const ls_stage_output *output) {
     watch *w = arg;
-    w->inputs_done = w->inputs_done || strcmp(output->stage, "lookup") == 0;
+    w->inputs_done = w->inputs_done || output->stage_of_tables == LS_STAGE_LOOKUP;
     return LS_OK;
 }
 

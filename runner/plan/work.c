@@ -9,6 +9,7 @@
 #include "runner/plan/work_internal.h"
 #include "runner/program/execute.h"
 #include "runner/scenario/inputs.h"
+#include "embedding/stages.h"
 
 const char *ls_work_stage_name(ls_work_stage stage) {
     static const char *const names[] = {"input_dist", "lookup", "output_dist", "gradients",
@@ -223,8 +224,8 @@ static int keep_offsets(ls_work_lookup *lookup, const ls_stage_output *output, l
 static int see_stage(void *arg, const ls_stage_output *output) {
     watch *w = arg;
     LS_TRY(w->status);
-    bool input = strcmp(output->stage, "input_dist") == 0;
-    bool looked_up = strcmp(output->stage, "lookup") == 0;
+    bool input = output->stage_of_tables == LS_STAGE_INPUT_DIST;
+    bool looked_up = output->stage_of_tables == LS_STAGE_LOOKUP;
     if (!input && !looked_up) {
         return ls_work__see_update(&w->updates, output);
     }

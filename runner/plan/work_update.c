@@ -4,6 +4,7 @@
 
 #include "kernels/training.h"
 #include "runner/plan/work_internal.h"
+#include "embedding/stages.h"
 
 // ---- Watching -----------------------------------------------------------------------------------
 static int table_of(const ls_work *steps, const ls_stage_output *output) {
@@ -99,15 +100,15 @@ static int update_of(ls_work_update **out, ls_update_watch *w, const ls_stage_ou
 }
 
 int ls_work__see_update(ls_update_watch *w, const ls_stage_output *output) {
-    if (strcmp(output->stage, "output_dist_backward") == 0) {
+    if (output->stage_of_tables == LS_STAGE_OUTPUT_DIST_BACKWARD) {
         return see_arrival(w, output, false);
     }
-    if (strcmp(output->stage, "output_grad") == 0) {
+    if (output->stage_of_tables == LS_STAGE_OUTPUT_GRAD) {
         return see_arrival(w, output, true);
     }
-    bool reduced = strcmp(output->stage, "all_reduce") == 0;
+    bool reduced = output->stage_of_tables == LS_STAGE_ALL_REDUCE;
     if (!reduced &&
-        (strcmp(output->stage, "update") != 0 || strncmp(output->field, "weights", 7) != 0)) {
+        (output->stage_of_tables != LS_STAGE_UPDATE || strncmp(output->field, "weights", 7) != 0)) {
         return LS_OK;
     }
     ls_work_update *update = NULL;

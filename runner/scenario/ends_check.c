@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "runner/scenario/read.h"
+#include "embedding/stages.h"
 
 #define CUT_NAMES_MAX 64  // names that "did you mean" looks at
 
@@ -43,16 +44,9 @@ static bool is_table_stage(const ls_scenario *scenario, const char *name) {
         const char *name;
         ls_tables_step of;
     } stages[] = {
-        {"input_dist", LS_TABLES_FORWARD},
-        {"lookup", LS_TABLES_FORWARD},
-        {"output_dist", LS_TABLES_FORWARD},
-        {"output_grad", LS_TABLES_BACKWARD},
-        {"output_dist_backward", LS_TABLES_BACKWARD},
-        {"lookup_backward", LS_TABLES_BACKWARD},
-        {"input_dist_backward", LS_TABLES_BACKWARD},
-        {"all_reduce", LS_TABLES_BACKWARD},
-        {"clip", LS_TABLES_UPDATE},
-        {"update", LS_TABLES_UPDATE},
+#define STAGE(name, text, step) {(text), LS_TABLES_##step},
+        LS_STAGE_MAP(STAGE)
+#undef STAGE
     };
     int step = 0, used = 0;
     if (scenario->train.steps > 1) {

@@ -1,0 +1,29 @@
+// The stages of an embedding module: parts of a step whose outputs are kept, compared and judged
+// under one name.
+#ifndef LS_EMBEDDING_STAGES_H
+#define LS_EMBEDDING_STAGES_H
+
+// Name in code and in reports, and the step that it is a part of.
+#define LS_STAGE_MAP(X)                                                                            \
+    X(INPUT_DIST, "input_dist", FORWARD)                                                           \
+    X(LOOKUP, "lookup", FORWARD)                                                                   \
+    X(OUTPUT_DIST, "output_dist", FORWARD)                                                         \
+    X(OUTPUT_GRAD, "output_grad", BACKWARD)                                                        \
+    X(OUTPUT_DIST_BACKWARD, "output_dist_backward", BACKWARD)                                      \
+    X(LOOKUP_BACKWARD, "lookup_backward", BACKWARD)                                                \
+    X(INPUT_DIST_BACKWARD, "input_dist_backward", BACKWARD)                                        \
+    X(ALL_REDUCE, "all_reduce", BACKWARD)                                                          \
+    X(CLIP, "clip", UPDATE)                                                                        \
+    X(UPDATE, "update", UPDATE)
+
+typedef enum ls_stage {
+    LS_STAGE_NONE,  // of a program
+#define LS_STAGE_ENUM(name, text, step) LS_STAGE_##name,
+    LS_STAGE_MAP(LS_STAGE_ENUM)
+#undef LS_STAGE_ENUM
+        LS_STAGE_COUNT
+} ls_stage;
+
+const char *ls_stage_name(ls_stage stage);
+
+#endif
