@@ -67,7 +67,7 @@ typedef enum ls_op {
 bool ls_dtype_valid(int dtype);
 LS_API const char *ls_dtype_name(ls_dtype dtype);  // "f32"; asserts that dtype is valid
 LS_API size_t ls_dtype_bytes(ls_dtype dtype);
-bool ls_dtype_is_float(ls_dtype dtype);
+LS_API_BACKENDS bool ls_dtype_is_float(ls_dtype dtype);
 LS_API_BACKENDS bool ls_dtype_is_signed(ls_dtype dtype);     // floats and signed integers
 LS_API int ls_dtype_parse(ls_dtype *out, const char *text);  // LS_ERR_NOT_FOUND
 const char *ls_dtype_name_npy(ls_dtype dtype);               // "f4", without byte order; or NULL
