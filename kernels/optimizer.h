@@ -97,7 +97,7 @@ LS_API ls_optimizer ls_optimizer_default(ls_optimizer_kind kind, ls_optimizer_fo
 // the form lacks (it would do nothing).
 LS_API int ls_optimizer_check(const ls_optimizer *optimizer);
 // States in use: the traits' number, but sgd has one only in the dense form with momentum.
-int ls_optimizer_state_count(const ls_optimizer *optimizer);
+LS_API_BACKENDS int ls_optimizer_state_count(const ls_optimizer *optimizer);
 // What every element of its states starts from: initial_accumulator, of the kinds that have one.
 double ls_optimizer_start(const ls_optimizer *optimizer);
 // What the decay is, LS_DECAY_DEFAULT resolved; LS_DECAY_NONE where weight_decay is 0.

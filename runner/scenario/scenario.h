@@ -316,7 +316,7 @@ typedef struct ls_step_call {
     int split_dim, cat_dim;  // on a tensor: all_to_all
 } ls_step_call;
 
-// What some ranks do about the buffers of an earlier step: wait, touch, check_replica.
+// About the buffers of an earlier step: wait, touch, check_replica.
 typedef struct ls_step_earlier {
     const char *of;     // its name
     int index;          // its number
@@ -343,10 +343,8 @@ typedef struct ls_scenario_step {
         struct {
             bool given;
             ls_placements placements;
-        } to;  // redistribute
-        struct {
-            double factor;
-        } scale;
+        } to;           // redistribute
+        double factor;  // scale
         struct {
             int dim;
             int64_t start, length;

@@ -7,7 +7,7 @@ static const ls_schema_field fields[] = {
     LS_STEP_EXCEPT_FIELD,
     LS_STEP_INTO_FIELD,
     LS_STEP_TENSOR_FIELD(LS_FIELD_REQUIRED),
-    {.key = "factor", .type = LS_FIELD_REAL, .flags = LS_FIELD_REQUIRED, LS_MEMBER(scale.factor),
+    {.key = "factor", .type = LS_FIELD_REAL, .flags = LS_FIELD_REQUIRED, LS_MEMBER(factor),
      .min = -(INT64_C(1) << 53), .max = INT64_C(1) << 53, .doc = "What every element is times.",
      .example = "factor: 0.5"},
 };
@@ -17,13 +17,13 @@ static int make(ls_local_tensor **out, ls_program *program, const ls_scenario_st
                 const ls_local_tensor *const *in, int count) {
     (void)program, (void)count;
     LS_TRY(ls_local_tensor_clone(out, in[0]));
-    return ls_local_tensor_scale(*out, step->scale.factor);
+    return ls_local_tensor_scale(*out, step->factor);
 }
 
 static int cells(ls_cells *out, ls_arena *arena, const ls_scenario_step *step, const ls_cells *in,
                  int count, ls_dtype dtype) {
     (void)count;
-    return ls_cells__scale(out, arena, &in[0], dtype, step->scale.factor);
+    return ls_cells__scale(out, arena, &in[0], dtype, step->factor);
 }
 
 const ls_step_type ls_step__scale = {
