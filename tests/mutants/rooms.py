@@ -2,7 +2,7 @@
 "unit/runner: compare|expect". The first pattern that fits a file counts."""
 import re
 
-COMPARE = ("unit/runner: cells|compare|difference|expect|order_search|outputs|program_oracle|"
+COMPARE = ("unit/runner: cells|compare|difference|expect|order_search|outputs|program_oracle|recorded|"
            "references|stages|verdict")
 JUDGED = ("cli/run", "cli/orders", "cli/false_passes", "cli/recordings", "scenario/bugs",
           "scenario/recordings")
