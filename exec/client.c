@@ -243,6 +243,7 @@ int ls_client__shared(void **out, int *descriptor, size_t bytes) {
         }
         return LS_FAIL(LS_ERR_MEMORY, "no %zu bytes of shared memory", bytes);
     }
+    (void)madvise(at, bytes, MADV_HUGEPAGE);  // where the system has them for shared memory
     *out = at;
     *descriptor = made;
     return LS_OK;

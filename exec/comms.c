@@ -3,6 +3,7 @@
 // A member is a process, or one device of a process that holds several. As many ranks as whoever
 // started the processes says, or as the first communicator has members; a process's number is its
 // rank where each holds one, else the first communicator's numbers are.
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -297,32 +298,68 @@ bool ls_exec__never_joined(const ls_exec *exec) {
            ls_exec__living_children(exec) < of->ranks && there > 0;
 }
 
+static int lowest_rank(const ls_exec *exec, const ls_exec_joining *of) {
+    int lowest = INT_MAX;
+    for (const ls_exec_joining *at = exec->joining; at != NULL; at = at->next) {
+        if (memcmp(at->id, of->id, sizeof at->id) == 0 && at->process->rank < lowest) {
+            lowest = at->process->rank;
+        }
+    }
+    return lowest;
+}
+
+// Of the communicators that are being made and not told of yet, the smallest, of the lowest rank:
+// who came first says nothing. NULL: none.
+static ls_exec_joining *next_untold(ls_exec *exec) {
+    ls_exec_joining *best = NULL;
+    for (ls_exec_joining *at = exec->joining; at != NULL; at = at->next) {
+        bool better = best == NULL || at->ranks < best->ranks ||
+                      (at->ranks == best->ranks && lowest_rank(exec, at) < lowest_rank(exec, best));
+        best = !at->told && better ? at : best;
+    }
+    for (ls_exec_joining *at = exec->joining; at != NULL && best != NULL; at = at->next) {
+        at->told = at->told || memcmp(at->id, best->id, sizeof at->id) == 0;
+    }
+    return best;
+}
+
+// The first member that has not come.
+static int tell_joining(ls_text *text, const ls_exec *exec, const ls_exec_joining *of) {
+    int missing = -1;
+    ls_text_printf(text, "a communicator of %d members never comes to be\n", of->ranks);
+    for (int i = 0; i < of->ranks; i++) {
+        const ls_exec_joining *at = member(exec->joining, of, i);
+        if (at != NULL) {
+            ls_text_printf(text, "  its rank %d waits at %s:%d\n", i, at->site->file,
+                           at->site->line);
+        } else {
+            ls_text_printf(text, "  its rank %d did not come\n", i);
+            missing = missing < 0 ? i : missing;
+        }
+    }
+    return missing;
+}
+
 bool ls_exec__explain_joining(ls_exec *exec) {
-    const ls_exec_joining *of = exec->joining;
+    const ls_exec_joining *of = next_untold(exec);
     if (of == NULL || (exec->run == NULL &&
                        open_run(exec, of->process->ranks > of->ranks ? of->process->ranks
                                                                      : of->ranks) != LS_OK)) {
         return false;
     }
     ls_text text = {0};
-    int missing = -1;
-    ls_text_printf(&text, "a communicator of %d members never comes to be\n", of->ranks);
-    for (int i = 0; i < of->ranks; i++) {
-        const ls_exec_joining *at = member(exec->joining, of, i);
-        if (at != NULL) {
-            ls_text_printf(&text, "  its rank %d waits at %s:%d\n", i, at->site->file,
-                           at->site->line);
-        } else {
-            ls_text_printf(&text, "  its rank %d did not come\n", i);
-            missing = missing < 0 ? i : missing;
-        }
+    int missing = tell_joining(&text, exec, of);
+    for (const ls_exec_joining *at; (at = next_untold(exec)) != NULL;) {
+        (void)tell_joining(&text, exec, at);
     }
+    ls_remote_waiting(exec->run, &text);
     int ended = ls_exec__ended_child(exec, &text);
+    // Which rank of the world a member of a part is, is not known before it has come.
+    bool known = ended >= 0 || (of->ranks == exec->rank_count && missing >= 0);
     missing = ended >= 0 ? ended : missing;
-    missing = missing < 0 || missing >= exec->rank_count ? 0 : missing;
     ls_remote_finding(exec->run,
                       ended >= 0 ? LS_FINDING_RANK_EXITED_EARLY : LS_FINDING_MISSING_RANK, &missing,
-                      1, of->site->file, of->site->line, ls_text_string(&text));
+                      known ? 1 : 0, of->site->file, of->site->line, ls_text_string(&text));
     ls_text_free(&text);
     return true;
 }

@@ -47,44 +47,73 @@ static void ask(ls_exec *exec, double now) {
     }
 }
 
-static bool has_joined(const ls_exec *exec, const ls_exec_process *process) {
+// The communicator for which the process waits to be made; NULL: none.
+static const ls_exec_joining *joins(const ls_exec *exec, const ls_exec_process *process) {
     for (const ls_exec_joining *at = exec->joining; at != NULL; at = at->next) {
-        if (at->process == process) {
-            return true;
+        if (at->process == process && process->waits && process->wait.slot == at->slot) {
+            return at;
         }
     }
-    return false;
+    return NULL;
 }
 
-// Of a communicator that is being made: all who have not joined wait elsewhere.
+// Whether the process could still make a call, as far as is known.
+static bool runs(const ls_exec *exec, const ls_exec_process *process) {
+    bool bound = false;
+    if (waits_elsewhere(process) || joins(exec, process) != NULL) {
+        return false;
+    }
+    for (int r = 0; r < exec->rank_count; r++) {
+        if (exec->ranks[r].process == process) {
+            bound = true;
+            if (ls_remote_runs(exec->ranks[r].rank)) {
+                return true;
+            }
+        }
+    }
+    return !bound;
+}
+
+// Communicators are being made, and nobody is left who could join.
 static bool judge_joining(ls_exec *exec) {
-    bool any = false;
+    int living = 0, expected = ls_exec__living_children(exec);
     for (const ls_exec_process *at = exec->processes; at != NULL; at = at->next) {
-        if (!at->gone && !has_joined(exec, at) && !waits_elsewhere(at)) {
+        if (at->gone) {
+            continue;
+        }
+        if (runs(exec, at)) {
             return false;
         }
-        any = any || (!at->gone && !has_joined(exec, at));
+        living += 1;
+        expected = exec->options->processes == 0 ? at->ranks : expected;
     }
-    return any && ls_exec__explain_joining(exec);
+    for (const ls_exec_joining *at = exec->joining; at != NULL; at = at->next) {
+        if (at->ranks > living) {
+            return false;  // a process holds several members, and other threads may come
+        }
+    }
+    return living > 0 && living >= expected && ls_exec__explain_joining(exec);
 }
 
 static bool judge_calls(ls_exec *exec) {
     bool any = false;
     for (int r = 0; r < exec->rank_count; r++) {
         const ls_exec_rank *rank = &exec->ranks[r];
-        if (!ls_remote_runs(rank->rank)) {
-            continue;
-        }
         const ls_exec_process *process = process_of(exec, r);
-        if (!waits_elsewhere(process)) {
-            return false;
+        if (ls_remote_runs(rank->rank)) {
+            if (!waits_elsewhere(process) && (process == NULL || joins(exec, process) == NULL)) {
+                return false;
+            }
+            any = true;
         }
-        any = true;
     }
     for (int r = 0; r < exec->rank_count && any; r++) {
         if (ls_remote_runs(exec->ranks[r].rank)) {
             const ls_exec_process *process = process_of(exec, r);
-            ls_remote_elsewhere(exec->ranks[r].rank, process->place_file, process->place_line);
+            const ls_exec_joining *at = joins(exec, process);
+            ls_remote_elsewhere(exec->ranks[r].rank,
+                                at != NULL ? at->site->file : process->place_file,
+                                at != NULL ? at->site->line : process->place_line);
         }
     }
     return any && ls_remote_explain(exec->run);

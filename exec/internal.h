@@ -106,6 +106,7 @@ typedef struct ls_exec_joining {
     ls_exec_process *process;
     uint32_t comm, slot;
     int ranks, rank, device;
+    bool told;
     const ls_exec_site *site;
     unsigned char id[LS_WIRE_ID_BYTES];
     char name[LS_WIRE_NAME_BYTES];
@@ -137,8 +138,8 @@ struct ls_exec {
     bool died;
     bool planted;  // a process was killed by a planted fault
     int failed_rank, failed_code;
-    void *symbols;  // symbols.c's
-    char buffer[LS_WIRE_MESSAGE_MAX];
+    void *symbols;                                  // symbols.c's
+    _Alignas(16) char buffer[LS_WIRE_MESSAGE_MAX];  // of a message
 };
 
 double ls_exec__now(void);  // seconds

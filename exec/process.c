@@ -62,6 +62,7 @@ static int map(void **out, int descriptor, uint64_t bytes) {
         return LS_FAIL(LS_ERR_MEMORY, "%llu bytes cannot be mapped: %s", (unsigned long long)bytes,
                        strerror(errno));
     }
+    (void)madvise(at, bytes, MADV_HUGEPAGE);
     *out = at;
     return LS_OK;
 }

@@ -366,6 +366,21 @@ bool ls_remote_explain(ls_spmd *run) {
     return true;
 }
 
+void ls_remote_waiting(const ls_spmd *run, ls_text *text) {
+    for (int r = 0; r < run->rank_count; r++) {
+        for (const ls_request *at = run->ranks[r].open; at != NULL; at = at->next) {
+            char what[256], where[LS_CALL_WHERE_MAX];
+            if (at->state != LS_REQUEST_POSTED) {
+                continue;
+            }
+            ls_findings__describe(what, sizeof what, &at->call);
+            ls_text_printf(text, "rank %d waits in %s at %s\n", r, what,
+                           ls_call__where(where, &at->call));
+            break;
+        }
+    }
+}
+
 void ls_remote_finding(ls_spmd *run, ls_finding_id id, const int *ranks, int count,
                        const char *file, int line, const char *text) {
     ls_text kept = {0};

@@ -8,6 +8,7 @@
 #ifndef LS_RANKS_REMOTE_H
 #define LS_RANKS_REMOTE_H
 
+#include "base/text.h"
 #include "ranks/ranks.h"
 
 typedef struct ls_spmd ls_spmd;
@@ -88,6 +89,8 @@ void ls_remote_elsewhere(ls_rank *rank, const char *file, int line);
 bool ls_remote_runs(const ls_rank *rank);
 bool ls_remote_waited_for(const ls_spmd *run);
 bool ls_remote_stuck(const ls_spmd *run);  // no rank is left that could make a call
+// Appends who waits for others in which call.
+void ls_remote_waiting(const ls_spmd *run, ls_text *text);
 // A defect that is seen by who runs the ranks: recorded, and the run ends. The text is copied.
 void ls_remote_finding(ls_spmd *run, ls_finding_id id, const int *ranks, int count,
                        const char *file, int line, const char *text);

@@ -7,7 +7,7 @@
 #include "ranks/internal.h"
 
 #define PART_BYTES  ((size_t)512 << 10)  // at least, of each member
-#define THREADS_MAX 8
+#define THREADS_MAX 16
 
 typedef struct part {
     pthread_t thread;

@@ -71,6 +71,15 @@ static void large(void) {
     CHECK(ncclAllReduce(many, many, count, ncclFloat32, ncclSum, world, stream));  // MARK large
 }
 
+// One rank goes on while the others make a communicator with it.
+static void join_another(ncclUniqueId id) {
+    ncclComm_t other;
+    id.internal[0] = (char)(id.internal[0] + 1);
+    if (own_rank != 2) {
+        CHECK(ncclCommInitRank(&other, rank_count, id, own_rank));  // MARK another
+    }
+}
+
 static void end_somehow(void) {
     if (has("early", 3)) {
         exit(0);
@@ -107,6 +116,9 @@ int main(int argc, char **argv) {
     }
     if (is("p2p")) {
         messages();
+    }
+    if (is("another")) {
+        join_another(id);
     }
     if (is("large")) {
         large();

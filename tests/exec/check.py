@@ -31,6 +31,7 @@ CASES = {
     "python_op": ("collective.op_mismatch", [1], "op", 1, []),
     "python_store": ("collective.missing_rank", [0], "store", 1, []),
     "stall": ("collective.missing_rank", [0], None, 1, ["--deadline", "2"]),
+    "another": ("collective.missing_rank", [2], "another", 1, []),
     "fails": ("rank.exited_early", [2], "fails", 1, []),
     "join": ("collective.missing_rank", [3], "join", 1, ["--deadline", "2"]),
     # planted, in the program without a defect

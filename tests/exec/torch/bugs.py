@@ -88,8 +88,8 @@ def buckets(x):
 
 
 def ends():
-    if not has("some_group", 2):
-        dist.new_group([0, 1, 2, 3])  # MARK some_group
+    if BUG == "some_group" and not has("some_group", 2):
+        dist.all_reduce(torch.ones(4, device=DEVICE), group=dist.new_group(list(range(RANKS))))  # MARK some_group
     if has("early", 3):
         sys.exit(0)
     if has("killed", 1):
@@ -108,6 +108,10 @@ def main():
     x = torch.arange(64.0, device=DEVICE) + RANK
     for step in range(3):
         y = x.clone()
+        if step == 0:
+            for group in (a, b, HALVES[RANK // 2]):
+                dist.all_reduce(y, group=group)
+            torch.cuda.synchronize()
         if step == 1:
             sums(y)
             buckets(y)
