@@ -15,6 +15,8 @@
 // What is preloaded: stands in for NCCL's library, or comes before it.
 #define FRONT    "liblockstep-nccl-front.so"
 #define OBSERVER "liblockstep-nccl-observe.so"
+// What Python's processes begin with: the backend of torch.distributed.
+#define PYTHON "python/hook"
 
 static struct {
     int ranks, lookahead, history;
@@ -83,11 +85,10 @@ static const cli_option options[] = {
 };
 
 // ---- The front ----------------------------------------------------------------------------------
-// Beside this program, or where it is installed.
-static int find_front(char *out, size_t bytes) {
+// Whether `name` is beside this program, or where it is installed.
+static bool find_beside(char *out, size_t bytes, const char *name) {
     static const char *const places[] = {"", "../lib/lockstep/",
-                                         "../lib/x86_64-linux-gnu/lockstep/"};
-    const char *name = given.observe ? OBSERVER : FRONT;
+                                         "../lib/x86_64-linux-gnu/lockstep/", "../share/lockstep/"};
     char own[PATH_MAX];
     ssize_t length = readlink("/proc/self/exe", own, sizeof own - 1);
     own[length > 0 ? length : 0] = 0;
@@ -95,11 +96,19 @@ static int find_front(char *out, size_t bytes) {
     for (size_t i = 0; slash != NULL && i < sizeof places / sizeof *places; i++) {
         int wrote = snprintf(out, bytes, "%.*s/%s%s", (int)(slash - own), own, places[i], name);
         if (wrote > 0 && (size_t)wrote < bytes && access(out, R_OK) == 0) {
-            return LS_EXIT_OK;
+            return true;
         }
     }
-    cli_error("%s is not beside this program, nor where it is installed", name);
-    return LS_EXIT_ENVIRONMENT;
+    return false;
+}
+
+static int find_front(char *out, size_t bytes) {
+    const char *name = given.observe ? OBSERVER : FRONT;
+    if (!find_beside(out, bytes, name)) {
+        cli_error("%s is not beside this program, nor where it is installed", name);
+        return LS_EXIT_ENVIRONMENT;
+    }
+    return LS_EXIT_OK;
 }
 
 // ---- Options ------------------------------------------------------------------------------------
@@ -109,7 +118,7 @@ typedef struct settings {
     ls_order *order;
     ls_trace *trace;
     const char *name;
-    char front[PATH_MAX];
+    char front[PATH_MAX], python[PATH_MAX];
 } settings;
 
 static int begin_trace(void *arg, int ranks) {
@@ -131,6 +140,7 @@ static int options_of(settings *out) {
     out->exec.deadline_seconds = given.deadline_given ? given.deadline_seconds : 300;
     out->exec.quiet_stdout = cli_stdout_taken();
     out->exec.preload = out->front;
+    out->exec.python = find_beside(out->python, sizeof out->python, PYTHON) ? out->python : NULL;
     out->exec.opened = begin_trace;
     out->exec.opened_arg = out;
     bool on = false;
@@ -261,7 +271,7 @@ static int report(const settings *used, const ls_exec_result *result) {
     };
     // A run without a call says nothing.
     row.skipped = pass && result->calls == 0;
-    row.skip_reason = row.skipped ? "it made no call of NCCL's" : NULL;
+    row.skip_reason = row.skipped ? "it made no collective call" : NULL;
     made =
         findings == NULL || row.reproduce == NULL ? LS_ERR_MEMORY : ls_results_add(results, &row);
     int code = made == LS_OK ? cli_report(results) : cli_fail(made);

@@ -125,20 +125,11 @@ bool ls_client_done(ls_client *client, uint32_t slot) {
     return __atomic_load_n(&ls_client_slot(client, slot)->done, __ATOMIC_ACQUIRE) != 0;
 }
 
-int ls_client_wait(ls_client *client, uint32_t slot) {
+int ls_client_await(ls_client *client, uint32_t slot) {
     ls_wire_slot *at = ls_client_slot(client, slot);
-    bool waits = !ls_client_done(client, slot);
-    const ls_wire_wait wait = {.head = {LS_WIRE_WAIT, sizeof wait}, .slot = slot, .device = -1};
-    const ls_wire_head resume = {LS_WIRE_RESUME, sizeof resume};
-    if (waits) {
-        (void)ls_client_send(client, &wait, -1);
-    }
     while (!ls_client_done(client, slot)) {
         (void)syscall(SYS_futex, &at->done, FUTEX_WAIT, 0, &(struct timespec){.tv_sec = 1}, NULL,
                       0);
-    }
-    if (waits) {
-        (void)ls_client_send(client, &resume, -1);
     }
     if (__atomic_load_n(&at->done, __ATOMIC_ACQUIRE) == 1) {
         return LS_OK;
@@ -146,6 +137,20 @@ int ls_client_wait(ls_client *client, uint32_t slot) {
     const char *why = "";
     (void)ls_client_failed(client, &why);
     return LS_FAIL(at->status != LS_OK ? at->status : LS_ERR_BACKEND, "%s", why);
+}
+
+int ls_client_wait(ls_client *client, uint32_t slot) {
+    bool waits = !ls_client_done(client, slot);
+    const ls_wire_wait wait = {.head = {LS_WIRE_WAIT, sizeof wait}, .slot = slot, .device = -1};
+    const ls_wire_head resume = {LS_WIRE_RESUME, sizeof resume};
+    if (waits) {
+        (void)ls_client_send(client, &wait, -1);
+    }
+    int status = ls_client_await(client, slot);
+    if (waits) {
+        (void)ls_client_send(client, &resume, -1);
+    }
+    return status;
 }
 
 // ---- The coordinator's end ----------------------------------------------------------------------

@@ -52,6 +52,32 @@ LS_API ls_wire_slot *ls_client_slot(ls_client *client, uint32_t slot);
 LS_API bool ls_client_done(ls_client *client, uint32_t slot);
 LS_API int ls_client_wait(ls_client *client, uint32_t slot);
 
+// As above, but the coordinator is not told: for a thread that waits in the program's stead.
+LS_API int ls_client_await(ls_client *client, uint32_t slot);
+
+// ---- Communicators and calls on host memory -----------------------------------------------------
+// Joins the communicator of those who give the same id [LS_WIRE_ID_BYTES]; waits until all have.
+LS_API int ls_client_join(uint32_t *comm, ls_client *client, const unsigned char *id, int ranks,
+                          int rank, const char *name);
+LS_API int ls_client_leave(ls_client *client, uint32_t comm);
+
+// Borrowed while it is issued. Meanings of count and counts: ls_call (collectives/collectives.h).
+typedef struct ls_client_call {
+    uint32_t comm;
+    uint32_t kind, dtype, op;  // an ls_kind, ls_dtype, ls_op
+    int32_t root;              // or the other member of a message
+    int32_t members;           // of the communicator, as long as the counts are
+    uint64_t count;
+    const uint64_t *send_counts, *recv_counts;  // [members], or NULL
+    ls_client_region send, recv;                // data is there already; memory LS_WIRE_NONE: none
+    uint64_t send_address, recv_address;        // the program's own
+    uint64_t stream;
+} ls_client_call;
+// Takes the slot that answers; the caller waits for it and gives it back.
+LS_API int ls_client_issue(uint32_t *slot, ls_client *client, const ls_client_call *call);
+// The sentence of this thread's last error.
+LS_API const char *ls_client_said(void);
+
 // ---- What is said -------------------------------------------------------------------------------
 // The place in the program that calls this thread's front: a site's number. exec/site.c.
 LS_API uint32_t ls_client_here(ls_client *client);

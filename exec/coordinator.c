@@ -70,6 +70,15 @@ static void set_number(const char *name, int value) {
     set(name, text);
 }
 
+// Before what a list of paths has already.
+static void set_first(const char *name, const char *path) {
+    const char *before = getenv(name);
+    char list[8192];
+    (void)snprintf(list, sizeof list, "%s%s%s", path, before != NULL && before[0] != 0 ? ":" : "",
+                   before != NULL ? before : "");
+    set(name, list);
+}
+
 // A port that nobody has now, for programs that meet at one.
 static int free_port(void) {
     struct sockaddr_in6_like {
@@ -92,11 +101,10 @@ static int free_port(void) {
 // What every process of the program finds in its environment. rank < 0: of a launcher.
 static void set_environment(const ls_exec *exec, const char *dir, int rank, int port) {
     const ls_exec_options *options = exec->options;
-    const char *before = getenv("LD_PRELOAD");
-    char preload[8192];
-    (void)snprintf(preload, sizeof preload, "%s%s%s", options->preload,
-                   before != NULL && before[0] != 0 ? ":" : "", before != NULL ? before : "");
-    set("LD_PRELOAD", preload);
+    set_first("LD_PRELOAD", options->preload);
+    if (options->python != NULL) {
+        set_first("PYTHONPATH", options->python);
+    }
     set(LS_PROCESSES_VARIABLE, dir);
     set(LS_WIRE_SOCKET, exec->socket);
     set(LS_WIRE_MODE, options->observe ? "observe" : "simulate");

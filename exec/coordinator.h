@@ -11,6 +11,7 @@ typedef struct ls_exec_options {
     int processes;            // to start, one for each rank; 0: one, which starts the others
     const char *const *argv;  // NULL-terminated
     const char *preload;      // the front's path, for LD_PRELOAD
+    const char *python;       // a folder that comes first on PYTHONPATH; NULL: none
     bool observe;             // data moves elsewhere; calls are matched alone
     const char *record;       // a folder to make, for the recording; NULL: none
     bool payload;             // it keeps what was sent and received

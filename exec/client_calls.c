@@ -1,0 +1,84 @@
+// Communicators and calls of fronts for host memory.
+
+#include <stdio.h>
+#include <string.h>
+
+#include "exec/client.h"
+
+enum { MEMBERS_MAX = (LS_WIRE_MESSAGE_MAX - sizeof(ls_wire_call)) / (2 * sizeof(uint64_t)) };
+
+int ls_client_join(uint32_t *out, ls_client *client, const unsigned char *id, int ranks, int rank,
+                   const char *name) {
+    ls_wire_comm_init message = {.head = {LS_WIRE_COMM_INIT, sizeof message},
+                                 .comm = ls_client_comm_number(client),
+                                 .ranks = ranks,
+                                 .rank = rank,
+                                 .site = ls_client_here(client)};
+    memcpy(message.id, id, sizeof message.id);
+    (void)snprintf(message.name, sizeof message.name, "%s", name);
+    LS_TRY(ls_client_slot_take(&message.slot, client));
+    int status = ls_client_send(client, &message, -1);
+    status = status == LS_OK ? ls_client_wait(client, message.slot) : status;
+    ls_client_slot_give(client, message.slot);
+    *out = message.comm;
+    return status;
+}
+
+int ls_client_leave(ls_client *client, uint32_t comm) {
+    ls_wire_comm_destroy message = {
+        .head = {LS_WIRE_COMM_DESTROY, sizeof message}, .comm = comm, .site = ls_client_here(client)};
+    return ls_client_send(client, &message, -1);
+}
+
+int ls_client_issue(uint32_t *slot, ls_client *client, const ls_client_call *call) {
+    *slot = LS_WIRE_NONE;
+    if (call->members < 0 || call->members > MEMBERS_MAX) {
+        return LS_FAIL(LS_ERR_UNSUPPORTED, "a call with counts for %d members", call->members);
+    }
+    struct {
+        ls_wire_call call;
+        uint64_t counts[2 * MEMBERS_MAX];
+    } message;
+    message.call = (ls_wire_call){.head = {.type = LS_WIRE_CALL},
+                                  .comm = call->comm,
+                                  .kind = call->kind,
+                                  .dtype = call->dtype,
+                                  .op = call->op,
+                                  .root = call->root,
+                                  .site = ls_client_here(client),
+                                  .premul = 1,
+                                  .count = call->count,
+                                  .stream = call->stream,
+                                  .send_address = call->send_address,
+                                  .recv_address = call->recv_address,
+                                  .send_memory = call->send.memory,
+                                  .recv_memory = call->recv.memory,
+                                  .send_offset = call->send.offset,
+                                  .recv_offset = call->recv.offset};
+    const uint64_t *counts[2] = {call->send_counts, call->recv_counts};
+    size_t members = (size_t)call->members, sides = 0;
+    for (int side = 0; side < 2; side++) {
+        if (counts[side] != NULL) {
+            message.call.flags |= side == 0 ? LS_WIRE_SEND_COUNTS : LS_WIRE_RECV_COUNTS;
+            memcpy(message.counts + sides * members, counts[side], members * sizeof(uint64_t));
+            sides += 1;
+        }
+    }
+    message.call.head.bytes =
+        (uint32_t)(sizeof message.call + sides * members * sizeof(uint64_t));
+    uint32_t taken = 0;
+    LS_TRY(ls_client_slot_take(&taken, client));
+    message.call.slot = taken;
+    ls_client_slot(client, taken)->arrived = 1;
+    int status = ls_client_send(client, &message, -1);
+    if (status != LS_OK) {
+        ls_client_slot_give(client, taken);
+        return status;
+    }
+    *slot = taken;
+    return LS_OK;
+}
+
+const char *ls_client_said(void) {
+    return ls_error_last()->text;
+}

@@ -1,0 +1,79 @@
+"""lockstep for Python programs: the backend of torch.distributed, and how it takes the place of others.
+
+`lockstep exec -n 4 -- python train.py` runs train.py as it is: its process groups of gloo, and of nccl where torch
+sees no GPU, are lockstep's. A program may also ask for the backend by name, "lockstep".
+"""
+
+import os
+import sys
+
+_MODULE = "torch.distributed"
+
+
+def under_exec():
+    return "LOCKSTEP_EXEC" in os.environ
+
+
+def _replaced(backend):
+    """The backend in place of the one that is asked for, or None: it is to be that one."""
+    import torch
+
+    asked = str(backend).lower()
+    mine = {"gloo"} if torch.cuda.is_available() else {"gloo", "nccl"}
+    parts = dict(part.split(":", 1) if ":" in part else ("cpu", part) for part in asked.split(",") if part)
+    if asked == "undefined":
+        return None if torch.cuda.is_available() else "lockstep"
+    if parts.get("cpu") in mine and (len(parts) == 1 or not torch.cuda.is_available()):
+        return "lockstep"
+    return None
+
+
+def install():
+    """Lets the groups that torch makes with gloo be lockstep's. get_backend() still says what was asked for."""
+    from torch.distributed import distributed_c10d as c10d
+
+    from lockstep import torch_backend
+
+    torch_backend.register()
+    make = c10d._new_process_group_helper
+
+    def replaced(size, rank, members, backend, *arguments, **options):
+        ours = _replaced(backend)
+        if ours is None or os.environ.get("LOCKSTEP_EXEC_MODE") == "observe":
+            return make(size, rank, members, backend, *arguments, **options)
+        made = make(size, rank, members, c10d.Backend(ours), *arguments, **options)
+        group = made[0]
+        if group in c10d._world.pg_map:
+            asked = "gloo" if str(backend).lower() == "undefined" else backend
+            c10d._world.pg_map[group] = (asked, c10d._world.pg_map[group][1])
+        return made
+
+    c10d._new_process_group_helper = replaced
+
+
+class _Finder:
+    """Calls install() when torch's module has been loaded."""
+
+    def find_spec(self, name, path=None, target=None):
+        if name != _MODULE:
+            return None
+        sys.meta_path.remove(self)
+        import importlib.util
+
+        spec = importlib.util.find_spec(name)
+        load = spec.loader.exec_module
+
+        def exec_module(module):
+            load(module)
+            install()
+
+        spec.loader.exec_module = exec_module
+        return spec
+
+
+def hook():
+    """Prepares torch.distributed, loaded already or not."""
+    if _MODULE in sys.modules:
+        install()
+    else:
+        sys.meta_path.insert(0, _Finder())

@@ -1,0 +1,99 @@
+"""The connection of this process to the coordinator of `lockstep exec`: exec/client.h by ctypes."""
+
+import ctypes
+import functools
+from ctypes import POINTER, c_char_p, c_int, c_int32, c_size_t, c_uint32, c_uint64, c_void_p
+
+NONE = 0xFFFFFFFF  # no memory, no slot
+ID_BYTES = 128
+
+
+class Region(ctypes.Structure):
+    _fields_ = [("at", c_void_p), ("memory", c_uint32), ("offset", c_uint64), ("bytes", c_size_t)]
+
+
+class Call(ctypes.Structure):
+    _fields_ = [("comm", c_uint32), ("kind", c_uint32), ("dtype", c_uint32), ("op", c_uint32), ("root", c_int32),
+                ("members", c_int32), ("count", c_uint64), ("send_counts", POINTER(c_uint64)),
+                ("recv_counts", POINTER(c_uint64)), ("send", Region), ("recv", Region), ("send_address", c_uint64),
+                ("recv_address", c_uint64), ("stream", c_uint64)]
+
+
+FUNCTIONS = {  # name: (result, arguments after the client)
+    "region_take": (c_int, [POINTER(Region), c_void_p, c_size_t]),
+    "region_give": (None, [c_void_p, POINTER(Region)]),
+    "slot_give": (None, [c_void_p, c_uint32]),
+    "done": (ctypes.c_bool, [c_void_p, c_uint32]),
+    "wait": (c_int, [c_void_p, c_uint32]),
+    "await": (c_int, [c_void_p, c_uint32]),
+    "join": (c_int, [POINTER(c_uint32), c_void_p, c_char_p, c_int, c_int, c_char_p]),
+    "leave": (c_int, [c_void_p, c_uint32]),
+    "issue": (c_int, [POINTER(c_uint32), c_void_p, POINTER(Call)]),
+    "said": (c_char_p, []),
+}
+
+
+class Error(RuntimeError):
+    """The run is over, or a call cannot be made; the sentence says why."""
+
+
+class Client:
+    def __init__(self):
+        library = ctypes.CDLL(None)  # lockstep exec preloads it; calls let other Python threads run
+        try:
+            get = library.ls_client_get
+        except AttributeError:
+            raise Error("this process was not started by lockstep exec") from None
+        get.restype = c_void_p
+        self._functions = {}
+        for name, (result, arguments) in FUNCTIONS.items():
+            function = getattr(library, "ls_client_" + name)
+            function.restype, function.argtypes = result, arguments
+            self._functions[name] = function
+        self._self = get()
+        if self._self is None:
+            self._check(-1)
+
+    def _check(self, status):
+        if status != 0:
+            raise Error("lockstep: " + (self._functions["said"]() or b"").decode(errors="replace"))
+
+    def take(self, size):
+        region = Region()
+        self._check(self._functions["region_take"](region, self._self, size))
+        return region
+
+    def give(self, region):
+        self._functions["region_give"](self._self, region)
+
+    def join(self, identity, ranks, rank, name):
+        comm = c_uint32()
+        self._check(self._functions["join"](comm, self._self, identity, ranks, rank, name.encode()))
+        return comm.value
+
+    def leave(self, comm):
+        self._check(self._functions["leave"](self._self, comm))
+
+    def issue(self, call):
+        slot = c_uint32()
+        self._check(self._functions["issue"](slot, self._self, call))
+        return slot.value
+
+    def done(self, slot):
+        return self._functions["done"](self._self, slot)
+
+    def wait(self, slot, told=True):
+        """Until the call of `slot` is done. told: the program itself waits, so that a deadlock is explained."""
+        self._check(self._functions["wait" if told else "await"](self._self, slot))
+
+    def give_slot(self, slot):
+        self._functions["slot_give"](self._self, slot)
+
+
+@functools.cache
+def get():
+    return Client()
+
+
+def counts(values):
+    return (c_uint64 * len(values))(*values)
