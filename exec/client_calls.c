@@ -25,8 +25,9 @@ int ls_client_join(uint32_t *out, ls_client *client, const unsigned char *id, in
 }
 
 int ls_client_leave(ls_client *client, uint32_t comm) {
-    ls_wire_comm_destroy message = {
-        .head = {LS_WIRE_COMM_DESTROY, sizeof message}, .comm = comm, .site = ls_client_here(client)};
+    ls_wire_comm_destroy message = {.head = {LS_WIRE_COMM_DESTROY, sizeof message},
+                                    .comm = comm,
+                                    .site = ls_client_here(client)};
     return ls_client_send(client, &message, -1);
 }
 
@@ -64,8 +65,7 @@ int ls_client_issue(uint32_t *slot, ls_client *client, const ls_client_call *cal
             sides += 1;
         }
     }
-    message.call.head.bytes =
-        (uint32_t)(sizeof message.call + sides * members * sizeof(uint64_t));
+    message.call.head.bytes = (uint32_t)(sizeof message.call + sides * members * sizeof(uint64_t));
     uint32_t taken = 0;
     LS_TRY(ls_client_slot_take(&taken, client));
     message.call.slot = taken;

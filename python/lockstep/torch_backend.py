@@ -12,7 +12,7 @@ import threading
 import torch
 import torch.distributed as dist
 
-from lockstep import client
+from lockstep import torch_client as client
 
 # Numbers of collectives/collectives.h and base/dtype.h.
 (ALL_REDUCE, REDUCE, BROADCAST, ALL_GATHER, REDUCE_SCATTER, ALL_TO_ALL, GATHER, SCATTER, _SCAN, BARRIER, SEND,
@@ -126,8 +126,8 @@ class Work(dist._Work):
         return self._future
 
 
-def address(tensor):
-    return tensor.data_ptr() if tensor.numel() else 0
+def address(tensors):
+    return next((tensor.data_ptr() for tensor in tensors if tensor.numel()), 0)
 
 
 class Buffer:
@@ -213,7 +213,7 @@ class ProcessGroup(dist.ProcessGroup):
             if given is not None:
                 setattr(call, side + "_counts", client.counts([value * times for value in given]))
             setattr(call, side, buffer.region if buffer is not None else client.Region(memory=client.NONE))
-            setattr(call, side + "_address", address(buffer.tensors[0]) if buffer is not None and buffer.tensors else 0)
+            setattr(call, side + "_address", address(buffer.tensors) if buffer is not None else 0)
         slot = client.get().issue(call)
 
         def finish(done):

@@ -1,0 +1,150 @@
+"""What check.py runs under `lockstep exec`, on any number of ranks: program.py [BUG]. Its mistakes are marked."""
+import os
+import sys
+import time
+
+import torch
+import torch.distributed as dist
+from torch.distributed.tensor import Replicate, Shard, distribute_tensor, init_device_mesh
+from torch.nn.parallel import DistributedDataParallel
+
+BUG = sys.argv[1] if len(sys.argv) > 1 else ""
+
+
+def same(value, expected):
+    assert torch.equal(value, torch.as_tensor(expected, dtype=value.dtype)), (value, expected)
+
+
+def collectives(rank, ranks):
+    everyone = torch.arange(ranks)
+    for dtype in (torch.float32, torch.float64, torch.float16, torch.bfloat16, torch.int32, torch.int64, torch.int8,
+                  torch.uint8, torch.complex64):
+        value = torch.full((7,), rank + 1, dtype=dtype)
+        dist.all_reduce(value)
+        same(value, torch.full((7,), ranks * (ranks + 1) // 2))
+    value = torch.tensor([rank == 0, False])
+    dist.all_reduce(value)
+    same(value, [True, False])
+    for op, expected in ((dist.ReduceOp.MAX, ranks - 1), (dist.ReduceOp.MIN, 0), (dist.ReduceOp.BOR, 1)):
+        value = torch.tensor([rank if op is not dist.ReduceOp.BOR else 1])
+        dist.all_reduce(value, op)
+        same(value, [expected])
+    strided = torch.arange(12.0).reshape(3, 4).t() * (rank + 1)
+    dist.all_reduce(strided)
+    same(strided, torch.arange(12.0).reshape(3, 4).t() * (ranks * (ranks + 1) // 2))
+    blocks = [torch.zeros(i + 1, dtype=torch.int16) for i in range(ranks)]  # uneven, of a type that is not reduced
+    dist.all_gather(blocks, torch.full((rank + 1,), rank, dtype=torch.int16))
+    for i, block in enumerate(blocks):
+        same(block, torch.full((i + 1,), i))
+    out = torch.zeros(ranks, 2)
+    dist.all_gather_into_tensor(out, torch.full((2,), float(rank)))
+    same(out, torch.stack([everyone, everyone], 1))
+    part = torch.zeros(2)
+    dist.reduce_scatter_tensor(part, torch.arange(2.0 * ranks) * (rank + 1))
+    same(part, torch.tensor([2.0 * rank, 2.0 * rank + 1]) * (ranks * (ranks + 1) // 2))
+    got = torch.zeros(ranks * (rank + 1), 3)
+    given = torch.cat([torch.full((i + 1, 3), 10.0 * rank + i) for i in range(ranks)])
+    dist.all_to_all_single(got, given, [rank + 1] * ranks, [i + 1 for i in range(ranks)])
+    same(got, torch.cat([torch.full((rank + 1, 3), 10.0 * i + rank) for i in range(ranks)]))
+    lists = [torch.zeros(i) for i in range(ranks)]
+    dist.all_to_all(lists, [torch.full((rank,), float(rank)) for _ in range(ranks)])
+    for i, block in enumerate(lists):
+        same(block, torch.full((i,), float(i)))
+    root = ranks - 1
+    value = torch.full((3,), float(rank))
+    dist.broadcast(value, root)
+    same(value, torch.full((3,), float(root)))
+    value = torch.full((3,), 1.0)
+    dist.reduce(value, root)
+    same(value, torch.full((3,), float(ranks if rank == root else 1)))
+    blocks = [torch.zeros(2) for _ in range(ranks)] if rank == root else None
+    dist.gather(torch.full((2,), float(rank)), blocks, root)
+    if rank == root:
+        same(torch.stack(blocks)[:, 0], everyone)
+    part = torch.zeros(2)
+    dist.scatter(part, [torch.full((2,), float(i)) for i in range(ranks)] if rank == root else None, root)
+    same(part, [rank, rank])
+    objects = [None] * ranks
+    dist.all_gather_object(objects, {"rank": rank})
+    assert objects == [{"rank": i} for i in range(ranks)], objects
+    empty = torch.zeros(0)
+    dist.all_reduce(empty)
+    dist.barrier()
+
+
+def messages(rank, ranks):
+    after, before = (rank + 1) % ranks, (rank - 1) % ranks
+    got = torch.zeros(5)
+    works = [dist.irecv(got, before), dist.isend(torch.full((5,), float(rank)), after)]
+    for work in works:
+        work.wait()
+    same(got, torch.full((5,), float(before)))
+
+
+def groups(rank, ranks):
+    """Two halves in one run, each in its own order with the whole; a group made twice."""
+    for _ in range(2):
+        members = list(range(0, ranks, 2))
+        half = dist.new_group(members)
+        value = torch.ones(3)
+        if rank in members:
+            work = dist.all_reduce(value, group=half, async_op=True)
+        whole = torch.ones(1)
+        dist.all_reduce(whole)
+        if rank in members:
+            work.wait()
+            same(value, torch.full((3,), float(len(members))))
+            dist.destroy_process_group(half)
+
+
+def training(rank, ranks):
+    torch.manual_seed(1)
+    net = DistributedDataParallel(torch.nn.Linear(5, 3))
+    (net(torch.ones(2, 5) * (rank + 1)).sum() / 2).backward()
+    same(net.module.weight.grad, torch.full((3, 5), (ranks + 1) / 2))
+    mesh = init_device_mesh("cpu", (ranks,))
+    rows = distribute_tensor(torch.arange(12.0).reshape(6, 2), mesh, [Shard(0)])
+    same(rows.redistribute(mesh, [Replicate()]).to_local(), torch.arange(12.0).reshape(6, 2))
+    same(rows.redistribute(mesh, [Shard(1)]).full_tensor(), torch.arange(12.0).reshape(6, 2))
+    product = rows.t() @ rows
+    same(product.full_tensor(), torch.arange(12.0).reshape(6, 2).t() @ torch.arange(12.0).reshape(6, 2))
+
+
+def mistakes(rank):
+    value = torch.ones(4)
+    if BUG == "op":
+        dist.all_reduce(value, dist.ReduceOp.MAX if rank == 1 else dist.ReduceOp.SUM)  # MARK op
+    elif BUG == "count":
+        dist.all_reduce(torch.ones(5 if rank == 1 else 4))  # MARK count
+    elif BUG == "cycle":
+        dist.recv(value, (rank + 1) % dist.get_world_size())  # MARK cycle
+    elif BUG == "branch" and rank == 1:
+        dist.broadcast(value, 0)  # MARK branch
+    elif BUG == "bucket":
+        net = DistributedDataParallel(torch.nn.Linear(5, 3 + (rank == 1)))  # MARK bucket
+        net(torch.ones(2, 5)).sum().backward()
+    elif BUG == "early" and rank == 1:
+        dist.destroy_process_group()
+        sys.exit(0)
+    elif BUG == "killed" and rank == 1:
+        os.kill(os.getpid(), 9)
+    elif BUG == "raises" and rank == 1:
+        raise ValueError("a defect of rank 1")
+    dist.all_reduce(value)
+    time.sleep(0)
+
+
+def main():
+    dist.init_process_group("gloo")
+    rank, ranks = dist.get_rank(), dist.get_world_size()
+    assert dist.get_backend() == "gloo" and dist.distributed_c10d._get_default_group().getBackendName() == "lockstep"
+    if BUG:
+        mistakes(rank)
+    else:
+        for part in (collectives, messages, groups):
+            part(rank, ranks)
+        training(rank, ranks)
+    dist.destroy_process_group()
+
+
+main()
