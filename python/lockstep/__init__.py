@@ -30,8 +30,10 @@ def _replaced(backend):
 
 def install():
     """Lets the groups that torch makes with gloo be lockstep's. get_backend() still says what was asked for."""
-    from torch.distributed import distributed_c10d as c10d
-
+    try:
+        from torch.distributed import distributed_c10d as c10d
+    except ImportError:  # a torch built without it
+        return
     from lockstep import torch_backend
 
     torch_backend.register()
