@@ -24,7 +24,7 @@ extern "C" {
 // One array that a stage of a run produced on one rank. Everything is borrowed for the call.
 typedef struct ls_stage_output {
     const char *stage;    // "input_dist", "lookup", "output_dist", or a program step's name
-    int stage_of_tables;  // an ls_stage (embedding/stages.h), where a module gives it in this process
+    int stage_of_tables;  // an ls_stage (embedding/stages.h), where a module gives it here
     const char *table;    // NULL where it does not apply
     const char *feature;  // NULL where it does not apply
     const char *field;    // "lengths", "ids", "weights", "values"

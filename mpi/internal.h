@@ -418,7 +418,7 @@ void ls_mpi__line_of(mpi_rank *me, const void *code, const char **file, int *lin
 void ls_mpi__win_access(mpi_rank *me, const char *low, const char *high, bool writes,
                         const void *code);
 
-// ---- blocks.c ------------------------------------------------------------------------------------
+// ---- blocks.c -----------------------------------------------------------------------------------
 bool ls_mpi__block_too_small(size_t *bytes, const void *at, size_t wanted);
 // A buffer that ends behind the memory that begins where it does ends the run.
 void ls_mpi__block_check(mpi_rank *me, const void *at, size_t wanted, const char *function);

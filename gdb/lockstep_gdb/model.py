@@ -323,7 +323,8 @@ def program_frame():
         frame = frame.older()
         depth += 1
     if inside is not None and inside.older() is not None:
-        return inside.older()
+        # The interpreter of a scenario's steps stands where a program of the user's would.
+        return inside if inside.older().name() == RANK_BEGINS else inside.older()
     return gdb.newest_frame()
 
 

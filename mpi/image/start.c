@@ -136,7 +136,7 @@ void *__wrap_memset(void *to, int value, size_t bytes) {
     return __real_memset(to, value, bytes);
 }
 
-// ---- Memory that the program allocates -------------------------------------------------------------
+// ---- Memory that the program allocates ----------------------------------------------------------
 void *__real_malloc(size_t bytes);
 void *__wrap_malloc(size_t bytes);
 void *__wrap_malloc(size_t bytes) {
@@ -169,7 +169,7 @@ void __wrap_free(void *at) {
     __real_free(at);
 }
 
-// ---- What the C library keeps between calls: every process has its own ---------------------------------
+// ---- What the C library keeps between calls: every process has its own --------------------------
 char *optarg;
 int optind = 1, opterr = 1, optopt = '?';
 static int options_begun;

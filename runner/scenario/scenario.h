@@ -360,7 +360,7 @@ typedef struct ls_scenario_step {
             ls_shape shape;
         } view;
         struct {
-            const char *other;  // the weight; `tensor` is the ids
+            const char *other;       // the weight; `tensor` is the ids
             int exchanged, pooling;  // 1: rows by all_to_all, 0: masked; of ls_pooling
             int64_t padding_id;
         } embedding;

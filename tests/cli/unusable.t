@@ -106,7 +106,7 @@ $ sed 's/^tables/tabels/' v.yaml > one.yaml; lockstep run one.yaml; printf -- '-
 ! one.yaml:4:1: error: unknown key: tabels
 !     4 | tabels: [{name: p, rows: 4, dim: 4, sharding: {plan: p.yaml}}]
 !       | ^~~~~~
-!       | expected a key of scenario: lockstep, name, description, seed, machine, mesh, tables, torchrec_quirks, inputs, steps, optimizer, train, program, order, checks, faults, expect
+!       | expected a key of scenario: lockstep, name, description, seed, machine, mesh, tables, torchrec_quirks, inputs, steps, optimizer, train, pipeline, program, order, checks, faults, expect
 !       | did you mean "tables"?
 ! one.yaml:6:29: error: reference: '...cut.npy': the shape needs 32 bytes of data, the file has 31
 !     6 | checks: {reference: [{file: cut.npy}]}
@@ -114,11 +114,11 @@ $ sed 's/^tables/tabels/' v.yaml > one.yaml; lockstep run one.yaml; printf -- '-
 ! one.yaml:1:1: error: scenario: not a mapping: a list
 !     1 | - lockstep: 1
 !       | ^
-!       | expected exactly a key of scenario: lockstep, name, description, seed, machine, mesh, tables, torchrec_quirks, inputs, steps, optimizer, train, program, order, checks, faults, expect
+!       | expected exactly a key of scenario: lockstep, name, description, seed, machine, mesh, tables, torchrec_quirks, inputs, steps, optimizer, train, pipeline, program, order, checks, faults, expect
 ! one.yaml:4:20: error: unknown key: row
 !     4 | tables: [{name: p, row: 4, dim: 4, sharding: {type: row_wise}}]
 !       |                    ^~~
-!       | expected a key of table: name, rows, dim, dtype, pooling, mean_divisor, features, weights, padding_id, max_norm, norm_type, optimizer, sharding
+!       | expected a key of table: name, rows, dim, dtype, quantise, output_dtype, pooling, weighted, mean_divisor, features, weights, padding_id, max_norm, norm_type, optimizer, sharding
 !       | did you mean "rows"?
 ? 2
 # Names are printed without what a terminal might obey, and can be pasted into a shell.
@@ -153,7 +153,7 @@ $ on() { printf "lockstep: 1\nname: t\nmesh: {shape: [4]}\nprogram:\n  tensors: 
 $ on() { printf "lockstep: 1\nname: t\nmesh: {shape: [4]}\nprogram:\n  tensors: [{name: a, shape: [8], placements: S(0)}, {name: b, shape: [8], placements: R}]\n  steps:\n    - $1: {tensor: $2, except: [{ranks: [1], $3}]}\n    - all_reduce: {tensor: b}\n" > e.yaml; lockstep run --quiet e.yaml 2>&1 | grep -o '^  [a-z]*[.][a-z_]*, .*'; }; for f in 'skip: true' 'repeat: true' 'exit: true' 'swap: true'; do on all_gather 'a' "$f"; done; on all_reduce b 'op: max'; on broadcast b 'root: 2'; on full a 'skip: true'; on redistribute 'a, to: R' 'swap: true'
 >   collective.kind_mismatch, rank 1, at e.yaml:8
 >   collective.kind_mismatch, rank 1, at e.yaml:7
->   rank.exited_early, rank 1
+>   rank.exited_early, rank 1, at e.yaml:7
 >   collective.kind_mismatch, rank 1, at e.yaml:8
 >   collective.op_mismatch, rank 1, at e.yaml:7
 >   collective.root_mismatch, rank 1, at e.yaml:7

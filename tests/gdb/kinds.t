@@ -8,7 +8,7 @@ Temporary breakpoint 1 at 0x...: file tests/gdb/kinds.c, line 36.
 Thread 2 "rank 0" hit Temporary breakpoint 1, program (self=0x... rank 0, running, 0 calls, arg=0x...) at tests/gdb/kinds.c:36
 36          LS_TRY(ls_barrier(world));
 (gdb) diff-ranks rank 0 1
-rank 0 at kinds.c:36, rank 1 at threads.c:103
+rank 0 at kinds.c:36, rank 1 at threads.c:...
 rank is a ls_rank *; cast it to a pointer to its elements
 (gdb) next-all
 [rank 0, blocked] program () at kinds.c:36

@@ -98,8 +98,9 @@ if stable(first) != stable(second):
 
 with open("collectives/finding.h", encoding="utf-8") as header:
     names = {line.split('"')[1] for line in header if "X(LS_FINDING_" in line}
-# A scenario's steps are checked before they run: what a call alone can get wrong they cannot say.
-missing = names - seen - {"call.invalid", "collective.redundant_reduce"}
+# A scenario's steps are checked before they run: what a call alone can get wrong they cannot say; and windows are
+# of programs written for MPI.
+missing = names - seen - {"call.invalid", "collective.redundant_reduce", "rma.race"}
 if missing or len(names) < 30:
     failures.append(f"{len(names)} findings, none of the catalogue shows {sorted(missing)}")
 
