@@ -302,7 +302,12 @@ static int search_order(ls_order_search *search, known *out, const ls_order *sta
     return out->order != NULL ? prove(out, observation, actual, copies) : LS_OK;
 }
 
-static bool is_even(const ls_call *const *calls, int size) {
+// Whether the calls are of a kind whose orders are described, and split all blocks alike.
+static bool can_search(const ls_call *const *calls, int size) {
+    ls_kind kind = calls[0]->kind;
+    if (kind != LS_ALL_REDUCE && kind != LS_REDUCE && kind != LS_REDUCE_SCATTER) {
+        return false;  // a scan
+    }
     for (int i = 1; i < size; i++) {
         if (calls[i]->count != calls[0]->count) {
             return false;  // each block is split in its own way
@@ -368,8 +373,8 @@ static int choose(void *arg, const ls_order **out, const ls_call *call) {
         return LS_ERR_MEMORY;
     }
     *made = (known){.comm_id = call->comm->id, .seq = call->seq};
-    int status = is_even(search->calls, search->size) ? search_calls(search, made, *out)
-                                                      : guess_order(search, made);
+    int status = can_search(search->calls, search->size) ? search_calls(search, made, *out)
+                                                         : guess_order(search, made);
     made->next = search->knowns;
     search->knowns = made;
     *out = made->order != NULL ? made->order : *out;
