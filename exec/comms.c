@@ -293,8 +293,9 @@ bool ls_exec__never_joined(const ls_exec *exec) {
     for (const ls_exec_joining *at = of; at != NULL; at = at->next) {
         there += memcmp(at->id, of->id, sizeof of->id) == 0 && !at->process->gone ? 1 : 0;
     }
-    // Who joined lives; of those who live, not enough are left to join.
-    return of != NULL && exec->options->processes > 0 && apart_so_far(exec) &&
+    // Who joined lives; of those who live, not enough are left to join. Of more members than
+    // processes some are threads of one.
+    return of != NULL && of->ranks <= exec->options->processes && apart_so_far(exec) &&
            ls_exec__living_children(exec) < of->ranks && there > 0;
 }
 
