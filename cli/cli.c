@@ -283,3 +283,19 @@ void cli_progress_end(void) {
     progress.started = false;
     progress.drawn = false;
 }
+
+bool cli_find_beside(char *out, size_t bytes, const char *name) {
+    static const char *const places[] = {"", "../lib/", "../lib/lockstep/",
+                                         "../lib/x86_64-linux-gnu/lockstep/", "../share/lockstep/"};
+    char own[PATH_MAX];
+    ssize_t length = readlink("/proc/self/exe", own, sizeof own - 1);
+    own[length > 0 ? length : 0] = 0;
+    char *slash = strrchr(own, '/');
+    for (size_t i = 0; slash != NULL && i < sizeof places / sizeof *places; i++) {
+        int wrote = snprintf(out, bytes, "%.*s/%s%s", (int)(slash - own), own, places[i], name);
+        if (wrote > 0 && (size_t)wrote < bytes && access(out, R_OK) == 0) {
+            return true;
+        }
+    }
+    return false;
+}

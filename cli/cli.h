@@ -51,4 +51,7 @@ int cli_report_pages(const ls_results *results);
 void cli_progress(const char *what, int done, int total);
 void cli_progress_end(void);
 
+// Whether a file of this program is beside it, or where it is installed; *out is its path.
+bool cli_find_beside(char *out, size_t bytes, const char *name);
+
 #endif

@@ -85,26 +85,9 @@ static const cli_option options[] = {
 };
 
 // ---- The front ----------------------------------------------------------------------------------
-// Whether `name` is beside this program, or where it is installed.
-static bool find_beside(char *out, size_t bytes, const char *name) {
-    static const char *const places[] = {"", "../lib/lockstep/",
-                                         "../lib/x86_64-linux-gnu/lockstep/", "../share/lockstep/"};
-    char own[PATH_MAX];
-    ssize_t length = readlink("/proc/self/exe", own, sizeof own - 1);
-    own[length > 0 ? length : 0] = 0;
-    char *slash = strrchr(own, '/');
-    for (size_t i = 0; slash != NULL && i < sizeof places / sizeof *places; i++) {
-        int wrote = snprintf(out, bytes, "%.*s/%s%s", (int)(slash - own), own, places[i], name);
-        if (wrote > 0 && (size_t)wrote < bytes && access(out, R_OK) == 0) {
-            return true;
-        }
-    }
-    return false;
-}
-
 static int find_front(char *out, size_t bytes) {
     const char *name = given.observe ? OBSERVER : FRONT;
-    if (!find_beside(out, bytes, name)) {
+    if (!cli_find_beside(out, bytes, name)) {
         cli_error("%s is not beside this program, nor where it is installed", name);
         return LS_EXIT_ENVIRONMENT;
     }
@@ -140,7 +123,8 @@ static int options_of(settings *out) {
     out->exec.deadline_seconds = given.deadline_given ? given.deadline_seconds : 300;
     out->exec.quiet_stdout = cli_stdout_taken();
     out->exec.preload = out->front;
-    out->exec.python = find_beside(out->python, sizeof out->python, PYTHON) ? out->python : NULL;
+    out->exec.python =
+        cli_find_beside(out->python, sizeof out->python, PYTHON) ? out->python : NULL;
     out->exec.opened = begin_trace;
     out->exec.opened_arg = out;
     bool on = false;

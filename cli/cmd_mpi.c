@@ -100,22 +100,10 @@ static const cli_option options[] = {
 // ---- The library that answers the program's calls -----------------------------------------------
 #define LIBRARY "liblockstep-mpi-programs.so"
 
-// Beside this program, or where it is installed.
 static void *open_library(void) {
-    char self[PATH_MAX], path[PATH_MAX + 64];
-    ssize_t length = readlink("/proc/self/exe", self, sizeof self - 1);
-    self[length > 0 ? length : 0] = 0;
-    char *slash = strrchr(self, '/');
-    if (slash != NULL) {
-        *slash = 0;
-    }
-    (void)snprintf(path, sizeof path, "%s/" LIBRARY, self);
-    void *library = dlopen(path, RTLD_NOW | RTLD_GLOBAL);
-    if (library == NULL && access(path, F_OK) != 0) {
-        (void)snprintf(path, sizeof path, "%s/../lib/" LIBRARY, self);
-        library = dlopen(path, RTLD_NOW | RTLD_GLOBAL);
-    }
-    return library;
+    char path[PATH_MAX];
+    return dlopen(cli_find_beside(path, sizeof path, LIBRARY) ? path : LIBRARY,
+                  RTLD_NOW | RTLD_GLOBAL);
 }
 
 // ---- Options ------------------------------------------------------------------------------------
