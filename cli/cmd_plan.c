@@ -338,8 +338,10 @@ static ls_planner_options planner_options(const ls_scenario *scenario) {
         out.nodes_max = given.nodes > INT64_MAX ? INT64_MAX : (int64_t)given.nodes;
         out.nodes_max = out.nodes_max > 0 ? out.nodes_max : 1;
     }
-    if (given.seconds_given) {  // 0 would be no limit
+    if (given.seconds_given && given.seconds > 0.0) {
         out.seconds_max = fmax(WRITE_BEFORE * given.seconds - (now() - given.started), 1e-9);
+    } else if (given.seconds_given) {  // the first plan, whatever it takes
+        out.nodes_max = 1;
     }
     return out;
 }

@@ -289,7 +289,11 @@ int ls_problem__enumerate(ls_planner_problem *problem) {
         }
     }
     for (int i = 0; i < problem->table_count; i++) {
+        LS_TRY(ls_problem__in_time(problem, i));
         LS_TRY(enumerate_table(problem, i));
+        for (int k = 0; k < problem->option_counts[i]; k++) {
+            problem->create_looks += problem->table_options[i][k].shard_count;
+        }
     }
     return LS_OK;
 }

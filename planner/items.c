@@ -439,6 +439,7 @@ int ls_problem__items(ls_planner_problem *problem) {
     }
     for (int i = 0; i < problem->table_count; i++) {
         if (!comes_later(problem, i)) {
+            LS_TRY(ls_problem__in_time(problem, problem->table_count));
             LS_TRY(make_item(problem, &problem->items[problem->item_count], i));
             problem->item_count++;
         }

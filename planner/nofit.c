@@ -158,7 +158,6 @@ typedef struct trial {
     ls_topology topology;
     ls_planner_table *tables;  // a copy to change
     int64_t nodes_left;
-    double seconds_each;  // to make a problem, which no deadline cuts
 } trial;
 
 // Whether another change can be tried: how long, in *seconds (0: without limit).
@@ -170,7 +169,7 @@ static bool another(trial *t, double *seconds) {
     t->out->out_of_nodes = t->nodes_left <= 0;
     if (t->problem->deadline > 0.0) {
         *seconds = t->problem->deadline - ls_search__clock();
-        t->out->out_of_time = *seconds <= t->seconds_each;
+        t->out->out_of_time = *seconds <= 0.0;
     }
     return !t->out->out_of_nodes && !t->out->out_of_time;
 }
@@ -203,10 +202,10 @@ static int try_change(trial *t, bool *found, const char *format, ...) {
         return status;
     }
     if (status != LS_OK) {
-        return LS_OK;  // the change makes no sense here
+        t->out->out_of_time = status == LS_ERR_TIMEOUT;
+        return LS_OK;  // else the change makes no sense here
     }
     ls_planner_result result;
-    t->seconds_each = fmax(t->seconds_each, problem->create_seconds);
     status = ls_planner_solve(&result, problem);
     t->nodes_left -= status == LS_OK ? result.nodes + 1 : 0;
     t->out->out_of_time = status == LS_OK && result.timed_out;
@@ -329,7 +328,7 @@ static double table_bytes(const ls_planner_table *table) {
 
 static int try_changes(ls_planner_diagnosis *out, ls_planner_problem *problem) {
     const ls_planner_options *options = &problem->options;
-    trial t = {.out = out, .problem = problem, .seconds_each = problem->create_seconds};
+    trial t = {.out = out, .problem = problem};
     t.nodes_left = options->nodes_max ? options->nodes_max : LS_PLANNER_NODES_DEFAULT;
     double below = INFINITY;
     int after = -1;

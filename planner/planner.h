@@ -182,7 +182,7 @@ typedef struct ls_planner_result {
 
 // Enumerates all options and their costs. Input is copied. The caller frees with
 // ls_planner_problem_free. LS_ERR_INVALID names the table and the field; LS_ERR_NOT_FOUND: the
-// constraints leave a table without any option.
+// constraints leave a table without any option; LS_ERR_TIMEOUT: seconds_max were over before.
 LS_API int ls_planner_problem_create(ls_planner_problem **out, const ls_topology *topology,
                                      const ls_planner_table *tables, int table_count,
                                      const ls_planner_options *options);

@@ -248,6 +248,16 @@ static int set_capacities(ls_planner_problem *problem) {
     return LS_OK;
 }
 
+int ls_problem__in_time(const ls_planner_problem *problem, int listed) {
+    if (problem->deadline > 0.0 && ls_search__clock() > problem->deadline) {
+        return LS_FAIL(LS_ERR_TIMEOUT,
+                       "plan: the time was over when the options of %d of %d tables on %d ranks "
+                       "were listed, before there was a plan",
+                       listed, problem->table_count, problem->ranks);
+    }
+    return LS_OK;
+}
+
 static int fill(ls_planner_problem *problem, const ls_planner_table *tables) {
     LS_TRY(set_capacities(problem));
     size_t count = (size_t)problem->table_count;
@@ -290,6 +300,7 @@ int ls_planner_problem_create(ls_planner_problem **out, const ls_topology *topol
     problem->topology = *topology;
     problem->options = *options;
     problem->table_count = table_count;
+    problem->deadline = options->seconds_max > 0.0 ? started + options->seconds_max : 0.0;
     int status = fill(problem, tables);
     if (status != LS_OK) {
         ls_arena_free(arena);

@@ -68,7 +68,8 @@ struct ls_planner_problem {
     int64_t startup[LS_SHARDING_COUNT];                // the same in ticks
     bool any_apart;
     double create_seconds;  // it took to make this problem
-    double deadline;        // of the last search, for what follows it; 0: none
+    int64_t create_looks;   // at blocks and choices, while it was made: the search's nodes, too
+    double deadline;        // to make it by, and of the last search, for what follows it; 0: none
 };
 
 #define LS_TICKS_NONE INT64_MAX  // the cost of no plan
@@ -108,6 +109,8 @@ static inline int ls_problem__rank(const ls_planner_problem *problem, const ls_c
 
 int ls_problem__enumerate(ls_planner_problem *problem);
 int ls_problem__items(ls_planner_problem *problem);
+// LS_ERR_TIMEOUT, with how many tables were listed, when making the problem takes too long.
+int ls_problem__in_time(const ls_planner_problem *problem, int listed);
 void ls_problem__mark_dominated(ls_choice *choices, int count, const double *startup);
 
 int ls_state__create(ls_state *state, const ls_planner_problem *problem, ls_arena *arena);

@@ -226,6 +226,7 @@ int ls_planner_solve(ls_planner_result *result, ls_planner_problem *problem) {
     budget.deadline = timed ? from + options->seconds_max : INFINITY;
     budget.deadline_first = timed ? from + FIRST_SHARE * options->seconds_max : INFINITY;
     problem->deadline = timed ? budget.deadline : 0.0;
+    ls_search__count(&budget, 0, problem->create_looks);
     ls_bound__root(&budget, problem);
     if (budget.lower == LS_TICKS_NONE) {
         result->timed_out = options->cut;

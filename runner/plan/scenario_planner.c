@@ -8,20 +8,18 @@
 #include "runner/scenario/inputs.h"
 #include "runner/scenario/scenario_layout.h"
 
-// The ids of one table over the sampled ranks.
-typedef struct ids {
-    int64_t *at;
-    size_t count, capacity;
-} ids;
+// Ids of a feature of the first rank that are looked at even where there is no time for all.
+#define IDS_ALWAYS 128
 
 typedef struct measured {
-    ids *tables;       // [tables]
-    double *pair_ids;  // [pairs] over the sampled ranks
-    double samples;    // of them
+    ls_id_list *tables;  // [tables] over the sampled ranks
+    ls_id_list feature;  // of one rank
+    double *pair_ids;    // [pairs] over the sampled ranks
+    double samples;      // of them
     int ranks;
 } measured;
 
-static int append(ids *list, const int64_t *values, size_t count) {
+static int append(ls_id_list *list, const int64_t *values, size_t count) {
     if (list->count + count > list->capacity) {
         size_t capacity = 2 * (list->count + count);
         int64_t *grown;
@@ -40,20 +38,29 @@ static int append(ids *list, const int64_t *values, size_t count) {
     return LS_OK;
 }
 
-static int measure_rank(measured *m, const ls_scenario *scenario, int rank) {
-    ls_keyed_jagged *jagged;
-    LS_TRY(ls_inputs_jagged(&jagged, scenario, 0, rank));
-    int status = LS_OK;
-    m->samples += (double)jagged->batch;
-    for (int p = 0; p < scenario->inputs.pair_count && status == LS_OK; p++) {
-        const ls_scenario_pair *pair = &scenario->inputs.pairs[p];
-        ls_jagged feature = ls_keyed_jagged_feature(jagged, pair->feature);
-        size_t count = (size_t)(feature.offsets[feature.batch] - feature.offsets[0]);
-        m->pair_ids[p] += (double)count;
-        status = append(&m->tables[pair->table], feature.ids, count);
+static double now(void) {
+    struct timespec time;
+    (void)clock_gettime(CLOCK_MONOTONIC, &time);
+    return (double)time.tv_sec + 1e-9 * (double)time.tv_nsec;
+}
+
+// *cut: not all ids of a feature were looked at, because it is late.
+static int measure_rank(measured *m, bool *cut, const ls_scenario *scenario, int rank,
+                        double deadline) {
+    const ls_scenario_inputs *inputs = &scenario->inputs;
+    m->samples += (double)inputs->batch.at[rank];
+    for (int f = 0; f < inputs->feature_count; f++) {
+        *cut = *cut || (!isinf(deadline) && now() > deadline);
+        LS_TRY(
+            ls_inputs_list_ids(&m->feature, scenario, 0, rank, f, *cut ? IDS_ALWAYS : INT64_MAX));
+        for (int p = 0; p < inputs->pair_count; p++) {
+            if (inputs->pairs[p].feature == f) {
+                m->pair_ids[p] += (double)m->feature.all;
+                LS_TRY(append(&m->tables[inputs->pairs[p].table], m->feature.at, m->feature.count));
+            }
+        }
     }
-    ls_keyed_jagged_free(jagged);
-    return status;
+    return LS_OK;
 }
 
 // As the planner's table calls it.
@@ -144,12 +151,6 @@ static int make_table(ls_planner_table *out, const ls_scenario *scenario, int in
     return LS_OK;
 }
 
-static double now(void) {
-    struct timespec time;
-    (void)clock_gettime(CLOCK_MONOTONIC, &time);
-    return (double)time.tv_sec + 1e-9 * (double)time.tv_nsec;
-}
-
 // The first rank always, and each other while there is time for one like those before.
 static int measure(measured *m, bool *cut, const ls_scenario *scenario, double deadline) {
     int most =
@@ -157,9 +158,9 @@ static int measure(measured *m, bool *cut, const ls_scenario *scenario, double d
     double started = isinf(deadline) ? 0.0 : now();
     *cut = false;
     while (m->ranks < most && !*cut) {
-        LS_TRY(measure_rank(m, scenario, m->ranks));
+        LS_TRY(measure_rank(m, cut, scenario, m->ranks, m->ranks == 0 ? deadline : INFINITY));
         m->ranks++;
-        if (!isinf(deadline)) {
+        if (!isinf(deadline) && !*cut) {
             double at = now();
             *cut = m->ranks < most && at + (at - started) / m->ranks > deadline;
         }
@@ -201,5 +202,6 @@ int ls_scenario_planner_tables(ls_planner_table **tables, bool *cut, const ls_sc
     for (int i = 0; i < scenario->table_count; i++) {
         ls_free(NULL, m.tables[i].at, m.tables[i].capacity, sizeof(int64_t));
     }
+    ls_free(NULL, m.feature.at, m.feature.capacity, sizeof(int64_t));
     return status;
 }

@@ -274,6 +274,14 @@ static int fill_weights(float *out, const ls_feature_plan *plan) {
     return LS_OK;
 }
 
+static void fill_ids(int64_t *ids, const ls_feature_plan *plan, int64_t count) {
+    int64_t given = available(&plan->ids);
+    int64_t first = plan->ids_before + (is_stepped(plan, given) ? plan->ids_earlier : 0);
+    for (int64_t i = 0; i < count; i++) {
+        ids[i] = integer_at(&plan->ids, plan->rank, (uint64_t)i, (uint64_t)(first + i));
+    }
+}
+
 static int fill_feature(const ls_feature_plan *plan, int64_t *lengths, int64_t *ids,
                         float *weights) {
     int64_t batch = plan->scenario->inputs.batch.at[plan->rank];
@@ -281,11 +289,7 @@ static int fill_feature(const ls_feature_plan *plan, int64_t *lengths, int64_t *
         LS_TRY(
             length_at(&lengths[bag], plan, plan->step, plan->rank, bag, plan->bags_before + bag));
     }
-    int64_t given = available(&plan->ids);
-    int64_t first = plan->ids_before + (is_stepped(plan, given) ? plan->ids_earlier : 0);
-    for (int64_t i = 0; i < plan->ids_here; i++) {
-        ids[i] = integer_at(&plan->ids, plan->rank, (uint64_t)i, (uint64_t)(first + i));
-    }
+    fill_ids(ids, plan, plan->ids_here);
     return weights == NULL ? LS_OK : fill_weights(weights, plan);
 }
 
@@ -355,12 +359,34 @@ int ls_inputs_jagged(ls_keyed_jagged **out, const ls_scenario *scenario, int ste
     return status;
 }
 
-int ls_inputs_ids(int64_t *out, const ls_scenario *scenario, int step, int rank, int feature) {
+int ls_inputs_list_ids(ls_id_list *list, const ls_scenario *scenario, int step, int rank,
+                       int feature, int64_t most) {
+    LS_ASSERT(list != NULL && rank >= 0 && rank < scenario->ranks && most >= 0);
     ls_feature_plan plan = {.scenario = scenario,
                             .feature = &scenario->inputs.features[feature],
                             .step = step,
                             .rank = rank};
-    LS_TRY(prepare(&plan));
-    *out = plan.ids_here;
+    if (prepare(&plan) != LS_OK) {
+        if (plan.wrong != NULL) {
+            (void)ls_numbers__place(scenario, plan.wrong, "input");
+        }
+        return ls_error_wrap("feature %s", plan.feature->name);
+    }
+    list->all = plan.ids_here;
+    list->count = (size_t)(plan.ids_here < most ? plan.ids_here : most);
+    if (list->count > list->capacity) {
+        ls_free(NULL, list->at, list->capacity, sizeof(*list->at));
+        list->capacity = 0;
+        LS_TRY(ls_alloc((void **)&list->at, NULL, list->count, sizeof(*list->at)));
+        list->capacity = list->count;
+    }
+    fill_ids(list->at, &plan, (int64_t)list->count);
+    return LS_OK;
+}
+
+int ls_inputs_ids(int64_t *out, const ls_scenario *scenario, int step, int rank, int feature) {
+    ls_id_list none = {0};
+    LS_TRY(ls_inputs_list_ids(&none, scenario, step, rank, feature, 0));
+    *out = none.all;
     return LS_OK;
 }

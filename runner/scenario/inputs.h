@@ -16,6 +16,16 @@ int ls_inputs_jagged(ls_keyed_jagged **out, const ls_scenario *scenario, int ste
 // How many ids of a feature (an index into inputs.features) the rank has in the step.
 int ls_inputs_ids(int64_t *out, const ls_scenario *scenario, int step, int rank, int feature);
 
+// Those ids, the first `most` where there are more. The list keeps its memory from call to call;
+// its owner frees `at` [capacity].
+typedef struct ls_id_list {
+    int64_t *at;
+    size_t count, capacity;
+    int64_t all;  // how many the rank has
+} ls_id_list;
+int ls_inputs_list_ids(ls_id_list *list, const ls_scenario *scenario, int step, int rank,
+                       int feature, int64_t most);
+
 // out [count] of dtype: the gradient that the output of `feature` (an index into inputs.features)
 // gets on `rank` in step `step`; count: the output's elements. Drawn for (seed, step, rank,
 // feature), or the next of the numbers given.

@@ -156,7 +156,7 @@ Test(budget, a_bound_without_time_is_weaker) {
 }
 
 // Tables of 60 % of a rank, one more than ranks: each change tried has a search of its own.
-static ls_planner_problem *make_unfit(ls_arena *arena, int64_t nodes, double seconds) {
+static ls_planner_problem *make_unfit(ls_arena *arena, int64_t nodes) {
     static const ls_planner_feature ids = {.pooling = 2.0, .poolings = 1.0, .batch = 64.0};
     enum { RANKS = 12 };
     ls_topology topology;
@@ -169,7 +169,7 @@ static ls_planner_problem *make_unfit(ls_arena *arena, int64_t nodes, double sec
         tables[i].shardings = 1u << LS_TABLE_WISE;
         tables[i].kernels = 1u << LS_PLANNER_FUSED;
     }
-    const ls_planner_options options = {.nodes_max = nodes, .seconds_max = seconds};
+    const ls_planner_options options = {.nodes_max = nodes};
     ls_planner_problem *problem;
     cr_assert(ls_planner_problem_create(&problem, &topology, tables, RANKS + 1, &options) == LS_OK);
     return problem;
@@ -183,7 +183,7 @@ Test(budget, changes_share_one_count_of_nodes) {
     int tried[3];
     static const int64_t nodes[] = {1, 400, 10000000};
     for (int n = 0; n < 3; n++) {
-        ls_planner_problem *problem = make_unfit(arena, nodes[n], 0.0);
+        ls_planner_problem *problem = make_unfit(arena, nodes[n]);
         ls_planner_diagnosis why;
         ls_text text = {0};
         cr_assert(ls_planner_diagnose(&why, problem) == LS_OK);
@@ -204,7 +204,8 @@ Test(budget, changes_share_one_count_of_nodes) {
 Test(budget, without_time_no_change_is_tried) {
     ls_arena *arena;
     cr_assert(ls_arena_create(&arena, NULL) == LS_OK);
-    ls_planner_problem *problem = make_unfit(arena, 0, 1e-9);
+    ls_planner_problem *problem = make_unfit(arena, 0);
+    problem->options.seconds_max = 1e-9;
     ls_planner_result result;
     ls_planner_diagnosis why;
     ls_text text = {0};
@@ -223,6 +224,47 @@ Test(budget, looks_are_counted) {
     ls_search_budget budget = {.deadline = INFINITY};
     ls_search__count(&budget, 2, 3 * 1024);
     cr_expect(budget.nodes == 5, "%lld", (long long)budget.nodes);
+}
+
+// So does listing what can be chosen, before the search.
+Test(budget, listing_is_counted) {
+    hard of;
+    ls_planner_result result;
+    make(&of, 2, 0);
+    ls_planner_problem *problem = NULL;
+    cr_assert(ls_planner_problem_create(&problem, &of.topology, of.tables, of.count, &of.options) ==
+              LS_OK);
+    int64_t blocks = 0;
+    for (int t = 0; t < of.count; t++) {
+        for (int i = 0; i < ls_planner_option_count(problem, t); i++) {
+            blocks += ls_planner_option_at(problem, t, i)->shard_count;
+        }
+    }
+    cr_expect(blocks > 1024 && problem->create_looks == blocks, "%lld of %lld",
+              (long long)problem->create_looks, (long long)blocks);
+    problem->options.nodes_max = 1;
+    cr_assert(ls_planner_solve(&result, problem) == LS_OK);
+    const int64_t nodes = result.nodes;
+    problem->create_looks += 1024 * 1000;
+    cr_assert(ls_planner_solve(&result, problem) == LS_OK);
+    cr_expect(result.nodes == nodes + 1000, "%lld", (long long)result.nodes);
+    ls_planner_problem_free(problem);
+    ls_arena_free(of.arena);
+}
+
+// A list that is not ready in time is no plan, and no wrong bound either.
+Test(budget, listing_looks_at_the_clock) {
+    hard of;
+    make(&of, 0, 0);
+    of.options.seconds_max = 1e-9;
+    ls_planner_problem *problem = NULL;
+    cr_assert(ls_planner_problem_create(&problem, &of.topology, of.tables, of.count, &of.options) ==
+              LS_ERR_TIMEOUT);
+    cr_expect(problem == NULL);
+    cr_expect_str_eq(ls_error_last()->text,
+                     "plan: the time was over when the options of 0 of 80 tables on 32 ranks were "
+                     "listed, before there was a plan");
+    ls_arena_free(of.arena);
 }
 
 // While there is no plan, the search ends before the deadline: what is left is for telling why.

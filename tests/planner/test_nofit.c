@@ -84,7 +84,7 @@ Test(nofit, fragmentation_is_told_from_shortage) {
 }
 
 // Tables that lie together are without a place together; a host more is all of its ranks; and no
-// change is tried where making a problem takes longer than there is.
+// change is tried where no time is left.
 Test(nofit, tables_together_on_hosts) {
     ls_topology topology;
     cr_assert(ls_topology_preset(&topology, "h100", 4, 2) == LS_OK);
@@ -106,8 +106,7 @@ Test(nofit, tables_together_on_hosts) {
         static ls_planner_diagnosis why;
         cr_assert(ls_planner_solve(&result, problem) == LS_OK && !result.found);
         if (late) {
-            problem->deadline = ls_search__clock() + 1e5;
-            problem->create_seconds = 1e6;
+            problem->deadline = ls_search__clock() - 1.0;
         }
         cr_assert(ls_planner_diagnose(&why, problem) == LS_OK);
         cr_expect(why.unplaced == 2, "%d", why.unplaced);

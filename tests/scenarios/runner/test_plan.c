@@ -101,13 +101,22 @@ Test(plan, every_type_tiles_its_table) {
     }
 }
 
-// Past the deadline one rank's ids are looked at and no more, which is told; without one all are.
+// Past the deadline few ids of one rank are looked at and no more, which is told; without one all
+// are. How many there are is known all the same.
 Test(plan, a_deadline_cuts_the_ids) {
-    static const char text[] =
-        "lockstep: 1\nname: t\nmesh: {shape: [3]}\ntables: [{name: a, rows: 8, dim: 4}]\n"
-        "inputs: {batch: [2, 4, 6], features: {a: {lengths: {values: [1, 1, 2, 2, 2, 2, 3, 3, 3, "
-        "3, "
-        "3, 3]}}}}\n";
+    enum { LONG = 300, FEW = 128 };
+    char text[4096];
+    int at = snprintf(text, sizeof text,
+                      "lockstep: 1\nname: t\nmesh: {shape: [3]}\n"
+                      "tables: [{name: a, rows: 8, dim: 4}, {name: b, rows: 8, dim: 4}]\n"
+                      "inputs: {batch: [2, 4, 6], features: {a: {lengths: {values: "
+                      "[1, 1, 2, 2, 2, 2, 3, 3, 3, 3, 3, 3]}}, b: {lengths: {values: "
+                      "[%d, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]}, ids: {values: [",
+                      LONG);
+    for (int i = 0; i <= LONG; i++) {
+        at += snprintf(text + at, sizeof text - (size_t)at, "%d, ", i < FEW ? 0 : 7);
+    }
+    (void)snprintf(text + at, sizeof text - (size_t)at, "]}}}}\n");
     ls_diagnostics *diagnostics = NULL;
     ls_scenario *scenario = NULL;
     ls_arena *arena = NULL;
@@ -123,6 +132,9 @@ Test(plan, a_deadline_cuts_the_ids) {
         cr_expect(cut == (past == 1));
         cr_expect(tables[0].features[0].batch == (past ? 2 : 4));
         cr_expect(tables[0].features[0].pooling == (past ? 1 : 28.0 / 12));
+        cr_expect(tables[1].features[0].pooling == (LONG + 1.0) / (past ? 2 : 12));
+        const double *shares = tables[1].profile->ids;
+        cr_expect(shares[0] == (past ? 1.0 : FEW / (LONG + 1.0)), "%g", shares[0]);
     }
     ls_arena_free(arena);
     ls_scenario_free(scenario);
