@@ -171,7 +171,7 @@ static int sweep(interval *intervals, size_t count, const ls_call *calls) {
 int ls_backend__check_overlap(const ls_call *calls, int call_count) {
     void *memory = NULL;
     size_t room = 2 * (size_t)call_count, count = 0;
-    LS_TRY(ls_alloc(&memory, NULL, room, sizeof(interval)));
+    LS_TRY(ls_alloc(&memory, room, sizeof(interval)));
     interval *intervals = memory;
     int status = LS_OK;
     for (int i = 0; i < call_count && status == LS_OK; i++) {
@@ -200,6 +200,6 @@ int ls_backend__check_overlap(const ls_call *calls, int call_count) {
     if (status == LS_OK) {
         status = sweep(intervals, count, calls);
     }
-    ls_free(NULL, memory, room, sizeof(interval));
+    ls_free(memory, room, sizeof(interval));
     return status;
 }

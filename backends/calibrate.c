@@ -60,14 +60,14 @@ int ls_calibrate__run(void *out, ls_comm *comm, const ls_calibrate_call *call, l
                       const void *in) {
     size_t n = (size_t)comm->size, bytes = ls_dtype_bytes(call->dtype);
     void *calls = NULL, *received = NULL;
-    LS_TRY(ls_alloc(&calls, NULL, n, sizeof(ls_call)));
-    int status = ls_alloc(&received, NULL, n * call->count, bytes);
+    LS_TRY(ls_alloc(&calls, n, sizeof(ls_call)));
+    int status = ls_alloc(&received, n * call->count, bytes);
     int roots = to_root(call->kind) ? comm->size : 1;
     for (int root = 0; root < roots && status == LS_OK; root++) {
         status = run_once(out, comm, call, op, in, root, calls, received);
     }
-    ls_free(NULL, received, n * call->count, bytes);
-    ls_free(NULL, calls, n, sizeof(ls_call));
+    ls_free(received, n * call->count, bytes);
+    ls_free(calls, n, sizeof(ls_call));
     return status;
 }
 
@@ -129,16 +129,16 @@ static int probe_all(probes *p, ls_comm *comm, const ls_calibrate_call *call) {
     size_t n = (size_t)comm->size, bytes = ls_dtype_bytes(call->dtype);
     size_t sent = ls_calibrate__inputs(call, comm->size);
     void *in = NULL, *out = NULL;
-    LS_TRY(ls_alloc(&in, NULL, n * sent, bytes));
-    int status = ls_alloc(&out, NULL, p->cells, bytes);
+    LS_TRY(ls_alloc(&in, n * sent, bytes));
+    int status = ls_alloc(&out, p->cells, bytes);
     size_t pair = 0;
     for (int i = 0; i < comm->size; i++) {
         for (int j = i + 1; j < comm->size && status == LS_OK; j++) {
             status = probe_pair(p, pair++, comm, call, i, j, in, out);
         }
     }
-    ls_free(NULL, out, p->cells, bytes);
-    ls_free(NULL, in, n * sent, bytes);
+    ls_free(out, p->cells, bytes);
+    ls_free(in, n * sent, bytes);
     return status;
 }
 
@@ -165,11 +165,11 @@ static int add_class(ls_calibrate_call *call, const ls_calibrate_class *class_) 
     if (call->class_count == call->class_room) {
         int room = call->class_room != 0 ? 2 * call->class_room : 16;
         void *memory = NULL;
-        LS_TRY(ls_alloc(&memory, NULL, (size_t)room, sizeof *call->classes));
+        LS_TRY(ls_alloc(&memory, (size_t)room, sizeof *call->classes));
         if (call->class_count != 0) {
             memcpy(memory, call->classes, (size_t)call->class_count * sizeof *call->classes);
         }
-        ls_free(NULL, call->classes, (size_t)call->class_room, sizeof *call->classes);
+        ls_free(call->classes, (size_t)call->class_room, sizeof *call->classes);
         call->classes = memory;
         call->class_room = room;
     }
@@ -204,13 +204,13 @@ static int measure(ls_calibrate_call *call, ls_comm *comm, const char *temporary
     void *memory = NULL;
     size_t total = 0;
     LS_TRY(ls_size_mul(&total, p.pairs, p.cells));
-    LS_TRY(ls_alloc(&memory, NULL, total, 1));
+    LS_TRY(ls_alloc(&memory, total, 1));
     p.sizes = memory;
     int status = probe_all(&p, comm, call);
     if (status == LS_OK) {
         status = classes_of(call, &p, comm->size);
     }
-    ls_free(NULL, memory, total, 1);
+    ls_free(memory, total, 1);
     return status == LS_OK ? ls_calibrate__probe_rounding(call, comm, temporary_dir) : status;
 }
 
@@ -225,7 +225,7 @@ static int measure_and_write(bool *alike, ls_json *json, ls_comm *comm, ls_kind 
         *alike = !to_all(kind) && call.class_count == comm->size;
         ls_calibrate__write(json, &call, !*alike);
     }
-    ls_free(NULL, call.classes, (size_t)call.class_room, sizeof *call.classes);
+    ls_free(call.classes, (size_t)call.class_room, sizeof *call.classes);
     return status == LS_OK
                ? LS_OK
                : ls_error_wrap("%s of %zu %s", ls_kind_name(kind), count, ls_dtype_name(dtype));

@@ -258,11 +258,11 @@ static int open_trial(trial *t) {
     size_t sent = ls_calibrate__inputs(t->call, t->comm->size);
     void *memory = NULL;
     t->cells = ls_calibrate__targets(t->call, t->comm->size) * t->call->count;
-    LS_TRY(ls_alloc(&memory, NULL, n * sent, bytes));
+    LS_TRY(ls_alloc(&memory, n * sent, bytes));
     t->in = memory;
-    LS_TRY(ls_alloc(&memory, NULL, t->cells, bytes));
+    LS_TRY(ls_alloc(&memory, t->cells, bytes));
     t->actual = memory;
-    LS_TRY(ls_alloc(&memory, NULL, 2 * t->cells, bytes));
+    LS_TRY(ls_alloc(&memory, 2 * t->cells, bytes));
     t->folded = memory;
     for (size_t i = 0; i < n * sent; i++) {
         double number = (double)((i * 2654435761u + 12345u) % 200003u) / 200003.0 - 0.5;
@@ -273,9 +273,9 @@ static int open_trial(trial *t) {
 
 static void close_trial(trial *t) {
     size_t n = (size_t)t->comm->size, bytes = ls_dtype_bytes(t->call->dtype);
-    ls_free(NULL, t->in, n * ls_calibrate__inputs(t->call, t->comm->size), bytes);
-    ls_free(NULL, t->actual, t->cells, bytes);
-    ls_free(NULL, t->folded, 2 * t->cells, bytes);
+    ls_free(t->in, n * ls_calibrate__inputs(t->call, t->comm->size), bytes);
+    ls_free(t->actual, t->cells, bytes);
+    ls_free(t->folded, 2 * t->cells, bytes);
 }
 
 // Sets *field to the first of forms that gives the backend's bits. *found: its index, or -1.

@@ -47,10 +47,10 @@ typedef struct work {
 
 int ls_match__open(ls_comm *comm) {
     void *memory = NULL, *counts = NULL;
-    LS_TRY(ls_alloc(&memory, NULL, 1, sizeof(tally)));
-    int status = ls_alloc(&counts, NULL, (size_t)comm->size, sizeof(int));
+    LS_TRY(ls_alloc(&memory, 1, sizeof(tally)));
+    int status = ls_alloc(&counts, (size_t)comm->size, sizeof(int));
     if (status != LS_OK) {
-        ls_free(NULL, memory, 1, sizeof(tally));
+        ls_free(memory, 1, sizeof(tally));
         return status;
     }
     ((tally *)memory)->counts = counts;
@@ -61,8 +61,8 @@ int ls_match__open(ls_comm *comm) {
 void ls_match__close(ls_comm *comm) {
     tally *t = comm->impl;
     if (t != NULL) {
-        ls_free(NULL, t->counts, (size_t)comm->size, sizeof(int));
-        ls_free(NULL, t, 1, sizeof *t);
+        ls_free(t->counts, (size_t)comm->size, sizeof(int));
+        ls_free(t, 1, sizeof *t);
         comm->impl = NULL;
     }
 }
@@ -298,10 +298,10 @@ static int match_all(work *w, ls_arena *arena) {
     int both = w->send_count < w->recv_count ? w->send_count : w->recv_count;
     void *memory = NULL;
     w->match->slot_count = slots + 2 * (size_t)both;
-    LS_TRY(ls_alloc(&memory, NULL, w->match->slot_count, sizeof(ls_call *)));
+    LS_TRY(ls_alloc(&memory, w->match->slot_count, sizeof(ls_call *)));
     w->match->slots = memory;
     w->match->event_room = w->event_count + both;
-    LS_TRY(ls_alloc(&memory, NULL, (size_t)w->match->event_room, sizeof(ls_event)));
+    LS_TRY(ls_alloc(&memory, (size_t)w->match->event_room, sizeof(ls_event)));
     w->match->events = memory;
     LS_TRY(match_collectives(w));
     LS_TRY(match_p2p(w, slots));
@@ -312,7 +312,7 @@ static int match_all(work *w, ls_arena *arena) {
 int ls_match__calls(ls_match *out, const ls_call *calls, int call_count) {
     *out = (ls_match){0};
     ls_arena *arena = NULL;
-    LS_TRY(ls_arena_create(&arena, NULL));
+    LS_TRY(ls_arena_create(&arena));
     work w = {.calls = calls, .call_count = call_count, .match = out};
     int status = match_all(&w, arena);
     for (int u = 0; u < w.used_count; u++) {
@@ -328,7 +328,7 @@ int ls_match__calls(ls_match *out, const ls_call *calls, int call_count) {
 }
 
 void ls_match__free(ls_match *match) {
-    ls_free(NULL, match->slots, match->slot_count, sizeof(ls_call *));
-    ls_free(NULL, match->events, (size_t)match->event_room, sizeof(ls_event));
+    ls_free(match->slots, match->slot_count, sizeof(ls_call *));
+    ls_free(match->events, (size_t)match->event_room, sizeof(ls_event));
     *match = (ls_match){0};
 }

@@ -1,11 +1,12 @@
-// The default allocator, the arena, and checked size arithmetic.
+// Allocation, the arena, and checked size arithmetic.
 #include "base/memory.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#define ALIGNMENT 64u
+#define ALIGNMENT   64u
+#define LARGE_BYTES ((size_t)1 << 20)
 
 // Under the address sanitizer an arena keeps what it has not handed out closed, and a gap after
 // each allocation, so that an overrun is seen there as it is with malloc.
@@ -24,13 +25,12 @@ static size_t align_up(size_t size) {
     return (size + (ALIGNMENT - 1)) & ~(size_t)(ALIGNMENT - 1);
 }
 
-static void *default_alloc(void *data, size_t size) {
-    (void)data;
+static void *zeroed(size_t size) {
     if (size > SIZE_MAX / 2) {
         return NULL;
     }
     size_t rounded = align_up(size);
-    if (rounded >= (size_t)1 << 20) {
+    if (rounded >= LARGE_BYTES) {
         // Large blocks: let the kernel hand out zero pages instead of touching them all here.
         void *pointer = calloc(1, rounded + ALIGNMENT);
         if (pointer == NULL) {
@@ -45,23 +45,6 @@ static void *default_alloc(void *data, size_t size) {
         memset(pointer, 0, rounded);
     }
     return pointer;
-}
-
-static void default_free(void *data, void *pointer, size_t size) {
-    (void)data;
-    if (pointer == NULL) {
-        return;
-    }
-    if (align_up(size) >= (size_t)1 << 20) {
-        free(((void **)pointer)[-1]);
-    } else {
-        free(pointer);
-    }
-}
-
-const ls_allocator *ls_allocator_default(void) {
-    static const ls_allocator allocator = {NULL, default_alloc, default_free};
-    return &allocator;
 }
 
 int ls_size_mul(size_t *out, size_t a, size_t b) {
@@ -83,29 +66,27 @@ static size_t block_bytes(size_t count, size_t size) {
     return bytes != 0 ? bytes : 1;
 }
 
-int ls_alloc(void **out, const ls_allocator *allocator, size_t count, size_t size) {
+int ls_alloc(void **out, size_t count, size_t size) {
     LS_ASSERT(out != NULL);
     *out = NULL;
-    if (allocator == NULL) {
-        allocator = ls_allocator_default();
-    }
     size_t bytes = 0;
     LS_TRY(ls_size_mul(&bytes, count, size));
-    *out = allocator->alloc(allocator->data, block_bytes(count, size));
+    *out = zeroed(block_bytes(count, size));
     if (*out == NULL) {
         return LS_FAIL(LS_ERR_MEMORY, "cannot allocate %zu bytes", bytes);
     }
     return LS_OK;
 }
 
-void ls_free(const ls_allocator *allocator, void *pointer, size_t count, size_t size) {
+void ls_free(void *pointer, size_t count, size_t size) {
     if (pointer == NULL) {
         return;
     }
-    if (allocator == NULL) {
-        allocator = ls_allocator_default();
+    if (align_up(block_bytes(count, size)) >= LARGE_BYTES) {
+        free(((void **)pointer)[-1]);
+    } else {
+        free(pointer);
     }
-    allocator->free(allocator->data, pointer, block_bytes(count, size));
 }
 
 // The arena: a list of blocks; a large request gets a block of its own.
@@ -118,17 +99,15 @@ struct arena_block {
 };
 
 struct ls_arena {
-    const ls_allocator *allocator;
     struct arena_block *blocks;
     size_t bytes;
     bool failed;
 };
 
-int ls_arena_create(ls_arena **out, const ls_allocator *allocator) {
+int ls_arena_create(ls_arena **out) {
     void *memory = NULL;
-    LS_TRY(ls_alloc(&memory, allocator, 1, sizeof(ls_arena)));
+    LS_TRY(ls_alloc(&memory, 1, sizeof(ls_arena)));
     *out = memory;
-    (*out)->allocator = allocator != NULL ? allocator : ls_allocator_default();
     return LS_OK;
 }
 
@@ -140,10 +119,10 @@ void ls_arena_free(ls_arena *arena) {
     while (block != NULL) {
         struct arena_block *next = block->next;
         ARENA_OPEN(block, block->bytes);
-        ls_free(arena->allocator, block, 1, block->bytes);
+        ls_free(block, 1, block->bytes);
         block = next;
     }
-    ls_free(arena->allocator, arena, 1, sizeof *arena);
+    ls_free(arena, 1, sizeof *arena);
 }
 
 void *ls_arena_alloc(ls_arena *arena, size_t count, size_t size) {
@@ -164,7 +143,7 @@ void *ls_arena_alloc(ls_arena *arena, size_t count, size_t size) {
         size_t wanted = header + rounded;
         size_t block_size = wanted > ARENA_BLOCK_BYTES ? wanted : ARENA_BLOCK_BYTES;
         void *memory = NULL;
-        if (ls_alloc(&memory, arena->allocator, 1, block_size) != LS_OK) {
+        if (ls_alloc(&memory, 1, block_size) != LS_OK) {
             arena->failed = true;
             return NULL;
         }

@@ -1,6 +1,5 @@
-// Memory: allocation, by an allocator of the caller's where a world has one (so that what tensors
-// and modules take on behalf of a rank is that rank's, faults and all); an arena for everything
-// that lives as long as one run; and size arithmetic that reports overflow instead of wrapping.
+// Memory: allocation that is zeroed and aligned; an arena for everything that lives as long as one
+// run; and size arithmetic that reports overflow instead of wrapping.
 #ifndef LS_BASE_MEMORY_H
 #define LS_BASE_MEMORY_H
 
@@ -14,22 +13,10 @@
 extern "C" {
 #endif
 
-// An allocator. alloc returns zeroed memory aligned to at least 64 bytes, or NULL; size >= 1.
-typedef struct ls_allocator {
-    void *data;
-    void *(*alloc)(void *data, size_t size);
-    void (*free)(void *data, void *pointer, size_t size);
-} ls_allocator;
-
-// The process-wide default: aligned calloc and free. Borrowed, immutable.
-const ls_allocator *ls_allocator_default(void);
-
-// Allocates count * size zeroed bytes (at least one) into *out; fails with LS_ERR_OVERFLOW or
-// LS_ERR_MEMORY. NULL allocator: the default one. The caller owns *out and frees it with the same
-// allocator and sizes.
-LS_API_BACKENDS int ls_alloc(void **out, const ls_allocator *allocator, size_t count, size_t size);
-LS_API_BACKENDS void ls_free(const ls_allocator *allocator, void *pointer, size_t count,
-                             size_t size);
+// Allocates count * size zeroed bytes (at least one), aligned to 64, into *out; fails with
+// LS_ERR_OVERFLOW or LS_ERR_MEMORY. The caller owns *out and frees it with the same count and size.
+LS_API_BACKENDS int ls_alloc(void **out, size_t count, size_t size);
+LS_API_BACKENDS void ls_free(void *pointer, size_t count, size_t size);
 
 // *out = a * b or a + b; LS_ERR_OVERFLOW when it does not fit.
 LS_API_BACKENDS int ls_size_mul(size_t *out, size_t a, size_t b);
@@ -37,7 +24,7 @@ LS_API_BACKENDS int ls_size_add(size_t *out, size_t a, size_t b);
 
 // An arena: allocations live until the arena is destroyed or reset. Not thread-safe.
 typedef struct ls_arena ls_arena;
-LS_API int ls_arena_create(ls_arena **out, const ls_allocator *allocator);
+LS_API int ls_arena_create(ls_arena **out);
 LS_API void ls_arena_free(ls_arena *arena);  // NULL is allowed
 
 // Zeroed, 64-byte aligned memory for count elements of size bytes, or NULL with the error set.

@@ -81,7 +81,7 @@ double ls_bench__median(double *samples, int count) {
 
 int ls_bench__draw_zipf(int64_t *ids, size_t count, size_t rows) {
     double *sums;
-    LS_TRY(ls_alloc((void **)&sums, NULL, rows, sizeof *sums));
+    LS_TRY(ls_alloc((void **)&sums, rows, sizeof *sums));
     double total = 0;
     for (size_t r = 0; r < rows; r++) {
         total += pow((double)(r + 1), -1.05);
@@ -98,7 +98,7 @@ int ls_bench__draw_zipf(int64_t *ids, size_t count, size_t rows) {
         }
         ids[k] = (int64_t)(low * 7919 % rows);
     }
-    ls_free(NULL, sums, rows, sizeof *sums);
+    ls_free(sums, rows, sizeof *sums);
     return LS_OK;
 }
 
@@ -111,20 +111,20 @@ typedef struct yardstick {
 
 static int yardstick_open(yardstick *y, uint64_t bytes, int repetitions) {
     *y = (yardstick){.bytes = bytes, .repetitions = (size_t)repetitions};
-    LS_TRY(ls_alloc(&y->from, NULL, y->bytes, 1));
-    LS_TRY(ls_alloc(&y->to, NULL, y->bytes, 1));
-    LS_TRY(ls_alloc((void **)&y->times, NULL, y->repetitions, sizeof(double)));
-    LS_TRY(ls_alloc((void **)&y->copy_times, NULL, y->repetitions, sizeof(double)));
+    LS_TRY(ls_alloc(&y->from, y->bytes, 1));
+    LS_TRY(ls_alloc(&y->to, y->bytes, 1));
+    LS_TRY(ls_alloc((void **)&y->times, y->repetitions, sizeof(double)));
+    LS_TRY(ls_alloc((void **)&y->copy_times, y->repetitions, sizeof(double)));
     memset(y->from, 1, y->bytes);
     memset(y->to, 2, y->bytes);
     return LS_OK;
 }
 
 static void yardstick_close(yardstick *y) {
-    ls_free(NULL, y->copy_times, y->repetitions, sizeof(double));
-    ls_free(NULL, y->times, y->repetitions, sizeof(double));
-    ls_free(NULL, y->to, y->bytes, 1);
-    ls_free(NULL, y->from, y->bytes, 1);
+    ls_free(y->copy_times, y->repetitions, sizeof(double));
+    ls_free(y->times, y->repetitions, sizeof(double));
+    ls_free(y->to, y->bytes, 1);
+    ls_free(y->from, y->bytes, 1);
 }
 
 int ls_bench__measure(ls_bench_row *row, int (*once)(void *arg), void *arg) {

@@ -42,9 +42,9 @@ typedef struct setup {
 } setup;
 
 static void close_setup(setup *s) {
-    ls_free(NULL, s->calls, (size_t)s->ranks, sizeof *s->calls);
-    ls_free(NULL, s->recv, (size_t)s->ranks * s->recv_elements, sizeof(float));
-    ls_free(NULL, s->send, (size_t)s->ranks * s->send_elements, sizeof(float));
+    ls_free(s->calls, (size_t)s->ranks, sizeof *s->calls);
+    ls_free(s->recv, (size_t)s->ranks * s->recv_elements, sizeof(float));
+    ls_free(s->send, (size_t)s->ranks * s->send_elements, sizeof(float));
     ls_comm_free(s->comm);
     ls_backend_free(s->backend);
     ls_world_free(s->world);
@@ -61,9 +61,9 @@ static int open_setup(setup *s, const plan *p) {
     LS_TRY(ls_world_create(&s->world, &options));
     LS_TRY(ls_backend_sim_create(&s->backend, s->world));
     LS_TRY(ls_comm_create(&s->comm, s->backend, NULL, p->ranks, "world"));
-    LS_TRY(ls_alloc((void **)&s->send, NULL, ranks * s->send_elements, sizeof(float)));
-    LS_TRY(ls_alloc((void **)&s->recv, NULL, ranks * s->recv_elements, sizeof(float)));
-    LS_TRY(ls_alloc((void **)&s->calls, NULL, ranks, sizeof *s->calls));
+    LS_TRY(ls_alloc((void **)&s->send, ranks * s->send_elements, sizeof(float)));
+    LS_TRY(ls_alloc((void **)&s->recv, ranks * s->recv_elements, sizeof(float)));
+    LS_TRY(ls_alloc((void **)&s->calls, ranks, sizeof *s->calls));
     for (size_t i = 0; i < ranks * s->send_elements; i++) {
         s->send[i] = (float)(i % 251);
     }

@@ -119,12 +119,12 @@ static int open_lookup(lookup *l, float *table, int64_t *ids) {
         LS_TRY(upload((void **)&l->ids[s], ids, BAGS * POOLING * sizeof *ids));
     }
     int64_t *offsets = NULL;
-    LS_TRY(ls_alloc((void **)&offsets, NULL, BAGS + 1, sizeof *offsets));
+    LS_TRY(ls_alloc((void **)&offsets, BAGS + 1, sizeof *offsets));
     for (size_t b = 0; b <= BAGS; b++) {
         offsets[b] = (int64_t)(b * POOLING);
     }
     int status = upload((void **)&l->offsets, offsets, (BAGS + 1) * sizeof *offsets);
-    ls_free(NULL, offsets, BAGS + 1, sizeof *offsets);
+    ls_free(offsets, BAGS + 1, sizeof *offsets);
     LS_TRY(status);
     LS_TRY(cuda(cudaMalloc((void **)&l->out, BAGS * DIM * sizeof(float)), "cudaMalloc"));
     return cuda(cudaMemset(l->out, 0xFF, BAGS * DIM * sizeof(float)), "cudaMemset");
@@ -163,8 +163,8 @@ static int measure(ls_bench_row *row, lookup *l) {
     int64_t memory = 0;
     float *table = NULL;
     int64_t *ids = NULL;
-    LS_TRY(ls_alloc((void **)&table, NULL, ROWS * DIM, sizeof *table));
-    int status = ls_alloc((void **)&ids, NULL, BAGS * POOLING, sizeof *ids);
+    LS_TRY(ls_alloc((void **)&table, ROWS * DIM, sizeof *table));
+    int status = ls_alloc((void **)&ids, BAGS * POOLING, sizeof *ids);
     if (status == LS_OK) {
         status = open_lookup(l, table, ids);
     }
@@ -174,8 +174,8 @@ static int measure(ls_bench_row *row, lookup *l) {
     if (status == LS_OK) {
         status = time_launches(&row->time_ms, &row->time_ms_min, launch_lookup, l);
     }
-    ls_free(NULL, ids, BAGS * POOLING, sizeof *ids);
-    ls_free(NULL, table, ROWS * DIM, sizeof *table);
+    ls_free(ids, BAGS * POOLING, sizeof *ids);
+    ls_free(table, ROWS * DIM, sizeof *table);
     LS_TRY(status);
     LS_TRY(ls_bench__device_copy(&copy_gb_per_s, &memory));
     // Rows and ids are read, offsets read, sums written: each once.
@@ -234,9 +234,9 @@ int ls_bench__lookup_constants(double *kernel_us, double *cache_speedup, double 
     int64_t *ids = NULL;
     double tiny_ms = 0, hot_ms = 0, least = 0;
     LS_TRY(cuda(cudaSetDevice(0), "cudaSetDevice"));
-    LS_TRY(ls_alloc((void **)&ids, NULL, BAGS * POOLING, sizeof *ids));
+    LS_TRY(ls_alloc((void **)&ids, BAGS * POOLING, sizeof *ids));
     int status = open_constants(&c, ids);
-    ls_free(NULL, ids, BAGS * POOLING, sizeof *ids);
+    ls_free(ids, BAGS * POOLING, sizeof *ids);
     if (status == LS_OK) {
         status = time_launches(&tiny_ms, &least, launch_tiny, &c);
     }

@@ -87,7 +87,7 @@ static int run_collective(void *arg, const ls_work_collective *collective, doubl
     const gpu_runner *runner = arg;
     ls_arena *arena = NULL;
     buffers own = {NULL, NULL, NULL};
-    LS_TRY(ls_arena_create(&arena, NULL));
+    LS_TRY(ls_arena_create(&arena));
     int status = open_buffers(runner, collective, &own, arena);
     if (status == LS_OK) {
         status = ls_nccl_time_each(samples, runner->backend, own.calls, collective->size, WARMUP,
@@ -131,12 +131,12 @@ static int upload_table(device_lookup *own, const ls_work *steps) {
     size_t cells, element = ls_dtype_bytes(own->lookup->dtype);
     void *host = NULL;
     LS_TRY(ls_size_mul(&cells, (size_t)block->rows, (size_t)block->columns));
-    LS_TRY(ls_alloc(&host, NULL, cells, element));
+    LS_TRY(ls_alloc(&host, cells, element));
     int status = ls_work_weights(host, steps, own->lookup->table, &own->lookup->block);
     if (status == LS_OK) {
         status = upload(&own->table, host, cells * element);
     }
-    ls_free(NULL, host, cells, element);
+    ls_free(host, cells, element);
     return status;
 }
 
@@ -183,12 +183,12 @@ static int check_lookup(const device_lookup *own) {
     size_t bytes;
     void *got = NULL;
     LS_TRY(result_bytes(&bytes, own->lookup));
-    LS_TRY(ls_alloc(&got, NULL, bytes, 1));
+    LS_TRY(ls_alloc(&got, bytes, 1));
     int status = cuda(cudaMemcpy(got, own->out, bytes, cudaMemcpyDeviceToHost), "cudaMemcpy");
     if (status == LS_OK) {
         status = ls_work_check_lookup(own->lookup, got);
     }
-    ls_free(NULL, got, bytes, 1);
+    ls_free(got, bytes, 1);
     return status;
 }
 
@@ -225,7 +225,7 @@ static int time_rank(void *arg, int rank, void *stream) {
     const ls_work *steps = runner->steps;
     device_lookup *own = NULL;
     int count = 0;
-    LS_TRY(ls_alloc((void **)&own, NULL, (size_t)steps->lookup_count, sizeof *own));
+    LS_TRY(ls_alloc((void **)&own, (size_t)steps->lookup_count, sizeof *own));
     int status = LS_OK;
     for (int k = 0; k < steps->lookup_count && status == LS_OK; k++) {
         if (steps->lookups[k].rank == rank) {
@@ -241,7 +241,7 @@ static int time_rank(void *arg, int rank, void *stream) {
     for (int k = 0; k < count; k++) {
         close_lookup(&own[k]);
     }
-    ls_free(NULL, own, (size_t)steps->lookup_count, sizeof *own);
+    ls_free(own, (size_t)steps->lookup_count, sizeof *own);
     return status;
 }
 
@@ -290,7 +290,7 @@ static int time_rank_updates(void *arg, int rank, void *stream) {
     const ls_work *steps = runner->steps;
     ls_work_shard *own = NULL;
     int count = 0;
-    LS_TRY(ls_alloc((void **)&own, NULL, (size_t)steps->update_count, sizeof *own));
+    LS_TRY(ls_alloc((void **)&own, (size_t)steps->update_count, sizeof *own));
     int status = LS_OK;
     for (int k = 0; k < steps->update_count && status == LS_OK; k++) {
         if (steps->updates[k].rank == rank) {
@@ -303,7 +303,7 @@ static int time_rank_updates(void *arg, int rank, void *stream) {
     for (int k = 0; k < count; k++) {
         ls_work_shard_close(&own[k]);
     }
-    ls_free(NULL, own, (size_t)steps->update_count, sizeof *own);
+    ls_free(own, (size_t)steps->update_count, sizeof *own);
     return status;
 }
 

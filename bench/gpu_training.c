@@ -91,13 +91,13 @@ static int capture(cudaGraphExec_t *out, step *s, int (*launch)(step *s, int tur
 // ---- Checking -----------------------------------------------------------------------------------
 static int same(const char *what, const void *expected, const void *device, size_t bytes) {
     void *got = NULL;
-    LS_TRY(ls_alloc(&got, NULL, bytes, 1));
+    LS_TRY(ls_alloc(&got, bytes, 1));
     int status = cuda(cudaMemcpy(got, device, bytes, cudaMemcpyDeviceToHost), "cudaMemcpy");
     if (status == LS_OK && memcmp(expected, got, bytes) != 0) {
         status =
             LS_FAIL(LS_ERR_FINDING, "bench: the step's %s have other bits than the CPU's", what);
     }
-    ls_free(NULL, got, bytes, 1);
+    ls_free(got, bytes, 1);
     return status;
 }
 
@@ -153,11 +153,11 @@ static int check(step *s) {
     size_t count = sizeof parts / sizeof *parts;
     int status = LS_OK;
     for (size_t i = 0; i < count && status == LS_OK; i++) {
-        status = ls_alloc(parts[i].at, NULL, parts[i].count, parts[i].bytes);
+        status = ls_alloc(parts[i].at, parts[i].count, parts[i].bytes);
     }
     status = status == LS_OK ? check_first(s, &c) : status;
     for (size_t i = 0; i < count; i++) {
-        ls_free(NULL, *parts[i].at, parts[i].count, parts[i].bytes);
+        ls_free(*parts[i].at, parts[i].count, parts[i].bytes);
     }
     return status;
 }
@@ -189,11 +189,11 @@ static int upload(void **out, const void *host, size_t bytes) {
 }
 
 static int fill_host(step *s) {
-    LS_TRY(ls_alloc((void **)&s->host_table, NULL, ROWS * DIM, sizeof(float)));
-    LS_TRY(ls_alloc((void **)&s->host_state, NULL, ROWS, sizeof(float)));
-    LS_TRY(ls_alloc((void **)&s->host_gradients, NULL, BAGS * DIM, sizeof(float)));
-    LS_TRY(ls_alloc((void **)&s->host_ids, NULL, STEPS * IDS, sizeof(int64_t)));
-    LS_TRY(ls_alloc((void **)&s->host_offsets, NULL, BAGS + 1, sizeof(int64_t)));
+    LS_TRY(ls_alloc((void **)&s->host_table, ROWS * DIM, sizeof(float)));
+    LS_TRY(ls_alloc((void **)&s->host_state, ROWS, sizeof(float)));
+    LS_TRY(ls_alloc((void **)&s->host_gradients, BAGS * DIM, sizeof(float)));
+    LS_TRY(ls_alloc((void **)&s->host_ids, STEPS * IDS, sizeof(int64_t)));
+    LS_TRY(ls_alloc((void **)&s->host_offsets, BAGS + 1, sizeof(int64_t)));
     for (size_t i = 0; i < ROWS * DIM; i++) {
         s->host_table[i] = (float)(i % 1021) / 1021.0f - 0.5f;
     }
@@ -261,11 +261,11 @@ static void close_step(step *s) {
     (void)(s->looked_up != NULL && cudaEventDestroy(s->looked_up));
     (void)(s->main != NULL && cudaStreamDestroy(s->main));
     (void)(s->side != NULL && cudaStreamDestroy(s->side));
-    ls_free(NULL, s->host_table, ROWS * DIM, sizeof(float));
-    ls_free(NULL, s->host_state, ROWS, sizeof(float));
-    ls_free(NULL, s->host_gradients, BAGS * DIM, sizeof(float));
-    ls_free(NULL, s->host_ids, STEPS * IDS, sizeof(int64_t));
-    ls_free(NULL, s->host_offsets, BAGS + 1, sizeof(int64_t));
+    ls_free(s->host_table, ROWS * DIM, sizeof(float));
+    ls_free(s->host_state, ROWS, sizeof(float));
+    ls_free(s->host_gradients, BAGS * DIM, sizeof(float));
+    ls_free(s->host_ids, STEPS * IDS, sizeof(int64_t));
+    ls_free(s->host_offsets, BAGS + 1, sizeof(int64_t));
 }
 
 // ---- Timing -------------------------------------------------------------------------------------

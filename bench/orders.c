@@ -25,7 +25,7 @@ typedef struct setup {
 } setup;
 
 static void close_setup(setup *s) {
-    ls_free(NULL, s->data, RANKS * 2 * ELEMENTS, sizeof(float));
+    ls_free(s->data, RANKS * 2 * ELEMENTS, sizeof(float));
     ls_comm_free(s->comm);
     ls_backend_free(s->backend);
     ls_world_free(s->world);
@@ -37,7 +37,7 @@ static int open_setup(setup *s) {
     LS_TRY(ls_world_create(&s->world, &options));
     LS_TRY(ls_backend_sim_create(&s->backend, s->world));
     LS_TRY(ls_comm_create(&s->comm, s->backend, NULL, RANKS, "world"));
-    LS_TRY(ls_alloc((void **)&s->data, NULL, RANKS * 2 * ELEMENTS, sizeof(float)));
+    LS_TRY(ls_alloc((void **)&s->data, RANKS * 2 * ELEMENTS, sizeof(float)));
     for (size_t i = 0; i < RANKS * 2 * ELEMENTS; i++) {
         s->data[i] = (float)(i % 251);
     }

@@ -70,7 +70,7 @@ static int solve_model(solved *out, const instance *what, ls_instance_kind kind,
                                         .seed = seed};
     LS_TRY(ls_topology_preset(&topology, "v100_torchrec", what->ranks, 0));
     ls_bench__memory_reset();
-    LS_TRY(ls_arena_create(&arena, NULL));
+    LS_TRY(ls_arena_create(&arena));
     int status = ls_planner_instance(&tables, arena, kind, what->tables, seed);
     double started = ls_bench__now_ms();
     if (status == LS_OK) {

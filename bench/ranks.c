@@ -137,9 +137,9 @@ static int measure_kind(ls_bench *bench, ls_kind kind) {
     row->ratio_limit = 1.1;
     size_t all = (size_t)c.ranks * c.elements;
     void *send = NULL, *recv = NULL;
-    int status = ls_alloc(&send, NULL, all, sizeof(float));
+    int status = ls_alloc(&send, all, sizeof(float));
     if (status == LS_OK) {
-        status = ls_alloc(&recv, NULL, all, sizeof(float));
+        status = ls_alloc(&recv, all, sizeof(float));
     }
     if (status == LS_OK) {
         c.send = send;
@@ -149,8 +149,8 @@ static int measure_kind(ls_bench *bench, ls_kind kind) {
         }
         status = measure_checks(row, &c);
     }
-    ls_free(NULL, recv, all, sizeof(float));
-    ls_free(NULL, send, all, sizeof(float));
+    ls_free(recv, all, sizeof(float));
+    ls_free(send, all, sizeof(float));
     return status;
 }
 

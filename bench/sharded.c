@@ -160,8 +160,8 @@ static int cut_inputs(run *r) {
             r->gradients[rank][t] = p->gradients + (size_t)rank * BATCH * DIM;
         }
         r->by_rank[rank] = r->gradients[rank];
-        LS_TRY(ls_keyed_jagged_from_lists(&r->inputs[rank], NULL, rank, keys, TABLES, BATCH, bags,
-                                          false));
+        LS_TRY(
+            ls_keyed_jagged_from_lists(&r->inputs[rank], rank, keys, TABLES, BATCH, bags, false));
     }
     return LS_OK;
 }
@@ -199,7 +199,7 @@ static int cut_table(run *r, int t) {
 }
 
 static int open_run(run *r) {
-    LS_TRY(ls_arena_create(&r->arena, NULL));
+    LS_TRY(ls_arena_create(&r->arena));
     for (int t = 0; t < TABLES; t++) {
         LS_TRY(draw_plain(r, t));
         LS_TRY(cut_table(r, t));

@@ -177,7 +177,7 @@ int ls_bench_suite_training(ls_bench *bench) {
     size_t made = 0;
     int status = LS_OK;
     for (; made < sizeof parts / sizeof *parts && status == LS_OK; made++) {
-        status = ls_alloc(parts[made].at, NULL, parts[made].count, parts[made].bytes);
+        status = ls_alloc(parts[made].at, parts[made].count, parts[made].bytes);
     }
     if (status == LS_OK && pthread_barrier_init(&s.barrier, NULL, THREADS) != 0) {
         status = LS_FAIL(LS_ERR_RESOURCE, "no barrier for the benchmark");
@@ -190,7 +190,7 @@ int ls_bench_suite_training(ls_bench *bench) {
         (void)pthread_barrier_destroy(&s.barrier);
     }
     for (size_t i = 0; i < made; i++) {
-        ls_free(NULL, *parts[i].at, parts[i].count, parts[i].bytes);
+        ls_free(*parts[i].at, parts[i].count, parts[i].bytes);
     }
     return status;
 }

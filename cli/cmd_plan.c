@@ -426,7 +426,7 @@ static int run(const cli_args *args) {
         return code;
     }
     ls_arena *arena;
-    int status = ls_arena_create(&arena, NULL);
+    int status = ls_arena_create(&arena);
     if (status != LS_OK) {
         return cli_fail(status);
     }

@@ -97,7 +97,7 @@ static int run(const cli_args *args) {
     if (code != LS_EXIT_OK) {
         return code;
     }
-    int status = ls_arena_create(&arena, NULL);
+    int status = ls_arena_create(&arena);
     code = status == LS_OK ? cli_plan_load(&plan, arena, plan_file) : cli_fail(status);
     if (code == LS_EXIT_OK) {
         status = ls_checkpoint_open(&checkpoint, from);

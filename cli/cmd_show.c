@@ -72,7 +72,7 @@ static int write_pages(const ls_scenario *scenario, const ls_picture *pictures, 
 
 static int draw(const ls_scenario *scenario) {
     ls_arena *arena = NULL;
-    int status = ls_arena_create(&arena, NULL);
+    int status = ls_arena_create(&arena);
     ls_picture *pictures = NULL;
     int count = 0;
     if (status == LS_OK) {

@@ -17,7 +17,7 @@ static int find_machine(ls_topology *out, const char *name) {
     ls_arena *arena = NULL;
     char *text = NULL;
     size_t bytes = 0;
-    LS_TRY(ls_arena_create(&arena, NULL));
+    LS_TRY(ls_arena_create(&arena));
     int status = ls_file_read(&text, &bytes, arena, name, MACHINE_BYTES_MAX);
     if (status == LS_OK) {
         *out = (ls_topology){.ranks = ranks, .ranks_per_host = HOST_RANKS};

@@ -61,3 +61,13 @@ function(lockstep_memcheck_must_fail name source)
     set_tests_properties(memcheck/${name} PROPERTIES LABELS memcheck TIMEOUT 60
         PASS_REGULAR_EXPRESSION "4,096 bytes in 1 blocks are definitely lost.*exit code 9")
 endfunction()
+
+# lockstep_counts_memory(NAME): unit_NAME may count what its code takes, and let it fail.
+function(lockstep_counts_memory name)
+    if(TARGET unit_${name})
+        target_sources(unit_${name} PRIVATE "${PROJECT_SOURCE_DIR}/tests/counting.c")
+        foreach(function malloc calloc realloc aligned_alloc free)
+            target_link_options(unit_${name} PRIVATE LINKER:--wrap=${function})
+        endforeach()
+    endif()
+endfunction()

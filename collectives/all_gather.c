@@ -63,7 +63,7 @@ static int reference(const ls_call *const *calls, int size) {
         longest = calls[i]->count > longest ? calls[i]->count : longest;
     }
     void *memory = NULL;
-    LS_TRY(ls_alloc(&memory, NULL, (size_t)size * longest, element));
+    LS_TRY(ls_alloc(&memory, (size_t)size * longest, element));
     unsigned char *copies = memory;
     for (int i = 0; i < size; i++) {
         for (size_t k = 0; k < calls[i]->count * element; k++) {
@@ -79,7 +79,7 @@ static int reference(const ls_call *const *calls, int size) {
             }
         }
     }
-    ls_free(NULL, memory, (size_t)size * longest, element);
+    ls_free(memory, (size_t)size * longest, element);
     return LS_OK;
 }
 

@@ -44,7 +44,7 @@ static int reference(const ls_call *const *calls, int size) {
     for (int i = 1; i < size && count > 0 && status == LS_OK; i++) {
         memcpy(calls[i]->recv, calls[0]->recv, count * element);
     }
-    ls_free(NULL, copies, (size_t)size * count, element);
+    ls_free(copies, (size_t)size * count, element);
     return status;
 }
 

@@ -94,7 +94,7 @@ static int math(const ls_call *const *calls, int size, const ls_order *order) {
     (void)order;
     size_t element = ls_dtype_bytes(calls[0]->dtype);
     void *memory = NULL;
-    LS_TRY(ls_alloc(&memory, NULL, (size_t)size, sizeof(char *)));
+    LS_TRY(ls_alloc(&memory, (size_t)size, sizeof(char *)));
     char **next = memory;  // [size] where each member's next block goes
     size_t total = 0;      // bytes of the result, taking all members to send as much as the first
     for (int to = 0; to < size; to++) {
@@ -117,7 +117,7 @@ static int math(const ls_call *const *calls, int size, const ls_order *order) {
             block += length;
         }
     }
-    ls_free(NULL, memory, (size_t)size, sizeof(char *));
+    ls_free(memory, (size_t)size, sizeof(char *));
     return status;
 }
 

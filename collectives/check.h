@@ -102,7 +102,7 @@ int ls_call_fold__reduce(ls_call_fold *fold, void *out, int root, size_t first, 
 int ls_call_fold__block(ls_call_fold *fold, void *out, int block, size_t start);
 
 // The plain fold for references: copies of all inputs of `elements` elements each, one after
-// another; the caller frees it with ls_free(NULL, copy, size * elements, element_bytes).
+// another; the caller frees it with ls_free(copy, size * elements, element_bytes).
 int ls_reference__copies(char **out, const ls_call *const *calls, int size, size_t elements);
 // out [count] = the fold in rank order of elements [first, first + count) of those copies, one by
 // one.

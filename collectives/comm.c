@@ -15,7 +15,7 @@ static int compare_pairs(const void *a, const void *b) {
 static int fill_members(ls_comm *comm, const int *ranks, int world_size) {
     void *memory = NULL;
     size_t size = (size_t)comm->size;
-    LS_TRY(ls_alloc(&memory, NULL, 2 * size, sizeof(int)));
+    LS_TRY(ls_alloc(&memory, 2 * size, sizeof(int)));
     int *pairs = memory, status = LS_OK;
     for (int i = 0; i < comm->size; i++) {
         int rank = ranks != NULL ? ranks[i] : i;
@@ -40,16 +40,16 @@ static int fill_members(ls_comm *comm, const int *ranks, int world_size) {
         }
     }
 out:
-    ls_free(NULL, memory, 2 * size, sizeof(int));
+    ls_free(memory, 2 * size, sizeof(int));
     return status;
 }
 
 static void free_memory(ls_comm *comm) {
     size_t size = (size_t)comm->size;
-    ls_free(NULL, comm->ranks, size, sizeof(int));
-    ls_free(NULL, comm->by_rank, size, sizeof(int));
-    ls_free(NULL, comm->seq, size, sizeof(uint64_t));
-    ls_free(NULL, comm, 1, sizeof *comm);
+    ls_free(comm->ranks, size, sizeof(int));
+    ls_free(comm->by_rank, size, sizeof(int));
+    ls_free(comm->seq, size, sizeof(uint64_t));
+    ls_free(comm, 1, sizeof *comm);
 }
 
 // The record alone, without the backend's part.
@@ -61,19 +61,19 @@ static int make_comm(ls_comm **out, ls_backend *backend, const int *ranks, int s
                        name != NULL ? name : "", size, world_size);
     }
     void *memory = NULL;
-    LS_TRY(ls_alloc(&memory, NULL, 1, sizeof(ls_comm)));
+    LS_TRY(ls_alloc(&memory, 1, sizeof(ls_comm)));
     ls_comm *comm = memory;
     comm->backend = backend;
     comm->size = size;
     (void)snprintf(comm->name, sizeof comm->name, "%s", name != NULL ? name : "unnamed");
-    int status = ls_alloc(&memory, NULL, (size_t)size, sizeof(int));
+    int status = ls_alloc(&memory, (size_t)size, sizeof(int));
     comm->ranks = memory;
     if (status == LS_OK) {
-        status = ls_alloc(&memory, NULL, (size_t)size, sizeof(int));
+        status = ls_alloc(&memory, (size_t)size, sizeof(int));
         comm->by_rank = memory;
     }
     if (status == LS_OK) {
-        status = ls_alloc(&memory, NULL, (size_t)size, sizeof(uint64_t));
+        status = ls_alloc(&memory, (size_t)size, sizeof(uint64_t));
         comm->seq = memory;
     }
     if (status == LS_OK) {
@@ -211,24 +211,24 @@ int ls_axis_create(ls_axis **out, ls_backend *backend, int axis) {
     }
     size_t world_size = (size_t)ls_world_size(backend->world);
     void *memory = NULL, *fiber = NULL;
-    LS_TRY(ls_alloc(&memory, NULL, 1, sizeof(ls_axis)));
+    LS_TRY(ls_alloc(&memory, 1, sizeof(ls_axis)));
     ls_axis *made = memory;
     made->axis = axis;
     made->comm_count = (int)world_size / mesh->dim[axis];
     made->world_size = (int)world_size;
-    int status = ls_alloc(&memory, NULL, (size_t)made->comm_count, sizeof(ls_comm *));
+    int status = ls_alloc(&memory, (size_t)made->comm_count, sizeof(ls_comm *));
     made->comms = memory;
     if (status == LS_OK) {
-        status = ls_alloc(&memory, NULL, world_size, sizeof(int));
+        status = ls_alloc(&memory, world_size, sizeof(int));
         made->comm_of_rank = memory;
     }
     if (status == LS_OK) {
-        status = ls_alloc(&fiber, NULL, (size_t)mesh->dim[axis], sizeof(int));
+        status = ls_alloc(&fiber, (size_t)mesh->dim[axis], sizeof(int));
     }
     if (status == LS_OK) {
         status = open_fibers(made, backend, mesh, fiber);
     }
-    ls_free(NULL, fiber, (size_t)mesh->dim[axis], sizeof(int));
+    ls_free(fiber, (size_t)mesh->dim[axis], sizeof(int));
     if (status != LS_OK) {
         ls_axis_free(made);
         return status;
@@ -244,7 +244,7 @@ void ls_axis_free(ls_axis *axis) {
     for (int i = 0; axis->comms != NULL && i < axis->comm_count; i++) {
         ls_comm_free(axis->comms[i]);
     }
-    ls_free(NULL, axis->comms, (size_t)axis->comm_count, sizeof(ls_comm *));
-    ls_free(NULL, axis->comm_of_rank, (size_t)axis->world_size, sizeof(int));
-    ls_free(NULL, axis, 1, sizeof *axis);
+    ls_free(axis->comms, (size_t)axis->comm_count, sizeof(ls_comm *));
+    ls_free(axis->comm_of_rank, (size_t)axis->world_size, sizeof(int));
+    ls_free(axis, 1, sizeof *axis);
 }

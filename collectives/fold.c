@@ -44,13 +44,13 @@ int ls_call_fold__open(ls_call_fold *fold, const ls_call *const *calls, int size
     *fold = (ls_call_fold){.order = order};
     size_t n = (size_t)size;
     void *pointers = NULL, *premul = NULL;
-    LS_TRY(ls_alloc(&pointers, NULL, 2 * n, sizeof(void *)));
+    LS_TRY(ls_alloc(&pointers, 2 * n, sizeof(void *)));
     fold->in = pointers;
     fold->at = fold->in + n;
     if (calls[0]->op == LS_PREMUL_SUM) {
-        int status = ls_alloc(&premul, NULL, n, sizeof(double));
+        int status = ls_alloc(&premul, n, sizeof(double));
         if (status != LS_OK) {
-            ls_free(NULL, pointers, 2 * n, sizeof(void *));
+            ls_free(pointers, 2 * n, sizeof(void *));
             return status;
         }
         fold->premul = premul;
@@ -76,8 +76,8 @@ int ls_call_fold__open(ls_call_fold *fold, const ls_call *const *calls, int size
 
 void ls_call_fold__close(ls_call_fold *fold) {
     size_t n = (size_t)fold->reduction.in_count;
-    ls_free(NULL, fold->in, 2 * n, sizeof(void *));
-    ls_free(NULL, fold->premul, n, sizeof(double));
+    ls_free(fold->in, 2 * n, sizeof(void *));
+    ls_free(fold->premul, n, sizeof(double));
     *fold = (ls_call_fold){0};
 }
 
@@ -147,7 +147,7 @@ int ls_reference__copies(char **out, const ls_call *const *calls, int size, size
     void *memory = NULL;
     *out = NULL;
     LS_TRY(ls_size_mul(&total, (size_t)size, elements));
-    LS_TRY(ls_alloc(&memory, NULL, total, bytes));
+    LS_TRY(ls_alloc(&memory, total, bytes));
     *out = memory;
     for (int i = 0; i < size && elements != 0; i++) {
         memcpy(*out + (size_t)i * elements * bytes, calls[i]->send, elements * bytes);
@@ -159,8 +159,8 @@ int ls_reference__fold(void *out, const char *copies, const ls_call *const *call
                        size_t elements, size_t first, size_t count) {
     size_t bytes = ls_dtype_bytes(calls[0]->dtype), n = (size_t)size;
     void *memory = NULL, *factors = NULL;
-    LS_TRY(ls_alloc(&memory, NULL, n, sizeof(void *)));
-    int status = ls_alloc(&factors, NULL, n, sizeof(double));
+    LS_TRY(ls_alloc(&memory, n, sizeof(void *)));
+    int status = ls_alloc(&factors, n, sizeof(double));
     const void **in = memory;
     double *premul = factors;
     for (size_t k = 0; k < count && status == LS_OK; k++) {
@@ -171,7 +171,7 @@ int ls_reference__fold(void *out, const char *copies, const ls_call *const *call
         ls_kernel_reduce_reference((char *)out + k * bytes, in, n, calls[0]->dtype, calls[0]->op,
                                    calls[0]->op == LS_PREMUL_SUM ? premul : NULL, 1);
     }
-    ls_free(NULL, memory, n, sizeof(void *));
-    ls_free(NULL, factors, n, sizeof(double));
+    ls_free(memory, n, sizeof(void *));
+    ls_free(factors, n, sizeof(double));
     return status;
 }

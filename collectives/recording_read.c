@@ -157,7 +157,7 @@ int ls_recording_open(ls_recording **out, const char *dir) {
     LS_ASSERT(out != NULL && dir != NULL);
     *out = NULL;
     ls_arena *arena = NULL;
-    LS_TRY(ls_arena_create(&arena, NULL));
+    LS_TRY(ls_arena_create(&arena));
     ls_recording *recording = ls_arena_alloc(arena, 1, sizeof *recording);
     int status = LS_ERR_MEMORY;
     if (recording != NULL) {
@@ -277,14 +277,14 @@ static int give_tensor(const ls_safetensors *file, const ls_safetensor *tensor,
     memcpy(output.shape.dim, tensor->dim, sizeof output.shape.dim);
     output.reduces = in_set(reduces, tensor->name);
     void *data = NULL;
-    LS_TRY(ls_alloc(&data, NULL, tensor->bytes, 1));
+    LS_TRY(ls_alloc(&data, tensor->bytes, 1));
     int status = ls_safetensors_read(data, tensor->bytes, file, tensor);
     if (status == LS_OK) {
         output.dtype = (ls_dtype)tensor->dtype;
         output.data = data;
         status = sink->emit(sink->arg, &output);
     }
-    ls_free(NULL, data, tensor->bytes, 1);
+    ls_free(data, tensor->bytes, 1);
     if (status == LS_ERR_INVALID) {  // what the sink refuses is the file's fault
         ls_error last = *ls_error_last();
         return LS_FAIL_RANK(LS_ERR_FORMAT, rank, "'%s': %s", path, last.text);
@@ -303,7 +303,7 @@ static int read_rank(const ls_recording *recording, int rank, const ls_stage_sin
     ls_arena *arena = NULL;
     name_set reduces;
     LS_TRY(ls_safetensors_open(&file, path));
-    int status = ls_arena_create(&arena, NULL);
+    int status = ls_arena_create(&arena);
     if (status == LS_OK) {
         status = make_set(&reduces, arena, ls_safetensors_metadata(file, LS_RECORDING_REDUCES));
     }

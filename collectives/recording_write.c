@@ -65,7 +65,7 @@ int ls_recording_writer_create(ls_recording_writer **out, const char *dir, const
     LS_ASSERT(out != NULL && dir != NULL && world != NULL && info != NULL);
     *out = NULL;
     ls_arena *arena = NULL;
-    LS_TRY(ls_arena_create(&arena, NULL));
+    LS_TRY(ls_arena_create(&arena));
     ls_recording_writer *writer = ls_arena_alloc(arena, 1, sizeof *writer);
     if (writer == NULL) {
         ls_arena_free(arena);
@@ -107,11 +107,11 @@ static int add_output(ls_recording_writer *writer, rank_part *part, const ls_sta
     if (part->tensor_count == part->tensor_room) {
         size_t room = part->tensor_room != 0 ? 2 * part->tensor_room : 16;
         void *memory = NULL;
-        LS_TRY(ls_alloc(&memory, NULL, room, sizeof *part->tensors));
+        LS_TRY(ls_alloc(&memory, room, sizeof *part->tensors));
         if (part->tensor_count != 0) {
             memcpy(memory, part->tensors, part->tensor_count * sizeof *part->tensors);
         }
-        ls_free(NULL, part->tensors, part->tensor_room, sizeof *part->tensors);
+        ls_free(part->tensors, part->tensor_room, sizeof *part->tensors);
         part->tensors = memory;
         part->tensor_room = room;
     }
@@ -318,7 +318,7 @@ int ls_recording_writer_calls(ls_recording **out, ls_recording_writer *writer) {
     *out = NULL;
     writer->finished = true;
     ls_arena *arena = NULL;
-    LS_TRY(ls_arena_create(&arena, NULL));
+    LS_TRY(ls_arena_create(&arena));
     ls_recording *made = ls_arena_alloc(arena, 1, sizeof *made);
     int status = made != NULL ? LS_OK : LS_ERR_MEMORY;
     if (status == LS_OK) {
@@ -343,7 +343,7 @@ void ls_recording_writer_free(ls_recording_writer *writer) {
     }
     for (int i = 0; i < writer->part_count; i++) {
         rank_part *part = &writer->parts[i];
-        ls_free(NULL, part->tensors, part->tensor_room, sizeof *part->tensors);
+        ls_free(part->tensors, part->tensor_room, sizeof *part->tensors);
         ls_text_free(&part->reduces);
         ls_text_free(&part->calls);
     }

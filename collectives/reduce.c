@@ -35,7 +35,7 @@ static int reference(const ls_call *const *calls, int size) {
     char *copies = NULL;
     LS_TRY(ls_reference__copies(&copies, calls, size, count));
     int status = ls_reference__fold(root->recv, copies, calls, size, count, 0, count);
-    ls_free(NULL, copies, (size_t)size * count, element);
+    ls_free(copies, (size_t)size * count, element);
     return status;
 }
 

@@ -48,7 +48,7 @@ static int reference(const ls_call *const *calls, int size) {
             ls_reference__fold(calls[i]->recv, copies, calls, size, total, first, calls[i]->count);
         first += calls[i]->count;
     }
-    ls_free(NULL, copies, (size_t)size * total, element);
+    ls_free(copies, (size_t)size * total, element);
     return status;
 }
 

@@ -57,7 +57,7 @@ static int reference(const ls_call *const *calls, int size) {
     for (int i = 0; i < size && status == LS_OK; i++) {
         status = ls_reference__fold(calls[i]->recv, copies, calls, i + 1, count, 0, count);
     }
-    ls_free(NULL, copies, (size_t)size * count, element);
+    ls_free(copies, (size_t)size * count, element);
     return status;
 }
 

@@ -40,7 +40,7 @@ static int begin(operation *o, const ls_local_tensor *in, const ls_axis *axis) {
     o->dtype = ls_local_tensor_dtype(in);
     o->element = ls_dtype_bytes(o->dtype);
     o->held = ls_world_held_count(o->world);
-    LS_TRY(ls_arena_create(&o->arena, NULL));
+    LS_TRY(ls_arena_create(&o->arena));
     o->shards = need(o, (size_t)o->held, sizeof(ls_shard *));
     o->calls = need(o, (size_t)o->held, sizeof *o->calls);
     o->shapes = need(o, (size_t)ls_world_size(o->world), sizeof *o->shapes);

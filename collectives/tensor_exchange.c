@@ -191,11 +191,10 @@ int ls_tensor__exchange(ls_local_tensor **out, ls_backend *backend, const ls_loc
             "strided shards, turns and listed blocks move among at most %d ranks, not %d",
             RANKS_MAX, ls_world_size(e.world));
     }
-    int status = ls_arena_create(&e.arena, NULL);
+    int status = ls_arena_create(&e.arena);
     status = status == LS_OK ? ls_layout_of_tensor(&e.old, in) : status;
-    status = status == LS_OK
-                 ? ls_layout_of_placements(&e.new, ls_world_mesh(e.world), shape, to, NULL)
-                 : status;
+    status = status == LS_OK ? ls_layout_of_placements(&e.new, ls_world_mesh(e.world), shape, to)
+                             : status;
     status = status == LS_OK ? ls_local_tensor_zeros(&e.out, e.world, shape, dtype, to) : status;
     status = status == LS_OK ? move(&e) : status;
     ls_layout_free(&e.old);

@@ -133,7 +133,7 @@ static int redistribute_any(redistribution *r) {
 int ls_tensor_check_replicas_at(const char *file, int line, const ls_local_tensor *tensor) {
     void *memory = NULL;
     size_t held = (size_t)ls_world_held_count(ls_local_tensor_world(tensor));
-    LS_TRY(ls_alloc(&memory, NULL, held, sizeof(int)));
+    LS_TRY(ls_alloc(&memory, held, sizeof(int)));
     int *ranks = memory, count = 0;
     ls_check_clear();
     int status = ls_local_tensor_check_replicas(ranks, &count, tensor);
@@ -144,7 +144,7 @@ int ls_tensor_check_replicas_at(const char *file, int line, const ls_local_tenso
     for (int i = 1; i < count; i++) {
         ls_check__note_rank_number(ranks[i]);
     }
-    ls_free(NULL, memory, held, sizeof(int));
+    ls_free(memory, held, sizeof(int));
     return status;
 }
 

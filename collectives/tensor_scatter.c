@@ -73,7 +73,7 @@ static int make_call(ls_call *call, part *next, const scattering *s, int axis, c
     LS_TRY(block_after(&block, s, axis + 1, rank));
     LS_TRY(ls_shape_count(&next->count, &block.size));
     next->owned = true;
-    LS_TRY(ls_alloc(&next->data, NULL, next->count, s->element));
+    LS_TRY(ls_alloc(&next->data, next->count, s->element));
     *call = (ls_call){
         .kind = cuts ? LS_SCATTER : LS_BROADCAST,
         .comm = comm,
@@ -98,7 +98,7 @@ static int make_call(ls_call *call, part *next, const scattering *s, int axis, c
 
 static void free_part(const scattering *s, part *p) {
     if (p->owned) {
-        ls_free(NULL, p->data, p->count, s->element);
+        ls_free(p->data, p->count, s->element);
     }
     *p = (part){0};
 }
@@ -190,7 +190,7 @@ int ls_tensor_scatter(ls_local_tensor **out, ls_backend *backend, const void *fu
     }
     ls_arena *arena = NULL;
     ls_local_tensor *made = NULL;
-    LS_TRY(ls_arena_create(&arena, NULL));
+    LS_TRY(ls_arena_create(&arena));
     int status = scatter(&s, full, source_rank, &made, arena);
     ls_arena_free(arena);
     if (status == LS_OK && partial) {

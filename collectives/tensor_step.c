@@ -303,7 +303,7 @@ int ls_tensor__step(ls_local_tensor **out, ls_backend *backend, const ls_local_t
         status = to->kind == LS_PLACE_PARTIAL ? make_partial(in, s.out, axis, to) : cut(in, s.out);
     } else {
         LS_ASSERT(to->kind != LS_PLACE_PARTIAL);
-        status = ls_arena_create(&s.arena, NULL);
+        status = ls_arena_create(&s.arena);
         if (status == LS_OK) {
             status = ls_tensor__axis(&s.axis, backend, axis);
         }

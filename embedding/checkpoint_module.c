@@ -40,7 +40,7 @@ static int agree(ls_embedding *module, int status, const char *what) {
     int64_t(*flags)[2];
     embedding_side *sides;
     ls_arena *arena;
-    LS_TRY(ls_arena_create(&arena, NULL));
+    LS_TRY(ls_arena_create(&arena));
     flags = ls_arena_alloc(arena, (size_t)held, sizeof *flags);
     sides = ls_arena_alloc(arena, (size_t)held, sizeof *sides);
     if (!flags || !sides) {
@@ -125,7 +125,7 @@ static int save_in(ls_embedding *module, const char *dir, ls_arena *arena) {
 int ls_embedding_save(ls_embedding *module, const char *dir) {
     LS_ASSERT(module && dir);
     ls_arena *arena;
-    LS_TRY(ls_arena_create(&arena, NULL));
+    LS_TRY(ls_arena_create(&arena));
     int status = save_in(module, dir, arena);
     ls_arena_free(arena);
     return status;
@@ -184,12 +184,12 @@ static int load_array(ls_embedding *module, int table, int shard, int array,
     if (bytes == 0) {
         return LS_OK;
     }
-    LS_TRY(ls_alloc(&data, NULL, bytes, 1));
+    LS_TRY(ls_alloc(&data, bytes, 1));
     int status = ls_checkpoint_read(checkpoint, from_table, from_array, block, data);
     if (!status) {
         status = device->ops->copy_in(device, memory_of(module, table, shard, array), data, bytes);
     }
-    ls_free(NULL, data, bytes, 1);
+    ls_free(data, bytes, 1);
     return status;
 }
 

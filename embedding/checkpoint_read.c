@@ -140,7 +140,7 @@ int ls_checkpoint_open(ls_checkpoint **out, const char *dir) {
     LS_ASSERT(out && dir);
     *out = NULL;
     ls_arena *arena;
-    LS_TRY(ls_arena_create(&arena, NULL));
+    LS_TRY(ls_arena_create(&arena));
     ls_checkpoint *checkpoint = ls_arena_alloc(arena, 1, sizeof *checkpoint);
     const char *copy = ls_arena_strdup(arena, dir);
     if (!checkpoint || !copy) {
@@ -160,7 +160,7 @@ int ls_checkpoint_open(ls_checkpoint **out, const char *dir) {
 void ls_checkpoint_free(ls_checkpoint *checkpoint) {
     if (checkpoint) {
         ls_safetensors_free(checkpoint->file);
-        ls_free(NULL, checkpoint->piece, checkpoint->piece_bytes, 1);
+        ls_free(checkpoint->piece, checkpoint->piece_bytes, 1);
         ls_arena_free(checkpoint->arena);  // which holds the checkpoint itself
     }
 }
@@ -225,9 +225,9 @@ static int make_piece(ls_checkpoint *checkpoint, size_t row_bytes) {
     if (checkpoint->piece_bytes >= wanted) {
         return LS_OK;
     }
-    ls_free(NULL, checkpoint->piece, checkpoint->piece_bytes, 1);
+    ls_free(checkpoint->piece, checkpoint->piece_bytes, 1);
     checkpoint->piece_bytes = 0;
-    LS_TRY(ls_alloc(&checkpoint->piece, NULL, wanted, 1));
+    LS_TRY(ls_alloc(&checkpoint->piece, wanted, 1));
     checkpoint->piece_bytes = wanted;
     return LS_OK;
 }
@@ -321,7 +321,7 @@ static bool has_all_columns(const ls_plan_table *plan, const ls_plan_shard *bloc
 static int read_joined(ls_checkpoint *checkpoint, int table, int array, const ls_plan_shard *block,
                        void *out) {
     double *sums;
-    LS_TRY(ls_alloc((void **)&sums, NULL, (size_t)block->rows, sizeof *sums));
+    LS_TRY(ls_alloc((void **)&sums, (size_t)block->rows, sizeof *sums));
     int status = read_shards(checkpoint, table, array, block, sums, add_per_row);
     bool narrow = checkpoint->tables[table].arrays[array].dtype == LS_F32;
     for (int64_t i = 0; i < block->rows && !status; i++) {
@@ -332,7 +332,7 @@ static int read_joined(ls_checkpoint *checkpoint, int table, int array, const ls
             ((double *)out)[i] = mean;
         }
     }
-    ls_free(NULL, sums, (size_t)block->rows, sizeof *sums);
+    ls_free(sums, (size_t)block->rows, sizeof *sums);
     return status;
 }
 
@@ -424,7 +424,7 @@ int ls_checkpoint_reshard(const char *dir, ls_checkpoint *from, const ls_plan *p
     LS_ASSERT(dir && from && plan);
     LS_TRY(ls_plan_check(plan));
     ls_arena *arena;
-    LS_TRY(ls_arena_create(&arena, NULL));
+    LS_TRY(ls_arena_create(&arena));
     int status = reshard_in(dir, from, plan, arena);
     ls_arena_free(arena);
     return status;

@@ -164,7 +164,7 @@ int ls_checkpoint__write_rank(const char *dir, const checkpoint_source *source, 
     ls_checkpoint__rank_name(name, rank);
     LS_TRY(ls_checkpoint__path(path, dir, true, name));
     rank_tensors tensors = {0};
-    LS_TRY(ls_arena_create(&tensors.arena, NULL));
+    LS_TRY(ls_arena_create(&tensors.arena));
     int status = collect(&tensors, source, rank);
     if (!status && tensors.count > 0) {
         const char *const metadata[] = {"format", "pt"};  // what torch's tools look for

@@ -39,12 +39,12 @@ int ls_embedding__exchange(ls_backend *backend, const embedding_exchange *exchan
         return LS_OK;
     }
     ls_call *calls;
-    LS_TRY(ls_alloc((void **)&calls, NULL, (size_t)side_count, sizeof(*calls)));
+    LS_TRY(ls_alloc((void **)&calls, (size_t)side_count, sizeof(*calls)));
     for (int i = 0; i < side_count; i++) {
         calls[i] = make_call(exchange, &sides[i]);
     }
     int status = ls_backend_run(backend, calls, side_count);
-    ls_free(NULL, calls, (size_t)side_count, sizeof(*calls));
+    ls_free(calls, (size_t)side_count, sizeof(*calls));
     return status ? ls_error_wrap("%s", exchange->what) : LS_OK;
 }
 

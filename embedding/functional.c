@@ -204,7 +204,7 @@ int ls_tensor_embedding(ls_local_tensor **out, const ls_local_tensor *ids, ls_lo
     if (ls_functional__check(&f, false) != LS_OK) {
         return ls_error_wrap("embedding");
     }
-    LS_TRY(ls_arena_create(&f.arena, NULL));
+    LS_TRY(ls_arena_create(&f.arena));
     bool exchanged = f.dim == 0 && options->way == LS_ROWS_EXCHANGED;
     int status = exchanged ? ls_functional__exchange(out, &f) : masked(out, &f);
     status = status == LS_OK ? place(*out, &f) : status;

@@ -229,7 +229,7 @@ int ls_tensor_embedding_bag(ls_local_tensor **out, const ls_local_tensor *ids,
     ls_functional f = {.options = options, .axis = axis, .ids = ids, .weight = weight};
     ls_local_tensor *lengths = NULL;
     *out = NULL;
-    if (ls_functional__check(&f, true) != LS_OK || ls_arena_create(&f.arena, NULL) != LS_OK) {
+    if (ls_functional__check(&f, true) != LS_OK || ls_arena_create(&f.arena) != LS_OK) {
         return ls_error_wrap("embedding_bag");
     }
     bool by_exchange = f.dim == 0 && options->way == LS_ROWS_EXCHANGED;

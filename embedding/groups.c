@@ -233,7 +233,7 @@ static int attach_comms(ls_embedding *module, embedding_group *group) {
 static int create_group(ls_embedding *module, embedding_group *group) {
     LS_TRY(create_slots(module, group));
     slot_key *keys;
-    LS_TRY(ls_alloc((void **)&keys, NULL, (size_t)group->slot_count, sizeof(*keys)));
+    LS_TRY(ls_alloc((void **)&keys, (size_t)group->slot_count, sizeof(*keys)));
     int status = LS_OK;
     if (group->pooling != LS_POOL_NONE && !group->local) {
         status = lay_out_nodes(module, group, keys);
@@ -241,7 +241,7 @@ static int create_group(ls_embedding *module, embedding_group *group) {
     if (!status && !group->local) {
         status = create_routes(module, group, keys);
     }
-    ls_free(NULL, keys, (size_t)group->slot_count, sizeof(*keys));
+    ls_free(keys, (size_t)group->slot_count, sizeof(*keys));
     return status ? status : attach_comms(module, group);
 }
 

@@ -4,10 +4,9 @@
 
 #include <string.h>
 
-// What ls_keyed_jagged points into: one allocation per array, and the allocator to give them back.
+// What ls_keyed_jagged points into: one allocation per array.
 typedef struct keyed_jagged_owner {
     ls_keyed_jagged jagged;  // first, so that a pointer to it is a pointer to the owner
-    const ls_allocator *allocator;
     char **keys;
     int64_t *lengths, *offsets, *values;
     float *weights;
@@ -49,27 +48,26 @@ void ls_keyed_jagged_free(ls_keyed_jagged *jagged) {
         return;
     }
     keyed_jagged_owner *owner = (keyed_jagged_owner *)jagged;
-    const ls_allocator *allocator = owner->allocator;
     size_t key_count = (size_t)jagged->key_count;
     for (size_t i = 0; owner->keys && i < key_count; i++) {
         if (owner->keys[i]) {
-            ls_free(allocator, owner->keys[i], strlen(owner->keys[i]) + 1, 1);
+            ls_free(owner->keys[i], strlen(owner->keys[i]) + 1, 1);
         }
     }
     size_t value_count = (size_t)jagged->value_count;
-    ls_free(allocator, owner->keys, key_count, sizeof(*owner->keys));
-    ls_free(allocator, owner->lengths, owner->bag_count, sizeof(int64_t));
-    ls_free(allocator, owner->offsets, owner->bag_count + 1, sizeof(int64_t));
-    ls_free(allocator, owner->values, value_count, sizeof(int64_t));
-    ls_free(allocator, owner->weights, value_count, sizeof(float));
-    ls_free(allocator, owner, 1, sizeof(*owner));
+    ls_free(owner->keys, key_count, sizeof(*owner->keys));
+    ls_free(owner->lengths, owner->bag_count, sizeof(int64_t));
+    ls_free(owner->offsets, owner->bag_count + 1, sizeof(int64_t));
+    ls_free(owner->values, value_count, sizeof(int64_t));
+    ls_free(owner->weights, value_count, sizeof(float));
+    ls_free(owner, 1, sizeof(*owner));
 }
 
 static int copy_keys(keyed_jagged_owner *owner, const char *const *keys, size_t key_count) {
-    LS_TRY(ls_alloc((void **)&owner->keys, owner->allocator, key_count, sizeof(*owner->keys)));
+    LS_TRY(ls_alloc((void **)&owner->keys, key_count, sizeof(*owner->keys)));
     for (size_t i = 0; i < key_count; i++) {
         size_t bytes = strlen(keys[i]) + 1;
-        LS_TRY(ls_alloc((void **)&owner->keys[i], owner->allocator, bytes, 1));
+        LS_TRY(ls_alloc((void **)&owner->keys[i], bytes, 1));
         memcpy(owner->keys[i], keys[i], bytes);
     }
     owner->jagged.keys = (const char *const *)owner->keys;
@@ -77,29 +75,27 @@ static int copy_keys(keyed_jagged_owner *owner, const char *const *keys, size_t 
 }
 
 // Allocates everything but leaves lengths, offsets, values and weights to be filled.
-static int owner_create(keyed_jagged_owner **out, const ls_allocator *allocator, int rank,
-                        const char *const *keys, int key_count, int64_t batch, int64_t value_count,
-                        bool weighted) {
+static int owner_create(keyed_jagged_owner **out, int rank, const char *const *keys, int key_count,
+                        int64_t batch, int64_t value_count, bool weighted) {
     size_t bag_count;
     LS_TRY(check_sizes(rank, keys, key_count, batch, value_count, &bag_count));
     keyed_jagged_owner *owner = NULL;
-    LS_TRY(ls_alloc((void **)&owner, allocator, 1, sizeof(*owner)));
-    owner->allocator = allocator;
+    LS_TRY(ls_alloc((void **)&owner, 1, sizeof(*owner)));
     owner->bag_count = bag_count;
     owner->jagged = (ls_keyed_jagged){
         .rank = rank, .key_count = key_count, .batch = batch, .value_count = value_count};
     int status = copy_keys(owner, keys, (size_t)key_count);
     if (!status) {
-        status = ls_alloc((void **)&owner->lengths, allocator, bag_count, sizeof(int64_t));
+        status = ls_alloc((void **)&owner->lengths, bag_count, sizeof(int64_t));
     }
     if (!status) {
-        status = ls_alloc((void **)&owner->offsets, allocator, bag_count + 1, sizeof(int64_t));
+        status = ls_alloc((void **)&owner->offsets, bag_count + 1, sizeof(int64_t));
     }
     if (!status) {
-        status = ls_alloc((void **)&owner->values, allocator, (size_t)value_count, sizeof(int64_t));
+        status = ls_alloc((void **)&owner->values, (size_t)value_count, sizeof(int64_t));
     }
     if (!status && weighted) {
-        status = ls_alloc((void **)&owner->weights, allocator, (size_t)value_count, sizeof(float));
+        status = ls_alloc((void **)&owner->weights, (size_t)value_count, sizeof(float));
     }
     if (status) {
         ls_keyed_jagged_free(&owner->jagged);
@@ -138,16 +134,14 @@ static int fill_lengths(keyed_jagged_owner *owner, const int64_t *lengths) {
     return LS_OK;
 }
 
-int ls_keyed_jagged_create(ls_keyed_jagged **out, const ls_allocator *allocator, int rank,
-                           const char *const *keys, int key_count, int64_t batch,
-                           const int64_t *lengths, const int64_t *values, int64_t value_count,
-                           const float *weights) {
+int ls_keyed_jagged_create(ls_keyed_jagged **out, int rank, const char *const *keys, int key_count,
+                           int64_t batch, const int64_t *lengths, const int64_t *values,
+                           int64_t value_count, const float *weights) {
     LS_ASSERT(out);
     LS_ASSERT(keys || key_count <= 0);
     *out = NULL;
     keyed_jagged_owner *owner = NULL;
-    LS_TRY(owner_create(&owner, allocator, rank, keys, key_count, batch, value_count,
-                        weights != NULL));
+    LS_TRY(owner_create(&owner, rank, keys, key_count, batch, value_count, weights != NULL));
     int status = fill_lengths(owner, lengths);
     if (status) {
         ls_keyed_jagged_free(&owner->jagged);
@@ -163,10 +157,10 @@ int ls_keyed_jagged_create(ls_keyed_jagged **out, const ls_allocator *allocator,
     return LS_OK;
 }
 
-int ls_keyed_jagged_from_offsets(ls_keyed_jagged **out, const ls_allocator *allocator, int rank,
-                                 const char *const *keys, int key_count, int64_t batch,
-                                 const int64_t *offsets, bool include_last, const int64_t *values,
-                                 int64_t value_count, const float *weights) {
+int ls_keyed_jagged_from_offsets(ls_keyed_jagged **out, int rank, const char *const *keys,
+                                 int key_count, int64_t batch, const int64_t *offsets,
+                                 bool include_last, const int64_t *values, int64_t value_count,
+                                 const float *weights) {
     LS_ASSERT(out);
     *out = NULL;
     size_t bag_count;
@@ -178,7 +172,7 @@ int ls_keyed_jagged_from_offsets(ls_keyed_jagged **out, const ls_allocator *allo
                             (long long)offsets[0]);
     }
     int64_t *lengths;
-    LS_TRY(ls_alloc((void **)&lengths, allocator, bag_count, sizeof(*lengths)));
+    LS_TRY(ls_alloc((void **)&lengths, bag_count, sizeof(*lengths)));
     int status = LS_OK;
     for (size_t bag = 0; bag < bag_count && !status; bag++) {
         int64_t end = bag + 1 < offset_count ? offsets[bag + 1] : value_count;
@@ -193,10 +187,10 @@ int ls_keyed_jagged_from_offsets(ls_keyed_jagged **out, const ls_allocator *allo
         }
     }
     if (!status) {
-        status = ls_keyed_jagged_create(out, allocator, rank, keys, key_count, batch, lengths,
-                                        values, value_count, weights);
+        status = ls_keyed_jagged_create(out, rank, keys, key_count, batch, lengths, values,
+                                        value_count, weights);
     }
-    ls_free(allocator, lengths, bag_count, sizeof(*lengths));
+    ls_free(lengths, bag_count, sizeof(*lengths));
     return status;
 }
 
@@ -227,9 +221,9 @@ ls_jagged ls_keyed_jagged_feature(const ls_keyed_jagged *jagged, int key_index) 
 }
 
 // ---- Made of others -----------------------------------------------------------------------------
-int ls_keyed_jagged_from_lists(ls_keyed_jagged **out, const ls_allocator *allocator, int rank,
-                               const char *const *keys, int key_count, int64_t batch,
-                               const ls_jagged_bag *bags, bool weighted) {
+int ls_keyed_jagged_from_lists(ls_keyed_jagged **out, int rank, const char *const *keys,
+                               int key_count, int64_t batch, const ls_jagged_bag *bags,
+                               bool weighted) {
     LS_ASSERT(out);
     LS_ASSERT(keys || key_count <= 0);
     *out = NULL;
@@ -255,7 +249,7 @@ int ls_keyed_jagged_from_lists(ls_keyed_jagged **out, const ls_allocator *alloca
         total += count;
     }
     keyed_jagged_owner *owner = NULL;
-    LS_TRY(owner_create(&owner, allocator, rank, keys, key_count, batch, total, weighted));
+    LS_TRY(owner_create(&owner, rank, keys, key_count, batch, total, weighted));
     int64_t at = 0;
     for (size_t b = 0; b < bag_count; b++) {
         owner->lengths[b] = bags[b].count;
@@ -273,16 +267,15 @@ int ls_keyed_jagged_from_lists(ls_keyed_jagged **out, const ls_allocator *alloca
     return LS_OK;
 }
 
-int ls_keyed_jagged_from_padded(ls_keyed_jagged **out, const ls_allocator *allocator, int rank,
-                                const char *const *keys, int key_count, int64_t batch,
-                                int64_t width, const int64_t *lengths, const int64_t *ids,
-                                const float *weights) {
+int ls_keyed_jagged_from_padded(ls_keyed_jagged **out, int rank, const char *const *keys,
+                                int key_count, int64_t batch, int64_t width, const int64_t *lengths,
+                                const int64_t *ids, const float *weights) {
     LS_ASSERT(out);
     *out = NULL;
     size_t bag_count;
     LS_TRY(check_sizes(rank, keys, key_count, batch, 0, &bag_count));
     ls_jagged_bag *bags;
-    LS_TRY(ls_alloc((void **)&bags, allocator, bag_count, sizeof(*bags)));
+    LS_TRY(ls_alloc((void **)&bags, bag_count, sizeof(*bags)));
     int status = LS_OK;
     for (size_t b = 0; b < bag_count && !status; b++) {
         if (lengths[b] < 0 || lengths[b] > width) {
@@ -297,10 +290,10 @@ int ls_keyed_jagged_from_padded(ls_keyed_jagged **out, const ls_allocator *alloc
         }
     }
     if (!status) {
-        status = ls_keyed_jagged_from_lists(out, allocator, rank, keys, key_count, batch, bags,
-                                            weights != NULL);
+        status =
+            ls_keyed_jagged_from_lists(out, rank, keys, key_count, batch, bags, weights != NULL);
     }
-    ls_free(allocator, bags, bag_count, sizeof(*bags));
+    ls_free(bags, bag_count, sizeof(*bags));
     return status;
 }
 
@@ -368,11 +361,11 @@ static void copy_pieces(keyed_jagged_owner *owner, const piece *pieces, int coun
 }
 
 // An input of the given features, which have the batch, rank and weights of `like`.
-static int assemble(ls_keyed_jagged **out, const ls_allocator *allocator,
-                    const ls_keyed_jagged *like, const piece *pieces, int count) {
+static int assemble(ls_keyed_jagged **out, const ls_keyed_jagged *like, const piece *pieces,
+                    int count) {
     const char **keys;
     int64_t total = 0;
-    LS_TRY(ls_alloc((void **)&keys, allocator, (size_t)count, sizeof(*keys)));
+    LS_TRY(ls_alloc((void **)&keys, (size_t)count, sizeof(*keys)));
     for (int p = 0; p < count; p++) {
         const ls_keyed_jagged *of = pieces[p].of;
         size_t first = (size_t)pieces[p].key * (size_t)of->batch;
@@ -380,18 +373,18 @@ static int assemble(ls_keyed_jagged **out, const ls_allocator *allocator,
         total += of->offsets[first + (size_t)of->batch] - of->offsets[first];
     }
     keyed_jagged_owner *owner = NULL;
-    int status = owner_create(&owner, allocator, like->rank, keys, count, like->batch, total,
-                              like->weights != NULL);
+    int status =
+        owner_create(&owner, like->rank, keys, count, like->batch, total, like->weights != NULL);
     if (!status) {
         copy_pieces(owner, pieces, count);
         *out = &owner->jagged;
     }
-    ls_free(allocator, keys, (size_t)count, sizeof(*keys));
+    ls_free(keys, (size_t)count, sizeof(*keys));
     return status;
 }
 
-int ls_keyed_jagged_permute(ls_keyed_jagged **out, const ls_allocator *allocator,
-                            const ls_keyed_jagged *jagged, const int *order, int order_count) {
+int ls_keyed_jagged_permute(ls_keyed_jagged **out, const ls_keyed_jagged *jagged, const int *order,
+                            int order_count) {
     LS_ASSERT(out && jagged);
     *out = NULL;
     if (order_count < 0 || order_count > jagged->key_count) {
@@ -400,7 +393,7 @@ int ls_keyed_jagged_permute(ls_keyed_jagged **out, const ls_allocator *allocator
                             order_count, jagged->key_count);
     }
     piece *pieces;
-    LS_TRY(ls_alloc((void **)&pieces, allocator, (size_t)order_count, sizeof(*pieces)));
+    LS_TRY(ls_alloc((void **)&pieces, (size_t)order_count, sizeof(*pieces)));
     int status = LS_OK;
     for (int i = 0; i < order_count && !status; i++) {
         if (order[i] < 0 || order[i] >= jagged->key_count) {
@@ -412,14 +405,14 @@ int ls_keyed_jagged_permute(ls_keyed_jagged **out, const ls_allocator *allocator
         }
     }
     if (!status) {
-        status = assemble(out, allocator, jagged, pieces, order_count);
+        status = assemble(out, jagged, pieces, order_count);
     }
-    ls_free(allocator, pieces, (size_t)order_count, sizeof(*pieces));
+    ls_free(pieces, (size_t)order_count, sizeof(*pieces));
     return status;
 }
 
-int ls_keyed_jagged_split(ls_keyed_jagged **outs, const ls_allocator *allocator,
-                          const ls_keyed_jagged *jagged, const int *sizes, int count) {
+int ls_keyed_jagged_split(ls_keyed_jagged **outs, const ls_keyed_jagged *jagged, const int *sizes,
+                          int count) {
     LS_ASSERT(jagged && (outs || count <= 0));
     int left = jagged->key_count;
     for (int i = 0; i < count; i++) {
@@ -434,25 +427,24 @@ int ls_keyed_jagged_split(ls_keyed_jagged **outs, const ls_allocator *allocator,
                             jagged->rank, count, jagged->key_count);
     }
     int *order;
-    LS_TRY(ls_alloc((void **)&order, allocator, (size_t)jagged->key_count, sizeof(*order)));
+    LS_TRY(ls_alloc((void **)&order, (size_t)jagged->key_count, sizeof(*order)));
     for (int k = 0; k < jagged->key_count; k++) {
         order[k] = k;
     }
     int first = 0, status = LS_OK;
     for (int i = 0; i < count && !status; i++) {
-        status = ls_keyed_jagged_permute(&outs[i], allocator, jagged, order + first, sizes[i]);
+        status = ls_keyed_jagged_permute(&outs[i], jagged, order + first, sizes[i]);
         first += sizes[i];
     }
     for (int i = 0; i < count && status; i++) {
         ls_keyed_jagged_free(outs[i]);
         outs[i] = NULL;
     }
-    ls_free(allocator, order, (size_t)jagged->key_count, sizeof(*order));
+    ls_free(order, (size_t)jagged->key_count, sizeof(*order));
     return status;
 }
 
-int ls_keyed_jagged_concat(ls_keyed_jagged **out, const ls_allocator *allocator,
-                           const ls_keyed_jagged *const *parts, int count) {
+int ls_keyed_jagged_concat(ls_keyed_jagged **out, const ls_keyed_jagged *const *parts, int count) {
     LS_ASSERT(out);
     *out = NULL;
     if (count < 1) {
@@ -478,14 +470,14 @@ int ls_keyed_jagged_concat(ls_keyed_jagged **out, const ls_allocator *allocator,
                             parts[0]->rank, keys, LS_JAGGED_KEYS_MAX);
     }
     piece *pieces;
-    LS_TRY(ls_alloc((void **)&pieces, allocator, keys, sizeof(*pieces)));
+    LS_TRY(ls_alloc((void **)&pieces, keys, sizeof(*pieces)));
     int at = 0;
     for (int i = 0; i < count; i++) {
         for (int k = 0; k < parts[i]->key_count; k++) {
             pieces[at++] = (piece){parts[i], k};
         }
     }
-    int status = assemble(out, allocator, parts[0], pieces, at);
-    ls_free(allocator, pieces, keys, sizeof(*pieces));
+    int status = assemble(out, parts[0], pieces, at);
+    ls_free(pieces, keys, sizeof(*pieces));
     return status;
 }

@@ -41,18 +41,16 @@ typedef struct ls_keyed_jagged {
 
 // A copy of the given arrays, checked: keys distinct and not empty; lengths [key_count, batch]
 // not negative, their sum equal to value_count. weights may be NULL. LS_ERR_INVALID names rank,
-// feature and sample. The caller frees it. NULL allocator: the default one.
-LS_API int ls_keyed_jagged_create(ls_keyed_jagged **out, const ls_allocator *allocator, int rank,
-                                  const char *const *keys, int key_count, int64_t batch,
-                                  const int64_t *lengths, const int64_t *values,
-                                  int64_t value_count, const float *weights);
+// feature and sample. The caller frees it.
+LS_API int ls_keyed_jagged_create(ls_keyed_jagged **out, int rank, const char *const *keys,
+                                  int key_count, int64_t batch, const int64_t *lengths,
+                                  const int64_t *values, int64_t value_count, const float *weights);
 // The same from torch's form: offsets [key_count * batch + 1] (`include_last`) or
 // [key_count * batch] (the last bag then ends at value_count). Ascending from 0.
-LS_API int ls_keyed_jagged_from_offsets(ls_keyed_jagged **out, const ls_allocator *allocator,
-                                        int rank, const char *const *keys, int key_count,
-                                        int64_t batch, const int64_t *offsets, bool include_last,
-                                        const int64_t *values, int64_t value_count,
-                                        const float *weights);
+LS_API int ls_keyed_jagged_from_offsets(ls_keyed_jagged **out, int rank, const char *const *keys,
+                                        int key_count, int64_t batch, const int64_t *offsets,
+                                        bool include_last, const int64_t *values,
+                                        int64_t value_count, const float *weights);
 LS_API void ls_keyed_jagged_free(ls_keyed_jagged *jagged);  // NULL is allowed
 
 // Index of a feature; LS_ERR_NOT_FOUND names rank, feature and the nearest key.
@@ -72,15 +70,15 @@ typedef struct ls_jagged_bag {
 } ls_jagged_bag;
 
 // From a list for each bag: bags [key_count, batch]. weighted: each bag with ids has weights.
-LS_API int ls_keyed_jagged_from_lists(ls_keyed_jagged **out, const ls_allocator *allocator,
-                                      int rank, const char *const *keys, int key_count,
-                                      int64_t batch, const ls_jagged_bag *bags, bool weighted);
+LS_API int ls_keyed_jagged_from_lists(ls_keyed_jagged **out, int rank, const char *const *keys,
+                                      int key_count, int64_t batch, const ls_jagged_bag *bags,
+                                      bool weighted);
 // From bags padded to the same length: of ids [key_count, batch, width] and weights (likewise, or
 // NULL) the first lengths [key_count, batch] of each bag count; none is above width.
-LS_API int ls_keyed_jagged_from_padded(ls_keyed_jagged **out, const ls_allocator *allocator,
-                                       int rank, const char *const *keys, int key_count,
-                                       int64_t batch, int64_t width, const int64_t *lengths,
-                                       const int64_t *ids, const float *weights);
+LS_API int ls_keyed_jagged_from_padded(ls_keyed_jagged **out, int rank, const char *const *keys,
+                                       int key_count, int64_t batch, int64_t width,
+                                       const int64_t *lengths, const int64_t *ids,
+                                       const float *weights);
 // out [batch, width]: each bag's first ids, or weights, then `padding`. LS_ERR_INVALID: width is
 // negative, or there are no weights.
 LS_API int ls_jagged_ids_to_padded(int64_t *out, const ls_jagged *jagged, int64_t width,
@@ -89,17 +87,16 @@ LS_API int ls_jagged_weights_to_padded(float *out, const ls_jagged *jagged, int6
                                        float padding);
 
 // Features order[0], order[1], ... of `jagged`: all of them or some, none twice.
-LS_API int ls_keyed_jagged_permute(ls_keyed_jagged **out, const ls_allocator *allocator,
-                                   const ls_keyed_jagged *jagged, const int *order,
-                                   int order_count);
+LS_API int ls_keyed_jagged_permute(ls_keyed_jagged **out, const ls_keyed_jagged *jagged,
+                                   const int *order, int order_count);
 // outs [count]: the first sizes[0] features, the next sizes[1], ...; sizes add up to key_count.
 // On an error all of outs are NULL.
-LS_API int ls_keyed_jagged_split(ls_keyed_jagged **outs, const ls_allocator *allocator,
-                                 const ls_keyed_jagged *jagged, const int *sizes, int count);
+LS_API int ls_keyed_jagged_split(ls_keyed_jagged **outs, const ls_keyed_jagged *jagged,
+                                 const int *sizes, int count);
 // All features of parts [count >= 1], one after the other: of one rank and one batch, with
 // weights all or none, no feature twice.
-LS_API int ls_keyed_jagged_concat(ls_keyed_jagged **out, const ls_allocator *allocator,
-                                  const ls_keyed_jagged *const *parts, int count);
+LS_API int ls_keyed_jagged_concat(ls_keyed_jagged **out, const ls_keyed_jagged *const *parts,
+                                  int count);
 
 // ---- Keyed tensors ------------------------------------------------------------------------------
 // What a lookup gives: columns of several keys side by side. Read-only to its users.
@@ -113,10 +110,10 @@ typedef struct ls_keyed_tensor {
 } ls_keyed_tensor;
 
 // A copy of the given arrays, checked: keys distinct and not empty, dims not negative. values
-// [batch, sum of dims]. The caller frees it. NULL allocator: the default one.
-LS_API int ls_keyed_tensor_create(ls_keyed_tensor **out, const ls_allocator *allocator,
-                                  const char *const *keys, const int64_t *dims, int key_count,
-                                  int64_t batch, const float *values);
+// [batch, sum of dims]. The caller frees it.
+LS_API int ls_keyed_tensor_create(ls_keyed_tensor **out, const char *const *keys,
+                                  const int64_t *dims, int key_count, int64_t batch,
+                                  const float *values);
 LS_API void ls_keyed_tensor_free(ls_keyed_tensor *tensor);  // NULL is allowed
 // Index of a key; LS_ERR_NOT_FOUND names it and the nearest.
 LS_API int ls_keyed_tensor_find(int *out, const ls_keyed_tensor *tensor, const char *key);
@@ -131,9 +128,8 @@ typedef struct ls_key_group {
 // whichever of tensors [tensor_count] (all of one batch) has the key. A key may be in several
 // groups, and need be in none. LS_ERR_NOT_FOUND: no tensor has it; LS_ERR_INVALID: two have. On an
 // error all of outs are NULL.
-LS_API int ls_keyed_tensor_regroup(ls_keyed_tensor **outs, const ls_allocator *allocator,
-                                   const ls_keyed_tensor *const *tensors, int tensor_count,
-                                   const ls_key_group *groups, int group_count);
+LS_API int ls_keyed_tensor_regroup(ls_keyed_tensor **outs, const ls_keyed_tensor *const *tensors,
+                                   int tensor_count, const ls_key_group *groups, int group_count);
 
 #ifdef __cplusplus
 }

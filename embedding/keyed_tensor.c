@@ -3,10 +3,9 @@
 
 #include "embedding/jagged.h"
 
-// One allocation per array, and the allocator to give them back.
+// One allocation per array.
 typedef struct keyed_tensor_owner {
     ls_keyed_tensor tensor;  // first, so that a pointer to it is a pointer to the owner
-    const ls_allocator *allocator;
     char **keys;
     int64_t *dims, *starts;
     float *values;
@@ -41,29 +40,27 @@ void ls_keyed_tensor_free(ls_keyed_tensor *tensor) {
         return;
     }
     keyed_tensor_owner *owner = (keyed_tensor_owner *)tensor;
-    const ls_allocator *allocator = owner->allocator;
     size_t key_count = (size_t)tensor->key_count;
     for (size_t i = 0; owner->keys && i < key_count; i++) {
         if (owner->keys[i]) {
-            ls_free(allocator, owner->keys[i], strlen(owner->keys[i]) + 1, 1);
+            ls_free(owner->keys[i], strlen(owner->keys[i]) + 1, 1);
         }
     }
-    ls_free(allocator, owner->keys, key_count, sizeof(*owner->keys));
-    ls_free(allocator, owner->dims, key_count, sizeof(*owner->dims));
-    ls_free(allocator, owner->starts, key_count + 1, sizeof(*owner->starts));
-    ls_free(allocator, owner->values, owner->value_count, sizeof(*owner->values));
-    ls_free(allocator, owner, 1, sizeof(*owner));
+    ls_free(owner->keys, key_count, sizeof(*owner->keys));
+    ls_free(owner->dims, key_count, sizeof(*owner->dims));
+    ls_free(owner->starts, key_count + 1, sizeof(*owner->starts));
+    ls_free(owner->values, owner->value_count, sizeof(*owner->values));
+    ls_free(owner, 1, sizeof(*owner));
 }
 
 static int fill_keys(keyed_tensor_owner *owner, const char *const *keys, const int64_t *dims) {
     size_t key_count = (size_t)owner->tensor.key_count, width = 0;
-    const ls_allocator *allocator = owner->allocator;
-    LS_TRY(ls_alloc((void **)&owner->keys, allocator, key_count, sizeof(*owner->keys)));
-    LS_TRY(ls_alloc((void **)&owner->dims, allocator, key_count, sizeof(*owner->dims)));
-    LS_TRY(ls_alloc((void **)&owner->starts, allocator, key_count + 1, sizeof(*owner->starts)));
+    LS_TRY(ls_alloc((void **)&owner->keys, key_count, sizeof(*owner->keys)));
+    LS_TRY(ls_alloc((void **)&owner->dims, key_count, sizeof(*owner->dims)));
+    LS_TRY(ls_alloc((void **)&owner->starts, key_count + 1, sizeof(*owner->starts)));
     for (size_t i = 0; i < key_count; i++) {
         size_t bytes = strlen(keys[i]) + 1;
-        LS_TRY(ls_alloc((void **)&owner->keys[i], allocator, bytes, 1));
+        LS_TRY(ls_alloc((void **)&owner->keys[i], bytes, 1));
         memcpy(owner->keys[i], keys[i], bytes);
         owner->dims[i] = dims[i];
         owner->starts[i] = (int64_t)width;
@@ -78,13 +75,11 @@ static int fill_keys(keyed_tensor_owner *owner, const char *const *keys, const i
 }
 
 // Leaves the values to be filled.
-static int owner_create(keyed_tensor_owner **out, const ls_allocator *allocator,
-                        const char *const *keys, const int64_t *dims, int key_count,
-                        int64_t batch) {
+static int owner_create(keyed_tensor_owner **out, const char *const *keys, const int64_t *dims,
+                        int key_count, int64_t batch) {
     LS_TRY(check_keys(keys, dims, key_count, batch));
     keyed_tensor_owner *owner = NULL;
-    LS_TRY(ls_alloc((void **)&owner, allocator, 1, sizeof(*owner)));
-    owner->allocator = allocator;
+    LS_TRY(ls_alloc((void **)&owner, 1, sizeof(*owner)));
     owner->tensor = (ls_keyed_tensor){.key_count = key_count, .batch = batch};
     int status = fill_keys(owner, keys, dims);
     size_t count = 0;
@@ -92,7 +87,7 @@ static int owner_create(keyed_tensor_owner **out, const ls_allocator *allocator,
         status = ls_size_mul(&count, (size_t)batch, (size_t)owner->starts[key_count]);
     }
     if (!status) {
-        status = ls_alloc((void **)&owner->values, allocator, count, sizeof(*owner->values));
+        status = ls_alloc((void **)&owner->values, count, sizeof(*owner->values));
     }
     if (status) {
         ls_keyed_tensor_free(&owner->tensor);
@@ -107,14 +102,13 @@ static int owner_create(keyed_tensor_owner **out, const ls_allocator *allocator,
     return LS_OK;
 }
 
-int ls_keyed_tensor_create(ls_keyed_tensor **out, const ls_allocator *allocator,
-                           const char *const *keys, const int64_t *dims, int key_count,
-                           int64_t batch, const float *values) {
+int ls_keyed_tensor_create(ls_keyed_tensor **out, const char *const *keys, const int64_t *dims,
+                           int key_count, int64_t batch, const float *values) {
     LS_ASSERT(out);
     LS_ASSERT((keys && dims) || key_count <= 0);
     *out = NULL;
     keyed_tensor_owner *owner = NULL;
-    LS_TRY(owner_create(&owner, allocator, keys, dims, key_count, batch));
+    LS_TRY(owner_create(&owner, keys, dims, key_count, batch));
     if (owner->value_count > 0) {
         memcpy(owner->values, values, owner->value_count * sizeof(*values));
     }
@@ -173,9 +167,8 @@ static void copy_columns(keyed_tensor_owner *owner, const columns *from) {
     }
 }
 
-static int make_group(ls_keyed_tensor **out, const ls_allocator *allocator,
-                      const ls_keyed_tensor *const *tensors, int tensor_count,
-                      const ls_key_group *group, int64_t batch) {
+static int make_group(ls_keyed_tensor **out, const ls_keyed_tensor *const *tensors,
+                      int tensor_count, const ls_key_group *group, int64_t batch) {
     if (group->count < 0 || group->count > LS_JAGGED_KEYS_MAX) {
         return LS_FAIL(LS_ERR_INVALID, "a group of %d keys: out of limits (at most %d)",
                        group->count, LS_JAGGED_KEYS_MAX);
@@ -184,29 +177,28 @@ static int make_group(ls_keyed_tensor **out, const ls_allocator *allocator,
     columns *from = NULL;
     int64_t *dims = NULL;
     keyed_tensor_owner *owner = NULL;
-    int status = ls_alloc((void **)&from, allocator, count, sizeof(*from));
+    int status = ls_alloc((void **)&from, count, sizeof(*from));
     if (!status) {
-        status = ls_alloc((void **)&dims, allocator, count, sizeof(*dims));
+        status = ls_alloc((void **)&dims, count, sizeof(*dims));
     }
     for (size_t k = 0; k < count && !status; k++) {
         status = find_columns(&from[k], tensors, tensor_count, group->keys[k]);
         dims[k] = status ? 0 : from[k].of->dims[from[k].key];
     }
     if (!status) {
-        status = owner_create(&owner, allocator, group->keys, dims, group->count, batch);
+        status = owner_create(&owner, group->keys, dims, group->count, batch);
     }
     if (!status) {
         copy_columns(owner, from);
         *out = &owner->tensor;
     }
-    ls_free(allocator, from, count, sizeof(*from));
-    ls_free(allocator, dims, count, sizeof(*dims));
+    ls_free(from, count, sizeof(*from));
+    ls_free(dims, count, sizeof(*dims));
     return status;
 }
 
-int ls_keyed_tensor_regroup(ls_keyed_tensor **outs, const ls_allocator *allocator,
-                            const ls_keyed_tensor *const *tensors, int tensor_count,
-                            const ls_key_group *groups, int group_count) {
+int ls_keyed_tensor_regroup(ls_keyed_tensor **outs, const ls_keyed_tensor *const *tensors,
+                            int tensor_count, const ls_key_group *groups, int group_count) {
     LS_ASSERT(outs || group_count <= 0);
     LS_ASSERT(tensors || tensor_count <= 0);
     int status = LS_OK;
@@ -221,7 +213,7 @@ int ls_keyed_tensor_regroup(ls_keyed_tensor **outs, const ls_allocator *allocato
         }
     }
     for (int g = 0; g < group_count && !status; g++) {
-        status = make_group(&outs[g], allocator, tensors, tensor_count, &groups[g],
+        status = make_group(&outs[g], tensors, tensor_count, &groups[g],
                             tensor_count > 0 ? tensors[0]->batch : 0);
         if (status) {
             status = ls_error_wrap("group %d", g);

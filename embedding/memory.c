@@ -11,7 +11,7 @@ struct embedding_block {
 
 int ls_embedding__pool_create(embedding_pool *out, const ls_embedding *module) {
     *out = (embedding_pool){.module = module, .device = module->device};
-    return ls_arena_create(&out->arena, ls_world_allocator(module->world));
+    return ls_arena_create(&out->arena);
 }
 
 void ls_embedding__pool_free(embedding_pool *pool) {
@@ -36,6 +36,9 @@ int ls_embedding__take(embedding_pool *pool, void **out, const embedding_array *
     size_t bytes;
     *out = NULL;
     LS_TRY(ls_size_mul(&bytes, array->count, array->element_bytes));
+    if (ls_world_ask_gate(pool->module->world, bytes)) {
+        return fail_array(pool->module, array, bytes);
+    }
     if (pool->device->ops->is_host) {
         *out = ls_arena_alloc(pool->arena, array->count, array->element_bytes);
         return *out ? LS_OK : fail_array(pool->module, array, bytes);

@@ -164,18 +164,18 @@ static int fill_shard(const ls_embedding *module, int index, int number, ls_shar
                       const ls_embedding_options *options) {
     const embedding_table *table = &module->tables[index];
     const ls_plan_shard *block = &table->plan->shards[number];
-    const ls_allocator *allocator = ls_world_allocator(module->world);
     ls_device *device = module->device;
     size_t element_bytes, bytes;
     LS_TRY(ls_embedding__shard_room(&shard->count, &element_bytes, table->config, block->rows,
                                     block->columns));
     LS_TRY(ls_size_mul(&bytes, shard->count, element_bytes));
+    LS_TRY(ls_world_ask_gate(module->world, bytes));
     void *host;
-    LS_TRY(ls_alloc(&host, allocator, shard->count, element_bytes));
+    LS_TRY(ls_alloc(&host, shard->count, element_bytes));
     if (device->ops->is_host) {
         shard->data = host;
     } else if (shard->count > 0 && device->ops->alloc(device, &shard->data, bytes)) {
-        ls_free(allocator, host, shard->count, element_bytes);
+        ls_free(host, shard->count, element_bytes);
         return ls_error_wrap("rank %d: table %s, shard %d, %zu bytes", block->rank,
                              table->config->name, number, bytes);
     }
@@ -194,7 +194,7 @@ static int fill_shard(const ls_embedding *module, int index, int number, ls_shar
         if (!status && shard->count > 0) {
             status = device->ops->copy_in(device, shard->data, host, bytes);
         }
-        ls_free(allocator, host, shard->count, element_bytes);
+        ls_free(host, shard->count, element_bytes);
     }
     return status;
 }
@@ -243,9 +243,8 @@ int ls_embedding_create(ls_embedding **out, ls_backend *backend,
     LS_ASSERT(out && backend && options && options->plan && options->fill);
     LS_ASSERT(options->table_count >= 0 && (options->tables || options->table_count == 0));
     *out = NULL;
-    const ls_allocator *allocator = ls_world_allocator(backend->world);
     ls_embedding *module;
-    LS_TRY(ls_alloc((void **)&module, allocator, 1, sizeof(*module)));
+    LS_TRY(ls_alloc((void **)&module, 1, sizeof(*module)));
     module->backend = backend;
     module->device = backend->device ? backend->device : ls_device_host();
     module->world = backend->world;
@@ -255,7 +254,7 @@ int ls_embedding_create(ls_embedding **out, ls_backend *backend,
     module->quirks = options->quirks;
     module->planted = options->planted;
     module->planted_arg = options->planted_arg;
-    int status = ls_arena_create(&module->arena, allocator);
+    int status = ls_arena_create(&module->arena);
     if (!status) {
         status = create_tables(module, options);
     }
@@ -277,7 +276,6 @@ void ls_embedding_free(ls_embedding *module) {
     if (!module) {
         return;
     }
-    const ls_allocator *allocator = ls_world_allocator(module->world);
     ls_embedding__groups_free(module);
     ls_comm_free(module->comm);
     ls_embedding__states_free(module);
@@ -286,7 +284,7 @@ void ls_embedding_free(ls_embedding *module) {
         for (int s = 0; table->shards && table->held && s < table->plan->shard_count; s++) {
             size_t bytes = table->config->row_format ? 1 : ls_dtype_bytes(table->config->dtype);
             if (module->device->ops->is_host) {
-                ls_free(allocator, table->shards[s].data, table->shards[s].count, bytes);
+                ls_free(table->shards[s].data, table->shards[s].count, bytes);
             } else {
                 module->device->ops->free(module->device, table->shards[s].data,
                                           table->shards[s].count * bytes);
@@ -294,7 +292,7 @@ void ls_embedding_free(ls_embedding *module) {
         }
     }
     ls_arena_free(module->arena);
-    ls_free(allocator, module, 1, sizeof(*module));
+    ls_free(module, 1, sizeof(*module));
 }
 
 ls_shard *ls_embedding_shard(ls_embedding *module, int table, int rank, int index) {

@@ -65,10 +65,10 @@ static int add_entry(ls_oracle *oracle, oracle_entry entry, bool labelled) {
     if (oracle->entry_count == oracle->entry_capacity) {
         size_t capacity = oracle->entry_capacity ? 2 * oracle->entry_capacity : 64;
         oracle_entry *grown;
-        LS_TRY(ls_alloc((void **)&grown, NULL, capacity, sizeof(*grown)));
+        LS_TRY(ls_alloc((void **)&grown, capacity, sizeof(*grown)));
         if (oracle->entries) {
             memcpy(grown, oracle->entries, oracle->entry_count * sizeof(*grown));
-            ls_free(NULL, oracle->entries, oracle->entry_capacity, sizeof(*grown));
+            ls_free(oracle->entries, oracle->entry_capacity, sizeof(*grown));
         }
         oracle->entries = grown;
         oracle->entry_capacity = capacity;
@@ -171,8 +171,8 @@ static int list_outputs(ls_oracle *oracle) {
 static int find_plans(ls_oracle *oracle) {
     const ls_oracle_options *options = &oracle->options;
     size_t count = (size_t)options->table_count;
-    LS_TRY(ls_alloc((void **)&oracle->plans, NULL, count, sizeof(*oracle->plans)));
-    LS_TRY(ls_alloc((void **)&oracle->first_pair, NULL, count, sizeof(*oracle->first_pair)));
+    LS_TRY(ls_alloc((void **)&oracle->plans, count, sizeof(*oracle->plans)));
+    LS_TRY(ls_alloc((void **)&oracle->first_pair, count, sizeof(*oracle->first_pair)));
     for (int t = 0; t < options->table_count; t++) {
         oracle->first_pair[t] =
             t > 0 ? oracle->first_pair[t - 1] + options->tables[t - 1].feature_count : 0;
@@ -193,7 +193,7 @@ int ls_oracle_create(ls_oracle **out, const ls_oracle_options *options) {
     LS_ASSERT(out && options && options->plan && options->inputs && options->row);
     *out = NULL;
     ls_oracle *oracle = NULL;
-    LS_TRY(ls_alloc((void **)&oracle, NULL, 1, sizeof(*oracle)));
+    LS_TRY(ls_alloc((void **)&oracle, 1, sizeof(*oracle)));
     oracle->options = *options;
     int status = find_plans(oracle);
     if (!status) {
@@ -213,11 +213,11 @@ int ls_oracle_create(ls_oracle **out, const ls_oracle_options *options) {
 void ls_oracle_free(ls_oracle *oracle) {
     if (oracle) {
         size_t tables = (size_t)oracle->options.table_count;
-        ls_free(NULL, oracle->plans, tables, sizeof(*oracle->plans));
-        ls_free(NULL, oracle->first_pair, tables, sizeof(*oracle->first_pair));
+        ls_free(oracle->plans, tables, sizeof(*oracle->plans));
+        ls_free(oracle->first_pair, tables, sizeof(*oracle->first_pair));
         ls_arena_free(oracle->arena);
-        ls_free(NULL, oracle->entries, oracle->entry_capacity, sizeof(*oracle->entries));
-        ls_free(NULL, oracle, 1, sizeof(*oracle));
+        ls_free(oracle->entries, oracle->entry_capacity, sizeof(*oracle->entries));
+        ls_free(oracle, 1, sizeof(*oracle));
     }
 }
 

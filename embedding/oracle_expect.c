@@ -59,8 +59,8 @@ int ls_oracle__select(const ls_oracle *oracle, const oracle_entry *entry, oracle
         items += (size_t)oracle->options.inputs[rank]->value_count;
     }
     *out = (oracle_selection){.bag_capacity = bags, .item_capacity = items};
-    LS_TRY(ls_alloc((void **)&out->bags, NULL, bags, sizeof(*out->bags)));
-    int status = ls_alloc((void **)&out->items, NULL, items, sizeof(*out->items));
+    LS_TRY(ls_alloc((void **)&out->bags, bags, sizeof(*out->bags)));
+    int status = ls_alloc((void **)&out->items, items, sizeof(*out->items));
     if (status) {
         ls_oracle__selection_free(out);
         return status;
@@ -83,8 +83,8 @@ int ls_oracle__select(const ls_oracle *oracle, const oracle_entry *entry, oracle
 }
 
 void ls_oracle__selection_free(oracle_selection *selection) {
-    ls_free(NULL, selection->bags, selection->bag_capacity, sizeof(*selection->bags));
-    ls_free(NULL, selection->items, selection->item_capacity, sizeof(*selection->items));
+    ls_free(selection->bags, selection->bag_capacity, sizeof(*selection->bags));
+    ls_free(selection->items, selection->item_capacity, sizeof(*selection->items));
     *selection = (oracle_selection){0};
 }
 
@@ -115,13 +115,13 @@ static int read_row(const ls_oracle *oracle, int t, oracle_sense sense, int64_t 
     }
     size_t size = ls_oracle__record_size(oracle, t, sense);
     oracle_range *record;
-    LS_TRY(ls_alloc((void **)&record, NULL, size, sizeof(*record)));
+    LS_TRY(ls_alloc((void **)&record, size, sizeof(*record)));
     int status = ls_oracle__record(oracle, t, sense, id, record);
     for (int64_t c = 0; c < dim; c++) {
         values[c] = record[c].mid;
         errors[c] = ls_range__bound(record[c]);
     }
-    ls_free(NULL, record, size, sizeof(*record));
+    ls_free(record, size, sizeof(*record));
     return status;
 }
 
@@ -300,11 +300,11 @@ static int expect_values(const ls_oracle *oracle, const oracle_entry *entry,
     size_t scratch_count;
     LS_TRY(ls_size_mul(&scratch_count, (size_t)table->dim, 6));
     double *scratch;
-    LS_TRY(ls_alloc((void **)&scratch, NULL, scratch_count, sizeof(*scratch)));
+    LS_TRY(ls_alloc((void **)&scratch, scratch_count, sizeof(*scratch)));
     int status = table->pooling == LS_POOL_NONE
                      ? expect_sequence(oracle, entry, selection, scratch, out)
                      : expect_pooled(oracle, entry, selection, scratch, out);
-    ls_free(NULL, scratch, scratch_count, sizeof(*scratch));
+    ls_free(scratch, scratch_count, sizeof(*scratch));
     return status;
 }
 
@@ -350,7 +350,7 @@ static int make_room(const ls_oracle *oracle, const oracle_entry *entry,
         entry->field != ORACLE_VALUES ||
         (table->pooling == LS_POOL_NONE && !(table->max_norm > 0) && !table->has_output_dtype);
     if (out->dtype == LS_I64) {
-        return ls_alloc((void **)&out->ints, NULL, out->count, sizeof(*out->ints));
+        return ls_alloc((void **)&out->ints, out->count, sizeof(*out->ints));
     }
     oracle_meaning documented;
     bool trained = oracle->options.previous && entry->field == ORACLE_VALUES;
@@ -358,11 +358,11 @@ static int make_room(const ls_oracle *oracle, const oracle_entry *entry,
          ls_oracle__documented(oracle, entry->table, &documented)) ||
         (entry->field == ORACLE_VALUES && ls_oracle__own_scales(oracle, entry->table)) ||
         (trained && ls_oracle__departs(oracle, entry->table))) {
-        LS_TRY(ls_alloc((void **)&out->documented, NULL, out->count, sizeof(double)));
-        LS_TRY(ls_alloc((void **)&out->documented_bounds, NULL, out->count, sizeof(double)));
+        LS_TRY(ls_alloc((void **)&out->documented, out->count, sizeof(double)));
+        LS_TRY(ls_alloc((void **)&out->documented_bounds, out->count, sizeof(double)));
     }
-    LS_TRY(ls_alloc((void **)&out->values, NULL, out->count, sizeof(*out->values)));
-    return ls_alloc((void **)&out->bounds, NULL, out->count, sizeof(*out->bounds));
+    LS_TRY(ls_alloc((void **)&out->values, out->count, sizeof(*out->values)));
+    return ls_alloc((void **)&out->bounds, out->count, sizeof(*out->bounds));
 }
 
 int ls_oracle_expect(const ls_oracle *oracle, const ls_stage_output *key, ls_expected *out) {
@@ -391,11 +391,11 @@ int ls_oracle_expect(const ls_oracle *oracle, const ls_stage_output *key, ls_exp
 
 void ls_expected_free(ls_expected *expected) {
     if (expected) {
-        ls_free(NULL, expected->ints, expected->count, sizeof(*expected->ints));
-        ls_free(NULL, expected->values, expected->count, sizeof(*expected->values));
-        ls_free(NULL, expected->bounds, expected->count, sizeof(*expected->bounds));
-        ls_free(NULL, expected->documented, expected->count, sizeof(double));
-        ls_free(NULL, expected->documented_bounds, expected->count, sizeof(double));
+        ls_free(expected->ints, expected->count, sizeof(*expected->ints));
+        ls_free(expected->values, expected->count, sizeof(*expected->values));
+        ls_free(expected->bounds, expected->count, sizeof(*expected->bounds));
+        ls_free(expected->documented, expected->count, sizeof(double));
+        ls_free(expected->documented_bounds, expected->count, sizeof(double));
         *expected = (ls_expected){0};
     }
 }

@@ -144,7 +144,7 @@ static int weight_gradient(const wanted *w, const oracle_bag *bag, size_t item,
 static int expect_weights(const wanted *w) {
     size_t size = ls_oracle__record_size(w->oracle, w->entry->table, w->sense), at = 0;
     oracle_range *record;
-    LS_TRY(ls_alloc((void **)&record, NULL, size, sizeof(*record)));
+    LS_TRY(ls_alloc((void **)&record, size, sizeof(*record)));
     int status = LS_OK;
     for (size_t b = 0; b < w->selection->bag_count; b++) {
         const oracle_bag *bag = &w->selection->bags[b];
@@ -152,7 +152,7 @@ static int expect_weights(const wanted *w) {
             status = weight_gradient(w, bag, i, record, &w->out[at++]);
         }
     }
-    ls_free(NULL, record, size, sizeof(*record));
+    ls_free(record, size, sizeof(*record));
     return status;
 }
 
@@ -177,7 +177,7 @@ static int expect_update(const wanted *w) {
         }
     }
     oracle_range *record;
-    LS_TRY(ls_alloc((void **)&record, NULL, size, sizeof(*record)));
+    LS_TRY(ls_alloc((void **)&record, size, sizeof(*record)));
     int status = LS_OK;
     for (int64_t row = 0; row < w->rows && !status; row++) {
         const oracle_range *from = record;
@@ -193,7 +193,7 @@ static int expect_update(const wanted *w) {
             w->out[(size_t)row * columns + c] = from[at + c];
         }
     }
-    ls_free(NULL, record, size, sizeof(*record));
+    ls_free(record, size, sizeof(*record));
     return status;
 }
 
@@ -264,15 +264,15 @@ static bool departs(const wanted *w) {
 }
 
 static int expect_numbers(wanted *w, double **values, double **bounds, size_t count) {
-    LS_TRY(ls_alloc((void **)values, NULL, count, sizeof(**values)));
-    LS_TRY(ls_alloc((void **)bounds, NULL, count, sizeof(**bounds)));
-    LS_TRY(ls_alloc((void **)&w->out, NULL, count, sizeof(*w->out)));
+    LS_TRY(ls_alloc((void **)values, count, sizeof(**values)));
+    LS_TRY(ls_alloc((void **)bounds, count, sizeof(**bounds)));
+    LS_TRY(ls_alloc((void **)&w->out, count, sizeof(*w->out)));
     int status = expect_sense(w);
     for (size_t i = 0; i < count && !status; i++) {
         (*values)[i] = w->out[i].mid;
         (*bounds)[i] = ls_range__bound(w->out[i]);
     }
-    ls_free(NULL, w->out, count, sizeof(*w->out));
+    ls_free(w->out, count, sizeof(*w->out));
     return status;
 }
 
@@ -286,7 +286,7 @@ int ls_oracle__expect_training(const ls_oracle *oracle, const oracle_entry *entr
     if (entry->field == ORACLE_ROWS) {
         const oracle_records *records = records_of(&w);
         size_t next = 0;
-        LS_TRY(ls_alloc((void **)&out->ints, NULL, out->count, sizeof(*out->ints)));
+        LS_TRY(ls_alloc((void **)&out->ints, out->count, sizeof(*out->ints)));
         for (size_t i = 0; i < records->count; i++) {
             if (is_touched(&w, i)) {
                 out->ints[next++] = records->rows[i] - w.first_row;

@@ -232,10 +232,10 @@ static int contribution(const ls_oracle *oracle, const oracle_entry *entry,
     const ls_table *table = &oracle->options.tables[entry->table];
     const oracle_item *one = &chosen->items[item];
     double *row;
-    LS_TRY(ls_alloc((void **)&row, NULL, (size_t)table->dim, sizeof(*row)));
+    LS_TRY(ls_alloc((void **)&row, (size_t)table->dim, sizeof(*row)));
     int status = ls_oracle__kept_row(oracle, entry->table, ORACLE_DOCUMENTED, one->id, row);
     *out = ls_oracle__counts(table, one->id) ? one->weight * row[column] : 0;
-    ls_free(NULL, row, (size_t)table->dim, sizeof(*row));
+    ls_free(row, (size_t)table->dim, sizeof(*row));
     double ids = 0, weights = 0;
     for (size_t i = bag->first; i < bag->first + bag->count; i++) {
         bool counts = ls_oracle__counts(table, chosen->items[i].id);

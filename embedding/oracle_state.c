@@ -199,12 +199,12 @@ static int first_record(const ls_oracle *oracle, int t, oracle_sense sense, int6
                         oracle_range *out) {
     size_t dim = (size_t)oracle->options.tables[t].dim;
     double *values, first = 0;
-    LS_TRY(ls_alloc((void **)&values, NULL, dim, sizeof(*values)));
+    LS_TRY(ls_alloc((void **)&values, dim, sizeof(*values)));
     int status = oracle->options.row(oracle->options.row_arg, t, row, values);
     for (size_t c = 0; c < dim; c++) {
         out[c] = ls_range__point(values[c]);
     }
-    ls_free(NULL, values, dim, sizeof(*values));
+    ls_free(values, dim, sizeof(*values));
     const ls_optimizer *optimizer = ls_oracle__training(oracle) ? optimizer_of(oracle, t) : NULL;
     if (optimizer && (optimizer->kind == LS_OPTIMIZER_ADAGRAD ||
                       optimizer->kind == LS_OPTIMIZER_ROWWISE_ADAGRAD)) {

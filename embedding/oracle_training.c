@@ -144,7 +144,7 @@ static int list_occurrences(const ls_oracle *oracle, int t, oracle_sense sense, 
         *capacity += (size_t)oracle->options.inputs[rank]->value_count;
     }
     LS_TRY(ls_size_mul(capacity, *capacity, (size_t)table->feature_count));
-    LS_TRY(ls_alloc((void **)out, NULL, *capacity, sizeof(**out)));
+    LS_TRY(ls_alloc((void **)out, *capacity, sizeof(**out)));
     for (int rank = 0; rank < ranks; rank++) {
         const ls_keyed_jagged *input = oracle->options.inputs[rank];
         for (int f = 0; f < table->feature_count && (only < 0 || only == rank); f++) {
@@ -213,7 +213,7 @@ int ls_oracle__rank_gradients(const ls_oracle *oracle, int t, oracle_sense sense
             out[of[first].row * dim + c] = sum_column(oracle, t, of + first, end - first, c);
         }
     }
-    ls_free(NULL, of, capacity, sizeof(*of));
+    ls_free(of, capacity, sizeof(*of));
     return status;
 }
 
@@ -252,7 +252,7 @@ int ls_oracle__explain_gradient(const ls_oracle *oracle, const oracle_entry *ent
             break;
         }
     }
-    ls_free(NULL, of, capacity, sizeof(*of));
+    ls_free(of, capacity, sizeof(*of));
     return status;
 }
 
@@ -302,7 +302,7 @@ static int sum_rows(ls_oracle *oracle, int t, oracle_sense sense) {
                 sum_column(oracle, t, of + first, end - first, c);
         }
     }
-    ls_free(NULL, of, capacity, sizeof(*of));
+    ls_free(of, capacity, sizeof(*of));
     return status;
 }
 
@@ -431,7 +431,7 @@ static int train_sense(ls_oracle *oracle, oracle_sense sense) {
 int ls_oracle__train(ls_oracle *oracle) {
     const ls_oracle_options *options = &oracle->options;
     oracle->step = options->previous ? options->previous->step : 0;
-    LS_TRY(ls_arena_create(&oracle->arena, NULL));
+    LS_TRY(ls_arena_create(&oracle->arena));
     LS_TRY(ls_oracle__list_needed(oracle));
     if (!options->training) {
         return LS_OK;

@@ -188,7 +188,7 @@ static int emit_copy(const ls_embedding *module, const ls_stage_sink *sink,
     size_t count, bytes = ls_dtype_bytes(emission->dtype);
     void *host;
     LS_TRY(ls_shape_count(&count, &emission->shape));
-    LS_TRY(ls_alloc(&host, NULL, count, bytes));
+    LS_TRY(ls_alloc(&host, count, bytes));
     int status = module->device->ops->copy_out(module->device, host, emission->data, count * bytes);
     if (!status) {
         embedding_emission copy = *emission;
@@ -196,7 +196,7 @@ static int emit_copy(const ls_embedding *module, const ls_stage_sink *sink,
         copy.in_host_memory = true;
         status = ls_embedding__emit(module, sink, &copy);
     }
-    ls_free(NULL, host, count, bytes);
+    ls_free(host, count, bytes);
     return status;
 }
 

@@ -104,7 +104,7 @@ int ls_embedding__fill_quantised(void *out, const ls_table *table, int index,
     ls_arena *arena;
     chunk c = {0};
     size_t row_bytes = 0;
-    LS_TRY(ls_arena_create(&arena, NULL));
+    LS_TRY(ls_arena_create(&arena));
     int status = chunk_create(&c, table, block, arena);
     if (!status) {
         status = ls_row_format_bytes(&row_bytes, table->row_format, (size_t)block->columns);

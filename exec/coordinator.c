@@ -448,14 +448,14 @@ int ls_exec_run(ls_exec_result *out, const ls_exec_options *options) {
     (void)snprintf(dir, sizeof dir, "%.3800s/lockstep-exec-XXXXXX",
                    base != NULL && base[0] != 0 ? base : "/tmp");
     void *memory = NULL;
-    LS_TRY(ls_alloc(&memory, NULL, 1, sizeof(ls_exec)));
+    LS_TRY(ls_alloc(&memory, 1, sizeof(ls_exec)));
     ls_exec *exec = memory;
     exec->options = options;
     exec->listening = -1;
     exec->failed_rank = -1;
     ls_keeper keeper = {.pid = 0};
     double began = ls_exec__now();
-    int status = ls_arena_create(&exec->arena, NULL);
+    int status = ls_arena_create(&exec->arena);
     if (status == LS_OK && mkdtemp(dir) == NULL) {
         status = LS_FAIL(LS_ERR_RESOURCE, "no folder for the run: %s", strerror(errno));
         ls_arena_free(exec->arena);
@@ -469,7 +469,7 @@ int ls_exec_run(ls_exec_result *out, const ls_exec_options *options) {
         status = LS_OK;
     }
     out->seconds = ls_exec__now() - began;
-    ls_free(NULL, memory, 1, sizeof(ls_exec));
+    ls_free(memory, 1, sizeof(ls_exec));
     return status;
 }
 

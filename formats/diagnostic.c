@@ -31,7 +31,7 @@ static const char *printable_copy(ls_arena *arena, const char *text) {
 int ls_diagnostics_create(ls_diagnostics **out, const char *name) {
     LS_ASSERT(out != NULL && name != NULL);
     ls_arena *arena = NULL;
-    LS_TRY(ls_arena_create(&arena, NULL));
+    LS_TRY(ls_arena_create(&arena));
     ls_diagnostics *diagnostics = ls_arena_alloc(arena, 1, sizeof *diagnostics);
     const char *file = printable_copy(arena, name);
     if (diagnostics == NULL || file == NULL) {

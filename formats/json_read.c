@@ -44,7 +44,7 @@ int ls_json_parse(json_t **out, const char *path, const char *text, size_t bytes
 int ls_json_read(json_t **out, const char *path, size_t bytes_max) {
     *out = NULL;
     ls_arena *arena = NULL;
-    LS_TRY(ls_arena_create(&arena, NULL));
+    LS_TRY(ls_arena_create(&arena));
     char *text = NULL;
     size_t bytes = 0;
     int status = ls_file_read(&text, &bytes, arena, path, bytes_max);

@@ -215,7 +215,7 @@ static int read_header(header *out, size_t *start, int fd, const char *path) {
                        length, HEADER_BYTES_MAX);
     }
     void *text = NULL;
-    LS_TRY(ls_alloc(&text, NULL, length, 1));
+    LS_TRY(ls_alloc(&text, length, 1));
     int status = ls_file_read_at(text, length, fd, 8 + length_bytes, path);
     if (status == LS_OK && !parse_header(out, text, length)) {
         status = LS_FAIL(LS_ERR_FORMAT,
@@ -223,7 +223,7 @@ static int read_header(header *out, size_t *start, int fd, const char *path) {
                          "more than %d dimensions)",
                          path, LS_NPY_DIMS_MAX);
     }
-    ls_free(NULL, text, length, 1);
+    ls_free(text, length, 1);
     *start = 8 + length_bytes + length;
     return status;
 }
@@ -265,7 +265,7 @@ static int read_array(ls_npy *out, int fd, uint64_t file_bytes, const char *path
     size_t start = 0;
     LS_TRY(describe(out, &start, &swap, fd, file_bytes, path));
     size_t element_bytes = ls_dtype_bytes(out->dtype);
-    LS_TRY(ls_alloc(&out->data, NULL, out->count, element_bytes));
+    LS_TRY(ls_alloc(&out->data, out->count, element_bytes));
     LS_TRY(ls_file_read_at(out->data, out->count * element_bytes, fd, start, path));
     if (swap) {
         swap_bytes(out->data, out->count, element_bytes);
@@ -311,7 +311,7 @@ void ls_npy_free(ls_npy *array) {
     if (array == NULL || array->data == NULL) {
         return;
     }
-    ls_free(NULL, array->data, array->count, ls_dtype_bytes(array->dtype));
+    ls_free(array->data, array->count, ls_dtype_bytes(array->dtype));
     *array = (ls_npy){0};
 }
 

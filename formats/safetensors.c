@@ -242,7 +242,7 @@ static int read_header(ls_safetensors *file, uint64_t file_bytes) {
     file->data_start = sizeof length + header_bytes;
     file->data_bytes = file_bytes - file->data_start;
     void *text = NULL;
-    LS_TRY(ls_alloc(&text, NULL, (size_t)header_bytes, 1));
+    LS_TRY(ls_alloc(&text, (size_t)header_bytes, 1));
     int status = ls_file_read_at(text, (size_t)header_bytes, file->fd, sizeof length, file->path);
     if (status == LS_OK) {
         json_t *root = NULL;
@@ -250,7 +250,7 @@ static int read_header(ls_safetensors *file, uint64_t file_bytes) {
         status = status == LS_OK ? parse_header(file, root) : ls_error_wrap("its header");
         json_decref(root);
     }
-    ls_free(NULL, text, (size_t)header_bytes, 1);
+    ls_free(text, (size_t)header_bytes, 1);
     return status;
 }
 
@@ -258,7 +258,7 @@ int ls_safetensors_open(ls_safetensors **out, const char *path) {
     LS_ASSERT(out != NULL && path != NULL);
     *out = NULL;
     ls_arena *arena = NULL;
-    LS_TRY(ls_arena_create(&arena, NULL));
+    LS_TRY(ls_arena_create(&arena));
     ls_safetensors *file = ls_arena_alloc(arena, 1, sizeof *file);
     if (file == NULL) {
         ls_arena_free(arena);
@@ -440,7 +440,7 @@ int ls_safetensors_write(const char *path, const ls_safetensor_source *tensors, 
                          const char *const *metadata, size_t metadata_count) {
     LS_ASSERT(path != NULL && (tensors != NULL || tensor_count == 0));
     ls_arena *arena = NULL;
-    LS_TRY(ls_arena_create(&arena, NULL));
+    LS_TRY(ls_arena_create(&arena));
     ls_text header = {0};
     ls_file_part *parts = ls_arena_alloc(arena, tensor_count + 2, sizeof *parts);
     int status = parts != NULL ? LS_OK : LS_ERR_MEMORY;

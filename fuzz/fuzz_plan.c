@@ -44,7 +44,7 @@ static void read_plan(ls_arena *arena, const char *text, size_t size) {
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     const char *text = (const char *)data;
     ls_arena *arena;
-    if (size == 0 || ls_arena_create(&arena, NULL) != LS_OK) {
+    if (size == 0 || ls_arena_create(&arena) != LS_OK) {
         return 0;
     }
     read_plan(arena, text, size);

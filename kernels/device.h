@@ -106,7 +106,7 @@ struct ls_device {
     void *impl;
 };
 
-// The host: ordinary memory from the default allocator. Never NULL; not to be freed.
+// The host: ordinary memory. Never NULL; not to be freed.
 ls_device *ls_device_host(void);
 
 #ifdef __cplusplus

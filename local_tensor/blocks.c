@@ -201,14 +201,13 @@ static bool find_uncovered(ls_shape *index, const block_list *list, int *subset,
     return any_gap;
 }
 
-static int check_blocks(const block_list *list, const ls_shape *shape, bool cover,
-                        const ls_allocator *allocator) {
+static int check_blocks(const block_list *list, const ls_shape *shape, bool cover) {
     size_t count = (size_t)list->count;
     size_t elements = 0;
     LS_TRY(ls_shape_count(&elements, shape));
     void *memory = NULL;
     size_t unit = 2 * sizeof(edge) + 2 * sizeof(int);
-    LS_TRY(ls_alloc(&memory, allocator, count, unit));
+    LS_TRY(ls_alloc(&memory, count, unit));
     edge *edges = memory;
     int *subset = (int *)(edges + 2 * count);
     int *open = subset + count;
@@ -229,7 +228,7 @@ static int check_blocks(const block_list *list, const ls_shape *shape, bool cove
         ls_shape_format(text, sizeof text, &index);
         status = LS_FAIL(LS_ERR_INVALID, "no block holds the element at %s", text);
     }
-    ls_free(allocator, memory, count, unit);
+    ls_free(memory, count, unit);
     return status;
 }
 
@@ -278,14 +277,14 @@ int ls_local_tensor_from_blocks(ls_local_tensor **out, ls_world *world, ls_dtype
     LS_TRY(ls_size_mul(&bytes, count, ls_dtype_bytes(dtype)));
     const block_list list = {blocks, block_ranks, block_count};
     LS_TRY(check_inside(&list, shape, world->size));
-    LS_TRY(check_blocks(&list, shape, cover, world->allocator));
+    LS_TRY(check_blocks(&list, shape, cover));
     void *memory = NULL;
     size_t held_count = (size_t)world->held_count;
-    LS_TRY(ls_alloc(&memory, world->allocator, held_count, 2 * sizeof(int)));
+    LS_TRY(ls_alloc(&memory, held_count, 2 * sizeof(int)));
     int *counts = memory;
     ls_local_tensor *tensor = NULL;
     int status = fill_blocks(&tensor, world, dtype, &list, counts, counts + held_count);
-    ls_free(world->allocator, memory, held_count, 2 * sizeof(int));
+    ls_free(memory, held_count, 2 * sizeof(int));
     if (status == LS_OK) {
         status = ls_layout__of_list(&tensor->listed, world, block_ranks, blocks, block_count);
     }

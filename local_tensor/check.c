@@ -58,8 +58,7 @@ static int check_blocks(ls_local_tensor *give, const ls_local_tensor *tensor, co
         int rank = tensor->ranks[i];
         size_t first = tensor->first[i], count = tensor->first[i + 1] - first;
         ls_pieces want;
-        LS_TRY(ls_pieces__create(&want, shape, &world->mesh, placements, starts->of, rank,
-                                 world->allocator));
+        LS_TRY(ls_pieces__create(&want, shape, &world->mesh, placements, starts->of, rank));
         if (count != want.count) {
             status = LS_FAIL_RANK(LS_ERR_INVALID, rank,
                                   "rank %d has %zu shards where its placement demands %zu", rank,
@@ -72,7 +71,7 @@ static int check_blocks(ls_local_tensor *give, const ls_local_tensor *tensor, co
                 give->shards[first + k].block = *block;
             }
         }
-        ls_pieces__free(&want, world->allocator);
+        ls_pieces__free(&want);
     }
     return status;
 }
@@ -81,28 +80,26 @@ int ls_local_tensor_check(const ls_local_tensor *tensor) {
     if (!tensor->has_placements) {
         return LS_FAIL(LS_ERR_INVALID, "the tensor has no placements to check its shards by");
     }
-    const ls_allocator *allocator = tensor->world->allocator;
     ls_starts starts;
-    LS_TRY(ls_starts__create(&starts, &tensor->placements, &tensor->world->mesh, allocator));
+    LS_TRY(ls_starts__create(&starts, &tensor->placements, &tensor->world->mesh));
     int status = check_blocks(NULL, tensor, &tensor->shape, &tensor->placements, &starts);
-    ls_starts__free(&starts, allocator);
+    ls_starts__free(&starts);
     return status;
 }
 
 int ls_local_tensor_place(ls_local_tensor *tensor, const ls_shape *shape,
                           const ls_placements *placements) {
     const ls_mesh *mesh = &tensor->world->mesh;
-    const ls_allocator *allocator = tensor->world->allocator;
     size_t count = 0;
     ls_placements normal;
     ls_starts starts;
     LS_TRY(ls_shape_count(&count, shape));
     LS_TRY(ls_placements_normalize(&normal, placements, shape, mesh));
     LS_TRY(ls_placements__check_ops(&normal, tensor->dtype));
-    LS_TRY(ls_starts__create(&starts, &normal, mesh, allocator));
+    LS_TRY(ls_starts__create(&starts, &normal, mesh));
     int status = check_blocks(tensor, tensor, shape, &normal, &starts);
     status = status == LS_OK ? ls_local_tensor__set_placements(tensor, shape, &normal) : status;
-    ls_starts__free(&starts, allocator);
+    ls_starts__free(&starts);
     return status;
 }
 

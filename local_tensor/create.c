@@ -10,10 +10,9 @@ static int count_shards(int *counts, const ls_world *world, const ls_shape *shap
                         const ls_placements *normal) {
     for (int i = 0; i < world->held_count; i++) {
         ls_pieces pieces;
-        LS_TRY(ls_pieces__create(&pieces, shape, &world->mesh, normal, NULL, world->held[i],
-                                 world->allocator));
+        LS_TRY(ls_pieces__create(&pieces, shape, &world->mesh, normal, NULL, world->held[i]));
         counts[i] = (int)pieces.count;
-        ls_pieces__free(&pieces, world->allocator);
+        ls_pieces__free(&pieces);
     }
     return LS_OK;
 }
@@ -21,22 +20,21 @@ static int count_shards(int *counts, const ls_world *world, const ls_shape *shap
 // Sets every shard's block from the tensor's placements.
 static int place_blocks(ls_local_tensor *tensor) {
     const ls_mesh *mesh = &tensor->world->mesh;
-    const ls_allocator *allocator = tensor->world->allocator;
     ls_starts starts;
-    LS_TRY(ls_starts__create(&starts, &tensor->placements, mesh, allocator));
+    LS_TRY(ls_starts__create(&starts, &tensor->placements, mesh));
     int status = LS_OK;
     for (int i = 0; i < tensor->rank_count && status == LS_OK; i++) {
         ls_pieces pieces;
         status = ls_pieces__create(&pieces, &tensor->shape, mesh, &tensor->placements, starts.of,
-                                   tensor->ranks[i], allocator);
+                                   tensor->ranks[i]);
         for (size_t k = 0; status == LS_OK && k < pieces.count; k++) {
             tensor->shards[tensor->first[i] + k].block = *ls_pieces__at(&pieces, k);
         }
         if (status == LS_OK) {
-            ls_pieces__free(&pieces, allocator);
+            ls_pieces__free(&pieces);
         }
     }
-    ls_starts__free(&starts, allocator);
+    ls_starts__free(&starts);
     return status;
 }
 
@@ -45,13 +43,13 @@ static int make_zeros(ls_local_tensor **out, ls_world *world, const ls_shape *sh
     void *counts = NULL;
     size_t held = (size_t)world->held_count;
     if (ls_placements__strided(normal)) {
-        LS_TRY(ls_alloc(&counts, world->allocator, held, sizeof(int)));
+        LS_TRY(ls_alloc(&counts, held, sizeof(int)));
     }
     int status = counts != NULL ? count_shards(counts, world, shape, normal) : LS_OK;
     if (status == LS_OK) {
         status = ls_local_tensor__new(out, world, dtype, world->held, world->held_count, counts);
     }
-    ls_free(world->allocator, counts, counts != NULL ? held : 0, sizeof(int));
+    ls_free(counts, counts != NULL ? held : 0, sizeof(int));
     LS_TRY(status);
     LS_TRY(ls_local_tensor__set_placements(*out, shape, normal));
     LS_TRY(place_blocks(*out));
@@ -152,11 +150,10 @@ int ls_local_tensor_from_shards(ls_local_tensor **out, ls_world *world, ls_dtype
 
 int ls_local_tensor__like(ls_local_tensor **out, const ls_local_tensor *tensor, ls_dtype dtype) {
     LS_ASSERT(out != NULL && tensor != NULL);
-    const ls_allocator *allocator = tensor->world->allocator;
     size_t rank_count = (size_t)tensor->rank_count;
     void *memory = NULL;
     *out = NULL;
-    LS_TRY(ls_alloc(&memory, allocator, rank_count, sizeof(int)));
+    LS_TRY(ls_alloc(&memory, rank_count, sizeof(int)));
     int *counts = memory;
     for (size_t i = 0; i < rank_count; i++) {
         counts[i] = (int)(tensor->first[i + 1] - tensor->first[i]);
@@ -164,7 +161,7 @@ int ls_local_tensor__like(ls_local_tensor **out, const ls_local_tensor *tensor, 
     ls_local_tensor *like = NULL;
     int status = ls_local_tensor__new(&like, tensor->world, dtype, tensor->ranks,
                                       tensor->rank_count, counts);
-    ls_free(allocator, counts, rank_count, sizeof(int));
+    ls_free(counts, rank_count, sizeof(int));
     if (status != LS_OK) {
         return status;
     }

@@ -15,9 +15,10 @@ struct ls_world {
     int *held;   // [held_count] ascending
     int *index;  // [size] held index of a rank or -1; NULL when all ranks are held
     int held_count;
-    const ls_allocator *allocator;  // never NULL
-    ls_device *device;              // never NULL
-    atomic_int tensors;             // alive
+    ls_device *device;    // never NULL
+    atomic_int tensors;   // alive
+    ls_memory_gate gate;  // NULL: none
+    void *gate_arg;
 };
 
 struct ls_local_tensor {
@@ -51,9 +52,8 @@ typedef struct ls_starts {
     const int64_t *of[LS_MESH_DIMS_MAX];
 } ls_starts;
 
-int ls_starts__create(ls_starts *out, const ls_placements *placements, const ls_mesh *mesh,
-                      const ls_allocator *allocator);
-void ls_starts__free(ls_starts *starts, const ls_allocator *allocator);
+int ls_starts__create(ls_starts *out, const ls_placements *placements, const ls_mesh *mesh);
+void ls_starts__free(ls_starts *starts);
 // ls_placement_block for normalized placements that are not strided. starts[d]: prefix sums
 // [mesh->dim[d] + 1] of the explicit sizes of placement d; used where starts and starts[d] are not
 // NULL, so that cutting a tensor for all ranks takes one step per rank.
@@ -69,9 +69,8 @@ typedef struct ls_pieces {
 } ls_pieces;
 
 int ls_pieces__create(ls_pieces *out, const ls_shape *shape, const ls_mesh *mesh,
-                      const ls_placements *placements, const int64_t *const *starts, int rank,
-                      const ls_allocator *allocator);
-void ls_pieces__free(ls_pieces *pieces, const ls_allocator *allocator);
+                      const ls_placements *placements, const int64_t *const *starts, int rank);
+void ls_pieces__free(ls_pieces *pieces);
 const ls_block *ls_pieces__at(const ls_pieces *pieces, size_t index);
 // The layout of listed blocks, in range and without overlap; and a copy of one.
 int ls_layout__of_list(ls_layout *out, const ls_world *world, const int *block_ranks,

@@ -49,26 +49,25 @@ static void append_window(ranges *to, const ranges *from, int64_t start, int64_t
     }
 }
 
-static int make_ranges(ranges *out, const ls_allocator *allocator, size_t room) {
+static int make_ranges(ranges *out, size_t room) {
     void *memory = NULL;
     *out = (ranges){.room = room};
-    LS_TRY(ls_alloc(&memory, allocator, room, sizeof(range)));
+    LS_TRY(ls_alloc(&memory, room, sizeof(range)));
     out->at = memory;
     return LS_OK;
 }
 
-static void free_ranges(ranges *list, const ls_allocator *allocator) {
-    ls_free(allocator, list->at, list->room, sizeof(range));
+static void free_ranges(ranges *list) {
+    ls_free(list->at, list->room, sizeof(range));
     *list = (ranges){0};
 }
 
 // Leaves what coordinate `c` of `parts` gets of the list under one placement.
-static int cut(ranges *list, const ls_placement *at, int parts, int c,
-               const ls_allocator *allocator) {
+static int cut(ranges *list, const ls_placement *at, int parts, int c) {
     int splits = at->split > 1 ? at->split : 1;
     int64_t total = total_of(list);
     ranges kept;
-    LS_TRY(make_ranges(&kept, allocator, list->count + (size_t)splits));
+    LS_TRY(make_ranges(&kept, list->count + (size_t)splits));
     for (int k = 0; k < splits; k++) {
         int64_t start = 0, length = 0, offset = 0, own = 0;
         ls_chunk(&start, &length, total, splits, k);
@@ -85,14 +84,13 @@ static int cut(ranges *list, const ls_placement *at, int parts, int c,
     if (kept.count == 0) {
         kept.at[kept.count++] = (range){end_of(list), 0};
     }
-    free_ranges(list, allocator);
+    free_ranges(list);
     *list = kept;
     return LS_OK;
 }
 
 // ---- The blocks of one rank ---------------------------------------------------------------------
-static int cut_all(ranges *dims, const ls_mesh *mesh, const ls_placements *placements, int rank,
-                   const ls_allocator *allocator) {
+static int cut_all(ranges *dims, const ls_mesh *mesh, const ls_placements *placements, int rank) {
     int order[LS_MESH_DIMS_MAX], coordinates[LS_MESH_DIMS_MAX];
     ls_placements__order(order, placements);
     ls_mesh_coordinates(coordinates, mesh, rank);
@@ -100,20 +98,20 @@ static int cut_all(ranges *dims, const ls_mesh *mesh, const ls_placements *place
         int d = order[i];
         const ls_placement *at = &placements->at[d];
         if (at->kind == LS_PLACE_SHARD) {
-            LS_TRY(cut(&dims[at->dim], at, mesh->dim[d], coordinates[d], allocator));
+            LS_TRY(cut(&dims[at->dim], at, mesh->dim[d], coordinates[d]));
         }
     }
     return LS_OK;
 }
 
 // Every combination of one range per dimension, row-major.
-static int combine(ls_pieces *out, const ranges *dims, int ndim, const ls_allocator *allocator) {
+static int combine(ls_pieces *out, const ranges *dims, int ndim) {
     size_t count = 1;
     for (int d = 0; d < ndim; d++) {
         LS_TRY(ls_size_mul(&count, count, dims[d].count));
     }
     void *memory = NULL;
-    LS_TRY(ls_alloc(&memory, allocator, count, sizeof(ls_block)));
+    LS_TRY(ls_alloc(&memory, count, sizeof(ls_block)));
     *out = (ls_pieces){.at = memory, .count = count, .allocated = count};
     for (size_t i = 0; i < count; i++) {
         size_t rest = i;
@@ -130,8 +128,7 @@ static int combine(ls_pieces *out, const ranges *dims, int ndim, const ls_alloca
 }
 
 int ls_pieces__create(ls_pieces *out, const ls_shape *shape, const ls_mesh *mesh,
-                      const ls_placements *placements, const int64_t *const *starts, int rank,
-                      const ls_allocator *allocator) {
+                      const ls_placements *placements, const int64_t *const *starts, int rank) {
     *out = (ls_pieces){.count = 1};
     if (!ls_placements__strided(placements)) {
         return ls_placement__block(&out->one, shape, mesh, placements, starts, rank);
@@ -139,21 +136,21 @@ int ls_pieces__create(ls_pieces *out, const ls_shape *shape, const ls_mesh *mesh
     ranges dims[LS_DIMS_MAX] = {0};
     int status = LS_OK;
     for (int d = 0; d < shape->ndim && status == LS_OK; d++) {
-        status = make_ranges(&dims[d], allocator, 1);
+        status = make_ranges(&dims[d], 1);
         if (status == LS_OK) {
             dims[d].at[dims[d].count++] = (range){0, shape->dim[d]};
         }
     }
-    status = status == LS_OK ? cut_all(dims, mesh, placements, rank, allocator) : status;
-    status = status == LS_OK ? combine(out, dims, shape->ndim, allocator) : status;
+    status = status == LS_OK ? cut_all(dims, mesh, placements, rank) : status;
+    status = status == LS_OK ? combine(out, dims, shape->ndim) : status;
     for (int d = 0; d < shape->ndim; d++) {
-        free_ranges(&dims[d], allocator);
+        free_ranges(&dims[d]);
     }
     return status;
 }
 
-void ls_pieces__free(ls_pieces *pieces, const ls_allocator *allocator) {
-    ls_free(allocator, pieces->at, pieces->allocated, sizeof(ls_block));
+void ls_pieces__free(ls_pieces *pieces) {
+    ls_free(pieces->at, pieces->allocated, sizeof(ls_block));
 }
 
 const ls_block *ls_pieces__at(const ls_pieces *pieces, size_t index) {
@@ -162,13 +159,12 @@ const ls_block *ls_pieces__at(const ls_pieces *pieces, size_t index) {
 }
 
 // ---- The blocks of every rank -------------------------------------------------------------------
-static int make_layout(ls_layout *out, const ls_allocator *allocator, int rank_count,
-                       size_t block_count) {
+static int make_layout(ls_layout *out, int rank_count, size_t block_count) {
     void *memory = NULL;
-    *out = (ls_layout){.rank_count = rank_count, .allocator = allocator};
-    LS_TRY(ls_alloc(&memory, allocator, (size_t)rank_count + 1, sizeof *out->first));
+    *out = (ls_layout){.rank_count = rank_count};
+    LS_TRY(ls_alloc(&memory, (size_t)rank_count + 1, sizeof *out->first));
     out->first = memory;
-    LS_TRY(ls_alloc(&memory, allocator, block_count, sizeof *out->blocks));
+    LS_TRY(ls_alloc(&memory, block_count, sizeof *out->blocks));
     out->blocks = memory;
     out->room = block_count;
     return LS_OK;
@@ -176,23 +172,23 @@ static int make_layout(ls_layout *out, const ls_allocator *allocator, int rank_c
 
 void ls_layout_free(ls_layout *layout) {
     size_t ranks = layout->first != NULL ? (size_t)layout->rank_count + 1 : 0;
-    ls_free(layout->allocator, layout->first, ranks, sizeof *layout->first);
-    ls_free(layout->allocator, layout->blocks, layout->room, sizeof *layout->blocks);
+    ls_free(layout->first, ranks, sizeof *layout->first);
+    ls_free(layout->blocks, layout->room, sizeof *layout->blocks);
     *layout = (ls_layout){0};
 }
 
 static int add_rank(ls_layout *layout, const ls_shape *shape, const ls_mesh *mesh,
                     const ls_placements *placements, const int64_t *const *starts, int rank) {
     ls_pieces pieces;
-    LS_TRY(ls_pieces__create(&pieces, shape, mesh, placements, starts, rank, layout->allocator));
+    LS_TRY(ls_pieces__create(&pieces, shape, mesh, placements, starts, rank));
     size_t first = layout->first[rank], needed = first + pieces.count;
     int status = LS_OK;
     if (needed > layout->room) {
         void *memory = NULL;
-        status = ls_alloc(&memory, layout->allocator, 2 * needed, sizeof *layout->blocks);
+        status = ls_alloc(&memory, 2 * needed, sizeof *layout->blocks);
         if (status == LS_OK) {
             memcpy(memory, layout->blocks, first * sizeof *layout->blocks);
-            ls_free(layout->allocator, layout->blocks, layout->room, sizeof *layout->blocks);
+            ls_free(layout->blocks, layout->room, sizeof *layout->blocks);
             layout->blocks = memory;
             layout->room = 2 * needed;
         }
@@ -201,24 +197,24 @@ static int add_rank(ls_layout *layout, const ls_shape *shape, const ls_mesh *mes
         layout->blocks[first + i] = *ls_pieces__at(&pieces, i);
     }
     layout->first[rank + 1] = needed;
-    ls_pieces__free(&pieces, layout->allocator);
+    ls_pieces__free(&pieces);
     return status;
 }
 
 int ls_layout_of_placements(ls_layout *out, const ls_mesh *mesh, const ls_shape *shape,
-                            const ls_placements *placements, const ls_allocator *allocator) {
+                            const ls_placements *placements) {
     ls_placements normal;
     ls_starts starts = {0};
     int ranks = 0;
     *out = (ls_layout){0};
     LS_TRY(ls_mesh_size(&ranks, mesh));
     LS_TRY(ls_placements_normalize(&normal, placements, shape, mesh));
-    int status = make_layout(out, allocator, ranks, (size_t)ranks);
-    status = status == LS_OK ? ls_starts__create(&starts, &normal, mesh, allocator) : status;
+    int status = make_layout(out, ranks, (size_t)ranks);
+    status = status == LS_OK ? ls_starts__create(&starts, &normal, mesh) : status;
     for (int rank = 0; rank < ranks && status == LS_OK; rank++) {
         status = add_rank(out, shape, mesh, &normal, starts.of, rank);
     }
-    ls_starts__free(&starts, allocator);
+    ls_starts__free(&starts);
     if (status != LS_OK) {
         ls_layout_free(out);
     }
@@ -227,7 +223,7 @@ int ls_layout_of_placements(ls_layout *out, const ls_mesh *mesh, const ls_shape 
 
 int ls_layout__of_list(ls_layout *out, const ls_world *world, const int *block_ranks,
                        const ls_block *blocks, int block_count) {
-    int status = make_layout(out, world->allocator, world->size, (size_t)block_count);
+    int status = make_layout(out, world->size, (size_t)block_count);
     if (status != LS_OK) {
         ls_layout_free(out);
         return status;
@@ -255,7 +251,7 @@ int ls_layout__of_list(ls_layout *out, const ls_world *world, const int *block_r
 
 int ls_layout__copy(ls_layout *out, const ls_layout *layout) {
     size_t count = layout->first[layout->rank_count];
-    int status = make_layout(out, layout->allocator, layout->rank_count, count);
+    int status = make_layout(out, layout->rank_count, count);
     if (status != LS_OK) {
         ls_layout_free(out);
         return status;
@@ -271,7 +267,7 @@ int ls_layout_of_tensor(ls_layout *out, const ls_local_tensor *tensor) {
     *out = (ls_layout){0};
     if (tensor->has_placements) {
         return ls_layout_of_placements(out, &tensor->world->mesh, &tensor->shape,
-                                       &tensor->placements, tensor->world->allocator);
+                                       &tensor->placements);
     }
     if (!tensor->has_shape) {
         return LS_FAIL(LS_ERR_INVALID, "the tensor has no logical shape or placement");

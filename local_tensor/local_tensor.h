@@ -84,11 +84,10 @@ void ls_ranks_format(char *out, size_t out_bytes, const int *ranks, int rank_cou
 typedef struct ls_world ls_world;
 
 typedef struct ls_world_options {
-    ls_mesh mesh;                   // required
-    uint64_t seed;                  //
-    const int *held;                // ranks this process holds, ascending; NULL: all
-    int held_count;                 // at least 1 when held is given
-    const ls_allocator *allocator;  // tensors and shards come from here; NULL: the default
+    ls_mesh mesh;     // required
+    uint64_t seed;    //
+    const int *held;  // ranks this process holds, ascending; NULL: all
+    int held_count;   // at least 1 when held is given
     // Where the shards lie instead (borrowed): in memory that it shares with the host, and plain
     // operations run there. NULL: in ordinary memory.
     struct ls_device *device;
@@ -102,7 +101,11 @@ LS_API int ls_world_held_count(const ls_world *world);                     // ra
 LS_API const int *ls_world_held(const ls_world *world);                    // ascending, borrowed
 LS_API_BACKENDS int ls_world_held_index(const ls_world *world, int rank);  // -1 when not held
 uint64_t ls_world_seed(const ls_world *world);
-const ls_allocator *ls_world_allocator(const ls_world *world);
+// Asked before memory is taken for the values of the world's tensors and modules, whose failure is
+// its own: so a rank that runs as a thread has its faults of memory.
+typedef int (*ls_memory_gate)(void *arg, size_t bytes);
+void ls_world_set_gate(ls_world *world, ls_memory_gate gate, void *arg);
+int ls_world_ask_gate(const ls_world *world, size_t bytes);
 // The device of its shards; the host (ls_device_host) where the options named none.
 struct ls_device *ls_world_device(const ls_world *world);
 
@@ -189,11 +192,10 @@ typedef struct ls_layout {
     size_t *first;     // [rank_count + 1]
     ls_block *blocks;  // [room], the first first[rank_count] of them set
     size_t room;
-    const ls_allocator *allocator;
 } ls_layout;
 
 int ls_layout_of_placements(ls_layout *out, const ls_mesh *mesh, const ls_shape *shape,
-                            const ls_placements *placements, const ls_allocator *allocator);
+                            const ls_placements *placements);
 void ls_layout_free(ls_layout *layout);
 
 // ---- Local tensors ------------------------------------------------------------------------------

@@ -266,7 +266,7 @@ int ls_local_tensor_size(ls_rank_int **out, const ls_local_tensor *tensor, int d
     *out = NULL;
     LS_TRY(ls_local_tensor__check_single(tensor));
     void *memory = NULL;
-    LS_TRY(ls_alloc(&memory, world->allocator, (size_t)world->held_count, sizeof(int64_t)));
+    LS_TRY(ls_alloc(&memory, (size_t)world->held_count, sizeof(int64_t)));
     int64_t *sizes = memory;
     int status = LS_OK;
     for (int h = 0; h < world->held_count && status == LS_OK; h++) {
@@ -284,6 +284,6 @@ int ls_local_tensor_size(ls_rank_int **out, const ls_local_tensor *tensor, int d
         sizes[h] = shard->block.size.dim[d];
     }
     status = status == LS_OK ? ls_rank_int_create(out, world, sizes) : status;
-    ls_free(world->allocator, sizes, (size_t)world->held_count, sizeof(int64_t));
+    ls_free(sizes, (size_t)world->held_count, sizeof(int64_t));
     return status;
 }

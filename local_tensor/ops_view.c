@@ -134,7 +134,6 @@ static int try_view(ls_local_tensor **out, bool *fits, const ls_local_tensor *te
 static int view_by_sizes(ls_local_tensor **out, const ls_local_tensor *tensor,
                          const ls_shape *shape, ls_placements *placements) {
     int axis = -1, shards = 0;
-    const ls_allocator *allocator = tensor->world->allocator;
     for (int d = 0; d < placements->count; d++) {
         if (placements->at[d].kind == LS_PLACE_SHARD) {
             axis = d;
@@ -148,7 +147,7 @@ static int view_by_sizes(ls_local_tensor **out, const ls_local_tensor *tensor,
     void *memory = NULL;
     size_t parts = (size_t)tensor->world->mesh.dim[axis];
     int64_t along = shape->dim[placements->at[axis].dim], all = product(shape, 0, shape->ndim);
-    LS_TRY(ls_alloc(&memory, allocator, parts, sizeof(int64_t)));
+    LS_TRY(ls_alloc(&memory, parts, sizeof(int64_t)));
     int64_t *sizes = memory, sum = 0;
     bool fits = false;
     int status = uneven_sizes(sizes, tensor, axis, along > 0 ? all / along : 0);
@@ -159,7 +158,7 @@ static int view_by_sizes(ls_local_tensor **out, const ls_local_tensor *tensor,
     if (status == LS_OK && sum == along) {
         status = try_view(out, &fits, tensor, shape, placements);
     }
-    ls_free(allocator, memory, parts, sizeof(int64_t));
+    ls_free(memory, parts, sizeof(int64_t));
     return status == LS_OK && !fits ? refuse(tensor, shape) : status;
 }
 
@@ -269,14 +268,14 @@ int ls_local_tensor_slice(ls_local_tensor **out, const ls_local_tensor *tensor, 
     size_t parts = axis >= 0 ? (size_t)tensor->world->mesh.dim[axis] : 0;
     int status = LS_OK;
     if (axis >= 0) {
-        LS_TRY(ls_alloc(&sizes, tensor->world->allocator, parts, sizeof(int64_t)));
+        LS_TRY(ls_alloc(&sizes, parts, sizeof(int64_t)));
         status = slice_sizes(sizes, tensor, axis, dim, start, length);
         placements.at[axis].sizes = sizes;
     }
     status = status == LS_OK
                  ? ls_local_tensor_zeros(out, tensor->world, &shape, tensor->dtype, &placements)
                  : status;
-    ls_free(tensor->world->allocator, sizes, parts, sizeof(int64_t));
+    ls_free(sizes, parts, sizeof(int64_t));
     LS_TRY(status);
     take_slice(*out, tensor, dim, start);
     return LS_OK;

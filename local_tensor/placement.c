@@ -197,8 +197,7 @@ static int cut_by_sizes(int64_t *offset, int64_t *length, int64_t *sum, const in
     return sum_sizes(sum, sizes, parts);
 }
 
-int ls_starts__create(ls_starts *out, const ls_placements *placements, const ls_mesh *mesh,
-                      const ls_allocator *allocator) {
+int ls_starts__create(ls_starts *out, const ls_placements *placements, const ls_mesh *mesh) {
     *out = (ls_starts){0};
     for (int d = 0; d < placements->count; d++) {
         out->count += placements->at[d].sizes != NULL ? (size_t)mesh->dim[d] + 1 : 0;
@@ -207,7 +206,7 @@ int ls_starts__create(ls_starts *out, const ls_placements *placements, const ls_
         return LS_OK;
     }
     void *memory = NULL;
-    LS_TRY(ls_alloc(&memory, allocator, out->count, sizeof(int64_t)));
+    LS_TRY(ls_alloc(&memory, out->count, sizeof(int64_t)));
     out->memory = memory;
     int64_t *next = memory;
     for (int d = 0; d < placements->count; d++) {
@@ -224,8 +223,8 @@ int ls_starts__create(ls_starts *out, const ls_placements *placements, const ls_
     return LS_OK;
 }
 
-void ls_starts__free(ls_starts *starts, const ls_allocator *allocator) {
-    ls_free(allocator, starts->memory, starts->count, sizeof(int64_t));
+void ls_starts__free(ls_starts *starts) {
+    ls_free(starts->memory, starts->count, sizeof(int64_t));
 }
 
 int ls_placement__block(ls_block *out, const ls_shape *shape, const ls_mesh *mesh,
@@ -276,10 +275,10 @@ int ls_placement_block(ls_block *out, const ls_shape *shape, const ls_mesh *mesh
                             ranks);
     }
     ls_pieces pieces;
-    LS_TRY(ls_pieces__create(&pieces, shape, mesh, &normal, NULL, rank, NULL));
+    LS_TRY(ls_pieces__create(&pieces, shape, mesh, &normal, NULL, rank));
     *out = *ls_pieces__at(&pieces, 0);
     size_t blocks = pieces.count;
-    ls_pieces__free(&pieces, NULL);
+    ls_pieces__free(&pieces);
     if (blocks != 1) {
         char text[256];
         ls_placements_format(text, sizeof text, &normal);

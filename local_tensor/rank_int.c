@@ -7,7 +7,6 @@
 
 struct ls_rank_int {
     const ls_world *world;
-    const ls_allocator *allocator;
     int count;
     int64_t value[];  // [count], by held index
 };
@@ -20,10 +19,9 @@ static int rank_int_new(ls_rank_int **out, const ls_world *world) {
     LS_ASSERT(out != NULL && world != NULL);
     void *memory = NULL;
     *out = NULL;
-    LS_TRY(ls_alloc(&memory, world->allocator, 1, rank_int_bytes(world->held_count)));
+    LS_TRY(ls_alloc(&memory, 1, rank_int_bytes(world->held_count)));
     ls_rank_int *value = memory;
     value->world = world;
-    value->allocator = world->allocator;
     value->count = world->held_count;
     *out = value;
     return LS_OK;
@@ -67,7 +65,7 @@ int ls_rank_int_coordinate(ls_rank_int **out, const ls_world *world, int axis) {
 
 void ls_rank_int_free(ls_rank_int *value) {
     if (value != NULL) {
-        ls_free(value->allocator, value, 1, rank_int_bytes(value->count));
+        ls_free(value, 1, rank_int_bytes(value->count));
     }
 }
 
@@ -195,10 +193,10 @@ static int split_error(ls_int_compare how, const ls_rank_int *a, const ls_rank_i
     int first_yes = 0;
     int first_no = 0;
     void *scratch = NULL;
-    LS_TRY(ls_alloc(&scratch, a->allocator, (size_t)a->count, sizeof(int)));
+    LS_TRY(ls_alloc(&scratch, (size_t)a->count, sizeof(int)));
     format_side(yes, sizeof yes, &first_yes, scratch, true, how, a, b);
     format_side(no, sizeof no, &first_no, scratch, false, how, a, b);
-    ls_free(a->allocator, scratch, (size_t)a->count, sizeof(int));
+    ls_free(scratch, (size_t)a->count, sizeof(int));
     const int *held = a->world->held;
     const char *sign = names[how];
     return LS_FAIL_RANK(LS_ERR_MISMATCH, held[first_no],

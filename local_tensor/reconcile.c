@@ -103,9 +103,9 @@ int ls_local_tensor_reconcile(void *out, const ls_local_tensor *tensor) {
     LS_TRY(check_same_shapes(tensor));
     void *scratch = NULL;
     size_t rank_count = (size_t)tensor->rank_count;
-    LS_TRY(ls_alloc(&scratch, tensor->world->allocator, rank_count, sizeof(int)));
+    LS_TRY(ls_alloc(&scratch, rank_count, sizeof(int)));
     int status = check_same_values(tensor, scratch);
-    ls_free(tensor->world->allocator, scratch, rank_count, sizeof(int));
+    ls_free(scratch, rank_count, sizeof(int));
     const ls_shard *first = &tensor->shards[0];
     if (status == LS_OK && out != NULL && first->count != 0) {
         memcpy(out, first->data, first->count * ls_dtype_bytes(tensor->dtype));
@@ -211,9 +211,8 @@ int ls_local_tensor_check_replicas(int *wrong, int *wrong_count, const ls_local_
         return LS_OK;
     }
     size_t held = (size_t)tensor->rank_count;
-    const ls_allocator *allocator = tensor->world->allocator;
     void *memory = NULL;
-    LS_TRY(ls_alloc(&memory, allocator, 2 * held, sizeof(int)));
+    LS_TRY(ls_alloc(&memory, 2 * held, sizeof(int)));
     int *group = memory, *members = group + held, status = LS_OK;
     for (int i = 0; i < tensor->rank_count; i++) {
         group[i] = group_of(tensor, tensor->ranks[i]);
@@ -232,6 +231,6 @@ int ls_local_tensor_check_replicas(int *wrong, int *wrong_count, const ls_local_
             group[members[k]] = -1;
         }
     }
-    ls_free(allocator, memory, 2 * held, sizeof(int));
+    ls_free(memory, 2 * held, sizeof(int));
     return status;
 }

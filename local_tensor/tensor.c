@@ -22,15 +22,14 @@ static int check_ranks(const ls_world *world, const int *ranks, int rank_count) 
 
 // Allocates and fills ranks, first and shards.
 static int fill_ranks(ls_local_tensor *tensor, const int *ranks, const int *shard_counts) {
-    const ls_allocator *allocator = tensor->world->allocator;
     size_t rank_count = (size_t)tensor->rank_count;
     void *memory = NULL;
-    LS_TRY(ls_alloc(&memory, allocator, rank_count, sizeof *tensor->ranks));
+    LS_TRY(ls_alloc(&memory, rank_count, sizeof *tensor->ranks));
     tensor->ranks = memory;
     if (rank_count != 0) {
         memcpy(tensor->ranks, ranks, rank_count * sizeof *ranks);
     }
-    LS_TRY(ls_alloc(&memory, allocator, rank_count + 1, sizeof *tensor->first));
+    LS_TRY(ls_alloc(&memory, rank_count + 1, sizeof *tensor->first));
     tensor->first = memory;
     for (size_t i = 0; i < rank_count; i++) {
         LS_ASSERT(shard_counts == NULL || shard_counts[i] >= 0);
@@ -38,7 +37,7 @@ static int fill_ranks(ls_local_tensor *tensor, const int *ranks, const int *shar
             tensor->first[i] + (shard_counts != NULL ? (size_t)shard_counts[i] : 1);
     }
     size_t shard_count = tensor->first[rank_count];
-    LS_TRY(ls_alloc(&memory, allocator, shard_count, sizeof *tensor->shards));
+    LS_TRY(ls_alloc(&memory, shard_count, sizeof *tensor->shards));
     tensor->shards = memory;
     tensor->shard_count = shard_count;
     return LS_OK;
@@ -53,7 +52,7 @@ int ls_local_tensor__new(ls_local_tensor **out, ls_world *world, ls_dtype dtype,
     }
     LS_TRY(check_ranks(world, ranks, rank_count));
     void *memory = NULL;
-    LS_TRY(ls_alloc(&memory, world->allocator, 1, sizeof(ls_local_tensor)));
+    LS_TRY(ls_alloc(&memory, 1, sizeof(ls_local_tensor)));
     ls_local_tensor *tensor = memory;
     tensor->world = world;
     tensor->dtype = dtype;
@@ -70,18 +69,19 @@ int ls_local_tensor__new(ls_local_tensor **out, ls_world *world, ls_dtype dtype,
 
 static int alloc_data(ls_shard *shard, ls_world *world, size_t count, size_t element_bytes) {
     ls_device *device = world->device;
-    if (device->ops->is_host) {
-        return ls_alloc(&shard->data, world->allocator, count, element_bytes);
-    }
     size_t bytes = 0;
     LS_TRY(ls_size_mul(&bytes, count, element_bytes));
+    LS_TRY(ls_world_ask_gate(world, bytes));
+    if (device->ops->is_host) {
+        return ls_alloc(&shard->data, count, element_bytes);
+    }
     return device->ops->share(device, &shard->data, bytes);
 }
 
 static void free_data(ls_shard *shard, ls_world *world, size_t element_bytes) {
     ls_device *device = world->device;
     if (device->ops->is_host) {
-        ls_free(world->allocator, shard->data, shard->count, element_bytes);
+        ls_free(shard->data, shard->count, element_bytes);
     } else {
         device->ops->free_shared(device, shard->data, shard->count * element_bytes);
     }
@@ -116,7 +116,7 @@ int ls_local_tensor__set_placements(ls_local_tensor *tensor, const ls_shape *sha
     int64_t *sizes = NULL;
     if (count != 0) {
         void *memory = NULL;
-        LS_TRY(ls_alloc(&memory, tensor->world->allocator, count, sizeof *sizes));
+        LS_TRY(ls_alloc(&memory, count, sizeof *sizes));
         sizes = memory;
         int64_t *next = sizes;
         for (int d = 0; d < own.count; d++) {
@@ -127,7 +127,7 @@ int ls_local_tensor__set_placements(ls_local_tensor *tensor, const ls_shape *sha
             }
         }
     }
-    ls_free(tensor->world->allocator, tensor->sizes, tensor->sizes_count, sizeof *sizes);
+    ls_free(tensor->sizes, tensor->sizes_count, sizeof *sizes);
     tensor->sizes = sizes;
     tensor->sizes_count = count;
     tensor->shape = *shape;
@@ -142,16 +142,15 @@ void ls_local_tensor_free(ls_local_tensor *tensor) {
         return;
     }
     ls_world *world = tensor->world;
-    const ls_allocator *allocator = world->allocator;
     for (size_t s = 0; s < tensor->shard_count; s++) {
         free_data(&tensor->shards[s], world, ls_dtype_bytes(tensor->dtype));
     }
-    ls_free(allocator, tensor->shards, tensor->shard_count, sizeof *tensor->shards);
-    ls_free(allocator, tensor->first, (size_t)tensor->rank_count + 1, sizeof *tensor->first);
-    ls_free(allocator, tensor->ranks, (size_t)tensor->rank_count, sizeof *tensor->ranks);
-    ls_free(allocator, tensor->sizes, tensor->sizes_count, sizeof *tensor->sizes);
+    ls_free(tensor->shards, tensor->shard_count, sizeof *tensor->shards);
+    ls_free(tensor->first, (size_t)tensor->rank_count + 1, sizeof *tensor->first);
+    ls_free(tensor->ranks, (size_t)tensor->rank_count, sizeof *tensor->ranks);
+    ls_free(tensor->sizes, tensor->sizes_count, sizeof *tensor->sizes);
     ls_layout_free(&tensor->listed);
-    ls_free(allocator, tensor, 1, sizeof *tensor);
+    ls_free(tensor, 1, sizeof *tensor);
     int before = atomic_fetch_sub(&world->tensors, 1);
     LS_ASSERT(before >= 1);
 }

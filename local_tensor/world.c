@@ -25,7 +25,7 @@ static int check_held(const int *held, int held_count, int size) {
 
 static int fill_held(ls_world *world, const int *held) {
     void *memory = NULL;
-    LS_TRY(ls_alloc(&memory, world->allocator, (size_t)world->held_count, sizeof(int)));
+    LS_TRY(ls_alloc(&memory, (size_t)world->held_count, sizeof(int)));
     world->held = memory;
     for (int i = 0; i < world->held_count; i++) {
         world->held[i] = held != NULL ? held[i] : i;
@@ -33,7 +33,7 @@ static int fill_held(ls_world *world, const int *held) {
     if (world->held_count == world->size) {
         return LS_OK;
     }
-    LS_TRY(ls_alloc(&memory, world->allocator, (size_t)world->size, sizeof(int)));
+    LS_TRY(ls_alloc(&memory, (size_t)world->size, sizeof(int)));
     world->index = memory;
     for (int rank = 0; rank < world->size; rank++) {
         world->index[rank] = -1;
@@ -54,16 +54,13 @@ int ls_world_create(ls_world **out, const ls_world_options *options) {
     if (options->held != NULL && check_held(options->held, options->held_count, size) != LS_OK) {
         return ls_error_wrap("world");
     }
-    const ls_allocator *allocator =
-        options->allocator != NULL ? options->allocator : ls_allocator_default();
     void *memory = NULL;
-    LS_TRY(ls_alloc(&memory, allocator, 1, sizeof(ls_world)));
+    LS_TRY(ls_alloc(&memory, 1, sizeof(ls_world)));
     ls_world *world = memory;
     world->mesh = options->mesh;
     world->size = size;
     world->seed = options->seed;
     world->held_count = options->held != NULL ? options->held_count : size;
-    world->allocator = allocator;
     world->device = options->device != NULL ? options->device : ls_device_host();
     atomic_init(&world->tensors, 0);
     int status = fill_held(world, options->held);
@@ -80,10 +77,9 @@ void ls_world_free(ls_world *world) {
         return;
     }
     LS_ASSERT(atomic_load(&world->tensors) == 0);
-    const ls_allocator *allocator = world->allocator;
-    ls_free(allocator, world->index, (size_t)world->size, sizeof(int));
-    ls_free(allocator, world->held, (size_t)world->held_count, sizeof(int));
-    ls_free(allocator, world, 1, sizeof *world);
+    ls_free(world->index, (size_t)world->size, sizeof(int));
+    ls_free(world->held, (size_t)world->held_count, sizeof(int));
+    ls_free(world, 1, sizeof *world);
 }
 
 ls_device *ls_world_device(const ls_world *world) {
@@ -117,6 +113,11 @@ uint64_t ls_world_seed(const ls_world *world) {
     return world->seed;
 }
 
-const ls_allocator *ls_world_allocator(const ls_world *world) {
-    return world->allocator;
+void ls_world_set_gate(ls_world *world, ls_memory_gate gate, void *arg) {
+    world->gate = gate;
+    world->gate_arg = arg;
+}
+
+int ls_world_ask_gate(const ls_world *world, size_t bytes) {
+    return world->gate != NULL ? world->gate(world->gate_arg, bytes) : LS_OK;
 }

@@ -287,7 +287,7 @@ static int bound_exact(ls_bound_element *out, const ls_reduction *reduction, siz
                        size_t length) {
     size_t bytes = ls_dtype_bytes(reduction->dtype);
     void *values = NULL;
-    LS_TRY(ls_alloc(&values, NULL, length, bytes));
+    LS_TRY(ls_alloc(&values, length, bytes));
     int status = ls_order_all_reduce(NULL, values, reduction, first, length);
     for (size_t i = 0; status == LS_OK && i < length; i++) {
         const char *value = (const char *)values + i * bytes;
@@ -304,7 +304,7 @@ static int bound_exact(ls_bound_element *out, const ls_reduction *reduction, siz
             out[i].lo = (double)(exact & 0xffffffff);
         }
     }
-    ls_free(NULL, values, length, bytes);
+    ls_free(values, length, bytes);
     return status;
 }
 
@@ -324,7 +324,7 @@ int ls_bound_reduction(ls_bound_element *out, const ls_reduction *reduction, siz
     size_t ranks = (size_t)reduction->in_count;
     size_t bytes = ls_dtype_bytes(reduction->dtype);
     void *memory = NULL;
-    LS_TRY(ls_alloc(&memory, NULL, ranks, 5 * sizeof(double)));
+    LS_TRY(ls_alloc(&memory, ranks, 5 * sizeof(double)));
     double *numbers = memory;
     double *factors = numbers + ranks;
     element_scratch scratch = {numbers, numbers + 2 * ranks, numbers + 3 * ranks};
@@ -339,7 +339,7 @@ int ls_bound_reduction(ls_bound_element *out, const ls_reduction *reduction, siz
         out[i] = reduction->op == LS_PROD ? bound_product(numbers, ranks, reduction->dtype)
                                           : bound_sum(numbers, ranks, reduction, factors, &scratch);
     }
-    ls_free(NULL, memory, ranks, 5 * sizeof(double));
+    ls_free(memory, ranks, 5 * sizeof(double));
     return LS_OK;
 }
 

@@ -62,7 +62,7 @@ int ls_explain__reduce(const ls_order *order, void *out, const ls_order_observat
     size_t ranks = (size_t)whole->in_count;
     size_t offset = (size_t)target * whole->count * ls_dtype_bytes(whole->dtype);
     void *memory = NULL;
-    LS_TRY(ls_alloc(&memory, NULL, ranks, sizeof(void *)));
+    LS_TRY(ls_alloc(&memory, ranks, sizeof(void *)));
     const void **in = memory;
     for (size_t k = 0; k < ranks; k++) {
         in[k] = (const unsigned char *)whole->in[k] + offset;
@@ -70,7 +70,7 @@ int ls_explain__reduce(const ls_order *order, void *out, const ls_order_observat
     ls_reduction block = *whole;
     block.in = in;
     int status = ls_order_reduce_scatter(order, out, &block, target, first, length);
-    ls_free(NULL, memory, ranks, sizeof(void *));
+    ls_free(memory, ranks, sizeof(void *));
     return status;
 }
 
@@ -83,7 +83,7 @@ int ls_order_differing(size_t *differing, size_t *first, const ls_order *order,
     *differing = 0;
     *first = 0;
     void *memory = NULL;
-    LS_TRY(ls_alloc(&memory, NULL, WINDOW_MAX, bytes + 1));
+    LS_TRY(ls_alloc(&memory, WINDOW_MAX, bytes + 1));
     unsigned char *differs = (unsigned char *)memory + WINDOW_MAX * bytes;
     int status = LS_OK;
     for (int b = 0; b < blocks && status == LS_OK; b++) {
@@ -109,7 +109,7 @@ int ls_order_differing(size_t *differing, size_t *first, const ls_order *order,
             *differing += found;
         }
     }
-    ls_free(NULL, memory, WINDOW_MAX, bytes + 1);
+    ls_free(memory, WINDOW_MAX, bytes + 1);
     return status;
 }
 
@@ -124,7 +124,7 @@ static int weigh(size_t *differing, size_t *telling, const ls_order *const *orde
     const unsigned char *actual =
         (const unsigned char *)observation->actual + (block * reduction->count + first) * bytes;
     void *memory = NULL;
-    LS_TRY(ls_alloc(&memory, NULL, length, 2 * bytes + 2));
+    LS_TRY(ls_alloc(&memory, length, 2 * bytes + 2));
     unsigned char *own = memory, *other = own + length * bytes;
     unsigned char *tells = other + length * bytes, *differs = tells + length;
     memset(tells, 0, length);
@@ -144,7 +144,7 @@ static int weigh(size_t *differing, size_t *telling, const ls_order *const *orde
     for (size_t i = 0; i < length && status == LS_OK; i++) {
         *telling += tells[i];
     }
-    ls_free(NULL, memory, length, 2 * bytes + 2);
+    ls_free(memory, length, 2 * bytes + 2);
     return status;
 }
 

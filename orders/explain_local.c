@@ -303,12 +303,12 @@ int ls_explain__local(ls_order_explanation *best, const ls_order_observation *ob
     void *runs = NULL;
     void *expected = NULL;
     void *differs = NULL;
-    int status = ls_alloc(&runs, NULL, l.run_capacity, sizeof(run));
+    int status = ls_alloc(&runs, l.run_capacity, sizeof(run));
     if (status == LS_OK) {
-        status = ls_alloc(&expected, NULL, reduction->count, bytes);
+        status = ls_alloc(&expected, reduction->count, bytes);
     }
     if (status == LS_OK) {
-        status = ls_alloc(&differs, NULL, reduction->count, 2);
+        status = ls_alloc(&differs, reduction->count, 2);
     }
     l.runs = runs;
     l.expected = expected;
@@ -319,9 +319,9 @@ int ls_explain__local(ls_order_explanation *best, const ls_order_observation *ob
     for (size_t i = 0; runs != NULL && i < l.run_count; i++) {
         ls_text_free(&l.runs[i].fold);
     }
-    ls_free(NULL, runs, l.run_capacity, sizeof(run));
-    ls_free(NULL, expected, reduction->count, bytes);
-    ls_free(NULL, differs, reduction->count, 2);
+    ls_free(runs, l.run_capacity, sizeof(run));
+    ls_free(expected, reduction->count, bytes);
+    ls_free(differs, reduction->count, 2);
     ls_text_free(&base);
     ls_text_free(&l.overrides);
     ls_text_free(&l.sentence);

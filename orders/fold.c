@@ -16,20 +16,20 @@ typedef struct node {
 
 void ls_fold__free(ls_fold *fold) {
     if (fold != NULL) {
-        ls_free(NULL, fold->steps, (size_t)fold->ranks * 2, sizeof(ls_fold_step));
-        ls_free(NULL, fold, 1, sizeof *fold);
+        ls_free(fold->steps, (size_t)fold->ranks * 2, sizeof(ls_fold_step));
+        ls_free(fold, 1, sizeof *fold);
     }
 }
 
 static int fold_create(ls_fold **out, int ranks) {
     LS_ASSERT(ranks >= 1);
     void *memory = NULL;
-    LS_TRY(ls_alloc(&memory, NULL, 1, sizeof(ls_fold)));
+    LS_TRY(ls_alloc(&memory, 1, sizeof(ls_fold)));
     ls_fold *fold = memory;
     fold->ranks = ranks;
-    int status = ls_alloc(&memory, NULL, (size_t)ranks * 2, sizeof(ls_fold_step));
+    int status = ls_alloc(&memory, (size_t)ranks * 2, sizeof(ls_fold_step));
     if (status != LS_OK) {
-        ls_free(NULL, fold, 1, sizeof *fold);
+        ls_free(fold, 1, sizeof *fold);
         return status;
     }
     fold->steps = memory;
@@ -98,7 +98,7 @@ static void clear(node *n, int rank) {
 
 int ls_fold__from_parents(ls_fold **out, const int *parents, const int *sequence, int ranks) {
     void *memory = NULL;
-    LS_TRY(ls_alloc(&memory, NULL, (size_t)ranks, sizeof(node)));
+    LS_TRY(ls_alloc(&memory, (size_t)ranks, sizeof(node)));
     node *nodes = memory;
     int root = -1;
     for (int r = 0; r < ranks; r++) {
@@ -118,7 +118,7 @@ int ls_fold__from_parents(ls_fold **out, const int *parents, const int *sequence
     if (status == LS_OK) {
         emit(*out, nodes, root);
     }
-    ls_free(NULL, nodes, (size_t)ranks, sizeof(node));
+    ls_free(nodes, (size_t)ranks, sizeof(node));
     return status;
 }
 
@@ -201,7 +201,7 @@ int ls_fold__parse(ls_fold **out, const char *text, size_t length, int ranks) {
         return bad_tree(text, length, "it does not name every rank once");
     }
     void *memory = NULL;
-    LS_TRY(ls_alloc(&memory, NULL, (size_t)named, sizeof(node) + 1));
+    LS_TRY(ls_alloc(&memory, (size_t)named, sizeof(node) + 1));
     node *nodes = memory;
     unsigned char *seen = (unsigned char *)(nodes + named);
     int status = parse_nodes(nodes, seen, text, length, named);
@@ -211,7 +211,7 @@ int ls_fold__parse(ls_fold **out, const char *text, size_t length, int ranks) {
     if (status == LS_OK) {
         emit(*out, nodes, 0);
     }
-    ls_free(NULL, memory, (size_t)named, sizeof(node) + 1);
+    ls_free(memory, (size_t)named, sizeof(node) + 1);
     return status;
 }
 
@@ -238,7 +238,7 @@ static int rebuild(node *nodes, int *stack, const ls_fold *fold) {
 void ls_fold__write(ls_text *out, const ls_fold *fold) {
     void *memory = NULL;
     size_t ranks = (size_t)fold->ranks;
-    if (ls_alloc(&memory, NULL, ranks, sizeof(node) + sizeof(int)) != LS_OK) {
+    if (ls_alloc(&memory, ranks, sizeof(node) + sizeof(int)) != LS_OK) {
         out->failed = true;
         return;
     }
@@ -260,7 +260,7 @@ void ls_fold__write(ls_text *out, const ls_fold *fold) {
             at = nodes[at].next;
         }
     }
-    ls_free(NULL, memory, ranks, sizeof(node) + sizeof(int));
+    ls_free(memory, ranks, sizeof(node) + sizeof(int));
 }
 
 void ls_fold_text(char *out, size_t out_bytes, const ls_fold *fold) {

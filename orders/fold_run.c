@@ -37,7 +37,7 @@ int ls_fold__terms(ls_fold_terms *out, const ls_reduction *reduction, bool accum
     size_t ranks = (size_t)reduction->in_count;
     size_t bytes = ls_dtype_bytes(reduction->dtype);
     void *memory = NULL;
-    LS_TRY(ls_alloc(&memory, NULL, ranks, bytes));
+    LS_TRY(ls_alloc(&memory, ranks, bytes));
     out->factors = memory;
     // NCCL computes 1/ranks in double and converts it by way of float, except for f64.
     double reciprocal = 1.0 / (double)ranks;
@@ -53,7 +53,7 @@ int ls_fold__terms(ls_fold_terms *out, const ls_reduction *reduction, bool accum
 
 void ls_fold__terms_free(ls_fold_terms *terms) {
     const ls_reduction *r = terms->reduction;
-    ls_free(NULL, terms->factors, (size_t)r->in_count, ls_dtype_bytes(r->dtype));
+    ls_free(terms->factors, (size_t)r->in_count, ls_dtype_bytes(r->dtype));
     ls_device *device = device_of(r);
     device->ops->free(device, terms->workspace, terms->workspace_bytes);
     terms->factors = NULL;
@@ -213,7 +213,7 @@ static int run_linear(void *out, const ls_reduction *reduction, const ls_fold *f
     const void **in = few;
     void *memory = NULL;
     if (ranks > sizeof few / sizeof *few) {
-        LS_TRY(ls_alloc(&memory, NULL, ranks, sizeof(void *)));
+        LS_TRY(ls_alloc(&memory, ranks, sizeof(void *)));
         in = memory;
     }
     for (size_t k = 0; k < ranks; k++) {
@@ -223,7 +223,7 @@ static int run_linear(void *out, const ls_reduction *reduction, const ls_fold *f
     ls_device *device = device_of(reduction);
     int status = device->ops->reduce(device, out, in, ranks, reduction->dtype, reduction->op,
                                      fold == NULL ? reduction->premul : NULL, length);
-    ls_free(NULL, memory, ranks, sizeof(void *));
+    ls_free(memory, ranks, sizeof(void *));
     return status;
 }
 

@@ -55,7 +55,7 @@ int ls_order__host_tree(ls_fold **out, const ls_order *order, int ranks, int cha
     int toward[2] = {order->pattern == LS_TREE_SINGLE ? 0 : next,
                      order->pattern == LS_TREE_SPLIT ? next : 0};
     void *memory = NULL;
-    LS_TRY(ls_alloc(&memory, NULL, (size_t)ranks * 2, sizeof(int)));
+    LS_TRY(ls_alloc(&memory, (size_t)ranks * 2, sizeof(int)));
     int *parents = memory;
     int *sequence = parents + ranks;
     for (int r = 0; r < ranks; r++) {
@@ -88,6 +88,6 @@ int ls_order__host_tree(ls_fold **out, const ls_order *order, int ranks, int cha
     }
     LS_ASSERT(listed == ranks);
     int status = ls_fold__from_parents(out, parents, sequence, ranks);
-    ls_free(NULL, memory, (size_t)ranks * 2, sizeof(int));
+    ls_free(memory, (size_t)ranks * 2, sizeof(int));
     return status;
 }

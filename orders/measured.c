@@ -67,7 +67,7 @@ static int read_classes(ls_measured_call *out, const json_t *value, int ranks, c
         return malformed(path, entry, "classes must be a list with at least one class");
     }
     void *memory = NULL;
-    LS_TRY(ls_alloc(&memory, NULL, count, sizeof(ls_measured_class)));
+    LS_TRY(ls_alloc(&memory, count, sizeof(ls_measured_class)));
     out->classes = memory;
     out->class_count = (int)count;
     size_t at = 0;
@@ -149,7 +149,7 @@ static int read_root(ls_order *order, const json_t *root, const char *path) {
     }
     order->measured_ranks = (int)ranks;
     void *memory = NULL;
-    LS_TRY(ls_alloc(&memory, NULL, count, sizeof(ls_measured_call)));
+    LS_TRY(ls_alloc(&memory, count, sizeof(ls_measured_call)));
     order->measured = memory;
     order->measured_count = (int)count;
     for (size_t i = 0; i < count; i++) {
@@ -172,9 +172,9 @@ void ls_order__measured_free(ls_order *order) {
         for (int k = 0; k < call->class_count; k++) {
             ls_fold__free(call->classes[k].fold);
         }
-        ls_free(NULL, call->classes, (size_t)call->class_count, sizeof(ls_measured_class));
+        ls_free(call->classes, (size_t)call->class_count, sizeof(ls_measured_class));
     }
-    ls_free(NULL, order->measured, (size_t)order->measured_count, sizeof(ls_measured_call));
+    ls_free(order->measured, (size_t)order->measured_count, sizeof(ls_measured_call));
 }
 
 int ls_order__measured_find(const ls_measured_call **out, const ls_order *order,

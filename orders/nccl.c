@@ -256,7 +256,7 @@ int ls_nccl__ring_runs(const ls_order *order, const ls_order_range *range, ls_or
     LS_TRY(ls_nccl__partition(&partition, order, range->call, range->ranks,
                               ls_dtype_bytes(range->dtype), range->count));
     void *memory = NULL;
-    LS_TRY(ls_alloc(&memory, NULL, (size_t)range->ranks, sizeof(ls_fold_step)));
+    LS_TRY(ls_alloc(&memory, (size_t)range->ranks, sizeof(ls_fold_step)));
     ls_fold fold = {range->ranks, range->ranks, 1, true, memory};
     for (int i = 0; i < range->ranks; i++) {
         fold.steps[i].op = i == 0 ? LS_FOLD_LOAD : LS_FOLD_OWN;
@@ -277,7 +277,7 @@ int ls_nccl__ring_runs(const ls_order *order, const ls_order_range *range, ls_or
         ls_order_run run = {first, length, first, c, 0, -1, &fold};
         status = visit_cut(run, range, visit, arg);
     }
-    ls_free(NULL, memory, (size_t)range->ranks, sizeof(ls_fold_step));
+    ls_free(memory, (size_t)range->ranks, sizeof(ls_fold_step));
     return status;
 }
 
@@ -295,10 +295,10 @@ static int tree_of(ls_fold **out, const ls_order *order, int ranks, int channel)
         return ls_order__host_tree(out, order, ranks, channel);
     }
     void *memory = NULL;
-    LS_TRY(ls_alloc(&memory, NULL, (size_t)ranks, sizeof(int)));
+    LS_TRY(ls_alloc(&memory, (size_t)ranks, sizeof(int)));
     default_chain(memory, ranks, channel);
     int status = ls_fold__linear(out, memory, ranks);
-    ls_free(NULL, memory, (size_t)ranks, sizeof(int));
+    ls_free(memory, (size_t)ranks, sizeof(int));
     return status;
 }
 

@@ -43,7 +43,7 @@ static int visit_overridden(void *arg, const ls_order_run *run) {
 
 static int rank_runs(const ls_order_range *range, ls_order_visit visit, void *arg) {
     void *memory = NULL;
-    LS_TRY(ls_alloc(&memory, NULL, (size_t)range->ranks, sizeof(int)));
+    LS_TRY(ls_alloc(&memory, (size_t)range->ranks, sizeof(int)));
     int *identity = memory;
     for (int i = 0; i < range->ranks; i++) {
         identity[i] = i;
@@ -55,7 +55,7 @@ static int rank_runs(const ls_order_range *range, ls_order_visit visit, void *ar
         status = visit(arg, &run);
     }
     ls_fold__free(fold);
-    ls_free(NULL, memory, (size_t)range->ranks, sizeof(int));
+    ls_free(memory, (size_t)range->ranks, sizeof(int));
     return status;
 }
 

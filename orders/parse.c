@@ -101,7 +101,7 @@ static int ring_fold(ls_fold **out, span key, span ring) {
         return bad_value(key, ring, expected);
     }
     void *memory = NULL;
-    LS_TRY(ls_alloc(&memory, NULL, (size_t)count, sizeof(int) + 1));
+    LS_TRY(ls_alloc(&memory, (size_t)count, sizeof(int) + 1));
     int *ranks = memory;
     unsigned char *seen = (unsigned char *)(ranks + count);
     int status = LS_OK;
@@ -118,7 +118,7 @@ static int ring_fold(ls_fold **out, span key, span ring) {
     if (status == LS_OK) {
         status = ls_fold__linear(out, ranks, count);
     }
-    ls_free(NULL, memory, (size_t)count, sizeof(int) + 1);
+    ls_free(memory, (size_t)count, sizeof(int) + 1);
     return status;
 }
 
@@ -137,7 +137,7 @@ static int folds_value(ls_order *order, span key, span value) {
         return bad_value(key, value, "one list, at most one entry a channel");
     }
     void *memory = NULL;
-    LS_TRY(ls_alloc(&memory, NULL, (size_t)count, sizeof(ls_fold *)));
+    LS_TRY(ls_alloc(&memory, (size_t)count, sizeof(ls_fold *)));
     order->folds = memory;
     order->fold_count = count;
     span rest = value;
@@ -164,7 +164,7 @@ static int overrides_value(ls_order *order, span key, span value) {
         return bad_value(key, value, expected);
     }
     void *memory = NULL;
-    LS_TRY(ls_alloc(&memory, NULL, (size_t)count, sizeof(ls_order_override)));
+    LS_TRY(ls_alloc(&memory, (size_t)count, sizeof(ls_order_override)));
     order->overrides = memory;
     order->override_count = count;
     span rest = value;
@@ -425,7 +425,7 @@ int ls_order_parse(ls_order **out, const char *text) {
         return LS_FAIL(LS_ERR_LIMIT, "order: its text is longer than 1 MiB");
     }
     void *memory = NULL;
-    LS_TRY(ls_alloc(&memory, NULL, 1, sizeof(ls_order)));
+    LS_TRY(ls_alloc(&memory, 1, sizeof(ls_order)));
     ls_order *order = memory;
     order->nccl = ls_nccl__version_at(0);
     order->proto = LS_PROTO_SIMPLE;
@@ -451,12 +451,12 @@ void ls_order_free(ls_order *order) {
     for (int i = 0; i < order->override_count; i++) {
         ls_fold__free(order->overrides[i].fold);
     }
-    ls_free(NULL, order->folds, (size_t)order->fold_count, sizeof(ls_fold *));
-    ls_free(NULL, order->overrides, (size_t)order->override_count, sizeof(ls_order_override));
+    ls_free(order->folds, (size_t)order->fold_count, sizeof(ls_fold *));
+    ls_free(order->overrides, (size_t)order->override_count, sizeof(ls_order_override));
     ls_order__measured_free(order);
     ls_text text = {.data = order->text};
     ls_text_free(&text);
-    ls_free(NULL, order, 1, sizeof(ls_order));
+    ls_free(order, 1, sizeof(ls_order));
 }
 
 const char *ls_order_text(const ls_order *order) {

@@ -67,7 +67,7 @@ int ls_order__symmetric_runs(const ls_order *order, const ls_order_range *range,
     size_t ignored = 0;
     LS_TRY(ls_size_mul(&ignored, range->count, ls_dtype_bytes(range->dtype)));
     void *memory = NULL;
-    LS_TRY(ls_alloc(&memory, NULL, (size_t)range->ranks, sizeof(ls_fold_step)));
+    LS_TRY(ls_alloc(&memory, (size_t)range->ranks, sizeof(ls_fold_step)));
     ls_fold fold = {range->ranks, range->ranks, 1, true, memory};
     for (int i = 0; i < range->ranks; i++) {
         fold.steps[i].op = i == 0 ? LS_FOLD_LOAD : LS_FOLD_OWN;
@@ -81,6 +81,6 @@ int ls_order__symmetric_runs(const ls_order *order, const ls_order_range *range,
         ls_order_run run = {range->first, range->length, range->first, -1, 0, -1, &fold};
         status = range->length > 0 ? visit(arg, &run) : LS_OK;
     }
-    ls_free(NULL, memory, (size_t)range->ranks, sizeof(ls_fold_step));
+    ls_free(memory, (size_t)range->ranks, sizeof(ls_fold_step));
     return status;
 }

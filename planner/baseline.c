@@ -417,7 +417,7 @@ int ls_planner_baseline(ls_planner_result *result, ls_planner_problem *problem,
     double started = ls_search__clock();
     baseline b = {.problem = problem, .partitioner = partitioner};
     b.left = proposals_max > 0 ? proposals_max : PROPOSALS_DEFAULT;
-    LS_TRY(ls_arena_create(&b.arena, NULL));
+    LS_TRY(ls_arena_create(&b.arena));
     int status = prepare(&b);
     if (status == LS_OK) {
         status = propose(&b, proposer);

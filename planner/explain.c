@@ -154,7 +154,7 @@ int ls_planner_explain(ls_text *out, const ls_planner_problem *problem,
     }
     LS_TRY(find_table(problem, name, &table));
     ls_arena *arena;
-    LS_TRY(ls_arena_create(&arena, NULL));
+    LS_TRY(ls_arena_create(&arena));
     int status = explain(out, problem, result, table, arena);
     ls_arena_free(arena);
     return status;

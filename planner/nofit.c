@@ -362,7 +362,7 @@ int ls_planner_diagnose(ls_planner_diagnosis *out, ls_planner_problem *problem) 
     }
     find_shortage(out, problem);
     ls_arena *arena;
-    LS_TRY(ls_arena_create(&arena, NULL));
+    LS_TRY(ls_arena_create(&arena));
     int status = fill_up(out, problem, arena);
     ls_arena_free(arena);
     return status == LS_OK ? try_changes(out, problem) : status;

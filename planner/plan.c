@@ -275,7 +275,7 @@ static int compare_names(const void *a, const void *b) {
 
 static int check_names(const ls_plan *plan) {
     const char **names;
-    LS_TRY(ls_alloc((void **)&names, NULL, (size_t)plan->table_count, sizeof(*names)));
+    LS_TRY(ls_alloc((void **)&names, (size_t)plan->table_count, sizeof(*names)));
     for (int i = 0; i < plan->table_count; i++) {
         names[i] = plan->tables[i].name;
     }
@@ -286,7 +286,7 @@ static int check_names(const ls_plan *plan) {
             status = LS_FAIL(LS_ERR_INVALID, "plan: two tables are called %s", names[i]);
         }
     }
-    ls_free(NULL, names, (size_t)plan->table_count, sizeof(*names));
+    ls_free(names, (size_t)plan->table_count, sizeof(*names));
     return status;
 }
 

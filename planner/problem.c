@@ -290,7 +290,7 @@ int ls_planner_problem_create(ls_planner_problem **out, const ls_topology *topol
     LS_TRY(check_options(options));
     double started = ls_search__clock();
     ls_arena *arena;
-    LS_TRY(ls_arena_create(&arena, NULL));
+    LS_TRY(ls_arena_create(&arena));
     ls_planner_problem *problem = ls_arena_alloc(arena, 1, sizeof(*problem));
     if (!problem) {
         ls_arena_free(arena);

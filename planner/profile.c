@@ -28,7 +28,7 @@ int ls_planner_profile_make(ls_planner_profile *out, const int64_t *ids, size_t 
     while (seen.size / 2 < count) {
         seen.size *= 2;
     }
-    LS_TRY(ls_alloc((void **)&seen.slots, NULL, seen.size, sizeof(*seen.slots)));
+    LS_TRY(ls_alloc((void **)&seen.slots, seen.size, sizeof(*seen.slots)));
     size_t kept = 0, distinct = 0;
     double bins[LS_PLANNER_PROFILE_BINS] = {0};
     for (size_t i = 0; i < count; i++) {
@@ -44,6 +44,6 @@ int ls_planner_profile_make(ls_planner_profile *out, const int64_t *ids, size_t 
         out->ids[i] = kept ? bins[i] / (double)kept : 1.0 / LS_PLANNER_PROFILE_BINS;
     }
     out->distinct = kept ? (double)distinct / (double)kept : 1.0;
-    ls_free(NULL, seen.slots, seen.size, sizeof(*seen.slots));
+    ls_free(seen.slots, seen.size, sizeof(*seen.slots));
     return LS_OK;
 }

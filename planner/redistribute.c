@@ -263,7 +263,7 @@ int ls_reshard_search(ls_reshard_plan *out, double bytes, int tensor_ndim,
         }
     }
     ls_arena *arena;
-    LS_TRY(ls_arena_create(&arena, NULL));
+    LS_TRY(ls_arena_create(&arena));
     s.nodes = ls_arena_alloc(arena, (size_t)states, sizeof(*s.nodes));
     s.heap = ls_arena_alloc(arena, (size_t)states, sizeof(*s.heap));
     if (!s.nodes || !s.heap) {

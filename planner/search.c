@@ -237,7 +237,7 @@ int ls_planner_solve(ls_planner_result *result, ls_planner_problem *problem) {
         return LS_OK;
     }
     ls_arena *arena;
-    LS_TRY(ls_arena_create(&arena, NULL));
+    LS_TRY(ls_arena_create(&arena));
     ls_assignment best;
     bool complete;
     int status = search(&best, &complete, problem, &budget, arena);

@@ -53,7 +53,7 @@ int ls_planner_stage_times(ls_planner_stages *out, const ls_planner_problem *pro
         used[result->chosen[t]->sharding] = true;
     }
     group_load *scratch;
-    LS_TRY(ls_alloc((void **)&scratch, NULL, (size_t)problem->ranks, sizeof(*scratch)));
+    LS_TRY(ls_alloc((void **)&scratch, (size_t)problem->ranks, sizeof(*scratch)));
     group_load sum = {0};
     for (int s = 0; s < LS_SHARDING_COUNT; s++) {
         if (used[s]) {
@@ -63,7 +63,7 @@ int ls_planner_stage_times(ls_planner_stages *out, const ls_planner_problem *pro
             sum.gradients_ms += most.gradients_ms + problem->startup_parts[s].gradient;
         }
     }
-    ls_free(NULL, scratch, (size_t)problem->ranks, sizeof(*scratch));
+    ls_free(scratch, (size_t)problem->ranks, sizeof(*scratch));
     for (int r = 0; r < problem->ranks; r++) {
         out[r] = (ls_planner_stages){.input_dist_ms = sum.input_ms,
                                      .lookup_ms = result->ranks[r].cost.forward_compute_ms,

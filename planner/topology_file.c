@@ -140,7 +140,7 @@ int ls_topology_parse(ls_topology *out, ls_text *errors, const char *file, const
                       size_t bytes) {
     LS_ASSERT(out && errors && file && text);
     ls_yaml_reader source = {.file = file, .text = text, .bytes = bytes, .errors = errors};
-    LS_TRY(ls_arena_create(&source.arena, NULL));
+    LS_TRY(ls_arena_create(&source.arena));
     const ls_yaml_node *root = ls_yaml_open(&source);
     bool measured = false;
     if (root) {

@@ -163,7 +163,7 @@ int ls_plan_traffic(ls_traffic_rank *out, const ls_plan *plan, const ls_traffic_
     LS_ASSERT(out && plan && batches && ids);
     LS_ASSERT(plan->ranks >= 1 && (tables || plan->table_count == 0));
     ls_arena *arena;
-    LS_TRY(ls_arena_create(&arena, NULL));
+    LS_TRY(ls_arena_create(&arena));
     size_t count = plan->table_count ? (size_t)plan->table_count : 1;
     int *first_feature = ls_arena_alloc(arena, count, sizeof(*first_feature));
     counter c = {.out = out, .plan = plan, .tables = tables, .batches = batches, .ids = ids};

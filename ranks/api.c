@@ -127,7 +127,7 @@ static int check_members(const ls_rank_comm *comm, const int *members, int size,
                          int line) {
     int of = ls_comm_size(comm), status = LS_OK;
     void *memory = NULL;
-    LS_TRY(ls_alloc(&memory, NULL, (size_t)of, sizeof(bool)));
+    LS_TRY(ls_alloc(&memory, (size_t)of, sizeof(bool)));
     bool *named = memory;
     for (int i = 0; i < size && status == LS_OK; i++) {
         int member = members != NULL ? members[i] : -1;
@@ -140,7 +140,7 @@ static int check_members(const ls_rank_comm *comm, const int *members, int size,
         }
         named[member] = true;
     }
-    ls_free(NULL, memory, (size_t)of, sizeof(bool));
+    ls_free(memory, (size_t)of, sizeof(bool));
     return status;
 }
 

@@ -241,14 +241,14 @@ static own_part part_of(const ls_spmd *run, const ls_shared_comm *shared) {
 static int make_comm(ls_spmd *run, own_part *own, ls_request *const *requests, const place *places,
                      int count, const char *name) {
     void *memory = NULL;
-    LS_TRY(ls_alloc(&memory, NULL, (size_t)count, sizeof(int)));
+    LS_TRY(ls_alloc(&memory, (size_t)count, sizeof(int)));
     int *ranks = memory;
     for (int i = 0; i < count; i++) {
         ranks[i] = places[i].rank;
     }
     ls_comm *comm = NULL;
     int status = open_comm(&comm, run, own, ranks, count, places[0].color, name);
-    ls_free(NULL, memory, (size_t)count, sizeof(int));
+    ls_free(memory, (size_t)count, sizeof(int));
     if (status != LS_OK || comm == NULL) {
         return status;
     }
@@ -275,7 +275,7 @@ static int make_comm(ls_spmd *run, own_part *own, ls_request *const *requests, c
 int ls_comm__split(ls_spmd *run, ls_shared_comm *shared, ls_request *const *requests) {
     int size = shared->comm->size, count = 0;
     void *memory = NULL;
-    LS_TRY(ls_alloc(&memory, NULL, (size_t)size, sizeof(place)));
+    LS_TRY(ls_alloc(&memory, (size_t)size, sizeof(place)));
     place *places = memory;
     for (int m = 0; m < size; m++) {
         if (requests[m]->color >= 0) {
@@ -297,7 +297,7 @@ int ls_comm__split(ls_spmd *run, ls_shared_comm *shared, ls_request *const *requ
         status = make_comm(run, &own, requests, places + first, end - first, name);
     }
     status = status == LS_OK ? close_split(run, &own) : status;
-    ls_free(NULL, memory, (size_t)size, sizeof(place));
+    ls_free(memory, (size_t)size, sizeof(place));
     return status;
 }
 
@@ -355,7 +355,7 @@ int ls_comm__subset(ls_spmd *run, ls_shared_comm *shared, ls_request *const *req
         return LS_OK;
     }
     void *memory = NULL;
-    LS_TRY(ls_alloc(&memory, NULL, (size_t)count, sizeof(place)));
+    LS_TRY(ls_alloc(&memory, (size_t)count, sizeof(place)));
     place *places = memory;
     for (int i = 0; i < count; i++) {
         int member = requests[0]->members[i];
@@ -367,6 +367,6 @@ int ls_comm__subset(ls_spmd *run, ls_shared_comm *shared, ls_request *const *req
     own_part own = part_of(run, shared);
     int status = make_comm(run, &own, requests, places, count, name);
     status = status == LS_OK ? close_split(run, &own) : status;
-    ls_free(NULL, memory, (size_t)count, sizeof(place));
+    ls_free(memory, (size_t)count, sizeof(place));
     return status;
 }

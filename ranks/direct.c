@@ -32,14 +32,14 @@ static bool is_p2p(const ls_request *request) {
 // Hands over requests [count] as one group.
 static int run_group(ls_request **requests, int count) {
     void *memory = NULL;
-    int status = ls_alloc(&memory, NULL, (size_t)count, sizeof(ls_call));
+    int status = ls_alloc(&memory, (size_t)count, sizeof(ls_call));
     ls_call *calls = memory;
     if (status == LS_OK) {
         for (int i = 0; i < count; i++) {
             calls[i] = requests[i]->call;
         }
         status = ls_backend_run(requests[0]->rank->run->backend, calls, count);
-        ls_free(NULL, memory, (size_t)count, sizeof(ls_call));
+        ls_free(memory, (size_t)count, sizeof(ls_call));
     }
     if (status != LS_OK) {
         return fail(requests[0], status);
@@ -111,7 +111,7 @@ static int flush(ls_rank *rank, ls_request *own, const ls_request *last) {
         count += at->state == LS_REQUEST_POSTED && at != own ? 1 : 0;
     }
     void *memory = NULL;
-    LS_TRY(ls_alloc(&memory, NULL, (size_t)count, sizeof(ls_request *)));
+    LS_TRY(ls_alloc(&memory, (size_t)count, sizeof(ls_request *)));
     ls_request **requests = memory;
     int next = 0;
     for (ls_request *at = rank->open; at != NULL; at = at->next) {
@@ -128,7 +128,7 @@ static int flush(ls_rank *rank, ls_request *own, const ls_request *last) {
     }
     int status = run_list(requests, next, last);
     ls_place__tell(rank, LS_PLACE_RUNS, NULL);
-    ls_free(NULL, memory, (size_t)count, sizeof(ls_request *));
+    ls_free(memory, (size_t)count, sizeof(ls_request *));
     return status;
 }
 

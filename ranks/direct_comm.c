@@ -143,7 +143,7 @@ static int do_ask(ls_request *request, ls_arena *arena) {
 
 int ls_direct__ask(ls_request *request) {
     ls_arena *arena = NULL;
-    int status = ls_arena_create(&arena, NULL);
+    int status = ls_arena_create(&arena);
     status = status == LS_OK ? do_ask(request, arena) : status;
     // What is said of a failure may name places that the others told of.
     status = status == LS_OK ? LS_OK : ls_direct__fail(request, status);

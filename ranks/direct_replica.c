@@ -70,8 +70,8 @@ static int judge(int *wrong, int *right, const int *alike, int size) {
 static int report(pieces *p, const int *wrong, int count, int right) {
     ls_spmd *run = p->request->rank->run;
     void *a = NULL, *b = NULL;
-    LS_TRY(ls_alloc(&a, NULL, p->bytes, 1));
-    int status = ls_alloc(&b, NULL, p->bytes, 1);
+    LS_TRY(ls_alloc(&a, p->bytes, 1));
+    int status = ls_alloc(&b, p->bytes, 1);
     for (p->start = 0; p->start < p->bytes && status == LS_OK; p->start += p->length) {
         status = gather_piece(p);
         if (status == LS_OK) {
@@ -92,8 +92,8 @@ static int report(pieces *p, const int *wrong, int count, int right) {
                                                          .file = p->what.file,
                                                          .line = p->what.line});
     }
-    ls_free(NULL, b, p->bytes, 1);
-    ls_free(NULL, a, p->bytes, 1);
+    ls_free(b, p->bytes, 1);
+    ls_free(a, p->bytes, 1);
     return status;
 }
 
@@ -121,14 +121,14 @@ static int compare(bool *differ, const ls_request *request, const ls_call *what)
     }
     size_t room = p.bytes < PIECE_BYTES ? p.bytes : PIECE_BYTES;
     void *memory = NULL, *lists = NULL;
-    LS_TRY(ls_alloc(&memory, NULL, size, room));
+    LS_TRY(ls_alloc(&memory, size, room));
     p.all = memory;
-    int status = ls_alloc(&lists, NULL, 3 * size, sizeof(int));
+    int status = ls_alloc(&lists, 3 * size, sizeof(int));
     if (status == LS_OK) {
         status = compare_pieces(differ, &p, lists);
-        ls_free(NULL, lists, 3 * size, sizeof(int));
+        ls_free(lists, 3 * size, sizeof(int));
     }
-    ls_free(NULL, memory, size, room);
+    ls_free(memory, size, room);
     return status;
 }
 
@@ -187,11 +187,11 @@ int ls_direct__replica(const ls_meet *meet, const ls_request *request) {
         numbers = meet->requests[m]->key < numbers ? meet->requests[m]->key : numbers;
     }
     void *memory = NULL;
-    LS_TRY(ls_alloc(&memory, NULL, (size_t)size, sizeof(form)));
+    LS_TRY(ls_alloc(&memory, (size_t)size, sizeof(form)));
     int status = LS_OK;
     for (int number = 0; number < numbers && status == LS_OK; number++) {
         status = check_declared(meet, request, (uint64_t)number, memory);
     }
-    ls_free(NULL, memory, (size_t)size, sizeof(form));
+    ls_free(memory, (size_t)size, sizeof(form));
     return status;
 }

@@ -4,7 +4,7 @@
 #include "ranks/internal.h"
 
 static int open_direct(ls_spmd *run, ls_backend *backend, int id) {
-    LS_TRY(ls_arena_create(&run->arena, run->options.allocator));
+    LS_TRY(ls_arena_create(&run->arena));
     LS_TRY(ls_checks__select(run, run->options.checks));
     run->abi = LS_RANKS_ABI;
     run->direct = true;
@@ -68,7 +68,7 @@ static void close_direct(ls_spmd *run) {
     ls_replica__close(run);
     ls_comm__close(run);
     ls_arena_free(run->arena);
-    ls_free(NULL, run, 1, sizeof *run);
+    ls_free(run, 1, sizeof *run);
 }
 
 int ls_spmd_run_backend(ls_spmd_result **out, ls_spmd_program program, void *arg,
@@ -80,7 +80,7 @@ int ls_spmd_run_backend(ls_spmd_result **out, ls_spmd_program program, void *arg
                        ls_world_held_count(backend->world));
     }
     void *memory = NULL;
-    LS_TRY(ls_alloc(&memory, NULL, 1, sizeof(ls_spmd)));
+    LS_TRY(ls_alloc(&memory, 1, sizeof(ls_spmd)));
     ls_spmd *run = memory;
     run->options = options != NULL ? *options : (ls_spmd_options){0};
     int status = open_direct(run, backend, ls_world_held(backend->world)[0]);

@@ -275,7 +275,7 @@ void ls_findings__sides(ls_text *text, ls_request *const *requests, int count) {
     side sides[SIDES_MAX];
     int side_count = 0, others = 0, largest = 0;
     void *memory = NULL;
-    if (ls_alloc(&memory, NULL, (size_t)count * SIDES_MAX, sizeof(int)) != LS_OK) {
+    if (ls_alloc(&memory, (size_t)count * SIDES_MAX, sizeof(int)) != LS_OK) {
         return;
     }
     for (int i = 0; i < count; i++) {
@@ -325,7 +325,7 @@ void ls_findings__sides(ls_text *text, ls_request *const *requests, int count) {
     if (others > 0) {
         ls_text_printf(text, "  %d more ranks say other things\n", others);
     }
-    ls_free(NULL, memory, (size_t)count * SIDES_MAX, sizeof(int));
+    ls_free(memory, (size_t)count * SIDES_MAX, sizeof(int));
 }
 
 // ---- One call ----------------------------------------------------------------------------------
@@ -457,7 +457,7 @@ int ls_findings__add_check(ls_spmd *run, ls_request *const *requests, int count)
     const int *ranks = failure.ranks;
     int rank_count = failure.rank_count;
     if (failure.rank_total > failure.rank_count &&
-        ls_alloc(&memory, NULL, (size_t)count, sizeof(int)) == LS_OK) {
+        ls_alloc(&memory, (size_t)count, sizeof(int)) == LS_OK) {
         rank_count = minority(memory, requests, count);
         ranks = memory;
     }
@@ -465,7 +465,7 @@ int ls_findings__add_check(ls_spmd *run, ls_request *const *requests, int count)
                            ls_findings__string(run, &text));
     ls_text_free(&text);
     if (memory != NULL) {
-        ls_free(NULL, memory, (size_t)count, sizeof(int));
+        ls_free(memory, (size_t)count, sizeof(int));
     }
     return LS_ERR_FINDING;
 }

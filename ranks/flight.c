@@ -169,7 +169,7 @@ int ls_flight__open(ls_request *request) {
     if (count > 0) {
         void *memory = NULL;
         const part own = shadowed(request);
-        if (ls_alloc(&memory, rank->run->options.allocator, own.bytes, 1) != LS_OK) {
+        if (ls_alloc(&memory, own.bytes, 1) != LS_OK) {
             return LS_FAIL_RANK(LS_ERR_MEMORY, rank->id,
                                 "rank %d: no %zu bytes for an asynchronous %s", rank->id, own.bytes,
                                 ls_kind_name(request->call.kind));
@@ -294,6 +294,6 @@ void ls_flight__land(ls_request *request) {
 
 void ls_flight__drop(ls_request *request) {
     open_pages(request);
-    ls_free(request->rank->run->options.allocator, request->shadow, shadowed(request).bytes, 1);
+    ls_free(request->shadow, shadowed(request).bytes, 1);
     request->shadow = NULL;
 }

@@ -9,7 +9,7 @@ void *ls_kept__copy(ls_request *request, const void *data, size_t bytes) {
     void *memory = NULL;
     size_t whole = 0;
     if (ls_size_add(&whole, sizeof(ls_kept), bytes) != LS_OK ||
-        ls_alloc(&memory, request->rank->run->options.allocator, 1, whole) != LS_OK) {
+        ls_alloc(&memory, 1, whole) != LS_OK) {
         return NULL;
     }
     ls_kept *kept = memory;
@@ -23,7 +23,7 @@ void ls_kept__drop(ls_request *request) {
     while (request->kept != NULL) {
         ls_kept *kept = request->kept;
         request->kept = kept->next;
-        ls_free(request->rank->run->options.allocator, kept, 1, sizeof *kept + kept->bytes);
+        ls_free(kept, 1, sizeof *kept + kept->bytes);
     }
     request->call.send_counts = NULL;
     request->call.recv_counts = NULL;

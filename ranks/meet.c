@@ -7,31 +7,26 @@
 
 #define ROOM_FIRST 4  // meets open at once: more than one only with asynchronous calls
 
-static const ls_allocator *allocator_of(const ls_shared_comm *shared) {
-    (void)shared;
-    return NULL;
-}
-
 int ls_meet__open(ls_shared_comm *shared) {
     void *memory = NULL;
     size_t size = (size_t)shared->comm->size;
-    LS_TRY(ls_alloc(&memory, allocator_of(shared), size, sizeof(uint64_t)));
+    LS_TRY(ls_alloc(&memory, size, sizeof(uint64_t)));
     shared->rounds = memory;
-    LS_TRY(ls_alloc(&memory, allocator_of(shared), ROOM_FIRST, sizeof(ls_meet *)));
+    LS_TRY(ls_alloc(&memory, ROOM_FIRST, sizeof(ls_meet *)));
     shared->ring = memory;
     shared->room = ROOM_FIRST;
-    LS_TRY(ls_alloc(&memory, allocator_of(shared), size, sizeof(ls_request *)));
+    LS_TRY(ls_alloc(&memory, size, sizeof(ls_request *)));
     shared->sends = memory;
-    LS_TRY(ls_alloc(&memory, allocator_of(shared), size, sizeof(ls_request *)));
+    LS_TRY(ls_alloc(&memory, size, sizeof(ls_request *)));
     shared->recvs = memory;
     return LS_OK;
 }
 
 static void free_meet(ls_shared_comm *shared, ls_meet *meet) {
     size_t size = (size_t)shared->comm->size;
-    ls_free(allocator_of(shared), (void *)meet->requests, size, sizeof(ls_request *));
-    ls_free(allocator_of(shared), (void *)meet->calls, size, sizeof(ls_call *));
-    ls_free(allocator_of(shared), meet, 1, sizeof *meet);
+    ls_free((void *)meet->requests, size, sizeof(ls_request *));
+    ls_free((void *)meet->calls, size, sizeof(ls_call *));
+    ls_free(meet, 1, sizeof *meet);
 }
 
 void ls_meet__close(ls_shared_comm *shared) {
@@ -44,10 +39,10 @@ void ls_meet__close(ls_shared_comm *shared) {
         free_meet(shared, shared->free_meets);
         shared->free_meets = next;
     }
-    ls_free(allocator_of(shared), shared->rounds, size, sizeof(uint64_t));
-    ls_free(allocator_of(shared), (void *)shared->ring, shared->room, sizeof(ls_meet *));
-    ls_free(allocator_of(shared), (void *)shared->sends, size, sizeof(ls_request *));
-    ls_free(allocator_of(shared), (void *)shared->recvs, size, sizeof(ls_request *));
+    ls_free(shared->rounds, size, sizeof(uint64_t));
+    ls_free((void *)shared->ring, shared->room, sizeof(ls_meet *));
+    ls_free((void *)shared->sends, size, sizeof(ls_request *));
+    ls_free((void *)shared->recvs, size, sizeof(ls_request *));
 }
 
 static int make_meet(ls_meet **out, ls_shared_comm *shared) {
@@ -58,12 +53,12 @@ static int make_meet(ls_meet **out, ls_shared_comm *shared) {
     }
     void *memory = NULL;
     size_t size = (size_t)shared->comm->size;
-    LS_TRY(ls_alloc(&memory, allocator_of(shared), 1, sizeof(ls_meet)));
+    LS_TRY(ls_alloc(&memory, 1, sizeof(ls_meet)));
     ls_meet *meet = memory;
-    int status = ls_alloc(&memory, allocator_of(shared), size, sizeof(ls_request *));
+    int status = ls_alloc(&memory, size, sizeof(ls_request *));
     meet->requests = status == LS_OK ? memory : NULL;
     if (status == LS_OK) {
-        status = ls_alloc(&memory, allocator_of(shared), size, sizeof(ls_call *));
+        status = ls_alloc(&memory, size, sizeof(ls_call *));
         meet->calls = status == LS_OK ? memory : NULL;
     }
     if (status != LS_OK) {
@@ -77,13 +72,13 @@ static int make_meet(ls_meet **out, ls_shared_comm *shared) {
 
 static int grow(ls_shared_comm *shared) {
     void *memory = NULL;
-    LS_TRY(ls_alloc(&memory, allocator_of(shared), 2 * shared->room, sizeof(ls_meet *)));
+    LS_TRY(ls_alloc(&memory, 2 * shared->room, sizeof(ls_meet *)));
     ls_meet **ring = memory;
     for (uint64_t i = 0; i < shared->count; i++) {
         uint64_t round = shared->base + i;
         ring[round % (2 * shared->room)] = shared->ring[round % shared->room];
     }
-    ls_free(allocator_of(shared), (void *)shared->ring, shared->room, sizeof(ls_meet *));
+    ls_free((void *)shared->ring, shared->room, sizeof(ls_meet *));
     shared->ring = ring;
     shared->room *= 2;
     return LS_OK;
@@ -162,13 +157,13 @@ static int check_overlap(const ls_spmd *run, const ls_meet *meet) {
     }
     int size = meet->shared->comm->size;
     void *memory = NULL;
-    LS_TRY(ls_alloc(&memory, NULL, (size_t)size, sizeof(ls_call)));
+    LS_TRY(ls_alloc(&memory, (size_t)size, sizeof(ls_call)));
     ls_call *calls = memory;
     for (int m = 0; m < size; m++) {
         calls[m] = *meet->calls[m];
     }
     int status = ls_backend__check_overlap(calls, size);
-    ls_free(NULL, memory, (size_t)size, sizeof(ls_call));
+    ls_free(memory, (size_t)size, sizeof(ls_call));
     return status;
 }
 

@@ -10,10 +10,6 @@
 #define NOT_BESIDE PTRDIFF_MIN
 #define FREED_KEPT 32  // freed allocations of a rank kept, to tell use after free
 
-static const ls_allocator *allocator_of(const ls_rank *rank) {
-    return rank->run->options.allocator;
-}
-
 // The place of the first allocation that starts after `pointer`.
 static int place_after(const ls_rank *rank, const void *pointer) {
     int low = 0, high = rank->allocation_count;
@@ -41,7 +37,7 @@ ls_allocation *ls_memory__find(ls_rank *rank, const void *pointer) {
 
 static void drop(ls_rank *rank, int index) {
     ls_allocation *allocation = &rank->allocations[index];
-    ls_free(allocator_of(rank), allocation->block, allocation->block_bytes, 1);
+    ls_free(allocation->block, allocation->block_bytes, 1);
     memmove(allocation, allocation + 1,
             (size_t)(rank->allocation_count - index - 1) * sizeof *allocation);
     rank->allocation_count -= 1;
@@ -49,10 +45,9 @@ static void drop(ls_rank *rank, int index) {
 
 void ls_memory__close(ls_rank *rank) {
     for (int i = 0; i < rank->allocation_count; i++) {
-        ls_free(allocator_of(rank), rank->allocations[i].block, rank->allocations[i].block_bytes,
-                1);
+        ls_free(rank->allocations[i].block, rank->allocations[i].block_bytes, 1);
     }
-    ls_free(NULL, rank->allocations, (size_t)rank->allocation_room, sizeof(ls_allocation));
+    ls_free(rank->allocations, (size_t)rank->allocation_room, sizeof(ls_allocation));
     rank->allocations = NULL;
     rank->allocation_count = 0;
 }
@@ -63,11 +58,11 @@ static int make_room(ls_rank *rank) {
     }
     int room = rank->allocation_room == 0 ? 16 : 2 * rank->allocation_room;
     void *memory = NULL;
-    LS_TRY(ls_alloc(&memory, NULL, (size_t)room, sizeof(ls_allocation)));
+    LS_TRY(ls_alloc(&memory, (size_t)room, sizeof(ls_allocation)));
     if (rank->allocation_count > 0) {
         memcpy(memory, rank->allocations, (size_t)rank->allocation_count * sizeof(ls_allocation));
     }
-    ls_free(NULL, rank->allocations, (size_t)rank->allocation_room, sizeof(ls_allocation));
+    ls_free(rank->allocations, (size_t)rank->allocation_room, sizeof(ls_allocation));
     rank->allocations = memory;
     rank->allocation_room = room;
     return LS_OK;
@@ -79,7 +74,7 @@ static int place(ls_allocation *made, ls_rank *rank) {
     made->pages = run->checks[LS_FINDING_BUFFER_USE_BEFORE_WAIT] && !run->direct && !run->borrowed;
     size_t align = made->pages ? LS_PAGE_BYTES : RED_BYTES;
     size_t room = (RED_BYTES + made->bytes + RED_BYTES + align - 1) / align * align + align;
-    LS_TRY(ls_alloc(&made->block, allocator_of(rank), room, 1));
+    LS_TRY(ls_alloc(&made->block, room, 1));
     made->block_bytes = room;
     uintptr_t start = ((uintptr_t)made->block + RED_BYTES + align - 1) & ~(uintptr_t)(align - 1);
     made->start = (char *)made->block + (start - (uintptr_t)made->block);
@@ -346,7 +341,7 @@ ls_view ls_memory__view(const ls_spmd *run, const void *at, size_t bytes) {
         return view;
     }
     view.data = NULL;
-    if (ls_alloc(&view.copy, NULL, bytes, 1) == LS_OK &&
+    if (ls_alloc(&view.copy, bytes, 1) == LS_OK &&
         ops->read_device(run->backend, view.copy, at, bytes) == LS_OK) {
         view.data = view.copy;
     }
@@ -355,6 +350,6 @@ ls_view ls_memory__view(const ls_spmd *run, const void *at, size_t bytes) {
 
 void ls_memory__unview(ls_view *view) {
     if (view->copy != NULL) {
-        ls_free(NULL, view->copy, view->bytes, 1);
+        ls_free(view->copy, view->bytes, 1);
     }
 }

@@ -39,7 +39,7 @@ void ls_order__posted(ls_request *request) {
             .rank = rank->id,
         };
         void *memory = NULL;
-        if (reported(run, &made) || ls_alloc(&memory, NULL, 1, sizeof(ls_order_edge)) != LS_OK) {
+        if (reported(run, &made) || ls_alloc(&memory, 1, sizeof(ls_order_edge)) != LS_OK) {
             continue;
         }
         ls_order_edge *edge = memory;
@@ -54,9 +54,9 @@ void ls_order__posted(ls_request *request) {
 
 static void free_edge(ls_order_edge *edge) {
     for (int side = 0; side < 2; side++) {
-        ls_free(NULL, edge->number[side], (size_t)edge->comm[side]->comm->size, sizeof(uint64_t));
+        ls_free(edge->number[side], (size_t)edge->comm[side]->comm->size, sizeof(uint64_t));
     }
-    ls_free(NULL, edge, 1, sizeof *edge);
+    ls_free(edge, 1, sizeof *edge);
 }
 
 void ls_order__close(ls_spmd *run) {
@@ -109,7 +109,7 @@ static void compare(ls_spmd *run, const ls_order_edge *edge, const ls_meet *last
 static bool keep_numbers(ls_order_edge *edge, int side, const ls_meet *meet) {
     size_t size = (size_t)edge->comm[side]->comm->size;
     void *memory = NULL;
-    if (ls_alloc(&memory, NULL, size, sizeof(uint64_t)) != LS_OK) {
+    if (ls_alloc(&memory, size, sizeof(uint64_t)) != LS_OK) {
         return false;
     }
     edge->number[side] = memory;

@@ -11,7 +11,6 @@ typedef struct own_backend {
     ls_rank *self;
     const char *file;  // where its calls are made
     int line;
-    ls_allocator allocator;  // of the world: the faults of the rank's memory are its faults
 } own_backend;
 
 static own_backend *own_of(ls_backend *backend) {
@@ -19,20 +18,14 @@ static own_backend *own_of(ls_backend *backend) {
 }
 
 // ---- Memory -------------------------------------------------------------------------------------
-static void *rank_memory(void *data, size_t size) {
-    own_backend *own = data;
-    own->self->allocations_made += 1;
-    if (ls_fault__allocation_fails(own->self, own->self->allocations_made)) {
-        return NULL;
+// What tensors and modules take on behalf of the rank is the rank's, with its faults.
+static int rank_memory(void *data, size_t bytes) {
+    ls_rank *self = data;
+    self->allocations_made += 1;
+    if (ls_fault__allocation_fails(self, self->allocations_made)) {
+        return LS_FAIL(LS_ERR_MEMORY, "cannot allocate %zu bytes", bytes);
     }
-    const ls_allocator *inner = ls_allocator_default();
-    return inner->alloc(inner->data, size);
-}
-
-static void rank_memory_free(void *data, void *pointer, size_t size) {
-    (void)data;
-    const ls_allocator *inner = ls_allocator_default();
-    inner->free(inner->data, pointer, size);
+    return LS_OK;
 }
 
 // Where data moves elsewhere, so does the memory of the calls.
@@ -96,9 +89,9 @@ static int comm_open(ls_backend *backend, ls_comm *comm) {
         return LS_OK;
     }
     void *fiber = NULL;
-    LS_TRY(ls_alloc(&fiber, NULL, (size_t)comm->size, sizeof(int)));
+    LS_TRY(ls_alloc(&fiber, (size_t)comm->size, sizeof(int)));
     int axis = axis_of(ls_world_mesh(backend->world), comm->ranks, comm->size, fiber);
-    ls_free(NULL, fiber, (size_t)comm->size, sizeof(int));
+    ls_free(fiber, (size_t)comm->size, sizeof(int));
     if (axis >= 0) {
         LS_TRY(ls_rank_axis(&made, own->self, axis));
         comm->impl = ls_comm_member(comm, own->self->id) >= 0 ? made : NULL;
@@ -136,7 +129,7 @@ static int run(ls_backend *backend, ls_call *calls, int call_count) {
 static void destroy(ls_backend *backend) {
     own_backend *own = own_of(backend);
     ls_world_free(backend->world);
-    ls_free(NULL, own, 1, sizeof *own);
+    ls_free(own, 1, sizeof *own);
 }
 
 static void take_memory(ls_backend_ops *ops, const ls_backend_ops *from) {
@@ -152,7 +145,7 @@ int ls_rank_backend_create(ls_backend **out, ls_rank *self, const char *file, in
     LS_ASSERT(out != NULL && self != NULL && file != NULL);
     *out = NULL;
     void *memory = NULL;
-    LS_TRY(ls_alloc(&memory, NULL, 1, sizeof(own_backend)));
+    LS_TRY(ls_alloc(&memory, 1, sizeof(own_backend)));
     own_backend *own = memory;
     const ls_backend *below = self->run->backend;
     own->self = self;
@@ -165,18 +158,17 @@ int ls_rank_backend_create(ls_backend **out, ls_rank *self, const char *file, in
                                 .run = run,
                                 .destroy = destroy};
     take_memory(&own->ops, below->ops);
-    own->allocator = (ls_allocator){own, rank_memory, rank_memory_free};
     own->backend.ops = &own->ops;
     const ls_world_options options = {.mesh = *ls_world_mesh(self->run->world),
                                       .seed = ls_world_seed(self->run->world),
                                       .held = &self->id,
-                                      .held_count = 1,
-                                      .allocator = &own->allocator};
+                                      .held_count = 1};
     int status = ls_world_create(&own->backend.world, &options);
     if (status != LS_OK) {
-        ls_free(NULL, own, 1, sizeof *own);
+        ls_free(own, 1, sizeof *own);
         return status;
     }
+    ls_world_set_gate(own->backend.world, rank_memory, self);
     *out = &own->backend;
     return LS_OK;
 }

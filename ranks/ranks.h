@@ -60,7 +60,6 @@ typedef struct ls_spmd_options {
     // the ranks make the same calls in another order or one of them leaves a call out. The calls
     // then return LS_OK, so this is for programs that do not act on what they receive. 0: none.
     int lookahead;
-    const ls_allocator *allocator;  // NULL: the default
     // Completes the calls that have met, and makes the communicators: a backend that holds every
     // rank of its world, as NCCL's in one process does; borrowed. Its world is then the run's: mesh
     // and random draws. Its order of reductions is its own. NULL: the simulator.
@@ -96,7 +95,7 @@ LS_API int ls_spmd_run(ls_spmd_result **out, ls_spmd_program program, void *arg,
 // is not, and under MPI a call that never comes is waited for. Calls are handed to the backend in
 // the order in which they were made, asynchronous ones when a later one blocks at the latest. The
 // result holds this rank's findings, and of all ranks' exit statuses its own. Statuses, *out: as
-// above. Of the options (NULL: the defaults) checks, faults, history and allocator count.
+// above. Of the options (NULL: the defaults) checks, faults and history count.
 LS_API int ls_spmd_run_backend(ls_spmd_result **out, ls_spmd_program program, void *arg,
                                ls_backend *backend, const ls_spmd_options *options);
 LS_API void ls_spmd_result_free(ls_spmd_result *result);  // NULL is allowed

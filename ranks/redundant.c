@@ -98,7 +98,7 @@ void ls_redundant__met(ls_spmd *run, const ls_meet *meet) {
     }
     if (shared->sums == NULL) {
         void *memory = NULL;
-        if (ls_alloc(&memory, NULL, 1, sizeof(ls_sums)) != LS_OK) {
+        if (ls_alloc(&memory, 1, sizeof(ls_sums)) != LS_OK) {
             return;
         }
         shared->sums = memory;
@@ -110,5 +110,5 @@ void ls_redundant__met(ls_spmd *run, const ls_meet *meet) {
 }
 
 void ls_redundant__close(ls_shared_comm *shared) {
-    ls_free(NULL, shared->sums, 1, sizeof(ls_sums));
+    ls_free(shared->sums, 1, sizeof(ls_sums));
 }

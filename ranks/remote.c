@@ -169,7 +169,7 @@ int ls_remote_move(ls_spmd *run, ls_request *const *requests, int size) {
         return status;
     }
     void *memory = NULL;
-    LS_TRY(ls_alloc(&memory, NULL, (size_t)size, sizeof(ls_call *)));
+    LS_TRY(ls_alloc(&memory, (size_t)size, sizeof(ls_call *)));
     ls_meet meet = {.shared = requests[0]->comm->shared,
                     .requests = (ls_request **)(uintptr_t)requests,
                     .calls = memory};
@@ -182,7 +182,7 @@ int ls_remote_move(ls_spmd *run, ls_request *const *requests, int size) {
         ls_spmd__fail(run, status, ls_error_last()->text);
     }
     ls_schedule__leave(first);
-    ls_free(NULL, memory, (size_t)size, sizeof(ls_call *));
+    ls_free(memory, (size_t)size, sizeof(ls_call *));
     return status;
 }
 

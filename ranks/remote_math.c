@@ -50,10 +50,10 @@ static int parts_of(const ls_spmd *run, const ls_call *call) {
 // Elements [first, first + count) of calls [size].
 static int make_part(part *out, const ls_call *const *calls, int size, size_t first, size_t count) {
     void *memory = NULL;
-    LS_TRY(ls_alloc(&memory, NULL, (size_t)size, sizeof(ls_call)));
+    LS_TRY(ls_alloc(&memory, (size_t)size, sizeof(ls_call)));
     out->calls = memory;
     out->size = size;
-    LS_TRY(ls_alloc(&memory, NULL, (size_t)size, sizeof(ls_call *)));
+    LS_TRY(ls_alloc(&memory, (size_t)size, sizeof(ls_call *)));
     out->at = memory;
     size_t offset = first * ls_dtype_bytes(calls[0]->dtype);
     for (int m = 0; m < size; m++) {
@@ -68,8 +68,8 @@ static int make_part(part *out, const ls_call *const *calls, int size, size_t fi
 }
 
 static void free_part(part *p) {
-    ls_free(NULL, p->calls, (size_t)p->size, sizeof(ls_call));
-    ls_free(NULL, (void *)p->at, (size_t)p->size, sizeof(ls_call *));
+    ls_free(p->calls, (size_t)p->size, sizeof(ls_call));
+    ls_free((void *)p->at, (size_t)p->size, sizeof(ls_call *));
 }
 
 // Who gets no thread is run here.

@@ -33,8 +33,8 @@ int ls_replica__check_form(ls_spmd *run, const ls_shared_comm *shared,
     int size = shared->comm->size, right = 0;
     copy *copies = NULL;
     void *memory = NULL, *wrong = NULL;
-    LS_TRY(ls_alloc(&memory, NULL, (size_t)size, sizeof(copy)));
-    int status = ls_alloc(&wrong, NULL, (size_t)size, sizeof(int));
+    LS_TRY(ls_alloc(&memory, (size_t)size, sizeof(copy)));
+    int status = ls_alloc(&wrong, (size_t)size, sizeof(int));
     copies = memory;
     for (int m = 0; m < size && status == LS_OK; m++) {
         const ls_call *call = &requests[m]->call;
@@ -44,8 +44,8 @@ int ls_replica__check_form(ls_spmd *run, const ls_shared_comm *shared,
         int count = ls_replica__unlike(wrong, &right, copies, size, ls_replica__same_form);
         status = count > 0 ? fail_form(run, shared, requests, wrong, count, right) : LS_OK;
     }
-    ls_free(NULL, wrong, (size_t)size, sizeof(int));
-    ls_free(NULL, memory, (size_t)size, sizeof(copy));
+    ls_free(wrong, (size_t)size, sizeof(int));
+    ls_free(memory, (size_t)size, sizeof(copy));
     return status;
 }
 
@@ -56,14 +56,14 @@ static int check_one(ls_spmd *run, ls_shared_comm *shared, ls_request *const *re
     if (!run->checks[LS_FINDING_REPLICA_DIVERGED]) {
         return LS_OK;
     }
-    LS_TRY(ls_alloc(&memory, NULL, (size_t)size, sizeof(copy)));
+    LS_TRY(ls_alloc(&memory, (size_t)size, sizeof(copy)));
     copy *copies = memory;
     for (int m = 0; m < size; m++) {
         const ls_call *call = &requests[m]->call;
         copies[m] = (copy){.data = call->send, .count = call->count, .dtype = call->dtype};
     }
     (void)ls_replica__compare(run, shared, copies, (ls_replica_seen){.when = ""}, requests);
-    ls_free(NULL, memory, (size_t)size, sizeof(copy));
+    ls_free(memory, (size_t)size, sizeof(copy));
     return LS_OK;
 }
 
@@ -71,11 +71,11 @@ static int check_one(ls_spmd *run, ls_shared_comm *shared, ls_request *const *re
 static int make_set(ls_replica_set **out, ls_spmd *run, ls_shared_comm *shared) {
     void *memory = NULL;
     size_t size = (size_t)shared->comm->size;
-    LS_TRY(ls_alloc(&memory, NULL, 1, sizeof(ls_replica_set)));
+    LS_TRY(ls_alloc(&memory, 1, sizeof(ls_replica_set)));
     ls_replica_set *set = memory;
-    int status = ls_alloc(&memory, NULL, size, sizeof(copy));
+    int status = ls_alloc(&memory, size, sizeof(copy));
     if (status != LS_OK) {
-        ls_free(NULL, set, 1, sizeof *set);
+        ls_free(set, 1, sizeof *set);
         return status;
     }
     *set = (ls_replica_set){.shared = shared, .copies = memory, .number = shared->replicas++};
@@ -89,7 +89,7 @@ static int make_set(ls_replica_set **out, ls_spmd *run, ls_shared_comm *shared) 
 }
 
 static void drop_first(copy *c) {
-    ls_free(NULL, c->first, ls_replica__bytes(c), 1);
+    ls_free(c->first, ls_replica__bytes(c), 1);
     c->first = NULL;
 }
 
@@ -107,8 +107,8 @@ static void sweep(ls_spmd *run, bool all) {
         for (int m = 0; m < set->shared->comm->size; m++) {
             drop_first(&set->copies[m]);
         }
-        ls_free(NULL, set->copies, (size_t)set->shared->comm->size, sizeof(copy));
-        ls_free(NULL, set, 1, sizeof *set);
+        ls_free(set->copies, (size_t)set->shared->comm->size, sizeof(copy));
+        ls_free(set, 1, sizeof *set);
     }
 }
 
@@ -120,7 +120,7 @@ void ls_replica__close(ls_spmd *run) {
 static void check_form(ls_spmd *run, ls_replica_set *set) {
     int size = set->shared->comm->size, right = 0;
     void *memory = NULL;
-    if (ls_alloc(&memory, NULL, (size_t)size, sizeof(int)) != LS_OK) {
+    if (ls_alloc(&memory, (size_t)size, sizeof(int)) != LS_OK) {
         return;
     }
     int *wrong = memory,
@@ -144,7 +144,7 @@ static void check_form(ls_spmd *run, ls_replica_set *set) {
         ls_text_free(&text);
         set->over = true;
     }
-    ls_free(NULL, memory, (size_t)size, sizeof(int));
+    ls_free(memory, (size_t)size, sizeof(int));
 }
 
 // What a member's copy holds as it is declared, unless calls in flight or nobody fill it.
@@ -156,7 +156,7 @@ static void keep_first(copy *c, const ls_rank *rank, const ls_spmd *run) {
     }
     void *memory = NULL;
     if (!readable || !run->checks[LS_FINDING_REPLICA_DIVERGED] ||
-        ls_poison__any(run, c->data, bytes) || ls_alloc(&memory, NULL, bytes, 1) != LS_OK) {
+        ls_poison__any(run, c->data, bytes) || ls_alloc(&memory, bytes, 1) != LS_OK) {
         return;
     }
     c->first = memcpy(memory, c->data, bytes);
@@ -170,7 +170,7 @@ static void compare_first(ls_spmd *run, ls_replica_set *set) {
     for (int m = 0; m < size; m++) {
         known = known && set->copies[m].first != NULL;
     }
-    if (known && !set->over && ls_alloc(&memory, NULL, (size_t)size, sizeof(copy)) == LS_OK) {
+    if (known && !set->over && ls_alloc(&memory, (size_t)size, sizeof(copy)) == LS_OK) {
         copy *then = memory;
         for (int m = 0; m < size; m++) {
             then[m] = set->copies[m];
@@ -178,7 +178,7 @@ static void compare_first(ls_spmd *run, ls_replica_set *set) {
         }
         set->over = !ls_replica__compare(run, set->shared, then,
                                          (ls_replica_seen){.when = "as they are declared"}, NULL);
-        ls_free(NULL, memory, (size_t)size, sizeof(copy));
+        ls_free(memory, (size_t)size, sizeof(copy));
     }
     for (int m = 0; m < size; m++) {
         drop_first(&set->copies[m]);
@@ -274,7 +274,7 @@ static void compare_part(ls_spmd *run, ls_replica_set *set, const ls_meet *meet,
     void *memory = NULL;
     if (ls_kind_is_ask(meet->requests[0]->call.kind) ||
         !ls_collective_of(meet->requests[0]->call.kind)->replicates || of->size < 2 ||
-        ls_alloc(&memory, NULL, (size_t)of->size, sizeof(copy)) != LS_OK) {
+        ls_alloc(&memory, (size_t)of->size, sizeof(copy)) != LS_OK) {
         return;
     }
     copy *copies = memory;
@@ -289,7 +289,7 @@ static void compare_part(ls_spmd *run, ls_replica_set *set, const ls_meet *meet,
     if (due) {
         set->over = !ls_replica__compare(run, meet->shared, copies, at, meet->requests);
     }
-    ls_free(NULL, memory, (size_t)of->size, sizeof(copy));
+    ls_free(memory, (size_t)of->size, sizeof(copy));
 }
 
 void ls_replica__met(ls_spmd *run, const ls_meet *meet) {
@@ -342,7 +342,7 @@ void ls_replica__differ(ls_spmd *run, ls_replica_set *set, const ls_replica_mark
                         const ls_request *request) {
     int size = set->shared->comm->size, right = 0, votes = 0, count = 0;
     void *memory = NULL;
-    if (ls_alloc(&memory, NULL, (size_t)size, sizeof(int)) != LS_OK) {
+    if (ls_alloc(&memory, (size_t)size, sizeof(int)) != LS_OK) {
         return;
     }
     int *wrong = memory;
@@ -385,7 +385,7 @@ void ls_replica__differ(ls_spmd *run, ls_replica_set *set, const ls_replica_mark
                                                      .line = request->call.line,
                                                      .declared = a->file,
                                                      .declared_line = a->line});
-    ls_free(NULL, memory, (size_t)size, sizeof(int));
+    ls_free(memory, (size_t)size, sizeof(int));
     set->over = true;
 }
 

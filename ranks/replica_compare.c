@@ -70,7 +70,7 @@ static bool compare_here(ls_spmd *run, const ls_shared_comm *shared, const copy 
         same = same_bits(&copies[m], &copies[0]);
     }
     void *memory = NULL;
-    if (same || ls_alloc(&memory, NULL, (size_t)size, sizeof(int)) != LS_OK) {
+    if (same || ls_alloc(&memory, (size_t)size, sizeof(int)) != LS_OK) {
         return true;
     }
     int count = ls_replica__unlike(memory, &right, copies, size, same_bits);
@@ -84,7 +84,7 @@ static bool compare_here(ls_spmd *run, const ls_shared_comm *shared, const copy 
         at.line = c->freed ? c->freed_line : c->line;
     }
     report(run, shared, copies, memory, count, right, &at);
-    ls_free(NULL, memory, (size_t)size, sizeof(int));
+    ls_free(memory, (size_t)size, sizeof(int));
     return false;
 }
 
@@ -97,11 +97,11 @@ bool ls_replica__compare(ls_spmd *run, const ls_shared_comm *shared, const copy 
     size_t size = (size_t)shared->comm->size;
     void *memory = NULL, *here = NULL;
     bool same = true, readable = true;
-    if (ls_alloc(&memory, NULL, size, sizeof(ls_view)) != LS_OK) {
+    if (ls_alloc(&memory, size, sizeof(ls_view)) != LS_OK) {
         return true;
     }
     ls_view *views = memory;
-    if (ls_alloc(&here, NULL, size, sizeof(copy)) == LS_OK) {
+    if (ls_alloc(&here, size, sizeof(copy)) == LS_OK) {
         copy *read = here;
         for (size_t m = 0; m < size; m++) {
             read[m] = copies[m];
@@ -113,8 +113,8 @@ bool ls_replica__compare(ls_spmd *run, const ls_shared_comm *shared, const copy 
         for (size_t m = 0; m < size; m++) {
             ls_memory__unview(&views[m]);
         }
-        ls_free(NULL, here, size, sizeof(copy));
+        ls_free(here, size, sizeof(copy));
     }
-    ls_free(NULL, memory, size, sizeof(ls_view));
+    ls_free(memory, size, sizeof(ls_view));
     return same;
 }

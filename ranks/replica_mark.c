@@ -14,7 +14,7 @@
 #define SMALL_BYTES ((size_t)64 << 10)
 
 static void forget(ls_replica_mark *mark, int size) {
-    ls_free(NULL, mark->hashes, (size_t)size, sizeof(uint64_t));
+    ls_free(mark->hashes, (size_t)size, sizeof(uint64_t));
     *mark = (ls_replica_mark){0};
 }
 
@@ -40,7 +40,7 @@ static ls_replica_mark *mark_of(ls_replica_set *set, const ls_request *request) 
     int size = set->shared->comm->size;
     void *memory = NULL;
     forget(oldest, size);
-    if (ls_alloc(&memory, NULL, (size_t)size, sizeof(uint64_t)) != LS_OK) {
+    if (ls_alloc(&memory, (size_t)size, sizeof(uint64_t)) != LS_OK) {
         return NULL;
     }
     *oldest = (ls_replica_mark){.seq = seq, .hashes = memory};

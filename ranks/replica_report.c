@@ -23,7 +23,7 @@ void ls_replica__report(ls_spmd *run, const ls_replica_difference *d) {
         }
     }
     void *memory = NULL;
-    if (ls_alloc(&memory, NULL, (size_t)d->count, sizeof(int)) != LS_OK) {
+    if (ls_alloc(&memory, (size_t)d->count, sizeof(int)) != LS_OK) {
         return;
     }
     int *ranks = memory;
@@ -57,5 +57,5 @@ void ls_replica__report(ls_spmd *run, const ls_replica_difference *d) {
     (void)ls_findings__add(run, LS_FINDING_REPLICA_DIVERGED, ranks, d->count, d->file, d->line,
                            ls_findings__string(run, &text));
     ls_text_free(&text);
-    ls_free(NULL, memory, (size_t)d->count, sizeof(int));
+    ls_free(memory, (size_t)d->count, sizeof(int));
 }

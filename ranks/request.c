@@ -5,16 +5,15 @@
 #define IDLE_POLLS_MAX 200000
 #define FREED_KEPT     256  // requests of a rank kept after ls_wait, to tell use after free
 
-static void release(ls_rank *rank, ls_request *request) {
+static void release(ls_request *request) {
     ls_flight__drop(request);
     ls_kept__drop(request);
-    ls_free(rank->run->options.allocator, request, 1, sizeof *request);
+    ls_free(request, 1, sizeof *request);
 }
 
 ls_request *ls_request__make(const ls_request *filled) {
-    ls_rank *rank = filled->rank;
     void *memory = NULL;
-    if (ls_alloc(&memory, rank->run->options.allocator, 1, sizeof(ls_request)) != LS_OK) {
+    if (ls_alloc(&memory, 1, sizeof(ls_request)) != LS_OK) {
         return NULL;
     }
     ls_request *request = memory;
@@ -26,7 +25,7 @@ ls_request *ls_request__make(const ls_request *filled) {
         if (*counts[i] != NULL) {
             *counts[i] = ls_kept__copy(request, *counts[i], bytes);
             if (*counts[i] == NULL) {
-                release(rank, request);
+                release(request);
                 return NULL;
             }
         }
@@ -79,19 +78,19 @@ void ls_request__free(ls_rank *rank, ls_request *request) {
         ls_request *oldest = rank->freed;
         rank->freed = oldest->next;
         rank->freed_count -= 1;
-        release(rank, oldest);
+        release(oldest);
     }
 }
 
 void ls_request__close(ls_rank *rank) {
     while (rank->open != NULL) {
         ls_request *next = rank->open->next;
-        release(rank, rank->open);
+        release(rank->open);
         rank->open = next;
     }
     while (rank->freed != NULL) {
         ls_request *next = rank->freed->next;
-        release(rank, rank->freed);
+        release(rank->freed);
         rank->freed = next;
     }
 }

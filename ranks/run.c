@@ -42,7 +42,7 @@ int ls_spmd__failed(const ls_spmd *run, const ls_rank *rank) {
 // Elsewhere: the backend's own threads move the data, one set of calls at a time.
 static int complete_elsewhere(ls_spmd *run, const ls_call *const *calls, int size) {
     void *memory = NULL;
-    LS_TRY(ls_alloc(&memory, NULL, (size_t)size, sizeof(ls_call)));
+    LS_TRY(ls_alloc(&memory, (size_t)size, sizeof(ls_call)));
     ls_call *copies = memory;
     for (int i = 0; i < size; i++) {
         copies[i] = *calls[i];
@@ -52,7 +52,7 @@ static int complete_elsewhere(ls_spmd *run, const ls_call *const *calls, int siz
     for (int i = 0; status == LS_OK && backend->observer != NULL && i < size; i++) {
         backend->observer(backend->observer_arg, &copies[i]);
     }
-    ls_free(NULL, memory, (size_t)size, sizeof(ls_call));
+    ls_free(memory, (size_t)size, sizeof(ls_call));
     return status;
 }
 
@@ -187,7 +187,7 @@ static int make_ranks(ls_spmd *run) {
 
 int ls_spmd__make_result(ls_spmd *run, int rank_count) {
     ls_arena *arena = NULL;
-    LS_TRY(ls_arena_create(&arena, NULL));
+    LS_TRY(ls_arena_create(&arena));
     ls_spmd_result *result = ls_arena_alloc(arena, 1, sizeof *result);
     int *exit_status = ls_arena_alloc(arena, (size_t)rank_count, sizeof *exit_status);
     const char **missed = ls_arena_alloc(arena, (size_t)run->options.fault_count, sizeof *missed);
@@ -212,7 +212,7 @@ int ls_spmd__make_result(ls_spmd *run, int rank_count) {
 }
 
 static int open_run(ls_spmd *run) {
-    LS_TRY(ls_arena_create(&run->arena, run->options.allocator));
+    LS_TRY(ls_arena_create(&run->arena));
     LS_TRY(ls_spmd__make_result(run, run->rank_count));
     LS_TRY(ls_checks__select(run, run->options.checks));
     LS_TRY(ls_schedule__open(run));
@@ -291,7 +291,7 @@ int ls_spmd__open(ls_spmd **out, ls_spmd_program program, void *arg, const ls_sp
     LS_TRY(check_backend(options));
     LS_TRY(remote == NULL ? check_machine(options) : LS_OK);
     void *memory = NULL;
-    LS_TRY(ls_alloc(&memory, NULL, 1, sizeof(ls_spmd)));
+    LS_TRY(ls_alloc(&memory, 1, sizeof(ls_spmd)));
     ls_spmd *run = memory;
     run->abi = LS_RANKS_ABI;
     run->rank_count = options->ranks;
@@ -333,7 +333,7 @@ int ls_spmd__close(ls_spmd_result **out, ls_spmd *run, int status) {
     ls_hooks__run_close(run);
     close_run(run);
     ls_trap__close();
-    ls_free(NULL, run, 1, sizeof *run);
+    ls_free(run, 1, sizeof *run);
     return status;
 }
 

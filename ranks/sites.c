@@ -62,7 +62,7 @@ static bool is_mixed(const ls_meet *meet) {
 static int report_strict(ls_spmd *run, const ls_meet *meet) {
     int size = meet->shared->comm->size, like_first = 0, wrong_count = 0;
     void *memory = NULL;
-    LS_TRY(ls_alloc(&memory, NULL, (size_t)size, sizeof(int)));
+    LS_TRY(ls_alloc(&memory, (size_t)size, sizeof(int)));
     int *wrong = memory, wrong_member = -1, right_member = -1;
     const ls_site first = place_of(&meet->requests[0]->call);
     for (int m = 0; m < size; m++) {
@@ -89,7 +89,7 @@ static int report_strict(ls_spmd *run, const ls_meet *meet) {
     (void)ls_findings__add(run, LS_FINDING_ORDER_MISMATCH, wrong, wrong_count, at->call.file,
                            at->call.line, ls_findings__string(run, &text));
     ls_text_free(&text);
-    ls_free(NULL, memory, (size_t)size, sizeof(int));
+    ls_free(memory, (size_t)size, sizeof(int));
     return LS_OK;
 }
 
@@ -111,7 +111,7 @@ static int keep(ls_spmd *run, const ls_meet *meet, bool mixed) {
     ls_shared_comm *shared = meet->shared;
     void *memory = NULL;
     if (shared->sites == NULL) {
-        LS_TRY(ls_alloc(&memory, NULL, 1, sizeof(ls_sites)));
+        LS_TRY(ls_alloc(&memory, 1, sizeof(ls_sites)));
         shared->sites = memory;
     }
     ls_sites *sites = shared->sites;
@@ -121,7 +121,7 @@ static int keep(ls_spmd *run, const ls_meet *meet, bool mixed) {
     ls_site_round *round = &sites->rounds[sites->count];
     size_t size = (size_t)shared->comm->size;
     if (mixed && round->sites == NULL) {
-        LS_TRY(ls_alloc(&memory, NULL, size, sizeof(ls_site)));
+        LS_TRY(ls_alloc(&memory, size, sizeof(ls_site)));
         round->sites = memory;
     }
     round->mixed = mixed;
@@ -164,7 +164,7 @@ int ls_sites__end(ls_spmd *run) {
 
 void ls_sites__close(ls_shared_comm *shared) {
     for (int i = 0; shared->sites != NULL && i < LS_SITES_ROUNDS; i++) {
-        ls_free(NULL, shared->sites->rounds[i].sites, (size_t)shared->comm->size, sizeof(ls_site));
+        ls_free(shared->sites->rounds[i].sites, (size_t)shared->comm->size, sizeof(ls_site));
     }
-    ls_free(NULL, shared->sites, 1, sizeof(ls_sites));
+    ls_free(shared->sites, 1, sizeof(ls_sites));
 }

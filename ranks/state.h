@@ -140,7 +140,7 @@ typedef struct ls_allocation {
     size_t clean_start, clean_end;  // nothing unwritten was found in it
     bool pages;                     // it has its pages for itself
     uint32_t origin;                // of its pattern
-    void *block;                    // what the allocator gave, and how much
+    void *block;                    // where it lies, and how much
     size_t block_bytes;             //
     bool overrun;                   // it was written beside, which was told of
     bool let_go;                    // freed while a call used it, which was told of

@@ -101,7 +101,7 @@ static void describe_wait(ls_text *text, const ls_request *request, const char *
 
 static void describe_all(ls_text *text, ls_spmd *run) {
     void *memory = NULL;
-    if (ls_alloc(&memory, NULL, (size_t)run->rank_count, sizeof(ls_request *)) != LS_OK) {
+    if (ls_alloc(&memory, (size_t)run->rank_count, sizeof(ls_request *)) != LS_OK) {
         return;
     }
     ls_request **waiting = memory;
@@ -115,7 +115,7 @@ static void describe_all(ls_text *text, ls_spmd *run) {
     }
     ls_text_printf(text, "%d of %d ranks wait:\n", count, run->rank_count);
     ls_findings__sides(text, waiting, count);
-    ls_free(NULL, memory, (size_t)run->rank_count, sizeof(ls_request *));
+    ls_free(memory, (size_t)run->rank_count, sizeof(ls_request *));
 }
 
 static void finish(ls_spmd *run, int status, ls_finding_id id, const int *ranks, int rank_count,

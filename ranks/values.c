@@ -202,7 +202,7 @@ void ls_values__watch(ls_value_watch *watch, ls_spmd *run, ls_request *const *re
         return;
     }
     size_t bytes = sizeof *watch->inputs + sizeof *watch->samples;
-    if (ls_alloc(&memory, NULL, (size_t)size, bytes) != LS_OK) {
+    if (ls_alloc(&memory, (size_t)size, bytes) != LS_OK) {
         return;
     }
     watch->samples = memory;
@@ -220,8 +220,7 @@ bool ls_values__fork(ls_value_watch *out, const ls_value_watch *of) {
     void *memory = NULL;
     *out = (ls_value_watch){
         .dtype = of->dtype, .size = of->size, .gone = -1, .infinities = of->infinities};
-    if (ls_alloc(&memory, NULL, (size_t)of->size, sizeof *out->inputs + sizeof *out->samples) !=
-        LS_OK) {
+    if (ls_alloc(&memory, (size_t)of->size, sizeof *out->inputs + sizeof *out->samples) != LS_OK) {
         return false;
     }
     out->samples = memory;
@@ -241,14 +240,13 @@ void ls_values__join(ls_value_watch *into, ls_value_watch *from) {
         into->gone = from->gone >= 0 ? from->gone : into->gone;
         into->element = from->results != 0 ? from->element : into->element;
     }
-    ls_free(NULL, from->samples, (size_t)from->size, sizeof *from->inputs + sizeof *from->samples);
+    ls_free(from->samples, (size_t)from->size, sizeof *from->inputs + sizeof *from->samples);
     from->samples = NULL;
 }
 
 void ls_values__unwatch(ls_value_watch *watch) {
     ls_call_fold__watch(NULL, NULL);
-    ls_free(NULL, watch->samples, (size_t)watch->size,
-            sizeof *watch->inputs + sizeof *watch->samples);
+    ls_free(watch->samples, (size_t)watch->size, sizeof *watch->inputs + sizeof *watch->samples);
     watch->samples = NULL;
 }
 
@@ -272,7 +270,7 @@ static void report_special(ls_spmd *run, ls_request *const *requests, int size, 
         kind == SPECIAL_NAN ? LS_FINDING_VALUE_NAN_FIRST : LS_FINDING_VALUE_INF_FIRST;
     const char *name = kind == SPECIAL_NAN ? "NaN" : "Inf";
     void *memory = NULL;
-    if (!run->checks[id] || ls_alloc(&memory, NULL, (size_t)size, sizeof(int)) != LS_OK) {
+    if (!run->checks[id] || ls_alloc(&memory, (size_t)size, sizeof(int)) != LS_OK) {
         return;
     }
     int *ranks = memory, count = 0;
@@ -310,7 +308,7 @@ static void report_special(ls_spmd *run, ls_request *const *requests, int size, 
                            ls_findings__string(run, &text));
     run->checks[id] = false;  // the first alone is of interest
     ls_text_free(&text);
-    ls_free(NULL, memory, (size_t)size, sizeof(int));
+    ls_free(memory, (size_t)size, sizeof(int));
 }
 
 // Whether the NaN come from memory or calls that hold nothing yet, which is told of.
@@ -390,8 +388,8 @@ void ls_values__met(ls_spmd *run, ls_request *const *requests, const ls_value_wa
         return;
     }
     void *memory = NULL;
-    if (ls_alloc(&memory, NULL, (size_t)watch->size, sizeof(unsigned)) == LS_OK) {
+    if (ls_alloc(&memory, (size_t)watch->size, sizeof(unsigned)) == LS_OK) {
         looked_at_afterwards(run, requests, watch->size, memory);
-        ls_free(NULL, memory, (size_t)watch->size, sizeof(unsigned));
+        ls_free(memory, (size_t)watch->size, sizeof(unsigned));
     }
 }

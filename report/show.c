@@ -42,8 +42,7 @@ int ls_picture_of_tensor(ls_picture *out, ls_arena *arena, const char *name, con
     ls_placements_format(how, sizeof how, placements);
     out->title = ls_arena_printf(arena, "tensor %s: %s, %s", name, sizes, how);
     ls_layout layout;
-    if (out->title == NULL ||
-        ls_layout_of_placements(&layout, mesh, shape, placements, NULL) != LS_OK) {
+    if (out->title == NULL || ls_layout_of_placements(&layout, mesh, shape, placements) != LS_OK) {
         return ls_error_wrap("show: tensor %s", name);
     }
     size_t count = layout.first[out->ranks];

@@ -196,7 +196,7 @@ int ls_show_svg(ls_text *out, const ls_picture *pictures, int count) {
                 .y = MARGIN,
                 .width_max = WIDTH + LABEL_WIDTH + 2 * MARGIN,
                 .height = CELL_HEIGHT * (count > PICTURES_BIG ? 2 : 12)};
-    LS_TRY(ls_arena_create(&c.arena, NULL));
+    LS_TRY(ls_arena_create(&c.arena));
     int status = LS_OK;
     for (int i = 0; i < count && status == LS_OK; i++) {
         status = draw_picture(&c, &pictures[i]);

@@ -190,7 +190,7 @@ int ls_show_text(ls_text *out, const ls_picture *picture) {
     LS_ASSERT(out != NULL);
     LS_ASSERT(picture != NULL && picture->title != NULL);
     ls_arena *arena = NULL;
-    LS_TRY(ls_arena_create(&arena, NULL));
+    LS_TRY(ls_arena_create(&arena));
     ls_show_cuts cuts[LS_DIMS_MAX];
     int status = ls_show__cuts(cuts, arena, picture);
     size_t most =

@@ -40,7 +40,7 @@ int ls_results_create(ls_results **out, const char *command) {
     LS_ASSERT(command != NULL);
     *out = NULL;
     ls_arena *arena = NULL;
-    LS_TRY(ls_arena_create(&arena, NULL));
+    LS_TRY(ls_arena_create(&arena));
     ls_results *results = ls_arena_alloc(arena, 1, sizeof *results);
     char *name = ls_arena_strdup(arena, command);
     if (results == NULL || name == NULL) {

@@ -97,12 +97,12 @@ static int open_mpi(mpi_comm *out, const ls_comm *comm) {
 static int mpi_comm_open(ls_backend *backend, ls_comm *comm) {
     (void)backend;
     void *memory = NULL;
-    LS_TRY(ls_alloc(&memory, NULL, 1, sizeof(mpi_comm)));
+    LS_TRY(ls_alloc(&memory, 1, sizeof(mpi_comm)));
     mpi_comm *made = memory;
     made->comm = MPI_COMM_NULL;
     int status = open_mpi(made, comm);
     if (status != LS_OK) {
-        ls_free(NULL, memory, 1, sizeof(mpi_comm));
+        ls_free(memory, 1, sizeof(mpi_comm));
         return ls_error_wrap("communicator %s", comm->name);
     }
     comm->impl = made;
@@ -116,7 +116,7 @@ static int mpi_comm_split(ls_backend *backend, ls_comm *comm, const ls_comm *par
     int member = comm != NULL ? ls_comm_member(comm, ls_world_held(backend->world)[0]) : 0;
     LS_ASSERT(member >= 0);
     if (comm != NULL) {
-        LS_TRY(ls_alloc(&memory, NULL, 1, sizeof(mpi_comm)));
+        LS_TRY(ls_alloc(&memory, 1, sizeof(mpi_comm)));
     }
     int status = ls_mpi__status(
         MPI_Comm_split(ls_mpi__comm(parent), comm != NULL ? color : MPI_UNDEFINED, member, &made),
@@ -126,7 +126,7 @@ static int mpi_comm_split(ls_backend *backend, ls_comm *comm, const ls_comm *par
                                 "MPI_Comm_set_errhandler");
     }
     if (comm != NULL && status != LS_OK) {
-        ls_free(NULL, memory, 1, sizeof(mpi_comm));
+        ls_free(memory, 1, sizeof(mpi_comm));
     } else if (comm != NULL) {
         comm->impl = memory;
         ((mpi_comm *)memory)->comm = made;
@@ -140,7 +140,7 @@ static void mpi_comm_close(ls_backend *backend, ls_comm *comm) {
     if (made->comm != MPI_COMM_NULL) {
         (void)MPI_Comm_free(&made->comm);
     }
-    ls_free(NULL, made, 1, sizeof *made);
+    ls_free(made, 1, sizeof *made);
 }
 
 // ---- Running ------------------------------------------------------------------------------------
@@ -186,7 +186,7 @@ static double mpi_clock(ls_backend *backend) {
 }
 
 static void mpi_destroy(ls_backend *backend) {
-    ls_free(NULL, backend->impl, 1, sizeof(mpi_backend));
+    ls_free(backend->impl, 1, sizeof(mpi_backend));
 }
 
 static const ls_backend_ops mpi_ops = {
@@ -225,7 +225,7 @@ int ls_backend_mpi_create(ls_backend **out, ls_world *world) {
             ls_world_size(world), ls_world_held_count(world), size);
     }
     void *memory = NULL;
-    LS_TRY(ls_alloc(&memory, NULL, 1, sizeof(mpi_backend)));
+    LS_TRY(ls_alloc(&memory, 1, sizeof(mpi_backend)));
     mpi_backend *made = memory;
     made->backend = (ls_backend){.ops = &mpi_ops, .world = world, .impl = made};
     *out = &made->backend;

@@ -251,14 +251,14 @@ int ls_mpi__group_open(ls_mpi_group **out, ls_mpi_group **list, ls_call *calls, 
                        bool trusts) {
     void *memory = NULL;
     *out = NULL;
-    LS_TRY(ls_alloc(&memory, NULL, 1, sizeof(ls_mpi_group)));
+    LS_TRY(ls_alloc(&memory, 1, sizeof(ls_mpi_group)));
     ls_mpi_group *made = memory;
     made->calls = calls;
     made->call_count = call_count;
     made->trusts = trusts;
     // At most two requests a call are under way at once.
     made->request_room = 2 * call_count + 2;
-    int status = ls_arena_create(&made->arena, NULL);
+    int status = ls_arena_create(&made->arena);
     if (status == LS_OK) {
         made->requests =
             ls_arena_alloc(made->arena, (size_t)made->request_room, sizeof(MPI_Request));
@@ -270,7 +270,7 @@ int ls_mpi__group_open(ls_mpi_group **out, ls_mpi_group **list, ls_call *calls, 
     }
     if (status != LS_OK) {
         ls_arena_free(made->arena);
-        ls_free(NULL, made, 1, sizeof *made);
+        ls_free(made, 1, sizeof *made);
         return status;
     }
     while (*list != NULL) {
@@ -295,7 +295,7 @@ int ls_mpi__group_close(ls_mpi_group *group, ls_mpi_group **list) {
     }
     // Else MPI may still use the arena's memory: it stays for the rest of the process, which has
     // lost its communicator anyway.
-    ls_free(NULL, group, 1, sizeof *group);
+    ls_free(group, 1, sizeof *group);
     if (status == LS_OK) {
         return LS_OK;
     }

@@ -20,16 +20,16 @@ int ls_nccl__room_for(nccl_worker *worker, int count) {
     if (count <= worker->call_room) {
         return LS_OK;
     }
-    ls_free(NULL, worker->calls, (size_t)worker->call_room, sizeof *worker->calls);
-    ls_free(NULL, worker->staged, (size_t)worker->call_room, sizeof *worker->staged);
+    ls_free(worker->calls, (size_t)worker->call_room, sizeof *worker->calls);
+    ls_free(worker->staged, (size_t)worker->call_room, sizeof *worker->staged);
     worker->calls = NULL;
     worker->staged = NULL;
     worker->call_room = 0;
     void *memory = NULL;
-    LS_TRY(ls_alloc(&memory, NULL, (size_t)count, sizeof *worker->calls));
+    LS_TRY(ls_alloc(&memory, (size_t)count, sizeof *worker->calls));
     worker->calls = memory;
     worker->call_room = count;
-    LS_TRY(ls_alloc(&memory, NULL, (size_t)count, sizeof *worker->staged));
+    LS_TRY(ls_alloc(&memory, (size_t)count, sizeof *worker->staged));
     worker->staged = memory;
     return LS_OK;
 }
@@ -116,7 +116,7 @@ static void forget_used(nccl_owner *owner) {
     for (int i = 0; i < owner->used_count; i++) {
         free(owner->used[i].order);
     }
-    ls_free(NULL, owner->used, (size_t)owner->used_room, sizeof *owner->used);
+    ls_free(owner->used, (size_t)owner->used_room, sizeof *owner->used);
     owner->used = NULL;
     owner->used_count = owner->used_room = 0;
 }
@@ -266,11 +266,11 @@ static int nccl_run(ls_backend *backend, ls_call *calls, int call_count) {
     }
     forget_used(owner);
     void *memory = NULL;
-    LS_TRY(ls_alloc(&memory, NULL, (size_t)call_count, sizeof *owner->used));
+    LS_TRY(ls_alloc(&memory, (size_t)call_count, sizeof *owner->used));
     owner->used = memory;
     owner->used_room = call_count;
     ls_arena *arena = NULL;
-    LS_TRY(ls_arena_create(&arena, NULL));
+    LS_TRY(ls_arena_create(&arena));
     int status = run_group(owner, calls, call_count, arena);
     ls_arena_free(arena);
     return status;
@@ -292,9 +292,9 @@ static void nccl_destroy(ls_backend *backend) {
     ls_nccl__topology_free(&owner->world_topology);
     ls_nccl__log_close(&owner->log);
     ls_arena_free(owner->names);
-    ls_free(NULL, owner->workers, (size_t)owner->held, sizeof(nccl_worker));
+    ls_free(owner->workers, (size_t)owner->held, sizeof(nccl_worker));
     (void)pthread_mutex_destroy(&owner->jobs);
-    ls_free(NULL, owner, 1, sizeof *owner);
+    ls_free(owner, 1, sizeof *owner);
 }
 
 static const ls_backend_ops nccl_ops = {
@@ -372,7 +372,7 @@ int ls_backend_nccl_create(ls_backend **out, ls_world *world, const ls_nccl_opti
     LS_ASSERT(out != NULL && world != NULL);
     *out = NULL;
     void *memory = NULL;
-    LS_TRY(ls_alloc(&memory, NULL, 1, sizeof(nccl_owner)));
+    LS_TRY(ls_alloc(&memory, 1, sizeof(nccl_owner)));
     nccl_owner *made = memory;
     made->backend = (ls_backend){.ops = &nccl_ops, .world = world, .impl = made};
     made->options = options != NULL ? *options : (ls_nccl_options){0};
@@ -388,11 +388,11 @@ int ls_backend_nccl_create(ls_backend **out, ls_world *world, const ls_nccl_opti
         status = LS_FAIL(LS_ERR_INVALID, "NCCL runs all ranks in one process, or one in each");
     }
     if (status == LS_OK) {
-        status = ls_alloc(&memory, NULL, (size_t)made->held, sizeof(nccl_worker));
+        status = ls_alloc(&memory, (size_t)made->held, sizeof(nccl_worker));
         made->workers = status == LS_OK ? memory : NULL;
     }
     if (status == LS_OK) {
-        status = ls_arena_create(&made->names, NULL);
+        status = ls_arena_create(&made->names);
     }
     if (status == LS_OK) {
         status = open_world(made);

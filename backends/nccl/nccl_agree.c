@@ -155,7 +155,7 @@ static int round_open(round_of *round, const ls_comm *comm, ls_arena *arena) {
 static void round_close(round_of *round) {
     for (int i = 0; i < round->count; i++) {
         ls_text_free(&round->texts[i]);
-        ls_free(NULL, round->in[i].data, round->in[i].bytes, 1);
+        ls_free(round->in[i].data, round->in[i].bytes, 1);
     }
 }
 
@@ -309,7 +309,7 @@ int ls_nccl__gather_topology(ls_nccl_topology *topology, nccl_owner *owner, cons
         return LS_OK;
     }
     ls_arena *arena = NULL;
-    LS_TRY(ls_arena_create(&arena, NULL));
+    LS_TRY(ls_arena_create(&arena));
     const ls_comm comm = {.id = comm_id, .size = size, .name = "topology"};
     round_of round;
     int status = round_open(&round, &comm, arena);

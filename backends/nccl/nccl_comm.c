@@ -75,7 +75,7 @@ static int read_topology(ls_nccl_topology *topology, nccl_owner *owner, const in
 
 static int split(nccl_owner *owner, nccl_comm *made) {
     void *memory = NULL;
-    LS_TRY(ls_alloc(&memory, NULL, (size_t)owner->held, sizeof(split_arguments)));
+    LS_TRY(ls_alloc(&memory, (size_t)owner->held, sizeof(split_arguments)));
     split_arguments *arguments = memory;
     for (int i = 0; i < owner->held; i++) {
         int member = ls_comm_member(made->comm, owner->workers[i].rank);
@@ -88,7 +88,7 @@ static int split(nccl_owner *owner, nccl_comm *made) {
     for (int i = 0; i < owner->held; i++) {
         made->handles[i] = arguments[i].made;
     }
-    ls_free(NULL, memory, (size_t)owner->held, sizeof(split_arguments));
+    ls_free(memory, (size_t)owner->held, sizeof(split_arguments));
     if (status == LS_OK) {
         status = read_topology(&made->topology, owner, made->comm->ranks, made->comm->size,
                                made->comm->id);
@@ -113,8 +113,8 @@ static void forget_comm(nccl_owner *owner, nccl_comm *made) {
         *at = made->next;
     }
     ls_nccl__topology_free(&made->topology);
-    ls_free(NULL, made->handles, (size_t)owner->held, sizeof(ncclComm_t));
-    ls_free(NULL, made, 1, sizeof *made);
+    ls_free(made->handles, (size_t)owner->held, sizeof(ncclComm_t));
+    ls_free(made, 1, sizeof *made);
 }
 
 // The record of a communicator without handles yet.
@@ -123,12 +123,12 @@ static int make_record(nccl_comm **out, nccl_owner *owner, ls_comm *comm) {
         return LS_FAIL(LS_ERR_BACKEND, "communicator %s: NCCL was aborted before", comm->name);
     }
     void *memory = NULL;
-    LS_TRY(ls_alloc(&memory, NULL, 1, sizeof(nccl_comm)));
+    LS_TRY(ls_alloc(&memory, 1, sizeof(nccl_comm)));
     nccl_comm *made = memory;
     made->comm = comm;
     made->next = owner->comms;
     owner->comms = made;
-    int status = ls_alloc(&memory, NULL, (size_t)owner->held, sizeof(ncclComm_t));
+    int status = ls_alloc(&memory, (size_t)owner->held, sizeof(ncclComm_t));
     made->handles = memory;
     if (status == LS_OK) {
         status = ls_match__open(comm);
@@ -241,20 +241,19 @@ int ls_nccl__world_open(nccl_owner *owner) {
     }
     int size = ls_world_size(owner->backend.world);
     void *memory = NULL;
-    LS_TRY(ls_alloc(&memory, NULL, (size_t)size, sizeof(int)));
+    LS_TRY(ls_alloc(&memory, (size_t)size, sizeof(int)));
     int *ranks = memory;
     for (int i = 0; i < size; i++) {
         ranks[i] = i;
     }
     status = read_topology(&owner->world_topology, owner, ranks, size, 0);
-    ls_free(NULL, memory, (size_t)size, sizeof(int));
+    ls_free(memory, (size_t)size, sizeof(int));
     return status;
 }
 
 void ls_nccl__world_close(nccl_owner *owner) {
     void *memory = NULL;
-    if (owner->broken ||
-        ls_alloc(&memory, NULL, (size_t)owner->held, sizeof(ncclComm_t)) != LS_OK) {
+    if (owner->broken || ls_alloc(&memory, (size_t)owner->held, sizeof(ncclComm_t)) != LS_OK) {
         return;
     }
     ncclComm_t *handles = memory;
@@ -267,5 +266,5 @@ void ls_nccl__world_close(nccl_owner *owner) {
         ls_nccl__set_deadline(owner);
         (void)ls_nccl__on_all(owner, destroy_job, handles, sizeof *handles);
     }
-    ls_free(NULL, memory, (size_t)owner->held, sizeof(ncclComm_t));
+    ls_free(memory, (size_t)owner->held, sizeof(ncclComm_t));
 }

@@ -70,21 +70,21 @@ static int set_channels(ls_nccl_topology *topology, int channels) {
     topology->size = size;
     size_t cells = (size_t)channels * (size_t)size;
     void *memory = NULL;
-    LS_TRY(ls_alloc(&memory, NULL, cells, sizeof(int)));
+    LS_TRY(ls_alloc(&memory, cells, sizeof(int)));
     topology->channels = channels;
     topology->rings = memory;
-    LS_TRY(ls_alloc(&memory, NULL, (size_t)channels, sizeof(bool)));
+    LS_TRY(ls_alloc(&memory, (size_t)channels, sizeof(bool)));
     topology->ring_known = memory;
-    LS_TRY(ls_alloc(&memory, NULL, cells, sizeof(ls_nccl_node)));
+    LS_TRY(ls_alloc(&memory, cells, sizeof(ls_nccl_node)));
     topology->nodes = memory;
     return LS_OK;
 }
 
 void ls_nccl__topology_free(ls_nccl_topology *topology) {
     size_t channels = (size_t)topology->channels, cells = channels * (size_t)topology->size;
-    ls_free(NULL, topology->rings, cells, sizeof(int));
-    ls_free(NULL, topology->ring_known, channels, sizeof(bool));
-    ls_free(NULL, topology->nodes, cells, sizeof(ls_nccl_node));
+    ls_free(topology->rings, cells, sizeof(int));
+    ls_free(topology->ring_known, channels, sizeof(bool));
+    ls_free(topology->nodes, cells, sizeof(ls_nccl_node));
     free(topology->ring_text);
     free(topology->tree_text);
     *topology = (ls_nccl_topology){0};

@@ -73,12 +73,12 @@ static int on_rank(ls_backend *backend, int rank, device_job *job) {
     int index = ls_world_held_index(backend->world, rank);
     LS_ASSERT(index >= 0);
     void *memory = NULL;
-    LS_TRY(ls_alloc(&memory, NULL, (size_t)owner->held, sizeof(device_job)));
+    LS_TRY(ls_alloc(&memory, (size_t)owner->held, sizeof(device_job)));
     device_job *jobs = memory;
     jobs[index] = *job;
     int status = ls_nccl__on_all(owner, run_device_job, jobs, sizeof *jobs);
     *job = jobs[index];
-    ls_free(NULL, memory, (size_t)owner->held, sizeof(device_job));
+    ls_free(memory, (size_t)owner->held, sizeof(device_job));
     return status;
 }
 
@@ -156,7 +156,7 @@ int ls_nccl_time_each(double *seconds, ls_backend *backend, const ls_call *calls
     LS_ASSERT(call_count >= 1 && call_count <= owner->held);
     LS_ASSERT(batches >= 1 && repetitions >= 1 && warmup >= 1);
     void *memory = NULL;
-    LS_TRY(ls_alloc(&memory, NULL, (size_t)owner->held, sizeof(time_job)));
+    LS_TRY(ls_alloc(&memory, (size_t)owner->held, sizeof(time_job)));
     time_job *jobs = memory;
     int status = LS_OK;
     for (int i = 0; i < owner->held; i++) {
@@ -182,7 +182,7 @@ int ls_nccl_time_each(double *seconds, ls_backend *backend, const ls_call *calls
         ls_nccl__set_deadline(owner);
         status = ls_nccl__on_all(owner, run_time_job, jobs, sizeof *jobs);
     }
-    ls_free(NULL, memory, (size_t)owner->held, sizeof(time_job));
+    ls_free(memory, (size_t)owner->held, sizeof(time_job));
     return status;
 }
 
@@ -190,12 +190,12 @@ int ls_nccl_time(double *seconds, ls_backend *backend, const ls_call *calls, int
                  int warmup, int repetitions) {
     double *each = NULL;
     *seconds = 0;
-    LS_TRY(ls_alloc((void **)&each, NULL, (size_t)call_count, sizeof *each));
+    LS_TRY(ls_alloc((void **)&each, (size_t)call_count, sizeof *each));
     int status = ls_nccl_time_each(each, backend, calls, call_count, warmup, 1, repetitions);
     for (int i = 0; i < call_count && status == LS_OK; i++) {
         *seconds = each[i] > *seconds ? each[i] : *seconds;
     }
-    ls_free(NULL, each, (size_t)call_count, sizeof *each);
+    ls_free(each, (size_t)call_count, sizeof *each);
     return status;
 }
 

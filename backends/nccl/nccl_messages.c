@@ -66,7 +66,7 @@ int ls_nccl__messages_check(void *arg) {
                                ls_nccl__tag(call->comm, what), &message, &there));
         if (there) {
             int status = check_one(messages, i, &message);
-            ls_free(NULL, message.data, message.bytes, 1);
+            ls_free(message.data, message.bytes, 1);
             LS_TRY(status);
         }
     }

@@ -35,7 +35,7 @@ static int reap(void) {
             continue;
         }
         *at = message->next;
-        ls_free(NULL, message, sizeof *message + message->bytes, 1);
+        ls_free(message, sizeof *message + message->bytes, 1);
     }
     return LS_OK;
 }
@@ -49,7 +49,7 @@ static int post(void *data, int to, int tag, const void *bytes, size_t count) {
         return LS_FAIL(LS_ERR_LIMIT, "a message of %zu bytes to rank %d", count, to);
     }
     LS_TRY(ls_size_add(&room, sizeof(posted), count));
-    LS_TRY(ls_alloc(&memory, NULL, room, 1));
+    LS_TRY(ls_alloc(&memory, room, 1));
     posted *message = memory;
     message->bytes = count;
     if (count != 0) {
@@ -59,7 +59,7 @@ static int post(void *data, int to, int tag, const void *bytes, size_t count) {
         MPI_Isend(message->data, (int)count, MPI_BYTE, to, tag, MPI_COMM_WORLD, &message->request),
         "MPI_Isend");
     if (status != LS_OK) {
-        ls_free(NULL, message, room, 1);
+        ls_free(message, room, 1);
         return status;
     }
     message->next = under_way;
@@ -80,7 +80,7 @@ static int poll(void *data, int from, int tag, ls_nccl_message *out, bool *there
     }
     LS_TRY(check(MPI_Get_count(&status, MPI_BYTE, &bytes), "MPI_Get_count"));
     *out = (ls_nccl_message){.bytes = (size_t)bytes};
-    LS_TRY(ls_alloc(&out->data, NULL, out->bytes, 1));
+    LS_TRY(ls_alloc(&out->data, out->bytes, 1));
     *there = true;
     return check(MPI_Mrecv(out->data, bytes, MPI_BYTE, &message, MPI_STATUS_IGNORE), "MPI_Mrecv");
 }

@@ -121,8 +121,8 @@ static int run_gathered(char *results, const char *gathered, const ls_call *call
                         const nccl_staged *staged) {
     int size = call->comm->size;
     void *memory = NULL, *pointers = NULL;
-    LS_TRY(ls_alloc(&memory, NULL, (size_t)size, sizeof(ls_call)));
-    int status = ls_alloc(&pointers, NULL, (size_t)size, sizeof(ls_call *));
+    LS_TRY(ls_alloc(&memory, (size_t)size, sizeof(ls_call)));
+    int status = ls_alloc(&pointers, (size_t)size, sizeof(ls_call *));
     ls_call *calls = memory;
     const ls_call **members = pointers;
     for (int m = 0; m < size && status == LS_OK; m++) {
@@ -137,8 +137,8 @@ static int run_gathered(char *results, const char *gathered, const ls_call *call
     if (status == LS_OK) {
         status = ls_collective_of(call->kind)->math(members, size, NULL);
     }
-    ls_free(NULL, pointers, (size_t)size, sizeof(ls_call *));
-    ls_free(NULL, memory, (size_t)size, sizeof(ls_call));
+    ls_free(pointers, (size_t)size, sizeof(ls_call *));
+    ls_free(memory, (size_t)size, sizeof(ls_call));
     return status;
 }
 
@@ -153,8 +153,8 @@ static int unstage_gathered(nccl_worker *worker, const ls_call *call, const nccl
     size_t size = (size_t)call->comm->size, all = size * ls_nccl__piece_bytes(staged);
     size_t member = (size_t)ls_comm_member(call->comm, call->rank);
     void *gathered = NULL, *results = NULL;
-    LS_TRY(ls_alloc(&gathered, NULL, all, 1));
-    int status = ls_alloc(&results, NULL, size, staged->recv_bytes);
+    LS_TRY(ls_alloc(&gathered, all, 1));
+    int status = ls_alloc(&results, size, staged->recv_bytes);
     if (status == LS_OK) {
         status = ls_nccl__read_device(NULL, gathered, staged->gathered, all);
     }
@@ -165,8 +165,8 @@ static int unstage_gathered(nccl_worker *worker, const ls_call *call, const nccl
         const char *own = (char *)results + member * staged->recv_bytes;
         status = copy_out(worker, call->recv, own, staged->recv_bytes);
     }
-    ls_free(NULL, results, size, staged->recv_bytes);
-    ls_free(NULL, gathered, all, 1);
+    ls_free(results, size, staged->recv_bytes);
+    ls_free(gathered, all, 1);
     return status;
 }
 

@@ -148,8 +148,8 @@ void ls_nccl__workers_close(nccl_owner *owner) {
             (void)pthread_mutex_destroy(&worker->lock);
             (void)pthread_cond_destroy(&worker->changed);
         }
-        ls_free(NULL, worker->calls, (size_t)worker->call_room, sizeof *worker->calls);
-        ls_free(NULL, worker->staged, (size_t)worker->call_room, sizeof *worker->staged);
+        ls_free(worker->calls, (size_t)worker->call_room, sizeof *worker->calls);
+        ls_free(worker->staged, (size_t)worker->call_room, sizeof *worker->staged);
     }
 }
 

@@ -58,7 +58,7 @@ static double sim_clock(ls_backend *backend) {
 }
 
 static void sim_destroy(ls_backend *backend) {
-    ls_free(NULL, backend->impl, 1, sizeof(sim));
+    ls_free(backend->impl, 1, sizeof(sim));
 }
 
 static const ls_backend_ops sim_ops = {
@@ -94,7 +94,7 @@ int ls_backend_sim_create(ls_backend **out, ls_world *world) {
                        ls_world_held_count(world), ls_world_size(world));
     }
     void *memory = NULL;
-    LS_TRY(ls_alloc(&memory, NULL, 1, sizeof(sim)));
+    LS_TRY(ls_alloc(&memory, 1, sizeof(sim)));
     sim *made = memory;
     made->backend = (ls_backend){.ops = &sim_ops, .world = world, .impl = made};
     *out = &made->backend;

@@ -107,9 +107,9 @@ static int run_placed(ls_device *device, placed *placed_calls, const ls_call **c
 int ls_sim_device__math(ls_device *device, const ls_event *event, const ls_order *order) {
     size_t size = (size_t)event->size;
     void *memory = NULL, *pointers = NULL;
-    LS_TRY(ls_alloc(&memory, NULL, size, sizeof(placed)));
+    LS_TRY(ls_alloc(&memory, size, sizeof(placed)));
     placed *placed_calls = memory;
-    int status = ls_alloc(&pointers, NULL, size, sizeof(ls_call *));
+    int status = ls_alloc(&pointers, size, sizeof(ls_call *));
     if (status == LS_OK) {
         status = run_placed(device, placed_calls, pointers, event, order);
     }
@@ -117,7 +117,7 @@ int ls_sim_device__math(ls_device *device, const ls_event *event, const ls_order
         device->ops->free(device, placed_calls[i].send, placed_calls[i].send_bytes);
         device->ops->free(device, placed_calls[i].recv, placed_calls[i].recv_bytes);
     }
-    ls_free(NULL, pointers, size, sizeof(ls_call *));
-    ls_free(NULL, memory, size, sizeof(placed));
+    ls_free(pointers, size, sizeof(ls_call *));
+    ls_free(memory, size, sizeof(placed));
     return status;
 }

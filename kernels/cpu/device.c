@@ -8,12 +8,12 @@
 // ---- Memory -------------------------------------------------------------------------------------
 static int host_alloc(ls_device *device, void **out, size_t bytes) {
     (void)device;
-    return ls_alloc(out, NULL, bytes, 1);
+    return ls_alloc(out, bytes, 1);
 }
 
 static void host_free(ls_device *device, void *pointer, size_t bytes) {
     (void)device;
-    ls_free(NULL, pointer, bytes, 1);
+    ls_free(pointer, bytes, 1);
 }
 
 static bool host_owns(ls_device *device, const void *pointer) {

@@ -227,7 +227,7 @@ static int reduce(T *out, const void *const *in, size_t n, ls_dtype dtype, ls_op
     // The pointers, then the factors, go to the device in one piece.
     size_t pointer_bytes = n * sizeof(void *), bytes = pointer_bytes + n * sizeof(T);
     void *host = nullptr;
-    LS_TRY(ls_alloc(&host, nullptr, bytes, 1));
+    LS_TRY(ls_alloc(&host, bytes, 1));
     memcpy(host, in, pointer_bytes);
     for (size_t k = 0; k < n && premul != nullptr; k++) {
         ls_element_from_f64((char *)host + pointer_bytes + k * sizeof(T), dtype, premul[k]);
@@ -239,7 +239,7 @@ static int reduce(T *out, const void *const *in, size_t n, ls_dtype dtype, ls_op
             cudaMemcpyAsync(arguments.as<void>(), host, bytes, cudaMemcpyHostToDevice, stream),
             "reduce");
     }
-    ls_free(nullptr, host, bytes, 1);
+    ls_free(host, bytes, 1);
     LS_TRY(status);
     const T *factors = (const T *)(arguments.as<char>() + pointer_bytes);
     reduce_kernel<<<blocks_for(count), block_threads, 0, stream>>>(

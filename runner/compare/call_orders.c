@@ -43,7 +43,7 @@ static int take_rank(ls_call_orders *orders, const ls_recording *recording, int 
 
 static int create(ls_call_orders **out, size_t room) {
     ls_arena *arena = NULL;
-    LS_TRY(ls_arena_create(&arena, NULL));
+    LS_TRY(ls_arena_create(&arena));
     ls_call_orders *made = ls_arena_alloc(arena, 1, sizeof *made);
     entry *entries = ls_arena_alloc(arena, room, sizeof *entries);
     if (made == NULL || entries == NULL) {

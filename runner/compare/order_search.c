@@ -58,7 +58,7 @@ int ls_order_search_create(ls_order_search **out, const ls_stages *simulated, co
                            ls_call_orders *recorded) {
     ls_arena *arena = NULL;
     *out = NULL;
-    LS_TRY(ls_arena_create(&arena, NULL));
+    LS_TRY(ls_arena_create(&arena));
     ls_order_search *made = ls_arena_alloc(arena, 1, sizeof *made);
     if (made == NULL) {
         ls_arena_free(arena);
@@ -327,10 +327,10 @@ static int search_calls(ls_order_search *search, known *out, const ls_order *sta
     void *in = NULL, *factors = NULL, *actual = NULL;
     size_t room = 0;
     LS_TRY(ls_size_mul(&room, calls[0]->count, n));
-    LS_TRY(ls_alloc(&in, NULL, n, sizeof(void *)));
-    int status = ls_alloc(&factors, NULL, n, sizeof(double));
+    LS_TRY(ls_alloc(&in, n, sizeof(void *)));
+    int status = ls_alloc(&factors, n, sizeof(double));
     if (status == LS_OK) {
-        status = ls_alloc(&actual, NULL, room, ls_dtype_bytes(calls[0]->dtype));
+        status = ls_alloc(&actual, room, ls_dtype_bytes(calls[0]->dtype));
     }
     for (int i = 0; i < size && status == LS_OK; i++) {
         ((const void **)in)[i] = calls[i]->send;
@@ -348,9 +348,9 @@ static int search_calls(ls_order_search *search, known *out, const ls_order *sta
     if (status == LS_OK) {
         status = search_order(search, out, stated, &observation, actual);
     }
-    ls_free(NULL, in, n, sizeof(void *));
-    ls_free(NULL, factors, n, sizeof(double));
-    ls_free(NULL, actual, room, ls_dtype_bytes(calls[0]->dtype));
+    ls_free(in, n, sizeof(void *));
+    ls_free(factors, n, sizeof(double));
+    ls_free(actual, room, ls_dtype_bytes(calls[0]->dtype));
     return status;
 }
 

@@ -18,7 +18,7 @@ int ls_stages_create(ls_stages **out, int ranks) {
     LS_ASSERT(ranks >= 1);
     *out = NULL;
     ls_arena *arena = NULL;
-    LS_TRY(ls_arena_create(&arena, NULL));
+    LS_TRY(ls_arena_create(&arena));
     ls_stages *stages = ls_arena_alloc(arena, 1, sizeof *stages);
     if (stages == NULL) {
         ls_arena_free(arena);

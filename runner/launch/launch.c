@@ -415,13 +415,13 @@ int ls_launch(ls_launch_result *out, const char *const *argv, int ranks, const c
     }
     ls_watch watch = {.dir = dir, .ranks = ranks, .output = -1, .hang = hang};
     void *memory = NULL;
-    LS_TRY(ls_alloc(&memory, NULL, (size_t)ranks, sizeof *watch.rank));
+    LS_TRY(ls_alloc(&memory, (size_t)ranks, sizeof *watch.rank));
     watch.rank = memory;
     for (int r = 0; r < ranks; r++) {
         watch.rank[r].fd = -1;
     }
     int status = run(out, &watch, argv, deadline_seconds);
-    ls_free(NULL, watch.rank, (size_t)ranks, sizeof *watch.rank);
+    ls_free(watch.rank, (size_t)ranks, sizeof *watch.rank);
     return status;
 }
 

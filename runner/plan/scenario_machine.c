@@ -15,7 +15,7 @@ static int read_file(ls_topology *out, ls_text *errors, const char *path) {
     ls_arena *arena = NULL;
     char *text = NULL;
     size_t bytes = 0;
-    LS_TRY(ls_arena_create(&arena, NULL));
+    LS_TRY(ls_arena_create(&arena));
     int status = ls_file_read(&text, &bytes, arena, path, MACHINE_BYTES_MAX);
     if (status == LS_OK) {
         status = ls_topology_parse(out, errors, path, text, bytes);

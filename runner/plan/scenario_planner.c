@@ -23,11 +23,11 @@ static int append(ls_id_list *list, const int64_t *values, size_t count) {
     if (list->count + count > list->capacity) {
         size_t capacity = 2 * (list->count + count);
         int64_t *grown;
-        LS_TRY(ls_alloc((void **)&grown, NULL, capacity, sizeof(*grown)));
+        LS_TRY(ls_alloc((void **)&grown, capacity, sizeof(*grown)));
         if (list->count) {
             memcpy(grown, list->at, list->count * sizeof(*grown));
         }
-        ls_free(NULL, list->at, list->capacity, sizeof(*grown));
+        ls_free(list->at, list->capacity, sizeof(*grown));
         list->at = grown;
         list->capacity = capacity;
     }
@@ -200,8 +200,8 @@ int ls_scenario_planner_tables(ls_planner_table **tables, bool *cut, const ls_sc
         status = make_tables(tables, scenario, &m, arena);
     }
     for (int i = 0; i < scenario->table_count; i++) {
-        ls_free(NULL, m.tables[i].at, m.tables[i].capacity, sizeof(int64_t));
+        ls_free(m.tables[i].at, m.tables[i].capacity, sizeof(int64_t));
     }
-    ls_free(NULL, m.feature.at, m.feature.capacity, sizeof(int64_t));
+    ls_free(m.feature.at, m.feature.capacity, sizeof(int64_t));
     return status;
 }

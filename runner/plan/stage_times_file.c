@@ -256,7 +256,7 @@ int ls_stage_times_read(ls_stage_times *out, ls_arena *arena, ls_text *errors, c
     LS_ASSERT(out != NULL && arena != NULL && errors != NULL && file != NULL && text != NULL);
     *out = (ls_stage_times){0};
     ls_yaml_reader source = {.file = file, .text = text, .bytes = bytes, .errors = errors};
-    LS_TRY(ls_arena_create(&source.arena, NULL));
+    LS_TRY(ls_arena_create(&source.arena));
     const ls_yaml_node *root = ls_yaml_open(&source);
     int status = root != NULL ? read_root(&source, root, out, arena) : LS_OK;
     status = ls_yaml_close(&source, status);

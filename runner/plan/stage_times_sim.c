@@ -41,7 +41,7 @@ static int run_collective(void *arg, const ls_work_collective *collective, doubl
     const ls_work_group *group = &runner->steps->groups[collective->group];
     ls_arena *arena = NULL;
     ls_comm *comm = NULL;
-    LS_TRY(ls_arena_create(&arena, NULL));
+    LS_TRY(ls_arena_create(&arena));
     ls_call *calls = ls_arena_copy(arena, collective->calls,
                                    (size_t)collective->size * sizeof *collective->calls);
     int status = calls != NULL
@@ -166,7 +166,7 @@ typedef int (*rank_work)(const ls_work *steps, int rank, double *samples, ls_are
 static int run_ranks(const sim_runner *runner, rank_work work, double *samples) {
     for (int r = 0; r < runner->steps->ranks; r++) {
         ls_arena *arena = NULL;
-        LS_TRY(ls_arena_create(&arena, NULL));
+        LS_TRY(ls_arena_create(&arena));
         int status = work(runner->steps, r, samples, arena);
         ls_arena_free(arena);
         LS_TRY(status);

@@ -188,7 +188,7 @@ int ls_validate_plan(ls_validated_rank *out, const ls_scenario *scenario, const 
     LS_ASSERT(plan->table_count == scenario->table_count);
     memset(out, 0, (size_t)scenario->ranks * sizeof *out);
     ls_arena *arena;
-    LS_TRY(ls_arena_create(&arena, NULL));
+    LS_TRY(ls_arena_create(&arena));
     watch w = {.ranks = out};
     w.integer_calls = ls_arena_alloc(arena, (size_t)scenario->ranks, sizeof *w.integer_calls);
     int status = w.integer_calls != NULL ? LS_OK : LS_ERR_MEMORY;

@@ -284,7 +284,7 @@ int ls_work_capture(ls_work *out, const ls_scenario *scenario, const ls_plan *pl
     ls_backend *backend = NULL;
     ls_arena *scratch = NULL;
     LS_TRY(ls_world_create(&world, &options));
-    int status = ls_arena_create(&scratch, NULL);
+    int status = ls_arena_create(&scratch);
     status = status == LS_OK ? ls_backend_sim_create(&backend, world) : status;
     if (status == LS_OK) {
         backend->observer = see_call;

@@ -32,12 +32,12 @@ static int fill_weights(ls_work_shard *shard, const ls_work *steps) {
     size_t element = ls_dtype_bytes(update->dtype), cells;
     void *host = NULL;
     LS_TRY(ls_size_mul(&cells, (size_t)update->block.rows, (size_t)update->block.columns));
-    LS_TRY(ls_alloc(&host, NULL, cells, element));
+    LS_TRY(ls_alloc(&host, cells, element));
     int status = ls_work_weights(host, steps, update->table, &update->block);
     if (status == LS_OK) {
         status = alloc_array(shard, &shard->weights, cells, element, host);
     }
-    ls_free(NULL, host, cells, element);
+    ls_free(host, cells, element);
     return status;
 }
 
@@ -158,7 +158,7 @@ int ls_work_shard_check(const ls_work_shard *shard) {
     size_t bytes =
         (size_t)update->block.rows * (size_t)update->block.columns * ls_dtype_bytes(update->dtype);
     void *got = NULL;
-    LS_TRY(ls_alloc(&got, NULL, bytes, 1));
+    LS_TRY(ls_alloc(&got, bytes, 1));
     int status = shard->device->ops->copy_out(shard->device, got, shard->weights, bytes);
     if (status == LS_OK && bytes > 0 && memcmp(got, update->weights, bytes) != 0) {
         status = LS_FAIL_RANK(LS_ERR_FINDING, update->rank,
@@ -166,6 +166,6 @@ int ls_work_shard_check(const ls_work_shard *shard) {
                               "simulator",
                               update->table, update->shard, update->rank);
     }
-    ls_free(NULL, got, bytes, 1);
+    ls_free(got, bytes, 1);
     return status;
 }

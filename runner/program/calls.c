@@ -32,9 +32,11 @@ static int allocate(const ls_program *program, void **out, size_t bytes, const l
         *out = ls_rank_alloc_at(call->file, call->line, program->self, bytes);
         return *out != NULL ? LS_OK : LS_ERR_MEMORY;
     }
-    int status = backend->ops->alloc != NULL
-                     ? backend->ops->alloc(backend, out, bytes)
-                     : ls_alloc(out, ls_world_allocator(backend->world), bytes, 1);
+    int status = ls_world_ask_gate(backend->world, bytes);
+    if (status == LS_OK) {
+        status = backend->ops->alloc != NULL ? backend->ops->alloc(backend, out, bytes)
+                                             : ls_alloc(out, bytes, 1);
+    }
     if (status != LS_OK) {
         return ls_error_wrap("rank %d: the %s buffer, %zu bytes", call->rank, what, bytes);
     }
@@ -48,7 +50,7 @@ static void release(const ls_program *program, void *memory, size_t bytes) {
     } else if (memory != NULL && backend->ops->free != NULL) {
         backend->ops->free(backend, memory, bytes);
     } else if (memory != NULL) {
-        ls_free(ls_world_allocator(backend->world), memory, bytes, 1);
+        ls_free(memory, bytes, 1);
     }
 }
 
@@ -139,10 +141,10 @@ static int fill(const ls_program *program, const ls_scenario_step *step, ls_made
     if (made->send_count == 0) {
         return LS_OK;
     }
-    LS_TRY(ls_alloc(&made->values, NULL, made->send_count, element));
+    LS_TRY(ls_alloc(&made->values, made->send_count, element));
     int status = write_values(program, step, made);
     if (status != LS_OK || program->execution->expected == NULL) {
-        ls_free(NULL, made->values, made->send_count, element);
+        ls_free(made->values, made->send_count, element);
         made->values = NULL;
     }
     return status;
@@ -333,10 +335,10 @@ static int emit_copy(const ls_program *program, const ls_scenario_step *step, in
     const ls_made_call *made = &calls_of(program, step)->at[index];
     size_t element = ls_dtype_bytes(made->call.dtype);
     void *copy = NULL;
-    LS_TRY(ls_alloc(&copy, NULL, made->recv_count, element));
+    LS_TRY(ls_alloc(&copy, made->recv_count, element));
     int status = read_back(copy, made, made->recv_count * element);
     status = status == LS_OK ? emit(program, step, index, copy) : status;
-    ls_free(NULL, copy, made->recv_count, element);
+    ls_free(copy, made->recv_count, element);
     return status;
 }
 
@@ -358,7 +360,7 @@ static void free_step(const ls_program *program, ls_step_calls *calls) {
         ls_made_call *made = &calls->at[i];
         release(program, made->send, made->send_bytes);
         release(program, made->recv, made->recv_bytes);
-        ls_free(NULL, made->values, made->send_count, ls_dtype_bytes(made->call.dtype));
+        ls_free(made->values, made->send_count, ls_dtype_bytes(made->call.dtype));
     }
     calls->count = 0;
 }

@@ -311,13 +311,13 @@ static void finish_sum(double *value, double *bound, unsigned char *overflow, co
 
 static int fold_integers(void *out, const ls_cell *in, int count, ls_dtype dtype, ls_op op) {
     void *memory = NULL;
-    LS_TRY(ls_alloc(&memory, NULL, (size_t)count, sizeof(void *)));
+    LS_TRY(ls_alloc(&memory, (size_t)count, sizeof(void *)));
     const void **bits = memory;
     for (int m = 0; m < count; m++) {
         bits[m] = bits_at(in[m].of, in[m].index, dtype);
     }
     ls_kernel_reduce_reference(out, bits, (size_t)count, dtype, op, NULL, 1);
-    ls_free(NULL, memory, (size_t)count, sizeof(void *));
+    ls_free(memory, (size_t)count, sizeof(void *));
     return LS_OK;
 }
 

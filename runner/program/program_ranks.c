@@ -40,7 +40,7 @@ int ls_program__rank_main(ls_rank *self, void *arg) {
     const ls_scenario *scenario = shared->scenario;
     ls_arena *arena = NULL;
     ls_backend *own = NULL;
-    LS_TRY(ls_arena_create(&arena, NULL));
+    LS_TRY(ls_arena_create(&arena));
     int status = has_tensors(scenario)
                      ? ls_rank_backend_create(&own, self, scenario->file, first_line(scenario))
                      : LS_OK;

@@ -24,7 +24,7 @@ int ls_run_rank(const ls_scenario *scenario, ls_backend *backend, const char *ve
     ls_arena *arena = NULL;
     char *text = NULL;
     size_t bytes = 0;
-    LS_TRY(ls_arena_create(&arena, NULL));
+    LS_TRY(ls_arena_create(&arena));
     // For the manifest: a recording says what it was made from.
     int status = ls_file_read(&text, &bytes, arena, scenario->file, LS_SCENARIO_BYTES_MAX);
     const ls_recording_info info = {

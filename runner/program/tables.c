@@ -90,7 +90,7 @@ int ls_tables__feed(ls_tables_feed *out, const ls_tables *tables, int step, cons
                     int count) {
     const ls_scenario *scenario = tables->scenario;
     *out = (ls_tables_feed){0};
-    LS_TRY(ls_arena_create(&out->arena, NULL));
+    LS_TRY(ls_arena_create(&out->arena));
     LS_TRY(make_inputs(out, scenario, step, ranks, count));
     return ls_scenario_runs(scenario, LS_TABLES_BACKWARD) ? make_gradients(out, scenario, step)
                                                           : LS_OK;

@@ -21,12 +21,12 @@ static int oracle_row(void *arg, int table, int64_t row, double *out) {
     const ls_scenario_table *of = &scenario->tables[table];
     size_t bytes = ls_dtype_bytes(of->dtype);
     void *values = NULL;
-    LS_TRY(ls_alloc(&values, NULL, (size_t)of->dim, bytes));
+    LS_TRY(ls_alloc(&values, (size_t)of->dim, bytes));
     int status = ls_inputs_weights(values, scenario, table, row, 1, 0, of->dim);
     for (int64_t i = 0; status == LS_OK && i < of->dim; i++) {
         out[i] = ls_element_to_f64((const char *)values + (size_t)i * bytes, of->dtype);
     }
-    ls_free(NULL, values, (size_t)of->dim, bytes);
+    ls_free(values, (size_t)of->dim, bytes);
     return status;
 }
 

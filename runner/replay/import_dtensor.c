@@ -64,7 +64,7 @@ static int read_shard(const ls_stage_sink *sink, const json_t *local, int rank) 
     if (!json_is_array(values) || json_array_size(values) != (size_t)count) {
         return malformed("local");
     }
-    LS_TRY(ls_alloc(&memory, NULL, (size_t)count, sizeof(float)));
+    LS_TRY(ls_alloc(&memory, (size_t)count, sizeof(float)));
     float *data = memory;
     int status = LS_OK;
     for (int64_t i = 0; i < count && status == LS_OK; i++) {
@@ -81,7 +81,7 @@ static int read_shard(const ls_stage_sink *sink, const json_t *local, int rank) 
     status = status == LS_OK
                  ? emit(sink, "redistribute", "redistribute", "shard", rank, &shape, data)
                  : status;
-    ls_free(NULL, memory, (size_t)count, sizeof(float));
+    ls_free(memory, (size_t)count, sizeof(float));
     return status;
 }
 
@@ -90,14 +90,14 @@ static int emit_whole(const ls_stage_sink *sink, const dtensor_result *r) {
     const json_t *back = json_object_get(r->entry, "full_ok");
     const ls_shape none = {.ndim = 1};
     void *memory = NULL;
-    LS_TRY(ls_alloc(&memory, NULL, (size_t)r->count, sizeof(float)));
+    LS_TRY(ls_alloc(&memory, (size_t)r->count, sizeof(float)));
     float *data = memory;
     for (int64_t i = 0; i < r->count; i++) {
         data[i] = (float)i;
     }
     bool whole = back == NULL || json_is_true(back);
     int status = emit(sink, "full", "distribute", "full", 0, whole ? &r->shape : &none, data);
-    ls_free(NULL, memory, (size_t)r->count, sizeof(float));
+    ls_free(memory, (size_t)r->count, sizeof(float));
     return status;
 }
 

@@ -60,7 +60,7 @@ static int read_result(void *arg, const ls_stage_sink *sink) {
     ls_safetensors *file = NULL;
     LS_TRY(ls_safetensors_open(&file, r->path));
     ls_arena *arena = NULL;
-    int status = ls_arena_create(&arena, NULL);
+    int status = ls_arena_create(&arena);
     for (int m = 0; m < r->members && status == LS_OK; m++) {
         char key[32];
         (void)snprintf(key, sizeof key, "recv/%d", m);

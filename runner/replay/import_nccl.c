@@ -121,7 +121,7 @@ static int read_result(void *arg, const ls_stage_sink *sink) {
     char *data = NULL;
     size_t bytes = 0, width = ls_dtype_bytes(r->dtype);
     ls_arena *arena = NULL;
-    LS_TRY(ls_arena_create(&arena, NULL));
+    LS_TRY(ls_arena_create(&arena));
     int status = ls_file_read(&data, &bytes, arena, r->path, r->elements * width);
     if (status == LS_OK && bytes != r->elements * width) {
         status = LS_FAIL(LS_ERR_FORMAT, "replay: '%s' changed while it was read", r->path);

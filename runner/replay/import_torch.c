@@ -301,7 +301,7 @@ static int replay(ls_import *import, lookup *l) {
         return LS_OK;
     }
     ls_arena *arena = NULL;
-    LS_TRY(ls_arena_create(&arena, NULL));
+    LS_TRY(ls_arena_create(&arena));
     int status = read_lookup(l, arena);
     for (int w = 0; w < 3 && status == LS_OK; w++) {
         for (int s = 0; s < LS_SHARDING_COUNT && status == LS_OK; s++) {

@@ -135,7 +135,7 @@ static void note_unknown(ls_import *import, const ls_safetensors *file, const js
 int ls_torch__quantised(ls_import *import, const ls_safetensors *file, const json_t *args) {
     quantised q = {.import = import, .file = file};
     bool any = false;
-    LS_TRY(ls_arena_create(&q.arena, NULL));
+    LS_TRY(ls_arena_create(&q.arena));
     int status = read(&q.weight, &q.rows, &q.dim, &q, "weight", LS_F32);
     for (int l = 0; l < LAYOUTS && status == LS_OK; l++) {
         if (ls_safetensors_find(file, layouts[l].rows) != NULL) {

@@ -346,7 +346,7 @@ static void tell_rest(ls_import *import, const trained *t, const json_t *args) {
 
 int ls_torch__optimizer(ls_import *import, const ls_safetensors *file, const json_t *args) {
     trained t = {.file = file};
-    LS_TRY(ls_arena_create(&t.arena, NULL));
+    LS_TRY(ls_arena_create(&t.arena));
     int status = replay_steps(import, &t, args);
     if (status == LS_OK) {
         tell_rest(import, &t, args);

@@ -71,7 +71,7 @@ static int import(ls_import *import, const json_t *entry) {
     c.name = import->name;
     LS_TRY(ls_safetensors_open(&file, path));
     c.file = file;
-    int status = ls_arena_create(&c.arena, NULL);
+    int status = ls_arena_create(&c.arena);
     if (status == LS_OK) {
         c.used = ls_arena_alloc(c.arena, ls_safetensors_count(file) + 1, sizeof *c.used);
         status = c.used != NULL ? replay(import, &c, entry) : LS_ERR_MEMORY;

@@ -342,7 +342,7 @@ static int make_batch(ls_keyed_jagged **out, ls_batch *batch, const ls_scenario 
         }
         at += (size_t)batch->plans[f].ids_here;
     }
-    return ls_keyed_jagged_create(out, NULL, rank, batch->keys, (int)features, (int64_t)bags,
+    return ls_keyed_jagged_create(out, rank, batch->keys, (int)features, (int64_t)bags,
                                   batch->lengths, batch->ids, (int64_t)id_count, batch->weights);
 }
 
@@ -375,9 +375,9 @@ int ls_inputs_list_ids(ls_id_list *list, const ls_scenario *scenario, int step, 
     list->all = plan.ids_here;
     list->count = (size_t)(plan.ids_here < most ? plan.ids_here : most);
     if (list->count > list->capacity) {
-        ls_free(NULL, list->at, list->capacity, sizeof(*list->at));
+        ls_free(list->at, list->capacity, sizeof(*list->at));
         list->capacity = 0;
-        LS_TRY(ls_alloc((void **)&list->at, NULL, list->count, sizeof(*list->at)));
+        LS_TRY(ls_alloc((void **)&list->at, list->count, sizeof(*list->at)));
         list->capacity = list->count;
     }
     fill_ids(list->at, &plan, (int64_t)list->count);

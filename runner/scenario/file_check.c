@@ -55,7 +55,7 @@ static void check_plan(ls_reader *reader, const ls_scenario *scenario,
         table->dim == 0) {
         return;
     }
-    if (ls_arena_create(&arena, NULL) != LS_OK) {
+    if (ls_arena_create(&arena) != LS_OK) {
         reader->no_memory = true;
         return;
     }

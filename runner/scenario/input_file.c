@@ -38,7 +38,7 @@ int ls_input_files_create(ls_input_files **out) {
 static void free_entry(ls_input_entry *entry) {
     ls_npy_free(&entry->npy);
     if (entry->data != NULL) {
-        ls_free(NULL, entry->data, entry->data_bytes == 0 ? 1 : entry->data_bytes, 1);
+        ls_free(entry->data, entry->data_bytes == 0 ? 1 : entry->data_bytes, 1);
     }
     free(entry);
 }
@@ -90,7 +90,7 @@ static int read_tensor(ls_input_entry *entry, const ls_safetensors *file, bool w
     }
     if (with_data) {
         entry->data_bytes = tensor->bytes;
-        LS_TRY(ls_alloc(&entry->data, NULL, tensor->bytes == 0 ? 1 : tensor->bytes, 1));
+        LS_TRY(ls_alloc(&entry->data, tensor->bytes == 0 ? 1 : tensor->bytes, 1));
         LS_TRY(ls_safetensors_read(entry->data, tensor->bytes, file, tensor));
     }
     ls_input_array *array = &entry->array;

@@ -79,14 +79,14 @@ static int copy_file(const char *from, const char *to) {
     }
     size_t bytes = (size_t)about.st_size;
     void *data = NULL;
-    int status = ls_alloc(&data, NULL, bytes, 1);
+    int status = ls_alloc(&data, bytes, 1);
     if (status == LS_OK && fread(data, 1, bytes, file) != bytes) {
         status = LS_FAIL(LS_ERR_IO, "cannot read all of \"%s\"", from);
     }
     if (status == LS_OK) {
         status = ls_file_write(to, data, bytes);
     }
-    ls_free(NULL, data, bytes, 1);
+    ls_free(data, bytes, 1);
     (void)fclose(file);
     return status;
 }

@@ -389,7 +389,7 @@ int ls_scenario_parse(ls_scenario **out, ls_diagnostics *diagnostics, const char
                                    .whole = "a scenario, beginning with the line: lockstep: 1"};
     LS_TRY(ls_yaml_parse(&tree, diagnostics, text, bytes, &limits));
     ls_arena *arena = NULL;
-    int status = ls_arena_create(&arena, NULL);
+    int status = ls_arena_create(&arena);
     ls_scenario *scenario = status == LS_OK ? ls_arena_alloc(arena, 1, sizeof *scenario) : NULL;
     if (scenario != NULL) {
         ls_reader reader = {.tree = tree,
@@ -421,7 +421,7 @@ int ls_scenario_load(ls_scenario **out, ls_diagnostics *diagnostics, const char 
     LS_ASSERT(out != NULL && diagnostics != NULL && path != NULL);
     *out = NULL;
     ls_arena *arena = NULL;
-    LS_TRY(ls_arena_create(&arena, NULL));
+    LS_TRY(ls_arena_create(&arena));
     char *text = NULL;
     size_t bytes = 0;
     int status = ls_file_read(&text, &bytes, arena, path, LS_SCENARIO_BYTES_MAX);

@@ -9,7 +9,7 @@
 int ls_trace_create(ls_trace **out, const ls_topology *machine, bool traffic) {
     *out = NULL;
     ls_arena *arena = NULL;
-    LS_TRY(ls_arena_create(&arena, NULL));
+    LS_TRY(ls_arena_create(&arena));
     ls_trace *trace = ls_arena_alloc(arena, 1, sizeof *trace);
     if (trace == NULL) {
         ls_arena_free(arena);

@@ -378,7 +378,7 @@ int ls_trace_recording(ls_trace *trace, const char *dir) {
     LS_TRY(ls_recording_open(&recording, dir));
     matching m = {
         .recording = recording, .dir = dir, .ranks = ls_recording_about(recording)->ranks};
-    int status = ls_arena_create(&m.arena, NULL);
+    int status = ls_arena_create(&m.arena);
     if (status == LS_OK) {
         status = trace_calls(trace, &m);
         ls_arena_free(m.arena);

@@ -165,7 +165,7 @@ static void cell(char *out, size_t out_bytes, const ls_trace_set *set, const ls_
 static int write_line(ls_text *out, const ls_trace *trace, size_t number, int ranks) {
     const ls_trace_set *set = &trace->sets[number];
     void *memory = NULL;
-    LS_TRY(ls_alloc(&memory, NULL, (size_t)ranks, sizeof(int)));
+    LS_TRY(ls_alloc(&memory, (size_t)ranks, sizeof(int)));
     int *part_of = memory;  // + 1; 0: takes no part
     for (int i = 0; i < set->size; i++) {
         part_of[set->parts[i].rank] = i + 1;
@@ -183,7 +183,7 @@ static int write_line(ls_text *out, const ls_trace *trace, size_t number, int ra
     ls_text_printf(out, " %zu %s%s%s on %s, %s:%d\n", first->count, ls_dtype_name(set->dtype),
                    set->reduces ? " " : "", set->reduces ? ls_op_name(set->op) : "", set->comm,
                    base != NULL ? base + 1 : first->file, first->line);
-    ls_free(NULL, memory, (size_t)ranks, sizeof(int));
+    ls_free(memory, (size_t)ranks, sizeof(int));
     return LS_OK;
 }
 

@@ -34,7 +34,7 @@ Test(memory, size_arithmetic_reports_overflow) {
 // Arena memory is zeroed, aligned and does not overlap, whatever the sizes.
 Test(memory, arena_blocks_do_not_overlap) {
     ls_arena *arena = NULL;
-    cr_assert(ls_arena_create(&arena, NULL) == LS_OK);
+    cr_assert(ls_arena_create(&arena) == LS_OK);
     unsigned char *previous = NULL;
     size_t previous_size = 0;
     for (size_t size = 1; size < 200000; size = size * 3 + 1) {

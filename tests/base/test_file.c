@@ -14,7 +14,7 @@ static ls_arena *arena;
 static void set_up(void) {
     snprintf(folder, sizeof folder, "/tmp/ls_file_XXXXXX");
     cr_assert(mkdtemp(folder) != NULL);
-    cr_assert(ls_arena_create(&arena, NULL) == LS_OK);
+    cr_assert(ls_arena_create(&arena) == LS_OK);
 }
 
 static void tear_down(void) {

@@ -75,7 +75,7 @@ static int execute_on(ls_device *device, const ls_scenario *scenario, const char
 static outcome run_on(ls_device *device, const ls_scenario *scenario, const char *order) {
     outcome out = {0};
     ls_arena *arena = NULL;
-    if (ls_arena_create(&arena, NULL) != LS_OK ||
+    if (ls_arena_create(&arena) != LS_OK ||
         ls_stages_create(&out.stages, scenario->ranks) != LS_OK ||
         ls_stages_create(&out.expected, scenario->ranks) != LS_OK) {
         exit(3);

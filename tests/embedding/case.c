@@ -153,8 +153,8 @@ int case_inputs(embedding_case *c, const int64_t *batches, int length_max) {
             }
         }
         ls_keyed_jagged_free(c->inputs[r]);
-        int status = ls_keyed_jagged_create(&c->inputs[r], c->allocator, r, keys, KEYS, batch,
-                                            lengths, ids, count, weights);
+        int status = ls_keyed_jagged_create(&c->inputs[r], r, keys, KEYS, batch, lengths, ids,
+                                            count, weights);
         free(lengths);
         free(ids);
         free(weights);
@@ -232,7 +232,7 @@ typedef struct judge_sink {
     case_outcome *out;
 } judge_sink;
 
-static void keep_output(judge_sink *sink, const ls_stage_output *output) {
+static int keep_output(judge_sink *sink, const ls_stage_output *output) {
     for (int t = 0; t < sink->c->table_count; t++) {
         const ls_table *table = &sink->c->tables[t];
         for (int f = 0; f < table->feature_count; f++) {
@@ -242,6 +242,9 @@ static void keep_output(judge_sink *sink, const ls_stage_output *output) {
                 (void)ls_shape_count(&count, &output->shape);
                 size_t bytes = count * ls_dtype_bytes(output->dtype);
                 void *copy = malloc(bytes + 1);
+                if (copy == NULL) {
+                    return LS_FAIL(LS_ERR_MEMORY, "the outputs are not kept");
+                }
                 memcpy(copy, output->data, bytes);
                 free(sink->out->outputs[output->rank][t][f]);
                 sink->out->outputs[output->rank][t][f] = copy;
@@ -249,6 +252,7 @@ static void keep_output(judge_sink *sink, const ls_stage_output *output) {
             }
         }
     }
+    return LS_OK;
 }
 
 static int judge(void *arg, const ls_stage_output *output) {
@@ -273,7 +277,7 @@ static int judge(void *arg, const ls_stage_output *output) {
         sink->out->bound_ratio = judgement.bound_ratio;
     }
     if (strcmp(output->stage, "output_dist") == 0) {
-        keep_output(sink, output);
+        return keep_output(sink, output);
     }
     return LS_OK;
 }
@@ -339,7 +343,9 @@ int case_run_on(embedding_case *c, ls_backend *backend, case_outcome *out) {
     int oracle_status = make_oracle(c, &oracle);
     out->status = run_module(c, backend, oracle, out);
     if (!out->status && oracle_status) {
-        out->status = LS_FAIL(LS_ERR_MISMATCH, "the oracle refuses what the module accepts");
+        out->status = oracle_status == LS_ERR_MEMORY
+                          ? oracle_status
+                          : LS_FAIL(LS_ERR_MISMATCH, "the oracle refuses what the module accepts");
     }
     if (out->status) {
         snprintf(out->text, sizeof(out->text), "%s", ls_error_last()->text);
@@ -352,10 +358,9 @@ int case_run(embedding_case *c, case_outcome *out) {
     ls_world *world = NULL;
     ls_backend *backend = NULL;
     *out = (case_outcome){0};
-    out->status = ls_world_create(&world, &(ls_world_options){.mesh = LS_MESH(c->ranks),
-                                                              .seed = c->seed,
-                                                              .allocator = c->allocator,
-                                                              .device = c->device});
+    out->status = ls_world_create(
+        &world,
+        &(ls_world_options){.mesh = LS_MESH(c->ranks), .seed = c->seed, .device = c->device});
     if (!out->status) {
         out->status = c->device ? ls_backend_sim_create_on(&backend, world, c->device)
                                 : ls_backend_sim_create(&backend, world);

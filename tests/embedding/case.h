@@ -24,7 +24,6 @@ typedef struct embedding_case {
     ls_id_policy id_policy;
     ls_torchrec_quirks quirks;
     bool allow_broken_plan;
-    const ls_allocator *allocator;
     ls_device *device;          // NULL: the host
     ls_call_observer observer;  // sees every collective of the run; NULL: none
     void *observer_arg;

@@ -17,7 +17,7 @@ static void make_broken(embedding_case *c, ls_pooling pooling) {
     case_table(c, "table", 8, 4, pooling, false, "a");
     case_place_rows(c, 0, sizes, 4);
     for (int r = 0; r < 4; r++) {
-        cr_assert(ls_keyed_jagged_create(&c->inputs[r], NULL, r, keys, 1, 2, lengths,
+        cr_assert(ls_keyed_jagged_create(&c->inputs[r], r, keys, 1, 2, lengths,
                                          r == 2 ? special : plain, 5, NULL) == LS_OK);
     }
 }
@@ -106,8 +106,8 @@ Test(broken, weights_under_a_plan_with_a_gap) {
     c.tables[0].weighted = true;
     for (int r = 0; r < 4; r++) {
         ls_keyed_jagged_free(c.inputs[r]);
-        cr_assert(ls_keyed_jagged_create(&c.inputs[r], NULL, r, keys, 1, 2, lengths, ids, 5,
-                                         weights) == LS_OK);
+        cr_assert(ls_keyed_jagged_create(&c.inputs[r], r, keys, 1, 2, lengths, ids, 5, weights) ==
+                  LS_OK);
     }
     c.plans[0].shards[2].rows = 1;  // row 5 is missing
     c.allow_broken_plan = true;
@@ -246,15 +246,14 @@ Test(broken, bad_arguments_are_refused) {
 
 // Whichever allocation fails, the run ends with out of memory and gives everything back.
 Test(broken, every_allocation_may_fail) {
-    counting_allocator counting;
+    memory_counts counting = {0};
     uint64_t total = 0;
     for (uint64_t fail_at = 0; fail_at <= total; fail_at++) {
         embedding_case c;
         case_outcome out;
         make_broken(&c, LS_POOL_MEAN);
-        counting_allocator_init(&counting);
         counting.fail_at = fail_at;
-        c.allocator = &counting.allocator;
+        counting_begin(&counting);
         int status = case_run(&c, &out);
         if (fail_at == 0) {
             cr_assert(status == LS_OK, "%s", out.text);
@@ -263,10 +262,10 @@ Test(broken, every_allocation_may_fail) {
         } else {
             cr_expect(status == LS_ERR_MEMORY, "allocation %d: %s", (int)fail_at, out.text);
         }
-        cr_expect(counting.bytes_now == 0, "allocation %d: %zu bytes kept", (int)fail_at,
-                  counting.bytes_now);
         case_outcome_free(&out);
-        c.allocator = NULL;
+        counting_end();
+        cr_expect(counting.bytes_now == 0, "allocation %d: %td bytes kept", (int)fail_at,
+                  counting.bytes_now);
         case_free(&c);
     }
 }

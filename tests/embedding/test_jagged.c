@@ -11,8 +11,7 @@ Test(jagged, views_show_each_feature) {
     static const int64_t lengths[] = {2, 0, 1, 3}, ids[] = {7, 8, 1, 2, 3, 4};
     static const float weights[] = {1, 2, 3, 4, 5, 6};
     ls_keyed_jagged *jagged;
-    cr_assert(ls_keyed_jagged_create(&jagged, NULL, 0, keys, 2, 2, lengths, ids, 6, weights) ==
-              LS_OK);
+    cr_assert(ls_keyed_jagged_create(&jagged, 0, keys, 2, 2, lengths, ids, 6, weights) == LS_OK);
     ls_jagged product = ls_keyed_jagged_feature(jagged, 1);
     cr_expect(product.batch == 2 && product.lengths[0] == 1 && product.lengths[1] == 3);
     cr_expect(product.offsets[0] == 2 && product.offsets[2] == 6);
@@ -29,15 +28,13 @@ Test(jagged, bad_lengths_are_named) {
     static const int64_t negative[] = {1, 1, 1, -1}, far[] = {1, 1, 9, 0}, few[] = {1, 0, 0, 0};
     static const int64_t ids[] = {1, 2, 3};
     ls_keyed_jagged *jagged;
-    cr_expect(ls_keyed_jagged_create(&jagged, NULL, 5, keys, 2, 2, negative, ids, 3, NULL) ==
+    cr_expect(ls_keyed_jagged_create(&jagged, 5, keys, 2, 2, negative, ids, 3, NULL) ==
               LS_ERR_INVALID);
     cr_expect(strstr(ls_error_last()->text, "rank 5: feature product, sample 1: length -1"));
     cr_expect(ls_error_last()->rank == 5 && jagged == NULL);
-    cr_expect(ls_keyed_jagged_create(&jagged, NULL, 5, keys, 2, 2, far, ids, 3, NULL) ==
-              LS_ERR_INVALID);
+    cr_expect(ls_keyed_jagged_create(&jagged, 5, keys, 2, 2, far, ids, 3, NULL) == LS_ERR_INVALID);
     cr_expect(strstr(ls_error_last()->text, "feature product, sample 0: length 9"));
-    cr_expect(ls_keyed_jagged_create(&jagged, NULL, 5, keys, 2, 2, few, ids, 3, NULL) ==
-              LS_ERR_INVALID);
+    cr_expect(ls_keyed_jagged_create(&jagged, 5, keys, 2, 2, few, ids, 3, NULL) == LS_ERR_INVALID);
     cr_expect(strstr(ls_error_last()->text, "lengths add up to 1, and there are 3 ids"));
 }
 
@@ -45,9 +42,9 @@ Test(jagged, bad_lengths_are_named) {
 Test(jagged, huge_lengths_do_not_wrap) {
     static const int64_t lengths[] = {INT64_MAX, INT64_MAX, 2, 0}, ids[] = {0};
     ls_keyed_jagged *jagged;
-    cr_expect(ls_keyed_jagged_create(&jagged, NULL, 0, keys, 2, 2, lengths, ids, 0, NULL) ==
+    cr_expect(ls_keyed_jagged_create(&jagged, 0, keys, 2, 2, lengths, ids, 0, NULL) ==
               LS_ERR_INVALID);
-    cr_expect(ls_keyed_jagged_create(&jagged, NULL, 0, keys, 2, INT64_MAX, lengths, ids, 0, NULL) !=
+    cr_expect(ls_keyed_jagged_create(&jagged, 0, keys, 2, INT64_MAX, lengths, ids, 0, NULL) !=
               LS_OK);
 }
 
@@ -56,10 +53,10 @@ Test(jagged, keys_must_be_distinct) {
     static const char *const twice[] = {"a", "a"}, *const empty[] = {"a", ""};
     static const int64_t lengths[] = {0, 0};
     ls_keyed_jagged *jagged;
-    cr_expect(ls_keyed_jagged_create(&jagged, NULL, 0, twice, 2, 1, lengths, NULL, 0, NULL) ==
+    cr_expect(ls_keyed_jagged_create(&jagged, 0, twice, 2, 1, lengths, NULL, 0, NULL) ==
               LS_ERR_INVALID);
     cr_expect(strstr(ls_error_last()->text, "feature a is given twice"));
-    cr_expect(ls_keyed_jagged_create(&jagged, NULL, 0, empty, 2, 1, lengths, NULL, 0, NULL) ==
+    cr_expect(ls_keyed_jagged_create(&jagged, 0, empty, 2, 1, lengths, NULL, 0, NULL) ==
               LS_ERR_INVALID);
 }
 
@@ -68,18 +65,18 @@ Test(jagged, offsets_with_and_without_the_last) {
     static const int64_t offsets[] = {0, 2, 2, 5}, ids[] = {9, 8, 7, 6, 5};
     for (int include_last = 0; include_last < 2; include_last++) {
         ls_keyed_jagged *jagged;
-        cr_assert(ls_keyed_jagged_from_offsets(&jagged, NULL, 0, keys, 1, 3, offsets,
-                                               include_last == 1, ids, 5, NULL) == LS_OK);
+        cr_assert(ls_keyed_jagged_from_offsets(&jagged, 0, keys, 1, 3, offsets, include_last == 1,
+                                               ids, 5, NULL) == LS_OK);
         cr_expect(jagged->lengths[0] == 2 && jagged->lengths[1] == 0 && jagged->lengths[2] == 3);
         ls_keyed_jagged_free(jagged);
     }
     static const int64_t falling[] = {0, 3, 2}, late[] = {1, 2, 3};
     ls_keyed_jagged *jagged;
-    cr_expect(ls_keyed_jagged_from_offsets(&jagged, NULL, 2, keys, 1, 3, falling, false, ids, 5,
-                                           NULL) == LS_ERR_INVALID);
+    cr_expect(ls_keyed_jagged_from_offsets(&jagged, 2, keys, 1, 3, falling, false, ids, 5, NULL) ==
+              LS_ERR_INVALID);
     cr_expect(strstr(ls_error_last()->text, "rank 2: feature user, sample 1"));
-    cr_expect(ls_keyed_jagged_from_offsets(&jagged, NULL, 2, keys, 1, 3, late, false, ids, 5,
-                                           NULL) == LS_ERR_INVALID);
+    cr_expect(ls_keyed_jagged_from_offsets(&jagged, 2, keys, 1, 3, late, false, ids, 5, NULL) ==
+              LS_ERR_INVALID);
 }
 
 // ---- Made of others -----------------------------------------------------------------------------
@@ -90,7 +87,7 @@ static const float three_weights[] = {1, 2, 3, 4, 5, 6, 7};
 
 static ls_keyed_jagged *make_three(const float *weights) {
     ls_keyed_jagged *jagged;
-    cr_assert(ls_keyed_jagged_create(&jagged, NULL, 4, three, 3, 2, three_lengths, three_ids, 7,
+    cr_assert(ls_keyed_jagged_create(&jagged, 4, three, 3, 2, three_lengths, three_ids, 7,
                                      weights) == LS_OK);
     return jagged;
 }
@@ -117,12 +114,12 @@ Test(jagged, lists_and_padded_bags_give_the_same_input) {
                                    {three_ids + 3, three_weights + 3, 1},
                                    {NULL, NULL, 0},
                                    {three_ids + 4, three_weights + 4, 3}};
-    cr_assert(ls_keyed_jagged_from_lists(&lists, NULL, 4, three, 3, 2, bags, true) == LS_OK);
+    cr_assert(ls_keyed_jagged_from_lists(&lists, 4, three, 3, 2, bags, true) == LS_OK);
     cr_expect(same(lists, want));
     const int64_t ids[18] = {10, 11, -7, -7, -7, -7, 20, -7, -7,
                              21, -7, -7, -7, -7, -7, 30, 31, 32};
     const float weights[18] = {1, 2, 0, 0, 0, 0, 3, 0, 0, 4, 0, 0, 0, 0, 0, 5, 6, 7};
-    cr_assert(ls_keyed_jagged_from_padded(&padded, NULL, 4, three, 3, 2, 3, three_lengths, ids,
+    cr_assert(ls_keyed_jagged_from_padded(&padded, 4, three, 3, 2, 3, three_lengths, ids,
                                           weights) == LS_OK);
     cr_expect(same(padded, want));
     ls_keyed_jagged_free(lists);
@@ -135,23 +132,19 @@ Test(jagged, bad_lists_are_named) {
     ls_keyed_jagged *jagged;
     ls_jagged_bag bags[6] = {{NULL, NULL, 0}};
     bags[3] = (ls_jagged_bag){three_ids, NULL, -1};
-    cr_expect(ls_keyed_jagged_from_lists(&jagged, NULL, 4, three, 3, 2, bags, false) ==
-              LS_ERR_INVALID);
+    cr_expect(ls_keyed_jagged_from_lists(&jagged, 4, three, 3, 2, bags, false) == LS_ERR_INVALID);
     cr_expect(strstr(ls_error_last()->text, "rank 4: feature item, sample 1: a bag of -1 ids"));
     bags[3].count = 2;
-    cr_expect(ls_keyed_jagged_from_lists(&jagged, NULL, 4, three, 3, 2, bags, true) ==
-              LS_ERR_INVALID);
+    cr_expect(ls_keyed_jagged_from_lists(&jagged, 4, three, 3, 2, bags, true) == LS_ERR_INVALID);
     cr_expect(strstr(ls_error_last()->text, "has no weights"));
     bags[3].weights = three_weights;
-    cr_expect(ls_keyed_jagged_from_lists(&jagged, NULL, 4, three, 3, 2, bags, false) ==
-              LS_ERR_INVALID);
+    cr_expect(ls_keyed_jagged_from_lists(&jagged, 4, three, 3, 2, bags, false) == LS_ERR_INVALID);
     bags[3].count = INT64_MAX;
     bags[4] = (ls_jagged_bag){three_ids, three_weights, INT64_MAX};
-    cr_expect(ls_keyed_jagged_from_lists(&jagged, NULL, 4, three, 3, 2, bags, true) ==
-              LS_ERR_INVALID);
+    cr_expect(ls_keyed_jagged_from_lists(&jagged, 4, three, 3, 2, bags, true) == LS_ERR_INVALID);
     cr_expect(strstr(ls_error_last()->text, "beyond the limit") && jagged == NULL);
-    cr_expect(ls_keyed_jagged_from_padded(&jagged, NULL, 4, three, 3, 2, 2, three_lengths,
-                                          three_ids, NULL) == LS_ERR_INVALID);
+    cr_expect(ls_keyed_jagged_from_padded(&jagged, 4, three, 3, 2, 2, three_lengths, three_ids,
+                                          NULL) == LS_ERR_INVALID);
     cr_expect(strstr(ls_error_last()->text, "feature shop, sample 1: length 3 of bags"));
 }
 
@@ -176,46 +169,44 @@ Test(jagged, padding_fills_and_cuts) {
 // Features in another order, and some of them alone, keep their bags, ids and weights.
 Test(jagged, permute) {
     ls_keyed_jagged *jagged = make_three(three_weights), *out;
-    cr_assert(ls_keyed_jagged_permute(&out, NULL, jagged, (const int[]){2, 0}, 2) == LS_OK);
+    cr_assert(ls_keyed_jagged_permute(&out, jagged, (const int[]){2, 0}, 2) == LS_OK);
     cr_expect(out->key_count == 2 && strcmp(out->keys[0], "shop") == 0 && out->rank == 4);
     cr_expect(memcmp(out->lengths, (const int64_t[]){0, 3, 2, 0}, 4 * sizeof(int64_t)) == 0);
     cr_expect(memcmp(out->offsets, (const int64_t[]){0, 0, 3, 5, 5}, 5 * sizeof(int64_t)) == 0);
     cr_expect(memcmp(out->values, (const int64_t[]){30, 31, 32, 10, 11}, 5 * sizeof(int64_t)) == 0);
     cr_expect(memcmp(out->weights, (const float[]){5, 6, 7, 1, 2}, 5 * sizeof(float)) == 0);
     ls_keyed_jagged_free(out);
-    cr_expect(ls_keyed_jagged_permute(&out, NULL, jagged, (const int[]){1, 1}, 2) ==
-              LS_ERR_INVALID);
+    cr_expect(ls_keyed_jagged_permute(&out, jagged, (const int[]){1, 1}, 2) == LS_ERR_INVALID);
     cr_expect(strstr(ls_error_last()->text, "feature item is given twice"));
-    cr_expect(ls_keyed_jagged_permute(&out, NULL, jagged, (const int[]){3}, 1) == LS_ERR_INVALID);
-    cr_expect(ls_keyed_jagged_permute(&out, NULL, jagged, (const int[]){-1}, 1) == LS_ERR_INVALID);
-    cr_expect(ls_keyed_jagged_permute(&out, NULL, jagged, NULL, 4) == LS_ERR_INVALID && !out);
+    cr_expect(ls_keyed_jagged_permute(&out, jagged, (const int[]){3}, 1) == LS_ERR_INVALID);
+    cr_expect(ls_keyed_jagged_permute(&out, jagged, (const int[]){-1}, 1) == LS_ERR_INVALID);
+    cr_expect(ls_keyed_jagged_permute(&out, jagged, NULL, 4) == LS_ERR_INVALID && !out);
     ls_keyed_jagged_free(jagged);
 }
 
 // Split and joined again it is what it was; a part may have no features.
 Test(jagged, split_and_concat) {
     ls_keyed_jagged *jagged = make_three(three_weights), *parts[3], *whole, *other;
-    cr_assert(ls_keyed_jagged_split(parts, NULL, jagged, (const int[]){1, 0, 2}, 3) == LS_OK);
+    cr_assert(ls_keyed_jagged_split(parts, jagged, (const int[]){1, 0, 2}, 3) == LS_OK);
     cr_expect(parts[0]->value_count == 2 && parts[1]->key_count == 0 && parts[1]->batch == 2);
     cr_expect(parts[2]->offsets[0] == 0 && parts[2]->values[0] == 20);
-    cr_assert(ls_keyed_jagged_concat(&whole, NULL, (const ls_keyed_jagged *const *)parts, 3) ==
-              LS_OK);
+    cr_assert(ls_keyed_jagged_concat(&whole, (const ls_keyed_jagged *const *)parts, 3) == LS_OK);
     cr_expect(same(whole, jagged));
     ls_keyed_jagged_free(whole);
     const ls_keyed_jagged *twice[] = {parts[0], jagged};
-    cr_expect(ls_keyed_jagged_concat(&whole, NULL, twice, 2) == LS_ERR_INVALID && !whole);
+    cr_expect(ls_keyed_jagged_concat(&whole, twice, 2) == LS_ERR_INVALID && !whole);
     cr_expect(strstr(ls_error_last()->text, "feature user is given twice"));
     other = make_three(NULL);
     const ls_keyed_jagged *mixed[] = {parts[0], other};
-    cr_expect(ls_keyed_jagged_concat(&whole, NULL, mixed, 2) == LS_ERR_INVALID);
+    cr_expect(ls_keyed_jagged_concat(&whole, mixed, 2) == LS_ERR_INVALID);
     cr_expect(strstr(ls_error_last()->text, "number 1 of rank 4, batch 2, without weights"));
-    cr_expect(ls_keyed_jagged_concat(&whole, NULL, mixed, 0) == LS_ERR_INVALID);
+    cr_expect(ls_keyed_jagged_concat(&whole, mixed, 0) == LS_ERR_INVALID);
     for (int i = 0; i < 3; i++) {
         ls_keyed_jagged_free(parts[i]);
     }
     static const int bad[][3] = {{1, 1, 0}, {1, 3, 0}, {4, -1, 0}, {INT32_MAX, INT32_MAX, 5}};
     for (int i = 0; i < 4; i++) {
-        cr_expect(ls_keyed_jagged_split(parts, NULL, jagged, bad[i], 3) == LS_ERR_INVALID, "%d", i);
+        cr_expect(ls_keyed_jagged_split(parts, jagged, bad[i], 3) == LS_ERR_INVALID, "%d", i);
         cr_expect(!parts[0] && !parts[1] && !parts[2]);
     }
     ls_keyed_jagged_free(other);
@@ -230,7 +221,7 @@ static ls_keyed_tensor *make_tensor(const char *const *names, const int64_t *dim
     for (int i = 0; i < 32; i++) {
         values[i] = first + (float)i;
     }
-    cr_assert(ls_keyed_tensor_create(&tensor, NULL, names, dims, count, 2, values) == LS_OK);
+    cr_assert(ls_keyed_tensor_create(&tensor, names, dims, count, 2, values) == LS_OK);
     return tensor;
 }
 
@@ -245,7 +236,7 @@ Test(keyed_tensor, regroup) {
                              *const third[] = {"f1"};
     const ls_key_group groups[] = {{first, 2}, {second, 1}, {third, 1}, {NULL, 0}};
     ls_keyed_tensor *outs[4];
-    cr_assert(ls_keyed_tensor_regroup(outs, NULL, both, 2, groups, 4) == LS_OK);
+    cr_assert(ls_keyed_tensor_regroup(outs, both, 2, groups, 4) == LS_OK);
     cr_expect(outs[0]->starts[2] == 4 && outs[0]->batch == 2);
     cr_expect(memcmp(outs[0]->values, (const float[]){100, 101, 0, 1, 102, 103, 3, 4},
                      8 * sizeof(float)) == 0);
@@ -270,23 +261,23 @@ Test(keyed_tensor, what_is_wrong_is_named) {
     ls_keyed_tensor *a = make_tensor(names, dims, 2, 0), *c, *outs[2];
     const ls_keyed_tensor *tensors[] = {a, a};
     ls_key_group groups[] = {{names, 2}, {unknown, 1}};
-    cr_expect(ls_keyed_tensor_regroup(outs, NULL, tensors, 1, groups, 2) == LS_ERR_NOT_FOUND);
+    cr_expect(ls_keyed_tensor_regroup(outs, tensors, 1, groups, 2) == LS_ERR_NOT_FOUND);
     cr_expect(strstr(ls_error_last()->text, "group 1") && strstr(ls_error_last()->text, "f9"));
     cr_expect(!outs[0] && !outs[1]);
-    cr_expect(ls_keyed_tensor_regroup(outs, NULL, tensors, 2, groups, 1) == LS_ERR_INVALID);
+    cr_expect(ls_keyed_tensor_regroup(outs, tensors, 2, groups, 1) == LS_ERR_INVALID);
     cr_expect(strstr(ls_error_last()->text, "two keyed tensors have key f1"));
     groups[0].keys = twice;
-    cr_expect(ls_keyed_tensor_regroup(outs, NULL, tensors, 1, groups, 1) == LS_ERR_INVALID);
+    cr_expect(ls_keyed_tensor_regroup(outs, tensors, 1, groups, 1) == LS_ERR_INVALID);
     const float value = 1;
-    cr_assert(ls_keyed_tensor_create(&c, NULL, unknown, dims + 1, 1, 1, &value) == LS_OK);
+    cr_assert(ls_keyed_tensor_create(&c, unknown, dims + 1, 1, 1, &value) == LS_OK);
     tensors[1] = c;
-    cr_expect(ls_keyed_tensor_regroup(outs, NULL, tensors, 2, groups, 1) == LS_ERR_INVALID);
+    cr_expect(ls_keyed_tensor_regroup(outs, tensors, 2, groups, 1) == LS_ERR_INVALID);
     cr_expect(strstr(ls_error_last()->text, "batch 2 and 1"));
     ls_keyed_tensor_free(c);
-    cr_expect(ls_keyed_tensor_create(&c, NULL, names, negative, 2, 1, &value) == LS_ERR_INVALID);
+    cr_expect(ls_keyed_tensor_create(&c, names, negative, 2, 1, &value) == LS_ERR_INVALID);
     cr_expect(strstr(ls_error_last()->text, "key f2 has -1 columns"));
-    cr_expect(ls_keyed_tensor_create(&c, NULL, names, huge, 2, 1, &value) == LS_ERR_OVERFLOW);
-    cr_expect(ls_keyed_tensor_create(&c, NULL, names, dims, 2, INT64_MAX, &value) != LS_OK && !c);
-    cr_expect(ls_keyed_tensor_create(&c, NULL, names, dims, 2, -1, &value) == LS_ERR_INVALID);
+    cr_expect(ls_keyed_tensor_create(&c, names, huge, 2, 1, &value) == LS_ERR_OVERFLOW);
+    cr_expect(ls_keyed_tensor_create(&c, names, dims, 2, INT64_MAX, &value) != LS_OK && !c);
+    cr_expect(ls_keyed_tensor_create(&c, names, dims, 2, -1, &value) == LS_ERR_INVALID);
     ls_keyed_tensor_free(a);
 }

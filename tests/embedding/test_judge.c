@@ -34,10 +34,10 @@ static void set_up(setting *s, ls_pooling pooling, const float *weights1, ls_mea
     }
     cr_assert(case_place(&s->c, 0, LS_ROW_WISE, 0));
     s->c.plan = (ls_plan){2, 2, s->c.plans, 1};
-    cr_assert(ls_keyed_jagged_create(&s->c.inputs[0], NULL, 0, keys, 1, 2, lengths0, ids0, 2,
-                                     weights0) == LS_OK);
-    cr_assert(ls_keyed_jagged_create(&s->c.inputs[1], NULL, 1, keys, 1, 1, lengths1, ids1, 3,
-                                     weights1) == LS_OK);
+    cr_assert(ls_keyed_jagged_create(&s->c.inputs[0], 0, keys, 1, 2, lengths0, ids0, 2, weights0) ==
+              LS_OK);
+    cr_assert(ls_keyed_jagged_create(&s->c.inputs[1], 1, keys, 1, 1, lengths1, ids1, 3, weights1) ==
+              LS_OK);
     ls_oracle_options options = {.tables = s->c.tables,
                                  .table_count = 1,
                                  .plan = &s->c.plan,
@@ -104,8 +104,7 @@ Test(judge, wrong_form_of_something_and_of_nothing) {
     ls_keyed_jagged *inputs[2] = {s.c.inputs[0], s.c.inputs[1]};
     static const char *const keys[] = {"a"};
     ls_keyed_jagged *empty = NULL;
-    cr_assert(ls_keyed_jagged_create(&empty, NULL, 1, keys, 1, 0, nothing, nothing, 0, NULL) ==
-              LS_OK);
+    cr_assert(ls_keyed_jagged_create(&empty, 1, keys, 1, 0, nothing, nothing, 0, NULL) == LS_OK);
     s.c.inputs[1] = empty;
     ls_judgement right = judge(&s, "output_dist", "values", 1, LS_F32, LS_SHAPE(0, 2), nothing);
     cr_expect(right.wrong == 0 && right.elements == 0 && right.differing == 0);
@@ -292,8 +291,8 @@ Test(judge, weights_are_demanded) {
                                      .inputs = (const ls_keyed_jagged *const *)s.c.inputs,
                                      .row = row};
         ls_keyed_jagged_free(s.c.inputs[1]);
-        cr_assert(ls_keyed_jagged_create(&s.c.inputs[1], NULL, 1, keys, 1, n, lengths, ids, n,
-                                         NULL) == LS_OK);
+        cr_assert(ls_keyed_jagged_create(&s.c.inputs[1], 1, keys, 1, n, lengths, ids, n, NULL) ==
+                  LS_OK);
         ls_oracle *oracle = NULL;
         int status = ls_oracle_create(&oracle, &options);
         cr_expect(status == (n == 0 ? LS_OK : LS_ERR_INVALID), "%d", status);

@@ -47,8 +47,8 @@ Test(training, the_first_maximum_gets_the_gradient) {
         c.tables[0].has_padding_id = padded == 1;
         c.tables[0].padding_id = 1;
         cr_assert(case_place(&c, 0, LS_DATA_PARALLEL, 2));
-        cr_assert(ls_keyed_jagged_create(&c.inputs[0], NULL, 0, keys, 1, 1, lengths, ids, 3,
-                                         NULL) == LS_OK);
+        cr_assert(ls_keyed_jagged_create(&c.inputs[0], 0, keys, 1, 1, lengths, ids, 3, NULL) ==
+                  LS_OK);
         train_init(&t, &c, &optimizer);
         t.given_inputs = true;
         t.steps = 1;

@@ -31,8 +31,8 @@ static void set_up(embedding_case *c) {
     case_init(c, 4, 2, 0);
     c->weight = by_place;
     for (int r = 0; r < 4; r++) {
-        cr_assert(ls_keyed_jagged_create(&c->inputs[r], NULL, r, keys, 1, 3, lengths, ids, 3,
-                                         weights) == LS_OK);
+        cr_assert(ls_keyed_jagged_create(&c->inputs[r], r, keys, 1, 3, lengths, ids, 3, weights) ==
+                  LS_OK);
     }
 }
 

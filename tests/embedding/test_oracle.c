@@ -29,10 +29,10 @@ static void set_up(setting *s, ls_pooling pooling, bool weighted) {
     case_table(&s->c, "t", 4, 2, pooling, weighted, "a");
     cr_assert(case_place(&s->c, 0, LS_ROW_WISE, 0));
     s->c.plan = (ls_plan){2, 2, s->c.plans, 1};
-    cr_assert(ls_keyed_jagged_create(&s->c.inputs[0], NULL, 0, keys, 1, 2, lengths0, ids0, 2,
-                                     weights0) == LS_OK);
-    cr_assert(ls_keyed_jagged_create(&s->c.inputs[1], NULL, 1, keys, 1, 1, lengths1, ids1, 3,
-                                     weights1) == LS_OK);
+    cr_assert(ls_keyed_jagged_create(&s->c.inputs[0], 0, keys, 1, 2, lengths0, ids0, 2, weights0) ==
+              LS_OK);
+    cr_assert(ls_keyed_jagged_create(&s->c.inputs[1], 1, keys, 1, 1, lengths1, ids1, 3, weights1) ==
+              LS_OK);
     ls_oracle_options options = {.tables = s->c.tables,
                                  .table_count = 1,
                                  .plan = &s->c.plan,

@@ -95,8 +95,7 @@ static int run(other_rank *other, int64_t own_id) {
     cr_assert(ls_embedding_create(&module, &backend, &options) == LS_OK, "%s",
               ls_error_last()->text);
     ls_keyed_jagged *input;
-    cr_assert(ls_keyed_jagged_create(&input, NULL, 1, keys, 1, 1, lengths, &own_id, 1, NULL) ==
-              LS_OK);
+    cr_assert(ls_keyed_jagged_create(&input, 1, keys, 1, 1, lengths, &own_id, 1, NULL) == LS_OK);
     const ls_keyed_jagged *inputs[] = {input};
     ls_embedding_pass *pass;
     int status = ls_embedding_input_dist(&pass, module, inputs, NULL);

@@ -153,7 +153,7 @@ Test(quantised, shards_round_before_they_are_reduced) {
         c.tables[0].output_dtype = LS_F16;
         cr_assert(case_place(&c, 0, types[i], 0));
         for (int r = 0; r < 3; r++) {
-            cr_assert(ls_keyed_jagged_create(&c.inputs[r], NULL, r, (const char *[]){"a"}, 1, 1,
+            cr_assert(ls_keyed_jagged_create(&c.inputs[r], r, (const char *[]){"a"}, 1, 1,
                                              (int64_t[]){3}, (int64_t[]){0, 1, 2}, 3,
                                              NULL) == LS_OK);
         }

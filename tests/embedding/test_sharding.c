@@ -202,8 +202,8 @@ Test(sharding, mean_of_two_rows_by_hand) {
         case_table(&c, "table", 5, 2, LS_POOL_MEAN, false, "a");
         cr_assert(case_place(&c, 0, all_types[i], 2));
         for (int r = 0; r < 2; r++) {
-            cr_assert(ls_keyed_jagged_create(&c.inputs[r], NULL, r, keys, 1, 2, lengths, ids, 2,
-                                             NULL) == LS_OK);
+            cr_assert(ls_keyed_jagged_create(&c.inputs[r], r, keys, 1, 2, lengths, ids, 2, NULL) ==
+                      LS_OK);
         }
         case_outcome out;
         expect_right(&c, &out, ls_sharding_name(all_types[i]));

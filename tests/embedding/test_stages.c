@@ -47,8 +47,8 @@ static const seen_call *call_of(const seen_calls *seen, int rank, int nth) {
 static void give(embedding_case *c, int rank, int64_t batch, const int64_t *lengths,
                  const int64_t *ids, int64_t count) {
     static const char *const keys[] = {"a", "b", "c"};
-    cr_assert(ls_keyed_jagged_create(&c->inputs[rank], NULL, rank, keys, 3, batch, lengths, ids,
-                                     count, NULL) == LS_OK);
+    cr_assert(ls_keyed_jagged_create(&c->inputs[rank], rank, keys, 3, batch, lengths, ids, count,
+                                     NULL) == LS_OK);
 }
 
 // Three tables of dims 2, 3, 3: the first on rank 0, the others on rank 1; batches 2 and 1. Every

@@ -98,7 +98,7 @@ Test(training, two_rows_by_hand) {
         c.tables[0].padding_id = 2;
         cr_assert(case_place(&c, 0, train_types[i % TYPE_COUNT], 2));
         for (int r = 0; r < 2; r++) {
-            cr_assert(ls_keyed_jagged_create(&c.inputs[r], NULL, r, keys, 1, 1, lengths, ids[r], 2,
+            cr_assert(ls_keyed_jagged_create(&c.inputs[r], r, keys, 1, 1, lengths, ids[r], 2,
                                              NULL) == LS_OK);
         }
         train_init(&t, &c, &optimizer);
@@ -156,7 +156,7 @@ Test(training, gradients_of_weights_by_hand) {
         case_table(&c, "table", 3, 3, LS_POOL_SUM, true, "a");
         cr_assert(case_place(&c, 0, train_types[i % TYPE_COUNT], 2));
         for (int r = 0; r < 2; r++) {
-            cr_assert(ls_keyed_jagged_create(&c.inputs[r], NULL, r, keys, 1, 1, lengths, ids[r], 2,
+            cr_assert(ls_keyed_jagged_create(&c.inputs[r], r, keys, 1, 1, lengths, ids[r], 2,
                                              weights) == LS_OK);
         }
         train_init(&t, &c, &optimizer);
@@ -193,8 +193,8 @@ Test(training, max_norm_by_hand) {
         c.tables[0].max_norm = 1;
         cr_assert(case_place(&c, 0, train_types[i], 2));
         for (int r = 0; r < 2; r++) {
-            cr_assert(ls_keyed_jagged_create(&c.inputs[r], NULL, r, keys, 1, 1, lengths, ids, 1,
-                                             NULL) == LS_OK);
+            cr_assert(ls_keyed_jagged_create(&c.inputs[r], r, keys, 1, 1, lengths, ids, 1, NULL) ==
+                      LS_OK);
         }
         cr_assert(case_run(&c, &out) == LS_OK, "%s", out.text);
         cr_assert(out.wrong == 0, "%s", out.text);

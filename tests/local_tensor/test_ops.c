@@ -312,16 +312,14 @@ Test(ops, every_failing_allocation_is_clean) {
     uint64_t fail_at = 4;  // the first three make the world
     int status = LS_ERR_MEMORY;
     for (; status != LS_OK; fail_at++) {
-        counting_allocator counting;
-        counting_allocator_init(&counting);
-        counting.fail_at = fail_at;
+        memory_counts counting = {.fail_at = fail_at};
+        counting_begin(&counting);
         ls_world *world = NULL;
-        cr_assert(ls_world_create(&world, &(ls_world_options){.mesh = LS_MESH(3),
-                                                              .allocator = &counting.allocator}) ==
-                  LS_OK);
+        cr_assert(ls_world_create(&world, &(ls_world_options){.mesh = LS_MESH(3)}) == LS_OK);
         status = use_everything(world);
         cr_assert(status == LS_OK || status == LS_ERR_MEMORY, "%s", ls_error_last()->text);
         ls_world_free(world);
+        counting_end();
         cr_assert(counting.bytes_now == 0, "allocation %d", (int)fail_at);
     }
     cr_expect(fail_at > 40);

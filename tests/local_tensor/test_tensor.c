@@ -267,17 +267,14 @@ Test(tensor, every_failing_allocation_is_clean) {
     static const float full[12] = {0};
     uint64_t fail_at = 1;
     for (;; fail_at++) {
-        counting_allocator counting;
-        counting_allocator_init(&counting);
-        counting.fail_at = fail_at;
+        memory_counts counting = {.fail_at = fail_at};
+        counting_begin(&counting);
         ls_world *world = NULL;
         ls_local_tensor *tensor = NULL;
         ls_local_tensor *clone = NULL;
         const int held[2] = {0, 2};
-        int status = ls_world_create(&world, &(ls_world_options){.mesh = LS_MESH(3),
-                                                                 .held = held,
-                                                                 .held_count = 2,
-                                                                 .allocator = &counting.allocator});
+        int status = ls_world_create(
+            &world, &(ls_world_options){.mesh = LS_MESH(3), .held = held, .held_count = 2});
         if (status == LS_OK) {
             status = ls_local_tensor_distribute(&tensor, world, full, &LS_SHAPE(6, 2), LS_F32,
                                                 &LS_PLACE(LS_SHARD_SIZES(0, sizes)));
@@ -288,6 +285,7 @@ Test(tensor, every_failing_allocation_is_clean) {
         ls_local_tensor_free(clone);
         ls_local_tensor_free(tensor);
         ls_world_free(world);
+        counting_end();
         cr_assert(counting.bytes_now == 0, "allocation %d", (int)fail_at);
         if (status == LS_OK) {
             break;
@@ -300,13 +298,11 @@ Test(tensor, every_failing_allocation_is_clean) {
 // A tensor of 1,024 shards of 1,024 f32 costs its shards and less than a tenth more, and is made in
 // milliseconds; a shape past the size of memory or its limit is refused, and leaves nothing behind.
 Test(tensor, cost) {
-    counting_allocator counting;
-    counting_allocator_init(&counting);
+    memory_counts counting = {0};
+    counting_begin(&counting);
     ls_world *world = NULL;
-    cr_assert(ls_world_create(&world, &(ls_world_options){.mesh = LS_MESH(1024),
-                                                          .allocator = &counting.allocator}) ==
-              LS_OK);
-    size_t before = counting.bytes_now;
+    cr_assert(ls_world_create(&world, &(ls_world_options){.mesh = LS_MESH(1024)}) == LS_OK);
+    ptrdiff_t before = counting.bytes_now;
     ls_local_tensor *tensor = NULL;
     struct timespec start;
     struct timespec end;
@@ -314,7 +310,7 @@ Test(tensor, cost) {
     cr_assert(ls_local_tensor_zeros(&tensor, world, &LS_SHAPE(1024, 1024), LS_F32,
                                     &LS_PLACE(LS_SHARD(0))) == LS_OK);
     (void)clock_gettime(CLOCK_MONOTONIC, &end);
-    size_t shards = (size_t)1024 * 1024 * 4;
+    ptrdiff_t shards = (ptrdiff_t)1024 * 1024 * 4;
     cr_expect(counting.bytes_now - before >= shards);
     cr_expect(counting.bytes_now - before <= shards + shards / 10);
     cr_expect(counting.bytes_max - before <= shards + shards / 10);
@@ -330,4 +326,5 @@ Test(tensor, cost) {
                                     &LS_PLACE(LS_SHARD(0))) == LS_ERR_MEMORY);
     cr_expect(counting.bytes_now == before);
     ls_world_free(world);
+    counting_end();
 }

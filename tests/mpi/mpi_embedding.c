@@ -130,7 +130,7 @@ static int run_bad_id(ls_backend *backend, int rank, int size) {
     case_place(&c, 0, LS_ROW_WISE, 0);
     for (int r = 0; r < size; r++) {
         int64_t id = r == size - 1 ? 5 : 0;
-        LS_TRY(ls_keyed_jagged_create(&c.inputs[r], NULL, r, keys, 1, 1, lengths, &id, 1, NULL));
+        LS_TRY(ls_keyed_jagged_create(&c.inputs[r], r, keys, 1, 1, lengths, &id, 1, NULL));
     }
     int status = case_run_on(&c, backend, &out);
     const char *words = rank == size - 1 ? "id 5 is not in [0, 5)" : "stopped because of its input";

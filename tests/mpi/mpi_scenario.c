@@ -27,7 +27,7 @@ static int run(const ls_scenario *scenario, int rank, int size) {
     }
     const ls_world_options options = {
         .mesh = scenario->mesh, .seed = scenario->seed, .held = &rank, .held_count = 1};
-    LS_TRY(ls_arena_create(&arena, NULL));
+    LS_TRY(ls_arena_create(&arena));
     LS_TRY(ls_world_create(&world, &options));
     LS_TRY(ls_backend_mpi_create(&backend, world));
     ls_backend_mpi_trust(backend);

@@ -183,7 +183,7 @@ static int plan_files(void) {
     ls_text errors = {0};
     ls_text ours = {0};
     ls_text theirs = {0};
-    LS_TRY(ls_arena_create(&arena, NULL));
+    LS_TRY(ls_arena_create(&arena));
     ls_planner_table known[] = {table_of("a", 8), table_of("b", 3)};
     known[0].columns = known[1].columns = 4;
     int status = ls_plan_read(&read, arena, &errors, "plan", plan_text, strlen(plan_text));
@@ -214,7 +214,7 @@ static int broken_plan_file(void) {
     ls_arena *arena;
     ls_plan read;
     ls_text errors = {0};
-    LS_TRY(ls_arena_create(&arena, NULL));
+    LS_TRY(ls_arena_create(&arena));
     int status = ls_plan_read(&read, arena, &errors, "plan", text, strlen(text));
     // The errors are complete, or it is not LS_ERR_FORMAT that is said.
     const char *last = strstr(ls_text_string(&errors), "data_paralel");
@@ -254,7 +254,7 @@ static int times_file(void) {
                             .steps = &step,
                             .step_count = 1};
     ls_stage_times again;
-    LS_TRY(ls_arena_create(&arena, NULL));
+    LS_TRY(ls_arena_create(&arena));
     int status = ls_plan_read(&times.plan, arena, &errors, "plan", plan_text, strlen(plan_text));
     status = status == LS_OK ? ls_stage_times_write(&text, &times) : status;
     status = status == LS_OK ? ls_stage_times_read(&again, arena, &errors, "times",
@@ -300,7 +300,7 @@ static int measures(void) {
     LS_TRY(ls_plan_traffic(ranks, &of, &traffic, (int64_t[]){3, 3}, all));
     ls_arena *arena;
     ls_planner_table *made;
-    LS_TRY(ls_arena_create(&arena, NULL));
+    LS_TRY(ls_arena_create(&arena));
     int status = ls_planner_instance(&made, arena, LS_INSTANCE_RANDOM, 4, 1);
     ls_arena_free(arena);
     return status;

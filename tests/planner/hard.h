@@ -20,7 +20,7 @@ static inline void hard_make(hard *out, int tables, int ranks, double hbm, doubl
                              ls_planner_model model) {
     *out = (hard){.count = tables,
                   .options = {.model = model, .torchrec_options = model == LS_PLANNER_TORCHREC}};
-    cr_assert(ls_arena_create(&out->arena, NULL) == LS_OK);
+    cr_assert(ls_arena_create(&out->arena) == LS_OK);
     cr_assert(ls_planner_instance(&out->tables, out->arena, LS_INSTANCE_RANDOM, tables, 1) ==
               LS_OK);
     cr_assert(ls_topology_preset(&out->topology, "h100", ranks, 0) == LS_OK);

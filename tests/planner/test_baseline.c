@@ -20,7 +20,7 @@ static double ratio_of(ls_instance_kind kind, int tables, int ranks, uint64_t se
     ls_planner_problem *problem;
     ls_planner_result ours;
     ls_planner_result theirs;
-    cr_assert(ls_arena_create(&arena, NULL) == LS_OK);
+    cr_assert(ls_arena_create(&arena) == LS_OK);
     cr_assert(ls_planner_instance(&made, arena, kind, tables, seed) == LS_OK);
     cr_assert(ls_topology_preset(&topology, "v100_torchrec", ranks, 4) == LS_OK);
     ls_planner_options options = {

@@ -179,7 +179,7 @@ static ls_planner_problem *make_unfit(ls_arena *arena, int64_t nodes) {
 // said that others were not.
 Test(budget, changes_share_one_count_of_nodes) {
     ls_arena *arena;
-    cr_assert(ls_arena_create(&arena, NULL) == LS_OK);
+    cr_assert(ls_arena_create(&arena) == LS_OK);
     int tried[3];
     static const int64_t nodes[] = {1, 400, 10000000};
     for (int n = 0; n < 3; n++) {
@@ -203,7 +203,7 @@ Test(budget, changes_share_one_count_of_nodes) {
 // Without time nothing is tried again, and what is short is told all the same.
 Test(budget, without_time_no_change_is_tried) {
     ls_arena *arena;
-    cr_assert(ls_arena_create(&arena, NULL) == LS_OK);
+    cr_assert(ls_arena_create(&arena) == LS_OK);
     ls_planner_problem *problem = make_unfit(arena, 0);
     problem->options.seconds_max = 1e-9;
     ls_planner_result result;

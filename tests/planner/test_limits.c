@@ -37,7 +37,7 @@ static void refused(const ls_topology *topology, const ls_planner_table *tables,
 Test(limits, one_node_and_no_time) {
     ls_planner_table *tables;
     ls_arena *arena;
-    cr_assert(ls_arena_create(&arena, NULL) == LS_OK);
+    cr_assert(ls_arena_create(&arena) == LS_OK);
     cr_assert(ls_planner_instance(&tables, arena, LS_INSTANCE_RANDOM, 40, 7) == LS_OK);
     ls_topology topology = machine(8);
     for (int turn = 0; turn < 2; turn++) {
@@ -63,7 +63,7 @@ Test(limits, many_tables_on_few_ranks) {
     ls_planner_table *tables;
     ls_arena *arena;
     const int count = 6000;
-    cr_assert(ls_arena_create(&arena, NULL) == LS_OK);
+    cr_assert(ls_arena_create(&arena) == LS_OK);
     cr_assert(ls_planner_instance(&tables, arena, LS_INSTANCE_RANDOM, count, 7) == LS_OK);
     ls_topology topology = machine(6);
     topology.hbm_bytes = INT64_C(1) << 44;  // all of them fit
@@ -140,7 +140,7 @@ Test(limits, blocks_that_stray_are_no_plan) {
     ls_assignment plan;
     ls_state state;
     cr_assert(create(&problem, &topology, &table, 1) == LS_OK);
-    cr_assert(ls_arena_create(&arena, NULL) == LS_OK);
+    cr_assert(ls_arena_create(&arena) == LS_OK);
     cr_assert(ls_assignment__create(&plan, problem, arena) == LS_OK);
     cr_assert(ls_state__create(&state, problem, arena) == LS_OK);
     cr_assert(problem->items[0].choices[0].unit_count == 2);

@@ -39,7 +39,7 @@ Test(plan_file, round_trips) {
     ls_planner_result result;
     ls_planner_problem *problem = every_type(&result);
     ls_arena *arena;
-    cr_assert(ls_arena_create(&arena, NULL) == LS_OK);
+    cr_assert(ls_arena_create(&arena) == LS_OK);
     ls_text text = {0};
     ls_text again = {0};
     ls_text errors = {0};
@@ -62,7 +62,7 @@ Test(plan_file, torchrec_form_round_trips) {
     ls_planner_result result;
     ls_planner_problem *problem = every_type(&result);
     ls_arena *arena;
-    cr_assert(ls_arena_create(&arena, NULL) == LS_OK);
+    cr_assert(ls_arena_create(&arena) == LS_OK);
     ls_text text = {0};
     ls_plan plan;
     cr_assert(ls_plan_write_torchrec(&text, &result.plan, "sparse.ebc") == LS_OK);
@@ -89,7 +89,7 @@ Test(plan_file, torchrec_plan_of_the_tutorial_is_read) {
         "\"rank:0/cuda:0\"}]"
         "}}}}";
     ls_arena *arena;
-    cr_assert(ls_arena_create(&arena, NULL) == LS_OK);
+    cr_assert(ls_arena_create(&arena) == LS_OK);
     ls_plan plan;
     cr_assert(ls_plan_read_torchrec(&plan, arena, text, strlen(text), 2, 2, NULL, 0) == LS_OK, "%s",
               ls_error_last()->text);
@@ -101,7 +101,7 @@ Test(plan_file, torchrec_plan_of_the_tutorial_is_read) {
 
 static void expect_errors(const char *text, int count, ...) {
     ls_arena *arena;
-    cr_assert(ls_arena_create(&arena, NULL) == LS_OK);
+    cr_assert(ls_arena_create(&arena) == LS_OK);
     ls_text errors = {0};
     ls_plan plan;
     cr_expect(ls_plan_read(&plan, arena, &errors, "p.yaml", text, strlen(text)) == LS_ERR_FORMAT,

@@ -26,7 +26,7 @@ static void try_base(const char *folder) {
     ls_text_printf(&text, "%s/word", folder);
     CHECK(strlen(ls_text_string(&text)) == strlen(folder) + 5);
     ls_arena *arena = NULL;
-    CHECK(ls_arena_create(&arena, NULL) == LS_OK);
+    CHECK(ls_arena_create(&arena) == LS_OK);
     CHECK(ls_arena_alloc(arena, 3, 4) != NULL);
     ls_arena_free(arena);
     ls_text_free(&text);
@@ -104,7 +104,7 @@ static void try_embedding(void) {
     const char *keys[1] = {"f"};
     const int64_t lengths[2] = {1, 2}, ids[3] = {4, 5, 6};
     ls_keyed_jagged *jagged = NULL;
-    CHECK(ls_keyed_jagged_create(&jagged, NULL, 0, keys, 1, 2, lengths, ids, 3, NULL) == LS_OK);
+    CHECK(ls_keyed_jagged_create(&jagged, 0, keys, 1, 2, lengths, ids, 3, NULL) == LS_OK);
     ls_plan plan;
     memset(&plan, 0, sizeof plan);
     plan.ranks = plan.ranks_per_host = 1;

@@ -28,7 +28,7 @@ static void check_finding(int line, const ls_finding *found, int count,
     ls_arena *arena = NULL;
     const char *told = NULL;
     ls_finding all[4];
-    cr_assert(ls_arena_create(&arena, NULL) == LS_OK && count <= 4);
+    cr_assert(ls_arena_create(&arena) == LS_OK && count <= 4);
     for (int i = 0; i < count; i++) {
         all[i] = found[i];
     }
@@ -139,7 +139,7 @@ static outcome two_wrong(void) {
 static void check_stages(int line, outcome *of, const ls_scenario_expect *expect, const char *why) {
     ls_arena *arena = NULL;
     const char *told = NULL;
-    cr_assert(ls_arena_create(&arena, NULL) == LS_OK);
+    cr_assert(ls_arena_create(&arena) == LS_OK);
     const ls_comparison comparison = {
         .arena = arena, .stages = of->stages, .places = of->places, .stage_count = STAGES};
     bool met = ls_expect_divergence(&told, &comparison, of->fails, expect, NULL, arena);

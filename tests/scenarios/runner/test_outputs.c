@@ -36,7 +36,7 @@ static void open_fixture(fixture *f) {
     ls_diagnostics_format(&said, f->diagnostics);
     cr_assert(status == LS_OK, "%s", ls_text_string(&said));
     ls_text_free(&said);
-    cr_assert(ls_arena_create(&f->arena, NULL) == LS_OK);
+    cr_assert(ls_arena_create(&f->arena) == LS_OK);
     cr_assert(ls_execute_oracle(&f->oracle, f->scenario, f->arena) == LS_OK);
     cr_assert(ls_stages_create(&f->run, 2) == LS_OK);
     const ls_world_options options = {.mesh = f->scenario->mesh, .seed = f->scenario->seed};

@@ -27,7 +27,7 @@ static void make(struct planned *planned, const char *mesh, const char *tables) 
     cr_assert(status == LS_OK, "%s", ls_text_string(&report));
     ls_text_free(&report);
     ls_diagnostics_free(diagnostics);
-    cr_assert(ls_arena_create(&planned->arena, NULL) == LS_OK);
+    cr_assert(ls_arena_create(&planned->arena) == LS_OK);
     cr_assert(ls_scenario_plan(&planned->plan, planned->scenario, planned->arena) == LS_OK, "%s",
               ls_error_last()->text);
 }
@@ -123,7 +123,7 @@ Test(plan, a_deadline_cuts_the_ids) {
     cr_assert(ls_diagnostics_create(&diagnostics, "t.yaml") == LS_OK);
     cr_assert(ls_scenario_parse(&scenario, diagnostics, "t.yaml", text, strlen(text), NULL) ==
               LS_OK);
-    cr_assert(ls_arena_create(&arena, NULL) == LS_OK);
+    cr_assert(ls_arena_create(&arena) == LS_OK);
     for (int past = 0; past < 2; past++) {
         ls_planner_table *tables = NULL;
         bool cut = false;

@@ -30,7 +30,7 @@ static void run(fixture *f, const char *mesh, const char *tensors, const char *s
     ls_diagnostics_format(&said, f->diagnostics);
     cr_assert(status == LS_OK, "%s", ls_text_string(&said));
     ls_text_free(&said);
-    cr_assert(ls_arena_create(&f->arena, NULL) == LS_OK);
+    cr_assert(ls_arena_create(&f->arena) == LS_OK);
     const ls_world_options options = {.mesh = f->scenario->mesh, .seed = f->scenario->seed};
     ls_world *world = NULL;
     ls_backend *backend = NULL;

@@ -128,7 +128,7 @@ static ls_recording *calls_of(ls_op op) {
 Test(recorded, calls_that_differ) {
     ls_recording *simulated = calls_of(LS_SUM), *same = calls_of(LS_SUM), *other = calls_of(LS_MAX);
     ls_comparison comparison = {.main = LS_JUDGE_REAL};
-    cr_assert(ls_arena_create(&comparison.arena, NULL) == LS_OK);
+    cr_assert(ls_arena_create(&comparison.arena) == LS_OK);
     ls_stage_result *step = ls_comparison__stage(&comparison, LS_JUDGE_REAL, 0, "calls");
     step->class_ = LS_CLASS_BIT_EXACT;
     cr_assert(ls_recorded_compare_calls(&comparison, simulated, same) == LS_OK);

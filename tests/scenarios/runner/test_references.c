@@ -52,7 +52,7 @@ static void open_fixture(fixture *f) {
     *f = (fixture){.dir = "/tmp/lockstep-ref-XXXXXX"};
     cr_assert(mkdtemp(f->dir) != NULL);
     (void)snprintf(f->file, sizeof f->file, "%s/r.npy", f->dir);
-    cr_assert(ls_arena_create(&f->arena, NULL) == LS_OK);
+    cr_assert(ls_arena_create(&f->arena) == LS_OK);
     cr_assert(ls_stages_create(&f->run, 3) == LS_OK && ls_stages_create(&f->expected, 3) == LS_OK);
     f->reference = (ls_scenario_reference){
         .stage = "s", .table = "t", .file = f->file, .allow = LS_CLASS_WRONG};

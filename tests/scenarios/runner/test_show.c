@@ -8,7 +8,7 @@ static ls_arena *arena;
 static ls_text text;
 
 static void setup(void) {
-    cr_assert(ls_arena_create(&arena, NULL) == LS_OK);
+    cr_assert(ls_arena_create(&arena) == LS_OK);
 }
 
 static void teardown(void) {

@@ -62,7 +62,7 @@ struct pair_fixture {
 };
 
 static void fixture_begin(struct pair_fixture *fixture) {
-    cr_assert(ls_arena_create(&fixture->arena, NULL) == LS_OK);
+    cr_assert(ls_arena_create(&fixture->arena) == LS_OK);
     cr_assert(ls_stages_create(&fixture->a, 2) == LS_OK);
     cr_assert(ls_stages_create(&fixture->b, 2) == LS_OK);
     cr_assert(ls_stages_create(&fixture->expected, 2) == LS_OK);

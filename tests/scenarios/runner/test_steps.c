@@ -36,7 +36,7 @@ static void open_text(fixture *f, const char *scenario) {
     ls_diagnostics_format(&said, f->diagnostics);
     cr_assert(status == LS_OK, "%s", ls_text_string(&said));
     ls_text_free(&said);
-    cr_assert(ls_arena_create(&f->arena, NULL) == LS_OK);
+    cr_assert(ls_arena_create(&f->arena) == LS_OK);
     cr_assert(ls_scenario_plan(&f->plan, f->scenario, f->arena) == LS_OK);
     cr_assert(ls_work_capture(&f->steps, f->scenario, &f->plan, f->arena) == LS_OK, "%s",
               ls_error_last()->text);

@@ -23,7 +23,7 @@ static void begin(fixture *f) {
                                            .reference_count = 2},
                                 .expect = {.sample = -1}}};
     f->run.scenario = &f->scenario;
-    cr_assert(ls_arena_create(&f->run.arena, NULL) == LS_OK);
+    cr_assert(ls_arena_create(&f->run.arena) == LS_OK);
     f->run.comparison.arena = f->run.arena;
 }
 
