@@ -192,6 +192,12 @@ ls_run_options cli_run_options_of(const cli_run_options *options, const ls_text 
     };
 }
 
+int cli_crews_end(ls_crews *crews, int code) {
+    int status = ls_crews_end(crews);
+    int ended = status == LS_OK ? LS_EXIT_OK : cli_fail(status);
+    return code == LS_EXIT_OK ? ended : code;
+}
+
 void cli_reproduce_options(ls_text *out, const cli_run_options *options) {
     if (options->order != NULL) {
         ls_text_puts(out, " --order ");

@@ -6,6 +6,7 @@
 #include "cli/cli.h"
 #include "kernels/device.h"
 #include "runner/compare/run.h"
+#include "runner/launch/crews.h"
 
 typedef struct cli_scenarios {
     ls_scenario **at;  // [count]
@@ -58,6 +59,9 @@ void cli_scenarios_free(cli_scenarios *scenarios);
 int cli_scenarios_run(const cli_args *files, const cli_run_options *options, const char *keep_dir,
                       int (*work)(const cli_scenarios *scenarios, ls_device *device),
                       ls_device *device);
+
+// Ends processes that stayed for several runs; `code` is what these gave. Returns an exit code.
+int cli_crews_end(ls_crews *crews, int code);
 
 // Reads a plan file; prints all its errors. Returns an exit code.
 int cli_plan_load(ls_plan *out, ls_arena *arena, const char *path);

@@ -26,8 +26,10 @@ endfunction()
 
 # lockstep_stress_test(NAME SOURCE...): a plain-main program, CTest entry stress/NAME; also under
 # TSan. It fails by its exit code.
+add_custom_target(stress)  # all that the thread sanitizer's tests need
 function(lockstep_stress_test name)
     add_executable(stress_${name} ${ARGN})
+    add_dependencies(stress stress_${name})
     target_link_libraries(stress_${name} PRIVATE lockstep_static)
     add_test(NAME stress/${name} COMMAND stress_${name})
     set_tests_properties(stress/${name} PROPERTIES LABELS stress TIMEOUT 120

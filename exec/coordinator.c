@@ -443,10 +443,6 @@ static int run(ls_exec *exec, const char *dir) {
 int ls_exec_run(ls_exec_result *out, const ls_exec_options *options) {
     LS_ASSERT(out != NULL && options != NULL && options->argv[0] != NULL);
     *out = (ls_exec_result){.failed_rank = -1};
-    char dir[PATH_MAX];
-    const char *base = getenv("TMPDIR");
-    (void)snprintf(dir, sizeof dir, "%.3800s/lockstep-exec-XXXXXX",
-                   base != NULL && base[0] != 0 ? base : "/tmp");
     void *memory = NULL;
     LS_TRY(ls_alloc(&memory, 1, sizeof(ls_exec)));
     ls_exec *exec = memory;
@@ -456,11 +452,8 @@ int ls_exec_run(ls_exec_result *out, const ls_exec_options *options) {
     ls_keeper keeper = {.pid = 0};
     double began = ls_exec__now();
     int status = ls_arena_create(&exec->arena);
-    if (status == LS_OK && mkdtemp(dir) == NULL) {
-        status = LS_FAIL(LS_ERR_RESOURCE, "no folder for the run: %s", strerror(errno));
-        ls_arena_free(exec->arena);
-    } else if (status == LS_OK) {
-        status = ls_keeper_start(&keeper, dir);
+    if (status == LS_OK) {
+        status = ls_keeper_make(&keeper, NULL);
         status = status == LS_OK ? run(exec, keeper.dir) : status;
         close_exec(exec, out, status);
         if (keeper.pid > 0) {

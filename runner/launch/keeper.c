@@ -51,8 +51,8 @@ _Noreturn static void keep(int owner, const ls_keeper *keeper) {
     _exit(0);
 }
 
-int ls_keeper_start(ls_keeper *out, const char *dir) {
-    LS_ASSERT(out != NULL && dir != NULL && dir[0] != 0);
+// Keeps the existing directory.
+static int start(ls_keeper *out, const char *dir) {
     int ends[2];
     *out = (ls_keeper){.pipe = -1};
     if (realpath(dir, out->dir) == NULL || pipe2(ends, O_CLOEXEC) != 0) {
@@ -73,6 +73,35 @@ int ls_keeper_start(ls_keeper *out, const char *dir) {
     out->pid = child;
     out->pipe = ends[1];
     return LS_OK;
+}
+
+int ls_keeper_make(ls_keeper *out, const char *beside) {
+    char dir[PATH_MAX];
+    const char *base = getenv("TMPDIR");
+    int length = 0;
+    if (beside != NULL) {
+        size_t beside_length = strlen(beside);
+        while (beside_length > 1 && beside[beside_length - 1] == '/') {
+            beside_length -= 1;
+        }
+        length = snprintf(dir, sizeof dir, "%.*s.part-XXXXXX", (int)beside_length, beside);
+    } else {
+        length = snprintf(dir, sizeof dir, "%s/lockstep-XXXXXX",
+                          base != NULL && base[0] != 0 ? base : "/tmp");
+    }
+    if (length < 0 || (size_t)length >= sizeof dir) {
+        return LS_FAIL(LS_ERR_IO, "the path of a temporary directory is too long");
+    }
+    if (mkdtemp(dir) == NULL) {
+        // Where to put something is the caller's to say, where temporary files go the machine's.
+        int status = beside != NULL ? ls_status_of_errno(errno) : LS_ERR_RESOURCE;
+        return LS_FAIL(status, "cannot make the directory \"%s\": %s", dir, strerror(errno));
+    }
+    int status = start(out, dir);
+    if (status != LS_OK) {
+        (void)rmdir(dir);
+    }
+    return status;
 }
 
 void ls_keeper_remove(ls_keeper *keeper) {

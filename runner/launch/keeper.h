@@ -17,9 +17,10 @@ typedef struct ls_keeper {
     int pipe;   // it waits for this end to close
 } ls_keeper;
 
-// Keeps the existing directory `dir` and the processes launched with directories in it (launch.h).
+// Makes a directory in the place for temporary ones, or beside `beside` (NULL: there), as
+// BESIDE.part-XXXXXX, and keeps it and the processes launched with directories in it (launch.h).
 // LS_ERR_BACKEND when no process can be started.
-int ls_keeper_start(ls_keeper *out, const char *dir);
+int ls_keeper_make(ls_keeper *out, const char *beside);
 // Ends those processes, removes the directory and all below it, and what of MPI's shared memory
 // they left.
 void ls_keeper_remove(ls_keeper *keeper);

@@ -1,6 +1,6 @@
-// Runs mpiexec, watches its ranks, and cleans up after them. Linux: pidfds tell which rank died
-// first (mpiexec kills the others right after), and the parent-death signal takes mpiexec down with
-// us.
+// Starts mpiexec, gives its ranks runs, watches them, and cleans up after them. Linux: pidfds tell
+// which rank died first (mpiexec kills the others right after), and the parent-death signal takes
+// mpiexec down with us.
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
@@ -31,101 +31,6 @@ double ls_launch__now(void) {
     return (double)time.tv_sec + (double)time.tv_nsec * 1e-9;
 }
 
-// Of a launched process: what started the one that keeps it; and whether that was gone even before,
-// so that another's child it is.
-static pid_t launcher;
-static bool adopted;
-
-static int write_mark(const char *dir, int rank, const char *suffix) {
-    char path[PATH_BYTES];
-    char temporary[PATH_BYTES + 8];
-    if (!ls_launch__mark(path, dir, rank, suffix)) {
-        return LS_FAIL(LS_ERR_IO, "the path of directory \"%s\" is too long", dir);
-    }
-    (void)snprintf(temporary, sizeof temporary, "%s.part", path);
-    FILE *file = fopen(temporary, "w");
-    if (file == NULL) {
-        return LS_FAIL_RANK(ls_status_of_errno(errno), rank, "cannot write \"%s\": %s", path,
-                            strerror(errno));
-    }
-    fprintf(file, "%ld %ld %ld\n", (long)getpid(), launcher != 0 ? (long)getppid() : 0L,
-            (long)launcher);
-    if (fclose(file) != 0 || rename(temporary, path) != 0) {
-        return LS_FAIL_RANK(ls_status_of_errno(errno), rank, "cannot write \"%s\": %s", path,
-                            strerror(errno));
-    }
-    return LS_OK;
-}
-
-int ls_launch_announce(const char *watch_dir, int rank) {
-    return write_mark(watch_dir, rank, "pid");
-}
-
-int ls_launch_done(const char *watch_dir, int rank) {
-    return write_mark(watch_dir, rank, "done");
-}
-
-static void wake(int number) {
-    (void)number;  // waitpid returns
-}
-
-// Whether what started this process is gone. It closes its files before it is: what they do to the
-// rank is not the rank's doing.
-static bool orphaned(void) {
-    ls_process process;
-    return getppid() != launcher || !ls_process_read(&process, launcher) || process.ending;
-}
-
-// Waits for the rank; *status is how it ended. False: what had started it went first.
-static bool wait_for(pid_t child, int *status) {
-    // Without SA_RESTART: waitpid is to return.
-    (void)sigaction(SIGUSR1, &(struct sigaction){.sa_handler = wake}, NULL);
-    (void)prctl(PR_SET_PDEATHSIG, SIGUSR1);
-    bool alone = orphaned();
-    while (!alone && waitpid(child, status, 0) < 0 && errno == EINTR) {
-        alone = orphaned();
-    }
-    return !alone && !(WIFSIGNALED(*status) && (adopted || orphaned()));
-}
-
-void ls_launch_keep(const char *watch_dir) {
-    const char *number = getenv("PMI_RANK");
-    pid_t parent = getpid();
-    const char *run = getenv(LS_PROCESSES_VARIABLE);
-    launcher = getppid();
-    adopted = run != NULL && !ls_processes_has(run, launcher);
-    pid_t child = number != NULL ? fork() : -1;
-    if (child < 0) {
-        launcher = 0;
-        return;
-    }
-    if (child == 0) {
-        (void)prctl(PR_SET_PDEATHSIG, SIGKILL);
-        if (getppid() != parent) {
-            _exit(127);
-        }
-        return;
-    }
-    int status = 0, rank = (int)strtol(number, NULL, 10);
-    if (!wait_for(child, &status)) {
-        (void)write_mark(watch_dir, rank, "orphaned");
-        _exit(127);  // and the rank with it
-    }
-    if (!WIFSIGNALED(status)) {
-        _exit(WIFEXITED(status) ? WEXITSTATUS(status) : 1);
-    }
-    char path[PATH_BYTES];
-    FILE *file = ls_launch__mark(path, watch_dir, rank, "died") ? fopen(path, "w") : NULL;
-    if (file != NULL) {
-        fprintf(file, "%d\n", WTERMSIG(status));
-        (void)fclose(file);
-    }
-    // The same signal ends this process, so that mpiexec sees what happened.
-    (void)signal(WTERMSIG(status), SIG_DFL);
-    (void)raise(WTERMSIG(status));
-    _exit(128 + WTERMSIG(status));
-}
-
 // The rank whose keeper says that a signal ended it (the earliest, of several). False: none does.
 static bool read_deaths(const ls_watch *watch, ls_launch_result *result) {
     struct timespec first = {0};
@@ -134,7 +39,7 @@ static bool read_deaths(const ls_watch *watch, ls_launch_result *result) {
         char path[PATH_BYTES];
         struct stat about;
         int number = 0;
-        FILE *file = ls_launch__mark(path, watch->dir, r, "died") ? fopen(path, "r") : NULL;
+        FILE *file = ls_launch__mark(path, watch->home, r, "died") ? fopen(path, "r") : NULL;
         if (file == NULL) {
             continue;
         }
@@ -188,7 +93,7 @@ static int start_child(ls_watch *watch, const char *const *argv) {
     if (child == 0) {
         (void)setpgid(0, 0);
         (void)prctl(PR_SET_PDEATHSIG, SIGTERM);
-        (void)setenv(LS_PROCESSES_VARIABLE, watch->dir, 1);
+        (void)setenv(LS_PROCESSES_VARIABLE, watch->home, 1);
         if (getppid() != parent) {
             _exit(127);
         }
@@ -243,8 +148,21 @@ static bool rank_is_gone(const ls_watched_rank *rank, short events) {
     return kill(rank->pid, 0) != 0 && errno == ESRCH;
 }
 
-// Waits a little for output or a death; notes the first rank that died before it was done. Whether
-// all ranks have said that they live.
+// Whether every rank has said that it is done, as far as this process was told.
+static bool all_done(ls_watch *watch) {
+    char told[64];
+    while (read(watch->said, told, sizeof told) > 0) {
+        watch->told = true;
+    }
+    bool done = watch->told;
+    for (int r = 0; done && r < watch->ranks; r++) {
+        done = is_done(watch->dir, r);
+    }
+    return done;
+}
+
+// Waits a little for output, a word or a death; notes the first rank that died before it was done.
+// Whether all ranks have said that they live.
 static bool poll_once(ls_watch *watch, struct pollfd *fds, ls_launch_result *result) {
     bool all = find_new_ranks(watch);
     int wait_ms = all ? POLL_MS : POLL_STARTING_MS;
@@ -253,7 +171,8 @@ static bool poll_once(ls_watch *watch, struct pollfd *fds, ls_launch_result *res
         fds[r] = (struct pollfd){.fd = live ? watch->rank[r].fd : -1, .events = POLLIN};
     }
     fds[watch->ranks] = (struct pollfd){.fd = watch->output, .events = POLLIN};
-    (void)poll(fds, (nfds_t)watch->ranks + 1, wait_ms);
+    fds[watch->ranks + 1] = (struct pollfd){.fd = watch->said, .events = POLLIN};
+    (void)poll(fds, (nfds_t)watch->ranks + 2, wait_ms);
     for (int r = 0; r < watch->ranks; r++) {
         ls_watched_rank *rank = &watch->rank[r];
         if (rank->pid == 0 || rank->gone || !rank_is_gone(rank, fds[r].revents)) {
@@ -287,7 +206,7 @@ static bool launcher_is_gone(const ls_watch *watch, const ls_launch_result *resu
         bool lost = rank->keeper != 0 && ls_process_read(&keeper, rank->keeper) && !keeper.ending &&
                     keeper.parent != rank->launcher;
         lost =
-            lost || (ls_launch__mark(path, watch->dir, r, "orphaned") && access(path, F_OK) == 0);
+            lost || (ls_launch__mark(path, watch->home, r, "orphaned") && access(path, F_OK) == 0);
         if (lost && strstr(ls_text_string(&result->output), "BAD TERMINATION") == NULL) {
             return true;
         }
@@ -320,7 +239,7 @@ static void end_everything(ls_watch *watch) {
         while (waitpid(watch->child, NULL, 0) < 0 && errno == EINTR) {
         }
     }
-    ls_processes_end(watch->dir);
+    ls_processes_end(watch->home);
 }
 
 // Which rank died, if one did, and of what.
@@ -347,81 +266,225 @@ static void note_deaths(const ls_watch *watch, ls_launch_result *result) {
                            ls_launch__place(watch->dir, result->died_rank).state == LS_PLACE_DIED;
 }
 
-static void watch_until_end(ls_watch *watch, struct pollfd *fds, ls_launch_result *result,
+// Watches until the run is done or has failed: then everything is ended. Whether it is done.
+static bool watch_until_end(ls_watch *watch, struct pollfd *fds, ls_launch_result *result,
                             double deadline_seconds) {
     double start = ls_launch__now();
     // mpiexec ends the other ranks within milliseconds of a death: to see which came first, this
     // process must run at once when it wakes. Where that is not allowed nothing changes.
     int nice_before = getpriority(PRIO_PROCESS, 0);
     (void)setpriority(PRIO_PROCESS, 0, -20);
-    bool running = true;
+    bool running = true, done = false;
     result->exit_code = -1;
     while (running) {
         bool all = poll_once(watch, fds, result);
         int status = 0;
+        running = false;
         if (waitpid(watch->child, &status, WNOHANG) == watch->child) {
             note_end(watch, result, status);
-            running = false;
+        } else if (all && all_done(watch)) {
+            result->exit_code = 0;
+            done = true;
         } else if (all && ls_launch__hangs(watch)) {
             result->hung = true;
-            running = false;
         } else if (ls_launch__now() - start > deadline_seconds ||
                    (!all && ls_launch__never_starts(watch))) {
             result->timed_out = true;
             ls_launch__see(&result->seen, watch);
-            running = false;
+        } else {
+            running = true;
         }
     }
-    end_everything(watch);
+    if (!done) {
+        end_everything(watch);
+    }
     double drained_by = ls_launch__now() + 1.0;
-    while (watch->output >= 0 && ls_launch__now() < drained_by) {
+    while (!done && watch->output >= 0 && ls_launch__now() < drained_by) {
         (void)poll_once(watch, fds, result);
     }
     (void)setpriority(PRIO_PROCESS, 0, nice_before);
     result->seconds = ls_launch__now() - start;
+    return done;
 }
 
-static int run(ls_launch_result *out, ls_watch *watch, const char *const *argv,
-               double deadline_seconds) {
-    size_t ranks = (size_t)watch->ranks;
-    struct pollfd *fds = calloc(ranks + 1, sizeof *fds);
+// ---- Processes that take one run after the other ------------------------------------------------
+struct ls_crew {
+    ls_watch watch;
+    char home[PATH_MAX];
+    int processes;
+    int *runs;   // [processes] where each hears of its runs
+    bool ready;  // every process waits for a run
+};
+
+static int make_pipe(int *out, const char *path) {
+    // Open in both directions: nobody waits for the other end, and a write finds it there.
+    *out = mkfifo(path, 0600) == 0 ? open(path, O_RDWR | O_CLOEXEC) : -1;
+    return *out >= 0 ? LS_OK
+                     : LS_FAIL(ls_status_of_errno(errno), "cannot make \"%s\": %s", path,
+                               strerror(errno));
+}
+
+static int make_pipes(ls_crew *crew) {
+    char path[PATH_BYTES];
+    int length = snprintf(path, sizeof path, "%s/" LS_LAUNCH_SAID, crew->home);
+    if (length < 0 || (size_t)length >= sizeof path) {
+        return LS_FAIL(LS_ERR_IO, "the path of directory \"%s\" is too long", crew->home);
+    }
+    LS_TRY(make_pipe(&crew->watch.said, path));
+    (void)fcntl(crew->watch.said, F_SETFL, O_NONBLOCK);
+    for (int p = 0; p < crew->processes; p++) {
+        if (!ls_launch__mark(path, crew->home, p, "runs")) {
+            return LS_FAIL(LS_ERR_IO, "the path of directory \"%s\" is too long", crew->home);
+        }
+        LS_TRY(make_pipe(&crew->runs[p], path));
+    }
+    return LS_OK;
+}
+
+static void hang_up(ls_crew *crew) {
+    for (int p = 0; p < crew->processes; p++) {
+        if (crew->runs[p] >= 0) {
+            (void)close(crew->runs[p]);
+            crew->runs[p] = -1;
+        }
+    }
+}
+
+static void crew_free(ls_crew *crew) {
+    hang_up(crew);
+    if (crew->watch.said >= 0) {
+        (void)close(crew->watch.said);
+    }
+    if (crew->watch.output >= 0) {
+        (void)close(crew->watch.output);
+    }
+    free(crew->runs);
+    free(crew);
+}
+
+int ls_crew_start(ls_crew **out, const char *const *argv, int processes, const char *home) {
+    LS_ASSERT(processes >= 1 && argv[0] != NULL);
+    ls_crew *crew = calloc(1, sizeof *crew);
+    int *runs = calloc((size_t)processes, sizeof *runs);
+    if (crew == NULL || runs == NULL) {
+        free(crew);
+        free(runs);
+        return LS_FAIL(LS_ERR_MEMORY, "cannot start %d processes", processes);
+    }
+    *crew = (ls_crew){
+        .watch = {.home = crew->home, .output = -1, .said = -1},
+        .processes = processes,
+        .runs = runs,
+    };
+    memset(runs, 0xff, (size_t)processes * sizeof *runs);
+    int status = realpath(home, crew->home) != NULL
+                     ? LS_OK
+                     : LS_FAIL(LS_ERR_BACKEND, "cannot watch \"%s\": %s", home, strerror(errno));
+    status = status == LS_OK ? make_pipes(crew) : status;
+    status = status == LS_OK ? start_child(&crew->watch, argv) : status;
+    if (status != LS_OK) {
+        crew_free(crew);
+        return status;
+    }
+    crew->ready = true;
+    *out = crew;
+    return LS_OK;
+}
+
+static int tell_processes(const ls_crew *crew, const ls_launch_run *run) {
+    for (int p = 0; p < crew->processes; p++) {
+        // One at a time is in the pipe, which holds more.
+        if (write(crew->runs[p], run, sizeof *run) != (ssize_t)sizeof *run) {
+            return LS_FAIL(LS_ERR_BACKEND, "cannot tell process %d of a run: %s", p,
+                           strerror(errno));
+        }
+    }
+    return LS_OK;
+}
+
+static int watch_run(ls_launch_result *out, ls_crew *crew, const ls_launch_run *run) {
+    ls_watch *watch = &crew->watch;
+    struct pollfd *fds = calloc((size_t)watch->ranks + 2, sizeof *fds);
     if (fds == NULL) {
         return LS_FAIL(LS_ERR_MEMORY, "cannot watch %d ranks", watch->ranks);
     }
-    int status = start_child(watch, argv);
+    int status = tell_processes(crew, run);
     if (status == LS_OK) {
-        watch_until_end(watch, fds, out, deadline_seconds);
+        crew->ready = watch_until_end(watch, fds, out, run->deadline_seconds);
         note_deaths(watch, out);
-    }
-    for (size_t r = 0; r < ranks; r++) {
-        if (watch->rank[r].fd >= 0) {
-            (void)close(watch->rank[r].fd);
-        }
-    }
-    if (watch->output >= 0) {
-        (void)close(watch->output);
     }
     free(fds);
     return status;
 }
 
-int ls_launch(ls_launch_result *out, const char *const *argv, int ranks, const char *watch_dir,
-              double deadline_seconds, const ls_launch_hang *hang) {
-    LS_ASSERT(ranks >= 1 && argv[0] != NULL && deadline_seconds > 0);
+int ls_crew_run(ls_launch_result *out, ls_crew *crew, const ls_launch_run *run, int ranks,
+                const ls_launch_hang *hang) {
+    LS_ASSERT(crew->ready && ranks >= 1 && run->deadline_seconds > 0);
     *out = (ls_launch_result){.died_rank = LS_RANK_NONE};
-    char dir[PATH_MAX];
-    if (realpath(watch_dir, dir) == NULL) {
-        return LS_FAIL(LS_ERR_BACKEND, "cannot watch \"%s\": %s", watch_dir, strerror(errno));
+    ls_watch *watch = &crew->watch;
+    watch->rank = calloc((size_t)ranks, sizeof *watch->rank);
+    if (watch->rank == NULL) {
+        return LS_FAIL(LS_ERR_MEMORY, "cannot watch %d ranks", ranks);
     }
-    ls_watch watch = {.dir = dir, .ranks = ranks, .output = -1, .hang = hang};
-    void *memory = NULL;
-    LS_TRY(ls_alloc(&memory, (size_t)ranks, sizeof *watch.rank));
-    watch.rank = memory;
+    watch->dir = run->marks;
+    watch->ranks = ranks;
+    watch->hang = hang;
+    watch->told = false;
+    watch->quiet_since = watch->stopped_since = watch->looked = 0;
     for (int r = 0; r < ranks; r++) {
-        watch.rank[r].fd = -1;
+        watch->rank[r].fd = -1;
     }
-    int status = run(out, &watch, argv, deadline_seconds);
-    ls_free(watch.rank, (size_t)ranks, sizeof *watch.rank);
+    crew->ready = false;
+    int status = watch_run(out, crew, run);
+    for (int r = 0; r < ranks; r++) {
+        if (watch->rank[r].fd >= 0) {
+            (void)close(watch->rank[r].fd);
+        }
+    }
+    free(watch->rank);
+    watch->rank = NULL;
+    watch->ranks = 0;
+    return status;
+}
+
+bool ls_crew_ready(const ls_crew *crew) {
+    return crew->ready;
+}
+
+// Waits for processes that have nothing to do any more.
+static int wait_for_end(ls_crew *crew, double deadline_seconds) {
+    ls_watch *watch = &crew->watch;
+    ls_text output = {0};
+    double start = ls_launch__now();
+    int how = 0;
+    while (waitpid(watch->child, &how, WNOHANG) != watch->child) {
+        if (ls_launch__now() - start > deadline_seconds) {
+            ls_text_free(&output);
+            return LS_FAIL(LS_ERR_BACKEND, "processes of a run had not ended %.0f s after it",
+                           deadline_seconds);
+        }
+        struct pollfd fd = {.fd = watch->output, .events = POLLIN};
+        if (poll(&fd, 1, POLL_STARTING_MS) > 0) {
+            drain_output(watch, &output);
+        }
+    }
+    watch->child = 0;
+    int status = LS_OK;
+    if (how != 0) {
+        status =
+            LS_FAIL(LS_ERR_BACKEND, "processes failed after their last run (%s %d):\n%.2000s",
+                    WIFEXITED(how) ? "exit code" : "signal",
+                    WIFEXITED(how) ? WEXITSTATUS(how) : WTERMSIG(how), ls_text_string(&output));
+    }
+    ls_text_free(&output);
+    return status;
+}
+
+int ls_crew_end(ls_crew *crew, double deadline_seconds) {
+    hang_up(crew);
+    int status = crew->ready ? wait_for_end(crew, deadline_seconds) : LS_OK;
+    end_everything(&crew->watch);
+    crew_free(crew);
     return status;
 }
 

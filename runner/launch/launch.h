@@ -1,9 +1,11 @@
-// Starting the real processes of a run: mpiexec under a deadline, with every rank watched, so that
-// a rank that dies is named and nothing is left running.
+// The real processes of runs: mpiexec started once for several, each run under a deadline, with
+// every rank watched, so that a rank that dies is named and nothing is left running.
 #ifndef LS_RUNNER_LAUNCH_LAUNCH_H
 #define LS_RUNNER_LAUNCH_LAUNCH_H
 
+#include <limits.h>
 #include <stdbool.h>
+#include <stdint.h>
 
 #include "base/base.h"
 #include "collectives/finding.h"
@@ -34,26 +36,52 @@ typedef struct ls_launch_hang {
 
 #define LS_LAUNCH_OUTPUT_MAX ((size_t)1 << 20)
 
-// Runs argv (NULL-terminated: mpiexec and its arguments) for `ranks` ranks, and ends all that is
-// left of it, wherever it went. watch_dir is an existing directory of this launch alone, where rank
-// r's process writes "rank_R.pid" when it starts and "rank_R.done" when it has finished
-// (ls_launch_announce and ls_launch_done). LS_ERR_BACKEND when it cannot be started.
-int ls_launch(ls_launch_result *out, const char *const *argv, int ranks, const char *watch_dir,
-              double deadline_seconds, const ls_launch_hang *hang);
+// A run, as the processes hear of it. They are of this build, and read it as it lies in memory.
+typedef struct ls_launch_run {
+    char scenario[PATH_MAX];   // its file
+    char recording[PATH_MAX];  // the directory that the ranks write their parts of
+    char marks[PATH_MAX];      // an existing directory of this run alone, see ls_launch_announce
+    uint64_t seed;
+    double deadline_seconds;
+    bool own_calls;  // a program's rank makes its collectives by itself
+} ls_launch_run;
+
+// Processes that were started once and take one run after the other, while all goes well.
+typedef struct ls_crew ls_crew;
+
+// Starts argv (NULL-terminated: mpiexec and its arguments, or the one process of all ranks), which
+// brings `processes` processes that call ls_launch_join. home: an existing directory of these
+// processes alone. LS_ERR_BACKEND when it cannot be started. ls_crew_end ends and frees it.
+int ls_crew_start(ls_crew **out, const char *const *argv, int processes, const char *home);
+// Gives a ready crew a run of `ranks` ranks and watches it. Unless every rank was done, all that is
+// left of the processes is ended, wherever it went, and the crew takes no other run.
+int ls_crew_run(ls_launch_result *out, ls_crew *crew, const ls_launch_run *run, int ranks,
+                const ls_launch_hang *hang);
+bool ls_crew_ready(const ls_crew *crew);
+// Lets the processes end, and ends them after deadline_seconds. LS_ERR_BACKEND, with what they
+// printed: they failed after a run that was done.
+int ls_crew_end(ls_crew *crew, double deadline_seconds);
 void ls_launch_result_free(ls_launch_result *result);
 
-// Called by a launched process: says that rank `rank` lives, or that its work is complete.
+// ---- The launched processes' side ---------------------------------------------------------------
+// Called first thing by a launched process: goes on in a child process, while this one waits for it
+// and, should a signal end it, leaves "rank_R.died" in `home` with the signal before it ends
+// itself. So the rank that died is known for certain, not by who was seen to vanish first. Where
+// the process that had started this one is gone before, it leaves "rank_R.orphaned", and ends its
+// child. Returns in the child alone, or at once where the rank's number is not in the environment.
+void ls_launch_keep(const char *home);
+// Opens the way on which process `process` of the crew hears of its runs; and waits for the next.
+// False: there is none, or who starts them is gone.
+int ls_launch_join(const char *home, int process);
+bool ls_launch_next(ls_launch_run *out);
+// Says that rank `rank` lives, in "rank_R.pid" of the run's marks, or that its work is complete, in
+// "rank_R.done".
 int ls_launch_announce(const char *watch_dir, int rank);
 int ls_launch_done(const char *watch_dir, int rank);
-// Called first thing by a launched process: goes on in a child process, while this one waits for it
-// and, should a signal end it, leaves "rank_R.died" with the signal before it ends itself. So the
-// rank that died is known for certain, not by who was seen to vanish first. Where the process that
-// had started this one is gone before, it leaves "rank_R.orphaned", and ends its child. Returns in
-// the child alone, or at once where the rank's number is not in the environment.
-void ls_launch_keep(const char *watch_dir);
 // Called by a launched process before it announces itself: *page is where ls_launch_place (an
-// ls_place_observer) says where the rank is. It lives as long as the process.
+// ls_place_observer) says where the rank is.
 int ls_launch_place_open(void **page, const char *watch_dir, int rank);
+void ls_launch_place_close(void *page);  // NULL: nothing
 void ls_launch_place(void *page, const ls_place *place);
 // Called by a launched process whose checks found a defect (ls_check_last of this thread): tells
 // the finding with the last error's text. Nothing happens where there is none.

@@ -38,6 +38,12 @@ int ls_launch_place_open(void **page, const char *watch_dir, int rank) {
     return LS_OK;
 }
 
+void ls_launch_place_close(void *page) {
+    if (page != NULL) {
+        (void)munmap(page, sizeof(ls_place));
+    }
+}
+
 // A reader may see half of it; nobody believes what has not stayed the same for long.
 void ls_launch_place(void *page, const ls_place *place) {
     memcpy(page, place, sizeof *place);
@@ -109,7 +115,7 @@ bool ls_launch__hangs(ls_watch *watch) {
     if (now - watch->quiet_since < watch->hang->quiet_seconds || !looked_enough(watch)) {
         return false;
     }
-    if (ls_processes_stopped(&stopped, watch->dir)) {
+    if (ls_processes_stopped(&stopped, watch->home)) {
         begin_quiet(watch, now);
         return false;
     }
@@ -123,7 +129,7 @@ bool ls_launch__never_starts(ls_watch *watch) {
         return false;
     }
     watch->looked = now;
-    bool any = ls_processes_stopped(&stopped, watch->dir);
+    bool any = ls_processes_stopped(&stopped, watch->home);
     watch->stopped_since = !any ? 0 : watch->stopped_since > 0 ? watch->stopped_since : now;
     return any && now - watch->stopped_since > STOPPED_SECONDS;
 }
@@ -168,7 +174,7 @@ static void see_elsewhere(ls_text *out, const ls_watch *watch) {
 void ls_launch__see(ls_text *out, const ls_watch *watch) {
     ls_process stopped;
     see_missing(out, watch);
-    if (ls_processes_stopped(&stopped, watch->dir)) {
+    if (ls_processes_stopped(&stopped, watch->home)) {
         ls_text_printf(out, "process %ld (%s) is stopped; ", (long)stopped.pid, stopped.name);
     }
     if (watch->hang != NULL && watch->hang->places != NULL) {

@@ -8,6 +8,7 @@
 #include "runner/launch/launch.h"
 
 #define LS_LAUNCH_PATH_BYTES 4096
+#define LS_LAUNCH_SAID       "said"  // the pipe on which ranks say that they are done
 
 // out [LS_LAUNCH_PATH_BYTES] = "DIR/rank_R.SUFFIX"; false: too long.
 bool ls_launch__mark(char *out, const char *dir, int rank, const char *suffix);
@@ -22,10 +23,13 @@ typedef struct ls_watched_rank {
 } ls_watched_rank;
 
 typedef struct ls_watch {
-    const char *dir;
+    const char *home;  // of the processes, whatever they run
+    const char *dir;   // where the ranks of this run leave their marks
     int ranks;
     ls_watched_rank *rank;
     int output;   // read end of the pipe; -1 at end of file
+    int said;     // a byte for each rank that is done
+    bool told;    // there was one in this run
     pid_t child;  // mpiexec; 0: it has ended
     bool killed;  // by a signal
     const ls_launch_hang *hang;

@@ -13,6 +13,7 @@
 
 #include "collectives/check.h"
 #include "orders/order.h"
+#include "runner/launch/crews.h"
 #include "runner/launch/keeper.h"
 #include "runner/launch/launch.h"
 #include "runner/compare/recorded.h"
@@ -23,11 +24,15 @@
 
 // The temporary directory of one real run: the recording being made and the ranks' marks.
 struct scratch {
-    char dir[PATH_MAX / 2];
     char recording[PATH_MAX];
     char marks[PATH_MAX];
-    ls_keeper keeper;  // removes `dir`, however this process ends
+    ls_keeper keeper;  // removes the directory, however this process ends
 };
+
+static int fill(char out[PATH_MAX], const char *path, const char *below) {
+    int length = snprintf(out, PATH_MAX, "%s%s", path, below);
+    return length < PATH_MAX ? LS_OK : LS_FAIL(LS_ERR_IO, "the path \"%.100s\" is too long", path);
+}
 
 static int make_dir(const char *path) {
     if (mkdir(path, 0777) != 0) {
@@ -39,36 +44,10 @@ static int make_dir(const char *path) {
 
 // A recording that is kept is made beside its place, so that publishing it is one rename.
 static int scratch_create(struct scratch *scratch, const char *keep_dir) {
-    const char *base = getenv("TMPDIR");
-    int length = 0;
-    if (keep_dir != NULL) {
-        size_t keep_length = strlen(keep_dir);
-        while (keep_length > 1 && keep_dir[keep_length - 1] == '/') {
-            keep_length -= 1;
-        }
-        length = snprintf(scratch->dir, sizeof scratch->dir, "%.*s.part-XXXXXX", (int)keep_length,
-                          keep_dir);
-    } else {
-        length = snprintf(scratch->dir, sizeof scratch->dir, "%s/lockstep-XXXXXX",
-                          base != NULL && base[0] != 0 ? base : "/tmp");
-    }
-    if (length < 0 || (size_t)length >= sizeof scratch->dir) {
-        return LS_FAIL(LS_ERR_IO, "the path of the recording is too long");
-    }
-    if (mkdtemp(scratch->dir) == NULL) {
-        // Where to keep a recording is the call's to say, where temporary files go the machine's.
-        int status = keep_dir != NULL ? ls_status_of_errno(errno) : LS_ERR_RESOURCE;
-        return LS_FAIL(status, "cannot make the directory \"%s\": %s", scratch->dir,
-                       strerror(errno));
-    }
-    (void)snprintf(scratch->recording, sizeof scratch->recording, "%s/recording", scratch->dir);
-    (void)snprintf(scratch->marks, sizeof scratch->marks, "%s/marks", scratch->dir);
-    int status = ls_keeper_start(&scratch->keeper, scratch->dir);
-    if (status != LS_OK) {
-        (void)rmdir(scratch->dir);
-        return status;
-    }
-    status = make_dir(scratch->recording);
+    LS_TRY(ls_keeper_make(&scratch->keeper, keep_dir));
+    int status = fill(scratch->recording, scratch->keeper.dir, "/recording");
+    status = status == LS_OK ? fill(scratch->marks, scratch->keeper.dir, "/marks") : status;
+    status = status == LS_OK ? make_dir(scratch->recording) : status;
     status = status == LS_OK ? make_dir(scratch->marks) : status;
     if (status != LS_OK) {
         ls_keeper_remove(&scratch->keeper);
@@ -169,83 +148,56 @@ static int judge_launch(const ls_launch_result *launched, const ls_real_request 
     return LS_OK;
 }
 
-// The command that runs the scenario on the backend: mpiexec with a process per rank, or for NCCL
-// one process with a thread per rank.
-typedef struct real_command {
-    char program[PATH_MAX];
-    char ranks[16], seed[32], deadline[32];
-    const char *argv[24];
-} real_command;
+// Runs it on processes of `crews`, which stay for the next run unless something is amiss: what is
+// planted may leave messages behind.
+static int run_on(ls_launch_result *launched, ls_crews *crews, const struct scratch *scratch,
+                  const ls_real_request *request) {
+    // Who started this decides about paths outside the scenario's folder, and has checked them.
+    ls_launch_run run = {.seed = request->scenario->seed,
+                         .deadline_seconds = request->options->deadline_seconds,
+                         .own_calls = request->own_calls};
+    LS_TRY(fill(run.scenario, request->scenario->file, ""));
+    LS_TRY(fill(run.recording, scratch->recording, ""));
+    LS_TRY(fill(run.marks, scratch->marks, ""));
+    ls_crew *crew = NULL;
+    LS_TRY(ls_crews_take(&crew, crews, request));
+    int status = ls_crew_run(launched, crew, &run, request->scenario->ranks, &request->hang);
+    int given = ls_crews_give_back(crews, crew, status == LS_OK && !request->own_calls);
+    if (status == LS_OK && given != LS_OK) {
+        ls_launch_result_free(launched);
+    }
+    return status == LS_OK ? given : status;
+}
 
-static int make_command(real_command *out, const struct scratch *scratch,
-                        const ls_real_request *request) {
-    const ls_run_options *options = request->options;
-    bool threads = ls_real_one_process(request);
-    if (!threads && (options->mpiexec == NULL || options->mpiexec[0] == 0)) {
-        return LS_FAIL(LS_ERR_BACKEND,
-                       "the %s backend is not in this build (lockstep doctor says why)",
-                       request->source.backend->name);
+static int judge_run(const ls_launch_result *launched, const struct scratch *scratch,
+                     const ls_real_request *request, ls_arena *arena, ls_finding *finding,
+                     bool *found) {
+    int ranks = request->scenario->ranks;
+    if (ls_launch_finding(finding, scratch->marks, ranks, arena)) {
+        *found = true;
+        return LS_FAIL(LS_ERR_FINDING, "%s", finding->text);
     }
-    (void)snprintf(out->program, sizeof out->program, "%s/%s", options->program_dir,
-                   threads ? request->source.backend->threads_program
-                           : request->source.backend->program);
-    (void)snprintf(out->ranks, sizeof out->ranks, "%d", request->scenario->ranks);
-    (void)snprintf(out->seed, sizeof out->seed, "%llu",
-                   (unsigned long long)request->scenario->seed);
-    (void)snprintf(out->deadline, sizeof out->deadline, "%g", options->deadline_seconds);
-    if (access(out->program, X_OK) != 0) {
-        return LS_FAIL(LS_ERR_BACKEND, "\"%s\" is missing: the %s backend was not built",
-                       out->program, request->source.backend->name);
-    }
-    int at = 0;
-    if (!threads) {
-        out->argv[at++] = options->mpiexec;
-        out->argv[at++] = "-n";
-        out->argv[at++] = out->ranks;
-    }
-    // The scenario was checked by the caller, who alone decides about paths outside its folder.
-    const char *const rest[] = {out->program,
-                                "rank",
-                                request->scenario->file,
-                                "--backend",
-                                request->source.backend->name,
-                                "--seed",
-                                out->seed,
-                                "--deadline",
-                                out->deadline,
-                                "--recording",
-                                scratch->recording,
-                                "--marks",
-                                scratch->marks,
-                                "--allow-outside",
-                                request->own_calls ? "--own-calls" : NULL,
-                                NULL};
-    memcpy(&out->argv[at], rest, sizeof rest);
-    LS_ASSERT((size_t)at + sizeof rest / sizeof *rest <= sizeof out->argv / sizeof *out->argv);
-    return LS_OK;
+    return judge_launch(launched, request, scratch->marks, arena, finding, found);
 }
 
 static int launch(const struct scratch *scratch, const ls_real_request *request, ls_arena *arena,
                   ls_finding *finding, bool *found) {
-    real_command command;
-    LS_TRY(make_command(&command, scratch, request));
+    ls_crews own = {0};
+    ls_crews *crews = request->options->crews != NULL ? request->options->crews : &own;
     ls_launch_result launched;
-    int status = ls_launch(&launched, command.argv, request->scenario->ranks, scratch->marks,
-                           request->options->deadline_seconds, &request->hang);
-    if (status == LS_OK &&
-        ls_launch_finding(finding, scratch->marks, request->scenario->ranks, arena)) {
-        *found = true;
-        status = LS_FAIL(LS_ERR_FINDING, "%s", finding->text);
-    } else if (status == LS_OK) {
-        status = judge_launch(&launched, request, scratch->marks, arena, finding, found);
+    int status = run_on(&launched, crews, scratch, request);
+    if (status == LS_OK) {
+        status = judge_run(&launched, scratch, request, arena, finding, found);
+        ls_launch_result_free(&launched);
     }
+    int ended = ls_crews_end(&own);
+    status = status == LS_OK ? ended : status;
     char too_few[LS_ERROR_TEXT_MAX];
     if (status != LS_OK &&
         ls_launch_too_few(too_few, sizeof too_few, scratch->marks, request->scenario->ranks)) {
         *request->too_few_gpus = true;
         status = LS_FAIL(LS_ERR_BACKEND, "%s", too_few);
     }
-    ls_launch_result_free(&launched);
     return status;
 }
 

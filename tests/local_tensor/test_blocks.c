@@ -181,8 +181,9 @@ Test(blocks, random_sets_are_judged_like_counting) {
     ls_world_free(world);
 }
 
-// Tens of thousands of blocks as rows, as columns and as a grid are checked in a moment.
-Test(blocks, many_blocks_are_fast) {
+// Tens of thousands of blocks as rows, as columns and as a grid: comparing each with each would not
+// come to an end under the sanitizers.
+Test(blocks, many_blocks) {
     enum { COUNT = 40000 };
     ls_world *world = make_world(8);
     ls_block *blocks = calloc(COUNT, sizeof *blocks);
@@ -195,17 +196,15 @@ Test(blocks, many_blocks_are_fast) {
             blocks[i] = (ls_block){LS_SHAPE(i / columns * 2, i % columns * 3), LS_SHAPE(2, 3)};
             ranks[i] = (int)(i % 8);
         }
-        struct timespec start;
-        struct timespec end;
         ls_local_tensor *tensor = NULL;
-        (void)clock_gettime(CLOCK_MONOTONIC, &start);
         cr_assert(ls_local_tensor_from_blocks(&tensor, world, LS_F32,
                                               &LS_SHAPE(rows * 2, columns * 3), ranks, blocks,
                                               COUNT, true) == LS_OK);
-        (void)clock_gettime(CLOCK_MONOTONIC, &end);
-        double seconds =
-            (double)(end.tv_sec - start.tv_sec) + (double)(end.tv_nsec - start.tv_nsec) / 1e9;
-        cr_expect(seconds < 3, "grid %d took %.2f s", g, seconds);
+        blocks[COUNT - 1].offset = blocks[0].offset;  // found among all of them
+        ls_local_tensor *overlapping = NULL;
+        cr_expect(ls_local_tensor_from_blocks(&overlapping, world, LS_F32,
+                                              &LS_SHAPE(rows * 2, columns * 3), ranks, blocks,
+                                              COUNT, true) == LS_ERR_INVALID);
         ls_local_tensor_free(tensor);
     }
     free(blocks);

@@ -58,7 +58,7 @@ def interrupt(program, how):
         assert wait_until(ranks_run, 60), "the ranks never started"
         child.send_signal(how)
         assert child.wait(30) == -how, "it ended as interrupted programs do"
-        assert wait_until(lambda: not processes(path), 20), "still running: %s" % processes(path)
+        assert wait_until(lambda: not processes(folder), 20), "still running: %s" % processes(folder)
         assert wait_until(lambda: not os.listdir(scratch), 20), "left: %s" % os.listdir(scratch)
         assert not os.path.exists(out)
 

@@ -3,6 +3,7 @@
 The run must end within its deadline with the finding rank.died, naming the rank and the signal, and
 exit code 3, since the environment did it; and leave no process behind.
 """
+import glob
 import json
 import os
 import signal
@@ -20,28 +21,24 @@ program:
 STEP = "    - all_reduce: {count: 1000, dtype: f32}\n"
 
 
-def rank_pids(scenario):
-    """Process ids of the ranks started for the scenario file that say they live, by rank."""
+def rank_pids(folder):
+    """Process ids of the ranks that say that they live, by rank: in files below the folder."""
     pids = {}
-    for entry in os.listdir("/proc"):
-        if not entry.isdigit():
-            continue
+    for path in glob.glob(os.path.join(folder, "*", "marks", "rank_*.pid")):
         try:
-            with open("/proc/%s/cmdline" % entry, "rb") as file:
-                words = file.read().decode().split("\0")
-            with open("/proc/%s/environ" % entry, "rb") as file:
-                environment = file.read().decode(errors="replace").split("\0")
-        except OSError:
-            continue
-        if not words or not words[0].endswith("lockstep-mpi") or scenario not in words:
-            continue
-        marks = words[words.index("--marks") + 1]
-        for line in environment:
-            if line.startswith("PMI_RANK="):
-                rank = int(line[len("PMI_RANK="):])
-                if os.path.exists(os.path.join(marks, "rank_%d.pid" % rank)):
-                    pids[rank] = int(entry)
+            with open(path, encoding="utf-8") as file:
+                pids[int(path[:-4].rpartition("_")[2])] = int(file.read().split()[0])
+        except (OSError, IndexError):
+            pass
     return pids
+
+
+def is_left(pid):
+    try:
+        with open("/proc/%d/cmdline" % pid, encoding="utf-8") as file:
+            return "--runs" in file.read().split("\0")
+    except OSError:
+        return False
 
 
 def main():
@@ -53,11 +50,12 @@ def main():
         begin = time.time()
         compare = subprocess.Popen(
             [program, "compare", path, "--real", "mpi", "--deadline", "60", "--json", "-"],
-            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+            env=dict(os.environ, TMPDIR=folder), stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+            text=True)
         pids = {}
         while len(pids) < 3 and time.time() - begin < 150 and compare.poll() is None:
             time.sleep(0.005)
-            pids = rank_pids(path)
+            pids = rank_pids(folder)
         assert len(pids) == 3, "the three ranks were not seen: %s" % pids
         time.sleep(0.1)
         os.kill(pids[1], signal.SIGKILL)
@@ -68,7 +66,7 @@ def main():
         assert finding["id"] == "rank.died" and finding["ranks"] == [1], finding
         assert "signal 9" in finding["text"], finding
         time.sleep(0.2)
-        assert not rank_pids(path), "processes are left behind"
+        assert not any(map(is_left, pids.values())), "processes are left behind"
     print("rank 1 was named")
 
 

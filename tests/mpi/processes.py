@@ -23,14 +23,14 @@ expect: {finding: collective.extra_call, ranks: [0]}
 failures = []
 
 
-def processes(text):
-    """Process id: (parent, command words) of those whose command names the file."""
+def processes(folder):
+    """Process id: (parent, command words) of those whose command names a file of the folder."""
     found = {}
     for name in os.listdir("/proc"):
         try:
             with open(f"/proc/{name}/cmdline", encoding="utf-8") as file:
-                words = file.read().split("\0") if name.isdigit() else []
-            if text in words or "pmi_proxy" in "".join(words[:1]):
+                words = file.read().split("\0") if name.isdigit() else [""]
+            if any(word.startswith(folder) for word in words) or "pmi_proxy" in words[0]:
                 with open(f"/proc/{name}/stat", encoding="utf-8") as file:
                     found[int(name)] = (int(file.read().rsplit(")", 1)[1].split()[1]), words)
         except OSError:
@@ -42,6 +42,7 @@ class Run:
     """One run, and who is who in it."""
 
     def __init__(self, folder, command, scenario):
+        self.folder = folder
         self.tmp = os.path.join(folder, "tmp")
         self.path = os.path.join(folder, "s.yaml")
         self.out = os.path.join(folder, "out")
@@ -59,7 +60,7 @@ class Run:
         """The process of that role, or None where it is not there yet: each starts the next."""
         if role == "lockstep":
             return self.child.pid
-        all_, parents = processes(self.path), {self.child.pid}
+        all_, parents = processes(self.folder), {self.child.pid}
         wanted = (("mpiexec", lambda words: words[0].rpartition("/")[2].startswith("mpiexec")),
                   ("proxy", lambda words: "pmi_proxy" in words[0]),
                   ("rank_keeper", lambda words: words[1:2] == ["rank"]),
@@ -106,8 +107,8 @@ def trial(role, how, when, command=("record", "--backend", "mpi", "--deadline", 
         if code not in codes:
             failures.append(f"{name}: exit code {code}, not {codes}\n{output}{errors}")
         for what, left in (
-                ("processes", lambda: [words for _, words in processes(run.path).values()
-                                       if run.path in words]),
+                ("processes", lambda: [words for _, words in processes(folder).values()
+                                       if "pmi_proxy" not in words[0]]),
                 ("files", lambda: [n for n in os.listdir(run.tmp) + os.listdir(folder)
                                    if n not in ("tmp", "s.yaml", "out")]),
                 ("shared memory", lambda: [n for n in set(os.listdir("/dev/shm")) - run.shared

@@ -1,0 +1,109 @@
+// Which processes wait for which runs, and how they are started.
+#define _XOPEN_SOURCE 700
+#include "runner/launch/crews.h"
+
+#include <limits.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+// The command that starts them: mpiexec with a process per rank, or for NCCL one process with a
+// thread per rank.
+typedef struct command {
+    char program[PATH_MAX];
+    char processes[16];
+    const char *argv[12];
+} command;
+
+static int make_command(command *out, const ls_real_request *request, int processes,
+                        const char *home) {
+    const ls_run_options *options = request->options;
+    const ls_backend_kind *backend = request->source.backend;
+    bool threads = ls_real_one_process(request);
+    if (!threads && (options->mpiexec == NULL || options->mpiexec[0] == 0)) {
+        return LS_FAIL(LS_ERR_BACKEND,
+                       "the %s backend is not in this build (lockstep doctor says why)",
+                       backend->name);
+    }
+    (void)snprintf(out->program, sizeof out->program, "%s/%s", options->program_dir,
+                   threads ? backend->threads_program : backend->program);
+    (void)snprintf(out->processes, sizeof out->processes, "%d", processes);
+    if (access(out->program, X_OK) != 0) {
+        return LS_FAIL(LS_ERR_BACKEND, "\"%s\" is missing: the %s backend was not built",
+                       out->program, backend->name);
+    }
+    const char *const words[] = {
+        options->mpiexec, "-n",          out->processes, out->program, "rank",
+        "--backend",      backend->name, "--runs",       home,         NULL};
+    const size_t launcher = 3, count = sizeof words / sizeof *words;
+    size_t skipped = threads ? launcher : 0;
+    memcpy(out->argv, words + skipped, (count - skipped) * sizeof *words);
+    return LS_OK;
+}
+
+static int start(struct ls_kept_crew *kept, const ls_real_request *request, int processes) {
+    command started;
+    LS_TRY(ls_keeper_make(&kept->keeper, NULL));
+    int status = make_command(&started, request, processes, kept->keeper.dir);
+    if (status == LS_OK) {
+        status = ls_crew_start(&kept->crew, started.argv, processes, kept->keeper.dir);
+    }
+    if (status != LS_OK) {
+        ls_keeper_remove(&kept->keeper);
+        kept->crew = NULL;
+    }
+    return status;
+}
+
+static int end(struct ls_kept_crew *kept) {
+    if (kept->crew == NULL) {
+        return LS_OK;
+    }
+    int status = ls_crew_end(kept->crew, kept->deadline_seconds);
+    kept->crew = NULL;
+    ls_keeper_remove(&kept->keeper);
+    return status;
+}
+
+int ls_crews_take(ls_crew **out, ls_crews *crews, const ls_real_request *request) {
+    int processes = ls_real_one_process(request) ? 1 : request->scenario->ranks;
+    struct ls_kept_crew *kept = &crews->at[0];
+    for (int i = 0; i < LS_CREWS_MAX; i++) {
+        struct ls_kept_crew *at = &crews->at[i];
+        if (at->crew != NULL && at->backend == request->source.backend &&
+            at->processes == processes) {
+            at->used = ++crews->uses;
+            *out = at->crew;
+            return LS_OK;
+        }
+        if (kept->crew != NULL && (at->crew == NULL || at->used < kept->used)) {
+            kept = at;
+        }
+    }
+    LS_TRY(end(kept));
+    kept->backend = request->source.backend;
+    kept->processes = processes;
+    kept->used = ++crews->uses;
+    kept->deadline_seconds = request->options->deadline_seconds;
+    LS_TRY(start(kept, request, processes));
+    *out = kept->crew;
+    return LS_OK;
+}
+
+int ls_crews_give_back(ls_crews *crews, ls_crew *crew, bool reuse) {
+    int at = 0;
+    while (crews->at[at].crew != crew) {
+        at += 1;
+        LS_ASSERT(at < LS_CREWS_MAX);
+    }
+    return reuse && ls_crew_ready(crew) ? LS_OK : end(&crews->at[at]);
+}
+
+int ls_crews_end(ls_crews *crews) {
+    int status = LS_OK;
+    for (int i = 0; i < LS_CREWS_MAX; i++) {
+        int ended = end(&crews->at[i]);
+        status = status == LS_OK ? ended : status;
+    }
+    return status;
+}

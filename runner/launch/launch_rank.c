@@ -1,0 +1,147 @@
+// The launched processes' side: saying that a rank lives and that it is done, taking runs, and the
+// process that outlives a rank to tell its death.
+#define _GNU_SOURCE
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "runner/launch/launch_internal.h"
+#include "runner/launch/processes.h"
+
+#define PATH_BYTES LS_LAUNCH_PATH_BYTES
+
+// Of a launched process: what started the one that keeps it; and whether that was gone even before,
+// so that another's child it is.
+static pid_t launcher;
+static bool adopted;
+static int runs = -1, said = -1;  // where runs come from, and where the end of one is told
+
+static int write_mark(const char *dir, int rank, const char *suffix) {
+    char path[PATH_BYTES];
+    char temporary[PATH_BYTES + 8];
+    if (!ls_launch__mark(path, dir, rank, suffix)) {
+        return LS_FAIL(LS_ERR_IO, "the path of directory \"%s\" is too long", dir);
+    }
+    (void)snprintf(temporary, sizeof temporary, "%s.part", path);
+    FILE *file = fopen(temporary, "w");
+    if (file == NULL) {
+        return LS_FAIL_RANK(ls_status_of_errno(errno), rank, "cannot write \"%s\": %s", path,
+                            strerror(errno));
+    }
+    fprintf(file, "%ld %ld %ld\n", (long)getpid(), launcher != 0 ? (long)getppid() : 0L,
+            (long)launcher);
+    if (fclose(file) != 0 || rename(temporary, path) != 0) {
+        return LS_FAIL_RANK(ls_status_of_errno(errno), rank, "cannot write \"%s\": %s", path,
+                            strerror(errno));
+    }
+    return LS_OK;
+}
+
+int ls_launch_announce(const char *watch_dir, int rank) {
+    return write_mark(watch_dir, rank, "pid");
+}
+
+int ls_launch_done(const char *watch_dir, int rank) {
+    LS_TRY(write_mark(watch_dir, rank, "done"));
+    if (said >= 0 && write(said, "", 1) != 1) {
+        return LS_FAIL_RANK(LS_ERR_BACKEND, rank, "cannot say that it is done: %s",
+                            strerror(errno));
+    }
+    return LS_OK;
+}
+
+// ---- Runs, one after the other ------------------------------------------------------------------
+int ls_launch_join(const char *dir, int process) {
+    char path[PATH_BYTES];
+    if (!ls_launch__mark(path, dir, process, "runs")) {
+        return LS_FAIL(LS_ERR_IO, "the path of directory \"%s\" is too long", dir);
+    }
+    runs = open(path, O_RDONLY | O_CLOEXEC);
+    (void)snprintf(path, sizeof path, "%s/" LS_LAUNCH_SAID, dir);
+    said = open(path, O_WRONLY | O_CLOEXEC);
+    if (runs < 0 || said < 0) {
+        return LS_FAIL(LS_ERR_BACKEND, "cannot open what \"%s\" gives: %s", dir, strerror(errno));
+    }
+    return LS_OK;
+}
+
+bool ls_launch_next(ls_launch_run *out) {
+    size_t have = 0;
+    while (have < sizeof *out) {
+        ssize_t got = read(runs, (char *)out + have, sizeof *out - have);
+        if (got == 0 || (got < 0 && errno != EINTR)) {
+            return false;
+        }
+        have += got > 0 ? (size_t)got : 0;
+    }
+    return true;
+}
+
+// ---- Who tells of a death -----------------------------------------------------------------------
+
+static void wake(int number) {
+    (void)number;  // waitpid returns
+}
+
+// Whether what started this process is gone. It closes its files before it is: what they do to the
+// rank is not the rank's doing.
+static bool orphaned(void) {
+    ls_process process;
+    return getppid() != launcher || !ls_process_read(&process, launcher) || process.ending;
+}
+
+// Waits for the rank; *status is how it ended. False: what had started it went first.
+static bool wait_for(pid_t child, int *status) {
+    // Without SA_RESTART: waitpid is to return.
+    (void)sigaction(SIGUSR1, &(struct sigaction){.sa_handler = wake}, NULL);
+    (void)prctl(PR_SET_PDEATHSIG, SIGUSR1);
+    bool alone = orphaned();
+    while (!alone && waitpid(child, status, 0) < 0 && errno == EINTR) {
+        alone = orphaned();
+    }
+    return !alone && !(WIFSIGNALED(*status) && (adopted || orphaned()));
+}
+
+void ls_launch_keep(const char *watch_dir) {
+    const char *number = getenv("PMI_RANK");
+    pid_t parent = getpid();
+    const char *run = getenv(LS_PROCESSES_VARIABLE);
+    launcher = getppid();
+    adopted = run != NULL && !ls_processes_has(run, launcher);
+    pid_t child = number != NULL ? fork() : -1;
+    if (child < 0) {
+        launcher = 0;
+        return;
+    }
+    if (child == 0) {
+        (void)prctl(PR_SET_PDEATHSIG, SIGKILL);
+        if (getppid() != parent) {
+            _exit(127);
+        }
+        return;
+    }
+    int status = 0, rank = (int)strtol(number, NULL, 10);
+    if (!wait_for(child, &status)) {
+        (void)write_mark(watch_dir, rank, "orphaned");
+        _exit(127);  // and the rank with it
+    }
+    if (!WIFSIGNALED(status)) {
+        _exit(WIFEXITED(status) ? WEXITSTATUS(status) : 1);
+    }
+    char path[PATH_BYTES];
+    FILE *file = ls_launch__mark(path, watch_dir, rank, "died") ? fopen(path, "w") : NULL;
+    if (file != NULL) {
+        fprintf(file, "%d\n", WTERMSIG(status));
+        (void)fclose(file);
+    }
+    // The same signal ends this process, so that mpiexec sees what happened.
+    (void)signal(WTERMSIG(status), SIG_DFL);
+    (void)raise(WTERMSIG(status));
+    _exit(128 + WTERMSIG(status));
+}
