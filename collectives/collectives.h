@@ -391,6 +391,10 @@ LS_API int ls_tensor_softmax(ls_local_tensor **out, ls_backend *backend, const l
 LS_API int ls_tensor_cross_entropy(ls_local_tensor **out, ls_backend *backend,
                                    const ls_local_tensor *logits, const ls_local_tensor *targets,
                                    int64_t ignored);
+// The p-norm over dim, which disappears: p at least 1, or infinity. The sums of powers (the largest
+// values) are all_reduced in f64 where dim is sharded; the result is replicated there.
+LS_API int ls_tensor_norm(ls_local_tensor **out, ls_backend *backend, const ls_local_tensor *in,
+                          int dim, double p);
 // Checks that a tensor's replicas among the held ranks agree, as ls_local_tensor_check_replicas; a
 // difference is the finding replica.diverged at file:line (ls_check_last). Redistributing and
 // full do it by themselves, first, where backend->check_replicas is set.

@@ -1,5 +1,6 @@
-// Softmax and cross entropy over a dimension that may be sharded, without gathering it: an
-// all_reduce of the largest values and one of the sums of what is left, as loss parallel does.
+// Softmax, cross entropy and norms over a dimension that may be sharded, without gathering it: an
+// all_reduce of the largest values and one of the sums of what is left, as loss parallel does; of a
+// norm one of the sums of powers.
 #include <inttypes.h>
 #include <math.h>
 #include <string.h>
@@ -190,4 +191,48 @@ int ls_tensor_cross_entropy(ls_local_tensor **out, ls_backend *backend,
         return ls_error_wrap("cross_entropy");
     }
     return LS_OK;
+}
+
+// ---- Norms --------------------------------------------------------------------------------------
+// The powers of a tensor's absolute values, in f64.
+static int powers_of(ls_local_tensor **out, const ls_local_tensor *in, double p) {
+    LS_TRY(ls_local_tensor_cast(out, in, LS_F64));
+    for (int i = 0; i < ls_local_tensor_rank_count(in); i++) {
+        const ls_shard *x = ls_local_tensor_shard(*out, ls_local_tensor_ranks(in)[i], 0);
+        for (size_t k = 0; x != NULL && k < x->count; k++) {
+            double size = fabs(((double *)x->data)[k]);
+            ((double *)x->data)[k] = isinf(p) ? size : pow(size, p);
+        }
+    }
+    return LS_OK;
+}
+
+int ls_tensor_norm(ls_local_tensor **out, ls_backend *backend, const ls_local_tensor *in, int dim,
+                   double p) {
+    LS_ASSERT(out != NULL && backend != NULL && in != NULL);
+    ls_local_tensor *powers = NULL, *sums = NULL;
+    *out = NULL;
+    if (!(p >= 1)) {
+        return LS_FAIL(LS_ERR_INVALID, "norm: p is %g; at least 1, or infinity, is possible", p);
+    }
+    if (!ls_dtype_is_float(ls_local_tensor_dtype(in))) {
+        return LS_FAIL(LS_ERR_INVALID, "norm: of floats, not %s",
+                       ls_dtype_name(ls_local_tensor_dtype(in)));
+    }
+    int status = powers_of(&powers, in, p);
+    status = status == LS_OK ? check_input(&dim, powers) : status;
+    ls_op op = isinf(p) ? LS_MAX : LS_SUM;
+    status = status == LS_OK ? ls_local_tensor_reduce(&sums, powers, dim, op) : status;
+    status = status == LS_OK ? reduce(&sums, backend) : status;
+    for (int i = 0; status == LS_OK && i < ls_local_tensor_rank_count(in); i++) {
+        const ls_shard *s = ls_local_tensor_shard(sums, ls_local_tensor_ranks(in)[i], 0);
+        for (size_t k = 0; k < s->count; k++) {
+            double *value = &((double *)s->data)[k];
+            *value = isinf(p) ? fmax(*value, 0) : pow(*value, 1 / p);
+        }
+    }
+    status = status == LS_OK ? ls_local_tensor_cast(out, sums, ls_local_tensor_dtype(in)) : status;
+    ls_local_tensor_free(powers);
+    ls_local_tensor_free(sums);
+    return status == LS_OK ? LS_OK : ls_error_wrap("norm");
 }

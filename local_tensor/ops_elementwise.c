@@ -82,6 +82,58 @@ static bool infer(ls_shape *shape, ls_placements *placements, const ls_local_ten
     return true;
 }
 
+// ---- Where operands that do not meet go ---------------------------------------------------------
+static int shards_of(const ls_local_tensor *tensor) {
+    int count = 0;
+    for (int d = 0; d < tensor->placements.count; d++) {
+        count += tensor->placements.at[d].kind == LS_PLACE_SHARD ? 1 : 0;
+    }
+    return count;
+}
+
+// A shard of the result as an operand has it: replicated where that dimension is broadcast.
+static ls_placement in_operand(const ls_placement *at, const ls_shape *operand,
+                               const ls_shape *result) {
+    ls_placement own = *at;
+    own.dim -= result->ndim - operand->ndim;
+    bool has = own.dim >= 0 && operand->dim[own.dim] == result->dim[at->dim];
+    return has ? own : LS_REPLICATE;
+}
+
+bool ls_local_tensor_meeting(ls_placements *a_to, ls_placements *b_to, const ls_local_tensor *a,
+                             const ls_local_tensor *b, ls_op op) {
+    ls_shape shape;
+    ls_placements implied;
+    if (infer(&shape, &implied, a, b, op) || !a->has_placements || !b->has_placements ||
+        !broadcast_shape(&shape, &a->shape, &b->shape)) {
+        return false;
+    }
+    bool swapped = shards_of(b) > shards_of(a), moves = false;
+    const ls_local_tensor *first = swapped ? b : a, *second = swapped ? a : b;
+    ls_placements *first_to = swapped ? b_to : a_to, *second_to = swapped ? a_to : b_to;
+    *first_to = first->placements;
+    *second_to = second->placements;
+    for (int d = 0; d < first_to->count; d++) {
+        int size = a->world->mesh.dim[d];
+        ls_placement x, y, *x_to = &first_to->at[d], *y_to = &second_to->at[d];
+        if (!in_result(&x, x_to, &first->shape, &shape)) {
+            x = *x_to = LS_REPLICATE;
+        }
+        if (!in_result(&y, y_to, &second->shape, &shape)) {
+            y = *y_to = LS_REPLICATE;
+        }
+        bool sharded = x.kind == LS_PLACE_SHARD || y.kind == LS_PLACE_SHARD;
+        if (sharded && !combine(&implied.at[d], &x, &y, size, op)) {
+            const ls_placement *to = x.kind == LS_PLACE_SHARD ? &x : &y;
+            *x_to = in_operand(to, &first->shape, &shape);
+            *y_to = in_operand(to, &second->shape, &shape);
+        }
+        moves = moves || !ls_placement_equal(x_to, &first->placements.at[d], size) ||
+                !ls_placement_equal(y_to, &second->placements.at[d], size);
+    }
+    return moves;
+}
+
 // ---- Operands as the result lies ----------------------------------------------------------------
 // Whether `in` (a block of a tensor of `shape`) has all that `want`, a block of the result, needs.
 static bool holds(const ls_shard *in, const ls_shape *shape, const ls_block *want, bool placed) {

@@ -30,6 +30,10 @@ int ls_cells__new(ls_cells *out, ls_arena *arena, const ls_shape *shape, ls_dtyp
     return make(out, arena, shape, dtype, false);
 }
 
+int ls_cells__room(ls_cells *out, ls_arena *arena, const ls_shape *shape, ls_dtype dtype) {
+    return make(out, arena, shape, dtype, true);
+}
+
 int ls_cells__of(ls_cells *out, ls_arena *arena, const void *data, const ls_shape *shape,
                  ls_dtype dtype) {
     size_t bytes = ls_dtype_bytes(dtype);

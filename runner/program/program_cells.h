@@ -8,6 +8,8 @@
 
 // To be computed: floats without bits.
 int ls_cells__new(ls_cells *out, ls_arena *arena, const ls_shape *shape, ls_dtype dtype);
+// To be moved into: with bits, which the caller fills by ls_cells__copy or ls_cells__paste.
+int ls_cells__room(ls_cells *out, ls_arena *arena, const ls_shape *shape, ls_dtype dtype);
 // data: dense, of shape and dtype.
 int ls_cells__of(ls_cells *out, ls_arena *arena, const void *data, const ls_shape *shape,
                  ls_dtype dtype);
@@ -64,6 +66,25 @@ int ls_cells__fold_dim(ls_cells *out, ls_arena *arena, const ls_cells *in, int d
                        ls_op op);
 // Every float divided by a count, with one rounding.
 void ls_cells__divide(ls_cells *cells, ls_dtype dtype, int64_t count);
+// ---- program_cells_math.c -----------------------------------------------------------------------
+// Every element converted. *known false: a float that was computed may round to either of two
+// integers.
+int ls_cells__cast(ls_cells *out, bool *known, ls_arena *arena, const ls_cells *in, ls_dtype from,
+                   ls_dtype to);
+// Elements for which `drops` says so become 0, the others are divided by 1 - p.
+typedef bool (*ls_cells_drops)(void *arg, size_t index);
+int ls_cells__drop(ls_cells *out, ls_arena *arena, const ls_cells *in, ls_dtype dtype, double p,
+                   ls_cells_drops drops, void *arg);
+// exp(x) / sum along dim, or its logarithm.
+int ls_cells__softmax(ls_cells *out, ls_arena *arena, const ls_cells *in, int dim, ls_dtype dtype,
+                      bool logarithm);
+// out [samples] of logits [samples, classes] and targets [samples] (i64).
+int ls_cells__cross_entropy(ls_cells *out, ls_arena *arena, const ls_cells *logits,
+                            const ls_cells *targets, int64_t ignored, ls_dtype dtype);
+// The p-norm along dim, which disappears.
+int ls_cells__norm(ls_cells *out, ls_arena *arena, const ls_cells *in, int dim, double p,
+                   ls_dtype dtype);
+
 // The same elements, in the same order, under another shape.
 void ls_cells__view(ls_cells *out, const ls_cells *in, const ls_shape *shape);
 

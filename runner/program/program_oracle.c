@@ -225,6 +225,13 @@ static int whole_of_shards(ls_known *out, const ls_program_oracle *o, const ls_l
     return LS_OK;
 }
 
+int ls_known__of_shards(ls_known *out, ls_arena *arena, const ls_local_tensor *made) {
+    const ls_program_oracle o = begin(arena, NULL, made);
+    const ls_placements *placements = ls_local_tensor_placements(made);
+    bool split = placements != NULL && ls_known__any_split(placements);
+    return split ? LS_OK : whole_of_shards(out, &o, made, NULL);
+}
+
 static ls_block whole_block(const ls_shape *shape) {
     return (ls_block){.offset = {.ndim = shape->ndim}, .size = *shape};
 }

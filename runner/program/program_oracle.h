@@ -52,6 +52,10 @@ int ls_known__collective(ls_known *out, ls_arena *arena, const ls_scenario_step 
 int ls_known__operate(ls_known *out, ls_arena *arena, const ls_scenario_step *step,
                       const ls_known_tensor *in, int count, const ls_local_tensor *made);
 
+// The whole of `made` from its shards (out->ranks), where no values are partial and no rank has
+// several blocks.
+int ls_known__of_shards(ls_known *out, ls_arena *arena, const ls_local_tensor *made);
+
 // A shard of `rank` in `block`; *out is in the arena, with count 0 and no arrays where nothing is
 // known. index: of the rank's shards.
 int ls_known__shard(ls_cells *out, bool *known, ls_arena *arena, const ls_known_tensor *of,

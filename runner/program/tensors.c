@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "collectives/check.h"
 #include "kernels/kernels.h"
 #include "runner/scenario/inputs.h"
 #include "runner/program/program.h"
@@ -254,16 +255,71 @@ static int find_operands(operands *out, const ls_program *program, const ls_scen
     return LS_OK;
 }
 
+// Redistributes the operands that the kind wants elsewhere: brought [count], NULL for those that
+// stay, to be freed. *sums: partial values were reduced.
+static int bring_operands(ls_local_tensor **brought, bool *sums, ls_program *program,
+                          const ls_scenario_step *step, operands *of) {
+    const ls_step_type *type = ls_step_type_of(step->kind);
+    const ls_local_tensor **lie = ls_arena_alloc(program->arena, (size_t)of->count, sizeof *lie);
+    if (lie == NULL) {
+        return LS_ERR_MEMORY;
+    }
+    for (int i = 0; i < of->count; i++) {
+        lie[i] = of->in[i];
+    }
+    for (int i = 0; i < of->count; i++) {
+        ls_scenario_step moves = {.node = step->node, .kind = LS_STEP_REDISTRIBUTE};
+        ls_known known = {0};
+        if (!type->bring(&moves.to.placements, step, lie, of->count, i)) {
+            continue;
+        }
+        LS_TRY(
+            ls_tensor_redistribute(&brought[i], program->backend, of->in[i], &moves.to.placements));
+        if (program->execution->expected != NULL) {
+            LS_TRY(ls_known__step(&known, program->arena, &moves, &of->known[i], 1, brought[i]));
+        }
+        *sums = *sums || ls_placements_any_partial(ls_local_tensor_placements(of->in[i]));
+        of->in[i] = brought[i];
+        of->known[i] = (ls_known_tensor){known, brought[i]};
+    }
+    return LS_OK;
+}
+
+// Where the program asks for what cannot be: a finding at the step.
+static void note_refused(const ls_program *program, const ls_scenario_step *step, int status) {
+    bool refused = status == LS_ERR_MISMATCH || status == LS_ERR_INVALID ||
+                   status == LS_ERR_UNSUPPORTED || status == LS_ERR_LIMIT;
+    if (refused && ls_step_type_of(step->kind)->refuses) {
+        int rank = ls_error_last()->rank;
+        ls_check_clear();
+        ls_check__note(LS_FINDING_CALL_INVALID,
+                       &(ls_call){.rank = rank >= 0 ? rank : ls_world_held(program->world)[0],
+                                  .file = program->scenario->file,
+                                  .line = ls_program__line(program, step)});
+    }
+}
+
 static int make(ls_program *program, const ls_scenario_step *step) {
     const ls_step_type *type = ls_step_type_of(step->kind);
     operands of = {.count = 0};
-    ls_local_tensor *made = NULL;
+    ls_local_tensor *made = NULL, **brought = NULL;
     ls_known known = {0};
     LS_TRY(find_operands(&of, program, step));
     bool sums = type->sums != NULL && type->sums(step, of.in[0]);
-    int status = type->make(&made, program, step, of.in, of.count);
+    brought = ls_arena_alloc(program->arena, (size_t)of.count, sizeof(ls_local_tensor *));
+    int status = brought != NULL ? LS_OK : LS_ERR_MEMORY;
+    if (status == LS_OK && type->bring != NULL) {
+        status = bring_operands(brought, &sums, program, step, &of);
+    }
+    if (status == LS_OK) {
+        status = type->make(&made, program, step, of.in, of.count);
+        note_refused(program, step, status);
+    }
     if (status == LS_OK && program->execution->expected != NULL) {
         status = ls_known__step(&known, program->arena, step, of.known, of.count, made);
+    }
+    for (int i = 0; brought != NULL && i < of.count; i++) {
+        ls_local_tensor_free(brought[i]);
     }
     if (status != LS_OK) {
         ls_local_tensor_free(made);
@@ -289,6 +345,8 @@ int ls_program__as_excepted(ls_program *program, const ls_scenario_step *step,
     if (ls_step_is_collective(step->kind)) {
         own.call.op = ls_node_has(&except->node, "op") ? except->op : own.call.op;
         own.call.root = ls_node_has(&except->node, "root") ? except->root : own.call.root;
+    } else if (step->kind == LS_STEP_MEAN && ls_node_has(&except->node, "count")) {
+        own.fold.count = except->count;
     }
     const ls_execution *execution = program->execution;
     ls_execution silent = *execution;  // what the last one leaves counts

@@ -40,7 +40,7 @@ static unsigned honoured(const ls_scenario_step *step, const ls_scenario_except 
     unsigned of_call = collective ? of_kind(ls_step_call_kind(step->kind)) : 0;
     if (ls_step_on_tensors(step)) {
         return always | LS_EXCEPT_SKIP | LS_EXCEPT_REPEAT |
-               (of_call & (LS_EXCEPT_OP | LS_EXCEPT_ROOT));
+               (collective ? of_call & (LS_EXCEPT_OP | LS_EXCEPT_ROOT) : own);
     }
     if (!collective) {
         return own;

@@ -123,7 +123,7 @@ void ls_schema__make_training(void);  // called by it
 // The record of a whole scenario.
 const ls_schema_record *ls_schema_root(void);
 
-#define LS_SCHEMA_RECORDS_MAX 64
+#define LS_SCHEMA_RECORDS_MAX 96
 // All records, each once, the root first: out [LS_SCHEMA_RECORDS_MAX]; returns how many.
 int ls_schema_records(const ls_schema_record **out);
 

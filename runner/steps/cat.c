@@ -29,6 +29,42 @@ static void size(ls_tensor_size *made, const ls_scenario *scenario, const ls_sce
     made->copies *= step->cat.tensors.count;
 }
 
+// As DTensor: a shard of another dimension that one operand has, all get; a shard of `dim` is
+// gathered; values are partial where all are, or all the others whole.
+static ls_placement common(const ls_local_tensor *const *in, int count, int d, int dim) {
+    ls_placement found = LS_REPLICATE;
+    bool gathers = false;
+    for (int i = 0; i < count; i++) {
+        const ls_placement *at = &ls_local_tensor_placements(in[i])->at[d];
+        if (at->kind == LS_PLACE_SHARD && at->dim != dim) {
+            return *at;
+        }
+        bool other = at->kind == LS_PLACE_PARTIAL && found.kind == LS_PLACE_PARTIAL;
+        gathers = gathers || at->kind == LS_PLACE_SHARD || (other && at->op != found.op);
+        found = at->kind == LS_PLACE_PARTIAL ? *at : found;
+    }
+    return gathers ? LS_REPLICATE : found;
+}
+
+static bool bring(ls_placements *to, const ls_scenario_step *step, const ls_local_tensor *const *in,
+                  int count, int index) {
+    for (int i = 0; i < count; i++) {
+        const ls_shape *shape = ls_local_tensor_shape(in[i]);
+        if (ls_local_tensor_placements(in[i]) == NULL ||
+            shape->ndim != ls_local_tensor_shape(in[0])->ndim) {
+            return false;
+        }
+    }
+    int ndim = ls_local_tensor_shape(in[0])->ndim;
+    int dim = step->cat.dim + (step->cat.dim < 0 ? ndim : 0);
+    *to = *ls_local_tensor_placements(in[index]);
+    for (int d = 0; d < to->count; d++) {
+        to->at[d] = common(in, count, d, dim);
+    }
+    return !ls_placements_equal(to, ls_local_tensor_placements(in[index]), to->count,
+                                ls_world_mesh(ls_local_tensor_world(in[index]))->dim);
+}
+
 static int make(ls_local_tensor **out, ls_program *program, const ls_scenario_step *step,
                 const ls_local_tensor *const *in, int count) {
     (void)program;
@@ -50,6 +86,7 @@ const ls_step_type ls_step__cat = {
     .form = LS_STEP_OF_TENSORS,
     .operand = operand,
     .size = size,
+    .bring = bring,
     .run = ls_program__tensor_step,
     .make = make,
     .know = ls_known__operate,

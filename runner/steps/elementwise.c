@@ -12,11 +12,25 @@ bool ls_step__binary_operand(ls_step_operand *out, const ls_scenario_step *step,
     return index < 2;
 }
 
+static ls_op op_of(const ls_scenario_step *step) {
+    return step->kind == LS_STEP_MUL ? LS_PROD : LS_SUM;
+}
+
+static bool bring(ls_placements *to, const ls_scenario_step *step, const ls_local_tensor *const *in,
+                  int count, int index) {
+    (void)count;
+    ls_placements both[2];
+    bool moves = ls_local_tensor_meeting(&both[0], &both[1], in[0], in[1], op_of(step));
+    int axes = moves ? both[index].count : 0;
+    *to = both[index];
+    return moves && !ls_placements_equal(to, ls_local_tensor_placements(in[index]), axes,
+                                         ls_world_mesh(ls_local_tensor_world(in[index]))->dim);
+}
+
 static int make(ls_local_tensor **out, ls_program *program, const ls_scenario_step *step,
                 const ls_local_tensor *const *in, int count) {
     (void)program, (void)count;
-    return ls_local_tensor_elementwise(out, in[0], in[1],
-                                       step->kind == LS_STEP_MUL ? LS_PROD : LS_SUM);
+    return ls_local_tensor_elementwise(out, in[0], in[1], op_of(step));
 }
 
 static int make_difference(ls_local_tensor **out, ls_program *program, const ls_scenario_step *step,
@@ -33,8 +47,7 @@ static int make_difference(ls_local_tensor **out, ls_program *program, const ls_
 static int cells(ls_cells *out, ls_arena *arena, const ls_scenario_step *step, const ls_cells *in,
                  int count, ls_dtype dtype) {
     (void)count;
-    return ls_cells__elementwise(out, arena, &in[0], &in[1], dtype,
-                                 step->kind == LS_STEP_MUL ? LS_PROD : LS_SUM);
+    return ls_cells__elementwise(out, arena, &in[0], &in[1], dtype, op_of(step));
 }
 
 static int cells_of_difference(ls_cells *out, ls_arena *arena, const ls_scenario_step *step,
@@ -48,6 +61,7 @@ static int cells_of_difference(ls_cells *out, ls_arena *arena, const ls_scenario
     const ls_step_type ls_step__##name_ = {LS_STEP_RECORD(#name_, fields, doc_),                   \
                                            .form = LS_STEP_OF_TENSORS,                             \
                                            .operand = ls_step__binary_operand,                     \
+                                           .bring = bring,                                         \
                                            .run = ls_program__tensor_step,                         \
                                            .make = (make_),                                        \
                                            .know = ls_known__operate,                              \

@@ -19,6 +19,17 @@ static int make(ls_local_tensor **out, ls_program *program, const ls_scenario_st
                                   step->kind == LS_STEP_MEAN ? LS_AVG : op_of(step));
 }
 
+// A mean that divides by another count than there is, as a rank that knows its own part alone does.
+static int make_mean(ls_local_tensor **out, ls_program *program, const ls_scenario_step *step,
+                     const ls_local_tensor *const *in, int count) {
+    LS_TRY(make(out, program, step, in, count));
+    const ls_shape *shape = ls_local_tensor_shape(in[0]);
+    int dim = step->fold.dim + (step->fold.dim < 0 ? shape->ndim : 0);
+    return step->fold.count != 0
+               ? ls_local_tensor_scale(*out, (double)shape->dim[dim] / (double)step->fold.count)
+               : LS_OK;
+}
+
 static int cells(ls_cells *out, ls_arena *arena, const ls_scenario_step *step, const ls_cells *in,
                  int count, ls_dtype dtype) {
     (void)count;
@@ -42,16 +53,18 @@ static int know_mean(ls_known *out, ls_arena *arena, const ls_scenario_step *ste
     return LS_OK;
 }
 
-#define TYPE(name_, doc_, know_)                                                                   \
+#define TYPE(name_, doc_, make_, know_, excepts_)                                                  \
     const ls_step_type ls_step__##name_ = {LS_STEP_RECORD(#name_, fields, doc_),                   \
                                            .form = LS_STEP_OF_TENSORS,                             \
                                            .run = ls_program__tensor_step,                         \
-                                           .make = make,                                           \
+                                           .excepts = (excepts_),                                  \
+                                           .make = (make_),                                        \
                                            .know = (know_),                                        \
                                            .cells = cells}
 
-TYPE(sum, "Adds up along one dimension.", ls_known__operate);
-TYPE(mean, "The mean along one dimension; of a sharded one parts of it, which add up.", know_mean);
-TYPE(prod, "The product along one dimension.", ls_known__operate);
-TYPE(amax, "The largest along one dimension.", ls_known__operate);
-TYPE(amin, "The least along one dimension.", ls_known__operate);
+TYPE(sum, "Adds up along one dimension.", make, ls_known__operate, 0);
+TYPE(mean, "The mean along one dimension; of a sharded one parts of it, which add up.", make_mean,
+     know_mean, LS_EXCEPT_COUNT);
+TYPE(prod, "The product along one dimension.", make, ls_known__operate, 0);
+TYPE(amax, "The largest along one dimension.", make, ls_known__operate, 0);
+TYPE(amin, "The least along one dimension.", make, ls_known__operate, 0);

@@ -55,6 +55,10 @@ typedef struct ls_step_type {
     void (*size)(ls_tensor_size *made, const ls_scenario *scenario, const ls_scenario_step *step,
                  const ls_tensor_size *first, const ls_tensor_size *last);
     int (*run)(ls_program *program, const ls_scenario_step *step);
+    // Where operand `index` is redistributed to first, as DTensor does where operands do not meet
+    // as they lie; false: it stays. NULL: all stay.
+    bool (*bring)(ls_placements *to, const ls_scenario_step *step, const ls_local_tensor *const *in,
+                  int count, int index);
     // Operations whose run is ls_program__tensor_step: what they make of in [count]; whether the
     // result depends on the order of a sum (NULL: it does not).
     int (*make)(ls_local_tensor **out, ls_program *program, const ls_scenario_step *step,
@@ -62,6 +66,7 @@ typedef struct ls_step_type {
     bool (*sums)(const ls_scenario_step *step, const ls_local_tensor *in);
     bool makes_replicas;  // its operand's need not be the same before
     bool is_defect;       // what its result has of replicas is seen where it is used
+    bool refuses;         // where `make` says no, the program is wrong: call.invalid
     // The judge: what must come of what is known of in [count]. `made` is what came, read for its
     // placements alone.
     int (*know)(ls_known *out, ls_arena *arena, const ls_scenario_step *step,

@@ -55,5 +55,6 @@ const ls_step_type ls_step__view = {
     .size = size,
     .run = ls_program__tensor_step,
     .make = make,
+    .refuses = true,
     .know = know,
 };

@@ -1,6 +1,6 @@
-// Softmax, its logarithm and cross entropy over sharded classes: against plain loops over the
-// whole, with one sample of large logits that would overflow without the largest taken off; and the
-// calls.
+// Softmax, its logarithm, cross entropy and norms over sharded classes: against plain loops over
+// the whole, with one sample of large logits that would overflow without the largest taken off; and
+// the calls.
 #include <criterion/criterion.h>
 #include <math.h>
 #include <string.h>
@@ -83,6 +83,39 @@ static void check_loss(ls_backend *backend, const ls_local_tensor *in, const cha
     ls_local_tensor_free(classes);
 }
 
+static double norm_of(int sample, double p) {
+    double sum = 0;
+    for (int c = 0; c < CLASSES; c++) {
+        double size = fabs(logits[sample * CLASSES + c]);
+        sum = isinf(p) ? fmax(sum, size) : sum + pow(size, p);
+    }
+    return isinf(p) ? sum : pow(sum, 1 / p);
+}
+
+// In f32, each norm rounded once, on the ranks that have the sample.
+static void check_norms(ls_backend *backend, const ls_local_tensor *in) {
+    static const double types[] = {1, 2, 3, INFINITY};
+    ls_local_tensor *narrow = NULL, *out = NULL;
+    cr_assert(ls_local_tensor_cast(&narrow, in, LS_F32) == LS_OK);
+    for (size_t k = 0; k < sizeof types / sizeof *types; k++) {
+        cr_assert(ls_tensor_norm(&out, backend, narrow, 1, types[k]) == LS_OK, "%s",
+                  ls_error_last()->text);
+        cr_assert(ls_local_tensor_dtype(out) == LS_F32 && ls_local_tensor_check(out) == LS_OK);
+        for (int rank = 0; rank < 6; rank++) {
+            const ls_shard *shard = ls_local_tensor_shard(out, rank, 0);
+            for (size_t i = 0; i < shard->count; i++) {
+                double want = norm_of((int)(shard->block.offset.dim[0] + (int64_t)i), types[k]);
+                cr_expect(fabs(((const float *)shard->data)[i] - want) <= 0x1p-23 * want,
+                          "rank %d, %g-norm %zu", rank, types[k], i);
+            }
+        }
+        ls_local_tensor_free(out);
+    }
+    cr_expect(ls_tensor_norm(&out, backend, narrow, 1, 0.5) == LS_ERR_INVALID);
+    cr_expect(ls_tensor_norm(&out, backend, narrow, 2, 2) == LS_ERR_INVALID);
+    ls_local_tensor_free(narrow);
+}
+
 // Classes over three ranks (4, 4, 3) and samples over two, each alone, both, and classes over all
 // six, where the last has none.
 Test(softmax, sharded_classes) {
@@ -110,6 +143,7 @@ Test(softmax, sharded_classes) {
         cr_expect(counted == cases[c].calls, "%s: %d calls", cases[c].placed, counted);
         check(backend, in, true);
         check_loss(backend, in, cases[c].targets);
+        check_norms(backend, in);
         ls_local_tensor_free(in);
         ls_backend_free(backend);
         ls_world_free(world);

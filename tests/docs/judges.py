@@ -15,6 +15,7 @@ PROGRAM, SOURCE = (os.path.abspath(path) for path in sys.argv[1:])
 TENSORS = "tensors: [{name: a, shape: [4, 4], values: normal, placements: S(0)}, " \
           "{name: b, shape: [4, 4], values: normal, placements: R}, " \
           "{name: p, shape: [4, 4], placements: P(sum)}, " \
+          "{name: targets, shape: [4], dtype: i64, values: {values: [3, 0, 1, 3]}, placements: R}, " \
           "{name: ids, shape: [2, 2], dtype: i64, values: {values: [3, 0, 1, 3]}, placements: S(0)}], "
 # Step kind: steps whose last one's stage is judged, on two ranks.
 JUDGED = {
@@ -42,6 +43,14 @@ JUDGED = {
     "cat": ["{cat: {tensors: [b, b], dim: 0, into: c}}"],
     "slice": ["{slice: {tensor: a, dim: 0, start: 1, length: 2, into: c}}"],
     "view": ["{view: {tensor: a, shape: [16], into: c}}", "{view: {tensor: p, shape: [2, 8], into: c}}"],
+    "cast": ["{cast: {tensor: a, dtype: bf16, into: c}}", "{cast: {tensor: p, dtype: f64, into: c}}"],
+    "dropout": ["{dropout: {tensor: a, p: 0.5, into: c}}", "{dropout: {tensor: a, p: 0.5, per_rank: true, into: c}}"],
+    "softmax": ["{softmax: {tensor: a, dim: 0, into: c}}"],
+    "log_softmax": ["{log_softmax: {tensor: p, dim: 1, into: c}}"],
+    "cross_entropy": ["{cross_entropy: {tensor: a, other: targets, into: c}}"],
+    "norm": ["{norm: {tensor: a, dim: 0, into: c}}", "{norm: {tensor: b, dim: 1, p: 1, into: c}}"],
+    "place": ["{place: {tensor: b, shape: [8, 4], to: S(0), into: c}}"],
+    "check_equal": ["{check_equal: {tensor: a, other: a}}"],
     "sum": ["{sum: {tensor: b, dim: 0, into: c}}"],
     "mean": ["{mean: {tensor: a, dim: 0, into: c}}", "{mean: {tensor: b, dim: 1, into: c}}"],
     "prod": ["{prod: {tensor: a, dim: 0, into: c}}"],

@@ -273,6 +273,9 @@ class Program:
                 for x, y in zip(first.shards, t.shards))
         names = [name] + [self.pick(joins) for _ in range(self.rng.randint(0, 2))]
         parts = [self.tensors[n] for n in names]
+        if all(p.places is not None for p in parts) and (
+                first.shards_dim(dim) or any(p.places != first.places for p in parts)):
+            return None  # they are brought together first
         shards = [None if s is None else s[:dim] + [sum(p.shards[r][dim] for p in parts)] +
                   s[dim + 1:] for r, s in enumerate(first.shards)]
         stays = first.places is not None and not first.shards_dim(dim) and all(

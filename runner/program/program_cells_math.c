@@ -1,0 +1,203 @@
+// Arrays of the oracle of programs: casts, dropout, softmax, cross entropy and norms of whole
+// arrays, plain in f64, with the distance that a sharded one may come to.
+#include "runner/program/program_cells.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "kernels/kernels.h"
+#include "orders/bound.h"
+
+#define F64_STEPS                                                                                  \
+    16  // roundings of f64 on the way of a value, functions of the C library among them
+#define EITHER ((unsigned char)(LS_OVERFLOW_UP | LS_OVERFLOW_DOWN))
+
+// A value known within `error`, to be rounded to the type once.
+static void set_rounded(ls_cells *out, size_t i, ls_dtype dtype, double value, double error) {
+    double reach = fabs(value) + error;
+    out->exact[i] = value;
+    out->bounds[i] = !isfinite(value) ? 0
+                                      : error + ls_bound_roundings(dtype, 1, reach) +
+                                            ls_bound_roundings(LS_F64, F64_STEPS, reach) +
+                                            ls_bound_step(dtype, 0);
+    out->overflow[i] = isfinite(reach) ? ls_bound_overflow(dtype, reach + out->bounds[i], reach)
+                                       : (isnan(value) ? LS_OVERFLOW_NONE : EITHER);
+}
+
+// ---- Casts --------------------------------------------------------------------------------------
+static int cast_moved(ls_cells *out, ls_arena *arena, const ls_cells *in, ls_dtype from,
+                      ls_dtype to) {
+    void *bits = ls_arena_alloc(arena, in->count, ls_dtype_bytes(to));
+    LS_TRY(bits != NULL ? LS_OK : LS_ERR_MEMORY);
+    if (in->count > 0) {
+        ls_kernel_convert_reference(bits, to, in->bits, from, in->count);
+    }
+    return ls_cells__of(out, arena, bits, &in->shape, to);
+}
+
+int ls_cells__cast(ls_cells *out, bool *known, ls_arena *arena, const ls_cells *in, ls_dtype from,
+                   ls_dtype to) {
+    *known = true;
+    if (in->bits != NULL) {
+        return cast_moved(out, arena, in, from, to);
+    }
+    LS_TRY(ls_cells__new(out, arena, &in->shape, to));
+    double largest = ls_dtype_is_float(to) ? ls_dtype_format(to).max : 0;
+    for (size_t i = 0; i < in->count && *known; i++) {
+        double value = in->exact[i], bound = in->bounds[i];
+        if (!ls_dtype_is_float(to)) {
+            double low = trunc(value - bound), high = trunc(value + bound);
+            *known = low == high && in->overflow[i] == LS_OVERFLOW_NONE;
+            ls_cells__set(out, i, to, low);
+            continue;
+        }
+        bool saturates = ls_bound_overflow(to, INFINITY, INFINITY) == LS_OVERFLOW_NONE;
+        if (saturates && fabs(value) > largest) {
+            value = copysign(largest, value);
+        }
+        set_rounded(out, i, to, value, bound);
+        out->overflow[i] |= saturates ? LS_OVERFLOW_NONE : in->overflow[i];
+        *known = *known && !(saturates && in->overflow[i] != LS_OVERFLOW_NONE);
+    }
+    return LS_OK;
+}
+
+// ---- Dropout ------------------------------------------------------------------------------------
+int ls_cells__drop(ls_cells *out, ls_arena *arena, const ls_cells *in, ls_dtype dtype, double p,
+                   ls_cells_drops drops, void *arg) {
+    LS_TRY(ls_cells__new(out, arena, &in->shape, dtype));
+    for (size_t i = 0; i < in->count; i++) {
+        if (drops(arg, i)) {
+            ls_cells__set(out, i, dtype, 0);
+            continue;
+        }
+        set_rounded(out, i, dtype, in->exact[i] / (1 - p), in->bounds[i] / (1 - p));
+        out->overflow[i] |= in->overflow[i];
+    }
+    return LS_OK;
+}
+
+// ---- Lines along a dimension --------------------------------------------------------------------
+typedef struct line {
+    const ls_cells *of;
+    size_t first, stride, length;
+} line;
+
+static line line_at(const ls_cells *in, int dim, size_t index) {
+    size_t inner = 1, length = (size_t)in->shape.dim[dim];
+    for (int d = dim + 1; d < in->shape.ndim; d++) {
+        inner *= (size_t)in->shape.dim[d];
+    }
+    return (line){in, index / inner * length * inner + index % inner, inner, length};
+}
+
+static size_t at(const line *of, size_t k) {
+    return of->first + k * of->stride;
+}
+
+// What a line's softmax is made of. A rank rounds each power and adds them up in the type; the
+// logarithm of a sum of powers moves by no more than the largest of its terms does.
+typedef struct normaliser {
+    double largest, sum, brought;  // brought: the largest bound of the line
+    double error;                  // of the sum
+} normaliser;
+
+static normaliser normalise(const line *of, ls_dtype dtype) {
+    normaliser n = {.largest = -(double)INFINITY};
+    bool any = false;
+    for (size_t k = 0; k < of->length; k++) {
+        double x = of->of->exact[at(of, k)];
+        n.brought = fmax(n.brought, of->of->bounds[at(of, k)]);
+        n.largest = isnan(x) || (any && x <= n.largest) ? n.largest : x;
+        any = any || !isnan(x);
+    }
+    for (size_t k = 0; k < of->length; k++) {
+        n.sum += exp(of->of->exact[at(of, k)] - n.largest);
+    }
+    n.error = ls_bound_roundings(dtype, of->length + 1, n.sum) +
+              ls_bound_roundings(LS_F64, of->length + F64_STEPS, n.sum) +
+              (double)of->length * ls_bound_step(dtype, 0);
+    return n;
+}
+
+static ls_shape without(const ls_shape *shape, int dim) {
+    ls_shape out = *shape;
+    for (int d = dim; d + 1 < out.ndim; d++) {
+        out.dim[d] = out.dim[d + 1];
+    }
+    out.ndim -= 1;
+    return out;
+}
+
+// The error of a logarithm of the sum, with that of the values themselves; the largest is kept
+// rounded, too.
+static double logarithm_error(const normaliser *n, double bound) {
+    double relative = n->error / n->sum;
+    return bound + n->brought + (relative < 1 ? -log1p(-relative) : (double)INFINITY) +
+           ls_bound_roundings(LS_F64, F64_STEPS, fabs(log(n->sum)) + fabs(n->largest));
+}
+
+int ls_cells__softmax(ls_cells *out, ls_arena *arena, const ls_cells *in, int dim, ls_dtype dtype,
+                      bool logarithm) {
+    ls_shape lines = without(&in->shape, dim);
+    size_t count = 0;
+    LS_TRY(ls_shape_count(&count, &lines));
+    LS_TRY(ls_cells__new(out, arena, &in->shape, dtype));
+    for (size_t i = 0; i < count && out->count > 0; i++) {
+        line of = line_at(in, dim, i);
+        normaliser n = normalise(&of, dtype);
+        for (size_t k = 0; k < of.length; k++) {
+            size_t e = at(&of, k);
+            double above = in->exact[e] - n.largest, error = logarithm_error(&n, in->bounds[e]);
+            double value = logarithm ? above - log(n.sum) : exp(above) / n.sum;
+            set_rounded(out, e, dtype, value, logarithm ? error : value * expm1(error));
+            out->overflow[e] |= in->overflow[e];
+        }
+    }
+    return LS_OK;
+}
+
+int ls_cells__cross_entropy(ls_cells *out, ls_arena *arena, const ls_cells *logits,
+                            const ls_cells *targets, int64_t ignored, ls_dtype dtype) {
+    LS_TRY(ls_cells__new(out, arena, &targets->shape, dtype));
+    for (size_t i = 0; i < out->count; i++) {
+        int64_t target = ((const int64_t *)targets->bits)[i];
+        if (target == ignored) {
+            ls_cells__set(out, i, dtype, 0);
+            continue;
+        }
+        line of = line_at(logits, 1, i);
+        normaliser n = normalise(&of, dtype);
+        size_t e = at(&of, (size_t)target);
+        double value = n.largest - logits->exact[e] + log(n.sum);
+        set_rounded(out, i, dtype, value, logarithm_error(&n, logits->bounds[e]));
+        out->overflow[i] |= logits->overflow[e];
+    }
+    return LS_OK;
+}
+
+// ---- Norms --------------------------------------------------------------------------------------
+// A norm moves by no more than the norm of what its terms move.
+int ls_cells__norm(ls_cells *out, ls_arena *arena, const ls_cells *in, int dim, double p,
+                   ls_dtype dtype) {
+    ls_shape lines = without(&in->shape, dim);
+    LS_TRY(ls_cells__new(out, arena, &lines, dtype));
+    for (size_t i = 0; i < out->count; i++) {
+        line of = line_at(in, dim, i);
+        double sum = 0, moved = 0;
+        unsigned char overflow = LS_OVERFLOW_NONE;
+        for (size_t k = 0; k < of.length; k++) {
+            double x = fabs(in->exact[at(&of, k)]);
+            sum = isinf(p) ? (x > sum || isnan(x) ? x : sum) : sum + pow(x, p);
+            moved = isinf(p) ? fmax(moved, in->bounds[at(&of, k)])
+                             : moved + pow(in->bounds[at(&of, k)], p);
+            overflow |= in->overflow[at(&of, k)];
+        }
+        double value = isinf(p) ? sum : pow(sum, 1 / p);
+        double error = (isinf(p) ? moved : pow(moved, 1 / p)) +
+                       ls_bound_roundings(LS_F64, of.length + F64_STEPS, value);
+        set_rounded(out, i, dtype, value, error);
+        out->overflow[i] |= overflow != 0 ? LS_OVERFLOW_UP : LS_OVERFLOW_NONE;
+    }
+    return LS_OK;
+}

@@ -1,0 +1,184 @@
+// softmax, log_softmax, cross_entropy, norm: along a dimension that may be sharded, without
+// gathering it.
+#include "runner/steps/fields.h"
+
+#define LINE_FIELDS                                                                                \
+    LS_STEP_NAME_FIELD, LS_STEP_EXCEPT_FIELD, LS_STEP_INTO_FIELD,                                  \
+        LS_STEP_TENSOR_FIELD(LS_FIELD_REQUIRED), LS_STEP_DIM_FIELD(fold.dim)
+
+static const ls_schema_field fields[] = {LINE_FIELDS};
+
+// clang-format off
+static const ls_schema_field norm_fields[] = {
+    LINE_FIELDS,
+    {.key = "p", .type = LS_FIELD_REAL, LS_MEMBER(fold.p), .min = 1, .max = 1000, .fallback = "2",
+     .doc = "Which norm: the p-th root of the sum of the p-th powers.", .example = "p: 1"},
+};
+
+static const ls_schema_field loss_fields[] = {
+    LS_STEP_NAME_FIELD,
+    LS_STEP_EXCEPT_FIELD,
+    {.key = "into", .type = LS_FIELD_STRING, .flags = LS_FIELD_REQUIRED, LS_MEMBER(into),
+     .doc = "The name of the result.", .example = "into: losses"},
+    {.key = "tensor", .type = LS_FIELD_STRING, .flags = LS_FIELD_REQUIRED, LS_MEMBER(tensor),
+     .doc = "The logits [samples, classes]; either dimension may be sharded.",
+     .example = "tensor: logits"},
+    {.key = "other", .type = LS_FIELD_STRING, .flags = LS_FIELD_REQUIRED,
+     LS_MEMBER(cross_entropy.other), .doc = "The targets [samples], i64.",
+     .example = "other: targets"},
+    {.key = "ignored", .type = LS_FIELD_INT, LS_MEMBER(cross_entropy.ignored),
+     .min = -LS_SCENARIO_COUNT_MAX, .max = LS_SCENARIO_COUNT_MAX, .fallback = "-100",
+     .doc = "The target of samples that do not count: their loss is 0.", .example = "ignored: 0"},
+};
+// clang-format on
+
+// Partial values are reduced before.
+static bool bring(ls_placements *to, const ls_scenario_step *step, const ls_local_tensor *const *in,
+                  int count, int index) {
+    (void)step, (void)count;
+    const ls_placements *lie = ls_local_tensor_placements(in[index]);
+    for (int d = 0; lie != NULL && d < lie->count; d++) {
+        to->at[d] = lie->at[d].kind == LS_PLACE_PARTIAL ? LS_REPLICATE : lie->at[d];
+    }
+    to->count = lie != NULL ? lie->count : 0;
+    return ls_placements_any_partial(lie);
+}
+
+static int dim_of(const ls_scenario_step *step, const ls_cells *in) {
+    return step->fold.dim + (step->fold.dim < 0 ? in->shape.ndim : 0);
+}
+
+static void without(ls_tensor_size *made, const ls_scenario *scenario, const ls_scenario_step *step,
+                    const ls_tensor_size *first, const ls_tensor_size *last) {
+    (void)step, (void)first, (void)last;
+    made->copies = scenario->ranks;
+}
+
+// ---- softmax ------------------------------------------------------------------------------------
+static int make(ls_local_tensor **out, ls_program *program, const ls_scenario_step *step,
+                const ls_local_tensor *const *in, int count) {
+    (void)count;
+    return ls_tensor_softmax(out, program->backend, in[0], step->fold.dim,
+                             step->kind == LS_STEP_LOG_SOFTMAX);
+}
+
+static int know(ls_known *out, ls_arena *arena, const ls_scenario_step *step,
+                const ls_known_tensor *in, int count, const ls_local_tensor *made) {
+    (void)count;
+    out->whole = in->known.whole != NULL ? ls_arena_alloc(arena, 1, sizeof *out->whole) : NULL;
+    return out->whole != NULL
+               ? ls_cells__softmax(out->whole, arena, in->known.whole,
+                                   dim_of(step, in->known.whole), ls_local_tensor_dtype(made),
+                                   step->kind == LS_STEP_LOG_SOFTMAX)
+               : LS_OK;
+}
+
+#define SOFTMAX(name_, doc_)                                                                       \
+    const ls_step_type ls_step__##name_ = {LS_STEP_RECORD(#name_, fields, doc_),                   \
+                                           .form = LS_STEP_OF_TENSORS,                             \
+                                           .bring = bring,                                         \
+                                           .run = ls_program__tensor_step,                         \
+                                           .make = make,                                           \
+                                           .sums = sums,                                           \
+                                           .know = know}
+
+// Where the dimension is sharded, ranks add up.
+static bool sums(const ls_scenario_step *step, const ls_local_tensor *in) {
+    const ls_placements *lie = ls_local_tensor_placements(in);
+    bool sharded = false;
+    for (int d = 0; lie != NULL && d < lie->count; d++) {
+        int ndim = ls_local_tensor_shape(in)->ndim;
+        int dim = step->kind == LS_STEP_CROSS_ENTROPY ? 1 : step->fold.dim;
+        sharded =
+            sharded || lie->at[d].kind == LS_PLACE_PARTIAL ||
+            (lie->at[d].kind == LS_PLACE_SHARD && lie->at[d].dim == dim + (dim < 0 ? ndim : 0));
+    }
+    return sharded;
+}
+
+SOFTMAX(softmax, "exp(x) over the sum of its line along one dimension, sharded or not.");
+SOFTMAX(log_softmax, "The logarithm of a softmax.");
+
+// ---- cross_entropy ------------------------------------------------------------------------------
+static bool loss_operand(ls_step_operand *out, const ls_scenario_step *step, int index) {
+    const char *key = index == 0 ? "tensor" : "other";
+    *out = (ls_step_operand){index == 0 ? step->tensor : step->cross_entropy.other,
+                             ls_node_mark(&step->node, key)};
+    return index < 2;
+}
+
+// Targets go where the logits' samples are.
+static bool bring_targets(ls_placements *to, const ls_scenario_step *step,
+                          const ls_local_tensor *const *in, int count, int index) {
+    const ls_placements *logits = ls_local_tensor_placements(in[0]);
+    const ls_placements *targets = ls_local_tensor_placements(in[1]);
+    if (index == 0 || logits == NULL || targets == NULL) {
+        return index == 0 && bring(to, step, in, count, index);
+    }
+    for (int d = 0; d < logits->count; d++) {
+        bool samples = logits->at[d].kind == LS_PLACE_SHARD && logits->at[d].dim == 0;
+        to->at[d] = samples ? logits->at[d] : LS_REPLICATE;
+    }
+    to->count = logits->count;
+    return !ls_placements_equal(to, targets, to->count,
+                                ls_world_mesh(ls_local_tensor_world(in[1]))->dim);
+}
+
+static int make_loss(ls_local_tensor **out, ls_program *program, const ls_scenario_step *step,
+                     const ls_local_tensor *const *in, int count) {
+    (void)count;
+    return ls_tensor_cross_entropy(out, program->backend, in[0], in[1],
+                                   step->cross_entropy.ignored);
+}
+
+static int know_loss(ls_known *out, ls_arena *arena, const ls_scenario_step *step,
+                     const ls_known_tensor *in, int count, const ls_local_tensor *made) {
+    (void)count;
+    bool known = in[0].known.whole != NULL && in[1].known.whole != NULL;
+    out->whole = known ? ls_arena_alloc(arena, 1, sizeof *out->whole) : NULL;
+    return out->whole != NULL
+               ? ls_cells__cross_entropy(out->whole, arena, in[0].known.whole, in[1].known.whole,
+                                         step->cross_entropy.ignored, ls_local_tensor_dtype(made))
+               : LS_OK;
+}
+
+const ls_step_type ls_step__cross_entropy = {
+    LS_STEP_RECORD("cross_entropy", loss_fields,
+                   "Each sample's -log softmax of its target; the classes may be sharded."),
+    .form = LS_STEP_OF_TENSORS,
+    .operand = loss_operand,
+    .size = without,
+    .bring = bring_targets,
+    .run = ls_program__tensor_step,
+    .make = make_loss,
+    .sums = sums,
+    .know = know_loss,
+};
+
+// ---- norm ---------------------------------------------------------------------------------------
+static int make_norm(ls_local_tensor **out, ls_program *program, const ls_scenario_step *step,
+                     const ls_local_tensor *const *in, int count) {
+    (void)count;
+    return ls_tensor_norm(out, program->backend, in[0], step->fold.dim, step->fold.p);
+}
+
+static int know_norm(ls_known *out, ls_arena *arena, const ls_scenario_step *step,
+                     const ls_known_tensor *in, int count, const ls_local_tensor *made) {
+    (void)count;
+    out->whole = in->known.whole != NULL ? ls_arena_alloc(arena, 1, sizeof *out->whole) : NULL;
+    return out->whole != NULL
+               ? ls_cells__norm(out->whole, arena, in->known.whole, dim_of(step, in->known.whole),
+                                step->fold.p, ls_local_tensor_dtype(made))
+               : LS_OK;
+}
+
+const ls_step_type ls_step__norm = {
+    LS_STEP_RECORD("norm", norm_fields, "The p-norm along one dimension, sharded or not."),
+    .form = LS_STEP_OF_TENSORS,
+    .size = without,
+    .bring = bring,
+    .run = ls_program__tensor_step,
+    .make = make_norm,
+    .sums = sums,
+    .know = know_norm,
+};
