@@ -11,6 +11,7 @@ import tempfile
 import time
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
+import ended  # noqa: E402
 from twins import clean_twin  # noqa: E402
 
 lockstep, mpi_scenario, mpi_ranks, pipeline, pipeline_mpi, mpiexec, source = sys.argv[1:]
@@ -159,6 +160,7 @@ def all_cases(scratch):
 
 def main():
     bad, count, slowest = 0, {}, 0.0
+    ended.begin()
     with tempfile.TemporaryDirectory() as scratch:
         cases = all_cases(scratch)
         with concurrent.futures.ThreadPoolExecutor(WORKERS) as pool:
