@@ -113,15 +113,15 @@ static bool decide(const char **why, ls_case_run *run) {
 
 // What passes although it proves nothing is skipped.
 static void skip_unproven(ls_case_run *run) {
-    const ls_scenario_expect *expect = &run->scenario->expect;
     ls_case_result *result = &run->result;
-    bool expects = expect->has_finding || expect->has_class || expect->unnoticed;
-    if (!result->pass || run->record_only) {
-        return;
+    if (!result->pass || run->record_only || result->finding_count > 0) {
+        return;  // what was to be found is
     }
-    if (!expects) {
-        ls_case_result_skip_unjudged(result);
+    if (result->real != NULL && run->scenario->checks.real_off) {
+        result->skipped = true;
+        result->skip_reason = "nothing was compared with the real run: checks say real: off";
     }
+    ls_case_result_skip_unjudged(result);
 }
 
 void ls_case__decide(ls_case_run *run) {

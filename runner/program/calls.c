@@ -411,8 +411,15 @@ static int open_group(const ls_program *program, const ls_scenario_step *step, l
 }
 
 int ls_program__open_comms(ls_program *program) {
-    for (int i = 0; i < program->scenario->step_count; i++) {
-        const ls_scenario_step *step = &program->scenario->steps[i];
+    const ls_scenario *scenario = program->scenario;
+    // What tensors move along is opened by all processes together: before a defect can keep one
+    // from it, or the others would wait where the simulated ones do not.
+    for (int axis = 0; axis < scenario->mesh.ndim && scenario->tensor_count > 0; axis++) {
+        ls_rank_comm *opened = NULL;
+        LS_TRY(ls_rank_axis(&opened, program->self, axis));
+    }
+    for (int i = 0; i < scenario->step_count; i++) {
+        const ls_scenario_step *step = &scenario->steps[i];
         ls_rank_comm **comm = &program->calls[i].comm;
         if (!ls_step_on_buffers(step)) {
             continue;

@@ -6,12 +6,28 @@
 
 #define AT(type, base, place) ((type *)(void *)((char *)(base) + (place)))
 
+// Complains about an empty list where one is none.
+static bool has_some(ls_reader *reader, const ls_schema_field *field, const ls_yaml_node *node) {
+    char text[64];
+    ls_text expected = {0};
+    if (node->count > 0 || (field->flags & LS_FIELD_SOME) == 0) {
+        return true;
+    }
+    (void)snprintf(text, sizeof text, "%s: an empty list", field->key);
+    ls_schema_describe(&expected, field);
+    const ls_diagnostic diagnostic = {
+        .mark = node->mark, .text = text, .expected = ls_text_string(&expected)};
+    ls_diagnostics_add(reader->diagnostics, &diagnostic);
+    ls_text_free(&expected);
+    return false;
+}
+
 // The elements of a list. `one` is set to a copy of the node itself where a single element may
 // stand for a list. NULL and *count = 0 for an empty list; -1 after a complaint.
 static const ls_yaml_node *elements(ls_reader *reader, const ls_schema_field *field,
                                     const ls_yaml_node *node, ls_yaml_node *one, int *count) {
     if (node->kind == LS_YAML_SEQUENCE) {
-        *count = (int)node->count;
+        *count = has_some(reader, field, node) ? (int)node->count : -1;
         return ls_yaml_first(reader->tree, node);
     }
     if ((field->flags & LS_FIELD_SINGLE) != 0 && node->kind == LS_YAML_SCALAR &&
@@ -246,6 +262,9 @@ static void read_tables_steps(ls_reader *reader, void *base, const ls_schema_fie
                               const ls_yaml_node *node) {
     if (node->kind != LS_YAML_SEQUENCE) {
         ls_read__complain(reader, node, field, "not a list", NULL);
+        return;
+    }
+    if (!has_some(reader, field, node)) {
         return;
     }
     ls_tables_step *steps = ls_read__alloc(reader, node->count, sizeof *steps);

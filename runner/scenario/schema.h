@@ -48,6 +48,7 @@ enum {
     LS_FIELD_POSITIVE = 16,     // a real that must be greater than min, not equal
     LS_FIELD_INTEGERS = 32,     // range and values: integers, stored as such
     LS_FIELD_HIDDEN_BOOL = 64,  // sets the bool at aux when given
+    LS_FIELD_SOME = 128,        // an empty list would mean as much as none, and is refused
 };
 
 typedef struct ls_schema_name {

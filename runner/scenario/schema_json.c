@@ -78,6 +78,12 @@ static void element(ls_json *json, const ls_schema_field *field) {
     }
 }
 
+static void some(ls_json *json, const ls_schema_field *field) {
+    if ((field->flags & LS_FIELD_SOME) != 0) {
+        ls_json_member_int(json, "minItems", 1);
+    }
+}
+
 static void list(ls_json *json, const ls_schema_field *field) {
     if ((field->flags & LS_FIELD_SINGLE) != 0) {
         ls_json_object_open(json);
@@ -87,6 +93,7 @@ static void list(ls_json *json, const ls_schema_field *field) {
     }
     open_list(json);
     element(json, field);
+    some(json, field);
     ls_json_object_close(json);
     if ((field->flags & LS_FIELD_SINGLE) != 0) {
         ls_json_array_close(json);
@@ -185,6 +192,7 @@ static void value(ls_json *json, const ls_schema_field *field) {
     case LS_FIELD_TABLES_STEPS:
         open_list(json);
         names(json, field->names);
+        some(json, field);
         ls_json_object_close(json);
         return;
     case LS_FIELD_INTS:

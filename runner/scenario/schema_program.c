@@ -26,7 +26,8 @@ static const ls_schema_name kind_names[] = {LS_KIND_MAP(KIND_NAME)};
 
 #define S ls_scenario_except
 static const ls_schema_field except_fields[] = {
-    {.key = "ranks", .type = LS_FIELD_INTS, .flags = LS_FIELD_REQUIRED | LS_FIELD_SINGLE,
+    {.key = "ranks", .type = LS_FIELD_INTS,
+     .flags = LS_FIELD_REQUIRED | LS_FIELD_SINGLE | LS_FIELD_SOME,
      MEMBER(ranks), .min = 0, .max = LS_RANKS_MAX - 1, .doc = "Which ranks.",
      .example = "ranks: [2]"},
     {.key = "skip", .type = LS_FIELD_BOOL, MEMBER(skip), .fallback = "false",
@@ -54,7 +55,8 @@ static const ls_schema_field except_fields[] = {
     {.key = "reverse", .type = LS_FIELD_BOOL, MEMBER(reverse), .fallback = "false",
      .doc = "send_recv: they post their messages in the opposite order.",
      .example = "reverse: true"},
-    {.key = "group", .type = LS_FIELD_INTS, MEMBER(group), .min = 0, .max = LS_RANKS_MAX - 1,
+    {.key = "group", .type = LS_FIELD_INTS,
+     .flags = LS_FIELD_SOME, MEMBER(group), .min = 0, .max = LS_RANKS_MAX - 1,
      .otherwise = "the same", .doc = "The group as they name it, where the step gives ranks.",
      .example = "group: [0, 2]"},
     {.key = "room", .type = LS_FIELD_INT, MEMBER(room), .min = 1, .max = LS_SCENARIO_COUNT_MAX,

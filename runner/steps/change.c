@@ -6,7 +6,8 @@
 static const ls_schema_field fields[] = {
     LS_STEP_NAME_FIELD,
     LS_STEP_TENSOR_FIELD(LS_FIELD_REQUIRED),
-    {.key = "ranks", .type = LS_FIELD_INTS, .flags = LS_FIELD_REQUIRED, LS_MEMBER(change.ranks),
+    {.key = "ranks", .type = LS_FIELD_INTS,
+     .flags = LS_FIELD_REQUIRED | LS_FIELD_SOME, LS_MEMBER(change.ranks),
      .min = 0, .max = LS_RANKS_MAX - 1, .doc = "The ranks that do it.", .example = "ranks: [2]"},
     {.key = "element", .type = LS_FIELD_INT, LS_MEMBER(change.element), .min = 0,
      .max = LS_SCENARIO_COUNT_MAX, .fallback = "0",

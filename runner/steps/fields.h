@@ -52,8 +52,9 @@
         {.key = "step", .type = LS_FIELD_STRING, .flags = LS_FIELD_REQUIRED,                       \
          LS_MEMBER(earlier.of),                                                                    \
          .doc = "The name of an earlier step.", .example = "step: gradients"},                     \
-        {.key = "ranks", .type = LS_FIELD_INTS, LS_MEMBER(earlier.ranks), .min = 0,                \
-         .max = LS_RANKS_MAX - 1, .otherwise = "all", .doc = "Which ranks do it.",                 \
+        {.key = "ranks", .type = LS_FIELD_INTS, .flags = LS_FIELD_SOME,                            \
+         LS_MEMBER(earlier.ranks), .min = 0, .max = LS_RANKS_MAX - 1, .otherwise = "all",          \
+         .doc = "Which ranks do it.",                                                              \
          .example = "ranks: [0]"},                                                                 \
         LS_STEP_EXCEPT_FIELD
 // clang-format on

@@ -23,9 +23,10 @@ $ printf "lockstep: 1\nname: off\nmesh: {shape: [2]}\ntables: [{name: t, rows: 4
 > skip  off               nothing was judged: no output has an element that something is compared with
 > run: 0 passed, 0 failed, 1 skipped
 ? 5
-# What is not judged is counted as such; and where a check finds a defect, nothing else is judged.
-$ count() { lockstep run --json - $1 | python3 -c 'import json, sys; case, = json.load(sys.stdin)["cases"]; print(case["verdict"], case["class"], case["judged"], [(s["name"], s["elements"], s["unjudged"]) for s in case["stages"]])'; }; printf 'faults: [{type: slow, rank: 0}]\nexpect: {unnoticed: true}\n' >> off.yaml; count off.yaml; printf 'lockstep: 1\nname: leak\nmesh: {shape: [2]}\nprogram:\n  steps:\n    - all_reduce: {name: a, count: 2}\n    - all_reduce: {name: b, count: 2, async: true}\n' > leak.yaml; count leak.yaml
-> pass unjudged 0 [('input_dist', 0, 12), ('lookup', 0, 16), ('output_dist', 0, 8)]
+# What is not judged is counted as such, whatever was to go unnoticed; and where a check finds a defect,
+# nothing else is judged.
+$ count() { lockstep run --json - $1 | python3 -c 'import json, sys; case, = json.load(sys.stdin)["cases"]; print(case["verdict"], case["class"], case["judged"], [(s["name"], s["elements"], s["unjudged"]) for s in case["stages"]])'; }; printf 'faults: [{type: slow, rank: 0}]\nexpect: {unnoticed: true}\n' >> off.yaml; lockstep run off.yaml | tr -s ' ' | grep 'unjudged\|skip '; printf 'lockstep: 1\nname: leak\nmesh: {shape: [2]}\nprogram:\n  steps:\n    - all_reduce: {name: a, count: 2}\n    - all_reduce: {name: b, count: 2, async: true}\n' > leak.yaml; count leak.yaml
+> skip off nothing was judged: no output has an element that something is compared with
 > fail finding 0 []
 # Two references of one output: each is judged, in either order.
 $ python3 -c 'import struct; h = "{\"descr\": \"<f4\", \"fortran_order\": False, \"shape\": (2, 2), }"; h += " " * (117 - len(h)) + "\n"; [open(n + ".npy", "wb").write(b"\x93NUMPY\x01\x00" + struct.pack("<H", len(h)) + h.encode() + struct.pack("<4f", *v)) for n, v in (("far", (1e9, -7, float("nan"), 0)), ("near", (0.3,) * 4))]'; for files in 'far near' 'near far' 'near near'; do set -- $files; printf "lockstep: 1\nname: r\nmesh: {shape: [2]}\ntables: [{name: t, rows: 8, dim: 2, weights: {constant: 0.1}, sharding: {type: row_wise}}]\ninputs: {batch: 1, features: {t: {lengths: {constant: 3}, ids: {values: [[0, 4, 7], [1, 5, 6]]}}}}\nchecks: {reference: [{file: $1.npy}, {file: $2.npy}]}\n" > r.yaml; lockstep run r.yaml | awk '/^ *reference:/ {print $1, $2}'; lockstep run --quiet r.yaml > out; echo $?; done
@@ -138,3 +139,37 @@ $ printf 'lockstep: 1\nname: flip\nmesh: {shape: [2]}\nprogram: {steps: [{all_ga
 >         w               bit_exact                8           0              0         0
 >         oracle:w        wrong                    8           2  1,073,741,824       inf
 >   collective.op_mismatch, rank 2, at m.yaml:4
+# A reference that may be anything is none.
+$ sed "s/^checks.*/checks: {reference: {file: far.npy, allow: off}}/" r.yaml > s.yaml; lockstep run s.yaml
+! s.yaml:6:44: error: allow: unknown: off
+!     6 | checks: {reference: {file: far.npy, allow: off}}
+!       |                                            ^~~
+!       | expected one of bit_exact, reordered, within_bound, by_design
+? 2
+# An empty list is not the default that no list stands for.
+$ told() { printf "lockstep: 1\nname: o\nmesh: {shape: [2]}\n$1\n" > o.yaml; lockstep run --quiet o.yaml 2>&1 | grep '^o.yaml\|run:'; }; for step in 'all_reduce: {count: 2, ranks: []}' 'all_reduce: {count: 2, except: [{ranks: [], op: max}]}' 'all_reduce: {name: a, count: 2, replica: true}}, {check_replica: {step: a, ranks: []}' 'change: {tensor: a, ranks: [], value: 7}'; do told "program: {tensors: [{name: a, shape: [2], placements: R}], steps: [{$step}]}"; done; for keys in 'sharding: {type: table_wise, ranks: []}' 'sharding: {type: []}' 'sharding: {only_ranks: []}'; do told "tables: [{name: t, rows: 4, dim: 2, $keys}]\ninputs: {batch: 2}"; done; for keys in 'steps: []' 'expect: {class: wrong, stages: []}' 'expect: {finding: handle.leak, ranks: []}'; do told "tables: [{name: t, rows: 4, dim: 2}]\ninputs: {batch: 2}\n$keys"; done
+> o.yaml:4:99: error: ranks: an empty list
+> o.yaml:4:109: error: ranks: an empty list
+> o.yaml:4:151: error: ranks: an empty list
+> o.yaml:4:151: error: ranks: all members of the step's group take part in the check
+> o.yaml:4:96: error: ranks: an empty list
+> o.yaml:4:73: error: ranks: an empty list
+> o.yaml:4:54: error: type: an empty list
+> o.yaml:4:60: error: only_ranks: an empty list
+> o.yaml:6:8: error: steps: an empty list
+> o.yaml:6:32: error: stages: an empty list
+> o.yaml:6:39: error: ranks: an empty list
+# A comparison in which nothing is compared with the real run.
+$ printf 'lockstep: 1\nname: p\nmesh: {shape: [2]}\nprogram: {steps: [{all_reduce: {name: a, count: 2}}]}\n' > p.yaml; lockstep run --quiet --keep real p.yaml; echo 'checks: {real: off}' >> p.yaml; python3 $SOURCE/tests/cli/change_tensor.py real/p/rank_00000.safetensors a/-/-/recv 0 f 9; lockstep compare p.yaml --real real
+> run: 1 passed, 0 failed, 0 skipped
+>       case and stage    class             elements   differing    max ulps  of bound  order
+> skip  p                 nothing was compared with the real run: checks say real: off
+>
+> compare: 0 passed, 0 failed, 1 skipped
+? 5
+# What a recording's scenario expects is a defect that both runs have: the recording may not differ.
+$ printf 'lockstep: 1\nname: b\nmesh: {shape: [2]}\nprogram: {steps: [{all_gather: {name: w, count: 2}}, {all_gather: {name: v, count: 2}}]}\nfaults: [{type: bit_flip, rank: 1, call: 0, index: 30}]\nexpect: {class: wrong, stages: [w]}\n' > b.yaml; lockstep record --quiet --backend sim --out both b.yaml; lockstep replay --quiet both; python3 $SOURCE/tests/cli/change_tensor.py both/b/rank_00000.safetensors w/-/-/recv 0 f 9; lockstep replay --quiet both | grep 'error:\|replay:'
+> record: 1 passed, 0 failed, 0 skipped
+> replay: 1 passed, 0 failed, 0 skipped
+>   error: stage w is wrong, which was not expected
+> replay: 0 passed, 1 failed, 0 skipped

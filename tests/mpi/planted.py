@@ -13,6 +13,7 @@ LOCKSTEP, SOURCE = sys.argv[1:]
 # What the last line of the simulation's finding says of the real run.
 SHOWN = {
     "killed_rank": "rank.died: rank 3 of the mpi run was ended by signal 9",
+    "stalled_before_an_axis": "the run hangs, every rank in the call where the simulated one waits",
     "stalled_rank": "the run hangs, every rank in the call where the simulated one waits",
     "skipped_by_fault": "collective.kind_mismatch",
     "doubled_by_fault": "collective.kind_mismatch",
@@ -30,7 +31,8 @@ failures = []
 
 
 def path(name):
-    return f"scenarios/bugs/{name}.yaml"
+    own = f"tests/mpi/{name}.yaml"
+    return own if os.path.exists(os.path.join(SOURCE, own)) else f"scenarios/bugs/{name}.yaml"
 
 
 names = list(SHOWN)
