@@ -25,14 +25,14 @@ static size_t align_up(size_t size) {
     return (size + (ALIGNMENT - 1)) & ~(size_t)(ALIGNMENT - 1);
 }
 
-static void *zeroed(size_t size) {
+static void *allocate(size_t size, bool zeroed) {
     if (size > SIZE_MAX / 2) {
         return NULL;
     }
     size_t rounded = align_up(size);
     if (rounded >= LARGE_BYTES) {
         // Large blocks: let the kernel hand out zero pages instead of touching them all here.
-        void *pointer = calloc(1, rounded + ALIGNMENT);
+        void *pointer = zeroed ? calloc(1, rounded + ALIGNMENT) : malloc(rounded + ALIGNMENT);
         if (pointer == NULL) {
             return NULL;
         }
@@ -41,7 +41,7 @@ static void *zeroed(size_t size) {
         return (void *)address;
     }
     void *pointer = aligned_alloc(ALIGNMENT, rounded);
-    if (pointer != NULL) {
+    if (pointer != NULL && zeroed) {
         memset(pointer, 0, rounded);
     }
     return pointer;
@@ -66,16 +66,20 @@ static size_t block_bytes(size_t count, size_t size) {
     return bytes != 0 ? bytes : 1;
 }
 
-int ls_alloc(void **out, size_t count, size_t size) {
+static int take(void **out, size_t count, size_t size, bool zeroed) {
     LS_ASSERT(out != NULL);
     *out = NULL;
     size_t bytes = 0;
     LS_TRY(ls_size_mul(&bytes, count, size));
-    *out = zeroed(block_bytes(count, size));
+    *out = allocate(block_bytes(count, size), zeroed);
     if (*out == NULL) {
         return LS_FAIL(LS_ERR_MEMORY, "cannot allocate %zu bytes", bytes);
     }
     return LS_OK;
+}
+
+int ls_alloc(void **out, size_t count, size_t size) {
+    return take(out, count, size, true);
 }
 
 void ls_free(void *pointer, size_t count, size_t size) {
@@ -125,7 +129,7 @@ void ls_arena_free(ls_arena *arena) {
     ls_free(arena, 1, sizeof *arena);
 }
 
-void *ls_arena_alloc(ls_arena *arena, size_t count, size_t size) {
+static void *arena_take(ls_arena *arena, size_t count, size_t size, bool zeroed) {
     size_t bytes = 0;
     if (ls_size_mul(&bytes, count, size) != LS_OK) {
         arena->failed = true;
@@ -143,7 +147,8 @@ void *ls_arena_alloc(ls_arena *arena, size_t count, size_t size) {
         size_t wanted = header + rounded;
         size_t block_size = wanted > ARENA_BLOCK_BYTES ? wanted : ARENA_BLOCK_BYTES;
         void *memory = NULL;
-        if (ls_alloc(&memory, 1, block_size) != LS_OK) {
+        // What is left of a shared block is handed out as zeroed.
+        if (take(&memory, 1, block_size, zeroed || block_size == ARENA_BLOCK_BYTES) != LS_OK) {
             arena->failed = true;
             return NULL;
         }
@@ -166,6 +171,14 @@ void *ls_arena_alloc(ls_arena *arena, size_t count, size_t size) {
     block->used += rounded;
     ARENA_OPEN(pointer, bytes);
     return pointer;
+}
+
+void *ls_arena_alloc(ls_arena *arena, size_t count, size_t size) {
+    return arena_take(arena, count, size, true);
+}
+
+void *ls_arena_alloc_raw(ls_arena *arena, size_t count, size_t size) {
+    return arena_take(arena, count, size, false);
 }
 
 void *ls_arena_copy(ls_arena *arena, const void *source, size_t bytes) {

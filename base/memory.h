@@ -29,6 +29,8 @@ LS_API void ls_arena_free(ls_arena *arena);  // NULL is allowed
 
 // Zeroed, 64-byte aligned memory for count elements of size bytes, or NULL with the error set.
 LS_API void *ls_arena_alloc(ls_arena *arena, size_t count, size_t size);
+// The same, not zeroed: for what is written whole before it is read.
+void *ls_arena_alloc_raw(ls_arena *arena, size_t count, size_t size);
 // A copy of `bytes` bytes (strings: with the terminating 0 that ls_arena_strndup adds).
 void *ls_arena_copy(ls_arena *arena, const void *source, size_t bytes);
 LS_API_BACKENDS char *ls_arena_strdup(ls_arena *arena, const char *text);

@@ -56,6 +56,8 @@ double ls_bench__now_ms(void);
 double ls_bench__cpu_ms(void);  // processor time of this process, all threads
 // Median and least of samples [count]; sorts them.
 double ls_bench__median(double *samples, int count);
+// A memcpy that is not optimised away.
+void ls_bench__copy(void *to, const void *from, size_t bytes);
 // Runs `once` and a memcpy of row->bytes_moved by turns, so that both see the same machine, and
 // sets the row's times, yardstick and ratio.
 int ls_bench__measure(ls_bench_row *row, int (*once)(void *arg), void *arg);

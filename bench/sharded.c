@@ -1,6 +1,6 @@
 // A simulated training step of the sharding tutorial's four tables on 64 ranks, beside the plain
-// step of the same batch: the unsharded tables, the kernels, and nothing between them. Processor
-// time of both.
+// step of the same batch: the unsharded tables, the kernels, and nothing between them; and beside a
+// memcpy of the bytes that a sharding type moves by definition. Processor time of all.
 #include <stdio.h>
 #include <string.h>
 
@@ -28,7 +28,7 @@ typedef struct plain_table {
     float *weights, *state, *out, *gradients, *sums;  // [rows, DIM], [rows], [SAMPLES, DIM] twice
     int64_t *ids, *offsets, *bag_of;                  // [count], [SAMPLES + 1], [count]
     int64_t *rows, *starts, *order, *scratch;
-    size_t count;
+    size_t count, touched;  // ids, distinct rows
 } plain_table;
 
 typedef struct run {
@@ -54,7 +54,6 @@ static void plain_step(run *r) {
     r->steps++;
     for (int t = 0; t < TABLES; t++) {
         plain_table *p = &r->plain[t];
-        size_t unique = 0;
         ls_kernel_pooled_lookup(p->out, DIM, p->weights, LS_F32, about[t].rows, DIM, p->ids,
                                 p->offsets, NULL, -1, LS_POOL_SUM, SAMPLES);
         for (int64_t bag = 0; bag < SAMPLES; bag++) {
@@ -62,10 +61,10 @@ static void plain_step(run *r) {
                 p->bag_of[k] = bag;
             }
         }
-        ls_kernel_group_ids(p->rows, p->starts, p->order, &unique, p->scratch, p->ids, p->count,
+        ls_kernel_group_ids(p->rows, p->starts, p->order, &p->touched, p->scratch, p->ids, p->count,
                             about[t].rows, -1);
         ls_kernel_row_gradients(p->sums, DIM, p->gradients, DIM, LS_F32, p->bag_of, NULL, p->starts,
-                                p->order, unique);
+                                p->order, p->touched);
         const ls_row_update update = {.weights = p->weights,
                                       .dtype = LS_F32,
                                       .rows = about[t].rows,
@@ -73,7 +72,7 @@ static void plain_step(run *r) {
                                       .states = {p->state},
                                       .row_ids = p->rows,
                                       .gradients = p->sums,
-                                      .count = unique,
+                                      .count = p->touched,
                                       .factor = 1,
                                       .step = r->steps};
         ls_kernel_update_rows(&r->optimizers[t], &update);
@@ -259,33 +258,75 @@ static int verify(const run *r) {
     return LS_OK;
 }
 
-static int measure(ls_bench_row *row, run *r) {
-    double *times[2] = {NULL, NULL};
-    size_t count = (size_t)row->repetitions;
-    LS_TRY(open_run(r));
-    times[0] = ls_arena_alloc(r->arena, count, sizeof(double));
-    times[1] = ls_arena_alloc(r->arena, count, sizeof(double));
-    if (times[0] == NULL || times[1] == NULL) {
-        return LS_ERR_MEMORY;
+// Half of the bytes that the tables' sharding types have read and written, whatever the program:
+// row_wise, a partial sum of every sample on every rank is written and read again; data_parallel,
+// so is every copy's gradient, and every copy's touched rows are updated; the others, outputs and
+// gradients once to and once from their owner.
+static size_t bytes_by_definition(const run *r) {
+    size_t bytes = 0;
+    for (int t = 0; t < TABLES; t++) {
+        size_t outputs = (size_t)SAMPLES * DIM * sizeof(float);
+        size_t table = (size_t)about[t].rows * DIM * sizeof(float);
+        size_t touched = r->plain[t].touched * DIM * sizeof(float);
+        bytes += r->shardings[t] == LS_ROW_WISE        ? RANKS * outputs
+                 : r->shardings[t] == LS_DATA_PARALLEL ? RANKS * (table + touched)
+                                                       : 2 * outputs;
     }
-    for (int i = -1; i < row->repetitions; i++) {  // the first turn warms up, and is checked
-        double start = ls_bench__cpu_ms();
-        LS_TRY(sharded_step(r));
-        double middle = ls_bench__cpu_ms();
-        plain_step(r);
-        double end = ls_bench__cpu_ms();
-        if (i < 0) {
-            LS_TRY(verify(r));
-        } else {
-            times[0][i] = middle - start;
-            times[1][i] = end - middle;
+    return bytes;
+}
+
+enum { SHARDED, PLAIN, COPY, TIMED };
+
+// What was timed, beside one of the other two.
+static void set_times(ls_bench_row *row, double *const times[TIMED], const char *yardstick,
+                      int other) {
+    row->time_ms = ls_bench__median(times[SHARDED], row->repetitions);
+    row->time_ms_min = times[SHARDED][0];
+    row->yardstick = yardstick;
+    row->yardstick_ms = ls_bench__median(times[other], row->repetitions);
+    row->ratio = times[other][0] > 0 ? row->time_ms_min / times[other][0] : 0;
+}
+
+// by_bytes: the row that has a memcpy beside it.
+static int measure(ls_bench_row *row, ls_bench_row *by_bytes, run *r) {
+    double *times[TIMED];
+    LS_TRY(open_run(r));
+    for (int i = 0; i < TIMED; i++) {
+        times[i] = ls_arena_alloc(r->arena, (size_t)row->repetitions, sizeof(double));
+        if (times[i] == NULL) {
+            return LS_ERR_MEMORY;
         }
     }
-    row->time_ms = ls_bench__median(times[0], row->repetitions);
-    row->time_ms_min = times[0][0];
-    row->yardstick = "unsharded";
-    row->yardstick_ms = ls_bench__median(times[1], row->repetitions);
-    row->ratio = times[1][0] > 0 ? row->time_ms_min / times[1][0] : 0;
+    char *from = NULL, *to = NULL;
+    size_t bytes = 0;
+    for (int i = -1; i < row->repetitions; i++) {  // the first turn warms up, and is checked
+        double at[TIMED + 1];
+        at[0] = ls_bench__cpu_ms();
+        LS_TRY(sharded_step(r));
+        at[1] = ls_bench__cpu_ms();
+        plain_step(r);
+        at[2] = ls_bench__cpu_ms();
+        if (i >= 0) {
+            ls_bench__copy(to, from, bytes);
+            at[3] = ls_bench__cpu_ms();
+            for (int k = 0; k < TIMED; k++) {
+                times[k][i] = at[k + 1] - at[k];
+            }
+            continue;
+        }
+        LS_TRY(verify(r));
+        bytes = bytes_by_definition(r);
+        from = ls_arena_alloc(r->arena, bytes, 1);
+        to = ls_arena_alloc(r->arena, bytes, 1);
+        if (from == NULL || to == NULL) {
+            return LS_ERR_MEMORY;
+        }
+        memset(from, 1, bytes);
+        memset(to, 2, bytes);
+    }
+    set_times(row, times, "unsharded", PLAIN);
+    by_bytes->bytes_moved = bytes;
+    set_times(by_bytes, times, NULL, COPY);
     return LS_OK;
 }
 
@@ -300,18 +341,19 @@ int ls_bench_suite_sharded(ls_bench *bench) {
         if (row == NULL) {
             continue;
         }
+        ls_bench_row *by_bytes = ls_bench__row(bench, "sharded", name);
         if (bench->progress != NULL) {
             bench->progress(name, kind, TABLES + 1);
         }
-        row->ranks = RANKS;
-        row->elements = (uint64_t)BATCH * TABLES * DIM;
+        row->ranks = by_bytes->ranks = RANKS;
+        row->elements = by_bytes->elements = (uint64_t)BATCH * TABLES * DIM;
         // The other types move by definition up to 64 times as much (docs/performance.md).
         row->ratio_limit = kind < TABLES && types[kind] == LS_TABLE_WISE ? 3 : 0;
         run r = {.steps = 0};
         for (int t = 0; t < TABLES; t++) {
             r.shardings[t] = types[kind == TABLES ? t : kind];
         }
-        int status = measure(row, &r);
+        int status = measure(row, by_bytes, &r);
         close_run(&r);
         if (status != LS_OK) {
             return ls_error_wrap("bench: %s", name);

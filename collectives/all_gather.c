@@ -50,6 +50,9 @@ static int math(const ls_call *const *calls, int size, const ls_order *order) {
             at = stop;
         }
         for (int i = 1; i < size; i++) {
+            if (calls[i]->recv == row) {
+                continue;  // recv_shared
+            }
             LS_TRY(ls_block__copy_result(device, (char *)calls[i]->recv + first, row + first,
                                          end - first, total * (size_t)size));
         }

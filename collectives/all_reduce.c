@@ -28,6 +28,9 @@ static int math(const ls_call *const *calls, int size, const ls_order *order) {
         char *out = ls_block__at(calls[0]->recv, first, element);
         status = ls_call_fold__all_reduce(&fold, out, first, length);
         for (int i = 1; i < size && status == LS_OK; i++) {
+            if (calls[i]->recv == calls[0]->recv) {
+                continue;  // recv_shared
+            }
             status = ls_block__copy_result(device, ls_block__at(calls[i]->recv, first, element),
                                            out, length * element, total);
         }

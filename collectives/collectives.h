@@ -93,7 +93,9 @@ typedef struct ls_call {
     const size_t *recv_counts;  //
     const void *send;           // NULL where this rank sends nothing
     void *recv;                 // NULL where it receives nothing
-    const char *file;           // where the program made the call; static storage
+    bool recv_shared;           // members of one process take a result that is the same for all in
+        // one buffer, whose readers they are; simulated calls that replicate
+    const char *file;  // where the program made the call; static storage
     int line;
     const char *purpose;  // what it moves: "input_dist sizes"; NULL: not said; static storage
     // Calls of another front (mpi/) are told in its words: writes the call without its rank and

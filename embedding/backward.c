@@ -159,10 +159,12 @@ static int send_group(embedding_backward *b, const embedding_group *group) {
     if (group->local) {
         return LS_OK;
     }
+    if (group->pooling != LS_POOL_NONE) {
+        return send_pooled(b, group, &b->scratch);  // shards look at what arrives there
+    }
     embedding_pool scratch;
     LS_TRY(ls_embedding__pool_create(&scratch, b->pass->module));
-    int status = group->pooling == LS_POOL_NONE ? send_sequence(b, group, &scratch)
-                                                : send_pooled(b, group, &scratch);
+    int status = send_sequence(b, group, &scratch);
     ls_embedding__pool_free(&scratch);
     return status;
 }
@@ -177,13 +179,13 @@ static int add_weights(const embedding_backward *b, const embedding_group *group
     const embedding_part *part = &b->pass->parts[held][group - b->pass->module->groups];
     size_t bytes = ls_dtype_bytes(group->dtype);
     void *block = NULL;
+    const embedding_array array = {ls_world_held(b->pass->module->world)[held], -1,
+                                   "gradients of weights", ids, bytes};
     for (int i = 0; i < route->count; i++) {
         int slot = group->route_slots[route->first + i];
         // Where blocks leave gaps or overlap an id may come back twice: each block by itself.
         if (!block || !route->sound) {
-            LS_TRY(ls_embedding__take_elements(scratch, &block,
-                                               ls_world_held(b->pass->module->world)[held],
-                                               "gradients of weights", ids, group->dtype));
+            LS_TRY(ls_embedding__take_zeroed(scratch, &block, &array));
         }
         if (part->sent_ids[slot] > 0) {
             LS_TRY(device->ops->scatter_rows(device, block, bytes, of_slot[slot], bytes,
@@ -235,8 +237,9 @@ static int settle_weights(const embedding_backward *b, const embedding_group *gr
         const ls_jagged *jagged = &b->pass->inputs[held][pair].jagged;
         int64_t ids = jagged->offsets[jagged->batch] - jagged->offsets[0];
         void *gradient;
-        LS_TRY(ls_embedding__take_elements(scratch, &gradient, rank, "gradients of weights",
-                                           (size_t)ids, group->dtype));
+        const embedding_array array = {rank, -1, "gradients of weights", (size_t)ids,
+                                       ls_dtype_bytes(group->dtype)};
+        LS_TRY(ls_embedding__take_zeroed(scratch, &gradient, &array));
         for (int r = 0; r < group->route_count; r++) {
             if (group->routes[r].pair == pair) {
                 LS_TRY(add_weights(b, group, held, &group->routes[r], of_slot, (size_t)ids, scratch,

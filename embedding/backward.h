@@ -13,7 +13,9 @@ typedef struct embedding_shard {
     ls_plan_shard block;
     embedding_occurrences of;
     size_t *row_first;      // [slots + 1] rows of `arrived` before each slot
-    void *arrived;          // (device) [rows, columns] gradients of bags, sequence: of ids
+    void *arrived;          // (device) [rows, columns] gradients of bags, sequence: of ids; of a
+    int64_t stride;         // row, elements; pooled, of one feature: some columns of what is other
+                            // ranks' and shards' too, to be read alone
     const int64_t *row_of;  // (device) [ids] the row of `arrived`; NULL: its own number
     const float *scales;    // (device) [ids] weights, or NULL
     void *weights;          // (device) [ids] gradients of weights, or NULL
@@ -30,7 +32,7 @@ typedef struct embedding_backward {
 
 // Counts the held shards, and makes the pass's list of what they are left with.
 int ls_embedding__shards_prepare(embedding_backward *b);
-// A held rank's shards of a group, with room for what arrives.
+// A held rank's shards of a group, with room for what arrives where it is theirs alone.
 int ls_embedding__shards_create(embedding_backward *b, const embedding_group *group, int held);
 // Fills `arrived`: from a rank's gathered gradients [bags, columns of the node], or its own.
 int ls_embedding__shards_take_pooled(embedding_backward *b, const embedding_group *group, int held,
@@ -44,7 +46,10 @@ int ls_embedding__shards_weights(const embedding_backward *b, const embedding_gr
 // The gradients of a local pair's weights, to out [ids].
 int ls_embedding__shards_copy_weights(const embedding_backward *b, const embedding_group *group,
                                       int held, int pair, void *out);
-int ls_embedding__shards_emit_arrivals(const embedding_backward *b, const ls_stage_sink *sink);
+// What arrived for the shard, [rows, columns] side by side, in an array of its own if it was not.
+int ls_embedding__shard_own_arrivals(embedding_backward *b, const embedding_shard *shard,
+                                     void **out);
+int ls_embedding__shards_emit_arrivals(embedding_backward *b, const ls_stage_sink *sink);
 // The local row of a block that gets no gradient, or -1.
 int64_t ls_embedding__shard_padding(const embedding_table *table, const ls_plan_shard *block);
 // maxima.c: pooled by max, `arrived` becomes a gradient for each id, 0 where another one was

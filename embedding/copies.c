@@ -1,21 +1,29 @@
 // Backward of data parallel tables: the copies' gradients are summed over all ranks.
 #include "embedding/backward.h"
 
-// One all_reduce over the copies of a table, in place.
-static int reduce_copies(const embedding_backward *b, const embedding_exchange *exchange, int table,
-                         void *const *arrays, int64_t columns) {
+// One all_reduce over the copies of a table: in place, or into one array of all copies held here.
+static int reduce_copies(embedding_backward *b, const embedding_exchange *exchange, int table,
+                         void **arrays, int64_t columns) {
     const ls_embedding *module = b->pass->module;
+    bool shares = ls_embedding__exchange_shares(module->backend);
     embedding_side *sides;
     ARENA_NEW(sides, b->scratch.arena, b->pass->held_count);
     int count = 0;
+    void *shared = NULL;
     for (int s = 0; s < b->shard_count; s++) {
         const embedding_shard *shard = &b->shards[s];
         if (shard->table != table) {
             continue;
         }
         embedding_side *side = &sides[count];
-        *side = (embedding_side){.rank = shard->rank, .send = arrays[count], .recv = arrays[count]};
+        *side = (embedding_side){.rank = shard->rank, .send = arrays[count]};
         LS_TRY(ls_embedding__count(&side->count, shard->block.rows, columns, 1));
+        if (shares && !shared) {
+            LS_TRY(ls_embedding__take_elements(&b->pass->pool, &shared, shard->rank, exchange->what,
+                                               side->count, exchange->dtype));
+        }
+        side->recv_shared = shares;
+        side->recv = arrays[count] = shares ? shared : arrays[count];
         count++;
     }
     return ls_embedding__exchange(module->backend, exchange, sides, count);
@@ -62,8 +70,9 @@ static int mark_rows(embedding_backward *b, const embedding_shard *shard, void *
     const embedding_touched *touched = shard->touched;
     static const int32_t one = 1;
     void *ones;
-    LS_TRY(ls_embedding__take_elements(&b->scratch, marks, shard->rank, "marks of rows",
-                                       (size_t)shard->block.rows, LS_I32));
+    const embedding_array array = {shard->rank, -1, "marks of rows", (size_t)shard->block.rows,
+                                   sizeof(one)};
+    LS_TRY(ls_embedding__take_zeroed(&b->scratch, marks, &array));
     LS_TRY(ls_embedding__take_elements(&b->scratch, &ones, shard->rank, "marks of rows",
                                        touched->count, LS_I32));
     if (touched->count == 0) {
@@ -72,6 +81,47 @@ static int mark_rows(embedding_backward *b, const embedding_shard *shard, void *
     LS_TRY(device->ops->fill(device, ones, LS_I32, &one, touched->count));
     return device->ops->scatter_rows(device, *marks, sizeof(one), ones, sizeof(one), touched->rows,
                                      touched->count);
+}
+
+// The sums and the rows that count, for the update of every copy.
+static int keep_reduced(embedding_backward *b, int t, void *const *gradients, void *const *marks,
+                        const ls_stage_sink *sink) {
+    const ls_embedding *module = b->pass->module;
+    const embedding_table *table = &module->tables[t];
+    const embedding_touched *kept = NULL;  // of another copy with the same sums
+    bool shares = ls_embedding__exchange_shares(module->backend);
+    int count = 0;
+    for (int s = 0; s < b->shard_count; s++) {
+        const embedding_shard *shard = &b->shards[s];
+        if (shard->table != t) {
+            continue;
+        }
+        shard->touched->gradients = gradients[count];
+        const embedding_emission emission = {.stage = LS_STAGE_ALL_REDUCE,
+                                             .field = "gradients",
+                                             .rank = shard->rank,
+                                             .pair = table->first_pair,
+                                             .shard = -1,
+                                             .dtype = ls_embedding__gradient_dtype(table),
+                                             .shape =
+                                                 LS_SHAPE(shard->block.rows, shard->block.columns),
+                                             .data = shard->touched->gradients,
+                                             .reduces = true};
+        LS_TRY(ls_embedding__emit(module, sink, &emission));
+        if (ls_embedding__every_row(table)) {
+            shard->touched->rows = NULL;
+            shard->touched->count = (size_t)shard->block.rows;
+        } else if (kept) {
+            shard->touched->rows = kept->rows;
+            shard->touched->count = kept->count;
+            shard->touched->gradients = kept->gradients;
+        } else {
+            LS_TRY(keep_touched(b, shard, marks[count]));
+        }
+        kept = shares ? shard->touched : NULL;
+        count++;
+    }
+    return LS_OK;
 }
 
 static int reduce_table(embedding_backward *b, int t, const ls_stage_sink *sink) {
@@ -93,39 +143,13 @@ static int reduce_table(embedding_backward *b, int t, const ls_stage_sink *sink)
                                    .op = LS_SUM,
                                    .what = "all_reduce gradients"};
     LS_TRY(reduce_copies(b, &exchange, t, gradients, table->config->dim));
-    bool every = ls_embedding__every_row(table);
-    if (!every) {
+    if (!ls_embedding__every_row(table)) {
         exchange.dtype = LS_I32;
         exchange.op = LS_MAX;
         exchange.what = "all_reduce rows";
         LS_TRY(reduce_copies(b, &exchange, t, marks, 1));
     }
-    count = 0;
-    for (int s = 0; s < b->shard_count; s++) {
-        const embedding_shard *shard = &b->shards[s];
-        if (shard->table != t) {
-            continue;
-        }
-        const embedding_emission emission = {.stage = LS_STAGE_ALL_REDUCE,
-                                             .field = "gradients",
-                                             .rank = shard->rank,
-                                             .pair = table->first_pair,
-                                             .shard = -1,
-                                             .dtype = ls_embedding__gradient_dtype(table),
-                                             .shape =
-                                                 LS_SHAPE(shard->block.rows, shard->block.columns),
-                                             .data = shard->touched->gradients,
-                                             .reduces = true};
-        LS_TRY(ls_embedding__emit(module, sink, &emission));
-        if (every) {
-            shard->touched->rows = NULL;
-            shard->touched->count = (size_t)shard->block.rows;
-        } else {
-            LS_TRY(keep_touched(b, shard, marks[count]));
-        }
-        count++;
-    }
-    return LS_OK;
+    return keep_reduced(b, t, gradients, marks, sink);
 }
 
 int ls_embedding__shards_reduce(embedding_backward *b, const ls_stage_sink *sink) {

@@ -16,6 +16,10 @@ static size_t count_of(const embedding_exchange *exchange, const embedding_side 
     }
 }
 
+bool ls_embedding__exchange_shares(const ls_backend *backend) {
+    return backend->ops->simulates && ls_world_held_count(backend->world) > 1;
+}
+
 static ls_call make_call(const embedding_exchange *exchange, const embedding_side *side) {
     int member = ls_comm_member(exchange->comm, side->rank);
     LS_ASSERT(member >= 0);
@@ -29,6 +33,7 @@ static ls_call make_call(const embedding_exchange *exchange, const embedding_sid
                      .recv_counts = side->recv_counts,
                      .send = side->send,
                      .recv = side->recv,
+                     .recv_shared = side->recv_shared,
                      .purpose = exchange->what,
                      LS_HERE};
 }

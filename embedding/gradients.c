@@ -109,6 +109,14 @@ static int name_bags(embedding_backward *b, embedding_shard *shard) {
     return LS_OK;
 }
 
+static int take_arrivals(embedding_backward *b, const embedding_shard *shard, void **out) {
+    size_t count;
+    LS_TRY(
+        ls_size_mul(&count, shard->row_first[shard->of.slot_count], (size_t)shard->block.columns));
+    return take(b, &b->scratch, shard, "gradients that arrive", count,
+                ls_dtype_bytes(shard->group->dtype), out);
+}
+
 int ls_embedding__shards_create(embedding_backward *b, const embedding_group *group, int held) {
     ls_embedding_pass *pass = b->pass;
     const ls_embedding *module = pass->module;
@@ -138,18 +146,47 @@ int ls_embedding__shards_create(embedding_backward *b, const embedding_group *gr
         if (group->pooling != LS_POOL_NONE) {
             LS_TRY(name_bags(b, shard));
         }
-        size_t count;
-        LS_TRY(ls_size_mul(&count, shard->row_first[shard->of.slot_count],
-                           (size_t)shard->block.columns));
-        LS_TRY(take(b, &b->scratch, shard, "gradients that arrive", count,
-                    ls_dtype_bytes(group->dtype), &shard->arrived));
+        shard->stride = shard->block.columns;
+        if (group->pooling == LS_POOL_NONE || shard->of.slot_count != 1) {
+            LS_TRY(take_arrivals(b, shard, &shard->arrived));
+        }
     }
     return LS_OK;
 }
 
 static char *arrival_of(const embedding_shard *shard, int i) {
     return (char *)shard->arrived +
-           shard->row_first[i] * (size_t)shard->block.columns * ls_dtype_bytes(shard->group->dtype);
+           shard->row_first[i] * (size_t)shard->stride * ls_dtype_bytes(shard->group->dtype);
+}
+
+// Slot i's gradients are some columns of `from`: looked at there, where the shard has no other
+// slot.
+static int place_arrivals(const embedding_backward *b, embedding_shard *shard, int i,
+                          const embedding_columns *from) {
+    ls_dtype dtype = shard->group->dtype;
+    if (shard->of.slot_count == 1) {
+        shard->arrived = (char *)from->data + (size_t)from->column * ls_dtype_bytes(dtype);
+        shard->stride = from->stride;
+        return LS_OK;
+    }
+    const embedding_columns to = {arrival_of(shard, i), shard->block.columns, 0};
+    return ls_embedding__copy_columns(b->pass->module->device, &to, from, shard->block.columns,
+                                      (int64_t)(shard->row_first[i + 1] - shard->row_first[i]),
+                                      dtype);
+}
+
+int ls_embedding__shard_own_arrivals(embedding_backward *b, const embedding_shard *shard,
+                                     void **out) {
+    *out = shard->arrived;
+    if (shard->stride == shard->block.columns) {
+        return LS_OK;
+    }
+    const embedding_columns from = {shard->arrived, shard->stride, 0};
+    LS_TRY(take_arrivals(b, shard, out));
+    const embedding_columns to = {*out, shard->block.columns, 0};
+    return ls_embedding__copy_columns(b->pass->module->device, &to, &from, shard->block.columns,
+                                      (int64_t)shard->row_first[shard->of.slot_count],
+                                      shard->group->dtype);
 }
 
 // The shards of a group that a rank holds, of all.
@@ -159,23 +196,19 @@ static char *arrival_of(const embedding_shard *shard, int i) {
 
 int ls_embedding__shards_take_pooled(embedding_backward *b, const embedding_group *group, int held,
                                      void *partial) {
-    const ls_embedding *module = b->pass->module;
     FOR_SHARDS(b, group, held, shard) {
         for (int i = 0; i < shard->of.slot_count; i++) {
             const embedding_slot *slot =
                 &group->slots[group->rank_first[shard->rank] + shard->of.slots[i]];
             const embedding_columns from = {
                 partial, group->node_columns[shard->rank / group->width], slot->node_column};
-            const embedding_columns to = {arrival_of(shard, i), slot->block.columns, 0};
-            LS_TRY(ls_embedding__copy_columns(module->device, &to, &from, slot->block.columns,
-                                              part_of(b, shard)->bags, group->dtype));
+            LS_TRY(place_arrivals(b, shard, i, &from));
         }
     }
     return LS_OK;
 }
 
 int ls_embedding__shards_take_local(embedding_backward *b, const embedding_group *group, int held) {
-    const ls_embedding *module = b->pass->module;
     FOR_SHARDS(b, group, held, shard) {
         for (int i = 0; i < shard->of.slot_count; i++) {
             const embedding_slot *slot =
@@ -183,10 +216,7 @@ int ls_embedding__shards_take_local(embedding_backward *b, const embedding_group
             const embedding_columns from = {b->gradients[held][slot->pair],
                                             table_of(b, shard)->config->dim,
                                             slot->block.column_offset};
-            const embedding_columns to = {arrival_of(shard, i), slot->block.columns, 0};
-            LS_TRY(ls_embedding__copy_columns(
-                module->device, &to, &from, slot->block.columns,
-                (int64_t)(shard->row_first[i + 1] - shard->row_first[i]), group->dtype));
+            LS_TRY(place_arrivals(b, shard, i, &from));
         }
     }
     return LS_OK;
@@ -234,17 +264,26 @@ int ls_embedding__shards_copy_weights(const embedding_backward *b, const embeddi
     return LS_OK;
 }
 
-int ls_embedding__shards_emit_arrivals(const embedding_backward *b, const ls_stage_sink *sink) {
+int ls_embedding__shards_emit_arrivals(embedding_backward *b, const ls_stage_sink *sink) {
     const ls_embedding *module = b->pass->module;
     for (int s = 0; s < b->shard_count; s++) {
-        const embedding_shard *shard = &b->shards[s];
-        if (!shard->group->local &&
-            ls_embedding__planted(module, LS_FAULT_EARLY_UPDATE, shard->rank)) {
+        embedding_shard *shard = &b->shards[s];
+        if (shard->group->local) {
+            continue;
+        }
+        if (ls_embedding__planted(module, LS_FAULT_EARLY_UPDATE, shard->rank)) {
+            LS_TRY(ls_embedding__shard_own_arrivals(b, shard, &shard->arrived));
+            shard->stride = shard->block.columns;
             LS_TRY(ls_embedding__scale(module, shard->arrived, 0, shard->group->dtype,
                                        (int64_t)shard->row_first[shard->of.slot_count],
                                        shard->block.columns));
         }
-        for (int i = 0; i < shard->of.slot_count && !shard->group->local; i++) {
+        embedding_shard own = *shard;  // what it got, side by side
+        own.stride = shard->block.columns;
+        if (sink) {
+            LS_TRY(ls_embedding__shard_own_arrivals(b, shard, &own.arrived));
+        }
+        for (int i = 0; i < shard->of.slot_count && sink; i++) {
             const embedding_emission emission = {
                 .stage = LS_STAGE_OUTPUT_DIST_BACKWARD,
                 .field = "values",
@@ -254,7 +293,7 @@ int ls_embedding__shards_emit_arrivals(const embedding_backward *b, const ls_sta
                 .dtype = shard->group->dtype,
                 .shape = LS_SHAPE((int64_t)(shard->row_first[i + 1] - shard->row_first[i]),
                                   shard->block.columns),
-                .data = arrival_of(shard, i)};
+                .data = arrival_of(&own, i)};
             LS_TRY(ls_embedding__emit(module, sink, &emission));
         }
     }
@@ -282,9 +321,9 @@ static int sum_rows(embedding_backward *b, embedding_shard *shard) {
     shard->touched->count = of->row_count;
     shard->touched->rows = rows;
     shard->touched->gradients = gradients;
-    return device->ops->row_gradients(device, gradients, columns, shard->arrived, columns,
-                                      shard->group->dtype, shard->row_of, shard->scales, of->starts,
-                                      of->order, of->row_count);
+    return device->ops->row_gradients(device, gradients, columns, shard->arrived,
+                                      (size_t)shard->stride, shard->group->dtype, shard->row_of,
+                                      shard->scales, of->starts, of->order, of->row_count);
 }
 
 // Every row has a gradient now, most of them 0.
@@ -295,7 +334,9 @@ static int spread_rows(embedding_backward *b, const embedding_shard *shard) {
     size_t bytes = columns * ls_dtype_bytes(ls_embedding__gradient_dtype(table_of(b, shard)));
     void *dense;
     LS_TRY(ls_size_mul(&count, (size_t)shard->block.rows, bytes));
-    LS_TRY(take(b, &b->pass->pool, shard, "gradients of all rows", count, 1, &dense));
+    const embedding_array array = {shard->rank, table_of(b, shard)->first_pair,
+                                   "gradients of all rows", count, 1};
+    LS_TRY(ls_embedding__take_zeroed(&b->pass->pool, &dense, &array));
     if (touched->count > 0) {
         LS_TRY(device->ops->scatter_rows(device, dense, bytes, touched->gradients, bytes,
                                          touched->rows, touched->count));
@@ -310,10 +351,10 @@ static int sum_weights(embedding_backward *b, embedding_shard *shard) {
     size_t ids = shard->of.count, columns = (size_t)shard->block.columns;
     LS_TRY(take(b, &b->scratch, shard, "gradients of weights", ids,
                 ls_dtype_bytes(shard->group->dtype), &shard->weights));
-    return device->ops->weight_gradients(device, shard->weights, table->shards[shard->shard].data,
-                                         table->config->dtype, shard->block.rows, columns,
-                                         shard->arrived, columns, shard->row_of, shard->of.ids,
-                                         ls_embedding__shard_padding(table, &shard->block), ids);
+    return device->ops->weight_gradients(
+        device, shard->weights, table->shards[shard->shard].data, table->config->dtype,
+        shard->block.rows, columns, shard->arrived, (size_t)shard->stride, shard->row_of,
+        shard->of.ids, ls_embedding__shard_padding(table, &shard->block), ids);
 }
 
 static int emit_sums(const embedding_backward *b, const embedding_shard *shard,

@@ -150,8 +150,9 @@ typedef struct embedding_array {
 } embedding_array;
 int ls_embedding__pool_create(embedding_pool *out, const ls_embedding *module);
 void ls_embedding__pool_free(embedding_pool *pool);
-// Zeroed device memory.
+// Device memory, all of which is written before it is read; or zeroed.
 int ls_embedding__take(embedding_pool *pool, void **out, const embedding_array *array);
+int ls_embedding__take_zeroed(embedding_pool *pool, void **out, const embedding_array *array);
 // What the kernels read in place of `host`: the array itself on the host, else a copy.
 int ls_embedding__upload(embedding_pool *pool, const void **out, const embedding_array *array,
                          const void *host);
@@ -245,12 +246,16 @@ typedef struct embedding_side {
     int rank;
     const void *send;
     void *recv;
+    bool recv_shared;
     const size_t *send_counts;  // [comm size]: all_to_all, reduce_scatter
     const size_t *recv_counts;  // [comm size]: all_to_all, all_gather
     size_t count;               // all_reduce
 } embedding_side;
 int ls_embedding__exchange(ls_backend *backend, const embedding_exchange *exchange,
                            const embedding_side *sides, int side_count);
+// Whether held ranks take what is the same for all of them in one buffer: in a simulation, where
+// nobody writes to it. Each by itself, it would be most of what a simulated step moves.
+bool ls_embedding__exchange_shares(const ls_backend *backend);
 // The same under way, where the backend can begin a call without waiting; else it is over already.
 typedef struct embedding_pending {
     const char *what;

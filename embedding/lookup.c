@@ -124,9 +124,14 @@ static int make_partial(ls_embedding_pass *pass, const embedding_group *group, i
     int node = rank / group->width;
     size_t count;
     LS_TRY(ls_embedding__count(&count, part->bags, group->node_columns[node], 1));
+    int64_t own = 0;
+    for (int i = group->rank_first[rank]; i < group->rank_first[rank + 1]; i++) {
+        own += group->slots[i].first_in_rank ? group->slots[i].block.columns : 0;
+    }
     embedding_array array = {rank, -1, "pooled partial results", count,
                              ls_dtype_bytes(group->dtype)};
-    LS_TRY(ls_embedding__take(&pass->pool, &part->partial, &array));
+    LS_TRY((own < group->node_columns[node] ? ls_embedding__take_zeroed : ls_embedding__take)(
+        &pass->pool, &part->partial, &array));
     if (group->pooling == LS_POOL_MAX && group->width > 1 && count > 0) {
         double neutral;
         ls_element_from_f64(&neutral, group->dtype, -(double)INFINITY);

@@ -79,7 +79,9 @@ int ls_embedding__shard_choose(embedding_backward *b, embedding_shard *shard) {
     LS_TRY(ls_size_mul(&count, of->count, columns));
     LS_TRY(ls_size_mul(&arrived, shard->row_first[of->slot_count], columns));
     LS_TRY(fetch_rows(b, shard, &rows));
-    LS_TRY(ls_embedding__fetch(&b->scratch, &bags, shard->arrived, arrived, bytes));
+    void *own;
+    LS_TRY(ls_embedding__shard_own_arrivals(b, shard, &own));
+    LS_TRY(ls_embedding__fetch(&b->scratch, &bags, own, arrived, bytes));
     LS_TRY(ls_embedding__fetch(&b->scratch, &ids, of->ids, of->count, sizeof(int64_t)));
     m.rows = rows;
     m.bags = bags;
@@ -97,6 +99,7 @@ int ls_embedding__shard_choose(embedding_backward *b, embedding_shard *shard) {
                                    bytes};
     LS_TRY(ls_embedding__upload(&b->scratch, &chosen, &array, m.out));
     shard->arrived = (void *)(uintptr_t)chosen;
+    shard->stride = shard->block.columns;
     shard->row_of = NULL;
     return LS_OK;
 }

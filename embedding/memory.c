@@ -32,7 +32,7 @@ static int fail_array(const ls_embedding *module, const embedding_array *array, 
                          table->features[pair->feature], array->what, bytes);
 }
 
-int ls_embedding__take(embedding_pool *pool, void **out, const embedding_array *array) {
+static int take(embedding_pool *pool, void **out, const embedding_array *array, bool zeroed) {
     size_t bytes;
     *out = NULL;
     LS_TRY(ls_size_mul(&bytes, array->count, array->element_bytes));
@@ -40,7 +40,8 @@ int ls_embedding__take(embedding_pool *pool, void **out, const embedding_array *
         return fail_array(pool->module, array, bytes);
     }
     if (pool->device->ops->is_host) {
-        *out = ls_arena_alloc(pool->arena, array->count, array->element_bytes);
+        *out = (zeroed ? ls_arena_alloc : ls_arena_alloc_raw)(pool->arena, array->count,
+                                                              array->element_bytes);
         return *out ? LS_OK : fail_array(pool->module, array, bytes);
     }
     struct embedding_block *block;
@@ -53,6 +54,15 @@ int ls_embedding__take(embedding_pool *pool, void **out, const embedding_array *
     pool->blocks = block;
     *out = block->data;
     return LS_OK;
+}
+
+// A rank that makes its own calls may be planted to leave one out: what it lacks then is 0.
+int ls_embedding__take(embedding_pool *pool, void **out, const embedding_array *array) {
+    return take(pool, out, array, !ls_embedding__exchange_shares(pool->module->backend));
+}
+
+int ls_embedding__take_zeroed(embedding_pool *pool, void **out, const embedding_array *array) {
+    return take(pool, out, array, true);
 }
 
 int ls_embedding__upload(embedding_pool *pool, const void **out, const embedding_array *array,

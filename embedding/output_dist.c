@@ -162,7 +162,7 @@ static int create_outputs(ls_embedding_pass *pass, int held) {
                                    module->tables[module->pairs[pair].table].config->dim, 1));
         const embedding_array array = {ls_world_held(module->world)[held], pair, "the output",
                                        count, ls_dtype_bytes(group->dtype)};
-        LS_TRY(ls_embedding__take(&pass->pool, &input->output, &array));
+        LS_TRY(ls_embedding__take_zeroed(&pass->pool, &input->output, &array));
     }
     return LS_OK;
 }

@@ -69,20 +69,27 @@ int ls_embedding__transit_reduce(const ls_embedding_pass *pass, const embedding_
     const ls_embedding *module = pass->module;
     embedding_side *sides;
     ARENA_NEW(sides, scratch->arena, pass->held_count);
+    bool shares = backward && ls_embedding__exchange_shares(module->backend);
     for (int node = 0; node < module->size / group->width; node++) {
         int side_count = 0;
+        void *shared = NULL;
         for (int h = 0; h < pass->held_count; h++) {
             embedding_transit *way = &ways[h];
             if (way->node != node) {
                 continue;
             }
             void **to = backward ? &way->partial : &way->reduced;
-            LS_TRY(ls_embedding__take_elements(
-                scratch, to, way->rank, backward ? "gradients of a node" : "reduced results",
-                backward ? way->partials : way->by_place[way->place], group->dtype));
+            *to = shared;
+            if (!shared) {
+                LS_TRY(ls_embedding__take_elements(
+                    scratch, to, way->rank, backward ? "gradients of a node" : "reduced results",
+                    backward ? way->partials : way->by_place[way->place], group->dtype));
+            }
+            shared = shares ? *to : NULL;
             sides[side_count++] = (embedding_side){.rank = way->rank,
                                                    .send = backward ? way->reduced : way->partial,
                                                    .recv = *to,
+                                                   .recv_shared = shares,
                                                    .send_counts = backward ? NULL : way->by_place,
                                                    .recv_counts = backward ? way->by_place : NULL};
         }

@@ -55,6 +55,33 @@ Test(memory, arena_blocks_do_not_overlap) {
     ls_arena_free(arena);
 }
 
+// What an arena hands out unzeroed lies apart from the rest, and leaves the rest zeroed, be it made
+// of memory that was used before.
+Test(memory, arena_blocks_that_are_not_zeroed_are_apart) {
+    for (int turn = 0; turn < 2; turn++) {
+        ls_arena *arena = NULL;
+        cr_assert(ls_arena_create(&arena) == LS_OK);
+        unsigned char *raw[40], *zeroed[40];
+        for (size_t i = 0; i < 40; i++) {
+            size_t size = 3000 * i + 1;
+            raw[i] = ls_arena_alloc_raw(arena, size, 1);
+            cr_assert(raw[i] != NULL && (uintptr_t)raw[i] % 64 == 0);
+            memset(raw[i], (int)i + 1, size);
+            zeroed[i] = ls_arena_alloc(arena, size, 1);
+            for (size_t k = 0; k < size; k++) {
+                cr_assert(zeroed[i][k] == 0);
+            }
+            memset(zeroed[i], 0xAB, size);
+        }
+        for (size_t i = 0; i < 40; i++) {
+            cr_expect(raw[i][0] == i + 1 && raw[i][3000 * i] == i + 1);
+        }
+        cr_expect(ls_arena_alloc_raw(arena, SIZE_MAX, 2) == NULL);
+        cr_expect(ls_error_last()->code == LS_ERR_OVERFLOW);
+        ls_arena_free(arena);
+    }
+}
+
 // Philox agrees with Random123 on many counters and keys.
 Test(random, philox_matches_random123) {
     for (uint32_t i = 0; i < 10000; i++) {

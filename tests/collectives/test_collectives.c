@@ -138,6 +138,45 @@ Test(collectives, all_reduce_by_hand) {
     close_world(&f);
 }
 
+// Members may take one result in one buffer where all of them say so. What differs from member to
+// member, or is not said to be shared, is an overlap.
+Test(collectives, results_may_be_shared) {
+    fixture f = open_world(3);
+    float in[3] = {1, 20, 300}, out[6];
+    ls_call calls[3];
+    for (int r = 0; r < 3; r++) {
+        calls[r] = (ls_call){.kind = LS_ALL_GATHER,
+                             .comm = f.comm,
+                             .rank = r,
+                             .dtype = LS_F32,
+                             .count = 1,
+                             .send = &in[r],
+                             .recv = out,
+                             .recv_shared = true,
+                             LS_HERE};
+    }
+    cr_assert(ls_backend_run(f.backend, calls, 3) == LS_OK, "%s", ls_error_last()->text);
+    cr_expect(out[0] == 1.0f && out[1] == 20.0f && out[2] == 300.0f);
+    for (int r = 0; r < 3; r++) {
+        calls[r].kind = LS_ALL_REDUCE;
+        calls[r].op = LS_SUM;
+    }
+    cr_assert(ls_backend_run(f.backend, calls, 3) == LS_OK, "%s", ls_error_last()->text);
+    cr_expect(out[0] == 321.0f);
+    calls[2].recv = out + 3;
+    cr_assert(ls_backend_run(f.backend, calls, 3) == LS_OK, "%s", ls_error_last()->text);
+    cr_expect(out[3] == 321.0f);
+    calls[2].recv = out;
+    calls[2].recv_shared = false;
+    cr_expect(ls_backend_run(f.backend, calls, 3) == LS_ERR_INVALID);
+    calls[2].recv_shared = true;
+    for (int r = 0; r < 3; r++) {
+        calls[r].kind = LS_SCAN;
+    }
+    cr_expect(ls_backend_run(f.backend, calls, 3) == LS_ERR_INVALID);
+    close_world(&f);
+}
+
 // reduce_scatter and all_gather with counts 1, 0, 2, worked by hand.
 Test(collectives, uneven_by_hand) {
     fixture f = open_world(3);

@@ -4,7 +4,7 @@
 
 #include "oracle.h"
 
-enum { COUNT_MAX = 8200, INPUTS_MAX = 9 };
+enum { COUNT_MAX = 8200, INPUTS_MAX = 29 };
 static unsigned char inputs[INPUTS_MAX][COUNT_MAX * 8 + 8];
 static unsigned char fast[COUNT_MAX * 8 + 8];
 static unsigned char plain[COUNT_MAX * 8 + 8];
@@ -41,11 +41,11 @@ static void expect_same(ls_dtype dtype, const void *a, const void *b, size_t cou
     }
 }
 
-// Every type and operation, 1 to 9 inputs, sizes around the block, output apart.
+// Every type and operation, 1 to 29 inputs, sizes around the block, output apart.
 Test(reduce, matches_the_reference) {
     static const size_t counts[] = {0, 1, 2, 7, 33, 1023, 1025, COUNT_MAX};
-    static const size_t in_counts[] = {1, 2, 3, INPUTS_MAX};
-    const double premul[INPUTS_MAX] = {0.5, -1.0 / 3, 3, 1e-3, -2.75, 300, 0, 1e5, -0.0};
+    static const size_t in_counts[] = {1, 3, 13, INPUTS_MAX};
+    static const double premul[INPUTS_MAX] = {0.5, -1.0 / 3, 3, 1e-3, -2.75, 300, 0, 1e5, -0.0};
     const void *in[INPUTS_MAX];
     for (size_t k = 0; k < INPUTS_MAX; k++) {
         in[k] = inputs[k];
@@ -74,21 +74,25 @@ Test(reduce, matches_the_reference) {
 
 // The output may be any of the inputs, and memory may start anywhere.
 Test(reduce, in_place_and_unaligned) {
-    static unsigned char shifted[3][COUNT_MAX * 8 + 8];
+    static unsigned char shifted[INPUTS_MAX][COUNT_MAX * 8 + 8 + INPUTS_MAX];
+    // Of more than a few inputs those of a sum are read some at a time.
+    enum { FEW = 3, MANY = 21 };
     for (int dtype = 0; dtype < (int)LS_DTYPE_COUNT; dtype++) {
         size_t bytes = ls_dtype_bytes((ls_dtype)dtype);
         size_t count = 5000;
         draw_inputs((ls_dtype)dtype, 30, count);
-        const void *in[3] = {inputs[0], inputs[1], inputs[2]};
-        ls_kernel_reduce_reference(plain, in, 3, (ls_dtype)dtype, LS_SUM, NULL, count);
-        for (size_t place = 0; place < 3; place++) {
-            const void *unaligned[3];
-            for (size_t k = 0; k < 3; k++) {
+        for (size_t place = 0; place < FEW + MANY; place++) {
+            size_t in_count = place < FEW ? FEW : MANY;
+            size_t at = place < FEW ? place : place - FEW;
+            const void *in[MANY], *unaligned[MANY];
+            for (size_t k = 0; k < in_count; k++) {
+                in[k] = inputs[k];
                 unaligned[k] = memcpy(shifted[k] + 1 + k, inputs[k], count * bytes);
             }
-            ls_kernel_reduce(shifted[place] + 1 + place, unaligned, 3, (ls_dtype)dtype, LS_SUM,
+            ls_kernel_reduce_reference(plain, in, in_count, (ls_dtype)dtype, LS_SUM, NULL, count);
+            ls_kernel_reduce(shifted[at] + 1 + at, unaligned, in_count, (ls_dtype)dtype, LS_SUM,
                              NULL, count);
-            expect_same((ls_dtype)dtype, shifted[place] + 1 + place, plain, count, "in place");
+            expect_same((ls_dtype)dtype, shifted[at] + 1 + at, plain, count, "in place");
         }
     }
 }
