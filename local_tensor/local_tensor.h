@@ -322,8 +322,8 @@ int ls_local_tensor_check_metadata(const ls_local_tensor *tensor, int ragged_dim
 LS_API int ls_local_tensor_elementwise(ls_local_tensor **out, const ls_local_tensor *a,
                                        const ls_local_tensor *b, ls_op op);
 // Where placed operands that do not meet like that go first, as DTensor sends them: to the shards
-// of the one that is sharded along more mesh dimensions (of equals a). False: both may stay, or
-// there is no place for them.
+// of the one that is sharded along more mesh dimensions (of equals a); partial values that op does
+// not combine are reduced. False: both may stay, or there is no place for them.
 bool ls_local_tensor_meeting(ls_placements *a_to, ls_placements *b_to, const ls_local_tensor *a,
                              const ls_local_tensor *b, ls_op op);
 // Multiplies in place by factor, first rounded to the dtype (integers: it must be one).

@@ -123,10 +123,13 @@ bool ls_local_tensor_meeting(ls_placements *a_to, ls_placements *b_to, const ls_
             y = *y_to = LS_REPLICATE;
         }
         bool sharded = x.kind == LS_PLACE_SHARD || y.kind == LS_PLACE_SHARD;
-        if (sharded && !combine(&implied.at[d], &x, &y, size, op)) {
+        bool meet = combine(&implied.at[d], &x, &y, size, op);
+        if (!meet && sharded) {
             const ls_placement *to = x.kind == LS_PLACE_SHARD ? &x : &y;
             *x_to = in_operand(to, &first->shape, &shape);
             *y_to = in_operand(to, &second->shape, &shape);
+        } else if (!meet) {
+            *x_to = *y_to = LS_REPLICATE;
         }
         moves = moves || !ls_placement_equal(x_to, &first->placements.at[d], size) ||
                 !ls_placement_equal(y_to, &second->placements.at[d], size);

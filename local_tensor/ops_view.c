@@ -47,6 +47,14 @@ static int64_t product(const ls_shape *shape, int first, int last) {
 static bool view_shard(ls_placement *at, const ls_shape *from, const ls_shape *to) {
     int dim = at->dim;
     int64_t outer = product(from, 0, dim), before = 1;
+    if (from->dim[dim] == 1 && to->ndim > 0) {  // all lies with the first: along what has 1 as well
+        int one = dim < to->ndim && to->dim[dim] == 1 ? dim : 0;
+        while (to->dim[one] != 1 && one + 1 < to->ndim) {
+            one += 1;
+        }
+        *at = LS_SHARD(to->dim[one] == 1 ? one : 0);
+        return true;
+    }
     for (int d = 0; d < to->ndim; d++) {
         bool inside = before <= outer && before * to->dim[d] > outer;
         if (inside && to->dim[d] > 1 && outer % before == 0 && outer / before <= LS_SPLIT_MAX) {

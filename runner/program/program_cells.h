@@ -85,6 +85,12 @@ int ls_cells__cross_entropy(ls_cells *out, ls_arena *arena, const ls_cells *logi
 int ls_cells__norm(ls_cells *out, ls_arena *arena, const ls_cells *in, int dim, double p,
                    ls_dtype dtype);
 
+// Rows of weight [rows, columns] that ids (i64) name and whose p-norm is above max_norm, times
+// max_norm / (norm + eps).
+int ls_cells__renormalise(ls_cells *out, ls_arena *arena, const ls_cells *weight,
+                          const ls_cells *ids, double max_norm, double p, double eps,
+                          ls_dtype dtype);
+
 // The same elements, in the same order, under another shape.
 void ls_cells__view(ls_cells *out, const ls_cells *in, const ls_shape *shape);
 

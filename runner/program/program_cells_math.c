@@ -1,5 +1,5 @@
-// Arrays of the oracle of programs: casts, dropout, softmax, cross entropy and norms of whole
-// arrays, plain in f64, with the distance that a sharded one may come to.
+// Arrays of the oracle of programs: casts, dropout, softmax, cross entropy, norms and rows scaled
+// to a norm, of whole arrays, plain in f64, with the distance that a sharded one may come to.
 #include "runner/program/program_cells.h"
 
 #include <math.h>
@@ -198,6 +198,50 @@ int ls_cells__norm(ls_cells *out, ls_arena *arena, const ls_cells *in, int dim, 
                        ls_bound_roundings(LS_F64, of.length + F64_STEPS, value);
         set_rounded(out, i, dtype, value, error);
         out->overflow[i] |= overflow != 0 ? LS_OVERFLOW_UP : LS_OVERFLOW_NONE;
+    }
+    return LS_OK;
+}
+
+// One row in place. The norm and the factor are rounded to the type that is computed in, the
+// product to that and to the row's own.
+static void scale_row(ls_cells *out, size_t row, double max_norm, double p, double eps,
+                      ls_dtype dtype) {
+    size_t columns = (size_t)out->shape.dim[1];
+    ls_dtype wide = dtype == LS_F64 ? LS_F64 : LS_F32;
+    double sum = 0;
+    for (size_t c = 0; c < columns; c++) {
+        double x = fabs(out->exact[row * columns + c]);
+        sum = isinf(p) ? fmax(sum, x) : sum + pow(x, p);
+    }
+    double norm = isinf(p) ? sum : pow(sum, 1 / p);
+    double unsure = ls_bound_roundings(wide, 2, norm) + ls_bound_roundings(LS_F64, columns, norm);
+    if (norm + unsure <= max_norm) {
+        return;
+    }
+    double factor = norm > max_norm ? max_norm / (norm + eps) : 1;
+    for (size_t c = 0; c < columns; c++) {
+        size_t i = row * columns + c;
+        double value = out->exact[i] * factor, size = fabs(value);
+        double error = out->bounds[i] + ls_bound_roundings(wide, 4, size) +
+                       (fabs(norm - max_norm) <= unsure ? size * (unsure + eps) / norm : 0);
+        set_rounded(out, i, dtype, value, error);
+    }
+}
+
+int ls_cells__renormalise(ls_cells *out, ls_arena *arena, const ls_cells *weight,
+                          const ls_cells *ids, double max_norm, double p, double eps,
+                          ls_dtype dtype) {
+    size_t rows = (size_t)weight->shape.dim[0];
+    ls_block all = {.offset.ndim = weight->shape.ndim, .size = weight->shape};
+    unsigned char *seen = ls_arena_alloc(arena, rows, 1);
+    LS_TRY(seen != NULL ? ls_cells__cut(out, arena, weight, &all, dtype) : LS_ERR_MEMORY);
+    out->bits = NULL;
+    for (size_t k = 0; k < ids->count; k++) {
+        int64_t row = ((const int64_t *)ids->bits)[k];
+        if (seen[row] == 0) {
+            seen[row] = 1;
+            scale_row(out, (size_t)row, max_norm, p, eps, dtype);
+        }
     }
     return LS_OK;
 }

@@ -299,6 +299,25 @@ static void note_refused(const ls_program *program, const ls_scenario_step *step
     }
 }
 
+// What an operand that the step changed in place must be now; its shards are of the stage, too.
+static int change_operand(ls_program *program, const ls_scenario_step *step, operands *of) {
+    const ls_step_type *type = ls_step_type_of(step->kind);
+    ls_step_operand operand;
+    ls_program_tensor *entry = NULL;
+    ls_known known = {0};
+    if (!type->changes_operand(step)) {
+        return LS_OK;
+    }
+    LS_ASSERT(of->count > 1 && ls_step_operand_of(&operand, step, 1));
+    LS_TRY(ls_program__tensor(&entry, program, operand.name));
+    if (program->execution->expected != NULL) {
+        LS_TRY(type->changes(&known, program->arena, step, of->known));
+    }
+    entry->known = of->known[1].known = known;
+    LS_TRY(ls_program__check_replicas(program, step, operand.name));
+    return emit_shards(program, step, entry, false);
+}
+
 static int make(ls_program *program, const ls_scenario_step *step) {
     const ls_step_type *type = ls_step_type_of(step->kind);
     operands of = {.count = 0};
@@ -314,6 +333,9 @@ static int make(ls_program *program, const ls_scenario_step *step) {
     if (status == LS_OK) {
         status = type->make(&made, program, step, of.in, of.count);
         note_refused(program, step, status);
+    }
+    if (status == LS_OK && type->changes_operand != NULL) {
+        status = change_operand(program, step, &of);
     }
     if (status == LS_OK && program->execution->expected != NULL) {
         status = ls_known__step(&known, program->arena, step, of.known, of.count, made);

@@ -320,6 +320,7 @@ typedef struct ls_scenario_step {
             const char *other;       // the weight; `tensor` is the ids
             int exchanged, pooling;  // 1: rows by all_to_all, 0: masked; of ls_pooling
             int64_t padding_id;
+            double max_norm, norm_type;  // max_norm 0: none
         } embedding;
         struct {
             ls_int_list ranks;

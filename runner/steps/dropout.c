@@ -81,5 +81,6 @@ const ls_step_type ls_step__dropout = {
     .form = LS_STEP_OF_TENSORS,
     .run = ls_program__tensor_step,
     .make = make,
+    .refuses = true,
     .know = know,
 };

@@ -32,6 +32,13 @@ static const ls_schema_field fields[] = {
      .max = LS_SCENARIO_COUNT_MAX, .otherwise = "none",
      .doc = "An id that does not count in a bag.",
      .example = "padding_id: 0"},
+    {.key = "max_norm", .type = LS_FIELD_REAL, .flags = LS_FIELD_POSITIVE,
+     LS_MEMBER(embedding.max_norm), .min = 0, .max = 1000000, .otherwise = "none",
+     .doc = "Rows that are looked up and longer are scaled down first, in the weight itself.",
+     .example = "max_norm: 1"},
+    {.key = "norm_type", .type = LS_FIELD_REAL, .flags = LS_FIELD_POSITIVE,
+     LS_MEMBER(embedding.norm_type), .min = 0, .max = 1000, .fallback = "2",
+     .doc = "The p of that norm.", .example = "norm_type: 1"},
 };
 // clang-format on
 
@@ -70,7 +77,10 @@ static int make(ls_local_tensor **out, ls_program *program, const ls_scenario_st
                                                                                  : LS_ROWS_MASKED,
                                            .mode = (ls_pooling)step->embedding.pooling,
                                            .has_padding_id = ls_step_has(step, "padding_id"),
-                                           .padding_id = step->embedding.padding_id};
+                                           .padding_id = step->embedding.padding_id,
+                                           .has_max_norm = step->embedding.max_norm > 0,
+                                           .max_norm = step->embedding.max_norm,
+                                           .norm_type = step->embedding.norm_type};
     return options.mode == LS_POOL_NONE
                ? ls_tensor_embedding(out, in[0], weight->tensor, &options, axis)
                : ls_tensor_embedding_bag(out, in[0], weight->tensor, &options, axis);
@@ -144,6 +154,31 @@ static int know(ls_known *out, ls_arena *arena, const ls_scenario_step *step,
                               : LS_ERR_MEMORY;
 }
 
+static bool changes_operand(const ls_scenario_step *step) {
+    return step->embedding.max_norm > 0;
+}
+
+// The rows that any id names, padding too, of the whole weight. Rows that are cut by columns take
+// no epsilon, as torch's do.
+static int changes(ls_known *out, ls_arena *arena, const ls_scenario_step *step,
+                   const ls_known_tensor *in) {
+    const ls_placements *placements = ls_local_tensor_placements(in[1].tensor);
+    bool by_columns = false;
+    for (int d = 0; d < placements->count; d++) {
+        const ls_placement *at = &placements->at[d];
+        by_columns = by_columns || (at->kind == LS_PLACE_SHARD && at->dim == 1);
+    }
+    if (in[0].known.whole == NULL || in[1].known.whole == NULL) {
+        return LS_OK;
+    }
+    out->whole = ls_arena_alloc(arena, 1, sizeof *out->whole);
+    return out->whole != NULL
+               ? ls_cells__renormalise(out->whole, arena, in[1].known.whole, in[0].known.whole,
+                                       step->embedding.max_norm, step->embedding.norm_type,
+                                       by_columns ? 0 : 1e-7, ls_local_tensor_dtype(in[1].tensor))
+               : LS_ERR_MEMORY;
+}
+
 static bool sums(const ls_scenario_step *step, const ls_local_tensor *in) {
     (void)in;
     return step->embedding.pooling != LS_POOL_NONE && step->embedding.pooling != LS_POOL_MAX;
@@ -157,5 +192,8 @@ const ls_step_type ls_step__embedding = {
     .run = ls_program__tensor_step,
     .make = make,
     .sums = sums,
+    .refuses = true,
+    .changes_operand = changes_operand,
+    .changes = changes,
     .know = know,
 };

@@ -151,6 +151,7 @@ const ls_step_type ls_step__cross_entropy = {
     .bring = bring_targets,
     .run = ls_program__tensor_step,
     .make = make_loss,
+    .refuses = true,
     .sums = sums,
     .know = know_loss,
 };

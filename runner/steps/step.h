@@ -67,6 +67,10 @@ typedef struct ls_step_type {
     bool makes_replicas;  // its operand's need not be the same before
     bool is_defect;       // what its result has of replicas is seen where it is used
     bool refuses;         // where `make` says no, the program is wrong: call.invalid
+    // Whether operand 1 is changed in place (NULL: never), and what it must become.
+    bool (*changes_operand)(const ls_scenario_step *step);
+    int (*changes)(ls_known *out, ls_arena *arena, const ls_scenario_step *step,
+                   const ls_known_tensor *in);
     // The judge: what must come of what is known of in [count]. `made` is what came, read for its
     // placements alone.
     int (*know)(ls_known *out, ls_arena *arena, const ls_scenario_step *step,

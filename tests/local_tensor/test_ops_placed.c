@@ -191,6 +191,10 @@ Test(ops_placed, views) {
         {LS_MESH(4), LS_SHAPE(24), "S(0)", LS_SHAPE(3, 8), NULL},
         {LS_MESH(4), LS_SHAPE(4, 6), "S(1)", LS_SHAPE(4, 2, 3), NULL},
         {LS_MESH(4), LS_SHAPE(4, 8), "S(0)", LS_SHAPE(2, 2, 8), NULL},
+        {LS_MESH(3), LS_SHAPE(3, 1), "S(1)", LS_SHAPE(1, 3), "S(0)"},
+        {LS_MESH(3), LS_SHAPE(1), "S(0)", LS_SHAPE(1, 1), "S(0)"},
+        {LS_MESH(2, 2), LS_SHAPE(1, 6), "S(0), S(1)", LS_SHAPE(1, 6), "S(0), S(1)"},
+        {LS_MESH(3), LS_SHAPE(5, 1), "S(1)", LS_SHAPE(5), "S(0, sizes)"},
         {LS_MESH(4), LS_SHAPE(12, 8), "S(1)", LS_SHAPE(16, 6), NULL},  // pytorch#179502: S(0)
         {LS_MESH(4), LS_SHAPE(0, 8), "S(0)", LS_SHAPE(8, 0), "R"},
         {LS_MESH(2), LS_SHAPE(4, 8), "P(sum)", LS_SHAPE(32), "P(sum)"},

@@ -23,7 +23,7 @@ import tempfile
 
 # Of each family first those that the sample takes: small ones.
 FAMILIES = {
-    "sharded_embedding": ["row_wise", "column_wise"],
+    "sharded_embedding": ["row_wise", "column_wise", "functional_max_norm"],
     "sharding_tutorial": ["three_ranks", "mixed"],
     "torchrec": ["weighted_mean", "grid_mean", "mean_divides_others"],
     "dtensor_example": ["every_collective_three", "loss_parallel", "operands_brought_together",
