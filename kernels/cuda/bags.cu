@@ -156,3 +156,25 @@ int ls_kernel_select_bytes_cuda(void *accumulator, const void *other, const unsi
         period, start, bytes);
     return launched("select_bytes");
 }
+
+// ---- For training steps -------------------------------------------------------------------------
+static __global__ void bag_of_kernel(int64_t *bag_of, const int64_t *offsets, size_t bags) {
+    size_t lane = threadIdx.x % 32, count = thread_count() / 32;
+    for (size_t bag = thread_index() / 32; bag < bags; bag += count) {
+        auto first = (size_t)(offsets[bag] - offsets[0]),
+             end = (size_t)(offsets[bag + 1] - offsets[0]);
+        for (size_t k = first + lane; k < end; k += 32) {
+            bag_of[k] = (int64_t)bag;
+        }
+    }
+}
+
+int ls_kernel_bag_of_cuda(int64_t *bag_of, const int64_t *offsets, size_t bags,
+                          ls_cuda_stream stream) {
+    if (bags == 0) {
+        return LS_OK;
+    }
+    bag_of_kernel<<<blocks_for(bags, block_threads / 32), block_threads, 0, (cudaStream_t)stream>>>(
+        bag_of, offsets, bags);
+    return launched("bag_of");
+}

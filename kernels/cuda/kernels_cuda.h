@@ -120,21 +120,23 @@ int ls_kernel_update_rows_cuda(const ls_optimizer *optimizer, const ls_row_updat
 // bag_of [offsets[bags] - offsets[0]] = the bag of each id.
 int ls_kernel_bag_of_cuda(int64_t *bag_of, const int64_t *offsets, size_t bags,
                           ls_cuda_stream stream);
-// sorted [count] = ids [count] by row and position, for update_sorted alone; other
-// [count + LS_SORT_ROOM] is overwritten. Ids as of group_ids.
-enum { LS_SORT_ROOM = 160 * 128 };
-int ls_kernel_sort_ids_cuda(uint64_t *sorted, uint64_t *other, const int64_t *ids, size_t count,
-                            int64_t table_rows, int64_t padding_id, ls_cuda_stream stream);
-// group_ids, row_gradients and update_rows in one pass, with their bits. `sorted` is of the same
-// count and u->rows; row_ids, gradients and count of `update` are not used. gradients, row_of and
-// scales as of row_gradients. scratch: update_sorted_scratch bytes, 0 before the first call; it is
-// fit for the next one then. LS_ERR_UNSUPPORTED but for at most 2^31 f32 rows, aligned to 16 bytes,
+// lists: what update_listed needs to know of ids [count], count <= room: row_lists_bytes bytes,
+// zeros before the first call of all; after each list_rows must come an update_listed of the same
+// ids, which leaves them fit for the next. Ids as of group_ids. LS_ERR_UNSUPPORTED above
+// LS_ROW_LISTS_MAX ids (of `room`), 2^31 - 1 rows, or where the GPU cannot run a block for each
+// 1,024 ids at once (an H100 runs 264).
+enum { LS_ROW_LISTS_MAX = 1 << 17 };
+int ls_kernel_row_lists_bytes(size_t *bytes, size_t room, int64_t table_rows, size_t dim);
+int ls_kernel_list_rows_cuda(void *lists, size_t room, const int64_t *ids, size_t count,
+                             int64_t table_rows, int64_t padding_id, ls_cuda_stream stream);
+// group_ids, row_gradients and update_rows in one pass, with their bits. row_ids, gradients and
+// count of `update` are not used; u->rows and u->dim are what the lists were made with. gradients,
+// row_of and scales as of row_gradients. LS_ERR_UNSUPPORTED but for f32 rows, aligned to 16 bytes,
 // of a multiple of 4 and at most 512 columns, and the fused sgd and rowwise_adagrad.
-int ls_kernel_update_sorted_scratch(size_t *bytes, size_t count, size_t dim);
-int ls_kernel_update_sorted_cuda(const ls_optimizer *optimizer, const ls_row_update *update,
-                                 const uint64_t *sorted, size_t count, const float *gradients,
+int ls_kernel_update_listed_cuda(const ls_optimizer *optimizer, const ls_row_update *update,
+                                 void *lists, size_t room, size_t count, const float *gradients,
                                  size_t stride, const int64_t *row_of, const float *scales,
-                                 void *scratch, ls_cuda_stream stream);
+                                 ls_cuda_stream stream);
 
 #ifdef __cplusplus
 }

@@ -1,4 +1,4 @@
-// Ids sorted with their positions: what grouping them and updating their rows begin with. Private
+// Ids sorted with their positions: what grouping them begins with. Private
 // to this folder.
 #ifndef LS_KERNELS_CUDA_SORT_CUH
 #define LS_KERNELS_CUDA_SORT_CUH
@@ -22,8 +22,7 @@ struct packed_ids {
 
 packed_ids packing_of(size_t count, int64_t table_rows);
 
-// sorted [count] = the packed ids, ascending. other [count + LS_SORT_ROOM] is overwritten. count >
-// 0.
+// sorted [count] = the packed ids, ascending. other [count] is overwritten. count > 0.
 int sort_ids(uint64_t *sorted, uint64_t *other, const int64_t *ids, size_t count,
              int64_t table_rows, int64_t padding_id, cudaStream_t stream);
 

@@ -64,7 +64,7 @@ int ls_kernel_group_ids_cuda(int64_t *rows, int64_t *starts, int64_t *order, siz
     auto *sorted = (uint64_t *)scratch_;  // LS_GROUP_SCRATCH is 2
     int64_t *places = scratch_ + count;
     scratch other(stream), heads(stream);
-    LS_TRY(other.alloc((count + LS_SORT_ROOM) * sizeof(uint64_t)));
+    LS_TRY(other.alloc(count * sizeof(uint64_t)));
     LS_TRY(heads.alloc(count * sizeof(int64_t)));
     LS_TRY(sort_ids(sorted, other.as<uint64_t>(), ids, count, table_rows, padding_id, stream));
     head_kernel<<<blocks_for(count), block_threads, 0, stream>>>(heads.as<int64_t>(), sorted, count,

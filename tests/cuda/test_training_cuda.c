@@ -82,23 +82,24 @@ static void row_gradients_case(ls_dtype dtype, const int64_t *ids, bool sequence
 }
 
 // A table's update in one pass has the bits of the CPU's three. Each case goes twice: what the
-// first call leaves in the scratch must be fit for the second.
+// first call leaves in the lists must be fit for the second.
 typedef struct {
-    size_t dim, count;
+    size_t dim, count, touched;  // touched: rows of the table, at most
     ls_optimizer optimizer;
     bool sequence, scaled, padded;
     double factor;
-} sorted_case;
+} listed_case;
 
-static void update_sorted_case(const sorted_case *c) {
+static void update_listed_case(const listed_case *c) {
     enum { TABLE = 5000 };
     size_t bags = c->sequence ? c->count : c->count / 20 + 1, stride = c->dim + 4;
     size_t bytes = TABLE * c->dim * sizeof(float), id_bytes = (c->count + 1) * 8;
-    size_t gradient_bytes = bags * stride * sizeof(float), scratch_bytes = 0;
+    size_t gradient_bytes = bags * stride * sizeof(float), lists_bytes = 0;
+    size_t room = c->count < LS_ROW_LISTS_MAX ? c->count + 40 : c->count;
     float *weights = host(bytes), *state = host(TABLE * sizeof(float));
     float *gradients = host(gradient_bytes), *scales = host(c->count * sizeof(float));
     float *sums = host((TABLE < c->count ? TABLE : c->count) * c->dim * sizeof(float));
-    int64_t *ids = random_ids(c->count, TABLE), *row_of = random_ids(c->count, 1);
+    int64_t *ids = random_ids(c->count, (int64_t)c->touched), *row_of = random_ids(c->count, 1);
     for (size_t k = 0; k < c->count; k++) {
         row_of[k] = (int64_t)below(bags);
     }
@@ -109,10 +110,8 @@ static void update_sorted_case(const sorted_case *c) {
     void *to = device(weights, bytes), *state_to = device(state, TABLE * sizeof(float));
     void *in = device(gradients, gradient_bytes), *by = device(scales, c->count * sizeof(float));
     void *from = device(ids, id_bytes), *of = device(row_of, id_bytes);
-    void *sorted = device(NULL, id_bytes),
-         *other = device(NULL, id_bytes + LS_SORT_ROOM * sizeof(uint64_t));
-    need_ok(ls_kernel_update_sorted_scratch(&scratch_bytes, c->count, c->dim), "scratch");
-    void *zeros = host(scratch_bytes), *scratch = device(zeros, scratch_bytes);
+    need_ok(ls_kernel_row_lists_bytes(&lists_bytes, room, TABLE, c->dim), "row_lists");
+    void *zeros = host(lists_bytes), *lists = device(zeros, lists_bytes);
     grouped g = group_case(ids, c->count, TABLE, padding);
     ls_kernel_row_gradients(sums, c->dim, gradients, stride, LS_F32, c->sequence ? NULL : row_of,
                             c->scaled ? scales : NULL, g.starts, g.order, g.unique);
@@ -130,19 +129,18 @@ static void update_sorted_case(const sorted_case *c) {
         ls_kernel_update_rows(&c->optimizer, &u);
         u.weights = to;
         u.states[0] = state_to;
-        need_ok(ls_kernel_sort_ids_cuda(sorted, other, from, c->count, TABLE, padding, NULL),
-                "sort_ids");
-        need_ok(ls_kernel_update_sorted_cuda(&c->optimizer, &u, sorted, c->count, in, stride,
-                                             c->sequence ? NULL : of, c->scaled ? by : NULL,
-                                             scratch, NULL),
-                "update_sorted");
+        need_ok(ls_kernel_list_rows_cuda(lists, room, from, c->count, TABLE, padding, NULL),
+                "list_rows");
+        need_ok(ls_kernel_update_listed_cuda(&c->optimizer, &u, lists, room, c->count, in, stride,
+                                             c->sequence ? NULL : of, c->scaled ? by : NULL, NULL),
+                "update_listed");
         char what[96];
-        snprintf(what, sizeof what, "update_sorted: %s, %zu ids, %zu columns, step %d",
+        snprintf(what, sizeof what, "update_listed: %s, %zu ids, %zu columns, step %d",
                  ls_optimizer_about(c->optimizer.kind)->name, c->count, c->dim, step);
         expect_same(what, weights, to, LS_F32, TABLE * c->dim);
         expect_same(what, state, state_to, LS_F32, TABLE);
     }
-    void *all[] = {to, state_to, in, by, from, of, sorted, other, scratch};
+    void *all[] = {to, state_to, in, by, from, of, lists};
     for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
         cudaFree(all[i]);
     }
@@ -153,16 +151,17 @@ static void update_sorted_case(const sorted_case *c) {
     free_groups(&g);
 }
 
-// One column more than a lane's, a warp's; counts around a warp's places, a run, what one kernel
-// sorts. A third of the ids is one row.
-static void test_update_sorted(void) {
+// One column more than a lane's, a warp's; counts around a warp's rows, a run, a block's ids, and
+// the most. A third of the ids is one row; rows of one to 16 occurrences, and of several runs.
+static void test_update_listed(void) {
     static const size_t dims[] = {4, 128, 132, 256, 512};
-    static const size_t counts[] = {1, 8, 65, 200, 3000, 81920, 700000};
+    static const size_t counts[] = {1, 8, 65, 200, 3000, 81920, 131072};
     for (int c = 0; c < 5 * 7 * 4; c += brief ? 5 : 1) {
         int kind = c / 35;
-        sorted_case own = {
+        listed_case own = {
             .dim = dims[c % 5],
             .count = counts[c / 5 % 7],
+            .touched = kind == 3 ? 700 : 5000,
             .optimizer = ls_optimizer_default(
                 kind == 3 ? LS_OPTIMIZER_SGD : LS_OPTIMIZER_ROWWISE_ADAGRAD, LS_OPTIMIZER_FUSED),
             .sequence = kind == 1,
@@ -173,8 +172,12 @@ static void test_update_sorted(void) {
         own.optimizer.decay = kind == 1   ? LS_DECAY_L2
                               : kind == 2 ? LS_DECAY_DECOUPLED
                                           : LS_DECAY_DEFAULT;
-        update_sorted_case(&own);
+        update_listed_case(&own);
     }
+    size_t bytes = 0;
+    expect(ls_kernel_row_lists_bytes(&bytes, LS_ROW_LISTS_MAX + 1, 9, 4) == LS_ERR_UNSUPPORTED,
+           "row_lists_bytes of too many ids");
+    expect(ls_kernel_list_rows_cuda(&bytes, 0, NULL, 0, 9, -1, NULL) == LS_OK, "list_rows of none");
 }
 
 // bag_of counts from the first offset, and empty bags have no ids.
@@ -332,7 +335,7 @@ void test_training(void) {
         }
     }
     test_updates();
-    test_update_sorted();
+    test_update_listed();
     test_bag_of();
     free(ids);
 }
