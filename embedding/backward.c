@@ -17,7 +17,8 @@ static int64_t output_rows(const embedding_group *group, const embedding_input *
                                           : jagged->batch;
 }
 
-// One pair's gradient on the device: as fed, then divided as the output was.
+// One pair's gradient on the device: as fed, summed over the samples of each bag, then divided as
+// the output was.
 static int take_gradient(embedding_backward *b, int held, int pair, const void *fed,
                          const ls_stage_sink *sink) {
     const ls_embedding *module = b->pass->module;
@@ -27,15 +28,16 @@ static int take_gradient(embedding_backward *b, int held, int pair, const void *
     int64_t rows = output_rows(group, input);
     int64_t dim = module->tables[module->pairs[pair].table].config->dim;
     size_t count, bytes = ls_dtype_bytes(group->dtype);
-    LS_TRY(ls_embedding__count(&count, rows, dim, 1));
+    LS_TRY(ls_embedding__count(&count, input->output_rows, dim, 1));
     const embedding_array array = {rank, pair, "the output's gradient", count, bytes};
     void *gradient;
     LS_TRY(ls_embedding__take(&b->scratch, &gradient, &array));
-    b->gradients[held][pair] = gradient;
     LS_ASSERT(fed || count == 0);
     if (count > 0) {
         LS_TRY(module->device->ops->copy_in(module->device, gradient, fed, count * bytes));
     }
+    LS_TRY(ls_embedding__samples_fold(&b->scratch, rank, pair, input, gradient, &gradient));
+    b->gradients[held][pair] = gradient;
     LS_TRY(ls_embedding__divide(module, input, pair, gradient));
     const embedding_emission emission = {.stage = LS_STAGE_OUTPUT_GRAD,
                                          .field = "values",

@@ -50,7 +50,7 @@ static int count_arrivals(const embedding_backward *b, embedding_shard *shard) {
     for (int i = 0; i < shard->of.slot_count; i++) {
         size_t rows = shard->group->pooling == LS_POOL_NONE
                           ? shard->of.first[i + 1] - shard->of.first[i]
-                          : (size_t)part->bags;
+                          : (size_t)part->bags[shard->of.slots[i]];
         LS_TRY(ls_size_add(&shard->row_first[i + 1], shard->row_first[i], rows));
     }
     return LS_OK;
@@ -96,7 +96,7 @@ static int name_bags(embedding_backward *b, embedding_shard *shard) {
     ARENA_NEW(rows, b->scratch.arena, total);
     for (int i = 0; i < shard->of.slot_count; i++) {
         const int64_t *offsets = part->offsets[shard->of.slots[i]];
-        for (int64_t bag = 0; bag < part->bags; bag++) {
+        for (int64_t bag = 0; bag < part->bags[shard->of.slots[i]]; bag++) {
             for (int64_t id = offsets[bag]; id < offsets[bag + 1]; id++) {
                 rows[shard->of.first[i] + (size_t)id] = (int64_t)shard->row_first[i] + bag;
             }
@@ -198,8 +198,16 @@ int ls_embedding__shards_take_pooled(embedding_backward *b, const embedding_grou
                                      void *partial) {
     FOR_SHARDS(b, group, held, shard) {
         for (int i = 0; i < shard->of.slot_count; i++) {
-            const embedding_slot *slot =
-                &group->slots[group->rank_first[shard->rank] + shard->of.slots[i]];
+            const embedding_part *part = part_of(b, shard);
+            int index = group->rank_first[shard->rank] + shard->of.slots[i];
+            const embedding_slot *slot = &group->slots[index];
+            if (part->variable) {
+                // Its bags do not lie side by side there.
+                LS_TRY(shard->arrived ? LS_OK : take_arrivals(b, shard, &shard->arrived));
+                LS_TRY(ls_embedding__transit_pieces(b->pass, group, part, index, partial,
+                                                    arrival_of(shard, i), LS_OP_COUNT, true));
+                continue;
+            }
             const embedding_columns from = {
                 partial, group->node_columns[shard->rank / group->width], slot->node_column};
             LS_TRY(place_arrivals(b, shard, i, &from));

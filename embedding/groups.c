@@ -118,7 +118,11 @@ static int create_slots(ls_embedding *module, embedding_group *group) {
 
 // Lays out each node's row of partial results: the column blocks of its ranks, by pair and column.
 static int lay_out_nodes(ls_embedding *module, embedding_group *group, slot_key *keys) {
-    ARENA_NEW(group->node_columns, module->arena, module->size / group->width);
+    int nodes = module->size / group->width;
+    ARENA_NEW(group->node_columns, module->arena, nodes);
+    ARENA_NEW(group->blocks, module->arena, group->slot_count);
+    ARENA_NEW(group->block_first, module->arena, nodes + 1);
+    int blocks = 0;
     for (int i = 0; i < group->slot_count; i++) {
         const embedding_slot *slot = &group->slots[i];
         keys[i] = (slot_key){{slot->block.rank / group->width, slot->pair,
@@ -129,6 +133,7 @@ static int lay_out_nodes(ls_embedding *module, embedding_group *group, slot_key 
     for (int i = 0; i < group->slot_count; i++) {
         embedding_slot *slot = &group->slots[keys[i].slot];
         int64_t *columns = &group->node_columns[keys[i].key[0]];
+        int *node_blocks = &group->block_first[keys[i].key[0] + 1];
         slot->first_in_node =
             i == 0 || memcmp(keys[i].key, keys[i - 1].key, 4 * sizeof(int64_t)) != 0;
         slot->first_in_rank = slot->first_in_node || keys[i].key[4] != keys[i - 1].key[4];
@@ -137,9 +142,15 @@ static int lay_out_nodes(ls_embedding *module, embedding_group *group, slot_key 
             if (__builtin_add_overflow(*columns, slot->block.columns, columns)) {
                 return LS_FAIL(LS_ERR_OVERFLOW, "embedding: the columns of a node overflow");
             }
+            slot->node_block = (*node_blocks)++;
+            group->blocks[blocks++] = keys[i].slot;
         } else {
             slot->node_column = group->slots[keys[i - 1].slot].node_column;
+            slot->node_block = *node_blocks - 1;
         }
+    }
+    for (int node = 0; node < nodes; node++) {
+        group->block_first[node + 1] += group->block_first[node];
     }
     return LS_OK;
 }
@@ -235,7 +246,7 @@ static int create_group(ls_embedding *module, embedding_group *group) {
     slot_key *keys;
     LS_TRY(ls_alloc((void **)&keys, (size_t)group->slot_count, sizeof(*keys)));
     int status = LS_OK;
-    if (group->pooling != LS_POOL_NONE && !group->local) {
+    if (!group->local) {
         status = lay_out_nodes(module, group, keys);
     }
     if (!status && !group->local) {

@@ -42,7 +42,7 @@ static void fill_sizes(embedding_traffic *side, const ls_embedding *module,
         for (int slot = group->rank_first[to]; slot < group->rank_first[to + 1]; slot++) {
             word[WORD_IDS] += part->sent_ids[slot];
         }
-        word[WORD_BATCH] = side->batch;
+        word[WORD_BATCH] = side->variable ? VARIABLE : side->batch;
         if (group->weighted) {
             word[WORD_WEIGHTS] = word[WORD_IDS];
         }
@@ -93,6 +93,7 @@ static int exchange_sizes(ls_embedding_pass *pass, embedding_traffic *sides, ls_
 static int read_sizes(const ls_embedding *module, const embedding_group *group,
                       embedding_traffic *side, embedding_part *part) {
     int words = words_of(group), rank = side->rank;
+    int64_t bags = 0;
     for (int from = 0; from < module->size; from++) {
         const int64_t *word = side->sizes_got + (size_t)from * (size_t)words;
         if (word[WORD_CHECK] == STOPPED && word[WORD_IDS] == STOPPED &&
@@ -101,15 +102,72 @@ static int read_sizes(const ls_embedding *module, const embedding_group *group,
                                 "input_dist: rank %d stopped because of its input", from);
         }
         int64_t batch = word[WORD_BATCH];
+        if ((batch == VARIABLE) != side->variable && word[WORD_CHECK] == check_of(word, words)) {
+            return LS_FAIL_RANK(LS_ERR_MISMATCH, rank,
+                                "input_dist: the input of rank %d has %s, that of rank %d %s",
+                                side->variable ? rank : from, "a batch size per feature",
+                                side->variable ? from : rank, "one batch size");
+        }
+        batch = batch == VARIABLE ? 0 : batch;
         if (batch < 0 || word[WORD_IDS] < 0 || word[WORD_CHECK] != check_of(word, words) ||
             (group->weighted && word[WORD_WEIGHTS] != word[WORD_IDS]) ||
-            __builtin_add_overflow(part->bags, batch, &part->bags)) {
+            __builtin_add_overflow(bags, batch, &bags)) {
             return LS_FAIL_RANK(LS_ERR_MISMATCH, rank,
                                 "input_dist: rank %d tells rank %d sizes that do not fit: batch "
                                 "%lld, %lld ids",
                                 from, rank, (long long)batch, (long long)word[WORD_IDS]);
         }
-        part->batches[from] = batch;
+        if (!side->variable) {
+            part->batches[from] = batch;
+        }
+    }
+    return LS_OK;
+}
+
+// Variable: how many bags each rank has for each block of columns of the others' nodes.
+static int exchange_batches(ls_embedding_pass *pass, const embedding_group *group,
+                            const embedding_traffic *sides, ls_arena *scratch) {
+    const ls_embedding *module = pass->module;
+    size_t size = (size_t)module->size;
+    embedding_side *calls;
+    ARENA_NEW(calls, scratch, pass->held_count);
+    for (int h = 0; h < pass->held_count; h++) {
+        embedding_part *part = &pass->parts[h][group - module->groups];
+        size_t *sends, *receives, total = 0;
+        int64_t *sent;
+        ARENA_NEW(sends, scratch, size);
+        ARENA_NEW(receives, scratch, size);
+        ARENA_NEW(sent, scratch, size * (size_t)group->slot_count);
+        for (int to = 0; to < module->size; to++) {
+            int node = to / group->width, end = group->block_first[node + 1];
+            for (int b = group->block_first[node]; b < end; b++) {
+                sent[total++] = sides[h].inputs[group->slots[group->blocks[b]].pair].jagged.batch;
+            }
+            sends[to] = (size_t)(end - group->block_first[node]);
+            receives[to] = (size_t)part->kinds;
+        }
+        calls[h] = (embedding_side){.rank = sides[h].rank,
+                                    .send = sent,
+                                    .recv = part->batches,
+                                    .send_counts = sends,
+                                    .recv_counts = receives};
+    }
+    const embedding_exchange exchange = {
+        .kind = LS_ALL_TO_ALL, .comm = module->comm, .dtype = LS_I64, .what = "input_dist batches"};
+    return ls_embedding__exchange(module->backend, &exchange, calls, pass->held_count);
+}
+
+static int check_batches(const ls_embedding *module, const embedding_part *part, int rank) {
+    int64_t bags = 0;
+    for (int from = 0; from < module->size; from++) {
+        for (int kind = 0; kind < part->kinds; kind++) {
+            int64_t batch = part->batches[(size_t)from * (size_t)part->kinds + (size_t)kind];
+            if (batch < 0 || __builtin_add_overflow(bags, batch, &bags)) {
+                return LS_FAIL_RANK(LS_ERR_MISMATCH, rank,
+                                    "input_dist: rank %d tells rank %d a batch of %lld bags", from,
+                                    rank, (long long)batch);
+            }
+        }
     }
     return LS_OK;
 }
@@ -128,11 +186,16 @@ static int prepare_counts(const ls_embedding *module, const embedding_group *gro
                           embedding_traffic *side, const embedding_part *part, payload what,
                           size_t *sent, size_t *got) {
     for (int i = 0; i < module->size; i++) {
-        size_t sends = 0, receives;
+        size_t sends = 0, receives = 0;
         if (what == PAYLOAD_LENGTHS) {
-            LS_TRY(ls_embedding__count(&sends, slots_of(group, i), side->batch, 1));
-            LS_TRY(
-                ls_embedding__count(&receives, slots_of(group, side->rank), part->batches[i], 1));
+            for (int slot = group->rank_first[i]; slot < group->rank_first[i + 1]; slot++) {
+                sends += (size_t)side->inputs[group->slots[slot].pair].jagged.batch;
+            }
+            int first = group->rank_first[side->rank];
+            for (int k = 0; k < slots_of(group, side->rank); k++) {
+                int64_t batch = ls_embedding__batch(part, i, &group->slots[first + k]);
+                LS_TRY(ls_size_add(&receives, receives, (size_t)batch));
+            }
         } else {
             for (int slot = group->rank_first[i]; slot < group->rank_first[i + 1]; slot++) {
                 sends += (size_t)part->sent_ids[slot];
@@ -164,7 +227,9 @@ static int pack(const ls_embedding_pass *pass, const embedding_group *group,
         const void *piece = what == PAYLOAD_LENGTHS ? (const void *)side->out.lengths[slot]
                             : what == PAYLOAD_IDS   ? (const void *)side->out.ids[slot]
                                                     : (const void *)side->out.weights[slot];
-        size_t count = what == PAYLOAD_LENGTHS ? (size_t)side->batch : (size_t)part->sent_ids[slot];
+        size_t count = what == PAYLOAD_LENGTHS
+                           ? (size_t)side->inputs[group->slots[slot].pair].jagged.batch
+                           : (size_t)part->sent_ids[slot];
         if (count > 0) {
             LS_TRY(device->ops->copy(device, (char *)packed + at * bytes, piece, count * bytes));
         }
@@ -247,16 +312,25 @@ static int start_group(ls_embedding_pass *pass, embedding_group *group) {
     embedding_traffic *sides = under_way->sides;
     for (int h = 0; h < pass->held_count; h++) {
         embedding_part *part = &pass->parts[h][g];
-        LS_TRY(traffic_create(&sides[h], module, group, ls_world_held(module->world)[h],
-                              scratch->arena));
-        ARENA_NEW(part->batches, pass->arena, module->size);
+        int rank = ls_world_held(module->world)[h], node = rank / group->width;
+        LS_TRY(traffic_create(&sides[h], module, group, rank, scratch->arena));
+        sides[h].inputs = pass->inputs[h];
+        sides[h].variable = part->variable = pass->inputs[h][0].jagged.inverse_indices != NULL;
         sides[h].batch = pass->inputs[h][0].jagged.batch;
+        part->kinds = part->variable ? group->block_first[node + 1] - group->block_first[node] : 1;
+        ARENA_NEW(part->batches, pass->arena, (size_t)module->size * (size_t)part->kinds);
         LS_TRY(ls_embedding__route_rank(pass, group, h, scratch, part, &sides[h].out));
         fill_sizes(&sides[h], module, group, part);
     }
     LS_TRY(exchange_sizes(pass, sides, scratch->arena));
     for (int h = 0; h < pass->held_count; h++) {
         LS_TRY(read_sizes(module, group, &sides[h], &pass->parts[h][g]));
+    }
+    if (sides[0].variable) {
+        LS_TRY(exchange_batches(pass, group, sides, scratch->arena));
+        for (int h = 0; h < pass->held_count; h++) {
+            LS_TRY(check_batches(module, &pass->parts[h][g], sides[h].rank));
+        }
     }
     for (int what = 0; what < payload_count(group); what++) {
         LS_TRY(send_payload(pass, group, under_way, (payload)what));
@@ -284,12 +358,11 @@ static int keep_group(ls_embedding_pass *pass, const embedding_group *group, int
     ls_device *device = module->device;
     embedding_part *part = &pass->parts[held][group - module->groups];
     LS_TRY(ls_embedding__part_create(part, group, rank, pass->arena));
-    ARENA_NEW(part->batches, pass->arena, module->size);
     for (int k = 0; k < slots_of(group, rank); k++) {
         const embedding_slot *slot = &group->slots[group->rank_first[rank] + k];
         const ls_jagged *jagged = &pass->inputs[held][slot->pair].jagged;
         size_t count = (size_t)(jagged->offsets[jagged->batch] - jagged->offsets[0]);
-        part->batches[rank] = part->bags = jagged->batch;
+        part->bags[k] = jagged->batch;
         ARENA_NEW(part->slot_ids[k], pass->arena, module->size);
         part->slot_ids[k][rank] = (int64_t)count;
         ARENA_NEW(part->lengths[k], pass->arena, jagged->batch);

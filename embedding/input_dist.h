@@ -10,12 +10,14 @@ typedef enum payload { PAYLOAD_LENGTHS, PAYLOAD_IDS, PAYLOAD_WEIGHTS, PAYLOADS }
 // Everything one held rank has in flight during the exchanges of one group.
 typedef struct embedding_traffic {
     int rank;
-    int64_t batch;
+    bool variable;                  // the rank's input has a batch size per feature
+    int64_t batch;                  // else: of every feature
+    const embedding_input *inputs;  // [pairs] of the rank
     embedding_outgoing out;
     int64_t *sizes_sent, *sizes_got;  // [world size][words]
     size_t *word_counts;              // [world size] = words
     size_t *send_counts[PAYLOADS], *recv_counts[PAYLOADS];
-    const int64_t *lengths;  // as received: [source rank][own slot][batch of the source]
+    const int64_t *lengths;  // as received: [source rank][own slot][its bags]
     const int64_t *ids;      // (device) as received: [source rank][own slot][bag][id]
     const float *weights;    // (device)
 } embedding_traffic;
@@ -25,6 +27,8 @@ enum { WORD_CHECK, WORD_IDS, WORD_BATCH, WORD_WEIGHTS };
 
 // All words of a rank that goes no further.
 #define STOPPED (-1)
+// In place of a batch: a number of bags follows for each block of columns of the other's node.
+#define VARIABLE (-2)
 
 static inline int words_of(const embedding_group *group) {
     return group->weighted ? 4 : 3;

@@ -20,6 +20,7 @@ typedef struct embedding_slot {
     int64_t node_column;    // pooled: first column in its node's row of partial results
     bool first_in_node;     // the first slot (of all ranks) with its node_column
     bool first_in_rank;     // the first slot of its rank with its node_column
+    int node_block;         // of its node's blocks of columns, the one that it adds to
     int64_t local_padding;  // the table's padding id as a row of the shard, or -1
 } embedding_slot;
 
@@ -46,6 +47,8 @@ typedef struct embedding_group {
     int route_count;
     int *route_slots;       // [slot_count] slot indices, route by route
     int64_t *node_columns;  // [nodes] columns of each node's partial results
+    int *blocks;            // the slots that are first in their node, node by node, by column
+    int *block_first;       // [nodes + 1]: blocks of a node are [block_first[n], [n + 1])
     ls_comm **reduce;       // [nodes] the ranks of each node; NULL when width == 1 (borrowed)
     ls_comm **exchange;     // [width] the ranks with equal place in their nodes; NULL when there is
                             // one node (borrowed)
@@ -93,16 +96,21 @@ struct ls_embedding {
 
 // What one held rank owns of one group in one pass. (device): memory of the module's device.
 typedef struct embedding_part {
-    int64_t *batches;  // [world size] batch of each source rank
-    int64_t bags;      // per slot: their sum; local: the rank's own batch
+    bool variable;     // the batch has a size per feature
+    int kinds;         // 1; variable: blocks of the rank's node
+    int64_t *batches;  // [world size][kinds] bags of each source rank
     // As an owner, per own slot k (of rank_first):
+    int64_t *bags;                // [own slots] of all sources; local: of the rank itself
     int64_t **lengths;            // [own slots][bags], source ranks in the group's order
     int64_t **offsets;            // [own slots][bags + 1]
     const int64_t **bag_offsets;  // (device) the same
     int64_t **ids;                // (device) [own slots][offsets[bags]] local rows
     float **weights;              // (device) [own slots] or NULL
     void **values;       // (device) [own slots] sequence [ids, columns], local [bags, columns]
-    void *partial;       // (device) pooled: [bags, columns of the node], own slots side by side
+    void *partial;       // (device) pooled: [bags, columns of the node], own slots side by side;
+                         // variable: source by source [bags, columns] of each block
+    size_t *starts;      // variable, pooled: [world size][kinds] + 1, sources in the group's order:
+                         // where each block begins in partial, in elements
     int64_t **slot_ids;  // [own slots][world size] ids that came from each source rank
     // As a source:
     int64_t *sent_ids;  // [slot_count] ids sent to each slot
@@ -114,7 +122,12 @@ typedef struct embedding_part {
 typedef struct embedding_input {
     ls_jagged jagged;  // of the source; ids after the id policy
     ls_jagged bags;    // (device) the same
-    void *output;      // (device) pooled [batch, dim], sequence [ids, dim]
+    void *values;      // (device) pooled [bags, dim], sequence [ids, dim]
+    // samples.c: what its samples take of them.
+    void *output;                  // (device) [output_rows, dim]; of a plain input values itself
+    int64_t output_rows;           // pooled: samples; sequence: ids of all samples
+    const int64_t *row_of;         // [output_rows] rows of values; plain: NULL
+    const int64_t *device_row_of;  // (device) the same
 } embedding_input;
 
 typedef enum embedding_stage {
@@ -186,6 +199,13 @@ struct ls_embedding_pass {
 int ls_embedding__groups_create(ls_embedding *module);
 void ls_embedding__groups_free(ls_embedding *module);
 
+// The bags that a source rank has for a slot of the part's node.
+static inline int64_t ls_embedding__batch(const embedding_part *part, int source,
+                                          const embedding_slot *slot) {
+    return part->batches[(size_t)source * (size_t)part->kinds +
+                         (size_t)(part->variable ? slot->node_block : 0)];
+}
+
 // The k-th source rank in the order in which an owner of the group keeps batches.
 int ls_embedding__source(const embedding_group *group, int world_size, int k);
 
@@ -223,6 +243,17 @@ int ls_embedding__prepare_rank(ls_embedding_pass *pass, int held, const ls_keyed
 int ls_embedding__route_rank(ls_embedding_pass *pass, const embedding_group *group, int held,
                              embedding_pool *scratch, embedding_part *part,
                              embedding_outgoing *out);
+
+// samples.c: a batch size per feature. Finds what each sample takes of its bag's values.
+int ls_embedding__samples_prepare(ls_embedding_pass *pass, int rank, int pair,
+                                  embedding_input *input);
+// values -> output.
+int ls_embedding__samples_take(ls_embedding_pass *pass, int rank, int pair, embedding_input *input);
+// gradients [output_rows, dim] (device) of the output -> out [rows of values, dim], taken from
+// memory, which is the same array for a plain input. Summed from +0 in the samples' order, as
+// row_gradients does.
+int ls_embedding__samples_fold(embedding_pool *memory, int rank, int pair,
+                               const embedding_input *input, void *gradients, void **out);
 
 // The stages, on a pass (input_dist.c, lookup.c, output_dist.c).
 // `begins`: without waiting, where the backend can. Then a wait must follow, after a failure too.
@@ -295,8 +326,9 @@ int ls_embedding__renormalise(ls_embedding_pass *pass);
 // transit.c: the way of one held rank's pooled results of a group to their sources, or of the
 // gradients back. The same counts serve both: what one sends the other receives.
 typedef struct embedding_transit {
-    int rank, node, place;   // rank = node * width + place
-    const int64_t *batches;  // [world size]
+    int rank, node, place;          // rank = node * width + place
+    const embedding_part *part;     //
+    const embedding_input *inputs;  // [pairs] of the rank
     // Elements:
     size_t *by_place;        // [width] of the node's partial results, by the place of the source
     size_t *by_source_node;  // [nodes] of those with this place, by the node of the source
@@ -305,7 +337,8 @@ typedef struct embedding_transit {
     // On the device:
     void *partial;   // [bags, columns of the node]
     void *reduced;   // [batches of the sources with equal place, by node][columns of the node]
-    void *received;  // per node: [own batch, columns of that node]
+    void *received;  // per node: [own batch, columns of that node]; variable: [bags, columns] of
+                     // each of its blocks
 } embedding_transit;
 int ls_embedding__transits_create(embedding_transit **out, const ls_embedding_pass *pass,
                                   const embedding_group *group, ls_arena *arena);
@@ -319,6 +352,12 @@ int ls_embedding__transit_exchange(const ls_embedding_pass *pass, const embeddin
 int ls_embedding__transit_outputs(const ls_embedding_pass *pass, const embedding_group *group,
                                   const embedding_transit *way, void *const *outputs,
                                   bool backward);
+// Variable: the pieces of a slot's values [bags, columns] that lie in the partial results of its
+// rank, source by source. op: LS_SUM and LS_MAX add the values to what is there, LS_OP_COUNT
+// overwrites; backward: the values get what is there.
+int ls_embedding__transit_pieces(const ls_embedding_pass *pass, const embedding_group *group,
+                                 const embedding_part *part, int slot, void *partial, void *values,
+                                 ls_op op, bool backward);
 int ls_embedding__take_elements(embedding_pool *memory, void **out, int rank, const char *what,
                                 size_t count, ls_dtype dtype);
 

@@ -17,26 +17,36 @@ extern "C" {
 
 // One feature's bags. Everything is borrowed.
 typedef struct ls_jagged {
-    int64_t batch;           // samples
+    int64_t batch;           // bags
     const int64_t *lengths;  // [batch]
     const int64_t *offsets;  // [batch + 1]; bag b is [offsets[b], offsets[b + 1]) of the *input*,
                              // that is, offsets[b] - offsets[0] of ids and weights
     const int64_t *ids;      // [offsets[batch] - offsets[0]]
     const float *weights;    // likewise, or NULL
+    const int64_t
+        *inverse_indices;  // [samples] the bag of each sample, or NULL: sample b has bag b
+    int64_t samples;       // batch where inverse_indices is NULL
 } ls_jagged;
 
-// Several features' bags of one rank, feature-major: all samples of the first feature, then all of
-// the second. Read-only to its users.
+// The ids of all samples: of a bag that two of them take, twice.
+LS_API int64_t ls_jagged_sample_ids(const ls_jagged *jagged);
+
+// Several features' bags of one rank, feature-major: all bags of the first feature, then all of the
+// second. Plain inputs have a bag for each sample and feature. Those with a batch size per feature
+// (TorchRec's variable_stride_per_key) have as many as the feature has different ones, and
+// inverse_indices say which of them each sample takes. Read-only to its users.
 typedef struct ls_keyed_jagged {
-    int rank;                 // whose batch it is, for messages
-    int key_count;            // features
-    const char *const *keys;  // [key_count], distinct
-    int64_t batch;            // samples, the same for every feature; ranks may differ
-    const int64_t *lengths;   // [key_count, batch]
-    const int64_t *offsets;   // [key_count * batch + 1]
-    const int64_t *values;    // [value_count] ids
-    const float *weights;     // [value_count] or NULL
-    int64_t value_count;      // = offsets[key_count * batch]
+    int rank;                        // whose batch it is, for messages
+    int key_count;                   // features
+    const char *const *keys;         // [key_count], distinct
+    int64_t batch;                   // samples, the same for every feature; ranks may differ
+    const int64_t *starts;           // [key_count + 1] bags before each feature; plain: k * batch
+    const int64_t *lengths;          // [starts[key_count]]
+    const int64_t *offsets;          // [starts[key_count] + 1]
+    const int64_t *values;           // [value_count] ids
+    const float *weights;            // [value_count] or NULL
+    int64_t value_count;             // = offsets[starts[key_count]]
+    const int64_t *inverse_indices;  // [key_count, batch] bags of the feature; NULL: plain
 } ls_keyed_jagged;
 
 // A copy of the given arrays, checked: keys distinct and not empty; lengths [key_count, batch]
@@ -45,7 +55,14 @@ typedef struct ls_keyed_jagged {
 LS_API int ls_keyed_jagged_create(ls_keyed_jagged **out, int rank, const char *const *keys,
                                   int key_count, int64_t batch, const int64_t *lengths,
                                   const int64_t *values, int64_t value_count, const float *weights);
-// The same from torch's form: offsets [key_count * batch + 1] (`include_last`) or
+// The same with a batch size per feature: feature k has strides[k] bags (not negative), so that
+// lengths has sum of strides, and sample b takes bag inverse_indices[k, b] of it (in range).
+LS_API int ls_keyed_jagged_create_variable(ls_keyed_jagged **out, int rank, const char *const *keys,
+                                           int key_count, const int64_t *strides, int64_t batch,
+                                           const int64_t *inverse_indices, const int64_t *lengths,
+                                           const int64_t *values, int64_t value_count,
+                                           const float *weights);
+// The first again from torch's form: offsets [key_count * batch + 1] (`include_last`) or
 // [key_count * batch] (the last bag then ends at value_count). Ascending from 0.
 LS_API int ls_keyed_jagged_from_offsets(ls_keyed_jagged **out, int rank, const char *const *keys,
                                         int key_count, int64_t batch, const int64_t *offsets,
@@ -94,7 +111,7 @@ LS_API int ls_keyed_jagged_permute(ls_keyed_jagged **out, const ls_keyed_jagged 
 LS_API int ls_keyed_jagged_split(ls_keyed_jagged **outs, const ls_keyed_jagged *jagged,
                                  const int *sizes, int count);
 // All features of parts [count >= 1], one after the other: of one rank and one batch, with
-// weights all or none, no feature twice.
+// weights all or none, with a batch size per feature all or none, no feature twice.
 LS_API int ls_keyed_jagged_concat(ls_keyed_jagged **out, const ls_keyed_jagged *const *parts,
                                   int count);
 

@@ -117,21 +117,34 @@ static int gather(embedding_pool *scratch, const shard_lookup *l) {
     return put(scratch, l, values);
 }
 
+static int count_partial(size_t *out, const ls_embedding *module, const embedding_group *group,
+                         int rank, const embedding_part *part) {
+    if (part->variable) {
+        *out = part->starts[(size_t)module->size * (size_t)part->kinds];
+        return LS_OK;
+    }
+    int64_t bags = 0;
+    for (int from = 0; from < module->size; from++) {
+        bags += part->batches[from];
+    }
+    return ls_embedding__count(out, bags, group->node_columns[rank / group->width], 1);
+}
+
 // The rank's row of partial results, [bags, columns of its node]. Where ranks reduce, columns that
 // it has no shard for hold the operation's neutral element.
 static int make_partial(ls_embedding_pass *pass, const embedding_group *group, int rank,
                         embedding_part *part) {
-    int node = rank / group->width;
     size_t count;
-    LS_TRY(ls_embedding__count(&count, part->bags, group->node_columns[node], 1));
+    LS_TRY(count_partial(&count, pass->module, group, rank, part));
     int64_t own = 0;
     for (int i = group->rank_first[rank]; i < group->rank_first[rank + 1]; i++) {
         own += group->slots[i].first_in_rank ? group->slots[i].block.columns : 0;
     }
     embedding_array array = {rank, -1, "pooled partial results", count,
                              ls_dtype_bytes(group->dtype)};
-    LS_TRY((own < group->node_columns[node] ? ls_embedding__take_zeroed : ls_embedding__take)(
-        &pass->pool, &part->partial, &array));
+    LS_TRY((own < group->node_columns[rank / group->width]
+                ? ls_embedding__take_zeroed
+                : ls_embedding__take)(&pass->pool, &part->partial, &array));
     if (group->pooling == LS_POOL_MAX && group->width > 1 && count > 0) {
         double neutral;
         ls_element_from_f64(&neutral, group->dtype, -(double)INFINITY);
@@ -184,6 +197,19 @@ static int pool_partial(shard_lookup *l, int64_t stride, embedding_pool *scratch
     return LS_OK;
 }
 
+// The same of a batch with a size per feature, whose columns do not lie side by side.
+static int pool_pieces(ls_embedding_pass *pass, shard_lookup *l, embedding_pool *scratch,
+                       const void **dense) {
+    const embedding_group *group = l->group;
+    ls_op op =
+        !l->slot->first_in_rank ? (group->pooling == LS_POOL_MAX ? LS_MAX : LS_SUM) : LS_OP_COUNT;
+    LS_TRY(make_dense(scratch, l));
+    LS_TRY(pool(scratch, l));
+    *dense = l->out;
+    return ls_embedding__transit_pieces(pass, group, l->part, (int)(l->slot - group->slots),
+                                        l->part->partial, l->out, op, false);
+}
+
 static int lookup_slot(ls_embedding_pass *pass, const embedding_group *group, int held, int k,
                        embedding_pool *scratch, const ls_stage_sink *sink) {
     ls_embedding *module = pass->module;
@@ -196,7 +222,7 @@ static int lookup_slot(ls_embedding_pass *pass, const embedding_group *group, in
                       .table = &module->tables[module->pairs[slot->pair].table],
                       .part = part,
                       .k = k,
-                      .rows = sequence ? part->offsets[k][part->bags] : part->bags};
+                      .rows = sequence ? part->offsets[k][part->bags[k]] : part->bags[k]};
     LS_ASSERT(l.table->held[slot->shard]);
     const void *values;
     if (sequence || group->local) {
@@ -207,6 +233,8 @@ static int lookup_slot(ls_embedding_pass *pass, const embedding_group *group, in
         } else if (l.rows > 0) {
             LS_TRY(gather(scratch, &l));
         }
+    } else if (part->variable) {
+        LS_TRY(pool_pieces(pass, &l, scratch, &values));
     } else {
         LS_TRY(pool_partial(&l, group->node_columns[rank / group->width], scratch, sink != NULL,
                             &values));

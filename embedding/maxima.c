@@ -90,7 +90,7 @@ int ls_embedding__shard_choose(embedding_backward *b, embedding_shard *shard) {
     LS_TRY(m.out ? LS_OK : ls_error_last()->code);
     for (int i = 0; i < of->slot_count; i++) {
         const int64_t *offsets = part->offsets[of->slots[i]];
-        for (int64_t bag = 0; bag < part->bags; bag++) {
+        for (int64_t bag = 0; bag < part->bags[of->slots[i]]; bag++) {
             choose(&m, shard->row_first[i] + (size_t)bag, of->first[i] + (size_t)offsets[bag],
                    of->first[i] + (size_t)offsets[bag + 1]);
         }

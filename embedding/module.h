@@ -11,9 +11,10 @@
 // A sequence table reduces nothing: its width is 1 under every type.
 // The tables that share (sharding type, weighted or not, pooled by sum / by max / sequence, output
 // dtype) form a group and share its collectives:
-//   input_dist   all_to_all of sizes (i64: lengths, ids, weights if weighted, batch), then one
-//                uneven all_to_all each for lengths, ids and weights. An id is made local (row
-//                minus the shard's first row) and sent to every shard whose rows contain it.
+//   input_dist   all_to_all of sizes (i64: lengths, ids, weights if weighted, batch; one more of
+//                batch sizes where each feature has its own), then one uneven all_to_all each for
+//                lengths, ids and weights. An id is made local (row minus the shard's first row)
+//                and sent to every shard whose rows contain it.
 //   lookup       each shard pools (sum or max, never mean) or gathers the ids that it got
 //   output_dist  pooled: reduce_scatter over the L ranks (L > 1; max: of -infinity where a shard
 //                had no id), all_to_all over the W / L ranks with equal l (L < W), then, on the
@@ -141,6 +142,7 @@ typedef struct ls_embedding_pass ls_embedding_pass;
 
 // Stage 1. inputs [held ranks of the world, ascending]; each must hold every feature of the tables
 // (others are ignored), with weights where a table is weighted; borrowed until the pass is freed.
+// All have one batch size or all have one for each feature: LS_ERR_MISMATCH names two that differ.
 // LS_ERR_FINDING for an id out of range under LS_ID_ERROR (ls_embedding_bad_id tells which; ranks
 // of other processes learn of it and fail too), LS_ERR_INVALID for unusable inputs.
 // sink: NULL, or gets "lengths", "ids" (local) and, weighted, "weights" of every shard.
@@ -159,7 +161,8 @@ LS_API int ls_embedding_input_dist_wait(ls_embedding_pass *pass, const ls_stage_
 // [ids, columns].
 LS_API int ls_embedding_lookup(ls_embedding_pass *pass, const ls_stage_sink *sink);
 // Stage 3. The sink gets "values" of every (table, feature): pooled [B_r, dim], sequence
-// [ids of rank r, dim].
+// [ids of rank r, dim]; with a batch size per feature what the samples take of their bags, pooled
+// [samples, dim], sequence [ls_jagged_sample_ids, dim].
 LS_API int ls_embedding_output_dist(ls_embedding_pass *pass, const ls_stage_sink *sink);
 // The three stages. On failure *out is NULL.
 LS_API int ls_embedding_forward(ls_embedding_pass **out, ls_embedding *module,

@@ -24,7 +24,7 @@ static int find_slots(const ls_embedding_pass *pass, const embedding_group *grou
             int i = out->slot_count++;
             out->slots[i] = k;
             LS_TRY(ls_size_add(&out->first[i + 1], out->first[i],
-                               (size_t)part->offsets[k][part->bags]));
+                               (size_t)part->offsets[k][part->bags[k]]));
         }
     }
     LS_ASSERT(out->slot_count == features);

@@ -43,16 +43,17 @@ static int check_input(const ls_oracle *oracle, int t, int f, int rank) {
         return LS_FAIL_RANK(LS_ERR_INVALID, rank, "oracle: the input of rank %d has no %s %s", rank,
                             key < 0 ? "feature" : "weights for feature", table->features[f]);
     }
-    for (int64_t sample = 0; sample < input->batch; sample++) {
-        int64_t bag = key * input->batch + sample;
+    for (int64_t bag = input->starts[key]; bag < input->starts[key + 1]; bag++) {
         for (int64_t i = 0; i < input->lengths[bag]; i++) {
             int64_t id = input->values[input->offsets[bag] + i];
             if (ls_oracle__row(oracle->options.id_policy, table->rows, id) < 0) {
                 return LS_FAIL_RANK(LS_ERR_FINDING, rank,
-                                    "input.id_out_of_range: table %s, feature %s, rank %d, sample "
+                                    "input.id_out_of_range: table %s, feature %s, rank %d, %s "
                                     "%lld, position %lld: id %lld is not in [0, %lld)",
-                                    table->name, table->features[f], rank, (long long)sample,
-                                    (long long)i, (long long)id, (long long)table->rows);
+                                    table->name, table->features[f], rank,
+                                    input->inverse_indices ? "bag" : "sample",
+                                    (long long)(bag - input->starts[key]), (long long)i,
+                                    (long long)id, (long long)table->rows);
             }
         }
     }

@@ -24,6 +24,31 @@ static int node_ranks(const ls_oracle *oracle, int t) {
     return on_host ? plan->ranks_per_host : 1;
 }
 
+// An output that has, of a batch with a size per feature, a bag for each sample.
+static bool takes_samples(const ls_keyed_jagged *input, const oracle_entry *entry) {
+    return input->inverse_indices && entry->stage == LS_STAGE_OUTPUT_DIST;
+}
+
+// At least as many as select_source finds.
+static int count_source(const ls_oracle *oracle, const oracle_entry *entry, int source,
+                        size_t *bags, size_t *items) {
+    const ls_keyed_jagged *input = oracle->options.inputs[source];
+    const char *feature = oracle->options.tables[entry->table].features[entry->feature];
+    int key = ls_oracle__key(input, feature);
+    size_t ids = 0;
+    for (int64_t b = 0; takes_samples(input, entry) && b < input->batch; b++) {
+        int64_t bag = input->starts[key] + input->inverse_indices[key * input->batch + b];
+        LS_TRY(ls_size_add(&ids, ids, (size_t)input->lengths[bag]));
+    }
+    if (takes_samples(input, entry)) {
+        *bags += (size_t)input->batch;
+        return ls_size_add(items, *items, ids);
+    }
+    *bags += (size_t)(input->starts[key + 1] - input->starts[key]);
+    *items += (size_t)input->value_count;
+    return LS_OK;
+}
+
 static void select_source(const ls_oracle *oracle, const oracle_entry *entry, int source,
                           oracle_selection *out) {
     const ls_table *table = &oracle->options.tables[entry->table];
@@ -34,8 +59,11 @@ static void select_source(const ls_oracle *oracle, const oracle_entry *entry, in
         first_row = oracle->plans[entry->table]->shards[entry->shard].row_offset;
         rows = oracle->plans[entry->table]->shards[entry->shard].rows;
     }
-    for (int64_t sample = 0; sample < input->batch; sample++) {
-        int64_t bag = key * input->batch + sample;
+    int64_t count = input->starts[key + 1] - input->starts[key];
+    bool by_sample = takes_samples(input, entry);
+    for (int64_t sample = 0; sample < (by_sample ? input->batch : count); sample++) {
+        int64_t bag = input->starts[key] +
+                      (by_sample ? input->inverse_indices[key * input->batch + sample] : sample);
         oracle_bag *chosen = &out->bags[out->bag_count++];
         *chosen = (oracle_bag){.source = source, .sample = sample, .first = out->item_count};
         for (int64_t i = 0; i < input->lengths[bag]; i++) {
@@ -55,8 +83,7 @@ int ls_oracle__select(const ls_oracle *oracle, const oracle_entry *entry, oracle
     int ranks = oracle->options.plan->ranks;
     size_t bags = 0, items = 0;
     for (int rank = 0; rank < ranks; rank++) {
-        bags += (size_t)oracle->options.inputs[rank]->batch;
-        items += (size_t)oracle->options.inputs[rank]->value_count;
+        LS_TRY(count_source(oracle, entry, rank, &bags, &items));
     }
     *out = (oracle_selection){.bag_capacity = bags, .item_capacity = items};
     LS_TRY(ls_alloc((void **)&out->bags, bags, sizeof(*out->bags)));

@@ -57,7 +57,7 @@ static size_t count_touched(const wanted *w) {
 static const oracle_range *gradient_of(const wanted *w, const oracle_bag *bag, size_t item) {
     const ls_keyed_jagged *input = w->oracle->options.inputs[bag->source];
     int key = ls_oracle__key(input, w->table->features[w->entry->feature]);
-    int64_t first = key * input->batch, at = bag->sample;
+    int64_t first = input->starts[key], at = bag->sample;
     if (w->table->pooling == LS_POOL_NONE) {
         at = input->offsets[first + bag->sample] - input->offsets[first] +
              w->selection->items[item].position;

@@ -114,9 +114,9 @@ static int list_needed(ls_oracle *oracle, int t) {
     for (int rank = 0; rank < oracle->options.plan->ranks; rank++) {
         const ls_keyed_jagged *input = oracle->options.inputs[rank];
         for (int f = 0; f < table->feature_count; f++) {
-            int64_t bag = ls_oracle__key(input, table->features[f]) * input->batch;
-            int64_t end = input->offsets[bag + input->batch];
-            for (int64_t i = input->offsets[bag]; i < end; i++) {
+            int key = ls_oracle__key(input, table->features[f]);
+            int64_t end = input->offsets[input->starts[key + 1]];
+            for (int64_t i = input->offsets[input->starts[key]]; i < end; i++) {
                 rows[count++] =
                     ls_oracle__row(oracle->options.id_policy, table->rows, input->values[i]);
             }

@@ -68,13 +68,54 @@ static void divide_bag(const ls_oracle *oracle, int t, const ls_keyed_jagged *in
     }
 }
 
+// Of a batch with a size per feature: what is fed for samples, summed into the rows of their bags.
+static int sum_samples(ls_oracle *oracle, int t, const ls_keyed_jagged *input, int key,
+                       const char *fed, size_t rows, oracle_range *out) {
+    const ls_table *table = &oracle->options.tables[t];
+    ls_dtype dtype = output_dtype(oracle, t), adds = dtype == LS_F64 ? LS_F64 : LS_F32;
+    bool pooled = table->pooling != LS_POOL_NONE;
+    int64_t first = input->starts[key], dim = table->dim;
+    double *sizes;
+    size_t *terms, numbers = rows * (size_t)dim;
+    LS_TRY(ls_alloc((void **)&sizes, numbers, sizeof(*sizes)));
+    if (ls_alloc((void **)&terms, rows, sizeof(*terms))) {
+        ls_free(sizes, numbers, sizeof(*sizes));
+        return ls_error_last()->code;
+    }
+    for (size_t i = 0; i < numbers; i++) {
+        out[i] = ls_range__point(0);
+    }
+    for (int64_t b = 0; b < input->batch; b++) {
+        int64_t bag = input->inverse_indices[key * input->batch + b];
+        int64_t row = pooled ? bag : input->offsets[first + bag] - input->offsets[first];
+        for (int64_t i = 0; i < (pooled ? 1 : input->lengths[first + bag]); i++, row++) {
+            terms[row]++;
+            for (int64_t c = 0; c < dim; c++, fed += ls_dtype_bytes(dtype)) {
+                double value = ls_element_to_f64(fed, dtype);
+                out[row * dim + c].mid += value;
+                sizes[row * dim + c] += fabs(value);
+            }
+        }
+    }
+    for (size_t i = 0; i < numbers; i++) {
+        size_t n = terms[i / (size_t)dim];
+        double error =
+            n > 1 ? ls_bound_sum(adds, n, sizes[i]) + ls_bound_sum(LS_F64, n, sizes[i]) : 0;
+        out[i] = ls_range__about(out[i].mid, error);
+        out[i] = adds != dtype && n > 1 ? ls_range__stored(out[i], dtype, false) : out[i];
+    }
+    ls_free(sizes, numbers, sizeof(*sizes));
+    ls_free(terms, rows, sizeof(*terms));
+    return LS_OK;
+}
+
 static int take_gradient(ls_oracle *oracle, int t, int f, int rank, oracle_sense sense) {
     const ls_table *table = &oracle->options.tables[t];
     const ls_keyed_jagged *input = oracle->options.inputs[rank];
     int key = ls_oracle__key(input, table->features[f]), pair = oracle->first_pair[t] + f;
-    int64_t first = key * input->batch, end = first + input->batch;
+    int64_t first = input->starts[key], end = input->starts[key + 1], bags = end - first;
     bool pooled = table->pooling != LS_POOL_NONE;
-    int64_t ids = input->offsets[end] - input->offsets[first], rows = pooled ? input->batch : ids;
+    int64_t ids = input->offsets[end] - input->offsets[first], rows = pooled ? bags : ids;
     int64_t more = table->pooling == LS_POOL_MAX ? ids : 0;
     ls_dtype dtype = output_dtype(oracle, t);
     size_t count, room;
@@ -86,9 +127,13 @@ static int take_gradient(ls_oracle *oracle, int t, int f, int rank, oracle_sense
     }
     oracle->gradients[sense][rank][pair] = out;
     const char *fed = oracle->options.gradients[rank][pair];
-    LS_ASSERT(fed || count == 0);
-    for (size_t i = 0; i < count; i++) {
-        out[i] = ls_range__point(ls_element_to_f64(fed + i * ls_dtype_bytes(dtype), dtype));
+    if (input->inverse_indices) {
+        LS_TRY(sum_samples(oracle, t, input, key, fed, (size_t)rows, out));
+    } else {
+        LS_ASSERT(fed || count == 0);
+        for (size_t i = 0; i < count; i++) {
+            out[i] = ls_range__point(ls_element_to_f64(fed + i * ls_dtype_bytes(dtype), dtype));
+        }
     }
     oracle_meaning meaning;
     if (sense == ORACLE_UNSHARDED) {
@@ -96,10 +141,10 @@ static int take_gradient(ls_oracle *oracle, int t, int f, int rank, oracle_sense
     } else {
         (void)ls_oracle__documented(oracle, t, &meaning);
     }
-    for (int64_t bag = 0; pooled && bag < input->batch; bag++) {
+    for (int64_t bag = 0; pooled && bag < bags; bag++) {
         divide_bag(oracle, t, input, first + bag, &meaning, out + bag * table->dim);
     }
-    for (int64_t bag = 0; more > 0 && bag < input->batch; bag++) {
+    for (int64_t bag = 0; more > 0 && bag < bags; bag++) {
         int64_t id = input->offsets[first + bag] - input->offsets[first];
         LS_TRY(ls_oracle__give_maxima(oracle, t, sense, input, first + bag, out + bag * table->dim,
                                       out + (rows + id) * table->dim));
@@ -148,16 +193,17 @@ static int list_occurrences(const ls_oracle *oracle, int t, oracle_sense sense, 
     for (int rank = 0; rank < ranks; rank++) {
         const ls_keyed_jagged *input = oracle->options.inputs[rank];
         for (int f = 0; f < table->feature_count && (only < 0 || only == rank); f++) {
-            int64_t bag = ls_oracle__key(input, table->features[f]) * input->batch;
+            int key = ls_oracle__key(input, table->features[f]);
+            int64_t bag = input->starts[key], bags = input->starts[key + 1] - bag;
             int64_t first = input->offsets[bag];
             const oracle_range *gradients =
                 oracle->gradients[sense][rank][oracle->first_pair[t] + f];
-            for (int64_t b = 0; b < input->batch; b++) {
+            for (int64_t b = 0; b < bags; b++) {
                 for (int64_t i = input->offsets[bag + b]; i < input->offsets[bag + b + 1]; i++) {
                     int64_t row =
                         ls_oracle__row(oracle->options.id_policy, table->rows, input->values[i]);
                     int64_t at = table->pooling == LS_POOL_NONE  ? i - first
-                                 : table->pooling == LS_POOL_MAX ? input->batch + i - first
+                                 : table->pooling == LS_POOL_MAX ? bags + i - first
                                                                  : b;
                     double weight =
                         table->weighted ? ls_element_to_f64(&input->weights[i], LS_F32) : 1.0;

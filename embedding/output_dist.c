@@ -27,7 +27,7 @@ static int dist_pooled(ls_embedding_pass *pass, const embedding_group *group,
         void **outputs;
         ARENA_NEW(outputs, scratch->arena, pass->module->pair_count);
         for (int pair = 0; pair < pass->module->pair_count; pair++) {
-            outputs[pair] = pass->inputs[h][pair].output;
+            outputs[pair] = pass->inputs[h][pair].values;
         }
         LS_TRY(ls_embedding__transit_outputs(pass, group, &ways[h], outputs, false));
     }
@@ -42,10 +42,10 @@ static int finish(const ls_embedding *module, const ls_table *table, const embed
                   int index, embedding_input *pair) {
     ls_device *device = module->device;
     if (table->pooling != LS_POOL_MAX || pair->bags.batch == 0) {
-        return ls_embedding__divide(module, pair, index, pair->output);
+        return ls_embedding__divide(module, pair, index, pair->values);
     }
     size_t dim = (size_t)table->dim;
-    return device->ops->fill_empty_bags(device, pair->output, dim, group->dtype, 0, dim,
+    return device->ops->fill_empty_bags(device, pair->values, dim, group->dtype, 0, dim,
                                         pair->bags.ids, pair->bags.offsets,
                                         ls_embedding__padding(table), (size_t)pair->bags.batch);
 }
@@ -63,7 +63,7 @@ static int unpack_sequence(ls_embedding_pass *pass, const embedding_group *group
         const embedding_slot *slot = &group->slots[i];
         int64_t dim = module->tables[module->pairs[slot->pair].table].config->dim;
         size_t row_bytes = (size_t)slot->block.columns * bytes, rows = (size_t)part->sent_ids[i];
-        char *output = pass->inputs[held][slot->pair].output;
+        char *output = pass->inputs[held][slot->pair].values;
         if (rows > 0) {
             LS_TRY(device->ops->scatter_rows(
                 device, output + (size_t)slot->block.column_offset * bytes, (size_t)dim * bytes,
@@ -100,8 +100,9 @@ static int keep_local(ls_embedding_pass *pass, const embedding_group *group, int
         const embedding_slot *slot = &group->slots[group->rank_first[rank] + k];
         const embedding_input *pair = &pass->inputs[held][slot->pair];
         int64_t dim = module->tables[module->pairs[slot->pair].table].config->dim;
-        int64_t rows = group->pooling == LS_POOL_NONE ? part->offsets[k][part->bags] : part->bags;
-        const embedding_columns to = {pair->output, dim, slot->block.column_offset};
+        int64_t rows =
+            group->pooling == LS_POOL_NONE ? part->offsets[k][part->bags[k]] : part->bags[k];
+        const embedding_columns to = {pair->values, dim, slot->block.column_offset};
         const embedding_columns from = {part->values[k], slot->block.columns, 0};
         LS_TRY(ls_embedding__copy_columns(module->device, &to, &from, slot->block.columns, rows,
                                           group->dtype));
@@ -135,18 +136,17 @@ static int finish_pair(ls_embedding_pass *pass, int held, int pair, const ls_sta
     const embedding_group *group = group_of(module, module->pairs[pair].table);
     embedding_input *input = &pass->inputs[held][pair];
     LS_TRY(finish(module, table, group, pair, input));
-    int64_t batch = input->jagged.batch;
-    int64_t ids = input->jagged.offsets[batch] - input->jagged.offsets[0];
-    embedding_emission emission = {
-        .stage = LS_STAGE_OUTPUT_DIST,
-        .field = "values",
-        .rank = ls_world_held(module->world)[held],
-        .pair = pair,
-        .shard = -1,
-        .dtype = group->dtype,
-        .shape = LS_SHAPE(group->pooling == LS_POOL_NONE ? ids : batch, table->dim),
-        .data = input->output,
-        .reduces = group->pooling == LS_POOL_SUM};
+    int rank = ls_world_held(module->world)[held];
+    LS_TRY(ls_embedding__samples_take(pass, rank, pair, input));
+    embedding_emission emission = {.stage = LS_STAGE_OUTPUT_DIST,
+                                   .field = "values",
+                                   .rank = rank,
+                                   .pair = pair,
+                                   .shard = -1,
+                                   .dtype = group->dtype,
+                                   .shape = LS_SHAPE(input->output_rows, table->dim),
+                                   .data = input->output,
+                                   .reduces = group->pooling == LS_POOL_SUM};
     return ls_embedding__emit(module, sink, &emission);
 }
 
@@ -162,7 +162,7 @@ static int create_outputs(ls_embedding_pass *pass, int held) {
                                    module->tables[module->pairs[pair].table].config->dim, 1));
         const embedding_array array = {ls_world_held(module->world)[held], pair, "the output",
                                        count, ls_dtype_bytes(group->dtype)};
-        LS_TRY(ls_embedding__take_zeroed(&pass->pool, &input->output, &array));
+        LS_TRY(ls_embedding__take_zeroed(&pass->pool, &input->values, &array));
     }
     return LS_OK;
 }

@@ -4,6 +4,7 @@
 int ls_embedding__part_create(embedding_part *part, const embedding_group *group, int rank,
                               ls_arena *arena) {
     int own = group->rank_first[rank + 1] - group->rank_first[rank];
+    ARENA_NEW(part->bags, arena, own);
     ARENA_NEW(part->lengths, arena, own);
     ARENA_NEW(part->offsets, arena, own);
     ARENA_NEW(part->bag_offsets, arena, own);
@@ -17,7 +18,7 @@ int ls_embedding__part_create(embedding_part *part, const embedding_group *group
 int ls_embedding__part_slot(embedding_pool *pool, const embedding_group *group, int rank, int k,
                             embedding_part *part) {
     int pair = group->slots[group->rank_first[rank] + k].pair;
-    size_t bags = (size_t)part->bags, total = (size_t)part->offsets[k][bags];
+    size_t bags = (size_t)part->bags[k], total = (size_t)part->offsets[k][bags];
     const void *offsets;
     void *taken;
     embedding_array array = {rank, pair, "offsets", bags + 1, sizeof(int64_t)};
@@ -48,12 +49,12 @@ int ls_embedding__part_emit(const ls_embedding_pass *pass, const embedding_group
         .shard = ls_embedding__shard_label(module, module->pairs[group->slots[slot].pair].table,
                                            group->slots[slot].shard),
         .dtype = LS_I64,
-        .shape = LS_SHAPE(part->bags),
+        .shape = LS_SHAPE(part->bags[k]),
         .data = part->lengths[k],
         .in_host_memory = true};
     LS_TRY(ls_embedding__emit(module, sink, &emission));
     emission.field = "ids";
-    emission.shape = LS_SHAPE(part->offsets[k][part->bags]);
+    emission.shape = LS_SHAPE(part->offsets[k][part->bags[k]]);
     emission.data = part->ids[k];
     emission.in_host_memory = false;
     LS_TRY(ls_embedding__emit(module, sink, &emission));

@@ -150,10 +150,7 @@ const void *ls_embedding_output(const ls_embedding_pass *pass, int rank, int tab
     const embedding_input *input = &pass->inputs[held][entry->first_pair + feature];
     const embedding_group *group = &module->groups[entry->group];
     if (rows) {
-        int64_t batch = input->jagged.batch;
-        *rows = group->pooling == LS_POOL_NONE
-                    ? input->jagged.offsets[batch] - input->jagged.offsets[0]
-                    : batch;
+        *rows = input->output_rows;
     }
     if (dtype) {
         *dtype = group->dtype;

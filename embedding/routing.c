@@ -34,6 +34,7 @@ static int upload_bags(ls_embedding_pass *pass, int rank, int pair, size_t count
         array = (embedding_array){rank, pair, "weights", count, sizeof(float)};
         LS_TRY(ls_embedding__upload(&pass->pool, &weights, &array, from->weights));
     }
+    LS_TRY(ls_embedding__samples_prepare(pass, rank, pair, out));
     out->bags = (ls_jagged){.batch = from->batch,
                             .lengths = lengths,
                             .offsets = offsets,
@@ -54,7 +55,7 @@ static int prepare_pair(ls_embedding_pass *pass, int rank, int pair, const ls_ke
         return ls_error_wrap("table %s", table->name);
     }
     out->jagged = ls_keyed_jagged_feature(input, key);
-    size_t count = (size_t)(out->jagged.offsets[input->batch] - out->jagged.offsets[0]);
+    size_t count = (size_t)(out->jagged.offsets[out->jagged.batch] - out->jagged.offsets[0]);
     if (table->weighted && !out->jagged.weights && count > 0) {
         return LS_FAIL_RANK(LS_ERR_INVALID, rank,
                             "table %s is weighted, and the input of rank %d has no weights",

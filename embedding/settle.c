@@ -27,7 +27,8 @@ static int locate(const ls_embedding *module, const embedding_group *group,
             size_t cell = (size_t)from * (size_t)own + (size_t)k;
             out->lengths[cell] = length_at;
             out->ids[cell] = id_at;
-            for (int64_t b = 0; b < part->batches[from]; b++) {
+            const embedding_slot *slot = &group->slots[group->rank_first[side->rank] + k];
+            for (int64_t b = 0; b < ls_embedding__batch(part, from, slot); b++) {
                 int64_t length = side->lengths[length_at++];
                 if (length < 0 || length > left) {
                     return LS_FAIL_RANK(LS_ERR_MISMATCH, side->rank,
@@ -57,21 +58,26 @@ static int gather_slot(const ls_embedding *module, const embedding_group *group,
     ls_arena *arena = pool->arena;
     ls_device *device = module->device;
     int own = slots_of(group, side->rank);
-    ARENA_NEW(part->lengths[k], arena, part->bags);
-    ARENA_NEW(part->offsets[k], arena, part->bags + 1);
+    const embedding_slot *slot = &group->slots[group->rank_first[side->rank] + k];
+    part->bags[k] = 0;
+    for (int from = 0; from < module->size; from++) {
+        part->bags[k] += ls_embedding__batch(part, from, slot);
+    }
+    ARENA_NEW(part->lengths[k], arena, part->bags[k]);
+    ARENA_NEW(part->offsets[k], arena, part->bags[k] + 1);
     ARENA_NEW(part->slot_ids[k], arena, module->size);
     int64_t bag = 0;
     for (int i = 0; i < module->size; i++) {
         int from = ls_embedding__source(group, module->size, i);
         const int64_t *lengths =
             side->lengths + where->lengths[(size_t)from * (size_t)own + (size_t)k];
-        for (int64_t b = 0; b < part->batches[from]; b++, bag++) {
+        for (int64_t b = 0; b < ls_embedding__batch(part, from, slot); b++, bag++) {
             part->lengths[k][bag] = lengths[b];
             part->offsets[k][bag + 1] = part->offsets[k][bag] + lengths[b];
             part->slot_ids[k][from] += lengths[b];
         }
     }
-    LS_ASSERT(bag == part->bags);
+    LS_ASSERT(bag == part->bags[k]);
     LS_TRY(ls_embedding__part_slot(pool, group, side->rank, k, part));
     int64_t at = 0;
     for (int i = 0; i < module->size; i++) {
@@ -96,7 +102,7 @@ static int check_rows(const ls_embedding *module, const embedding_group *group, 
                       const embedding_part *part) {
     ls_device *device = module->device;
     const embedding_slot *slot = &group->slots[group->rank_first[rank] + k];
-    size_t bad = 0, count = (size_t)part->offsets[k][part->bags];
+    size_t bad = 0, count = (size_t)part->offsets[k][part->bags[k]];
     int status =
         device->ops->resolve_ids(device, part->ids[k], count, slot->block.rows, LS_ID_ERROR, &bad);
     if (status == LS_ERR_INVALID) {
@@ -110,6 +116,25 @@ static int check_rows(const ls_embedding *module, const embedding_group *group, 
     return status;
 }
 
+// Where the blocks of all sources lie in the rank's partial results.
+static int start_blocks(const ls_embedding *module, const embedding_group *group, int rank,
+                        embedding_part *part, ls_arena *arena) {
+    const int *blocks = group->blocks + group->block_first[rank / group->width];
+    ARENA_NEW(part->starts, arena, (size_t)module->size * (size_t)part->kinds + 1);
+    size_t at = 0;
+    for (int i = 0; i < module->size; i++) {
+        int from = ls_embedding__source(group, module->size, i);
+        for (int b = 0; b < part->kinds; b++, at++) {
+            const embedding_slot *slot = &group->slots[blocks[b]];
+            size_t count;
+            LS_TRY(ls_embedding__count(&count, ls_embedding__batch(part, from, slot),
+                                       slot->block.columns, 1));
+            LS_TRY(ls_size_add(&part->starts[at + 1], part->starts[at], count));
+        }
+    }
+    return LS_OK;
+}
+
 int ls_embedding__settle_rank(ls_embedding_pass *pass, const embedding_group *group,
                               const embedding_traffic *side, embedding_pool *scratch,
                               embedding_part *part) {
@@ -120,6 +145,9 @@ int ls_embedding__settle_rank(ls_embedding_pass *pass, const embedding_group *gr
     for (int k = 0; k < own; k++) {
         LS_TRY(gather_slot(pass->module, group, side, &where, k, &pass->pool, part));
         LS_TRY(check_rows(pass->module, group, side->rank, k, part));
+    }
+    if (part->variable && group->pooling != LS_POOL_NONE) {
+        LS_TRY(start_blocks(pass->module, group, side->rank, part, pass->arena));
     }
     return LS_OK;
 }

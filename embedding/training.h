@@ -49,8 +49,9 @@ LS_API int ls_embedding_prepare_training(ls_embedding *module, const ls_training
 // borrowed for the call. Prepares training where that was not done. Under MPI every process must
 // make the same call.
 // The sink gets, in this order:
-//   "output_grad"           per (table, feature) "values": as fed, divided as the forward's mean
-//                           was; not yet by the number of ranks
+//   "output_grad"           per (table, feature) "values" of its bags: as fed, summed over the
+//                           samples that share a bag, divided as the forward's mean was; not yet
+//                           by the number of ranks
 //   "output_dist_backward"  per shard and feature "values": what the owner received, pooled
 //                           [sum of batches, columns], sequence [ids, columns]; not data_parallel
 //   "lookup_backward"       per shard, the feature is the table's first: "rows" (i64 [n], local,

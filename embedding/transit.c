@@ -21,6 +21,25 @@ int ls_embedding__copy_columns(ls_device *device, const embedding_columns *to,
         (size_t)columns * bytes, (size_t)rows);
 }
 
+// Elements between a source and a node, either of which is this rank's.
+static int count_blocks(size_t *out, const embedding_group *group, const embedding_transit *way,
+                        int source, int node) {
+    const embedding_part *part = way->part;
+    if (!part->variable) {
+        return ls_embedding__count(out, part->batches[source], group->node_columns[node], 1);
+    }
+    *out = 0;
+    for (int b = group->block_first[node]; b < group->block_first[node + 1]; b++) {
+        const embedding_slot *slot = &group->slots[group->blocks[b]];
+        int64_t batch = node == way->node ? ls_embedding__batch(part, source, slot)
+                                          : way->inputs[slot->pair].jagged.batch;
+        size_t count;
+        LS_TRY(ls_embedding__count(&count, batch, slot->block.columns, 1));
+        LS_TRY(ls_size_add(out, *out, count));
+    }
+    return LS_OK;
+}
+
 static int count_way(const ls_embedding *module, const embedding_group *group,
                      embedding_transit *way, ls_arena *arena) {
     int nodes = module->size / group->width;
@@ -29,16 +48,13 @@ static int count_way(const ls_embedding *module, const embedding_group *group,
     ARENA_NEW(way->by_owner_node, arena, nodes);
     for (int source = 0; source < module->size; source++) {
         size_t count, *place = &way->by_place[source % group->width];
-        LS_TRY(
-            ls_embedding__count(&count, way->batches[source], group->node_columns[way->node], 1));
+        LS_TRY(count_blocks(&count, group, way, source, way->node));
         LS_TRY(ls_size_add(place, *place, count));
     }
     for (int node = 0; node < nodes; node++) {
-        LS_TRY(ls_embedding__count(&way->by_source_node[node],
-                                   way->batches[node * group->width + way->place],
-                                   group->node_columns[way->node], 1));
-        LS_TRY(ls_embedding__count(&way->by_owner_node[node], way->batches[way->rank],
-                                   group->node_columns[node], 1));
+        LS_TRY(count_blocks(&way->by_source_node[node], group, way,
+                            node * group->width + way->place, way->node));
+        LS_TRY(count_blocks(&way->by_owner_node[node], group, way, way->rank, node));
         LS_TRY(ls_size_add(&way->outputs, way->outputs, way->by_owner_node[node]));
     }
     for (int place = 0; place < group->width; place++) {
@@ -57,7 +73,8 @@ int ls_embedding__transits_create(embedding_transit **out, const ls_embedding_pa
         ways[h] = (embedding_transit){.rank = rank,
                                       .node = rank / group->width,
                                       .place = rank % group->width,
-                                      .batches = pass->parts[h][group - module->groups].batches};
+                                      .part = &pass->parts[h][group - module->groups],
+                                      .inputs = pass->inputs[h]};
         LS_TRY(count_way(module, group, &ways[h], arena));
     }
     *out = ways;
@@ -139,32 +156,51 @@ int ls_embedding__transit_exchange(const ls_embedding_pass *pass, const embeddin
     return LS_OK;
 }
 
-// One block of columns of an output, and its place in what travels between the source and a node.
-static int move_columns(const ls_embedding *module, const embedding_group *group,
-                        const embedding_transit *way, const embedding_slot *slot, size_t start,
-                        int64_t node_stride, void *const *outputs, bool backward) {
-    embedding_columns output = {outputs[slot->pair],
-                                module->tables[module->pairs[slot->pair].table].config->dim,
-                                slot->block.column_offset};
-    embedding_columns travels = {(char *)way->received + start * ls_dtype_bytes(group->dtype),
-                                 node_stride, slot->node_column};
-    return ls_embedding__copy_columns(module->device, backward ? &travels : &output,
-                                      backward ? &output : &travels, slot->block.columns,
-                                      way->batches[way->rank], group->dtype);
+int ls_embedding__transit_pieces(const ls_embedding_pass *pass, const embedding_group *group,
+                                 const embedding_part *part, int slot, void *partial, void *values,
+                                 ls_op op, bool backward) {
+    const ls_embedding *module = pass->module;
+    ls_device *device = module->device;
+    const embedding_slot *of = &group->slots[slot];
+    size_t bytes = ls_dtype_bytes(group->dtype), at = 0;
+    for (int i = 0; i < module->size; i++) {
+        int from = ls_embedding__source(group, module->size, i);
+        size_t start = part->starts[(size_t)i * (size_t)part->kinds + (size_t)of->node_block];
+        size_t count = (size_t)ls_embedding__batch(part, from, of) * (size_t)of->block.columns;
+        char *piece = (char *)values + at * bytes, *place = (char *)partial + start * bytes;
+        at += count;
+        if (count == 0) {
+            continue;
+        }
+        LS_TRY(backward ? device->ops->copy(device, piece, place, count * bytes)
+               : op == LS_OP_COUNT
+                   ? device->ops->copy(device, place, piece, count * bytes)
+                   : device->ops->accumulate(device, place, piece, group->dtype, op, count));
+    }
+    return LS_OK;
 }
 
 int ls_embedding__transit_outputs(const ls_embedding_pass *pass, const embedding_group *group,
                                   const embedding_transit *way, void *const *outputs,
                                   bool backward) {
     const ls_embedding *module = pass->module;
-    size_t start = 0;  // of the node's block, in elements
+    bool variable = way->part->variable;
+    size_t start = 0, bytes = ls_dtype_bytes(group->dtype);  // of the node's block, in elements
     for (int node = 0; node < module->size / group->width; node++) {
-        int end = group->rank_first[(node + 1) * group->width];
-        for (int i = group->rank_first[node * group->width]; i < end; i++) {
-            if (group->slots[i].first_in_node) {
-                LS_TRY(move_columns(module, group, way, &group->slots[i], start,
-                                    group->node_columns[node], outputs, backward));
-            }
+        size_t at = start;
+        for (int b = group->block_first[node]; b < group->block_first[node + 1]; b++) {
+            const embedding_slot *slot = &group->slots[group->blocks[b]];
+            int64_t rows = way->inputs[slot->pair].jagged.batch, columns = slot->block.columns;
+            const embedding_columns output = {
+                outputs[slot->pair], module->tables[module->pairs[slot->pair].table].config->dim,
+                slot->block.column_offset};
+            const embedding_columns travels = {(char *)way->received + at * bytes,
+                                               variable ? columns : group->node_columns[node],
+                                               variable ? 0 : slot->node_column};
+            LS_TRY(ls_embedding__copy_columns(module->device, backward ? &travels : &output,
+                                              backward ? &output : &travels, columns, rows,
+                                              group->dtype));
+            at += variable ? (size_t)rows * (size_t)columns : 0;
         }
         start += way->by_owner_node[node];
     }

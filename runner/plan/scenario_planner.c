@@ -12,10 +12,9 @@
 #define IDS_ALWAYS 128
 
 typedef struct measured {
-    ls_id_list *tables;  // [tables] over the sampled ranks
-    ls_id_list feature;  // of one rank
-    double *pair_ids;    // [pairs] over the sampled ranks
-    double samples;      // of them
+    ls_id_list *tables;            // [tables] over the sampled ranks
+    ls_id_list feature;            // of one rank
+    double *pair_ids, *pair_bags;  // [pairs] over the sampled ranks
     int ranks;
 } measured;
 
@@ -48,7 +47,6 @@ static double now(void) {
 static int measure_rank(measured *m, bool *cut, const ls_scenario *scenario, int rank,
                         double deadline) {
     const ls_scenario_inputs *inputs = &scenario->inputs;
-    m->samples += (double)inputs->batch.at[rank];
     for (int f = 0; f < inputs->feature_count; f++) {
         *cut = *cut || (!isinf(deadline) && now() > deadline);
         LS_TRY(
@@ -56,6 +54,7 @@ static int measure_rank(measured *m, bool *cut, const ls_scenario *scenario, int
         for (int p = 0; p < inputs->pair_count; p++) {
             if (inputs->pairs[p].feature == f) {
                 m->pair_ids[p] += (double)m->feature.all;
+                m->pair_bags[p] += (double)inputs->features[f].strides.at[rank];
                 LS_TRY(append(&m->tables[inputs->pairs[p].table], m->feature.at, m->feature.count));
             }
         }
@@ -123,7 +122,6 @@ static int make_table(ls_planner_table *out, const ls_scenario *scenario, int in
     LS_TRY(
         ls_planner_profile_make(profile, m->tables[index].at, m->tables[index].count, table->rows));
     const ls_table config = ls_scenario_table_config(scenario, index);
-    double samples = m->samples > 0.0 ? m->samples : 1.0;
     *out = (ls_planner_table){
         .name = table->name,
         .rows = table->rows,
@@ -139,9 +137,10 @@ static int make_table(ls_planner_table *out, const ls_scenario *scenario, int in
     };
     for (int p = 0; p < scenario->inputs.pair_count; p++) {
         if (scenario->inputs.pairs[p].table == index) {
+            double bags = m->pair_bags[p] > 0.0 ? m->pair_bags[p] : 1.0;
             LS_ASSERT((size_t)out->feature_count < most);
             features[out->feature_count++] = (ls_planner_feature){
-                .pooling = m->pair_ids[p] / samples, .poolings = 1.0, .batch = samples / m->ranks};
+                .pooling = m->pair_ids[p] / bags, .poolings = 1.0, .batch = bags / m->ranks};
         }
     }
     if (set_constraints(out, scenario, table, arena) != LS_OK) {
@@ -192,7 +191,8 @@ int ls_scenario_planner_tables(ls_planner_table **tables, bool *cut, const ls_sc
     measured m = {0};
     m.tables = ls_arena_alloc(arena, (size_t)scenario->table_count, sizeof(*m.tables));
     m.pair_ids = ls_arena_alloc(arena, pairs ? pairs : 1, sizeof(double));
-    if (!m.tables || !m.pair_ids) {
+    m.pair_bags = ls_arena_alloc(arena, pairs ? pairs : 1, sizeof(double));
+    if (!m.tables || !m.pair_ids || !m.pair_bags) {
         return LS_ERR_MEMORY;
     }
     int status = measure(&m, cut, scenario, deadline);

@@ -185,6 +185,12 @@ int ls_validate_plan(ls_validated_rank *out, const ls_scenario *scenario, const 
     if (scenario->is_program) {
         return LS_FAIL(LS_ERR_INVALID, "%s: a program has no plan", scenario->file);
     }
+    if (scenario->inputs.variable) {
+        return LS_FAIL(LS_ERR_UNSUPPORTED,
+                       "%s: the bytes of a batch size per feature are not planned, so there is "
+                       "nothing to validate",
+                       scenario->file);
+    }
     LS_ASSERT(plan->table_count == scenario->table_count);
     memset(out, 0, (size_t)scenario->ranks * sizeof *out);
     ls_arena *arena;

@@ -25,11 +25,12 @@ const char *ls_work_stage_name(ls_work_stage stage);
 // One collective of a group of ranks.
 typedef struct ls_work_collective {
     ls_work_stage stage;
-    const char *what;  // "sizes", "lengths", "ids", "weights", "reduce", "outputs", "gradients"
-    int group;         // index into ls_work.groups
-    int size;          // members
-    ls_call *calls;    // [size] by member: `send` and counts are copies, `recv` is what came out,
-                       // `comm` NULL
+    const char
+        *what;  // "sizes", "batches", "lengths", "ids", "weights", "reduce", "outputs", "gradients"
+    int group;  // index into ls_work.groups
+    int size;   // members
+    ls_call *calls;  // [size] by member: `send` and counts are copies, `recv` is what came out,
+                     // `comm` NULL
     size_t *send_bytes, *recv_bytes;  // [size]
 } ls_work_collective;
 

@@ -56,7 +56,7 @@ static int make_gradient(const void **out, const ls_scenario *scenario, int step
     bool sequence = table.pooling == LS_POOL_NONE;
     ls_dtype dtype = ls_table_output_dtype(&table);
     ls_jagged bags = ls_keyed_jagged_feature(input, of->feature);
-    int64_t rows = sequence ? bags.offsets[bags.batch] - bags.offsets[0] : bags.batch;
+    int64_t rows = sequence ? ls_jagged_sample_ids(&bags) : bags.samples;
     size_t elements = 0;
     LS_TRY(ls_size_mul(&elements, (size_t)rows, (size_t)table.dim));
     void *gradient = ls_arena_alloc(arena, elements > 0 ? elements : 1, ls_dtype_bytes(dtype));

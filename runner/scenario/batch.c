@@ -82,10 +82,11 @@ static int64_t available(const ls_integers *integers) {
 typedef struct ls_feature_plan {
     const ls_scenario *scenario;
     const ls_scenario_feature *feature;
-    ls_integers lengths, ids;
+    ls_integers lengths, ids, inverse;
     int step, rank;
     int64_t bags_before;                    // of lower ranks
     int64_t bags_all;                       // of all ranks
+    int64_t samples_before, samples_all;    // likewise
     bool lengths_stepped;                   // the list has those of all steps
     int64_t ids_before, ids_here, ids_all;  // in the step
     int64_t ids_earlier;                    // in the steps before it
@@ -119,7 +120,7 @@ static void enter_step(ls_feature_plan *plan, int step) {
 }
 
 static int count_step(ls_feature_plan *plan, int step, bool all) {
-    const ls_int_list *batch = &plan->scenario->inputs.batch;
+    const ls_int_list *batch = &plan->feature->strides;
     bool now = step == plan->step;
     int64_t global = 0, step_sum = 0;
     enter_step(plan, step);
@@ -168,10 +169,13 @@ static int open_generators(ls_feature_plan *plan) {
     int64_t rows = feature->rows;
     plan->wrong = &feature->lengths;
     LS_TRY(integers_init(&plan->lengths, scenario, &feature->lengths));
+    plan->wrong = &feature->inverse_indices;
+    LS_TRY(integers_init(&plan->inverse, scenario, &feature->inverse_indices));
     plan->wrong = &feature->ids;
     LS_TRY(integers_init(&plan->ids, scenario, &feature->ids));
     plan->wrong = NULL;
     plan->ids.stream = ls_numbers__stream_of_step("ids", feature->name, plan->step);
+    plan->inverse.stream = ls_numbers__stream_of_step("inverse_indices", feature->name, plan->step);
     if (plan->lengths.kind == LS_GENERATOR_DEFAULT) {
         plan->lengths.kind = LS_GENERATOR_CONSTANT;
         plan->lengths.low = 1;
@@ -185,10 +189,11 @@ static int open_generators(ls_feature_plan *plan) {
     if (plan->ids.kind == LS_GENERATOR_ZIPF) {
         ls_zipf_init(&plan->ids.zipf, feature->ids.a, rows);
     }
-    const ls_int_list *batch = &scenario->inputs.batch;
-    for (int r = 0; r < batch->count; r++) {
-        plan->bags_before += r < plan->rank ? batch->at[r] : 0;
-        plan->bags_all += batch->at[r];
+    for (int r = 0; r < feature->strides.count; r++) {
+        plan->bags_before += r < plan->rank ? feature->strides.at[r] : 0;
+        plan->bags_all += feature->strides.at[r];
+        plan->samples_before += r < plan->rank ? scenario->inputs.batch.at[r] : 0;
+        plan->samples_all += scenario->inputs.batch.at[r];
     }
     return LS_OK;
 }
@@ -210,6 +215,13 @@ static int prepare(ls_feature_plan *plan) {
         return LS_FAIL(LS_ERR_FORMAT, "%" PRId64 " ids where the lengths add up to %" PRId64, given,
                        plan->ids_all);
     }
+    plan->wrong = &plan->feature->inverse_indices;
+    given = available(&plan->inverse);
+    if (given >= 0 && given != plan->samples_all && given != steps * plan->samples_all) {
+        return LS_FAIL(LS_ERR_FORMAT, "%" PRId64 " inverse indices for %" PRId64 " samples in all",
+                       given, plan->samples_all);
+    }
+    plan->wrong = &plan->feature->ids;
     if (plan->ids.kind == LS_GENERATOR_REUSE) {
         LS_TRY(ls_reuse_init(&plan->ids.reuse, plan->ids_all, plan->feature->rows,
                              plan->scenario->seed, plan->ids.stream));
@@ -234,11 +246,52 @@ static int open_weights(ls_numbers *numbers, bool *stepped, const ls_feature_pla
                             (size_t)(*stepped ? plan->ids_total : plan->ids_all));
 }
 
+// ---- Which bag a sample takes -------------------------------------------------------------------
+static bool inverse_is_given(const ls_feature_plan *plan) {
+    return plan->inverse.kind == LS_GENERATOR_VALUES || plan->inverse.kind == LS_GENERATOR_FILE;
+}
+
+static int inverse_at(int64_t *out, const ls_feature_plan *plan, int64_t sample, int step) {
+    int64_t bags = plan->feature->strides.at[plan->rank];
+    ls_integers inverse = plan->inverse;
+    bool own = ls_node_has(&plan->feature->node, "stride_per_rank");
+    if (inverse.kind == LS_GENERATOR_DEFAULT && !own) {
+        *out = sample;
+        return LS_OK;
+    }
+    bool stepped = available(&inverse) != plan->samples_all;
+    inverse.kind = inverse_is_given(plan) ? inverse.kind : LS_GENERATOR_UNIFORM;
+    inverse.low = 0;
+    inverse.high = bags - 1;
+    *out = integer_at(
+        &inverse, plan->rank, (uint64_t)sample,
+        (uint64_t)(plan->samples_before + sample + (stepped ? step * plan->samples_all : 0)));
+    if (*out < 0 || *out >= bags) {
+        return LS_FAIL_RANK(LS_ERR_FORMAT, plan->rank,
+                            "%" PRId64 " for sample %" PRId64 " of rank %d, which has %" PRId64
+                            " bags",
+                            *out, sample, plan->rank, bags);
+    }
+    return LS_OK;
+}
+
+// Of all steps, as given.
+static int check_inverse(const ls_feature_plan *plan) {
+    int64_t batch = plan->scenario->inputs.batch.at[plan->rank], unused = 0;
+    bool stepped = available(&plan->inverse) != plan->samples_all;
+    for (int step = 0; step < (stepped ? plan->scenario->train.steps : 1); step++) {
+        for (int64_t b = 0; b < batch; b++) {
+            LS_TRY(inverse_at(&unused, plan, b, step));
+        }
+    }
+    return LS_OK;
+}
+
 int ls_inputs_check(const ls_generator **wrong, const ls_scenario *scenario, int feature) {
     ls_feature_plan plan = {.scenario = scenario, .feature = &scenario->inputs.features[feature]};
     int64_t bags = 0;
-    for (int r = 0; r < scenario->inputs.batch.count; r++) {
-        bags += scenario->inputs.batch.at[r];
+    for (int r = 0; r < plan.feature->strides.count; r++) {
+        bags += plan.feature->strides.at[r];
     }
     if (bags > CHECK_BAGS_MAX) {
         return LS_OK;
@@ -251,6 +304,12 @@ int ls_inputs_check(const ls_generator **wrong, const ls_scenario *scenario, int
         status = open_weights(&numbers, &stepped, &plan);
     }
     *wrong = plan.wrong;
+    for (int r = 0; r < scenario->ranks && status == LS_OK && inverse_is_given(&plan); r++) {
+        plan.rank = r;
+        plan.samples_before += r > 0 ? scenario->inputs.batch.at[r - 1] : 0;
+        *wrong = &plan.feature->inverse_indices;
+        status = check_inverse(&plan);
+    }
     return status;
 }
 
@@ -284,8 +343,8 @@ static void fill_ids(int64_t *ids, const ls_feature_plan *plan, int64_t count) {
 
 static int fill_feature(const ls_feature_plan *plan, int64_t *lengths, int64_t *ids,
                         float *weights) {
-    int64_t batch = plan->scenario->inputs.batch.at[plan->rank];
-    for (int64_t bag = 0; bag < batch; bag++) {
+    int64_t bags = plan->feature->strides.at[plan->rank];
+    for (int64_t bag = 0; bag < bags; bag++) {
         LS_TRY(
             length_at(&lengths[bag], plan, plan->step, plan->rank, bag, plan->bags_before + bag));
     }
@@ -297,15 +356,36 @@ static int fill_feature(const ls_feature_plan *plan, int64_t *lengths, int64_t *
 typedef struct ls_batch {
     ls_feature_plan *plans;
     const char **keys;
-    int64_t *lengths, *ids;
+    int64_t *strides, *inverse, *lengths, *ids;
     float *weights;
 } ls_batch;
+
+// Which bags the samples of a rank take: batch->strides [features] and inverse [features, samples].
+static int fill_inverse(ls_batch *batch, const ls_scenario *scenario, int step, int rank) {
+    size_t features = (size_t)scenario->inputs.feature_count;
+    int64_t samples = scenario->inputs.batch.at[rank];
+    batch->strides = calloc(features + 1, sizeof *batch->strides);
+    batch->inverse = calloc(features * (size_t)samples + 1, sizeof *batch->inverse);
+    if (batch->strides == NULL || batch->inverse == NULL) {
+        return LS_FAIL(LS_ERR_MEMORY, "no memory for the samples of rank %d", rank);
+    }
+    for (size_t f = 0; f < features; f++) {
+        batch->strides[f] = scenario->inputs.features[f].strides.at[rank];
+        for (int64_t b = 0; b < samples; b++) {
+            if (inverse_at(&batch->inverse[(int64_t)f * samples + b], &batch->plans[f], b, step)) {
+                (void)ls_numbers__place(scenario, &batch->plans[f].feature->inverse_indices,
+                                        "inverse_indices");
+                return ls_error_wrap("feature %s", batch->keys[f]);
+            }
+        }
+    }
+    return LS_OK;
+}
 
 static int make_batch(ls_keyed_jagged **out, ls_batch *batch, const ls_scenario *scenario, int step,
                       int rank) {
     size_t features = (size_t)scenario->inputs.feature_count;
-    size_t bags = (size_t)scenario->inputs.batch.at[rank];
-    size_t id_count = 0;
+    size_t bags = 0, id_count = 0;
     batch->plans = calloc(features + 1, sizeof *batch->plans);
     batch->keys = calloc(features + 1, sizeof *batch->keys);
     if (batch->plans == NULL || batch->keys == NULL) {
@@ -324,8 +404,9 @@ static int make_batch(ls_keyed_jagged **out, ls_batch *batch, const ls_scenario 
             return ls_error_wrap("feature %s", batch->keys[f]);
         }
         id_count += (size_t)batch->plans[f].ids_here;
+        bags += (size_t)scenario->inputs.features[f].strides.at[rank];
     }
-    batch->lengths = calloc(features * bags + 1, sizeof *batch->lengths);
+    batch->lengths = calloc(bags + 1, sizeof *batch->lengths);
     batch->ids = calloc(id_count + 1, sizeof *batch->ids);
     batch->weights =
         scenario->inputs.weighted ? calloc(id_count + 1, sizeof *batch->weights) : NULL;
@@ -334,16 +415,26 @@ static int make_batch(ls_keyed_jagged **out, ls_batch *batch, const ls_scenario 
         return LS_FAIL(LS_ERR_MEMORY, "no memory for %zu ids on rank %d", id_count, rank);
     }
     size_t at = 0;
+    bags = 0;
     for (size_t f = 0; f < features; f++) {
         float *weights = batch->weights == NULL ? NULL : batch->weights + at;
-        if (fill_feature(&batch->plans[f], batch->lengths + f * bags, batch->ids + at, weights) !=
+        if (fill_feature(&batch->plans[f], batch->lengths + bags, batch->ids + at, weights) !=
             LS_OK) {
             return ls_error_wrap("feature %s", batch->keys[f]);
         }
         at += (size_t)batch->plans[f].ids_here;
+        bags += (size_t)scenario->inputs.features[f].strides.at[rank];
     }
-    return ls_keyed_jagged_create(out, rank, batch->keys, (int)features, (int64_t)bags,
-                                  batch->lengths, batch->ids, (int64_t)id_count, batch->weights);
+    int64_t samples = scenario->inputs.batch.at[rank];
+    if (!scenario->inputs.variable) {
+        return ls_keyed_jagged_create(out, rank, batch->keys, (int)features, samples,
+                                      batch->lengths, batch->ids, (int64_t)id_count,
+                                      batch->weights);
+    }
+    LS_TRY(fill_inverse(batch, scenario, step, rank));
+    return ls_keyed_jagged_create_variable(out, rank, batch->keys, (int)features, batch->strides,
+                                           samples, batch->inverse, batch->lengths, batch->ids,
+                                           (int64_t)id_count, batch->weights);
 }
 
 int ls_inputs_jagged(ls_keyed_jagged **out, const ls_scenario *scenario, int step, int rank) {
@@ -353,6 +444,8 @@ int ls_inputs_jagged(ls_keyed_jagged **out, const ls_scenario *scenario, int ste
     int status = make_batch(out, &batch, scenario, step, rank);
     free(batch.plans);
     free(batch.keys);
+    free(batch.strides);
+    free(batch.inverse);
     free(batch.lengths);
     free(batch.ids);
     free(batch.weights);

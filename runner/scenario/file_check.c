@@ -98,12 +98,15 @@ static void check_feature(ls_reader *reader, const ls_scenario *scenario, int in
     bool ids = check_integers(reader, &feature->ids, "ids");
     bool weights = feature->weights.kind != LS_GENERATOR_FILE ||
                    describe(reader, &array, &feature->weights, "weights");
-    const ls_generator *const all[] = {&feature->lengths, &feature->ids, &feature->weights};
+    bool inverse = check_integers(reader, &feature->inverse_indices, "inverse_indices");
+    const ls_generator *const all[] = {&feature->lengths, &feature->ids, &feature->weights,
+                                       &feature->inverse_indices};
     bool any = false;
     for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
         any = any || all[i]->kind == LS_GENERATOR_FILE || all[i]->kind == LS_GENERATOR_VALUES;
     }
-    if (!lengths || !ids || !weights || !any || ls_diagnostics_count(reader->diagnostics) > 0) {
+    if (!lengths || !ids || !weights || !inverse || !any ||
+        ls_diagnostics_count(reader->diagnostics) > 0) {
         return;
     }
     const ls_generator *wrong = NULL;
@@ -112,6 +115,7 @@ static void check_feature(ls_reader *reader, const ls_scenario *scenario, int in
                  wrong == NULL     ? "feature"
                  : wrong == all[0] ? "lengths"
                  : wrong == all[1] ? "ids"
+                 : wrong == all[3] ? "inverse_indices"
                                    : "weights");
     }
 }

@@ -124,11 +124,20 @@ static int output_elements(int64_t *out, const ls_scenario *scenario, int step, 
     const ls_scenario_pair *of = &scenario->inputs.pairs[pair];
     const ls_scenario_table *table = &scenario->tables[of->table];
     *out = scenario->inputs.batch.at[rank] * table->dim;
-    if (table->pooling == LS_POOL_NONE) {
-        int64_t ids = 0;
-        LS_TRY(ls_inputs_ids(&ids, scenario, step, rank, of->feature));
-        *out = ids * table->dim;
+    if (table->pooling != LS_POOL_NONE) {
+        return LS_OK;
     }
+    int64_t ids = 0;
+    if (!scenario->inputs.variable) {
+        LS_TRY(ls_inputs_ids(&ids, scenario, step, rank, of->feature));
+    } else {
+        ls_keyed_jagged *input = NULL;
+        LS_TRY(ls_inputs_jagged(&input, scenario, step, rank));
+        ls_jagged bags = ls_keyed_jagged_feature(input, of->feature);
+        ids = ls_jagged_sample_ids(&bags);
+        ls_keyed_jagged_free(input);
+    }
+    *out = ids * table->dim;
     return LS_OK;
 }
 

@@ -73,20 +73,34 @@ static double shards_of(const ls_scenario *scenario, const ls_scenario_table *ta
     return sharding->has_type && sharding->type == LS_TABLE_ROW_WISE ? host : all;
 }
 
-static double need_of_pair(const ls_scenario *scenario, const ls_scenario_pair *pair, double bags) {
+// samples: of all ranks.
+static double need_of_pair(const ls_scenario *scenario, const ls_scenario_pair *pair,
+                           double samples) {
     const ls_scenario_feature *feature = &scenario->inputs.features[pair->feature];
+    double bags = samples;
+    if (scenario->inputs.variable) {
+        bags = 0;
+        for (int r = 0; r < feature->strides.count; r++) {
+            bags += (double)feature->strides.at[r];
+        }
+    }
     const ls_scenario_table *table = &scenario->tables[pair->table];
     bool parts = false;
     double shards = shards_of(scenario, table, &parts), dim = (double)table->dim;
     double ids = bags * mean_length(&feature->lengths, bags);
     double rows = table->pooling == LS_POOL_NONE ? ids : bags;
+    double mean_bag = bags > 0 ? ids / bags : 0;
     double partials = parts && table->pooling != LS_POOL_NONE ? shards : 1;
     double scale = (double)ls_dtype_bytes(table->dtype) / 4;
     double bytes = bags * (BAG_BYTES + BAG_SHARD_BYTES * shards) + ids * ID_BYTES;
     bytes += scenario->inputs.weighted ? ids * WEIGHT_BYTES : 0;
+    if (scenario->inputs.variable) {
+        double taken = table->pooling == LS_POOL_NONE ? samples * mean_bag : samples;
+        bytes += samples * BAG_BYTES + taken * (ID_BYTES + dim * OUTPUT_BYTES);
+    }
     bytes += rows * dim * (OUTPUT_BYTES + PARTIAL_BYTES * partials) * (scale > 1 ? scale : 1);
     return bytes + file_bytes(&feature->lengths) + file_bytes(&feature->ids) +
-           file_bytes(&feature->weights);
+           file_bytes(&feature->weights) + file_bytes(&feature->inverse_indices);
 }
 
 // What every update leaves: the weights and states of all shards, of replicas on every rank.

@@ -81,6 +81,10 @@ void ls_check__sharding(ls_reader *reader, const ls_scenario *scenario, ls_scena
 void ls_check__quantise(ls_reader *reader, const ls_scenario *scenario, ls_scenario_table *table);
 // steps, optimizers, train, and what tables say of it: training_check.c.
 void ls_check__training(ls_reader *reader, ls_scenario *scenario);
+void ls_check__features(ls_reader *reader, ls_scenario *scenario);
+// One number for all ranks becomes one for each. what: the list's key in `node`.
+void ls_check__spread(ls_reader *reader, const ls_scenario *scenario, ls_int_list *list,
+                      const ls_node *node, const char *what);
 // A name that becomes part of a stage output's: `table` and `feature` may be NULL.
 void ls_check__stage_name(ls_reader *reader, ls_mark mark, const char *stage, const char *table,
                           const char *feature);

@@ -114,11 +114,13 @@ typedef struct ls_scenario_table {
 typedef struct ls_scenario_feature {
     ls_node node;
     const char *name;
-    int table;             // index into tables: the first that it feeds
-    int64_t rows;          // of the smallest that it feeds
-    bool weighted;         // one that it feeds is weighted
-    ls_generator lengths;  // default: 1 id in each bag
-    ls_generator ids;      // default: uniform over the rows
+    int table;                     // index into tables: the first that it feeds
+    int64_t rows;                  // of the smallest that it feeds
+    bool weighted;                 // one that it feeds is weighted
+    ls_int_list strides;           // bags of each rank [ranks], always expanded; plain: the batch
+    ls_generator inverse_indices;  // default: uniform; without own strides: sample b has bag b
+    ls_generator lengths;          // default: 1 id in each bag
+    ls_generator ids;              // default: uniform over the rows
     ls_generator weights;  // per-sample weights, where there are any; default: uniform in [0, 1)
 } ls_scenario_feature;
 
@@ -131,6 +133,7 @@ typedef struct ls_scenario_inputs {
     ls_node node;
     ls_int_list batch;  // samples of each rank [ranks], always expanded
     bool weighted;      // weights for ids of tables that do not say otherwise; later: of some
+    bool variable;      // a feature has strides or inverse indices of its own
     ls_id_policy ids_out_of_range;
     ls_scenario_feature *features;  // every feature once, in the order of the tables
     int feature_count;

@@ -255,79 +255,6 @@ static void order_features(ls_reader *reader, ls_scenario *scenario, const ls_fe
     }
 }
 
-// Lists given one by one must match the batch: `rows` lists, or as many numbers as there are bags.
-static void check_values(ls_reader *reader, const ls_scenario *scenario,
-                         const ls_generator *generator, const char *what) {
-    int lists = generator->row_counts.count, steps = scenario->train.steps;
-    if (generator->kind == LS_GENERATOR_VALUES && lists > 0 && lists != scenario->ranks &&
-        lists != (int64_t)scenario->ranks * steps && scenario->ranks > 0) {
-        ls_check__error(reader, ls_node_mark(&generator->node, "values"),
-                        steps > 1 ? "a list for each rank, or for each step and rank" : NULL, NULL,
-                        "%s: %d lists for %d ranks", what, lists, scenario->ranks);
-    }
-}
-
-static void check_lengths(ls_reader *reader, const ls_scenario *scenario,
-                          const ls_scenario_feature *feature) {
-    const ls_generator *lengths = &feature->lengths;
-    const ls_int_list *batch = &scenario->inputs.batch;
-    if (lengths->kind != LS_GENERATOR_VALUES || batch->count != scenario->ranks ||
-        lengths->ints == NULL) {
-        return;
-    }
-    int64_t bags = ls_check__sum(batch), steps = scenario->train.steps;
-    bool stepped = bags <= INT64_MAX / steps && lengths->value_count == bags * steps;
-    if (lengths->value_count != bags && !stepped) {
-        ls_check__error(reader, ls_node_mark(&lengths->node, "values"), NULL, NULL,
-                        "lengths: %" PRId64 " for a batch of %" PRId64 " in all",
-                        lengths->value_count, bags);
-        return;
-    }
-    for (int i = 0; i < lengths->row_counts.count; i++) {
-        int rank = i % batch->count;
-        if (lengths->row_counts.at[i] != batch->at[rank] && ls_read__going(reader)) {
-            ls_check__error(reader, ls_check__element(&lengths->row_counts, i), NULL, NULL,
-                            "lengths: %" PRId64 " for the batch of %" PRId64 " of rank %d",
-                            lengths->row_counts.at[i], batch->at[rank], rank);
-        }
-    }
-    if (steps > 1) {
-        return;  // which steps the ids are of is the files' check to find
-    }
-    ls_int_list all = {.at = lengths->ints, .count = (int)lengths->value_count};
-    int64_t ids = ls_check__sum(&all);
-    if (feature->ids.kind == LS_GENERATOR_VALUES && feature->ids.value_count != ids) {
-        ls_check__error(reader, ls_node_mark(&feature->ids.node, "values"), NULL, NULL,
-                        "ids: %" PRId64 ", but the lengths add up to %" PRId64,
-                        feature->ids.value_count, ids);
-    }
-    if (feature->weights.kind == LS_GENERATOR_VALUES && feature->weights.value_count != ids) {
-        ls_check__error(reader, ls_node_mark(&feature->weights.node, "values"), NULL, NULL,
-                        "weights: %" PRId64 ", but the lengths add up to %" PRId64,
-                        feature->weights.value_count, ids);
-    }
-}
-
-static void check_batch(ls_reader *reader, ls_scenario *scenario) {
-    ls_int_list *batch = &scenario->inputs.batch;
-    if (scenario->ranks == 0 || batch->count == 0 || !ls_read__going(reader)) {
-        return;
-    }
-    if (batch->count == 1 && scenario->ranks > 1) {
-        int64_t *each = ls_read__alloc(reader, (size_t)scenario->ranks, sizeof *each);
-        ls_mark *marks = ls_read__alloc(reader, (size_t)scenario->ranks, sizeof *marks);
-        for (int i = 0; each != NULL && marks != NULL && i < scenario->ranks; i++) {
-            each[i] = batch->at[0];
-            marks[i] = batch->marks[0];
-        }
-        *batch = (ls_int_list){.at = each, .marks = marks, .count = scenario->ranks};
-    } else if (batch->count != scenario->ranks) {
-        ls_check__error(reader, ls_node_mark(&scenario->inputs.node, "batch"),
-                        "one number for every rank, or one for all", NULL,
-                        "batch: %d numbers for %d ranks", batch->count, scenario->ranks);
-    }
-}
-
 static void check_tables(ls_reader *reader, ls_scenario *scenario) {
     ls_feature_name *tables = ls_read__alloc(reader, (size_t)scenario->table_count, sizeof *tables);
     for (int i = 0; i < scenario->table_count && tables != NULL && ls_read__going(reader); i++) {
@@ -384,7 +311,7 @@ static void check_inputs(ls_reader *reader, ls_scenario *scenario) {
                         "the key inputs is missing, which tables need");
         return;
     }
-    check_batch(reader, scenario);
+    ls_check__spread(reader, scenario, &scenario->inputs.batch, &scenario->inputs.node, "batch");
     int count = 0;
     ls_feature_name *names = feature_names(reader, scenario, &count);
     if (names == NULL) {
@@ -400,13 +327,7 @@ static void check_inputs(ls_reader *reader, ls_scenario *scenario) {
     }
     qsort(names, (size_t)count, sizeof *names, compare_names);
     order_features(reader, scenario, names, count);
-    for (int i = 0; i < scenario->inputs.feature_count && ls_read__going(reader); i++) {
-        const ls_scenario_feature *feature = &scenario->inputs.features[i];
-        check_values(reader, scenario, &feature->lengths, "lengths");
-        check_values(reader, scenario, &feature->ids, "ids");
-        check_values(reader, scenario, &feature->weights, "weights");
-        check_lengths(reader, scenario, feature);
-    }
+    ls_check__features(reader, scenario);
 }
 
 // ---- The rest -----------------------------------------------------------------------------------

@@ -33,6 +33,7 @@ int ls_scenario_each_file(const ls_scenario *scenario, ls_scenario_file_visit vi
         LS_TRY(visit_one(visit, arg, feature->lengths.file));
         LS_TRY(visit_one(visit, arg, feature->ids.file));
         LS_TRY(visit_one(visit, arg, feature->weights.file));
+        LS_TRY(visit_one(visit, arg, feature->inverse_indices.file));
     }
     LS_TRY(visit_one(visit, arg, scenario->train.gradients.file));
     for (int i = 0; i < scenario->tensor_count; i++) {

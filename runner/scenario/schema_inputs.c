@@ -64,9 +64,36 @@ static const ls_schema_record id_record = {
     .tag_offset = offsetof(S, kind)};
 #undef S
 
+#define S ls_generator
+static const ls_schema_field inverse_fields[] = {
+    {.key = "uniform", .type = LS_FIELD_FLAG, .flags = LS_FIELD_BARE, .tag = LS_GENERATOR_UNIFORM,
+     .doc = "Each sample takes any of the rank's bags.", .example = "uniform"},
+    {.key = "values", .type = LS_FIELD_VALUES, .flags = LS_FIELD_INTEGERS,
+     .tag = LS_GENERATOR_VALUES, MEMBER(ints), .min = 0, .max = LS_SCENARIO_BATCH_MAX,
+     .doc = "The indices themselves, one for each sample: one list per rank, or one list in rank "
+            "order.",
+     .example = "values: [[0, 1, 0], [0, 0, 0]]"},
+    LS_SCHEMA_FILE_FIELDS,
+};
+static const ls_schema_record inverse_record = {
+    .name = "inverse_indices", .doc = "Which bag of a feature each sample takes.",
+    .fields = inverse_fields, .field_count = COUNT(inverse_fields), .size = sizeof(S),
+    .has_node = true, .one_of = true, .tag_offset = offsetof(S, kind)};
+#undef S
+
 // ---- Features -----------------------------------------------------------------------------------
 #define S ls_scenario_feature
 static const ls_schema_field feature_fields[] = {
+    {.key = "stride_per_rank", .type = LS_FIELD_INTS, .flags = LS_FIELD_SINGLE, MEMBER(strides),
+     .min = 0, .max = LS_SCENARIO_BATCH_MAX, .otherwise = "the batch",
+     .doc = "Bags of this feature, of which the samples take theirs by inverse_indices (a batch "
+            "size per feature: TorchRec's stride_per_key_per_rank); a list: each rank's own.",
+     .example = "stride_per_rank: 3"},
+    {.key = "inverse_indices", .type = LS_FIELD_RECORD, MEMBER(inverse_indices),
+     .record = &inverse_record,
+     .otherwise = "uniform; without stride_per_rank sample b takes bag b",
+     .doc = "The bag of each sample.",
+     .example = "inverse_indices: {values: [[0, 1, 0], [0, 0, 0]]}"},
     {.key = "lengths", .type = LS_FIELD_RECORD, MEMBER(lengths), .record = &length_record,
      .otherwise = "1 id in each bag", .doc = "How many ids each bag has.",
      .example = "lengths: {uniform: [0, 5]}"},

@@ -137,24 +137,47 @@ int case_inputs(embedding_case *c, const int64_t *batches, int length_max) {
     }
     for (int r = 0; r < c->ranks; r++) {
         int64_t batch = batches ? batches[r] : 3;
-        size_t bags = (size_t)batch * KEYS, most = bags * (size_t)length_max;
+        size_t samples = (size_t)batch * KEYS, bags = 0;
+        int64_t strides[KEYS], starts[KEYS + 1] = {0};
+        for (int k = 0; k < KEYS; k++) {
+            strides[k] = batch;
+            if (c->variable && batch > 0) {
+                strides[k] = 1 + (int64_t)ls_random_below((uint64_t)batch, c->seed, 4, (uint32_t)r,
+                                                          (uint64_t)k);
+            }
+            bags += (size_t)strides[k];
+            starts[k + 1] = (int64_t)bags;
+        }
+        size_t most = bags * (size_t)length_max;
+        int64_t *inverse = calloc(samples + 1, sizeof(*inverse));
+        for (size_t i = 0; i < samples; i++) {
+            inverse[i] = (int64_t)ls_random_below((uint64_t)strides[i / (size_t)batch], c->seed, 5,
+                                                  (uint32_t)r, i);
+        }
         int64_t *lengths = calloc(bags + 1, sizeof(*lengths));
         int64_t *ids = calloc(most + 1, sizeof(*ids));
         float *weights = calloc(most + 1, sizeof(*weights));
         int64_t count = 0;
-        for (size_t bag = 0; bag < bags; bag++) {
+        for (size_t bag = 0, key = 0; bag < bags; bag++) {
+            while ((int64_t)bag >= starts[key + 1]) {
+                key++;
+            }
             lengths[bag] =
                 (int64_t)ls_random_below((uint64_t)length_max + 1, c->seed, 1, (uint32_t)r, bag);
             for (int64_t i = 0; i < lengths[bag]; i++, count++) {
-                uint64_t bound = (uint64_t)rows[bag / (size_t)batch];
+                uint64_t bound = (uint64_t)rows[key];
                 ids[count] =
                     (int64_t)ls_random_below(bound, c->seed, 2, (uint32_t)r, (uint64_t)count);
                 weights[count] = (float)ls_random_normal(c->seed, 3, (uint32_t)r, (uint64_t)count);
             }
         }
         ls_keyed_jagged_free(c->inputs[r]);
-        int status = ls_keyed_jagged_create(&c->inputs[r], r, keys, KEYS, batch, lengths, ids,
-                                            count, weights);
+        int status = c->variable ? ls_keyed_jagged_create_variable(&c->inputs[r], r, keys, KEYS,
+                                                                   strides, batch, inverse, lengths,
+                                                                   ids, count, weights)
+                                 : ls_keyed_jagged_create(&c->inputs[r], r, keys, KEYS, batch,
+                                                          lengths, ids, count, weights);
+        free(inverse);
         free(lengths);
         free(ids);
         free(weights);
@@ -197,6 +220,7 @@ int case_random(embedding_case *c, uint64_t seed, int ranks) {
     for (int r = 0; r < c->ranks; r++) {
         batches[r] = (int64_t)draw(seed, i++, 5);
     }
+    c->variable = draw(seed, i++, 3) == 0;
     return case_inputs(c, batches, 4);
 }
 

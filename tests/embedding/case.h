@@ -21,6 +21,7 @@ typedef struct embedding_case {
     int table_count;
     ls_plan plan;
     ls_keyed_jagged *inputs[CASE_RANKS_MAX];
+    bool variable;  // case_inputs makes batches with a size per feature
     ls_id_policy id_policy;
     ls_torchrec_quirks quirks;
     bool allow_broken_plan;
@@ -59,7 +60,8 @@ int case_place(embedding_case *c, int t, ls_sharding sharding, int cuts);
 // Row-wise with row blocks of these sizes on ranks 0, 1, ...
 void case_place_rows(embedding_case *c, int t, const int64_t *sizes, int count);
 // Inputs with random bags of up to `length_max` ids for features "a", "b" and "c", with weights.
-// batches [ranks]; NULL: 3 on each rank.
+// batches [ranks]; NULL: 3 on each rank. Where the case is variable a feature has up to as many
+// bags, of which each sample takes any.
 int case_inputs(embedding_case *c, const int64_t *batches, int length_max);
 // Runs and judges. The caller frees the outcome.
 int case_run(embedding_case *c, case_outcome *out);

@@ -80,7 +80,7 @@ static void make_gradients(const train_case *t, int number, step *out) {
                 (void)ls_keyed_jagged_find(&key, input, table->features[f]);
                 ls_jagged bags = ls_keyed_jagged_feature(input, key);
                 bool sequence = table->pooling == LS_POOL_NONE;
-                int64_t rows = sequence ? bags.offsets[bags.batch] - bags.offsets[0] : bags.batch;
+                int64_t rows = sequence ? ls_jagged_sample_ids(&bags) : bags.samples;
                 ls_dtype dtype = sequence || table->dtype == LS_F64 ? table->dtype : LS_F32;
                 size_t count = (size_t)(rows * table->dim), bytes = ls_dtype_bytes(dtype);
                 char *values = calloc(count + 1, bytes);
