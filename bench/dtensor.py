@@ -592,8 +592,8 @@ def judge(options, folder):
         programs[seed] = Program(seed)
         told = torch.load(os.path.join(folder, f"{seed}.0.pt"))
         for step, theirs in zip(programs[seed].steps, told):
-            if isinstance(theirs, str):
-                refused[f"{step[0]}: {theirs}"] += theirs != "needs what was refused"
+            if isinstance(theirs, str) and theirs != "needs what was refused":
+                refused[f"{step[0]}: {theirs}"] += 1
         path, own = scenario_of(programs[seed], seed, told, folder)
         counts["results that are not torch's (DTensor's own)"] += own
         if path is not None:

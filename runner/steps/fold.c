@@ -19,6 +19,24 @@ static int make(ls_local_tensor **out, ls_program *program, const ls_scenario_st
                                   step->kind == LS_STEP_MEAN ? LS_AVG : op_of(step));
 }
 
+// Partial values that the fold may not change places with are reduced first.
+static bool bring(ls_placements *to, const ls_scenario_step *step, const ls_local_tensor *const *in,
+                  int count, int index) {
+    (void)count;
+    const ls_placements *lie = ls_local_tensor_placements(in[index]);
+    bool moves = false;
+    *to = lie != NULL ? *lie : (ls_placements){0};
+    for (int d = 0; d < to->count; d++) {
+        ls_op op = to->at[d].op;
+        bool swaps = op == op_of(step) || (op == LS_AVG && op_of(step) == LS_SUM);
+        if (to->at[d].kind == LS_PLACE_PARTIAL && !swaps) {
+            to->at[d] = LS_REPLICATE;
+            moves = true;
+        }
+    }
+    return moves;
+}
+
 // A mean that divides by another count than there is, as a rank that knows its own part alone does.
 static int make_mean(ls_local_tensor **out, ls_program *program, const ls_scenario_step *step,
                      const ls_local_tensor *const *in, int count) {
@@ -58,6 +76,7 @@ static int know_mean(ls_known *out, ls_arena *arena, const ls_scenario_step *ste
                                            .form = LS_STEP_OF_TENSORS,                             \
                                            .run = ls_program__tensor_step,                         \
                                            .excepts = (excepts_),                                  \
+                                           .bring = bring,                                         \
                                            .make = (make_),                                        \
                                            .know = (know_),                                        \
                                            .cells = cells}

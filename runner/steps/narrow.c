@@ -50,6 +50,26 @@ const ls_step_type ls_step__narrow = {
 };
 
 // ---- slice --------------------------------------------------------------------------------------
+// Parts of a dimension that several mesh dimensions shard, or a strided one, would be no placement:
+// it is gathered first.
+static bool bring_slice(ls_placements *to, const ls_scenario_step *step,
+                        const ls_local_tensor *const *in, int count, int index) {
+    (void)count;
+    const ls_placements *lie = ls_local_tensor_placements(in[index]);
+    const ls_shape *shape = ls_local_tensor_shape(in[index]);
+    int shards = 0;
+    *to = lie != NULL ? *lie : (ls_placements){0};
+    for (int d = 0; d < to->count; d++) {
+        const ls_placement *at = &to->at[d];
+        if (at->kind == LS_PLACE_SHARD &&
+            at->dim == step->narrow.dim + (step->narrow.dim < 0 ? shape->ndim : 0)) {
+            shards += at->split > 1 ? 2 : 1;
+            to->at[d] = LS_REPLICATE;
+        }
+    }
+    return shards > 1;
+}
+
 static int make_slice(ls_local_tensor **out, ls_program *program, const ls_scenario_step *step,
                       const ls_local_tensor *const *in, int count) {
     (void)program, (void)count;
@@ -90,6 +110,7 @@ const ls_step_type ls_step__slice = {
         "slice", fields,
         "A range of indices of the whole along one dimension; ranks keep what they have."),
     .form = LS_STEP_OF_TENSORS,
+    .bring = bring_slice,
     .run = ls_program__tensor_step,
     .make = make_slice,
     .know = know_slice,

@@ -20,6 +20,25 @@ static int make(ls_local_tensor **out, ls_program *program, const ls_scenario_st
     return ls_local_tensor_scale(*out, step->factor);
 }
 
+// Partial values that a factor does not go into are reduced first.
+static bool bring(ls_placements *to, const ls_scenario_step *step, const ls_local_tensor *const *in,
+                  int count, int index) {
+    (void)count;
+    const ls_placements *lie = ls_local_tensor_placements(in[index]);
+    bool moves = false;
+    *to = lie != NULL ? *lie : (ls_placements){0};
+    for (int d = 0; d < to->count; d++) {
+        ls_op op = to->at[d].op;
+        bool scales =
+            op == LS_SUM || op == LS_AVG || ((op == LS_MAX || op == LS_MIN) && step->factor >= 0);
+        if (to->at[d].kind == LS_PLACE_PARTIAL && !scales) {
+            to->at[d] = LS_REPLICATE;
+            moves = true;
+        }
+    }
+    return moves;
+}
+
 static int cells(ls_cells *out, ls_arena *arena, const ls_scenario_step *step, const ls_cells *in,
                  int count, ls_dtype dtype) {
     (void)count;
@@ -29,6 +48,7 @@ static int cells(ls_cells *out, ls_arena *arena, const ls_scenario_step *step, c
 const ls_step_type ls_step__scale = {
     LS_STEP_RECORD("scale", fields, "A tensor times a number."),
     .form = LS_STEP_OF_TENSORS,
+    .bring = bring,
     .run = ls_program__tensor_step,
     .make = make,
     .know = ls_known__operate,
