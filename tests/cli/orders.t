@@ -43,3 +43,32 @@ $ python3 spoil.py 2 means 4000; lockstep compare sums.yaml --real kept | grep -
 $ printf 'lockstep: 1\nname: mean\nmesh: {shape: [4]}\ntables:\n  - {name: p, rows: 40, dim: 8, pooling: mean, sharding: {type: row_wise}}\ninputs:\n  batch: 16\n  features: {p: {lengths: {uniform: [0, 9]}}}\n' > mean.yaml; lockstep record --quiet --backend sim --order ring --out n mean.yaml; lockstep compare mean.yaml --real n | grep -v oracle: | grep -o 'output_dist .*' | sed 's/ [ 0-9,.]* / /'
 > record: 1 passed, 0 failed, 0 skipped
 > output_dist reordered              512          51          24     0.329  ring:proto=simple
+# Sums of one element each, and the sentence that says what the order differs in.
+$ (printf 'lockstep: 1\nname: one\nmesh: {shape: [4]}\nprogram:\n  steps:\n'; for i in 1 2 3 4 5 6; do echo "    - all_reduce: {name: one$i, count: 1, values: normal}"; done) > one.yaml; lockstep record --quiet --backend sim --order ring --out o one.yaml; lockstep compare --json - one.yaml --real o | python3 -c 'import json, sys; [print(s["name"], s["class"], s.get("divergence")) for s in json.load(sys.stdin)["cases"][0]["stages"][:6]]'
+> record: 1 passed, 0 failed, 0 skipped
+> one1 bit_exact None
+> one2 bit_exact None
+> one3 bit_exact None
+> one4 bit_exact None
+> one5 reordered another algorithm or protocol: ring:proto=simple instead of rank
+> one6 reordered another algorithm or protocol: ring:proto=simple instead of rank
+# Ranks whose results show different orders: no single order is proven, so that none of them is called wrong.
+$ printf 'lockstep: 1\nname: two\nmesh: {shape: [4]}\nprogram: {steps: [{all_reduce: {name: a, count: 500, values: normal}}]}\n' > two.yaml; for order in ring tree; do lockstep record --quiet --backend sim --order $order --out $order two.yaml; done; for rank in 0 1 3; do cp -r ring both; cp tree/two/rank_0000$rank.safetensors both/two; lockstep compare two.yaml --real both | grep -o ' a  *[a-z_]*' | tr -s ' '; rm -r both; done
+> record: 1 passed, 0 failed, 0 skipped
+> record: 1 passed, 0 failed, 0 skipped
+>  a within_bound
+>  a within_bound
+>  a within_bound
+# A result whose parts are two equal outputs.
+$ printf 'lockstep: 1\nname: equal\nseed: 3\nmesh: {shape: [4]}\ntables: [{name: t, rows: 40, dim: 64, features: [f, g], weights: normal, sharding: {type: row_wise}}]\ninputs: {batch: 1, features: {f: &same {lengths: {constant: 4}, ids: {values: [[0, 11, 22, 33], [1, 12, 23, 34], [2, 13, 24, 35], [3, 14, 25, 36]]}}, g: {lengths: {constant: 4}, ids: {values: [[0, 11, 22, 33], [1, 12, 23, 34], [2, 13, 24, 35], [3, 14, 25, 36]]}}}}\n' > equal.yaml; lockstep record --quiet --backend sim --order ring --out e equal.yaml; lockstep compare equal.yaml --real e | grep -v oracle: | awk '/_dist|lookup/ {print $1, $2}'
+> record: 1 passed, 0 failed, 0 skipped
+> input_dist bit_exact
+> lookup bit_exact
+> output_dist reordered
+# An order that a recording tells, and that no search would find: one bit off it is wrong.
+$ printf 'lockstep: 1\nname: told\nmesh: {shape: [5]}\nprogram: {steps: [{all_reduce: {name: a, count: 300, values: normal}}]}\n' > told.yaml; order='tree:proto=simple,trees=3(1(4)+0(2))'; lockstep record --quiet --backend sim --order $order --out d told.yaml; lockstep compare told.yaml --real d | grep -o ' a  *[a-z_]*' | tr -s ' '; sed -i "s/\"seq\": 0,/&\"order\": \"$order\",/" d/told/*.calls.json; lockstep compare told.yaml --real d | grep -o ' a  *[a-z_]*' | tr -s ' '; python3 $SOURCE/tests/cli/change_tensor.py d/told/rank_00002.safetensors a/-/-/recv 7 I 0x40856761; lockstep compare told.yaml --real d | grep 'is wrong\|bits of'
+> record: 1 passed, 0 failed, 0 skipped
+>  a within_bound
+>  a bit_exact
+>   stage a is wrong: 1 of 1,500 elements differ, by up to 1 ulps (0.45 of the bound)
+>       the other elements have the bits of tree:proto=simple,trees=3(1(4)+0(2)), and no order near it gives this one

@@ -261,13 +261,14 @@ Test(bound, special_values_and_exact_operations) {
     cr_expect(ls_bound_ratio(&e[2], LS_F32, &inf) <= 1 &&
               isinf(ls_bound_ratio(&e[2], LS_F32, &nan)) &&
               ls_bound_ratio(&e[2], LS_F32, &one) > 1);
-    int64_t big[2][1] = {{INT64_MAX - 5}, {3}};
+    int64_t big[2][2] = {{7, INT64_MAX - 5}, {8, 3}};
     const void *integers[2] = {big[0], big[1]};
-    ls_reduction sum = {integers, 2, LS_I64, LS_SUM, NULL, 1, NULL};
-    cr_assert(ls_bound_reduction(e, &sum, 0, 1) == LS_OK);
-    int64_t right = INT64_MAX - 2, wrong = INT64_MAX - 3;
-    cr_expect(ls_bound_ratio(&e[0], LS_I64, &right) == 0 &&
-              isinf(ls_bound_ratio(&e[0], LS_I64, &wrong)));
+    ls_reduction sum = {integers, 2, LS_I64, LS_SUM, NULL, 2, NULL};
+    cr_assert(ls_bound_reduction(e, &sum, 0, 2) == LS_OK);
+    int64_t right = INT64_MAX - 2, wrong = INT64_MAX - 3, small = 15;
+    cr_expect(ls_bound_ratio(&e[1], LS_I64, &right) == 0 &&
+              isinf(ls_bound_ratio(&e[1], LS_I64, &wrong)));
+    cr_expect(ls_bound_ratio(&e[0], LS_I64, &small) == 0);
 }
 
 // What a sum, a product or an average of a few given terms may be off by.
@@ -298,6 +299,10 @@ Test(bound, as_derived) {
     // Divided at the end: 2 + 4 + 4 steps of a quarter of the sum, and 4 of the quotient;
     // multiplied first it would be 3 and 10.
     IS(bound_of(LS_F32, LS_AVG, 4, (double[]){7.6, 7.6, 7.6, 0}, NULL), 14 * 0x1p-24);
+    // Divided at the end, where the error lifts the quotient over 1: its step is the larger one.
+    IS(bound_of(LS_F32, LS_AVG, 4,
+                (double[]){0x1.a58826p+0, 0x1.f23fbep-4, 0x1.4ad01ap+0, 0x1.e10786p-1}, NULL),
+       3 * 0x1p-24);
     // Multiplied first: three products, two sums, and a third that is 2^-25 off.
     IS(bound_of(LS_F32, LS_AVG, 3, (double[]){1, 1, 1}, NULL), 2.75 * 0x1p-24);
 }
@@ -321,4 +326,32 @@ Test(bound, beyond_the_largest) {
     cr_expect(isinf(ls_bound_ratio_of(-7, 60000, INFINITY, LS_OVERFLOW_UP)));
     cr_expect(ls_bound_ratio_of(60000, 60000, INFINITY, LS_OVERFLOW_UP) == 0);
     cr_expect(isinf(ls_bound_ratio_of(1, INFINITY, 1, LS_OVERFLOW_UP)));
+    cr_expect(ls_bound_ratio_of(3, 1, 4, LS_OVERFLOW_NONE) == 0.5);
+    // What passed both ends can be their sum; with one of them nothing was subtracted.
+    cr_expect(ls_bound_ratio_of(NAN, 1, 1, LS_OVERFLOW_UP | LS_OVERFLOW_DOWN) <= 1);
+    cr_expect(isinf(ls_bound_ratio_of(NAN, 1, 1, LS_OVERFLOW_UP)));
+    cr_expect(ls_bound_overflow(LS_F16, 1e9, 0) == LS_OVERFLOW_UP);
+    cr_expect(ls_bound_overflow(LS_F8E5M2, 1e9, 1e9) == LS_OVERFLOW_NONE);
+}
+
+// A product is infinite where rounding can make it so, and not near it: 65,535.9 rounds to
+// infinity in f16, 40,000 to itself.
+Test(bound, products_near_the_largest) {
+    static const struct {
+        double terms[2];
+        int overflow;
+    } cases[] = {{{255.75, 256.25}, LS_OVERFLOW_UP | LS_OVERFLOW_DOWN}, {{200, 200}, 0}};
+    for (int c = 0; c < 2; c++) {
+        unsigned char in[2][8], out[8];
+        for (int r = 0; r < 2; r++) {
+            ls_element_from_f64(in[r], LS_F16, cases[c].terms[r]);
+        }
+        ls_element_from_f64(out, LS_F16, cases[c].terms[0] * cases[c].terms[1]);
+        const void *both[2] = {in[0], in[1]};
+        const ls_reduction product = {both, 2, LS_F16, LS_PROD, NULL, 1, NULL};
+        ls_bound_element e;
+        cr_assert(ls_bound_reduction(&e, &product, 0, 1) == LS_OK);
+        cr_expect(e.overflow == cases[c].overflow, "%d", e.overflow);
+        cr_expect(ls_bound_ratio(&e, LS_F16, out) <= 1);
+    }
 }

@@ -73,7 +73,8 @@ Test(expect, findings_that_come_along) {
 
 // Ranks: exactly these are at fault, and what comes along has none but these.
 Test(expect, ranks_at_fault) {
-    const int64_t exact[] = {1, 3}, fewer[] = {1}, others[] = {1, 2}, more[] = {0, 1, 3};
+    const int64_t exact[] = {1, 3}, fewer[] = {1}, others[] = {1, 2}, more[] = {0, 1, 3},
+                  behind[] = {1, 3, 5};
     const char *names[] = {"value.nan_first"};
     const ls_finding one[] = {op}, both[] = {op, nan_first}, twice[] = {op, op_elsewhere};
     ls_scenario_expect expect = finding(LS_FINDING_OP_MISMATCH);
@@ -87,6 +88,8 @@ Test(expect, ranks_at_fault) {
     expect.ranks = (ls_int_list){.at = others, .count = 2};
     FINDS(one, expect, "which was not expected");
     expect.ranks = (ls_int_list){.at = more, .count = 3};
+    FINDS(one, expect, "did not appear as expected");
+    expect.ranks = (ls_int_list){.at = behind, .count = 3};
     FINDS(one, expect, "did not appear as expected");
 }
 
