@@ -171,6 +171,18 @@ Test(expect, one_stage) {
     STAGES_ARE(of, expect, "stage real:second is within_bound, which was not expected");
 }
 
+// What is planted is planted in a real run, too: a difference from that is another defect.
+Test(expect, a_difference_from_the_real_run) {
+    const char *names[] = {"second", "third"};
+    outcome of = two_wrong();
+    ls_scenario_expect expect = class_of(LS_CLASS_WRONG);
+    expect.stages = (ls_string_list){.at = names, .count = 2};
+    of.stages[1].judge = of.stages[2].judge = LS_JUDGE_ORACLE;
+    STAGES_ARE(of, expect, NULL);
+    of.stages[2].judge = LS_JUDGE_REAL;
+    STAGES_ARE(of, expect, "stage third is wrong, which was not expected");
+}
+
 // With a list exactly its stages are, by their names in the run; those that pass do not count.
 Test(expect, listed_stages) {
     const char *names[] = {"second", "third", "first"}, *shown[] = {"real:second", "third"};
@@ -180,7 +192,10 @@ Test(expect, listed_stages) {
     STAGES_ARE(of, expect, NULL);
     expect.stages.count = 3;
     STAGES_ARE(of, expect, "stage first is not wrong, as was expected");
-    expect.stages.count = 1;
+    const char *before[] = {"first", "second", "third"};
+    expect.stages.at = before;
+    STAGES_ARE(of, expect, "stage first is not wrong, as was expected");
+    expect.stages = (ls_string_list){.at = names, .count = 1};
     STAGES_ARE(of, expect, "stage third is wrong, which was not expected");
     expect.stages = (ls_string_list){.at = shown, .count = 2};
     STAGES_ARE(of, expect, "stage real:second is wrong, which was not expected");
