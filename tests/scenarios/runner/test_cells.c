@@ -167,3 +167,52 @@ Test(cells, moving) {
     cr_expect(out.shape.dim[0] == 3 && out.shape.dim[1] == 2 && out.exact[1] == 4);
     ls_arena_free(arena);
 }
+
+// Against what the numbers are known to be, with bounds that an element's neighbour does not fit in.
+Test(cells, lines) {
+    ls_arena *arena = NULL;
+    cr_assert(ls_arena_create(&arena) == LS_OK);
+    const float numbers[] = {0, logf(3), 700, 3, -4, 700};  // [2, 3]
+    const int64_t classes[] = {1, 2};
+    ls_cells in, targets, out;
+    cr_assert(ls_cells__of(&in, arena, numbers, &LS_SHAPE(3, 2), LS_F32) == LS_OK);
+    cr_assert(ls_cells__softmax(&out, arena, &in, 1, LS_F32, false) == LS_OK);
+    cr_expect(fabs(out.exact[0] - 0.25) < 1e-7 && fabs(out.exact[1] - 0.75) < 1e-7);
+    cr_expect(out.bounds[0] > 0 && out.bounds[0] < 1e-6, "%g", out.bounds[0]);
+    cr_expect(out.exact[2] == 1 && out.exact[3] < 1e-300 && out.bounds[3] < 1e-40);
+    cr_assert(ls_cells__softmax(&out, arena, &in, 0, LS_F32, true) == LS_OK);
+    cr_expect(out.exact[0] == -700 && out.exact[2] == 0 && out.bounds[0] < 2e-4);
+    cr_assert(ls_cells__of(&in, arena, numbers, &LS_SHAPE(2, 3), LS_F32) == LS_OK);
+    cr_assert(ls_cells__of(&targets, arena, classes, &LS_SHAPE(2), LS_I64) == LS_OK);
+    cr_assert(ls_cells__cross_entropy(&out, arena, &in, &targets, 2, LS_F32) == LS_OK);
+    cr_expect(fabs(out.exact[0] - (700 - log(3))) < 1e-4 && out.bounds[0] < 2e-4);
+    cr_expect(out.exact[1] == 0 && out.bounds[1] == 0);  // ignored
+    cr_assert(ls_cells__norm(&out, arena, &in, 0, 2, LS_F32) == LS_OK);
+    cr_expect(out.count == 3 && out.exact[0] == 3 && out.bounds[0] < 1e-6);
+    in.bounds[0] = 4;  // a norm moves by no more than its terms
+    cr_assert(ls_cells__norm(&out, arena, &in, 0, 2, LS_F32) == LS_OK);
+    cr_expect(out.bounds[0] >= 4 && out.bounds[0] < 4.001);
+    ls_arena_free(arena);
+}
+
+// What was only moved becomes what it must, bit by bit; what was computed is off by one rounding
+// more, and no integer where it may become either of two.
+Test(cells, casts) {
+    ls_arena *arena = NULL;
+    cr_assert(ls_arena_create(&arena) == LS_OK);
+    const float numbers[] = {1.00390625f, 2.75f};  // between two of bf16
+    ls_cells in, out;
+    bool known = false;
+    cr_assert(ls_cells__of(&in, arena, numbers, &LS_SHAPE(2), LS_F32) == LS_OK);
+    cr_assert(ls_cells__cast(&out, &known, arena, &in, LS_F32, LS_BF16) == LS_OK);
+    cr_expect(known && out.bits != NULL && out.exact[0] == 1 && out.bounds[0] == 0);
+    in.bits = NULL;
+    cr_assert(ls_cells__cast(&out, &known, arena, &in, LS_F32, LS_BF16) == LS_OK);
+    cr_expect(known && out.bits == NULL && out.bounds[0] >= 0x1p-8 && out.bounds[0] < 0x1p-7);
+    cr_assert(ls_cells__cast(&out, &known, arena, &in, LS_F32, LS_I32) == LS_OK);
+    cr_expect(known && ((int32_t *)out.bits)[1] == 2);
+    in.bounds[1] = 0.25;
+    cr_assert(ls_cells__cast(&out, &known, arena, &in, LS_F32, LS_I32) == LS_OK);
+    cr_expect(!known);
+    ls_arena_free(arena);
+}
