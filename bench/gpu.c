@@ -209,8 +209,9 @@ int ls_bench_gpu_links(ls_json *json, ls_comm *comm, void (*progress)(const char
     double copy_gb_per_s = 0;
     int64_t memory_bytes = 0;
     LS_TRY(ls_bench__device_copy(&copy_gb_per_s, &memory_bytes));
-    double kernel_us = 0, cache_speedup = 0;
+    double kernel_us = 0, cache_speedup = 0, update_us = 0;
     LS_TRY(ls_bench__lookup_constants(&kernel_us, &cache_speedup, copy_gb_per_s));
+    LS_TRY(ls_bench__update_constant(&update_us));
     // The planner's model: a ring collective starts after launch_us, and each hop adds a latency:
     // size - 1 for a reduce_scatter, twice as many for an all_reduce. An exchange of any counts
     // starts after exchange_us, and has one hop.
@@ -230,6 +231,7 @@ int ls_bench_gpu_links(ls_json *json, ls_comm *comm, void (*progress)(const char
     ls_json_member_double(json, "launch_us", launch_us > 0 ? launch_us : 0);
     ls_json_member_double(json, "exchange_us", exchange_us > 0 ? exchange_us : 0);
     ls_json_member_double(json, "kernel_us", kernel_us);
+    ls_json_member_double(json, "update_us", update_us);
     ls_json_member_double(json, "cache_speedup", cache_speedup);
     ls_json_object_close(json);
     return LS_OK;

@@ -257,6 +257,65 @@ int ls_bench__lookup_constants(double *kernel_us, double *cache_speedup, double 
     return LS_OK;
 }
 
+// ---- An update ----------------------------------------------------------------------------------
+typedef struct tiny_update {
+    float *weights, *state, *gradients, *sums;       // [DIM], [1], [DIM], [DIM]
+    int64_t *ids, *rows, *starts, *order, *sorting;  // [1], but starts [2], LS_GROUP_SCRATCH
+    ls_optimizer optimizer;
+} tiny_update;
+
+// What a real run's update of a shard launches.
+static int launch_updates(void *arg) {
+    const tiny_update *t = arg;
+    for (int i = 0; i < TINY; i++) {
+        size_t unique = 0;
+        LS_TRY(ls_kernel_group_ids_cuda(t->rows, t->starts, t->order, &unique, t->sorting, t->ids,
+                                        1, 1, -1, NULL));
+        LS_TRY(ls_kernel_row_gradients_cuda(t->sums, DIM, t->gradients, DIM, LS_F32, NULL, NULL,
+                                            t->starts, t->order, unique, NULL));
+        const ls_row_update update = {.weights = t->weights,
+                                      .dtype = LS_F32,
+                                      .rows = 1,
+                                      .dim = DIM,
+                                      .states = {t->state},
+                                      .row_ids = t->rows,
+                                      .gradients = t->sums,
+                                      .count = unique,
+                                      .factor = 1,
+                                      .step = 1};
+        LS_TRY(ls_kernel_update_rows_cuda(&t->optimizer, &update, NULL));
+    }
+    return LS_OK;
+}
+
+int ls_bench__update_constant(double *update_us) {
+    static const float zeros[DIM];
+    static const int64_t none[LS_GROUP_SCRATCH];
+    tiny_update t = {.optimizer =
+                         ls_optimizer_default(LS_OPTIMIZER_ROWWISE_ADAGRAD, LS_OPTIMIZER_FUSED)};
+    void **floats[] = {(void **)&t.weights, (void **)&t.state, (void **)&t.gradients,
+                       (void **)&t.sums};
+    void **numbers[] = {(void **)&t.ids, (void **)&t.rows, (void **)&t.starts, (void **)&t.order,
+                        (void **)&t.sorting};
+    double ms = 0, least = 0;
+    int status = cuda(cudaSetDevice(0), "cudaSetDevice");
+    for (size_t i = 0; i < sizeof floats / sizeof *floats && status == LS_OK; i++) {
+        status = upload(floats[i], zeros, sizeof zeros);
+    }
+    for (size_t i = 0; i < sizeof numbers / sizeof *numbers && status == LS_OK; i++) {
+        status = upload(numbers[i], none, sizeof none);
+    }
+    status = status == LS_OK ? time_launches(&ms, &least, launch_updates, &t) : status;
+    for (size_t i = 0; i < sizeof floats / sizeof *floats; i++) {
+        (void)cudaFree(*floats[i]);
+    }
+    for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++) {
+        (void)cudaFree(*numbers[i]);
+    }
+    *update_us = ms * 1e3 / TINY;
+    return status;
+}
+
 // ---- The row ------------------------------------------------------------------------------------
 int ls_bench__lookup_row(ls_bench *bench) {
     ls_bench_row *row = ls_bench__row(bench, "nccl", "pooled lookup");

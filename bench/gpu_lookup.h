@@ -12,5 +12,8 @@ int ls_bench__device_copy(double *gb_per_s, int64_t *memory_bytes);
 // next to nothing, in microseconds, as one of many without a pause; and how many times faster than
 // from memory (`hbm_gb_per_s`) rows are read that are in the cache.
 int ls_bench__lookup_constants(double *kernel_us, double *cache_speedup, double hbm_gb_per_s);
+// Another: the time of a shard's update that has one id, in microseconds, as one of many; it waits
+// for the number of rows.
+int ls_bench__update_constant(double *update_us);
 
 #endif

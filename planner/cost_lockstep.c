@@ -104,8 +104,10 @@ static void compute(ls_planner_cost *out, const ls_cost_context *context, ls_pla
         double table = (double)rows * row;
         touched = (double)rows * (row + state_bytes_per_row(context, columns)) + table;
     }
+    double update_us = context->topology->update_us;
     out->backward_compute_ms = (output_bytes + ids * SORT_BYTES_PER_ID) / hbm +
-                               rows_ms(context, kernel, 2.0 * touched) + kernels_ms;
+                               rows_ms(context, kernel, 2.0 * touched) +
+                               (update_us > 0.0 ? update_us / 1000.0 : kernels_ms);
 }
 
 void ls_cost__lockstep(ls_planner_cost *out, const ls_cost_context *context, ls_sharding sharding,

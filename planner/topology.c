@@ -127,6 +127,7 @@ int ls_topology_check(const ls_topology *topology) {
         {"launch_us", topology->launch_us, 0, 1e9},
         {"exchange_us", topology->exchange_us, 0, 1e9},
         {"kernel_us", topology->kernel_us, 0, 1e9},
+        {"update_us", topology->update_us, 0, 1e9},
         {"cache_speedup", topology->cache_speedup, 1, 1e6},
     };
     for (size_t i = 0; i < sizeof(fields) / sizeof(fields[0]); i++) {

@@ -15,7 +15,7 @@ extern "C" {
 #define LS_TOPOLOGY_BYTES_MAX (INT64_C(1) << 44)  // of one memory tier of one rank
 
 // Bandwidths are bytes per millisecond and hold for one rank. Every field but ranks,
-// ranks_per_host, exchange_us and kernel_us has a positive value in each preset.
+// ranks_per_host, exchange_us, kernel_us and update_us has a positive value in each preset.
 typedef struct ls_topology {
     char name[32];
     const char *source;       // where the numbers are from, one sentence; static
@@ -36,6 +36,8 @@ typedef struct ls_topology {
                               // kernel_us, for the copy of a rank's own block
     double kernel_us;         // least time of a kernel, however little it does; 0 in presets: no
                               // data sheet says it
+    double update_us;         // of a shard's update before its first byte: its ids grouped, added
+                              // up and stepped; 0: a kernel_us for each feature
     double cache_speedup;     // a row read again costs 1 / cache_speedup of reading it first
 } ls_topology;
 

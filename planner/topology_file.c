@@ -81,6 +81,7 @@ static void read_fields(ls_yaml_reader *source, const ls_yaml_node *root, ls_top
                                        "launch_us",
                                        "exchange_us",
                                        "kernel_us",
+                                       "update_us",
                                        "cache_speedup"};
     const ls_yaml_node *name = ls_yaml_member(source, root, "name", false);
     const char *text = ls_yaml_word(source, name);
@@ -104,6 +105,7 @@ static void read_fields(ls_yaml_reader *source, const ls_yaml_node *root, ls_top
                  {"launch_us", 0.0, &out->launch_us},
                  {"exchange_us", 0.0, &out->exchange_us},
                  {"kernel_us", 0.0, &out->kernel_us},
+                 {"update_us", 0.0, &out->update_us},
                  {"cache_speedup", 1.0, &out->cache_speedup}};
     for (int i = 0; i < COUNT(reals); i++) {
         ls_yaml_real(source, ls_yaml_member(source, root, reals[i].key, false), reals[i].least, 1e6,

@@ -231,6 +231,9 @@ Test(limits, machines_that_are_none) {
     topology = machine(4);
     topology.kernel_us = -1.0;
     refused(&topology, &table, 1, LS_ERR_INVALID, "kernel_us");
+    topology = machine(4);
+    topology.update_us = -1.0;
+    refused(&topology, &table, 1, LS_ERR_INVALID, "update_us");
 }
 
 // More ranks than rows: a row-wise plan has empty blocks and is sound.

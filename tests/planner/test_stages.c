@@ -69,6 +69,33 @@ Test(stages, by_hand) {
     ls_planner_problem_free(problem);
 }
 
+// Of an update: the gradients of the outputs, two passes over ids and positions, the rows read and
+// written; and before that once for each shard what was measured of one, not of each feature.
+Test(stages, update_begins_once_a_shard) {
+    ls_topology topology;
+    round_machine(&topology);
+    const ls_planner_feature two[] = {ten_ids, ten_ids};
+    ls_planner_table table = make_table("b", 100000, 32, two);
+    table.feature_count = 2;
+    table.shardings = 1u << LS_ROW_WISE;
+    table.kernels = 1u << LS_PLANNER_FUSED;
+    ls_planner_options options = {.model = LS_PLANNER_LOCKSTEP, .nodes_max = 1000};
+    const double measured_us[] = {0.0, 45.0};
+    for (int i = 0; i < 2; i++) {
+        topology.update_us = measured_us[i];
+        ls_planner_problem *problem;
+        cr_assert(ls_planner_problem_create(&problem, &topology, &table, 1, &options) == LS_OK);
+        ls_planner_result result;
+        cr_assert(ls_planner_solve(&result, problem) == LS_OK && result.found);
+        ls_planner_stages stages[4];
+        cr_assert(ls_planner_stage_times(stages, problem, &result) == LS_OK);
+        double bytes = 800 * 32 * 4.0 + 2000 * 48.0 + 2.0 * 2000 * 128;
+        cr_expect_float_eq(stages[0].update_ms, bytes / 1e9 + (i == 0 ? 0.006 : 0.045), 1e-12,
+                           "%.9g", stages[0].update_ms);
+        ls_planner_problem_free(problem);
+    }
+}
+
 // Where the load is even, the stages together are the plan's cost.
 Test(stages, add_up_to_the_cost) {
     ls_topology topology;
