@@ -168,7 +168,8 @@ Test(cells, moving) {
     ls_arena_free(arena);
 }
 
-// Against what the numbers are known to be, with bounds that an element's neighbour does not fit in.
+// Against what the numbers are known to be, with bounds that an element's neighbour does not fit
+// in.
 Test(cells, lines) {
     ls_arena *arena = NULL;
     cr_assert(ls_arena_create(&arena) == LS_OK);
