@@ -1,12 +1,17 @@
 // Allocation, the arena, and checked size arithmetic.
+#define _DEFAULT_SOURCE  // madvise
 #include "base/memory.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 
-#define ALIGNMENT   64u
-#define LARGE_BYTES ((size_t)1 << 20)
+#define ALIGNMENT       64u
+#define LARGE_BYTES     ((size_t)1 << 20)
+#define HUGE_BYTES      ((size_t)32 << 20)
+#define HUGE_PAGE_BYTES ((size_t)2 << 20)
 
 // Under the address sanitizer an arena keeps what it has not handed out closed, and a gap after
 // each allocation, so that an overrun is seen there as it is with malloc.
@@ -25,6 +30,22 @@ static size_t align_up(size_t size) {
     return (size + (ALIGNMENT - 1)) & ~(size_t)(ALIGNMENT - 1);
 }
 
+// Rows of a large table lie anywhere in it: with pages of 4 KiB, finding where each page is takes
+// as long as reading the rows. Only a wish, and nothing but time depends on it.
+static void want_huge_pages(uintptr_t start, uintptr_t end) {
+#if defined(MADV_HUGEPAGE)
+    start = (start + HUGE_PAGE_BYTES - 1) & ~(uintptr_t)(HUGE_PAGE_BYTES - 1);
+    end &= ~(uintptr_t)(HUGE_PAGE_BYTES - 1);
+    if (end > start) {
+        int error = errno;
+        (void)madvise((void *)start, end - start, MADV_HUGEPAGE);
+        errno = error;
+    }
+#else
+    (void)start, (void)end;
+#endif
+}
+
 static void *allocate(size_t size, bool zeroed) {
     if (size > SIZE_MAX / 2) {
         return NULL;
@@ -38,6 +59,9 @@ static void *allocate(size_t size, bool zeroed) {
         }
         uintptr_t address = ((uintptr_t)pointer + ALIGNMENT) & ~(uintptr_t)(ALIGNMENT - 1);
         ((void **)address)[-1] = pointer;
+        if (rounded >= HUGE_BYTES) {
+            want_huge_pages(address, address + rounded);
+        }
         return (void *)address;
     }
     void *pointer = aligned_alloc(ALIGNMENT, rounded);

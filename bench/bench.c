@@ -7,7 +7,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "base/random.h"
 
@@ -15,9 +17,13 @@ static const struct {
     const char *name;
     int (*run)(ls_bench *bench);
 } suites[] = {
-    {"collectives", ls_bench_suite_collectives}, {"orders", ls_bench_suite_orders},
-    {"planner", ls_bench_suite_planner},         {"ranks", ls_bench_suite_ranks},
-    {"sharded", ls_bench_suite_sharded},         {"training", ls_bench_suite_training},
+    {"collectives", ls_bench_suite_collectives},
+    {"lookup", ls_bench_suite_lookup},
+    {"orders", ls_bench_suite_orders},
+    {"planner", ls_bench_suite_planner},
+    {"ranks", ls_bench_suite_ranks},
+    {"sharded", ls_bench_suite_sharded},
+    {"training", ls_bench_suite_training},
 };
 
 #define SUITE_COUNT ((int)(sizeof suites / sizeof suites[0]))
@@ -37,15 +43,21 @@ int ls_bench_run(ls_bench *bench) {
     return LS_OK;
 }
 
-ls_bench_row *ls_bench__row(ls_bench *bench, const char *suite, const char *name) {
+ls_bench_row *ls_bench__row_of(ls_bench *bench, const char *suite, const char *kind,
+                               const char *name) {
     LS_ASSERT(bench->row_count < LS_BENCH_ROWS_MAX);
-    if (bench->only != NULL && strcmp(bench->only, suite) != 0 && strcmp(bench->only, name) != 0) {
+    if (bench->only != NULL && strcmp(bench->only, suite) != 0 && strcmp(bench->only, kind) != 0 &&
+        strcmp(bench->only, name) != 0) {
         return NULL;
     }
     ls_bench_row *row = &bench->rows[bench->row_count++];
     *row = (ls_bench_row){.suite = suite, .repetitions = bench->repetitions};
     (void)snprintf(row->name, sizeof row->name, "%s", name);
     return row;
+}
+
+ls_bench_row *ls_bench__row(ls_bench *bench, const char *suite, const char *name) {
+    return ls_bench__row_of(bench, suite, name, name);
 }
 
 bool ls_bench_row_holds(const ls_bench_row *row) {
@@ -132,17 +144,37 @@ void ls_bench__copy(void *to, const void *from, size_t bytes) {
     __asm__ volatile("" : : "r"(to) : "memory");
 }
 
+// Whole pages alone: a neighbour may lie in the first and in the last.
+static void give_back(void *memory, size_t bytes) {
+    uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);
+    uintptr_t start = ((uintptr_t)memory + page - 1) & ~(page - 1);
+    uintptr_t end = ((uintptr_t)memory + bytes) & ~(page - 1);
+    if (end > start) {
+        (void)madvise((void *)start, end - start, MADV_DONTNEED);
+    }
+}
+
 int ls_bench__measure(ls_bench_row *row, int (*once)(void *arg), void *arg) {
+    return ls_bench__measure_way(row, once, arg, &(ls_bench_way){.fresh = NULL});
+}
+
+int ls_bench__measure_way(ls_bench_row *row, int (*once)(void *arg), void *arg,
+                          const ls_bench_way *way) {
+    double (*now)(void) = way->processor_time ? ls_bench__cpu_ms : ls_bench__now_ms;
     LS_ASSERT(row->bytes_moved >= 1);
     LS_ASSERT(row->repetitions >= 1);
     yardstick y;
     int status = yardstick_open(&y, row->bytes_moved, row->repetitions);
     for (int i = -1; i < row->repetitions && status == LS_OK; i++) {  // the first turn warms up
-        double start = ls_bench__now_ms();
+        if (way->fresh != NULL) {
+            give_back(way->fresh, way->fresh_bytes);
+            give_back(y.to, y.bytes);
+        }
+        double start = now();
         status = once(arg);
-        double middle = ls_bench__now_ms();
+        double middle = now();
         ls_bench__copy(y.to, y.from, y.bytes);
-        double end = ls_bench__now_ms();
+        double end = now();
         if (i >= 0) {
             y.times[i] = middle - start;
             y.copy_times[i] = end - middle;

@@ -33,7 +33,18 @@ typedef struct ls_bench_row {
     int repetitions;
 } ls_bench_row;
 
+// What a user asks to have measured; 0 and NULL: what the suite has.
+typedef struct ls_bench_sizes {
+    int64_t rows, dim, bags, length;  // of lookups: always set
+    int threads;
+    const char *row_type;
+    int ranks;      // of collectives
+    int64_t count;  // elements of a rank's larger buffer
+    const char *dtype;
+} ls_bench_sizes;
+
 typedef struct ls_bench {
+    ls_bench_sizes sizes;
     int repetitions;                                          // per row; the median is reported
     const char *only;                                         // a suite's or row's name; NULL: all
     void (*progress)(const char *what, int done, int total);  // may be NULL
@@ -52,6 +63,9 @@ void ls_bench_write_json(ls_text *out, const ls_bench *bench);
 // ---- For suites ---------------------------------------------------------------------------------
 // A new row with its suite, name and repetitions set, or NULL when `only` leaves it out.
 ls_bench_row *ls_bench__row(ls_bench *bench, const char *suite, const char *name);
+// The same, where `only` may also be `kind`.
+ls_bench_row *ls_bench__row_of(ls_bench *bench, const char *suite, const char *kind,
+                               const char *name);
 double ls_bench__now_ms(void);
 double ls_bench__cpu_ms(void);  // processor time of this process, all threads
 // Median and least of samples [count]; sorts them.
@@ -61,6 +75,16 @@ void ls_bench__copy(void *to, const void *from, size_t bytes);
 // Runs `once` and a memcpy of row->bytes_moved by turns, so that both see the same machine, and
 // sets the row's times, yardstick and ratio.
 int ls_bench__measure(ls_bench_row *row, int (*once)(void *arg), void *arg);
+// The same, where a way is given: before each turn the pages of `fresh` (NULL: none) and of the
+// memcpy's target are given back, so that both take them anew; times may be those of the processor,
+// of all threads together.
+typedef struct ls_bench_way {
+    void *fresh;
+    size_t fresh_bytes;
+    bool processor_time;
+} ls_bench_way;
+int ls_bench__measure_way(ls_bench_row *row, int (*once)(void *arg), void *arg,
+                          const ls_bench_way *way);
 // ids [count] in [0, rows) by Zipf's law with exponent 1.05, its ranks spread over the table.
 int ls_bench__draw_zipf(int64_t *ids, size_t count, size_t rows);
 // Memory this process holds now, and the most it held since the last reset; 0 where /proc is
@@ -70,6 +94,7 @@ void ls_bench__memory_reset(void);
 uint64_t ls_bench__memory_peak(void);
 
 int ls_bench_suite_collectives(ls_bench *bench);
+int ls_bench_suite_lookup(ls_bench *bench);
 int ls_bench_suite_orders(ls_bench *bench);
 // Only when asked for by name: it takes minutes.
 int ls_bench_suite_planner(ls_bench *bench);

@@ -1,5 +1,6 @@
 // lockstep bench: how fast the simulator is, beside memcpy.
 #include <stdlib.h>
+#include <string.h>
 
 #include "backends/kinds.h"
 #include "bench/bench.h"
@@ -14,6 +15,10 @@ static const char *only;
 static bool check;
 static bool planner;
 static int backend;  // in ls_backend_names_timed
+static bool lookup;
+static int rows = 1000000, dim = 128, bags = 4096, length = 20, threads;
+static int ranks, count;
+static const char *dtype;
 
 static const cli_option options[] = {
     {.type = CLI_CHOICE,
@@ -34,6 +39,64 @@ static const cli_option options[] = {
      .value = &only,
      .value_name = "NAME",
      .help = "Measure one suite or one kind of row"},
+    {.type = CLI_INT,
+     .long_name = "ranks",
+     .value = &ranks,
+     .value_name = "N",
+     .help = "Measure collectives on N ranks",
+     .int_min = 1,
+     .int_max = 65536},
+    {.type = CLI_INT,
+     .long_name = "count",
+     .value = &count,
+     .value_name = "N",
+     .help = "... of N elements in the larger of a rank's buffers",
+     .int_min = 1,
+     .int_max = 1 << 30},
+    {.type = CLI_STRING,
+     .long_name = "dtype",
+     .value = &dtype,
+     .value_name = "TYPE",
+     .help = "... of this type; of --lookup: f32, f16, bf16 or int8 (default: f32 and int8)"},
+    {.type = CLI_SWITCH,
+     .long_name = "lookup",
+     .value = &lookup,
+     .help = "Measure pooled lookups alone, of these sizes:"},
+    {.type = CLI_INT,
+     .long_name = "rows",
+     .value = &rows,
+     .value_name = "N",
+     .help = "Rows of the table (default: 1000000)",
+     .int_min = 1,
+     .int_max = 1 << 30},
+    {.type = CLI_INT,
+     .long_name = "dim",
+     .value = &dim,
+     .value_name = "N",
+     .help = "Columns of the table (default: 128)",
+     .int_min = 1,
+     .int_max = 1 << 20},
+    {.type = CLI_INT,
+     .long_name = "bags",
+     .value = &bags,
+     .value_name = "N",
+     .help = "Bags of a lookup (default: 4096)",
+     .int_min = 1,
+     .int_max = 1 << 24},
+    {.type = CLI_INT,
+     .long_name = "length",
+     .value = &length,
+     .value_name = "N",
+     .help = "Ids of a bag (default: 20)",
+     .int_min = 1,
+     .int_max = 1 << 20},
+    {.type = CLI_INT,
+     .long_name = "threads",
+     .value = &threads,
+     .value_name = "N",
+     .help = "Threads of a lookup (default: 1 and 2)",
+     .int_min = 1,
+     .int_max = 64},
     {.type = CLI_SWITCH,
      .long_name = "planner",
      .value = &planner,
@@ -107,6 +170,18 @@ static int run(const cli_args *args) {
         cli_error("--planner and --only exclude each other");
         return LS_EXIT_USAGE;
     }
+    if (lookup && (planner || only != NULL || ranks != 0 || count != 0)) {
+        cli_error("--lookup excludes --planner, --only, --ranks and --count");
+        return LS_EXIT_USAGE;
+    }
+    ls_dtype parsed;
+    bool quantised = lookup && dtype != NULL && strcmp(dtype, "int8") == 0;
+    if (dtype != NULL && !quantised &&
+        (ls_dtype_parse(&parsed, dtype) != LS_OK ||
+         (lookup && parsed != LS_F32 && parsed != LS_F16 && parsed != LS_BF16))) {
+        cli_error("--dtype: '%s' is no type that is measured here", dtype);
+        return LS_EXIT_USAGE;
+    }
     int code = cli_outputs_check(NULL);
     if (code != LS_EXIT_OK) {
         return code;
@@ -123,11 +198,23 @@ static int run(const cli_args *args) {
         return LS_EXIT_ENVIRONMENT;
     }
     bench->repetitions = repetitions;
-    bench->only = planner ? "planner" : only;
+    bench->only = planner ? "planner" : lookup ? "lookup" : only;
+    bench->sizes = (ls_bench_sizes){.rows = rows,
+                                    .dim = dim,
+                                    .bags = bags,
+                                    .length = length,
+                                    .threads = threads,
+                                    .ranks = ranks,
+                                    .count = count,
+                                    .dtype = lookup ? NULL : dtype,
+                                    .row_type = lookup ? dtype : NULL};
     bench->progress = cli_progress;
 #ifdef LOCKSTEP_WITH_NCCL
     bench->suite = kind->open == NULL ? ls_bench_suite_gpu : NULL;
 #endif
+    if (!lookup && only == NULL && (ranks != 0 || count != 0 || dtype != NULL)) {
+        bench->only = "collectives";
+    }
     int status = ls_bench_run(bench);
     cli_progress_end();
     code = status == LS_OK ? write_all(bench) : cli_fail(status);
@@ -140,16 +227,19 @@ const cli_command cli_cmd_bench = {
     .arguments = "",
     .arguments_max = 0,
     .summary = "Time the simulator against memcpy, in one run",
-    .details = "Times are medians; the ratio is of the least times, which other "
-               "processes disturb least. 'elements' is what each rank has in the larger of its two "
-               "buffers. 'memcpy' is a memcpy with as much traffic: half of the bytes that the "
-               "operation has to read once and write once. 'memory of shards' is the peak of the "
-               "whole process over what the ranks' buffers take. What the checks cost is measured "
-               "in processor time, beside the same calls with every check off. Of the planner's "
-               "rows the "
-               "elements are tables; 'first plan' is the time until there is one, beside all of "
-               "TorchRec's search, and the other rows are the plan's cost beside the lower bound "
-               "or the cost of TorchRec's plan.",
+    .details =
+        "Times are medians; the ratio is of the least times, which other "
+        "processes disturb least. 'elements' is what each rank has in the larger of its two "
+        "buffers. 'memcpy' is a memcpy with as much traffic: half of the bytes that the "
+        "operation has to read once and write once. 'memory of shards' is the peak of the "
+        "whole process over what the ranks' buffers take. What the checks cost is measured "
+        "in processor time, beside the same calls with every check off; so are collectives, and "
+        "lookups, of all threads together. A 'cold' result goes to pages that nobody has "
+        "touched, and so does the memcpy of it. Of the planner's "
+        "rows the "
+        "elements are tables; 'first plan' is the time until there is one, beside all of "
+        "TorchRec's search, and the other rows are the plan's cost beside the lower bound "
+        "or the cost of TorchRec's plan.",
     .common = CLI_COMMON_REPORTS | CLI_COMMON_SEED,
     .options = options,
     .run = run,

@@ -2,6 +2,7 @@
 #include <math.h>
 
 #include "kernels/cpu/bits.h"
+#include "kernels/cpu/lookup_sum.h"
 #include "kernels/cpu/quantise.h"
 #include "kernels/kernels.h"
 
@@ -89,11 +90,12 @@ typedef struct {
     size_t dim;
     int64_t padding_id;
     ls_pooling pooling;
-    bool wide;  // f64: weights are summed in f64
+    bool wide;                // f64: weights are summed in f64
+    const ls_sum_rows *sums;  // where sums have loops of their own, else NULL
 } lookup;
 
 // Rows lie all over the table: ask for one this many ids ahead, be it of a later bag.
-enum { PREFETCH = 8, TILE = 512 };
+enum { PREFETCH = 8, TILE = 512, PADDED = 64 };
 
 static void divide_row(void *row, bool wide, size_t dim, double divisor) {
     for (size_t d = 0; d < dim; d++) {
@@ -116,6 +118,49 @@ static void add_row(row_fn op, void *accumulator, const lookup *l, const char *r
         size_t count = l->dim - first < TILE ? l->dim - first : TILE;
         ls_kernel__dequantise_columns(values, row, l->places, first, count);
         op((any_f32 *)accumulator + first, values, weight, count);
+    }
+}
+
+// Sums a bag in which some ids do not count: the others, as many as there is room for at a time.
+static void sum_others(void *out, const lookup *l, const int64_t *ids, const float *weights,
+                       size_t count) {
+    int64_t kept[PADDED];
+    float kept_weights[PADDED];
+    size_t waiting = 0;
+    bool begins = true;
+    for (size_t i = 0; i <= count; i++) {
+        if (waiting == PADDED || i == count) {
+            ls_kernel__sum_rows(out, l->sums, kept, weights != NULL ? kept_weights : NULL, waiting,
+                                waiting, begins);
+            waiting = 0;
+            begins = false;
+        }
+        if (i < count && ids[i] != l->padding_id) {
+            kept_weights[waiting] = weights != NULL ? weights[i] : 1;
+            kept[waiting++] = ids[i];
+        }
+    }
+}
+
+// A sum or a mean, by the loops for it.
+static void sum_bag(void *out, const lookup *l, const int64_t *ids, const float *weights,
+                    size_t count, size_t ahead) {
+    size_t counted = 0;
+    float weight_sum = 0;
+    for (size_t i = 0; i < count; i++) {
+        if (l->padding_id == -1 || ids[i] != l->padding_id) {
+            LS_ASSERT(ids[i] >= 0 && ids[i] < l->rows);
+            weight_sum += weights != NULL ? weights[i] : 1;
+            counted++;
+        }
+    }
+    if (counted == count) {
+        ls_kernel__sum_rows(out, l->sums, ids, weights, count, ahead, true);
+    } else {
+        sum_others(out, l, ids, weights, count);
+    }
+    if (l->pooling == LS_POOL_MEAN && counted > 0) {
+        divide_row(out, false, l->dim, weights != NULL ? (double)weight_sum : (double)counted);
     }
 }
 
@@ -166,9 +211,14 @@ static void pool_bags(void *out, size_t out_stride, const lookup *l, const int64
         LS_ASSERT(offsets[bag] >= offsets[0] && offsets[bag + 1] >= offsets[bag]);
         size_t first = (size_t)(offsets[bag] - offsets[0]);
         size_t count = (size_t)(offsets[bag + 1] - offsets[bag]);
-        pool_bag((char *)out + bag * out_stride * out_bytes, l, count == 0 ? NULL : ids + first,
-                 weights == NULL || count == 0 ? NULL : weights + first, count,
-                 (size_t)(offsets[bags] - offsets[0]) - first);
+        void *to = (char *)out + bag * out_stride * out_bytes;
+        if (count == 0) {
+            memset(to, 0, l->dim * out_bytes);
+            continue;
+        }
+        (l->sums != NULL ? sum_bag : pool_bag)(to, l, ids + first,
+                                               weights == NULL ? NULL : weights + first, count,
+                                               (size_t)(offsets[bags] - offsets[0]) - first);
     }
 }
 
@@ -176,7 +226,10 @@ void ls_kernel_pooled_lookup(void *out, size_t out_stride, const void *table, ls
                              int64_t rows, size_t dim, const int64_t *ids, const int64_t *offsets,
                              const float *weights, int64_t padding_id, ls_pooling pooling,
                              size_t bags) {
-    const lookup l = {.rows_do = functions_of(table_dtype),
+    const ls_sum_rows sums = {
+        .table = table, .rows = rows, .row_bytes = dim * sizeof(float), .dim = dim};
+    const lookup l = {.sums = table_dtype == LS_F32 && pooling != LS_POOL_MAX ? &sums : NULL,
+                      .rows_do = functions_of(table_dtype),
                       .table = table,
                       .row_bytes = dim * ls_dtype_bytes(table_dtype),
                       .rows = rows,
@@ -192,7 +245,17 @@ void ls_kernel_quantised_lookup(float *out, size_t out_stride, const void *table
                                 const int64_t *ids, const int64_t *offsets, const float *weights,
                                 int64_t padding_id, ls_pooling pooling, size_t bags) {
     const ls_row_places places = ls_row__places(format, dim);
-    const lookup l = {.rows_do = functions_of(LS_F32),
+    const ls_sum_rows sums = {.table = table,
+                              .rows = rows,
+                              .row_bytes = places.bytes,
+                              .dim = dim,
+                              .is_int8 = true,
+                              .elements = places.codes,
+                              .scales = places.scales,
+                              .scale_f32 = places.scale_f32};
+    bool is_int8 = places.dtype == LS_DTYPE_COUNT && places.bits == 8;
+    const lookup l = {.sums = is_int8 && pooling != LS_POOL_MAX ? &sums : NULL,
+                      .rows_do = functions_of(LS_F32),
                       .places = &places,
                       .table = table,
                       .row_bytes = places.bytes,

@@ -170,9 +170,7 @@ Test(collectives, results_may_be_shared) {
     calls[2].recv_shared = false;
     cr_expect(ls_backend_run(f.backend, calls, 3) == LS_ERR_INVALID);
     calls[2].recv_shared = true;
-    for (int r = 0; r < 3; r++) {
-        calls[r].kind = LS_SCAN;
-    }
+    calls[0].kind = calls[1].kind = calls[2].kind = LS_SCAN;
     cr_expect(ls_backend_run(f.backend, calls, 3) == LS_ERR_INVALID);
     close_world(&f);
 }

@@ -2,6 +2,7 @@
 #include <criterion/criterion.h>
 #include <stdlib.h>
 
+#include "kernels/cpu/quantise.h"
 #include "oracle.h"
 
 enum { ROWS = 37, DIM_MAX = 35, BAGS_MAX = 70, IDS_MAX = 2000 };
@@ -84,6 +85,46 @@ Test(lookup, matches_the_reference) {
             ls_pooling pooling = (ls_pooling)(LS_POOL_SUM + kind % 3);
             check_lookup(dtype, dims[c / 6 % 5], bags, pooling, kind / 3 % 2 ? one.weights : NULL,
                          kind / 6 ? 5 : -1);
+        }
+    }
+}
+
+// Long rows of f32 and of 8-bit codes, whose sums go by columns at a time, in long bags, of which
+// only so many ids are taken at once: with weights, and with an id that does not count.
+Test(lookup, long_rows_and_bags_match_the_reference) {
+    enum { LONG_ROWS = 20, LONG_DIM = 131, LONG_BAGS = 3, LONG_IDS = 1400 };
+    static const ls_row_format format = {
+        .element = LS_ROW_INT8, .scale_first = true, .alignment = 16};
+    static float table[LONG_ROWS * LONG_DIM], weights[LONG_IDS], out[2][LONG_BAGS * LONG_DIM];
+    static unsigned char packed[LONG_ROWS * (LONG_DIM + 32)];
+    static int64_t ids[LONG_IDS];
+    static const int64_t offsets[LONG_BAGS + 1] = {0, 1297, 1298, LONG_IDS};
+    uint64_t state = 5;
+    for (size_t i = 0; i < LONG_ROWS * LONG_DIM; i++) {
+        table[i] = (float)(int64_t)next_random(&state) / 0x1p60f;
+    }
+    for (size_t i = 0; i < LONG_IDS; i++) {
+        ids[i] = (int64_t)(next_random(&state) % LONG_ROWS);
+        weights[i] = (float)(next_random(&state) % 1000) / 64.0f - 5;
+    }
+    for (int kind = 0; kind < 8; kind++) {
+        const float *by = kind & 1 ? weights : NULL;
+        int64_t padding = kind & 2 ? 7 : -1;
+        ls_pooling pooling = kind & 4 ? LS_POOL_MEAN : LS_POOL_SUM;
+        for (size_t dim = 60; dim <= LONG_DIM; dim += 71) {
+            size_t bytes = LONG_BAGS * dim * sizeof(float);
+            ls_kernel_pooled_lookup(out[0], dim, table, LS_F32, LONG_ROWS, dim, ids, offsets, by,
+                                    padding, pooling, LONG_BAGS);
+            ls_kernel_pooled_lookup_reference(out[1], dim, table, LS_F32, LONG_ROWS, dim, ids,
+                                              offsets, by, padding, pooling, LONG_BAGS);
+            cr_expect(memcmp(out[0], out[1], bytes) == 0, "f32, kind %d, dim %zu", kind, dim);
+            cr_assert(ls_kernel_quantise_rows(packed, &format, table, dim, LONG_ROWS, dim, NULL) ==
+                      LS_OK);
+            ls_kernel_quantised_lookup(out[0], dim, packed, &format, LONG_ROWS, dim, ids, offsets,
+                                       by, padding, pooling, LONG_BAGS);
+            ls_kernel_quantised_lookup_reference(out[1], dim, packed, &format, LONG_ROWS, dim, ids,
+                                                 offsets, by, padding, pooling, LONG_BAGS);
+            cr_expect(memcmp(out[0], out[1], bytes) == 0, "int8, kind %d, dim %zu", kind, dim);
         }
     }
 }
