@@ -1,6 +1,6 @@
 #!/bin/sh
 # usage: check_too_few.sh LOCKSTEP SOURCE. What `compare --real nccl` says on a machine of three GPUs.
-# In place of lockstep-cuda stands a script that gives what three GPUs once returned, and for four
+# In place of lockstep-cuda stands a program that gives what three GPUs once returned, and for four
 # ranks says what lockstep-cuda says there.
 set -eu
 lockstep=$1 source=$2
@@ -9,25 +9,25 @@ dir=$(mktemp -d)
 trap 'rm -rf "$dir"' EXIT
 cp "$lockstep" "$dir/lockstep"
 cat >"$dir/lockstep-cuda" <<END
-#!/bin/sh
-scenario=\$2
-while [ \$# -gt 0 ]; do
-    case \$1 in
-    --recording) recording=\$2 ;;
-    --marks) marks=\$2 ;;
-    esac
-    shift
-done
-case \$scenario in
-*max_data_parallel*)
-    cp -r "$recorded/." "\$recording"
-    for rank in 0 1 2; do : >"\$marks/rank_\$rank.pid"; : >"\$marks/rank_\$rank.done"; done
-    ;;
-*)
-    echo "4 ranks need 4 GPUs, this machine has 3" | tee "\$marks/rank_0.too_few"
-    exit 3
-    ;;
-esac
+#!/usr/bin/env python3
+import os, shutil, struct, sys
+home = sys.argv[sys.argv.index("--runs") + 1]
+PATH = 4096
+run = struct.Struct(f"{PATH}s{PATH}s{PATH}sQd?7x")  # ls_launch_run
+with open(home + "/rank_0.runs", "rb") as runs:
+    while len(told := runs.read(run.size)) == run.size:
+        scenario, recording, marks = (text.split(b"\0")[0].decode() for text in run.unpack(told)[:3])
+        if "max_data_parallel" not in scenario:
+            with open(marks + "/rank_0.too_few", "w", encoding="utf-8") as file:
+                print("4 ranks need 4 GPUs, this machine has 3", file=file)
+            sys.exit(3)
+        shutil.copytree("$recorded", recording, dirs_exist_ok=True)
+        for rank in range(3):
+            for what in "pid", "done":
+                with open(f"{marks}/rank_{rank}.{what}", "w", encoding="utf-8") as file:
+                    print(os.getpid(), file=file)
+        with open(home + "/said", "wb") as said:
+            said.write(b".")
 END
 chmod +x "$dir/lockstep-cuda"
 three=$source/scenarios/torch_results/max_data_parallel.yaml
