@@ -16,7 +16,8 @@
 #define FRONT    "liblockstep-nccl-front.so"
 #define OBSERVER "liblockstep-nccl-observe.so"
 // What Python's processes begin with: the backend of torch.distributed.
-#define PYTHON "python/hook"
+#define PYTHON "python/lockstep/hook"
+#define WHEEL  "../hook"  // where this program came inside of the Python package
 
 static struct {
     int ranks, lookahead, history;
@@ -123,8 +124,11 @@ static int options_of(settings *out) {
     out->exec.deadline_seconds = given.deadline_given ? given.deadline_seconds : 300;
     out->exec.quiet_stdout = cli_stdout_taken();
     out->exec.preload = out->front;
-    out->exec.python =
-        cli_find_beside(out->python, sizeof out->python, PYTHON) ? out->python : NULL;
+    size_t room = sizeof out->python;
+    bool hooks = cli_find_beside(out->python, room, PYTHON) ||
+                 (cli_find_beside(out->python, room, WHEEL "/sitecustomize.py") &&
+                  cli_find_beside(out->python, room, WHEEL));
+    out->exec.python = hooks ? out->python : NULL;
     out->exec.opened = begin_trace;
     out->exec.opened_arg = out;
     bool on = false;
@@ -215,6 +219,21 @@ static ls_finding *findings_of(ls_arena *arena, const ls_exec_result *result, in
     return findings;
 }
 
+static ls_call_row *calls_of(ls_arena *arena, const ls_exec_result *result) {
+    ls_call_row *rows = ls_arena_alloc(arena, (size_t)result->made_count + 1, sizeof *rows);
+    for (int i = 0; rows != NULL && i < result->made_count; i++) {
+        const ls_exec_calls *made = &result->made[i];
+        rows[i] = (ls_call_row){
+            .call = ls_kind_name(made->kind),
+            .communicator = ls_arena_strdup(arena, made->communicator),
+            .purpose = made->purpose != NULL ? ls_arena_strdup(arena, made->purpose) : NULL,
+            .where = ls_arena_printf(arena, "%s:%d", made->file, made->line),
+            .calls = made->calls,
+            .bytes = made->bytes};
+    }
+    return rows;
+}
+
 // What ended the run where no check did; NULL: nothing.
 static const char *error_of(ls_arena *arena, const ls_exec_result *result) {
     if (result->failed_rank >= 0) {
@@ -246,6 +265,8 @@ static int report(const settings *used, const ls_exec_result *result) {
         .class_ = pass        ? LS_CLASS_BIT_EXACT
                   : count > 0 ? LS_CLASS_FINDING
                               : LS_CLASS_ERROR,
+        .calls = calls_of(results->arena, result),
+        .call_count = result->made_count,
         .findings = findings,
         .finding_count = count,
         .error = error,
@@ -256,8 +277,9 @@ static int report(const settings *used, const ls_exec_result *result) {
     // A run without a call says nothing.
     row.skipped = pass && result->calls == 0;
     row.skip_reason = row.skipped ? "it made no collective call" : NULL;
-    made =
-        findings == NULL || row.reproduce == NULL ? LS_ERR_MEMORY : ls_results_add(results, &row);
+    made = findings == NULL || row.calls == NULL || row.reproduce == NULL
+               ? LS_ERR_MEMORY
+               : ls_results_add(results, &row);
     int code = made == LS_OK ? cli_report(results) : cli_fail(made);
     for (int i = 0; result->spmd != NULL && i < ls_spmd_warning_count(result->spmd); i++) {
         cli_note("warning: %s: %s", ls_finding_name(ls_spmd_warning(result->spmd, i)->id),

@@ -51,6 +51,7 @@ static ls_exec_op *make_op(ls_exec_process *process, const ls_exec_comm *comm, u
     op->call.owner = op;
     op->call.call.file = at->file;
     op->call.call.line = at->line;
+    op->call.call.purpose = at->purpose;
     return op;
 }
 
@@ -111,12 +112,15 @@ static int fill(ls_exec_op *op, const ls_exec_process *process, const ls_wire_ca
     call->count = message->count;
     call->send = (const void *)(uintptr_t)message->send_address;
     call->recv = (void *)(uintptr_t)message->recv_address;
+    op->call.tag = message->tag;
+    op->call.any_source = call->kind == LS_RECV && call->root == -1;
     op->grouped = (message->flags & LS_WIRE_GROUPED) != 0;
     op->group_ends = (message->flags & LS_WIRE_GROUP_ENDS) != 0;
     LS_TRY(find_counts(op, message));
     ls_call whole = *call;
     whole.comm = ls_rank_comm_of(op->handle);
     whole.rank = op->rank->id;
+    whole.root = op->call.any_source ? 0 : whole.root;  // any: the sizes are the same
     size_t send = 0, recv = 0;
     // What makes no sense is for the checks, which name it.
     if (ls_call_send_elements(&send, &whole) != LS_OK ||
@@ -140,8 +144,9 @@ int ls_exec__call(ls_exec *exec, ls_exec_process *process, const ls_wire_call *m
     ls_exec_op *op = make_op(process, comm, message->slot, message->site);
     LS_TRY(op != NULL ? LS_OK : LS_ERR_MEMORY);
     int status = fill(op, process, message, exec->options->observe);
-    op->stream = status == LS_OK ? stream_of(op->rank, message->stream) : NULL;
-    if (op->stream == NULL) {
+    bool alone = message->stream == LS_WIRE_NO_STREAM;
+    op->stream = status == LS_OK && !alone ? stream_of(op->rank, message->stream) : NULL;
+    if (op->stream == NULL && !(alone && status == LS_OK)) {
         free_op(op);
         return status != LS_OK ? status : LS_FAIL(LS_ERR_MEMORY, "no memory");
     }
@@ -210,6 +215,9 @@ static void finish(ls_exec_op *op, int status) {
         op->stream->unmet -= 1;
     }
     unlink_open(op);
+    if (op->call.call.kind == LS_RECV && op->slot != LS_WIRE_NONE) {
+        op->process->control->slots[op->slot].value[0] = op->call.call.root;
+    }
     ls_exec__answer(op->process, op->slot, status == LS_OK ? 1 : 2, status);
     free_op(op);
 }
@@ -309,7 +317,9 @@ void ls_exec__met(void *arg, ls_request *const *requests, int size) {
         job->requests[m] = requests[m];
         ls_exec_op *op = ls_remote_owner(requests[m]);
         op->met = true;
-        op->stream->unmet -= 1;
+        if (op->stream != NULL) {
+            op->stream->unmet -= 1;
+        }
     }
     if (exec->jobs_last != NULL) {
         exec->jobs_last->next = job;
@@ -346,8 +356,10 @@ static void do_job(ls_exec *exec, const ls_exec_job *job) {
     if (ls_exec__record_after(exec, job, sent, each) != LS_OK) {
         exec->unrecorded = true;
     }
+    ls_exec__count(exec, job);
     for (int m = 0; m < job->size; m++) {
         ls_exec_op *op = ls_remote_owner(job->requests[m]);
+        op->call.call.root = ls_remote_call_of(job->requests[m])->root;
         if (ls_remote_done(job->requests[m])) {
             ls_remote_release(job->requests[m]);
         }

@@ -65,13 +65,16 @@ LS_API int ls_client_leave(ls_client *client, uint32_t comm);
 typedef struct ls_client_call {
     uint32_t comm;
     uint32_t kind, dtype, op;  // an ls_kind, ls_dtype, ls_op
-    int32_t root;              // or the other member of a message
-    int32_t members;           // of the communicator, as long as the counts are
+    int32_t root;     // or the other member of a message; a receive's -1: whoever sends first,
+                      // whom the slot's first value then tells
+    int32_t members;  // of the communicator, as long as the counts are
+    int32_t tag;      // of a message, which meets those of its tag alone
     uint64_t count;
     const uint64_t *send_counts, *recv_counts;  // [members], or NULL
     ls_client_region send, recv;                // data is there already; memory LS_WIRE_NONE: none
     uint64_t send_address, recv_address;        // the program's own
-    uint64_t stream;
+    uint64_t stream;                            // LS_WIRE_NO_STREAM: it waits for no call before it
+    const char *purpose;  // what it moves, in the program's words; NULL: not known
 } ls_client_call;
 // Takes the slot that answers; the caller waits for it and gives it back.
 LS_API int ls_client_issue(uint32_t *slot, ls_client *client, const ls_client_call *call);
@@ -79,10 +82,9 @@ LS_API int ls_client_issue(uint32_t *slot, ls_client *client, const ls_client_ca
 LS_API const char *ls_client_said(void);
 
 // ---- What is said -------------------------------------------------------------------------------
-// The place in the program that calls this thread's front: a site's number. exec/site.c.
-LS_API uint32_t ls_client_here(ls_client *client);
-// The same where the front knows it: stack in lines.
-LS_API uint32_t ls_client_site(ls_client *client, const char *file, int line, const char *stack);
+// The place in the program that calls this thread's front, for that purpose (NULL: none is known):
+// a site's number. exec/site.c.
+LS_API uint32_t ls_client_here(ls_client *client, const char *purpose);
 LS_API uint32_t ls_client_comm_number(ls_client *client);  // a new one
 // Sends a message of wire.h (head.bytes is its size), with `descriptor` unless it is -1.
 LS_API int ls_client_send(ls_client *client, const void *message, int descriptor);

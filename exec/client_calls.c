@@ -13,7 +13,7 @@ int ls_client_join(uint32_t *out, ls_client *client, const unsigned char *id, in
                                  .comm = ls_client_comm_number(client),
                                  .ranks = ranks,
                                  .rank = rank,
-                                 .site = ls_client_here(client)};
+                                 .site = ls_client_here(client, NULL)};
     memcpy(message.id, id, sizeof message.id);
     (void)snprintf(message.name, sizeof message.name, "%s", name);
     LS_TRY(ls_client_slot_take(&message.slot, client));
@@ -27,7 +27,7 @@ int ls_client_join(uint32_t *out, ls_client *client, const unsigned char *id, in
 int ls_client_leave(ls_client *client, uint32_t comm) {
     ls_wire_comm_destroy message = {.head = {LS_WIRE_COMM_DESTROY, sizeof message},
                                     .comm = comm,
-                                    .site = ls_client_here(client)};
+                                    .site = ls_client_here(client, NULL)};
     return ls_client_send(client, &message, -1);
 }
 
@@ -46,8 +46,9 @@ int ls_client_issue(uint32_t *slot, ls_client *client, const ls_client_call *cal
                                   .dtype = call->dtype,
                                   .op = call->op,
                                   .root = call->root,
-                                  .site = ls_client_here(client),
+                                  .site = ls_client_here(client, call->purpose),
                                   .premul = 1,
+                                  .tag = call->tag,
                                   .count = call->count,
                                   .stream = call->stream,
                                   .send_address = call->send_address,

@@ -413,6 +413,8 @@ static void close_exec(ls_exec *exec, ls_exec_result *out, int status) {
         }
     }
     out->died = exec->died;
+    out->made = exec->made;
+    out->made_count = exec->made_count;
     ls_exec__drop_calls(exec);
     while (exec->joining != NULL) {
         ls_exec_joining *next = exec->joining->next;

@@ -30,6 +30,18 @@ typedef struct ls_exec_place {
     const char *stack;  // "FILE:LINE FUNCTION" in lines, nearest first
 } ls_exec_place;
 
+// Calls that are alike: of a kind, on a communicator, and for the same purpose or, where none is
+// known, from the same place.
+typedef struct ls_exec_calls {
+    ls_kind kind;
+    const char *communicator;
+    const char *purpose;  // NULL: not known
+    const char *file;     // of the first
+    int line;
+    uint64_t calls;
+    uint64_t bytes;  // that all members sent
+} ls_exec_calls;
+
 typedef struct ls_exec_result {
     ls_spmd_result *spmd;         // NULL: no communicator was made
     int ranks;                    // of the run; 0: none
@@ -43,6 +55,8 @@ typedef struct ls_exec_result {
     ls_arena *arena;  // of what follows
     const struct ls_exec_place *places;
     int place_count;
+    const ls_exec_calls *made;  // in the order in which the first of each was done
+    int made_count;
 } ls_exec_result;
 
 // Runs the program to its end; nothing of it is left afterwards. LS_OK also where the run failed,

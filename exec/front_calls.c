@@ -338,7 +338,7 @@ ncclResult_t ls_front__make(const ls_front_issue *what) {
         return ncclSuccess;  // as NCCL drops it
     }
     issued = true;
-    call.site = ls_client_here(ls_client_get());
+    call.site = ls_client_here(ls_client_get(), NULL);
     if (depth == 0) {
         return issue_all(&call);
     }

@@ -188,7 +188,7 @@ static ncclResult_t init(ncclComm_t *out, int ranks, const ncclUniqueId *id, int
     message.rank = comm->rank = rank;
     message.device = comm->device;
     message.slot = comm->slot;
-    message.site = ls_client_here(client);
+    message.site = ls_client_here(client, NULL);
     memcpy(message.id, id->internal, sizeof message.id);
     if (ls_client_send(client, &message, -1) != LS_OK) {
         return ls_front__fail_last();
@@ -280,7 +280,7 @@ LS_NCCL_EXPORT ncclResult_t ncclCommSplit(ncclComm_t comm, int color, int key, n
     message.color = color;
     message.key = key;
     message.slot = made->slot;
-    message.site = ls_client_here(client);
+    message.site = ls_client_here(client, NULL);
     if (ls_client_send(client, &message, -1) != LS_OK) {
         return ls_front__fail_last();
     }
@@ -328,7 +328,7 @@ LS_NCCL_EXPORT ncclResult_t ncclCommShrink(ncclComm_t comm, int *excluded, int c
     message.subset.parent = comm->number;
     message.subset.comm = made->number;
     message.subset.slot = made->slot;
-    message.subset.site = ls_client_here(client);
+    message.subset.site = ls_client_here(client, NULL);
     message.subset.count = kept;
     message.subset.head.bytes = (uint32_t)(sizeof message.subset + kept * sizeof(int32_t));
     if (ls_client_send(client, &message, -1) != LS_OK) {

@@ -179,7 +179,7 @@ static known *tell_join(int ranks, const ncclUniqueId *id, int rank, const ls_nc
                                  .ranks = ranks,
                                  .rank = rank,
                                  .slot = made->own.slot,
-                                 .site = ls_client_here(ls_client_get())};
+                                 .site = ls_client_here(ls_client_get(), NULL)};
     (void)ls_front__get_device(&message.device);
     memcpy(message.id, id->internal, sizeof message.id);
     name_from(message.name, config);
@@ -231,7 +231,7 @@ LS_NCCL_EXPORT ncclResult_t ncclCommSplit(ncclComm_t comm, int color, int key, n
                                       .color = color,
                                       .key = key,
                                       .slot = made->own.slot,
-                                      .site = ls_client_here(ls_client_get())};
+                                      .site = ls_client_here(ls_client_get(), NULL)};
         name_from(message.name, config);
         (void)ls_client_send(ls_client_get(), &message, -1);
     }

@@ -19,7 +19,8 @@ typedef struct ls_exec_record ls_exec_record;
 typedef struct ls_exec_site {
     const char *file;  // in the run's arena
     int line;
-    const char *stack;  // in lines; NULL: none
+    const char *stack;    // in lines; NULL: none
+    const char *purpose;  // what its calls move; NULL: not known
 } ls_exec_site;
 
 typedef struct ls_exec_memory {
@@ -133,6 +134,8 @@ struct ls_exec {
     int child_count;
     bool over;               // the run has failed, and everybody knows
     ls_exec_record *record;  // NULL: none is made
+    ls_exec_calls *made;     // what was done, for the report
+    int made_count;
     bool no_memory;
     bool unrecorded;  // a call could not be kept
     bool died;
@@ -201,6 +204,8 @@ int ls_exec__record_open(ls_exec *exec);
 char *ls_exec__record_before(ls_exec *exec, const ls_exec_job *job, size_t *each);
 int ls_exec__record_after(ls_exec *exec, const ls_exec_job *job, char *sent, size_t each);
 int ls_exec__record_close(ls_exec *exec);
+// Counts the job's call for the report.
+void ls_exec__count(ls_exec *exec, const ls_exec_job *job);
 
 // ---- symbols.c ----------------------------------------------------------------------------------
 // The place of a stack of addresses, as wire.h has them.

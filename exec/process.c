@@ -95,11 +95,18 @@ static int memory(ls_exec_process *process, const ls_wire_memory *message, int d
 }
 
 static int site(ls_exec *exec, ls_exec_process *process, const ls_wire_site *message) {
-    const char *file = (const char *)(message + 1), *stack = file + message->file_bytes;
-    uint64_t bytes = sizeof *message + (uint64_t)message->file_bytes + message->stack_bytes;
-    if (message->head.bytes != bytes || message->file_bytes == 0 || message->stack_bytes == 0 ||
-        file[message->file_bytes - 1] != 0 || stack[message->stack_bytes - 1] != 0 ||
-        message->site != process->site_count || message->site >= SITES_MAX) {
+    const uint32_t lengths[] = {message->file_bytes, message->stack_bytes, message->purpose_bytes};
+    const char *texts[3] = {NULL}, *next = (const char *)(message + 1);
+    uint64_t bytes = sizeof *message;
+    bool good = true;
+    for (int i = 0; i < 3 && good; i++) {
+        bytes += lengths[i];
+        texts[i] = next;
+        next += lengths[i];
+        good = lengths[i] > 0 && bytes <= message->head.bytes && next[-1] == 0;
+    }
+    if (!good || message->head.bytes != bytes || message->site != process->site_count ||
+        message->site >= SITES_MAX) {
         return bad(process, "a site out of order");
     }
     ls_exec_site *more = realloc(process->sites, (process->site_count + 1) * sizeof *more);
@@ -108,6 +115,10 @@ static int site(ls_exec *exec, ls_exec_process *process, const ls_wire_site *mes
     }
     process->sites = more;
     ls_exec_site *made = &more[process->site_count++];
+    const char *file = texts[0], *stack = texts[1], *purpose = texts[2];
+    *made = (ls_exec_site){.file = "?"};
+    made->purpose = purpose[0] != 0 ? ls_arena_strdup(exec->arena, purpose) : NULL;
+    LS_TRY(purpose[0] == 0 || made->purpose != NULL ? LS_OK : LS_ERR_MEMORY);
     if (file[0] == 0) {
         return ls_exec__symbols(exec, made, stack);
     }

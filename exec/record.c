@@ -156,6 +156,9 @@ static void write_entry(const ls_exec *exec, const ls_exec_job *job, bool has_fi
     }
     (void)snprintf(text, sizeof text, "%.400s:%d", call->file, call->line);
     ls_json_member_string(json, "where", text);
+    if (call->purpose != NULL) {
+        ls_json_member_string(json, "purpose", call->purpose);
+    }
     ls_json_object_close(json);
 }
 
@@ -170,6 +173,52 @@ int ls_exec__record_after(ls_exec *exec, const ls_exec_job *job, char *sent, siz
     }
     free(sent);
     return status;
+}
+
+// ---- What the report tells of a run -------------------------------------------------------------
+#define ROWS_MAX 512
+
+static bool is_like(const ls_exec_calls *row, const ls_call *call) {
+    if (row->kind != call->kind || strcmp(row->communicator, call->comm->name) != 0 ||
+        (row->purpose == NULL) != (call->purpose == NULL)) {
+        return false;
+    }
+    return row->purpose != NULL ? strcmp(row->purpose, call->purpose) == 0
+                                : row->line == call->line && strcmp(row->file, call->file) == 0;
+}
+
+static ls_exec_calls *row_of(ls_exec *exec, const ls_call *call) {
+    for (int i = 0; i < exec->made_count; i++) {
+        if (is_like(&exec->made[i], call)) {
+            return &exec->made[i];
+        }
+    }
+    if (exec->made == NULL) {
+        exec->made = ls_arena_alloc(exec->arena, ROWS_MAX, sizeof *exec->made);
+    }
+    const char *name = ls_arena_strdup(exec->arena, call->comm->name);
+    if (exec->made == NULL || name == NULL || exec->made_count == ROWS_MAX) {
+        return NULL;
+    }
+    ls_exec_calls *row = &exec->made[exec->made_count++];
+    *row = (ls_exec_calls){.kind = call->kind,
+                           .communicator = name,
+                           .purpose = call->purpose,
+                           .file = call->file,
+                           .line = call->line};
+    return row;
+}
+
+void ls_exec__count(ls_exec *exec, const ls_exec_job *job) {
+    ls_exec_calls *row = row_of(exec, ls_remote_call_of(job->requests[0]));
+    if (row == NULL) {
+        return;  // those that came first are told
+    }
+    row->calls += 1;
+    for (int m = 0; m < job->size; m++) {
+        row->bytes +=
+            elements_of(job, m, true) * ls_dtype_bytes(ls_remote_call_of(job->requests[m])->dtype);
+    }
 }
 
 int ls_exec__record_close(ls_exec *exec) {

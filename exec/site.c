@@ -9,8 +9,9 @@
 #include "exec/client_internal.h"
 #include "exec/site.h"
 
-#define FRAMES_MAX 16
-#define STACK_MAX  4096
+#define FRAMES_MAX  16
+#define STACK_MAX   4096
+#define PURPOSE_MAX 1024
 
 extern const char __ehdr_start[] __attribute__((visibility("hidden")));
 extern const char _end[] __attribute__((visibility("hidden")));
@@ -49,42 +50,48 @@ static uint32_t known(uint32_t *number, ls_client *client, uint64_t hash) {
 }
 
 // Numbers are told in their order: who takes one tells it before another can be taken.
+// The text behind the others of the message; as much of it as `room` holds. Its bytes.
+static uint32_t put(char *text, uint32_t *used, size_t room, const char *what) {
+    int length = snprintf(text + *used, room, "%s", what) + 1;
+    uint32_t bytes = (size_t)length > room ? (uint32_t)room : (uint32_t)length;
+    *used += bytes;
+    return bytes;
+}
+
 static uint32_t tell(ls_client *client, uint64_t hash, const char *file, int line,
-                     const char *stack) {
+                     const char *stack, const char *purpose) {
     uint32_t number = LS_WIRE_NONE;
     ls_client_hold(client);
     uint32_t found = known(&number, client, hash == 0 ? 1 : hash);
     if (found == LS_WIRE_NONE && number != LS_WIRE_NONE) {
         struct {
             ls_wire_site site;
-            char text[2 * STACK_MAX];
+            char text[2 * STACK_MAX + PURPOSE_MAX];
         } message = {.site = {.head = {.type = LS_WIRE_SITE}, .site = number, .line = line}};
-        size_t room = sizeof message.text - STACK_MAX;
-        int file_bytes = snprintf(message.text, room, "%s", file) + 1;
-        file_bytes = (size_t)file_bytes > room ? (int)room : file_bytes;
-        int stack_bytes = snprintf(message.text + file_bytes, STACK_MAX, "%s", stack) + 1;
-        stack_bytes = stack_bytes > STACK_MAX ? STACK_MAX : stack_bytes;
-        message.site.file_bytes = (uint32_t)file_bytes;
-        message.site.stack_bytes = (uint32_t)stack_bytes;
-        message.site.head.bytes =
-            (uint32_t)sizeof message.site + (uint32_t)file_bytes + (uint32_t)stack_bytes;
+        uint32_t used = 0;
+        message.site.file_bytes = put(message.text, &used, STACK_MAX, file);
+        message.site.stack_bytes = put(message.text, &used, STACK_MAX, stack);
+        message.site.purpose_bytes = put(message.text, &used, PURPOSE_MAX, purpose);
+        message.site.head.bytes = (uint32_t)sizeof message.site + used;
         found = ls_client_send(client, &message, -1) == LS_OK ? number : LS_WIRE_NONE;
     }
     ls_client_let_go(client);
     return found;
 }
 
-uint32_t ls_client_site(ls_client *client, const char *file, int line, const char *stack) {
-    uint64_t hash = mix(UINT64_C(0xcbf29ce484222325), file, strlen(file));
-    hash = mix(hash, &line, sizeof line);
-    hash = mix(hash, stack, strlen(stack));
-    return tell(client, hash, file, line, stack);
+static uint32_t python_site(ls_client *client, const ls_python_place *at, const char *purpose) {
+    uint64_t hash = mix(UINT64_C(0xcbf29ce484222325), at->file, strlen(at->file));
+    hash = mix(hash, &at->line, sizeof at->line);
+    hash = mix(hash, at->stack, strlen(at->stack));
+    hash = mix(hash, purpose, strlen(purpose));
+    return tell(client, hash, at->file, at->line, at->stack, purpose);
 }
 
-uint32_t ls_client_here(ls_client *client) {
+uint32_t ls_client_here(ls_client *client, const char *purpose) {
+    purpose = purpose != NULL ? purpose : "";
     ls_python_place place;
     if (ls_python_here(&place)) {
-        return ls_client_site(client, place.file, place.line, place.stack);
+        return python_site(client, &place, purpose);
     }
     void *addresses[FRAMES_MAX + 8], *outside[FRAMES_MAX];
     int count = backtrace(addresses, FRAMES_MAX + 8), kept = 0;
@@ -97,6 +104,7 @@ uint32_t ls_client_here(ls_client *client) {
         return LS_WIRE_NONE;
     }
     uint64_t hash = mix(UINT64_C(0xcbf29ce484222325), outside, (size_t)kept * sizeof outside[0]);
+    hash = mix(hash, purpose, strlen(purpose));
     uint32_t number = LS_WIRE_NONE;
     (void)pthread_mutex_lock(&client->taking);
     for (uint32_t i = 0, at = (uint32_t)hash & (LS_CLIENT_SITES - 1);
@@ -126,5 +134,5 @@ uint32_t ls_client_here(ls_client *client) {
         }
         length += (size_t)wrote;
     }
-    return tell(client, hash, "", 0, stack);
+    return tell(client, hash, "", 0, stack, purpose);
 }

@@ -114,7 +114,6 @@ static void complete(symbol *out, const char *path, size_t offset) {
 
 int ls_exec__symbols(ls_exec *exec, ls_exec_site *out, const char *stack) {
     ls_text text = {0};
-    *out = (ls_exec_site){.file = "?"};
     const char *at = stack;
     for (int frame = 0; *at != 0 && frame < FRAMES_SHOWN; frame++) {
         char *path = NULL, module_path[1024];

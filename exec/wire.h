@@ -17,6 +17,7 @@
 #define LS_WIRE_MESSAGE_MAX ((uint32_t)128 << 10)    // bytes, the head with them
 #define LS_WIRE_SLOTS       16384u                   // of a process
 #define LS_WIRE_NONE        UINT32_MAX               // no slot, no memory, no site
+#define LS_WIRE_NO_STREAM   UINT64_MAX               // of a call that goes on at once
 #define LS_WIRE_ID_BYTES    128                      // of a communicator: NCCL's unique id
 #define LS_WIRE_NAME_BYTES  64
 #define LS_WIRE_WHY_BYTES   2048
@@ -29,7 +30,8 @@ typedef struct ls_wire_slot {
     uint32_t done;      // 1: its result is; 2: it will never be
     uint32_t released;  // 1: nobody reads that memory any more
     int32_t status;     // an ls_status, before done
-    int32_t value[4];   // communicators: own member, members, rank of the world, ranks of the world
+    int32_t value[4];  // communicators: own member, members, rank of the world, ranks of the world;
+                       // a receive: the member that sent
 } ls_wire_slot;
 
 typedef struct ls_wire_control {
@@ -76,12 +78,14 @@ typedef struct ls_wire_memory {
 } ls_wire_memory;
 
 // A site is told before the first call from it. Python: the file, the line and the stack in lines.
-// Else file is empty, and the stack has a line "OFFSET MODULE" for each address of code.
+// Else file is empty, and the stack has a line "OFFSET MODULE" for each address of code. The
+// purpose says what its calls move, in the program's words; empty: nobody knows.
 typedef struct ls_wire_site {
     ls_wire_head head;
     uint32_t site;  // its number, from 0 in order
     int32_t line;
-    uint32_t file_bytes, stack_bytes;  // with their 0; both follow
+    uint32_t file_bytes, stack_bytes, purpose_bytes;  // with their 0; all follow, in this order
+    uint32_t unused;
 } ls_wire_site;
 
 typedef struct ls_wire_comm_init {
@@ -126,12 +130,14 @@ typedef struct ls_wire_call {
     ls_wire_head head;
     uint32_t comm;
     uint32_t kind, dtype, op;  // an ls_kind, ls_dtype, ls_op
-    int32_t root;
+    int32_t root;              // -1 of a receive: whoever sends first
     uint32_t flags;
     uint32_t slot, site;
     double premul;
+    int32_t tag;      // of a message
+    uint32_t unused;  //
     uint64_t count;
-    uint64_t stream;                      // calls of one stream go on one after another
+    uint64_t stream;                      // calls of one stream go on one after another; or none
     uint64_t send_address, recv_address;  // the program's own
     uint32_t send_memory, recv_memory;    // where the data is; LS_WIRE_NONE: nowhere
     uint64_t send_offset, recv_offset;

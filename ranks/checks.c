@@ -196,7 +196,13 @@ static int check_arguments(ls_request *request) {
 }
 
 int ls_checks__arguments(ls_request *request) {
-    LS_TRY(check_arguments(request));
+    int root = request->call.root;
+    if (request->any_source) {
+        request->call.root = request->comm->member;  // whoever sends: the sizes are the same
+    }
+    int status = check_arguments(request);
+    request->call.root = root;
+    LS_TRY(status);
     LS_TRY(check_buffer(request, request->call.send, request->send_bytes, "send"));
     return check_buffer(request, request->call.recv, request->recv_bytes, "recv");
 }

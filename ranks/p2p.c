@@ -12,6 +12,12 @@ static ls_request **list_of(const ls_request *request) {
                                          : &shared->recvs[request->comm->member];
 }
 
+// A receive from any member of a front that explores: its send is chosen when nobody can go on.
+// Others meet what came first.
+static bool is_held(const ls_request *request) {
+    return request->any_source && request->front != NULL;
+}
+
 static void append(ls_request *request) {
     ls_request **at = list_of(request);
     while (*at != NULL) {
@@ -19,7 +25,7 @@ static void append(ls_request *request) {
     }
     request->next_p2p = NULL;
     *at = request;
-    request->rank->run->held += request->any_source ? 1 : 0;
+    request->rank->run->held += is_held(request) ? 1 : 0;
 }
 
 static void take(ls_request *request) {
@@ -29,7 +35,7 @@ static void take(ls_request *request) {
         at = &(*at)->next_p2p;
     }
     *at = request->next_p2p;
-    request->rank->run->held -= request->any_source ? 1 : 0;
+    request->rank->run->held -= is_held(request) ? 1 : 0;
 }
 
 static bool meets(const ls_request *send, const ls_request *recv) {
@@ -42,7 +48,7 @@ static bool claimed(const ls_request *send, const ls_request *recv) {
     const ls_request *at =
         recv->rank->run->held > 0 ? recv->comm->shared->recvs[recv->comm->member] : NULL;
     for (; at != NULL && at != recv; at = at->next_p2p) {
-        if (at->any_source && !at->probe && meets(send, at)) {
+        if (is_held(at) && !at->probe && meets(send, at)) {
             return true;
         }
     }
@@ -123,6 +129,7 @@ static int meet(ls_spmd *run, ls_request *send, ls_request *recv) {
     if (send->front != NULL) {
         return meet_front(run, send, recv);
     }
+    recv->call.root = send->comm->member;  // which a receive from any member did not know
     const ls_call *calls[2] = {&send->call, &recv->call};
     if (ls_collective_of(LS_SEND)->check(calls, 2) != LS_OK) {
         run->suspects[0] = send;
@@ -162,7 +169,7 @@ static void found(ls_request *probe, ls_request *send) {
 static int settle(ls_spmd *run, ls_shared_comm *shared, int member) {
     for (ls_request *at = shared->recvs[member], *next; at != NULL; at = next) {
         next = at->next_p2p;
-        ls_request *send = at->any_source ? NULL : find_send(at, -1);
+        ls_request *send = is_held(at) ? NULL : find_send(at, -1);
         if (send == NULL) {
             continue;
         }
@@ -186,10 +193,10 @@ static int submit_send(ls_spmd *run, ls_request *send) {
         if (!meets(send, at)) {
             continue;
         }
-        if (at->any_source && !at->probe) {
+        if (is_held(at) && !at->probe) {
             return LS_OK;
         }
-        if (at->any_source || find_send(at, -1) != send) {
+        if (is_held(at) || find_send(at, -1) != send) {
             continue;
         }
         if (at->probe) {
@@ -212,7 +219,7 @@ int ls_p2p__submit(ls_request *request) {
         return submit_send(run, request);
     }
     append(request);
-    ls_request *send = request->any_source ? NULL : find_send(request, -1);
+    ls_request *send = is_held(request) ? NULL : find_send(request, -1);
     if (send == NULL) {
         return LS_OK;
     }
@@ -232,7 +239,7 @@ int ls_p2p__submit(ls_request *request) {
 static int choices_at(ls_match_choice *out, int most, const ls_shared_comm *shared, int member) {
     int count = 0;
     for (ls_request *at = shared->recvs[member]; at != NULL; at = at->next_p2p) {
-        if (!at->any_source) {
+        if (!is_held(at)) {
             continue;
         }
         uint64_t seen[4] = {0};  // senders below 256 once each, in the order of their sends

@@ -98,6 +98,8 @@ int ls_remote_post(ls_request **out, ls_rank_comm *comm, const ls_remote_call *c
                               .staged_send = call->send,
                               .staged_recv = call->recv,
                               .owner = call->owner,
+                              .tag = call->tag,
+                              .any_source = call->any_source,
                               .color = call->color,
                               .key = call->key,
                               .made_out = call->made};
@@ -284,11 +286,13 @@ bool ls_remote_stalled(const ls_rank *rank) {
 // Whether all that the request waits for are gone.
 static bool is_doomed(const ls_spmd *run, const ls_request *request) {
     const ls_comm *comm = request->call.comm;
-    if (request->meet == NULL) {
+    if (request->meet == NULL && request->call.root >= 0) {
         return ls_remote_gone(&run->ranks[comm->ranks[request->call.root]]);
     }
     for (int m = 0; m < comm->size; m++) {
-        if (request->meet->requests[m] == NULL && !ls_remote_gone(&run->ranks[comm->ranks[m]])) {
+        bool awaited =
+            request->meet != NULL ? request->meet->requests[m] == NULL : m != request->comm->member;
+        if (awaited && !ls_remote_gone(&run->ranks[comm->ranks[m]])) {
             return false;
         }
     }

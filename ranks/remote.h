@@ -46,6 +46,8 @@ typedef struct ls_remote_call {
     const void *send;  // where its data is, and where its result goes
     void *recv;        //
     void *owner;       // what ls_remote_owner gives
+    int tag;           // messages meet those of their tag
+    bool any_source;   // a receive from whoever sends first, with root -1 until it has met
     // LS_COMM_SPLIT: what it asks for, and where this rank's new communicator goes.
     int color, key;
     ls_rank_comm **made;

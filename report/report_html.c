@@ -55,6 +55,27 @@ static void write_stage(ls_text *out, const ls_stage_result *stage) {
     ls_text_puts(out, "</td></tr>\n");
 }
 
+static void write_calls(ls_text *out, const ls_case_result *result) {
+    ls_text_puts(out, "<table><tr><th>call</th><th>communicator</th><th>for</th><th>first at</th>"
+                      "<th class=\"n\">calls</th><th class=\"n\">bytes sent</th></tr>\n");
+    for (int i = 0; i < result->call_count; i++) {
+        const ls_call_row *row = &result->calls[i];
+        const char *const texts[] = {row->call, row->communicator, row->purpose, row->where};
+        ls_text_puts(out, "<tr>");
+        for (size_t t = 0; t < sizeof texts / sizeof texts[0]; t++) {
+            ls_text_puts(out, "<td>");
+            ls_report__xml(out, texts[t]);
+            ls_text_puts(out, "</td>");
+        }
+        ls_text_puts(out, "<td class=\"n\">");
+        ls_report__number(out, row->calls);
+        ls_text_puts(out, "</td><td class=\"n\">");
+        ls_report__number(out, row->bytes);
+        ls_text_puts(out, "</td></tr>\n");
+    }
+    ls_text_puts(out, "</table>\n");
+}
+
 static void write_case(ls_text *out, const ls_case_result *result) {
     const char *verdict = ls_report__verdict(result);
     ls_text_printf(out, "<details%s><summary><span class=\"%s\">%s</span> <b>",
@@ -86,6 +107,9 @@ static void write_case(ls_text *out, const ls_case_result *result) {
             write_stage(out, &result->stages[s]);
         }
         ls_text_puts(out, "</table>\n");
+    }
+    if (result->call_count != 0) {
+        write_calls(out, result);
     }
     for (int s = 0; s < result->norm_count; s++) {
         ls_text_puts(out, "<p>");

@@ -54,6 +54,26 @@ static void write_norms(ls_json *json, const ls_case_result *result) {
     ls_json_array_close(json);
 }
 
+static void write_calls(ls_json *json, const ls_case_result *result) {
+    if (result->call_count == 0) {
+        return;
+    }
+    ls_json_key(json, "calls");
+    ls_json_array_open(json);
+    for (int i = 0; i < result->call_count; i++) {
+        const ls_call_row *row = &result->calls[i];
+        ls_json_object_open(json);
+        ls_json_member_string(json, "call", row->call);
+        ls_json_member_string(json, "communicator", row->communicator);
+        ls_json_member_string(json, "purpose", row->purpose);
+        ls_json_member_string(json, "where", row->where);
+        ls_json_member_uint(json, "calls", readable(row->calls));
+        ls_json_member_uint(json, "bytes", readable(row->bytes));
+        ls_json_object_close(json);
+    }
+    ls_json_array_close(json);
+}
+
 static void write_case(ls_json *json, const ls_case_result *result) {
     ls_json_object_open(json);
     ls_json_member_string(json, "name", result->name);
@@ -73,6 +93,7 @@ static void write_case(ls_json *json, const ls_case_result *result) {
     }
     ls_json_array_close(json);
     write_norms(json, result);
+    write_calls(json, result);
     ls_json_key(json, "findings");
     ls_json_array_open(json);
     for (int f = 0; f < result->finding_count; f++) {

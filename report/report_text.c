@@ -110,6 +110,24 @@ static void put_stage(ls_text *out, const ls_stage_result *stage, const table_wi
     ls_text_puts(out, "\n");
 }
 
+// What is known to be moved for something; the others are in the JSON and HTML reports.
+static void put_calls(ls_text *out, const ls_case_result *result) {
+    for (int i = 0; i < result->call_count; i++) {
+        const ls_call_row *row = &result->calls[i];
+        if (row->purpose == NULL) {
+            continue;
+        }
+        ls_text_printf(out, "        %s on ", row->call);
+        ls_text_plain(out, row->communicator, strlen(row->communicator));
+        ls_text_puts(out, " for ");
+        ls_text_plain(out, row->purpose, strlen(row->purpose));
+        ls_text_printf(out, ": %llu call%s, ", (unsigned long long)row->calls,
+                       row->calls == 1 ? "" : "s");
+        ls_report__number(out, row->bytes);
+        ls_text_puts(out, " bytes sent\n");
+    }
+}
+
 static void put_case(ls_text *out, const ls_case_result *result, const table_widths *widths,
                      const palette *p) {
     const char *color = result->skipped ? p->dim : result->pass ? p->good : p->bad;
@@ -144,6 +162,7 @@ static void put_case(ls_text *out, const ls_case_result *result, const table_wid
             ls_text_puts(out, "\n");
         }
     }
+    put_calls(out, result);
     for (int s = 0; s < result->norm_count; s++) {
         ls_text_printf(out, "        %s", p->dim);
         ls_report__norms(out, result, s);

@@ -73,6 +73,16 @@ typedef struct ls_step_norms {
     double weights;    // after the update; 0: there is none
 } ls_step_norms;
 
+// Calls of a program that are alike: what they are, and for what.
+typedef struct ls_call_row {
+    const char *call;          // "all_to_all"
+    const char *communicator;  //
+    const char *purpose;       // in the program's words; NULL: not known
+    const char *where;         // the first of them: "FILE:LINE"
+    uint64_t calls;
+    uint64_t bytes;  // that all members sent
+} ls_call_row;
+
 typedef struct ls_case_result {
     const char *name;
     const char *file;     // the scenario or recorded file
@@ -86,6 +96,8 @@ typedef struct ls_case_result {
     int stage_count;
     ls_step_norms *norms;  // of each training step
     int norm_count;
+    ls_call_row *calls;  // of a program of its own processes, in their order
+    int call_count;
     ls_finding *findings;
     int finding_count;
     const char *error;      // one sentence when class_ is error, else NULL

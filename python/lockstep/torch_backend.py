@@ -12,6 +12,7 @@ import threading
 import torch
 import torch.distributed as dist
 
+from lockstep import names
 from lockstep import torch_client as client
 
 # Numbers of collectives/collectives.h and base/dtype.h.
@@ -56,7 +57,7 @@ class Work(dist._Work):
         super().__init__()
         self._slots, self._finish, self._tensors = slots, finish, tensors
         self._lock, self._waiting = threading.Lock(), 0
-        self._complete, self._error, self._future = False, None, None
+        self._complete, self._error, self._future, self._sender = False, None, None, None
 
     def _end(self, told):
         """Waits for the calls; whoever comes first copies their results, whoever leaves last gives their slots."""
@@ -75,6 +76,7 @@ class Work(dist._Work):
             if first:
                 self._finish(error is None)
                 self._complete, self._error = True, error
+                self._sender = client.get().sender(self._slots[0]) if self._slots else None
             self._waiting -= 1
             if self._waiting == 0:
                 for slot in self._slots:
@@ -109,6 +111,9 @@ class Work(dist._Work):
 
     def exception(self):
         return self._error
+
+    def _source_rank(self):
+        return self._sender
 
     def result(self):
         return self._tensors
@@ -185,6 +190,10 @@ class ProcessGroup(dist.ProcessGroup):
     def rank(self):
         return self._rank
 
+    @property
+    def _device_types(self):
+        return [torch.device("cpu")]
+
     def getBackendName(self):
         return "lockstep"
 
@@ -201,13 +210,17 @@ class ProcessGroup(dist.ProcessGroup):
 
     # ---- Calls ----
     def _issue(self, kind, like, send=None, recv=None, count=0, op=0, root=0, send_counts=None, recv_counts=None,
-               reduces=False, stream=0):
+               reduces=False, tag=0):
         """One call; counts are in elements of `like`. Its slot and what ends it."""
         dtype, times = element(like, reduces) if like is not None else (U8, 1)
         sent = Buffer(send, fill=True) if send is not None else None
         got = Buffer(recv, fill=False) if recv is not None else None
-        call = client.Call(comm=self._comm, kind=kind, dtype=dtype, op=op, root=root, members=self._size,
-                           count=count * times, stream=self._comm << 32 | stream)
+        purpose = names.purpose(like.numel() if like is not None else 0)
+        if tag:
+            purpose = f"the tag {tag}" + (f", {purpose}" if purpose else "")
+        call = client.Call(comm=self._comm, kind=kind, dtype=dtype, op=op, root=root, members=self._size, tag=tag,
+                           count=count * times, stream=client.NO_STREAM,
+                           purpose=purpose.encode() if purpose else None)
         for side, buffer in (("send", sent), ("recv", got)):
             given = send_counts if side == "send" else recv_counts
             if given is not None:
@@ -389,13 +402,10 @@ class ProcessGroup(dist.ProcessGroup):
 
     # ---- Messages ----
     def _message(self, kind, tensors, peer, tag):
-        if tag != 0:
-            raise client.Error(f"lockstep: a message with the tag {tag}: messages are matched by their order alone")
         tensor = only(tensors, "a message")
         sends = [tensor] if kind == SEND else None
-        stream = 1 + 2 * peer + (kind == RECV)  # messages of different ranks do not wait for each other
         return self._work([self._issue(kind, tensor, sends, [tensor] if kind == RECV else None, tensor.numel(),
-                                       root=peer, stream=stream)], [tensor])
+                                       root=peer, tag=tag)], [tensor])
 
     def send(self, tensors, peer, tag=0):
         return self._message(SEND, tensors, peer, tag)
@@ -404,7 +414,7 @@ class ProcessGroup(dist.ProcessGroup):
         return self._message(RECV, tensors, peer, tag)
 
     def recv_anysource(self, tensors, tag=0):
-        raise client.Error("lockstep: a message from any rank")
+        return self._message(RECV, tensors, -1, tag)
 
     # ---- What torch asks of a group ----
     def _set_sequence_number_for_group(self):
@@ -423,6 +433,7 @@ class ProcessGroup(dist.ProcessGroup):
 
 
 def create(options, _backend_options=None):
+    names.watch_ddp()
     return ProcessGroup(options.group_rank, options.group_size, options.group_id, options.global_ranks_in_group)
 
 

@@ -5,6 +5,7 @@ import functools
 from ctypes import POINTER, c_char_p, c_int, c_int32, c_size_t, c_uint32, c_uint64, c_void_p
 
 NONE = 0xFFFFFFFF  # no memory, no slot
+NO_STREAM = 0xFFFFFFFFFFFFFFFF  # calls wait for none before them
 ID_BYTES = 128
 
 
@@ -14,15 +15,16 @@ class Region(ctypes.Structure):
 
 class Call(ctypes.Structure):
     _fields_ = [("comm", c_uint32), ("kind", c_uint32), ("dtype", c_uint32), ("op", c_uint32), ("root", c_int32),
-                ("members", c_int32), ("count", c_uint64), ("send_counts", POINTER(c_uint64)),
+                ("members", c_int32), ("tag", c_int32), ("count", c_uint64), ("send_counts", POINTER(c_uint64)),
                 ("recv_counts", POINTER(c_uint64)), ("send", Region), ("recv", Region), ("send_address", c_uint64),
-                ("recv_address", c_uint64), ("stream", c_uint64)]
+                ("recv_address", c_uint64), ("stream", c_uint64), ("purpose", c_char_p)]
 
 
 FUNCTIONS = {  # name: (result, arguments after the client)
     "region_take": (c_int, [POINTER(Region), c_void_p, c_size_t]),
     "region_give": (None, [c_void_p, POINTER(Region)]),
     "slot_give": (None, [c_void_p, c_uint32]),
+    "slot": (POINTER(c_int32), [c_void_p, c_uint32]),
     "done": (ctypes.c_bool, [c_void_p, c_uint32]),
     "wait": (c_int, [c_void_p, c_uint32]),
     "await": (c_int, [c_void_p, c_uint32]),
@@ -85,6 +87,10 @@ class Client:
     def wait(self, slot, told=True):
         """Until the call of `slot` is done. told: the program itself waits, so that a deadlock is explained."""
         self._check(self._functions["wait" if told else "await"](self._self, slot))
+
+    def sender(self, slot):
+        """Of a receive that is done: the member that sent."""
+        return self._functions["slot"](self._self, slot)[4]
 
     def give_slot(self, slot):
         self._functions["slot_give"](self._self, slot)

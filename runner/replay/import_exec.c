@@ -160,8 +160,8 @@ static int import(ls_import *import, const json_t *entry) {
 }
 
 static const char *const list_keys[] = {"made_by", "format", "backend", "calls", NULL};
-static const char *const keys[] = {"file",    "call",  "dtype",        "count", "op", "root",
-                                   "factors", "ranks", "communicator", "where", NULL};
+static const char *const keys[] = {"file",    "call",  "dtype",        "count", "op",      "root",
+                                   "factors", "ranks", "communicator", "where", "purpose", NULL};
 
 const ls_importer ls_importer_exec = {.of = "a job's collectives",
                                       .list = "exec.json",

@@ -28,7 +28,7 @@ static void join(const char *id) {
                                  .comm = world = ls_client_comm_number(client),
                                  .ranks = ranks,
                                  .rank = rank,
-                                 .site = ls_client_here(client)};
+                                 .site = ls_client_here(client, NULL)};
     (void)snprintf((char *)message.id, sizeof message.id, "%s", id);
     CHECK(ls_client_slot_take(&message.slot, client));
     CHECK(ls_client_send(client, &message, -1));
@@ -52,7 +52,7 @@ static void call(ls_kind kind, size_t count, const ls_client_region *send,
                           .kind = kind,
                           .dtype = LS_F64,
                           .op = LS_SUM,
-                          .site = ls_client_here(client),  // MARK alone
+                          .site = ls_client_here(client, NULL),  // MARK alone
                           .premul = 1,
                           .count = count,
                           .send_address = (uintptr_t)send->at,

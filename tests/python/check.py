@@ -13,10 +13,16 @@ BUGS = {  # finding, ranks, mark, exit code
     "op": ("collective.op_mismatch", [1], "op", 1),
     "count": ("collective.count_mismatch", [1], "count", 1),
     "cycle": ("deadlock.cycle", [0, 1], "cycle", 1),
+    "tag": ("deadlock.cycle", [0, 1], "tag", 1),
     "branch": ("collective.kind_mismatch", [1], "branch", 1),
     "bucket": ("rank.exited_early", [1], "bucket", 1),
     "early": ("rank.exited_early", [1], None, 1),
     "killed": ("rank.died", [1], None, 3),
+}
+PURPOSES = {  # of DDP's and FSDP's calls, in program.py's training
+    ("all_reduce", "gradients of weight, bias"), ("all_gather", "parameters 0.weight, 0.bias"),
+    ("all_gather", "parameters 1.weight, 1.bias"), ("reduce_scatter", "gradients of 0.weight, 0.bias"),
+    ("reduce_scatter", "gradients of 1.weight, 1.bias"), ("send", "the tag 7"),
 }
 
 
@@ -43,6 +49,9 @@ def main():
         done, case = run(lockstep, ranks)
         if done.returncode != 0 or case["findings"]:
             wrong.append(f"{ranks} ranks: {done.stdout}{done.stderr}")
+        purposes = {(call["call"], call["purpose"]) for call in case["calls"]}
+        if ranks > 1 and not PURPOSES <= purposes:
+            wrong.append(f"{ranks} ranks: {PURPOSES - purposes} not in {purposes}")
     for bug, (name, ranks, mark, code) in BUGS.items():
         done, case = run(lockstep, 2, bug)
         found = case["findings"][0] if case["findings"] else {"id": None, "ranks": [], "where": ""}

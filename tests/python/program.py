@@ -5,6 +5,7 @@ import time
 
 import torch
 import torch.distributed as dist
+from torch.distributed.fsdp import fully_shard
 from torch.distributed.tensor import Replicate, Shard, distribute_tensor, init_device_mesh
 from torch.nn.parallel import DistributedDataParallel
 
@@ -79,6 +80,27 @@ def messages(rank, ranks):
     for work in works:
         work.wait()
     same(got, torch.full((5,), float(before)))
+    # By their tags, whatever the order; the second message of a tag is the second receive's.
+    sent = {tag: [torch.full((3,), 100.0 * tag + 10 * k + rank) for k in range(2)] for tag in (7, 3)}
+    works = [dist.isend(value, after, tag=tag) for tag in (7, 3) for value in sent[tag]]
+    for tag in (3, 7):
+        for k in range(2):
+            got = torch.zeros(3)
+            dist.recv(got, before, tag=tag)
+            same(got, torch.full((3,), 100.0 * tag + 10 * k + before))
+    for work in works:
+        work.wait()
+    # From whoever is first: all are there in the end, each once.
+    if rank == 0:
+        senders = set()
+        for _ in range(ranks - 1):
+            got = torch.zeros(2)
+            sender = dist.recv(got, tag=5)
+            same(got, torch.full((2,), float(sender)))
+            senders.add(sender)
+        assert senders == set(range(1, ranks)), senders
+    else:
+        dist.send(torch.full((2,), float(rank)), 0, tag=5)
 
 
 def groups(rank, ranks):
@@ -103,6 +125,10 @@ def training(rank, ranks):
     (net(torch.ones(2, 5) * (rank + 1)).sum() / 2).backward()
     same(net.module.weight.grad, torch.full((3, 5), (ranks + 1) / 2))
     mesh = init_device_mesh("cpu", (ranks,))
+    layers = torch.nn.Sequential(torch.nn.Linear(6, 6), torch.nn.Linear(6, 1))
+    fully_shard(layers[0], mesh=mesh)
+    fully_shard(layers, mesh=mesh)
+    layers(torch.ones(2, 6)).sum().backward()
     rows = distribute_tensor(torch.arange(12.0).reshape(6, 2), mesh, [Shard(0)])
     same(rows.redistribute(mesh, [Replicate()]).to_local(), torch.arange(12.0).reshape(6, 2))
     same(rows.redistribute(mesh, [Shard(1)]).full_tensor(), torch.arange(12.0).reshape(6, 2))
@@ -118,6 +144,11 @@ def mistakes(rank):
         dist.all_reduce(torch.ones(5 if rank == 1 else 4))  # MARK count
     elif BUG == "cycle":
         dist.recv(value, (rank + 1) % dist.get_world_size())  # MARK cycle
+    elif BUG == "tag":
+        if rank == 0:
+            dist.send(value, 1, tag=1)  # MARK tag
+        else:
+            dist.recv(value, 0, tag=2)
     elif BUG == "branch" and rank == 1:
         dist.broadcast(value, 0)  # MARK branch
     elif BUG == "bucket":

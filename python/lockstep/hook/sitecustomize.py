@@ -16,9 +16,16 @@ def _other():
         spec.loader.exec_module(importlib.util.module_from_spec(spec))
 
 
+def _package():
+    """The package around this folder, wherever it lies: what else is there is not to be imported."""
+    folder = os.path.dirname(_HERE)
+    spec = importlib.util.spec_from_file_location("lockstep", os.path.join(folder, "__init__.py"),
+                                                  submodule_search_locations=[folder])
+    package = sys.modules["lockstep"] = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(package)
+    return package
+
+
 _other()
 if "LOCKSTEP_EXEC" in os.environ:
-    sys.path.append(os.path.dirname(_HERE))
-    import lockstep
-
-    lockstep.hook()
+    _package().hook()
