@@ -39,6 +39,7 @@ static void check_lengths(ls_reader *reader, const ls_scenario *scenario,
                           const ls_scenario_feature *feature) {
     const ls_generator *lengths = &feature->lengths;
     const ls_int_list *batch = &feature->strides;
+    bool own = ls_node_has(&feature->node, "stride_per_rank");
     if (lengths->kind != LS_GENERATOR_VALUES || batch->count != scenario->ranks ||
         lengths->ints == NULL) {
         return;
@@ -47,7 +48,8 @@ static void check_lengths(ls_reader *reader, const ls_scenario *scenario,
     bool stepped = bags <= INT64_MAX / steps && lengths->value_count == bags * steps;
     if (lengths->value_count != bags && !stepped) {
         ls_check__error(reader, ls_node_mark(&lengths->node, "values"), NULL, NULL,
-                        "lengths: %" PRId64 " for a batch of %" PRId64 " in all",
+                        own ? "lengths: %" PRId64 " for the %" PRId64 " bags of stride_per_rank"
+                            : "lengths: %" PRId64 " for a batch of %" PRId64 " in all",
                         lengths->value_count, bags);
         return;
     }
@@ -55,7 +57,8 @@ static void check_lengths(ls_reader *reader, const ls_scenario *scenario,
         int rank = i % batch->count;
         if (lengths->row_counts.at[i] != batch->at[rank] && ls_read__going(reader)) {
             ls_check__error(reader, ls_check__element(&lengths->row_counts, i), NULL, NULL,
-                            "lengths: %" PRId64 " for the batch of %" PRId64 " of rank %d",
+                            own ? "lengths: %" PRId64 " for the %" PRId64 " bags of rank %d"
+                                : "lengths: %" PRId64 " for the batch of %" PRId64 " of rank %d",
                             lengths->row_counts.at[i], batch->at[rank], rank);
         }
     }
