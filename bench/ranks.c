@@ -4,6 +4,7 @@
 #include <stdio.h>
 
 #include "bench/bench.h"
+#include "collectives/collectives.h"
 #include "ranks/ranks.h"
 
 #define SAMPLES_MAX 64
@@ -72,11 +73,14 @@ typedef struct checked {
 static int calls_of_one_kind(ls_rank *self, void *arg) {
     const checked *c = arg;
     size_t own = (size_t)ls_rank_id(self) * c->elements;
+    const ls_collective *collective = ls_collective_of(c->kind);
     const ls_call call = {
         .kind = c->kind,
         .dtype = LS_F32,
         .op = LS_SUM,
-        .count = c->kind == LS_ALL_REDUCE ? c->elements : c->elements / (size_t)c->ranks,
+        .count = ls_collective_has_counts(collective) ? c->elements / (size_t)c->ranks
+                 : ls_collective_has_data(collective) ? c->elements
+                                                      : 0,
         .send = c->send + own,
         .recv = c->recv + own,
     };
@@ -155,10 +159,9 @@ static int measure_kind(ls_bench *bench, ls_kind kind) {
 }
 
 int ls_bench_suite_ranks(ls_bench *bench) {
-    static const ls_kind kinds[] = {LS_ALL_REDUCE, LS_ALL_GATHER, LS_REDUCE_SCATTER, LS_ALL_TO_ALL};
     static const crowd crowds[] = {{1024, 100, 10000}, {4096, 100, 0}};
-    for (size_t i = 0; i < sizeof kinds / sizeof kinds[0]; i++) {
-        LS_TRY(measure_kind(bench, kinds[i]));
+    for (int kind = 0; kind < (int)LS_COLLECTIVE_COUNT; kind++) {
+        LS_TRY(measure_kind(bench, (ls_kind)kind));
     }
     for (size_t i = 0; i < sizeof crowds / sizeof crowds[0]; i++) {
         LS_TRY(measure_crowd(bench, &crowds[i]));
