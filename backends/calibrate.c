@@ -9,10 +9,8 @@
 #include "kernels/kernels.h"
 #include "formats/json.h"
 
-// The kinds whose sums have an order of their own; a scan's is that of the ranks.
 static bool is_measured(int kind) {
-    const ls_collective *collective = ls_collective_of((ls_kind)kind);
-    return collective->reduces && !collective->prefix;
+    return ls_collective_of((ls_kind)kind)->order != LS_ORDER_NONE;
 }
 static bool to_all(ls_kind kind) {
     return ls_collective_of(kind)->replicates;

@@ -174,7 +174,7 @@ static int fold_candidate(char *out, const trial *t) {
     for (size_t target = 0; target < ls_calibrate__targets(call, size) && status == LS_OK;
          target++) {
         const void *at[LS_CALIBRATE_RANKS_MAX];
-        size_t skip = call->kind == LS_REDUCE_SCATTER ? target * call->count : 0;
+        size_t skip = sent > call->count ? target * call->count : 0;  // a block for each target
         for (int m = 0; m < size; m++) {
             at[m] = t->in + ((size_t)m * sent + skip) * bytes;
         }
@@ -185,11 +185,8 @@ static int fold_candidate(char *out, const trial *t) {
                                         .premul = t->op == LS_PREMUL_SUM ? t->premul : NULL,
                                         .count = call->count};
         char *to = out + target * call->count * bytes;
-        status = call->kind == LS_ALL_REDUCE
-                     ? ls_order_all_reduce(order, to, &reduction, 0, call->count)
-                 : call->kind == LS_REDUCE
-                     ? ls_order_reduce(order, to, &reduction, (int)target, 0, call->count)
-                     : ls_order_reduce_scatter(order, to, &reduction, (int)target, 0, call->count);
+        status = ls_order_reduce(order, ls_collective_of(call->kind)->order, to, &reduction,
+                                 (int)target, 0, call->count);
     }
     ls_order_free(order);
     return status;

@@ -97,3 +97,43 @@ bool ls_op_supports(ls_op op, ls_dtype dtype) {
     bool bitwise = op == LS_BAND || op == LS_BOR || op == LS_BXOR;
     return !(bitwise && ls_dtype_is_float(dtype));
 }
+
+// Bits of 1, the least and the greatest value of a type, infinities where there are any.
+typedef struct extremes {
+    uint64_t one, least, greatest;
+} extremes;
+
+static extremes extremes_of(ls_dtype dtype) {
+    size_t bits = 8 * ls_dtype_bytes(dtype);
+    uint64_t sign = UINT64_C(1) << (bits - 1);
+    if (!ls_dtype_is_float(dtype)) {
+        bool is_signed = ls_dtype_is_signed(dtype);
+        return (extremes){1, is_signed ? sign : 0, is_signed ? sign - 1 : sign | (sign - 1)};
+    }
+    ls_float_format format = ls_dtype_format(dtype);
+    size_t fraction = (size_t)format.precision - 1;
+    uint64_t bias = (UINT64_C(1) << (bits - fraction - 2)) - 1;
+    return (extremes){bias << fraction, sign | format.top_bits, format.top_bits};
+}
+
+void ls_op_neutral(void *element, ls_op op, ls_dtype dtype) {
+    LS_ASSERT(ls_op_supports(op, dtype));
+    uint64_t bits = 0;  // of all others
+    switch (op) {
+    case LS_PROD:
+        bits = extremes_of(dtype).one;
+        break;
+    case LS_MAX:
+        bits = extremes_of(dtype).least;
+        break;
+    case LS_MIN:
+        bits = extremes_of(dtype).greatest;
+        break;
+    case LS_BAND:
+        bits = UINT64_MAX;
+        break;
+    default:
+        break;
+    }
+    memcpy(element, &bits, ls_dtype_bytes(dtype));  // the low bytes come first
+}

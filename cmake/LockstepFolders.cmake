@@ -10,9 +10,12 @@ function(lockstep_folders)
     endforeach()
 endfunction()
 
-# lockstep_folder(NAME SOURCE...): the sources of one folder, part of liblockstep.
+# lockstep_folder(NAME SUBFOLDER...): the sources of a folder and of those in it, part of
+# liblockstep.
 function(lockstep_folder name)
-    add_library(ls_${name} OBJECT ${ARGN})
+    list(TRANSFORM ARGN APPEND "/*.c")
+    file(GLOB sources CONFIGURE_DEPENDS *.c ${ARGN})
+    add_library(ls_${name} OBJECT ${sources})
     target_link_libraries(ls_${name} PUBLIC lockstep_compile lockstep_dependencies)
     set_property(GLOBAL APPEND PROPERTY LOCKSTEP_OBJECTS ls_${name})
 endfunction()

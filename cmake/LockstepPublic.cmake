@@ -8,7 +8,7 @@ set(LOCKSTEP_PUBLIC_HEADERS
     kernels/element.h kernels/optimizer.h kernels/pooling.h kernels/quantise.h
     local_tensor/local_tensor.h
     orders/order.h
-    collectives/collectives.h collectives/finding.h collectives/recording.h
+    collectives/calls.h collectives/collectives.h collectives/finding.h collectives/recording.h
     backends/kinds.h
     ranks/fault.h ranks/ranks.h
     planner/plan.h planner/plan_file.h planner/planner.h planner/topology.h

@@ -65,6 +65,7 @@ const ls_collective ls_collective__all_reduce = {
     .send = {.form = LS_SIDE_COUNT},
     .recv = {.form = LS_SIDE_COUNT},
     .reduces = true,
+    .order = LS_ORDER_ALL_REDUCE,
     .replicates = true,
     .check = check,
     .bytes = bytes,

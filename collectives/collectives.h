@@ -13,6 +13,7 @@
 #include <stdint.h>
 
 #include "base/base.h"
+#include "collectives/calls.h"
 #include "collectives/finding.h"
 #include "orders/order.h"
 #include "local_tensor/local_tensor.h"
@@ -22,45 +23,6 @@ extern "C" {
 #endif
 
 // ---- Calls --------------------------------------------------------------------------------------
-// The collectives, one file each: collectives/NAME.c holds the descriptor ls_collective__NAME.
-#define LS_COLLECTIVE_MAP(X)                                                                       \
-    X(ALL_REDUCE, all_reduce)                                                                      \
-    X(REDUCE, reduce)                                                                              \
-    X(BROADCAST, broadcast)                                                                        \
-    X(ALL_GATHER, all_gather)                                                                      \
-    X(REDUCE_SCATTER, reduce_scatter)                                                              \
-    X(ALL_TO_ALL, all_to_all)                                                                      \
-    X(GATHER, gather)                                                                              \
-    X(SCATTER, scatter)                                                                            \
-    X(SCAN, scan)                                                                                  \
-    X(BARRIER, barrier)
-// And the two halves of a message, p2p.c.
-#define LS_KIND_MAP(X)                                                                             \
-    LS_COLLECTIVE_MAP(X)                                                                           \
-    X(SEND, send)                                                                                  \
-    X(RECV, recv)
-
-// What the members of a communicator ask of each other that moves no data of theirs: ranks/ makes
-// it, no backend sees it, and it has no descriptor.
-#define LS_ASK_MAP(X)                                                                              \
-    X(COMM_SPLIT, comm_split)                                                                      \
-    X(COMM_SUBSET, comm_subset)                                                                    \
-    X(COMM_DESTROY, comm_destroy)                                                                  \
-    X(CHECK_REPLICA, check_replica)                                                                \
-    X(CHECK_REPLICAS, check_replicas)
-
-typedef enum ls_kind {
-#define LS_KIND_ENUM(name, text) LS_##name,
-    LS_KIND_MAP(LS_KIND_ENUM)
-#undef LS_KIND_ENUM
-        LS_KIND_COUNT,
-#define LS_ASK_ENUM(name, text) LS_##name,
-    LS_ASK_MAP(LS_ASK_ENUM)
-#undef LS_ASK_ENUM
-        LS_ASK_END
-} ls_kind;
-#define LS_COLLECTIVE_COUNT LS_SEND  // kinds before it are calls of a whole group
-
 LS_API const char *ls_kind_name(ls_kind kind);  // "unknown kind" of a number that is none
 int ls_kind_parse(ls_kind *out, const char *text);
 
@@ -160,8 +122,11 @@ typedef struct ls_collective {
     ls_side send, recv;     //
     const char *root_word;  // joins the root, or the peer, in texts: "to", "from"; NULL: none
     bool reduces;           // the result depends on the order of a sum
-    bool prefix;            // member i's result is of members 0 to i alone, in their order
-    bool replicates;        // all members' results are the same
+    ls_order_call order;    // as what an order describes its sum; NONE: it has its own
+    // Of a reduction over the first members alone: how many inputs go into what `member` gets; of 0
+    // it is what changes nothing (ls_op_neutral). NULL: all.
+    int (*terms)(int member);
+    bool replicates;  // all members' results are the same
     // In all that follows calls [size] are the matched calls by member; for p2p they are the send
     // and its receive (size 2, members 0 and 1).
     // Checks every call by itself and whether they agree. LS_ERR_MISMATCH or LS_ERR_INVALID, naming
@@ -188,6 +153,10 @@ LS_API_BACKENDS const ls_collective *ls_collective_of(ls_kind kind);
 // A collective whose blocks may differ in size.
 static inline bool ls_collective_has_counts(const ls_collective *collective) {
     return collective->send.form == LS_SIDE_BLOCKS || collective->recv.form == LS_SIDE_BLOCKS;
+}
+// How many inputs are folded into what `member` gets of a reduction among `size`.
+static inline int ls_collective_term_count(const ls_collective *collective, int member, int size) {
+    return collective->terms != NULL ? collective->terms(member) : size;
 }
 // Every member has a block for every other, in both directions: all_to_all.
 static inline bool ls_collective_has_splits(const ls_collective *collective) {

@@ -107,7 +107,8 @@ static int fold_rank_order(ls_call_fold *fold, void *out, size_t first, size_t l
 
 int ls_call_fold__all_reduce(ls_call_fold *fold, void *out, size_t first, size_t length) {
     if (fold->order != NULL) {
-        LS_TRY(ls_order_all_reduce(fold->order, out, &fold->reduction, first, length));
+        LS_TRY(ls_order_reduce(fold->order, LS_ORDER_ALL_REDUCE, out, &fold->reduction, 0, first,
+                               length));
         look_for_special(fold, out, inputs_at(fold, first), first, length);
         return LS_OK;
     }
@@ -116,7 +117,8 @@ int ls_call_fold__all_reduce(ls_call_fold *fold, void *out, size_t first, size_t
 
 int ls_call_fold__reduce(ls_call_fold *fold, void *out, int root, size_t first, size_t length) {
     if (fold->order != NULL) {
-        LS_TRY(ls_order_reduce(fold->order, out, &fold->reduction, root, first, length));
+        LS_TRY(ls_order_reduce(fold->order, LS_ORDER_REDUCE, out, &fold->reduction, root, first,
+                               length));
         look_for_special(fold, out, inputs_at(fold, first), first, length);
         return LS_OK;
     }
@@ -128,7 +130,8 @@ int ls_call_fold__block(ls_call_fold *fold, void *out, int block, size_t start) 
     if (fold->order != NULL) {
         ls_reduction shifted = fold->reduction;
         shifted.in = inputs_at(fold, start);
-        LS_TRY(ls_order_reduce_scatter(fold->order, out, &shifted, block, 0, count));
+        LS_TRY(
+            ls_order_reduce(fold->order, LS_ORDER_REDUCE_SCATTER, out, &shifted, block, 0, count));
         look_for_special(fold, out, fold->at, start, count);
         return LS_OK;
     }

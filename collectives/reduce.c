@@ -50,6 +50,7 @@ const ls_collective ls_collective__reduce = {
     .recv = {.form = LS_SIDE_COUNT, .root_only = true},
     .root_word = "to",
     .reduces = true,
+    .order = LS_ORDER_REDUCE,
     .check = check,
     .bytes = bytes,
     .math = math,

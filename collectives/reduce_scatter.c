@@ -66,6 +66,7 @@ const ls_collective ls_collective__reduce_scatter = {
     .send = {.form = LS_SIDE_BLOCKS},
     .recv = {.form = LS_SIDE_COUNT},
     .reduces = true,
+    .order = LS_ORDER_REDUCE_SCATTER,
     .check = check,
     .bytes = bytes,
     .math = math,

@@ -61,6 +61,10 @@ static int reference(const ls_call *const *calls, int size) {
     return status;
 }
 
+static int terms(int member) {
+    return member + 1;
+}
+
 // nccl-tests has none: a chain of ranks passes the buffer over each of its links once.
 static double bus_factor(int size) {
     (void)size;
@@ -72,7 +76,7 @@ const ls_collective ls_collective__scan = {
     .send = {.form = LS_SIDE_COUNT},
     .recv = {.form = LS_SIDE_COUNT},
     .reduces = true,
-    .prefix = true,
+    .terms = terms,
     .check = check,
     .bytes = bytes,
     .math = math,

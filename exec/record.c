@@ -77,8 +77,9 @@ static char *gather_sent(size_t *each, const ls_exec_job *job) {
 }
 
 static bool is_recorded(const ls_call *call) {
-    return !ls_kind_is_message(call->kind) && call->kind != LS_BARRIER &&
-           call->send_counts == NULL && call->recv_counts == NULL;
+    return !ls_kind_is_message(call->kind) &&
+           ls_collective_has_data(ls_collective_of(call->kind)) && call->send_counts == NULL &&
+           call->recv_counts == NULL;
 }
 
 char *ls_exec__record_before(ls_exec *exec, const ls_exec_job *job, size_t *each) {

@@ -48,7 +48,7 @@ uint8_t ls_f8e5m2_mul(uint8_t a, uint8_t b);
 
 // ---- Fill and copy ------------------------------------------------------------------------------
 // out [count] = *value (one element of dtype).
-void ls_kernel_fill(void *out, ls_dtype dtype, const void *value, size_t count);
+LS_API_BACKENDS void ls_kernel_fill(void *out, ls_dtype dtype, const void *value, size_t count);
 // out = in; may not overlap unless equal.
 void ls_kernel_copy(void *out, const void *in, size_t bytes);
 // The same, past the caches: for a result larger than them, where reading each line of it before

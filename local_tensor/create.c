@@ -81,7 +81,7 @@ int ls_local_tensor_zeros(ls_local_tensor **out, ls_world *world, const ls_shape
 void ls_local_tensor__fill_neutral(ls_shard *shard, ls_dtype dtype, ls_op op) {
     char element[8];
     size_t bytes = ls_dtype_bytes(dtype);
-    ls_placement__neutral(element, dtype, op);
+    ls_op_neutral(element, op, dtype);
     for (size_t i = 0; i < shard->count; i++) {
         memcpy((char *)shard->data + i * bytes, element, bytes);
     }

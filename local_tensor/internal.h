@@ -78,8 +78,7 @@ int ls_layout__of_list(ls_layout *out, const ls_world *world, const int *block_r
 int ls_layout__copy(ls_layout *out, const ls_layout *layout);
 // The op whose neutral element `rank` holds under partial placements; -1 when it holds the values.
 int ls_placements__neutral_op(const ls_placements *placements, const ls_mesh *mesh, int rank);
-// One element that changes nothing under op (sum prod max min bitwise), and a shard full of it.
-void ls_placement__neutral(void *element, ls_dtype dtype, ls_op op);
+// A shard full of what changes nothing under op.
 void ls_local_tensor__fill_neutral(ls_shard *shard, ls_dtype dtype, ls_op op);
 
 // ---- Making a tensor ----

@@ -288,7 +288,7 @@ static int bound_exact(ls_bound_element *out, const ls_reduction *reduction, siz
     size_t bytes = ls_dtype_bytes(reduction->dtype);
     void *values = NULL;
     LS_TRY(ls_alloc(&values, length, bytes));
-    int status = ls_order_all_reduce(NULL, values, reduction, first, length);
+    int status = ls_order_reduce(NULL, LS_ORDER_ALL_REDUCE, values, reduction, 0, first, length);
     for (size_t i = 0; status == LS_OK && i < length; i++) {
         const char *value = (const char *)values + i * bytes;
         out[i] = (ls_bound_element){.hi = ls_element_to_f64(value, reduction->dtype)};

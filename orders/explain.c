@@ -50,13 +50,9 @@ size_t ls_explain__compare(ls_dtype dtype, const void *a, const void *b, size_t 
 
 int ls_explain__reduce(const ls_order *order, void *out, const ls_order_observation *observation,
                        int target, size_t first, size_t length) {
-    switch (observation->call) {
-    case LS_ORDER_ALL_REDUCE:
-        return ls_order_all_reduce(order, out, observation->reduction, first, length);
-    case LS_ORDER_REDUCE:
-        return ls_order_reduce(order, out, observation->reduction, target, first, length);
-    case LS_ORDER_REDUCE_SCATTER:
-        break;
+    if (observation->call != LS_ORDER_REDUCE_SCATTER) {
+        return ls_order_reduce(order, observation->call, out, observation->reduction, target, first,
+                               length);
     }
     const ls_reduction *whole = observation->reduction;
     size_t ranks = (size_t)whole->in_count;
@@ -69,7 +65,7 @@ int ls_explain__reduce(const ls_order *order, void *out, const ls_order_observat
     }
     ls_reduction block = *whole;
     block.in = in;
-    int status = ls_order_reduce_scatter(order, out, &block, target, first, length);
+    int status = ls_order_reduce(order, observation->call, out, &block, target, first, length);
     ls_free(memory, ranks, sizeof(void *));
     return status;
 }

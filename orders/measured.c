@@ -94,11 +94,11 @@ static int choose(const char *text, const char *const *names, int count) {
 
 static int read_entry(ls_measured_call *out, const json_t *value, int ranks, const char *path,
                       size_t entry) {
-    static const char *const calls[] = {"all_reduce", "reduce", "reduce_scatter"};
+    static const char *const calls[] = {"none", "all_reduce", "reduce", "reduce_scatter"};
     static const char *const fmas[] = {"never", "always", "ll128"};
     static const char *const accumulators[] = {"element", "f32"};
-    int call = choose(json_string_value(json_object_get(value, "collective")), calls, 3);
-    if (call < 0) {
+    int call = choose(json_string_value(json_object_get(value, "collective")), calls, 4);
+    if (call <= 0) {
         return malformed(path, entry, "collective must be all_reduce, reduce or reduce_scatter");
     }
     out->call = (ls_order_call)call;

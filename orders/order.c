@@ -134,9 +134,10 @@ static int arithmetic(bool *accumulate_f32, ls_fma *fma, const ls_order *order,
     return LS_OK;
 }
 
-static int reduce(const ls_order *order, ls_order_call call, void *out,
-                  const ls_reduction *reduction, int to, size_t first, size_t length) {
+int ls_order_reduce(const ls_order *order, ls_order_call call, void *out,
+                    const ls_reduction *reduction, int target_rank, size_t first, size_t length) {
     LS_ASSERT(reduction != NULL && reduction->in_count >= 1);
+    LS_ASSERT(call != LS_ORDER_NONE && target_rank >= 0 && target_rank < reduction->in_count);
     LS_ASSERT(first <= reduction->count && length <= reduction->count - first);
     LS_ASSERT(ls_op_supports(reduction->op, reduction->dtype));
     LS_ASSERT(reduction->op != LS_PREMUL_SUM || reduction->premul != NULL);
@@ -150,28 +151,11 @@ static int reduce(const ls_order *order, ls_order_call call, void *out,
         return ls_fold__run(out, &t.terms, NULL, LS_FMA_NEVER, first, first, length);
     }
     ls_order_range range = {
-        call, reduction->in_count, reduction->dtype, reduction->count, to, first, length};
+        call, reduction->in_count, reduction->dtype, reduction->count, target_rank, first, length};
     bool accumulate_f32 = false;
     LS_TRY(arithmetic(&accumulate_f32, &t.fma, order, &range, reduction));
     LS_TRY(ls_fold__terms(&t.terms, reduction, accumulate_f32));
     int status = ls_order_runs(order, &range, fold_run, &t);
     ls_fold__terms_free(&t.terms);
     return status;
-}
-
-int ls_order_all_reduce(const ls_order *order, void *out, const ls_reduction *reduction,
-                        size_t first, size_t length) {
-    return reduce(order, LS_ORDER_ALL_REDUCE, out, reduction, 0, first, length);
-}
-
-int ls_order_reduce(const ls_order *order, void *out, const ls_reduction *reduction, int root,
-                    size_t first, size_t length) {
-    LS_ASSERT(root >= 0 && root < reduction->in_count);
-    return reduce(order, LS_ORDER_REDUCE, out, reduction, root, first, length);
-}
-
-int ls_order_reduce_scatter(const ls_order *order, void *out, const ls_reduction *reduction,
-                            int block, size_t first, size_t length) {
-    LS_ASSERT(block >= 0 && block < reduction->in_count);
-    return reduce(order, LS_ORDER_REDUCE_SCATTER, out, reduction, block, first, length);
 }

@@ -39,27 +39,23 @@ typedef struct ls_reduction {
     struct ls_device *device;  // where in[]'s memory and the results lie; NULL: ordinary memory
 } ls_reduction;
 
-// out [length] = elements [first, first + length) of the all_reduce of `reduction`. Any split of a
-// call into ranges gives the same bits. out may equal an input's same range. Under an NCCL order,
-// avg of floats multiplies each term by the rounded 1/ranks and fuses where NCCL's kernels do.
-// LS_ERR_MEMORY, and the errors of ls_order_runs.
-int ls_order_all_reduce(const ls_order *order, void *out, const ls_reduction *reduction,
-                        size_t first, size_t length);
-// The same for reduce to group member `root`.
-int ls_order_reduce(const ls_order *order, void *out, const ls_reduction *reduction, int root,
-                    size_t first, size_t length);
-// The same for block `block` of a reduce_scatter: in[k] points at the block's first element in rank
-// k's input.
-int ls_order_reduce_scatter(const ls_order *order, void *out, const ls_reduction *reduction,
-                            int block, size_t first, size_t length);
-
-// ---- Looking at an order ------------------------------------------------------------------------
+// The calls whose sums an order describes.
 typedef enum ls_order_call {
+    LS_ORDER_NONE,  // a call's sum has an order of its own, as a scan's, or there is none
     LS_ORDER_ALL_REDUCE,
     LS_ORDER_REDUCE,
     LS_ORDER_REDUCE_SCATTER,
 } ls_order_call;
 
+// out [length] = elements [first, first + length) of `call` on `reduction`. target: the root of a
+// reduce; the block of a reduce_scatter, where in[k] points at the block's first element in rank
+// k's input; else 0. Any split of a call into ranges gives the same bits. out may equal an input's
+// same range. Under an NCCL order, avg of floats multiplies each term by the rounded 1/ranks and
+// fuses where NCCL's kernels do. LS_ERR_MEMORY, and the errors of ls_order_runs.
+int ls_order_reduce(const ls_order *order, ls_order_call call, void *out,
+                    const ls_reduction *reduction, int target, size_t first, size_t length);
+
+// ---- Looking at an order ------------------------------------------------------------------------
 // Which elements of which call.
 typedef struct ls_order_range {
     ls_order_call call;

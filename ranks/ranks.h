@@ -199,40 +199,6 @@ LS_API int ls_post_at(LS_CALL_SITE_, const ls_call *call, ls_rank_comm *comm, ls
 LS_API int ls_call_at(LS_CALL_SITE_, ls_kind kind, const void *send, void *recv, size_t count,
                       const size_t *send_counts, const size_t *recv_counts, ls_dtype dtype,
                       ls_op op, int root, ls_rank_comm *comm, ls_request **request);
-#define ls_all_reduce_at(file, line, send, recv, count, dtype, op, comm, request)                  \
-    ls_call_at(file, line, LS_ALL_REDUCE, send, recv, count, NULL, NULL, dtype, op, 0, comm,       \
-               request)
-#define ls_reduce_at(file, line, send, recv, count, dtype, op, root, comm, request)                \
-    ls_call_at(file, line, LS_REDUCE, send, recv, count, NULL, NULL, dtype, op, root, comm, request)
-#define ls_broadcast_at(file, line, send, recv, count, dtype, root, comm, request)                 \
-    ls_call_at(file, line, LS_BROADCAST, send, recv, count, NULL, NULL, dtype, LS_SUM, root, comm, \
-               request)
-#define ls_all_gather_at(file, line, send, recv, count, recv_counts, dtype, comm, request)         \
-    ls_call_at(file, line, LS_ALL_GATHER, send, recv, count, NULL, recv_counts, dtype, LS_SUM, 0,  \
-               comm, request)
-#define ls_reduce_scatter_at(file, line, send, recv, count, send_counts, dtype, op, comm, request) \
-    ls_call_at(file, line, LS_REDUCE_SCATTER, send, recv, count, send_counts, NULL, dtype, op, 0,  \
-               comm, request)
-#define ls_all_to_all_at(file, line, send, recv, count, send_counts, recv_counts, dtype, comm,     \
-                         request)                                                                  \
-    ls_call_at(file, line, LS_ALL_TO_ALL, send, recv, count, send_counts, recv_counts, dtype,      \
-               LS_SUM, 0, comm, request)
-#define ls_gather_at(file, line, send, recv, count, recv_counts, dtype, root, comm, request)       \
-    ls_call_at(file, line, LS_GATHER, send, recv, count, NULL, recv_counts, dtype, LS_SUM, root,   \
-               comm, request)
-#define ls_scatter_at(file, line, send, recv, count, send_counts, dtype, root, comm, request)      \
-    ls_call_at(file, line, LS_SCATTER, send, recv, count, send_counts, NULL, dtype, LS_SUM, root,  \
-               comm, request)
-#define ls_scan_at(file, line, send, recv, count, dtype, op, comm, request)                        \
-    ls_call_at(file, line, LS_SCAN, send, recv, count, NULL, NULL, dtype, op, 0, comm, request)
-#define ls_send_at(file, line, send, count, dtype, peer, comm, request)                            \
-    ls_call_at(file, line, LS_SEND, send, NULL, count, NULL, NULL, dtype, LS_SUM, peer, comm,      \
-               request)
-#define ls_recv_at(file, line, recv, count, dtype, peer, comm, request)                            \
-    ls_call_at(file, line, LS_RECV, NULL, recv, count, NULL, NULL, dtype, LS_SUM, peer, comm,      \
-               request)
-#define ls_barrier_at(file, line, comm, request)                                                   \
-    ls_call_at(file, line, LS_BARRIER, NULL, NULL, 0, NULL, NULL, LS_I8, LS_SUM, 0, comm, request)
 LS_API int ls_comm_split_at(LS_CALL_SITE_, ls_rank_comm **out, ls_rank_comm *comm, int color,
                             int key);  // color < 0: *out is NULL
 // The communicator of `ranks` [size], members of `comm`, in this order; every member of comm makes
@@ -250,40 +216,7 @@ LS_API int ls_wait_any_at(LS_CALL_SITE_, int *index, ls_request **requests, int 
 // Whether *request is complete; then it is as waited for, and set to NULL. Others run meanwhile.
 LS_API int ls_test_at(LS_CALL_SITE_, bool *done, ls_request **request);
 
-// Blocking calls.
-#define ls_all_reduce(send, recv, count, dtype, op, comm)                                          \
-    ls_all_reduce_at(__FILE__, __LINE__, send, recv, count, dtype, op, comm, NULL)
-#define ls_reduce(send, recv, count, dtype, op, root, comm)                                        \
-    ls_reduce_at(__FILE__, __LINE__, send, recv, count, dtype, op, root, comm, NULL)
-#define ls_broadcast(send, recv, count, dtype, root, comm)                                         \
-    ls_broadcast_at(__FILE__, __LINE__, send, recv, count, dtype, root, comm, NULL)
-#define ls_all_gather(send, recv, count, dtype, comm)                                              \
-    ls_all_gather_at(__FILE__, __LINE__, send, recv, count, NULL, dtype, comm, NULL)
-#define ls_all_gather_v(send, recv, count, recv_counts, dtype, comm)                               \
-    ls_all_gather_at(__FILE__, __LINE__, send, recv, count, recv_counts, dtype, comm, NULL)
-#define ls_reduce_scatter(send, recv, count, dtype, op, comm)                                      \
-    ls_reduce_scatter_at(__FILE__, __LINE__, send, recv, count, NULL, dtype, op, comm, NULL)
-#define ls_reduce_scatter_v(send, recv, count, send_counts, dtype, op, comm)                       \
-    ls_reduce_scatter_at(__FILE__, __LINE__, send, recv, count, send_counts, dtype, op, comm, NULL)
-#define ls_all_to_all(send, recv, count, dtype, comm)                                              \
-    ls_all_to_all_at(__FILE__, __LINE__, send, recv, count, NULL, NULL, dtype, comm, NULL)
-#define ls_all_to_all_v(send, recv, send_counts, recv_counts, dtype, comm)                         \
-    ls_all_to_all_at(__FILE__, __LINE__, send, recv, 0, send_counts, recv_counts, dtype, comm, NULL)
-#define ls_gather(send, recv, count, dtype, root, comm)                                            \
-    ls_gather_at(__FILE__, __LINE__, send, recv, count, NULL, dtype, root, comm, NULL)
-#define ls_scatter(send, recv, count, dtype, root, comm)                                           \
-    ls_scatter_at(__FILE__, __LINE__, send, recv, count, NULL, dtype, root, comm, NULL)
-#define ls_gather_v(send, recv, count, recv_counts, dtype, root, comm)                             \
-    ls_gather_at(__FILE__, __LINE__, send, recv, count, recv_counts, dtype, root, comm, NULL)
-#define ls_scatter_v(send, recv, count, send_counts, dtype, root, comm)                            \
-    ls_scatter_at(__FILE__, __LINE__, send, recv, count, send_counts, dtype, root, comm, NULL)
-#define ls_scan(send, recv, count, dtype, op, comm)                                                \
-    ls_scan_at(__FILE__, __LINE__, send, recv, count, dtype, op, comm, NULL)
-#define ls_send(send, count, dtype, peer, comm)                                                    \
-    ls_send_at(__FILE__, __LINE__, send, count, dtype, peer, comm, NULL)
-#define ls_recv(recv, count, dtype, peer, comm)                                                    \
-    ls_recv_at(__FILE__, __LINE__, recv, count, dtype, peer, comm, NULL)
-#define ls_barrier(comm) ls_barrier_at(__FILE__, __LINE__, comm, NULL)
+// With the caller's file and line.
 #define ls_comm_split(out, comm, color, key)                                                       \
     ls_comm_split_at(__FILE__, __LINE__, out, comm, color, key)
 #define ls_comm_subset(out, comm, members, size)                                                   \
@@ -304,43 +237,6 @@ LS_API int ls_test_at(LS_CALL_SITE_, bool *done, ls_request **request);
 #define ls_wait_any(index, requests, count)                                                        \
     ls_wait_any_at(__FILE__, __LINE__, index, requests, count)
 #define ls_test(done, request) ls_test_at(__FILE__, __LINE__, done, request)
-
-// Asynchronous calls: the last argument receives a request that ls_wait completes and frees.
-#define ls_all_reduce_async(send, recv, count, dtype, op, comm, request)                           \
-    ls_all_reduce_at(__FILE__, __LINE__, send, recv, count, dtype, op, comm, request)
-#define ls_reduce_async(send, recv, count, dtype, op, root, comm, request)                         \
-    ls_reduce_at(__FILE__, __LINE__, send, recv, count, dtype, op, root, comm, request)
-#define ls_broadcast_async(send, recv, count, dtype, root, comm, request)                          \
-    ls_broadcast_at(__FILE__, __LINE__, send, recv, count, dtype, root, comm, request)
-#define ls_all_gather_async(send, recv, count, dtype, comm, request)                               \
-    ls_all_gather_at(__FILE__, __LINE__, send, recv, count, NULL, dtype, comm, request)
-#define ls_all_gather_v_async(send, recv, count, recv_counts, dtype, comm, request)                \
-    ls_all_gather_at(__FILE__, __LINE__, send, recv, count, recv_counts, dtype, comm, request)
-#define ls_reduce_scatter_v_async(send, recv, count, send_counts, dtype, op, comm, request)        \
-    ls_reduce_scatter_at(__FILE__, __LINE__, send, recv, count, send_counts, dtype, op, comm,      \
-                         request)
-#define ls_gather_v_async(send, recv, count, recv_counts, dtype, root, comm, request)              \
-    ls_gather_at(__FILE__, __LINE__, send, recv, count, recv_counts, dtype, root, comm, request)
-#define ls_scatter_v_async(send, recv, count, send_counts, dtype, root, comm, request)             \
-    ls_scatter_at(__FILE__, __LINE__, send, recv, count, send_counts, dtype, root, comm, request)
-#define ls_reduce_scatter_async(send, recv, count, dtype, op, comm, request)                       \
-    ls_reduce_scatter_at(__FILE__, __LINE__, send, recv, count, NULL, dtype, op, comm, request)
-#define ls_all_to_all_async(send, recv, count, dtype, comm, request)                               \
-    ls_all_to_all_at(__FILE__, __LINE__, send, recv, count, NULL, NULL, dtype, comm, request)
-#define ls_all_to_all_v_async(send, recv, send_counts, recv_counts, dtype, comm, request)          \
-    ls_all_to_all_at(__FILE__, __LINE__, send, recv, 0, send_counts, recv_counts, dtype, comm,     \
-                     request)
-#define ls_gather_async(send, recv, count, dtype, root, comm, request)                             \
-    ls_gather_at(__FILE__, __LINE__, send, recv, count, NULL, dtype, root, comm, request)
-#define ls_scatter_async(send, recv, count, dtype, root, comm, request)                            \
-    ls_scatter_at(__FILE__, __LINE__, send, recv, count, NULL, dtype, root, comm, request)
-#define ls_scan_async(send, recv, count, dtype, op, comm, request)                                 \
-    ls_scan_at(__FILE__, __LINE__, send, recv, count, dtype, op, comm, request)
-#define ls_send_async(send, count, dtype, peer, comm, request)                                     \
-    ls_send_at(__FILE__, __LINE__, send, count, dtype, peer, comm, request)
-#define ls_recv_async(recv, count, dtype, peer, comm, request)                                     \
-    ls_recv_at(__FILE__, __LINE__, recv, count, dtype, peer, comm, request)
-#define ls_barrier_async(comm, request) ls_barrier_at(__FILE__, __LINE__, comm, request)
 
 #ifdef __cplusplus
 }

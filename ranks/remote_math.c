@@ -35,9 +35,8 @@ static void *run_part(void *arg) {
 }
 
 static int parts_of(const ls_spmd *run, const ls_call *call) {
-    bool ranges =
-        call->kind == LS_ALL_REDUCE || call->kind == LS_REDUCE || call->kind == LS_BROADCAST;
-    if (!ranges || run->backend->order != NULL || run->backend->device != NULL) {
+    if (ls_collective_has_counts(ls_collective_of(call->kind)) || run->backend->order != NULL ||
+        run->backend->device != NULL) {
         return 1;
     }
     size_t parts = call->count * ls_dtype_bytes(call->dtype) / PART_BYTES;

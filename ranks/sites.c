@@ -139,7 +139,8 @@ int ls_sites__met(ls_spmd *run, const ls_meet *meet) {
     const ls_request *first = meet->requests[0];
     // Barriers carry nothing that another one could get.
     if (run->sites == LS_SITES_OFF || !run->checks[LS_FINDING_ORDER_MISMATCH] ||
-        ls_kind_is_ask(first->call.kind) || first->call.kind == LS_BARRIER) {
+        ls_kind_is_ask(first->call.kind) ||
+        !ls_collective_has_data(ls_collective_of(first->call.kind))) {
         return LS_OK;
     }
     bool mixed = is_mixed(meet);

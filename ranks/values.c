@@ -101,8 +101,9 @@ void ls_values__posted(ls_request *request) {
         return;
     }
     ls_allocation *allocation = ls_memory__find(request->rank, call->send);
-    bool blocks = call->kind == LS_ALL_TO_ALL || call->kind == LS_SCATTER;
     bool used = !ls_kind_is_ask(call->kind) && ls_collective_of(call->kind)->reduces;
+    bool blocks = !ls_kind_is_ask(call->kind) && !used &&
+                  ls_collective_of(call->kind)->send.form == LS_SIDE_BLOCKS;
     const size_t bytes = request->send_bytes;
     bool clean = allocation != NULL && ls_memory__looked_at(allocation, call->send, bytes);
     if (allocation == NULL || allocation->origin == 0 || (clean && (used || blocks))) {

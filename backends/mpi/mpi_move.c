@@ -7,8 +7,9 @@
 
 // What is left to do to a call's result once MPI is done with it.
 typedef struct ls_mpi_end {
-    void *from;   // copied to the call's recv where it is another buffer; NULL: nothing to copy
-    int divisor;  // of the result; 0: none
+    void *from;    // copied to the call's recv where it is another buffer; NULL: nothing to copy
+    int divisor;   // of the result; 0: none
+    bool neutral;  // nobody's input goes into it
 } finish;
 
 typedef struct move {
@@ -76,7 +77,6 @@ static int reduction_input(const void **out, const move *m, size_t elements) {
 static int start_all_reduce(move *m) {
     const void *in = NULL;
     LS_TRY(reduction_input(&in, m, m->call->count));
-    m->finish->divisor = m->call->op == LS_AVG ? m->size : 0;
     return ls_mpi__status(MPI_Iallreduce(in == m->call->recv ? MPI_IN_PLACE : in, m->call->recv,
                                          m->count, m->type, ls_mpi__op(m->call->op, m->call->dtype),
                                          m->comm, m->request),
@@ -86,7 +86,6 @@ static int start_all_reduce(move *m) {
 static int start_reduce(move *m) {
     const void *in = NULL;
     LS_TRY(reduction_input(&in, m, m->call->count));
-    m->finish->divisor = m->call->op == LS_AVG && m->is_root ? m->size : 0;
     bool in_place = m->is_root && in == m->call->recv;
     return ls_mpi__status(MPI_Ireduce(in_place ? MPI_IN_PLACE : in,
                                       m->is_root ? m->call->recv : NULL, m->count, m->type,
@@ -98,7 +97,6 @@ static int start_reduce(move *m) {
 static int start_scan(move *m) {
     const void *in = NULL;
     LS_TRY(reduction_input(&in, m, m->call->count));
-    m->finish->divisor = m->call->op == LS_AVG ? m->member + 1 : 0;
     return ls_mpi__status(MPI_Iscan(in == m->call->recv ? MPI_IN_PLACE : in, m->call->recv,
                                     m->count, m->type, ls_mpi__op(m->call->op, m->call->dtype),
                                     m->comm, m->request),
@@ -142,7 +140,6 @@ static int start_reduce_scatter(move *m) {
         LS_TRY(new_buffer(&out, m, m->call->count));
         m->finish->from = out;
     }
-    m->finish->divisor = m->call->op == LS_AVG ? m->size : 0;
     MPI_Op op = ls_mpi__op(m->call->op, m->call->dtype);
     if (!m->uneven) {
         return ls_mpi__status(
@@ -202,42 +199,28 @@ static int start_scatter(move *m) {
 
 #define DATA_TAG 2
 
-static int start(move *m) {
-    switch (m->call->kind) {
-    case LS_ALL_REDUCE:
-        return start_all_reduce(m);
-    case LS_REDUCE:
-        return start_reduce(m);
-    case LS_BROADCAST:
-        return start_broadcast(m);
-    case LS_ALL_GATHER:
-        return start_all_gather(m);
-    case LS_REDUCE_SCATTER:
-        return start_reduce_scatter(m);
-    case LS_ALL_TO_ALL:
-        return start_all_to_all(m);
-    case LS_GATHER:
-        return start_gather(m);
-    case LS_SCATTER:
-        return start_scatter(m);
-    case LS_SEND:
-        return ls_mpi__status(MPI_Isend(m->call->send, m->count, m->type, m->call->root, DATA_TAG,
-                                        m->comm, m->request),
-                              "MPI_Isend");
-    case LS_RECV:
-        return ls_mpi__status(MPI_Irecv(m->call->recv, m->count, m->type, m->call->root, DATA_TAG,
-                                        m->comm, m->request),
-                              "MPI_Irecv");
-    case LS_SCAN:
-        return start_scan(m);
-    case LS_BARRIER:
-        return ls_mpi__status(MPI_Ibarrier(m->comm, m->request), "MPI_Ibarrier");
-    default:
-        break;
-    }
-    LS_ASSERT(!"no such kind");
-    return LS_ERR_INVALID;
+static int start_send(move *m) {
+    return ls_mpi__status(
+        MPI_Isend(m->call->send, m->count, m->type, m->call->root, DATA_TAG, m->comm, m->request),
+        "MPI_Isend");
 }
+
+static int start_recv(move *m) {
+    return ls_mpi__status(
+        MPI_Irecv(m->call->recv, m->count, m->type, m->call->root, DATA_TAG, m->comm, m->request),
+        "MPI_Irecv");
+}
+
+static int start_barrier(move *m) {
+    return ls_mpi__status(MPI_Ibarrier(m->comm, m->request), "MPI_Ibarrier");
+}
+
+// Each collective's start_NAME.
+static int (*const starters[LS_KIND_COUNT])(move *m) = {
+#define STARTER(name, text) [LS_##name] = start_##text,
+    LS_KIND_MAP(STARTER)
+#undef STARTER
+};
 
 static int start_call(ls_mpi_group *group, int index, finish *end) {
     const ls_call *call = &group->calls[index];
@@ -258,8 +241,14 @@ static int start_call(ls_mpi_group *group, int index, finish *end) {
         m.count = unused ? 0 : (int)call->count;
         m.type = ls_mpi__type(call->dtype);
     }
+    const ls_collective *collective = ls_collective_of(call->kind);
+    if (collective->reduces && (!collective->recv.root_only || m.is_root)) {
+        int terms = ls_collective_term_count(collective, m.member, m.size);
+        end->divisor = call->op == LS_AVG ? terms : 0;
+        end->neutral = terms == 0;
+    }
     LS_TRY(ls_mpi__request(&m.request, group));
-    return start(&m);
+    return starters[call->kind](&m);
 }
 
 int ls_mpi__move_begin(ls_mpi_group *group) {
@@ -283,6 +272,11 @@ int ls_mpi__move_end(ls_mpi_group *group) {
         const finish *end = &group->ends[i];
         if (end->from != NULL) {
             ls_block__copy(call->recv, end->from, call->count * ls_dtype_bytes(call->dtype));
+        }
+        if (end->neutral) {
+            uint64_t element = 0;
+            ls_op_neutral(&element, call->op, call->dtype);
+            ls_kernel_fill(call->recv, call->dtype, &element, call->count);
         }
         if (end->divisor != 0) {
             ls_mpi__divide(call->recv, call->dtype, end->divisor, call->count);

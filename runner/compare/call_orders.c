@@ -111,13 +111,12 @@ static int note_channel(void *arg, const ls_order_run *run) {
 }
 
 static int channels_under(int *out, const ls_order *order, const ls_call *call) {
-    const ls_order_range range = {.call = call->kind == LS_ALL_REDUCE ? LS_ORDER_ALL_REDUCE
-                                          : call->kind == LS_REDUCE   ? LS_ORDER_REDUCE
-                                                                      : LS_ORDER_REDUCE_SCATTER,
+    const ls_collective *collective = ls_collective_of(call->kind);
+    const ls_order_range range = {.call = collective->order,
                                   .ranks = call->comm->size,
                                   .dtype = call->dtype,
                                   .count = call->count,
-                                  .target = call->kind == LS_REDUCE ? call->root : 0,
+                                  .target = collective->recv.root_only ? call->root : 0,
                                   .first = 0,
                                   .length = call->count};
     *out = 0;
@@ -129,7 +128,7 @@ static int channels_under(int *out, const ls_order *order, const ls_call *call) 
 static int fit_channels(entry *e, const ls_call *call) {
     int used = 0;
     LS_TRY(channels_under(&used, e->order, call));
-    bool uneven = call->kind == LS_REDUCE_SCATTER && call->send_counts != NULL;
+    bool uneven = call->send_counts != NULL;
     for (int allowed = 1; e->channels != 0 && !uneven && used != e->channels; allowed++) {
         if (allowed > ALLOWED_MAX) {
             return LS_OK;  // the computed one stays; a difference in bits will show

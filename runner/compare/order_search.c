@@ -259,18 +259,20 @@ static int prove(known *out, const ls_order_observation *observation, const unsi
 static bool observe_real(unsigned char *actual, int *copies, const ls_order_search *search,
                          size_t elements) {
     const ls_call *const *calls = search->calls;
+    const ls_collective *collective = ls_collective_of(calls[0]->kind);
+    bool parts = collective->send.form == LS_SIDE_BLOCKS;
     size_t bytes = elements * ls_dtype_bytes(calls[0]->dtype);
     *copies = 0;
     for (int i = 0; i < search->size; i++) {
-        bool wanted = calls[i]->kind != LS_REDUCE || i == calls[i]->root;
-        int at = calls[i]->kind == LS_REDUCE_SCATTER ? i : *copies;
+        bool wanted = !collective->recv.root_only || i == calls[i]->root;
+        int at = parts ? i : *copies;
         if (wanted && take_real(actual + (size_t)at * bytes, search, calls[i], elements)) {
             *copies += 1;
-        } else if (calls[i]->kind == LS_REDUCE_SCATTER) {
+        } else if (parts) {
             return false;
         }
     }
-    *copies = calls[0]->kind == LS_REDUCE_SCATTER ? 1 : *copies;
+    *copies = parts ? 1 : *copies;
     return *copies > 0;
 }
 
@@ -304,9 +306,8 @@ static int search_order(ls_order_search *search, known *out, const ls_order *sta
 
 // Whether the calls are of a kind whose orders are described, and split all blocks alike.
 static bool can_search(const ls_call *const *calls, int size) {
-    ls_kind kind = calls[0]->kind;
-    if (kind != LS_ALL_REDUCE && kind != LS_REDUCE && kind != LS_REDUCE_SCATTER) {
-        return false;  // a scan
+    if (ls_collective_of(calls[0]->kind)->order == LS_ORDER_NONE) {
+        return false;
     }
     for (int i = 1; i < size; i++) {
         if (calls[i]->count != calls[0]->count) {
@@ -321,9 +322,7 @@ static int search_calls(ls_order_search *search, known *out, const ls_order *sta
     const ls_call *const *calls = search->calls;
     int size = search->size;
     size_t n = (size_t)size;
-    const ls_order_call kind = calls[0]->kind == LS_ALL_REDUCE ? LS_ORDER_ALL_REDUCE
-                               : calls[0]->kind == LS_REDUCE   ? LS_ORDER_REDUCE
-                                                               : LS_ORDER_REDUCE_SCATTER;
+    const ls_collective *collective = ls_collective_of(calls[0]->kind);
     void *in = NULL, *factors = NULL, *actual = NULL;
     size_t room = 0;
     LS_TRY(ls_size_mul(&room, calls[0]->count, n));
@@ -342,9 +341,9 @@ static int search_calls(ls_order_search *search, known *out, const ls_order *sta
                                     .op = calls[0]->op,
                                     .premul = calls[0]->op == LS_PREMUL_SUM ? factors : NULL,
                                     .count = calls[0]->count};
-    ls_order_observation observation = {.call = kind,
+    ls_order_observation observation = {.call = collective->order,
                                         .reduction = &reduction,
-                                        .root = kind == LS_ORDER_REDUCE ? calls[0]->root : 0};
+                                        .root = collective->recv.root_only ? calls[0]->root : 0};
     if (status == LS_OK) {
         status = search_order(search, out, stated, &observation, actual);
     }

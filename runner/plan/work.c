@@ -321,6 +321,7 @@ int ls_work_weights(void *out, const ls_work *steps, int table, const ls_plan_sh
 // magnitudes; the simulator's own order as well, so two results are within twice that.
 static int check_sums(const ls_work_collective *collective, int member, const void *got) {
     const ls_call *call = &collective->calls[member];
+    bool blocks = ls_collective_of(call->kind)->send.form == LS_SIDE_BLOCKS;
     size_t element = ls_dtype_bytes(call->dtype);
     size_t count = collective->recv_bytes[member] / element;
     double unit = call->dtype == LS_F64 ? 0x1p-53 : 0x1p-24;
@@ -329,10 +330,7 @@ static int check_sums(const ls_work_collective *collective, int member, const vo
         double magnitude = 0;
         for (int from = 0; from < collective->size; from++) {
             const ls_call *source = &collective->calls[from];
-            size_t first = 0;  // of this member's block in what every rank sends
-            for (int m = 0; m < member && call->kind == LS_REDUCE_SCATTER; m++) {
-                first += source->send_counts != NULL ? source->send_counts[m] : source->count;
-            }
+            size_t first = blocks ? ls_call_own_offset(source, member) : 0;
             magnitude += fabs(
                 ls_element_to_f64((const char *)source->send + (first + i) * element, call->dtype));
         }

@@ -5,8 +5,10 @@
 #include "orders/bound.h"
 #include "runner/program/program.h"
 
-static bool sums(const ls_call *call) {
-    return ls_collective_of(call->kind)->reduces && ls_dtype_is_float(call->dtype);
+static bool sums(const ls_call *call, int member) {
+    const ls_collective *of = ls_collective_of(call->kind);
+    return of->reduces && ls_dtype_is_float(call->dtype) &&
+           ls_collective_term_count(of, member, call->comm->size) > 0;
 }
 
 // What the sums of a call may be.
@@ -22,7 +24,7 @@ static int allow_sums(struct allowed *out, const ls_program *program, const ls_m
     int size = call->comm->size;
     int own = ls_comm_member(call->comm, call->rank);
     const ls_collective *of = ls_collective_of(call->kind);
-    int terms = of->prefix ? own + 1 : size;
+    int terms = ls_collective_term_count(of, own, size);
     size_t skipped = of->send.form == LS_SIDE_BLOCKS ? ls_call_own_offset(call, own) : 0;
     size_t count = made->recv_count;
     ls_arena *arena = program->arena;
@@ -101,7 +103,7 @@ static int expect_group(const ls_program *program, const ls_scenario_step *step,
     struct allowed allowed = {0};
     for (int m = 0; m < size; m++) {
         bool same = allowed.exact != NULL && ls_collective_of(calls[m].kind)->replicates;
-        if (members[m]->recv_count > 0 && sums(&calls[m]) && !same) {
+        if (members[m]->recv_count > 0 && sums(&calls[m], m) && !same) {
             LS_TRY(allow_sums(&allowed, program, members[m], members));
         }
         if (members[m]->recv_count > 0) {

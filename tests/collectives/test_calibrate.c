@@ -93,12 +93,18 @@ static void check_order(const char *name, int ranks) {
                                   .op = ops[k],
                                   .premul = ops[k] == LS_PREMUL_SUM ? premul : NULL,
                                   .count = COUNT};
-        cr_assert_eq(ls_order_all_reduce(j.order, a, &reduction, 0, COUNT), LS_OK);
-        cr_assert_eq(ls_order_all_reduce(measured, b, &reduction, 0, COUNT), LS_OK);
+        cr_assert_eq(ls_order_reduce(j.order, LS_ORDER_ALL_REDUCE, a, &reduction, 0, 0, COUNT),
+                     LS_OK);
+        cr_assert_eq(ls_order_reduce(measured, LS_ORDER_ALL_REDUCE, b, &reduction, 0, 0, COUNT),
+                     LS_OK);
         cr_expect_eq(memcmp(a, b, COUNT * 4), 0, "%s, %s", name, ls_op_name(ops[k]));
         for (int block = 0; block < ranks; block++) {
-            cr_assert_eq(ls_order_reduce_scatter(j.order, a, &reduction, block, 0, COUNT), LS_OK);
-            cr_assert_eq(ls_order_reduce_scatter(measured, b, &reduction, block, 0, COUNT), LS_OK);
+            cr_assert_eq(
+                ls_order_reduce(j.order, LS_ORDER_REDUCE_SCATTER, a, &reduction, block, 0, COUNT),
+                LS_OK);
+            cr_assert_eq(
+                ls_order_reduce(measured, LS_ORDER_REDUCE_SCATTER, b, &reduction, block, 0, COUNT),
+                LS_OK);
             cr_expect_eq(memcmp(a, b, COUNT * 4), 0, "%s, block %d", name, block);
         }
     }

@@ -168,19 +168,21 @@ Test(arithmetic, ring_agrees_with_plain_code) {
                 ls_reduction r = {
                     d->pointers, RANKS, dtype, ops[o], ops[o] == LS_PREMUL_SUM ? factors : NULL,
                     COUNT,       NULL};
-                cr_assert(ls_order_all_reduce(order, d->out, &r, 0, COUNT) == LS_OK);
+                cr_assert(ls_order_reduce(order, LS_ORDER_ALL_REDUCE, d->out, &r, 0, 0, COUNT) ==
+                          LS_OK);
                 cr_expect(memcmp(d->out, d->want, COUNT * bytes) == 0, "%s %s %s",
                           ls_dtype_name(dtype), ls_op_name(ops[o]), text);
                 memset(d->out, 0xAA, sizeof d->out);
                 for (size_t at = 0; at < COUNT;) {
                     size_t step = 1 + ls_random_below(500, 3, 0, 0, at);
                     step = step < COUNT - at ? step : COUNT - at;
-                    cr_assert(ls_order_all_reduce(order, d->out + at * bytes, &r, at, step) ==
-                              LS_OK);
+                    cr_assert(ls_order_reduce(order, LS_ORDER_ALL_REDUCE, d->out + at * bytes, &r,
+                                              0, at, step) == LS_OK);
                     at += step;
                 }
                 cr_expect(memcmp(d->out, d->want, COUNT * bytes) == 0, "split: %s", text);
-                cr_assert(ls_order_all_reduce(order, d->in[2], &r, 0, COUNT) == LS_OK);
+                cr_assert(ls_order_reduce(order, LS_ORDER_ALL_REDUCE, d->in[2], &r, 0, 0, COUNT) ==
+                          LS_OK);
                 cr_expect(memcmp(d->in[2], d->want, COUNT * bytes) == 0, "in place: %s", text);
                 ls_order_free(order);
                 free(d);
@@ -199,7 +201,7 @@ Test(arithmetic, branching_tree_agrees_with_plain_code) {
         ls_order *order = NULL;
         cr_assert(ls_order_parse(&order, "tree:trees=3(1(0)+4+2)") == LS_OK);
         ls_reduction r = {d->pointers, RANKS, dtype, LS_AVG, NULL, COUNT, NULL};
-        cr_assert(ls_order_all_reduce(order, d->out, &r, 0, COUNT) == LS_OK);
+        cr_assert(ls_order_reduce(order, LS_ORDER_ALL_REDUCE, d->out, &r, 0, 0, COUNT) == LS_OK);
         unsigned char k[8];
         factor_of(k, dtype, 1.0 / RANKS);
         for (size_t i = 0; i < COUNT; i++) {
@@ -249,7 +251,7 @@ Test(arithmetic, plain_trees_agree_with_plain_code) {
         for (int product = 0; product < 2; product++) {
             char op = product ? '*' : '+';
             ls_reduction r = {pointers, MANY, dtype, product ? LS_PROD : LS_SUM, NULL, FEW, NULL};
-            cr_assert(ls_order_all_reduce(order, out, &r, 0, FEW) == LS_OK);
+            cr_assert(ls_order_reduce(order, LS_ORDER_ALL_REDUCE, out, &r, 0, 0, FEW) == LS_OK);
             for (size_t i = 0; i < FEW; i++) {
 #define TERM(rank) ((const unsigned char *)pointers[rank] + i * bytes)
                 unsigned char a[8], b[8], c[8];
@@ -270,7 +272,8 @@ Test(arithmetic, plain_trees_agree_with_plain_code) {
             }
         }
         ls_reduction r = {pointers, MANY, dtype, LS_PROD, NULL, FEW, NULL};
-        cr_assert(ls_order_all_reduce(order, in + 3 * FEW * bytes, &r, 0, FEW) == LS_OK);
+        cr_assert(ls_order_reduce(order, LS_ORDER_ALL_REDUCE, in + 3 * FEW * bytes, &r, 0, 0,
+                                  FEW) == LS_OK);
         cr_expect(memcmp(in + 3 * FEW * bytes, out, FEW * bytes) == 0, "in place");
         ls_order_free(order);
         ls_text_free(&text);
@@ -287,7 +290,7 @@ Test(arithmetic, symmetric_kernels_accumulate_in_f32) {
         ls_order *order = NULL;
         cr_assert(ls_order_parse(&order, "symmetric:kernel=ll") == LS_OK);
         ls_reduction r = {d->pointers, RANKS, dtype, LS_SUM, NULL, COUNT, NULL};
-        cr_assert(ls_order_all_reduce(order, d->out, &r, 0, COUNT) == LS_OK);
+        cr_assert(ls_order_reduce(order, LS_ORDER_ALL_REDUCE, d->out, &r, 0, 0, COUNT) == LS_OK);
         for (size_t i = 0; i < COUNT; i++) {
             float sum = (float)ls_element_to_f64(d->in[0] + i * bytes, dtype);
             for (int k = 1; k < RANKS; k++) {
@@ -299,9 +302,10 @@ Test(arithmetic, symmetric_kernels_accumulate_in_f32) {
                       ls_dtype_name(dtype), i);
         }
         r.op = LS_AVG;
-        cr_expect(ls_order_all_reduce(order, d->out, &r, 0, COUNT) == LS_ERR_UNSUPPORTED);
+        cr_expect(ls_order_reduce(order, LS_ORDER_ALL_REDUCE, d->out, &r, 0, 0, COUNT) ==
+                  LS_ERR_UNSUPPORTED);
         r.op = LS_MAX;
-        cr_expect(ls_order_all_reduce(order, d->out, &r, 0, COUNT) == LS_OK);
+        cr_expect(ls_order_reduce(order, LS_ORDER_ALL_REDUCE, d->out, &r, 0, 0, COUNT) == LS_OK);
         ls_order_free(order);
         free(d);
     }
@@ -324,11 +328,13 @@ Test(arithmetic, order_free_operations_agree_with_rank_order) {
             ls_reduction r = {
                 d->pointers, RANKS, dtypes[t], (ls_op)op, op == LS_PREMUL_SUM ? factors : NULL,
                 COUNT,       NULL};
-            cr_assert(ls_order_all_reduce(NULL, d->want, &r, 0, COUNT) == LS_OK);
+            cr_assert(ls_order_reduce(NULL, LS_ORDER_ALL_REDUCE, d->want, &r, 0, 0, COUNT) ==
+                      LS_OK);
             for (int k = 0; k < 3; k++) {
                 ls_order *order = NULL;
                 cr_assert(ls_order_parse(&order, orders[k]) == LS_OK);
-                cr_assert(ls_order_all_reduce(order, d->out, &r, 0, COUNT) == LS_OK);
+                cr_assert(ls_order_reduce(order, LS_ORDER_ALL_REDUCE, d->out, &r, 0, 0, COUNT) ==
+                          LS_OK);
                 cr_expect(memcmp(d->out, d->want, COUNT * bytes) == 0, "%s %s",
                           ls_dtype_name(dtypes[t]), ls_op_name((ls_op)op));
                 ls_order_free(order);
@@ -349,14 +355,14 @@ Test(arithmetic, special_values) {
     ls_order *order = NULL;
     cr_assert(ls_order_parse(&order, "ring:channels=1") == LS_OK);
     ls_reduction r = {pointers, 3, LS_F32, LS_SUM, NULL, 6, NULL};
-    cr_assert(ls_order_all_reduce(order, out, &r, 0, 6) == LS_OK);
+    cr_assert(ls_order_reduce(order, LS_ORDER_ALL_REDUCE, out, &r, 0, 0, 6) == LS_OK);
     cr_expect(out[0] == inf && out[1] == 0 && signbit(out[1]) && out[2] == 3 * denormal);
     cr_expect(isnan(out[3]) && isnan(out[4]) && out[5] == 0 && !signbit(out[5]));
     r.op = LS_MAX;
-    cr_assert(ls_order_all_reduce(order, out, &r, 0, 6) == LS_OK);
+    cr_assert(ls_order_reduce(order, LS_ORDER_ALL_REDUCE, out, &r, 0, 0, 6) == LS_OK);
     cr_expect(out[3] == 2 && out[4] == inf && !signbit(out[5]));
     r.op = LS_MIN;
-    cr_assert(ls_order_all_reduce(order, out, &r, 0, 6) == LS_OK);
+    cr_assert(ls_order_reduce(order, LS_ORDER_ALL_REDUCE, out, &r, 0, 0, 6) == LS_OK);
     cr_expect(out[3] == 1 && out[4] == -inf && signbit(out[5]));
     ls_order_free(order);
 }

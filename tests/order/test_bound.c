@@ -115,7 +115,7 @@ Test(bound, no_correct_order_exceeds_it, .timeout = 100) {
                 ls_order *order = NULL;
                 cr_assert(ls_order_parse(&order, ls_text_string(&text)) == LS_OK, "%s",
                           ls_text_string(&text));
-                int status = ls_order_all_reduce(order, d->out, &r, 0, COUNT);
+                int status = ls_order_reduce(order, LS_ORDER_ALL_REDUCE, d->out, &r, 0, 0, COUNT);
                 if (status == LS_OK) {
                     double ratio = worst_ratio(d, floats[t]);
                     double *most = &largest[t][seed / 8 % 4];
@@ -188,7 +188,8 @@ Test(bound, bugs_exceed_it, .timeout = 100) {
                 ls_reduction wrong = {pointers, RANKS, floats[t], LS_SUM, NULL, COUNT, NULL};
                 plant(d, floats[t], (int)(seed % RANKS), (bug)kind, seed, pointers, changed,
                       &wrong.in_count);
-                cr_assert(ls_order_all_reduce(NULL, d->out, &wrong, 0, COUNT) == LS_OK);
+                cr_assert(ls_order_reduce(NULL, LS_ORDER_ALL_REDUCE, d->out, &wrong, 0, 0, COUNT) ==
+                          LS_OK);
                 caught[kind] += worst_ratio(d, floats[t]) > 1.0;
             }
             free(d);

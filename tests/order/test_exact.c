@@ -44,7 +44,8 @@ static void check(ls_dtype dtype, ls_op op, int ranks) {
         }
         ls_order *order = NULL;
         cr_assert(ls_order_parse(&order, text) == LS_OK);
-        cr_assert(ls_order_all_reduce(order, out, &reduction, 0, COUNT) == LS_OK);
+        cr_assert(ls_order_reduce(order, LS_ORDER_ALL_REDUCE, out, &reduction, 0, 0, COUNT) ==
+                  LS_OK);
         for (size_t i = 0; i < COUNT; i++) {
             cr_assert(memcmp(out + i * bytes, want + i * bytes, bytes) == 0,
                       "%s %s of %d ranks, %s: element %zu", ls_dtype_name(dtype), ls_op_name(op),
@@ -94,7 +95,8 @@ Test(exact, a_dropped_rank_shows) {
         }
         ls_exact_expect(want, (ls_dtype)dtype, LS_SUM, 9, 3, 0, COUNT);
         ls_reduction reduction = {pointers, 2, (ls_dtype)dtype, LS_SUM, NULL, COUNT, NULL};
-        cr_assert(ls_order_all_reduce(NULL, out, &reduction, 0, COUNT) == LS_OK);
+        cr_assert(ls_order_reduce(NULL, LS_ORDER_ALL_REDUCE, out, &reduction, 0, 0, COUNT) ==
+                  LS_OK);
         size_t differing = 0;
         for (size_t i = 0; i < COUNT; i++) {
             differing += memcmp(out + i * bytes, want + i * bytes, bytes) != 0;

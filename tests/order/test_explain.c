@@ -31,7 +31,8 @@ static data *make(const char *actual_order, size_t count) {
     d->observation = (ls_order_observation){LS_ORDER_ALL_REDUCE, &d->reduction, 0, d->out};
     ls_order *order = NULL;
     cr_assert(ls_order_parse(&order, actual_order) == LS_OK, "%s", ls_error_last()->text);
-    cr_assert(ls_order_all_reduce(order, d->out, &d->reduction, 0, count) == LS_OK);
+    cr_assert(ls_order_reduce(order, LS_ORDER_ALL_REDUCE, d->out, &d->reduction, 0, 0, count) ==
+              LS_OK);
     ls_order_free(order);
     return d;
 }
@@ -124,7 +125,8 @@ Test(explain, one_block_of_a_reduce_scatter) {
         block.in = in;
         ls_order *order = NULL;
         cr_assert(ls_order_parse(&order, "ring:channels=1,at=2@0..5000:2(3(1(0)))") == LS_OK);
-        cr_assert(ls_order_reduce_scatter(order, d->out + b * EACH, &block, b, 0, EACH) == LS_OK);
+        cr_assert(ls_order_reduce(order, LS_ORDER_REDUCE_SCATTER, d->out + b * EACH, &block, b, 0,
+                                  EACH) == LS_OK);
         ls_order_free(order);
     }
     ls_order_explanation e = explain(d, "ring:channels=1");
@@ -161,7 +163,8 @@ Test(explain, only_elements_that_tell_orders_apart_prove_one) {
         for (size_t i = 0; whole == 1 && i < 5000 * RANKS; i++) {
             d->in[i % RANKS][i / RANKS] = (float)(i % 7);
         }
-        cr_assert(ls_order_all_reduce(order, d->out, &d->reduction, 0, 5000) == LS_OK);
+        cr_assert(ls_order_reduce(order, LS_ORDER_ALL_REDUCE, d->out, &d->reduction, 0, 0, 5000) ==
+                  LS_OK);
         d->out[77] += 1;
         bool proven = whole == 1;
         cr_assert(ls_order_proven(&proven, order, &d->observation) == LS_OK);

@@ -290,8 +290,10 @@ static copy make_result(const char *op, const char *order_text, size_t count, in
         }
         ls_reduction reduction = {in, WORLD, LS_F32, LS_SUM, NULL, count, NULL};
         float *to = out + (size_t)b * count;
-        cr_assert((scatter ? ls_order_reduce_scatter(order, to, &reduction, b, 0, count)
-                           : ls_order_all_reduce(order, to, &reduction, 0, count)) == LS_OK);
+        cr_assert(
+            (scatter ? ls_order_reduce(order, LS_ORDER_REDUCE_SCATTER, to, &reduction, b, 0, count)
+                     : ls_order_reduce(order, LS_ORDER_ALL_REDUCE, to, &reduction, 0, 0, count)) ==
+            LS_OK);
     }
     ls_order_free(order);
     char manifest[512];

@@ -1,4 +1,4 @@
-"""Whether every_call.c makes every call of ranks.h: calls.py SOURCE_DIR.
+"""Whether every_call.c makes every call of calls.h and ranks.h: calls.py SOURCE_DIR.
 
 It is the program that runs under thread sanitizers, valgrind and address sanitizers: a call that it
 leaves out is one that they never see. What is called outside of programs must be in the other tests.
@@ -15,7 +15,7 @@ def read(path):
         return re.sub(r"//[^\n]*", "", file.read())
 
 
-header = read("ranks/ranks.h")
+header = read("collectives/calls.h") + read("ranks/ranks.h")
 macros = set(re.findall(r"#define (ls_\w+)\(", header))
 functions = set(re.findall(r"^LS_API [^;(]*?(ls_\w+)\(", header, re.M))
 reached = {call for body in re.findall(r"#define ls_\w+\(.*?\)[ \\\n]+(ls_\w+_at)\(", header)
