@@ -13,6 +13,7 @@
     X(GATHER, gather)                                                                              \
     X(SCATTER, scatter)                                                                            \
     X(SCAN, scan)                                                                                  \
+    X(EXSCAN, exscan)                                                                              \
     X(BARRIER, barrier)
 // And the two halves of a message, p2p.c.
 #define LS_KIND_MAP(X)                                                                             \
@@ -138,6 +139,13 @@ typedef enum ls_kind {
     ls_scan_at(__FILE__, __LINE__, send, recv, count, dtype, op, comm, NULL)
 #define ls_scan_async(send, recv, count, dtype, op, comm, request)                                 \
     ls_scan_at(__FILE__, __LINE__, send, recv, count, dtype, op, comm, request)
+
+#define ls_exscan_at(file, line, send, recv, count, dtype, op, comm, request)                      \
+    ls_call_at(file, line, LS_EXSCAN, send, recv, count, NULL, NULL, dtype, op, 0, comm, request)
+#define ls_exscan(send, recv, count, dtype, op, comm)                                              \
+    ls_exscan_at(__FILE__, __LINE__, send, recv, count, dtype, op, comm, NULL)
+#define ls_exscan_async(send, recv, count, dtype, op, comm, request)                               \
+    ls_exscan_at(__FILE__, __LINE__, send, recv, count, dtype, op, comm, request)
 
 #define ls_send_at(file, line, send, count, dtype, peer, comm, request)                            \
     ls_call_at(file, line, LS_SEND, send, NULL, count, NULL, NULL, dtype, LS_SUM, peer, comm,      \

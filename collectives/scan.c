@@ -1,14 +1,20 @@
 // scan: member i gets the reduction of the buffers of members 0 to i, folded in that order whatever
-// the order of other reductions; an average is of those i + 1.
+// the order of other reductions; an average is of those i + 1. exscan: of members 0 to i - 1, and
+// member 0 gets what changes nothing under the operation.
 #include "collectives/check.h"
+#include "kernels/kernels.h"
 
 static int check(const ls_call *const *calls, int size) {
     return ls_check__agree(calls, size, LS_AGREE_DTYPE | LS_AGREE_OP | LS_AGREE_COUNT);
 }
 
-static uint64_t bytes(const ls_call *const *calls, int size, int from, int to) {
+static uint64_t bytes_scan(const ls_call *const *calls, int size, int from, int to) {
     (void)size;
     return from <= to ? (uint64_t)calls[from]->count * ls_dtype_bytes(calls[from]->dtype) : 0;
+}
+
+static uint64_t bytes_exscan(const ls_call *const *calls, int size, int from, int to) {
+    return from != to ? bytes_scan(calls, size, from, to) : 0;
 }
 
 // The inputs of member i's fold: its own behind the result of the member before it, or, where a
@@ -27,21 +33,55 @@ static void set_inputs(ls_call_fold *fold, const ls_call *const *calls, int i, b
 
 // Range by range. In place is safe: a chain goes upwards and reads an input for its own member's
 // result alone; the others go downwards, and a result lies where only members above it read.
-static int math(const ls_call *const *calls, int size, const ls_order *order) {
-    (void)order;
-    size_t count = calls[0]->count, element = ls_dtype_bytes(calls[0]->dtype);
+static int fold_range(ls_call_fold *fold, const ls_call *const *calls, int size, size_t first,
+                      size_t length) {
     bool chained = calls[0]->op != LS_AVG && calls[0]->op != LS_PREMUL_SUM;
+    for (int k = 0; k < size; k++) {
+        int i = chained ? k : size - 1 - k;
+        set_inputs(fold, calls, i, chained);
+        char *out = ls_block__at(calls[i]->recv, first, fold->element_bytes);
+        LS_TRY(ls_call_fold__all_reduce(fold, out, first, length));
+    }
+    return LS_OK;
+}
+
+// From each member's result to the next one's buffer, from above.
+static int shift_range(const ls_call_fold *fold, const ls_call *const *calls, int size,
+                       size_t first, size_t length) {
+    size_t element = fold->element_bytes;
+    ls_device *device = fold->reduction.device;
+    for (int i = size - 1; i > 0; i--) {
+        LS_TRY(ls_block__move(device, ls_block__at(calls[i]->recv, first, element),
+                              ls_block__at(calls[i - 1]->recv, first, element), length * element));
+    }
+    return LS_OK;
+}
+
+static int fill_neutral(const ls_call *call) {
+    if (call->count == 0) {
+        return LS_OK;
+    }
+    uint64_t neutral = 0;
+    ls_op_neutral(&neutral, call->op, call->dtype);
+    ls_device *device = ls_call__device(call);
+    if (device != NULL) {
+        return device->ops->fill(device, call->recv, call->dtype, &neutral, call->count);
+    }
+    ls_kernel_fill(call->recv, call->dtype, &neutral, call->count);
+    return LS_OK;
+}
+
+static int prefixes(const ls_call *const *calls, int size, bool with_own) {
+    size_t count = calls[0]->count;
     ls_call_fold fold;
     LS_TRY(ls_call_fold__open(&fold, calls, size, NULL, count));
     size_t range = ls_call_fold__range(&fold);
     int status = LS_OK;
-    for (size_t first = 0; first < count; first += range) {
+    for (size_t first = 0; first < count && status == LS_OK; first += range) {
         size_t length = count - first < range ? count - first : range;
-        for (int k = 0; k < size && status == LS_OK; k++) {
-            int i = chained ? k : size - 1 - k;
-            set_inputs(&fold, calls, i, chained);
-            char *out = ls_block__at(calls[i]->recv, first, element);
-            status = ls_call_fold__all_reduce(&fold, out, first, length);
+        status = fold_range(&fold, calls, with_own ? size : size - 1, first, length);
+        if (status == LS_OK && !with_own) {
+            status = shift_range(&fold, calls, size, first, length);
         }
     }
     fold.reduction.in_count = size;
@@ -49,20 +89,48 @@ static int math(const ls_call *const *calls, int size, const ls_order *order) {
     return status;
 }
 
-static int reference(const ls_call *const *calls, int size) {
+static int math_scan(const ls_call *const *calls, int size, const ls_order *order) {
+    (void)order;
+    return prefixes(calls, size, true);
+}
+
+static int math_exscan(const ls_call *const *calls, int size, const ls_order *order) {
+    (void)order;
+    LS_TRY(prefixes(calls, size, false));
+    return fill_neutral(calls[0]);
+}
+
+static int plain(const ls_call *const *calls, int size, int (*terms)(int member)) {
     size_t count = calls[0]->count, element = ls_dtype_bytes(calls[0]->dtype);
     char *copies = NULL;
     LS_TRY(ls_reference__copies(&copies, calls, size, count));
     int status = LS_OK;
     for (int i = 0; i < size && status == LS_OK; i++) {
-        status = ls_reference__fold(calls[i]->recv, copies, calls, i + 1, count, 0, count);
+        for (size_t k = 0; k < count && terms(i) == 0; k++) {
+            ls_op_neutral((char *)calls[i]->recv + k * element, calls[i]->op, calls[i]->dtype);
+        }
+        if (terms(i) > 0) {
+            status = ls_reference__fold(calls[i]->recv, copies, calls, terms(i), count, 0, count);
+        }
     }
     ls_free(copies, (size_t)size * count, element);
     return status;
 }
 
-static int terms(int member) {
+static int terms_scan(int member) {
     return member + 1;
+}
+
+static int terms_exscan(int member) {
+    return member;
+}
+
+static int reference_scan(const ls_call *const *calls, int size) {
+    return plain(calls, size, terms_scan);
+}
+
+static int reference_exscan(const ls_call *const *calls, int size) {
+    return plain(calls, size, terms_exscan);
 }
 
 // nccl-tests has none: a chain of ranks passes the buffer over each of its links once.
@@ -76,10 +144,24 @@ const ls_collective ls_collective__scan = {
     .send = {.form = LS_SIDE_COUNT},
     .recv = {.form = LS_SIDE_COUNT},
     .reduces = true,
-    .terms = terms,
+    .terms = terms_scan,
     .check = check,
-    .bytes = bytes,
-    .math = math,
-    .reference = reference,
+    .bytes = bytes_scan,
+    .math = math_scan,
+    .reference = reference_scan,
+    .bus_factor = bus_factor,
+};
+
+const ls_collective ls_collective__exscan = {
+    .doc = "Every rank gets the reduction of the buffers of the ranks before it; the first one "
+           "what changes nothing.",
+    .send = {.form = LS_SIDE_COUNT},
+    .recv = {.form = LS_SIDE_COUNT},
+    .reduces = true,
+    .terms = terms_exscan,
+    .check = check,
+    .bytes = bytes_exscan,
+    .math = math_exscan,
+    .reference = reference_exscan,
     .bus_factor = bus_factor,
 };

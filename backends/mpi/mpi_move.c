@@ -103,6 +103,15 @@ static int start_scan(move *m) {
                           "MPI_Iscan");
 }
 
+static int start_exscan(move *m) {
+    const void *in = NULL;
+    LS_TRY(reduction_input(&in, m, m->call->count));
+    return ls_mpi__status(MPI_Iexscan(in == m->call->recv ? MPI_IN_PLACE : in, m->call->recv,
+                                      m->count, m->type, ls_mpi__op(m->call->op, m->call->dtype),
+                                      m->comm, m->request),
+                          "MPI_Iexscan");
+}
+
 static int start_broadcast(move *m) {
     if (m->is_root) {
         ls_block__copy(m->call->recv, m->call->send,
@@ -245,7 +254,7 @@ static int start_call(ls_mpi_group *group, int index, finish *end) {
     if (collective->reduces && (!collective->recv.root_only || m.is_root)) {
         int terms = ls_collective_term_count(collective, m.member, m.size);
         end->divisor = call->op == LS_AVG ? terms : 0;
-        end->neutral = terms == 0;
+        end->neutral = terms == 0 && call->count > 0;
     }
     LS_TRY(ls_mpi__request(&m.request, group));
     return starters[call->kind](&m);

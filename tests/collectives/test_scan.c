@@ -1,5 +1,6 @@
-// scan, worked by hand: its members, its order and its operations.
+// scan and exscan, worked by hand: their members, order and operations.
 #include <criterion/criterion.h>
+#include <math.h>
 #include <string.h>
 
 #include "collectives/collectives.h"
@@ -37,40 +38,54 @@ static int run_three(fixture *f, ls_call proto, const float *in, float *out) {
     return ls_backend_run(f->backend, calls, 3);
 }
 
-// scan: each member gets what it and those before it sent, in the order of the communicator, which
-// is not that of the ranks; averages are of as many as there are; a factor is each member's own.
-Test(collectives, scan_by_hand) {
+// What members 3, 0, 2 (their order, which is not that of the ranks) get of 8, 2, 16 in `in`.
+static void run_some(fixture *f, ls_comm *some, ls_kind kind, ls_op op, bool in_place,
+                     const float *in, const float *expected) {
+    static const double factors[] = {0.5, 3, 0.25};
+    float send[3], out[3] = {0};
+    ls_call calls[3];
+    for (int m = 0; m < 3; m++) {
+        send[m] = in[m];
+        calls[m] = (ls_call){.kind = kind,
+                             .comm = some,
+                             .rank = some->ranks[m],
+                             .dtype = LS_F32,
+                             .op = op,
+                             .premul = factors[m],
+                             .count = 1,
+                             .send = &send[m],
+                             .recv = in_place ? &send[m] : &out[m],
+                             LS_HERE};
+    }
+    cr_assert(ls_backend_run(f->backend, calls, 3) == LS_OK, "%s", ls_error_last()->text);
+    cr_expect(memcmp(in_place ? send : out, expected, sizeof out) == 0, "%s %s%s",
+              ls_kind_name(kind), ls_op_name(op), in_place ? " in place" : "");
+    // The plain reference has no code in common with the math.
+    const ls_call *at[3] = {&calls[0], &calls[1], &calls[2]};
+    memcpy(send, in, sizeof send);
+    cr_assert(ls_collective_of(kind)->reference(at, 3) == LS_OK);
+    cr_expect(memcmp(in_place ? send : out, expected, sizeof out) == 0, "reference of %s %s%s",
+              ls_kind_name(kind), ls_op_name(op), in_place ? " in place" : "");
+}
+
+// Each member gets what those up to it sent (exscan: those before it, and the first what changes
+// nothing), in the order of the communicator; averages are of as many as there are; a factor is
+// each member's own.
+Test(collectives, scans_by_hand) {
     fixture f = open_world(4);
     ls_comm *some = NULL;
     cr_assert(ls_comm_create(&some, f.backend, (int[]){3, 0, 2}, 3, "some") == LS_OK);
-    static const double factors[] = {0.5, 3, 0.25};
+    static const float in[3] = {8, 2, 16};
     static const struct {
         ls_op op;
-        float results[3];
-    } cases[] = {{LS_SUM, {8, 10, 26}},
-                 {LS_AVG, {8, 5, 26.0F / 3}},
-                 {LS_PROD, {8, 16, 256}},
-                 {LS_MIN, {8, 2, 2}},
-                 {LS_PREMUL_SUM, {4, 10, 14}}};
+        float scan[3], exscan[3];
+    } cases[] = {{LS_SUM, {8, 10, 26}, {0, 8, 10}},       {LS_AVG, {8, 5, 26.0F / 3}, {0, 8, 5}},
+                 {LS_PROD, {8, 16, 256}, {1, 8, 16}},     {LS_MIN, {8, 2, 2}, {INFINITY, 8, 2}},
+                 {LS_MAX, {8, 8, 16}, {-INFINITY, 8, 8}}, {LS_PREMUL_SUM, {4, 10, 14}, {0, 4, 10}}};
     for (size_t k = 0; k < sizeof cases / sizeof *cases; k++) {
         for (int in_place = 0; in_place < 2; in_place++) {
-            float in[3] = {8, 2, 16}, out[3] = {0};
-            ls_call calls[3];
-            for (int m = 0; m < 3; m++) {
-                calls[m] = (ls_call){.kind = LS_SCAN,
-                                     .comm = some,
-                                     .rank = some->ranks[m],
-                                     .dtype = LS_F32,
-                                     .op = cases[k].op,
-                                     .premul = factors[m],
-                                     .count = 1,
-                                     .send = &in[m],
-                                     .recv = in_place ? &in[m] : &out[m],
-                                     LS_HERE};
-            }
-            cr_assert(ls_backend_run(f.backend, calls, 3) == LS_OK, "%s", ls_error_last()->text);
-            cr_expect(memcmp(in_place ? in : out, cases[k].results, sizeof out) == 0, "%s",
-                      ls_op_name(cases[k].op));
+            run_some(&f, some, LS_SCAN, cases[k].op, in_place, in, cases[k].scan);
+            run_some(&f, some, LS_EXSCAN, cases[k].op, in_place, in, cases[k].exscan);
         }
     }
     ls_comm_free(some);
@@ -95,6 +110,8 @@ Test(collectives, scan_goes_by_its_members_whatever_the_order) {
     for (int from = 0; from < 3; from++) {
         for (int to = 0; to < 3; to++) {
             cr_expect(scan->bytes(calls, 3, from, to) == (from <= to ? 4 : 0));
+            cr_expect(ls_collective_of(LS_EXSCAN)->bytes(calls, 3, from, to) ==
+                      (from < to ? 4 : 0));
         }
     }
     ls_order_free(ring);

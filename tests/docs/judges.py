@@ -30,6 +30,7 @@ JUDGED = {
     "gather": ["{gather: {count: 3, root: 1}}"],
     "scatter": ["{scatter: {count: 3, root: 1}}"],
     "scan": ["{scan: {count: 4, values: normal}}"],
+    "exscan": ["{exscan: {count: 4, values: normal}}"],
     "send_recv": ["{send_recv: {count: 3, pairs: [[0, 1], [1, 0]]}}"],
     "redistribute": ["{redistribute: {tensor: a, to: S(1), into: c}}"],
     "full": ["{full: {tensor: a}}"],

@@ -103,7 +103,7 @@ Num     Type           Disp Enb Address            What
 (gdb) until-collective 0 on a name of a communicator that is longer than any can be
 'a name of a communicator that is longer than any can be' is too long for the name of a communicator
 (gdb) next-collective sideways on world
-'sideways' is no kind of call; there are all_reduce, reduce, broadcast, all_gather, reduce_scatter, all_to_all, gather, scatter, scan, barrier, send, recv
+'sideways' is no kind of call; there are all_reduce, reduce, broadcast, all_gather, reduce_scatter, all_to_all, gather, scatter, scan, exscan, barrier, send, recv
 (gdb) until-collective 9 on wolrd
 ...
 no communicator wolrd exists yet; there is world, gpu[0], gpu[1], world/0 #3, world/1 #4

@@ -51,7 +51,7 @@ Thread 3 "rank 1" hit Breakpoint 2, ls_gdb_hook_caught ...
 (gdb) print *request
 $12 = all_reduce avg of 2 f32 on world (rank 1, call 2, data_parallel.c:30), posted
 (gdb) catch collective nonsense
-'nonsense' is no kind of call; there are all_reduce, reduce, broadcast, all_gather, reduce_scatter, all_to_all, gather, scatter, scan, barrier, send, recv
+'nonsense' is no kind of call; there are all_reduce, reduce, broadcast, all_gather, reduce_scatter, all_to_all, gather, scatter, scan, exscan, barrier, send, recv
 (gdb) goto-collective 99
 after 5 steps on 4 ranks: weight 1.55490053, bias 1.81154966
 [Inferior 1 (process ...) exited normally]

@@ -33,6 +33,8 @@ static int collectives(ls_rank *self, ls_rank_comm *comm) {
     EXPECT(b[n - 1] == (float)(n - 1));
     LS_TRY(ls_scan(a, b, 1, LS_F32, LS_SUM, comm));
     EXPECT(b[0] == (float)(r * (r + 1)) / 2.0f);
+    LS_TRY(ls_exscan(a, b, 1, LS_F32, LS_SUM, comm));
+    EXPECT(b[0] == (float)(r * (r - 1)) / 2.0f);
     LS_TRY(ls_gather(a, b, 1, LS_F32, 0, comm));
     EXPECT(r != 0 || b[n - 1] == (float)(n - 1));
     for (int i = 0; i < n; i++) {
@@ -111,7 +113,7 @@ static int point_to_point(ls_rank *self) {
 }
 
 static int asynchronous(ls_rank *self) {
-    enum { CALLS = 11 };
+    enum { CALLS = 12 };
     int n = ls_rank_count(self);
     size_t *ones = ls_rank_alloc(self, (size_t)n * sizeof *ones);
     float *a = ls_rank_alloc(self, (size_t)(n * CALLS) * sizeof(float));
@@ -136,6 +138,7 @@ static int asynchronous(ls_rank *self) {
     LS_TRY(ls_barrier_async(WORLD, &q[8]));
     LS_TRY(ls_all_to_all_v_async(a + 9 * n, b + 9 * n, ones, ones, LS_F32, WORLD, &q[9]));
     LS_TRY(ls_scan_async(a + 10 * n, b + 10 * n, 1, LS_F32, LS_SUM, WORLD, &q[10]));
+    LS_TRY(ls_exscan_async(a + 11 * n, b + 11 * n, 1, LS_F32, LS_SUM, WORLD, &q[11]));
     for (int i = CALLS - 1; i >= 0; i--) {
         LS_TRY(ls_wait(q[i]));
     }
@@ -143,6 +146,7 @@ static int asynchronous(ls_rank *self) {
     LS_TRY(ls_writes(self, a, (size_t)(n * CALLS) * sizeof(float)));
     EXPECT(b[0] == (float)n && b[4 * n] == (float)n && b[5 * n + n - 1] == 1);
     EXPECT(b[9 * n + n - 1] == 1 && b[10 * n] == (float)(ls_rank_id(self) + 1));
+    EXPECT(b[11 * n] == (float)ls_rank_id(self));
     ls_rank_free(self, ones);
     ls_rank_free(self, a);
     ls_rank_free(self, b);

@@ -137,6 +137,10 @@ static int reduces(state *s, ls_rank_comm *comm, ls_dtype dtype, ls_op op, bool 
     CHECK(ls_scan(b.in, in_place ? b.in : b.out, count, dtype, op, comm));
     note(s, in_place ? b.in : b.out, count * bytes);
     clear(&b);
+    whole(s, b.in, count, dtype);
+    CHECK(ls_exscan(b.in, in_place ? b.in : b.out, count, dtype, op, comm));
+    note(s, in_place ? b.in : b.out, count * bytes);
+    clear(&b);
     whole(s, b.in, n * count, dtype);
     char *block = in_place ? b.in + own * count * bytes : b.out;
     CHECK(ls_reduce_scatter(b.in, block, count, dtype, op, comm));
@@ -157,7 +161,7 @@ static int premultiplied(state *s, ls_rank_comm *comm) {
     buffers b;
     clear(&b);
     whole(s, b.in, 9, LS_F32);
-    static const ls_kind kinds[] = {LS_ALL_REDUCE, LS_SCAN};
+    static const ls_kind kinds[] = {LS_ALL_REDUCE, LS_SCAN, LS_EXSCAN};
     for (size_t k = 0; k < sizeof kinds / sizeof *kinds; k++) {
         const ls_call call = {.kind = kinds[k],
                               .dtype = LS_F32,
@@ -181,6 +185,8 @@ static int averages(state *s, ls_rank_comm *comm) {
     CHECK(ls_all_reduce(in, out, 4, LS_F64, LS_AVG, comm));
     note(s, out, sizeof out);
     CHECK(ls_scan(in, out, 4, LS_F64, LS_AVG, comm));
+    note(s, out, sizeof out);
+    CHECK(ls_exscan(in, out, 4, LS_F64, LS_AVG, comm));
     note(s, out, sizeof out);
     return LS_OK;
 }
