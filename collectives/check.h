@@ -79,14 +79,16 @@ typedef struct ls_call_fold {
     const void **at;         // [size] scratch: the inputs at the current range
     double *premul;          // [size], or NULL
     size_t element_bytes;
+    const int *members;  // whose each input is, -1: a result so far; NULL: input i is member i's
 } ls_call_fold;
 
 // From here on this thread's folds in ordinary memory call the watcher where they make a NaN or an
 // infinity, while results and inputs are in the cache and before the results are handed out: out
 // [length] is the range from element `first` of the inputs on, in [in_count] where it begins in
-// each (where a result is made in place, out is one of them). NULL: nobody looks.
-typedef void (*ls_fold_watcher)(void *arg, const void *out, const void *const *in, int in_count,
-                                size_t first, size_t length);
+// each (where a result is made in place, out is one of them), members as in ls_call_fold. NULL:
+// nobody looks.
+typedef void (*ls_fold_watcher)(void *arg, const void *out, const void *const *in,
+                                const int *members, int in_count, size_t first, size_t length);
 void ls_call_fold__watch(ls_fold_watcher watcher, void *arg);
 void *ls_call_fold__watching(void);  // its arg
 

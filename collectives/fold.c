@@ -28,7 +28,7 @@ static void look_for_special(const ls_call_fold *fold, const void *out, const vo
                              size_t first, size_t length) {
     bool readable = fold->reduction.device == NULL;
     if (readable && watcher != NULL && ls_kernel_any_special(out, length, fold->reduction.dtype)) {
-        watcher(watcher_arg, out, in, fold->reduction.in_count, first, length);
+        watcher(watcher_arg, out, in, fold->members, fold->reduction.in_count, first, length);
     }
 }
 

@@ -38,9 +38,13 @@ static int fold_range(ls_call_fold *fold, const ls_call *const *calls, int size,
     bool chained = calls[0]->op != LS_AVG && calls[0]->op != LS_PREMUL_SUM;
     for (int k = 0; k < size; k++) {
         int i = chained ? k : size - 1 - k;
+        const int members[] = {i > 0 ? -1 : 0, i};
+        fold->members = chained ? members : NULL;
         set_inputs(fold, calls, i, chained);
         char *out = ls_block__at(calls[i]->recv, first, fold->element_bytes);
-        LS_TRY(ls_call_fold__all_reduce(fold, out, first, length));
+        int status = ls_call_fold__all_reduce(fold, out, first, length);
+        fold->members = NULL;
+        LS_TRY(status);
     }
     return LS_OK;
 }

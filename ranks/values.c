@@ -164,8 +164,8 @@ static bool values_on(const ls_spmd *run, const ls_call *call) {
 }
 
 // Ranges of a reduction whose result has a NaN or an infinity.
-static void on_special(void *arg, const void *out, const void *const *in, int in_count,
-                       size_t first, size_t length) {
+static void on_special(void *arg, const void *out, const void *const *in, const int *members,
+                       int in_count, size_t first, size_t length) {
     ls_value_watch *watch = arg;
     size_t at = 0, bytes = ls_dtype_bytes(watch->dtype);
     unsigned wanted = SPECIAL_NAN | (watch->infinities ? SPECIAL_INF : 0u);
@@ -177,14 +177,18 @@ static void on_special(void *arg, const void *out, const void *const *in, int in
         return;
     }
     watch->results |= here & wanted;
-    for (int i = 0; i < in_count && i < watch->size; i++) {
+    for (int i = 0; i < in_count; i++) {
+        int member = members != NULL ? members[i] : i;
+        if (member < 0 || member >= watch->size) {
+            continue;
+        }
         unsigned found = in[i] == out ? SPECIAL_NONE : scan(&at, in[i], length, watch->dtype);
-        watch->inputs[i] |= found;
+        watch->inputs[member] |= found;
         if ((found & SPECIAL_NAN) != 0) {
-            memcpy(&watch->samples[i], (const char *)in[i] + at * bytes, bytes);
+            memcpy(&watch->samples[member], (const char *)in[i] + at * bytes, bytes);
             watch->element = first + at;
         }
-        watch->gone = in[i] == out ? i : watch->gone;
+        watch->gone = in[i] == out ? member : watch->gone;
     }
 }
 
