@@ -329,6 +329,10 @@ static ncclResult_t issue_all(pending *first) {
 
 ncclResult_t ls_front__make(const ls_front_issue *what) {
     pending call = {.what = *what};
+    if (what->kind == LS_SEND && depth == 0 && what->comm != NULL &&
+        what->comm->magic == LS_FRONT_MAGIC && what->root == what->comm->rank) {
+        return ls_front__fail(ncclInvalidUsage, "Trying to send to self without a matching recv");
+    }
     ncclResult_t result = check(&call);
     if (result != ncclSuccess) {
         group_error = depth > 0 ? result : ncclSuccess;

@@ -10,7 +10,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "exec/front.h"
+#include "exec/front_functions.h"
 #include "kernels/element.h"
 
 static _Thread_local char last_error[LS_WIRE_WHY_BYTES + 64];
@@ -325,101 +325,10 @@ static ncclResult_t tell(ls_front_issue what) {
     return ls_client_failed(ls_client_get(), NULL) ? result : ncclSuccess;
 }
 
-#define TOLD(...)                                                                                  \
-    do {                                                                                           \
-        ncclResult_t told_ = tell((ls_front_issue){__VA_ARGS__});                                  \
-        if (told_ != ncclSuccess) {                                                                \
-            return told_;                                                                          \
-        }                                                                                          \
-    } while (0)
-
-LS_NCCL_EXPORT ncclResult_t ncclAllReduce(const void *send, void *recv, size_t count,
-                                          ncclDataType_t type, ncclRedOp_t op, ncclComm_t comm,
-                                          cudaStream_t stream) {
-    REAL("ncclAllReduce",
-         (const void *, void *, size_t, ncclDataType_t, ncclRedOp_t, ncclComm_t, cudaStream_t))
-    TOLD(LS_ALL_REDUCE, send, recv, count, type, op, 0, comm, stream);
-    return after(behind(send, recv, count, type, op, comm, stream));
-}
-
-LS_NCCL_EXPORT ncclResult_t ncclReduce(const void *send, void *recv, size_t count,
-                                       ncclDataType_t type, ncclRedOp_t op, int root,
-                                       ncclComm_t comm, cudaStream_t stream) {
-    REAL("ncclReduce",
-         (const void *, void *, size_t, ncclDataType_t, ncclRedOp_t, int, ncclComm_t, cudaStream_t))
-    TOLD(LS_REDUCE, send, recv, count, type, op, root, comm, stream);
-    return after(behind(send, recv, count, type, op, root, comm, stream));
-}
-
-LS_NCCL_EXPORT ncclResult_t ncclBroadcast(const void *send, void *recv, size_t count,
-                                          ncclDataType_t type, int root, ncclComm_t comm,
-                                          cudaStream_t stream) {
-    REAL("ncclBroadcast",
-         (const void *, void *, size_t, ncclDataType_t, int, ncclComm_t, cudaStream_t))
-    TOLD(LS_BROADCAST, send, recv, count, type, 0, root, comm, stream);
-    return after(behind(send, recv, count, type, root, comm, stream));
-}
-
-LS_NCCL_EXPORT ncclResult_t ncclBcast(void *buffer, size_t count, ncclDataType_t type, int root,
-                                      ncclComm_t comm, cudaStream_t stream) {
-    REAL("ncclBcast", (void *, size_t, ncclDataType_t, int, ncclComm_t, cudaStream_t))
-    TOLD(LS_BROADCAST, buffer, buffer, count, type, 0, root, comm, stream);
-    return after(behind(buffer, count, type, root, comm, stream));
-}
-
-LS_NCCL_EXPORT ncclResult_t ncclAllGather(const void *send, void *recv, size_t count,
-                                          ncclDataType_t type, ncclComm_t comm,
-                                          cudaStream_t stream) {
-    REAL("ncclAllGather", (const void *, void *, size_t, ncclDataType_t, ncclComm_t, cudaStream_t))
-    TOLD(LS_ALL_GATHER, send, recv, count, type, 0, 0, comm, stream);
-    return after(behind(send, recv, count, type, comm, stream));
-}
-
-LS_NCCL_EXPORT ncclResult_t ncclReduceScatter(const void *send, void *recv, size_t count,
-                                              ncclDataType_t type, ncclRedOp_t op, ncclComm_t comm,
-                                              cudaStream_t stream) {
-    REAL("ncclReduceScatter",
-         (const void *, void *, size_t, ncclDataType_t, ncclRedOp_t, ncclComm_t, cudaStream_t))
-    TOLD(LS_REDUCE_SCATTER, send, recv, count, type, op, 0, comm, stream);
-    return after(behind(send, recv, count, type, op, comm, stream));
-}
-
-LS_NCCL_EXPORT ncclResult_t ncclAlltoAll(const void *send, void *recv, size_t count,
-                                         ncclDataType_t type, ncclComm_t comm,
-                                         cudaStream_t stream) {
-    REAL("ncclAlltoAll", (const void *, void *, size_t, ncclDataType_t, ncclComm_t, cudaStream_t))
-    TOLD(LS_ALL_TO_ALL, send, recv, count, type, 0, 0, comm, stream);
-    return after(behind(send, recv, count, type, comm, stream));
-}
-
-LS_NCCL_EXPORT ncclResult_t ncclGather(const void *send, void *recv, size_t count,
-                                       ncclDataType_t type, int root, ncclComm_t comm,
-                                       cudaStream_t stream) {
-    REAL("ncclGather",
-         (const void *, void *, size_t, ncclDataType_t, int, ncclComm_t, cudaStream_t))
-    TOLD(LS_GATHER, send, recv, count, type, 0, root, comm, stream);
-    return after(behind(send, recv, count, type, root, comm, stream));
-}
-
-LS_NCCL_EXPORT ncclResult_t ncclScatter(const void *send, void *recv, size_t count,
-                                        ncclDataType_t type, int root, ncclComm_t comm,
-                                        cudaStream_t stream) {
-    REAL("ncclScatter",
-         (const void *, void *, size_t, ncclDataType_t, int, ncclComm_t, cudaStream_t))
-    TOLD(LS_SCATTER, send, recv, count, type, 0, root, comm, stream);
-    return after(behind(send, recv, count, type, root, comm, stream));
-}
-
-LS_NCCL_EXPORT ncclResult_t ncclSend(const void *send, size_t count, ncclDataType_t type, int peer,
-                                     ncclComm_t comm, cudaStream_t stream) {
-    REAL("ncclSend", (const void *, size_t, ncclDataType_t, int, ncclComm_t, cudaStream_t))
-    TOLD(LS_SEND, send, NULL, count, type, 0, peer, comm, stream);
-    return after(behind(send, count, type, peer, comm, stream));
-}
-
-LS_NCCL_EXPORT ncclResult_t ncclRecv(void *recv, size_t count, ncclDataType_t type, int peer,
-                                     ncclComm_t comm, cudaStream_t stream) {
-    REAL("ncclRecv", (void *, size_t, ncclDataType_t, int, ncclComm_t, cudaStream_t))
-    TOLD(LS_RECV, NULL, recv, count, type, 0, peer, comm, stream);
-    return after(behind(recv, count, type, peer, comm, stream));
-}
+#define CALL(name, parameters, arguments, ...)                                                     \
+    LS_NCCL_EXPORT ncclResult_t name parameters {                                                  \
+        REAL(#name, parameters)                                                                    \
+        ncclResult_t told = tell((ls_front_issue){__VA_ARGS__, comm, stream});                     \
+        return told != ncclSuccess ? told : after(behind arguments);                               \
+    }
+LS_FRONT_FUNCTIONS(CALL)

@@ -268,41 +268,22 @@ BOTH(MPI_Accumulate, MPI_Raccumulate, LIST(P_SIDES(const), MPI_Op op, MPI_Win wi
 BOTH(MPI_Get_accumulate, MPI_Rget_accumulate, LIST(P_GET_ACCUMULATE),
      LIST(P_GET_ACCUMULATE, MPI_Request *request), SIDES, A_RESULT, .op = op, .how = GET_ACCUMULATE)
 
+#define ONE_EACH                                                                                   \
+    .origin = origin, .count = 1, .type = type, .result = result, .result_count = 1,               \
+    .result_type = type, .target = target, .disp = disp, .target_count = 1, .target_type = type,   \
+    .win = win
+
 int MPI_Fetch_and_op(const void *origin, void *result, MPI_Datatype type, int target, MPI_Aint disp,
                      MPI_Op op, MPI_Win win) {
     mpi_where at = {ls_mpi__enter(__func__), __func__};
-    const rma_call call = {.origin = origin,
-                           .count = 1,
-                           .type = type,
-                           .result = result,
-                           .result_count = 1,
-                           .result_type = type,
-                           .target = target,
-                           .disp = disp,
-                           .target_count = 1,
-                           .target_type = type,
-                           .op = op,
-                           .win = win,
-                           .how = GET_ACCUMULATE};
+    const rma_call call = {ONE_EACH, .op = op, .how = GET_ACCUMULATE};
     return make_call(at, &call, NULL);
 }
 
 int MPI_Compare_and_swap(const void *origin, const void *compare, void *result, MPI_Datatype type,
                          int target, MPI_Aint disp, MPI_Win win) {
     mpi_where at = {ls_mpi__enter(__func__), __func__};
-    const rma_call call = {.origin = origin,
-                           .count = 1,
-                           .type = type,
-                           .result = result,
-                           .result_count = 1,
-                           .result_type = type,
-                           .target = target,
-                           .disp = disp,
-                           .target_count = 1,
-                           .target_type = type,
-                           .op = MPI_REPLACE,
-                           .win = win,
-                           .compare = compare,
+    const rma_call call = {ONE_EACH, .op = MPI_REPLACE, .compare = compare,
                            .how = COMPARE_AND_SWAP};
     return make_call(at, &call, NULL);
 }
