@@ -34,6 +34,7 @@ typedef struct p2p_entry {
 typedef struct work {
     const ls_call *calls;
     int call_count;
+    bool checks;           // whether calls that meet fit; else their kinds alone
     placed *placed;        // [call_count]
     const ls_comm **used;  // [used_count] communicators with collectives, in order of appearance
     int used_count;
@@ -151,6 +152,21 @@ static int fail_missing(const work *w, const ls_comm *comm) {
                         list, listed > 8 ? ", ..." : "");
 }
 
+static int check_event(const work *w, const ls_event *event) {
+    if (w->checks) {
+        return event->collective->check(event->calls, event->size);
+    }
+    for (int i = 1; i < event->size; i++) {
+        const ls_call *first = event->calls[0], *call = event->calls[i];
+        if (call->kind != first->kind && !ls_kind_is_message(call->kind)) {
+            return LS_FAIL_RANK(LS_ERR_MISMATCH, call->rank,
+                                "rank %d makes %s where rank %d makes %s", call->rank,
+                                ls_kind_name(call->kind), first->rank, ls_kind_name(first->kind));
+        }
+    }
+    return LS_OK;
+}
+
 static int match_collectives(work *w) {
     for (int i = 0; i < w->call_count; i++) {
         const ls_call *call = &w->calls[i];
@@ -172,7 +188,7 @@ static int match_collectives(work *w) {
                 return ls_call_check(NULL, event->calls[0]);
             }
             event->collective = ls_collective_of(event->calls[0]->kind);
-            LS_TRY(event->collective->check(event->calls, event->size));
+            LS_TRY(check_event(w, event));
         }
         if (t->uneven) {
             return fail_missing(w, w->used[u]);
@@ -198,9 +214,11 @@ static int compare_entries(const void *a, const void *b) {
     return pair != 0 ? pair : (x->index > y->index) - (x->index < y->index);
 }
 
-static int fail_unmatched(const ls_call *call) {
+static int fail_unmatched(const work *w, const ls_call *call) {
     char text[256];
-    LS_TRY(ls_call_check(NULL, call));  // a peer out of range says more than "unmatched"
+    if (w->checks) {
+        LS_TRY(ls_call_check(NULL, call));  // a peer out of range says more than "unmatched"
+    }
     ls_call_format(text, sizeof text, call);
     bool send = call->kind == LS_SEND;
     ls_check__note(send ? LS_FINDING_P2P_UNMATCHED_SEND : LS_FINDING_P2P_UNMATCHED_RECV, call);
@@ -241,25 +259,25 @@ static int match_p2p(work *w, size_t slot) {
     for (int k = 0; k < both; k++) {
         int pair = compare_pair(&w->sends[k], &w->recvs[k]);
         if (pair != 0) {
-            return fail_unmatched(&w->calls[pair < 0 ? w->sends[k].index : w->recvs[k].index]);
+            return fail_unmatched(w, &w->calls[pair < 0 ? w->sends[k].index : w->recvs[k].index]);
         }
         int send = w->sends[k].index, recv = w->recvs[k].index;
         const ls_call **row = &w->match->slots[slot + 2 * (size_t)k];
         row[0] = &w->calls[send];
         row[1] = &w->calls[recv];
-        const ls_collective *collective = ls_collective_of(LS_SEND);
-        int status = collective->check(row, 2);
+        const ls_event event = {ls_collective_of(LS_SEND), row, 2};
+        int status = check_event(w, &event);
         if (status != LS_OK) {
             return status == LS_ERR_MISMATCH ? explain_order(w, k) : status;
         }
         w->last[w->event_count] = send > recv ? send : recv;
-        w->events[w->event_count++] = (ls_event){collective, row, 2};
+        w->events[w->event_count++] = event;
     }
     if (w->send_count > both) {
-        return fail_unmatched(&w->calls[w->sends[both].index]);
+        return fail_unmatched(w, &w->calls[w->sends[both].index]);
     }
     if (w->recv_count > both) {
-        return fail_unmatched(&w->calls[w->recvs[both].index]);
+        return fail_unmatched(w, &w->calls[w->recvs[both].index]);
     }
     return LS_OK;
 }
@@ -309,11 +327,11 @@ static int match_all(work *w, ls_arena *arena) {
     return LS_OK;
 }
 
-int ls_match__calls(ls_match *out, const ls_call *calls, int call_count) {
+static int match(ls_match *out, const ls_call *calls, int call_count, bool checks) {
     *out = (ls_match){0};
     ls_arena *arena = NULL;
     LS_TRY(ls_arena_create(&arena));
-    work w = {.calls = calls, .call_count = call_count, .match = out};
+    work w = {.calls = calls, .call_count = call_count, .checks = checks, .match = out};
     int status = match_all(&w, arena);
     for (int u = 0; u < w.used_count; u++) {
         tally *t = w.used[u]->impl;
@@ -325,6 +343,14 @@ int ls_match__calls(ls_match *out, const ls_call *calls, int call_count) {
         ls_match__free(out);
     }
     return status;
+}
+
+int ls_match__calls(ls_match *out, const ls_call *calls, int call_count) {
+    return match(out, calls, call_count, true);
+}
+
+int ls_match__kinds(ls_match *out, const ls_call *calls, int call_count) {
+    return match(out, calls, call_count, false);
 }
 
 void ls_match__free(ls_match *match) {
