@@ -24,7 +24,7 @@ typedef struct ls_order_observation {
 size_t ls_order_elements(const ls_order_observation *observation);
 
 // Elements whose bits an order does not give (any NaN equals any NaN), counted up to `limit`;
-// *first is the first of them. Errors as of ls_order_all_reduce.
+// *first is the first of them. Errors as of ls_order_reduce.
 int ls_order_differing(size_t *differing, size_t *first, const ls_order *order,
                        const ls_order_observation *observation, size_t limit);
 
