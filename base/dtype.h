@@ -88,8 +88,8 @@ LS_API const char *ls_op_name(ls_op op);
 int ls_op_parse(ls_op *out, const char *text);
 // Whether an operation is defined on a type: band, bor, bxor on integers alone.
 bool ls_op_supports(ls_op op, ls_dtype dtype);
-// What changes nothing under an operation: 0, 1, the least value for max (an infinity where there is
-// one), ...; of an average, as of a sum, 0.
+// What changes nothing under an operation: 0, 1, the least value for max (an infinity where there
+// is one), ...; of an average, as of a sum, 0.
 LS_API_BACKENDS void ls_op_neutral(void *element, ls_op op, ls_dtype dtype);
 
 #ifdef __cplusplus
