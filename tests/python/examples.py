@@ -85,7 +85,7 @@ def plans(lockstep):
         holds(lines, ["Keys: ['product', 'user']", "Lengths: tensor([3, 1, 2, 2])",
                       "Values: tensor([1, 2, 1, 5, 2, 3, 4, 1])", "Offsets: tensor([0, 3, 4, 6, 8])",
                       "['product', 'user']", "torch.Size([2, 128])", "Non Fused Model Parameters: dict_keys([])",
-                      "embedding_bags.product_table.weight torch.Size([4096, 68]) torch.uint8"], "torchrec_intro")
+                      "embedding_bags.product_table.weight torch.Size([4096, 80]) torch.uint8"], "torchrec_intro")
         both = {"product_table", "user_table"}
         assert moved[("all_to_all", "input_dist values")] == both, moved
         assert moved[("all_to_all", "gradients")] == both, moved
