@@ -7,8 +7,6 @@
 #include "base/base.h"
 
 #include "formats/diagnostic.h"
-#include "formats/npy.h"
-#include "formats/safetensors.h"
 
 #include "kernels/element.h"
 #include "kernels/optimizer.h"
@@ -17,8 +15,6 @@
 
 #include "local_tensor/local_tensor.h"
 
-#include "orders/bound.h"
-#include "orders/explain.h"
 #include "orders/order.h"
 
 #include "collectives/collectives.h"
@@ -33,19 +29,16 @@
 #include "planner/plan.h"
 #include "planner/plan_file.h"
 #include "planner/planner.h"
-#include "planner/redistribute.h"
 #include "planner/topology.h"
 
 #include "embedding/embedding.h"
 #include "embedding/jagged.h"
 #include "embedding/module.h"
-#include "embedding/oracle.h"
 
 #include "runner/result.h"
 #include "runner/compare/run.h"
-#include "runner/scenario/scenario.h"
+#include "runner/scenario/load.h"
 
 #include "report/report.h"
-#include "report/show.h"
 
 #endif

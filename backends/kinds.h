@@ -1,5 +1,5 @@
 // The table of backends: all that differs by which one it is. A row's pointer travels; its name is
-// for options, files and reports alone. What a backend does is ls_backend_ops.
+// for options, files and reports alone.
 #ifndef LS_BACKENDS_KINDS_H
 #define LS_BACKENDS_KINDS_H
 
@@ -9,7 +9,13 @@
 extern "C" {
 #endif
 
-typedef struct ls_backend_kind {
+// "sim", "mpi", "nccl". NULL: there is none of that name.
+typedef struct ls_backend_kind ls_backend_kind;
+LS_API const ls_backend_kind *ls_backend_kind_named(const char *name);
+
+// ---- Inside the library -------------------------------------------------------------------------
+// What a backend does is ls_backend_ops.
+struct ls_backend_kind {
     const char *name;  // "sim", "mpi", "nccl"
     const char
         *about;  // for doctor: what it is; where `open` is NULL, what a build without it lacks
@@ -23,16 +29,15 @@ typedef struct ls_backend_kind {
     // A run that is to hang does when nothing moves for so long, in which each rank had so much of
     // a processor.
     double quiet_seconds, cpu_seconds;
-} ls_backend_kind;
+};
 
-LS_API extern const ls_backend_kind ls_backend_kind_sim, ls_backend_kind_mpi, ls_backend_kind_nccl;
+extern const ls_backend_kind ls_backend_kind_sim, ls_backend_kind_mpi, ls_backend_kind_nccl;
 
 // All of them, and their names in the same order; both end with NULL.
-LS_API extern const ls_backend_kind *const ls_backend_kinds[];
-LS_API extern const char *const ls_backend_names[];
+extern const ls_backend_kind *const ls_backend_kinds[];
+extern const char *const ls_backend_names[];
 // The names of those that can be measured.
-LS_API extern const char *const ls_backend_names_timed[];
-LS_API const ls_backend_kind *ls_backend_kind_named(const char *name);  // NULL: there is none
+extern const char *const ls_backend_names_timed[];
 
 #ifdef __cplusplus
 }

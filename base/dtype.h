@@ -68,9 +68,9 @@ bool ls_dtype_valid(int dtype);
 LS_API const char *ls_dtype_name(ls_dtype dtype);  // "f32"; asserts that dtype is valid
 LS_API size_t ls_dtype_bytes(ls_dtype dtype);
 LS_API_BACKENDS bool ls_dtype_is_float(ls_dtype dtype);
-LS_API_BACKENDS bool ls_dtype_is_signed(ls_dtype dtype);     // floats and signed integers
-LS_API int ls_dtype_parse(ls_dtype *out, const char *text);  // LS_ERR_NOT_FOUND
-const char *ls_dtype_name_npy(ls_dtype dtype);               // "f4", without byte order; or NULL
+LS_API_BACKENDS bool ls_dtype_is_signed(ls_dtype dtype);  // floats and signed integers
+int ls_dtype_parse(ls_dtype *out, const char *text);      // LS_ERR_NOT_FOUND
+const char *ls_dtype_name_npy(ls_dtype dtype);            // "f4", without byte order; or NULL
 const char *ls_dtype_name_safetensors(ls_dtype dtype);
 
 // What a float type can hold; all zero of an integer.
@@ -84,7 +84,7 @@ typedef struct ls_float_format {
 ls_float_format ls_dtype_format(ls_dtype dtype);
 
 bool ls_op_valid(int op);
-LS_API const char *ls_op_name(ls_op op);
+LS_API_BACKENDS const char *ls_op_name(ls_op op);
 int ls_op_parse(ls_op *out, const char *text);
 // Whether an operation is defined on a type: band, bor, bxor on integers alone.
 bool ls_op_supports(ls_op op, ls_dtype dtype);

@@ -28,7 +28,7 @@ LS_API int ls_arena_create(ls_arena **out);
 LS_API void ls_arena_free(ls_arena *arena);  // NULL is allowed
 
 // Zeroed, 64-byte aligned memory for count elements of size bytes, or NULL with the error set.
-LS_API void *ls_arena_alloc(ls_arena *arena, size_t count, size_t size);
+LS_API_BACKENDS void *ls_arena_alloc(ls_arena *arena, size_t count, size_t size);
 // The same, not zeroed: for what is written whole before it is read.
 void *ls_arena_alloc_raw(ls_arena *arena, size_t count, size_t size);
 // A copy of `bytes` bytes (strings: with the terminating 0 that ls_arena_strndup adds).

@@ -64,7 +64,7 @@ typedef struct ls_error {
 } ls_error;
 
 // The short meaning of a status ("out of memory"). Never NULL.
-LS_API const char *ls_status_text(int status);
+const char *ls_status_text(int status);
 
 // Whether a status is the machine's doing (no memory, no backend, a full disk, a dead process, ...)
 // and not the input's or the program's.
@@ -77,7 +77,7 @@ int ls_status_of_errno(int error);
 LS_API const ls_error *ls_error_last(void);
 
 // Forgets this thread's last error.
-LS_API void ls_error_clear(void);
+LS_API_BACKENDS void ls_error_clear(void);
 
 // Records an error of this thread and returns `code`. Use LS_FAIL / LS_FAIL_RANK.
 LS_API int ls_error__set(const char *file, int line, int code, int rank, const char *format, ...)

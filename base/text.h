@@ -21,8 +21,8 @@ typedef struct ls_text {
 
 LS_API void ls_text_free(ls_text *text);
 LS_API_BACKENDS void ls_text_append(ls_text *text, const char *data, size_t length);
-LS_API void ls_text_puts(ls_text *text, const char *string);
-LS_API void ls_text_printf(ls_text *text, const char *format, ...) LS_PRINTF(2, 3);
+LS_API_BACKENDS void ls_text_puts(ls_text *text, const char *string);
+LS_API_BACKENDS void ls_text_printf(ls_text *text, const char *format, ...) LS_PRINTF(2, 3);
 void ls_text_repeat(ls_text *text, char c, size_t count);
 // Bytes of the first character of text [bytes] when it is UTF-8 and no control character; else 0.
 size_t ls_text_printable(const char *text, size_t bytes);

@@ -2,10 +2,10 @@
 // so that no run finds its rows in a cache.
 #include "bench/gpu_lookup.h"
 
-#include <cuda_runtime_api.h>
 #include <math.h>
 #include <string.h>
 
+#include "bench/gpu_time.h"
 #include "kernels/cuda/kernels_cuda.h"
 
 #define ROWS       ((size_t)1000000)
@@ -16,14 +16,6 @@
 #define COPY_BYTES ((size_t)1 << 30)
 #define TURNS      20
 #define WARMUP     3
-
-static int cuda(cudaError_t error, const char *what) {
-    if (error == cudaSuccess) {
-        return LS_OK;
-    }
-    return LS_FAIL(error == cudaErrorMemoryAllocation ? LS_ERR_MEMORY : LS_ERR_BACKEND, "%s: %s",
-                   what, cudaGetErrorString(error));
-}
 
 typedef struct lookup {
     float *table, *out;
@@ -47,25 +39,11 @@ static int launch_copy(void *arg) {
     return ls_kernel_copy_cuda(c->to, c->from, COPY_BYTES, NULL);
 }
 
-// Median milliseconds of `launch`.
+// Median and least milliseconds of `launch`.
 static int time_launches(double *ms, double *ms_min, int (*launch)(void *arg), void *arg) {
     double times[TURNS];
-    cudaEvent_t start = NULL, end = NULL;
-    LS_TRY(cuda(cudaEventCreate(&start), "cudaEventCreate"));
-    LS_TRY(cuda(cudaEventCreate(&end), "cudaEventCreate"));
-    for (int i = -WARMUP; i < TURNS; i++) {
-        float elapsed = 0;
-        LS_TRY(cuda(cudaEventRecord(start, NULL), "cudaEventRecord"));
-        LS_TRY(launch(arg));
-        LS_TRY(cuda(cudaEventRecord(end, NULL), "cudaEventRecord"));
-        LS_TRY(cuda(cudaEventSynchronize(end), "the kernel"));
-        LS_TRY(cuda(cudaEventElapsedTime(&elapsed, start, end), "cudaEventElapsedTime"));
-        if (i >= 0) {
-            times[i] = (double)elapsed;
-        }
-    }
-    (void)cudaEventDestroy(start);
-    (void)cudaEventDestroy(end);
+    const ls_gpu_timing timing = {.warmup = WARMUP, .count = TURNS, .samples = times, .stride = 1};
+    LS_TRY(ls_gpu__time(&timing, launch, arg));
     *ms = ls_bench__median(times, TURNS);
     *ms_min = times[0];
     return LS_OK;
@@ -75,12 +53,12 @@ int ls_bench__device_copy(double *gb_per_s, int64_t *memory_bytes) {
     copy c = {NULL, NULL};
     size_t free_bytes = 0, total_bytes = 0;
     double ms = 0, ms_min = 0;
-    LS_TRY(cuda(cudaSetDevice(0), "cudaSetDevice"));
-    LS_TRY(cuda(cudaMemGetInfo(&free_bytes, &total_bytes), "cudaMemGetInfo"));
-    LS_TRY(cuda(cudaMalloc(&c.from, COPY_BYTES), "cudaMalloc"));
-    int status = cuda(cudaMalloc(&c.to, COPY_BYTES), "cudaMalloc");
+    LS_TRY(ls_gpu__cuda(cudaSetDevice(0), "cudaSetDevice"));
+    LS_TRY(ls_gpu__cuda(cudaMemGetInfo(&free_bytes, &total_bytes), "cudaMemGetInfo"));
+    LS_TRY(ls_gpu__cuda(cudaMalloc(&c.from, COPY_BYTES), "cudaMalloc"));
+    int status = ls_gpu__cuda(cudaMalloc(&c.to, COPY_BYTES), "cudaMalloc");
     if (status == LS_OK) {
-        status = cuda(cudaMemset(c.from, 1, COPY_BYTES), "cudaMemset");
+        status = ls_gpu__cuda(cudaMemset(c.from, 1, COPY_BYTES), "cudaMemset");
     }
     if (status == LS_OK) {
         status = time_launches(&ms, &ms_min, launch_copy, &c);
@@ -100,34 +78,28 @@ static uint64_t next_random(uint64_t *state) {
     return z ^ z >> 31;
 }
 
-// Fills a device array from the host through `host`, which holds its bytes.
-static int upload(void **out, const void *host, size_t bytes) {
-    LS_TRY(cuda(cudaMalloc(out, bytes), "cudaMalloc"));
-    return cuda(cudaMemcpy(*out, host, bytes, cudaMemcpyHostToDevice), "cudaMemcpy");
-}
-
 static int open_lookup(lookup *l, float *table, int64_t *ids) {
     uint64_t state = 1;
     for (size_t i = 0; i < ROWS * DIM; i++) {
         table[i] = (float)((double)(next_random(&state) >> 40) * 0x1p-24 - 0.5);
     }
-    LS_TRY(upload((void **)&l->table, table, ROWS * DIM * sizeof *table));
+    LS_TRY(ls_gpu__upload((void **)&l->table, table, ROWS * DIM * sizeof *table));
     for (int s = SETS - 1; s >= 0; s--) {
         for (size_t i = 0; i < BAGS * POOLING; i++) {
             ids[i] = (int64_t)(next_random(&state) % ROWS);
         }
-        LS_TRY(upload((void **)&l->ids[s], ids, BAGS * POOLING * sizeof *ids));
+        LS_TRY(ls_gpu__upload((void **)&l->ids[s], ids, BAGS * POOLING * sizeof *ids));
     }
     int64_t *offsets = NULL;
     LS_TRY(ls_alloc((void **)&offsets, BAGS + 1, sizeof *offsets));
     for (size_t b = 0; b <= BAGS; b++) {
         offsets[b] = (int64_t)(b * POOLING);
     }
-    int status = upload((void **)&l->offsets, offsets, (BAGS + 1) * sizeof *offsets);
+    int status = ls_gpu__upload((void **)&l->offsets, offsets, (BAGS + 1) * sizeof *offsets);
     ls_free(offsets, BAGS + 1, sizeof *offsets);
     LS_TRY(status);
-    LS_TRY(cuda(cudaMalloc((void **)&l->out, BAGS * DIM * sizeof(float)), "cudaMalloc"));
-    return cuda(cudaMemset(l->out, 0xFF, BAGS * DIM * sizeof(float)), "cudaMemset");
+    LS_TRY(ls_gpu__cuda(cudaMalloc((void **)&l->out, BAGS * DIM * sizeof(float)), "cudaMalloc"));
+    return ls_gpu__cuda(cudaMemset(l->out, 0xFF, BAGS * DIM * sizeof(float)), "cudaMemset");
 }
 
 static void close_lookup(lookup *l) {
@@ -150,7 +122,8 @@ static int verify(lookup *l, const float *table, const int64_t *ids) {
     }
     l->turn = 0;
     LS_TRY(launch_lookup(l));
-    LS_TRY(cuda(cudaMemcpy(actual, l->out, sizeof actual, cudaMemcpyDeviceToHost), "cudaMemcpy"));
+    LS_TRY(ls_gpu__cuda(cudaMemcpy(actual, l->out, sizeof actual, cudaMemcpyDeviceToHost),
+                        "cudaMemcpy"));
     ls_kernel_pooled_lookup_reference(expected, DIM, table, LS_F32, (int64_t)ROWS, DIM, ids,
                                       offsets, NULL, -1, LS_POOL_SUM, CHECKED);
     return memcmp(expected, actual, sizeof actual) == 0
@@ -217,23 +190,24 @@ static int open_constants(constants *c, int64_t *ids) {
         ids[i] = (int64_t)(next_random(&state) % HOT_ROWS);
     }
     for (int s = 0; s < SETS; s++) {
-        LS_TRY(upload((void **)&c->hot.ids[s], ids, BAGS * POOLING * sizeof *ids));
+        LS_TRY(ls_gpu__upload((void **)&c->hot.ids[s], ids, BAGS * POOLING * sizeof *ids));
     }
     for (size_t b = 0; b <= BAGS; b++) {
         ids[b] = (int64_t)(b * POOLING);
     }
-    LS_TRY(upload((void **)&c->hot.offsets, ids, (BAGS + 1) * sizeof *ids));
-    LS_TRY(upload((void **)&c->one_offset, one, sizeof one));
-    LS_TRY(cuda(cudaMalloc((void **)&c->hot.table, ROWS * DIM * sizeof(float)), "cudaMalloc"));
-    LS_TRY(cuda(cudaMemset(c->hot.table, 0, ROWS * DIM * sizeof(float)), "cudaMemset"));
-    return cuda(cudaMalloc((void **)&c->hot.out, BAGS * DIM * sizeof(float)), "cudaMalloc");
+    LS_TRY(ls_gpu__upload((void **)&c->hot.offsets, ids, (BAGS + 1) * sizeof *ids));
+    LS_TRY(ls_gpu__upload((void **)&c->one_offset, one, sizeof one));
+    LS_TRY(
+        ls_gpu__cuda(cudaMalloc((void **)&c->hot.table, ROWS * DIM * sizeof(float)), "cudaMalloc"));
+    LS_TRY(ls_gpu__cuda(cudaMemset(c->hot.table, 0, ROWS * DIM * sizeof(float)), "cudaMemset"));
+    return ls_gpu__cuda(cudaMalloc((void **)&c->hot.out, BAGS * DIM * sizeof(float)), "cudaMalloc");
 }
 
 int ls_bench__lookup_constants(double *kernel_us, double *cache_speedup, double hbm_gb_per_s) {
     constants c = {.hot = {.turn = 0}};
     int64_t *ids = NULL;
     double tiny_ms = 0, hot_ms = 0, least = 0;
-    LS_TRY(cuda(cudaSetDevice(0), "cudaSetDevice"));
+    LS_TRY(ls_gpu__cuda(cudaSetDevice(0), "cudaSetDevice"));
     LS_TRY(ls_alloc((void **)&ids, BAGS * POOLING, sizeof *ids));
     int status = open_constants(&c, ids);
     ls_free(ids, BAGS * POOLING, sizeof *ids);
@@ -326,7 +300,7 @@ int ls_bench__lookup_row(ls_bench *bench) {
     row->elements = BAGS * DIM;
     row->repetitions = TURNS;
     lookup l = {.turn = 0};
-    LS_TRY(cuda(cudaSetDevice(0), "cudaSetDevice"));
+    LS_TRY(ls_gpu__cuda(cudaSetDevice(0), "cudaSetDevice"));
     int status = measure(row, &l);
     close_lookup(&l);
     return status == LS_OK ? LS_OK : ls_error_wrap("bench: pooled lookup");

@@ -1,10 +1,10 @@
 // A plan's collectives, lookups and updates on GPUs, timed rank by rank.
 #include "bench/gpu_stages.h"
 
-#include <cuda_runtime_api.h>
 #include <string.h>
 
 #include "backends/nccl/nccl.h"
+#include "bench/gpu_time.h"
 #include "kernels/cuda/device.h"
 #include "kernels/cuda/kernels_cuda.h"
 
@@ -19,14 +19,6 @@ typedef struct gpu_runner {
     ls_device *device;  // the GPU of the thread that uses it
     double *samples;    // [LS_STAGE_TIMES_SAMPLES][ranks]
 } gpu_runner;
-
-static int cuda(cudaError_t error, const char *what) {
-    if (error == cudaSuccess) {
-        return LS_OK;
-    }
-    return LS_FAIL(error == cudaErrorMemoryAllocation ? LS_ERR_MEMORY : LS_ERR_BACKEND, "%s: %s",
-                   what, cudaGetErrorString(error));
-}
 
 // ---- Collectives --------------------------------------------------------------------------------
 // Device buffers of one collective, by member.
@@ -110,13 +102,6 @@ typedef struct device_lookup {
     float *weights;
 } device_lookup;
 
-static int upload(void **out, const void *host, size_t bytes) {
-    LS_TRY(cuda(cudaMalloc(out, bytes + LEAST), "cudaMalloc"));
-    return bytes == 0 || host == NULL
-               ? LS_OK
-               : cuda(cudaMemcpy(*out, host, bytes, cudaMemcpyHostToDevice), "cudaMemcpy");
-}
-
 static int64_t result_rows(const ls_work_lookup *lookup) {
     return lookup->pooling == LS_POOL_NONE ? lookup->id_count : lookup->bags;
 }
@@ -134,7 +119,7 @@ static int upload_table(device_lookup *own, const ls_work *steps) {
     LS_TRY(ls_alloc(&host, cells, element));
     int status = ls_work_weights(host, steps, own->lookup->table, &own->lookup->block);
     if (status == LS_OK) {
-        status = upload(&own->table, host, cells * element);
+        status = ls_gpu__upload(&own->table, host, cells * element);
     }
     ls_free(host, cells, element);
     return status;
@@ -144,14 +129,14 @@ static int open_lookup(device_lookup *own, const ls_work *steps, const ls_work_l
     size_t ids = (size_t)lookup->id_count, bytes;
     own->lookup = lookup;
     LS_TRY(upload_table(own, steps));
-    LS_TRY(upload((void **)&own->ids, lookup->ids, ids * sizeof(int64_t)));
-    LS_TRY(upload((void **)&own->offsets, lookup->offsets,
-                  ((size_t)lookup->bags + 1) * sizeof(int64_t)));
+    LS_TRY(ls_gpu__upload((void **)&own->ids, lookup->ids, ids * sizeof(int64_t)));
+    LS_TRY(ls_gpu__upload((void **)&own->offsets, lookup->offsets,
+                          ((size_t)lookup->bags + 1) * sizeof(int64_t)));
     if (lookup->weights != NULL) {
-        LS_TRY(upload((void **)&own->weights, lookup->weights, ids * sizeof(float)));
+        LS_TRY(ls_gpu__upload((void **)&own->weights, lookup->weights, ids * sizeof(float)));
     }
     LS_TRY(result_bytes(&bytes, lookup));
-    return upload(&own->out, NULL, bytes);
+    return ls_gpu__upload(&own->out, NULL, bytes);
 }
 
 static void close_lookup(device_lookup *own) {
@@ -184,7 +169,8 @@ static int check_lookup(const device_lookup *own) {
     void *got = NULL;
     LS_TRY(result_bytes(&bytes, own->lookup));
     LS_TRY(ls_alloc(&got, bytes, 1));
-    int status = cuda(cudaMemcpy(got, own->out, bytes, cudaMemcpyDeviceToHost), "cudaMemcpy");
+    int status =
+        ls_gpu__cuda(cudaMemcpy(got, own->out, bytes, cudaMemcpyDeviceToHost), "cudaMemcpy");
     if (status == LS_OK) {
         status = ls_work_check_lookup(own->lookup, got);
     }
@@ -192,31 +178,33 @@ static int check_lookup(const device_lookup *own) {
     return status;
 }
 
-static int time_launches(double *samples, int stride, const device_lookup *own, int count,
-                         void *stream) {
-    cudaEvent_t start = NULL, end = NULL;
-    LS_TRY(cuda(cudaEventCreate(&start), "cudaEventCreate"));
-    int status = cuda(cudaEventCreate(&end), "cudaEventCreate");
-    for (int i = -WARMUP; i < LS_STAGE_TIMES_SAMPLES && status == LS_OK; i++) {
-        float ms = 0;
-        status = cuda(cudaEventRecord(start, stream), "cudaEventRecord");
-        for (int k = 0; k < count && status == LS_OK; k++) {
-            status = launch(&own[k], stream);
-        }
-        status = status == LS_OK ? cuda(cudaEventRecord(end, stream), "cudaEventRecord") : status;
-        status = status == LS_OK ? cuda(cudaEventSynchronize(end), "the lookups") : status;
-        status = status == LS_OK
-                     ? cuda(cudaEventElapsedTime(&ms, start, end), "cudaEventElapsedTime")
-                     : status;
-        if (i >= 0) {
-            samples[i * stride] = (double)ms * 1e-3;
-        }
+typedef struct launches {
+    const device_lookup *own;
+    int count;
+    void *stream;
+} launches;
+
+static int launch_all(void *arg) {
+    const launches *l = arg;
+    for (int k = 0; k < l->count; k++) {
+        LS_TRY(launch(&l->own[k], l->stream));
     }
-    (void)cudaEventDestroy(start);
-    if (end != NULL) {
-        (void)cudaEventDestroy(end);
+    return LS_OK;
+}
+
+// Seconds of a rank's launches, into its column of the samples.
+static int time_column(const gpu_runner *runner, int rank, void *stream,
+                       int (*launch_them)(void *arg), void *arg) {
+    const ls_gpu_timing timing = {.warmup = WARMUP,
+                                  .count = LS_STAGE_TIMES_SAMPLES,
+                                  .stream = stream,
+                                  .samples = runner->samples + rank,
+                                  .stride = runner->steps->ranks};
+    LS_TRY(ls_gpu__time(&timing, launch_them, arg));
+    for (int i = 0; i < timing.count; i++) {
+        timing.samples[i * timing.stride] *= 1e-3;
     }
-    return status;
+    return LS_OK;
 }
 
 // One rank's lookups, in its own thread.
@@ -233,7 +221,7 @@ static int time_rank(void *arg, int rank, void *stream) {
         }
     }
     if (status == LS_OK && count > 0) {
-        status = time_launches(runner->samples + rank, steps->ranks, own, count, stream);
+        status = time_column(runner, rank, stream, launch_all, &(launches){own, count, stream});
     }
     for (int k = 0; k < count && status == LS_OK; k++) {
         status = check_lookup(&own[k]);
@@ -248,39 +236,25 @@ static int time_rank(void *arg, int rank, void *stream) {
 // ---- Updates ------------------------------------------------------------------------------------
 // By the device's kernels, on the default stream of the GPU that is current. The first update is
 // the simulator's; those that are timed go on from there.
-static int do_updates(const ls_work_shard *shards, int count) {
-    for (int k = 0; k < count; k++) {
-        LS_TRY(ls_work_shard_update(&shards[k]));
+typedef struct updates {
+    const ls_work_shard *shards;
+    int count;
+} updates;
+
+static int do_updates(void *arg) {
+    const updates *u = arg;
+    for (int k = 0; k < u->count; k++) {
+        LS_TRY(ls_work_shard_update(&u->shards[k]));
     }
     return LS_OK;
 }
 
-static int time_shards(double *samples, int stride, const ls_work_shard *shards, int count) {
-    cudaEvent_t start = NULL, end = NULL;
-    LS_TRY(do_updates(shards, count));
-    for (int k = 0; k < count; k++) {
-        LS_TRY(ls_work_shard_check(&shards[k]));
+static int time_updates(const gpu_runner *runner, int rank, updates *own) {
+    LS_TRY(do_updates(own));
+    for (int k = 0; k < own->count; k++) {
+        LS_TRY(ls_work_shard_check(&own->shards[k]));
     }
-    LS_TRY(cuda(cudaEventCreate(&start), "cudaEventCreate"));
-    int status = cuda(cudaEventCreate(&end), "cudaEventCreate");
-    for (int i = -WARMUP; i < LS_STAGE_TIMES_SAMPLES && status == LS_OK; i++) {
-        float ms = 0;
-        status = cuda(cudaEventRecord(start, NULL), "cudaEventRecord");
-        status = status == LS_OK ? do_updates(shards, count) : status;
-        status = status == LS_OK ? cuda(cudaEventRecord(end, NULL), "cudaEventRecord") : status;
-        status = status == LS_OK ? cuda(cudaEventSynchronize(end), "the updates") : status;
-        status = status == LS_OK
-                     ? cuda(cudaEventElapsedTime(&ms, start, end), "cudaEventElapsedTime")
-                     : status;
-        if (i >= 0) {
-            samples[i * stride] = (double)ms * 1e-3;
-        }
-    }
-    (void)cudaEventDestroy(start);
-    if (end != NULL) {
-        (void)cudaEventDestroy(end);
-    }
-    return status;
+    return time_column(runner, rank, NULL, do_updates, own);
 }
 
 // One rank's updates, in its own thread.
@@ -298,7 +272,7 @@ static int time_rank_updates(void *arg, int rank, void *stream) {
         }
     }
     if (status == LS_OK && count > 0) {
-        status = time_shards(runner->samples + rank, steps->ranks, own, count);
+        status = time_updates(runner, rank, &(updates){own, count});
     }
     for (int k = 0; k < count; k++) {
         ls_work_shard_close(&own[k]);

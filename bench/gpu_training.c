@@ -6,10 +6,10 @@
 // states are compared with the CPU's, bit by bit, before anything is timed.
 #include "bench/gpu_training.h"
 
-#include <cuda_runtime_api.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "bench/gpu_time.h"
 #include "kernels/cuda/kernels_cuda.h"
 
 #define ROWS   ((size_t)1000000)
@@ -21,14 +21,6 @@
 #define REPLAY 2   // graphs of a sample
 #define TURNS  20  // samples
 #define WARMUP 3
-
-static int cuda(cudaError_t error, const char *what) {
-    if (error == cudaSuccess) {
-        return LS_OK;
-    }
-    return LS_FAIL(error == cudaErrorMemoryAllocation ? LS_ERR_MEMORY : LS_ERR_BACKEND, "%s: %s",
-                   what, cudaGetErrorString(error));
-}
 
 typedef struct step {
     // On the GPU.
@@ -58,14 +50,14 @@ static int launch_step(step *s, int turn) {
                                   .states = {s->state},
                                   .factor = 1,
                                   .step = 1};
-    LS_TRY(cuda(cudaEventRecord(s->begun, s->main), "cudaEventRecord"));
-    LS_TRY(cuda(cudaStreamWaitEvent(s->side, s->begun, 0), "cudaStreamWaitEvent"));
+    LS_TRY(ls_gpu__cuda(cudaEventRecord(s->begun, s->main), "cudaEventRecord"));
+    LS_TRY(ls_gpu__cuda(cudaStreamWaitEvent(s->side, s->begun, 0), "cudaStreamWaitEvent"));
     LS_TRY(ls_kernel_list_rows_cuda(s->lists, IDS, ids, IDS, (int64_t)ROWS, -1, s->main));
     LS_TRY(ls_kernel_bag_of_cuda(s->bag_of, s->offsets, BAGS, s->side));
     LS_TRY(ls_kernel_pooled_lookup_cuda(s->out[turn], DIM, s->table, LS_F32, (int64_t)ROWS, DIM,
                                         ids, s->offsets, NULL, -1, LS_POOL_SUM, BAGS, s->side));
-    LS_TRY(cuda(cudaEventRecord(s->looked_up, s->side), "cudaEventRecord"));
-    LS_TRY(cuda(cudaStreamWaitEvent(s->main, s->looked_up, 0), "cudaStreamWaitEvent"));
+    LS_TRY(ls_gpu__cuda(cudaEventRecord(s->looked_up, s->side), "cudaEventRecord"));
+    LS_TRY(ls_gpu__cuda(cudaStreamWaitEvent(s->main, s->looked_up, 0), "cudaStreamWaitEvent"));
     return ls_kernel_update_listed_cuda(&s->optimizer, &update, s->lists, IDS, IDS,
                                         s->gradients[turn], DIM, s->bag_of, NULL, s->main);
 }
@@ -76,13 +68,14 @@ static int launch_copy(step *s, int turn) {
 
 static int capture(cudaGraphExec_t *out, step *s, int (*launch)(step *s, int turn)) {
     cudaGraph_t graph = NULL;
-    int status = cuda(cudaStreamBeginCapture(s->main, cudaStreamCaptureModeThreadLocal), "capture");
+    int status =
+        ls_gpu__cuda(cudaStreamBeginCapture(s->main, cudaStreamCaptureModeThreadLocal), "capture");
     for (int i = 0; i < STEPS && status == LS_OK; i++) {
         status = launch(s, i);
     }
     cudaError_t ended = cudaStreamEndCapture(s->main, &graph);
-    status = status == LS_OK ? cuda(ended, "capture") : status;
-    status = status == LS_OK ? cuda(cudaGraphInstantiate(out, graph, 0), "graph") : status;
+    status = status == LS_OK ? ls_gpu__cuda(ended, "capture") : status;
+    status = status == LS_OK ? ls_gpu__cuda(cudaGraphInstantiate(out, graph, 0), "graph") : status;
     if (graph != NULL) {
         (void)cudaGraphDestroy(graph);
     }
@@ -93,7 +86,7 @@ static int capture(cudaGraphExec_t *out, step *s, int (*launch)(step *s, int tur
 static int same(const char *what, const void *expected, const void *device, size_t bytes) {
     void *got = NULL;
     LS_TRY(ls_alloc(&got, bytes, 1));
-    int status = cuda(cudaMemcpy(got, device, bytes, cudaMemcpyDeviceToHost), "cudaMemcpy");
+    int status = ls_gpu__cuda(cudaMemcpy(got, device, bytes, cudaMemcpyDeviceToHost), "cudaMemcpy");
     if (status == LS_OK && memcmp(expected, got, bytes) != 0) {
         status =
             LS_FAIL(LS_ERR_FINDING, "bench: the step's %s have other bits than the CPU's", what);
@@ -131,7 +124,7 @@ static int check_first(step *s, const by_cpu *c) {
                                 .step = 1};
     ls_kernel_update_rows(&s->optimizer, &rows);
     LS_TRY(launch_step(s, 0));
-    LS_TRY(cuda(cudaStreamSynchronize(s->main), "the step"));
+    LS_TRY(ls_gpu__cuda(cudaStreamSynchronize(s->main), "the step"));
     LS_TRY(same("outputs", c->out, s->out[0], BAGS * DIM * sizeof(float)));
     LS_TRY(same("states", s->host_state, s->state, ROWS * sizeof(float)));
     return same("weights", s->host_table, s->table, ROWS * DIM * sizeof(float));
@@ -183,12 +176,6 @@ static size_t bytes_to_move(int64_t *ids) {
     return unique / STEPS * (3 * row + 2 * sizeof(float)) + 2 * BAGS * row + IDS * sizeof(int64_t);
 }
 
-static int upload(void **out, const void *host, size_t bytes) {
-    LS_TRY(cuda(cudaMalloc(out, bytes), "cudaMalloc"));
-    return host == NULL ? cuda(cudaMemset(*out, 0, bytes), "cudaMemset")
-                        : cuda(cudaMemcpy(*out, host, bytes, cudaMemcpyHostToDevice), "cudaMemcpy");
-}
-
 static int fill_host(step *s) {
     LS_TRY(ls_alloc((void **)&s->host_table, ROWS * DIM, sizeof(float)));
     LS_TRY(ls_alloc((void **)&s->host_state, ROWS, sizeof(float)));
@@ -211,31 +198,35 @@ static int fill_host(step *s) {
 static int open_step(step *s) {
     size_t lists = 0;
     LS_TRY(fill_host(s));
-    LS_TRY(upload((void **)&s->table, s->host_table, ROWS * DIM * sizeof(float)));
-    LS_TRY(upload((void **)&s->state, NULL, ROWS * sizeof(float)));
-    LS_TRY(upload((void **)&s->offsets, s->host_offsets, (BAGS + 1) * sizeof(int64_t)));
-    LS_TRY(upload((void **)&s->bag_of, NULL, IDS * sizeof(int64_t)));
+    LS_TRY(ls_gpu__upload((void **)&s->table, s->host_table, ROWS * DIM * sizeof(float)));
+    LS_TRY(ls_gpu__upload((void **)&s->state, NULL, ROWS * sizeof(float)));
+    LS_TRY(ls_gpu__upload((void **)&s->offsets, s->host_offsets, (BAGS + 1) * sizeof(int64_t)));
+    LS_TRY(ls_gpu__upload((void **)&s->bag_of, NULL, IDS * sizeof(int64_t)));
     LS_TRY(ls_kernel_row_lists_bytes(&lists, IDS, (int64_t)ROWS, DIM));
-    LS_TRY(upload(&s->lists, NULL, lists));
+    LS_TRY(ls_gpu__upload(&s->lists, NULL, lists));
     for (int t = 0; t < STEPS; t++) {
-        LS_TRY(upload((void **)&s->ids[t], s->host_ids + (size_t)t * IDS, IDS * sizeof(int64_t)));
-        LS_TRY(upload((void **)&s->out[t], NULL, BAGS * DIM * sizeof(float)));
-        LS_TRY(upload((void **)&s->gradients[t], s->host_gradients, BAGS * DIM * sizeof(float)));
+        LS_TRY(ls_gpu__upload((void **)&s->ids[t], s->host_ids + (size_t)t * IDS,
+                              IDS * sizeof(int64_t)));
+        LS_TRY(ls_gpu__upload((void **)&s->out[t], NULL, BAGS * DIM * sizeof(float)));
+        LS_TRY(ls_gpu__upload((void **)&s->gradients[t], s->host_gradients,
+                              BAGS * DIM * sizeof(float)));
     }
     int least = 0, greatest = 0;
-    LS_TRY(cuda(cudaDeviceGetStreamPriorityRange(&least, &greatest), "priorities"));
-    LS_TRY(cuda(cudaStreamCreateWithPriority(&s->main, cudaStreamNonBlocking, greatest), "stream"));
-    LS_TRY(cuda(cudaStreamCreateWithPriority(&s->side, cudaStreamNonBlocking, least), "stream"));
-    LS_TRY(cuda(cudaEventCreateWithFlags(&s->begun, cudaEventDisableTiming), "event"));
-    return cuda(cudaEventCreateWithFlags(&s->looked_up, cudaEventDisableTiming), "event");
+    LS_TRY(ls_gpu__cuda(cudaDeviceGetStreamPriorityRange(&least, &greatest), "priorities"));
+    LS_TRY(ls_gpu__cuda(cudaStreamCreateWithPriority(&s->main, cudaStreamNonBlocking, greatest),
+                        "stream"));
+    LS_TRY(ls_gpu__cuda(cudaStreamCreateWithPriority(&s->side, cudaStreamNonBlocking, least),
+                        "stream"));
+    LS_TRY(ls_gpu__cuda(cudaEventCreateWithFlags(&s->begun, cudaEventDisableTiming), "event"));
+    return ls_gpu__cuda(cudaEventCreateWithFlags(&s->looked_up, cudaEventDisableTiming), "event");
 }
 
 static int open_copies(step *s) {
     s->bytes = bytes_to_move(s->host_ids) / 2;
     for (int t = 0; t < STEPS; t++) {
-        LS_TRY(upload((void **)&s->from[t], NULL, s->bytes));
-        LS_TRY(upload((void **)&s->to[t], NULL, s->bytes));
-        LS_TRY(cuda(cudaMemset(s->from[t], t + 1, s->bytes), "cudaMemset"));
+        LS_TRY(ls_gpu__upload((void **)&s->from[t], NULL, s->bytes));
+        LS_TRY(ls_gpu__upload((void **)&s->to[t], NULL, s->bytes));
+        LS_TRY(ls_gpu__cuda(cudaMemset(s->from[t], t + 1, s->bytes), "cudaMemset"));
     }
     return LS_OK;
 }
@@ -269,41 +260,36 @@ static void close_step(step *s) {
 }
 
 // ---- Timing -------------------------------------------------------------------------------------
-// Milliseconds of one step (copy).
-static int time_graph(double *ms, const step *s, cudaGraphExec_t graph, cudaEvent_t start,
-                      cudaEvent_t end) {
-    float elapsed = 0;
-    LS_TRY(cuda(cudaEventRecord(start, s->main), "cudaEventRecord"));
+typedef struct replay {
+    const step *step;
+    cudaGraphExec_t graph;
+} replay;
+
+static int launch_graphs(void *arg) {
+    const replay *r = arg;
     for (int i = 0; i < REPLAY; i++) {
-        LS_TRY(cuda(cudaGraphLaunch(graph, s->main), "cudaGraphLaunch"));
+        LS_TRY(ls_gpu__cuda(cudaGraphLaunch(r->graph, r->step->main), "cudaGraphLaunch"));
     }
-    LS_TRY(cuda(cudaEventRecord(end, s->main), "cudaEventRecord"));
-    LS_TRY(cuda(cudaEventSynchronize(end), "the steps"));
-    LS_TRY(cuda(cudaEventElapsedTime(&elapsed, start, end), "cudaEventElapsedTime"));
-    *ms = (double)elapsed / (REPLAY * STEPS);
     return LS_OK;
 }
 
 static int measure(ls_bench_row *row, step *s) {
     double times[2][TURNS];
-    cudaEvent_t start = NULL, end = NULL;
     LS_TRY(open_step(s));
-    LS_TRY(cuda(cudaDeviceSynchronize(), "preparing"));  // the streams do not wait for that
+    LS_TRY(ls_gpu__cuda(cudaDeviceSynchronize(), "preparing"));  // the streams do not wait for that
     LS_TRY(check(s));
     LS_TRY(open_copies(s));
-    LS_TRY(cuda(cudaDeviceSynchronize(), "preparing"));
+    LS_TRY(ls_gpu__cuda(cudaDeviceSynchronize(), "preparing"));
     LS_TRY(capture(&s->graphs[0], s, launch_step));
     LS_TRY(capture(&s->graphs[1], s, launch_copy));
-    LS_TRY(cuda(cudaEventCreate(&start), "cudaEventCreate"));
-    int status = cuda(cudaEventCreate(&end), "cudaEventCreate");
     for (int i = -WARMUP; i < TURNS; i++) {
-        for (int g = 0; g < 2 && status == LS_OK; g++) {
-            status = time_graph(&times[g][i < 0 ? 0 : i], s, s->graphs[g], start, end);
+        for (int g = 0; g < 2; g++) {
+            const ls_gpu_timing timing = {
+                .count = 1, .stream = s->main, .samples = &times[g][i < 0 ? 0 : i], .stride = 1};
+            LS_TRY(ls_gpu__time(&timing, launch_graphs, &(replay){s, s->graphs[g]}));
+            *timing.samples /= REPLAY * STEPS;  // of one step (copy)
         }
     }
-    (void)cudaEventDestroy(start);
-    (void)(end != NULL && cudaEventDestroy(end));
-    LS_TRY(status);
     row->bytes_moved = s->bytes;
     row->time_ms = ls_bench__median(times[0], TURNS);
     row->time_ms_min = times[0][0];
@@ -324,7 +310,7 @@ int ls_bench__gpu_step_row(ls_bench *bench) {
     row->elements = ROWS * DIM;
     row->repetitions = TURNS;
     step s = {.bytes = 0};
-    LS_TRY(cuda(cudaSetDevice(0), "cudaSetDevice"));
+    LS_TRY(ls_gpu__cuda(cudaSetDevice(0), "cudaSetDevice"));
     int status = measure(row, &s);
     close_step(&s);
     return status == LS_OK ? LS_OK : ls_error_wrap("bench: training step");

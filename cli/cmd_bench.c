@@ -226,7 +226,7 @@ const cli_command cli_cmd_bench = {
     .name = "bench",
     .arguments = "",
     .arguments_max = 0,
-    .summary = "Time the simulator against memcpy, in one run",
+    .summary = "Time the simulator, or GPUs, beside a yardstick measured in the same run",
     .details =
         "Times are medians; the ratio is of the least times, which other "
         "processes disturb least. 'elements' is what each rank has in the larger of its two "

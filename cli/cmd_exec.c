@@ -8,9 +8,9 @@
 
 #include "cli/cli.h"
 #include "cli/commands.h"
+#include "cli/programs.h"
 #include "cli/trace.h"
 #include "exec/coordinator.h"
-#include "ranks/settings.h"
 
 // What is preloaded: stands in for NCCL's library, or comes before it.
 #define FRONT    "liblockstep-nccl-front.so"
@@ -20,21 +20,15 @@
 #define WHEEL  "../hook"  // where this program came inside of the Python package
 
 static struct {
-    int ranks, lookahead, history;
-    double deadline_seconds;
-    const char *checks, *faults, *machine, *order, *record;
-    bool observe, simulate, payload, deadline_given;
+    cli_program_options program;
+    const char *machine, *order, *record;
+    bool observe, simulate, payload;
 } given;
 
 static const cli_option options[] = {
-    {.type = CLI_INT,
-     .short_name = 'n',
-     .long_name = "ranks",
-     .value = &given.ranks,
-     .value_name = "N",
-     .help = "Start the program N times, as ranks 0 to N-1; default: once, as a launcher of them",
-     .int_min = 1,
-     .int_max = 4096},
+    CLI_RANKS_OPTION(
+        given.program, 4096,
+        "Start the program N times, as ranks 0 to N-1; default: once, as a launcher of them"),
     {.type = CLI_SWITCH,
      .long_name = "simulate",
      .value = &given.simulate,
@@ -57,30 +51,11 @@ static const cli_option options[] = {
      .long_name = "payload",
      .value = &given.payload,
      .help = "With --record: keep what they sent and received, too"},
-    {.type = CLI_STRING,
-     .long_name = "checks",
-     .value = &given.checks,
-     .value_name = "GLOBS",
-     .help = "Which checks are on: 'all', '-value.*', 'buffer.*,handle.leak'"},
-    {.type = CLI_STRING,
-     .long_name = "faults",
-     .value = &given.faults,
-     .value_name = "LIST",
-     .help = "What goes wrong: TYPE@RANK:CALL[:AMOUNT],... with types as in scenarios"},
-    {.type = CLI_INT,
-     .long_name = "history",
-     .value = &given.history,
-     .value_name = "N",
-     .help = "Calls of each rank that are kept for findings (default: 16)",
-     .int_min = 1,
-     .int_max = 4096},
-    {.type = CLI_DOUBLE,
-     .long_name = "deadline",
-     .value = &given.deadline_seconds,
-     .given = &given.deadline_given,
-     .value_name = "SECONDS",
-     .help = "Explain and end a run in which ranks wait and nothing moves for so long (default: "
-             "300; 0: never)"},
+    CLI_CHECKS_OPTION(given.program),
+    CLI_FAULTS_OPTION(given.program),
+    CLI_HISTORY_OPTION(given.program),
+    CLI_DEADLINE_OPTION(given.program, "Explain and end a run in which ranks wait and nothing "
+                                       "moves for so long (default: 300; 0: never)"),
     CLI_MACHINE_OPTION(given.machine),
     {.long_name = NULL},
 };
@@ -111,17 +86,18 @@ static int begin_trace(void *arg, int ranks) {
 }
 
 static int options_of(settings *out) {
-    ls_spmd_options *spmd = &out->exec.spmd;
-    *spmd = (ls_spmd_options){.seed = cli_options_common.seed,
-                              .checks = given.checks,
-                              .faults = out->faults,
-                              .history = given.history,
-                              .fixed = true};
-    out->exec.processes = given.ranks;
+    int code = cli_program_settings(&out->exec.spmd, out->faults, &given.program);
+    if (code != LS_EXIT_OK) {
+        return code;
+    }
+    out->exec.spmd.ranks = 0;  // told by the processes, as the deadline is the coordinator's
+    out->exec.spmd.deadline_seconds = 0;
+    out->exec.processes = given.program.ranks;
     out->exec.observe = given.observe;
     out->exec.record = given.record;
     out->exec.payload = given.payload;
-    out->exec.deadline_seconds = given.deadline_given ? given.deadline_seconds : 300;
+    out->exec.deadline_seconds =
+        given.program.deadline_given ? given.program.deadline_seconds : 300;
     out->exec.quiet_stdout = cli_stdout_taken();
     out->exec.preload = out->front;
     size_t room = sizeof out->python;
@@ -131,21 +107,15 @@ static int options_of(settings *out) {
     out->exec.python = hooks ? out->python : NULL;
     out->exec.opened = begin_trace;
     out->exec.opened_arg = out;
-    bool on = false;
-    int status = ls_spmd_check_on(&on, given.checks, LS_FINDING_KIND_MISMATCH);
-    if (status == LS_OK && given.faults != NULL) {
-        status = ls_spmd__parse_faults(out->faults, &spmd->fault_count, given.faults);
-    }
-    if (status == LS_OK && given.order != NULL) {
+    if (given.order != NULL) {
         char measured[PATH_MAX];
         (void)snprintf(measured, sizeof measured, "measured:%s", given.order);
         bool file = access(given.order, R_OK) == 0;
-        status = ls_order_parse(&out->order, file ? measured : given.order);
-        spmd->order = out->order;
-    }
-    if (status != LS_OK) {
-        cli_error("%s", ls_error_last()->text);
-        return LS_EXIT_USAGE;
+        if (ls_order_parse(&out->order, file ? measured : given.order) != LS_OK) {
+            cli_error("%s", ls_error_last()->text);
+            return LS_EXIT_USAGE;
+        }
+        out->exec.spmd.order = out->order;
     }
     return LS_EXIT_OK;
 }
@@ -154,11 +124,11 @@ static int options_of(settings *out) {
 static const char *reproduce(ls_arena *arena, const settings *used) {
     ls_text text = {0};
     ls_text_printf(&text, "lockstep exec%s", given.observe ? " --observe" : "");
-    if (given.ranks > 0) {
-        ls_text_printf(&text, " -n %d", given.ranks);
+    if (given.program.ranks > 0) {
+        ls_text_printf(&text, " -n %d", given.program.ranks);
     }
     const char *words[][2] = {
-        {"checks", given.checks}, {"faults", given.faults}, {"order", given.order}};
+        {"checks", given.program.checks}, {"faults", given.program.faults}, {"order", given.order}};
     for (size_t i = 0; i < sizeof words / sizeof words[0]; i++) {
         if (words[i][1] != NULL) {
             ls_text_printf(&text, " --%s ", words[i][0]);
@@ -210,10 +180,9 @@ static const char *with_stacks(ls_arena *arena, const char *said, const ls_exec_
     return kept;
 }
 
-static ls_finding *findings_of(ls_arena *arena, const ls_exec_result *result, int count) {
-    ls_finding *findings = ls_arena_alloc(arena, (size_t)count + 1, sizeof *findings);
-    for (int i = 0; findings != NULL && i < count; i++) {
-        findings[i] = *ls_spmd_finding(result->spmd, i);
+static ls_finding *findings_of(int *count, ls_arena *arena, const ls_exec_result *result) {
+    ls_finding *findings = cli_program_findings(count, arena, result->spmd);
+    for (int i = 0; findings != NULL && i < *count; i++) {
         findings[i].text = with_stacks(arena, findings[i].text, result);
     }
     return findings;
@@ -237,7 +206,7 @@ static ls_call_row *calls_of(ls_arena *arena, const ls_exec_result *result) {
 // What ended the run where no check did; NULL: nothing.
 static const char *error_of(ls_arena *arena, const ls_exec_result *result) {
     if (result->failed_rank >= 0) {
-        return given.ranks > 0
+        return given.program.ranks > 0
                    ? ls_arena_printf(arena, "the process of rank %d ended with exit code %d",
                                      result->failed_rank, result->failed_code)
                    : ls_arena_printf(arena, "the program ended with exit code %d",
@@ -254,8 +223,8 @@ static int report(const settings *used, const ls_exec_result *result) {
     if (made != LS_OK) {
         return cli_fail(made);
     }
-    int count = result->spmd != NULL ? ls_spmd_finding_count(result->spmd) : 0;
-    ls_finding *findings = findings_of(results->arena, result, count);
+    int count = 0;
+    ls_finding *findings = findings_of(&count, results->arena, result);
     const char *error = pass || count > 0 ? NULL : error_of(results->arena, result);
     ls_case_result row = {
         .name = used->name,
@@ -281,16 +250,7 @@ static int report(const settings *used, const ls_exec_result *result) {
                ? LS_ERR_MEMORY
                : ls_results_add(results, &row);
     int code = made == LS_OK ? cli_report(results) : cli_fail(made);
-    for (int i = 0; result->spmd != NULL && i < ls_spmd_warning_count(result->spmd); i++) {
-        cli_note("warning: %s: %s", ls_finding_name(ls_spmd_warning(result->spmd, i)->id),
-                 ls_spmd_warning(result->spmd, i)->text);
-    }
-    for (int i = 0; result->spmd != NULL && i < used->exec.spmd.fault_count; i++) {
-        const char *missed = ls_spmd_fault_missed(result->spmd, i);
-        if (missed != NULL) {
-            cli_note("fault %d was not planted: %s", i, missed);
-        }
-    }
+    cli_program_notes(result->spmd, used->exec.spmd.fault_count);
     ls_results_free(results);
     return code;
 }

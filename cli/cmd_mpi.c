@@ -9,29 +9,22 @@
 #include "cli/cli.h"
 #include "cli/commands.h"
 #include "cli/debugger.h"
+#include "cli/programs.h"
 #include "cli/trace.h"
 #include "mpi/mpi_run.h"
-#include "ranks/settings.h"
 
 static const char *const bufferings[] = {"none", "all", NULL};
 
 static struct {
-    int ranks, schedule, delayed_rank, explore, history, stack_kib, buffering;
-    double deadline_seconds;
-    const char *checks, *choices, *machine;
-    bool explore_given, schedule_given, delayed_given, deadline_given;
+    cli_program_options program;
+    int explore, buffering;
+    const char *choices, *machine;
+    bool explore_given;
     cli_stop_options stop;
-} given = {.ranks = 4};
+} given = {.program = {.ranks = 4, .stack_kib = 8192}};
 
 static const cli_option options[] = {
-    {.type = CLI_INT,
-     .short_name = 'n',
-     .long_name = "ranks",
-     .value = &given.ranks,
-     .value_name = "N",
-     .help = "Processes to run, each a rank (default: 4)",
-     .int_min = 1,
-     .int_max = 65536},
+    CLI_RANKS_OPTION(given.program, 65536, "Processes to run, each a rank (default: 4)"),
     {.type = CLI_INT,
      .long_name = "explore",
      .value = &given.explore,
@@ -51,46 +44,11 @@ static const cli_option options[] = {
      .value_name = "HOW",
      .choices = bufferings,
      .help = "Whether standard sends wait for their receive (none, default) or never (all)"},
-    {.type = CLI_CHOICE,
-     .long_name = "schedule",
-     .value = &given.schedule,
-     .given = &given.schedule_given,
-     .value_name = "NAME",
-     .choices = ls_spmd__schedules,
-     .help = "Who runs next: round-robin by default, random by --seed, delay or parallel"},
-    {.type = CLI_INT,
-     .long_name = "delayed-rank",
-     .value = &given.delayed_rank,
-     .given = &given.delayed_given,
-     .value_name = "R",
-     .help = "The rank that --schedule delay holds back (default: 0)",
-     .int_min = 0,
-     .int_max = 65535},
-    {.type = CLI_STRING,
-     .long_name = "checks",
-     .value = &given.checks,
-     .value_name = "GLOBS",
-     .help = "Which checks are on: 'all', '-handle.leak', 'p2p.*'"},
-    {.type = CLI_INT,
-     .long_name = "history",
-     .value = &given.history,
-     .value_name = "N",
-     .help = "Calls of each rank that are kept for findings (default: 16)",
-     .int_min = 1,
-     .int_max = 4096},
-    {.type = CLI_INT,
-     .long_name = "stack",
-     .value = &given.stack_kib,
-     .value_name = "KIB",
-     .help = "Stack of each rank (default: 8192)",
-     .int_min = 64,
-     .int_max = 1 << 20},
-    {.type = CLI_DOUBLE,
-     .long_name = "deadline",
-     .value = &given.deadline_seconds,
-     .given = &given.deadline_given,
-     .value_name = "SECONDS",
-     .help = "End a rank that makes no call for so long (default: 60; 0: never)"},
+    CLI_SCHEDULE_OPTIONS(given.program),
+    CLI_CHECKS_OPTION(given.program),
+    CLI_HISTORY_OPTION(given.program),
+    CLI_STACK_OPTION(given.program, 64, "Stack of each rank (default: 8192)"),
+    CLI_DEADLINE_OPTION(given.program, CLI_RANK_DEADLINE_HELP),
     CLI_STOP_OPTIONS(given.stop, "break-on-finding",
                      "Run in gdb, and stop where a check finds something"),
     CLI_MACHINE_OPTION(given.machine),
@@ -129,36 +87,18 @@ static int read_choices(ls_mpi_options *out) {
 
 static int options_of(ls_mpi_options *out, const cli_args *args) {
     *out = (ls_mpi_options){
-        .spmd = {.ranks = given.ranks,
-                 .seed = cli_options_common.seed,
-                 .schedule = (ls_schedule_kind)given.schedule,
-                 .delayed_rank = given.delayed_rank,
-                 .checks = given.checks,
-                 .stack_bytes = (size_t)(given.stack_kib > 0 ? given.stack_kib : 8192) << 10,
-                 .history = given.history,
-                 .fixed = true,
-                 .deadline_seconds = !given.deadline_given        ? 60
-                                     : given.deadline_seconds > 0 ? given.deadline_seconds
-                                                                  : -1},
         .image = args->values[0],
         .argc = args->count,
         .argv = args->values,
         .buffering = (ls_mpi_buffering)given.buffering,
         .keep_images = given.stop.stop || given.stop.wait,
     };
-    if (given.delayed_given && !given.schedule_given) {
-        out->spmd.schedule = LS_SCHEDULE_DELAY;
-    }
-    bool on = false;
-    if (ls_spmd_check_on(&on, given.checks, LS_FINDING_KIND_MISMATCH) != LS_OK) {
-        cli_error("%s", ls_error_last()->text);
-        return LS_EXIT_USAGE;
-    }
-    return read_choices(out);
+    int code = cli_program_settings(&out->spmd, NULL, &given.program);
+    return code == LS_EXIT_OK ? read_choices(out) : code;
 }
 
 // ---- The report ---------------------------------------------------------------------------------
-static const char *reproduce(ls_arena *arena, const ls_mpi_options *used) {
+static ls_text reproduce(const ls_mpi_options *used) {
     ls_text text = {0};
     ls_text_printf(&text, "lockstep mpi -n %d", used->spmd.ranks);
     if (used->spmd.schedule != LS_SCHEDULE_ROUND_ROBIN) {
@@ -171,8 +111,8 @@ static const char *reproduce(ls_arena *arena, const ls_mpi_options *used) {
     if (used->buffering != LS_MPI_BUFFERING_NONE) {
         ls_text_printf(&text, " --buffering %s", bufferings[used->buffering]);
     }
-    if (given.checks != NULL) {
-        ls_text_printf(&text, " --checks '%s'", given.checks);
+    if (given.program.checks != NULL) {
+        ls_text_printf(&text, " --checks '%s'", given.program.checks);
     }
     for (int i = 0; i < used->choice_count; i++) {
         ls_text_printf(&text, "%s%d", i == 0 ? " --choices " : ",", used->choices[i]);
@@ -180,42 +120,7 @@ static const char *reproduce(ls_arena *arena, const ls_mpi_options *used) {
     for (int i = 0; i < used->argc; i++) {
         ls_text_printf(&text, "%s %s", i == 1 ? " --" : "", used->argv[i]);
     }
-    const char *kept = ls_arena_strdup(arena, ls_text_string(&text));
-    ls_text_free(&text);
-    return kept;
-}
-
-static int report(const ls_mpi_options *used, const ls_spmd_result *result, int status) {
-    ls_results *results = NULL;
-    int made = ls_results_create(&results, "mpi");
-    if (made != LS_OK) {
-        return cli_fail(made);
-    }
-    const char *error =
-        status != LS_OK ? ls_arena_strdup(results->arena, ls_error_last()->text) : NULL;
-    int count = result != NULL ? ls_spmd_finding_count(result) : 0;
-    ls_finding *findings = ls_arena_alloc(results->arena, (size_t)count + 1, sizeof *findings);
-    for (int i = 0; findings != NULL && i < count; i++) {
-        findings[i] = *ls_spmd_finding(result, i);
-    }
-    ls_case_result row = {
-        .name = used->image,
-        .file = used->image,
-        .backend = "sim",
-        .pass = status == LS_OK,
-        .class_ = status == LS_OK ? LS_CLASS_BIT_EXACT
-                  : count > 0     ? LS_CLASS_FINDING
-                                  : LS_CLASS_ERROR,
-        .findings = findings,
-        .finding_count = count,
-        .error = count > 0 ? NULL : error,
-        .reproduce = reproduce(results->arena, used),
-    };
-    made =
-        findings == NULL || row.reproduce == NULL ? LS_ERR_MEMORY : ls_results_add(results, &row);
-    int code = made == LS_OK ? cli_report(results) : cli_fail(made);
-    ls_results_free(results);
-    return code;
+    return text;
 }
 
 static int find(void *library, const char *name, void *out) {
@@ -265,7 +170,12 @@ static int run_program(void *library, ls_mpi_options *used) {
         return cli_trace_close(trace, code);
     }
     int status = given.explore_given ? explore(library, &result, used) : run_once(&result, used);
-    code = status != LS_OK && result == NULL ? cli_fail(status) : report(used, result, status);
+    if (status != LS_OK && result == NULL) {
+        code = cli_fail(status);
+    } else {
+        ls_text again = reproduce(used);
+        code = cli_program_report("mpi", used->image, result, status, 0, &again);
+    }
     ls_spmd_result_free(result);
     return cli_trace_close(trace, code);
 }

@@ -7,6 +7,7 @@
 #include "kernels/device.h"
 #include "runner/compare/run.h"
 #include "runner/launch/crews.h"
+#include "runner/scenario/scenario.h"
 
 typedef struct cli_scenarios {
     ls_scenario **at;  // [count]

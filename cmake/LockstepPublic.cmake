@@ -12,8 +12,8 @@ set(LOCKSTEP_PUBLIC_HEADERS
     backends/kinds.h
     ranks/fault.h ranks/ranks.h
     planner/plan.h planner/plan_file.h planner/planner.h planner/topology.h
-    embedding/checkpoint.h embedding/embedding.h embedding/functional.h embedding/jagged.h embedding/module.h embedding/oracle.h embedding/training.h
-    runner/result.h runner/compare/run.h runner/scenario/pieces.h runner/scenario/scenario.h
+    embedding/checkpoint.h embedding/embedding.h embedding/functional.h embedding/jagged.h embedding/module.h embedding/training.h
+    runner/result.h runner/compare/run.h runner/scenario/load.h
     report/report.h)
 set(LOCKSTEP_PUBLIC_HEADERS_MPI backends/mpi/mpi.h)
 set(LOCKSTEP_PUBLIC_HEADERS_NCCL backends/nccl/nccl.h)

@@ -3,7 +3,9 @@
 headers.py functions HEADER...          each function's name, one a line
 headers.py variables HEADER...          the same of variables
 headers.py public FOLDER HEADER...      copies of the headers as users get them: without what does
-                                        not say LS_API, and without headers that are not given
+                                        not say LS_API, without what stands under a heading that
+                                        begins with "Inside the library", and without headers that
+                                        are not given
 headers.py man FOLDER VERSION HEADER... a page of man section 3 for each header, made of its
                                         comments, and a link to it for each of its functions
 
@@ -15,6 +17,7 @@ import sys
 
 API = "LS_API "
 HEADING = re.compile(r"// ---- (.*?) -*$")
+INSIDE = "Inside the library"
 
 
 def declarations(text):
@@ -95,10 +98,22 @@ def is_public(statement):
     return not named or all(exported for _, exported in named)
 
 
+def outside(text):
+    """The pieces but for what is the library's own by its heading."""
+    inside = False
+    for kind, piece in pieces(text):
+        if kind == "heading":
+            inside = HEADING.match(piece).group(1).startswith(INSIDE)
+        elif piece.startswith("#ifdef __cplusplus"):
+            inside = False  # the end of the header
+        if not inside:
+            yield kind, piece
+
+
 def for_users(text, headers):
     """The header without declarations that are the library's own, and what is said of them."""
     kept, said, came, last = [], [], False, None  # said: the comment of the statements that come
-    for kind, piece in pieces(text):
+    for kind, piece in outside(text):
         if kind == "comment":
             said = said + [piece] if last == "comment" else [piece]
             came = False

@@ -23,7 +23,7 @@ extern "C" {
 #endif
 
 // ---- Calls --------------------------------------------------------------------------------------
-LS_API const char *ls_kind_name(ls_kind kind);  // "unknown kind" of a number that is none
+LS_API_BACKENDS const char *ls_kind_name(ls_kind kind);  // "unknown kind" of a number that is none
 int ls_kind_parse(ls_kind *out, const char *text);
 
 typedef struct ls_comm ls_comm;
@@ -66,6 +66,7 @@ typedef struct ls_call {
     int words[LS_CALL_WORDS];
 } ls_call;
 
+// ---- Inside the library: what a call comes to ---------------------------------------------------
 // "all_reduce sum of 1024 f32 on world (rank 3, call 7, train.c:41)". A purpose stands before "on";
 // of a call with counts for each rank there is no one number to tell.
 LS_API_BACKENDS void ls_call_format(char *out, size_t out_bytes, const ls_call *call);
@@ -93,7 +94,7 @@ typedef struct ls_call_extent {
 // is none; else send == recv. *out may be NULL.
 LS_API_BACKENDS int ls_call_check(ls_call_extent *out, const ls_call *call);
 
-// ---- Descriptors --------------------------------------------------------------------------------
+// ---- Inside the library: descriptors ------------------------------------------------------------
 // The elements that a side of a call has on a member.
 typedef enum ls_side_form {
     LS_SIDE_NONE,
@@ -191,47 +192,7 @@ typedef void (*ls_met_observer)(void *arg, const ls_call *const *calls, int size
 // Sees where this process's rank is in its program, whenever it begins to wait and goes on.
 typedef void (*ls_place_observer)(void *arg, const ls_place *place);
 
-// What a backend used for a call. Strings are borrowed until the next run.
-typedef struct ls_call_used {
-    const char *algorithm;  // "ring", "tree", ...
-    const char *protocol;   // "ll", "ll128", "simple"; NULL: not known
-    int channels;           // 0: not known
-    const char *order;      // text of the reduction order that follows from it; NULL: not known
-} ls_call_used;
-
-typedef struct ls_backend_ops {
-    const char *name;  // "sim", "mpi", "nccl"
-    bool forwards;     // calls go on to another backend, which tells the hooks of them
-    bool simulates;    // its ranks can be threads of one run, which is scheduled and watched
-    // Memory that this backend's calls accept. NULL: ordinary memory.
-    int (*alloc)(ls_backend *backend, void **out, size_t bytes);
-    void (*free)(ls_backend *backend, void *pointer, size_t bytes);
-    int (*copy_in)(ls_backend *backend, void *device, const void *host, size_t bytes);
-    int (*copy_out)(ls_backend *backend, void *host, const void *device, size_t bytes);
-    // Whether `pointer` is memory that only a device can read; NULL: none is. And a copy of it.
-    bool (*is_device)(ls_backend *backend, const void *pointer);
-    int (*read_device)(ls_backend *backend, void *host, const void *device, size_t bytes);
-    // The calling thread is about to run a held rank's program (its GPU becomes the thread's); may
-    // be NULL.
-    int (*enter_rank)(ls_backend *backend, int rank);
-    // A communicator came into being or goes; comm->impl is the backend's.
-    int (*comm_open)(ls_backend *backend, ls_comm *comm);
-    void (*comm_close)(ls_backend *backend, ls_comm *comm);
-    // The same for one that splits off `parent`: every process of parent comes here, those of one
-    // color with their communicator, the others with color -1 and NULL. Of backends that hold one
-    // rank of several; else NULL.
-    int (*comm_split)(ls_backend *backend, ls_comm *comm, const ls_comm *parent, int color);
-    // Completes a set of calls of the ranks this process holds, as one group (below).
-    int (*run)(ls_backend *backend, ls_call *calls, int call_count);
-    // Begins a call of a held rank without waiting, and tells whether it is done, which moves on
-    // all that are under way. Both or neither; NULL: run alone.
-    int (*start)(ls_backend *backend, ls_call *call, void **pending);
-    int (*test)(ls_backend *backend, void *pending, bool *done);
-    // What was used for a call of the last run; false where that is not known. May be NULL.
-    bool (*used)(ls_backend *backend, const ls_call *call, ls_call_used *out);
-    double (*clock)(ls_backend *backend);  // seconds; the simulator's is logical
-    void (*destroy)(ls_backend *backend);
-} ls_backend_ops;
+typedef struct ls_backend_ops ls_backend_ops;  // what completes calls
 
 struct ls_backend {
     const ls_backend_ops *ops;
@@ -279,21 +240,50 @@ LS_API int ls_backend_run(ls_backend *backend, ls_call *calls, int call_count);
 int ls_backend_start(void **pending, ls_backend *backend, ls_call *call);
 int ls_backend_test(bool *done, ls_backend *backend, void *pending, const ls_call *call);
 
-// ---- Communicators ------------------------------------------------------------------------------
-struct ls_comm {
-    ls_backend *backend;            // borrowed
-    int id;                         // unique within the backend; 0, 1, ... in order of creation
-    char name[48];                  // for messages: "world", "host", ...
-    int size;                       // members
-    int *ranks;                     // [size] world rank of each member; owned
-    int *by_rank;                   // [size] members in ascending order of their rank; owned
-    uint64_t *seq;                  // [size] next call number of each member; owned
-    void *impl;                     // the backend's
-    bool closed;                    // the backend's part is gone; no calls are possible any more
-    int number;                     // in order of creation in the process, for debuggers
-    struct ls_comm *older, *newer;  // of all communicators of the process, likewise
+// ---- Inside the library: what a backend does ----------------------------------------------------
+// What a backend used for a call. Strings are borrowed until the next run.
+typedef struct ls_call_used {
+    const char *algorithm;  // "ring", "tree", ...
+    const char *protocol;   // "ll", "ll128", "simple"; NULL: not known
+    int channels;           // 0: not known
+    const char *order;      // text of the reduction order that follows from it; NULL: not known
+} ls_call_used;
+
+struct ls_backend_ops {
+    const char *name;  // "sim", "mpi", "nccl"
+    bool forwards;     // calls go on to another backend, which tells the hooks of them
+    bool simulates;    // its ranks can be threads of one run, which is scheduled and watched
+    // Memory that this backend's calls accept. NULL: ordinary memory.
+    int (*alloc)(ls_backend *backend, void **out, size_t bytes);
+    void (*free)(ls_backend *backend, void *pointer, size_t bytes);
+    int (*copy_in)(ls_backend *backend, void *device, const void *host, size_t bytes);
+    int (*copy_out)(ls_backend *backend, void *host, const void *device, size_t bytes);
+    // Whether `pointer` is memory that only a device can read; NULL: none is. And a copy of it.
+    bool (*is_device)(ls_backend *backend, const void *pointer);
+    int (*read_device)(ls_backend *backend, void *host, const void *device, size_t bytes);
+    // The calling thread is about to run a held rank's program (its GPU becomes the thread's); may
+    // be NULL.
+    int (*enter_rank)(ls_backend *backend, int rank);
+    // A communicator came into being or goes; comm->impl is the backend's.
+    int (*comm_open)(ls_backend *backend, ls_comm *comm);
+    void (*comm_close)(ls_backend *backend, ls_comm *comm);
+    // The same for one that splits off `parent`: every process of parent comes here, those of one
+    // color with their communicator, the others with color -1 and NULL. Of backends that hold one
+    // rank of several; else NULL.
+    int (*comm_split)(ls_backend *backend, ls_comm *comm, const ls_comm *parent, int color);
+    // Completes a set of calls of the ranks this process holds, as one group (below).
+    int (*run)(ls_backend *backend, ls_call *calls, int call_count);
+    // Begins a call of a held rank without waiting, and tells whether it is done, which moves on
+    // all that are under way. Both or neither; NULL: run alone.
+    int (*start)(ls_backend *backend, ls_call *call, void **pending);
+    int (*test)(ls_backend *backend, void *pending, bool *done);
+    // What was used for a call of the last run; false where that is not known. May be NULL.
+    bool (*used)(ls_backend *backend, const ls_call *call, ls_call_used *out);
+    double (*clock)(ls_backend *backend);  // seconds; the simulator's is logical
+    void (*destroy)(ls_backend *backend);
 };
 
+// ---- Communicators ------------------------------------------------------------------------------
 // A communicator over `ranks` [size] (any distinct ranks of the world, in this order; NULL: all).
 // Under MPI and NCCL every process of the world must make the same call.
 LS_API int ls_comm_create(ls_comm **out, ls_backend *backend, const int *ranks, int size,
@@ -311,32 +301,38 @@ LS_API_BACKENDS int ls_comm_member(const ls_comm *comm, int rank);  // -1: not a
 
 // All sibling communicators along one mesh axis, one per fiber, in ascending order of their first
 // rank; member i of each has coordinate i. Owned. Every process of the world must make the call.
-typedef struct ls_axis {
+typedef struct ls_axis ls_axis;
+LS_API int ls_axis_create(ls_axis **out, ls_backend *backend, int axis);
+LS_API void ls_axis_free(ls_axis *axis);
+
+// ---- Inside the library: what communicators hold ------------------------------------------------
+struct ls_comm {
+    ls_backend *backend;            // borrowed
+    int id;                         // unique within the backend; 0, 1, ... in order of creation
+    char name[48];                  // for messages: "world", "host", ...
+    int size;                       // members
+    int *ranks;                     // [size] world rank of each member; owned
+    int *by_rank;                   // [size] members in ascending order of their rank; owned
+    uint64_t *seq;                  // [size] next call number of each member; owned
+    void *impl;                     // the backend's
+    bool closed;                    // the backend's part is gone; no calls are possible any more
+    int number;                     // in order of creation in the process, for debuggers
+    struct ls_comm *older, *newer;  // of all communicators of the process, likewise
+};
+
+struct ls_axis {
     int axis;  // mesh dimension
     int world_size;
     int comm_count;
     ls_comm **comms;    // [comm_count]
     int *comm_of_rank;  // [world size] index into comms
-} ls_axis;
-LS_API int ls_axis_create(ls_axis **out, ls_backend *backend, int axis);
-LS_API void ls_axis_free(ls_axis *axis);
+};
 
 // ---- Recipes for calls --------------------------------------------------------------------------
 // Each makes one rank's call record; hand all held ranks' calls to ls_backend_run together.
 #define LS_HERE .file = __FILE__, .line = __LINE__
 
 // ---- Collectives on local tensors (front door A) ------------------------------------------------
-// Each acts on the single shard of every held rank of the axis's (or communicator's) ranks.
-LS_API int ls_tensor_all_reduce(ls_local_tensor **out, const ls_local_tensor *in, ls_op op,
-                                const ls_axis *axis);
-LS_API int ls_tensor_all_gather(ls_local_tensor **out, const ls_local_tensor *in, int dim,
-                                const ls_axis *axis);  // uneven shards allowed
-LS_API int ls_tensor_reduce_scatter(ls_local_tensor **out, const ls_local_tensor *in, ls_op op,
-                                    int dim, const ls_axis *axis);  // chunks of ceil(n / size)
-LS_API int ls_tensor_all_to_all(ls_local_tensor **out, const ls_local_tensor *in, int split_dim,
-                                int cat_dim, const ls_axis *axis);  // shard_dim_alltoall
-LS_API int ls_tensor_broadcast(ls_local_tensor *tensor, int root, const ls_axis *axis);
-
 // Distributes `full` as `source_rank` holds it (other ranks' `full` is ignored and may be NULL)
 // with a mesh scatter or broadcast per mesh dimension, outermost first; uneven shards travel as
 // they are, without DTensor's padding, and come out the same.
@@ -366,14 +362,27 @@ LS_API int ls_tensor_cross_entropy(ls_local_tensor **out, ls_backend *backend,
 // values) are all_reduced in f64 where dim is sharded; the result is replicated there.
 LS_API int ls_tensor_norm(ls_local_tensor **out, ls_backend *backend, const ls_local_tensor *in,
                           int dim, double p);
+// The whole tensor on every held rank: redistributed to replicate, reconciled, copied to out.
+LS_API int ls_tensor_full(void *out, size_t out_bytes, ls_backend *backend,
+                          const ls_local_tensor *in);
+
+// ---- Inside the library: the collectives that these are made of ---------------------------------
+// Each acts on the single shard of every held rank of the axis's (or communicator's) ranks.
+int ls_tensor_all_reduce(ls_local_tensor **out, const ls_local_tensor *in, ls_op op,
+                         const ls_axis *axis);
+int ls_tensor_all_gather(ls_local_tensor **out, const ls_local_tensor *in, int dim,
+                         const ls_axis *axis);  // uneven shards allowed
+int ls_tensor_reduce_scatter(ls_local_tensor **out, const ls_local_tensor *in, ls_op op, int dim,
+                             const ls_axis *axis);  // chunks of ceil(n / size)
+int ls_tensor_all_to_all(ls_local_tensor **out, const ls_local_tensor *in, int split_dim,
+                         int cat_dim, const ls_axis *axis);  // shard_dim_alltoall
+int ls_tensor_broadcast(ls_local_tensor *tensor, int root, const ls_axis *axis);
+
 // Checks that a tensor's replicas among the held ranks agree, as ls_local_tensor_check_replicas; a
 // difference is the finding replica.diverged at file:line (ls_check_last). Redistributing and
 // full do it by themselves, first, where backend->check_replicas is set.
 int ls_tensor_check_replicas_at(const char *file, int line, const ls_local_tensor *tensor);
 #define ls_tensor_check_replicas(tensor) ls_tensor_check_replicas_at(__FILE__, __LINE__, tensor)
-// The whole tensor on every held rank: redistributed to replicate, reconciled, copied to out.
-LS_API int ls_tensor_full(void *out, size_t out_bytes, ls_backend *backend,
-                          const ls_local_tensor *in);
 
 #ifdef __cplusplus
 }

@@ -52,7 +52,7 @@ typedef struct ls_stage_sink {
 
 #define LS_STAGE_KEY_MAX 256
 // "stage/table/feature/field", "-" where absent: the tensor's name in a recording.
-LS_API int ls_stage_key(char *out, size_t out_bytes, const ls_stage_output *output);
+int ls_stage_key(char *out, size_t out_bytes, const ls_stage_output *output);
 
 // Of a finished recording, see below.
 typedef struct ls_recording ls_recording;

@@ -43,14 +43,14 @@ typedef struct ls_checkpoint ls_checkpoint;
 LS_API int ls_checkpoint_open(ls_checkpoint **out, const char *dir);
 LS_API void ls_checkpoint_free(ls_checkpoint *checkpoint);  // NULL is allowed
 // All borrowed. Tables stand in the order of the plan's.
-LS_API const ls_plan *ls_checkpoint_plan(const ls_checkpoint *checkpoint);
+const ls_plan *ls_checkpoint_plan(const ls_checkpoint *checkpoint);
 const ls_checkpoint_table *ls_checkpoint_tables(const ls_checkpoint *checkpoint);
 int64_t ls_checkpoint_step(const ls_checkpoint *checkpoint);
 // Writes the block's part of array `array` of table `table` to `out`: [rows, columns], dense, or
 // [rows] where it is per row. The block lies in the table (asserted). Reads piece by piece. Not
 // thread-safe.
-LS_API int ls_checkpoint_read(ls_checkpoint *checkpoint, int table, int array,
-                              const ls_plan_shard *block, void *out);
+int ls_checkpoint_read(ls_checkpoint *checkpoint, int table, int array, const ls_plan_shard *block,
+                       void *out);
 
 // Writes `from` anew, cut up by `plan`, which must name the same tables with the same sizes
 // (LS_ERR_INVALID). One rank's arrays are in memory at a time. LS_ERR_INVALID where `dir` exists.

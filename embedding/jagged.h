@@ -71,7 +71,7 @@ LS_API int ls_keyed_jagged_from_offsets(ls_keyed_jagged **out, int rank, const c
 LS_API void ls_keyed_jagged_free(ls_keyed_jagged *jagged);  // NULL is allowed
 
 // Index of a feature; LS_ERR_NOT_FOUND names rank, feature and the nearest key.
-LS_API int ls_keyed_jagged_find(int *out, const ls_keyed_jagged *jagged, const char *key);
+int ls_keyed_jagged_find(int *out, const ls_keyed_jagged *jagged, const char *key);
 // A view of feature `key_index` (asserted to exist).
 LS_API ls_jagged ls_keyed_jagged_feature(const ls_keyed_jagged *jagged, int key_index);
 
@@ -133,7 +133,7 @@ LS_API int ls_keyed_tensor_create(ls_keyed_tensor **out, const char *const *keys
                                   const float *values);
 LS_API void ls_keyed_tensor_free(ls_keyed_tensor *tensor);  // NULL is allowed
 // Index of a key; LS_ERR_NOT_FOUND names it and the nearest.
-LS_API int ls_keyed_tensor_find(int *out, const ls_keyed_tensor *tensor, const char *key);
+int ls_keyed_tensor_find(int *out, const ls_keyed_tensor *tensor, const char *key);
 
 // One group of keys, borrowed.
 typedef struct ls_key_group {

@@ -90,7 +90,7 @@ typedef struct ls_table {
 
 // The type of a table's outputs: output_dtype, or else pooled f32 (f64 tables: f64), of sequences
 // the table's (quantised: f32).
-LS_API ls_dtype ls_table_output_dtype(const ls_table *table);
+ls_dtype ls_table_output_dtype(const ls_table *table);
 
 // Writes rows [row, row + rows) x columns [column, column + columns) of table `table` to `out`
 // (dense, row-major, of the table's dtype), for the shard of `rank`. Must give the same values for
@@ -146,8 +146,8 @@ typedef struct ls_embedding_pass ls_embedding_pass;
 // LS_ERR_FINDING for an id out of range under LS_ID_ERROR (ls_embedding_bad_id tells which; ranks
 // of other processes learn of it and fail too), LS_ERR_INVALID for unusable inputs.
 // sink: NULL, or gets "lengths", "ids" (local) and, weighted, "weights" of every shard.
-LS_API int ls_embedding_input_dist(ls_embedding_pass **out, ls_embedding *module,
-                                   const ls_keyed_jagged *const *inputs, const ls_stage_sink *sink);
+int ls_embedding_input_dist(ls_embedding_pass **out, ls_embedding *module,
+                            const ls_keyed_jagged *const *inputs, const ls_stage_sink *sink);
 // Stage 1 in two parts, so that the next batch travels while this one is looked up: when the first
 // returns, the sizes are exchanged and lengths, ids and weights are under way (on backends that
 // complete calls one after another they have arrived). Two batches or more may be in flight, and

@@ -54,8 +54,8 @@ typedef struct ls_oracle_options {
     const ls_oracle *previous;
 } ls_oracle_options;
 
-LS_API int ls_oracle_create(ls_oracle **out, const ls_oracle_options *options);
-LS_API void ls_oracle_free(ls_oracle *oracle);  // NULL is allowed
+int ls_oracle_create(ls_oracle **out, const ls_oracle_options *options);
+void ls_oracle_free(ls_oracle *oracle);  // NULL is allowed
 
 // What one stage output must be. Either integers (lengths, ids) or numbers.
 typedef struct ls_expected {
@@ -74,8 +74,8 @@ typedef struct ls_expected {
 
 // Fills *out for the output that `key` names (stage, table, feature, field, rank; the rest of it is
 // not read). LS_ERR_NOT_FOUND: this plan has no such output. Free it with ls_expected_free.
-LS_API int ls_oracle_expect(const ls_oracle *oracle, const ls_stage_output *key, ls_expected *out);
-LS_API void ls_expected_free(ls_expected *expected);
+int ls_oracle_expect(const ls_oracle *oracle, const ls_stage_output *key, ls_expected *out);
+void ls_expected_free(ls_expected *expected);
 
 // Every output that a full run emits, so that a missing one is noticed: index from 0; fills stage,
 // table, feature, field (borrowed from the oracle), rank, dtype and reduces. LS_ERR_NOT_FOUND past
@@ -102,8 +102,7 @@ typedef struct ls_judgement {
 
 // Judges an output (with its shape and data) against what is expected. Only errors of the judging
 // itself are errors; a wrong output is reported in *out.
-LS_API int ls_oracle_judge(const ls_oracle *oracle, const ls_stage_output *output,
-                           ls_judgement *out);
+int ls_oracle_judge(const ls_oracle *oracle, const ls_stage_output *output, ls_judgement *out);
 
 // Where an element comes from.
 typedef struct ls_provenance {

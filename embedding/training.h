@@ -80,8 +80,8 @@ LS_API int ls_embedding_update(ls_embedding_pass *pass, const ls_stage_sink *sin
 LS_API void *ls_embedding_state(ls_embedding *module, int table, int rank, int shard, int state,
                                 ls_shape *shape, ls_dtype *dtype);
 // Updates made so far; the next one is number step + 1. To be set when a checkpoint is read.
-LS_API int64_t ls_embedding_step(const ls_embedding *module);
-LS_API void ls_embedding_set_step(ls_embedding *module, int64_t step);
+int64_t ls_embedding_step(const ls_embedding *module);
+void ls_embedding_set_step(ls_embedding *module, int64_t step);
 
 #ifdef __cplusplus
 }

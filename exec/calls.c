@@ -57,7 +57,7 @@ static ls_exec_op *make_op(ls_exec_process *process, const ls_exec_comm *comm, u
 
 // ---- What a message says ------------------------------------------------------------------------
 static int find_counts(ls_exec_op *op, const ls_wire_call *message) {
-    size_t size = (size_t)ls_rank_comm_size(op->handle), sides = 0;
+    size_t size = (size_t)ls_comm_size(op->handle), sides = 0;
     sides += (message->flags & LS_WIRE_SEND_COUNTS) != 0 ? 1 : 0;
     sides += (message->flags & LS_WIRE_RECV_COUNTS) != 0 ? 1 : 0;
     if (message->head.bytes != sizeof *message + sides * size * sizeof(uint64_t)) {
@@ -118,7 +118,7 @@ static int fill(ls_exec_op *op, const ls_exec_process *process, const ls_wire_ca
     op->group_ends = (message->flags & LS_WIRE_GROUP_ENDS) != 0;
     LS_TRY(find_counts(op, message));
     ls_call whole = *call;
-    whole.comm = ls_rank_comm_of(op->handle);
+    whole.comm = ls_comm_of(op->handle);
     whole.rank = op->rank->id;
     whole.root = op->call.any_source ? 0 : whole.root;  // any: the sizes are the same
     size_t send = 0, recv = 0;

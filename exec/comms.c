@@ -44,9 +44,9 @@ void ls_exec__answer_comm(ls_exec *exec, const ls_exec_process *process, uint32_
                           const ls_rank_comm *handle) {
     if (slot < LS_WIRE_SLOTS && handle != NULL) {
         int32_t *value = process->control->slots[slot].value;
-        value[0] = ls_rank_comm_rank(handle);
-        value[1] = ls_rank_comm_size(handle);
-        value[2] = ls_rank_comm_of(handle)->ranks[value[0]];
+        value[0] = ls_comm_rank(handle);
+        value[1] = ls_comm_size(handle);
+        value[2] = ls_comm_of(handle)->ranks[value[0]];
         value[3] = exec->rank_count;
     }
     ls_exec__answer(process, slot, 1, LS_OK);
@@ -262,7 +262,7 @@ int ls_exec__init(ls_exec *exec, ls_exec_process *process, const ls_wire_comm_in
 int ls_exec__subset(ls_exec *exec, ls_exec_process *process, const ls_wire_comm_subset *message) {
     ls_exec_comm *parent = ls_exec__comm(process, message->parent);
     LS_TRY(parent != NULL ? LS_OK : LS_ERR_INVALID);
-    int size = ls_rank_comm_size(parent->handle), own = ls_rank_comm_rank(parent->handle);
+    int size = ls_comm_size(parent->handle), own = ls_comm_rank(parent->handle);
     const int32_t *members = (const void *)(message + 1);
     if (message->count < 1 || message->count > (uint32_t)size ||
         message->head.bytes != sizeof *message + message->count * sizeof *members) {
@@ -281,8 +281,7 @@ int ls_exec__subset(ls_exec *exec, ls_exec_process *process, const ls_wire_comm_
         init.rank = members[i] == own ? (int32_t)i : init.rank;
     }
     (void)snprintf((char *)init.id, sizeof init.id, "subset %d %u %016llx",
-                   ls_rank_comm_of(parent->handle)->id, parent->subsets++,
-                   (unsigned long long)hash);
+                   ls_comm_of(parent->handle)->id, parent->subsets++, (unsigned long long)hash);
     memcpy(init.name, message->name, sizeof init.name);
     return ls_exec__init(exec, process, &init);
 }

@@ -51,7 +51,7 @@ void ls_diagnostics_add(ls_diagnostics *diagnostics, const ls_diagnostic *diagno
 void ls_diagnostics_error(ls_diagnostics *diagnostics, ls_mark mark, const char *format, ...)
     LS_PRINTF(3, 4);
 
-LS_API int ls_diagnostics_count(const ls_diagnostics *diagnostics);  // errors, lost ones too
+int ls_diagnostics_count(const ls_diagnostics *diagnostics);  // errors, lost ones too
 // Error `index` (below min(count, LS_DIAGNOSTICS_MAX)), in order of line and column. Borrowed.
 const ls_diagnostic *ls_diagnostics_at(ls_diagnostics *diagnostics, int index);
 const char *ls_diagnostics_file(const ls_diagnostics *diagnostics);

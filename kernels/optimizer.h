@@ -87,15 +87,15 @@ typedef struct ls_optimizer_traits {
     const char *source;                   // where the formulas are from
 } ls_optimizer_traits;
 
-LS_API const ls_optimizer_traits *ls_optimizer_about(ls_optimizer_kind kind);
-LS_API int ls_optimizer_parse(ls_optimizer_kind *out, const char *text);  // LS_ERR_NOT_FOUND
-const char *ls_weight_decay_name(ls_weight_decay decay);  // "default", "none", "l2", ...
+LS_API_BACKENDS const ls_optimizer_traits *ls_optimizer_about(ls_optimizer_kind kind);
+int ls_optimizer_parse(ls_optimizer_kind *out, const char *text);  // LS_ERR_NOT_FOUND
+const char *ls_weight_decay_name(ls_weight_decay decay);           // "default", "none", "l2", ...
 
 // lr 0.01, beta1 0.9, beta2 0.999, momentum 0.9 (sgd: 0), weight_decay 0, eta 0.001, nearest.
 LS_API ls_optimizer ls_optimizer_default(ls_optimizer_kind kind, ls_optimizer_form form);
 // LS_ERR_INVALID says which field cannot be: not finite or out of its range, or a weight decay that
 // the form lacks (it would do nothing).
-LS_API int ls_optimizer_check(const ls_optimizer *optimizer);
+LS_API_BACKENDS int ls_optimizer_check(const ls_optimizer *optimizer);
 // States in use: the traits' number, but sgd has one only in the dense form with momentum.
 LS_API_BACKENDS int ls_optimizer_state_count(const ls_optimizer *optimizer);
 // What every element of its states starts from: initial_accumulator, of the kinds that have one.

@@ -45,7 +45,7 @@ enum { LS_ROW_ALIGNMENT_MAX = 4096 };
 // "int8", "int4", ..., "f8e5m2". Asserts that there is such an element.
 const char *ls_row_element_name(ls_row_element element);
 // LS_ERR_INVALID: there is no such format, and why.
-LS_API int ls_row_format_check(const ls_row_format *format);
+int ls_row_format_check(const ls_row_format *format);
 // Bytes of a row of `dim` elements. LS_ERR_INVALID as above, LS_ERR_OVERFLOW.
 LS_API int ls_row_format_bytes(size_t *out, const ls_row_format *format, size_t dim);
 
@@ -65,14 +65,14 @@ LS_API int ls_kernel_quantise_rows(void *out, const ls_row_format *format, const
 
 // out [rows, dim] = in [rows, ls_row_format_bytes]: q scale + bias, rounded once (fma), as FBGEMM's
 // CPU kernels do; floats exactly. Any bytes are a row.
-LS_API void ls_kernel_dequantise_rows(float *out, const void *in, const ls_row_format *format,
-                                      size_t rows, size_t dim);
+void ls_kernel_dequantise_rows(float *out, const void *in, const ls_row_format *format, size_t rows,
+                               size_t dim);
 
 // out [rows, ls_row_format_bytes of `columns`] = columns [column, column + columns) of in [rows,
 // ls_row_format_bytes of `dim`]: the same elements under the scale and bias of the whole row, as a
 // column shard of a quantised table holds them.
-LS_API void ls_kernel_cut_quantised_rows(void *out, const void *in, const ls_row_format *format,
-                                         size_t rows, size_t dim, size_t column, size_t columns);
+void ls_kernel_cut_quantised_rows(void *out, const void *in, const ls_row_format *format,
+                                  size_t rows, size_t dim, size_t column, size_t columns);
 
 // Pooled lookup: the bits that the lookup of an f32 table (kernels.h) gives of the dequantised
 // rows. out [bags, dim] with row stride out_stride elements; table [rows, ls_row_format_bytes]; bag

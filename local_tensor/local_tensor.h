@@ -34,7 +34,7 @@ int ls_shape_count(size_t *out, const ls_shape *shape);  // elements; LS_ERR_OVE
 bool ls_shape_equal(const ls_shape *a, const ls_shape *b);
 // "[2, 16]"; cut off to fit, always terminated. LS_SHAPE_TEXT_MAX bytes hold any shape.
 #define LS_SHAPE_TEXT_MAX 192
-LS_API void ls_shape_format(char *out, size_t out_bytes, const ls_shape *shape);
+void ls_shape_format(char *out, size_t out_bytes, const ls_shape *shape);
 
 // A block of a logical tensor: where it starts and how large it is, per tensor dimension.
 typedef struct ls_block {
@@ -70,8 +70,8 @@ typedef struct ls_mesh {
 #define LS_MESH_NAMES_(...) __VA_ARGS__
 
 int ls_mesh_size(int *out, const ls_mesh *mesh);  // number of ranks; checks every limit
-LS_API void ls_mesh_coordinates(int *out, const ls_mesh *mesh, int rank);  // out [ndim]
-LS_API int ls_mesh_rank(const ls_mesh *mesh, const int *coordinates);
+void ls_mesh_coordinates(int *out, const ls_mesh *mesh, int rank);  // out [ndim]
+int ls_mesh_rank(const ls_mesh *mesh, const int *coordinates);
 // The ranks that differ from `rank` in mesh dimension `axis` alone, ascending along it:
 // out [mesh->dim[axis]].
 void ls_mesh_fiber(int *out, const ls_mesh *mesh, int axis, int rank);
@@ -96,7 +96,7 @@ typedef struct ls_world_options {
 LS_API int ls_world_create(ls_world **out, const ls_world_options *options);
 LS_API void ls_world_free(ls_world *world);  // NULL is allowed; asserts that no tensor is left
 const ls_mesh *ls_world_mesh(const ls_world *world);
-LS_API int ls_world_size(const ls_world *world);                           // ranks
+LS_API_BACKENDS int ls_world_size(const ls_world *world);                  // ranks
 LS_API int ls_world_held_count(const ls_world *world);                     // ranks held here
 LS_API const int *ls_world_held(const ls_world *world);                    // ascending, borrowed
 LS_API_BACKENDS int ls_world_held_index(const ls_world *world, int rank);  // -1 when not held
@@ -169,7 +169,7 @@ bool ls_placement_equal(const ls_placement *a, const ls_placement *b, int mesh_d
 bool ls_placements_equal(const ls_placements *a, const ls_placements *b, int mesh_dim_count,
                          const int *mesh_dims);
 bool ls_placements_any_partial(const ls_placements *placements);  // NULL: no
-LS_API void ls_placements_format(char *out, size_t out_bytes, const ls_placements *placements);
+void ls_placements_format(char *out, size_t out_bytes, const ls_placements *placements);
 // "S(0), R, P(sum)" and back; "_S(0, 2)" is strided with split 2, "S(0)[1]" of turn 1; explicit
 // sizes print as "S(0, sizes)", which does not parse.
 LS_API int ls_placements_parse(ls_placements *out, const char *text);
@@ -222,7 +222,7 @@ LS_API const ls_placements *ls_local_tensor_placements(const ls_local_tensor *te
 // The ranks that have shards here: a subset of the world's held ranks, ascending.
 LS_API int ls_local_tensor_rank_count(const ls_local_tensor *tensor);
 LS_API const int *ls_local_tensor_ranks(const ls_local_tensor *tensor);
-LS_API int ls_local_tensor_shard_count(const ls_local_tensor *tensor, int rank);
+int ls_local_tensor_shard_count(const ls_local_tensor *tensor, int rank);
 // Shard `index` of `rank`; NULL (and an error naming the rank) when there is none. Borrowed.
 LS_API ls_shard *ls_local_tensor_shard(const ls_local_tensor *tensor, int rank, int index);
 
@@ -364,7 +364,7 @@ int ls_local_tensor_size(ls_rank_int **out, const ls_local_tensor *tensor, int d
 
 // ---- Per-rank integers --------------------------------------------------------------------------
 LS_API int ls_rank_int_create(ls_rank_int **out, const ls_world *world, const int64_t *values);
-LS_API int ls_rank_int_same(ls_rank_int **out, const ls_world *world, int64_t value);
+int ls_rank_int_same(ls_rank_int **out, const ls_world *world, int64_t value);
 int ls_rank_int_rank(ls_rank_int **out, const ls_world *world);  // each rank's own number
 int ls_rank_int_coordinate(ls_rank_int **out, const ls_world *world, int axis);
 LS_API void ls_rank_int_free(ls_rank_int *value);

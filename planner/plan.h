@@ -39,7 +39,7 @@ ls_sharding_traits ls_sharding_traits_of(ls_sharding sharding);
 // How many ranks its rows are cut over: 1, a host's or all.
 int ls_sharding_width(ls_sharding sharding, int ranks, int ranks_per_host);
 LS_API const char *ls_sharding_name(ls_sharding sharding);
-LS_API int ls_sharding_parse(ls_sharding *out, const char *text);
+int ls_sharding_parse(ls_sharding *out, const char *text);
 
 // One block of a table on one rank. Sizes may be 0 (a rank without rows).
 typedef struct ls_plan_shard {

@@ -24,15 +24,14 @@ LS_API int ls_plan_read(ls_plan *out, ls_arena *arena, ls_text *errors, const ch
 // TorchRec's ShardingPlan as JSON: {MODULE: {TABLE: {"sharding_type", "compute_kernel", "ranks",
 // "sharding_spec": {"shards": [{"shard_offsets", "shard_sizes", "placement": "rank:R/cuda:D"}]}}}},
 // sharding_spec null for data parallel. `module` names the one module ("" is usual).
-LS_API int ls_plan_write_torchrec(ls_text *out, const ls_plan *plan, const char *module);
+int ls_plan_write_torchrec(ls_text *out, const ls_plan *plan, const char *module);
 // Whether a text is JSON in that form, not in ours.
 bool ls_plan_is_torchrec(const char *text, size_t bytes);
 // The same read back; all modules' tables in one plan. TorchRec's form knows neither the world nor
 // a data-parallel table's size: ranks and ranks_per_host are the world's, and `known` [known_count]
 // (may be NULL) gives sizes by name. LS_ERR_FORMAT names module and table.
-LS_API int ls_plan_read_torchrec(ls_plan *out, ls_arena *arena, const char *text, size_t bytes,
-                                 int ranks, int ranks_per_host, const ls_planner_table *known,
-                                 int known_count);
+int ls_plan_read_torchrec(ls_plan *out, ls_arena *arena, const char *text, size_t bytes, int ranks,
+                          int ranks_per_host, const ls_planner_table *known, int known_count);
 
 // Appends one line per difference and what a change from a to b would move. Returns the number of
 // tables that differ (0: the plans are the same), or a negative status.

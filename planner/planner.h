@@ -30,7 +30,7 @@ typedef enum ls_planner_kernel {   // how a shard's rows are kept and looked up
     LS_PLANNER_KERNEL_COUNT
 } ls_planner_kernel;
 const char *ls_planner_kernel_name(ls_planner_kernel kernel);
-LS_API int ls_planner_kernel_parse(ls_planner_kernel *out, const char *text);
+int ls_planner_kernel_parse(ls_planner_kernel *out, const char *text);
 
 #define LS_PLANNER_FEATURES_MAX 4096
 #define LS_PLANNER_TABLES_MAX   100000

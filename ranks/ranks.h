@@ -111,7 +111,7 @@ LS_API int ls_spmd_exit_status(const ls_spmd_result *result, int rank);
 LS_API const char *ls_spmd_fault_missed(const ls_spmd_result *result, int index);
 uint64_t ls_spmd_call_count(const ls_spmd_result *result);
 // A digest of the order in which ranks ran: equal seeds give equal digests.
-LS_API uint64_t ls_spmd_schedule_digest(const ls_spmd_result *result);
+uint64_t ls_spmd_schedule_digest(const ls_spmd_result *result);
 
 // Tries seeds first_seed, first_seed + 1, ... [tries] with random schedules; *failing_seed is the
 // smallest that gives a finding (LS_ERR_FINDING, its result in *out), else LS_OK.
@@ -126,7 +126,7 @@ LS_API int ls_spmd_explore(ls_spmd_result **out, uint64_t *failing_seed, ls_spmd
 // for the thread of `self`; free it with ls_backend_free before the program returns.
 LS_API int ls_rank_backend_create(ls_backend **out, ls_rank *self, const char *file, int line);
 // Calls from here on are made at another line.
-LS_API void ls_rank_backend_at(ls_backend *backend, const char *file, int line);
+void ls_rank_backend_at(ls_backend *backend, const char *file, int line);
 
 // ---- Inside a program --------------------------------------------------------------------------
 LS_API int ls_rank_id(const ls_rank *self);
@@ -160,11 +160,7 @@ LS_API int ls_comm_size(const ls_rank_comm *comm);
 LS_API const char *ls_comm_name(const ls_rank_comm *comm);
 LS_API int ls_comm_set_name(ls_rank_comm *comm, const char *name);
 // The communicator as calls name it (members, name); borrowed.
-LS_API const ls_comm *ls_comm_of(const ls_rank_comm *comm);
-// Their names before.
-#define ls_rank_comm_rank ls_comm_rank
-#define ls_rank_comm_size ls_comm_size
-#define ls_rank_comm_of   ls_comm_of
+LS_API_BACKENDS const ls_comm *ls_comm_of(const ls_rank_comm *comm);
 
 // All calls below return LS_OK, or a negative status once the run has failed: a program should then
 // return. They block until the call is complete; the *_async forms return a request: the buffers

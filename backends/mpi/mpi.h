@@ -15,7 +15,7 @@ LS_API void ls_mpi_finalize(void);
 // Ends all processes of the job, a quarter of a second later: mpiexec passes on what was written
 // before.
 LS_API LS_NORETURN void ls_mpi_abort(int code);
-LS_API const char *ls_mpi_version(void);  // "MPICH 4.0.2"; static storage
+const char *ls_mpi_version(void);  // "MPICH 4.0.2"; static storage
 
 // The backend for a world that holds this process's rank alone. MPI must be running.
 LS_API int ls_backend_mpi_create(ls_backend **out, ls_world *world);

@@ -7,7 +7,7 @@
 #include "collectives/recording.h"
 #include "ranks/ranks.h"
 #include "runner/result.h"
-#include "runner/scenario/scenario.h"
+#include "runner/scenario/load.h"
 
 #ifdef __cplusplus
 extern "C" {

@@ -7,6 +7,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "runner/scenario/scenario.h"
+
 // The command that starts them: mpiexec with a process per rank, or for NCCL one process with a
 // thread per rank.
 typedef struct command {

@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "kernels/optimizer.h"
 #include "runner/replay/import_torch.h"
 
 // A tensor with as many elements as the weights; *out NULL: there is none.

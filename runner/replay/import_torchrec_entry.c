@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "runner/replay/import_torchrec.h"
+#include "runner/scenario/scenario.h"
 
 #define WORLD_MAX  1024
 #define STEPS_MAX  1000

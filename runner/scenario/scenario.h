@@ -1,6 +1,6 @@
-// The scenario: what one file asks to be run, as plain structs. Made by ls_scenario_load from YAML
-// through the schema table (schema.h), checked for meaning (scenario_check.c), executed by the
-// runner. Everything is owned by the scenario's arena and read-only after loading.
+// The scenario: what one file asks to be run, as plain structs. Made by ls_scenario_load (load.h)
+// from YAML through the schema table (schema.h), checked for meaning (scenario_check.c), executed
+// by the runner. Everything is owned by the scenario's arena and read-only after loading.
 //
 // Every struct that stands for a mapping of the file begins with an ls_node, which knows where in
 // the file the mapping and each of its keys stand, and which keys were given: see ls_node_mark,
@@ -23,6 +23,7 @@
 #include "formats/diagnostic.h"
 #include "runner/result.h"
 #include "runner/scenario/pieces.h"
+#include "runner/scenario/load.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -387,7 +388,7 @@ typedef struct ls_scenario_expect {
 // ---- The scenario -------------------------------------------------------------------------------
 #define LS_SCENARIO_MACHINE "h100"
 
-typedef struct ls_scenario {
+struct ls_scenario {
     ls_node node;
     ls_arena *arena;               // owns everything below
     struct ls_input_files *files;  // arrays read from files so far, see input_file.h
@@ -420,23 +421,7 @@ typedef struct ls_scenario {
     ls_scenario_fault *faults;
     int fault_count;
     ls_scenario_expect expect;
-} ls_scenario;
-
-typedef struct ls_scenario_options {
-    bool allow_outside;  // paths may leave the scenario's folder
-    bool has_seed;       // --seed: replaces the file's
-    uint64_t seed;       //
-} ls_scenario_options;
-
-// Reads and checks the scenario in `path`. On LS_OK the caller owns *out. LS_ERR_FORMAT: the file
-// is wrong; every error is in `diagnostics` (created for this path). LS_ERR_IO: it cannot be read;
-// that, too, is in `diagnostics`. options may be NULL.
-LS_API int ls_scenario_load(ls_scenario **out, ls_diagnostics *diagnostics, const char *path,
-                            const ls_scenario_options *options);
-// The same from memory: `path` names it in messages, and its folder is where files are looked for.
-LS_API int ls_scenario_parse(ls_scenario **out, ls_diagnostics *diagnostics, const char *path,
-                             const char *text, size_t bytes, const ls_scenario_options *options);
-LS_API void ls_scenario_free(ls_scenario *scenario);  // NULL is allowed
+};
 
 // Whether it plants defects: faults, or ranks that do something else than a step says.
 bool ls_scenario_plants(const ls_scenario *scenario);

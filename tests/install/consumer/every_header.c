@@ -17,18 +17,12 @@ static void check(bool holds, const char *what) {
 #define CHECK(condition) check((condition), #condition)
 
 static void try_base(const char *folder) {
-    ls_dtype dtype = LS_I8;
-    CHECK(ls_dtype_parse(&dtype, "bf17") == LS_ERR_NOT_FOUND);
-    CHECK(ls_dtype_parse(&dtype, "bf16") == LS_OK && ls_dtype_bytes(dtype) == 2);
-    CHECK(strcmp(ls_status_text(LS_ERR_MEMORY), "out of memory") == 0);
+    CHECK(strcmp(ls_dtype_name(LS_BF16), "bf16") == 0 && ls_dtype_bytes(LS_BF16) == 2);
+    CHECK(LS_FAIL(LS_ERR_IO, "%s is closed", folder) == LS_ERR_IO);
+    CHECK(strstr(ls_error_last()->text, " is closed") != NULL);
     ls_text text;
     memset(&text, 0, sizeof text);
-    ls_text_printf(&text, "%s/word", folder);
-    CHECK(strlen(ls_text_string(&text)) == strlen(folder) + 5);
-    ls_arena *arena = NULL;
-    CHECK(ls_arena_create(&arena) == LS_OK);
-    CHECK(ls_arena_alloc(arena, 3, 4) != NULL);
-    ls_arena_free(arena);
+    CHECK(strlen(ls_text_string(&text)) == 0);
     ls_text_free(&text);
 }
 
@@ -43,7 +37,7 @@ static void try_tensors(void) {
     const float one = 1;
     CHECK(ls_element_to_f64(&one, LS_F32) == 1);
     ls_optimizer optimizer = ls_optimizer_default(LS_OPTIMIZER_SGD, LS_OPTIMIZER_FUSED);
-    CHECK(ls_optimizer_check(&optimizer) == LS_OK);
+    CHECK(optimizer.kind == LS_OPTIMIZER_SGD);
     ls_row_format format;
     memset(&format, 0, sizeof format);
     format.element = LS_ROW_INT4;
@@ -66,7 +60,6 @@ static void try_tensors(void) {
     CHECK(ls_placements_parse(&placements, "S(0)") == LS_OK);
     CHECK(ls_local_tensor_zeros(&tensor, world, &shape, LS_F32, &placements) == LS_OK);
     CHECK(tensor != NULL && ls_local_tensor_shard(tensor, 2, 0)->count == 1);
-    CHECK(strcmp(ls_kind_name(LS_ALL_GATHER), "all_gather") == 0);
     ls_local_tensor_free(tensor);
     ls_backend_free(backend);
     ls_world_free(world);
@@ -76,21 +69,25 @@ static void try_planner(void) {
     CHECK(strcmp(ls_sharding_name(LS_ROW_WISE), "row_wise") == 0);
     ls_topology topology;
     CHECK(ls_topology_preset(&topology, "h100", 4, 0) == LS_OK);
-    ls_planner_kernel kernel;
-    CHECK(ls_planner_kernel_parse(&kernel, "fused") == LS_OK);
+    ls_planner_options options;
+    memset(&options, 0, sizeof options);
+    ls_planner_problem *problem = NULL;
+    CHECK(ls_planner_problem_create(&problem, &topology, NULL, 0, &options) == LS_ERR_INVALID);
     ls_plan plan;
     memset(&plan, 0, sizeof plan);
     plan.ranks = plan.ranks_per_host = 2;
     ls_text text;
     memset(&text, 0, sizeof text);
     CHECK(ls_plan_write(&text, &plan) == LS_OK && text.length > 0);
+    ls_arena *arena = NULL;
+    ls_text errors;
+    memset(&errors, 0, sizeof errors);
+    CHECK(ls_arena_create(&arena) == LS_OK);
+    CHECK(ls_plan_read(&plan, arena, &errors, "a.plan", text.data, text.length) == LS_OK);
+    CHECK(plan.ranks == 2);
+    ls_arena_free(arena);
+    ls_text_free(&errors);
     ls_text_free(&text);
-}
-
-static int row_of_zeros(void *arg, int table, int64_t row, double *out) {
-    (void)arg, (void)table, (void)row;
-    *out = 0;
-    return LS_OK;
 }
 
 static int no_block(void *arg, int table, int rank, int64_t row, int64_t rows, int64_t column,
@@ -108,15 +105,6 @@ static void try_embedding(void) {
     ls_plan plan;
     memset(&plan, 0, sizeof plan);
     plan.ranks = plan.ranks_per_host = 1;
-    const ls_keyed_jagged *inputs[1] = {jagged};
-    ls_oracle_options options;
-    memset(&options, 0, sizeof options);
-    options.plan = &plan;
-    options.inputs = inputs;
-    options.row = row_of_zeros;
-    ls_oracle *oracle = NULL;
-    CHECK(ls_oracle_create(&oracle, &options) == LS_OK);
-    ls_oracle_free(oracle);
     ls_world *world = NULL;
     ls_backend *backend = NULL;
     ls_embedding *module = NULL;
@@ -134,7 +122,7 @@ static void try_embedding(void) {
     CHECK(ls_backend_sim_create(&backend, world) == LS_OK);
     CHECK(ls_embedding_create(&module, backend, &made) == LS_OK);
     CHECK(ls_embedding_prepare_training(module, &training) == LS_OK);
-    CHECK(ls_embedding_step(module) == 0);
+    CHECK(ls_embedding_bad_id(module) == NULL);
     ls_axis *axis = NULL;
     ls_local_tensor *out = NULL, *weight = NULL;
     ls_functional_options lookup;
@@ -189,12 +177,6 @@ static void try_runner(const char *folder) {
         snprintf(path, sizeof path, "%s/sums/manifest.json", folder);
         FILE *manifest = fopen(path, "r");
         CHECK(manifest != NULL && fclose(manifest) == 0);
-        ls_stage_output output;
-        memset(&output, 0, sizeof output);
-        output.stage = "gradients";
-        output.field = "recv";
-        CHECK(ls_stage_key(path, sizeof path, &output) == LS_OK);
-        CHECK(strcmp(path, "gradients/-/-/recv") == 0);
     }
     ls_results_free(results);
     ls_scenario_free(scenario);
@@ -209,7 +191,7 @@ static int count_ranks(ls_rank *self, void *arg) {
 }
 
 static void try_ranks(void) {
-    CHECK(ls_backend_kind_named("sim") == &ls_backend_kind_sim);
+    CHECK(ls_backend_kind_named("sim") != NULL && ls_backend_kind_named("smi") == NULL);
     CHECK(strcmp(ls_finding_name(LS_FINDING_DEADLOCK_CYCLE), "deadlock.cycle") == 0);
     int seen = 0;
     ls_spmd_options options;

@@ -1,0 +1,90 @@
+// What the commands share that run a program of the user's own.
+#include "cli/programs.h"
+
+#include "cli/cli.h"
+
+int cli_program_settings(ls_spmd_options *out, ls_fault *faults,
+                         const cli_program_options *program) {
+    *out = (ls_spmd_options){
+        .ranks = program->ranks,
+        .seed = cli_options_common.seed,
+        .schedule = (ls_schedule_kind)program->schedule,
+        .delayed_rank = program->delayed_rank,
+        .checks = program->checks,
+        .faults = faults,
+        .stack_bytes = (size_t)program->stack_kib << 10,
+        .history = program->history,
+        .fixed = true,
+        .deadline_seconds = !program->deadline_given        ? 60
+                            : program->deadline_seconds > 0 ? program->deadline_seconds
+                                                            : -1,
+    };
+    if (program->delayed_given && !program->schedule_given) {
+        out->schedule = LS_SCHEDULE_DELAY;
+    }
+    bool on = false;
+    int status = ls_spmd_check_on(&on, program->checks, LS_FINDING_KIND_MISMATCH);
+    if (status == LS_OK && program->faults != NULL) {
+        status = ls_spmd__parse_faults(faults, &out->fault_count, program->faults);
+    }
+    if (status != LS_OK) {
+        cli_error("%s", ls_error_last()->text);
+        return LS_EXIT_USAGE;
+    }
+    return LS_EXIT_OK;
+}
+
+ls_finding *cli_program_findings(int *count, ls_arena *arena, const ls_spmd_result *result) {
+    *count = result != NULL ? ls_spmd_finding_count(result) : 0;
+    ls_finding *findings = ls_arena_alloc(arena, (size_t)*count + 1, sizeof *findings);
+    for (int i = 0; findings != NULL && i < *count; i++) {
+        findings[i] = *ls_spmd_finding(result, i);
+    }
+    return findings;
+}
+
+void cli_program_notes(const ls_spmd_result *result, int fault_count) {
+    for (int i = 0; result != NULL && i < ls_spmd_warning_count(result); i++) {
+        const ls_finding *warning = ls_spmd_warning(result, i);
+        cli_note("warning: %s: %s", ls_finding_name(warning->id), warning->text);
+    }
+    for (int i = 0; result != NULL && i < fault_count; i++) {
+        const char *missed = ls_spmd_fault_missed(result, i);
+        if (missed != NULL) {
+            cli_note("fault %d was not planted: %s", i, missed);
+        }
+    }
+}
+
+int cli_program_report(const char *command, const char *name, const ls_spmd_result *result,
+                       int status, int fault_count, ls_text *reproduce) {
+    ls_results *results = NULL;
+    int made = ls_results_create(&results, command);
+    if (made != LS_OK) {
+        ls_text_free(reproduce);
+        return cli_fail(made);
+    }
+    int count = 0;
+    const char *error =
+        status != LS_OK ? ls_arena_strdup(results->arena, ls_error_last()->text) : NULL;
+    ls_finding *findings = cli_program_findings(&count, results->arena, result);
+    ls_case_result row = {
+        .name = name,
+        .file = name,
+        .backend = "sim",
+        .pass = status == LS_OK,
+        .class_ = status == LS_OK ? LS_CLASS_BIT_EXACT
+                  : count > 0     ? LS_CLASS_FINDING
+                                  : LS_CLASS_ERROR,
+        .findings = findings,
+        .finding_count = count,
+        .error = count > 0 ? NULL : error,
+        .reproduce = ls_result_text(results->arena, reproduce),
+    };
+    made =
+        findings == NULL || row.reproduce == NULL ? LS_ERR_MEMORY : ls_results_add(results, &row);
+    int code = made == LS_OK ? cli_report(results) : cli_fail(made);
+    cli_program_notes(result, fault_count);
+    ls_results_free(results);
+    return code;
+}

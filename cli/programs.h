@@ -1,0 +1,89 @@
+// What the commands share that run a program of the user's own (spmd, mpi, exec): options of its
+// run, and the report of what was found.
+#ifndef LS_CLI_PROGRAMS_H
+#define LS_CLI_PROGRAMS_H
+
+#include "cli/options.h"
+#include "ranks/ranks.h"
+#include "ranks/settings.h"
+
+// Each command takes those that it has a row for.
+typedef struct cli_program_options {
+    int ranks, schedule, delayed_rank, history, stack_kib;
+    double deadline_seconds;
+    const char *checks, *faults;
+    bool schedule_given, delayed_given, deadline_given;
+} cli_program_options;
+
+#define CLI_RANKS_OPTION(program, most, help_)                                                     \
+    {                                                                                              \
+        .type = CLI_INT, .short_name = 'n', .long_name = "ranks", .value = &(program).ranks,       \
+        .value_name = "N", .help = help_, .int_min = 1, .int_max = (most)                          \
+    }
+
+#define CLI_SCHEDULE_OPTIONS(program)                                                              \
+    {.type = CLI_CHOICE,                                                                           \
+     .long_name = "schedule",                                                                      \
+     .value = &(program).schedule,                                                                 \
+     .given = &(program).schedule_given,                                                           \
+     .value_name = "NAME",                                                                         \
+     .choices = ls_spmd__schedules,                                                                \
+     .help = "Who runs next: round-robin by default, random by --seed, delay or parallel"},        \
+    {                                                                                              \
+        .type = CLI_INT, .long_name = "delayed-rank", .value = &(program).delayed_rank,            \
+        .given = &(program).delayed_given, .value_name = "R",                                      \
+        .help = "The rank that --schedule delay holds back (default: 0)", .int_min = 0,            \
+        .int_max = 65535                                                                           \
+    }
+
+#define CLI_CHECKS_OPTION(program)                                                                 \
+    {                                                                                              \
+        .type = CLI_STRING, .long_name = "checks", .value = &(program).checks,                     \
+        .value_name = "GLOBS",                                                                     \
+        .help = "Which checks are on: 'all', '-value.*', 'buffer.*,-handle.leak'"                  \
+    }
+
+#define CLI_FAULTS_OPTION(program)                                                                 \
+    {                                                                                              \
+        .type = CLI_STRING, .long_name = "faults", .value = &(program).faults,                     \
+        .value_name = "LIST",                                                                      \
+        .help = "What goes wrong: TYPE@RANK:CALL[:AMOUNT],... with types as in scenarios"          \
+    }
+
+#define CLI_HISTORY_OPTION(program)                                                                \
+    {                                                                                              \
+        .type = CLI_INT, .long_name = "history", .value = &(program).history, .value_name = "N",   \
+        .help = "Calls of each rank that are kept for findings (default: 16)", .int_min = 1,       \
+        .int_max = 4096                                                                            \
+    }
+
+#define CLI_STACK_OPTION(program, least, help_)                                                    \
+    {                                                                                              \
+        .type = CLI_INT, .long_name = "stack", .value = &(program).stack_kib, .value_name = "KIB", \
+        .help = help_, .int_min = (least), .int_max = 1 << 20                                      \
+    }
+
+#define CLI_DEADLINE_OPTION(program, help_)                                                        \
+    {                                                                                              \
+        .type = CLI_DOUBLE, .long_name = "deadline", .value = &(program).deadline_seconds,         \
+        .given = &(program).deadline_given, .value_name = "SECONDS", .help = help_                 \
+    }
+#define CLI_RANK_DEADLINE_HELP "End a rank that makes no call for so long (default: 60; 0: never)"
+
+// The library's options for such a run, with --seed; faults [LS_SPMD_FAULTS_MAX] keeps what
+// --faults says. On an error says what is wrong. Returns an exit code.
+int cli_program_settings(ls_spmd_options *out, ls_fault *faults,
+                         const cli_program_options *program);
+
+// The findings of a run [*count], in the arena; NULL without memory. result: NULL has none.
+ls_finding *cli_program_findings(int *count, ls_arena *arena, const ls_spmd_result *result);
+
+// Notes what is no finding: warnings, and faults that were not planted. result may be NULL.
+void cli_program_notes(const ls_spmd_result *result, int fault_count);
+
+// Reports a run that ended with `status` as the one case of `command`; frees `reproduce`. Returns
+// an exit code.
+int cli_program_report(const char *command, const char *name, const ls_spmd_result *result,
+                       int status, int fault_count, ls_text *reproduce);
+
+#endif

@@ -1,0 +1,35 @@
+// Scenarios from their files: what a user has of them. What one holds is scenario.h's.
+#ifndef LS_RUNNER_SCENARIO_LOAD_H
+#define LS_RUNNER_SCENARIO_LOAD_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "formats/diagnostic.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct ls_scenario ls_scenario;
+
+typedef struct ls_scenario_options {
+    bool allow_outside;  // paths may leave the scenario's folder
+    bool has_seed;       // --seed: replaces the file's
+    uint64_t seed;       //
+} ls_scenario_options;
+
+// Reads and checks the scenario in `path`. On LS_OK the caller owns *out. LS_ERR_FORMAT: the file
+// is wrong; every error is in `diagnostics` (created for this path). LS_ERR_IO: it cannot be read;
+// that, too, is in `diagnostics`. options may be NULL.
+LS_API int ls_scenario_load(ls_scenario **out, ls_diagnostics *diagnostics, const char *path,
+                            const ls_scenario_options *options);
+// The same from memory: `path` names it in messages, and its folder is where files are looked for.
+LS_API int ls_scenario_parse(ls_scenario **out, ls_diagnostics *diagnostics, const char *path,
+                             const char *text, size_t bytes, const ls_scenario_options *options);
+LS_API void ls_scenario_free(ls_scenario *scenario);  // NULL is allowed
+
+#ifdef __cplusplus
+}
+#endif
+#endif
