@@ -272,12 +272,12 @@ int ls_bench__update_constant(double *update_us) {
     void **numbers[] = {(void **)&t.ids, (void **)&t.rows, (void **)&t.starts, (void **)&t.order,
                         (void **)&t.sorting};
     double ms = 0, least = 0;
-    int status = cuda(cudaSetDevice(0), "cudaSetDevice");
+    int status = ls_gpu__cuda(cudaSetDevice(0), "cudaSetDevice");
     for (size_t i = 0; i < sizeof floats / sizeof *floats && status == LS_OK; i++) {
-        status = upload(floats[i], zeros, sizeof zeros);
+        status = ls_gpu__upload(floats[i], zeros, sizeof zeros);
     }
     for (size_t i = 0; i < sizeof numbers / sizeof *numbers && status == LS_OK; i++) {
-        status = upload(numbers[i], none, sizeof none);
+        status = ls_gpu__upload(numbers[i], none, sizeof none);
     }
     status = status == LS_OK ? time_launches(&ms, &least, launch_updates, &t) : status;
     for (size_t i = 0; i < sizeof floats / sizeof *floats; i++) {

@@ -277,26 +277,36 @@ static double change_of_terms(const struct pair *pair, const ls_stages *planted)
 }
 
 // An element that is what it is because of what is planted: both runs add up the same terms, of
-// which the exact sum is not known, each in its order.
-static void allow_planted(ls_expected *expected, const struct pair *pair,
-                          const ls_stages *planted) {
+// which the exact sum is not known, each in its order. What rounds relative to its size does so to
+// the size that it has now.
+static int allow_planted(ls_allowance *allowed, const struct pair *pair, ls_arena *arena) {
     const ls_stage_entry *of = ls_stages_find(pair->expectation->clean, pair->entry->key);
     const ls_stage_array *clean = of != NULL ? &of->ranks[pair->rank] : NULL;
-    size_t bytes = ls_dtype_bytes(pair->entry->dtype);
-    if (clean == NULL || clean->count != pair->a->count || terms_of(pair->entry->stage) == NULL) {
-        return;
+    size_t bytes = ls_dtype_bytes(pair->entry->dtype), count = pair->a->count;
+    if (clean == NULL || clean->count != count || count == 0) {
+        return LS_OK;
     }
-    double *exact = expected->documented != NULL ? expected->documented : expected->values;
-    double *bounds = expected->documented != NULL ? expected->documented_bounds : expected->bounds;
-    double more = ls_bound_sum(pair->entry->dtype, (size_t)ls_stages_ranks(planted),
-                               change_of_terms(pair, planted));
-    for (size_t i = 0; i < pair->a->count; i++) {
+    double *exact = ls_arena_alloc(arena, count, sizeof *exact);
+    double *bounds = ls_arena_alloc(arena, count, sizeof *bounds);
+    if (exact == NULL || bounds == NULL) {
+        return LS_ERR_MEMORY;
+    }
+    double more = ls_bound_sum(pair->entry->dtype, (size_t)ls_stages_ranks(pair->planted),
+                               change_of_terms(pair, pair->planted));
+    for (size_t i = 0; i < count; i++) {
         const char *own = (const char *)pair->a->data + i * bytes;
+        exact[i] = allowed->exact[i];
+        bounds[i] = allowed->bounds[i];
         if (memcmp(own, (const char *)clean->data + i * bytes, bytes) != 0) {
-            exact[i] = ls_element_to_f64(own, pair->entry->dtype);
-            bounds[i] = 2 * (bounds[i] + more);
+            double is = ls_element_to_f64(own, pair->entry->dtype);
+            double grown = exact[i] != 0 ? fmax(1, fabs(is / exact[i])) : 1;
+            exact[i] = is;
+            bounds[i] = 2 * (bounds[i] * grown + more);
         }
     }
+    allowed->exact = exact;
+    allowed->bounds = bounds;
+    return LS_OK;
 }
 
 static int compare_pair(ls_comparison *comparison, ls_stage_result *stage,
@@ -316,8 +326,12 @@ static int compare_pair(ls_comparison *comparison, ls_stage_result *stage,
     }
     if (sums && expected.bounds != NULL) {
         widen(expected.bounds, expected.values, pair);
-        if (pair->expectation->clean != NULL && !pair->expected) {
-            allow_planted(&expected, pair, pair->planted);
+    }
+    if (sums && pair->expectation->clean != NULL && !pair->expected) {
+        status = allow_planted(&allowed, pair, comparison->arena);
+        if (status != LS_OK) {
+            ls_expected_free(&expected);
+            return status;
         }
     }
     const ls_allowance *known = sums ? &allowed : NULL;

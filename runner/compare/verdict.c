@@ -7,7 +7,7 @@ ls_expectation ls_case__expectation(const ls_case_run *run) {
     if (run->oracle != NULL) {
         return (ls_expectation){.oracle = run->oracle, .clean = run->clean};
     }
-    return (ls_expectation){.expected = run->expected};
+    return (ls_expectation){.expected = run->expected, .clean = run->clean};
 }
 
 int ls_case__judge(ls_case_run *run, const ls_stages *stages, const char *who) {

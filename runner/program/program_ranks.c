@@ -48,7 +48,9 @@ int ls_program__rank_main(ls_rank *self, void *arg) {
     if (status != LS_OK && shared->error.code == LS_OK) {
         shared->error = *ls_error_last();
         shared->error.code = status;
-        shared->error.rank = ls_rank_id(self);
+        if (status != LS_ERR_FINDING || shared->error.rank == LS_RANK_NONE) {
+            shared->error.rank = ls_rank_id(self);  // else it names whom this rank met
+        }
     }
     ls_backend_free(own);
     ls_arena_free(arena);

@@ -35,7 +35,9 @@ UNSEEN |= {"inf_enters_at_one_rank": "value.inf_first", "nan_enters_at_one_rank"
           "gradient_overflow_in_f16": "value.inf_first",
           "weights_drift_apart_declared": "replica.diverged",
           # Found by comparing the tensors of all ranks.
-          "replica_changed_by_one_rank": "replica.diverged"}
+          "replica_changed_by_one_rank": "replica.diverged",
+          "dropout_differs_in_replicas": "replica.diverged",
+          "nan_enters_a_scan": "value.nan_first"}
 
 
 def check(report, command, real, cases, unseen=()):

@@ -30,6 +30,7 @@ SCENARIOS = {
     "collective_under_if_rank_0": HANGS,
     "cross_communicator_inversion": HANGS,
     "cross_communicator_on_luck": SURVIVES,  # both calls are under way: MPI has no one stream
+    "cross_entropy_left_out": HANGS,
     "doubled_by_fault": HANGS,
     "early_return_on_nan": HANGS,
     "embedding_id_of_no_row": ENDED,  # by the rank that refuses what it received
@@ -47,6 +48,7 @@ SCENARIOS = {
     "killed_rank": ENDED,  # mpiexec ends the job, and does not say in which call
     "message_nobody_receives": EAGER,
     "message_nobody_sends": HANGS,
+    "norm_of_own_shard": HANGS,
     "out_of_memory_on_one_rank": ENDED,  # by the rank without memory
     "pipeline_in_the_wrong_order": EAGER,
     "rank_out_of_batches": HANGS,
@@ -57,7 +59,9 @@ SCENARIOS = {
     "skipped_by_fault": HANGS,
     "skipped_call_of_a_loop": HANGS,
     "slow_rank": SURVIVES,  # as cross_communicator_on_luck
+    "softmax_reduce_skipped": HANGS,
     "stalled_rank": HANGS,
+    "tensors_joined_skipped": HANGS,
     "tagless_messages_swapped": ENDED,  # MPI finds a message longer than its buffer
     "tensor_shape_flipped": ENDED,
     "two_all_reduces_swapped": SURVIVES,  # MPI adds up what does not belong together
