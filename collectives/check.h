@@ -80,6 +80,7 @@ typedef struct ls_call_fold {
     double *premul;          // [size], or NULL
     size_t element_bytes;
     const int *members;  // whose each input is, -1: a result so far; NULL: input i is member i's
+    bool looks_later;    // in rank order the watcher is called by ls_call_fold__look alone
 } ls_call_fold;
 
 // From here on this thread's folds in ordinary memory call the watcher where they make a NaN or an
@@ -91,6 +92,10 @@ typedef void (*ls_fold_watcher)(void *arg, const void *out, const void *const *i
                                 const int *members, int in_count, size_t first, size_t length);
 void ls_call_fold__watch(ls_fold_watcher watcher, void *arg);
 void *ls_call_fold__watching(void);  // its arg
+// Whether the watcher would be called for the range out [length] that was folded.
+bool ls_call_fold__is_special(const ls_call_fold *fold, const void *out, size_t length);
+// Calls it, if so, with the inputs that are set.
+void ls_call_fold__look(ls_call_fold *fold, const void *out, size_t first, size_t length);
 
 int ls_call_fold__open(ls_call_fold *fold, const ls_call *const *calls, int size,
                        const ls_order *order, size_t count);

@@ -23,20 +23,28 @@ void *ls_call_fold__watching(void) {
     return watcher_arg;
 }
 
-// in [in_count]: where the range begins in each input.
-static void look_for_special(const ls_call_fold *fold, const void *out, const void *const *in,
-                             size_t first, size_t length) {
-    bool readable = fold->reduction.device == NULL;
-    if (readable && watcher != NULL && ls_kernel_any_special(out, length, fold->reduction.dtype)) {
-        watcher(watcher_arg, out, in, fold->members, fold->reduction.in_count, first, length);
-    }
-}
-
 static const void **inputs_at(ls_call_fold *fold, size_t first) {
     for (int i = 0; i < fold->reduction.in_count; i++) {
         fold->at[i] = ls_block__at_const(fold->in[i], first, fold->element_bytes);
     }
     return fold->at;
+}
+
+bool ls_call_fold__is_special(const ls_call_fold *fold, const void *out, size_t length) {
+    return fold->reduction.device == NULL && watcher != NULL &&
+           ls_kernel_any_special(out, length, fold->reduction.dtype);
+}
+
+// in [in_count]: where the range begins in each input.
+static void look_for_special(const ls_call_fold *fold, const void *out, const void *const *in,
+                             size_t first, size_t length) {
+    if (ls_call_fold__is_special(fold, out, length)) {
+        watcher(watcher_arg, out, in, fold->members, fold->reduction.in_count, first, length);
+    }
+}
+
+void ls_call_fold__look(ls_call_fold *fold, const void *out, size_t first, size_t length) {
+    look_for_special(fold, out, inputs_at(fold, first), first, length);
 }
 
 int ls_call_fold__open(ls_call_fold *fold, const ls_call *const *calls, int size,
@@ -101,7 +109,9 @@ static int fold_rank_order(ls_call_fold *fold, void *out, size_t first, size_t l
     }
     ls_kernel_reduce(out, fold->at, (size_t)reduction->in_count, reduction->dtype, reduction->op,
                      reduction->premul, length);
-    look_for_special(fold, out, fold->at, first, length);
+    if (!fold->looks_later) {
+        look_for_special(fold, out, fold->at, first, length);
+    }
     return LS_OK;
 }
 
@@ -109,7 +119,7 @@ int ls_call_fold__all_reduce(ls_call_fold *fold, void *out, size_t first, size_t
     if (fold->order != NULL) {
         LS_TRY(ls_order_reduce(fold->order, LS_ORDER_ALL_REDUCE, out, &fold->reduction, 0, first,
                                length));
-        look_for_special(fold, out, inputs_at(fold, first), first, length);
+        ls_call_fold__look(fold, out, first, length);
         return LS_OK;
     }
     return fold_rank_order(fold, out, first, length);
@@ -119,7 +129,7 @@ int ls_call_fold__reduce(ls_call_fold *fold, void *out, int root, size_t first, 
     if (fold->order != NULL) {
         LS_TRY(ls_order_reduce(fold->order, LS_ORDER_REDUCE, out, &fold->reduction, root, first,
                                length));
-        look_for_special(fold, out, inputs_at(fold, first), first, length);
+        ls_call_fold__look(fold, out, first, length);
         return LS_OK;
     }
     return fold_rank_order(fold, out, first, length);

@@ -31,11 +31,35 @@ static void set_inputs(ls_call_fold *fold, const ls_call *const *calls, int i, b
     }
 }
 
+// Whether a NaN or an infinity that is in one result of the chain is in all behind it: a sum or a
+// product never loses one, where a type does not saturate infinities.
+static bool carries_specials(const ls_call *call) {
+    return (call->op == LS_SUM || call->op == LS_PROD) && call->dtype != LS_F8E5M2;
+}
+
+// The last result tells whether there is anything to look for; then all are looked at, in order.
+static void look_along_chain(ls_call_fold *fold, const ls_call *const *calls, int size,
+                             size_t first, size_t length) {
+    const char *last = ls_block__at(calls[size - 1]->recv, first, fold->element_bytes);
+    if (!ls_call_fold__is_special(fold, last, length)) {
+        return;
+    }
+    for (int i = 0; i < size; i++) {
+        const int members[] = {i > 0 ? -1 : 0, i};
+        fold->members = members;
+        set_inputs(fold, calls, i, true);
+        ls_call_fold__look(fold, ls_block__at(calls[i]->recv, first, fold->element_bytes), first,
+                           length);
+        fold->members = NULL;
+    }
+}
+
 // Range by range. In place is safe: a chain goes upwards and reads an input for its own member's
 // result alone; the others go downwards, and a result lies where only members above it read.
 static int fold_range(ls_call_fold *fold, const ls_call *const *calls, int size, size_t first,
                       size_t length) {
     bool chained = calls[0]->op != LS_AVG && calls[0]->op != LS_PREMUL_SUM;
+    fold->looks_later = carries_specials(calls[0]);
     for (int k = 0; k < size; k++) {
         int i = chained ? k : size - 1 - k;
         const int members[] = {i > 0 ? -1 : 0, i};
@@ -45,6 +69,9 @@ static int fold_range(ls_call_fold *fold, const ls_call *const *calls, int size,
         int status = ls_call_fold__all_reduce(fold, out, first, length);
         fold->members = NULL;
         LS_TRY(status);
+    }
+    if (fold->looks_later && size > 0) {
+        look_along_chain(fold, calls, size, first, length);
     }
     return LS_OK;
 }
