@@ -33,7 +33,13 @@ LS_API_BACKENDS void ls_schedule__leave(ls_rank *rank);
 LS_API_BACKENDS bool ls_schedule__inside(void);  // whether this thread is in between
 // The rank that the calling thread runs; NULL outside of programs.
 LS_API_BACKENDS ls_rank *ls_schedule__current(void);
-enum { LS_ESCAPE_STACK = 1, LS_ESCAPE_DEADLINE, LS_ESCAPE_SIGNAL, LS_ESCAPE_EXIT };
+enum {
+    LS_ESCAPE_STACK = 1,
+    LS_ESCAPE_DEADLINE,
+    LS_ESCAPE_SIGNAL,
+    LS_ESCAPE_EXIT,       // the front has set exit_status
+    LS_ESCAPE_EXIT_CALL,  // the program has called the C library's exit
+};
 // The run is over for all ranks: the blocked ones wake, and every call returns `status`.
 LS_API_BACKENDS void ls_spmd__fail(ls_spmd *run, int status, const char *why);
 // Records a finding: ranks [rank_count] at fault (copied, sorted); where: a call site or "". The

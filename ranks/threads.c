@@ -1,6 +1,7 @@
 // The threads of a run, one for each rank: their programs, ends of programs that did not return,
 // and the watchdog.
-#define _GNU_SOURCE  // pthread_setname_np, gettid
+#define _GNU_SOURCE  // pthread_setname_np, gettid, RTLD_NEXT
+#include <dlfcn.h>
 #include <errno.h>
 #include <limits.h>
 #include <stdio.h>
@@ -89,8 +90,15 @@ static void run_program(ls_rank *rank) {
                          "was ended by signal %d (%s) after its last call", rank->signal,
                          strsignal(rank->signal));
         break;
-    case LS_ESCAPE_EXIT:  // its front has set exit_status
+    case LS_ESCAPE_EXIT:
         ls_schedule__enter(rank);
+        break;
+    case LS_ESCAPE_EXIT_CALL:
+        ls_schedule__enter(rank);
+        ls_threads__lost(rank, LS_FINDING_RANK_DIED,
+                         "called exit(%d)%s: a rank is a thread, which ends by returning",
+                         rank->exit_status,
+                         rank->line > 0 ? " after its last call" : " before its first call");
         break;
     default:
         rank->exit_status = run->program(rank, run->arg);
@@ -102,6 +110,23 @@ static void run_program(ls_rank *rank) {
         }
         break;
     }
+}
+
+// The C library's would end all ranks, and nobody would be told why; and it cannot be left again
+// once it runs. So this one is found before it, and hands on every call but those of a rank's
+// program on the rank's own thread (a child that the program has forked is another thread).
+LS_API void exit(int status) {
+    ls_rank *rank = ls_schedule__current();
+    if (rank != NULL && rank->escape != NULL && rank->tid == (int)gettid() &&
+        !ls_schedule__inside()) {
+        rank->exit_status = status;
+        siglongjmp(*rank->escape, LS_ESCAPE_EXIT_CALL);
+    }
+    void (*next)(int) LS_NORETURN = NULL;
+    void *symbol = dlsym(RTLD_NEXT, "exit");
+    LS_ASSERT(symbol != NULL);
+    memcpy(&next, &symbol, sizeof next);
+    next(status);
 }
 
 static void *rank_main(void *arg) {

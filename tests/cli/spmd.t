@@ -8,13 +8,27 @@ $ lockstep spmd --mesh host=3,gpu=2 $(dirname $(which lockstep))/tests/cli/libsp
 > ... (failed)
 >     rank 2 returned (status 0) while others wait for it in a call on world
 >     it made 0 calls on world, rank 0 is in its 1st
->       ranks 0, 1, 3-5: barrier on world at ...spmd_program.c:22
+>       ranks 0, 1, 3-5: barrier on world at ...spmd_program.c:28
 >     last calls of rank 0, newest last:
->       barrier on world (not complete) at ...spmd_program.c:22
+>       barrier on world (not complete) at ...spmd_program.c:28
 >     rank 2 has made no call
 >   reproduce: lockstep spmd --ranks 6 --mesh host=3,gpu=2 --schedule round-robin --seed 0 .../libspmd_program.so:leaves
 > 
 > spmd: 0 passed, 1 failed, 0 skipped
+$ lockstep spmd $(dirname $(which lockstep))/tests/cli/libspmd_program.so:exits
+> FAIL  ...
+> 
+> ... (failed)
+>   rank.died, rank 1
+>     rank 1 called exit(0) before its first call: a rank is a thread, which ends by returning
+>     rank 1 has made no call
+>   reproduce: ...
+> 
+> spmd: 0 passed, 1 failed, 0 skipped
+? 1
+# Of a forked child a leak checker sees one thread alone.
+$ ASAN_OPTIONS=detect_leaks=0 lockstep spmd --quiet $(dirname $(which lockstep))/tests/cli/libspmd_program.so:has_child
+> spmd: 1 passed, 0 failed, 0 skipped
 $ lockstep spmd --quiet --explore 20 --checks all $(dirname $(which lockstep))/tests/cli/libspmd_program.so
 > spmd: 1 passed, 0 failed, 0 skipped
 $ lockstep spmd --quiet --faults die@1:0 $(dirname $(which lockstep))/tests/cli/libspmd_program.so | grep -c rank.died

@@ -1,11 +1,17 @@
-// Programs for lockstep spmd: one that is right, and one of which a rank leaves early.
+// Programs for lockstep spmd: one that is right, one of which a rank leaves early, one that exits,
+// and one whose child does, which nobody minds.
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include "ranks/ranks.h"
 
 LS_API int spmd_main(ls_rank *self, void *arg);
 LS_API int leaves(ls_rank *self, void *arg);
+LS_API int exits(ls_rank *self, void *arg);
+LS_API int has_child(ls_rank *self, void *arg);
 
 int spmd_main(ls_rank *self, void *arg) {
     const ls_spmd_arguments *words = arg;
@@ -20,4 +26,24 @@ int spmd_main(ls_rank *self, void *arg) {
 int leaves(ls_rank *self, void *arg) {
     (void)arg;
     return ls_rank_id(self) == 2 ? 0 : ls_barrier(ls_rank_world(self));
+}
+
+int exits(ls_rank *self, void *arg) {
+    (void)arg;
+    if (ls_rank_id(self) == 1) {
+        exit(0);
+    }
+    return ls_barrier(ls_rank_world(self));
+}
+
+int has_child(ls_rank *self, void *arg) {
+    int status = 0;
+    (void)arg;
+    pid_t child = ls_rank_id(self) == 1 ? fork() : -1;
+    if (child == 0) {
+        exit(5);
+    }
+    bool ended = child < 0 || (waitpid(child, &status, 0) == child && WEXITSTATUS(status) == 5);
+    LS_TRY(ls_barrier(ls_rank_world(self)));
+    return ended ? 0 : 1;
 }

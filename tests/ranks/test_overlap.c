@@ -224,6 +224,15 @@ static int leaves_thread(ls_rank *self, void *arg) {
     return ls_barrier(WORLD);
 }
 
+static int exits(ls_rank *self, void *arg) {
+    place *at = arg;
+    LS_TRY(HERE(ls_barrier(WORLD)));
+    if (!at->clean && ls_rank_id(self) == 1) {
+        exit(3);
+    }
+    return ls_barrier(WORLD);
+}
+
 static int loops(ls_rank *self, void *arg) {
     place *at = arg;
     LS_TRY(HERE(ls_barrier(WORLD)));
@@ -259,6 +268,7 @@ static const struct expected {
     {"beside", written_beside, LS_FINDING_BUFFER_TOO_SMALL, 1, "past the end of", 0},
     {"deep", deep, LS_FINDING_RANK_DIED, 1, "used up its stack", 0},
     {"pthread_exit", leaves_thread, LS_FINDING_RANK_DIED, 1, "ended its thread", 0},
+    {"exit", exits, LS_FINDING_RANK_DIED, 1, "called exit(3) after its last call", 0},
     {"loop", loops, LS_FINDING_MISSING_RANK, 1, "without a call", 0.2},
 };
 

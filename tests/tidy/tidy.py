@@ -41,11 +41,11 @@ BANNED = {
     "srand": "is not reproducible", "tmpnam": "races", "mktemp": "races",
     "setjmp": "skips clean-up", "longjmp": "skips clean-up",
 }
-# Library code reports errors; only programs print and exit.
+# Library code reports errors; only programs print and exit. A function of its own is no call.
 LIBRARY_BANNED = {"printf": "library code never prints", "puts": "library code never prints",
                   "perror": "library code never prints", "exit": "library code never exits"}
 BANNED_CALL = re.compile(r"(?<![\w.>\"])(" + "|".join(BANNED) + r")\s*\(")
-LIBRARY_CALL = re.compile(r"(?<![\w.>\"])(" + "|".join(LIBRARY_BANNED) + r")\s*\(")
+LIBRARY_CALL = re.compile(r"(?<![\w.>\"])(?<!void )(" + "|".join(LIBRARY_BANNED) + r")\s*\(")
 UNFINISHED = re.compile(r"\b(" + "|".join(["TO" + "DO", "FIX" + "ME", "XX" + "X"]) + r")\b")
 LOCAL_PATH = re.compile(r"(?<![\w.$}])/(work|tmp/wt|root|home)/")
 LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
