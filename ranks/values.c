@@ -372,7 +372,10 @@ static void looked_at_afterwards(ls_spmd *run, ls_request *const *requests, int 
         }
         found[m] = lost ? SPECIAL_NONE : scan_buffer(r, ls_flight__send(r), r->send_bytes);
         gone = lost && gone < 0 ? m : gone;
-        worst |= found[m] | (reduces ? scan_buffer(r, ls_flight__recv(r), r->recv_bytes) : 0);
+        // What no member's data is in is the operation's neutral element.
+        bool result =
+            reduces && ls_collective_term_count(ls_collective_of(r->call.kind), m, size) > 0;
+        worst |= found[m] | (result ? scan_buffer(r, ls_flight__recv(r), r->recv_bytes) : 0);
     }
     unsigned kind = (worst & SPECIAL_NAN) != 0 ? SPECIAL_NAN : worst & SPECIAL_INF;
     for (int m = 0; m < size; m++) {
