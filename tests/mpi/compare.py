@@ -34,10 +34,11 @@ UNSEEN |= {"inf_enters_at_one_rank": "value.inf_first", "nan_enters_at_one_rank"
           "cross_communicator_on_luck": "deadlock.cross_communicator",
           "gradient_overflow_in_f16": "value.inf_first",
           "weights_drift_apart_declared": "replica.diverged",
-          # Found by comparing the tensors of all ranks.
+          # Found by comparing the tensors of all ranks, or what one gave earlier.
           "replica_changed_by_one_rank": "replica.diverged",
           "dropout_differs_in_replicas": "replica.diverged",
-          "nan_enters_a_scan": "value.nan_first"}
+          "nan_enters_a_scan": "value.nan_first",
+          "gradients_reduced_twice": "collective.redundant_reduce"}
 
 
 def check(report, command, real, cases, unseen=()):
