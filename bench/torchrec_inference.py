@@ -21,6 +21,8 @@ try:
     from torchrec.modules.embedding_modules import EmbeddingBagCollection, EmbeddingCollection
     from torchrec.quant.embedding_modules import EmbeddingCollection as QuantEmbeddingCollection
     from torchrec.sparse.jagged_tensor import KeyedJaggedTensor
+
+    import tensor_files
 except ImportError as error:
     print(f"skipped: {error}")
     sys.exit(77)
@@ -82,18 +84,6 @@ checks: {{reference: {{file: in.safetensors, tensor: wanted, table: t}}}}
 """
 
 
-def write(path, tensors):
-    header, data = {}, b""
-    for name, array in tensors.items():
-        raw = np.ascontiguousarray(array, dtype=np.float32).tobytes()
-        header[name] = {"dtype": "F32", "shape": list(array.shape),
-                        "data_offsets": [len(data), len(data) + len(raw)]}
-        data += raw
-    text = json.dumps(header).encode()
-    with open(path, "wb") as file:
-        file.write(len(text).to_bytes(8, "little") + text + data)
-
-
 def main():
     program = os.path.abspath(sys.argv[1] if len(sys.argv) > 1 else "build/lockstep")
     random, failed, tried = np.random.default_rng(7), 0, 0
@@ -108,8 +98,8 @@ def main():
                     if pooling == "none" and ("grid" in sharding or "table_row" in sharding):
                         continue
                     with tempfile.TemporaryDirectory() as folder:
-                        write(os.path.join(folder, "in.safetensors"),
-                              {"weights": weights, "wanted": wanted})
+                        tensor_files.write(os.path.join(folder, "in.safetensors"),
+                                           {"weights": weights, "wanted": wanted})
                         path = os.path.join(folder, "s.yaml")
                         with open(path, "w", encoding="utf-8") as file:
                             file.write(scenario(ranks, sharding, pooling, element, lengths, ids))

@@ -28,6 +28,8 @@ try:
     from torchrec.modules.embedding_configs import EmbeddingBagConfig
     from torchrec.modules.embedding_modules import EmbeddingBagCollection
     from torchrec.sparse.jagged_tensor import KeyedJaggedTensor
+
+    import tensor_files
 except ImportError as error:
     print(f"skipped: {error}")
     sys.exit(77)
@@ -93,18 +95,6 @@ def look_up(rank, plans, inputs, weights, folder):
     dist.destroy_process_group()
 
 
-def write_safetensors(path, tensors):
-    header, data = {}, b""
-    for name, array in tensors.items():
-        raw = np.ascontiguousarray(array, dtype=np.float32).tobytes()
-        header[name] = {"dtype": "F32", "shape": list(array.shape),
-                        "data_offsets": [len(data), len(data) + len(raw)]}
-        data += raw
-    text = json.dumps(header).encode()
-    with open(path, "wb") as file:
-        file.write(len(text).to_bytes(8, "little") + text + data)
-
-
 def scenario(sharding, inputs, checks):
     tables = "\n".join(f"  - {{name: {n}, rows: {r}, dim: {d}, weights: {{file: in.safetensors, tensor: {n}}}, "
                        f"sharding: {sharding[n]}}}" for n, (r, d) in TABLES.items())
@@ -118,7 +108,7 @@ def scenario(sharding, inputs, checks):
 def judge(program, folder, number, name, plan, inputs, weights):
     gave = [np.load(os.path.join(folder, f"{number}.{rank}.npz")) for rank in range(RANKS)]
     wanted = {f"wanted.{t}": np.concatenate([g[t] for g in gave]) for t in TABLES}
-    write_safetensors(os.path.join(folder, "in.safetensors"), {**weights, **wanted})
+    tensor_files.write(os.path.join(folder, "in.safetensors"), {**weights, **wanted})
     with open(os.path.join(folder, "plan.json"), "w", encoding="utf-8") as file:
         json.dump(plan, file)
     checks = "checks:\n  reference:\n" + "".join(
@@ -166,7 +156,7 @@ def main():
     ids = {n: [random.integers(0, TABLES[n][0], sum(l)).tolist() for l in lengths[n]] for n in TABLES}
     inputs = (lengths, ids)
     with tempfile.TemporaryDirectory() as folder:
-        write_safetensors(os.path.join(folder, "in.safetensors"), weights)
+        tensor_files.write(os.path.join(folder, "in.safetensors"), weights)
         plans = [("TorchRec's", their_plan())]
         for types in [("table_wise", "data_parallel", "column_wise, columns: 8", "table_wise"),
                       ("row_wise", "row_wise", "table_wise", "data_parallel")]:

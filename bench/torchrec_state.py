@@ -21,35 +21,13 @@ try:
     import torch
     import torch.distributed.checkpoint as dcp
     import torchrec  # noqa: F401
+
+    import tensor_files
 except ImportError as error:
     print(f"skipped: {error}")
     sys.exit(77)
 
-TYPES = {"F32": np.float32, "F64": np.float64, "F16": np.float16}
-NAMES = {"f32": "F32", "f64": "F64", "f16": "F16"}
-
-
-def read_safetensors(path):
-    with open(path, "rb") as file:
-        data = file.read()
-    length = int.from_bytes(data[:8], "little")
-    header = json.loads(data[8:8 + length])
-    return {n: np.frombuffer(data[8 + length:][slice(*t["data_offsets"])],
-                             TYPES[t["dtype"]]).reshape(t["shape"])
-            for n, t in header.items() if n != "__metadata__"}
-
-
-def write_safetensors(path, tensors):
-    header, data = {}, b""
-    for name, array in tensors.items():
-        raw = np.ascontiguousarray(array).tobytes()
-        dtype = next(k for k, v in TYPES.items() if v == array.dtype)
-        header[name] = {"dtype": dtype, "shape": list(array.shape),
-                        "data_offsets": [len(data), len(data) + len(raw)]}
-        data += raw
-    text = json.dumps(header).encode()
-    with open(path, "wb") as file:
-        file.write(len(text).to_bytes(8, "little") + text + data)
+TYPES = {"f32": np.float32, "f64": np.float64, "f16": np.float16}
 
 
 def key_of(table, array):
@@ -62,7 +40,7 @@ def read_checkpoint(folder):
         index = json.load(file)
     blocks = {}
     for name in sorted(set(index["weight_map"].values())):
-        for key, array in read_safetensors(os.path.join(folder, name)).items():
+        for key, array in tensor_files.read(os.path.join(folder, name)).items():
             table, kind, place = key.rsplit("/", 2)
             blocks.setdefault((table, kind), []).append(
                 (tuple(int(n) for n in place.split("_")), array))
@@ -106,13 +84,13 @@ def from_dcp(folder, checkpoint):
             if key_of(table, kind) in state:
                 array = state[key_of(table, kind)].numpy()
                 tensors[f"{table}/{kind}/0_0"] = array
-                name = next(n for n, t in NAMES.items() if TYPES[t] == array.dtype)
+                name = next(n for n, t in TYPES.items() if t == array.dtype)
                 arrays.append({"name": kind, "dtype": name, "per_row": array.ndim == 1})
         index.append({"name": table, "arrays": arrays})
         rows, columns = tensors[f"{table}/weights/0_0"].shape
         plan += (f'  - name: "{table}"\n    rows: {rows}\n    columns: {columns}\n    sharding: table_wise\n'
                  f"    kernel: fused\n    shards:\n      - {{rank: 0, offset: [0, 0], size: [{rows}, {columns}]}}\n")
-    write_safetensors(os.path.join(checkpoint, "rank_00000.safetensors"), tensors)
+    tensor_files.write(os.path.join(checkpoint, "rank_00000.safetensors"), tensors)
     with open(os.path.join(checkpoint, "plan.yaml"), "w", encoding="utf-8") as file:
         file.write(plan)
     with open(os.path.join(checkpoint, "index.json"), "w", encoding="utf-8") as file:
@@ -154,7 +132,7 @@ def prove(program):
             return path(name)
 
         first = collection().state_dict()
-        write_safetensors(path("first.safetensors"), {k: v.numpy() for k, v in first.items()})
+        tensor_files.write(path("first.safetensors"), {k: v.numpy() for k, v in first.items()})
         lockstep("run", scenario("train.yaml", "first.safetensors",
                                  "steps: [forward, backward, update]\ntrain: {steps: 3}\n"
                                  "optimizer: {type: rowwise_adagrad, lr: 0.1}"),
@@ -168,7 +146,7 @@ def prove(program):
         with torch.no_grad():
             wanted = model(KeyedJaggedTensor(keys=["f"], values=torch.from_numpy(ids),
                                              lengths=torch.full((12,), 2)))["f"].numpy()
-        write_safetensors(path("second.safetensors"),
+        tensor_files.write(path("second.safetensors"),
                           {**{k: v.numpy() for k, v in state.items()}, "wanted": wanted})
         lockstep("run", scenario("look.yaml", "second.safetensors",
                                  "checks: {reference: {file: second.safetensors, tensor: wanted}}"))

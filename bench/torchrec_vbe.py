@@ -19,6 +19,8 @@ try:
     from torchrec.modules.embedding_configs import EmbeddingBagConfig, PoolingType
     from torchrec.modules.embedding_modules import EmbeddingBagCollection
     from torchrec.sparse.jagged_tensor import KeyedJaggedTensor
+
+    import tensor_files
 except ImportError as error:
     print(f"skipped: {error}")
     sys.exit(77)
@@ -73,28 +75,6 @@ def unsharded(inputs, weights, gradients, weighted):
     return found, after
 
 
-def write(path, tensors):
-    header, data = {}, b""
-    for name, array in tensors.items():
-        raw = np.ascontiguousarray(array, dtype=np.float32).tobytes()
-        header[name] = {"dtype": "F32", "shape": list(array.shape),
-                        "data_offsets": [len(data), len(data) + len(raw)]}
-        data += raw
-    text = json.dumps(header).encode()
-    with open(path, "wb") as file:
-        file.write(len(text).to_bytes(8, "little") + text + data)
-
-
-def read(path):
-    with open(path, "rb") as file:
-        raw = file.read()
-    size = int.from_bytes(raw[:8], "little")
-    return {name: np.frombuffer(raw[8 + size:][slice(*about["data_offsets"])], np.float32)
-            .reshape(about["shape"])
-            for name, about in json.loads(raw[8:8 + size]).items()
-            if name != "__metadata__" and about["dtype"] == "F32"}
-
-
 def scenario(sharding, inputs, weighted):
     kept = {t: about for t, about in TABLES.items() if not (weighted and about[2] == "mean")}
     tables = "".join(
@@ -118,10 +98,11 @@ def scenario(sharding, inputs, weighted):
 def run(program, folder, sharding, inputs, weights, gradients, weighted, wanted):
     order = outputs_of(weighted)
     fed = np.concatenate([gradients[t, f][r].ravel() for r in range(RANKS) for t, f, _ in order])
-    write(os.path.join(folder, "in.safetensors"),
-          {**weights, "gradients": fed,
-           **{f"wanted.{t}": np.concatenate([np.concatenate([w[u, f] for u, f, _ in order if u == t], axis=1)
-                                             for w in wanted[0]]) for t in {t for t, _, _ in order}}})
+    given = {**weights, "gradients": fed,
+             **{f"wanted.{t}": np.concatenate([np.concatenate([w[u, f] for u, f, _ in order if u == t], axis=1)
+                                               for w in wanted[0]]) for t in {t for t, _, _ in order}}}
+    tensor_files.write(os.path.join(folder, "in.safetensors"),
+                       {name: np.asarray(array, np.float32) for name, array in given.items()})
     path = os.path.join(folder, "s.yaml")
     with open(path, "w", encoding="utf-8") as file:
         file.write(scenario(sharding, inputs, weighted))
@@ -135,7 +116,7 @@ def run(program, folder, sharding, inputs, weights, gradients, weighted, wanted)
     got = {n: w.copy() for n, w in weights.items()}
     for rank in range(RANKS):
         path = os.path.join(after, f"rank_{rank:05}.safetensors")
-        for name, array in (read(path) if os.path.exists(path) else {}).items():
+        for name, array in (tensor_files.read(path) if os.path.exists(path) else {}).items():
             table, what, at = name.split("/")
             if what == "weights":
                 row, column = map(int, at.split("_"))
