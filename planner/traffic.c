@@ -8,11 +8,9 @@ typedef struct counter {
     ls_traffic_rank *out;
     const ls_plan *plan;
     const ls_traffic_table *tables;
-    const int64_t *batches;
     const ls_traffic_ids *const *ids;
     const int *first_feature;  // [tables] of the table, in ids
-    uint64_t *columns;         // [ranks] scratch: columns of partial results per node
-    bool overflow;
+    bool variable, overflow;
 } counter;
 
 static uint64_t times(counter *c, uint64_t a, uint64_t b) {
@@ -50,6 +48,10 @@ static void count_sizes(counter *c, int table) {
     }
 }
 
+static const ls_traffic_ids *input_of(const counter *c, int table, int from, int feature) {
+    return &c->ids[from][c->first_feature[table] + feature];
+}
+
 static uint64_t ids_inside(const ls_traffic_ids *ids, const ls_plan_shard *shard) {
     uint64_t count = 0;
     for (int64_t i = 0; i < ids->count; i++) {
@@ -60,10 +62,10 @@ static uint64_t ids_inside(const ls_traffic_ids *ids, const ls_plan_shard *shard
 
 // What one source rank sends to one shard for one feature, and, for a sequence, gets back.
 static void count_slot(counter *c, int table, const ls_plan_shard *shard, int from, int feature) {
-    const ls_traffic_ids *ids = &c->ids[from][c->first_feature[table] + feature];
+    const ls_traffic_ids *ids = input_of(c, table, from, feature);
     ls_traffic_rank *source = &c->out[from];
     ls_traffic_rank *owner = &c->out[shard->rank];
-    uint64_t lengths = times(c, (uint64_t)c->batches[from], sizeof(int64_t));
+    uint64_t lengths = times(c, (uint64_t)ids->bags, sizeof(int64_t));
     uint64_t inside = ids_inside(ids, shard);
     add(c, &source->lengths.sent, lengths);
     add(c, &owner->lengths.received, lengths);
@@ -91,85 +93,94 @@ static void count_inputs(counter *c, int table) {
     }
 }
 
-// Columns of partial results that each node holds for the table: its column blocks, once each.
-static void count_columns(counter *c, int table, int width) {
-    const ls_plan_table *plan = &c->plan->tables[table];
-    uint64_t features = (uint64_t)c->tables[table].feature_count;
-    for (int s = 0; s < plan->shard_count; s++) {
-        const ls_plan_shard *shard = &plan->shards[s];
-        int node = shard->rank / width;
-        bool seen = false;
-        // Row blocks of one column block stand next to one another.
-        for (int before = s - 1; before >= 0 && !seen; before--) {
-            const ls_plan_shard *other = &plan->shards[before];
-            if (other->column_offset != shard->column_offset) {
-                break;
-            }
-            seen = other->rank / width == node;
-        }
-        if (!seen) {
-            add(c, &c->columns[node], times(c, features, (uint64_t)shard->columns));
-        }
+// Every rank tells every rank of the node its bags of one block of the node's columns.
+static void count_batches(counter *c, int node, int width) {
+    uint64_t sent = times(c, (uint64_t)width, sizeof(int64_t));
+    uint64_t received = times(c, (uint64_t)c->plan->ranks, sizeof(int64_t));
+    for (int r = 0; r < c->plan->ranks; r++) {
+        add(c, &c->out[r].batches.sent, sent);
+        add(c, &c->out[r].batches.received, r / width == node ? received : 0);
     }
 }
 
-// Pooled outputs of a group whose nodes' columns are counted: reduced over the node, then sent to
-// the ranks that the samples came from.
-static void count_outputs(counter *c, int width, uint64_t element) {
-    int ranks = c->plan->ranks;
-    int nodes = ranks / width;
-    bool exchanged = width < ranks || width == 1;  // a world of one rank still calls itself
-    uint64_t all_columns = 0;
-    for (int n = 0; n < nodes; n++) {
-        add(c, &all_columns, c->columns[n]);
+// Pooled results of one feature in one block of a node's columns: reduced over the node, then sent
+// to the ranks that the bags came from.
+static void count_results(counter *c, int table, const ls_plan_shard *block, int feature,
+                          int width) {
+    int first = block->rank / width * width;
+    bool exchanged =
+        width < c->plan->ranks || width == 1;  // a world of one rank still calls itself
+    uint64_t row = times(c, (uint64_t)block->columns, ls_dtype_bytes(c->tables[table].output));
+    uint64_t all = 0;
+    for (int from = 0; from < c->plan->ranks; from++) {
+        ls_traffic_rank *reducer = &c->out[first + from % width];
+        uint64_t bytes = times(c, (uint64_t)input_of(c, table, from, feature)->bags, row);
+        add(c, &all, bytes);
+        add(c, &reducer->reduce.received, width > 1 ? bytes : 0);
+        add(c, &reducer->outputs.sent, exchanged ? bytes : 0);
+        add(c, &c->out[from].outputs.received, exchanged ? bytes : 0);
     }
-    for (int r = 0; r < ranks; r++) {
-        int place = r % width;
-        uint64_t row = times(c, c->columns[r / width], element);
-        for (int from = 0; from < ranks; from++) {
-            uint64_t bytes = times(c, (uint64_t)c->batches[from], row);
-            if (width > 1) {
-                add(c, &c->out[r].reduce.sent, bytes);
-                add(c, &c->out[r].reduce.received, from % width == place ? bytes : 0);
-            }
-            if (exchanged && from % width == place) {
-                add(c, &c->out[r].outputs.sent, bytes);
-            }
+    for (int r = first; r < first + width && width > 1; r++) {
+        add(c, &c->out[r].reduce.sent, all);
+    }
+}
+
+// Whether the node of a shard has the shard's columns from an earlier one, too. Row blocks of one
+// column block stand next to one another.
+static bool node_has_columns(const ls_plan_table *plan, int shard, int width) {
+    const ls_plan_shard *at = &plan->shards[shard];
+    for (int s = shard - 1; s >= 0 && plan->shards[s].column_offset == at->column_offset; s--) {
+        if (plan->shards[s].rank / width == at->rank / width) {
+            return true;
         }
-        if (exchanged) {
-            add(c, &c->out[r].outputs.received,
-                times(c, (uint64_t)c->batches[r], times(c, all_columns, element)));
+    }
+    return false;
+}
+
+// What goes on by blocks of columns of a node, rather than by shards.
+static void count_blocks(counter *c, int table, int width) {
+    const ls_plan_table *plan = &c->plan->tables[table];
+    for (int s = 0; s < plan->shard_count; s++) {
+        if (node_has_columns(plan, s, width)) {
+            continue;
+        }
+        for (int f = 0; f < c->tables[table].feature_count; f++) {
+            if (c->variable) {
+                count_batches(c, plan->shards[s].rank / width, width);
+            }
+            if (c->tables[table].pooling != LS_TRAFFIC_SEQUENCE) {
+                count_results(c, table, &plan->shards[s], f, width);
+            }
         }
     }
 }
 
 static void count_group(counter *c, int first) {
     int width = width_of(c, first);
-    memset(c->columns, 0, (size_t)c->plan->ranks * sizeof(*c->columns));
     count_sizes(c, first);
     for (int t = first; t < c->plan->table_count; t++) {
         if (same_group(c, first, t)) {
             count_inputs(c, t);
-            count_columns(c, t, width);
+            count_blocks(c, t, width);
         }
-    }
-    if (c->tables[first].pooling != LS_TRAFFIC_SEQUENCE) {
-        count_outputs(c, width, ls_dtype_bytes(c->tables[first].output));
     }
 }
 
 int ls_plan_traffic(ls_traffic_rank *out, const ls_plan *plan, const ls_traffic_table *tables,
-                    const int64_t *batches, const ls_traffic_ids *const *ids) {
-    LS_ASSERT(out && plan && batches && ids);
+                    const ls_traffic_ids *const *ids, bool variable) {
+    LS_ASSERT(out && plan && ids);
     LS_ASSERT(plan->ranks >= 1 && (tables || plan->table_count == 0));
     ls_arena *arena;
     LS_TRY(ls_arena_create(&arena));
     size_t count = plan->table_count ? (size_t)plan->table_count : 1;
     int *first_feature = ls_arena_alloc(arena, count, sizeof(*first_feature));
-    counter c = {.out = out, .plan = plan, .tables = tables, .batches = batches, .ids = ids};
-    c.columns = ls_arena_alloc(arena, (size_t)plan->ranks, sizeof(*c.columns));
-    c.first_feature = first_feature;
-    if (!first_feature || !c.columns) {
+    counter c = {.out = out,
+                 .plan = plan,
+                 .tables = tables,
+                 .ids = ids,
+                 .first_feature = first_feature,
+                 .variable = variable};
+    if (!first_feature) {
         ls_arena_free(arena);
         return LS_ERR_MEMORY;
     }

@@ -28,10 +28,11 @@ typedef struct ls_traffic_table {
     int feature_count;
 } ls_traffic_table;
 
-// The ids of one (rank, table, feature); all of them inside the table.
+// The input of one (rank, table, feature): its ids, all of them inside the table, and its bags.
 typedef struct ls_traffic_ids {
     const int64_t *at;
     int64_t count;
+    int64_t bags;
 } ls_traffic_ids;
 
 // Bytes in a rank's send and receive buffers, with what it keeps for itself.
@@ -40,16 +41,16 @@ typedef struct ls_traffic_stage {
 } ls_traffic_stage;
 
 typedef struct ls_traffic_rank {
-    ls_traffic_stage sizes, lengths, ids, weights;  // input_dist: all_to_all
-    ls_traffic_stage reduce;                        // output_dist: reduce_scatter
-    ls_traffic_stage outputs;                       // output_dist: all_to_all
+    ls_traffic_stage sizes, batches, lengths, ids, weights;  // input_dist: all_to_all
+    ls_traffic_stage reduce;                                 // output_dist: reduce_scatter
+    ls_traffic_stage outputs;                                // output_dist: all_to_all
 } ls_traffic_rank;
 
-// out [plan->ranks]. tables [plan->table_count], in the plan's order. batches [ranks]: samples of
-// each rank. ids [ranks][tables' features in table order]. The plan must pass ls_plan_check.
-// LS_ERR_MEMORY, LS_ERR_OVERFLOW.
+// out [plan->ranks]. tables [plan->table_count], in the plan's order. ids [ranks][tables' features
+// in table order]. variable: the input has a batch size per feature, which the ranks tell one
+// another. The plan must pass ls_plan_check. LS_ERR_MEMORY, LS_ERR_OVERFLOW.
 int ls_plan_traffic(ls_traffic_rank *out, const ls_plan *plan, const ls_traffic_table *tables,
-                    const int64_t *batches, const ls_traffic_ids *const *ids);
+                    const ls_traffic_ids *const *ids, bool variable);
 
 #ifdef __cplusplus
 }

@@ -11,14 +11,20 @@
 #include "embedding/stages.h"
 
 static const struct {
-    const char *name;
-    size_t offset;  // of the stage in ls_traffic_rank
-} stages[] = {{"input_dist sizes", offsetof(ls_traffic_rank, sizes)},
-              {"input_dist lengths", offsetof(ls_traffic_rank, lengths)},
-              {"input_dist ids", offsetof(ls_traffic_rank, ids)},
-              {"input_dist weights", offsetof(ls_traffic_rank, weights)},
-              {"output_dist reduce", offsetof(ls_traffic_rank, reduce)},
-              {"output_dist all_to_all", offsetof(ls_traffic_rank, outputs)}};
+    const char *name, *purpose;  // as it is reported; of its calls
+    size_t offset;               // of the stage in ls_traffic_rank
+} stages[] = {
+#define STAGE(reported, purpose, member)                                                           \
+    { reported, purpose, offsetof(ls_traffic_rank, member) }
+    STAGE("input_dist sizes", "input_dist sizes", sizes),
+    STAGE("input_dist batches", "input_dist batches", batches),
+    STAGE("input_dist lengths", "input_dist lengths", lengths),
+    STAGE("input_dist ids", "input_dist ids", ids),
+    STAGE("input_dist weights", "input_dist weights", weights),
+    STAGE("output_dist reduce", "output_dist reduce", reduce),
+    STAGE("output_dist all_to_all", "output_dist outputs", outputs),
+#undef STAGE
+};
 #define STAGE_COUNT ((int)(sizeof stages / sizeof *stages))
 
 static const ls_traffic_stage *stage_of(const ls_traffic_rank *rank, int stage) {
@@ -51,13 +57,11 @@ static int count_features(const ls_scenario *scenario) {
 }
 
 // The ids of one rank: out [features of all tables in table order].
-static int rank_ids(ls_traffic_ids *out, int64_t *batch, const ls_scenario *scenario, int rank,
-                    ls_arena *arena) {
+static int rank_ids(ls_traffic_ids *out, const ls_scenario *scenario, int rank, ls_arena *arena) {
     ls_keyed_jagged *jagged;
     LS_TRY(ls_inputs_jagged(&jagged, scenario, 0, rank));
     int status = LS_OK;
     int next = 0;
-    *batch = jagged->batch;
     for (int t = 0; t < scenario->table_count && status == LS_OK; t++) {
         const ls_scenario_table *table = &scenario->tables[t];
         for (int f = 0; f < table->features.count && status == LS_OK; f++) {
@@ -74,7 +78,7 @@ static int rank_ids(ls_traffic_ids *out, int64_t *batch, const ls_scenario *scen
                 status =
                     settle(&ids[i], feature.ids[i], table->rows, scenario->inputs.ids_out_of_range);
             }
-            out[next++] = (ls_traffic_ids){ids, count};
+            out[next++] = (ls_traffic_ids){ids, count, feature.batch};
         }
         if (status != LS_OK) {
             status = ls_error_wrap("table %s, rank %d", table->name, rank);
@@ -89,10 +93,9 @@ static int count_planned(ls_validated_rank *out, const ls_scenario *scenario, co
     size_t ranks = (size_t)scenario->ranks;
     size_t features = (size_t)count_features(scenario);
     ls_traffic_table *tables = ls_arena_alloc(arena, (size_t)scenario->table_count, sizeof *tables);
-    int64_t *batches = ls_arena_alloc(arena, ranks, sizeof *batches);
     const ls_traffic_ids **ids = ls_arena_alloc(arena, ranks, sizeof *ids);
     ls_traffic_rank *counted = ls_arena_alloc(arena, ranks, sizeof *counted);
-    if (tables == NULL || batches == NULL || ids == NULL || counted == NULL) {
+    if (tables == NULL || ids == NULL || counted == NULL) {
         return LS_ERR_MEMORY;
     }
     for (int t = 0; t < scenario->table_count; t++) {
@@ -112,10 +115,10 @@ static int count_planned(ls_validated_rank *out, const ls_scenario *scenario, co
         if (mine == NULL) {
             return LS_ERR_MEMORY;
         }
-        LS_TRY(rank_ids(mine, &batches[r], scenario, r, arena));
+        LS_TRY(rank_ids(mine, scenario, r, arena));
         ids[r] = mine;
     }
-    LS_TRY(ls_plan_traffic(counted, plan, tables, batches, ids));
+    LS_TRY(ls_plan_traffic(counted, plan, tables, ids, scenario->inputs.variable));
     for (size_t r = 0; r < ranks; r++) {
         out[r].planned = counted[r];
     }
@@ -125,33 +128,24 @@ static int count_planned(ls_validated_rank *out, const ls_scenario *scenario, co
 // ---- What the simulator moves -------------------------------------------------------------------
 typedef struct watch {
     ls_validated_rank *ranks;
-    int *integer_calls;  // [ranks] i64 exchanges so far: sizes, lengths, ids by turns
-    bool inputs_done;    // a lookup has begun
     bool overflow;
 } watch;
 
-static int see_stage(void *arg, const ls_stage_output *output) {
-    watch *w = arg;
-    w->inputs_done = w->inputs_done || output->stage_of_tables == LS_STAGE_LOOKUP;
-    return LS_OK;
-}
-
 static void see_call(void *arg, const ls_call *call) {
     watch *w = arg;
-    ls_traffic_rank *mine = &w->ranks[call->rank].simulated;
     size_t sent = 0;
     size_t received = 0;
     w->overflow = w->overflow || ls_call_send_elements(&sent, call) != LS_OK ||
                   ls_call_recv_elements(&received, call) != LS_OK;
-    ls_traffic_stage *stage = &mine->outputs;
-    if (call->kind == LS_REDUCE_SCATTER) {
-        stage = &mine->reduce;
-    } else if (!w->inputs_done && call->dtype == LS_I64) {
-        ls_traffic_stage *const turns[] = {&mine->sizes, &mine->lengths, &mine->ids};
-        stage = turns[w->integer_calls[call->rank]++ % 3];
-    } else if (!w->inputs_done) {
-        stage = &mine->weights;
+    int s = 0;
+    while (s < STAGE_COUNT && strcmp(stages[s].purpose, call->purpose) != 0) {
+        s++;
     }
+    if (s == STAGE_COUNT) {
+        return;  // max_norm's exchange of norms
+    }
+    ls_traffic_rank *mine = &w->ranks[call->rank].simulated;
+    ls_traffic_stage *stage = (ls_traffic_stage *)(void *)((char *)mine + stages[s].offset);
     stage->sent += sent * ls_dtype_bytes(call->dtype);
     stage->received += received * ls_dtype_bytes(call->dtype);
 }
@@ -165,12 +159,8 @@ static int simulate(watch *w, const ls_scenario *scenario, const ls_plan *plan, 
     if (status == LS_OK) {
         backend->observer = see_call;
         backend->observer_arg = w;
-        const ls_stage_sink sink = {.arg = w, .emit = see_stage};
-        const ls_execution execution = {.scenario = scenario,
-                                        .backend = backend,
-                                        .sink = &sink,
-                                        .plan = plan,
-                                        .forward_only = true};
+        const ls_execution execution = {
+            .scenario = scenario, .backend = backend, .plan = plan, .forward_only = true};
         ls_finding finding = {0};
         bool found = false;
         status = ls_execute(&execution, arena, &finding, &found);
@@ -185,22 +175,12 @@ int ls_validate_plan(ls_validated_rank *out, const ls_scenario *scenario, const 
     if (scenario->is_program) {
         return LS_FAIL(LS_ERR_INVALID, "%s: a program has no plan", scenario->file);
     }
-    if (scenario->inputs.variable) {
-        return LS_FAIL(LS_ERR_UNSUPPORTED,
-                       "%s: the bytes of a batch size per feature are not planned, so there is "
-                       "nothing to validate",
-                       scenario->file);
-    }
     LS_ASSERT(plan->table_count == scenario->table_count);
     memset(out, 0, (size_t)scenario->ranks * sizeof *out);
     ls_arena *arena;
     LS_TRY(ls_arena_create(&arena));
     watch w = {.ranks = out};
-    w.integer_calls = ls_arena_alloc(arena, (size_t)scenario->ranks, sizeof *w.integer_calls);
-    int status = w.integer_calls != NULL ? LS_OK : LS_ERR_MEMORY;
-    if (status == LS_OK) {
-        status = count_planned(out, scenario, plan, arena);
-    }
+    int status = count_planned(out, scenario, plan, arena);
     if (status == LS_OK) {
         status = simulate(&w, scenario, plan, arena);
     }

@@ -116,11 +116,9 @@ $ sed '/large, rows/s/table_wise/column_wise/' large.yaml > cut.yaml && lockstep
 > planned bytes are simulated bytes on every rank and stage
 $ sed 's/type: [a-z_]*/plan: cut.plan.yaml/' large.yaml > planned.yaml && lockstep run planned.yaml --quiet
 > run: 1 passed, 0 failed, 0 skipped
-# Planned bytes are simulated bytes in every scenario with tables, but for the one with an id outside, and
-# that with a batch size per feature, which is refused.
+# Planned bytes are simulated bytes in every scenario with tables, but for the one with an id outside.
 $ for f in $(grep -l "^tables:" "$SOURCE"/scenarios/*/*.yaml); do lockstep plan "$f" --nodes 100000 --validate --quiet 2> /dev/null || echo "$? $(basename "$f")"; done
 > 2 id_out_of_range.yaml
-> 2 batch_per_feature.yaml
 # The same as JSON.
 $ lockstep plan cut.yaml --machine ./tight.yaml --validate --json - | grep -E '"(verdict|differing)"'
 >   "verdict": "pass",

@@ -105,3 +105,29 @@ Test(training, maxima_are_the_same_under_every_type) {
     }
     train_outcome_free(&first);
 }
+
+// Row 6 is below all others, so no gradient comes to it, and LAMB then divides 0 by 0.
+static double lowest_last(const embedding_case *c, int table, int64_t row, int64_t column) {
+    (void)c;
+    (void)table;
+    return row == 6 ? -9 : sin((double)(row * 5 + column + 1));
+}
+
+// A row that became NaN loses in the next step's bags, whose largest is as well known as before.
+Test(training, a_row_that_became_nan_leaves_the_maximum_known) {
+    ls_optimizer optimizer = ls_optimizer_default(LS_OPTIMIZER_LAMB, LS_OPTIMIZER_FUSED);
+    embedding_case c;
+    train_case t;
+    train_outcome out;
+    optimizer.lr = 0.5;
+    case_init(&c, 2, 2, 2);
+    case_table(&c, "table", 7, 5, LS_POOL_MAX, false, "a");
+    c.tables[0].dtype = LS_F64;
+    c.weight = lowest_last;
+    cr_assert(case_place(&c, 0, LS_TABLE_WISE, 2));
+    train_init(&t, &c, &optimizer);
+    t.steps = 3;
+    cr_assert(train_run(&t, &out) == LS_OK && out.wrong == 0, "%s", out.text);
+    train_outcome_free(&out);
+    case_free(&c);
+}

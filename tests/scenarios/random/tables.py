@@ -42,8 +42,22 @@ def sharding(rng, table, hosts, per_host):
     return {"sharding": keys}
 
 
-def make_feature(rng, rows, batch, policy, weighted):
+def make_bags(rng, batch, keys):
+    """A batch size of the feature's own: how many bags each rank has, and which one a sample takes."""
+    strides = [0 if b == 0 and rng.random() < 0.5 else rng.randint(1, 4) for b in batch]
+    keys["stride_per_rank"] = strides
+    if len(set(strides)) == 1 and rng.random() < 0.5:
+        keys["stride_per_rank"] = strides[0]
+    if sum(batch) > 0 and rng.random() < 0.5:
+        keys["inverse_indices"] = {"values": [[rng.randrange(stride) for _ in range(b)]
+                                              for b, stride in zip(batch, strides)]}
+    return strides
+
+
+def make_feature(rng, rows, batch, policy, weighted, variable):
     keys = {}
+    if variable and rng.random() < 0.7:
+        batch = make_bags(rng, batch, keys)
     lengths = rng.choice(["uniform", "none", "empty", "listed", "default"])
     if lengths == "uniform":
         keys["lengths"] = {"uniform": [0, rng.randint(1, 9)]}
@@ -117,6 +131,7 @@ def scenario(rng, folder):
         [rng.randint(1, 6)] * ranks
     policy = rng.choice([None, None, "clamp", "wrap"])
     weighted = rng.random() < 0.4
+    variable = rng.random() < 0.25
     tables, features = [], {}
     by_name = False
     for number in range(rng.randint(1, 3)):
@@ -133,7 +148,7 @@ def scenario(rng, folder):
         table["features"] = ["f%d_%d" % (number, k) for k in range(rng.randint(1, 2))]
         table.update(sharding(rng, table, hosts, per_host))
         for name in table["features"]:
-            features[name] = make_feature(rng, table["rows"], batch, policy, weighted)
+            features[name] = make_feature(rng, table["rows"], batch, policy, weighted, variable)
         tables.append(table)
     result = {"lockstep": 1, "name": "tables", "seed": rng.randrange(1000),
               "mesh": {"shape": mesh}, "tables": tables,
