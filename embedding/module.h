@@ -119,6 +119,7 @@ typedef struct ls_bad_id {
     const char *table, *feature;
     int rank;
     int64_t sample, position;  // which bag, and where in it
+    bool is_bag;               // of a batch with a size per feature: `sample` is a bag's number
     int64_t id, rows;
 } ls_bad_id;
 

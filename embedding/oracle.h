@@ -109,6 +109,7 @@ typedef struct ls_provenance {
     const char *table, *feature;
     int source_rank;   // whose sample it is; -1: the element is not of one sample
     int64_t sample;    // on the source rank
+    bool is_bag;       // of a batch with a size per feature: `sample` is a bag, of several samples
     int64_t position;  // in the bag, of `id`
     int64_t column;    // of the table; -1 for lengths, ids and weights
     int64_t id;       // the id to blame: the first of the bag that not exactly one shard owns, else

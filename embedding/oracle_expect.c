@@ -65,7 +65,10 @@ static void select_source(const ls_oracle *oracle, const oracle_entry *entry, in
         int64_t bag = input->starts[key] +
                       (by_sample ? input->inverse_indices[key * input->batch + sample] : sample);
         oracle_bag *chosen = &out->bags[out->bag_count++];
-        *chosen = (oracle_bag){.source = source, .sample = sample, .first = out->item_count};
+        *chosen = (oracle_bag){.source = source,
+                               .sample = sample,
+                               .is_bag = input->inverse_indices && !by_sample,
+                               .first = out->item_count};
         for (int64_t i = 0; i < input->lengths[bag]; i++) {
             int64_t at = input->offsets[bag] + i;
             int64_t id = ls_oracle__row(oracle->options.id_policy, table->rows, input->values[at]);

@@ -72,6 +72,7 @@ typedef struct oracle_item {
 typedef struct oracle_bag {
     int source;           // rank
     int64_t sample;       // on it
+    bool is_bag;          // of a batch with a size per feature: `sample` counts bags
     size_t first, count;  // into items
 } oracle_bag;
 

@@ -77,6 +77,7 @@ static void trace(const ls_oracle *oracle, const oracle_entry *entry,
         if (inside) {
             out->source_rank = bag->source;
             out->sample = bag->sample;
+            out->is_bag = bag->is_bag;
             out->id_count = (int64_t)bag->count;
             blame(oracle, entry, chosen, by_bag ? bag->first : index, by_bag ? bag->count : 1, out);
             return;
@@ -301,7 +302,8 @@ static void describe_place(ls_text *text, const ls_oracle *oracle, const ls_stag
         }
         ls_text_puts(text, ": ");
     } else if (from.source_rank >= 0) {
-        ls_text_printf(text, "sample %lld of rank %d", (long long)from.sample, from.source_rank);
+        ls_text_printf(text, "%s %lld of rank %d", from.is_bag ? "bag" : "sample",
+                       (long long)from.sample, from.source_rank);
         if (from.column >= 0) {
             ls_text_printf(text, ", column %lld", (long long)from.column);
         }

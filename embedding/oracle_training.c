@@ -291,8 +291,9 @@ int ls_oracle__explain_gradient(const ls_oracle *oracle, const oracle_entry *ent
         bool lost = fabs(got + term.mid - wanted->mid) <= bound + ls_range__bound(term);
         bool twice = fabs(got - term.mid - wanted->mid) <= bound + ls_range__bound(term);
         if (lost || twice) {
-            ls_text_printf(text, "; as if feature %s of sample %lld of rank %d %s",
+            ls_text_printf(text, "; as if feature %s of %s %lld of rank %d %s",
                            oracle->options.tables[entry->table].features[of[i].feature],
+                           oracle->options.inputs[of[i].rank]->inverse_indices ? "bag" : "sample",
                            (long long)of[i].sample, of[i].rank,
                            lost ? "were missing" : "counted twice");
             break;

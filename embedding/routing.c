@@ -15,6 +15,7 @@ static void note_bad_id(ls_embedding *module, int rank, int pair, const ls_jagge
                                  .feature = table->config->features[module->pairs[pair].feature],
                                  .rank = rank,
                                  .sample = sample,
+                                 .is_bag = jagged->inverse_indices != NULL,
                                  .position = at - jagged->offsets[sample],
                                  .id = jagged->ids[index],
                                  .rows = table->config->rows};
@@ -76,13 +77,13 @@ static int prepare_pair(ls_embedding_pass *pass, int rank, int pair, const ls_ke
         if (!module->has_bad_id) {
             note_bad_id(module, rank, pair, &out->jagged, bad);
         }
-        return LS_FAIL_RANK(
-            LS_ERR_FINDING, rank,
-            "%s: table %s, feature %s, rank %d, sample %lld, position %lld: id %lld "
-            "is not in [0, %lld)",
-            "input.id_out_of_range", table->name, feature, rank, (long long)module->bad_id.sample,
-            (long long)module->bad_id.position, (long long)module->bad_id.id,
-            (long long)table->rows);
+        return LS_FAIL_RANK(LS_ERR_FINDING, rank,
+                            "%s: table %s, feature %s, rank %d, %s %lld, position %lld: id %lld "
+                            "is not in [0, %lld)",
+                            "input.id_out_of_range", table->name, feature, rank,
+                            module->bad_id.is_bag ? "bag" : "sample",
+                            (long long)module->bad_id.sample, (long long)module->bad_id.position,
+                            (long long)module->bad_id.id, (long long)table->rows);
     }
     const void *host_ids;
     LS_TRY(ls_embedding__fetch(&pass->pool, &host_ids, ids, count, sizeof(int64_t)));

@@ -172,7 +172,8 @@ static void explain(ls_text *text, const struct pair *pair, const ls_allowance *
         return;
     }
     if (from.source_rank >= 0) {
-        ls_text_printf(text, "\n  sample %" PRId64 " of rank %d", from.sample, from.source_rank);
+        ls_text_printf(text, "\n  %s %" PRId64 " of rank %d", from.is_bag ? "bag" : "sample",
+                       from.sample, from.source_rank);
     }
     if (from.id >= 0) {
         ls_text_printf(text, ", id %" PRId64 " at position %" PRId64, from.id, from.position);

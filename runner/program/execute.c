@@ -47,12 +47,13 @@ static int note_bad_id(run *r) {
             where = ls_arena_strdup(r->arena, ls_scenario_where(scenario, &feature->node));
         }
     }
-    const char *text = ls_arena_printf(
-        r->arena,
-        "table %s, feature %s: rank %d, sample %" PRId64 ", position %" PRId64 ": id %" PRId64
-        " is not among the table's %" PRId64
-        " rows (set inputs.ids_out_of_range to clamp or wrap to let such ids pass)",
-        bad->table, bad->feature, bad->rank, bad->sample, bad->position, bad->id, bad->rows);
+    const char *text =
+        ls_arena_printf(r->arena,
+                        "table %s, feature %s: rank %d, %s %" PRId64 ", position %" PRId64
+                        ": id %" PRId64 " is not among the table's %" PRId64
+                        " rows (set inputs.ids_out_of_range to clamp or wrap to let such ids pass)",
+                        bad->table, bad->feature, bad->rank, bad->is_bag ? "bag" : "sample",
+                        bad->sample, bad->position, bad->id, bad->rows);
     if (ranks == NULL || text == NULL || where == NULL) {
         return LS_ERR_MEMORY;
     }

@@ -71,3 +71,9 @@ $ sed 's/^torchrec_quirks.*/checks: {oracle: within_bound}/' $SOURCE/scenarios/t
 >         output_dist                                 within_bound           144          32         112     0.376
 $ (cat $SOURCE/scenarios/torchrec/grid_mean.yaml; echo 'checks: {oracle: within_bound}') > strict.yaml; lockstep run --color never --quiet strict.yaml | grep 'stage output_dist is'
 >   stage output_dist is by_design: 91 of 144 elements differ, by up to 20,107,008 ulps (0.435 of the bound)
+# A feature with a batch size of its own has bags, which are no samples: what is said of an input says which bag.
+$ printf 'lockstep: 1\nname: bags\nmesh: {shape: [2]}\ntables: [{name: user, rows: 10, dim: 4, sharding: {type: row_wise}}]\ninputs:\n  batch: 3\n  features:\n    user: {stride_per_rank: 2, inverse_indices: {values: [[0, 1, 1], [1, 0, 0]]}, lengths: {constant: 2}, ids: {values: [[1, 2, 3, 4], [5, 6, 7, 12]]}}\n' > bags.yaml; lockstep run --color never bags.yaml | grep 'feature user'
+>     table user, feature user: rank 1, bag 1, position 1: id 12 is not among the table's 10 rows (set inputs.ids_out_of_range to clamp or wrap to let such ids pass)
+# Of outputs it is the sample that takes them.
+$ (sed 's/12\]\]/9]]/' bags.yaml; echo 'faults: [{type: bit_flip, rank: 1, call: 4, index: 30}]') > flipped.yaml; lockstep run --color never flipped.yaml | grep -o 'stage output_dist, .* of rank 0, column 0'
+> stage output_dist, table user, feature user, values of rank 0, element 0: sample 0 of rank 0, column 0
