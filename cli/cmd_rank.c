@@ -53,24 +53,15 @@ static int processes_begin(process *out) {
     return LS_OK;
 }
 
-static void processes_end(int code) {
-#ifdef LOCKSTEP_WITH_MPI
-    if (code != LS_EXIT_OK) {
-        // The other ranks may wait for this one: end them all.
-        ls_mpi_abort(code);
-    }
-    ls_mpi_finalize();
-#endif
-    (void)code;
-}
-
 #ifdef LOCKSTEP_WITH_NCCL
+static ls_nccl_kept kept;
+
 static int create_nccl(ls_backend **out, ls_world *world, const ls_launch_run *run,
                        const char **versions) {
     static char description[256];
     static ls_nccl_bootstrap bootstrap;
     // The launcher ends everything at the deadline: this process wants to say why before that.
-    ls_nccl_options nccl = {.deadline_seconds = run->deadline_seconds / 2};
+    ls_nccl_options nccl = {.deadline_seconds = run->deadline_seconds / 2, .kept = &kept};
 #ifdef LOCKSTEP_WITH_MPI
     LS_TRY(ls_nccl_mpi_bootstrap(&bootstrap));
     nccl.bootstrap = &bootstrap;
@@ -100,6 +91,22 @@ static int create_mpi(ls_backend **out, ls_world *world, const ls_launch_run *ru
     return ls_backend_mpi_create(out, world);
 }
 #endif
+
+static void processes_end(int code) {
+#ifdef LOCKSTEP_WITH_MPI
+    if (code != LS_EXIT_OK) {
+        // The other ranks may wait for this one: end them all.
+        ls_mpi_abort(code);
+    }
+#endif
+#ifdef LOCKSTEP_WITH_NCCL
+    ls_nccl_kept_free(&kept);
+#endif
+#ifdef LOCKSTEP_WITH_MPI
+    ls_mpi_finalize();
+#endif
+    (void)code;
+}
 
 static int create_backend(ls_backend **out, ls_world *world, const ls_launch_run *run,
                           const char **versions) {

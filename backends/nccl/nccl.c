@@ -90,7 +90,7 @@ static void note_used(nccl_owner *owner, const ls_call *call) {
     ls_text text = {0};
     bool first = ls_comm_member(call->comm, call->rank) == 0;
     bool room = owner->used_count < owner->used_room;
-    if (ls_nccl__log_new(&text, &owner->log) == LS_OK && first && room) {
+    if (ls_nccl__log_new(&text) == LS_OK && first && room) {
         nccl_used *used = &owner->used[owner->used_count];
         *used = (nccl_used){.comm_id = call->comm->id, .seq = call->seq};
         ls_nccl__choice_parse(&used->choice, ls_text_string(&text), call->kind);
@@ -192,7 +192,11 @@ static int run_ordered(nccl_owner *owner, const ordered *list, int count, ls_are
             bool said = strstr(ls_error_last()->text, text) != NULL;
             return said ? ls_error_last()->code : ls_error_wrap("%s", text);
         }
-        note_used(owner, list[first].call);
+        int said = first;  // by member 0, whose process has it in its log
+        while (said < end && ls_comm_member(list[said].call->comm, list[said].call->rank) != 0) {
+            said++;
+        }
+        note_used(owner, list[said < end ? said : first].call);
         first = end;
     }
     return LS_OK;
@@ -282,19 +286,38 @@ static double nccl_clock(ls_backend *backend) {
     return ls_nccl__now();
 }
 
-static void nccl_destroy(ls_backend *backend) {
-    nccl_owner *owner = backend->impl;
+static void destroy(nccl_owner *owner) {
+    ls_nccl__log_unlink();
     if (owner->workers != NULL) {
         ls_nccl__world_close(owner);
         ls_nccl__workers_close(owner);
     }
     forget_used(owner);
     ls_nccl__topology_free(&owner->world_topology);
-    ls_nccl__log_close(&owner->log);
     ls_arena_free(owner->names);
     ls_free(owner->workers, (size_t)owner->held, sizeof(nccl_worker));
     (void)pthread_mutex_destroy(&owner->jobs);
     ls_free(owner, 1, sizeof *owner);
+}
+
+static void nccl_destroy(ls_backend *backend) {
+    nccl_owner *owner = backend->impl;
+    ls_nccl_kept *kept = owner->options.kept;
+    if (kept == NULL || owner->broken) {
+        destroy(owner);
+        return;
+    }
+    forget_used(owner);
+    owner->next_kept = kept->first;
+    kept->first = owner;
+}
+
+void ls_nccl_kept_free(ls_nccl_kept *kept) {
+    while (kept->first != NULL) {
+        nccl_owner *owner = kept->first;
+        kept->first = owner->next_kept;
+        destroy(owner);
+    }
 }
 
 static const ls_backend_ops nccl_ops = {
@@ -320,7 +343,7 @@ static int check_versions(nccl_owner *owner) {
     }
     int first = owner->library->version;
     LS_TRY(bootstrap->broadcast(bootstrap->data, &first, sizeof first, 0));
-    for (int rank = 1; rank < ls_world_size(owner->backend.world); rank++) {
+    for (int rank = 1; rank < owner->size; rank++) {
         int version = owner->library->version;
         LS_TRY(bootstrap->broadcast(bootstrap->data, &version, sizeof version, rank));
         if (version != first) {
@@ -359,7 +382,7 @@ static int open_world(nccl_owner *owner) {
     // NVLS sums in the switch, in no order that can be told: off, unless the user wants it.
     (void)setenv("NCCL_NVLS_ENABLE", "0", 0);
     if (!owner->options.quiet_log) {
-        LS_TRY(ls_nccl__log_open(&owner->log));
+        LS_TRY(ls_nccl__log_open());
     }
     LS_TRY(ls_nccl__load(&owner->library));
     LS_TRY(check_versions(owner));
@@ -368,21 +391,49 @@ static int open_world(nccl_owner *owner) {
     return ls_nccl__world_open(owner);
 }
 
+// Binds what there is to a world.
+static void bind(nccl_owner *owner, ls_world *world, const ls_nccl_options *options) {
+    owner->backend = (ls_backend){.ops = &nccl_ops, .world = world, .impl = owner};
+    owner->options = options != NULL ? *options : (ls_nccl_options){0};
+    if (owner->options.deadline_seconds <= 0) {
+        owner->options.deadline_seconds = DEADLINE_SECONDS;
+    }
+}
+
+// A kept one for a world of the same ranks. NULL: there is none.
+static nccl_owner *take_kept(const ls_world *world, const ls_nccl_options *options) {
+    nccl_owner **at = options != NULL && options->kept != NULL ? &options->kept->first : NULL;
+    while (at != NULL && *at != NULL) {
+        nccl_owner *owner = *at;
+        if (owner->size == ls_world_size(world) && owner->held == ls_world_held_count(world) &&
+            owner->workers[0].rank == ls_world_held(world)[0] &&
+            owner->options.blocking == options->blocking) {
+            *at = owner->next_kept;
+            return owner;
+        }
+        at = &owner->next_kept;
+    }
+    return NULL;
+}
+
 int ls_backend_nccl_create(ls_backend **out, ls_world *world, const ls_nccl_options *options) {
     LS_ASSERT(out != NULL && world != NULL);
     *out = NULL;
+    nccl_owner *made = take_kept(world, options);
+    if (made != NULL) {
+        bind(made, world, options);
+        *out = &made->backend;
+        return LS_OK;
+    }
     void *memory = NULL;
     LS_TRY(ls_alloc(&memory, 1, sizeof(nccl_owner)));
-    nccl_owner *made = memory;
-    made->backend = (ls_backend){.ops = &nccl_ops, .world = world, .impl = made};
-    made->options = options != NULL ? *options : (ls_nccl_options){0};
-    if (made->options.deadline_seconds <= 0) {
-        made->options.deadline_seconds = DEADLINE_SECONDS;
-    }
+    made = memory;
+    bind(made, world, options);
+    made->size = ls_world_size(world);
     made->held = ls_world_held_count(world);
     LS_ASSERT(made->held >= 1);
     (void)pthread_mutex_init(&made->jobs, NULL);
-    bool all = made->held == ls_world_size(world);
+    bool all = made->held == made->size;
     int status = LS_OK;
     if (!all && (made->options.bootstrap == NULL || made->held != 1)) {
         status = LS_FAIL(LS_ERR_INVALID, "NCCL runs all ranks in one process, or one in each");
@@ -399,7 +450,7 @@ int ls_backend_nccl_create(ls_backend **out, ls_world *world, const ls_nccl_opti
     }
     if (status != LS_OK) {
         ls_error error = *ls_error_last();
-        nccl_destroy(&made->backend);
+        destroy(made);
         return ls_error__set(error.file, error.line, error.code, error.rank, "%s", error.text);
     }
     *out = &made->backend;

@@ -31,6 +31,15 @@ typedef struct ls_nccl_bootstrap {
     int (*poll)(void *data, int from, int tag, ls_nccl_message *out, bool *there);
 } ls_nccl_bootstrap;
 
+// What a process keeps of its backends for its next run of as many ranks: threads, GPU memory and
+// NCCL's communicators, whose making takes longer than most runs. Starts as {0}. Every process of a
+// job keeps, or none, and runs the same; a backend that failed is not kept.
+typedef struct ls_nccl_kept {
+    struct nccl_owner *first;
+} ls_nccl_kept;
+// Closes what is kept; every process of the job does.
+void ls_nccl_kept_free(ls_nccl_kept *kept);
+
 typedef struct ls_nccl_options {
     double deadline_seconds;             // of one call, and of making a communicator; 0: 60
     const ls_nccl_bootstrap *bootstrap;  // NULL: every rank of the world is held here
@@ -38,6 +47,7 @@ typedef struct ls_nccl_options {
                      // tests of the deadline.
     bool blocking;   // blocking communicators without a deadline, as benchmarks want them
     bool quiet_log;  // leave NCCL's logging alone; then it is not known what NCCL used
+    ls_nccl_kept *kept;  // the caller's, outlives the backend; NULL: nothing is kept
 } ls_nccl_options;
 
 // LS_ERR_BACKEND, with one clear line: no driver, no GPU, too few GPUs, no NCCL library, or

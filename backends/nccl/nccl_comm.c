@@ -29,7 +29,7 @@ static int init_job(nccl_worker *worker, void *arg) {
     ncclUniqueId id;
     memcpy(&id, arg, sizeof id);
     ncclConfig_t config = make_config(worker->owner);
-    int size = ls_world_size(worker->owner->backend.world);
+    int size = worker->owner->size;
     LS_TRY(ls_nccl__status(
         library, library->ncclCommInitRankConfig(&worker->world, size, id, worker->rank, &config),
         "ncclCommInitRankConfig"));
@@ -61,7 +61,7 @@ static int read_topology(ls_nccl_topology *topology, nccl_owner *owner, const in
                          int comm_id) {
     ls_text text = {0};
     *topology = (ls_nccl_topology){.size = size};
-    LS_TRY(ls_nccl__log_new(&text, &owner->log));
+    LS_TRY(ls_nccl__log_new(&text));
     int status = ls_nccl__topology_parse(topology, ls_text_string(&text));
     ls_text_free(&text);
     if (status == LS_OK && owner->options.bootstrap != NULL) {
@@ -104,17 +104,65 @@ static bool is_world(const ls_comm *comm) {
     return same;
 }
 
-static void forget_comm(nccl_owner *owner, nccl_comm *made) {
-    nccl_comm **at = &owner->comms;
+static void take_out(nccl_comm **list, const nccl_comm *made) {
+    nccl_comm **at = list;
     while (*at != NULL && *at != made) {
         at = &(*at)->next;
     }
     if (*at != NULL) {
         *at = made->next;
     }
+}
+
+static void free_comm(const nccl_owner *owner, nccl_comm *made) {
     ls_nccl__topology_free(&made->topology);
+    ls_free(made->ranks, (size_t)made->size, sizeof(int));
     ls_free(made->handles, (size_t)owner->held, sizeof(ncclComm_t));
     ls_free(made, 1, sizeof *made);
+}
+
+static void forget_comm(nccl_owner *owner, nccl_comm *made) {
+    take_out(&owner->comms, made);
+    free_comm(owner, made);
+}
+
+// ---- Those kept ---------------------------------------------------------------------------------
+// Puts a closed communicator aside; false: it is to be destroyed.
+static bool keep_comm(nccl_owner *owner, nccl_comm *made) {
+    void *memory = NULL;
+    size_t size = (size_t)made->comm->size;
+    if (owner->options.kept == NULL || !made->everywhere || owner->broken ||
+        ls_alloc(&memory, size, sizeof(int)) != LS_OK) {
+        return false;
+    }
+    memcpy(memory, made->comm->ranks, size * sizeof(int));
+    made->ranks = memory;
+    made->size = made->comm->size;
+    made->comm = NULL;
+    take_out(&owner->comms, made);
+    made->next = owner->kept_comms;
+    owner->kept_comms = made;
+    return true;
+}
+
+// Gives `made` the handles of a kept communicator of the same members. Every process keeps and
+// takes the same.
+static bool take_kept(nccl_owner *owner, nccl_comm *made) {
+    const ls_comm *comm = made->comm;
+    nccl_comm *kept = owner->kept_comms;
+    while (kept != NULL && (kept->size != comm->size ||
+                            memcmp(kept->ranks, comm->ranks, (size_t)kept->size * sizeof(int)))) {
+        kept = kept->next;
+    }
+    if (kept == NULL) {
+        return false;
+    }
+    memcpy(made->handles, kept->handles, (size_t)owner->held * sizeof(ncclComm_t));
+    made->topology = kept->topology;
+    kept->topology = (ls_nccl_topology){0};
+    take_out(&owner->kept_comms, kept);
+    free_comm(owner, kept);
+    return true;
 }
 
 // The record of a communicator without handles yet.
@@ -150,9 +198,10 @@ int ls_nccl__comm_open(ls_backend *backend, ls_comm *comm) {
             for (int i = 0; i < owner->held; i++) {
                 made->handles[i] = owner->workers[i].world;
             }
-        } else {
+        } else if (!take_kept(owner, made)) {
             status = split(owner, made);
         }
+        made->everywhere = !made->borrowed;
         if (status != LS_OK) {
             ls_nccl__abort(owner);
             ls_match__close(comm);
@@ -210,14 +259,23 @@ static int destroy_job(nccl_worker *worker, void *arg) {
     return LS_OK;
 }
 
+static void destroy(nccl_owner *owner, ncclComm_t *handles) {
+    if (!owner->broken) {
+        ls_nccl__set_deadline(owner);
+        (void)ls_nccl__on_all(owner, destroy_job, handles, sizeof *handles);
+    }
+}
+
 void ls_nccl__comm_close(ls_backend *backend, ls_comm *comm) {
     nccl_owner *owner = backend->impl;
     nccl_comm *made = ls_nccl__comm(owner, comm);
-    if (!made->borrowed && !owner->broken) {
-        ls_nccl__set_deadline(owner);
-        (void)ls_nccl__on_all(owner, destroy_job, made->handles, sizeof(ncclComm_t));
-    }
     ls_match__close(comm);
+    if (keep_comm(owner, made)) {
+        return;
+    }
+    if (!made->borrowed) {
+        destroy(owner, made->handles);
+    }
     forget_comm(owner, made);
 }
 
@@ -239,13 +297,14 @@ int ls_nccl__world_open(nccl_owner *owner) {
         ls_nccl__abort(owner);
         return status;
     }
-    int size = ls_world_size(owner->backend.world);
+    int size = owner->size;
     void *memory = NULL;
     LS_TRY(ls_alloc(&memory, (size_t)size, sizeof(int)));
     int *ranks = memory;
     for (int i = 0; i < size; i++) {
         ranks[i] = i;
     }
+    ls_nccl__log_unlink();
     status = read_topology(&owner->world_topology, owner, ranks, size, 0);
     ls_free(memory, (size_t)size, sizeof(int));
     return status;
@@ -253,6 +312,12 @@ int ls_nccl__world_open(nccl_owner *owner) {
 
 void ls_nccl__world_close(nccl_owner *owner) {
     void *memory = NULL;
+    for (nccl_comm *kept = owner->kept_comms, *next = NULL; kept != NULL; kept = next) {
+        next = kept->next;
+        destroy(owner, kept->handles);
+        free_comm(owner, kept);
+    }
+    owner->kept_comms = NULL;
     if (owner->broken || ls_alloc(&memory, (size_t)owner->held, sizeof(ncclComm_t)) != LS_OK) {
         return;
     }
@@ -263,8 +328,7 @@ void ls_nccl__world_close(nccl_owner *owner) {
         any = any || handles[i] != NULL;
     }
     if (any) {
-        ls_nccl__set_deadline(owner);
-        (void)ls_nccl__on_all(owner, destroy_job, handles, sizeof *handles);
+        destroy(owner, handles);
     }
     ls_free(memory, (size_t)owner->held, sizeof(ncclComm_t));
 }

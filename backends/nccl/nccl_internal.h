@@ -40,15 +40,11 @@ typedef struct ls_nccl_choice {
     int channels;                      // used; 0: not known
 } ls_nccl_choice;
 
-typedef struct ls_nccl_log {
-    char path[512];  // "": not logging
-    long offset;     // read so far
-} ls_nccl_log;
-
-int ls_nccl__log_open(ls_nccl_log *log);  // sets the environment; before NCCL's first call
-void ls_nccl__log_close(ls_nccl_log *log);
+// NCCL reads its environment once, so that a process has one log, whatever backends it opens.
+int ls_nccl__log_open(void);     // sets the environment; before NCCL's first call
+void ls_nccl__log_unlink(void);  // once NCCL has opened it: nothing stays behind
 // The text that came since the last call. The caller frees it.
-int ls_nccl__log_new(ls_text *out, ls_nccl_log *log);
+int ls_nccl__log_new(ls_text *out);
 int ls_nccl__topology_parse(ls_nccl_topology *topology, const char *text);
 void ls_nccl__topology_write(ls_nccl_topology *topology);  // the texts
 void ls_nccl__topology_free(ls_nccl_topology *topology);
@@ -63,7 +59,9 @@ typedef struct nccl_comm {
     const ls_comm *comm;
     ncclComm_t *handles;  // [held ranks] NULL where the rank is no member
     bool borrowed;        // the world's own
+    bool everywhere;      // every rank of the world took part in making it
     ls_nccl_topology topology;
+    int *ranks, size;  // of one that is kept, in place of `comm`
 } nccl_comm;
 
 // The thread of one held rank, with its GPU.
@@ -121,10 +119,11 @@ struct nccl_owner {
     const ls_nccl_library *library;
     ls_nccl_options options;
     nccl_worker *workers;  // [held]
-    int held;
+    int held, size;        // ranks: here, and of the world
     nccl_comm *comms;
+    nccl_comm *kept_comms;  // closed, for whoever asks for the same members
+    nccl_owner *next_kept;  // of ls_nccl_kept
     ls_nccl_topology world_topology;
-    ls_nccl_log log;
     pthread_mutex_t jobs;  // one job for the workers at a time, whichever thread asks
     atomic_bool failing;   // some worker failed: the others stop waiting
     bool broken;           // communicators were aborted

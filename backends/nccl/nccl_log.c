@@ -14,49 +14,51 @@
 
 #define LOG_BYTES_MAX ((size_t)64 << 20)
 
-int ls_nccl__log_open(ls_nccl_log *log) {
+static char log_path[512];  // "": nothing to unlink
+static FILE *log_file;      // read to here; NULL: none
+
+int ls_nccl__log_open(void) {
+    if (log_file != NULL) {
+        return LS_OK;
+    }
     const char *base = getenv("TMPDIR");
-    (void)snprintf(log->path, sizeof log->path, "%s/lockstep-nccl-XXXXXX",
+    (void)snprintf(log_path, sizeof log_path, "%s/lockstep-nccl-XXXXXX",
                    base != NULL && base[0] != '\0' ? base : "/tmp");
-    int file = mkstemp(log->path);
-    if (file < 0) {
-        int status = LS_FAIL(LS_ERR_RESOURCE, "cannot make \"%s\": %s", log->path, strerror(errno));
-        log->path[0] = '\0';
+    int file = mkstemp(log_path);
+    log_file = file >= 0 ? fdopen(file, "r") : NULL;
+    if (log_file == NULL) {
+        int status = LS_FAIL(LS_ERR_RESOURCE, "cannot make \"%s\": %s", log_path, strerror(errno));
+        log_path[0] = '\0';
         return status;
     }
-    (void)close(file);
     // NCCL reads its environment at its first call. Every % in a log file's name means something.
-    bool plain = strchr(log->path, '%') == NULL;
+    bool plain = strchr(log_path, '%') == NULL;
     if (!plain || setenv("NCCL_DEBUG", "INFO", 1) != 0 ||
         setenv("NCCL_DEBUG_SUBSYS", "INIT,TUNING", 1) != 0 ||
-        setenv("NCCL_DEBUG_FILE", log->path, 1) != 0) {
-        ls_nccl__log_close(log);
+        setenv("NCCL_DEBUG_FILE", log_path, 1) != 0) {
+        ls_nccl__log_unlink();
     }
     return LS_OK;
 }
 
-void ls_nccl__log_close(ls_nccl_log *log) {
-    if (log->path[0] != '\0') {
-        (void)unlink(log->path);
-        log->path[0] = '\0';
+void ls_nccl__log_unlink(void) {
+    if (log_path[0] != '\0') {
+        (void)unlink(log_path);
+        log_path[0] = '\0';
     }
 }
 
-int ls_nccl__log_new(ls_text *out, ls_nccl_log *log) {
+int ls_nccl__log_new(ls_text *out) {
     *out = (ls_text){0};
-    FILE *file = log->path[0] != '\0' ? fopen(log->path, "r") : NULL;
-    if (file == NULL) {
+    if (log_file == NULL) {
         return LS_OK;
     }
     char part[8192];
     size_t got = 0;
-    if (fseek(file, log->offset, SEEK_SET) == 0) {
-        while (out->length < LOG_BYTES_MAX && (got = fread(part, 1, sizeof part, file)) > 0) {
-            ls_text_append(out, part, got);
-        }
+    clearerr(log_file);  // what was its end is not any more
+    while (out->length < LOG_BYTES_MAX && (got = fread(part, 1, sizeof part, log_file)) > 0) {
+        ls_text_append(out, part, got);
     }
-    (void)fclose(file);
-    log->offset += (long)out->length;
     return out->failed ? LS_FAIL(LS_ERR_MEMORY, "no memory for NCCL's log") : LS_OK;
 }
 

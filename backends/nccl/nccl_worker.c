@@ -241,16 +241,21 @@ int ls_nccl__on_all_watched(nccl_owner *owner, int (*job)(nccl_worker *worker, v
 }
 
 // ---- Aborting -----------------------------------------------------------------------------------
-static int abort_job(nccl_worker *worker, void *arg) {
-    (void)arg;
-    nccl_owner *owner = worker->owner;
-    for (nccl_comm *comm = owner->comms; comm != NULL; comm = comm->next) {
+static void abort_list(const nccl_worker *worker, nccl_comm *list) {
+    for (nccl_comm *comm = list; comm != NULL; comm = comm->next) {
         ncclComm_t handle = comm->borrowed ? NULL : comm->handles[worker->index];
         if (handle != NULL) {
-            (void)owner->library->ncclCommAbort(handle);
+            (void)worker->owner->library->ncclCommAbort(handle);
             comm->handles[worker->index] = NULL;
         }
     }
+}
+
+static int abort_job(nccl_worker *worker, void *arg) {
+    (void)arg;
+    const nccl_owner *owner = worker->owner;
+    abort_list(worker, owner->comms);
+    abort_list(worker, owner->kept_comms);
     if (worker->world != NULL) {
         (void)owner->library->ncclCommAbort(worker->world);
         worker->world = NULL;
