@@ -185,6 +185,7 @@ static void prune(void) {
         }
         if (past) {
             *at = access->next;
+            free(access->clock);
             free(access);
             access_count -= 1;
         } else {
@@ -207,6 +208,7 @@ static void keep(const mpi_access *now) {
 void ls_mpi__race_end(void) {
     while (accesses != NULL) {
         mpi_access *next = accesses->next;
+        free(accesses->clock);
         free(accesses);
         accesses = next;
     }
@@ -215,6 +217,16 @@ void ls_mpi__race_end(void) {
 
 static int lock_of(const mpi_win *win, int target) {
     return win->locks_held[target];
+}
+
+// Who reads atomically what others wrote atomically comes after what they had complete by then:
+// flags, counters and locks of the program's own are made of this.
+static void acquire(mpi_rank *me, const mpi_access *now) {
+    for (const mpi_access *at = accesses; at != NULL; at = at->next) {
+        if (at->clock != NULL && at->low < now->high && now->low < at->high) {
+            merge(me->clock, at->clock);
+        }
+    }
 }
 
 void ls_mpi__race_remote(mpi_win *win, int target, const char *base, size_t count,
@@ -238,13 +250,18 @@ void ls_mpi__race_remote(mpi_win *win, int target, const char *base, size_t coun
             now.low = one ? base : base + (ptrdiff_t)i * type->extent + part->offset;
             now.high = now.low +
                        (one ? count * type->size : part->count * ls_mpi__basic(part->basic)->size);
+            if (now.atomic && now.fetches) {
+                acquire(me, &now);
+            }
             const mpi_access *before = find_race(win, &now);
             if (before != NULL) {
                 tell(win, before, &now);
             }
+            now.clock = now.atomic && now.writes ? ls_mpi__clock_copy(me) : NULL;
             keep(&now);
         }
     }
+    ls_mpi__clock_tick(me);  // what is complete from here on is not in the clock that it left
 }
 
 void ls_mpi__race_complete(mpi_win *win, int target, bool remote) {

@@ -21,13 +21,14 @@ typedef struct mpi_access {
     int origin, target;  // ranks of the world; members of the window
     int target_member;
     bool local, writes, atomic;
-    int op, basic;   // of an accumulate
-    int lock;        // MPI_LOCK_EXCLUSIVE, _SHARED, or 0: under no lock
-    uint64_t begun;  // of the origin's own clock as it was made
-    uint64_t done;   // and as it was complete at the target; UINT64_MAX: not yet
-    uint64_t epoch;  // of the origin's lock
-    bool fetches;    // its result says that it is complete at the target
-    int request;     // its handle; 0: none
+    int op, basic;    // of an accumulate
+    int lock;         // MPI_LOCK_EXCLUSIVE, _SHARED, or 0: under no lock
+    uint64_t begun;   // of the origin's own clock as it was made
+    uint64_t done;    // and as it was complete at the target; UINT64_MAX: not yet
+    uint64_t epoch;   // of the origin's lock
+    bool fetches;     // its result says that it is complete at the target
+    int request;      // its handle; 0: none
+    uint64_t *clock;  // [ranks] of the origin as it wrote atomically; NULL otherwise
     const struct mpi_window *window;
     const char *function, *file;
     int line;

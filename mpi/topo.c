@@ -341,8 +341,8 @@ int MPI_Graph_map(MPI_Comm comm, int nnodes, const int index[], const int edges[
 }
 
 int MPI_Dist_graph_create_adjacent(MPI_Comm comm, int indegree, const int sources[],
-                                   const int sourceweights[], int outdegree,
-                                   const int destinations[], const int destweights[], MPI_Info info,
+                                   const int *sourceweights, int outdegree,
+                                   const int destinations[], const int *destweights, MPI_Info info,
                                    int reorder, MPI_Comm *out) {
     mpi_where at = {ls_mpi__enter(__func__), __func__};
     mpi_comm *of;
@@ -363,7 +363,7 @@ int MPI_Dist_graph_create_adjacent(MPI_Comm comm, int indegree, const int source
 
 // Every member says some edges; all of them are gathered, and each keeps its own.
 int MPI_Dist_graph_create(MPI_Comm comm, int n, const int sources[], const int degrees[],
-                          const int destinations[], const int weights[], MPI_Info info, int reorder,
+                          const int destinations[], const int *weights, MPI_Info info, int reorder,
                           MPI_Comm *out) {
     mpi_where at = {ls_mpi__enter(__func__), __func__};
     mpi_comm *of;

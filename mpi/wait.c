@@ -185,7 +185,7 @@ static int finish_all(mpi_where at, int count, MPI_Request *requests, MPI_Status
     return result;
 }
 
-int MPI_Waitall(int count, MPI_Request requests[], MPI_Status statuses[]) {
+int MPI_Waitall(int count, MPI_Request requests[], MPI_Status *statuses) {
     mpi_where at = {ls_mpi__enter(__func__), __func__};
     int open, ignored;
     MPI_TRY(check_list(at, count, requests));
@@ -262,7 +262,7 @@ static int finish_some(mpi_where at, int count, MPI_Request *requests, int *outc
 }
 
 int MPI_Waitsome(int incount, MPI_Request requests[], int *outcount, int indices[],
-                 MPI_Status statuses[]) {
+                 MPI_Status *statuses) {
     mpi_where at = {ls_mpi__enter(__func__), __func__};
     MPI_TRY(check_list(at, incount, requests));
     if (wait_for_one(at, incount, requests) < 0) {
@@ -307,7 +307,7 @@ int MPI_Test(MPI_Request *request, int *flag, MPI_Status *status) {
     return MPI_SUCCESS;
 }
 
-int MPI_Testall(int count, MPI_Request requests[], int *flag, MPI_Status statuses[]) {
+int MPI_Testall(int count, MPI_Request requests[], int *flag, MPI_Status *statuses) {
     mpi_where at = {ls_mpi__enter(__func__), __func__};
     MPI_TRY(check_list(at, count, requests));
     *flag = give_way(at, count, requests, true) ? 1 : 0;
@@ -330,7 +330,7 @@ int MPI_Testany(int count, MPI_Request requests[], int *index, int *flag, MPI_St
 }
 
 int MPI_Testsome(int incount, MPI_Request requests[], int *outcount, int indices[],
-                 MPI_Status statuses[]) {
+                 MPI_Status *statuses) {
     mpi_where at = {ls_mpi__enter(__func__), __func__};
     int open = 0, ignored;
     MPI_TRY(check_list(at, incount, requests));

@@ -1,0 +1,53 @@
+"""Programs of a few lines for MPI (cases/), each right and wrong: what is wrong is found, under its
+name and at its line, and what is right is silent. cases.py BUILD SOURCES [NAME]"""
+import glob
+import os
+import re
+import subprocess
+import sys
+import tempfile
+
+
+def cases_of(source):
+    """(name, finding, line) of each function with a "// wrong: FINDING" at or above the line."""
+    name = None
+    for number, line in enumerate(open(source, encoding="utf-8"), 1):
+        start = re.match(r"static void (\w+)\(void\) \{", line)
+        name = start.group(1) if start else name
+        wrong = re.search(r"// wrong: (\S+)", line)
+        if wrong:
+            number += line.strip().startswith("//")
+            yield name, wrong.group(1), f"{os.path.basename(source)}:{number}"
+
+
+def run(build, program, *arguments):
+    done = subprocess.run([os.path.join(build, "lockstep"), "mpi", "-n", "3", "--explore", "100",
+                           program, "--", *arguments], capture_output=True, text=True)
+    return done.returncode, done.stdout + done.stderr
+
+
+def main():
+    build, sources = sys.argv[1:3]
+    only = sys.argv[3:]
+    bad, count = [], 0
+    with tempfile.TemporaryDirectory() as folder:
+        for source in sorted(glob.glob(os.path.join(sources, "*.c"))):
+            program = os.path.join(folder, "program")
+            subprocess.run([os.path.join(build, "lockstep-cc"), "-Wall", "-Wextra", "-Werror",
+                            source, "-o", program], check=True)
+            for name, finding, place in cases_of(source):
+                if only and name not in only:
+                    continue
+                count += 1
+                code, text = run(build, program, name)
+                if code != 0:
+                    bad.append(f"{name}: right, but exit code {code}\n{text}")
+                code, text = run(build, program, name, "wrong")
+                if code != 1 or f"{finding}," not in text or place not in text:
+                    bad.append(f"{name}: not {finding} at {place}, exit code {code}\n{text}")
+    print("\n".join(bad))
+    print(f"{count} mistakes and their twins, {len(bad)} not as they should be")
+    assert count > 0 and not bad
+
+
+main()

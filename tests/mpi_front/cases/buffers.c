@@ -1,0 +1,317 @@
+// Buffers that a call owns: what it sends may not be written, what it receives into not even read.
+#include "cases.h"
+
+static int memory[8], keep_it;
+static MPI_Win window;
+
+static void store_before_wait(void) {
+    int value = rank;
+    MPI_Request request;
+    if (rank == 0) {
+        MPI_Isend(&value, 1, MPI_INT, 1, 0, WORLD, &request);
+        if (!wrong) {
+            MPI_Wait(&request, STATUS);
+        }
+        value = 5;  // wrong: buffer.use_before_wait
+        if (wrong) {
+            MPI_Wait(&request, STATUS);
+        }
+    } else if (rank == 1) {
+        MPI_Recv(&value, 1, MPI_INT, 0, 0, WORLD, STATUS);
+    }
+}
+
+static void load_before_wait(void) {
+    int value = 0;
+    MPI_Request request;
+    if (rank == 0) {
+        MPI_Irecv(&value, 1, MPI_INT, 1, 0, WORLD, &request);
+        if (!wrong) {
+            MPI_Wait(&request, STATUS);
+        }
+        keep_it = value;  // wrong: buffer.use_before_wait
+        if (wrong) {
+            MPI_Wait(&request, STATUS);
+        }
+    } else if (rank == 1) {
+        MPI_Send(&rank, 1, MPI_INT, 0, 0, WORLD);
+    }
+}
+
+// Reading what is being sent is allowed.
+static void load_of_what_is_sent(void) {
+    int value = rank;
+    MPI_Request request;
+    if (rank == 0) {
+        MPI_Isend(&value, 1, MPI_INT, 1, 0, WORLD, &request);
+        keep_it = value;
+        if (wrong) {
+            value += 1;  // wrong: buffer.use_before_wait
+        }
+        MPI_Wait(&request, STATUS);
+    } else if (rank == 1) {
+        MPI_Recv(&value, 1, MPI_INT, 0, 0, WORLD, STATUS);
+    }
+}
+
+static void store_in_a_loop(void) {
+    int *values = calloc(64, sizeof(int));
+    MPI_Request request;
+    if (rank == 0) {
+        MPI_Isend(values + 32, 32, MPI_INT, 1, 0, WORLD, &request);
+        for (int i = 0, n = wrong ? 33 : 32; i < n; i++) {
+            values[i] = i;  // wrong: buffer.use_before_wait
+        }
+        MPI_Wait(&request, STATUS);
+    } else if (rank == 1) {
+        MPI_Recv(values, 32, MPI_INT, 0, 0, WORLD, STATUS);
+    }
+    free(values);
+}
+
+static void copied_over(void) {
+    char text[32] = "", other[32] = "abc";
+    MPI_Request request;
+    if (rank == 0) {
+        MPI_Irecv(text, 32, MPI_CHAR, 1, 0, WORLD, &request);
+        if (wrong) {
+            memcpy(text, other, sizeof text);  // wrong: buffer.use_before_wait
+        }
+        MPI_Wait(&request, STATUS);
+    } else if (rank == 1) {
+        MPI_Send(other, 32, MPI_CHAR, 0, 0, WORLD);
+    }
+}
+
+static void two_receives(void) {
+    int values[4];
+    MPI_Request requests[2];
+    if (rank == 0) {
+        MPI_Irecv(values, 2, MPI_INT, 1, 0, WORLD, &requests[0]);
+        int *second = values + (wrong ? 1 : 2);
+        MPI_Irecv(second, 2, MPI_INT, 1, 1, WORLD, &requests[1]);  // wrong: buffer.use_before_wait
+        MPI_Waitall(2, requests, MPI_STATUSES_IGNORE);
+    } else if (rank == 1) {
+        MPI_Send(memory, 2, MPI_INT, 0, 0, WORLD);
+        MPI_Send(memory, 2, MPI_INT, 0, 1, WORLD);
+    }
+}
+
+static void collective_on_a_receive(void) {
+    int value = rank;
+    MPI_Request request;
+    if (rank == 1) {
+        MPI_Irecv(&value, 1, MPI_INT, 0, 0, WORLD, &request);
+    }
+    if (rank == 0) {
+        MPI_Send(&value, 1, MPI_INT, 1, 0, WORLD);
+    }
+    int *buffer = wrong ? &value : memory;
+    MPI_Bcast(buffer, 1, MPI_INT, 2, WORLD);  // wrong: buffer.use_before_wait
+    if (rank == 1) {
+        MPI_Wait(&request, STATUS);
+    }
+}
+
+static void nonblocking_collective(void) {
+    int sum = 0, value = rank;
+    MPI_Request request;
+    MPI_Iallreduce(&value, &sum, 1, MPI_INT, MPI_SUM, WORLD, &request);
+    if (wrong) {
+        value = 7;  // wrong: buffer.use_before_wait
+    }
+    MPI_Wait(&request, STATUS);
+    keep_it = sum;
+}
+
+static void overlap_of_sendrecv(void) {
+    int values[4] = {0}, to = (rank + 1) % size, from = (rank + size - 1) % size;
+    int *in = values + (wrong ? 1 : 2), n = 2;
+    // wrong: buffer.overlap
+    MPI_Sendrecv(values, n, MPI_INT, to, 0, in, n, MPI_INT, from, 0, WORLD, STATUS);
+}
+
+static void one_buffer_for_allreduce(void) {
+    int value = rank;
+    const void *send = wrong ? (const void *)&value : MPI_IN_PLACE;
+    MPI_Allreduce(send, &value, 1, MPI_INT, MPI_SUM, WORLD);  // wrong: call.invalid
+}
+
+static void persistent_buffer(void) {
+    int value = rank;
+    MPI_Request request;
+    if (rank == 0) {
+        MPI_Send_init(&value, 1, MPI_INT, 1, 0, WORLD, &request);
+        value = 1;
+        MPI_Start(&request);
+        if (wrong) {
+            value = 2;  // wrong: buffer.use_before_wait
+        }
+        MPI_Wait(&request, STATUS);
+        value = 3;
+        MPI_Request_free(&request);
+    } else if (rank == 1) {
+        MPI_Recv(&value, 1, MPI_INT, 0, 0, WORLD, STATUS);
+    }
+}
+
+// A test that says no leaves the buffer where it was.
+static void after_a_test(void) {
+    int value = 0, flag = 0;
+    MPI_Request request;
+    if (rank == 0) {
+        MPI_Irecv(&value, 1, MPI_INT, 1, 0, WORLD, &request);
+        MPI_Test(&request, &flag, STATUS);
+        MPI_Send(&rank, 1, MPI_INT, 1, 0, WORLD);
+        if (!wrong && !flag) {
+            MPI_Wait(&request, STATUS);
+        }
+        keep_it = value;  // wrong: buffer.use_before_wait
+        if (wrong) {
+            MPI_Wait(&request, STATUS);
+        }
+    } else if (rank == 1) {
+        MPI_Recv(&value, 1, MPI_INT, 0, 0, WORLD, STATUS);
+        MPI_Send(&rank, 1, MPI_INT, 0, 0, WORLD);
+    }
+}
+
+// The column that is sent may not be written; the others may.
+static void column(void) {
+    int table[4][4] = {{0}};
+    MPI_Datatype one;
+    MPI_Request request;
+    MPI_Type_vector(4, 1, 4, MPI_INT, &one);
+    MPI_Type_commit(&one);
+    if (rank == 0) {
+        MPI_Isend(table, 1, one, 1, 0, WORLD, &request);
+        table[2][wrong ? 0 : 1] = 9;  // wrong: buffer.use_before_wait
+        MPI_Wait(&request, STATUS);
+    } else if (rank == 1) {
+        MPI_Recv(table, 1, one, 0, 0, WORLD, STATUS);
+    }
+    MPI_Type_free(&one);
+}
+
+static void past_the_end(void) {
+    int *values = malloc(4 * sizeof(int));
+    memset(values, 0, 4 * sizeof(int));
+    MPI_Bcast(values, wrong ? 5 : 4, MPI_INT, 0, WORLD);  // wrong: buffer.too_small
+    free(values);
+}
+
+static void open_window(void) {
+    MPI_Win_create(memory, sizeof memory, sizeof(int), MPI_INFO_NULL, WORLD, &window);
+}
+
+static void store_before_the_fence(void) {
+    int value = 1;
+    open_window();
+    MPI_Win_fence(0, window);
+    MPI_Put(&value, 1, MPI_INT, (rank + 1) % size, 0, 1, MPI_INT, window);
+    if (!wrong) {
+        MPI_Win_fence(0, window);
+    }
+    value = 2;  // wrong: buffer.use_before_wait
+    MPI_Win_fence(0, window);
+    MPI_Win_free(&window);
+}
+
+static void load_before_the_flush(void) {
+    int got;
+    open_window();
+    MPI_Win_lock_all(0, window);
+    MPI_Get(&got, 1, MPI_INT, (rank + 1) % size, 0, 1, MPI_INT, window);
+    if (!wrong) {
+        MPI_Win_flush_local_all(window);
+    }
+    keep_it = got;  // wrong: buffer.use_before_wait
+    MPI_Win_unlock_all(window);
+    MPI_Win_free(&window);
+}
+
+static void load_before_the_request(void) {
+    int got;
+    MPI_Request request;
+    open_window();
+    MPI_Win_lock_all(0, window);
+    MPI_Rget(&got, 1, MPI_INT, (rank + 1) % size, 0, 1, MPI_INT, window, &request);
+    if (!wrong) {
+        MPI_Wait(&request, STATUS);
+    }
+    keep_it = got;  // wrong: buffer.use_before_wait
+    if (wrong) {
+        MPI_Wait(&request, STATUS);
+    }
+    MPI_Win_unlock_all(window);
+    MPI_Win_free(&window);
+}
+
+static void get_into_what_is_put(void) {
+    int value = 0, other = 0;
+    open_window();
+    MPI_Win_lock_all(0, window);
+    MPI_Put(&value, 1, MPI_INT, (rank + 1) % size, 0, 1, MPI_INT, window);
+    int *to = wrong ? &value : &other, peer = (rank + 1) % size;
+    // wrong: buffer.use_before_wait
+    MPI_Get(to, 1, MPI_INT, peer, 1, 1, MPI_INT, window);
+    MPI_Win_unlock_all(window);
+    MPI_Win_free(&window);
+}
+
+static void send_of_what_is_fetched(void) {
+    int got = 0, one = 1;
+    open_window();
+    MPI_Win_lock_all(0, window);
+    if (rank == 0) {
+        MPI_Fetch_and_op(&one, &got, MPI_INT, 1, 0, MPI_SUM, window);
+        if (!wrong) {
+            MPI_Win_flush(1, window);
+        }
+        MPI_Send(&got, 1, MPI_INT, 2, 0, WORLD);  // wrong: buffer.use_before_wait
+    } else if (rank == 2) {
+        MPI_Recv(&got, 1, MPI_INT, 0, 0, WORLD, STATUS);
+    }
+    MPI_Win_unlock_all(window);
+    MPI_Win_free(&window);
+}
+
+static void load_before_complete(void) {
+    int got = 0, other = rank == 0 ? 1 : 0;
+    MPI_Group all, peer;
+    MPI_Comm_group(WORLD, &all);
+    MPI_Group_incl(all, 1, &other, &peer);
+    open_window();
+    if (rank == 0) {
+        MPI_Win_start(peer, 0, window);
+        MPI_Get(&got, 1, MPI_INT, 1, 0, 1, MPI_INT, window);
+        if (!wrong) {
+            MPI_Win_complete(window);
+        }
+        keep_it = got;  // wrong: buffer.use_before_wait
+        if (wrong) {
+            MPI_Win_complete(window);
+        }
+    } else if (rank == 1) {
+        MPI_Win_post(peer, 0, window);
+        MPI_Win_wait(window);
+    }
+    MPI_Group_free(&peer);
+    MPI_Group_free(&all);
+    MPI_Win_free(&window);
+}
+
+CASES({"store_before_wait", store_before_wait}, {"load_before_wait", load_before_wait},
+      {"load_of_what_is_sent", load_of_what_is_sent}, {"store_in_a_loop", store_in_a_loop},
+      {"copied_over", copied_over}, {"two_receives", two_receives},
+      {"collective_on_a_receive", collective_on_a_receive},
+      {"nonblocking_collective", nonblocking_collective},
+      {"overlap_of_sendrecv", overlap_of_sendrecv},
+      {"one_buffer_for_allreduce", one_buffer_for_allreduce},
+      {"persistent_buffer", persistent_buffer}, {"after_a_test", after_a_test}, {"column", column},
+      {"past_the_end", past_the_end}, {"store_before_the_fence", store_before_the_fence},
+      {"load_before_the_flush", load_before_the_flush},
+      {"load_before_the_request", load_before_the_request},
+      {"get_into_what_is_put", get_into_what_is_put},
+      {"send_of_what_is_fetched", send_of_what_is_fetched},
+      {"load_before_complete", load_before_complete})

@@ -1,0 +1,44 @@
+// Programs of a few lines, each run by its name: right by itself, and with `wrong` as argument 2
+// with a mistake. The line that a finding must name, or the one above it, says which:
+// "wrong: FINDING" in a comment. Three ranks.
+#ifndef LS_TESTS_MPI_FRONT_CASES_CASES_H
+#define LS_TESTS_MPI_FRONT_CASES_CASES_H
+
+#include <mpi.h>
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define WORLD  MPI_COMM_WORLD
+#define STATUS MPI_STATUS_IGNORE
+
+static int rank, size;
+static bool wrong;
+
+typedef struct named_case {
+    const char *name;
+    void (*run)(void);
+} named_case;
+
+static int run_case(int argc, char **argv, const named_case *cases, int count) {
+    MPI_Init(&argc, &argv);
+    MPI_Comm_rank(WORLD, &rank);
+    MPI_Comm_size(WORLD, &size);
+    wrong = argc > 2 && strcmp(argv[2], "wrong") == 0;
+    for (int i = 0; i < count; i++) {
+        if (argc > 1 && strcmp(cases[i].name, argv[1]) == 0) {
+            cases[i].run();
+            MPI_Finalize();
+            return 0;
+        }
+    }
+    return 99;
+}
+
+#define CASES(...)                                                                                 \
+    int main(int argc, char **argv) {                                                              \
+        static const named_case cases[] = {__VA_ARGS__};                                           \
+        return run_case(argc, argv, cases, (int)(sizeof cases / sizeof cases[0]));                 \
+    }
+
+#endif

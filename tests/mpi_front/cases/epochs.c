@@ -1,0 +1,267 @@
+// Epochs of windows: what opens, what closes them, and what may be called in which.
+#include "cases.h"
+
+static int memory[8];
+static MPI_Win window;
+
+static void open_window(void) {
+    MPI_Win_create(memory, sizeof memory, sizeof(int), MPI_INFO_NULL, WORLD, &window);
+}
+
+static MPI_Group one_rank(int which) {
+    MPI_Group all, one;
+    MPI_Comm_group(WORLD, &all);
+    MPI_Group_incl(all, 1, &which, &one);
+    MPI_Group_free(&all);
+    return one;
+}
+
+static void put_in_no_epoch(void) {
+    open_window();
+    if (!wrong) {
+        MPI_Win_fence(0, window);
+    }
+    if (rank == 0) {
+        MPI_Put(&rank, 1, MPI_INT, 1, 0, 1, MPI_INT, window);  // wrong: call.invalid
+    }
+    if (!wrong) {
+        MPI_Win_fence(0, window);
+    }
+    MPI_Win_free(&window);
+}
+
+static void put_after_the_last_fence(void) {
+    open_window();
+    MPI_Win_fence(MPI_MODE_NOPRECEDE, window);
+    if (!wrong) {
+        MPI_Put(&rank, 1, MPI_INT, 0, rank, 1, MPI_INT, window);
+    }
+    MPI_Win_fence(MPI_MODE_NOSUCCEED, window);
+    if (wrong) {
+        MPI_Put(&rank, 1, MPI_INT, 0, rank, 1, MPI_INT, window);  // wrong: call.invalid
+    }
+    MPI_Win_free(&window);
+}
+
+static void no_fence_at_the_end(void) {
+    open_window();
+    MPI_Win_fence(0, window);
+    MPI_Put(&rank, 1, MPI_INT, 0, rank, 1, MPI_INT, window);
+    if (!wrong) {
+        MPI_Win_fence(0, window);
+    }
+    MPI_Win_free(&window);  // wrong: call.invalid
+}
+
+static void a_rank_without_fence(void) {
+    open_window();
+    if (rank > 0 || !wrong) {
+        MPI_Win_fence(0, window);  // wrong: collective.kind_mismatch
+    }
+    MPI_Win_free(&window);
+}
+
+static void unlock_of_another(void) {
+    open_window();
+    MPI_Win_lock(MPI_LOCK_SHARED, 1, 0, window);
+    MPI_Win_unlock(wrong ? 2 : 1, window);  // wrong: call.invalid
+    MPI_Win_free(&window);
+}
+
+static void lock_in_a_lock(void) {
+    open_window();
+    MPI_Win_lock(MPI_LOCK_SHARED, 1, 0, window);
+    MPI_Win_lock(MPI_LOCK_SHARED, wrong ? 1 : 2, 0, window);  // wrong: call.invalid
+    MPI_Win_unlock(1, window);
+    MPI_Win_unlock(2, window);
+    MPI_Win_free(&window);
+}
+
+static void never_unlocked(void) {
+    open_window();
+    MPI_Win_lock_all(0, window);
+    if (!wrong) {
+        MPI_Win_unlock_all(window);
+    }
+    MPI_Win_free(&window);  // wrong: call.invalid
+}
+
+static void fence_in_a_lock(void) {
+    open_window();
+    MPI_Win_lock_all(0, window);
+    if (!wrong) {
+        MPI_Win_unlock_all(window);
+    }
+    MPI_Win_fence(0, window);  // wrong: call.invalid
+    MPI_Win_free(&window);
+}
+
+static void flush_under_no_lock(void) {
+    open_window();
+    if (wrong) {
+        MPI_Win_fence(0, window);
+    } else {
+        MPI_Win_lock_all(0, window);
+    }
+    MPI_Put(&rank, 1, MPI_INT, 0, rank, 1, MPI_INT, window);
+    MPI_Win_flush(0, window);  // wrong: call.invalid
+    MPI_Win_unlock_all(window);
+    MPI_Win_free(&window);
+}
+
+static void request_in_a_fence_epoch(void) {
+    MPI_Request request;
+    open_window();
+    if (wrong) {
+        MPI_Win_fence(0, window);
+    } else {
+        MPI_Win_lock_all(0, window);
+    }
+    MPI_Rput(&rank, 1, MPI_INT, 0, rank, 1, MPI_INT, window, &request);  // wrong: call.invalid
+    MPI_Wait(&request, STATUS);
+    MPI_Win_unlock_all(window);
+    MPI_Win_free(&window);
+}
+
+static void put_to_who_has_not_posted(void) {
+    open_window();
+    MPI_Group group = one_rank(rank == 0 ? 1 : 0);
+    if (rank == 0) {
+        MPI_Win_start(group, 0, window);
+        MPI_Put(&rank, 1, MPI_INT, wrong ? 2 : 1, 0, 1, MPI_INT, window);  // wrong: call.invalid
+        MPI_Win_complete(window);
+    } else if (rank == 1) {
+        MPI_Win_post(group, 0, window);
+        MPI_Win_wait(window);
+    }
+    MPI_Group_free(&group);
+    MPI_Win_free(&window);
+}
+
+static void complete_without_start(void) {
+    open_window();
+    MPI_Group group = one_rank(rank);
+    if (!wrong) {
+        MPI_Win_post(group, 0, window);
+        MPI_Win_start(group, 0, window);
+    }
+    MPI_Win_complete(window);  // wrong: call.invalid
+    MPI_Win_wait(window);
+    MPI_Group_free(&group);
+    MPI_Win_free(&window);
+}
+
+static void wait_without_post(void) {
+    open_window();
+    MPI_Group group = one_rank(rank);
+    if (!wrong) {
+        MPI_Win_post(group, 0, window);
+        MPI_Win_start(group, 0, window);
+        MPI_Win_complete(window);
+    }
+    MPI_Win_wait(window);  // wrong: call.invalid
+    MPI_Group_free(&group);
+    MPI_Win_free(&window);
+}
+
+static void never_completed(void) {
+    open_window();
+    MPI_Group group = one_rank(rank == 0 ? 1 : 0);
+    if (rank == 0) {
+        MPI_Win_start(group, 0, window);
+        if (!wrong) {
+            MPI_Win_complete(window);
+        }
+        MPI_Group_free(&group);
+        MPI_Win_free(&window);  // wrong: call.invalid
+    } else {
+        if (rank == 1) {
+            MPI_Win_post(group, 0, window);
+            MPI_Win_wait(window);
+        }
+        MPI_Group_free(&group);
+        MPI_Win_free(&window);
+    }
+}
+
+// Each waits for the other's lock.
+static void locks_in_a_cycle(void) {
+    open_window();
+    if (rank < 2) {
+        MPI_Win_lock(MPI_LOCK_EXCLUSIVE, wrong ? rank : 0, 0, window);
+        MPI_Barrier(MPI_COMM_SELF);
+        if (wrong) {
+            MPI_Send(&rank, 1, MPI_INT, 2, 0, WORLD);
+            MPI_Recv(memory, 1, MPI_INT, 2, 0, WORLD, STATUS);
+        }
+        int second = wrong ? 1 - rank : 1;
+        MPI_Win_lock(MPI_LOCK_EXCLUSIVE, second, 0, window);  // wrong: deadlock.cycle
+        MPI_Win_unlock(1, window);
+        MPI_Win_unlock(0, window);
+    } else if (wrong) {
+        for (int i = 0; i < 2; i++) {
+            MPI_Recv(memory, 1, MPI_INT, i, 0, WORLD, STATUS);
+        }
+        for (int i = 0; i < 2; i++) {
+            MPI_Send(memory, 1, MPI_INT, i, 0, WORLD);
+        }
+    }
+    MPI_Win_free(&window);
+}
+
+static void past_the_window(void) {
+    open_window();
+    MPI_Win_fence(0, window);
+    MPI_Put(&rank, 1, MPI_INT, (rank + 1) % size, wrong ? 8 : 7, 1, MPI_INT,  // wrong: call.invalid
+            window);
+    MPI_Win_fence(0, window);
+    MPI_Win_free(&window);
+}
+
+static void other_types_at_the_target(void) {
+    open_window();
+    MPI_Win_fence(0, window);
+    MPI_Datatype there = wrong ? MPI_FLOAT : MPI_INT;
+    MPI_Put(&rank, 1, MPI_INT, (rank + 1) % size, 0, 1, there, window);  // wrong: call.invalid
+    MPI_Win_fence(0, window);
+    MPI_Win_free(&window);
+}
+
+static void own_operation(void) {
+    open_window();
+    MPI_Win_fence(0, window);
+    MPI_Op op = wrong ? MPI_OP_NULL : MPI_SUM;
+    MPI_Accumulate(&rank, 1, MPI_INT, 0, 0, 1, MPI_INT, op, window);  // wrong: call.invalid
+    MPI_Win_fence(0, window);
+    MPI_Win_free(&window);
+}
+
+static void use_of_a_freed_window(void) {
+    open_window();
+    MPI_Win kept = window;
+    if (wrong) {
+        MPI_Win_free(&window);
+    }
+    MPI_Win_fence(0, kept);  // wrong: call.invalid
+    MPI_Win_free(&window);
+}
+
+static void never_freed(void) {
+    MPI_Win_create(memory, sizeof memory, 4, MPI_INFO_NULL, WORLD, &window);  // wrong: handle.leak
+    if (!wrong) {
+        MPI_Win_free(&window);
+    }
+}
+
+CASES({"put_in_no_epoch", put_in_no_epoch}, {"put_after_the_last_fence", put_after_the_last_fence},
+      {"no_fence_at_the_end", no_fence_at_the_end}, {"a_rank_without_fence", a_rank_without_fence},
+      {"unlock_of_another", unlock_of_another}, {"lock_in_a_lock", lock_in_a_lock},
+      {"never_unlocked", never_unlocked}, {"fence_in_a_lock", fence_in_a_lock},
+      {"flush_under_no_lock", flush_under_no_lock},
+      {"request_in_a_fence_epoch", request_in_a_fence_epoch},
+      {"put_to_who_has_not_posted", put_to_who_has_not_posted},
+      {"complete_without_start", complete_without_start}, {"wait_without_post", wait_without_post},
+      {"never_completed", never_completed}, {"locks_in_a_cycle", locks_in_a_cycle},
+      {"past_the_window", past_the_window},
+      {"other_types_at_the_target", other_types_at_the_target}, {"own_operation", own_operation},
+      {"use_of_a_freed_window", use_of_a_freed_window}, {"never_freed", never_freed})

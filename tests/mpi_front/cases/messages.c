@@ -1,0 +1,404 @@
+// Messages, requests and collectives: who meets whom, with what, and what is left at the end.
+#include "cases.h"
+
+static int values[8];
+
+static int right_of(void) {
+    return (rank + 1) % size;
+}
+
+static int left_of(void) {
+    return (rank + size - 1) % size;
+}
+
+static void both_receive_first(void) {
+    if (wrong || rank > 0) {
+        MPI_Recv(values, 1, MPI_INT, left_of(), 0, WORLD, STATUS);  // wrong: deadlock.cycle
+        MPI_Send(&rank, 1, MPI_INT, right_of(), 0, WORLD);
+    } else {
+        MPI_Send(&rank, 1, MPI_INT, right_of(), 0, WORLD);
+        MPI_Recv(values, 1, MPI_INT, left_of(), 0, WORLD, STATUS);
+    }
+}
+
+static void ring_of_ssends(void) {
+    MPI_Request request;
+    if (wrong) {
+        MPI_Ssend(&rank, 1, MPI_INT, right_of(), 0, WORLD);  // wrong: deadlock.cycle
+        MPI_Recv(values, 1, MPI_INT, left_of(), 0, WORLD, STATUS);
+    } else {
+        MPI_Irecv(values, 1, MPI_INT, left_of(), 0, WORLD, &request);
+        MPI_Ssend(&rank, 1, MPI_INT, right_of(), 0, WORLD);
+        MPI_Wait(&request, STATUS);
+    }
+}
+
+// The message from rank 1 may be taken by the receive from anybody.
+static void any_source_takes_the_wrong_one(void) {
+    if (rank == 0) {
+        if (wrong) {
+            MPI_Recv(values, 1, MPI_INT, MPI_ANY_SOURCE, 0, WORLD, STATUS);
+            MPI_Recv(values, 1, MPI_INT, 1, 0, WORLD, STATUS);  // wrong: p2p.unmatched_recv
+        } else {
+            MPI_Recv(values, 1, MPI_INT, 1, 0, WORLD, STATUS);
+            MPI_Recv(values, 1, MPI_INT, MPI_ANY_SOURCE, 0, WORLD, STATUS);
+        }
+    } else {
+        MPI_Send(&rank, 1, MPI_INT, 0, 0, WORLD);
+    }
+}
+
+static void length_by_luck(void) {
+    MPI_Status status;
+    if (rank == 0) {
+        for (int i = 0; i < 2; i++) {
+            int from = MPI_ANY_SOURCE, n = 2;
+            if (!wrong) {
+                MPI_Probe(MPI_ANY_SOURCE, 0, WORLD, &status);
+                MPI_Get_count(&status, MPI_INT, &n);
+                from = status.MPI_SOURCE;
+            } else {
+                n = i + 1;
+            }
+            MPI_Recv(values, n, MPI_INT, from, 0, WORLD, STATUS);  // wrong: p2p.count_mismatch
+        }
+    } else {
+        MPI_Send(values, rank, MPI_INT, 0, 0, WORLD);
+    }
+}
+
+static void other_tag(void) {
+    if (rank == 0) {
+        MPI_Send(&rank, 1, MPI_INT, 1, wrong ? 4 : 3, WORLD);  // wrong: deadlock.cycle
+    } else if (rank == 1) {
+        MPI_Recv(values, 1, MPI_INT, 0, 3, WORLD, STATUS);
+    }
+}
+
+static void other_communicator(void) {
+    MPI_Comm own;
+    MPI_Comm_dup(WORLD, &own);
+    if (rank == 0) {
+        MPI_Comm used = wrong ? WORLD : own;
+        MPI_Send(&rank, 1, MPI_INT, 1, 3, used);  // wrong: deadlock.cross_communicator
+    } else if (rank == 1) {
+        MPI_Recv(values, 1, MPI_INT, 0, 3, own, STATUS);
+    }
+    MPI_Comm_free(&own);
+}
+
+static void too_long(void) {
+    if (rank == 0) {
+        MPI_Send(values, 4, MPI_INT, 1, 0, WORLD);
+    } else if (rank == 1) {
+        MPI_Recv(values, wrong ? 3 : 4, MPI_INT, 0, 0, WORLD, STATUS);  // wrong: p2p.count_mismatch
+    }
+}
+
+static void other_type(void) {
+    if (rank == 0) {
+        MPI_Send(values, 1, MPI_INT, 1, 0, WORLD);
+    } else if (rank == 1) {
+        MPI_Datatype type = wrong ? MPI_FLOAT : MPI_INT;
+        MPI_Recv(values, 1, type, 0, 0, WORLD, STATUS);  // wrong: p2p.dtype_mismatch
+    }
+}
+
+// What a derived datatype is made of is what must agree, not how it lies.
+static void other_structure(void) {
+    MPI_Datatype pair, parts[2] = {MPI_INT, wrong ? MPI_FLOAT : MPI_INT};
+    const int lengths[2] = {1, 1};
+    const MPI_Aint places[2] = {0, 8};
+    MPI_Type_create_struct(2, lengths, places, parts, &pair);
+    MPI_Type_commit(&pair);
+    if (rank == 0) {
+        MPI_Send(values, 1, pair, 1, 0, WORLD);
+    } else if (rank == 1) {
+        MPI_Recv(values, 2, MPI_INT, 0, 0, WORLD, STATUS);  // wrong: p2p.dtype_mismatch
+    }
+    MPI_Type_free(&pair);
+}
+
+static void received_by_nobody(void) {
+    MPI_Request request;
+    if (rank == 0) {
+        MPI_Isend(values, 1, MPI_INT, 1, 0, WORLD, &request);  // wrong: p2p.unmatched_send
+        MPI_Wait(&request, STATUS);
+    } else if (rank == 1 && !wrong) {
+        MPI_Recv(values, 1, MPI_INT, 0, 0, WORLD, STATUS);
+    }
+}
+
+static void never_waited_for(void) {
+    MPI_Request request;
+    if (rank == 0) {
+        MPI_Isend(values, 1, MPI_INT, 1, 0, WORLD, &request);  // wrong: handle.leak
+        if (!wrong) {
+            MPI_Wait(&request, STATUS);
+        }
+    } else if (rank == 1) {
+        MPI_Recv(values, 1, MPI_INT, 0, 0, WORLD, STATUS);
+    }
+}
+
+// A second request in the place of the first: the first is lost.
+static void request_overwritten(void) {
+    MPI_Request requests[2];
+    if (rank == 0) {
+        MPI_Isend(values, 1, MPI_INT, 1, 0, WORLD, &requests[0]);  // wrong: handle.leak
+        MPI_Request *second = &requests[wrong ? 0 : 1];
+        MPI_Isend(values + 1, 1, MPI_INT, 1, 1, WORLD, second);
+        MPI_Waitall(wrong ? 1 : 2, requests, MPI_STATUSES_IGNORE);
+    } else if (rank == 1) {
+        MPI_Recv(values, 1, MPI_INT, 0, 0, WORLD, STATUS);
+        MPI_Recv(values, 1, MPI_INT, 0, 1, WORLD, STATUS);
+    }
+}
+
+static void started_twice(void) {
+    MPI_Request request;
+    if (rank == 0) {
+        MPI_Send_init(values, 1, MPI_INT, 1, 0, WORLD, &request);
+        MPI_Start(&request);
+        if (!wrong) {
+            MPI_Wait(&request, STATUS);
+        }
+        MPI_Start(&request);  // wrong: call.invalid
+        MPI_Wait(&request, STATUS);
+        MPI_Request_free(&request);
+    } else if (rank == 1) {
+        MPI_Recv(values, 1, MPI_INT, 0, 0, WORLD, STATUS);
+        MPI_Recv(values, 1, MPI_INT, 0, 0, WORLD, STATUS);
+    }
+}
+
+static void never_started(void) {
+    MPI_Request request;
+    if (rank == 0) {
+        MPI_Send_init(values, 1, MPI_INT, 1, 0, WORLD, &request);
+        if (!wrong) {
+            MPI_Start(&request);
+        }
+        MPI_Wait(&request, STATUS);
+        MPI_Request_free(&request);
+    } else if (rank == 1) {
+        MPI_Recv(values, 1, MPI_INT, 0, 0, WORLD, STATUS);  // wrong: p2p.unmatched_recv
+    }
+}
+
+static void persistent_never_freed(void) {
+    MPI_Request request;
+    MPI_Recv_init(values, 1, MPI_INT, left_of(), 0, WORLD, &request);  // wrong: handle.leak
+    MPI_Start(&request);
+    MPI_Send(&rank, 1, MPI_INT, right_of(), 0, WORLD);
+    MPI_Wait(&request, STATUS);
+    if (!wrong) {
+        MPI_Request_free(&request);
+    }
+}
+
+static void start_of_what_is_not_persistent(void) {
+    MPI_Request request;
+    if (wrong) {
+        MPI_Irecv(values, 1, MPI_INT, left_of(), 0, WORLD, &request);
+    } else {
+        MPI_Recv_init(values, 1, MPI_INT, left_of(), 0, WORLD, &request);
+    }
+    MPI_Start(&request);  // wrong: call.invalid
+    MPI_Send(&rank, 1, MPI_INT, right_of(), 0, WORLD);
+    MPI_Wait(&request, STATUS);
+    MPI_Request_free(&request);
+}
+
+static void collectives_in_another_order(void) {
+    if (wrong && rank == 0) {
+        MPI_Barrier(WORLD);
+        MPI_Bcast(values, 1, MPI_INT, 0, WORLD);
+    } else {
+        MPI_Bcast(values, 1, MPI_INT, 0, WORLD);  // wrong: collective.kind_mismatch
+        MPI_Barrier(WORLD);
+    }
+}
+
+static void other_root(void) {
+    MPI_Bcast(values, 1, MPI_INT, wrong && rank == 2, WORLD);  // wrong: collective.root_mismatch
+}
+
+static void other_operation(void) {
+    MPI_Op op = wrong && rank == 1 ? MPI_MIN : MPI_SUM;
+    MPI_Allreduce(&rank, values, 1, MPI_INT, op, WORLD);  // wrong: collective.op_mismatch
+}
+
+static void other_count(void) {
+    int n = wrong && rank == 1 ? 3 : 2;
+    MPI_Bcast(values, n, MPI_INT, 0, WORLD);  // wrong: collective.count_mismatch
+}
+
+static void other_element(void) {
+    MPI_Datatype type = wrong && rank == 1 ? MPI_FLOAT : MPI_INT;
+    MPI_Bcast(values, 2, type, 0, WORLD);  // wrong: collective.dtype_mismatch
+}
+
+// Nonblocking collectives do not meet blocking ones.
+static void blocking_beside_nonblocking(void) {
+    MPI_Request request;
+    if (wrong && rank == 0) {
+        MPI_Ibarrier(WORLD, &request);
+        MPI_Wait(&request, STATUS);
+    } else {
+        MPI_Barrier(WORLD);  // wrong: collective.kind_mismatch
+    }
+}
+
+static void without_one_rank(void) {
+    if (!wrong || rank > 0) {
+        MPI_Barrier(WORLD);  // wrong: rank.exited_early
+    }
+}
+
+// The barrier waits for rank 1, who waits for a message that comes after it.
+static void barrier_across_a_message(void) {
+    if (rank == 0) {
+        if (!wrong) {
+            MPI_Send(values, 1, MPI_INT, 1, 0, WORLD);
+        }
+        MPI_Barrier(WORLD);
+        if (wrong) {
+            MPI_Send(values, 1, MPI_INT, 1, 0, WORLD);
+        }
+    } else {
+        if (rank == 1) {
+            MPI_Recv(values, 1, MPI_INT, 0, 0, WORLD, STATUS);  // wrong: deadlock.cycle
+        }
+        MPI_Barrier(WORLD);
+    }
+}
+
+static void crossed_communicators(void) {
+    MPI_Comm own;
+    MPI_Comm_dup(WORLD, &own);
+    MPI_Comm first = wrong && rank == 0 ? own : WORLD, second = wrong && rank == 0 ? WORLD : own;
+    MPI_Barrier(first);  // wrong: deadlock.cross_communicator
+    MPI_Barrier(second);
+    MPI_Comm_free(&own);
+}
+
+static void communicator_never_freed(void) {
+    MPI_Comm own;
+    MPI_Comm_split(WORLD, rank % 2, rank, &own);  // wrong: handle.leak
+    if (!wrong) {
+        MPI_Comm_free(&own);
+    }
+}
+
+static void group_and_operation_never_freed(void) {
+    MPI_Group all;
+    MPI_Comm_group(WORLD, &all);  // wrong: handle.leak
+    if (!wrong) {
+        MPI_Group_free(&all);
+    }
+}
+
+static void not_committed(void) {
+    MPI_Datatype two;
+    MPI_Type_contiguous(2, MPI_INT, &two);
+    if (!wrong) {
+        MPI_Type_commit(&two);
+    }
+    MPI_Bcast(values, 1, two, 0, WORLD);  // wrong: call.invalid
+    MPI_Type_free(&two);
+}
+
+static void freed_datatype(void) {
+    MPI_Datatype two, kept;
+    MPI_Type_contiguous(2, MPI_INT, &two);
+    MPI_Type_commit(&two);
+    kept = two;
+    if (wrong) {
+        MPI_Type_free(&two);
+    }
+    MPI_Bcast(values, 1, kept, 0, WORLD);  // wrong: call.invalid
+    MPI_Type_free(&two);
+}
+
+static void operation_of_another_type(void) {
+    MPI_Op op = wrong ? MPI_BAND : MPI_SUM;
+    double one = 1, sum;
+    MPI_Allreduce(&one, &sum, 1, MPI_DOUBLE, op, WORLD);  // wrong: call.invalid
+}
+
+static void freed_communicator(void) {
+    MPI_Comm own, kept;
+    MPI_Comm_dup(WORLD, &own);
+    kept = own;
+    MPI_Comm_free(&own);
+    MPI_Barrier(wrong ? kept : WORLD);  // wrong: call.invalid
+}
+
+static void no_buffer_for_bsend(void) {
+    char *buffer = malloc(1024);
+    int bytes = 1024;
+    MPI_Buffer_attach(buffer, wrong ? 4 : bytes);
+    if (rank == 0) {
+        MPI_Bsend(values, 8, MPI_INT, 1, 0, WORLD);  // wrong: call.invalid
+    } else if (rank == 1) {
+        MPI_Recv(values, 8, MPI_INT, 0, 0, WORLD, STATUS);
+    }
+    MPI_Buffer_detach(&buffer, &bytes);
+    free(buffer);
+}
+
+static void negative_color(void) {
+    MPI_Comm own;
+    MPI_Comm_split(WORLD, wrong ? -7 : 1, 0, &own);  // wrong: call.invalid
+    MPI_Comm_free(&own);
+}
+
+static void more_places_than_ranks(void) {
+    MPI_Comm grid;
+    const int dims[2] = {size, wrong ? 2 : 1}, periods[2] = {0, 0};
+    MPI_Cart_create(WORLD, 2, dims, periods, 0, &grid);  // wrong: call.invalid
+    MPI_Comm_free(&grid);
+}
+
+static void rsend_without_receive(void) {
+    MPI_Request request;
+    if (rank == 1 && !wrong) {
+        MPI_Irecv(values, 1, MPI_INT, 0, 0, WORLD, &request);
+    }
+    MPI_Barrier(WORLD);
+    if (rank == 0) {
+        MPI_Rsend(values, 1, MPI_INT, 1, 0, WORLD);  // wrong: call.invalid
+    }
+    if (rank == 1 && wrong) {
+        MPI_Barrier(MPI_COMM_SELF);
+        MPI_Irecv(values, 1, MPI_INT, 0, 0, WORLD, &request);
+    }
+    if (rank == 1) {
+        MPI_Wait(&request, STATUS);
+    }
+}
+
+CASES({"both_receive_first", both_receive_first}, {"ring_of_ssends", ring_of_ssends},
+      {"any_source_takes_the_wrong_one", any_source_takes_the_wrong_one},
+      {"length_by_luck", length_by_luck}, {"other_tag", other_tag},
+      {"other_communicator", other_communicator}, {"too_long", too_long},
+      {"other_type", other_type}, {"other_structure", other_structure},
+      {"received_by_nobody", received_by_nobody}, {"never_waited_for", never_waited_for},
+      {"request_overwritten", request_overwritten}, {"started_twice", started_twice},
+      {"never_started", never_started}, {"persistent_never_freed", persistent_never_freed},
+      {"start_of_what_is_not_persistent", start_of_what_is_not_persistent},
+      {"collectives_in_another_order", collectives_in_another_order}, {"other_root", other_root},
+      {"other_operation", other_operation}, {"other_count", other_count},
+      {"other_element", other_element},
+      {"blocking_beside_nonblocking", blocking_beside_nonblocking},
+      {"without_one_rank", without_one_rank},
+      {"barrier_across_a_message", barrier_across_a_message},
+      {"crossed_communicators", crossed_communicators},
+      {"communicator_never_freed", communicator_never_freed},
+      {"group_and_operation_never_freed", group_and_operation_never_freed},
+      {"not_committed", not_committed}, {"freed_datatype", freed_datatype},
+      {"operation_of_another_type", operation_of_another_type},
+      {"freed_communicator", freed_communicator}, {"no_buffer_for_bsend", no_buffer_for_bsend},
+      {"negative_color", negative_color}, {"more_places_than_ranks", more_places_than_ranks},
+      {"rsend_without_receive", rsend_without_receive})
