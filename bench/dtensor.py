@@ -48,7 +48,8 @@ def numbers(of):
     generator = torch.Generator().manual_seed(of["seed"])
     if of["dtype"] == "i64":
         return torch.randint(of["low"], of["high"] + 1, of["shape"], generator=generator)
-    return torch.randn(of["shape"], generator=generator, dtype=torch.float64).to(TYPES[of["dtype"]])
+    made = torch.randn(of["shape"], generator=generator, dtype=torch.float64)
+    return (made.abs() + 0.1 if of["name"].startswith("weights") else made).to(TYPES[of["dtype"]])
 
 
 def placement(text):
@@ -72,10 +73,12 @@ def operate(kind, keys, operands, plain):
     if kind in ("softmax", "log_softmax"):
         return getattr(torch, kind)(a, keys["dim"])
     if kind == "cross_entropy":
+        says = {"weight": operands[2] if len(operands) > 2 else None, "ignore_index": keys["ignored"],
+                "label_smoothing": keys["smoothing"], "reduction": keys["reduction"]}
         if not plain and any(p.is_shard(1) for p in a.placements):
             with loss_parallel():
-                return F.cross_entropy(a, operands[1], reduction="none")
-        return F.cross_entropy(a, operands[1], reduction="none")
+                return F.cross_entropy(a, operands[1], **says)
+        return F.cross_entropy(a, operands[1], **says)
     if kind == "norm":
         # In f64 and rounded once, as lockstep does; torch would round each power, and each rank's norm.
         made = torch.linalg.vector_norm(a, keys["p"], keys["dim"], dtype=torch.float64)
@@ -110,7 +113,7 @@ def plain_place(value, mesh, base, keys):
 
 
 def names_of(keys):
-    return keys["tensors"] if "tensors" in keys else [keys[k] for k in ("tensor", "other")
+    return keys["tensors"] if "tensors" in keys else [keys[k] for k in ("tensor", "other", "weights")
                                                       if k in keys]
 
 
@@ -220,7 +223,8 @@ def worker(rank, options, folder):
 
 # ---- lockstep -------------------------------------------------------------------------------------
 def bytes_of(value):
-    return value.contiguous().reshape(-1).view(torch.uint8).numpy().tobytes() if value.numel() else b""
+    flat = value.clone(memory_format=torch.contiguous_format).reshape(-1)  # of one element, too
+    return flat.view(torch.uint8).numpy().tobytes() if value.numel() else b""
 
 
 def scenario_of(program, seed, told, folder):
@@ -296,9 +300,7 @@ def shards_differ(program, seed, folder, kept):
                       for shape, data in mine if data]
             both = torch.cat(arrays, dims[0] if dims else 0) if arrays else want[:0]
             compared += 1
-            if both.numel() != want.numel() or (want.numel() and not torch.equal(
-                    both.view(want.shape).view(torch.uint8) if want.dim() else both, want.view(
-                        torch.uint8) if want.dim() else want)):
+            if bytes_of(both) != bytes_of(want):
                 wrong.append(f"s{number}, rank {rank}: other elements than DTensor")
     return wrong, compared
 

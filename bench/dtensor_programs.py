@@ -68,7 +68,7 @@ class Program:
         self.tensors[name] = Tensor(dtype, shape, places)
 
     def pick(self, fits=lambda t: True):
-        names = [n for n, t in self.tensors.items() if not n.endswith("_parts") and fits(t)]
+        names = [n for n, t in self.tensors.items() if not n.endswith("_parts") and t.shape and fits(t)]
         return self.rng.choice(names) if names else None
 
     def move(self, name, places):
@@ -169,8 +169,15 @@ class Program:
                   for _ in self.mesh]
         name, targets = self.move(name, places), f"targets{len(self.steps)}"
         self.input(targets, "i64", [of.shape[0]], ["R"] * len(self.mesh), 0, of.shape[1] - 1)
-        self.add("cross_entropy", {"tensor": name, "other": targets},
-                 Tensor("f32", [of.shape[0]], ["R"] * len(self.mesh)))
+        keys = {"tensor": name, "other": targets, "ignored": self.rng.choice([-100, 0, classes - 1]),
+                "reduction": self.rng.choice(["none", "sum", "mean"]), "smoothing": 0}
+        if "S(1)" not in places:  # DTensor's loss parallel fails in torch's own masked_fill_
+            keys["smoothing"] = self.rng.choice([0, 0.25, 1])
+        if self.rng.random() < 0.5:
+            keys["weights"] = f"weights{len(self.steps)}"
+            self.input(keys["weights"], "f32", [classes], ["R"] * len(self.mesh))
+        self.add("cross_entropy", keys, Tensor("f32", [of.shape[0]] if keys["reduction"] == "none" else [],
+                                               ["R"] * len(self.mesh)))
 
     def norm(self):
         name = self.pick(lambda t: t.dtype in ("f32", "f64") and len(t.shape) > 1)

@@ -352,12 +352,22 @@ LS_API int ls_tensor_redistribute(ls_local_tensor **out, ls_backend *backend,
 // to the type where a result is kept.
 LS_API int ls_tensor_softmax(ls_local_tensor **out, ls_backend *backend, const ls_local_tensor *in,
                              int dim, bool logarithm);
-// out [samples]: each sample's -log softmax of its target, of logits [samples, classes], where
-// classes may be sharded (loss parallel); 0 where the target is `ignored`. targets [samples] i64
-// lie as the logits' samples do.
+// torch's: the loss of a sample is (1 - smoothing) w[target] (-log p[target]) + smoothing / classes
+// times the sum of w[c] (-log p[c]) over all classes, p being the softmax; 0 where the target is
+// `ignored`. LS_LOSS_MEAN divides the losses' sum by the sum of w[target], ignored ones apart.
+typedef enum ls_loss_reduction { LS_LOSS_EACH, LS_LOSS_SUM, LS_LOSS_MEAN } ls_loss_reduction;
+typedef struct ls_loss_options {
+    int64_t ignored;                 // torch: -100
+    double smoothing;                // of labels: 0 to 1
+    const ls_local_tensor *weights;  // w [classes], replicated, of the logits' type; NULL: 1
+    ls_loss_reduction reduction;
+} ls_loss_options;
+// Of logits [samples, classes], where both may be sharded (loss parallel: no class is gathered):
+// out [samples], or [] of their sum or mean, replicated. targets [samples] i64 lie as the logits'
+// samples do.
 LS_API int ls_tensor_cross_entropy(ls_local_tensor **out, ls_backend *backend,
                                    const ls_local_tensor *logits, const ls_local_tensor *targets,
-                                   int64_t ignored);
+                                   const ls_loss_options *options);
 // The p-norm over dim, which disappears: p at least 1, or infinity. The sums of powers (the largest
 // values) are all_reduced in f64 where dim is sharded; the result is replicated there.
 LS_API int ls_tensor_norm(ls_local_tensor **out, ls_backend *backend, const ls_local_tensor *in,

@@ -1,6 +1,6 @@
 // Softmax, cross entropy and norms over a dimension that may be sharded, without gathering it: an
-// all_reduce of the largest values and one of the sums of what is left, as loss parallel does; of a
-// norm one of the sums of powers.
+// all_reduce of the largest values and one of the sums of what is left, as loss parallel does; of
+// smoothed labels one more, and of losses over samples one; of a norm one of the sums of powers.
 #include <inttypes.h>
 #include <math.h>
 #include <string.h>
@@ -118,73 +118,201 @@ int ls_tensor_softmax(ls_local_tensor **out, ls_backend *backend, const ls_local
 }
 
 // ---- Cross entropy ------------------------------------------------------------------------------
-// What each rank has of the targets' logits: partial where classes are sharded.
-static int pick(ls_local_tensor **out, const ls_local_tensor *logits,
-                const ls_local_tensor *targets, int64_t ignored) {
-    ls_dtype dtype = ls_local_tensor_dtype(logits);
-    int64_t classes = ls_local_tensor_shape(logits)->dim[1];
-    LS_TRY(ls_local_tensor_reduce(out, logits, 1, LS_SUM));  // for how it lies
-    for (int i = 0; i < ls_local_tensor_rank_count(logits); i++) {
-        int rank = ls_local_tensor_ranks(logits)[i];
-        const ls_shard *x = ls_local_tensor_shard(logits, rank, 0);
-        const ls_shard *t = ls_local_tensor_shard(targets, rank, 0);
-        const ls_shard *to = ls_local_tensor_shard(*out, rank, 0);
-        int64_t first = x->block.offset.dim[1], own = x->block.size.dim[1];
-        if (t == NULL || t->count != to->count ||
-            (to->count > 0 && t->block.offset.dim[0] != x->block.offset.dim[0])) {
-            return LS_FAIL_RANK(LS_ERR_MISMATCH, rank,
-                                "rank %d has the targets of other samples than its logits", rank);
-        }
-        for (size_t k = 0; k < to->count; k++) {
-            int64_t target = ((const int64_t *)t->data)[k];
-            if (target != ignored && (target < 0 || target >= classes)) {
-                return LS_FAIL_RANK(LS_ERR_INVALID, rank,
-                                    "rank %d: target %" PRId64
-                                    " of sample %zu is not one of %" PRId64 " classes",
-                                    rank, target, k, classes);
-            }
-            bool here = target >= first && target - first < own;
-            set_value(to, dtype, k,
-                      here ? value_at(x, dtype, k * (size_t)own + (size_t)(target - first)) : 0);
+// One call's: per sample, of all ranks once reduced.
+typedef struct losses {
+    const ls_local_tensor *logits, *targets;
+    const ls_loss_options *options;
+    ls_backend *backend;
+    ls_local_tensor *largest, *sums;  // the lines' normalisers
+    ls_local_tensor *picked;          // the target's logit; then the losses
+    ls_local_tensor *spread;          // of smoothed labels: sum of w[c] (x[c] - largest)
+    ls_local_tensor *counted;         // of a mean: w[target], 0 where it is ignored
+} losses;
+
+static void losses_free(losses *l) {
+    ls_local_tensor_free(l->largest);
+    ls_local_tensor_free(l->sums);
+    ls_local_tensor_free(l->picked);
+    ls_local_tensor_free(l->spread);
+    ls_local_tensor_free(l->counted);
+}
+
+static double weight_of(const losses *l, int rank, int64_t class) {
+    const ls_local_tensor *weights = l->options->weights;
+    return weights == NULL ? 1
+                           : value_at(ls_local_tensor_shard(weights, rank, 0),
+                                      ls_local_tensor_dtype(weights), (size_t) class);
+}
+
+static int check_losses(const losses *l) {
+    const ls_loss_options *o = l->options;
+    int dim = 1;
+    LS_TRY(check_input(&dim, l->logits));
+    const ls_shape *shape = ls_local_tensor_shape(l->logits);
+    if (shape->ndim != 2 || ls_local_tensor_dtype(l->targets) != LS_I64 ||
+        ls_local_tensor_placements(l->targets) == NULL) {
+        return LS_FAIL(LS_ERR_INVALID,
+                       "logits [samples, classes] and placed i64 targets are needed");
+    }
+    if (!(o->smoothing >= 0 && o->smoothing <= 1)) {
+        return LS_FAIL(LS_ERR_INVALID, "a label smoothing of %g is not from 0 to 1", o->smoothing);
+    }
+    if (o->weights == NULL) {
+        return LS_OK;
+    }
+    const ls_placements *lie = ls_local_tensor_placements(o->weights);
+    const ls_shape *of = ls_local_tensor_shape(o->weights);
+    bool whole = lie != NULL && of->ndim == 1 && of->dim[0] == shape->dim[1] &&
+                 ls_local_tensor_dtype(o->weights) == ls_local_tensor_dtype(l->logits);
+    for (int d = 0; whole && d < lie->count; d++) {
+        whole = lie->at[d].kind == LS_PLACE_REPLICATE;
+    }
+    return whole ? LS_OK
+                 : LS_FAIL(LS_ERR_INVALID,
+                           "the classes' weights must be replicated, one of the logits' type for "
+                           "each of %" PRId64 " classes",
+                           shape->dim[1]);
+}
+
+static int check_targets(const losses *l, int rank, const ls_shard *x, size_t samples) {
+    int64_t classes = ls_local_tensor_shape(l->logits)->dim[1];
+    const ls_shard *t = ls_local_tensor_shard(l->targets, rank, 0);
+    if (t == NULL || t->count != samples ||
+        (samples > 0 && t->block.offset.dim[0] != x->block.offset.dim[0])) {
+        return LS_FAIL_RANK(LS_ERR_MISMATCH, rank,
+                            "rank %d has the targets of other samples than its logits", rank);
+    }
+    for (size_t k = 0; k < samples; k++) {
+        int64_t target = ((const int64_t *)t->data)[k];
+        if (target != l->options->ignored && (target < 0 || target >= classes)) {
+            return LS_FAIL_RANK(LS_ERR_INVALID, rank,
+                                "rank %d: target %" PRId64 " of sample %zu is not one of %" PRId64
+                                " classes",
+                                rank, target, k, classes);
         }
     }
     return LS_OK;
 }
 
-int ls_tensor_cross_entropy(ls_local_tensor **out, ls_backend *backend,
-                            const ls_local_tensor *logits, const ls_local_tensor *targets,
-                            int64_t ignored) {
-    LS_ASSERT(out != NULL && backend != NULL && logits != NULL && targets != NULL);
-    ls_local_tensor *largest = NULL, *sums = NULL;
-    ls_dtype dtype = ls_local_tensor_dtype(logits);
-    int dim = 1;
-    *out = NULL;
-    if (check_input(&dim, logits) != LS_OK) {
-        return ls_error_wrap("cross_entropy");
-    }
-    if (ls_local_tensor_shape(logits)->ndim != 2 || ls_local_tensor_dtype(targets) != LS_I64 ||
-        ls_local_tensor_placements(targets) == NULL) {
-        return LS_FAIL(
-            LS_ERR_INVALID,
-            "cross_entropy: logits [samples, classes] and placed i64 targets are needed");
-    }
-    int status = pick(out, logits, targets, ignored);
-    status = status == LS_OK ? reduce(out, backend) : status;
-    status = status == LS_OK ? normalisers(&largest, &sums, backend, logits, 1) : status;
-    for (int i = 0; i < ls_local_tensor_rank_count(logits) && status == LS_OK; i++) {
-        int rank = ls_local_tensor_ranks(logits)[i];
-        const ls_shard *to = ls_local_tensor_shard(*out, rank, 0);
-        const ls_shard *m = ls_local_tensor_shard(largest, rank, 0);
-        const ls_shard *s = ls_local_tensor_shard(sums, rank, 0);
-        const int64_t *target = ls_local_tensor_shard(targets, rank, 0)->data;
+// What each rank has of the targets' logits: partial where classes are sharded.
+static int pick(losses *l) {
+    ls_dtype dtype = ls_local_tensor_dtype(l->logits);
+    LS_TRY(ls_local_tensor_reduce(&l->picked, l->logits, 1, LS_SUM));  // for how it lies
+    for (int i = 0; i < ls_local_tensor_rank_count(l->logits); i++) {
+        int rank = ls_local_tensor_ranks(l->logits)[i];
+        const ls_shard *x = ls_local_tensor_shard(l->logits, rank, 0);
+        const ls_shard *to = ls_local_tensor_shard(l->picked, rank, 0);
+        int64_t first = x->block.offset.dim[1], own = x->block.size.dim[1];
+        LS_TRY(check_targets(l, rank, x, to->count));
+        const int64_t *targets = ls_local_tensor_shard(l->targets, rank, 0)->data;
         for (size_t k = 0; k < to->count; k++) {
-            double loss =
-                log(value_at(s, dtype, k)) + value_at(m, dtype, k) - value_at(to, dtype, k);
-            set_value(to, dtype, k, target[k] == ignored ? 0 : loss);
+            bool here = targets[k] >= first && targets[k] - first < own;
+            size_t at = k * (size_t)own + (size_t)(targets[k] - first);
+            set_value(to, dtype, k, here ? value_at(x, dtype, at) : 0);
         }
     }
-    ls_local_tensor_free(largest);
-    ls_local_tensor_free(sums);
+    return reduce(&l->picked, l->backend);
+}
+
+// What a smoothed label needs of all classes, in one all_reduce more.
+static int spread(losses *l) {
+    ls_dtype dtype = ls_local_tensor_dtype(l->logits);
+    LS_TRY(ls_local_tensor_reduce(&l->spread, l->logits, 1, LS_SUM));  // for how it lies
+    for (int i = 0; i < ls_local_tensor_rank_count(l->logits); i++) {
+        int rank = ls_local_tensor_ranks(l->logits)[i];
+        const ls_shard *x = ls_local_tensor_shard(l->logits, rank, 0);
+        const ls_shard *m = ls_local_tensor_shard(l->largest, rank, 0);
+        const ls_shard *to = ls_local_tensor_shard(l->spread, rank, 0);
+        size_t own = (size_t)x->block.size.dim[1];
+        for (size_t k = 0; k < to->count; k++) {
+            double sum = 0, largest = value_at(m, dtype, k);
+            for (size_t c = 0; c < own; c++) {
+                double below = value_at(x, dtype, k * own + c) - largest;
+                sum += weight_of(l, rank, x->block.offset.dim[1] + (int64_t)c) * below;
+            }
+            set_value(to, dtype, k, sum);
+        }
+    }
+    return reduce(&l->spread, l->backend);
+}
+
+// picked becomes the losses. The weights of all classes are replicated, and added up by each rank.
+static void settle_rank(const losses *l, int rank) {
+    ls_dtype dtype = ls_local_tensor_dtype(l->logits);
+    int64_t classes = ls_local_tensor_shape(l->logits)->dim[1];
+    const ls_shard *to = ls_local_tensor_shard(l->picked, rank, 0);
+    const ls_shard *m = ls_local_tensor_shard(l->largest, rank, 0);
+    const ls_shard *s = ls_local_tensor_shard(l->sums, rank, 0);
+    const int64_t *targets = ls_local_tensor_shard(l->targets, rank, 0)->data;
+    double smoothing = l->options->smoothing, all = 0;
+    for (int64_t c = 0; c < classes && smoothing > 0; c++) {
+        all += weight_of(l, rank, c);
+    }
+    for (size_t k = 0; k < to->count; k++) {
+        bool counts = targets[k] != l->options->ignored;
+        double weight = counts ? weight_of(l, rank, targets[k]) : 0, loss = 0;
+        if (counts) {
+            double log_sum = log(value_at(s, dtype, k));
+            loss = weight * (log_sum + value_at(m, dtype, k) - value_at(to, dtype, k));
+            if (smoothing > 0) {
+                double below = value_at(ls_local_tensor_shard(l->spread, rank, 0), dtype, k);
+                loss =
+                    (1 - smoothing) * loss + smoothing / (double)classes * (all * log_sum - below);
+            }
+        }
+        set_value(to, dtype, k, loss);
+        if (l->counted != NULL) {
+            set_value(ls_local_tensor_shard(l->counted, rank, 0), dtype, k, weight);
+        }
+    }
+}
+
+// Over the samples, wherever they are.
+static int add_up(ls_local_tensor **out, losses *l, const ls_local_tensor *each) {
+    LS_TRY(ls_local_tensor_reduce(out, each, 0, LS_SUM));
+    return reduce(out, l->backend);
+}
+
+static int settle(ls_local_tensor **out, losses *l) {
+    ls_local_tensor *weights = NULL;
+    if (l->options->reduction == LS_LOSS_MEAN) {
+        LS_TRY(ls_local_tensor_clone(&l->counted, l->picked));
+    }
+    for (int i = 0; i < ls_local_tensor_rank_count(l->logits); i++) {
+        settle_rank(l, ls_local_tensor_ranks(l->logits)[i]);
+    }
+    if (l->options->reduction == LS_LOSS_EACH) {
+        *out = l->picked;
+        l->picked = NULL;
+        return LS_OK;
+    }
+    LS_TRY(add_up(out, l, l->picked));
+    int status = l->counted != NULL ? add_up(&weights, l, l->counted) : LS_OK;
+    for (int i = 0; status == LS_OK && weights != NULL && i < ls_local_tensor_rank_count(*out);
+         i++) {
+        int rank = ls_local_tensor_ranks(*out)[i];
+        const ls_shard *sum = ls_local_tensor_shard(*out, rank, 0);
+        const ls_shard *by = ls_local_tensor_shard(weights, rank, 0);
+        ls_dtype dtype = ls_local_tensor_dtype(*out);
+        set_value(sum, dtype, 0, value_at(sum, dtype, 0) / value_at(by, dtype, 0));
+    }
+    ls_local_tensor_free(weights);
+    return status;
+}
+
+int ls_tensor_cross_entropy(ls_local_tensor **out, ls_backend *backend,
+                            const ls_local_tensor *logits, const ls_local_tensor *targets,
+                            const ls_loss_options *options) {
+    LS_ASSERT(out != NULL && backend != NULL && logits != NULL && targets != NULL &&
+              options != NULL);
+    losses l = {.logits = logits, .targets = targets, .options = options, .backend = backend};
+    *out = NULL;
+    int status = check_losses(&l);
+    status = status == LS_OK ? pick(&l) : status;
+    status = status == LS_OK ? normalisers(&l.largest, &l.sums, backend, logits, 1) : status;
+    status = status == LS_OK && options->smoothing > 0 ? spread(&l) : status;
+    status = status == LS_OK ? settle(out, &l) : status;
+    losses_free(&l);
     if (status != LS_OK) {
         ls_local_tensor_free(*out);
         *out = NULL;

@@ -78,9 +78,18 @@ int ls_cells__drop(ls_cells *out, ls_arena *arena, const ls_cells *in, ls_dtype 
 // exp(x) / sum along dim, or its logarithm.
 int ls_cells__softmax(ls_cells *out, ls_arena *arena, const ls_cells *in, int dim, ls_dtype dtype,
                       bool logarithm);
-// out [samples] of logits [samples, classes] and targets [samples] (i64).
-int ls_cells__cross_entropy(ls_cells *out, ls_arena *arena, const ls_cells *logits,
-                            const ls_cells *targets, int64_t ignored, ls_dtype dtype);
+// out [samples] of logits [samples, classes], targets [samples] (i64) and weights [classes] or
+// NULL.
+typedef struct ls_cells_loss {
+    const ls_cells *logits, *targets, *weights;
+    int64_t ignored;
+    double smoothing;
+} ls_cells_loss;
+int ls_cells__cross_entropy(ls_cells *out, ls_arena *arena, const ls_cells_loss *loss,
+                            ls_dtype dtype);
+// out []: the losses' sum, over that of the weights of the targets that count if it is a mean.
+int ls_cells__sum_losses(ls_cells *out, ls_arena *arena, const ls_cells *losses,
+                         const ls_cells_loss *loss, bool mean, ls_dtype dtype);
 // The p-norm along dim, which disappears.
 int ls_cells__norm(ls_cells *out, ls_arena *arena, const ls_cells *in, int dim, double p,
                    ls_dtype dtype);

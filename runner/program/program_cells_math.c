@@ -157,22 +157,103 @@ int ls_cells__softmax(ls_cells *out, ls_arena *arena, const ls_cells *in, int di
     return LS_OK;
 }
 
-int ls_cells__cross_entropy(ls_cells *out, ls_arena *arena, const ls_cells *logits,
-                            const ls_cells *targets, int64_t ignored, ls_dtype dtype) {
-    LS_TRY(ls_cells__new(out, arena, &targets->shape, dtype));
+// ---- Cross entropy ------------------------------------------------------------------------------
+// A number and how far off it may be.
+typedef struct about {
+    double value, error;
+} about;
+
+static about weight_of(const ls_cells_loss *loss, size_t class) {
+    return loss->weights == NULL
+               ? (about){1, 0}
+               : (about){loss->weights->exact[class], loss->weights->bounds[class]};
+}
+
+static about product(about a, about b) {
+    return (about){a.value * b.value,
+                   fabs(a.value) * b.error + fabs(b.value) * a.error + a.error * b.error};
+}
+
+// The sum of w[c] (-log p[c]): ranks add up w[c] (x[c] - largest), each rounding what it has and
+// the sums of all, and have the rest in f64.
+static about of_all_classes(const ls_cells_loss *loss, const line *of, const normaliser *n,
+                            ls_dtype dtype) {
+    about sum = {0, 0};
+    double size = 0, weights = 0;
+    for (size_t c = 0; c < of->length; c++) {
+        size_t e = at(of, c);
+        about w = weight_of(loss, c);
+        double below = n->largest - of->of->exact[e];
+        about term =
+            product(w, (about){below + log(n->sum), logarithm_error(n, of->of->bounds[e])});
+        sum.value += term.value;
+        sum.error += term.error;
+        size += (fabs(w.value) + w.error) * (fabs(below) + of->of->bounds[e] + n->brought);
+        weights += fabs(w.value) + w.error;
+    }
+    sum.error +=
+        ls_bound_roundings(dtype, of->length + 1, size) +
+        ls_bound_roundings(LS_F64, of->length + F64_STEPS, size + weights * fabs(log(n->sum))) +
+        (double)of->length * ls_bound_step(dtype, 0);
+    return sum;
+}
+
+int ls_cells__cross_entropy(ls_cells *out, ls_arena *arena, const ls_cells_loss *loss,
+                            ls_dtype dtype) {
+    const ls_cells *logits = loss->logits;
+    double smoothing = loss->smoothing, classes = (double)logits->shape.dim[1];
+    LS_TRY(ls_cells__new(out, arena, &loss->targets->shape, dtype));
     for (size_t i = 0; i < out->count; i++) {
-        int64_t target = ((const int64_t *)targets->bits)[i];
-        if (target == ignored) {
+        int64_t target = ((const int64_t *)loss->targets->bits)[i];
+        if (target == loss->ignored) {
             ls_cells__set(out, i, dtype, 0);
             continue;
         }
         line of = line_at(logits, 1, i);
         normaliser n = normalise(&of, dtype);
         size_t e = at(&of, (size_t)target);
-        double value = n.largest - logits->exact[e] + log(n.sum);
-        set_rounded(out, i, dtype, value, logarithm_error(&n, logits->bounds[e]));
+        about own = product(weight_of(loss, (size_t)target),
+                            (about){n.largest - logits->exact[e] + log(n.sum),
+                                    logarithm_error(&n, logits->bounds[e])});
+        if (smoothing > 0) {
+            about all = of_all_classes(loss, &of, &n, dtype);
+            own.value = (1 - smoothing) * own.value + smoothing / classes * all.value;
+            own.error = (1 - smoothing) * own.error + smoothing / classes * all.error;
+        }
+        set_rounded(out, i, dtype, own.value, own.error);
         out->overflow[i] |= logits->overflow[e];
     }
+    return LS_OK;
+}
+
+int ls_cells__sum_losses(ls_cells *out, ls_arena *arena, const ls_cells *losses,
+                         const ls_cells_loss *loss, bool mean, ls_dtype dtype) {
+    about sum = {0, 0}, by = {0, 0};
+    double size = 0, weights = 0;
+    LS_TRY(ls_cells__new(out, arena, &(ls_shape){.ndim = 0}, dtype));
+    for (size_t i = 0; i < losses->count; i++) {
+        int64_t target = ((const int64_t *)loss->targets->bits)[i];
+        about w = target == loss->ignored ? (about){0, 0} : weight_of(loss, (size_t)target);
+        sum.value += losses->exact[i];
+        sum.error += losses->bounds[i];
+        size += fabs(losses->exact[i]) + losses->bounds[i];
+        by.value += w.value;
+        by.error += w.error;
+        weights += fabs(w.value) + w.error;
+        out->overflow[0] |= losses->overflow[i];
+    }
+    sum.error +=
+        ls_bound_sum(dtype, losses->count, size) + ls_bound_sum(LS_F64, losses->count, size);
+    by.error +=
+        ls_bound_sum(dtype, losses->count, weights) + ls_bound_sum(LS_F64, losses->count, weights);
+    if (mean) {
+        double least = fabs(by.value) - by.error;
+        sum.value /= by.value;
+        sum.error = least > 0 ? (sum.error + fabs(sum.value) * by.error) / least : (double)INFINITY;
+    }
+    unsigned char overflow = out->overflow[0];
+    set_rounded(out, 0, dtype, sum.value, sum.error);
+    out->overflow[0] |= overflow;
     return LS_OK;
 }
 

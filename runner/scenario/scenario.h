@@ -314,8 +314,10 @@ typedef struct ls_scenario_step {
             bool per_rank;
         } dropout;
         struct {
-            const char *other;  // the targets
+            const char *other, *weights;  // the targets; of classes, or NULL
             int64_t ignored;
+            double smoothing;
+            int reduction;  // of ls_loss_reduction
         } cross_entropy;
         struct {
             ls_shape shape;

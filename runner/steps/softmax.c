@@ -2,6 +2,10 @@
 // gathering it.
 #include "runner/steps/fields.h"
 
+static const ls_schema_name reduction_names[] = {
+    {"none", LS_LOSS_EACH}, {"sum", LS_LOSS_SUM}, {"mean", LS_LOSS_MEAN}};
+static const ls_schema_names reductions = {reduction_names, 3};
+
 #define LINE_FIELDS                                                                                \
     LS_STEP_NAME_FIELD, LS_STEP_EXCEPT_FIELD, LS_STEP_INTO_FIELD,                                  \
         LS_STEP_TENSOR_FIELD(LS_FIELD_REQUIRED), LS_STEP_DIM_FIELD(fold.dim)
@@ -28,7 +32,19 @@ static const ls_schema_field loss_fields[] = {
      .example = "other: targets"},
     {.key = "ignored", .type = LS_FIELD_INT, LS_MEMBER(cross_entropy.ignored),
      .min = -LS_SCENARIO_COUNT_MAX, .max = LS_SCENARIO_COUNT_MAX, .fallback = "-100",
-     .doc = "The target of samples that do not count: their loss is 0.", .example = "ignored: 0"},
+     .doc = "The target of samples that do not count (ignore_index): their loss is 0.",
+     .example = "ignored: 0"},
+    {.key = "weights", .type = LS_FIELD_STRING, LS_MEMBER(cross_entropy.weights),
+     .otherwise = "all 1", .doc = "A tensor [classes], of the logits' type: what a loss counts "
+     "whose target the class is.", .example = "weights: of_classes"},
+    {.key = "smoothing", .type = LS_FIELD_REAL, LS_MEMBER(cross_entropy.smoothing), .min = 0,
+     .max = 1, .fallback = "0",
+     .doc = "How much of each label goes to all classes alike (label_smoothing).",
+     .example = "smoothing: 0.1"},
+    {.key = "reduction", .type = LS_FIELD_ENUM, LS_MEMBER(cross_entropy.reduction),
+     .names = &reductions, .fallback = "none",
+     .doc = "Each loss, their sum, or that over the weights of the targets that count.",
+     .example = "reduction: mean"},
 };
 // clang-format on
 
@@ -101,13 +117,17 @@ SOFTMAX(log_softmax, "The logarithm of a softmax.");
 
 // ---- cross_entropy ------------------------------------------------------------------------------
 static bool loss_operand(ls_step_operand *out, const ls_scenario_step *step, int index) {
-    const char *key = index == 0 ? "tensor" : "other";
-    *out = (ls_step_operand){index == 0 ? step->tensor : step->cross_entropy.other,
-                             ls_node_mark(&step->node, key)};
-    return index < 2;
+    const char *const keys[] = {"tensor", "other", "weights"};
+    const char *const names[] = {step->tensor, step->cross_entropy.other,
+                                 step->cross_entropy.weights};
+    if (index > 2 || names[index] == NULL) {
+        return false;
+    }
+    *out = (ls_step_operand){names[index], ls_node_mark(&step->node, keys[index])};
+    return true;
 }
 
-// Targets go where the logits' samples are.
+// Targets go where the logits' samples are, weights of classes everywhere.
 static bool bring_targets(ls_placements *to, const ls_scenario_step *step,
                           const ls_local_tensor *const *in, int count, int index) {
     const ls_placements *logits = ls_local_tensor_placements(in[0]);
@@ -115,8 +135,11 @@ static bool bring_targets(ls_placements *to, const ls_scenario_step *step,
     if (index == 0 || logits == NULL || targets == NULL) {
         return index == 0 && bring(to, step, in, count, index);
     }
+    if (index == 2) {
+        targets = ls_local_tensor_placements(in[2]);
+    }
     for (int d = 0; d < logits->count; d++) {
-        bool samples = logits->at[d].kind == LS_PLACE_SHARD && logits->at[d].dim == 0;
+        bool samples = index == 1 && logits->at[d].kind == LS_PLACE_SHARD && logits->at[d].dim == 0;
         to->at[d] = samples ? logits->at[d] : LS_REPLICATE;
     }
     to->count = logits->count;
@@ -126,25 +149,40 @@ static bool bring_targets(ls_placements *to, const ls_scenario_step *step,
 
 static int make_loss(ls_local_tensor **out, ls_program *program, const ls_scenario_step *step,
                      const ls_local_tensor *const *in, int count) {
-    (void)count;
-    return ls_tensor_cross_entropy(out, program->backend, in[0], in[1],
-                                   step->cross_entropy.ignored);
+    const ls_loss_options options = {.ignored = step->cross_entropy.ignored,
+                                     .smoothing = step->cross_entropy.smoothing,
+                                     .weights = count > 2 ? in[2] : NULL,
+                                     .reduction = (ls_loss_reduction)step->cross_entropy.reduction};
+    return ls_tensor_cross_entropy(out, program->backend, in[0], in[1], &options);
 }
 
 static int know_loss(ls_known *out, ls_arena *arena, const ls_scenario_step *step,
                      const ls_known_tensor *in, int count, const ls_local_tensor *made) {
-    (void)count;
-    bool known = in[0].known.whole != NULL && in[1].known.whole != NULL;
-    out->whole = known ? ls_arena_alloc(arena, 1, sizeof *out->whole) : NULL;
-    return out->whole != NULL
-               ? ls_cells__cross_entropy(out->whole, arena, in[0].known.whole, in[1].known.whole,
-                                         step->cross_entropy.ignored, ls_local_tensor_dtype(made))
-               : LS_OK;
+    const ls_cells_loss loss = {.logits = in[0].known.whole,
+                                .targets = in[1].known.whole,
+                                .weights = count > 2 ? in[2].known.whole : NULL,
+                                .ignored = step->cross_entropy.ignored,
+                                .smoothing = step->cross_entropy.smoothing};
+    ls_cells each;
+    if (loss.logits == NULL || loss.targets == NULL || (count > 2 && loss.weights == NULL)) {
+        return LS_OK;
+    }
+    out->whole = ls_arena_alloc(arena, 1, sizeof *out->whole);
+    LS_TRY(out->whole != NULL ? LS_OK : LS_ERR_MEMORY);
+    LS_TRY(ls_cells__cross_entropy(&each, arena, &loss, ls_local_tensor_dtype(made)));
+    if (step->cross_entropy.reduction == LS_LOSS_EACH) {
+        *out->whole = each;
+        return LS_OK;
+    }
+    return ls_cells__sum_losses(out->whole, arena, &each, &loss,
+                                step->cross_entropy.reduction == LS_LOSS_MEAN,
+                                ls_local_tensor_dtype(made));
 }
 
 const ls_step_type ls_step__cross_entropy = {
     LS_STEP_RECORD("cross_entropy", loss_fields,
-                   "Each sample's -log softmax of its target; the classes may be sharded."),
+                   "Each sample's -log softmax of its target, or the sum or mean of all; the "
+                   "classes may be sharded."),
     .form = LS_STEP_OF_TENSORS,
     .operand = loss_operand,
     .size = without,

@@ -66,8 +66,9 @@ static void check_loss(ls_backend *backend, const ls_local_tensor *in, const cha
     cr_assert(ls_placements_parse(&placements, placed) == LS_OK);
     cr_assert(ls_local_tensor_distribute(&classes, world, targets, &LS_SHAPE(SAMPLES), LS_I64,
                                          &placements) == LS_OK);
-    cr_assert(ls_tensor_cross_entropy(&loss, backend, in, classes, -100) == LS_OK, "%s",
-              ls_error_last()->text);
+    cr_assert(ls_tensor_cross_entropy(&loss, backend, in, classes,
+                                      &(ls_loss_options){.ignored = -100}) == LS_OK,
+              "%s", ls_error_last()->text);
     for (int rank = 0; rank < 6; rank++) {
         const ls_shard *shard = ls_local_tensor_shard(loss, rank, 0);
         for (size_t i = 0; i < shard->count; i++) {
@@ -78,8 +79,89 @@ static void check_loss(ls_backend *backend, const ls_local_tensor *in, const cha
         }
     }
     ls_local_tensor_free(loss);
-    cr_expect(ls_tensor_cross_entropy(&loss, backend, in, classes, -1) == LS_ERR_INVALID);
+    cr_expect(ls_tensor_cross_entropy(&loss, backend, in, classes,
+                                      &(ls_loss_options){.ignored = -1}) == LS_ERR_INVALID);
     cr_expect(strstr(ls_error_last()->text, "target -100 of sample") != NULL);
+    ls_local_tensor_free(classes);
+}
+
+// torch's formula, by plain loops.
+static double smoothed(int sample, double smoothing, const double *w) {
+    double all = 0;
+    if (targets[sample] == -100) {
+        return 0;
+    }
+    for (int c = 0; c < CLASSES; c++) {
+        all -= w[c] * log_softmax(sample, c);
+    }
+    int target = (int)targets[sample];
+    return -(1 - smoothing) * w[target] * log_softmax(sample, target) + smoothing / CLASSES * all;
+}
+
+static double reduced(ls_loss_reduction reduction, double smoothing, const double *w) {
+    double sum = 0, by = 0;
+    for (int s = 0; s < SAMPLES; s++) {
+        sum += smoothed(s, smoothing, w);
+        by += targets[s] == -100 ? 0 : w[targets[s]];
+    }
+    return reduction == LS_LOSS_MEAN ? sum / by : sum;
+}
+
+static ls_local_tensor *spread_out(ls_world *world, const double *values, int64_t count,
+                                   const char *placed) {
+    ls_local_tensor *out = NULL;
+    ls_placements placements;
+    cr_assert(ls_placements_parse(&placements, placed) == LS_OK);
+    cr_assert(ls_local_tensor_distribute(&out, world, values, &LS_SHAPE(count), LS_F64,
+                                         &placements) == LS_OK);
+    return out;
+}
+
+// Weights of classes, smoothed labels, sum and mean, all over sharded classes and samples.
+static void check_options(ls_backend *backend, const ls_local_tensor *in, const char *placed) {
+    static const double types[] = {0, 0.25, 1};
+    double w[CLASSES];
+    for (int c = 0; c < CLASSES; c++) {
+        w[c] = 0.5 + c % 4;
+    }
+    ls_local_tensor *loss = NULL, *classes = NULL;
+    ls_placements placements;
+    ls_world *world = ls_local_tensor_world(in);
+    cr_assert(ls_placements_parse(&placements, placed) == LS_OK);
+    cr_assert(ls_local_tensor_distribute(&classes, world, targets, &LS_SHAPE(SAMPLES), LS_I64,
+                                         &placements) == LS_OK);
+    ls_local_tensor *weights = spread_out(world, w, CLASSES, "R, R");
+    ls_loss_options options = {.ignored = -100, .weights = weights};
+    for (int k = 0; k < 9; k++) {
+        options.smoothing = types[k / 3];
+        options.reduction = (ls_loss_reduction)(k % 3);
+        cr_assert(ls_tensor_cross_entropy(&loss, backend, in, classes, &options) == LS_OK, "%s",
+                  ls_error_last()->text);
+        cr_expect(ls_local_tensor_shape(loss)->ndim == (k % 3 == 0));
+        for (int rank = 0; rank < 6; rank++) {
+            const ls_shard *shard = ls_local_tensor_shard(loss, rank, 0);
+            cr_expect(k % 3 == 0 || shard->count == 1);
+            for (size_t i = 0; i < shard->count; i++) {
+                double want = reduced(options.reduction, options.smoothing, w);
+                if (k % 3 == 0) {
+                    want = smoothed((int)(shard->block.offset.dim[0] + (int64_t)i),
+                                    options.smoothing, w);
+                }
+                double has = ((const double *)shard->data)[i];
+                cr_expect(fabs(has - want) <= 1e-12 * fmax(1, fabs(want)), "%d: rank %d: %g, %g", k,
+                          rank, has, want);
+            }
+        }
+        ls_local_tensor_free(loss);
+    }
+    options.smoothing = 1.5;
+    cr_expect(ls_tensor_cross_entropy(&loss, backend, in, classes, &options) == LS_ERR_INVALID);
+    ls_local_tensor *sharded = spread_out(world, w, CLASSES, "R, S(0)");
+    options = (ls_loss_options){.ignored = -100, .weights = sharded};
+    cr_expect(ls_tensor_cross_entropy(&loss, backend, in, classes, &options) == LS_ERR_INVALID);
+    cr_expect(strstr(ls_error_last()->text, "weights must be replicated") != NULL);
+    ls_local_tensor_free(sharded);
+    ls_local_tensor_free(weights);
     ls_local_tensor_free(classes);
 }
 
@@ -143,6 +225,7 @@ Test(softmax, sharded_classes) {
         cr_expect(counted == cases[c].calls, "%s: %d calls", cases[c].placed, counted);
         check(backend, in, true);
         check_loss(backend, in, cases[c].targets);
+        check_options(backend, in, cases[c].targets);
         check_norms(backend, in);
         ls_local_tensor_free(in);
         ls_backend_free(backend);

@@ -1,6 +1,6 @@
 """Programs as people write them for DTensor, on 1 to 8 ranks, and mistakes in them: parallel.py LOCKSTEP
 
-Ten of them (tensor, sequence and data parallel layers, vocabulary-parallel losses, FSDP over tensor
+Eleven of them (tensor, sequence and data parallel layers, vocabulary-parallel losses, FSDP over tensor
 parallelism, attention on a mesh of two dimensions, ...), each on every number of ranks, with sizes that do
 not divide and fewer rows than ranks: each ends with what the unsharded program gives (check_equal), and
 none may fail. Then mistakes, each of which must be found as what it is.
@@ -78,6 +78,21 @@ def vocabulary(mesh, sizes):
         whole("logits", mesh),
         {"cross_entropy": {"tensor": "logits_whole", "other": "targets", "into": "l0"}},
         {"mean": {"tensor": "l0", "dim": 0, "into": "m0"}}, equal("loss", "m0")]
+
+
+def classes_weighed(mesh, sizes):
+    """Weights of classes and smoothed labels, over sharded classes and over sharded samples."""
+    rows, inner, width = sizes
+    targets = [-100 if r == 1 else (3 * r + 1) % width for r in range(rows)]
+    says = {"other": "targets", "weights": "of_classes", "smoothing": 0.125, "reduction": "mean"}
+    return [tensor("x", [rows, inner], "R"), tensor("head", [inner, width], "S(1)"),
+            tensor("of_classes", [width], "R", values={"uniform": [0.5, 2]}),
+            tensor("targets", [rows], "R", dtype="i64", values={"values": targets})], [
+        {"matmul": {"tensor": "x", "other": "head", "into": "logits"}},
+        {"cross_entropy": {"name": "loss", "tensor": "logits", "into": "mean", **says}},
+        {"redistribute": {"tensor": "logits", "to": "S(0)", "into": "by_samples"}},
+        {"cross_entropy": {"name": "by samples", "tensor": "by_samples", "into": "same", **says}},
+        equal("same", "mean")]
 
 
 def fsdp(mesh, sizes):
@@ -193,7 +208,7 @@ def regularised(mesh, sizes):
 
 PROGRAMS = {mlp: MESHES, sequence: MESHES, vocabulary: MESHES, fsdp: MESHES, strided: SQUARES,
             attention: SQUARES, redistributions: SQUARES, tied: MESHES, data_parallel: MESHES,
-            regularised: MESHES}
+            regularised: MESHES, classes_weighed: MESHES}
 
 
 def scenario(folder, label, mesh, tensors, steps, **more):
@@ -277,6 +292,16 @@ MISTAKES = {
         vocabulary, [4], excepted("loss", [1], skip=True), {}, "rank.exited|collective."),
     "a mean by own rows": (
         regularised, [3], excepted("mean", [0], count=9), {}, "mean"),
+    "a mean over all samples where some are ignored": (
+        classes_weighed, [4], instead("by samples", {"cross_entropy": {
+            "tensor": "by_samples", "other": "targets", "weights": "of_classes", "smoothing": 0.125, "into": "l"}},
+                                      {"mean": {"tensor": "l", "dim": 0, "into": "p"}},
+                                      {"redistribute": {"tensor": "p", "to": "R", "into": "same"}}), {},
+        "same as mean"),
+    "labels smoothed on one side alone": (classes_weighed, [3], said("by samples", smoothing=0), {},
+                                          "same as mean"),
+    "an ignored target taken for a class": (classes_weighed, [4], said("loss", ignored=0), {}, "call.invalid"),
+    "a weight for fewer classes": (classes_weighed, [4], given("of_classes", shape=[5]), {}, "call.invalid"),
     "a rank ends before the losses": (vocabulary, [4], excepted("loss", [3], exit=True), {}, "rank.exited"),
     "a gradient scattered by max on one rank": (
         fsdp, [4], instead("scatter", {"reduce_scatter": {"tensor": "dw", "op": "sum", "dim": 0,

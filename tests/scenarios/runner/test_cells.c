@@ -185,9 +185,24 @@ Test(cells, lines) {
     cr_expect(out.exact[0] == -700 && out.exact[2] == 0 && out.bounds[0] < 2e-4);
     cr_assert(ls_cells__of(&in, arena, numbers, &LS_SHAPE(2, 3), LS_F32) == LS_OK);
     cr_assert(ls_cells__of(&targets, arena, classes, &LS_SHAPE(2), LS_I64) == LS_OK);
-    cr_assert(ls_cells__cross_entropy(&out, arena, &in, &targets, 2, LS_F32) == LS_OK);
+    const ls_cells_loss loss = {.logits = &in, .targets = &targets, .ignored = 2};
+    cr_assert(ls_cells__cross_entropy(&out, arena, &loss, LS_F32) == LS_OK);
     cr_expect(fabs(out.exact[0] - (700 - log(3))) < 1e-4 && out.bounds[0] < 2e-4);
     cr_expect(out.exact[1] == 0 && out.bounds[1] == 0);  // ignored
+    const float of_classes[] = {2, 3, 1};                // logits 0, log 3, 700; targets 1 and 2
+    ls_cells weights, total;
+    cr_assert(ls_cells__of(&weights, arena, of_classes, &LS_SHAPE(3), LS_F32) == LS_OK);
+    const ls_cells_loss weighted = {
+        .logits = &in, .targets = &targets, .weights = &weights, .ignored = -1, .smoothing = 0.5};
+    cr_assert(ls_cells__cross_entropy(&out, arena, &weighted, LS_F32) == LS_OK);
+    double of_first = 0.5 * 3 * (700 - log(3)) + 0.5 / 3 * (2 * 700 + 3 * (700 - log(3)));
+    cr_expect(fabs(out.exact[0] - of_first) < 1e-3 && out.bounds[0] < 5e-3, "%g, %g of %g",
+              out.exact[0], out.bounds[0], of_first);
+    cr_assert(ls_cells__sum_losses(&total, arena, &out, &weighted, true, LS_F32) == LS_OK);
+    cr_expect(total.count == 1 && total.bounds[0] < 5e-3 &&
+              fabs(total.exact[0] - (out.exact[0] + out.exact[1]) / (3 + 1)) < 1e-9);
+    cr_assert(ls_cells__sum_losses(&total, arena, &out, &loss, false, LS_F32) == LS_OK);
+    cr_expect(fabs(total.exact[0] - (out.exact[0] + out.exact[1])) < 1e-9);
     cr_assert(ls_cells__norm(&out, arena, &in, 0, 2, LS_F32) == LS_OK);
     cr_expect(out.count == 3 && out.exact[0] == 3 && out.bounds[0] < 1e-6);
     in.bounds[0] = 4;  // a norm moves by no more than its terms
