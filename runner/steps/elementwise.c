@@ -20,11 +20,19 @@ static bool bring(ls_placements *to, const ls_scenario_step *step, const ls_loca
                   int count, int index) {
     (void)count;
     ls_placements both[2];
+    const ls_placements *lie = ls_local_tensor_placements(in[index]);
     bool moves = ls_local_tensor_meeting(&both[0], &both[1], in[0], in[1], op_of(step));
-    int axes = moves ? both[index].count : 0;
-    *to = both[index];
-    return moves && !ls_placements_equal(to, ls_local_tensor_placements(in[index]), axes,
-                                         ls_world_mesh(ls_local_tensor_world(in[index]))->dim);
+    if (lie == NULL) {
+        return false;
+    }
+    *to = moves ? both[index] : *lie;
+    // What is taken away from a whole is negated: the largest part becomes the least.
+    for (int d = 0; step->kind == LS_STEP_SUB && index == 1 && d < to->count; d++) {
+        bool turns = to->at[d].op == LS_MAX || to->at[d].op == LS_MIN;
+        to->at[d] = to->at[d].kind == LS_PLACE_PARTIAL && turns ? LS_REPLICATE : to->at[d];
+    }
+    return !ls_placements_equal(to, lie, to->count,
+                                ls_world_mesh(ls_local_tensor_world(in[index]))->dim);
 }
 
 static int make(ls_local_tensor **out, ls_program *program, const ls_scenario_step *step,
