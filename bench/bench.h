@@ -77,8 +77,10 @@ void ls_bench__copy(void *to, const void *from, size_t bytes);
 int ls_bench__measure(ls_bench_row *row, int (*once)(void *arg), void *arg);
 // The same, where a way is given: before each turn the pages of `fresh` (NULL: none) and of the
 // memcpy's target are given back, so that both take them anew; times may be those of the processor,
-// of all threads together.
+// of all threads together; and something else may stand beside it than a memcpy (row->yardstick
+// says what).
 typedef struct ls_bench_way {
+    int (*beside)(void *arg);  // NULL: the memcpy
     void *fresh;
     size_t fresh_bytes;
     bool processor_time;

@@ -1,5 +1,6 @@
-// Pooled lookups on the CPU, beside a memcpy of the bytes that must move: rows and ids are read,
-// sums are written. Processor time, of all threads together. lookup.py times torch's and FBGEMM's
+// Pooled lookups on the CPU, beside a bare read of such rows by as many threads: a word of each of
+// their cache lines, asked for ahead, which is what rows that lie anywhere cost whatever is done
+// with them. Processor time, of all threads together. lookup.py times torch's and FBGEMM's lookups
 // beside it.
 #include <pthread.h>
 #include <stdatomic.h>
@@ -15,6 +16,8 @@
 enum {
     SETS = 4,    // of ids, by turns: no run finds its rows in a cache
     BLOCK = 64,  // bags that a thread takes at a time
+    LINE = 64,
+    AHEAD = 16,  // rows that a bare read asks for ahead
     THREADS_MAX = 64,
 };
 
@@ -28,10 +31,32 @@ typedef struct lookup {
     int64_t *ids;      // [SETS, bags * length]
     int64_t *offsets;  // [bags + 1]
     int turn, threads;
-    bool done;
+    bool bare, done;  // read rows and sum nothing; no more turns
+    _Atomic uint64_t read;
     _Atomic size_t next_bag;
     pthread_barrier_t barrier;
 } lookup;
+
+// One word of every cache line of the rows of ids [count].
+static uint64_t read_rows(const lookup *l, const int64_t *ids, size_t count) {
+    uint64_t sum = 0;
+    for (size_t k = 0; k < count; k++) {
+        const char *later = (const char *)l->table;
+        later += (size_t)ids[k + AHEAD < count ? k + AHEAD : k] * l->row_bytes;
+        const char *row = (const char *)l->table + (size_t)ids[k] * l->row_bytes;
+        for (size_t byte = 0; byte < l->row_bytes; byte += LINE) {
+            __builtin_prefetch(later + byte);
+        }
+        __builtin_prefetch(later + l->row_bytes - 1);  // rows begin anywhere in a line
+        for (size_t byte = 0; byte < l->row_bytes; byte += LINE) {
+            uint32_t word;
+            memcpy(&word, row + byte, sizeof word);
+            sum += word;
+        }
+        sum += (uint8_t)row[l->row_bytes - 1];
+    }
+    return sum;
+}
 
 static void look_up(lookup *l) {
     const ls_bench_sizes *s = l->sizes;
@@ -45,7 +70,10 @@ static void look_up(lookup *l) {
         size_t dim = (size_t)s->dim;
         float *out = l->out + first * dim;
         const int64_t *own = ids + l->offsets[first];
-        if (l->format != NULL) {
+        if (l->bare) {
+            size_t own_count = (size_t)(l->offsets[first + count] - l->offsets[first]);
+            atomic_fetch_add(&l->read, read_rows(l, own, own_count));
+        } else if (l->format != NULL) {
             ls_kernel_quantised_lookup(out, dim, l->table, l->format, s->rows, dim, own,
                                        l->offsets + first, NULL, -1, LS_POOL_SUM, count);
         } else {
@@ -70,12 +98,20 @@ static void *help(void *arg) {
 
 static int run_once(void *arg) {
     lookup *l = arg;
-    l->turn++;
+    l->turn++;  // other rows each time, for a bare read too
     atomic_store(&l->next_bag, (size_t)0);
     (void)pthread_barrier_wait(&l->barrier);
     look_up(l);
     (void)pthread_barrier_wait(&l->barrier);
     return LS_OK;
+}
+
+static int read_once(void *arg) {
+    lookup *l = arg;
+    l->bare = true;
+    int status = run_once(l);
+    l->bare = false;
+    return status;
 }
 
 // A figure for speed is worth nothing for a wrong result: the last bag by hand.
@@ -143,16 +179,23 @@ static int measure(ls_bench_row *row, lookup *l) {
         }
     }
     row->bytes_moved = (l->id_count * (l->row_bytes + sizeof(int64_t)) + l->out_bytes) / 2;
-    const ls_bench_way way = {.processor_time = true};
+    row->yardstick = "bare read";
+    const ls_bench_way way = {.beside = read_once, .processor_time = true};
     int status = ls_bench__measure_way(row, run_once, l, &way);
     row->gb_per_s = 2 * (double)row->bytes_moved / row->time_ms_min / 1e6;
+    if (status == LS_OK) {
+        status = run_once(l);
+    }
+    if (status == LS_OK) {
+        status = verify(l);
+    }
     l->done = true;
     (void)pthread_barrier_wait(&l->barrier);
     for (int i = 1; i < l->threads; i++) {
         (void)pthread_join(others[i], NULL);
     }
     (void)pthread_barrier_destroy(&l->barrier);
-    return status == LS_OK ? verify(l) : status;
+    return status;
 }
 
 static int measure_type(ls_bench_row *row, const ls_bench_sizes *s, const char *type, int threads) {

@@ -7,16 +7,17 @@
 
 #include "kernels/cpu/bits.h"
 
-#define LANES       8    // floats of a vector
-#define LINES_AHEAD 32   // cache lines asked for before they are needed
-#define IDS_MAX     512  // of a bag at a time: what its rows lie in stays in the cache of addresses
+#define LANES      8    // floats of a vector
+#define AHEAD_f32  8    // ids whose rows are asked for before they are needed
+#define AHEAD_int8 20   // their rows have fewer lines
+#define IDS_MAX    512  // of a bag at a time: what its rows lie in stays in the cache of addresses
 
-// As LS_FMA_CLONES, by instruction sets and not by a processor's name: AVX2 and FMA together.
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__) || !defined(__x86_64__) ||       \
-    !defined(__gnu_linux__) || defined(__clang__)
-#define CLONES
-#else
-#define CLONES __attribute__((target_clones("arch=x86-64-v3", "default")))
+// Compiled a second time for AVX2, FMA and F16C, which are looked for by instruction set and not by
+// a processor's name. By hand and not by target_clones, which splits vectors before it clones.
+#if defined(__x86_64__) && defined(__gnu_linux__) && !defined(__clang__) &&                        \
+    !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+#define V3 __attribute__((target("avx2,fma,f16c")))
+#include <immintrin.h>
 #endif
 
 typedef float vector __attribute__((vector_size(LANES * sizeof(float))));
@@ -38,12 +39,8 @@ static inline void ask_for(const ls_sum_rows *rows, int64_t id, size_t at, size_
     }
 }
 
-static inline void scale_f32(float *scale, float *bias, const ls_sum_rows *rows, const char *row) {
-    (void)rows, (void)row;
-    *scale = *bias = 0;
-}
-
-static inline void scale_int8(float *scale, float *bias, const ls_sum_rows *rows, const char *row) {
+static inline void scale_of_row(float *scale, float *bias, const ls_sum_rows *rows,
+                                const char *row) {
     const char *at = row + rows->scales;
     if (rows->scale_f32) {
         *scale = ((const any_f32 *)(const void *)at)[0];
@@ -63,36 +60,56 @@ typedef struct {
     size_t count, ahead, first;
 } piece;
 
-// Values of a row as f32 [n vectors], from where they stand in it.
-#define VALUES_f32(n)                                                                              \
-    const any_vector *value = (const any_vector *)(const void *)(row + at);                        \
-    (void)scale, (void)bias
-#define VALUES_int8(n)                                                                             \
-    vector value[n];                                                                               \
-    float *number = (float *)value;                                                                \
-    for (size_t c = 0; c < n * LANES; c++) {                                                       \
-        number[c] = fmaf((float)((const any_u8 *)row)[at + c], scale, bias);                       \
+// How a loop takes a row: its scale and bias, and eight of its values.
+#define PREPARE_f32
+#define LOAD_f32(j) value = ((const any_vector *)(const void *)(row + at))[j]
+#define PREPARE_int8                                                                               \
+    float scale, bias;                                                                             \
+    scale_of_row(&scale, &bias, rows, row);
+#define LOAD_int8(j)                                                                               \
+    for (size_t c = 0; c < LANES; c++) {                                                           \
+        value[c] = fmaf((float)((const any_u8 *)row)[at + (j)*LANES + c], scale, bias);            \
     }
+#ifdef V3
+// The same by instructions, of which the compiler finds longer ways.
+#define PREPARE_f32_v3
+#define LOAD_f32_v3 LOAD_f32
+#define PREPARE_int8_v3                                                                            \
+    __m256 scale, bias;                                                                            \
+    scale_of_row_v3(&scale, &bias, rows, row);
+#define LOAD_int8_v3(j)                                                                            \
+    value = (vector)_mm256_fmadd_ps(_mm256_cvtepi32_ps(_mm256_cvtepu8_epi32(_mm_loadl_epi64(       \
+                                        (const __m128i *)(const void *)(row + at + (j)*LANES)))),  \
+                                    scale, bias)
+V3 static inline void scale_of_row_v3(__m256 *scale, __m256 *bias, const ls_sum_rows *rows,
+                                      const char *row) {
+    const char *at = row + rows->scales;
+    if (rows->scale_f32) {
+        *scale = _mm256_set1_ps(((const any_f32 *)(const void *)at)[0]);
+        *bias = _mm256_set1_ps(((const any_f32 *)(const void *)at)[1]);
+    } else {
+        *scale = _mm256_set1_ps(_cvtsh_ss(((const any_u16 *)(const void *)at)[0]));
+        *bias = _mm256_set1_ps(_cvtsh_ss(((const any_u16 *)(const void *)at)[1]));
+    }
+}
+#endif
 
-#define SUM(kind, bytes, n, how, product)                                                          \
-    CLONES static void how##_##kind##_##n(const ls_sum_rows *rows, const piece *p) {               \
+#define SUM(kind, way, target, bytes, n, how, product)                                             \
+    target static void how##_##kind##way##_##n(const ls_sum_rows *rows, const piece *p) {          \
         vector sum[n];                                                                             \
         const size_t at = rows->elements + p->first * (bytes);                                     \
-        const size_t lines = (n * LANES * (bytes) + 63) / 64 + 2 * ((bytes) == 1);                 \
         for (size_t j = 0; j < n; j++) {                                                           \
             sum[j] = ((const any_vector *)(const void *)p->out)[j];                                \
         }                                                                                          \
         for (size_t i = 0; i < p->count; i++) {                                                    \
-            if (i + LINES_AHEAD / lines < p->ahead) {                                              \
-                ask_for(rows, p->ids[i + LINES_AHEAD / lines], at, n *LANES *(bytes),              \
-                        (bytes) == 1);                                                             \
+            if (i + AHEAD_##kind < p->ahead) {                                                     \
+                ask_for(rows, p->ids[i + AHEAD_##kind], at, n *LANES *(bytes), (bytes) == 1);      \
             }                                                                                      \
             const char *row = rows->table + (size_t)p->ids[i] * rows->row_bytes;                   \
-            float scale, bias;                                                                     \
-            scale_##kind(&scale, &bias, rows, row);                                                \
-            VALUES_##kind(n);                                                                      \
-            for (size_t j = 0; j < n; j++) {                                                       \
-                sum[j] += value[j] product;                                                        \
+            PREPARE_##kind##way for (size_t j = 0; j < n; j++) {                                   \
+                vector value;                                                                      \
+                LOAD_##kind##way(j);                                                               \
+                sum[j] += value product;                                                           \
             }                                                                                      \
         }                                                                                          \
         for (size_t j = 0; j < n; j++) {                                                           \
@@ -101,23 +118,43 @@ typedef struct {
     }
 #define UNWEIGHTED
 #define WEIGHTED *p->weights[i]
-#define SUMS(kind, bytes)                                                                          \
-    SUM(kind, bytes, 8, plain, UNWEIGHTED)                                                         \
-    SUM(kind, bytes, 4, plain, UNWEIGHTED)                                                         \
-    SUM(kind, bytes, 2, plain, UNWEIGHTED)                                                         \
-    SUM(kind, bytes, 1, plain, UNWEIGHTED)                                                         \
-    SUM(kind, bytes, 8, weighted, WEIGHTED)                                                        \
-    SUM(kind, bytes, 4, weighted, WEIGHTED)                                                        \
-    SUM(kind, bytes, 2, weighted, WEIGHTED)                                                        \
-    SUM(kind, bytes, 1, weighted, WEIGHTED)
-SUMS(f32, 4)
-SUMS(int8, 1)
+#define SUMS_HOW(kind, way, target, bytes, how, product)                                           \
+    SUM(kind, way, target, bytes, 8, how, product)                                                 \
+    SUM(kind, way, target, bytes, 4, how, product)                                                 \
+    SUM(kind, way, target, bytes, 2, how, product)                                                 \
+    SUM(kind, way, target, bytes, 1, how, product)
+#define SUMS(way, target)                                                                          \
+    SUMS_HOW(f32, way, target, 4, plain, UNWEIGHTED)                                               \
+    SUMS_HOW(f32, way, target, 4, weighted, WEIGHTED)                                              \
+    SUMS_HOW(int8, way, target, 1, plain, UNWEIGHTED)                                              \
+    SUMS_HOW(int8, way, target, 1, weighted, WEIGHTED)
 
 typedef void (*sum_fn)(const ls_sum_rows *rows, const piece *p);
 #define WIDTHS(name)                                                                               \
     { name##_8, name##_4, name##_2, name##_1 }
-static const sum_fn sums[2][2][4] = {{WIDTHS(plain_f32), WIDTHS(weighted_f32)},
-                                     {WIDTHS(plain_int8), WIDTHS(weighted_int8)}};
+#define WAYS(way)                                                                                  \
+    {                                                                                              \
+        {WIDTHS(plain_f32##way), WIDTHS(weighted_f32##way)}, {                                     \
+            WIDTHS(plain_int8##way), WIDTHS(weighted_int8##way)                                    \
+        }                                                                                          \
+    }
+typedef const sum_fn sum_ways[2][2][4];  // [int8][weighted], by width
+SUMS(, )
+static sum_ways sums = WAYS();
+#ifdef V3
+SUMS(_v3, V3)
+static sum_ways sums_v3 = WAYS(_v3);
+#endif
+
+static const sum_fn *widths_of(const ls_sum_rows *rows, bool weighted) {
+#ifdef V3
+    if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
+        __builtin_cpu_supports("f16c")) {
+        return sums_v3[rows->is_int8][weighted];
+    }
+#endif
+    return sums[rows->is_int8][weighted];
+}
 
 // The columns that fill no vector.
 static void sum_rest(const ls_sum_rows *rows, const piece *p, size_t columns) {
@@ -126,7 +163,7 @@ static void sum_rest(const ls_sum_rows *rows, const piece *p, size_t columns) {
         const char *at = row + rows->elements;
         float scale = 0, bias = 0;
         if (rows->is_int8) {
-            scale_int8(&scale, &bias, rows, row);
+            scale_of_row(&scale, &bias, rows, row);
         }
         for (size_t c = 0; c < columns; c++) {
             float value = rows->is_int8
@@ -139,7 +176,7 @@ static void sum_rest(const ls_sum_rows *rows, const piece *p, size_t columns) {
 
 void ls_kernel__sum_rows(any_f32 *out, const ls_sum_rows *rows, const int64_t *ids,
                          const float *weights, size_t count, size_t ahead, bool begins) {
-    const sum_fn *widths = sums[rows->is_int8][weights != NULL];
+    const sum_fn *widths = widths_of(rows, weights != NULL);
     size_t done = 0;
     if (begins) {
         memset(out, 0, rows->dim * sizeof *out);
@@ -149,7 +186,7 @@ void ls_kernel__sum_rows(any_f32 *out, const ls_sum_rows *rows, const int64_t *i
                    .weights = weights != NULL ? weights + done : NULL,
                    .count = count - done < IDS_MAX ? count - done : IDS_MAX,
                    .ahead = ahead - done};
-        for (size_t w = 0; w < sizeof sums[0][0] / sizeof(sum_fn); w++) {
+        for (size_t w = 0; w < sizeof sums[0][0] / sizeof sums[0][0][0]; w++) {
             size_t columns = ((size_t)LANES * 8) >> w;
             for (; rows->dim - p.first >= columns; p.first += columns) {
                 p.out = out + p.first;
