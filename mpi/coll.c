@@ -111,6 +111,15 @@ void ls_mpi__collective_own(mpi_rank *me, mpi_request *request) {
     own_sides(me, request->owned, &request->record, true);
 }
 
+static mpi_request *make_request(mpi_rank *me, const mpi_record *record) {
+    mpi_request *made = ls_mpi__request_make(me, MPI_REQUEST_COLLECTIVE, record->function);
+    made->record = *record;
+    made->comm = record->comm;
+    ls_mpi__status_empty(&made->record.status);
+    ls_mpi__collective_proto(&made->proto, &made->record);
+    return made;
+}
+
 int ls_mpi__collective(mpi_rank *me, const mpi_record *record, MPI_Request *handle) {
     if (handle == NULL) {
         mpi_record own = *record;
@@ -121,11 +130,7 @@ int ls_mpi__collective(mpi_rank *me, const mpi_record *record, MPI_Request *hand
         int status = ls_call__post(ls_mpi__file, ls_mpi__line, own.comm->inner, &proto, NULL);
         return ls_mpi__leave(me, status);
     }
-    mpi_request *request = ls_mpi__request_make(me, MPI_REQUEST_COLLECTIVE, record->function);
-    request->record = *record;
-    request->comm = record->comm;
-    ls_mpi__status_empty(&request->record.status);
-    ls_mpi__collective_proto(&request->proto, &request->record);
+    mpi_request *request = make_request(me, record);
     *handle = request->handle;
     return ls_mpi__request_start(me, request);
 }
@@ -155,7 +160,8 @@ static bool side_counts(const mpi_comm *comm, const collective_args *args, bool 
     return from_root ? !comm->inter || !root : root;
 }
 
-static int collective(mpi_where at, const collective_args *args, MPI_Request *request) {
+// Checks the arguments, and makes the record of them.
+static int read_collective(mpi_record *out, mpi_where at, const collective_args *args) {
     mpi_comm *comm;
     MPI_TRY(ls_mpi__comm_arg(&comm, at, args->comm));
     mpi_record record = {
@@ -190,38 +196,60 @@ static int collective(mpi_where at, const collective_args *args, MPI_Request *re
         return ls_mpi__error(at.me, comm, MPI_ERR_BUFFER, at.function,
                              "the send and the receive buffer are one: MPI_IN_PLACE says that");
     }
-    if (request == NULL) {
-        return ls_mpi__collective(at.me, &record, NULL);
-    }
+    *out = record;
+    return MPI_SUCCESS;
+}
+
+static int collective(mpi_where at, const collective_args *args, MPI_Request *request) {
+    mpi_record record;
+    MPI_TRY(read_collective(&record, at, args));
     return ls_mpi__collective(at.me, &record, request);
 }
 
+// A request of it, started or (persistent) not.
+static int request_of(mpi_where at, const collective_args *args, bool persistent,
+                      MPI_Request *out) {
+    if (out == NULL) {
+        return ls_mpi__error(at.me, NULL, MPI_ERR_ARG, at.function,
+                             "the place for the request is NULL");
+    }
+    if (!persistent) {
+        return collective(at, args, out);
+    }
+    mpi_record record;
+    MPI_TRY(read_collective(&record, at, args));
+    mpi_request *made = make_request(at.me, &record);
+    made->persistent = true;
+    *out = made->handle;
+    return MPI_SUCCESS;
+}
+
 // ---- The functions ------------------------------------------------------------------------------
-// Each with its nonblocking twin.
-#define BOTH(name, iname, parameters, iparameters, ...)                                            \
-    int name parameters {                                                                          \
+// Each with its nonblocking and its persistent twin; parameters in brackets.
+#define OPEN(...) __VA_ARGS__
+#define FORMS(name, iname, parameters, ...)                                                        \
+    int name(OPEN parameters) {                                                                    \
         mpi_where at = {ls_mpi__enter(__func__), __func__};                                        \
         const collective_args args = {__VA_ARGS__};                                                \
         return collective(at, &args, NULL);                                                        \
     }                                                                                              \
-    int iname iparameters {                                                                        \
+    int iname(OPEN parameters, MPI_Request *request) {                                             \
         mpi_where at = {ls_mpi__enter(__func__), __func__};                                        \
         const collective_args args = {__VA_ARGS__};                                                \
-        if (request == NULL) {                                                                     \
-            return ls_mpi__error(at.me, NULL, MPI_ERR_ARG, __func__,                               \
-                                 "the place for the request is NULL");                             \
-        }                                                                                          \
-        return collective(at, &args, request);                                                     \
+        return request_of(at, &args, false, request);                                              \
+    }                                                                                              \
+    int name##_init(OPEN parameters, MPI_Info info, MPI_Request *request) {                        \
+        mpi_where at = {ls_mpi__enter(__func__), __func__};                                        \
+        const collective_args args = {__VA_ARGS__};                                                \
+        (void)info;                                                                                \
+        return request_of(at, &args, true, request);                                               \
     }
-#define WITH_REQUEST(...) (__VA_ARGS__, MPI_Request * request)
-#define LIST(...)         (__VA_ARGS__)
 
-BOTH(MPI_Barrier, MPI_Ibarrier, LIST(MPI_Comm comm), WITH_REQUEST(MPI_Comm comm),
-     .kind = &ls_mpi__barrier, .comm = comm)
+FORMS(MPI_Barrier, MPI_Ibarrier, (MPI_Comm comm), .kind = &ls_mpi__barrier, .comm = comm)
 
 #define P_BCAST void *buf, int count, MPI_Datatype type, int root, MPI_Comm comm
-BOTH(MPI_Bcast, MPI_Ibcast, LIST(P_BCAST), WITH_REQUEST(P_BCAST), .kind = &ls_mpi__bcast,
-     .send = {.buf = buf, .count = count, .type = type}, .root = root, .comm = comm)
+FORMS(MPI_Bcast, MPI_Ibcast, (P_BCAST), .kind = &ls_mpi__bcast,
+      .send = {.buf = buf, .count = count, .type = type}, .root = root, .comm = comm)
 
 #define P_EVEN                                                                                     \
     const void *sendbuf, int sendcount, MPI_Datatype sendtype, void *recvbuf, int recvcount,       \
@@ -229,46 +257,38 @@ BOTH(MPI_Bcast, MPI_Ibcast, LIST(P_BCAST), WITH_REQUEST(P_BCAST), .kind = &ls_mp
 #define A_SEND      .send = {.buf = sendbuf, .count = sendcount, .type = sendtype, .in_place = true}
 #define A_SEND_ONLY .send = {.buf = sendbuf, .count = sendcount, .type = sendtype}
 #define A_RECV      .recv = {.buf = recvbuf, .count = recvcount, .type = recvtype}
-BOTH(MPI_Gather, MPI_Igather, LIST(P_EVEN, int root, MPI_Comm comm),
-     WITH_REQUEST(P_EVEN, int root, MPI_Comm comm), .kind = &ls_mpi__gather, A_SEND, A_RECV,
-     .root = root, .comm = comm)
-BOTH(MPI_Scatter, MPI_Iscatter, LIST(P_EVEN, int root, MPI_Comm comm),
-     WITH_REQUEST(P_EVEN, int root, MPI_Comm comm), .kind = &ls_mpi__scatter, A_SEND_ONLY,
-     .recv = {.buf = recvbuf, .count = recvcount, .type = recvtype, .in_place = true}, .root = root,
-     .comm = comm)
-BOTH(MPI_Allgather, MPI_Iallgather, LIST(P_EVEN, MPI_Comm comm),
-     WITH_REQUEST(P_EVEN, MPI_Comm comm), .kind = &ls_mpi__allgather, A_SEND, A_RECV, .comm = comm)
-BOTH(MPI_Alltoall, MPI_Ialltoall, LIST(P_EVEN, MPI_Comm comm), WITH_REQUEST(P_EVEN, MPI_Comm comm),
-     .kind = &ls_mpi__alltoall, A_SEND, A_RECV, .comm = comm)
-BOTH(MPI_Neighbor_allgather, MPI_Ineighbor_allgather, LIST(P_EVEN, MPI_Comm comm),
-     WITH_REQUEST(P_EVEN, MPI_Comm comm), .kind = &ls_mpi__neighbor_allgather, A_SEND_ONLY, A_RECV,
-     .comm = comm)
-BOTH(MPI_Neighbor_alltoall, MPI_Ineighbor_alltoall, LIST(P_EVEN, MPI_Comm comm),
-     WITH_REQUEST(P_EVEN, MPI_Comm comm), .kind = &ls_mpi__neighbor_alltoall, A_SEND_ONLY, A_RECV,
-     .comm = comm)
+FORMS(MPI_Gather, MPI_Igather, (P_EVEN, int root, MPI_Comm comm), .kind = &ls_mpi__gather, A_SEND,
+      A_RECV, .root = root, .comm = comm)
+FORMS(MPI_Scatter, MPI_Iscatter, (P_EVEN, int root, MPI_Comm comm), .kind = &ls_mpi__scatter,
+      A_SEND_ONLY, .recv = {.buf = recvbuf, .count = recvcount, .type = recvtype, .in_place = true},
+      .root = root, .comm = comm)
+FORMS(MPI_Allgather, MPI_Iallgather, (P_EVEN, MPI_Comm comm), .kind = &ls_mpi__allgather, A_SEND,
+      A_RECV, .comm = comm)
+FORMS(MPI_Alltoall, MPI_Ialltoall, (P_EVEN, MPI_Comm comm), .kind = &ls_mpi__alltoall, A_SEND,
+      A_RECV, .comm = comm)
+FORMS(MPI_Neighbor_allgather, MPI_Ineighbor_allgather, (P_EVEN, MPI_Comm comm),
+      .kind = &ls_mpi__neighbor_allgather, A_SEND_ONLY, A_RECV, .comm = comm)
+FORMS(MPI_Neighbor_alltoall, MPI_Ineighbor_alltoall, (P_EVEN, MPI_Comm comm),
+      .kind = &ls_mpi__neighbor_alltoall, A_SEND_ONLY, A_RECV, .comm = comm)
 
 #define P_GATHERV                                                                                  \
     const void *sendbuf, int sendcount, MPI_Datatype sendtype, void *recvbuf,                      \
         const int recvcounts[], const int displs[], MPI_Datatype recvtype
 #define A_RECVV .recv = {.buf = recvbuf, .counts = recvcounts, .displs = displs, .type = recvtype}
-BOTH(MPI_Gatherv, MPI_Igatherv, LIST(P_GATHERV, int root, MPI_Comm comm),
-     WITH_REQUEST(P_GATHERV, int root, MPI_Comm comm), .kind = &ls_mpi__gatherv, A_SEND, A_RECVV,
-     .root = root, .comm = comm)
-BOTH(MPI_Allgatherv, MPI_Iallgatherv, LIST(P_GATHERV, MPI_Comm comm),
-     WITH_REQUEST(P_GATHERV, MPI_Comm comm), .kind = &ls_mpi__allgatherv, A_SEND, A_RECVV,
-     .comm = comm)
-BOTH(MPI_Neighbor_allgatherv, MPI_Ineighbor_allgatherv, LIST(P_GATHERV, MPI_Comm comm),
-     WITH_REQUEST(P_GATHERV, MPI_Comm comm), .kind = &ls_mpi__neighbor_allgatherv, A_SEND_ONLY,
-     A_RECVV, .comm = comm)
+FORMS(MPI_Gatherv, MPI_Igatherv, (P_GATHERV, int root, MPI_Comm comm), .kind = &ls_mpi__gatherv,
+      A_SEND, A_RECVV, .root = root, .comm = comm)
+FORMS(MPI_Allgatherv, MPI_Iallgatherv, (P_GATHERV, MPI_Comm comm), .kind = &ls_mpi__allgatherv,
+      A_SEND, A_RECVV, .comm = comm)
+FORMS(MPI_Neighbor_allgatherv, MPI_Ineighbor_allgatherv, (P_GATHERV, MPI_Comm comm),
+      .kind = &ls_mpi__neighbor_allgatherv, A_SEND_ONLY, A_RECVV, .comm = comm)
 
 #define P_SCATTERV                                                                                 \
     const void *sendbuf, const int sendcounts[], const int displs[], MPI_Datatype sendtype,        \
         void *recvbuf, int recvcount, MPI_Datatype recvtype, int root, MPI_Comm comm
-BOTH(MPI_Scatterv, MPI_Iscatterv, LIST(P_SCATTERV), WITH_REQUEST(P_SCATTERV),
-     .kind = &ls_mpi__scatterv,
-     .send = {.buf = sendbuf, .counts = sendcounts, .displs = displs, .type = sendtype},
-     .recv = {.buf = recvbuf, .count = recvcount, .type = recvtype, .in_place = true}, .root = root,
-     .comm = comm)
+FORMS(MPI_Scatterv, MPI_Iscatterv, (P_SCATTERV), .kind = &ls_mpi__scatterv,
+      .send = {.buf = sendbuf, .counts = sendcounts, .displs = displs, .type = sendtype},
+      .recv = {.buf = recvbuf, .count = recvcount, .type = recvtype, .in_place = true},
+      .root = root, .comm = comm)
 
 #define P_ALLTOALLV                                                                                \
     const void *sendbuf, const int sendcounts[], const int sdispls[], MPI_Datatype sendtype,       \
@@ -282,58 +302,52 @@ BOTH(MPI_Scatterv, MPI_Iscatterv, LIST(P_SCATTERV), WITH_REQUEST(P_SCATTERV),
              .in_place = place},                                                                   \
     .recv = {.buf = recvbuf, .counts = recvcounts, .displs = rdispls, .type = recvtype},           \
     .comm = comm
-BOTH(MPI_Alltoallv, MPI_Ialltoallv, LIST(P_ALLTOALLV), WITH_REQUEST(P_ALLTOALLV),
-     .kind = &ls_mpi__alltoallv, A_ALLTOALLV(true))
-BOTH(MPI_Neighbor_alltoallv, MPI_Ineighbor_alltoallv, LIST(P_ALLTOALLV), WITH_REQUEST(P_ALLTOALLV),
-     .kind = &ls_mpi__neighbor_alltoallv, A_ALLTOALLV(false))
+FORMS(MPI_Alltoallv, MPI_Ialltoallv, (P_ALLTOALLV), .kind = &ls_mpi__alltoallv, A_ALLTOALLV(true))
+FORMS(MPI_Neighbor_alltoallv, MPI_Ineighbor_alltoallv, (P_ALLTOALLV),
+      .kind = &ls_mpi__neighbor_alltoallv, A_ALLTOALLV(false))
 
 #define P_ALLTOALLW                                                                                \
     const void *sendbuf, const int sendcounts[], const int sdispls[],                              \
         const MPI_Datatype sendtypes[], void *recvbuf, const int recvcounts[],                     \
         const int rdispls[], const MPI_Datatype recvtypes[], MPI_Comm comm
-BOTH(MPI_Alltoallw, MPI_Ialltoallw, LIST(P_ALLTOALLW), WITH_REQUEST(P_ALLTOALLW),
-     .kind = &ls_mpi__alltoallw,
-     .send = {.buf = sendbuf,
-              .counts = sendcounts,
-              .displs = sdispls,
-              .types = sendtypes,
-              .in_place = true},
-     .recv = {.buf = recvbuf, .counts = recvcounts, .displs = rdispls, .types = recvtypes},
-     .comm = comm)
+FORMS(MPI_Alltoallw, MPI_Ialltoallw, (P_ALLTOALLW), .kind = &ls_mpi__alltoallw,
+      .send = {.buf = sendbuf,
+               .counts = sendcounts,
+               .displs = sdispls,
+               .types = sendtypes,
+               .in_place = true},
+      .recv = {.buf = recvbuf, .counts = recvcounts, .displs = rdispls, .types = recvtypes},
+      .comm = comm)
 #define P_NEIGHBORW                                                                                \
     const void *sendbuf, const int sendcounts[], const MPI_Aint sdispls[],                         \
         const MPI_Datatype sendtypes[], void *recvbuf, const int recvcounts[],                     \
         const MPI_Aint rdispls[], const MPI_Datatype recvtypes[], MPI_Comm comm
-BOTH(MPI_Neighbor_alltoallw, MPI_Ineighbor_alltoallw, LIST(P_NEIGHBORW), WITH_REQUEST(P_NEIGHBORW),
-     .kind = &ls_mpi__neighbor_alltoallw,
-     .send = {.buf = sendbuf, .counts = sendcounts, .byte_displs = sdispls, .types = sendtypes},
-     .recv = {.buf = recvbuf, .counts = recvcounts, .byte_displs = rdispls, .types = recvtypes},
-     .comm = comm)
+FORMS(MPI_Neighbor_alltoallw, MPI_Ineighbor_alltoallw, (P_NEIGHBORW),
+      .kind = &ls_mpi__neighbor_alltoallw,
+      .send = {.buf = sendbuf, .counts = sendcounts, .byte_displs = sdispls, .types = sendtypes},
+      .recv = {.buf = recvbuf, .counts = recvcounts, .byte_displs = rdispls, .types = recvtypes},
+      .comm = comm)
 
 #define P_REDUCE const void *sendbuf, void *recvbuf, int count, MPI_Datatype type, MPI_Op op
 #define A_REDUCE                                                                                   \
     .send = {.buf = sendbuf, .count = count, .type = type, .in_place = true},                      \
     .recv = {.buf = recvbuf, .count = count, .type = type}, .op = op, .comm = comm
-BOTH(MPI_Reduce, MPI_Ireduce, LIST(P_REDUCE, int root, MPI_Comm comm),
-     WITH_REQUEST(P_REDUCE, int root, MPI_Comm comm), .kind = &ls_mpi__collective_reduce, A_REDUCE,
-     .root = root)
-BOTH(MPI_Allreduce, MPI_Iallreduce, LIST(P_REDUCE, MPI_Comm comm),
-     WITH_REQUEST(P_REDUCE, MPI_Comm comm), .kind = &ls_mpi__allreduce, A_REDUCE)
-BOTH(MPI_Scan, MPI_Iscan, LIST(P_REDUCE, MPI_Comm comm), WITH_REQUEST(P_REDUCE, MPI_Comm comm),
-     .kind = &ls_mpi__scan, A_REDUCE)
-BOTH(MPI_Exscan, MPI_Iexscan, LIST(P_REDUCE, MPI_Comm comm), WITH_REQUEST(P_REDUCE, MPI_Comm comm),
-     .kind = &ls_mpi__exscan, A_REDUCE)
+FORMS(MPI_Reduce, MPI_Ireduce, (P_REDUCE, int root, MPI_Comm comm),
+      .kind = &ls_mpi__collective_reduce, A_REDUCE, .root = root)
+FORMS(MPI_Allreduce, MPI_Iallreduce, (P_REDUCE, MPI_Comm comm), .kind = &ls_mpi__allreduce,
+      A_REDUCE)
+FORMS(MPI_Scan, MPI_Iscan, (P_REDUCE, MPI_Comm comm), .kind = &ls_mpi__scan, A_REDUCE)
+FORMS(MPI_Exscan, MPI_Iexscan, (P_REDUCE, MPI_Comm comm), .kind = &ls_mpi__exscan, A_REDUCE)
 
 #define P_BLOCK                                                                                    \
     const void *sendbuf, void *recvbuf, int recvcount, MPI_Datatype type, MPI_Op op, MPI_Comm comm
-BOTH(MPI_Reduce_scatter_block, MPI_Ireduce_scatter_block, LIST(P_BLOCK), WITH_REQUEST(P_BLOCK),
-     .kind = &ls_mpi__reduce_scatter_block,
-     .send = {.buf = sendbuf, .count = recvcount, .type = type, .in_place = true},
-     .recv = {.buf = recvbuf, .count = recvcount, .type = type}, .op = op, .comm = comm)
+FORMS(MPI_Reduce_scatter_block, MPI_Ireduce_scatter_block, (P_BLOCK),
+      .kind = &ls_mpi__reduce_scatter_block,
+      .send = {.buf = sendbuf, .count = recvcount, .type = type, .in_place = true},
+      .recv = {.buf = recvbuf, .count = recvcount, .type = type}, .op = op, .comm = comm)
 #define P_RS                                                                                       \
     const void *sendbuf, void *recvbuf, const int recvcounts[], MPI_Datatype type, MPI_Op op,      \
         MPI_Comm comm
-BOTH(MPI_Reduce_scatter, MPI_Ireduce_scatter, LIST(P_RS), WITH_REQUEST(P_RS),
-     .kind = &ls_mpi__reduce_scatter,
-     .send = {.buf = sendbuf, .counts = recvcounts, .type = type, .in_place = true},
-     .recv = {.buf = recvbuf, .counts = recvcounts, .type = type}, .op = op, .comm = comm)
+FORMS(MPI_Reduce_scatter, MPI_Ireduce_scatter, (P_RS), .kind = &ls_mpi__reduce_scatter,
+      .send = {.buf = sendbuf, .counts = recvcounts, .type = type, .in_place = true},
+      .recv = {.buf = recvbuf, .counts = recvcounts, .type = type}, .op = op, .comm = comm)

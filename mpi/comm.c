@@ -84,6 +84,12 @@ int MPI_Comm_idup(MPI_Comm comm, MPI_Comm *out, MPI_Request *request) {
     return duplicate(at, comm, out, request);
 }
 
+int MPI_Comm_idup_with_info(MPI_Comm comm, MPI_Info info, MPI_Comm *out, MPI_Request *request) {
+    mpi_where at = {ls_mpi__enter(__func__), __func__};
+    (void)info;
+    return duplicate(at, comm, out, request);
+}
+
 int MPI_Comm_split(MPI_Comm comm, int color, int key, MPI_Comm *out) {
     mpi_where at = {ls_mpi__enter(__func__), __func__};
     mpi_comm *of;

@@ -15,6 +15,7 @@ typedef struct mpi_comm mpi_comm;
 typedef struct mpi_rank mpi_rank;
 typedef struct mpi_request mpi_request;
 typedef struct mpi_win mpi_win;
+typedef struct mpi_parts mpi_parts;
 
 // ---- handle.c -----------------------------------------------------------------------------------
 typedef enum mpi_kind {
@@ -214,6 +215,7 @@ struct mpi_request {
     const char *file;
     int line;
     mpi_owned *owned[2];
+    mpi_parts *parts;  // of a partitioned message; NULL otherwise
     MPI_Grequest_query_function *query;
     MPI_Grequest_free_function *release;
     MPI_Grequest_cancel_function *cancel;
@@ -368,7 +370,20 @@ void ls_mpi__status_empty(MPI_Status *out);
 mpi_request *ls_mpi__request_of(mpi_rank *me, MPI_Request handle, const char **why);
 mpi_request *ls_mpi__request_make(mpi_rank *me, mpi_request_kind kind, const char *function);
 int ls_mpi__request_start(mpi_rank *me, mpi_request *request);
+bool ls_mpi__request_to_nobody(const mpi_request *request);  // MPI_PROC_NULL
 void ls_mpi__collective_own(mpi_rank *me, mpi_request *request);
+// What a message's call says; `send` says which of its buffers.
+typedef struct mpi_message {
+    bool send;
+    mpi_mode mode;
+    const void *buf;
+    int count;
+    MPI_Datatype type;
+    int peer, tag;
+    MPI_Comm comm;
+} mpi_message;
+// Checks the arguments, and makes the record of them.
+int ls_mpi__message_read(mpi_record *out, mpi_where at, const mpi_message *m);
 void ls_mpi__message_proto(ls_request *proto, mpi_record *record, bool send, int peer, int tag);
 void ls_mpi__collective_proto(ls_request *proto, mpi_record *record);
 int ls_mpi__message_post(mpi_rank *me, ls_request *proto, mpi_record *record, ls_request **inner);
@@ -376,6 +391,12 @@ int ls_mpi__received(mpi_rank *me, mpi_record *record);
 // A request whose call is complete: its status, its buffer; the handle becomes MPI_REQUEST_NULL.
 int ls_mpi__request_finish(mpi_rank *me, MPI_Request *handle, MPI_Status *status);
 bool ls_mpi__request_done(const mpi_request *request);
+// ---- part.c: partitioned messages ---------------------------------------------------------------
+bool ls_mpi__parts_open(const mpi_request *request);  // not all parts of a send are ready
+int ls_mpi__parts_start(mpi_rank *me, mpi_request *request);
+void ls_mpi__parts_done(mpi_rank *me, mpi_request *request);
+void ls_mpi__parts_free(mpi_rank *me, mpi_request *request);
+
 void ls_mpi__request_close(mpi_rank *me, mpi_request *request);
 int ls_mpi__await(mpi_rank *me, ls_request **inner, int count, bool any);
 void ls_mpi__poll(mpi_rank *me, const char *function);

@@ -7,18 +7,8 @@
 
 #define TAG_MAX 0x3fffffff
 
-typedef struct message {
-    bool send;
-    mpi_mode mode;
-    const void *buf;
-    int count;
-    MPI_Datatype type;
-    int peer, tag;
-    MPI_Comm comm;
-} message;
-
 // Checks the arguments, and makes the record of them.
-static int read_message(mpi_record *out, mpi_where at, const message *m) {
+int ls_mpi__message_read(mpi_record *out, mpi_where at, const mpi_message *m) {
     mpi_comm *comm;
     mpi_type *type;
     MPI_TRY(ls_mpi__comm_arg(&comm, at, m->comm));
@@ -57,10 +47,10 @@ static int take_buffer(mpi_where at, const mpi_record *record) {
     return MPI_SUCCESS;
 }
 
-static int blocking(mpi_where at, const message *m, MPI_Status *status) {
+static int blocking(mpi_where at, const mpi_message *m, MPI_Status *status) {
     mpi_record record;
     ls_request proto;
-    MPI_TRY(read_message(&record, at, m));
+    MPI_TRY(ls_mpi__message_read(&record, at, m));
     ls_mpi__status_empty(&record.status);
     if (m->peer == MPI_PROC_NULL) {
         record.status.MPI_SOURCE = MPI_PROC_NULL;
@@ -80,13 +70,13 @@ static int blocking(mpi_where at, const message *m, MPI_Status *status) {
 }
 
 // A request of the message, started or (persistent) not.
-static int nonblocking(mpi_where at, const message *m, bool persistent, MPI_Request *handle) {
+static int nonblocking(mpi_where at, const mpi_message *m, bool persistent, MPI_Request *handle) {
     mpi_record record;
     if (handle == NULL) {
         return ls_mpi__error(at.me, NULL, MPI_ERR_ARG, at.function,
                              "the place for the request is NULL");
     }
-    MPI_TRY(read_message(&record, at, m));
+    MPI_TRY(ls_mpi__message_read(&record, at, m));
     if (m->mode == MPI_MODE_BUFFERED && !persistent && m->peer != MPI_PROC_NULL) {
         MPI_TRY(take_buffer(at, &record));
     }
@@ -104,14 +94,14 @@ static int nonblocking(mpi_where at, const message *m, bool persistent, MPI_Requ
     int MPI_##name(const void *buf, int count, MPI_Datatype type, int dest, int tag,               \
                    MPI_Comm comm) {                                                                \
         mpi_where at = {ls_mpi__enter(__func__), __func__};                                        \
-        return blocking(at, &(message){true, how, buf, count, type, dest, tag, comm},              \
+        return blocking(at, &(mpi_message){true, how, buf, count, type, dest, tag, comm},          \
                         MPI_STATUS_IGNORE);                                                        \
     }
 #define ISENDS(name, how, persistent)                                                              \
     int MPI_##name(const void *buf, int count, MPI_Datatype type, int dest, int tag,               \
                    MPI_Comm comm, MPI_Request *request) {                                          \
         mpi_where at = {ls_mpi__enter(__func__), __func__};                                        \
-        return nonblocking(at, &(message){true, how, buf, count, type, dest, tag, comm},           \
+        return nonblocking(at, &(mpi_message){true, how, buf, count, type, dest, tag, comm},       \
                            persistent, request);                                                   \
     }
 SENDS(Send, MPI_MODE_STANDARD)
@@ -130,20 +120,20 @@ ISENDS(Rsend_init, MPI_MODE_READY, true)
 int MPI_Recv(void *buf, int count, MPI_Datatype type, int source, int tag, MPI_Comm comm,
              MPI_Status *status) {
     mpi_where at = {ls_mpi__enter(__func__), __func__};
-    return blocking(at, &(message){false, 0, buf, count, type, source, tag, comm}, status);
+    return blocking(at, &(mpi_message){false, 0, buf, count, type, source, tag, comm}, status);
 }
 
 int MPI_Irecv(void *buf, int count, MPI_Datatype type, int source, int tag, MPI_Comm comm,
               MPI_Request *request) {
     mpi_where at = {ls_mpi__enter(__func__), __func__};
-    return nonblocking(at, &(message){false, 0, buf, count, type, source, tag, comm}, false,
+    return nonblocking(at, &(mpi_message){false, 0, buf, count, type, source, tag, comm}, false,
                        request);
 }
 
 int MPI_Recv_init(void *buf, int count, MPI_Datatype type, int source, int tag, MPI_Comm comm,
                   MPI_Request *request) {
     mpi_where at = {ls_mpi__enter(__func__), __func__};
-    return nonblocking(at, &(message){false, 0, buf, count, type, source, tag, comm}, true,
+    return nonblocking(at, &(mpi_message){false, 0, buf, count, type, source, tag, comm}, true,
                        request);
 }
 
@@ -181,13 +171,13 @@ int MPI_Startall(int count, MPI_Request requests[]) {
 }
 
 // ---- Both at once -------------------------------------------------------------------------------
-static int send_and_receive(mpi_where at, const message *send, const message *recv,
+static int send_and_receive(mpi_where at, const mpi_message *send, const mpi_message *recv,
                             MPI_Status *status) {
     mpi_record records[2];
     ls_request protos[2], *inner[2] = {NULL, NULL};
-    const message *both[2] = {recv, send};
+    const mpi_message *both[2] = {recv, send};
     for (int i = 0; i < 2; i++) {
-        MPI_TRY(read_message(&records[i], at, both[i]));
+        MPI_TRY(ls_mpi__message_read(&records[i], at, both[i]));
         ls_mpi__status_empty(&records[i].status);
         records[i].status.MPI_SOURCE = MPI_PROC_NULL;
     }
@@ -219,9 +209,9 @@ int MPI_Sendrecv(const void *sendbuf, int sendcount, MPI_Datatype sendtype, int 
                  void *recvbuf, int recvcount, MPI_Datatype recvtype, int source, int recvtag,
                  MPI_Comm comm, MPI_Status *status) {
     mpi_where at = {ls_mpi__enter(__func__), __func__};
-    const message send = {true, MPI_MODE_STANDARD, sendbuf, sendcount, sendtype,
-                          dest, sendtag,           comm};
-    const message recv = {false, 0, recvbuf, recvcount, recvtype, source, recvtag, comm};
+    const mpi_message send = {true, MPI_MODE_STANDARD, sendbuf, sendcount, sendtype,
+                              dest, sendtag,           comm};
+    const mpi_message recv = {false, 0, recvbuf, recvcount, recvtype, source, recvtag, comm};
     mpi_type *out = ls_mpi__type_of(at.me, sendtype), *in = ls_mpi__type_of(at.me, recvtype);
     if (out != NULL && in != NULL && sendcount > 0 && recvcount > 0 && dest != MPI_PROC_NULL &&
         source != MPI_PROC_NULL) {
@@ -253,9 +243,9 @@ int MPI_Sendrecv_replace(void *buf, int count, MPI_Datatype type, int dest, int 
     if (bytes > 0 && dest != MPI_PROC_NULL) {
         memcpy(copy, (const char *)((intptr_t)buf + low), bytes);
     }
-    const message send = {
+    const mpi_message send = {
         true, MPI_MODE_STANDARD, (char *)((intptr_t)copy - low), count, type, dest, sendtag, comm};
-    const message recv = {false, 0, buf, count, type, source, recvtag, comm};
+    const mpi_message recv = {false, 0, buf, count, type, source, recvtag, comm};
     int result = send_and_receive(at, &send, &recv, status);
     free(copy);
     return result;

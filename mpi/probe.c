@@ -252,10 +252,14 @@ int MPI_Status_set_cancelled(MPI_Status *status, int flag) {
     return MPI_SUCCESS;
 }
 
-int MPI_Status_set_elements(MPI_Status *status, MPI_Datatype type, int count) {
+int MPI_Status_set_elements_x(MPI_Status *status, MPI_Datatype type, MPI_Count count) {
     mpi_where at = {ls_mpi__enter(__func__), __func__};
     mpi_type *of;
     MPI_TRY(ls_mpi__type_arg(&of, at, NULL, type, true));
     status->ls_bytes = (long long)((size_t)count * of->size);
     return MPI_SUCCESS;
+}
+
+int MPI_Status_set_elements(MPI_Status *status, MPI_Datatype type, int count) {
+    return MPI_Status_set_elements_x(status, type, count);
 }

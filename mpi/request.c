@@ -127,6 +127,7 @@ mpi_request *ls_mpi__request_make(mpi_rank *me, mpi_request_kind kind, const cha
 // Its handle goes; the memory stays while a call of it is open.
 void ls_mpi__request_close(mpi_rank *me, mpi_request *request) {
     ls_mpi__handle_free(me, request->handle);
+    ls_mpi__parts_free(me, request);
     for (int i = 0; i < 2; i++) {
         ls_mpi__disown(me, request->owned[i]);
         request->owned[i] = NULL;
@@ -202,6 +203,10 @@ int ls_mpi__message_post(mpi_rank *me, ls_request *proto, mpi_record *record, ls
     return ls_mpi__leave(me, status);
 }
 
+bool ls_mpi__request_to_nobody(const mpi_request *request) {
+    return request->proto.call.words[WORD_PEER] == MPI_PROC_NULL;
+}
+
 int ls_mpi__request_start(mpi_rank *me, mpi_request *request) {
     request->active = true;
     request->cancelled = false;
@@ -216,8 +221,13 @@ int ls_mpi__request_start(mpi_rank *me, mpi_request *request) {
     const mpi_record *record = &request->record;
     bool send = request->kind == MPI_REQUEST_SEND;
     const mpi_side *side = send ? &record->send : &record->recv;
-    if (request->proto.call.words[WORD_PEER] == MPI_PROC_NULL) {
+    if (ls_mpi__request_to_nobody(request)) {
         request->record.status.MPI_SOURCE = MPI_PROC_NULL;
+    }
+    if (request->parts != NULL && (send || !ls_mpi__request_to_nobody(request))) {
+        return ls_mpi__parts_start(me, request);
+    }
+    if (ls_mpi__request_to_nobody(request)) {
         return MPI_SUCCESS;
     }
     if (request->owned[0] == NULL) {

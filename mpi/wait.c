@@ -52,6 +52,9 @@ bool ls_mpi__request_done(const mpi_request *request) {
     if (request->kind == MPI_REQUEST_GENERAL) {
         return request->general_done;
     }
+    if (ls_mpi__parts_open(request)) {
+        return false;
+    }
     return request->inner == NULL || request->inner->state == LS_REQUEST_DONE;
 }
 
@@ -81,6 +84,7 @@ int ls_mpi__request_finish(mpi_rank *me, MPI_Request *handle, MPI_Status *status
     ls_mpi__status(status, &request->record.status);
     request->active = false;
     if (request->persistent) {
+        ls_mpi__parts_done(me, request);
         for (int i = 0; i < 2; i++) {
             ls_mpi__disown(me, request->owned[i]);
             request->owned[i] = NULL;
@@ -121,9 +125,9 @@ static int check_list(mpi_where at, int count, const MPI_Request *requests) {
     return MPI_SUCCESS;
 }
 
-// A grequest has no call: other ranks run until somebody completes it.
-static void wait_general(mpi_where at, mpi_request *request) {
-    while (request != NULL && request->kind == MPI_REQUEST_GENERAL && !request->general_done) {
+// A grequest has no call, a partitioned send none until all of it is ready: others run until then.
+static void wait_general(mpi_where at, const mpi_request *request) {
+    while (request != NULL && request->inner == NULL && !ls_mpi__request_done(request)) {
         ls_mpi__poll(at.me, at.function);
     }
 }

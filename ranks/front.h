@@ -7,7 +7,7 @@
 #include "collectives/check.h"
 #include "ranks/state.h"
 
-#define LS_TAG_ANY (-1)
+#define LS_TAG_ANY (-1)  // of a receive: any tag from 0; those below meet their like alone
 
 typedef struct ls_match_choice {
     ls_request *recv;  // a receive from any member, or a probe

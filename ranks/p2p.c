@@ -40,7 +40,7 @@ static void take(ls_request *request) {
 
 static bool meets(const ls_request *send, const ls_request *recv) {
     return (recv->any_source || recv->call.root == send->comm->member) &&
-           (recv->tag == LS_TAG_ANY || recv->tag == send->tag);
+           (recv->tag == send->tag || (recv->tag == LS_TAG_ANY && send->tag > LS_TAG_ANY));
 }
 
 // Whether a receive from any member that was posted before `recv` may still get the send.

@@ -427,6 +427,8 @@ int MPI_Rget_accumulate(const void *origin, int count, MPI_Datatype type, void *
                         int target_count, MPI_Datatype target_type, MPI_Op op, MPI_Win win,
                         MPI_Request *request);
 
+#include <mpi_functions4.h>
+
 #ifndef LOCKSTEP_MPI_NO_SITES
 #include <mpi_sites.h>
 #endif

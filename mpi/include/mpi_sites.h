@@ -345,4 +345,43 @@
 #define MPI_Rget(...)             (ls_mpi_at(__FILE__, __LINE__), MPI_Rget(__VA_ARGS__))
 #define MPI_Raccumulate(...)      (ls_mpi_at(__FILE__, __LINE__), MPI_Raccumulate(__VA_ARGS__))
 #define MPI_Rget_accumulate(...)  (ls_mpi_at(__FILE__, __LINE__), MPI_Rget_accumulate(__VA_ARGS__))
+#define MPI_Barrier_init(...)     (ls_mpi_at(__FILE__, __LINE__), MPI_Barrier_init(__VA_ARGS__))
+#define MPI_Bcast_init(...)       (ls_mpi_at(__FILE__, __LINE__), MPI_Bcast_init(__VA_ARGS__))
+#define MPI_Gather_init(...)      (ls_mpi_at(__FILE__, __LINE__), MPI_Gather_init(__VA_ARGS__))
+#define MPI_Gatherv_init(...)     (ls_mpi_at(__FILE__, __LINE__), MPI_Gatherv_init(__VA_ARGS__))
+#define MPI_Scatter_init(...)     (ls_mpi_at(__FILE__, __LINE__), MPI_Scatter_init(__VA_ARGS__))
+#define MPI_Scatterv_init(...)    (ls_mpi_at(__FILE__, __LINE__), MPI_Scatterv_init(__VA_ARGS__))
+#define MPI_Allgather_init(...)   (ls_mpi_at(__FILE__, __LINE__), MPI_Allgather_init(__VA_ARGS__))
+#define MPI_Allgatherv_init(...)  (ls_mpi_at(__FILE__, __LINE__), MPI_Allgatherv_init(__VA_ARGS__))
+#define MPI_Alltoall_init(...)    (ls_mpi_at(__FILE__, __LINE__), MPI_Alltoall_init(__VA_ARGS__))
+#define MPI_Alltoallv_init(...)   (ls_mpi_at(__FILE__, __LINE__), MPI_Alltoallv_init(__VA_ARGS__))
+#define MPI_Alltoallw_init(...)   (ls_mpi_at(__FILE__, __LINE__), MPI_Alltoallw_init(__VA_ARGS__))
+#define MPI_Reduce_init(...)      (ls_mpi_at(__FILE__, __LINE__), MPI_Reduce_init(__VA_ARGS__))
+#define MPI_Allreduce_init(...)   (ls_mpi_at(__FILE__, __LINE__), MPI_Allreduce_init(__VA_ARGS__))
+#define MPI_Scan_init(...)        (ls_mpi_at(__FILE__, __LINE__), MPI_Scan_init(__VA_ARGS__))
+#define MPI_Exscan_init(...)      (ls_mpi_at(__FILE__, __LINE__), MPI_Exscan_init(__VA_ARGS__))
+#define MPI_Reduce_scatter_init(...)                                                               \
+    (ls_mpi_at(__FILE__, __LINE__), MPI_Reduce_scatter_init(__VA_ARGS__))
+#define MPI_Reduce_scatter_block_init(...)                                                         \
+    (ls_mpi_at(__FILE__, __LINE__), MPI_Reduce_scatter_block_init(__VA_ARGS__))
+#define MPI_Neighbor_allgather_init(...)                                                           \
+    (ls_mpi_at(__FILE__, __LINE__), MPI_Neighbor_allgather_init(__VA_ARGS__))
+#define MPI_Neighbor_allgatherv_init(...)                                                          \
+    (ls_mpi_at(__FILE__, __LINE__), MPI_Neighbor_allgatherv_init(__VA_ARGS__))
+#define MPI_Neighbor_alltoall_init(...)                                                            \
+    (ls_mpi_at(__FILE__, __LINE__), MPI_Neighbor_alltoall_init(__VA_ARGS__))
+#define MPI_Neighbor_alltoallv_init(...)                                                           \
+    (ls_mpi_at(__FILE__, __LINE__), MPI_Neighbor_alltoallv_init(__VA_ARGS__))
+#define MPI_Neighbor_alltoallw_init(...)                                                           \
+    (ls_mpi_at(__FILE__, __LINE__), MPI_Neighbor_alltoallw_init(__VA_ARGS__))
+#define MPI_Psend_init(...)   (ls_mpi_at(__FILE__, __LINE__), MPI_Psend_init(__VA_ARGS__))
+#define MPI_Precv_init(...)   (ls_mpi_at(__FILE__, __LINE__), MPI_Precv_init(__VA_ARGS__))
+#define MPI_Pready(...)       (ls_mpi_at(__FILE__, __LINE__), MPI_Pready(__VA_ARGS__))
+#define MPI_Pready_range(...) (ls_mpi_at(__FILE__, __LINE__), MPI_Pready_range(__VA_ARGS__))
+#define MPI_Pready_list(...)  (ls_mpi_at(__FILE__, __LINE__), MPI_Pready_list(__VA_ARGS__))
+#define MPI_Parrived(...)     (ls_mpi_at(__FILE__, __LINE__), MPI_Parrived(__VA_ARGS__))
+#define MPI_Comm_idup_with_info(...)                                                               \
+    (ls_mpi_at(__FILE__, __LINE__), MPI_Comm_idup_with_info(__VA_ARGS__))
+#define MPI_Status_set_elements_x(...)                                                             \
+    (ls_mpi_at(__FILE__, __LINE__), MPI_Status_set_elements_x(__VA_ARGS__))
 #endif

@@ -1,0 +1,177 @@
+#!/usr/bin/env python3
+"""Builds and runs MPICH's own test suite (https://github.com/pmodels/mpich, test/mpi, in C) under
+lockstep and counts what builds, what passes, and what lockstep finds in it.
+
+    bench/mpich.py DIR [--build build] [--jobs 2] [--only TEXT] [--failures]
+
+DIR is the suite's folder test/mpi; nothing of it is kept. A test passes when it prints its "No
+Errors", exits with 0 and lockstep finds nothing. What its list gives to MPICH's own variables alone
+is one test; what the list says fails under MPICH or is not strictly MPI is left out, and counted.
+"""
+import argparse
+import collections
+import concurrent.futures
+import os
+import re
+import subprocess
+import sys
+import tempfile
+
+FOLDERS = ("attr", "basic", "coll", "comm", "datatype", "errhan", "group", "info", "init", "pt2pt",
+           "rma", "topo", "part", "errors/attr", "errors/coll", "errors/comm", "errors/datatype",
+           "errors/group", "errors/pt2pt", "errors/rma", "errors/topo")
+CONFIGURATION = """
+#define HAVE_STDARG_H 1
+#define HAVE_STRING_H 1
+#define HAVE_UNISTD_H 1
+#define HAVE_SYS_TIME_H 1
+#define HAVE_SYS_RESOURCE_H 1
+#define HAVE_GETRUSAGE 1
+#define HAVE_STRDUP 1
+#define HAVE_USLEEP 1
+#define HAVE_MPI_WIN_CREATE 1
+#define HAVE_LONG_DOUBLE 1
+#define HAVE_LONG_LONG 1
+#define USE_STRICT_MPI 1
+#define POINTERINT_t long
+#define THREAD_PACKAGE_NAME THREAD_PACKAGE_POSIX
+"""
+LIBRARY = ("util/mtest.c", "util/mtest_common.c", "util/mtest_single.c", "util/dtypes.c")
+EXPECTED = "not expected to pass under MPICH", "beyond the standard"
+
+
+def run(command, seconds, folder=None):
+    try:
+        done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=seconds,
+                              errors="replace")
+        return done.returncode, done.stdout + done.stderr
+    except subprocess.TimeoutExpired:
+        return None, "timeout"
+
+
+def tests_of(suite, folder):
+    """(program, ranks, arguments, result, left out) of each line of the folder's list."""
+    found = {}
+    for name in ("testlist", "testlist.in"):
+        path = os.path.join(suite, folder, name)
+        if not os.path.exists(path):
+            continue
+        for line in open(path, encoding="utf-8"):
+            words = line.split()
+            if not words or words[0].startswith(("#", "@")) or len(words) < 2:
+                continue
+            options = [w.split("=", 1) for w in words[2:] if "=" in w]
+            arguments = tuple(value for key, value in options if key == "arg")
+            rest = dict(options)
+            out = EXPECTED[0] if "xfail" in rest else \
+                EXPECTED[1] if rest.get("strict", "").lower() == "false" else None
+            found.setdefault((words[0], words[1], arguments), (rest.get("resultTest", ""), out))
+    return [(*key, *value) for key, value in found.items()]
+
+
+def sources_of(suite, folder, program):
+    """(sources, flags), as the folder's Makefile.am says."""
+    text = open(os.path.join(suite, folder, "Makefile.am"), encoding="utf-8").read()
+    sources = re.search(rf"^{re.escape(program)}_SOURCES *= *(.*)$", text, re.M)
+    flags = re.search(rf"^{re.escape(program)}_CPPFLAGS *= *(.*)$", text, re.M)
+    files = sources.group(1).split() if sources else [program + ".c"]
+    return ([os.path.join(suite, folder, f) for f in files],
+            [w for w in flags.group(1).split() if w.startswith("-")] if flags else [])
+
+
+class Suite:
+    def __init__(self, suite, build, folder, failures):
+        self.failures = failures
+        self.suite, self.folder = os.path.abspath(suite), folder
+        self.cc = os.path.abspath(os.path.join(build, "lockstep-cc"))
+        self.lockstep = os.path.abspath(os.path.join(build, "lockstep"))
+        os.mkdir(os.path.join(folder, "include"))  # one header is asked for one folder above
+        for name, text in (("mpitestconf.h", CONFIGURATION), ("dtpoolsconf.h", CONFIGURATION),
+                           ("mtest_mpix.h", "")):
+            with open(os.path.join(folder, name), "w", encoding="utf-8") as out:
+                out.write(text)
+        self.flags = ["-w", "-I" + folder, "-I" + os.path.join(folder, "include"),
+                      "-I" + os.path.join(self.suite, "include"),
+                      "-I" + os.path.join(self.suite, "dtpools", "include"),
+                      "-DHAVE_MPITESTCONF_H=1"]
+        pools = os.path.join(self.suite, "dtpools", "src")
+        files = [os.path.join(self.suite, f) for f in LIBRARY]
+        files += [os.path.join(pools, f) for f in sorted(os.listdir(pools)) if f.endswith(".c")]
+        self.library = []
+        for source in files:
+            made = os.path.join(folder, os.path.basename(source)[:-2] + ".o")
+            code, text = run([self.cc, *self.flags, "-c", source, "-o", made], 120)
+            if code != 0:
+                sys.exit(f"{source}: {text}")
+            self.library.append(made)
+        # Programs without a main get this one.
+        made, archive = (os.path.join(folder, "main" + end) for end in (".o", ".a"))
+        run([self.cc, *self.flags, "-c", os.path.join(self.suite, "util", "run_mpitests.c"), "-o",
+             made], 120)
+        run(["ar", "rcs", archive, made], 120)
+        self.library.append(archive)
+
+    def judge(self, folder, program, tests):
+        made = os.path.join(self.folder, folder.replace("/", "-") + "-" + program)
+        sources, flags = sources_of(self.suite, folder, program)
+        rows, built = [], None
+        for _, ranks, arguments, result, left_out in tests:
+            name = " ".join((f"{folder}/{program}", ranks, *arguments))
+            if left_out is not None:
+                rows.append((name, left_out, ""))
+                continue
+            if built is None:
+                built = run([self.cc, *self.flags, *flags, *sources, *self.library, "-lm", "-o",
+                             made], 120) if all(os.path.exists(s) for s in sources) else \
+                    (1, "generated sources")
+            if built[0] != 0:
+                rows.append((name, "not built", built[1]))
+                if self.failures:
+                    print(f"not built: {name}\n{built[1]}", flush=True)
+                continue
+            code, text = run([self.lockstep, "mpi", "-n", ranks, "--deadline", "60",
+                              "--buffering", "all", made, "--", *arguments], 120,
+                             os.path.join(self.suite, folder))
+            fails = result in ("TestErrFatal", "TestStatus")
+            right = (code == 1) if fails else (code == 0 and "No Errors" in text)
+            rows.append((name, "passed" if right else "failed", text))
+            if not right and self.failures:
+                print(f"failed: {name}\n{text}", flush=True)
+        if os.path.exists(made):
+            os.unlink(made)
+        return rows
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("folder")
+    parser.add_argument("--build", default="build")
+    parser.add_argument("--jobs", type=int, default=2)
+    parser.add_argument("--only", default="")
+    parser.add_argument("--failures", action="store_true", help="print what failed tests said")
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory(prefix="lockstep-mpich-") as folder:
+        suite = Suite(options.folder, options.build, folder, options.failures)
+        work = []
+        for part in FOLDERS:
+            programs = collections.defaultdict(list)
+            for test in tests_of(suite.suite, part):
+                if options.only in f"{part}/{test[0]}":
+                    programs[test[0]].append(test)
+            work += [(part, program, tests) for program, tests in programs.items()]
+        with concurrent.futures.ThreadPoolExecutor(options.jobs) as pool:
+            rows = [row for rows in pool.map(lambda w: suite.judge(*w), work) for row in rows]
+    outcomes = ("passed", "failed", "not built", *EXPECTED)
+    for part in (*FOLDERS, "all"):
+        count = [sum(row[1] == o and (part == "all" or row[0].split("/")[:-1] == part.split("/"))
+                     for row in rows) for o in outcomes]
+        if sum(count):
+            print(f"{part:16} " + ", ".join(f"{n} {o}" for n, o in zip(count, outcomes) if n))
+    for name, outcome, _ in rows:
+        if outcome in ("failed", "not built"):
+            print(f"{outcome}: {name}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

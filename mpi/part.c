@@ -1,0 +1,196 @@
+// Partitioned messages: the sender says of each part of its buffer when it is ready, and the
+// message goes when all are. They meet each other alone: their tags lie below those of others.
+#include <stdlib.h>
+
+#include "mpi/internal.h"
+
+struct mpi_parts {
+    bool send;
+    int count, ready, tag;
+    mpi_owned **owned;  // [count] a receive's from its start until its part is there
+    bool *is_ready;     // [count] a send's
+};
+
+typedef struct partitioned {
+    bool send;
+    const void *buf;
+    int partitions;
+    MPI_Count count;
+    MPI_Datatype type;
+    int peer, tag;
+    MPI_Comm comm;
+} partitioned;
+
+bool ls_mpi__parts_open(const mpi_request *request) {
+    const mpi_parts *parts = request->parts;
+    return parts != NULL && parts->send && parts->ready < parts->count;
+}
+
+static const void *part_at(const mpi_request *request, int n) {
+    const mpi_side *side = request->parts->send ? &request->record.send : &request->record.recv;
+    return (const char *)side->buf +
+           (ptrdiff_t)(side->count / request->parts->count) * side->type->extent * n;
+}
+
+static mpi_owned *own_part(mpi_rank *me, const mpi_request *request, int n) {
+    const mpi_side *side = request->parts->send ? &request->record.send : &request->record.recv;
+    return ls_mpi__own(me, part_at(request, n), (size_t)(side->count / request->parts->count),
+                       side->type, !request->parts->send, request->record.function);
+}
+
+static void disown_part(mpi_rank *me, mpi_parts *parts, int n) {
+    ls_mpi__disown(me, parts->owned[n]);
+    parts->owned[n] = NULL;
+}
+
+// The program has its buffer again.
+void ls_mpi__parts_done(mpi_rank *me, mpi_request *request) {
+    for (int n = 0; request->parts != NULL && n < request->parts->count; n++) {
+        disown_part(me, request->parts, n);
+    }
+    if (request->parts != NULL) {
+        request->record.status.MPI_TAG = request->parts->tag;
+    }
+}
+
+void ls_mpi__parts_free(mpi_rank *me, mpi_request *request) {
+    if (request->parts != NULL) {
+        ls_mpi__parts_done(me, request);
+        free(request->parts->owned);
+        free(request->parts->is_ready);
+        free(request->parts);
+        request->parts = NULL;
+    }
+}
+
+int ls_mpi__parts_start(mpi_rank *me, mpi_request *request) {
+    mpi_parts *parts = request->parts;
+    parts->ready = 0;
+    for (int n = 0; n < parts->count; n++) {
+        parts->is_ready[n] = false;
+        parts->owned[n] = parts->send ? NULL : own_part(me, request, n);
+    }
+    return parts->send
+               ? MPI_SUCCESS
+               : ls_mpi__message_post(me, &request->proto, &request->record, &request->inner);
+}
+
+static int make(mpi_where at, const partitioned *p, MPI_Request *out) {
+    mpi_record record;
+    if (out == NULL || p->partitions <= 0 || p->count < 0 || p->count > INT32_MAX / p->partitions) {
+        return ls_mpi__error(at.me, NULL, p->count < 0 ? MPI_ERR_COUNT : MPI_ERR_ARG, at.function,
+                             out == NULL ? "the place for the request is NULL"
+                                         : "%d partitions of %lld elements",
+                             p->partitions, (long long)p->count);
+    }
+    const mpi_message message = {.send = p->send,
+                                 .buf = p->buf,
+                                 .count = (int)p->count * p->partitions,
+                                 .type = p->type,
+                                 .peer = p->peer,
+                                 .tag = p->tag,
+                                 .comm = p->comm};
+    if (!p->send && (p->peer == MPI_ANY_SOURCE || p->tag == MPI_ANY_TAG)) {
+        return ls_mpi__error(at.me, NULL, p->tag == MPI_ANY_TAG ? MPI_ERR_TAG : MPI_ERR_RANK,
+                             at.function, "partitioned receives name their source and tag");
+    }
+    MPI_TRY(ls_mpi__message_read(&record, at, &message));
+    mpi_request *made =
+        ls_mpi__request_make(at.me, p->send ? MPI_REQUEST_SEND : MPI_REQUEST_RECV, at.function);
+    made->record = record;
+    made->comm = record.comm;
+    made->persistent = true;
+    ls_mpi__message_proto(&made->proto, &made->record, p->send, p->peer, p->tag);
+    made->proto.tag = LS_TAG_ANY - 1 - p->tag;
+    made->parts = ls_mpi__alloc(sizeof *made->parts);
+    *made->parts = (mpi_parts){.send = p->send, .count = p->partitions, .tag = p->tag};
+    made->parts->owned = ls_mpi__alloc((size_t)p->partitions * sizeof(mpi_owned *));
+    made->parts->is_ready = ls_mpi__alloc((size_t)p->partitions * sizeof(bool));
+    *out = made->handle;
+    return MPI_SUCCESS;
+}
+
+int MPI_Psend_init(const void *buf, int partitions, MPI_Count count, MPI_Datatype type, int dest,
+                   int tag, MPI_Comm comm, MPI_Info info, MPI_Request *request) {
+    mpi_where at = {ls_mpi__enter(__func__), __func__};
+    (void)info;
+    return make(at, &(partitioned){true, buf, partitions, count, type, dest, tag, comm}, request);
+}
+
+int MPI_Precv_init(void *buf, int partitions, MPI_Count count, MPI_Datatype type, int source,
+                   int tag, MPI_Comm comm, MPI_Info info, MPI_Request *request) {
+    mpi_where at = {ls_mpi__enter(__func__), __func__};
+    (void)info;
+    return make(at, &(partitioned){false, buf, partitions, count, type, source, tag, comm},
+                request);
+}
+
+// The request of a partitioned send (receive).
+static int parts_arg(mpi_request **out, mpi_where at, MPI_Request handle, bool send, int n) {
+    const char *why;
+    *out = ls_mpi__request_of(at.me, handle, &why);
+    if (*out == NULL || (*out)->parts == NULL || (*out)->parts->send != send) {
+        return ls_mpi__error(at.me, NULL, MPI_ERR_REQUEST, at.function, "the request is %s",
+                             *out == NULL ? why
+                             : send       ? "none of MPI_Psend_init"
+                                          : "none of MPI_Precv_init");
+    }
+    return n >= 0 && n < (*out)->parts->count
+               ? MPI_SUCCESS
+               : ls_mpi__error(at.me, (*out)->comm, MPI_ERR_ARG, at.function,
+                               "partition %d is not in [0, %d)", n, (*out)->parts->count);
+}
+
+static int ready(mpi_where at, int n, MPI_Request handle) {
+    mpi_request *request;
+    MPI_TRY(parts_arg(&request, at, handle, true, n));
+    mpi_parts *parts = request->parts;
+    if (!request->active || parts->is_ready[n]) {
+        return ls_mpi__error(at.me, request->comm, MPI_ERR_REQUEST, at.function,
+                             request->active ? "partition %d is ready already"
+                                             : "partition %d of a request that is not started",
+                             n);
+    }
+    parts->is_ready[n] = true;
+    parts->ready += 1;
+    parts->owned[n] = own_part(at.me, request, n);
+    if (parts->ready < parts->count || ls_mpi__request_to_nobody(request)) {
+        return MPI_SUCCESS;
+    }
+    return ls_mpi__message_post(at.me, &request->proto, &request->record, &request->inner);
+}
+
+int MPI_Pready(int partition, MPI_Request request) {
+    mpi_where at = {ls_mpi__enter(__func__), __func__};
+    return ready(at, partition, request);
+}
+
+int MPI_Pready_range(int low, int high, MPI_Request request) {
+    mpi_where at = {ls_mpi__enter(__func__), __func__};
+    for (int n = low; n <= high; n++) {
+        MPI_TRY(ready(at, n, request));
+    }
+    return MPI_SUCCESS;
+}
+
+int MPI_Pready_list(int length, const int partitions[], MPI_Request request) {
+    mpi_where at = {ls_mpi__enter(__func__), __func__};
+    for (int i = 0; i < length; i++) {
+        MPI_TRY(ready(at, partitions[i], request));
+    }
+    return MPI_SUCCESS;
+}
+
+int MPI_Parrived(MPI_Request handle, int partition, int *flag) {
+    mpi_where at = {ls_mpi__enter(__func__), __func__};
+    mpi_request *request;
+    MPI_TRY(parts_arg(&request, at, handle, false, partition));
+    if (request->active && !ls_mpi__request_done(request)) {
+        ls_mpi__poll(at.me, __func__);
+    }
+    *flag = !request->active || ls_mpi__request_done(request) ? 1 : 0;
+    if (*flag != 0) {
+        disown_part(at.me, request->parts, partition);
+    }
+    return MPI_SUCCESS;
+}
