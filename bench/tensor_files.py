@@ -1,33 +1,13 @@
 """Safetensors files, for the scripts that run other systems beside lockstep."""
-import json
+import os
+import sys
 
 import numpy as np
 
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "python"))
+from lockstep.tensor_files import read_raw, write_raw  # noqa: E402
+
 TYPES = {"F64": np.float64, "F32": np.float32, "F16": np.float16, "I64": np.int64}
-
-
-def write_raw(path, tensors):
-    """{name: (type as the format names it, shape, bytes)}"""
-    header, at = {}, 0
-    for name, (dtype, shape, data) in tensors.items():
-        header[name] = {"dtype": dtype, "shape": list(shape), "data_offsets": [at, at + len(data)]}
-        at += len(data)
-    text = json.dumps(header).encode()
-    text += b" " * (-len(text) % 8)
-    with open(path, "wb") as file:
-        file.write(len(text).to_bytes(8, "little") + text)
-        file.writelines(data for _, _, data in tensors.values())
-
-
-def read_raw(path):
-    with open(path, "rb") as file:
-        data = file.read()
-    begin = 8 + int.from_bytes(data[:8], "little")
-    header = json.loads(data[8:begin])
-    header.pop("__metadata__", None)
-    return {name: (about["dtype"], about["shape"],
-                   data[begin + about["data_offsets"][0]:begin + about["data_offsets"][1]])
-            for name, about in header.items()}
 
 
 def write(path, arrays):

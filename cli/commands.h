@@ -22,6 +22,7 @@
     X(plan)                                                                                        \
     X(show)                                                                                        \
     X(traffic)                                                                                     \
+    X(diff)                                                                                        \
     X(reshard)                                                                                     \
     X(calibrate)                                                                                   \
     X(bench)                                                                                       \

@@ -129,7 +129,8 @@ void ls_report__explain(ls_text *out, const ls_case_result *result, const char *
     }
     for (int s = 0; s < result->stage_count; s++) {
         const ls_stage_result *stage = &result->stages[s];
-        if (!ls_class_passes(stage->class_) || stage->divergence != NULL) {
+        bool failed = !ls_class_passes(stage->class_) && stage->class_ != LS_CLASS_UNJUDGED;
+        if (failed || stage->divergence != NULL) {
             explain_stage(out, stage, indent);
         }
         if (stage->divergence != NULL &&

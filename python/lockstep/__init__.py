@@ -28,6 +28,13 @@ def _replaced(backend):
     return None
 
 
+def capture(model, folder, **options):
+    """Keeps the model's parameters, activations and gradients as files in `folder`, for `lockstep diff`: capturing.Capture."""
+    from lockstep.capturing import Capture
+
+    return Capture(model, folder, **options)
+
+
 def install():
     """Lets the groups that torch makes with gloo be lockstep's. get_backend() still says what was asked for."""
     try:

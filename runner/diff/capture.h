@@ -1,0 +1,68 @@
+// Captures: the named tensors of a model, rank by rank, in program order, as `lockstep diff` reads
+// them: what lockstep.capture() wrote (rank_00003.safetensors, with rank_00003.json beside it), a
+// .safetensors file, or a folder of such files. Values are read on demand.
+#ifndef LS_RUNNER_DIFF_CAPTURE_H
+#define LS_RUNNER_DIFF_CAPTURE_H
+
+#include "formats/safetensors.h"
+#include "local_tensor/local_tensor.h"
+
+// What one rank has of a tensor.
+typedef struct ls_capture_piece {
+    int rank;
+    const ls_safetensors *file;
+    const ls_safetensor *at;
+    bool placed;      // `offset` says where in the whole it begins
+    ls_shape offset;  //
+    ls_shape size;    //
+} ls_capture_piece;
+
+// How a tensor was computed.
+typedef enum ls_made_by {
+    LS_MADE_UNKNOWN,
+    LS_MADE_LINEAR,            // input weight^T + bias
+    LS_MADE_EMBEDDING,         // the rows of weight that input names
+    LS_MADE_LINEAR_WEIGHT,     // of gradient^T input, the gradient of a weight
+    LS_MADE_LINEAR_BIAS,       // the sum of gradient's rows
+    LS_MADE_EMBEDDING_WEIGHT,  // gradient's rows, added up where input names them
+    LS_MADE_COUNT
+} ls_made_by;
+
+typedef struct ls_captured {
+    const char *name;
+    ls_dtype dtype;
+    ls_capture_piece *pieces;  // [piece_count], at most one a rank, ascending
+    int piece_count;
+    // Of what it was computed, by names; NULL: nothing.
+    ls_made_by made;
+    const char *input, *weight, *bias, *gradient;
+    const char *parts;  // whose values on the ranks it adds up, by op
+    ls_op parts_op;
+    // How it lies, where it is said.
+    bool has_shape, has_placements;
+    ls_shape shape;
+    ls_placements placements;
+    ls_mesh mesh;
+    const int *mesh_ranks;  // [ranks of mesh]; NULL: as they are
+} ls_captured;
+
+typedef struct ls_capture {
+    ls_arena *arena;
+    const char *path;
+    int ranks;
+    ls_captured *tensors;  // [count], in the order of their first appearance
+    size_t count, capacity;
+    size_t *slots;  // [slot_count], index + 1 of a tensor, 0: none; a power of two
+    size_t slot_count;
+    ls_safetensors **files;  // [file_count]
+    size_t file_count;
+} ls_capture;
+
+// Files may be hostile: LS_ERR_FORMAT names file and reason; LS_ERR_IO. Free it with
+// ls_capture_free.
+int ls_capture_open(ls_capture **out, const char *path);
+void ls_capture_free(ls_capture *capture);  // NULL is allowed
+// NULL: there is none of the name.
+const ls_captured *ls_capture_find(const ls_capture *capture, const char *name);
+
+#endif

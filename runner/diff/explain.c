@@ -1,0 +1,332 @@
+// Looks for what turns one run's tensor into the other's.
+#include "runner/diff/explain.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "kernels/kernels.h"
+#include "orders/bound.h"
+
+#define WEIGHTS_MAX 16  // of ranks' parts that are weighed against each other
+
+typedef struct vectors {
+    double *ref;
+    double *run[WEIGHTS_MAX];  // [runs], a copy each
+    int runs;
+    double *part[WEIGHTS_MAX];  // [parts]
+    int part_ranks[WEIGHTS_MAX];
+    int parts;
+    size_t count;
+    double near;  // what is equal up to rounding differs by less, in parts of the largest value
+    int ranks;
+} vectors;
+
+static double *widened(ls_arena *arena, const void *values, ls_dtype dtype, size_t count) {
+    double *out = ls_arena_alloc(arena, count + 1, sizeof *out);
+    for (size_t i = 0; out != NULL && i < count; i++) {
+        out[i] = ls_element_to_f64((const char *)values + i * ls_dtype_bytes(dtype), dtype);
+    }
+    return out;
+}
+
+static double largest(const double *a, size_t count) {
+    double most = 0;
+    for (size_t i = 0; i < count; i++) {
+        most = fabs(a[i]) > most ? fabs(a[i]) : most;
+    }
+    return most;
+}
+
+// *factor: b is so many times a, up to rounding, over the elements that `of` (NULL: all) covers.
+static bool is_multiple(double *factor, const double *a, const double *b, size_t count,
+                        double near) {
+    double ab = 0, aa = 0, most = largest(b, count), residual = 0;
+    for (size_t i = 0; i < count; i++) {
+        ab += a[i] * b[i];
+        aa += a[i] * a[i];
+    }
+    if (!(aa > 0) || !isfinite(ab) || count < 2) {
+        return false;
+    }
+    *factor = ab / aa;
+    for (size_t i = 0; i < count; i++) {
+        double off = fabs(b[i] - *factor * a[i]);
+        residual = off > residual ? off : residual;
+    }
+    return *factor != 0 && residual <= near * most;
+}
+
+static bool is_near(double a, double b) {
+    return fabs(a - b) <= 1e-3 * fabs(b);
+}
+
+static void name_factor(ls_text *out, double factor, int ranks) {
+    if (is_near(factor, -1)) {
+        ls_text_puts(out, " (its sign is turned)");
+        return;
+    }
+    for (int n = 2; n <= ranks; n++) {
+        if (ranks % n != 0) {
+            continue;
+        }
+        const char *of = n == ranks ? "world" : "a group of the mesh";
+        if (is_near(factor, n)) {
+            ls_text_printf(out, " (%s: summed where a mean is due, or counted on every rank)", of);
+            return;
+        }
+        if (is_near(factor, 1.0 / n)) {
+            ls_text_printf(out, " (1/%s: divided once too often, or not summed)", of);
+            return;
+        }
+    }
+    ls_text_puts(out, " (a mean over another number of things)");
+}
+
+// ---- Of one copy --------------------------------------------------------------------------------
+// All of it, or each rank's shard, is a multiple.
+static bool explain_factors(ls_text *out, ls_arena *arena, const vectors *v,
+                            const ls_assembled *run) {
+    double factor = 0;
+    if (is_multiple(&factor, v->ref, v->run[0], v->count, v->near) && !is_near(factor, 1)) {
+        ls_text_printf(out, "\n  likely: it is %.6g times the reference", factor);
+        name_factor(out, factor, v->ranks);
+        return true;
+    }
+    ls_text text = {0};
+    bool zero = false, all = run->piece_count > 1 && run->copies == 1 && run->terms == 1;
+    bool any = false;
+    for (int i = 0; i < run->piece_count && all; i++) {
+        const ls_assembled_piece *piece = &run->pieces[i];
+        void *a = NULL, *b = NULL;
+        size_t count = 0;
+        if (ls_shape_count(&count, &piece->local) != LS_OK || count == 0 ||
+            ls_assembled_cut(&a, arena, run, piece, v->ref, sizeof(double)) != LS_OK ||
+            ls_assembled_cut(&b, arena, run, piece, v->run[0], sizeof(double)) != LS_OK) {
+            continue;
+        }
+        if (largest(b, count) == 0 && largest(a, count) > 0) {
+            ls_text_printf(&text, "%s rank %d's shard is all zero", any ? "," : "", piece->rank);
+            any = zero = true;
+        } else if (is_multiple(&factor, a, b, count, v->near)) {
+            ls_text_printf(&text, "%s rank %d has %.6g times the reference", any ? "," : "",
+                           piece->rank, factor);
+            any = any || !is_near(factor, 1);
+        } else {
+            all = false;
+        }
+    }
+    if (all && any) {
+        ls_text_printf(out, "\n  likely a %s:%s", zero ? "shard left out" : "mean of means",
+                       ls_text_string(&text));
+    }
+    ls_text_free(&text);
+    return all && any;
+}
+
+// A rank's shard is what the reference has in another rank's place.
+static bool explain_swapped(ls_text *out, ls_arena *arena, const vectors *v,
+                            const ls_assembled *run) {
+    for (int i = 0; i < run->piece_count; i++) {
+        const ls_assembled_piece *own = &run->pieces[i];
+        void *has = NULL, *due = NULL, *other = NULL;
+        size_t count = 0;
+        if (own->copy != 0 || own->term != 0 || ls_shape_count(&count, &own->local) != LS_OK ||
+            count < 2 ||
+            ls_assembled_cut(&has, arena, run, own, v->run[0], sizeof(double)) != LS_OK ||
+            ls_assembled_cut(&due, arena, run, own, v->ref, sizeof(double)) != LS_OK ||
+            memcmp(has, due, count * sizeof(double)) == 0) {
+            continue;
+        }
+        for (int k = 0; k < run->piece_count; k++) {
+            const ls_assembled_piece *place = &run->pieces[k];
+            if (k == i || !ls_shape_equal(&place->local, &own->local) ||
+                ls_assembled_cut(&other, arena, run, place, v->ref, sizeof(double)) != LS_OK) {
+                continue;
+            }
+            double factor = 0;
+            if (is_multiple(&factor, other, has, count, v->near) && is_near(factor, 1)) {
+                ls_text_printf(out, "\n  likely: rank %d has what belongs to rank %d", own->rank,
+                               place->rank);
+                return true;
+            }
+        }
+    }
+    return false;
+}
+
+// ---- Of several ---------------------------------------------------------------------------------
+// Solves the normal equations of vectors^T w = target; false where they do not determine it.
+static bool weigh(double *weights, double *const *at, int n, const double *target, size_t count,
+                  double near) {
+    double m[WEIGHTS_MAX][WEIGHTS_MAX + 1] = {{0}}, sizes[WEIGHTS_MAX];
+    for (int i = 0; i < n; i++) {
+        for (size_t e = 0; e < count; e++) {
+            for (int j = 0; j < n; j++) {
+                m[i][j] += at[i][e] * at[j][e];
+            }
+            m[i][n] += at[i][e] * target[e];
+        }
+        sizes[i] = m[i][i];
+    }
+    for (int i = 0; i < n; i++) {
+        int pivot = i;
+        for (int r = i + 1; r < n; r++) {
+            pivot = fabs(m[r][i]) > fabs(m[pivot][i]) ? r : pivot;
+        }
+        if (!(fabs(m[pivot][i]) > 1e-6 * sizes[i]) || !isfinite(m[pivot][i])) {
+            return false;
+        }
+        double row[WEIGHTS_MAX + 1];
+        memcpy(row, m[i], sizeof row);
+        memcpy(m[i], m[pivot], sizeof row);
+        memcpy(m[pivot], row, sizeof row);
+        for (int r = 0; r < n; r++) {
+            double f = r == i ? 0 : m[r][i] / m[i][i];
+            for (int c = i; c <= n && r != i; c++) {
+                m[r][c] -= f * m[i][c];
+            }
+        }
+    }
+    double most = largest(target, count), residual = 0;
+    for (int i = 0; i < n; i++) {
+        weights[i] = m[i][n] / m[i][i];
+    }
+    for (size_t e = 0; e < count; e++) {
+        double sum = 0;
+        for (int i = 0; i < n; i++) {
+            sum += weights[i] * at[i][e];
+        }
+        residual = fabs(sum - target[e]) > residual ? fabs(sum - target[e]) : residual;
+    }
+    return residual <= near * most;
+}
+
+static bool all_near(const double *weights, int n, double value) {
+    bool all = true;
+    for (int i = 0; i < n; i++) {
+        all = all && fabs(weights[i] - value) <= 1e-3 * fabs(value);
+    }
+    return all;
+}
+
+// Whether the reference is so many times the sum of what the ranks have.
+static bool is_sum(const vectors *v, double *const *at, int n, double times) {
+    double most = largest(v->ref, v->count);
+    for (size_t e = 0; e < v->count; e++) {
+        double sum = 0;
+        for (int i = 0; i < n; i++) {
+            sum += at[i][e];
+        }
+        if (!(fabs(times * sum - v->ref[e]) <= v->near * most)) {
+            return false;
+        }
+    }
+    return most > 0;
+}
+
+static void put_weights(ls_text *out, const double *weights, const int *ranks, int n) {
+    for (int i = 0; i < n; i++) {
+        double shown = fabs(weights[i]) < 1e-3 ? 0 : weights[i];
+        ls_text_printf(out, "%s%.4g of rank %d", i > 0 ? ", " : "", shown, ranks[i]);
+    }
+}
+
+// What the ranks have should have been added up.
+static bool explain_unreduced(ls_text *out, const vectors *v, const int *ranks) {
+    double due[WEIGHTS_MAX];
+    if (is_sum(v, v->run, v->runs, 1)) {
+        ls_text_puts(out,
+                     "\n  likely: not summed, the sum of what the ranks have is the reference");
+    } else if (is_sum(v, v->run, v->runs, 1.0 / v->runs)) {
+        ls_text_puts(out, "\n  likely: not averaged, the mean of what the ranks have is the "
+                          "reference");
+    } else if ((size_t)v->runs < v->count &&
+               weigh(due, v->run, v->runs, v->ref, v->count, v->near)) {
+        ls_text_puts(out, "\n  likely: not reduced, the reference is ");
+        put_weights(out, due, ranks, v->runs);
+    } else {
+        return false;
+    }
+    return true;
+}
+
+// What was added up is not what should have been.
+static bool explain_sum(ls_text *out, const vectors *v) {
+    double due[WEIGHTS_MAX], given[WEIGHTS_MAX];
+    int n = v->parts, left_out = -1;
+    if ((size_t)n >= v->count || !weigh(due, v->part, n, v->ref, v->count, v->near) ||
+        !weigh(given, v->part, n, v->run[0], v->count, v->near)) {
+        return false;
+    }
+    ls_text_puts(out, "\n  likely: it adds up ");
+    put_weights(out, given, v->part_ranks, n);
+    ls_text_puts(out, " where the reference is ");
+    put_weights(out, due, v->part_ranks, n);
+    for (int i = 0; i < n; i++) {
+        left_out = fabs(given[i]) < 1e-3 && fabs(due[i]) > 1e-3 ? v->part_ranks[i] : left_out;
+    }
+    if (left_out >= 0) {
+        ls_text_printf(out, ": rank %d is left out", left_out);
+    } else if (all_near(given, n, 1.0 / n) && !all_near(due, n, 1.0 / n)) {
+        ls_text_puts(out, all_near(due, n, 1) ? ": 1/world too much"
+                                              : ": a mean of means over unequal shares");
+    }
+    return true;
+}
+
+static bool fill(vectors *v, ls_arena *arena, const void *ref, const ls_assembled *run,
+                 const ls_assembled *parts) {
+    v->ref = widened(arena, ref, run->dtype, run->count);
+    bool made = v->ref != NULL;
+    for (int c = 0; c < run->copies && c < WEIGHTS_MAX && made; c++) {
+        const void *value = NULL;
+        made = ls_assembled_value(&value, arena, run, c) == LS_OK;
+        v->run[c] = made ? widened(arena, value, run->dtype, run->count) : NULL;
+        made = v->run[c] != NULL;
+        v->runs = c + 1;
+    }
+    for (int p = 0; parts != NULL && p < parts->copies && p < WEIGHTS_MAX && made &&
+                    parts->count == run->count && parts->copies <= WEIGHTS_MAX;
+         p++) {
+        v->part[p] = widened(arena, parts->whole[p * parts->terms], parts->dtype, parts->count);
+        v->part_ranks[p] = parts->pieces[p].rank;
+        made = v->part[p] != NULL;
+        v->parts = p + 1;
+    }
+    return made;
+}
+
+bool ls_diff_explain(ls_text *out, ls_arena *arena, const void *ref, const ls_assembled *run,
+                     int copy, const ls_assembled *parts, int ranks) {
+    vectors v = {.count = run->count, .ranks = ranks};
+    if (!ls_dtype_is_float(run->dtype) || !fill(&v, arena, ref, run, parts)) {
+        return false;
+    }
+    v.near = sqrt(ls_bound_roundoff(run->dtype));
+    v.near = v.near < 1e-3 ? v.near : 1e-3;
+    int ranks_of[WEIGHTS_MAX] = {0};
+    bool differ = false;
+    for (int i = 0; i < run->piece_count; i++) {
+        if (run->pieces[i].copy < WEIGHTS_MAX) {
+            ranks_of[run->pieces[i].copy] = run->pieces[i].rank;
+        }
+    }
+    for (int c = 1; c < v.runs; c++) {
+        differ = differ || memcmp(v.run[c], v.run[0], v.count * sizeof(double)) != 0;
+    }
+    if (copy < v.runs) {  // the wrong one first
+        double *wrong = v.run[copy];
+        int rank = ranks_of[copy];
+        v.run[copy] = v.run[0];
+        ranks_of[copy] = ranks_of[0];
+        v.run[0] = wrong;
+        ranks_of[0] = rank;
+    }
+    if (v.parts > 1 && explain_sum(out, &v)) {
+        return true;
+    }
+    if (differ && run->copies <= WEIGHTS_MAX && explain_unreduced(out, &v, ranks_of)) {
+        return true;
+    }
+    return explain_factors(out, arena, &v, run) || explain_swapped(out, arena, &v, run);
+}

@@ -1,0 +1,243 @@
+"""`lockstep diff` on small captures that are made here, without torch: captures.py LOCKSTEP PYTHON_FOLDER."""
+import json
+import math
+import os
+import struct
+import subprocess
+import sys
+import tempfile
+
+LOCKSTEP, FOLDER = sys.argv[1:3]
+sys.path.insert(0, FOLDER)
+from lockstep import tensor_files  # noqa: E402
+
+
+def f32(values):
+    return struct.pack(f"<{len(values)}f", *values)
+
+
+def rounded(value):
+    return struct.unpack("<f", struct.pack("<f", value))[0]
+
+
+def write(folder, ranks):
+    """ranks: for each rank {name: (shape, values, about)}"""
+    os.makedirs(folder, exist_ok=True)
+    for rank, tensors in enumerate(ranks):
+        path = os.path.join(folder, f"rank_{rank:05}.")
+        tensor_files.write_raw(path + "safetensors", {n: ("F32", s, f32(v)) for n, (s, v, _) in tensors.items()})
+        with open(path + "json", "w", encoding="utf-8") as file:
+            json.dump({"format": 1, "rank": rank, "ranks": len(ranks),
+                       "tensors": [{"name": n, **about} for n, (_, _, about) in tensors.items()]}, file)
+
+
+def diff(ref, run, *words):
+    done = subprocess.run([LOCKSTEP, "diff", ref, run, "--json", "-", *words], capture_output=True, text=True, check=False)
+    cases = json.loads(done.stdout)["cases"] if done.stdout else []
+    stages = {stage["name"]: stage for case in cases for stage in case["stages"]}
+    return done.returncode, stages, done.stderr
+
+
+class Check:
+    def __init__(self):
+        self.folder = tempfile.TemporaryDirectory()
+        self.made = 0
+
+    def path(self):
+        self.made += 1
+        return os.path.join(self.folder.name, str(self.made))
+
+    def one(self, ref, ranks, code, kind, *texts, words=(), name="t"):
+        """ref: the tensors of one rank; ranks: of each rank of the run."""
+        a, b = self.path(), self.path()
+        write(a, [ref])
+        write(b, ranks)
+        got, stages, said = diff(a, b, *words)
+        told = stages[name].get("divergence") or ""
+        assert got == code and stages[name]["class"] == kind, (got, code, stages, said)
+        for text in texts:
+            assert text in told, (text, told)
+        return stages[name]
+
+
+def waves(count, scale=1.0):
+    return [rounded(scale * math.sin(1 + 1.7 * i)) for i in range(count)]
+
+
+def rows(values, width, first, last):
+    return values[first * width:last * width]
+
+
+def column_block(values, width, first, last):
+    return [v for i, v in enumerate(values) if first <= i % width < last]
+
+
+def lies_as(placements, mesh, shape, **more):
+    return {"placements": placements, "mesh": mesh, "shape": shape, **more}
+
+
+def placements(check):
+    t = waves(40)  # 8 x 5
+    whole = {"t": ([8, 5], t, {})}
+    # Rows, uneven as torch.chunk cuts; columns; copies; strided rows; by sizes alone; by offsets.
+    for bad in (False, True):
+        wrong = list(t)
+        wrong[6 * 5 + 2] += 1 if bad else 0
+        verdict = (1, "wrong") if bad else (0, "bit_exact")
+        row = ["row 6 of the whole [8, 5]"] if bad else []
+        about = lies_as("S(0)", [3], [8, 5])
+        cut = [(0, 3), (3, 6), (6, 8)]
+        check.one(whole, [{"t": ([b - a, 5], rows(wrong, 5, a, b), about)} for a, b in cut], *verdict, *row,
+                  *(["rank 2, element 2 [0, 2]"] if bad else []))
+        check.one(whole, [{"t": ([b - a, 5], rows(wrong, 5, a, b), {})} for a, b in cut], *verdict, *row)
+        check.one(whole, [{"t": ([b - a, 5], rows(wrong, 5, a, b), {"offset": [a, 0]})} for a, b in cut], *verdict, *row)
+        about = lies_as("S(1)", [2], [8, 5])
+        check.one(whole, [{"t": ([8, b - a], column_block(wrong, 5, a, b), about)} for a, b in ((0, 3), (3, 5))],
+                  *verdict, *row)
+        about = lies_as("R, S(0)", [2, 2], [8, 5], mesh_ranks=[3, 1, 2, 0])
+        check.one(whole, [{"t": ([4, 5], rows(wrong, 5, a, a + 4), about)} for a in (4, 4, 0, 0)], *verdict, *row)
+        about = lies_as("_S(0, 2)", [2], [8, 5])
+        parts = [rows(wrong, 5, a, a + 2) + rows(wrong, 5, a + 4, a + 6) for a in (0, 2)]
+        check.one(whole, [{"t": ([4, 5], part, about)} for part in parts], *verdict, *row)
+    # What cannot be put together says why.
+    check.one(whole, [{"t": ([3, 5], t[:15], {})}, {"t": ([3, 5], t[:15], {})}], 1, "wrong", "say how it lies")
+    check.one(whole, [{"t": ([4, 5], t[:20], lies_as("S(0)", [2], [8, 5]))}, {}], 1, "wrong", "rank 1 has no part")
+    check.one(whole, [{"t": ([40], t, {})}], 1, "wrong", "the reference has f32 [8, 5]")
+
+
+def factors(check):
+    t = waves(24)
+    whole = {"t": ([6, 4], t, {})}
+
+    def copies(*values):
+        return [{"t": ([6, 4], list(v), {})} for v in values]
+
+    def shards(*factors_):
+        return [{"t": ([2, 4], [f * v for v in rows(t, 4, 2 * r, 2 * r + 2)], {})} for r, f in enumerate(factors_)]
+
+    check.one(whole, copies(*[[4 * v for v in t]] * 4), 1, "wrong", "4 times", "(world: summed")
+    check.one(whole, copies(*[[v / 4 for v in t]] * 4), 1, "wrong", "0.25 times", "(1/world: divided once too often")
+    check.one(whole, copies([-v for v in t]), 1, "wrong", "its sign is turned")
+    check.one(whole, shards(1.5, 1, 0.5), 1, "wrong", "mean of means", "rank 0 has 1.5 times", "rank 2 has 0.5 times")
+    check.one(whole, shards(1, 0, 1), 1, "wrong", "rank 1's shard is all zero", "shard left out")
+    swapped = shards(1, 1, 1)
+    swapped[0], swapped[2] = swapped[2], swapped[0]
+    check.one(whole, swapped, 1, "wrong", "rank 0 has what belongs to rank 2")
+    a = [rounded(math.cos(2.3 * i * i)) for i in range(24)]
+    b = [rounded(x - y) for x, y in zip(t, a)]
+    check.one(whole, copies(a, b), 1, "wrong", "not summed")
+    check.one(whole, copies([2 * v for v in a], [2 * v for v in b]), 1, "wrong", "not averaged")
+    # With the ranks' parts known: one of them left out, and a mean over unequal shares.
+    part = {"parts": {"name": "step 0 part t", "op": "sum"}}
+
+    def with_parts(value, *parts):
+        return [{"step 0 part t": ([6, 4], list(p), {}), "t": ([6, 4], list(value), part)} for p in parts]
+
+    check.one(whole, with_parts(a, a, b), 1, "wrong", "rank 1 is left out")
+    weighted = {"t": ([6, 4], [0.25 * x + 0.75 * y for x, y in zip(a, b)], {})}
+    check.one(weighted, with_parts([(x + y) / 2 for x, y in zip(a, b)], a, b), 1, "wrong", "a mean of means over unequal")
+
+
+def bounds(check):
+    x, w = waves(4 * 64), waves(3 * 64, 0.1)
+    exact = [math.fsum(x[i * 64 + k] * w[j * 64 + k] for k in range(64)) for i in range(4) for j in range(3)]
+    size = [math.fsum(abs(x[i * 64 + k] * w[j * 64 + k]) for k in range(64)) for i in range(4) for j in range(3)]
+    made = {"made": {"by": "linear", "input": "x", "weight": "w", "bias": None}}
+
+    def inputs(y, about):
+        return {"x": ([4, 64], x, {}), "w": ([3, 64], w, {}), "y": ([4, 3], y, about)}
+
+    def off(share):
+        return [rounded(e + share * 64 * 2**-24 * s) for e, s in zip(exact, size)]
+
+    ref = inputs(off(0), {})
+    stage = check.one(ref, [inputs(off(0.5), made)], 0, "within_bound", name="y")
+    assert 0.3 < stage["bound_ratio"] <= 1, stage
+    check.one(ref, [inputs(off(3), made)], 1, "wrong", "what the run's own inputs give", name="y")
+    # The same without knowing how it was made: not judged; with a tolerance said as such; beyond half of the digits wrong.
+    stage = check.one(ref, [inputs(off(3), {})], 0, "unjudged", name="y")
+    assert stage["order"] == "no bound", stage
+    stage = check.one(ref, [inputs(off(3), {})], 0, "unjudged", name="y", words=["--tolerance", "1e-3"])
+    assert stage["order"] == "by --tolerance", stage
+    check.one(ref, [inputs(off(3), {})], 1, "wrong", "--tolerance", name="y", words=["--tolerance", "1e-9"])
+    check.one(ref, [inputs([1.01 * v for v in off(0)], {})], 1, "wrong", "half of the digits", name="y")
+    # Row-parallel: each rank has a part of the sum.
+    about = lies_as("P(sum)", [2], [4, 3], **made)
+    halves = [[rounded(math.fsum(x[i * 64 + k] * w[j * 64 + k] for k in range(32 * r, 32 * r + 32)))
+               for i in range(4) for j in range(3)] for r in range(2)]
+    ranks = [{"x": ([4, 32], column_block(x, 64, 32 * r, 32 * r + 32), {}),
+              "w": ([3, 32], column_block(w, 64, 32 * r, 32 * r + 32), {}), "y": ([4, 3], halves[r], about)}
+             for r in range(2)]
+    check.one(ref, ranks, 0, "within_bound", name="y")
+    ranks[1]["y"] = ([4, 3], [0.0] * 12, about)
+    check.one(ref, ranks, 1, "wrong", "what the run's own inputs give", name="y")
+    # A sum of parts that no module is known of: by the order of the sum alone.
+    parts = [[rounded(v) for v in waves(6, s)] for s in (1, 1e-4, -1)]
+    total = [math.fsum(p) for p in zip(*parts)]
+    lies = lies_as("P(sum)", [3], [6])
+    ranks = [{"t": ([6], part, lies)} for part in parts]
+    stage = check.one({"t": ([6], [rounded(v) for v in total], {})}, ranks, 0, "within_bound")
+    assert stage["bound_ratio"] <= 1
+    check.one({"t": ([6], [rounded(1.5 * v) for v in total], {})}, ranks, 1, "wrong")
+
+
+def absent(check):
+    t = waves(8)
+    check.one({"t": ([8], t, {}), "parameter p": ([8], t, {})}, [{"t": ([8], t, {})}], 1, "wrong", "no rank of the run has it",
+              name="parameter p")
+    a, b = check.path(), check.path()
+    write(a, [{"t": ([8], t, {}), "step 0 forward x": ([8], t, {})}])
+    write(b, [{"t": ([8], t, {}), "step 0 forward y": ([8], t, {})}])
+    code, stages, said = diff(a, b)
+    assert code == 0 and list(stages) == ["t"] and "1 tensors of the reference alone and 1 of the run" in said, said
+
+
+def files(check):
+    """Plain files, files that a checkpoint cut, and files that cannot be used."""
+    t = waves(8)
+    one, cut = check.path() + ".safetensors", check.path()
+    tensor_files.write_raw(one, {"t": ("F32", [4, 2], f32(t))})
+    assert diff(one, one)[0] == 0
+    os.makedirs(cut)
+    for rank in range(2):
+        path = os.path.join(cut, f"shard-{rank}.safetensors")
+        tensor_files.write_raw(path, {"t": ("F32", [2, 2], f32(rows(t, 2, 2 - 2 * rank, 4 - 2 * rank)))})
+        with open(path, "rb") as file:
+            data = file.read()
+        size = int.from_bytes(data[:8], "little")
+        header = json.loads(data[8:8 + size])
+        header["__metadata__"] = {"DCP_SHARDING_INFO": json.dumps({"t": {"saved_offsets": [2 - 2 * rank, 0]}})}
+        text = json.dumps(header).encode()
+        text += b" " * (-len(text) % 8)
+        with open(path, "wb") as file:
+            file.write(len(text).to_bytes(8, "little") + text + data[8 + size:])
+    assert diff(one, cut)[0] == 0 and diff(cut, one)[0] == 0, diff(one, cut)
+    pickled = check.path()
+    os.makedirs(pickled)
+    with open(os.path.join(pickled, ".metadata"), "wb"):
+        pass
+    code, _, said = diff(one, pickled)
+    assert code == 2 and "python3 -m lockstep.checkpoint" in said, said
+    broken = [{"format": 2}, {"format": 1, "rank": 0, "ranks": 1, "tensors": [{"name": "other"}]},
+              {"format": 1, "rank": 0, "ranks": 1, "tensors": [{"name": "t", "placements": "S(9)", "mesh": [1]}]},
+              {"format": 1, "rank": 0, "ranks": 1, "tensors": [{"name": "t", "placements": "S(0)", "mesh": [99]}]},
+              {"format": 1, "rank": 0, "ranks": 1, "tensors": [{"name": "t", "offset": [-1]}]},
+              {"format": 1, "rank": 0, "ranks": 1, "tensors": [{"name": "t"}, {"name": "t"}]},
+              {"format": 1, "rank": 0, "ranks": 10**9, "tensors": []},
+              {"format": 1, "rank": 0, "ranks": 1, "tensors": [{"name": "t", "offset": [0, 0], "shape": [2**40, 2**40]}]}]
+    for index in broken:
+        bad = check.path()
+        write(bad, [{"t": ([4, 2], t, {})}])
+        with open(os.path.join(bad, "rank_00000.json"), "w", encoding="utf-8") as file:
+            json.dump(index, file)
+        code, _, said = diff(one, bad)
+        assert code in (1, 2), (code, index, said)
+
+
+def main():
+    for part in (placements, factors, bounds, absent, files):
+        part(Check())
+        print(part.__name__, "as it should be")
+
+
+main()
