@@ -21,8 +21,8 @@
 
 static struct {
     cli_program_options program;
-    const char *machine, *order, *record;
-    bool observe, simulate, payload;
+    const char *machine, *order, *record, *flight;
+    bool observe, simulate, payload, hash;
 } given;
 
 static const cli_option options[] = {
@@ -51,6 +51,16 @@ static const cli_option options[] = {
      .long_name = "payload",
      .value = &given.payload,
      .help = "With --record: keep what they sent and received, too"},
+    {.type = CLI_SWITCH,
+     .long_name = "hash",
+     .value = &given.hash,
+     .help = "With --record: keep hashes of it instead, of 8 bytes"},
+    {.type = CLI_STRING,
+     .long_name = "flight-recorder",
+     .value = &given.flight,
+     .value_name = "PREFIX",
+     .help =
+         "Write PREFIX0, PREFIX1, ...: each rank's calls for the analyzer of PyTorch's recorder"},
     CLI_CHECKS_OPTION(given.program),
     CLI_FAULTS_OPTION(given.program),
     CLI_HISTORY_OPTION(given.program),
@@ -95,7 +105,10 @@ static int options_of(settings *out) {
     out->exec.processes = given.program.ranks;
     out->exec.observe = given.observe;
     out->exec.record = given.record;
-    out->exec.payload = given.payload;
+    out->exec.kept = given.payload ? LS_EXEC_KEPT_PAYLOAD
+                     : given.hash  ? LS_EXEC_KEPT_HASHES
+                                   : LS_EXEC_KEPT_NOTHING;
+    out->exec.flight = given.flight;
     out->exec.deadline_seconds =
         given.program.deadline_given ? given.program.deadline_seconds : 300;
     out->exec.quiet_stdout = cli_stdout_taken();
@@ -279,8 +292,12 @@ static int run(const cli_args *args) {
         cli_error("--simulate and --observe exclude each other");
         return LS_EXIT_USAGE;
     }
-    if (given.payload && given.record == NULL) {
-        cli_error("--payload is of --record DIR");
+    if ((given.payload || given.hash) && given.record == NULL) {
+        cli_error("--%s is of --record DIR", given.payload ? "payload" : "hash");
+        return LS_EXIT_USAGE;
+    }
+    if (given.payload && given.hash) {
+        cli_error("--payload and --hash exclude each other");
         return LS_EXIT_USAGE;
     }
     int code = cli_outputs_check(NULL);

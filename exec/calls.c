@@ -151,7 +151,7 @@ int ls_exec__call(ls_exec *exec, ls_exec_process *process, const ls_wire_call *m
         return status != LS_OK ? status : LS_FAIL(LS_ERR_MEMORY, "no memory");
     }
     enqueue(op);
-    return LS_OK;
+    return ls_exec__flight_call(exec, op, ls_exec__site(process, message->site));
 }
 
 int ls_exec__split(ls_exec *exec, ls_exec_process *process, const ls_wire_comm_split *message) {
@@ -317,6 +317,7 @@ void ls_exec__met(void *arg, ls_request *const *requests, int size) {
         job->requests[m] = requests[m];
         ls_exec_op *op = ls_remote_owner(requests[m]);
         op->met = true;
+        ls_exec__flight_state(exec, op, LS_EXEC_FLIGHT_STARTED);
         if (op->stream != NULL) {
             op->stream->unmet -= 1;
         }
@@ -363,20 +364,20 @@ static void do_job(ls_exec *exec, const ls_exec_job *job) {
         if (ls_remote_done(job->requests[m])) {
             ls_remote_release(job->requests[m]);
         }
+        ls_exec__flight_state(exec, op,
+                              status == LS_OK ? LS_EXEC_FLIGHT_COMPLETED : LS_EXEC_FLIGHT_STARTED);
         finish(op, status);
     }
 }
 
-static bool waits_for_data(const ls_exec *exec) {
-    return !exec->options->observe || exec->options->payload;
-}
-
 static bool move_jobs(ls_exec *exec) {
+    const ls_exec_options *options = exec->options;
+    bool needs_data = !options->observe || options->kept != LS_EXEC_KEPT_NOTHING;
     bool any = false;
     ls_exec_job **at = &exec->jobs, *before = NULL;
     while (*at != NULL && ls_remote_status(exec->run, NULL) == LS_OK) {
         ls_exec_job *job = *at;
-        if (waits_for_data(exec) && first_missing(job) != NULL) {
+        if (needs_data && first_missing(job) != NULL) {
             before = job;
             at = &job->next;
             continue;
@@ -456,16 +457,16 @@ bool ls_exec__explain_data(ls_exec *exec, bool gone) {
             continue;
         }
         const ls_call *call = &op->call.call;
+        bool ended = op->process->gone;
         char text[512];
         (void)snprintf(text, sizeof text,
                        "rank %d made its %s at %s:%d as the others did, but its data never came: "
                        "%s\n",
                        op->rank->id, ls_kind_name(call->kind), call->file, call->line,
-                       op->process->gone ? "its process ended before its stream got there"
-                                         : "its stream does not get there");
-        ls_remote_finding(
-            exec->run, op->process->gone ? LS_FINDING_RANK_EXITED_EARLY : LS_FINDING_MISSING_RANK,
-            &op->rank->id, 1, call->file, call->line, text);
+                       ended ? "its process ended before its stream got there"
+                             : "its stream does not get there");
+        ls_remote_finding(exec->run, ended ? LS_FINDING_RANK_EXITED_EARLY : LS_FINDING_MISSING_RANK,
+                          &op->rank->id, 1, call->file, call->line, text);
         return true;
     }
     return false;

@@ -108,7 +108,8 @@ static void set_environment(const ls_exec *exec, const char *dir, int rank, int 
     set(LS_PROCESSES_VARIABLE, dir);
     set(LS_WIRE_SOCKET, exec->socket);
     set(LS_WIRE_MODE, options->observe ? "observe" : "simulate");
-    set(LS_WIRE_PAYLOAD, options->observe && options->payload ? "1" : "0");
+    bool kept = options->kept != LS_EXEC_KEPT_NOTHING;
+    set(LS_WIRE_PAYLOAD, options->observe && kept ? "1" : "0");
     if (!options->observe) {
         // Streams that wait must not stand before those they wait for in a GPU's queues.
         (void)setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 0);  // another: see front_preload.c
@@ -434,11 +435,13 @@ static void close_exec(ls_exec *exec, ls_exec_result *out, int status) {
 
 static int run(ls_exec *exec, const char *dir) {
     LS_TRY(ls_exec__record_open(exec));
+    LS_TRY(ls_exec__flight_open(exec));
     LS_TRY(listen_here(exec));
     LS_TRY(start(exec, dir));
     int status = loop(exec);
     end_processes(exec, dir);
-    int kept = ls_exec__record_close(exec);
+    int kept = ls_exec__record_close(exec), told = ls_exec__flight_close(exec);
+    kept = kept != LS_OK ? kept : told;
     return status != LS_OK ? status : kept;
 }
 

@@ -7,6 +7,13 @@
 #include "base/text.h"
 #include "ranks/ranks.h"
 
+// What a recording has of the data.
+typedef enum ls_exec_kept {
+    LS_EXEC_KEPT_NOTHING,
+    LS_EXEC_KEPT_HASHES,   // of what was sent and received
+    LS_EXEC_KEPT_PAYLOAD,  // all of it
+} ls_exec_kept;
+
 typedef struct ls_exec_options {
     int processes;            // to start, one for each rank; 0: one, which starts the others
     const char *const *argv;  // NULL-terminated
@@ -14,8 +21,9 @@ typedef struct ls_exec_options {
     const char *python;       // a folder that comes first on PYTHONPATH; NULL: none
     bool observe;             // data moves elsewhere; calls are matched alone
     const char *record;       // a folder to make, for the recording; NULL: none
-    bool payload;             // it keeps what was sent and received
-    bool quiet_stdout;        // the program's stdout goes to stderr
+    ls_exec_kept kept;        // beside the list of the calls
+    const char *flight;  // what the names of the flight recorder's files begin with; NULL: none
+    bool quiet_stdout;   // the program's stdout goes to stderr
     double deadline_seconds;  // nothing moves for so long: the run ends; at most 0: never
     // checks, order, faults, seed, history, lookahead, met. Ranks come from the program.
     ls_spmd_options spmd;

@@ -15,6 +15,7 @@ typedef struct ls_exec_rank ls_exec_rank;
 typedef struct ls_exec_op ls_exec_op;
 typedef struct ls_exec_stream ls_exec_stream;
 typedef struct ls_exec_record ls_exec_record;
+typedef struct ls_exec_flight ls_exec_flight;
 
 typedef struct ls_exec_site {
     const char *file;  // in the run's arena
@@ -91,6 +92,7 @@ struct ls_exec_op {
     char name[LS_WIRE_NAME_BYTES];
     bool grouped, group_ends;
     bool met;
+    uint64_t noted;  // flight.c's number of it; 0: none
     size_t *counts;  // of each member, as far as the call has some
 };
 
@@ -134,6 +136,7 @@ struct ls_exec {
     int child_count;
     bool over;               // the run has failed, and everybody knows
     ls_exec_record *record;  // NULL: none is made
+    ls_exec_flight *flight;  // likewise
     ls_exec_calls *made;     // what was done, for the report
     int made_count;
     bool no_memory;
@@ -206,6 +209,17 @@ int ls_exec__record_after(ls_exec *exec, const ls_exec_job *job, char *sent, siz
 int ls_exec__record_close(ls_exec *exec);
 // Counts the job's call for the report.
 void ls_exec__count(ls_exec *exec, const ls_exec_job *job);
+
+// ---- flight.c -----------------------------------------------------------------------------------
+typedef enum ls_exec_flight_state {
+    LS_EXEC_FLIGHT_SCHEDULED,
+    LS_EXEC_FLIGHT_STARTED,
+    LS_EXEC_FLIGHT_COMPLETED,
+} ls_exec_flight_state;
+int ls_exec__flight_open(ls_exec *exec);
+int ls_exec__flight_call(ls_exec *exec, ls_exec_op *op, const ls_exec_site *site);
+void ls_exec__flight_state(const ls_exec *exec, const ls_exec_op *op, ls_exec_flight_state state);
+int ls_exec__flight_close(ls_exec *exec);  // writes it
 
 // ---- symbols.c ----------------------------------------------------------------------------------
 // The place of a stack of addresses, as wire.h has them.

@@ -1,6 +1,7 @@
 // What a run leaves for a replay: DIR/exec.json lists its collectives, in the order in which their
 // data had come, and DIR/call_000000.safetensors holds what each sent ("send" [members, elements])
-// and received ("recv/MEMBER"). runner/replay/import_exec.c reads it.
+// and received ("recv/MEMBER"). Where hashes are kept, each block of a member's is the u64 of its
+// bytes, and "agreed" repeats the first member's result. runner/replay/import_exec.c reads it.
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -8,13 +9,14 @@
 #include <sys/stat.h>
 
 #include "base/file.h"
+#include "base/hash.h"
 #include "exec/internal.h"
 #include "formats/json.h"
 #include "formats/safetensors.h"
 
 struct ls_exec_record {
     const char *dir;
-    bool payload;
+    ls_exec_kept kept;
     ls_text list;
     ls_json json;
     uint32_t count;
@@ -34,7 +36,7 @@ int ls_exec__record_open(ls_exec *exec) {
         return LS_FAIL(LS_ERR_MEMORY, "no memory");
     }
     record->dir = options->record;
-    record->payload = options->payload;
+    record->kept = options->kept;
     ls_json_begin(&record->json, &record->list, 1);
     ls_json_object_open(&record->json);
     ls_json_member_string(&record->json, "made_by", "lockstep exec");
@@ -76,6 +78,41 @@ static char *gather_sent(size_t *each, const ls_exec_job *job) {
     return sent;
 }
 
+// Blocks of a member's side: what meets another member's bytes as a whole.
+static size_t blocks_of(const ls_exec_job *job, bool send) {
+    switch (ls_remote_call_of(job->requests[0])->kind) {
+    case LS_ALL_TO_ALL:
+        return (size_t)job->size;
+    case LS_ALL_GATHER:
+    case LS_GATHER:
+        return send ? 1 : (size_t)job->size;
+    case LS_SCATTER:
+        return send ? (size_t)job->size : 1;
+    default:
+        return 1;
+    }
+}
+
+// Hashes [blocks] of a member's side; zeros where it has no data.
+static void hash_side(uint64_t *out, const ls_exec_job *job, int member, bool send) {
+    const ls_remote_call *call = &op_of(job, member)->call;
+    size_t blocks = blocks_of(job, send);
+    size_t each = elements_of(job, member, send) / blocks * ls_dtype_bytes(call->call.dtype);
+    const char *data = send ? call->send : call->recv;
+    for (size_t b = 0; b < blocks && data != NULL; b++) {
+        out[b] = ls_hash(LS_HASH_START, data + b * each, each);
+    }
+}
+
+static char *hash_sent(size_t *each, const ls_exec_job *job) {
+    *each = blocks_of(job, true);
+    uint64_t *hashes = calloc((size_t)job->size * *each, sizeof *hashes);
+    for (int m = 0; m < job->size && hashes != NULL; m++) {
+        hash_side(hashes + (size_t)m * *each, job, m, true);
+    }
+    return (char *)hashes;
+}
+
 static bool is_recorded(const ls_call *call) {
     return !ls_kind_is_message(call->kind) &&
            ls_collective_has_data(ls_collective_of(call->kind)) && call->send_counts == NULL &&
@@ -84,40 +121,75 @@ static bool is_recorded(const ls_call *call) {
 
 char *ls_exec__record_before(ls_exec *exec, const ls_exec_job *job, size_t *each) {
     *each = 0;
-    return exec->record != NULL && exec->record->payload &&
-                   is_recorded(ls_remote_call_of(job->requests[0]))
-               ? gather_sent(each, job)
-               : NULL;
+    ls_exec_kept kept = exec->record != NULL ? exec->record->kept : LS_EXEC_KEPT_NOTHING;
+    if (kept == LS_EXEC_KEPT_NOTHING || !is_recorded(ls_remote_call_of(job->requests[0]))) {
+        return NULL;
+    }
+    return kept == LS_EXEC_KEPT_HASHES ? hash_sent(each, job) : gather_sent(each, job);
 }
 
-static int write_payload(const ls_exec_record *record, const ls_exec_job *job, const char *sent,
-                         size_t each) {
-    char path[4096], (*names)[32] = calloc((size_t)job->size + 1, sizeof *names);
-    ls_safetensor_source *tensors = calloc((size_t)job->size + 1, sizeof *tensors);
-    int status = names != NULL && tensors != NULL ? LS_OK : LS_FAIL(LS_ERR_MEMORY, "no memory");
-    ls_dtype dtype = ls_remote_call_of(job->requests[0])->dtype;
-    size_t count = 1;
-    if (status == LS_OK) {
-        tensors[0] = (ls_safetensor_source){.name = "send",
-                                            .dtype = dtype,
-                                            .ndim = 2,
-                                            .dim = {job->size, (int64_t)each},
-                                            .data = sent};
-    }
-    for (int m = 0; m < job->size && status == LS_OK; m++) {
+// Adds what each member received; hashes [members][blocks]: those of it instead.
+static size_t add_received(ls_safetensor_source *tensors, char (*names)[32], const ls_exec_job *job,
+                           uint64_t *hashes) {
+    size_t count = 0, blocks = blocks_of(job, false);
+    for (int m = 0; m < job->size; m++) {
         const ls_exec_op *op = op_of(job, m);
         size_t received = op->call.recv != NULL ? elements_of(job, m, false) : 0;
-        if (received > 0) {
-            (void)snprintf(names[m], sizeof names[m], "recv/%d", m);
-            tensors[count++] = (ls_safetensor_source){.name = names[m],
-                                                      .dtype = dtype,
-                                                      .ndim = 1,
-                                                      .dim = {(int64_t)received},
-                                                      .data = op->call.recv};
+        if (received == 0) {
+            continue;
+        }
+        (void)snprintf(names[m], sizeof names[m], "recv/%d", m);
+        ls_safetensor_source *made = &tensors[count++];
+        *made = (ls_safetensor_source){.name = names[m],
+                                       .dtype = op->call.call.dtype,
+                                       .ndim = 1,
+                                       .dim = {(int64_t)received},
+                                       .data = op->call.recv};
+        if (hashes != NULL) {
+            uint64_t *own = hashes + (size_t)m * blocks;
+            hash_side(own, job, m, false);
+            made->dtype = LS_U64;
+            made->dim[0] = (int64_t)blocks;
+            made->data = own;
         }
     }
-    (void)snprintf(path, sizeof path, "%s/call_%06u.safetensors", record->dir, record->count);
-    status = status == LS_OK ? ls_safetensors_write(path, tensors, count, NULL, 0) : status;
+    return count;
+}
+
+static int write_data(const ls_exec_record *record, const ls_exec_job *job, const char *sent,
+                      size_t each) {
+    size_t size = (size_t)job->size, count = 1;
+    bool hashed = record->kept == LS_EXEC_KEPT_HASHES;
+    char path[4096], (*names)[32] = calloc(size, sizeof *names);
+    ls_safetensor_source *tensors = calloc(size + 2, sizeof *tensors);
+    uint64_t *hashes = hashed ? calloc(size * blocks_of(job, false), sizeof *hashes) : NULL;
+    uint64_t *agreed = hashed ? calloc(size, sizeof *agreed) : NULL;
+    int status = LS_ERR_MEMORY;
+    if (names != NULL && tensors != NULL && (!hashed || (hashes != NULL && agreed != NULL))) {
+        tensors[0] = (ls_safetensor_source){
+            .name = "send",
+            .dtype = hashed ? LS_U64 : ls_remote_call_of(job->requests[0])->dtype,
+            .ndim = 2,
+            .dim = {job->size, (int64_t)each},
+            .data = sent};
+        if (hashed) {
+            tensors[count++] = (ls_safetensor_source){.name = "agreed",
+                                                      .dtype = LS_U64,
+                                                      .ndim = 2,
+                                                      .dim = {job->size, 1},
+                                                      .data = agreed};
+        }
+        count += add_received(tensors + count, names, job, hashes);
+        for (size_t m = 0; m < size && hashed; m++) {
+            agreed[m] = hashes[0];
+        }
+        (void)snprintf(path, sizeof path, "%s/call_%06u.safetensors", record->dir, record->count);
+        status = ls_safetensors_write(path, tensors, count, NULL, 0);
+    } else {
+        (void)LS_FAIL(LS_ERR_MEMORY, "no memory for a call's recording");
+    }
+    free(agreed);
+    free(hashes);
     free(tensors);
     free(names);
     return status;
@@ -132,6 +204,7 @@ static void write_entry(const ls_exec *exec, const ls_exec_job *job, bool has_fi
     if (has_file) {
         (void)snprintf(text, sizeof text, "call_%06u.safetensors", record->count);
         ls_json_member_string(json, "file", text);
+        ls_json_member_bool(json, "hashed", record->kept == LS_EXEC_KEPT_HASHES);
     }
     ls_json_member_string(json, "call", ls_kind_name(call->kind));
     ls_json_member_string(json, "dtype", ls_dtype_name(call->dtype));
@@ -168,7 +241,7 @@ int ls_exec__record_after(ls_exec *exec, const ls_exec_job *job, char *sent, siz
     int status = LS_OK;
     if (record != NULL) {
         bool has_file = sent != NULL && each > 0;
-        status = has_file ? write_payload(record, job, sent, each) : LS_OK;
+        status = has_file ? write_data(record, job, sent, each) : LS_OK;
         write_entry(exec, job, has_file);
         record->count += 1;
     }

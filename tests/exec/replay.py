@@ -1,7 +1,8 @@
 """Keeps a program's collectives and replays them: replay.py LOCKSTEP PROGRAM STAND_IN_FOLDER
 
 All that has data passes, in the order that was asked for; one bit changed in what one rank received
-fails that call alone."""
+fails that call alone. Of hashes the same holds for what only moves data and for sums that must
+agree."""
 import glob
 import json
 import os
@@ -18,6 +19,34 @@ def flip(path):
         last = file.read(1)
         file.seek(-1, os.SEEK_END)
         file.write(bytes([last[0] ^ 1]))
+
+
+def check_hashes(lockstep, program, stand_in):
+    """What of hashes is not as it should be."""
+    with tempfile.TemporaryDirectory() as folder:
+        environment = dict(os.environ, MEET=f"{folder}/id", LD_LIBRARY_PATH=stand_in)
+        subprocess.run([lockstep, "exec", "-n", "4", "--quiet", "--record", f"{folder}/kept",
+                        "--hash", "--", program], env=environment, check=True, timeout=100)
+        with open(f"{folder}/kept/exec.json", encoding="utf-8") as file:
+            calls = [call for call in json.load(file)["calls"] if "file" in call]
+        kinds = [call["call"] for call in calls if call["call"] not in ("reduce", "reduce_scatter")]
+        done = subprocess.run([lockstep, "replay", f"{folder}/kept"], capture_output=True,
+                              text=True, timeout=100)
+        last = done.stdout.strip().split("\n")[-1]
+        wrong = [] if last.startswith(f"replay: {len(kinds)} passed, 0 failed, ") else [
+            f"hashes: {last}, of {len(kinds)}\n{done.stdout[-2000:]}"]
+        wrong += [f"no {kind} among {set(kinds)}" for kind in
+                  ("all_reduce", "all_gather", "all_to_all", "broadcast") if kind not in kinds]
+        changed = [next(call["file"] for call in calls if call["call"] == kind)
+                   for kind in ("all_reduce", "all_to_all")]
+        for name in changed:
+            flip(f"{folder}/kept/{name}")
+        done = subprocess.run([lockstep, "replay", f"{folder}/kept"], capture_output=True,
+                              text=True, timeout=100)
+        failed = re.findall(r"^FAIL\s+(\S+)", done.stdout, re.M)
+        if done.returncode != 1 or sorted(failed) != sorted(changed):
+            wrong.append(f"hashes after changes of {changed}: code {done.returncode}, {failed}")
+        return wrong
 
 
 def main():
@@ -46,6 +75,7 @@ def main():
         if done.returncode != 1 or failed != [os.path.basename(changed)]:
             wrong.append(f"after a change of {os.path.basename(changed)}: code {done.returncode}, "
                          f"failed {failed}")
+        wrong += check_hashes(lockstep, program, stand_in)
         print("\n".join(wrong))
         return len(wrong)
 

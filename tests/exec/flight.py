@@ -1,0 +1,92 @@
+"""What `lockstep exec --flight-recorder` writes: flight.py LOCKSTEP PROGRAM STAND_IN_FOLDER [analyzer]
+
+The files say of each rank what it called and how far that came. With `analyzer`, PyTorch's own
+names the defect (77: this Python has no torch)."""
+import importlib.util
+import logging
+import os
+import pickle
+import subprocess
+import sys
+import tempfile
+
+# bug: each rank's calls by name, state and elements sent; what the analyzer must say
+NAMES = ["nccl:all_reduce", "nccl:reduce", "nccl:all_reduce"]
+WHOLE = [(name, "completed", [[64]]) for name in NAMES]
+LAST = ("nccl:all_reduce", "scheduled", [[64]])
+CASES = {
+    "none": ([WHOLE] * 4, ""),
+    "stall": (None, "missing ranks: {0}"),
+    "p2p": ([WHOLE[:2] + [("nccl:send 0->1", "scheduled", [[64]]), LAST],
+             WHOLE[:2] + [("nccl:recv 1<-0", "scheduled", [[32]]), LAST],
+             WHOLE[:2] + [LAST], WHOLE[:2] + [LAST]],
+            "Culprit rank 1; Error type: SIZE_OR_SYNTAX_MISMATCH"),
+    "dtype": (None, "Culprit rank 2; Error type: COLLECTIVE_DTYPE_MISMATCH"),
+    "kind": (None, "Culprit rank 1; Error type: COLLECTIVE_TYPE_MISMATCH"),
+}
+
+
+def read(path):
+    with open(path, "rb") as file:
+        return pickle.load(file)
+
+
+def judge_files(ranks, expected):
+    wrong = []
+    for rank, kept in enumerate(ranks):
+        told = [(at["profiling_name"], at["state"], at["input_sizes"]) for at in kept["entries"]]
+        if expected is not None and told != expected[rank]:
+            wrong.append(f"rank {rank}: {told}, not {expected[rank]}")
+        if kept["pg_config"]["0"] != {"name": "0", "desc": "world", "ranks": "[0, 1, 2, 3]"}:
+            wrong.append(f"rank {rank}: groups {kept['pg_config']}")
+        wrong += [f"rank {rank}: no place in {at['frames']}" for at in kept["entries"]
+                  if not at["frames"][0]["filename"].endswith("bugs.c")]
+    return wrong
+
+
+def check(bug, lockstep, program, stand_in, analyzer):
+    with tempfile.TemporaryDirectory() as folder:
+        environment = dict(os.environ, MEET=f"{folder}/id", LD_LIBRARY_PATH=stand_in)
+        os.mkdir(f"{folder}/kept")
+        subprocess.run([lockstep, "exec", "-n", "4", "--deadline", "2", "--flight-recorder",
+                        f"{folder}/kept/rank_", "--", program, bug], env=environment,
+                       stdout=subprocess.DEVNULL, check=False, timeout=100)
+        if analyzer is None:
+            return judge_files([read(f"{folder}/kept/rank_{rank}") for rank in range(4)],
+                               CASES[bug][0])
+        said, should = analyzer(f"{folder}/kept"), CASES[bug][1]
+        good = should in said if should else "Culprit" not in said and "missing" not in said
+        return [] if good else [f"not {should!r}:\n{said}"]
+
+
+def load_analyzer():
+    """PyTorch's, as a function from a folder to what it says."""
+    from torch.distributed.flight_recorder import fr_trace  # takes its time
+    said = []
+    logging.Logger.handle = lambda logger, record: said.append(record.getMessage())
+
+    def analyze(folder):
+        said.clear()
+        fr_trace.main(["-p", "rank_", folder])
+        return "\n".join(said)
+    return analyze
+
+
+def main():
+    lockstep, program, stand_in, *analyzer = sys.argv[1:]
+    if analyzer and importlib.util.find_spec("torch") is None:
+        print("this Python has no torch")
+        return 77
+    analyze = load_analyzer() if analyzer else None
+    wrong = [f"{bug}: {what}" for bug in CASES
+             for what in check(bug, lockstep, program, stand_in, analyze)]
+    done = subprocess.run([lockstep, "exec", "-n", "4", "--flight-recorder", "/nowhere/rank_", "--",
+                           program], capture_output=True, text=True, check=False, timeout=100)
+    if done.returncode == 0 or "/nowhere/rank_" not in done.stdout:
+        wrong.append(f"a folder that does not exist: code {done.returncode}, {done.stdout}")
+    print("\n".join(wrong))
+    return len(wrong)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
