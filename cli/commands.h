@@ -25,6 +25,7 @@
     X(diff)                                                                                        \
     X(reshard)                                                                                     \
     X(calibrate)                                                                                   \
+    X(fuzz)                                                                                        \
     X(bench)                                                                                       \
     X(spmd)                                                                                        \
     X(exec)                                                                                        \

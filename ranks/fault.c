@@ -91,6 +91,13 @@ static int change_split(ls_request *request, int64_t amount) {
     return LS_OK;
 }
 
+// What the call's buffers have, before a fault has it say otherwise.
+static int note_before(ls_request *request) {
+    request->recounted = true;
+    LS_TRY(ls_call_send_elements(&request->send_before, &request->call));
+    return ls_call_recv_elements(&request->recv_before, &request->call);
+}
+
 int ls_fault__apply(ls_fault_do *out, bool *twice, ls_request *request) {
     const ls_spmd_options *options = &request->rank->run->options;
     *out = LS_FAULT_DO_CALL;
@@ -126,9 +133,11 @@ int ls_fault__apply(ls_fault_do *out, bool *twice, ls_request *request) {
             flip_bit(request, fault->amount);
             break;
         case LS_FAULT_WRONG_COUNT:
+            LS_TRY(note_before(request));
             request->call.count += (size_t)fault->amount;
             break;
         case LS_FAULT_WRONG_SPLIT:
+            LS_TRY(note_before(request));
             LS_TRY(change_split(request, fault->amount));
             break;
         default:

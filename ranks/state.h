@@ -87,7 +87,9 @@ struct ls_request {
     ls_meet *meet;    // collectives, while POSTED
     void *pending;    // the backend's, where it completes calls side by side
     size_t send_bytes, recv_bytes;
-    uint64_t send_hash, recv_hash;  // buffer.modified_in_flight
+    bool recounted;                   // a fault changed its counts; before that it needed so many
+    size_t send_before, recv_before;  // elements of its buffers
+    uint64_t send_hash, recv_hash;    // buffer.modified_in_flight
     // Of another front (ranks/front.h): its record of the call, and a message's envelope.
     const struct ls_front *front;
     void *record;

@@ -127,6 +127,10 @@ void ls_report__explain(ls_text *out, const ls_case_result *result, const char *
     if (result->error != NULL) {
         put_wrapped(out, "error:", result->error, indent);
     }
+    if (result->scenario != NULL) {
+        ls_text_printf(out, "%sscenario:\n", indent);
+        put_lines(out, result->scenario, deeper);
+    }
     for (int s = 0; s < result->stage_count; s++) {
         const ls_stage_result *stage = &result->stages[s];
         bool failed = !ls_class_passes(stage->class_) && stage->class_ != LS_CLASS_UNJUDGED;

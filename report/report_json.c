@@ -85,6 +85,9 @@ static void write_case(ls_json *json, const ls_case_result *result) {
     if (result->error != NULL) {
         ls_json_member_string(json, "error", result->error);
     }
+    if (result->scenario != NULL) {
+        ls_json_member_string(json, "scenario", result->scenario);
+    }
     ls_json_member_uint(json, "judged", readable(ls_case_result_judged(result)));
     ls_json_key(json, "stages");
     ls_json_array_open(json);

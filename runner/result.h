@@ -46,6 +46,14 @@ typedef enum ls_judge {
 
 const char *ls_judge_name(ls_judge judge);  // "oracle", "real", "reference"
 
+// What became of planted defects that no check noticed.
+typedef enum ls_unnoticed {
+    LS_UNNOTICED_NONE,      // something was, or nothing is planted
+    LS_UNNOTICED_MISSED,    // no rank came to one, or it had nothing to change
+    LS_UNNOTICED_HARMLESS,  // they change no bit of any output
+    LS_UNNOTICED_ROUNDING,  // outputs change as much as rounding may
+} ls_unnoticed;
+
 // One stage compared.
 typedef struct ls_stage_result {
     const char *name;   // for reports: the stage, behind what it is compared with where that is
@@ -100,11 +108,13 @@ typedef struct ls_case_result {
     int call_count;
     ls_finding *findings;
     int finding_count;
-    const char *error;      // one sentence when class_ is error, else NULL
-    bool environment;       // it failed for want of a backend, a process, memory or time
-    bool unusable;          // it failed for a file that cannot be used (weights, a recording)
-    const char *reproduce;  // a command line
-    double seconds;         // wall time, for the text report alone
+    const char *error;       // one sentence when class_ is error, else NULL
+    bool environment;        // it failed for want of a backend, a process, memory or time
+    const char *scenario;    // the text of a scenario that is in no file, or NULL
+    ls_unnoticed unnoticed;  //
+    bool unusable;           // it failed for a file that cannot be used (weights, a recording)
+    const char *reproduce;   // a command line
+    double seconds;          // wall time, for the text report alone
 } ls_case_result;
 
 typedef struct ls_results {

@@ -63,6 +63,7 @@ static const char *harm_of(ls_case_run *run) {
     const ls_expectation nothing = {0};
     uint64_t differing = 0;
     if (run->missed != NULL) {
+        run->result.unnoticed = LS_UNNOTICED_MISSED;
         return run->missed;
     }
     if (ls_compare_runs(&changes, run->clean, run->simulated, &nothing, "clean", "planted") !=
@@ -72,6 +73,7 @@ static const char *harm_of(ls_case_run *run) {
     for (int i = 0; i < changes.stage_count; i++) {
         differing += changes.stages[i].differing;
     }
+    run->result.unnoticed = differing == 0 ? LS_UNNOTICED_HARMLESS : LS_UNNOTICED_ROUNDING;
     return differing == 0 ? "what is planted changes no bit of any output, and no check notices it"
                           : ls_arena_printf(
                                 run->arena,

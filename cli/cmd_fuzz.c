@@ -1,0 +1,182 @@
+// lockstep fuzz: random scenarios (or given ones) in many ways, and what failed made small.
+#include <errno.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "cli/commands.h"
+#include "cli/scenarios.h"
+#include "fuzz/campaign.h"
+
+#define CASES_DEFAULT 200
+
+static struct {
+    double seconds;
+    bool seconds_given;
+    int count;
+    int first;
+    int runs;
+    int real;
+    const char *keep;
+    bool print;
+    bool allow_outside;
+} given = {.count = 0, .runs = 400};
+
+static const char *const reals[] = {"none", "mpi", NULL};
+
+static const cli_option options[] = {
+    {.type = CLI_INT,
+     .long_name = "count",
+     .value = &given.count,
+     .int_min = 1,
+     .int_max = 1000000000,
+     .value_name = "N",
+     .help = "So many random scenarios (default 200, or as many as --seconds gives time for)"},
+    {.type = CLI_DOUBLE,
+     .long_name = "seconds",
+     .value = &given.seconds,
+     .given = &given.seconds_given,
+     .value_name = "S",
+     .help = "Begin no other scenario after so long"},
+    {.type = CLI_INT,
+     .long_name = "first",
+     .value = &given.first,
+     .int_min = 0,
+     .int_max = 1000000000,
+     .value_name = "N",
+     .help = "The number of the first scenario (default 0)"},
+    {.type = CLI_CHOICE,
+     .long_name = "real",
+     .value = &given.real,
+     .value_name = "NAME",
+     .choices = reals,
+     .help = "Hold each scenario against real processes, too"},
+    {.type = CLI_STRING,
+     .long_name = "keep",
+     .value = &given.keep,
+     .value_name = "DIR",
+     .help = "Write what failed, shrunk, into DIR, a file each"},
+    {.type = CLI_INT,
+     .long_name = "runs",
+     .value = &given.runs,
+     .int_min = 0,
+     .int_max = 1000000,
+     .value_name = "N",
+     .help = "Shrink a failure with at most so many runs (default 400; 0: leave it as it is)"},
+    {.type = CLI_SWITCH,
+     .long_name = "print",
+     .value = &given.print,
+     .help = "Print the scenario of --first, and try nothing"},
+    {.type = CLI_SWITCH,
+     .long_name = "allow-outside",
+     .value = &given.allow_outside,
+     .help = "Let paths in scenarios leave their folder"},
+    {.long_name = NULL},
+};
+
+static int print_case(void) {
+    ls_text text = {0};
+    int status = ls_fuzz_case_text(&text, cli_options_common.seed, (uint32_t)given.first);
+    int code = status == LS_OK ? cli_output("-", &text) : cli_fail(status);
+    ls_text_free(&text);
+    return code;
+}
+
+static void progress(void *arg, int done, int total) {
+    (void)arg;
+    cli_progress("trying", done, total);
+}
+
+static void tell_counts(const ls_fuzz_counts *counts) {
+    const double mib = 1024.0 * 1024.0;
+    cli_note("%llu cases, %llu runs; %llu planted: %llu found, %llu change no bit, %llu within "
+             "rounding, %llu come to nothing",
+             (unsigned long long)counts->cases, (unsigned long long)counts->trials,
+             (unsigned long long)counts->planted, (unsigned long long)counts->found,
+             (unsigned long long)counts->harmless, (unsigned long long)counts->rounding,
+             (unsigned long long)counts->missed);
+    cli_note("%.1f MiB after the first cases, %.1f MiB after the last",
+             (double)counts->memory_first / mib, (double)counts->memory_last / mib);
+}
+
+static int fuzz(const cli_args *files) {
+    ls_results *results = NULL;
+    const ls_text nothing = {0};
+    ls_run_options run =
+        cli_run_options_of(&(cli_run_options){.allow_outside = given.allow_outside}, &nothing);
+    int total = files->count > 0    ? files->count
+                : given.count > 0   ? given.count
+                : given.seconds > 0 ? 1000000000
+                                    : CASES_DEFAULT;
+    const ls_fuzz_options campaign = {
+        .seed = cli_options_common.seed,
+        .first = files->count > 0 ? 0 : (uint32_t)given.first,
+        .count = (uint32_t)total,
+        .seconds = given.seconds,
+        .files = files->values,
+        .file_count = files->count,
+        .real = given.real != 0,
+        .runs_max = given.runs,
+        .keep_dir = given.keep,
+        .run = &run,
+        .progress = progress,
+    };
+    ls_fuzz_counts counts = {0};
+    int status = ls_results_create(&results, "fuzz");
+    if (status == LS_OK) {
+        status = ls_fuzz_run(results, &counts, &campaign);
+    }
+    cli_progress_end();
+    int code = status == LS_OK ? cli_report(results) : cli_fail(status);
+    if (status == LS_OK && !cli_options_common.quiet) {
+        tell_counts(&counts);
+    }
+    ls_results_free(results);
+    return code;
+}
+
+static int run(const cli_args *args) {
+    int code = cli_outputs_check(NULL);
+    if (code != LS_EXIT_OK) {
+        return code;
+    }
+    if (given.seconds_given && !(given.seconds > 0)) {
+        cli_error("--seconds needs a number above 0");
+        return LS_EXIT_USAGE;
+    }
+    if (args->count > 0 && (given.count > 0 || given.first > 0 || given.print)) {
+        cli_error("--count, --first and --print are for random scenarios, not for files");
+        return LS_EXIT_USAGE;
+    }
+    if (given.print) {
+        return print_case();
+    }
+    if (given.keep != NULL && mkdir(given.keep, 0777) != 0 && errno != EEXIST) {
+        cli_error("cannot make the directory \"%s\": %s", given.keep, strerror(errno));
+        return LS_EXIT_USAGE;
+    }
+    cli_scenarios scenarios;  // all errors of all files, before anything runs
+    code = cli_scenarios_load(&scenarios, args, given.allow_outside);
+    if (code != LS_EXIT_OK) {
+        return code;
+    }
+    cli_scenarios_free(&scenarios);
+    return fuzz(args);
+}
+
+const cli_command cli_cmd_fuzz = {
+    .name = "fuzz",
+    .arguments = "[FILE...]",
+    .arguments_max = -1,
+    .summary = "Try random scenarios in many ways, and shrink what fails",
+    .details =
+        "Makes random scenarios of everything that scenario files can say, the same for a seed, "
+        "and "
+        "tries each as it is, under another reduction order, other schedules of its ranks, with "
+        "its "
+        "tables cut otherwise and in another order, and with --real mpi beside real processes. A "
+        "share has a defect planted, which must be found or change nothing. What fails is made as "
+        "small as it still fails in the same way. With FILEs, tries these instead.",
+    .common = CLI_COMMON_REPORTS | CLI_COMMON_SEED,
+    .options = options,
+    .run = run,
+};

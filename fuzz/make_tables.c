@@ -1,0 +1,375 @@
+// Random scenarios with embedding tables: every sharding type, pooling, kind of input, row format
+// and optimizer.
+#include <stdio.h>
+#include <string.h>
+
+#include "fuzz/draw.h"
+
+#define TABLES_MAX  3
+#define ROWS_REUSED 500  // so many that `reuse` finds all that it wants
+
+typedef struct tables_maker {
+    ls_fuzz_draw *draw;
+    json_t *scenario;
+    ls_fuzz_mesh mesh;
+    int hosts, per_host;
+    int64_t batch[LS_FUZZ_RANKS_MAX];
+    const char *policy;  // ids_out_of_range; NULL: an error
+    bool weighted;       // ids have weights
+    bool quantised;      // tables are for inference
+    bool by_name;        // the oracle may differ by a meaning that is chosen by name
+} tables_maker;
+
+static bool is_kind(const json_t *object, const char *key, const char *text) {
+    const char *value = json_string_value(json_object_get(object, key));
+    return value != NULL && strcmp(value, text) == 0;
+}
+
+// ---- Sharding -----------------------------------------------------------------------------------
+// Column blocks of a table, each on one of the ranks from `first` on.
+static void cut_columns(tables_maker *maker, json_t *keys, int64_t dim, int first, int ranks) {
+    ls_fuzz_draw *draw = maker->draw;
+    int64_t blocks;
+    if (ls_fuzz_chance(draw, 50)) {
+        int64_t width = ls_fuzz_range(draw, 1, dim);
+        blocks = (dim + width - 1) / width;
+        ls_fuzz_set_int(draw, keys, "columns", width);
+    } else {
+        int64_t sizes[4];
+        blocks = ls_fuzz_range(draw, 1, dim < 4 ? dim : 4);
+        ls_fuzz_parts(draw, sizes, (int)blocks, dim - blocks);
+        for (int i = 0; i < blocks; i++) {
+            sizes[i] += 1;
+        }
+        ls_fuzz_set_ints(draw, keys, "sizes", sizes, (int)blocks);
+    }
+    json_t *of = ls_fuzz_array(draw, keys, "ranks");
+    for (int64_t i = 0; i < blocks; i++) {
+        ls_fuzz_push_int(draw, of, first + ls_fuzz_below(draw, ranks));
+    }
+}
+
+static void cut_rows(tables_maker *maker, json_t *keys, int64_t rows) {
+    int64_t members[LS_FUZZ_RANKS_MAX], sizes[LS_FUZZ_RANKS_MAX];
+    int count = 0;
+    for (int rank = 0; rank < maker->mesh.ranks; rank++) {
+        bool last = rank + 1 == maker->mesh.ranks && count == 0;
+        if (last || ls_fuzz_chance(maker->draw, 60)) {
+            members[count++] = rank;
+        }
+    }
+    ls_fuzz_parts(maker->draw, sizes, count, rows);
+    ls_fuzz_set_ints(maker->draw, keys, "sizes", sizes, count);
+    ls_fuzz_set_ints(maker->draw, keys, "ranks", members, count);
+}
+
+static void make_sharding(tables_maker *maker, json_t *table, int64_t rows, int64_t dim) {
+    ls_fuzz_draw *draw = maker->draw;
+    const char *type = LS_FUZZ_WORD(draw, "data_parallel", "table_wise", "column_wise", "row_wise",
+                                    "table_row_wise", "table_column_wise", "grid", "");
+    if (type[0] == 0) {
+        return;  // the planner's
+    }
+    json_t *keys = ls_fuzz_object(draw, table, "sharding");
+    ls_fuzz_set_text(draw, keys, "type", type);
+    if (strcmp(type, "table_wise") == 0 && ls_fuzz_chance(draw, 80)) {
+        ls_fuzz_set_int(draw, keys, "ranks", ls_fuzz_below(draw, maker->mesh.ranks));
+    } else if (strcmp(type, "column_wise") == 0 && ls_fuzz_chance(draw, 80)) {
+        cut_columns(maker, keys, dim, 0, maker->mesh.ranks);
+    } else if (strcmp(type, "row_wise") == 0 && ls_fuzz_chance(draw, 60)) {
+        cut_rows(maker, keys, rows);
+    } else if (strcmp(type, "table_row_wise") == 0) {
+        ls_fuzz_set_int(draw, keys, "host", ls_fuzz_below(draw, maker->hosts));
+    } else if (strcmp(type, "table_column_wise") == 0) {
+        int host = (int)ls_fuzz_below(draw, maker->hosts);
+        cut_columns(maker, keys, dim, host * maker->per_host, maker->per_host);
+    } else if (strcmp(type, "grid") == 0) {
+        ls_fuzz_set_int(draw, keys, "columns", ls_fuzz_range(draw, 1, dim));
+    }
+}
+
+// ---- Inputs -------------------------------------------------------------------------------------
+// A list for each rank, of that rank's own length.
+static json_t *rank_lists(tables_maker *maker, json_t *object, const char *key, int64_t most,
+                          const int64_t *counts) {
+    json_t *lists = ls_fuzz_array(maker->draw, object, key);
+    for (int rank = 0; rank < maker->mesh.ranks; rank++) {
+        json_t *list = ls_fuzz_push_array(maker->draw, lists);
+        for (int64_t i = 0; i < counts[rank]; i++) {
+            ls_fuzz_push_int(maker->draw, list, ls_fuzz_range(maker->draw, 0, most));
+        }
+    }
+    return lists;
+}
+
+// Bags of the feature's own, and, sometimes, which of them each sample takes.
+static void make_bags(tables_maker *maker, json_t *keys, int64_t *bags) {
+    ls_fuzz_draw *draw = maker->draw;
+    int64_t samples = 0;
+    bool same = true;
+    for (int rank = 0; rank < maker->mesh.ranks; rank++) {
+        bool none = maker->batch[rank] == 0 && ls_fuzz_chance(draw, 50);
+        bags[rank] = none ? 0 : ls_fuzz_range(draw, 1, 4);
+        samples += maker->batch[rank];
+        same = same && bags[rank] == bags[0];
+    }
+    if (same && ls_fuzz_chance(draw, 50)) {
+        ls_fuzz_set_int(draw, keys, "stride_per_rank", bags[0]);
+    } else {
+        ls_fuzz_set_ints(draw, keys, "stride_per_rank", bags, maker->mesh.ranks);
+    }
+    if (samples == 0 || ls_fuzz_chance(draw, 50)) {
+        return;
+    }
+    json_t *lists = ls_fuzz_array(draw, ls_fuzz_object(draw, keys, "inverse_indices"), "values");
+    for (int rank = 0; rank < maker->mesh.ranks; rank++) {
+        json_t *list = ls_fuzz_push_array(draw, lists);
+        for (int64_t i = 0; i < maker->batch[rank]; i++) {
+            ls_fuzz_push_int(draw, list, ls_fuzz_below(draw, bags[rank]));
+        }
+    }
+}
+
+static void make_ids(tables_maker *maker, json_t *keys, int64_t rows) {
+    ls_fuzz_draw *draw = maker->draw;
+    int64_t uniform[2] = {0, rows - 1};
+    const char *kind =
+        LS_FUZZ_WORD(draw, "uniform", "zipf", "constant", "", rows >= ROWS_REUSED ? "reuse" : "");
+    if (maker->policy != NULL && ls_fuzz_chance(draw, 70)) {
+        uniform[0] = strcmp(maker->policy, "clamp") == 0 ? -3 : 0;
+        uniform[1] = 2 * rows + 2;
+        kind = "uniform";
+    }
+    if (strcmp(kind, "reuse") == 0) {
+        ls_fuzz_set_text(draw, keys, "ids", "reuse");
+    } else if (kind[0] != 0) {
+        json_t *ids = ls_fuzz_object(draw, keys, "ids");
+        if (strcmp(kind, "uniform") == 0) {
+            ls_fuzz_set_ints(draw, ids, kind, uniform, 2);
+        } else if (strcmp(kind, "zipf") == 0) {
+            ls_fuzz_set_real(draw, ids, kind, LS_FUZZ_REAL(draw, 0.5, 1.05, 2));
+        } else {
+            ls_fuzz_set_int(draw, ids, kind, ls_fuzz_below(draw, rows));
+        }
+    }
+}
+
+static void make_feature(tables_maker *maker, json_t *keys, int64_t rows, bool variable) {
+    ls_fuzz_draw *draw = maker->draw;
+    int64_t bags[LS_FUZZ_RANKS_MAX], sum = 0;
+    memcpy(bags, maker->batch, sizeof bags);
+    if (variable && ls_fuzz_chance(draw, 70)) {
+        make_bags(maker, keys, bags);
+    }
+    for (int rank = 0; rank < maker->mesh.ranks; rank++) {
+        sum += bags[rank];
+    }
+    const char *kind = LS_FUZZ_WORD(draw, "uniform", "constant", "few", "values", "");
+    json_t *lengths = kind[0] != 0 ? ls_fuzz_object(draw, keys, "lengths") : NULL;
+    if (strcmp(kind, "uniform") == 0 || strcmp(kind, "few") == 0) {
+        int64_t range[2] = {0, kind[0] == 'f' ? 1 : ls_fuzz_range(draw, 1, 9)};
+        ls_fuzz_set_ints(draw, lengths, "uniform", range, 2);
+    } else if (kind[0] != 0 && (kind[0] == 'c' || sum == 0 || sum >= 60)) {
+        ls_fuzz_set_int(draw, lengths, "constant", ls_fuzz_range(draw, 0, 3));
+    } else if (kind[0] != 0) {
+        (void)rank_lists(maker, lengths, "values", 4, bags);
+    }
+    make_ids(maker, keys, rows);
+    if (maker->weighted && ls_fuzz_chance(draw, 80)) {
+        ls_fuzz_set_text(draw, keys, "weights", LS_FUZZ_WORD(draw, "exact", "normal", "uniform"));
+    }
+}
+
+// ---- Training -----------------------------------------------------------------------------------
+static void make_optimizer(tables_maker *maker, json_t *object, const json_t *tables) {
+    ls_fuzz_draw *draw = maker->draw;
+    json_t *keys = ls_fuzz_object(draw, object, "optimizer");
+    const char *type =
+        LS_FUZZ_WORD(draw, "sgd", "adagrad", "adam", "adamw", "rowwise_adagrad",
+                     "partial_rowwise_adam", "lamb", "partial_rowwise_lamb", "lars_sgd");
+    bool sgd = strcmp(type, "sgd") == 0, narrow = true;
+    bool dense = (sgd || strcmp(type, "adagrad") == 0 || strncmp(type, "adam", 4) == 0) &&
+                 ls_fuzz_chance(draw, 40);
+    ls_fuzz_set_text(draw, keys, "type", type);
+    ls_fuzz_set_real(draw, keys, "lr", LS_FUZZ_REAL(draw, 0.02, 0.5));
+    if (dense) {
+        ls_fuzz_set_text(draw, keys, "form", "dense");
+    }
+    if ((strcmp(type, "lars_sgd") == 0 || (sgd && dense)) && ls_fuzz_chance(draw, 50)) {
+        ls_fuzz_set_real(draw, keys, "momentum", 0.9);
+    }
+    if (ls_fuzz_chance(draw, 30)) {
+        ls_fuzz_set_real(draw, keys, "weight_decay", 0.1);
+    }
+    for (size_t t = 0; t < json_array_size(tables); t++) {
+        const json_t *table = json_array_get(tables, t);
+        narrow = narrow && (is_kind(table, "dtype", "f16") || is_kind(table, "dtype", "bf16"));
+    }
+    if (!dense && narrow && ls_fuzz_chance(draw, 50)) {
+        ls_fuzz_set_true(draw, keys, "stochastic_rounding");
+    }
+}
+
+// No rank knows whose row is the largest of a bag that it holds a part of.
+static bool cuts_bags(const json_t *table) {
+    const json_t *sharding = json_object_get(table, "sharding");
+    return sharding == NULL || is_kind(sharding, "type", "row_wise") ||
+           is_kind(sharding, "type", "table_row_wise") || is_kind(sharding, "type", "grid");
+}
+
+static void make_training(tables_maker *maker, json_t *tables) {
+    ls_fuzz_draw *draw = maker->draw;
+    json_t *steps = ls_fuzz_array(draw, maker->scenario, "steps");
+    ls_fuzz_push_text(draw, steps, "forward");
+    ls_fuzz_push_text(draw, steps, "backward");
+    for (size_t t = 0; t < json_array_size(tables); t++) {
+        json_t *table = json_array_get(tables, t);
+        if (is_kind(table, "pooling", "max") && cuts_bags(table)) {
+            ls_fuzz_set_text(draw, table, "pooling", "sum");
+        }
+        if (ls_fuzz_chance(draw, 20)) {
+            ls_fuzz_set_real(draw, table, "max_norm", LS_FUZZ_REAL(draw, 0.5, 2));
+        }
+    }
+    if (ls_fuzz_chance(draw, 20)) {
+        return;
+    }
+    ls_fuzz_push_text(draw, steps, "update");
+    make_optimizer(maker, maker->scenario, tables);
+    json_t *train = ls_fuzz_object(draw, maker->scenario, "train");
+    int64_t count = ls_fuzz_range(draw, 1, 3);
+    ls_fuzz_set_int(draw, train, "steps", count);
+    if (ls_fuzz_chance(draw, 20)) {
+        ls_fuzz_set_real(draw, train, "clip_norm", LS_FUZZ_REAL(draw, 0.1, 10));
+    }
+    if (ls_fuzz_chance(draw, 20)) {
+        ls_fuzz_set_text(draw, train, "gradient_division", "none");
+    }
+    for (size_t t = 0; t < json_array_size(tables); t++) {
+        json_t *one = json_pack("[O]", json_array_get(tables, t));
+        draw->failed |= one == NULL;
+        if (ls_fuzz_chance(draw, 30)) {
+            make_optimizer(maker, json_array_get(tables, t), one);
+        }
+        json_decref(one);
+    }
+    if (count > 1 && ls_fuzz_chance(draw, 20)) {
+        ls_fuzz_set_true(draw, maker->scenario, "pipeline");
+    }
+}
+
+// ---- Tables -------------------------------------------------------------------------------------
+static void make_meaning(tables_maker *maker, json_t *table, const char *pooling, int64_t rows) {
+    ls_fuzz_draw *draw = maker->draw;
+    if (maker->quantised) {
+        json_t *quantise = ls_fuzz_object(draw, table, "quantise");
+        ls_fuzz_set_text(draw, quantise, "to",
+                         LS_FUZZ_WORD(draw, "int8", "int4", "int2", "f16", "bf16"));
+        if (ls_fuzz_chance(draw, 30)) {
+            ls_fuzz_set_text(draw, quantise, "order", "shard_then_quantise");
+        }
+        if (ls_fuzz_chance(draw, 40)) {
+            ls_fuzz_set_text(draw, table, "output_dtype", LS_FUZZ_WORD(draw, "f16", "f32"));
+        }
+    } else {
+        ls_fuzz_set_text(draw, table, "dtype", ls_fuzz_float(draw));
+    }
+    if (strcmp(pooling, "mean") == 0 && ls_fuzz_chance(draw, 50)) {
+        const char *divisor = LS_FUZZ_WORD(draw, "weights", "ids", "torchrec");
+        ls_fuzz_set_text(draw, table, "mean_divisor", divisor);
+        maker->by_name = maker->by_name || strcmp(divisor, "torchrec") == 0;
+    }
+    if (ls_fuzz_chance(draw, 30)) {
+        ls_fuzz_set_int(draw, table, "padding_id", ls_fuzz_below(draw, rows));
+    }
+    if (ls_fuzz_chance(draw, 70)) {
+        ls_fuzz_set_text(draw, table, "weights", LS_FUZZ_WORD(draw, "exact", "normal", "arange"));
+    }
+}
+
+static void make_table(tables_maker *maker, json_t *tables, json_t *features, int number,
+                       bool variable) {
+    ls_fuzz_draw *draw = maker->draw;
+    json_t *table = ls_fuzz_push_object(draw, tables);
+    char name[16];
+    (void)snprintf(name, sizeof name, "t%d", number);
+    int64_t rows = LS_FUZZ_NUMBER(draw, 1, 2, 7, 7, 20, 20, 40, 40, ROWS_REUSED),
+            dim = LS_FUZZ_NUMBER(draw, 1, 3, 4, 8);
+    const char *pooling = LS_FUZZ_WORD(draw, "sum", "mean", "max", "none");
+    ls_fuzz_set_text(draw, table, "name", name);
+    ls_fuzz_set_int(draw, table, "rows", rows);
+    ls_fuzz_set_int(draw, table, "dim", dim);
+    ls_fuzz_set_text(draw, table, "pooling", pooling);
+    make_meaning(maker, table, pooling, rows);
+    json_t *fed_by = ls_fuzz_array(draw, table, "features");
+    int64_t own = ls_fuzz_range(draw, 1, 2);
+    for (int64_t k = 0; k < own; k++) {
+        (void)snprintf(name, sizeof name, "f%d_%d", number, (int)k);
+        ls_fuzz_push_text(draw, fed_by, name);
+        make_feature(maker, ls_fuzz_object(draw, features, name), rows, variable);
+    }
+    if (number > 0 && ls_fuzz_chance(draw, 15)) {
+        ls_fuzz_push_text(draw, fed_by, "f0_0");  // one feature of two tables
+        json_t *shared = json_object_get(features, "f0_0");
+        (void)json_object_del(shared, "ids");  // drawn over the smallest
+    }
+    make_sharding(maker, table, rows, dim);
+}
+
+static void make_batch(tables_maker *maker, json_t *inputs) {
+    ls_fuzz_draw *draw = maker->draw;
+    bool uneven = ls_fuzz_chance(draw, 60);
+    int64_t same = ls_fuzz_range(draw, 1, 6);
+    for (int rank = 0; rank < maker->mesh.ranks; rank++) {
+        maker->batch[rank] = uneven ? LS_FUZZ_NUMBER(draw, 0, 1, 2, 5) : same;
+    }
+    if (uneven) {
+        ls_fuzz_set_ints(draw, inputs, "batch", maker->batch, maker->mesh.ranks);
+    } else {
+        ls_fuzz_set_int(draw, inputs, "batch", same);
+    }
+}
+
+void ls_fuzz_make_tables(ls_fuzz_draw *draw, json_t *scenario) {
+    tables_maker maker = {.draw = draw, .scenario = scenario};
+    ls_fuzz_mesh_make(&maker.mesh, draw, scenario, 2);
+    maker.hosts = maker.mesh.axes == 2 ? (int)maker.mesh.shape[0] : 1;
+    maker.per_host = maker.mesh.ranks / maker.hosts;
+    if (maker.mesh.axes == 2) {
+        json_t *names = ls_fuzz_array(draw, json_object_get(scenario, "mesh"), "names");
+        ls_fuzz_push_text(draw, names, "host");
+        ls_fuzz_push_text(draw, names, "gpu");
+    }
+    json_t *tables = ls_fuzz_array(draw, scenario, "tables");
+    json_t *inputs = ls_fuzz_object(draw, scenario, "inputs");
+    make_batch(&maker, inputs);
+    const char *policy = LS_FUZZ_WORD(draw, "", "", "clamp", "wrap");
+    maker.policy = policy[0] != 0 ? policy : NULL;
+    maker.weighted = ls_fuzz_chance(draw, 40);
+    maker.quantised = ls_fuzz_chance(draw, 15);
+    bool variable = ls_fuzz_chance(draw, 25);
+    json_t *features = ls_fuzz_object(draw, inputs, "features");
+    int64_t count = ls_fuzz_range(draw, 1, TABLES_MAX);
+    for (int number = 0; number < count; number++) {
+        make_table(&maker, tables, features, number, variable);
+    }
+    if (maker.weighted) {
+        ls_fuzz_set_true(draw, inputs, "weighted");
+    }
+    if (maker.policy != NULL) {
+        ls_fuzz_set_text(draw, inputs, "ids_out_of_range", maker.policy);
+    }
+    if (ls_fuzz_chance(draw, 20)) {
+        json_t *quirks = ls_fuzz_object(draw, scenario, "torchrec_quirks");
+        ls_fuzz_set_true(
+            draw, quirks,
+            LS_FUZZ_WORD(draw, "grid_mean_not_divided", "row_wise_mean_divides_others"));
+        maker.by_name = true;
+    }
+    if (!maker.quantised && ls_fuzz_chance(draw, 50)) {
+        make_training(&maker, tables);
+    } else if (!maker.by_name && !maker.quantised && ls_fuzz_chance(draw, 50)) {
+        json_t *checks = ls_fuzz_object(draw, scenario, "checks");
+        ls_fuzz_set_text(draw, checks, "oracle", "within_bound");
+    }
+}

@@ -1,0 +1,369 @@
+// Trials: a scenario in one way, and how that ended.
+#include "fuzz/trial.h"
+
+#include <ctype.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "fuzz/scenario_text.h"
+#include "runner/compare/stages.h"
+#include "runner/program/execute.h"
+#include "runner/program/program.h"
+#include "runner/scenario/memory_need.h"
+#include "runner/scenario/scenario.h"
+
+typedef enum way_kind { PLAIN, ORDER, SCHEDULE, SHARDING, REVERSED, REAL } way_kind;
+
+static const struct {
+    way_kind kind;
+    const char *name, *command;
+    const char *what;  // the order, the sharding
+    ls_schedule_kind schedule;
+} ways[] = {
+    {PLAIN, "as it is", "lockstep run", "", LS_SCHEDULE_ROUND_ROBIN},
+    {ORDER, "order ring", "lockstep run --order ring", "ring", LS_SCHEDULE_ROUND_ROBIN},
+    {ORDER, "order tree", "lockstep run --order tree", "tree", LS_SCHEDULE_ROUND_ROBIN},
+    {ORDER, "order ring, ll128", "lockstep run --order ring:proto=ll128", "ring:proto=ll128",
+     LS_SCHEDULE_ROUND_ROBIN},
+    {ORDER, "order tree, simple", "lockstep run --order tree:proto=simple", "tree:proto=simple",
+     LS_SCHEDULE_ROUND_ROBIN},
+    {SCHEDULE, "random schedule", "lockstep run --schedule random", "", LS_SCHEDULE_RANDOM},
+    {SCHEDULE, "rank 0 last", "lockstep run --schedule delay", "", LS_SCHEDULE_DELAY},
+    {SHARDING, "sharded data_parallel", "lockstep fuzz", "data_parallel", LS_SCHEDULE_ROUND_ROBIN},
+    {SHARDING, "sharded table_wise", "lockstep fuzz", "table_wise", LS_SCHEDULE_ROUND_ROBIN},
+    {SHARDING, "sharded row_wise", "lockstep fuzz", "row_wise", LS_SCHEDULE_ROUND_ROBIN},
+    {SHARDING, "sharded column_wise", "lockstep fuzz", "column_wise", LS_SCHEDULE_ROUND_ROBIN},
+    {REVERSED, "tables reversed", "lockstep fuzz", "", LS_SCHEDULE_ROUND_ROBIN},
+    {REAL, "beside MPI", "lockstep compare --real mpi", "", LS_SCHEDULE_ROUND_ROBIN},
+};
+
+int ls_fuzz_way_count(void) {
+    return (int)(sizeof ways / sizeof *ways);
+}
+
+const char *ls_fuzz_way_name(int way) {
+    LS_ASSERT(way >= 0 && way < ls_fuzz_way_count());
+    return ways[way].name;
+}
+
+const char *ls_fuzz_way_command(int way) {
+    LS_ASSERT(way >= 0 && way < ls_fuzz_way_count());
+    return ways[way].command;
+}
+
+bool ls_fuzz_way_real(int way) {
+    LS_ASSERT(way >= 0 && way < ls_fuzz_way_count());
+    return ways[way].kind == REAL;
+}
+
+bool ls_fuzz_way_turn(int way, uint32_t number) {
+    uint32_t alike = 0, before = 0;
+    LS_ASSERT(way >= 0 && way < ls_fuzz_way_count());
+    if (ways[way].kind == SCHEDULE) {
+        return true;
+    }
+    for (int i = 0; i < ls_fuzz_way_count(); i++) {
+        alike += ways[i].kind == ways[way].kind;
+        before += ways[i].kind == ways[way].kind && i < way;
+    }
+    return number % alike == before;
+}
+
+int ls_fuzz_parse(ls_scenario **out, const json_t *scenario, const char *file, bool outside,
+                  ls_text *errors) {
+    const ls_scenario_options options = {.allow_outside = outside};
+    ls_diagnostics *diagnostics = NULL;
+    ls_text text = {0};
+    *out = NULL;
+    ls_fuzz_write(&text, scenario);
+    int status = text.failed ? LS_FAIL(LS_ERR_MEMORY, "cannot write a scenario")
+                             : ls_diagnostics_create(&diagnostics, file);
+    if (status == LS_OK) {
+        status =
+            ls_scenario_parse(out, diagnostics, file, ls_text_string(&text), text.length, &options);
+        if (status != LS_OK && errors != NULL) {
+            ls_diagnostics_format(errors, diagnostics);
+        }
+    }
+    ls_diagnostics_free(diagnostics);
+    ls_text_free(&text);
+    return status;
+}
+
+// ---- What a case came to ------------------------------------------------------------------------
+// The text without what changes while a scenario shrinks: numbers and places.
+static void sign(ls_fuzz_outcome *out, const char *kind, const char *text) {
+    size_t at = 0;
+    const char *colon = strstr(text, "error: ");
+    text = colon != NULL ? colon : text;
+    (void)snprintf(out->sign, sizeof out->sign, "%s: ", kind);
+    at = strlen(out->sign);
+    for (; *text != 0 && *text != '\n' && at + 1 < sizeof out->sign; text++) {
+        if (!isdigit((unsigned char)*text)) {
+            out->sign[at++] = *text;
+        }
+    }
+    out->sign[at] = 0;
+}
+
+static const ls_stage_result *worst_stage(const ls_case_result *result) {
+    const ls_stage_result *worst = NULL;
+    for (int i = 0; i < result->stage_count; i++) {
+        const ls_stage_result *stage = &result->stages[i];
+        bool worse = worst == NULL || stage->class_ > worst->class_;
+        worst = worse ? stage : worst;
+    }
+    return worst;
+}
+
+static uint64_t unjudged_of(const ls_case_result *result) {
+    uint64_t count = 0;
+    for (int i = 0; i < result->stage_count; i++) {
+        count += result->stages[i].unjudged;
+    }
+    return count;
+}
+
+static void fail(ls_fuzz_outcome *out, const ls_case_result *result) {
+    const ls_stage_result *stage = worst_stage(result);
+    out->end = LS_FUZZ_FAILED;
+    out->class_ = result->class_;
+    if (result->finding_count > 0) {
+        const ls_finding *finding = &result->findings[0];
+        (void)snprintf(out->sign, sizeof out->sign, "finding %s", ls_finding_name(finding->id));
+        (void)snprintf(out->text, sizeof out->text, "%s: %s", ls_finding_name(finding->id),
+                       finding->text != NULL ? finding->text : "");
+    } else if (result->error != NULL) {
+        sign(out, ls_class_name(result->class_), result->error);
+        (void)snprintf(out->text, sizeof out->text, "%s", result->error);
+    } else if (stage != NULL && stage->class_ > LS_CLASS_BIT_EXACT) {
+        (void)snprintf(out->sign, sizeof out->sign, "%s by %s", ls_class_name(stage->class_),
+                       ls_judge_name(stage->judge));
+        (void)snprintf(out->text, sizeof out->text, "%s is %s: %s", stage->name,
+                       ls_class_name(stage->class_),
+                       stage->divergence != NULL ? stage->divergence : "");
+    } else {
+        (void)snprintf(out->sign, sizeof out->sign, "unjudged");
+        (void)snprintf(out->text, sizeof out->text, "%llu elements are judged by nothing",
+                       (unsigned long long)unjudged_of(result));
+    }
+}
+
+// What is planted must be found, or the verdict must say what it did.
+static void end_planted(ls_fuzz_outcome *out, const ls_case_result *result) {
+    static const ls_fuzz_end ends[] = {
+        [LS_UNNOTICED_MISSED] = LS_FUZZ_MISSED,
+        [LS_UNNOTICED_HARMLESS] = LS_FUZZ_HARMLESS,
+        [LS_UNNOTICED_ROUNDING] = LS_FUZZ_ROUNDING,
+    };
+    const ls_stage_result *stage = worst_stage(result);
+    bool told = result->finding_count > 0 && result->findings[0].text != NULL;
+    bool wrong = stage != NULL && stage->class_ == LS_CLASS_WRONG;
+    if (result->class_ != LS_CLASS_ERROR && !result->pass && (told || wrong)) {
+        out->end = LS_FUZZ_FOUND;
+        out->class_ = result->class_;
+    } else if (result->class_ != LS_CLASS_ERROR && !result->pass && !result->skipped &&
+               result->unnoticed != LS_UNNOTICED_NONE) {
+        out->end = ends[result->unnoticed];
+    } else {
+        fail(out, result);
+        (void)snprintf(out->sign, sizeof out->sign, "planted, and %s",
+                       result->pass ? "passes" : ls_class_name(result->class_));
+    }
+}
+
+static void end_case(ls_fuzz_outcome *out, const ls_case_result *result, bool planted) {
+    *out = (ls_fuzz_outcome){.end = LS_FUZZ_PASSED, .class_ = result->class_};
+    if (result->environment) {
+        fail(out, result);
+        out->end = LS_FUZZ_ENVIRONMENT;
+    } else if (planted) {
+        end_planted(out, result);
+    } else if (result->skipped) {
+        out->end = LS_FUZZ_NOTHING;
+        (void)snprintf(out->text, sizeof out->text, "%s", result->skip_reason);
+        if (unjudged_of(result) > 0) {
+            fail(out, result);
+        }
+    } else if (!result->pass || unjudged_of(result) > 0) {
+        fail(out, result);
+    }
+}
+
+// ---- The same outputs of another run ------------------------------------------------------------
+// What every sample gets is the same under every plan; after the first step's update no longer:
+// sums are taken in other orders, and column blocks may have states of their own.
+static bool is_output(const char *stage) {
+    return strcmp(stage, "output_dist") == 0 || strcmp(stage, "step0.output_dist") == 0;
+}
+
+static int read_outputs(void *arg, const ls_stage_sink *sink) {
+    const ls_stages *stages = arg;
+    for (int i = 0; i < ls_stages_count(stages); i++) {
+        const ls_stage_entry *entry = ls_stages_at(stages, i);
+        for (int rank = 0; is_output(entry->stage) && rank < ls_stages_ranks(stages); rank++) {
+            const ls_stage_array *array = &entry->ranks[rank];
+            const ls_stage_output output = {
+                .stage = entry->stage,
+                .table = entry->table,
+                .feature = entry->feature,
+                .field = entry->field,
+                .rank = rank,
+                .dtype = entry->dtype,
+                .shape = array->shape,
+                .data = array->data,
+                .reduces = entry->reduces,
+                .roundings = entry->roundings,
+            };
+            LS_TRY(array->present ? sink->emit(sink->arg, &output) : LS_OK);
+        }
+    }
+    return LS_OK;
+}
+
+static int simulate(ls_stages *stages, const ls_scenario *scenario) {
+    const ls_world_options options = {.mesh = scenario->mesh, .seed = scenario->seed};
+    ls_world *world = NULL;
+    ls_backend *backend = NULL;
+    ls_arena *arena = NULL;
+    ls_finding finding = {0};
+    bool found = false;
+    int status = ls_arena_create(&arena);
+    status = status == LS_OK ? ls_world_create(&world, &options) : status;
+    status = status == LS_OK ? ls_backend_kind_sim.open(&backend, world, NULL) : status;
+    if (status == LS_OK) {
+        const ls_stage_sink sink = ls_stages_sink(stages);
+        const ls_execution execution = {.scenario = scenario, .backend = backend, .sink = &sink};
+        status = ls_execute(&execution, arena, &finding, &found);
+    }
+    ls_backend_free(backend);
+    ls_world_free(world);
+    ls_arena_free(arena);
+    return status;
+}
+
+// Judges `other` by the outputs of `scenario`.
+static int run_beside(ls_results *results, const ls_scenario *scenario, const ls_scenario *other,
+                      const ls_run_options *options) {
+    ls_stages *stages = NULL;
+    LS_TRY(ls_stages_create(&stages, scenario->ranks));
+    int status = simulate(stages, scenario);
+    if (status == LS_OK) {
+        const ls_imported imported = {.arg = stages, .read = read_outputs};
+        const ls_real_source source = {.imported = &imported};
+        status = ls_run_compared(results, other, &source, options);
+    }
+    ls_stages_free(stages);
+    return status;
+}
+
+// Where the outputs are to differ by the sharding: meanings that are chosen by name.
+static bool depends_on_plan(const ls_scenario *scenario) {
+    bool depends = scenario->quirks.grid_mean_not_divided ||
+                   scenario->quirks.row_wise_mean_divides_others || scenario->is_program;
+    for (int t = 0; t < scenario->table_count; t++) {
+        const ls_scenario_table *table = &scenario->tables[t];
+        depends = depends || table->mean_divisor == LS_MEAN_TORCHREC ||
+                  table->quantise.order == LS_SHARD_THEN_QUANTISE ||
+                  table->has_output_dtype;  // to which each shard rounds
+    }
+    return depends;
+}
+
+static int reshape(json_t **out, const json_t *scenario, int way) {
+    json_t *other = json_deep_copy(scenario), *tables = json_object_get(other, "tables");
+    size_t count = json_array_size(tables);
+    bool failed = other == NULL;
+    for (size_t t = 0; t < count && ways[way].kind == SHARDING; t++) {
+        json_t *sharding = json_pack("{s:s}", "type", ways[way].what);
+        failed |= json_object_set_new(json_array_get(tables, t), "sharding", sharding) != 0;
+    }
+    json_t *reversed = json_array();
+    for (size_t t = count; t > 0 && ways[way].kind == REVERSED; t--) {
+        failed |= json_array_append(reversed, json_array_get(tables, t - 1)) != 0;
+    }
+    if (ways[way].kind == REVERSED && count > 0) {
+        failed |= json_object_set(other, "tables", reversed) != 0;
+    }
+    json_decref(reversed);
+    *out = other;
+    return failed ? LS_FAIL(LS_ERR_MEMORY, "cannot change a scenario") : LS_OK;
+}
+
+// *fits: the tree with its tables cut or ordered otherwise is a scenario, too, and was run.
+static int run_reshaped(ls_results *results, bool *fits, const json_t *tree,
+                        const ls_scenario *scenario, int way, const ls_run_options *options) {
+    json_t *changed = NULL;
+    ls_scenario *other = NULL;
+    // The gradients that come from above are drawn in the order of the tables.
+    bool reverses = scenario->table_count > 1 && !ls_scenario_runs(scenario, LS_TABLES_UPDATE);
+    *fits = !depends_on_plan(scenario) && (ways[way].kind == SHARDING || reverses);
+    if (!*fits) {
+        return LS_OK;
+    }
+    int status = reshape(&changed, tree, way);
+    if (status == LS_OK) {
+        status = ls_fuzz_parse(&other, changed, scenario->file, options->allow_outside, NULL);
+        *fits = status == LS_OK;
+        status = status == LS_ERR_FORMAT ? LS_OK : status;
+    }
+    if (status == LS_OK && *fits) {
+        status = run_beside(results, scenario, other, options);
+    }
+    ls_scenario_free(other);
+    json_decref(changed);
+    return status;
+}
+
+// ---- One trial ----------------------------------------------------------------------------------
+static bool fits_way(const ls_scenario *scenario, int way) {
+    bool planted = ls_scenario_plants(scenario);
+    return ways[way].kind == PLAIN ||
+           (!planted && (ways[way].kind != SCHEDULE || ls_program_has_ranks(scenario)));
+}
+
+static int run_way(ls_results *results, bool *fits, const json_t *tree, const ls_scenario *scenario,
+                   int way, const ls_run_options *options) {
+    ls_run_options own = *options;
+    *fits = fits_way(scenario, way);
+    if (!*fits) {
+        return LS_OK;
+    }
+    switch (ways[way].kind) {
+    case ORDER:
+        own.order = ways[way].what;
+        return ls_run_simulated(results, scenario, &own);
+    case SCHEDULE:
+        own.schedule = ways[way].schedule;
+        return ls_run_simulated(results, scenario, &own);
+    case SHARDING:
+    case REVERSED:
+        return run_reshaped(results, fits, tree, scenario, way, options);
+    case REAL: {
+        const ls_real_source source = {.backend = &ls_backend_kind_mpi};
+        return ls_run_compared(results, scenario, &source, options);
+    }
+    default:
+        return ls_run_simulated(results, scenario, options);
+    }
+}
+
+int ls_fuzz_try(ls_fuzz_outcome *out, const json_t *scenario, const char *file, int way,
+                const ls_run_options *options) {
+    ls_scenario *parsed = NULL;
+    ls_results *results = NULL;
+    bool fits = false;
+    *out = (ls_fuzz_outcome){.end = LS_FUZZ_UNFIT};
+    int status = ls_fuzz_parse(&parsed, scenario, file, options->allow_outside, NULL);
+    if (status == LS_ERR_FORMAT || status == LS_ERR_IO) {
+        return LS_OK;
+    }
+    status = status == LS_OK ? ls_results_create(&results, "fuzz") : status;
+    status = status == LS_OK ? run_way(results, &fits, scenario, parsed, way, options) : status;
+    if (status == LS_OK && fits && results->case_count == 1) {
+        end_case(out, &results->cases[0], ls_scenario_plants(parsed));
+    }
+    ls_results_free(results);
+    ls_scenario_free(parsed);
+    return status;
+}

@@ -1,0 +1,44 @@
+# Random scenarios, the same for a seed.
+$ lockstep fuzz --count 12 --quiet
+> fuzz: 12 passed, 0 failed, 0 skipped
+$ lockstep fuzz --print --first 3 --seed 2 > a.yaml; lockstep fuzz --print --first 3 --seed 2 | cmp - a.yaml; lockstep fuzz --print --first 3 --seed 3 | cmp -s - a.yaml
+? 1
+# What fails is made small, and written where --keep says; the command shows it again.
+$ printf 'lockstep: 1\nname: drift\nmesh: {shape: [2, 3]}\nprogram:\n  tensors: [{name: a, shape: [4, 6], values: normal, placements: "R, R"}, {name: b, shape: [3], placements: "R, S(0)"}]\n  steps: [{full: {tensor: b}}, {change: {tensor: a, ranks: [1], element: 5, value: 7}}, {scale: {tensor: b, factor: 2}}, {full: {tensor: a}}]\n' > drift.yaml; lockstep fuzz drift.yaml --keep kept; lockstep run --quiet kept/file_0.yaml | head -n 2
+> FAIL  drift.yaml        error         sim, ... s
+>
+> drift.yaml (failed)
+>   error: as it is: replica.diverged: drift.yaml:8: step 1_full: tensor a: replicas differ:
+>     element [] is 0 (bits 00000000) on rank 1, 1 (bits 3f800000) on rank 0; 1 of 1 elements
+>     differ, on 1 of 2 ranks (38 runs to shrink it)
+>   scenario:
+>     lockstep: 1
+>     name: drift
+>     program:
+>       tensors:
+>         - {name: a, shape: [], placements: R}
+>       steps:
+>         - {change: {tensor: a, ranks: [0], value: 1}}
+>         - {full: {tensor: a}}
+>     mesh: {shape: [2]}
+>   reproduce: lockstep run kept/file_0.yaml
+>
+> fuzz: 0 passed, 1 failed, 0 skipped
+> FAIL  drift             finding       sim, ... s
+>
+! lockstep: note: 1 cases, 1 runs; 0 planted: 0 found, 0 change no bit, 0 within rounding, 0 come to nothing
+! lockstep: note: ... MiB after the first cases, ... MiB after the last
+# A seed of others, files and options that do not go together.
+$ lockstep fuzz --seconds 0
+! lockstep: error: --seconds needs a number above 0
+? 2
+$ lockstep fuzz drift.yaml --count 3
+! lockstep: error: --count, --first and --print are for random scenarios, not for files
+? 2
+$ lockstep fuzz nowhere.yaml
+! nowhere.yaml: error: cannot open 'nowhere.yaml': No such file or directory
+? 2
+# A planted count that reaches beyond the buffer of a rank that is alone in its group: found by fuzz as a crash.
+$ printf 'lockstep: 1\nname: alone\nmesh: {shape: [1]}\nprogram:\n  tensors: [{name: a, shape: [3, 5], dtype: i64, placements: R, source: 0}]\n  steps: [{full: {tensor: a}}]\nfaults: [{type: wrong_count, rank: 0, index: 7}]\n' > alone.yaml; lockstep run alone.yaml | grep buffer
+>   buffer.too_small, rank 0, at alone.yaml:5
+>     rank 0, broadcast of 22 i64 from rank 0 on world: it needs 176 bytes of send buffer, which has 120

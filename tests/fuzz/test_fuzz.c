@@ -1,0 +1,269 @@
+// Random scenarios: that they say all that scenario files can, the same for a seed, and are read as
+// they are written; and that shrinking comes to the smallest of what still fails.
+#include <criterion/criterion.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/base.h"
+#include "base/file.h"
+#include "collectives/collectives.h"
+#include "fuzz/campaign.h"
+#include "fuzz/scenario_text.h"
+#include "fuzz/shrink.h"
+#include "fuzz/trial.h"
+#include "planner/plan.h"
+#include "ranks/fault.h"
+#include "runner/scenario/scenario.h"
+
+#define CASES 1500
+
+// Some of the cases say each of these.
+Test(fuzz, says_everything) {
+    static const char *const words[] = {
+#define STEP_WORD(name, text) #text ": {",
+        LS_COLLECTIVE_MAP(STEP_WORD) LS_STEP_MAP(STEP_WORD)
+#undef STEP_WORD
+#define FAULT_WORD(name, text) "{type: " text,
+            LS_FAULT_MAP(FAULT_WORD)
+#undef FAULT_WORD
+                "type: data_parallel",
+        "type: table_wise",
+        "type: column_wise",
+        "type: row_wise",
+        "type: table_row_wise",
+        "type: table_column_wise",
+        "type: grid",
+        "type: sgd",
+        "type: adagrad",
+        "type: adam,",
+        "type: adamw",
+        "type: rowwise_adagrad",
+        "type: partial_rowwise_adam",
+        "type: lamb",
+        "type: partial_rowwise_lamb",
+        "type: lars_sgd",
+        "form: dense",
+        "pooling: sum",
+        "pooling: mean",
+        "pooling: max",
+        "pooling: none",
+        "dtype: f16",
+        "dtype: bf16",
+        "dtype: f32",
+        "dtype: f64",
+        "dtype: i8",
+        "dtype: u64",
+        "quantise: {to: int4",
+        "stride_per_rank: [",
+        "weighted: true",
+        "ids_out_of_range: wrap",
+        "pipeline: true",
+        "clip_norm: ",
+        "max_norm: ",
+        "stochastic_rounding: true",
+        "ids: reuse",
+        "batch: [0, ",
+        "shape: [0",
+        "placements: \"P(",
+        "sizes: [0, ",
+        "source: ",
+        "blocks: [",
+        "op: premul_sum",
+        "async: true",
+        "in_place: true",
+        "axis: \"",
+        "except: [{ranks: ",
+        "op: bxor"};
+    ls_text all = {0};
+    for (uint32_t number = 0; number < CASES; number++) {
+        cr_assert_eq(ls_fuzz_case_text(&all, 1, number), LS_OK);
+    }
+    for (size_t i = 0; i < sizeof words / sizeof *words; i++) {
+        bool other = strcmp(words[i], "{type: slow") == 0 ||      // no defect
+                     strcmp(words[i], "{type: allocation") == 0;  // tests of failing memory
+        bool there = strstr(ls_text_string(&all), words[i]) != NULL;
+        cr_expect(there || other, "no case says '%s'", words[i]);
+    }
+    ls_text_free(&all);
+}
+
+// The same for a seed and a number, another for others.
+Test(fuzz, follows_from_its_seed) {
+    const struct {
+        uint64_t seed;
+        uint32_t number;
+    } at[] = {{7, 3}, {7, 3}, {8, 3}, {7, 7}};
+    ls_text text[4] = {{0}};
+    for (int i = 0; i < 4; i++) {
+        cr_assert_eq(ls_fuzz_case_text(&text[i], at[i].seed, at[i].number), LS_OK);
+    }
+    cr_expect_str_eq(ls_text_string(&text[0]), ls_text_string(&text[1]));
+    cr_expect_str_neq(ls_text_string(&text[0]), ls_text_string(&text[2]));
+    cr_expect_str_neq(ls_text_string(&text[0]), ls_text_string(&text[3]));
+    for (int i = 0; i < 4; i++) {
+        ls_text_free(&text[i]);
+    }
+}
+
+// What a user wrote is read, with its numbers, words and texts, and written so that it says the
+// same.
+Test(fuzz, reads_what_people_write) {
+    static const char written[] = "lockstep: 1\n"
+                                  "name: 'on: [1]'  # a text\n"
+                                  "mesh:\n  shape: [2]\n"
+                                  "program:\n"
+                                  "  steps:\n"
+                                  "  - all_reduce: {count: 4, axis: \"0\", in_place: true}\n"
+                                  "  - scale: {tensor: a, factor: 0.1}\n"
+                                  "  - barrier\n";
+    char path[] = "/tmp/lockstep-fuzz-test-XXXXXX";
+    int fd = mkstemp(path);
+    json_t *tree = NULL;
+    ls_text text = {0};
+    cr_assert(fd >= 0 && write(fd, written, sizeof written - 1) == (ssize_t)sizeof written - 1);
+    cr_assert_eq(ls_fuzz_read(&tree, path), LS_OK, "%s", ls_error_last()->text);
+    ls_fuzz_write(&text, tree);
+    cr_expect_str_eq(ls_text_string(&text),
+                     "lockstep: 1\n"
+                     "name: \"on: [1]\"\n"
+                     "mesh: {shape: [2]}\n"
+                     "program:\n"
+                     "  steps:\n"
+                     "    - {all_reduce: {count: 4, axis: \"0\", in_place: true}}\n"
+                     "    - {scale: {tensor: a, factor: 0.1}}\n"
+                     "    - barrier\n");
+    json_decref(tree);
+    ls_text_free(&text);
+    (void)close(fd);
+    (void)unlink(path);
+}
+
+// ---- Shrinking ----------------------------------------------------------------------------------
+typedef struct asked {
+    int count;
+} asked;
+
+// Fails like a defect of uneven batches on two ranks and more, in a table of three columns and
+// more.
+static int fails_like_a_defect(void *arg, const json_t *tree, bool *fails) {
+    asked *asked_so_far = arg;
+    ls_scenario *scenario = NULL;
+    if (ls_fuzz_parse(&scenario, tree, "tried.yaml", false, NULL) != LS_OK) {
+        return LS_OK;
+    }
+    asked_so_far->count += 1;
+    bool wide = false;
+    for (int t = 0; t < scenario->table_count; t++) {
+        wide = wide || scenario->tables[t].dim >= 3;
+    }
+    *fails = wide && scenario->ranks >= 2;
+    ls_scenario_free(scenario);
+    return LS_OK;
+}
+
+static const char *shrunk(ls_text *text, int asked_max, int *count) {
+    json_t *tree = NULL;
+    bool fails = false;
+    asked before = {0}, after = {0};
+    for (uint32_t number = 0; number < 400 && !fails; number += 4) {  // tables
+        ls_text written = {0};
+        json_decref(tree);
+        cr_assert_eq(ls_fuzz_case_text(&written, 5, number), LS_OK);
+        char path[] = "/tmp/lockstep-fuzz-test-XXXXXX";
+        int fd = mkstemp(path);
+        cr_assert(fd >= 0 &&
+                  write(fd, ls_text_string(&written), written.length) == (ssize_t)written.length);
+        cr_assert_eq(ls_fuzz_read(&tree, path), LS_OK);
+        (void)close(fd);
+        (void)unlink(path);
+        ls_text_free(&written);
+        cr_assert_eq(fails_like_a_defect(&before, tree, &fails), LS_OK);
+        fails = fails && json_array_size(json_object_get(tree, "tables")) == 3;
+    }
+    cr_assert(fails);
+    cr_assert_eq(ls_fuzz_shrink(&tree, fails_like_a_defect, &after, &after.count, asked_max),
+                 LS_OK);
+    ls_fuzz_write(text, tree);
+    json_decref(tree);
+    *count = after.count;
+    return ls_text_string(text);
+}
+
+// Two ranks, one table of three columns and one row, one bag: nothing else is left.
+Test(fuzz, shrinks_to_the_least) {
+    ls_text text = {0};
+    int count = 0;
+    const char *least = shrunk(&text, 1000, &count);
+    cr_expect(strstr(least, "shape: [2]") != NULL, "%s", least);
+    cr_expect(strstr(least, "rows: 1, dim: 3}") != NULL, "%s", least);
+    cr_expect(strstr(least, "batch: 0") != NULL, "%s", least);
+    cr_expect(strstr(least, "sharding") == NULL && strstr(least, "optimizer") == NULL, "%s", least);
+    int lines = 0;
+    for (const char *c = least; *c != 0; c++) {
+        lines += *c == '\n';
+    }
+    cr_expect_leq(lines, 6, "%s", least);
+    ls_text_free(&text);
+}
+
+// The budget is kept to.
+Test(fuzz, asks_no_more_than_it_may) {
+    ls_text text = {0};
+    int count = 0;
+    (void)shrunk(&text, 5, &count);
+    cr_expect_eq(count, 5);
+    ls_text_free(&text);
+}
+
+// ---- Trials -------------------------------------------------------------------------------------
+static ls_fuzz_end end_of(const char *scenario, int way) {
+    ls_fuzz_outcome outcome;
+    const ls_run_options options = {.deadline_seconds = 60, .reproduce = "lockstep run"};
+    char path[] = "/tmp/lockstep-fuzz-test-XXXXXX";
+    int fd = mkstemp(path);
+    json_t *tree = NULL;
+    cr_assert(fd >= 0 && write(fd, scenario, strlen(scenario)) == (ssize_t)strlen(scenario));
+    cr_assert_eq(ls_fuzz_read(&tree, path), LS_OK);
+    cr_assert_eq(ls_fuzz_try(&outcome, tree, "tried.yaml", way, &options), LS_OK, "%s",
+                 ls_error_last()->text);
+    json_decref(tree);
+    (void)close(fd);
+    (void)unlink(path);
+    return outcome.end;
+}
+
+// How a scenario ends says what is planted in it, and what that did.
+Test(fuzz, tells_how_it_ended) {
+    char text[400];
+    const struct {
+        const char *call, *more;
+        ls_fuzz_end end;
+    } cases[] = {
+        {"", "", LS_FUZZ_PASSED},
+        {", except: [{ranks: [1], op: max}]", "", LS_FUZZ_FOUND},
+        {"", "faults: [{type: bit_flip, rank: 0, index: 30}]\n", LS_FUZZ_FOUND},
+        {"", "faults: [{type: die, rank: 0, call: 5}]\n", LS_FUZZ_MISSED},
+        {", op: max", "faults: [{type: bit_flip, rank: 5}]\n", LS_FUZZ_UNFIT},  // no such rank
+        {", counts: 4", "", LS_FUZZ_UNFIT},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        (void)snprintf(text, sizeof text,
+                       "lockstep: 1\nname: x\nmesh: {shape: [2]}\n"
+                       "program: {steps: [{all_reduce: {count: 4%s}}]}\n%s",
+                       cases[i].call, cases[i].more);
+        cr_expect_eq(end_of(text, 0), cases[i].end, "%s", text);
+    }
+}
+
+// A plain program whose ranks disagree about a replica fails, and under every order.
+Test(fuzz, fails_where_ranks_drift_apart) {
+    const char *drifts =
+        "lockstep: 1\nname: x\nmesh: {shape: [2]}\nprogram:\n"
+        "  tensors: [{name: a, shape: [2], placements: R}]\n"
+        "  steps: [{change: {tensor: a, ranks: [1], value: 7}}, {full: {tensor: a}}]\n";
+    cr_expect_eq(end_of(drifts, 0), LS_FUZZ_FAILED);
+    cr_expect_eq(end_of(drifts, 1), LS_FUZZ_FAILED);
+    cr_expect_eq(end_of(drifts, 11), LS_FUZZ_UNFIT);  // it has no tables to reverse
+}
