@@ -5,6 +5,7 @@
 
 #include <stdbool.h>
 #include <stdint.h>
+#include <stdio.h>
 
 #include "base/base.h"
 
@@ -74,6 +75,10 @@ LS_API void ls_keyed_jagged_free(ls_keyed_jagged *jagged);  // NULL is allowed
 int ls_keyed_jagged_find(int *out, const ls_keyed_jagged *jagged, const char *key);
 // A view of feature `key_index` (asserted to exist).
 LS_API ls_jagged ls_keyed_jagged_feature(const ls_keyed_jagged *jagged, int key_index);
+
+// Prints each feature's bags in brackets, an id's weight after an @, and the samples' bags where
+// the batch has a size per feature; at most `ids_max` ids of a feature. LS_ERR_IO.
+LS_API int ls_keyed_jagged_print(FILE *stream, const ls_keyed_jagged *jagged, int64_t ids_max);
 
 // ---- Made of others -----------------------------------------------------------------------------
 // Everything below makes a new input, which the caller frees, and leaves what it is made of alone.

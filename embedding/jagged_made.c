@@ -1,6 +1,7 @@
-// What is made of jagged inputs: padded arrays, and inputs of some of their features.
+// What is made of jagged inputs: padded arrays, inputs of some of their features, and text.
 #include "embedding/jagged_internal.h"
 
+#include <inttypes.h>
 #include <string.h>
 
 static int64_t padded_count(const ls_jagged *jagged, int64_t bag, int64_t width) {
@@ -202,5 +203,49 @@ int ls_keyed_jagged_concat(ls_keyed_jagged **out, const ls_keyed_jagged *const *
     }
     int status = assemble(out, parts[0], pieces, at);
     ls_free(pieces, keys, sizeof(*pieces));
+    return status;
+}
+
+// ---- Text ---------------------------------------------------------------------------------------
+static void print_bags(ls_text *text, const ls_jagged *of, int64_t ids_max) {
+    int64_t shown = 0;
+    for (int64_t b = 0; b < of->batch && shown <= ids_max; b++) {
+        ls_text_puts(text, b > 0 ? " [" : "[");
+        for (int64_t i = of->offsets[b] - of->offsets[0]; i < of->offsets[b + 1] - of->offsets[0];
+             i++) {
+            bool first = i == of->offsets[b] - of->offsets[0];
+            if (shown++ == ids_max) {
+                ls_text_puts(text, first ? "..." : " ...");
+                break;
+            }
+            ls_text_printf(text, "%s%" PRId64, first ? "" : " ", of->ids[i]);
+            if (of->weights) {
+                ls_text_printf(text, "@%g", (double)of->weights[i]);
+            }
+        }
+        ls_text_puts(text, "]");
+    }
+    for (int64_t s = 0; of->inverse_indices && s < of->samples; s++) {
+        ls_text_printf(text, "%s%" PRId64, s > 0 ? " " : "; samples take bags ",
+                       of->inverse_indices[s]);
+    }
+    ls_text_puts(text, "\n");
+}
+
+int ls_keyed_jagged_print(FILE *stream, const ls_keyed_jagged *jagged, int64_t ids_max) {
+    LS_ASSERT(stream && jagged && ids_max >= 0);
+    ls_text text = {0};
+    ls_text_printf(&text, "rank %d, %" PRId64 " sample%s\n", jagged->rank, jagged->batch,
+                   jagged->batch == 1 ? "" : "s");
+    for (int k = 0; k < jagged->key_count; k++) {
+        ls_jagged feature = ls_keyed_jagged_feature(jagged, k);
+        ls_text_printf(&text, "  %s: ", jagged->keys[k]);
+        print_bags(&text, &feature, ids_max);
+    }
+    int status = text.failed ? LS_FAIL(LS_ERR_MEMORY, "no memory to print an input") : LS_OK;
+    if (!status && fwrite(ls_text_string(&text), 1, text.length, stream) != text.length) {
+        status = LS_FAIL(LS_ERR_IO, "cannot write an input's text");
+    }
+    ls_text_free(&text);
     return status;
 }

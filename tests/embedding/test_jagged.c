@@ -1,5 +1,7 @@
 // Tests of jagged inputs: what is accepted, what is refused and with which words.
 #include <criterion/criterion.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "embedding/jagged.h"
@@ -20,6 +22,39 @@ Test(jagged, views_show_each_feature) {
     cr_expect(ls_keyed_jagged_find(&index, jagged, "product") == LS_OK && index == 1);
     cr_expect(ls_keyed_jagged_find(&index, jagged, "prodct") == LS_ERR_NOT_FOUND);
     cr_expect(strstr(ls_error_last()->text, "did you mean product"));
+    ls_keyed_jagged_free(jagged);
+}
+
+static void expect_print(const ls_keyed_jagged *jagged, int64_t ids_max, const char *want) {
+    char *text = NULL;
+    size_t size = 0;
+    FILE *stream = open_memstream(&text, &size);
+    cr_assert(stream && ls_keyed_jagged_print(stream, jagged, ids_max) == LS_OK);
+    (void)fclose(stream);
+    cr_expect_str_eq(text, want);
+    free(text);
+}
+
+// The introduction's two features, whole and cut; weights; a batch size per feature.
+Test(jagged, text) {
+    static const int64_t lengths[] = {2, 2, 3, 1}, ids[] = {2, 3, 4, 1, 1, 2, 1, 5};
+    static const float weights[] = {1, 2, 0.5f, 4, 5, 6, 7, 8};
+    static const int64_t strides[] = {1, 3}, sizes[] = {2, 0, 1, 1}, takes[] = {0, 0, 2, 1};
+    ls_keyed_jagged *jagged;
+    cr_assert(ls_keyed_jagged_create(&jagged, 3, keys, 2, 2, lengths, ids, 8, NULL) == LS_OK);
+    expect_print(jagged, 9, "rank 3, 2 samples\n  user: [2 3] [4 1]\n  product: [1 2 1] [5]\n");
+    expect_print(jagged, 2, "rank 3, 2 samples\n  user: [2 3] [...]\n  product: [1 2 ...]\n");
+    ls_keyed_jagged_free(jagged);
+    cr_assert(ls_keyed_jagged_create(&jagged, 0, keys, 2, 2, lengths, ids, 8, weights) == LS_OK);
+    expect_print(jagged, 8,
+                 "rank 0, 2 samples\n  user: [2@1 3@2] [4@0.5 1@4]\n"
+                 "  product: [1@5 2@6 1@7] [5@8]\n");
+    ls_keyed_jagged_free(jagged);
+    cr_assert(ls_keyed_jagged_create_variable(&jagged, 0, keys, 2, strides, 2, takes, sizes, ids, 4,
+                                              NULL) == LS_OK);
+    expect_print(jagged, 8,
+                 "rank 0, 2 samples\n  user: [2 3]; samples take bags 0 0\n"
+                 "  product: [] [4] [1]; samples take bags 2 1\n");
     ls_keyed_jagged_free(jagged);
 }
 
