@@ -26,6 +26,7 @@
     X(reshard)                                                                                     \
     X(calibrate)                                                                                   \
     X(fuzz)                                                                                        \
+    X(mutate)                                                                                      \
     X(bench)                                                                                       \
     X(spmd)                                                                                        \
     X(exec)                                                                                        \

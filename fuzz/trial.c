@@ -158,10 +158,14 @@ static void end_planted(ls_fuzz_outcome *out, const ls_case_result *result) {
     };
     const ls_stage_result *stage = worst_stage(result);
     bool told = result->finding_count > 0 && result->findings[0].text != NULL;
-    bool wrong = stage != NULL && stage->class_ == LS_CLASS_WRONG;
-    if (result->class_ != LS_CLASS_ERROR && !result->pass && (told || wrong)) {
+    // Wrong, or worse than the scenario's checks let pass.
+    bool judged = stage != NULL && !result->skipped && result->unnoticed == LS_UNNOTICED_NONE;
+    if (result->class_ != LS_CLASS_ERROR && !result->pass && (told || judged)) {
         out->end = LS_FUZZ_FOUND;
         out->class_ = result->class_;
+        (void)snprintf(out->sign, sizeof out->sign, "%s",
+                       told ? ls_finding_name(result->findings[0].id)
+                            : ls_judge_name(stage->judge));
     } else if (result->class_ != LS_CLASS_ERROR && !result->pass && !result->skipped &&
                result->unnoticed != LS_UNNOTICED_NONE) {
         out->end = ends[result->unnoticed];

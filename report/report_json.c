@@ -85,6 +85,9 @@ static void write_case(ls_json *json, const ls_case_result *result) {
     if (result->error != NULL) {
         ls_json_member_string(json, "error", result->error);
     }
+    if (result->noticed_by != NULL) {
+        ls_json_member_string(json, "noticed_by", result->noticed_by);
+    }
     if (result->scenario != NULL) {
         ls_json_member_string(json, "scenario", result->scenario);
     }

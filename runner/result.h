@@ -111,6 +111,7 @@ typedef struct ls_case_result {
     const char *error;       // one sentence when class_ is error, else NULL
     bool environment;        // it failed for want of a backend, a process, memory or time
     const char *scenario;    // the text of a scenario that is in no file, or NULL
+    const char *noticed_by;  // of a planted defect, the check that notices it; or NULL
     ls_unnoticed unnoticed;  //
     bool unusable;           // it failed for a file that cannot be used (weights, a recording)
     const char *reproduce;   // a command line

@@ -1,0 +1,73 @@
+// lockstep mutate FILE...: plants defects in scenarios, and says which their checks notice.
+#include "cli/commands.h"
+#include "cli/scenarios.h"
+#include "fuzz/mutate.h"
+
+static struct {
+    int count;
+    bool allow_outside;
+} given = {.count = 1000};
+
+static const cli_option options[] = {
+    {.type = CLI_INT,
+     .long_name = "count",
+     .value = &given.count,
+     .int_min = 1,
+     .int_max = 1000000,
+     .value_name = "N",
+     .help = "Plant at most so many defects in a scenario (default 1000)"},
+    {.type = CLI_SWITCH,
+     .long_name = "allow-outside",
+     .value = &given.allow_outside,
+     .help = "Let paths in scenarios leave their folder"},
+    {.long_name = NULL},
+};
+
+static int mutate(const cli_args *files) {
+    ls_results *results = NULL;
+    ls_text table = {0};
+    const ls_text nothing = {0};
+    const ls_run_options run =
+        cli_run_options_of(&(cli_run_options){.allow_outside = given.allow_outside}, &nothing);
+    int status = ls_results_create(&results, "mutate");
+    for (int i = 0; status == LS_OK && i < files->count; i++) {
+        cli_progress("mutating", i, files->count);
+        ls_text_puts(&table, i > 0 ? "\n" : "");
+        status = ls_fuzz_mutate(results, &table, files->values[i], given.count, &run);
+    }
+    cli_progress_end();
+    int code = status == LS_OK ? cli_report_with(results, &table) : cli_fail(status);
+    ls_text_free(&table);
+    ls_results_free(results);
+    return code;
+}
+
+static int run(const cli_args *args) {
+    int code = cli_outputs_check(NULL);
+    if (code != LS_EXIT_OK) {
+        return code;
+    }
+    cli_scenarios scenarios;  // all errors of all files, before anything runs
+    code = cli_scenarios_load(&scenarios, args, given.allow_outside);
+    if (code != LS_EXIT_OK) {
+        return code;
+    }
+    cli_scenarios_free(&scenarios);
+    return mutate(args);
+}
+
+const cli_command cli_cmd_mutate = {
+    .name = "mutate",
+    .arguments = "FILE...",
+    .arguments_min = 1,
+    .arguments_max = -1,
+    .summary = "Plant defects in scenarios, and say which their checks notice",
+    .details = "Runs each scenario again and again, each time with one defect planted: a call left "
+               "out or made twice, a bit flipped, a wrong count, operation, root or divisor, "
+               "something misrouted or out of order, stale buffers, a shard off by one. Says by "
+               "kind what notices it, and of each that survives which check would. Exit code 1: "
+               "one survives.",
+    .common = CLI_COMMON_REPORTS | CLI_COMMON_SEED,
+    .options = options,
+    .run = run,
+};

@@ -1,0 +1,41 @@
+# Every kind of defect, and what noticed it.
+$ lockstep mutate "$SOURCE/scenarios/sharded_embedding/row_wise.yaml" | tail -n +2
+>                         planted  noticed   no effect  survived  by
+> a call left out              12       12           0         0  rank.exited_early 6, collective.split_mismatch 3, collective.dtype_mismatch 3
+> a call made twice            12       12           0         0  collective.split_mismatch 6, collective.dtype_mismatch 3, collective.extra_call 3
+> a bit flipped                24       24           0         0  rank.exited_early 16, oracle 8
+> something misrouted          12       12           0         0  collective.split_mismatch 12
+> a rank dies                  12       12           0         0  rank.died 12
+> a shard off by one            2        2           0         0  oracle 1, the plan's check 1
+> mutate: 74 passed, 0 failed, 0 skipped
+# A scenario whose checks are off lets defects survive: which, and what would notice them.
+$ printf 'lockstep: 1\nname: unchecked\nmesh: {shape: [2]}\ntables: [{name: t, rows: 6, dim: 2, sharding: {type: row_wise, sizes: [3, 3], ranks: [0, 1]}}]\ninputs: {batch: 2, features: {t: {lengths: {constant: 2}}}}\nchecks: {oracle: "off"}\n' > off.yaml; lockstep mutate off.yaml > out; code=$?; head -n 8 out; grep -A 2 'index: 30} (failed)' out | head -n 3; (exit $code)
+> off.yaml
+>                         planted  noticed   no effect  survived  by
+> a call left out               8        8           0         0  rank.exited_early 4, collective.split_mismatch 2, collective.kind_mismatch 2
+> a call made twice             8        8           0         0  collective.split_mismatch 4, collective.kind_mismatch 2, collective.missing_rank 2
+> a bit flipped                16       10           1         5  rank.exited_early 10
+> a wrong count                 2        2           0         0  collective.count_mismatch 2
+> something misrouted           8        8           0         0  collective.split_mismatch 7, collective.count_mismatch 1
+> a rank dies                   8        8           0         0  rank.died 8
+> a bit flipped: {type: bit_flip, rank: 0, call: 3, index: 30} (failed)
+>   error: outputs change, and no check notices it; without its checks: the default ones would
+>     notice it
+? 1
+# Sums hide the last bit but where they are exact.
+$ printf 'lockstep: 1\nname: sum\nmesh: {shape: [2]}\nprogram: {steps: [{all_reduce: {count: 4, values: exact}}]}\n' > sum.yaml; lockstep mutate sum.yaml | grep 'flipped'; lockstep mutate --json - sum.yaml | python3 -c 'import json, sys; print([case["noticed_by"] for case in json.load(sys.stdin)["cases"] if "root" in case["name"] or "operation" in case["name"]])'
+> a bit flipped                 4        2           2         0  oracle 2
+> skip  a bit flipped: {type: bit_flip, rank: 0, call: 0, index: 0}  it changes no bit of any output
+> skip  a bit flipped: {type: bit_flip, rank: 1, call: 0, index: 0}  it changes no bit of any output
+> ['collective.op_mismatch']
+# One that has a defect already, one that is none, and a number of defects.
+$ lockstep mutate "$SOURCE/scenarios/bugs/all_reduce_max_on_one_rank.yaml"
+! lockstep: error: $SOURCE/scenarios/bugs/all_reduce_max_on_one_rank.yaml: it has a defect or expects one already
+? 2
+$ lockstep mutate
+! lockstep: error: an argument is missing: FILE...
+! usage: lockstep mutate [options] FILE...
+! 'lockstep mutate --help' lists the options
+? 2
+$ lockstep mutate --count 3 --quiet sum.yaml
+> mutate: 3 passed, 0 failed, 0 skipped
