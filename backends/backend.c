@@ -149,14 +149,24 @@ static int fail_overlap(const ls_call *a, const ls_call *b) {
                         a_text, b_text);
 }
 
-static int sweep(interval *intervals, size_t count, const ls_call *calls) {
+// Calls as backends have them, one after the other, or as they met.
+typedef struct call_list {
+    const ls_call *in_turn;
+    const ls_call *const *met;
+} call_list;
+
+static const ls_call *call_at(const call_list *calls, int i) {
+    return calls->met != NULL ? calls->met[i] : &calls->in_turn[i];
+}
+
+static int sweep(interval *intervals, size_t count, const call_list *calls) {
     qsort(intervals, count, sizeof *intervals, compare_intervals);
     const interval *reach = NULL, *reach_written = NULL;  // those that end last so far
     for (size_t i = 0; i < count; i++) {
         const interval *now = &intervals[i];
         const interval *other = now->written ? reach : reach_written;
         if (other != NULL && other->end > now->start) {
-            return fail_overlap(&calls[other->call], &calls[now->call]);
+            return fail_overlap(call_at(calls, other->call), call_at(calls, now->call));
         }
         if (reach == NULL || now->end > reach->end) {
             reach = now;
@@ -169,20 +179,20 @@ static int sweep(interval *intervals, size_t count, const ls_call *calls) {
 }
 
 // The result of the call before it, which both take in one buffer.
-static bool takes_the_same(const ls_call *calls, int i) {
-    return i > 0 && calls[i].recv_shared && calls[i - 1].recv_shared &&
-           calls[i].recv == calls[i - 1].recv && calls[i].kind == calls[i - 1].kind &&
-           calls[i].comm == calls[i - 1].comm && ls_collective_of(calls[i].kind)->replicates;
+static bool takes_the_same(const ls_call *call, const ls_call *before) {
+    return before != NULL && call->recv_shared && before->recv_shared &&
+           call->recv == before->recv && call->kind == before->kind && call->comm == before->comm &&
+           ls_collective_of(call->kind)->replicates;
 }
 
-int ls_backend__check_overlap(const ls_call *calls, int call_count) {
+static int check_overlap(const call_list *calls, int call_count) {
     void *memory = NULL;
     size_t room = 2 * (size_t)call_count, count = 0;
     LS_TRY(ls_alloc(&memory, room, sizeof(interval)));
     interval *intervals = memory;
     int status = LS_OK;
     for (int i = 0; i < call_count && status == LS_OK; i++) {
-        const ls_call *call = &calls[i];
+        const ls_call *call = call_at(calls, i), *before = i > 0 ? call_at(calls, i - 1) : NULL;
         ls_call_extent extent;
         status = ls_call_check(&extent, call);
         if (status != LS_OK) {
@@ -200,7 +210,7 @@ int ls_backend__check_overlap(const ls_call *calls, int call_count) {
         if (extent.send_bytes != 0) {
             intervals[count++] = (interval){send, send_end, false, i};
         }
-        if (extent.recv_bytes != 0 && !takes_the_same(calls, i)) {
+        if (extent.recv_bytes != 0 && !takes_the_same(call, before)) {
             intervals[count++] = (interval){recv, recv_end, true, i};
         }
     }
@@ -209,4 +219,12 @@ int ls_backend__check_overlap(const ls_call *calls, int call_count) {
     }
     ls_free(memory, room, sizeof(interval));
     return status;
+}
+
+int ls_backend__check_overlap(const ls_call *calls, int call_count) {
+    return check_overlap(&(call_list){.in_turn = calls}, call_count);
+}
+
+int ls_backend__check_overlap_met(const ls_call *const *calls, int call_count) {
+    return check_overlap(&(call_list){.met = calls}, call_count);
 }

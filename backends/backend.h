@@ -7,5 +7,7 @@
 // Checks calls [call_count] of one group against each other: memory that one of them writes may not
 // be touched by another (buffers of this process alone; each call must have passed ls_call_check).
 LS_API_BACKENDS int ls_backend__check_overlap(const ls_call *calls, int call_count);
+// The same of calls that stand where their ranks made them: many ranks' are not brought together.
+int ls_backend__check_overlap_met(const ls_call *const *calls, int call_count);
 
 #endif

@@ -52,8 +52,12 @@ const char *ls_call__where(char out[LS_CALL_WHERE_MAX], const ls_call *call) {
     return out;
 }
 
-void ls_call_format(char *out, size_t out_bytes, const ls_call *call) {
+void ls_call_describe(char *out, size_t out_bytes, const ls_call *call) {
     LS_ASSERT(out != NULL && out_bytes > 0 && call != NULL);
+    if (call->say != NULL) {
+        call->say(out, out_bytes, call);
+        return;
+    }
     const char *comm = call->comm != NULL ? call->comm->name : "no communicator";
     const ls_collective *collective =
         (int)call->kind >= 0 && call->kind < LS_KIND_COUNT ? ls_collective_of(call->kind) : NULL;
@@ -75,19 +79,17 @@ void ls_call_format(char *out, size_t out_bytes, const ls_call *call) {
         (void)snprintf(root, sizeof root, " %s rank %d", collective->root_word,
                        call->comm->ranks[call->root]);
     }
-    char where[LS_CALL_WHERE_MAX];
-    if (call->say != NULL) {
-        char own[256];
-        call->say(own, sizeof own, call);
-        (void)snprintf(out, out_bytes, "%s (rank %d, call %llu, %s)", own, call->rank,
-                       (unsigned long long)call->seq, ls_call__where(where, call));
-        return;
-    }
     bool said = call->purpose != NULL;
-    (void)snprintf(out, out_bytes, "%s%s%s%s%s on %s (rank %d, call %llu, %s)",
-                   ls_kind_name(call->kind), what, root, said ? " for " : "",
-                   said ? call->purpose : "", comm, call->rank, (unsigned long long)call->seq,
-                   ls_call__where(where, call));
+    (void)snprintf(out, out_bytes, "%s%s%s%s%s on %s", ls_kind_name(call->kind), what, root,
+                   said ? " for " : "", said ? call->purpose : "", comm);
+}
+
+void ls_call_format(char *out, size_t out_bytes, const ls_call *call) {
+    char where[LS_CALL_WHERE_MAX];
+    ls_call_describe(out, out_bytes, call);
+    size_t used = strlen(out);
+    (void)snprintf(out + used, out_bytes - used, " (rank %d, call %llu, %s)", call->rank,
+                   (unsigned long long)call->seq, ls_call__where(where, call));
 }
 
 // ---- Extents ------------------------------------------------------------------------------------

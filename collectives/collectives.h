@@ -60,6 +60,7 @@ typedef struct ls_call {
     const char *file;  // where the program made the call; static storage
     int line;
     const char *purpose;  // what it moves: "input_dist sizes"; NULL: not said; static storage
+    int stage_of_tables;  // an ls_stage (embedding/stages.h), of a module's call in one; else 0
     // Calls of another front (mpi/) are told in its words: writes the call without its rank and
     // place. words: what it needs for that, since the call may be over by then. NULL: none.
     void (*say)(char *out, size_t out_bytes, const struct ls_call *call);
@@ -67,8 +68,10 @@ typedef struct ls_call {
 } ls_call;
 
 // ---- Inside the library: what a call comes to ---------------------------------------------------
-// "all_reduce sum of 1024 f32 on world (rank 3, call 7, train.c:41)". A purpose stands before "on";
-// of a call with counts for each rank there is no one number to tell.
+// "all_reduce sum of 1024 f32 on world". A purpose stands before "on"; of a call with counts for
+// each rank there is no one number to tell.
+LS_API_BACKENDS void ls_call_describe(char *out, size_t out_bytes, const ls_call *call);
+// The same with " (rank 3, call 7, train.c:41)".
 LS_API_BACKENDS void ls_call_format(char *out, size_t out_bytes, const ls_call *call);
 // Elements in the send and receive buffer of a call (0 where it has none on this rank).
 // LS_ERR_OVERFLOW when they or their bytes do not fit; LS_ERR_INVALID for a call that makes no

@@ -140,8 +140,10 @@ static int pack_sequence(const embedding_backward *b, const embedding_group *gro
 
 static int send_sequence(embedding_backward *b, const embedding_group *group,
                          embedding_pool *scratch) {
-    embedding_rows rows = {
-        .dtype = group->dtype, .to_owner = true, .what = "output_dist_backward gradients"};
+    embedding_rows rows = {.dtype = group->dtype,
+                           .to_owner = true,
+                           .stage = LS_STAGE_OUTPUT_DIST_BACKWARD,
+                           .what = "output_dist_backward gradients"};
     ARENA_NEW(rows.owned, scratch->arena, b->pass->held_count);
     ARENA_NEW(rows.sourced, scratch->arena, b->pass->held_count);
     for (int h = 0; h < b->pass->held_count; h++) {
@@ -258,8 +260,10 @@ static int settle_weights(const embedding_backward *b, const embedding_group *gr
 
 static int return_weights(embedding_backward *b, const embedding_group *group,
                           embedding_pool *scratch, const ls_stage_sink *sink) {
-    embedding_rows rows = {
-        .dtype = group->dtype, .columns = 1, .what = "input_dist_backward weights"};
+    embedding_rows rows = {.dtype = group->dtype,
+                           .columns = 1,
+                           .stage = LS_STAGE_INPUT_DIST_BACKWARD,
+                           .what = "input_dist_backward weights"};
     ARENA_NEW(rows.owned, scratch->arena, b->pass->held_count);
     ARENA_NEW(rows.sourced, scratch->arena, b->pass->held_count);
     for (int h = 0; h < b->pass->held_count && !group->local; h++) {

@@ -141,6 +141,7 @@ static int reduce_table(embedding_backward *b, int t, const ls_stage_sink *sink)
                                    .comm = module->comm,
                                    .dtype = ls_embedding__gradient_dtype(table),
                                    .op = LS_SUM,
+                                   .stage = LS_STAGE_ALL_REDUCE,
                                    .what = "all_reduce gradients"};
     LS_TRY(reduce_copies(b, &exchange, t, gradients, table->config->dim));
     if (!ls_embedding__every_row(table)) {

@@ -35,6 +35,7 @@ static ls_call make_call(const embedding_exchange *exchange, const embedding_sid
                      .recv = side->recv,
                      .recv_shared = side->recv_shared,
                      .purpose = exchange->what,
+                     .stage_of_tables = (int)exchange->stage,
                      LS_HERE};
 }
 

@@ -70,6 +70,7 @@ static int run_exchange(ls_embedding_pass *pass, embedding_traffic *sides, const
     embedding_exchange exchange = {.kind = LS_ALL_TO_ALL,
                                    .comm = pass->module->comm,
                                    .dtype = which == PAYLOAD_WEIGHTS ? LS_F32 : LS_I64,
+                                   .stage = LS_STAGE_INPUT_DIST,
                                    .what = name};
     ls_backend *backend = pass->module->backend;
     return !pending ? ls_embedding__exchange(backend, &exchange, calls, pass->held_count)
@@ -152,8 +153,11 @@ static int exchange_batches(ls_embedding_pass *pass, const embedding_group *grou
                                     .send_counts = sends,
                                     .recv_counts = receives};
     }
-    const embedding_exchange exchange = {
-        .kind = LS_ALL_TO_ALL, .comm = module->comm, .dtype = LS_I64, .what = "input_dist batches"};
+    const embedding_exchange exchange = {.kind = LS_ALL_TO_ALL,
+                                         .comm = module->comm,
+                                         .dtype = LS_I64,
+                                         .stage = LS_STAGE_INPUT_DIST,
+                                         .what = "input_dist batches"};
     return ls_embedding__exchange(module->backend, &exchange, calls, pass->held_count);
 }
 

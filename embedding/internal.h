@@ -270,6 +270,7 @@ typedef struct embedding_exchange {
     ls_comm *comm;
     ls_dtype dtype;
     ls_op op;
+    ls_stage stage;    // that it belongs to
     const char *what;  // the stage and what moves, for messages: "input_dist lengths"
 } embedding_exchange;
 // One rank's side of it.
@@ -375,6 +376,7 @@ typedef struct embedding_rows {
     ls_dtype dtype;
     int64_t columns;   // of a row; 0: those of the slot's shard
     bool to_owner;     // else to the source
+    ls_stage stage;    // that moves them
     const char *what;  // for messages
     void ***owned;     // [held][own slots] (device) [ids, columns], in the order of the slot's ids
     void **sourced;    // [held] (device) slot by slot: [sent ids, columns]; to the source: taken

@@ -76,7 +76,8 @@ static int unpack_sequence(ls_embedding_pass *pass, const embedding_group *group
 
 static int dist_sequence(ls_embedding_pass *pass, const embedding_group *group,
                          embedding_pool *scratch) {
-    embedding_rows rows = {.dtype = group->dtype, .what = "output_dist outputs"};
+    embedding_rows rows = {
+        .dtype = group->dtype, .stage = LS_STAGE_OUTPUT_DIST, .what = "output_dist outputs"};
     ARENA_NEW(rows.owned, scratch->arena, pass->held_count);
     ARENA_NEW(rows.sourced, scratch->arena, pass->held_count);
     for (int h = 0; h < pass->held_count; h++) {

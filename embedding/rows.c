@@ -104,8 +104,11 @@ int ls_embedding__exchange_rows(const ls_embedding_pass *pass, const embedding_g
                                     .send_counts = ways[h].owner_counts,
                                     .recv_counts = ways[h].source_counts};
     }
-    embedding_exchange exchange = {
-        .kind = LS_ALL_TO_ALL, .comm = module->comm, .dtype = rows->dtype, .what = rows->what};
+    embedding_exchange exchange = {.kind = LS_ALL_TO_ALL,
+                                   .comm = module->comm,
+                                   .dtype = rows->dtype,
+                                   .stage = rows->stage,
+                                   .what = rows->what};
     LS_TRY(ls_embedding__exchange(module->backend, &exchange, sides, pass->held_count));
     for (int h = 0; h < pass->held_count && rows->to_owner; h++) {
         LS_TRY(pack_owner(pass, group, rows, h, &ways[h], scratch->arena));

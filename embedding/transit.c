@@ -110,12 +110,13 @@ int ls_embedding__transit_reduce(const ls_embedding_pass *pass, const embedding_
                                                    .send_counts = backward ? NULL : way->by_place,
                                                    .recv_counts = backward ? way->by_place : NULL};
         }
-        embedding_exchange exchange = {.kind = backward ? LS_ALL_GATHER : LS_REDUCE_SCATTER,
-                                       .comm = group->reduce[node],
-                                       .dtype = group->dtype,
-                                       .op = group->pooling == LS_POOL_MAX ? LS_MAX : LS_SUM,
-                                       .what = backward ? "output_dist_backward gather"
-                                                        : "output_dist reduce"};
+        embedding_exchange exchange = {
+            .kind = backward ? LS_ALL_GATHER : LS_REDUCE_SCATTER,
+            .comm = group->reduce[node],
+            .dtype = group->dtype,
+            .op = group->pooling == LS_POOL_MAX ? LS_MAX : LS_SUM,
+            .stage = backward ? LS_STAGE_OUTPUT_DIST_BACKWARD : LS_STAGE_OUTPUT_DIST,
+            .what = backward ? "output_dist_backward gather" : "output_dist reduce"};
         LS_TRY(ls_embedding__exchange(module->backend, &exchange, sides, side_count));
     }
     return LS_OK;
@@ -146,11 +147,12 @@ int ls_embedding__transit_exchange(const ls_embedding_pass *pass, const embeddin
                 .send_counts = backward ? way->by_owner_node : way->by_source_node,
                 .recv_counts = backward ? way->by_source_node : way->by_owner_node};
         }
-        embedding_exchange exchange = {.kind = LS_ALL_TO_ALL,
-                                       .comm = group->exchange[place],
-                                       .dtype = group->dtype,
-                                       .what = backward ? "output_dist_backward gradients"
-                                                        : "output_dist outputs"};
+        embedding_exchange exchange = {
+            .kind = LS_ALL_TO_ALL,
+            .comm = group->exchange[place],
+            .dtype = group->dtype,
+            .stage = backward ? LS_STAGE_OUTPUT_DIST_BACKWARD : LS_STAGE_OUTPUT_DIST,
+            .what = backward ? "output_dist_backward gradients" : "output_dist outputs"};
         LS_TRY(ls_embedding__exchange(module->backend, &exchange, sides, side_count));
     }
     return LS_OK;

@@ -59,6 +59,7 @@ static int clip(ls_embedding_pass *pass, embedding_pool *scratch, const ls_stage
                                          .comm = module->comm,
                                          .dtype = LS_F64,
                                          .op = LS_SUM,
+                                         .stage = LS_STAGE_CLIP,
                                          .what = "clip squares"};
     LS_TRY(ls_embedding__exchange(module->backend, &exchange, sides, pass->held_count));
     for (int h = 0; h < pass->held_count; h++) {

@@ -107,7 +107,7 @@ static void set_environment(const ls_exec *exec, const char *dir, int rank, int 
     }
     set(LS_PROCESSES_VARIABLE, dir);
     set(LS_WIRE_SOCKET, exec->socket);
-    set(LS_WIRE_MODE, options->observe ? "observe" : "simulate");
+    set(LS_WIRE_SIMULATED, options->observe ? "0" : "1");
     bool kept = options->kept != LS_EXEC_KEPT_NOTHING;
     set(LS_WIRE_PAYLOAD, options->observe && kept ? "1" : "0");
     if (!options->observe) {

@@ -34,13 +34,17 @@ static void *behind(const char *name) {
 // ---- Devices ------------------------------------------------------------------------------------
 static _Thread_local int wanted_device = -1;  // as the program counts; -1: it has not said
 
+static bool simulated(void) {
+    const char *said = getenv(LS_WIRE_SIMULATED);
+    return said != NULL && said[0] == '1';
+}
+
 // Streams that wait must not stand before those that they wait for in the GPU's queues. A program
 // may want another number in its environment, and look at it (Megatron does): the driver, which
 // reads it when it starts, finds ours.
 static void set_queues(void) {
     static bool set;
-    const char *mode = getenv(LS_WIRE_MODE);
-    if (!set && mode != NULL && strcmp(mode, "simulate") == 0) {
+    if (!set && simulated()) {
         (void)setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 1);
         set = true;
     }
@@ -56,8 +60,7 @@ static int count_real(int *count) {
 static int ranks_here(void) {
     static const char *const names[] = {"LOCAL_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_SIZE",
                                         "MPI_LOCALNRANKS", LS_WIRE_RANKS, NULL};
-    const char *mode = getenv(LS_WIRE_MODE);
-    for (int i = 0; mode != NULL && strcmp(mode, "simulate") == 0 && names[i] != NULL; i++) {
+    for (int i = 0; simulated() && names[i] != NULL; i++) {
         const char *text = getenv(names[i]);
         long ranks = text != NULL ? strtol(text, NULL, 10) : 0;
         if (ranks > 0 && ranks < 65536) {
@@ -297,11 +300,10 @@ static int count_device_files(void) {
 }
 
 static void share_devices(void) {
-    const char *mode = getenv(LS_WIRE_MODE), *local = getenv("LOCAL_RANK");
+    const char *local = getenv("LOCAL_RANK");
     int there = count_device_files();
     long rank = local != NULL ? strtol(local, NULL, 10) : 0;
-    if (mode != NULL && strcmp(mode, "simulate") == 0 && there > 0 && rank >= there &&
-        is_python()) {
+    if (simulated() && there > 0 && rank >= there && is_python()) {
         char text[16];
         (void)snprintf(text, sizeof text, "%ld", rank % there);
         (void)setenv("LOCAL_RANK", text, 1);

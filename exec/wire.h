@@ -9,16 +9,16 @@
 #include <stdint.h>
 
 #define LS_WIRE_VERSION     1u
-#define LS_WIRE_SOCKET      "LOCKSTEP_EXEC"          // of the environment: the socket's name
-#define LS_WIRE_MODE        "LOCKSTEP_EXEC_MODE"     // "simulate" or "observe"
-#define LS_WIRE_PAYLOAD     "LOCKSTEP_EXEC_PAYLOAD"  // "1": observed calls tell what they move
-#define LS_WIRE_RANK        "LOCKSTEP_EXEC_RANK"     // of a process that the coordinator starts
-#define LS_WIRE_RANKS       "LOCKSTEP_EXEC_RANKS"    //
-#define LS_WIRE_MESSAGE_MAX ((uint32_t)128 << 10)    // bytes, the head with them
-#define LS_WIRE_SLOTS       16384u                   // of a process
-#define LS_WIRE_NONE        UINT32_MAX               // no slot, no memory, no site
-#define LS_WIRE_NO_STREAM   UINT64_MAX               // of a call that goes on at once
-#define LS_WIRE_ID_BYTES    128                      // of a communicator: NCCL's unique id
+#define LS_WIRE_SOCKET      "LOCKSTEP_EXEC"            // of the environment: the socket's name
+#define LS_WIRE_SIMULATED   "LOCKSTEP_EXEC_SIMULATED"  // "1": no real library moves the data
+#define LS_WIRE_PAYLOAD     "LOCKSTEP_EXEC_PAYLOAD"    // "1": observed calls tell what they move
+#define LS_WIRE_RANK        "LOCKSTEP_EXEC_RANK"       // of a process that the coordinator starts
+#define LS_WIRE_RANKS       "LOCKSTEP_EXEC_RANKS"      //
+#define LS_WIRE_MESSAGE_MAX ((uint32_t)128 << 10)      // bytes, the head with them
+#define LS_WIRE_SLOTS       16384u                     // of a process
+#define LS_WIRE_NONE        UINT32_MAX                 // no slot, no memory, no site
+#define LS_WIRE_NO_STREAM   UINT64_MAX                 // of a call that goes on at once
+#define LS_WIRE_ID_BYTES    128                        // of a communicator: NCCL's unique id
 #define LS_WIRE_NAME_BYTES  64
 #define LS_WIRE_WHY_BYTES   2048
 

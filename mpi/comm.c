@@ -249,6 +249,7 @@ int MPI_Intercomm_merge(MPI_Comm inter, int high, MPI_Comm *out) {
                                .function = __func__,
                                .key = (high != 0 ? 1 << 20 : 0) + (of->first == 0 ? 0 : 1 << 19) +
                                       of->rank,
+                               .merges = true,
                                .out = out};
     return make(at, &record, NULL);
 }

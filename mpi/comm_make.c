@@ -103,7 +103,7 @@ int ls_mpi__make_comms(ls_spmd *run, ls_request *const *requests, int size) {
     member *list = ls_mpi__alloc((size_t)size * sizeof *list);
     int *ranks = ls_mpi__alloc((size_t)size * sizeof *ranks);
     const mpi_record *model = requests[0]->record;
-    bool inter = model->comm->inter && strcmp(model->function, "MPI_Intercomm_merge") != 0;
+    bool inter = model->comm->inter && !model->merges;
     int border = model->comm->inter
                      ? (model->comm->first == 0 ? model->comm->size : model->comm->remote_size)
                      : size;

@@ -157,6 +157,7 @@ typedef struct mpi_record {
     int root;
     // Collectives that make something.
     int color, key;
+    bool merges;  // the two groups of an intercommunicator into one
     const mpi_group *group;
     int *out;  // a handle
     mpi_win *win;
@@ -386,7 +387,8 @@ typedef struct mpi_message {
 int ls_mpi__message_read(mpi_record *out, mpi_where at, const mpi_message *m);
 void ls_mpi__message_proto(ls_request *proto, mpi_record *record, bool send, int peer, int tag);
 void ls_mpi__collective_proto(ls_request *proto, mpi_record *record);
-int ls_mpi__message_post(mpi_rank *me, ls_request *proto, mpi_record *record, ls_request **inner);
+int ls_mpi__message_post(mpi_rank *me, const ls_request *proto, mpi_record *record,
+                         ls_request **inner);
 int ls_mpi__received(mpi_rank *me, mpi_record *record);
 // A request whose call is complete: its status, its buffer; the handle becomes MPI_REQUEST_NULL.
 int ls_mpi__request_finish(mpi_rank *me, MPI_Request *handle, MPI_Status *status);

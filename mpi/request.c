@@ -141,7 +141,7 @@ void ls_mpi__request_close(mpi_rank *me, mpi_request *request) {
 }
 
 // A send that does not wait for its receive: its data is the library's from here on.
-static int post_eager(mpi_rank *me, ls_request *proto, mpi_record *record) {
+static int post_eager(mpi_rank *me, const ls_request *proto, mpi_record *record) {
     mpi_record *own = ls_mpi__alloc(sizeof *own);
     *own = *record;
     own->packed_bytes = (size_t)record->send.count * record->send.type->size;
@@ -185,7 +185,8 @@ static bool receive_is_there(const mpi_record *record, const ls_request *send) {
 }
 
 // Posts a message; inner NULL: blocking. *inner stays NULL where it is complete.
-int ls_mpi__message_post(mpi_rank *me, ls_request *proto, mpi_record *record, ls_request **inner) {
+int ls_mpi__message_post(mpi_rank *me, const ls_request *proto, mpi_record *record,
+                         ls_request **inner) {
     bool send = proto->call.kind == LS_SEND;
     if (ls_mpi__state.window_count > 0 && !proto->probe) {
         record->clock = ls_mpi__clock_copy(me);
@@ -199,7 +200,8 @@ int ls_mpi__message_post(mpi_rank *me, ls_request *proto, mpi_record *record, ls
     if (send && is_eager(record)) {
         return post_eager(me, proto, record);
     }
-    int status = ls_call__post(ls_mpi__file, ls_mpi__line, record->comm->inner, proto, inner);
+    ls_request own = *proto;
+    int status = ls_call__post(ls_mpi__file, ls_mpi__line, record->comm->inner, &own, inner);
     return ls_mpi__leave(me, status);
 }
 
@@ -214,8 +216,9 @@ int ls_mpi__request_start(mpi_rank *me, mpi_request *request) {
     request->record.truncated = false;
     if (request->kind == MPI_REQUEST_COLLECTIVE) {
         ls_mpi__collective_own(me, request);
-        int status = ls_call__post(ls_mpi__file, ls_mpi__line, request->comm->inner,
-                                   &request->proto, &request->inner);
+        ls_request own = request->proto;
+        int status =
+            ls_call__post(ls_mpi__file, ls_mpi__line, request->comm->inner, &own, &request->inner);
         return ls_mpi__leave(me, status);
     }
     const mpi_record *record = &request->record;
@@ -255,8 +258,8 @@ int ls_mpi__received(mpi_rank *me, mpi_record *record) {
 static void tell_mismatch(ls_spmd *run, ls_finding_id id, const ls_request *send,
                           const ls_request *recv, const char *what) {
     char a[256], b[256], at_a[LS_CALL_WHERE_MAX], at_b[LS_CALL_WHERE_MAX];
-    ls_findings__describe(a, sizeof a, &send->call);
-    ls_findings__describe(b, sizeof b, &recv->call);
+    ls_call_describe(a, sizeof a, &send->call);
+    ls_call_describe(b, sizeof b, &recv->call);
     ls_text text = {0};
     ls_text_printf(&text, "%s\n  rank %d: %s at %s\n  rank %d: %s at %s\n", what, send->call.rank,
                    a, ls_call__where(at_a, &send->call), recv->call.rank, b,

@@ -193,6 +193,7 @@ typedef struct search {
     const ls_order_observation *observation;
     ls_order_explanation *best;
     const char *stated;
+    ls_order_kind kind;  // of the stated order
     uint64_t *budget;
 } search;
 
@@ -339,8 +340,8 @@ static int try_chain(search *s, const int *ranks, int count) {
     }
     ls_text_repeat(&tree, ')', (size_t)count - 1);
     char text[1024];
-    const char *rings = strncmp(s->stated, "ring", 4) == 0 ? s->stated : "ring:proto=simple";
-    const char *trees = strncmp(s->stated, "tree", 4) == 0 ? s->stated : "tree:proto=simple";
+    const char *rings = s->kind == LS_ORDER_RING ? s->stated : "ring:proto=simple";
+    const char *trees = s->kind == LS_ORDER_TREE ? s->stated : "tree:proto=simple";
     with_key(text, sizeof text, rings, "rings", ls_text_string(&ring));
     int status = try_order(s, text, "another ring");
     if (status == LS_OK) {
@@ -405,8 +406,9 @@ int ls_order_explain(ls_order_explanation *out, const ls_order *stated,
                      const ls_order_observation *observation, uint64_t *budget) {
     *out = (ls_order_explanation){0};
     size_t elements = ls_order_elements(observation);
-    search s = {observation, out, ls_order_text(stated), budget};
-    bool nccl = strncmp(s.stated, "ring", 4) == 0 || strncmp(s.stated, "tree", 4) == 0;
+    search s = {observation, out, ls_order_text(stated),
+                stated != NULL ? stated->kind : LS_ORDER_RANK, budget};
+    bool nccl = s.kind == LS_ORDER_RING || s.kind == LS_ORDER_TREE;
     out->differing = elements + 1;
     LS_TRY(try_order(&s, s.stated, "the stated order"));
     int status = nccl ? try_channels(&s, s.stated, "another number of channels") : LS_OK;

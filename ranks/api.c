@@ -4,45 +4,45 @@
 int ls_post_at(const char *file, int line, const ls_call *call, ls_rank_comm *comm,
                ls_request **request) {
     LS_ASSERT(call != NULL);
-    const ls_request proto = {.call = *call};
+    ls_request own = {.call = *call};
     if (ls_kind_is_ask(call->kind)) {
         return ls_findings__refuse(ls_schedule__current(), file, line,
                                    "%s is a function of its own", ls_kind_name(call->kind));
     }
-    return ls_call__post(file, line, comm, &proto, request);
+    return ls_call__post(file, line, comm, &own, request);
 }
 
 int ls_call_at(const char *file, int line, ls_kind kind, const void *send, void *recv, size_t count,
                const size_t *send_counts, const size_t *recv_counts, ls_dtype dtype, ls_op op,
                int root, ls_rank_comm *comm, ls_request **request) {
-    const ls_request proto = {.call = {.kind = kind,
-                                       .send = send,
-                                       .recv = recv,
-                                       .count = count,
-                                       .send_counts = send_counts,
-                                       .recv_counts = recv_counts,
-                                       .dtype = dtype,
-                                       .op = op,
-                                       .premul = 1.0,
-                                       .root = root}};
-    return ls_call__post(file, line, comm, &proto, request);
+    ls_request own = {.call = {.kind = kind,
+                               .send = send,
+                               .recv = recv,
+                               .count = count,
+                               .send_counts = send_counts,
+                               .recv_counts = recv_counts,
+                               .dtype = dtype,
+                               .op = op,
+                               .premul = 1.0,
+                               .root = root}};
+    return ls_call__post(file, line, comm, &own, request);
 }
 
 int ls_check_replica_at(const char *file, int line, const void *data, size_t count, ls_dtype dtype,
                         ls_rank_comm *comm) {
-    const ls_request proto = {
+    ls_request own = {
         .call = {.kind = LS_CHECK_REPLICA, .send = data, .count = count, .dtype = dtype}};
     if (!ls_dtype_valid((int)dtype)) {
         return ls_findings__refuse(ls_schedule__current(), file, line,
                                    "check_replica: its dtype is none");
     }
-    return ls_call__post(file, line, comm, &proto, NULL);
+    return ls_call__post(file, line, comm, &own, NULL);
 }
 
 // ---- Declared replicas -------------------------------------------------------------------------
 int ls_check_replicas_at(const char *file, int line, ls_rank_comm *comm) {
-    const ls_request proto = {.call = {.kind = LS_CHECK_REPLICAS}};
-    return ls_call__post(file, line, comm, &proto, NULL);
+    ls_request own = {.call = {.kind = LS_CHECK_REPLICAS}};
+    return ls_call__post(file, line, comm, &own, NULL);
 }
 
 // The calling rank, where it may use the communicator.
@@ -117,9 +117,8 @@ int ls_comm_split_at(const char *file, int line, ls_rank_comm **out, ls_rank_com
     LS_ASSERT(out != NULL);
     *out = NULL;
     LS_TRY(refuse_in_group(comm, file, line));
-    const ls_request proto = {
-        .call = {.kind = LS_COMM_SPLIT}, .color = color, .key = key, .made_out = out};
-    return ls_call__post(file, line, comm, &proto, NULL);
+    ls_request own = {.call = {.kind = LS_COMM_SPLIT}, .color = color, .key = key, .made_out = out};
+    return ls_call__post(file, line, comm, &own, NULL);
 }
 
 // Every member is one of the communicator's, and none is named twice.
@@ -150,11 +149,11 @@ int ls_comm_subset_at(const char *file, int line, ls_rank_comm **out, ls_rank_co
     *out = NULL;
     LS_TRY(refuse_in_group(comm, file, line));
     LS_TRY(comm != NULL ? check_members(comm, members, size, file, line) : LS_OK);
-    const ls_request proto = {.call = {.kind = LS_COMM_SUBSET},
-                              .members = members,
-                              .member_count = size < 0 ? 0 : size,
-                              .made_out = out};
-    return ls_call__post(file, line, comm, &proto, NULL);
+    ls_request own = {.call = {.kind = LS_COMM_SUBSET},
+                      .members = members,
+                      .member_count = size < 0 ? 0 : size,
+                      .made_out = out};
+    return ls_call__post(file, line, comm, &own, NULL);
 }
 
 static int destroy(const char *file, int line, ls_rank *rank, ls_rank_comm *comm) {

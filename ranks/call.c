@@ -8,10 +8,12 @@
 
 #define SLOW_NANOSECONDS 20000000L  // a slow rank's delay before each call
 
-// A handle that cannot be used here ends the run.
-static int check_handle(ls_rank *rank, const ls_rank_comm *comm, const ls_request *proto,
-                        const char *file, int line) {
-    ls_request here = *proto;
+// A handle that cannot be used here ends the run. Kept apart, as are calls that a fault doubles: a
+// rank that waits keeps the frame of `post`, and of many ranks each page of it is dear.
+__attribute__((noinline)) static int refuse_handle(ls_rank *rank, const ls_rank_comm *comm,
+                                                   const ls_request *own, const char *file,
+                                                   int line) {
+    ls_request here = *own;
     here.rank = rank;
     here.call.rank = rank->id;
     here.call.file = file;
@@ -20,20 +22,15 @@ static int check_handle(ls_rank *rank, const ls_rank_comm *comm, const ls_reques
         return ls_findings__fatal_call(rank->run, LS_FINDING_GROUP_MISMATCH, &here,
                                        "its communicator is NULL: the rank is not a member of it");
     }
-    LS_ASSERT(comm->magic == LS_RANK_COMM_MAGIC);
     here.call.comm = comm->shared->comm;
     if (comm->destroyed) {
         return ls_findings__fatal_call(rank->run, LS_FINDING_HANDLE_USE_AFTER_FREE, &here,
                                        "the communicator was destroyed at %s:%d", comm->file,
                                        comm->line);
     }
-    if (comm->rank != rank) {
-        return ls_findings__fatal_call(
-            rank->run, LS_FINDING_GROUP_MISMATCH, &here,
-            "it uses the handle of rank %d; every rank has its own of a communicator",
-            comm->rank->id);
-    }
-    return LS_OK;
+    return ls_findings__fatal_call(
+        rank->run, LS_FINDING_GROUP_MISMATCH, &here,
+        "it uses the handle of rank %d; every rank has its own of a communicator", comm->rank->id);
 }
 
 // The program's counts may be gone when the call is told of.
@@ -72,10 +69,8 @@ static void again(ls_rank *rank, ls_request *request) {
     remember(rank, request);
 }
 
-static void fill(ls_request *request, const ls_request *proto, ls_rank_comm *comm, const char *file,
-                 int line) {
+static void fill(ls_request *request, ls_rank_comm *comm, const char *file, int line) {
     ls_rank *rank = comm->rank;
-    *request = *proto;
     request->rank = rank;
     request->comm = comm;
     request->state = LS_REQUEST_GROUPED;
@@ -180,8 +175,15 @@ static int post_heap(ls_rank_comm *comm, const ls_request *filled, ls_request **
     return make(request);
 }
 
-static int post(const char *file, int line, ls_rank *rank, ls_rank_comm *comm,
-                const ls_request *proto, ls_request **out) {
+__attribute__((noinline)) static int make_twice(ls_request *request) {
+    ls_request first = *request;
+    LS_TRY(make(&first));
+    again(request->rank, request);
+    return make(request);
+}
+
+static int post(const char *file, int line, ls_rank *rank, ls_rank_comm *comm, ls_request *own,
+                ls_request **out) {
     ls_spmd *run = rank->run;
     if (rank->state == LS_RANK_DIED) {
         return LS_FAIL_RANK(LS_ERR_RANK_DIED, rank->id, "rank %d is dead", rank->id);
@@ -193,42 +195,39 @@ static int post(const char *file, int line, ls_rank *rank, ls_rank_comm *comm,
         ls_request__drain(rank);
         return ls_spmd__failed(run, rank);
     }
-    LS_TRY(check_handle(rank, comm, proto, file, line));
-    ls_request own;
-    fill(&own, proto, comm, file, line);
+    LS_ASSERT(comm == NULL || comm->magic == LS_RANK_COMM_MAGIC);
+    if (comm == NULL || comm->destroyed || comm->rank != rank) {
+        return refuse_handle(rank, comm, own, file, line);
+    }
+    fill(own, comm, file, line);
     bool twice = false;
     int status = LS_OK;
-    if (run->options.fault_count > 0 && plant(&status, &twice, &own)) {
+    if (run->options.fault_count > 0 && plant(&status, &twice, own)) {
         return status;
     }
     if (run->direct && rank->slow) {  // where no schedule can hold it back
         (void)nanosleep(&(struct timespec){.tv_nsec = SLOW_NANOSECONDS}, NULL);
     }
-    remember(rank, &own);
+    remember(rank, own);
     bool heap = out != NULL || rank->group_depth > 0;
     if (heap) {
-        own.asynchronous = out != NULL;
-        own.group = rank->group_depth > 0 ? rank->groups : 0;
+        own->asynchronous = out != NULL;
+        own->group = rank->group_depth > 0 ? rank->groups : 0;
         ls_request *made = NULL;
         if (twice) {
-            LS_TRY(post_heap(comm, &own, &made, out != NULL));
-            again(rank, &own);
+            LS_TRY(post_heap(comm, own, &made, out != NULL));
+            again(rank, own);
         }
-        LS_TRY(post_heap(comm, &own, &made, false));
+        LS_TRY(post_heap(comm, own, &made, false));
         if (out != NULL) {
             *out = made;
         }
         return LS_OK;
     }
-    if (twice) {
-        ls_request first = own;
-        LS_TRY(make(&first));
-        again(rank, &own);
-    }
-    return make(&own);
+    return twice ? make_twice(own) : make(own);
 }
 
-int ls_call__post(const char *file, int line, ls_rank_comm *comm, const ls_request *proto,
+int ls_call__post(const char *file, int line, ls_rank_comm *comm, ls_request *own,
                   ls_request **request) {
     ls_rank *rank = ls_schedule__current();
     if (request != NULL) {
@@ -245,7 +244,7 @@ int ls_call__post(const char *file, int line, ls_rank_comm *comm, const ls_reque
                        file, line);
     }
     ls_schedule__enter(rank);
-    int status = post(file, line, rank, comm, proto, request);
+    int status = post(file, line, rank, comm, own, request);
     ls_schedule__leave(rank);
     return status;
 }

@@ -210,7 +210,7 @@ static void add_calls(ls_text *text, const pair *p, int member) {
         call.file = place.file;
         call.line = place.line;
         call.count = place.count;
-        ls_findings__describe(what, sizeof what, &call);
+        ls_call_describe(what, sizeof what, &call);
         ls_text_printf(text, "  %s at %s%s\n", what, ls_call__where(where, &call),
                        round_at(p, r)->mixed ? " (others at another line)" : "");
     }
@@ -272,7 +272,7 @@ static int keep(pair *p, bool majority) {
         }
     }
     char what[256];
-    ls_findings__describe(what, sizeof what, &round_at(p, p->rounds[0])->call);
+    ls_call_describe(what, sizeof what, &round_at(p, p->rounds[0])->call);
     ls_text text = {0};
     ls_text_printf(&text,
                    "the ranks make the same calls in different orders: calls that say the same, "

@@ -9,14 +9,6 @@
 #define SIDES_MAX     6
 #define LS_MERGED_MAX 64  // ranks that are listed
 
-void ls_findings__describe(char *out, size_t out_bytes, const ls_call *call) {
-    ls_call_format(out, out_bytes, call);
-    char *tail = strstr(out, " (rank ");
-    if (tail != NULL) {
-        *tail = '\0';
-    }
-}
-
 static void add_counts(ls_text *text, const char *verb, const size_t *counts, int size) {
     if (counts == NULL) {
         return;
@@ -256,7 +248,7 @@ void ls_findings__history(ls_text *text, const ls_rank *rank, int most) {
         if (entry->number != n || entry->call.comm == NULL) {
             continue;  // a call that a fault left out
         }
-        ls_findings__describe(what, sizeof what, &entry->call);
+        ls_call_describe(what, sizeof what, &entry->call);
         ls_text_printf(text, "  %s", what);
         add_splits(text, &entry->call);
         ls_text_printf(text, "%s at %s\n", entry->done ? "" : " (not complete)",
@@ -283,7 +275,7 @@ void ls_findings__sides(ls_text *text, ls_request *const *requests, int count) {
             continue;
         }
         char what[256], where[LS_CALL_WHERE_MAX];
-        ls_findings__describe(what, sizeof what, &requests[i]->call);
+        ls_call_describe(what, sizeof what, &requests[i]->call);
         (void)ls_call__where(where, &requests[i]->call);
         int s = 0;
         while (s < side_count &&
@@ -332,7 +324,7 @@ void ls_findings__sides(ls_text *text, ls_request *const *requests, int count) {
 static void add_call(ls_spmd *run, ls_finding_id id, const ls_request *request, const char *format,
                      va_list args) {
     char what[256];
-    ls_findings__describe(what, sizeof what, &request->call);
+    ls_call_describe(what, sizeof what, &request->call);
     char message[LS_ERROR_TEXT_MAX];
     (void)vsnprintf(message, sizeof message, format, args);
     ls_text text = {0};
@@ -399,8 +391,8 @@ static int minority(int *out, ls_request *const *requests, int count) {
     int best = 0, best_votes = -1;
     char a[256], b[256];
     for (int i = 0, votes = 0; i < count; i++) {  // a majority vote, then its count
-        ls_findings__describe(a, sizeof a, &requests[i]->call);
-        ls_findings__describe(b, sizeof b, &requests[best]->call);
+        ls_call_describe(a, sizeof a, &requests[i]->call);
+        ls_call_describe(b, sizeof b, &requests[best]->call);
         if (best_votes < 0 || votes == 0) {
             best = i, votes = 1, best_votes = 0;
         } else {
@@ -408,9 +400,9 @@ static int minority(int *out, ls_request *const *requests, int count) {
         }
     }
     int found = 0;
-    ls_findings__describe(b, sizeof b, &requests[best]->call);
+    ls_call_describe(b, sizeof b, &requests[best]->call);
     for (int i = 0; i < count; i++) {
-        ls_findings__describe(a, sizeof a, &requests[i]->call);
+        ls_call_describe(a, sizeof a, &requests[i]->call);
         if (strcmp(a, b) != 0) {
             out[found++] = requests[i]->call.rank;
         }

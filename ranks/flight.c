@@ -36,7 +36,7 @@ static void apply(const ls_guard *guard) {
 }
 
 static void close_pages(ls_request *request, const void *at, size_t bytes, bool readable) {
-    ls_guard *guard = &request->guards[request->guard_count];
+    ls_guard *guard = &request->flight->guards[request->guard_count];
     LS_ASSERT(request->guard_count < LS_GUARDS_MAX);
     if (!own_pages(&guard->low, &guard->high, request->rank, at, bytes)) {
         return;
@@ -65,8 +65,9 @@ static void open_guard(ls_guard *guard) {
     (void)mprotect((void *)guard->low, guard->high - guard->low, PROT_READ | PROT_WRITE);
     for (const ls_request *at = guard->request->rank->open; at != NULL; at = at->next) {
         for (int i = 0; at != guard->request && i < at->guard_count; i++) {
-            if (at->guards[i].low < guard->high && guard->low < at->guards[i].high) {
-                apply(&at->guards[i]);
+            if (at->flight->guards[i].low < guard->high &&
+                guard->low < at->flight->guards[i].high) {
+                apply(&at->flight->guards[i]);
             }
         }
     }
@@ -78,7 +79,7 @@ static void open_pages(ls_request *request) {
     }
     (void)pthread_mutex_lock(&guards_mutex);
     for (int i = 0; i < request->guard_count; i++) {
-        open_guard(&request->guards[i]);
+        open_guard(&request->flight->guards[i]);
     }
     request->guard_count = 0;
     (void)pthread_mutex_unlock(&guards_mutex);
@@ -100,7 +101,7 @@ ls_request *ls_flight__trapped(uint64_t *opened, uintptr_t address, bool write) 
         }
         ls_request *own = at->request;
         for (int i = 0; i < own->guard_count; i++) {
-            open_guard(&own->guards[i]);
+            open_guard(&own->flight->guards[i]);
         }
         own->guard_count = 0;
         own->trapped = true;
@@ -215,10 +216,11 @@ const ls_call *ls_flight__call(ls_request *request) {
     if (request->shadow == NULL && !request->staged) {
         return &request->call;
     }
-    request->moved = request->call;
-    request->moved.send = ls_flight__send(request);
-    request->moved.recv = ls_flight__recv(request);
-    return &request->moved;
+    ls_call *moved = &request->flight->moved;
+    *moved = request->call;
+    moved->send = ls_flight__send(request);
+    moved->recv = ls_flight__recv(request);
+    return moved;
 }
 
 // ---- The end -----------------------------------------------------------------------------------

@@ -50,8 +50,6 @@ LS_API_BACKENDS bool ls_findings__add(ls_spmd *run, ls_finding_id id, const int 
 // A finding's text as it was put together. Where there was no memory for all of it, the run ends
 // with LS_ERR_MEMORY.
 LS_API_BACKENDS const char *ls_findings__string(ls_spmd *run, const ls_text *text);
-// "all_reduce sum of 1024 f32 on world" without rank and place; for grouping.
-LS_API_BACKENDS void ls_findings__describe(char *out, size_t out_bytes, const ls_call *call);
 // "FILE:LINE" of a call; out [LS_CALL_WHERE_MAX].
 LS_API_BACKENDS void ls_findings__history(ls_text *text, const ls_rank *rank, int most);
 // "  ranks 0-2: WHAT (FILE:LINE)" for each group of requests that say the same; names the majority.
@@ -64,10 +62,10 @@ LS_API_BACKENDS void ls_request__done(ls_request *request, int status);
 LS_API_BACKENDS int ls_request__await(ls_rank *rank);
 LS_API_BACKENDS void ls_request__drain(ls_rank *rank);  // waits for its data that is being moved
 LS_API_BACKENDS int ls_request__poll(bool *hopeless, ls_rank *rank);  // see there
-// Makes the call that `proto` says (kind, buffers, counts...) on `comm`; request NULL:
-// blocking.
-LS_API_BACKENDS int ls_call__post(const char *file, int line, ls_rank_comm *comm,
-                                  const ls_request *proto, ls_request **request);
+// Makes the call that `own` says (kind, buffers, counts...) on `comm`; request NULL: blocking. A
+// blocking one lives in `own` until it is complete, which is the caller's to forget.
+LS_API_BACKENDS int ls_call__post(const char *file, int line, ls_rank_comm *comm, ls_request *own,
+                                  ls_request **request);
 // The oldest send that a receive or probe like this would meet now; NULL: none.
 LS_API_BACKENDS ls_request *ls_p2p__waiting(const ls_request *like);
 LS_API_BACKENDS void

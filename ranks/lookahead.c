@@ -118,7 +118,7 @@ static void add_next_calls(ls_text *text, const ls_lookahead *look, int member) 
     for (int i = 1; i < look->counts[member] && i < 5; i++) {
         char what[256], where[LS_CALL_WHERE_MAX];
         const traced *call = at(look, member, i);
-        ls_findings__describe(what, sizeof what, &call->call);
+        ls_call_describe(what, sizeof what, &call->call);
         ls_text_printf(text, "  %s at %s\n", what, ls_call__where(where, &call->call));
     }
 }

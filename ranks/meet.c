@@ -155,16 +155,7 @@ static int check_overlap(const ls_spmd *run, const ls_meet *meet) {
     if (!run->checks[LS_FINDING_BUFFER_OVERLAP] || run->remote != NULL) {
         return LS_OK;
     }
-    int size = meet->shared->comm->size;
-    void *memory = NULL;
-    LS_TRY(ls_alloc(&memory, (size_t)size, sizeof(ls_call)));
-    ls_call *calls = memory;
-    for (int m = 0; m < size; m++) {
-        calls[m] = *meet->calls[m];
-    }
-    int status = ls_backend__check_overlap(calls, size);
-    ls_free(memory, (size_t)size, sizeof(ls_call));
-    return status;
+    return ls_backend__check_overlap_met(meet->calls, meet->shared->comm->size);
 }
 
 static int check_meet(ls_spmd *run, ls_meet *meet) {

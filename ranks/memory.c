@@ -128,8 +128,8 @@ static bool is_closed(const ls_rank *rank, const ls_allocation *allocation) {
     uintptr_t low = (uintptr_t)allocation->start - RED_BYTES;
     for (const ls_request *at = rank->open; at != NULL; at = at->next) {
         for (int i = 0; i < at->guard_count; i++) {
-            if (at->guards[i].low < low + allocation->bytes + 2 * RED_BYTES &&
-                low < at->guards[i].high) {
+            if (at->flight->guards[i].low < low + allocation->bytes + 2 * RED_BYTES &&
+                low < at->flight->guards[i].high) {
                 return true;
             }
         }

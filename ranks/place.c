@@ -10,7 +10,7 @@ static void fill(ls_place *out, const ls_rank *rank, ls_place_state state,
     if (awaited != NULL) {
         out->line = awaited->call.line;
         out->awaited = awaited->number;
-        ls_findings__describe(out->what, sizeof out->what, &awaited->call);
+        ls_call_describe(out->what, sizeof out->what, &awaited->call);
     }
 }
 

@@ -78,7 +78,7 @@ void ls_redundant__posted(ls_spmd *run, const ls_meet *meet) {
         return;
     }
     char what[256], where[LS_CALL_WHERE_MAX];
-    ls_findings__describe(what, sizeof what, call);
+    ls_call_describe(what, sizeof what, call);
     ls_text text = {0};
     ls_text_printf(&text,
                    "%s at %s reduces what is reduced already: all ranks bring the same bits, "

@@ -93,18 +93,18 @@ static void release(void) {
 }
 
 int ls_remote_post(ls_request **out, ls_rank_comm *comm, const ls_remote_call *call) {
-    const ls_request proto = {.call = call->call,
-                              .staged = true,
-                              .staged_send = call->send,
-                              .staged_recv = call->recv,
-                              .owner = call->owner,
-                              .tag = call->tag,
-                              .any_source = call->any_source,
-                              .color = call->color,
-                              .key = call->key,
-                              .made_out = call->made};
+    ls_request own = {.call = call->call,
+                      .staged = true,
+                      .staged_send = call->send,
+                      .staged_recv = call->recv,
+                      .owner = call->owner,
+                      .tag = call->tag,
+                      .any_source = call->any_source,
+                      .color = call->color,
+                      .key = call->key,
+                      .made_out = call->made};
     hold(comm->rank);
-    int status = ls_call__post(call->call.file, call->call.line, comm, &proto, out);
+    int status = ls_call__post(call->call.file, call->call.line, comm, &own, out);
     release();
     return status;
 }
@@ -377,7 +377,7 @@ void ls_remote_waiting(const ls_spmd *run, ls_text *text) {
             if (at->state != LS_REQUEST_POSTED) {
                 continue;
             }
-            ls_findings__describe(what, sizeof what, &at->call);
+            ls_call_describe(what, sizeof what, &at->call);
             ls_text_printf(text, "rank %d waits in %s at %s\n", r, what,
                            ls_call__where(where, &at->call));
             break;

@@ -297,7 +297,7 @@ void ls_replica__met(ls_spmd *run, const ls_meet *meet) {
         return;
     }
     char what[256], when[300];
-    ls_findings__describe(what, sizeof what, &meet->requests[0]->call);
+    ls_call_describe(what, sizeof what, &meet->requests[0]->call);
     (void)snprintf(when, sizeof when, "after %s", what);
     for (ls_replica_set *set = run->replicas; set != NULL; set = set->next) {
         if (!ls_replica__whole(set)) {
@@ -362,7 +362,7 @@ void ls_replica__differ(ls_spmd *run, ls_replica_set *set, const ls_replica_mark
         }
     }
     char what[256], when[300];
-    ls_findings__describe(what, sizeof what, &request->call);
+    ls_call_describe(what, sizeof what, &request->call);
     (void)snprintf(when, sizeof when, "after %s", what);
     const copy *a = &set->copies[wrong[0]], *b = &set->copies[right];
     // Ranks go on meanwhile: values are shown where they are still what was noted.

@@ -68,7 +68,7 @@ static void conclude(ls_replica_set *set, const ls_replica_mark *mark, const ls_
     }
     *since =
         (ls_replica_since){.known = true, .file = request->call.file, .line = request->call.line};
-    ls_findings__describe(since->what, sizeof since->what, &request->call);
+    ls_call_describe(since->what, sizeof since->what, &request->call);
 }
 
 static void note(ls_replica_set *set, const ls_request *request) {

@@ -5,19 +5,25 @@
 #define IDLE_POLLS_MAX 200000
 #define FREED_KEPT     256  // requests of a rank kept after ls_wait, to tell use after free
 
+typedef struct heap_request {
+    ls_request request;
+    ls_flight flight;
+} heap_request;
+
 static void release(ls_request *request) {
     ls_flight__drop(request);
     ls_kept__drop(request);
-    ls_free(request, 1, sizeof *request);
+    ls_free(request, 1, sizeof(heap_request));
 }
 
 ls_request *ls_request__make(const ls_request *filled) {
     void *memory = NULL;
-    if (ls_alloc(&memory, 1, sizeof(ls_request)) != LS_OK) {
+    if (ls_alloc(&memory, 1, sizeof(heap_request)) != LS_OK) {
         return NULL;
     }
     ls_request *request = memory;
     *request = *filled;
+    request->flight = &((heap_request *)memory)->flight;
     request->kept = NULL;
     const size_t bytes = (size_t)ls_comm_size(filled->comm) * sizeof(size_t);
     const size_t **counts[] = {&request->call.send_counts, &request->call.recv_counts};
@@ -207,7 +213,7 @@ static int refuse(ls_rank *rank, const ls_request *request, const char *file, in
     ls_text_printf(&text, "rank %d, ls_wait: ", rank->id);
     if (owner != NULL) {
         char what[256], where[LS_CALL_WHERE_MAX];
-        ls_findings__describe(what, sizeof what, &request->call);
+        ls_call_describe(what, sizeof what, &request->call);
         if (owner == rank) {
             ls_text_printf(&text, "the request was waited for already");
         } else {

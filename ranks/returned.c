@@ -53,7 +53,7 @@ static const ls_history_entry *odd_call(const ls_rank *longer, const ls_rank *sh
 
 static void add_where(ls_text *text, const char *what, const ls_history_entry *entry) {
     char call[256], where[LS_CALL_WHERE_MAX];
-    ls_findings__describe(call, sizeof call, &entry->call);
+    ls_call_describe(call, sizeof call, &entry->call);
     ls_text_printf(text, "%s %s at %s\n", what, call, ls_call__where(where, &entry->call));
 }
 
@@ -214,7 +214,7 @@ static void explain_p2p(ls_spmd *run, const ls_request *request) {
     bool send = request->call.kind == LS_SEND;
     int rank = request->call.rank;
     char what[256];
-    ls_findings__describe(what, sizeof what, &request->call);
+    ls_call_describe(what, sizeof what, &request->call);
     ls_text text = {0};
     if (request->call.root < 0) {
         ls_text_printf(&text, "rank %d, %s: nobody posts a send for it\n", rank, what);

@@ -71,6 +71,13 @@ typedef struct ls_origin {
     uint32_t next;  // of the same rank; 0: none
 } ls_origin;
 
+// What a call needs besides while its data is elsewhere; apart, since blocking calls, of which many
+// ranks have one each, never do.
+typedef struct ls_flight {
+    ls_call moved;  // the call with its buffers where they are meanwhile
+    ls_guard guards[LS_GUARDS_MAX];
+} ls_flight;
+
 // A call on its way: on the stack of a blocking rank, or on the heap for one that is waited for.
 struct ls_request {
     ls_call call;
@@ -105,15 +112,14 @@ struct ls_request {
     ls_request *next_p2p;     // in a communicator's list of unmatched sends or receives
     ls_kept *kept;            // on the heap: its counts
     char *shadow;             // of an asynchronous call: its result until the wait (flight.c)
-    ls_call moved;            // the call with its buffers where they are meanwhile
+    ls_flight *flight;        // of a request on the heap; NULL: on its rank's stack
     uint32_t origin;          // of the pattern that its receive buffer holds
     bool trapped;             // a closed page of it was touched
     bool trapped_writing;     // by a write
     bool told;                // that it was used too early was told of,
     const char *told_file;    // there
     int told_line;
-    ls_guard guards[LS_GUARDS_MAX];
-    int guard_count;
+    int guard_count;          // of the flight's
     bool staged;              // a remote rank's: its data is not in the program's buffers but in
     const void *staged_send;  // these
     void *staged_recv;        //

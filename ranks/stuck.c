@@ -94,7 +94,7 @@ static bool find_circle(search *s, int start) {
 // ---- Texts -------------------------------------------------------------------------------------
 static void describe_wait(ls_text *text, const ls_request *request, const char *for_whom) {
     char what[256], where[LS_CALL_WHERE_MAX];
-    ls_findings__describe(what, sizeof what, &request->call);
+    ls_call_describe(what, sizeof what, &request->call);
     ls_text_printf(text, "  rank %d waits for %s: %s at %s\n", request->call.rank, for_whom, what,
                    ls_call__where(where, &request->call));
 }

@@ -40,7 +40,7 @@ static void report_origin(const ls_request *request, ls_origin *origin, bool com
         return;
     }
     char what[256], where[LS_CALL_WHERE_MAX];
-    ls_findings__describe(what, sizeof what, &request->call);
+    ls_call_describe(what, sizeof what, &request->call);
     ls_text text = {0};
     if (origin->in_flight) {
         ls_text_printf(&text,
@@ -292,7 +292,7 @@ static void report_special(ls_spmd *run, ls_request *const *requests, int size, 
     }
     ls_text text = {0};
     char what[256], list[128];
-    ls_findings__describe(what, sizeof what, &requests[0]->call);
+    ls_call_describe(what, sizeof what, &requests[0]->call);
     if (first != NULL) {
         ls_ranks_format(list, sizeof list, ranks, count);
         ls_text_printf(&text,

@@ -77,6 +77,7 @@ typedef struct nccl_worker {
     int (*job)(struct nccl_worker *worker, void *arg);  // NULL: idle
     void *arg;
     bool quit;
+    bool stopped;  // its job ended because another rank's failed
     int status;
     ls_error error;
     cudaStream_t stream;

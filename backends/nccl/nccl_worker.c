@@ -1,7 +1,6 @@
 // One thread per held rank: it owns the rank's GPU, stream and staging memory, and never waits for
 // NCCL longer than the deadline.
 #include <sched.h>
-#include <string.h>
 #include <time.h>
 
 #include "backends/nccl/nccl_internal.h"
@@ -25,6 +24,7 @@ int ls_nccl__cuda(cudaError_t error, const char *what) {
 // for NCCL's own threads.
 static int keep_waiting(nccl_worker *worker, int turn) {
     if (atomic_load(&worker->owner->failing)) {
+        worker->stopped = true;
         return LS_FAIL_RANK(LS_ERR_BACKEND, worker->rank, "another rank failed");
     }
     if (ls_nccl__now() > worker->deadline) {
@@ -157,6 +157,7 @@ static void begin_job(nccl_worker *worker, int (*job)(nccl_worker *, void *), vo
     (void)pthread_mutex_lock(&worker->lock);
     worker->job = job;
     worker->arg = arg;
+    worker->stopped = false;
     (void)pthread_cond_broadcast(&worker->changed);
     (void)pthread_mutex_unlock(&worker->lock);
 }
@@ -176,7 +177,7 @@ static int blame(const nccl_worker *worker) {
     if (worker->status == LS_OK) {
         return 0;
     }
-    if (worker->status == LS_ERR_BACKEND && strstr(worker->error.text, "another rank failed")) {
+    if (worker->stopped) {
         return 1;
     }
     return worker->status == LS_ERR_TIMEOUT ? 2 : 3;

@@ -48,7 +48,7 @@ def install():
 
     def replaced(size, rank, members, backend, *arguments, **options):
         ours = _replaced(backend)
-        if ours is None or os.environ.get("LOCKSTEP_EXEC_MODE") == "observe":
+        if ours is None or os.environ.get("LOCKSTEP_EXEC_SIMULATED") == "0":
             return make(size, rank, members, backend, *arguments, **options)
         made = make(size, rank, members, c10d.Backend(ours), *arguments, **options)
         group = made[0]

@@ -71,14 +71,9 @@ static void name_collective(ls_work_collective *out, const ls_call *call) {
     const char *what = call->purpose != NULL ? strchr(call->purpose, ' ') : NULL;
     LS_ASSERT(what != NULL);
     out->what = what + 1;
-    size_t length = (size_t)(what - call->purpose);
-    out->stage = LS_WORK_GRADIENTS;  // output_dist_backward, input_dist_backward, all_reduce, clip
-    for (int s = 0; s < LS_WORK_FORWARD_STAGES; s++) {
-        const char *name = ls_work_stage_name((ls_work_stage)s);
-        if (strlen(name) == length && strncmp(call->purpose, name, length) == 0) {
-            out->stage = (ls_work_stage)s;
-        }
-    }
+    out->stage = call->stage_of_tables == LS_STAGE_INPUT_DIST    ? LS_WORK_INPUT_DIST
+                 : call->stage_of_tables == LS_STAGE_OUTPUT_DIST ? LS_WORK_OUTPUT_DIST
+                                                                 : LS_WORK_GRADIENTS;  // and clip
 }
 
 static int copy_counts(const size_t **counts, int size, ls_arena *arena) {

@@ -175,7 +175,7 @@ static void append(ls_work_update *out, const ls_work_lookup *lookup, const ls_a
 static double clip_factor(const ls_work *steps) {
     for (int i = 0; i < steps->collective_count; i++) {
         const ls_work_collective *collective = &steps->collectives[i];
-        if (strcmp(collective->what, "squares") == 0) {
+        if (collective->calls[0].stage_of_tables == LS_STAGE_CLIP) {
             double norm = sqrt(*(const double *)collective->calls[0].recv);
             double factor = steps->scenario->train.clip_norm / (norm + 1e-6);
             return factor > 1 ? 1 : factor;

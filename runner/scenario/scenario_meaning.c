@@ -274,19 +274,14 @@ static int write_field(meaning *m, const void *base, const ls_schema_record *rec
     return LS_OK;
 }
 
-// Whether a field says something: of alternatives the chosen one, of what a rank does differently
-// what was given (a value there has no default), of the scenario what it runs.
+// Whether a field says what runs: of alternatives the chosen one, of what a rank does differently
+// what was given (a value there has no default).
 static bool counts(const ls_schema_record *record, const void *base, const ls_schema_field *field) {
-    static const char *const judging[] = {"description", "order", "checks", "expect"};
-    for (size_t i = 0; record == ls_schema_root() && i < sizeof judging / sizeof *judging; i++) {
-        if (strcmp(field->key, judging[i]) == 0) {
-            return false;
-        }
-    }
     if (record->one_of && (field->flags & LS_FIELD_COMPANION) == 0) {
         return *AT(const int, base, record->tag_offset) == field->tag;
     }
-    return strcmp(record->name, "except") != 0 || ls_node_has(base, field->key);
+    return (field->flags & LS_FIELD_JUDGES) == 0 &&
+           (!record->partial || ls_node_has(base, field->key));
 }
 
 static int write_record(meaning *m, const void *base, const ls_schema_record *record) {

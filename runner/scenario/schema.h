@@ -49,6 +49,7 @@ enum {
     LS_FIELD_INTEGERS = 32,     // range and values: integers, stored as such
     LS_FIELD_HIDDEN_BOOL = 64,  // sets the bool at aux when given
     LS_FIELD_SOME = 128,        // an empty list would mean as much as none, and is refused
+    LS_FIELD_JUDGES = 256,      // says how the run is told and judged, not what it does
 };
 
 typedef struct ls_schema_name {
@@ -87,6 +88,7 @@ typedef struct ls_schema_record {
     size_t size;         // of the struct; 0: shares another's (LS_FIELD_INLINE)
     bool has_node;       // the struct begins with an ls_node, to be filled
     bool one_of;         // exactly one key that is no companion
+    bool partial;        // a key that is not given says nothing: what it changes stands elsewhere
     size_t tag_offset;   // one_of: where the alternative's tag goes (an enum)
     size_t name_offset;  // of the member for the name, where LS_FIELD_RECORD_MAP uses it
 } ls_schema_record;

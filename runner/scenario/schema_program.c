@@ -75,7 +75,7 @@ static const ls_schema_field except_fields[] = {
 const ls_schema_record ls_schema__except = {
     .name = "except", .doc = "What some ranks do differently from the step they stand in.",
     .fields = except_fields, .field_count = COUNT(except_fields), .size = sizeof(S),
-    .has_node = true};
+    .has_node = true, .partial = true};
 #undef S
 
 // ---- Steps --------------------------------------------------------------------------------------

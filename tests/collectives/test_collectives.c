@@ -438,14 +438,15 @@ Test(collectives, calls_have_a_text) {
                     .line = 41};
     char text[128];
     ls_call_format(text, sizeof text, &call);
-    cr_expect(strcmp(text, "all_reduce sum of 1024 f32 on world (rank 3, call 7, train.c:41)") == 0,
-              "%s", text);
+    cr_expect_str_eq(text, "all_reduce sum of 1024 f32 on world (rank 3, call 7, train.c:41)");
+    call.purpose = "gradients (rank 0)";  // a program's words may look like ours: told whole
+    ls_call_describe(text, sizeof text, &call);
+    cr_expect_str_eq(text, "all_reduce sum of 1024 f32 for gradients (rank 0) on world");
     ls_kind kind;
     cr_expect(ls_kind_parse(&kind, "reduce_scatter") == LS_OK && kind == LS_REDUCE_SCATTER);
     cr_expect(ls_kind_parse(&kind, "reduce_scater") == LS_ERR_NOT_FOUND);
     ls_finding_id id;
-    cr_expect(ls_finding_parse(&id, "p2p.unmatched_recv") == LS_OK);
-    cr_expect(id == LS_FINDING_P2P_UNMATCHED_RECV);
+    cr_expect(!ls_finding_parse(&id, "p2p.unmatched_recv") && id == LS_FINDING_P2P_UNMATCHED_RECV);
     close_world(&f);
 }
 
