@@ -29,6 +29,7 @@ ROOMS = (
         "cli/run", "cli/recordings", "scenario/bugs")),
     ("ranks/", RANKS, ("cli/run", "scenario/bugs", "scenario/sweep", "stress/ranks")),
     ("local_tensor/", ("unit/local_tensor", "unit/tensor_collectives"), (COMPARE, "cli/run")),
+    ("fuzz/", ("unit/fuzz",), ("cli/fuzz", "cli/mutate", "scenario/fuzz")),
     ("formats/", ("unit/arrays", "unit/base", "unit/file"), ("cli/run", "cli/outputs")),
 )
 

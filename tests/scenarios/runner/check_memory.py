@@ -6,6 +6,7 @@ asserts that it gets memory, or crashes without: those few ends are its own, and
 """
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -55,6 +56,15 @@ name: maximum
 mesh: {shape: [3]}
 program: {steps: [{all_reduce: {name: a, count: 8, except: [{ranks: [2], op: max}]}}]}
 """
+TRAINED = """lockstep: 1
+name: trained
+mesh: {shape: [2]}
+tables: [{name: a, rows: 10, dim: 4, sharding: {type: row_wise}}]
+inputs: {batch: 2}
+steps: [forward, backward, update]
+optimizer: {type: adam, lr: 0.1}
+train: {steps: 2}
+"""
 REPLAYED = SOURCE + "/recordings/h200-nccl-2.28.9/sharded-embedding-row-wise-10-x-17"
 COMMANDS = (  # what, its exit code, whether it reads JSON
     ("run --json - table.yaml", 0, False),
@@ -65,6 +75,9 @@ COMMANDS = (  # what, its exit code, whether it reads JSON
     ("compare --json - buffers.yaml --real kept", 0, True),
     ("show table.yaml", 0, False),
     ("plan --json - --seconds 0 free.yaml", 0, False),
+    ("run --json - trained.yaml", 0, False),
+    ("reshard before after --plan trained.plan", 0, True),
+    ("mutate --json - --count 6 buffers.yaml", 0, False),
     ("replay --json - " + REPLAYED, 0, True),
     ("replay --json - " + SOURCE + "/tests/order/nccl_truth", 0, True),
 )
@@ -74,6 +87,7 @@ def run(command, fail_at, fail_on, folder):
     env = dict(os.environ, LD_PRELOAD=SHIM, FAIL_AT=str(fail_at), FAIL_COUNT="count")
     if fail_on:
         env["FAIL_ON"] = "1"
+    shutil.rmtree(os.path.join(folder, "after"), ignore_errors=True)
     done = subprocess.run([PROGRAM, *command.split()], capture_output=True, text=True, cwd=folder, env=env, check=False)
     with open(os.path.join(folder, "count"), encoding="utf-8") as file:
         return done, int(file.read() or 0)
@@ -111,12 +125,14 @@ def check(command, code, reads_json, fail_on, folder):
 
 def main():
     with tempfile.TemporaryDirectory() as folder:
-        for text in (TABLE, FREE, BUFFERS, TENSORS, FLIPPED, MAXIMUM):
+        for text in (TABLE, FREE, BUFFERS, TENSORS, FLIPPED, MAXIMUM, TRAINED):
             name = text.split("\n")[1].split(": ")[1]
             with open(os.path.join(folder, name + ".yaml"), "w", encoding="utf-8") as file:
                 file.write(text)
         subprocess.run([PROGRAM, "run", "--quiet", "--keep", "kept", "buffers.yaml"], cwd=folder, check=True,
                        stdout=subprocess.DEVNULL)
+        for command in ("run --quiet --checkpoint before trained.yaml", "plan --quiet --out trained.plan trained.yaml"):
+            subprocess.run([PROGRAM, *command.split()], cwd=folder, check=True, stdout=subprocess.DEVNULL)
         for command, code, reads_json in COMMANDS:
             for fail_on in (False, True):
                 check(command, code, reads_json, fail_on, folder)
