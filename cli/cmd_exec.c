@@ -225,7 +225,8 @@ static const char *error_of(ls_arena *arena, const ls_exec_result *result) {
                    : ls_arena_printf(arena, "the program ended with exit code %d",
                                      result->failed_code);
     }
-    return result->died ? "a process of the program was killed"
+    return result->died ? given.program.ranks > 0 ? "a process of the program was killed"
+                                                  : "the program, or a process of it, was killed"
                         : ls_arena_strdup(arena, result->why);
 }
 

@@ -353,13 +353,16 @@ bool ls_exec__explain_joining(ls_exec *exec) {
         (void)tell_joining(&text, exec, at);
     }
     ls_remote_waiting(exec->run, &text);
-    int ended = ls_exec__ended_child(exec, &text);
+    bool died = false;
+    int ended = ls_exec__ended_child(exec, &text, &died);
     // Which rank of the world a member of a part is, is not known before it has come.
     bool known = ended >= 0 || (of->ranks == exec->rank_count && missing >= 0);
     missing = ended >= 0 ? ended : missing;
-    ls_remote_finding(exec->run,
-                      ended >= 0 ? LS_FINDING_RANK_EXITED_EARLY : LS_FINDING_MISSING_RANK, &missing,
-                      known ? 1 : 0, of->site->file, of->site->line, ls_text_string(&text));
+    ls_finding_id id = died         ? LS_FINDING_RANK_DIED
+                       : ended >= 0 ? LS_FINDING_RANK_EXITED_EARLY
+                                    : LS_FINDING_MISSING_RANK;
+    ls_remote_finding(exec->run, id, &missing, known ? 1 : 0, of->site->file, of->site->line,
+                      ls_text_string(&text));
     ls_text_free(&text);
     return true;
 }

@@ -198,8 +198,9 @@ int ls_exec__living_children(const ls_exec *exec) {
     return count;
 }
 
-int ls_exec__ended_child(const ls_exec *exec, ls_text *out) {
+int ls_exec__ended_child(const ls_exec *exec, ls_text *out, bool *died) {
     int first = -1;
+    *died = false;
     for (int i = 0; i < exec->child_count && exec->options->processes > 0; i++) {
         int status = exec->children[i].status;
         if (exec->children[i].watch >= 0) {
@@ -208,9 +209,16 @@ int ls_exec__ended_child(const ls_exec *exec, ls_text *out) {
         ls_text_printf(out, "the process of rank %d ended %s %d\n", i,
                        WIFSIGNALED(status) ? "by signal" : "with exit code",
                        WIFSIGNALED(status) ? WTERMSIG(status) : WEXITSTATUS(status));
+        *died = first < 0 ? WIFSIGNALED(status) : *died;
         first = first < 0 ? i : first;
     }
     return first;
+}
+
+// Whether the launcher was killed: then nobody is left who would end its ranks.
+static bool is_abandoned(const ls_exec *exec) {
+    const ls_exec_child *launcher = &exec->children[0];
+    return exec->options->processes == 0 && launcher->watch < 0 && WIFSIGNALED(launcher->status);
 }
 
 static bool anybody(const ls_exec *exec) {
@@ -324,7 +332,7 @@ static void note_over(ls_exec *exec) {
 
 static int loop(ls_exec *exec) {
     exec->moved = ls_exec__now();
-    for (int idle = 0; anybody(exec); idle++) {
+    for (int idle = 0; anybody(exec) && !is_abandoned(exec); idle++) {
         LS_TRY(poll_all(exec, pause_of(exec, idle)));
         if (ls_exec__advance(exec)) {
             exec->progress = true;

@@ -154,8 +154,8 @@ double ls_exec__now(void);  // seconds
 // How a process ended that this one has started; false: it has not, or is none of those.
 bool ls_exec__child_status(ls_exec *exec, pid_t pid, int *status);
 int ls_exec__living_children(const ls_exec *exec);
-// Tells of the ranks whose processes have ended; the first of them, -1: none.
-int ls_exec__ended_child(const ls_exec *exec, ls_text *out);
+// Tells of the ranks whose processes have ended; the first of them, -1: none. *died: by a signal.
+int ls_exec__ended_child(const ls_exec *exec, ls_text *out, bool *died);
 
 // ---- process.c ----------------------------------------------------------------------------------
 int ls_exec__accept(ls_exec *exec);

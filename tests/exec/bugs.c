@@ -71,6 +71,12 @@ static void large(void) {
     CHECK(ncclAllReduce(many, many, count, ncclFloat32, ncclSum, world, stream));  // MARK large
 }
 
+// In place, which this collective has no form for.
+static void overlap(void) {
+    void *to = has("overlap", 2) ? at : out;
+    CHECK(ncclAlltoAll(at, to, N / 4, ncclFloat32, world, stream));  // MARK overlap
+}
+
 // One rank goes on while the others make a communicator with it.
 static void join_another(ncclUniqueId id) {
     ncclComm_t other;
@@ -113,6 +119,9 @@ int main(int argc, char **argv) {
     step();
     if (is("cycle")) {
         exchange();
+    }
+    if (is("overlap")) {
+        overlap();
     }
     if (is("p2p")) {
         messages();

@@ -23,6 +23,8 @@ CASES = {
     "nan": ("value.nan_first", [1], "nan", 1, []),
     "large": ("value.nan_first", [1], "large", 1, []),
     "p2p": ("p2p.count_mismatch", [0, 1], "p2p", 1, []),
+    "overlap": ("buffer.overlap", [2], "overlap", 1, []),
+    "overlap_off": (None, [], None, 0, ["--checks=-buffer.overlap"]),
     "cycle": ("deadlock.cycle", [0, 1], "cycle", 1, []),
     "groups": ("deadlock.cross_communicator", [0, 1], "groups", 1, []),
     "early": ("rank.exited_early", [3], None, 1, []),
@@ -82,7 +84,7 @@ def main():
     lockstep, program, source, stand_in, case = sys.argv[1:]
     observe = ["--observe"] if case.startswith("observe_") else []
     case = case.removeprefix("observe_")
-    bug = case.removeprefix("python_")
+    bug = case.removeprefix("python_").removesuffix("_off")
     command = [sys.executable, program] if program.endswith(".py") else [program]
     expected = CASES[case]
     options = expected[4] if expected else []

@@ -9,7 +9,7 @@ import torch.distributed as dist
 from torch import nn
 
 RANK, RANKS = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
-LOCAL = int(os.environ.get("LOCAL_RANK", RANK))
+LOCAL = int(os.environ.get("LOCAL_RANK", RANK)) % torch.cuda.device_count()
 DEVICE = torch.device("cuda", LOCAL)
 
 

@@ -7,7 +7,7 @@ import torch
 import torch.distributed as dist
 
 RANK = int(os.environ["RANK"])
-LOCAL = int(os.environ.get("LOCAL_RANK", RANK))
+LOCAL = int(os.environ.get("LOCAL_RANK", RANK)) % torch.cuda.device_count()
 
 
 def main():
