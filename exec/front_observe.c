@@ -294,8 +294,13 @@ LS_NCCL_EXPORT ncclResult_t ncclRedOpCreatePreMulSum(ncclRedOp_t *op, void *scal
     return result;
 }
 
-// What the real library was given may be looked at.
+// The real library's functions call each other by their public names, as ncclBcast does
+// ncclBroadcast: what it calls itself is no call of the program.
+static _Thread_local bool inside;
+
+// The real library has been given the call: its data may be looked at.
 static ncclResult_t after(ncclResult_t result) {
+    inside = false;
     ls_front__watched();
     return result;
 }
@@ -303,13 +308,20 @@ static ncclResult_t after(ncclResult_t result) {
 // ---- Calls --------------------------------------------------------------------------------------
 LS_NCCL_EXPORT ncclResult_t ncclGroupStart(void) {
     REAL("ncclGroupStart", (void))
+    if (inside) {
+        return behind();
+    }
     ls_front__group_start();
     return behind();
 }
 
 LS_NCCL_EXPORT ncclResult_t ncclGroupEnd(void) {
     REAL("ncclGroupEnd", (void))
+    if (inside) {
+        return behind();
+    }
     ncclResult_t told = ls_front__group_end();
+    inside = true;
     ncclResult_t result = after(behind());
     return told == ncclInvalidUsage ? told : result;
 }
@@ -328,7 +340,14 @@ static ncclResult_t tell(ls_front_issue what) {
 #define CALL(name, parameters, arguments, ...)                                                     \
     LS_NCCL_EXPORT ncclResult_t name parameters {                                                  \
         REAL(#name, parameters)                                                                    \
+        if (inside) {                                                                              \
+            return behind arguments;                                                               \
+        }                                                                                          \
         ncclResult_t told = tell((ls_front_issue){__VA_ARGS__, comm, stream});                     \
-        return told != ncclSuccess ? told : after(behind arguments);                               \
+        if (told != ncclSuccess) {                                                                 \
+            return told;                                                                           \
+        }                                                                                          \
+        inside = true;                                                                             \
+        return after(behind arguments);                                                            \
     }
 LS_FRONT_FUNCTIONS(CALL)

@@ -120,6 +120,9 @@ int main(int argc, char **argv) {
     if (is("cycle")) {
         exchange();
     }
+    if (is("bcast")) {  // no defect
+        CHECK(ncclBcast(at, N, ncclFloat32, 0, world, stream));
+    }
     if (is("overlap")) {
         overlap();
     }

@@ -48,6 +48,11 @@ NOTHING(ncclReduce, const void *send, void *recv, size_t count, ncclDataType_t t
         int root, ncclComm_t comm, cudaStream_t stream)
 NOTHING(ncclBroadcast, const void *send, void *recv, size_t count, ncclDataType_t type, int root,
         ncclComm_t comm, cudaStream_t stream)
+// As the real one: by its public name.
+EXPORT ncclResult_t ncclBcast(void *buffer, size_t count, ncclDataType_t type, int root,
+                              ncclComm_t comm, cudaStream_t stream) {
+    return ncclBroadcast(buffer, buffer, count, type, root, comm, stream);
+}
 NOTHING(ncclSend, const void *send, size_t count, ncclDataType_t type, int peer, ncclComm_t comm,
         cudaStream_t stream)
 NOTHING(ncclRecv, void *recv, size_t count, ncclDataType_t type, int peer, ncclComm_t comm,
