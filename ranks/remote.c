@@ -92,8 +92,8 @@ static void release(void) {
     ls_schedule__set_current(NULL);
 }
 
-// The call as it is checked. Where nobody looks for buffers that overlap, they are said to be apart:
-// the data is staged, so that it moves as if they were.
+// The call as it is checked. Where nobody looks for buffers that overlap, they are said to be
+// apart: the data is staged, so that it moves as if they were.
 static ls_call checked(const ls_rank_comm *comm, const ls_call *call) {
     ls_call made = *call;
     if (!comm->rank->run->checks[LS_FINDING_BUFFER_OVERLAP] && made.recv != NULL) {

@@ -74,7 +74,8 @@ def load_analyzer():
 
 def main():
     lockstep, program, stand_in, *analyzer = sys.argv[1:]
-    if analyzer and importlib.util.find_spec("torch") is None:
+    # Not torch itself, as which the folder beside this file might pass.
+    if analyzer and importlib.util.find_spec("torch.distributed") is None:
         print("this Python has no torch")
         return 77
     analyze = load_analyzer() if analyzer else None
