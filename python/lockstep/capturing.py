@@ -77,7 +77,7 @@ class Capture:
     def __init__(self, model, folder, *, placements=None, mesh=None, gradient_scale=None):
         self._rank = dist.get_rank() if dist.is_initialized() else 0
         self._ranks = dist.get_world_size() if dist.is_initialized() else 1
-        self._folder, self._placements, self._mesh = folder, placements or {}, mesh
+        self._folder, self._placements, self._mesh = folder, placements if self._ranks > 1 and placements else {}, mesh
         self._tensors, self._index, self._hooks = {}, [], []
         self._step, self._stepped, self._calls, self._graded, self._made = 0, False, {}, {}, {}
         self._latest = {}  # of each parameter: the name that its values have, and their version

@@ -154,6 +154,30 @@ static bool explain_swapped(ls_text *out, ls_arena *arena, const vectors *v,
     return false;
 }
 
+// A row that stands elsewhere in the reference.
+static bool explain_moved(ls_text *out, const vectors *v, const ls_assembled *run) {
+    const ls_shape *shape = &run->shape;
+    size_t width = shape->ndim > 1 ? (size_t)shape->dim[shape->ndim - 1] : 0, bad = 0;
+    if (width < 2) {
+        return false;
+    }
+    size_t rows = v->count / width, bytes = width * sizeof(double);
+    while (bad < rows && memcmp(v->run[0] + bad * width, v->ref + bad * width, bytes) == 0) {
+        bad++;
+    }
+    for (size_t r = 0; bad < rows && r < rows; r++) {
+        if (r != bad && memcmp(v->run[0] + bad * width, v->ref + r * width, bytes) == 0 &&
+            largest(v->ref + r * width, width) > 0) {
+            ls_text_printf(out,
+                           "\n  likely: cut or put together in another order, its row %zu of %zu "
+                           "is the reference's row %zu",
+                           bad, rows, r);
+            return true;
+        }
+    }
+    return false;
+}
+
 // ---- Of several ---------------------------------------------------------------------------------
 // Solves the normal equations of vectors^T w = target; false where they do not determine it.
 static bool weigh(double *weights, double *const *at, int n, const double *target, size_t count,
@@ -231,9 +255,30 @@ static void put_weights(ls_text *out, const double *weights, const int *ranks, i
     }
 }
 
+// Some ranks have the reference, others do not.
+static bool explain_some(ls_text *out, const vectors *v, const int *ranks) {
+    ls_text text = {0};
+    int found = 0;
+    for (int c = 0; c < v->runs; c++) {
+        if (is_sum(v, &v->run[c], 1, 1)) {
+            ls_text_printf(&text, "%s %d", found > 0 ? "," : "", ranks[c]);
+            found++;
+        }
+    }
+    if (found > 0) {
+        ls_text_printf(out, "\n  likely: of the %d ranks only%s %s what the reference has", v->runs,
+                       ls_text_string(&text), found == 1 ? "has" : "have");
+    }
+    ls_text_free(&text);
+    return found > 0;
+}
+
 // What the ranks have should have been added up.
 static bool explain_unreduced(ls_text *out, const vectors *v, const int *ranks) {
     double due[WEIGHTS_MAX];
+    if (explain_some(out, v, ranks)) {
+        return true;
+    }
     if (is_sum(v, v->run, v->runs, 1)) {
         ls_text_puts(out,
                      "\n  likely: not summed, the sum of what the ranks have is the reference");
@@ -328,5 +373,6 @@ bool ls_diff_explain(ls_text *out, ls_arena *arena, const void *ref, const ls_as
     if (differ && run->copies <= WEIGHTS_MAX && explain_unreduced(out, &v, ranks_of)) {
         return true;
     }
-    return explain_factors(out, arena, &v, run) || explain_swapped(out, arena, &v, run);
+    return explain_factors(out, arena, &v, run) || explain_swapped(out, arena, &v, run) ||
+           explain_moved(out, &v, run);
 }

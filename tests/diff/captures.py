@@ -127,6 +127,23 @@ def factors(check):
     b = [rounded(x - y) for x, y in zip(t, a)]
     check.one(whole, copies(a, b), 1, "wrong", "not summed")
     check.one(whole, copies([2 * v for v in a], [2 * v for v in b]), 1, "wrong", "not averaged")
+    check.one(whole, copies(t, a, a), 1, "wrong", "of the 3 ranks only 0 has what the reference has")
+    moved = rows(t, 4, 0, 2) + rows(t, 4, 3, 6) + rows(t, 4, 2, 3)
+    check.one(whole, copies(moved), 1, "wrong", "its row 2 of 6 is the reference's row 3")
+    # A layer whose input is cut along what it adds up has parts of a sum, said or not.
+    x, w = waves(2 * 64), waves(3 * 64, 0.7)
+    made = {"made": {"by": "linear", "input": "x", "weight": "w", "bias": None}}
+
+    def product(a_, b_, k, n):
+        return [rounded(math.fsum(a_[i * k + e] * b_[j * k + e] for e in range(k))) for i in range(n) for j in range(3)]
+
+    ref = {"x": ([2, 64], x, {}), "w": ([3, 64], w, {}), "y": ([2, 3], product(x, w, 64, 2), {})}
+    halves = []
+    for r in range(2):
+        mine, other = column_block(x, 64, 32 * r, 32 * r + 32), column_block(w, 64, 32 * r, 32 * r + 32)
+        halves.append({"x": ([2, 32], mine, {}), "w": ([3, 32], other, {}), "y": ([2, 3], product(mine, other, 32, 2), made)})
+    stage = check.one(ref, halves, 0, "within_bound", name="y")
+    assert stage["elements"] == 6, stage
     # With the ranks' parts known: one of them left out, and a mean over unequal shares.
     part = {"parts": {"name": "step 0 part t", "op": "sum"}}
 
