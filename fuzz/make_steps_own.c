@@ -37,6 +37,30 @@ static void list_below(ls_fuzz_draw *draw, json_t *tensor, int64_t count, int64_
     }
 }
 
+// What a loss says besides: weights of its classes, smoothed labels, a class that does not count.
+static void choose_loss(ls_fuzz_program *program, json_t *keys, int64_t classes,
+                        const char *dtype) {
+    ls_fuzz_draw *draw = program->draw;
+    if (ls_fuzz_chance(draw, 40)) {
+        ls_fuzz_set_real(draw, keys, "smoothing", LS_FUZZ_REAL(draw, 0.1, 1));
+    }
+    if (ls_fuzz_chance(draw, 40)) {
+        ls_fuzz_set_text(draw, keys, "reduction", LS_FUZZ_WORD(draw, "sum", "mean"));
+    }
+    if (ls_fuzz_chance(draw, 30)) {
+        ls_fuzz_set_int(draw, keys, "ignored", ls_fuzz_below(draw, classes));
+    }
+    if (ls_fuzz_chance(draw, 40)) {
+        char name[8];
+        json_t *weights =
+            declare_for(program, name, classes, 0, dtype, (int)ls_fuzz_range(draw, -1, 0));
+        json_t *list = ls_fuzz_array(draw, ls_fuzz_object(draw, weights, "values"), "uniform");
+        ls_fuzz_push_int(draw, list, 1);
+        ls_fuzz_push_int(draw, list, 3);
+        ls_fuzz_set_text(draw, keys, "weights", name);
+    }
+}
+
 // Rows of a sharded weight, and the loss of samples whose logits are sharded either way.
 void ls_fuzz_look_up(ls_fuzz_program *program) {
     ls_fuzz_draw *draw = program->draw;
@@ -48,7 +72,8 @@ void ls_fuzz_look_up(ls_fuzz_program *program) {
     int64_t columns = embeds && pooled == 0 ? ls_fuzz_range(draw, 1, 3) : 0;
     json_t *indices = declare_for(program, ids, count, columns, "i64", cut == 0 ? 0 : -1);
     list_below(draw, indices, count * (columns > 0 ? columns : 1), embeds ? rows : dim);
-    (void)declare_for(program, weight, embeds ? rows : count, dim, LS_FUZZ_WORD(draw, "f32", "f64"),
+    const char *dtype = LS_FUZZ_WORD(draw, "f32", "f64");
+    (void)declare_for(program, weight, embeds ? rows : count, dim, dtype,
                       embeds ? (int)ls_fuzz_below(draw, 2) : cut);
     json_t *keys =
         ls_fuzz_push_step(program, embeds ? "embedding" : "cross_entropy", embeds ? ids : weight);
@@ -56,11 +81,8 @@ void ls_fuzz_look_up(ls_fuzz_program *program) {
     (void)snprintf(into, sizeof into, "x%zu", json_array_size(program->steps) % 1000);
     ls_fuzz_set_text(draw, keys, "other", embeds ? weight : ids);
     ls_fuzz_set_text(draw, keys, "into", into);
-    if (!embeds && ls_fuzz_chance(draw, 40)) {
-        ls_fuzz_set_real(draw, keys, "smoothing", LS_FUZZ_REAL(draw, 0.1, 1));
-    }
-    if (!embeds && ls_fuzz_chance(draw, 40)) {
-        ls_fuzz_set_text(draw, keys, "reduction", LS_FUZZ_WORD(draw, "sum", "mean"));
+    if (!embeds) {
+        choose_loss(program, keys, dim, dtype);
     }
     if (columns > 0) {
         ls_fuzz_set_text(draw, keys, "pooling", LS_FUZZ_WORD(draw, "sum", "mean", "max"));
