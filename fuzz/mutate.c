@@ -185,9 +185,10 @@ static int add_case(mutating *m, int kind, const char *what, const ls_fuzz_outco
 }
 
 // Tries a tree with a defect, which is taken. One that does not fit is none.
-static int try_defect(mutating *m, int kind, const char *what, json_t *planted) {
+static int try_defect(mutating *m, int kind, const char *what, json_t *planted, bool failed) {
     ls_fuzz_outcome outcome = {.end = LS_FUZZ_UNFIT};
-    int status = planted == NULL ? LS_FAIL(LS_ERR_MEMORY, "cannot plant a defect") : LS_OK;
+    int status =
+        planted == NULL || failed ? LS_FAIL(LS_ERR_MEMORY, "cannot plant a defect") : LS_OK;
     if (status == LS_OK && m->left > 0) {
         status = ls_fuzz_try(&outcome, planted, m->file, 0, m->options);
     }
@@ -219,12 +220,13 @@ static int plant_fault(mutating *m, size_t which, int rank, int call) {
     char what[120];
     json_t *tree = json_deep_copy(m->tree);
     json_t *fault = json_pack("{s:s, s:i}", "type", faults[which].type, "rank", rank);
+    bool failed = false;
     if (!faults[which].of_training) {
-        (void)json_object_set_new(fault, "call", json_integer(call));
+        failed |= json_object_set_new(fault, "call", json_integer(call)) != 0;
         int length = snprintf(what, sizeof what, "{type: %s, rank: %d, call: %d",
                               faults[which].type, rank, call);
         if (faults[which].index >= 0) {
-            (void)json_object_set_new(fault, "index", json_integer(faults[which].index));
+            failed |= json_object_set_new(fault, "index", json_integer(faults[which].index)) != 0;
             length += snprintf(what + length, sizeof what - (size_t)length, ", index: %" PRId64,
                                faults[which].index);
         }
@@ -232,8 +234,8 @@ static int plant_fault(mutating *m, size_t which, int rank, int call) {
     } else {
         (void)snprintf(what, sizeof what, "{type: %s, rank: %d}", faults[which].type, rank);
     }
-    (void)json_object_set_new(tree, "faults", json_pack("[o]", fault));
-    return try_defect(m, faults[which].kind, what, tree);
+    failed |= json_object_set_new(tree, "faults", json_pack("[o]", fault)) != 0;
+    return try_defect(m, faults[which].kind, what, tree, failed);
 }
 
 static int plant_faults(mutating *m) {
@@ -272,8 +274,8 @@ static int plant_except(mutating *m, size_t number, int kind, const char *key, j
     json_decref(text);
     free(said);
     json_t *except = json_pack("{s:[I], s:o}", "ranks", (json_int_t)rank, key, value);
-    (void)json_object_set_new(keys, "except", json_pack("[o]", except));
-    return try_defect(m, kind, what, tree);
+    bool failed = json_object_set_new(keys, "except", json_pack("[o]", except)) != 0;
+    return try_defect(m, kind, what, tree, failed);
 }
 
 static int plant_excepts(mutating *m) {
@@ -319,17 +321,18 @@ static int plant_shards(mutating *m) {
             json_t *sizes = json_object_get(sharding, "sizes");
             const char *type = json_string_value(json_object_get(sharding, "type"));
             int64_t rows = json_integer_value(json_object_get(table, "rows"));
+            bool failed = false;
             if (sizes == NULL && type != NULL && strcmp(type, "row_wise") == 0) {
                 json_t *of = json_object_get(sharding, "ranks");
                 int64_t parts = of != NULL ? (int64_t)json_array_size(of) : m->ranks;
                 int64_t each = parts > 0 ? (rows + parts - 1) / parts : rows;
-                (void)json_object_set_new(sharding, "sizes", json_array());
+                failed |= json_object_set_new(sharding, "sizes", json_array()) != 0;
                 sizes = json_object_get(sharding, "sizes");
                 for (int64_t i = 0; i < parts; i++) {
                     int64_t left = rows - each * i;
-                    (void)json_array_append_new(sizes, json_integer(left < 0      ? 0
-                                                                    : left < each ? left
-                                                                                  : each));
+                    failed |= json_array_append_new(sizes, json_integer(left < 0      ? 0
+                                                                        : left < each ? left
+                                                                                      : each)) != 0;
                 }
             }
             json_t *first = json_array_get(sizes, 0);
@@ -339,10 +342,10 @@ static int plant_shards(mutating *m) {
                 continue;
             }
             (void)json_integer_set(first, size);
-            (void)json_object_set_new(sharding, "allow_broken", json_true());
+            failed |= json_object_set_new(sharding, "allow_broken", json_true()) != 0;
             char what[120];
             (void)snprintf(what, sizeof what, "the first block of table %zu has %" PRId64, t, size);
-            LS_TRY(try_defect(m, ROWS_OFF_BY_ONE, what, tree));
+            LS_TRY(try_defect(m, ROWS_OFF_BY_ONE, what, tree, failed));
         }
     }
     return LS_OK;
