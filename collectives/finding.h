@@ -151,7 +151,7 @@ typedef struct ls_check_failure {
 } ls_check_failure;
 
 // Borrowed; valid until the next check of this thread.
-LS_API const ls_check_failure *ls_check_last(void);
+LS_API_BACKENDS const ls_check_failure *ls_check_last(void);
 LS_API_BACKENDS void ls_check_clear(void);
 // The same as a finding, with the sentence of ls_error_last() as its text; all of it in `arena`.
 // LS_ERR_NOT_FOUND when the last failure was no defect of the program.

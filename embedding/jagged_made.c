@@ -4,8 +4,17 @@
 #include <inttypes.h>
 #include <string.h>
 
-static int64_t padded_count(const ls_jagged *jagged, int64_t bag, int64_t width) {
-    return jagged->lengths[bag] < width ? jagged->lengths[bag] : width;
+// Bags one after another, each cut or filled up to `width`: elements of `bytes`.
+static void pad(void *out, const ls_jagged *jagged, const void *values, size_t bytes, int64_t width,
+                const void *padding) {
+    char *to = out;
+    for (int64_t b = 0; b < jagged->batch; b++) {
+        const char *from =
+            (const char *)values + (size_t)(jagged->offsets[b] - jagged->offsets[0]) * bytes;
+        for (int64_t i = 0; i < width; i++, to += bytes) {
+            memcpy(to, i < jagged->lengths[b] ? from + (size_t)i * bytes : padding, bytes);
+        }
+    }
 }
 
 int ls_jagged_ids_to_padded(int64_t *out, const ls_jagged *jagged, int64_t width, int64_t padding) {
@@ -13,13 +22,7 @@ int ls_jagged_ids_to_padded(int64_t *out, const ls_jagged *jagged, int64_t width
     if (width < 0) {
         return LS_FAIL(LS_ERR_INVALID, "bags cannot be padded to %lld ids", (long long)width);
     }
-    for (int64_t b = 0; b < jagged->batch; b++) {
-        int64_t first = jagged->offsets[b] - jagged->offsets[0];
-        int64_t count = padded_count(jagged, b, width);
-        for (int64_t i = 0; i < width; i++) {
-            out[b * width + i] = i < count ? jagged->ids[first + i] : padding;
-        }
-    }
+    pad(out, jagged, jagged->ids, sizeof *out, width, &padding);
     return LS_OK;
 }
 
@@ -30,13 +33,7 @@ int ls_jagged_weights_to_padded(float *out, const ls_jagged *jagged, int64_t wid
                        width < 0 ? "bags cannot be padded to fewer than 0 weights"
                                  : "the input has no weights to pad");
     }
-    for (int64_t b = 0; b < jagged->batch; b++) {
-        int64_t first = jagged->offsets[b] - jagged->offsets[0];
-        int64_t count = padded_count(jagged, b, width);
-        for (int64_t i = 0; i < width; i++) {
-            out[b * width + i] = i < count ? jagged->weights[first + i] : padding;
-        }
-    }
+    pad(out, jagged, jagged->weights, sizeof *out, width, &padding);
     return LS_OK;
 }
 

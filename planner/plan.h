@@ -79,7 +79,7 @@ bool ls_plan_kernel_known(const char *kernel);
 // Checks that every table is tiled exactly (data parallel: whole on every rank) in the way of its
 // sharding type, that ranks are in range, and that names are unique. LS_ERR_INVALID names table,
 // rank and rows or columns.
-LS_API int ls_plan_check(const ls_plan *plan);
+int ls_plan_check(const ls_plan *plan);
 
 #ifdef __cplusplus
 }

@@ -281,19 +281,19 @@ int ls_planner_write_diagnosis(ls_text *out, const ls_planner_problem *problem,
 // ---- Reports ------------------------------------------------------------------------------------
 
 // The plan as tables for people: the verdict, per rank, per table, imbalance and what dominates.
-LS_API int ls_planner_write_text(ls_text *out, const ls_planner_problem *problem,
-                                 const ls_planner_result *result);
+int ls_planner_write_text(ls_text *out, const ls_planner_problem *problem,
+                          const ls_planner_result *result);
 // The documented JSON of `lockstep plan` (format 1). `why` (may be NULL): text of a report on why
 // there is no plan.
-LS_API int ls_planner_write_json(ls_text *out, const ls_planner_problem *problem,
-                                 const ls_planner_result *result, const char *why);
+int ls_planner_write_json(ls_text *out, const ls_planner_problem *problem,
+                          const ls_planner_result *result, const char *why);
 // Load and memory of every rank as an SVG picture. LS_ERR_INVALID when there is no plan.
 int ls_planner_write_svg(ls_text *out, const ls_planner_problem *problem,
                          const ls_planner_result *result);
 // Why table `name` went where it went: what the plan would cost with each other way to cut it, all
 // else as it is, and the next best. LS_ERR_NOT_FOUND suggests a near name.
-LS_API int ls_planner_explain(ls_text *out, const ls_planner_problem *problem,
-                              const ls_planner_result *result, const char *name);
+int ls_planner_explain(ls_text *out, const ls_planner_problem *problem,
+                       const ls_planner_result *result, const char *name);
 
 // The whole problem as a mixed-integer program in CPLEX LP format, for other solvers. The optimum
 // of variable C (plus start-up terms in the objective) is that of ls_planner_solve.

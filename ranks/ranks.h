@@ -157,7 +157,7 @@ LS_API double ls_rank_uniform(ls_rank *self, const char *stream, uint64_t index)
 // which findings, traces and gdb then call it.
 LS_API int ls_comm_rank(const ls_rank_comm *comm);
 LS_API int ls_comm_size(const ls_rank_comm *comm);
-LS_API const char *ls_comm_name(const ls_rank_comm *comm);
+const char *ls_comm_name(const ls_rank_comm *comm);
 LS_API int ls_comm_set_name(ls_rank_comm *comm, const char *name);
 // The communicator as calls name it (members, name); borrowed.
 LS_API_BACKENDS const ls_comm *ls_comm_of(const ls_rank_comm *comm);

@@ -33,8 +33,8 @@ typedef enum ls_class {
         LS_CLASS_COUNT
 } ls_class;
 
-LS_API const char *ls_class_name(ls_class class_);  // "bit_exact", ...
-bool ls_class_passes(ls_class class_);              // whether the class alone does not fail a case
+const char *ls_class_name(ls_class class_);  // "bit_exact", ...
+bool ls_class_passes(ls_class class_);       // whether the class alone does not fail a case
 
 // What a stage is compared with.
 typedef enum ls_judge {
