@@ -63,6 +63,43 @@ Test(training, the_first_maximum_gets_the_gradient) {
     }
 }
 
+// Of two equal rows the second may not have the gradient of the first.
+static bool give_it_to_the_other(const train_case *t, int step, const ls_stage_output *output,
+                                 void *data, size_t count) {
+    float *sums = data;
+    (void)t, (void)step;
+    if (strcmp(output->stage, "lookup_backward") != 0 || strcmp(output->field, "gradients") != 0) {
+        return false;
+    }
+    cr_assert(count == 9 && sums[3] == 1);
+    sums[0] = sums[3];
+    sums[3] = 0;
+    return true;
+}
+
+Test(training, the_second_of_equal_rows_gets_nothing) {
+    static const char *const keys[] = {"a"};
+    static const int64_t lengths[] = {3}, ids[] = {1, 0, 2};
+    const ls_optimizer optimizer = ls_optimizer_default(LS_OPTIMIZER_SGD, LS_OPTIMIZER_FUSED);
+    embedding_case c;
+    train_case t;
+    train_outcome out;
+    case_init(&c, 1, 1, 5);
+    case_table(&c, "table", 3, 3, LS_POOL_MAX, false, "a");
+    c.weight = tied_weight;
+    cr_assert(case_place(&c, 0, LS_DATA_PARALLEL, 2));
+    cr_assert(ls_keyed_jagged_create(&c.inputs[0], 0, keys, 1, 1, lengths, ids, 3, NULL) == LS_OK);
+    train_init(&t, &c, &optimizer);
+    t.given_inputs = true;
+    t.steps = 1;
+    t.gradient = counted_gradient;
+    t.spoil = give_it_to_the_other;
+    cr_assert(train_run(&t, &out) == LS_OK && out.spoilt == 1, "%s", out.text);
+    cr_expect(out.wrong == 2, "%d: %s", (int)out.wrong, out.text);
+    train_outcome_free(&out);
+    case_free(&c);
+}
+
 // Whole weights are often equal, and updates keep them whole: the same bits wherever a table lies.
 static double tied_often(const embedding_case *c, int table, int64_t row, int64_t column) {
     (void)c;

@@ -6,6 +6,8 @@
 
 #include "case.h"
 
+#include "embedding/oracle_range.h"
+
 // Row r of the table is (r + 1, -0.1f).
 static int row(void *arg, int table, int64_t r, double *out) {
     (void)arg;
@@ -123,6 +125,102 @@ Test(oracle, bounds_are_tight) {
         ls_expected_free(&expected);
         tear_down(&s);
     }
+}
+
+// Of column shards each column is a part of one alone: what is rounded to the outputs' type is
+// rounded once, and no bound allows for another shard.
+Test(oracle, column_shards_add_no_parts) {
+    setting s;
+    set_up(&s, LS_POOL_SUM, false);
+    ls_oracle_free(s.oracle);
+    s.c.tables[0].has_output_dtype = true;
+    s.c.tables[0].output_dtype = LS_F16;
+    cr_assert(case_place(&s.c, 0, LS_COLUMN_WISE, 2));
+    ls_oracle_options options = {.tables = s.c.tables,
+                                 .table_count = 1,
+                                 .plan = &s.c.plan,
+                                 .inputs = (const ls_keyed_jagged *const *)s.c.inputs,
+                                 .row = row};
+    cr_assert(ls_oracle_create(&s.oracle, &options) == LS_OK);
+    ls_expected expected = expect(&s, "output_dist", "values", 1);
+    cr_expect(expected.dtype == LS_F16 && expected.values[0] == 9);
+    cr_expect(expected.bounds[0] >= 9 * 0x1p-11 && expected.bounds[0] < 9 * 1.5 * 0x1p-11, "%g",
+              expected.bounds[0]);
+    ls_expected_free(&expected);
+    tear_down(&s);
+}
+
+// A row of norm 5 is one of norm 1: each number within a few roundings, not within what is known of
+// the norm.
+Test(oracle, a_row_scaled_down_by_hand) {
+    static const char *const keys[] = {"a"};
+    static const int64_t lengths[] = {1, 0}, ids[] = {2};
+    for (int type = 1; type <= 3; type++) {
+        setting s;
+        set_up(&s, LS_POOL_SUM, false);
+        ls_oracle_free(s.oracle);
+        ls_keyed_jagged_free(s.c.inputs[0]);
+        cr_assert(ls_keyed_jagged_create(&s.c.inputs[0], 0, keys, 1, 2, lengths, ids, 1, NULL) ==
+                  LS_OK);
+        s.c.tables[0].max_norm = 1;
+        s.c.tables[0].norm_type = type;
+        ls_oracle_options options = {.tables = s.c.tables,
+                                     .table_count = 1,
+                                     .plan = &s.c.plan,
+                                     .inputs = (const ls_keyed_jagged *const *)s.c.inputs,
+                                     .row = row};
+        cr_assert(ls_oracle_create(&s.oracle, &options) == LS_OK);
+        double norm = pow(pow(3, type) + pow((double)0.1f, type), 1.0 / type);
+        ls_expected expected = expect(&s, "output_dist", "values", 0);
+        cr_expect(fabs(expected.values[0] - 3 / norm) < 1e-6, "%d: %g", type, expected.values[0]);
+        cr_expect(expected.bounds[0] < 1e-6, "%d: %g", type, expected.bounds[0]);
+        ls_expected_free(&expected);
+        tear_down(&s);
+    }
+}
+
+// The first step of Adam is as long as its rate at most, however little is known of the gradient.
+Test(oracle, adam_begins_with_its_rate) {
+    ls_optimizer optimizer = ls_optimizer_default(LS_OPTIMIZER_ADAM, LS_OPTIMIZER_FUSED);
+    optimizer.lr = 0.5;
+    oracle_range weight = {1, 1, 1}, mean = {0, 0, 0}, square = {0, 0, 0};
+    const oracle_range gradient = {0.25, -1, 1};
+    ls_oracle__update_row(&(oracle_row_step){.optimizer = &optimizer,
+                                             .dtype = LS_F32,
+                                             .step = 1,
+                                             .columns = 1,
+                                             .weights = &weight,
+                                             .states = {&mean, &square},
+                                             .gradients = &gradient});
+    cr_expect(fabs(weight.mid - 0.5) < 1e-4, "%g", weight.mid);
+    cr_expect(weight.lo > 0.4999 && weight.hi < 1.5001, "%g to %g", weight.lo, weight.hi);
+}
+
+// An input that lacks what the table asks of it is refused in words.
+Test(oracle, inputs_lack_nothing) {
+    static const char *const keys[] = {"a"};
+    setting s;
+    set_up(&s, LS_POOL_SUM, false);
+    ls_oracle *oracle = NULL;
+    ls_oracle_options options = {.tables = s.c.tables,
+                                 .table_count = 1,
+                                 .plan = &s.c.plan,
+                                 .inputs = (const ls_keyed_jagged *const *)s.c.inputs,
+                                 .row = row};
+    const char *const *features = s.c.tables[0].features;
+    s.c.tables[0].features = (const char *const[]){"b"};
+    cr_expect(ls_oracle_create(&oracle, &options) == LS_ERR_INVALID);
+    cr_expect(strstr(ls_error_last()->text, "the input of rank 0 has no feature b"), "%s",
+              ls_error_last()->text);
+    s.c.tables[0].features = features;
+    s.c.tables[0].weighted = true;
+    ls_keyed_jagged_free(s.c.inputs[1]);
+    cr_assert(ls_keyed_jagged_create(&s.c.inputs[1], 1, keys, 1, 1, (const int64_t[]){1},
+                                     (const int64_t[]){3}, 1, NULL) == LS_OK);
+    cr_expect(ls_oracle_create(&oracle, &options) == LS_ERR_INVALID);
+    cr_expect(strstr(ls_error_last()->text, "rank 1 has no weights for feature a"), "%s",
+              ls_error_last()->text);
+    tear_down(&s);
 }
 
 // A value that rounding can explain passes; one further away is wrong, with its place and owner.

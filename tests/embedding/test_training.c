@@ -202,6 +202,29 @@ Test(training, clipping_is_over_all_tables) {
     }
 }
 
+// The norm joins the tables: where one has a gradient that is by design another, what is clipped by
+// it is by design another in all, whatever the norm may be at most.
+Test(training, clipping_spreads_what_is_by_design) {
+    static const double norms[] = {0.25, 1, 4};
+    for (size_t i = 0; i < 6; i++) {
+        embedding_case c;
+        train_case t;
+        train_outcome out;
+        ls_optimizer optimizer = ls_optimizer_default(LS_OPTIMIZER_SGD, LS_OPTIMIZER_FUSED);
+        case_init(&c, 2, 2, 0);
+        case_table(&c, "mean", 6, 4, LS_POOL_MEAN, true, "a");
+        case_table(&c, "sum", 6, 4, LS_POOL_SUM, false, "b");
+        c.tables[0].mean_divisor = i < 3 ? LS_MEAN_TORCHREC : LS_MEAN_WEIGHTS;
+        cr_assert(case_place(&c, 0, LS_ROW_WISE, 2) && case_place(&c, 1, LS_TABLE_WISE, 2));
+        train_init(&t, &c, &optimizer);
+        t.clip_norm = norms[i % 3];
+        expect_right(&t, &out, "clipping");
+        cr_assert((out.by_design > 0) == (i < 3), "%s", out.text);
+        train_outcome_free(&out);
+        case_free(&c);
+    }
+}
+
 // ---- max_norm -----------------------------------------------------------------------------------
 
 // Rows are scaled down before they are looked up: by the norm of the whole row under every sharding

@@ -189,6 +189,8 @@ Test(program_oracle, partial_values) {
     EXPECT("half/h/-/shard", 5, 0);
     EXPECT("other/o/-/shard", 0, 6);
     EXPECT("other/o/-/shard", 4, -(double)INFINITY);
+    EXPECT("twice/t/-/shard", 0, 12);
+    EXPECT("twice/t/-/shard", 3, 0);
     EXPECT("full/t/-/full", 3, 12);
     EXPECT("wrapped/w/-/full", 0, 14);  // 300 is 44 in i8; a third of it
     EXPECT("greatest/m/-/full", 5, -5);
