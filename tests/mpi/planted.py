@@ -8,6 +8,7 @@ import json
 import os
 import subprocess
 import sys
+import tempfile
 
 LOCKSTEP, SOURCE = sys.argv[1:]
 # What the last line of the simulation's finding says of the real run.
@@ -53,6 +54,27 @@ for name in names:
 for name in CLEAN:
     if cases[name]["verdict"] != "pass" or cases[name]["findings"]:
         failures.append(f"{name}: {cases[name]}")
+# A rank whose memory ends is named, not the one that met its end: at some of its allocations others
+# wait for its input, which tells them.
+with open(os.path.join(SOURCE, "scenarios/training/column_wise_adagrad.yaml"),
+          encoding="utf-8") as file:
+    TRAINED = file.read()
+with tempfile.TemporaryDirectory() as folder:
+    files = [os.path.join(folder, f"{index}.yaml") for index in range(1, 7)]
+    for index, name in enumerate(files, 1):
+        with open(name, "w", encoding="utf-8") as file:
+            file.write(f"{TRAINED}\nfaults: [{{type: allocation, rank: 1, index: {index}}}]\n"
+                       "expect: {finding: rank.exited_early, ranks: [1]}\n")
+    ended = subprocess.run([LOCKSTEP, "compare", *files, "--real", "mpi", "--deadline", "60",
+                            "--json", "-"], capture_output=True, text=True, check=False)
+    told = json.loads(ended.stdout)
+for case in told["cases"]:
+    if case["verdict"] != "pass":
+        failures.append(f"allocation {os.path.basename(case['file'])}: {case.get('error')}")
+met = [finding["text"] for case in told["cases"] for finding in case["findings"]
+       if "rank 1 stopped because of its input" in finding["text"]]
+if ended.returncode != 0 or len(told["cases"]) != len(files) or not met:
+    failures.append(f"allocations: exit code {ended.returncode}, {len(met)} met the end of rank 1")
 # What both runs add up is wrong in both alike: the real one differs by its order alone.
 summed = {s["name"]: s for s in cases["planted_sums"]["stages"]}
 for step in (1, 2):
