@@ -64,7 +64,7 @@ typedef struct ls_error {
 } ls_error;
 
 // The short meaning of a status ("out of memory"). Never NULL.
-const char *ls_status_text(int status);
+LS_API const char *ls_status_text(int status);
 
 // Whether a status is the machine's doing (no memory, no backend, a full disk, a dead process, ...)
 // and not the input's or the program's.

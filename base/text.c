@@ -171,6 +171,24 @@ size_t ls_edit_distance(const char *a, const char *b, size_t limit) {
     return row[b_length] <= limit ? row[b_length] : limit + 1;
 }
 
+static size_t word_length(const char *name) {
+    return strcspn(name, "_-");
+}
+
+// How many words a name has where all of them stand in `longer` in their order; 0: they do not.
+static size_t words_within(const char *name, const char *longer) {
+    size_t words = 0;
+    while (*name != '\0' && *longer != '\0') {
+        size_t length = word_length(name), other = word_length(longer);
+        if (length == other && memcmp(name, longer, length) == 0) {
+            words += 1;
+            name += length + (name[length] != '\0' ? 1 : 0);
+        }
+        longer += other + (longer[other] != '\0' ? 1 : 0);
+    }
+    return *name == '\0' ? words : 0;
+}
+
 const char *ls_nearest(const char *word, const char *const *names, size_t count) {
     size_t length = strlen(word);
     size_t limit = length <= 1 ? 0 : length <= 3 ? 1 : length <= 7 ? 2 : 3;
@@ -182,6 +200,11 @@ const char *ls_nearest(const char *word, const char *const *names, size_t count)
             best_distance = distance;
             best = names[i];
         }
+    }
+    // Words too many or too few: two must be there, since one stands in many names.
+    for (size_t i = 0; i < count && best == NULL; i++) {
+        bool within = words_within(names[i], word) > 1 || words_within(word, names[i]) > 1;
+        best = within ? names[i] : NULL;
     }
     return best;
 }

@@ -50,20 +50,20 @@ static const cli_option options[] = {
      .value = &given.schedule,
      .value_name = "NAME",
      .choices = schedules,
-     .help = "Who runs next in programs: round-robin (default), random (by the seed), delay (rank "
-             "0 last)"},
+     .help = "Who runs next, each rank by itself: round-robin (default), random (by the seed), "
+             "delay (rank 0 last)"},
     {.type = CLI_INT,
      .long_name = "explore",
      .value = &given.explore,
      .int_min = 1,
      .int_max = 1000000,
      .value_name = "N",
-     .help = "Try N random schedules of programs and report the first that fails"},
+     .help = "Try N random schedules of the ranks and report the first that fails"},
     {.type = CLI_STRING,
      .long_name = "checks",
      .value = &given.checks,
      .value_name = "GLOBS",
-     .help = "Checks of programs by name, as \"-value.*\", \"-*,p2p.*\" or "
+     .help = "Checks of the ranks' calls by name, as \"-value.*\", \"-*,p2p.*\" or "
              "\"collective.order_mismatch=strict\""},
     CLI_RUN_OPTIONS(given.run),
     CLI_MACHINE_OPTION(given.machine),
@@ -132,6 +132,13 @@ static int run_all(const cli_scenarios *scenarios, ls_device *device) {
     ls_text_printf(&command, "lockstep run --backend %s", backend->name);
     cli_reproduce_device(&command, given.device);
     cli_reproduce_options(&command, &given.run);
+    if (given.schedule != LS_SCHEDULE_ROUND_ROBIN && given.explore == 0) {
+        ls_text_printf(&command, " --schedule %s", schedules[given.schedule]);
+    }
+    if (given.checks != NULL) {
+        ls_text_puts(&command, " --checks ");
+        ls_text_shell(&command, given.checks);
+    }
     ls_run_options run_options = cli_run_options_of(&given.run, &command);
     run_options.device = device;
     run_options.skip_too_few_gpus = scenarios->count > 1;
@@ -172,6 +179,12 @@ static int run(const cli_args *args) {
     if (given.device != 0 && ls_backend_kinds[given.backend]->open == NULL) {
         cli_error("--device is the simulator's; %s runs on the devices that it has",
                   ls_backend_names[given.backend]);
+        return LS_EXIT_USAGE;
+    }
+    if ((given.explore > 0 || given.schedule != LS_SCHEDULE_ROUND_ROBIN) &&
+        ls_backend_kinds[given.backend]->open == NULL) {
+        cli_error("--%s is the simulator's: who runs next under %s is the machine's",
+                  given.explore > 0 ? "explore" : "schedule", ls_backend_names[given.backend]);
         return LS_EXIT_USAGE;
     }
     const char *const catches[] = {"catch finding", "catch divergence"};

@@ -163,7 +163,7 @@ static int run_ranks(ls_case_run *run, ls_stages *stages) {
     run->missed = outcome.missed;
     if (outcome.finding_count > 0 && options.tries > 0) {
         const char *command =
-            ls_arena_printf(run->arena, "lockstep run --schedule random --seed %llu",
+            ls_arena_printf(run->arena, "%s --schedule random --seed %llu", run->options->reproduce,
                             (unsigned long long)outcome.seed);
         run->result.reproduce =
             command == NULL ? NULL : ls_result_command(run->arena, command, run->scenario->file);
@@ -181,13 +181,20 @@ static int check_replicas(ls_case_run *run, const ls_stages *stages, const char 
     return LS_OK;
 }
 
+// Who runs next, and which calls are checked for what, is asked of ranks that make their own calls.
+static bool asks_for_ranks(const ls_run_options *options) {
+    return options->explore > 0 || options->schedule != LS_SCHEDULE_ROUND_ROBIN ||
+           options->checks != NULL;
+}
+
 // Fills run->simulated, and run->expected for programs.
 static int simulate(ls_case_run *run) {
     bool plants = ls_scenario_plants(run->scenario);
     LS_TRY(ls_stages_create(&run->simulated, run->scenario->ranks));
     LS_TRY(ls_stages_create(&run->expected, run->scenario->ranks));
     LS_TRY(plants ? ls_stages_create(&run->clean, run->scenario->ranks) : LS_OK);
-    if (plants || ls_program_has_ranks(run->scenario)) {
+    bool ranks = plants || ls_program_has_ranks(run->scenario);
+    if (ranks) {
         LS_TRY(run_ranks(run, plants ? run->simulated : NULL));
         if (run->result.finding_count > 0) {
             return LS_OK;
@@ -201,6 +208,10 @@ static int simulate(ls_case_run *run) {
     }
     if (status == LS_OK && run->result.finding_count == 0) {
         status = check_replicas(run, run->simulated, "simulated");
+    }
+    if (status == LS_OK && run->result.finding_count == 0 && !ranks &&
+        asks_for_ranks(run->options)) {
+        status = run_ranks(run, NULL);
     }
     return run->result.finding_count > 0 ? LS_OK : status;
 }

@@ -15,12 +15,13 @@ extern "C" {
 
 typedef struct ls_run_options {
     const char *order;  // reduction order, replaces the scenario's; NULL: as the scenario says
-    double deadline_seconds;    // for real runs
-    const char *program_dir;    // where this program and lockstep-mpi lie
-    const char *mpiexec;        // path of mpiexec; NULL: this build has no MPI
-    ls_schedule_kind schedule;  // of programs whose ranks make their own calls; not PARALLEL
-    int explore;                // tries so many random schedules of them; 0: runs `schedule` once
-    const char *checks;         // globs of the checks of those; NULL: by the scenario
+    double deadline_seconds;  // for real runs
+    const char *program_dir;  // where this program and lockstep-mpi lie
+    const char *mpiexec;      // path of mpiexec; NULL: this build has no MPI
+    // Of ranks that make their own calls; what one of these asks for is run so, whatever it is.
+    ls_schedule_kind schedule;  // not PARALLEL
+    int explore;                // tries so many random schedules; 0: runs `schedule` once
+    const char *checks;         // globs of the checks; NULL: by the scenario
     const char *keep_dir;       // keeps recordings of what runs here; NULL: nowhere
     const char *checkpoint;     // simulated tables are saved there after the last step; NULL: not
     bool allow_outside;         // paths in the scenarios of recordings may leave their folder

@@ -115,6 +115,15 @@ static void check_table(ls_reader *reader, const ls_scenario *scenario, int inde
     }
 }
 
+// An optimizer of nothing that is trained.
+static void check_idle(ls_reader *reader, const ls_scenario *scenario,
+                       const ls_scenario_optimizer *optimizer) {
+    if (optimizer->node.mark.line > 0 && !ls_scenario_runs(scenario, LS_TABLES_UPDATE)) {
+        ls_check__error(reader, optimizer->node.mark, "steps: [forward, backward, update]", NULL,
+                        "optimizer: the steps have no update");
+    }
+}
+
 // Keys of `train` that steps which do less make no use of.
 static void check_train(ls_reader *reader, const ls_scenario *scenario) {
     static const struct {
@@ -147,8 +156,10 @@ void ls_check__training(ls_reader *reader, ls_scenario *scenario) {
     check_pipeline(reader, scenario);
     check_steps(reader, scenario);
     check_optimizer(reader, scenario->seed, &scenario->optimizer);
+    check_idle(reader, scenario, &scenario->optimizer);
     for (int i = 0; i < scenario->table_count && ls_read__going(reader); i++) {
         check_optimizer(reader, scenario->seed, &scenario->tables[i].optimizer);
+        check_idle(reader, scenario, &scenario->tables[i].optimizer);
         check_table(reader, scenario, i);
         ls_check__quantise(reader, scenario, &scenario->tables[i]);
     }

@@ -1,4 +1,6 @@
 // change: some ranks write an element of their shards, as a defect of theirs would.
+#include <string.h>
+
 #include "kernels/element.h"
 #include "runner/steps/fields.h"
 
@@ -40,8 +42,15 @@ static int make(ls_local_tensor **out, ls_program *program, const ls_scenario_st
             return LS_FAIL_RANK(LS_ERR_INVALID, rank, "rank %d has no element %zu of its own", rank,
                                 element);
         }
-        ls_element_from_f64((char *)shard->data + element * ls_dtype_bytes(dtype), dtype,
-                            step->change.value);
+        size_t bytes = ls_dtype_bytes(dtype);
+        unsigned char value[sizeof(int64_t)];
+        char *at = (char *)shard->data + element * bytes;
+        ls_element_from_f64(value, dtype, step->change.value);
+        if (memcmp(at, value, bytes) == 0) {
+            return LS_FAIL_RANK(LS_ERR_INVALID, rank, "element %zu of rank %d is %g already",
+                                element, rank, step->change.value);
+        }
+        memcpy(at, value, bytes);
     }
     return LS_OK;
 }

@@ -178,6 +178,12 @@ Test(text, nearest_suggests_only_near_names) {
     const char *const names[] = {"table_wise", "row_wise", "column_wise"};
     cr_expect_str_eq(ls_nearest("row_wize", names, 3), "row_wise");
     cr_expect(ls_nearest("banana", names, 3) == NULL);
+    const char *const keys[] = {"stride", "stride_per_rank", "clip-norm-at-most", "rank"};
+    cr_expect_str_eq(ls_nearest("stride_per_key_per_rank", keys, 4), "stride_per_rank");
+    cr_expect_str_eq(ls_nearest("clip-at-most", keys, 4), "clip-norm-at-most");
+    cr_expect(ls_nearest("stride_per_ranks_and_keys", keys, 4) == NULL);
+    cr_expect(ls_nearest("rank_of_features", keys, 4) == NULL);
+    cr_expect(ls_nearest("rank_per_stride", keys, 4) == NULL);
 }
 
 // What the writer writes, an independent parser reads back, whatever the strings and numbers.

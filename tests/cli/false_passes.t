@@ -178,3 +178,21 @@ $ python3 -c 'import struct; h = "{\"descr\": \"<f4\", \"fortran_order\": False,
 > run: 1 passed, 0 failed, 0 skipped
 >   stage reference:a is wrong: 1 of 4 elements differ, by up to 4,194,304 ulps (8.39e+06 of the bound)
 > run: 0 passed, 1 failed, 0 skipped
+# What nobody uses is refused at its line: an optimizer without an update, a change that changes nothing.
+$ printf 'lockstep: 1\nname: o\nmesh: {shape: [2]}\ntables: [{name: t, rows: 2, dim: 1, optimizer: {type: sgd, lr: 1}}]\ninputs: {batch: 1}\nsteps: [forward, backward]\noptimizer: {type: sgd, lr: 1}\n' > o.yaml; lockstep run o.yaml 2>&1 | grep '^o.yaml\|run:'; for value in 0.1 0.2; do printf "lockstep: 1\nname: c\nmesh: {shape: [2]}\nprogram: {tensors: [{name: a, shape: [2], values: {values: [1, 0.1]}, placements: R}], steps: [{change: {tensor: a, ranks: [0, 1], element: 1, value: $value}}]}\n" > c.yaml; lockstep run --quiet c.yaml | grep 'error:\|run:'; done
+> o.yaml:4:48: error: optimizer: the steps have no update
+> o.yaml:7:12: error: optimizer: the steps have no update
+>   error: c.yaml:4: step 0_change: element 1 of rank 0 is 0.1 already
+> run: 0 passed, 1 failed, 0 skipped
+> run: 1 passed, 0 failed, 0 skipped
+# Schedules and checks are of every scenario: tables and tensors run with a rank for each thread, too.
+$ printf 'lockstep: 1\nname: big\nmesh: {shape: [2]}\ntables: [{name: t, rows: 2, dim: 1, dtype: f16, output_dtype: f16, weights: {constant: 50000}, sharding: {type: row_wise}}]\ninputs: {batch: 1, features: {t: {lengths: {values: [[2], [2]]}, ids: {values: [[0, 1], [1, 0]]}}}}\n' > big.yaml; lockstep run --quiet big.yaml; for options in "--checks value.*" "--explore 3 --checks value.inf_first" "--schedule delay --checks value.*"; do lockstep run --quiet $options big.yaml | grep 'big.yaml$'; done; lockstep run --backend mpi --explore 3 big.yaml
+> run: 1 passed, 0 failed, 0 skipped
+>   reproduce: lockstep run --backend sim --checks 'value.*' big.yaml
+>   reproduce: lockstep run --backend sim --checks value.inf_first --schedule random --seed 0 big.yaml
+>   reproduce: lockstep run --backend sim --schedule delay --checks 'value.*' big.yaml
+! lockstep: error: --explore is the simulator's: who runs next under mpi is the machine's
+? 2
+# A key with a word too many.
+$ printf 'lockstep: 1\nname: v\nmesh: {shape: [2]}\ntables: [{name: t, rows: 2, dim: 1, features: u}]\ninputs: {batch: 1, features: {u: {stride_per_key_per_rank: 1}}}\n' > v.yaml; lockstep run v.yaml 2>&1 | tail -1
+>       | did you mean "stride_per_rank"?

@@ -16,6 +16,7 @@ CASES = (
     ("local_race", 2, "rma.race", "MPI_Put", None),
     ("epoch", 2, "call.invalid", "MPI_ERR_RMA_SYNC", "MPI_Put(&one"),
     ("any_source", 3, "rank.died", "--choices 1", None),
+    ("any_of_many", 259, "rank.died", "--choices 1", None),
     ("arguments", 2, "call.invalid", "MPI_ERR_RANK", "MPI_Send(&value, 1, MPI_INT, size"),
     ("too_small", 2, "buffer.too_small", "32 bytes", "MPI_Bcast(values"),
     ("crash", 2, "rank.died", "rank 1", None),

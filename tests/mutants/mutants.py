@@ -90,7 +90,8 @@ def last_line(mutant, texts):
 def targets_of(names):
     """What is built for tests."""
     own = {re.sub(r"^(unit|stress|oracle)/(\w+).*", r"\1_\2", name) for name in names}
-    return sorted(name for name in own if "/" not in name) + ["lockstep", "lockstep-mpi"]
+    more = {target for name in names for target in rooms.TARGETS.get(name, ())}
+    return sorted({name for name in own if "/" not in name} | more) + ["lockstep", "lockstep-mpi"]
 
 
 class Copy:

@@ -137,6 +137,14 @@ Test(cells, products_of_matrices) {
     x.overflow[0] = LS_OVERFLOW_DOWN;  // of the left operand
     cr_assert(ls_cells__matmul(&out, arena, &x, &y, LS_F32) == LS_OK);
     cr_expect(out.overflow[0] == either);
+    const float rows[] = {1, 2, 3, 4};
+    cr_assert(ls_cells__of(&x, arena, rows, &LS_SHAPE(2, 2), LS_F32) == LS_OK);
+    cr_assert(ls_cells__matmul(&out, arena, &x, &x, LS_F32) == LS_OK);
+    cr_expect(out.exact[0] == 7 && out.exact[1] == 10 && out.exact[2] == 15 && out.exact[3] == 22);
+    for (int i = 0; i < 4; i++) {
+        double bound = out.exact[i] * 0x1p-24;
+        cr_expect(out.bounds[i] >= bound && out.bounds[i] < 4 * bound, "%d: %g", i, out.bounds[i]);
+    }
     ls_arena_free(arena);
 }
 
@@ -192,6 +200,11 @@ Test(cells, lines) {
     cr_expect(out.exact[2] == 1 && out.exact[3] < 1e-300 && out.bounds[3] < 1e-40);
     cr_assert(ls_cells__softmax(&out, arena, &in, 0, LS_F32, true) == LS_OK);
     cr_expect(out.exact[0] == -700 && out.exact[2] == 0 && out.bounds[0] < 2e-4);
+    // A logarithm of the sum that is kept with the largest is off by half a place of 700.
+    const double far[] = {700, 699};
+    cr_assert(ls_cells__of(&in, arena, far, &LS_SHAPE(1, 2), LS_F64) == LS_OK);
+    cr_assert(ls_cells__softmax(&out, arena, &in, 1, LS_F64, true) == LS_OK);
+    cr_expect(out.bounds[0] >= 0x1p-44 && out.bounds[0] < 1e-11, "%g", out.bounds[0]);
     cr_assert(ls_cells__of(&in, arena, numbers, &LS_SHAPE(2, 3), LS_F32) == LS_OK);
     cr_assert(ls_cells__of(&targets, arena, classes, &LS_SHAPE(2), LS_I64) == LS_OK);
     const ls_cells_loss loss = {.logits = &in, .targets = &targets, .ignored = 2};

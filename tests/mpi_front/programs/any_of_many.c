@@ -1,0 +1,24 @@
+// More ranks than 256: one sends twice before another sends, and whoever comes first is served;
+// with WRONG the program is right only if that is the first of them.
+#include <mpi.h>
+#include <stdlib.h>
+
+int main(int argc, char **argv) {
+    int rank, first = 0, from;
+    MPI_Init(&argc, &argv);
+    MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+    for (int i = rank; i < 259 && rank > 256; i++) {  // 257 twice, 258 once
+        MPI_Send(&rank, 1, MPI_INT, 0, 0, MPI_COMM_WORLD);
+    }
+    for (int i = 0; rank == 0 && i < 3; i++) {
+        MPI_Recv(&from, 1, MPI_INT, MPI_ANY_SOURCE, 0, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+        first = i == 0 ? from : first;
+    }
+#ifdef WRONG
+    if (first == 258) {
+        abort();
+    }
+#endif
+    MPI_Finalize();
+    return 0;
+}
