@@ -199,6 +199,7 @@ struct ls_rank {
     void *handler_stack;  // of signals
     stack_t other_stack;
     int signal;              // that ended its program; 0: none
+    const char *ended_by;    // the function by which its program ended it: exit, _exit
     sigjmp_buf *escape;      // out of its program; NULL: not in it
     pthread_mutex_t turn;    // of its threads: one at a time is in the library
     bool erred;              // a call of it was refused, which was told of
@@ -303,6 +304,7 @@ struct ls_spmd {
     atomic_int baton;            // whose turn it is; -1: nobody's
     pthread_mutex_t mutex;
     sem_t done;
+    int process;         // that the threads are of
     bool parks;          // threads stay until the run was judged: a debugger has the process
     sem_t over;          // they wait for
     int alive;           // ranks whose program has not returned

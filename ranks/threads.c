@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -96,8 +97,8 @@ static void run_program(ls_rank *rank) {
     case LS_ESCAPE_EXIT_CALL:
         ls_schedule__enter(rank);
         ls_threads__lost(rank, LS_FINDING_RANK_DIED,
-                         "called exit(%d)%s: a rank is a thread, which ends by returning",
-                         rank->exit_status,
+                         "called %s(%d)%s: a rank is a thread, which ends by returning",
+                         rank->ended_by, rank->exit_status,
                          rank->line > 0 ? " after its last call" : " before its first call");
         break;
     default:
@@ -112,21 +113,49 @@ static void run_program(ls_rank *rank) {
     }
 }
 
-// The C library's would end all ranks, and nobody would be told why; and it cannot be left again
-// once it runs. So this one is found before it, and hands on every call but those of a rank's
-// program on the rank's own thread (a child that the program has forked is another thread).
-LS_API void exit(int status) {
+// The C library's exit and _exit would end all ranks, and nobody would be told why; and they cannot
+// be left again once they run. So these are found before them, and hand on every call but those of a
+// rank's program: on the rank's own thread, which then ends, or on one that calls for it, which ends
+// in its place (a child that the program has forked is another process).
+static void end_rank(int status, const char *name) {
     ls_rank *rank = ls_schedule__current();
-    if (rank != NULL && rank->escape != NULL && rank->tid == (int)gettid() &&
-        !ls_schedule__inside()) {
-        rank->exit_status = status;
+    if (rank == NULL || rank->escape == NULL || ls_schedule__inside() ||
+        rank->run->process != getpid()) {
+        return;
+    }
+    rank->ended_by = name;
+    rank->exit_status = status;
+    if (rank->tid == (int)gettid()) {
         siglongjmp(*rank->escape, LS_ESCAPE_EXIT_CALL);
     }
+    ls_schedule__enter(rank);
+    ls_threads__lost(rank, LS_FINDING_RANK_DIED,
+                     "called %s(%d) on a thread that it has attached: a rank is a thread, which "
+                     "ends by returning",
+                     name, status);
+    ls_schedule__leave(rank);
+    pthread_exit(NULL);
+}
+
+LS_API void exit(int status) {
+    end_rank(status, "exit");
     void (*next)(int) LS_NORETURN = NULL;
     void *symbol = dlsym(RTLD_NEXT, "exit");
     LS_ASSERT(symbol != NULL);
     memcpy(&next, &symbol, sizeof next);
     next(status);
+}
+
+// Children of a fork end by it, in which no more than system calls may be made.
+LS_API void _exit(int status) {
+    end_rank(status, "_exit");
+    while (true) {
+        (void)syscall(SYS_exit_group, status);
+    }
+}
+
+LS_API void _Exit(int status) {
+    _exit(status);
 }
 
 static void *rank_main(void *arg) {
@@ -234,6 +263,7 @@ static void watch_threads(ls_spmd *run) {
 int ls_threads__run(ls_spmd *run) {
     ls_spmd_program program = run->program;
     run->parks = is_traced();
+    run->process = (int)getpid();
     int started = 0, status = start_threads(run, &started);
     if (status != LS_OK) {
         run->program = NULL;  // those that exist end at once

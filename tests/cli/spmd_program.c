@@ -39,9 +39,11 @@ int exits(ls_rank *self, void *arg) {
 int has_child(ls_rank *self, void *arg) {
     int status = 0;
     (void)arg;
-    pid_t child = ls_rank_id(self) == 1 ? fork() : -1;
-    if (child == 0) {
+    pid_t child = ls_rank_id(self) > 0 ? fork() : -1;
+    if (child == 0 && ls_rank_id(self) == 1) {
         exit(5);
+    } else if (child == 0) {
+        _exit(5);
     }
     bool ended = child < 0 || (waitpid(child, &status, 0) == child && WEXITSTATUS(status) == 5);
     LS_TRY(ls_barrier(ls_rank_world(self)));

@@ -40,7 +40,7 @@ ROOMS = (
 TARGETS = {
     "exec/host": ("exec_host",),
     "exec/correct": ("exec_correct",),
-    "mpi_front/mistakes": ("lockstep_mpi_programs", "lockstep_mpi_start"),
+    "mpi_front/mistakes": ("lockstep_mpi_programs", "lockstep_mpi_wrapper"),
 }
 
 
