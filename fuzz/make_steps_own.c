@@ -129,7 +129,8 @@ void ls_fuzz_place_own(ls_fuzz_program *program) {
 void ls_fuzz_change(ls_fuzz_program *program) {
     ls_fuzz_draw *draw = program->draw;
     ls_fuzz_tensor *tensor = ls_fuzz_pick(program, ls_fuzz_fits_replicated, NULL);
-    if (tensor == NULL) {
+    if (tensor == NULL ||
+        (strcmp(tensor->dtype, "f32") != 0 && strcmp(tensor->dtype, "f64") != 0)) {
         return;
     }
     json_t *keys = ls_fuzz_push_step(program, "change", tensor->name);
@@ -138,7 +139,8 @@ void ls_fuzz_change(ls_fuzz_program *program) {
         ls_fuzz_push_int(draw, ranks, rank);
     }
     ls_fuzz_set_int(draw, keys, "element", ls_fuzz_below(draw, ls_fuzz_elements(&tensor->shape)));
-    ls_fuzz_set_int(draw, keys, "value", LS_FUZZ_NUMBER(draw, 3, 7));
+    // A number that no element has yet, or nothing would change.
+    ls_fuzz_set_real(draw, keys, "value", 1000.0625 + (double)json_array_size(program->steps));
 }
 
 void ls_fuzz_full(ls_fuzz_program *program) {

@@ -1,8 +1,8 @@
 // change: some ranks write an element of their shards, as a defect of theirs would.
-#include <string.h>
-
 #include "kernels/element.h"
 #include "runner/steps/fields.h"
+
+#include <string.h>
 
 // clang-format off
 static const ls_schema_field fields[] = {

@@ -1,9 +1,20 @@
 // check_equal: a tensor must be what another one is, as a whole, however both lie.
 #include "runner/steps/fields.h"
 
+#include <string.h>
+
 static const ls_schema_field fields[] = {LS_STEP_NAME_FIELD, LS_STEP_EXCEPT_FIELD,
                                          LS_STEP_TENSOR_FIELD(LS_FIELD_REQUIRED),
                                          LS_STEP_OTHER_FIELD};
+
+static void check(ls_reader *reader, const ls_scenario *scenario, ls_scenario_step *step) {
+    (void)scenario;
+    if (step->tensor != NULL && step->binary.other != NULL &&
+        strcmp(step->tensor, step->binary.other) == 0) {
+        ls_check__error(reader, ls_node_mark(&step->node, "other"), "another tensor", NULL,
+                        "check_equal: %.60s is compared with itself", step->tensor);
+    }
+}
 
 // Values that are still to be reduced have no elements to compare.
 static bool bring(ls_placements *to, const ls_scenario_step *step, const ls_local_tensor *const *in,
@@ -61,6 +72,7 @@ static int know(ls_known *out, ls_arena *arena, const ls_scenario_step *step,
 const ls_step_type ls_step__check_equal = {
     LS_STEP_RECORD("check_equal", fields, "A tensor must be what another one is, as a whole."),
     .form = LS_STEP_OF_TENSORS,
+    .check = check,
     .operand = ls_step__binary_operand,
     .bring = bring,
     .run = ls_program__tensor_step,

@@ -196,3 +196,6 @@ $ printf 'lockstep: 1\nname: big\nmesh: {shape: [2]}\ntables: [{name: t, rows: 2
 # A key with a word too many.
 $ printf 'lockstep: 1\nname: v\nmesh: {shape: [2]}\ntables: [{name: t, rows: 2, dim: 1, features: u}]\ninputs: {batch: 1, features: {u: {stride_per_key_per_rank: 1}}}\n' > v.yaml; lockstep run v.yaml 2>&1 | tail -1
 >       | did you mean "stride_per_rank"?
+# A tensor is equal to itself.
+$ printf 'lockstep: 1\nname: c\nmesh: {shape: [2]}\nprogram: {tensors: [{name: a, shape: [4], placements: S(0)}], steps: [{check_equal: {tensor: a, other: a}}]}\n' > c.yaml; lockstep run c.yaml 2>&1 | head -1
+> c.yaml:4:104: error: check_equal: a is compared with itself

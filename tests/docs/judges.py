@@ -52,7 +52,7 @@ JUDGED = {
                       "{cross_entropy: {tensor: a, other: targets, smoothing: 0.1, reduction: mean, into: c}}"],
     "norm": ["{norm: {tensor: a, dim: 0, into: c}}", "{norm: {tensor: b, dim: 1, p: 1, into: c}}"],
     "place": ["{place: {tensor: b, shape: [8, 4], to: S(0), into: c}}"],
-    "check_equal": ["{check_equal: {tensor: a, other: a}}"],
+    "check_equal": ["{scale: {tensor: a, factor: 1, into: c}}, {check_equal: {tensor: c, other: a}}"],
     "sum": ["{sum: {tensor: b, dim: 0, into: c}}"],
     "mean": ["{mean: {tensor: a, dim: 0, into: c}}", "{mean: {tensor: b, dim: 1, into: c}}"],
     "prod": ["{prod: {tensor: a, dim: 0, into: c}}"],
