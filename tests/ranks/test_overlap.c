@@ -5,7 +5,6 @@
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "ranks/ranks.h"
 
@@ -234,34 +233,6 @@ static int exits(ls_rank *self, void *arg) {
     return ls_barrier(WORLD);
 }
 
-static int exits_at_once(ls_rank *self, void *arg) {
-    place *at = arg;
-    LS_TRY(HERE(ls_barrier(WORLD)));
-    if (!at->clean && ls_rank_id(self) == 1) {
-        _exit(0);
-    }
-    return ls_barrier(WORLD);
-}
-
-static void *help_and_exit(void *arg) {
-    ls_rank *self = arg;
-    if (ls_rank_attach(self) == LS_OK) {
-        exit(0);
-    }
-    return NULL;
-}
-
-static int helper_exits(ls_rank *self, void *arg) {
-    place *at = arg;
-    LS_TRY(HERE(ls_barrier(WORLD)));
-    pthread_t helper;
-    if (!at->clean && ls_rank_id(self) == 1 &&
-        pthread_create(&helper, NULL, help_and_exit, self) == 0) {
-        (void)pthread_join(helper, NULL);
-    }
-    return ls_barrier(WORLD);
-}
-
 static int loops(ls_rank *self, void *arg) {
     place *at = arg;
     LS_TRY(HERE(ls_barrier(WORLD)));
@@ -298,9 +269,6 @@ static const struct expected {
     {"deep", deep, LS_FINDING_RANK_DIED, 1, "used up its stack", 0},
     {"pthread_exit", leaves_thread, LS_FINDING_RANK_DIED, 1, "ended its thread", 0},
     {"exit", exits, LS_FINDING_RANK_DIED, 1, "called exit(3) after its last call", 0},
-    {"_exit", exits_at_once, LS_FINDING_RANK_DIED, 1, "called _exit(0) after its last call", 0},
-    {"exit of a helper", helper_exits, LS_FINDING_RANK_DIED, 1,
-     "called exit(0) on a thread that it has attached", 0},
     {"loop", loops, LS_FINDING_MISSING_RANK, 1, "without a call", 0.2},
 };
 

@@ -1,7 +1,10 @@
 // What runs tell, how often and in which order.
 #include <criterion/criterion.h>
+#include <pthread.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "ranks/ranks.h"
 
@@ -184,4 +187,55 @@ Test(told, names_of_axes_and_communicators) {
     cr_expect_eq(ls_spmd_finding(result, 0)->id, LS_FINDING_CALL_INVALID);
     cr_expect_not_null(strstr(ls_spmd_finding(result, 0)->text, "gpus"));
     ls_spmd_result_free(result);
+}
+
+// ---- Ends of the process that are a rank's ------------------------------------------------------
+static int exits_at_once(ls_rank *self, void *arg) {
+    (void)arg;
+    LS_TRY(ls_barrier(ls_rank_world(self)));
+    if (ls_rank_id(self) == 1) {
+        _exit(0);
+    }
+    return ls_barrier(ls_rank_world(self));
+}
+
+static void *help_and_exit(void *arg) {
+    ls_rank *self = arg;
+    if (ls_rank_attach(self) == LS_OK) {
+        exit(0);
+    }
+    return NULL;
+}
+
+static int helper_exits(ls_rank *self, void *arg) {
+    (void)arg;
+    LS_TRY(ls_barrier(ls_rank_world(self)));
+    pthread_t helper;
+    if (ls_rank_id(self) == 1 && pthread_create(&helper, NULL, help_and_exit, self) == 0) {
+        (void)pthread_join(helper, NULL);
+    }
+    return ls_barrier(ls_rank_world(self));
+}
+
+// The other ranks go on to the end of the run, and so does the process.
+Test(told, exit_is_the_end_of_a_rank) {
+    static const struct {
+        ls_spmd_program program;
+        const char *told;
+    } ends[] = {{exits_at_once, "rank 1 called _exit(0) after its last call"},
+                {helper_exits, "rank 1 called exit(0) on a thread that it has attached"}};
+    for (int i = 0; i < 2 * 8; i++) {
+        const ls_spmd_options options = {.ranks = 3,
+                                         .seed = (uint64_t)i,
+                                         .schedule =
+                                             i < 2 ? LS_SCHEDULE_ROUND_ROBIN : LS_SCHEDULE_RANDOM};
+        ls_spmd_result *result = NULL;
+        cr_assert(ls_spmd_run(&result, ends[i % 2].program, NULL, &options) == LS_ERR_FINDING);
+        cr_assert_eq(ls_spmd_finding_count(result), 1);
+        const ls_finding *finding = ls_spmd_finding(result, 0);
+        cr_assert(finding->id == LS_FINDING_RANK_DIED && finding->rank_count == 1 &&
+                      finding->ranks[0] == 1 && strstr(finding->text, ends[i % 2].told) != NULL,
+                  "%s", finding->text);
+        ls_spmd_result_free(result);
+    }
 }
