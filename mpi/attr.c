@@ -97,16 +97,16 @@ static int remove_one(mpi_where at, int handle, mpi_attribute **list, int keyval
     return drop(at.me, handle, of);
 }
 
-int ls_mpi__attributes_copy(mpi_rank *me, int old_handle, const mpi_attribute *from,
-                            mpi_attribute **to) {
+int ls_mpi__attributes_copy(mpi_where where, const mpi_comm *comm, int old_handle,
+                            const mpi_attribute *from, mpi_attribute **to) {
     for (const mpi_attribute *at = from; at != NULL; at = at->next) {
-        const mpi_keyval *of = &me->keyvals[at->keyval];
+        const mpi_keyval *of = &where.me->keyvals[at->keyval];
         void *value = NULL;
         int flag = 0;
         if (of->copy != NULL) {
             int status = of->copy(old_handle, at->keyval, of->state, at->value, &value, &flag);
             if (status != MPI_SUCCESS) {
-                return ls_mpi__error(me, NULL, MPI_ERR_OTHER, "MPI_Comm_dup",
+                return ls_mpi__error(where.me, comm, MPI_ERR_OTHER, where.function,
                                      "a function that copies an attribute returns %d", status);
             }
         }

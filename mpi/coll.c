@@ -16,10 +16,11 @@ typedef struct side_args {
     bool blocks;    // one for each peer
 } side_args;
 
-// Blocks of a side on this member.
-static int blocks_of(const mpi_comm *comm, bool neighbors, bool send) {
-    if (!neighbors) {
-        return comm->inter ? comm->remote_size : comm->size;
+// Blocks of a side on this member: one for each member that it exchanges them with, or, of what is
+// reduced and scattered, for each of its own group.
+static int blocks_of(const mpi_comm *comm, const mpi_collective *kind, bool send) {
+    if (!kind->neighbors) {
+        return comm->inter && !kind->reduces ? comm->remote_size : comm->size;
     }
     const mpi_topology *topology = comm->topology;
     return send ? topology->out_count : topology->in_count;
@@ -94,8 +95,8 @@ static void own_sides(mpi_rank *me, mpi_owned *owned[2], const mpi_record *recor
                 (!comm->inter && record->root == comm->rank);
     const mpi_collective *kind = record->collective;
     bool from_root = kind->rooted && kind->sync == MPI_SYNC_FROM_ROOT, bcast = !kind->two_sided;
-    int out = kind->out_blocks ? blocks_of(comm, kind->neighbors, true) : 1;
-    int in = kind->in_blocks ? blocks_of(comm, kind->neighbors, false) : 1;
+    int out = kind->out_blocks ? blocks_of(comm, kind, true) : 1;
+    int in = kind->in_blocks ? blocks_of(comm, kind, false) : 1;
     bool sends = !from_root || root;
     bool receives = from_root ? !bcast || !root : root;
     if (sends) {
@@ -166,8 +167,7 @@ static int read_collective(mpi_record *out, mpi_where at, const collective_args 
     MPI_TRY(ls_mpi__comm_arg(&comm, at, args->comm));
     mpi_record record = {
         .collective = args->kind, .comm = comm, .function = at.function, .root = args->root};
-    bool neighbors = args->kind->neighbors;
-    if (neighbors && comm->topology == NULL) {
+    if (args->kind->neighbors && comm->topology == NULL) {
         return ls_mpi__error(at.me, comm, MPI_ERR_TOPOLOGY, at.function,
                              "the communicator has no topology");
     }
@@ -177,11 +177,11 @@ static int read_collective(mpi_record *out, mpi_where at, const collective_args 
     if (args->kind->move != NULL) {
         if (side_counts(comm, args, true)) {
             MPI_TRY(
-                read_side(&record.send, at, comm, &args->send, blocks_of(comm, neighbors, true)));
+                read_side(&record.send, at, comm, &args->send, blocks_of(comm, args->kind, true)));
         }
         if (args->kind->two_sided && side_counts(comm, args, false)) {
             MPI_TRY(
-                read_side(&record.recv, at, comm, &args->recv, blocks_of(comm, neighbors, false)));
+                read_side(&record.recv, at, comm, &args->recv, blocks_of(comm, args->kind, false)));
         }
     }
     if (args->kind->reduces) {

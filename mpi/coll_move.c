@@ -55,6 +55,15 @@ static long key_of_root(const mpi_record *record) {
     return !comm->inter ? record->root : 0;
 }
 
+// Who is neither root nor sends to it says nothing of the operation: `known` stands for it.
+static long key_of_op(const mpi_record *record, long known) {
+    const mpi_op *op = record->op;
+    if (op == NULL || (record->comm->inter && record->root == MPI_PROC_NULL)) {
+        return known;
+    }
+    return op->constant != NULL ? op->handle : -1;
+}
+
 static int check(ls_spmd *run, ls_request *const *requests, mpi_record *const *records, int size) {
     long *keys = ls_mpi__alloc((size_t)size * sizeof *keys);
     int status = LS_OK;
@@ -76,11 +85,12 @@ static int check(ls_spmd *run, ls_request *const *requests, mpi_record *const *r
         status = tell(run, requests, size, keys, LS_FINDING_ROOT_MISMATCH,
                       "the members of a communicator name different roots");
     }
+    long known = 0;
+    for (int m = size - 1; m >= 0; m--) {
+        known = key_of_op(records[m], known);
+    }
     for (int m = 0; m < size && status == LS_OK; m++) {
-        const mpi_op *op = records[m]->op;
-        keys[m] = op == NULL || (records[m]->comm->inter && records[m]->root == MPI_PROC_NULL) ? 0
-                  : op->constant != NULL ? op->handle
-                                         : -1;
+        keys[m] = key_of_op(records[m], known);
     }
     if (status == LS_OK && records[0]->collective->reduces && differ(keys, size)) {
         status = tell(run, requests, size, keys, LS_FINDING_OP_MISMATCH,

@@ -63,7 +63,12 @@ static int duplicate(mpi_where at, MPI_Comm comm, MPI_Comm *out, MPI_Request *re
     MPI_TRY(make(at, &record, request));
     if (request == NULL) {
         mpi_comm *made = ls_mpi__handle_get(at.me, MPI_KIND_COMM, *out, NULL);
-        return ls_mpi__attributes_copy(at.me, comm, of->attributes, &made->attributes);
+        int status = ls_mpi__attributes_copy(at, of, comm, of->attributes, &made->attributes);
+        if (status != MPI_SUCCESS) {  // there is none for the program to free
+            ls_mpi__handle_slot(at.me, *out)->internal = true;
+            *out = MPI_COMM_NULL;
+        }
+        return status;
     }
     return MPI_SUCCESS;
 }

@@ -356,8 +356,8 @@ int ls_mpi__group_rank(const mpi_group *group, int world_rank);
 mpi_group *ls_mpi__group_of(const mpi_comm *comm, bool remote);
 int ls_mpi__group_handle(mpi_rank *me, mpi_group *group);
 // ---- attr.c -------------------------------------------------------------------------------------
-int ls_mpi__attributes_copy(mpi_rank *me, int old_handle, const mpi_attribute *from,
-                            mpi_attribute **to);
+int ls_mpi__attributes_copy(mpi_where where, const mpi_comm *comm, int old_handle,
+                            const mpi_attribute *from, mpi_attribute **to);
 int ls_mpi__attributes_free(mpi_rank *me, int handle, mpi_attribute **attributes);
 
 int ls_mpi__attribute_set(mpi_where at, int handle, mpi_attribute **list, int keyval, void *value);

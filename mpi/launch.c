@@ -56,6 +56,42 @@ static int copy_file(const char *to, const char *from) {
     return status;
 }
 
+// An executable that a build system has linked by itself (docs/mpi.md) is opened as a library is:
+// in the copy, the flag that forbids it goes. Its thread-local variables would not be its own.
+static int open_executable(const char *path) {
+    ElfW(Ehdr) head;
+    int status = LS_OK, file = open(path, O_RDWR | O_CLOEXEC);
+    if (file < 0 || pread(file, &head, sizeof head, 0) != (ssize_t)sizeof head) {
+        status = LS_FAIL(LS_ERR_IO, "%s: %s", path, strerror(errno));
+    }
+    ElfW(Phdr) part, dynamic = {0};
+    bool pie = false, threads = false;
+    for (int i = 0; status == LS_OK && i < head.e_phnum; i++) {
+        off_t at = (off_t)(head.e_phoff + (size_t)i * sizeof part);
+        bool whole = pread(file, &part, sizeof part, at) == (ssize_t)sizeof part;
+        dynamic = whole && part.p_type == PT_DYNAMIC ? part : dynamic;
+        threads = threads || (whole && part.p_type == PT_TLS);
+    }
+    for (size_t at = 0; status == LS_OK && at < dynamic.p_filesz; at += sizeof(ElfW(Dyn))) {
+        ElfW(Dyn) entry;
+        off_t place = (off_t)(dynamic.p_offset + at);
+        if (pread(file, &entry, sizeof entry, place) == (ssize_t)sizeof entry &&
+            entry.d_tag == DT_FLAGS_1 && (entry.d_un.d_val & DF_1_PIE) != 0) {
+            entry.d_un.d_val &= ~(ElfW(Xword))DF_1_PIE;
+            pie = pwrite(file, &entry, sizeof entry, place) == (ssize_t)sizeof entry;
+        }
+    }
+    if (file >= 0) {
+        (void)close(file);
+    }
+    return status == LS_OK && pie && threads
+               ? LS_FAIL(LS_ERR_UNSUPPORTED,
+                         "%s: an executable with thread-local variables; "
+                         "link it with lockstep-cc",
+                         path)
+               : status;
+}
+
 typedef struct code {
     uintptr_t base, low, high;
 } code;
@@ -81,6 +117,7 @@ static int open_image(launch *l, int rank) {
     (void)snprintf(made->path, sizeof made->path, "%s/%.200s.%d", l->folder,
                    slash != NULL ? slash + 1 : l->options->image, rank);
     LS_TRY(copy_file(made->path, l->options->image));
+    LS_TRY(open_executable(made->path));
     made->library = dlopen(made->path, RTLD_NOW | RTLD_LOCAL);
     if (made->library == NULL) {
         return LS_FAIL(LS_ERR_INVALID, "%s", dlerror());

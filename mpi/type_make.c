@@ -239,7 +239,7 @@ int MPI_Type_dup(MPI_Datatype old, MPI_Datatype *type) {
     made->extent = of->extent;
     made->committed = of->committed;
     keep(made, NULL, 0, NULL, 0, &old, 1);
-    int status = ls_mpi__attributes_copy(at.me, old, of->attributes, &made->attributes);
+    int status = ls_mpi__attributes_copy(at, NULL, old, of->attributes, &made->attributes);
     return status == MPI_SUCCESS ? finish(at.me, made, type, __func__) : status;
 }
 

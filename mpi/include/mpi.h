@@ -1,6 +1,5 @@
 // MPI 3.1 in C, as `lockstep mpi` runs it: every process a rank of one program. Source compatible;
-// the binary interface is lockstep's own. Files (MPI_File_*), MPI_T and dynamic processes are not
-// there: a program that calls them does not link.
+// the binary interface is lockstep's own. What is not there is in mpi_absent.h.
 #ifndef LS_MPI_INCLUDE_MPI_H
 #define LS_MPI_INCLUDE_MPI_H
 
@@ -29,7 +28,6 @@ typedef ptrdiff_t MPI_Aint;
 typedef int64_t MPI_Offset;
 typedef int64_t MPI_Count;
 typedef int MPI_Fint;
-#define MPI_File int  // a name that some programs mention; there are no functions
 
 #define MPI_COMM_NULL        ((MPI_Comm)0x08000000)
 #define MPI_COMM_WORLD       ((MPI_Comm)0x08000001)
@@ -335,6 +333,7 @@ typedef int MPI_Grequest_cancel_function(void *, int);
 #define MPI_Errhandler_c2f(h) ((MPI_Fint)(h))
 #define MPI_Errhandler_f2c(h) ((MPI_Errhandler)(h))
 
+#include <mpi_absent.h>
 #include <mpi_functions.h>
 
 #ifdef __cplusplus

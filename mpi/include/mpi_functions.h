@@ -428,6 +428,7 @@ int MPI_Rget_accumulate(const void *origin, int count, MPI_Datatype type, void *
                         MPI_Request *request);
 
 #include <mpi_functions4.h>
+#include <mpi_profile.h>
 
 #ifndef LOCKSTEP_MPI_NO_SITES
 #include <mpi_sites.h>

@@ -1,0 +1,204 @@
+// What MPI 3.1 has and lockstep has not: a program that names it builds and runs, and ends with a
+// sentence where it calls it.
+#ifndef LS_MPI_INCLUDE_MPI_ABSENT_H
+#define LS_MPI_INCLUDE_MPI_ABSENT_H
+
+#pragma GCC system_header  // functions without parameters in their declarations
+
+typedef int MPI_File;
+typedef int MPI_T_enum;
+typedef int MPI_T_cvar_handle;
+typedef int MPI_T_pvar_handle;
+typedef int MPI_T_pvar_session;
+typedef void MPI_File_errhandler_function(MPI_File *, int *, ...);
+typedef MPI_File_errhandler_function MPI_File_errhandler_fn;
+#define MPI_FILE_NULL            ((MPI_File)0)
+#define MPI_DISPLACEMENT_CURRENT (-54278278)
+#define MPI_MAX_DATAREP_STRING   128
+enum {
+    MPI_MODE_RDONLY = 2,
+    MPI_MODE_RDWR = 8,
+    MPI_MODE_WRONLY = 4,
+    MPI_MODE_CREATE = 1,
+    MPI_MODE_EXCL = 64,
+    MPI_MODE_DELETE_ON_CLOSE = 16,
+    MPI_MODE_UNIQUE_OPEN = 32,
+    MPI_MODE_APPEND = 128,
+    MPI_MODE_SEQUENTIAL = 256,
+    MPI_SEEK_SET = 600,
+    MPI_SEEK_CUR = 602,
+    MPI_SEEK_END = 604
+};
+enum {
+    MPI_T_VERBOSITY_USER_BASIC = 221,
+    MPI_T_VERBOSITY_USER_DETAIL,
+    MPI_T_VERBOSITY_USER_ALL,
+    MPI_T_VERBOSITY_TUNER_BASIC,
+    MPI_T_VERBOSITY_TUNER_DETAIL,
+    MPI_T_VERBOSITY_TUNER_ALL,
+    MPI_T_VERBOSITY_MPIDEV_BASIC,
+    MPI_T_VERBOSITY_MPIDEV_DETAIL,
+    MPI_T_VERBOSITY_MPIDEV_ALL,
+    MPI_T_BIND_NO_OBJECT = 9700,
+    MPI_T_BIND_MPI_COMM,
+    MPI_T_BIND_MPI_DATATYPE,
+    MPI_T_BIND_MPI_ERRHANDLER,
+    MPI_T_BIND_MPI_FILE,
+    MPI_T_BIND_MPI_GROUP,
+    MPI_T_BIND_MPI_OP,
+    MPI_T_BIND_MPI_REQUEST,
+    MPI_T_BIND_MPI_WIN,
+    MPI_T_BIND_MPI_MESSAGE,
+    MPI_T_BIND_MPI_INFO,
+    MPI_T_SCOPE_CONSTANT = 60438,
+    MPI_T_SCOPE_READONLY,
+    MPI_T_SCOPE_LOCAL,
+    MPI_T_SCOPE_GROUP,
+    MPI_T_SCOPE_GROUP_EQ,
+    MPI_T_SCOPE_ALL,
+    MPI_T_SCOPE_ALL_EQ,
+    MPI_T_PVAR_CLASS_STATE = 240,
+    MPI_T_PVAR_CLASS_LEVEL,
+    MPI_T_PVAR_CLASS_SIZE,
+    MPI_T_PVAR_CLASS_PERCENTAGE,
+    MPI_T_PVAR_CLASS_HIGHWATERMARK,
+    MPI_T_PVAR_CLASS_LOWWATERMARK,
+    MPI_T_PVAR_CLASS_COUNTER,
+    MPI_T_PVAR_CLASS_AGGREGATE,
+    MPI_T_PVAR_CLASS_TIMER,
+    MPI_T_PVAR_CLASS_GENERIC
+};
+#define MPI_T_ENUM_NULL         ((MPI_T_enum)0)
+#define MPI_T_CVAR_HANDLE_NULL  ((MPI_T_cvar_handle)0)
+#define MPI_T_PVAR_HANDLE_NULL  ((MPI_T_pvar_handle)0)
+#define MPI_T_PVAR_SESSION_NULL ((MPI_T_pvar_session)0)
+#define MPI_T_PVAR_ALL_HANDLES  ((MPI_T_pvar_handle)1)
+
+// Files.
+#define LS_MPI_ABSENT_FILES(X)                                                                     \
+    X(MPI_File_call_errhandler)                                                                    \
+    X(MPI_File_close)                                                                              \
+    X(MPI_File_create_errhandler)                                                                  \
+    X(MPI_File_delete)                                                                             \
+    X(MPI_File_get_amode)                                                                          \
+    X(MPI_File_get_atomicity)                                                                      \
+    X(MPI_File_get_byte_offset)                                                                    \
+    X(MPI_File_get_errhandler)                                                                     \
+    X(MPI_File_get_group)                                                                          \
+    X(MPI_File_get_info)                                                                           \
+    X(MPI_File_get_position)                                                                       \
+    X(MPI_File_get_position_shared)                                                                \
+    X(MPI_File_get_size)                                                                           \
+    X(MPI_File_get_type_extent)                                                                    \
+    X(MPI_File_get_view)                                                                           \
+    X(MPI_File_iread)                                                                              \
+    X(MPI_File_iread_all)                                                                          \
+    X(MPI_File_iread_at)                                                                           \
+    X(MPI_File_iread_at_all)                                                                       \
+    X(MPI_File_iread_shared)                                                                       \
+    X(MPI_File_iwrite)                                                                             \
+    X(MPI_File_iwrite_all)                                                                         \
+    X(MPI_File_iwrite_at)                                                                          \
+    X(MPI_File_iwrite_at_all)                                                                      \
+    X(MPI_File_iwrite_shared)                                                                      \
+    X(MPI_File_open)                                                                               \
+    X(MPI_File_preallocate)                                                                        \
+    X(MPI_File_read)                                                                               \
+    X(MPI_File_read_all)                                                                           \
+    X(MPI_File_read_all_begin)                                                                     \
+    X(MPI_File_read_all_end)                                                                       \
+    X(MPI_File_read_at)                                                                            \
+    X(MPI_File_read_at_all)                                                                        \
+    X(MPI_File_read_at_all_begin)                                                                  \
+    X(MPI_File_read_at_all_end)                                                                    \
+    X(MPI_File_read_ordered)                                                                       \
+    X(MPI_File_read_ordered_begin)                                                                 \
+    X(MPI_File_read_ordered_end)                                                                   \
+    X(MPI_File_read_shared)                                                                        \
+    X(MPI_File_seek)                                                                               \
+    X(MPI_File_seek_shared)                                                                        \
+    X(MPI_File_set_atomicity)                                                                      \
+    X(MPI_File_set_errhandler)                                                                     \
+    X(MPI_File_set_info)                                                                           \
+    X(MPI_File_set_size)                                                                           \
+    X(MPI_File_set_view)                                                                           \
+    X(MPI_File_sync)                                                                               \
+    X(MPI_File_write)                                                                              \
+    X(MPI_File_write_all)                                                                          \
+    X(MPI_File_write_all_begin)                                                                    \
+    X(MPI_File_write_all_end)                                                                      \
+    X(MPI_File_write_at)                                                                           \
+    X(MPI_File_write_at_all)                                                                       \
+    X(MPI_File_write_at_all_begin)                                                                 \
+    X(MPI_File_write_at_all_end)                                                                   \
+    X(MPI_File_write_ordered)                                                                      \
+    X(MPI_File_write_ordered_begin)                                                                \
+    X(MPI_File_write_ordered_end)                                                                  \
+    X(MPI_File_write_shared)                                                                       \
+    X(MPI_Register_datarep)
+
+// The tool information interface.
+#define LS_MPI_ABSENT_TOOLS(X)                                                                     \
+    X(MPI_T_category_changed)                                                                      \
+    X(MPI_T_category_get_categories)                                                               \
+    X(MPI_T_category_get_cvars)                                                                    \
+    X(MPI_T_category_get_index)                                                                    \
+    X(MPI_T_category_get_info)                                                                     \
+    X(MPI_T_category_get_num)                                                                      \
+    X(MPI_T_category_get_pvars)                                                                    \
+    X(MPI_T_cvar_get_index)                                                                        \
+    X(MPI_T_cvar_get_info)                                                                         \
+    X(MPI_T_cvar_get_num)                                                                          \
+    X(MPI_T_cvar_handle_alloc)                                                                     \
+    X(MPI_T_cvar_handle_free)                                                                      \
+    X(MPI_T_cvar_read)                                                                             \
+    X(MPI_T_cvar_write)                                                                            \
+    X(MPI_T_enum_get_info)                                                                         \
+    X(MPI_T_enum_get_item)                                                                         \
+    X(MPI_T_finalize)                                                                              \
+    X(MPI_T_init_thread)                                                                           \
+    X(MPI_T_pvar_get_index)                                                                        \
+    X(MPI_T_pvar_get_info)                                                                         \
+    X(MPI_T_pvar_get_num)                                                                          \
+    X(MPI_T_pvar_handle_alloc)                                                                     \
+    X(MPI_T_pvar_handle_free)                                                                      \
+    X(MPI_T_pvar_read)                                                                             \
+    X(MPI_T_pvar_readreset)                                                                        \
+    X(MPI_T_pvar_reset)                                                                            \
+    X(MPI_T_pvar_session_create)                                                                   \
+    X(MPI_T_pvar_session_free)                                                                     \
+    X(MPI_T_pvar_start)                                                                            \
+    X(MPI_T_pvar_stop)                                                                             \
+    X(MPI_T_pvar_write)
+
+// Processes that are made or met while the program runs.
+#define LS_MPI_ABSENT_PROCESSES(X)                                                                 \
+    X(MPI_Close_port)                                                                              \
+    X(MPI_Comm_accept)                                                                             \
+    X(MPI_Comm_connect)                                                                            \
+    X(MPI_Comm_join)                                                                               \
+    X(MPI_Comm_spawn)                                                                              \
+    X(MPI_Comm_spawn_multiple)                                                                     \
+    X(MPI_Lookup_name)                                                                             \
+    X(MPI_Open_port)                                                                               \
+    X(MPI_Publish_name)                                                                            \
+    X(MPI_Unpublish_name)
+
+// Fortran's types by their range.
+#define LS_MPI_ABSENT_FORTRAN(X)                                                                   \
+    X(MPI_Type_create_f90_complex)                                                                 \
+    X(MPI_Type_create_f90_integer)                                                                 \
+    X(MPI_Type_create_f90_real)
+
+#ifndef LS_MPI_ABSENT_DEFINED
+#ifdef __cplusplus
+#define LS_MPI_ABSENT(name) int name(...);
+#else
+#define LS_MPI_ABSENT(name) int name();
+#endif
+LS_MPI_ABSENT_FILES(LS_MPI_ABSENT)
+LS_MPI_ABSENT_TOOLS(LS_MPI_ABSENT)
+LS_MPI_ABSENT_PROCESSES(LS_MPI_ABSENT)
+LS_MPI_ABSENT_FORTRAN(LS_MPI_ABSENT)
+#endif
+#endif

@@ -1,0 +1,59 @@
+"""How programs are built for `lockstep mpi`: with a tool that stands in for MPI's functions, by
+CMake's FindMPI, in C++, and with calls that lockstep has not. linking.py BUILD SOURCES"""
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+
+
+def run(build, program, *arguments):
+    done = subprocess.run([os.path.join(build, "lockstep"), "mpi", "-n", "2", program, "--",
+                           *arguments], capture_output=True, text=True)
+    return done.returncode, done.stdout + done.stderr
+
+
+def line_of(source, words):
+    for number, line in enumerate(open(source, encoding="utf-8"), 1):
+        if words in line:
+            return f"main.c:{number}"
+    raise AssertionError(words)
+
+
+def main():
+    build, sources = sys.argv[1:]
+    build = os.path.abspath(build)
+    source = os.path.join(sources, "main.c")
+    sent, asked = line_of(source, "MPI_Send(&rank"), line_of(source, "MPI_File_open(")
+    with tempfile.TemporaryDirectory() as folder:
+        tool = os.path.join(folder, "tool")
+        subprocess.run([os.path.join(build, "lockstep-cc"), source,
+                        os.path.join(sources, "profile.c"), "-o", tool], check=True)
+        code, text = run(build, tool)
+        assert code == 0 and "1 sends" in text and "0 sends" in text, text
+        assert "rank 0 saw 0" in text and "rank 1 saw 1" in text, text
+        code, text = run(build, tool, "tag")
+        assert code == 1 and "deadlock.cycle" in text and sent in text, text
+        code, text = run(build, tool, "file")
+        assert code == 1 and f"{asked}: MPI_File_open: lockstep has no files" in text, text
+
+        cxx = os.path.join(folder, "main.cpp")
+        shutil.copy(source, cxx)
+        subprocess.run([os.path.join(build, "lockstep-c++"), "-Wall", "-Werror", cxx, "-o", tool],
+                       check=True)
+        code, text = run(build, tool)
+        assert code == 0 and "rank 1 saw 1" in text, text
+
+        project = os.path.join(folder, "project")
+        subprocess.run(["cmake", "-S", sources, "-B", project,
+                        "-DMPI_C_COMPILER=" + os.path.join(build, "lockstep-cc")], check=True,
+                       stdout=subprocess.DEVNULL)
+        subprocess.run(["cmake", "--build", project], check=True, stdout=subprocess.DEVNULL)
+        user = os.path.join(project, "user")
+        code, text = run(build, user)
+        assert code == 0 and "rank 0 saw 0" in text and "rank 1 saw 1" in text, text
+        code, text = run(build, user, "tag")
+        assert code == 1 and "deadlock.cycle" in text and sent in text, text
+
+
+main()
