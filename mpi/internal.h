@@ -336,6 +336,7 @@ void ls_mpi__type_append(mpi_type *made, const mpi_type *old, ptrdiff_t offset, 
 
 // ---- op.c ---------------------------------------------------------------------------------------
 void ls_mpi__ops_open(mpi_rank *me);
+void ls_mpi__infos_open(mpi_rank *me);  // misc.c
 mpi_op *ls_mpi__op_of(mpi_rank *me, MPI_Op handle);
 const char *ls_mpi__op_name(const mpi_op *op);
 bool ls_mpi__op_allows(const mpi_op *op, const mpi_type *type);

@@ -176,6 +176,7 @@ static void open_rank(mpi_rank *me, ls_rank *rank) {
     ls_schedule__enter(rank);
     ls_mpi__types_open(me);
     ls_mpi__ops_open(me);
+    ls_mpi__infos_open(me);
     ls_mpi__handle_constant(me, MPI_KIND_GROUP, 1, ls_mpi__group_make(0));
     ls_mpi__comms_open(me);
     ls_schedule__leave(rank);

@@ -79,7 +79,7 @@ int MPI_Comm_call_errhandler(MPI_Comm comm, int code) {
 }
 
 // ---- Codes of errors: each is its class ---------------------------------------------------------
-#define OWN_CODES 64
+#define OWN_CODES 4096
 static struct {
     int class_of;
     char text[MPI_MAX_ERROR_STRING];
@@ -135,6 +135,10 @@ typedef struct info {
     info_pair *first;
 } info;
 
+void ls_mpi__infos_open(mpi_rank *me) {
+    ls_mpi__handle_constant(me, MPI_KIND_INFO, 1, ls_mpi__alloc(sizeof(info)));  // MPI_INFO_ENV
+}
+
 static int info_arg(info **out, mpi_where at, MPI_Info handle) {
     const char *why;
     *out = ls_mpi__handle_get(at.me, MPI_KIND_INFO, handle, &why);
@@ -170,6 +174,9 @@ int MPI_Info_free(MPI_Info *handle) {
     mpi_where at = {ls_mpi__enter_any(__func__), __func__};
     info *of;
     MPI_TRY(info_arg(&of, at, handle != NULL ? *handle : MPI_INFO_NULL));
+    if (*handle == MPI_INFO_ENV) {
+        return ls_mpi__error(at.me, NULL, MPI_ERR_INFO, __func__, "MPI_INFO_ENV is not freed");
+    }
     while (of->first != NULL) {
         drop_pair(&of->first);
     }

@@ -133,8 +133,31 @@ static bool may_mix(const mpi_access *a, const mpi_access *b) {
            b->op == OP_CAS;
 }
 
+// Whether they have a byte in common: both lists of parts are in the order of their addresses.
+static bool meet(const mpi_access *a, const mpi_access *b) {
+    if (a->low >= b->high || b->low >= a->high) {
+        return false;
+    }
+    const mpi_range whole_a = {a->low, a->high}, whole_b = {b->low, b->high};
+    const mpi_range *x = a->parts != NULL ? a->parts : &whole_a;
+    const mpi_range *y = b->parts != NULL ? b->parts : &whole_b;
+    const mpi_range *end_x = x + (a->parts != NULL ? a->part_count : 1);
+    const mpi_range *end_y = y + (b->parts != NULL ? b->part_count : 1);
+    while (x < end_x && y < end_y) {
+        if (x->low < y->high && y->low < x->high) {
+            return true;
+        }
+        if (x->high <= y->high) {
+            x += 1;
+        } else {
+            y += 1;
+        }
+    }
+    return false;
+}
+
 static bool conflict(const mpi_access *a, const mpi_access *b) {
-    if ((!a->writes && !b->writes) || a->low >= b->high || b->low >= a->high) {
+    if ((!a->writes && !b->writes) || !meet(a, b)) {
         return false;
     }
     if (may_mix(a, b) || (a->local && b->local && a->origin == b->origin)) {
@@ -173,6 +196,12 @@ static mpi_access *find_race(mpi_win *win, const mpi_access *now) {
     return NULL;
 }
 
+static void drop(mpi_access *access) {
+    free(access->parts);
+    free(access->clock);
+    free(access);
+}
+
 // What every rank knows to be complete races with nothing to come.
 static void prune(void) {
     mpi_access **at = &accesses;
@@ -185,8 +214,7 @@ static void prune(void) {
         }
         if (past) {
             *at = access->next;
-            free(access->clock);
-            free(access);
+            drop(access);
             access_count -= 1;
         } else {
             at = &access->next;
@@ -208,8 +236,7 @@ static void keep(const mpi_access *now) {
 void ls_mpi__race_end(void) {
     while (accesses != NULL) {
         mpi_access *next = accesses->next;
-        free(accesses->clock);
-        free(accesses);
+        drop(accesses);
         accesses = next;
     }
     access_count = told = 0;
@@ -223,10 +250,44 @@ static int lock_of(const mpi_win *win, int target) {
 // flags, counters and locks of the program's own are made of this.
 static void acquire(mpi_rank *me, const mpi_access *now) {
     for (const mpi_access *at = accesses; at != NULL; at = at->next) {
-        if (at->clock != NULL && at->low < now->high && now->low < at->high) {
+        if (at->clock != NULL && meet(at, now)) {
             merge(me->clock, at->clock);
         }
     }
+}
+
+static int by_address(const void *a, const void *b) {
+    const mpi_range *x = a, *y = b;
+    return x->low < y->low ? -1 : x->low > y->low;
+}
+
+// Where the elements lie: neighbors are one part.
+static void set_place(mpi_access *now, const char *base, size_t count, const mpi_type *type) {
+    if (type->contiguous) {
+        now->low = base;
+        now->high = base + count * type->size;
+        return;
+    }
+    size_t n = 0, all = count * type->segment_count;
+    mpi_range *parts = ls_mpi__alloc(all * sizeof *parts);
+    for (size_t i = 0; i < all; i++) {
+        const mpi_segment *part = &type->segments[i % type->segment_count];
+        const char *low = base + (ptrdiff_t)(i / type->segment_count) * type->extent + part->offset;
+        parts[i] = (mpi_range){low, low + part->count * ls_mpi__basic(part->basic)->size};
+    }
+    qsort(parts, all, sizeof *parts, by_address);
+    for (size_t i = 0; i < all; i++) {
+        if (n > 0 && parts[i].low <= parts[n - 1].high) {
+            parts[n - 1].high =
+                parts[i].high > parts[n - 1].high ? parts[i].high : parts[n - 1].high;
+        } else {
+            parts[n++] = parts[i];
+        }
+    }
+    now->low = n > 0 ? parts[0].low : base;
+    now->high = n > 0 ? parts[n - 1].high : base;
+    now->parts = parts;
+    now->part_count = n;
 }
 
 void ls_mpi__race_remote(mpi_win *win, int target, const char *base, size_t count,
@@ -243,24 +304,16 @@ void ls_mpi__race_remote(mpi_win *win, int target, const char *base, size_t coun
     now.window = win->shared;
     now.file = ls_mpi__file;
     now.line = ls_mpi__line;
-    bool one = type->contiguous;
-    for (size_t i = 0; i < (one ? 1 : count); i++) {
-        for (size_t s = 0; s < (one ? 1 : type->segment_count); s++) {
-            const mpi_segment *part = &type->segments[s];
-            now.low = one ? base : base + (ptrdiff_t)i * type->extent + part->offset;
-            now.high = now.low +
-                       (one ? count * type->size : part->count * ls_mpi__basic(part->basic)->size);
-            if (now.atomic && now.fetches) {
-                acquire(me, &now);
-            }
-            const mpi_access *before = find_race(win, &now);
-            if (before != NULL) {
-                tell(win, before, &now);
-            }
-            now.clock = now.atomic && now.writes ? ls_mpi__clock_copy(me) : NULL;
-            keep(&now);
-        }
+    set_place(&now, base, count, type);
+    if (now.atomic && now.fetches) {
+        acquire(me, &now);
     }
+    const mpi_access *before = find_race(win, &now);
+    if (before != NULL) {
+        tell(win, before, &now);
+    }
+    now.clock = now.atomic && now.writes ? ls_mpi__clock_copy(me) : NULL;
+    keep(&now);
     ls_mpi__clock_tick(me);  // what is complete from here on is not in the clock that it left
 }
 

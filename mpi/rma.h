@@ -15,9 +15,15 @@ typedef struct mpi_lock {
     uint64_t *clock;  // [ranks] of those that had it exclusively
 } mpi_lock;
 
+typedef struct mpi_range {
+    const char *low, *high;
+} mpi_range;
+
 // An access to a member's memory, kept for as long as another one may race with it.
 typedef struct mpi_access {
     const char *low, *high;
+    mpi_range *parts;  // [part_count] of what does not lie in one piece; NULL: all
+    size_t part_count;
     int origin, target;  // ranks of the world; members of the window
     int target_member;
     bool local, writes, atomic;

@@ -86,7 +86,11 @@ static int make_blocks(mpi_where at, const blocks *b, int combiner, bool in_byte
         // The padding that a C compiler would put at the end.
         ptrdiff_t align = 1;
         for (size_t s = 0; s < made->segment_count; s++) {
-            ptrdiff_t own = ls_mpi__basic(made->segments[s].basic)->extent;
+            const mpi_type *basic = ls_mpi__basic(made->segments[s].basic);
+            bool pair = basic->handle == MPI_C_FLOAT_COMPLEX ||
+                        basic->handle == MPI_C_DOUBLE_COMPLEX ||
+                        basic->handle == MPI_C_LONG_DOUBLE_COMPLEX;
+            ptrdiff_t own = pair ? basic->extent / 2 : basic->extent;
             own = own > 16 ? 16 : own;
             align = own > align && (own & (own - 1)) == 0 ? own : align;
         }

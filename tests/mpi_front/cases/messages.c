@@ -379,6 +379,22 @@ static void rsend_without_receive(void) {
     }
 }
 
+// Rank 0 on one side, the others on the other: these reduce to it, and one takes no part in what
+// follows but for a root of its own group's. What is scattered goes by the own group's size.
+static void reductions_between_groups(void) {
+    MPI_Comm own, both;
+    const int counts[2] = {rank == 0 ? 2 : 1, 1};
+    int sums[2] = {0, 0}, side = rank == 0 ? 0 : 1;
+    int root = rank == 0 ? 0 : rank == 1 ? MPI_ROOT : MPI_PROC_NULL;
+    MPI_Comm_split(WORLD, side, rank, &own);
+    MPI_Intercomm_create(own, 0, WORLD, 1 - side, 5, &both);
+    MPI_Op op = wrong && rank == 0 ? MPI_MAX : MPI_SUM;
+    MPI_Reduce(&size, values, 1, MPI_INT, op, root, both);  // wrong: collective.op_mismatch
+    MPI_Reduce_scatter(values, sums, counts, MPI_INT, MPI_SUM, both);
+    MPI_Comm_free(&both);
+    MPI_Comm_free(&own);
+}
+
 CASES({"both_receive_first", both_receive_first}, {"ring_of_ssends", ring_of_ssends},
       {"any_source_takes_the_wrong_one", any_source_takes_the_wrong_one},
       {"length_by_luck", length_by_luck}, {"other_tag", other_tag},
@@ -401,4 +417,5 @@ CASES({"both_receive_first", both_receive_first}, {"ring_of_ssends", ring_of_sse
       {"operation_of_another_type", operation_of_another_type},
       {"freed_communicator", freed_communicator}, {"no_buffer_for_bsend", no_buffer_for_bsend},
       {"negative_color", negative_color}, {"more_places_than_ranks", more_places_than_ranks},
-      {"rsend_without_receive", rsend_without_receive})
+      {"rsend_without_receive", rsend_without_receive},
+      {"reductions_between_groups", reductions_between_groups})
