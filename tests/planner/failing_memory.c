@@ -294,10 +294,10 @@ static int measures(void) {
                            .shard_count = 2};
     const ls_plan of = {.ranks = 2, .ranks_per_host = 2, .tables = &table, .table_count = 1};
     const ls_traffic_table traffic = {.output = LS_F32, .feature_count = 1};
-    const ls_traffic_ids own = {seen, 6};
+    const ls_traffic_ids own = {.at = seen, .count = 6, .bags = 3};
     const ls_traffic_ids *const all[] = {&own, &own};
     ls_traffic_rank ranks[2];
-    LS_TRY(ls_plan_traffic(ranks, &of, &traffic, (int64_t[]){3, 3}, all));
+    LS_TRY(ls_plan_traffic(ranks, &of, &traffic, all, false));
     ls_arena *arena;
     ls_planner_table *made;
     LS_TRY(ls_arena_create(&arena));
