@@ -14,7 +14,7 @@
 
 #include "ranks/ranks.h"
 
-#define LS_RANKS_ABI 7
+#define LS_RANKS_ABI 8
 
 typedef struct ls_spmd ls_spmd;
 typedef struct ls_shared_comm ls_shared_comm;
@@ -303,7 +303,7 @@ struct ls_spmd {
     atomic_uint_least64_t beat;  // calls and turns so far, for the watchdog
     atomic_int baton;            // whose turn it is; -1: nobody's
     pthread_mutex_t mutex;
-    sem_t done;
+    sem_t done;          // the starting thread waits for it; with a debugger, first for its ranks
     int process;         // that the threads are of
     bool parks;          // threads stay until the run was judged: a debugger has the process
     sem_t over;          // they wait for

@@ -162,6 +162,9 @@ static void *rank_main(void *arg) {
     ls_rank *rank = arg;
     ls_spmd *run = rank->run;
     rank->tid = (int)gettid();
+    if (run->parks) {
+        (void)sem_post(&run->done);  // there to be seen
+    }
     ls_trap__enter_thread(rank);
     ls_schedule__wait_for_start(rank);
     int status = LS_OK;
@@ -271,6 +274,10 @@ int ls_threads__run(ls_spmd *run) {
     }
     run->alive = started;
     run->program = status == LS_OK ? program : NULL;
+    for (int r = 0; run->parks && r < started; r++) {
+        while (sem_wait(&run->done) != 0) {
+        }
+    }
     if (started > 0) {
         ls_gdb_hook_run(run, 0);
         ls_schedule__start(run);

@@ -13,7 +13,7 @@ include = os.path.join(prefix, "include/lockstep")
 library_folder = os.path.join(prefix, libdir)
 bad = 0
 # Of the C library, for what a rank's program calls of it (ranks/threads.c).
-REPLACED = ["exit"]
+REPLACED = ["exit", "_exit", "_Exit"]
 
 
 def complain(text):
