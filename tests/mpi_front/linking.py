@@ -8,9 +8,11 @@ import tempfile
 
 
 def run(build, program, *arguments):
+    """The exit code and the text, its spaces made one: where a report's lines break depends on how
+    long the paths in them are."""
     done = subprocess.run([os.path.join(build, "lockstep"), "mpi", "-n", "2", program, "--",
                            *arguments], capture_output=True, text=True)
-    return done.returncode, done.stdout + done.stderr
+    return done.returncode, " ".join((done.stdout + done.stderr).split())
 
 
 def line_of(source, words):
