@@ -66,10 +66,7 @@ static const cli_option options[] = {
      .long_name = "print",
      .value = &given.print,
      .help = "Print the scenario of --first, and try nothing"},
-    {.type = CLI_SWITCH,
-     .long_name = "allow-outside",
-     .value = &given.allow_outside,
-     .help = "Let paths in scenarios leave their folder"},
+    CLI_OUTSIDE_OPTION(given.allow_outside),
     {.long_name = NULL},
 };
 
@@ -154,13 +151,8 @@ static int run(const cli_args *args) {
         cli_error("cannot make the directory \"%s\": %s", given.keep, strerror(errno));
         return LS_EXIT_USAGE;
     }
-    cli_scenarios scenarios;  // all errors of all files, before anything runs
-    code = cli_scenarios_load(&scenarios, args, given.allow_outside);
-    if (code != LS_EXIT_OK) {
-        return code;
-    }
-    cli_scenarios_free(&scenarios);
-    return fuzz(args);
+    code = cli_scenarios_check(args, given.allow_outside);
+    return code == LS_EXIT_OK ? fuzz(args) : code;
 }
 
 const cli_command cli_cmd_fuzz = {

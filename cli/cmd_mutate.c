@@ -16,10 +16,7 @@ static const cli_option options[] = {
      .int_max = 1000000,
      .value_name = "N",
      .help = "Plant at most so many defects in a scenario (default 1000)"},
-    {.type = CLI_SWITCH,
-     .long_name = "allow-outside",
-     .value = &given.allow_outside,
-     .help = "Let paths in scenarios leave their folder"},
+    CLI_OUTSIDE_OPTION(given.allow_outside),
     {.long_name = NULL},
 };
 
@@ -47,13 +44,8 @@ static int run(const cli_args *args) {
     if (code != LS_EXIT_OK) {
         return code;
     }
-    cli_scenarios scenarios;  // all errors of all files, before anything runs
-    code = cli_scenarios_load(&scenarios, args, given.allow_outside);
-    if (code != LS_EXIT_OK) {
-        return code;
-    }
-    cli_scenarios_free(&scenarios);
-    return mutate(args);
+    code = cli_scenarios_check(args, given.allow_outside);
+    return code == LS_EXIT_OK ? mutate(args) : code;
 }
 
 const cli_command cli_cmd_mutate = {

@@ -112,10 +112,7 @@ static const cli_option options[] = {
      .long_name = "diff",
      .value = &given.diff,
      .help = "Compare two plan files instead"},
-    {.type = CLI_SWITCH,
-     .long_name = "allow-outside",
-     .value = &given.allow_outside,
-     .help = "Let paths in the scenario leave its folder"},
+    CLI_OUTSIDE_OPTION(given.allow_outside),
     {.long_name = NULL},
 };
 

@@ -22,10 +22,7 @@ static const cli_option options[] = {
      .value = &only,
      .value_name = "NAME",
      .help = "Draw one table or tensor"},
-    {.type = CLI_SWITCH,
-     .long_name = "allow-outside",
-     .value = &allow_outside,
-     .help = "Let paths in scenarios leave their folder"},
+    CLI_OUTSIDE_OPTION(allow_outside),
     {.long_name = NULL},
 };
 

@@ -15,10 +15,7 @@ static const cli_option options[] = {
      .value = &svg,
      .value_name = "FILE",
      .help = "Write the matrix as SVG; -: to stdout, and nothing else goes there"},
-    {.type = CLI_SWITCH,
-     .long_name = "allow-outside",
-     .value = &allow_outside,
-     .help = "Let paths in scenarios leave their folder"},
+    CLI_OUTSIDE_OPTION(allow_outside),
     {.long_name = NULL},
 };
 

@@ -108,6 +108,15 @@ int cli_scenarios_load(cli_scenarios *out, const cli_args *files, bool allow_out
     return code;
 }
 
+int cli_scenarios_check(const cli_args *files, bool allow_outside) {
+    cli_scenarios scenarios;
+    int code = cli_scenarios_load(&scenarios, files, allow_outside);
+    if (code == LS_EXIT_OK) {
+        cli_scenarios_free(&scenarios);
+    }
+    return code;
+}
+
 static int load_to_run(cli_scenarios *out, const cli_args *files, const cli_run_options *options) {
     uint64_t limit = ls_machine_memory();
     if (options->memory != NULL && parse_memory(&limit, options->memory) != LS_OK) {

@@ -43,8 +43,12 @@ typedef struct cli_run_options {
          .long_name = "processes",                                                                 \
          .value = &(options).processes,                                                            \
          .help = "NCCL: one process per rank (mpiexec) instead of one thread per rank"},           \
+        CLI_OUTSIDE_OPTION((options).allow_outside)
+
+// Of every command that takes scenario files.
+#define CLI_OUTSIDE_OPTION(value_)                                                                 \
     {                                                                                              \
-        .type = CLI_SWITCH, .long_name = "allow-outside", .value = &(options).allow_outside,       \
+        .type = CLI_SWITCH, .long_name = "allow-outside", .value = &(value_),                      \
         .help = "Let paths in scenarios leave their folder"                                        \
     }
 
@@ -52,6 +56,9 @@ typedef struct cli_run_options {
 // frees *out.
 int cli_scenarios_load(cli_scenarios *out, const cli_args *files, bool allow_outside);
 void cli_scenarios_free(cli_scenarios *scenarios);
+// Tells all errors of all files before anything runs, for what loads each file by itself. Returns
+// an exit code.
+int cli_scenarios_check(const cli_args *files, bool allow_outside);
 
 // Loads scenarios that are to be run, and hands them to `work`: checks the options first, refuses
 // scenarios that need more memory than --memory lets them have, and those whose recordings would

@@ -23,8 +23,10 @@ extern "C" {
 
 // One array that a stage of a run produced on one rank. Everything is borrowed for the call.
 typedef struct ls_stage_output {
-    const char *stage;    // "input_dist", "lookup", "output_dist", or a program step's name
-    int stage_of_tables;  // an ls_stage (embedding/stages.h), where a module gives it here
+    const char *stage;  // "input_dist", "lookup", "output_dist", or a program step's name
+    // An ls_stage and an ls_stage_field (embedding/stages.h) and the step, from 0, where a module
+    // gives it here. Not of what is read from a file.
+    int stage_of_tables, field_of_tables, step_of_tables;
     const char *table;    // NULL where it does not apply
     const char *feature;  // NULL where it does not apply
     const char *field;    // "lengths", "ids", "weights", "values"

@@ -40,7 +40,7 @@ static int take_gradient(embedding_backward *b, int held, int pair, const void *
     b->gradients[held][pair] = gradient;
     LS_TRY(ls_embedding__divide(module, input, pair, gradient));
     const embedding_emission emission = {.stage = LS_STAGE_OUTPUT_GRAD,
-                                         .field = "values",
+                                         .field = LS_STAGE_FIELD_VALUES,
                                          .rank = rank,
                                          .pair = pair,
                                          .shard = -1,
@@ -209,7 +209,7 @@ static int emit_weights(const embedding_backward *b, const embedding_group *grou
         LS_TRY(ls_embedding__scale(module, gradient, module->size, group->dtype, ids, 1));
     }
     const embedding_emission emission = {.stage = LS_STAGE_INPUT_DIST_BACKWARD,
-                                         .field = "weights",
+                                         .field = LS_STAGE_FIELD_WEIGHTS,
                                          .rank = ls_world_held(module->world)[held],
                                          .pair = pair,
                                          .shard = -1,

@@ -98,7 +98,7 @@ static int keep_reduced(embedding_backward *b, int t, void *const *gradients, vo
         }
         shard->touched->gradients = gradients[count];
         const embedding_emission emission = {.stage = LS_STAGE_ALL_REDUCE,
-                                             .field = "gradients",
+                                             .field = LS_STAGE_FIELD_GRADIENTS,
                                              .rank = shard->rank,
                                              .pair = table->first_pair,
                                              .shard = -1,

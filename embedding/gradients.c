@@ -294,7 +294,7 @@ int ls_embedding__shards_emit_arrivals(embedding_backward *b, const ls_stage_sin
         for (int i = 0; i < shard->of.slot_count && sink; i++) {
             const embedding_emission emission = {
                 .stage = LS_STAGE_OUTPUT_DIST_BACKWARD,
-                .field = "values",
+                .field = LS_STAGE_FIELD_VALUES,
                 .rank = shard->rank,
                 .pair = table_of(b, shard)->first_pair + i,
                 .shard = ls_embedding__shard_label(module, shard->table, shard->shard),
@@ -373,7 +373,7 @@ static int emit_sums(const embedding_backward *b, const embedding_shard *shard,
     int64_t rows = local ? shard->block.rows : (int64_t)touched->count;
     embedding_emission emission = {
         .stage = LS_STAGE_LOOKUP_BACKWARD,
-        .field = "rows",
+        .field = LS_STAGE_FIELD_ROWS,
         .rank = shard->rank,
         .pair = table_of(b, shard)->first_pair,
         .shard = ls_embedding__shard_label(module, shard->table, shard->shard),
@@ -383,13 +383,13 @@ static int emit_sums(const embedding_backward *b, const embedding_shard *shard,
     if (!local) {
         LS_TRY(ls_embedding__emit(module, sink, &emission));
     }
-    emission.field = "gradients";
+    emission.field = LS_STAGE_FIELD_GRADIENTS;
     emission.dtype = ls_embedding__gradient_dtype(table_of(b, shard));
     emission.shape = LS_SHAPE(rows, shard->block.columns);
     emission.data = touched->gradients;
     emission.reduces = true;
     LS_TRY(ls_embedding__emit(module, sink, &emission));
-    emission.field = "weights";
+    emission.field = LS_STAGE_FIELD_WEIGHTS;
     for (int i = 0; i < shard->of.slot_count && shard->weights; i++) {
         emission.pair = table_of(b, shard)->first_pair + i;
         emission.shape = LS_SHAPE((int64_t)(shard->of.first[i + 1] - shard->of.first[i]));

@@ -395,7 +395,7 @@ int ls_embedding__scale(const ls_embedding *module, void *values, double factor,
 // pass.c: hands an array to the sink, if any. shard -1: no index in the field's name.
 typedef struct embedding_emission {
     ls_stage stage;
-    const char *field;
+    ls_stage_field field;
     int rank, pair, shard;
     ls_dtype dtype;
     ls_shape shape;

@@ -241,7 +241,7 @@ static int lookup_slot(ls_embedding_pass *pass, const embedding_group *group, in
     }
     embedding_emission emission = {
         .stage = LS_STAGE_LOOKUP,
-        .field = "values",
+        .field = LS_STAGE_FIELD_VALUES,
         .rank = rank,
         .pair = slot->pair,
         .shard = ls_embedding__shard_label(module, module->pairs[slot->pair].table, slot->shard),

@@ -5,9 +5,6 @@
 #include <stdio.h>
 #include <string.h>
 
-static const char *const field_names[] = {"lengths",   "ids",  "weights",   "values",   "rows",
-                                          "gradients", "norm", "momentum1", "momentum2"};
-
 // ---- Inputs -------------------------------------------------------------------------------------
 
 // The feature's place in an input, or -1.
@@ -75,15 +72,16 @@ static int add_entry(ls_oracle *oracle, oracle_entry entry, bool labelled) {
         oracle->entry_capacity = capacity;
     }
     if (labelled) {
-        snprintf(entry.label, sizeof(entry.label), "%s[%d]", field_names[entry.field], entry.shard);
+        snprintf(entry.label, sizeof(entry.label), "%s[%d]", ls_stage_field_name(entry.field),
+                 entry.shard);
     } else {
-        snprintf(entry.label, sizeof(entry.label), "%s", field_names[entry.field]);
+        snprintf(entry.label, sizeof(entry.label), "%s", ls_stage_field_name(entry.field));
     }
     oracle->entries[oracle->entry_count++] = entry;
     return LS_OK;
 }
 
-static int add_field(ls_oracle *oracle, oracle_entry entry, ls_stage stage, oracle_field field,
+static int add_field(ls_oracle *oracle, oracle_entry entry, ls_stage stage, ls_stage_field field,
                      bool labelled) {
     entry.stage = stage;
     entry.field = field;
@@ -95,27 +93,29 @@ static int list_trained_shard(ls_oracle *oracle, oracle_entry entry, bool labell
     const ls_optimizer *optimizer = &oracle->options.training->optimizers[entry.table];
     bool local = oracle->plans[entry.table]->sharding == LS_DATA_PARALLEL;
     if (!local) {
-        LS_TRY(add_field(oracle, entry, LS_STAGE_OUTPUT_DIST_BACKWARD, ORACLE_VALUES, labelled));
+        LS_TRY(add_field(oracle, entry, LS_STAGE_OUTPUT_DIST_BACKWARD, LS_STAGE_FIELD_VALUES,
+                         labelled));
     }
     if (oracle->options.tables[entry.table].weighted) {
-        LS_TRY(add_field(oracle, entry, LS_STAGE_LOOKUP_BACKWARD, ORACLE_WEIGHTS, labelled));
+        LS_TRY(
+            add_field(oracle, entry, LS_STAGE_LOOKUP_BACKWARD, LS_STAGE_FIELD_WEIGHTS, labelled));
     }
     if (entry.feature > 0) {
         return LS_OK;
     }
     if (!local) {
-        LS_TRY(add_field(oracle, entry, LS_STAGE_LOOKUP_BACKWARD, ORACLE_ROWS, labelled));
+        LS_TRY(add_field(oracle, entry, LS_STAGE_LOOKUP_BACKWARD, LS_STAGE_FIELD_ROWS, labelled));
     }
-    LS_TRY(add_field(oracle, entry, LS_STAGE_LOOKUP_BACKWARD, ORACLE_GRADIENTS, labelled));
+    LS_TRY(add_field(oracle, entry, LS_STAGE_LOOKUP_BACKWARD, LS_STAGE_FIELD_GRADIENTS, labelled));
     if (local) {
-        LS_TRY(add_field(oracle, entry, LS_STAGE_ALL_REDUCE, ORACLE_GRADIENTS, false));
+        LS_TRY(add_field(oracle, entry, LS_STAGE_ALL_REDUCE, LS_STAGE_FIELD_GRADIENTS, false));
     }
     if (oracle->options.backward_only) {
         return LS_OK;
     }
-    LS_TRY(add_field(oracle, entry, LS_STAGE_UPDATE, ORACLE_WEIGHTS, labelled));
+    LS_TRY(add_field(oracle, entry, LS_STAGE_UPDATE, LS_STAGE_FIELD_WEIGHTS, labelled));
     for (int state = 0; state < ls_optimizer_state_count(optimizer); state++) {
-        oracle_field field = state == 0 ? ORACLE_MOMENTUM1 : ORACLE_MOMENTUM2;
+        ls_stage_field field = state == 0 ? LS_STAGE_FIELD_MOMENTUM1 : LS_STAGE_FIELD_MOMENTUM2;
         LS_TRY(add_field(oracle, entry, LS_STAGE_UPDATE, field, labelled));
     }
     return LS_OK;
@@ -129,29 +129,30 @@ static int list_shard(ls_oracle *oracle, int t, int f, int shard) {
     }
     oracle_entry entry = {.table = t, .feature = f, .shard = shard, .rank = rank};
     bool labelled = on_rank > 1;
-    LS_TRY(add_field(oracle, entry, LS_STAGE_INPUT_DIST, ORACLE_LENGTHS, labelled));
-    LS_TRY(add_field(oracle, entry, LS_STAGE_INPUT_DIST, ORACLE_IDS, labelled));
+    LS_TRY(add_field(oracle, entry, LS_STAGE_INPUT_DIST, LS_STAGE_FIELD_LENGTHS, labelled));
+    LS_TRY(add_field(oracle, entry, LS_STAGE_INPUT_DIST, LS_STAGE_FIELD_IDS, labelled));
     if (oracle->options.tables[t].weighted) {
-        LS_TRY(add_field(oracle, entry, LS_STAGE_INPUT_DIST, ORACLE_WEIGHTS, labelled));
+        LS_TRY(add_field(oracle, entry, LS_STAGE_INPUT_DIST, LS_STAGE_FIELD_WEIGHTS, labelled));
     }
-    LS_TRY(add_field(oracle, entry, LS_STAGE_LOOKUP, ORACLE_VALUES, labelled));
+    LS_TRY(add_field(oracle, entry, LS_STAGE_LOOKUP, LS_STAGE_FIELD_VALUES, labelled));
     return oracle->options.training ? list_trained_shard(oracle, entry, labelled) : LS_OK;
 }
 
 // What a rank emits of a feature as its source.
 static int list_source(ls_oracle *oracle, int t, int f, int rank) {
     oracle_entry entry = {.table = t, .feature = f, .shard = -1, .rank = rank};
-    LS_TRY(add_field(oracle, entry, LS_STAGE_OUTPUT_DIST, ORACLE_VALUES, false));
+    LS_TRY(add_field(oracle, entry, LS_STAGE_OUTPUT_DIST, LS_STAGE_FIELD_VALUES, false));
     if (!oracle->options.training) {
         return LS_OK;
     }
-    LS_TRY(add_field(oracle, entry, LS_STAGE_OUTPUT_GRAD, ORACLE_VALUES, false));
+    LS_TRY(add_field(oracle, entry, LS_STAGE_OUTPUT_GRAD, LS_STAGE_FIELD_VALUES, false));
     if (oracle->options.tables[t].weighted) {
-        LS_TRY(add_field(oracle, entry, LS_STAGE_INPUT_DIST_BACKWARD, ORACLE_WEIGHTS, false));
+        LS_TRY(
+            add_field(oracle, entry, LS_STAGE_INPUT_DIST_BACKWARD, LS_STAGE_FIELD_WEIGHTS, false));
     }
     bool clips = oracle->options.training->clip_norm > 0 && !oracle->options.backward_only &&
                  t == 0 && f == 0;
-    return clips ? add_field(oracle, entry, LS_STAGE_CLIP, ORACLE_NORM, false) : LS_OK;
+    return clips ? add_field(oracle, entry, LS_STAGE_CLIP, LS_STAGE_FIELD_NORM, false) : LS_OK;
 }
 
 static int list_outputs(ls_oracle *oracle) {
@@ -254,16 +255,16 @@ bool ls_oracle__reduces(const ls_table *table) {
     return table->pooling == LS_POOL_SUM || table->pooling == LS_POOL_MEAN;
 }
 
-ls_dtype ls_oracle__dtype(const ls_table *table, oracle_field field) {
+ls_dtype ls_oracle__dtype(const ls_table *table, ls_stage_field field) {
     switch (field) {
-    case ORACLE_VALUES:
+    case LS_STAGE_FIELD_VALUES:
         return values_dtype(table);
-    case ORACLE_WEIGHTS:
-    case ORACLE_NORM:
+    case LS_STAGE_FIELD_WEIGHTS:
+    case LS_STAGE_FIELD_NORM:
         return LS_F32;
-    case ORACLE_GRADIENTS:
-    case ORACLE_MOMENTUM1:
-    case ORACLE_MOMENTUM2:
+    case LS_STAGE_FIELD_GRADIENTS:
+    case LS_STAGE_FIELD_MOMENTUM1:
+    case LS_STAGE_FIELD_MOMENTUM2:
         return table->dtype == LS_F64 ? LS_F64 : LS_F32;
     default:
         return LS_I64;
@@ -272,17 +273,17 @@ ls_dtype ls_oracle__dtype(const ls_table *table, oracle_field field) {
 
 ls_dtype ls_oracle__entry_dtype(const ls_oracle *oracle, const oracle_entry *entry) {
     const ls_table *table = &oracle->options.tables[entry->table];
-    bool of_table = entry->stage == LS_STAGE_UPDATE && entry->field == ORACLE_WEIGHTS;
-    bool of_ids = entry->stage > LS_STAGE_OUTPUT_DIST && entry->field == ORACLE_WEIGHTS;
+    bool of_table = entry->stage == LS_STAGE_UPDATE && entry->field == LS_STAGE_FIELD_WEIGHTS;
+    bool of_ids = entry->stage > LS_STAGE_OUTPUT_DIST && entry->field == LS_STAGE_FIELD_WEIGHTS;
     return of_table ? table->dtype
-                    : ls_oracle__dtype(table, of_ids ? ORACLE_GRADIENTS : entry->field);
+                    : ls_oracle__dtype(table, of_ids ? LS_STAGE_FIELD_GRADIENTS : entry->field);
 }
 
 bool ls_oracle__entry_reduces(const ls_oracle *oracle, const oracle_entry *entry) {
     if (entry->stage > LS_STAGE_OUTPUT_DIST_BACKWARD) {
-        return entry->field != ORACLE_ROWS;
+        return entry->field != LS_STAGE_FIELD_ROWS;
     }
-    return entry->stage <= LS_STAGE_OUTPUT_DIST && entry->field == ORACLE_VALUES &&
+    return entry->stage <= LS_STAGE_OUTPUT_DIST && entry->field == LS_STAGE_FIELD_VALUES &&
            ls_oracle__reduces(&oracle->options.tables[entry->table]);
 }
 

@@ -226,7 +226,7 @@ static size_t part_sums(const ls_oracle *oracle, const oracle_entry *entry, int6
 // Divides a value and its bound, with what the divisor's error and the quotient's rounding add.
 static void divide(const ls_table *table, const bag_sum *bag, const oracle_divisor *by,
                    double *value, double *bound) {
-    ls_dtype dtype = ls_oracle__dtype(table, ORACLE_VALUES);
+    ls_dtype dtype = ls_oracle__dtype(table, LS_STAGE_FIELD_VALUES);
     double divisor = 1, error = 0;
     bool torchrec = ls_oracle__divides_as_torchrec(table, by);
     if (by->by == ORACLE_BY_WEIGHTS) {
@@ -254,7 +254,7 @@ static void divide(const ls_table *table, const bag_sum *bag, const oracle_divis
 static void pooled_value(const ls_table *table, const bag_sum *bag, int64_t c, size_t parts,
                          const oracle_meaning *meaning, double when_empty, double *value,
                          double *bound) {
-    ls_dtype dtype = sum_dtype(table), out = ls_oracle__dtype(table, ORACLE_VALUES);
+    ls_dtype dtype = sum_dtype(table), out = ls_oracle__dtype(table, LS_STAGE_FIELD_VALUES);
     *bound = 0;
     if (table->pooling == LS_POOL_MAX || (bag->counted == 0 && meaning)) {
         *value = bag->counted > 0 ? bag->largest[c] : when_empty;
@@ -345,14 +345,14 @@ static int expect_values(const ls_oracle *oracle, const oracle_entry *entry,
 static void expect_routing(const ls_oracle *oracle, const oracle_entry *entry,
                            const oracle_selection *selection, ls_expected *out) {
     const ls_plan_shard *shard = &oracle->plans[entry->table]->shards[entry->shard];
-    if (entry->field == ORACLE_LENGTHS) {
+    if (entry->field == LS_STAGE_FIELD_LENGTHS) {
         for (size_t b = 0; b < selection->bag_count; b++) {
             out->ints[b] = (int64_t)selection->bags[b].count;
         }
         return;
     }
     for (size_t i = 0; i < selection->item_count; i++) {
-        if (entry->field == ORACLE_IDS) {
+        if (entry->field == LS_STAGE_FIELD_IDS) {
             out->ints[i] = selection->items[i].id - shard->row_offset;
         } else {
             out->values[i] = selection->items[i].weight;
@@ -363,11 +363,11 @@ static void expect_routing(const ls_oracle *oracle, const oracle_entry *entry,
 static int make_room(const ls_oracle *oracle, const oracle_entry *entry,
                      const oracle_selection *selection, ls_expected *out) {
     const ls_table *table = &oracle->options.tables[entry->table];
-    bool by_bag = entry->field == ORACLE_LENGTHS ||
-                  (entry->field == ORACLE_VALUES && table->pooling != LS_POOL_NONE);
+    bool by_bag = entry->field == LS_STAGE_FIELD_LENGTHS ||
+                  (entry->field == LS_STAGE_FIELD_VALUES && table->pooling != LS_POOL_NONE);
     out->count = by_bag ? selection->bag_count : selection->item_count;
     out->shape = LS_SHAPE((int64_t)out->count);
-    if (entry->field == ORACLE_VALUES) {
+    if (entry->field == LS_STAGE_FIELD_VALUES) {
         int64_t first, columns;
         ls_oracle__columns(oracle, entry, &first, &columns);
         out->shape = LS_SHAPE((int64_t)out->count, columns);
@@ -379,16 +379,16 @@ static int make_room(const ls_oracle *oracle, const oracle_entry *entry,
     // scales rows before they move.
     // So does an output_dtype.
     out->moves =
-        entry->field != ORACLE_VALUES ||
+        entry->field != LS_STAGE_FIELD_VALUES ||
         (table->pooling == LS_POOL_NONE && !(table->max_norm > 0) && !table->has_output_dtype);
     if (out->dtype == LS_I64) {
         return ls_alloc((void **)&out->ints, out->count, sizeof(*out->ints));
     }
     oracle_meaning documented;
-    bool trained = oracle->options.previous && entry->field == ORACLE_VALUES;
+    bool trained = oracle->options.previous && entry->field == LS_STAGE_FIELD_VALUES;
     if ((entry->stage == LS_STAGE_OUTPUT_DIST &&
          ls_oracle__documented(oracle, entry->table, &documented)) ||
-        (entry->field == ORACLE_VALUES && ls_oracle__own_scales(oracle, entry->table)) ||
+        (entry->field == LS_STAGE_FIELD_VALUES && ls_oracle__own_scales(oracle, entry->table)) ||
         (trained && ls_oracle__departs(oracle, entry->table))) {
         LS_TRY(ls_alloc((void **)&out->documented, out->count, sizeof(double)));
         LS_TRY(ls_alloc((void **)&out->documented_bounds, out->count, sizeof(double)));
@@ -409,7 +409,7 @@ int ls_oracle_expect(const ls_oracle *oracle, const ls_stage_output *key, ls_exp
                      : make_room(oracle, entry, &selection, out);
     if (!status && entry->stage > LS_STAGE_OUTPUT_DIST) {
         // Done.
-    } else if (!status && entry->field == ORACLE_VALUES) {
+    } else if (!status && entry->field == LS_STAGE_FIELD_VALUES) {
         status = expect_values(oracle, entry, &selection, out);
     } else if (!status) {
         expect_routing(oracle, entry, &selection, out);

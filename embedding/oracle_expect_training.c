@@ -68,7 +68,7 @@ static const oracle_range *gradient_of(const wanted *w, const oracle_bag *bag, s
 
 // As it arrives at an owner.
 static oracle_range arrived(const wanted *w, oracle_range gradient) {
-    ls_dtype dtype = ls_oracle__dtype(w->table, ORACLE_VALUES);
+    ls_dtype dtype = ls_oracle__dtype(w->table, LS_STAGE_FIELD_VALUES);
     bool divides = w->oracle->options.training->division == LS_GRADIENTS_DIVIDED &&
                    w->oracle->options.plan->ranks > 1;
     return divides ? ls_range__mul(gradient, ls_oracle__share(w->oracle, dtype), dtype) : gradient;
@@ -159,13 +159,13 @@ static int expect_weights(const wanted *w) {
 // Weights or a state of a shard after the step, row by row.
 static int expect_update(const wanted *w) {
     const ls_oracle *oracle = w->oracle;
-    int t = w->entry->table, state = w->entry->field == ORACLE_MOMENTUM2;
+    int t = w->entry->table, state = w->entry->field == LS_STAGE_FIELD_MOMENTUM2;
     bool departs = ls_oracle__departs(oracle, t);
     oracle_sense sense = departs ? w->sense : ORACLE_UNSHARDED;
     const oracle_records *records = records_of(w);
     size_t size = ls_oracle__record_size(oracle, t, sense), next = 0, numbers;
     size_t at = (size_t)w->first_column, columns = (size_t)w->columns;
-    if (w->entry->field != ORACLE_WEIGHTS) {
+    if (w->entry->field != LS_STAGE_FIELD_WEIGHTS) {
         size_t start = ls_oracle__state_at(oracle, t, sense, state, &numbers);
         const ls_optimizer *optimizer = &oracle->options.training->optimizers[t];
         if (!ls_optimizer_about(optimizer->kind)->states[state].per_row) {
@@ -199,12 +199,12 @@ static int expect_update(const wanted *w) {
 
 static int expect_sense(const wanted *w) {
     switch (w->entry->field) {
-    case ORACLE_VALUES:
+    case LS_STAGE_FIELD_VALUES:
         expect_values(w);
         return LS_OK;
-    case ORACLE_GRADIENTS:
+    case LS_STAGE_FIELD_GRADIENTS:
         return expect_gradients(w);
-    case ORACLE_NORM:
+    case LS_STAGE_FIELD_NORM:
         w->out[0] = ls_range__stored(w->oracle->norm[w->sense], LS_F32, false);
         return LS_OK;
     default:
@@ -220,22 +220,22 @@ static void shape_of(const wanted *w, ls_expected *out) {
     bool local = oracle->plans[w->entry->table]->sharding == LS_DATA_PARALLEL;
     int64_t touched = (int64_t)count_touched(w);
     switch (w->entry->field) {
-    case ORACLE_VALUES:
+    case LS_STAGE_FIELD_VALUES:
         out->shape = LS_SHAPE(w->table->pooling == LS_POOL_NONE ? ids : bags, w->columns);
         return;
-    case ORACLE_ROWS:
+    case LS_STAGE_FIELD_ROWS:
         out->shape = LS_SHAPE(touched);
         return;
-    case ORACLE_GRADIENTS:
+    case LS_STAGE_FIELD_GRADIENTS:
         out->shape = LS_SHAPE(local ? w->rows : touched, w->columns);
         return;
-    case ORACLE_NORM:
+    case LS_STAGE_FIELD_NORM:
         out->shape = LS_SHAPE(1);
         return;
-    case ORACLE_MOMENTUM1:
-    case ORACLE_MOMENTUM2: {
+    case LS_STAGE_FIELD_MOMENTUM1:
+    case LS_STAGE_FIELD_MOMENTUM2: {
         const ls_optimizer *optimizer = &oracle->options.training->optimizers[w->entry->table];
-        int state = w->entry->field == ORACLE_MOMENTUM2;
+        int state = w->entry->field == LS_STAGE_FIELD_MOMENTUM2;
         bool per_row = ls_optimizer_about(optimizer->kind)->states[state].per_row;
         out->shape = per_row ? LS_SHAPE(w->rows) : LS_SHAPE(w->rows, w->columns);
         return;
@@ -283,7 +283,7 @@ int ls_oracle__expect_training(const ls_oracle *oracle, const oracle_entry *entr
     LS_TRY(ls_shape_count(&out->count, &out->shape));
     out->dtype = ls_oracle__entry_dtype(oracle, entry);
     out->reduces = ls_oracle__entry_reduces(oracle, entry);
-    if (entry->field == ORACLE_ROWS) {
+    if (entry->field == LS_STAGE_FIELD_ROWS) {
         const oracle_records *records = records_of(&w);
         size_t next = 0;
         LS_TRY(ls_alloc((void **)&out->ints, out->count, sizeof(*out->ints)));
@@ -308,17 +308,17 @@ bool ls_oracle__trace_row(const ls_oracle *oracle, const oracle_entry *entry, si
                           int64_t *row, int64_t *column) {
     *row = *column = -1;
     if (entry->stage <= LS_STAGE_OUTPUT_DIST_BACKWARD ||
-        (entry->field == ORACLE_WEIGHTS && entry->stage != LS_STAGE_UPDATE)) {
+        (entry->field == LS_STAGE_FIELD_WEIGHTS && entry->stage != LS_STAGE_UPDATE)) {
         return false;
     }
     const wanted w = want(oracle, entry, NULL);
-    bool per_row = entry->field == ORACLE_ROWS;
-    if (entry->field == ORACLE_MOMENTUM1 || entry->field == ORACLE_MOMENTUM2) {
+    bool per_row = entry->field == LS_STAGE_FIELD_ROWS;
+    if (entry->field == LS_STAGE_FIELD_MOMENTUM1 || entry->field == LS_STAGE_FIELD_MOMENTUM2) {
         const ls_optimizer *optimizer = &oracle->options.training->optimizers[entry->table];
-        int state = entry->field == ORACLE_MOMENTUM2;
+        int state = entry->field == LS_STAGE_FIELD_MOMENTUM2;
         per_row = ls_optimizer_about(optimizer->kind)->states[state].per_row;
     }
-    if (entry->field == ORACLE_NORM) {
+    if (entry->field == LS_STAGE_FIELD_NORM) {
         return true;
     }
     int64_t index = (int64_t)element;

@@ -6,25 +6,13 @@
 #include "embedding/oracle_range.h"
 #include "embedding/stages.h"
 
-typedef enum oracle_field {
-    ORACLE_LENGTHS,
-    ORACLE_IDS,
-    ORACLE_WEIGHTS,  // of ids; of update: the table's
-    ORACLE_VALUES,
-    ORACLE_ROWS,
-    ORACLE_GRADIENTS,
-    ORACLE_NORM,
-    ORACLE_MOMENTUM1,
-    ORACLE_MOMENTUM2
-} oracle_field;
-
 // The two meanings that a run may have (see oracle.h).
 typedef enum oracle_sense { ORACLE_UNSHARDED, ORACLE_DOCUMENTED, ORACLE_SENSES } oracle_sense;
 
 // One output that a full run emits.
 typedef struct oracle_entry {
     ls_stage stage;
-    oracle_field field;
+    ls_stage_field field;
     int table, feature;
     int shard;  // in the plan; -1 for output_dist
     int rank;
@@ -159,7 +147,7 @@ void ls_oracle__columns(const ls_oracle *oracle, const oracle_entry *entry, int6
 int ls_oracle__key(const ls_keyed_jagged *input, const char *feature);
 // Where an id really looks under the id policy; -1: nowhere.
 int64_t ls_oracle__row(ls_id_policy policy, int64_t rows, int64_t id);
-ls_dtype ls_oracle__dtype(const ls_table *table, oracle_field field);
+ls_dtype ls_oracle__dtype(const ls_table *table, ls_stage_field field);
 ls_dtype ls_oracle__entry_dtype(const ls_oracle *oracle, const oracle_entry *entry);
 bool ls_oracle__entry_reduces(const ls_oracle *oracle, const oracle_entry *entry);
 // Whether an id counts in a bag: it is not the padding id of a pooled table.

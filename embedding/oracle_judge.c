@@ -63,14 +63,14 @@ static void trace(const ls_oracle *oracle, const oracle_entry *entry,
                    &out->owner_rank, &out->owner_count);
         return;
     }
-    if (entry->field == ORACLE_VALUES) {
+    if (entry->field == LS_STAGE_FIELD_VALUES) {
         int64_t first, columns;
         ls_oracle__columns(oracle, entry, &first, &columns);
         out->column = first + (int64_t)(element % (size_t)columns);
         index = element / (size_t)columns;
     }
-    bool by_bag = entry->field == ORACLE_LENGTHS ||
-                  (entry->field == ORACLE_VALUES && table->pooling != LS_POOL_NONE);
+    bool by_bag = entry->field == LS_STAGE_FIELD_LENGTHS ||
+                  (entry->field == LS_STAGE_FIELD_VALUES && table->pooling != LS_POOL_NONE);
     for (size_t b = 0; b < chosen->bag_count; b++) {
         const oracle_bag *bag = &chosen->bags[b];
         bool inside = by_bag ? b == index : index >= bag->first && index < bag->first + bag->count;
@@ -348,13 +348,13 @@ static void describe(ls_text *text, const ls_oracle *oracle, const ls_stage_outp
     }
     const oracle_entry *entry = NULL;
     oracle_selection chosen;
-    bool sums = ls_oracle__find(oracle, output, &entry) == LS_OK && entry->field == ORACLE_VALUES &&
-                entry->stage <= LS_STAGE_OUTPUT_DIST &&
+    bool sums = ls_oracle__find(oracle, output, &entry) == LS_OK &&
+                entry->field == LS_STAGE_FIELD_VALUES && entry->stage <= LS_STAGE_OUTPUT_DIST &&
                 ls_oracle__reduces(&oracle->options.tables[entry->table]);
     if (sums && ls_oracle__select(oracle, entry, &chosen) == LS_OK) {
         describe_cause(text, oracle, entry, &chosen, worst, element);
         ls_oracle__selection_free(&chosen);
-    } else if (entry && entry->field == ORACLE_GRADIENTS) {
+    } else if (entry && entry->field == LS_STAGE_FIELD_GRADIENTS) {
         describe_gradient(text, oracle, entry, worst, element);
     }
 }

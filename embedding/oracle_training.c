@@ -19,7 +19,7 @@ static ls_dtype sum_dtype(const ls_oracle *oracle, int t) {
 // ---- Gradients of outputs -----------------------------------------------------------------------
 
 static ls_dtype output_dtype(const ls_oracle *oracle, int t) {
-    return ls_oracle__dtype(&oracle->options.tables[t], ORACLE_VALUES);
+    return ls_oracle__dtype(&oracle->options.tables[t], LS_STAGE_FIELD_VALUES);
 }
 
 // What a bag's ids come to as a divisor.

@@ -140,7 +140,7 @@ static int finish_pair(ls_embedding_pass *pass, int held, int pair, const ls_sta
     int rank = ls_world_held(module->world)[held];
     LS_TRY(ls_embedding__samples_take(pass, rank, pair, input));
     embedding_emission emission = {.stage = LS_STAGE_OUTPUT_DIST,
-                                   .field = "values",
+                                   .field = LS_STAGE_FIELD_VALUES,
                                    .rank = rank,
                                    .pair = pair,
                                    .shard = -1,

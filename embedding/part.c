@@ -43,7 +43,7 @@ int ls_embedding__part_emit(const ls_embedding_pass *pass, const embedding_group
     int slot = group->rank_first[rank] + k;
     embedding_emission emission = {
         .stage = LS_STAGE_INPUT_DIST,
-        .field = "lengths",
+        .field = LS_STAGE_FIELD_LENGTHS,
         .rank = rank,
         .pair = group->slots[slot].pair,
         .shard = ls_embedding__shard_label(module, module->pairs[group->slots[slot].pair].table,
@@ -53,7 +53,7 @@ int ls_embedding__part_emit(const ls_embedding_pass *pass, const embedding_group
         .data = part->lengths[k],
         .in_host_memory = true};
     LS_TRY(ls_embedding__emit(module, sink, &emission));
-    emission.field = "ids";
+    emission.field = LS_STAGE_FIELD_IDS;
     emission.shape = LS_SHAPE(part->offsets[k][part->bags[k]]);
     emission.data = part->ids[k];
     emission.in_host_memory = false;
@@ -61,7 +61,7 @@ int ls_embedding__part_emit(const ls_embedding_pass *pass, const embedding_group
     if (!group->weighted) {
         return LS_OK;
     }
-    emission.field = "weights";
+    emission.field = LS_STAGE_FIELD_WEIGHTS;
     emission.dtype = LS_F32;
     emission.data = part->weights[k];
     return ls_embedding__emit(module, sink, &emission);

@@ -179,6 +179,16 @@ const char *ls_stage_name(ls_stage stage) {
     return names[stage];
 }
 
+const char *ls_stage_field_name(ls_stage_field field) {
+    static const char *const names[] = {[LS_STAGE_FIELD_NONE] = "",
+#define LS_STAGE_FIELD_NAME(name, text) [LS_STAGE_FIELD_##name] = (text),
+                                        LS_STAGE_FIELD_MAP(LS_STAGE_FIELD_NAME)
+#undef LS_STAGE_FIELD_NAME
+    };
+    LS_ASSERT((int)field >= 0 && field < LS_STAGE_FIELD_COUNT);
+    return names[field];
+}
+
 // What lies on the device is copied out first.
 static int emit_copy(const ls_embedding *module, const ls_stage_sink *sink,
                      const embedding_emission *emission) {
@@ -209,12 +219,14 @@ int ls_embedding__emit(const ls_embedding *module, const ls_stage_sink *sink,
     const ls_table *table = module->tables[pair->table].config;
     char field[32];
     if (emission->shard >= 0) {
-        snprintf(field, sizeof(field), "%s[%d]", emission->field, emission->shard);
+        snprintf(field, sizeof(field), "%s[%d]", ls_stage_field_name(emission->field),
+                 emission->shard);
     } else {
-        snprintf(field, sizeof(field), "%s", emission->field);
+        snprintf(field, sizeof(field), "%s", ls_stage_field_name(emission->field));
     }
     ls_stage_output output = {.stage = ls_stage_name(emission->stage),
                               .stage_of_tables = (int)emission->stage,
+                              .field_of_tables = (int)emission->field,
                               .table = table->name,
                               .feature = table->features[pair->feature],
                               .field = field,

@@ -26,4 +26,26 @@ typedef enum ls_stage {
 
 const char *ls_stage_name(ls_stage stage);
 
+// What an output of a stage holds.
+#define LS_STAGE_FIELD_MAP(X)                                                                      \
+    X(LENGTHS, "lengths")                                                                          \
+    X(IDS, "ids")                                                                                  \
+    X(WEIGHTS, "weights") /* of ids; of update: the table's */                                     \
+    X(VALUES, "values")                                                                            \
+    X(ROWS, "rows")                                                                                \
+    X(GRADIENTS, "gradients")                                                                      \
+    X(NORM, "norm")                                                                                \
+    X(MOMENTUM1, "momentum1")                                                                      \
+    X(MOMENTUM2, "momentum2")
+
+typedef enum ls_stage_field {
+    LS_STAGE_FIELD_NONE,  // of a program
+#define LS_STAGE_FIELD_ENUM(name, text) LS_STAGE_FIELD_##name,
+    LS_STAGE_FIELD_MAP(LS_STAGE_FIELD_ENUM)
+#undef LS_STAGE_FIELD_ENUM
+        LS_STAGE_FIELD_COUNT
+} ls_stage_field;
+
+const char *ls_stage_field_name(ls_stage_field field);
+
 #endif

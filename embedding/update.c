@@ -68,7 +68,7 @@ static int clip(ls_embedding_pass *pass, embedding_pool *scratch, const ls_stage
         factor[h] = module->clip_norm / (norm + 1e-6);
         factor[h] = factor[h] > 1 ? 1 : factor[h];  // NaN stays NaN
         const embedding_emission emission = {.stage = LS_STAGE_CLIP,
-                                             .field = "norm",
+                                             .field = LS_STAGE_FIELD_NORM,
                                              .rank = sides[h].rank,
                                              .pair = 0,
                                              .shard = -1,
@@ -91,7 +91,7 @@ static int emit_shard(const ls_embedding *module, const embedding_touched *touch
     const ls_optimizer_traits *about = ls_optimizer_about(table->optimizer.kind);
     embedding_emission emission = {
         .stage = LS_STAGE_UPDATE,
-        .field = "weights",
+        .field = LS_STAGE_FIELD_WEIGHTS,
         .rank = block->rank,
         .pair = table->first_pair,
         .shard = ls_embedding__shard_label(module, touched->table, touched->shard),
@@ -102,7 +102,7 @@ static int emit_shard(const ls_embedding *module, const embedding_touched *touch
     LS_TRY(ls_embedding__emit(module, sink, &emission));
     emission.dtype = ls_embedding__gradient_dtype(table);
     for (int state = 0; state < ls_optimizer_state_count(&table->optimizer); state++) {
-        emission.field = about->states[state].name;
+        emission.field = state == 0 ? LS_STAGE_FIELD_MOMENTUM1 : LS_STAGE_FIELD_MOMENTUM2;
         emission.data = table->states[touched->shard][state];
         emission.shape = about->states[state].per_row ? LS_SHAPE(block->rows)
                                                       : LS_SHAPE(block->rows, block->columns);

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "fuzz/scenario_text.h"
+#include "embedding/stages.h"
 #include "runner/compare/stages.h"
 #include "runner/program/execute.h"
 #include "runner/program/program.h"
@@ -197,29 +198,17 @@ static void end_case(ls_fuzz_outcome *out, const ls_case_result *result, bool pl
 // ---- The same outputs of another run ------------------------------------------------------------
 // What every sample gets is the same under every plan; after the first step's update no longer:
 // sums are taken in other orders, and column blocks may have states of their own.
-static bool is_output(const char *stage) {
-    return strcmp(stage, "output_dist") == 0 || strcmp(stage, "step0.output_dist") == 0;
+static bool is_output(const ls_stage_entry *entry) {
+    return entry->stage_of_tables == LS_STAGE_OUTPUT_DIST && entry->step_of_tables == 0;
 }
 
 static int read_outputs(void *arg, const ls_stage_sink *sink) {
     const ls_stages *stages = arg;
     for (int i = 0; i < ls_stages_count(stages); i++) {
         const ls_stage_entry *entry = ls_stages_at(stages, i);
-        for (int rank = 0; is_output(entry->stage) && rank < ls_stages_ranks(stages); rank++) {
-            const ls_stage_array *array = &entry->ranks[rank];
-            const ls_stage_output output = {
-                .stage = entry->stage,
-                .table = entry->table,
-                .feature = entry->feature,
-                .field = entry->field,
-                .rank = rank,
-                .dtype = entry->dtype,
-                .shape = array->shape,
-                .data = array->data,
-                .reduces = entry->reduces,
-                .roundings = entry->roundings,
-            };
-            LS_TRY(array->present ? sink->emit(sink->arg, &output) : LS_OK);
+        for (int rank = 0; is_output(entry) && rank < ls_stages_ranks(stages); rank++) {
+            const ls_stage_output output = ls_stage_entry_output(entry, rank);
+            LS_TRY(entry->ranks[rank].present ? sink->emit(sink->arg, &output) : LS_OK);
         }
     }
     return LS_OK;

@@ -9,8 +9,10 @@
 enum { WORD_COUNT, WORD_TYPE, WORD_PEER, WORD_TAG, WORD_OP, WORD_FORM };
 enum { FORM_DATA = 1, FORM_ROOT = 2, FORM_SEND = 4, FORM_RECV = 8, FORM_OP = 16 };
 
-static const char *comm_words(const char *name) {
-    return strcmp(name, "world") == 0 ? "MPI_COMM_WORLD" : name;
+static const char *comm_words(const ls_comm *comm) {
+    return comm == NULL                                  ? "no communicator"
+           : comm == ls_mpi__state.run->world_comm->comm ? "MPI_COMM_WORLD"
+                                                         : comm->name;
 }
 
 static void add_peer(ls_text *text, const char *word, int peer) {
@@ -48,8 +50,7 @@ void ls_mpi__say(char *out, size_t out_bytes, const ls_call *call) {
             ls_text_printf(&text, ", tag %d", words[WORD_TAG]);
         }
     }
-    (void)snprintf(out, out_bytes, "%s on %s", ls_text_string(&text),
-                   comm_words(call->comm != NULL ? call->comm->name : "no communicator"));
+    (void)snprintf(out, out_bytes, "%s on %s", ls_text_string(&text), comm_words(call->comm));
     ls_text_free(&text);
 }
 

@@ -174,14 +174,12 @@ static int enumerate_layout(ls_planner_problem *problem, int index) {
     }
     *option = (ls_planner_option){.table = index,
                                   .sharding = layout->sharding,
-                                  .kernel = LS_PLANNER_DENSE,
+                                  .kernel = layout->sharding == LS_DATA_PARALLEL ? LS_PLANNER_DENSE
+                                                                                 : layout->kernel,
                                   .column_blocks = 1,
                                   .shard_count = layout->shard_count,
                                   .shards = shards,
                                   .pinned = layout->shards[0].rank >= 0};
-    if (layout->sharding != LS_DATA_PARALLEL) {
-        LS_TRY(ls_planner_kernel_parse(&option->kernel, layout->kernel ? layout->kernel : "fused"));
-    }
     ls_cost_context context;
     ls_cost__context(&context, &problem->topology, &problem->options, table);
     for (int i = 0; i < layout->shard_count; i++) {

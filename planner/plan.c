@@ -17,8 +17,11 @@ static const ls_sharding_traits traits_of[LS_SHARDING_COUNT] = {
 #undef LS_SHARDING_TRAITS
 };
 
-static const char *const kernel_names[] = {"dense", "fused", "fused_uvm", "fused_uvm_caching"};
-#define KERNEL_COUNT (sizeof(kernel_names) / sizeof(kernel_names[0]))
+static const char *const kernel_names[LS_PLANNER_KERNEL_COUNT] = {
+#define LS_PLANNER_KERNEL_TEXT(name, value, text) [name] = (text),
+    LS_PLANNER_KERNEL_MAP(LS_PLANNER_KERNEL_TEXT)
+#undef LS_PLANNER_KERNEL_TEXT
+};
 
 ls_sharding_traits ls_sharding_traits_of(ls_sharding sharding) {
     LS_ASSERT((unsigned)sharding < LS_SHARDING_COUNT);
@@ -45,6 +48,24 @@ int ls_sharding_parse(ls_sharding *out, const char *text) {
     }
     const char *near = ls_nearest(text, sharding_names, LS_SHARDING_COUNT);
     return LS_FAIL(LS_ERR_NOT_FOUND, "no sharding type is called \"%s\"%s%s%s", text,
+                   near ? "; did you mean \"" : "", near ? near : "", near ? "\"?" : "");
+}
+
+const char *ls_planner_kernel_name(ls_planner_kernel kernel) {
+    LS_ASSERT((unsigned)kernel < LS_PLANNER_KERNEL_COUNT);
+    return kernel_names[kernel];
+}
+
+int ls_planner_kernel_parse(ls_planner_kernel *out, const char *text) {
+    LS_ASSERT(out && text);
+    for (int i = 0; i < LS_PLANNER_KERNEL_COUNT; i++) {
+        if (strcmp(text, kernel_names[i]) == 0) {
+            *out = (ls_planner_kernel)i;
+            return LS_OK;
+        }
+    }
+    const char *near = ls_nearest(text, kernel_names, LS_PLANNER_KERNEL_COUNT);
+    return LS_FAIL(LS_ERR_NOT_FOUND, "no kernel is called \"%s\"%s%s%s", text,
                    near ? "; did you mean \"" : "", near ? near : "", near ? "\"?" : "");
 }
 
@@ -224,9 +245,9 @@ static int check_table(const ls_plan *plan, const ls_plan_table *table) {
         return LS_FAIL(LS_ERR_INVALID, "plan: table %s: unknown sharding type %d", table->name,
                        (int)table->sharding);
     }
-    if (table->kernel && !ls_plan_kernel_known(table->kernel)) {
-        return LS_FAIL(LS_ERR_INVALID, "plan: table %s: unknown kernel \"%s\"", table->name,
-                       table->kernel);
+    if ((unsigned)table->kernel >= LS_PLANNER_KERNEL_COUNT) {
+        return LS_FAIL(LS_ERR_INVALID, "plan: table %s: unknown kernel %d", table->name,
+                       (int)table->kernel);
     }
     if (table->rows < 1 || table->columns < 1 || table->shard_count < 1 || !table->shards) {
         return LS_FAIL(
@@ -288,16 +309,6 @@ static int check_names(const ls_plan *plan) {
     }
     ls_free(names, (size_t)plan->table_count, sizeof(*names));
     return status;
-}
-
-bool ls_plan_kernel_known(const char *kernel) {
-    LS_ASSERT(kernel);
-    for (size_t i = 0; i < KERNEL_COUNT; i++) {
-        if (strcmp(kernel, kernel_names[i]) == 0) {
-            return true;
-        }
-    }
-    return false;
 }
 
 int ls_plan_check(const ls_plan *plan) {

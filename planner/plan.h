@@ -41,6 +41,25 @@ int ls_sharding_width(ls_sharding sharding, int ranks, int ranks_per_host);
 LS_API const char *ls_sharding_name(ls_sharding sharding);
 int ls_sharding_parse(ls_sharding *out, const char *text);
 
+// How a shard's rows are kept and looked up: replicated with dense gradients (data parallel), in
+// device memory, in host memory, in host memory with a part cached in device memory. name, value
+// (0: of whoever does not say), text.
+#define LS_PLANNER_KERNEL_MAP(X)                                                                   \
+    X(LS_PLANNER_DENSE, 1, "dense")                                                                \
+    X(LS_PLANNER_FUSED, 0, "fused")                                                                \
+    X(LS_PLANNER_FUSED_UVM, 2, "fused_uvm")                                                        \
+    X(LS_PLANNER_FUSED_UVM_CACHING, 3, "fused_uvm_caching")
+
+typedef enum ls_planner_kernel {
+#define LS_PLANNER_KERNEL_ENUM(name, value, text) name = value,
+    LS_PLANNER_KERNEL_MAP(LS_PLANNER_KERNEL_ENUM)
+#undef LS_PLANNER_KERNEL_ENUM
+        LS_PLANNER_KERNEL_COUNT = 4
+} ls_planner_kernel;
+
+const char *ls_planner_kernel_name(ls_planner_kernel kernel);
+int ls_planner_kernel_parse(ls_planner_kernel *out, const char *text);
+
 // One block of a table on one rank. Sizes may be 0 (a rank without rows).
 typedef struct ls_plan_shard {
     int rank;
@@ -53,7 +72,7 @@ typedef struct ls_plan_shard {
 typedef struct ls_plan_table {
     const char *name;
     ls_sharding sharding;
-    const char *kernel;     // "dense", "fused", "fused_uvm", "fused_uvm_caching"; NULL: "fused"
+    ls_planner_kernel kernel;
     int64_t rows, columns;  // of the whole table
     ls_plan_shard *shards;  // data parallel: the whole table once per rank, in rank order
     int shard_count;
@@ -73,8 +92,6 @@ void ls_plan_split_rows(int64_t *offsets, int64_t *sizes, int64_t rows, int coun
 // at least `minimum` (0: LS_PLAN_COLUMN_MINIMUM) and less than `columns`; without one, `columns`.
 #define LS_PLAN_COLUMN_MINIMUM 128
 int64_t ls_plan_column_block(int64_t columns, int64_t minimum);
-
-bool ls_plan_kernel_known(const char *kernel);
 
 // Checks that every table is tiled exactly (data parallel: whole on every rank) in the way of its
 // sharding type, that ranks are in range, and that names are unique. LS_ERR_INVALID names table,

@@ -32,7 +32,7 @@ int ls_plan_write(ls_text *out, const ls_plan *plan) {
         ls_text_printf(out,
                        "\n    rows: %lld\n    columns: %lld\n    sharding: %s\n    kernel: %s\n",
                        (long long)table->rows, (long long)table->columns,
-                       ls_sharding_name(table->sharding), table->kernel ? table->kernel : "fused");
+                       ls_sharding_name(table->sharding), ls_planner_kernel_name(table->kernel));
         if (table->sharding == LS_DATA_PARALLEL) {
             continue;  // whole on every rank: there is nothing to say
         }
@@ -124,9 +124,9 @@ static int read_table(ls_yaml_reader *source, const ls_yaml_node *node, const ls
         ls_yaml_error(source, sharding, "%s", ls_error_last()->text);
     }
     const ls_yaml_node *kernel = ls_yaml_member(source, node, "kernel", false);
-    out->kernel = kernel ? ls_yaml_word(source, kernel) : "fused";
-    if (out->kernel && !ls_plan_kernel_known(out->kernel)) {
-        ls_yaml_error(source, kernel, "unknown kernel \"%.60s\"", out->kernel);
+    const char *kept = kernel ? ls_yaml_word(source, kernel) : NULL;
+    if (kept && ls_planner_kernel_parse(&out->kernel, kept) != LS_OK) {
+        ls_yaml_error(source, kernel, "%s", ls_error_last()->text);
     }
     ls_yaml_only(source, node, keys, COUNT(keys));
     LS_TRY(read_shards(source, node, out, plan->ranks));
@@ -262,16 +262,12 @@ static double moved_elements(const ls_plan_table *a, const ls_plan_table *b) {
 
 static void put_place(ls_text *out, const ls_plan_table *table) {
     ls_text_printf(out, "%s %s on", ls_sharding_name(table->sharding),
-                   table->kernel ? table->kernel : "fused");
+                   ls_planner_kernel_name(table->kernel));
     int most = table->shard_count < 16 ? table->shard_count : 16;
     for (int i = 0; i < most; i++) {
         ls_text_printf(out, " %d", table->shards[i].rank);
     }
     ls_text_puts(out, most < table->shard_count ? " ..." : "");
-}
-
-static bool same_kernel(const ls_plan_table *a, const ls_plan_table *b) {
-    return strcmp(a->kernel ? a->kernel : "fused", b->kernel ? b->kernel : "fused") == 0;
 }
 
 static bool diff_table(ls_text *out, const ls_plan_table *a, const ls_plan_table *b) {
@@ -281,7 +277,8 @@ static bool diff_table(ls_text *out, const ls_plan_table *a, const ls_plan_table
                        (long long)b->columns);
         return true;
     }
-    bool same = a->sharding == b->sharding && a->shard_count == b->shard_count && same_kernel(a, b);
+    bool same =
+        a->sharding == b->sharding && a->shard_count == b->shard_count && a->kernel == b->kernel;
     for (int i = 0; i < a->shard_count && same; i++) {
         const ls_plan_shard *x = &a->shards[i];
         const ls_plan_shard *y = &b->shards[i];

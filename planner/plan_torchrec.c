@@ -80,7 +80,7 @@ int ls_plan_write_torchrec(ls_text *out, const ls_plan *plan, const char *module
         ls_json_member_string(&json, "sharding_type",
                               table->sharding == LS_GRID ? "grid_shard"
                                                          : ls_sharding_name(table->sharding));
-        ls_json_member_string(&json, "compute_kernel", table->kernel ? table->kernel : "fused");
+        ls_json_member_string(&json, "compute_kernel", ls_planner_kernel_name(table->kernel));
         write_ranks(&json, table);
         write_spec(&json, plan, table);
         ls_json_object_close(&json);
@@ -130,11 +130,8 @@ static int read_type(const reader *r, const json_t *object, ls_plan_table *out) 
     for (size_t i = 0; kernel && i < sizeof(quantised) / sizeof(quantised[0]); i++) {
         kernel = strcmp(kernel, quantised[i][0]) == 0 ? quantised[i][1] : kernel;
     }
-    if (kernel && !ls_plan_kernel_known(kernel)) {
-        return bad(r, "its compute_kernel is unknown");
-    }
-    out->kernel = ls_arena_strdup(r->arena, kernel ? kernel : "fused");
-    return out->kernel ? LS_OK : LS_ERR_MEMORY;
+    bool known = !kernel || ls_planner_kernel_parse(&out->kernel, kernel) == LS_OK;
+    return known ? LS_OK : bad(r, "its compute_kernel is unknown");
 }
 
 static bool read_pair(const json_t *list, int64_t *first, int64_t *second) {

@@ -22,16 +22,6 @@ extern "C" {
 
 // ---- What is to be placed -----------------------------------------------------------------------
 
-typedef enum ls_planner_kernel {   // how a shard's rows are kept and looked up
-    LS_PLANNER_DENSE,              // replicated, dense gradients (data parallel)
-    LS_PLANNER_FUSED,              // rows in device memory
-    LS_PLANNER_FUSED_UVM,          // rows in host memory
-    LS_PLANNER_FUSED_UVM_CACHING,  // rows in host memory, a part cached in device memory
-    LS_PLANNER_KERNEL_COUNT
-} ls_planner_kernel;
-const char *ls_planner_kernel_name(ls_planner_kernel kernel);
-int ls_planner_kernel_parse(ls_planner_kernel *out, const char *text);
-
 #define LS_PLANNER_FEATURES_MAX 4096
 #define LS_PLANNER_TABLES_MAX   100000
 

@@ -5,31 +5,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const char *const kernel_names[LS_PLANNER_KERNEL_COUNT] = {
-    [LS_PLANNER_DENSE] = "dense",
-    [LS_PLANNER_FUSED] = "fused",
-    [LS_PLANNER_FUSED_UVM] = "fused_uvm",
-    [LS_PLANNER_FUSED_UVM_CACHING] = "fused_uvm_caching",
-};
-
-const char *ls_planner_kernel_name(ls_planner_kernel kernel) {
-    LS_ASSERT((unsigned)kernel < LS_PLANNER_KERNEL_COUNT);
-    return kernel_names[kernel];
-}
-
-int ls_planner_kernel_parse(ls_planner_kernel *out, const char *text) {
-    LS_ASSERT(out && text);
-    for (int i = 0; i < LS_PLANNER_KERNEL_COUNT; i++) {
-        if (strcmp(text, kernel_names[i]) == 0) {
-            *out = (ls_planner_kernel)i;
-            return LS_OK;
-        }
-    }
-    const char *near = ls_nearest(text, kernel_names, LS_PLANNER_KERNEL_COUNT);
-    return LS_FAIL(LS_ERR_NOT_FOUND, "no kernel is called \"%s\"%s%s%s", text,
-                   near ? "; did you mean \"" : "", near ? near : "", near ? "\"?" : "");
-}
-
 double ls_planner_cost_total(const ls_planner_cost *cost) {
     return cost->forward_compute_ms + cost->backward_compute_ms + cost->forward_comms_ms +
            cost->backward_comms_ms + cost->prefetch_ms;
@@ -188,9 +163,6 @@ static int copy_table(ls_planner_table *out, const ls_planner_table *in, ls_aren
         ls_plan_table *layout = ls_arena_copy(arena, in->layout, sizeof(*layout));
         size_t bytes = (size_t)in->layout->shard_count * sizeof(*layout->shards);
         ok = layout && (layout->shards = ls_arena_copy(arena, layout->shards, bytes)) && ok;
-        if (ok && layout->kernel) {
-            ok = (layout->kernel = ls_arena_strdup(arena, layout->kernel)) != NULL;
-        }
         out->layout = layout;
     }
     if (in->together) {

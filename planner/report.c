@@ -222,7 +222,7 @@ static void json_tables(ls_json *json, const ls_planner_result *result) {
         ls_json_object_open(json);
         ls_json_member_string(json, "name", table->name);
         ls_json_member_string(json, "sharding", ls_sharding_name(table->sharding));
-        ls_json_member_string(json, "kernel", table->kernel);
+        ls_json_member_string(json, "kernel", ls_planner_kernel_name(table->kernel));
         ls_json_key(json, "shards");
         ls_json_array_open(json);
         for (int k = 0; k < table->shard_count; k++) {

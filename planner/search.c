@@ -105,7 +105,7 @@ static int fill_table(ls_planner_result *result, ls_planner_problem *problem, in
     result->plan.tables[table] = (ls_plan_table){
         .name = problem->tables[table].name,
         .sharding = option->sharding,
-        .kernel = ls_planner_kernel_name(option->kernel),
+        .kernel = option->kernel,
         .rows = problem->tables[table].rows,
         .columns = problem->tables[table].columns,
         .shards = blocks,

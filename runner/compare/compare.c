@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "embedding/stages.h"
 #include "kernels/kernels.h"
 #include "orders/bound.h"
 
@@ -32,8 +33,8 @@ int ls_comparison__allowed(ls_expected *out, ls_allowance *allowed, bool *sums,
     if (expectation->oracle == NULL) {
         return LS_ERR_NOT_FOUND;
     }
-    ls_stage_output output = ls_comparison__output_of(entry, rank);
-    const ls_oracle *oracle = ls_comparison__oracle_of(&output, expectation->oracle);
+    ls_stage_output output = ls_stage_entry_output(entry, rank);
+    const ls_oracle *oracle = ls_execute_oracle_of(expectation->oracle, &output);
     LS_TRY(ls_oracle_expect(oracle, &output, out));
     if (out->count != entry->ranks[rank].count) {
         ls_expected_free(out);
@@ -165,8 +166,8 @@ static void explain(ls_text *text, const struct pair *pair, const ls_allowance *
     if (pair->expectation->oracle == NULL) {
         return;
     }
-    ls_stage_output output = ls_comparison__output_of(pair->entry, pair->rank);
-    const ls_oracle *oracle = ls_comparison__oracle_of(&output, pair->expectation->oracle);
+    ls_stage_output output = ls_stage_entry_output(pair->entry, pair->rank);
+    const ls_oracle *oracle = ls_execute_oracle_of(pair->expectation->oracle, &output);
     ls_provenance from;
     if (ls_oracle_provenance(oracle, &output, element, &from) != LS_OK) {
         return;
@@ -234,30 +235,23 @@ static void widen(double *bounds, const double *exact, const struct pair *pair) 
 }
 
 // ---- Sums of planted values ---------------------------------------------------------------------
-// The stage whose values a stage adds up over ranks; NULL: it adds none up.
-static const char *terms_of(const char *stage) {
-    static const char *const sums[][2] = {{"output_dist", "lookup"},
-                                          {"all_reduce", "lookup_backward"}};
-    const char *dot = strrchr(stage, '.');
-    for (size_t i = 0; i < sizeof sums / sizeof *sums; i++) {
-        if (strcmp(dot != NULL ? dot + 1 : stage, sums[i][0]) == 0) {
-            return sums[i][1];
-        }
-    }
-    return NULL;
+// The stage whose values a stage adds up over ranks; LS_STAGE_NONE: it adds none up.
+static ls_stage terms_of(int stage) {
+    return stage == LS_STAGE_OUTPUT_DIST  ? LS_STAGE_LOOKUP
+           : stage == LS_STAGE_ALL_REDUCE ? LS_STAGE_LOOKUP_BACKWARD
+                                          : LS_STAGE_NONE;
 }
 
 // How much larger than without what is planted the terms of an element can be together: of each
 // array of the table's terms, the largest change.
 static double change_of_terms(const struct pair *pair, const ls_stages *planted) {
-    const char *stage = pair->entry->stage, *terms = terms_of(stage), *dot = strrchr(stage, '.');
-    size_t step = dot != NULL ? (size_t)(dot + 1 - stage) : 0;
+    ls_stage terms = terms_of(pair->entry->stage_of_tables);
     double sum = 0;
-    for (int i = 0; i < ls_stages_count(planted) && terms != NULL; i++) {
+    for (int i = 0; i < ls_stages_count(planted) && terms != LS_STAGE_NONE; i++) {
         const ls_stage_entry *entry = ls_stages_at(planted, i);
         const ls_stage_entry *clean = ls_stages_find(pair->expectation->clean, entry->key);
-        if (clean == NULL || strncmp(entry->stage, stage, step) != 0 ||
-            strcmp(entry->stage + step, terms) != 0 ||
+        if (clean == NULL || entry->stage_of_tables != (int)terms ||
+            entry->step_of_tables != pair->entry->step_of_tables ||
             strcmp(entry->table, pair->entry->table) != 0) {
             continue;
         }
@@ -411,7 +405,7 @@ static int find_extra(ls_comparison *comparison, ls_judge judge, const ls_stages
 
 static int note_extra_wrong(ls_comparison *comparison, ls_stage_result *stage,
                             const ls_stage_entry *entry, int rank, ls_text *text) {
-    const ls_stage_output output = ls_comparison__output_of(entry, rank);
+    const ls_stage_output output = ls_stage_entry_output(entry, rank);
     return ls_comparison__note_absent(comparison, stage, &output, text);
 }
 

@@ -77,7 +77,7 @@ int ls_comparison__allowed(ls_expected *out, ls_allowance *allowed, bool *sums,
                            int rank);
 
 // Adds, per stage of `run`, what its steps' oracles say of its outputs. (compare_oracle.c, as the
-// next four)
+// next two)
 int ls_comparison__oracle(ls_comparison *comparison, const ls_stages *run,
                           const ls_scenario_oracle *oracle);
 // Notes a wrong output of a stage; the first one's explanation is kept. Frees the text.
@@ -85,10 +85,6 @@ void ls_comparison__note_wrong(ls_comparison *comparison, ls_stage_result *stage
 // An output that one side lacks; of: its stage, table, feature, field and rank.
 int ls_comparison__note_absent(ls_comparison *comparison, ls_stage_result *stage,
                                const ls_stage_output *of, ls_text *text);
-ls_stage_output ls_comparison__output_of(const ls_stage_entry *entry, int rank);
-// The oracle of an output's step, and the output as that calls it.
-const ls_oracle *ls_comparison__oracle_of(ls_stage_output *output,
-                                          const ls_scenario_oracle *oracle);
 
 // The result of a stage by what judges it, made when it is new. NULL: out of memory.
 ls_stage_result *ls_comparison__stage(ls_comparison *comparison, ls_judge judge, int reference,

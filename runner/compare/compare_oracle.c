@@ -3,6 +3,8 @@
 
 #include "runner/compare/compare.h"
 
+#include "runner/scenario/stage_names.h"
+
 static ls_class worse(ls_class a, ls_class b) {
     return a > b ? a : b;
 }
@@ -36,44 +38,18 @@ int ls_comparison__note_absent(ls_comparison *comparison, ls_stage_result *stage
     return LS_OK;
 }
 
-ls_stage_output ls_comparison__output_of(const ls_stage_entry *entry, int rank) {
-    const ls_stage_array *array = &entry->ranks[rank];
-    return (ls_stage_output){
-        .stage = entry->stage,
-        .table = entry->table,
-        .feature = entry->feature,
-        .field = entry->field,
-        .rank = rank,
-        .dtype = entry->dtype,
-        .shape = array->shape,
-        .data = array->data,
-        .reduces = entry->reduces,
-    };
-}
-
-// The oracle of an output's step, and the output as that calls it.
-const ls_oracle *ls_comparison__oracle_of(ls_stage_output *output,
-                                          const ls_scenario_oracle *oracle) {
-    return ls_execute_oracle_of(oracle, &output->stage);
-}
-
 // ---- Against the oracle -------------------------------------------------------------------------
-// "step 2: ", where the stage's name in the run says more than what the oracle calls it.
-static void put_step(ls_text *text, const char *stage, const char *of_step) {
-    if (stage != of_step) {
-        ls_text_printf(text, "step %.*s: ", (int)(of_step - stage) - 5, stage + 4);
-    }
-}
-
 static int judge_output(ls_comparison *comparison, ls_stage_result *stage,
                         const ls_stage_entry *entry, int rank, const ls_scenario_oracle *oracle) {
-    const ls_stage_output of_rank = ls_comparison__output_of(entry, rank), *output = &of_rank;
+    const ls_stage_output of_rank = ls_stage_entry_output(entry, rank), *output = &of_rank;
     ls_stage_output of_step = of_rank;
-    const ls_oracle *judge = ls_comparison__oracle_of(&of_step, oracle);
+    const ls_oracle *judge = ls_execute_oracle_of(oracle, &of_step);
     ls_judgement judgement;
     int status = ls_oracle_judge(judge, &of_step, &judgement);
     ls_text text = {0};
-    put_step(&text, entry->stage, of_step.stage);
+    if (of_step.stage != entry->stage && ls_execute_oracle_steps(oracle) > 1) {
+        ls_text_printf(&text, "step %d: ", of_step.step_of_tables);
+    }
     if (status == LS_ERR_NOT_FOUND) {
         ls_text_puts(&text, ls_error_last()->text);
         return ls_comparison__note_absent(comparison, stage, output, &text);
@@ -130,7 +106,8 @@ static int note_missing(ls_comparison *comparison, const ls_stages *run,
         ls_stage_output output;
         LS_TRY(ls_oracle_output(oracle, i, &output));
         char key[LS_STAGE_KEY_MAX], name[LS_STAGE_KEY_MAX];
-        ls_execute_stage_name(name, ls_execute_oracle_scenario(oracles), step, output.stage);
+        ls_scenario_stage_name(name, sizeof name, ls_execute_oracle_scenario(oracles), step,
+                               output.stage);
         output.stage = name;
         LS_TRY(ls_stage_key(key, sizeof key, &output));
         const ls_stage_entry *entry = ls_stages_find(run, key);

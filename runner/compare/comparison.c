@@ -96,12 +96,8 @@ void ls_comparison_stop(const ls_comparison *comparison, int index,
     };
     ls_expected expected = {0};
     if (place->theirs == NULL && place->entry != NULL && oracle != NULL) {
-        ls_stage_output output = {.stage = place->entry->stage,
-                                  .table = place->entry->table,
-                                  .feature = place->entry->feature,
-                                  .field = place->entry->field,
-                                  .rank = place->rank};
-        const ls_oracle *of_step = ls_execute_oracle_of(oracle, &output.stage);
+        ls_stage_output output = ls_stage_entry_output(place->entry, place->rank);
+        const ls_oracle *of_step = ls_execute_oracle_of(oracle, &output);
         if (ls_oracle_expect(of_step, &output, &expected) == LS_OK &&
             expected.count == place->count) {
             divergence.theirs = expected.values != NULL ? (void *)expected.values : expected.ints;

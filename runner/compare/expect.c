@@ -75,12 +75,8 @@ static bool same(const char *wanted, const char *name) {
 static int64_t sample_of(const ls_divergence_place *place, const ls_scenario_oracle *oracle) {
     ls_provenance from = {.sample = -1};
     if (oracle != NULL && place->entry != NULL && place->element < place->count) {
-        ls_stage_output output = {.stage = place->entry->stage,
-                                  .table = place->entry->table,
-                                  .feature = place->entry->feature,
-                                  .field = place->entry->field,
-                                  .rank = place->rank};
-        const ls_oracle *of_step = ls_execute_oracle_of(oracle, &output.stage);
+        ls_stage_output output = ls_stage_entry_output(place->entry, place->rank);
+        const ls_oracle *of_step = ls_execute_oracle_of(oracle, &output);
         if (ls_oracle_provenance(of_step, &output, place->element, &from) != LS_OK) {
             ls_error_clear();
         }

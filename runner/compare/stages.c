@@ -86,6 +86,9 @@ static int add_entry(ls_stages *stages, ls_stage_entry **out, const char *key,
     entry->table = copy_name(stages, output->table);
     entry->feature = copy_name(stages, output->feature);
     entry->field = copy_name(stages, output->field);
+    entry->stage_of_tables = output->stage_of_tables;
+    entry->field_of_tables = output->field_of_tables;
+    entry->step_of_tables = output->step_of_tables;
     entry->dtype = output->dtype;
     entry->reduces = output->reduces;
     entry->roundings = output->roundings;
@@ -166,6 +169,25 @@ const ls_stage_entry *ls_stages_find(const ls_stages *stages, const char *key) {
     }
     int index = stages->slots[find_slot(stages, key)];
     return index != 0 ? stages->entries[index - 1] : NULL;
+}
+
+ls_stage_output ls_stage_entry_output(const ls_stage_entry *entry, int rank) {
+    const ls_stage_array *array = &entry->ranks[rank];
+    return (ls_stage_output){
+        .stage = entry->stage,
+        .stage_of_tables = entry->stage_of_tables,
+        .field_of_tables = entry->field_of_tables,
+        .step_of_tables = entry->step_of_tables,
+        .table = entry->table,
+        .feature = entry->feature,
+        .field = entry->field,
+        .rank = rank,
+        .dtype = entry->dtype,
+        .shape = array->shape,
+        .data = array->data,
+        .reduces = entry->reduces,
+        .roundings = entry->roundings,
+    };
 }
 
 size_t ls_stages_bytes(const ls_stages *stages) {

@@ -22,7 +22,8 @@ typedef struct ls_stage_array {
 // The arrays of one key on all ranks.
 typedef struct ls_stage_entry {
     char key[LS_STAGE_KEY_MAX];
-    const char *stage, *table, *feature, *field;  // NULL where absent; owned by the store
+    const char *stage, *table, *feature, *field;           // NULL where absent; owned by the store
+    int stage_of_tables, field_of_tables, step_of_tables;  // as of an ls_stage_output
     ls_dtype dtype;
     bool reduces;
     int roundings;          // as of an ls_stage_output
@@ -42,6 +43,8 @@ int ls_stages_count(const ls_stages *stages);
 // Entry `index` in the order of first appearance. Borrowed.
 const ls_stage_entry *ls_stages_at(const ls_stages *stages, int index);
 const ls_stage_entry *ls_stages_find(const ls_stages *stages, const char *key);  // NULL: none
+// What a rank gave under an entry's key, as an output that borrows it.
+ls_stage_output ls_stage_entry_output(const ls_stage_entry *entry, int rank);
 // Bytes of all arrays held.
 size_t ls_stages_bytes(const ls_stages *stages);
 

@@ -4,24 +4,20 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "embedding/stages.h"
 #include "kernels/element.h"
 #include "runner/compare/case_run.h"
 
-static bool is_stage(const ls_stage_entry *entry, const ls_scenario *scenario, int step,
-                     const char *stage, const char *field) {
-    char name[LS_STAGE_KEY_MAX];
-    size_t length = strlen(field);
-    ls_execute_stage_name(name, scenario, step, stage);
-    return strcmp(entry->stage, name) == 0 && strncmp(entry->field, field, length) == 0 &&
-           (entry->field[length] == 0 || entry->field[length] == '[');
+static bool is_stage(const ls_stage_entry *entry, int step, ls_stage stage, ls_stage_field field) {
+    return entry->stage_of_tables == (int)stage && entry->field_of_tables == (int)field &&
+           entry->step_of_tables == step;
 }
 
 // Whether every rank has the whole of it: its gradients are reduced over the ranks.
-static bool is_replica(const ls_stages *stages, const ls_scenario *scenario, int step,
-                       const ls_stage_entry *of) {
+static bool is_replica(const ls_stages *stages, int step, const ls_stage_entry *of) {
     for (int i = 0; i < ls_stages_count(stages); i++) {
         const ls_stage_entry *entry = ls_stages_at(stages, i);
-        if (is_stage(entry, scenario, step, "all_reduce", "gradients") &&
+        if (is_stage(entry, step, LS_STAGE_ALL_REDUCE, LS_STAGE_FIELD_GRADIENTS) &&
             strcmp(entry->table, of->table) == 0) {
             return true;
         }
@@ -62,13 +58,13 @@ int ls_case__norms(ls_case_run *run) {
         double gradients = 0, weights = 0;
         for (int i = 0; i < ls_stages_count(stages); i++) {
             const ls_stage_entry *entry = ls_stages_at(stages, i);
-            if (is_stage(entry, scenario, step, "all_reduce", "gradients")) {
+            if (is_stage(entry, step, LS_STAGE_ALL_REDUCE, LS_STAGE_FIELD_GRADIENTS)) {
                 gradients += squares(entry, ranks, true);
-            } else if (is_stage(entry, scenario, step, "lookup_backward", "gradients")) {
-                bool partial = is_replica(stages, scenario, step, entry);
+            } else if (is_stage(entry, step, LS_STAGE_LOOKUP_BACKWARD, LS_STAGE_FIELD_GRADIENTS)) {
+                bool partial = is_replica(stages, step, entry);
                 gradients += partial ? 0 : squares(entry, ranks, false);
-            } else if (is_stage(entry, scenario, step, "update", "weights")) {
-                weights += squares(entry, ranks, is_replica(stages, scenario, step, entry));
+            } else if (is_stage(entry, step, LS_STAGE_UPDATE, LS_STAGE_FIELD_WEIGHTS)) {
+                weights += squares(entry, ranks, is_replica(stages, step, entry));
             }
         }
         norms[step] = (ls_step_norms){.gradients = sqrt(gradients), .weights = sqrt(weights)};
@@ -166,8 +162,8 @@ int ls_case__check_replicas(ls_finding *out, bool *found, const ls_case_run *run
     for (int step = 0; step < scenario->train.steps && on; step++) {
         for (int i = 0; i < ls_stages_count(stages) && !*found; i++) {
             const ls_stage_entry *entry = ls_stages_at(stages, i);
-            if (is_stage(entry, scenario, step, "update", "weights") &&
-                on_all_ranks(entry, scenario->ranks) && is_replica(stages, scenario, step, entry)) {
+            if (is_stage(entry, step, LS_STAGE_UPDATE, LS_STAGE_FIELD_WEIGHTS) &&
+                on_all_ranks(entry, scenario->ranks) && is_replica(stages, step, entry)) {
                 LS_TRY(check_replica(out, found, run, entry, who));
             }
         }

@@ -19,6 +19,7 @@
 #include "runner/compare/recorded.h"
 #include "runner/program/run_rank.h"
 #include "runner/scenario/scenario_files.h"
+#include "runner/scenario/stage_names.h"
 
 #define OUTPUT_LINES_MAX 12  // of what a failed run printed
 
@@ -235,7 +236,8 @@ static int run_here(const struct scratch *scratch, const ls_real_request *reques
 
 static int read_imported(ls_stages *stages, const ls_real_request *request) {
     const ls_imported *imported = request->source.imported;
-    const ls_stage_sink sink = ls_stages_sink(stages);
+    ls_scenario_stages named = {request->scenario, ls_stages_sink(stages)};
+    const ls_stage_sink sink = ls_scenario_stages_sink(&named);
     if (imported->order != NULL) {
         LS_TRY(ls_call_orders_of_text(request->orders, imported->order, imported->channels));
     }
@@ -250,7 +252,8 @@ static int take(ls_stages *stages, const ls_recording *recording, const ls_real_
     if (stages == NULL) {
         return LS_OK;
     }
-    ls_stage_sink sink = ls_stages_sink(stages);
+    ls_scenario_stages named = {request->scenario, ls_stages_sink(stages)};
+    const ls_stage_sink sink = ls_scenario_stages_sink(&named);
     return ls_recording_read(recording, &sink);
 }
 

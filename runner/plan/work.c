@@ -226,7 +226,7 @@ static int see_stage(void *arg, const ls_stage_output *output) {
     }
     ls_work_lookup *lookup = NULL;
     LS_TRY(new_lookup(&lookup, w, output));
-    if (input && strncmp(output->field, "lengths", 7) == 0) {
+    if (input && output->field_of_tables == LS_STAGE_FIELD_LENGTHS) {
         return keep_offsets(lookup, output, w->arena);
     }
     size_t bytes = ls_dtype_bytes(output->dtype);
@@ -243,7 +243,7 @@ static int see_stage(void *arg, const ls_stage_output *output) {
     if (looked_up) {
         lookup->out_dtype = output->dtype;
         lookup->values = lookup->pooling == LS_POOL_MAX ? NULL : copy;
-    } else if (strncmp(output->field, "ids", 3) == 0) {
+    } else if (output->field_of_tables == LS_STAGE_FIELD_IDS) {
         lookup->ids = copy;
     } else {
         lookup->weights = copy;

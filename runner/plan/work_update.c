@@ -107,8 +107,8 @@ int ls_work__see_update(ls_update_watch *w, const ls_stage_output *output) {
         return see_arrival(w, output, true);
     }
     bool reduced = output->stage_of_tables == LS_STAGE_ALL_REDUCE;
-    if (!reduced &&
-        (output->stage_of_tables != LS_STAGE_UPDATE || strncmp(output->field, "weights", 7) != 0)) {
+    if (!reduced && (output->stage_of_tables != LS_STAGE_UPDATE ||
+                     output->field_of_tables != LS_STAGE_FIELD_WEIGHTS)) {
         return LS_OK;
     }
     ls_work_update *update = NULL;

@@ -9,6 +9,7 @@
 #include "ranks/planted.h"
 #include "runner/program/tables.h"
 #include "runner/scenario/inputs.h"
+#include "runner/scenario/stage_names.h"
 
 typedef struct run {
     const ls_execution *execution;
@@ -103,9 +104,10 @@ static int check_replicas(const run *r) {
 static int emit_of_step(void *arg, const ls_stage_output *output) {
     const run *r = arg;
     char stage[LS_STAGE_KEY_MAX];
-    ls_execute_stage_name(stage, r->execution->scenario, r->step, output->stage);
+    ls_scenario_stage_name(stage, sizeof stage, r->execution->scenario, r->step, output->stage);
     ls_stage_output named = *output;
     named.stage = stage;
+    named.step_of_tables = r->step;
     return r->execution->sink->emit(r->execution->sink->arg, &named);
 }
 

@@ -38,11 +38,8 @@ void ls_execute_oracle_free(ls_scenario_oracle *oracle);  // NULL is allowed
 const ls_scenario *ls_execute_oracle_scenario(const ls_scenario_oracle *oracle);
 int ls_execute_oracle_steps(const ls_scenario_oracle *oracle);
 const ls_oracle *ls_execute_oracle_step(const ls_scenario_oracle *oracle, int step);
-// The oracle of the step that a run's stage is of; *stage becomes what the oracle calls it.
-const ls_oracle *ls_execute_oracle_of(const ls_scenario_oracle *oracle, const char **stage);
-// What a run calls a stage of a step.
-void ls_execute_stage_name(char out[LS_STAGE_KEY_MAX], const ls_scenario *scenario, int step,
-                           const char *stage);
+// The oracle of the step that a run's output is of; its stage becomes what the oracle calls it.
+const ls_oracle *ls_execute_oracle_of(const ls_scenario_oracle *oracle, ls_stage_output *output);
 
 // ---- Shared by the files that execute -----------------------------------------------------------
 int ls_execute__embedding(const ls_execution *execution, ls_arena *arena, ls_finding *finding,

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "embedding/oracle.h"
+#include "embedding/stages.h"
 #include "kernels/element.h"
 #include "runner/program/tables.h"
 #include "runner/scenario/inputs.h"
@@ -101,24 +102,10 @@ const ls_oracle *ls_execute_oracle_step(const ls_scenario_oracle *oracle, int st
     return oracle->steps[step];
 }
 
-void ls_execute_stage_name(char out[LS_STAGE_KEY_MAX], const ls_scenario *scenario, int step,
-                           const char *stage) {
-    if (scenario->train.steps > 1) {
-        (void)snprintf(out, LS_STAGE_KEY_MAX, "step%d.%s", step, stage);
-    } else {
-        (void)snprintf(out, LS_STAGE_KEY_MAX, "%s", stage);
-    }
-}
-
-const ls_oracle *ls_execute_oracle_of(const ls_scenario_oracle *oracle, const char **stage) {
-    char *end = NULL;
-    if (oracle->step_count == 1 || strncmp(*stage, "step", 4) != 0) {
+const ls_oracle *ls_execute_oracle_of(const ls_scenario_oracle *oracle, ls_stage_output *output) {
+    if (output->stage_of_tables == LS_STAGE_NONE || output->step_of_tables >= oracle->step_count) {
         return oracle->steps[0];
     }
-    long step = strtol(*stage + 4, &end, 10);
-    if (end == *stage + 4 || *end != '.' || step < 0 || step >= oracle->step_count) {
-        return oracle->steps[0];
-    }
-    *stage = end + 1;
-    return oracle->steps[step];
+    output->stage = ls_stage_name((ls_stage)output->stage_of_tables);
+    return oracle->steps[output->step_of_tables];
 }

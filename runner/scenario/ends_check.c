@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "runner/scenario/read.h"
-#include "embedding/stages.h"
+#include "runner/scenario/stage_names.h"
 
 #define CUT_NAMES_MAX 64  // names that "did you mean" looks at
 
@@ -38,29 +38,16 @@ const char *ls_scenario_start_stage(const ls_scenario *scenario) {
     return "tensors";
 }
 
-// A stage of tables, with its step where there are several.
 static bool is_table_stage(const ls_scenario *scenario, const char *name) {
-    static const struct {
-        const char *name;
-        ls_tables_step of;
-    } stages[] = {
-#define STAGE(name, text, step) {(text), LS_TABLES_##step},
+    static const ls_tables_step steps[] = {
+#define STAGE(name, text, step) [LS_STAGE_##name] = LS_TABLES_##step,
         LS_STAGE_MAP(STAGE)
 #undef STAGE
     };
-    int step = 0, used = 0;
-    if (scenario->train.steps > 1) {
-        if (sscanf(name, "step%d.%n", &step, &used) != 1 || used == 0 || step < 0 ||
-            step >= scenario->train.steps) {
-            return false;
-        }
-    }
-    for (size_t k = 0; k < sizeof stages / sizeof *stages; k++) {
-        if (strcmp(name + used, stages[k].name) == 0) {
-            return ls_scenario_runs(scenario, stages[k].of);
-        }
-    }
-    return false;
+    ls_stage stage;
+    int step;
+    return ls_scenario_stage_find(&stage, &step, scenario, name) &&
+           ls_scenario_runs(scenario, steps[stage]);
 }
 
 // Names in `expect:` of what there is: findings, stages.

@@ -240,10 +240,12 @@ int ls_scenario_layout(ls_plan_table *out, const ls_scenario *scenario,
     *out = (ls_plan_table){
         .name = table->name,
         .sharding = table->sharding.has_type ? table->sharding.type : LS_TABLE_WISE,
-        .kernel = table->sharding.kernels.count > 0 ? table->sharding.kernels.at[0] : "fused",
         .rows = table->rows,
         .columns = table->dim,
     };
+    if (table->sharding.kernels.count > 0) {
+        LS_TRY(ls_planner_kernel_parse(&out->kernel, table->sharding.kernels.at[0]));
+    }
     switch (out->sharding) {
     case LS_DATA_PARALLEL:
         return place_data_parallel(&builder, table, out);

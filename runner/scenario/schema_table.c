@@ -33,8 +33,8 @@ static const ls_schema_name order_names[] = {{"quantise_then_shard", LS_QUANTISE
                                              {"shard_then_quantise", LS_SHARD_THEN_QUANTISE}};
 static const ls_schema_name stage_names[] = {
     {"forward", LS_TABLES_FORWARD}, {"backward", LS_TABLES_BACKWARD}, {"update", LS_TABLES_UPDATE}};
-static const ls_schema_name kernel_names[] = {
-    {"dense", 0}, {"fused", 0}, {"fused_uvm", 0}, {"fused_uvm_caching", 0}};
+#define KERNEL_NAME(name, value, text) {text, name},
+static const ls_schema_name kernel_names[] = {LS_PLANNER_KERNEL_MAP(KERNEL_NAME)};
 static const ls_schema_name machine_names[] = {
     {"v100_torchrec", 0}, {"a100", 0}, {"h100", 0}, {"h200", 0}};
 static const ls_schema_name class_names[] = {{"bit_exact", LS_CLASS_BIT_EXACT},

@@ -191,9 +191,12 @@ static void check_possible(ls_reader *reader, const ls_scenario *scenario,
     }
     bool dense = false, other = false;
     for (int i = 0; i < sharding->kernels.count; i++) {
-        bool is_dense = strcmp(sharding->kernels.at[i], "dense") == 0;
-        dense = dense || is_dense;
-        other = other || !is_dense;
+        ls_planner_kernel kernel;
+        if (ls_planner_kernel_parse(&kernel, sharding->kernels.at[i]) != LS_OK) {
+            continue;  // told where it was read
+        }
+        dense = dense || kernel == LS_PLANNER_DENSE;
+        other = other || kernel != LS_PLANNER_DENSE;
     }
     bool copies = (sharding->allowed & 1u << LS_DATA_PARALLEL) != 0;
     bool shards = (sharding->allowed & ~(1u << LS_DATA_PARALLEL)) != 0;

@@ -46,13 +46,14 @@ static inline void fix_layout(instance *in, int table, uint64_t seed) {
         shard->columns = rows ? of->columns : size;
         at += size;
     }
-    in->layouts[table] = (ls_plan_table){.name = of->name,
-                                         .sharding = rows ? LS_ROW_WISE : LS_COLUMN_WISE,
-                                         .kernel = draw(seed, 24, 2) ? "fused" : "fused_uvm",
-                                         .rows = of->rows,
-                                         .columns = of->columns,
-                                         .shards = in->shards[table],
-                                         .shard_count = count};
+    in->layouts[table] =
+        (ls_plan_table){.name = of->name,
+                        .sharding = rows ? LS_ROW_WISE : LS_COLUMN_WISE,
+                        .kernel = draw(seed, 24, 2) ? LS_PLANNER_FUSED : LS_PLANNER_FUSED_UVM,
+                        .rows = of->rows,
+                        .columns = of->columns,
+                        .shards = in->shards[table],
+                        .shard_count = count};
     of->layout = &in->layouts[table];
 }
 

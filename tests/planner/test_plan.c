@@ -146,6 +146,6 @@ Test(plan, check_refuses_equal_names) {
     cr_expect(strstr(ls_error_last()->text, "two tables are called t"));
     tables[1].name = "u";
     cr_expect(ls_plan_check(&plan) == LS_OK);
-    tables[1].kernel = "warp";
+    tables[1].kernel = LS_PLANNER_KERNEL_COUNT;
     cr_expect(ls_plan_check(&plan) == LS_ERR_INVALID);
 }

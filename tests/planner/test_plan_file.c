@@ -94,7 +94,7 @@ Test(plan_file, torchrec_plan_of_the_tutorial_is_read) {
     cr_assert(ls_plan_read_torchrec(&plan, arena, text, strlen(text), 2, 2, NULL, 0) == LS_OK, "%s",
               ls_error_last()->text);
     cr_expect(plan.table_count == 1 && plan.tables[0].rows == 4096 && plan.tables[0].columns == 64);
-    cr_expect_str_eq(plan.tables[0].kernel, "fused");
+    cr_expect(plan.tables[0].kernel == LS_PLANNER_FUSED);
     cr_expect(plan.tables[0].shards[1].column_offset == 32 && plan.tables[0].shards[1].rank == 1);
     ls_arena_free(arena);
 }
@@ -157,12 +157,12 @@ Test(plan_file, diff_tells_what_moves) {
     ls_plan_shard on0 = {0, 0, 0, 10, 8};
     ls_plan_shard on1 = {1, 0, 0, 10, 8};
     ls_plan_shard halves[2] = {{0, 0, 0, 5, 8}, {1, 5, 0, 5, 8}};
-    ls_plan_table before[3] = {{"same", LS_TABLE_WISE, "fused", 10, 8, &on0, 1},
-                               {"moved", LS_TABLE_WISE, "fused", 10, 8, &on0, 1},
-                               {"gone", LS_TABLE_WISE, "fused", 10, 8, &on0, 1}};
-    ls_plan_table after[3] = {{"same", LS_TABLE_WISE, NULL, 10, 8, &on0, 1},
-                              {"moved", LS_TABLE_WISE, "fused", 10, 8, &on1, 1},
-                              {"new", LS_TABLE_WISE, "fused", 10, 8, &on0, 1}};
+    ls_plan_table before[3] = {{"same", LS_TABLE_WISE, LS_PLANNER_FUSED, 10, 8, &on0, 1},
+                               {"moved", LS_TABLE_WISE, LS_PLANNER_FUSED, 10, 8, &on0, 1},
+                               {"gone", LS_TABLE_WISE, LS_PLANNER_FUSED, 10, 8, &on0, 1}};
+    ls_plan_table after[3] = {{"same", LS_TABLE_WISE, 0, 10, 8, &on0, 1},
+                              {"moved", LS_TABLE_WISE, LS_PLANNER_FUSED, 10, 8, &on1, 1},
+                              {"new", LS_TABLE_WISE, LS_PLANNER_FUSED, 10, 8, &on0, 1}};
     ls_plan a = {2, 2, before, 3};
     ls_plan b = {2, 2, after, 3};
     ls_text text = {0};
@@ -172,7 +172,7 @@ Test(plan_file, diff_tells_what_moves) {
                      "move\ngone: only in the first\nnew: only in the second\n");
     ls_text_free(&text);
     text = (ls_text){0};
-    after[1] = (ls_plan_table){"moved", LS_ROW_WISE, "fused", 10, 8, halves, 2};
+    after[1] = (ls_plan_table){"moved", LS_ROW_WISE, LS_PLANNER_FUSED, 10, 8, halves, 2};
     cr_expect(ls_plan_diff(&text, &a, &b) == 3);
     cr_expect(strstr(text.data, "row_wise fused on 0 1; 40 elements move"), "%s", text.data);
     ls_text_free(&text);

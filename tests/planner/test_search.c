@@ -80,7 +80,7 @@ Test(tutorial, data_parallel) {
     ls_planner_problem *problem = tutorial(1u << LS_DATA_PARALLEL, &result);
     for (int i = 0; i < 4; i++) {
         cr_expect(result.plan.tables[i].shard_count == 2);
-        cr_expect_str_eq(result.plan.tables[i].kernel, "dense");
+        cr_expect(result.plan.tables[i].kernel == LS_PLANNER_DENSE);
         expect_shard(&result, i, 0, 0, 0, 0, i < 2 ? 4096 : 1024, 64);
         expect_shard(&result, i, 1, 1, 0, 0, i < 2 ? 4096 : 1024, 64);
     }

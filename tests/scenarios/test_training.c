@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "runner/scenario/inputs.h"
+#include "runner/scenario/stage_names.h"
 
 static ls_scenario *parse(const char *text) {
     ls_diagnostics *diagnostics = NULL;
@@ -171,4 +172,52 @@ Test(training, gradients_drawn) {
     cr_assert(ls_inputs_gradient(rounded, s, 1, 0, 1, LS_F32, 3) == LS_OK);
     cr_assert(rounded[2] == (float)of[1][0][1][2]);
     ls_scenario_free(s);
+}
+
+// ---- Names of stages ----------------------------------------------------------------------------
+static ls_stage_output seen;
+
+static int see(void *arg, const ls_stage_output *output) {
+    (void)arg;
+    seen = *output;
+    return LS_OK;
+}
+
+// An output of a recording is of the stage, field and step that its name says, and only where the
+// scenario's tables have such a stage: a program's steps have names of the user's.
+Test(stage_names, tell_stage_field_and_step) {
+    static const struct {
+        const char *stage, *field;
+        int of[3];  // stage, field, step
+    } cases[] = {
+        {"step2.lookup", "values[1]", {LS_STAGE_LOOKUP, LS_STAGE_FIELD_VALUES, 2}},
+        {"step0.update", "weights", {LS_STAGE_UPDATE, LS_STAGE_FIELD_WEIGHTS, 0}},
+        {"step1.update", "weightsx", {LS_STAGE_UPDATE, LS_STAGE_FIELD_NONE, 1}},
+        {"step3.lookup", "values", {0}},
+        {"step01.lookup", "values", {0}},
+        {"lookup", "values", {0}},
+    };
+    ls_scenario *tables = parse("lockstep: 1\nname: x\nmesh: {shape: [2]}\ntables:\n"
+                                "  - {name: a, rows: 9, dim: 4}\ninputs: {batch: 1}\n"
+                                "steps: [forward, backward, update]\noptimizer: {type: sgd}\n"
+                                "train: {steps: 3}\n");
+    ls_scenario *program = parse("lockstep: 1\nname: x\nmesh: {shape: [2]}\nprogram:\n  steps:\n"
+                                 "    - all_reduce: {name: lookup, count: 4, op: sum}\n");
+    ls_scenario_stages of_tables = {tables, {NULL, see}}, of_program = {program, {NULL, see}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        const ls_stage_output output = {.stage = cases[i].stage, .field = cases[i].field};
+        const ls_stage_sink sink = ls_scenario_stages_sink(&of_tables);
+        cr_assert(sink.emit(sink.arg, &output) == LS_OK);
+        cr_expect(seen.stage_of_tables == cases[i].of[0] &&
+                      seen.field_of_tables == cases[i].of[1] &&
+                      seen.step_of_tables == cases[i].of[2],
+                  "%s %s: %d %d %d", output.stage, output.field, seen.stage_of_tables,
+                  seen.field_of_tables, seen.step_of_tables);
+    }
+    const ls_stage_output output = {.stage = "lookup", .field = "values"};
+    const ls_stage_sink sink = ls_scenario_stages_sink(&of_program);
+    cr_assert(sink.emit(sink.arg, &output) == LS_OK);
+    cr_expect(seen.stage_of_tables == LS_STAGE_NONE && seen.field_of_tables == 0);
+    ls_scenario_free(tables);
+    ls_scenario_free(program);
 }
