@@ -2,13 +2,15 @@
 
 mutants.py [--only PATTERN] [--count N] [--seed N] [--jobs N] [--work DIR] [--list FILE] [--again]
 
-Takes N mutants of the files that fit PATTERN (0: all there are), the same ones for a seed, builds
-them all into one copy of the tree under DIR, and runs each against the tests that rooms.py names,
-nearest first. What is known is kept in DIR/results.jsonl, so that a run that was stopped goes on;
---again tries those that survived once more. --list takes mutants from a file of Python instead:
-MUTANTS = [(file, old text, new text[, which of several])].
+Takes N mutants of each room's files that fit PATTERN (0: all there are), the same ones for a seed,
+builds them all into one copy of the tree under DIR, and runs each against the tests that rooms.py
+names, nearest first, up to the first that fails. What is known is kept in DIR/results.jsonl, so that
+a run that was stopped goes on; --again tries those that survived once more. --list takes mutants from
+a file of Python instead: MUTANTS = [(file, old text, new text[, which of several])].
 
-Survivors are printed with the reason from equivalent.txt; one without a reason is code 1."""
+The table counts by room. killed: a test failed; in time: it did not come to its end; same code: the
+compiler makes the same of it; equivalent: equivalent.txt says why no test can notice it. What is the
+same, equivalent or not built is not in the share. A survivor is code 1."""
 import argparse
 import collections
 import concurrent.futures
@@ -16,11 +18,11 @@ import hashlib
 import json
 import os
 import re
+import shlex
 import shutil
 import signal
 import subprocess
 import sys
-import threading
 import time
 
 import rooms
@@ -29,6 +31,9 @@ import units
 HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.dirname(os.path.dirname(HERE))
 BUILD_ROUNDS = 6
+# A swap of arguments of other types is no mutant.
+TYPES = "-Werror=incompatible-pointer-types -Werror=int-conversion -Werror=discarded-qualifiers"
+KILLED = ("killed", "in time")  # how a mutant that was noticed ends
 
 
 def shell(command, folder, **more):
@@ -54,7 +59,7 @@ def number_of(seed, mutant):
 def choose(options):
     """The mutants of this run, by file."""
     files = [name for name in shell(["git", "ls-files", "*.c"], ROOT).stdout.split()
-             if re.match(options.only, name) and any(re.match(p, name) for p, *_ in rooms.ROOMS)]
+             if re.match(options.only, name) and rooms.room_of(name)]
     texts, chosen = {}, []
 
     def text_of(name):
@@ -77,28 +82,20 @@ def choose(options):
             else:
                 chosen.append(mutant)
     if options.count != 0 or not options.list:
-        found = [mutant for name in files for mutant in units.mutants(name, text_of(name))]
-        found.sort(key=lambda mutant: number_of(options.seed, mutant))
-        chosen += found[:options.count] if options.count else found
+        of = collections.defaultdict(list)
+        for name in files:
+            of[rooms.room_of(name)] += units.mutants(name, text_of(name))
+        for found in of.values():
+            found.sort(key=lambda mutant: number_of(options.seed, mutant))
+            chosen += found[:options.count] if options.count else found
     return {mutant.file: texts[mutant.file] for mutant in chosen}, chosen
-
-
-def last_line(mutant, texts):
-    return texts[mutant.file].count("\n", 0, mutant.unit.end) + 1
-
-
-def targets_of(names):
-    """What is built for tests."""
-    own = {re.sub(r"^(unit|stress|oracle)/(\w+).*", r"\1_\2", name) for name in names}
-    more = {target for name in names for target in rooms.TARGETS.get(name, ())}
-    return sorted({name for name in own if "/" not in name} | more) + ["lockstep", "lockstep-mpi"]
 
 
 class Copy:
     """A copy of the tree with all mutants built into it."""
 
     def __init__(self, options, texts):
-        self.options, self.texts = options, texts
+        self.options, self.texts, self.commands = options, texts, None
         self.source = os.path.join(options.work, "source")
         self.build = os.path.join(self.source, "build")
         names = shell(["git", "ls-files", "-co", "--exclude-standard"], ROOT).stdout.split("\n")
@@ -119,33 +116,72 @@ class Copy:
             of[mutant.file].append((number, mutant))
         for name, text in self.texts.items():
             if name in of:
-                text = units.rewritten(text, of[name], os.path.join(HERE, "mutant.h"))
+                text = units.rewritten(os.path.join(self.source, name), text, of[name],
+                                       os.path.join(HERE, "mutant.h"))
             write_if_new(os.path.join(self.source, name), text.encode())
+
+    def configure(self):
+        self.environment = dict(os.environ, CCACHE_BASEDIR=self.source, CCACHE_NOHASHDIR="1")
+        done = shell(["cmake", "--preset", "dev", "-DLOCKSTEP_CUDA=OFF", "-DLOCKSTEP_NCCL=OFF",
+                      f"-DCMAKE_C_FLAGS={TYPES}", "-DLOCKSTEP_WERROR=OFF", *self.options.cmake],
+                     self.source, env=self.environment)
+        if done.returncode != 0:
+            sys.exit(done.stdout + done.stderr)
 
     def make(self, numbered, targets):
         """Builds; what cannot be compiled is left out. The mutants that are in."""
-        environment = dict(os.environ, CCACHE_BASEDIR=self.source, CCACHE_NOHASHDIR="1")
         self.write(numbered)
-        done = shell(["cmake", "--preset", "dev", "-DLOCKSTEP_CUDA=OFF", "-DLOCKSTEP_NCCL=OFF",
-                      "-DLOCKSTEP_WERROR=OFF", *self.options.cmake], self.source, env=environment)
-        if done.returncode != 0:
-            sys.exit(done.stdout + done.stderr)
         for _ in range(BUILD_ROUNDS):
             done = shell(["ninja", "-k", "0", "-C", self.build, f"-j{self.options.jobs}", *targets],
-                         self.source, env=environment)
+                         self.source, env=self.environment)
             if done.returncode == 0:
-                return numbered
-            lines = re.findall(r"^(?:\.\./|/)?([^\s:]+\.c):(\d+):\d+: error: (.*)", done.stdout, re.M)
-            bad = {(os.path.relpath(os.path.join(self.build, "..", name), self.source), int(line))
-                   for name, line, _ in lines}
-            kept = [(number, mutant) for number, mutant in numbered
-                    if not any(mutant.file == name and mutant.line <= line <= last_line(
-                        mutant, self.texts) for name, line in bad)]
-            if len(kept) == len(numbered):
+                return [(number, mutant) for number, mutant in numbered
+                        if mutant.file in self.compiled()]
+            # What is wrong in a macro is told there, and beneath it which mutant uses it.
+            bad = set(re.findall(r"\bmutant/(\d+):\d+:\d+: error", done.stdout)) or set(
+                re.findall(r"\bmutant/(\d+):", done.stdout))
+            if not bad:
                 sys.exit(done.stdout[-6000:])
-            numbered = kept
+            numbered = [(number, mutant) for number, mutant in numbered if str(number) not in bad]
             self.write(numbered)
         sys.exit("the mutants cannot be built")
+
+    def targets(self, names):
+        """What is built for tests: the programs that their commands name, and what rooms.py says.
+        CTest tells no command of a program that is not there yet."""
+        wanted, named = {name.split(":")[0] for name in names}, set()
+        for folder, _, files in os.walk(self.build):
+            for line in read_lines(os.path.join(folder, "CTestTestfile.cmake")) if (
+                    "CTestTestfile.cmake" in files) else []:
+                test = re.match(r"add_test\((?:\[=*\[)?([^\s\]]+)\S* ", line)
+                if test and test[1] in wanted:
+                    named.update(re.findall(f'"{re.escape(self.build)}/([^"]+)"', line))
+        lines = shell(["ninja", "-t", "targets", "all"], self.build).stdout.split("\n")
+        more = {target for name in names for target in rooms.TARGETS.get(name.split("/")[0], ())}
+        return sorted(named & {line.split(":")[0] for line in lines} | more) + list(rooms.ALWAYS)
+
+    def compiled(self):
+        """{file: the command that compiles it}, of all that this build compiles."""
+        if self.commands is None:
+            listed = json.loads(shell(["ninja", "-t", "compdb"], self.build).stdout)
+            self.commands = {os.path.relpath(os.path.join(entry["directory"], entry["file"]),
+                                             self.source): entry["command"] for entry in listed}
+        return self.commands
+
+    def is_same_code(self, mutant):
+        """Whether the compiler makes the same of the mutant as of the file."""
+        words = shlex.split(self.compiled()[mutant.file])
+        words = words[1:] if os.path.basename(words[0]) == "ccache" else words
+        kept = [word for before, word in zip([""] + words, words) if word not in (
+            "-MD", "-MT", "-MF", "-o", "-c", "-g") and before not in ("-MT", "-MF", "-o", "-c")]
+        text, unit = self.texts[mutant.file], mutant.unit
+        made = []
+        for one in (text, text[:unit.start] + mutant.text + text[unit.end:]):
+            command = [*kept, "-w", "-S", "-x", "c", "-", "-o", "-", "-iquote",
+                       os.path.dirname(os.path.join(self.source, mutant.file))]
+            done = shell(command, self.build, input=f'#line 1 "{mutant.file}"\n{one}')
+            made.append(done.stdout if done.returncode == 0 else None)
+        return made[0] is not None and made[0] == made[1]
 
 
 class Tests:
@@ -155,13 +191,13 @@ class Tests:
         listed = json.loads(shell(["ctest", "--test-dir", copy.build, "--show-only=json-v1"],
                                   copy.source).stdout)
         self.known = {test["name"]: test for test in listed["tests"]}
-        self.took, self.lock, self.copy = {}, threading.Lock(), copy
+        self.took, self.copy = {}, copy
         missing = [name for name in names if name.split(":")[0] not in self.known]
         if missing:
             sys.exit(f"not built here: {', '.join(missing)}")
 
     def run(self, name, number):
-        """What went wrong, or None."""
+        """(end, what went wrong), or None."""
         about, _, cases = name.partition(":")
         test = self.known[about]
         properties = {p["name"]: p["value"] for p in test.get("properties", ())}
@@ -171,32 +207,43 @@ class Tests:
             command += ["--filter", f"@({cases.strip()})/*"] if cases else []
         environment = dict(os.environ, LOCKSTEP_MUTANT=str(number))
         environment.update(pair.split("=", 1) for pair in properties.get("ENVIRONMENT", ()))
-        limit = 20 + 8 * self.took[name] if name in self.took else 600
+        # A loop without an end is told by the processor's time, which no other load takes away; what
+        # waits for ever, by the clock.
+        grace = self.copy.options.grace
+        busy = int(grace + 4 * self.took[name]) if name in self.took else 600
         start = time.monotonic()
-        process = subprocess.Popen(command, cwd=properties["WORKING_DIRECTORY"], env=environment,
+        process = subprocess.Popen(["sh", "-c", f"ulimit -t {busy}; exec \"$@\"", "sh", *command],
+                                   cwd=properties["WORKING_DIRECTORY"], env=environment,
                                    stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
                                    start_new_session=True)
         try:
-            output = process.communicate(timeout=limit)[0].decode(errors="replace")
+            output = process.communicate(timeout=10 * busy)[0].decode(errors="replace")
         except subprocess.TimeoutExpired:
             os.killpg(process.pid, signal.SIGKILL)
             process.communicate()
-            return "no end in time"
+            return "in time", "no end by the clock"
+        took = time.monotonic() - start
         if number == 0:
-            self.took[name] = time.monotonic() - start
+            self.took[name] = took
         if process.returncode != 0:
+            if took >= busy:
+                return "in time", "no end in the time of its processor"
             told = re.search(r"^.*(?:FAIL|CRASH|Assertion|differs|rror:).*$", output, re.M)
-            return told[0].strip()[:120] if told else f"exit code {process.returncode}"
+            return "killed", told[0].strip()[:120] if told else f"exit code {process.returncode}"
         if about.startswith("unit/") and "Tested: 0" in output:
-            return "nothing was tested"
+            return "killed", "nothing was tested"
         return None
 
     def try_mutant(self, number, mutant, tiers):
+        tried = set()
         for tier in rooms.tests_of(mutant.file)[:tiers]:
-            for name in sorted(tier, key=lambda test: self.took[test]):
-                why = self.run(name, number)
-                if why is not None:
-                    return {"end": "killed", "by": name, "why": why}
+            for name in sorted(set(tier) - tried, key=lambda test: self.took[test]):
+                found = self.run(name, number)
+                if found is not None:
+                    return {"end": found[0], "by": name, "why": found[1]}
+            if not tried and self.copy.is_same_code(mutant):
+                return {"end": "same code"}
+            tried.update(tier)
         return {"end": "survived"}
 
 
@@ -219,22 +266,33 @@ def equivalents():
     return known
 
 
+def told(entry, key):
+    """A mutant as a difference."""
+    file, _, change = key.partition(": ")
+    old, _, new = re.sub(r" #\d+$", "", change).rpartition(" -> ")
+    return f"{file}:{entry['line']}\n  - {old}\n  + {new}"
+
+
 def report(results, known):
     table, open_ = collections.defaultdict(collections.Counter), []
     for key, end in results.items():
-        room = key.split("/")[0]
+        room = rooms.room_of(key.split(":")[0])
         what = "equivalent" if end["end"] == "survived" and key in known else end["end"]
-        table[room][what] += 1
+        for row in (room, "all"):
+            table[row][what] += 1
         if what == "survived":
             open_.append(key)
-    columns = ("killed", "equivalent", "survived", "not built")
-    print(f"{'room':<14}" + "".join(f"{name:>12}" for name in columns))
-    for room, counts in sorted(table.items()):
-        print(f"{room:<14}" + "".join(f"{counts[name]:>12}" for name in columns))
+    columns = (*KILLED, "survived", "equivalent", "same code", "not built")
+    print(f"{'room':<13}{'made':>8}" + "".join(f"{name:>11}" for name in columns) + f"{'share':>8}")
+    for room, counts in sorted(table.items(), key=lambda row: (row[0] == "all", row[0])):
+        killed = sum(counts[name] for name in KILLED)
+        share = f"{100 * killed // (killed + counts['survived'])} %" if killed else "-"
+        print(f"{room:<13}{sum(counts.values()):>8}" + "".join(
+            f"{counts[name]:>11}" for name in columns) + f"{share:>8}")
     for key in sorted(key for key in results if results[key]["end"] == "survived" and key in known):
-        print(f"equivalent: {key}\n    {known[key]}")
+        print(f"equivalent: {told(results[key], key)}\n    {known[key]}")
     for key in sorted(open_):
-        print(f"SURVIVED: {key}")
+        print(f"SURVIVED: {told(results[key], key)}")
     return 1 if open_ else 0
 
 
@@ -247,12 +305,14 @@ def main():
     parser.add_argument("--jobs", type=int, default=os.cpu_count())
     parser.add_argument("--work", default=os.path.join(ROOT, "build", "mutants"))
     parser.add_argument("--list")
-    parser.add_argument("--tiers", type=int, default=2)
+    parser.add_argument("--tiers", type=int, default=3)
+    parser.add_argument("--grace", type=int, default=10, help="seconds that a test may take longer")
     parser.add_argument("--again", action="store_true")
     parser.add_argument("--cmake", action="append", default=[])
     options = parser.parse_args()
     if options.count is None:
-        options.count = 0 if options.list else 40
+        options.count = 0 if options.list else 25
+    options.work = os.path.abspath(options.work)
     os.makedirs(options.work, exist_ok=True)
     texts, chosen = choose(options)
     path, results = os.path.join(options.work, "results.jsonl"), {}
@@ -270,12 +330,14 @@ def main():
         names = sorted({name for _, mutant in numbered for tier in rooms.tests_of(
                             mutant.file)[:options.tiers] for name in tier})
         copy = Copy(options, texts)
-        built = set(copy.make(everything, targets_of(names)))
+        copy.write(everything)
+        copy.configure()
+        built = set(copy.make(everything, copy.targets(names)))
         tests = Tests(copy, names)
         for name in names:
-            why = tests.run(name, 0)
-            if why is not None:
-                sys.exit(f"{name} fails without any mutant: {why}")
+            found = tests.run(name, 0)
+            if found is not None:
+                sys.exit(f"{name} fails without any mutant: {found[1]}")
             # A unit test need not have the rewritten files in it.
             if not name.startswith("unit/") and tests.run(name, -1) is None:
                 sys.exit(f"{name} does not hand LOCKSTEP_MUTANT on to what it runs")

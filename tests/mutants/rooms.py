@@ -1,5 +1,7 @@
-"""Which tests a mutant must get past, nearest first. A name may select from a Criterion program:
-"unit/runner: compare|expect". The first pattern that fits a file counts."""
+"""The rooms of the house, the files in each, and which tests a mutant of a file must get past: those
+of the room, what is built on it, and at last what everything is built on. Within a tier the quickest
+is run first. A name may select from a Criterion program: "unit/runner: compare|expect". The first
+row whose pattern fits a file counts; a file that fits none has no mutants: it needs a GPU."""
 import re
 
 COMPARE = ("unit/runner: cells|compare|difference|expect|order_search|outputs|program_oracle|recorded|"
@@ -13,40 +15,99 @@ PLANNER = ("unit/planner_search", "unit/planner_plan", "unit/planner_nofit", "un
            "unit/planner_exhaustive")
 REMOTE = ("exec/host", "exec/correct", "mpi_front/mistakes")
 RANKS = ("unit/ranks", "unit/ranks_backend", "unit/hostile", "unit/overlap", "unit/sites")
+ORDERS = ("unit/order_bound", "unit/order", "unit/order_exact", "unit/order_explain",
+          "unit/order_arithmetic")
+EMBEDDING = ("unit/embedding", "unit/embedding_functional")
+EMBEDDED = ("cli/run", "cli/reshard", "scenario/bugs", "scenario/torchrec", "scenario/recordings",
+            "scenario/replicas", "scenario/sweep")
+SCENARIO = ("unit/scenario", "unit/inputs", "cli/hostile", "cli/unusable")
+KERNELS = ("unit/kernels_bags", "unit/kernels_convert", "unit/kernels_lookup",
+           "unit/kernels_quantise", "unit/kernels_reduce", "unit/kernels_training")
+REPORTS = ("unit/reports", "unit/show", "scenario/report_xml", "cli/show", "cli/run", "cli/outputs")
+PROCESSES = ("mpi/collectives-3", "mpi/tensor-3", "mpi/embedding-3", "mpi/ranks-3", "mpi/reuse")
+LAUNCHED = ("mpi/reuse", "mpi/planted", "mpi/killed_rank", "mpi/interrupted", "mpi/extremes")
+EXEC = ("exec/none", "exec/op", "exec/count", "exec/p2p", "exec/groups", "exec/overlap", "exec/killed",
+        "exec/observe_none", "exec/observe_op", *REMOTE[:2])
+CLI = ("unit/cli", "cli/usage", "cli/run", "cli/show", "cli/spmd", "cli/plan", "cli/outputs",
+       "cli/mutate", "cli/fuzz", "cli/recordings", "cli/reshard", "cli/everywhere", "cli/unusable")
 
+# What everything is built on: the last tier of every room.
+ALL = ("unit/runner", "unit/ranks", "unit/collectives", "unit/reports", "unit/recording", "cli/usage",
+       "cli/run", "cli/show", "cli/outputs", "cli/plan", "cli/recordings", "cli/false_passes",
+       "scenario/bugs", "scenario/models", "scenario/recordings", "mpi/planted", "mpi/training")
+
+# The room, the files, the nearest tests, and those of what is built on them.
 ROOMS = (
-    ("runner/plan/", ("unit/runner: steps|plan",), ("cli/plan", "cli/plan_times")),
-    ("runner/launch/planted", ("unit/runner: planted",), ("mpi/planted",)),
-    ("runner/compare/compare\\.c", (COMPARE,), JUDGED + ("mpi/planted",)),
-    ("runner/compare/order_search", (COMPARE, "cli/orders"), JUDGED),
-    ("runner/compare/recorded", (COMPARE, "cli/recordings", "cli/false_passes"), JUDGED),
-    ("runner/(compare|program)/", (COMPARE,), JUDGED),
-    ("embedding/", ("unit/embedding",), ("cli/run", "scenario/bugs", "scenario/torchrec",
-                                         "scenario/recordings", "scenario/sweep")),
-    ("orders/", ("unit/order_bound", "unit/order", "unit/order_exact", "unit/order_explain",
-                 "unit/order_arithmetic"), (COMPARE, "unit/order_replay", "cli/orders",
-                                            "cli/run", "scenario/recordings")),
-    ("planner/", PLANNER, ("oracle/planner", "cli/plan")),
-    ("collectives/", ("unit/collectives", "unit/recording"), RANKS + (
-        "cli/run", "cli/recordings", "scenario/bugs")),
-    ("ranks/(meet|p2p)", RANKS, ("cli/run", "scenario/bugs", *REMOTE)),
-    ("ranks/", RANKS, ("cli/run", "scenario/bugs", "scenario/sweep", "stress/ranks")),
-    ("local_tensor/", ("unit/local_tensor", "unit/tensor_collectives"), (COMPARE, "cli/run")),
-    ("fuzz/", ("unit/fuzz",), ("cli/fuzz", "cli/mutate", "scenario/fuzz")),
-    ("formats/", ("unit/arrays", "unit/base", "unit/file"), ("cli/run", "cli/outputs")),
+    ("judge", "runner/compare/order_search", (COMPARE, "cli/orders"), JUDGED),
+    ("judge", "runner/compare/recorded", (COMPARE, "cli/recordings", "cli/false_passes"), JUDGED),
+    ("judge", "runner/compare/(compare|run|verdict)\\.c", (COMPARE,), (*JUDGED, "mpi/planted")),
+    ("judge", "runner/(compare/|program/(\\w*oracle|program_cells))", (COMPARE,), JUDGED),
+    ("judge", "embedding/oracle", EMBEDDING, EMBEDDED),
+    ("judge", "orders/(bound|exact|explain)", ORDERS,
+     (COMPARE, "unit/order_replay", "cli/orders", "cli/run", "scenario/recordings")),
+    ("judge", "collectives/(check|finding)", ("unit/collectives",),
+     (*RANKS, "cli/run", "scenario/bugs")),
+    ("judge", "ranks/(meet|p2p|checks)", RANKS, ("cli/run", "scenario/bugs", *REMOTE)),
+    ("base", "base/", ("unit/base", "unit/file", "unit/arrays"),
+     ("unit/kernels_convert", "unit/order_bound", "unit/runner", "cli/run", "cli/outputs")),
+    ("formats", "formats/", ("unit/arrays", "unit/base", "unit/file", "unit/scenario"),
+     ("cli/run", "cli/outputs", "cli/unusable", "cli/hostile", "cli/recordings", "cli/plan")),
+    ("kernels", "kernels/cpu/scalar", ("unit/kernels_convert", "unit/kernels_scalar"), ("cli/run",)),
+    ("kernels", "kernels/cpu/", KERNELS, (*EMBEDDING, "unit/collectives", "unit/runner", "cli/run")),
+    ("local_tensor", "local_tensor/", ("unit/local_tensor", "unit/local_tensor_torch",
+                                       "unit/tensor_collectives"), (COMPARE, "cli/run")),
+    ("orders", "orders/", ORDERS, (COMPARE, "unit/order_replay", "cli/orders", "cli/run",
+                                   "scenario/recordings")),
+    ("collectives", "collectives/", ("unit/collectives", "unit/recording", "unit/tensor_collectives"),
+     (*RANKS, "cli/run", "cli/recordings", "scenario/bugs")),
+    ("backends", "backends/calibrate", ("unit/calibrate",), ("unit/order_replay",)),
+    ("backends", "backends/mpi/", PROCESSES, ("mpi/planted", "mpi/training", "mpi/models")),
+    ("backends", "backends/(sim/sim|backend|kinds|match)\\.c", ("unit/collectives", "unit/recording",
+                                                               "unit/ranks_backend", "unit/runner"),
+     ("cli/run", "mpi/reuse", "mpi/planted", "scenario/bugs")),
+    ("ranks", "ranks/", RANKS, ("unit/trainers", "cli/run", "cli/spmd", "scenario/bugs",
+                                "scenario/sweep", "stress/ranks", *REMOTE)),
+    ("planner", "planner/", PLANNER, ("oracle/planner", "cli/plan")),
+    ("embedding", "embedding/", EMBEDDING, EMBEDDED),
+    ("runner", "runner/plan/", ("unit/runner: steps|plan",), ("cli/plan", "cli/plan_times")),
+    ("runner", "runner/launch/planted", ("unit/runner: planted",), ("mpi/planted",)),
+    ("runner", "runner/launch/", ("unit/runner", *LAUNCHED), ("mpi/hangs",)),
+    ("runner", "runner/scenario/", SCENARIO, ("unit/runner", "cli/run", "cli/show", "cli/recordings",
+                                              "scenario/bugs", "scenario/models")),
+    ("runner", "runner/replay/", ("unit/replay_torch", "unit/replay_torch_shared", "unit/runner"),
+     ("unit/order_replay", "cli/recordings", "scenario/recordings", "scenario/torchrec")),
+    ("runner", "runner/diff/", ("diff/captures",), ("unit/runner",)),
+    ("runner", "runner/trace/", ("trace/format", "unit/runner"), ("cli/outputs",)),
+    ("runner", "runner/", ("unit/runner", "unit/scenario"), (*JUDGED, "scenario/models")),
+    ("report", "report/", REPORTS, ("cli/recordings", "cli/false_passes", "unit/runner")),
+    ("exec", "exec/", EXEC, ("exec/replay", "exec/ends_rank", "exec/flight", "exec/python_op",
+                             "exec/join", "exec/early")),
+    ("mpi", "mpi/", ("mpi_front/mistakes", "mpi_front/cases"), ("mpi_front/linking",)),
+    ("fuzz", "fuzz/", ("unit/fuzz",), ("cli/fuzz", "cli/mutate", "scenario/fuzz")),
+    ("cli", "cli/", CLI, ("cli/hostile", "cli/orders", "cli/words", "spmd/mpi-3", "exec/op")),
 )
 
-# What tests need built beside lockstep and lockstep-mpi, and the programs of their own name.
+# What tests need built beside the programs that their commands name: always, and by their label.
+ALWAYS = ("lockstep", "lockstep-mpi")
 TARGETS = {
-    "exec/host": ("exec_host",),
-    "exec/correct": ("exec_correct",),
-    "mpi_front/mistakes": ("lockstep_mpi_programs", "lockstep_mpi_wrapper"),
+    "exec": ("exec_stand_in", "exec_stand_in_nccl", "lockstep_nccl_front", "lockstep_nccl_observe"),
+    "mpi_front": ("lockstep_mpi_programs", "lockstep_mpi_wrapper"),
 }
+
+
+def row_of(file):
+    for row in ROOMS:
+        if re.match(row[1], file):
+            return row
+    return None
+
+
+def room_of(file):
+    """The room of a file, or None: it has no mutants."""
+    row = row_of(file)
+    return row and row[0]
 
 
 def tests_of(file):
     """The tiers of tests for a file."""
-    for pattern, *tiers in ROOMS:
-        if re.match(pattern, file):
-            return tiers
-    raise LookupError(f"no tests are listed for {file}")
+    return [*row_of(file)[2:], ALL]

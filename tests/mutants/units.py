@@ -3,6 +3,7 @@
 A unit is a condition, the value of a declaration or of a return, or a statement. Its mutants become
 branches beside it, so that one build holds them all and a variable chooses (mutant.h)."""
 import collections
+import functools
 import re
 
 # kind: value, condition, loop (its condition) or statement. text[start:end] is what mutants replace.
@@ -22,6 +23,7 @@ OPERATOR = re.compile(r"(?<= )(<<|>>|<=|>=|==|!=|&&|\|\||\+=|-=|\*=|\|=|&=|[<>+\
 NAMES = {"true": "false", "false": "true", "fmax": "fmin", "fmin": "fmax", "continue": "break"}
 
 
+@functools.lru_cache(maxsize=8)
 def masked(text):
     """The text with comments, literals and directives blanked, and as long."""
     def blank(match):
@@ -146,6 +148,17 @@ def units(text):
     return found
 
 
+def swaps(text, mask):
+    """(start, end, replacement) of neighbouring arguments of calls, swapped."""
+    for call in re.finditer(r"\b[a-z_]\w*\(", mask):
+        end = closing(mask, call.end() - 1)
+        parts = split_top(mask, call.end(), end, ",")
+        for (a, b), (c, d) in zip(parts, parts[1:]):
+            left, right = text[a:b].strip(), text[c:d].strip()
+            if left != right and "NULL" not in (left, right):
+                yield a, d, f"{text[a:b].replace(left, right)},{text[c:d].replace(right, left)}"
+
+
 def changes(unit, text):
     """(start, end, replacement) of every operator that applies inside a unit."""
     inside, mask = text[unit.start:unit.end], masked(text)[unit.start:unit.end]
@@ -166,6 +179,10 @@ def changes(unit, text):
         yield found.start(), found.end(), str(float(found[1]) * 2 + (float(found[1]) == 0))
     for found in re.finditer(r"(?<=[(&| ])!(?=[\w(])", mask):
         yield found.start(), found.end(), ""
+    yield from swaps(inside, mask)
+    if text.endswith("return", 0, unit.start) and not re.fullmatch(
+            r"\s*(\d+|true|false|status|NULL|LS_\w+)", mask):
+        yield 0, len(mask), " 0"
     if unit.kind == "condition":
         for a, b in (p for s in ("&", "|") for p in split_top(mask, 0, len(mask), s)):
             if (a, b) != (0, len(mask)) and b > a and "NULL" not in mask[a:b]:
@@ -222,18 +239,20 @@ def of_list(file, text, old, new, nth=0):
     return None
 
 
-def rewritten(text, numbered, header):
-    """The file with all of its mutants in it. numbered: (number, mutant). Lines stay where they are."""
+def rewritten(name, text, numbered, header):
+    """The file with all of its mutants in it. numbered: (number, mutant). A mutant is a line of a file
+    of its own, mutant/NUMBER, to the compiler; all else keeps its place."""
     of = collections.defaultdict(list)
     for number, mutant in numbered:
         of[mutant.unit].append((number, flat(mutant.text)))
     for unit in sorted(of, key=lambda u: -u.start):
-        own = text[unit.start:unit.end]
-        if unit.kind == "statement":
-            head = "".join(f"if (LS_MUTANT({n})) {{ {new}; }} else " for n, new in of[unit])
-            text = f"{text[:unit.start]}{head}{{ {own};}}{text[unit.end:]}"
-            continue
+        own, head = text[unit.start:unit.end], ""
         cast = "!!" if unit.kind in ("condition", "loop") else ""
-        head = "".join(f" LS_MUTANT({n}) ? {cast}({new.strip()}) :" for n, new in of[unit])
-        text = f"{text[:unit.start]}{head} {cast}({own.strip()}){text[unit.end:]}"
-    return f"#include \"{header}\"\n#line 1\n{text}"
+        for number, new in of[unit]:
+            head += f'\n#line 1 "mutant/{number}"\n' + (
+                f"if (LS_MUTANT({number})) {{ {new}; }} else" if unit.kind == "statement" else
+                f" LS_MUTANT({number}) ? {cast}({new}) :")
+        head += f'\n#line {unit.line} "{name}"\n'
+        own = f"{{ {own};}}" if unit.kind == "statement" else f"{cast}({own.strip()})"
+        text = text[:unit.start] + head + own + text[unit.end:]
+    return f"#include \"{header}\"\n#line 1 \"{name}\"\n{text}"
