@@ -6,6 +6,11 @@
 
 #include <stdlib.h>
 
+// Arguments of other types that are swapped are no mutant.
+#pragma GCC diagnostic error "-Wincompatible-pointer-types"
+#pragma GCC diagnostic error "-Wint-conversion"
+#pragma GCC diagnostic error "-Wdiscarded-qualifiers"
+
 // One copy in each program and library.
 __attribute__((weak, visibility("hidden"))) int ls_mutant_now;
 
