@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "collectives/calls.h"
 #include "exec/client.h"
 
 enum { MEMBERS_MAX = (LS_WIRE_MESSAGE_MAX - sizeof(ls_wire_call)) / (2 * sizeof(uint64_t)) };
@@ -78,6 +79,18 @@ int ls_client_issue(uint32_t *slot, ls_client *client, const ls_client_call *cal
     }
     *slot = taken;
     return LS_OK;
+}
+
+int ls_client_kind(const char *name) {
+#define KIND_NAME(upper, lower) #lower,
+    static const char *const names[] = {LS_KIND_MAP(KIND_NAME)};
+#undef KIND_NAME
+    for (int kind = 0; kind < LS_KIND_COUNT; kind++) {
+        if (strcmp(names[kind], name) == 0) {
+            return kind;
+        }
+    }
+    return -1;
 }
 
 const char *ls_client_said(void) {

@@ -442,8 +442,6 @@ static void close_exec(ls_exec *exec, ls_exec_result *out, int status) {
 }
 
 static int run(ls_exec *exec, const char *dir) {
-    LS_TRY(ls_exec__record_open(exec));
-    LS_TRY(ls_exec__flight_open(exec));
     LS_TRY(listen_here(exec));
     LS_TRY(start(exec, dir));
     int status = loop(exec);
@@ -465,6 +463,9 @@ int ls_exec_run(ls_exec_result *out, const ls_exec_options *options) {
     ls_keeper keeper = {.pid = 0};
     double began = ls_exec__now();
     int status = ls_arena_create(&exec->arena);
+    // What cannot be written is told before anything runs.
+    status = status == LS_OK ? ls_exec__flight_open(exec) : status;
+    status = status == LS_OK ? ls_exec__record_open(exec) : status;
     if (status == LS_OK) {
         status = ls_keeper_make(&keeper, NULL);
         status = status == LS_OK ? run(exec, keeper.dir) : status;
@@ -473,6 +474,9 @@ int ls_exec_run(ls_exec_result *out, const ls_exec_options *options) {
             ls_keeper_remove(&keeper);
         }
         status = LS_OK;
+    } else {
+        (void)ls_exec__flight_close(exec);
+        ls_arena_free(exec->arena);
     }
     out->seconds = ls_exec__now() - began;
     ls_free(memory, 1, sizeof(ls_exec));

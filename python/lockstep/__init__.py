@@ -54,6 +54,7 @@ def install():
         group = made[0]
         if group in c10d._world.pg_map:
             asked = "gloo" if str(backend).lower() == "undefined" else backend
+            group.asked = str(asked).split(",")[0].split(":")[-1]
             c10d._world.pg_map[group] = (asked, c10d._world.pg_map[group][1])
         return made
 

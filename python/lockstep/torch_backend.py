@@ -15,9 +15,10 @@ import torch.distributed as dist
 from lockstep import names
 from lockstep import torch_client as client
 
-# Numbers of collectives/collectives.h and base/dtype.h.
-(ALL_REDUCE, REDUCE, BROADCAST, ALL_GATHER, REDUCE_SCATTER, ALL_TO_ALL, GATHER, SCATTER, _SCAN, BARRIER, SEND,
- RECV) = range(12)
+# The names of kinds, and the numbers of base/dtype.h.
+ALL_REDUCE, REDUCE, BROADCAST, ALL_GATHER = "all_reduce", "reduce", "broadcast", "all_gather"
+REDUCE_SCATTER, ALL_TO_ALL, GATHER, SCATTER = "reduce_scatter", "all_to_all", "gather", "scatter"
+BARRIER, SEND, RECV = "barrier", "send", "recv"
 OPS = {"SUM": 0, "PRODUCT": 1, "MAX": 2, "MIN": 3, "AVG": 4, "BAND": 6, "BOR": 7, "BXOR": 8}
 # torch's type: number, elements of ours in one of torch's. Reduced as they are.
 TYPES = {torch.int8: (0, 1), torch.uint8: (1, 1), torch.int32: (2, 1), torch.int64: (4, 1), torch.float16: (6, 1),
@@ -50,12 +51,30 @@ def operation(op, tensor):
     return OPS[name]
 
 
+class Profiled:
+    """The event of a call in a torch profile, from its beginning until its results are there."""
+
+    def __init__(self, title):
+        self._ended = None
+        if torch.autograd._profiler_enabled():
+            event = torch.autograd.profiler.record_function(title)
+            event.__enter__()
+            self._ended = torch.futures.Future()
+            event._call_end_callbacks_on_future(self._ended)
+
+    def end(self):
+        if self._ended is not None:  # what ends on another thread than it began on is asynchronous
+            thread = threading.Thread(target=self._ended.set_result, args=(None,))
+            thread.start()
+            thread.join()
+
+
 class Work(dist._Work):
     """Calls under way; `finish` copies their results."""
 
-    def __init__(self, slots, finish, tensors):
+    def __init__(self, slots, finish, tensors, profiled):
         super().__init__()
-        self._slots, self._finish, self._tensors = slots, finish, tensors
+        self._slots, self._finish, self._tensors, self._profiled = slots, finish, tensors, profiled
         self._lock, self._waiting = threading.Lock(), 0
         self._complete, self._error, self._future, self._sender = False, None, None, None
 
@@ -75,6 +94,7 @@ class Work(dist._Work):
             first = not self._complete
             if first:
                 self._finish(error is None)
+                self._profiled.end()
                 self._complete, self._error = True, error
                 self._sender = client.get().sender(self._slots[0]) if self._slots else None
             self._waiting -= 1
@@ -178,6 +198,7 @@ class ProcessGroup(dist.ProcessGroup):
         super().__init__(rank, size)
         self._rank, self._size, self._name, self._members = rank, size, name, list(members)
         self._sequence, self._pending = 0, []
+        self.asked = "lockstep"  # the backend in whose place this is
         time = FIRST_TIME[name] = FIRST_TIME.get(name, 0) + 1
         identity = hashlib.sha512(f"{name} {time}".encode()).digest()
         whole = size == dist.get_world_size() if dist.is_initialized() else True
@@ -218,7 +239,7 @@ class ProcessGroup(dist.ProcessGroup):
         purpose = names.purpose(like.numel() if like is not None else 0)
         if tag:
             purpose = f"the tag {tag}" + (f", {purpose}" if purpose else "")
-        call = client.Call(comm=self._comm, kind=kind, dtype=dtype, op=op, root=root, members=self._size, tag=tag,
+        call = client.Call(comm=self._comm, kind=client.get().kind(kind), dtype=dtype, op=op, root=root, members=self._size, tag=tag,
                            count=count * times, stream=client.NO_STREAM,
                            purpose=purpose.encode() if purpose else None)
         for side, buffer in (("send", sent), ("recv", got)):
@@ -236,16 +257,19 @@ class ProcessGroup(dist.ProcessGroup):
                 if buffer is not None:
                     buffer.give()
 
-        return slot, finish
+        title = "recvAnySource" if kind == RECV and root == -1 else kind
+        return slot, finish, title
 
     def _work(self, calls, tensors):
         self._sequence += 1
 
         def finish(done):
-            for _, end in calls:
+            for _, end, _ in calls:
                 end(done)
 
-        work = Work([slot for slot, _ in calls], finish, tensors)
+        title = calls[0][2] if calls else ""
+        profiled = Profiled(f"{self.asked}:{title}")
+        work = Work([call[0] for call in calls], finish, tensors, profiled)
         self._pending = [other for other in self._pending if not other.is_completed()]
         self._pending.append(work)  # a result comes even where nobody keeps the work
         return work

@@ -31,6 +31,7 @@ FUNCTIONS = {  # name: (result, arguments after the client)
     "join": (c_int, [POINTER(c_uint32), c_void_p, c_char_p, c_int, c_int, c_char_p]),
     "leave": (c_int, [c_void_p, c_uint32]),
     "issue": (c_int, [POINTER(c_uint32), c_void_p, POINTER(Call)]),
+    "kind": (c_int, [c_char_p]),
     "said": (c_char_p, []),
 }
 
@@ -75,6 +76,10 @@ class Client:
 
     def leave(self, comm):
         self._check(self._functions["leave"](self._self, comm))
+
+    @functools.cache
+    def kind(self, name):
+        return self._functions["kind"](name.encode())
 
     def issue(self, call):
         slot = c_uint32()

@@ -83,8 +83,8 @@ def main():
              for what in check(bug, lockstep, program, stand_in, analyze)]
     done = subprocess.run([lockstep, "exec", "-n", "4", "--flight-recorder", "/nowhere/rank_", "--",
                            program], capture_output=True, text=True, check=False, timeout=100)
-    if done.returncode == 0 or "/nowhere/rank_" not in done.stdout:
-        wrong.append(f"a folder that does not exist: code {done.returncode}, {done.stdout}")
+    if done.returncode != 2 or "/nowhere/rank_" not in done.stderr:
+        wrong.append(f"a folder that does not exist: code {done.returncode}, {done.stderr}")
     print("\n".join(wrong))
     return len(wrong)
 
