@@ -1,15 +1,18 @@
 #!/usr/bin/env python3
 """Runs the MPI Bugs Initiative (https://github.com/mquinson/MBI) under lockstep and counts.
 
-    bench/mbi.py DIR [--build build] [--jobs 2] [--only TEXT] [--smpi] [--misses]
+    bench/mbi.py DIR [--build build] [--jobs 2] [--only TEXT] [--tools lockstep,SMPI] [--misses]
+                 [--keep FILE]
 
 DIR holds MBI's generators (MBI's gencodes/, or SimGrid's teshsuite/smpi/MBI with corrected labels):
 they are run in a folder of their own, nothing of them is kept. What a code should show is read from
-its header here, and given to nobody else. --smpi runs SimGrid's SMPI beside it, where smpicc is.
+its header here, and given to nobody else. SMPI is SimGrid's (Debian: libsimgrid-dev). --keep has
+each result written to FILE, where a run that was ended goes on.
 """
 import argparse
 import concurrent.futures
 import glob
+import json
 import os
 import re
 import shutil
@@ -19,6 +22,7 @@ import tempfile
 import time
 
 RUN = re.compile(r"^\s+\$ ?(.*)$")
+SECONDS_MAX = 300  # for each test, as MBI's own runner gives
 # F1 in MBI's README (2021).
 PUBLISHED = (("MUST", 0.87), ("McSimGrid", 0.82), ("Aislinn", 0.78), ("ISP", 0.73),
              ("CIVL", 0.47), ("PARCOACH", 0.29))
@@ -73,7 +77,7 @@ class Lockstep:
         after = words[words.index("${EXE}") + 1:]
         options = ["--buffering", "all"] if "$infty_buffer" in command else []
         code, text = run([self.lockstep, "mpi", "-n", ranks, "--explore", "1000", "--deadline", "20",
-                          *options, program, "--", *after], os.path.dirname(program), 60)
+                          *options, program, "--", *after], os.path.dirname(program), SECONDS_MAX)
         if code is None:
             return "timeout", text
         return {0: "OK", 1: "ERROR"}.get(code, "failure"), text
@@ -103,7 +107,7 @@ class Smpi:
         code, text = run(["smpirun", "-np", ranks, "-platform", self.platform, "-analyze",
                           "--cfg=smpi/barrier-finalization:on", "--cfg=smpi/list-leaks:10",
                           "--cfg=smpi/finalization-barrier:on", *buffering, program, *after],
-                         os.path.dirname(program), 60)
+                         os.path.dirname(program), SECONDS_MAX)
         if code is None:
             return "timeout", text
         bad = re.search("MBI_MSG_RACE|mismatch|DEADLOCK|returned MPI_ERR|Probable memory leak|"
@@ -112,20 +116,47 @@ class Smpi:
 
 
 def judge(tool, source, program_folder):
+    """One row a test: (code, command, expected, outcome, what was said, seconds)."""
     program = os.path.join(program_folder, os.path.basename(source)[:-2])
+    started = time.time()
     code, text = tool.build(source, program)
     rows = []
     for command, expected in tests_of(source):
         outcome, said = ("unimplemented", text) if code != 0 else tool.test(command, program)
-        rows.append((os.path.basename(source), command, expected, outcome, said))
+        rows.append((os.path.basename(source), command, expected, outcome, said,
+                     time.time() - started))
+        started = time.time()
     if os.path.exists(program):
         os.unlink(program)
     return rows
 
 
+class Kept:
+    """The rows of each tool and code, on disk as they come: a line for each code."""
+
+    def __init__(self, path):
+        self.rows, self.file = {}, None
+        if path is not None:
+            if os.path.exists(path):
+                with open(path, encoding="utf-8") as lines:
+                    for line in lines:
+                        tool, code, rows = json.loads(line)
+                        self.rows[tool, code] = rows
+            self.file = open(path, "a", encoding="utf-8")
+
+    def judge(self, tool, source, folder):
+        key = tool.name, os.path.basename(source)
+        if key not in self.rows:
+            self.rows[key] = judge(tool, source, folder)
+            if self.file is not None:
+                self.file.write(json.dumps([*key, self.rows[key]]) + "\n")
+                self.file.flush()
+        return self.rows[key]
+
+
 def table(name, rows, seconds):
     count = {"TP": 0, "TN": 0, "FP": 0, "FN": 0, "other": 0, "unimplemented": 0}
-    for _, _, expected, outcome, _ in rows:
+    for _, _, expected, outcome, _, _ in rows:
         wrong = expected != "OK"
         if outcome == "OK":
             count["FN" if wrong else "TN"] += 1
@@ -152,28 +183,28 @@ def main():
     parser.add_argument("--build", default="build")
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--only", default="")
-    parser.add_argument("--smpi", action="store_true")
+    parser.add_argument("--tools", default="lockstep")
+    parser.add_argument("--keep")
     parser.add_argument("--misses", action="store_true", help="print what lockstep said of each")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="lockstep-mbi-") as folder:
         sources = [s for s in generate(options.folder, folder) if options.only in s]
-        tools = [Lockstep(options.build)] + ([Smpi(folder)] if options.smpi else [])
-        results = []
-        for tool in tools:
-            started = time.time()
+        known = {"lockstep": lambda: Lockstep(options.build), "SMPI": lambda: Smpi(folder)}
+        kept, results = Kept(options.keep), []
+        for tool in [known[name]() for name in options.tools.split(",")]:
             programs = os.path.join(folder, tool.name)
             os.mkdir(programs)
             with concurrent.futures.ThreadPoolExecutor(options.jobs) as pool:
-                rows = [row for rows in pool.map(lambda s, t=tool, p=programs: judge(t, s, p),
+                rows = [row for rows in pool.map(lambda s, t=tool, p=programs: kept.judge(t, s, p),
                                                  sources) for row in rows]
-            results.append((tool.name, rows, time.time() - started))
+            results.append((tool.name, rows, sum(row[5] for row in rows) / options.jobs))
         print(f"{'tool':10} {'TP':>5} {'TN':>5} {'FP':>4} {'FN':>4} {'unimpl':>6} {'other':>6} "
               f"{'coverage':>9} {'conclusive':>10} {'specificity':>11} {'recall':>7} "
               f"{'precision':>9} {'F1':>7} {'accuracy':>8} {'seconds':>7}")
         for name, rows, seconds in results:
             table(name, rows, seconds)
         print("published F1 (2021): " + ", ".join(f"{n} {f:.2f}" for n, f in PUBLISHED))
-        for name, command, expected, outcome, said in results[0][1]:
+        for name, command, expected, outcome, said, _ in results[0][1]:
             if (expected != "OK") != (outcome == "ERROR") or outcome not in ("OK", "ERROR"):
                 print(f"miss: {name} ({command}): expected {expected}, got {outcome}")
                 if options.misses:

@@ -221,7 +221,7 @@ static int request_of(mpi_where at, const collective_args *args, bool persistent
     mpi_request *made = make_request(at.me, &record);
     made->persistent = true;
     *out = made->handle;
-    return MPI_SUCCESS;
+    return ls_mpi__comm_channel(&made->channel, record.comm);
 }
 
 // ---- The functions ------------------------------------------------------------------------------

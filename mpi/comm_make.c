@@ -33,10 +33,13 @@ mpi_comm *ls_mpi__comm_object(mpi_rank *me, ls_shared_comm *shared, int first_si
 }
 
 static int open_place(ls_shared_comm **out, ls_spmd *run, const int *ranks, int count,
-                      const char *function) {
-    char name[64];
+                      const char *function, const char *name) {
+    char own[64];
     ls_comm *comm = NULL;
-    (void)snprintf(name, sizeof name, "%s #%d", function, ++ls_mpi__state.made_comms);
+    if (name == NULL) {
+        (void)snprintf(own, sizeof own, "%s #%d", function, ++ls_mpi__state.made_comms);
+        name = own;
+    }
     LS_TRY(ls_comm_create(&comm, run->backend, ranks, count, name));
     int status = ls_shared_comm__make(out, run, comm, false);
     if (status != LS_OK) {
@@ -58,7 +61,7 @@ void ls_mpi__comms_open(mpi_rank *me) {
     me->world = world;
     ls_mpi__handle_constant(me, MPI_KIND_COMM, 1, world);
     ls_shared_comm *place = NULL;
-    if (open_place(&place, run, &me->id, 1, "MPI_COMM_SELF") != LS_OK) {
+    if (open_place(&place, run, &me->id, 1, "MPI_COMM_SELF", NULL) != LS_OK) {
         abort();
     }
     me->self = ls_mpi__comm_object(me, place, 1, NULL);
@@ -136,7 +139,7 @@ int ls_mpi__make_comms(ls_spmd *run, ls_request *const *requests, int size) {
         }
         ls_shared_comm *place = NULL;
         bool wanted = color != MPI_UNDEFINED && !(inter && count == first_size);
-        status = wanted ? open_place(&place, run, ranks, count, model->function) : LS_OK;
+        status = wanted ? open_place(&place, run, ranks, count, model->function, NULL) : LS_OK;
         for (int k = 0; k < size && place != NULL; k++) {
             if (list[k].color == color) {
                 give(requests[list[k].index], place, first_size);
@@ -150,48 +153,90 @@ int ls_mpi__make_comms(ls_spmd *run, ls_request *const *requests, int size) {
 }
 
 // ---- Without a place to meet --------------------------------------------------------------------
-// Communicators that only the ranks of a group make: the first that comes opens it, the others
-// join.
+// Places that no collective of their ranks makes: the first that comes opens one, the others join.
 typedef struct pending {
     ls_shared_comm *place;
     const ls_shared_comm *parent;
+    const char *function;
     int tag, count, joined;
     bool *here;  // [count]
     struct pending *next;
 } pending;
 
-int ls_mpi__comm_pending(mpi_rank *me, const mpi_comm *parent, const int *ranks, int count,
-                         int first_size, int tag, const char *function, int *out) {
+static pending **pending_like(const pending *wanted, const int *ranks, int own) {
+    pending **at = (pending **)&ls_mpi__state.pending;
+    for (; *at != NULL; at = &(*at)->next) {
+        const pending *is = *at;
+        if (is->parent == wanted->parent && is->tag == wanted->tag && is->count == wanted->count &&
+            strcmp(is->function, wanted->function) == 0 && !is->here[own] &&
+            memcmp(is->place->comm->ranks, ranks, (size_t)is->count * sizeof(int)) == 0) {
+            break;
+        }
+    }
+    return at;
+}
+
+// The place of `wanted` with this rank in it; name NULL: one of its own.
+static int join(ls_shared_comm **out, mpi_rank *me, const pending *wanted, const int *ranks,
+                const char *name) {
     int own = 0;
     while (ranks[own] != me->id) {
         own += 1;
     }
-    pending *at = ls_mpi__state.pending;
-    for (; at != NULL; at = at->next) {
-        if (at->parent == (parent != NULL ? parent->inner->shared : NULL) && at->tag == tag &&
-            at->count == count && !at->here[own] &&
-            memcmp(at->place->comm->ranks, ranks, (size_t)count * sizeof(int)) == 0) {
-            break;
-        }
-    }
-    ls_schedule__enter(me->rank);
-    int status = LS_OK;
+    pending **link = pending_like(wanted, ranks, own), *at = *link;
     if (at == NULL) {
+        ls_shared_comm *place = NULL;
+        LS_TRY(open_place(&place, ls_mpi__state.run, ranks, wanted->count, wanted->function, name));
         at = ls_mpi__alloc(sizeof *at);
-        at->parent = parent != NULL ? parent->inner->shared : NULL;
-        at->tag = tag;
-        at->count = count;
-        at->here = ls_mpi__alloc((size_t)count);
-        at->next = ls_mpi__state.pending;
-        status = open_place(&at->place, ls_mpi__state.run, ranks, count, function);
-        ls_mpi__state.pending = at;
+        *at = *wanted;
+        at->place = place;
+        at->here = ls_mpi__alloc((size_t)at->count);
+        *link = at;
     }
+    *out = at->place;
     at->here[own] = true;
-    mpi_comm *made = ls_mpi__comm_object(me, at->place, first_size, out);
-    ls_mpi__handle_slot(me, made->handle)->function = function;
-    made->errhandler = parent != NULL ? parent->errhandler : made->errhandler;
+    at->joined += 1;
+    if (at->joined == at->count) {
+        *link = at->next;
+        free(at->here);
+        free(at);
+    }
+    return LS_OK;
+}
+
+int ls_mpi__comm_pending(mpi_rank *me, const mpi_comm *parent, const int *ranks, int count,
+                         int first_size, int tag, const char *function, int *out) {
+    const pending wanted = {.parent = parent != NULL ? parent->inner->shared : NULL,
+                            .function = function,
+                            .tag = tag,
+                            .count = count};
+    ls_schedule__enter(me->rank);
+    ls_shared_comm *place = NULL;
+    int status = join(&place, me, &wanted, ranks, NULL);
+    mpi_comm *made = status == LS_OK ? ls_mpi__comm_object(me, place, first_size, out) : NULL;
+    if (made != NULL) {
+        ls_mpi__handle_slot(me, made->handle)->function = function;
+        made->errhandler = parent != NULL ? parent->errhandler : made->errhandler;
+    }
     ls_schedule__leave(me->rank);
     (void)ls_mpi__leave(me, status);
     mpi_record record = {.collective = &ls_mpi__barrier, .comm = made, .function = function};
     return ls_mpi__collective(me, &record, NULL);
+}
+
+// Persistent collectives match in the order in which members make them, and may be started in any:
+// the calls of each meet at a place of their own.
+int ls_mpi__comm_channel(ls_rank_comm **out, mpi_comm *comm) {
+    mpi_rank *me = comm->owner;
+    const ls_comm *inner = comm->inner->shared->comm;
+    const pending wanted = {.parent = comm->inner->shared,
+                            .function = "a persistent collective",
+                            .tag = comm->channels++,
+                            .count = inner->size};
+    ls_schedule__enter(me->rank);
+    ls_shared_comm *place = NULL;
+    int status = join(&place, me, &wanted, inner->ranks, inner->name);
+    status = status == LS_OK ? ls_rank_comm__make(out, place, me->rank, true) : status;
+    ls_schedule__leave(me->rank);
+    return ls_mpi__leave(me, status);
 }

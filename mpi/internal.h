@@ -116,6 +116,7 @@ typedef struct mpi_topology {
 struct mpi_comm {
     int handle;
     ls_rank_comm *inner;
+    int channels;  // persistent collectives made so far
     bool inter;
     int size, rank;  // of the own group
     int first;       // member of the own group's first
@@ -213,6 +214,7 @@ struct mpi_request {
     mpi_record record;
     ls_request *inner;  // NULL: complete
     mpi_comm *comm;
+    ls_rank_comm *channel;  // of a persistent collective; NULL otherwise
     const char *file;
     int line;
     mpi_owned *owned[2];
@@ -352,6 +354,8 @@ int ls_mpi__comm_world_rank(const mpi_comm *comm, int member);
 int ls_mpi__make_comms(ls_spmd *run, ls_request *const *requests, int size);
 int ls_mpi__comm_pending(mpi_rank *me, const mpi_comm *parent, const int *ranks, int count,
                          int first_size, int tag, const char *function, int *out);
+// Where the next persistent collective of the communicator meets.
+int ls_mpi__comm_channel(ls_rank_comm **out, mpi_comm *comm);
 mpi_group *ls_mpi__group_make(int size);
 int ls_mpi__group_rank(const mpi_group *group, int world_rank);
 mpi_group *ls_mpi__group_of(const mpi_comm *comm, bool remote);

@@ -218,8 +218,8 @@ int ls_mpi__request_start(mpi_rank *me, mpi_request *request) {
     if (request->kind == MPI_REQUEST_COLLECTIVE) {
         ls_mpi__collective_own(me, request);
         ls_request own = request->proto;
-        int status =
-            ls_call__post(ls_mpi__file, ls_mpi__line, request->comm->inner, &own, &request->inner);
+        ls_rank_comm *comm = request->channel != NULL ? request->channel : request->comm->inner;
+        int status = ls_call__post(ls_mpi__file, ls_mpi__line, comm, &own, &request->inner);
         return ls_mpi__leave(me, status);
     }
     const mpi_record *record = &request->record;

@@ -147,10 +147,35 @@ static void persistent_collective_never_freed(void) {
     }
 }
 
+// They match as they were made, not as they are started.
+static void persistent_collectives_in_two_orders(void) {
+    MPI_Request pair[2];
+    values[0] = rank == 0 ? 42 : 0;
+    int bcast = wrong && rank == 1 ? 1 : 0, first = rank == 2 ? 1 : 0;
+    for (int i = 0; i < 2; i++) {
+        if (i == bcast) {
+            MPI_Bcast_init(values, 1, MPI_INT, 0, WORLD, MPI_INFO_NULL, &pair[0]);
+        } else {
+            MPI_Barrier_init(WORLD, MPI_INFO_NULL, &pair[1]);
+        }
+    }
+    for (int round = 0; round < 2; round++) {
+        MPI_Start(&pair[(first + round) % 2]);  // wrong: collective.kind_mismatch
+        MPI_Start(&pair[(first + round + 1) % 2]);
+        MPI_Waitall(2, pair, MPI_STATUSES_IGNORE);
+    }
+    if (values[0] != 42) {
+        MPI_Abort(WORLD, 1);
+    }
+    MPI_Request_free(&pair[0]);
+    MPI_Request_free(&pair[1]);
+}
+
 CASES({"a_part_not_ready", a_part_not_ready}, {"ready_twice", ready_twice},
       {"ready_before_start", ready_before_start}, {"no_such_part", no_such_part},
       {"store_after_ready", store_after_ready}, {"load_before_it_arrived", load_before_it_arrived},
       {"ordinary_receive", ordinary_receive},
       {"persistent_collective_started_twice", persistent_collective_started_twice},
       {"persistent_collective_on_two_ranks", persistent_collective_on_two_ranks},
-      {"persistent_collective_never_freed", persistent_collective_never_freed})
+      {"persistent_collective_never_freed", persistent_collective_never_freed},
+      {"persistent_collectives_in_two_orders", persistent_collectives_in_two_orders})
