@@ -74,7 +74,8 @@ def sources_of(suite, folder, program):
     text = open(os.path.join(suite, folder, "Makefile.am"), encoding="utf-8").read()
     sources = re.search(rf"^{re.escape(program)}_SOURCES *= *(.*)$", text, re.M)
     flags = re.search(rf"^{re.escape(program)}_CPPFLAGS *= *(.*)$", text, re.M)
-    files = sources.group(1).split() if sources else [program + ".c"]
+    files = [f for f in sources.group(1).split() if not f.endswith(".h")] if sources else \
+        [program + ".c"]
     return ([os.path.join(suite, folder, f) for f in files],
             [w for w in flags.group(1).split() if w.startswith("-")] if flags else [])
 

@@ -13,9 +13,15 @@ int ls_mpi_dup_fn(int handle, int keyval, void *state, void *value_in, void *val
     return MPI_SUCCESS;
 }
 
-static mpi_keyval *keyval_of(mpi_rank *me, int keyval) {
+static bool is_there(const mpi_keyval *of) {
+    return of->used || of->references > 0;
+}
+
+// One that is not freed, or (freed) one that is in use still.
+static mpi_keyval *keyval_of(mpi_rank *me, int keyval, bool freed) {
     bool known = keyval > MPI_WIN_MODEL && keyval < LS_MPI_KEYVALS && me->keyvals != NULL;
-    return known && me->keyvals[keyval].used ? &me->keyvals[keyval] : NULL;
+    mpi_keyval *of = known ? &me->keyvals[keyval] : NULL;
+    return of != NULL && (of->used || (freed && is_there(of))) ? of : NULL;
 }
 
 static int create(mpi_where at, MPI_Comm_copy_attr_function *copy,
@@ -25,8 +31,8 @@ static int create(mpi_where at, MPI_Comm_copy_attr_function *copy,
     }
     for (int k = MPI_WIN_MODEL + 1; k < LS_MPI_KEYVALS; k++) {
         mpi_keyval *made = &at.me->keyvals[k];
-        if (!made->used && made->copy == NULL && made->release == NULL && made->state == NULL) {
-            *made = (mpi_keyval){copy, release, state, true};
+        if (!is_there(made)) {
+            *made = (mpi_keyval){.copy = copy, .release = release, .state = state, .used = true};
             *keyval = k;
             return MPI_SUCCESS;
         }
@@ -36,7 +42,7 @@ static int create(mpi_where at, MPI_Comm_copy_attr_function *copy,
 }
 
 static int release_keyval(mpi_where at, int *keyval) {
-    mpi_keyval *of = keyval_of(at.me, keyval != NULL ? *keyval : MPI_KEYVAL_INVALID);
+    mpi_keyval *of = keyval_of(at.me, keyval != NULL ? *keyval : MPI_KEYVAL_INVALID, true);
     if (of == NULL) {
         return ls_mpi__error(at.me, NULL, MPI_ERR_KEYVAL, at.function,
                              "the key value is not valid");
@@ -55,10 +61,11 @@ static mpi_attribute **find(mpi_attribute **list, int keyval) {
 
 static int drop(mpi_rank *me, int handle, mpi_attribute **at) {
     mpi_attribute *gone = *at;
-    const mpi_keyval *of = &me->keyvals[gone->keyval];
+    mpi_keyval *of = &me->keyvals[gone->keyval];
     int status = of->release != NULL ? of->release(handle, gone->keyval, gone->value, of->state)
                                      : MPI_SUCCESS;
     if (status == MPI_SUCCESS) {
+        of->references -= 1;
         *at = gone->next;
         free(gone);
     }
@@ -66,7 +73,7 @@ static int drop(mpi_rank *me, int handle, mpi_attribute **at) {
 }
 
 static int set(mpi_where at, int handle, mpi_attribute **list, int keyval, void *value) {
-    if (keyval_of(at.me, keyval) == NULL) {
+    if (keyval_of(at.me, keyval, false) == NULL) {
         return ls_mpi__error(at.me, NULL, MPI_ERR_KEYVAL, at.function, "the key value %d is %s",
                              keyval,
                              keyval > 0 && keyval <= MPI_WIN_MODEL ? "MPI's own" : "not valid");
@@ -77,6 +84,7 @@ static int set(mpi_where at, int handle, mpi_attribute **list, int keyval, void 
     }
     mpi_attribute *made = ls_mpi__alloc(sizeof *made);
     *made = (mpi_attribute){keyval, value, *list};
+    at.me->keyvals[keyval].references += 1;
     *list = made;
     return MPI_SUCCESS;
 }
@@ -100,7 +108,7 @@ static int remove_one(mpi_where at, int handle, mpi_attribute **list, int keyval
 int ls_mpi__attributes_copy(mpi_where where, const mpi_comm *comm, int old_handle,
                             const mpi_attribute *from, mpi_attribute **to) {
     for (const mpi_attribute *at = from; at != NULL; at = at->next) {
-        const mpi_keyval *of = &where.me->keyvals[at->keyval];
+        mpi_keyval *of = &where.me->keyvals[at->keyval];
         void *value = NULL;
         int flag = 0;
         if (of->copy != NULL) {
@@ -113,6 +121,7 @@ int ls_mpi__attributes_copy(mpi_where where, const mpi_comm *comm, int old_handl
         if (flag != 0) {
             mpi_attribute *made = ls_mpi__alloc(sizeof *made);
             *made = (mpi_attribute){at->keyval, value, NULL};
+            of->references += 1;
             mpi_attribute **end = to;
             while (*end != NULL) {
                 end = &(*end)->next;

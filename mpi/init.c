@@ -105,6 +105,7 @@ static void leaks(mpi_rank *me) {
 int MPI_Finalize(void) {
     mpi_rank *me = ls_mpi__enter(__func__);
     MPI_TRY(ls_mpi__attributes_free(me, MPI_COMM_SELF, &me->self->attributes));
+    ls_mpi__requests_settle(me, true);
     leaks(me);
     me->finalised = true;
     return MPI_SUCCESS;

@@ -201,7 +201,8 @@ typedef struct mpi_owned {  // a buffer that a call owns until it is complete
     int line;
     mpi_win *win;  // of an RMA call, until its epoch ends
     int target;
-    const mpi_type *type;  // its parts; NULL: all bytes
+    const mpi_type *type;     // its parts; NULL: all bytes
+    const ls_request *until;  // of a freed request: owned until this is complete; NULL: disowned
     struct mpi_owned *next;
     bool told;
 } mpi_owned;
@@ -209,7 +210,7 @@ typedef struct mpi_owned {  // a buffer that a call owns until it is complete
 struct mpi_request {
     int handle;
     mpi_request_kind kind;
-    bool persistent, active, cancelled, released;
+    bool persistent, active, cancelled;
     ls_request proto;
     mpi_record record;
     ls_request *inner;  // NULL: complete
@@ -224,13 +225,15 @@ struct mpi_request {
     MPI_Grequest_cancel_function *cancel;
     void *state;
     bool general_done;
+    mpi_request *next_freed;
 };
 
 typedef struct mpi_keyval {
     MPI_Comm_copy_attr_function *copy;
     MPI_Comm_delete_attr_function *release;
     void *state;
-    bool used;
+    bool used;       // not freed
+    int references;  // attributes that are set
 } mpi_keyval;
 
 #define LS_MPI_KEYVALS 256
@@ -244,6 +247,7 @@ struct mpi_rank {
     mpi_comm *world, *self;
     void *bsend_buffer;
     int bsend_size, bsend_used;
+    mpi_request *freed;  // before their messages were complete
     mpi_owned *owned;
     const char *owned_low, *owned_high;  // around all of them
     mpi_keyval *keyvals;                 // [LS_MPI_KEYVALS] from 1
@@ -405,6 +409,8 @@ void ls_mpi__parts_done(mpi_rank *me, mpi_request *request);
 void ls_mpi__parts_free(mpi_rank *me, mpi_request *request);
 
 void ls_mpi__request_close(mpi_rank *me, mpi_request *request);
+// Lets go of freed requests whose messages are complete; wait: of all, as they are.
+void ls_mpi__requests_settle(mpi_rank *me, bool wait);
 int ls_mpi__await(mpi_rank *me, ls_request **inner, int count, bool any);
 void ls_mpi__poll(mpi_rank *me, const char *function);
 void ls_mpi__say(char *out, size_t out_bytes, const ls_call *call);

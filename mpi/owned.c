@@ -45,6 +45,10 @@ static void tell(mpi_rank *me, mpi_owned *owned, bool writes, const char *functi
                     owned->writes ? "writes" : "reads");
 }
 
+static bool is_over(const mpi_owned *owned) {
+    return owned->until != NULL && owned->until->state == LS_REQUEST_DONE;
+}
+
 static void check(mpi_rank *me, const char *low, const char *high, size_t count, const void *buf,
                   const mpi_type *type, bool writes, const char *function, const char *file,
                   int line) {
@@ -52,7 +56,7 @@ static void check(mpi_rank *me, const char *low, const char *high, size_t count,
         return;
     }
     for (mpi_owned *at = me->owned; at != NULL; at = at->next) {
-        if (low >= at->high || high <= at->low || (!writes && !at->writes)) {
+        if (low >= at->high || high <= at->low || (!writes && !at->writes) || is_over(at)) {
             continue;
         }
         if (type != NULL && !type->contiguous &&
@@ -83,6 +87,7 @@ void ls_mpi__accessed(mpi_rank *me, const void *at, size_t bytes, bool writes, c
     mpi_owned *owned = low < me->owned_high && high > me->owned_low ? me->owned : NULL;
     for (; owned != NULL; owned = owned->next) {
         if (low < owned->high && high > owned->low && (writes || owned->writes) && !owned->told &&
+            !is_over(owned) &&
             (owned->type->contiguous ||
              ls_mpi__type_meets(owned->base, owned->count, owned->type, low, high))) {
             const char *file;

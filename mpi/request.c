@@ -125,19 +125,46 @@ mpi_request *ls_mpi__request_make(mpi_rank *me, mpi_request_kind kind, const cha
     return made;
 }
 
-// Its handle goes; the memory stays while a call of it is open.
+static void let_go(mpi_rank *me, mpi_request *request) {
+    for (int i = 0; i < 2; i++) {
+        ls_mpi__disown(me, request->owned[i]);
+    }
+    free(request->record.clock);
+    free(request);
+}
+
+// Its handle goes; while a message of it is open it stays, and so do its claims on buffers.
 void ls_mpi__request_close(mpi_rank *me, mpi_request *request) {
     ls_mpi__handle_free(me, request->handle);
     ls_mpi__parts_free(me, request);
-    for (int i = 0; i < 2; i++) {
-        ls_mpi__disown(me, request->owned[i]);
-        request->owned[i] = NULL;
-    }
     if (request->inner == NULL) {
-        free(request->record.clock);
-        free(request);
-    } else {
-        request->released = true;
+        let_go(me, request);
+        return;
+    }
+    for (int i = 0; i < 2; i++) {
+        if (request->owned[i] != NULL) {
+            request->owned[i]->until = request->inner;
+        }
+    }
+    request->next_freed = me->freed;
+    me->freed = request;
+}
+
+void ls_mpi__requests_settle(mpi_rank *me, bool wait) {
+    for (mpi_request **link = &me->freed; *link != NULL;) {
+        mpi_request *at = *link;
+        if (wait) {
+            (void)ls_mpi__await(me, &at->inner, 1, false);
+        }
+        if (at->inner->state != LS_REQUEST_DONE) {
+            link = &at->next_freed;
+            continue;
+        }
+        *link = at->next_freed;
+        ls_schedule__enter(me->rank);
+        ls_request__free(me->rank, at->inner);
+        ls_schedule__leave(me->rank);
+        let_go(me, at);
     }
 }
 

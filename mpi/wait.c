@@ -378,17 +378,8 @@ int MPI_Request_free(MPI_Request *handle) {
                              "collectives cannot be freed before",
                              request->record.function, request->file, request->line);
     }
-    if (request->inner != NULL) {
-        ls_schedule__enter(at.me->rank);
-        if (request->inner->state == LS_REQUEST_DONE) {
-            ls_request__free(at.me->rank, request->inner);
-            request->inner = NULL;
-        } else {
-            request->inner->detached = true;
-        }
-        ls_schedule__leave(at.me->rank);
-    }
     ls_mpi__request_close(at.me, request);
+    ls_mpi__requests_settle(at.me, false);
     *handle = MPI_REQUEST_NULL;
     return MPI_SUCCESS;
 }

@@ -301,6 +301,44 @@ static void load_before_complete(void) {
     MPI_Win_free(&window);
 }
 
+// Freeing its request does not complete a send.
+static void store_into_what_a_freed_send_reads(void) {
+    MPI_Request request;
+    keep_it = rank;
+    if (rank == 0) {
+        MPI_Isend(&keep_it, 1, MPI_INT, 1, 1, WORLD, &request);
+        MPI_Request_free(&request);
+        if (wrong) {
+            keep_it = 7;  // wrong: buffer.use_before_wait
+        }
+        MPI_Send(&size, 1, MPI_INT, 1, 2, WORLD);
+        MPI_Recv(&size, 1, MPI_INT, 1, 3, WORLD, STATUS);
+        keep_it = 8;
+    } else if (rank == 1) {
+        int got = -1;
+        MPI_Recv(&size, 1, MPI_INT, 0, 2, WORLD, STATUS);
+        MPI_Recv(&got, 1, MPI_INT, 0, 1, WORLD, STATUS);
+        MPI_Send(&got, 1, MPI_INT, 0, 3, WORLD);
+    }
+}
+
+// MPI_Finalize waits for a send whose request was freed: its buffer is there until then.
+static void freed_send_at_the_end(void) {
+    MPI_Request request;
+    int mine = 42, go = 0;
+    if (rank == 0) {
+        MPI_Isend(&mine, 1, MPI_INT, 1, 1, WORLD, &request);  // wrong: p2p.unmatched_send
+        MPI_Request_free(&request);
+    } else if (rank == 2) {
+        MPI_Send(&go, 1, MPI_INT, 1, 2, WORLD);
+    } else {
+        MPI_Recv(&go, 1, MPI_INT, 2, 2, WORLD, STATUS);
+        if (!wrong) {
+            MPI_Recv(&go, 1, MPI_INT, 0, 1, WORLD, STATUS);
+        }
+    }
+}
+
 CASES({"store_before_wait", store_before_wait}, {"load_before_wait", load_before_wait},
       {"load_of_what_is_sent", load_of_what_is_sent}, {"store_in_a_loop", store_in_a_loop},
       {"copied_over", copied_over}, {"two_receives", two_receives},
@@ -314,4 +352,6 @@ CASES({"store_before_wait", store_before_wait}, {"load_before_wait", load_before
       {"load_before_the_request", load_before_the_request},
       {"get_into_what_is_put", get_into_what_is_put},
       {"send_of_what_is_fetched", send_of_what_is_fetched},
-      {"load_before_complete", load_before_complete})
+      {"load_before_complete", load_before_complete},
+      {"store_into_what_a_freed_send_reads", store_into_what_a_freed_send_reads},
+      {"freed_send_at_the_end", freed_send_at_the_end})
