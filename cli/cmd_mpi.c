@@ -9,17 +9,22 @@
 #include "cli/cli.h"
 #include "cli/commands.h"
 #include "cli/debugger.h"
+#include "cli/mpi_compare.h"
 #include "cli/programs.h"
 #include "cli/trace.h"
 #include "mpi/mpi_run.h"
 
 static const char *const bufferings[] = {"none", "all", NULL};
+static const char *const comparisons[] = {"mpich", NULL};
+static int compare_with;
 
 static struct {
     cli_program_options program;
     int explore, buffering;
     const char *choices, *machine;
     bool explore_given;
+    bool compare;
+    const char *real, *ignore;
     cli_stop_options stop;
 } given = {.program = {.ranks = 4, .stack_kib = 8192}};
 
@@ -44,6 +49,23 @@ static const cli_option options[] = {
      .value_name = "HOW",
      .choices = bufferings,
      .help = "Whether standard sends wait for their receive (none, default) or never (all)"},
+    {.type = CLI_CHOICE,
+     .long_name = "compare",
+     .value = &compare_with,
+     .given = &given.compare,
+     .value_name = "MPI",
+     .choices = comparisons,
+     .help = "Run it as real processes, too, and compare what each rank prints and returns"},
+    {.type = CLI_STRING,
+     .long_name = "real",
+     .value = &given.real,
+     .value_name = "FILE",
+     .help = "The same program as mpicc has built it (default: PROGRAM.mpich)"},
+    {.type = CLI_STRING,
+     .long_name = "ignore",
+     .value = &given.ignore,
+     .value_name = "REGEX",
+     .help = "Lines that are not compared: times, dates"},
     CLI_SCHEDULE_OPTIONS(given.program),
     CLI_CHECKS_OPTION(given.program),
     CLI_HISTORY_OPTION(given.program),
@@ -65,7 +87,8 @@ static void *open_library(void) {
 }
 
 // ---- Options ------------------------------------------------------------------------------------
-#define CHOICES_MAX 4096
+#define REAL_SECONDS 600  // for the real run, where --deadline says nothing
+#define CHOICES_MAX  4096
 static int choices[CHOICES_MAX];
 
 static int read_choices(ls_mpi_options *out) {
@@ -123,6 +146,22 @@ static ls_text reproduce(const ls_mpi_options *used) {
     return text;
 }
 
+static char real_name[PATH_MAX];
+
+static void real_of(cli_mpi_real *out, const ls_mpi_options *used) {
+    (void)snprintf(real_name, sizeof real_name, "%s.mpich", used->image);
+    *out = (cli_mpi_real){
+        .program = given.real != NULL ? given.real : real_name,
+        .ignore = given.ignore,
+        .ranks = used->spmd.ranks,
+        .argc = used->argc,
+        .argv = used->argv,
+        .deadline_seconds = given.program.deadline_given && given.program.deadline_seconds > 0
+                                ? given.program.deadline_seconds
+                                : REAL_SECONDS,
+    };
+}
+
 static int find(void *library, const char *name, void *out) {
     void *symbol = dlsym(library, name);
     if (symbol == NULL) {
@@ -151,7 +190,30 @@ static int explore(void *library, ls_spmd_result **out, ls_mpi_options *used) {
     return status;
 }
 
-static int run_program(void *library, ls_mpi_options *used) {
+// The run as it was, and where that was asked for the same program as real processes.
+static int report(const ls_mpi_options *used, const ls_spmd_result *result, int status,
+                  const ls_keeper *keeper) {
+    ls_text again = reproduce(used);
+    if (used->printed == NULL) {
+        return cli_program_report("mpi", used->image, result, status, 0, &again);
+    }
+    cli_mpi_real real;
+    real_of(&real, used);
+    ls_results *results = NULL;
+    if (ls_results_create(&results, "mpi") != LS_OK) {
+        ls_text_free(&again);
+        return cli_fail(LS_ERR_MEMORY);
+    }
+    int made = cli_program_add(results, used->image, result, status, &again);
+    int code = made == LS_OK ? cli_mpi_compare(results, keeper, used->printed, result, &real)
+                             : cli_fail(made);
+    code = code == LS_EXIT_OK ? cli_report(results) : code;
+    cli_program_notes(result, 0);
+    ls_results_free(results);
+    return code;
+}
+
+static int run_program(void *library, ls_mpi_options *used, const ls_keeper *keeper) {
     ls_trace *trace = NULL;
     int code = cli_trace_open(&trace, given.machine);
     if (code != LS_EXIT_OK) {
@@ -173,8 +235,7 @@ static int run_program(void *library, ls_mpi_options *used) {
     if (status != LS_OK && result == NULL) {
         code = cli_fail(status);
     } else {
-        ls_text again = reproduce(used);
-        code = cli_program_report("mpi", used->image, result, status, 0, &again);
+        code = report(used, result, status, keeper);
     }
     ls_spmd_result_free(result);
     return cli_trace_close(trace, code);
@@ -194,7 +255,24 @@ static int run(const cli_args *args) {
         cli_error("%s", dlerror());
         return LS_EXIT_ENVIRONMENT;
     }
-    return run_program(library, &used);
+    if (!given.compare) {
+        return run_program(library, &used, NULL);
+    }
+    if (given.explore_given || given.stop.stop || given.stop.wait) {
+        cli_error("--compare is of one run that nothing stops");
+        return LS_EXIT_USAGE;
+    }
+    cli_mpi_real real;
+    ls_keeper keeper;
+    char printed[PATH_MAX + 16];
+    real_of(&real, &used);
+    code = cli_mpi_compare_open(&keeper, printed, sizeof printed, &real);
+    if (code == LS_EXIT_OK) {
+        used.printed = printed;
+        code = run_program(library, &used, &keeper);
+        ls_keeper_remove(&keeper);
+    }
+    return code;
 }
 
 const cli_command cli_cmd_mpi = {

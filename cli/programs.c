@@ -56,14 +56,8 @@ void cli_program_notes(const ls_spmd_result *result, int fault_count) {
     }
 }
 
-int cli_program_report(const char *command, const char *name, const ls_spmd_result *result,
-                       int status, int fault_count, ls_text *reproduce) {
-    ls_results *results = NULL;
-    int made = ls_results_create(&results, command);
-    if (made != LS_OK) {
-        ls_text_free(reproduce);
-        return cli_fail(made);
-    }
+int cli_program_add(ls_results *results, const char *name, const ls_spmd_result *result, int status,
+                    ls_text *reproduce) {
     int count = 0;
     const char *error =
         status != LS_OK ? ls_arena_strdup(results->arena, ls_error_last()->text) : NULL;
@@ -81,8 +75,19 @@ int cli_program_report(const char *command, const char *name, const ls_spmd_resu
         .error = count > 0 ? NULL : error,
         .reproduce = ls_result_text(results->arena, reproduce),
     };
-    made =
-        findings == NULL || row.reproduce == NULL ? LS_ERR_MEMORY : ls_results_add(results, &row);
+    return findings == NULL || row.reproduce == NULL ? LS_ERR_MEMORY
+                                                     : ls_results_add(results, &row);
+}
+
+int cli_program_report(const char *command, const char *name, const ls_spmd_result *result,
+                       int status, int fault_count, ls_text *reproduce) {
+    ls_results *results = NULL;
+    int made = ls_results_create(&results, command);
+    if (made != LS_OK) {
+        ls_text_free(reproduce);
+        return cli_fail(made);
+    }
+    made = cli_program_add(results, name, result, status, reproduce);
     int code = made == LS_OK ? cli_report(results) : cli_fail(made);
     cli_program_notes(result, fault_count);
     ls_results_free(results);

@@ -6,6 +6,7 @@
 #include "cli/options.h"
 #include "ranks/ranks.h"
 #include "ranks/settings.h"
+#include "runner/result.h"
 
 // Each command takes those that it has a row for.
 typedef struct cli_program_options {
@@ -81,6 +82,9 @@ ls_finding *cli_program_findings(int *count, ls_arena *arena, const ls_spmd_resu
 // Notes what is no finding: warnings, and faults that were not planted. result may be NULL.
 void cli_program_notes(const ls_spmd_result *result, int fault_count);
 
+// Adds a run that ended with `status` as a case; frees `reproduce`.
+int cli_program_add(ls_results *results, const char *name, const ls_spmd_result *result, int status,
+                    ls_text *reproduce);
 // Reports a run that ended with `status` as the one case of `command`; frees `reproduce`. Returns
 // an exit code.
 int cli_program_report(const char *command, const char *name, const ls_spmd_result *result,

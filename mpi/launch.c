@@ -1,10 +1,12 @@
 // Runs a program: each rank gets a copy of its image, so that globals are its own, and its own
 // main.
-#define _GNU_SOURCE  // dl_iterate_phdr, dlinfo
+#define _GNU_SOURCE  // dl_iterate_phdr, dlinfo, unshare
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <link.h>
+#include <sched.h>
 #include <setjmp.h>
 #include <signal.h>
 #include <stdio.h>
@@ -184,9 +186,27 @@ static void open_rank(mpi_rank *me, ls_rank *rank) {
     me->clock[me->id] = 1;
 }
 
+// What it prints goes to a file of its own: as a process, its thread has a table of open files.
+static int print_apart(const char *folder, int rank) {
+    char path[PATH_MAX];
+    (void)snprintf(path, sizeof path, "%s/rank_%05d.out", folder, rank);
+    int file = unshare(CLONE_FILES) == 0 ? open(path, O_WRONLY | O_CREAT | O_TRUNC, 0600) : -1;
+    if (file < 0 || dup2(file, STDOUT_FILENO) < 0) {
+        return LS_FAIL(LS_ERR_IO, "%s: %s", path, strerror(errno));
+    }
+    (void)close(file);
+    return LS_OK;
+}
+
 static int program(ls_rank *self, void *arg) {
     const launch *l = arg;
     mpi_rank *me = &ls_mpi__state.ranks[self->id];
+    if (l->options->printed != NULL && print_apart(l->options->printed, self->id) != LS_OK) {
+        ls_schedule__enter(self);
+        ls_spmd__fail(self->run, LS_ERR_IO, ls_error_last()->text);
+        ls_schedule__leave(self);
+        return 1;
+    }
     open_rank(me, self);
     // Programs change their arguments.
     char **argv = ls_mpi__alloc((size_t)(l->options->argc + 1) * sizeof *argv);
@@ -266,6 +286,10 @@ int ls_mpi_run(ls_spmd_result **out, const ls_mpi_options *options) {
         struct sigaction before[SIGNAL_COUNT];
         for (size_t i = 0; i < SIGNAL_COUNT; i++) {
             (void)sigaction(signals[i], &own, &before[i]);
+        }
+        if (options->printed != NULL) {  // what one rank printed is not for the next to write
+            (void)fflush(stdout);
+            (void)setvbuf(stdout, NULL, _IONBF, 0);
         }
         ls_spmd_options spmd = options->spmd;
         spmd.front = &ls_mpi__front;

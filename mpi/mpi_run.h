@@ -15,7 +15,8 @@ typedef struct ls_mpi_options {
     int argc;
     const char *const *argv;  // [argc] argv[0]: its name
     ls_mpi_buffering buffering;
-    bool keep_images;  // the ranks' copies stay until the end, for a debugger
+    const char *printed;  // a folder for what each rank prints, rank_00000.out; NULL: our stdout
+    bool keep_images;     // the ranks' copies stay until the end, for a debugger
     // Which match is made where a receive from any source has several: choices[0], [1], ... in
     // turn, then the first. made [made_room]: what was chosen, of how many.
     const int *choices;

@@ -1,0 +1,25 @@
+// lockstep mpi --compare: the same program as real processes under MPICH, and what its ranks print and
+// return there beside what they do here.
+#ifndef LS_CLI_MPI_COMPARE_H
+#define LS_CLI_MPI_COMPARE_H
+
+#include "ranks/ranks.h"
+#include "runner/launch/keeper.h"
+#include "runner/result.h"
+
+typedef struct cli_mpi_real {
+    const char *program;  // as mpicc has built it
+    const char *ignore;   // lines that match this regular expression are not compared; NULL: none
+    int ranks, argc;
+    const char *const *argv;  // [argc] argv[0] is not used
+    double deadline_seconds;
+} cli_mpi_real;
+
+// Where the ranks of the simulated run print to, in the keeper's directory. Returns an exit code.
+int cli_mpi_compare_open(ls_keeper *keeper, char *printed, size_t bytes, const cli_mpi_real *real);
+// Runs the program for real, and adds what that comes to. simulated: the run that has printed, or
+// NULL where it came to nothing. Returns an exit code.
+int cli_mpi_compare(ls_results *results, const ls_keeper *keeper, const char *printed,
+                    const ls_spmd_result *simulated, const cli_mpi_real *real);
+
+#endif
