@@ -1,5 +1,5 @@
-// The same program as real processes: mpiexec starts a shell for each rank, which keeps what the rank
-// prints and its exit code. Nothing else of the two runs is compared.
+// The same program as real processes: mpiexec starts a shell for each rank, which keeps what the
+// rank prints and its exit code. Nothing else of the two runs is compared.
 #define _GNU_SOURCE  // realpath
 #include "cli/mpi_compare.h"
 

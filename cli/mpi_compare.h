@@ -1,5 +1,5 @@
-// lockstep mpi --compare: the same program as real processes under MPICH, and what its ranks print and
-// return there beside what they do here.
+// lockstep mpi --compare: the same program as real processes under MPICH, and what its ranks print
+// and return there beside what they do here.
 #ifndef LS_CLI_MPI_COMPARE_H
 #define LS_CLI_MPI_COMPARE_H
 
