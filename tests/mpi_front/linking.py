@@ -47,7 +47,7 @@ def main():
         assert code == 0 and "rank 1 saw 1" in text, text
 
         project = os.path.join(folder, "project")
-        subprocess.run(["cmake", "-S", sources, "-B", project,
+        subprocess.run(["cmake", "-G", "Ninja", "-S", sources, "-B", project,
                         "-DMPI_C_COMPILER=" + os.path.join(build, "lockstep-cc")], check=True,
                        stdout=subprocess.DEVNULL)
         subprocess.run(["cmake", "--build", project], check=True, stdout=subprocess.DEVNULL)
