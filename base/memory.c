@@ -117,7 +117,9 @@ void ls_free(void *pointer, size_t count, size_t size) {
     }
 }
 
-// The arena: a list of blocks; a large request gets a block of its own.
+// The arena: a list of blocks, the first ones small, since thousands of ranks have an arena each; a
+// large request gets a block of its own.
+#define ARENA_FIRST_BYTES ((size_t)4 * 1024)
 #define ARENA_BLOCK_BYTES ((size_t)64 * 1024)
 
 struct arena_block {
@@ -153,6 +155,12 @@ void ls_arena_free(ls_arena *arena) {
     ls_free(arena, 1, sizeof *arena);
 }
 
+// Of the next block that several requests share: as much as there is, between the two limits.
+static size_t shared_bytes(const ls_arena *arena) {
+    size_t bytes = arena->bytes > ARENA_FIRST_BYTES ? arena->bytes : ARENA_FIRST_BYTES;
+    return bytes < ARENA_BLOCK_BYTES ? bytes : ARENA_BLOCK_BYTES;
+}
+
 static void *arena_take(ls_arena *arena, size_t count, size_t size, bool zeroed) {
     size_t bytes = 0;
     if (ls_size_mul(&bytes, count, size) != LS_OK) {
@@ -168,11 +176,11 @@ static void *arena_take(ls_arena *arena, size_t count, size_t size, bool zeroed)
     size_t header = align_up(sizeof(struct arena_block));
     struct arena_block *block = arena->blocks;
     if (block == NULL || block->bytes - block->used < rounded) {
-        size_t wanted = header + rounded;
-        size_t block_size = wanted > ARENA_BLOCK_BYTES ? wanted : ARENA_BLOCK_BYTES;
+        size_t wanted = header + rounded, shared = shared_bytes(arena);
+        size_t block_size = wanted > shared ? wanted : shared;
         void *memory = NULL;
         // What is left of a shared block is handed out as zeroed.
-        if (take(&memory, 1, block_size, zeroed || block_size == ARENA_BLOCK_BYTES) != LS_OK) {
+        if (take(&memory, 1, block_size, zeroed || wanted <= shared) != LS_OK) {
             arena->failed = true;
             return NULL;
         }
@@ -181,7 +189,7 @@ static void *arena_take(ls_arena *arena, size_t count, size_t size, bool zeroed)
         fresh->used = header;
         ARENA_CLOSE((char *)fresh + header, block_size - header);
         arena->bytes += block_size;
-        if (block != NULL && block_size > ARENA_BLOCK_BYTES) {
+        if (block != NULL && wanted > shared) {
             // Keep filling the current block; the large one is used up at once.
             fresh->next = block->next;
             block->next = fresh;

@@ -1,6 +1,7 @@
-// Ranks as threads: how long many ranks take, and what the checks cost. The yardstick of the second
-// is the same program with every check off, run by turns with it; both in processor time, which
-// counts what the checks do and not what else the machine does. One rank runs at a time.
+// Ranks as threads and as fibers: how long many ranks take, and what the checks cost. The yardstick
+// of the second is the same program with every check off, run by turns with it; both in processor
+// time, which counts what the checks do and not what else the machine does. One rank runs at a
+// time.
 #include <stdio.h>
 
 #include "bench/bench.h"
@@ -15,6 +16,7 @@
 typedef struct crowd {
     int ranks;
     int calls;
+    bool fibers;
     double time_ms_limit;
 } crowd;
 
@@ -32,7 +34,7 @@ static int all_reduces(ls_rank *self, void *arg) {
 
 static int run_crowd(const crowd *c) {
     ls_spmd_result *result = NULL;
-    const ls_spmd_options options = {.ranks = c->ranks};
+    const ls_spmd_options options = {.ranks = c->ranks, .fibers = c->fibers};
     int status = ls_spmd_run(&result, all_reduces, (void *)(uintptr_t)c, &options);
     ls_spmd_result_free(result);
     return status;
@@ -40,7 +42,8 @@ static int run_crowd(const crowd *c) {
 
 static int measure_crowd(ls_bench *bench, const crowd *c) {
     char name[LS_BENCH_TEXT_MAX];
-    (void)snprintf(name, sizeof name, "%d threads, %d all_reduce", c->ranks, c->calls);
+    (void)snprintf(name, sizeof name, "%d %s, %d all_reduce", c->ranks,
+                   c->fibers ? "fibers" : "threads", c->calls);
     ls_bench_row *row = ls_bench__row(bench, "ranks", name);
     if (row == NULL) {
         return LS_OK;
@@ -159,7 +162,10 @@ static int measure_kind(ls_bench *bench, ls_kind kind) {
 }
 
 int ls_bench_suite_ranks(ls_bench *bench) {
-    static const crowd crowds[] = {{1024, 100, 10000}, {4096, 100, 0}};
+    static const crowd crowds[] = {{1024, 100, false, 10000},
+                                   {4096, 100, false, 0},
+                                   {4096, 100, true, 0},
+                                   {16384, 100, true, 10000}};
     for (int kind = 0; kind < (int)LS_COLLECTIVE_COUNT; kind++) {
         LS_TRY(measure_kind(bench, (ls_kind)kind));
     }

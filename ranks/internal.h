@@ -184,7 +184,7 @@ int ls_request__awaited(const ls_request **out, int most, const ls_rank *rank);
 void *ls_kept__copy(ls_request *request, const void *data, size_t bytes);
 void ls_kept__drop(ls_request *request);  // and forgets the counts
 // Its program has returned: a call of it that still waits for others, with a buffer on the stack
-// that is gone, ends the run. Call on the rank's own thread.
+// that is gone, ends the run.
 void ls_kept__returned(ls_rank *rank);
 
 // ---- place.c ------------------------------------------------------------------------------------

@@ -1,6 +1,5 @@
 // What the program gave to a call may be gone before the call is complete: counts are copied; of a
 // buffer on the stack of a program that has returned nothing is read or written any more.
-#define _GNU_SOURCE  // pthread_getattr_np
 #include <string.h>
 
 #include "ranks/internal.h"
@@ -32,19 +31,6 @@ void ls_kept__drop(ls_request *request) {
 typedef struct span {
     uintptr_t low, high;
 } span;
-
-static int own_stack(span *out) {
-    pthread_attr_t attributes;
-    void *low = NULL;
-    size_t bytes = 0;
-    if (pthread_getattr_np(pthread_self(), &attributes) != 0) {
-        return LS_FAIL(LS_ERR_MEMORY, "the bounds of a thread's stack");
-    }
-    int failed = pthread_attr_getstack(&attributes, &low, &bytes);
-    (void)pthread_attr_destroy(&attributes);
-    *out = (span){(uintptr_t)low, (uintptr_t)low + bytes};
-    return failed == 0 ? LS_OK : LS_FAIL(LS_ERR_MEMORY, "the bounds of a thread's stack");
-}
 
 static bool holds(span stack, const void *buffer) {
     return (uintptr_t)buffer >= stack.low && (uintptr_t)buffer < stack.high;
@@ -91,17 +77,14 @@ static void tell_foreign(ls_rank *rank) {
 
 void ls_kept__returned(ls_rank *rank) {
     ls_spmd *run = rank->run;
-    span stack = {0, 0};
+    const span stack = {rank->stack_low, rank->stack_low + rank->stack_bytes};
     tell_open_group(rank);
     tell_foreign(rank);
     for (const ls_request *at = rank->open; at != NULL && run->status == LS_OK; at = at->next) {
         if (at->state != LS_REQUEST_POSTED || !run->checks[LS_FINDING_HANDLE_LEAK]) {
             continue;
         }
-        int status = stack.high == 0 ? own_stack(&stack) : LS_OK;
-        if (status != LS_OK) {
-            ls_spmd__fail(run, status, "the bounds of a thread's stack cannot be told");
-        } else if (holds(stack, at->call.send) || holds(stack, at->call.recv)) {
+        if (holds(stack, at->call.send) || holds(stack, at->call.recv)) {
             (void)ls_findings__fatal_call(
                 run, LS_FINDING_HANDLE_LEAK, at,
                 "the request was never waited for: its rank has returned, and its buffer was on "

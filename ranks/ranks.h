@@ -64,6 +64,12 @@ typedef struct ls_spmd_options {
     // rank of its world, as NCCL's in one process does; borrowed. Its world is then the run's: mesh
     // and random draws. Its order of reductions is its own. NULL: the simulator.
     ls_backend *backend;
+    // The ranks are fibers of one thread, between which the kernel has no part: several times as
+    // fast where they are thousands, and as many as a world can have. For programs that keep
+    // nothing in the thread's storage (_Thread_local, errno across a call), have no threads of
+    // their own and do not end the thread (pthread_exit). Threads all the same under
+    // LS_SCHEDULE_PARALLEL and where a debugger has the process when the run begins.
+    bool fibers;
     // The environment (LOCKSTEP_SEED and others, see docs/ranks.md) changes none of this.
     bool fixed;
     // The run's calls are made through another front (mpi/); NULL: through this header.

@@ -100,7 +100,7 @@ static int check_options(const ls_spmd_options *options) {
 // Before thousands of threads are made for nothing.
 static int check_machine(const ls_spmd_options *options) {
     uint64_t most = ls_machine_threads();
-    if ((uint64_t)options->ranks > most) {
+    if (!options->fibers && (uint64_t)options->ranks > most) {
         return LS_FAIL(LS_ERR_RESOURCE,
                        "%d ranks need a thread each, and this machine gives at most %llu",
                        options->ranks, (unsigned long long)most);

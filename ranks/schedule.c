@@ -4,6 +4,7 @@
 #include <sched.h>
 
 #include "base/hash.h"
+#include "ranks/fibers.h"
 #include "ranks/internal.h"
 
 #define SCHEDULE_STREAM 0x7363686eu  // of random draws
@@ -55,7 +56,14 @@ static void wait_for(sem_t *semaphore) {
 static void wait_for_baton(ls_rank *rank) {
     rank->waits = true;
     ls_gdb_hook_parked(rank->run, rank);
-    wait_for(&rank->go);
+    if (rank->run->fibers != NULL) {
+        int was_inside = inside;
+        ls_fibers__wait(rank);
+        current = rank;
+        inside = was_inside;
+    } else {
+        wait_for(&rank->go);
+    }
     rank->waits = false;
 }
 
@@ -82,23 +90,23 @@ void ls_schedule__leave(ls_rank *rank) {
 
 // ---- The set of ranks that could run -----------------------------------------------------------
 static void set_ready(ls_rank *rank) {
-    bool last = rank->slow || (rank->run->options.schedule == LS_SCHEDULE_DELAY &&
-                               rank->run->options.delayed_rank == rank->id);
-    rank->run->ready[last ? 1 : 0][rank->id / 64] |= UINT64_C(1) << (rank->id % 64);
+    ls_spmd *run = rank->run;
+    bool last = rank->slow || (run->options.schedule == LS_SCHEDULE_DELAY &&
+                               run->options.delayed_rank == rank->id);
+    uint64_t *word = &run->ready[last ? 1 : 0][rank->id / 64];
+    uint64_t bit = UINT64_C(1) << (rank->id % 64);
+    run->ready_count[last ? 1 : 0] += (*word & bit) == 0 ? 1 : 0;
+    *word |= bit;
 }
 
 static void clear_ready(ls_rank *rank) {
+    ls_spmd *run = rank->run;
+    uint64_t bit = UINT64_C(1) << (rank->id % 64);
     for (int set = 0; set < 2; set++) {
-        rank->run->ready[set][rank->id / 64] &= ~(UINT64_C(1) << (rank->id % 64));
+        uint64_t *word = &run->ready[set][rank->id / 64];
+        run->ready_count[set] -= (*word & bit) != 0 ? 1 : 0;
+        *word &= ~bit;
     }
-}
-
-static int count_ready(const ls_spmd *run, int set) {
-    int count = 0;
-    for (size_t w = 0; w < run->ready_words; w++) {
-        count += __builtin_popcountll(run->ready[set][w]);
-    }
-    return count;
 }
 
 static int lowest_bit(uint64_t word) {
@@ -142,7 +150,7 @@ static int ready_after(const ls_spmd *run, int set, int rank) {
 // Who runs next: NULL when nobody could.
 static ls_rank *choose(ls_spmd *run, int from) {
     for (int set = 0; set < 2; set++) {
-        int count = count_ready(run, set), id = -1;
+        int count = run->ready_count[set], id = -1;
         if (count == 0) {
             continue;
         }
@@ -168,7 +176,9 @@ static void give(ls_spmd *run, ls_rank *from, ls_rank *to) {
     if (from != to) {
         run->running = to;
         ls_gdb_hook_switch(run, from, to);
-        (void)sem_post(&to->go);
+        if (run->fibers == NULL) {
+            (void)sem_post(&to->go);
+        }
     }
 }
 
@@ -211,7 +221,11 @@ void ls_schedule__start(ls_spmd *run) {
 
 void ls_schedule__wait_for_start(ls_rank *rank) {
     current = rank;
-    wait_for_baton(rank);
+    if (rank->run->fibers == NULL) {
+        wait_for_baton(rank);
+    }
+    inside = 0;
+    rank->waits = false;
 }
 
 void ls_schedule__make_ready(ls_rank *rank) {

@@ -14,7 +14,7 @@
 
 #include "ranks/ranks.h"
 
-#define LS_RANKS_ABI 8
+#define LS_RANKS_ABI 9
 
 typedef struct ls_spmd ls_spmd;
 typedef struct ls_shared_comm ls_shared_comm;
@@ -25,6 +25,7 @@ typedef struct ls_sites ls_sites;
 typedef struct ls_crossing ls_crossing;
 typedef struct ls_sums ls_sums;
 typedef struct ls_remote ls_remote;
+typedef struct ls_fibers ls_fibers;
 #define LS_SUMS_KEPT 64  // results of sums of a communicator
 
 typedef enum ls_rank_state {
@@ -166,7 +167,7 @@ struct ls_rank {
     int exit_status;
     const char *why;  // the error that it returned with, in the run's arena; NULL: none is known
     char name[16];    // of its thread
-    int tid;          // of its thread, as the kernel numbers it; 0: not started
+    int tid;  // of its thread, as the kernel numbers it; 0: not started, or a fiber that waits
     ls_spmd *run;
     const ls_request *current;  // the call it is in; NULL between calls
     uint64_t call_count;
@@ -305,11 +306,14 @@ struct ls_spmd {
     pthread_mutex_t mutex;
     sem_t done;          // the starting thread waits for it; with a debugger, first for its ranks
     int process;         // that the threads are of
+    ls_fibers *fibers;   // ranks are fibers of one thread, see fibers.h; NULL: threads
+    int carrier_tid;     // of that thread
     bool parks;          // threads stay until the run was judged: a debugger has the process
     sem_t over;          // they wait for
     int alive;           // ranks whose program has not returned
     int running_count;   // parallel: ranks that are not blocked
     uint64_t *ready[2];  // bit sets of ranks that could run: [1] only after all of [0]
+    int ready_count[2];  // in each
     size_t ready_words;
     uint64_t switches;
     uint64_t digest;

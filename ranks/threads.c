@@ -1,5 +1,5 @@
-// The threads of a run, one for each rank: their programs, ends of programs that did not return,
-// and the watchdog.
+// The threads of a run, one for each rank or one for all (fibers.h): their programs, ends of
+// programs that did not return, and the watchdog.
 #define _GNU_SOURCE  // pthread_setname_np, gettid, RTLD_NEXT
 #include <dlfcn.h>
 #include <errno.h>
@@ -11,6 +11,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "ranks/fibers.h"
 #include "ranks/internal.h"
 
 #define STACK_BYTES_DEFAULT ((size_t)1 << 20)  // reserved; what is touched counts
@@ -52,7 +53,7 @@ static void finish(ls_rank *rank) {
             // Interrupted by the debugger.
         }
     }
-    ls_trap__leave_thread(rank);
+    rank->escape = NULL;
 }
 
 // The program has ended its thread (pthread_exit), which unwinds.
@@ -182,6 +183,26 @@ static void *rank_main(void *arg) {
         ls_spmd__fail(run, status, ls_error_last()->text);
     }
     finish(rank);
+    ls_trap__leave_thread(rank);
+    return NULL;
+}
+
+// The same on a fiber.
+static void fiber_main(ls_rank *rank) {
+    ls_schedule__wait_for_start(rank);
+    run_program(rank);
+    finish(rank);
+}
+
+static void *carrier_main(void *arg) {
+    ls_spmd *run = arg;
+    ls_rank handlers = {.id = 0};  // the stack of signals is the thread's, and so one for all
+    for (int r = 0; r < run->rank_count; r++) {
+        run->ranks[r].thread = pthread_self();
+    }
+    ls_trap__enter_thread(&handlers);
+    ls_fibers__run(run);
+    ls_trap__leave_thread(&handlers);
     return NULL;
 }
 
@@ -200,14 +221,18 @@ static bool is_traced(void) {
     return traced;
 }
 
-// Starts all threads, or none of the programs.
-static int start_threads(ls_spmd *run, int *started) {
-    pthread_attr_t attributes;
+static size_t stack_of(const ls_spmd *run) {
     // A device's runtime is less modest than the library.
     size_t stack = run->borrowed ? 4 * STACK_BYTES_DEFAULT : STACK_BYTES_DEFAULT;
     stack = run->options.stack_bytes != 0 ? run->options.stack_bytes : stack;
     stack = stack < (size_t)PTHREAD_STACK_MIN ? (size_t)PTHREAD_STACK_MIN : stack;
-    stack = (stack + 4095) / 4096 * 4096;
+    return (stack + 4095) / 4096 * 4096;
+}
+
+// Starts all threads, or none of the programs.
+static int start_threads(ls_spmd *run, int *started) {
+    pthread_attr_t attributes;
+    size_t stack = stack_of(run);
     if (pthread_attr_init(&attributes) != 0) {
         return LS_FAIL(LS_ERR_RESOURCE, "no attributes for threads");
     }
@@ -263,10 +288,35 @@ static void watch_threads(ls_spmd *run) {
     }
 }
 
+static int run_fibers(ls_spmd *run) {
+    pthread_t carrier;
+    int status = ls_fibers__open(run, fiber_main, stack_of(run));
+    run->alive = run->rank_count;
+    if (status == LS_OK) {
+        ls_gdb_hook_run(run, 0);
+        ls_schedule__start(run);
+        if (pthread_create(&carrier, NULL, carrier_main, run) != 0) {
+            status = LS_FAIL(LS_ERR_RESOURCE, "the system gives no thread for the ranks");
+        }
+    }
+    if (status == LS_OK) {
+        watch_threads(run);
+        (void)pthread_join(carrier, NULL);
+        ls_spmd__judge(run);
+    }
+    ls_fibers__close(run);
+    return status;
+}
+
 int ls_threads__run(ls_spmd *run) {
     ls_spmd_program program = run->program;
     run->parks = is_traced();
     run->process = (int)getpid();
+    // A debugger shows threads, so it gets them.
+    if (run->options.fibers && !run->parallel && !run->parks &&
+        run->backend->ops->enter_rank == NULL) {
+        return run_fibers(run);
+    }
     int started = 0, status = start_threads(run, &started);
     if (status != LS_OK) {
         run->program = NULL;  // those that exist end at once

@@ -46,6 +46,10 @@ static bool own_thread(const ls_rank *rank) {
     return rank->escape != NULL && pthread_equal(rank->thread, pthread_self()) != 0;
 }
 
+static bool ends_stack(const ls_rank *rank, uintptr_t address) {
+    return rank != NULL && own_thread(rank) && at_stack_end(rank, address);
+}
+
 static void pass_on(int signal, siginfo_t *info, void *context) {
     if ((before.sa_flags & SA_SIGINFO) != 0) {
         before.sa_sigaction(signal, info, context);
@@ -73,12 +77,12 @@ static void on_fault(int signal, siginfo_t *info, void *context) {
             }
             return;
         }
-        if (rank != NULL && own_thread(rank) && at_stack_end(rank, address)) {
-            siglongjmp(*rank->escape, LS_ESCAPE_STACK);
-        }
-        if (may_be_open(address, opened)) {
+        if (!ends_stack(rank, address) && may_be_open(address, opened)) {
             return;
         }
+    }
+    if (ends_stack(rank, address)) {  // a fiber's guard may be no mapping: SEGV_MAPERR
+        siglongjmp(*rank->escape, LS_ESCAPE_STACK);
     }
     if (rank != NULL && rank->run->options.front != NULL && own_thread(rank) &&
         rank->run->options.front->survives_signals && !ls_schedule__inside()) {

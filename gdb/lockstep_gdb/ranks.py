@@ -168,6 +168,9 @@ def switch(run, number, threads=None):
     """Selects the rank's thread and its program's frame; returns the frame."""
     rank = run.rank(number)
     thread = (threads or _threads()).get(rank.tid)
+    if thread is None and int(run.record["fibers"]) != 0:
+        raise Failure(f"rank {number} is a fiber that does not run ({rank.state}): its stack is not "
+                      "shown. In a program that gdb has started ranks are threads")
     if thread is None:
         raise Failure(f"rank {number} has no thread {'any more' if rank.tid else 'yet'} "
                       f"({rank.state})")

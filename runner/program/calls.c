@@ -163,16 +163,26 @@ static int add(ls_made_call **out, const ls_program *program, const ls_scenario_
     return LS_OK;
 }
 
+static int add_member(const ls_program *program, const ls_scenario_step *step, const ls_comm *comm,
+                      int member) {
+    ls_made_call *made = NULL;
+    LS_TRY(add(&made, program, step, comm, member));
+    if (made == NULL) {
+        return LS_OK;
+    }
+    LS_TRY(place(program, step, made));
+    return fill(program, step, made);
+}
+
 static int add_members(const ls_program *program, const ls_scenario_step *step,
                        const ls_comm *comm) {
+    if (program->self != NULL) {
+        int own = ls_comm_member(comm, ls_rank_id(program->self));
+        return own >= 0 ? add_member(program, step, comm, own) : LS_OK;
+    }
     for (int member = 0; member < comm->size; member++) {
-        ls_made_call *made = NULL;
         if (runs(program, comm->ranks[member])) {
-            LS_TRY(add(&made, program, step, comm, member));
-        }
-        if (made != NULL) {
-            LS_TRY(place(program, step, made));
-            LS_TRY(fill(program, step, made));
+            LS_TRY(add_member(program, step, comm, member));
         }
     }
     return LS_OK;
@@ -311,7 +321,8 @@ static int post(const ls_program *program, const ls_scenario_step *step, ls_step
 // ---- What comes of them -------------------------------------------------------------------------
 void ls_program__field_of(char out[32], const ls_step_calls *calls, int index) {
     int earlier = 0;
-    for (int i = 0; i < index; i++) {
+    bool many = calls->at[index].call.kind == LS_RECV;  // else a rank receives once
+    for (int i = 0; many && i < index; i++) {
         const ls_call *other = &calls->at[i].call;
         earlier += other->rank == calls->at[index].call.rank && other->kind == LS_RECV;
     }

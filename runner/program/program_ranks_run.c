@@ -9,6 +9,7 @@
 
 #define LOOKAHEAD_MAX 64
 #define STACK_BYTES   ((size_t)1 << 20)  // of a rank: it may run modules
+#define THREADS_MAX   1024               // ranks; more are fibers
 
 bool ls_program_has_ranks(const ls_scenario *scenario) {
     for (int i = 0; scenario->is_program && i < scenario->step_count; i++) {
@@ -124,12 +125,29 @@ static int lookahead_of(const ls_scenario *scenario) {
 // A scenario means nothing but what it says: what a program may mean is looked for, too.
 #define STRICT "all,collective.redundant_reduce,buffer.uninitialised,value.*,replica.*"
 
+// Nothing can be touched while it is in flight, and no buffer needs pages of its own.
+#define IN_TURN ",-buffer.use_before_wait"
+
+static bool has_asynchronous(const ls_scenario *scenario) {
+    for (int i = 0; i < scenario->step_count; i++) {
+        const ls_scenario_step *step = &scenario->steps[i];
+        if (ls_step_on_buffers(step) && step->call.asynchronous) {
+            return true;
+        }
+    }
+    return false;
+}
+
 // Tables and tensors are checked by their values, NaN and sums of sums and all.
 static const char *checks_of(const ls_scenario *scenario, bool hashed) {
-    return !only_buffers(scenario) ? STRICT
-               ",-buffer.modified_in_flight,-value.*,-collective.redundant_reduce"
-           : hashed ? STRICT
-                    : STRICT ",-buffer.modified_in_flight";
+    if (!only_buffers(scenario)) {
+        return STRICT ",-buffer.modified_in_flight,-value.*,-collective.redundant_reduce";
+    }
+    if (hashed) {
+        return STRICT;
+    }
+    return has_asynchronous(scenario) ? STRICT ",-buffer.modified_in_flight"
+                                      : STRICT ",-buffer.modified_in_flight" IN_TURN;
 }
 
 static int run_once(ls_program_outcome *out, const ls_scenario *scenario, ls_arena *arena,
@@ -149,6 +167,7 @@ static int run_once(ls_program_outcome *out, const ls_scenario *scenario, ls_are
         .faults = ls_program__faults(scenario, arena),
         .fault_count = scenario->fault_count,
         .stack_bytes = STACK_BYTES,
+        .fibers = scenario->ranks > THREADS_MAX,
         .fixed = true,
         .lookahead = lookahead_of(scenario),
     };
