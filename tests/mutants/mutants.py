@@ -24,6 +24,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import threading
 import time
 
 import rooms
@@ -191,7 +192,7 @@ class Tests:
         listed = json.loads(shell(["ctest", "--test-dir", copy.build, "--show-only=json-v1"],
                                   copy.source).stdout)
         self.known = {test["name"]: test for test in listed["tests"]}
-        self.took, self.copy = {}, copy
+        self.took, self.lock, self.copy = {}, threading.Lock(), copy
         missing = [name for name in names if name.split(":")[0] not in self.known]
         if missing:
             sys.exit(f"not built here: {', '.join(missing)}")
@@ -234,9 +235,23 @@ class Tests:
             return "killed", "nothing was tested"
         return None
 
+    def prove(self, name):
+        """Runs a test without a mutant, before the first one that it is to kill."""
+        with self.lock:
+            if name in self.took:
+                return
+            found = self.run(name, 0)
+            if found is not None:
+                sys.exit(f"{name} fails without any mutant: {found[1]}")
+            # A unit test need not have the rewritten files in it.
+            if not name.startswith("unit/") and self.run(name, -1) is None:
+                sys.exit(f"{name} does not hand LOCKSTEP_MUTANT on to what it runs")
+
     def try_mutant(self, number, mutant, tiers):
         tried = set()
         for tier in rooms.tests_of(mutant.file)[:tiers]:
+            for name in tier:
+                self.prove(name)
             for name in sorted(set(tier) - tried, key=lambda test: self.took[test]):
                 found = self.run(name, number)
                 if found is not None:
@@ -334,13 +349,6 @@ def main():
         copy.configure()
         built = set(copy.make(everything, copy.targets(names)))
         tests = Tests(copy, names)
-        for name in names:
-            found = tests.run(name, 0)
-            if found is not None:
-                sys.exit(f"{name} fails without any mutant: {found[1]}")
-            # A unit test need not have the rewritten files in it.
-            if not name.startswith("unit/") and tests.run(name, -1) is None:
-                sys.exit(f"{name} does not hand LOCKSTEP_MUTANT on to what it runs")
         with open(path, "a", encoding="utf-8") as log:
             def note(mutant, end):
                 entry = dict(end, key=mutant.key, line=mutant.line)

@@ -87,9 +87,25 @@ ROOMS = (
     ("cli", "cli/", CLI, ("cli/hostile", "cli/orders", "cli/words", "spmd/mpi-3", "exec/op")),
 )
 
+# Suites of larger programs that are about one file: seconds are saved where they notice a mutant.
+NEAREST = (
+    ("runner/compare/difference", "unit/runner: difference"),
+    ("runner/compare/expect", "unit/runner: expect"),
+    ("runner/compare/stages", "unit/runner: stages"),
+    ("runner/compare/verdict", "unit/runner: verdict"),
+    ("runner/compare/recorded", "unit/runner: recorded"),
+    ("runner/compare/compare_reference", "unit/runner: references"),
+    ("runner/compare/compar", "unit/runner: outputs"),
+    ("runner/program/program_cells", "unit/runner: cells"),
+    ("runner/program/program_oracle", "unit/runner: program_oracle"),
+    ("embedding/oracle_(opt|state|train|expect_train|range)", "unit/embedding: training"),
+    ("embedding/oracle", "unit/embedding: oracle|judge|means"),
+)
+
 # What tests need built beside the programs that their commands name: always, and by their label.
 ALWAYS = ("lockstep", "lockstep-mpi")
 TARGETS = {
+    "cli": ("spmd_program",),
     "exec": ("exec_stand_in", "exec_stand_in_nccl", "lockstep_nccl_front", "lockstep_nccl_observe"),
     "mpi_front": ("lockstep_mpi_programs", "lockstep_mpi_wrapper"),
 }
@@ -110,4 +126,6 @@ def room_of(file):
 
 def tests_of(file):
     """The tiers of tests for a file."""
-    return [*row_of(file)[2:], ALL]
+    first, *rest = row_of(file)[2:]
+    near = tuple(test for pattern, test in NEAREST if re.match(pattern, file))[:1]
+    return [near + first, *rest, ALL]

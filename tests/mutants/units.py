@@ -233,6 +233,9 @@ def of_list(file, text, old, new, nth=0):
             unit.start:unit.end] and new.strip() in ("", ";")
         if whole or unit.start <= at and end <= unit.end:
             changed = "" if whole else text[unit.start:at] + new + text[end:unit.end]
+            for known in mutants(file, text):
+                if known.unit == unit and known.text == changed:
+                    return known
             own = flat(text[unit.start:unit.end])
             what = f"{own} -> {flat(changed) or '(left out)'}"
             return Mutant(file, unit.line, f"{file}: {what}", what, at, end, unit, changed)

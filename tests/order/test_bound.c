@@ -262,11 +262,11 @@ Test(bound, special_values_and_exact_operations) {
     cr_expect(ls_bound_ratio(&e[2], LS_F32, &inf) <= 1 &&
               isinf(ls_bound_ratio(&e[2], LS_F32, &nan)) &&
               ls_bound_ratio(&e[2], LS_F32, &one) > 1);
-    int64_t big[2][2] = {{7, INT64_MAX - 5}, {8, 3}};
+    int64_t big[2][2] = {{-7, INT64_MAX - 5}, {-8, 3}};
     const void *integers[2] = {big[0], big[1]};
     ls_reduction sum = {integers, 2, LS_I64, LS_SUM, NULL, 2, NULL};
     cr_assert(ls_bound_reduction(e, &sum, 0, 2) == LS_OK);
-    int64_t right = INT64_MAX - 2, wrong = INT64_MAX - 3, small = 15;
+    int64_t right = INT64_MAX - 2, wrong = INT64_MAX - 3, small = -15;
     cr_expect(ls_bound_ratio(&e[1], LS_I64, &right) == 0 &&
               isinf(ls_bound_ratio(&e[1], LS_I64, &wrong)));
     cr_expect(ls_bound_ratio(&e[0], LS_I64, &small) == 0);

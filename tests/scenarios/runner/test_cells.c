@@ -223,6 +223,13 @@ Test(cells, lines) {
     cr_assert(ls_cells__sum_losses(&total, arena, &out, &weighted, true, LS_F32) == LS_OK);
     cr_expect(total.count == 1 && total.bounds[0] < 5e-3 &&
               fabs(total.exact[0] - (out.exact[0] + out.exact[1]) / (3 + 1)) < 1e-9);
+    // What both weights may be off by is in the divisor, 4 that may be 3.25.
+    double mean = total.exact[0], before = total.bounds[0];
+    weights.bounds[1] = 0.5, weights.bounds[2] = 0.25;
+    cr_assert(ls_cells__sum_losses(&total, arena, &out, &weighted, true, LS_F32) == LS_OK);
+    cr_expect(total.bounds[0] >= mean * 0.75 / 3.25 &&
+                  total.bounds[0] < mean * 0.7501 / 3.25 + 4 * before,
+              "%g of %g", total.bounds[0], mean);
     cr_assert(ls_cells__sum_losses(&total, arena, &out, &loss, false, LS_F32) == LS_OK);
     cr_expect(fabs(total.exact[0] - (out.exact[0] + out.exact[1])) < 1e-9);
     cr_assert(ls_cells__norm(&out, arena, &in, 0, 2, LS_F32) == LS_OK);

@@ -202,7 +202,8 @@ Test(references, sums_within_their_bounds) {
                  {1, 0, 3.125f, LS_CLASS_WITHIN_BOUND}, {1, 0, 3.2f, LS_CLASS_WRONG},
                  {1, 1, 3, LS_CLASS_WITHIN_BOUND},      {1, 1, INFINITY, LS_CLASS_WITHIN_BOUND},
                  {1, 1, -INFINITY, LS_CLASS_WRONG},     {1, 0, INFINITY, LS_CLASS_WRONG},
-                 {0, 2, 10.000001f, LS_CLASS_WRONG},    {2, 0, 5.0000005f, LS_CLASS_WRONG}};
+                 {0, 2, 10.000001f, LS_CLASS_WRONG},    {2, 0, 5.0000005f, LS_CLASS_WRONG},
+                 {0, 2, INFINITY, LS_CLASS_WRONG},      {2, 0, -INFINITY, LS_CLASS_WRONG}};
     fixture f;
     open_fixture(&f);
     expect_sums(&f);
