@@ -172,7 +172,8 @@ static void give(ls_spmd *run, ls_rank *from, ls_rank *to) {
     to->state = LS_RANK_RUNNING;
     run->switches += 1;
     atomic_store_explicit(&run->baton, to->id, memory_order_relaxed);
-    run->digest = ls_hash(run->digest, &to->id, sizeof to->id);
+    uint64_t chosen = (uint64_t)to->id;
+    run->digest = ls_hash(run->digest, &chosen, sizeof chosen);
     if (from != to) {
         run->running = to;
         ls_gdb_hook_switch(run, from, to);

@@ -197,7 +197,7 @@ struct ls_rank {
     uint32_t origins;     // the newest of its; 0: none
     uintptr_t stack_low;  // of its thread
     size_t stack_bytes;
-    void *handler_stack;  // of signals
+    void *handler_stack;  // of signals, above the other
     stack_t other_stack;
     int signal;              // that ended its program; 0: none
     const char *ended_by;    // the function by which its program ended it: exit, _exit
@@ -304,10 +304,12 @@ struct ls_spmd {
     atomic_uint_least64_t beat;  // calls and turns so far, for the watchdog
     atomic_int baton;            // whose turn it is; -1: nobody's
     pthread_mutex_t mutex;
-    sem_t done;          // the starting thread waits for it; with a debugger, first for its ranks
-    int process;         // that the threads are of
-    ls_fibers *fibers;   // ranks are fibers of one thread, see fibers.h; NULL: threads
-    int carrier_tid;     // of that thread
+    sem_t done;         // the starting thread waits for it; with a debugger, first for its ranks
+    int process;        // that the threads are of
+    ls_fibers *fibers;  // ranks are fibers of one thread, see fibers.h; NULL: threads
+    int carrier_tid;    // of that thread
+    char *stacks;       // of all threads: a guard, the stack of the program, that of handlers
+    size_t stacks_bytes;
     bool parks;          // threads stay until the run was judged: a debugger has the process
     sem_t over;          // they wait for
     int alive;           // ranks whose program has not returned

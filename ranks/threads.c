@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
@@ -66,11 +67,22 @@ static void on_thread_end(void *arg) {
     finish(rank);
 }
 
+// Kept apart, as the error's text is as large as all else that a rank has on its stack beneath its
+// program: of many ranks each page is dear.
+__attribute__((noinline)) static void end_program(ls_rank *rank) {
+    const ls_error failed = *ls_error_last();
+    ls_schedule__enter(rank);
+    if (rank->exit_status != LS_OK && failed.code == rank->exit_status &&
+        rank->run->status == LS_OK) {
+        rank->why = ls_arena_strdup(rank->run->arena, failed.text);
+    }
+}
+
 static void run_program(ls_rank *rank) {
     ls_spmd *run = rank->run;
     sigjmp_buf escape;
     rank->escape = &escape;
-    switch (sigsetjmp(escape, 1)) {
+    switch (sigsetjmp(escape, 0)) {  // our handlers block no signal
     case LS_ESCAPE_STACK:
         if (!ls_schedule__inside()) {
             ls_schedule__enter(rank);
@@ -104,12 +116,7 @@ static void run_program(ls_rank *rank) {
         break;
     default:
         rank->exit_status = run->program(rank, run->arg);
-        const ls_error failed = *ls_error_last();
-        ls_schedule__enter(rank);
-        if (rank->exit_status != LS_OK && failed.code == rank->exit_status &&
-            run->status == LS_OK) {
-            rank->why = ls_arena_strdup(run->arena, failed.text);
-        }
+        end_program(rank);
         break;
     }
 }
@@ -163,6 +170,7 @@ static void *rank_main(void *arg) {
     ls_rank *rank = arg;
     ls_spmd *run = rank->run;
     rank->tid = (int)gettid();
+    (void)pthread_setname_np(pthread_self(), rank->name);  // of another thread it takes three calls
     if (run->parks) {
         (void)sem_post(&run->done);  // there to be seen
     }
@@ -196,7 +204,8 @@ static void fiber_main(ls_rank *rank) {
 
 static void *carrier_main(void *arg) {
     ls_spmd *run = arg;
-    ls_rank handlers = {.id = 0};  // the stack of signals is the thread's, and so one for all
+    // The stack of signals is the thread's, and so one for all.
+    ls_rank handlers = {.handler_stack = ls_arena_alloc_raw(run->arena, 1, LS_HANDLER_STACK_BYTES)};
     for (int r = 0; r < run->rank_count; r++) {
         run->ranks[r].thread = pthread_self();
     }
@@ -229,28 +238,55 @@ static size_t stack_of(const ls_spmd *run) {
     return (stack + 4095) / 4096 * 4096;
 }
 
+// The ranks' stacks lie in one mapping, each between its guard and what signals' handlers have:
+// made and found out one by one, they would be most of what starting a rank costs.
+static int make_stacks(ls_spmd *run) {
+    size_t each, stack = stack_of(run);
+    LS_TRY(ls_size_add(&each, stack, LS_STACK_GUARD_BYTES + LS_HANDLER_STACK_BYTES));
+    LS_TRY(ls_size_mul(&run->stacks_bytes, each, (size_t)run->rank_count));
+    void *memory = mmap(NULL, run->stacks_bytes, PROT_NONE,
+                        MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (memory == MAP_FAILED) {
+        return LS_FAIL(LS_ERR_RESOURCE, "the system gives no memory for %d stacks of %zu bytes",
+                       run->rank_count, stack);
+    }
+    run->stacks = memory;
+    return LS_OK;
+}
+
+static int start_thread(ls_rank *rank, pthread_attr_t *attributes) {
+    const ls_spmd *run = rank->run;
+    size_t each = run->stacks_bytes / (size_t)run->rank_count;
+    // What is reserved alone is so large that a frame of ordinary size cannot step over it.
+    char *low = run->stacks + (size_t)rank->id * each + LS_STACK_GUARD_BYTES;
+    rank->stack_low = (uintptr_t)low;
+    rank->stack_bytes = each - LS_STACK_GUARD_BYTES - LS_HANDLER_STACK_BYTES;
+    rank->handler_stack = low + rank->stack_bytes;
+    if (mprotect(low, each - LS_STACK_GUARD_BYTES, PROT_READ | PROT_WRITE) != 0) {
+        return LS_FAIL_RANK(LS_ERR_RESOURCE, rank->id,
+                            "rank %d: the system gives no memory for its stack", rank->id);
+    }
+    if (pthread_attr_setstack(attributes, low, rank->stack_bytes) != 0) {
+        return LS_FAIL(LS_ERR_INVALID, "a stack of %zu bytes is not possible", rank->stack_bytes);
+    }
+    if (pthread_create(&rank->thread, attributes, rank_main, rank) != 0) {
+        return LS_FAIL_RANK(LS_ERR_RESOURCE, rank->id, "rank %d: the system gives no thread for it",
+                            rank->id);
+    }
+    return LS_OK;
+}
+
 // Starts all threads, or none of the programs.
 static int start_threads(ls_spmd *run, int *started) {
     pthread_attr_t attributes;
-    size_t stack = stack_of(run);
+    LS_TRY(make_stacks(run));
     if (pthread_attr_init(&attributes) != 0) {
         return LS_FAIL(LS_ERR_RESOURCE, "no attributes for threads");
     }
     int status = LS_OK;
-    if (pthread_attr_setstacksize(&attributes, stack) != 0) {
-        status = LS_FAIL(LS_ERR_INVALID, "a stack of %zu bytes is not possible", stack);
-    }
-    // Reserved alone, and so large that a frame of ordinary size cannot step over it.
-    (void)pthread_attr_setguardsize(&attributes, LS_STACK_GUARD_BYTES);
     for (int r = 0; r < run->rank_count && status == LS_OK; r++) {
-        ls_rank *rank = &run->ranks[r];
-        if (pthread_create(&rank->thread, &attributes, rank_main, rank) != 0) {
-            status =
-                LS_FAIL_RANK(LS_ERR_RESOURCE, r, "rank %d: the system gives no thread for it", r);
-            break;
-        }
-        (void)pthread_setname_np(rank->thread, rank->name);
-        *started += 1;
+        status = start_thread(&run->ranks[r], &attributes);
+        *started += status == LS_OK ? 1 : 0;
     }
     (void)pthread_attr_destroy(&attributes);
     return status;
@@ -341,6 +377,9 @@ int ls_threads__run(ls_spmd *run) {
         for (int r = 0; r < started; r++) {
             (void)pthread_join(run->ranks[r].thread, NULL);
         }
+    }
+    if (run->stacks != NULL) {
+        (void)munmap(run->stacks, run->stacks_bytes);
     }
     return status;
 }

@@ -1,15 +1,12 @@
 // What the hardware tells: an access to closed pages of a call in flight (flight.c), and the end of
 // a rank's stack. And the signal by which the watchdog ends a rank that makes no call. Anything
 // else goes to whoever handled it before.
-#define _GNU_SOURCE  // REG_ERR, pthread_getattr_np
+#define _GNU_SOURCE  // REG_ERR
 #include <signal.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <ucontext.h>
 
 #include "ranks/internal.h"
-
-#define HANDLER_STACK_BYTES ((size_t)64 << 10)
 
 static pthread_mutex_t users_mutex = PTHREAD_MUTEX_INITIALIZER;
 static int users;  // runs
@@ -107,7 +104,7 @@ void ls_trap__open(void) {
                                 .sa_flags = SA_SIGINFO | SA_ONSTACK | SA_NODEFER};
         (void)sigemptyset(&own.sa_mask);
         (void)sigaction(SIGSEGV, &own, &before);
-        struct sigaction escape = {.sa_handler = on_escape, .sa_flags = SA_ONSTACK};
+        struct sigaction escape = {.sa_handler = on_escape, .sa_flags = SA_ONSTACK | SA_NODEFER};
         (void)sigemptyset(&escape.sa_mask);
         (void)sigaction(LS_SIGNAL_ESCAPE, &escape, &before_escape);
     }
@@ -128,31 +125,16 @@ void ls_trap__close(void) {
 }
 
 void ls_trap__enter_thread(ls_rank *rank) {
-    pthread_attr_t attributes;
-    void *low = NULL;
-    size_t bytes = 0;
-    if (pthread_getattr_np(pthread_self(), &attributes) == 0) {
-        if (pthread_attr_getstack(&attributes, &low, &bytes) == 0) {
-            rank->stack_low = (uintptr_t)low;
-            rank->stack_bytes = bytes;
-        }
-        (void)pthread_attr_destroy(&attributes);
-    }
-    // Reserved, and touched when a handler runs.
-    void *memory = mmap(NULL, HANDLER_STACK_BYTES, PROT_READ | PROT_WRITE,
-                        MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    if (memory != MAP_FAILED) {
-        const stack_t own = {.ss_sp = memory, .ss_size = HANDLER_STACK_BYTES};
+    const stack_t own = {.ss_sp = rank->handler_stack, .ss_size = LS_HANDLER_STACK_BYTES};
+    rank->other_stack.ss_flags = SS_DISABLE;
+    if (rank->handler_stack != NULL) {
         (void)sigaltstack(&own, &rank->other_stack);
-        rank->handler_stack = memory;
     }
 }
 
 void ls_trap__leave_thread(ls_rank *rank) {
     rank->escape = NULL;
-    if (rank->handler_stack != NULL) {
-        (void)sigaltstack(&rank->other_stack, NULL);  // a sanitizer may have its own
-        (void)munmap(rank->handler_stack, HANDLER_STACK_BYTES);
-        rank->handler_stack = NULL;
+    if ((rank->other_stack.ss_flags & SS_DISABLE) == 0) {  // a sanitizer has its own
+        (void)sigaltstack(&rank->other_stack, NULL);
     }
 }
