@@ -8,7 +8,6 @@
 
 #include "formats/diagnostic.h"
 
-#include "kernels/element.h"
 #include "kernels/optimizer.h"
 #include "kernels/pooling.h"
 #include "kernels/quantise.h"

@@ -5,7 +5,7 @@ set(LOCKSTEP_PUBLIC_HEADERS
     lockstep.h
     base/base.h base/dtype.h base/memory.h base/status.h base/text.h
     formats/diagnostic.h
-    kernels/element.h kernels/optimizer.h kernels/pooling.h kernels/quantise.h
+    kernels/optimizer.h kernels/pooling.h kernels/quantise.h
     local_tensor/local_tensor.h
     orders/order.h
     collectives/calls.h collectives/collectives.h collectives/finding.h collectives/recording.h

@@ -40,8 +40,8 @@ typedef struct ls_checkpoint_table {
 typedef struct ls_checkpoint ls_checkpoint;
 
 // Opens a checkpoint. Files may be hostile: LS_ERR_FORMAT names file and reason; LS_ERR_IO.
-LS_API int ls_checkpoint_open(ls_checkpoint **out, const char *dir);
-LS_API void ls_checkpoint_free(ls_checkpoint *checkpoint);  // NULL is allowed
+int ls_checkpoint_open(ls_checkpoint **out, const char *dir);
+void ls_checkpoint_free(ls_checkpoint *checkpoint);  // NULL is allowed
 // All borrowed. Tables stand in the order of the plan's.
 const ls_plan *ls_checkpoint_plan(const ls_checkpoint *checkpoint);
 const ls_checkpoint_table *ls_checkpoint_tables(const ls_checkpoint *checkpoint);
@@ -54,15 +54,16 @@ int ls_checkpoint_read(ls_checkpoint *checkpoint, int table, int array, const ls
 
 // Writes `from` anew, cut up by `plan`, which must name the same tables with the same sizes
 // (LS_ERR_INVALID). One rank's arrays are in memory at a time. LS_ERR_INVALID where `dir` exists.
-LS_API int ls_checkpoint_reshard(const char *dir, ls_checkpoint *from, const ls_plan *plan);
+int ls_checkpoint_reshard(const char *dir, ls_checkpoint *from, const ls_plan *plan);
 
 // Writes the module's tables, with their states where training was prepared, and its step. Under
 // MPI every process must make the same call, and all of them fail where one does. LS_ERR_INVALID
 // where `dir` exists, or where the plan does not tile its tables.
 LS_API int ls_embedding_save(ls_embedding *module, const char *dir);
-// Fills the held shards, states where training was prepared, and the step from a checkpoint of any
-// plan and any number of ranks. LS_ERR_INVALID where tables, sizes, types or states are others.
-LS_API int ls_embedding_load(ls_embedding *module, ls_checkpoint *checkpoint);
+// Fills the held shards, states where training was prepared, and the step from the checkpoint in
+// `dir`, of any plan and any number of ranks. Files may be hostile: LS_ERR_FORMAT names file and
+// reason; LS_ERR_IO. LS_ERR_INVALID where tables, sizes, types or states are others.
+LS_API int ls_embedding_load(ls_embedding *module, const char *dir);
 
 #ifdef __cplusplus
 }

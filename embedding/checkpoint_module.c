@@ -212,15 +212,19 @@ static int load_table(ls_embedding *module, int table, ls_checkpoint *checkpoint
     return LS_OK;
 }
 
-int ls_embedding_load(ls_embedding *module, ls_checkpoint *checkpoint) {
-    LS_ASSERT(module && checkpoint);
-    for (int t = 0; t < module->table_count; t++) {
-        if (load_table(module, t, checkpoint)) {
-            return ls_error_wrap("loading a checkpoint");
-        }
+int ls_embedding_load(ls_embedding *module, const char *dir) {
+    LS_ASSERT(module && dir);
+    ls_checkpoint *checkpoint;
+    int status = ls_checkpoint_open(&checkpoint, dir);
+    if (status != LS_OK) {
+        return status;
     }
-    if (module->trains) {
+    for (int t = 0; t < module->table_count && status == LS_OK; t++) {
+        status = load_table(module, t, checkpoint);
+    }
+    if (status == LS_OK && module->trains) {
         module->step = ls_checkpoint_step(checkpoint);
     }
-    return LS_OK;
+    ls_checkpoint_free(checkpoint);
+    return status == LS_OK ? LS_OK : ls_error_wrap("loading a checkpoint");
 }

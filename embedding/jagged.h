@@ -30,7 +30,7 @@ typedef struct ls_jagged {
 } ls_jagged;
 
 // The ids of all samples: of a bag that two of them take, twice.
-LS_API int64_t ls_jagged_sample_ids(const ls_jagged *jagged);
+int64_t ls_jagged_sample_ids(const ls_jagged *jagged);
 
 // Several features' bags of one rank, feature-major: all bags of the first feature, then all of the
 // second. Plain inputs have a bag for each sample and feature. Those with a batch size per feature
@@ -78,7 +78,7 @@ LS_API ls_jagged ls_keyed_jagged_feature(const ls_keyed_jagged *jagged, int key_
 
 // Prints each feature's bags in brackets, an id's weight after an @, and the samples' bags where
 // the batch has a size per feature; at most `ids_max` ids of a feature. LS_ERR_IO.
-LS_API int ls_keyed_jagged_print(FILE *stream, const ls_keyed_jagged *jagged, int64_t ids_max);
+int ls_keyed_jagged_print(FILE *stream, const ls_keyed_jagged *jagged, int64_t ids_max);
 
 // ---- Made of others -----------------------------------------------------------------------------
 // Everything below makes a new input, which the caller frees, and leaves what it is made of alone.

@@ -134,8 +134,8 @@ static int fail(int status) {
 }
 
 static void print_findings(const ls_spmd_result *result) {
-    for (int i = 0; result != NULL && i < ls_spmd_finding_count(result); i++) {
-        const ls_finding *finding = ls_spmd_finding(result, i);
+    const ls_finding *finding;
+    for (int i = 0; result != NULL && (finding = ls_spmd_finding(result, i)) != NULL; i++) {
         fprintf(stderr, "%s at %s\n%s", ls_finding_name(finding->id), finding->where,
                 finding->text);
     }

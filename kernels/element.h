@@ -14,20 +14,20 @@ extern "C" {
 // f8e5m2 to +-57344 as CUDA's __NV_SATFINITE does; NaN stays NaN.
 float ls_f16_to_f32(uint16_t bits);
 uint16_t ls_f32_to_f16(float value);
-LS_API_BACKENDS uint16_t ls_f64_to_f16(double value);  // one rounding, not two
+uint16_t ls_f64_to_f16(double value);  // one rounding, not two
 float ls_bf16_to_f32(uint16_t bits);
 uint16_t ls_f32_to_bf16(float value);
 uint16_t ls_f64_to_bf16(double value);    // one rounding
 uint16_t ls_f8e4m3_to_f16(uint8_t bits);  // exact
 uint16_t ls_f8e5m2_to_f16(uint8_t bits);  // exact
-LS_API_BACKENDS uint8_t ls_f16_to_f8e4m3(uint16_t bits);
-LS_API_BACKENDS uint8_t ls_f16_to_f8e5m2(uint16_t bits);
+uint8_t ls_f16_to_f8e4m3(uint16_t bits);
+uint8_t ls_f16_to_f8e5m2(uint16_t bits);
 
 // One element as a double (integers beyond 2^53 round; a NaN keeps its sign and every bit of its
 // payload, signalling ones too) and back (floats: one rounding, saturating
 // for f8 alone; integers: truncated toward zero and clamped to the type's range, NaN gives 0).
-LS_API double ls_element_to_f64(const void *element, ls_dtype dtype);
-LS_API void ls_element_from_f64(void *element, ls_dtype dtype, double value);
+LS_API_BACKENDS double ls_element_to_f64(const void *element, ls_dtype dtype);
+LS_API_BACKENDS void ls_element_from_f64(void *element, ls_dtype dtype, double value);
 
 #ifdef __cplusplus
 }

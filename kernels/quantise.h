@@ -8,6 +8,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "base/dtype.h"
 #include "base/status.h"
 #include "kernels/pooling.h"
 
@@ -19,10 +20,9 @@ typedef enum ls_row_element {
     LS_ROW_INT8,
     LS_ROW_INT4,  // two to a byte, the first in the low bits
     LS_ROW_INT2,  // four to a byte, likewise
-    LS_ROW_F16,
-    LS_ROW_BF16,
-    LS_ROW_F8E4M3,
-    LS_ROW_F8E5M2,
+#define LS_ROW_ENUM(name, ...) LS_ROW_##name,
+    LS_DTYPE_NARROW_MAP(LS_ROW_ENUM)  // LS_ROW_F16, ...
+#undef LS_ROW_ENUM
     LS_ROW_ELEMENT_COUNT
 } ls_row_element;
 
@@ -44,10 +44,12 @@ enum { LS_ROW_ALIGNMENT_MAX = 4096 };
 
 // "int8", "int4", ..., "f8e5m2". Asserts that there is such an element.
 const char *ls_row_element_name(ls_row_element element);
+// The type of an element that is a float; LS_DTYPE_COUNT of an integer.
+ls_dtype ls_row_element_dtype(ls_row_element element);
 // LS_ERR_INVALID: there is no such format, and why.
 int ls_row_format_check(const ls_row_format *format);
 // Bytes of a row of `dim` elements. LS_ERR_INVALID as above, LS_ERR_OVERFLOW.
-LS_API int ls_row_format_bytes(size_t *out, const ls_row_format *format, size_t dim);
+int ls_row_format_bytes(size_t *out, const ls_row_format *format, size_t dim);
 
 // ---- Kernels. The format holds its check, and its bytes do not overflow (asserted) --------------
 // out [rows, ls_row_format_bytes] = in [rows, dim] (row stride in_stride elements). What FBGEMM
@@ -60,8 +62,8 @@ LS_API int ls_row_format_bytes(size_t *out, const ls_row_format *format, size_t 
 // LS_ERR_INVALID: a row with a NaN or an infinity, or whose scale or bias is beyond its type: one
 // such element would spoil the whole row (FBGEMM stores what comes of it). *bad_row (may be NULL)
 // is the first; out is then unspecified. Floats do not fail. Nothing overlaps.
-LS_API int ls_kernel_quantise_rows(void *out, const ls_row_format *format, const float *in,
-                                   size_t in_stride, size_t rows, size_t dim, size_t *bad_row);
+int ls_kernel_quantise_rows(void *out, const ls_row_format *format, const float *in,
+                            size_t in_stride, size_t rows, size_t dim, size_t *bad_row);
 
 // out [rows, dim] = in [rows, ls_row_format_bytes]: q scale + bias, rounded once (fma), as FBGEMM's
 // CPU kernels do; floats exactly. Any bytes are a row.
@@ -80,11 +82,10 @@ void ls_kernel_cut_quantised_rows(void *out, const void *in, const ls_row_format
 // each id, or NULL; ids equal to padding_id do not count (-1: none), those that count are in range
 // (asserted). From +0, in the order of the bag, multiply then add; mean: sum(w e) / sum(w). pooling
 // is not LS_POOL_NONE. (FBGEMM adds in another order: w bias first, then fma of q with w scale.)
-LS_API void ls_kernel_quantised_lookup(float *out, size_t out_stride, const void *table,
-                                       const ls_row_format *format, int64_t rows, size_t dim,
-                                       const int64_t *ids, const int64_t *offsets,
-                                       const float *weights, int64_t padding_id, ls_pooling pooling,
-                                       size_t bags);
+void ls_kernel_quantised_lookup(float *out, size_t out_stride, const void *table,
+                                const ls_row_format *format, int64_t rows, size_t dim,
+                                const int64_t *ids, const int64_t *offsets, const float *weights,
+                                int64_t padding_id, ls_pooling pooling, size_t bags);
 
 #ifdef __cplusplus
 }

@@ -341,8 +341,8 @@ LS_API int ls_local_tensor_matmul(ls_local_tensor **out, const ls_local_tensor *
 LS_API int ls_local_tensor_cat(ls_local_tensor **out, const ls_local_tensor *const *tensors,
                                int tensor_count, int dim);
 // start and length per rank (ls_rank_int), so that ranks may narrow differently.
-LS_API int ls_local_tensor_narrow(ls_local_tensor **out, const ls_local_tensor *tensor, int dim,
-                                  const ls_rank_int *start, const ls_rank_int *length);
+int ls_local_tensor_narrow(ls_local_tensor **out, const ls_local_tensor *tensor, int dim,
+                           const ls_rank_int *start, const ls_rank_int *length);
 // The same elements as a tensor of another shape (one -1: what is left over), where no element
 // leaves its rank. A flattened shard of an inner dimension becomes strided, and one whose cuts are
 // no chunks any more gets explicit sizes; LS_ERR_UNSUPPORTED says what to redistribute else.

@@ -105,13 +105,14 @@ LS_API int ls_spmd_run(ls_spmd_result **out, ls_spmd_program program, void *arg,
 LS_API int ls_spmd_run_backend(ls_spmd_result **out, ls_spmd_program program, void *arg,
                                ls_backend *backend, const ls_spmd_options *options);
 LS_API void ls_spmd_result_free(ls_spmd_result *result);  // NULL is allowed
-LS_API int ls_spmd_finding_count(const ls_spmd_result *result);
-LS_API const ls_finding *ls_spmd_finding(const ls_spmd_result *result, int index);  // borrowed
+// Borrowed; NULL behind the last.
+LS_API const ls_finding *ls_spmd_finding(const ls_spmd_result *result, int index);
+int ls_spmd_finding_count(const ls_spmd_result *result);
 // What looks wrong and may be meant (collective.redundant_reduce, unless options.checks names it):
-// told beside the findings, for no status.
-LS_API int ls_spmd_warning_count(const ls_spmd_result *result);
-LS_API const ls_finding *ls_spmd_warning(const ls_spmd_result *result, int index);  // borrowed
-LS_API int ls_spmd_exit_status(const ls_spmd_result *result, int rank);
+// told beside the findings, for no status. Borrowed; NULL behind the last.
+LS_API const ls_finding *ls_spmd_warning(const ls_spmd_result *result, int index);
+int ls_spmd_warning_count(const ls_spmd_result *result);
+int ls_spmd_exit_status(const ls_spmd_result *result, int rank);
 // Why fault `index` of the options was not planted: its rank does not come to the call or
 // allocation, or the call has nothing that the fault could change. NULL: it was. Borrowed.
 LS_API const char *ls_spmd_fault_missed(const ls_spmd_result *result, int index);
@@ -130,7 +131,7 @@ LS_API int ls_spmd_explore(ls_spmd_result **out, uint64_t *failing_seed, ls_spmd
 // holds that rank alone, and its calls are the rank's, made at file (which must live as long) and
 // line. Calls of one group are one ls_group. Every rank must create the same communicators. Only
 // for the thread of `self`; free it with ls_backend_free before the program returns.
-LS_API int ls_rank_backend_create(ls_backend **out, ls_rank *self, const char *file, int line);
+int ls_rank_backend_create(ls_backend **out, ls_rank *self, const char *file, int line);
 // Calls from here on are made at another line.
 void ls_rank_backend_at(ls_backend *backend, const char *file, int line);
 

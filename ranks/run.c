@@ -406,8 +406,8 @@ int ls_spmd_finding_count(const ls_spmd_result *result) {
 }
 
 const ls_finding *ls_spmd_finding(const ls_spmd_result *result, int index) {
-    LS_ASSERT(index >= 0 && index < result->finding_count);
-    return &result->findings[index];
+    LS_ASSERT(index >= 0);
+    return index < result->finding_count ? &result->findings[index] : NULL;
 }
 
 int ls_spmd_warning_count(const ls_spmd_result *result) {
@@ -415,8 +415,8 @@ int ls_spmd_warning_count(const ls_spmd_result *result) {
 }
 
 const ls_finding *ls_spmd_warning(const ls_spmd_result *result, int index) {
-    LS_ASSERT(index >= 0 && index < result->warning_count);
-    return &result->warnings[index];
+    LS_ASSERT(index >= 0);
+    return index < result->warning_count ? &result->warnings[index] : NULL;
 }
 
 int ls_spmd_exit_status(const ls_spmd_result *result, int rank) {

@@ -151,7 +151,6 @@ static void reshard(const char *folder, const char *from, const char *to, embedd
     c->plan = (ls_plan){c->ranks, c->ranks_per_host, c->plans, c->table_count};
     cr_assert(ls_checkpoint_reshard(to_dir, checkpoint, &c->plan) == 0, "%s",
               ls_error_last()->text);
-    ls_checkpoint_free(checkpoint);
 }
 
 // 4 ranks -> 3 -> 8 -> 4, every table under another sharding type each time: the last checkpoint is
@@ -187,12 +186,9 @@ static void go_round(ls_optimizer_kind kind) {
         expect_equal_files(path, again, files[i]);
     }
     start(&last, &eight, kind);
-    ls_checkpoint *checkpoint;
-    cr_assert(ls_checkpoint_open(&checkpoint, path) == 0);
-    cr_assert(ls_embedding_load(last.module, checkpoint) == 0, "%s", ls_error_last()->text);
+    cr_assert(ls_embedding_load(last.module, path) == 0, "%s", ls_error_last()->text);
     visit(&last, &eight, check_cell);
     cr_assert(ls_embedding_step(last.module) == 3);
-    ls_checkpoint_free(checkpoint);
     stop(&first);
     stop(&last);
     case_free(&four);
@@ -242,14 +238,11 @@ Test(checkpoint, joins_states_by_their_columns) {
     snprintf(path, sizeof path, "%s/cut", folder);
     cr_assert(ls_embedding_save(from.module, path) == 0, "%s", ls_error_last()->text);
     start(&to, &whole, LS_OPTIMIZER_ROWWISE_ADAGRAD);
-    ls_checkpoint *checkpoint;
-    cr_assert(ls_checkpoint_open(&checkpoint, path) == 0);
-    cr_assert(ls_embedding_load(to.module, checkpoint) == 0, "%s", ls_error_last()->text);
+    cr_assert(ls_embedding_load(to.module, path) == 0, "%s", ls_error_last()->text);
     ls_shape shape;
     ls_dtype dtype;
     float *state = ls_embedding_state(to.module, 0, 0, 0, 0, &shape, &dtype);
     cr_assert(state[0] == 31.0F / 5 && state[1] == 1, "%g %g", (double)state[0], (double)state[1]);
-    ls_checkpoint_free(checkpoint);
     stop(&from);
     stop(&to);
     case_free(&cut);
@@ -258,12 +251,9 @@ Test(checkpoint, joins_states_by_their_columns) {
 }
 
 static void expect_no_load(trained *m, const char *dir, int code, const char *word) {
-    ls_checkpoint *checkpoint = NULL;
-    int status = ls_checkpoint_open(&checkpoint, dir);
-    status = status ? status : ls_embedding_load(m->module, checkpoint);
+    int status = ls_embedding_load(m->module, dir);
     cr_assert(status == code && strstr(ls_error_last()->text, word) != NULL, "%d: %s", status,
               ls_error_last()->text);
-    ls_checkpoint_free(checkpoint);
 }
 
 Test(checkpoint, refuses_what_is_not_there_or_another) {
