@@ -3,17 +3,27 @@
 
 #include <string.h>
 
-static const struct {
+// The debugger's Python reads it by these names.
+typedef struct dtype_row {
     const char *name;
     size_t bytes;
     char class_;
     ls_float_format format;
-    const char *npy, *safetensors;
-} dtypes[LS_DTYPE_COUNT] = {
+    const char *npy, *safetensors, *torch;
+} dtype_row;
+
+#define FRACTION(precision) ((UINT64_C(1) << ((precision) > 0 ? (precision)-1 : 0)) - 1)
+static const dtype_row dtype_rows[LS_DTYPE_COUNT] = {
 #define LS_DTYPE_ROW(name, value, text, bytes, class_, precision, subnormal, max, top, npy,        \
-                     safetensors, mpi)                                                             \
-    [name] = {text, bytes,      class_, {precision, subnormal, max, top, (class_) == 'q'},         \
-              npy,  safetensors},
+                     safetensors, torch, mpi)                                                      \
+    [LS_##name] = {#text,                                                                          \
+                   bytes,                                                                          \
+                   class_,                                                                         \
+                   {precision, subnormal, max, top,                                                \
+                    (precision) > 0 && ((top)&FRACTION(precision)) == 0, (class_) == 'q'},         \
+                   npy,                                                                            \
+                   safetensors,                                                                    \
+                   torch},
     LS_DTYPE_MAP(LS_DTYPE_ROW)
 #undef LS_DTYPE_ROW
 };
@@ -30,42 +40,47 @@ bool ls_dtype_valid(int dtype) {
 
 const char *ls_dtype_name(ls_dtype dtype) {
     LS_ASSERT(ls_dtype_valid((int)dtype));
-    return dtypes[dtype].name;
+    return dtype_rows[dtype].name;
 }
 
 size_t ls_dtype_bytes(ls_dtype dtype) {
     LS_ASSERT(ls_dtype_valid((int)dtype));
-    return dtypes[dtype].bytes;
+    return dtype_rows[dtype].bytes;
 }
 
 bool ls_dtype_is_float(ls_dtype dtype) {
     LS_ASSERT(ls_dtype_valid((int)dtype));
-    return dtypes[dtype].class_ == 'f' || dtypes[dtype].class_ == 'q';
+    return dtype_rows[dtype].class_ == 'f' || dtype_rows[dtype].class_ == 'q';
 }
 
 bool ls_dtype_is_signed(ls_dtype dtype) {
     LS_ASSERT(ls_dtype_valid((int)dtype));
-    return dtypes[dtype].class_ != 'u';
+    return dtype_rows[dtype].class_ != 'u';
 }
 
 ls_float_format ls_dtype_format(ls_dtype dtype) {
     LS_ASSERT(ls_dtype_valid((int)dtype));
-    return dtypes[dtype].format;
+    return dtype_rows[dtype].format;
 }
 
 const char *ls_dtype_name_npy(ls_dtype dtype) {
     LS_ASSERT(ls_dtype_valid((int)dtype));
-    return dtypes[dtype].npy;
+    return dtype_rows[dtype].npy;
 }
 
 const char *ls_dtype_name_safetensors(ls_dtype dtype) {
     LS_ASSERT(ls_dtype_valid((int)dtype));
-    return dtypes[dtype].safetensors;
+    return dtype_rows[dtype].safetensors;
+}
+
+const char *ls_dtype_name_torch(ls_dtype dtype) {
+    LS_ASSERT(ls_dtype_valid((int)dtype));
+    return dtype_rows[dtype].torch;
 }
 
 int ls_dtype_parse(ls_dtype *out, const char *text) {
     for (int i = 0; i < (int)LS_DTYPE_COUNT; i++) {
-        if (strcmp(text, dtypes[i].name) == 0) {
+        if (strcmp(text, dtype_rows[i].name) == 0) {
             *out = (ls_dtype)i;
             return LS_OK;
         }

@@ -13,37 +13,49 @@
 extern "C" {
 #endif
 
-// One row per element type; whatever differs by type alone is asked of it. name, value, text,
-// bytes, class (i: signed integer, u: unsigned, f: float, q: of a quarter's width, computed through
-// f16, saturating); then of floats: precision (bits with the hidden one), exponent of the smallest
-// subnormal, largest finite value, bits of the largest value that is no NaN (infinity where there
-// is one); then the names of .npy (NULL: NumPy has none), of .safetensors and of MPI
-// (MPI_DATATYPE_NULL: it has none, and we fold by our kernels).
+// One row per element type; whatever differs by type alone is asked of it. name, value, text (and
+// what functions of the type end in), bytes, class (i: signed integer, u: unsigned, f: float, q: of
+// a quarter's width, computed through f16, saturating); then of floats: precision (bits with the
+// hidden one), exponent of the smallest subnormal, largest finite value, bits of the largest value
+// that is no NaN (infinity where there is one); then the names of .npy (NULL: NumPy has none), of
+// .safetensors, of torch and of MPI (MPI_DATATYPE_NULL: it has none, and we fold by our kernels).
 #define LS_DTYPE_INTEGER_MAP(X)                                                                    \
-    X(LS_I8, 0, "i8", 1, 'i', 0, 0, 0, 0, "i1", "I8", MPI_INT8_T)                                  \
-    X(LS_U8, 1, "u8", 1, 'u', 0, 0, 0, 0, "u1", "U8", MPI_UINT8_T)                                 \
-    X(LS_I32, 2, "i32", 4, 'i', 0, 0, 0, 0, "i4", "I32", MPI_INT32_T)                              \
-    X(LS_U32, 3, "u32", 4, 'u', 0, 0, 0, 0, "u4", "U32", MPI_UINT32_T)                             \
-    X(LS_I64, 4, "i64", 8, 'i', 0, 0, 0, 0, "i8", "I64", MPI_INT64_T)                              \
-    X(LS_U64, 5, "u64", 8, 'u', 0, 0, 0, 0, "u8", "U64", MPI_UINT64_T)
-#define LS_DTYPE_FLOAT_MAP(X)                                                                      \
-    X(LS_F16, 6, "f16", 2, 'f', 11, -24, 65504.0, 0x7C00, "f2", "F16", MPI_DATATYPE_NULL)          \
-    X(LS_F32, 7, "f32", 4, 'f', 24, -149, 0x1.fffffep127, 0x7F800000, "f4", "F32", MPI_FLOAT)      \
-    X(LS_F64, 8, "f64", 8, 'f', 53, -1074, 0x1.fffffffffffffp1023, 0x7FF0000000000000, "f8",       \
-      "F64", MPI_DOUBLE)                                                                           \
-    X(LS_BF16, 9, "bf16", 2, 'f', 8, -133, 0x1.fep127, 0x7F80, NULL, "BF16", MPI_DATATYPE_NULL)    \
-    X(LS_F8E4M3, 10, "f8e4m3", 1, 'q', 4, -9, 448.0, 0x7E, NULL, "F8_E4M3", MPI_DATATYPE_NULL)     \
-    X(LS_F8E5M2, 11, "f8e5m2", 1, 'q', 3, -16, 57344.0, 0x7C, NULL, "F8_E5M2", MPI_DATATYPE_NULL)
+    X(I8, 0, i8, 1, 'i', 0, 0, 0, 0, "i1", "I8", "Char", MPI_INT8_T)                               \
+    X(U8, 1, u8, 1, 'u', 0, 0, 0, 0, "u1", "U8", "Byte", MPI_UINT8_T)                              \
+    X(I32, 2, i32, 4, 'i', 0, 0, 0, 0, "i4", "I32", "Int", MPI_INT32_T)                            \
+    X(U32, 3, u32, 4, 'u', 0, 0, 0, 0, "u4", "U32", "UInt32", MPI_UINT32_T)                        \
+    X(I64, 4, i64, 8, 'i', 0, 0, 0, 0, "i8", "I64", "Long", MPI_INT64_T)                           \
+    X(U64, 5, u64, 8, 'u', 0, 0, 0, 0, "u8", "U64", "UInt64", MPI_UINT64_T)
+#define LS_DTYPE_WIDE_MAP(X)                                                                       \
+    X(F32, 7, f32, 4, 'f', 24, -149, 0x1.fffffep127, 0x7F800000, "f4", "F32", "Float", MPI_FLOAT)  \
+    X(F64, 8, f64, 8, 'f', 53, -1074, 0x1.fffffffffffffp1023, 0x7FF0000000000000, "f8", "F64",     \
+      "Double", MPI_DOUBLE)
+// Floats of at most two bytes, which the CPU has no arithmetic for: kernels/cpu/bits.h decodes and
+// encodes them.
+#define LS_DTYPE_NARROW_MAP(X)                                                                     \
+    X(F16, 6, f16, 2, 'f', 11, -24, 65504.0, 0x7C00, "f2", "F16", "Half", MPI_DATATYPE_NULL)       \
+    X(BF16, 9, bf16, 2, 'f', 8, -133, 0x1.fep127, 0x7F80, NULL, "BF16", "BFloat16",                \
+      MPI_DATATYPE_NULL)                                                                           \
+    X(F8E4M3, 10, f8e4m3, 1, 'q', 4, -9, 448.0, 0x7E, NULL, "F8_E4M3", "Float8_e4m3fn",            \
+      MPI_DATATYPE_NULL)                                                                           \
+    X(F8E5M2, 11, f8e5m2, 1, 'q', 3, -16, 57344.0, 0x7C, NULL, "F8_E5M2", "Float8_e5m2",           \
+      MPI_DATATYPE_NULL)
 
+#define LS_DTYPE_FLOAT_MAP(X)                                                                      \
+    LS_DTYPE_WIDE_MAP(X)                                                                           \
+    LS_DTYPE_NARROW_MAP(X)
 #define LS_DTYPE_MAP(X)                                                                            \
     LS_DTYPE_INTEGER_MAP(X)                                                                        \
     LS_DTYPE_FLOAT_MAP(X)
 
 typedef enum ls_dtype {
-#define LS_DTYPE_ENUM(name, value, ...) name = value,
+#define LS_DTYPE_ENUM(name, value, ...) LS_##name = value,
     LS_DTYPE_MAP(LS_DTYPE_ENUM)
 #undef LS_DTYPE_ENUM
-        LS_DTYPE_COUNT
+// One more than the largest.
+#define LS_DTYPE_ONE(...) +1
+        LS_DTYPE_COUNT = LS_DTYPE_MAP(LS_DTYPE_ONE)
+#undef LS_DTYPE_ONE
 } ls_dtype;
 
 #define LS_OP_MAP(X)                                                                               \
@@ -72,6 +84,7 @@ LS_API_BACKENDS bool ls_dtype_is_signed(ls_dtype dtype);  // floats and signed i
 int ls_dtype_parse(ls_dtype *out, const char *text);      // LS_ERR_NOT_FOUND
 const char *ls_dtype_name_npy(ls_dtype dtype);            // "f4", without byte order; or NULL
 const char *ls_dtype_name_safetensors(ls_dtype dtype);
+const char *ls_dtype_name_torch(ls_dtype dtype);  // of a ScalarType: "BFloat16"
 
 // What a float type can hold; all zero of an integer.
 typedef struct ls_float_format {
@@ -79,6 +92,7 @@ typedef struct ls_float_format {
     int subnormal_exponent;  // 2 to this is the smallest value above zero
     double max;              // the largest finite value
     uint64_t top_bits;       // of infinity, or of max where there is none: bits above are NaNs
+    bool infinite;           // has infinities
     bool saturates;          // a result beyond max becomes max; computed through f16
 } ls_float_format;
 ls_float_format ls_dtype_format(ls_dtype dtype);

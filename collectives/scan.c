@@ -34,7 +34,8 @@ static void set_inputs(ls_call_fold *fold, const ls_call *const *calls, int i, b
 // Whether a NaN or an infinity that is in one result of the chain is in all behind it: a sum or a
 // product never loses one, where a type does not saturate infinities.
 static bool carries_specials(const ls_call *call) {
-    return (call->op == LS_SUM || call->op == LS_PROD) && call->dtype != LS_F8E5M2;
+    ls_float_format format = ls_dtype_format(call->dtype);
+    return (call->op == LS_SUM || call->op == LS_PROD) && !(format.infinite && format.saturates);
 }
 
 // The last result tells whether there is anything to look for; then all are looked at, in order.

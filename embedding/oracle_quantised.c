@@ -17,20 +17,6 @@ static double stored(double value, ls_dtype dtype) {
     return ls_element_to_f64(&bits, dtype);
 }
 
-static double round_float(ls_row_element element, double value) {
-    switch (element) {
-    case LS_ROW_F16:
-        return stored(value, LS_F16);
-    case LS_ROW_BF16:
-        return stored(value, LS_BF16);
-    case LS_ROW_F8E4M3:
-        return stored(value, LS_F8E4M3);
-    default:
-        LS_ASSERT(element == LS_ROW_F8E5M2);
-        return stored(value, LS_F8E5M2);
-    }
-}
-
 // values [count], which are f32, become what is read of them again.
 static void quantise(const ls_row_format *format, double *values, int64_t count) {
     double low = INFINITY, high = -INFINITY;
@@ -74,7 +60,7 @@ int ls_oracle__kept_row(const ls_oracle *oracle, int t, oracle_sense sense, int6
     }
     if (!has_scale(table->row_format)) {
         for (int64_t c = 0; c < table->dim; c++) {
-            out[c] = round_float(table->row_format->element, out[c]);
+            out[c] = stored(out[c], ls_row_element_dtype(table->row_format->element));
         }
         return LS_OK;
     }

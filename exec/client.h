@@ -82,6 +82,8 @@ LS_API int ls_client_issue(uint32_t *slot, ls_client *client, const ls_client_ca
 LS_API int ls_client_kind(const char *name);
 // The sentence of this thread's last error.
 LS_API const char *ls_client_said(void);
+// What torch calls the element type of that number (ls_dtype); NULL: there is none.
+LS_API const char *ls_client_dtype(uint32_t number);
 
 // ---- What is said -------------------------------------------------------------------------------
 // The place in the program that calls this thread's front, for that purpose (NULL: none is known):

@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/dtype.h"
 #include "collectives/calls.h"
 #include "exec/client.h"
 
@@ -95,4 +96,8 @@ int ls_client_kind(const char *name) {
 
 const char *ls_client_said(void) {
     return ls_error_last()->text;
+}
+
+const char *ls_client_dtype(uint32_t number) {
+    return number < LS_DTYPE_COUNT ? ls_dtype_name_torch((ls_dtype)number) : NULL;
 }

@@ -318,24 +318,6 @@ static void put_frames(ls_text *out, const note *at) {
     put(out, "e");
 }
 
-static const char *dtype_of(ls_dtype dtype) {
-    static const char *const names[LS_DTYPE_COUNT] = {
-        [LS_I8] = "Char",
-        [LS_U8] = "Byte",
-        [LS_I32] = "Int",
-        [LS_U32] = "UInt32",
-        [LS_I64] = "Long",
-        [LS_U64] = "UInt64",
-        [LS_F16] = "Half",
-        [LS_F32] = "Float",
-        [LS_F64] = "Double",
-        [LS_BF16] = "BFloat16",
-        [LS_F8E4M3] = "Float8_e4m3fn",
-        [LS_F8E5M2] = "Float8_e5m2",
-    };
-    return names[dtype];
-}
-
 static void put_note(ls_text *out, const ls_exec *exec, const note *at, uint64_t id) {
     static const char *const states[] = {"scheduled", "started", "completed"};
     const group *of = &exec->flight->groups[at->group];
@@ -363,8 +345,8 @@ static void put_note(ls_text *out, const ls_exec *exec, const note *at, uint64_t
     put_count(out, "time_created_ns", at->created_ns);
     put_shape(out, "input_sizes", at->kind == LS_RECV ? at->received : at->sent);
     put_shape(out, "output_sizes", at->kind == LS_SEND ? at->sent : at->received);
-    put_list_of(out, "input_dtypes", dtype_of(at->dtype));
-    put_list_of(out, "output_dtypes", dtype_of(at->dtype));
+    put_list_of(out, "input_dtypes", ls_dtype_name_torch(at->dtype));
+    put_list_of(out, "output_dtypes", ls_dtype_name_torch(at->dtype));
     put_member(out, "state", states[at->state]);
     put_string(out, "time_discovered_started_ns");
     put(out, "N");

@@ -13,8 +13,8 @@ static MPI_Op own_ops[LS_OP_COUNT];                // by lockstep's kernels
 static MPI_Datatype type_of(ls_dtype dtype) {
     switch (dtype) {
 #define TYPE(name, value, text, bytes, class_, precision, subnormal, max, top, npy, safetensors,   \
-             mpi)                                                                                  \
-    case name:                                                                                     \
+             torch, mpi)                                                                           \
+    case LS_##name:                                                                                \
         return mpi;
         LS_DTYPE_MAP(TYPE)
 #undef TYPE
@@ -170,13 +170,6 @@ void ls_mpi__divide(void *elements, ls_dtype dtype, int divisor, size_t count) {
     size_t bytes = ls_dtype_bytes(dtype);
     for (size_t i = 0; i < count; i++) {
         unsigned char *element = (unsigned char *)elements + i * bytes;
-        double quotient = ls_element_to_f64(element, dtype) / divisor;
-        if (dtype == LS_F8E4M3) {
-            *element = ls_f16_to_f8e4m3(ls_f64_to_f16(quotient));
-        } else if (dtype == LS_F8E5M2) {
-            *element = ls_f16_to_f8e5m2(ls_f64_to_f16(quotient));
-        } else {
-            ls_element_from_f64(element, dtype, quotient);
-        }
+        ls_element_from_f64(element, dtype, ls_element_to_f64(element, dtype) / divisor);
     }
 }

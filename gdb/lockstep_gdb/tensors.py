@@ -19,7 +19,7 @@ class Tensor:
             self.dtype = values.dtype_name(self.record["dtype"])
             self.ranks = memory.integers(self.record["ranks"], count, 4)
             self.first = memory.integers(self.record["first"], count + 1, 8, False)
-            sound = (self.dtype in values.DTYPES and all(0 <= r < model.RANKS_MAX for r in self.ranks)
+            sound = (self.dtype in values.rows() and all(0 <= r < model.RANKS_MAX for r in self.ranks)
                      and self.first[0] == 0 and self.first[-1] == shards
                      and list(self.first) == sorted(self.first))
         if not sound:

@@ -5,11 +5,48 @@ import gdb
 
 from . import memory
 
-_FORMATS = {"i8": "b", "u8": "B", "i32": "i", "u32": "I", "i64": "q", "u64": "Q",
-            "f16": "e", "f32": "f", "f64": "d"}
-_BYTES = {"i8": 1, "u8": 1, "i32": 4, "u32": 4, "i64": 8, "u64": 8, "f16": 2, "f32": 4, "f64": 8,
-          "bf16": 2, "f8e4m3": 1, "f8e5m2": 1}
-DTYPES = tuple(_BYTES)
+_PACKED = {("i", 1): "b", ("u", 1): "B", ("i", 2): "h", ("u", 2): "H", ("i", 4): "i", ("u", 4): "I",
+           ("i", 8): "q", ("u", 8): "Q", ("f", 4): "f", ("f", 8): "d"}
+_TYPES = {("f", 4): "float", ("f", 8): "double", ("i", 1): "signed char", ("i", 2): "short", ("i", 4): "int",
+          ("i", 8): "long", ("u", 1): "unsigned char", ("u", 2): "unsigned short", ("u", 4): "unsigned int",
+          ("u", 8): "unsigned long"}
+
+
+class Row:
+    """What base/dtype.c says of one element type."""
+
+    def __init__(self, row):
+        self.bytes, self.kind = int(row["bytes"]), chr(int(row["class_"]))
+        self.is_float = self.kind in "fq"
+        self.precision, self.top = int(row["format"]["precision"]), int(row["format"]["top_bits"])
+        self.infinite = bool(row["format"]["infinite"])
+        half = self.bytes == 2 and self.precision == 11
+        self.packed = "e" if half else _PACKED.get((self.kind, self.bytes))
+
+    def number(self, bits):
+        """Of a float that Python has no name for."""
+        fraction = self.precision - 1
+        magnitude = bits & (1 << 8 * self.bytes - 1) - 1
+        sign = -1.0 if magnitude != bits else 1.0
+        if magnitude > self.top:
+            return float("nan")
+        if magnitude == self.top and self.infinite:
+            return sign * float("inf")
+        exponent, rest = magnitude >> fraction, magnitude & (1 << fraction) - 1
+        bias = (1 << 8 * self.bytes - fraction - 2) - 1
+        return sign * (rest + (exponent > 0) * (1 << fraction)) * 2.0 ** (max(exponent, 1) - bias - fraction)
+
+
+_ROWS = {}
+
+
+def rows():
+    """The element types by name. They are constants, so a program need not run."""
+    table = memory.variable("dtype_rows") if not _ROWS else None
+    if table is not None:
+        first, last = table.type.range()
+        _ROWS.update({table[i]["name"].string(): Row(table[i]) for i in range(first, last + 1)})
+    return _ROWS
 
 
 def dtype_name(number):
@@ -17,35 +54,22 @@ def dtype_name(number):
 
 
 def dtype_bytes(dtype):
-    return _BYTES[dtype]
-
-
-def _f8e4m3(bits):
-    sign = -1.0 if bits & 0x80 else 1.0
-    exponent, mantissa = bits >> 3 & 15, bits & 7
-    if exponent == 15 and mantissa == 7:
-        return float("nan")
-    if exponent == 0:
-        return sign * mantissa * 2.0 ** -9
-    return sign * (1 + mantissa / 8) * 2.0 ** (exponent - 7)
+    return rows()[dtype].bytes
 
 
 def decode(dtype, data):
     """The numbers in `data`."""
-    count = len(data) // _BYTES[dtype]
-    if dtype in _FORMATS:
-        return struct.unpack(f"<{count}{_FORMATS[dtype]}", data[:count * _BYTES[dtype]])
-    if dtype == "bf16":
-        words = struct.unpack(f"<{count}H", data[:count * 2])
-        return struct.unpack(f"<{count}f", struct.pack(f"<{count}I", *(w << 16 for w in words)))
-    if dtype == "f8e5m2":
-        return struct.unpack(f"<{count}e", b"".join(bytes((0, b)) for b in data[:count]))
-    return tuple(_f8e4m3(b) for b in data[:count])
+    row = rows()[dtype]
+    count = len(data) // row.bytes
+    data = data[:count * row.bytes]
+    if row.packed is not None:
+        return struct.unpack(f"<{count}{row.packed}", data)
+    return tuple(row.number(int.from_bytes(data[i:i + row.bytes], "little")) for i in range(0, len(data), row.bytes))
 
 
 def show(dtype, number):
     """The shortest text that reads back to the same element, where Python gives one."""
-    if dtype[0] in "iu":
+    if not rows()[dtype].is_float:
         return str(number)
     if dtype == "f32" and number == number and abs(number) != float("inf"):
         for digits in range(6, 10):
@@ -57,31 +81,31 @@ def show(dtype, number):
 
 def head(dtype, data, most):
     """"1, 2, 3, ..." of at most `most` elements."""
-    count = len(data) // _BYTES[dtype]
-    shown = decode(dtype, data[:most * _BYTES[dtype]])
+    count = len(data) // rows()[dtype].bytes
+    shown = decode(dtype, data[:most * rows()[dtype].bytes])
     out = ", ".join(show(dtype, n) for n in shown)
     return out + (", ..." if count > most else "")
 
 
 def _ordered(dtype, bits):
     """Bits as an integer that grows with the number and by one per representable value."""
-    width = _BYTES[dtype] * 8
-    if dtype[0] == "f" or dtype == "bf16":
+    width = rows()[dtype].bytes * 8
+    if rows()[dtype].is_float:
         top = 1 << (width - 1)
         return bits if bits < top else top - bits
-    if dtype[0] == "i" and bits >= 1 << (width - 1):
+    if rows()[dtype].kind == "i" and bits >= 1 << (width - 1):
         return bits - (1 << width)
     return bits
 
 
 def _nan(dtype, number):
-    return dtype[0] not in "iu" and number != number
+    return rows()[dtype].is_float and number != number
 
 
 def differences(dtype, a, b):
     """(index, ulps or None) of every element that differs between two byte strings; None: NaN
     against a number. Two NaNs are equal, +0 and -0 are not."""
-    size = _BYTES[dtype]
+    size = rows()[dtype].bytes
     if a == b:
         return
     for i in range(min(len(a), len(b)) // size):
@@ -108,20 +132,17 @@ def dtype_of_type(type_):
     return None
 
 
-_TYPES = {"f32": "float", "f64": "double", "i8": "signed char", "u8": "unsigned char", "i32": "int",
-          "u32": "unsigned int", "i64": "long", "u64": "unsigned long", "f16": "unsigned short",
-          "bf16": "unsigned short", "f8e4m3": "unsigned char", "f8e5m2": "unsigned char"}
-
-
 def typed(pointer, number):
     """A void pointer as one to the elements of a dtype; gdb has no types for the small floats."""
-    return pointer.cast(gdb.lookup_type(_TYPES[dtype_name(number)]).pointer())
+    row = rows()[dtype_name(number)]
+    name = _TYPES.get((row.kind, row.bytes)) or _TYPES["u", row.bytes]
+    return pointer.cast(gdb.lookup_type(name).pointer())
 
 
 def at(pointer, number, index):
     """Element `index` of an array of a dtype, as text."""
     dtype = dtype_name(number)
-    size = _BYTES[dtype]
+    size = rows()[dtype].bytes
     return show(dtype, decode(dtype, memory.read(int(pointer) + index * size, size))[0])
 
 

@@ -18,8 +18,14 @@ typedef int32_t LS_ANY any_i32;
 typedef uint32_t LS_ANY any_u32;
 typedef int64_t LS_ANY any_i64;
 typedef uint64_t LS_ANY any_u64;
+typedef int16_t LS_ANY any_i16;
 typedef float LS_ANY any_f32;
 typedef double LS_ANY any_f64;
+// The bits of an element of so many bytes.
+typedef any_u8 any_bits_1;
+typedef any_u16 any_bits_2;
+typedef any_u32 any_bits_4;
+typedef any_u64 any_bits_8;
 
 // Compiles a function a second time for AVX2 and picks at load time. The arithmetic is the same
 // (no contraction), so are the results. Off where a sanitizer would run the resolver too early.

@@ -55,11 +55,11 @@ static int64_t i64_of_f64(double value, int64_t low, int64_t high) {
     return value >= (double)high ? high : (int64_t)value;
 }
 
-static uint64_t u64_of_f64(double value) {
+static uint64_t u64_of_f64(double value, uint64_t high) {
     if (!(value > 0.0)) {
         return 0;
     }
-    return value >= 0x1p64 ? UINT64_MAX : (uint64_t)value;
+    return value >= (double)high ? high : (uint64_t)value;
 }
 
 #define EACH(out_type, expression)                                                                 \
@@ -71,30 +71,15 @@ static uint64_t u64_of_f64(double value) {
 // out [count] f64 = in [count], exactly but for integers beyond 2^53.
 static void decode_f64(any_f64 *out, const void *in, ls_dtype dtype, size_t count) {
     switch (dtype) {
-    case LS_I8:
-        EACH(any_f64, (double)((const any_i8 *)in)[i]);
-    case LS_U8:
-        EACH(any_f64, (double)((const any_u8 *)in)[i]);
-    case LS_I32:
-        EACH(any_f64, (double)((const any_i32 *)in)[i]);
-    case LS_U32:
-        EACH(any_f64, (double)((const any_u32 *)in)[i]);
-    case LS_I64:
-        EACH(any_f64, (double)((const any_i64 *)in)[i]);
-    case LS_U64:
-        EACH(any_f64, (double)((const any_u64 *)in)[i]);
-    case LS_F16:
-        EACH(any_f64, (double)f16_decode(((const any_u16 *)in)[i]));
-    case LS_BF16:
-        EACH(any_f64, (double)bf16_decode(((const any_u16 *)in)[i]));
-    case LS_F32:
-        EACH(any_f64, (double)((const any_f32 *)in)[i]);
-    case LS_F64:
-        EACH(any_f64, ((const any_f64 *)in)[i]);
-    case LS_F8E4M3:
-        EACH(any_f64, (double)f8e4m3_decode(((const any_u8 *)in)[i]));
-    case LS_F8E5M2:
-        EACH(any_f64, (double)f8e5m2_decode(((const any_u8 *)in)[i]));
+#define AS_NUMBER(name, value, suffix, ...)                                                        \
+    case LS_##name:                                                                                \
+        EACH(any_f64, (double)((const any_##suffix *)in)[i]);
+        LS_DTYPE_INTEGER_MAP(AS_NUMBER)
+        LS_DTYPE_WIDE_MAP(AS_NUMBER)
+#define DECODED(name, value, suffix, bytes, ...)                                                   \
+    case LS_##name:                                                                                \
+        EACH(any_f64, (double)suffix##_decode(((const any_bits_##bytes *)in)[i]));
+        LS_DTYPE_NARROW_MAP(DECODED)
     case LS_DTYPE_COUNT:
         break;
     }
@@ -104,30 +89,22 @@ static void decode_f64(any_f64 *out, const void *in, ls_dtype dtype, size_t coun
 // out [count] = in [count] f64, each rounded once.
 static void encode_f64(void *out, ls_dtype dtype, const any_f64 *in, size_t count) {
     switch (dtype) {
-    case LS_I8:
-        EACH(any_i8, (int8_t)i64_of_f64(in[i], INT8_MIN, INT8_MAX));
-    case LS_U8:
-        EACH(any_u8, (uint8_t)i64_of_f64(in[i], 0, UINT8_MAX));
-    case LS_I32:
-        EACH(any_i32, (int32_t)i64_of_f64(in[i], INT32_MIN, INT32_MAX));
-    case LS_U32:
-        EACH(any_u32, (uint32_t)i64_of_f64(in[i], 0, UINT32_MAX));
-    case LS_I64:
-        EACH(any_i64, i64_of_f64(in[i], INT64_MIN, INT64_MAX));
-    case LS_U64:
-        EACH(any_u64, u64_of_f64(in[i]));
-    case LS_F16:
-        EACH(any_u16, f16_encode_f64(in[i]));
-    case LS_BF16:
-        EACH(any_u16, bf16_encode_f64(in[i]));
+#define TO_INTEGER(name, value, suffix, bytes, class_, ...)                                        \
+    case LS_##name:                                                                                \
+        if ((class_) == 'u') {                                                                     \
+            EACH(any_##suffix, (any_##suffix)u64_of_f64(in[i], UINT64_MAX >> (64 - 8 * (bytes)))); \
+        }                                                                                          \
+        EACH(any_##suffix, (any_##suffix)i64_of_f64(in[i], INT64_MIN >> (64 - 8 * (bytes)),        \
+                                                    INT64_MAX >> (64 - 8 * (bytes))));
+        LS_DTYPE_INTEGER_MAP(TO_INTEGER)
     case LS_F32:
         EACH(any_f32, (float)in[i]);
     case LS_F64:
         EACH(any_f64, in[i]);
-    case LS_F8E4M3:
-        EACH(any_u8, f8e4m3_encode_f64(in[i]));
-    case LS_F8E5M2:
-        EACH(any_u8, f8e5m2_encode_f64(in[i]));
+#define ENCODED(name, value, suffix, bytes, ...)                                                   \
+    case LS_##name:                                                                                \
+        EACH(any_bits_##bytes, suffix##_encode_f64(in[i]));
+        LS_DTYPE_NARROW_MAP(ENCODED)
     case LS_DTYPE_COUNT:
         break;
     }
@@ -169,26 +146,16 @@ typedef struct {
 static integer load_integer(const void *in, ls_dtype dtype, size_t i) {
     int64_t value = 0;
     switch (dtype) {
-    case LS_I8:
-        value = ((const any_i8 *)in)[i];
+#define AS_INTEGER(name, number, suffix, ...)                                                      \
+    case LS_##name:                                                                                \
+        value = (int64_t)((const any_##suffix *)in)[i];                                            \
         break;
-    case LS_U8:
-        value = ((const any_u8 *)in)[i];
-        break;
-    case LS_I32:
-        value = ((const any_i32 *)in)[i];
-        break;
-    case LS_U32:
-        value = ((const any_u32 *)in)[i];
-        break;
-    case LS_I64:
-        value = ((const any_i64 *)in)[i];
-        break;
+        LS_DTYPE_INTEGER_MAP(AS_INTEGER)
     default:
-        LS_ASSERT(dtype == LS_U64);
-        return (integer){((const any_u64 *)in)[i], false};
+        LS_ASSERT(!ls_dtype_is_float(dtype));
     }
-    return (integer){value < 0 ? 0 - (uint64_t)value : (uint64_t)value, value < 0};
+    bool negative = ls_dtype_is_signed(dtype) && value < 0;
+    return (integer){negative ? 0 - (uint64_t)value : (uint64_t)value, negative};
 }
 
 // Clamps to the integer type.

@@ -54,12 +54,11 @@ typedef void (*row_fn)(void *restrict accumulator, const void *restrict row, dou
         }                                                                                          \
     }
 #define AS_IS(x) (x)
-ROWS(f16, any_f32, any_u16, float, f16_decode)
-ROWS(bf16, any_f32, any_u16, float, bf16_decode)
 ROWS(f32, any_f32, any_f32, float, AS_IS)
 ROWS(f64, any_f64, any_f64, double, AS_IS)
-ROWS(f8e4m3, any_f32, any_u8, float, f8e4m3_decode)
-ROWS(f8e5m2, any_f32, any_u8, float, f8e5m2_decode)
+#define NARROW_ROWS(name, value, suffix, bytes, ...)                                               \
+    ROWS(suffix, any_f32, any_bits_##bytes, float, suffix##_decode)
+LS_DTYPE_NARROW_MAP(NARROW_ROWS)
 
 typedef struct {
     row_fn add;           // += row
@@ -68,12 +67,9 @@ typedef struct {
     row_fn max;           // = the larger of itself and row * weight
 } row_functions;
 
-#define ROW(suffix)                                                                                \
-    { add_##suffix, add_weighted_##suffix, first_##suffix, max_##suffix }
-static const row_functions functions[LS_DTYPE_COUNT] = {
-    [LS_F16] = ROW(f16),   [LS_F32] = ROW(f32),       [LS_F64] = ROW(f64),
-    [LS_BF16] = ROW(bf16), [LS_F8E4M3] = ROW(f8e4m3), [LS_F8E5M2] = ROW(f8e5m2),
-};
+#define ROW(name, value, suffix, ...)                                                              \
+    [LS_##name] = {add_##suffix, add_weighted_##suffix, first_##suffix, max_##suffix},
+static const row_functions functions[LS_DTYPE_COUNT] = {LS_DTYPE_FLOAT_MAP(ROW)};
 
 static const row_functions *functions_of(ls_dtype dtype) {
     LS_ASSERT(ls_dtype_is_float(dtype));

@@ -13,12 +13,11 @@ static const struct {
     const char *name;
     int bits;
     ls_dtype dtype;
-} elements[LS_ROW_ELEMENT_COUNT] = {
-    [LS_ROW_INT8] = {"int8", 8, LS_DTYPE_COUNT}, [LS_ROW_INT4] = {"int4", 4, LS_DTYPE_COUNT},
-    [LS_ROW_INT2] = {"int2", 2, LS_DTYPE_COUNT}, [LS_ROW_F16] = {"f16", 16, LS_F16},
-    [LS_ROW_BF16] = {"bf16", 16, LS_BF16},       [LS_ROW_F8E4M3] = {"f8e4m3", 8, LS_F8E4M3},
-    [LS_ROW_F8E5M2] = {"f8e5m2", 8, LS_F8E5M2},
-};
+} elements[LS_ROW_ELEMENT_COUNT] = {[LS_ROW_INT8] = {"int8", 8, LS_DTYPE_COUNT},
+                                    [LS_ROW_INT4] = {"int4", 4, LS_DTYPE_COUNT},
+                                    [LS_ROW_INT2] = {"int2", 2, LS_DTYPE_COUNT},
+#define FLOAT_ROW(name, value, text, bytes, ...) [LS_ROW_##name] = {#text, 8 * (bytes), LS_##name},
+                                    LS_DTYPE_NARROW_MAP(FLOAT_ROW)};
 
 static bool is_element(ls_row_element element) {
     return (int)element >= 0 && element < LS_ROW_ELEMENT_COUNT;
@@ -27,6 +26,11 @@ static bool is_element(ls_row_element element) {
 const char *ls_row_element_name(ls_row_element element) {
     LS_ASSERT(is_element(element));
     return elements[element].name;
+}
+
+ls_dtype ls_row_element_dtype(ls_row_element element) {
+    LS_ASSERT(is_element(element));
+    return elements[element].dtype;
 }
 
 int ls_row_format_check(const ls_row_format *format) {

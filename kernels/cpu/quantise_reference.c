@@ -10,14 +10,13 @@ static bool is_integer(const ls_row_format *format) {
     return format->element <= LS_ROW_INT2;
 }
 
-static size_t bits_of(ls_row_element element) {
-    static const size_t bits[] = {8, 4, 2, 16, 16, 8, 8};
-    return bits[element];
+static ls_dtype dtype_of(ls_row_element element) {
+    return ls_row_element_dtype(element);
 }
 
-static ls_dtype dtype_of(ls_row_element element) {
-    static const ls_dtype dtypes[] = {LS_U8, LS_U8, LS_U8, LS_F16, LS_BF16, LS_F8E4M3, LS_F8E5M2};
-    return dtypes[element];
+static size_t bits_of(ls_row_element element) {
+    static const size_t bits[] = {8, 4, 2};
+    return element <= LS_ROW_INT2 ? bits[element] : 8 * ls_dtype_bytes(dtype_of(element));
 }
 
 // Where things are in a row.

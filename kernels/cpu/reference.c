@@ -16,17 +16,12 @@ typedef struct {
 } format;
 
 static format format_of(ls_dtype dtype) {
-    switch (dtype) {
-    case LS_F16:
-        return (format){10, 5, 65504.0L, true, false};
-    case LS_BF16:
-        return (format){7, 8, 0x1.FEp127L, true, false};
-    case LS_F8E4M3:
-        return (format){3, 4, 448.0L, false, true};
-    default:
-        LS_ASSERT(dtype == LS_F8E5M2);
-        return (format){2, 5, 57344.0L, true, true};
-    }
+    ls_float_format known = ls_dtype_format(dtype);
+    return (format){.mantissa = known.precision - 1,
+                    .exponent_bits = 8 * (int)ls_dtype_bytes(dtype) - known.precision,
+                    .max = known.max,
+                    .infinite = known.infinite,
+                    .saturates = known.saturates};
 }
 
 static long double decode(unsigned bits, format f) {

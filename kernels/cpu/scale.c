@@ -6,7 +6,6 @@
 #include "kernels/kernels.h"
 
 #define AS_IS(x) (x)
-#define TO_U8(x) ((uint8_t)(x))
 
 #define SCALE(type, load, store)                                                                   \
     do {                                                                                           \
@@ -20,36 +19,21 @@ void ls_kernel_scale(void *out, const void *in, const void *factor, ls_dtype dty
     LS_ASSERT(count == 0 || (out != NULL && in != NULL));
     LS_ASSERT(factor != NULL);
     switch (dtype) {
-    case LS_I8:
-    case LS_U8:
-        SCALE(any_u8, AS_IS, TO_U8);
+#define SCALE_INTEGER(name, value, suffix, bytes, ...)                                             \
+    case LS_##name:                                                                                \
+        SCALE(any_bits_##bytes, AS_IS, (any_bits_##bytes));                                        \
         return;
-    case LS_I32:
-    case LS_U32:
-        SCALE(any_u32, AS_IS, AS_IS);
+        LS_DTYPE_INTEGER_MAP(SCALE_INTEGER)
+#define SCALE_WIDE(name, value, suffix, ...)                                                       \
+    case LS_##name:                                                                                \
+        SCALE(any_##suffix, AS_IS, AS_IS);                                                         \
         return;
-    case LS_I64:
-    case LS_U64:
-        SCALE(any_u64, AS_IS, AS_IS);
+        LS_DTYPE_WIDE_MAP(SCALE_WIDE)
+#define SCALE_NARROW(name, value, suffix, bytes, ...)                                              \
+    case LS_##name:                                                                                \
+        SCALE(any_bits_##bytes, suffix##_decode, suffix##_encode);                                 \
         return;
-    case LS_F16:
-        SCALE(any_u16, f16_decode, f16_encode);
-        return;
-    case LS_BF16:
-        SCALE(any_u16, bf16_decode, bf16_encode);
-        return;
-    case LS_F32:
-        SCALE(any_f32, AS_IS, AS_IS);
-        return;
-    case LS_F64:
-        SCALE(any_f64, AS_IS, AS_IS);
-        return;
-    case LS_F8E4M3:
-        SCALE(any_u8, f8e4m3_decode, f8e4m3_encode);
-        return;
-    case LS_F8E5M2:
-        SCALE(any_u8, f8e5m2_decode, f8e5m2_encode);
-        return;
+        LS_DTYPE_NARROW_MAP(SCALE_NARROW)
     case LS_DTYPE_COUNT:
         break;
     }
@@ -112,42 +96,27 @@ void ls_kernel__divide(void *out, ls_dtype dtype, size_t divisor, size_t count) 
     int64_t whole = (int64_t)divisor;
     double real = (double)divisor;
     switch (dtype) {
-    case LS_I8:
-        DIVIDE(any_i8, int8_t, x / whole);
+#define DIVIDE_INTEGER(name, value, suffix, bytes, class_, ...)                                    \
+    case LS_##name:                                                                                \
+        if ((class_) == 'u') {                                                                     \
+            DIVIDE(any_##suffix, any_##suffix, (uint64_t)x / (uint64_t)divisor);                   \
+        } else {                                                                                   \
+            DIVIDE(any_##suffix, any_##suffix, (int64_t)x / whole);                                \
+        }                                                                                          \
         return;
-    case LS_U8:
-        DIVIDE(any_u8, uint8_t, x / whole);
-        return;
-    case LS_I32:
-        DIVIDE(any_i32, int32_t, x / whole);
-        return;
-    case LS_U32:
-        DIVIDE(any_u32, uint32_t, x / whole);
-        return;
-    case LS_I64:
-        DIVIDE(any_i64, int64_t, x / whole);
-        return;
-    case LS_U64:
-        DIVIDE(any_u64, uint64_t, x / (uint64_t)divisor);
-        return;
-    case LS_F16:
-        DIVIDE(any_u16, uint16_t, f16_encode_f64((double)f16_decode(x) / real));
-        return;
-    case LS_BF16:
-        DIVIDE(any_u16, uint16_t, bf16_encode_f64((double)bf16_decode(x) / real));
-        return;
+        LS_DTYPE_INTEGER_MAP(DIVIDE_INTEGER)
     case LS_F32:
         DIVIDE(any_f32, float, (double)x / real);
         return;
     case LS_F64:
         DIVIDE(any_f64, double, x / real);
         return;
-    case LS_F8E4M3:
-        DIVIDE(any_u8, uint8_t, f8e4m3_encode_f64((double)f8e4m3_decode(x) / real));
+#define DIVIDE_NARROW(name, value, suffix, bytes, ...)                                             \
+    case LS_##name:                                                                                \
+        DIVIDE(any_bits_##bytes, any_bits_##bytes,                                                 \
+               suffix##_encode_f64((double)suffix##_decode(x) / real));                            \
         return;
-    case LS_F8E5M2:
-        DIVIDE(any_u8, uint8_t, f8e5m2_encode_f64((double)f8e5m2_decode(x) / real));
-        return;
+        LS_DTYPE_NARROW_MAP(DIVIDE_NARROW)
     case LS_DTYPE_COUNT:
         break;
     }

@@ -179,33 +179,32 @@ template <class T, __nv_fp8_interpretation_t kind> struct element_f8 {
 template <> struct element<e4m3> : element_f8<e4m3, __NV_E4M3> {};
 template <> struct element<e5m2> : element_f8<e5m2, __NV_E5M2> {};
 
+// The type of an element by the dtype's name: of_dtype<LS_F16>::type.
+template <ls_dtype dtype> struct of_dtype;
+#define LS_CUDA_TYPE(dtype, T)                                                                     \
+    template <> struct of_dtype<dtype> { using type = T; }
+LS_CUDA_TYPE(LS_I8, int8_t);
+LS_CUDA_TYPE(LS_U8, uint8_t);
+LS_CUDA_TYPE(LS_I32, int32_t);
+LS_CUDA_TYPE(LS_U32, uint32_t);
+LS_CUDA_TYPE(LS_I64, int64_t);
+LS_CUDA_TYPE(LS_U64, uint64_t);
+LS_CUDA_TYPE(LS_F16, __half);
+LS_CUDA_TYPE(LS_F32, float);
+LS_CUDA_TYPE(LS_F64, double);
+LS_CUDA_TYPE(LS_BF16, __nv_bfloat16);
+LS_CUDA_TYPE(LS_F8E4M3, e4m3);
+LS_CUDA_TYPE(LS_F8E5M2, e5m2);
+#undef LS_CUDA_TYPE
+
 // Calls f with a null pointer of the element type: f(static_cast<T *>(nullptr)).
 template <class F> int with_type(ls_dtype dtype, F f) {
     switch (dtype) {
-    case LS_I8:
-        return f(static_cast<int8_t *>(nullptr));
-    case LS_U8:
-        return f(static_cast<uint8_t *>(nullptr));
-    case LS_I32:
-        return f(static_cast<int32_t *>(nullptr));
-    case LS_U32:
-        return f(static_cast<uint32_t *>(nullptr));
-    case LS_I64:
-        return f(static_cast<int64_t *>(nullptr));
-    case LS_U64:
-        return f(static_cast<uint64_t *>(nullptr));
-    case LS_F16:
-        return f(static_cast<__half *>(nullptr));
-    case LS_F32:
-        return f(static_cast<float *>(nullptr));
-    case LS_F64:
-        return f(static_cast<double *>(nullptr));
-    case LS_BF16:
-        return f(static_cast<__nv_bfloat16 *>(nullptr));
-    case LS_F8E4M3:
-        return f(static_cast<e4m3 *>(nullptr));
-    case LS_F8E5M2:
-        return f(static_cast<e5m2 *>(nullptr));
+#define LS_WITH_TYPE(name, ...)                                                                    \
+    case LS_##name:                                                                                \
+        return f(static_cast<of_dtype<LS_##name>::type *>(nullptr));
+        LS_DTYPE_MAP(LS_WITH_TYPE)
+#undef LS_WITH_TYPE
     default:
         LS_ASSERT(ls_dtype_valid((int)dtype));
         return LS_ERR_INVALID;

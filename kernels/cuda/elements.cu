@@ -104,30 +104,16 @@ template <class T> __device__ any_number take_integer(const void *in, size_t i) 
 
 __device__ any_number take(const void *in, ls_dtype dtype, size_t i) {
     switch (dtype) {
-    case LS_I8:
-        return take_integer<int8_t>(in, i);
-    case LS_U8:
-        return take_integer<uint8_t>(in, i);
-    case LS_I32:
-        return take_integer<int32_t>(in, i);
-    case LS_U32:
-        return take_integer<uint32_t>(in, i);
-    case LS_I64:
-        return take_integer<int64_t>(in, i);
-    case LS_U64:
-        return take_integer<uint64_t>(in, i);
-    case LS_F16:
-        return take_float<__half>(in, i);
-    case LS_F32:
-        return take_float<float>(in, i);
-    case LS_F64:
-        return take_float<double>(in, i);
-    case LS_BF16:
-        return take_float<__nv_bfloat16>(in, i);
-    case LS_F8E4M3:
-        return take_float<e4m3>(in, i);
+#define TAKE_INTEGER(name, ...)                                                                    \
+    case LS_##name:                                                                                \
+        return take_integer<of_dtype<LS_##name>::type>(in, i);
+        LS_DTYPE_INTEGER_MAP(TAKE_INTEGER)
+#define TAKE_FLOAT(name, ...)                                                                      \
+    case LS_##name:                                                                                \
+        return take_float<of_dtype<LS_##name>::type>(in, i);
+        LS_DTYPE_FLOAT_MAP(TAKE_FLOAT)
     default:
-        return take_float<e5m2>(in, i);
+        return {};
     }
 }
 

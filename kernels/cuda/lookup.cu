@@ -254,21 +254,14 @@ int ls_kernel_pooled_lookup_cuda(void *out, size_t out_stride, const void *table
     unsigned blocks = blocks_for(bags, block_threads / 32);
     auto *on = (cudaStream_t)stream;
     switch (table_dtype) {
-    case LS_F16:
-        lookup_kernel<plain_rows<__half>, float><<<blocks, block_threads, 0, on>>>(a, {}, pooling);
+#define LOOKUP_NARROW(name, ...)                                                                   \
+    case LS_##name:                                                                                \
+        lookup_kernel<plain_rows<of_dtype<LS_##name>::type>, float>                                \
+            <<<blocks, block_threads, 0, on>>>(a, {}, pooling);                                    \
         break;
-    case LS_BF16:
-        lookup_kernel<plain_rows<__nv_bfloat16>, float>
-            <<<blocks, block_threads, 0, on>>>(a, {}, pooling);
-        break;
+        LS_DTYPE_NARROW_MAP(LOOKUP_NARROW)
     case LS_F32:
         lookup_kernel<plain_rows<float>, float><<<blocks, block_threads, 0, on>>>(a, {}, pooling);
-        break;
-    case LS_F8E4M3:
-        lookup_kernel<plain_rows<e4m3>, float><<<blocks, block_threads, 0, on>>>(a, {}, pooling);
-        break;
-    case LS_F8E5M2:
-        lookup_kernel<plain_rows<e5m2>, float><<<blocks, block_threads, 0, on>>>(a, {}, pooling);
         break;
     default:
         LS_ASSERT(table_dtype == LS_F64);

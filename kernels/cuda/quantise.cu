@@ -53,8 +53,7 @@ static __device__ uint32_t bits_of(__nv_bfloat16 value) {
     return bits;
 }
 
-template <class T>
-static __device__ uint32_t bits_of(T value) {
+template <class T> static __device__ uint32_t bits_of(T value) {
     static_assert(sizeof value == 1, "a float of 8 bits");
     return *(const unsigned char *)&value;
 }
@@ -122,18 +121,11 @@ static __global__ void quantise_kernel(unsigned char *out, const __grid_constant
         unsigned char *to = out + row * p.bytes;
         const float *from = in + row * in_stride;
         switch (p.dtype) {
-        case LS_F16:
-            convert_row<__half>(to, from, dim, lane);
-            break;
-        case LS_BF16:
-            convert_row<__nv_bfloat16>(to, from, dim, lane);
-            break;
-        case LS_F8E4M3:
-            convert_row<e4m3>(to, from, dim, lane);
-            break;
-        case LS_F8E5M2:
-            convert_row<e5m2>(to, from, dim, lane);
-            break;
+#define CONVERT_ROW(name, ...)                                                                     \
+    case LS_##name:                                                                                \
+        convert_row<of_dtype<LS_##name>::type>(to, from, dim, lane);                               \
+        break;
+            LS_DTYPE_NARROW_MAP(CONVERT_ROW)
         default:
             if (!quantise_row(to, p, from, dim, lane) && lane == 0) {
                 note_bad(first_bad, row);

@@ -20,17 +20,21 @@ __device__ inline float load_scale(const unsigned char *at, bool is_f32, int whi
                   : __half2float(__ushort_as_half(load_u16(at + 2 * which)));
 }
 
+// Element d of a row of floats.
+template <class T> __device__ float load_float(const unsigned char *row, size_t d) {
+    T x;
+    memcpy(&x, row + d * sizeof(T), sizeof(T));
+    return element<T>::load(x);
+}
+
 // Element d of a row.
 __device__ inline float dequantise(const unsigned char *row, const ls_row_places &p, size_t d) {
     switch (p.dtype) {
-    case LS_F16:
-        return __half2float(__ushort_as_half(load_u16(row + 2 * d)));
-    case LS_BF16:
-        return __uint_as_float((uint32_t)load_u16(row + 2 * d) << 16);
-    case LS_F8E4M3:
-        return element<e4m3>::load(e4m3{row[d]});
-    case LS_F8E5M2:
-        return element<e5m2>::load(e5m2{row[d]});
+#define LS_LOAD_FLOAT(name, ...)                                                                   \
+    case LS_##name:                                                                                \
+        return load_float<of_dtype<LS_##name>::type>(row, d);
+        LS_DTYPE_NARROW_MAP(LS_LOAD_FLOAT)
+#undef LS_LOAD_FLOAT
     default:
         break;
     }

@@ -9,6 +9,7 @@ import ctypes
 import fnmatch
 import json
 import os
+import re
 import weakref
 
 import torch
@@ -17,10 +18,17 @@ from torch import nn
 
 from lockstep import tensor_files
 
-TYPES = {torch.float64: "F64", torch.float32: "F32", torch.float16: "F16", torch.bfloat16: "BF16",
-         torch.float8_e4m3fn: "F8_E4M3", torch.float8_e5m2: "F8_E5M2", torch.int64: "I64", torch.int32: "I32",
-         torch.int8: "I8", torch.uint8: "U8", torch.bool: "BOOL"}
 WRAPPED = ("_orig_mod.", "_checkpoint_wrapped_module.", "_fsdp_wrapped_module.", "module.")
+
+
+def _type(dtype):
+    """What safetensors calls a type: F16 of float16, BF16 of bfloat16, F8_E5M2 of float8_e5m2. None: not compared."""
+    if dtype is torch.bool:
+        return "BOOL"
+    of = re.fullmatch(r"torch\.(b?)(f|u|i)(?:loat|int|nt)(8|16|32|64)(_e\d+m\d+)?(?:fn)?", str(dtype))
+    if of is None or (of[2] != "f" and of[3] == "16"):
+        return None
+    return (of[1] + of[2] + of[3] + (of[4] or "")).upper()
 
 
 def _plain(name):
@@ -46,7 +54,7 @@ def raw(tensor):
         tensor = torch.view_as_real(tensor.resolve_conj())
     tensor = tensor.cpu().contiguous()
     size = tensor.numel() * tensor.element_size()
-    return TYPES[tensor.dtype], list(tensor.shape), ctypes.string_at(tensor.data_ptr(), size) if size else b""
+    return _type(tensor.dtype), list(tensor.shape), ctypes.string_at(tensor.data_ptr(), size) if size else b""
 
 
 def _data_parallel(model):
@@ -136,7 +144,7 @@ class Capture:
                     break
         if hasattr(tensor, "trigger_wait"):  # of a functional collective that is under way
             tensor = tensor.trigger_wait()
-        if tensor.dtype not in TYPES and not tensor.is_complex():
+        if _type(tensor.dtype) is None and not tensor.is_complex():
             return
         self._tensors[name] = raw(tensor)
         self._index.append(entry)

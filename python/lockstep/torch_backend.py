@@ -6,6 +6,7 @@ copied to the output tensors when it is waited for, or when its future completes
 """
 
 import ctypes
+import functools
 import hashlib
 import threading
 
@@ -15,23 +16,29 @@ import torch.distributed as dist
 from lockstep import names
 from lockstep import torch_client as client
 
-# The names of kinds, and the numbers of base/dtype.h.
+# The names of kinds, and the numbers of operations (base/dtype.h).
 ALL_REDUCE, REDUCE, BROADCAST, ALL_GATHER = "all_reduce", "reduce", "broadcast", "all_gather"
 REDUCE_SCATTER, ALL_TO_ALL, GATHER, SCATTER = "reduce_scatter", "all_to_all", "gather", "scatter"
 BARRIER, SEND, RECV = "barrier", "send", "recv"
 OPS = {"SUM": 0, "PRODUCT": 1, "MAX": 2, "MIN": 3, "AVG": 4, "BAND": 6, "BOR": 7, "BXOR": 8}
-# torch's type: number, elements of ours in one of torch's. Reduced as they are.
-TYPES = {torch.int8: (0, 1), torch.uint8: (1, 1), torch.int32: (2, 1), torch.int64: (4, 1), torch.float16: (6, 1),
-         torch.float32: (7, 1), torch.float64: (8, 1), torch.bfloat16: (9, 1), torch.float8_e4m3fn: (10, 1),
-         torch.float8_e5m2: (11, 1), torch.complex64: (7, 2), torch.complex128: (8, 2),
-         torch.uint32: (3, 1), torch.uint64: (5, 1)}
 U8 = 1
 FIRST_TIME = {}  # how often this process has made a group of a name
 
 
+@functools.lru_cache(maxsize=None)
+def types():
+    """Of torch's types: our number, and how many elements of ours are in one. Reduced as they are."""
+    known = {}
+    for number, name in enumerate(client.get().dtypes()):
+        name = name.lower()
+        known[getattr(torch, {"char": "int8", "byte": "uint8"}.get(name, name), None)] = (number, 1)
+    known[torch.complex64], known[torch.complex128] = (known[torch.float32][0], 2), (known[torch.float64][0], 2)
+    return known
+
+
 def element(tensor, reduces):
     """The number of the tensor's type and how many such elements one of its is."""
-    known = TYPES.get(tensor.dtype)
+    known = types().get(tensor.dtype)
     if known is not None:
         return known
     if reduces and tensor.dtype is not torch.bool:

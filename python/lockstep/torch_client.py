@@ -33,6 +33,7 @@ FUNCTIONS = {  # name: (result, arguments after the client)
     "issue": (c_int, [POINTER(c_uint32), c_void_p, POINTER(Call)]),
     "kind": (c_int, [c_char_p]),
     "said": (c_char_p, []),
+    "dtype": (c_char_p, [c_uint32]),
 }
 
 
@@ -99,6 +100,11 @@ class Client:
 
     def give_slot(self, slot):
         self._functions["slot_give"](self._self, slot)
+
+    def dtypes(self):
+        """What torch calls our element types, by their numbers."""
+        numbers = iter(range(1 << 16))
+        return [name.decode() for name in iter(lambda: self._functions["dtype"](next(numbers)), None)]
 
 
 @functools.cache

@@ -11,7 +11,7 @@
 #define MEMBER(name) .offset = offsetof(S, name)
 #define AUX(name)    .aux = offsetof(S, name)
 
-#define DTYPE_NAME(name, value, text, ...) {text, name},
+#define DTYPE_NAME(name, value, text, ...) {#text, LS_##name},
 static const ls_schema_name dtype_names[] = {LS_DTYPE_MAP(DTYPE_NAME)};
 const ls_schema_names ls_schema__dtypes = {dtype_names, COUNT(dtype_names)};
 #define OP_NAME(name, value, text) {text, name},

@@ -15,17 +15,17 @@ static const ls_schema_name sharding_names[] = {LS_SHARDING_MAP(SHARDING_NAME)};
 static const ls_schema_name fault_names[] = {LS_FAULT_MAP(NAME_2)};
 #define FINDING_NAME(id, name, ...) {name, id},
 static const ls_schema_name finding_names[] = {LS_FINDING_MAP(FINDING_NAME)};
-#define DTYPE_NAME(name, value, text, ...) {text, name},
+#define DTYPE_NAME(name, value, text, ...) {#text, LS_##name},
 static const ls_schema_name weight_dtype_names[] = {LS_DTYPE_FLOAT_MAP(DTYPE_NAME)};
 static const ls_schema_name pooling_names[] = {
     {"sum", LS_POOL_SUM}, {"mean", LS_POOL_MEAN}, {"max", LS_POOL_MAX}, {"none", LS_POOL_NONE}};
 static const ls_schema_name divisor_names[] = {
     {"weights", LS_MEAN_WEIGHTS}, {"ids", LS_MEAN_IDS}, {"torchrec", LS_MEAN_TORCHREC}};
-static const ls_schema_name row_names[LS_ROW_ELEMENT_COUNT] = {
-    {"int8", LS_ROW_INT8},     {"int4", LS_ROW_INT4}, {"int2", LS_ROW_INT2},
-    {"f16", LS_ROW_F16},       {"bf16", LS_ROW_BF16}, {"f8e4m3", LS_ROW_F8E4M3},
-    {"f8e5m2", LS_ROW_F8E5M2},
-};
+static const ls_schema_name row_names[LS_ROW_ELEMENT_COUNT] = {{"int8", LS_ROW_INT8},
+                                                               {"int4", LS_ROW_INT4},
+                                                               {"int2", LS_ROW_INT2},
+#define ROW_NAME(name, value, text, ...) {#text, LS_ROW_##name},
+                                                               LS_DTYPE_NARROW_MAP(ROW_NAME)};
 static const ls_schema_name scale_names[] = {{"f16", LS_F16}, {"f32", LS_F32}};
 static const ls_schema_name output_names[] = {
     {"f32", LS_F32}, {"f16", LS_F16}, {"bf16", LS_BF16}, {"f64", LS_F64}};

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "orders/exact.h"
+#include "exact.h"
 
 enum { COUNT = 700, RANKS_MAX = 64 };
 

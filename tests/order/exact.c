@@ -1,5 +1,5 @@
 // Exact inputs. exact.h says what they are; docs/bounds.md why they are exact.
-#include "orders/exact.h"
+#include "exact.h"
 
 #include <math.h>
 #include <string.h>

@@ -7,8 +7,8 @@
 // rank holds a power of two, the others zero, because 1/ranks is itself rounded. prod: one rank
 // holds all the bits of a mantissa, few others a power of two, the rest 1 or -1. max, min: anything
 // finite. Integers: any bits; they wrap alike in every order.
-#ifndef LS_ORDERS_EXACT_H
-#define LS_ORDERS_EXACT_H
+#ifndef LS_TESTS_ORDER_EXACT_H
+#define LS_TESTS_ORDER_EXACT_H
 
 #include "orders/order.h"
 
