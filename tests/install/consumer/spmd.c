@@ -58,7 +58,8 @@ int main(void) {
         bool bug = i == 1;
         ls_spmd_result *result = NULL;
         int status = ls_spmd_run(&result, program, &bug, &options);
-        if (status != (bug ? LS_ERR_FINDING : LS_OK) || ls_spmd_finding_count(result) != bug) {
+        if (status != (bug ? LS_ERR_FINDING : LS_OK) ||
+            (ls_spmd_finding(result, 0) != NULL) != bug) {
             fprintf(stderr, "%d: %s\n", status, ls_error_last()->text);
             return 1;
         }
