@@ -15,7 +15,7 @@ static uint64_t element_bits(const void *element, ls_dtype dtype) {
 }
 
 static bool element_is_nan(const void *element, ls_dtype dtype) {
-    return ls_dtype_is_float(dtype) && isnan(ls_element_to_f64(element, dtype));
+    return isnan(ls_element_to_f64(element, dtype));
 }
 
 bool ls_element_same(const void *a, const void *b, ls_dtype dtype) {

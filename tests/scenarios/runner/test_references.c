@@ -173,7 +173,7 @@ Test(references, shape_and_type) {
 }
 
 // What feature a may be: each element within a bound of its own, the last also infinite.
-static void expect_sums(fixture *f) {
+static void expect_sums(fixture *f, int64_t rows) {
     const double bounds[] = {0.25, 0.5, 0.125, 1}, exact[] = {1, 2, 3, 4};
     const unsigned char overflow[] = {0, 0, 0, LS_OVERFLOW_UP};
     const ls_stage_output output = {.stage = "s",
@@ -181,7 +181,7 @@ static void expect_sums(fixture *f) {
                                     .feature = "a",
                                     .field = "values",
                                     .dtype = LS_F32,
-                                    .shape = LS_SHAPE(2, 2),
+                                    .shape = LS_SHAPE(rows, 2),
                                     .data = matrix,
                                     .exact = exact,
                                     .bounds = bounds,
@@ -206,7 +206,7 @@ Test(references, sums_within_their_bounds) {
                  {0, 2, INFINITY, LS_CLASS_WRONG},      {2, 0, -INFINITY, LS_CLASS_WRONG}};
     fixture f;
     open_fixture(&f);
-    expect_sums(&f);
+    expect_sums(&f, 2);
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         float theirs[ROWS][COLUMNS];
         memcpy(theirs, matrix, sizeof theirs);
@@ -227,6 +227,19 @@ Test(references, sums_within_their_bounds) {
     close_fixture(&f);
 }
 
+// Of an output that should have another number of elements nothing is known: every bit counts.
+Test(references, sums_of_another_size) {
+    fixture f;
+    open_fixture(&f);
+    expect_sums(&f, 1);
+    float theirs[ROWS][COLUMNS];
+    memcpy(theirs, matrix, sizeof theirs);
+    theirs[0][0] = 1.25f;
+    const ls_stage_result *stage = compare_with(&f, LS_F32, ROWS, COLUMNS, theirs);
+    cr_expect(stage->class_ == LS_CLASS_WRONG, "%s", ls_class_name(stage->class_));
+    close_fixture(&f);
+}
+
 // Without anything that may differ, a zero's sign counts.
 Test(references, moved_zeros_keep_their_sign) {
     fixture f;
@@ -239,13 +252,14 @@ Test(references, moved_zeros_keep_their_sign) {
     close_fixture(&f);
 }
 
-// A matrix without elements proves nothing.
+// A matrix without elements proves nothing, and one that should have more columns is wrong.
 Test(references, no_elements) {
     fixture f;
     open_fixture(&f);
     f.reference.stage = "none";
     put(f.run, "none", "t", "a", 0, LS_F32, LS_SHAPE(0, 2), NULL);
     cr_expect(compare_with(&f, LS_F32, 0, 2, matrix)->class_ == LS_CLASS_UNJUDGED);
+    cr_expect(compare_with(&f, LS_F32, 0, 3, matrix)->class_ == LS_CLASS_WRONG);
     close_fixture(&f);
 }
 
