@@ -9,8 +9,11 @@
 #include "cli/cli.h"
 #include "cli/commands.h"
 #include "cli/programs.h"
+#include "cli/scenarios.h"
 #include "cli/trace.h"
 #include "exec/coordinator.h"
+#include "runner/launch/keeper.h"
+#include "runner/replay/import.h"
 
 // What is preloaded: stands in for NCCL's library, or comes before it.
 #define FRONT    "liblockstep-nccl-front.so"
@@ -19,10 +22,14 @@
 #define PYTHON "python/lockstep/hook"
 #define WHEEL  "../hook"  // where this program came inside of the Python package
 
+// What the program runs on once more, to be compared.
+static const char *const others[] = {"gloo", NULL};
+
 static struct {
     cli_program_options program;
     const char *machine, *order, *record, *flight;
-    bool observe, simulate, payload, hash;
+    bool observe, simulate, payload, hash, compare;
+    int other;
 } given;
 
 static const cli_option options[] = {
@@ -37,6 +44,14 @@ static const cli_option options[] = {
      .long_name = "observe",
      .value = &given.observe,
      .help = "Check the calls alone; NCCL's own library moves the data, a GPU for each rank"},
+    {.type = CLI_CHOICE,
+     .long_name = "compare",
+     .value = &given.other,
+     .given = &given.compare,
+     .value_name = "gloo",
+     .choices = others,
+     .help = "Run a program of torch.distributed again on gloo, and compare call by call; --record "
+             "DIR keeps what gloo did"},
     {.type = CLI_STRING,
      .long_name = "order",
      .value = &given.order,
@@ -71,8 +86,8 @@ static const cli_option options[] = {
 };
 
 // ---- The front ----------------------------------------------------------------------------------
-static int find_front(char *out, size_t bytes) {
-    const char *name = given.observe ? OBSERVER : FRONT;
+static int find_front(char *out, size_t bytes, bool observe) {
+    const char *name = observe ? OBSERVER : FRONT;
     if (!cli_find_beside(out, bytes, name)) {
         cli_error("%s is not beside this program, nor where it is installed", name);
         return LS_EXIT_ENVIRONMENT;
@@ -87,7 +102,7 @@ typedef struct settings {
     ls_order *order;
     ls_trace *trace;
     const char *name;
-    char front[PATH_MAX], python[PATH_MAX];
+    char front[PATH_MAX], observer[PATH_MAX], python[PATH_MAX];
 } settings;
 
 static int begin_trace(void *arg, int ranks) {
@@ -104,7 +119,7 @@ static int options_of(settings *out) {
     out->exec.spmd.deadline_seconds = 0;
     out->exec.processes = given.program.ranks;
     out->exec.observe = given.observe;
-    out->exec.record = given.record;
+    out->exec.record = given.compare ? NULL : given.record;
     out->exec.kept = given.payload ? LS_EXEC_KEPT_PAYLOAD
                      : given.hash  ? LS_EXEC_KEPT_HASHES
                                    : LS_EXEC_KEPT_NOTHING;
@@ -136,7 +151,8 @@ static int options_of(settings *out) {
 // ---- The report ---------------------------------------------------------------------------------
 static const char *reproduce(ls_arena *arena, const settings *used) {
     ls_text text = {0};
-    ls_text_printf(&text, "lockstep exec%s", given.observe ? " --observe" : "");
+    ls_text_printf(&text, "lockstep exec%s%s", given.observe ? " --observe" : "",
+                   given.compare ? " --compare gloo" : "");
     if (given.program.ranks > 0) {
         ls_text_printf(&text, " -n %d", given.program.ranks);
     }
@@ -230,20 +246,17 @@ static const char *error_of(ls_arena *arena, const ls_exec_result *result) {
                         : ls_arena_strdup(arena, result->why);
 }
 
-static int report(const settings *used, const ls_exec_result *result) {
-    ls_results *results = NULL;
+// name, backend: of the run's case. *passed: nothing was found.
+static int add_run(bool *passed, ls_results *results, const settings *used, const char *name,
+                   const char *backend, const ls_exec_result *result) {
     bool pass = result->status == LS_OK && !result->died && result->failed_rank < 0;
-    int made = ls_results_create(&results, "exec");
-    if (made != LS_OK) {
-        return cli_fail(made);
-    }
     int count = 0;
     ls_finding *findings = findings_of(&count, results->arena, result);
     const char *error = pass || count > 0 ? NULL : error_of(results->arena, result);
     ls_case_result row = {
-        .name = used->name,
+        .name = name,
         .file = used->name,
-        .backend = given.observe ? "nccl" : "sim",
+        .backend = backend,
         .pass = pass,
         .class_ = pass        ? LS_CLASS_BIT_EXACT
                   : count > 0 ? LS_CLASS_FINDING
@@ -260,23 +273,91 @@ static int report(const settings *used, const ls_exec_result *result) {
     // A run without a call says nothing.
     row.skipped = pass && result->calls == 0;
     row.skip_reason = row.skipped ? "it made no collective call" : NULL;
-    made = findings == NULL || row.calls == NULL || row.reproduce == NULL
+    *passed = pass && !row.skipped;
+    return findings == NULL || row.calls == NULL || row.reproduce == NULL
                ? LS_ERR_MEMORY
                : ls_results_add(results, &row);
-    int code = made == LS_OK ? cli_report(results) : cli_fail(made);
-    cli_program_notes(result->spmd, used->exec.spmd.fault_count);
-    ls_results_free(results);
-    return code;
 }
 
-static int run_program(settings *used) {
-    ls_exec_result result = {.failed_rank = -1};
-    int status = ls_exec_run(&result, &used->exec);
-    if (status != LS_OK) {
-        return cli_fail(status);
+// ---- The same on gloo ---------------------------------------------------------------------------
+// The first call that fails, of the cases from `first` on.
+static void tell_first(ls_text *summary, const ls_results *results, int first) {
+    for (int i = first; i < results->case_count; i++) {
+        const ls_case_result *of = &results->cases[i];
+        if (!of->pass && !of->skipped && of->stage_count > 0) {
+            ls_text_printf(summary, "the first call that is not within its bound: %s, %s\n",
+                           of->name, of->stages[0].name);
+            return;
+        }
     }
-    int code = report(used, &result);
-    ls_exec_result_free(&result);
+}
+
+// Runs the program with gloo's own groups, whose calls are kept in `dir`, and makes each of them
+// again from what gloo was given.
+static int compare_in(ls_results *results, ls_text *summary, ls_exec_result *ran,
+                      const settings *used, const char *dir) {
+    ls_exec_options again = used->exec;
+    again.observe = true;
+    again.real = others[given.other];
+    again.preload = used->observer;
+    again.record = dir;
+    again.kept = LS_EXEC_KEPT_PAYLOAD;
+    again.flight = NULL;
+    again.spmd.met = NULL;
+    again.spmd.fault_count = 0;
+    LS_TRY(ls_exec_run(ran, &again));
+    bool passed = false;
+    const char *name = ls_arena_printf(results->arena, "%s on %s", used->name, again.real);
+    int status =
+        name != NULL ? add_run(&passed, results, used, name, again.real, ran) : LS_ERR_MEMORY;
+    if (status != LS_OK || !passed) {
+        return status;
+    }
+    int first = results->case_count;
+    bool recording = false;
+    const ls_run_options how = {.order = given.order,
+                                .program_dir = cli_program_dir(),
+                                .reproduce = "lockstep replay",
+                                .reproduce_of = given.record != NULL ? dir : "DIR"};
+    status = ls_import_dir(results, summary, &recording, dir, &how);
+    tell_first(summary, results, first);
+    return status;
+}
+
+static int compare(ls_results *results, ls_text *summary, ls_exec_result *ran,
+                   const settings *used) {
+    if (given.record != NULL) {
+        return compare_in(results, summary, ran, used, given.record);
+    }
+    ls_keeper keeper = {.pid = 0};
+    LS_TRY(ls_keeper_make(&keeper, NULL));
+    char dir[PATH_MAX + 8];
+    (void)snprintf(dir, sizeof dir, "%s/gloo", keeper.dir);
+    int status = compare_in(results, summary, ran, used, dir);
+    ls_keeper_remove(&keeper);
+    return status;
+}
+
+static int run_in(ls_results *results, ls_text *summary, ls_exec_result *ran,
+                  const settings *used) {
+    LS_TRY(ls_exec_run(&ran[0], &used->exec));
+    bool passed = false;
+    LS_TRY(add_run(&passed, results, used, used->name, given.observe ? "nccl" : "sim", &ran[0]));
+    cli_program_notes(ran[0].spmd, used->exec.spmd.fault_count);
+    return passed && given.compare ? compare(results, summary, &ran[1], used) : LS_OK;
+}
+
+static int run_program(const settings *used) {
+    ls_exec_result ran[2] = {{.failed_rank = -1}, {.failed_rank = -1}};  // the findings' words
+    ls_results *results = NULL;
+    ls_text summary = {0};
+    int status = ls_results_create(&results, "exec");
+    status = status == LS_OK ? run_in(results, &summary, ran, used) : status;
+    int code = status == LS_OK ? cli_report_with(results, &summary) : cli_fail(status);
+    ls_text_free(&summary);
+    ls_results_free(results);
+    ls_exec_result_free(&ran[0]);
+    ls_exec_result_free(&ran[1]);
     return code;
 }
 
@@ -287,10 +368,13 @@ static const char *name_of(const char *const *argv) {
     return argv[script ? 1 : 0];
 }
 
-static int run(const cli_args *args) {
-    static settings used;
+static int check_options(void) {
     if (given.simulate && given.observe) {
         cli_error("--simulate and --observe exclude each other");
+        return LS_EXIT_USAGE;
+    }
+    if (given.compare && (given.observe || given.payload || given.hash)) {
+        cli_error("--compare excludes --observe, --payload and --hash");
         return LS_EXIT_USAGE;
     }
     if ((given.payload || given.hash) && given.record == NULL) {
@@ -301,9 +385,16 @@ static int run(const cli_args *args) {
         cli_error("--payload and --hash exclude each other");
         return LS_EXIT_USAGE;
     }
-    int code = cli_outputs_check(NULL);
+    return cli_outputs_check(NULL);
+}
+
+static int run(const cli_args *args) {
+    static settings used;
+    int code = check_options();
     code = code == LS_EXIT_OK ? options_of(&used) : code;
-    code = code == LS_EXIT_OK ? find_front(used.front, sizeof used.front) : code;
+    size_t room = sizeof used.front;
+    code = code == LS_EXIT_OK ? find_front(used.front, room, given.observe) : code;
+    code = code == LS_EXIT_OK && given.compare ? find_front(used.observer, room, true) : code;
     code = code == LS_EXIT_OK ? cli_trace_open(&used.trace, given.machine) : code;
     if (code != LS_EXIT_OK) {
         ls_order_free(used.order);

@@ -71,13 +71,16 @@ typedef struct ls_client_call {
     int32_t tag;      // of a message, which meets those of its tag alone
     uint64_t count;
     const uint64_t *send_counts, *recv_counts;  // [members], or NULL
-    ls_client_region send, recv;                // data is there already; memory LS_WIRE_NONE: none
-    uint64_t send_address, recv_address;        // the program's own
-    uint64_t stream;                            // LS_WIRE_NO_STREAM: it waits for no call before it
-    const char *purpose;  // what it moves, in the program's words; NULL: not known
+    ls_client_region send, recv;                // memory LS_WIRE_NONE: none
+    bool observed;  // another library moves it: `recv` has what that gave by ls_client_arrived;
+                    // else what `send` has is there already, and `recv` gets the result
+    uint64_t send_address, recv_address;  // the program's own
+    uint64_t stream;                      // LS_WIRE_NO_STREAM: it waits for no call before it
+    const char *purpose;                  // what it moves, in the program's words; NULL: not known
 } ls_client_call;
 // Takes the slot that answers; the caller waits for it and gives it back.
 LS_API int ls_client_issue(uint32_t *slot, ls_client *client, const ls_client_call *call);
+LS_API void ls_client_arrived(ls_client *client, uint32_t slot);
 // The number of a kind of calls by its name (collectives/calls.h); -1: none is called so.
 LS_API int ls_client_kind(const char *name);
 // The sentence of this thread's last error.

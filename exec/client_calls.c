@@ -72,7 +72,7 @@ int ls_client_issue(uint32_t *slot, ls_client *client, const ls_client_call *cal
     uint32_t taken = 0;
     LS_TRY(ls_client_slot_take(&taken, client));
     message.call.slot = taken;
-    ls_client_slot(client, taken)->arrived = 1;
+    ls_client_slot(client, taken)->arrived = call->observed ? 0 : 1;
     int status = ls_client_send(client, &message, -1);
     if (status != LS_OK) {
         ls_client_slot_give(client, taken);
@@ -80,6 +80,10 @@ int ls_client_issue(uint32_t *slot, ls_client *client, const ls_client_call *cal
     }
     *slot = taken;
     return LS_OK;
+}
+
+void ls_client_arrived(ls_client *client, uint32_t slot) {
+    __atomic_store_n(&ls_client_slot(client, slot)->arrived, 1u, __ATOMIC_RELEASE);
 }
 
 int ls_client_kind(const char *name) {

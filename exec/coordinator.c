@@ -109,6 +109,11 @@ static void set_environment(const ls_exec *exec, const char *dir, int rank, int 
     set(LS_WIRE_SOCKET, exec->socket);
     set(LS_WIRE_SIMULATED, options->observe ? "0" : "1");
     bool kept = options->kept != LS_EXEC_KEPT_NOTHING;
+    if (options->observe && options->real != NULL) {
+        set(LS_WIRE_REAL, options->real);
+    } else {
+        (void)unsetenv(LS_WIRE_REAL);
+    }
     set(LS_WIRE_PAYLOAD, options->observe && kept ? "1" : "0");
     if (!options->observe) {
         // Streams that wait must not stand before those they wait for in a GPU's queues.

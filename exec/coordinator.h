@@ -20,6 +20,7 @@ typedef struct ls_exec_options {
     const char *preload;      // the front's path, for LD_PRELOAD
     const char *python;       // a folder that comes first on PYTHONPATH; NULL: none
     bool observe;             // data moves elsewhere; calls are matched alone
+    const char *real;         // where: "nccl", or "gloo" for host memory; NULL: nccl
     const char *record;       // a folder to make, for the recording; NULL: none
     ls_exec_kept kept;        // beside the list of the calls
     const char *flight;  // what the names of the flight recorder's files begin with; NULL: none

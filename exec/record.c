@@ -41,7 +41,8 @@ int ls_exec__record_open(ls_exec *exec) {
     ls_json_object_open(&record->json);
     ls_json_member_string(&record->json, "made_by", "lockstep exec");
     ls_json_member_int(&record->json, "format", 1);
-    ls_json_member_string(&record->json, "backend", options->observe ? "nccl" : "sim");
+    const char *real = options->real != NULL ? options->real : "nccl";
+    ls_json_member_string(&record->json, "backend", options->observe ? real : "sim");
     ls_json_key(&record->json, "calls");
     ls_json_array_open(&record->json);
     exec->record = record;

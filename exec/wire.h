@@ -12,6 +12,7 @@
 #define LS_WIRE_SOCKET      "LOCKSTEP_EXEC"            // of the environment: the socket's name
 #define LS_WIRE_SIMULATED   "LOCKSTEP_EXEC_SIMULATED"  // "1": no real library moves the data
 #define LS_WIRE_PAYLOAD     "LOCKSTEP_EXEC_PAYLOAD"    // "1": observed calls tell what they move
+#define LS_WIRE_REAL        "LOCKSTEP_EXEC_REAL"       // what moves data of host memory: "gloo"
 #define LS_WIRE_RANK        "LOCKSTEP_EXEC_RANK"       // of a process that the coordinator starts
 #define LS_WIRE_RANKS       "LOCKSTEP_EXEC_RANKS"      //
 #define LS_WIRE_MESSAGE_MAX ((uint32_t)128 << 10)      // bytes, the head with them

@@ -220,11 +220,87 @@ def stage_names():
     lockstep.capture(stage, os.path.join(FOLDER, "stage_names")).close()
 
 
+# ---- A vocabulary that is cut ----
+class Gather(torch.autograd.Function):
+    """Blocks of columns put together; of the gradient each rank takes its own columns."""
+
+    @staticmethod
+    def forward(_, x):
+        blocks = [torch.empty_like(x) for _ in range(RANKS)]
+        dist.all_gather(blocks, x.contiguous())
+        return torch.cat(blocks, 1)
+
+    @staticmethod
+    def backward(_, gradient):
+        return own(gradient, 1)
+
+
+WORDS = 16
+TARGETS = torch.arange(6) * 5 % WORDS
+
+
+def cross_entropy(logits, smoothing=0.0):
+    """Of logits that are a rank's block of the words, as many as they are."""
+    size = logits.shape[1]
+    whole = size * RANKS
+    first = RANK * size
+    mine = (TARGETS >= first) & (TARGETS < first + size)
+    at = torch.where(mine, TARGETS - first, 0).view(-1, 1)
+    total = Sum.apply(logits.exp().sum(1)).log()
+    target = Sum.apply(torch.where(mine, logits.gather(1, at).view(-1), 0))
+    mean = Sum.apply(logits.sum(1)) / whole if RIGHT else logits.mean(1)  # the wrong one is of a rank's own words
+    return (total - (1 - smoothing) * target - smoothing * mean).mean()
+
+
+def label_smoothing():
+    """Labels are smoothed over all words, not over those of a rank."""
+    train("label_smoothing", linear(WORDS, 8, 30, cut=0), lambda model: cross_entropy(model(INPUT), 0.2), gradient_scale=1)
+
+
+def gathered_logits():
+    """A loss that adds up over the ranks is given logits that were put together before: its exponentials count RANKS times."""
+    train("gathered_logits", linear(WORDS, 8, 31, cut=0),
+          lambda model: cross_entropy(model(INPUT) if RIGHT else Gather.apply(model(INPUT))), gradient_scale=1)
+
+
+# ---- Recomputation ----
+class Recomputed(torch.autograd.Function):
+    """x @ weight.T; of x each rank keeps a part, and the backward puts the parts together over a group."""
+
+    @staticmethod
+    def forward(context, x, weight, coordinate, group):
+        context.save_for_backward(x.chunk(min(RANKS, 2), 1)[coordinate].contiguous(), weight)
+        context.group = group
+        return x @ weight.t()
+
+    @staticmethod
+    def backward(context, gradient):
+        part, weight = context.saved_tensors
+        parts = [part]
+        if RANKS > 1:
+            parts = [torch.empty_like(part) for _ in range(2)]
+            dist.all_gather(parts, part, group=context.group)
+        return gradient @ weight, gradient.t() @ torch.cat(parts, 1), None, None
+
+
+def recompute_group():
+    """Two replicas of two ranks, which share what the backward needs: it is put together from the ranks of a replica,
+    not from the same rank of each replica."""
+    groups = [None]
+    if RANKS > 1:
+        groups = [dist.new_group(pair) for pair in ([[0, 1], [2, 3]] if RIGHT else [[0, 2], [1, 3]])]
+    model, tokens = linear(8, 8, 32), randn(4, 8, seed=33)
+    mine = tokens.chunk(min(RANKS, 2))[RANK // 2]
+    group = groups[(RANK // 2 if RIGHT else RANK % 2) % len(groups)]
+    train("recompute_group", model, lambda model: Recomputed.apply(mine, model.weight, RANK % 2, group).square().sum(),
+          lambda: reduce_gradients([model.weight], min(RANKS, 2)))
+
+
 torch.set_num_threads(1)
 if RANKS > 1:
     dist.init_process_group("gloo")
 for case in (uneven_tokens, router_count, expert_scale, out_norm, lost_sum, sink_norm, auxiliary_scale, scatter_group,
-             stage_names):
+             stage_names, label_smoothing, gathered_logits, recompute_group):
     case()
 if RANKS > 1:
     dist.destroy_process_group()

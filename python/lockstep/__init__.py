@@ -48,7 +48,8 @@ def install():
 
     def replaced(size, rank, members, backend, *arguments, **options):
         ours = _replaced(backend)
-        if ours is None or os.environ.get("LOCKSTEP_EXEC_SIMULATED") == "0":
+        elsewhere = os.environ.get("LOCKSTEP_EXEC_SIMULATED") == "0" and "LOCKSTEP_EXEC_REAL" not in os.environ
+        if ours is None or elsewhere:
             return make(size, rank, members, backend, *arguments, **options)
         made = make(size, rank, members, c10d.Backend(ours), *arguments, **options)
         group = made[0]

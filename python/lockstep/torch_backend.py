@@ -8,6 +8,7 @@ copied to the output tensors when it is waited for, or when its future completes
 import ctypes
 import functools
 import hashlib
+import os
 import threading
 
 import torch
@@ -169,24 +170,44 @@ class Buffer:
         self.tensors = tensors
         self.region = client.get().take(sum(tensor.nbytes for tensor in tensors))
         if fill:
-            self._each(lambda tensor, at: ctypes.memmove(at, tensor.data_ptr(), tensor.nbytes))
+            self.fill()
 
-    def _each(self, move):
+    def fill(self):
+        self._each(lambda tensor, at: ctypes.memmove(at, tensor.data_ptr(), tensor.nbytes), back=False)
+
+    def _each(self, move, back):
         at = self.region.at
         for tensor in self.tensors:
             if tensor.nbytes:
                 whole = tensor if tensor.is_contiguous() else tensor.contiguous()
                 move(whole, at)
-                if whole is not tensor:
+                if back and whole is not tensor:
                     tensor.copy_(whole)
                 at += tensor.nbytes
 
     def read(self):
         with torch.no_grad():
-            self._each(lambda tensor, at: ctypes.memmove(tensor.data_ptr(), at, tensor.nbytes))
+            self._each(lambda tensor, at: ctypes.memmove(tensor.data_ptr(), at, tensor.nbytes), back=True)
 
     def give(self):
         client.get().give(self.region)
+
+
+class Issued:
+    """A call that was issued: the slot that answers it, and what it sends and receives."""
+
+    def __init__(self, slot, sent, got, title):
+        self.slot, self._sent, self.got, self.title = slot, sent, got, title
+
+    def end(self, done):
+        if done and self.got is not None:
+            self.got.read()
+        self.give()
+
+    def give(self):
+        for buffer in (self._sent, self.got):
+            if buffer is not None:
+                buffer.give()
 
 
 def as_list(tensors):
@@ -201,6 +222,8 @@ def only(tensors, what):
 
 
 class ProcessGroup(dist.ProcessGroup):
+    observed = False  # another library moves the data
+
     def __init__(self, rank, size, name="", members=()):
         super().__init__(rank, size)
         self._rank, self._size, self._name, self._members = rank, size, name, list(members)
@@ -239,7 +262,7 @@ class ProcessGroup(dist.ProcessGroup):
     # ---- Calls ----
     def _issue(self, kind, like, send=None, recv=None, count=0, op=0, root=0, send_counts=None, recv_counts=None,
                reduces=False, tag=0):
-        """One call; counts are in elements of `like`. Its slot and what ends it."""
+        """One call; counts are in elements of `like`."""
         dtype, times = element(like, reduces) if like is not None else (U8, 1)
         sent = Buffer(send, fill=True) if send is not None else None
         got = Buffer(recv, fill=False) if recv is not None else None
@@ -248,35 +271,25 @@ class ProcessGroup(dist.ProcessGroup):
             purpose = f"the tag {tag}" + (f", {purpose}" if purpose else "")
         call = client.Call(comm=self._comm, kind=client.get().kind(kind), dtype=dtype, op=op, root=root, members=self._size, tag=tag,
                            count=count * times, stream=client.NO_STREAM,
-                           purpose=purpose.encode() if purpose else None)
+                           observed=self.observed, purpose=purpose.encode() if purpose else None)
         for side, buffer in (("send", sent), ("recv", got)):
             given = send_counts if side == "send" else recv_counts
             if given is not None:
                 setattr(call, side + "_counts", client.counts([value * times for value in given]))
             setattr(call, side, buffer.region if buffer is not None else client.Region(memory=client.NONE))
             setattr(call, side + "_address", address(buffer.tensors) if buffer is not None else 0)
-        slot = client.get().issue(call)
-
-        def finish(done):
-            if done and got is not None:
-                got.read()
-            for buffer in (sent, got):
-                if buffer is not None:
-                    buffer.give()
-
         title = "recvAnySource" if kind == RECV and root == -1 else kind
-        return slot, finish, title
+        return Issued(client.get().issue(call), sent, got, title)
 
     def _work(self, calls, tensors):
         self._sequence += 1
 
         def finish(done):
-            for _, end, _ in calls:
-                end(done)
+            for call in calls:
+                call.end(done)
 
-        title = calls[0][2] if calls else ""
-        profiled = Profiled(f"{self.asked}:{title}")
-        work = Work([call[0] for call in calls], finish, tensors, profiled)
+        profiled = Profiled(f"{self.asked}:{calls[0].title if calls else ''}")
+        work = Work([call.slot for call in calls], finish, tensors, profiled)
         self._pending = [other for other in self._pending if not other.is_completed()]
         self._pending.append(work)  # a result comes even where nobody keeps the work
         return work
@@ -285,10 +298,28 @@ class ProcessGroup(dist.ProcessGroup):
     def allreduce(self, tensors, opts=None, timeout=None):
         tensors = as_list(tensors)
         op = opts if opts is not None else dist.ReduceOp.SUM
+        if any(tensor.layout is not torch.strided for tensor in tensors):
+            return self._sparse_sum(only(tensors, "all_reduce of sparse tensors"), op)
         return self._work([self._issue(ALL_REDUCE, tensor, [tensor], [tensor], tensor.numel(), operation(op, tensor),
                                        reduces=True) for tensor in tensors], tensors)
 
     allreduce_coalesced = allreduce
+
+    def _sparse_sum(self, tensor, op):
+        """Each member's entries, gathered and added in the order of the ranks; done when it returns."""
+        if operation(op, tensor) != OPS["SUM"] or not tensor.is_sparse:
+            raise client.Error("lockstep: an all_reduce of sparse tensors takes the sum of COO tensors")
+        mine = tensor.coalesce()
+        entries = [torch.zeros(1, dtype=torch.int64) for _ in range(self._size)]
+        self.allgather([entries], [torch.tensor([mine._nnz()])]).wait()
+        parts = []
+        for part in (mine.indices().t().contiguous(), mine.values()):
+            blocks = [part.new_empty(int(count), *part.shape[1:]) for count in entries]
+            self.allgather([blocks], [part]).wait()
+            parts.append(blocks)
+        whole = torch.sparse_coo_tensor(torch.cat(parts[0]).t(), torch.cat(parts[1]), tensor.shape).coalesce()
+        tensor.copy_(whole)
+        return self._work([], [tensor])
 
     def reduce(self, tensors, opts=None, op=None, timeout=None):
         tensor = only(tensors, "reduce")
@@ -465,7 +496,12 @@ class ProcessGroup(dist.ProcessGroup):
 
 def create(options, _backend_options=None):
     names.watch_ddp()
-    return ProcessGroup(options.group_rank, options.group_size, options.group_id, options.global_ranks_in_group)
+    made = ProcessGroup
+    if os.environ.get("LOCKSTEP_EXEC_REAL") == "gloo":
+        from lockstep import torch_observed
+
+        made = torch_observed.over(dist.ProcessGroupGloo(options.store, options.group_rank, options.group_size, options.timeout))
+    return made(options.group_rank, options.group_size, options.group_id, options.global_ranks_in_group)
 
 
 def register():

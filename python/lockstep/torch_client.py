@@ -16,8 +16,8 @@ class Region(ctypes.Structure):
 class Call(ctypes.Structure):
     _fields_ = [("comm", c_uint32), ("kind", c_uint32), ("dtype", c_uint32), ("op", c_uint32), ("root", c_int32),
                 ("members", c_int32), ("tag", c_int32), ("count", c_uint64), ("send_counts", POINTER(c_uint64)),
-                ("recv_counts", POINTER(c_uint64)), ("send", Region), ("recv", Region), ("send_address", c_uint64),
-                ("recv_address", c_uint64), ("stream", c_uint64), ("purpose", c_char_p)]
+                ("recv_counts", POINTER(c_uint64)), ("send", Region), ("recv", Region), ("observed", ctypes.c_bool),
+                ("send_address", c_uint64), ("recv_address", c_uint64), ("stream", c_uint64), ("purpose", c_char_p)]
 
 
 FUNCTIONS = {  # name: (result, arguments after the client)
@@ -31,6 +31,7 @@ FUNCTIONS = {  # name: (result, arguments after the client)
     "join": (c_int, [POINTER(c_uint32), c_void_p, c_char_p, c_int, c_int, c_char_p]),
     "leave": (c_int, [c_void_p, c_uint32]),
     "issue": (c_int, [POINTER(c_uint32), c_void_p, POINTER(Call)]),
+    "arrived": (None, [c_void_p, c_uint32]),
     "kind": (c_int, [c_char_p]),
     "said": (c_char_p, []),
     "dtype": (c_char_p, [c_uint32]),
@@ -60,7 +61,8 @@ class Client:
 
     def _check(self, status):
         if status != 0:
-            raise Error("lockstep: " + (self._functions["said"]() or b"").decode(errors="replace"))
+            said = (self._functions["said"]() or b"").decode(errors="replace")
+            raise Error("lockstep: " + said.removeprefix("lockstep: "))
 
     def take(self, size):
         region = Region()
@@ -86,6 +88,9 @@ class Client:
         slot = c_uint32()
         self._check(self._functions["issue"](slot, self._self, call))
         return slot.value
+
+    def arrived(self, slot):
+        self._functions["arrived"](self._self, slot)
 
     def done(self, slot):
         return self._functions["done"](self._self, slot)

@@ -457,16 +457,13 @@ static int import_entries(ls_importing *state, struct dirent **entries, int coun
                        "the folder '%s' holds files of a recording's ranks and no manifest of one",
                        state->dir);
     }
-    if (!*recording) {
-        LS_TRY(tell_unnamed(state, entries, count, manifest));
-    }
     for (int i = 0; i < count; i++) {
         const char *name = entries[i]->d_name;
         if (strcmp(name, MANIFEST) != 0 && lists_results(name)) {
             LS_TRY(import_file(state, name, &other));
         }
     }
-    return LS_OK;
+    return *recording ? LS_OK : tell_unnamed(state, entries, count, manifest);
 }
 
 int ls_import_dir(ls_results *results, ls_text *summary, bool *recording, const char *dir,

@@ -84,3 +84,7 @@ $ lockstep doctor --trace x
 ! usage: lockstep doctor [options]
 ! 'lockstep doctor --help' lists the options
 ? 2
+# What moves the data of a comparison is said once.
+$ lockstep exec --compare gloo --observe -- true
+! lockstep: error: --compare excludes --observe, --payload and --hash
+? 2

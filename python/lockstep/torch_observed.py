@@ -1,0 +1,132 @@
+"""Groups of gloo whose calls `lockstep exec --compare gloo` is told of: gloo moves the data, and what each member sent
+and received goes to the coordinator, which keeps it."""
+
+import atexit
+import threading
+
+import torch
+import torch.distributed as dist
+
+from lockstep import torch_backend
+from lockstep import torch_client as client
+
+METHODS = ("allreduce", "allreduce_coalesced", "reduce", "broadcast", "allgather", "_allgather_base", "all_gather_single",
+           "allgather_into_tensor_coalesced", "allgather_coalesced", "gather", "scatter", "reduce_scatter",
+           "_reduce_scatter_base", "reduce_scatter_single", "reduce_scatter_tensor_coalesced", "alltoall_base",
+           "alltoall", "barrier", "send", "recv", "recv_anysource")
+
+
+class Work(dist._Work):
+    """gloo's, and what is told of it when its results are there."""
+
+    def __init__(self, real, calls):
+        super().__init__()
+        self._real, self._calls, self._future = real, calls, None
+        self._lock, self._is_told = threading.Lock(), False
+
+    def _tell(self):
+        with self._lock:
+            if self._is_told:
+                return
+            for call in self._calls:
+                if call.got is not None:
+                    call.got.fill()
+                client.get().arrived(call.slot)
+            self._is_told = True
+
+    def over(self):
+        """Whether the coordinator has read all of it; then its memory is another's."""
+        if not self.is_completed() or not all(client.get().done(call.slot) for call in self._calls):
+            return False
+        for call in self._calls:
+            client.get().give_slot(call.slot)
+            call.give()
+        self._calls = []
+        return True
+
+    def wait(self, timeout=None):
+        done = self._real.wait() if timeout is None else self._real.wait(timeout)
+        self._tell()
+        return done
+
+    def synchronize(self):
+        self.wait()
+
+    def is_completed(self):
+        if not self._real.is_completed():
+            return False
+        self._tell()
+        return True
+
+    def is_success(self):
+        return self._real.is_success()
+
+    def exception(self):
+        return self._real.exception()
+
+    def _source_rank(self):
+        return self._real._source_rank()
+
+    def result(self):
+        return self._real.result()
+
+    def get_future(self):
+        def told(future):
+            self._tell()
+            return future.value()
+
+        if self._future is None:
+            self._future = self._real.get_future().then(told)
+        return self._future
+
+
+def _both(name):
+    ours = getattr(torch_backend.ProcessGroup, name)
+
+    def method(self, *arguments, **options):
+        real = getattr(self.gloo, name, None)
+        if real is None:
+            raise client.Error(f"lockstep: gloo has no {name}")
+        calls = [] if self.is_sparse(arguments[:1]) else ours(self, *arguments, **options)
+        work = Work(real(*arguments, **options), calls)
+        self._pending = [other for other in self._pending if not other.over()] + [work]
+        return work
+
+    return method
+
+
+class ProcessGroup(torch_backend.ProcessGroup):
+    observed = True
+    gloo = None
+
+    def __init__(self, *arguments):
+        super().__init__(*arguments)
+        atexit.register(self.shutdown)
+
+    def _work(self, calls, tensors):
+        self._sequence += 1
+        return calls
+
+    @staticmethod
+    def is_sparse(arguments):
+        return any(isinstance(tensor, torch.Tensor) and tensor.layout is not torch.strided
+                   for tensors in arguments for tensor in (tensors if isinstance(tensors, list) else [tensors]))
+
+    def monitored_barrier(self, timeout=None, wait_all_ranks=False):
+        self.barrier().wait()
+
+    def shutdown(self):
+        for work in self._pending:  # of what nobody waited for
+            work.wait()
+        self._pending = []
+
+    abort = shutdown
+
+
+for _name in METHODS:
+    setattr(ProcessGroup, _name, _both(_name))
+
+
+def over(gloo):
+    """The groups that are observed over that one of gloo's."""
+    return type("ProcessGroup", (ProcessGroup,), {"gloo": gloo})
