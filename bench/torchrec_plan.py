@@ -18,18 +18,19 @@ try:
     import torch
     import torch.distributed as dist
     import torch.multiprocessing as mp
-    from torch.distributed._shard.sharding_spec import EnumerableShardingSpec, ShardMetadata
     from torchrec.distributed.embeddingbag import EmbeddingBagCollectionSharder
     from torchrec.distributed.model_parallel import DistributedModelParallel
     from torchrec.distributed.planner import EmbeddingShardingPlanner, Topology
     from torchrec.distributed.planner.types import ParameterConstraints
-    from torchrec.distributed.types import (EmbeddingModuleShardingPlan, ParameterSharding,
-                                            ShardingEnv, ShardingPlan)
+    from torchrec.distributed.types import ShardingEnv
     from torchrec.modules.embedding_configs import EmbeddingBagConfig
     from torchrec.modules.embedding_modules import EmbeddingBagCollection
     from torchrec.sparse.jagged_tensor import KeyedJaggedTensor
 
     import tensor_files
+
+    sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "python"))
+    from lockstep import torchrec_plan
 except ImportError as error:
     print(f"skipped: {error}")
     sys.exit(77)
@@ -42,26 +43,6 @@ def collection(device):
     return EmbeddingBagCollection(device=device, tables=[
         EmbeddingBagConfig(name=name, num_embeddings=rows, embedding_dim=dim, feature_names=[name])
         for name, (rows, dim) in TABLES.items()])
-
-
-def to_json(plan):
-    """A module's plan in the form of TorchRec's own fields."""
-    spec = lambda p: p.sharding_spec and {"shards": [
-        {"shard_offsets": list(s.shard_offsets), "shard_sizes": list(s.shard_sizes),
-         "placement": str(s.placement)} for s in p.sharding_spec.shards]}
-    return {"": {name: {"sharding_type": p.sharding_type, "compute_kernel": p.compute_kernel,
-                        "ranks": p.ranks, "sharding_spec": spec(p)} for name, p in plan.items()}}
-
-
-def from_json(text):
-    tables = {}
-    for name, p in text[""].items():
-        spec = p["sharding_spec"] and EnumerableShardingSpec(shards=[
-            ShardMetadata(s["shard_offsets"], s["shard_sizes"],
-                          s["placement"].split("/")[0] + "/cpu") for s in p["sharding_spec"]["shards"]])
-        tables[name] = ParameterSharding(sharding_type=p["sharding_type"], ranks=p["ranks"],
-                                         compute_kernel=p["compute_kernel"], sharding_spec=spec)
-    return ShardingPlan(plan={"": EmbeddingModuleShardingPlan(tables)})
 
 
 def look_up(rank, plans, inputs, weights, folder):
@@ -77,7 +58,7 @@ def look_up(rank, plans, inputs, weights, folder):
     for number, plan in enumerate(plans):
         model = DistributedModelParallel(
             collection(torch.device("meta")), env=ShardingEnv.from_process_group(dist.group.WORLD),
-            device=torch.device("cpu"), plan=from_json(plan),
+            device=torch.device("cpu"), plan=torchrec_plan.from_dict(plan, "cpu"),
             sharders=[EmbeddingBagCollectionSharder()], init_data_parallel=True)
         for key, value in model.state_dict().items():
             whole = torch.from_numpy(weights[key.split(".")[-2]])
@@ -135,8 +116,28 @@ def their_plan():
                    for t, s in types.items()}
     planner = EmbeddingShardingPlanner(
         topology=Topology(world_size=RANKS, compute_device="cpu"), constraints=constraints)
-    return to_json(planner.plan(collection(torch.device("meta")),
-                                [EmbeddingBagCollectionSharder()]).plan[""])
+    return torchrec_plan.to_dict(planner.plan(collection(torch.device("meta")), [EmbeddingBagCollectionSharder()]))
+
+
+def costed(program, folder, plan, inputs):
+    """Read by `plan --from-torchrec`, which gives it a cost, and back as it was; one of other tables is refused."""
+    theirs, again = os.path.join(folder, "theirs.json"), os.path.join(folder, "again.json")
+    with open(theirs, "w", encoding="utf-8") as file:
+        json.dump(plan, file)
+    path = os.path.join(folder, "c.yaml")
+    with open(path, "w", encoding="utf-8") as file:
+        file.write(scenario({t: "{type: table_wise}" for t in TABLES}, inputs, ""))
+    done = subprocess.run([program, "plan", path, "--from-torchrec", theirs, "--torchrec", again, "--json", "-"],
+                          capture_output=True, text=True, check=False)
+    ok = done.returncode == 0 and json.loads(done.stdout)["cost_ms"] > 0
+    with open(again, encoding="utf-8") as file:
+        back = json.load(file)[""]
+    ok = ok and all(back[t]["sharding_type"] == p["sharding_type"] and back[t]["ranks"] == p["ranks"] and
+                    [s["shard_sizes"] for s in (back[t]["sharding_spec"] or {"shards": []})["shards"]] ==
+                    [s["shard_sizes"] for s in (p["sharding_spec"] or {"shards": []})["shards"]]
+                    for t, p in plan[""].items())
+    print(f"{'pass' if ok else 'FAIL'}  costed: {done.stderr}")
+    return ok
 
 
 def our_plan(program, folder, types, inputs):
@@ -164,6 +165,7 @@ def main():
         mp.spawn(look_up, args=([p for _, p in plans], inputs, weights, folder), nprocs=RANKS)
         good = [judge(program, folder, i, name, plan, inputs, weights)
                 for i, (name, plan) in enumerate(plans)]
+        good += [costed(program, folder, plan, inputs) for _, plan in plans]
     print(f"{len(good)} plans, {len(good) - sum(good)} failed")
     return 0 if all(good) else 1
 

@@ -9,6 +9,7 @@
 #include "cli/scenarios.h"
 #include "planner/plan_file.h"
 #include "planner/planner.h"
+#include "runner/scenario/scenario_layout.h"
 #include "runner/plan/scenario_machine.h"
 #include "runner/plan/scenario_planner.h"
 #include "runner/plan/validate.h"
@@ -21,7 +22,7 @@
 static const char *const models[] = {"lockstep", "torchrec", NULL};
 
 static struct {
-    const char *out, *svg, *lp, *torchrec, *explain, *machine, *measured, *keep;
+    const char *out, *svg, *lp, *torchrec, *from_torchrec, *explain, *machine, *measured, *keep;
     bool diff, validate, allow_outside;
     int model;
     uint64_t nodes;
@@ -88,6 +89,11 @@ static const cli_option options[] = {
      .value = &given.torchrec,
      .value_name = "FILE",
      .help = "Write the plan in TorchRec's form as JSON"},
+    {.type = CLI_STRING,
+     .long_name = "from-torchrec",
+     .value = &given.from_torchrec,
+     .value_name = "FILE",
+     .help = "Take the plan that TorchRec's planner made of all tables, check it and cost it"},
     {.type = CLI_STRING,
      .long_name = "lp",
      .value = &given.lp,
@@ -317,6 +323,29 @@ static int take_times(ls_stage_times **out, ls_planner_table *tables, const ls_s
     return code;
 }
 
+// What --from-torchrec names, of which each table is one of the scenario's, for all its tables.
+static int take_plan(ls_scenario *scenario, ls_arena *arena) {
+    if (given.from_torchrec == NULL) {
+        return LS_EXIT_OK;
+    }
+    for (int t = 0; t < scenario->table_count; t++) {
+        scenario->tables[t].sharding.plan = given.from_torchrec;
+    }
+    ls_plan whole;
+    int status = ls_scenario_plan_read(&whole, scenario, given.from_torchrec, arena);
+    for (int i = 0; status == LS_OK && i < whole.table_count; i++) {
+        bool known = false;
+        for (int t = 0; t < scenario->table_count && !known; t++) {
+            known = strcmp(scenario->tables[t].name, whole.tables[i].name) == 0;
+        }
+        if (!known) {
+            status = LS_FAIL(LS_ERR_FORMAT, "the plan %s has a table '%s', which %s has not",
+                             given.from_torchrec, whole.tables[i].name, scenario->file);
+        }
+    }
+    return status == LS_OK ? LS_EXIT_OK : cli_fail(status);
+}
+
 static double now(void) {
     struct timespec time;
     (void)clock_gettime(CLOCK_MONOTONIC, &time);
@@ -433,7 +462,8 @@ static int run(const cli_args *args) {
         cli_scenarios scenarios;
         code = cli_scenarios_load(&scenarios, args, given.allow_outside);
         if (code == LS_EXIT_OK) {
-            code = plan(scenarios.at[0], arena);
+            code = take_plan(scenarios.at[0], arena);
+            code = code == LS_EXIT_OK ? plan(scenarios.at[0], arena) : code;
             cli_scenarios_free(&scenarios);
         }
     }

@@ -370,6 +370,18 @@ static void do_job(ls_exec *exec, const ls_exec_job *job) {
     }
 }
 
+// Whether a call of the same communicator was made before it and is not over. What is observed is
+// kept in the order of the calls, whenever it is seen that their data has come.
+static bool overtakes(const ls_exec *exec, const ls_exec_job *job) {
+    const ls_comm *own = ls_remote_call_of(job->requests[0])->comm;
+    for (const ls_exec_job *at = exec->jobs; at != job && exec->options->observe; at = at->next) {
+        if (ls_remote_call_of(at->requests[0])->comm == own) {
+            return true;
+        }
+    }
+    return false;
+}
+
 static bool move_jobs(ls_exec *exec) {
     const ls_exec_options *options = exec->options;
     bool needs_data = !options->observe || options->kept != LS_EXEC_KEPT_NOTHING;
@@ -377,7 +389,7 @@ static bool move_jobs(ls_exec *exec) {
     ls_exec_job **at = &exec->jobs, *before = NULL;
     while (*at != NULL && ls_remote_status(exec->run, NULL) == LS_OK) {
         ls_exec_job *job = *at;
-        if (needs_data && first_missing(job) != NULL) {
+        if (needs_data && (first_missing(job) != NULL || overtakes(exec, job))) {
             before = job;
             at = &job->next;
             continue;
@@ -405,51 +417,7 @@ bool ls_exec__advance(ls_exec *exec) {
     return any;
 }
 
-// ---- Who waits ----------------------------------------------------------------------------------
-static bool waits_for(const ls_wire_wait *wait, const ls_exec_op *op) {
-    if (wait->slot != LS_WIRE_NONE) {
-        return op->slot == wait->slot;
-    }
-    return wait->all != 0 || (op->stream != NULL && op->stream->stream == wait->stream);
-}
-
-#define AWAITED_MAX 256
-
-static void wait_of(const ls_wire_wait *wait, ls_exec_rank *rank) {
-    ls_request *requests[AWAITED_MAX];
-    int count = 0;
-    bool queued = false;
-    for (const ls_exec_op *op = rank->first; op != NULL; op = op->next) {
-        queued = queued || waits_for(wait, op);
-    }
-    // One that is not posted waits for those before it.
-    for (const ls_exec_op *op = rank->open; op != NULL && count < AWAITED_MAX; op = op->next) {
-        if (op->request != NULL && ls_remote_posted(op->request) &&
-            (queued || waits_for(wait, op))) {
-            requests[count++] = op->request;
-        }
-    }
-    ls_remote_wait(rank->rank, requests, count);
-}
-
-void ls_exec__wait(ls_exec *exec, ls_exec_process *process) {
-    for (int r = 0; r < exec->rank_count; r++) {
-        ls_exec_rank *rank = &exec->ranks[r];
-        if (rank->process == process && !rank->ended &&
-            (process->wait.device < 0 || process->wait.device == rank->device)) {
-            wait_of(&process->wait, rank);
-        }
-    }
-}
-
-void ls_exec__resume(ls_exec *exec, const ls_exec_process *process) {
-    for (int r = 0; r < exec->rank_count; r++) {
-        if (exec->ranks[r].process == process && !exec->ranks[r].ended) {
-            ls_remote_resume(exec->ranks[r].rank);
-        }
-    }
-}
-
+// ---- Data that does not come -------------------------------------------------------------------
 bool ls_exec__explain_data(ls_exec *exec, bool gone) {
     for (const ls_exec_job *job = exec->jobs; job != NULL; job = job->next) {
         const ls_exec_op *op = first_missing(job);

@@ -134,3 +134,48 @@ bool ls_exec__judge_elsewhere(ls_exec *exec, double quiet) {
     }
     return (exec->joining != NULL && judge_joining(exec)) || (open && judge_calls(exec));
 }
+
+// ---- Who waits here -----------------------------------------------------------------------------
+static bool waits_for(const ls_wire_wait *wait, const ls_exec_op *op) {
+    if (wait->slot != LS_WIRE_NONE) {
+        return op->slot == wait->slot;
+    }
+    return wait->all != 0 || (op->stream != NULL && op->stream->stream == wait->stream);
+}
+
+#define AWAITED_MAX 256
+
+static void wait_of(const ls_wire_wait *wait, ls_exec_rank *rank) {
+    ls_request *requests[AWAITED_MAX];
+    int count = 0;
+    bool queued = false;
+    for (const ls_exec_op *op = rank->first; op != NULL; op = op->next) {
+        queued = queued || waits_for(wait, op);
+    }
+    // One that is not posted waits for those before it.
+    for (const ls_exec_op *op = rank->open; op != NULL && count < AWAITED_MAX; op = op->next) {
+        if (op->request != NULL && ls_remote_posted(op->request) &&
+            (queued || waits_for(wait, op))) {
+            requests[count++] = op->request;
+        }
+    }
+    ls_remote_wait(rank->rank, requests, count);
+}
+
+void ls_exec__wait(ls_exec *exec, ls_exec_process *process) {
+    for (int r = 0; r < exec->rank_count; r++) {
+        ls_exec_rank *rank = &exec->ranks[r];
+        if (rank->process == process && !rank->ended &&
+            (process->wait.device < 0 || process->wait.device == rank->device)) {
+            wait_of(&process->wait, rank);
+        }
+    }
+}
+
+void ls_exec__resume(ls_exec *exec, const ls_exec_process *process) {
+    for (int r = 0; r < exec->rank_count; r++) {
+        if (exec->ranks[r].process == process && !exec->ranks[r].ended) {
+            ls_remote_resume(exec->ranks[r].rank);
+        }
+    }
+}

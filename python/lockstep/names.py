@@ -111,8 +111,12 @@ def _of_fsdp(frames):
 # ---- DDP ----
 def _buckets(model):
     names = {parameter: name for name, parameter in model.module.named_parameters()}
+    try:
+        buckets = model.reducer._get_zeros_like_grad_buckets()
+    except RuntimeError:  # gradients that are sparse have none
+        return []
     return [(bucket.buffer().numel(), [names.get(parameter) for parameter in bucket.parameters()])
-            for bucket in model.reducer._get_zeros_like_grad_buckets()]
+            for bucket in buckets]
 
 
 def _after_forward(model):

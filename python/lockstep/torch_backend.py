@@ -9,13 +9,13 @@ import ctypes
 import functools
 import hashlib
 import os
-import threading
 
 import torch
 import torch.distributed as dist
 
 from lockstep import names
 from lockstep import torch_client as client
+from lockstep.torch_work import Profiled, Work
 
 # The names of kinds, and the numbers of operations (base/dtype.h).
 ALL_REDUCE, REDUCE, BROADCAST, ALL_GATHER = "all_reduce", "reduce", "broadcast", "all_gather"
@@ -57,106 +57,6 @@ def operation(op, tensor):
     if tensor.dtype is torch.bool:  # true stays one
         name = {"SUM": "MAX", "PRODUCT": "MIN"}.get(name, name)
     return OPS[name]
-
-
-class Profiled:
-    """The event of a call in a torch profile, from its beginning until its results are there."""
-
-    def __init__(self, title):
-        self._ended = None
-        if torch.autograd._profiler_enabled():
-            event = torch.autograd.profiler.record_function(title)
-            event.__enter__()
-            self._ended = torch.futures.Future()
-            event._call_end_callbacks_on_future(self._ended)
-
-    def end(self):
-        if self._ended is not None:  # what ends on another thread than it began on is asynchronous
-            thread = threading.Thread(target=self._ended.set_result, args=(None,))
-            thread.start()
-            thread.join()
-
-
-class Work(dist._Work):
-    """Calls under way; `finish` copies their results."""
-
-    def __init__(self, slots, finish, tensors, profiled):
-        super().__init__()
-        self._slots, self._finish, self._tensors, self._profiled = slots, finish, tensors, profiled
-        self._lock, self._waiting = threading.Lock(), 0
-        self._complete, self._error, self._future, self._sender = False, None, None, None
-
-    def _end(self, told):
-        """Waits for the calls; whoever comes first copies their results, whoever leaves last gives their slots."""
-        with self._lock:
-            if self._complete:
-                return
-            self._waiting += 1
-        error = None
-        for slot in self._slots:
-            try:
-                client.get().wait(slot, told)
-            except client.Error as reason:
-                error = reason
-        with self._lock:
-            first = not self._complete
-            if first:
-                self._finish(error is None)
-                self._profiled.end()
-                self._complete, self._error = True, error
-                self._sender = client.get().sender(self._slots[0]) if self._slots else None
-            self._waiting -= 1
-            if self._waiting == 0:
-                for slot in self._slots:
-                    client.get().give_slot(slot)
-            future = self._future if first else None
-        if future is not None:
-            self._settle(future)
-
-    def _settle(self, future):
-        if self._error is None:
-            future.set_result(self._tensors)
-        else:
-            future.set_exception(self._error)
-
-    def wait(self, timeout=None):
-        if not self._complete:
-            self._end(told=True)
-        if self._error is not None:
-            raise dist.DistBackendError(str(self._error))
-        return True
-
-    def synchronize(self):
-        self.wait()
-
-    def is_completed(self):
-        if not self._complete and all(client.get().done(slot) for slot in self._slots):
-            self._end(told=False)
-        return self._complete
-
-    def is_success(self):
-        return self.is_completed() and self._error is None
-
-    def exception(self):
-        return self._error
-
-    def _source_rank(self):
-        return self._sender
-
-    def result(self):
-        return self._tensors
-
-    def get_future(self):
-        with self._lock:
-            if self._future is not None:
-                return self._future
-            self._future = torch.futures.Future()
-            complete = self._complete
-        if complete:
-            self._settle(self._future)
-        else:
-            threading.Thread(target=self._end, args=(False,), daemon=True).start()
-        return self._future
 
 
 def address(tensors):
@@ -217,7 +117,7 @@ def as_list(tensors):
 def only(tensors, what):
     tensors = as_list(tensors)
     if len(tensors) != 1:
-        raise ValueError(f"{what} takes one tensor, not {len(tensors)}")
+        raise ValueError(f"{what} requires a single-element tensor list, not one of {len(tensors)}")
     return tensors[0]
 
 
@@ -234,6 +134,9 @@ class ProcessGroup(dist.ProcessGroup):
         whole = size == dist.get_world_size() if dist.is_initialized() else True
         self._comm = client.get().join(identity.ljust(client.ID_BYTES, b"\0"), size, rank,
                                        "world" if whole and name in ("", "0", "default_pg") else f"group {name}")
+
+    def _get_backend(self, device):
+        return self
 
     def size(self):
         return self._size
@@ -281,12 +184,14 @@ class ProcessGroup(dist.ProcessGroup):
         title = "recvAnySource" if kind == RECV and root == -1 else kind
         return Issued(client.get().issue(call), sent, got, title)
 
-    def _work(self, calls, tensors):
+    def _work(self, calls, tensors, after=()):
         self._sequence += 1
 
         def finish(done):
             for call in calls:
                 call.end(done)
+            for work in after:
+                work.finish()
 
         profiled = Profiled(f"{self.asked}:{calls[0].title if calls else ''}")
         work = Work([call.slot for call in calls], finish, tensors, profiled)
@@ -298,12 +203,16 @@ class ProcessGroup(dist.ProcessGroup):
     def allreduce(self, tensors, opts=None, timeout=None):
         tensors = as_list(tensors)
         op = opts if opts is not None else dist.ReduceOp.SUM
-        if any(tensor.layout is not torch.strided for tensor in tensors):
-            return self._sparse_sum(only(tensors, "all_reduce of sparse tensors"), op)
+        if only(tensors, "all_reduce").layout is not torch.strided:
+            return self._sparse_sum(tensors[0], op)
+        return self._reduced(tensors, op)
+
+    def allreduce_coalesced(self, tensors, opts=None, timeout=None):
+        return self._reduced(as_list(tensors), opts if opts is not None else dist.ReduceOp.SUM)
+
+    def _reduced(self, tensors, op):
         return self._work([self._issue(ALL_REDUCE, tensor, [tensor], [tensor], tensor.numel(), operation(op, tensor),
                                        reduces=True) for tensor in tensors], tensors)
-
-    allreduce_coalesced = allreduce
 
     def _sparse_sum(self, tensor, op):
         """Each member's entries, gathered and added in the order of the ranks; done when it returns."""
@@ -328,9 +237,9 @@ class ProcessGroup(dist.ProcessGroup):
         return self._work([self._issue(REDUCE, tensor, [tensor], recv, tensor.numel(),
                                        operation(op if op is not None else opts, tensor), root, reduces=True)], [tensor])
 
-    def broadcast(self, tensors, opts=None, timeout=None):
+    def broadcast(self, tensors, opts=None, timeout=None, root=0):
         tensor = only(tensors, "broadcast")
-        root = opts.rootRank if hasattr(opts, "rootRank") else opts
+        root = opts.rootRank if hasattr(opts, "rootRank") else root if opts is None else opts
         send = [tensor] if root == self._rank else None
         return self._work([self._issue(BROADCAST, tensor, send, [tensor], tensor.numel(), root=root)], [tensor])
 
@@ -457,7 +366,8 @@ class ProcessGroup(dist.ProcessGroup):
                                        recv_counts=[tensor.numel() for tensor in outputs])], list(outputs))
 
     def barrier(self, opts=None, timeout=None):
-        return self._work([self._issue(BARRIER, None)], [])
+        """Over when all that this rank had begun before is over, too."""
+        return self._work([self._issue(BARRIER, None)], [], after=list(self._pending))
 
     def monitored_barrier(self, timeout=None, wait_all_ranks=False):
         self.barrier().wait()

@@ -103,7 +103,7 @@ class ProcessGroup(torch_backend.ProcessGroup):
         super().__init__(*arguments)
         atexit.register(self.shutdown)
 
-    def _work(self, calls, tensors):
+    def _work(self, calls, tensors, after=()):
         self._sequence += 1
         return calls
 

@@ -200,15 +200,21 @@ static int read_plan(const struct builder *builder, const char *path, const char
     return status;
 }
 
+int ls_scenario_plan_read(ls_plan *out, const ls_scenario *scenario, const char *path,
+                          ls_arena *arena) {
+    const struct builder builder = {.scenario = scenario, .arena = arena};
+    char *text = NULL;
+    size_t bytes = 0;
+    LS_TRY(ls_file_read(&text, &bytes, arena, path, PLAN_BYTES_MAX));
+    return read_plan(&builder, path, text, bytes, out);
+}
+
 // The table's blocks as a plan file has them.
 static int place_from_file(struct builder *builder, const ls_scenario_table *table,
                            ls_plan_table *out) {
     const char *path = table->sharding.plan;
-    char *text = NULL;
-    size_t bytes = 0;
-    LS_TRY(ls_file_read(&text, &bytes, builder->arena, path, PLAN_BYTES_MAX));
     ls_plan plan;
-    LS_TRY(read_plan(builder, path, text, bytes, &plan));
+    LS_TRY(ls_scenario_plan_read(&plan, builder->scenario, path, builder->arena));
     const ls_plan_table *found = NULL;
     for (int i = 0; i < plan.table_count && found == NULL; i++) {
         found = strcmp(plan.tables[i].name, table->name) == 0 ? &plan.tables[i] : NULL;

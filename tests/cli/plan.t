@@ -212,6 +212,17 @@ $ lockstep plan free.yaml --explain large_tabel_0
 $ lockstep plan free.yaml --machine v100_torchrec --torchrec torchrec.json --quiet; sed 's/sharding: {.*}/sharding: {plan: torchrec.json}/' free.yaml > theirs.yaml; grep -c torchrec.json theirs.yaml; lockstep show theirs.yaml > theirs.txt; sed 's/sharding: {.*}/sharding: {plan: plan.yaml}/' free.yaml > ours.yaml; lockstep show ours.yaml | diff - theirs.txt && lockstep run --quiet theirs.yaml
 > 4
 > run: 1 passed, 0 failed, 0 skipped
+# The same for all tables by one option, costed: as the plan from which it was written.
+$ lockstep plan free.yaml --machine v100_torchrec --from-torchrec torchrec.json --out taken.yaml --quiet && lockstep plan --diff plan.yaml taken.yaml
+$ sed 's/free.yaml/&/; s/sharding: {.*}/sharding: {type: data_parallel}/' free.yaml > other_types.yaml; lockstep plan other_types.yaml --machine v100_torchrec --from-torchrec torchrec.json --out taken.yaml --quiet && lockstep plan --diff plan.yaml taken.yaml
+# One of more tables than the scenario's, of fewer, and of another size.
+$ python3 -c 'import json; p = json.load(open("torchrec.json")); p[""]["more"] = p[""]["large_table_0"]; json.dump(p, open("more.json", "w")); del p[""]["more"], p[""]["large_table_0"]; json.dump(p, open("fewer.json", "w"))'
+$ lockstep plan free.yaml --from-torchrec more.json
+! lockstep: error: the plan more.json has a table 'more', which free.yaml has not
+? 2
+$ lockstep plan free.yaml --from-torchrec fewer.json
+! lockstep: error: free.yaml:9: table large_table_0: the plan fewer.json has no such table
+? 2
 # A plan of another world, and one without the table.
 $ sed 's/rank:1/rank:7/' torchrec.json > far.json; sed 's/torchrec.json/far.json/' theirs.yaml > far.yaml; lockstep run --quiet far.yaml 2>&1 | sed "s#$PWD/##" | head -n 3
 > far.yaml:13:22: error: table large_table_0: far.json: plan: table large_table_0: shard 0 is on rank 7, and ranks are 0 to 1

@@ -70,6 +70,22 @@ def collectives(rank, ranks):
     assert objects == [{"rank": i} for i in range(ranks)], objects
     empty = torch.zeros(0)
     dist.all_reduce(empty)
+    entries = torch.sparse_coo_tensor([[0, rank]], [1.0, 10.0 + rank], (ranks + 1,))
+    dist.all_reduce(entries)
+    same(entries.to_dense(), torch.tensor([ranks + 10.0, *(10.0 + i for i in range(1, ranks)), 0]))
+    group = dist.distributed_c10d._get_default_group()
+    try:  # which gloo would add up, and nothing else does
+        group.allreduce([torch.ones(1), torch.ones(1)])
+        raise AssertionError("an all_reduce of two tensors of one rank")
+    except ValueError:
+        pass
+    left = torch.ones(3)
+    dist.all_reduce(left, async_op=True)  # a barrier is after all that was begun
+    group.barrier().get_future().wait()
+    same(left, [ranks] * 3)
+    with torch.autograd.profiler.profile() as profile:
+        dist.all_reduce(left)
+    assert [event.is_async for event in profile.function_events if event.name == "gloo:all_reduce"] == [True]
     dist.barrier()
 
 
@@ -124,6 +140,9 @@ def training(rank, ranks):
     net = DistributedDataParallel(torch.nn.Linear(5, 3))
     (net(torch.ones(2, 5) * (rank + 1)).sum() / 2).backward()
     same(net.module.weight.grad, torch.full((3, 5), (ranks + 1) / 2))
+    table = DistributedDataParallel(torch.nn.Embedding(4, 2, sparse=True))
+    table(torch.tensor([0, rank + 1])).sum().backward()
+    same(table.module.weight.grad.to_dense()[:, 0], [1, *(1 / ranks if i < ranks else 0 for i in range(3))])
     mesh = init_device_mesh("cpu", (ranks,))
     layers = torch.nn.Sequential(torch.nn.Linear(6, 6), torch.nn.Linear(6, 1))
     fully_shard(layers[0], mesh=mesh)

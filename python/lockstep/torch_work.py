@@ -1,0 +1,112 @@
+"""What a call of the backend returns: the wait for it, its future, and its event in a profile."""
+
+import threading
+
+import torch
+import torch.distributed as dist
+
+from lockstep import torch_client as client
+
+
+class Profiled:
+    """The event of a call in a torch profile, from its beginning until its results are there."""
+
+    def __init__(self, title):
+        self._ended = None
+        if torch.autograd._profiler_enabled():
+            event = torch.autograd.profiler.record_function(title)
+            event.__enter__()
+            self._ended = torch.futures.Future()
+            event._call_end_callbacks_on_future(self._ended)
+
+    def end(self):
+        if self._ended is not None:  # what ends on another thread than it began on is asynchronous
+            thread = threading.Thread(target=self._ended.set_result, args=(None,))
+            thread.start()
+            thread.join()
+
+
+class Work(dist._Work):
+    """Calls under way; `finish` copies their results."""
+
+    def __init__(self, slots, finish, tensors, profiled):
+        super().__init__()
+        self._slots, self._finish, self._tensors, self._profiled = slots, finish, tensors, profiled
+        self._lock, self._waiting = threading.Lock(), 0
+        self._complete, self._error, self._future, self._sender = False, None, None, None
+
+    def _end(self, told):
+        """Waits for the calls; whoever comes first copies their results, whoever leaves last gives their slots."""
+        with self._lock:
+            if self._complete:
+                return
+            self._waiting += 1
+        error = None
+        for slot in self._slots:
+            try:
+                client.get().wait(slot, told)
+            except client.Error as reason:
+                error = reason
+        with self._lock:
+            first = not self._complete
+            if first:
+                self._finish(error is None)
+                self._profiled.end()
+                self._complete, self._error = True, error
+                self._sender = client.get().sender(self._slots[0]) if self._slots else None
+            self._waiting -= 1
+            if self._waiting == 0:
+                for slot in self._slots:
+                    client.get().give_slot(slot)
+            future = self._future if first else None
+        if future is not None:
+            self._settle(future)
+
+    def _settle(self, future):
+        if self._error is None:
+            future.set_result(self._tensors)
+        else:
+            future.set_exception(self._error)
+
+    def finish(self):
+        if not self._complete:
+            self._end(told=False)
+
+    def wait(self, timeout=None):
+        if not self._complete:
+            self._end(told=True)
+        if self._error is not None:
+            raise dist.DistBackendError(str(self._error))
+        return True
+
+    def synchronize(self):
+        self.wait()
+
+    def is_completed(self):
+        if not self._complete and all(client.get().done(slot) for slot in self._slots):
+            self._end(told=False)
+        return self._complete
+
+    def is_success(self):
+        return self.is_completed() and self._error is None
+
+    def exception(self):
+        return self._error
+
+    def _source_rank(self):
+        return self._sender
+
+    def result(self):
+        return self._tensors
+
+    def get_future(self):
+        with self._lock:
+            if self._future is not None:
+                return self._future
+            self._future = torch.futures.Future()
+            complete = self._complete
+        if complete:
+            self._settle(self._future)
+        else:
+            threading.Thread(target=self._end, args=(False,), daemon=True).start()
+        return self._future
