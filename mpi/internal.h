@@ -254,6 +254,9 @@ struct mpi_rank {
     uint64_t *clock;                     // [ranks]
     mpi_win *windows;
     int window_count;
+    struct mpi_access **rivals;  // [rival_count] see race.c
+    int rival_count, rival_room;
+    uint64_t rivals_of;
     const char *code_low, *code_high;  // where its image is
     int argc;
     char **argv;
@@ -457,7 +460,7 @@ bool ls_mpi__block_too_small(size_t *bytes, const void *at, size_t wanted);
 // A buffer that ends behind the memory that begins where it does ends the run.
 void ls_mpi__block_check(mpi_rank *me, const void *at, size_t wanted, const char *function);
 
-// ---- rma.c, race.c ------------------------------------------------------------------------------
+// ---- rma.c, race.c, clock.c ---------------------------------------------------------------------
 void ls_mpi__clock_tick(mpi_rank *me);
 void ls_mpi__clock_message(mpi_rank *to, const uint64_t *from);
 uint64_t *ls_mpi__clock_copy(const mpi_rank *me);

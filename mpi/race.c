@@ -1,6 +1,5 @@
 // Races on windows: two accesses of which at least one writes, and neither of which is complete
-// before the other begins. What orders them is what MPI says does: epochs, messages, collectives;
-// each rank has a vector clock of these.
+// before the other begins. What orders them, the clocks of clock.c know.
 #include <stdlib.h>
 #include <string.h>
 
@@ -13,112 +12,7 @@
 // All accesses of the run, newest first: windows may share memory.
 static mpi_access *accesses;
 static int access_count, told;
-
-// ---- Clocks -------------------------------------------------------------------------------------
-static int ranks(void) {
-    return ls_mpi__state.rank_count;
-}
-
-static void merge(uint64_t *into, const uint64_t *from) {
-    for (int r = 0; from != NULL && r < ranks(); r++) {
-        into[r] = from[r] > into[r] ? from[r] : into[r];
-    }
-}
-
-void ls_mpi__clock_tick(mpi_rank *me) {
-    me->clock[me->id] += 1;
-}
-
-void ls_mpi__clock_message(mpi_rank *to, const uint64_t *from) {
-    merge(to->clock, from);
-}
-
-uint64_t *ls_mpi__clock_copy(const mpi_rank *me) {
-    size_t bytes = (size_t)ranks() * sizeof(uint64_t);
-    uint64_t *made = ls_mpi__alloc(bytes);
-    memcpy(made, me->clock, bytes);
-    return made;
-}
-
-static mpi_rank *rank_of(const ls_request *request) {
-    return &ls_mpi__state.ranks[request->call.rank];
-}
-
-void ls_mpi__clock_met(ls_request *const *requests, int size) {
-    const mpi_record *model = requests[0]->record;
-    uint64_t *sum = ls_mpi__alloc((size_t)ranks() * sizeof *sum);
-    int root = -1;
-    for (int m = 0; m < size && model->collective->rooted; m++) {
-        const mpi_record *record = requests[m]->record;
-        bool is = record->comm->inter ? record->root == MPI_ROOT : record->root == m;
-        root = is ? m : root;
-    }
-    switch (model->collective->sync) {
-    case MPI_SYNC_FROM_ROOT:
-        for (int m = 0; m < size && root >= 0; m++) {
-            merge(rank_of(requests[m])->clock, rank_of(requests[root])->clock);
-        }
-        break;
-    case MPI_SYNC_TO_ROOT:
-        for (int m = 0; m < size && root >= 0; m++) {
-            merge(rank_of(requests[root])->clock, rank_of(requests[m])->clock);
-        }
-        break;
-    case MPI_SYNC_PREFIX:
-        for (int m = 0; m < size; m++) {
-            merge(sum, rank_of(requests[m])->clock);
-            merge(rank_of(requests[m])->clock, sum);
-        }
-        break;
-    case MPI_SYNC_ALL:
-        for (int m = 0; m < size; m++) {
-            merge(sum, rank_of(requests[m])->clock);
-        }
-        for (int m = 0; m < size; m++) {
-            merge(rank_of(requests[m])->clock, sum);
-        }
-        break;
-    }
-    for (int m = 0; m < size; m++) {
-        ls_mpi__clock_tick(rank_of(requests[m]));
-    }
-    free(sum);
-}
-
-// Of post and complete: the last of each pair of members.
-static uint64_t **signal_clock(mpi_window *shared, int from, int to, bool post) {
-    size_t n = (size_t)shared->size;
-    if (shared->signal_clocks == NULL) {
-        shared->signal_clocks = ls_mpi__alloc(2 * n * n * sizeof(uint64_t *));
-    }
-    return &shared->signal_clocks[((post ? n : 0) + (size_t)from) * n + (size_t)to];
-}
-
-void ls_mpi__clock_signal(mpi_win *win, int to, bool post) {
-    uint64_t **at = signal_clock(win->shared, win->member, to, post);
-    free(*at);
-    *at = ls_mpi__clock_copy(win->owner);
-}
-
-void ls_mpi__clock_signalled(mpi_win *win, int from, bool post) {
-    merge(win->owner->clock, *signal_clock(win->shared, from, win->member, post));
-}
-
-// An exclusive lock comes after those that were there before it.
-void ls_mpi__clock_lock(mpi_win *win, int target) {
-    merge(win->owner->clock, win->shared->locks[target].clock);
-}
-
-void ls_mpi__clock_unlock(mpi_win *win, int target, bool exclusive) {
-    mpi_lock *lock = &win->shared->locks[target];
-    if (exclusive) {
-        if (lock->clock == NULL) {
-            lock->clock = ls_mpi__alloc((size_t)ranks() * sizeof(uint64_t));
-        }
-        merge(lock->clock, win->owner->clock);
-    }
-    ls_mpi__clock_tick(win->owner);
-}
+static uint64_t changes = 1;  // of that list
 
 // ---- Accesses -----------------------------------------------------------------------------------
 static bool complete_before(const mpi_access *a, const uint64_t *clock) {
@@ -129,8 +23,25 @@ static bool may_mix(const mpi_access *a, const mpi_access *b) {
     if (!a->atomic || !b->atomic || a->basic != b->basic) {
         return false;
     }
+    if (a->origin == b->origin) {
+        return true;  // accumulates of one origin are in its order
+    }
     return a->op == b->op || a->op == MPI_NO_OP || b->op == MPI_NO_OP || a->op == OP_CAS ||
            b->op == OP_CAS;
+}
+
+// The first of the parts that does not end before the address.
+static const mpi_range *part_at(const mpi_access *a, const char *low) {
+    const mpi_range *first = a->parts, *end = a->parts + a->part_count;
+    while (first < end) {
+        const mpi_range *middle = first + (end - first) / 2;
+        if (middle->high <= low) {
+            first = middle + 1;
+        } else {
+            end = middle;
+        }
+    }
+    return first;
 }
 
 // Whether they have a byte in common: both lists of parts are in the order of their addresses.
@@ -139,10 +50,10 @@ static bool meet(const mpi_access *a, const mpi_access *b) {
         return false;
     }
     const mpi_range whole_a = {a->low, a->high}, whole_b = {b->low, b->high};
-    const mpi_range *x = a->parts != NULL ? a->parts : &whole_a;
-    const mpi_range *y = b->parts != NULL ? b->parts : &whole_b;
-    const mpi_range *end_x = x + (a->parts != NULL ? a->part_count : 1);
-    const mpi_range *end_y = y + (b->parts != NULL ? b->part_count : 1);
+    const mpi_range *x = a->parts != NULL ? part_at(a, b->low) : &whole_a;
+    const mpi_range *y = b->parts != NULL ? part_at(b, a->low) : &whole_b;
+    const mpi_range *end_x = a->parts != NULL ? a->parts + a->part_count : x + 1;
+    const mpi_range *end_y = b->parts != NULL ? b->parts + b->part_count : y + 1;
     while (x < end_x && y < end_y) {
         if (x->low < y->high && y->low < x->high) {
             return true;
@@ -174,11 +85,20 @@ static const char *does(const mpi_access *a) {
     return a->writes ? "writes" : "reads";
 }
 
-static void tell(mpi_win *win, const mpi_access *before, const mpi_access *now) {
+static void find_line(mpi_access *of) {
+    if (of->code != NULL) {
+        ls_mpi__line_of(&ls_mpi__state.ranks[of->origin], of->code, &of->file, &of->line);
+        of->code = NULL;
+    }
+}
+
+static void tell(mpi_win *win, mpi_access *before, mpi_access *now) {
     if (told++ > 0) {
         return;  // what follows has the same cause
     }
     mpi_rank *me = win->owner;
+    find_line(before);
+    find_line(now);
     ls_mpi__finding(
         me, LS_FINDING_RMA_RACE, now->file, now->line,
         "a race on window memory of rank %d: %s of rank %d at %s:%d %s what %s of rank %d at "
@@ -196,6 +116,40 @@ static mpi_access *find_race(mpi_win *win, const mpi_access *now) {
     return NULL;
 }
 
+// What the rank's own reads and writes could race with: what it knew to be complete once, it knows
+// from then on.
+static void find_rivals(mpi_rank *me) {
+    me->rival_count = 0;
+    for (mpi_access *at = accesses; at != NULL; at = at->next) {
+        if ((at->local && at->origin == me->id) || complete_before(at, me->clock)) {
+            continue;
+        }
+        if (me->rival_count == me->rival_room) {
+            me->rival_room = me->rival_room > 0 ? 2 * me->rival_room : 16;
+            mpi_access **more = ls_mpi__alloc((size_t)me->rival_room * sizeof *more);
+            if (me->rival_count > 0) {
+                memcpy(more, me->rivals, (size_t)me->rival_count * sizeof *more);
+            }
+            free(me->rivals);
+            me->rivals = more;
+        }
+        me->rivals[me->rival_count++] = at;
+    }
+    me->rivals_of = changes;
+}
+
+static mpi_access *find_race_of_own(mpi_rank *me, const mpi_access *now) {
+    if (me->rivals_of != changes) {
+        find_rivals(me);
+    }
+    for (int i = 0; i < me->rival_count; i++) {
+        if (conflict(me->rivals[i], now) && !complete_before(me->rivals[i], me->clock)) {
+            return me->rivals[i];
+        }
+    }
+    return NULL;
+}
+
 static void drop(mpi_access *access) {
     free(access->parts);
     free(access->clock);
@@ -208,7 +162,7 @@ static void prune(void) {
     while (*at != NULL) {
         mpi_access *access = *at;
         bool past = true;
-        for (int r = 0; r < ranks() && past; r++) {
+        for (int r = 0; r < ls_mpi__state.rank_count && past; r++) {
             const mpi_rank *rank = &ls_mpi__state.ranks[r];
             past = rank->finalised || complete_before(access, rank->clock);
         }
@@ -216,13 +170,34 @@ static void prune(void) {
             *at = access->next;
             drop(access);
             access_count -= 1;
+            changes += 1;
         } else {
             at = &access->next;
         }
     }
 }
 
+// Whether whatever races with `at` races with `now`, too, by which it can be replaced: the same
+// again, later.
+static bool repeats(const mpi_access *now, const mpi_access *at) {
+    return !at->local && !now->local && at->parts == NULL && now->parts == NULL &&
+           at->origin == now->origin && at->window == now->window && at->low == now->low &&
+           at->high == now->high && at->writes == now->writes && at->fetches == now->fetches &&
+           at->atomic == now->atomic && at->op == now->op && at->basic == now->basic &&
+           at->lock == now->lock;
+}
+
 static void keep(const mpi_access *now) {
+    changes += 1;
+    for (mpi_access *at = accesses; at != NULL; at = at->next) {
+        if (repeats(now, at)) {
+            mpi_access *next = at->next;
+            free(at->clock);
+            *at = *now;
+            at->next = next;
+            return;
+        }
+    }
     if (access_count >= KEPT_FIRST && (access_count & (KEPT_FIRST - 1)) == 0) {
         prune();
     }
@@ -240,6 +215,7 @@ void ls_mpi__race_end(void) {
         accesses = next;
     }
     access_count = told = 0;
+    changes += 1;
 }
 
 static int lock_of(const mpi_win *win, int target) {
@@ -251,7 +227,7 @@ static int lock_of(const mpi_win *win, int target) {
 static void acquire(mpi_rank *me, const mpi_access *now) {
     for (const mpi_access *at = accesses; at != NULL; at = at->next) {
         if (at->clock != NULL && meet(at, now)) {
-            merge(me->clock, at->clock);
+            ls_mpi__clock_message(me, at->clock);
         }
     }
 }
@@ -308,7 +284,7 @@ void ls_mpi__race_remote(mpi_win *win, int target, const char *base, size_t coun
     if (now.atomic && now.fetches) {
         acquire(me, &now);
     }
-    const mpi_access *before = find_race(win, &now);
+    mpi_access *before = find_race(win, &now);
     if (before != NULL) {
         tell(win, before, &now);
     }
@@ -419,12 +395,10 @@ static void local(mpi_rank *me, const char *low, const char *high, bool writes,
                           .done = me->clock[me->id],
                           .function = function != NULL ? function : "the program",
                           .file = file,
-                          .line = line};
-        const mpi_access *before = find_race(win, &now);
+                          .line = line,
+                          .code = code};
+        mpi_access *before = find_race_of_own(me, &now);
         bool known = before == NULL && extend(&now);
-        if (!known && code != NULL && access_count < LOCAL_MAX) {
-            ls_mpi__line_of(me, code, &now.file, &now.line);
-        }
         if (before != NULL) {
             tell(win, before, &now);
         } else if (!known && access_count < LOCAL_MAX) {

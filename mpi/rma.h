@@ -38,6 +38,7 @@ typedef struct mpi_access {
     const struct mpi_window *window;
     const char *function, *file;
     int line;
+    const void *code;  // of the program's own, which knows its line better; NULL: not its own
     struct mpi_access *next;
 } mpi_access;
 

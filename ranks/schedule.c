@@ -277,10 +277,12 @@ void ls_schedule__give_way(ls_rank *rank) {
     }
 }
 
-// Nobody can run: the run fails, which makes every blocked rank ready.
+// Nobody can run: lets receives from any member meet sends until somebody can, which takes more
+// than one where a rank waits for several; else the run fails, which makes every blocked rank
+// ready.
 static ls_rank *choose_or_explain(ls_spmd *run, int from) {
     ls_rank *next = choose(run, from);
-    if (next == NULL && ls_p2p__choose(run)) {
+    while (next == NULL && ls_p2p__choose(run)) {
         next = choose(run, from);
     }
     if (next == NULL) {
@@ -291,14 +293,21 @@ static ls_rank *choose_or_explain(ls_spmd *run, int from) {
     return next;
 }
 
+// The same of a parallel run.
+static void choose_or_explain_all(ls_spmd *run) {
+    while (run->running_count == 0 && ls_p2p__choose(run)) {
+    }
+    if (run->running_count == 0) {
+        ls_stuck__explain(run);
+    }
+}
+
 void ls_schedule__block(ls_rank *rank, ls_rank_state state) {
     ls_spmd *run = rank->run;
     rank->state = state;
     if (run->parallel) {
         run->running_count -= 1;
-        if (run->running_count == 0 && !ls_p2p__choose(run)) {
-            ls_stuck__explain(run);
-        }
+        choose_or_explain_all(run);
         (void)pthread_mutex_unlock(&run->mutex);
         wait_for_baton(rank);
         (void)pthread_mutex_lock(&run->mutex);
@@ -324,7 +333,7 @@ void ls_schedule__finish(ls_rank *rank, ls_rank_state state) {
     }
     if (!run->parallel) {
         give(run, rank, choose_or_explain(run, rank->id));
-    } else if (run->running_count == 0 && !ls_p2p__choose(run)) {
-        ls_stuck__explain(run);
+    } else {
+        choose_or_explain_all(run);
     }
 }

@@ -48,6 +48,27 @@ static void any_source_takes_the_wrong_one(void) {
     }
 }
 
+// Four receives that one call waits for: each takes a message before that call can go on.
+static void any_source_four_at_once(void) {
+    MPI_Request requests[4];
+    if (rank == 0) {
+        for (int i = 0; i < 4; i++) {
+            MPI_Irecv(&values[i], 1, MPI_INT, MPI_ANY_SOURCE, 0, WORLD, &requests[i]);
+        }
+        MPI_Waitall(4, requests, MPI_STATUSES_IGNORE);
+        if (values[0] + values[1] + values[2] + values[3] != 6) {
+            MPI_Abort(WORLD, 1);
+        }
+    } else {
+        for (int i = 0; i < 2; i++) {
+            // wrong: deadlock.cycle
+            MPI_Isend(&rank, 1, MPI_INT, 0, wrong && rank == 2 ? i : 0, WORLD, &requests[i]);
+        }
+        MPI_Waitall(2, requests, MPI_STATUSES_IGNORE);
+    }
+    MPI_Barrier(WORLD);
+}
+
 static void length_by_luck(void) {
     MPI_Status status;
     if (rank == 0) {
@@ -397,8 +418,8 @@ static void reductions_between_groups(void) {
 
 CASES({"both_receive_first", both_receive_first}, {"ring_of_ssends", ring_of_ssends},
       {"any_source_takes_the_wrong_one", any_source_takes_the_wrong_one},
-      {"length_by_luck", length_by_luck}, {"other_tag", other_tag},
-      {"other_communicator", other_communicator}, {"too_long", too_long},
+      {"any_source_four_at_once", any_source_four_at_once}, {"length_by_luck", length_by_luck},
+      {"other_tag", other_tag}, {"other_communicator", other_communicator}, {"too_long", too_long},
       {"other_type", other_type}, {"other_structure", other_structure},
       {"received_by_nobody", received_by_nobody}, {"never_waited_for", never_waited_for},
       {"request_overwritten", request_overwritten}, {"started_twice", started_twice},
