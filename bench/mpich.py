@@ -2,15 +2,17 @@
 """Builds and runs MPICH's own test suite (https://github.com/pmodels/mpich, test/mpi, in C) under
 lockstep and counts what builds, what passes, and what lockstep finds in it.
 
-    bench/mpich.py DIR [--build build] [--jobs 2] [--only TEXT] [--failures]
+    bench/mpich.py DIR [--build build] [--jobs 2] [--only TEXT] [--failures] [--keep FILE]
 
 DIR is the suite's folder test/mpi; nothing of it is kept. A test passes when it prints its "No
 Errors", exits with 0 and lockstep finds nothing. What its list gives to MPICH's own variables alone
 is one test; what the list says fails under MPICH or is not strictly MPI is left out, and counted.
+--keep has each result written to FILE, where a run that was ended goes on.
 """
 import argparse
 import collections
 import concurrent.futures
+import json
 import os
 import re
 import subprocess
@@ -143,12 +145,21 @@ class Suite:
         return rows
 
 
+def read_kept(path):
+    """The rows of each program that an earlier run has judged."""
+    if path is None or not os.path.exists(path):
+        return {}
+    with open(path, encoding="utf-8") as lines:
+        return dict(json.loads(line) for line in lines)
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("folder")
     parser.add_argument("--build", default="build")
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--only", default="")
+    parser.add_argument("--keep")
     parser.add_argument("--failures", action="store_true", help="print what failed tests said")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="lockstep-mpich-") as folder:
@@ -160,8 +171,18 @@ def main():
                 if options.only in f"{part}/{test[0]}":
                     programs[test[0]].append(test)
             work += [(part, program, tests) for program, tests in programs.items()]
+        kept = read_kept(options.keep)
+        out = open(options.keep or os.devnull, "a", encoding="utf-8")
+
+        def judge(part, program, tests):
+            name = f"{part}/{program}"
+            if name not in kept:
+                kept[name] = suite.judge(part, program, tests)
+                out.write(json.dumps([name, kept[name]]) + "\n")
+                out.flush()
+            return kept[name]
         with concurrent.futures.ThreadPoolExecutor(options.jobs) as pool:
-            rows = [row for rows in pool.map(lambda w: suite.judge(*w), work) for row in rows]
+            rows = [row for rows in pool.map(lambda w: judge(*w), work) for row in rows]
     outcomes = ("passed", "failed", "not built", *EXPECTED)
     for part in (*FOLDERS, "all"):
         count = [sum(row[1] == o and (part == "all" or row[0].split("/")[:-1] == part.split("/"))

@@ -227,6 +227,22 @@ int MPI_Info_get_valuelen(MPI_Info handle, const char *key, int *length, int *fl
     return MPI_SUCCESS;
 }
 
+// *length: the room, and then what the value takes, with its end.
+int MPI_Info_get_string(MPI_Info handle, const char *key, int *length, char *value, int *flag) {
+    mpi_where at = {ls_mpi__enter_any(__func__), __func__};
+    info *of;
+    MPI_TRY(info_arg(&of, at, handle));
+    const info_pair *pair = *find(of, key);
+    *flag = pair != NULL ? 1 : 0;
+    if (pair != NULL) {
+        if (*length > 0) {
+            (void)snprintf(value, (size_t)*length, "%s", pair->value);
+        }
+        *length = (int)strlen(pair->value) + 1;
+    }
+    return MPI_SUCCESS;
+}
+
 int MPI_Info_get_nkeys(MPI_Info handle, int *count) {
     mpi_where at = {ls_mpi__enter_any(__func__), __func__};
     info *of;

@@ -47,8 +47,12 @@ static int check_range(mpi_where at, const rma_call *c, const rma_read *r, mpi_w
     }
     const char *from = r->at + low, *to = from + bytes;
     if (target->flavor == MPI_WIN_FLAVOR_DYNAMIC) {
-        for (const mpi_attached *part = target->attached; part != NULL; part = part->next) {
-            if (from >= part->low && to <= part->high) {
+        // Pieces of memory that are attached one after another may be reached in one call.
+        for (const mpi_attached *part = target->attached; part != NULL;) {
+            bool in = from >= part->low && from < part->high;
+            from = in ? part->high : from;
+            part = in ? target->attached : part->next;
+            if (from >= to) {
                 return MPI_SUCCESS;
             }
         }

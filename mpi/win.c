@@ -204,7 +204,8 @@ int MPI_Win_shared_query(MPI_Win handle, int rank, MPI_Aint *size, int *disp_uni
     const mpi_win *of = win->shared->members[rank == MPI_PROC_NULL ? 0 : rank];
     *size = of->size;
     *disp_unit = of->disp_unit;
-    memcpy(base_out, &of->base, sizeof of->base);
+    const char *base = of->size > 0 ? of->base : NULL;
+    memcpy(base_out, &base, sizeof base);
     return MPI_SUCCESS;
 }
 

@@ -315,23 +315,9 @@ typedef int MPI_Grequest_cancel_function(void *, int);
 #define MPI_NULL_DELETE_FN      MPI_COMM_NULL_DELETE_FN
 #define MPI_DUP_FN              MPI_COMM_DUP_FN
 
-// Conversions of handles for Fortran: they are the same numbers.
-#define MPI_Comm_c2f(h)       ((MPI_Fint)(h))
-#define MPI_Comm_f2c(h)       ((MPI_Comm)(h))
-#define MPI_Type_c2f(h)       ((MPI_Fint)(h))
-#define MPI_Type_f2c(h)       ((MPI_Datatype)(h))
-#define MPI_Group_c2f(h)      ((MPI_Fint)(h))
-#define MPI_Group_f2c(h)      ((MPI_Group)(h))
-#define MPI_Op_c2f(h)         ((MPI_Fint)(h))
-#define MPI_Op_f2c(h)         ((MPI_Op)(h))
-#define MPI_Request_c2f(h)    ((MPI_Fint)(h))
-#define MPI_Request_f2c(h)    ((MPI_Request)(h))
-#define MPI_Win_c2f(h)        ((MPI_Fint)(h))
-#define MPI_Win_f2c(h)        ((MPI_Win)(h))
-#define MPI_Info_c2f(h)       ((MPI_Fint)(h))
-#define MPI_Info_f2c(h)       ((MPI_Info)(h))
-#define MPI_Errhandler_c2f(h) ((MPI_Fint)(h))
-#define MPI_Errhandler_f2c(h) ((MPI_Errhandler)(h))
+#define MPI_F_STATUS_SIZE     8  // integers
+#define MPI_F_STATUS_IGNORE   ((MPI_Fint *)1)
+#define MPI_F_STATUSES_IGNORE ((MPI_Fint *)1)
 
 #include <mpi_absent.h>
 #include <mpi_functions.h>

@@ -1,7 +1,8 @@
-// What mpi.h has of MPI 4: persistent collectives, partitioned messages.
+// What mpi.h has of MPI 4: persistent collectives, partitioned messages, and what programs ask.
 #ifndef LS_MPI_INCLUDE_MPI_FUNCTIONS4_H
 #define LS_MPI_INCLUDE_MPI_FUNCTIONS4_H
 
+int MPI_Info_get_string(MPI_Info info, const char *key, int *length, char *value, int *flag);
 int MPI_Barrier_init(MPI_Comm comm, MPI_Info info, MPI_Request *request);
 int MPI_Bcast_init(void *buf, int count, MPI_Datatype type, int root, MPI_Comm comm, MPI_Info info,
                    MPI_Request *request);
