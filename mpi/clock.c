@@ -1,5 +1,5 @@
-// Vector clocks: each rank has one, of what MPI says orders what ranks do, which is epochs, messages
-// and collectives.
+// Vector clocks: each rank has one, of what MPI says orders what ranks do, which is epochs,
+// messages and collectives.
 #include <stdlib.h>
 #include <string.h>
 
