@@ -16,18 +16,28 @@ static int64_t check_of(const int64_t *word, int words) {
     return (int64_t)~sum;
 }
 
+static int payload_count(const embedding_group *group) {
+    return group->weighted ? PAYLOADS : PAYLOAD_WEIGHTS;
+}
+
+// before: another rank's of this process, with the same counts of words; NULL: none.
 static int traffic_create(embedding_traffic *out, const ls_embedding *module,
-                          const embedding_group *group, int rank, ls_arena *scratch) {
+                          const embedding_group *group, int rank, const embedding_traffic *before,
+                          ls_arena *scratch) {
     int words = words_of(group);
     out->rank = rank;
     size_t size = (size_t)module->size;
     ARENA_NEW(out->sizes_sent, scratch, size * (size_t)words);
     ARENA_NEW(out->sizes_got, scratch, size * (size_t)words);
-    ARENA_NEW(out->word_counts, scratch, size);
-    for (int what = 0; what < PAYLOADS; what++) {
+    for (int what = 0; what < payload_count(group); what++) {
         ARENA_NEW(out->send_counts[what], scratch, size);
         ARENA_NEW(out->recv_counts[what], scratch, size);
     }
+    if (before != NULL) {
+        out->word_counts = before->word_counts;
+        return LS_OK;
+    }
+    ARENA_NEW(out->word_counts, scratch, size);
     for (size_t i = 0; i < size; i++) {
         out->word_counts[i] = (size_t)words;
     }
@@ -294,10 +304,6 @@ static int send_payload(ls_embedding_pass *pass, const embedding_group *group,
                         arrival->recv[what], all->begins ? &arrival->pending[what] : NULL);
 }
 
-static int payload_count(const embedding_group *group) {
-    return group->weighted ? PAYLOADS : PAYLOAD_WEIGHTS;
-}
-
 static int receive_payload(ls_embedding_pass *pass, group_arrival *arrival, payload what) {
     for (int h = 0; h < pass->held_count; h++) {
         LS_TRY(unpack(&arrival->sides[h], arrival->recv[what][h], what, &pass->arrivals->scratch));
@@ -317,7 +323,8 @@ static int start_group(ls_embedding_pass *pass, embedding_group *group) {
     for (int h = 0; h < pass->held_count; h++) {
         embedding_part *part = &pass->parts[h][g];
         int rank = ls_world_held(module->world)[h], node = rank / group->width;
-        LS_TRY(traffic_create(&sides[h], module, group, rank, scratch->arena));
+        LS_TRY(traffic_create(&sides[h], module, group, rank, h > 0 ? &sides[0] : NULL,
+                              scratch->arena));
         sides[h].inputs = pass->inputs[h];
         sides[h].variable = part->variable = pass->inputs[h][0].jagged.inverse_indices != NULL;
         sides[h].batch = pass->inputs[h][0].jagged.batch;
@@ -404,7 +411,7 @@ static void announce_failure(ls_embedding_pass *pass, const bool *failed, ls_are
     }
     for (int h = 0; h < pass->held_count; h++) {
         int rank = ls_world_held(module->world)[h];
-        if (traffic_create(&sides[h], module, group, rank, scratch)) {
+        if (traffic_create(&sides[h], module, group, rank, h > 0 ? &sides[0] : NULL, scratch)) {
             return;
         }
         for (size_t i = 0; i < (size_t)module->size * (size_t)words_of(group); i++) {

@@ -187,8 +187,9 @@ static int find_plans(ls_oracle *oracle) {
             return LS_FAIL(LS_ERR_INVALID, "oracle: the plan has no table %s",
                            options->tables[t].name);
         }
+        oracle->pair_count = (size_t)(oracle->first_pair[t] + options->tables[t].feature_count);
     }
-    return LS_OK;
+    return ls_alloc((void **)&oracle->whole, oracle->pair_count, sizeof(*oracle->whole));
 }
 
 int ls_oracle_create(ls_oracle **out, const ls_oracle_options *options) {
@@ -217,6 +218,10 @@ void ls_oracle_free(ls_oracle *oracle) {
         size_t tables = (size_t)oracle->options.table_count;
         ls_free(oracle->plans, tables, sizeof(*oracle->plans));
         ls_free(oracle->first_pair, tables, sizeof(*oracle->first_pair));
+        for (size_t i = 0; oracle->whole && i < oracle->pair_count; i++) {
+            ls_oracle__selection_free(&oracle->whole[i]);
+        }
+        ls_free(oracle->whole, oracle->pair_count, sizeof(*oracle->whole));
         ls_arena_free(oracle->arena);
         ls_free(oracle->entries, oracle->entry_capacity, sizeof(*oracle->entries));
         ls_free(oracle, 1, sizeof(*oracle));

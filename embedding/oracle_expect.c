@@ -61,6 +61,7 @@ static void select_source(const ls_oracle *oracle, const oracle_entry *entry, in
     }
     int64_t count = input->starts[key + 1] - input->starts[key];
     bool by_sample = takes_samples(input, entry);
+    ls_id_policy policy = oracle->options.id_policy;
     for (int64_t sample = 0; sample < (by_sample ? input->batch : count); sample++) {
         int64_t bag = input->starts[key] +
                       (by_sample ? input->inverse_indices[key * input->batch + sample] : sample);
@@ -71,7 +72,8 @@ static void select_source(const ls_oracle *oracle, const oracle_entry *entry, in
                                .first = out->item_count};
         for (int64_t i = 0; i < input->lengths[bag]; i++) {
             int64_t at = input->offsets[bag] + i;
-            int64_t id = ls_oracle__row(oracle->options.id_policy, table->rows, input->values[at]);
+            int64_t id = input->values[at];
+            id = id >= 0 && id < table->rows ? id : ls_oracle__row(policy, table->rows, id);
             if (id >= first_row && id < first_row + rows) {
                 double weight =
                     table->weighted ? ls_element_to_f64(&input->weights[at], LS_F32) : 1.0;
@@ -82,34 +84,84 @@ static void select_source(const ls_oracle *oracle, const oracle_entry *entry, in
     }
 }
 
-int ls_oracle__select(const ls_oracle *oracle, const oracle_entry *entry, oracle_selection *out) {
-    int ranks = oracle->options.plan->ranks;
+// Room for what the sources [first, end) could have.
+static int open_selection(const ls_oracle *oracle, const oracle_entry *entry, int first, int end,
+                          oracle_selection *out) {
     size_t bags = 0, items = 0;
-    for (int rank = 0; rank < ranks; rank++) {
+    for (int rank = first; rank < end; rank++) {
         LS_TRY(count_source(oracle, entry, rank, &bags, &items));
     }
     *out = (oracle_selection){.bag_capacity = bags, .item_capacity = items};
     LS_TRY(ls_alloc((void **)&out->bags, bags, sizeof(*out->bags)));
-    int status = ls_alloc((void **)&out->items, items, sizeof(*out->items));
-    if (status) {
-        ls_oracle__selection_free(out);
-        return status;
-    }
-    bool own_only = entry->stage == LS_STAGE_OUTPUT_DIST || entry->stage == LS_STAGE_OUTPUT_GRAD ||
-                    entry->stage == LS_STAGE_INPUT_DIST_BACKWARD ||
-                    oracle->plans[entry->table]->sharding == LS_DATA_PARALLEL;
-    if (own_only) {
-        select_source(oracle, entry, entry->rank, out);
+    return ls_alloc((void **)&out->items, items, sizeof(*out->items));
+}
+
+// Every id of a feature, whichever shard it lies in. Made when it is first asked for: of thousands
+// of ranks each asks for what of it lies in its rows.
+static int select_whole(const ls_oracle *oracle, const oracle_entry *entry,
+                        const oracle_selection **out) {
+    oracle_selection *whole = &oracle->whole[oracle->first_pair[entry->table] + entry->feature];
+    oracle_entry any = *entry;
+    any.shard = -1;
+    *out = whole;
+    if (whole->bags) {
         return LS_OK;
     }
+    int status = open_selection(oracle, &any, 0, oracle->options.plan->ranks, whole);
+    if (status) {
+        ls_oracle__selection_free(whole);
+        return status;
+    }
     // Source ranks by their place in the node, then by node.
-    int per_node = node_ranks(oracle, entry->table);
+    int per_node = node_ranks(oracle, entry->table), ranks = oracle->options.plan->ranks;
     for (int place = 0; place < per_node; place++) {
         for (int node = 0; node < ranks / per_node; node++) {
-            select_source(oracle, entry, node * per_node + place, out);
+            select_source(oracle, &any, node * per_node + place, whole);
         }
     }
     return LS_OK;
+}
+
+static int select_of_whole(const ls_oracle *oracle, const oracle_entry *entry,
+                           oracle_selection *out) {
+    const oracle_selection *whole = NULL;
+    int64_t first_row = 0, rows = oracle->options.tables[entry->table].rows;
+    if (entry->shard >= 0) {
+        first_row = oracle->plans[entry->table]->shards[entry->shard].row_offset;
+        rows = oracle->plans[entry->table]->shards[entry->shard].rows;
+    }
+    LS_TRY(select_whole(oracle, entry, &whole));
+    *out = (oracle_selection){.bag_capacity = whole->bag_count, .item_capacity = whole->item_count};
+    LS_TRY(ls_alloc((void **)&out->bags, out->bag_capacity, sizeof(*out->bags)));
+    LS_TRY(ls_alloc((void **)&out->items, out->item_capacity, sizeof(*out->items)));
+    for (size_t b = 0; b < whole->bag_count; b++) {
+        const oracle_bag *all = &whole->bags[b];
+        oracle_bag *chosen = &out->bags[out->bag_count++];
+        *chosen = *all;
+        chosen->first = out->item_count;
+        for (size_t i = all->first; i < all->first + all->count; i++) {
+            if (whole->items[i].id >= first_row && whole->items[i].id < first_row + rows) {
+                out->items[out->item_count++] = whole->items[i];
+            }
+        }
+        chosen->count = out->item_count - chosen->first;
+    }
+    return LS_OK;
+}
+
+int ls_oracle__select(const ls_oracle *oracle, const oracle_entry *entry, oracle_selection *out) {
+    bool own_only = entry->stage == LS_STAGE_OUTPUT_DIST || entry->stage == LS_STAGE_OUTPUT_GRAD ||
+                    entry->stage == LS_STAGE_INPUT_DIST_BACKWARD ||
+                    oracle->plans[entry->table]->sharding == LS_DATA_PARALLEL;
+    *out = (oracle_selection){0};
+    int status = own_only ? open_selection(oracle, entry, entry->rank, entry->rank + 1, out)
+                          : select_of_whole(oracle, entry, out);
+    if (status) {
+        ls_oracle__selection_free(out);
+    } else if (own_only) {
+        select_source(oracle, entry, entry->rank, out);
+    }
+    return status;
 }
 
 void ls_oracle__selection_free(oracle_selection *selection) {
@@ -285,6 +337,7 @@ static int expect_pooled(const ls_oracle *oracle, const oracle_entry *entry,
                    .magnitude = scratch + 3 * dim,
                    .largest = scratch + 4 * dim,
                    .error = scratch + 5 * dim};
+    size_t empty = SIZE_MAX;  // the first bag without an id, whose outputs are those of all such
     for (size_t i = 0; i < selection->bag_count * ORACLE_SENSES; i++) {
         size_t b = i / ORACLE_SENSES;
         oracle_sense sense = (oracle_sense)(i % ORACLE_SENSES);
@@ -294,6 +347,13 @@ static int expect_pooled(const ls_oracle *oracle, const oracle_entry *entry,
         if (!values) {
             continue;
         }
+        if (selection->bags[b].count == 0 && empty < b) {
+            size_t bytes = (size_t)columns * sizeof(*values);
+            memcpy(values + b * (size_t)columns, values + empty * (size_t)columns, bytes);
+            memcpy(bounds + b * (size_t)columns, bounds + empty * (size_t)columns, bytes);
+            continue;
+        }
+        empty = selection->bags[b].count == 0 ? b : empty;
         LS_TRY(add_up(oracle, entry->table, sense, selection, &selection->bags[b], scratch, &sum));
         for (int64_t c = 0; c < columns; c++) {
             size_t at = b * (size_t)columns + (size_t)c;

@@ -30,25 +30,6 @@ typedef struct oracle_records {
     oracle_range *after;      // [count, size] after the step
 } oracle_records;
 
-struct ls_oracle {
-    ls_oracle_options options;
-    const ls_plan_table **plans;  // [table_count]
-    int *first_pair;              // [table_count] pairs of the tables before it
-    oracle_entry *entries;
-    size_t entry_count, entry_capacity;
-    ls_arena *arena;
-    // [table_count] of tables with max_norm: the rows that the batch looks up, ascending.
-    int64_t **needed;
-    size_t *needed_count;
-    // Of training:
-    int64_t step;  // updates up to and with this oracle's
-    // [senses][ranks][pairs] [rows, dim] gradients of the outputs, divided as a mean is. Pooled by
-    // max, there follows one for each id: its bag's where its row is the largest, else 0.
-    oracle_range ***gradients[ORACLE_SENSES];
-    oracle_records *records[ORACLE_SENSES];  // [table_count]
-    oracle_range norm[ORACLE_SENSES], factor[ORACLE_SENSES];
-};
-
 // One id of a bag.
 typedef struct oracle_item {
     int64_t id;        // after the id policy
@@ -70,6 +51,27 @@ typedef struct oracle_selection {
     oracle_item *items;
     size_t item_count, item_capacity;
 } oracle_selection;
+
+struct ls_oracle {
+    ls_oracle_options options;
+    const ls_plan_table **plans;  // [table_count]
+    int *first_pair;              // [table_count] pairs of the tables before it
+    oracle_selection *whole;      // [pair_count] of all shards; without bags: not yet asked for
+    size_t pair_count;            //
+    oracle_entry *entries;
+    size_t entry_count, entry_capacity;
+    ls_arena *arena;
+    // [table_count] of tables with max_norm: the rows that the batch looks up, ascending.
+    int64_t **needed;
+    size_t *needed_count;
+    // Of training:
+    int64_t step;  // updates up to and with this oracle's
+    // [senses][ranks][pairs] [rows, dim] gradients of the outputs, divided as a mean is. Pooled by
+    // max, there follows one for each id: its bag's where its row is the largest, else 0.
+    oracle_range ***gradients[ORACLE_SENSES];
+    oracle_records *records[ORACLE_SENSES];  // [table_count]
+    oracle_range norm[ORACLE_SENSES], factor[ORACLE_SENSES];
+};
 
 // What a pooled output is divided by, one after another; why says what is documented.
 typedef enum oracle_by { ORACLE_BY_ONE, ORACLE_BY_IDS, ORACLE_BY_WEIGHTS } oracle_by;

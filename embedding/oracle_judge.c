@@ -183,6 +183,14 @@ static comparison compare_at(const ls_stage_output *output, const ls_expected *e
                          expected->moves, output->dtype);
 }
 
+// Whether it is the expected value to the last bit, as nearly all are where ranks are many and
+// partial sums empty.
+static bool is_expected(const ls_stage_output *output, const double *values, size_t i) {
+    float got;
+    memcpy(&got, (const char *)output->data + i * sizeof(got), sizeof(got));
+    return same_bits((double)got, values[i]);
+}
+
 // A whole output held against one meaning.
 typedef struct tally {
     uint64_t differing, wrong, max_ulps;
@@ -194,7 +202,12 @@ typedef struct tally {
 static tally hold_against(const ls_stage_output *output, const ls_expected *expected,
                           bool documented) {
     tally out = {.differing = 0};
+    const double *values = documented ? expected->documented : expected->values;
+    bool plain = !expected->ints && output->dtype == LS_F32;
     for (size_t i = 0; i < expected->count; i++) {
+        if (plain && is_expected(output, values, i)) {
+            continue;
+        }
         comparison this = compare_at(output, expected, documented, i);
         if (this.differs && out.differing++ == 0) {
             out.first_differing = i;
