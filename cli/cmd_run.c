@@ -65,6 +65,11 @@ static const cli_option options[] = {
      .value_name = "GLOBS",
      .help = "Checks of the ranks' calls by name, as \"-value.*\", \"-*,p2p.*\" or "
              "\"collective.order_mismatch=strict\""},
+    {.type = CLI_SWITCH,
+     .long_name = "shape-only",
+     .value = &given.run.shape_only,
+     .help = "No data: match the calls of programs on buffers, find what is wrong with them, and "
+             "tell counts, bytes and time; what they compute is unjudged"},
     CLI_RUN_OPTIONS(given.run),
     CLI_MACHINE_OPTION(given.machine),
     CLI_STOP_OPTIONS(given.stop, "break-on-finding",
@@ -185,6 +190,11 @@ static int run(const cli_args *args) {
         ls_backend_kinds[given.backend]->open == NULL) {
         cli_error("--%s is the simulator's: who runs next under %s is the machine's",
                   given.explore > 0 ? "explore" : "schedule", ls_backend_names[given.backend]);
+        return LS_EXIT_USAGE;
+    }
+    if (given.run.shape_only && (ls_backend_kinds[given.backend] != &ls_backend_kind_sim ||
+                                 given.device != 0 || given.keep != NULL)) {
+        cli_error("--shape-only moves no data: it does not go with --backend, --device or --keep");
         return LS_EXIT_USAGE;
     }
     const char *const catches[] = {"catch finding", "catch divergence"};

@@ -127,7 +127,9 @@ static int load_to_run(cli_scenarios *out, const cli_args *files, const cli_run_
         code = cli_scenarios_load(out, files, options->allow_outside);
     }
     for (int i = 0; code == LS_EXIT_OK && i < out->count; i++) {
-        int status = ls_memory_check(out->at[i], limit);
+        double need =
+            options->shape_only ? ls_memory_need_of_shape(out->at[i]) : ls_memory_need(out->at[i]);
+        int status = ls_memory_check(out->at[i], need, limit);
         if (status != LS_OK) {
             code = cli_fail(status);
             cli_scenarios_free(out);
@@ -197,6 +199,7 @@ ls_run_options cli_run_options_of(const cli_run_options *options, const ls_text 
         .mpiexec = LOCKSTEP_MPIEXEC,
         .processes = options->processes,
         .allow_outside = options->allow_outside,
+        .shape_only = options->shape_only,
         .reproduce = command->failed ? NULL : ls_text_string(command),
     };
 }
@@ -221,6 +224,9 @@ void cli_reproduce_options(ls_text *out, const cli_run_options *options) {
     }
     if (options->processes) {
         ls_text_puts(out, " --processes");
+    }
+    if (options->shape_only) {
+        ls_text_puts(out, " --shape-only");
     }
     if (options->allow_outside) {
         ls_text_puts(out, " --allow-outside");

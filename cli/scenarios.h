@@ -21,6 +21,7 @@ typedef struct cli_run_options {
     bool allow_outside;       // --allow-outside
     bool processes;           // --processes
     const char *memory;       // --memory, as given
+    bool shape_only;          // --shape-only
 } cli_run_options;
 
 #define CLI_RUN_OPTIONS(options)                                                                   \

@@ -26,6 +26,10 @@ const char *ls_finding_reads(ls_finding_id id) {
     return findings[id].reads;
 }
 
+bool ls_finding_needs_data(ls_finding_id id) {
+    return strstr(ls_finding_reads(id), "bytes") != NULL;
+}
+
 const char *ls_finding_text(ls_finding_id id) {
     LS_ASSERT((int)id >= 0 && id < LS_FINDING_COUNT);
     return findings[id].text;

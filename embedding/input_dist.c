@@ -20,10 +20,8 @@ static int payload_count(const embedding_group *group) {
     return group->weighted ? PAYLOADS : PAYLOAD_WEIGHTS;
 }
 
-// before: another rank's of this process, with the same counts of words; NULL: none.
 static int traffic_create(embedding_traffic *out, const ls_embedding *module,
-                          const embedding_group *group, int rank, const embedding_traffic *before,
-                          ls_arena *scratch) {
+                          const embedding_group *group, int rank, ls_arena *scratch) {
     int words = words_of(group);
     out->rank = rank;
     size_t size = (size_t)module->size;
@@ -32,10 +30,6 @@ static int traffic_create(embedding_traffic *out, const ls_embedding *module,
     for (int what = 0; what < payload_count(group); what++) {
         ARENA_NEW(out->send_counts[what], scratch, size);
         ARENA_NEW(out->recv_counts[what], scratch, size);
-    }
-    if (before != NULL) {
-        out->word_counts = before->word_counts;
-        return LS_OK;
     }
     ARENA_NEW(out->word_counts, scratch, size);
     for (size_t i = 0; i < size; i++) {
@@ -323,8 +317,7 @@ static int start_group(ls_embedding_pass *pass, embedding_group *group) {
     for (int h = 0; h < pass->held_count; h++) {
         embedding_part *part = &pass->parts[h][g];
         int rank = ls_world_held(module->world)[h], node = rank / group->width;
-        LS_TRY(traffic_create(&sides[h], module, group, rank, h > 0 ? &sides[0] : NULL,
-                              scratch->arena));
+        LS_TRY(traffic_create(&sides[h], module, group, rank, scratch->arena));
         sides[h].inputs = pass->inputs[h];
         sides[h].variable = part->variable = pass->inputs[h][0].jagged.inverse_indices != NULL;
         sides[h].batch = pass->inputs[h][0].jagged.batch;
@@ -411,7 +404,7 @@ static void announce_failure(ls_embedding_pass *pass, const bool *failed, ls_are
     }
     for (int h = 0; h < pass->held_count; h++) {
         int rank = ls_world_held(module->world)[h];
-        if (traffic_create(&sides[h], module, group, rank, h > 0 ? &sides[0] : NULL, scratch)) {
+        if (traffic_create(&sides[h], module, group, rank, scratch)) {
             return;
         }
         for (size_t i = 0; i < (size_t)module->size * (size_t)words_of(group); i++) {

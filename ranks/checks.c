@@ -63,6 +63,12 @@ int ls_checks__select(ls_spmd *run, const char *globs) {
     return LS_OK;
 }
 
+void ls_checks__without_data(ls_spmd *run) {
+    for (int id = 0; id < LS_FINDING_COUNT; id++) {
+        run->checks[id] = run->checks[id] && !ls_finding_needs_data((ls_finding_id)id);
+    }
+}
+
 int ls_spmd_check_on(bool *out, const char *checks, ls_finding_id id) {
     LS_ASSERT(out != NULL && (int)id >= 0 && id < LS_FINDING_COUNT);
     ls_spmd run = {0};

@@ -45,6 +45,9 @@ static bool has_count(const ls_call *call) {
 static const char *misses(const ls_request *request, ls_fault_type type) {
     const ls_call *call = &request->call;
     bool splits = call->send_counts != NULL || call->recv_counts != NULL;
+    if (type == LS_FAULT_BIT_FLIP && request->rank->run->options.shape_only) {
+        return "has no data in a run of shapes alone";
+    }
     if (type == LS_FAULT_BIT_FLIP) {
         return sent_bytes(request) > 0 ? NULL : "sends no data of which a bit could flip";
     }

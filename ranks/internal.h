@@ -85,6 +85,8 @@ int ls_witness__odd(const ls_spmd *run, const int *circle, const ls_call *const 
 
 // ---- checks.c: which are on, and what one call shows -------------------------------------------
 int ls_checks__select(ls_spmd *run, const char *globs);
+// Switches those off that read what is in buffers.
+void ls_checks__without_data(ls_spmd *run);
 // Checks one call by itself. LS_OK, or the status the run failed with.
 int ls_checks__call(ls_request *request);
 int ls_checks__arguments(ls_request *request);    // its arguments and buffers alone

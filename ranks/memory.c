@@ -68,6 +68,21 @@ static int make_room(ls_rank *rank) {
     return LS_OK;
 }
 
+// Where no address of a program ever is, so that whoever touches it is seen.
+#define SHAPES_START ((uintptr_t)1 << 56)
+#define SHAPES_END   ((uintptr_t)1 << 62)
+
+// Without data: addresses that nothing else has.
+static int place_shape(ls_allocation *made, ls_spmd *run) {
+    uintptr_t start = run->shapes == 0 ? SHAPES_START : run->shapes;
+    if (made->bytes > SHAPES_END - start - 2 * RED_BYTES) {
+        return LS_FAIL(LS_ERR_MEMORY, "the buffers of this run have no room in any memory");
+    }
+    made->start = (char *)start;
+    run->shapes = (start + made->bytes + 2 * RED_BYTES - 1) & ~(uintptr_t)(RED_BYTES - 1);
+    return LS_OK;
+}
+
 // With closed pages (flight.c) a buffer has its pages for itself, and lies at the start of one.
 static int place(ls_allocation *made, ls_rank *rank) {
     const ls_spmd *run = rank->run;
@@ -97,7 +112,8 @@ static void *allocate(ls_rank *rank, size_t bytes, const char *file, int line) {
     }
     ls_allocation made = {
         .number = rank->allocations_made, .bytes = bytes, .file = file, .line = line};
-    if (place(&made, rank) != LS_OK) {
+    if ((rank->run->options.shape_only ? place_shape(&made, rank->run) : place(&made, rank)) !=
+        LS_OK) {
         return NULL;
     }
     void *memory = made.start;
@@ -156,7 +172,7 @@ static ptrdiff_t written_beside(const ls_allocation *allocation) {
 
 void ls_memory__check_beside(ls_rank *rank, ls_allocation *allocation, const char *file, int line) {
     if (!rank->run->checks[LS_FINDING_BUFFER_TOO_SMALL] || rank->run->status != LS_OK ||
-        allocation->overrun || is_closed(rank, allocation)) {
+        allocation->block == NULL || allocation->overrun || is_closed(rank, allocation)) {
         return;
     }
     ptrdiff_t at = written_beside(allocation);

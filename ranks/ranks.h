@@ -70,6 +70,10 @@ typedef struct ls_spmd_options {
     // their own and do not end the thread (pthread_exit). Threads all the same under
     // LS_SCHEDULE_PARALLEL and where a debugger has the process when the run begins.
     bool fibers;
+    // No data: calls are matched, checked and explained, and move nothing; memory of ls_rank_alloc
+    // is addresses alone, which nobody may touch. Checks that read what is in buffers are off. For
+    // programs that do not act on what they receive.
+    bool shape_only;
     // The environment (LOCKSTEP_SEED and others, see docs/ranks.md) changes none of this.
     bool fixed;
     // The run's calls are made through another front (mpi/); NULL: through this header.

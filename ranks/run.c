@@ -57,6 +57,9 @@ static int complete_elsewhere(ls_spmd *run, const ls_call *const *calls, int siz
 }
 
 int ls_spmd__complete(ls_spmd *run, const ls_call *const *calls, int size) {
+    if (run->options.shape_only) {
+        return LS_OK;
+    }
     if (run->borrowed) {
         return complete_elsewhere(run, calls, size);
     }
@@ -215,6 +218,9 @@ static int open_run(ls_spmd *run) {
     LS_TRY(ls_arena_create(&run->arena));
     LS_TRY(ls_spmd__make_result(run, run->rank_count));
     LS_TRY(ls_checks__select(run, run->options.checks));
+    if (run->options.shape_only) {
+        ls_checks__without_data(run);
+    }
     LS_TRY(ls_schedule__open(run));
     LS_TRY(make_world(run));
     return make_ranks(run);

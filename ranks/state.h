@@ -306,6 +306,7 @@ struct ls_spmd {
     pthread_mutex_t mutex;
     sem_t done;         // the starting thread waits for it; with a debugger, first for its ranks
     int process;        // that the threads are of
+    uintptr_t shapes;   // of a run without data: where the next allocation lies
     ls_fibers *fibers;  // ranks are fibers of one thread, see fibers.h; NULL: threads
     int carrier_tid;    // of that thread
     char *stacks;       // of all threads: a guard, the stack of the program, that of handlers

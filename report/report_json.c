@@ -116,6 +116,7 @@ static void write_skip(ls_json *json, const ls_case_result *result) {
     ls_json_member_string(json, "name", result->name);
     ls_json_member_string(json, "file", result->file);
     ls_json_member_string(json, "reason", result->skip_reason);
+    write_calls(json, result);
     ls_json_object_close(json);
 }
 

@@ -138,6 +138,7 @@ static void put_case(ls_text *out, const ls_case_result *result, const table_wid
         ls_text_printf(out, "  %s", p->dim);
         ls_text_plain(out, result->skip_reason, strlen(result->skip_reason));
         ls_text_printf(out, "%s\n", p->off);
+        put_calls(out, result);
         return;
     }
     ls_text_puts(out, "  ");

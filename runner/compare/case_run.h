@@ -29,9 +29,10 @@ typedef struct ls_case_run {
     ls_order_search *search;           // of the real run's orders, while it goes on
     ls_recording *calls, *real_calls;  // of the simulation, and of the real run
     double start_seconds;
-    bool record_only;    // nothing is compared
-    ls_planted planted;  // what a real run showed of planted defects
-    bool too_few_gpus;   // the real run needs more than this machine has
+    bool record_only;      // nothing is compared
+    const char *unjudged;  // why nothing is judged where nothing was found; NULL: it is
+    ls_planted planted;    // what a real run showed of planted defects
+    bool too_few_gpus;     // the real run needs more than this machine has
 } ls_case_run;
 
 // What the stages of the scenario must give.

@@ -9,6 +9,7 @@
 #include "runner/compare/case_run.h"
 #include "orders/explain.h"
 #include "runner/program/program.h"
+#include "runner/program/tally.h"
 #include "runner/compare/recorded.h"
 #include "runner/trace/trace.h"
 
@@ -145,7 +146,7 @@ static const char *stated_order(const ls_case_run *run) {
 
 // The scenario with each rank on its own thread: what is wrong with the calls, and, where defects
 // are planted, what comes of them.
-static int run_ranks(ls_case_run *run, ls_stages *stages) {
+static int run_ranks(ls_case_run *run, ls_stages *stages, ls_tally *tally) {
     const ls_stage_sink sink = stages != NULL ? ls_stages_sink(stages) : (ls_stage_sink){0};
     const ls_program_ranks_options options = {
         .schedule = run->options->schedule,
@@ -154,6 +155,7 @@ static int run_ranks(ls_case_run *run, ls_stages *stages) {
         .order = stated_order(run),
         .trace = run->options->trace,
         .sink = stages != NULL ? &sink : NULL,
+        .tally = tally,
     };
     ls_program_outcome outcome;
     LS_TRY(ls_program_ranks(&outcome, run->scenario, run->arena, &options));
@@ -195,7 +197,7 @@ static int simulate(ls_case_run *run) {
     LS_TRY(plants ? ls_stages_create(&run->clean, run->scenario->ranks) : LS_OK);
     bool ranks = plants || ls_program_has_ranks(run->scenario);
     if (ranks) {
-        LS_TRY(run_ranks(run, plants ? run->simulated : NULL));
+        LS_TRY(run_ranks(run, plants ? run->simulated : NULL, NULL));
         if (run->result.finding_count > 0) {
             return LS_OK;
         }
@@ -211,7 +213,7 @@ static int simulate(ls_case_run *run) {
     }
     if (status == LS_OK && run->result.finding_count == 0 && !ranks &&
         asks_for_ranks(run->options)) {
-        status = run_ranks(run, NULL);
+        status = run_ranks(run, NULL, NULL);
     }
     return run->result.finding_count > 0 ? LS_OK : status;
 }
@@ -272,7 +274,35 @@ static int get_real(ls_case_run *run, const ls_real_source *real) {
     return found && status != LS_ERR_RANK_DIED ? LS_OK : status;
 }
 
+// The calls without their data. A finding that needs none is found or not; nothing else is judged.
+static int run_shape(ls_case_run *run) {
+    const ls_scenario *scenario = run->scenario;
+    if (!ls_tally_possible(scenario)) {
+        run->unjudged =
+            "unjudged: what its tables and tensors send depends on their data; lockstep "
+            "plan and traffic tell it (--shape-only is of calls on buffers)";
+        return LS_OK;
+    }
+    ls_tally tally;
+    LS_TRY(ls_tally_begin(&tally, scenario, run->options->trace, run->arena));
+    LS_TRY(run_ranks(run, NULL, &tally));
+    if (tally.failed) {
+        return LS_FAIL(LS_ERR_MEMORY, "out of memory for what the calls come to");
+    }
+    run->result.calls = tally.rows;
+    run->result.call_count = tally.row_count;
+    const ls_scenario_expect *expect = &scenario->expect;
+    if (!expect->has_finding || ls_finding_needs_data(expect->finding)) {
+        run->unjudged = ls_tally_tell(&tally);
+        return run->unjudged != NULL ? LS_OK : LS_ERR_MEMORY;
+    }
+    return LS_OK;
+}
+
 static int run_simulated(ls_case_run *run) {
+    if (run->options->shape_only) {
+        return run_shape(run);
+    }
     LS_TRY(simulate(run));
     if (run->result.finding_count > 0) {
         return LS_OK;

@@ -24,6 +24,7 @@ typedef struct ls_run_options {
     const char *checks;         // globs of the checks; NULL: by the scenario
     const char *keep_dir;       // keeps recordings of what runs here; NULL: nowhere
     const char *checkpoint;     // simulated tables are saved there after the last step; NULL: not
+    bool shape_only;            // simulated calls without data: of programs on buffers
     bool allow_outside;         // paths in the scenarios of recordings may leave their folder
     struct ls_device *device;   // where the simulator's buffers lie; NULL: in ordinary memory
     bool skip_too_few_gpus;     // scenarios that need more GPUs than there are: skipped, not failed

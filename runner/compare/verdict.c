@@ -129,6 +129,11 @@ static void skip_unproven(ls_case_run *run) {
 void ls_case__decide(ls_case_run *run) {
     ls_case_result *result = &run->result;
     const char *why = NULL;
+    if (run->unjudged != NULL && result->finding_count == 0 && result->class_ != LS_CLASS_ERROR) {
+        result->skipped = true;
+        result->skip_reason = run->unjudged;
+        return;
+    }
     ls_class class_ = ls_comparison_class(&run->comparison);
     result->class_ = class_ > result->class_ ? class_ : result->class_;
     result->pass = decide(&why, run);

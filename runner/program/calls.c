@@ -138,7 +138,7 @@ static int write_values(const ls_program *program, const ls_scenario_step *step,
 
 static int fill(const ls_program *program, const ls_scenario_step *step, ls_made_call *made) {
     size_t element = ls_dtype_bytes(made->call.dtype);
-    if (made->send_count == 0) {
+    if (made->send_count == 0 || program->execution->shape_only) {
         return LS_OK;
     }
     LS_TRY(ls_alloc(&made->values, made->send_count, element));
@@ -388,11 +388,21 @@ static int run_step(ls_program *program, const ls_scenario_step *step, ls_comm *
     return ls_program__emit_received(program, step);
 }
 
+// The ends of a step's messages that are made here.
+static int count_ends(const ls_program *program, const ls_scenario_step *step) {
+    int count = 0;
+    for (int i = 0; i < step->call.pairs.count; i++) {
+        const int64_t *pair = step->call.pairs.at[i].at;
+        count += (runs(program, (int)pair[0]) ? 1 : 0) + (runs(program, (int)pair[1]) ? 1 : 0);
+    }
+    return count;
+}
+
 int ls_program__call_step(ls_program *program, const ls_scenario_step *step) {
     ls_step_calls *calls = calls_of(program, step);
     ls_comm *own = NULL;
     int members = program->self != NULL ? 1 : program->scenario->ranks;
-    calls->room = is_message_step(step) ? 2 * step->call.pairs.count : members;
+    calls->room = is_message_step(step) ? count_ends(program, step) : members;
     calls->at = ls_arena_alloc(program->arena, (size_t)calls->room, sizeof *calls->at);
     if (calls->at == NULL) {
         return LS_ERR_MEMORY;

@@ -71,6 +71,7 @@ typedef struct ls_program_ranks_options {
     struct ls_trace *trace;     // of the one schedule; NULL: none
     const ls_stage_sink *sink;  // gets what the ranks' stages give; NULL: not wanted
     ls_backend *backend;        // holds every rank and has its own order; NULL: the simulator
+    struct ls_tally *tally;     // sees the calls of a run without data; NULL: with data
 } ls_program_ranks_options;
 
 typedef struct ls_program_outcome {
@@ -96,6 +97,7 @@ int ls_program_rank_real(const ls_scenario *scenario, ls_backend *backend,
 typedef struct ls_program_run {
     const ls_scenario *scenario;
     const ls_stage_sink *sink;  // or NULL
+    bool shape_only;            //
     ls_arena *arena;            // of what is found
     ls_finding finding;         // of a module: an id out of range
     bool found;

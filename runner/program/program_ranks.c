@@ -20,8 +20,11 @@ static int first_line(const ls_scenario *scenario) {
 }
 
 static int run_rank(ls_program_run *shared, ls_rank *self, ls_backend *own, ls_arena *arena) {
-    const ls_execution execution = {
-        .scenario = shared->scenario, .backend = own, .sink = shared->sink, .self = self};
+    const ls_execution execution = {.scenario = shared->scenario,
+                                    .backend = own,
+                                    .sink = shared->sink,
+                                    .self = self,
+                                    .shape_only = shared->shape_only};
     ls_finding finding = {0};
     bool found = false;
     if (shared->scenario->is_program) {

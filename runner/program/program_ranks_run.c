@@ -5,6 +5,7 @@
 
 #include "collectives/check.h"
 #include "runner/program/program.h"
+#include "runner/program/tally.h"
 #include "runner/trace/trace.h"
 
 #define LOOKAHEAD_MAX 64
@@ -162,8 +163,11 @@ static int run_once(ls_program_outcome *out, const ls_scenario *scenario, ls_are
         .checks = options->checks != NULL ? options->checks : checks_of(scenario, hashed),
         .order = order,
         .backend = options->backend,
-        .met = options->trace != NULL && options->tries == 0 ? ls_trace_met : NULL,
-        .met_arg = options->trace,
+        .met = options->tally != NULL                          ? ls_tally_met
+               : options->trace != NULL && options->tries == 0 ? ls_trace_met
+                                                               : NULL,
+        .met_arg = options->tally != NULL ? (void *)options->tally : (void *)options->trace,
+        .shape_only = options->tally != NULL,
         .faults = ls_program__faults(scenario, arena),
         .fault_count = scenario->fault_count,
         .stack_bytes = STACK_BYTES,
@@ -175,7 +179,13 @@ static int run_once(ls_program_outcome *out, const ls_scenario *scenario, ls_are
         return LS_ERR_MEMORY;
     }
     LS_TRY(ls_trace_begin(options->trace, scenario->name, scenario->ranks, scenario));
-    ls_program_run shared = {.scenario = scenario, .sink = options->sink, .arena = arena};
+    ls_program_run shared = {.scenario = scenario,
+                             .sink = options->sink,
+                             .shape_only = options->tally != NULL,
+                             .arena = arena};
+    if (options->tally != NULL) {
+        ls_tally_restart(options->tally);
+    }
     ls_spmd_result *result = NULL;
     int status = ls_spmd_run(&result, ls_program__rank_main, &shared, &spmd);
     if (result == NULL || (status == LS_ERR_MEMORY && !by_plan(scenario, status))) {

@@ -9,21 +9,23 @@
 #include "runner/scenario/input_file.h"
 #include "runner/steps/step.h"
 
-#define PROCESS_BYTES   (16.0 * 1024 * 1024)
-#define RANK_BYTES      (48.0 * 1024)  // a thread's touched stack, its history, requests
-#define BAG_BYTES       64.0           // of a bag on its own rank
-#define BAG_SHARD_BYTES 40.0           // of a bag on each rank that looks it up: lengths, offsets
-#define ID_BYTES        48.0
-#define WEIGHT_BYTES    24.0
-#define OUTPUT_BYTES    20.0   // of an element of the result: kept, exact, its bound
-#define PARTIAL_BYTES   6.0    // of an element of a partial sum
-#define BACKWARD        3.0    // backward keeps so much of what a forward pass does
-#define UPDATED_BYTES   28.0   // of an element of a table in a step: kept, exact, its bound
-#define PAIR_BYTES      160.0  // of two ranks that exchange anything: counts, displacements
-#define PAIR_SHARD      128.0  // more for each table
-#define BOUND_BYTES     48.0   // of an element of a reduction: exact value, bound, its terms
-#define TENSOR_BYTES    24.0   // of an element of a shard beside its own copies: kept and expected
-#define GIB             (1024.0 * 1024 * 1024)
+#define PROCESS_BYTES    (16.0 * 1024 * 1024)
+#define RANK_BYTES       (48.0 * 1024)  // a thread's touched stack, its history, requests
+#define SHAPE_RANK_BYTES (24.0 * 1024)  // without data: of a rank,
+#define SHAPE_CALL_BYTES 1024.0         // and of each of its calls
+#define BAG_BYTES        64.0           // of a bag on its own rank
+#define BAG_SHARD_BYTES  40.0           // of a bag on each rank that looks it up: lengths, offsets
+#define ID_BYTES         48.0
+#define WEIGHT_BYTES     24.0
+#define OUTPUT_BYTES     20.0   // of an element of the result: kept, exact, its bound
+#define PARTIAL_BYTES    6.0    // of an element of a partial sum
+#define BACKWARD         3.0    // backward keeps so much of what a forward pass does
+#define UPDATED_BYTES    28.0   // of an element of a table in a step: kept, exact, its bound
+#define PAIR_BYTES       160.0  // of two ranks that exchange anything: counts, displacements
+#define PAIR_SHARD       128.0  // more for each table
+#define BOUND_BYTES      48.0   // of an element of a reduction: exact value, bound, its terms
+#define TENSOR_BYTES     24.0   // of an element of a shard beside its own copies: kept and expected
+#define GIB              (1024.0 * 1024 * 1024)
 
 // ---- Tables -------------------------------------------------------------------------------------
 static double mean_length(const ls_generator *lengths, double bags) {
@@ -302,8 +304,18 @@ double ls_memory_need(const ls_scenario *scenario) {
            (scenario->is_program ? need_of_program(scenario) : need_of_tables(scenario));
 }
 
-int ls_memory_check(const ls_scenario *scenario, uint64_t limit) {
-    double need = ls_memory_need(scenario);
+double ls_memory_need_of_shape(const ls_scenario *scenario) {
+    LS_ASSERT(scenario != NULL);
+    double calls = 0;
+    for (int i = 0; i < scenario->step_count; i++) {
+        const ls_scenario_step *step = &scenario->steps[i];
+        calls += ls_step_on_buffers(step) ? 1 : 0;
+        calls += step->kind == LS_STEP_SEND_RECV ? 2.0 * step->call.pairs.count : 0;
+    }
+    return PROCESS_BYTES + scenario->ranks * (SHAPE_RANK_BYTES + calls * SHAPE_CALL_BYTES);
+}
+
+int ls_memory_check(const ls_scenario *scenario, double need, uint64_t limit) {
     if (need <= (double)limit) {
         return LS_OK;
     }

@@ -8,8 +8,10 @@
 // Bytes at the peak of a run of all ranks in one process, judged by its oracle. The same for the
 // same scenario on every machine.
 double ls_memory_need(const ls_scenario *scenario);
-// LS_ERR_LIMIT, with both figures, when a run would need more than `limit` bytes.
-int ls_memory_check(const ls_scenario *scenario, uint64_t limit);
+// The same of a run without data (--shape-only).
+double ls_memory_need_of_shape(const ls_scenario *scenario);
+// LS_ERR_LIMIT, with both figures, when a run that needs `need` would need more than `limit` bytes.
+int ls_memory_check(const ls_scenario *scenario, double need, uint64_t limit);
 
 // What is known of a tensor by its name: its shape, and how many ranks hold each element.
 typedef struct ls_tensor_size {

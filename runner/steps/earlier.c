@@ -196,7 +196,7 @@ static int touch(ls_program *program, const ls_scenario_step *step) {
     ls_dtype dtype = made->call.dtype;
     LS_TRY(ls_touch_at(program->scenario->file, ls_program__line(program, step), program->self,
                        memory, ls_dtype_bytes(dtype), step->earlier.write));
-    if (step->earlier.write) {
+    if (step->earlier.write && !program->execution->shape_only) {
         ls_element_from_f64(memory, dtype, ls_element_to_f64(memory, dtype) + 1);
     }
     return LS_OK;

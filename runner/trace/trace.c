@@ -106,6 +106,15 @@ static double whole_ticks(double us) {
     return fmax(ceil(us / LS_TRACE_TICK_US), 1.0) * LS_TRACE_TICK_US;
 }
 
+double ls_trace_duration_us(const ls_topology *machine, ls_kind kind, int size, uint64_t most,
+                            bool one_host) {
+    double bandwidth = one_host ? machine->intra_bandwidth : machine->inter_bandwidth;
+    double latency = one_host ? machine->intra_latency_us : machine->inter_latency_us;
+    double factor = ls_collective_of(kind)->bus_factor(size);
+    return whole_ticks(machine->launch_us + latency * ceil(log2((double)size)) +
+                       factor * (double)most / bandwidth * 1000.0);
+}
+
 static double duration_us(const ls_trace *trace, const ls_trace_set *set, ls_kind kind) {
     if (!trace->has_machine) {
         return 1.0;
@@ -120,11 +129,7 @@ static double duration_us(const ls_trace *trace, const ls_trace_set *set, ls_kin
         one_host = one_host && part->rank / machine->ranks_per_host ==
                                    set->parts[0].rank / machine->ranks_per_host;
     }
-    double bandwidth = one_host ? machine->intra_bandwidth : machine->inter_bandwidth;
-    double latency = one_host ? machine->intra_latency_us : machine->inter_latency_us;
-    double factor = ls_collective_of(kind)->bus_factor(set->size);
-    return whole_ticks(machine->launch_us + latency * ceil(log2((double)set->size)) +
-                       factor * (double)most / bandwidth * 1000.0);
+    return ls_trace_duration_us(machine, kind, set->size, most, one_host);
 }
 
 // ---- Sets ---------------------------------------------------------------------------------------

@@ -1,0 +1,38 @@
+// What a program's calls come to without their data: how many met, what they send, and when the
+// last one would be over on a machine. Seen as sets of calls meet.
+#ifndef LS_RUNNER_PROGRAM_TALLY_H
+#define LS_RUNNER_PROGRAM_TALLY_H
+
+#include "collectives/collectives.h"
+#include "planner/topology.h"
+#include "runner/result.h"
+#include "runner/scenario/scenario.h"
+
+struct ls_trace;
+
+typedef struct ls_tally {
+    const ls_scenario *scenario;
+    ls_arena *arena;
+    ls_topology machine;
+    struct ls_trace *trace;  // sees the sets, too; NULL: none
+    ls_call_row *rows;       // [row_count] one for each step and kind of call, as they first met
+    int *lines;              // [row_count] of the step
+    int row_count, row_room;
+    uint64_t sets, calls, bytes;
+    double *ready_us;  // [ranks] when each rank's last call was over
+    double end_us;
+    bool failed;  // no memory for something
+} ls_tally;
+
+// Whether nothing but the values of the scenario is missing without its data: its calls are on
+// buffers, and no rank acts on what it receives.
+bool ls_tally_possible(const ls_scenario *scenario);
+int ls_tally_begin(ls_tally *out, const ls_scenario *scenario, struct ls_trace *trace,
+                   ls_arena *arena);
+void ls_tally_restart(ls_tally *tally);  // another schedule: what was seen is forgotten
+// An ls_met_observer; arg: the tally.
+void ls_tally_met(void *arg, const ls_call *const *calls, int size);
+// Why nothing is judged, with what was seen; in the tally's arena.
+const char *ls_tally_tell(const ls_tally *tally);
+
+#endif
