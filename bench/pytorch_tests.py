@@ -40,6 +40,7 @@ def direct_groups():
         def __new__(cls, store, rank, size, *_, **__):
             return torch_backend.ProcessGroup(rank, size)
 
+    torch_backend.ProcessGroup.create_device = gloo.create_device  # tests ask a group for it, and drop what it gives
     dist.ProcessGroupGloo = dist.distributed_c10d.ProcessGroupGloo = Made
 
 
@@ -61,6 +62,21 @@ def fork_ranks():
         torch.multiprocessing.start_processes(fn, args, nprocs, join, daemon, start_method="fork") if spawn else None
 
 
+def one_example():
+    """Of a property one example, the same on both backends: each has its own ranks, of which a job has one set."""
+    try:
+        import hypothesis
+    except ImportError:
+        return
+    settings = hypothesis.settings
+
+    class Settings(settings):
+        def __init__(self, *arguments, **options):
+            super().__init__(*arguments, **{**options, "max_examples": 1, "derandomize": True, "deadline": None})
+
+    hypothesis.settings = Settings
+
+
 def load(path, shapes, absent):
     for name in absent:  # of another version of torch, and imported for tests that are not these
         old, _, new = name.partition("=")
@@ -68,6 +84,8 @@ def load(path, shapes, absent):
     if path.endswith(".py"):
         folder = os.path.dirname(os.path.abspath(path))
         sys.path[:0] = [folder, os.path.dirname(folder)]
+        if folder.endswith("/torchrec/distributed/tests"):  # its neighbours, which are not installed
+            importlib.import_module("torchrec.distributed").__path__.append(os.path.dirname(folder))
         name = os.path.basename(path)[:-3]
         spec = importlib.util.spec_from_file_location(name, path)
         module = sys.modules[name] = importlib.util.module_from_spec(spec)
@@ -208,6 +226,7 @@ def serve(path, backend, arguments):
         importlib.import_module("torch.distributed")
         lockstep.install()
         direct_groups()
+    one_example()
     module = load(path, arguments.shapes or backend != "lockstep", arguments.absent)
     fork_ranks()
     for test in cases(unittest.defaultTestLoader.loadTestsFromModule(module)):

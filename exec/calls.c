@@ -358,6 +358,7 @@ static void do_job(ls_exec *exec, const ls_exec_job *job) {
         exec->unrecorded = true;
     }
     ls_exec__count(exec, job);
+    ls_exec__note_met(exec, job);
     for (int m = 0; m < job->size; m++) {
         ls_exec_op *op = ls_remote_owner(job->requests[m]);
         op->call.call.root = ls_remote_call_of(job->requests[m])->root;

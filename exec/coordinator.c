@@ -414,6 +414,7 @@ static void close_exec(ls_exec *exec, ls_exec_result *out, int status) {
     out->status = status;
     keep_places(exec, out);
     if (exec->run != NULL) {
+        ls_exec__note_open(exec);  // of communicators that end with the run
         for (int r = 0; r < exec->rank_count; r++) {
             if (!exec->ranks[r].ended) {
                 ls_remote_return(exec->ranks[r].rank, 0);
@@ -427,6 +428,8 @@ static void close_exec(ls_exec *exec, ls_exec_result *out, int status) {
         }
     }
     out->died = exec->died;
+    out->sets = exec->sets;
+    out->set_count = exec->set_count;
     out->made = exec->made;
     out->made_count = exec->made_count;
     ls_exec__drop_calls(exec);

@@ -5,6 +5,7 @@
 #define LS_EXEC_COORDINATOR_H
 
 #include "base/text.h"
+#include "runner/result.h"
 #include "ranks/ranks.h"
 
 // What a recording has of the data.
@@ -51,6 +52,9 @@ typedef struct ls_exec_calls {
     uint64_t bytes;  // that all members sent
 } ls_exec_calls;
 
+#define LS_EXEC_SETS_MAX  1000  // of calls, that a result has
+#define LS_EXEC_RANKS_MAX 64    // a run of more ranks has none
+
 typedef struct ls_exec_result {
     ls_spmd_result *spmd;         // NULL: no communicator was made
     int ranks;                    // of the run; 0: none
@@ -66,6 +70,8 @@ typedef struct ls_exec_result {
     int place_count;
     const ls_exec_calls *made;  // in the order in which the first of each was done
     int made_count;
+    const ls_call_set *sets;  // the first of them, as they met; then those that did not
+    int set_count;
 } ls_exec_result;
 
 // Runs the program to its end; nothing of it is left afterwards. LS_OK also where the run failed,

@@ -139,6 +139,8 @@ struct ls_exec {
     ls_exec_flight *flight;  // likewise
     ls_exec_calls *made;     // what was done, for the report
     int made_count;
+    ls_call_set *sets;  // [LS_EXEC_SETS_MAX]
+    int set_count;
     bool no_memory;
     bool unrecorded;  // a call could not be kept
     bool died;
@@ -209,6 +211,9 @@ int ls_exec__record_after(ls_exec *exec, const ls_exec_job *job, char *sent, siz
 int ls_exec__record_close(ls_exec *exec);
 // Counts the job's call for the report.
 void ls_exec__count(ls_exec *exec, const ls_exec_job *job);
+// Keeps who made the calls that have met, and where; and at the end those that have not.
+void ls_exec__note_met(ls_exec *exec, const ls_exec_job *job);
+void ls_exec__note_open(ls_exec *exec);
 
 // ---- flight.c -----------------------------------------------------------------------------------
 typedef enum ls_exec_flight_state {

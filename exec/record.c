@@ -296,6 +296,60 @@ void ls_exec__count(ls_exec *exec, const ls_exec_job *job) {
     }
 }
 
+// A new set, of nobody yet; NULL: there are enough.
+static ls_call_set *new_set(ls_exec *exec, const ls_call *call, const char *communicator) {
+    if (exec->rank_count > LS_EXEC_RANKS_MAX || exec->set_count == LS_EXEC_SETS_MAX) {
+        return NULL;
+    }
+    if (exec->sets == NULL) {
+        exec->sets = ls_arena_alloc(exec->arena, LS_EXEC_SETS_MAX, sizeof *exec->sets);
+    }
+    const char **where = ls_arena_alloc(exec->arena, (size_t)exec->rank_count, sizeof *where);
+    const char *name = ls_arena_strdup(exec->arena, communicator);
+    if (exec->sets == NULL || where == NULL || name == NULL) {
+        return NULL;
+    }
+    for (int r = 0; r < exec->rank_count; r++) {
+        where[r] = NULL;
+    }
+    ls_call_set *made = &exec->sets[exec->set_count++];
+    *made = (ls_call_set){.call = ls_kind_name(call->kind),
+                          .communicator = name,
+                          .purpose = call->purpose,
+                          .where = where};
+    return made;
+}
+
+static const char *place_of(ls_exec *exec, const ls_call *call) {
+    return ls_arena_printf(exec->arena, "%s:%d", call->file, call->line);
+}
+
+void ls_exec__note_met(ls_exec *exec, const ls_exec_job *job) {
+    const ls_call *first = ls_remote_call_of(job->requests[0]);
+    ls_call_set *set = new_set(exec, first, first->comm->name);
+    for (int m = 0; m < job->size && set != NULL; m++) {
+        const ls_exec_op *op = op_of(job, m);
+        set->met = true;
+        set->where[op->rank->id] = place_of(exec, &op->call.call);
+    }
+}
+
+void ls_exec__note_open(ls_exec *exec) {
+    for (int r = 0; r < exec->rank_count; r++) {
+        const ls_exec_op *lists[] = {exec->ranks[r].open, exec->ranks[r].first};
+        for (int i = 0; i < 2; i++) {
+            for (const ls_exec_op *op = lists[i]; op != NULL; op = op->next) {
+                const ls_comm *comm = ls_comm_of(op->handle);
+                ls_call_set *set =
+                    op->met ? NULL : new_set(exec, &op->call.call, comm != NULL ? comm->name : "");
+                if (set != NULL) {
+                    set->where[r] = place_of(exec, &op->call.call);
+                }
+            }
+        }
+    }
+}
+
 int ls_exec__record_close(ls_exec *exec) {
     ls_exec_record *record = exec->record;
     if (record == NULL) {

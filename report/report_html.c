@@ -1,4 +1,6 @@
 // Results as one HTML page: no script, no link to anything outside it.
+#include <string.h>
+
 #include "report/report_internal.h"
 
 static const char page_head[] =
@@ -76,6 +78,39 @@ static void write_calls(ls_text *out, const ls_case_result *result) {
     ls_text_puts(out, "</table>\n");
 }
 
+// A row for each set of calls, in their order; a column for each rank, with its own line.
+static void write_timeline(ls_text *out, const ls_case_result *result) {
+    ls_text_puts(out, "<details><summary>timeline</summary>\n<table><tr><th>call</th>");
+    for (int r = 0; r < result->timeline_ranks; r++) {
+        ls_text_printf(out, "<th>rank %d</th>", r);
+    }
+    ls_text_puts(out, "</tr>\n");
+    for (int i = 0; i < result->timeline_count; i++) {
+        const ls_call_set *set = &result->timeline[i];
+        ls_text_puts(out, set->met ? "<tr><td>" : "<tr><td class=\"fail\">");
+        ls_report__xml(out, set->call);
+        ls_text_puts(out, " on ");
+        ls_report__xml(out, set->communicator);
+        if (set->purpose != NULL) {
+            ls_text_puts(out, " for ");
+            ls_report__xml(out, set->purpose);
+        }
+        ls_text_puts(out, set->met ? "</td>" : ", not complete</td>");
+        for (int r = 0; r < result->timeline_ranks; r++) {
+            const char *where = set->where[r], *slash = where ? strrchr(where, '/') : NULL;
+            ls_text_puts(out, where != NULL ? "<td title=\"" : "<td>");
+            if (where != NULL) {
+                ls_report__xml(out, where);
+                ls_text_puts(out, "\">");
+                ls_report__xml(out, slash != NULL ? slash + 1 : where);
+            }
+            ls_text_puts(out, "</td>");
+        }
+        ls_text_puts(out, "</tr>\n");
+    }
+    ls_text_puts(out, "</table></details>\n");
+}
+
 static void write_case(ls_text *out, const ls_case_result *result) {
     const char *verdict = ls_report__verdict(result);
     ls_text_printf(out, "<details%s><summary><span class=\"%s\">%s</span> <b>",
@@ -110,6 +145,9 @@ static void write_case(ls_text *out, const ls_case_result *result) {
     }
     if (result->call_count != 0) {
         write_calls(out, result);
+    }
+    if (result->timeline_count != 0) {
+        write_timeline(out, result);
     }
     for (int s = 0; s < result->norm_count; s++) {
         ls_text_puts(out, "<p>");

@@ -91,6 +91,15 @@ typedef struct ls_call_row {
     uint64_t bytes;  // that all members sent
 } ls_call_row;
 
+// Calls of a program that met, or one that did not: who made it, and where.
+typedef struct ls_call_set {
+    const char *call;
+    const char *communicator;
+    const char *purpose;  // NULL: not known
+    bool met;
+    const char **where;  // [timeline_ranks], "FILE:LINE"; NULL: the rank has no part in it
+} ls_call_set;
+
 typedef struct ls_case_result {
     const char *name;
     const char *file;     // the scenario or recorded file
@@ -106,6 +115,8 @@ typedef struct ls_case_result {
     int norm_count;
     ls_call_row *calls;  // of a program of its own processes, in their order
     int call_count;
+    const ls_call_set *timeline;  // of such a program: the first of its sets, in their order
+    int timeline_count, timeline_ranks;
     ls_finding *findings;
     int finding_count;
     const char *error;       // one sentence when class_ is error, else NULL

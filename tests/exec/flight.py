@@ -6,6 +6,7 @@ import importlib.util
 import logging
 import os
 import pickle
+import re
 import subprocess
 import sys
 import tempfile
@@ -44,16 +45,33 @@ def judge_files(ranks, expected):
     return wrong
 
 
+def judge_timeline(path, bug):
+    """The rows of the HTML report's timeline: the call, and which ranks say where they made it."""
+    with open(path, encoding="utf-8") as file:
+        text = file.read().split("<summary>timeline</summary>")[1].split("</table>")[0]
+    rows = []
+    for row in re.findall(r"<tr><td.*?</tr>", text):
+        cells = re.findall(r"<td[^>]*>(.*?)</td>", row)
+        rows.append((cells[0], [bool(re.fullmatch(r"bugs\.c:\d+", cell)) for cell in cells[1:]]))
+    every, none = [True] * 4, [False] * 4
+    met = [(f"{name[5:]} on world", every) for name in NAMES]
+    expected = {"none": met,
+                "p2p": met[:2] + [("send on world, not complete", [True, False, False, False]),
+                                  ("all_reduce on world, not complete", [True, False, False, False])]}.get(bug, rows)
+    wrong = [] if rows[:len(expected)] == expected else [f"timeline: {rows}, not {expected}"]
+    return wrong + [f"timeline: nobody's row {row}" for row in rows if row[1] == none]
+
+
 def check(bug, lockstep, program, stand_in, analyzer):
     with tempfile.TemporaryDirectory() as folder:
         environment = dict(os.environ, MEET=f"{folder}/id", LD_LIBRARY_PATH=stand_in)
         os.mkdir(f"{folder}/kept")
         subprocess.run([lockstep, "exec", "-n", "4", "--deadline", "2", "--flight-recorder",
-                        f"{folder}/kept/rank_", "--", program, bug], env=environment,
+                        f"{folder}/kept/rank_", "--report", f"{folder}/report.html", "--", program, bug], env=environment,
                        stdout=subprocess.DEVNULL, check=False, timeout=100)
         if analyzer is None:
             return judge_files([read(f"{folder}/kept/rank_{rank}") for rank in range(4)],
-                               CASES[bug][0])
+                               CASES[bug][0]) + judge_timeline(f"{folder}/report.html", bug)
         said, should = analyzer(f"{folder}/kept"), CASES[bug][1]
         good = should in said if should else "Culprit" not in said and "missing" not in said
         return [] if good else [f"not {should!r}:\n{said}"]
