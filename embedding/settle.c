@@ -28,18 +28,20 @@ static int locate(const ls_embedding *module, const embedding_group *group,
             out->lengths[cell] = length_at;
             out->ids[cell] = id_at;
             const embedding_slot *slot = &group->slots[group->rank_first[side->rank] + k];
-            for (int64_t b = 0; b < ls_embedding__batch(part, from, slot); b++) {
-                int64_t length = side->lengths[length_at++];
-                if (length < 0 || length > left) {
+            int64_t batch = ls_embedding__batch(part, from, slot);
+            const int64_t *lengths = side->lengths + length_at;
+            for (int64_t b = 0; b < batch; b++) {
+                if (lengths[b] < 0 || lengths[b] > left) {
                     return LS_FAIL_RANK(LS_ERR_MISMATCH, side->rank,
                                         "input_dist: rank %d sent rank %d for feature %s a length "
                                         "of %lld with %lld ids left",
                                         from, side->rank, feature_of(module, group, side->rank, k),
-                                        (long long)length, (long long)left);
+                                        (long long)lengths[b], (long long)left);
                 }
-                left -= length;
-                id_at += (size_t)length;
+                left -= lengths[b];
+                id_at += (size_t)lengths[b];
             }
+            length_at += (size_t)batch;
         }
         if (own > 0 && left != 0) {
             return LS_FAIL_RANK(LS_ERR_MISMATCH, side->rank,
@@ -51,33 +53,49 @@ static int locate(const ls_embedding *module, const embedding_group *group,
     return LS_OK;
 }
 
+// The lengths of slot k from every source, in the group's order of sources, and what follows from
+// them. Of many ranks these are most of what input_dist writes.
+static int gather_lengths(const ls_embedding *module, const embedding_group *group,
+                          const embedding_traffic *side, const arrival *where, int k,
+                          ls_arena *arena, embedding_part *part) {
+    int own = slots_of(group, side->rank);
+    const embedding_slot *slot = &group->slots[group->rank_first[side->rank] + k];
+    int64_t bags = 0, bag = 0, upto = 0;
+    for (int from = 0; from < module->size; from++) {
+        bags += ls_embedding__batch(part, from, slot);
+    }
+    int64_t *lengths = ls_arena_alloc_raw(arena, (size_t)bags, sizeof *lengths);
+    int64_t *offsets = ls_arena_alloc_raw(arena, (size_t)bags + 1, sizeof *offsets);
+    if (!lengths || !offsets) {
+        return ls_error_last()->code;
+    }
+    ARENA_NEW(part->slot_ids[k], arena, module->size);
+    for (int i = 0; i < module->size; i++) {
+        int from = ls_embedding__source(group, module->size, i);
+        const int64_t *sent =
+            side->lengths + where->lengths[(size_t)from * (size_t)own + (size_t)k];
+        int64_t batch = ls_embedding__batch(part, from, slot), before = upto;
+        for (int64_t b = 0; b < batch; b++, bag++) {
+            lengths[bag] = sent[b];
+            offsets[bag] = upto;
+            upto += sent[b];
+        }
+        part->slot_ids[k][from] = upto - before;
+    }
+    offsets[bags] = upto;
+    part->bags[k] = bags;
+    part->lengths[k] = lengths;
+    part->offsets[k] = offsets;
+    return LS_OK;
+}
+
 // Fills slot k: what every source sent for it, in the group's order of sources.
 static int gather_slot(const ls_embedding *module, const embedding_group *group,
                        const embedding_traffic *side, const arrival *where, int k,
                        embedding_pool *pool, embedding_part *part) {
-    ls_arena *arena = pool->arena;
     ls_device *device = module->device;
     int own = slots_of(group, side->rank);
-    const embedding_slot *slot = &group->slots[group->rank_first[side->rank] + k];
-    part->bags[k] = 0;
-    for (int from = 0; from < module->size; from++) {
-        part->bags[k] += ls_embedding__batch(part, from, slot);
-    }
-    ARENA_NEW(part->lengths[k], arena, part->bags[k]);
-    ARENA_NEW(part->offsets[k], arena, part->bags[k] + 1);
-    ARENA_NEW(part->slot_ids[k], arena, module->size);
-    int64_t bag = 0;
-    for (int i = 0; i < module->size; i++) {
-        int from = ls_embedding__source(group, module->size, i);
-        const int64_t *lengths =
-            side->lengths + where->lengths[(size_t)from * (size_t)own + (size_t)k];
-        for (int64_t b = 0; b < ls_embedding__batch(part, from, slot); b++, bag++) {
-            part->lengths[k][bag] = lengths[b];
-            part->offsets[k][bag + 1] = part->offsets[k][bag] + lengths[b];
-            part->slot_ids[k][from] += lengths[b];
-        }
-    }
-    LS_ASSERT(bag == part->bags[k]);
+    LS_TRY(gather_lengths(module, group, side, where, k, pool->arena, part));
     LS_TRY(ls_embedding__part_slot(pool, group, side->rank, k, part));
     int64_t at = 0;
     for (int i = 0; i < module->size; i++) {
