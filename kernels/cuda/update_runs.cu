@@ -30,6 +30,11 @@ static __device__ float4 fold(const listed_arguments &a, const occurrence *its, 
     return sum;
 }
 
+// Of a warp in shared memory, in floats: a row, and behind it a middling row's occurrences.
+static __host__ __device__ unsigned warp_room(const listed_arguments &a) {
+    return a.room + middling_row * (unsigned)(sizeof(occurrence) / sizeof(float));
+}
+
 // A warp steps one row.
 template <bool scaled_by>
 static __device__ void step_middling_row(const listed_arguments &a, unsigned number,
@@ -64,7 +69,7 @@ static __device__ void step_middling_row(const listed_arguments &a, unsigned num
         rank[0] += other < position[0];
         rank[1] += other < position[1];
     }
-    auto *ordered = (occurrence *)(shared + a.room);  // of a row's room and more
+    auto *ordered = (occurrence *)(shared + a.room);
 #pragma unroll
     for (unsigned half = 0; half < 2; half++) {
         if (half * 32 + lane < count) {
@@ -230,8 +235,8 @@ static __global__ void __launch_bounds__(threads, 5)
     update_runs_kernel(const __grid_constant__ listed_arguments a) {
     cudaTriggerProgrammaticLaunchCompletion();
     extern __shared__ __align__(16) float memory[];  // of the warps; then of a span
-    float *shared = memory + threadIdx.x / 32 * a.room * 2;
-    auto &own = *(span_memory *)(memory + warps * a.room * 2);
+    float *shared = memory + threadIdx.x / 32 * warp_room(a);
+    auto &own = *(span_memory *)(memory + warps * warp_room(a));
     unsigned middling = __ldcg(&a.lists.counts->middling), spans = __ldcg(&a.lists.counts->spans);
     for (unsigned i = blockIdx.x; i < spans; i += gridDim.x) {
         uint4 span = __ldcg((const uint4 *)&a.lists.spans[i]);
@@ -250,7 +255,7 @@ static __global__ void __launch_bounds__(threads, 5)
 }
 
 int update_runs(const listed_arguments &a, size_t count, cudaStream_t stream) {
-    size_t bytes = warps * 2 * a.room * sizeof(float) + sizeof(span_memory) +
+    size_t bytes = warps * warp_room(a) * sizeof(float) + sizeof(span_memory) +
                    (size_t)a.lists.map_words * sizeof(unsigned);
     auto *kernel = a.scales != nullptr ? update_runs_kernel<true> : update_runs_kernel<false>;
     return launch_update(kernel, a, bytes, count / short_row + 1, false, stream);

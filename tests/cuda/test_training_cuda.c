@@ -152,11 +152,22 @@ static void update_listed_case(const listed_case *c) {
 }
 
 // One column more than a lane's, a warp's; counts around a warp's rows, a run, a block's ids, and
-// the most. A third of the ids is one row; rows of one to 16 occurrences, and of several runs.
+// the most. A third of the ids is one row; rows of one to 16 occurrences, and of several runs; rows
+// of nearly a whole run, which beside few columns are most of what a warp keeps.
 static void test_update_listed(void) {
     static const size_t dims[] = {4, 128, 132, 256, 512};
     static const size_t counts[] = {1, 8, 65, 200, 3000, 81920, 131072};
-    for (int c = 0; c < 5 * 7 * 4; c += brief ? 5 : 1) {
+    static const size_t narrow[] = {4, 8, 60, 64, 68};
+    for (size_t d = 0; d < sizeof narrow / sizeof *narrow; d++) {
+        listed_case own = {
+            .dim = narrow[d],
+            .count = 81920,
+            .touched = 1000,
+            .optimizer = ls_optimizer_default(LS_OPTIMIZER_ROWWISE_ADAGRAD, LS_OPTIMIZER_FUSED),
+            .factor = 1};
+        update_listed_case(&own);
+    }
+    for (int c = 0; c < 5 * 7 * 4; c += brief ? 6 : 1) {  // 6: not always as many columns
         int kind = c / 35;
         listed_case own = {
             .dim = dims[c % 5],
