@@ -4,7 +4,8 @@
 
 // Sharding types whose means TorchRec divides on the source rank, after its reduce_scatter.
 static bool by_rows(const embedding_group *group) {
-    return group->sharding == LS_ROW_WISE || group->sharding == LS_TABLE_ROW_WISE;
+    ls_sharding_traits of = ls_sharding_traits_of(group->sharding);
+    return of.rows != LS_OVER_ONE && !of.columns;
 }
 
 // One pair's values [batch, dim] of one source.

@@ -16,12 +16,7 @@ static int node_ranks(const ls_oracle *oracle, int t) {
     if (oracle->options.tables[t].pooling == LS_POOL_NONE) {
         return 1;
     }
-    if (oracle->plans[t]->sharding == LS_ROW_WISE) {
-        return plan->ranks;
-    }
-    bool on_host =
-        oracle->plans[t]->sharding == LS_TABLE_ROW_WISE || oracle->plans[t]->sharding == LS_GRID;
-    return on_host ? plan->ranks_per_host : 1;
+    return ls_sharding_width(oracle->plans[t]->sharding, plan->ranks, plan->ranks_per_host);
 }
 
 // An output that has, of a batch with a size per feature, a bag for each sample.

@@ -5,8 +5,8 @@
 #include <stdio.h>
 
 static bool by_rows(const ls_oracle *oracle, int t) {
-    ls_sharding sharding = oracle->plans[t]->sharding;
-    return sharding == LS_ROW_WISE || sharding == LS_TABLE_ROW_WISE;
+    ls_sharding_traits of = ls_sharding_traits_of(oracle->plans[t]->sharding);
+    return of.rows != LS_OVER_ONE && !of.columns;
 }
 
 static void add_divisor(oracle_meaning *meaning, oracle_by by, double added) {

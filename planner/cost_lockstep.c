@@ -137,10 +137,10 @@ void ls_cost__lockstep(ls_planner_cost *out, const ls_cost_context *context, ls_
     double lengths = context->bags * world * LENGTH_BYTES;
     double in = exchange_ms(topology, ids * id_bytes + lengths);
     double back;
-    if (table->sequence || sharding == LS_TABLE_WISE || sharding == LS_COLUMN_WISE ||
-        sharding == LS_TABLE_COLUMN_WISE) {
+    ls_over over = ls_sharding_traits_of(sharding).rows;
+    if (table->sequence || over == LS_OVER_ONE) {
         back = exchange_ms(topology, outputs);
-    } else if (sharding == LS_ROW_WISE) {
+    } else if (over == LS_OVER_WORLD) {
         back = (world - 1.0) / world * outputs / ring_bandwidth(topology);
     } else {  // reduce-scatter inside the host, then an exchange with equal ranks of other hosts
         back = (group - 1.0) / group * outputs / topology->intra_bandwidth +
@@ -176,15 +176,14 @@ void ls_cost__lockstep_startup(ls_cost_startup *out, const ls_cost_context *cont
     }
     // Sizes, lengths, ids, and weights where there are any.
     out->input = exchange * (context->table->weighted ? 4.0 : 3.0);
-    switch (sharding) {
-    case LS_ROW_WISE:
+    switch (ls_sharding_traits_of(sharding).rows) {
+    case LS_OVER_WORLD:
         out->output = context->table->sequence ? exchange : ring;
         break;
-    case LS_TABLE_ROW_WISE:
-    case LS_GRID:
+    case LS_OVER_HOST:
         out->output = inside + (spans ? exchange : 0.0);
         break;
-    default:
+    case LS_OVER_ONE:
         out->output = exchange;
         break;
     }

@@ -9,18 +9,20 @@
 static unsigned default_shardings(const ls_planner_problem *problem,
                                   const ls_planner_table *table) {
     unsigned mask = (1u << LS_SHARDING_COUNT) - 1u;
-    mask &= ~(1u << LS_GRID);
-    if (problem->hosts == 1 && !problem->options.torchrec_options) {
-        // On one host these are row wise and column wise by another name.
-        mask &= ~(1u << LS_TABLE_ROW_WISE) & ~(1u << LS_TABLE_COLUMN_WISE);
+    for (int s = 0; s < LS_SHARDING_COUNT; s++) {
+        ls_sharding_traits of = ls_sharding_traits_of((ls_sharding)s);
+        bool both_ways = of.columns && of.rows != LS_OVER_ONE;
+        // On one host what stays within it is row wise or column wise by another name.
+        bool twin = of.one_host && problem->hosts == 1 && !problem->options.torchrec_options;
+        mask &= both_ways || twin ? ~(1u << s) : ~0u;
     }
     return table->shardings ? table->shardings : mask;
 }
 
 static bool type_possible(const ls_planner_table *table, ls_sharding sharding) {
     if (table->sequence) {  // no outputs to sum, so nothing is cut inside a host
-        return sharding == LS_DATA_PARALLEL || sharding == LS_TABLE_WISE ||
-               sharding == LS_COLUMN_WISE || sharding == LS_ROW_WISE;
+        ls_sharding_traits of = ls_sharding_traits_of(sharding);
+        return of.rows != LS_OVER_HOST && !of.one_host;
     }
     return true;
 }
@@ -45,7 +47,8 @@ static int column_widths(int64_t *widths, const ls_planner_problem *problem,
         }
     }
     // A table too narrow to cut is still placed when nothing else is allowed.
-    if (count == 0 && (sharding == LS_GRID || !(mask & (1u << LS_TABLE_WISE)))) {
+    bool both_ways = ls_sharding_traits_of(sharding).rows != LS_OVER_ONE;
+    if (count == 0 && (both_ways || !(mask & (1u << LS_TABLE_WISE)))) {
         widths[count++] = columns;
     }
     return count;

@@ -7,18 +7,11 @@
 #include <string.h>
 
 static ls_fit fit_of(ls_sharding sharding) {
-    switch (sharding) {
-    case LS_DATA_PARALLEL:
-    case LS_ROW_WISE:
+    ls_sharding_traits of = ls_sharding_traits_of(sharding);
+    if (sharding == LS_DATA_PARALLEL || of.rows == LS_OVER_WORLD) {
         return LS_FIT_ALL;
-    case LS_TABLE_ROW_WISE:
-    case LS_GRID:
-        return LS_FIT_HOST;
-    case LS_TABLE_COLUMN_WISE:
-        return LS_FIT_HOST_RANK;
-    default:
-        return LS_FIT_RANK;
     }
+    return of.rows == LS_OVER_HOST ? LS_FIT_HOST : of.one_host ? LS_FIT_HOST_RANK : LS_FIT_RANK;
 }
 
 static void summarize(ls_choice *choice) {

@@ -12,7 +12,8 @@ static const char *const sharding_names[LS_SHARDING_COUNT] = {
 };
 
 static const ls_sharding_traits traits_of[LS_SHARDING_COUNT] = {
-#define LS_SHARDING_TRAITS(name, text, rows, columns, one_host) [name] = {rows, columns, one_host},
+#define LS_SHARDING_TRAITS(name, text, torchrec, rows, columns, one_host)                          \
+    [name] = {torchrec, rows, columns, one_host},
     LS_SHARDING_MAP(LS_SHARDING_TRAITS)
 #undef LS_SHARDING_TRAITS
 };

@@ -12,16 +12,17 @@
 extern "C" {
 #endif
 
-// One row per sharding type: name, text, the ranks over which the rows of a column block are cut
-// and its partial results summed, whether columns are cut, whether a table lies on one host.
+// One row per sharding type: name, text, TorchRec's text, the ranks over which the rows of a column
+// block are cut and its partial results summed, whether columns are cut, whether a table lies on one
+// host. A type that these tell from the others needs no more: cutting, costs and stages go by them.
 #define LS_SHARDING_MAP(X)                                                                         \
-    X(LS_DATA_PARALLEL, "data_parallel", LS_OVER_ONE, false, false)                                \
-    X(LS_TABLE_WISE, "table_wise", LS_OVER_ONE, false, false)                                      \
-    X(LS_COLUMN_WISE, "column_wise", LS_OVER_ONE, true, false)                                     \
-    X(LS_ROW_WISE, "row_wise", LS_OVER_WORLD, false, false)                                        \
-    X(LS_TABLE_ROW_WISE, "table_row_wise", LS_OVER_HOST, false, true)                              \
-    X(LS_TABLE_COLUMN_WISE, "table_column_wise", LS_OVER_ONE, true, true)                          \
-    X(LS_GRID, "grid", LS_OVER_HOST, true, false)
+    X(LS_DATA_PARALLEL, "data_parallel", "data_parallel", LS_OVER_ONE, false, false)               \
+    X(LS_TABLE_WISE, "table_wise", "table_wise", LS_OVER_ONE, false, false)                        \
+    X(LS_COLUMN_WISE, "column_wise", "column_wise", LS_OVER_ONE, true, false)                      \
+    X(LS_ROW_WISE, "row_wise", "row_wise", LS_OVER_WORLD, false, false)                            \
+    X(LS_TABLE_ROW_WISE, "table_row_wise", "table_row_wise", LS_OVER_HOST, false, true)            \
+    X(LS_TABLE_COLUMN_WISE, "table_column_wise", "table_column_wise", LS_OVER_ONE, true, true)     \
+    X(LS_GRID, "grid", "grid_shard", LS_OVER_HOST, true, false)
 
 typedef enum ls_sharding {
 #define LS_SHARDING_ENUM(name, ...) name,
@@ -32,6 +33,7 @@ typedef enum ls_sharding {
 
 typedef enum ls_over { LS_OVER_ONE, LS_OVER_HOST, LS_OVER_WORLD } ls_over;
 typedef struct ls_sharding_traits {
+    const char *torchrec;  // TorchRec's name
     ls_over rows;
     bool columns, one_host;
 } ls_sharding_traits;

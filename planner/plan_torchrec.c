@@ -9,20 +9,6 @@
 #include "planner/plan_file.h"
 #include "formats/json.h"
 
-static const struct {
-    ls_sharding sharding;
-    const char *name;
-} type_names[] = {
-    {LS_DATA_PARALLEL, "data_parallel"},
-    {LS_TABLE_WISE, "table_wise"},
-    {LS_COLUMN_WISE, "column_wise"},
-    {LS_ROW_WISE, "row_wise"},
-    {LS_TABLE_ROW_WISE, "table_row_wise"},
-    {LS_TABLE_COLUMN_WISE, "table_column_wise"},
-    {LS_GRID, "grid_shard"},
-};
-#define TYPE_COUNT (sizeof(type_names) / sizeof(type_names[0]))
-
 // ---- Writing ------------------------------------------------------------------------------------
 
 static void write_ranks(ls_json *json, const ls_plan_table *table) {
@@ -78,8 +64,7 @@ int ls_plan_write_torchrec(ls_text *out, const ls_plan *plan, const char *module
         ls_json_key(&json, table->name);
         ls_json_object_open(&json);
         ls_json_member_string(&json, "sharding_type",
-                              table->sharding == LS_GRID ? "grid_shard"
-                                                         : ls_sharding_name(table->sharding));
+                              ls_sharding_traits_of(table->sharding).torchrec);
         ls_json_member_string(&json, "compute_kernel", ls_planner_kernel_name(table->kernel));
         write_ranks(&json, table);
         write_spec(&json, plan, table);
@@ -112,14 +97,15 @@ static int read_type(const reader *r, const json_t *object, ls_plan_table *out) 
     if (!type) {
         return bad(r, "no sharding_type");
     }
-    size_t t = 0;
-    while (t < TYPE_COUNT && strcmp(type, type_names[t].name) != 0) {
+    int t = 0;
+    while (t < LS_SHARDING_COUNT &&
+           strcmp(type, ls_sharding_traits_of((ls_sharding)t).torchrec) != 0) {
         t++;
     }
-    if (t == TYPE_COUNT) {
+    if (t == LS_SHARDING_COUNT) {
         return bad(r, "its sharding_type is unknown");
     }
-    out->sharding = type_names[t].sharding;
+    out->sharding = (ls_sharding)t;
     // Older releases wrote batched_fused and batched_dense.
     if (kernel && strncmp(kernel, "batched_", 8) == 0) {
         kernel += 8;

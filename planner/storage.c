@@ -104,24 +104,17 @@ static void buffer_bytes(double *input, double *output, const ls_cost_context *c
     double d = (double)columns;
     *input = ceil(context->ids * world * LS_PLANNER_ID_BYTES);
     *output = context->outputs * world * d * o;
-    switch (sharding) {
-    case LS_DATA_PARALLEL:
+    ls_over over = ls_sharding_traits_of(sharding).rows;
+    if (sharding == LS_DATA_PARALLEL) {
         *input = ceil(context->ids * LS_PLANNER_ID_BYTES);
         *output = context->outputs * d * o;
-        break;
-    case LS_TABLE_WISE:
+    } else if (sharding == LS_TABLE_WISE) {
         *output = context->outputs * world * (double)table->columns * o;
-        break;
-    case LS_ROW_WISE:
+    } else if (over == LS_OVER_WORLD) {
         *input = ceil(context->ids * LS_PLANNER_ID_BYTES);
         *output = table->sequence ? context->ids * d * o : *output;
-        break;
-    case LS_TABLE_ROW_WISE:
-    case LS_GRID:
+    } else if (over == LS_OVER_HOST) {
         *input = rows ? ceil(context->ids / group * world * LS_PLANNER_ID_BYTES) : 0.0;
-        break;
-    default:
-        break;
     }
     if (!torchrec) {
         // Ids as they really fall; weights of ids; lengths of all bags; the outputs' gradient.

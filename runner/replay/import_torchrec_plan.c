@@ -3,7 +3,8 @@
 #include "runner/replay/import_torchrec.h"
 
 static bool by_rows(ls_sharding sharding) {
-    return sharding == LS_ROW_WISE || sharding == LS_TABLE_ROW_WISE;
+    ls_sharding_traits of = ls_sharding_traits_of(sharding);
+    return of.rows != LS_OVER_ONE && !of.columns;
 }
 
 static bool is_mean(const ls_torchrec_table *t) {

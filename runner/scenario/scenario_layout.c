@@ -252,23 +252,21 @@ int ls_scenario_layout(ls_plan_table *out, const ls_scenario *scenario,
     if (table->sharding.kernels.count > 0) {
         LS_TRY(ls_planner_kernel_parse(&out->kernel, table->sharding.kernels.at[0]));
     }
-    switch (out->sharding) {
-    case LS_DATA_PARALLEL:
+    if (out->sharding == LS_DATA_PARALLEL) {
         return place_data_parallel(&builder, table, out);
-    case LS_ROW_WISE:
+    }
+    ls_sharding_traits of = ls_sharding_traits_of(out->sharding);
+    switch (of.rows) {
+    case LS_OVER_WORLD:
         return place_row_wise(&builder, table, out);
-    case LS_COLUMN_WISE:
-    case LS_TABLE_COLUMN_WISE:
-        return place_column_wise(&builder, table, out);
-    case LS_TABLE_ROW_WISE:
-        return place_table_row_wise(&builder, table, out);
-    case LS_GRID:
-        return place_grid(&builder, table, out);
-    case LS_TABLE_WISE:
-    case LS_SHARDING_COUNT:
+    case LS_OVER_HOST:
+        return of.columns ? place_grid(&builder, table, out)
+                          : place_table_row_wise(&builder, table, out);
+    case LS_OVER_ONE:
         break;
     }
-    return place_table_wise(&builder, table, out);
+    return of.columns ? place_column_wise(&builder, table, out)
+                      : place_table_wise(&builder, table, out);
 }
 
 bool ls_scenario_layout_given(const ls_scenario_table *table) {

@@ -17,29 +17,16 @@ int64_t ls_check__sum(const ls_int_list *list) {
 }
 
 // Which of the sharding's keys a type takes.
-typedef struct ls_sharding_rule {
-    bool ranks, sizes, columns, host;
-} ls_sharding_rule;
-
-static const ls_sharding_rule sharding_rules[LS_SHARDING_COUNT] = {
-    [LS_DATA_PARALLEL] = {0},
-    [LS_TABLE_WISE] = {.ranks = true},
-    [LS_COLUMN_WISE] = {.ranks = true, .sizes = true, .columns = true},
-    [LS_ROW_WISE] = {.ranks = true, .sizes = true},
-    [LS_TABLE_ROW_WISE] = {.ranks = true, .sizes = true, .host = true},
-    [LS_TABLE_COLUMN_WISE] = {.ranks = true, .sizes = true, .columns = true},
-    [LS_GRID] = {.ranks = true, .columns = true},
-};
-
 static void check_applies(ls_reader *reader, const ls_scenario_sharding *sharding) {
-    const ls_sharding_rule *rule = &sharding_rules[sharding->type];
+    ls_sharding_traits of = ls_sharding_traits_of(sharding->type);
+    bool rows = of.rows != LS_OVER_ONE;
     const struct {
         const char *key;
         bool allowed;
-    } keys[] = {{"ranks", rule->ranks},
-                {"sizes", rule->sizes},
-                {"columns", rule->columns},
-                {"host", rule->host}};
+    } keys[] = {{"ranks", sharding->type != LS_DATA_PARALLEL},
+                {"sizes", rows != of.columns},
+                {"columns", of.columns},
+                {"host", rows && !of.columns && of.one_host}};
     for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
         if (ls_node_has(&sharding->node, keys[i].key) && !keys[i].allowed) {
             ls_check__error(reader, ls_node_mark(&sharding->node, keys[i].key), NULL, NULL,
