@@ -39,17 +39,25 @@ const char *ls_sharding_name(ls_sharding sharding) {
     return sharding_names[sharding];
 }
 
-int ls_sharding_parse(ls_sharding *out, const char *text) {
-    LS_ASSERT(out && text);
-    for (int i = 0; i < LS_SHARDING_COUNT; i++) {
-        if (strcmp(text, sharding_names[i]) == 0) {
-            *out = (ls_sharding)i;
+static int parse_name(int *out, const char *text, const char *what, const char *const *names,
+                      int count) {
+    LS_ASSERT(text);
+    for (int i = 0; i < count; i++) {
+        if (strcmp(text, names[i]) == 0) {
+            *out = i;
             return LS_OK;
         }
     }
-    const char *near = ls_nearest(text, sharding_names, LS_SHARDING_COUNT);
-    return LS_FAIL(LS_ERR_NOT_FOUND, "no sharding type is called \"%s\"%s%s%s", text,
+    const char *near = ls_nearest(text, names, (size_t)count);
+    return LS_FAIL(LS_ERR_NOT_FOUND, "no %s is called \"%s\"%s%s%s", what, text,
                    near ? "; did you mean \"" : "", near ? near : "", near ? "\"?" : "");
+}
+
+int ls_sharding_parse(ls_sharding *out, const char *text) {
+    int found = 0;
+    LS_TRY(parse_name(&found, text, "sharding type", sharding_names, LS_SHARDING_COUNT));
+    *out = (ls_sharding)found;
+    return LS_OK;
 }
 
 const char *ls_planner_kernel_name(ls_planner_kernel kernel) {
@@ -58,16 +66,10 @@ const char *ls_planner_kernel_name(ls_planner_kernel kernel) {
 }
 
 int ls_planner_kernel_parse(ls_planner_kernel *out, const char *text) {
-    LS_ASSERT(out && text);
-    for (int i = 0; i < LS_PLANNER_KERNEL_COUNT; i++) {
-        if (strcmp(text, kernel_names[i]) == 0) {
-            *out = (ls_planner_kernel)i;
-            return LS_OK;
-        }
-    }
-    const char *near = ls_nearest(text, kernel_names, LS_PLANNER_KERNEL_COUNT);
-    return LS_FAIL(LS_ERR_NOT_FOUND, "no kernel is called \"%s\"%s%s%s", text,
-                   near ? "; did you mean \"" : "", near ? near : "", near ? "\"?" : "");
+    int found = 0;
+    LS_TRY(parse_name(&found, text, "kernel", kernel_names, LS_PLANNER_KERNEL_COUNT));
+    *out = (ls_planner_kernel)found;
+    return LS_OK;
 }
 
 void ls_plan_split_rows(int64_t *offsets, int64_t *sizes, int64_t rows, int count) {

@@ -13,8 +13,9 @@ extern "C" {
 #endif
 
 // One row per sharding type: name, text, TorchRec's text, the ranks over which the rows of a column
-// block are cut and its partial results summed, whether columns are cut, whether a table lies on one
-// host. A type that these tell from the others needs no more: cutting, costs and stages go by them.
+// block are cut and its partial results summed, whether columns are cut, whether a table lies on
+// one host. A type that these tell from the others needs no more: cutting, costs and stages go by
+// them.
 #define LS_SHARDING_MAP(X)                                                                         \
     X(LS_DATA_PARALLEL, "data_parallel", "data_parallel", LS_OVER_ONE, false, false)               \
     X(LS_TABLE_WISE, "table_wise", "table_wise", LS_OVER_ONE, false, false)                        \

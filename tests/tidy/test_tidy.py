@@ -26,6 +26,8 @@ CASES = {
     "docs/r.sh": ("#!/bin/sh\n", "not executable"),
     "kernels/s.c": ("// S. See /ho" + "me/me/x\n", "somebody's machine"),
     "kernels/t.c": (GOOD, None),
+    "kernels/u.c": ("// U.\nint u = LS_F8E5M2;\n", "its table's row"),
+    "kernels/v.c": ("// V. LS_F8E5M2\nint v = LS_F8E4M3;\n", None),
     "docs/README.md": ("# docs\n", None),
 }
 

@@ -51,6 +51,22 @@ LOCAL_PATH = re.compile(r"(?<![\w.$}])/(work|tmp/wt|root|home)/")
 LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
 
 
+# What an addition touches (docs/howto.md): of each kind of row one as an example, by what the
+# product's code calls it beside its row, and where it may.
+HOMES = {
+    r"LS_(?:ROW_)?F8E5M2": ["kernels/cuda/device.cuh"],
+    r"f8e5m2_(?:de|en)code\w*": ["kernels/cpu/bits.h", "kernels/cpu/convert.c",
+                                 "kernels/cpu/scalar.c"],
+    r"LS_EXSCAN|ls_collective__exscan": ["collectives/calls.h", "collectives/scan.c"],
+    r"LS_STEP_CAST|ls_step__cast": ["runner/steps/cast.c"],
+    r"LS_FINDING_RMA_RACE": ["collectives/finding.h", "mpi/race.c"],
+    r"cli_cmd_traffic": ["cli/cmd_traffic.c"],
+    r"LS_TABLE_COLUMN_WISE": ["planner/plan.h", "planner/nofit.c", "runner/replay/import_torch.c",
+                              "runner/replay/import_torchrec_scenario.c"],
+}
+HOMES_OF = [(re.compile(rf"\b(?:{name})\b"), files) for name, files in HOMES.items()]
+
+
 def list_files(root):
     """Files that git tracks or would track; without git, all but what builds leave."""
     if os.path.exists(os.path.join(root, ".git")) and shutil.which("git"):
@@ -137,6 +153,16 @@ def check_code(name, text):
         yield 1, "no include guard LS_..._H"
 
 
+def check_homes(name, text):
+    if not name.endswith(C_ENDINGS) or name.split("/")[0] in ("tests", "bench", "fuzz", "examples"):
+        return
+    for number, line in enumerate(without_comments_and_strings(text).split("\n"), 1):
+        for pattern, files in HOMES_OF:
+            found = pattern.search(line)
+            if found and name not in files:
+                yield number, f"{found.group(0)}: its table's row is to say what is asked here"
+
+
 def check_markdown(name, text, files):
     if not name.endswith(".md"):
         return
@@ -206,6 +232,7 @@ def lint(root):
             if "tests/data/" not in name and "/malformed/" not in name:
                 found += check_lines(name, text)
             found += check_code(name, text)
+            found += check_homes(name, text)
             found += check_markdown(name, text, files)
             found += check_executable(name, info.st_mode, text)
         complaints += [(name, line, what) for line, what in found]
