@@ -41,6 +41,7 @@ ROOMS = (
     ("judge", "runner/compare/order_search", (COMPARE, "cli/orders"), JUDGED),
     ("judge", "runner/compare/recorded", (COMPARE, "cli/recordings", "cli/false_passes"), JUDGED),
     ("judge", "runner/compare/(compare|run|verdict)\\.c", (COMPARE,), (*JUDGED, "mpi/planted")),
+    ("judge", "runner/compare/trained", (COMPARE, "scenario/replicas"), JUDGED),
     ("judge", "runner/compare/comparison", (COMPARE,), (*JUDGED, "gdb/stop_at")),
     ("judge", "runner/(compare/|program/(\\w*oracle|program_cells))", (COMPARE,), JUDGED),
     ("judge", "embedding/oracle", EMBEDDING, EMBEDDED),

@@ -148,11 +148,15 @@ def units(text):
     return found
 
 
+# A swap of their arguments, of a count and a size, changes nothing or not what is asked of them.
+COMMUTES = re.compile(r".*(?:alloc|size_mul|fmax|fmin|strcmp)\($")
+
+
 def swaps(text, mask):
     """(start, end, replacement) of neighbouring arguments of calls, swapped."""
     for call in re.finditer(r"\b[a-z_]\w*\(", mask):
         end = closing(mask, call.end() - 1)
-        parts = split_top(mask, call.end(), end, ",")
+        parts = [] if COMMUTES.match(call[0]) else split_top(mask, call.end(), end, ",")
         for (a, b), (c, d) in zip(parts, parts[1:]):
             left, right = text[a:b].strip(), text[c:d].strip()
             if left != right and "NULL" not in (left, right):

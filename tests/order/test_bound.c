@@ -270,6 +270,11 @@ Test(bound, special_values_and_exact_operations) {
     cr_expect(ls_bound_ratio(&e[1], LS_I64, &right) == 0 &&
               isinf(ls_bound_ratio(&e[1], LS_I64, &wrong)));
     cr_expect(ls_bound_ratio(&e[0], LS_I64, &small) == 0);
+    sum.dtype = LS_U64;  // as unsigned ones, of which the first wraps
+    cr_assert(ls_bound_reduction(e, &sum, 0, 2) == LS_OK);
+    cr_expect(ls_bound_ratio(&e[0], LS_U64, &small) == 0 &&
+              ls_bound_ratio(&e[1], LS_U64, &right) == 0 &&
+              isinf(ls_bound_ratio(&e[1], LS_U64, &wrong)));
 }
 
 // What a sum, a product or an average of a few given terms may be off by.
