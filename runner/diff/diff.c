@@ -8,11 +8,15 @@
 
 #include "kernels/kernels.h"
 #include "orders/bound.h"
+#include "orders/explain.h"
 #include "runner/compare/compare.h"
 #include "runner/diff/explain.h"
 #include "runner/diff/made.h"
 
 // By what a tensor's elements are judged where their bits differ.
+#define SEARCH_ELEMENTS_MAX                                                                        \
+    (UINT64_C(1) << 30)  // of inputs, in all searches for the orders of sums
+
 typedef enum basis {
     BASIS_MOVED,      // every bit counts
     BASIS_MADE,       // the bound of what it was computed of
@@ -26,7 +30,8 @@ typedef struct diff {
     const ls_capture *ref, *run;
     const ls_diff_options *options;
     ls_comparison comparison;
-    bool wrong;  // one was found
+    bool wrong;       // one was found
+    uint64_t search;  // elements that searches may still fold
 } diff;
 
 // What the run may have in place of the reference's value; of each copy the same.
@@ -37,20 +42,29 @@ typedef struct allowance {
 } allowance;
 
 // ---- What is allowed ----------------------------------------------------------------------------
-// The parts of a partial tensor or of a gradient, added up exactly.
-static int allow_parts(allowance *out, ls_arena *arena, const ls_assembled *run,
-                       const ls_assembled *parts, const void *ref) {
+// The sum that a partial tensor is, or a gradient whose parts are known. False: it is none.
+static bool is_sum(ls_reduction *out, const ls_assembled *run, const ls_assembled *parts) {
     const ls_assembled *of = run->terms > 1 ? run : parts;
     int count = run->terms > 1 ? run->terms : parts != NULL ? parts->copies : 0;
     if (count < 2 || of->count != run->count || of->dtype != run->dtype ||
         (of == parts && parts->terms != 1)) {
+        return false;
+    }
+    *out = (ls_reduction){.in = (const void *const *)of->whole,
+                          .in_count = count,
+                          .dtype = run->dtype,
+                          .op = run->terms > 1 ? run->op : run->of->parts_op,
+                          .count = run->count};
+    return true;
+}
+
+// Its parts, added up exactly.
+static int allow_parts(allowance *out, ls_arena *arena, const ls_assembled *run,
+                       const ls_assembled *parts, const void *ref) {
+    ls_reduction reduction;
+    if (!is_sum(&reduction, run, parts)) {
         return LS_OK;
     }
-    const ls_reduction reduction = {.in = (const void *const *)of->whole,
-                                    .in_count = count,
-                                    .dtype = run->dtype,
-                                    .op = run->terms > 1 ? run->op : run->of->parts_op,
-                                    .count = run->count};
     ls_bound_element *sums = ls_arena_alloc(arena, run->count + 1, sizeof *sums);
     double *exact = ls_arena_alloc(arena, run->count + 1, sizeof *exact);
     double *bounds = ls_arena_alloc(arena, run->count + 1, sizeof *bounds);
@@ -233,12 +247,35 @@ static int explain(diff *d, ls_stage_result *stage, const ls_assembled *run, con
     return stage->divergence != NULL ? LS_OK : LS_ERR_MEMORY;
 }
 
+// A sum within its bound: whether the reference is the same parts', added up in an order that the
+// search finds, bit by bit.
+static int find_order(diff *d, ls_stage_result *stage, const ls_assembled *run,
+                      const ls_assembled *parts, const void *wanted) {
+    ls_reduction reduction;
+    if (!is_sum(&reduction, run, parts)) {
+        return LS_OK;
+    }
+    const ls_order_observation observation = {
+        .call = LS_ORDER_ALL_REDUCE, .reduction = &reduction, .actual = wanted};
+    ls_order_explanation found;
+    LS_TRY(ls_order_explain(&found, NULL, &observation, &d->search));
+    if (found.found) {
+        stage->class_ = LS_CLASS_REORDERED;
+        stage->order = ls_arena_strdup(d->comparison.arena, ls_order_text(found.order));
+    }
+    ls_order_explanation_clear(&found);
+    return stage->class_ != LS_CLASS_REORDERED || stage->order != NULL ? LS_OK : LS_ERR_MEMORY;
+}
+
 // What nothing is derived of is not judged, unless it is bit by bit the same or plainly another.
 static int settle(diff *d, ls_stage_result *stage, const ls_assembled *run, const void *wanted,
                   const ls_assembled *parts, const allowance *allowed) {
     if (stage->class_ == LS_CLASS_WRONG) {
         d->wrong = true;
         return explain(d, stage, run, wanted, parts, allowed);
+    }
+    if (stage->class_ == LS_CLASS_WITHIN_BOUND && allowed->by == BASIS_PARTS) {
+        return find_order(d, stage, run, parts, wanted);
     }
     if (stage->class_ != LS_CLASS_WITHIN_BOUND ||
         (allowed->by != BASIS_NONE && allowed->by != BASIS_TOLERANCE)) {
@@ -403,7 +440,8 @@ static int compare_all(diff *d, ls_diff_left_out *left_out) {
 
 int ls_diff_run(ls_results *results, ls_diff_left_out *left_out, const ls_capture *ref,
                 const ls_capture *run, const ls_diff_options *options, const char *reproduce) {
-    diff d = {.ref = ref,
+    diff d = {.search = SEARCH_ELEMENTS_MAX,
+              .ref = ref,
               .run = run,
               .options = options,
               .comparison = {.arena = results->arena, .main = LS_JUDGE_REAL}};

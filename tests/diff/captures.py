@@ -188,14 +188,33 @@ def bounds(check):
     check.one(ref, ranks, 0, "within_bound", name="y")
     ranks[1]["y"] = ([4, 3], [0.0] * 12, about)
     check.one(ref, ranks, 1, "wrong", "what the run's own inputs give", name="y")
-    # A sum of parts that no module is known of: by the order of the sum alone.
+    # A sum of parts that no module is known of: by the order of the sum alone. What is exact is another order's here.
     parts = [[rounded(v) for v in waves(6, s)] for s in (1, 1e-4, -1)]
     total = [math.fsum(p) for p in zip(*parts)]
     lies = lies_as("P(sum)", [3], [6])
     ranks = [{"t": ([6], part, lies)} for part in parts]
-    stage = check.one({"t": ([6], [rounded(v) for v in total], {})}, ranks, 0, "within_bound")
+    stage = check.one({"t": ([6], [rounded(v) for v in total], {})}, ranks, 0, "reordered")
     assert stage["bound_ratio"] <= 1
     check.one({"t": ([6], [rounded(1.5 * v) for v in total], {})}, ranks, 1, "wrong")
+    # The reference added the same parts up from the last rank on; then one element as no order does.
+    parts = [[rounded(math.sin(3 + i * (r + 1.3)) * 10 ** (i % 3)) for i in range(64)] for r in range(4)]
+    lies = lies_as("P(sum)", [4], [64])
+    ranks = [{"t": ([64], part, lies)} for part in parts]
+
+    def folded(order):
+        sums = [0.0] * 64
+        for r in order:
+            sums = [rounded(a + b) for a, b in zip(sums, parts[r])]
+        return sums
+
+    last, first = folded((3, 2, 1, 0)), folded(range(4))
+    assert last != first
+    stage = check.one({"t": ([64], last, {})}, ranks, 0, "reordered")
+    assert stage["order"], stage
+    exact = [rounded(math.fsum(p)) for p in zip(*parts)]
+    at = next(i for i in range(64) if exact[i] not in (last[i], first[i]))
+    damaged = [exact[i] if i == at else value for i, value in enumerate(last)]
+    check.one({"t": ([64], damaged, {})}, ranks, 0, "within_bound")
 
 
 def absent(check):
