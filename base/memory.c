@@ -10,7 +10,7 @@
 
 #define ALIGNMENT       64u
 #define LARGE_BYTES     ((size_t)1 << 20)
-#define HUGE_BYTES      ((size_t)32 << 20)
+#define HUGE_BYTES      ((size_t)4 << 20)
 #define HUGE_PAGE_BYTES ((size_t)2 << 20)
 
 // Under the address sanitizer an arena keeps what it has not handed out closed, and a gap after
