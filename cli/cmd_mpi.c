@@ -4,6 +4,7 @@
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "cli/cli.h"
@@ -65,7 +66,7 @@ static const cli_option options[] = {
      .long_name = "ignore",
      .value = &given.ignore,
      .value_name = "REGEX",
-     .help = "Lines that are not compared: times, dates"},
+     .help = "What of each line is not compared: times, dates"},
     CLI_SCHEDULE_OPTIONS(given.program),
     CLI_CHECKS_OPTION(given.program),
     CLI_HISTORY_OPTION(given.program),
@@ -192,7 +193,7 @@ static int explore(void *library, ls_spmd_result **out, ls_mpi_options *used) {
 
 // The run as it was, and where that was asked for the same program as real processes.
 static int report(const ls_mpi_options *used, const ls_spmd_result *result, int status,
-                  const ls_keeper *keeper) {
+                  double seconds, const ls_keeper *keeper) {
     ls_text again = reproduce(used);
     if (used->printed == NULL) {
         return cli_program_report("mpi", used->image, result, status, 0, &again);
@@ -205,6 +206,9 @@ static int report(const ls_mpi_options *used, const ls_spmd_result *result, int 
         return cli_fail(LS_ERR_MEMORY);
     }
     int made = cli_program_add(results, used->image, result, status, &again);
+    if (made == LS_OK) {
+        results->cases[0].seconds = seconds;
+    }
     int code = made == LS_OK ? cli_mpi_compare(results, keeper, used->printed, result, &real)
                              : cli_fail(made);
     code = code == LS_EXIT_OK ? cli_report(results) : code;
@@ -231,11 +235,16 @@ static int run_program(void *library, ls_mpi_options *used, const ls_keeper *kee
     if (code != LS_EXIT_OK) {
         return cli_trace_close(trace, code);
     }
+    struct timespec begun, over;
+    (void)clock_gettime(CLOCK_MONOTONIC, &begun);
     int status = given.explore_given ? explore(library, &result, used) : run_once(&result, used);
+    (void)clock_gettime(CLOCK_MONOTONIC, &over);
+    double seconds =
+        (double)(over.tv_sec - begun.tv_sec) + 1e-9 * (double)(over.tv_nsec - begun.tv_nsec);
     if (status != LS_OK && result == NULL) {
         code = cli_fail(status);
     } else {
-        code = report(used, result, status, keeper);
+        code = report(used, result, status, seconds, keeper);
     }
     ls_spmd_result_free(result);
     return cli_trace_close(trace, code);

@@ -38,7 +38,7 @@ int cli_mpi_compare_open(ls_keeper *keeper, char *printed, size_t bytes, const c
     }
     regex_t lines;
     if (real->ignore != NULL) {
-        if (regcomp(&lines, real->ignore, REG_EXTENDED | REG_NOSUB) != 0) {
+        if (regcomp(&lines, real->ignore, REG_EXTENDED) != 0) {
             cli_error("--ignore '%.100s' is no regular expression", real->ignore);
             return LS_EXIT_USAGE;
         }
@@ -133,18 +133,36 @@ static void close_output(output *out) {
     }
 }
 
-// The next line that counts.
+// Takes out what is not compared.
+static void cut(char *line, const regex_t *ignored) {
+    regmatch_t found;
+    size_t from = 0;
+    while (regexec(ignored, line + from, 1, &found, from > 0 ? REG_NOTBOL : 0) == 0) {
+        char *start = line + from + found.rm_so, *end = line + from + found.rm_eo;
+        from += (size_t)found.rm_so;
+        if (end == start) {
+            if (*start == 0) {
+                return;
+            }
+            from += 1;  // nothing, which is there again
+        } else {
+            memmove(start, end, strlen(end) + 1);
+        }
+    }
+}
+
 static bool next_line(output *out, const regex_t *ignored) {
-    do {
-        ssize_t length = out->file != NULL ? getline(&out->line, &out->room, out->file) : -1;
-        if (length < 0) {
-            return false;
-        }
-        out->number += 1;
-        if (length > 0 && out->line[length - 1] == '\n') {
-            out->line[length - 1] = 0;
-        }
-    } while (ignored != NULL && regexec(ignored, out->line, 0, NULL, 0) == 0);
+    ssize_t length = out->file != NULL ? getline(&out->line, &out->room, out->file) : -1;
+    if (length < 0) {
+        return false;
+    }
+    out->number += 1;
+    if (length > 0 && out->line[length - 1] == '\n') {
+        out->line[length - 1] = 0;
+    }
+    if (ignored != NULL) {
+        cut(out->line, ignored);
+    }
     return true;
 }
 
@@ -221,10 +239,12 @@ int cli_mpi_compare(ls_results *results, const ls_keeper *keeper, const char *pr
     ls_text text = {0};
     long lines = 0;
     int differ = 0;
+    struct timespec begun, over;
+    (void)clock_gettime(CLOCK_MONOTONIC, &begun);
     bool ended = run_program(keeper, real), started = false;
+    (void)clock_gettime(CLOCK_MONOTONIC, &over);
     regex_t ignored;
-    bool ignores =
-        real->ignore != NULL && regcomp(&ignored, real->ignore, REG_EXTENDED | REG_NOSUB) == 0;
+    bool ignores = real->ignore != NULL && regcomp(&ignored, real->ignore, REG_EXTENDED) == 0;
     for (int r = 0; r < real->ranks; r++) {
         started = started || real_code(keeper, r) >= 0;
     }
@@ -256,6 +276,8 @@ int cli_mpi_compare(ls_results *results, const ls_keeper *keeper, const char *pr
         .class_ =
             ended && started ? (differ == 0 ? LS_CLASS_BIT_EXACT : LS_CLASS_WRONG) : LS_CLASS_ERROR,
         .environment = ended && !started,
+        .seconds =
+            (double)(over.tv_sec - begun.tv_sec) + 1e-9 * (double)(over.tv_nsec - begun.tv_nsec),
         .error = ls_arena_strdup(results->arena, said),
     };
     row.error = row.pass ? NULL : row.error;

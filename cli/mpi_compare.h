@@ -9,7 +9,8 @@
 
 typedef struct cli_mpi_real {
     const char *program;  // as mpicc has built it
-    const char *ignore;   // lines that match this regular expression are not compared; NULL: none
+    const char
+        *ignore;  // what of a line matches this regular expression is not compared; NULL: nothing
     int ranks, argc;
     const char *const *argv;  // [argc] argv[0] is not used
     double deadline_seconds;

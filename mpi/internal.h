@@ -199,7 +199,8 @@ typedef struct mpi_owned {  // a buffer that a call owns until it is complete
     bool writes;  // the call writes it: nobody else may even read it
     const char *function, *file;
     int line;
-    mpi_win *win;  // of an RMA call, until its epoch ends
+    mpi_win *win;               // of an RMA call, until its epoch ends
+    struct mpi_owned **holder;  // of a request's, which may go before that
     int target;
     const mpi_type *type;     // its parts; NULL: all bytes
     const ls_request *until;  // of a freed request: owned until this is complete; NULL: disowned

@@ -148,6 +148,9 @@ void ls_mpi__disown(mpi_rank *me, mpi_owned *owned) {
         at = &(*at)->next;
     }
     *at = owned->next;
+    if (owned->holder != NULL) {
+        *owned->holder = NULL;
+    }
     free(owned);
     update_bounds(me);
 }

@@ -218,7 +218,7 @@ static int make_call(mpi_where at, const rma_call *c, MPI_Request *handle) {
         ls_mpi__state.run->completed += 1;
         ls_schedule__leave(at.me->rank);
     }
-    for (int i = 0; i < 2 && handle == NULL; i++) {
+    for (int i = 0; i < 2; i++) {
         if (owned[i] != NULL) {
             owned[i]->win = r.win;
             owned[i]->target = c->target;
@@ -229,8 +229,12 @@ static int make_call(mpi_where at, const rma_call *c, MPI_Request *handle) {
         made->record.function = at.function;
         made->comm = r.win->comm;
         made->active = true;
-        made->owned[0] = owned[0];
-        made->owned[1] = owned[1];
+        for (int i = 0; i < 2; i++) {
+            made->owned[i] = owned[i];
+            if (owned[i] != NULL) {
+                owned[i]->holder = &made->owned[i];
+            }
+        }
         ls_mpi__race_requested(r.win, made->handle);
         *handle = made->handle;
     }

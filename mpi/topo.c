@@ -199,8 +199,39 @@ int MPI_Cartdim_get(MPI_Comm comm, int *ndims) {
     return MPI_SUCCESS;
 }
 
-static int by_size_down(const void *a, const void *b) {
-    return (*(const int *)b > *(const int *)a) - (*(const int *)b < *(const int *)a);
+typedef struct division {
+    int *best, *now;  // [count], largest first; best[0] 0: none yet
+    int count;
+} division;
+
+// As close to each other as they can be: the largest and the smallest differ least, and where that
+// is the same, the smallest is largest. From dimension `at` on, none above `most`.
+static void divide(division *of, int at, int nodes, int most) {
+    int last = of->count - 1;
+    if (at == last && nodes <= most) {
+        of->now[at] = nodes;
+        int better = (of->best[0] - of->best[last]) - (of->now[0] - nodes);
+        if (of->best[0] == 0 || better > 0 || (better == 0 && nodes > of->best[last])) {
+            memcpy(of->best, of->now, (size_t)of->count * sizeof *of->now);
+        }
+    }
+    int first = 0;  // below it, the others could not be as small
+    for (double all = 0; at < last && all < nodes;) {
+        first += 1;
+        all = 1;
+        for (int i = at; i < of->count; i++) {
+            all *= first;
+        }
+    }
+    for (int size = first; at < last && size <= most && size <= nodes; size++) {
+        if (at == 0 && of->best[0] != 0 && size - first > of->best[0] - of->best[last]) {
+            break;  // the smallest is at most `first`
+        }
+        if (nodes % size == 0) {
+            of->now[at] = size;
+            divide(of, at + 1, nodes / size, size);
+        }
+    }
 }
 
 int MPI_Dims_create(int nnodes, int ndims, int dims[]) {
@@ -219,24 +250,9 @@ int MPI_Dims_create(int nnodes, int ndims, int dims[]) {
                          : ls_mpi__error(at.me, NULL, MPI_ERR_DIMS, __func__,
                                          "the dimensions do not make %d nodes", nnodes);
     }
-    // The prime factors, largest first, each to what is the smallest so far.
-    int *made = ls_mpi__alloc((size_t)open * sizeof *made), factors[32], count = 0;
-    for (int i = 0; i < open; i++) {
-        made[i] = 1;
-    }
-    for (int f = 2; left > 1; f++) {
-        for (; left % f == 0; left /= f) {
-            factors[count++] = f;
-        }
-    }
-    while (count-- > 0) {
-        int smallest = 0;
-        for (int i = 1; i < open; i++) {
-            smallest = made[i] < made[smallest] ? i : smallest;
-        }
-        made[smallest] *= factors[count];
-    }
-    qsort(made, (size_t)open, sizeof *made, by_size_down);
+    int *made = ls_mpi__alloc(2 * (size_t)open * sizeof *made);
+    division all = {.best = made, .now = made + open, .count = open};
+    divide(&all, 0, left, left);
     for (int d = 0, i = 0; d < ndims; d++) {
         dims[d] = dims[d] == 0 ? made[i++] : dims[d];
     }

@@ -301,6 +301,22 @@ static void load_before_complete(void) {
     MPI_Win_free(&window);
 }
 
+// The end of the epoch completes what has a request, too.
+static void load_between_unlock_and_wait(void) {
+    int got = 0;
+    MPI_Request request;
+    open_window();
+    MPI_Win_lock_all(0, window);
+    MPI_Rget(&got, 1, MPI_INT, (rank + 1) % size, 0, 1, MPI_INT, window, &request);
+    if (wrong) {
+        keep_it = got;  // wrong: buffer.use_before_wait
+    }
+    MPI_Win_unlock_all(window);
+    keep_it = got;
+    MPI_Wait(&request, STATUS);
+    MPI_Win_free(&window);
+}
+
 // Freeing its request does not complete a send.
 static void store_into_what_a_freed_send_reads(void) {
     MPI_Request request;
@@ -353,5 +369,6 @@ CASES({"store_before_wait", store_before_wait}, {"load_before_wait", load_before
       {"get_into_what_is_put", get_into_what_is_put},
       {"send_of_what_is_fetched", send_of_what_is_fetched},
       {"load_before_complete", load_before_complete},
+      {"load_between_unlock_and_wait", load_between_unlock_and_wait},
       {"store_into_what_a_freed_send_reads", store_into_what_a_freed_send_reads},
       {"freed_send_at_the_end", freed_send_at_the_end})
