@@ -76,8 +76,8 @@ class Lockstep:
         ranks = words[words.index("-np") + 1]
         after = words[words.index("${EXE}") + 1:]
         options = ["--buffering", "all"] if "$infty_buffer" in command else []
-        code, text = run([self.lockstep, "mpi", "-n", ranks, "--explore", "1000", "--deadline", "20",
-                          *options, program, "--", *after],
+        code, text = run([self.lockstep, "mpi", "-n", ranks, "--explore", "1000", "--deadline",
+                          "20", *options, program, "--", *after],
                          os.path.dirname(program), SECONDS_MAX)
         if code is None:
             return "timeout", text

@@ -54,7 +54,8 @@ PROGRAMS = (
             "cd src_c && make -s TARGET=MPI1 CC={cc}", "src_c/IMB-MPI1", ".",
             lambda n: ["-npmin", str(n), "-msglog", "10", "-iter", "5", "Allreduce", "Bcast",
                        "Sendrecv", "Alltoall"],
-            r" {3,}|^# (Date|Calling|MPI|\\.|/).*$|( +" + NUMBER + r"){4,}$|^ *[0-9]+ .*$|^# .*IMB-MPI1.*$"),
+            r" {3,}|^# (Date|Calling|MPI|\\.|/).*$|( +" + NUMBER + r"){4,}$|^ *[0-9]+ .*$|"
+            r"^# .*IMB-MPI1.*$"),
 )
 
 
