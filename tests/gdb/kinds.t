@@ -20,15 +20,15 @@ rank 2: program () at kinds.c:27
 rank 0: waits in barrier at kinds.c:36
 rank 1: program () at kinds.c:28
 rank 2: program () at kinds.c:28
-(gdb) diff-ranks rank 0 1
-rank 0 at kinds.c:36, rank 1 at kinds.c:28
-1 of 1 i32 differ
-  first at [0]: 0 on rank 0, 32767 on rank 1 (32767 apart)
 (gdb) next-all
 [rank 0, blocked] program () at kinds.c:36
 rank 0: waits in barrier at kinds.c:36
 rank 1: program () at kinds.c:29
 rank 2: program () at kinds.c:29
+(gdb) diff-ranks rank 0 1
+rank 0 at kinds.c:36, rank 1 at kinds.c:29
+1 of 1 i32 differ
+  first at [0]: 0 on rank 0, 1 on rank 1 (1 apart)
 (gdb) next-all
 [rank 0, blocked] program () at kinds.c:36
 rank 0: waits in barrier at kinds.c:36
