@@ -16,6 +16,7 @@ import json
 import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -53,12 +54,15 @@ def tests_of(source):
 
 
 def run(command, folder, seconds):
-    try:
-        done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=seconds,
-                              errors="replace")
-        return done.returncode, done.stdout + done.stderr
-    except subprocess.TimeoutExpired:
-        return None, "timeout"
+    """Exit code and output; past its time it ends with all that it has started."""
+    with subprocess.Popen(command, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                          text=True, errors="replace", start_new_session=True) as process:
+        try:
+            out, err = process.communicate(timeout=seconds)
+        except subprocess.TimeoutExpired:
+            os.killpg(process.pid, signal.SIGKILL)
+            return None, "timeout"
+        return process.returncode, out + err
 
 
 class Lockstep:
