@@ -111,12 +111,12 @@ LS_API int ls_spmd_run_backend(ls_spmd_result **out, ls_spmd_program program, vo
 LS_API void ls_spmd_result_free(ls_spmd_result *result);  // NULL is allowed
 // Borrowed; NULL behind the last.
 LS_API const ls_finding *ls_spmd_finding(const ls_spmd_result *result, int index);
-int ls_spmd_finding_count(const ls_spmd_result *result);
+LS_API int ls_spmd_finding_count(const ls_spmd_result *result);
 // What looks wrong and may be meant (collective.redundant_reduce, unless options.checks names it):
 // told beside the findings, for no status. Borrowed; NULL behind the last.
 LS_API const ls_finding *ls_spmd_warning(const ls_spmd_result *result, int index);
-int ls_spmd_warning_count(const ls_spmd_result *result);
-int ls_spmd_exit_status(const ls_spmd_result *result, int rank);
+LS_API int ls_spmd_warning_count(const ls_spmd_result *result);
+LS_API int ls_spmd_exit_status(const ls_spmd_result *result, int rank);
 // Why fault `index` of the options was not planted: its rank does not come to the call or
 // allocation, or the call has nothing that the fault could change. NULL: it was. Borrowed.
 LS_API const char *ls_spmd_fault_missed(const ls_spmd_result *result, int index);
