@@ -33,14 +33,3 @@ $ lockstep doctor --quiet --json /dev/full
 ? 3
 # A device is written to, not replaced.
 $ lockstep doctor --quiet --json /dev/null; test -c /dev/null
-# So are those of exec, before the program begins.
-$ lockstep exec --record nowhere/kept -- touch begun
-! lockstep: error: the recording "nowhere/kept" cannot be made: No such file or directory
-? 2
-$ lockstep exec --record kept --flight-recorder nowhere/rank_ -- touch begun
-! lockstep: error: no files can be made at 'nowhere/rank_': No such file or directory
-? 2
-$ ls begun kept
-! ls: cannot access 'begun': No such file or directory
-! ls: cannot access 'kept': No such file or directory
-? 2

@@ -151,6 +151,7 @@ static void reshard(const char *folder, const char *from, const char *to, embedd
     c->plan = (ls_plan){c->ranks, c->ranks_per_host, c->plans, c->table_count};
     cr_assert(ls_checkpoint_reshard(to_dir, checkpoint, &c->plan) == 0, "%s",
               ls_error_last()->text);
+    ls_checkpoint_free(checkpoint);
 }
 
 // 4 ranks -> 3 -> 8 -> 4, every table under another sharding type each time: the last checkpoint is

@@ -99,10 +99,15 @@ def main():
     analyze = load_analyzer() if analyzer else None
     wrong = [f"{bug}: {what}" for bug in CASES
              for what in check(bug, lockstep, program, stand_in, analyze)]
-    done = subprocess.run([lockstep, "exec", "-n", "4", "--flight-recorder", "/nowhere/rank_", "--",
-                           program], capture_output=True, text=True, check=False, timeout=100)
-    if done.returncode != 2 or "/nowhere/rank_" not in done.stderr:
-        wrong.append(f"a folder that does not exist: code {done.returncode}, {done.stderr}")
+    # What cannot be written is refused before the program begins, and what was made is gone.
+    with tempfile.TemporaryDirectory() as folder:
+        for options in (["--record", "nowhere/kept"],
+                        ["--record", "kept", "--flight-recorder", "nowhere/rank_"]):
+            done = subprocess.run([lockstep, "exec", *options, "--", "touch", "begun"], cwd=folder,
+                                  capture_output=True, text=True, check=False, timeout=100)
+            if done.returncode != 2 or options[-1] not in done.stderr or os.listdir(folder):
+                wrong.append(f"{options}: code {done.returncode}, {os.listdir(folder)}, "
+                             f"{done.stderr}")
     print("\n".join(wrong))
     return len(wrong)
 
