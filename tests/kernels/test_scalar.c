@@ -8,7 +8,7 @@
 #if defined(__SANITIZE_ADDRESS__)
 #define CASES 500000
 #else
-#define CASES 10000000
+#define CASES 2000000
 #endif
 
 __extension__ typedef __int128 wide;
