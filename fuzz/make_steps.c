@@ -9,19 +9,6 @@ static bool is(const char *a, const char *b) {
     return strcmp(a, b) == 0;
 }
 
-// Any of the tensors that fit; NULL: there is none.
-ls_fuzz_tensor *ls_fuzz_pick(ls_fuzz_program *program, ls_fuzz_fits_fn fits,
-                             const ls_fuzz_tensor *other) {
-    ls_fuzz_tensor *found[LS_FUZZ_TENSORS_MAX];
-    int count = 0;
-    for (int i = 0; i < program->count; i++) {
-        if (fits(program, &program->of[i], other)) {
-            found[count++] = &program->of[i];
-        }
-    }
-    return count > 0 ? found[ls_fuzz_below(program->draw, count)] : NULL;
-}
-
 json_t *ls_fuzz_push_step(ls_fuzz_program *program, const char *kind, const char *tensor) {
     ls_fuzz_draw *draw = program->draw;
     json_t *keys = ls_fuzz_object(draw, ls_fuzz_push_object(draw, program->steps), kind);
@@ -207,7 +194,13 @@ static void elementwise(ls_fuzz_program *program, const char *kind) {
     ls_fuzz_tensor *a = ls_fuzz_pick(program, fits_cut, NULL);
     ls_fuzz_tensor *b = a != NULL ? ls_fuzz_pick(program, fits_alike, a) : NULL;
     bool sub = is(kind, "sub"), mul = is(kind, "mul");
-    if (b == NULL || (sub && (a->dtype[0] == 'u' || !partial_only(program, b, "sum", "avg")))) {
+    // Maxima and minima in one tensor are refused: which is reduced first would change the value.
+    bool mixed =
+        b != NULL && has_partial(program, a) && has_partial(program, b) &&
+        !same_places(program, a, b) &&
+        !(partial_only(program, a, "sum", "avg") && partial_only(program, b, "sum", "avg"));
+    if (b == NULL || mixed ||
+        (sub && (a->dtype[0] == 'u' || !partial_only(program, b, "sum", "avg")))) {
         return;
     }
     ls_fuzz_tensor made = *a;

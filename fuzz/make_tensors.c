@@ -187,3 +187,16 @@ void ls_fuzz_make_tensors(ls_fuzz_draw *draw, json_t *scenario) {
     }
     ls_fuzz_order(draw, scenario);
 }
+
+// Any of the tensors that fit; NULL: there is none.
+ls_fuzz_tensor *ls_fuzz_pick(ls_fuzz_program *program, ls_fuzz_fits_fn fits,
+                             const ls_fuzz_tensor *other) {
+    ls_fuzz_tensor *found[LS_FUZZ_TENSORS_MAX];
+    int count = 0;
+    for (int i = 0; i < program->count; i++) {
+        if (fits(program, &program->of[i], other)) {
+            found[count++] = &program->of[i];
+        }
+    }
+    return count > 0 ? found[ls_fuzz_below(program->draw, count)] : NULL;
+}
