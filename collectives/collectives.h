@@ -297,6 +297,8 @@ LS_API int ls_comm_create(ls_comm **out, ls_backend *backend, const int *ranks, 
 // backend->comm_next_id) and name. color < 0: *out is NULL, and nothing else is read.
 int ls_comm_split_off(ls_comm **out, const ls_comm *parent, int color, const int *ranks, int size,
                       int id, const char *name);
+// The family of those that a line (file may be NULL) makes of communicators of one family.
+uint64_t ls_comm_family(uint64_t parent, const char *file, int line);
 // Gives up what the backend holds for it and keeps the record, which messages may still name.
 void ls_comm_close(ls_comm *comm);
 LS_API void ls_comm_free(ls_comm *comm);                            // NULL is allowed
@@ -313,6 +315,7 @@ struct ls_comm {
     ls_backend *backend;            // borrowed
     int id;                         // unique within the backend; 0, 1, ... in order of creation
     char name[48];                  // for messages: "world", "host", ...
+    uint64_t family;                // of those made alike: along one axis, or at one line; else id
     int size;                       // members
     int *ranks;                     // [size] world rank of each member; owned
     int *by_rank;                   // [size] members in ascending order of their rank; owned

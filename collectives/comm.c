@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/hash.h"
 #include "collectives/check.h"
 #include "collectives/hooks.h"
 
@@ -95,6 +96,7 @@ int ls_comm_create(ls_comm **out, ls_backend *backend, const int *ranks, int siz
     LS_TRY(make_comm(&comm, backend, ranks, ranks == NULL ? ls_world_size(backend->world) : size,
                      name));
     comm->id = backend->comm_next_id;
+    comm->family = (uint64_t)comm->id;
     int status = backend->ops->comm_open != NULL ? backend->ops->comm_open(backend, comm) : LS_OK;
     if (status != LS_OK) {
         free_memory(comm);
@@ -104,6 +106,12 @@ int ls_comm_create(ls_comm **out, ls_backend *backend, const int *ranks, int siz
     ls_hooks__comm_open(comm);
     *out = comm;
     return LS_OK;
+}
+
+uint64_t ls_comm_family(uint64_t parent, const char *file, int line) {
+    uint64_t family = ls_hash(LS_HASH_START, &parent, sizeof parent);
+    family = ls_hash(family, &line, sizeof line);
+    return file != NULL ? ls_hash(family, file, strlen(file)) : family;
 }
 
 int ls_comm_split_off(ls_comm **out, const ls_comm *parent, int color, const int *ranks, int size,
@@ -193,6 +201,7 @@ static int open_fibers(ls_axis *axis, ls_backend *backend, const ls_mesh *mesh, 
             (void)snprintf(name, sizeof name, "axis%d[%d]", axis->axis, next);
         }
         LS_TRY(ls_comm_create(&axis->comms[next], backend, fiber, mesh->dim[axis->axis], name));
+        axis->comms[next]->family = axis->comms[0]->family;
         for (int i = 0; i < mesh->dim[axis->axis]; i++) {
             axis->comm_of_rank[fiber[i]] = next;
         }

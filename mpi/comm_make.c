@@ -6,6 +6,8 @@
 
 #include "mpi/internal.h"
 
+#define OWN_FAMILY UINT64_MAX  // of the ranks' MPI_COMM_SELF
+
 // The rank's object for a place whose first `first_size` members are one group and, where there are
 // more, the others the other one.
 mpi_comm *ls_mpi__comm_object(mpi_rank *me, ls_shared_comm *shared, int first_size, int *out) {
@@ -33,7 +35,7 @@ mpi_comm *ls_mpi__comm_object(mpi_rank *me, ls_shared_comm *shared, int first_si
 }
 
 static int open_place(ls_shared_comm **out, ls_spmd *run, const int *ranks, int count,
-                      const char *function, const char *name) {
+                      uint64_t family, const char *function, const char *name) {
     char own[64];
     ls_comm *comm = NULL;
     if (name == NULL) {
@@ -41,6 +43,7 @@ static int open_place(ls_shared_comm **out, ls_spmd *run, const int *ranks, int 
         name = own;
     }
     LS_TRY(ls_comm_create(&comm, run->backend, ranks, count, name));
+    comm->family = family;
     int status = ls_shared_comm__make(out, run, comm, false);
     if (status != LS_OK) {
         ls_comm_free(comm);
@@ -61,7 +64,7 @@ void ls_mpi__comms_open(mpi_rank *me) {
     me->world = world;
     ls_mpi__handle_constant(me, MPI_KIND_COMM, 1, world);
     ls_shared_comm *place = NULL;
-    if (open_place(&place, run, &me->id, 1, "MPI_COMM_SELF", NULL) != LS_OK) {
+    if (open_place(&place, run, &me->id, 1, OWN_FAMILY, "MPI_COMM_SELF", NULL) != LS_OK) {
         abort();
     }
     me->self = ls_mpi__comm_object(me, place, 1, NULL);
@@ -139,7 +142,11 @@ int ls_mpi__make_comms(ls_spmd *run, ls_request *const *requests, int size) {
         }
         ls_shared_comm *place = NULL;
         bool wanted = color != MPI_UNDEFINED && !(inter && count == first_size);
-        status = wanted ? open_place(&place, run, ranks, count, model->function, NULL) : LS_OK;
+        const ls_call *call = &requests[list[i].index]->call;
+        uint64_t family =
+            ls_comm_family(model->comm->inner->shared->comm->family, call->file, call->line);
+        status =
+            wanted ? open_place(&place, run, ranks, count, family, model->function, NULL) : LS_OK;
         for (int k = 0; k < size && place != NULL; k++) {
             if (list[k].color == color) {
                 give(requests[list[k].index], place, first_size);
@@ -157,6 +164,7 @@ int ls_mpi__make_comms(ls_spmd *run, ls_request *const *requests, int size) {
 typedef struct pending {
     ls_shared_comm *place;
     const ls_shared_comm *parent;
+    uint64_t family;  // of the communicator
     const char *function;
     int tag, count, joined;
     bool *here;  // [count]
@@ -186,7 +194,8 @@ static int join(ls_shared_comm **out, mpi_rank *me, const pending *wanted, const
     pending **link = pending_like(wanted, ranks, own), *at = *link;
     if (at == NULL) {
         ls_shared_comm *place = NULL;
-        LS_TRY(open_place(&place, ls_mpi__state.run, ranks, wanted->count, wanted->function, name));
+        LS_TRY(open_place(&place, ls_mpi__state.run, ranks, wanted->count, wanted->family,
+                          wanted->function, name));
         at = ls_mpi__alloc(sizeof *at);
         *at = *wanted;
         at->place = place;
@@ -206,7 +215,10 @@ static int join(ls_shared_comm **out, mpi_rank *me, const pending *wanted, const
 
 int ls_mpi__comm_pending(mpi_rank *me, const mpi_comm *parent, const int *ranks, int count,
                          int first_size, int tag, const char *function, int *out) {
-    const pending wanted = {.parent = parent != NULL ? parent->inner->shared : NULL,
+    const ls_shared_comm *of = parent != NULL ? parent->inner->shared : NULL;
+    uint64_t family = of != NULL ? of->comm->family : OWN_FAMILY;
+    const pending wanted = {.parent = of,
+                            .family = ls_comm_family(family, ls_mpi__file, ls_mpi__line),
                             .function = function,
                             .tag = tag,
                             .count = count};
@@ -230,6 +242,7 @@ int ls_mpi__comm_channel(ls_rank_comm **out, mpi_comm *comm) {
     mpi_rank *me = comm->owner;
     const ls_comm *inner = comm->inner->shared->comm;
     const pending wanted = {.parent = comm->inner->shared,
+                            .family = inner->family,
                             .function = "a persistent collective",
                             .tag = comm->channels++,
                             .count = inner->size};

@@ -252,6 +252,8 @@ static int make_comm(ls_spmd *run, own_part *own, ls_request *const *requests, c
     if (status != LS_OK || comm == NULL) {
         return status;
     }
+    const ls_call *call = &requests[places[0].member]->call;
+    comm->family = ls_comm_family(own->parent->family, call->file, call->line);
     ls_shared_comm *shared = NULL;
     status = ls_shared_comm__make(&shared, run, comm, false);
     if (status != LS_OK) {

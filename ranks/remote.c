@@ -67,6 +67,7 @@ int ls_remote_comm(ls_rank_comm **handles, ls_spmd *run, const int *ranks, int s
                    const char *name, const char *const *files, const int *lines) {
     ls_comm *comm = NULL;
     LS_TRY(ls_comm_create(&comm, run->backend, ranks, size, name));
+    comm->family = ls_comm_family((uint64_t)size, files[0], lines[0]);
     ls_shared_comm *shared = NULL;
     int status = ls_shared_comm__make(&shared, run, comm, false);
     if (status != LS_OK) {

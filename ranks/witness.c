@@ -6,19 +6,8 @@
 
 #include "ranks/internal.h"
 
-// What communicators that were made alike have in common: "gpu" of gpu[1], "world" of world/0 #3.
-static size_t stem(const ls_comm *comm) {
-    size_t length = strcspn(comm->name, "[#");
-    const char *slash = memchr(comm->name, '/', length);
-    return slash != NULL ? (size_t)(slash - comm->name) : length;
-}
-
-static bool alike(const ls_comm *a, const ls_comm *b) {
-    return stem(a) == stem(b) && strncmp(a->name, b->name, stem(a)) == 0;
-}
-
 static bool agrees(const ls_call *a, const ls_call *b) {
-    if (a->kind != b->kind || !alike(a->comm, b->comm)) {
+    if (a->kind != b->kind || a->comm->family != b->comm->family) {
         return false;
     }
     const ls_collective *of = ls_collective_of(a->kind);

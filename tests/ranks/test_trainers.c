@@ -76,6 +76,15 @@ Test(trainers, sequence_parallel_bugs) {
     check_bugs(&sequence_parallel_trainer);
 }
 
+// Names say nothing of which communicators were made alike: a user's axis may be called as one of
+// another axis is, or as what was split off it.
+Test(trainers, bugs_under_names_that_mislead) {
+    trainer misnamed = sequence_parallel_trainer;
+    (void)snprintf(misnamed.mesh.name[0], sizeof misnamed.mesh.name[0], "t");
+    (void)snprintf(misnamed.mesh.name[1], sizeof misnamed.mesh.name[1], "t/1");
+    check_bugs(&misnamed);
+}
+
 // An embedding and experts: uneven counts, padded slots, subsets.
 Test(trainers, expert_bugs) {
     check_bugs(&experts_trainer);
