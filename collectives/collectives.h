@@ -298,7 +298,7 @@ LS_API int ls_comm_create(ls_comm **out, ls_backend *backend, const int *ranks, 
 int ls_comm_split_off(ls_comm **out, const ls_comm *parent, int color, const int *ranks, int size,
                       int id, const char *name);
 // The family of those that a line (file may be NULL) makes of communicators of one family.
-uint64_t ls_comm_family(uint64_t parent, const char *file, int line);
+LS_API_BACKENDS uint64_t ls_comm_family(uint64_t parent, const char *file, int line);
 // Gives up what the backend holds for it and keeps the record, which messages may still name.
 void ls_comm_close(ls_comm *comm);
 LS_API void ls_comm_free(ls_comm *comm);                            // NULL is allowed

@@ -126,7 +126,8 @@ class Capture:
 
     # ---- Notes ----
     def note(self, name, tensor, **about):
-        """Keeps a tensor under a name; the first of a name stays. about: placements, mesh."""
+        """Keeps a tensor under a name; the first of a name stays. about: placements, mesh,
+        optional (one of two runs may lack it)."""
         name = name.replace("/", "|")
         if name in self._tensors or not isinstance(tensor, torch.Tensor):
             return
@@ -149,8 +150,8 @@ class Capture:
         self._tensors[name] = raw(tensor)
         self._index.append(entry)
 
-    def _note_parameter(self, name, of, parameter):
-        self.note(name, parameter)
+    def _note_parameter(self, name, of, parameter, **about):
+        self.note(name, parameter, **about)
         self._latest[of] = (name, parameter._version, parameter.dtype)
 
     # ---- Forward and the gradients of what it gives ----
@@ -169,7 +170,7 @@ class Capture:
             self._step, self._stepped, self._calls, self._made, self._graded = self._step + 1, False, {}, {}, {}
         self._calls[name] = self._calls.get(name, 0) + 1
         if isinstance(module, (nn.Linear, nn.Embedding)) and len(inputs) == 1:
-            self.note(f"step {self._step} input {self._call_name(name)}", inputs[0])
+            self.note(f"step {self._step} input {self._call_name(name)}", inputs[0], optional=True)
 
     def _weight(self, name, module, part, output):
         """The name under which the weights that a module computes with stand; None: they do not."""
@@ -178,7 +179,7 @@ class Capture:
         if known is None or own is None or known[2] != output.dtype or own.dtype != output.dtype:
             return None
         if known[1] != own._version and not self._sharded:  # changed by other than an optimizer
-            self._note_parameter(f"step {self._step} changed {of} {own._version}", of, own)
+            self._note_parameter(f"step {self._step} changed {of} {own._version}", of, own, optional=True)
         return self._latest[of][0]
 
     def _computed(self, name, module, inputs, output):
@@ -203,7 +204,8 @@ class Capture:
             if not isinstance(one, torch.Tensor):
                 continue
             label = f"{call}{f' [{at}]' if several else ''}"
-            self.note(f"step {self._step} forward {label}", one, made=self._computed(name, module, inputs, output))
+            self.note(f"step {self._step} forward {label}", one, optional=True,
+                      made=self._computed(name, module, inputs, output))
             if one.requires_grad and self._scale is not None:
                 one.register_hook(self._activation_gradient(f"step {self._step} backward {label}"))
         if type(module).forward in (nn.Linear.forward, nn.Embedding.forward) and self._scale is not None:
@@ -212,7 +214,7 @@ class Capture:
     def _activation_gradient(self, label):
         def hook(gradient):
             scaled = gradient if hasattr(gradient, "placements") or self._scale == 1 else gradient * self._scale
-            self.note(label, scaled)
+            self.note(label, scaled, optional=True)
         return hook
 
     def _gradients_of(self, name, module, inputs, gradient):
@@ -231,7 +233,7 @@ class Capture:
         def hook(gradient):
             self._graded[name] = self._graded.get(name, 0) + 1
             if self._graded[name] == 1:
-                self.note(f"step {self._step} part {name}", gradient)
+                self.note(f"step {self._step} part {name}", gradient, part=True)
         return hook
 
     # ---- The optimizer ----
@@ -253,7 +255,7 @@ class Capture:
         mine = {id(p) for group in optimizer.param_groups for p in group["params"]}
         for name, parameter in self._parameters():
             if id(parameter) in mine:
-                self._note_parameter(f"step {self._step} parameter {name}", name, parameter)
+                self._note_parameter(f"step {self._step} parameter {name}", name, parameter, optional=True)
                 self._stepped = True
 
     # ---- The files ----

@@ -222,6 +222,8 @@ static int read_entry(ls_capture *capture, const char *path, const json_t *entry
     if (tensor->piece_count > 1) {
         return LS_OK;
     }
+    tensor->optional = json_is_true(json_object_get(entry, "optional"));
+    tensor->part = json_is_true(json_object_get(entry, "part"));
     int status = read_placement(tensor, capture, entry);
     if (status != LS_OK) {
         return status == LS_ERR_MEMORY ? status : malformed(path, name, "placements");

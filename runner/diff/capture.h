@@ -33,6 +33,8 @@ typedef struct ls_captured {
     ls_dtype dtype;
     ls_capture_piece *pieces;  // [piece_count], at most one a rank, ascending
     int piece_count;
+    bool optional;  // an activation: other modules may make it elsewhere, or not at all
+    bool part;      // what a rank has of a sum: not compared itself
     // Of what it was computed, by names; NULL: nothing.
     ls_made_by made;
     const char *input, *weight, *bias, *gradient;

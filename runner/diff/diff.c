@@ -400,20 +400,14 @@ static int compare_tensor(diff *d, const ls_captured *ref, const ls_captured *ru
 }
 
 // ---- All ----------------------------------------------------------------------------------------
-// What a run must have, whatever else it lacks.
-static bool must_be_there(const char *name) {
-    return strncmp(name, "parameter ", 10) == 0 || strstr(name, " gradient ") != NULL ||
-           strncmp(name, "step ", 5) != 0;
-}
-
 static int compare_all(diff *d, ls_diff_left_out *left_out) {
     for (size_t i = 0; i < d->ref->count; i++) {
         const ls_captured *ref = &d->ref->tensors[i];
         const ls_captured *run = ls_capture_find(d->run, ref->name);
-        if (strstr(ref->name, " part ") != NULL) {
-            continue;  // what a rank has of a sum
+        if (ref->part) {
+            continue;
         }
-        if (run == NULL && !must_be_there(ref->name)) {
+        if (run == NULL && ref->optional) {
             left_out->ref += 1;
             left_out->first = left_out->first == NULL ? ref->name : left_out->first;
             continue;
@@ -429,10 +423,10 @@ static int compare_all(diff *d, ls_diff_left_out *left_out) {
         LS_TRY(status);
     }
     for (size_t i = 0; i < d->run->count; i++) {
-        const char *name = d->run->tensors[i].name;
-        if (strstr(name, " part ") == NULL && ls_capture_find(d->ref, name) == NULL) {
+        const ls_captured *run = &d->run->tensors[i];
+        if (!run->part && ls_capture_find(d->ref, run->name) == NULL) {
             left_out->run += 1;
-            left_out->first = left_out->first == NULL ? name : left_out->first;
+            left_out->first = left_out->first == NULL ? run->name : left_out->first;
         }
     }
     return LS_OK;

@@ -47,11 +47,14 @@ class Check:
         self.made += 1
         return os.path.join(self.folder.name, str(self.made))
 
+    def written(self, ranks):
+        path = self.path()
+        write(path, ranks)
+        return path
+
     def one(self, ref, ranks, code, kind, *texts, words=(), name="t"):
         """ref: the tensors of one rank; ranks: of each rank of the run."""
-        a, b = self.path(), self.path()
-        write(a, [ref])
-        write(b, ranks)
+        a, b = self.written([ref]), self.written(ranks)
         got, stages, said = diff(a, b, *words)
         told = stages[name].get("divergence") or ""
         assert got == code and stages[name]["class"] == kind, (got, code, stages, said)
@@ -221,11 +224,17 @@ def absent(check):
     t = waves(8)
     check.one({"t": ([8], t, {}), "parameter p": ([8], t, {})}, [{"t": ([8], t, {})}], 1, "wrong", "no rank of the run has it",
               name="parameter p")
-    a, b = check.path(), check.path()
-    write(a, [{"t": ([8], t, {}), "step 0 forward x": ([8], t, {})}])
-    write(b, [{"t": ([8], t, {}), "step 0 forward y": ([8], t, {})}])
-    code, stages, said = diff(a, b)
-    assert code == 0 and list(stages) == ["t"] and "1 tensors of the reference alone and 1 of the run" in said, said
+    # What may be absent is said, whatever its name: a user's own tensor may be called "step 0 part x".
+    optional, other = {"optional": True}, waves(8, 2)
+    for name in ("step 0 forward x", "parameter x", "step 0 part x"):
+        a = check.written([{"t": ([8], t, {}), name: ([8], t, optional)}])
+        b = check.written([{"t": ([8], t, {}), "y": ([8], t, optional)}])
+        code, stages, said = diff(a, b)
+        assert code == 0 and list(stages) == ["t"] and "1 tensors of the reference alone and 1 of the run" in said, said
+        check.one({"t": ([8], t, {}), name: ([8], t, {})}, [{"t": ([8], t, {})}], 1, "wrong", "no rank of the run has it", name=name)
+        check.one({name: ([8], t, {})}, [{name: ([8], other, {})}], 1, "wrong", name=name)
+        code, stages, _ = diff(*[check.written([{"t": ([8], t, {}), name: ([8], v, {"part": True})}]) for v in (t, other)])
+        assert code == 0 and list(stages) == ["t"], stages
 
 
 def files(check):
