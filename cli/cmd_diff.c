@@ -13,6 +13,7 @@ static struct {
 static const cli_option options[] = {
     {.type = CLI_DOUBLE,
      .long_name = "tolerance",
+     .double_max = 1,
      .value = &given.tolerance,
      .value_name = "X",
      .given = &given.has_tolerance,

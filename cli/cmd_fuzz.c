@@ -33,6 +33,7 @@ static const cli_option options[] = {
      .help = "So many random scenarios (default 200, or as many as --seconds gives time for)"},
     {.type = CLI_DOUBLE,
      .long_name = "seconds",
+     .double_max = CLI_SECONDS_MAX,
      .value = &given.seconds,
      .given = &given.seconds_given,
      .value_name = "S",

@@ -95,10 +95,10 @@ static int choices[CHOICES_MAX];
 static int read_choices(ls_mpi_options *out) {
     const char *at = given.choices;
     while (at != NULL && *at != 0) {
-        char *end;
-        long value = strtol(at, &end, 10);
-        if (end == at || value < 0 || value > 65535 || out->choice_count == CHOICES_MAX ||
-            (*end != ',' && *end != 0)) {
+        const char *end = NULL;
+        uint64_t value = 0;
+        if (!cli_read_number(&value, &end, at) || value > 65535 ||
+            out->choice_count == CHOICES_MAX || (*end != ',' && *end != 0)) {
             cli_error("--choices '%.100s' is no list of numbers", given.choices);
             return LS_EXIT_USAGE;
         }

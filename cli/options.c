@@ -148,27 +148,33 @@ static int unknown_long(const cli_command *command, const option_list *list, con
     return usage_error(command, "unknown option '--%s'", word);
 }
 
-static int set_int(const cli_command *command, const cli_option *option, const char *text) {
-    int min = option->int_min == 0 && option->int_max == 0 ? INT_MIN : option->int_min;
-    int max = option->int_min == 0 && option->int_max == 0 ? INT_MAX : option->int_max;
-    char *end = NULL;
+bool cli_read_number(uint64_t *out, const char **end, const char *text) {
+    bool hex = text[0] == '0' && (text[1] == 'x' || text[1] == 'X');
+    char *behind = NULL;
     errno = 0;
-    long value = strtol(text, &end, 10);
-    if (end == text || *end != 0 || errno != 0 || value < min || value > max) {
+    unsigned long long value = strtoull(text, &behind, hex ? 16 : 10);
+    *out = value;
+    *end = behind;
+    return text[0] >= '0' && text[0] <= '9' && errno == 0;
+}
+
+static int set_int(const cli_command *command, const cli_option *option, const char *text) {
+    LS_ASSERT(option->int_min >= 0 && option->int_min < option->int_max);
+    uint64_t value = 0;
+    const char *end = NULL;
+    if (!cli_read_number(&value, &end, text) || *end != 0 || value < (uint64_t)option->int_min ||
+        value > (uint64_t)option->int_max) {
         return usage_error(command, "--%s needs a whole number from %d to %d, not '%s'",
-                           option->long_name, min, max, text);
+                           option->long_name, option->int_min, option->int_max, text);
     }
     *(int *)option->value = (int)value;
     return LS_OK;
 }
 
 static int set_u64(const cli_command *command, const cli_option *option, const char *text) {
-    bool hex = text[0] == '0' && (text[1] == 'x' || text[1] == 'X');
-    char *end = NULL;
-    errno = 0;
-    unsigned long long value = strtoull(text, &end, hex ? 16 : 10);
-    bool digit = text[0] >= '0' && text[0] <= '9';  // no sign, no space
-    if (!digit || end == text || *end != 0 || errno != 0) {
+    const char *end = NULL;
+    uint64_t value = 0;
+    if (!cli_read_number(&value, &end, text) || *end != 0) {
         return usage_error(command, "--%s needs a number from 0 to 2^64 - 1, not '%s'",
                            option->long_name, text);
     }
@@ -177,12 +183,12 @@ static int set_u64(const cli_command *command, const cli_option *option, const c
 }
 
 static int set_double(const cli_command *command, const cli_option *option, const char *text) {
+    LS_ASSERT(option->double_max > 0 && isfinite(option->double_max));
     char *end = NULL;
-    errno = 0;
     double value = strtod(text, &end);
-    if (end == text || *end != 0 || errno != 0 || !isfinite(value) || value < 0) {
-        return usage_error(command, "--%s needs a number of at least 0, not '%s'",
-                           option->long_name, text);
+    if (end == text || *end != 0 || !(value >= 0 && value <= option->double_max)) {
+        return usage_error(command, "--%s needs a number from 0 to %.15g, not '%s'",
+                           option->long_name, option->double_max, text);
     }
     *(double *)option->value = value;
     return LS_OK;

@@ -11,9 +11,9 @@
 typedef enum cli_type {
     CLI_SWITCH,  // bool: set to true
     CLI_STRING,  // const char *: borrowed from argv
-    CLI_INT,     // int within [int_min, int_max]
+    CLI_INT,     // int within [int_min, int_max], which begins at 0 or above
     CLI_U64,     // uint64_t, decimal or 0x...
-    CLI_DOUBLE,  // double, finite and not negative
+    CLI_DOUBLE,  // double within [0, double_max]
     CLI_CHOICE,  // int: the index in `choices`
 } cli_type;
 
@@ -27,8 +27,11 @@ typedef struct cli_option {
     const char *help;            // one sentence without a full stop
     const char *const *choices;  // CLI_CHOICE: NULL-terminated
     bool *given;                 // set when the option was given; may be NULL
-    int int_min, int_max;        // CLI_INT: the range; both 0: any
+    int int_min, int_max;        // CLI_INT: the range
+    double double_max;           // CLI_DOUBLE: the largest
 } cli_option;
+
+#define CLI_SECONDS_MAX 1e9  // of options that say for how long: 31 years
 
 // Which of the common options a command takes. --help, --quiet and --color: all of them.
 #define CLI_COMMON_REPORTS 1u  // --json, --junit, --report
@@ -77,6 +80,10 @@ typedef struct cli_command {
 // `storage` [argc]. On a usage error says what is wrong on stderr and returns LS_ERR_INVALID.
 int cli_options_parse(cli_args *args, const char **storage, const cli_command *command, int argc,
                       char **argv);
+
+// A whole number at the beginning of a text, decimal or 0x..., without a sign or a space, and what
+// follows it; false: there is none, or it is above 2^64 - 1.
+bool cli_read_number(uint64_t *out, const char **end, const char *text);
 
 // Calls visit for each option that the command takes: its own first, then the common ones.
 void cli_options_each(const cli_command *command,

@@ -67,7 +67,8 @@ typedef struct cli_program_options {
 #define CLI_DEADLINE_OPTION(program, help_)                                                        \
     {                                                                                              \
         .type = CLI_DOUBLE, .long_name = "deadline", .value = &(program).deadline_seconds,         \
-        .given = &(program).deadline_given, .value_name = "SECONDS", .help = help_                 \
+        .double_max = CLI_SECONDS_MAX, .given = &(program).deadline_given,                         \
+        .value_name = "SECONDS", .help = help_                                                     \
     }
 #define CLI_RANK_DEADLINE_HELP "End a rank that makes no call for so long (default: 60; 0: never)"
 

@@ -46,17 +46,15 @@ static int check_options(const cli_run_options *options) {
 // BYTES, or a number of KiB, MiB, GiB or TiB as 512M or 16G.
 static int parse_memory(uint64_t *out, const char *text) {
     static const char *const units = "KMGT";
-    char *end = NULL;
-    errno = 0;
-    unsigned long long number = strtoull(text, &end, 10);
-    bool digit = text[0] >= '0' && text[0] <= '9';  // no sign, no space
+    const char *end = NULL;
+    uint64_t number = 0;
+    bool good = cli_read_number(&number, &end, text);
     const char *unit = *end != 0 ? strchr(units, *end) : NULL;
     int shift = unit != NULL ? 10 * (int)(unit - units + 1) : 0;
-    if (!digit || errno != 0 || (*end != 0 && (unit == NULL || end[1] != 0)) ||
-        number > UINT64_MAX >> shift) {
+    if (!good || (*end != 0 && (unit == NULL || end[1] != 0)) || number > UINT64_MAX >> shift) {
         return LS_FAIL(LS_ERR_INVALID, "--memory needs a number of bytes as 16G, not '%s'", text);
     }
-    *out = (uint64_t)number << shift;
+    *out = number << shift;
     return LS_OK;
 }
 

@@ -33,6 +33,7 @@ typedef struct cli_run_options {
         {.type = CLI_DOUBLE,                                                                       \
          .long_name = "deadline",                                                                  \
          .value = &(options).deadline_seconds,                                                     \
+         .double_max = CLI_SECONDS_MAX,                                                            \
          .value_name = "SECONDS",                                                                  \
          .help = "End a real run that takes longer (default 60)"},                                 \
         {.type = CLI_STRING,                                                                       \

@@ -32,6 +32,8 @@ $ printf 'lockstep: 1\nname: drift\nmesh: {shape: [2, 3]}\nprogram:\n  tensors: 
 $ lockstep fuzz --seconds 0
 ! lockstep: error: --seconds needs a number above 0
 ? 2
+$ lockstep fuzz --seconds 1e99 2>&1 | head -n 1
+> lockstep: error: --seconds needs a number from 0 to 1000000000, not '1e99'
 $ lockstep fuzz drift.yaml --count 3
 ! lockstep: error: --count, --first and --print are for random scenarios, not for files
 ? 2
