@@ -89,6 +89,8 @@ def choose(options):
         for found in of.values():
             found.sort(key=lambda mutant: number_of(options.seed, mutant))
             chosen += found[:options.count] if options.count else found
+        # What is stopped early has tried some of each room.
+        chosen.sort(key=lambda mutant: number_of(options.seed, mutant))
     return {mutant.file: texts[mutant.file] for mutant in chosen}, chosen
 
 
