@@ -198,6 +198,9 @@ static int check_overlap(const call_list *calls, int call_count) {
         if (status != LS_OK) {
             break;
         }
+        if (call->overstated) {
+            continue;
+        }
         uintptr_t send = (uintptr_t)call->send, recv = (uintptr_t)call->recv;
         uintptr_t send_end = send + extent.send_bytes, recv_end = recv + extent.recv_bytes;
         if (extent.in_place) {

@@ -267,7 +267,7 @@ static int check_overlap(ls_call_extent *extent, const ls_call *call,
     } else {
         extent->in_place = send == recv;
     }
-    if (!extent->in_place) {
+    if (!extent->in_place && !call->overstated) {
         char what[128];
         (void)snprintf(what, sizeof what, "its buffers overlap; %s", rule);
         ls_check__note(LS_FINDING_BUFFER_OVERLAP, call);

@@ -57,6 +57,8 @@ typedef struct ls_call {
     void *recv;                 // NULL where it receives nothing
     bool recv_shared;           // members of one process take a result that is the same for all in
         // one buffer, whose readers they are; simulated calls that replicate
+    bool overstated;  // by a planted fault it says more than its buffers have: what lies behind
+        // them, by whatever order memory was given out in, is none of theirs
     const char *file;  // where the program made the call; static storage
     int line;
     const char *purpose;  // what it moves: "input_dist sizes"; NULL: not said; static storage

@@ -129,11 +129,11 @@ static int check_buffer(ls_request *request, const void *buffer, size_t bytes, c
 static void check_open(ls_request *request) {
     ls_spmd *run = request->rank->run;
     const ls_call *call = &request->call;
-    if (!run->checks[LS_FINDING_BUFFER_USE_BEFORE_WAIT]) {
+    if (!run->checks[LS_FINDING_BUFFER_USE_BEFORE_WAIT] || call->overstated) {
         return;
     }
     for (ls_request *at = request->rank->open; at != NULL; at = at->next) {
-        if (at == request || at->told) {
+        if (at == request || at->told || at->call.overstated) {
             continue;
         }
         bool reads =

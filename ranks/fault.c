@@ -105,6 +105,14 @@ static int note_before(ls_request *request) {
     return ls_call_recv_elements(&request->recv_before, &request->call);
 }
 
+// Whether its buffers would have to be larger than they are. What cannot be counted is told so.
+static bool overstates(const ls_request *request) {
+    size_t send = 0, recv = 0;
+    return ls_call_send_elements(&send, &request->call) == LS_OK &&
+           ls_call_recv_elements(&recv, &request->call) == LS_OK &&
+           (send > request->send_before || recv > request->recv_before);
+}
+
 int ls_fault__apply(ls_fault_do *out, bool *twice, ls_request *request) {
     const ls_spmd_options *options = &request->rank->run->options;
     *out = LS_FAULT_DO_CALL;
@@ -142,10 +150,12 @@ int ls_fault__apply(ls_fault_do *out, bool *twice, ls_request *request) {
         case LS_FAULT_WRONG_COUNT:
             LS_TRY(note_before(request));
             request->call.count += (size_t)fault->amount;
+            request->call.overstated = overstates(request);
             break;
         case LS_FAULT_WRONG_SPLIT:
             LS_TRY(note_before(request));
             LS_TRY(change_split(request, fault->amount));
+            request->call.overstated = overstates(request);
             break;
         default:
             break;

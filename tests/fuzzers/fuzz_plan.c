@@ -1,17 +1,64 @@
-// Plan files, lockstep's own and TorchRec's.
-#include "fuzzers.h"
-#include "planner/plan_file.h"
+// Fuzzing the readers of plans and machines: whatever the bytes are, they return, with a checked
+// plan or with an error; and a plan that was read is written and read back as the same.
+#include <stdint.h>
 
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes) {
-    ls_arena *arena = NULL;
-    ls_plan plan;
+#include "planner/plan_file.h"
+#include "planner/topology.h"
+#include "runner/plan/stage_times.h"
+
+// Measured times: what is read can be written and read again.
+static void read_times(ls_arena *arena, const char *text, size_t size) {
+    ls_stage_times times;
     ls_text errors = {0};
-    if (ls_arena_create(&arena) != LS_OK) {
+    ls_text written = {0};
+    int status = ls_stage_times_read(&times, arena, &errors, "fuzz.json", text, size);
+    LS_ASSERT(status != LS_ERR_FORMAT || errors.length > 0);
+    if (status == LS_OK && ls_stage_times_write(&written, &times) == LS_OK) {
+        status =
+            ls_stage_times_read(&times, arena, &errors, "again.json", written.data, written.length);
+        LS_ASSERT(status == LS_OK);
+    }
+    ls_text_free(&errors);
+    ls_text_free(&written);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+static void read_plan(ls_arena *arena, const char *text, size_t size) {
+    ls_text errors = {0};
+    ls_text written = {0};
+    ls_plan plan;
+    ls_plan again;
+    int status = ls_plan_read(&plan, arena, &errors, "fuzz.yaml", text, size);
+    LS_ASSERT(status != LS_ERR_FORMAT || errors.length > 0);
+    if (status == LS_OK) {
+        LS_ASSERT(ls_plan_check(&plan) == LS_OK);
+        LS_ASSERT(ls_plan_write(&written, &plan) == LS_OK);
+        status = ls_plan_read(&again, arena, &errors, "again.yaml", written.data, written.length);
+        LS_ASSERT(status == LS_OK && ls_plan_diff(&errors, &plan, &again) == 0);
+    }
+    ls_text_free(&written);
+    ls_text_free(&errors);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
+    const char *text = (const char *)data;
+    ls_arena *arena;
+    if (size == 0 || ls_arena_create(&arena) != LS_OK) {
         return 0;
     }
-    (void)ls_plan_read(&plan, arena, &errors, "fuzzed.plan", (const char *)data, bytes);
-    (void)ls_plan_read_torchrec(&plan, arena, (const char *)data, bytes, 4, 2, NULL, 0);
+    read_plan(arena, text, size);
+    ls_topology topology = {.ranks = 4, .ranks_per_host = 2};
+    ls_text errors = {0};
+    int status = ls_topology_parse(&topology, &errors, "fuzz.yaml", text, size);
+    LS_ASSERT(status != LS_ERR_FORMAT || errors.length > 0);
+    LS_ASSERT(status != LS_OK || ls_topology_check(&topology) == LS_OK);
     ls_text_free(&errors);
+    read_times(arena, text, size);
+    ls_plan plan;
+    if (ls_plan_read_torchrec(&plan, arena, text, size, 4, 2, NULL, 0) == LS_OK) {
+        LS_ASSERT(ls_plan_check(&plan) == LS_OK);
+    }
     ls_arena_free(arena);
     return 0;
 }
