@@ -13,8 +13,11 @@ import mutants
 import units
 
 SOURCE = """\
+#define _GNU_SOURCE  // struct dl_phdr_info
+#include <link.h>
 #include <stdbool.h>
 #include <stdio.h>
+_Static_assert(sizeof(struct dl_phdr_info) > 0, "without what it asks for there is none");
 // if (a < b) in a comment, and "a < b" in a text, are no conditions.
 struct pair {
     int low, high;

@@ -262,4 +262,8 @@ def rewritten(name, text, numbered, header):
         head += f'\n#line {unit.line} "{name}"\n'
         own = f"{{ {own};}}" if unit.kind == "statement" else f"{cast}({own.strip()})"
         text = text[:unit.start] + head + own + text[unit.end:]
-    return f"#include \"{header}\"\n#line 1 \"{name}\"\n{text}"
+    # What the file asks of the system's headers comes before the first of them.
+    asked = [found.end() for found in re.finditer(r"^#define _\w+_SOURCE\b.*\n", text, re.M)]
+    at = asked[-1] if asked else 0
+    line = text.count("\n", 0, at) + 1
+    return f"{text[:at]}#include \"{header}\"\n#line {line} \"{name}\"\n{text[at:]}"
