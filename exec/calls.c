@@ -80,13 +80,24 @@ static int find_counts(ls_exec_op *op, const ls_wire_call *message) {
     return LS_OK;
 }
 
-// Where `elements` of the call are in the process's memory; NULL where it has none of them here.
-static int find_data(void **out, const ls_exec_process *process, uint32_t memory, uint64_t offset,
-                     size_t elements, ls_dtype dtype) {
+// Where a side of the call is in the process's memory.
+typedef struct side {
+    const void *address;  // the program's own
+    uint32_t memory;
+    uint64_t offset;
+    size_t elements;
+} side;
+
+// NULL where it is nowhere: it has no elements or no address, which the checks name, or its data
+// moves elsewhere.
+static int find_data(void **out, const ls_exec_process *process, const side *of, ls_dtype dtype,
+                     bool observe) {
     size_t bytes = 0;
+    uint32_t memory = of->memory;
+    uint64_t offset = of->offset;
     *out = NULL;
-    LS_TRY(ls_size_mul(&bytes, elements, ls_dtype_bytes(dtype)));
-    if (memory == LS_WIRE_NONE || bytes == 0) {
+    LS_TRY(ls_size_mul(&bytes, of->elements, ls_dtype_bytes(dtype)));
+    if (bytes == 0 || (memory == LS_WIRE_NONE && (observe || of->address == NULL))) {
         return LS_OK;
     }
     if (memory >= process->memory_count || offset > process->memories[memory].bytes ||
@@ -98,10 +109,13 @@ static int find_data(void **out, const ls_exec_process *process, uint32_t memory
 }
 
 static int fill(ls_exec_op *op, const ls_exec_process *process, const ls_wire_call *message,
-                bool observe) {
+                const ls_exec_options *options) {
     ls_call *call = &op->call.call;
+    bool observe = options->observe;
+    bool unanswered = observe && options->kept == LS_EXEC_KEPT_NOTHING;
     if (message->kind >= LS_KIND_COUNT || !ls_dtype_valid((int)message->dtype) ||
-        message->op >= LS_OP_COUNT || (message->slot >= LS_WIRE_SLOTS && !observe)) {
+        message->op >= LS_OP_COUNT ||
+        (message->slot >= LS_WIRE_SLOTS && !(unanswered && message->slot == LS_WIRE_NONE))) {
         return LS_FAIL(LS_ERR_FORMAT, "a call of no known kind");
     }
     call->kind = (ls_kind)message->kind;
@@ -127,12 +141,12 @@ static int fill(ls_exec_op *op, const ls_exec_process *process, const ls_wire_ca
         ls_call_recv_elements(&recv, &whole) != LS_OK) {
         return LS_OK;
     }
+    const side sent = {call->send, message->send_memory, message->send_offset, send};
+    const side received = {call->recv, message->recv_memory, message->recv_offset, recv};
     void *from = NULL;
-    LS_TRY(
-        find_data(&from, process, message->send_memory, message->send_offset, send, call->dtype));
+    LS_TRY(find_data(&from, process, &sent, call->dtype, observe));
     op->call.send = from;
-    return find_data(&op->call.recv, process, message->recv_memory, message->recv_offset, recv,
-                     call->dtype);
+    return find_data(&op->call.recv, process, &received, call->dtype, observe);
 }
 
 int ls_exec__call(ls_exec *exec, ls_exec_process *process, const ls_wire_call *message) {
@@ -143,7 +157,7 @@ int ls_exec__call(ls_exec *exec, ls_exec_process *process, const ls_wire_call *m
     LS_TRY(comm != NULL ? LS_OK : LS_ERR_INVALID);
     ls_exec_op *op = make_op(process, comm, message->slot, message->site);
     LS_TRY(op != NULL ? LS_OK : LS_ERR_MEMORY);
-    int status = fill(op, process, message, exec->options->observe);
+    int status = fill(op, process, message, exec->options);
     bool alone = message->stream == LS_WIRE_NO_STREAM;
     op->stream = status == LS_OK && !alone ? stream_of(op->rank, message->stream) : NULL;
     if (op->stream == NULL && !(alone && status == LS_OK)) {

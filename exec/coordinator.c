@@ -283,8 +283,7 @@ static int poll_all(ls_exec *exec, int64_t nanoseconds) {
     return status;
 }
 
-// Ends the run where it cannot go on.
-static void judge(ls_exec *exec, double quiet) {
+void ls_exec__judge(ls_exec *exec, double quiet) {
     if (ls_exec__judge_elsewhere(exec, quiet)) {
         return;
     }
@@ -362,7 +361,7 @@ static int loop(ls_exec *exec) {
         if (exec->over && now - exec->moved > GRACE_SECONDS) {
             return LS_OK;  // what is left is ended
         }
-        judge(exec, now - exec->moved);
+        ls_exec__judge(exec, now - exec->moved);
         note_over(exec);
         if (idle > 0 && idle < SPINS && exec->jobs != NULL) {
             (void)sched_yield();
@@ -406,7 +405,7 @@ static void keep_places(const ls_exec *exec, ls_exec_result *out) {
     out->arena = exec->arena;  // the result has it from here on
 }
 
-static void close_exec(ls_exec *exec, ls_exec_result *out, int status) {
+void ls_exec__close(ls_exec *exec, ls_exec_result *out, int status) {
     (void)snprintf(out->why, sizeof out->why, "%s", ls_error_last()->text);
     out->ranks = exec->rank_count;
     out->failed_rank = exec->failed_rank;
@@ -477,7 +476,7 @@ int ls_exec_run(ls_exec_result *out, const ls_exec_options *options) {
     if (status == LS_OK) {
         status = ls_keeper_make(&keeper, NULL);
         status = status == LS_OK ? run(exec, keeper.dir) : status;
-        close_exec(exec, out, status);
+        ls_exec__close(exec, out, status);
         if (keeper.pid > 0) {
             ls_keeper_remove(&keeper);
         }

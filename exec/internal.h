@@ -158,6 +158,10 @@ bool ls_exec__child_status(ls_exec *exec, pid_t pid, int *status);
 int ls_exec__living_children(const ls_exec *exec);
 // Tells of the ranks whose processes have ended; the first of them, -1: none. *died: by a signal.
 int ls_exec__ended_child(const ls_exec *exec, ls_text *out, bool *died);
+// Ends the run where it cannot go on, nothing having moved for `quiet` seconds.
+void ls_exec__judge(ls_exec *exec, double quiet);
+// What is left when the processes have ended, with how: the result, and all memory given back.
+void ls_exec__close(ls_exec *exec, ls_exec_result *out, int status);
 
 // ---- process.c ----------------------------------------------------------------------------------
 int ls_exec__accept(ls_exec *exec);

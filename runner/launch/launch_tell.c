@@ -42,7 +42,8 @@ void ls_launch_tell_finding(const char *watch_dir, int rank) {
     }
 }
 
-static bool parse_finding(ls_finding *out, FILE *file, ls_arena *arena) {
+// Of ranks [0, rank_count); of others it is no finding of this run.
+static bool parse_finding(ls_finding *out, FILE *file, int rank_count, ls_arena *arena) {
     char name[128], ranks[512], where[LS_LAUNCH_PATH_BYTES], text[LS_ERROR_TEXT_MAX + 1] = "";
     if (fgets(name, sizeof name, file) == NULL || fgets(ranks, sizeof ranks, file) == NULL ||
         fgets(where, sizeof where, file) == NULL) {
@@ -59,6 +60,9 @@ static bool parse_finding(ls_finding *out, FILE *file, ls_arena *arena) {
                         .text = ls_arena_strdup(arena, text)};
     char *at = ranks, *end = NULL;
     for (long rank = strtol(at, &end, 10); list != NULL && end != at; rank = strtol(at, &end, 10)) {
+        if (rank < 0 || rank >= rank_count) {
+            return false;
+        }
         if (out->rank_count < LS_CHECK_RANKS_MAX) {
             list[out->rank_count++] = (int)rank;
         }
@@ -72,7 +76,7 @@ bool ls_launch_finding(ls_finding *out, const char *watch_dir, int ranks, ls_are
     for (int r = 0; r < ranks; r++) {
         char path[LS_LAUNCH_PATH_BYTES];
         FILE *file = ls_launch__mark(path, watch_dir, r, "finding") ? fopen(path, "r") : NULL;
-        bool found = file != NULL && parse_finding(out, file, arena);
+        bool found = file != NULL && parse_finding(out, file, ranks, arena);
         if (file != NULL) {
             (void)fclose(file);
         }

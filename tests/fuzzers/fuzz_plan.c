@@ -1,7 +1,6 @@
-// Fuzzing the readers of plans and machines: whatever the bytes are, they return, with a checked
-// plan or with an error; and a plan that was read is written and read back as the same.
-#include <stdint.h>
-
+// Plan files, lockstep's own and TorchRec's, machines and measured times: each gives what passes
+// its checks, or an error; and what was read is written and read again as the same.
+#include "fuzzers.h"
 #include "planner/plan_file.h"
 #include "planner/topology.h"
 #include "runner/plan/stage_times.h"
@@ -21,8 +20,6 @@ static void read_times(ls_arena *arena, const char *text, size_t size) {
     ls_text_free(&errors);
     ls_text_free(&written);
 }
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 static void read_plan(ls_arena *arena, const char *text, size_t size) {
     ls_text errors = {0};

@@ -91,7 +91,7 @@ def without_comments_and_strings(text):
 
 def check_names(name, size):
     ending = os.path.splitext(name)[1]
-    corpus = name.startswith("fuzz/corpus/") or name.startswith("tests/data/")
+    corpus = name.startswith("tests/data/")
     known = ending in TEXT_ENDINGS + DATA_ENDINGS or name in PLAIN_NAMES or corpus
     if not known:
         yield 1, f"files ending in '{ending}' have no place here"
