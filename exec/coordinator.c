@@ -375,6 +375,8 @@ static void end_processes(ls_exec *exec, const char *dir) {
     exec->over = true;  // what follows is our doing
     ls_processes_end(dir);
     for (int i = 0; i < exec->child_count; i++) {
+        // Without memory nobody was found by the folder.
+        (void)(exec->children[i].watch >= 0 && kill(exec->children[i].pid, SIGKILL));
         reap(exec, &exec->children[i], true);
     }
 }

@@ -8,7 +8,9 @@
 
 #ifdef LOCKSTEP_HAVE_DW
 #include <elfutils/libdwfl.h>
+#include <errno.h>
 #include <fcntl.h>
+#include <setjmp.h>
 #include <unistd.h>
 #endif
 
@@ -27,6 +29,13 @@ static const Dwfl_Callbacks callbacks = {
     .find_debuginfo = dwfl_standard_find_debuginfo,
     .section_address = dwfl_offline_section_address,
 };
+
+// libdw ends the program where it gets no memory, if nobody says what to do instead.
+static _Thread_local sigjmp_buf without_memory;
+
+_Noreturn static void no_memory(void) {
+    siglongjmp(without_memory, 1);
+}
 
 typedef struct module {
     struct module *next;
@@ -57,12 +66,17 @@ static module *module_of(ls_exec *exec, const char *path) {
         (void)dwfl_report_end(made->dwfl, NULL, NULL);
         if (made->dwarf != NULL) {
             (void)dwfl_module_info(made->dwarf, NULL, &made->low, NULL, NULL, NULL, NULL, NULL);
+            Dwarf_Addr bias = 0;
+            Dwarf *lines = dwfl_module_getdwarf(made->dwarf, &bias);
+            if (lines != NULL) {
+                (void)dwarf_new_oom_handler(lines, no_memory);
+            }
         }
     }
     return made;
 }
 
-static void look_up(ls_exec *exec, symbol *out, const char *path, size_t offset) {
+static void ask(ls_exec *exec, symbol *out, const char *path, size_t offset) {
     const module *in = module_of(exec, path);
     if (in == NULL || in->dwarf == NULL) {
         return;
@@ -79,6 +93,16 @@ static void look_up(ls_exec *exec, symbol *out, const char *path, size_t offset)
     }
 }
 
+static int look_up(ls_exec *exec, symbol *out, const char *path, size_t offset) {
+    bool whole = sigsetjmp(without_memory, 0) == 0;
+    if (whole) {
+        errno = 0;
+        ask(exec, out, path, offset);
+    }
+    return whole && errno != ENOMEM ? LS_OK
+                                    : LS_FAIL(LS_ERR_MEMORY, "no memory for the lines of %s", path);
+}
+
 void ls_exec__symbols_close(ls_exec *exec) {
     for (module *at = exec->symbols, *next; at != NULL; at = next) {
         next = at->next;
@@ -90,11 +114,12 @@ void ls_exec__symbols_close(ls_exec *exec) {
     exec->symbols = NULL;
 }
 #else
-static void look_up(ls_exec *exec, symbol *out, const char *path, size_t offset) {
+static int look_up(ls_exec *exec, symbol *out, const char *path, size_t offset) {
     (void)exec;
     (void)out;
     (void)path;
     (void)offset;
+    return LS_OK;
 }
 
 void ls_exec__symbols_close(ls_exec *exec) {
@@ -115,6 +140,7 @@ static void complete(symbol *out, const char *path, size_t offset) {
 int ls_exec__symbols(ls_exec *exec, ls_exec_site *out, const char *stack) {
     ls_text text = {0};
     const char *at = stack;
+    int status = LS_OK;
     for (int frame = 0; *at != 0 && frame < FRAMES_SHOWN; frame++) {
         char *path = NULL, module_path[1024];
         size_t offset = (size_t)strtoull(at, &path, 16), length = strcspn(at, "\n");
@@ -125,7 +151,10 @@ int ls_exec__symbols(ls_exec *exec, ls_exec_site *out, const char *stack) {
         }
         (void)snprintf(module_path, sizeof module_path, "%.*s", (int)(end - path), path);
         symbol found = {.line = 0};
-        look_up(exec, &found, module_path, offset);
+        status = look_up(exec, &found, module_path, offset);
+        if (status != LS_OK) {
+            break;
+        }
         complete(&found, module_path, offset);
         if (frame == 0) {
             out->file = ls_arena_strdup(exec->arena, found.file);
@@ -140,5 +169,6 @@ int ls_exec__symbols(ls_exec *exec, ls_exec_site *out, const char *stack) {
     }
     out->stack = ls_arena_strdup(exec->arena, ls_text_string(&text));
     ls_text_free(&text);
+    LS_TRY(status);
     return out->file == NULL || out->stack == NULL ? LS_ERR_MEMORY : LS_OK;
 }

@@ -189,6 +189,35 @@ Test(told, names_of_axes_and_communicators) {
     ls_spmd_result_free(result);
 }
 
+// ---- What has met -------------------------------------------------------------------------------
+static int sums_and_sends(ls_rank *self, void *arg) {
+    (void)arg;
+    ls_rank_comm *world = ls_rank_world(self);
+    float data[2] = {1, 2}, sum[2];
+    LS_TRY(ls_all_reduce(data, sum, 2, LS_F32, LS_SUM, world));
+    return ls_rank_id(self) == 0 ? ls_send(data, 2, LS_F32, 1, world)
+                                 : ls_recv(data, 2, LS_F32, 0, world);
+}
+
+static void note_met(void *arg, const ls_call *const *calls, int size) {
+    char *kinds = arg;
+    size_t used = strlen(kinds);
+    for (int m = 0; m < size; m++) {
+        used += (size_t)snprintf(kinds + used, 128 - used, "%d %s; ", calls[m]->rank,
+                                 ls_kind_name(calls[m]->kind));
+    }
+}
+
+// An observer sees each set of calls once: those of a collective, and a send with its receive.
+Test(told, calls_that_have_met) {
+    char kinds[128] = "";
+    const ls_spmd_options options = {.ranks = 2, .met = note_met, .met_arg = kinds};
+    ls_spmd_result *result = NULL;
+    cr_assert(ls_spmd_run(&result, sums_and_sends, NULL, &options) == LS_OK);
+    cr_expect_str_eq(kinds, "0 all_reduce; 1 all_reduce; 0 send; 1 recv; ");
+    ls_spmd_result_free(result);
+}
+
 // ---- Ends of the process that are a rank's ------------------------------------------------------
 static int exits_at_once(ls_rank *self, void *arg) {
     (void)arg;

@@ -1,9 +1,14 @@
-"""Commands with one failed allocation, and with all from one on: check_memory.py PROGRAM SHIM SOURCE.
+"""Commands with one failed allocation, and with all from one on:
+check_memory.py PROGRAM SHIM SOURCE HOST [--all [COMMAND...]].
+
+Some of the allocations, evenly; with --all every single one, of the commands that begin with a COMMAND (none given: of all).
+HOST is a program with ranks of its own, for exec.
 
 Where an allocation fails that matters, the exit code is 3; never that of a mismatch, a finding or an unusable file. Where
 the run goes on all the same (a buffer that is not needed), its report is the whole one, to the letter. jansson's lexer
 asserts that it gets memory, or crashes without: those few ends are its own, and only where JSON is read.
 """
+import argparse
 import json
 import os
 import shutil
@@ -12,8 +17,13 @@ import subprocess
 import sys
 import tempfile
 
-PROGRAM, SHIM, SOURCE = map(os.path.abspath, sys.argv[1:])
-TRIES = 60  # of each command and way
+parser = argparse.ArgumentParser()
+for word in ("program", "shim", "source", "host"):
+    parser.add_argument(word, type=os.path.abspath)
+parser.add_argument("--all", nargs="*")
+options = parser.parse_args()
+PROGRAM, SHIM, SOURCE = options.program, options.shim, options.source
+TRIES = 60 if options.all is None else sys.maxsize  # of each command and way
 TABLE = """lockstep: 1
 name: table
 mesh: {shape: [2]}
@@ -80,6 +90,7 @@ COMMANDS = (  # what, its exit code, whether it reads JSON
     ("mutate --json - --count 6 buffers.yaml", 0, False),
     ("replay --json - " + REPLAYED, 0, True),
     ("replay --json - " + SOURCE + "/tests/order/nccl_truth", 0, True),
+    ("exec -n 2 --json - -- " + options.host, 0, False),
 )
 
 
@@ -134,7 +145,7 @@ def main():
         for command in ("run --quiet --checkpoint before trained.yaml", "plan --quiet --out trained.plan trained.yaml"):
             subprocess.run([PROGRAM, *command.split()], cwd=folder, check=True, stdout=subprocess.DEVNULL)
         for command, code, reads_json in COMMANDS:
-            for fail_on in (False, True):
+            for fail_on in (False, True) if not options.all or command.startswith(tuple(options.all)) else ():
                 check(command, code, reads_json, fail_on, folder)
     return 0
 

@@ -1,6 +1,6 @@
 // Preloaded into the program: the allocation whose number is in FAIL_AT fails, counted from 1; with
-// FAIL_ON all that come after it, too. How many there were goes to the file in FAIL_COUNT. For
-// glibc.
+// FAIL_ON all that come after it, too. How many there were goes to the file in FAIL_COUNT. Programs
+// that it starts have all theirs. For glibc.
 #include <errno.h>
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -16,17 +16,20 @@ void *__libc_realloc(void *old, size_t bytes);
 static atomic_long made;
 static long fail_at = -1;  // before the constructor: nothing is counted
 static bool fail_on;
+static const char *count_path;  // NULL: not counted
 
 __attribute__((constructor)) static void begin(void) {
     const char *at = getenv("FAIL_AT");
     fail_at = at != NULL ? strtol(at, NULL, 10) : 0;
     fail_on = getenv("FAIL_ON") != NULL && fail_at > 0;
+    count_path = getenv("FAIL_COUNT");  // its text stays where it is
+    (void)unsetenv("FAIL_AT");
+    (void)unsetenv("FAIL_COUNT");
 }
 
 __attribute__((destructor)) static void end(void) {
     long count = atomic_load(&made);
-    const char *path = getenv("FAIL_COUNT");
-    FILE *file = path != NULL ? fopen(path, "w") : NULL;
+    FILE *file = count_path != NULL ? fopen(count_path, "w") : NULL;
     if (file != NULL) {
         (void)fprintf(file, "%ld\n", count);
         (void)fclose(file);

@@ -8,6 +8,8 @@
 #include "kernels/element.h"
 #include "runner/compare/stages.h"
 #include "runner/program/execute.h"
+#include "runner/program/program_cells.h"
+#include "runner/program/program_oracle.h"
 
 typedef struct fixture {
     ls_diagnostics *diagnostics;
@@ -335,4 +337,30 @@ Test(program_oracle, the_whole_is_exact) {
     EXPECT("both/e/-/shard", 3, 0);
     EXPECT("again/d/-/full", 0, 1);
     close_fixture(&f);
+}
+
+// Shards that are not of the sizes that a placement says are no whole.
+Test(program_oracle, shards_of_other_sizes_have_no_whole) {
+    static const double full[4] = {1, 2, 3, 4};
+    ls_mesh mesh = LS_MESH(2);
+    ls_world *world = NULL;
+    ls_local_tensor *made = NULL;
+    ls_arena *arena = NULL;
+    cr_assert(ls_arena_create(&arena) == LS_OK);
+    cr_assert(ls_world_create(&world, &(ls_world_options){.mesh = mesh}) == LS_OK);
+    cr_assert(ls_local_tensor_distribute(&made, world, full, &LS_SHAPE(4), LS_F64,
+                                         &LS_PLACE(LS_SHARD(0))) == LS_OK);
+    for (int longer = 0; longer < 2; longer++) {
+        ls_cells shards[2];
+        for (int rank = 0; rank < 2; rank++) {
+            const ls_shape shape = longer != 0 ? LS_SHAPE(rank == 0 ? 1 : 3) : LS_SHAPE(2);
+            cr_assert(ls_cells__new(&shards[rank], arena, &shape, LS_F64) == LS_OK);
+        }
+        ls_known known = {.ranks = shards};
+        cr_assert(ls_known__of_shards(&known, arena, made) == LS_OK);
+        cr_expect_eq(known.whole == NULL, longer != 0);
+    }
+    ls_local_tensor_free(made);
+    ls_world_free(world);
+    ls_arena_free(arena);
 }
