@@ -93,7 +93,7 @@ class Suite:
                            ("mtest_mpix.h", "")):
             with open(os.path.join(folder, name), "w", encoding="utf-8") as out:
                 out.write(text)
-        self.flags = ["-w", "-I" + folder, "-I" + os.path.join(folder, "include"),
+        self.flags = ["-w", "-O2", "-I" + folder, "-I" + os.path.join(folder, "include"),
                       "-I" + os.path.join(self.suite, "include"),
                       "-I" + os.path.join(self.suite, "dtpools", "include"),
                       "-DHAVE_MPITESTCONF_H=1"]

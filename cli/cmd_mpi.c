@@ -36,7 +36,8 @@ static const cli_option options[] = {
      .value = &given.explore,
      .given = &given.explore_given,
      .value_name = "N",
-     .help = "Try every match of receives from MPI_ANY_SOURCE, at most N runs",
+     .help = "Try every class of interleavings that receives from MPI_ANY_SOURCE make, "
+             "at most N runs",
      .int_min = 1,
      .int_max = INT_MAX},
     {.type = CLI_STRING,
@@ -173,6 +174,23 @@ static int find(void *library, const char *name, void *out) {
     return LS_EXIT_OK;
 }
 
+static void say_explored(const ls_mpi_explored *e, int status) {
+    const char *runs = e->runs == 1 ? "" : "s", *classes = e->classes == 1 ? "" : "es";
+    if (status != LS_OK) {
+        cli_note("explored %d run%s: one has a finding", e->runs, runs);
+    } else if (!e->exhaustive) {
+        cli_note("explored %d run%s, %d class%s: there are more than --explore allows", e->runs,
+                 runs, e->classes, classes);
+    } else if (e->observed == 0) {
+        cli_note("explored %d run%s: all interleavings: %d class%s", e->runs, runs, e->classes,
+                 classes);
+    } else {
+        cli_note("explored %d run%s: every match of receives from MPI_ANY_SOURCE: %d class%s; what "
+                 "MPI_Test and its like were told, %llu times, depends on more than that",
+                 e->runs, runs, e->classes, classes, (unsigned long long)e->observed);
+    }
+}
+
 static int explore(void *library, ls_spmd_result **out, ls_mpi_options *used) {
     ls_mpi_explore_function explore_all;
     ls_mpi_explored explored;
@@ -184,10 +202,7 @@ static int explore(void *library, ls_spmd_result **out, ls_mpi_options *used) {
         used->choices = explored.choices;
         used->choice_count = explored.choice_count;
     }
-    cli_note("explored %d run%s: %s", explored.runs, explored.runs == 1 ? "" : "s",
-             explored.exhaustive ? "every match of receives from MPI_ANY_SOURCE"
-             : status != LS_OK   ? "one has a finding"
-                                 : "there are more matches than --explore allows");
+    say_explored(&explored, status);
     return status;
 }
 

@@ -132,6 +132,23 @@ static ls_text reproduce(const ls_spmd_arguments *words_given, uint64_t seed,
     return text;
 }
 
+static int explore(ls_spmd_result **out, uint64_t *seed, program *p, const settings *used) {
+    uint64_t observed;
+    int status = ls_spmd__explore(out, seed, p->function, &p->arguments, &used->spmd,
+                                  used->spmd.seed, given.explore, &observed);
+    const char *ending = given.explore == 1 ? "" : "s";
+    if (status == LS_OK && observed == 0) {
+        cli_note("explored %d schedule%s: all interleavings of ranks that share nothing but their "
+                 "calls: 1 class",
+                 given.explore, ending);
+    } else if (status == LS_OK) {
+        cli_note("explored %d schedule%s: what ls_test was told, %llu times, depends on the "
+                 "schedule, so there may be others",
+                 given.explore, ending, (unsigned long long)observed);
+    }
+    return status;
+}
+
 static int run_program(program *p, settings *used) {
     ls_trace *trace = NULL;
     int code = cli_trace_open(&trace, given.machine);
@@ -146,8 +163,7 @@ static int run_program(program *p, settings *used) {
     used->spmd.met_arg = trace;
     ls_spmd_result *result = NULL;
     uint64_t seed = used->spmd.seed;
-    int status = given.explore > 0 ? ls_spmd_explore(&result, &seed, p->function, &p->arguments,
-                                                     &used->spmd, used->spmd.seed, given.explore)
+    int status = given.explore > 0 ? explore(&result, &seed, p, used)
                                    : ls_spmd_run(&result, p->function, &p->arguments, &used->spmd);
     if (status != LS_OK && result == NULL) {
         code = cli_fail(status);

@@ -17,14 +17,21 @@ static bool is_there(const mpi_keyval *of) {
     return of->used || of->references > 0;
 }
 
-// One that is not freed, or (freed) one that is in use still.
-static mpi_keyval *keyval_of(mpi_rank *me, int keyval, bool freed) {
-    bool known = keyval > MPI_WIN_MODEL && keyval < LS_MPI_KEYVALS && me->keyvals != NULL;
-    mpi_keyval *of = known ? &me->keyvals[keyval] : NULL;
-    return of != NULL && (of->used || (freed && is_there(of))) ? of : NULL;
+// One of that kind of objects that is not freed, or (freed) one that is in use still.
+static int keyval_arg(mpi_keyval **out, mpi_where at, mpi_kind kind, int keyval, bool freed) {
+    bool known = keyval > MPI_WIN_MODEL && keyval < LS_MPI_KEYVALS && at.me->keyvals != NULL;
+    mpi_keyval *of = known ? &at.me->keyvals[keyval] : NULL;
+    bool there = of != NULL && (of->used || (freed && is_there(of)));
+    *out = there && of->kind == kind ? of : NULL;
+    return *out != NULL ? MPI_SUCCESS
+                        : ls_mpi__error(at.me, NULL, MPI_ERR_KEYVAL, at.function,
+                                        "the key value %d is %s", keyval,
+                                        there                                   ? "of other objects"
+                                        : keyval > 0 && keyval <= MPI_WIN_MODEL ? "MPI's own"
+                                                                                : "not valid");
 }
 
-static int create(mpi_where at, MPI_Comm_copy_attr_function *copy,
+static int create(mpi_where at, mpi_kind kind, MPI_Comm_copy_attr_function *copy,
                   MPI_Comm_delete_attr_function *release, int *keyval, void *state) {
     if (at.me->keyvals == NULL) {
         at.me->keyvals = ls_mpi__alloc(LS_MPI_KEYVALS * sizeof(mpi_keyval));
@@ -32,7 +39,8 @@ static int create(mpi_where at, MPI_Comm_copy_attr_function *copy,
     for (int k = MPI_WIN_MODEL + 1; k < LS_MPI_KEYVALS; k++) {
         mpi_keyval *made = &at.me->keyvals[k];
         if (!is_there(made)) {
-            *made = (mpi_keyval){.copy = copy, .release = release, .state = state, .used = true};
+            *made = (mpi_keyval){
+                .kind = kind, .copy = copy, .release = release, .state = state, .used = true};
             *keyval = k;
             return MPI_SUCCESS;
         }
@@ -41,12 +49,9 @@ static int create(mpi_where at, MPI_Comm_copy_attr_function *copy,
                          LS_MPI_KEYVALS);
 }
 
-static int release_keyval(mpi_where at, int *keyval) {
-    mpi_keyval *of = keyval_of(at.me, keyval != NULL ? *keyval : MPI_KEYVAL_INVALID, true);
-    if (of == NULL) {
-        return ls_mpi__error(at.me, NULL, MPI_ERR_KEYVAL, at.function,
-                             "the key value is not valid");
-    }
+static int release_keyval(mpi_where at, mpi_kind kind, int *keyval) {
+    mpi_keyval *of;
+    MPI_TRY(keyval_arg(&of, at, kind, keyval != NULL ? *keyval : MPI_KEYVAL_INVALID, true));
     of->used = false;  // attributes that are set keep their functions
     *keyval = MPI_KEYVAL_INVALID;
     return MPI_SUCCESS;
@@ -72,32 +77,37 @@ static int drop(mpi_rank *me, int handle, mpi_attribute **at) {
     return status;
 }
 
-static int set(mpi_where at, int handle, mpi_attribute **list, int keyval, void *value) {
-    if (keyval_of(at.me, keyval, false) == NULL) {
-        return ls_mpi__error(at.me, NULL, MPI_ERR_KEYVAL, at.function, "the key value %d is %s",
-                             keyval,
-                             keyval > 0 && keyval <= MPI_WIN_MODEL ? "MPI's own" : "not valid");
-    }
+int ls_mpi__attribute_set(mpi_where at, mpi_kind kind, int handle, mpi_attribute **list, int keyval,
+                          void *value) {
+    mpi_keyval *of;
+    MPI_TRY(keyval_arg(&of, at, kind, keyval, false));
     mpi_attribute **old = find(list, keyval);
     if (*old != NULL) {
         MPI_TRY(drop(at.me, handle, old));
     }
     mpi_attribute *made = ls_mpi__alloc(sizeof *made);
     *made = (mpi_attribute){keyval, value, *list};
-    at.me->keyvals[keyval].references += 1;
+    of->references += 1;
     *list = made;
     return MPI_SUCCESS;
 }
 
-static void get(mpi_attribute **list, int keyval, void *value, int *flag) {
-    mpi_attribute **at = find(list, keyval);
-    *flag = *at != NULL ? 1 : 0;
-    if (*at != NULL) {
-        memcpy(value, &(*at)->value, sizeof(void *));
+int ls_mpi__attribute_get(mpi_where at, mpi_kind kind, mpi_attribute **list, int keyval,
+                          void *value, int *flag) {
+    mpi_keyval *of;
+    MPI_TRY(keyval_arg(&of, at, kind, keyval, true));
+    const mpi_attribute *found = *find(list, keyval);
+    *flag = found != NULL ? 1 : 0;
+    if (found != NULL) {
+        memcpy(value, &found->value, sizeof(void *));
     }
+    return MPI_SUCCESS;
 }
 
-static int remove_one(mpi_where at, int handle, mpi_attribute **list, int keyval) {
+int ls_mpi__attribute_remove(mpi_where at, mpi_kind kind, int handle, mpi_attribute **list,
+                             int keyval) {
+    mpi_keyval *key;
+    MPI_TRY(keyval_arg(&key, at, kind, keyval, true));
     mpi_attribute **of = find(list, keyval);
     if (*of == NULL) {
         return ls_mpi__error(at.me, NULL, MPI_ERR_KEYVAL, at.function, "the attribute is not set");
@@ -114,7 +124,7 @@ int ls_mpi__attributes_copy(mpi_where where, const mpi_comm *comm, int old_handl
         if (of->copy != NULL) {
             int status = of->copy(old_handle, at->keyval, of->state, at->value, &value, &flag);
             if (status != MPI_SUCCESS) {
-                return ls_mpi__error(where.me, comm, MPI_ERR_OTHER, where.function,
+                return ls_mpi__error(where.me, comm, status, where.function,
                                      "a function that copies an attribute returns %d", status);
             }
         }
@@ -159,64 +169,50 @@ static bool predefined(int keyval, void *value, int *flag) {
 }
 
 // ---- The functions ------------------------------------------------------------------------------
-#define KEYVALS(Kind)                                                                              \
+#define KEYVALS(Kind, kind)                                                                        \
     int MPI_##Kind##_create_keyval(MPI_##Kind##_copy_attr_function *copy,                          \
                                    MPI_##Kind##_delete_attr_function *release, int *keyval,        \
                                    void *state) {                                                  \
         mpi_where at = {ls_mpi__enter(__func__), __func__};                                        \
-        return create(at, copy, release, keyval, state);                                           \
+        return create(at, kind, copy, release, keyval, state);                                     \
     }                                                                                              \
     int MPI_##Kind##_free_keyval(int *keyval) {                                                    \
         mpi_where at = {ls_mpi__enter(__func__), __func__};                                        \
-        return release_keyval(at, keyval);                                                         \
+        return release_keyval(at, kind, keyval);                                                   \
     }
-KEYVALS(Comm)
-KEYVALS(Type)
-KEYVALS(Win)
+KEYVALS(Comm, MPI_KIND_COMM)
+KEYVALS(Type, MPI_KIND_TYPE)
+KEYVALS(Win, MPI_KIND_WIN)
 
-#define ATTRIBUTES(Kind, Handle, argument)                                                         \
+#define ATTRIBUTES(Kind, kind, Handle, argument)                                                   \
     int MPI_##Kind##_set_attr(Handle handle, int keyval, void *value) {                            \
         mpi_where at = {ls_mpi__enter(__func__), __func__};                                        \
         argument;                                                                                  \
-        return set(at, handle, &of->attributes, keyval, value);                                    \
+        return ls_mpi__attribute_set(at, kind, handle, &of->attributes, keyval, value);            \
     }                                                                                              \
     int MPI_##Kind##_delete_attr(Handle handle, int keyval) {                                      \
         mpi_where at = {ls_mpi__enter(__func__), __func__};                                        \
         argument;                                                                                  \
-        return remove_one(at, handle, &of->attributes, keyval);                                    \
+        return ls_mpi__attribute_remove(at, kind, handle, &of->attributes, keyval);                \
     }
-ATTRIBUTES(Comm, MPI_Comm, mpi_comm *of; MPI_TRY(ls_mpi__comm_arg(&of, at, handle)))
-ATTRIBUTES(Type, MPI_Datatype, mpi_type *of;
+ATTRIBUTES(Comm, MPI_KIND_COMM, MPI_Comm, mpi_comm *of; MPI_TRY(ls_mpi__comm_arg(&of, at, handle)))
+ATTRIBUTES(Type, MPI_KIND_TYPE, MPI_Datatype, mpi_type *of;
            MPI_TRY(ls_mpi__type_arg(&of, at, NULL, handle, false)))
 
 int MPI_Comm_get_attr(MPI_Comm comm, int keyval, void *value, int *flag) {
     mpi_where at = {ls_mpi__enter(__func__), __func__};
     mpi_comm *of;
     MPI_TRY(ls_mpi__comm_arg(&of, at, comm));
-    if (!predefined(keyval, value, flag)) {
-        get(&of->attributes, keyval, value, flag);
-    }
-    return MPI_SUCCESS;
+    return predefined(keyval, value, flag)
+               ? MPI_SUCCESS
+               : ls_mpi__attribute_get(at, MPI_KIND_COMM, &of->attributes, keyval, value, flag);
 }
 
 int MPI_Type_get_attr(MPI_Datatype type, int keyval, void *value, int *flag) {
     mpi_where at = {ls_mpi__enter(__func__), __func__};
     mpi_type *of;
     MPI_TRY(ls_mpi__type_arg(&of, at, NULL, type, false));
-    get(&of->attributes, keyval, value, flag);
-    return MPI_SUCCESS;
-}
-
-int ls_mpi__attribute_set(mpi_where at, int handle, mpi_attribute **list, int keyval, void *value) {
-    return set(at, handle, list, keyval, value);
-}
-
-int ls_mpi__attribute_remove(mpi_where at, int handle, mpi_attribute **list, int keyval) {
-    return remove_one(at, handle, list, keyval);
-}
-
-void ls_mpi__attribute_get(mpi_attribute **list, int keyval, void *value, int *flag) {
-    get(list, keyval, value, flag);
+    return ls_mpi__attribute_get(at, MPI_KIND_TYPE, &of->attributes, keyval, value, flag);
 }
 
 // Names of MPI 1.

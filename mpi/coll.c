@@ -61,14 +61,17 @@ static int read_side(mpi_side *out, mpi_where at, mpi_comm *comm, const side_arg
 }
 
 // ---- Posting ------------------------------------------------------------------------------------
-static void own_side(mpi_rank *me, mpi_owned **out, const mpi_side *side, int blocks, bool writes,
-                     const char *function, bool keep) {
-    if (side->type == NULL || side->buf == NULL || side->buf == MPI_IN_PLACE) {
-        return;
-    }
+// Elements that lie one behind the other.
+typedef struct run {
+    const char *base;
+    size_t count;
+} run;
+
+// From the first block to the last.
+static run all_blocks(const mpi_side *side, int blocks) {
     size_t count = (size_t)side->count;
     const char *base = side->buf;
-    if (side->counts != NULL) {  // from the first block to the last
+    if (side->counts != NULL) {
         ptrdiff_t low = 0, high = 0, at = 0;
         for (int b = 0; b < blocks; b++) {
             at = side->displs != NULL ? side->displs[b] : at;
@@ -81,11 +84,74 @@ static void own_side(mpi_rank *me, mpi_owned **out, const mpi_side *side, int bl
     } else if (side->count > 0 && blocks > 1) {
         count *= (size_t)blocks;
     }
-    if (keep) {
-        *out = ls_mpi__own(me, base, count, side->type, writes, function);
-    } else {
-        ls_mpi__touch_typed(me, base, count, side->type, writes, function);
+    return (run){base, count};
+}
+
+static void own_side(mpi_rank *me, mpi_owned **out, const mpi_side *side, int blocks, bool writes,
+                     const char *function, bool keep) {
+    if (side->type == NULL || side->buf == NULL || side->buf == MPI_IN_PLACE) {
+        return;
     }
+    run all = all_blocks(side, blocks);
+    if (keep) {
+        *out = ls_mpi__own(me, all.base, all.count, side->type, writes, function);
+    } else {
+        ls_mpi__touch_typed(me, all.base, all.count, side->type, writes, function);
+    }
+}
+
+static bool runs_meet(run a, const mpi_type *a_type, run b, const mpi_type *b_type) {
+    if (!b_type->contiguous) {
+        run kept = a;
+        const mpi_type *kept_type = a_type;
+        a = b, a_type = b_type;
+        b = kept, b_type = kept_type;
+    }
+    if (a.count * a_type->size == 0 || b.count * b_type->size == 0) {
+        return false;
+    }
+    // Where neither is in one piece, what is the same lies in the same place.
+    return b_type->contiguous ? ls_mpi__type_meets(a.base, a.count, a_type, b.base,
+                                                   b.base + b.count * b_type->size)
+                              : a.base == b.base && a_type == b_type;
+}
+
+static run block_at(const mpi_side *side, int b) {
+    return (run){(const char *)side->buf + side->displs[b] * side->type->extent,
+                 (size_t)side->counts[b]};
+}
+
+// Whether what a call sends from and what it receives into have a byte in common.
+static bool sides_meet(const mpi_side *send, int send_blocks, const mpi_side *recv,
+                       int recv_blocks) {
+    if (send->type == NULL || recv->type == NULL || send->buf == NULL || recv->buf == NULL) {
+        return false;
+    }
+    run out = all_blocks(send, send_blocks), in = all_blocks(recv, recv_blocks);
+    if (!runs_meet(out, send->type, in, recv->type)) {
+        return false;
+    }
+    int outs = send->displs != NULL ? send_blocks : 1, ins = recv->displs != NULL ? recv_blocks : 1;
+    for (int i = 0; i < outs; i++) {
+        run from = send->displs != NULL ? block_at(send, i) : out;
+        for (int k = 0; k < ins; k++) {
+            if (runs_meet(from, send->type, recv->displs != NULL ? block_at(recv, k) : in,
+                          recv->type)) {
+                return true;
+            }
+        }
+    }
+    return false;
+}
+
+// What a member receives into: of what is reduced and scattered its own block.
+static mpi_side recv_side(const mpi_record *record) {
+    mpi_side side = record->recv;
+    if (record->collective->reduces && side.counts != NULL) {
+        side.count = side.counts[record->comm->rank];
+        side.counts = NULL;
+    }
+    return side;
 }
 
 // What a member's call reads and writes: out of the record, by who it is.
@@ -103,8 +169,8 @@ static void own_sides(mpi_rank *me, mpi_owned *owned[2], const mpi_record *recor
         own_side(me, &owned[0], &record->send, out, false, record->function, keep);
     }
     if (receives) {
-        own_side(me, &owned[1], bcast ? &record->send : &record->recv, in, true, record->function,
-                 keep);
+        const mpi_side recv = recv_side(record);
+        own_side(me, &owned[1], bcast ? &record->send : &recv, in, true, record->function, keep);
     }
 }
 
@@ -190,11 +256,11 @@ static int read_collective(mpi_record *out, mpi_where at, const collective_args 
         MPI_TRY(ls_mpi__op_arg(&op, at, comm, args->op, type));
         record.op = op;
     }
-    const mpi_side *send = &record.send, *recv = &record.recv;
-    if (send->type != NULL && recv->type != NULL && send->buf == recv->buf && send->buf != NULL &&
-        send->count > 0 && send->counts == NULL && send->type->size > 0 && !comm->inter) {
+    const mpi_side recv = recv_side(&record);
+    if (sides_meet(&record.send, args->kind->out_blocks ? blocks_of(comm, args->kind, true) : 1,
+                   &recv, args->kind->in_blocks ? blocks_of(comm, args->kind, false) : 1)) {
         return ls_mpi__error(at.me, comm, MPI_ERR_BUFFER, at.function,
-                             "the send and the receive buffer are one: MPI_IN_PLACE says that");
+                             "the send and the receive buffer overlap (MPI_IN_PLACE is for that)");
     }
     *out = record;
     return MPI_SUCCESS;

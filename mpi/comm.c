@@ -5,24 +5,31 @@
 
 #include "mpi/internal.h"
 
-#define ASK(name, parameters, statement)                                                           \
+#define ASK(name, parameters, place, statement)                                                    \
     int name parameters {                                                                          \
         mpi_where at = {ls_mpi__enter(__func__), __func__};                                        \
         mpi_comm *of;                                                                              \
         MPI_TRY(ls_mpi__comm_arg(&of, at, comm));                                                  \
+        MPI_TRY(ls_mpi__out_arg(at, #place, place));                                               \
         statement;                                                                                 \
         return MPI_SUCCESS;                                                                        \
     }
 
-ASK(MPI_Comm_size, (MPI_Comm comm, int *size), *size = of->size)
-ASK(MPI_Comm_rank, (MPI_Comm comm, int *rank), *rank = of->rank)
-ASK(MPI_Comm_test_inter, (MPI_Comm comm, int *flag), *flag = of->inter ? 1 : 0)
-ASK(MPI_Comm_set_name, (MPI_Comm comm, const char *name),
+ASK(MPI_Comm_size, (MPI_Comm comm, int *size), size, *size = of->size)
+ASK(MPI_Comm_rank, (MPI_Comm comm, int *rank), rank, *rank = of->rank)
+ASK(MPI_Comm_test_inter, (MPI_Comm comm, int *flag), flag, *flag = of->inter ? 1 : 0)
+ASK(MPI_Comm_set_name, (MPI_Comm comm, const char *name), name,
     (void)snprintf(of->name, sizeof of->name, "%s", name))
-ASK(MPI_Comm_get_name, (MPI_Comm comm, char *name, int *length),
+ASK(MPI_Comm_get_name, (MPI_Comm comm, char *name, int *length), name,
     *length = snprintf(name, MPI_MAX_OBJECT_NAME, "%s", of->name))
-ASK(MPI_Comm_set_info, (MPI_Comm comm, MPI_Info info), (void)info)
-ASK(MPI_Comm_get_info, (MPI_Comm comm, MPI_Info *info), MPI_TRY(MPI_Info_create(info)))
+ASK(MPI_Comm_get_info, (MPI_Comm comm, MPI_Info *info), info, MPI_TRY(MPI_Info_create(info)))
+
+int MPI_Comm_set_info(MPI_Comm comm, MPI_Info info) {
+    mpi_where at = {ls_mpi__enter(__func__), __func__};
+    mpi_comm *of;
+    (void)info;
+    return ls_mpi__comm_arg(&of, at, comm);
+}
 
 int MPI_Comm_remote_size(MPI_Comm comm, int *size) {
     mpi_where at = {ls_mpi__enter(__func__), __func__};
@@ -44,10 +51,7 @@ int MPI_Comm_get_parent(MPI_Comm *parent) {
 static const mpi_collective making = {.name = "a new communicator", .make = ls_mpi__make_comms};
 
 static int make(mpi_where at, const mpi_record *record, MPI_Request *request) {
-    if (record->out == NULL) {
-        return ls_mpi__error(at.me, record->comm, MPI_ERR_ARG, at.function,
-                             "the place for the communicator is NULL");
-    }
+    MPI_TRY(ls_mpi__out_arg(at, "communicator", record->out));
     return ls_mpi__collective(at.me, record, request);
 }
 
@@ -116,6 +120,7 @@ int MPI_Comm_split_type(MPI_Comm comm, int type, int key, MPI_Info info, MPI_Com
     mpi_comm *of;
     (void)info;
     MPI_TRY(ls_mpi__comm_arg(&of, at, comm));
+    MPI_TRY(ls_mpi__out_arg(at, "communicator", out));
     if (type != MPI_COMM_TYPE_SHARED && type != MPI_UNDEFINED) {
         return ls_mpi__error(at.me, of, MPI_ERR_ARG, __func__, "split type %d", type);
     }
@@ -164,6 +169,7 @@ int MPI_Comm_create_group(MPI_Comm comm, MPI_Group group, int tag, MPI_Comm *out
     mpi_group *list;
     MPI_TRY(ls_mpi__comm_arg(&of, at, comm));
     MPI_TRY(ls_mpi__group_arg(&list, at, group));
+    MPI_TRY(ls_mpi__out_arg(at, "communicator", out));
     *out = MPI_COMM_NULL;
     if (ls_mpi__group_rank(list, at.me->id) < 0) {
         return MPI_SUCCESS;
@@ -201,6 +207,7 @@ int MPI_Intercomm_create(MPI_Comm local, int local_leader, MPI_Comm peer, int re
     int line = ls_mpi__line;
     mpi_comm *of;
     MPI_TRY(ls_mpi__comm_arg(&of, at, local));
+    MPI_TRY(ls_mpi__out_arg(at, "communicator", out));
     if (local_leader < 0 || local_leader >= of->size || of->inter) {
         return ls_mpi__error(at.me, of, of->inter ? MPI_ERR_COMM : MPI_ERR_RANK, __func__,
                              "local leader %d of a communicator of %d", local_leader, of->size);

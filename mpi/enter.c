@@ -242,6 +242,13 @@ int ls_mpi__buffer_arg(mpi_where at, mpi_comm *comm, const void *buf, long count
     return MPI_SUCCESS;
 }
 
+// No handle's fault: of no communicator's handler but the world's.
+int ls_mpi__out_arg(mpi_where at, const char *what, const void *out) {
+    return out != NULL ? MPI_SUCCESS
+                       : ls_mpi__error(at.me, NULL, MPI_ERR_ARG, at.function,
+                                       "the place for the %s is NULL", what);
+}
+
 int ls_mpi__root_arg(mpi_where at, mpi_comm *comm, int root) {
     if (comm->inter && (root == MPI_ROOT || root == MPI_PROC_NULL)) {
         return MPI_SUCCESS;

@@ -1,13 +1,17 @@
-// Every match that receives from any source can make, run by run: stateless, depth first. A run is
-// told which sends its first receives meet, and takes the first that is there from then on; what it
-// had to choose from says what comes next. Receives are let go one at a time, when nobody can go on
-// without them, so orders of independent matches are not tried (POE, see ranks/p2p.c).
+// Every class of interleavings that choices of receives from any source can make, run by run:
+// stateless, depth first. All other calls of a rank wait for what they name, so only the matches
+// made when nobody can go on are choices (POE, see ranks/p2p.c): each receive there with each send
+// it could meet. Sleep sets (Godefroid, Partial-Order Methods for the Verification of Concurrent
+// Systems, 1996, chapter 5) leave out runs that differ from others in the order of independent
+// matches alone: what was tried first at a choice sleeps in the runs after it until a match of the
+// same receive or send is made, and a run in which all that could be made sleeps ends there.
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -15,39 +19,122 @@
 
 #define CHOICES_MAX 4096
 
-typedef struct trail {
+// What a run of an exploration tells of itself.
+typedef struct ls_mpi_trail {
     int status;
+    bool complete;  // it told all
+    bool blocked;   // it ended where it could only have done what others did
+    bool partial;   // it had more to choose from than is kept
+    uint64_t observed;
+    int base;  // choices from here on are explored
     int count;
-    int choice[CHOICES_MAX], of[CHOICES_MAX];
-} trail;
+    int choice[CHOICES_MAX], next[CHOICES_MAX];  // next: to be tried after it; -1: none
+} ls_mpi_trail;
 
-static ls_mpi_options with_trail(const ls_mpi_options *options, const int *choices, int count,
-                                 trail *out) {
+// A match, told by its rank's numbers: the same in every run in which it can be made.
+typedef struct match {
+    int receiver, recv, sender, send;
+} match;
+
+typedef struct mpi_sleeping {
+    int count;
+    match at[];
+} mpi_sleeping;
+
+static match match_of(const ls_match_choice *choice) {
+    const mpi_record *recv = choice->recv->record, *send = choice->send->record;
+    return (match){choice->recv->call.rank, recv->number, choice->send->call.rank, send->number};
+}
+
+static bool independent(const match *a, const match *b) {
+    return (a->receiver != b->receiver || a->recv != b->recv) &&
+           (a->sender != b->sender || a->send != b->send);
+}
+
+static bool sleeps(const mpi_sleeping *in, const match *of) {
+    for (int i = 0; in != NULL && i < in->count; i++) {
+        if (memcmp(&in->at[i], of, sizeof *of) == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+// The first from `at` on that does not sleep; -1: none.
+static int first_awake(const ls_match_choice *choices, int at, int count) {
+    for (; at < count; at++) {
+        const match own = match_of(&choices[at]);
+        if (!sleeps(ls_mpi__state.sleeping, &own)) {
+            return at;
+        }
+    }
+    return -1;
+}
+
+// What sleeps after match `chosen`: what slept and what was tried before it, but what it concerns.
+static void put_to_sleep(const ls_match_choice *choices, int chosen, int tried) {
+    const mpi_sleeping *old = ls_mpi__state.sleeping;
+    int room = (old != NULL ? old->count : 0) + tried;
+    mpi_sleeping *made = ls_mpi__alloc(sizeof *made + (size_t)room * sizeof(match));
+    const match now = match_of(&choices[chosen]);
+    for (int i = 0; old != NULL && i < old->count; i++) {
+        if (independent(&old->at[i], &now)) {
+            made->at[made->count++] = old->at[i];
+        }
+    }
+    for (int i = 0; i < tried; i++) {
+        const match other = match_of(&choices[i]);
+        if (independent(&other, &now) && !sleeps(old, &other)) {
+            made->at[made->count++] = other;
+        }
+    }
+    free(ls_mpi__state.sleeping);
+    ls_mpi__state.sleeping = made;
+}
+
+int ls_mpi__explore_choose(ls_spmd *run, const ls_match_choice *choices, int count) {
+    const ls_mpi_options *options = ls_mpi__state.options;
+    ls_mpi_trail *trail = options->trail;
+    int n = ls_mpi__state.choice_count++;
+    (void)run;
+    int chosen = n < options->choice_count ? options->choices[n] : first_awake(choices, 0, count);
+    chosen = chosen < count ? chosen : count - 1;
+    if (trail == NULL) {
+        return chosen;
+    }
+    trail->partial = trail->partial || n >= CHOICES_MAX || count == LS_MATCH_CHOICES_MAX;
+    trail->blocked = trail->blocked || chosen < 0;
+    if (chosen >= 0 && n < CHOICES_MAX) {
+        bool explored = n >= trail->base;
+        trail->choice[n] = chosen;
+        trail->next[n] = explored ? first_awake(choices, chosen + 1, count) : -1;
+        trail->count = n + 1;
+        put_to_sleep(choices, chosen, explored ? chosen : 0);
+    }
+    return chosen;
+}
+
+void ls_mpi__explore_end(void) {
+    free(ls_mpi__state.sleeping);
+    ls_mpi__state.sleeping = NULL;
+}
+
+void ls_mpi__observe(void) {
+    ls_mpi__state.run->observed += 1;
+}
+
+// ---- Runs ---------------------------------------------------------------------------------------
+static int run_here(ls_spmd_result **out, const ls_mpi_options *options, const int *choices,
+                    int count, ls_mpi_trail *trail) {
     ls_mpi_options own = *options;
     own.choices = choices;
     own.choice_count = count;
-    own.made_choice = out->choice;
-    own.made_of = out->of;
-    own.made_room = CHOICES_MAX;
-    own.made_count = &out->count;
-    out->count = 0;
-    return own;
-}
-
-static bool transfer_all(int file, void *data, size_t bytes, bool out) {
-    char *at = data;
-    while (bytes > 0) {
-        ssize_t n = out ? write(file, at, bytes) : read(file, at, bytes);
-        if (n < 0 && errno == EINTR) {
-            continue;
-        }
-        if (n <= 0) {
-            return false;
-        }
-        at += n;
-        bytes -= (size_t)n;
-    }
-    return true;
+    own.trail = trail;
+    *trail = (ls_mpi_trail){.base = options->choice_count};
+    trail->status = ls_mpi_run(out, &own);
+    trail->observed = *out != NULL ? ls_spmd_observed_count(*out) : 0;
+    trail->complete = true;
+    return trail->status;
 }
 
 // The program's output goes nowhere; returns what it was.
@@ -59,68 +146,99 @@ static int silence(void) {
     return kept;
 }
 
-// A run in a process of its own, whatever becomes of it.
-static int run_apart(const ls_mpi_options *options, const int *choices, int count, trail *out) {
-    int ends[2];
+// A run in a process of its own, whatever becomes of it; the trail lies in memory of both.
+static int run_apart(const ls_mpi_options *options, const int *choices, int count,
+                     ls_mpi_trail *trail) {
     (void)fflush(NULL);
-    if (pipe2(ends, O_CLOEXEC) != 0) {
-        return LS_FAIL(LS_ERR_RESOURCE, "no pipe: %s", strerror(errno));
-    }
+    trail->complete = false;
     pid_t child = fork();
     if (child == 0) {
         (void)silence();
         ls_spmd_result *result = NULL;
-        ls_mpi_options own = with_trail(options, choices, count, out);
+        ls_mpi_options own = *options;
         own.spmd.met = NULL;
-        out->status = ls_mpi_run(&result, &own);
-        _exit(transfer_all(ends[1], out, sizeof *out, true) ? 0 : 1);
+        (void)run_here(&result, &own, choices, count, trail);
+        _exit(0);
     }
-    (void)close(ends[1]);
-    bool complete = child > 0 && transfer_all(ends[0], out, sizeof *out, false);
-    (void)close(ends[0]);
     int ignored;
     while (child > 0 && waitpid(child, &ignored, 0) < 0 && errno == EINTR) {
     }
-    if (!complete) {
-        return LS_FAIL(LS_ERR_RANK_DIED, "the process of a run ended by itself");
+    return trail->complete ? LS_OK
+                           : LS_FAIL(LS_ERR_RANK_DIED, "the process of a run ended by itself");
+}
+
+// The run after the one that the trail tells of: its choices [*count]; NULL: that was the last.
+static int *next_choices(const ls_mpi_trail *trail, int *count) {
+    int last = trail->count - 1;
+    while (last >= trail->base && trail->next[last] < 0) {
+        last -= 1;
     }
-    return LS_OK;
+    if (last < trail->base) {
+        return NULL;
+    }
+    int *made = ls_mpi__alloc((size_t)(last + 1) * sizeof *made);
+    memcpy(made, trail->choice, (size_t)last * sizeof *made);
+    made[last] = trail->next[last];
+    *count = last + 1;
+    return made;
+}
+
+// What leads to the same run without what slept; the first is chosen behind the last.
+static int *all_choices(const ls_mpi_trail *trail, int *count) {
+    *count = trail->count;
+    while (*count > trail->base && trail->choice[*count - 1] == 0) {
+        *count -= 1;
+    }
+    int *made = ls_mpi__alloc((size_t)(*count + 1) * sizeof *made);
+    memcpy(made, trail->choice, (size_t)*count * sizeof *made);
+    return made;
+}
+
+static int explore(ls_spmd_result **out, const ls_mpi_options *options, int most,
+                   ls_mpi_explored *explored, ls_mpi_trail *trail) {
+    int status = run_here(out, options, options->choices, options->choice_count, trail);
+    bool partial = trail->partial;
+    *explored = (ls_mpi_explored){.runs = 1, .classes = 1, .observed = trail->observed};
+    while (status == LS_OK) {
+        int count = 0, *choices = next_choices(trail, &count);
+        if (choices == NULL || explored->runs >= most) {
+            explored->exhaustive = choices == NULL && !partial;
+            free(choices);
+            return LS_OK;
+        }
+        status = run_apart(options, choices, count, trail);
+        explored->runs += 1;
+        partial = partial || trail->partial;
+        if (status == LS_OK && !trail->blocked) {
+            explored->classes += 1;
+            explored->observed += trail->observed;
+        }
+        if (status == LS_OK && !trail->blocked && trail->status != LS_OK) {
+            ls_spmd_result_free(*out);  // once more, to tell of it
+            int kept = silence();
+            status = run_here(out, options, choices, count, trail);
+            (void)fflush(stdout);
+            (void)dup2(kept, STDOUT_FILENO);
+            (void)close(kept);
+            free(choices);
+            explored->choices = all_choices(trail, &explored->choice_count);
+            return status;
+        }
+        free(choices);
+    }
+    return status;
 }
 
 int ls_mpi_explore(ls_spmd_result **out, const ls_mpi_options *options, int most,
                    ls_mpi_explored *explored) {
-    trail *at = ls_mpi__alloc(sizeof *at);
-    ls_mpi_options own = with_trail(options, options->choices, options->choice_count, at);
-    int status = ls_mpi_run(out, &own);
-    *explored = (ls_mpi_explored){.runs = 1};
-    while (status == LS_OK) {
-        int last = at->count - 1;
-        while (last >= options->choice_count && at->choice[last] + 1 >= at->of[last]) {
-            last -= 1;
-        }
-        if (last < options->choice_count || explored->runs >= most) {
-            explored->exhaustive = last < options->choice_count && at->count < CHOICES_MAX;
-            break;
-        }
-        at->choice[last] += 1;
-        int *choices = ls_mpi__alloc((size_t)(last + 1) * sizeof *choices);
-        memcpy(choices, at->choice, (size_t)(last + 1) * sizeof *choices);
-        status = run_apart(options, choices, last + 1, at);
-        explored->runs += 1;
-        if (status == LS_OK && at->status != LS_OK) {  // once more, to tell of it
-            ls_spmd_result_free(*out);
-            int kept = silence();
-            own = with_trail(options, choices, last + 1, at);
-            status = ls_mpi_run(out, &own);
-            (void)fflush(stdout);
-            (void)dup2(kept, STDOUT_FILENO);
-            (void)close(kept);
-            explored->choices = choices;
-            explored->choice_count = last + 1;
-            break;
-        }
-        free(choices);
+    *out = NULL;
+    *explored = (ls_mpi_explored){0};
+    ls_mpi_trail *trail =
+        mmap(NULL, sizeof *trail, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    if (trail == MAP_FAILED) {
+        return LS_FAIL(LS_ERR_MEMORY, "no memory that runs share");
     }
-    free(at);
+    int status = explore(out, options, most, explored, trail);
+    (void)munmap(trail, sizeof *trail);
     return status;
 }

@@ -42,6 +42,11 @@ int ls_mpi__group_handle(mpi_rank *me, mpi_group *group) {
 }
 
 static int give(mpi_where at, mpi_group *group, MPI_Group *out) {
+    int status = ls_mpi__out_arg(at, "group", out);
+    if (status != MPI_SUCCESS) {
+        free(group);
+        return status;
+    }
     *out = ls_mpi__group_handle(at.me, group);
     if (*out != MPI_GROUP_EMPTY) {
         ls_mpi__handle_slot(at.me, *out)->function = at.function;
@@ -71,6 +76,7 @@ int MPI_Group_size(MPI_Group group, int *size) {
     mpi_where at = {ls_mpi__enter(__func__), __func__};
     mpi_group *of;
     MPI_TRY(ls_mpi__group_arg(&of, at, group));
+    MPI_TRY(ls_mpi__out_arg(at, "size", size));
     *size = of->size;
     return MPI_SUCCESS;
 }
@@ -79,6 +85,7 @@ int MPI_Group_rank(MPI_Group group, int *rank) {
     mpi_where at = {ls_mpi__enter(__func__), __func__};
     mpi_group *of;
     MPI_TRY(ls_mpi__group_arg(&of, at, group));
+    MPI_TRY(ls_mpi__out_arg(at, "rank", rank));
     *rank = ls_mpi__group_rank(of, at.me->id);
     return MPI_SUCCESS;
 }
@@ -88,6 +95,7 @@ int MPI_Group_translate_ranks(MPI_Group a, int n, const int ranks[], MPI_Group b
     mpi_group *from, *to;
     MPI_TRY(ls_mpi__group_arg(&from, at, a));
     MPI_TRY(ls_mpi__group_arg(&to, at, b));
+    MPI_TRY(n > 0 ? ls_mpi__out_arg(at, "ranks", out) : MPI_SUCCESS);
     for (int i = 0; i < n; i++) {
         if (ranks[i] != MPI_PROC_NULL && (ranks[i] < 0 || ranks[i] >= from->size)) {
             return ls_mpi__error(at.me, NULL, MPI_ERR_RANK, __func__, "rank %d is not in [0, %d)",
@@ -119,6 +127,7 @@ int MPI_Group_compare(MPI_Group a, MPI_Group b, int *result) {
     mpi_group *x, *y;
     MPI_TRY(ls_mpi__group_arg(&x, at, a));
     MPI_TRY(ls_mpi__group_arg(&y, at, b));
+    MPI_TRY(ls_mpi__out_arg(at, "result", result));
     *result = compare(x, y);
     return MPI_SUCCESS;
 }
@@ -128,6 +137,7 @@ int MPI_Comm_compare(MPI_Comm a, MPI_Comm b, int *result) {
     mpi_comm *x, *y;
     MPI_TRY(ls_mpi__comm_arg(&x, at, a));
     MPI_TRY(ls_mpi__comm_arg(&y, at, b));
+    MPI_TRY(ls_mpi__out_arg(at, "result", result));
     if (x == y || x->inner == y->inner) {
         *result = MPI_IDENT;
         return MPI_SUCCESS;

@@ -89,7 +89,7 @@ typedef struct mpi_type {
     int combiner;
     int *integers;  // of the constructor
     MPI_Aint *addresses;
-    MPI_Datatype *types;
+    struct mpi_type **parts;
     int integer_count, address_count, type_count;
 } mpi_type;
 
@@ -165,6 +165,7 @@ typedef struct mpi_record {
     int assertion;
     mpi_topology *topology;
     // Messages.
+    int number;  // of its rank's
     mpi_mode mode;
     bool whole;  // a matched probe: the receive takes the message, and no data yet
     void *packed;
@@ -230,6 +231,7 @@ struct mpi_request {
 };
 
 typedef struct mpi_keyval {
+    mpi_kind kind;
     MPI_Comm_copy_attr_function *copy;
     MPI_Comm_delete_attr_function *release;
     void *state;
@@ -241,6 +243,7 @@ typedef struct mpi_keyval {
 struct mpi_rank {
     ls_rank *rank;
     int id;
+    int posted;  // messages and probes so far
     bool initialised, finalised;
     int thread_level;
     uint64_t entered;  // calls of MPI so far
@@ -248,6 +251,7 @@ struct mpi_rank {
     mpi_comm *world, *self;
     void *bsend_buffer;
     int bsend_size, bsend_used;
+    size_t bsend_all;    // since the buffer was attached
     mpi_request *freed;  // before their messages were complete
     mpi_owned *owned;
     const char *owned_low, *owned_high;  // around all of them
@@ -274,6 +278,7 @@ typedef struct mpi_state {
     int window_count;
     int made_comms;
     int choice_count;
+    struct mpi_sleeping *sleeping;  // see explore.c
 } mpi_state;
 extern mpi_state ls_mpi__state;
 extern const ls_front ls_mpi__front;
@@ -313,6 +318,8 @@ int ls_mpi__count_arg(mpi_where at, mpi_comm *comm, const char *what, long count
 int ls_mpi__buffer_arg(mpi_where at, mpi_comm *comm, const void *buf, long count,
                        const mpi_type *type);
 int ls_mpi__root_arg(mpi_where at, mpi_comm *comm, int root);
+// A place that the function writes to.
+int ls_mpi__out_arg(mpi_where at, const char *what, const void *out);
 
 #define MPI_TRY(expression)                                                                        \
     do {                                                                                           \
@@ -342,6 +349,8 @@ bool ls_mpi__type_meets(const char *base, size_t count, const mpi_type *type, co
                         const char *high);
 mpi_type *ls_mpi__type_make(mpi_rank *me, int combiner);
 int ls_mpi__type_finish(mpi_rank *me, mpi_type *made, MPI_Datatype *out);
+// Another of the same making.
+int ls_mpi__type_copy(mpi_where at, const mpi_type *of, MPI_Datatype *out);
 void ls_mpi__type_append(mpi_type *made, const mpi_type *old, ptrdiff_t offset, size_t count);
 
 // ---- op.c ---------------------------------------------------------------------------------------
@@ -373,9 +382,13 @@ int ls_mpi__attributes_copy(mpi_where where, const mpi_comm *comm, int old_handl
                             const mpi_attribute *from, mpi_attribute **to);
 int ls_mpi__attributes_free(mpi_rank *me, int handle, mpi_attribute **attributes);
 
-int ls_mpi__attribute_set(mpi_where at, int handle, mpi_attribute **list, int keyval, void *value);
-int ls_mpi__attribute_remove(mpi_where at, int handle, mpi_attribute **list, int keyval);
-void ls_mpi__attribute_get(mpi_attribute **list, int keyval, void *value, int *flag);
+// Key values are of one kind of objects.
+int ls_mpi__attribute_set(mpi_where at, mpi_kind kind, int handle, mpi_attribute **list, int keyval,
+                          void *value);
+int ls_mpi__attribute_remove(mpi_where at, mpi_kind kind, int handle, mpi_attribute **list,
+                             int keyval);
+int ls_mpi__attribute_get(mpi_where at, mpi_kind kind, mpi_attribute **list, int keyval,
+                          void *value, int *flag);
 
 // ---- p2p.c, wait.c ------------------------------------------------------------------------------
 int ls_mpi__message(ls_spmd *run, ls_request *send, ls_request *recv);
@@ -442,6 +455,8 @@ extern mpi_move_state ls_mpi__move_state;
 mpi_owned *ls_mpi__own(mpi_rank *me, const void *buf, size_t count, const mpi_type *type,
                        bool writes, const char *function);
 void ls_mpi__disown(mpi_rank *me, mpi_owned *owned);
+// What RMA calls on a window to a target (-1: to any) own.
+void ls_mpi__disown_epoch(mpi_rank *me, const mpi_win *win, int target);
 // An access by a call, or by the program (function NULL), to what a call owns is a finding.
 void ls_mpi__touch(mpi_rank *me, const void *low, size_t bytes, bool writes, const char *function,
                    const char *file, int line);
@@ -471,6 +486,12 @@ void ls_mpi__win_local(mpi_rank *me, const char *low, const char *high, bool wri
 int ls_mpi__make_win(ls_spmd *run, ls_request *const *requests, int size);
 void ls_mpi__race_end(void);
 void ls_mpi__race_request_done(mpi_rank *me, int request);
+
+// ---- explore.c ----------------------------------------------------------------------------------
+int ls_mpi__explore_choose(ls_spmd *run, const ls_match_choice *choices, int count);
+void ls_mpi__explore_end(void);
+// What the rank does from here on may depend on what others have done by now.
+void ls_mpi__observe(void);
 
 // ---- init.c -------------------------------------------------------------------------------------
 void ls_mpi__returned(mpi_rank *me);

@@ -239,26 +239,10 @@ static void on_signal(int number) {
 }
 
 // ---- The run ------------------------------------------------------------------------------------
-static int choose(ls_spmd *run, const ls_match_choice *choices, int count) {
-    const ls_mpi_options *options = ls_mpi__state.options;
-    (void)run;
-    int same = 1;  // sends for the first receive: the others' come in their turn
-    while (same < count && choices[same].recv == choices[0].recv) {
-        same += 1;
-    }
-    int n = ls_mpi__state.choice_count++;
-    int chosen = n < options->choice_count ? options->choices[n] : 0;
-    chosen = chosen < same ? chosen : same - 1;
-    if (options->made_count != NULL && n < options->made_room) {
-        options->made_choice[n] = chosen;
-        options->made_of[n] = same;
-        *options->made_count = n + 1;
-    }
-    return chosen;
-}
-
-const ls_front ls_mpi__front = {
-    .met = ls_mpi__met, .message = ls_mpi__message, .choose = choose, .survives_signals = true};
+const ls_front ls_mpi__front = {.met = ls_mpi__met,
+                                .message = ls_mpi__message,
+                                .choose = ls_mpi__explore_choose,
+                                .survives_signals = true};
 
 static const int signals[] = {SIGABRT, SIGFPE, SIGBUS, SIGILL};
 #define SIGNAL_COUNT (sizeof signals / sizeof signals[0])
@@ -305,6 +289,7 @@ int ls_mpi_run(ls_spmd_result **out, const ls_mpi_options *options) {
         close_rank(&ls_mpi__state.ranks[r]);
     }
     ls_mpi__race_end();
+    ls_mpi__explore_end();
     free(ls_mpi__state.ranks);
     ls_mpi__state = (mpi_state){0};
     return status;

@@ -17,13 +17,11 @@ typedef struct ls_mpi_options {
     ls_mpi_buffering buffering;
     const char *printed;  // a folder for what each rank prints, rank_00000.out; NULL: our stdout
     bool keep_images;     // the ranks' copies stay until the end, for a debugger
-    // Which match is made where a receive from any source has several: choices[0], [1], ... in
-    // turn, then the first. made [made_room]: what was chosen, of how many.
+    // Which match is made where receives from any source could make several: choices[0], [1], ...
+    // in turn, then the first.
     const int *choices;
     int choice_count;
-    int *made_choice, *made_of;
-    int made_room;
-    int *made_count;
+    struct ls_mpi_trail *trail;  // of an exploration; NULL otherwise
 } ls_mpi_options;
 
 // The same as ls_spmd_run.
@@ -32,9 +30,10 @@ LS_API int ls_mpi_run(ls_spmd_result **out, const ls_mpi_options *options);
 
 // What was tried, and the choices that led to a finding (NULL: none did).
 typedef struct ls_mpi_explored {
-    int runs;
+    int runs, classes;  // runs that were not ended because others had been the same
     bool exhaustive;
-    int *choices;  // [choice_count] the caller's
+    uint64_t observed;  // see ls_spmd_observed_count
+    int *choices;       // [choice_count] the caller's
     int choice_count;
 } ls_mpi_explored;
 

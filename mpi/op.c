@@ -303,6 +303,9 @@ int MPI_Reduce_local(const void *inbuf, void *inoutbuf, int count, MPI_Datatype 
     MPI_TRY(ls_mpi__op_arg(&object, at, NULL, op, of));
     MPI_TRY(ls_mpi__buffer_arg(at, NULL, inbuf, count, of));
     MPI_TRY(ls_mpi__buffer_arg(at, NULL, inoutbuf, count, of));
+    if (inbuf == inoutbuf && count > 0) {
+        return ls_mpi__error(me, NULL, MPI_ERR_BUFFER, __func__, "both buffers are one");
+    }
     ls_mpi__reduce(object, of, inbuf, inoutbuf, (size_t)count);
     return MPI_SUCCESS;
 }

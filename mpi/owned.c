@@ -133,9 +133,20 @@ mpi_owned *ls_mpi__own(mpi_rank *me, const void *buf, size_t count, const mpi_ty
                         .line = ls_mpi__line,
                         .next = me->owned};
     span_of(&made->low, &made->high, buf, count, type);
+    me->owned_low = me->owned == NULL || made->low < me->owned_low ? made->low : me->owned_low;
+    me->owned_high = me->owned == NULL || made->high > me->owned_high ? made->high : me->owned_high;
     me->owned = made;
-    update_bounds(me);
+    ls_mpi__watch(me);
     return made;
+}
+
+static void unlink_owned(mpi_owned **at) {
+    mpi_owned *gone = *at;
+    *at = gone->next;
+    if (gone->holder != NULL) {
+        *gone->holder = NULL;
+    }
+    free(gone);
 }
 
 void ls_mpi__disown(mpi_rank *me, mpi_owned *owned) {
@@ -147,10 +158,17 @@ void ls_mpi__disown(mpi_rank *me, mpi_owned *owned) {
         LS_ASSERT(*at != NULL);
         at = &(*at)->next;
     }
-    *at = owned->next;
-    if (owned->holder != NULL) {
-        *owned->holder = NULL;
+    unlink_owned(at);
+    update_bounds(me);
+}
+
+void ls_mpi__disown_epoch(mpi_rank *me, const mpi_win *win, int target) {
+    for (mpi_owned **at = &me->owned; *at != NULL;) {
+        if ((*at)->win == win && (target < 0 || (*at)->target == target)) {
+            unlink_owned(at);
+        } else {
+            at = &(*at)->next;
+        }
     }
-    free(owned);
     update_bounds(me);
 }

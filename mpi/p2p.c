@@ -44,6 +44,10 @@ static int take_buffer(mpi_where at, const mpi_record *record) {
                              bytes, at.me->bsend_used, at.me->bsend_size);
     }
     at.me->bsend_used += (int)bytes;
+    at.me->bsend_all += bytes;
+    if (at.me->bsend_all > (size_t)at.me->bsend_size) {
+        ls_mpi__observe();  // there is room because some were received
+    }
     return MPI_SUCCESS;
 }
 
@@ -263,6 +267,7 @@ int MPI_Buffer_attach(void *buffer, int size) {
     }
     at.me->bsend_buffer = buffer;
     at.me->bsend_size = size;
+    at.me->bsend_all = 0;
     return MPI_SUCCESS;
 }
 

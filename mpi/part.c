@@ -185,6 +185,7 @@ int MPI_Parrived(MPI_Request handle, int partition, int *flag) {
     mpi_where at = {ls_mpi__enter(__func__), __func__};
     mpi_request *request;
     MPI_TRY(parts_arg(&request, at, handle, false, partition));
+    ls_mpi__observe();
     if (request->active && !ls_mpi__request_done(request)) {
         ls_mpi__poll(at.me, __func__);
     }

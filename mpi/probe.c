@@ -54,6 +54,7 @@ int MPI_Probe(int source, int tag, MPI_Comm comm, MPI_Status *status) {
 
 // The message that such a receive would get now; where there is none, others run first.
 static ls_request *look(mpi_where at, mpi_record *record, ls_request *proto) {
+    ls_mpi__observe();
     proto->comm = record->comm->inner;
     proto->rank = at.me->rank;
     proto->call.comm = record->comm->inner->shared->comm;

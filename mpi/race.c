@@ -16,7 +16,15 @@ static uint64_t changes = 1;  // of that list
 
 // ---- Accesses -----------------------------------------------------------------------------------
 static bool complete_before(const mpi_access *a, const uint64_t *clock) {
-    return a->done != UINT64_MAX && clock[a->origin] >= a->done;
+    if (a->done != UINT64_MAX && clock[a->origin] >= a->done) {
+        return true;
+    }
+    for (int r = 0; a->seen != NULL && r < ls_mpi__state.rank_count; r++) {
+        if (a->seen[r] != 0 && clock[r] >= a->seen[r]) {
+            return true;
+        }
+    }
+    return false;
 }
 
 static bool may_mix(const mpi_access *a, const mpi_access *b) {
@@ -153,6 +161,7 @@ static mpi_access *find_race_of_own(mpi_rank *me, const mpi_access *now) {
 static void drop(mpi_access *access) {
     free(access->parts);
     free(access->clock);
+    free(access->seen);
     free(access);
 }
 
@@ -193,6 +202,7 @@ static void keep(const mpi_access *now) {
         if (repeats(now, at)) {
             mpi_access *next = at->next;
             free(at->clock);
+            free(at->seen);
             *at = *now;
             at->next = next;
             return;
@@ -222,12 +232,18 @@ static int lock_of(const mpi_win *win, int target) {
     return win->locks_held[target];
 }
 
-// Who reads atomically what others wrote atomically comes after what they had complete by then:
-// flags, counters and locks of the program's own are made of this.
+// Who reads atomically what others wrote atomically comes after what they had complete by then, and
+// after that write itself: flags, counters and locks of the program's own are made of this.
 static void acquire(mpi_rank *me, const mpi_access *now) {
-    for (const mpi_access *at = accesses; at != NULL; at = at->next) {
-        if (at->clock != NULL && meet(at, now)) {
-            ls_mpi__clock_message(me, at->clock);
+    for (mpi_access *at = accesses; at != NULL; at = at->next) {
+        if (at->clock == NULL || !meet(at, now)) {
+            continue;
+        }
+        ls_mpi__clock_message(me, at->clock);
+        if (now->parts == NULL && now->low <= at->low && now->high >= at->high) {
+            size_t bytes = (size_t)ls_mpi__state.rank_count * sizeof *at->seen;
+            at->seen = at->seen != NULL ? at->seen : ls_mpi__alloc(bytes);
+            at->seen[me->id] = at->seen[me->id] != 0 ? at->seen[me->id] : me->clock[me->id] + 1;
         }
     }
 }
@@ -295,12 +311,7 @@ void ls_mpi__race_remote(mpi_win *win, int target, const char *base, size_t coun
 
 void ls_mpi__race_complete(mpi_win *win, int target, bool remote) {
     mpi_rank *me = win->owner;
-    for (mpi_owned *at = me->owned, *next; at != NULL; at = next) {
-        next = at->next;
-        if (at->win == win && (target < 0 || at->target == target)) {
-            ls_mpi__disown(me, at);
-        }
-    }
+    ls_mpi__disown_epoch(me, win, target);
     for (mpi_access *at = accesses; at != NULL; at = at->next) {
         if (at->origin == me->id && at->window == win->shared && at->done == UINT64_MAX &&
             (remote || at->fetches) && (target < 0 || at->target_member == target)) {

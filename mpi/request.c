@@ -216,6 +216,10 @@ static bool receive_is_there(const mpi_record *record, const ls_request *send) {
 int ls_mpi__message_post(mpi_rank *me, const ls_request *proto, mpi_record *record,
                          ls_request **inner) {
     bool send = proto->call.kind == LS_SEND;
+    record->number = me->posted++;
+    if (send && record->mode == MPI_MODE_READY) {
+        ls_mpi__observe();
+    }
     if (ls_mpi__state.window_count > 0 && !proto->probe) {
         record->clock = ls_mpi__clock_copy(me);
         ls_mpi__clock_tick(me);

@@ -179,11 +179,26 @@ static void move(const rma_call *c, const rma_read *r) {
     }
 }
 
+// Loops send from one buffer again and again: it is read until the epoch ends, however often.
+#define LOOKED_AT 8
+static bool is_read_already(mpi_where at, const rma_call *c, const rma_read *r) {
+    const mpi_owned *owned = at.me->owned;
+    for (int i = 0; owned != NULL && i < LOOKED_AT; i++, owned = owned->next) {
+        if (owned->win == r->win && owned->holder == NULL && owned->target == c->target &&
+            owned->base == c->origin && owned->count == (size_t)c->count &&
+            owned->type == r->type && !owned->writes && !owned->told) {
+            return true;
+        }
+    }
+    return false;
+}
+
 // The origin's buffers are the call's until its epoch ends, or its request is complete.
-static void own(mpi_where at, const rma_call *c, const rma_read *r, mpi_owned *out[2]) {
-    if (r->type != NULL) {
-        out[0] =
-            ls_mpi__own(at.me, c->origin, (size_t)c->count, r->type, c->how == GET, at.function);
+static void own(mpi_where at, const rma_call *c, const rma_read *r, bool requested,
+                mpi_owned *out[2]) {
+    bool writes = c->how == GET;
+    if (r->type != NULL && (writes || requested || !is_read_already(at, c, r))) {
+        out[0] = ls_mpi__own(at.me, c->origin, (size_t)c->count, r->type, writes, at.function);
     }
     if (r->result_type != NULL) {
         out[1] = ls_mpi__own(at.me, c->result, (size_t)c->result_count, r->result_type, true,
@@ -201,7 +216,7 @@ static int make_call(mpi_where at, const rma_call *c, MPI_Request *handle) {
                                  "requests are for epochs of locks");
     }
     if (c->target != MPI_PROC_NULL) {
-        own(at, c, &r, owned);
+        own(at, c, &r, handle != NULL, owned);
         r.win->ops_in_fence = r.win->ops_in_fence || r.win->fence_open;
         int op = c->how == PUT || c->how == GET ? MPI_OP_NULL
                  : c->how == COMPARE_AND_SWAP   ? OP_CAS
@@ -212,6 +227,9 @@ static int make_call(mpi_where at, const rma_call *c, MPI_Request *handle) {
                                 .fetches = c->how != PUT && c->how != ACCUMULATE,
                                 .request = handle != NULL ? -1 : 0,
                                 .function = at.function};
+        if (how.atomic) {
+            ls_mpi__observe();
+        }
         ls_mpi__race_remote(r.win, c->target, r.at, (size_t)c->target_count, r.target_type, &how);
         ls_schedule__enter(at.me->rank);
         move(c, &r);
@@ -320,9 +338,9 @@ ASK(MPI_Win_set_errhandler, (MPI_Win win, MPI_Errhandler handler), of->errhandle
 ASK(MPI_Win_call_errhandler, (MPI_Win win, int code),
     (void)ls_mpi__win_error(at.me, of, code, __func__, "the program calls it"))
 ASK(MPI_Win_delete_attr, (MPI_Win win, int keyval),
-    MPI_TRY(ls_mpi__attribute_remove(at, win, &of->attributes, keyval)))
+    MPI_TRY(ls_mpi__attribute_remove(at, MPI_KIND_WIN, win, &of->attributes, keyval)))
 ASK(MPI_Win_set_attr, (MPI_Win win, int keyval, void *value),
-    MPI_TRY(ls_mpi__attribute_set(at, win, &of->attributes, keyval, value)))
+    MPI_TRY(ls_mpi__attribute_set(at, MPI_KIND_WIN, win, &of->attributes, keyval, value)))
 
 int MPI_Win_get_attr(MPI_Win win, int keyval, void *value, int *flag) {
     mpi_where at = {ls_mpi__enter(__func__), __func__};
@@ -347,8 +365,7 @@ int MPI_Win_get_attr(MPI_Win win, int keyval, void *value, int *flag) {
         own = &model;
         break;
     default:
-        ls_mpi__attribute_get(&of->attributes, keyval, value, flag);
-        return MPI_SUCCESS;
+        return ls_mpi__attribute_get(at, MPI_KIND_WIN, &of->attributes, keyval, value, flag);
     }
     memcpy(value, &own, sizeof own);
     *flag = 1;

@@ -35,6 +35,7 @@ typedef struct mpi_access {
     bool fetches;     // its result says that it is complete at the target
     int request;      // its handle; 0: none
     uint64_t *clock;  // [ranks] of the origin as it wrote atomically; NULL otherwise
+    uint64_t *seen;   // [ranks] of each rank's clock as it has read that atomically; 0: it has not
     const struct mpi_window *window;
     const char *function, *file;
     int line;

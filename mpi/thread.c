@@ -18,6 +18,7 @@ void *ls_mpi_thread_rank(void) {
 
 void ls_mpi_thread_attach(void *rank) {
     if (rank != NULL) {
+        ls_mpi__observe();
         (void)ls_rank_attach(rank);
     }
 }

@@ -82,6 +82,8 @@ int MPI_Cart_create(MPI_Comm comm, int ndims, const int dims[], const int period
     mpi_comm *of;
     (void)reorder;
     MPI_TRY(ls_mpi__comm_arg(&of, at, comm));
+    MPI_TRY(ls_mpi__out_arg(at, "communicator", out));
+    *out = MPI_COMM_NULL;
     long nodes = 1;
     for (int d = 0; d < ndims; d++) {
         if (dims[d] < 1) {

@@ -27,34 +27,38 @@ int MPI_Type_free(MPI_Datatype *type) {
     return MPI_SUCCESS;
 }
 
-#define ASK(name, parameters, statement)                                                           \
+#define ASK(name, parameters, first, last, statement)                                              \
     int name parameters {                                                                          \
         mpi_where at = {ls_mpi__enter(__func__), __func__};                                        \
         mpi_type *of;                                                                              \
         MPI_TRY(ls_mpi__type_arg(&of, at, NULL, type, false));                                     \
+        MPI_TRY(ls_mpi__out_arg(at, #first, first));                                               \
+        MPI_TRY(ls_mpi__out_arg(at, #last, last));                                                 \
         statement;                                                                                 \
         return MPI_SUCCESS;                                                                        \
     }
 
-ASK(MPI_Type_size, (MPI_Datatype type, int *size),
+ASK(MPI_Type_size, (MPI_Datatype type, int *size), size, size,
     *size = of->size > INT32_MAX ? MPI_UNDEFINED : (int)of->size)
-ASK(MPI_Type_size_x, (MPI_Datatype type, MPI_Count *size), *size = (MPI_Count)of->size)
-ASK(MPI_Type_get_extent, (MPI_Datatype type, MPI_Aint *lb, MPI_Aint *extent), *lb = of->lb;
+ASK(MPI_Type_size_x, (MPI_Datatype type, MPI_Count *size), size, size, *size = (MPI_Count)of->size)
+ASK(MPI_Type_get_extent, (MPI_Datatype type, MPI_Aint *lb, MPI_Aint *extent), lb, extent,
+    *lb = of->lb;
     *extent = of->extent)
-ASK(MPI_Type_get_extent_x, (MPI_Datatype type, MPI_Count *lb, MPI_Count *extent), *lb = of->lb;
+ASK(MPI_Type_get_extent_x, (MPI_Datatype type, MPI_Count *lb, MPI_Count *extent), lb, extent,
+    *lb = of->lb;
     *extent = of->extent)
-ASK(MPI_Type_get_true_extent, (MPI_Datatype type, MPI_Aint *lb, MPI_Aint *extent),
+ASK(MPI_Type_get_true_extent, (MPI_Datatype type, MPI_Aint *lb, MPI_Aint *extent), lb, extent,
     *lb = of->true_lb;
     *extent = of->true_extent)
-ASK(MPI_Type_get_true_extent_x, (MPI_Datatype type, MPI_Count *lb, MPI_Count *extent),
+ASK(MPI_Type_get_true_extent_x, (MPI_Datatype type, MPI_Count *lb, MPI_Count *extent), lb, extent,
     *lb = of->true_lb;
     *extent = of->true_extent)
-ASK(MPI_Type_extent, (MPI_Datatype type, MPI_Aint *extent), *extent = of->extent)
-ASK(MPI_Type_lb, (MPI_Datatype type, MPI_Aint *lb), *lb = of->lb)
-ASK(MPI_Type_ub, (MPI_Datatype type, MPI_Aint *ub), *ub = of->lb + of->extent)
+ASK(MPI_Type_extent, (MPI_Datatype type, MPI_Aint *extent), extent, extent, *extent = of->extent)
+ASK(MPI_Type_lb, (MPI_Datatype type, MPI_Aint *lb), lb, lb, *lb = of->lb)
+ASK(MPI_Type_ub, (MPI_Datatype type, MPI_Aint *ub), ub, ub, *ub = of->lb + of->extent)
 ASK(MPI_Type_get_envelope,
-    (MPI_Datatype type, int *integers, int *addresses, int *types, int *combiner),
-    *integers = of->integer_count;
+    (MPI_Datatype type, int *integers, int *addresses, int *types, int *combiner), integers,
+    combiner, *integers = of->integer_count;
     *addresses = of->address_count; *types = of->type_count; *combiner = of->combiner)
 
 int MPI_Type_get_contents(MPI_Datatype type, int max_integers, int max_addresses, int max_types,
@@ -75,10 +79,9 @@ int MPI_Type_get_contents(MPI_Datatype type, int max_integers, int max_addresses
         addresses[i] = of->addresses[i];
     }
     for (int i = 0; i < of->type_count; i++) {
-        mpi_type *part = ls_mpi__type_of(at.me, of->types[i]);
-        types[i] = of->types[i];
-        if (part != NULL && part->constant == NULL) {
-            MPI_TRY(MPI_Type_dup(of->types[i], &types[i]));
+        types[i] = of->parts[i]->handle;
+        if (of->parts[i]->constant == NULL) {
+            MPI_TRY(ls_mpi__type_copy(at, of->parts[i], &types[i]));
         }
     }
     return MPI_SUCCESS;
@@ -93,7 +96,7 @@ int MPI_Type_set_name(MPI_Datatype type, const char *name) {
     return MPI_SUCCESS;
 }
 
-ASK(MPI_Type_get_name, (MPI_Datatype type, char *name, int *length),
+ASK(MPI_Type_get_name, (MPI_Datatype type, char *name, int *length), name, length,
     *length = snprintf(name, MPI_MAX_OBJECT_NAME, "%s",
                        of->name != NULL       ? of->name
                        : of->constant != NULL ? of->constant

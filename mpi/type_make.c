@@ -4,29 +4,30 @@
 
 #include "mpi/internal.h"
 
-// What MPI_Type_get_contents gives back.
-static void keep(mpi_type *made, const int *integers, int integer_count, const MPI_Aint *addresses,
-                 int address_count, const MPI_Datatype *types, int type_count) {
+// What MPI_Type_get_contents gives back. The types it is made of may be freed before it.
+static void keep(mpi_rank *me, mpi_type *made, const int *integers, int integer_count,
+                 const MPI_Aint *addresses, int address_count, const MPI_Datatype *types,
+                 int type_count) {
     made->integers = ls_mpi__alloc((size_t)integer_count * sizeof(int));
     made->addresses = ls_mpi__alloc((size_t)address_count * sizeof(MPI_Aint));
-    made->types = ls_mpi__alloc((size_t)type_count * sizeof(MPI_Datatype));
+    made->parts = ls_mpi__alloc((size_t)type_count * sizeof(mpi_type *));
     if (integer_count > 0) {
         memcpy(made->integers, integers, (size_t)integer_count * sizeof(int));
     }
     if (address_count > 0) {
         memcpy(made->addresses, addresses, (size_t)address_count * sizeof(MPI_Aint));
     }
-    if (type_count > 0) {
-        memcpy(made->types, types, (size_t)type_count * sizeof(MPI_Datatype));
+    for (int i = 0; i < type_count; i++) {
+        made->parts[i] = ls_mpi__type_of(me, types[i]);
     }
     made->integer_count = integer_count;
     made->address_count = address_count;
     made->type_count = type_count;
 }
 
-static int finish(mpi_rank *me, mpi_type *made, MPI_Datatype *out, const char *function) {
-    (void)ls_mpi__type_finish(me, made, out);
-    ls_mpi__handle_slot(me, *out)->function = function;
+static int finish(mpi_where at, mpi_type *made, MPI_Datatype *out) {
+    (void)ls_mpi__type_finish(at.me, made, out);
+    ls_mpi__handle_slot(at.me, *out)->function = at.function;
     return MPI_SUCCESS;
 }
 
@@ -58,6 +59,7 @@ static int check_blocks(mpi_where at, const blocks *b) {
 static int make_blocks(mpi_where at, const blocks *b, int combiner, bool in_bytes,
                        MPI_Datatype *out, mpi_type **made_out) {
     MPI_TRY(check_blocks(at, b));
+    MPI_TRY(ls_mpi__out_arg(at, "datatype", out));
     mpi_type *made = ls_mpi__type_make(at.me, combiner);
     const mpi_type *old = b->types == NULL ? ls_mpi__type_of(at.me, b->old) : NULL;
     bool has_lb = false, has_ub = false;
@@ -97,7 +99,7 @@ static int make_blocks(mpi_where at, const blocks *b, int combiner, bool in_byte
         made->extent = (made->extent + align - 1) / align * align;
     }
     *made_out = made;
-    return finish(at.me, made, out, at.function);
+    return finish(at, made, out);
 }
 
 int MPI_Type_contiguous(int count, MPI_Datatype old, MPI_Datatype *type) {
@@ -105,10 +107,11 @@ int MPI_Type_contiguous(int count, MPI_Datatype old, MPI_Datatype *type) {
     mpi_type *made, *of;
     MPI_TRY(ls_mpi__count_arg(at, NULL, "count", count));
     MPI_TRY(ls_mpi__type_arg(&of, at, NULL, old, false));
+    MPI_TRY(ls_mpi__out_arg(at, "datatype", type));
     made = ls_mpi__type_make(at.me, MPI_COMBINER_CONTIGUOUS);
     ls_mpi__type_append(made, of, 0, (size_t)count);
-    keep(made, &count, 1, NULL, 0, &old, 1);
-    return finish(at.me, made, type, __func__);
+    keep(at.me, made, &count, 1, NULL, 0, &old, 1);
+    return finish(at, made, type);
 }
 
 int MPI_Type_vector(int count, int blocklength, int stride, MPI_Datatype old, MPI_Datatype *type) {
@@ -116,7 +119,7 @@ int MPI_Type_vector(int count, int blocklength, int stride, MPI_Datatype old, MP
     mpi_type *made;
     const blocks b = {.count = count, .length = blocklength, .stride = stride, .old = old};
     MPI_TRY(make_blocks(at, &b, MPI_COMBINER_VECTOR, false, type, &made));
-    keep(made, (const int[]){count, blocklength, stride}, 3, NULL, 0, &old, 1);
+    keep(at.me, made, (const int[]){count, blocklength, stride}, 3, NULL, 0, &old, 1);
     return MPI_SUCCESS;
 }
 
@@ -126,7 +129,7 @@ int MPI_Type_create_hvector(int count, int blocklength, MPI_Aint stride, MPI_Dat
     mpi_type *made;
     const blocks b = {.count = count, .length = blocklength, .stride = stride, .old = old};
     MPI_TRY(make_blocks(at, &b, MPI_COMBINER_HVECTOR, true, type, &made));
-    keep(made, (const int[]){count, blocklength}, 2, &stride, 1, &old, 1);
+    keep(at.me, made, (const int[]){count, blocklength}, 2, &stride, 1, &old, 1);
     return MPI_SUCCESS;
 }
 
@@ -135,7 +138,7 @@ int MPI_Type_hvector(int count, int blocklength, MPI_Aint stride, MPI_Datatype o
     return MPI_Type_create_hvector(count, blocklength, stride, old, type);
 }
 
-static void keep_lists(mpi_type *made, int count, const int *first, const int *second,
+static void keep_lists(mpi_rank *me, mpi_type *made, int count, const int *first, const int *second,
                        const MPI_Aint *addresses, const MPI_Datatype *types, int type_count) {
     int n = 1 + (first != NULL ? count : 0) + (second != NULL ? count : 0);
     int *integers = ls_mpi__alloc((size_t)n * sizeof(int)), at = 1;
@@ -146,7 +149,7 @@ static void keep_lists(mpi_type *made, int count, const int *first, const int *s
     for (int i = 0; second != NULL && i < count; i++) {
         integers[at++] = second[i];
     }
-    keep(made, integers, n, addresses, addresses != NULL ? count : 0, types, type_count);
+    keep(me, made, integers, n, addresses, addresses != NULL ? count : 0, types, type_count);
     free(integers);
 }
 
@@ -156,7 +159,7 @@ int MPI_Type_indexed(int count, const int blocklengths[], const int displs[], MP
     mpi_type *made;
     const blocks b = {.count = count, .lengths = blocklengths, .displs = displs, .old = old};
     MPI_TRY(make_blocks(at, &b, MPI_COMBINER_INDEXED, false, type, &made));
-    keep_lists(made, count, blocklengths, displs, NULL, &old, 1);
+    keep_lists(at.me, made, count, blocklengths, displs, NULL, &old, 1);
     return MPI_SUCCESS;
 }
 
@@ -166,7 +169,7 @@ int MPI_Type_create_hindexed(int count, const int blocklengths[], const MPI_Aint
     mpi_type *made;
     const blocks b = {.count = count, .lengths = blocklengths, .byte_displs = displs, .old = old};
     MPI_TRY(make_blocks(at, &b, MPI_COMBINER_HINDEXED, true, type, &made));
-    keep_lists(made, count, blocklengths, NULL, displs, &old, 1);
+    keep_lists(at.me, made, count, blocklengths, NULL, displs, &old, 1);
     return MPI_SUCCESS;
 }
 
@@ -187,7 +190,7 @@ int MPI_Type_create_indexed_block(int count, int blocklength, const int displs[]
     for (int i = 0; i < count; i++) {
         integers[i + 2] = displs[i];
     }
-    keep(made, integers, count + 2, NULL, 0, &old, 1);
+    keep(at.me, made, integers, count + 2, NULL, 0, &old, 1);
     free(integers);
     return MPI_SUCCESS;
 }
@@ -198,7 +201,7 @@ int MPI_Type_create_hindexed_block(int count, int blocklength, const MPI_Aint di
     mpi_type *made;
     const blocks b = {.count = count, .length = blocklength, .byte_displs = displs, .old = old};
     MPI_TRY(make_blocks(at, &b, MPI_COMBINER_HINDEXED_BLOCK, true, type, &made));
-    keep(made, (const int[]){count, blocklength}, 2, displs, count, &old, 1);
+    keep(at.me, made, (const int[]){count, blocklength}, 2, displs, count, &old, 1);
     return MPI_SUCCESS;
 }
 
@@ -212,7 +215,7 @@ int MPI_Type_create_struct(int count, const int blocklengths[], const MPI_Aint d
                       .byte_displs = displs,
                       .types = count > 0 ? types : none};
     MPI_TRY(make_blocks(at, &b, MPI_COMBINER_STRUCT, true, type, &made));
-    keep_lists(made, count, blocklengths, NULL, displs, types, count);
+    keep_lists(at.me, made, count, blocklengths, NULL, displs, types, count);
     return MPI_SUCCESS;
 }
 
@@ -225,26 +228,39 @@ int MPI_Type_create_resized(MPI_Datatype old, MPI_Aint lb, MPI_Aint extent, MPI_
     mpi_where at = {ls_mpi__enter(__func__), __func__};
     mpi_type *of;
     MPI_TRY(ls_mpi__type_arg(&of, at, NULL, old, false));
+    MPI_TRY(ls_mpi__out_arg(at, "datatype", type));
     mpi_type *made = ls_mpi__type_make(at.me, MPI_COMBINER_RESIZED);
     ls_mpi__type_append(made, of, 0, 1);
     made->lb = lb;
     made->extent = extent;
-    keep(made, NULL, 0, (const MPI_Aint[]){lb, extent}, 2, &old, 1);
-    return finish(at.me, made, type, __func__);
+    keep(at.me, made, NULL, 0, (const MPI_Aint[]){lb, extent}, 2, &old, 1);
+    return finish(at, made, type);
+}
+
+// Types that are freed keep what they point to: calls in flight may use it, and so may copies.
+static mpi_type *type_like(const mpi_type *of) {
+    mpi_type *made = ls_mpi__alloc(sizeof *made);
+    *made = *of;
+    made->constant = NULL;
+    made->name = NULL;
+    made->attributes = NULL;
+    return made;
+}
+
+int ls_mpi__type_copy(mpi_where at, const mpi_type *of, MPI_Datatype *out) {
+    return finish(at, type_like(of), out);
 }
 
 int MPI_Type_dup(MPI_Datatype old, MPI_Datatype *type) {
     mpi_where at = {ls_mpi__enter(__func__), __func__};
     mpi_type *of;
     MPI_TRY(ls_mpi__type_arg(&of, at, NULL, old, false));
-    mpi_type *made = ls_mpi__type_make(at.me, MPI_COMBINER_DUP);
-    ls_mpi__type_append(made, of, 0, 1);
-    made->lb = of->lb;
-    made->extent = of->extent;
-    made->committed = of->committed;
-    keep(made, NULL, 0, NULL, 0, &old, 1);
+    MPI_TRY(ls_mpi__out_arg(at, "datatype", type));
+    mpi_type *made = type_like(of);
+    made->combiner = MPI_COMBINER_DUP;
+    keep(at.me, made, NULL, 0, NULL, 0, &old, 1);
     int status = ls_mpi__attributes_copy(at, NULL, old, of->attributes, &made->attributes);
-    return status == MPI_SUCCESS ? finish(at.me, made, type, __func__) : status;
+    return status == MPI_SUCCESS ? finish(at, made, type) : status;
 }
 
 // ---- Arrays -------------------------------------------------------------------------------------
@@ -253,6 +269,7 @@ int MPI_Type_create_subarray(int ndims, const int sizes[], const int subsizes[],
     mpi_where at = {ls_mpi__enter(__func__), __func__};
     mpi_type *of;
     MPI_TRY(ls_mpi__type_arg(&of, at, NULL, old, false));
+    MPI_TRY(ls_mpi__out_arg(at, "datatype", type));
     if (ndims < 1 || (order != MPI_ORDER_C && order != MPI_ORDER_FORTRAN)) {
         return ls_mpi__error(at.me, NULL, MPI_ERR_ARG, __func__, "ndims %d, order %d", ndims,
                              order);
@@ -296,9 +313,9 @@ int MPI_Type_create_subarray(int ndims, const int sizes[], const int subsizes[],
     memcpy(integers + 1 + ndims, subsizes, (size_t)ndims * sizeof(int));
     memcpy(integers + 1 + 2 * ndims, starts, (size_t)ndims * sizeof(int));
     integers[3 * ndims + 1] = order;
-    keep(made, integers, 3 * ndims + 2, NULL, 0, &old, 1);
+    keep(at.me, made, integers, 3 * ndims + 2, NULL, 0, &old, 1);
     free(integers);
-    return finish(at.me, made, type, __func__);
+    return finish(at, made, type);
 }
 
 // Whether the process at `coord` of `procs` has global index i of a dimension.
@@ -321,6 +338,7 @@ int MPI_Type_create_darray(int size, int rank, int ndims, const int gsizes[], co
     mpi_where at = {ls_mpi__enter(__func__), __func__};
     mpi_type *of;
     MPI_TRY(ls_mpi__type_arg(&of, at, NULL, old, false));
+    MPI_TRY(ls_mpi__out_arg(at, "datatype", type));
     if (ndims < 1 || rank < 0 || rank >= size) {
         return ls_mpi__error(at.me, NULL, MPI_ERR_ARG, __func__, "ndims %d, rank %d of %d", ndims,
                              rank, size);
@@ -359,8 +377,8 @@ int MPI_Type_create_darray(int size, int rank, int ndims, const int gsizes[], co
         memcpy(integers + 3 + l * ndims, lists[l], (size_t)ndims * sizeof(int));
     }
     integers[n - 1] = order;
-    keep(made, integers, n, NULL, 0, &old, 1);
+    keep(at.me, made, integers, n, NULL, 0, &old, 1);
     free(integers);
     free(coords);
-    return finish(at.me, made, type, __func__);
+    return finish(at, made, type);
 }

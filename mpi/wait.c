@@ -221,6 +221,9 @@ static int wait_for_one(mpi_where at, int count, MPI_Request *requests) {
     ls_request **inner = ls_mpi__alloc((size_t)count * sizeof *inner);
     int open, n = open_calls(at, inner, count, requests, &open);
     int index = first_done(at, count, requests);
+    if (open > 1) {
+        ls_mpi__observe();
+    }
     if (index < 0 && open > 0 && n == open) {
         (void)ls_mpi__await(at.me, inner, n, true);
         index = first_done(at, count, requests);
@@ -286,6 +289,9 @@ static bool give_way(mpi_where at, int count, const MPI_Request *requests, bool 
             const mpi_request *request = active(at, requests[i], &ignored);
             open += request != NULL ? 1 : 0;
             done += request != NULL && ls_mpi__request_done(request) ? 1 : 0;
+        }
+        if (open > 0 && turn == 0) {
+            ls_mpi__observe();
         }
         if (all ? open == done : open == 0 || done > 0) {
             return true;
@@ -396,6 +402,7 @@ int MPI_Cancel(MPI_Request *handle) {
                              : request->active ? "no message's"
                                                : "not active");
     }
+    ls_mpi__observe();
     if (request->kind == MPI_REQUEST_GENERAL) {
         return request->cancel != NULL
                    ? request->cancel(request->state, request->general_done ? 1 : 0)

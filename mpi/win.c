@@ -201,7 +201,12 @@ int MPI_Win_shared_query(MPI_Win handle, int rank, MPI_Aint *size, int *disp_uni
             at.me, win, win->flavor != MPI_WIN_FLAVOR_SHARED ? MPI_ERR_RMA_FLAVOR : MPI_ERR_RANK,
             __func__, "rank %d, or a window that is not shared", rank);
     }
-    const mpi_win *of = win->shared->members[rank == MPI_PROC_NULL ? 0 : rank];
+    int member = rank == MPI_PROC_NULL ? 0 : rank;
+    while (rank == MPI_PROC_NULL && member + 1 < win->comm->size &&
+           win->shared->members[member]->size == 0) {
+        member += 1;  // the first that has any memory
+    }
+    const mpi_win *of = win->shared->members[member];
     *size = of->size;
     *disp_unit = of->disp_unit;
     const char *base = of->size > 0 ? of->base : NULL;
@@ -412,6 +417,7 @@ int MPI_Win_test(MPI_Win handle, int *flag) {
     if (win->posted == NULL) {
         return ls_mpi__sync_error(at, win, "no epoch of MPI_Win_post is open");
     }
+    ls_mpi__observe();
     ls_mpi__poll(at.me, __func__);
     *flag = 1;
     for (int i = 0; i < win->posted->size; i++) {

@@ -7,6 +7,7 @@ static void take_lock(mpi_where at, mpi_win *win, int target, bool exclusive) {
         ls_mpi__poll(at.me, at.function);
     }
     if (exclusive) {
+        ls_mpi__observe();
         lock->exclusive = win->member;
         ls_mpi__clock_lock(win, target);
     } else {
@@ -148,6 +149,7 @@ int MPI_Win_sync(MPI_Win handle) {
     mpi_where at = {ls_mpi__enter(__func__), __func__};
     mpi_win *win;
     MPI_TRY(ls_mpi__win_arg(&win, at, handle));
+    ls_mpi__observe();
     ls_mpi__poll(at.me, __func__);
     return MPI_SUCCESS;
 }

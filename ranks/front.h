@@ -9,6 +9,8 @@
 
 #define LS_TAG_ANY (-1)  // of a receive: any tag from 0; those below meet their like alone
 
+#define LS_MATCH_CHOICES_MAX 256  // that are chosen from at a time
+
 typedef struct ls_match_choice {
     ls_request *recv;  // a receive from any member, or a probe
     ls_request *send;  // that it can meet
@@ -20,7 +22,7 @@ typedef struct ls_front {
     int (*met)(ls_spmd *run, ls_request *const *requests, int size);
     // The same of a send and its receive.
     int (*message)(ls_spmd *run, ls_request *send, ls_request *recv);
-    // Which of the matches [count] is made.
+    // Which of the matches [count] is made; -1: none, the run ends here.
     int (*choose)(ls_spmd *run, const ls_match_choice *choices, int count);
     // A rank whose program is ended by a signal is lost, and no more than that.
     bool survives_signals;

@@ -3,8 +3,6 @@
 // (rendezvous), so a program that counts on buffering shows.
 #include "ranks/internal.h"
 
-#define CHOICES_MAX 256
-
 static ls_request **list_of(const ls_request *request) {
     ls_shared_comm *shared = request->comm->shared;
     // Both lists hang at the receiver.
@@ -26,6 +24,7 @@ static void append(ls_request *request) {
     request->next_p2p = NULL;
     *at = request;
     request->rank->run->held += is_held(request) ? 1 : 0;
+    request->rank->run->observed += request->any_source && !is_held(request) ? 1 : 0;
 }
 
 static void take(ls_request *request) {
@@ -264,15 +263,15 @@ static int choices_at(ls_match_choice *out, int most, const ls_shared_comm *shar
 }
 
 bool ls_p2p__choose(ls_spmd *run) {
-    ls_match_choice choices[CHOICES_MAX];
+    ls_match_choice choices[LS_MATCH_CHOICES_MAX];
     int count = 0;
     if (run->held == 0 || run->status != LS_OK) {
         return false;
     }
     for (ls_shared_comm *shared = run->comms; shared != NULL; shared = shared->next) {
-        for (int m = 0; m < shared->comm->size && count < CHOICES_MAX; m++) {
+        for (int m = 0; m < shared->comm->size && count < LS_MATCH_CHOICES_MAX; m++) {
             if (shared->recvs[m] != NULL && shared->sends[m] != NULL) {
-                count += choices_at(choices + count, CHOICES_MAX - count, shared, m);
+                count += choices_at(choices + count, LS_MATCH_CHOICES_MAX - count, shared, m);
             }
         }
     }
@@ -280,7 +279,11 @@ bool ls_p2p__choose(ls_spmd *run) {
         return false;
     }
     int chosen = run->options.front->choose(run, choices, count);
-    LS_ASSERT(chosen >= 0 && chosen < count);
+    if (chosen < 0) {
+        ls_spmd__fail(run, LS_ERR_UNSUPPORTED, "what this run would do has been tried");
+        return true;
+    }
+    LS_ASSERT(chosen < count);
     ls_request *recv = choices[chosen].recv, *send = choices[chosen].send;
     if (recv->probe) {
         found(recv, send);

@@ -123,6 +123,10 @@ LS_API const char *ls_spmd_fault_missed(const ls_spmd_result *result, int index)
 uint64_t ls_spmd_call_count(const ls_spmd_result *result);
 // A digest of the order in which ranks ran: equal seeds give equal digests.
 uint64_t ls_spmd_schedule_digest(const ls_spmd_result *result);
+// Times that a rank asked what the schedule had done so far (ls_test, ls_wait_any). Ranks of a run
+// without any that share nothing but their calls do the same under every schedule: all
+// interleavings are of one class (Mazurkiewicz: they differ in the order of independent calls).
+LS_API_BACKENDS uint64_t ls_spmd_observed_count(const ls_spmd_result *result);
 
 // Tries seeds first_seed, first_seed + 1, ... [tries] with random schedules; *failing_seed is the
 // smallest that gives a finding (LS_ERR_FINDING, its result in *out), else LS_OK.
@@ -138,6 +142,11 @@ LS_API int ls_spmd_explore(ls_spmd_result **out, uint64_t *failing_seed, ls_spmd
 int ls_rank_backend_create(ls_backend **out, ls_rank *self, const char *file, int line);
 // Calls from here on are made at another line.
 void ls_rank_backend_at(ls_backend *backend, const char *file, int line);
+
+// The same; *observed: ls_spmd_observed_count of all runs.
+int ls_spmd__explore(ls_spmd_result **out, uint64_t *failing_seed, ls_spmd_program program,
+                     void *arg, const ls_spmd_options *options, uint64_t first_seed, int tries,
+                     uint64_t *observed);
 
 // ---- Inside a program --------------------------------------------------------------------------
 LS_API int ls_rank_id(const ls_rank *self);

@@ -304,6 +304,7 @@ static int poll(bool *done, ls_rank *rank, ls_request *request, const char *file
     if (run->status == LS_OK && !listed(rank->open, request)) {
         return refuse(rank, request, file, line);
     }
+    run->observed += 1;
     if (run->status == LS_OK && !run->direct && request->state != LS_REQUEST_DONE) {
         rank->polls = rank->polls_since == run->calls + run->completed ? rank->polls + 1 : 0;
         rank->polls_since = run->calls + run->completed;

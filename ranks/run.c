@@ -330,6 +330,7 @@ int ls_spmd__close(ls_spmd_result **out, ls_spmd *run, int status) {
         result->calls = run->calls;
         result->switches = run->switches;
         result->digest = run->digest;
+        result->observed = run->observed;
         status = ls_spmd__verdict(run);
         *out = result;
         ls_gdb_hook_run(run, 1);
@@ -352,13 +353,14 @@ static int run_once(ls_spmd_result **out, ls_spmd_program program, void *arg,
 }
 
 static int explore(ls_spmd_result **out, uint64_t *failing_seed, ls_spmd_program program, void *arg,
-                   const ls_spmd_options *options, int tries) {
+                   const ls_spmd_options *options, int tries, uint64_t *observed) {
     ls_spmd_options each = *options;
     each.schedule = LS_SCHEDULE_RANDOM;
     for (int i = 0; i < tries; i++) {
         each.seed = options->seed + (uint64_t)i;
         ls_spmd_result *result = NULL;
         int status = run_once(&result, program, arg, &each);
+        *observed += result != NULL ? result->observed : 0;
         if (status != LS_OK || i + 1 == tries) {
             *out = result;
             *failing_seed = status != LS_OK ? each.seed : 0;
@@ -374,25 +376,33 @@ int ls_spmd_run(ls_spmd_result **out, ls_spmd_program program, void *arg,
     LS_ASSERT(out != NULL && program != NULL && options != NULL);
     ls_spmd_options own = *options;
     ls_fault faults[LS_SPMD_FAULTS_MAX];
-    uint64_t seed = 0;
+    uint64_t seed = 0, observed = 0;
     int tries = 0;
     *out = NULL;
     LS_TRY(own.fixed ? LS_OK : ls_spmd__environment(&own, faults, &tries));
-    return tries > 0 ? explore(out, &seed, program, arg, &own, tries)
+    return tries > 0 ? explore(out, &seed, program, arg, &own, tries, &observed)
                      : run_once(out, program, arg, &own);
 }
 
 int ls_spmd_explore(ls_spmd_result **out, uint64_t *failing_seed, ls_spmd_program program,
                     void *arg, const ls_spmd_options *options, uint64_t first_seed, int tries) {
+    uint64_t observed;
+    return ls_spmd__explore(out, failing_seed, program, arg, options, first_seed, tries, &observed);
+}
+
+int ls_spmd__explore(ls_spmd_result **out, uint64_t *failing_seed, ls_spmd_program program,
+                     void *arg, const ls_spmd_options *options, uint64_t first_seed, int tries,
+                     uint64_t *observed) {
     LS_ASSERT(out != NULL && failing_seed != NULL && options != NULL);
     ls_spmd_options own = *options;
     ls_fault faults[LS_SPMD_FAULTS_MAX];
     int more = 0;
     *out = NULL;
     *failing_seed = 0;
+    *observed = 0;
     own.seed = first_seed;
     LS_TRY(own.fixed ? LS_OK : ls_spmd__environment(&own, faults, &more));
-    int status = explore(out, failing_seed, program, arg, &own, more > 0 ? more : tries);
+    int status = explore(out, failing_seed, program, arg, &own, more > 0 ? more : tries, observed);
     if (status == LS_OK) {
         ls_spmd_result_free(*out);
         *out = NULL;
@@ -440,4 +450,8 @@ uint64_t ls_spmd_call_count(const ls_spmd_result *result) {
 
 uint64_t ls_spmd_schedule_digest(const ls_spmd_result *result) {
     return result->digest;
+}
+
+uint64_t ls_spmd_observed_count(const ls_spmd_result *result) {
+    return result->observed;
 }

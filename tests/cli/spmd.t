@@ -8,9 +8,9 @@ $ lockstep spmd --mesh host=3,gpu=2 $(dirname $(which lockstep))/tests/cli/libsp
 > ... (failed)
 >     rank 2 returned (status 0) while others wait for it in a call on world
 >     it made 0 calls on world, rank 0 is in its 1st
->       ranks 0, 1, 3-5: barrier on world at ...spmd_program.c:28
+>       ranks 0, 1, 3-5: barrier on world at ...spmd_program.c:29
 >     last calls of rank 0, newest last:
->       barrier on world (not complete) at ...spmd_program.c:28
+>       barrier on world (not complete) at ...spmd_program.c:29
 >     rank 2 has made no call
 >   reproduce: lockstep spmd --ranks 6 --mesh host=3,gpu=2 --schedule round-robin --seed 0 .../libspmd_program.so:leaves
 > 
@@ -31,6 +31,10 @@ $ ASAN_OPTIONS=detect_leaks=0 lockstep spmd --quiet $(dirname $(which lockstep))
 > spmd: 1 passed, 0 failed, 0 skipped
 $ lockstep spmd --quiet --explore 20 --checks all $(dirname $(which lockstep))/tests/cli/libspmd_program.so
 > spmd: 1 passed, 0 failed, 0 skipped
+! lockstep: note: explored 20 schedules: all interleavings of ranks that share nothing but their calls: 1 class
+$ lockstep spmd --quiet --explore 1 $(dirname $(which lockstep))/tests/cli/libspmd_program.so:tests
+> spmd: 1 passed, 0 failed, 0 skipped
+! lockstep: note: explored 1 schedule: what ls_test was told, 9 times, depends on the schedule, so there may be others
 $ lockstep spmd --quiet --faults die@1:0 $(dirname $(which lockstep))/tests/cli/libspmd_program.so | grep -c rank.died
 > 1
 $ lockstep spmd --faults dye@1:0 $(dirname $(which lockstep))/tests/cli/libspmd_program.so

@@ -1,5 +1,5 @@
 // Programs for lockstep spmd: one that is right, one of which a rank leaves early, one that exits,
-// and one whose child does, which nobody minds.
+// one whose child does, which nobody minds, and one whose ranks ask whether a call is done.
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,6 +12,7 @@ LS_API int spmd_main(ls_rank *self, void *arg);
 LS_API int leaves(ls_rank *self, void *arg);
 LS_API int exits(ls_rank *self, void *arg);
 LS_API int has_child(ls_rank *self, void *arg);
+LS_API int tests(ls_rank *self, void *arg);
 
 int spmd_main(ls_rank *self, void *arg) {
     const ls_spmd_arguments *words = arg;
@@ -48,4 +49,15 @@ int has_child(ls_rank *self, void *arg) {
     bool ended = child < 0 || (waitpid(child, &status, 0) == child && WEXITSTATUS(status) == 5);
     LS_TRY(ls_barrier(ls_rank_world(self)));
     return ended ? 0 : 1;
+}
+
+int tests(ls_rank *self, void *arg) {
+    ls_request *open = NULL;
+    bool done = false;
+    (void)arg;
+    LS_TRY(ls_barrier_async(ls_rank_world(self), &open));
+    while (!done) {
+        LS_TRY(ls_test(&done, &open));
+    }
+    return 0;
 }

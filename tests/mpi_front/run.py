@@ -18,6 +18,7 @@ CASES = (
     ("any_source", 3, "rank.died", "--choices 1", None),
     ("any_of_many", 259, "rank.died", "--choices 1", None),
     ("arguments", 2, "call.invalid", "MPI_ERR_RANK", "MPI_Send(&value, 1, MPI_INT, size"),
+    ("returned", 2, "call.invalid", "MPI_ERR_ARG", "MPI_Comm_size(MPI_COMM_WORLD, NULL)"),
     ("too_small", 2, "buffer.too_small", "32 bytes", "MPI_Bcast(values"),
     ("crash", 2, "rank.died", "rank 1", None),
 )

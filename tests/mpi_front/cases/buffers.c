@@ -355,6 +355,20 @@ static void freed_send_at_the_end(void) {
     }
 }
 
+// A member's own block is what MPI_IN_PLACE is for.
+static void gather_over_what_is_sent(void) {
+    memory[rank + (wrong ? 0 : 3)] = rank;
+    // wrong: call.invalid
+    MPI_Allgather(&memory[rank + (wrong ? 0 : 3)], 1, MPI_INT, memory, 1, MPI_INT, WORLD);
+}
+
+// Blocks may lie between those that are received, and not in them.
+static void blocks_between_blocks(void) {
+    const int counts[3] = {1, 1, 1}, in[3] = {0, 2, 4}, out[3] = {1, 3, wrong ? 4 : 5};
+    // wrong: call.invalid
+    MPI_Alltoallv(memory, counts, out, MPI_INT, memory, counts, in, MPI_INT, WORLD);
+}
+
 CASES({"store_before_wait", store_before_wait}, {"load_before_wait", load_before_wait},
       {"load_of_what_is_sent", load_of_what_is_sent}, {"store_in_a_loop", store_in_a_loop},
       {"copied_over", copied_over}, {"two_receives", two_receives},
@@ -371,4 +385,6 @@ CASES({"store_before_wait", store_before_wait}, {"load_before_wait", load_before
       {"load_before_complete", load_before_complete},
       {"load_between_unlock_and_wait", load_between_unlock_and_wait},
       {"store_into_what_a_freed_send_reads", store_into_what_a_freed_send_reads},
-      {"freed_send_at_the_end", freed_send_at_the_end})
+      {"freed_send_at_the_end", freed_send_at_the_end},
+      {"gather_over_what_is_sent", gather_over_what_is_sent},
+      {"blocks_between_blocks", blocks_between_blocks})

@@ -435,6 +435,26 @@ static void receive_beside_put(void) {
     MPI_Win_free(&window);
 }
 
+// Who has read atomically what was written atomically comes after that, complete or not.
+static void store_after_it_was_seen(void) {
+    int one = 1, seen = 0;
+    open_window();
+    MPI_Win_lock_all(0, window);
+    if (rank == 1) {
+        MPI_Accumulate(&one, 1, MPI_INT, 0, 3, 1, MPI_INT, MPI_REPLACE, window);
+        MPI_Send(&rank, 1, MPI_INT, 0, 0, WORLD);
+    } else if (rank == 0) {
+        MPI_Recv(&one, 1, MPI_INT, 1, 0, WORLD, STATUS);
+        while (!wrong && seen == 0) {
+            MPI_Fetch_and_op(NULL, &seen, MPI_INT, 0, 3, MPI_NO_OP, window);
+            MPI_Win_flush(0, window);
+        }
+        memory[3] = 7;  // wrong: rma.race
+    }
+    MPI_Win_unlock_all(window);
+    MPI_Win_free(&window);
+}
+
 // Reduce has the root wait for all, and nobody for the root.
 static void reduce_orders_to_the_root(void) {
     int sum;
@@ -465,4 +485,5 @@ CASES({"two_puts", two_puts}, {"put_and_get", put_and_get}, {"puts_of_one", puts
       {"two_windows_on_one_memory", two_windows_on_one_memory},
       {"attached_memory", attached_memory}, {"shared_window", shared_window},
       {"receive_beside_put", receive_beside_put},
+      {"store_after_it_was_seen", store_after_it_was_seen},
       {"reduce_orders_to_the_root", reduce_orders_to_the_root})
