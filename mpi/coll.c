@@ -2,7 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "mpi/internal.h"
+#include "mpi/coll.h"
 
 // ---- Arguments ----------------------------------------------------------------------------------
 typedef struct side_args {
@@ -100,43 +100,79 @@ static void own_side(mpi_rank *me, mpi_owned **out, const mpi_side *side, int bl
     }
 }
 
-static bool runs_meet(run a, const mpi_type *a_type, run b, const mpi_type *b_type) {
-    if (!b_type->contiguous) {
-        run kept = a;
-        const mpi_type *kept_type = a_type;
-        a = b, a_type = b_type;
-        b = kept, b_type = kept_type;
+// What a side exchanges, block by block where it has places for them, else at once.
+typedef struct block {
+    const char *base;
+    size_t count;
+    const mpi_type *type;
+} block;
+
+static int block_count(const mpi_side *side, int blocks) {
+    return side->displs != NULL || side->byte_displs != NULL ? blocks : 1;
+}
+
+static block block_at(mpi_rank *me, const mpi_side *side, int b, int blocks) {
+    if (side->displs == NULL && side->byte_displs == NULL) {
+        run all = all_blocks(side, blocks);
+        return (block){all.base, all.count, side->type};
     }
-    if (a.count * a_type->size == 0 || b.count * b_type->size == 0) {
+    const mpi_type *type = side->types != NULL ? ls_mpi__type_of(me, side->types[b]) : side->type;
+    ptrdiff_t unit = side->types != NULL ? 1 : type->extent;
+    ptrdiff_t at = side->byte_displs != NULL ? side->byte_displs[b] : side->displs[b] * unit;
+    return (block){(const char *)side->buf + at, (size_t)side->counts[b], type};
+}
+
+static bool blocks_meet(block a, block b) {
+    if (!b.type->contiguous) {
+        block kept = a;
+        a = b;
+        b = kept;
+    }
+    if (a.count * a.type->size == 0 || b.count * b.type->size == 0) {
         return false;
     }
     // Where neither is in one piece, what is the same lies in the same place.
-    return b_type->contiguous ? ls_mpi__type_meets(a.base, a.count, a_type, b.base,
-                                                   b.base + b.count * b_type->size)
-                              : a.base == b.base && a_type == b_type;
+    return b.type->contiguous ? ls_mpi__type_meets(a.base, a.count, a.type, b.base,
+                                                   b.base + b.count * b.type->size)
+                              : a.base == b.base && a.type == b.type;
 }
 
-static run block_at(const mpi_side *side, int b) {
-    return (run){(const char *)side->buf + side->displs[b] * side->type->extent,
-                 (size_t)side->counts[b]};
+static bool has_data(const mpi_side *side) {
+    return (side->type != NULL || side->types != NULL) && side->buf != NULL &&
+           side->buf != MPI_IN_PLACE;
+}
+
+// All that a side exchanges lies between them.
+static void bounds_of(const char **low, const char **high, mpi_rank *me, const mpi_side *side,
+                      int blocks) {
+    *low = *high = side->buf;
+    for (int b = 0; b < block_count(side, blocks); b++) {
+        const block own = block_at(me, side, b, blocks);
+        ptrdiff_t first;
+        size_t bytes;
+        ls_mpi__span(&first, &bytes, own.count, own.type);
+        const char *from = own.base + first;
+        *low = from < *low ? from : *low;
+        *high = from + bytes > *high ? from + bytes : *high;
+    }
 }
 
 // Whether what a call sends from and what it receives into have a byte in common.
-static bool sides_meet(const mpi_side *send, int send_blocks, const mpi_side *recv,
+static bool sides_meet(mpi_rank *me, const mpi_side *send, int send_blocks, const mpi_side *recv,
                        int recv_blocks) {
-    if (send->type == NULL || recv->type == NULL || send->buf == NULL || recv->buf == NULL) {
+    if (!has_data(send) || !has_data(recv)) {
         return false;
     }
-    run out = all_blocks(send, send_blocks), in = all_blocks(recv, recv_blocks);
-    if (!runs_meet(out, send->type, in, recv->type)) {
+    const char *send_low, *send_high, *recv_low, *recv_high;
+    bounds_of(&send_low, &send_high, me, send, send_blocks);
+    bounds_of(&recv_low, &recv_high, me, recv, recv_blocks);
+    if (send_low >= recv_high || recv_low >= send_high) {
         return false;
     }
-    int outs = send->displs != NULL ? send_blocks : 1, ins = recv->displs != NULL ? recv_blocks : 1;
-    for (int i = 0; i < outs; i++) {
-        run from = send->displs != NULL ? block_at(send, i) : out;
-        for (int k = 0; k < ins; k++) {
-            if (runs_meet(from, send->type, recv->displs != NULL ? block_at(recv, k) : in,
-                          recv->type)) {
+    for (int i = 0; i < block_count(send, send_blocks); i++) {
+        const block from = block_at(me, send, i, send_blocks);
+        for (int k = 0; k < block_count(recv, recv_blocks); k++) {
+            if (blocks_meet(from, block_at(me, recv, k, recv_blocks))) {
                 return true;
             }
         }
@@ -257,8 +293,9 @@ static int read_collective(mpi_record *out, mpi_where at, const collective_args 
         record.op = op;
     }
     const mpi_side recv = recv_side(&record);
-    if (sides_meet(&record.send, args->kind->out_blocks ? blocks_of(comm, args->kind, true) : 1,
-                   &recv, args->kind->in_blocks ? blocks_of(comm, args->kind, false) : 1)) {
+    if (sides_meet(at.me, &record.send,
+                   args->kind->out_blocks ? blocks_of(comm, args->kind, true) : 1, &recv,
+                   args->kind->in_blocks ? blocks_of(comm, args->kind, false) : 1)) {
         return ls_mpi__error(at.me, comm, MPI_ERR_BUFFER, at.function,
                              "the send and the receive buffer overlap (MPI_IN_PLACE is for that)");
     }

@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "mpi/internal.h"
+#include "mpi/coll.h"
 
 mpi_move_state ls_mpi__move_state;
 

@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "mpi/internal.h"
+#include "mpi/coll.h"
 
 #define ASK(name, parameters, place, statement)                                                    \
     int name parameters {                                                                          \

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "mpi/internal.h"
+#include "mpi/coll.h"
 
 #define OWN_FAMILY UINT64_MAX  // of the ranks' MPI_COMM_SELF
 

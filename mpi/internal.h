@@ -81,7 +81,8 @@ typedef struct mpi_type {
     ptrdiff_t lb, extent, true_lb, true_extent;
     mpi_segment *segments;  // [segment_count]
     size_t segment_count;
-    size_t elements;  // basic ones
+    size_t elements;              // basic ones
+    const struct mpi_type *unit;  // the constant that all of it is made of; NULL: of several
     bool committed;
     bool contiguous;  // one segment at 0 that fills the extent
     char *name;
@@ -279,6 +280,7 @@ typedef struct mpi_state {
     int made_comms;
     int choice_count;
     struct mpi_sleeping *sleeping;  // see explore.c
+    struct mpi_pair *pairs;         // see part.c
 } mpi_state;
 extern mpi_state ls_mpi__state;
 extern const ls_front ls_mpi__front;
@@ -424,6 +426,7 @@ bool ls_mpi__parts_open(const mpi_request *request);  // not all parts of a send
 int ls_mpi__parts_start(mpi_rank *me, mpi_request *request);
 void ls_mpi__parts_done(mpi_rank *me, mpi_request *request);
 void ls_mpi__parts_free(mpi_rank *me, mpi_request *request);
+void ls_mpi__parts_end(void);
 
 void ls_mpi__request_close(mpi_rank *me, mpi_request *request);
 // Lets go of freed requests whose messages are complete; wait: of all, as they are.
@@ -431,25 +434,6 @@ void ls_mpi__requests_settle(mpi_rank *me, bool wait);
 int ls_mpi__await(mpi_rank *me, ls_request **inner, int count, bool any);
 void ls_mpi__poll(mpi_rank *me, const char *function);
 void ls_mpi__say(char *out, size_t out_bytes, const ls_call *call);
-
-// ---- coll.c -------------------------------------------------------------------------------------
-int ls_mpi__met(ls_spmd *run, ls_request *const *requests, int size);
-// Posts the collective; request NULL: blocking.
-int ls_mpi__collective(mpi_rank *me, const mpi_record *record, MPI_Request *request);
-extern const mpi_collective ls_mpi__barrier, ls_mpi__bcast, ls_mpi__gather, ls_mpi__gatherv,
-    ls_mpi__scatter, ls_mpi__scatterv, ls_mpi__allgather, ls_mpi__allgatherv, ls_mpi__alltoall,
-    ls_mpi__alltoallv, ls_mpi__alltoallw, ls_mpi__collective_reduce, ls_mpi__allreduce,
-    ls_mpi__reduce_scatter, ls_mpi__reduce_scatter_block, ls_mpi__scan, ls_mpi__exscan,
-    ls_mpi__neighbor_allgather, ls_mpi__neighbor_allgatherv, ls_mpi__neighbor_alltoall,
-    ls_mpi__neighbor_alltoallv, ls_mpi__neighbor_alltoallw;
-// What moving data has found: blocks of which the two sides say different things.
-typedef struct mpi_move_state {
-    long *keys;  // [size] 1: at fault
-    int size;
-    ls_finding_id id;
-    char what[256];  // "" nothing
-} mpi_move_state;
-extern mpi_move_state ls_mpi__move_state;
 
 // ---- owned.c: buffers that calls own ------------------------------------------------------------
 mpi_owned *ls_mpi__own(mpi_rank *me, const void *buf, size_t count, const mpi_type *type,

@@ -17,7 +17,7 @@
 #include <unistd.h>
 
 #include "mpi/image/image.h"
-#include "mpi/internal.h"
+#include "mpi/coll.h"
 
 extern char **environ;
 
@@ -290,6 +290,7 @@ int ls_mpi_run(ls_spmd_result **out, const ls_mpi_options *options) {
     }
     ls_mpi__race_end();
     ls_mpi__explore_end();
+    ls_mpi__parts_end();
     free(ls_mpi__state.ranks);
     ls_mpi__state = (mpi_state){0};
     return status;

@@ -1,5 +1,6 @@
 // Partitioned messages: the sender says of each part of its buffer when it is ready, and the
-// message goes when all are. They meet each other alone: their tags lie below those of others.
+// message goes when all are. They meet each other alone, in the order in which their two ranks have
+// made them, whatever is started first: each pair has a tag of its own, below those of others.
 #include <stdlib.h>
 
 #include "mpi/internal.h"
@@ -20,6 +21,51 @@ typedef struct partitioned {
     int peer, tag;
     MPI_Comm comm;
 } partitioned;
+
+// A pair of requests, of which one or both are made.
+typedef struct mpi_pair {
+    const ls_shared_comm *comm;
+    int source, dest, tag;  // ranks of the world
+    bool made[2];           // the receive, the send
+    int number;
+    struct mpi_pair *next;
+} mpi_pair;
+
+// The number of the oldest pair like this that lacks this side.
+static int join_pair(const mpi_comm *comm, const partitioned *p) {
+    int peer = ls_mpi__comm_world_rank(comm, (comm->inter ? comm->remote_first : 0) + p->peer);
+    int me = comm->owner->id, number = 0;
+    const mpi_pair wanted = {.comm = comm->inner->shared,
+                             .source = p->send ? me : peer,
+                             .dest = p->send ? peer : me,
+                             .tag = p->tag};
+    ls_schedule__enter(comm->owner->rank);
+    mpi_pair **at = &ls_mpi__state.pairs;
+    for (; *at != NULL; at = &(*at)->next, number++) {
+        const mpi_pair *is = *at;
+        if (is->comm == wanted.comm && is->source == wanted.source && is->dest == wanted.dest &&
+            is->tag == wanted.tag && !is->made[p->send ? 1 : 0]) {
+            break;
+        }
+    }
+    if (*at == NULL) {
+        *at = ls_mpi__alloc(sizeof **at);
+        **at = wanted;
+        (*at)->number = number;
+    }
+    (*at)->made[p->send ? 1 : 0] = true;
+    number = (*at)->number;
+    ls_schedule__leave(comm->owner->rank);
+    return number;
+}
+
+void ls_mpi__parts_end(void) {
+    while (ls_mpi__state.pairs != NULL) {
+        mpi_pair *next = ls_mpi__state.pairs->next;
+        free(ls_mpi__state.pairs);
+        ls_mpi__state.pairs = next;
+    }
+}
 
 bool ls_mpi__parts_open(const mpi_request *request) {
     const mpi_parts *parts = request->parts;
@@ -101,7 +147,7 @@ static int make(mpi_where at, const partitioned *p, MPI_Request *out) {
     made->comm = record.comm;
     made->persistent = true;
     ls_mpi__message_proto(&made->proto, &made->record, p->send, p->peer, p->tag);
-    made->proto.tag = LS_TAG_ANY - 1 - p->tag;
+    made->proto.tag = LS_TAG_ANY - 1 - (p->peer != MPI_PROC_NULL ? join_pair(record.comm, p) : 0);
     made->parts = ls_mpi__alloc(sizeof *made->parts);
     *made->parts = (mpi_parts){.send = p->send, .count = p->partitions, .tag = p->tag};
     made->parts->owned = ls_mpi__alloc((size_t)p->partitions * sizeof(mpi_owned *));

@@ -170,10 +170,10 @@ static int matched(mpi_where at, void *buf, int count, MPI_Datatype type, MPI_Me
                    MPI_Status *status) {
     mpi_record *record = NULL;
     if (message != NULL && *message == MPI_MESSAGE_NO_PROC) {
-        ls_mpi__status_empty(status);
-        if (status != MPI_STATUS_IGNORE) {
-            status->MPI_SOURCE = MPI_PROC_NULL;
-        }
+        MPI_Status nobody;
+        ls_mpi__status_empty(&nobody);
+        nobody.MPI_SOURCE = MPI_PROC_NULL;
+        ls_mpi__status(status, &nobody);
         *message = MPI_MESSAGE_NULL;
         return MPI_SUCCESS;
     }

@@ -97,6 +97,12 @@ static int read_types(rma_read *out, mpi_where at, const rma_call *c) {
     return MPI_SUCCESS;
 }
 
+// What an accumulate's elements are: all of them of one constant type.
+static const mpi_type *unit_of(const mpi_type *type) {
+    return type->unit != NULL || type->segment_count == 0 ? type->unit
+                                                          : ls_mpi__basic(type->segments[0].basic);
+}
+
 static int read_call(rma_read *out, mpi_where at, const rma_call *c) {
     MPI_TRY(ls_mpi__win_arg(&out->win, at, c->win));
     mpi_win *win = out->win;
@@ -106,11 +112,7 @@ static int read_call(rma_read *out, mpi_where at, const rma_call *c) {
     }
     MPI_TRY(read_types(out, at, c));
     if (c->how == ACCUMULATE || c->how == GET_ACCUMULATE) {
-        const mpi_type *basic = out->target_type->segment_count > 0
-                                    ? ls_mpi__basic(out->target_type->segments[0].basic)
-                                    : NULL;
-        const mpi_type *of = out->target_type->constant != NULL ? out->target_type : basic;
-        MPI_TRY(ls_mpi__op_arg(&out->op, at, win->comm, c->op, of));
+        MPI_TRY(ls_mpi__op_arg(&out->op, at, win->comm, c->op, unit_of(out->target_type)));
         if (out->op->constant == NULL) {
             return ls_mpi__win_error(at.me, win, MPI_ERR_OP, at.function,
                                      "operations of the program's own are not allowed here");
@@ -135,20 +137,19 @@ static int read_call(rma_read *out, mpi_where at, const rma_call *c) {
 }
 
 // ---- Data ---------------------------------------------------------------------------------------
-// target = origin op target, basic element by basic element.
+// target = origin op target, element by element.
 static void accumulate(const rma_call *c, const rma_read *r) {
     size_t bytes = (size_t)c->target_count * r->target_type->size;
     if (c->op == MPI_NO_OP || bytes == 0) {
         return;
     }
-    char *in = ls_mpi__alloc(bytes), *out = ls_mpi__alloc(bytes);
-    (void)ls_mpi__pack(in, c->origin, (size_t)c->count, r->type);
-    (void)ls_mpi__pack(out, r->at, (size_t)c->target_count, r->target_type);
-    const mpi_type *of = r->target_type->constant != NULL
-                             ? r->target_type
-                             : ls_mpi__basic(r->target_type->segments[0].basic);
-    ls_mpi__reduce(r->op, of, in, out, bytes / of->size);
-    (void)ls_mpi__unpack(r->at, (size_t)c->target_count, r->target_type, out, bytes);
+    const mpi_type *of = unit_of(r->target_type);
+    size_t n = bytes / of->size, room = n * (size_t)of->extent;
+    char *in = ls_mpi__alloc(room), *out = ls_mpi__alloc(room);
+    ls_mpi__copy(in, n, of, c->origin, (size_t)c->count, r->type);
+    ls_mpi__copy(out, n, of, r->at, (size_t)c->target_count, r->target_type);
+    ls_mpi__reduce(r->op, of, in, out, n);
+    ls_mpi__copy(r->at, (size_t)c->target_count, r->target_type, out, n, of);
     free(in);
     free(out);
 }
@@ -218,6 +219,7 @@ static int make_call(mpi_where at, const rma_call *c, MPI_Request *handle) {
     if (c->target != MPI_PROC_NULL) {
         own(at, c, &r, handle != NULL, owned);
         r.win->ops_in_fence = r.win->ops_in_fence || r.win->fence_open;
+        r.win->ops_in_lock = r.win->ops_in_lock || r.win->fence_before_lock;
         int op = c->how == PUT || c->how == GET ? MPI_OP_NULL
                  : c->how == COMPARE_AND_SWAP   ? OP_CAS
                                                 : c->op;

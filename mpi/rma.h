@@ -74,7 +74,8 @@ struct mpi_win {
     uint64_t epochs;
     const char *epoch_function, *epoch_file;
     int epoch_line;
-    bool lock_in_fence;  // an epoch of locks was opened in one of fences
+    bool fence_before_lock;  // an epoch of locks was opened where one of fences may be,
+    bool ops_in_lock;        // and has calls, which are then of both
     const char *fence_file;
     int fence_line;
     uint64_t made_at;  // calls of its rank by then

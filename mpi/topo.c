@@ -2,7 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "mpi/internal.h"
+#include "mpi/coll.h"
 
 static const mpi_collective making = {.name = "a new communicator", .make = ls_mpi__make_comms};
 
@@ -207,13 +207,22 @@ typedef struct division {
 } division;
 
 // As close to each other as they can be: the largest and the smallest differ least, and where that
-// is the same, the smallest is largest. From dimension `at` on, none above `most`.
+// is the same, the smallest is largest, and then the next.
+static bool is_closer(const division *of) {
+    int last = of->count - 1;
+    int better = (of->best[0] - of->best[last]) - (of->now[0] - of->now[last]);
+    for (int i = last; better == 0 && i > 0; i--) {
+        better = of->now[i] - of->best[i];
+    }
+    return of->best[0] == 0 || better > 0;
+}
+
+// From dimension `at` on, none above `most`.
 static void divide(division *of, int at, int nodes, int most) {
     int last = of->count - 1;
     if (at == last && nodes <= most) {
         of->now[at] = nodes;
-        int better = (of->best[0] - of->best[last]) - (of->now[0] - nodes);
-        if (of->best[0] == 0 || better > 0 || (better == 0 && nodes > of->best[last])) {
+        if (is_closer(of)) {
             memcpy(of->best, of->now, (size_t)of->count * sizeof *of->now);
         }
     }

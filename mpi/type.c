@@ -103,6 +103,7 @@ static void make_constant(int n) {
         .elements = b->size == 0 ? 0
                     : pair       ? 2
                                  : 1,
+        .unit = b->size > 0 ? type : NULL,
         .committed = true,
         .contiguous = !pair && b->size > 0,
         .combiner = MPI_COMBINER_NAMED,
@@ -177,6 +178,9 @@ void ls_mpi__type_append(mpi_type *made, const mpi_type *old, ptrdiff_t offset, 
     ub = first || high > ub ? high : ub;
     made->extent = ub - made->lb;
     made->contiguous = true;
+    if (old->size > 0) {
+        made->unit = made->size == 0 || made->unit == old->unit ? old->unit : NULL;
+    }
     made->size += count * old->size;
     made->elements += count * old->elements;
     if (old->contiguous) {

@@ -210,27 +210,3 @@ int MPI_Pack_size(int incount, MPI_Datatype type, MPI_Comm comm, int *size) {
     *size = (int)((size_t)incount * of->size);
     return MPI_SUCCESS;
 }
-
-// "external32" is kept in this machine's bytes: it never leaves the process.
-int MPI_Pack_external(const char datarep[], const void *inbuf, int incount, MPI_Datatype type,
-                      void *outbuf, MPI_Aint outsize, MPI_Aint *position) {
-    (void)datarep;
-    mpi_where at = {ls_mpi__enter(__func__), __func__};
-    return pack(at, MPI_COMM_NULL, inbuf, incount, type, outbuf, outsize, position);
-}
-
-int MPI_Unpack_external(const char datarep[], const void *inbuf, MPI_Aint insize,
-                        MPI_Aint *position, void *outbuf, int outcount, MPI_Datatype type) {
-    (void)datarep;
-    mpi_where at = {ls_mpi__enter(__func__), __func__};
-    return unpack(at, MPI_COMM_NULL, inbuf, insize, position, outbuf, outcount, type);
-}
-
-int MPI_Pack_external_size(const char datarep[], int incount, MPI_Datatype type, MPI_Aint *size) {
-    (void)datarep;
-    mpi_where at = {ls_mpi__enter(__func__), __func__};
-    mpi_type *of;
-    MPI_TRY(ls_mpi__type_arg(&of, at, NULL, type, true));
-    *size = (MPI_Aint)((size_t)incount * of->size);
-    return MPI_SUCCESS;
-}

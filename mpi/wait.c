@@ -81,10 +81,10 @@ int ls_mpi__request_finish(mpi_rank *me, MPI_Request *handle, MPI_Status *status
     }
     request->record.status.ls_cancelled =
         request->cancelled ? 1 : request->record.status.ls_cancelled;
+    ls_mpi__parts_done(me, request);
     ls_mpi__status(status, &request->record.status);
     request->active = false;
     if (request->persistent) {
-        ls_mpi__parts_done(me, request);
         for (int i = 0; i < 2; i++) {
             ls_mpi__disown(me, request->owned[i]);
             request->owned[i] = NULL;

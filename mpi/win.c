@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "mpi/coll.h"
 #include "mpi/rma.h"
 
 // ---- Arguments ----------------------------------------------------------------------------------
@@ -271,7 +272,7 @@ int MPI_Win_fence(int assertion, MPI_Win handle) {
     }
     // RMA calls between two fences are of the fences' epoch, unless an assertion says there is
     // none.
-    if ((assertion & MPI_MODE_NOPRECEDE) == 0 && win->lock_in_fence) {
+    if ((assertion & MPI_MODE_NOPRECEDE) == 0 && win->ops_in_lock) {
         return ls_mpi__sync_error(
             at, win,
             "this ends the epoch of the fence at %s:%d, in which %s at %s:%d opened "
@@ -285,7 +286,7 @@ int MPI_Win_fence(int assertion, MPI_Win handle) {
     MPI_TRY(ls_mpi__collective(at.me, &record, NULL));
     win->fence_open = (assertion & MPI_MODE_NOSUCCEED) == 0;
     win->ops_in_fence = false;
-    win->lock_in_fence = false;
+    win->fence_before_lock = win->ops_in_lock = false;
     win->fence_file = ls_mpi__file;
     win->fence_line = ls_mpi__line;
     ls_mpi__open_epoch(win, __func__);

@@ -253,7 +253,23 @@ static void never_freed(void) {
     }
 }
 
-CASES({"put_in_no_epoch", put_in_no_epoch}, {"put_after_the_last_fence", put_after_the_last_fence},
+// Two fences have an epoch between them where there are calls between them, which may then not be
+// of another epoch.
+static void lock_between_fences(void) {
+    open_window();
+    MPI_Win_fence(0, window);
+    MPI_Win_lock(MPI_LOCK_EXCLUSIVE, rank, 0, window);
+    memory[rank] = 1;
+    if (wrong) {
+        MPI_Put(&rank, 1, MPI_INT, rank, 3, 1, MPI_INT, window);
+    }
+    MPI_Win_unlock(rank, window);
+    MPI_Win_fence(0, window);  // wrong: call.invalid
+    MPI_Win_free(&window);
+}
+
+CASES({"lock_between_fences", lock_between_fences}, {"put_in_no_epoch", put_in_no_epoch},
+      {"put_after_the_last_fence", put_after_the_last_fence},
       {"no_fence_at_the_end", no_fence_at_the_end}, {"a_rank_without_fence", a_rank_without_fence},
       {"unlock_of_another", unlock_of_another}, {"lock_in_a_lock", lock_in_a_lock},
       {"never_unlocked", never_unlocked}, {"fence_in_a_lock", fence_in_a_lock},

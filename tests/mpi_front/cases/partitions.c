@@ -171,6 +171,38 @@ static void persistent_collectives_in_two_orders(void) {
     MPI_Request_free(&pair[1]);
 }
 
+// Partitioned messages of one tag match as they were made, whichever is started first.
+static void made_in_one_order_started_in_another(void) {
+    float number = rank == 0 ? 5 : 0;
+    MPI_Request open[2];
+    values[0] = rank == 0 ? 7 : 0;
+    if (rank == 0) {
+        MPI_Psend_init(values, 1, 1, MPI_INT, 1, 3, WORLD, MPI_INFO_NULL, &open[0]);
+        MPI_Psend_init(&number, 1, 1, MPI_FLOAT, 1, 3, WORLD, MPI_INFO_NULL, &open[1]);
+        MPI_Start(&open[1]);
+        MPI_Pready(0, open[1]);
+        MPI_Start(&open[0]);
+        MPI_Pready(0, open[0]);
+    } else if (rank == 1) {
+        for (int i = 0; i < 2; i++) {
+            if (i == (wrong ? 1 : 0)) {
+                MPI_Precv_init(values, 1, 1, MPI_INT, 0, 3, WORLD, MPI_INFO_NULL, &open[0]);
+            } else {
+                MPI_Precv_init(&number, 1, 1, MPI_FLOAT, 0, 3, WORLD, MPI_INFO_NULL, &open[1]);
+            }
+        }
+        MPI_Startall(2, open);  // wrong: p2p.dtype_mismatch
+    }
+    if (rank < 2) {
+        MPI_Waitall(2, open, MPI_STATUSES_IGNORE);
+        MPI_Request_free(&open[0]);
+        MPI_Request_free(&open[1]);
+        if (!wrong && (values[0] != 7 || number != 5)) {
+            MPI_Abort(WORLD, 1);
+        }
+    }
+}
+
 CASES({"a_part_not_ready", a_part_not_ready}, {"ready_twice", ready_twice},
       {"ready_before_start", ready_before_start}, {"no_such_part", no_such_part},
       {"store_after_ready", store_after_ready}, {"load_before_it_arrived", load_before_it_arrived},
@@ -178,4 +210,5 @@ CASES({"a_part_not_ready", a_part_not_ready}, {"ready_twice", ready_twice},
       {"persistent_collective_started_twice", persistent_collective_started_twice},
       {"persistent_collective_on_two_ranks", persistent_collective_on_two_ranks},
       {"persistent_collective_never_freed", persistent_collective_never_freed},
+      {"made_in_one_order_started_in_another", made_in_one_order_started_in_another},
       {"persistent_collectives_in_two_orders", persistent_collectives_in_two_orders})

@@ -2,8 +2,9 @@
 // one ends the run.
 #include <mpi.h>
 #include <stdlib.h>
+#include <string.h>
 
-static int own_code;
+static int own_code, rank;
 
 static int fails(MPI_Comm comm, int key, void *state, void *in, void *out, int *flag) {
     (void)comm;
@@ -81,14 +82,76 @@ static void contents(void) {
     MPI_Type_free(&outer);
 }
 
+// external32 is big-endian, its longs have 4 bytes, and long doubles are binary128.
+static void external(void) {
+    const long longs[2] = {1, -2};
+    const long double one = 1;
+    const unsigned char want_longs[8] = {0, 0, 0, 1, 0xff, 0xff, 0xff, 0xfe};
+    const unsigned char want_one[16] = {0x3f, 0xff};
+    unsigned char packed[24];
+    long double back_one = 0;
+    long back[2] = {0, 0};
+    MPI_Aint size, place = 0;
+    MPI_Pack_external_size("external32", 2, MPI_LONG, &size);
+    MPI_Pack_external("external32", longs, 2, MPI_LONG, packed, sizeof packed, &place);
+    MPI_Pack_external("external32", &one, 1, MPI_LONG_DOUBLE, packed, sizeof packed, &place);
+    if (size != 8 || place != 24 || memcmp(packed, want_longs, 8) != 0 ||
+        memcmp(packed + 8, want_one, 16) != 0) {
+        abort();
+    }
+    place = 0;
+    MPI_Unpack_external("external32", packed, sizeof packed, &place, back, 2, MPI_LONG);
+    MPI_Unpack_external("external32", packed, sizeof packed, &place, &back_one, 1, MPI_LONG_DOUBLE);
+    if (back[0] != 1 || back[1] != -2 || back_one != 1) {
+        abort();
+    }
+    want(MPI_Pack_external("external32", longs, 1, MPI_LONG, packed, sizeof packed, &place),
+         MPI_ERR_ARG);
+}
+
+// As close to each other as the dimensions of a grid can be.
+static void dims(void) {
+    int made[5] = {0, 0, 0, 0, 0};
+    const int closest[5] = {14, 14, 9, 8, 7};
+    MPI_Dims_create(98784, 5, made);
+    if (memcmp(made, closest, sizeof made) != 0) {
+        abort();
+    }
+}
+
+// Pairs in types of the program's own are compared as pairs, padding and all.
+static void pairs(void) {
+    struct {
+        double value;
+        int index;
+    } mine[2] = {{rank, rank}, {-rank, rank}}, all[2] = {{0, 9}, {0, 9}};
+    MPI_Datatype two;
+    MPI_Win window;
+    MPI_Type_contiguous(2, MPI_DOUBLE_INT, &two);
+    MPI_Type_commit(&two);
+    MPI_Win_create(all, sizeof all, 1, MPI_INFO_NULL, MPI_COMM_WORLD, &window);
+    MPI_Win_fence(0, window);
+    MPI_Accumulate(mine, 1, two, 0, 0, 1, two, MPI_MAXLOC, window);
+    MPI_Win_fence(0, window);
+    MPI_Win_free(&window);
+    MPI_Type_free(&two);
+    if (rank == 0 && (all[0].value != 1 || all[0].index != 1 || all[1].index != 0)) {
+        abort();
+    }
+}
+
 int main(int argc, char **argv) {
     MPI_Init(&argc, &argv);
 #ifndef WRONG
     MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
 #endif
+    MPI_Comm_rank(MPI_COMM_WORLD, &rank);
     places();
     key_values();
     contents();
+    external();
+    dims();
+    pairs();
     MPI_Finalize();
     return 0;
 }

@@ -1,0 +1,25 @@
+// Collectives as the files that post and complete them see them.
+#ifndef LS_MPI_COLL_H
+#define LS_MPI_COLL_H
+
+#include "mpi/internal.h"
+
+int ls_mpi__met(ls_spmd *run, ls_request *const *requests, int size);
+// Posts the collective; request NULL: blocking.
+int ls_mpi__collective(mpi_rank *me, const mpi_record *record, MPI_Request *request);
+extern const mpi_collective ls_mpi__barrier, ls_mpi__bcast, ls_mpi__gather, ls_mpi__gatherv,
+    ls_mpi__scatter, ls_mpi__scatterv, ls_mpi__allgather, ls_mpi__allgatherv, ls_mpi__alltoall,
+    ls_mpi__alltoallv, ls_mpi__alltoallw, ls_mpi__collective_reduce, ls_mpi__allreduce,
+    ls_mpi__reduce_scatter, ls_mpi__reduce_scatter_block, ls_mpi__scan, ls_mpi__exscan,
+    ls_mpi__neighbor_allgather, ls_mpi__neighbor_allgatherv, ls_mpi__neighbor_alltoall,
+    ls_mpi__neighbor_alltoallv, ls_mpi__neighbor_alltoallw;
+// What moving data has found: blocks of which the two sides say different things.
+typedef struct mpi_move_state {
+    long *keys;  // [size] 1: at fault
+    int size;
+    ls_finding_id id;
+    char what[256];  // "" nothing
+} mpi_move_state;
+extern mpi_move_state ls_mpi__move_state;
+
+#endif
