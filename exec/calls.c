@@ -80,36 +80,33 @@ static int find_counts(ls_exec_op *op, const ls_wire_call *message) {
     return LS_OK;
 }
 
-// Where a side of the call is in the process's memory.
+// Where a side of the call is in the job's memory.
 typedef struct side {
     const void *address;  // the program's own
     uint32_t memory;
     uint64_t offset;
-    size_t elements;
+    size_t elements, element_bytes;
 } side;
 
 // NULL where it is nowhere: it has no elements or no address, which the checks name, or its data
 // moves elsewhere.
-static int find_data(void **out, const ls_exec_process *process, const side *of, ls_dtype dtype,
-                     bool observe) {
+static int find_data(void **out, const ls_exec *exec, const side *of) {
     size_t bytes = 0;
-    uint32_t memory = of->memory;
-    uint64_t offset = of->offset;
     *out = NULL;
-    LS_TRY(ls_size_mul(&bytes, of->elements, ls_dtype_bytes(dtype)));
-    if (bytes == 0 || (memory == LS_WIRE_NONE && (observe || of->address == NULL))) {
+    LS_TRY(ls_size_mul(&bytes, of->elements, of->element_bytes));
+    bool elsewhere = exec->options->observe || of->address == NULL;
+    if (bytes == 0 || (of->memory == LS_WIRE_NONE && elsewhere)) {
         return LS_OK;
     }
-    if (memory >= process->memory_count || offset > process->memories[memory].bytes ||
-        bytes > process->memories[memory].bytes - offset) {
+    if (of->memory != LS_WIRE_SHARED || !ls_exec_memory__holds(&exec->memory, of->offset, bytes)) {
         return LS_FAIL(LS_ERR_FORMAT, "a call's data is not in its memory");
     }
-    *out = process->memories[memory].at + offset;
+    *out = exec->memory.base + of->offset;
     return LS_OK;
 }
 
-static int fill(ls_exec_op *op, const ls_exec_process *process, const ls_wire_call *message,
-                const ls_exec_options *options) {
+static int fill(ls_exec_op *op, const ls_exec *exec, const ls_wire_call *message) {
+    const ls_exec_options *options = exec->options;
     ls_call *call = &op->call.call;
     bool observe = options->observe;
     bool unanswered = observe && options->kept == LS_EXEC_KEPT_NOTHING;
@@ -141,12 +138,21 @@ static int fill(ls_exec_op *op, const ls_exec_process *process, const ls_wire_ca
         ls_call_recv_elements(&recv, &whole) != LS_OK) {
         return LS_OK;
     }
-    const side sent = {call->send, message->send_memory, message->send_offset, send};
-    const side received = {call->recv, message->recv_memory, message->recv_offset, recv};
-    void *from = NULL;
-    LS_TRY(find_data(&from, process, &sent, call->dtype, observe));
+    bool collects = (message->flags & LS_WIRE_COLLECTS) != 0;
+    const size_t element = ls_dtype_bytes(call->dtype), members = (size_t)ls_comm_size(op->handle);
+    const side sent = {call->send, message->send_memory, message->send_offset, send, element};
+    const side received = {call->recv, message->recv_memory, message->recv_offset,
+                           !collects  ? recv
+                           : recv > 0 ? members
+                                      : 0,
+                           collects ? sizeof(ls_wire_piece) : element};
+    void *from = NULL, *to = NULL;
+    LS_TRY(find_data(&from, exec, &sent));
+    LS_TRY(find_data(&to, exec, &received));
     op->call.send = from;
-    return find_data(&op->call.recv, process, &received, call->dtype, observe);
+    op->call.recv = collects ? NULL : to;
+    op->pieces = collects ? to : NULL;
+    return LS_OK;
 }
 
 int ls_exec__call(ls_exec *exec, ls_exec_process *process, const ls_wire_call *message) {
@@ -157,7 +163,7 @@ int ls_exec__call(ls_exec *exec, ls_exec_process *process, const ls_wire_call *m
     LS_TRY(comm != NULL ? LS_OK : LS_ERR_INVALID);
     ls_exec_op *op = make_op(process, comm, message->slot, message->site);
     LS_TRY(op != NULL ? LS_OK : LS_ERR_MEMORY);
-    int status = fill(op, process, message, exec->options);
+    int status = fill(op, exec, message);
     bool alone = message->stream == LS_WIRE_NO_STREAM;
     op->stream = status == LS_OK && !alone ? stream_of(op->rank, message->stream) : NULL;
     if (op->stream == NULL && !(alone && status == LS_OK)) {
@@ -231,6 +237,9 @@ static void finish(ls_exec_op *op, int status) {
     unlink_open(op);
     if (op->call.call.kind == LS_RECV && op->slot != LS_WIRE_NONE) {
         op->process->control->slots[op->slot].value[0] = op->call.call.root;
+    }
+    if (op->pieces != NULL) {
+        op->process->control->slots[op->slot].value[1] = op->piece_count;
     }
     ls_exec__answer(op->process, op->slot, status == LS_OK ? 1 : 2, status);
     free_op(op);
@@ -366,11 +375,18 @@ static void do_job(ls_exec *exec, const ls_exec_job *job) {
     if (exec->options->observe) {
         ls_remote_skip(job->requests, job->size);
     } else {
-        status = ls_remote_move(exec->run, job->requests, job->size);
+        bool collected = false;
+        if (ls_exec__place_results(exec, job, &collected) != LS_OK) {
+            exec->no_memory = true;
+            free(sent);
+            return;
+        }
+        status = ls_remote_move(exec->run, job->requests, job->size, collected);
     }
     if (ls_exec__record_after(exec, job, sent, each) != LS_OK) {
         exec->unrecorded = true;
     }
+    ls_exec__lend_results(exec, job);
     ls_exec__count(exec, job);
     ls_exec__note_met(exec, job);
     for (int m = 0; m < job->size; m++) {

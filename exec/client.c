@@ -22,6 +22,8 @@
 #include "exec/client_internal.h"
 #include "exec/site.h"
 
+#define UNTOLD_NS 5000000
+
 static pthread_mutex_t opening = PTHREAD_MUTEX_INITIALIZER;
 static ls_client *opened;  // of this process
 
@@ -125,11 +127,18 @@ bool ls_client_done(ls_client *client, uint32_t slot) {
     return __atomic_load_n(&ls_client_slot(client, slot)->done, __ATOMIC_ACQUIRE) != 0;
 }
 
+// Until it is done, or the time is over.
+static void sleep_on(ls_client *client, uint32_t slot, struct timespec most) {
+    if (!ls_client_done(client, slot)) {
+        (void)syscall(SYS_futex, &ls_client_slot(client, slot)->done, FUTEX_WAIT, 0, &most, NULL,
+                      0);
+    }
+}
+
 int ls_client_await(ls_client *client, uint32_t slot) {
     ls_wire_slot *at = ls_client_slot(client, slot);
     while (!ls_client_done(client, slot)) {
-        (void)syscall(SYS_futex, &at->done, FUTEX_WAIT, 0, &(struct timespec){.tv_sec = 1}, NULL,
-                      0);
+        sleep_on(client, slot, (struct timespec){.tv_sec = 1});
     }
     if (__atomic_load_n(&at->done, __ATOMIC_ACQUIRE) == 1) {
         return LS_OK;
@@ -140,6 +149,8 @@ int ls_client_await(ls_client *client, uint32_t slot) {
 }
 
 int ls_client_wait(ls_client *client, uint32_t slot) {
+    // A wait that is over at once is not worth the coordinator's time.
+    sleep_on(client, slot, (struct timespec){.tv_nsec = UNTOLD_NS});
     bool waits = !ls_client_done(client, slot);
     const ls_wire_wait wait = {.head = {LS_WIRE_WAIT, sizeof wait}, .slot = slot, .device = -1};
     const ls_wire_head resume = {LS_WIRE_RESUME, sizeof resume};
@@ -236,7 +247,7 @@ static int connect_to(int *out, const char *name) {
     return LS_OK;
 }
 
-int ls_client__shared(void **out, int *descriptor, size_t bytes) {
+static int share(void **out, int *descriptor, size_t bytes) {
     int made = memfd_create("lockstep", MFD_CLOEXEC);
     void *at = MAP_FAILED;
     if (made >= 0 && posix_fallocate(made, 0, (off_t)bytes) == 0) {
@@ -254,10 +265,35 @@ int ls_client__shared(void **out, int *descriptor, size_t bytes) {
     return LS_OK;
 }
 
+// The answer to the greeting, with the job's memory.
+static int take_welcome(ls_client *client) {
+    union {
+        char bytes[CMSG_SPACE(sizeof(int))];
+        struct cmsghdr align;
+    } control = {.bytes = {0}};
+    char said = 0;
+    struct iovec part = {.iov_base = &said, .iov_len = 1};
+    struct msghdr packet = {.msg_iov = &part,
+                            .msg_iovlen = 1,
+                            .msg_control = control.bytes,
+                            .msg_controllen = sizeof control.bytes};
+    ssize_t got = 0;
+    do {
+        got = recvmsg(client->socket, &packet, MSG_CMSG_CLOEXEC);
+    } while (got < 0 && errno == EINTR);
+    const struct cmsghdr *with = got == 1 ? CMSG_FIRSTHDR(&packet) : NULL;
+    if (with == NULL || said != LS_WIRE_WELCOME || with->cmsg_type != SCM_RIGHTS) {
+        return LS_FAIL(LS_ERR_BACKEND, "the coordinator of lockstep exec does not answer");
+    }
+    int file = -1;
+    memcpy(&file, CMSG_DATA(with), sizeof file);
+    return ls_exec_memory__open(&client->memory, file);
+}
+
 static int say_hello(ls_client *client) {
     void *memory = NULL;
     int descriptor = -1;
-    LS_TRY(ls_client__shared(&memory, &descriptor, sizeof(ls_wire_control)));
+    LS_TRY(share(&memory, &descriptor, sizeof(ls_wire_control)));
     client->control = memory;
     client->control->version = LS_WIRE_VERSION;
     for (uint32_t i = 0; i < LS_WIRE_SLOTS; i++) {
@@ -273,7 +309,7 @@ static int say_hello(ls_client *client) {
     hello.ranks = ranks;
     int status = ls_client_send(client, &hello, descriptor);
     (void)close(descriptor);
-    return status;
+    return status == LS_OK ? take_welcome(client) : status;
 }
 
 // The thread leaves all signals to the program's own.

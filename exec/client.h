@@ -42,6 +42,10 @@ LS_API void ls_client_on_memory(ls_client *client, int (*made)(void *arg, void *
                                 void *arg);
 LS_API int ls_client_region_take(ls_client_region *out, ls_client *client, size_t bytes);
 LS_API void ls_client_region_give(ls_client *client, const ls_client_region *region);
+// What a call that collects has received, in blocks [count] of so many bytes, one after another.
+// Once, when the call of `slot` is done; pieces: its recv.
+LS_API void ls_client_collect(ls_client *client, uint32_t slot, const ls_client_region *pieces,
+                              void *const *blocks, const uint64_t *bytes, int count);
 
 // ---- Slots --------------------------------------------------------------------------------------
 LS_API int ls_client_slot_take(uint32_t *out, ls_client *client);
@@ -74,6 +78,8 @@ typedef struct ls_client_call {
     ls_client_region send, recv;                // memory LS_WIRE_NONE: none
     bool observed;  // another library moves it: `recv` has what that gave by ls_client_arrived;
                     // else what `send` has is there already, and `recv` gets the result
+    bool collects;  // not `recv`, which has room for an ls_wire_piece of each member; that
+                    // ls_client_collect takes
     uint64_t send_address, recv_address;  // the program's own
     uint64_t stream;                      // LS_WIRE_NO_STREAM: it waits for no call before it
     const char *purpose;                  // what it moves, in the program's words; NULL: not known

@@ -6,21 +6,9 @@
 #include <sys/types.h>
 
 #include "exec/client.h"
+#include "exec/memory.h"
 
-#define LS_CLIENT_MEMORIES_MAX 1024
-#define LS_CLIENT_SITES        4096  // of a table by hash, a power of two
-
-// A stretch of a piece of memory that nobody has.
-typedef struct ls_client_gap {
-    uint64_t offset, bytes;
-    struct ls_client_gap *next;  // ascending
-} ls_client_gap;
-
-typedef struct ls_client_memory {
-    char *at;
-    size_t bytes;
-    ls_client_gap *gaps;
-} ls_client_memory;
+#define LS_CLIENT_SITES 4096  // of a table by hash, a power of two
 
 struct ls_client {
     pid_t pid;
@@ -30,10 +18,7 @@ struct ls_client {
     pthread_mutex_t taking;        // all below
     uint32_t free[LS_WIRE_SLOTS];  // [free_count] slots
     uint32_t free_count;
-    ls_client_memory memories[LS_CLIENT_MEMORIES_MAX];
-    uint32_t memory_count;
-    int (*made)(void *arg, void *at, size_t bytes);
-    void *made_arg;
+    ls_exec_memory memory;
     void (*ended)(void *arg);
     void *ended_arg;
     uint32_t comms;
@@ -41,8 +26,5 @@ struct ls_client {
     uint32_t site_number[LS_CLIENT_SITES];  //
     uint32_t sites;
 };
-
-// Shared memory that another process can map by its descriptor; the caller closes that.
-int ls_client__shared(void **out, int *descriptor, size_t bytes);
 
 #endif

@@ -227,10 +227,8 @@ static bool is_abandoned(const ls_exec *exec) {
 }
 
 static bool anybody(const ls_exec *exec) {
-    for (int i = 0; i < exec->child_count; i++) {
-        if (exec->children[i].watch >= 0) {
-            return true;
-        }
+    if (ls_exec__living_children(exec) > 0) {
+        return true;
     }
     for (const ls_exec_process *at = exec->processes; at != NULL; at = at->next) {
         if (!at->gone) {
@@ -261,7 +259,7 @@ static int poll_all(ls_exec *exec, int64_t nanoseconds) {
     if (ready > 0) {
         size_t i = 1;
         for (ls_exec_process *p = exec->processes; p != NULL && status == LS_OK; p = p->next) {
-            status = (fds[i].revents != 0) ? ls_exec__read(exec, p) : LS_OK;
+            status = fds[i].revents != 0 ? ls_exec__read(exec, p) : LS_OK;
             i += 2;
         }
         i = 1;
@@ -326,9 +324,10 @@ static void note_over(ls_exec *exec) {
     }
     char sentence[LS_WIRE_WHY_BYTES];
     const ls_finding *found = ls_remote_found(exec->run);
-    int length = found != NULL ? (int)strcspn(found->text, "\n") : 0;
+    const char *text = found != NULL ? found->text : "";
+    int length = (int)strcspn(text, "\n");
     (void)snprintf(sentence, sizeof sentence, "lockstep: %s%s%.*s", why, length > 0 ? ": " : "",
-                   length, length > 0 ? found->text : "");
+                   length, text);
     exec->over = true;
     exec->moved = ls_exec__now();
     ls_exec__tell_all(exec, sentence);
@@ -447,10 +446,12 @@ void ls_exec__close(ls_exec *exec, ls_exec_result *out, int status) {
     if (exec->listening >= 0) {
         (void)close(exec->listening);
     }
+    ls_exec_memory__close(&exec->memory);
     ls_exec__symbols_close(exec);
 }
 
 static int run(ls_exec *exec, const char *dir) {
+    LS_TRY(ls_exec_memory__create(&exec->memory));
     LS_TRY(listen_here(exec));
     LS_TRY(start(exec, dir));
     int status = loop(exec);

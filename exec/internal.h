@@ -6,6 +6,7 @@
 #include <sys/types.h>
 
 #include "exec/coordinator.h"
+#include "exec/memory.h"
 #include "exec/wire.h"
 #include "ranks/remote.h"
 
@@ -24,11 +25,6 @@ typedef struct ls_exec_site {
     const char *purpose;  // what its calls move; NULL: not known
 } ls_exec_site;
 
-typedef struct ls_exec_memory {
-    char *at;
-    uint64_t bytes;
-} ls_exec_memory;
-
 // A communicator as a process holds it.
 typedef struct ls_exec_comm {
     ls_rank_comm *handle;  // NULL: not made yet, or destroyed
@@ -42,8 +38,6 @@ struct ls_exec_process {
     pid_t pid;
     int rank, ranks;  // as whoever started it says, or -1
     ls_wire_control *control;
-    ls_exec_memory *memories;
-    uint32_t memory_count;
     ls_exec_site *sites;
     uint32_t site_count;
     ls_exec_comm *comms;  // by the process's numbers
@@ -92,8 +86,11 @@ struct ls_exec_op {
     char name[LS_WIRE_NAME_BYTES];
     bool grouped, group_ends;
     bool met;
-    uint64_t noted;  // flight.c's number of it; 0: none
-    size_t *counts;  // of each member, as far as the call has some
+    uint64_t noted;         // flight.c's number of it; 0: none
+    ls_wire_piece *pieces;  // [members], of the result that its process collects; NULL: it does not
+    int32_t piece_count;    // how many of them there are
+    uint64_t result;        // taken for that, whole; 0: none
+    size_t *counts;         // of each member, as far as the call has some
 };
 
 // Requests that have met, whose data is to come.
@@ -122,6 +119,7 @@ struct ls_exec {
     char socket[64];
     ls_exec_process *processes;
     int process_count;
+    ls_exec_memory memory;
     ls_spmd *run;  // NULL: no communicator yet
     ls_remote remote;
     ls_exec_rank *ranks;  // [rank_count]
@@ -207,9 +205,17 @@ void ls_exec__resume(ls_exec *exec, const ls_exec_process *process);
 bool ls_exec__explain_data(ls_exec *exec, bool gone);
 void ls_exec__drop_calls(ls_exec *exec);
 
+// ---- results.c ----------------------------------------------------------------------------------
+// Before the data of a job is moved: where each member that collects finds its result. *collected:
+// in what the others sent, so that nothing is to be moved here.
+int ls_exec__place_results(ls_exec *exec, const ls_exec_job *job, bool *collected);
+// Behind it: what was taken for results is the readers'.
+void ls_exec__lend_results(ls_exec *exec, const ls_exec_job *job);
+
 // ---- record.c -----------------------------------------------------------------------------------
 int ls_exec__record_open(ls_exec *exec);
 // Around the moving of a job's data: what was sent [members][*each], or NULL; taken by the second.
+bool ls_exec__records(const ls_exec *exec, const ls_exec_job *job);  // its data
 char *ls_exec__record_before(ls_exec *exec, const ls_exec_job *job, size_t *each);
 int ls_exec__record_after(ls_exec *exec, const ls_exec_job *job, char *sent, size_t each);
 int ls_exec__record_close(ls_exec *exec);

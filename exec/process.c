@@ -15,8 +15,7 @@
 
 #include "exec/internal.h"
 
-#define MEMORIES_MAX 1024u
-#define SITES_MAX    4096u
+#define SITES_MAX 4096u
 
 // ---- Answers ------------------------------------------------------------------------------------
 void ls_exec__answer(const ls_exec_process *process, uint32_t slot, uint32_t done, int status) {
@@ -67,7 +66,29 @@ static int map(void **out, int descriptor, uint64_t bytes) {
     return LS_OK;
 }
 
-static int hello(ls_exec_process *process, const ls_wire_hello *message, int descriptor) {
+// The answer to its greeting. Its socket is empty, so that this does not wait for it; one that has
+// ended has no use for it.
+static void welcome(const ls_exec *exec, const ls_exec_process *process) {
+    union {
+        char bytes[CMSG_SPACE(sizeof(int))];
+        struct cmsghdr align;
+    } control = {.bytes = {0}};
+    char said = LS_WIRE_WELCOME;
+    struct iovec part = {.iov_base = &said, .iov_len = 1};
+    struct msghdr packet = {.msg_iov = &part,
+                            .msg_iovlen = 1,
+                            .msg_control = control.bytes,
+                            .msg_controllen = sizeof control.bytes};
+    struct cmsghdr *with = CMSG_FIRSTHDR(&packet);
+    with->cmsg_level = SOL_SOCKET;
+    with->cmsg_type = SCM_RIGHTS;
+    with->cmsg_len = CMSG_LEN(sizeof(int));
+    memcpy(CMSG_DATA(with), &exec->memory.file, sizeof exec->memory.file);
+    (void)sendmsg(process->socket, &packet, MSG_NOSIGNAL | MSG_DONTWAIT);
+}
+
+static int hello(const ls_exec *exec, ls_exec_process *process, const ls_wire_hello *message,
+                 int descriptor) {
     if (process->control != NULL || message->version != LS_WIRE_VERSION) {
         return bad(process, "another version's greeting");
     }
@@ -76,21 +97,7 @@ static int hello(ls_exec_process *process, const ls_wire_hello *message, int des
     process->control = at;
     process->rank = message->rank;
     process->ranks = message->ranks;
-    return LS_OK;
-}
-
-static int memory(ls_exec_process *process, const ls_wire_memory *message, int descriptor) {
-    if (message->memory != process->memory_count || process->memory_count >= MEMORIES_MAX) {
-        return bad(process, "memory out of order");
-    }
-    void *at = NULL;
-    LS_TRY(map(&at, descriptor, message->bytes));
-    ls_exec_memory *more = realloc(process->memories, (process->memory_count + 1) * sizeof *more);
-    if (more == NULL) {
-        return LS_FAIL(LS_ERR_MEMORY, "no memory");
-    }
-    process->memories = more;
-    more[process->memory_count++] = (ls_exec_memory){at, message->bytes};
+    welcome(exec, process);
     return LS_OK;
 }
 
@@ -138,8 +145,6 @@ static size_t least(uint32_t type) {
     switch (type) {
     case LS_WIRE_HELLO:
         return sizeof(ls_wire_hello);
-    case LS_WIRE_MEMORY:
-        return sizeof(ls_wire_memory);
     case LS_WIRE_SITE:
         return sizeof(ls_wire_site);
     case LS_WIRE_COMM_INIT:
@@ -180,9 +185,7 @@ static int take(ls_exec *exec, ls_exec_process *process, const ls_wire_head *hea
     const void *message = head;
     switch ((ls_wire_type)head->type) {
     case LS_WIRE_HELLO:
-        return hello(process, message, descriptor);
-    case LS_WIRE_MEMORY:
-        return memory(process, message, descriptor);
+        return hello(exec, process, message, descriptor);
     case LS_WIRE_SITE:
         return site(exec, process, message);
     case LS_WIRE_COMM_INIT:
@@ -360,10 +363,6 @@ void ls_exec__free_process(ls_exec_process *process) {
     if (process->control != NULL) {
         (void)munmap(process->control, sizeof *process->control);
     }
-    for (uint32_t i = 0; i < process->memory_count; i++) {
-        (void)munmap(process->memories[i].at, process->memories[i].bytes);
-    }
-    free(process->memories);
     free(process->sites);
     free(process->comms);
     free(process);

@@ -120,13 +120,18 @@ static bool is_recorded(const ls_call *call) {
            call->recv_counts == NULL;
 }
 
+bool ls_exec__records(const ls_exec *exec, const ls_exec_job *job) {
+    return exec->record != NULL && exec->record->kept != LS_EXEC_KEPT_NOTHING &&
+           is_recorded(ls_remote_call_of(job->requests[0]));
+}
+
 char *ls_exec__record_before(ls_exec *exec, const ls_exec_job *job, size_t *each) {
     *each = 0;
-    ls_exec_kept kept = exec->record != NULL ? exec->record->kept : LS_EXEC_KEPT_NOTHING;
-    if (kept == LS_EXEC_KEPT_NOTHING || !is_recorded(ls_remote_call_of(job->requests[0]))) {
+    if (!ls_exec__records(exec, job)) {
         return NULL;
     }
-    return kept == LS_EXEC_KEPT_HASHES ? hash_sent(each, job) : gather_sent(each, job);
+    return exec->record->kept == LS_EXEC_KEPT_HASHES ? hash_sent(each, job)
+                                                     : gather_sent(each, job);
 }
 
 // Adds what each member received; hashes [members][blocks]: those of it instead.

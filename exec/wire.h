@@ -1,8 +1,8 @@
 // What processes and the coordinator of `lockstep exec` say to each other. Messages go from a
 // process to the coordinator, over a Unix socket of packets (SOCK_SEQPACKET) whose abstract
-// name is in the environment; answers, and all data, are in memory that both map (memfd, whose
-// descriptor goes with the message). Both are of one build and one machine: numbers are as the
-// machine has them. docs/exec.md tells the life of a call.
+// name is in the environment; answers, and all data, are in memory that all map (memfd). Both are
+// of one build and one machine: numbers are as the machine has them. docs/exec.md tells the life
+// of a call.
 #ifndef LS_EXEC_WIRE_H
 #define LS_EXEC_WIRE_H
 
@@ -18,6 +18,7 @@
 #define LS_WIRE_MESSAGE_MAX ((uint32_t)128 << 10)      // bytes, the head with them
 #define LS_WIRE_SLOTS       16384u                     // of a process
 #define LS_WIRE_NONE        UINT32_MAX                 // no slot, no memory, no site
+#define LS_WIRE_SHARED      0u                         // in the memory of the job (memory.h)
 #define LS_WIRE_NO_STREAM   UINT64_MAX                 // of a call that goes on at once
 #define LS_WIRE_ID_BYTES    128                        // of a communicator: NCCL's unique id
 #define LS_WIRE_NAME_BYTES  64
@@ -44,8 +45,8 @@ typedef struct ls_wire_control {
 
 // ---- Messages -----------------------------------------------------------------------------------
 typedef enum ls_wire_type {
-    LS_WIRE_HELLO = 1,     // first; with the descriptor of its ls_wire_control
-    LS_WIRE_MEMORY,        // with a descriptor: memory that calls name
+    LS_WIRE_HELLO = 1,     // first; with the descriptor of its ls_wire_control. The answer, a byte
+                           // LS_WIRE_WELCOME, comes with that of the job's memory
     LS_WIRE_SITE,          // a place of the program that calls name
     LS_WIRE_COMM_INIT,     // a member joins the communicator of an id
     LS_WIRE_COMM_SPLIT,    // answered in its slot, as COMM_INIT is
@@ -70,13 +71,6 @@ typedef struct ls_wire_hello {
     int32_t pid;
     int32_t rank, ranks;  // as whoever started the process says; -1: nobody did
 } ls_wire_hello;
-
-typedef struct ls_wire_memory {
-    ls_wire_head head;
-    uint32_t memory;  // its number, from 0 in order
-    uint32_t unused;
-    uint64_t bytes;
-} ls_wire_memory;
 
 // A site is told before the first call from it. Python: the file, the line and the stack in lines.
 // Else file is empty, and the stack has a line "OFFSET MODULE" for each address of code. The
@@ -122,10 +116,17 @@ typedef struct ls_wire_comm_destroy {
     uint32_t unused;
 } ls_wire_comm_destroy;
 
-#define LS_WIRE_GROUPED     1u  // one of a group
-#define LS_WIRE_GROUP_ENDS  2u  // and its last: then none of another process's group is between
-#define LS_WIRE_SEND_COUNTS 4u  // uint64_t [members] follow
-#define LS_WIRE_RECV_COUNTS 8u  // behind those
+#define LS_WIRE_GROUPED     1u   // one of a group
+#define LS_WIRE_GROUP_ENDS  2u   // and its last: then none of another process's group is between
+#define LS_WIRE_SEND_COUNTS 4u   // uint64_t [members] follow
+#define LS_WIRE_RECV_COUNTS 8u   // behind those
+#define LS_WIRE_COLLECTS    16u  // recv is a list of ls_wire_piece [members], to be filled in
+
+// A part of what a member receives, which it copies for itself: the parts follow one another.
+typedef struct ls_wire_piece {
+    uint64_t offset, bytes;  // of the job's memory
+    uint64_t stretch;        // whose readers (memory.h) are one less then
+} ls_wire_piece;
 
 typedef struct ls_wire_call {
     ls_wire_head head;
@@ -153,8 +154,10 @@ typedef struct ls_wire_wait {
     uint32_t unused;
 } ls_wire_wait;
 
-// The only thing that the coordinator says, a byte: where is the program? Asked when nothing moves.
-#define LS_WIRE_ASK 'P'
+// What the coordinator says, a byte each: the answer to the greeting; and where is the program?,
+// asked when nothing moves.
+#define LS_WIRE_WELCOME 'W'
+#define LS_WIRE_ASK     'P'
 
 typedef struct ls_wire_place {
     ls_wire_head head;

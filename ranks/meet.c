@@ -201,7 +201,7 @@ int ls_meet__move(ls_spmd *run, ls_meet *meet) {
     }
     ls_value_watch watch;
     ls_values__watch(&watch, run, meet->requests, size);
-    int status = ls_spmd__complete(run, meet->calls, size);
+    int status = meet->requests[0]->collected ? LS_OK : ls_spmd__complete(run, meet->calls, size);
     if (status == LS_OK) {
         ls_values__met(run, meet->requests, &watch);
         if (run->checks[LS_FINDING_REDUNDANT_REDUCE]) {

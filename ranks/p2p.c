@@ -146,7 +146,7 @@ static int meet(ls_spmd *run, ls_request *send, ls_request *recv) {
 
 int ls_p2p__move(ls_spmd *run, ls_request *const pair[2]) {
     const ls_call *calls[2] = {ls_flight__call(pair[0]), ls_flight__call(pair[1])};
-    int status = ls_spmd__complete(run, calls, 2);
+    int status = pair[0]->collected ? LS_OK : ls_spmd__complete(run, calls, 2);
     if (status == LS_OK) {
         ls_values__met(run, pair, &(ls_value_watch){.size = 2});
     }

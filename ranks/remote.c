@@ -169,9 +169,14 @@ int ls_remote__met(ls_spmd *run, ls_request *const *requests, int size) {
     return LS_OK;
 }
 
-int ls_remote_move(ls_spmd *run, ls_request *const *requests, int size) {
+void ls_remote_receive(ls_request *request, void *recv) {
+    request->staged_recv = recv;
+}
+
+int ls_remote_move(ls_spmd *run, ls_request *const *requests, int size, bool collected) {
     ls_rank *first = requests[0]->rank;
     for (int m = 0; m < size; m++) {
+        requests[m]->collected = collected;
         LS_ASSERT(requests[m]->state == LS_REQUEST_MATCHED);
         flip(requests[m]);
     }

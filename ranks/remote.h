@@ -61,8 +61,11 @@ void *ls_remote_owner(const ls_request *request);
 const ls_call *ls_remote_call_of(const ls_request *request);
 bool ls_remote_posted(const ls_request *request);  // waits for other ranks' calls
 bool ls_remote_done(const ls_request *request);
-// Moves the data of requests that have met; they are done then.
-int ls_remote_move(ls_spmd *run, ls_request *const *requests, int size);
+// Where its result goes, from here on.
+void ls_remote_receive(ls_request *request, void *recv);
+// Moves the data of requests that have met; they are done then. collected: the ranks copy it for
+// themselves, and what is left is to look at it.
+int ls_remote_move(ls_spmd *run, ls_request *const *requests, int size, bool collected);
 // They are done, and their data moves elsewhere.
 void ls_remote_skip(ls_request *const *requests, int size);
 void ls_remote_release(ls_request *request);  // which is done, and forgotten then

@@ -124,6 +124,7 @@ struct ls_request {
     bool staged;              // a remote rank's: its data is not in the program's buffers but in
     const void *staged_send;  // these
     void *staged_recv;        //
+    bool collected;           // and its process copies the result for itself
     void *owner;              // whose call it is, for who posted it
     uint64_t flip;            // the bit of its data, from 1, that a fault flips; 0: none
 };

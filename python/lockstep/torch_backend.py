@@ -63,31 +63,42 @@ def address(tensors):
     return next((tensor.data_ptr() for tensor in tensors if tensor.numel()), 0)
 
 
-class Buffer:
+class Staged:
     """Blocks of tensors, one after another, in shared memory."""
 
-    def __init__(self, tensors, fill):
+    def __init__(self, tensors):
         self.tensors = tensors
         self.region = client.get().take(sum(tensor.nbytes for tensor in tensors))
-        if fill:
-            self.fill()
 
     def fill(self):
-        self._each(lambda tensor, at: ctypes.memmove(at, tensor.data_ptr(), tensor.nbytes), back=False)
-
-    def _each(self, move, back):
         at = self.region.at
         for tensor in self.tensors:
             if tensor.nbytes:
-                whole = tensor if tensor.is_contiguous() else tensor.contiguous()
-                move(whole, at)
-                if back and whole is not tensor:
-                    tensor.copy_(whole)
+                whole = tensor.contiguous()
+                ctypes.memmove(at, whole.data_ptr(), whole.nbytes)
                 at += tensor.nbytes
 
-    def read(self):
+    def give(self):
+        client.get().give(self.region)
+
+
+class Collected:
+    """Tensors that what is received is copied to, one after another, from wherever it lies."""
+
+    def __init__(self, tensors, members):
+        self.tensors = tensors
+        self.region = client.get().take(members * client.PIECE_BYTES if any(tensor.nbytes for tensor in tensors) else 0)
+
+    def read(self, slot):
+        if self.region.memory == client.NONE:
+            return
+        whole = [tensor if tensor.is_contiguous() else torch.empty_like(tensor, memory_format=torch.contiguous_format)
+                 for tensor in self.tensors]
+        client.get().collect(slot, self.region, whole)
         with torch.no_grad():
-            self._each(lambda tensor, at: ctypes.memmove(tensor.data_ptr(), at, tensor.nbytes), back=True)
+            for tensor, read in zip(self.tensors, whole):
+                if read is not tensor:
+                    tensor.copy_(read)
 
     def give(self):
         client.get().give(self.region)
@@ -101,7 +112,7 @@ class Issued:
 
     def end(self, done):
         if done and self.got is not None:
-            self.got.read()
+            self.got.read(self.slot)
         self.give()
 
     def give(self):
@@ -167,14 +178,18 @@ class ProcessGroup(dist.ProcessGroup):
                reduces=False, tag=0):
         """One call; counts are in elements of `like`."""
         dtype, times = element(like, reduces) if like is not None else (U8, 1)
-        sent = Buffer(send, fill=True) if send is not None else None
-        got = Buffer(recv, fill=False) if recv is not None else None
+        sent = Staged(send) if send is not None else None
+        if sent is not None:
+            sent.fill()
+        got = None
+        if recv is not None:
+            got = Staged(recv) if self.observed else Collected(recv, self._size)
         purpose = names.purpose(like.numel() if like is not None else 0)
         if tag:
             purpose = f"the tag {tag}" + (f", {purpose}" if purpose else "")
         call = client.Call(comm=self._comm, kind=client.get().kind(kind), dtype=dtype, op=op, root=root, members=self._size, tag=tag,
                            count=count * times, stream=client.NO_STREAM,
-                           observed=self.observed, purpose=purpose.encode() if purpose else None)
+                           observed=self.observed, collects=got is not None and not self.observed, purpose=purpose.encode() if purpose else None)
         for side, buffer in (("send", sent), ("recv", got)):
             given = send_counts if side == "send" else recv_counts
             if given is not None:

@@ -7,6 +7,7 @@ from ctypes import POINTER, c_char_p, c_int, c_int32, c_size_t, c_uint32, c_uint
 NONE = 0xFFFFFFFF  # no memory, no slot
 NO_STREAM = 0xFFFFFFFFFFFFFFFF  # calls wait for none before them
 ID_BYTES = 128
+PIECE_BYTES = 24  # of a list of what is collected
 
 
 class Region(ctypes.Structure):
@@ -17,12 +18,14 @@ class Call(ctypes.Structure):
     _fields_ = [("comm", c_uint32), ("kind", c_uint32), ("dtype", c_uint32), ("op", c_uint32), ("root", c_int32),
                 ("members", c_int32), ("tag", c_int32), ("count", c_uint64), ("send_counts", POINTER(c_uint64)),
                 ("recv_counts", POINTER(c_uint64)), ("send", Region), ("recv", Region), ("observed", ctypes.c_bool),
+                ("collects", ctypes.c_bool),
                 ("send_address", c_uint64), ("recv_address", c_uint64), ("stream", c_uint64), ("purpose", c_char_p)]
 
 
 FUNCTIONS = {  # name: (result, arguments after the client)
     "region_take": (c_int, [POINTER(Region), c_void_p, c_size_t]),
     "region_give": (None, [c_void_p, POINTER(Region)]),
+    "collect": (None, [c_void_p, c_uint32, POINTER(Region), POINTER(c_void_p), POINTER(c_uint64), c_int]),
     "slot_give": (None, [c_void_p, c_uint32]),
     "slot": (POINTER(c_int32), [c_void_p, c_uint32]),
     "done": (ctypes.c_bool, [c_void_p, c_uint32]),
@@ -71,6 +74,12 @@ class Client:
 
     def give(self, region):
         self._functions["region_give"](self._self, region)
+
+    def collect(self, slot, region, tensors):
+        """What the call of `slot` has received, into tensors that are each in one piece."""
+        blocks = (c_void_p * len(tensors))(*(tensor.data_ptr() for tensor in tensors))
+        sizes = counts([tensor.nbytes for tensor in tensors])
+        self._functions["collect"](self._self, slot, region, blocks, sizes, len(tensors))
 
     def join(self, identity, ranks, rank, name):
         comm = c_uint32()

@@ -1,5 +1,5 @@
 // What the coordinator of `lockstep exec` hears from processes. The bytes are what happens, one
-// thing after another: 4 bytes say what (bits 0-1: the process; 2-3: it sends, sends with memory,
+// thing after another: 4 bytes say what (bits 0-1: the process; 2-3: it sends, sends a descriptor,
 // its stream gets somewhere, or it ends), of which type a message is or which slot is meant, and
 // how long what follows its head is.
 #define _GNU_SOURCE  // memfd_create
@@ -14,7 +14,7 @@
 #include "fuzzers.h"
 
 #define PROCESSES    3
-#define MEMORY_BYTES ((size_t)1 << 16)
+#define MEMORY_BYTES ((size_t)1 << 18)  // of the job, that calls may name
 
 enum { SENDS, SENDS_MEMORY, ARRIVES, ENDS };
 
@@ -62,7 +62,7 @@ static void send_message(int to, uint32_t type, const uint8_t *data, size_t byte
     struct msghdr packet = {.msg_iov = &part, .msg_iovlen = 1};
     int descriptor = -1;
     if (memory) {
-        descriptor = memory_of(type == LS_WIRE_HELLO ? sizeof(ls_wire_control) : MEMORY_BYTES);
+        descriptor = memory_of(sizeof(ls_wire_control));
         packet.msg_control = control.bytes;
         packet.msg_controllen = sizeof control.bytes;
         struct cmsghdr *with = CMSG_FIRSTHDR(&packet);
@@ -133,6 +133,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes) {
     exec->options = &options;
     exec->listening = -1;
     exec->failed_rank = -1;
+    LS_ASSERT(ls_exec_memory__create(&exec->memory) == LS_OK);
+    const uint64_t taken = MEMORY_BYTES;  // as if processes had: its first word says how much
+    memcpy(exec->memory.base, &taken, sizeof taken);
     ls_exec_process *processes[PROCESSES];
     for (int i = 0; i < PROCESSES; i++) {
         processes[i] = add_process(exec, i);

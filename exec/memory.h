@@ -1,0 +1,40 @@
+// The memory of a job: one file without a name that the coordinator and all processes map as a
+// whole, so that a place in it has one number for everybody. Each takes large pieces of it for
+// itself, and cuts them up for calls. A stretch that others still read when its owner is done with
+// it is lent: it is free when they have said so.
+#ifndef LS_EXEC_MEMORY_H
+#define LS_EXEC_MEMORY_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/status.h"
+
+typedef struct ls_exec_gap ls_exec_gap;
+
+// What one process has of it. Not for several threads at once.
+typedef struct ls_exec_memory {
+    char *base;  // of the file; offsets count from here
+    size_t bytes;
+    int file;
+    ls_exec_gap *free, *lent;
+    int (*made)(void *arg, void *at, size_t bytes);  // told of each piece; NULL: nobody is
+    void *made_arg;
+} ls_exec_memory;
+
+// A new one, with room for all that the machine has.
+int ls_exec_memory__create(ls_exec_memory *out);
+// The one of that descriptor, which it owns from here on.
+int ls_exec_memory__open(ls_exec_memory *out, int file);
+void ls_exec_memory__close(ls_exec_memory *memory);
+
+// A stretch of `bytes` at *offset that nobody reads; given back with the same numbers.
+int ls_exec_memory__take(uint64_t *offset, ls_exec_memory *memory, size_t bytes);
+void ls_exec_memory__give(ls_exec_memory *memory, uint64_t offset, size_t bytes);
+// How many are still to read the stretch at `offset`; of a mapping of the file.
+uint32_t *ls_exec_memory__readers(char *base, uint64_t offset);
+// Whether a stretch of so many bytes can begin there, in what anybody has taken.
+bool ls_exec_memory__holds(const ls_exec_memory *memory, uint64_t offset, uint64_t bytes);
+
+#endif
