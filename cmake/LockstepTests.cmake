@@ -73,3 +73,20 @@ function(lockstep_counts_memory name)
         endforeach()
     endif()
 endfunction()
+
+# lockstep_torch_test(NAME PACKAGES TIMEOUT SCRIPT ARGUMENT...): a script of this folder that needs packages
+# of Python ("torch,torchrec"); skipped, with what to do, where they are not.
+find_program(LOCKSTEP_PYTHON NAMES python3 REQUIRED)
+set(LOCKSTEP_TORCH_PYTHON "$ENV{LOCKSTEP_TORCH_PYTHON}" CACHE FILEPATH
+    "The Python of tests that need torch or torchrec (ctest -L torch), where that is not python3")
+function(lockstep_torch_test name packages timeout script)
+    set(python "${LOCKSTEP_TORCH_PYTHON}")
+    if(NOT python)
+        set(python "${LOCKSTEP_PYTHON}")
+    endif()
+    add_test(NAME ${name} COMMAND ${python} "${PROJECT_SOURCE_DIR}/tests/with_torch.py" ${packages}
+        "${CMAKE_CURRENT_SOURCE_DIR}/${script}" ${ARGN})
+    get_filename_component(label ${name} DIRECTORY)
+    set_tests_properties(${name} PROPERTIES LABELS "${label};torch" TIMEOUT ${timeout}
+        SKIP_RETURN_CODE 77 ENVIRONMENT "${LOCKSTEP_TEST_ENVIRONMENT}")
+endfunction()
