@@ -8,6 +8,7 @@
 
 #include "cli/cli.h"
 #include "cli/commands.h"
+#include "cli/given_plan.h"
 #include "cli/programs.h"
 #include "cli/scenarios.h"
 #include "cli/trace.h"
@@ -27,7 +28,7 @@ static const char *const others[] = {"gloo", NULL};
 
 static struct {
     cli_program_options program;
-    const char *machine, *order, *record, *flight;
+    const char *machine, *order, *record, *flight, *torchrec_plan, *tables;
     bool observe, simulate, payload, hash, compare;
     int other;
 } given;
@@ -76,6 +77,18 @@ static const cli_option options[] = {
      .value_name = "PREFIX",
      .help =
          "Write PREFIX0, PREFIX1, ...: each rank's calls for the analyzer of PyTorch's recorder"},
+    {.type = CLI_STRING,
+     .long_name = "torchrec-plan",
+     .value = &given.torchrec_plan,
+     .value_name = "FILE",
+     .help = "Before the program runs, check a plan of TorchRec's for its ranks and tell what it "
+             "costs"},
+    {.type = CLI_STRING,
+     .long_name = "tables",
+     .value = &given.tables,
+     .value_name = "SCENARIO",
+     .help = "With --torchrec-plan: its tables and inputs (default: tables as large as its shards "
+             "say, 512 samples a rank with an id each)"},
     CLI_CHECKS_OPTION(given.program),
     CLI_FAULTS_OPTION(given.program),
     CLI_HISTORY_OPTION(given.program),
@@ -364,6 +377,23 @@ static int run_program(const settings *used) {
     return code;
 }
 
+// What the plan costs is told before what the program does.
+static int tell_plan(void) {
+    if (given.torchrec_plan == NULL) {
+        return LS_EXIT_OK;
+    }
+    ls_text text = {0};
+    int code = cli_given_plan_cost(&text, given.torchrec_plan, given.tables, given.program.ranks,
+                                   given.machine);
+    bool quiet = cli_stdout_taken() || cli_options_common.quiet;
+    if (text.length > 0 && (!quiet || code == LS_EXIT_FINDING)) {
+        int told = cli_output(cli_stdout_taken() ? "/dev/stderr" : "-", &text);
+        code = code == LS_EXIT_OK ? told : code;
+    }
+    ls_text_free(&text);
+    return code;
+}
+
 // The program: of an interpreter its script.
 static const char *name_of(const char *const *argv) {
     const char *slash = strrchr(argv[0], '/'), *base = slash != NULL ? slash + 1 : argv[0];
@@ -384,6 +414,14 @@ static int check_options(void) {
         cli_error("--%s is of --record DIR", given.payload ? "payload" : "hash");
         return LS_EXIT_USAGE;
     }
+    if (given.tables != NULL && given.torchrec_plan == NULL) {
+        cli_error("--tables is of --torchrec-plan FILE");
+        return LS_EXIT_USAGE;
+    }
+    if (given.torchrec_plan != NULL && given.tables == NULL && given.program.ranks == 0) {
+        cli_error("--torchrec-plan needs -n RANKS, or --tables SCENARIO");
+        return LS_EXIT_USAGE;
+    }
     if (given.payload && given.hash) {
         cli_error("--payload and --hash exclude each other");
         return LS_EXIT_USAGE;
@@ -394,11 +432,14 @@ static int check_options(void) {
 static int run(const cli_args *args) {
     static settings used;
     int code = check_options();
+    code = code == LS_EXIT_OK ? tell_plan() : code;
     code = code == LS_EXIT_OK ? options_of(&used) : code;
     size_t room = sizeof used.front;
     code = code == LS_EXIT_OK ? find_front(used.front, room, given.observe) : code;
     code = code == LS_EXIT_OK && given.compare ? find_front(used.observer, room, true) : code;
-    code = code == LS_EXIT_OK ? cli_trace_open(&used.trace, given.machine) : code;
+    // Without a trace the machine is the plan's alone.
+    bool clock = cli_options_common.trace != NULL || given.torchrec_plan == NULL;
+    code = code == LS_EXIT_OK ? cli_trace_open(&used.trace, clock ? given.machine : NULL) : code;
     if (code != LS_EXIT_OK) {
         ls_order_free(used.order);
         return code;

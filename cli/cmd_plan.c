@@ -5,6 +5,7 @@
 #include <time.h>
 
 #include "cli/commands.h"
+#include "cli/given_plan.h"
 #include "cli/plan_times.h"
 #include "cli/scenarios.h"
 #include "planner/plan_file.h"
@@ -326,29 +327,6 @@ static int take_times(ls_stage_times **out, ls_planner_table *tables, const ls_s
     return code;
 }
 
-// What --from-torchrec names, of which each table is one of the scenario's, for all its tables.
-static int take_plan(ls_scenario *scenario, ls_arena *arena) {
-    if (given.from_torchrec == NULL) {
-        return LS_EXIT_OK;
-    }
-    for (int t = 0; t < scenario->table_count; t++) {
-        scenario->tables[t].sharding.plan = given.from_torchrec;
-    }
-    ls_plan whole;
-    int status = ls_scenario_plan_read(&whole, scenario, given.from_torchrec, arena);
-    for (int i = 0; status == LS_OK && i < whole.table_count; i++) {
-        bool known = false;
-        for (int t = 0; t < scenario->table_count && !known; t++) {
-            known = strcmp(scenario->tables[t].name, whole.tables[i].name) == 0;
-        }
-        if (!known) {
-            status = LS_FAIL(LS_ERR_FORMAT, "the plan %s has a table '%s', which %s has not",
-                             given.from_torchrec, whole.tables[i].name, scenario->file);
-        }
-    }
-    return status == LS_OK ? LS_EXIT_OK : cli_fail(status);
-}
-
 static double now(void) {
     struct timespec time;
     (void)clock_gettime(CLOCK_MONOTONIC, &time);
@@ -465,7 +443,9 @@ static int run(const cli_args *args) {
         cli_scenarios scenarios;
         code = cli_scenarios_load(&scenarios, args, given.allow_outside);
         if (code == LS_EXIT_OK) {
-            code = take_plan(scenarios.at[0], arena);
+            code = given.from_torchrec != NULL
+                       ? cli_given_plan_take(scenarios.at[0], given.from_torchrec, arena)
+                       : LS_EXIT_OK;
             code = code == LS_EXIT_OK ? plan(scenarios.at[0], arena) : code;
             cli_scenarios_free(&scenarios);
         }

@@ -11,7 +11,8 @@
 extern "C" {
 #endif
 
-#define LS_PLAN_FILE_VERSION 1
+#define LS_PLAN_FILE_VERSION   1
+#define LS_PLAN_FILE_BYTES_MAX (64 << 20)
 
 // Appends the plan as YAML (`lockstep_plan: 1` first). Reading it back gives the same plan.
 LS_API int ls_plan_write(ls_text *out, const ls_plan *plan);

@@ -6,8 +6,7 @@
 #include "base/base.h"
 #include "planner/plan_file.h"
 
-#define PLAN_BYTES_MAX (64 << 20)
-#define NOWHERE        (-1)  // the rank of a block that the planner is to place
+#define NOWHERE (-1)  // the rank of a block that the planner is to place
 
 struct builder {
     const ls_scenario *scenario;
@@ -205,7 +204,7 @@ int ls_scenario_plan_read(ls_plan *out, const ls_scenario *scenario, const char 
     const struct builder builder = {.scenario = scenario, .arena = arena};
     char *text = NULL;
     size_t bytes = 0;
-    LS_TRY(ls_file_read(&text, &bytes, arena, path, PLAN_BYTES_MAX));
+    LS_TRY(ls_file_read(&text, &bytes, arena, path, LS_PLAN_FILE_BYTES_MAX));
     return read_plan(&builder, path, text, bytes, out);
 }
 

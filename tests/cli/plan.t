@@ -223,6 +223,30 @@ $ lockstep plan free.yaml --from-torchrec more.json
 $ lockstep plan free.yaml --from-torchrec fewer.json
 ! lockstep: error: free.yaml:9: table large_table_0: the plan fewer.json has no such table
 ? 2
+# A program that is about to run by it is told the same; what cannot be its plan ends before anything runs.
+$ lockstep plan free.yaml --machine v100_torchrec --from-torchrec torchrec.json | head -2 > costs.txt; lockstep exec --torchrec-plan torchrec.json --tables free.yaml --machine v100_torchrec -- true 2> /dev/null | head -2 | diff - costs.txt && head -1 costs.txt
+> 4 tables on 2 ranks of 2 a host (v100_torchrec)
+$ lockstep exec -n 2 --torchrec-plan torchrec.json -- true 2> /dev/null | grep -E "^(4 tables|large_table_0)"
+> 4 tables on 2 ranks of 2 a host (h100)
+> large_table_0 table_wise        fused              0.00098409         4096        64        64      0.001  1
+$ lockstep exec -n 1 --torchrec-plan torchrec.json -- touch ran; test -e ran || echo not run
+> not run
+! lockstep: error: torchrec.json: plan: table large_table_0: shard 0 is on rank 1, and ranks are 0 to 0
+$ lockstep exec -n 2 --torchrec-plan fewer.json --tables free.yaml -- true
+! lockstep: error: free.yaml:9: table large_table_0: the plan fewer.json has no such table
+? 2
+$ lockstep exec -n 3 --torchrec-plan torchrec.json --tables free.yaml -- true
+! lockstep: error: free.yaml is of 2 ranks, the program has 3
+? 2
+$ lockstep exec --torchrec-plan torchrec.json -- true
+! lockstep: error: --torchrec-plan needs -n RANKS, or --tables SCENARIO
+? 2
+$ lockstep exec -n 2 --torchrec-plan plan.yaml -- true
+! lockstep: error: plan.yaml: no plan of TorchRec's
+? 2
+$ lockstep exec -n 2 --tables free.yaml -- true
+! lockstep: error: --tables is of --torchrec-plan FILE
+? 2
 # A plan of another world, and one without the table.
 $ sed 's/rank:1/rank:7/' torchrec.json > far.json; sed 's/torchrec.json/far.json/' theirs.yaml > far.yaml; lockstep run --quiet far.yaml 2>&1 | sed "s#$PWD/##" | head -n 3
 > far.yaml:13:22: error: table large_table_0: far.json: plan: table large_table_0: shard 0 is on rank 7, and ranks are 0 to 1
