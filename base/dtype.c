@@ -63,6 +63,13 @@ ls_float_format ls_dtype_format(ls_dtype dtype) {
     return dtype_rows[dtype].format;
 }
 
+uint64_t ls_dtype_special_bits(ls_dtype dtype) {
+    ls_float_format format = ls_dtype_format(dtype);
+    uint64_t fraction = (UINT64_C(1) << (format.precision - 1)) - 1;
+    // Without an infinity the top is a number.
+    return format.top_bits + ((format.top_bits & fraction) != 0 ? 1 : 0);
+}
+
 const char *ls_dtype_name_npy(ls_dtype dtype) {
     LS_ASSERT(ls_dtype_valid((int)dtype));
     return dtype_rows[dtype].npy;

@@ -96,6 +96,8 @@ typedef struct ls_float_format {
     bool saturates;          // a result beyond max becomes max; computed through f16
 } ls_float_format;
 ls_float_format ls_dtype_format(ls_dtype dtype);
+// The least bits, sign apart, of what is no finite number.
+uint64_t ls_dtype_special_bits(ls_dtype dtype);
 
 bool ls_op_valid(int op);
 LS_API_BACKENDS const char *ls_op_name(ls_op op);

@@ -8,6 +8,7 @@
 
 #include "cli/cli.h"
 #include "cli/commands.h"
+#include "cli/device.h"
 #include "cli/given_plan.h"
 #include "cli/programs.h"
 #include "cli/scenarios.h"
@@ -30,7 +31,7 @@ static struct {
     cli_program_options program;
     const char *machine, *order, *record, *flight, *torchrec_plan, *tables;
     bool observe, simulate, payload, hash, compare;
-    int other;
+    int other, device;
 } given;
 
 static const cli_option options[] = {
@@ -58,6 +59,14 @@ static const cli_option options[] = {
      .value = &given.order,
      .value_name = "ORDER",
      .help = "In what order reductions add up, as scenarios say it (default: rank)"},
+    {.type = CLI_CHOICE,
+     .long_name = "device",
+     .value = &given.device,
+     .value_name = "NAME",
+     .choices = cli_call_devices,
+     .help =
+         "What moves the data of large calls: cuda, a GPU; host; auto (default): a GPU if there "
+         "is one"},
     {.type = CLI_STRING,
      .long_name = "record",
      .value = &given.record,
@@ -125,6 +134,9 @@ static int begin_trace(void *arg, int ranks) {
 
 static int options_of(settings *out) {
     int code = cli_program_settings(&out->exec.spmd, out->faults, &given.program);
+    if (code == LS_EXIT_OK && !given.observe) {
+        code = cli_device_later(&out->exec.open_device, given.device);
+    }
     if (code != LS_EXIT_OK) {
         return code;
     }
@@ -168,6 +180,9 @@ static const char *reproduce(ls_arena *arena, const settings *used) {
                    given.compare ? " --compare gloo" : "");
     if (given.program.ranks > 0) {
         ls_text_printf(&text, " -n %d", given.program.ranks);
+    }
+    if (given.device > 0) {
+        ls_text_printf(&text, " --device %s", cli_call_devices[given.device]);
     }
     const char *words[][2] = {
         {"checks", given.program.checks}, {"faults", given.program.faults}, {"order", given.order}};
@@ -404,6 +419,10 @@ static const char *name_of(const char *const *argv) {
 static int check_options(void) {
     if (given.simulate && given.observe) {
         cli_error("--simulate and --observe exclude each other");
+        return LS_EXIT_USAGE;
+    }
+    if (given.observe && given.device > 0) {
+        cli_error("--device is of --simulate");
         return LS_EXIT_USAGE;
     }
     if (given.compare && (given.observe || given.payload || given.hash)) {

@@ -17,6 +17,10 @@ extern const char *const cli_devices[];  // "host", "cuda"
 // Opens a device; *out NULL for the host. A program without CUDA goes on as the one with it. An
 // exit code; says on stderr why it is not LS_EXIT_OK.
 int cli_device_open(ls_device **out, int choice);
+// How the device of a program's calls is opened once it is needed (NULL: there is none), for
+// --device auto, host or cuda. An exit code, as above.
+extern const char *const cli_call_devices[];
+int cli_device_later(int (**out)(ls_device **), int choice);
 // For the reproducing command: " --device cuda", or nothing.
 void cli_reproduce_device(ls_text *out, int choice);
 

@@ -21,7 +21,7 @@ static ls_exec_stream *stream_of(ls_exec_rank *rank, uint64_t stream) {
     return made;
 }
 
-static void free_op(ls_exec_op *op) {
+void ls_exec__free_op(ls_exec_op *op) {
     free(op->counts);
     free(op);
 }
@@ -88,9 +88,19 @@ typedef struct side {
     size_t elements, element_bytes;
 } side;
 
+static int not_there(void) {
+    return LS_FAIL(LS_ERR_FORMAT, "a call's data is not in its memory");
+}
+
+static const ls_exec_staging *staging_of(const ls_exec_process *process, uint32_t memory) {
+    bool any = memory != LS_WIRE_SHARED && memory <= process->staging_count;
+    return any && process->stagings[memory - 1].at != NULL ? &process->stagings[memory - 1] : NULL;
+}
+
 // NULL where it is nowhere: it has no elements or no address, which the checks name, or its data
 // moves elsewhere.
-static int find_data(void **out, const ls_exec *exec, const side *of) {
+static int find_data(void **out, const ls_exec *exec, const ls_exec_process *process,
+                     const side *of) {
     size_t bytes = 0;
     *out = NULL;
     LS_TRY(ls_size_mul(&bytes, of->elements, of->element_bytes));
@@ -98,11 +108,27 @@ static int find_data(void **out, const ls_exec *exec, const side *of) {
     if (bytes == 0 || (of->memory == LS_WIRE_NONE && elsewhere)) {
         return LS_OK;
     }
-    if (of->memory != LS_WIRE_SHARED || !ls_exec_memory__holds(&exec->memory, of->offset, bytes)) {
-        return LS_FAIL(LS_ERR_FORMAT, "a call's data is not in its memory");
+    if (of->memory == LS_WIRE_SHARED) {
+        LS_TRY(ls_exec_memory__holds(&exec->memory, of->offset, bytes) ? LS_OK : not_there());
+        *out = exec->memory.base + of->offset;
+        return LS_OK;
     }
-    *out = exec->memory.base + of->offset;
+    const ls_exec_staging *in = staging_of(process, of->memory);
+    LS_TRY(in != NULL && of->offset <= in->bytes && bytes <= in->bytes - of->offset ? LS_OK
+                                                                                    : not_there());
+    *out = in->at + of->offset;
     return LS_OK;
+}
+
+// A call's two sides are in one kind of memory, and nobody collects what a GPU has.
+static int find_device(ls_exec_op *op, const ls_wire_call *message) {
+    bool sends = staging_of(op->process, message->send_memory) != NULL;
+    bool receives = staging_of(op->process, message->recv_memory) != NULL;
+    bool shared = message->send_memory == LS_WIRE_SHARED || message->recv_memory == LS_WIRE_SHARED;
+    op->on_device = sends || receives;
+    return op->on_device && (shared || (message->flags & LS_WIRE_COLLECTS) != 0)
+               ? LS_FAIL(LS_ERR_FORMAT, "a call's data is in two kinds of memory")
+               : LS_OK;
 }
 
 static int fill(ls_exec_op *op, const ls_exec *exec, const ls_wire_call *message) {
@@ -127,6 +153,7 @@ static int fill(ls_exec_op *op, const ls_exec *exec, const ls_wire_call *message
     op->call.any_source = call->kind == LS_RECV && call->root == -1;
     op->grouped = (message->flags & LS_WIRE_GROUPED) != 0;
     op->group_ends = (message->flags & LS_WIRE_GROUP_ENDS) != 0;
+    LS_TRY(find_device(op, message));
     LS_TRY(find_counts(op, message));
     ls_call whole = *call;
     whole.comm = ls_comm_of(op->handle);
@@ -147,8 +174,8 @@ static int fill(ls_exec_op *op, const ls_exec *exec, const ls_wire_call *message
                                       : 0,
                            collects ? sizeof(ls_wire_piece) : element};
     void *from = NULL, *to = NULL;
-    LS_TRY(find_data(&from, exec, &sent));
-    LS_TRY(find_data(&to, exec, &received));
+    LS_TRY(find_data(&from, exec, op->process, &sent));
+    LS_TRY(find_data(&to, exec, op->process, &received));
     op->call.send = from;
     op->call.recv = collects ? NULL : to;
     op->pieces = collects ? to : NULL;
@@ -167,7 +194,7 @@ int ls_exec__call(ls_exec *exec, ls_exec_process *process, const ls_wire_call *m
     bool alone = message->stream == LS_WIRE_NO_STREAM;
     op->stream = status == LS_OK && !alone ? stream_of(op->rank, message->stream) : NULL;
     if (op->stream == NULL && !(alone && status == LS_OK)) {
-        free_op(op);
+        ls_exec__free_op(op);
         return status != LS_OK ? status : LS_FAIL(LS_ERR_MEMORY, "no memory");
     }
     enqueue(op);
@@ -242,7 +269,7 @@ static void finish(ls_exec_op *op, int status) {
         op->process->control->slots[op->slot].value[1] = op->piece_count;
     }
     ls_exec__answer(op->process, op->slot, status == LS_OK ? 1 : 2, status);
-    free_op(op);
+    ls_exec__free_op(op);
 }
 
 static void finish_split(ls_exec *exec, ls_exec_op *op) {
@@ -357,8 +384,7 @@ static bool has_arrived(const ls_exec_op *op) {
     return __atomic_load_n(&op->process->control->slots[op->slot].arrived, __ATOMIC_ACQUIRE) != 0;
 }
 
-// The first call whose data has not come; NULL: all has.
-static ls_exec_op *first_missing(const ls_exec_job *job) {
+ls_exec_op *ls_exec__first_missing(const ls_exec_job *job) {
     for (int m = 0; m < job->size; m++) {
         ls_exec_op *op = ls_remote_owner(job->requests[m]);
         if (!has_arrived(op)) {
@@ -381,7 +407,7 @@ static void do_job(ls_exec *exec, const ls_exec_job *job) {
             free(sent);
             return;
         }
-        status = ls_remote_move(exec->run, job->requests, job->size, collected);
+        status = ls_exec__move(exec, job, collected);
     }
     if (ls_exec__record_after(exec, job, sent, each) != LS_OK) {
         exec->unrecorded = true;
@@ -420,7 +446,7 @@ static bool move_jobs(ls_exec *exec) {
     ls_exec_job **at = &exec->jobs, *before = NULL;
     while (*at != NULL && ls_remote_status(exec->run, NULL) == LS_OK) {
         ls_exec_job *job = *at;
-        if (needs_data && (first_missing(job) != NULL || overtakes(exec, job))) {
+        if (needs_data && (ls_exec__first_missing(job) != NULL || overtakes(exec, job))) {
             before = job;
             at = &job->next;
             continue;
@@ -446,52 +472,4 @@ bool ls_exec__advance(ls_exec *exec) {
         moved = moved && ls_remote_status(exec->run, NULL) == LS_OK;
     }
     return any;
-}
-
-// ---- Data that does not come -------------------------------------------------------------------
-bool ls_exec__explain_data(ls_exec *exec, bool gone) {
-    for (const ls_exec_job *job = exec->jobs; job != NULL; job = job->next) {
-        const ls_exec_op *op = first_missing(job);
-        if (op == NULL || (gone && !op->process->gone)) {
-            continue;
-        }
-        const ls_call *call = &op->call.call;
-        bool ended = op->process->gone;
-        char text[512];
-        (void)snprintf(text, sizeof text,
-                       "rank %d made its %s at %s:%d as the others did, but its data never came: "
-                       "%s\n",
-                       op->rank->id, ls_kind_name(call->kind), call->file, call->line,
-                       ended ? "its process ended before its stream got there"
-                             : "its stream does not get there");
-        ls_remote_finding(exec->run, ended ? LS_FINDING_RANK_EXITED_EARLY : LS_FINDING_MISSING_RANK,
-                          &op->rank->id, 1, call->file, call->line, text);
-        return true;
-    }
-    return false;
-}
-
-void ls_exec__drop_calls(ls_exec *exec) {
-    while (exec->jobs != NULL) {
-        ls_exec_job *next = exec->jobs->next;
-        free(exec->jobs);
-        exec->jobs = next;
-    }
-    for (int r = 0; r < exec->rank_count; r++) {
-        ls_exec_rank *rank = &exec->ranks[r];
-        ls_exec_op *lists[] = {rank->first, rank->open};
-        for (int i = 0; i < 2; i++) {
-            while (lists[i] != NULL) {
-                ls_exec_op *next = lists[i]->next;
-                free_op(lists[i]);
-                lists[i] = next;
-            }
-        }
-        while (rank->streams != NULL) {
-            ls_exec_stream *next = rank->streams->next;
-            free(rank->streams);
-            rank->streams = next;
-        }
-        rank->first = rank->last = rank->open = NULL;
-    }
 }

@@ -41,6 +41,12 @@ typedef struct ls_client_region {
 LS_API void ls_client_on_memory(ls_client *client, int (*made)(void *arg, void *at, size_t bytes),
                                 void *arg);
 LS_API int ls_client_region_take(ls_client_region *out, ls_client *client, size_t bytes);
+// Memory of GPUs, which the coordinator opens by its handle [LS_WIRE_HANDLE_BYTES]: `made` makes a
+// piece in the current one's. Regions of `device`; failing, which is no error of the program's,
+// says that the call is to be made on ordinary memory.
+typedef int (*ls_client_maker)(void **at, void *handle, size_t bytes);
+LS_API int ls_client_staging_take(ls_client_region *out, ls_client *client, int device,
+                                  size_t bytes, ls_client_maker made);
 LS_API void ls_client_region_give(ls_client *client, const ls_client_region *region);
 // What a call that collects has received, in blocks [count] of so many bytes, one after another.
 // Once, when the call of `slot` is done; pieces: its recv.

@@ -30,7 +30,11 @@ void ls_client_region_give(ls_client *client, const ls_client_region *region) {
         return;
     }
     (void)pthread_mutex_lock(&client->taking);
-    ls_exec_memory__give(&client->memory, region->offset, region->bytes);
+    if (region->memory == LS_WIRE_SHARED) {
+        ls_exec_memory__give(&client->memory, region->offset, region->bytes);
+    } else {
+        ls_exec_gap__put(&client->stagings[region->memory - 1].free, region->offset, region->bytes);
+    }
     (void)pthread_mutex_unlock(&client->taking);
 }
 

@@ -115,10 +115,7 @@ static void set_environment(const ls_exec *exec, const char *dir, int rank, int 
         (void)unsetenv(LS_WIRE_REAL);
     }
     set(LS_WIRE_PAYLOAD, options->observe && kept ? "1" : "0");
-    if (!options->observe) {
-        // Streams that wait must not stand before those they wait for in a GPU's queues.
-        (void)setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 0);  // another: see front_preload.c
-    }
+    ls_exec__set_device(options);
     if (rank < 0) {
         return;
     }
@@ -340,8 +337,8 @@ static int loop(ls_exec *exec) {
         if (ls_exec__advance(exec)) {
             exec->progress = true;
         }
-        if (exec->unrecorded) {
-            return ls_error_wrap("recording");
+        if (exec->unrecorded || exec->unmoved) {
+            return ls_error_wrap(exec->unmoved ? "moving data of a GPU" : "recording");
         }
         if (exec->no_memory) {
             return LS_FAIL(LS_ERR_MEMORY, "no memory for a call");
@@ -440,7 +437,7 @@ void ls_exec__close(ls_exec *exec, ls_exec_result *out, int status) {
     }
     while (exec->processes != NULL) {
         ls_exec_process *next = exec->processes->next;
-        ls_exec__free_process(exec->processes);
+        ls_exec__free_process(exec, exec->processes);
         exec->processes = next;
     }
     if (exec->listening >= 0) {

@@ -27,6 +27,9 @@ typedef struct ls_exec_options {
     const char *flight;  // what the names of the flight recorder's files begin with; NULL: none
     bool quiet_stdout;   // the program's stdout goes to stderr
     double deadline_seconds;  // nothing moves for so long: the run ends; at most 0: never
+    // Opens the device that moves what lies in GPUs' memory, when there is some; NULL: nothing
+    // does.
+    int (*open_device)(struct ls_device **out);
     // checks, order, faults, seed, history, lookahead, met. Ranks come from the program.
     ls_spmd_options spmd;
     int (*opened)(void *arg, int ranks);  // it is known how many there are; may be NULL

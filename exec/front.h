@@ -44,13 +44,17 @@ ncclResult_t ls_front__fail(ncclResult_t result, const char *format, ...) LS_PRI
 ncclResult_t ls_front__fail_last(void);  // the client's sentence
 // Whether calls can be made on it: ready, of a run that goes on.
 ncclResult_t ls_front__check(ncclComm_t comm, const char *what);
+// Whether it is one.
+ncclResult_t ls_front__check_handle(ncclComm_t comm, const char *what);
 // Looks whether it is ready by now; waits until it is where `wait` says.
 ncclResult_t ls_front__settle(ncclComm_t comm, bool wait);
-// Gives back the memory of calls that are over; all: waits for them.
-void ls_front__reclaim(ncclComm_t comm, bool all);
 
 ncclResult_t ncclGroupStart(void);
 ncclResult_t ncclGroupEnd(void);
+
+// ---- front_end.c --------------------------------------------------------------------------------
+// Gives back the memory of calls that are over.
+void ls_front__reclaim(ncclComm_t comm);
 
 // ---- front_calls.c ------------------------------------------------------------------------------
 // A call as the program makes it.
@@ -87,11 +91,17 @@ ncclResult_t ls_cuda__capturing(bool *out, cudaStream_t stream);
 ncclResult_t ls_cuda__read(void *to, const void *from, size_t bytes);  // from anywhere, at once
 ncclResult_t ls_cuda__alloc(void **out, size_t bytes);
 ncclResult_t ls_cuda__free(void *at);
+ncclResult_t ls_cuda__lives(void);  // whether the GPU still works for this process
+// A piece of the current device's memory for staging, and its handle for other processes; fails
+// where it would leave the program too little.
+int ls_cuda__stage(void **out, void *handle, size_t bytes);
 ncclResult_t ls_cuda__use(int device);  // its primary context becomes current
 
 // ---- front_preload.c ----------------------------------------------------------------------------
 // The thread's device as the program counts them: there may be more than the machine has.
 ncclResult_t ls_front__get_device(int *device);
 ncclResult_t ls_front__set_device(int device);
+// This thread begins to wait for its calls, or goes on, if that says that the rank does.
+void ls_front__tell_wait(bool begins);
 
 #endif

@@ -162,9 +162,48 @@ static ncclResult_t measure(pending *call) {
     return ncclSuccess;
 }
 
+// Calls of at least so many bytes are staged in the GPU's memory.
+static size_t device_bytes(void) {
+    static size_t known;
+    if (known == 0) {
+        const char *text = getenv(LS_WIRE_DEVICE);
+        long long said = text != NULL ? strtoll(text, NULL, 10) : 0;
+        known = said > 0 ? (size_t)said : SIZE_MAX;
+    }
+    return known;
+}
+
+// What all members say alike: a call is in one memory on all of them.
+static size_t whole_bytes(const ls_front_issue *what) {
+    bool blocks = what->kind == LS_ALL_GATHER || what->kind == LS_REDUCE_SCATTER ||
+                  what->kind == LS_ALL_TO_ALL || what->kind == LS_GATHER ||
+                  what->kind == LS_SCATTER;
+    return what->count * ls_dtype_bytes((ls_dtype)what->type) *
+           (blocks ? (size_t)what->comm->size : 1);
+}
+
+// False: it is not to be had, and ordinary memory does.
+static bool take_on_device(const pending *call, ls_client *client) {
+    ls_front_flight *flight = call->flight;
+    int device = 0;
+    if (call->what.comm->observed || whole_bytes(&call->what) < device_bytes() ||
+        ls_cuda__device(&device) != ncclSuccess ||
+        ls_client_staging_take(&flight->send, client, device, call->send_bytes, ls_cuda__stage) !=
+            LS_OK) {
+        return false;
+    }
+    if (ls_client_staging_take(&flight->recv, client, device, call->recv_bytes, ls_cuda__stage) !=
+        LS_OK) {
+        ls_client_region_give(client, &flight->send);
+        flight->send.memory = LS_WIRE_NONE;
+        return false;
+    }
+    return true;
+}
+
 static ncclResult_t take_memory(pending *call, ls_client *client) {
     (void)measure(call);
-    ls_front__reclaim(call->what.comm, false);
+    ls_front__reclaim(call->what.comm);
     ls_front_flight *flight = calloc(1, sizeof *flight);
     if (flight == NULL) {
         return ls_front__fail(ncclSystemError, "no memory");
@@ -176,9 +215,12 @@ static ncclResult_t take_memory(pending *call, ls_client *client) {
             return ls_front__fail_last();
         }
         (void)nanosleep(&(struct timespec){.tv_nsec = SLOT_PAUSE_NS}, NULL);
-        ls_front__reclaim(call->what.comm, false);
+        ls_front__reclaim(call->what.comm);
     }
     call->flight = flight;
+    if (take_on_device(call, client)) {
+        return ncclSuccess;
+    }
     if (ls_client_region_take(&flight->send, client, call->send_bytes) != LS_OK ||
         ls_client_region_take(&flight->recv, client, call->recv_bytes) != LS_OK) {
         return ls_front__fail_last();
@@ -300,7 +342,8 @@ static ncclResult_t issue_all(pending *first) {
     for (pending *at = first; at != NULL && result == ncclSuccess; at = at->next) {
         result = observed && !keeps_payload() ? measure(at) : take_memory(at, client);
     }
-    if (result == ncclSuccess) {
+    bool told = result == ncclSuccess;
+    if (told) {
         ls_client_hold(client);
         for (pending *at = first; at != NULL && result == ncclSuccess; at = at->next) {
             uint32_t ends = ends_its_rank(at) ? LS_WIRE_GROUP_ENDS : 0;
@@ -316,13 +359,14 @@ static ncclResult_t issue_all(pending *first) {
     }
     for (pending *at = first; at != NULL && result == ncclSuccess; at = at->next) {
         result = land(at, client);
-        if (result == ncclSuccess) {
-            keep_flight(at);
-        }
     }
-    for (pending *at = first; at != NULL && result != ncclSuccess && client != NULL;
-         at = at->next) {
-        take_back(at, client);
+    // The coordinator may look at what it was told of, whatever CUDA says.
+    for (pending *at = first; at != NULL && client != NULL; at = at->next) {
+        if (told) {
+            keep_flight(at);
+        } else {
+            take_back(at, client);
+        }
     }
     return result;
 }

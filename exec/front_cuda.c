@@ -24,6 +24,8 @@ static struct {
     int (*capturing)(void *, int *);
     int (*alloc)(address *, size_t);
     int (*free)(address);
+    int (*left)(size_t *, size_t *);
+    int (*handle)(void *, address);
 } driver;
 
 static pthread_mutex_t opening = PTHREAD_MUTEX_INITIALIZER;
@@ -58,7 +60,9 @@ static ncclResult_t load(void) {
                find(&driver.wait, library, "cuStreamWaitValue32_v2", "cuStreamWaitValue32") &&
                find(&driver.capturing, library, "cuStreamIsCapturing", NULL) &&
                find(&driver.alloc, library, "cuMemAlloc_v2", NULL) &&
-               find(&driver.free, library, "cuMemFree_v2", NULL);
+               find(&driver.free, library, "cuMemFree_v2", NULL) &&
+               find(&driver.left, library, "cuMemGetInfo_v2", NULL) &&
+               find(&driver.handle, library, "cuIpcGetMemHandle", NULL);
     if (!all || driver.init(0) != 0) {
         return ls_front__fail(ncclUnhandledCudaError, all ? "CUDA's driver does not start"
                                                           : "CUDA's driver is older than 11.7");
@@ -156,4 +160,27 @@ ncclResult_t ls_cuda__alloc(void **out, size_t bytes) {
 
 ncclResult_t ls_cuda__free(void *at) {
     return at != NULL ? said(driver.free((address)(uintptr_t)at), "cuMemFree") : ncclSuccess;
+}
+
+ncclResult_t ls_cuda__lives(void) {
+    size_t left = 0, all = 0;
+    return said(driver.left(&left, &all), "cuMemGetInfo");
+}
+
+// Staging takes at most a sixteenth of a GPU's memory, and of what is free a quarter: the GPU is
+// the program's, and other ranks may be on it.
+int ls_cuda__stage(void **out, void *handle, size_t bytes) {
+    static size_t staged;  // of the process
+    size_t left = 0, all = 0;
+    address made = 0;
+    *out = NULL;
+    size_t before = __atomic_fetch_add(&staged, bytes, __ATOMIC_RELAXED);
+    bool fits = driver.left(&left, &all) == 0 && bytes <= left / 4 && before + bytes <= all / 16;
+    if (fits && driver.alloc(&made, bytes) == 0 && driver.handle(handle, made) == 0) {
+        *out = (void *)(uintptr_t)made;
+        return LS_OK;
+    }
+    (void)__atomic_fetch_sub(&staged, bytes, __ATOMIC_RELAXED);
+    return LS_FAIL(LS_ERR_MEMORY, "no %zu bytes of GPU memory for staging, of which %zu are free",
+                   bytes, left);
 }

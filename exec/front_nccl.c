@@ -8,7 +8,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "exec/front.h"
@@ -57,7 +56,7 @@ ncclResult_t ls_front__settle(ncclComm_t comm, bool wait) {
     return ncclSuccess;
 }
 
-static ncclResult_t check_handle(ncclComm_t comm, const char *what) {
+ncclResult_t ls_front__check_handle(ncclComm_t comm, const char *what) {
     return comm != NULL && comm->magic == LS_FRONT_MAGIC
                ? ncclSuccess
                : ls_front__fail(ncclInvalidArgument, "%s: the communicator is %s", what,
@@ -65,7 +64,7 @@ static ncclResult_t check_handle(ncclComm_t comm, const char *what) {
 }
 
 ncclResult_t ls_front__check(ncclComm_t comm, const char *what) {
-    ncclResult_t result = check_handle(comm, what);
+    ncclResult_t result = ls_front__check_handle(comm, what);
     if (result != ncclSuccess) {
         return result;
     }
@@ -338,93 +337,9 @@ LS_NCCL_EXPORT ncclResult_t ncclCommShrink(ncclComm_t comm, int *excluded, int c
     return finish_making(made);
 }
 
-// ---- The end ------------------------------------------------------------------------------------
-void ls_front__reclaim(ncclComm_t comm, bool all) {
-    ls_client *client = ls_client_get();
-    ls_front_flight **at = &comm->flights;
-    ls_front_flight *last = NULL;
-    while (*at != NULL) {
-        ls_front_flight *flight = *at;
-        const ls_wire_slot *slot = ls_client_slot(client, flight->slot);
-        while (all && __atomic_load_n(&slot->released, __ATOMIC_ACQUIRE) == 0 &&
-               !ls_client_failed(client, NULL)) {
-            (void)nanosleep(&(struct timespec){.tv_nsec = 100000}, NULL);
-        }
-        if (__atomic_load_n(&slot->released, __ATOMIC_ACQUIRE) == 0) {
-            last = flight;
-            at = &flight->next;
-            continue;
-        }
-        *at = flight->next;
-        ls_client_region_give(client, &flight->send);
-        ls_client_region_give(client, &flight->recv);
-        ls_client_slot_give(client, flight->slot);
-        free(flight);
-    }
-    comm->flights_last = last;
-}
-
-LS_NCCL_EXPORT ncclResult_t ncclCommFinalize(ncclComm_t comm) {
-    ncclResult_t result = check_handle(comm, "ncclCommFinalize");
-    if (result == ncclSuccess && comm->state == LS_FRONT_READY) {
-        ls_front__reclaim(comm, true);
-    }
-    return result;
-}
-
-static void forget(ncclComm_t comm, bool aborted) {
-    const ls_wire_comm_destroy message = {.head = {LS_WIRE_COMM_DESTROY, sizeof message},
-                                          .comm = comm->number,
-                                          .site = LS_WIRE_NONE,
-                                          .aborted = aborted ? 1 : 0};
-    if (comm->state == LS_FRONT_READY) {
-        (void)ls_client_send(ls_client_get(), &message, -1);
-    }
-    comm->magic = 0;  // its memory stays, so that a later use is told from a first
-}
-
-LS_NCCL_EXPORT ncclResult_t ncclCommDestroy(ncclComm_t comm) {
-    if (comm == NULL) {
-        return ncclSuccess;
-    }
-    ncclResult_t result = ncclCommFinalize(comm);
-    if (result == ncclSuccess) {
-        forget(comm, false);
-    }
-    return result;
-}
-
-// What its streams wait for is let go.
-LS_NCCL_EXPORT ncclResult_t ncclCommAbort(ncclComm_t comm) {
-    if (comm == NULL) {
-        return ncclSuccess;
-    }
-    ncclResult_t result = check_handle(comm, "ncclCommAbort");
-    if (result != ncclSuccess) {
-        return result;
-    }
-    ls_client *client = ls_client_get();
-    for (const ls_front_flight *at = comm->flights; at != NULL; at = at->next) {
-        uint32_t nothing = 0;
-        (void)__atomic_compare_exchange_n(&ls_client_slot(client, at->slot)->done, &nothing, 2u,
-                                          false, __ATOMIC_RELEASE, __ATOMIC_RELAXED);
-    }
-    forget(comm, true);
-    return ncclSuccess;
-}
-
-LS_NCCL_EXPORT ncclResult_t ncclCommRevoke(ncclComm_t comm, int flags) {
-    (void)flags;
-    ncclResult_t result = check_handle(comm, "ncclCommRevoke");
-    if (result == ncclSuccess) {
-        comm->revoked = true;
-    }
-    return result;
-}
-
 // ---- Questions ----------------------------------------------------------------------------------
 LS_NCCL_EXPORT ncclResult_t ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t *error) {
-    ncclResult_t result = check_handle(comm, "ncclCommGetAsyncError");
+    ncclResult_t result = ls_front__check_handle(comm, "ncclCommGetAsyncError");
     if (result != ncclSuccess || error == NULL) {
         return result != ncclSuccess ? result : ncclInvalidArgument;
     }
@@ -438,7 +353,7 @@ LS_NCCL_EXPORT ncclResult_t ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t 
 }
 
 static ncclResult_t ask(ncclComm_t comm, int *out, int which, const char *what) {
-    ncclResult_t result = check_handle(comm, what);
+    ncclResult_t result = ls_front__check_handle(comm, what);
     if (result == ncclSuccess && out == NULL) {
         result = ls_front__fail(ncclInvalidArgument, "%s: NULL", what);
     }

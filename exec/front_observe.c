@@ -146,9 +146,8 @@ ncclResult_t ls_front__check(ncclComm_t comm, const char *what) {
 }
 
 // The coordinator has read what was copied once it answers.
-void ls_front__reclaim(ncclComm_t comm, bool whole) {
+void ls_front__reclaim(ncclComm_t comm) {
     ls_client *client = ls_client_get();
-    (void)whole;
     while (comm->flights != NULL && ls_client_done(client, comm->flights->slot)) {
         ls_front_flight *flight = comm->flights;
         comm->flights = flight->next;

@@ -201,11 +201,14 @@ static ls_client *waiter(void) {
     return counts ? client : NULL;
 }
 
-static void tell_wait(ls_client *client, bool begins) {
+void ls_front__tell_wait(bool begins) {
+    ls_client *client = waiter();
     const ls_wire_wait wait = {
         .head = {LS_WIRE_WAIT, sizeof wait}, .slot = LS_WIRE_NONE, .device = -1, .all = 1};
     const ls_wire_head resume = {LS_WIRE_RESUME, sizeof resume};
-    (void)ls_client_send(client, begins ? (const void *)&wait : (const void *)&resume, -1);
+    if (client != NULL) {
+        (void)ls_client_send(client, begins ? (const void *)&wait : (const void *)&resume, -1);
+    }
 }
 
 static double now_us(void) {
@@ -228,9 +231,9 @@ static int wait_behind(int (*query)(void *), int (*wait)(void *), void *at) {
             return wait(at);
         }
     }
-    tell_wait(client, true);
+    ls_front__tell_wait(true);
     int error = wait(at);
-    tell_wait(client, false);
+    ls_front__tell_wait(false);
     return error;
 }
 

@@ -25,6 +25,12 @@ typedef struct ls_exec_site {
     const char *purpose;  // what its calls move; NULL: not known
 } ls_exec_site;
 
+// Memory of a GPU that a process has given out.
+typedef struct ls_exec_staging {
+    char *at;  // NULL: it is not reached, and no call is in it
+    uint64_t bytes;
+} ls_exec_staging;
+
 // A communicator as a process holds it.
 typedef struct ls_exec_comm {
     ls_rank_comm *handle;  // NULL: not made yet, or destroyed
@@ -38,6 +44,8 @@ struct ls_exec_process {
     pid_t pid;
     int rank, ranks;  // as whoever started it says, or -1
     ls_wire_control *control;
+    ls_exec_staging *stagings;
+    uint32_t staging_count;
     ls_exec_site *sites;
     uint32_t site_count;
     ls_exec_comm *comms;  // by the process's numbers
@@ -85,6 +93,7 @@ struct ls_exec_op {
     ls_rank_comm *made;
     char name[LS_WIRE_NAME_BYTES];
     bool grouped, group_ends;
+    bool on_device;  // its data is
     bool met;
     uint64_t noted;         // flight.c's number of it; 0: none
     ls_wire_piece *pieces;  // [members], of the result that its process collects; NULL: it does not
@@ -132,15 +141,18 @@ struct ls_exec {
     double asked;     // when processes were last asked where they are
     struct ls_exec_child *children;
     int child_count;
-    bool over;               // the run has failed, and everybody knows
-    ls_exec_record *record;  // NULL: none is made
-    ls_exec_flight *flight;  // likewise
-    ls_exec_calls *made;     // what was done, for the report
+    bool over;                 // the run has failed, and everybody knows
+    struct ls_device *device;  // for what lies in GPUs' memory; NULL: not open
+    bool no_device;            // and never will be
+    ls_exec_record *record;    // NULL: none is made
+    ls_exec_flight *flight;    // likewise
+    ls_exec_calls *made;       // what was done, for the report
     int made_count;
     ls_call_set *sets;  // [LS_EXEC_SETS_MAX]
     int set_count;
     bool no_memory;
     bool unrecorded;  // a call could not be kept
+    bool unmoved;     // a GPU's data could not be reached any more
     bool died;
     bool planted;  // a process was killed by a planted fault
     int failed_rank, failed_code;
@@ -166,7 +178,7 @@ int ls_exec__accept(ls_exec *exec);
 // Reads what the process has said; and that it has ended.
 int ls_exec__read(ls_exec *exec, ls_exec_process *process);
 void ls_exec__ended(ls_exec *exec, ls_exec_process *process);
-void ls_exec__free_process(ls_exec_process *process);
+void ls_exec__free_process(const ls_exec *exec, ls_exec_process *process);
 // Answers in a slot; wakes who waits.
 void ls_exec__answer(const ls_exec_process *process, uint32_t slot, uint32_t done, int status);
 // The run is over: everybody is told why.
@@ -201,6 +213,11 @@ void ls_exec__met(void *exec, ls_request *const *requests, int size);
 bool ls_exec__advance(ls_exec *exec);
 void ls_exec__wait(ls_exec *exec, ls_exec_process *process);  // for what it says it waits for
 void ls_exec__resume(ls_exec *exec, const ls_exec_process *process);
+// The first call of a job whose data has not come; NULL: all has.
+ls_exec_op *ls_exec__first_missing(const ls_exec_job *job);
+void ls_exec__free_op(ls_exec_op *op);
+
+// ---- undone.c -----------------------------------------------------------------------------------
 // Of calls that have met, whose data does not come; gone: since a process has ended. False: none.
 bool ls_exec__explain_data(ls_exec *exec, bool gone);
 void ls_exec__drop_calls(ls_exec *exec);
@@ -211,6 +228,15 @@ void ls_exec__drop_calls(ls_exec *exec);
 int ls_exec__place_results(ls_exec *exec, const ls_exec_job *job, bool *collected);
 // Behind it: what was taken for results is the readers'.
 void ls_exec__lend_results(ls_exec *exec, const ls_exec_job *job);
+
+// ---- device.c -----------------------------------------------------------------------------------
+// Says in the environment of the program how it uses GPUs: how many queues its streams have, and
+// from which size on calls are staged in their memory.
+void ls_exec__set_device(const ls_exec_options *options);
+int ls_exec__staging(ls_exec *exec, ls_exec_process *process, const ls_wire_staging *message);
+void ls_exec__free_stagings(const ls_exec *exec, ls_exec_process *process);
+// Moves a job's data, wherever it lies; collected: as ls_remote_move has it.
+int ls_exec__move(ls_exec *exec, const ls_exec_job *job, bool collected);
 
 // ---- record.c -----------------------------------------------------------------------------------
 int ls_exec__record_open(ls_exec *exec);

@@ -104,7 +104,7 @@ static uint64_t whole(size_t bytes) {
 
 // The stretch joins its neighbours; where there is no memory for a note of it, it is lost, and
 // nothing worse.
-static void put(ls_exec_gap **list, uint64_t offset, uint64_t bytes) {
+void ls_exec_gap__put(ls_exec_gap **list, uint64_t offset, uint64_t bytes) {
     ls_exec_gap **at = list, *before = NULL;
     while (*at != NULL && (*at)->offset < offset) {
         before = *at;
@@ -142,13 +142,13 @@ static void take_back(ls_exec_memory *memory) {
             continue;
         }
         *at = gap->next;
-        put(&memory->free, gap->offset, gap->bytes);
+        ls_exec_gap__put(&memory->free, gap->offset, gap->bytes);
         free(gap);
     }
 }
 
-static bool take_from(uint64_t *offset, ls_exec_memory *memory, uint64_t bytes) {
-    for (ls_exec_gap **at = &memory->free; *at != NULL; at = &(*at)->next) {
+bool ls_exec_gap__take(uint64_t *offset, ls_exec_gap **list, uint64_t bytes) {
+    for (ls_exec_gap **at = list; *at != NULL; at = &(*at)->next) {
         ls_exec_gap *gap = *at;
         if (gap->bytes < bytes) {
             continue;
@@ -180,7 +180,7 @@ static int add_piece(ls_exec_memory *memory, uint64_t least) {
     if (memory->made != NULL) {
         LS_TRY(memory->made(memory->made_arg, memory->base + first, bytes));
     }
-    put(&memory->free, first, bytes);
+    ls_exec_gap__put(&memory->free, first, bytes);
     return LS_OK;
 }
 
@@ -189,9 +189,9 @@ int ls_exec_memory__take(uint64_t *offset, ls_exec_memory *memory, size_t bytes)
         return LS_FAIL(LS_ERR_OVERFLOW, "a buffer of %zu bytes", bytes);
     }
     take_back(memory);
-    if (!take_from(offset, memory, whole(bytes))) {
+    if (!ls_exec_gap__take(offset, &memory->free, whole(bytes))) {
         LS_TRY(add_piece(memory, whole(bytes)));
-        bool taken = take_from(offset, memory, whole(bytes));
+        bool taken = ls_exec_gap__take(offset, &memory->free, whole(bytes));
         LS_TRY(taken ? LS_OK : LS_FAIL(LS_ERR_MEMORY, "no memory"));
     }
     *offset += HEAD_BYTES;
@@ -202,7 +202,7 @@ int ls_exec_memory__take(uint64_t *offset, ls_exec_memory *memory, size_t bytes)
 void ls_exec_memory__give(ls_exec_memory *memory, uint64_t offset, size_t bytes) {
     uint64_t stretch = offset - HEAD_BYTES;
     if (!is_read(memory, stretch)) {
-        put(&memory->free, stretch, whole(bytes));
+        ls_exec_gap__put(&memory->free, stretch, whole(bytes));
         return;
     }
     ls_exec_gap *made = calloc(1, sizeof *made);

@@ -23,6 +23,10 @@ typedef struct ls_exec_memory {
     void *made_arg;
 } ls_exec_memory;
 
+// A list of stretches that nobody has: takes the first of so many bytes, or gives some back.
+bool ls_exec_gap__take(uint64_t *offset, ls_exec_gap **list, uint64_t bytes);
+void ls_exec_gap__put(ls_exec_gap **list, uint64_t offset, uint64_t bytes);
+
 // A new one, with room for all that the machine has.
 int ls_exec_memory__create(ls_exec_memory *out);
 // The one of that descriptor, which it owns from here on.

@@ -163,6 +163,8 @@ static size_t least(uint32_t type) {
         return sizeof(ls_wire_bye);
     case LS_WIRE_PLACE:
         return sizeof(ls_wire_place);
+    case LS_WIRE_STAGING:
+        return sizeof(ls_wire_staging);
     default:
         return sizeof(ls_wire_head);
     }
@@ -206,6 +208,8 @@ static int take(ls_exec *exec, ls_exec_process *process, const ls_wire_head *hea
         process->waits = false;
         ls_exec__resume(exec, process);
         return LS_OK;
+    case LS_WIRE_STAGING:
+        return ls_exec__staging(exec, process, message);
     case LS_WIRE_PLACE:
         return ls_exec__place(exec, process, message);
     case LS_WIRE_BYE:
@@ -353,7 +357,7 @@ void ls_exec__ended(ls_exec *exec, ls_exec_process *process) {
     }
 }
 
-void ls_exec__free_process(ls_exec_process *process) {
+void ls_exec__free_process(const ls_exec *exec, ls_exec_process *process) {
     if (process->socket >= 0) {
         (void)close(process->socket);
     }
@@ -363,6 +367,7 @@ void ls_exec__free_process(ls_exec_process *process) {
     if (process->control != NULL) {
         (void)munmap(process->control, sizeof *process->control);
     }
+    ls_exec__free_stagings(exec, process);
     free(process->sites);
     free(process->comms);
     free(process);

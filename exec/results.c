@@ -35,7 +35,7 @@ static bool is_collected(const ls_exec *exec, const ls_exec_job *job) {
     for (int m = 0; m < job->size; m++) {
         const ls_exec_op *op = op_of(job, m);
         bool receives = op->call.call.kind != LS_SEND && received_by(job, m) > 0;
-        if (receives && op->pieces == NULL) {
+        if ((receives && op->pieces == NULL) || op->on_device) {
             return false;
         }
     }

@@ -8,21 +8,23 @@
 
 #include <stdint.h>
 
-#define LS_WIRE_VERSION     1u
-#define LS_WIRE_SOCKET      "LOCKSTEP_EXEC"            // of the environment: the socket's name
-#define LS_WIRE_SIMULATED   "LOCKSTEP_EXEC_SIMULATED"  // "1": no real library moves the data
-#define LS_WIRE_PAYLOAD     "LOCKSTEP_EXEC_PAYLOAD"    // "1": observed calls tell what they move
-#define LS_WIRE_REAL        "LOCKSTEP_EXEC_REAL"       // what moves data of host memory: "gloo"
-#define LS_WIRE_RANK        "LOCKSTEP_EXEC_RANK"       // of a process that the coordinator starts
-#define LS_WIRE_RANKS       "LOCKSTEP_EXEC_RANKS"      //
-#define LS_WIRE_MESSAGE_MAX ((uint32_t)128 << 10)      // bytes, the head with them
-#define LS_WIRE_SLOTS       16384u                     // of a process
-#define LS_WIRE_NONE        UINT32_MAX                 // no slot, no memory, no site
-#define LS_WIRE_SHARED      0u                         // in the memory of the job (memory.h)
-#define LS_WIRE_NO_STREAM   UINT64_MAX                 // of a call that goes on at once
-#define LS_WIRE_ID_BYTES    128                        // of a communicator: NCCL's unique id
-#define LS_WIRE_NAME_BYTES  64
-#define LS_WIRE_WHY_BYTES   2048
+#define LS_WIRE_VERSION      1u
+#define LS_WIRE_SOCKET       "LOCKSTEP_EXEC"            // of the environment: the socket's name
+#define LS_WIRE_SIMULATED    "LOCKSTEP_EXEC_SIMULATED"  // "1": no real library moves the data
+#define LS_WIRE_PAYLOAD      "LOCKSTEP_EXEC_PAYLOAD"    // "1": observed calls tell what they move
+#define LS_WIRE_DEVICE       "LOCKSTEP_EXEC_DEVICE"     // calls of so many bytes: in GPU memory
+#define LS_WIRE_REAL         "LOCKSTEP_EXEC_REAL"       // what moves data of host memory: "gloo"
+#define LS_WIRE_RANK         "LOCKSTEP_EXEC_RANK"       // of a process that the coordinator starts
+#define LS_WIRE_RANKS        "LOCKSTEP_EXEC_RANKS"      //
+#define LS_WIRE_MESSAGE_MAX  ((uint32_t)128 << 10)      // bytes, the head with them
+#define LS_WIRE_SLOTS        16384u                     // of a process
+#define LS_WIRE_NONE         UINT32_MAX                 // no slot, no memory, no site
+#define LS_WIRE_SHARED       0u  // in the memory of the job (memory.h); from 1 on in a staging
+#define LS_WIRE_NO_STREAM    UINT64_MAX  // of a call that goes on at once
+#define LS_WIRE_ID_BYTES     128         // of a communicator: NCCL's unique id
+#define LS_WIRE_NAME_BYTES   64
+#define LS_WIRE_HANDLE_BYTES 64  // of a GPU's memory
+#define LS_WIRE_WHY_BYTES    2048
 
 // ---- Shared memory ------------------------------------------------------------------------------
 // A place where a call, or the making of a communicator, is answered. A GPU's stream may write
@@ -57,6 +59,7 @@ typedef enum ls_wire_type {
     LS_WIRE_RESUME,        // and goes on
     LS_WIRE_BYE,           // the process is about to end, by itself
     LS_WIRE_PLACE,         // where its first thread is, when it is asked
+    LS_WIRE_STAGING,       // memory of a GPU that calls may name
     LS_WIRE_TYPES
 } ls_wire_type;
 
@@ -165,6 +168,14 @@ typedef struct ls_wire_place {
     int32_t line;
     char file[512];
 } ls_wire_place;
+
+typedef struct ls_wire_staging {
+    ls_wire_head head;
+    uint32_t memory;  // its number, from 1 in order
+    uint32_t slot;    // where it is answered whether the coordinator reaches it
+    uint64_t bytes;
+    unsigned char handle[LS_WIRE_HANDLE_BYTES];  // as CUDA gives it out
+} ls_wire_staging;
 
 typedef struct ls_wire_bye {
     ls_wire_head head;

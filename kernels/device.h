@@ -18,6 +18,8 @@ extern "C" {
 
 typedef struct ls_device ls_device;
 
+#define LS_DEVICE_HANDLE_BYTES 64  // CUDA's
+
 typedef struct ls_device_ops {
     const char *name;  // "host", "cuda"
     bool is_host;      // its memory is ordinary memory
@@ -31,7 +33,15 @@ typedef struct ls_device_ops {
     int (*wait)(ls_device *device);                                       // for all kernels
     int (*copy_in)(ls_device *device, void *out, const void *host, size_t bytes);
     int (*copy_out)(ls_device *device, void *host, const void *in, size_t bytes);
+    // Memory of another process on this machine by the handle [LS_DEVICE_HANDLE_BYTES] that it gave
+    // out, until import_end. LS_ERR_UNSUPPORTED: the device has no such memory.
+    int (*import)(ls_device *device, void **out, const void *handle);  // handle (host)
+    void (*import_end)(ls_device *device, void *pointer);              // NULL is allowed
 
+    int (*any_special)(ls_device *device, bool *out, const void *data, size_t count,
+                       ls_dtype dtype);  // out (host); waits for it
+    int (*equal)(ls_device *device, bool *out, const void *a, const void *b,
+                 size_t bytes);  // likewise
     int (*convert)(ls_device *device, void *out, ls_dtype out_dtype, const void *in,
                    ls_dtype in_dtype, size_t count);
     int (*fill)(ls_device *device, void *out, ls_dtype dtype, const void *value,

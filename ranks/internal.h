@@ -109,6 +109,8 @@ typedef struct ls_value_watch {
     int gone;         // whose input was overwritten as the result was made; -1: nobody's
     bool infinities;  // are of interest
 } ls_value_watch;
+// Whether what the call carries is looked at.
+bool ls_values__on(const ls_spmd *run, const ls_call *call);
 // Around the math of requests [size]; where nothing is to be watched, both do nothing.
 void ls_values__watch(ls_value_watch *watch, ls_spmd *run, ls_request *const *requests, int size);
 void ls_values__met(ls_spmd *run, ls_request *const *requests, const ls_value_watch *watch);
@@ -230,8 +232,10 @@ int ls_comm__subset(ls_spmd *run, ls_shared_comm *shared, ls_request *const *req
 void ls_comm__close(ls_spmd *run);
 
 // ---- redundant.c: sums of sums ------------------------------------------------------------------
-void ls_redundant__posted(ls_spmd *run, const ls_meet *meet);  // before the data moves
-void ls_redundant__met(ls_spmd *run, const ls_meet *meet);     // and after
+// Before what is sent is overwritten, and when the result is there. device: where the data lies;
+// NULL: in ordinary memory.
+void ls_redundant__posted(ls_spmd *run, const ls_meet *meet, ls_device *device);
+void ls_redundant__met(ls_spmd *run, const ls_meet *meet, ls_device *device);
 void ls_redundant__close(ls_shared_comm *shared);
 
 // ---- replica.c ----------------------------------------------------------------------------------

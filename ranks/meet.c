@@ -197,7 +197,7 @@ int ls_meet__move(ls_spmd *run, ls_meet *meet) {
         meet->calls[m] = ls_flight__call(meet->requests[m]);
     }
     if (run->checks[LS_FINDING_REDUNDANT_REDUCE] && !run->borrowed) {
-        ls_redundant__posted(run, meet);
+        ls_redundant__posted(run, meet, NULL);
     }
     ls_value_watch watch;
     ls_values__watch(&watch, run, meet->requests, size);
@@ -205,7 +205,7 @@ int ls_meet__move(ls_spmd *run, ls_meet *meet) {
     if (status == LS_OK) {
         ls_values__met(run, meet->requests, &watch);
         if (run->checks[LS_FINDING_REDUNDANT_REDUCE]) {
-            ls_redundant__met(run, meet);
+            ls_redundant__met(run, meet, NULL);
         }
         ls_replica__met(run, meet);
     }

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/hash.h"
+#include "kernels/device.h"
 #include "ranks/internal.h"
 
 #define SAMPLES     64  // words of a result that its fingerprint is made of
@@ -21,29 +22,58 @@ static bool is_sum(const ls_call *call) {
            call->count >= ELEMENT_MIN;
 }
 
-static uint64_t print_of(const ls_call *call, const char *data) {
+// Every `step`-th word [count] of what lies on a device.
+static int copy_samples(uint32_t *out, size_t count, const void *data, size_t step,
+                        ls_device *device) {
+    void *some = NULL;
+    const size_t word = sizeof *out;
+    LS_TRY(device->ops->alloc(device, &some, count * word));
+    int status = device->ops->copy_2d(device, some, word, data, step * word, word, count);
+    status = status == LS_OK ? device->ops->copy_out(device, out, some, count * word) : status;
+    device->ops->free(device, some, count * word);
+    return status;
+}
+
+// device: where the data lies; NULL: in ordinary memory.
+static int print_of(uint64_t *out, const ls_call *call, const char *data, ls_device *device) {
     size_t bytes = call->count * ls_dtype_bytes(call->dtype), words = bytes / sizeof(uint32_t);
-    size_t step = words > SAMPLES ? words / SAMPLES : 1;
+    size_t step = words > SAMPLES ? words / SAMPLES : 1, count = (words + step - 1) / step;
+    uint32_t samples[2 * SAMPLES];
+    LS_ASSERT(count <= sizeof samples / sizeof *samples);
+    if (device != NULL && count > 0) {
+        LS_TRY(copy_samples(samples, count, data, step, device));
+    }
+    for (size_t i = 0; i < count && device == NULL; i++) {
+        memcpy(&samples[i], data + i * step * sizeof *samples, sizeof *samples);
+    }
     uint64_t hash = ls_hash(LS_HASH_START, &call->count, sizeof call->count);
     hash = ls_hash(hash, &call->dtype, sizeof call->dtype);
-    for (size_t i = 0; i < words; i += step) {
-        hash = ls_hash(hash, data + i * sizeof(uint32_t), sizeof(uint32_t));
+    for (size_t i = 0; i < count; i++) {
+        hash = ls_hash(hash, &samples[i], sizeof samples[i]);
     }
-    return hash;
+    *out = hash;
+    return LS_OK;
+}
+
+// What cannot be compared is not the same.
+static bool same(const void *a, const void *b, size_t bytes, ls_device *device) {
+    bool equal = false;
+    device = device != NULL ? device : ls_device_host();
+    return device->ops->equal(device, &equal, a, b, bytes) == LS_OK && equal;
 }
 
 // Whether all elements are the same one: counters and flags come to the same by chance.
-static bool is_constant(const ls_call *call, const char *data) {
+static bool is_constant(const ls_call *call, const char *data, ls_device *device) {
     size_t element = ls_dtype_bytes(call->dtype);
-    return memcmp(data, data + element, (call->count - 1) * element) == 0;
+    return same(data, data + element, (call->count - 1) * element, device);
 }
 
-static bool all_alike(ls_request *const *requests, int size) {
+static bool all_alike(ls_request *const *requests, int size, ls_device *device) {
     const char *first = ls_flight__send(requests[0]);
     size_t bytes = requests[0]->send_bytes, some = bytes < 64 ? bytes : 64;
     for (size_t part = some;; part = bytes) {  // most differ at once
         for (int m = 1; m < size; m++) {
-            if (memcmp(ls_flight__send(requests[m]), first, part) != 0) {
+            if (!same(ls_flight__send(requests[m]), first, part, device)) {
                 return false;
             }
         }
@@ -65,16 +95,18 @@ static int given_by(const ls_sums *sums, uint64_t print) {
     return -1;
 }
 
-void ls_redundant__posted(ls_spmd *run, const ls_meet *meet) {
+void ls_redundant__posted(ls_spmd *run, const ls_meet *meet, ls_device *device) {
     const ls_call *call = &meet->requests[0]->call;
     const ls_sums *sums = meet->shared->sums;
     int size = meet->shared->comm->size;
+    uint64_t print = 0;
     if (sums == NULL || size < 2 || !is_sum(call)) {
         return;
     }
     const char *data = ls_flight__send(meet->requests[0]);
-    int at = given_by(sums, print_of(call, data));  // one rank's samples tell for most calls
-    if (at < 0 || !all_alike(meet->requests, size) || is_constant(call, data)) {
+    // One rank's samples tell for most calls.
+    int at = print_of(&print, call, data, device) == LS_OK ? given_by(sums, print) : -1;
+    if (at < 0 || !all_alike(meet->requests, size, device) || is_constant(call, data, device)) {
         return;
     }
     char what[256], where[LS_CALL_WHERE_MAX];
@@ -90,10 +122,12 @@ void ls_redundant__posted(ls_spmd *run, const ls_meet *meet) {
     ls_text_free(&text);
 }
 
-void ls_redundant__met(ls_spmd *run, const ls_meet *meet) {
+void ls_redundant__met(ls_spmd *run, const ls_meet *meet, ls_device *device) {
     const ls_call *call = &meet->requests[0]->call;
     ls_shared_comm *shared = meet->shared;
-    if (run->borrowed || !is_sum(call)) {
+    uint64_t print = 0;
+    if (run->borrowed || !is_sum(call) ||
+        print_of(&print, call, ls_flight__recv(meet->requests[0]), device) != LS_OK) {
         return;
     }
     if (shared->sums == NULL) {
@@ -104,7 +138,7 @@ void ls_redundant__met(ls_spmd *run, const ls_meet *meet) {
         shared->sums = memory;
     }
     uint64_t at = shared->sums->count++ % LS_SUMS_KEPT;
-    shared->sums->prints[at] = print_of(call, ls_flight__recv(meet->requests[0]));
+    shared->sums->prints[at] = print;
     shared->sums->files[at] = call->file;
     shared->sums->lines[at] = call->line;
 }

@@ -61,11 +61,17 @@ void *ls_remote_owner(const ls_request *request);
 const ls_call *ls_remote_call_of(const ls_request *request);
 bool ls_remote_posted(const ls_request *request);  // waits for other ranks' calls
 bool ls_remote_done(const ls_request *request);
-// Where its result goes, from here on.
+// Where its result goes, from here on; and where its data is, too.
 void ls_remote_receive(ls_request *request, void *recv);
+void ls_remote_place(ls_request *request, const void *send, void *recv);
 // Moves the data of requests that have met; they are done then. collected: the ranks copy it for
 // themselves, and what is left is to look at it.
 int ls_remote_move(ls_spmd *run, ls_request *const *requests, int size, bool collected);
+// The same where it lies: in memory of a device, as all their buffers do. *done false: a check
+// wants to see the bytes, and nobody has heard of it: ls_remote_move does it, on what
+// ls_remote_place says.
+int ls_remote_move_on(bool *done, ls_spmd *run, ls_request *const *requests, int size,
+                      struct ls_device *device);
 // They are done, and their data moves elsewhere.
 void ls_remote_skip(ls_request *const *requests, int size);
 void ls_remote_release(ls_request *request);  // which is done, and forgotten then

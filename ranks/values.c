@@ -152,7 +152,7 @@ static unsigned scan(size_t *at, const void *data, size_t count, ls_dtype dtype)
     return found;
 }
 
-static bool values_on(const ls_spmd *run, const ls_call *call) {
+bool ls_values__on(const ls_spmd *run, const ls_call *call) {
     if (ls_kind_is_ask(call->kind) || !ls_collective_has_data(ls_collective_of(call->kind))) {
         return false;
     }
@@ -203,7 +203,7 @@ void ls_values__watch(ls_value_watch *watch, ls_spmd *run, ls_request *const *re
     void *memory = NULL;
     *watch = (ls_value_watch){.dtype = call->dtype, .size = size, .gone = -1};
     // Where the data moves elsewhere nobody looks at it on the way.
-    if (run->borrowed || !values_on(run, call) || !ls_collective_of(call->kind)->reduces) {
+    if (run->borrowed || !ls_values__on(run, call) || !ls_collective_of(call->kind)->reduces) {
         return;
     }
     size_t bytes = sizeof *watch->inputs + sizeof *watch->samples;
@@ -388,7 +388,7 @@ static void looked_at_afterwards(ls_spmd *run, ls_request *const *requests, int 
 }
 
 void ls_values__met(ls_spmd *run, ls_request *const *requests, const ls_value_watch *watch) {
-    if (!values_on(run, &requests[0]->call)) {
+    if (!ls_values__on(run, &requests[0]->call)) {
         return;
     }
     if (watch->inputs != NULL) {

@@ -34,7 +34,30 @@ static int host_move(ls_device *device, void *out, const void *in, size_t bytes)
     return LS_OK;
 }
 
+static int host_import(ls_device *device, void **out, const void *handle) {
+    (void)device, (void)handle;
+    *out = NULL;
+    return LS_FAIL(LS_ERR_UNSUPPORTED, "ordinary memory has no handles");
+}
+
+static void host_import_end(ls_device *device, void *pointer) {
+    (void)device, (void)pointer;
+}
+
 // ---- Kernels ------------------------------------------------------------------------------------
+static int host_equal(ls_device *device, bool *out, const void *a, const void *b, size_t bytes) {
+    (void)device;
+    *out = bytes == 0 || memcmp(a, b, bytes) == 0;
+    return LS_OK;
+}
+
+static int host_any_special(ls_device *device, bool *out, const void *data, size_t count,
+                            ls_dtype dtype) {
+    (void)device;
+    *out = ls_kernel_any_special(data, count, dtype);
+    return LS_OK;
+}
+
 static int host_convert(ls_device *device, void *out, ls_dtype out_dtype, const void *in,
                         ls_dtype in_dtype, size_t count) {
     (void)device;
@@ -244,6 +267,10 @@ static const ls_device_ops host_ops = {
     .wait = host_wait,
     .copy_in = host_move,
     .copy_out = host_move,
+    .import = host_import,
+    .import_end = host_import_end,
+    .any_special = host_any_special,
+    .equal = host_equal,
     .convert = host_convert,
     .fill = host_fill,
     .copy = host_copy,

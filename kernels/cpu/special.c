@@ -42,10 +42,7 @@ bool ls_kernel_any_special(const void *data, size_t count, ls_dtype dtype) {
     if (!ls_dtype_is_float(dtype)) {
         return false;
     }
-    ls_float_format format = ls_dtype_format(dtype);
-    uint64_t fraction = (UINT64_C(1) << (format.precision - 1)) - 1;
-    // Without an infinity the top is a number.
-    uint64_t least = format.top_bits + ((format.top_bits & fraction) != 0 ? 1 : 0);
+    uint64_t least = ls_dtype_special_bits(dtype);
     switch (ls_dtype_bytes(dtype)) {
     case 1:
         return from_u8(data, count, (uint8_t)least);

@@ -2,6 +2,7 @@
 #include "kernels/cuda/device.h"
 
 #include <cstdio>
+#include <cstring>
 
 #include "kernels/cuda/device.cuh"
 
@@ -81,7 +82,39 @@ static int cuda_copy_out(ls_device *device, void *host, const void *in, size_t b
     return check(cudaMemcpy(host, in, bytes, cudaMemcpyDeviceToHost), "copying from the GPU");
 }
 
+static int cuda_import(ls_device *device, void **out, const void *handle) {
+    (void)device;
+    cudaIpcMemHandle_t given;
+    static_assert(sizeof given == LS_DEVICE_HANDLE_BYTES, "the handle's size");
+    memcpy(&given, handle, sizeof given);
+    *out = nullptr;
+    int status = check(cudaIpcOpenMemHandle(out, given, cudaIpcMemLazyEnablePeerAccess),
+                       "opening another process's GPU memory");
+    if (status != LS_OK) {
+        (void)cudaGetLastError();  // nothing else is wrong
+    }
+    return status;
+}
+
+static void cuda_import_end(ls_device *device, void *pointer) {
+    (void)device;
+    if (pointer != nullptr && cudaIpcCloseMemHandle(pointer) != cudaSuccess) {
+        (void)cudaGetLastError();
+    }
+}
+
 // ---- Kernels ------------------------------------------------------------------------------------
+static int cuda_equal(ls_device *device, bool *out, const void *a, const void *b, size_t bytes) {
+    (void)device;
+    return ls_kernel_equal_cuda(out, a, b, bytes, nullptr);
+}
+
+static int cuda_any_special(ls_device *device, bool *out, const void *data, size_t count,
+                            ls_dtype dtype) {
+    (void)device;
+    return ls_kernel_any_special_cuda(out, data, count, dtype, nullptr);
+}
+
 static int cuda_convert(ls_device *device, void *out, ls_dtype out_dtype, const void *in,
                         ls_dtype in_dtype, size_t count) {
     (void)device;
@@ -276,6 +309,10 @@ static const ls_device_ops cuda_ops = {
     cuda_wait,
     cuda_copy_in,
     cuda_copy_out,
+    cuda_import,
+    cuda_import_end,
+    cuda_any_special,
+    cuda_equal,
     cuda_convert,
     cuda_fill,
     cuda_copy,

@@ -32,6 +32,13 @@ int ls_kernel_copy_2d_cuda(void *out, size_t out_stride_bytes, const void *in,
 int ls_kernel_select_bytes_cuda(void *accumulator, const void *other, const unsigned char *mask,
                                 size_t period, size_t start, size_t bytes, ls_cuda_stream stream);
 
+// out (host). Waits for the stream.
+int ls_kernel_any_special_cuda(bool *out, const void *data, size_t count, ls_dtype dtype,
+                               ls_cuda_stream stream);
+
+int ls_kernel_equal_cuda(bool *out, const void *a, const void *b, size_t bytes,
+                         ls_cuda_stream stream);
+
 // in (host) [in_count]: device pointers; premul (host) [in_count] or NULL.
 int ls_kernel_reduce_cuda(void *out, const void *const *in, size_t in_count, ls_dtype dtype,
                           ls_op op, const double *premul, size_t count, ls_cuda_stream stream);

@@ -2,10 +2,12 @@
 #define _GNU_SOURCE
 #include "tests/cuda/fake_device.h"
 
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
 #include "base/base.h"
 
@@ -22,16 +24,37 @@ static size_t pages(size_t bytes) {
     return (bytes + 4095) / 4096 * 4096;
 }
 
-static void access_pool(int protection) {
-    if (top > 0 && mprotect(pool, pages(top), protection) != 0) {
+// Memory of other processes.
+static struct imported {
+    struct imported *next;
+    char *data;
+    size_t bytes;
+} * imports;
+
+static void set_access(char *at, size_t bytes, int protection) {
+    if (mprotect(at, bytes, protection) != 0) {
         perror("fake device: mprotect");
         abort();
+    }
+}
+
+static void access_pool(int protection) {
+    if (top > 0) {
+        set_access(pool, pages(top), protection);
+    }
+    for (const struct imported *block = imports; block != NULL; block = block->next) {
+        set_access(block->data, block->bytes, protection);
     }
 }
 
 static bool owns(ls_device *device, const void *pointer) {
     (void)device;
     const char *at = pointer;
+    for (const struct imported *block = imports; block != NULL; block = block->next) {
+        if (at >= block->data && at < block->data + block->bytes) {
+            return true;
+        }
+    }
     return at != NULL && pool != NULL && at >= pool && at < pool + POOL_BYTES;
 }
 
@@ -171,6 +194,42 @@ static int fake_copy_out(ls_device *device, void *host, const void *in, size_t b
     return LS_OK;
 }
 
+static int fake_import(ls_device *device, void **out, const void *handle) {
+    (void)device;
+    fake_handle given;
+    memcpy(&given, handle, sizeof given);
+    char path[64];
+    (void)snprintf(path, sizeof path, "/proc/%d/fd/%d", given.pid, given.file);
+    int file = open(path, O_RDWR | O_CLOEXEC);
+    struct imported *block = calloc(1, sizeof *block);
+    void *at = file >= 0 && block != NULL ? mmap(NULL, given.bytes, PROT_NONE, MAP_SHARED, file, 0)
+                                          : MAP_FAILED;
+    if (file >= 0) {
+        (void)close(file);
+    }
+    if (at == MAP_FAILED) {
+        free(block);
+        return LS_FAIL(LS_ERR_BACKEND, "another process's memory cannot be opened");
+    }
+    *block = (struct imported){imports, at, given.bytes};
+    imports = block;
+    *out = at;
+    return LS_OK;
+}
+
+static void fake_import_end(ls_device *device, void *pointer) {
+    (void)device;
+    for (struct imported **at = &imports; *at != NULL && pointer != NULL; at = &(*at)->next) {
+        struct imported *block = *at;
+        if (block->data == pointer) {
+            *at = block->next;
+            (void)munmap(block->data, block->bytes);
+            free(block);
+            return;
+        }
+    }
+}
+
 // ---- Kernels ------------------------------------------------------------------------------------
 // Runs the host's kernel with the pages open. D: the device's pointers; H: the host's.
 #define D(pointer) expect_device((pointer), kernel)
@@ -306,6 +365,12 @@ KERNEL(update_rows,
        (H(optimizer), H(update), D(update->weights), D(update->states[0]), D(update->states[1]),
         D(update->row_ids), D(update->gradients)))
 
+KERNEL(any_special, (ls_device * device, bool *out, const void *data, size_t count, ls_dtype dtype),
+       (HOST, out, data, count, dtype), (H(out), D(data)))
+
+KERNEL(equal, (ls_device * device, bool *out, const void *a, const void *b, size_t bytes),
+       (HOST, out, a, b, bytes), (H(out), D(a), D(b)))
+
 static int fake_reduce(ls_device *device, void *out, const void *const *in, size_t in_count,
                        ls_dtype dtype, ls_op op, const double *premul, size_t count) {
     (void)device;
@@ -334,6 +399,10 @@ ls_device *fake_device(void) {
         .wait = fake_wait,
         .copy_in = fake_copy_in,
         .copy_out = fake_copy_out,
+        .import = fake_import,
+        .import_end = fake_import_end,
+        .any_special = fake_any_special,
+        .equal = fake_equal,
         .convert = fake_convert,
         .fill = fake_fill,
         .copy = fake_copy,

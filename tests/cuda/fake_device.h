@@ -6,6 +6,13 @@
 
 #include "kernels/device.h"
 
+// A handle of memory that another process gives out: a file that it has open.
+typedef struct fake_handle {
+    int32_t pid, file;
+    uint64_t bytes;  // a multiple of a page
+    char rest[LS_DEVICE_HANDLE_BYTES - 16];
+} fake_handle;
+
 // The one fake device.
 ls_device *fake_device(void);
 // Fails the allocation after the next `count` with LS_ERR_MEMORY; -1: none.

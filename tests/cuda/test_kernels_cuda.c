@@ -108,6 +108,64 @@ static void test_reduce(void) {
     }
 }
 
+// One NaN or infinity anywhere is seen, the largest finite number is none, whatever its sign.
+static void test_any_special(void) {
+    enum { COUNT = 70001 };
+    for (int d = 0; d < LS_DTYPE_COUNT; d++) {
+        if (!ls_dtype_is_float(d)) {
+            continue;
+        }
+        size_t bytes = ls_dtype_bytes(d);
+        uint64_t least = ls_dtype_special_bits(d), sign = UINT64_C(1) << (8 * bytes - 1);
+        size_t places[] = {0, 1, 255, 256, 4096, COUNT / 2, COUNT - 1};
+        for (size_t p = 0; p < sizeof places / sizeof *places; p++) {
+            for (int i = 0; i < 4; i++) {
+                uint64_t bits = (least - (i % 2 == 0 ? 1 : 0)) | (i > 1 ? sign : 0);
+                char *data = calloc(COUNT, bytes);
+                memcpy(data + places[p] * bytes, &bits, bytes);
+                void *on_device = device(data, COUNT * bytes);
+                bool found = i % 2 == 0;
+                need_ok(ls_kernel_any_special_cuda(&found, on_device, COUNT, d, NULL),
+                        "any_special");
+                if (found != (i % 2 != 0)) {
+                    fprintf(stderr, "any_special: %s at %zu, case %d\n", ls_dtype_name(d),
+                            places[p], i);
+                    exit(1);
+                }
+                cudaFree(on_device);
+                free(data);
+            }
+        }
+    }
+}
+
+// One byte that differs is seen wherever it is, also of memory that is at odd addresses.
+static void test_equal(void) {
+    enum { BYTES = 100003 };
+    char *data = host(BYTES);
+    random_bits(data, LS_U8, BYTES);
+    for (size_t shift = 0; shift < 8; shift += 3) {
+        for (size_t bytes = BYTES / 8 * 8 - 8; bytes < BYTES - 8; bytes += 5) {
+            size_t places[] = {bytes, 0, 7, 4096, bytes / 2, bytes - 1};  // the first: none
+            for (size_t p = 0; p < sizeof places / sizeof *places; p++) {
+                char *a = device(data, BYTES);
+                data[shift + places[p]] = (char)(data[shift + places[p]] ^ 1);
+                char *b = device(data, BYTES);
+                data[shift + places[p]] = (char)(data[shift + places[p]] ^ 1);
+                bool same = p != 0;
+                need_ok(ls_kernel_equal_cuda(&same, a + shift, b + shift, bytes, NULL), "equal");
+                if (same != (p == 0)) {
+                    fprintf(stderr, "equal: %zu bytes, another at %zu\n", bytes, places[p]);
+                    exit(1);
+                }
+                cudaFree(a);
+                cudaFree(b);
+            }
+        }
+    }
+    free(data);
+}
+
 // Accumulating, scaling and fused multiply-adding give the CPU's bits.
 static void test_accumulate(void) {
     enum { COUNT = 10007 };
@@ -214,6 +272,8 @@ int main(int argc, char **argv) {
         {"fill and copy", test_fill_copy},
         {"convert", test_convert},
         {"reduce", test_reduce},
+        {"any_special", test_any_special},
+        {"equal", test_equal},
         {"accumulate", test_accumulate},
         {"matmul", test_matmul},
         {"pooled lookup", test_lookup},

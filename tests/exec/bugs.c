@@ -71,6 +71,12 @@ static void large(void) {
     CHECK(ncclAllReduce(many, many, count, ncclFloat32, ncclSum, world, stream));  // MARK large
 }
 
+// A sum of what is a sum already.
+static void redundant(void) {
+    CHECK(ncclAllReduce(at, out, N, ncclFloat32, ncclSum, world, stream));
+    CHECK(ncclAllReduce(out, out, N, ncclFloat32, ncclSum, world, stream));
+}
+
 // In place, which this collective has no form for.
 static void overlap(void) {
     void *to = has("overlap", 2) ? at : out;
@@ -123,6 +129,9 @@ int main(int argc, char **argv) {
     if (is("bcast")) {  // no defect
         CHECK(ncclBcast(at, N, ncclFloat32, 0, world, stream));
     }
+    if (is("redundant")) {
+        redundant();
+    }
     if (is("overlap")) {
         overlap();
     }
@@ -138,7 +147,15 @@ int main(int argc, char **argv) {
     if (is("groups")) {
         two_groups();
     }
+    if (has("broken", 2)) {  // its GPU fails behind the last call
+        CHECK(cudaStreamSynchronize(stream));
+        CHECK(stand_in_kernel(1000000, stream));
+    }
     end_somehow();
+    if (has("broken", 2)) {
+        stand_in_break();
+        CHECK(ncclCommDestroy(world));
+    }
     CHECK(cudaStreamSynchronize(stream));
     ncclResult_t state = ncclSuccess;
     CHECK(ncclCommGetAsyncError(world, &state));

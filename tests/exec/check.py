@@ -29,6 +29,7 @@ CASES = {
     "cycle": ("deadlock.cycle", [0, 1], "cycle", 1, []),
     "groups": ("deadlock.cross_communicator", [0, 1], "groups", 1, []),
     "early": ("rank.exited_early", [3], None, 1, []),
+    "broken": ("rank.exited_early", [2], "early", 1, []),
     "killed": ("rank.died", [1], None, 3, []),
     "python_none": None,
     "python_op": ("collective.op_mismatch", [1], "op", 1, []),

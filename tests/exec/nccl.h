@@ -58,6 +58,7 @@ int cudaGetDeviceCount(int *count);
 int cudaStreamCreate(cudaStream_t *out);
 int cudaStreamSynchronize(cudaStream_t stream);
 int stand_in_kernel(uint32_t microseconds, cudaStream_t stream);
+void stand_in_break(void);
 int stand_in_capture(int capturing, cudaStream_t stream);
 
 ncclResult_t ncclGetVersion(int *version);

@@ -11,13 +11,16 @@
 #include <time.h>
 #include <unistd.h>
 
-#define EXPORT     __attribute__((visibility("default")))
-#define NOT_READY  600
-#define NO_DEVICE  101
-#define KIND_COPY  0
-#define KIND_WRITE 1
-#define KIND_WAIT  2
-#define KIND_SLEEP 3
+#include "tests/cuda/fake_device.h"
+
+#define EXPORT        __attribute__((visibility("default")))
+#define NOT_READY     600
+#define NO_DEVICE     101
+#define LAUNCH_FAILED 719
+#define KIND_COPY     0
+#define KIND_WRITE    1
+#define KIND_WAIT     2
+#define KIND_SLEEP    3
 
 // ---- Memory -------------------------------------------------------------------------------------
 // Mapped twice: where the program has its address, and nobody may touch it, and where it lies.
@@ -25,6 +28,7 @@ typedef struct block {
     struct block *next;
     char *device, *real;
     size_t bytes;
+    int file;
 } block;
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
@@ -40,7 +44,7 @@ EXPORT int cudaMalloc(void **out, size_t bytes) {
     }
     made->device = mmap(NULL, made->bytes, PROT_NONE, MAP_SHARED, file, 0);
     made->real = mmap(NULL, made->bytes, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
-    (void)close(file);
+    made->file = file;  // other processes open it
     (void)pthread_mutex_lock(&lock);
     made->next = blocks;
     blocks = made;
@@ -77,6 +81,39 @@ EXPORT int cuMemAlloc_v2(uint64_t *out, size_t bytes) {
 EXPORT int cuMemFree_v2(uint64_t at) {
     (void)at;
     return 0;
+}
+
+// As a fault on a GPU: what is queued is never done.
+static int broken;
+
+EXPORT void stand_in_break(void) {
+    __atomic_store_n(&broken, 1, __ATOMIC_RELEASE);
+}
+
+EXPORT int cuMemGetInfo_v2(size_t *left, size_t *all) {
+    const char *text = getenv("STAND_IN_GPU_BYTES");
+    const char *full = getenv("STAND_IN_FULL_RANK"), *own = getenv("RANK");
+    *left = *all = text != NULL ? (size_t)strtoll(text, NULL, 10) : (size_t)16 << 30;
+    if (__atomic_load_n(&broken, __ATOMIC_ACQUIRE) != 0) {
+        return LAUNCH_FAILED;
+    }
+    *left = full != NULL && own != NULL && strcmp(full, own) == 0 ? 0 : *left;
+    return 0;
+}
+
+// What tests/cuda/fake_device.c opens.
+EXPORT int cuIpcGetMemHandle(void *out, uint64_t at) {
+    fake_handle made = {.pid = (int32_t)getpid(), .file = -1};
+    (void)pthread_mutex_lock(&lock);
+    for (const block *b = blocks; b != NULL; b = b->next) {
+        if ((char *)(uintptr_t)at == b->device) {
+            made.file = b->file;
+            made.bytes = b->bytes;
+        }
+    }
+    (void)pthread_mutex_unlock(&lock);
+    memcpy(out, &made, sizeof made);
+    return made.file >= 0 ? 0 : 1;
 }
 
 EXPORT int cuMemHostRegister_v2(void *at, size_t bytes, unsigned flags) {
@@ -189,7 +226,7 @@ static void *run(void *arg) {
     stream *s = arg;
     (void)pthread_mutex_lock(&s->mutex);
     while (1) {
-        while (s->first == NULL) {
+        while (s->first == NULL || __atomic_load_n(&broken, __ATOMIC_ACQUIRE) != 0) {
             (void)pthread_cond_wait(&s->changed, &s->mutex);
         }
         work *w = s->first;

@@ -73,7 +73,7 @@ def judge(bug, code, case):
     wrong += [] if ranks in (None, found["ranks"]) else [f"ranks, not {ranks}"]
     lines = [] if bug == "killed" else mark_lines(bug)  # its last call is what is known
     if lines and not re.search(f"bugs\\.py:({'|'.join(map(str, lines))})\\b",
-                               found["where"] + found.get("text", "")):
+                               found["where"] + "\n" + found.get("text", "")):
         wrong.append(f"place, not {lines}")
     return found, wrong
 
