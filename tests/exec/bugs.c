@@ -77,6 +77,20 @@ static void redundant(void) {
     CHECK(ncclAllReduce(out, out, N, ncclFloat32, ncclSum, world, stream));
 }
 
+// More streams than a GPU has queues wait, and on one rank none gets to its call.
+static void many_streams(void) {
+    enum { STREAMS = 40 };
+    cudaStream_t beside = NULL;
+    for (int i = 0; i < STREAMS; i++) {
+        ncclComm_t own;
+        CHECK(ncclCommSplit(world, 0, own_rank, &own, NULL));
+        CHECK(cudaStreamCreate(&beside));
+        CHECK(stand_in_kernel(own_rank == 1 ? 60000000 : 0, beside));
+        CHECK(ncclAllReduce(at, out, N, ncclFloat32, ncclSum, own, beside));  // MARK queues
+    }
+    CHECK(cudaStreamSynchronize(beside));
+}
+
 // In place, which this collective has no form for.
 static void overlap(void) {
     void *to = has("overlap", 2) ? at : out;
@@ -131,6 +145,9 @@ int main(int argc, char **argv) {
     }
     if (is("redundant")) {
         redundant();
+    }
+    if (is("queues")) {
+        many_streams();
     }
     if (is("overlap")) {
         overlap();

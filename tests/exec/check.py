@@ -37,6 +37,7 @@ CASES = {
     "stall": ("collective.missing_rank", [0], None, 1, ["--deadline", "2"]),
     "another": ("collective.missing_rank", [2], "another", 1, []),
     "fails": ("rank.exited_early", [2], "fails", 1, []),
+    "queues": ("collective.missing_rank", [1], "queues", 1, ["--deadline", "2"]),
     "join": ("collective.missing_rank", [3], "join", 1, ["--deadline", "2"]),
     # planted, in the program without a defect
     "fault_die": ("rank.died", [2], None, 1, ["--faults", "die@2:1"]),
@@ -45,6 +46,9 @@ CASES = {
                     ["--faults", "wrong_count@1:0:1"]),
     "fault_stall": ("collective.missing_rank", [3], None, 1, ["--faults", "stall@3:0"]),
 }
+
+# What a finding also says.
+WORDS = {"queues": "40 streams of its process wait at once"}
 
 
 def mark_line(source, mark):
@@ -104,6 +108,8 @@ def main():
     wrong += [f"{what}: {is_!r}, not {should!r}" for what, is_, should in (
         ("finding", found["id"], name), ("ranks", found["ranks"], ranks),
         ("exit code", done.returncode, code)) if is_ != should]
+    if WORDS.get(case, "") not in found.get("text", ""):
+        wrong.append(f"it does not say: {WORDS[case]}")
     told = sum(row["calls"] for row in result.get("calls", []) if row["call"] == "broadcast")
     if case == "bcast" and told != 1:  # observed: NCCL's own call of another function is none
         wrong.append(f"{told} broadcasts")
