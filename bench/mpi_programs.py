@@ -30,6 +30,15 @@ def grid(ranks):
     return side.get(ranks, (ranks, 1, 1))
 
 
+def osu(name, *arguments):
+    """One of the OSU micro-benchmarks, built as its makefiles would; its table is times alone."""
+    kind, more = ("pt2pt", "") if "mbw" in name else ("collective", "mpi/collective/osu_coll.c")
+    return Program("OSU/" + name, "https://github.com/forresti/osu-micro-benchmarks",
+                   f"{{cc}} -O2 -w -DFIELD_WIDTH=18 -DFLOAT_PRECISION=2 -Impi/{kind} "
+                   f"mpi/{kind}/osu_{name}.c {more} -lm -o {name}", name, ".",
+                   lambda n: list(arguments), r"( +[0-9]+\.[0-9]{2})+$")
+
+
 PROGRAMS = (
     Program("CoMD", "https://github.com/ECP-copa/CoMD",
             "cd src-mpi && cp Makefile.vanilla Makefile && make -s -j{jobs} CC={cc}",
@@ -56,11 +65,16 @@ PROGRAMS = (
                        "Sendrecv", "Alltoall"],
             r" {3,}|^# (Date|Calling|MPI|\\.|/).*$|( +" + NUMBER + r"){4,}$|^ *[0-9]+ .*$|"
             r"^# .*IMB-MPI1.*$"),
+    osu("mbw_mr", "-i", "2", "-x", "1"),
+    osu("allreduce", "-m", "4096", "-i", "20", "-x", "2"),
+    osu("alltoall", "-m", "1024", "-i", "20", "-x", "2"),
+    osu("reduce_scatter", "-m", "4096", "-i", "20", "-x", "2"),
+    osu("igather", "-m", "1024", "-i", "10", "-x", "2"),
 )
 
 
 def fetch(program, folder):
-    source = os.path.join(folder, program.name)
+    source = os.path.join(folder, program.name.split("/", maxsplit=1)[0])
     if not os.path.isdir(source):
         subprocess.run(["git", "clone", "--quiet", "--depth", "1", program.url, source],
                        check=True)
@@ -88,7 +102,7 @@ def row(program, ranks, folder, here, real, lockstep):
     findings = sorted(set(re.findall(r"^  ([a-z0-9_]+\.[a-z0-9_]+), rank", text, re.M)))
     same = "as under MPICH" in text
     lines = re.search(r"the same (\d+) lines", text)
-    print(f"{program.name:8} {ranks:5}  {'same' if same else 'DIFFERS':8} "
+    print(f"{program.name:18} {ranks:5}  {'same' if same else 'DIFFERS':8} "
           f"{lines.group(1) if lines else '-':>6} {times[0] if times else '-':>9} "
           f"{times[1] if len(times) > 1 else '-':>9}  {', '.join(findings) or 'none'}", flush=True)
     return text if not same or findings else ""
@@ -106,7 +120,7 @@ def main():
     folder, home = os.path.abspath(options.folder), os.path.abspath(options.build)
     own = [os.path.join(home, name) for name in ("lockstep-cc", "lockstep-c++")]
     told = []
-    print(f"{'program':8} {'ranks':>5}  {'printed':8} {'lines':>6} {'here, s':>9} {'MPICH, s':>9}"
+    print(f"{'program':18} {'ranks':>5}  {'printed':8} {'lines':>6} {'here, s':>9} {'MPICH, s':>9}"
           "  findings")
     for program in PROGRAMS:
         if options.only not in program.name:

@@ -5,8 +5,10 @@ lockstep and counts what builds, what passes, and what lockstep finds in it.
     bench/mpich.py DIR [--build build] [--jobs 2] [--only TEXT] [--failures] [--keep FILE]
 
 DIR is the suite's folder test/mpi; nothing of it is kept. A test passes when it prints its "No
-Errors", exits with 0 and lockstep finds nothing. What its list gives to MPICH's own variables alone
-is one test; what the list says fails under MPICH or is not strictly MPI is left out, and counted.
+Errors", exits with 0 and lockstep finds nothing. Where it prints that and lockstep finds a mistake,
+or where it asks for functions of MPI 4 that lockstep has not, that is counted by itself. What its
+list gives to MPICH's own variables alone is one test; what the list says fails under MPICH or is
+not strictly MPI is left out, and counted. Each test has the time that the list gives it.
 --keep has each result written to FILE, where a run that was ended goes on.
 """
 import argparse
@@ -39,6 +41,9 @@ CONFIGURATION = """
 #define THREAD_PACKAGE_NAME THREAD_PACKAGE_POSIX
 """
 LIBRARY = ("util/mtest.c", "util/mtest_common.c", "util/mtest_single.c", "util/dtypes.c")
+MPI_4 = re.compile(r"P?MPI_(\w+_c|Session\w*|Isendrecv\w*|Buffer_iflush|Info_create_env)$")
+OUTCOMES = ("passed", "right, with a finding", "failed", "not built", "of MPI 4, not built")
+SECONDS = 180  # where the list says nothing else
 EXPECTED = "not expected to pass under MPICH", "beyond the standard"
 
 
@@ -52,7 +57,7 @@ def run(command, seconds, folder=None):
 
 
 def tests_of(suite, folder):
-    """(program, ranks, arguments, result, left out) of each line of the folder's list."""
+    """(program, ranks, arguments, result, left out, seconds) of each line of the folder's list."""
     found = {}
     for name in ("testlist", "testlist.in"):
         path = os.path.join(suite, folder, name)
@@ -67,7 +72,9 @@ def tests_of(suite, folder):
             rest = dict(options)
             out = EXPECTED[0] if "xfail" in rest else \
                 EXPECTED[1] if rest.get("strict", "").lower() == "false" else None
-            found.setdefault((words[0], words[1], arguments), (rest.get("resultTest", ""), out))
+            found.setdefault((words[0], words[1], arguments),
+                             (rest.get("resultTest", ""), out,
+                              int(rest.get("timeLimit", SECONDS))))
     return [(*key, *value) for key, value in found.items()]
 
 
@@ -80,6 +87,13 @@ def sources_of(suite, folder, program):
         [program + ".c"]
     return ([os.path.join(suite, folder, f) for f in files],
             [w for w in flags.group(1).split() if w.startswith("-")] if flags else [])
+
+
+def outcome_unbuilt(text):
+    names = re.findall(r"undefined reference to `(\w+)'|[‘'](MPI_\w+)[’'] undeclared|"
+                       r"unknown type name [‘'](\w+)[’']", text)
+    names = [name for found in names for name in found if name.startswith(("MPI_", "PMPI_"))]
+    return OUTCOMES[4] if names and all(MPI_4.match(n) for n in names) else OUTCOMES[3]
 
 
 class Suite:
@@ -118,7 +132,7 @@ class Suite:
         made = os.path.join(self.folder, folder.replace("/", "-") + "-" + program)
         sources, flags = sources_of(self.suite, folder, program)
         rows, built = [], None
-        for _, ranks, arguments, result, left_out in tests:
+        for _, ranks, arguments, result, left_out, seconds in tests:
             name = " ".join((f"{folder}/{program}", ranks, *arguments))
             if left_out is not None:
                 rows.append((name, left_out, ""))
@@ -128,18 +142,20 @@ class Suite:
                              made], 120) if all(os.path.exists(s) for s in sources) else \
                     (1, "generated sources")
             if built[0] != 0:
-                rows.append((name, "not built", built[1]))
+                rows.append((name, outcome_unbuilt(built[1]), built[1]))
                 if self.failures:
                     print(f"not built: {name}\n{built[1]}", flush=True)
                 continue
-            code, text = run([self.lockstep, "mpi", "-n", ranks, "--deadline", "60",
-                              "--buffering", "all", made, "--", *arguments], 120,
+            code, text = run([self.lockstep, "mpi", "-n", ranks, "--deadline", str(seconds),
+                              "--buffering", "all", made, "--", *arguments], seconds,
                              os.path.join(self.suite, folder))
             fails = result in ("TestErrFatal", "TestStatus")
-            right = (code == 1) if fails else (code == 0 and "no errors" in text.lower())
-            rows.append((name, "passed" if right else "failed", text))
+            says = "no errors" in text.lower()
+            right = (code == 1) if fails else (code == 0 and says)
+            outcome = OUTCOMES[0] if right else OUTCOMES[1] if code == 1 and says else OUTCOMES[2]
+            rows.append((name, outcome, text))
             if not right and self.failures:
-                print(f"failed: {name}\n{text}", flush=True)
+                print(f"{outcome}: {name}\n{text}", flush=True)
         if os.path.exists(made):
             os.unlink(made)
         return rows
@@ -183,14 +199,14 @@ def main():
             return kept[name]
         with concurrent.futures.ThreadPoolExecutor(options.jobs) as pool:
             rows = [row for rows in pool.map(lambda w: judge(*w), work) for row in rows]
-    outcomes = ("passed", "failed", "not built", *EXPECTED)
+    outcomes = (*OUTCOMES, *EXPECTED)
     for part in (*FOLDERS, "all"):
         count = [sum(row[1] == o and (part == "all" or row[0].split("/")[:-1] == part.split("/"))
                      for row in rows) for o in outcomes]
         if sum(count):
             print(f"{part:16} " + ", ".join(f"{n} {o}" for n, o in zip(count, outcomes) if n))
     for name, outcome, _ in rows:
-        if outcome in ("failed", "not built"):
+        if outcome in OUTCOMES[1:]:
             print(f"{outcome}: {name}")
     return 0
 

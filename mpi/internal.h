@@ -244,7 +244,8 @@ typedef struct mpi_keyval {
 struct mpi_rank {
     ls_rank *rank;
     int id;
-    int posted;  // messages and probes so far
+    int posted;     // messages and probes so far
+    uint64_t ends;  // of locks, flushes and requests of RMA calls, see ls_mpi__let_others
     bool initialised, finalised;
     int thread_level;
     uint64_t entered;  // calls of MPI so far
@@ -413,6 +414,9 @@ typedef struct mpi_message {
 } mpi_message;
 // Checks the arguments, and makes the record of them.
 int ls_mpi__message_read(mpi_record *out, mpi_where at, const mpi_message *m);
+// A request of it that is not started.
+mpi_request *ls_mpi__message_request(mpi_where at, const mpi_message *m, const mpi_record *record,
+                                     bool persistent);
 void ls_mpi__message_proto(ls_request *proto, mpi_record *record, bool send, int peer, int tag);
 void ls_mpi__collective_proto(ls_request *proto, mpi_record *record);
 int ls_mpi__message_post(mpi_rank *me, const ls_request *proto, mpi_record *record,
@@ -469,6 +473,8 @@ void ls_mpi__win_local(mpi_rank *me, const char *low, const char *high, bool wri
                        const char *function, const char *file, int line);
 int ls_mpi__make_win(ls_spmd *run, ls_request *const *requests, int size);
 void ls_mpi__race_end(void);
+// Who looks again and again lets others run; who walks along a list need not each time.
+void ls_mpi__let_others(mpi_rank *me, const char *function);
 void ls_mpi__race_request_done(mpi_rank *me, int request);
 
 // ---- explore.c ----------------------------------------------------------------------------------

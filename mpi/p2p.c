@@ -73,6 +73,17 @@ static int blocking(mpi_where at, const mpi_message *m, MPI_Status *status) {
     return result;
 }
 
+mpi_request *ls_mpi__message_request(mpi_where at, const mpi_message *m, const mpi_record *record,
+                                     bool persistent) {
+    mpi_request *made =
+        ls_mpi__request_make(at.me, m->send ? MPI_REQUEST_SEND : MPI_REQUEST_RECV, at.function);
+    made->record = *record;
+    made->comm = record->comm;
+    made->persistent = persistent;
+    ls_mpi__message_proto(&made->proto, &made->record, m->send, m->peer, m->tag);
+    return made;
+}
+
 // A request of the message, started or (persistent) not.
 static int nonblocking(mpi_where at, const mpi_message *m, bool persistent, MPI_Request *handle) {
     mpi_record record;
@@ -84,12 +95,7 @@ static int nonblocking(mpi_where at, const mpi_message *m, bool persistent, MPI_
     if (m->mode == MPI_MODE_BUFFERED && !persistent && m->peer != MPI_PROC_NULL) {
         MPI_TRY(take_buffer(at, &record));
     }
-    mpi_request *request =
-        ls_mpi__request_make(at.me, m->send ? MPI_REQUEST_SEND : MPI_REQUEST_RECV, at.function);
-    request->record = record;
-    request->comm = record.comm;
-    request->persistent = persistent;
-    ls_mpi__message_proto(&request->proto, &request->record, m->send, m->peer, m->tag);
+    mpi_request *request = ls_mpi__message_request(at, m, &record, persistent);
     *handle = request->handle;
     return persistent ? MPI_SUCCESS : ls_mpi__request_start(at.me, request);
 }

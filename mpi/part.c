@@ -141,12 +141,7 @@ static int make(mpi_where at, const partitioned *p, MPI_Request *out) {
                              at.function, "partitioned receives name their source and tag");
     }
     MPI_TRY(ls_mpi__message_read(&record, at, &message));
-    mpi_request *made =
-        ls_mpi__request_make(at.me, p->send ? MPI_REQUEST_SEND : MPI_REQUEST_RECV, at.function);
-    made->record = record;
-    made->comm = record.comm;
-    made->persistent = true;
-    ls_mpi__message_proto(&made->proto, &made->record, p->send, p->peer, p->tag);
+    mpi_request *made = ls_mpi__message_request(at, &message, &record, true);
     made->proto.tag = LS_TAG_ANY - 1 - (p->peer != MPI_PROC_NULL ? join_pair(record.comm, p) : 0);
     made->parts = ls_mpi__alloc(sizeof *made->parts);
     *made->parts = (mpi_parts){.send = p->send, .count = p->partitions, .tag = p->tag};

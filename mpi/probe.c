@@ -66,20 +66,26 @@ static ls_request *look(mpi_where at, mpi_record *record, ls_request *proto) {
     return send;
 }
 
+// The message that a probe finds now; *flag without one: nobody sends it (MPI_PROC_NULL).
+static int probe_now(ls_request **send, int *flag, mpi_where at, int source, int tag, MPI_Comm comm,
+                     mpi_record *record, ls_request *proto) {
+    MPI_TRY(read_probe(at, source, tag, comm, record, proto));
+    MPI_TRY(ls_mpi__out_arg(at, "flag", flag));
+    bool nobody = source == MPI_PROC_NULL;
+    *send = nobody ? NULL : look(at, record, proto);
+    *flag = nobody || *send != NULL ? 1 : 0;
+    return MPI_SUCCESS;
+}
+
 int MPI_Iprobe(int source, int tag, MPI_Comm comm, int *flag, MPI_Status *status) {
     mpi_where at = {ls_mpi__enter(__func__), __func__};
     mpi_record record;
-    ls_request proto;
-    MPI_TRY(read_probe(at, source, tag, comm, &record, &proto));
-    *flag = 1;
-    if (source == MPI_PROC_NULL) {
-        ls_mpi__status(status, &record.status);
-        return MPI_SUCCESS;
-    }
-    const ls_request *send = look(at, &record, &proto);
-    *flag = send != NULL ? 1 : 0;
+    ls_request proto, *send;
+    MPI_TRY(probe_now(&send, flag, at, source, tag, comm, &record, &proto));
     if (send != NULL) {
         status_of(status, record.comm, send);
+    } else if (*flag != 0) {
+        ls_mpi__status(status, &record.status);
     }
     return MPI_SUCCESS;
 }
@@ -117,18 +123,13 @@ int MPI_Improbe(int source, int tag, MPI_Comm comm, int *flag, MPI_Message *mess
                 MPI_Status *status) {
     mpi_where at = {ls_mpi__enter(__func__), __func__};
     mpi_record record;
-    ls_request proto;
-    MPI_TRY(read_probe(at, source, tag, comm, &record, &proto));
-    *flag = 1;
-    if (source == MPI_PROC_NULL) {
-        *message = MPI_MESSAGE_NO_PROC;
-        ls_mpi__status(status, &record.status);
-        return MPI_SUCCESS;
-    }
-    const ls_request *send = look(at, &record, &proto);
-    *flag = send != NULL ? 1 : 0;
-    *message = MPI_MESSAGE_NULL;
+    ls_request proto, *send;
+    MPI_TRY(probe_now(&send, flag, at, source, tag, comm, &record, &proto));
+    *message = *flag != 0 ? MPI_MESSAGE_NO_PROC : MPI_MESSAGE_NULL;
     if (send == NULL) {
+        if (*flag != 0) {
+            ls_mpi__status(status, &record.status);
+        }
         return MPI_SUCCESS;
     }
     // That message, whoever else has sent one.

@@ -71,7 +71,6 @@ struct mpi_win {
     mpi_group *started, *posted;  // members
     int *locks_held;              // [size] the lock's type; 0: none
     int lock_count;
-    uint64_t epochs;
     const char *epoch_function, *epoch_file;
     int epoch_line;
     bool fence_before_lock;  // an epoch of locks was opened where one of fences may be,

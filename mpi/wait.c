@@ -78,6 +78,7 @@ int ls_mpi__request_finish(mpi_rank *me, MPI_Request *handle, MPI_Status *status
     }
     if (request->kind == MPI_REQUEST_RMA) {
         ls_mpi__race_request_done(me, request->handle);
+        ls_mpi__let_others(me, request->record.function);
     }
     request->record.status.ls_cancelled =
         request->cancelled ? 1 : request->record.status.ls_cancelled;

@@ -338,18 +338,26 @@ static int members_of(mpi_where at, const mpi_win *win, MPI_Group handle, mpi_gr
     return MPI_SUCCESS;
 }
 
+// The window and the members of an epoch that begins, in none of its kind and none of locks.
+static int begin_epoch(mpi_win **out, mpi_group **members, mpi_where at, MPI_Group group,
+                       MPI_Win handle, bool posts) {
+    MPI_TRY(ls_mpi__win_arg(out, at, handle));
+    mpi_win *win = *out;
+    MPI_TRY(members_of(at, win, group, members));
+    if ((posts ? win->posted : win->started) != NULL || win->lock_count > 0 || win->all_locked) {
+        return ls_mpi__sync_error(at, win, "the window is in an epoch that %s at %s:%d opened",
+                                  win->epoch_function, win->epoch_file, win->epoch_line);
+    }
+    win->fence_open = false;
+    return MPI_SUCCESS;
+}
+
 int MPI_Win_post(MPI_Group group, int assertion, MPI_Win handle) {
     mpi_where at = {ls_mpi__enter(__func__), __func__};
     mpi_win *win;
     mpi_group *members;
     (void)assertion;
-    MPI_TRY(ls_mpi__win_arg(&win, at, handle));
-    MPI_TRY(members_of(at, win, group, &members));
-    if (win->posted != NULL || win->lock_count > 0 || win->all_locked) {
-        return ls_mpi__sync_error(at, win, "the window is in an epoch that %s at %s:%d opened",
-                                  win->epoch_function, win->epoch_file, win->epoch_line);
-    }
-    win->fence_open = false;
+    MPI_TRY(begin_epoch(&win, &members, at, group, handle, true));
     win->posted = members;
     ls_mpi__open_epoch(win, __func__);
     for (int i = 0; i < members->size; i++) {
@@ -364,13 +372,7 @@ int MPI_Win_start(MPI_Group group, int assertion, MPI_Win handle) {
     mpi_win *win;
     mpi_group *members;
     (void)assertion;
-    MPI_TRY(ls_mpi__win_arg(&win, at, handle));
-    MPI_TRY(members_of(at, win, group, &members));
-    if (win->started != NULL || win->lock_count > 0 || win->all_locked) {
-        return ls_mpi__sync_error(at, win, "the window is in an epoch that %s at %s:%d opened",
-                                  win->epoch_function, win->epoch_file, win->epoch_line);
-    }
-    win->fence_open = false;
+    MPI_TRY(begin_epoch(&win, &members, at, group, handle, false));
     for (int i = 0; i < members->size; i++) {
         wait_for_signal(at, win, members->ranks[i], true);
     }

@@ -1,6 +1,8 @@
 // Locks of windows: epochs in which only the origin takes part.
 #include "mpi/rma.h"
 
+#define RUNS_ON 16  // ends of accesses for which a rank runs on
+
 static void take_lock(mpi_where at, mpi_win *win, int target, bool exclusive) {
     mpi_lock *lock = &win->shared->locks[target];
     while (lock->exclusive >= 0 || (exclusive && lock->shared > 0)) {
@@ -29,6 +31,13 @@ static void drop_lock(mpi_win *win, int target) {
     }
     win->locks_held[target] = 0;
     ls_mpi__state.run->completed += 1;  // who polls for it may go on
+}
+
+void ls_mpi__let_others(mpi_rank *me, const char *function) {
+    bool in_turn = ls_mpi__state.options->spmd.schedule == LS_SCHEDULE_ROUND_ROBIN;
+    if (!in_turn || ++me->ends % RUNS_ON == 0) {
+        ls_mpi__poll(me, function);
+    }
 }
 
 static int target_arg(mpi_where at, const mpi_win *win, int rank) {
@@ -76,6 +85,7 @@ int MPI_Win_unlock(int rank, MPI_Win handle) {
     }
     drop_lock(win, rank);
     win->lock_count -= 1;
+    ls_mpi__let_others(at.me, at.function);
     return MPI_SUCCESS;
 }
 
@@ -110,6 +120,7 @@ int MPI_Win_unlock_all(MPI_Win handle) {
         drop_lock(win, m);
     }
     win->all_locked = false;
+    ls_mpi__let_others(at.me, at.function);
     return MPI_SUCCESS;
 }
 
@@ -125,7 +136,7 @@ static int flush(mpi_where at, int rank, MPI_Win handle, bool remote) {
     }
     ls_mpi__race_complete(win, rank, remote);
     ls_mpi__clock_tick(at.me);
-    ls_mpi__poll(at.me, at.function);
+    ls_mpi__let_others(at.me, at.function);
     return MPI_SUCCESS;
 }
 

@@ -253,6 +253,23 @@ static void never_freed(void) {
     }
 }
 
+// Who locks and looks until another has written lets that other run.
+static void looks_until_it_is_written(void) {
+    int seen = 0;
+    open_window();
+    while (rank == 0 && seen == 0) {
+        MPI_Win_lock(MPI_LOCK_SHARED, 0, 0, window);
+        MPI_Fetch_and_op(NULL, &seen, MPI_INT, 0, 2, MPI_NO_OP, window);
+        MPI_Win_unlock(0, window);
+    }
+    if (rank == 1) {
+        MPI_Win_lock(MPI_LOCK_SHARED, 0, 0, window);
+        MPI_Accumulate(&rank, 1, MPI_INT, 0, 2, 1, MPI_INT, MPI_REPLACE, window);
+        MPI_Win_unlock(wrong ? 1 : 0, window);  // wrong: call.invalid
+    }
+    MPI_Win_free(&window);
+}
+
 // Two fences have an epoch between them where there are calls between them, which may then not be
 // of another epoch.
 static void lock_between_fences(void) {
@@ -268,7 +285,8 @@ static void lock_between_fences(void) {
     MPI_Win_free(&window);
 }
 
-CASES({"lock_between_fences", lock_between_fences}, {"put_in_no_epoch", put_in_no_epoch},
+CASES({"looks_until_it_is_written", looks_until_it_is_written},
+      {"lock_between_fences", lock_between_fences}, {"put_in_no_epoch", put_in_no_epoch},
       {"put_after_the_last_fence", put_after_the_last_fence},
       {"no_fence_at_the_end", no_fence_at_the_end}, {"a_rank_without_fence", a_rank_without_fence},
       {"unlock_of_another", unlock_of_another}, {"lock_in_a_lock", lock_in_a_lock},
