@@ -21,6 +21,7 @@ typedef struct rma_call {
     MPI_Op op;
     MPI_Win win;
     const void *compare;
+    bool one;  // element, of a constant type
     enum { PUT, GET, ACCUMULATE, GET_ACCUMULATE, COMPARE_AND_SWAP } how;
 } rma_call;
 
@@ -103,6 +104,21 @@ static const mpi_type *unit_of(const mpi_type *type) {
                                                           : ls_mpi__basic(type->segments[0].basic);
 }
 
+// Integers, logicals and bytes (MPI 3.1, 11.3.4); characters, too, as everywhere.
+static bool is_swapped(const mpi_type *type) {
+    switch (type->handle) {
+    case MPI_FLOAT:
+    case MPI_DOUBLE:
+    case MPI_LONG_DOUBLE:
+    case MPI_C_FLOAT_COMPLEX:
+    case MPI_C_DOUBLE_COMPLEX:
+    case MPI_C_LONG_DOUBLE_COMPLEX:
+        return false;
+    default:
+        return type->segment_count == 1;  // no pair
+    }
+}
+
 static int read_call(rma_read *out, mpi_where at, const rma_call *c) {
     MPI_TRY(ls_mpi__win_arg(&out->win, at, c->win));
     mpi_win *win = out->win;
@@ -111,6 +127,11 @@ static int read_call(rma_read *out, mpi_where at, const rma_call *c) {
                                  c->target, win->comm->size);
     }
     MPI_TRY(read_types(out, at, c));
+    bool swapped = c->how != COMPARE_AND_SWAP || is_swapped(out->target_type);
+    if (c->one && (out->target_type->constant == NULL || !swapped)) {
+        return ls_mpi__win_error(at.me, win, MPI_ERR_TYPE, at.function, "the datatype is %s",
+                                 ls_mpi__type_name(out->target_type));
+    }
     if (c->how == ACCUMULATE || c->how == GET_ACCUMULATE) {
         MPI_TRY(ls_mpi__op_arg(&out->op, at, win->comm, c->op, unit_of(out->target_type)));
         if (out->op->constant == NULL) {
@@ -299,7 +320,7 @@ BOTH(MPI_Get_accumulate, MPI_Rget_accumulate, LIST(P_GET_ACCUMULATE),
 #define ONE_EACH                                                                                   \
     .origin = origin, .count = 1, .type = type, .result = result, .result_count = 1,               \
     .result_type = type, .target = target, .disp = disp, .target_count = 1, .target_type = type,   \
-    .win = win
+    .win = win, .one = true
 
 int MPI_Fetch_and_op(const void *origin, void *result, MPI_Datatype type, int target, MPI_Aint disp,
                      MPI_Op op, MPI_Win win) {

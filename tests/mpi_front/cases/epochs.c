@@ -270,6 +270,21 @@ static void looks_until_it_is_written(void) {
     MPI_Win_free(&window);
 }
 
+static void swap_of_what_is_no_integer(void) {
+    float old_float, zero = 0, one = 1;
+    int old, none = 0;
+    open_window();
+    MPI_Win_lock(MPI_LOCK_SHARED, 0, 0, window);
+    if (wrong) {
+        // wrong: call.invalid
+        MPI_Compare_and_swap(&one, &zero, &old_float, MPI_FLOAT, 0, 0, window);
+    } else {
+        MPI_Compare_and_swap(&rank, &none, &old, MPI_INT, 0, 0, window);
+    }
+    MPI_Win_unlock(0, window);
+    MPI_Win_free(&window);
+}
+
 // Two fences have an epoch between them where there are calls between them, which may then not be
 // of another epoch.
 static void lock_between_fences(void) {
@@ -285,7 +300,8 @@ static void lock_between_fences(void) {
     MPI_Win_free(&window);
 }
 
-CASES({"looks_until_it_is_written", looks_until_it_is_written},
+CASES({"swap_of_what_is_no_integer", swap_of_what_is_no_integer},
+      {"looks_until_it_is_written", looks_until_it_is_written},
       {"lock_between_fences", lock_between_fences}, {"put_in_no_epoch", put_in_no_epoch},
       {"put_after_the_last_fence", put_after_the_last_fence},
       {"no_fence_at_the_end", no_fence_at_the_end}, {"a_rank_without_fence", a_rank_without_fence},
