@@ -307,8 +307,7 @@ void ls_exec__judge(ls_exec *exec, double quiet) {
 }
 
 static int64_t pause_of(const ls_exec *exec, int idle) {
-    bool streams = exec->jobs != NULL && !exec->over;
-    if (streams) {
+    if (exec->jobs != NULL && !exec->over) {
         return idle < SPINS ? 0 : idle < 4 * SPINS ? 50000 : 500000;
     }
     return exec->over ? 20000000 : 100000000;

@@ -17,7 +17,9 @@ static int rank, ranks;
 static void check(int status, int line) {
     if (status != LS_OK) {
         (void)fprintf(stderr, "rank %d, line %d: %s\n", rank, line, ls_error_last()->text);
-        ls_client_bye(client, 9);
+        if (client != NULL) {
+            ls_client_bye(client, 9);
+        }
         _exit(9);
     }
 }
