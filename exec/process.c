@@ -279,11 +279,11 @@ int ls_exec__accept(ls_exec *exec) {
     struct ucred who = {.uid = (uid_t)-1};
     socklen_t bytes = sizeof who;
     (void)getsockopt(made, SOL_SOCKET, SO_PEERCRED, &who, &bytes);
-    ls_exec_process *process =
-        who.uid == geteuid() ? calloc(1, sizeof *process) : NULL;  // nobody else's
+    bool own = who.uid == geteuid();  // nobody else's
+    ls_exec_process *process = own ? calloc(1, sizeof *process) : NULL;
     if (process == NULL) {
         (void)close(made);
-        return LS_OK;
+        return own ? LS_FAIL(LS_ERR_MEMORY, "no memory for a process") : LS_OK;
     }
     process->socket = made;
     process->pid = who.pid;
