@@ -125,11 +125,37 @@ def as_list(tensors):
     return [tensors] if isinstance(tensors, torch.Tensor) else list(tensors)
 
 
-def only(tensors, what):
+# What cannot be called is told with gloo's own words, among ours: programs look for them.
+def only(tensors, what, kind="tensor list"):
     tensors = as_list(tensors)
+    if not tensors and what == "all_reduce":
+        raise ValueError("all_reduce requires non-empty tensor list")
     if len(tensors) != 1:
-        raise ValueError(f"{what} requires a single-element tensor list, not one of {len(tensors)}")
+        raise ValueError(f"{what} requires a single-element {kind}, not one of {len(tensors)}")
     return tensors[0]
+
+
+def blocks_of(lists, tensor, size, what, side):
+    """The root's blocks of a gather or scatter: one list, of a tensor like `tensor` for each member."""
+    blocks = lists
+    if not lists or not isinstance(lists[0], torch.Tensor):
+        if len(lists) != 1:
+            raise ValueError(f"{what} requires a single-element {side} list, not one of {len(lists)}")
+        blocks = lists[0]
+    if len(blocks) != size:
+        raise ValueError(f"{what}: Incorrect {side} list size {len(blocks)}. {side.capitalize()} list size should be "
+                         f"{size}, same as size of the process group")
+    same_type([tensor, *blocks], what)
+    if any(block.numel() != tensor.numel() for block in blocks):
+        raise ValueError(f"{what}: invalid tensor size: blocks of {[block.numel() for block in blocks]} elements "
+                         f"and a tensor of {tensor.numel()}")
+    return blocks
+
+
+def same_type(tensors, what):
+    types = {tensor.dtype for tensor in tensors}
+    if len(types) > 1:
+        raise ValueError(f"{what}: invalid tensor type: tensors of {', '.join(sorted(map(str, types)))}")
 
 
 class ProcessGroup(dist.ProcessGroup):
@@ -246,40 +272,46 @@ class ProcessGroup(dist.ProcessGroup):
         return self._work([], [tensor])
 
     def reduce(self, tensors, opts=None, op=None, timeout=None):
+        root = self._root(opts.rootRank if hasattr(opts, "rootRank") else opts, "reduce")
         tensor = only(tensors, "reduce")
-        root = opts.rootRank if hasattr(opts, "rootRank") else opts
         recv = [tensor] if root == self._rank else None
         return self._work([self._issue(REDUCE, tensor, [tensor], recv, tensor.numel(),
                                        operation(op if op is not None else opts, tensor), root, reduces=True)], [tensor])
 
     def broadcast(self, tensors, opts=None, timeout=None, root=0):
+        root = self._root(opts.rootRank if hasattr(opts, "rootRank") else root if opts is None else opts, "broadcast")
         tensor = only(tensors, "broadcast")
-        root = opts.rootRank if hasattr(opts, "rootRank") else root if opts is None else opts
         send = [tensor] if root == self._rank else None
         return self._work([self._issue(BROADCAST, tensor, send, [tensor], tensor.numel(), root=root)], [tensor])
 
     def allgather(self, outputs, inputs, opts=None, timeout=None):
         if isinstance(inputs, torch.Tensor):
             outputs, inputs = [outputs], [inputs]
+        if not inputs:
+            raise ValueError("all_gather requires non-empty input tensor list")
+        if len(outputs) != len(inputs):
+            raise ValueError("all_gather requires input/output tensor lists to have the same length, not "
+                             f"{len(inputs)} and {len(outputs)}")
         return self._work([self._gathered(blocks, tensor) for blocks, tensor in zip(outputs, inputs, strict=True)],
                           outputs[0] if len(outputs) == 1 else outputs)
 
     def _gathered(self, blocks, tensor):
-        self._same_type([tensor, *blocks], "all_gather")
+        if len(blocks) != self._size:
+            raise ValueError(f"all_gather: invalid output tensor list of {len(blocks)} blocks on {self._size} ranks")
+        same_type([tensor, *blocks], "all_gather")
         sizes = [block.numel() for block in blocks]
-        if len(sizes) != self._size or sizes[self._rank] != tensor.numel():
-            raise ValueError(f"all_gather of {tensor.numel()} elements into blocks of {sizes} on {self._size} ranks")
+        if sizes[self._rank] != tensor.numel():
+            raise ValueError(f"all_gather: invalid tensor size: {tensor.numel()} elements into blocks of {sizes}")
         uneven = sizes if len(set(sizes)) > 1 else None
         return self._issue(ALL_GATHER, tensor, [tensor], blocks, tensor.numel(), recv_counts=uneven)
 
-    @staticmethod
-    def _same_type(tensors, what):
-        types = {tensor.dtype for tensor in tensors}
-        if len(types) > 1:
-            raise TypeError(f"{what} of tensors of {', '.join(sorted(map(str, types)))}")
+    def _root(self, root, what):
+        if not 0 <= root < self._size:
+            raise ValueError(f"{what}: invalid root rank: {root}")
+        return root
 
     def _whole_gathered(self, output, tensor):
-        self._same_type([tensor, output], "all_gather")
+        same_type([tensor, output], "all_gather")
         if output.numel() != tensor.numel() * self._size:
             raise ValueError(f"all_gather of {tensor.numel()} elements on {self._size} ranks into {output.numel()}")
         return self._issue(ALL_GATHER, tensor, [tensor], [output], tensor.numel())
@@ -298,27 +330,19 @@ class ProcessGroup(dist.ProcessGroup):
                            for i, tensor in enumerate(inputs)], outputs)
 
     def gather(self, outputs, inputs, opts=None, timeout=None):
-        root = opts.rootRank if hasattr(opts, "rootRank") else opts
-        tensor = only(inputs, "gather")
-        blocks = None
-        if root == self._rank:
-            blocks = outputs[0] if outputs and not isinstance(outputs[0], torch.Tensor) else outputs
-            if len(blocks) != self._size or any(block.numel() != tensor.numel() for block in blocks):
-                raise ValueError(f"gather of {tensor.numel()} elements on {self._size} ranks into blocks of "
-                                 f"{[block.numel() for block in blocks]}")
-            self._same_type([tensor, *blocks], "gather")
+        root = self._root(opts.rootRank if hasattr(opts, "rootRank") else opts, "gather")
+        tensor = only(inputs, "gather", "input tensor list")
+        if root != self._rank and outputs:
+            raise ValueError("gather requires empty output on non-root")
+        blocks = blocks_of(outputs, tensor, self._size, "gather", "output") if root == self._rank else None
         return self._work([self._issue(GATHER, tensor, [tensor], blocks, tensor.numel(), root=root)], blocks or [])
 
     def scatter(self, outputs, inputs, opts=None, timeout=None):
-        root = opts.rootRank if hasattr(opts, "rootRank") else opts
-        tensor = only(outputs, "scatter")
-        blocks = None
-        if root == self._rank:
-            blocks = inputs[0] if inputs and not isinstance(inputs[0], torch.Tensor) else inputs
-            if len(blocks) != self._size or any(block.numel() != tensor.numel() for block in blocks):
-                raise ValueError(f"scatter of blocks of {[block.numel() for block in blocks]} on {self._size} ranks "
-                                 f"into {tensor.numel()} elements")
-            self._same_type([tensor, *blocks], "scatter")
+        root = self._root(opts.rootRank if hasattr(opts, "rootRank") else opts, "scatter")
+        tensor = only(outputs, "scatter", "output tensor list")
+        if root != self._rank and inputs:
+            raise ValueError("scatter requires empty input on non-root")
+        blocks = blocks_of(inputs, tensor, self._size, "scatter", "input") if root == self._rank else None
         return self._work([self._issue(SCATTER, tensor, blocks, [tensor], tensor.numel(), root=root)], [tensor])
 
     def reduce_scatter(self, outputs, inputs, opts=None, timeout=None):
@@ -327,7 +351,7 @@ class ProcessGroup(dist.ProcessGroup):
         op = opts if opts is not None else dist.ReduceOp.SUM
         calls = []
         for output, blocks in zip(outputs, inputs, strict=True):
-            self._same_type([output, *blocks], "reduce_scatter")
+            same_type([output, *blocks], "reduce_scatter")
             sizes = [block.numel() for block in blocks]
             if len(sizes) != self._size or sizes[self._rank] != output.numel():
                 raise ValueError(f"reduce_scatter of blocks of {sizes} on {self._size} ranks into {output.numel()}")
@@ -336,7 +360,7 @@ class ProcessGroup(dist.ProcessGroup):
         return self._work(calls, list(outputs))
 
     def _whole_scattered(self, output, tensor, op):
-        self._same_type([tensor, output], "reduce_scatter")
+        same_type([tensor, output], "reduce_scatter")
         if tensor.numel() != output.numel() * self._size:
             raise ValueError(f"reduce_scatter of {tensor.numel()} elements on {self._size} ranks into {output.numel()}")
         return self._issue(REDUCE_SCATTER, output, [tensor], [output], output.numel(), operation(op, output),
@@ -354,7 +378,7 @@ class ProcessGroup(dist.ProcessGroup):
                            for output, tensor in zip(outputs, inputs, strict=True)], list(outputs))
 
     def alltoall_base(self, output, tensor, output_splits, input_splits, opts=None, timeout=None):
-        self._same_type([tensor, output], "all_to_all")
+        same_type([tensor, output], "all_to_all")
         if not output_splits and not input_splits:
             if tensor.numel() != output.numel() or tensor.size(0) % self._size:
                 raise ValueError(f"all_to_all of {list(tensor.shape)} into {list(output.shape)} on {self._size} ranks")
@@ -373,7 +397,7 @@ class ProcessGroup(dist.ProcessGroup):
         return [split * width for split in splits]
 
     def alltoall(self, outputs, inputs, opts=None, timeout=None):
-        self._same_type([*outputs, *inputs], "all_to_all")
+        same_type([*outputs, *inputs], "all_to_all")
         if len(outputs) != self._size or len(inputs) != self._size:
             raise ValueError(f"all_to_all of {len(inputs)} into {len(outputs)} tensors on {self._size} ranks")
         return self._work([self._issue(ALL_TO_ALL, inputs[0], list(inputs), list(outputs),

@@ -16,6 +16,33 @@ def same(value, expected):
     assert torch.equal(value, torch.as_tensor(expected, dtype=value.dtype)), (value, expected)
 
 
+def refuses(group, rank, ranks):
+    """What cannot be called, in words that gloo has as well; nothing is sent for it."""
+    one, double, two = torch.ones(1), torch.ones(1, dtype=torch.float64), torch.ones(2)
+    at = torch.distributed.GatherOptions()
+    at.rootRank = rank
+    nowhere = torch.distributed.ReduceOptions()
+    nowhere.rootRank = ranks
+    for words, call in {
+            # which gloo would add up, and nothing else does
+            "requires a single-element tensor list": lambda: group.allreduce([one, one]),
+            "requires non-empty tensor list": lambda: group.allreduce([]),
+            "invalid root rank": lambda: group.reduce([one], nowhere),
+            "requires a single-element input tensor list": lambda: group.gather([[one] * ranks], [], at),
+            "requires a single-element output list": lambda: group.gather([], [one], at),
+            "Incorrect output list size": lambda: group.gather([[one] * (ranks + 1)], [one], at),
+            "invalid tensor type": lambda: group.gather([[double] * ranks], [one], at),
+            "invalid tensor size": lambda: group.gather([[two] * ranks], [one], at),
+            "requires non-empty input tensor list": lambda: group.allgather([], []),
+            "to have the same length": lambda: group.allgather([[one] * ranks], [one, one]),
+            "invalid output tensor list": lambda: group.allgather([[one] * (ranks + 1)], [one])}.items():
+        try:
+            call()
+            raise AssertionError(words)
+        except ValueError as error:
+            assert words in str(error), (words, error)
+
+
 def collectives(rank, ranks):
     everyone = torch.arange(ranks)
     for dtype in (torch.float32, torch.float64, torch.float16, torch.bfloat16, torch.int32, torch.int64, torch.int8,
@@ -74,11 +101,7 @@ def collectives(rank, ranks):
     dist.all_reduce(entries)
     same(entries.to_dense(), torch.tensor([ranks + 10.0, *(10.0 + i for i in range(1, ranks)), 0]))
     group = dist.distributed_c10d._get_default_group()
-    try:  # which gloo would add up, and nothing else does
-        group.allreduce([torch.ones(1), torch.ones(1)])
-        raise AssertionError("an all_reduce of two tensors of one rank")
-    except ValueError:
-        pass
+    refuses(group, rank, ranks)
     left = torch.ones(3)
     dist.all_reduce(left, async_op=True)  # a barrier is after all that was begun
     group.barrier().get_future().wait()
