@@ -29,8 +29,8 @@ typedef struct step {
     int64_t *ids[STEPS], *offsets, *bag_of;
     void *lists;
     char *from[STEPS], *to[STEPS];  // of the copies
-    cudaStream_t main, side;
-    cudaEvent_t begun, looked_up;
+    cudaStream_t main, side, third;
+    cudaEvent_t begun, looked_up, bags_known;
     cudaGraphExec_t graphs[2];  // of steps, of copies
     // On the host.
     float *host_table, *host_state, *host_gradients;  // as before the first step
@@ -40,7 +40,8 @@ typedef struct step {
 } step;
 
 // ---- The step -----------------------------------------------------------------------------------
-// The lists of rows take few of the GPU's processors: the lookup has the others meanwhile.
+// The lists of rows take few of the GPU's processors: the lookup has the others meanwhile. Only the
+// update asks which bag an id is in: that waits for neither.
 static int launch_step(step *s, int turn) {
     const int64_t *ids = s->ids[turn];
     const ls_row_update update = {.weights = s->table,
@@ -53,11 +54,14 @@ static int launch_step(step *s, int turn) {
     LS_TRY(ls_gpu__cuda(cudaEventRecord(s->begun, s->main), "cudaEventRecord"));
     LS_TRY(ls_gpu__cuda(cudaStreamWaitEvent(s->side, s->begun, 0), "cudaStreamWaitEvent"));
     LS_TRY(ls_kernel_list_rows_cuda(s->lists, IDS, ids, IDS, (int64_t)ROWS, -1, s->main));
-    LS_TRY(ls_kernel_bag_of_cuda(s->bag_of, s->offsets, BAGS, s->side));
+    LS_TRY(ls_gpu__cuda(cudaStreamWaitEvent(s->third, s->begun, 0), "cudaStreamWaitEvent"));
+    LS_TRY(ls_kernel_bag_of_cuda(s->bag_of, s->offsets, BAGS, s->third));
+    LS_TRY(ls_gpu__cuda(cudaEventRecord(s->bags_known, s->third), "cudaEventRecord"));
     LS_TRY(ls_kernel_pooled_lookup_cuda(s->out[turn], DIM, s->table, LS_F32, (int64_t)ROWS, DIM,
                                         ids, s->offsets, NULL, -1, LS_POOL_SUM, BAGS, s->side));
     LS_TRY(ls_gpu__cuda(cudaEventRecord(s->looked_up, s->side), "cudaEventRecord"));
     LS_TRY(ls_gpu__cuda(cudaStreamWaitEvent(s->main, s->looked_up, 0), "cudaStreamWaitEvent"));
+    LS_TRY(ls_gpu__cuda(cudaStreamWaitEvent(s->main, s->bags_known, 0), "cudaStreamWaitEvent"));
     return ls_kernel_update_listed_cuda(&s->optimizer, &update, s->lists, IDS, IDS,
                                         s->gradients[turn], DIM, s->bag_of, NULL, s->main);
 }
@@ -217,7 +221,10 @@ static int open_step(step *s) {
                         "stream"));
     LS_TRY(ls_gpu__cuda(cudaStreamCreateWithPriority(&s->side, cudaStreamNonBlocking, least),
                         "stream"));
+    LS_TRY(ls_gpu__cuda(cudaStreamCreateWithPriority(&s->third, cudaStreamNonBlocking, least),
+                        "stream"));
     LS_TRY(ls_gpu__cuda(cudaEventCreateWithFlags(&s->begun, cudaEventDisableTiming), "event"));
+    LS_TRY(ls_gpu__cuda(cudaEventCreateWithFlags(&s->bags_known, cudaEventDisableTiming), "event"));
     return ls_gpu__cuda(cudaEventCreateWithFlags(&s->looked_up, cudaEventDisableTiming), "event");
 }
 
@@ -250,8 +257,10 @@ static void close_step(step *s) {
     }
     (void)(s->begun != NULL && cudaEventDestroy(s->begun));
     (void)(s->looked_up != NULL && cudaEventDestroy(s->looked_up));
+    (void)(s->bags_known != NULL && cudaEventDestroy(s->bags_known));
     (void)(s->main != NULL && cudaStreamDestroy(s->main));
     (void)(s->side != NULL && cudaStreamDestroy(s->side));
+    (void)(s->third != NULL && cudaStreamDestroy(s->third));
     ls_free(s->host_table, ROWS * DIM, sizeof(float));
     ls_free(s->host_state, ROWS, sizeof(float));
     ls_free(s->host_gradients, BAGS * DIM, sizeof(float));
