@@ -125,14 +125,25 @@ def as_list(tensors):
     return [tensors] if isinstance(tensors, torch.Tensor) else list(tensors)
 
 
-# What cannot be called is told with gloo's own words, among ours: programs look for them.
+class Refused(ValueError, RuntimeError):
+    """What cannot be called. gloo's are of the one or the other, and its words are among ours: programs look for them."""
+
+
 def only(tensors, what, kind="tensor list"):
     tensors = as_list(tensors)
-    if not tensors and what == "all_reduce":
-        raise ValueError("all_reduce requires non-empty tensor list")
+    if what == "all_reduce":
+        reducible(tensors)
     if len(tensors) != 1:
-        raise ValueError(f"{what} requires a single-element {kind}, not one of {len(tensors)}")
+        raise Refused(f"{what} requires a single-element {kind}, not one of {len(tensors)}")
     return tensors[0]
+
+
+def reducible(tensors):
+    if not tensors:
+        raise Refused("all_reduce requires non-empty tensor list")
+    same_type(tensors, "all_reduce")
+    if len({tensor.shape for tensor in tensors}) > 1:
+        raise Refused("all_reduce: invalid tensor size: tensors of different shapes")
 
 
 def blocks_of(lists, tensor, size, what, side):
@@ -140,14 +151,14 @@ def blocks_of(lists, tensor, size, what, side):
     blocks = lists
     if not lists or not isinstance(lists[0], torch.Tensor):
         if len(lists) != 1:
-            raise ValueError(f"{what} requires a single-element {side} list, not one of {len(lists)}")
+            raise Refused(f"{what} requires a single-element {side} list, not one of {len(lists)}")
         blocks = lists[0]
     if len(blocks) != size:
-        raise ValueError(f"{what}: Incorrect {side} list size {len(blocks)}. {side.capitalize()} list size should be "
+        raise Refused(f"{what}: Incorrect {side} list size {len(blocks)}. {side.capitalize()} list size should be "
                          f"{size}, same as size of the process group")
     same_type([tensor, *blocks], what)
     if any(block.numel() != tensor.numel() for block in blocks):
-        raise ValueError(f"{what}: invalid tensor size: blocks of {[block.numel() for block in blocks]} elements "
+        raise Refused(f"{what}: invalid tensor size: blocks of {[block.numel() for block in blocks]} elements "
                          f"and a tensor of {tensor.numel()}")
     return blocks
 
@@ -155,7 +166,7 @@ def blocks_of(lists, tensor, size, what, side):
 def same_type(tensors, what):
     types = {tensor.dtype for tensor in tensors}
     if len(types) > 1:
-        raise ValueError(f"{what}: invalid tensor type: tensors of {', '.join(sorted(map(str, types)))}")
+        raise Refused(f"{what}: invalid tensor type: tensors of {', '.join(sorted(map(str, types)))}")
 
 
 class ProcessGroup(dist.ProcessGroup):
@@ -249,6 +260,8 @@ class ProcessGroup(dist.ProcessGroup):
         return self._reduced(tensors, op)
 
     def allreduce_coalesced(self, tensors, opts=None, timeout=None):
+        if not tensors:
+            raise Refused("all_reduce requires non-empty tensor list")
         return self._reduced(as_list(tensors), opts if opts is not None else dist.ReduceOp.SUM)
 
     def _reduced(self, tensors, op):
@@ -273,6 +286,7 @@ class ProcessGroup(dist.ProcessGroup):
 
     def reduce(self, tensors, opts=None, op=None, timeout=None):
         root = self._root(opts.rootRank if hasattr(opts, "rootRank") else opts, "reduce")
+        self._root_tensor(opts, "reduce")
         tensor = only(tensors, "reduce")
         recv = [tensor] if root == self._rank else None
         return self._work([self._issue(REDUCE, tensor, [tensor], recv, tensor.numel(),
@@ -280,6 +294,7 @@ class ProcessGroup(dist.ProcessGroup):
 
     def broadcast(self, tensors, opts=None, timeout=None, root=0):
         root = self._root(opts.rootRank if hasattr(opts, "rootRank") else root if opts is None else opts, "broadcast")
+        self._root_tensor(opts, "broadcast")
         tensor = only(tensors, "broadcast")
         send = [tensor] if root == self._rank else None
         return self._work([self._issue(BROADCAST, tensor, send, [tensor], tensor.numel(), root=root)], [tensor])
@@ -288,32 +303,37 @@ class ProcessGroup(dist.ProcessGroup):
         if isinstance(inputs, torch.Tensor):
             outputs, inputs = [outputs], [inputs]
         if not inputs:
-            raise ValueError("all_gather requires non-empty input tensor list")
+            raise Refused("all_gather requires non-empty input tensor list")
         if len(outputs) != len(inputs):
-            raise ValueError("all_gather requires input/output tensor lists to have the same length, not "
+            raise Refused("all_gather requires input/output tensor lists to have the same length, not "
                              f"{len(inputs)} and {len(outputs)}")
         return self._work([self._gathered(blocks, tensor) for blocks, tensor in zip(outputs, inputs, strict=True)],
                           outputs[0] if len(outputs) == 1 else outputs)
 
     def _gathered(self, blocks, tensor):
-        if len(blocks) != self._size:
-            raise ValueError(f"all_gather: invalid output tensor list of {len(blocks)} blocks on {self._size} ranks")
         same_type([tensor, *blocks], "all_gather")
+        if len(blocks) != self._size:
+            raise Refused(f"all_gather: invalid output tensor list of {len(blocks)} blocks on {self._size} ranks")
         sizes = [block.numel() for block in blocks]
         if sizes[self._rank] != tensor.numel():
-            raise ValueError(f"all_gather: invalid tensor size: {tensor.numel()} elements into blocks of {sizes}")
+            raise Refused(f"all_gather: invalid tensor size: {tensor.numel()} elements into blocks of {sizes}")
         uneven = sizes if len(set(sizes)) > 1 else None
         return self._issue(ALL_GATHER, tensor, [tensor], blocks, tensor.numel(), recv_counts=uneven)
 
     def _root(self, root, what):
         if not 0 <= root < self._size:
-            raise ValueError(f"{what}: invalid root rank: {root}")
+            raise Refused(f"{what}: invalid root rank: {root}")
         return root
+
+    @staticmethod
+    def _root_tensor(opts, what):
+        if getattr(opts, "rootTensor", 0) != 0:
+            raise Refused(f"{what}: invalid root tensor: {opts.rootTensor}")
 
     def _whole_gathered(self, output, tensor):
         same_type([tensor, output], "all_gather")
         if output.numel() != tensor.numel() * self._size:
-            raise ValueError(f"all_gather of {tensor.numel()} elements on {self._size} ranks into {output.numel()}")
+            raise Refused(f"all_gather of {tensor.numel()} elements on {self._size} ranks into {output.numel()}")
         return self._issue(ALL_GATHER, tensor, [tensor], [output], tensor.numel())
 
     def _allgather_base(self, output, tensor, opts=None, timeout=None):
@@ -333,7 +353,7 @@ class ProcessGroup(dist.ProcessGroup):
         root = self._root(opts.rootRank if hasattr(opts, "rootRank") else opts, "gather")
         tensor = only(inputs, "gather", "input tensor list")
         if root != self._rank and outputs:
-            raise ValueError("gather requires empty output on non-root")
+            raise Refused("gather requires empty output on non-root")
         blocks = blocks_of(outputs, tensor, self._size, "gather", "output") if root == self._rank else None
         return self._work([self._issue(GATHER, tensor, [tensor], blocks, tensor.numel(), root=root)], blocks or [])
 
@@ -341,7 +361,7 @@ class ProcessGroup(dist.ProcessGroup):
         root = self._root(opts.rootRank if hasattr(opts, "rootRank") else opts, "scatter")
         tensor = only(outputs, "scatter", "output tensor list")
         if root != self._rank and inputs:
-            raise ValueError("scatter requires empty input on non-root")
+            raise Refused("scatter requires empty input on non-root")
         blocks = blocks_of(inputs, tensor, self._size, "scatter", "input") if root == self._rank else None
         return self._work([self._issue(SCATTER, tensor, blocks, [tensor], tensor.numel(), root=root)], [tensor])
 
@@ -354,7 +374,7 @@ class ProcessGroup(dist.ProcessGroup):
             same_type([output, *blocks], "reduce_scatter")
             sizes = [block.numel() for block in blocks]
             if len(sizes) != self._size or sizes[self._rank] != output.numel():
-                raise ValueError(f"reduce_scatter of blocks of {sizes} on {self._size} ranks into {output.numel()}")
+                raise Refused(f"reduce_scatter of blocks of {sizes} on {self._size} ranks into {output.numel()}")
             calls.append(self._issue(REDUCE_SCATTER, output, blocks, [output], output.numel(), operation(op, output),
                                      send_counts=sizes if len(set(sizes)) > 1 else None, reduces=True))
         return self._work(calls, list(outputs))
@@ -362,7 +382,7 @@ class ProcessGroup(dist.ProcessGroup):
     def _whole_scattered(self, output, tensor, op):
         same_type([tensor, output], "reduce_scatter")
         if tensor.numel() != output.numel() * self._size:
-            raise ValueError(f"reduce_scatter of {tensor.numel()} elements on {self._size} ranks into {output.numel()}")
+            raise Refused(f"reduce_scatter of {tensor.numel()} elements on {self._size} ranks into {output.numel()}")
         return self._issue(REDUCE_SCATTER, output, [tensor], [output], output.numel(), operation(op, output),
                            reduces=True)
 
@@ -381,7 +401,7 @@ class ProcessGroup(dist.ProcessGroup):
         same_type([tensor, output], "all_to_all")
         if not output_splits and not input_splits:
             if tensor.numel() != output.numel() or tensor.size(0) % self._size:
-                raise ValueError(f"all_to_all of {list(tensor.shape)} into {list(output.shape)} on {self._size} ranks")
+                raise Refused(f"all_to_all of {list(tensor.shape)} into {list(output.shape)} on {self._size} ranks")
             return self._work([self._issue(ALL_TO_ALL, tensor, [tensor], [output], tensor.numel() // self._size)],
                               [output])
         return self._work([self._issue(ALL_TO_ALL, tensor, [tensor], [output],
@@ -392,14 +412,14 @@ class ProcessGroup(dist.ProcessGroup):
         rows = tensor.size(0) if tensor.dim() else tensor.numel()
         splits = list(splits) if splits else [rows // self._size] * self._size
         if len(splits) != self._size or sum(splits) != rows or min(splits) < 0:
-            raise ValueError(f"all_to_all: {side} splits {splits} of {rows} rows on {self._size} ranks")
+            raise Refused(f"all_to_all: {side} splits {splits} of {rows} rows on {self._size} ranks")
         width = tensor.numel() // rows if rows else 0
         return [split * width for split in splits]
 
     def alltoall(self, outputs, inputs, opts=None, timeout=None):
         same_type([*outputs, *inputs], "all_to_all")
         if len(outputs) != self._size or len(inputs) != self._size:
-            raise ValueError(f"all_to_all of {len(inputs)} into {len(outputs)} tensors on {self._size} ranks")
+            raise Refused(f"all_to_all of {len(inputs)} into {len(outputs)} tensors on {self._size} ranks")
         return self._work([self._issue(ALL_TO_ALL, inputs[0], list(inputs), list(outputs),
                                        send_counts=[tensor.numel() for tensor in inputs],
                                        recv_counts=[tensor.numel() for tensor in outputs])], list(outputs))
