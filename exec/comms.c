@@ -217,7 +217,7 @@ static int disagree(ls_exec *exec, const ls_exec_joining *a, const ls_exec_joini
 }
 
 static int add(ls_exec *exec, const ls_exec_joining *filled) {
-    if (filled->ranks < 1 || filled->ranks > LS_RANKS_MAX || filled->rank < 0 ||
+    if (filled->ranks < 1 || filled->ranks > LS_WIRE_RANKS_MAX || filled->rank < 0 ||
         filled->rank >= filled->ranks) {
         return LS_FAIL(LS_ERR_INVALID, "rank %d of %d cannot join a communicator", filled->rank,
                        filled->ranks);

@@ -367,10 +367,9 @@ static int loop(ls_exec *exec) {
 
 // ---- The end ------------------------------------------------------------------------------------
 static void end_processes(ls_exec *exec, const char *dir) {
-    exec->over = true;  // what follows is our doing
-    ls_processes_end(dir);
+    exec->over = true;      // what follows is our doing
+    ls_processes_end(dir);  // which finds nobody where there is no memory
     for (int i = 0; i < exec->child_count; i++) {
-        // Without memory nobody was found by the folder.
         (void)(exec->children[i].watch >= 0 && kill(exec->children[i].pid, SIGKILL));
         reap(exec, &exec->children[i], true);
     }

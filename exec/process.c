@@ -92,6 +92,9 @@ static int hello(const ls_exec *exec, ls_exec_process *process, const ls_wire_he
     if (process->control != NULL || message->version != LS_WIRE_VERSION) {
         return bad(process, "another version's greeting");
     }
+    if (message->ranks > LS_WIRE_RANKS_MAX || message->rank >= LS_WIRE_RANKS_MAX) {
+        return bad(process, "it is one of too many ranks");
+    }
     void *at = NULL;
     LS_TRY(map(&at, descriptor, sizeof(ls_wire_control)));
     process->control = at;

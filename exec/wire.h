@@ -17,6 +17,7 @@
 #define LS_WIRE_RANK         "LOCKSTEP_EXEC_RANK"       // of a process that the coordinator starts
 #define LS_WIRE_RANKS        "LOCKSTEP_EXEC_RANKS"      //
 #define LS_WIRE_MESSAGE_MAX  ((uint32_t)128 << 10)      // bytes, the head with them
+#define LS_WIRE_RANKS_MAX    4096                       // of a run, and members of a communicator
 #define LS_WIRE_SLOTS        16384u                     // of a process
 #define LS_WIRE_NONE         UINT32_MAX                 // no slot, no memory, no site
 #define LS_WIRE_SHARED       0u  // in the memory of the job (memory.h); from 1 on in a staging

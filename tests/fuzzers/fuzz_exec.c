@@ -118,6 +118,7 @@ static void play(ls_exec *exec, ls_exec_process *const *processes, const uint8_t
     // Nothing is said any more.
     ls_exec__judge(exec, 1e6);
     ls_exec__judge(exec, 1e6);
+    LS_ASSERT(exec->joining == NULL || exec->run != NULL);  // nobody waits for ever to join
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes) {
@@ -136,6 +137,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes) {
     LS_ASSERT(ls_exec_memory__create(&exec->memory) == LS_OK);
     const uint64_t taken = MEMORY_BYTES;  // as if processes had: its first word says how much
     memcpy(exec->memory.base, &taken, sizeof taken);
+    uint64_t offset = 0;
+    LS_ASSERT(ls_exec_memory__create(&exec->memory) == LS_OK &&
+              ls_exec_memory__take(&offset, &exec->memory, MEMORY_BYTES) == LS_OK);
     ls_exec_process *processes[PROCESSES];
     for (int i = 0; i < PROCESSES; i++) {
         processes[i] = add_process(exec, i);
