@@ -224,9 +224,9 @@ class ProcessGroup(dist.ProcessGroup):
         purpose = names.purpose(like.numel() if like is not None else 0)
         if tag:
             purpose = f"the tag {tag}" + (f", {purpose}" if purpose else "")
-        call = client.Call(comm=self._comm, kind=client.get().kind(kind), dtype=dtype, op=op, root=root, members=self._size, tag=tag,
-                           count=count * times, stream=client.NO_STREAM,
-                           observed=self.observed, collects=got is not None and not self.observed, purpose=purpose.encode() if purpose else None)
+        call = client.Call(comm=self._comm, kind=client.get().kind(kind), dtype=dtype, op=op, root=root, members=self._size,
+                           tag=tag, count=count * times, stream=client.NO_STREAM, observed=self.observed,
+                           collects=got is not None and not self.observed, purpose=purpose.encode() if purpose else None)
         for side, buffer in (("send", sent), ("recv", got)):
             given = send_counts if side == "send" else recv_counts
             if given is not None:
