@@ -4,6 +4,7 @@
 #include <math.h>
 #include <stdlib.h>
 #include <errno.h>
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -118,6 +119,48 @@ Test(random, draws_have_the_right_moments) {
     cr_expect(fabs(uniform / n - 0.5) < 0.01);
 }
 
+// Draws that a program of its own made by the rule in random.h, in Python, and FNV-1a's published
+// hashes.
+Test(random, draws_and_streams_are_the_rules) {
+    static const struct {
+        uint64_t seed, index;
+        uint32_t stream, rank;
+        double normal;
+    } rows[] = {
+        {7, 0, 1, 2, 0.26244467384833436},
+        {7, 1, 1, 2, -0.16260406741084088},
+        {0x123456789abcdef0, UINT64_C(5) << 32 | 3, 2166136261, 65535, 1.686243001186869},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        double drawn = ls_random_normal(rows[i].seed, rows[i].stream, rows[i].rank, rows[i].index);
+        cr_expect(fabs(drawn - rows[i].normal) < 1e-14, "%.17g", drawn);
+    }
+    cr_expect(ls_random_stream("") == 0x811c9dc5 && ls_random_stream("a") == 0xe40c292c);
+    cr_expect(ls_random_stream("foobar") == 0xbf9cf968);
+}
+
+// What every value of a type is unchanged by: 1 where it is multiplied, in the type's own bits.
+Test(dtype, products_begin_with_one) {
+    static const struct {
+        ls_dtype dtype;
+        uint64_t one;
+    } rows[] = {
+        {LS_F64, 0x3ff0000000000000},
+        {LS_F32, 0x3f800000},
+        {LS_F16, 0x3c00},
+        {LS_BF16, 0x3f80},
+        {LS_F8E4M3, 0x38},
+        {LS_F8E5M2, 0x3c},
+        {LS_I64, 1},
+        {LS_U8, 1},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        uint64_t bits = 0;
+        ls_op_neutral(&bits, LS_PROD, rows[i].dtype);
+        cr_expect(bits == rows[i].one, "%s: %" PRIx64, ls_dtype_name(rows[i].dtype), bits);
+    }
+}
+
 // Names read back to their values; unknown names are an error.
 Test(dtype, names_round_trip) {
     for (int i = 0; i < (int)LS_DTYPE_COUNT; i++) {
@@ -161,6 +204,34 @@ Test(text, hostile_names_are_harmless) {
                   ls_text_string(&shell));
         ls_text_free(&plain);
         ls_text_free(&shell);
+    }
+}
+
+// Of all characters those are not printed that are controls, marks and overrides of direction, line
+// separators, surrogates or none; what is no UTF-8 is no character.
+Test(text, printable_characters) {
+    static const uint32_t never[][2] = {{0, 0x1f},        {0x7f, 0x9f},     {0x200e, 0x200f},
+                                        {0x2028, 0x202e}, {0x2066, 0x2069}, {0xd800, 0xdfff},
+                                        {0xfffe, 0xffff}};
+    for (uint32_t c = 0; c <= 0x10ffff; c++) {
+        uint32_t lead[] = {0, 0xc0, 0xe0, 0xf0};
+        size_t length = c < 0x80 ? 1 : c < 0x800 ? 2 : c < 0x10000 ? 3 : 4, want = length;
+        char text[4];
+        for (size_t i = 0; i < length; i++) {
+            uint32_t bits = c >> (6 * (length - 1 - i));
+            text[i] = (char)(i == 0 ? lead[length - 1] | bits : 0x80 | (bits & 0x3f));
+        }
+        for (size_t i = 0; i < sizeof never / sizeof *never; i++) {
+            want = c >= never[i][0] && c <= never[i][1] ? 0 : want;
+        }
+        cr_assert(ls_text_printable(text, length) == want, "U+%04X", (unsigned)c);
+        cr_assert(length == 1 || ls_text_printable(text, length - 1) == 0, "U+%04X", (unsigned)c);
+    }
+    const char *const broken[] = {"\x80",         "\xc1\xbf",         "\xe0\x9f\xbf",
+                                  "\xc3(",        "\xf0\x8f\xbf\xbf", "\xf4\x90\x80\x80",
+                                  "\xe2\x82\xc0", "\xf5\x80\x80\x80"};
+    for (size_t i = 0; i < sizeof broken / sizeof *broken; i++) {
+        cr_expect(ls_text_printable(broken[i], strlen(broken[i])) == 0, "%zu", i);
     }
 }
 

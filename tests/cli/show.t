@@ -18,6 +18,9 @@ $ lockstep show "$SOURCE/scenarios/sharding_tutorial/mixed.yaml" --only small_ta
 >             +--------------+
 > rows 0-1023 | all ranks    |
 >             +--------------+
+# A table of quantised rows, with what they take.
+$ lockstep show "$SOURCE/scenarios/inference/shard_then_quantise.yaml" --only grid | head -1
+> table grid: 90 x 16, grid, int8 rows of 2880 bytes in all
 # A tensor with explicit sizes.
 $ lockstep show "$SOURCE/scenarios/dtensor_example/row_wise_uneven.yaml"
 > tensor table: [8, 16], S(0, sizes)

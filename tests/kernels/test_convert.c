@@ -249,6 +249,25 @@ Test(convert, arrays_match_the_reference) {
     }
 }
 
+// A copy past the caches writes what it was given, and nothing beside it, at every alignment.
+Test(convert, streamed_copy) {
+    unsigned char in[256], out[320];
+    for (int i = 0; i < 256; i++) {
+        in[i] = (unsigned char)(i * 37 + 1);
+    }
+    for (size_t to = 16; to < 32; to++) {
+        for (size_t bytes = 0; bytes <= 240; bytes++) {
+            memset(out, 0, sizeof out);
+            ls_kernel_copy_streamed(out + to, in + bytes % 16, bytes);
+            for (size_t i = 0; i < sizeof out; i++) {
+                bool inside = i >= to && i < to + bytes;
+                cr_assert(out[i] == (inside ? in[bytes % 16 + i - to] : 0), "%zu bytes at %zu",
+                          bytes, to);
+            }
+        }
+    }
+}
+
 // Fill and copy touch exactly what they should.
 Test(convert, fill_and_copy) {
     for (int dtype = 0; dtype < (int)LS_DTYPE_COUNT; dtype++) {

@@ -254,6 +254,16 @@ Test(ops, cat_and_narrow) {
     cr_assert(ls_local_tensor_narrow(&back, all, 1, start, length) == LS_OK);
     expect_cut(back, b, LS_SHAPE(3, 4), rows);
     expect_cut(all, joined, LS_SHAPE(3, 6), rows);
+    // Along the dimension that is cut every rank joins its own: together no placement says them.
+    const ls_local_tensor *twice[2] = {parts[0], parts[0]};
+    cr_assert(ls_local_tensor_cat(&all, twice, 2, 0) == LS_OK);
+    cr_expect(ls_local_tensor_placements(all) == NULL);
+    cr_expect(memcmp(ls_local_tensor_shard(all, 0, 0)->data, (float[]){a[0], a[1], a[2], a[3]},
+                     4 * sizeof(float)) == 0);
+    cr_expect(memcmp((float *)ls_local_tensor_shard(all, 0, 0)->data + 4, a, 4 * sizeof(float)) ==
+              0);
+    cr_expect(ls_local_tensor_shard(all, 1, 0)->count == 4);
+    ls_local_tensor_free(all);
     cr_expect(ls_local_tensor_cat(&all, parts, 2, 0) == LS_ERR_MISMATCH);
     cr_expect_str_eq(ls_error_last()->text,
                      "rank 0: dimension 1 is 4 in tensor 1 but 2 in tensor 0");

@@ -101,6 +101,44 @@ Test(ops_placed, broadcast_and_cut) {
     ls_world_free(world);
 }
 
+// Operands that do not meet go where one of them is cut. One that is cut along a dimension which is
+// broadcast is gathered, whichever of the two it is.
+Test(ops_placed, where_operands_meet) {
+    static const struct {
+        const char *a, *b;
+        int64_t b_rows;
+        const char *a_to, *b_to;  // NULL: they meet as they are
+    } cases[] = {
+        {"S(0), R", "R, R", 5, NULL, NULL},
+        {"S(0), S(1)", "S(1), R", 5, "S(0), S(1)", "S(0), R"},
+        {"R, R", "S(0), R", 1, "R, R", "R, R"},
+        {"S(1), R", "S(0), R", 1, "S(1), R", "R, R"},
+        {"R, S(0)", "S(0), R", 1, "R, S(0)", "R, R"},
+    };
+    ls_world *world = make_world(LS_MESH(2, 3));
+    float full[30];
+    fill(full, 30);
+    for (size_t c = 0; c < sizeof cases / sizeof *cases; c++) {
+        ls_local_tensor *a = cut(world, full, LS_SHAPE(5, 6), cases[c].a);
+        ls_local_tensor *b = cut(world, full, LS_SHAPE(cases[c].b_rows, 6), cases[c].b);
+        for (int turned = 0; turned < 2; turned++) {
+            ls_placements to[2];
+            bool moves = ls_local_tensor_meeting(&to[turned], &to[1 - turned], turned ? b : a,
+                                                 turned ? a : b, LS_SUM);
+            cr_assert(moves == (cases[c].a_to != NULL), "%s and %s", cases[c].a, cases[c].b);
+            for (int i = 0; moves && i < 2; i++) {
+                char has[256];
+                ls_placements_format(has, sizeof has, &to[i]);
+                cr_expect(strcmp(has, i == 0 ? cases[c].a_to : cases[c].b_to) == 0,
+                          "%s and %s, operand %d: %s", cases[c].a, cases[c].b, i, has);
+            }
+        }
+        ls_local_tensor_free(a);
+        ls_local_tensor_free(b);
+    }
+    ls_world_free(world);
+}
+
 // Partial with whole: a product of sums, a sum of maxima stay partial; a sum of sums does not.
 Test(ops_placed, partial_with_whole) {
     ls_world *world = make_world(LS_MESH(2));

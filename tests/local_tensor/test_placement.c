@@ -305,3 +305,36 @@ Test(placement, equality) {
     cr_expect(
         !ls_placements_equal(&LS_PLACE(LS_REPLICATE), &LS_PLACE(LS_PARTIAL(LS_SUM)), 1, dims));
 }
+
+// Where a rank has several blocks, they are as few as can be: none touches the next, and an empty
+// one is a rank's only one. Every element is of one rank.
+Test(placement, several_blocks_are_as_few_as_can_be) {
+    static const char *const cases[] = {"_S(0, 2), R", "_S(0, 3), S(0)", "S(0), _S(0, 2)",
+                                        "S(0)[1], S(0)", "_S(0, 2), _S(0, 4)"};
+    ls_mesh mesh = LS_MESH(2, 3);
+    for (size_t c = 0; c < sizeof cases / sizeof *cases; c++) {
+        ls_placements placements;
+        cr_assert(ls_placements_parse(&placements, cases[c]) == LS_OK, "%s", ls_error_last()->text);
+        for (int64_t rows = 0; rows <= 30; rows++) {
+            ls_layout layout;
+            cr_assert(ls_layout_of_placements(&layout, &mesh, &LS_SHAPE(rows), &placements) ==
+                      LS_OK);
+            int64_t held = 0;
+            for (int r = 0; r < 6; r++) {
+                for (size_t i = layout.first[r]; i < layout.first[r + 1]; i++) {
+                    const ls_block *b = &layout.blocks[i];
+                    int64_t end = b->offset.dim[0] + b->size.dim[0];
+                    bool last = i + 1 == layout.first[r + 1];
+                    bool only = layout.first[r + 1] - layout.first[r] == 1;
+                    held += b->size.dim[0];
+                    cr_assert(only || b->size.dim[0] > 0, "%s, %d rows, rank %d", cases[c],
+                              (int)rows, r);
+                    cr_assert(last || b[1].offset.dim[0] > end, "%s, %d rows, rank %d", cases[c],
+                              (int)rows, r);
+                }
+            }
+            cr_assert(held == (placements.at[1].kind == LS_PLACE_REPLICATE ? 3 * rows : rows));
+            ls_layout_free(&layout);
+        }
+    }
+}

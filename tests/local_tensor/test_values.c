@@ -59,6 +59,23 @@ Test(reconcile, differences_are_named) {
     ls_world_free(world);
 }
 
+// Ranks that differ in replicated dimensions alone hold the same bits; the one at fault is that
+// without the others' majority, and shards of different places are nobody's replicas.
+Test(reconcile, replicas) {
+    ls_world *world = make_world(LS_MESH(2, 3));
+    const float values[4] = {1, 2, 3, 4};
+    ls_local_tensor *tensor = NULL;
+    int wrong[6], count = -1;
+    cr_assert(ls_local_tensor_distribute(&tensor, world, values, &LS_SHAPE(4), LS_F32,
+                                         &LS_PLACE(LS_SHARD(0), LS_REPLICATE)) == LS_OK);
+    cr_expect(ls_local_tensor_check_replicas(wrong, &count, tensor) == LS_OK && count == 0);
+    ((float *)ls_local_tensor_shard(tensor, 3, 0)->data)[1] = 5;
+    cr_expect(ls_local_tensor_check_replicas(wrong, &count, tensor) == LS_ERR_MISMATCH);
+    cr_expect(count == 1 && wrong[0] == 3 && ls_error_last()->rank == 3);
+    ls_local_tensor_free(tensor);
+    ls_world_free(world);
+}
+
 // The generator gives the published known answers of Philox4x32-10.
 Test(random, philox_known_answers) {
     static const uint32_t known[3][10] = {

@@ -322,6 +322,62 @@ Test(place, the_host_whose_most_loaded_rank_is_least) {
     ls_planner_problem_free(problem);
 }
 
+// Where tables of one choice each all began on one rank, no move of one and no exchange of two is
+// left that would unload the most loaded rank.
+Test(place, no_exchange_is_left) {
+    enum { TABLE_COUNT = 11, RANK_COUNT = 3 };
+    static const char *const names[TABLE_COUNT] = {"a", "b", "c", "d", "e", "f",
+                                                   "g", "h", "i", "j", "k"};
+    static ls_planner_feature ids[TABLE_COUNT];
+    static ls_planner_table tables[TABLE_COUNT];
+    ls_topology topology;
+    cr_assert(ls_topology_preset(&topology, "h100", RANK_COUNT, RANK_COUNT) == LS_OK);
+    const ls_planner_options options = {0};
+    for (uint64_t seed = 0; seed < 10; seed++) {
+        for (int i = 0; i < TABLE_COUNT; i++) {
+            double pooling = 100.0 + (double)ls_random_below(900, seed, 0, 0, (uint64_t)i);
+            ids[i] = (ls_planner_feature){.pooling = pooling, .poolings = 1.0, .batch = 512.0};
+            tables[i] = make_table(names[i], 100000, 64, &ids[i]);
+            tables[i].shardings = 1u << LS_TABLE_WISE;
+            tables[i].kernels = 1u << LS_PLANNER_FUSED;
+        }
+        ls_planner_problem *problem;
+        ls_assignment at;
+        ls_state state;
+        cr_assert(ls_planner_problem_create(&problem, &topology, tables, TABLE_COUNT, &options) ==
+                  LS_OK);
+        cr_assert(ls_assignment__create(&at, problem, problem->arena) == LS_OK);
+        cr_assert(ls_state__create(&state, problem, problem->arena) == LS_OK);
+        for (int i = 0; i < TABLE_COUNT; i++) {
+            cr_assert(problem->items[i].choice_count == 1);
+            at.choice[i] = at.place[i][0] = 0;
+        }
+        at.ticks = ls_assignment__evaluate(problem, &at, &state);
+        ls_search_budget budget = {.nodes_max = INT64_MAX, .deadline = INFINITY};
+        cr_assert(ls_search__improve(&at, problem, &budget, 1, problem->arena) == LS_OK);
+        cr_assert(ls_assignment__evaluate(problem, &at, &state) == at.ticks);
+        int most = 0;
+        for (int r = 1; r < RANK_COUNT; r++) {
+            most = state.load[r] > state.load[most] ? r : most;
+        }
+        for (int a = 0; a < TABLE_COUNT; a++) {
+            for (int b = -1; b < TABLE_COUNT && at.place[a][0] == most; b++) {
+                for (int to = 0; to < RANK_COUNT; to++) {
+                    if (to == most || (b >= 0 && at.place[b][0] != to)) {
+                        continue;
+                    }
+                    int64_t ticks = problem->items[a].choices[0].ticks[0] -
+                                    (b >= 0 ? problem->items[b].choices[0].ticks[0] : 0);
+                    cr_expect(state.load[most] - ticks >= state.load[most] ||
+                                  state.load[to] + ticks >= state.load[most],
+                              "seed %d: table %d to rank %d for %d", (int)seed, a, to, b);
+                }
+            }
+        }
+        ls_planner_problem_free(problem);
+    }
+}
+
 // ---- Machines -----------------------------------------------------------------------------------
 
 // The presets are their data sheets': memory of a GPU, 2 TB of a host's for 8 GPUs, and what is

@@ -124,7 +124,8 @@ Test(plan_file, errors_have_positions) {
                   "  - name: a\n    rows: 10\n    columns: 8\n    sharding: table_wize\n"
                   "    shards:\n      - {rank: 2, offset: [0, 0], size: [10, 8]}\n"
                   "  - name: b\n    rows: 0\n    colums: 8\n    sharding: table_wise\n",
-                  7, "p.yaml:7:15: error: no sharding type is called \"table_wize\"; did you mean",
+                  8, "    7 |     sharding: table_wize\n      |               ^~~~~~~~~~\n",
+                  "p.yaml:7:15: error: no sharding type is called \"table_wize\"; did you mean",
                   "p.yaml:9:16: error: expected a whole number from 0 to 1",
                   "p.yaml:11:11: error: expected a whole number from 1",
                   "p.yaml:12:5: error: unknown key `colums`\n", "did you mean \"columns\"?",

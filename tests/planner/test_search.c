@@ -87,6 +87,32 @@ Test(tutorial, data_parallel) {
     ls_planner_problem_free(problem);
 }
 
+// Every variable that a written program declares stands in one of its rows, and there is one for
+// each choice of each table.
+Test(tutorial, written_variables_are_used) {
+    ls_planner_result result;
+    ls_planner_problem *problem = tutorial(0, &result);
+    ls_text text = {0};
+    cr_assert(ls_planner_write_lp(&text, problem) == LS_OK);
+    const char *rows = ls_text_string(&text);
+    char *declared = strstr(text.data, "\nBinary\n"), *rest = NULL;
+    cr_assert(declared != NULL);
+    *declared = 0;
+    int choices = 0;
+    for (char *name = strtok_r(declared + 8, " \n", &rest);
+         name != NULL && strcmp(name, "End") != 0; name = strtok_r(NULL, " \n", &rest)) {
+        bool used = false;
+        for (const char *at = rows; !used && (at = strstr(at, name)) != NULL; at += strlen(name)) {
+            used = at[-1] == ' ' && strchr(" \n", at[strlen(name)]) != NULL;
+        }
+        cr_expect(used, "%s is declared alone", name);
+        choices += name[0] == 'x';
+    }
+    cr_expect(choices >= 4 * 3, "%d choices", choices);
+    ls_text_free(&text);
+    ls_planner_problem_free(problem);
+}
+
 // ---- Constraints --------------------------------------------------------------------------------
 
 #define MANY 12

@@ -80,8 +80,8 @@ Test(stages, update_begins_once_a_shard) {
     table.shardings = 1u << LS_ROW_WISE;
     table.kernels = 1u << LS_PLANNER_FUSED;
     ls_planner_options options = {.model = LS_PLANNER_LOCKSTEP, .nodes_max = 1000};
-    const double measured_us[] = {0.0, 45.0};
-    for (int i = 0; i < 2; i++) {
+    const double measured_us[] = {0.0, 0.5, 45.0};
+    for (int i = 0; i < 3; i++) {
         topology.update_us = measured_us[i];
         ls_planner_problem *problem;
         cr_assert(ls_planner_problem_create(&problem, &topology, &table, 1, &options) == LS_OK);
@@ -90,8 +90,9 @@ Test(stages, update_begins_once_a_shard) {
         ls_planner_stages stages[4];
         cr_assert(ls_planner_stage_times(stages, problem, &result) == LS_OK);
         double bytes = 800 * 32 * 4.0 + 2000 * 48.0 + 2.0 * 2000 * 128;
-        cr_expect_float_eq(stages[0].update_ms, bytes / 1e9 + (i == 0 ? 0.006 : 0.045), 1e-12,
-                           "%.9g", stages[0].update_ms);
+        cr_expect_float_eq(stages[0].update_ms,
+                           bytes / 1e9 + (i == 0 ? 0.006 : measured_us[i] / 1e3), 1e-12, "%.9g",
+                           stages[0].update_ms);
         ls_planner_problem_free(problem);
     }
 }

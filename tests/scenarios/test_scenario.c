@@ -215,6 +215,31 @@ Test(scenario, columns_are_characters) {
     bad("\xEF\xBB\xBFlockstep: 2\n", 15, 1, 1, "missing");
 }
 
+// The line of an error is shown whatever ends the lines, without a byte order mark.
+Test(scenario, lines_are_shown_whatever_ends_them) {
+    const char *const ends[] = {"\n", "\r", "\r\n", "\xC2\x85", "\xE2\x80\xA8", "\xE2\x80\xA9"};
+    for (size_t i = 0; i < 2 * sizeof ends / sizeof *ends; i++) {
+        const char *end = ends[i / 2], *mark = i % 2 == 0 ? "" : "\xEF\xBB\xBF";
+        char text[128];
+        (void)snprintf(text, sizeof text, "%slockstep: 2%sname: x%smesh: {shap: [4]}%s", mark, end,
+                       end, end);
+        ls_diagnostics *diagnostics = NULL;
+        ls_scenario *scenario = NULL;
+        cr_assert(ls_diagnostics_create(&diagnostics, "t.yaml") == LS_OK);
+        cr_assert(ls_scenario_parse(&scenario, diagnostics, "t.yaml", text, strlen(text), NULL) ==
+                  LS_ERR_FORMAT);
+        ls_text said = {0};
+        ls_diagnostics_format(&said, diagnostics);
+        cr_expect(strstr(ls_text_string(&said), "    1 | lockstep: 2\n") != NULL, "%zu: %s", i,
+                  ls_text_string(&said));
+        cr_expect(strstr(ls_text_string(&said), "    3 | mesh: {shap: [4]}\n"
+                                                "      |        ^") != NULL,
+                  "%zu: %s", i, ls_text_string(&said));
+        ls_text_free(&said);
+        ls_diagnostics_free(diagnostics);
+    }
+}
+
 // Aliases are allowed where they stand for a whole value.
 Test(scenario, aliases) {
     ls_scenario *s =
@@ -224,6 +249,13 @@ Test(scenario, aliases) {
                   "inputs: {batch: 2}\n");
     cr_assert(s->tables[1].sharding.type == LS_DATA_PARALLEL);
     cr_assert(s->tables[1].sharding.node.mark.line == 6);
+    ls_scenario_free(s);
+    // What stands behind the value where it was named is not behind its alias.
+    s = good(HEAD "tables:\n"
+                  "  - {name: a, rows: &n 10, dim: 16}\n"
+                  "  - {name: b, dim: 8, rows: *n}\n"
+                  "inputs: {batch: 2}\n");
+    cr_assert(s->tables[1].rows == 10 && s->tables[1].dim == 8);
     ls_scenario_free(s);
 }
 

@@ -124,6 +124,33 @@ Test(reports, by_design_is_explained) {
     ls_results_free(results);
 }
 
+// The calls of a program are in the page, each with where it was made and what it was for.
+Test(reports, calls_are_listed) {
+    ls_call_row rows[] = {{"all_to_all", "host 1", "input_dist <a>", "train.c:12", 3, 4096},
+                          {"barrier", "world", NULL, "train.c:20", 1, 0}};
+    ls_case_result result = {.name = "program",
+                             .file = "train.c",
+                             .backend = "sim",
+                             .pass = true,
+                             .calls = rows,
+                             .call_count = 2};
+    ls_results *results = NULL;
+    cr_assert(ls_results_create(&results, "spmd") == LS_OK);
+    cr_assert(ls_results_add(results, &result) == LS_OK);
+    ls_text page = {0};
+    cr_assert(ls_report_html(&page, results) == LS_OK);
+    const char *const lines[] = {
+        "<tr><td>all_to_all</td><td>host 1</td><td>input_dist &lt;a&gt;</td><td>train.c:12</td>"
+        "<td class=\"n\">3</td><td class=\"n\">4,096</td></tr>\n",
+        "<tr><td>barrier</td><td>world</td><td></td><td>train.c:20</td>"
+        "<td class=\"n\">1</td><td class=\"n\">0</td></tr>\n"};
+    for (size_t i = 0; i < 2; i++) {
+        cr_expect(count_of(ls_text_string(&page), lines[i]) == 1, "%s", ls_text_string(&page));
+    }
+    ls_text_free(&page);
+    ls_results_free(results);
+}
+
 // Every finding's name goes out under its own number.
 Test(report_json, finding_names_round_trip) {
     for (int id = 0; id < LS_FINDING_COUNT; id++) {

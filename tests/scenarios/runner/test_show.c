@@ -89,6 +89,42 @@ Test(show, three_dimensions_by_slices) {
     cr_expect(strstr(second, "rank 1") != NULL && strstr(second, "rank 0") == NULL);
 }
 
+// A tensor without dimensions is one cell, and neither its row nor its column has a name.
+Test(show, scalar) {
+    ls_shape shape = {0};
+    ls_mesh mesh = LS_MESH(2);
+    ls_placements placements = LS_PLACE(LS_REPLICATE);
+    cr_expect_str_eq(draw(&shape, &mesh, &placements), "tensor x: [], R\n"
+                                                       "     +-----------+\n"
+                                                       "     | all ranks |\n"
+                                                       "     +-----------+\n");
+}
+
+// What is beyond the lines and columns that are drawn is told, of either.
+Test(show, what_is_not_shown_is_told) {
+    static const struct {
+        int ranks, dim;
+        const char *note;
+    } rows[] = {{64, 0, NULL},
+                {65, 0, "(64 of 65 row blocks and 1 of 1 column blocks are shown)\n"},
+                {16, 1, NULL},
+                {17, 1, "(1 of 1 row blocks and 16 of 17 column blocks are shown)\n"}};
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        ls_shape shape = LS_SHAPE(65, 65);
+        ls_mesh mesh = LS_MESH(rows[i].ranks);
+        int64_t sizes[65] = {0};
+        for (int r = 0; r < rows[i].ranks; r++) {
+            sizes[r] = r == 0 ? 66 - rows[i].ranks : 1;
+        }
+        ls_placements placements = LS_PLACE(LS_SHARD_SIZES(rows[i].dim, sizes));
+        const char *drawn = draw(&shape, &mesh, &placements);
+        const char *note = strstr(strstr(drawn, "+-"), "(");  // behind the title
+        cr_expect(rows[i].note == NULL ? note == NULL : strcmp(note, rows[i].note) == 0, "%zu: %s",
+                  i, drawn);
+        ls_text_free(&text);
+    }
+}
+
 // A plan with a hole and an overlap is drawn as it is: the picture is for finding such things.
 Test(show, holes_and_overlaps_are_visible) {
     ls_plan_shard shards[] = {{0, 0, 0, 4, 8}, {1, 2, 0, 2, 8}, {2, 6, 0, 4, 8}};
@@ -132,6 +168,11 @@ Test(show, svg_has_every_cell) {
         rectangles++;
     }
     cr_expect(rectangles == 3);
+    // Three of four rows and one, of 264 pixels; columns of 640, from where the labels end.
+    cr_expect(strstr(ls_text_string(&text), "<rect x=\"130.0\" y=\"66.0\" width=\"640.0\" "
+                                            "height=\"198.0\" ") != NULL);
+    cr_expect(strstr(ls_text_string(&text), "<rect x=\"130.0\" y=\"264.0\" width=\"640.0\" "
+                                            "height=\"66.0\" ") != NULL);
     cr_expect(strstr(ls_text_string(&text), "&lt;t&gt;") != NULL);
     cr_expect(strstr(ls_text_string(&text), "<t>") == NULL);
 }
