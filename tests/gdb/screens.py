@@ -90,16 +90,17 @@ def run_mi(build, session, scratch):
 
 
 # ---- TUI: the screen, once nothing changes on it any more and gdb asks for a command -------------
-def tmux(*words):
-    done = subprocess.run(["tmux", "-L", f"lockstep{os.getpid()}", *words], capture_output=True, text=True,
-                          check=False, timeout=60)
-    return done.stdout
+def tmux(server, *words):
+    done = subprocess.run(["tmux", "-S", server, *words], capture_output=True, text=True, check=False, timeout=60)
+    return done.stdout if done.returncode == 0 else None
 
 
-def settled():
+def settled(server):
     before, same = None, 0
     for _ in range(600):
-        screen = tmux("capture-pane", "-p")
+        screen = tmux(server, "capture-pane", "-p")
+        if screen is None:
+            return ["gdb or tmux has ended; before that:"] + (before or "").split("\n")
         shown = [line for line in screen.split("\n") if line.strip()]
         ready = shown and shown[-1].strip() == "(gdb)"
         same = same + 1 if ready and screen == before else 0
@@ -111,19 +112,20 @@ def settled():
 
 
 def run_tui(build, session, scratch):
-    script = os.path.join(scratch, "start")
+    # A server of its own: one that ends still answers for a moment.
+    script, server = os.path.join(scratch, "start"), os.path.join(scratch, "tmux")
     with open(script, "w", encoding="utf-8") as stream:
         words = " ".join("'" + w.replace("'", "'\\''") + "'" for w in command_line(build, session))
         stream.write(f"cd {scratch}; export HOME={scratch} LC_ALL=C.UTF-8; exec {words}\n")
-    tmux("-f", "/dev/null", "new-session", "-d", "-x", "110", "-y", "40", f"bash {script}")
+    tmux(server, "-f", "/dev/null", "new-session", "-d", "-x", "110", "-y", "40", f"bash {script}")
     try:
-        settled()
+        settled(server)
         for number, command, expected in session.steps:
-            tmux("send-keys", "-l", command)
-            tmux("send-keys", "Enter")
-            yield number, command, expected, settled()
+            tmux(server, "send-keys", "-l", command)
+            tmux(server, "send-keys", "Enter")
+            yield number, command, expected, settled(server)
     finally:
-        tmux("kill-server")
+        tmux(server, "kill-server")
 
 
 def check(build, path, session):
