@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "cli/scenarios.h"
+#include "formats/json.h"
 #include "planner/plan_file.h"
 #include "runner/plan/scenario_machine.h"
 #include "runner/plan/scenario_planner.h"
@@ -33,12 +34,11 @@ int cli_given_plan_take(ls_scenario *scenario, const char *path, ls_arena *arena
 }
 
 // ---- The scenario of a plan alone ---------------------------------------------------------------
+// As JSON has it, which YAML is as well: whatever a name holds.
 static void write_name(ls_text *out, const char *name) {
-    ls_text_puts(out, "\"");
-    for (; *name != 0; name++) {
-        ls_text_printf(out, *name == '"' || *name == '\\' ? "\\%c" : "%c", *name);
-    }
-    ls_text_puts(out, "\"");
+    ls_json json;
+    ls_json_begin(&json, out, 0);
+    ls_json_string(&json, name);
 }
 
 static void write_scenario(ls_text *out, const ls_plan *plan) {

@@ -175,9 +175,7 @@ static size_t device_bytes(void) {
 
 // What all members say alike: a call is in one memory on all of them.
 static size_t whole_bytes(const ls_front_issue *what) {
-    bool blocks = what->kind == LS_ALL_GATHER || what->kind == LS_REDUCE_SCATTER ||
-                  what->kind == LS_ALL_TO_ALL || what->kind == LS_GATHER ||
-                  what->kind == LS_SCATTER;
+    bool blocks = ls_collective_has_counts(ls_collective_of(what->kind));
     return what->count * ls_dtype_bytes((ls_dtype)what->type) *
            (blocks ? (size_t)what->comm->size : 1);
 }
