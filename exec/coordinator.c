@@ -21,6 +21,7 @@
 #include <unistd.h>
 
 #include "exec/internal.h"
+#include "ranks/front.h"
 #include "runner/launch/keeper.h"
 #include "runner/launch/processes.h"
 
@@ -264,7 +265,8 @@ static int poll_all(ls_exec *exec, int64_t nanoseconds) {
         for (ls_exec_process *p = exec->processes; p != NULL; p = p->next, i += 2) {
             bool closed = p->watch < 0 && p->socket < 0;
             if (!p->gone && (fds[i + 1].revents != 0 || closed)) {
-                ls_exec__ended(exec, p);
+                int heard = ls_exec__ended(exec, p);
+                status = status != LS_OK ? status : heard;
             }
         }
         for (int c = 0; c < exec->child_count; c++) {
@@ -409,6 +411,9 @@ void ls_exec__close(ls_exec *exec, ls_exec_result *out, int status) {
     out->status = status;
     keep_places(exec, out);
     if (exec->run != NULL) {
+        if (status != LS_OK) {  // no rank's doing: nobody is said to have left the others waiting
+            ls_spmd__fail(exec->run, status, out->why);
+        }
         ls_exec__note_open(exec);  // of communicators that end with the run
         for (int r = 0; r < exec->rank_count; r++) {
             if (!exec->ranks[r].ended) {

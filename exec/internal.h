@@ -175,9 +175,10 @@ void ls_exec__close(ls_exec *exec, ls_exec_result *out, int status);
 
 // ---- process.c ----------------------------------------------------------------------------------
 int ls_exec__accept(ls_exec *exec);
-// Reads what the process has said; and that it has ended.
+// Reads what the process has said; and that it has ended, which gives what reading its last words
+// came to.
 int ls_exec__read(ls_exec *exec, ls_exec_process *process);
-void ls_exec__ended(ls_exec *exec, ls_exec_process *process);
+int ls_exec__ended(ls_exec *exec, ls_exec_process *process);
 void ls_exec__free_process(const ls_exec *exec, ls_exec_process *process);
 // Answers in a slot; wakes who waits.
 void ls_exec__answer(const ls_exec_process *process, uint32_t slot, uint32_t done, int status);

@@ -315,11 +315,13 @@ static void describe(char *out, size_t bytes, const ls_exec_process *process, bo
     }
 }
 
-void ls_exec__ended(ls_exec *exec, ls_exec_process *process) {
+int ls_exec__ended(ls_exec *exec, ls_exec_process *process) {
+    int heard = LS_OK;
     while (process->socket >= 0) {  // what it said before
         int socket = process->socket;
         char byte;
-        if (ls_exec__read(exec, process) != LS_OK ||
+        heard = ls_exec__read(exec, process);
+        if (heard != LS_OK ||
             (process->socket == socket && recv(socket, &byte, 1, MSG_PEEK | MSG_DONTWAIT) <= 0)) {
             (void)close(process->socket);
             process->socket = -1;
@@ -358,6 +360,7 @@ void ls_exec__ended(ls_exec *exec, ls_exec_process *process) {
             ls_remote_return(rank->rank, process->status);
         }
     }
+    return heard;
 }
 
 void ls_exec__free_process(const ls_exec *exec, ls_exec_process *process) {

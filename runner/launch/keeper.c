@@ -27,11 +27,12 @@ static int remove_entry(const char *path, const struct stat *about, int type, st
 
 static void clean(const ls_keeper *keeper) {
     ls_processes_end(keeper->dir);
-    for (int i = 0; i < TRIES && access(keeper->dir, F_OK) == 0; i++) {
-        (void)nftw(keeper->dir, remove_entry, 16, FTW_DEPTH | FTW_PHYS);
-        if (access(keeper->dir, F_OK) == 0) {
+    // An empty one goes without the memory that a walk needs.
+    for (int i = 0; i < TRIES && rmdir(keeper->dir) != 0 && errno != ENOENT; i++) {
+        if (i > 0) {
             (void)nanosleep(&(struct timespec){.tv_nsec = PAUSE_MS * 1000000L}, NULL);
         }
+        (void)nftw(keeper->dir, remove_entry, 16, FTW_DEPTH | FTW_PHYS);
     }
     ls_processes_sweep_shared(keeper->started);
 }

@@ -107,7 +107,7 @@ static void play(ls_exec *exec, ls_exec_process *const *processes, const uint8_t
         } else if (what == ARRIVES && process->control != NULL) {
             __atomic_store_n(&process->control->slots[which].arrived, 1u, __ATOMIC_RELEASE);
         } else if (what == ENDS && !process->gone) {
-            ls_exec__ended(exec, process);
+            (void)ls_exec__ended(exec, process);
         }
         data += length;
         bytes -= length;
