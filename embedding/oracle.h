@@ -86,6 +86,8 @@ size_t ls_oracle_output_count(const ls_oracle *oracle);
 // One stage output judged.
 typedef struct ls_judgement {
     uint64_t elements;
+    uint64_t unknown;        // of these, where no value would be wrong: rounding decides whether it
+                             // overflows, or whether 0 is divided by 0
     uint64_t differing;      // elements whose value is not the unsharded one, rounded to dtype
     uint64_t by_design;      // of these, elements that only the documented meaning explains
     uint64_t wrong;          // elements outside every bound; shape or dtype wrong: all

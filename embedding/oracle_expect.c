@@ -316,6 +316,8 @@ static void pooled_value(const ls_table *table, const bag_sum *bag, int64_t c, s
     for (int i = 0; meaning && i < meaning->count; i++) {
         divide(table, bag, &meaning->divisors[i], value, bound);
     }
+    // Of rows that are known nothing but the exact result will do where a sum may overflow.
+    *bound = isfinite(*bound) || !isfinite(bag->error[c]) ? *bound : 0;
 }
 
 static int expect_pooled(const ls_oracle *oracle, const oracle_entry *entry,

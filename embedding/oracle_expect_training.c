@@ -130,9 +130,9 @@ static int weight_gradient(const wanted *w, const oracle_bag *bag, size_t item,
         error += fabs(g.mid) * w_error + fabs(record[c].mid) * g_error + g_error * w_error;
         size += (fabs(g.mid) + g_error) * (fabs(record[c].mid) + w_error);
     }
-    error += ls_bound_sum_of_products(dtype, (size_t)w->columns, size) +
-             ls_bound_sum_of_products(LS_F64, (size_t)w->columns, size);
-    *out = ls_range__about(sum, error);
+    double own = ls_bound_sum_of_products(dtype, (size_t)w->columns, size) +
+                 ls_bound_sum_of_products(LS_F64, (size_t)w->columns, size);
+    *out = ls_range__about(sum, error, own);
     bool returns = w->entry->stage == LS_STAGE_INPUT_DIST_BACKWARD;
     if (returns && w->oracle->options.training->division == LS_GRADIENTS_DIVIDED) {
         double ranks = w->oracle->options.plan->ranks;

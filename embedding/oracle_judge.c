@@ -130,7 +130,7 @@ static double stored(double value, ls_dtype dtype) {
 
 typedef struct comparison {
     double got, expected, bound;  // integers too, for the text alone
-    bool differs, wrong;
+    bool differs, wrong, unknown;
     double ratio;
     uint64_t ulps;
 } comparison;
@@ -148,13 +148,15 @@ static comparison compare_float(double got, double expected, double bound, bool 
     if (moves ? same_bits(got, expected) : equal) {
         return out;
     }
+    if (isinf(bound)) {
+        out.unknown = true;
+        return out;
+    }
     out.differs = true;
     out.ulps = ulps_between(got, nearest, dtype);
     double difference = fabs(got - expected);
-    // An infinite bound proves nothing, and then only the exact result will do.
-    bool bounded = bound > 0 && isfinite(bound);
-    out.wrong = !(bounded && difference <= bound);
-    out.ratio = bounded && isfinite(difference) ? difference / bound : INFINITY;
+    out.wrong = !(bound > 0 && difference <= bound);
+    out.ratio = bound > 0 && isfinite(difference) ? difference / bound : INFINITY;
     return out;
 }
 
@@ -193,7 +195,7 @@ static bool is_expected(const ls_stage_output *output, const double *values, siz
 
 // A whole output held against one meaning.
 typedef struct tally {
-    uint64_t differing, wrong, max_ulps;
+    uint64_t differing, wrong, unknown, max_ulps;
     double ratio;
     size_t first_differing, first_wrong;
     comparison worst;  // at first_wrong
@@ -209,6 +211,7 @@ static tally hold_against(const ls_stage_output *output, const ls_expected *expe
             continue;
         }
         comparison this = compare_at(output, expected, documented, i);
+        out.unknown += this.unknown;
         if (this.differs && out.differing++ == 0) {
             out.first_differing = i;
         }
@@ -336,7 +339,7 @@ static void describe_nan(ls_text *text, const comparison *worst) {
 static void describe_gradient(ls_text *text, const ls_oracle *oracle, const oracle_entry *entry,
                               const comparison *worst, size_t element) {
     int64_t row, column;
-    oracle_range wanted = ls_range__about(worst->expected, worst->bound);
+    oracle_range wanted = ls_range__about(worst->expected, worst->bound, 0);
     if (!ls_oracle__trace_row(oracle, entry, element, &row, &column) || !isfinite(worst->got) ||
         ls_oracle__explain_gradient(oracle, entry, row, column, &wanted, worst->got, text)) {
         ls_error_clear();
@@ -348,8 +351,7 @@ static void describe(ls_text *text, const ls_oracle *oracle, const ls_stage_outp
     describe_place(text, oracle, output, element);
     if (ls_dtype_is_float(output->dtype)) {
         ls_text_printf(text, "got %.9g, expected %.9g (%llu ulps; allowed difference %.3g)",
-                       worst->got, worst->expected, (unsigned long long)worst->ulps,
-                       isfinite(worst->bound) ? worst->bound : 0);
+                       worst->got, worst->expected, (unsigned long long)worst->ulps, worst->bound);
     } else {
         ls_text_printf(text, "got %.0f, expected %.0f", worst->got, worst->expected);
     }
@@ -428,6 +430,7 @@ int ls_oracle_judge(const ls_oracle *oracle, const ls_stage_output *output, ls_j
     if (plain.wrong > 0 && expected.documented) {
         held = hold_against(output, &expected, true);
     }
+    out->unknown = held.unknown;
     out->bound_ratio = held.ratio;
     ls_text text = {0};
     if (held.wrong > 0) {

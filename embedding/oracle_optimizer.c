@@ -29,6 +29,12 @@ static oracle_range over(const stepper *p, oracle_range a, oracle_range b) {
     return ls_range__div(a, b, p->t);
 }
 
+// What is no longer than `most` where `divisor` is not 0: or else it may be 0/0.
+static oracle_range limited(oracle_range a, double most, oracle_range divisor) {
+    bool zero = isfinite(divisor.lo) && divisor.lo <= 0 && divisor.hi >= 0;
+    return zero ? a : ls_range__limit(a, most);
+}
+
 static oracle_range gradient(const stepper *p, size_t c) {
     return p->s->factor ? mul(p, p->s->gradients[c], *p->s->factor) : p->s->gradients[c];
 }
@@ -65,10 +71,11 @@ static void step_sgd(const stepper *p, bool dense) {
 // corners of what is known, there with no more than ten roundings. Of numbers whose squares leave
 // the type's range nothing more is known than what the operations say.
 static oracle_range between_corners(const stepper *p, oracle_range g, oracle_range m,
-                                    oracle_range whole) {
+                                    oracle_range divisor) {
+    oracle_range whole = over(p, g, divisor);
     double size = fmin(fabs(g.lo), fabs(g.hi)), more = 1 + 10 * ls_bound_roundoff(p->t);
     if (!(size > 1e-15) || !isfinite(whole.lo)) {
-        return ls_range__limit(whole, p->slack);
+        return limited(whole, p->slack, divisor);
     }
     double lo = g.lo / (sqrt(fmax(g.lo > 0 ? m.hi : m.lo, 0) + g.lo * g.lo) + p->eps.hi);
     double hi = g.hi / (sqrt(fmax(g.hi > 0 ? m.lo : m.hi, 0) + g.hi * g.hi) + p->eps.lo);
@@ -86,7 +93,7 @@ static void step_adagrad(const stepper *p) {
         }
         oracle_range m = add(p, before, ls_range__square(g, p->t));
         p->s->states[0][c] = m;
-        oracle_range moved = between_corners(p, g, before, over(p, g, divisor(p, m)));
+        oracle_range moved = between_corners(p, g, before, divisor(p, m));
         store(p, c, sub(p, w, mul(p, p->lr, moved)));
     }
 }
@@ -114,7 +121,7 @@ static void step_rowwise_adagrad(const stepper *p) {
         oracle_range g = gradient(p, c), w = p->s->weights[c];
         // With decay under the root the gradient itself need not lie below it.
         oracle_range moved = over(p, g, root);
-        moved = p->l2 ? moved : ls_range__limit(moved, reach);
+        moved = p->l2 ? moved : limited(moved, reach, root);
         moved = mul(p, p->lr, moved);
         store(p, c, sub(p, p->l2 || p->decoupled ? mul(p, kept, w) : w, moved));
     }
@@ -153,7 +160,8 @@ static oracle_range direction(const stepper *p, size_t c, bool per_row) {
     oracle_range v = over(p, p->s->states[1][per_row ? 0 : c], p->correction2);
     oracle_range m = over(p, p->s->states[0][c], p->correction1);
     double columns = per_row ? sqrt((double)p->s->columns) : 1;
-    return ls_range__limit(over(p, m, divisor(p, v)), p->reach * columns * p->slack);
+    oracle_range root = divisor(p, v);
+    return limited(over(p, m, root), p->reach * columns * p->slack, root);
 }
 
 static void step_adam(const stepper *p, bool per_row, bool dense) {
@@ -185,12 +193,12 @@ static void step_lamb(const stepper *p, bool per_row) {
         ls_squares__add(&weights, p->s->weights[c]);
         ls_squares__add(&moves, lamb_direction(p, c, per_row));
     }
-    oracle_range length = norm(p, &weights);
-    oracle_range rate = mul(p, p->lr, over(p, length, norm(p, &moves)));
+    oracle_range length = norm(p, &weights), whole = norm(p, &moves);
+    oracle_range rate = mul(p, p->lr, over(p, length, whole));
     for (size_t c = 0; c < p->s->columns; c++) {
         oracle_range r = lamb_direction(p, c, per_row);
         // One column of a direction is no longer than all of it, however short that may be.
-        oracle_range moved = ls_range__limit(mul(p, rate, r), p->lr.hi * length.hi * p->slack);
+        oracle_range moved = limited(mul(p, rate, r), p->lr.hi * length.hi * p->slack, whole);
         store(p, c, sub(p, p->s->weights[c], moved));
     }
 }
@@ -206,14 +214,14 @@ static void step_lars(const stepper *p) {
     oracle_range weights = norm(p, &of_weights), gradients = norm(p, &of_gradients);
     oracle_range eta = ls_range__constant(p->s->optimizer->eta, p->t);
     oracle_range longest = mul(p, mul(p, p->lr, eta), weights);
-    oracle_range rate =
-        over(p, longest, p->l2 ? add(p, gradients, mul(p, p->decay, weights)) : gradients);
+    oracle_range whole = p->l2 ? add(p, gradients, mul(p, p->decay, weights)) : gradients;
+    oracle_range rate = over(p, longest, whole);
     for (size_t c = 0; c < p->s->columns; c++) {
         oracle_range g = gradient(p, c), w = p->s->weights[c];
         if (p->l2) {
             g = add(p, g, mul(p, p->decay, w));
         }
-        oracle_range moved = ls_range__limit(mul(p, rate, g), longest.hi * p->slack);
+        oracle_range moved = limited(mul(p, rate, g), longest.hi * p->slack, whole);
         oracle_range m = add(p, mul(p, p->momentum, p->s->states[0][c]), moved);
         p->s->states[0][c] = m;
         store(p, c, sub(p, w, m));
@@ -238,7 +246,7 @@ static decay_rate rate_of(double beta, ls_dtype t, int64_t step, bool given) {
     }
     // Given, it is sometimes 1 minus the rounded rest.
     double error = given ? ls_bound_step(t, beta) + ls_bound_step(t, 1 - beta) : 0;
-    return (decay_rate){.beta = ls_range__about(given ? beta : stored.mid, error),
+    return (decay_rate){.beta = ls_range__about(given ? beta : stored.mid, error, 0),
                         .rest = rest,
                         .correction = ls_range__sub(ls_range__point(1), power, LS_F64)};
 }

@@ -21,21 +21,43 @@ static double step_of(double value, ls_dtype dtype) {
     return dtype == LS_F64 ? 2 * own : own + ls_bound_step(dtype, fabs(value));
 }
 
+static oracle_range unknown(double guess) {
+    return (oracle_range){guess, -INFINITY, INFINITY};
+}
+
+static bool is_unknown(oracle_range a) {
+    return isinf(a.lo) && isinf(a.hi) && a.lo < a.hi;
+}
+
+static bool is_nan(oracle_range a) {
+    return isnan(a.lo) && isnan(a.hi);
+}
+
 static oracle_range widened(double mid, double lo, double hi, ls_dtype dtype) {
-    if (!isfinite(lo) || !isfinite(hi)) {
-        return (oracle_range){rounded(mid, dtype), -INFINITY, INFINITY};
+    if ((isnan(lo) && isnan(hi)) || (isinf(lo) && lo == hi)) {
+        return (oracle_range){lo, lo, lo};
     }
-    return (oracle_range){rounded(mid, dtype), lo - step_of(lo, dtype), hi + step_of(hi, dtype)};
+    lo -= step_of(lo, dtype);
+    hi += step_of(hi, dtype);
+    double least = rounded(lo, dtype), most = rounded(hi, dtype);
+    if (isinf(least) && least == most) {
+        return (oracle_range){least, least, least};
+    }
+    return isfinite(least) && isfinite(most) ? (oracle_range){rounded(mid, dtype), lo, hi}
+                                             : unknown(rounded(mid, dtype));
 }
 
 oracle_range ls_range__point(double value) {
-    return isfinite(value) ? (oracle_range){value, value, value}
-                           : (oracle_range){value, -INFINITY, INFINITY};
+    return (oracle_range){value, value, value};
 }
 
-oracle_range ls_range__about(double value, double error) {
+oracle_range ls_range__about(double value, double of_inputs, double own) {
+    if (!isfinite(value) && isfinite(of_inputs)) {
+        return ls_range__point(value);
+    }
+    double error = of_inputs + own;
     return isfinite(value) && isfinite(error) ? (oracle_range){value, value - error, value + error}
-                                              : (oracle_range){value, -INFINITY, INFINITY};
+                                              : unknown(value);
 }
 
 oracle_range ls_range__constant(double value, ls_dtype dtype) {
@@ -51,46 +73,56 @@ oracle_range ls_range__sub(oracle_range a, oracle_range b, ls_dtype dtype) {
     return widened(a.mid - b.mid, a.lo - b.hi, a.hi - b.lo, dtype);
 }
 
-// The smallest and the largest of four corners; NaN makes both infinite.
+// The smallest and the largest of four corners. Of some that are NaN nothing is known.
 static oracle_range corners(double mid, const double *corner, ls_dtype dtype) {
     double lo = corner[0], hi = corner[0];
+    int nans = 0;
     for (int i = 0; i < 4; i++) {
-        if (isnan(corner[i])) {
-            return widened(mid, -INFINITY, INFINITY, dtype);
-        }
-        lo = corner[i] < lo ? corner[i] : lo;
-        hi = corner[i] > hi ? corner[i] : hi;
+        nans += isnan(corner[i]) ? 1 : 0;
+        lo = fmin(lo, corner[i]);
+        hi = fmax(hi, corner[i]);
     }
-    return widened(mid, lo, hi, dtype);
+    return nans == 0 || nans == 4 ? widened(mid, lo, hi, dtype) : unknown(rounded(mid, dtype));
 }
 
 oracle_range ls_range__mul(oracle_range a, oracle_range b, ls_dtype dtype) {
+    if ((is_unknown(a) && !is_nan(b)) || (is_unknown(b) && !is_nan(a))) {
+        return unknown(rounded(a.mid * b.mid, dtype));
+    }
     const double corner[] = {a.lo * b.lo, a.lo * b.hi, a.hi * b.lo, a.hi * b.hi};
     return corners(a.mid * b.mid, corner, dtype);
 }
 
 oracle_range ls_range__div(oracle_range a, oracle_range b, ls_dtype dtype) {
-    if (!(b.lo > 0 || b.hi < 0)) {
-        return widened(a.mid / b.mid, -INFINITY, INFINITY, dtype);
+    bool nan = is_nan(a) || is_nan(b), zero = b.lo == 0 && b.hi == 0 && a.lo == a.hi;
+    if (nan || zero) {
+        return ls_range__point(nan ? NAN : a.mid / b.mid);
+    }
+    if (!(b.lo > 0 || b.hi < 0) || is_unknown(a)) {
+        return unknown(rounded(a.mid / b.mid, dtype));
     }
     const double corner[] = {a.lo / b.lo, a.lo / b.hi, a.hi / b.lo, a.hi / b.hi};
     return corners(a.mid / b.mid, corner, dtype);
 }
 
+double ls_range__least_size(oracle_range a) {
+    return is_nan(a) ? NAN : a.lo > 0 ? a.lo : a.hi < 0 ? -a.hi : 0;
+}
+
 oracle_range ls_range__square(oracle_range a, ls_dtype dtype) {
-    double largest = fmax(fabs(a.lo), fabs(a.hi));
-    double smallest = a.lo > 0 ? a.lo : a.hi < 0 ? a.hi : 0;
+    double largest = fmax(fabs(a.lo), fabs(a.hi)), smallest = ls_range__least_size(a);
     oracle_range out = widened(a.mid * a.mid, smallest * smallest, largest * largest, dtype);
     out.lo = isfinite(out.hi) ? fmax(out.lo, 0) : out.lo;  // no rounding makes it negative
     return out;
 }
 
 oracle_range ls_range__sqrt(oracle_range a, ls_dtype dtype) {
-    if (!isfinite(a.hi) || a.hi < 0) {
-        return widened(sqrt(a.mid), -INFINITY, INFINITY, dtype);
+    if (is_unknown(a)) {
+        return unknown(rounded(sqrt(a.mid), dtype));
     }
-    oracle_range out = widened(sqrt(a.mid), sqrt(fmax(a.lo, 0)), sqrt(a.hi), dtype);
-    out.lo = fmax(out.lo, 0);
+    double least = a.lo < 0 && a.hi >= 0 ? 0 : sqrt(a.lo);
+    oracle_range out = widened(sqrt(a.mid), least, sqrt(a.hi), dtype);
+    out.lo = out.lo < 0 && isfinite(out.lo) ? 0 : out.lo;
     return out;
 }
 
@@ -103,8 +135,7 @@ oracle_range ls_range__limit(oracle_range a, double limit) {
 }
 
 void ls_squares__add(oracle_squares *sum, oracle_range value) {
-    double largest = fmax(fabs(value.lo), fabs(value.hi));
-    double smallest = value.lo > 0 ? value.lo : value.hi < 0 ? value.hi : 0;
+    double largest = fmax(fabs(value.lo), fabs(value.hi)), smallest = ls_range__least_size(value);
     sum->mid += value.mid * value.mid;
     sum->lo += smallest * smallest;
     sum->hi += largest * largest;
@@ -115,7 +146,7 @@ oracle_range ls_squares__sum(const oracle_squares *sum, ls_dtype dtype) {
     double error = ls_bound_sum_of_products(dtype, sum->count, sum->hi) +
                    ls_bound_sum_of_products(LS_F64, sum->count, sum->hi);
     if (!isfinite(sum->hi) || !isfinite(error)) {
-        return widened(sum->mid, -INFINITY, INFINITY, dtype);
+        return widened(sum->mid, sum->lo, isnan(sum->hi) ? sum->hi : INFINITY, dtype);
     }
     return (oracle_range){rounded(sum->mid, dtype), fmax(sum->lo - error, 0), sum->hi + error};
 }
@@ -123,15 +154,18 @@ oracle_range ls_squares__sum(const oracle_squares *sum, ls_dtype dtype) {
 oracle_range ls_range__stored(oracle_range a, ls_dtype dtype, bool to_either_side) {
     oracle_range out = widened(a.mid, a.lo, a.hi, dtype);
     double largest = ls_dtype_format(dtype).max;
-    if (to_either_side && isfinite(out.lo)) {
+    if (!isfinite(out.lo)) {
+        return out;
+    }
+    if (to_either_side) {
         out.lo -= ls_bound_step(dtype, fabs(a.lo));
         out.hi += ls_bound_step(dtype, fabs(a.hi));
     }
-    return out.lo < -largest || out.hi > largest ? (oracle_range){out.mid, -INFINITY, INFINITY}
-                                                 : out;
+    return out.lo < -largest || out.hi > largest ? unknown(out.mid) : out;
 }
 
 double ls_range__bound(oracle_range a) {
-    return isfinite(a.lo) && isfinite(a.hi) && isfinite(a.mid) ? fmax(a.hi - a.mid, a.mid - a.lo)
-                                                               : INFINITY;
+    return is_nan(a) || (isinf(a.lo) && a.lo == a.hi)            ? 0
+           : isfinite(a.lo) && isfinite(a.hi) && isfinite(a.mid) ? fmax(a.hi - a.mid, a.mid - a.lo)
+                                                                 : INFINITY;
 }

@@ -7,14 +7,15 @@
 #include "base/dtype.h"
 #include "kernels/optimizer.h"
 
-// An end that is not finite says that nothing is known but `mid`.
+// From -INFINITY to INFINITY nothing is known, and `mid` is a guess. Three NaN, or thrice the same
+// infinity: that is what it is.
 typedef struct oracle_range {
     double mid, lo, hi;
 } oracle_range;
 
 oracle_range ls_range__point(double value);
-// value +- error.
-oracle_range ls_range__about(double value, double error);
+// value +- what the numbers that it is made of may be off by, and its own making adds.
+oracle_range ls_range__about(double value, double of_inputs, double own);
 // A constant that a run may have as it is or rounded to dtype.
 oracle_range ls_range__constant(double value, ls_dtype dtype);
 oracle_range ls_range__add(oracle_range a, oracle_range b, ls_dtype dtype);
@@ -22,6 +23,8 @@ oracle_range ls_range__sub(oracle_range a, oracle_range b, ls_dtype dtype);
 oracle_range ls_range__mul(oracle_range a, oracle_range b, ls_dtype dtype);
 oracle_range ls_range__div(oracle_range a, oracle_range b, ls_dtype dtype);
 oracle_range ls_range__square(oracle_range a, ls_dtype dtype);
+// How near to 0 it comes.
+double ls_range__least_size(oracle_range a);
 oracle_range ls_range__sqrt(oracle_range a, ls_dtype dtype);
 // Cut off at +- limit, where more is known than the ends say.
 oracle_range ls_range__limit(oracle_range a, double limit);
@@ -34,7 +37,7 @@ void ls_squares__add(oracle_squares *sum, oracle_range value);
 oracle_range ls_squares__sum(const oracle_squares *sum, ls_dtype dtype);
 // Stored as dtype; `to_either_side`: to one neighbour or the other.
 oracle_range ls_range__stored(oracle_range a, ls_dtype dtype, bool to_either_side);
-// Largest distance from mid.
+// Largest distance from mid; INFINITY: nothing is known.
 double ls_range__bound(oracle_range a);
 
 // One row under one step of an optimizer.

@@ -148,7 +148,7 @@ static oracle_range norm_of(const ls_table *table, const oracle_range *row, ls_d
     double p = table->norm_type > 0 ? table->norm_type : 2, mid = 0, lo = 0, hi = 0;
     for (int64_t c = 0; c < table->dim; c++) {
         double largest = fmax(fabs(row[c].lo), fabs(row[c].hi));
-        double smallest = row[c].lo > 0 ? row[c].lo : row[c].hi < 0 ? -row[c].hi : 0;
+        double smallest = ls_range__least_size(row[c]);
         if (isinf(p)) {
             mid = fmax(mid, fabs(row[c].mid));
             lo = fmax(lo, smallest);
@@ -175,14 +175,17 @@ static void renormalise(const ls_oracle *oracle, int t, oracle_range *row) {
     const ls_table *table = &oracle->options.tables[t];
     ls_dtype dtype = sum_dtype(oracle, t);
     oracle_range norm = norm_of(table, row, dtype);
-    if (norm.hi <= table->max_norm) {
+    if (norm.hi <= table->max_norm || isnan(norm.lo)) {
         return;
     }
     oracle_range by = ls_range__add(norm, ls_range__constant(1e-7, LS_F64), LS_F64);
     by = ls_range__div(ls_range__point(table->max_norm), by, dtype);
     for (int64_t c = 0; c < table->dim; c++) {
-        oracle_range scaled =
-            ls_range__stored(ls_range__mul(row[c], by, dtype), table->dtype, false);
+        oracle_range scaled = ls_range__mul(row[c], by, dtype);
+        if (isfinite(row[c].lo)) {  // no number is larger than the norm of its row
+            scaled = ls_range__limit(scaled, table->max_norm * (1 + 8 * ls_bound_roundoff(dtype)));
+        }
+        scaled = ls_range__stored(scaled, table->dtype, false);
         if (norm.lo > table->max_norm) {
             row[c] = scaled;
         } else {

@@ -50,7 +50,7 @@ static oracle_range divisor_of(const ls_oracle *oracle, int t, const ls_keyed_ja
     error += weights && torchrec ? ls_bound_sum(dtype, *counted, size) : 0;
     error += by->added > 0 ? 2 * ls_bound_step(LS_F64, fabs(sum + by->added)) : 0;
     error += torchrec ? ls_bound_roundoff(dtype) * fabs(sum + by->added) : 0;
-    return ls_range__about(sum + by->added, error);
+    return ls_range__about(sum + by->added, 0, error);
 }
 
 static void divide_bag(const ls_oracle *oracle, int t, const ls_keyed_jagged *input, int64_t bag,
@@ -101,7 +101,7 @@ static int sum_samples(ls_oracle *oracle, int t, const ls_keyed_jagged *input, i
         size_t n = terms[i / (size_t)dim];
         double error =
             n > 1 ? ls_bound_sum(adds, n, sizes[i]) + ls_bound_sum(LS_F64, n, sizes[i]) : 0;
-        out[i] = ls_range__about(out[i].mid, error);
+        out[i] = ls_range__about(out[i].mid, 0, error);
         out[i] = adds != dtype && n > 1 ? ls_range__stored(out[i], dtype, false) : out[i];
     }
     ls_free(sizes, numbers, sizeof(*sizes));
@@ -228,7 +228,7 @@ static oracle_range sum_column(const ls_oracle *oracle, int t, const occurrence 
     oracle_range share = ls_oracle__share(oracle, output_dtype(oracle, t));
     bool shared = oracle->options.training->division == LS_GRADIENTS_DIVIDED &&
                   oracle->options.plan->ranks > 1;
-    double sum = 0, error = 0, size = 0;
+    double sum = 0, error = 0, own, size = 0;
     for (size_t i = 0; i < count; i++) {
         oracle_range g = of[i].gradient[column];
         g = shared ? ls_range__mul(g, share, output_dtype(oracle, t)) : g;
@@ -237,12 +237,12 @@ static oracle_range sum_column(const ls_oracle *oracle, int t, const occurrence 
         size += fabs(of[i].weight) * fmax(fabs(g.lo), fabs(g.hi));
     }
     if (table->weighted) {
-        error += ls_bound_sum_of_products(dtype, count, size) +
-                 ls_bound_sum_of_products(LS_F64, count, size);
+        own = ls_bound_sum_of_products(dtype, count, size) +
+              ls_bound_sum_of_products(LS_F64, count, size);
     } else {
-        error += ls_bound_sum(dtype, count, size) + ls_bound_sum(LS_F64, count, size);
+        own = ls_bound_sum(dtype, count, size) + ls_bound_sum(LS_F64, count, size);
     }
-    return ls_range__about(sum, error);
+    return ls_range__about(sum, error, own);
 }
 
 int ls_oracle__rank_gradients(const ls_oracle *oracle, int t, oracle_sense sense, int rank,

@@ -68,6 +68,8 @@ void ls_fuzz_order(ls_fuzz_draw *draw, json_t *scenario);  // sometimes an order
 void ls_fuzz_make_tables(ls_fuzz_draw *draw, json_t *scenario);
 void ls_fuzz_make_buffers(ls_fuzz_draw *draw, json_t *scenario);
 void ls_fuzz_make_tensors(ls_fuzz_draw *draw, json_t *scenario);
+// Has tables trained that scenario["tables"] describes.
+void ls_fuzz_make_training(ls_fuzz_draw *draw, json_t *scenario, json_t *tables);
 // Plants one defect.
 void ls_fuzz_plant(ls_fuzz_draw *draw, json_t *scenario);
 

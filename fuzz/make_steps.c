@@ -208,6 +208,7 @@ static void elementwise(ls_fuzz_program *program, const char *kind) {
         a->placed && b->placed && same_places(program, a, b) &&
         ls_fuzz_same_shape(&a->shape, &b->shape) &&
         (mul ? partial_only(program, a, "prod", "prod") : partial_only(program, a, "sum", "avg"));
+    made.cut = made.placed || !a->placed || !b->placed;  // else they are reduced first
     json_t *keys = ls_fuzz_push_step(program, kind, a->name);
     ls_fuzz_set_text(program->draw, keys, "other", b->name);
     ls_fuzz_put(program, keys, a, &made, false);

@@ -17,13 +17,9 @@ typedef struct tables_maker {
     const char *policy;  // ids_out_of_range; NULL: an error
     bool weighted;       // ids have weights
     bool quantised;      // tables are for inference
-    bool by_name;        // the oracle may differ by a meaning that is chosen by name
+    bool trained;
+    bool by_name;  // the oracle may differ by a meaning that is chosen by name
 } tables_maker;
-
-static bool is_kind(const json_t *object, const char *key, const char *text) {
-    const char *value = json_string_value(json_object_get(object, key));
-    return value != NULL && strcmp(value, text) == 0;
-}
 
 // ---- Sharding -----------------------------------------------------------------------------------
 // Column blocks of a table, each on one of the ranks from `first` on.
@@ -63,14 +59,52 @@ static void cut_rows(tables_maker *maker, json_t *keys, int64_t rows) {
     ls_fuzz_set_ints(maker->draw, keys, "ranks", members, count);
 }
 
-static void make_sharding(tables_maker *maker, json_t *table, int64_t rows, int64_t dim) {
+// What the planner is bound by, so that something is left for it to choose.
+static void bind_planner(tables_maker *maker, json_t *keys, int number, int64_t dim) {
+    static const char *const types[] = {"table_wise", "column_wise", "row_wise", "data_parallel"};
+    static const char *const kernels[] = {"fused", "fused_uvm", "fused_uvm_caching"};
+    ls_fuzz_draw *draw = maker->draw;
+    int64_t first = ls_fuzz_below(draw, 3), last = ls_fuzz_range(draw, first, 3);
+    const char *bound = LS_FUZZ_WORD(draw, "types", "only_ranks", "not_ranks", "together", "apart");
+    if (strcmp(bound, "types") == 0) {
+        json_t *of = ls_fuzz_array(draw, keys, "type");
+        for (int64_t i = first; i <= last; i++) {
+            ls_fuzz_push_text(draw, of, types[i]);
+        }
+    } else if (strcmp(bound, "only_ranks") == 0 ||
+               (strcmp(bound, "not_ranks") == 0 && maker->mesh.ranks > 1)) {
+        ls_fuzz_push_int(draw, ls_fuzz_array(draw, keys, bound),
+                         ls_fuzz_below(draw, maker->mesh.ranks));
+    } else if (strcmp(bound, "together") == 0 || number >= maker->mesh.ranks) {
+        ls_fuzz_set_text(draw, keys, "together", "a");
+    } else {
+        ls_fuzz_set_text(draw, keys, "apart", "b");
+        ls_fuzz_set_text(draw, keys, "type", "table_wise");
+    }
+    if (first == 1 && ls_fuzz_chance(draw, 50)) {
+        ls_fuzz_set_int(draw, keys, "columns_min", ls_fuzz_range(draw, 1, dim));
+    }
+    if (ls_fuzz_chance(draw, 30)) {
+        json_t *of = ls_fuzz_array(draw, keys, "kernel");
+        for (int64_t i = ls_fuzz_below(draw, 3); i < 3; i++) {
+            ls_fuzz_push_text(draw, of, kernels[i]);
+        }
+    }
+}
+
+static void make_sharding(tables_maker *maker, json_t *table, int number, int64_t rows,
+                          int64_t dim) {
     ls_fuzz_draw *draw = maker->draw;
     const char *type = LS_FUZZ_WORD(draw, "data_parallel", "table_wise", "column_wise", "row_wise",
                                     "table_row_wise", "table_column_wise", "grid", "");
-    if (type[0] == 0) {
+    if (type[0] == 0 && ls_fuzz_chance(draw, 50)) {
         return;  // the planner's
     }
     json_t *keys = ls_fuzz_object(draw, table, "sharding");
+    if (type[0] == 0) {
+        bind_planner(maker, keys, number, dim);
+        return;
+    }
     ls_fuzz_set_text(draw, keys, "type", type);
     if (strcmp(type, "table_wise") == 0 && ls_fuzz_chance(draw, 80)) {
         ls_fuzz_set_int(draw, keys, "ranks", ls_fuzz_below(draw, maker->mesh.ranks));
@@ -121,6 +155,10 @@ static void make_bags(tables_maker *maker, json_t *keys, int64_t *bags) {
     if (samples == 0 || ls_fuzz_chance(draw, 50)) {
         return;
     }
+    if (ls_fuzz_chance(draw, 20)) {
+        ls_fuzz_set_text(draw, keys, "inverse_indices", "uniform");
+        return;
+    }
     json_t *lists = ls_fuzz_array(draw, ls_fuzz_object(draw, keys, "inverse_indices"), "values");
     for (int rank = 0; rank < maker->mesh.ranks; rank++) {
         json_t *list = ls_fuzz_push_array(draw, lists);
@@ -130,11 +168,13 @@ static void make_bags(tables_maker *maker, json_t *keys, int64_t *bags) {
     }
 }
 
-static void make_ids(tables_maker *maker, json_t *keys, int64_t rows) {
+// counts [ranks]: how many ids each rank has; NULL: that is drawn.
+static void make_ids(tables_maker *maker, json_t *keys, int64_t rows, const int64_t *counts) {
     ls_fuzz_draw *draw = maker->draw;
     int64_t uniform[2] = {0, rows - 1};
     const char *kind =
-        LS_FUZZ_WORD(draw, "uniform", "zipf", "constant", "", rows >= ROWS_REUSED ? "reuse" : "");
+        LS_FUZZ_WORD(draw, "uniform", "zipf", "constant", "", rows >= ROWS_REUSED ? "reuse" : "",
+                     counts != NULL ? "values" : "");
     if (maker->policy != NULL && ls_fuzz_chance(draw, 70)) {
         uniform[0] = strcmp(maker->policy, "clamp") == 0 ? -3 : 0;
         uniform[1] = 2 * rows + 2;
@@ -148,6 +188,8 @@ static void make_ids(tables_maker *maker, json_t *keys, int64_t rows) {
             ls_fuzz_set_ints(draw, ids, kind, uniform, 2);
         } else if (strcmp(kind, "zipf") == 0) {
             ls_fuzz_set_real(draw, ids, kind, LS_FUZZ_REAL(draw, 0.5, 1.05, 2));
+        } else if (strcmp(kind, "values") == 0) {
+            (void)rank_lists(maker, ids, kind, rows - 1, counts);
         } else {
             ls_fuzz_set_int(draw, ids, kind, ls_fuzz_below(draw, rows));
         }
@@ -156,7 +198,7 @@ static void make_ids(tables_maker *maker, json_t *keys, int64_t rows) {
 
 static void make_feature(tables_maker *maker, json_t *keys, int64_t rows, bool variable) {
     ls_fuzz_draw *draw = maker->draw;
-    int64_t bags[LS_FUZZ_RANKS_MAX], sum = 0;
+    int64_t bags[LS_FUZZ_RANKS_MAX], ids[LS_FUZZ_RANKS_MAX], sum = 0, each = 1;
     memcpy(bags, maker->batch, sizeof bags);
     if (variable && ls_fuzz_chance(draw, 70)) {
         make_bags(maker, keys, bags);
@@ -170,109 +212,66 @@ static void make_feature(tables_maker *maker, json_t *keys, int64_t rows, bool v
         int64_t range[2] = {0, kind[0] == 'f' ? 1 : ls_fuzz_range(draw, 1, 9)};
         ls_fuzz_set_ints(draw, lengths, "uniform", range, 2);
     } else if (kind[0] != 0 && (kind[0] == 'c' || sum == 0 || sum >= 60)) {
-        ls_fuzz_set_int(draw, lengths, "constant", ls_fuzz_range(draw, 0, 3));
+        each = ls_fuzz_range(draw, 0, 3);
+        ls_fuzz_set_int(draw, lengths, "constant", each);
     } else if (kind[0] != 0) {
         (void)rank_lists(maker, lengths, "values", 4, bags);
     }
-    make_ids(maker, keys, rows);
+    bool constant = kind[0] == 0 || json_object_get(lengths, "constant") != NULL;
+    for (int rank = 0; rank < maker->mesh.ranks; rank++) {
+        ids[rank] = bags[rank] * each;
+    }
+    make_ids(maker, keys, rows, constant && sum * each < 60 ? ids : NULL);
     if (maker->weighted && ls_fuzz_chance(draw, 80)) {
-        ls_fuzz_set_text(draw, keys, "weights", LS_FUZZ_WORD(draw, "exact", "normal", "uniform"));
-    }
-}
-
-// ---- Training -----------------------------------------------------------------------------------
-static void make_optimizer(tables_maker *maker, json_t *object, const json_t *tables) {
-    ls_fuzz_draw *draw = maker->draw;
-    json_t *keys = ls_fuzz_object(draw, object, "optimizer");
-    const char *type =
-        LS_FUZZ_WORD(draw, "sgd", "adagrad", "adam", "adamw", "rowwise_adagrad",
-                     "partial_rowwise_adam", "lamb", "partial_rowwise_lamb", "lars_sgd");
-    bool sgd = strcmp(type, "sgd") == 0, narrow = true;
-    bool dense = (sgd || strcmp(type, "adagrad") == 0 || strncmp(type, "adam", 4) == 0) &&
-                 ls_fuzz_chance(draw, 40);
-    ls_fuzz_set_text(draw, keys, "type", type);
-    ls_fuzz_set_real(draw, keys, "lr", LS_FUZZ_REAL(draw, 0.02, 0.5));
-    if (dense) {
-        ls_fuzz_set_text(draw, keys, "form", "dense");
-    }
-    if ((strcmp(type, "lars_sgd") == 0 || (sgd && dense)) && ls_fuzz_chance(draw, 50)) {
-        ls_fuzz_set_real(draw, keys, "momentum", 0.9);
-    }
-    if (ls_fuzz_chance(draw, 30)) {
-        ls_fuzz_set_real(draw, keys, "weight_decay", 0.1);
-    }
-    for (size_t t = 0; t < json_array_size(tables); t++) {
-        const json_t *table = json_array_get(tables, t);
-        narrow = narrow && (is_kind(table, "dtype", "f16") || is_kind(table, "dtype", "bf16"));
-    }
-    if (!dense && narrow && ls_fuzz_chance(draw, 50)) {
-        ls_fuzz_set_true(draw, keys, "stochastic_rounding");
-    }
-}
-
-// No rank knows whose row is the largest of a bag that it holds a part of.
-static bool cuts_bags(const json_t *table) {
-    const json_t *sharding = json_object_get(table, "sharding");
-    return sharding == NULL || is_kind(sharding, "type", "row_wise") ||
-           is_kind(sharding, "type", "table_row_wise") || is_kind(sharding, "type", "grid");
-}
-
-static void make_training(tables_maker *maker, json_t *tables) {
-    ls_fuzz_draw *draw = maker->draw;
-    json_t *steps = ls_fuzz_array(draw, maker->scenario, "steps");
-    ls_fuzz_push_text(draw, steps, "forward");
-    ls_fuzz_push_text(draw, steps, "backward");
-    for (size_t t = 0; t < json_array_size(tables); t++) {
-        json_t *table = json_array_get(tables, t);
-        if (is_kind(table, "pooling", "max") && cuts_bags(table)) {
-            ls_fuzz_set_text(draw, table, "pooling", "sum");
-        }
-        if (ls_fuzz_chance(draw, 20)) {
-            ls_fuzz_set_real(draw, table, "max_norm", LS_FUZZ_REAL(draw, 0.5, 2));
-        }
-    }
-    if (ls_fuzz_chance(draw, 20)) {
-        return;
-    }
-    ls_fuzz_push_text(draw, steps, "update");
-    make_optimizer(maker, maker->scenario, tables);
-    json_t *train = ls_fuzz_object(draw, maker->scenario, "train");
-    int64_t count = ls_fuzz_range(draw, 1, 3);
-    ls_fuzz_set_int(draw, train, "steps", count);
-    if (ls_fuzz_chance(draw, 20)) {
-        ls_fuzz_set_real(draw, train, "clip_norm", LS_FUZZ_REAL(draw, 0.1, 10));
-    }
-    if (ls_fuzz_chance(draw, 20)) {
-        ls_fuzz_set_text(draw, train, "gradient_division", "none");
-    }
-    for (size_t t = 0; t < json_array_size(tables); t++) {
-        json_t *one = json_pack("[O]", json_array_get(tables, t));
-        draw->failed |= one == NULL;
-        if (ls_fuzz_chance(draw, 30)) {
-            make_optimizer(maker, json_array_get(tables, t), one);
-        }
-        json_decref(one);
-    }
-    if (count > 1 && ls_fuzz_chance(draw, 20)) {
-        ls_fuzz_set_true(draw, maker->scenario, "pipeline");
+        ls_fuzz_values(draw, keys, "weights", "f32", 0, true);
     }
 }
 
 // ---- Tables -------------------------------------------------------------------------------------
+// Rows in few bits, and outputs that each shard rounds.
+static void quantise(ls_fuzz_draw *draw, json_t *table) {
+    json_t *keys = ls_fuzz_object(draw, table, "quantise");
+    const char *to = LS_FUZZ_WORD(draw, "int8", "int4", "int2", "f16", "bf16", "f8e4m3", "f8e5m2");
+    ls_fuzz_set_text(draw, keys, "to", to);
+    if (strcmp(to, "int8") == 0 && ls_fuzz_chance(draw, 40)) {
+        ls_fuzz_set_text(draw, keys, "scale", "f32");
+    }
+    if (strncmp(to, "int", 3) == 0 && ls_fuzz_chance(draw, 30)) {
+        ls_fuzz_set_true(draw, keys, "scale_bias_last");
+    }
+    if (ls_fuzz_chance(draw, 30)) {
+        ls_fuzz_set_int(draw, keys, "row_alignment", LS_FUZZ_NUMBER(draw, 1, 2, 64));
+    }
+    if (ls_fuzz_chance(draw, 30)) {
+        ls_fuzz_set_text(draw, keys, "order", "shard_then_quantise");
+    }
+    if (ls_fuzz_chance(draw, 40)) {
+        ls_fuzz_set_text(draw, table, "output_dtype",
+                         LS_FUZZ_WORD(draw, "f16", "f32", "bf16", "f64"));
+    }
+    if (ls_fuzz_chance(draw, 30)) {
+        ls_fuzz_set_text(draw, table, "dtype", LS_FUZZ_WORD(draw, "f16", "f32", "bf16"));
+    }
+}
+
 static void make_meaning(tables_maker *maker, json_t *table, const char *pooling, int64_t rows) {
     ls_fuzz_draw *draw = maker->draw;
+    bool eight = false;
     if (maker->quantised) {
-        json_t *quantise = ls_fuzz_object(draw, table, "quantise");
-        ls_fuzz_set_text(draw, quantise, "to",
-                         LS_FUZZ_WORD(draw, "int8", "int4", "int2", "f16", "bf16"));
-        if (ls_fuzz_chance(draw, 30)) {
-            ls_fuzz_set_text(draw, quantise, "order", "shard_then_quantise");
-        }
-        if (ls_fuzz_chance(draw, 40)) {
-            ls_fuzz_set_text(draw, table, "output_dtype", LS_FUZZ_WORD(draw, "f16", "f32"));
-        }
+        quantise(draw, table);
     } else {
-        ls_fuzz_set_text(draw, table, "dtype", ls_fuzz_float(draw));
+        eight = !maker->trained && ls_fuzz_chance(draw, 20);
+        ls_fuzz_set_text(draw, table, "dtype",
+                         eight ? LS_FUZZ_WORD(draw, "f8e4m3", "f8e5m2") : ls_fuzz_float(draw));
+    }
+    if (!maker->quantised && !eight && ls_fuzz_chance(draw, 20)) {
+        ls_fuzz_set_real(draw, table, "max_norm", LS_FUZZ_REAL(draw, 0.5, 2));
+        if (ls_fuzz_chance(draw, 40)) {
+            ls_fuzz_set_real(draw, table, "norm_type", LS_FUZZ_REAL(draw, 1, 0.5, 3));
+        }
+    }
+    if ((strcmp(pooling, "mean") == 0 || strcmp(pooling, "sum") == 0) && ls_fuzz_chance(draw, 15)) {
+        ls_fuzz_set(draw, table, "weighted", json_boolean(!maker->weighted));
     }
     if (strcmp(pooling, "mean") == 0 && ls_fuzz_chance(draw, 50)) {
         const char *divisor = LS_FUZZ_WORD(draw, "weights", "ids", "torchrec");
@@ -283,7 +282,7 @@ static void make_meaning(tables_maker *maker, json_t *table, const char *pooling
         ls_fuzz_set_int(draw, table, "padding_id", ls_fuzz_below(draw, rows));
     }
     if (ls_fuzz_chance(draw, 70)) {
-        ls_fuzz_set_text(draw, table, "weights", LS_FUZZ_WORD(draw, "exact", "normal", "arange"));
+        ls_fuzz_values(draw, table, "weights", "f32", 0, true);
     }
 }
 
@@ -313,7 +312,7 @@ static void make_table(tables_maker *maker, json_t *tables, json_t *features, in
         json_t *shared = json_object_get(features, "f0_0");
         (void)json_object_del(shared, "ids");  // drawn over the smallest
     }
-    make_sharding(maker, table, rows, dim);
+    make_sharding(maker, table, number, rows, dim);
 }
 
 static void make_batch(tables_maker *maker, json_t *inputs) {
@@ -347,6 +346,7 @@ void ls_fuzz_make_tables(ls_fuzz_draw *draw, json_t *scenario) {
     maker.policy = policy[0] != 0 ? policy : NULL;
     maker.weighted = ls_fuzz_chance(draw, 40);
     maker.quantised = ls_fuzz_chance(draw, 15);
+    maker.trained = !maker.quantised && ls_fuzz_chance(draw, 50);
     bool variable = ls_fuzz_chance(draw, 25);
     json_t *features = ls_fuzz_object(draw, inputs, "features");
     int64_t count = ls_fuzz_range(draw, 1, TABLES_MAX);
@@ -366,8 +366,8 @@ void ls_fuzz_make_tables(ls_fuzz_draw *draw, json_t *scenario) {
             LS_FUZZ_WORD(draw, "grid_mean_not_divided", "row_wise_mean_divides_others"));
         maker.by_name = true;
     }
-    if (!maker.quantised && ls_fuzz_chance(draw, 50)) {
-        make_training(&maker, tables);
+    if (maker.trained) {
+        ls_fuzz_make_training(draw, scenario, tables);
     } else if (!maker.by_name && !maker.quantised && ls_fuzz_chance(draw, 50)) {
         json_t *checks = ls_fuzz_object(draw, scenario, "checks");
         ls_fuzz_set_text(draw, checks, "oracle", "within_bound");

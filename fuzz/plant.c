@@ -31,7 +31,9 @@ static void plant_fault(ls_fuzz_draw *draw, json_t *scenario, int ranks) {
                                   : LS_FAULT_STALE_ROWS;  // of rows that are scaled
     ls_fault_type type;
     do {  // the slow are right, and which allocation fails is another test's
-        type = (ls_fault_type)ls_fuzz_below(draw, (int64_t)last);
+        type = last == LS_FAULT_TYPE_COUNT && ls_fuzz_chance(draw, 25)
+                   ? LS_FAULT_STALE_ROWS
+                   : (ls_fault_type)ls_fuzz_below(draw, (int64_t)last);
     } while (type == LS_FAULT_SLOW || type == LS_FAULT_ALLOCATION);
     json_t *fault = ls_fuzz_push_object(draw, ls_fuzz_array(draw, scenario, "faults"));
     ls_fuzz_set_text(draw, fault, "type", types[type]);

@@ -177,20 +177,24 @@ static void end_planted(ls_fuzz_outcome *out, const ls_case_result *result) {
     }
 }
 
-static void end_case(ls_fuzz_outcome *out, const ls_case_result *result, bool planted) {
+static void end_case(ls_fuzz_outcome *out, const ls_case_result *result,
+                     const ls_scenario *scenario) {
+    // Of tables there are elements of which nothing can be known.
+    bool unjudged = scenario->is_program && unjudged_of(result) > 0;
     *out = (ls_fuzz_outcome){.end = LS_FUZZ_PASSED, .class_ = result->class_};
     if (result->environment) {
         fail(out, result);
-        out->end = LS_FUZZ_ENVIRONMENT;
-    } else if (planted) {
+        // A count that a defect makes huge asks for memory that there is not.
+        out->end = ls_scenario_plants(scenario) ? LS_FUZZ_FOUND : LS_FUZZ_ENVIRONMENT;
+    } else if (ls_scenario_plants(scenario)) {
         end_planted(out, result);
     } else if (result->skipped) {
         out->end = LS_FUZZ_NOTHING;
         (void)snprintf(out->text, sizeof out->text, "%s", result->skip_reason);
-        if (unjudged_of(result) > 0) {
+        if (unjudged) {
             fail(out, result);
         }
-    } else if (!result->pass || unjudged_of(result) > 0) {
+    } else if (!result->pass || unjudged) {
         fail(out, result);
     }
 }
@@ -354,7 +358,7 @@ int ls_fuzz_try(ls_fuzz_outcome *out, const json_t *scenario, const char *file, 
     status = status == LS_OK ? ls_results_create(&results, "fuzz") : status;
     status = status == LS_OK ? run_way(results, &fits, scenario, parsed, way, options) : status;
     if (status == LS_OK && fits && results->case_count == 1) {
-        end_case(out, &results->cases[0], ls_scenario_plants(parsed));
+        end_case(out, &results->cases[0], parsed);
     }
     ls_results_free(results);
     ls_scenario_free(parsed);

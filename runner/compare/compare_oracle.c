@@ -55,7 +55,8 @@ static int judge_output(ls_comparison *comparison, ls_stage_result *stage,
         return ls_comparison__note_absent(comparison, stage, output, &text);
     }
     LS_TRY(status);
-    ls_stage_result_compared(stage, judgement.elements);
+    ls_stage_result_compared(stage, judgement.elements - judgement.unknown);
+    stage->unjudged += judgement.unknown;
     stage->differing += judgement.differing;
     if (judgement.max_ulps > stage->max_ulps) {
         stage->max_ulps = judgement.max_ulps;

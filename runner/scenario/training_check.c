@@ -99,6 +99,12 @@ static void check_table(ls_reader *reader, const ls_scenario *scenario, int inde
         ls_check__error(reader, ls_node_mark(&table->node, "norm_type"), "max_norm: 1", NULL,
                         "norm_type: the table has no max_norm");
     }
+    bool eight = ls_dtype_bytes(table->dtype) == 1;
+    if (eight && (backward || table->max_norm > 0)) {
+        ls_check__error(reader, ls_node_mark(&table->node, "dtype"), "f32, f64, f16 or bf16", NULL,
+                        "table %.60s: no weights of %s are %s", table->name,
+                        ls_dtype_name(table->dtype), backward ? "trained" : "held to a max_norm");
+    }
     if (update && !own && !ls_node_has(&scenario->node, "optimizer")) {
         ls_check__error(reader, ls_node_mark(&scenario->node, "steps"),
                         "optimizer: {type: sgd, lr: 0.1}, for example", NULL,

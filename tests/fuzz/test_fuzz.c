@@ -17,7 +17,7 @@
 #include "ranks/fault.h"
 #include "runner/scenario/scenario.h"
 
-#define CASES 1500
+#define CASES 2500
 
 // Some of the cases say each of these.
 Test(fuzz, says_everything) {
@@ -75,7 +75,32 @@ Test(fuzz, says_everything) {
         "in_place: true",
         "axis: \"",
         "except: [{ranks: ",
-        "op: bxor"};
+        "op: bxor",
+        "dtype: f8e5m2",
+        "weighted: false",
+        "norm_type: ",
+        "to: f8e4m3",
+        "scale: f32",
+        "scale_bias_last: true",
+        "row_alignment: ",
+        "output_dtype: bf16",
+        "type: [table_wise, ",
+        "only_ranks: [",
+        "not_ranks: [",
+        "columns_min: ",
+        "together: a",
+        "apart: b",
+        "kernel: [",
+        "ids: {values: [",
+        "inverse_indices: uniform",
+        "gradients: {",
+        "weight_decay_mode: decoupled",
+        "eps: ",
+        "beta1: ",
+        "beta2: ",
+        "eta: ",
+        "initial_accumulator: ",
+        "form: dense"};
     ls_text all = {0};
     for (uint32_t number = 0; number < CASES; number++) {
         cr_assert_eq(ls_fuzz_case_text(&all, 1, number), LS_OK);
