@@ -20,7 +20,7 @@ function(lockstep_unit_test name)
         set(jobs -j1)  # with two, Criterion's runner at times leaks memory of its own
     endif()
     add_test(NAME unit/${name} COMMAND unit_${name} ${jobs})
-    set_tests_properties(unit/${name} PROPERTIES LABELS unit TIMEOUT 120
+    set_tests_properties(unit/${name} PROPERTIES LABELS unit
         FAIL_REGULAR_EXPRESSION "Tested: 0" ENVIRONMENT "${LOCKSTEP_TEST_ENVIRONMENT}")
 endfunction()
 
@@ -32,7 +32,7 @@ function(lockstep_stress_test name)
     add_dependencies(stress stress_${name})
     target_link_libraries(stress_${name} PRIVATE lockstep_static)
     add_test(NAME stress/${name} COMMAND stress_${name})
-    set_tests_properties(stress/${name} PROPERTIES LABELS stress TIMEOUT 120
+    set_tests_properties(stress/${name} PROPERTIES LABELS stress
         ENVIRONMENT "${LOCKSTEP_TEST_ENVIRONMENT}")
 endfunction()
 
@@ -46,7 +46,7 @@ function(lockstep_memcheck_test name)
         return()
     endif()
     add_test(NAME memcheck/${name} COMMAND ${LOCKSTEP_MEMCHECK} $<TARGET_FILE:stress_${name}>)
-    set_tests_properties(memcheck/${name} PROPERTIES LABELS memcheck TIMEOUT 300
+    set_tests_properties(memcheck/${name} PROPERTIES LABELS memcheck
         FAIL_REGULAR_EXPRESSION "definitely lost: [1-9];Invalid (read|write)"
         ENVIRONMENT "${LOCKSTEP_TEST_ENVIRONMENT}")
 endfunction()
@@ -60,7 +60,7 @@ function(lockstep_memcheck_must_fail name source)
     add_executable(${name} ${source})
     add_test(NAME memcheck/${name} COMMAND sh -c "\"$@\" 2>&1; echo exit code $?" sh
         ${LOCKSTEP_MEMCHECK} $<TARGET_FILE:${name}>)
-    set_tests_properties(memcheck/${name} PROPERTIES LABELS memcheck TIMEOUT 60
+    set_tests_properties(memcheck/${name} PROPERTIES LABELS memcheck
         PASS_REGULAR_EXPRESSION "4,096 bytes in 1 blocks are definitely lost.*exit code 9")
 endfunction()
 
@@ -74,12 +74,12 @@ function(lockstep_counts_memory name)
     endif()
 endfunction()
 
-# lockstep_torch_test(NAME PACKAGES TIMEOUT SCRIPT ARGUMENT...): a script of this folder that needs packages
+# lockstep_torch_test(NAME PACKAGES SCRIPT ARGUMENT...): a script of this folder that needs packages
 # of Python ("torch,torchrec"); skipped, with what to do, where they are not.
 find_program(LOCKSTEP_PYTHON NAMES python3 REQUIRED)
 set(LOCKSTEP_TORCH_PYTHON "$ENV{LOCKSTEP_TORCH_PYTHON}" CACHE FILEPATH
     "The Python of tests that need torch or torchrec (ctest -L torch), where that is not python3")
-function(lockstep_torch_test name packages timeout script)
+function(lockstep_torch_test name packages script)
     set(python "${LOCKSTEP_TORCH_PYTHON}")
     if(NOT python)
         set(python "${LOCKSTEP_PYTHON}")
@@ -87,6 +87,6 @@ function(lockstep_torch_test name packages timeout script)
     add_test(NAME ${name} COMMAND ${python} "${PROJECT_SOURCE_DIR}/tests/with_torch.py" ${packages}
         "${CMAKE_CURRENT_SOURCE_DIR}/${script}" ${ARGN})
     get_filename_component(label ${name} DIRECTORY)
-    set_tests_properties(${name} PROPERTIES LABELS "${label};torch" TIMEOUT ${timeout}
+    set_tests_properties(${name} PROPERTIES LABELS "${label};torch"
         SKIP_RETURN_CODE 77 ENVIRONMENT "${LOCKSTEP_TEST_ENVIRONMENT}")
 endfunction()

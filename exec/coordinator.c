@@ -457,8 +457,7 @@ static int run(ls_exec *exec, const char *dir) {
     int status = loop(exec);
     end_processes(exec, dir);
     int kept = ls_exec__record_close(exec), told = ls_exec__flight_close(exec);
-    kept = kept != LS_OK ? kept : told;
-    return status != LS_OK ? status : kept;
+    return status != LS_OK ? status : kept != LS_OK ? kept : told;
 }
 
 int ls_exec_run(ls_exec_result *out, const ls_exec_options *options) {

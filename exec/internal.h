@@ -156,7 +156,8 @@ struct ls_exec {
     bool died;
     bool planted;  // a process was killed by a planted fault
     int failed_rank, failed_code;
-    void *symbols;                                  // symbols.c's
+    pid_t symbols;                                  // who reads lines (symbols.c); 0: nobody
+    int questions;                                  // where it is asked
     _Alignas(16) char buffer[LS_WIRE_MESSAGE_MAX];  // of a message
 };
 

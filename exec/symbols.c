@@ -1,5 +1,6 @@
 // Addresses of code as functions, files and lines, by elfutils' libdw where the build has it; else
 // the module and the offset in it, which addr2line reads.
+#define _GNU_SOURCE  // close_range
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -9,8 +10,12 @@
 #ifdef LOCKSTEP_HAVE_DW
 #include <elfutils/libdwfl.h>
 #include <errno.h>
-#include <fcntl.h>
-#include <setjmp.h>
+#include <limits.h>
+#include <signal.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
 #include <unistd.h>
 #endif
 
@@ -30,13 +35,6 @@ static const Dwfl_Callbacks callbacks = {
     .section_address = dwfl_offline_section_address,
 };
 
-// libdw ends the program where it gets no memory, if nobody says what to do instead.
-static _Thread_local sigjmp_buf without_memory;
-
-_Noreturn static void no_memory(void) {
-    siglongjmp(without_memory, 1);
-}
-
 typedef struct module {
     struct module *next;
     Dwfl *dwfl;
@@ -45,8 +43,14 @@ typedef struct module {
     char path[];
 } module;
 
-static module *module_of(ls_exec *exec, const char *path) {
-    for (module *at = exec->symbols; at != NULL; at = at->next) {
+// Asks go to a process of their own: libdw ends its process, or crashes, where it gets no memory.
+typedef struct question {
+    size_t offset;
+    char path[1024];
+} question;
+
+static module *module_of(module **modules, const char *path) {
+    for (module *at = *modules; at != NULL; at = at->next) {
         if (strcmp(at->path, path) == 0) {
             return at;
         }
@@ -57,8 +61,8 @@ static module *module_of(ls_exec *exec, const char *path) {
         return NULL;
     }
     memcpy(made->path, path, length + 1);
-    made->next = exec->symbols;
-    exec->symbols = made;
+    made->next = *modules;
+    *modules = made;
     made->dwfl = dwfl_begin(&callbacks);
     if (made->dwfl != NULL) {
         dwfl_report_begin(made->dwfl);
@@ -66,20 +70,17 @@ static module *module_of(ls_exec *exec, const char *path) {
         (void)dwfl_report_end(made->dwfl, NULL, NULL);
         if (made->dwarf != NULL) {
             (void)dwfl_module_info(made->dwarf, NULL, &made->low, NULL, NULL, NULL, NULL, NULL);
-            Dwarf_Addr bias = 0;
-            Dwarf *lines = dwfl_module_getdwarf(made->dwarf, &bias);
-            if (lines != NULL) {
-                (void)dwarf_new_oom_handler(lines, no_memory);
-            }
         }
     }
     return made;
 }
 
-static void ask(ls_exec *exec, symbol *out, const char *path, size_t offset) {
-    const module *in = module_of(exec, path);
+// Whether there was the memory for it.
+static bool ask(module **modules, symbol *out, const char *path, size_t offset) {
+    errno = 0;
+    const module *in = module_of(modules, path);
     if (in == NULL || in->dwarf == NULL) {
-        return;
+        return errno != ENOMEM;
     }
     Dwarf_Addr address = in->low + offset;
     const char *function = dwfl_module_addrname(in->dwarf, address);
@@ -91,27 +92,69 @@ static void ask(ls_exec *exec, symbol *out, const char *path, size_t offset) {
         (void)snprintf(out->file, sizeof out->file, "%s", file);
         out->line = number;
     }
+    return errno != ENOMEM;
+}
+
+// Answers until nobody asks any more. The questions come at 0; all else that is open is the
+// coordinator's.
+_Noreturn static void answer(int questions) {
+    static const struct rlimit no_core = {0, 0};
+    module *modules = NULL;
+    question asked;
+    (void)prctl(PR_SET_PDEATHSIG, SIGKILL);
+    (void)setrlimit(RLIMIT_CORE, &no_core);
+    (void)dup2(questions, 0);
+    (void)close_range(1, UINT_MAX, 0);  // nor has it anything to say
+    while (recv(0, &asked, sizeof asked, 0) == (ssize_t)sizeof asked) {
+        symbol found = {.line = 0};
+        if (!ask(&modules, &found, asked.path, asked.offset) ||
+            send(0, &found, sizeof found, MSG_NOSIGNAL) < 0) {
+            break;
+        }
+    }
+    _exit(0);
+}
+
+static int start(ls_exec *exec) {
+    int ends[2];
+    if (exec->symbols > 0) {
+        return LS_OK;
+    }
+    if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) != 0) {
+        return LS_FAIL(LS_ERR_RESOURCE, "no socket for lines: %s", strerror(errno));
+    }
+    exec->symbols = fork();
+    if (exec->symbols == 0) {
+        answer(ends[1]);
+    }
+    (void)close(ends[1]);
+    exec->questions = ends[0];
+    if (exec->symbols < 0) {
+        (void)close(ends[0]);
+        return LS_FAIL(LS_ERR_RESOURCE, "no process for lines: %s", strerror(errno));
+    }
+    return LS_OK;
 }
 
 static int look_up(ls_exec *exec, symbol *out, const char *path, size_t offset) {
-    bool whole = sigsetjmp(without_memory, 0) == 0;
-    if (whole) {
-        errno = 0;
-        ask(exec, out, path, offset);
+    question asked = {.offset = offset};
+    (void)snprintf(asked.path, sizeof asked.path, "%s", path);
+    LS_TRY(start(exec));
+    if (send(exec->questions, &asked, sizeof asked, MSG_NOSIGNAL) < 0 ||
+        recv(exec->questions, out, sizeof *out, 0) != (ssize_t)sizeof *out) {
+        return LS_FAIL(LS_ERR_MEMORY, "no memory for the lines of %s", path);
     }
-    return whole && errno != ENOMEM ? LS_OK
-                                    : LS_FAIL(LS_ERR_MEMORY, "no memory for the lines of %s", path);
+    return LS_OK;
 }
 
 void ls_exec__symbols_close(ls_exec *exec) {
-    for (module *at = exec->symbols, *next; at != NULL; at = next) {
-        next = at->next;
-        if (at->dwfl != NULL) {
-            dwfl_end(at->dwfl);
+    if (exec->symbols > 0) {
+        (void)close(exec->questions);
+        (void)kill(exec->symbols, SIGKILL);
+        while (waitpid(exec->symbols, NULL, 0) < 0 && errno == EINTR) {
         }
-        free(at);
     }
-    exec->symbols = NULL;
+    exec->symbols = 0;
 }
 #else
 static int look_up(ls_exec *exec, symbol *out, const char *path, size_t offset) {

@@ -80,8 +80,7 @@ def run(lockstep, command, stand_in, options, words):
         ranks = "1" if command[0].endswith("one_process") else "4"
         environment["STAND_IN_GPUS"] = "4" if ranks == "1" else "1"
         done = subprocess.run([lockstep, "exec", "-n", ranks, "--json", report, *options, "--",
-                               *command, *words], env=environment, capture_output=True, text=True,
-                              timeout=100)
+                               *command, *words], env=environment, capture_output=True, text=True)
         with open(report, encoding="utf-8") as file:
             return done, json.load(file)["cases"][0], left_running(folder)
 

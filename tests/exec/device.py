@@ -21,7 +21,7 @@ def run(lockstep, stand_in, program, words, options, **more):
                            DEVICE_USED=f"{folder}/used", **more)
         done = subprocess.run([lockstep, "exec", "-n", "4", "--json", f"{folder}/report.json",
                                *options, "--", program, *words], env=environment,
-                              capture_output=True, text=True, timeout=200)
+                              capture_output=True, text=True)
         with open(f"{folder}/used", encoding="utf-8") as file:
             used, live = map(int, file.read().split())
         with open(f"{folder}/report.json", encoding="utf-8") as file:

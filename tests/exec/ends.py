@@ -16,7 +16,7 @@ import time
 from check import left_running
 
 SKIP = 77
-PATIENCE_S = 60
+PATIENCE_S = 600
 # As torchrun starts them: RANK and WORLD_SIZE, and its own end is none of theirs.
 LAUNCHER = """
 import os, subprocess, sys

@@ -67,7 +67,7 @@ def check(bug, lockstep, program, stand_in, analyzer):
         os.mkdir(f"{folder}/kept")
         subprocess.run([lockstep, "exec", "-n", "4", "--deadline", "2", "--flight-recorder",
                         f"{folder}/kept/rank_", "--report", f"{folder}/report.html", "--", program, bug], env=environment,
-                       stdout=subprocess.DEVNULL, check=False, timeout=100)
+                       stdout=subprocess.DEVNULL, check=False)
         if analyzer is None:
             return judge_files([read(f"{folder}/kept/rank_{rank}") for rank in range(4)],
                                CASES[bug][0]) + judge_timeline(f"{folder}/report.html", bug)
@@ -99,7 +99,7 @@ def main():
         for options in (["--record", "nowhere/kept"],
                         ["--record", "kept", "--flight-recorder", "nowhere/rank_"]):
             done = subprocess.run([lockstep, "exec", *options, "--", "touch", "begun"], cwd=folder,
-                                  capture_output=True, text=True, check=False, timeout=100)
+                                  capture_output=True, text=True, check=False)
             if done.returncode != 2 or options[-1] not in done.stderr or os.listdir(folder):
                 wrong.append(f"{options}: code {done.returncode}, {os.listdir(folder)}, "
                              f"{done.stderr}")

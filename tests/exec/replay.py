@@ -26,12 +26,12 @@ def check_hashes(lockstep, program, stand_in):
     with tempfile.TemporaryDirectory() as folder:
         environment = dict(os.environ, MEET=f"{folder}/id", LD_LIBRARY_PATH=stand_in)
         subprocess.run([lockstep, "exec", "-n", "4", "--quiet", "--record", f"{folder}/kept",
-                        "--hash", "--", program], env=environment, check=True, timeout=100)
+                        "--hash", "--", program], env=environment, check=True)
         with open(f"{folder}/kept/exec.json", encoding="utf-8") as file:
             calls = [call for call in json.load(file)["calls"] if "file" in call]
         kinds = [call["call"] for call in calls if call["call"] not in ("reduce", "reduce_scatter")]
         done = subprocess.run([lockstep, "replay", f"{folder}/kept"], capture_output=True,
-                              text=True, timeout=100)
+                              text=True)
         last = done.stdout.strip().split("\n")[-1]
         wrong = [] if last.startswith(f"replay: {len(kinds)} passed, 0 failed, ") else [
             f"hashes: {last}, of {len(kinds)}\n{done.stdout[-2000:]}"]
@@ -42,7 +42,7 @@ def check_hashes(lockstep, program, stand_in):
         for name in changed:
             flip(f"{folder}/kept/{name}")
         done = subprocess.run([lockstep, "replay", f"{folder}/kept"], capture_output=True,
-                              text=True, timeout=100)
+                              text=True)
         failed = re.findall(r"^FAIL\s+(\S+)", done.stdout, re.M)
         if done.returncode != 1 or sorted(failed) != sorted(changed):
             wrong.append(f"hashes after changes of {changed}: code {done.returncode}, {failed}")
@@ -55,13 +55,13 @@ def main():
         environment = dict(os.environ, MEET=f"{folder}/id", LD_LIBRARY_PATH=stand_in)
         subprocess.run([lockstep, "exec", "-n", "4", "--quiet", "--order",
                         "ring:proto=simple,nccl=2.28.9", "--record", f"{folder}/kept", "--payload",
-                        "--", program], env=environment, check=True, timeout=100)
+                        "--", program], env=environment, check=True)
         kept = sorted(glob.glob(f"{folder}/kept/call_*.safetensors"))
         with open(f"{folder}/kept/exec.json", encoding="utf-8") as file:
             calls = json.load(file)["calls"]
         with_data = [call for call in calls if "file" in call]
         done = subprocess.run([lockstep, "replay", f"{folder}/kept"], capture_output=True,
-                              text=True, timeout=100)
+                              text=True)
         last = done.stdout.strip().split("\n")[-1]
         expected = f"replay: {len(with_data)} passed, 0 failed, "
         wrong = [] if last.startswith(expected) and len(kept) == len(with_data) > 90 else [
@@ -70,7 +70,7 @@ def main():
                        if call["call"] == "all_gather")
         flip(changed)
         done = subprocess.run([lockstep, "replay", f"{folder}/kept"], capture_output=True,
-                              text=True, timeout=100)
+                              text=True)
         failed = re.findall(r"^FAIL\s+(\S+)", done.stdout, re.M)
         if done.returncode != 1 or failed != [os.path.basename(changed)]:
             wrong.append(f"after a change of {os.path.basename(changed)}: code {done.returncode}, "

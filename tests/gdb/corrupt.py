@@ -12,7 +12,7 @@ COMMANDS = ("ranks", "ranks all", "rank", "rank 1", "rank apply all print self",
             "print *self", "print *self->run", "print *self->world", "shard data 1", "diff-ranks data 0 1",
             "print $rank()", "print $seq()", "next-collective", "goto-collective 0",
             "until-collective 1 on world")
-SECONDS_MAX = 60
+SECONDS_MAX = 600
 
 
 def need(condition, text):

@@ -126,7 +126,7 @@ exec {shutil.which('gdb')} -nx -batch "${{before[@]}}" {quoted} "$@"
     words = program_path(build, source, session.command.split()[1:])
     done = subprocess.run([os.path.join(build, "lockstep")] + words, cwd=scratch, env=environment,
                           stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-                          stderr=subprocess.STDOUT, timeout=110)
+                          stderr=subprocess.STDOUT)
     text = done.stdout.decode(errors="replace").replace(source + "/", "").replace(" ../", " ")
     parts = re.split(r"^@@(\d+)\n", text, flags=re.M)
     return parts[0], {int(parts[i]): parts[i + 1] for i in range(1, len(parts), 2)}
@@ -163,7 +163,7 @@ def can_debug():
     if shutil.which("gdb") is None:
         return "gdb is not installed"
     done = subprocess.run(["gdb", "-batch", "-nx", "-ex", "run", "-ex", "python print(6 * 7)",
-                           "/bin/true"], capture_output=True, stdin=subprocess.DEVNULL, timeout=60)
+                           "/bin/true"], capture_output=True, stdin=subprocess.DEVNULL)
     out = done.stdout.decode(errors="replace")
     if "exited normally" not in out:
         return "gdb cannot run programs here: ptrace is forbidden"

@@ -37,7 +37,7 @@ def divergence(lockstep, source, folder):
     scenario = os.path.join(source, "scenarios/dtensor_example/every_collective.yaml")
     kept = os.path.join(folder, "kept")
     made = subprocess.run([lockstep, "record", "--quiet", "--backend", "mpi", "--out", kept, scenario],
-                          capture_output=True, text=True, timeout=100)
+                          capture_output=True, text=True)
     if made.returncode == 3:
         print("no MPI here: the divergence is not tested")
         return
@@ -57,7 +57,7 @@ def stopped(lockstep, folder, *words):
         stream.write(WRAPPER.format(gdb=shutil.which("gdb")))
     os.chmod(wrapper, 0o755)
     done = subprocess.run([lockstep, *words], env=dict(os.environ, LOCKSTEP_GDB=wrapper),
-                          stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=100)
+                          stdin=subprocess.DEVNULL, capture_output=True, text=True)
     need("Traceback" not in done.stdout + done.stderr, done.stderr)
     return done.stdout
 
@@ -96,7 +96,7 @@ def planted(lockstep, source):
                            "-ex", "continue", "-ex", "print $divergence_rank", "-ex", "print $divergence_element",
                            "-ex", "print $divergence_ours[7] == $was",
                            "-ex", "print $divergence_theirs[7] == $was - 1", "-ex", "rank"],
-                          stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=100)
+                          stdin=subprocess.DEVNULL, capture_output=True, text=True)
     need("stage output_dist is wrong" in done.stdout, done.stdout + done.stderr)
     need("$1 = 2\n$2 = 7\n$3 = 1\n$4 = 1\nrank 2\n" in done.stdout, done.stdout + done.stderr)
 
@@ -112,7 +112,7 @@ def attach(build, lockstep, scenario, command, *option):
                                f"source {os.path.join(build, 'lockstep-gdb.py')}", "-p", pid,
                                "-ex", "catch finding", "-ex", "catch divergence",
                                "-ex", "continue", "-ex", command],
-                              stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=100)
+                              stdin=subprocess.DEVNULL, capture_output=True, text=True)
         if "ptrace: Operation not permitted" in done.stdout + done.stderr:
             return None
         need("Traceback" not in done.stderr, done.stderr)

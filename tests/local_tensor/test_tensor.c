@@ -3,7 +3,6 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include "local_tensor/local_tensor.h"
 #include "tests/counting.h"
@@ -304,20 +303,12 @@ Test(tensor, cost) {
     cr_assert(ls_world_create(&world, &(ls_world_options){.mesh = LS_MESH(1024)}) == LS_OK);
     ptrdiff_t before = counting.bytes_now;
     ls_local_tensor *tensor = NULL;
-    struct timespec start;
-    struct timespec end;
-    (void)clock_gettime(CLOCK_MONOTONIC, &start);
     cr_assert(ls_local_tensor_zeros(&tensor, world, &LS_SHAPE(1024, 1024), LS_F32,
                                     &LS_PLACE(LS_SHARD(0))) == LS_OK);
-    (void)clock_gettime(CLOCK_MONOTONIC, &end);
     ptrdiff_t shards = (ptrdiff_t)1024 * 1024 * 4;
     cr_expect(counting.bytes_now - before >= shards);
     cr_expect(counting.bytes_now - before <= shards + shards / 10);
     cr_expect(counting.bytes_max - before <= shards + shards / 10);
-    double ms =
-        (double)(end.tv_sec - start.tv_sec) * 1e3 + (double)(end.tv_nsec - start.tv_nsec) / 1e6;
-    // Generous for sanitizers and busy machines; quadratic work in the ranks would still show.
-    cr_expect(ms < 500, "%.1f ms", ms);
     ls_local_tensor_free(tensor);
     cr_expect(ls_local_tensor_zeros(&tensor, world, &LS_SHAPE(INT64_MAX), LS_F32,
                                     &LS_PLACE(LS_SHARD(0))) == LS_ERR_OVERFLOW);

@@ -16,7 +16,7 @@ from twins import clean_twin  # noqa: E402
 
 lockstep, mpi_scenario, mpi_ranks, pipeline, pipeline_mpi, mpiexec, source = sys.argv[1:]
 HANG_SECONDS = 4
-END_SECONDS = 200
+END_SECONDS = 900
 WORKERS = 6
 HANGS, EAGER, SURVIVES, ENDED = "hangs", "eager", "survives", "is ended"
 # What MPI makes of each scenario of scenarios/bugs. eager: it keeps a small message and lets the

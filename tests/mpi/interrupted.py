@@ -55,11 +55,11 @@ def interrupt(program, how):
                                  stdout=subprocess.DEVNULL)
         def ranks_run():
             return any(name.endswith(".pid") for _, _, names in os.walk(scratch) for name in names)
-        assert wait_until(ranks_run, 60), "the ranks never started"
+        assert wait_until(ranks_run, 600), "the ranks never started"
         child.send_signal(how)
         assert child.wait(30) == -how, "it ended as interrupted programs do"
-        assert wait_until(lambda: not processes(folder), 20), "still running: %s" % processes(folder)
-        assert wait_until(lambda: not os.listdir(scratch), 20), "left: %s" % os.listdir(scratch)
+        assert wait_until(lambda: not processes(folder), 600), "still running: %s" % processes(folder)
+        assert wait_until(lambda: not os.listdir(scratch), 600), "left: %s" % os.listdir(scratch)
         assert not os.path.exists(out)
 
 

@@ -8,7 +8,7 @@ import time
 
 import ended
 
-LONG = 120
+LONG = 900
 
 
 def names(pids):

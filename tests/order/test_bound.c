@@ -91,7 +91,7 @@ static double worst_ratio(data *d, ls_dtype dtype) {
 // No order exceeds the bound: rank order and random trees, fused and not, f32 accumulators, sums,
 // averages both ways, products, every float type and value shape; and of 4 ranks and more some
 // order comes close to it.
-Test(bound, no_correct_order_exceeds_it, .timeout = 100) {
+Test(bound, no_correct_order_exceeds_it) {
     static const ls_op ops[] = {LS_SUM, LS_AVG, LS_PREMUL_SUM, LS_PROD};
     double largest[6][4] = {0};  // by type and operation
     for (size_t t = 0; t < 6; t++) {
@@ -172,7 +172,7 @@ static void plant(data *d, ls_dtype dtype, int victim, bug kind, uint64_t seed,
 // every float type (a trial: one all_reduce of 256 elements of 4 ranks). A single swapped pair of
 // elements does so in f64 and f32; in narrower types a swap of two nearly equal values lies within
 // rounding, and the shares expected are those that docs/bounds.md states.
-Test(bound, bugs_exceed_it, .timeout = 100) {
+Test(bound, bugs_exceed_it) {
     enum { TRIALS = 3000, RANKS = 4 };
     static const double swapped_at_least[] = {0.999, 0.999, 0.995, 0.96, 0.55, 0.25};
     for (size_t t = 0; t < 6; t++) {

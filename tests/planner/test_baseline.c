@@ -45,7 +45,7 @@ static double ratio_of(ls_instance_kind kind, int tables, int ranks, uint64_t se
 }
 
 // Fifty random models of 30 tables on 8 ranks.
-Test(baseline, never_worse_than_torchrec, .timeout = 100) {
+Test(baseline, never_worse_than_torchrec) {
     double ratios[50];
     for (uint64_t seed = 0; seed < 50; seed++) {
         ratios[seed] = ratio_of(LS_INSTANCE_RANDOM, 30, 8, seed + 1, 100000);
@@ -57,7 +57,7 @@ Test(baseline, never_worse_than_torchrec, .timeout = 100) {
 }
 
 // One model with sizes and pooling like those of production.
-Test(baseline, never_worse_on_production_like_tables, .timeout = 100) {
+Test(baseline, never_worse_on_production_like_tables) {
     double ratio = ratio_of(LS_INSTANCE_PRODUCTION, 60, 8, 3, 400000);
     cr_log_info("TorchRec's cost over ours: %.3f", ratio);
     cr_expect(ratio > 1.0);

@@ -48,7 +48,7 @@ static void expect_same(const bug *b, bool clean, uint64_t seed) {
 }
 
 // The same ranks run in the same order, with the same findings in the same words.
-Test(fibers, show_what_threads_show, .timeout = 100) {
+Test(fibers, show_what_threads_show) {
     for (int i = 0; i < bug_count; i++) {
         for (uint64_t seed = 0; seed < 5; seed++) {
             expect_same(&bugs[i], false, seed);
@@ -82,7 +82,7 @@ static int exits(ls_rank *self, void *arg) {
 }
 
 // The rank is lost, which is told of, and the others come to their end.
-Test(fibers, programs_that_do_not_return, .timeout = 60) {
+Test(fibers, programs_that_do_not_return) {
     static const struct {
         ls_spmd_program program;
         const char *contains;
@@ -133,7 +133,7 @@ static int sums(ls_rank *self, void *arg) {
 }
 
 // As many as a world can have, which is more than Linux gives threads to a process.
-Test(fibers, as_many_as_a_world_can_have, .timeout = 200) {
+Test(fibers, as_many_as_a_world_can_have) {
     uint64_t total = 0, ranks = LS_RANKS_MAX;
     ls_spmd_result *result = NULL;
     const ls_spmd_options options = {

@@ -10,7 +10,7 @@
 #define WORLD ls_rank_world(self)
 
 // Whatever random programs do, every run ends, with the ranks' statuses and the same words again.
-Test(hostile, random_programs_end, .timeout = 100) {
+Test(hostile, random_programs_end) {
     int findings[LS_FINDING_COUNT] = {0}, kinds = 0;
     for (uint64_t seed = 0; seed < 1500; seed++) {
         ls_spmd_result *results[2] = {NULL, NULL};
@@ -38,7 +38,7 @@ Test(hostile, random_programs_end, .timeout = 100) {
 }
 
 // The same in parallel, where only that they end can be said.
-Test(hostile, random_programs_end_in_parallel, .timeout = 100) {
+Test(hostile, random_programs_end_in_parallel) {
     for (uint64_t seed = 0; seed < 500; seed++) {
         ls_spmd_result *result = NULL;
         const ls_spmd_options options = {
@@ -347,7 +347,7 @@ static const struct expected {
 };
 
 // Each mistake has its name, at its rank, under every schedule; what is allowed gives nothing.
-Test(hostile, mistakes_have_names, .timeout = 60) {
+Test(hostile, mistakes_have_names) {
     for (size_t i = 0; i < sizeof expected / sizeof expected[0]; i++) {
         const struct expected *e = &expected[i];
         for (uint64_t seed = 0; seed < 6; seed++) {

@@ -158,7 +158,7 @@ def main():
     lockstep, source = os.path.abspath(sys.argv[1]), os.path.abspath(sys.argv[2])
 
     def run(*words, code=0):
-        done = subprocess.run([lockstep, *words], capture_output=True, text=True, timeout=100)
+        done = subprocess.run([lockstep, *words], capture_output=True, text=True)
         need(done.returncode == code, f"{words}: exit code {done.returncode}\n{done.stdout}{done.stderr}")
         return done.stdout
 

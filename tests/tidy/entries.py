@@ -1,4 +1,5 @@
-"""Every entry of CTest has a label and a TIMEOUT: timeouts.py CTEST BUILD."""
+"""Every entry of CTest has a label, and no TIMEOUT of its own: how long one may take on the busiest
+machine stands in CMakePresets.json alone. entries.py CTEST BUILD."""
 import json
 import subprocess
 import sys
@@ -10,9 +11,8 @@ assert tests, "no tests are registered"
 bad = 0
 for test in tests:
     names = {entry["name"] for entry in test.get("properties", [])}
-    for needed in ("TIMEOUT", "LABELS"):
-        if needed not in names:
-            print(f"{test['name']}: has no {needed}")
-            bad = 1
+    if "LABELS" not in names or "TIMEOUT" in names:
+        print(f"{test['name']}: has no label, or a TIMEOUT of its own")
+        bad = 1
 print(f"{len(tests)} tests")
 sys.exit(bad)
