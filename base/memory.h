@@ -22,6 +22,11 @@ LS_API_BACKENDS void ls_free(void *pointer, size_t count, size_t size);
 LS_API_BACKENDS int ls_size_mul(size_t *out, size_t a, size_t b);
 LS_API_BACKENDS int ls_size_add(size_t *out, size_t a, size_t b);
 
+// *out: `bytes` bytes of addresses where no memory of a program ever is, so that whoever touches
+// them is seen; *next (0 at first) counts on. No two of these are next to each other.
+// LS_ERR_MEMORY.
+int ls_addresses_take(void **out, uintptr_t *next, size_t bytes);
+
 // An arena: allocations live until the arena is destroyed or reset. Not thread-safe.
 typedef struct ls_arena ls_arena;
 LS_API int ls_arena_create(ls_arena **out);

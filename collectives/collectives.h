@@ -312,11 +312,15 @@ typedef struct ls_axis ls_axis;
 LS_API int ls_axis_create(ls_axis **out, ls_backend *backend, int axis);
 LS_API void ls_axis_free(ls_axis *axis);
 
+#define LS_COMM_NAME_BYTES 48
+// The name of the communicator of a subset of `of` that is made next.
+void ls_comm_subset_name(char out[LS_COMM_NAME_BYTES], const ls_comm *of);
+
 // ---- Inside the library: what communicators hold ------------------------------------------------
 struct ls_comm {
     ls_backend *backend;            // borrowed
     int id;                         // unique within the backend; 0, 1, ... in order of creation
-    char name[48];                  // for messages: "world", "host", ...
+    char name[LS_COMM_NAME_BYTES];  // for messages: "world", "host", ...
     uint64_t family;                // of those made alike: along one axis, or at one line; else id
     int size;                       // members
     int *ranks;                     // [size] world rank of each member; owned

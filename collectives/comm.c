@@ -108,6 +108,11 @@ int ls_comm_create(ls_comm **out, ls_backend *backend, const int *ranks, int siz
     return LS_OK;
 }
 
+void ls_comm_subset_name(char out[LS_COMM_NAME_BYTES], const ls_comm *of) {
+    (void)snprintf(out, LS_COMM_NAME_BYTES, "%.24s subset #%d", of->name,
+                   of->backend->comm_next_id);
+}
+
 uint64_t ls_comm_family(uint64_t parent, const char *file, int line) {
     uint64_t family = ls_hash(LS_HASH_START, &parent, sizeof parent);
     family = ls_hash(family, &line, sizeof line);

@@ -363,9 +363,8 @@ int ls_comm__subset(ls_spmd *run, ls_shared_comm *shared, ls_request *const *req
         int member = requests[0]->members[i];
         places[i] = (place){0, i, member, shared->comm->ranks[member]};
     }
-    char name[48];
-    (void)snprintf(name, sizeof name, "%.24s subset #%d", shared->comm->name,
-                   run->backend->comm_next_id);
+    char name[LS_COMM_NAME_BYTES];
+    ls_comm_subset_name(name, shared->comm);
     own_part own = part_of(run, shared);
     int status = make_comm(run, &own, requests, places, count, name);
     status = status == LS_OK ? close_split(run, &own) : status;

@@ -68,21 +68,6 @@ static int make_room(ls_rank *rank) {
     return LS_OK;
 }
 
-// Where no address of a program ever is, so that whoever touches it is seen.
-#define SHAPES_START ((uintptr_t)1 << 56)
-#define SHAPES_END   ((uintptr_t)1 << 62)
-
-// Without data: addresses that nothing else has.
-static int place_shape(ls_allocation *made, ls_spmd *run) {
-    uintptr_t start = run->shapes == 0 ? SHAPES_START : run->shapes;
-    if (made->bytes > SHAPES_END - start - 2 * RED_BYTES) {
-        return LS_FAIL(LS_ERR_MEMORY, "the buffers of this run have no room in any memory");
-    }
-    made->start = (char *)start;
-    run->shapes = (start + made->bytes + 2 * RED_BYTES - 1) & ~(uintptr_t)(RED_BYTES - 1);
-    return LS_OK;
-}
-
 // With closed pages (flight.c) a buffer has its pages for itself, and lies at the start of one.
 static int place(ls_allocation *made, ls_rank *rank) {
     const ls_spmd *run = rank->run;
@@ -112,11 +97,14 @@ static void *allocate(ls_rank *rank, size_t bytes, const char *file, int line) {
     }
     ls_allocation made = {
         .number = rank->allocations_made, .bytes = bytes, .file = file, .line = line};
-    if ((rank->run->options.shape_only ? place_shape(&made, rank->run) : place(&made, rank)) !=
+    bool shape = rank->run->options.shape_only;
+    void *memory = NULL;
+    if ((shape ? ls_addresses_take(&memory, &rank->run->shapes, bytes) : place(&made, rank)) !=
         LS_OK) {
         return NULL;
     }
-    void *memory = made.start;
+    made.start = shape ? memory : made.start;
+    memory = made.start;
     int at = place_after(rank, memory);
     memmove(&rank->allocations[at + 1], &rank->allocations[at],
             (size_t)(rank->allocation_count - at) * sizeof(ls_allocation));

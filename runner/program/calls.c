@@ -236,7 +236,10 @@ static int add_calls(ls_program *program, const ls_scenario_step *step, ls_comm 
         for (int i = 0; i < ranks->count; i++) {
             members[i] = (int)ranks->at[i];
         }
-        LS_TRY(ls_comm_create(own, program->backend, members, ranks->count, step->name));
+        char subset[LS_COMM_NAME_BYTES];  // what ranks are told that make it themselves
+        ls_comm_subset_name(subset, program->all);
+        LS_TRY(ls_comm_create(own, program->backend, members, ranks->count,
+                              program->execution->shape_only ? subset : step->name));
         return add_members(program, step, *own);
     }
     if (step->call.axis < 0) {
@@ -401,7 +404,7 @@ static int count_ends(const ls_program *program, const ls_scenario_step *step) {
 int ls_program__call_step(ls_program *program, const ls_scenario_step *step) {
     ls_step_calls *calls = calls_of(program, step);
     ls_comm *own = NULL;
-    int members = program->self != NULL ? 1 : program->scenario->ranks;
+    int members = program->self != NULL ? 1 : ls_world_held_count(program->world);
     calls->room = is_message_step(step) ? count_ends(program, step) : members;
     calls->at = ls_arena_alloc(program->arena, (size_t)calls->room, sizeof *calls->at);
     if (calls->at == NULL) {

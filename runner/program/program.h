@@ -71,7 +71,8 @@ typedef struct ls_program_ranks_options {
     struct ls_trace *trace;     // of the one schedule; NULL: none
     const ls_stage_sink *sink;  // gets what the ranks' stages give; NULL: not wanted
     ls_backend *backend;        // holds every rank and has its own order; NULL: the simulator
-    struct ls_tally *tally;     // sees the calls of a run without data; NULL: with data
+    struct ls_tally *tally;     // sees the calls of a run without data; NULL: with data. Ranks that
+                                // call alike then run as one, unless more is asked for above
 } ls_program_ranks_options;
 
 typedef struct ls_program_outcome {
@@ -92,6 +93,15 @@ int ls_program_ranks(ls_program_outcome *out, const ls_scenario *scenario, ls_ar
 // this rank's checks or the backend found, also in ls_check_last; LS_OK: nothing.
 int ls_program_rank_real(const ls_scenario *scenario, ls_backend *backend,
                          const ls_stage_sink *sink, ls_arena *arena);
+
+// ---- Calls without data, of one rank for all that have the same part in every step: classes.c ---
+#define LS_PROGRAM_CLASSES_MAX 4096  // of ranks; more are not worth it
+// Whether the program leaves nothing to find that takes the ranks themselves.
+bool ls_program__is_plain(const ls_scenario *scenario);
+// Tells the tally of the calls. *done false: the program is not plain, or something is wrong with
+// its calls after all, which the ranks must show.
+int ls_program__classes(bool *done, const ls_scenario *scenario, struct ls_tally *tally,
+                        ls_arena *arena);
 
 // What the ranks of a run share; one of them runs at a time.
 typedef struct ls_program_run {

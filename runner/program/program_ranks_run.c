@@ -216,7 +216,12 @@ int ls_program_ranks(ls_program_outcome *out, const ls_scenario *scenario, ls_ar
     *out = (ls_program_outcome){0};
     LS_TRY(options->order != NULL ? ls_order_parse(&order, options->order) : LS_OK);
     int tries = options->tries > 0 ? options->tries : 1, status = LS_OK;
-    for (int i = 0; i < tries && out->finding_count == 0 && status == LS_OK; i++) {
+    bool done = false;
+    if (options->tally != NULL && options->trace == NULL && options->checks == NULL &&
+        options->tries == 0 && options->schedule == LS_SCHEDULE_ROUND_ROBIN) {
+        status = ls_program__classes(&done, scenario, options->tally, arena);
+    }
+    for (int i = 0; i < tries && !done && out->finding_count == 0 && status == LS_OK; i++) {
         ls_program_ranks_options each = *options;
         each.sink = i == 0 ? options->sink : NULL;  // the values are the same under all schedules
         out->seed = scenario->seed + (uint64_t)i;

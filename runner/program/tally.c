@@ -2,6 +2,7 @@
 #include "runner/program/tally.h"
 
 #include <inttypes.h>
+#include <limits.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -42,16 +43,16 @@ static bool make_room(ls_tally *tally) {
     }
     int room = tally->row_room == 0 ? 16 : 2 * tally->row_room;
     ls_call_row *rows = ls_arena_alloc(tally->arena, (size_t)room, sizeof *rows);
-    int *lines = ls_arena_alloc(tally->arena, (size_t)room, sizeof *lines);
-    if (rows == NULL || lines == NULL) {
+    ls_tally_place *places = ls_arena_alloc(tally->arena, (size_t)room, sizeof *places);
+    if (rows == NULL || places == NULL) {
         return false;
     }
     if (tally->row_count > 0) {
         memcpy(rows, tally->rows, (size_t)tally->row_count * sizeof *rows);
-        memcpy(lines, tally->lines, (size_t)tally->row_count * sizeof *lines);
+        memcpy(places, tally->places, (size_t)tally->row_count * sizeof *places);
     }
     tally->rows = rows;
-    tally->lines = lines;
+    tally->places = places;
     tally->row_room = room;
     return true;
 }
@@ -66,27 +67,42 @@ static const char *step_at(const ls_scenario *scenario, int line) {
     return name;
 }
 
-static ls_call_row *row_of(ls_tally *tally, const ls_call *call) {
-    const char *kind = ls_kind_name(call->kind);
-    for (int i = tally->row_count; i-- > 0;) {
-        if (tally->lines[i] == call->line && strcmp(tally->rows[i].call, kind) == 0) {
-            return &tally->rows[i];
-        }
-    }
-    if (!make_room(tally)) {
-        return NULL;
-    }
-    ls_call_row *row = &tally->rows[tally->row_count];
-    tally->lines[tally->row_count] = call->line;
-    *row = (ls_call_row){
-        .call = kind,
-        .communicator = ls_arena_strdup(tally->arena, call->comm->name),
+// A new row behind those of lines up to its own.
+static ls_call_row *add_row(ls_tally *tally, const ls_call *call) {
+    const ls_call_row made = {
+        .call = ls_kind_name(call->kind),
         .purpose = step_at(tally->scenario, call->line),
         .where = ls_arena_printf(tally->arena, "%s:%d", call->file, call->line),
     };
-    bool made = row->communicator != NULL && row->where != NULL;
-    tally->row_count += made ? 1 : 0;
-    return made ? row : NULL;
+    if (made.where == NULL || !make_room(tally)) {
+        return NULL;
+    }
+    int at = tally->row_count++;
+    for (; at > 0 && tally->places[at - 1].line > call->line; at--) {
+        tally->rows[at] = tally->rows[at - 1];
+        tally->places[at] = tally->places[at - 1];
+    }
+    tally->rows[at] = made;
+    tally->places[at] = (ls_tally_place){.line = call->line, .comm = INT_MAX};
+    return &tally->rows[at];
+}
+
+// Of several communicators along an axis, the row names the first.
+static ls_call_row *row_of(ls_tally *tally, const ls_call *call) {
+    const char *kind = ls_kind_name(call->kind);
+    ls_call_row *row = NULL;
+    for (int i = tally->row_count; i-- > 0 && row == NULL;) {
+        bool same = tally->places[i].line == call->line && strcmp(tally->rows[i].call, kind) == 0;
+        row = same ? &tally->rows[i] : NULL;
+    }
+    row = row != NULL ? row : add_row(tally, call);
+    ls_tally_place *place = row != NULL ? &tally->places[row - tally->rows] : NULL;
+    if (place != NULL && call->comm->id < place->comm) {
+        place->comm = call->comm->id;
+        row->communicator = ls_arena_strdup(tally->arena, call->comm->name);
+        row = row->communicator != NULL ? row : NULL;
+    }
+    return row;
 }
 
 // What the call sends, and its larger buffer.

@@ -10,17 +10,23 @@
 
 struct ls_trace;
 
+// Where a row's calls are made: the step's line, and the number of the first communicator.
+typedef struct ls_tally_place {
+    int line, comm;
+} ls_tally_place;
+
 typedef struct ls_tally {
     const ls_scenario *scenario;
     ls_arena *arena;
     ls_topology machine;
     struct ls_trace *trace;  // sees the sets, too; NULL: none
-    ls_call_row *rows;       // [row_count] one for each step and kind of call, as they first met
-    int *lines;              // [row_count] of the step
+    ls_call_row *rows;       // [row_count] one for each step and kind of call, by their lines
+    ls_tally_place *places;  // [row_count]
     int row_count, row_room;
     uint64_t sets, calls, bytes;
     double *ready_us;  // [ranks] when each rank's last call was over
     double end_us;
+    int classes;  // of ranks, one of each of which was run; 0: every rank was
     bool failed;  // no memory for something
 } ls_tally;
 

@@ -12,7 +12,9 @@
 #define PROCESS_BYTES    (16.0 * 1024 * 1024)
 #define RANK_BYTES       (48.0 * 1024)  // a thread's touched stack, its history, requests
 #define SHAPE_RANK_BYTES (24.0 * 1024)  // without data: of a rank,
-#define SHAPE_CALL_BYTES 1024.0         // and of each of its calls
+#define SHAPE_CALL_BYTES 1024.0         // and of each of its calls;
+#define CLASS_RANK_BYTES 512.0          // of ranks of which a few are run,
+#define CLASS_CALL_BYTES 512.0          // and of each call of one of these
 #define BAG_BYTES        64.0           // of a bag on its own rank
 #define BAG_SHARD_BYTES  40.0           // of a bag on each rank that looks it up: lengths, offsets
 #define ID_BYTES         48.0
@@ -312,7 +314,12 @@ double ls_memory_need_of_shape(const ls_scenario *scenario) {
         calls += ls_step_on_buffers(step) ? 1 : 0;
         calls += step->kind == LS_STEP_SEND_RECV ? 2.0 * step->call.pairs.count : 0;
     }
-    return PROCESS_BYTES + scenario->ranks * (SHAPE_RANK_BYTES + calls * SHAPE_CALL_BYTES);
+    double ranks = scenario->ranks;
+    if (ls_program__is_plain(scenario)) {
+        return PROCESS_BYTES + ranks * CLASS_RANK_BYTES +
+               fmin(ranks, LS_PROGRAM_CLASSES_MAX) * calls * CLASS_CALL_BYTES;
+    }
+    return PROCESS_BYTES + ranks * (SHAPE_RANK_BYTES + calls * SHAPE_CALL_BYTES);
 }
 
 int ls_memory_check(const ls_scenario *scenario, double need, uint64_t limit) {
