@@ -243,53 +243,30 @@ Test(collectives, all_to_all_by_hand) {
     close_world(&f);
 }
 
+static ls_call message(ls_kind kind, const fixture *f, int rank, int peer, size_t count,
+                       int32_t *values) {
+    return (ls_call){.kind = kind,
+                     .comm = f->comm,
+                     .rank = rank,
+                     .dtype = LS_I32,
+                     .root = peer,
+                     .count = count,
+                     .send = kind == LS_SEND ? values : NULL,
+                     .recv = kind == LS_RECV ? values : NULL,
+                     LS_HERE};
+}
+
 // Sends meet receives by pair and order, in a group with a collective, and to oneself.
 Test(collectives, p2p_meets_in_order) {
     fixture f = open_world(3);
     int32_t a = 1, b = 2, c = 3, ra = 0, rb = 0, rc = 0;
     ls_call calls[] = {
-        {.kind = LS_RECV,
-         .comm = f.comm,
-         .rank = 2,
-         .dtype = LS_I32,
-         .root = 0,
-         .count = 1,
-         .recv = &ra},
-        {.kind = LS_RECV,
-         .comm = f.comm,
-         .rank = 2,
-         .dtype = LS_I32,
-         .root = 0,
-         .count = 1,
-         .recv = &rb},
-        {.kind = LS_SEND,
-         .comm = f.comm,
-         .rank = 0,
-         .dtype = LS_I32,
-         .root = 2,
-         .count = 1,
-         .send = &a},
-        {.kind = LS_SEND,
-         .comm = f.comm,
-         .rank = 0,
-         .dtype = LS_I32,
-         .root = 2,
-         .count = 1,
-         .send = &b},
-        {.kind = LS_SEND,
-         .comm = f.comm,
-         .rank = 1,
-         .dtype = LS_I32,
-         .root = 1,
-         .count = 1,
-         .send = &c},
-        {.kind = LS_RECV,
-         .comm = f.comm,
-         .rank = 1,
-         .dtype = LS_I32,
-         .root = 1,
-         .count = 1,
-         .recv = &rc},
+        message(LS_RECV, &f, 2, 0, 1, &ra),
+        message(LS_RECV, &f, 2, 0, 1, &rb),
+        message(LS_SEND, &f, 0, 2, 1, &a),
+        message(LS_SEND, &f, 0, 2, 1, &b),
+        message(LS_SEND, &f, 1, 1, 1, &c),
+        message(LS_RECV, &f, 1, 1, 1, &rc),
         {.kind = LS_BARRIER, .comm = f.comm, .rank = 0},
         {.kind = LS_BARRIER, .comm = f.comm, .rank = 1},
         {.kind = LS_BARRIER, .comm = f.comm, .rank = 2},
@@ -360,36 +337,50 @@ Test(collectives, disagreements_are_named) {
     close_world(&f);
 }
 
+// What most members say is right, whoever is first; where no value has most, what the first says.
+Test(collectives, the_odd_member_is_blamed) {
+    const struct {
+        size_t counts[5];
+        int members, wrong, wrongs;
+    } cases[] = {{{3, 2, 2}, 3, 0, 1},       {{3, 3, 2, 2, 2}, 5, 0, 2}, {{2, 3, 2, 4, 2}, 5, 1, 2},
+                 {{4, 2, 3, 2, 2}, 5, 0, 2}, {{2, 3}, 2, 1, 1},          {{2, 2, 3, 3}, 4, 2, 2},
+                 {{4, 2, 2, 3, 3}, 5, 1, 4}};
+    for (size_t k = 0; k < sizeof cases / sizeof *cases; k++) {
+        fixture f = open_world(cases[k].members);
+        float values[5][4];
+        ls_call calls[5];
+        for (int i = 0; i < cases[k].members; i++) {
+            calls[i] = (ls_call){.kind = LS_ALL_REDUCE,
+                                 .comm = f.comm,
+                                 .rank = i,
+                                 .dtype = LS_F32,
+                                 .count = cases[k].counts[i],
+                                 .send = values[i],
+                                 .recv = values[i]};
+        }
+        expect_finding(&f, calls, cases[k].members, LS_ERR_MISMATCH, LS_FINDING_COUNT_MISMATCH,
+                       cases[k].wrong);
+        cr_expect(ls_check_last()->rank_count == cases[k].wrongs, "%zu", k);
+        close_world(&f);
+    }
+}
+
 // Sends and receives that do not pair are named: missing, wrong size, wrong type, wrong order.
 Test(collectives, p2p_disagreements_are_named) {
     fixture f = open_world(2);
     int32_t data[4] = {0}, got[4] = {0};
-#define SEND(n)                                                                                    \
-    {.kind = LS_SEND,                                                                              \
-     .comm = f.comm,                                                                               \
-     .rank = 0,                                                                                    \
-     .dtype = LS_I32,                                                                              \
-     .root = 1,                                                                                    \
-     .count = (n),                                                                                 \
-     .send = data,                                                                                 \
-     LS_HERE}
-#define RECV(n, at)                                                                                \
-    {                                                                                              \
-        .kind = LS_RECV, .comm = f.comm, .rank = 1, .dtype = LS_I32, .root = 0, .count = (n),      \
-        .recv = &got[at], LS_HERE                                                                  \
-    }
-    ls_call lone_send[] = {SEND(1)}, lone_recv[] = {RECV(1, 0)};
+    ls_call lone_send[] = {message(LS_SEND, &f, 0, 1, 1, data)},
+            lone_recv[] = {message(LS_RECV, &f, 1, 0, 1, got)};
     expect_finding(&f, lone_send, 1, LS_ERR_MISMATCH, LS_FINDING_P2P_UNMATCHED_SEND, 0);
     expect_finding(&f, lone_recv, 1, LS_ERR_MISMATCH, LS_FINDING_P2P_UNMATCHED_RECV, 1);
-    ls_call sizes[] = {SEND(1), RECV(2, 0)};
+    ls_call sizes[] = {message(LS_SEND, &f, 0, 1, 1, data), message(LS_RECV, &f, 1, 0, 2, got)};
     expect_finding(&f, sizes, 2, LS_ERR_MISMATCH, LS_FINDING_P2P_COUNT_MISMATCH, 0);
-    ls_call types[] = {SEND(1), RECV(1, 0)};
+    ls_call types[] = {message(LS_SEND, &f, 0, 1, 1, data), message(LS_RECV, &f, 1, 0, 1, got)};
     types[1].dtype = LS_F32;
     expect_finding(&f, types, 2, LS_ERR_MISMATCH, LS_FINDING_P2P_DTYPE_MISMATCH, 0);
-    ls_call order[] = {SEND(1), SEND(2), RECV(2, 0), RECV(1, 2)};
+    ls_call order[] = {message(LS_SEND, &f, 0, 1, 1, data), message(LS_SEND, &f, 0, 1, 2, data),
+                       message(LS_RECV, &f, 1, 0, 2, got), message(LS_RECV, &f, 1, 0, 1, &got[2])};
     expect_finding(&f, order, 4, LS_ERR_MISMATCH, LS_FINDING_P2P_ORDER_MISMATCH, 0);
-#undef SEND
-#undef RECV
     close_world(&f);
 }
 

@@ -133,6 +133,10 @@ def factors(check):
     check.one(whole, copies(t, a, a), 1, "wrong", "of the 3 ranks only 0 has what the reference has")
     moved = rows(t, 4, 0, 2) + rows(t, 4, 3, 6) + rows(t, 4, 2, 3)
     check.one(whole, copies(moved), 1, "wrong", "its row 2 of 6 is the reference's row 3")
+    # A row of zeros lies in no other place: there are others like it.
+    empty = rows(t, 4, 0, 2) + [0.0] * 4 + rows(t, 4, 3, 6)
+    zeros = {"t": ([6, 4], rows(t, 4, 0, 5) + [0.0] * 4, {})}
+    assert "another order" not in check.one(zeros, copies(empty[:20] + [0.0] * 4), 1, "wrong")["divergence"]
     # A layer whose input is cut along what it adds up has parts of a sum, said or not.
     x, w = waves(2 * 64), waves(3 * 64, 0.7)
     made = {"made": {"by": "linear", "input": "x", "weight": "w", "bias": None}}

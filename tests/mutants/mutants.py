@@ -1,6 +1,7 @@
 """Mutants of lockstep's own sources: which do the tests not notice?
 
 mutants.py [--only PATTERN] [--count N] [--seed N] [--jobs N] [--work DIR] [--list FILE] [--again]
+           [--beside BUILD]
 
 Takes N mutants of each room (0: all there are), the same ones for a seed; with --only, of a room or
 of files that fit PATTERN. All are built into one copy of the tree under DIR, and each runs against
@@ -11,7 +12,10 @@ of several])].
 
 The table counts by room. killed: a test failed; in time: it did not come to its end; same code: the
 compiler makes the same of it; equivalent: equivalent.txt says why no test can notice it. What is the
-same, equivalent or not built is not in the share. A survivor is code 1."""
+same, equivalent or not built is not in the share. A survivor is code 1.
+
+--beside BUILD copies no tree: what changes is compiled and linked, under DIR, to the nearest unit test
+of each mutant, from what is built in BUILD. Every mutant must be killed there; nothing is kept."""
 import argparse
 import collections
 import concurrent.futures
@@ -74,14 +78,9 @@ def choose(options):
             exec(file.read(), scope)  # a list of the user's own
         for number, (name, *change) in enumerate(scope["MUTANTS"]):
             try:
-                mutant = units.of_list(name, text_of(name), *change)
-            except LookupError as error:
-                print(f"#{number}: {error}")
-                continue
-            if mutant is None:
-                print(f"#{number}: {name}: {change[0]!r} is more than one statement")
-            else:
-                chosen.append(mutant)
+                chosen.append(units.of_list(name, text_of(name), *change))
+            except (LookupError, OSError) as error:
+                sys.exit(f"{options.list}: mutant {number}: {error}")
     if options.count != 0 or not options.list:
         of = collections.defaultdict(list)
         for name in files:
@@ -94,13 +93,42 @@ def choose(options):
     return {mutant.file: texts[mutant.file] for mutant in chosen}, chosen
 
 
-class Copy:
+class Built:
+    """What a build knows of its files and tests."""
+
+    def __init__(self, options, texts, source, build=None):
+        self.options, self.texts, self.source, self.commands = options, texts, source, None
+        self.build = build or os.path.join(source, "build")
+
+    def compiled(self):
+        """{file: the command that compiles it}, of all that this build compiles."""
+        if self.commands is None:
+            listed = json.loads(shell(["ninja", "-t", "compdb"], self.build).stdout)
+            self.commands = {os.path.relpath(os.path.join(entry["directory"], entry["file"]),
+                                             self.source): entry["command"] for entry in listed}
+        return self.commands
+
+    def is_same_code(self, mutant):
+        """Whether the compiler makes the same of the mutant as of the file."""
+        words = shlex.split(self.compiled()[mutant.file])
+        words = words[1:] if os.path.basename(words[0]) == "ccache" else words
+        kept = [word for before, word in zip([""] + words, words) if word not in (
+            "-MD", "-MT", "-MF", "-o", "-c", "-g") and before not in ("-MT", "-MF", "-o", "-c")]
+        text, unit = self.texts[mutant.file], mutant.unit
+        made = []
+        for one in (text, text[:unit.start] + mutant.text + text[unit.end:]):
+            command = [*kept, "-w", "-S", "-x", "c", "-", "-o", "-", "-iquote",
+                       os.path.dirname(os.path.join(self.source, mutant.file))]
+            done = shell(command, self.build, input=f'#line 1 "{mutant.file}"\n{one}')
+            made.append(done.stdout if done.returncode == 0 else None)
+        return made[0] is not None and made[0] == made[1]
+
+
+class Copy(Built):
     """A copy of the tree with all mutants built into it."""
 
     def __init__(self, options, texts):
-        self.options, self.texts, self.commands = options, texts, None
-        self.source = os.path.join(options.work, "source")
-        self.build = os.path.join(self.source, "build")
+        super().__init__(options, texts, os.path.join(options.work, "source"))
         names = shell(["git", "ls-files", "-co", "--exclude-standard"], ROOT).stdout.split("\n")
         for name in names:
             path = os.path.join(ROOT, name)
@@ -131,9 +159,11 @@ class Copy:
         if done.returncode != 0:
             sys.exit(done.stdout + done.stderr)
 
-    def make(self, numbered, targets):
-        """Builds; what cannot be compiled is left out. The mutants that are in."""
+    def make(self, numbered, names):
+        """Builds what tests need; what cannot be compiled is left out. The mutants that are in."""
         self.write(numbered)
+        self.configure()
+        targets = self.targets(names)
         for _ in range(BUILD_ROUNDS):
             done = shell(["ninja", "-k", "0", "-C", self.build, f"-j{self.options.jobs}", *targets],
                          self.source, env=self.environment)
@@ -163,38 +193,86 @@ class Copy:
         more = {target for name in names for target in rooms.TARGETS.get(name.split("/")[0], ())}
         return sorted(named & {line.split(":")[0] for line in lines} | more) + list(rooms.ALWAYS)
 
-    def compiled(self):
-        """{file: the command that compiles it}, of all that this build compiles."""
-        if self.commands is None:
-            listed = json.loads(shell(["ninja", "-t", "compdb"], self.build).stdout)
-            self.commands = {os.path.relpath(os.path.join(entry["directory"], entry["file"]),
-                                             self.source): entry["command"] for entry in listed}
-        return self.commands
+    def tiers_of(self, file):
+        return rooms.tests_of(file)[:self.options.tiers]
 
-    def is_same_code(self, mutant):
-        """Whether the compiler makes the same of the mutant as of the file."""
-        words = shlex.split(self.compiled()[mutant.file])
-        words = words[1:] if os.path.basename(words[0]) == "ccache" else words
-        kept = [word for before, word in zip([""] + words, words) if word not in (
-            "-MD", "-MT", "-MF", "-o", "-c", "-g") and before not in ("-MT", "-MF", "-o", "-c")]
-        text, unit = self.texts[mutant.file], mutant.unit
-        made = []
-        for one in (text, text[:unit.start] + mutant.text + text[unit.end:]):
-            command = [*kept, "-w", "-S", "-x", "c", "-", "-o", "-", "-iquote",
-                       os.path.dirname(os.path.join(self.source, mutant.file))]
-            done = shell(command, self.build, input=f'#line 1 "{mutant.file}"\n{one}')
-            made.append(done.stdout if done.returncode == 0 else None)
-        return made[0] is not None and made[0] == made[1]
+    def tests(self):
+        """{name: test}, as CTest tells them."""
+        return listed_tests(self.build)
+
+
+class Beside(Built):
+    """What changes, linked with what a build has to the nearest unit test of each mutant."""
+
+    def __init__(self, options, texts):
+        super().__init__(options, texts, ROOT, os.path.abspath(options.beside))
+        self.programs = {}
+
+    def tiers_of(self, file):
+        return [[name for name in rooms.tests_of(file)[0] if name.startswith("unit/")][:1]]
+
+    def command(self, words, **more):
+        done = shell(words, self.build, **more)
+        if done.returncode != 0:
+            sys.exit(done.stdout + done.stderr)
+        return done.stdout
+
+    def compile(self, name, numbered):
+        """The object of a file with its mutants in it."""
+        path = os.path.join(self.options.work, name)
+        write_if_new(path, units.rewritten(os.path.join(ROOT, name), self.texts[name], numbered,
+                                           os.path.join(HERE, "mutant.h")).encode())
+        words = shlex.split(self.compiled()[name])
+        words[words.index("-o") + 1], words[words.index("-c") + 1] = path + ".o", path
+        words[words.index("-MF") + 1] = path + ".d"
+        self.command([*words, "-Wno-error", "-iquote", os.path.dirname(os.path.join(ROOT, name))])
+        return path + ".o"
+
+    def make(self, numbered, names):
+        of, listed = collections.defaultdict(list), listed_tests(self.build, self.options.work)
+        for number, mutant in numbered:
+            of[mutant.file].append((number, mutant))
+        with concurrent.futures.ThreadPoolExecutor(self.options.jobs) as pool:
+            objects = dict(zip(of, pool.map(self.compile, of, of.values())))
+        missing = {name.split(":")[0] for name in names} - set(listed)
+        if missing:
+            sys.exit(f"not in {self.build}: {', '.join(sorted(missing))}")
+        wanted = collections.defaultdict(list)
+        for name, made in objects.items():
+            wanted[self.tiers_of(name)[0][0].split(":")[0]].append(made)
+
+        def link(name):
+            program = listed[name]["command"][0]
+            target, made = os.path.relpath(program, self.build), os.path.join(
+                self.options.work, os.path.basename(program))
+            commands = self.command(["ninja", "-t", "commands", target]).splitlines()
+            # A symbol of these objects is taken from nowhere else.
+            self.command(commands[-1].replace(f" -o {target} ", " ".join(
+                ["", *map(shlex.quote, wanted[name]), "-o", shlex.quote(made), ""])), shell=True)
+            self.programs[name] = dict(listed[name], command=[made, *listed[name]["command"][1:]])
+        with concurrent.futures.ThreadPoolExecutor(self.options.jobs) as pool:
+            list(pool.map(link, wanted))
+        return numbered
+
+    def tests(self):
+        return self.programs
+
+
+def listed_tests(build, folder=None):
+    """{name: test} of a build, as CTest tells them. It notes in `folder` that it was asked."""
+    if folder is not None:
+        write_if_new(os.path.join(folder, "CTestTestfile.cmake"), f"subdirs([[{build}]])\n".encode())
+    told = shell(["ctest", "--test-dir", folder or build, "--show-only=json-v1"], build).stdout
+    return {test["name"]: test for test in json.loads(told)["tests"]}
 
 
 class Tests:
-    """The tests of a build, as CTest knows them, run without it."""
+    """The tests of a build, run without CTest."""
 
     def __init__(self, copy, names):
-        listed = json.loads(shell(["ctest", "--test-dir", copy.build, "--show-only=json-v1"],
-                                  copy.source).stdout)
-        self.known = {test["name"]: test for test in listed["tests"]}
-        self.took, self.lock, self.copy = {}, threading.Lock(), copy
+        self.known, self.took, self.copy = copy.tests(), {}, copy
+        self.unfit, self.proving = set(), collections.defaultdict(threading.Lock)
+        self.starting, self.running, self.stopped = threading.Lock(), set(), False
         missing = [name for name in names if name.split(":")[0] not in self.known]
         if missing:
             sys.exit(f"not built here: {', '.join(missing)}")
@@ -215,16 +293,23 @@ class Tests:
         grace = self.copy.options.grace
         busy = int(grace + 4 * self.took[name]) if name in self.took else 600
         start = time.monotonic()
-        process = subprocess.Popen(["sh", "-c", f"ulimit -t {busy}; exec \"$@\"", "sh", *command],
-                                   cwd=properties["WORKING_DIRECTORY"], env=environment,
-                                   stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-                                   start_new_session=True)
+        with self.starting:
+            if self.stopped:
+                raise InterruptedError
+            process = subprocess.Popen(["sh", "-c", f"ulimit -t {busy}; exec \"$@\"", "sh", *command],
+                                       cwd=properties["WORKING_DIRECTORY"], env=environment,
+                                       stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                                       start_new_session=True)
+            self.running.add(process)
         try:
             output = process.communicate(timeout=10 * busy)[0].decode(errors="replace")
         except subprocess.TimeoutExpired:
-            os.killpg(process.pid, signal.SIGKILL)
+            end(process)
             process.communicate()
             return "in time", "no end by the clock"
+        finally:
+            with self.starting:
+                self.running.discard(process)
         took = time.monotonic() - start
         if number == 0:
             self.took[name] = took
@@ -237,31 +322,49 @@ class Tests:
             return "killed", "nothing was tested"
         return None
 
-    def prove(self, name):
-        """Runs a test without a mutant, before the first one that it is to kill."""
-        with self.lock:
-            if name in self.took:
-                return
-            found = self.run(name, 0)
-            if found is not None:
-                sys.exit(f"{name} fails without any mutant: {found[1]}")
-            # A unit test need not have the rewritten files in it.
-            if not name.startswith("unit/") and self.run(name, -1) is None:
-                sys.exit(f"{name} does not hand LOCKSTEP_MUTANT on to what it runs")
+    def stop(self):
+        """Ends what runs; nothing is started any more."""
+        with self.starting:
+            self.stopped = True
+            for process in self.running:
+                end(process)
 
-    def try_mutant(self, number, mutant, tiers):
+    def prove(self, name):
+        """Runs a test without a mutant, before the first one that it is to kill: whether it can."""
+        with self.proving[name]:
+            if name not in self.took and name not in self.unfit:
+                found = self.run(name, 0)
+                if found is not None:
+                    self.unfit.add(name)
+                    print(f"{name} fails without any mutant, and is left out: {found[1]}", flush=True)
+                # A unit test need not have the rewritten files in it.
+                elif not name.startswith("unit/") and self.run(name, -1) is None:
+                    sys.exit(f"{name} does not hand LOCKSTEP_MUTANT on to what it runs")
+            return name not in self.unfit
+
+    def try_mutant(self, number, mutant):
         tried = set()
-        for tier in rooms.tests_of(mutant.file)[:tiers]:
-            for name in tier:
-                self.prove(name)
-            for name in sorted(set(tier) - tried, key=lambda test: self.took[test]):
-                found = self.run(name, number)
+        for tier in self.copy.tiers_of(mutant.file):
+            # Those that have not run yet come last, in their order.
+            for name in sorted((name for name in tier if name not in tried),
+                               key=lambda name: self.took.get(name, 1e9)):
+                found = self.run(name, number) if self.prove(name) else None
                 if found is not None:
                     return {"end": found[0], "by": name, "why": found[1]}
             if not tried and self.copy.is_same_code(mutant):
                 return {"end": "same code"}
             tried.update(tier)
         return {"end": "survived"}
+
+
+def end(process):
+    """Ends a test with all that it started."""
+    for number in (signal.SIGTERM, signal.SIGKILL):  # the first, so that mpiexec ends its ranks
+        try:
+            os.killpg(process.pid, number)
+            process.wait(5)
+        except (ProcessLookupError, subprocess.TimeoutExpired):
+            pass
 
 
 def read_lines(path):
@@ -325,16 +428,17 @@ def main():
     parser.add_argument("--tiers", type=int, default=3)
     parser.add_argument("--grace", type=int, default=10, help="seconds that a test may take longer")
     parser.add_argument("--again", action="store_true")
+    parser.add_argument("--beside")
     parser.add_argument("--cmake", action="append", default=[])
     options = parser.parse_args()
+    signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
     if options.count is None:
         options.count = 0 if options.list else 25
     options.work = os.path.abspath(options.work)
     os.makedirs(options.work, exist_ok=True)
     texts, chosen = choose(options)
-    path, results = os.path.join(options.work, "results.jsonl"), {}
-    known = {}
-    for line in read_lines(path):
+    path, known = os.path.join(options.work, "results.jsonl"), {}
+    for line in read_lines(path) if not options.beside else []:
         entry = json.loads(line)
         known[entry["key"]] = entry
     keys = {mutant.key for mutant in chosen}
@@ -344,16 +448,13 @@ def main():
     numbered = [(number, mutant) for number, mutant in everything if mutant.key not in results]
     print(f"{len(chosen)} mutants, {len(numbered)} of them to be tried", flush=True)
     if numbered:
-        names = sorted({name for _, mutant in numbered for tier in rooms.tests_of(
-                            mutant.file)[:options.tiers] for name in tier})
-        copy = Copy(options, texts)
-        copy.write(everything)
-        copy.configure()
-        built = set(copy.make(everything, copy.targets(names)))
-        tests = Tests(copy, names)
+        copy = (Beside if options.beside else Copy)(options, texts)
+        names = sorted({name for _, mutant in numbered for tier in copy.tiers_of(mutant.file)
+                        for name in tier})
+        built = set(copy.make(everything, names))
         with open(path, "a", encoding="utf-8") as log:
-            def note(mutant, end):
-                entry = dict(end, key=mutant.key, line=mutant.line)
+            def note(mutant, how):
+                entry = dict(how, key=mutant.key, line=mutant.line)
                 results[mutant.key] = entry
                 log.write(json.dumps(entry) + "\n")
                 log.flush()
@@ -361,12 +462,22 @@ def main():
                       f"  {entry.get('by', '')}", flush=True)
             for number, mutant in set(numbered) - built:
                 note(mutant, {"end": "not built"})
-            with concurrent.futures.ThreadPoolExecutor(options.jobs) as pool:
-                futures = {pool.submit(tests.try_mutant, number, mutant, options.tiers): mutant
-                           for number, mutant in numbered if (number, mutant) in built}
-                for future in concurrent.futures.as_completed(futures):
-                    note(futures[future], future.result())
-    sys.exit(report(results, equivalents()))
+            try_all(Tests(copy, names), [one for one in numbered if one in built], options.jobs, note)
+    code = report(results, equivalents())
+    if options.beside and any(entry["end"] not in KILLED for entry in results.values()):
+        code = 1
+    sys.exit(code)
+
+
+def try_all(tests, numbered, jobs, note):
+    pool = concurrent.futures.ThreadPoolExecutor(jobs)
+    try:
+        futures = {pool.submit(tests.try_mutant, *one): one[1] for one in numbered}
+        for future in concurrent.futures.as_completed(futures):
+            note(futures[future], future.result())
+    finally:
+        tests.stop()
+        pool.shutdown(cancel_futures=True)
 
 
 if __name__ == "__main__":

@@ -5,9 +5,11 @@ test_units.py CC"""
 import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
+import time
 
 import mutants
 import units
@@ -159,6 +161,36 @@ def try_tree(tree):
         assert len(re.findall("SURVIVED", done.stdout)) == 1, done.stdout
     # The second run knows all, and tries nothing.
     assert "killed    base/count.c:6" in outputs[0] and "killed    base" not in outputs[1], outputs
+    try_ended(tree, command)
+
+
+def try_ended(tree, command):
+    """Who ends the command ends the test that it runs: here the loop, whose first try is forgotten."""
+    path = os.path.join(tree, "work", "results.jsonl")
+    with open(path, encoding="utf-8") as file:
+        kept = [line for line in file if "in time" not in line]
+    with open(path, "w", encoding="utf-8") as file:
+        file.writelines(kept)
+    runs = subprocess.Popen([*command, "--grace", "100"], cwd=tree, stdout=subprocess.DEVNULL)
+    while not looping(tree):
+        assert runs.poll() is None, "ended by itself"
+        time.sleep(0.05)
+    runs.terminate()
+    assert runs.wait() == 128 + signal.SIGTERM and not looping(tree)
+
+
+def looping(tree):
+    """Whether a test of the tree runs the loop, its second mutant."""
+    for pid in filter(str.isdigit, os.listdir("/proc")):
+        try:
+            with open(f"/proc/{pid}/environ", "rb") as file:
+                given = file.read().split(b"\0")
+            if b"LOCKSTEP_MUTANT=2" in given and os.readlink(f"/proc/{pid}/exe").startswith(
+                    os.path.realpath(tree)):
+                return True
+        except OSError:
+            pass  # it has ended, or is another user's
+    return False
 
 
 def try_units():
@@ -191,7 +223,11 @@ def try_units():
     assert listed.key == "sample.c: value < of.low -> value <= of.low", listed
     gone = units.of_list("sample.c", SOURCE, "sum += values[i];", "")
     assert gone.key == "sample.c: sum += values[i] -> (left out)", gone
-    assert units.of_list("sample.c", SOURCE, "return of.low;\n    }\n", "}\n") is None
+    for old in ("return of.low;\n    }\n", "is not in it"):
+        try:
+            assert not units.of_list("sample.c", SOURCE, old, "}\n")
+        except LookupError as error:
+            assert repr(old) in str(error), error
     print(f"{len(tested)} mutants, {len(tested - alive)} noticed")
 
 

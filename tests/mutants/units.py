@@ -11,7 +11,7 @@ Unit = collections.namedtuple("Unit", "kind start end line")
 # What the unit becomes; `what` tells of it, `key` outlives changes elsewhere in the file.
 Mutant = collections.namedtuple("Mutant", "file line key what start end unit text")
 
-DECLARATION = re.compile(r"(?:const |unsigned |struct |enum )*[a-z_]\w*[ *]+(?:const )?\**\w+ =\s", re.A)
+DECLARATION = re.compile(r"(?:const |unsigned |struct |enum )*[A-Za-z_]\w*[ *]+(?:const )?\**\w+ =\s", re.A)
 WORDS = ("return", "goto", "break", "continue", "else", "do", "case", "default")
 # What only passes errors on, tells of them or gives memory back: no verdict hangs on it.
 PLUMBING = re.compile(r"LS_FAIL|_free\(|\bfree\(|ls_error_|va_|\bassert|LS_ERR_MEMORY|\(void\)|ls_text_")
@@ -111,7 +111,7 @@ def statement_unit(mask, start, end):
         return "value", *value
     is_call = re.match(r"[A-Za-z_]\w*\(", text)
     is_assignment = re.match(r"[\w*()\[\].>&+ -]+?(?<![=!<>]) ?[-+*/|&]?=\s", text) and not re.match(
-        r"[a-z_]\w* \*?\w", text)
+        r"[A-Za-z_]\w* \*?\w", text)
     plain = re.match(r"(break|continue)$", text) or re.search(r"(\+\+|--)$", text)
     return ("statement", start, end) if is_call or is_assignment or plain else None
 
@@ -221,7 +221,8 @@ def mutants(file, text):
 
 
 def of_list(file, text, old, new, nth=0):
-    """The mutant that a list names by the text that it changes; None: it is not inside one unit."""
+    """The mutant that a list names by the text that it changes. LookupError: it is not there, or
+    not inside one unit."""
     at = -1
     for _ in range(nth + 1):
         at = text.find(old, at + 1)
@@ -243,7 +244,7 @@ def of_list(file, text, old, new, nth=0):
             own = flat(text[unit.start:unit.end])
             what = f"{own} -> {flat(changed) or '(left out)'}"
             return Mutant(file, unit.line, f"{file}: {what}", what, at, end, unit, changed)
-    return None
+    raise LookupError(f"{file}: {old!r} is more than one statement")
 
 
 def rewritten(name, text, numbered, header):

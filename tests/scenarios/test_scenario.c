@@ -406,9 +406,10 @@ Test(schema, reference_has_every_finding) {
 
 // Defaults are parsed from the same text that is printed, and hold when nothing is given.
 Test(schema, ranges_hold_at_their_ends) {
-    const char *rows[] = {"0", "1", "1099511627776", "1099511627777", "-1", "1e3", "0x10", "1_0"};
-    const bool right[] = {false, true, true, false, false, false, true, false};
-    for (int i = 0; i < 8; i++) {
+    const char *rows[] = {"0",  "1", "1099511627776", "1099511627777", "-1", "1e3", "0x10", "1_0",
+                          "+7", "+"};
+    const bool right[] = {false, true, true, false, false, false, true, false, true, false};
+    for (int i = 0; i < 10; i++) {
         char text[256];
         (void)snprintf(text, sizeof text,
                        HEAD "tables:\n  - {name: a, rows: %s, dim: 16}\ninputs: {batch: 2}\n",

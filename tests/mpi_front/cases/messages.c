@@ -383,9 +383,12 @@ static void more_places_than_ranks(void) {
 }
 
 static void rsend_without_receive(void) {
-    MPI_Request request;
+    MPI_Request request, others[2];
     if (rank == 1 && !wrong) {
         MPI_Irecv(values, 1, MPI_INT, 0, 0, WORLD, &request);
+    } else if (rank == 1) {  // for another message, and for another rank's
+        MPI_Irecv(values + 1, 1, MPI_INT, 0, 1, WORLD, &others[0]);
+        MPI_Irecv(values + 2, 1, MPI_INT, 2, 0, WORLD, &others[1]);
     }
     MPI_Barrier(WORLD);
     if (rank == 0) {

@@ -126,3 +126,21 @@ Test(difference, no_bound_allows_nothing) {
     cr_expect(difference.differing == 1);
     cr_expect(isinf(difference.bound_ratio));
 }
+
+// Of all that differs the most is told, whichever comes first, and how many there are.
+Test(difference, the_farthest_is_told) {
+    for (int farthest = 0; farthest < 3; farthest++) {
+        const float a[3] = {1.0f, 1.0f, 1.0f};
+        float b[3];
+        double exact[3] = {1.0, 1.0, 1.0}, bounds[3] = {1.0, 1.0, 1.0};
+        for (int i = 0; i < 3; i++) {
+            b[i] = i == farthest ? 3.0f : 1.0f + 0x1p-23f;
+        }
+        const ls_allowance allowed = {exact, bounds, NULL};
+        ls_difference difference;
+        ls_difference_compute(&difference, a, b, LS_F32, 3, &allowed);
+        cr_expect(difference.max_ulps == 0x0C00000 && difference.bound_ratio == 2.0, "%d",
+                  farthest);
+        cr_expect(difference.differing == 3 && difference.first_wrong == (size_t)farthest);
+    }
+}

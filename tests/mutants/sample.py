@@ -1,0 +1,19 @@
+"""A mutant or two of each judge and core room, for every test run: the nearest unit test must notice
+each (`mutants/sample`). Where a change takes away what one of them changes, it takes another."""
+MUTANTS = [
+    ("runner/compare/difference.c", "ulps > out->max_ulps", "ulps <= out->max_ulps"),
+    ("runner/compare/expect.c", "i < comparison->stage_count", "0"),
+    ("runner/compare/verdict.c", "fails[i] && stage->divergence == NULL", "1 && stage->divergence == NULL"),
+    ("runner/program/program_oracle.c", "split || placements->at[d].split > 1",
+     "split || placements->at[d].split <= 1"),
+    ("embedding/oracle_optimizer.c", "store(p, c, sub(p, w, m))", "store(p, c, sub(p, m, w))"),
+    ("orders/bound.c", "rounding += step", "rounding = step"),
+    ("orders/fold.c", "at < length && text[at] == '('", "at < length || text[at] == '('"),
+    ("collectives/check.c", "votes += same ? 1 : -1", "votes += same ? 2 : -1"),
+    ("collectives/reduce.c", "calls[0]->root", "calls[1]->root"),
+    ("ranks/meet.c", "shared->base += 1", "shared->base += 2"),
+    ("formats/json.c", "json->has_member[level] = true", "json->has_member[level] = false"),
+    ("kernels/cpu/bags.c", "divisor += added", "divisor = added"),
+    ("local_tensor/blocks.c", "counts[i] += 1", "counts[i] += 2"),
+    ("base/random.c", "* bound) >> 64", "* bound) >> 63"),
+]
