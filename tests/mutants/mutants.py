@@ -37,6 +37,7 @@ import units
 HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.dirname(os.path.dirname(HERE))
 BUILD_ROUNDS = 6
+RUN = '"$@"; code=$?; times; exit $code'  # times tells last what the test's processes took
 KILLED = ("killed", "in time")  # how a mutant that was noticed ends
 
 
@@ -291,18 +292,18 @@ class Tests:
         # A loop without an end is told by the processor's time, which no other load takes away; what
         # waits for ever, by the clock.
         grace = self.copy.options.grace
-        busy = int(grace + 4 * self.took[name]) if name in self.took else 600
-        start = time.monotonic()
+        took, spent = self.took.get(name, (600, 150))
+        busy, start = int(grace + 4 * spent), time.monotonic()
         with self.starting:
             if self.stopped:
                 raise InterruptedError
-            process = subprocess.Popen(["sh", "-c", f"ulimit -t {busy}; exec \"$@\"", "sh", *command],
+            process = subprocess.Popen(["sh", "-c", f"ulimit -t {busy}; {RUN}", "sh", *command],
                                        cwd=properties["WORKING_DIRECTORY"], env=environment,
                                        stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
                                        start_new_session=True)
             self.running.add(process)
         try:
-            output = process.communicate(timeout=10 * busy)[0].decode(errors="replace")
+            output = process.communicate(timeout=10 * (busy + took))[0].decode(errors="replace")
         except subprocess.TimeoutExpired:
             end(process)
             process.communicate()
@@ -310,11 +311,12 @@ class Tests:
         finally:
             with self.starting:
                 self.running.discard(process)
-        took = time.monotonic() - start
+        spent = sum(60 * int(minutes) + float(seconds) for minutes, seconds in re.findall(
+            r"(\d+)m([\d.]+)s", output.rstrip().rpartition("\n")[2]))
         if number == 0:
-            self.took[name] = took
+            self.took[name] = (time.monotonic() - start, spent)
         if process.returncode != 0:
-            if took >= busy:
+            if spent >= 0.9 * busy:
                 return "in time", "no end in the time of its processor"
             told = re.search(r"^.*(?:FAIL|CRASH|Assertion|differs|rror:).*$", output, re.M)
             return "killed", told[0].strip()[:120] if told else f"exit code {process.returncode}"
@@ -347,7 +349,7 @@ class Tests:
         for tier in self.copy.tiers_of(mutant.file):
             # Those that have not run yet come last, in their order.
             for name in sorted((name for name in tier if name not in tried),
-                               key=lambda name: self.took.get(name, 1e9)):
+                               key=lambda name: self.took.get(name, (1e9,))):
                 found = self.run(name, number) if self.prove(name) else None
                 if found is not None:
                     return {"end": found[0], "by": name, "why": found[1]}
