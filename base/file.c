@@ -4,6 +4,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <ftw.h>
 #include <limits.h>
 #include <stdbool.h>
 #include <stdint.h>
@@ -207,6 +208,19 @@ int ls_file_write_check(const char *path) {
     }
     if (access(folder, W_OK | X_OK) != 0) {
         return LS_FAIL(ls_status_of_errno(errno), "cannot write '%s': %s", path, strerror(errno));
+    }
+    return LS_OK;
+}
+
+static int remove_entry(const char *path, const struct stat *about, int type, struct FTW *walk) {
+    (void)about, (void)type, (void)walk;
+    (void)remove(path);
+    return 0;
+}
+
+int ls_file_remove_tree(const char *path) {
+    if (nftw(path, remove_entry, 16, FTW_DEPTH | FTW_PHYS) != 0 || access(path, F_OK) == 0) {
+        return LS_FAIL(ls_status_of_errno(errno), "cannot remove '%s': %s", path, strerror(errno));
     }
     return LS_OK;
 }

@@ -34,6 +34,10 @@ typedef struct ls_file_part {
 } ls_file_part;
 int ls_file_write_parts(const char *path, const ls_file_part *parts, size_t part_count);
 
+// Removes a folder and all that is in it, following no link. LS_ERR_IO with the reason, when some
+// of it stays.
+int ls_file_remove_tree(const char *path);
+
 // Whether ls_file_write(path) could succeed: the folder exists and is writable, and the path does
 // not name a folder. LS_ERR_IO otherwise. For saying so before long work, not a promise.
 int ls_file_write_check(const char *path);

@@ -3,7 +3,6 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <ftw.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -11,6 +10,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/file.h"
 #include "collectives/recording_format.h"
 
 int ls_recording_file_rank(const char *name) {
@@ -43,23 +43,13 @@ static bool is_inputs(int folder, const char *name) {
            fstatat(folder, name, &info, AT_SYMLINK_NOFOLLOW) == 0 && S_ISDIR(info.st_mode);
 }
 
-static int remove_entry(const char *path, const struct stat *info, int type, struct FTW *at) {
-    (void)info;
-    (void)type;
-    (void)at;
-    return remove(path);
-}
-
 static int remove_inputs(const char *dir) {
     char path[LS_RECORDING_PATH_MAX];
     int length = snprintf(path, sizeof path, "%s/%s", dir, LS_RECORDING_INPUTS);
     if (length < 0 || (size_t)length >= sizeof path) {
         return LS_FAIL(LS_ERR_LIMIT, "the path '%.100s...' is too long", dir);
     }
-    if (nftw(path, remove_entry, 16, FTW_DEPTH | FTW_PHYS) != 0) {
-        return LS_FAIL(ls_status_of_errno(errno), "cannot remove '%s': %s", path, strerror(errno));
-    }
-    return LS_OK;
+    return ls_file_remove_tree(path);
 }
 
 // Calls unlink on the files of a recording's directory, or only looks whether all are a

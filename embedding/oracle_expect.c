@@ -312,7 +312,9 @@ static void pooled_value(const ls_table *table, const bag_sum *bag, int64_t c, s
     *value = bag->sum[c];
     *bound = bag->error[c] + sum_bound(table, dtype, bag->counted, bag->magnitude[c]) +
              sum_bound(table, LS_F64, bag->counted, bag->magnitude[c]);
-    *bound += out != dtype ? ls_bound_sum_of_products(out, parts, bag->magnitude[c] + *bound) : 0;
+    // One part is rounded as it is, however large what it is made of.
+    double size = (parts > 1 ? bag->magnitude[c] : fabs(*value)) + *bound;
+    *bound += out != dtype ? ls_bound_sum_of_products(out, parts, size) : 0;
     for (int i = 0; meaning && i < meaning->count; i++) {
         divide(table, bag, &meaning->divisors[i], value, bound);
     }

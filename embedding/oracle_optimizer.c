@@ -29,10 +29,9 @@ static oracle_range over(const stepper *p, oracle_range a, oracle_range b) {
     return ls_range__div(a, b, p->t);
 }
 
-// What is no longer than `most` where `divisor` is not 0: or else it may be 0/0.
+// What is no longer than `most`, but where `divisor` may be 0: then it may be 0/0.
 static oracle_range limited(oracle_range a, double most, oracle_range divisor) {
-    bool zero = isfinite(divisor.lo) && divisor.lo <= 0 && divisor.hi >= 0;
-    return zero ? a : ls_range__limit(a, most);
+    return divisor.lo > 0 || divisor.hi < 0 ? ls_range__limit(a, most) : a;
 }
 
 static oracle_range gradient(const stepper *p, size_t c) {

@@ -38,7 +38,8 @@ typedef struct fuzz_campaign {
     const ls_fuzz_options *options;
     ls_run_options run;
     fuzz_board *board;
-    char folder[64];  // of scenarios that real processes read; "": there are none
+    char folder[64];      // of scenarios that real processes read, and of checkpoints
+    char checkpoint[80];  // in it
     double began;
 } fuzz_campaign;
 
@@ -101,7 +102,7 @@ static int get_case(json_t **out, const fuzz_campaign *campaign, uint32_t number
 static void case_file(char *out, size_t bytes, const fuzz_campaign *campaign, uint32_t number) {
     if (campaign->options->file_count > 0) {
         (void)snprintf(out, bytes, "%s", campaign->options->files[number]);
-    } else if (campaign->folder[0] != 0) {
+    } else if (campaign->options->real) {
         (void)snprintf(out, bytes, "%s/case.yaml", campaign->folder);
     } else {
         (void)snprintf(out, bytes, "case-%u.yaml", (unsigned)number);
@@ -121,7 +122,7 @@ static int write_tree(const char *path, const json_t *scenario, const char *comm
 // Tries a tree in a way. Real processes find it in a file.
 static int try_tree(fuzz_campaign *campaign, const json_t *scenario, const char *file, int way) {
     bool own = strncmp(file, campaign->folder, strlen(campaign->folder)) == 0;
-    if (ls_fuzz_way_real(way) && campaign->folder[0] != 0 && own) {
+    if (ls_fuzz_way_real(way) && own) {
         LS_TRY(write_tree(file, scenario, ""));
     }
     campaign->board->way = way;
@@ -369,9 +370,6 @@ static int shrink_failure(ls_results *results, fuzz_campaign *campaign, uint32_t
 // ---- The campaign -------------------------------------------------------------------------------
 static int open_folder(fuzz_campaign *campaign) {
     const char *base = getenv("TMPDIR");
-    if (!campaign->options->real) {
-        return LS_OK;
-    }
     int length = snprintf(campaign->folder, sizeof campaign->folder, "%s/lockstep-fuzz-XXXXXX",
                           base != NULL && strlen(base) < 32 ? base : "/tmp");
     LS_ASSERT(length > 0 && (size_t)length < sizeof campaign->folder);
@@ -379,16 +377,10 @@ static int open_folder(fuzz_campaign *campaign) {
         return LS_FAIL(LS_ERR_IO, "cannot make the directory \"%s\": %s", campaign->folder,
                        strerror(errno));
     }
+    (void)snprintf(campaign->checkpoint, sizeof campaign->checkpoint, "%s/tables",
+                   campaign->folder);
+    campaign->run.checkpoint = campaign->checkpoint;
     return LS_OK;
-}
-
-static void close_folder(const fuzz_campaign *campaign) {
-    char file[128];
-    if (campaign->folder[0] != 0) {
-        (void)snprintf(file, sizeof file, "%s/case.yaml", campaign->folder);
-        (void)unlink(file);
-        (void)rmdir(campaign->folder);
-    }
 }
 
 static int run_all(ls_results *results, fuzz_campaign *campaign) {
@@ -419,7 +411,7 @@ int ls_fuzz_run(ls_results *results, ls_fuzz_counts *counts, const ls_fuzz_optio
     int status = open_folder(&campaign);
     if (status == LS_OK) {
         status = run_all(results, &campaign);
-        close_folder(&campaign);
+        (void)ls_file_remove_tree(campaign.folder);
     }
     *counts = campaign.board->counts;
     uint64_t failed = (uint64_t)results->failed;

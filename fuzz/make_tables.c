@@ -223,7 +223,8 @@ static void make_feature(tables_maker *maker, json_t *keys, int64_t rows, bool v
     }
     make_ids(maker, keys, rows, constant && sum * each < 60 ? ids : NULL);
     if (maker->weighted && ls_fuzz_chance(draw, 80)) {
-        ls_fuzz_values(draw, keys, "weights", "f32", 0, true);
+        // Sums of parts in f16 that may overflow are held to the exact result.
+        ls_fuzz_values(draw, keys, "weights", maker->quantised ? "u8" : "f32", 0, true);
     }
 }
 

@@ -272,6 +272,10 @@ static bool change_mesh(json_t *scenario, long *number) {
     return false;
 }
 
+bool ls_fuzz_shrink__fewer_ranks(json_t *scenario, long number) {
+    return change_mesh(scenario, &number);
+}
+
 bool ls_fuzz_shrink__change(json_t *scenario, int pass, long number) {
     LS_ASSERT(pass >= 0 && pass < LS_FUZZ_PASSES);
     bool changed = pass == MESH ? change_mesh(scenario, &number)

@@ -18,5 +18,7 @@ int ls_fuzz_shrink(json_t **scenario, ls_fuzz_fails_fn fails, void *arg, const i
 // Makes one change of many to the tree; false: there are no so many.
 bool ls_fuzz_shrink__change(json_t *scenario, int pass, long number);
 #define LS_FUZZ_PASSES 6
+// Of these changes one that leaves fewer ranks, each with what it had.
+bool ls_fuzz_shrink__fewer_ranks(json_t *scenario, long number);
 
 #endif

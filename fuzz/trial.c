@@ -6,36 +6,36 @@
 #include <string.h>
 
 #include "fuzz/scenario_text.h"
-#include "embedding/stages.h"
-#include "runner/compare/stages.h"
-#include "runner/program/execute.h"
+#include "fuzz/vary.h"
 #include "runner/program/program.h"
 #include "runner/scenario/memory_need.h"
 #include "runner/scenario/scenario.h"
 
-typedef enum way_kind { PLAIN, ORDER, SCHEDULE, SHARDING, REVERSED, REAL } way_kind;
+typedef enum way_kind { PLAIN, ORDER, SCHEDULE, VARIED, CHECKPOINT, REAL } way_kind;
 
 static const struct {
     way_kind kind;
     const char *name, *command;
-    const char *what;  // the order, the sharding
-    ls_schedule_kind schedule;
+    const char *what;           // the order, the sharding
+    ls_schedule_kind schedule;  //
+    ls_fuzz_variation variation;
 } ways[] = {
-    {PLAIN, "as it is", "lockstep run", "", LS_SCHEDULE_ROUND_ROBIN},
-    {ORDER, "order ring", "lockstep run --order ring", "ring", LS_SCHEDULE_ROUND_ROBIN},
-    {ORDER, "order tree", "lockstep run --order tree", "tree", LS_SCHEDULE_ROUND_ROBIN},
-    {ORDER, "order ring, ll128", "lockstep run --order ring:proto=ll128", "ring:proto=ll128",
-     LS_SCHEDULE_ROUND_ROBIN},
-    {ORDER, "order tree, simple", "lockstep run --order tree:proto=simple", "tree:proto=simple",
-     LS_SCHEDULE_ROUND_ROBIN},
-    {SCHEDULE, "random schedule", "lockstep run --schedule random", "", LS_SCHEDULE_RANDOM},
-    {SCHEDULE, "rank 0 last", "lockstep run --schedule delay", "", LS_SCHEDULE_DELAY},
-    {SHARDING, "sharded data_parallel", "lockstep fuzz", "data_parallel", LS_SCHEDULE_ROUND_ROBIN},
-    {SHARDING, "sharded table_wise", "lockstep fuzz", "table_wise", LS_SCHEDULE_ROUND_ROBIN},
-    {SHARDING, "sharded row_wise", "lockstep fuzz", "row_wise", LS_SCHEDULE_ROUND_ROBIN},
-    {SHARDING, "sharded column_wise", "lockstep fuzz", "column_wise", LS_SCHEDULE_ROUND_ROBIN},
-    {REVERSED, "tables reversed", "lockstep fuzz", "", LS_SCHEDULE_ROUND_ROBIN},
-    {REAL, "beside MPI", "lockstep compare --real mpi", "", LS_SCHEDULE_ROUND_ROBIN},
+    {PLAIN, "as it is", "lockstep run", "", 0, 0},
+    {ORDER, "order ring", "lockstep run --order ring", "ring", 0, 0},
+    {ORDER, "order tree", "lockstep run --order tree", "tree", 0, 0},
+    {ORDER, "order ring, ll128", "lockstep run --order ring:proto=ll128", "ring:proto=ll128", 0, 0},
+    {ORDER, "order tree, simple", "lockstep run --order tree:proto=simple", "tree:proto=simple", 0,
+     0},
+    {SCHEDULE, "random schedule", "lockstep run --schedule random", "", LS_SCHEDULE_RANDOM, 0},
+    {SCHEDULE, "rank 0 last", "lockstep run --schedule delay", "", LS_SCHEDULE_DELAY, 0},
+    {VARIED, "sharded data_parallel", "lockstep fuzz", "data_parallel", 0, LS_FUZZ_SHARDED},
+    {VARIED, "sharded table_wise", "lockstep fuzz", "table_wise", 0, LS_FUZZ_SHARDED},
+    {VARIED, "sharded row_wise", "lockstep fuzz", "row_wise", 0, LS_FUZZ_SHARDED},
+    {VARIED, "sharded column_wise", "lockstep fuzz", "column_wise", 0, LS_FUZZ_SHARDED},
+    {VARIED, "tables reversed", "lockstep fuzz", "", 0, LS_FUZZ_REVERSED},
+    {VARIED, "on fewer ranks", "lockstep fuzz", "", 0, LS_FUZZ_FEWER},
+    {CHECKPOINT, "resharded and back", "lockstep fuzz", "", 0, 0},
+    {REAL, "beside MPI", "lockstep compare --real mpi", "", 0, 0},
 };
 
 int ls_fuzz_way_count(void) {
@@ -64,8 +64,9 @@ bool ls_fuzz_way_turn(int way, uint32_t number) {
         return true;
     }
     for (int i = 0; i < ls_fuzz_way_count(); i++) {
-        alike += ways[i].kind == ways[way].kind;
-        before += ways[i].kind == ways[way].kind && i < way;
+        bool is = ways[i].kind == ways[way].kind && ways[i].variation == ways[way].variation;
+        alike += is;
+        before += is && i < way;
     }
     return number % alike == before;
 }
@@ -199,119 +200,6 @@ static void end_case(ls_fuzz_outcome *out, const ls_case_result *result,
     }
 }
 
-// ---- The same outputs of another run ------------------------------------------------------------
-// What every sample gets is the same under every plan; after the first step's update no longer:
-// sums are taken in other orders, and column blocks may have states of their own.
-static bool is_output(const ls_stage_entry *entry) {
-    return entry->stage_of_tables == LS_STAGE_OUTPUT_DIST && entry->step_of_tables == 0;
-}
-
-static int read_outputs(void *arg, const ls_stage_sink *sink) {
-    const ls_stages *stages = arg;
-    for (int i = 0; i < ls_stages_count(stages); i++) {
-        const ls_stage_entry *entry = ls_stages_at(stages, i);
-        for (int rank = 0; is_output(entry) && rank < ls_stages_ranks(stages); rank++) {
-            const ls_stage_output output = ls_stage_entry_output(entry, rank);
-            LS_TRY(entry->ranks[rank].present ? sink->emit(sink->arg, &output) : LS_OK);
-        }
-    }
-    return LS_OK;
-}
-
-static int simulate(ls_stages *stages, const ls_scenario *scenario) {
-    const ls_world_options options = {.mesh = scenario->mesh, .seed = scenario->seed};
-    ls_world *world = NULL;
-    ls_backend *backend = NULL;
-    ls_arena *arena = NULL;
-    ls_finding finding = {0};
-    bool found = false;
-    int status = ls_arena_create(&arena);
-    status = status == LS_OK ? ls_world_create(&world, &options) : status;
-    status = status == LS_OK ? ls_backend_kind_sim.open(&backend, world, NULL) : status;
-    if (status == LS_OK) {
-        const ls_stage_sink sink = ls_stages_sink(stages);
-        const ls_execution execution = {.scenario = scenario, .backend = backend, .sink = &sink};
-        status = ls_execute(&execution, arena, &finding, &found);
-    }
-    ls_backend_free(backend);
-    ls_world_free(world);
-    ls_arena_free(arena);
-    return status;
-}
-
-// Judges `other` by the outputs of `scenario`.
-static int run_beside(ls_results *results, const ls_scenario *scenario, const ls_scenario *other,
-                      const ls_run_options *options) {
-    ls_stages *stages = NULL;
-    LS_TRY(ls_stages_create(&stages, scenario->ranks));
-    int status = simulate(stages, scenario);
-    if (status == LS_OK) {
-        const ls_imported imported = {.arg = stages, .read = read_outputs};
-        const ls_real_source source = {.imported = &imported};
-        status = ls_run_compared(results, other, &source, options);
-    }
-    ls_stages_free(stages);
-    return status;
-}
-
-// Where the outputs are to differ by the sharding: meanings that are chosen by name.
-static bool depends_on_plan(const ls_scenario *scenario) {
-    bool depends = scenario->quirks.grid_mean_not_divided ||
-                   scenario->quirks.row_wise_mean_divides_others || scenario->is_program;
-    for (int t = 0; t < scenario->table_count; t++) {
-        const ls_scenario_table *table = &scenario->tables[t];
-        depends = depends || table->mean_divisor == LS_MEAN_TORCHREC ||
-                  table->quantise.order == LS_SHARD_THEN_QUANTISE ||
-                  table->has_output_dtype;  // to which each shard rounds
-    }
-    return depends;
-}
-
-static int reshape(json_t **out, const json_t *scenario, int way) {
-    json_t *other = json_deep_copy(scenario), *tables = json_object_get(other, "tables");
-    size_t count = json_array_size(tables);
-    bool failed = other == NULL;
-    for (size_t t = 0; t < count && ways[way].kind == SHARDING; t++) {
-        json_t *sharding = json_pack("{s:s}", "type", ways[way].what);
-        failed |= json_object_set_new(json_array_get(tables, t), "sharding", sharding) != 0;
-    }
-    json_t *reversed = json_array();
-    for (size_t t = count; t > 0 && ways[way].kind == REVERSED; t--) {
-        failed |= json_array_append(reversed, json_array_get(tables, t - 1)) != 0;
-    }
-    if (ways[way].kind == REVERSED && count > 0) {
-        failed |= json_object_set(other, "tables", reversed) != 0;
-    }
-    json_decref(reversed);
-    *out = other;
-    return failed ? LS_FAIL(LS_ERR_MEMORY, "cannot change a scenario") : LS_OK;
-}
-
-// *fits: the tree with its tables cut or ordered otherwise is a scenario, too, and was run.
-static int run_reshaped(ls_results *results, bool *fits, const json_t *tree,
-                        const ls_scenario *scenario, int way, const ls_run_options *options) {
-    json_t *changed = NULL;
-    ls_scenario *other = NULL;
-    // The gradients that come from above are drawn in the order of the tables.
-    bool reverses = scenario->table_count > 1 && !ls_scenario_runs(scenario, LS_TABLES_UPDATE);
-    *fits = !depends_on_plan(scenario) && (ways[way].kind == SHARDING || reverses);
-    if (!*fits) {
-        return LS_OK;
-    }
-    int status = reshape(&changed, tree, way);
-    if (status == LS_OK) {
-        status = ls_fuzz_parse(&other, changed, scenario->file, options->allow_outside, NULL);
-        *fits = status == LS_OK;
-        status = status == LS_ERR_FORMAT ? LS_OK : status;
-    }
-    if (status == LS_OK && *fits) {
-        status = run_beside(results, scenario, other, options);
-    }
-    ls_scenario_free(other);
-    json_decref(changed);
-    return status;
-}
-
 // ---- One trial ----------------------------------------------------------------------------------
 static bool fits_way(const ls_scenario *scenario, int way) {
     bool planted = ls_scenario_plants(scenario);
@@ -322,6 +210,7 @@ static bool fits_way(const ls_scenario *scenario, int way) {
 static int run_way(ls_results *results, bool *fits, const json_t *tree, const ls_scenario *scenario,
                    int way, const ls_run_options *options) {
     ls_run_options own = *options;
+    own.checkpoint = NULL;
     *fits = fits_way(scenario, way);
     if (!*fits) {
         return LS_OK;
@@ -333,15 +222,17 @@ static int run_way(ls_results *results, bool *fits, const json_t *tree, const ls
     case SCHEDULE:
         own.schedule = ways[way].schedule;
         return ls_run_simulated(results, scenario, &own);
-    case SHARDING:
-    case REVERSED:
-        return run_reshaped(results, fits, tree, scenario, way, options);
+    case VARIED:
+        return ls_fuzz_run_varied(results, fits, tree, scenario, ways[way].variation,
+                                  ways[way].what, &own);
+    case CHECKPOINT:
+        return ls_fuzz_run_resharded(results, fits, tree, scenario, options);
     case REAL: {
         const ls_real_source source = {.backend = &ls_backend_kind_mpi};
-        return ls_run_compared(results, scenario, &source, options);
+        return ls_run_compared(results, scenario, &source, &own);
     }
     default:
-        return ls_run_simulated(results, scenario, options);
+        return ls_run_simulated(results, scenario, &own);
     }
 }
 

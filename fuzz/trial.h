@@ -1,5 +1,5 @@
 // One scenario, tried in one way: run and judged by the oracle, under another order or schedule,
-// with its tables cut otherwise or in another order, or beside real processes.
+// beside itself in another form (vary.h), or beside real processes.
 #ifndef LS_FUZZ_TRIAL_H
 #define LS_FUZZ_TRIAL_H
 
@@ -40,7 +40,8 @@ bool ls_fuzz_way_real(int way);
 bool ls_fuzz_way_turn(int way, uint32_t number);
 
 // Tries the scenario that the tree is; `file` is what it is called, and where its files are.
-// LS_ERR_MEMORY; all else is in *out.
+// options->checkpoint: a name for folders that this may make and removes; NULL: no tables are
+// saved. LS_ERR_MEMORY; all else is in *out.
 int ls_fuzz_try(ls_fuzz_outcome *out, const json_t *scenario, const char *file, int way,
                 const ls_run_options *options);
 

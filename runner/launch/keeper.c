@@ -4,7 +4,6 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <ftw.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,18 +11,11 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "base/file.h"
 #include "runner/launch/processes.h"
 
 #define TRIES    100  // the owner's processes may still be writing while they end
 #define PAUSE_MS 20
-
-static int remove_entry(const char *path, const struct stat *about, int type, struct FTW *walk) {
-    (void)about;
-    (void)type;
-    (void)walk;
-    (void)remove(path);
-    return 0;
-}
 
 static void clean(const ls_keeper *keeper) {
     ls_processes_end(keeper->dir);
@@ -32,7 +24,7 @@ static void clean(const ls_keeper *keeper) {
         if (i > 0) {
             (void)nanosleep(&(struct timespec){.tv_nsec = PAUSE_MS * 1000000L}, NULL);
         }
-        (void)nftw(keeper->dir, remove_entry, 16, FTW_DEPTH | FTW_PHYS);
+        (void)ls_file_remove_tree(keeper->dir);
     }
     ls_processes_sweep_shared(keeper->started);
 }

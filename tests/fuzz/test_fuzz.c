@@ -245,7 +245,9 @@ Test(fuzz, asks_no_more_than_it_may) {
 // ---- Trials -------------------------------------------------------------------------------------
 static ls_fuzz_end end_of(const char *scenario, int way) {
     ls_fuzz_outcome outcome;
-    const ls_run_options options = {.deadline_seconds = 60, .reproduce = "lockstep run"};
+    const ls_run_options options = {.deadline_seconds = 60,
+                                    .reproduce = "lockstep run",
+                                    .checkpoint = "/tmp/lockstep-fuzz-test-tables"};
     char path[] = "/tmp/lockstep-fuzz-test-XXXXXX";
     int fd = mkstemp(path);
     json_t *tree = NULL;
@@ -291,4 +293,26 @@ Test(fuzz, fails_where_ranks_drift_apart) {
     cr_expect_eq(end_of(drifts, 0), LS_FUZZ_FAILED);
     cr_expect_eq(end_of(drifts, 1), LS_FUZZ_FAILED);
     cr_expect_eq(end_of(drifts, 11), LS_FUZZ_UNFIT);  // it has no tables to reverse
+}
+
+// What must stay on fewer ranks, and through a checkpoint of another plan, is tried where there is
+// such a thing.
+Test(fuzz, holds_scenarios_beside_themselves) {
+    const char *tables = "lockstep: 1\nname: x\nseed: 3\nmesh: {shape: [3]}\n"
+                         "tables: [{name: a, rows: 9, dim: 4, sharding: {type: row_wise}}]\n"
+                         "inputs: {batch: [2, 0, 3]}\nsteps: [forward, backward, update]\n"
+                         "optimizer: {type: rowwise_adagrad}\ntrain: {steps: 2}\n";
+    const char *tensors = "lockstep: 1\nname: x\nmesh: {shape: [3]}\nprogram:\n"
+                          "  tensors: [{name: a, shape: [5], values: normal, placements: S(0)}]\n"
+                          "  steps: [{full: {tensor: a}}]\n";
+    const char *buffers = "lockstep: 1\nname: x\nmesh: {shape: [3]}\n"
+                          "program: {steps: [{all_reduce: {count: 4}}]}\n";
+    int fewer = 12, resharded = 13;
+    cr_assert_str_eq(ls_fuzz_way_name(fewer), "on fewer ranks");
+    cr_assert_str_eq(ls_fuzz_way_name(resharded), "resharded and back");
+    cr_expect_eq(end_of(tables, fewer), LS_FUZZ_PASSED);
+    cr_expect_eq(end_of(tables, resharded), LS_FUZZ_PASSED);
+    cr_expect_eq(end_of(tensors, fewer), LS_FUZZ_PASSED);
+    cr_expect_eq(end_of(tensors, resharded), LS_FUZZ_UNFIT);
+    cr_expect_eq(end_of(buffers, fewer), LS_FUZZ_UNFIT);
 }
