@@ -357,7 +357,18 @@ static int check_versions(nccl_owner *owner) {
     return LS_OK;
 }
 
+// NCCL lets ranks share a GPU from 2.30 on, where its user asks for that.
+static bool shares_devices(void) {
+    const ls_nccl_library *library = NULL;
+    const char *asked = getenv("NCCL_MULTI_RANK_GPU_ENABLE");
+    return asked != NULL && strcmp(asked, "1") == 0 && ls_nccl__load(&library) == LS_OK &&
+           library->version >= NCCL_VERSION(2, 30, 0);
+}
+
 int ls_nccl_devices_needed(const ls_world *world, const ls_nccl_options *options) {
+    if (shares_devices()) {
+        return 1;
+    }
     const ls_nccl_bootstrap *bootstrap = options != NULL ? options->bootstrap : NULL;
     return bootstrap != NULL ? bootstrap->local_rank + 1 : ls_world_held_count(world);
 }
@@ -369,8 +380,10 @@ static int check_devices(const nccl_owner *owner) {
     }
     int need = ls_nccl_devices_needed(owner->backend.world, &owner->options);
     if (need > have) {
-        return LS_FAIL(LS_ERR_BACKEND, "%d ranks need %d GPUs, this machine has %d", need, need,
-                       have);
+        return LS_FAIL(LS_ERR_BACKEND,
+                       "%d ranks need %d GPUs, this machine has %d; NCCL 2.30 or later lets them "
+                       "share one under NCCL_MULTI_RANK_GPU_ENABLE=1",
+                       need, need, have);
     }
     return LS_OK;
 }

@@ -59,7 +59,8 @@ LS_API int ls_backend_nccl_create(ls_backend **out, ls_world *world,
 int ls_nccl_describe(char *out, size_t out_bytes);
 // Number of GPUs; 0 with the reason as the last error.
 LS_API int ls_nccl_device_count(void);
-// GPUs of this machine that a backend of these options needs.
+// GPUs of this machine that a backend of these options needs: one a rank, unless NCCL is one that
+// lets ranks share them (2.30) and has been asked to (NCCL_MULTI_RANK_GPU_ENABLE=1).
 int ls_nccl_devices_needed(const ls_world *world, const ls_nccl_options *options);
 
 // ---- For measuring ------------------------------------------------------------------------------

@@ -118,13 +118,14 @@ static void *work(void *arg) {
 }
 
 int ls_nccl__workers_open(nccl_owner *owner) {
+    const int devices = ls_nccl_device_count();
     for (int i = 0; i < owner->held; i++) {
         nccl_worker *worker = &owner->workers[i];
         worker->owner = owner;
         worker->index = i;
         worker->rank = ls_world_held(owner->backend.world)[i];
         const ls_nccl_bootstrap *bootstrap = owner->options.bootstrap;
-        worker->device = bootstrap != NULL ? bootstrap->local_rank : i;
+        worker->device = (bootstrap != NULL ? bootstrap->local_rank : i) % devices;
         (void)pthread_mutex_init(&worker->lock, NULL);
         (void)pthread_cond_init(&worker->changed, NULL);
         if (pthread_create(&worker->thread, NULL, work, worker) != 0) {

@@ -92,7 +92,8 @@ cudaError_t cudaMemcpy(void *to, const void *from, size_t bytes, enum cudaMemcpy
 
 // ---- What there is ------------------------------------------------------------------------------
 cudaError_t cudaGetDeviceCount(int *count) {
-    *count = STAND_IN_GPUS;
+    const char *given = getenv("STAND_IN_GPUS");
+    *count = given != NULL ? atoi(given) : STAND_IN_GPUS;
     return cudaSuccess;
 }
 
@@ -104,8 +105,10 @@ cudaError_t cudaDriverGetVersion(int *version) {
 static _Thread_local int own_device;
 
 cudaError_t cudaSetDevice(int device) {
+    int count = 0;
     own_device = device;
-    return device >= 0 && device < STAND_IN_GPUS ? cudaSuccess : cudaErrorInvalidDevice;
+    (void)cudaGetDeviceCount(&count);
+    return device >= 0 && device < count ? cudaSuccess : cudaErrorInvalidDevice;
 }
 
 cudaError_t cudaGetDevice(int *device) {
