@@ -93,7 +93,7 @@ cudaError_t cudaMemcpy(void *to, const void *from, size_t bytes, enum cudaMemcpy
 // ---- What there is ------------------------------------------------------------------------------
 cudaError_t cudaGetDeviceCount(int *count) {
     const char *given = getenv("STAND_IN_GPUS");
-    *count = given != NULL ? atoi(given) : STAND_IN_GPUS;
+    *count = given != NULL ? (int)strtol(given, NULL, 10) : STAND_IN_GPUS;
     return cudaSuccess;
 }
 

@@ -74,7 +74,7 @@ static ncclResult_t open_comm(ncclComm_t *out, const char *name, int rank, int s
 
 static ncclResult_t get_version(int *version) {
     const char *given = getenv("STAND_IN_NCCL");
-    *version = given != NULL ? atoi(given) : NCCL_VERSION_CODE;
+    *version = given != NULL ? (int)strtol(given, NULL, 10) : NCCL_VERSION_CODE;
     return ncclSuccess;
 }
 
