@@ -46,7 +46,7 @@ function(lockstep_memcheck_test name)
         return()
     endif()
     add_test(NAME memcheck/${name} COMMAND ${LOCKSTEP_MEMCHECK} $<TARGET_FILE:stress_${name}>)
-    set_tests_properties(memcheck/${name} PROPERTIES LABELS memcheck
+    set_tests_properties(memcheck/${name} PROPERTIES LABELS memcheck COST 50
         FAIL_REGULAR_EXPRESSION "definitely lost: [1-9];Invalid (read|write)"
         ENVIRONMENT "${LOCKSTEP_TEST_ENVIRONMENT}")
 endfunction()
