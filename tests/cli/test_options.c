@@ -95,6 +95,22 @@ Test(options, dash_is_a_value) {
     cr_expect(cli_stdout_taken());
 }
 
+// A command that hands options on takes those that it knows, and keeps the others in their place.
+Test(options, what_is_not_known_is_handed_on) {
+    cli_args args;
+    const char *storage[ARGS_MAX];
+    cli_command passes = command;
+    passes.passes_options = true;
+    passes.arguments_max = -1;
+    char *words[] = {"--big=7", "a", "--bigger", "-f", "-fx", "--text", "-z", "-z"};
+    cr_assert(cli_options_parse(&args, storage, &passes, 8, words) == LS_OK);
+    cr_expect(big == 7 && flag && args.count == 4);
+    cr_expect_str_eq(text, "-z");
+    cr_expect_str_eq(args.values[1], "--bigger");
+    cr_expect_str_eq(args.values[2], "-fx");
+    cr_expect_str_eq(args.values[3], "-z");
+}
+
 // Each of these is refused, with the sentence that says why.
 Test(options, misuse_is_refused_with_the_reason) {
     cr_redirect_stderr();

@@ -121,6 +121,10 @@ $ sed 's/^tables/tabels/' v.yaml > one.yaml; lockstep run one.yaml; printf -- '-
 !       | expected a key of table: name, rows, dim, dtype, quantise, output_dtype, pooling, weighted, mean_divisor, features, weights, padding_id, max_norm, norm_type, optimizer, sharding
 !       | did you mean "rows"?
 ? 2
+# A GPU that is not there: nothing runs on the host instead.
+$ CUDA_VISIBLE_DEVICES= lockstep run "$SOURCE/scenarios/dtensor_example/every_collective.yaml" --device cuda 2> error; echo $?; grep -c '^lockstep: error: ' error
+> 3
+> 1
 # Names are printed without what a terminal might obey, and can be pasted into a shell.
 $ f=$(printf 'a\033[31m b.yaml'); echo 'lockstep: 2' > "$f"; lockstep run "$f" 2>&1 | head -n 1; lockstep run "$(printf 'no\033]0;x')"
 > a?[31m b.yaml:1:1: error: the key name is missing

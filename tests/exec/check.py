@@ -101,6 +101,9 @@ def main():
         wrong += [] if done.returncode == 0 and not result["findings"] else ["it is no clean run"]
         print("\n".join(wrong))
         return len(wrong)
+    ran = (os.path.basename(result["name"]), result["backend"])
+    if ran != (os.path.basename(command[-1]), "nccl" if observe else "sim"):
+        wrong.append(f"what ran, and where: {ran}")
     name, ranks, mark, code, _ = expected
     found = result["findings"][0] if result["findings"] else {"id": None, "ranks": [], "where": ""}
     where = f"{os.path.basename(source)}:{mark_line(source, mark)}" if mark else ""

@@ -58,6 +58,12 @@ def main():
         # Two numbers of ranks; what a defect may have left behind ends with its processes.
         assert len(homes) <= 3, homes
 
+    # More numbers of ranks than sets may wait: one of them ends for the next, and leaves nothing.
+    with tempfile.TemporaryDirectory() as folder:
+        texts = [(ranks, CALL) for ranks in (1, 2, 3, 4, 5, 1)]
+        code, cases, errors = compare(folder, texts, lambda tmp: None)
+        assert code == 0 and [case["verdict"] for case in cases] == ["pass"] * 6, (cases, errors)
+
     killed = []
 
     def kill_in_the_second(tmp):

@@ -6,6 +6,7 @@ format; M metadata, X complete, s and f flow events).
 """
 import json
 import os
+import resource
 import shutil
 import subprocess
 import sys
@@ -220,6 +221,15 @@ def main():
         import xml.etree.ElementTree as tree
         cells = tree.fromstring(svg).findall(".//{http://www.w3.org/2000/svg}rect")
         need(len(cells) == 1 + 16, f"{len(cells)} rectangles")
+        # What cannot run has none: a rank's buffer has 4 GB, and all may take one.
+        large = os.path.join(folder, "large.yaml")
+        with open(large, "w", encoding="utf-8") as file:
+            file.write("lockstep: 1\nname: large\nmesh: {shape: [2]}\n"
+                       "program: {steps: [{all_reduce: {count: 1000000000}}]}\n")
+        limits = resource.getrlimit(resource.RLIMIT_AS)
+        resource.setrlimit(resource.RLIMIT_AS, (1 << 30, limits[1]))
+        need(not run("traffic", large, code=3), "a matrix of what has not run")
+        resource.setrlimit(resource.RLIMIT_AS, limits)
         check_replay(run, source, folder)
         run("traffic", "--trace", "x", collectives, code=2)
         run("run", "--machine", "h100", collectives, code=2)

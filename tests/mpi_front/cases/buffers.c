@@ -124,6 +124,16 @@ static void nonblocking_collective(void) {
     keep_it = sum;
 }
 
+// What is only read, several may read at once.
+static void two_collectives_of_one_buffer(void) {
+    int sums[2];
+    MPI_Request requests[2];
+    MPI_Iallreduce(memory, &sums[0], 1, MPI_INT, MPI_SUM, WORLD, &requests[0]);
+    // wrong: buffer.use_before_wait
+    MPI_Iallreduce(memory, &sums[wrong ? 0 : 1], 1, MPI_INT, MPI_SUM, WORLD, &requests[1]);
+    MPI_Waitall(2, requests, MPI_STATUSES_IGNORE);
+}
+
 static void overlap_of_sendrecv(void) {
     int values[4] = {0}, to = (rank + 1) % size, from = (rank + size - 1) % size;
     int *in = values + (wrong ? 1 : 2), n = 2;
@@ -374,6 +384,7 @@ CASES({"store_before_wait", store_before_wait}, {"load_before_wait", load_before
       {"copied_over", copied_over}, {"two_receives", two_receives},
       {"collective_on_a_receive", collective_on_a_receive},
       {"nonblocking_collective", nonblocking_collective},
+      {"two_collectives_of_one_buffer", two_collectives_of_one_buffer},
       {"overlap_of_sendrecv", overlap_of_sendrecv},
       {"one_buffer_for_allreduce", one_buffer_for_allreduce},
       {"persistent_buffer", persistent_buffer}, {"after_a_test", after_a_test}, {"column", column},

@@ -8,6 +8,11 @@ static void open_window(void) {
     MPI_Win_create(memory, sizeof memory, sizeof(int), MPI_INFO_NULL, WORLD, &window);
 }
 
+static void close_locked(void) {
+    MPI_Win_unlock_all(window);
+    MPI_Win_free(&window);
+}
+
 static void put(int to, int place) {
     MPI_Put(&rank, 1, MPI_INT, to, place, 1, MPI_INT, window);
 }
@@ -86,8 +91,7 @@ static void put_and_accumulate(void) {
     } else {
         MPI_Accumulate(&rank, 1, MPI_INT, 0, 0, 1, MPI_INT, MPI_SUM, window);  // wrong: rma.race
     }
-    MPI_Win_unlock_all(window);
-    MPI_Win_free(&window);
+    close_locked();
 }
 
 static void store_beside_put(void) {
@@ -135,8 +139,7 @@ static void barrier_without_flush(void) {
     if (rank == 0) {
         seen = memory[5];
     }
-    MPI_Win_unlock_all(window);
-    MPI_Win_free(&window);
+    close_locked();
     memory[0] = seen;
 }
 
@@ -158,8 +161,7 @@ static void flush_local_is_local(void) {
         MPI_Recv(&token, 1, MPI_INT, 1, 0, WORLD, STATUS);
         MPI_Put(&rank, 1, MPI_INT, 0, 5, 1, MPI_INT, window);
     }
-    MPI_Win_unlock_all(window);
-    MPI_Win_free(&window);
+    close_locked();
 }
 
 static void shared_locks(void) {
@@ -276,8 +278,7 @@ static void rput_waited_for(void) {
         MPI_Recv(&token, 1, MPI_INT, 1, 0, WORLD, STATUS);
         seen = memory[6];
     }
-    MPI_Win_unlock_all(window);
-    MPI_Win_free(&window);
+    close_locked();
     memory[0] = seen;
 }
 
@@ -301,8 +302,7 @@ static void flag(void) {
         }
         memory[7] = memory[6];
     }
-    MPI_Win_unlock_all(window);
-    MPI_Win_free(&window);
+    close_locked();
 }
 
 static void fetch_beside_put(void) {
@@ -315,8 +315,7 @@ static void fetch_beside_put(void) {
         int place = wrong ? 0 : 1;
         MPI_Put(&one, 1, MPI_INT, 0, place, 1, MPI_INT, window);  // wrong: rma.race
     }
-    MPI_Win_unlock_all(window);
-    MPI_Win_free(&window);
+    close_locked();
 }
 
 static void swap_beside_store(void) {
@@ -329,8 +328,7 @@ static void swap_beside_store(void) {
     } else {
         memory[2] = 1;
     }
-    MPI_Win_unlock_all(window);
-    MPI_Win_free(&window);
+    close_locked();
 }
 
 // Reading atomically beside atomic updates is allowed, beside a put it is not.
@@ -345,8 +343,7 @@ static void atomic_read(void) {
     } else if (rank == 2) {
         MPI_Accumulate(&rank, 1, MPI_INT, 0, 3, 1, MPI_INT, MPI_REPLACE, window);
     }
-    MPI_Win_unlock_all(window);
-    MPI_Win_free(&window);
+    close_locked();
 }
 
 // Even places and odd ones: the parts of a derived datatype count, not what lies between them.
@@ -399,13 +396,19 @@ static void attached_memory(void) {
     MPI_Win_free(&window);
 }
 
-// Loads and stores of a shared window are accesses of the ranks that make them.
-static void shared_window(void) {
+// Four integers of each rank, of all one after the other, under a lock: the first rank's.
+static int *open_shared(void) {
     int *own, *first, unit;
     MPI_Aint bytes;
     MPI_Win_allocate_shared(4 * sizeof(int), sizeof(int), MPI_INFO_NULL, WORLD, &own, &window);
     MPI_Win_shared_query(window, 0, &bytes, &unit, &first);
     MPI_Win_lock_all(0, window);
+    return first;
+}
+
+// Loads and stores of a shared window are accesses of the ranks that make them.
+static void shared_window(void) {
+    int *first = open_shared();
     if (rank == 1) {
         first[2] = 5;  // wrong: rma.race
     }
@@ -415,10 +418,18 @@ static void shared_window(void) {
         MPI_Win_sync(window);
     }
     if (rank == 2) {
-        own[0] = first[2];
+        first[8] = first[2];
     }
-    MPI_Win_unlock_all(window);
-    MPI_Win_free(&window);
+    close_locked();
+}
+
+// Neighbours' stores, of the same moment by each one's own clock, are stores of two all the same.
+static void stores_of_a_shared_window(void) {
+    int *first = open_shared();
+    if (rank > 0) {
+        first[wrong ? 2 : rank] = rank;  // wrong: rma.race
+    }
+    close_locked();
 }
 
 static void receive_beside_put(void) {
@@ -451,8 +462,7 @@ static void store_after_it_was_seen(void) {
         }
         memory[3] = 7;  // wrong: rma.race
     }
-    MPI_Win_unlock_all(window);
-    MPI_Win_free(&window);
+    close_locked();
 }
 
 // Reduce has the root wait for all, and nobody for the root.
@@ -468,8 +478,7 @@ static void reduce_orders_to_the_root(void) {
     if (rank == (wrong ? 2 : 0)) {
         MPI_Put(&rank, 1, MPI_INT, 0, 1, 1, MPI_INT, window);  // wrong: rma.race
     }
-    MPI_Win_unlock_all(window);
-    MPI_Win_free(&window);
+    close_locked();
 }
 
 CASES({"two_puts", two_puts}, {"put_and_get", put_and_get}, {"puts_of_one", puts_of_one},
@@ -484,6 +493,7 @@ CASES({"two_puts", two_puts}, {"put_and_get", put_and_get}, {"puts_of_one", puts
       {"swap_beside_store", swap_beside_store}, {"atomic_read", atomic_read}, {"strides", strides},
       {"two_windows_on_one_memory", two_windows_on_one_memory},
       {"attached_memory", attached_memory}, {"shared_window", shared_window},
+      {"stores_of_a_shared_window", stores_of_a_shared_window},
       {"receive_beside_put", receive_beside_put},
       {"store_after_it_was_seen", store_after_it_was_seen},
       {"reduce_orders_to_the_root", reduce_orders_to_the_root})

@@ -80,6 +80,15 @@ static void contents(void) {
     }
     MPI_Type_free(&copy);
     MPI_Type_free(&outer);
+    const int whole = 6, part = MPI_DISTRIBUTE_BLOCK, least = MPI_DISTRIBUTE_DFLT_DARG, along = 2;
+    const int given[8] = {2, 1, 1, whole, part, least, along, MPI_ORDER_C};
+    int taken[8];
+    MPI_Type_create_darray(2, 1, 1, &whole, &part, &least, &along, MPI_ORDER_C, MPI_INT, &outer);
+    MPI_Type_get_contents(outer, 8, 0, 1, taken, NULL, &inner);
+    if (memcmp(taken, given, sizeof given) != 0 || inner != MPI_INT) {
+        abort();
+    }
+    MPI_Type_free(&outer);
 }
 
 // external32 is big-endian, its longs have 4 bytes, and long doubles are binary128.
@@ -105,6 +114,10 @@ static void external(void) {
     if (back[0] != 1 || back[1] != -2 || back_one != 1) {
         abort();
     }
+    place = 0;
+    want(MPI_Pack_external("native", longs, 1, MPI_LONG, packed, sizeof packed, &place),
+         MPI_ERR_ARG);
+    place = sizeof packed;
     want(MPI_Pack_external("external32", longs, 1, MPI_LONG, packed, sizeof packed, &place),
          MPI_ERR_ARG);
 }
