@@ -1,9 +1,10 @@
 // What all backends have in common: call numbers, the observer, and buffers of a group that
-// overlap.
+// overlap; and the math, for those that do it themselves.
 #include "backends/backend.h"
 
 #include <stdlib.h>
 
+#include "backends/sim/sim_device.h"
 #include "collectives/check.h"
 #include "collectives/hooks.h"
 
@@ -116,6 +117,30 @@ int ls_backend_test(bool *done, ls_backend *backend, void *pending, const ls_cal
             ls_hooks__before_stop();
         }
         ls_gdb_hook_refused(backend, call, 1, ls_check_last());
+    }
+    return status;
+}
+
+// ---- The math -----------------------------------------------------------------------------------
+int ls_backend__compute(ls_backend *backend, const ls_match *match) {
+    int status = LS_OK;
+    for (int e = 0; e < match->event_count && status == LS_OK; e++) {
+        const ls_event *event = &match->events[e];
+        ls_hooks__met(backend, event->calls, event->size);
+        const ls_order *order = backend->order;
+        if (backend->order_of != NULL && event->collective->reduces) {
+            status = backend->order_of(backend->order_of_arg, &order, event->calls[0]);
+        }
+        if (status == LS_OK) {
+            status = backend->device == NULL
+                         ? event->collective->math(event->calls, event->size, order)
+                         : ls_sim_device__math(backend->device, event, order);
+        }
+        if (status != LS_OK) {
+            char text[256];
+            ls_call_format(text, sizeof text, event->calls[0]);
+            status = ls_error_wrap("%s", text);
+        }
     }
     return status;
 }

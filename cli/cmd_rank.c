@@ -1,10 +1,11 @@
-// rank: one rank of real runs (lockstep-mpi, started by mpiexec), or all of them, a thread each
-// (lockstep-cuda), one run after the other on behalf of run, compare and record. Not a command for
-// users.
+// rank: one rank of real runs or a block of ranks of simulations that are spread (lockstep-mpi,
+// started by mpiexec), or all of them, a thread each (lockstep-cuda), one run after the other on
+// behalf of run, compare and record. Not a command for users.
 
 #include "cli/commands.h"
 #include "cli/scenarios.h"
 #ifdef LOCKSTEP_WITH_MPI
+#include "backends/blocks/blocks.h"
 #include "backends/mpi/mpi.h"
 #endif
 #ifdef LOCKSTEP_WITH_NCCL
@@ -14,6 +15,7 @@
 #endif
 #endif
 #include "collectives/check.h"
+#include "orders/order.h"
 #include "runner/launch/launch.h"
 #include "runner/program/run_rank.h"
 
@@ -40,13 +42,14 @@ static const cli_option options[] = {
 // ---- Backends -----------------------------------------------------------------------------------
 // This process among those of the run.
 typedef struct process {
-    int rank;    // the rank it holds
-    int size;    // processes; 1: it holds every rank
-    void *page;  // where it says where its rank is; NULL: it holds every rank
+    int rank;     // the rank it holds, or its number
+    int size;     // processes; 1: it holds every rank
+    bool blocks;  // it holds a block of the ranks of a simulation
+    void *page;   // where it says where its rank is; NULL: it holds several
 } process;
 
 static int processes_begin(process *out) {
-    *out = (process){.rank = 0, .size = 1};
+    *out = (process){.size = 1, .blocks = ls_backend_kinds[given.backend] == &ls_backend_kind_sim};
 #ifdef LOCKSTEP_WITH_MPI
     LS_TRY(ls_mpi_init(&out->rank, &out->size));
 #endif
@@ -90,6 +93,13 @@ static int create_mpi(ls_backend **out, ls_world *world, const ls_launch_run *ru
     *versions = ls_mpi_version();
     return ls_backend_mpi_create(out, world);
 }
+
+static int create_blocks(ls_backend **out, ls_world *world, const ls_launch_run *run,
+                         const char **versions) {
+    (void)run;
+    (void)versions;
+    return ls_backend_blocks_create(out, world);
+}
 #endif
 
 static void processes_end(int code) {
@@ -117,6 +127,7 @@ static int create_backend(ls_backend **out, ls_world *world, const ls_launch_run
     } here[] = {
 #ifdef LOCKSTEP_WITH_MPI
         {&ls_backend_kind_mpi, create_mpi},
+        {&ls_backend_kind_sim, create_blocks},
 #endif
 #ifdef LOCKSTEP_WITH_NCCL
         {&ls_backend_kind_nccl, create_nccl},
@@ -132,63 +143,139 @@ static int create_backend(ls_backend **out, ls_world *world, const ls_launch_run
 }
 
 // ---- One process's ranks ------------------------------------------------------------------------
-static int run_ranks(const ls_scenario *scenario, const ls_launch_run *run, const process *own) {
-    ls_world_options world_options = {.mesh = scenario->mesh, .seed = scenario->seed};
-    if (own->size > 1) {
-        world_options.held = &own->rank;
-        world_options.held_count = 1;
+// held [scenario->ranks] gets the ranks of this process; returns how many, 0: all.
+static int ranks_of(int *held, const ls_scenario *scenario, const process *own) {
+    int first = own->rank, count = own->size > 1 ? 1 : 0;
+#ifdef LOCKSTEP_WITH_MPI
+    if (own->blocks) {
+        ls_blocks_of(&first, &count, scenario->ranks, own->rank, own->size);
     }
-    ls_world *world = NULL;
-    ls_backend *backend = NULL;
-    const char *versions = NULL;
-    LS_TRY(ls_world_create(&world, &world_options));
-    int status = create_backend(&backend, world, run, &versions);
+#endif
+    for (int i = 0; i < count; i++) {
+        held[i] = first + i;
+    }
+    (void)scenario;
+    return count;
+}
+
+static int run_on(ls_world *world, const ls_scenario *scenario, const ls_launch_run *run,
+                  const process *own, ls_arena *arena) {
+    ls_rank_run ranks = {.scenario = scenario, .dir = run->recording, .own_calls = run->own_calls};
+    const char *stated = run->order[0] != 0 ? run->order : scenario->order;
+    ls_order *order = NULL;
+    ls_finding finding = {0};
+    bool found = false;
+    int status = own->blocks && stated != NULL ? ls_order_parse(&order, stated) : LS_OK;
+    if (status == LS_OK) {
+        status = create_backend(&ranks.backend, world, run, &ranks.versions);
+    }
     if (status == LS_OK && own->page != NULL) {
-        backend->place = ls_launch_place;
-        backend->place_arg = own->page;
+        ranks.backend->place = ls_launch_place;
+        ranks.backend->place_arg = own->page;
     }
     if (status == LS_OK) {
-        status = ls_run_rank(scenario, backend, versions, run->recording, run->own_calls);
-        if (status != LS_OK) {
-            ls_launch_tell_finding(run->marks, own->rank);
-        }
+        ranks.backend->order = order;
+        status = ls_run_rank(&ranks, arena, &finding, &found);
     }
-    ls_backend_free(backend);
-    ls_world_free(world);
+    if (found) {
+        ls_launch_tell_finding(run->marks, own->rank, &finding);
+    }
+    ls_backend_free(ranks.backend);
+    ls_order_free(order);
     return status;
 }
 
-// Says that every rank of this process lives, or is done.
+static int run_ranks(const ls_scenario *scenario, const ls_launch_run *run, const process *own) {
+    ls_arena *arena = NULL;
+    ls_world *world = NULL;
+    LS_TRY(ls_arena_create(&arena));
+    int *held = ls_arena_alloc(arena, (size_t)scenario->ranks, sizeof *held);
+    int status = held != NULL ? LS_OK : LS_ERR_MEMORY;
+    ls_world_options of_world = {.mesh = scenario->mesh, .seed = scenario->seed};
+    if (status == LS_OK) {
+        of_world.held_count = ranks_of(held, scenario, own);
+        of_world.held = of_world.held_count > 0 ? held : NULL;
+        status = ls_world_create(&world, &of_world);
+    }
+    if (status == LS_OK) {
+        status = run_on(world, scenario, run, own, arena);
+    }
+    ls_world_free(world);
+    ls_arena_free(arena);
+    return status;
+}
+
+// Says that what this process is watched for lives, or is done: its rank or every rank; of a
+// simulation that is spread every process, by the first, which the others have met.
 static int mark(int (*say)(const char *marks, int rank), const ls_scenario *scenario,
                 const ls_launch_run *run, const process *own) {
-    if (own->size > 1) {
+    if (own->size > 1 && !own->blocks) {
         return say(run->marks, own->rank);
     }
-    for (int rank = 0; rank < scenario->ranks; rank++) {
-        LS_TRY(say(run->marks, rank));
+    int count = own->blocks ? own->size : scenario->ranks;
+    for (int i = 0; i < count && own->rank == 0; i++) {
+        LS_TRY(say(run->marks, i));
     }
     return LS_OK;
 }
 
+// The processes of a simulation go on, or end, together.
+static int meet(int status, const process *own) {
+    bool all_well = true;
+#ifdef LOCKSTEP_WITH_MPI
+    if (own->blocks) {
+        ls_error error = *ls_error_last();
+        LS_TRY(ls_blocks_meet(&all_well, status == LS_OK));
+        if (status != LS_OK) {
+            return ls_error__set(error.file, error.line, status, error.rank, "%s", error.text);
+        }
+    }
+#endif
+    (void)own;
+    return status != LS_OK || all_well
+               ? status
+               : LS_FAIL(LS_ERR_RANK_DIED, "another process of this run has failed");
+}
+
 static int run_scenario(const ls_scenario *scenario, const ls_launch_run *run, process *own) {
-    if (own->size > 1 && scenario->ranks != own->size) {
+    bool one_rank = own->size > 1 && !own->blocks;
+    if (one_rank && scenario->ranks != own->size) {
         cli_error("%s wants %d ranks, mpiexec started %d", scenario->file, scenario->ranks,
                   own->size);
         return LS_EXIT_USAGE;
     }
-    int status = own->size > 1 ? ls_launch_place_open(&own->page, run->marks, own->rank) : LS_OK;
+    int status = one_rank ? ls_launch_place_open(&own->page, run->marks, own->rank) : LS_OK;
     status = status == LS_OK ? mark(ls_launch_announce, scenario, run, own) : status;
     status = status == LS_OK ? run_ranks(scenario, run, own) : status;
-    status = status == LS_OK ? mark(ls_launch_done, scenario, run, own) : status;
-    if (status != LS_OK && own->size > 1) {
+    if (status != LS_OK && one_rank) {
         (void)ls_error_wrap("rank %d", own->rank);
     }
-    if (status != LS_OK) {
+    if (status != LS_OK && !(own->blocks && status == LS_ERR_RANK_DIED)) {  // who failed tells why
         ls_launch_tell_error(run->marks, own->rank);
     }
+    status = meet(status, own);
+    status = status == LS_OK ? mark(ls_launch_done, scenario, run, own) : status;
     ls_launch_place_close(own->page);
     own->page = NULL;
     return status == LS_OK ? LS_EXIT_OK : cli_fail(status);
+}
+
+// The next run, of which the first process of a spread simulation hears for all.
+static bool next_run(ls_launch_run *out, const process *own) {
+    struct {
+        ls_launch_run run;
+        bool is;
+    } next = {.is = false};
+    if (!own->blocks || own->rank == 0) {
+        next.is = ls_launch_next(&next.run);
+    }
+#ifdef LOCKSTEP_WITH_MPI
+    if (own->blocks && ls_blocks_share(&next, sizeof next) != LS_OK) {
+        return false;
+    }
+#endif
+    *out = next.run;
+    return next.is;
 }
 
 static int run_one(const ls_launch_run *run, process *own) {
@@ -216,12 +303,14 @@ static int serve(const cli_args *args) {
     ls_launch_keep(given.runs);
     process own;
     int status = processes_begin(&own);
-    status = status == LS_OK ? ls_launch_join(given.runs, own.rank) : status;
+    if (status == LS_OK && !(own.blocks && own.rank > 0)) {
+        status = ls_launch_join(given.runs, own.rank);
+    }
     if (status != LS_OK) {
         return cli_fail(status);
     }
     int code = LS_EXIT_OK;
-    for (ls_launch_run run; code == LS_EXIT_OK && ls_launch_next(&run);) {
+    for (ls_launch_run run; code == LS_EXIT_OK && next_run(&run, &own);) {
         code = run_one(&run, &own);
     }
     processes_end(code);

@@ -9,6 +9,7 @@
 #include "cli/trace.h"
 #include "runner/scenario/schema.h"
 
+static const char *const carriers[] = {"mpi", NULL};
 static const char *const schedules[] = {"round-robin", "random", "delay", NULL};
 
 static struct {
@@ -17,6 +18,7 @@ static struct {
     const char *machine;
     const char *keep, *checkpoint;
     int backend;
+    int on;
     int device;
     int schedule;
     int explore;
@@ -32,6 +34,15 @@ static const cli_option options[] = {
      .value_name = "NAME",
      .choices = ls_backend_names,
      .help = "Where to run, sim by default"},
+    {.type = CLI_CHOICE,
+     .long_name = "on",
+     .value = &given.on,
+     .given = &given.run.spread,
+     .value_name = "NAME",
+     .choices = carriers,
+     .help =
+         "Spread the simulation over processes, each with a block of the ranks: the results are "
+         "the same. They are started by"},
     {.type = CLI_STRING,
      .long_name = "keep",
      .value = &given.keep,
@@ -169,6 +180,29 @@ static int run_all(const cli_scenarios *scenarios, ls_device *device) {
     return cli_trace_close(trace, code);
 }
 
+// What needs every rank of the simulation in this process.
+static int check_spread(void) {
+    const char *other = NULL;
+    if (ls_backend_kinds[given.backend] != &ls_backend_kind_sim) {
+        other = "--backend";
+    } else if (given.device != 0) {
+        other = "--device";
+    } else if (given.checkpoint != NULL) {
+        other = "--checkpoint";
+    } else if (given.run.shape_only) {
+        other = "--shape-only";
+    } else if (cli_options_common.trace != NULL) {
+        other = "--trace";
+    } else if (given.stop.stop) {
+        other = "--break-on-finding";
+    }
+    if (given.run.spread && other != NULL) {
+        cli_error("--on spreads the simulation over processes: %s does not go with it", other);
+        return LS_EXIT_USAGE;
+    }
+    return LS_EXIT_OK;
+}
+
 static int run(const cli_args *args) {
     if (given.explain_schema || given.json_schema) {
         return print_schema();
@@ -178,6 +212,7 @@ static int run(const cli_args *args) {
         return LS_EXIT_USAGE;
     }
     int code = cli_outputs_check(NULL);
+    code = code == LS_EXIT_OK ? check_spread() : code;
     if (code != LS_EXIT_OK) {
         return code;
     }
@@ -215,9 +250,11 @@ const cli_command cli_cmd_run = {
     .arguments = "FILE...",
     .arguments_max = -1,
     .summary = "Run scenarios on one backend and check them against the oracle",
-    .details = "Simulates every rank in this process (or, with --backend, runs real processes), "
-               "judges each stage by the unsharded oracle, and meets the scenario's expectations. "
-               "Exit code 0: everything holds; 1: a mismatch or a finding; 2: a file is unusable.",
+    .details =
+        "Simulates every rank in this process (or, with --on, in several; with --backend, runs "
+        "real processes), "
+        "judges each stage by the unsharded oracle, and meets the scenario's expectations. "
+        "Exit code 0: everything holds; 1: a mismatch or a finding; 2: a file is unusable.",
     .common = CLI_COMMON_REPORTS | CLI_COMMON_TRACE | CLI_COMMON_SEED,
     .options = options,
     .run = run,

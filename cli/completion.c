@@ -93,7 +93,7 @@ static void zsh_option(void *arg, const cli_option *option) {
     zsh_text(out, option->help);
     ls_text_puts(out, "]");
     if (option->value_name != NULL) {
-        ls_text_puts(out, ":");
+        ls_text_puts(out, option->optional ? "::" : ":");
         zsh_text(out, option->value_name);
         if (option->choices != NULL) {
             ls_text_puts(out, ":(");
@@ -149,7 +149,7 @@ static void fish_option(void *arg, const cli_option *option) {
         ls_text_puts(out, " -x -a '");
         words(out, option->choices);
         ls_text_puts(out, "'");
-    } else if (option->value_name != NULL) {
+    } else if (option->value_name != NULL && !option->optional) {
         ls_text_puts(out, " -r");
     }
     ls_text_puts(out, " -d '");

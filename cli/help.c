@@ -43,7 +43,7 @@ static void option_names(ls_text *out, const cli_option *option) {
     }
     ls_text_printf(out, "--%s", option->long_name);
     if (option->value_name != NULL) {
-        ls_text_printf(out, " %s", option->value_name);
+        ls_text_printf(out, option->optional ? " [%s]" : " %s", option->value_name);
     }
 }
 

@@ -97,6 +97,7 @@ static void collect(void *arg, const cli_option *option) {
     LS_ASSERT(list->count < OPTIONS_MAX);
     LS_ASSERT((option->type == CLI_SWITCH) == (option->value_name == NULL));
     LS_ASSERT((option->type == CLI_CHOICE) == (option->choices != NULL));
+    LS_ASSERT(!option->optional || (option->type == CLI_INT && option->given != NULL));
     list->rows[list->count++] = option;
 }
 
@@ -241,6 +242,10 @@ static int set(const cli_command *command, const cli_option *option, const char 
     return LS_ERR_INVALID;
 }
 
+static bool is_digit(char letter) {
+    return letter >= '0' && letter <= '9';
+}
+
 // --name, --name VALUE, --name=VALUE. *index moves past a value that is a word of its own.
 static int parse_long(const cli_command *command, const option_list *list, int argc, char **argv,
                       int *index) {
@@ -256,6 +261,11 @@ static int parse_long(const cli_command *command, const option_list *list, int a
             return usage_error(command, "--%s takes no value", option->long_name);
         }
         return set(command, option, "");
+    }
+    if (value == NULL && option->optional &&
+        !(*index + 1 < argc && is_digit(argv[*index + 1][0]))) {
+        *option->given = true;
+        return LS_OK;
     }
     if (value == NULL) {
         if (*index + 1 >= argc) {

@@ -29,6 +29,9 @@ typedef struct cli_option {
     bool *given;                 // set when the option was given; may be NULL
     int int_min, int_max;        // CLI_INT: the range
     double double_max;           // CLI_DOUBLE: the largest
+    // CLI_INT: the value may be left out, and stays as it is; a word that begins with a digit is
+    // one.
+    bool optional;
 } cli_option;
 
 #define CLI_SECONDS_MAX 1e9  // of options that say for how long: 31 years

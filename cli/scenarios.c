@@ -37,6 +37,11 @@ int cli_plan_load(ls_plan *out, ls_arena *arena, const char *path) {
 }
 
 static int check_options(const cli_run_options *options) {
+    if (options->processes > 0 && !options->spread) {
+        cli_error(
+            "--processes takes a number with --on mpi alone: elsewhere there is one per rank");
+        return LS_EXIT_USAGE;
+    }
     ls_order *order = NULL;
     int status = options->order == NULL ? LS_OK : ls_order_parse(&order, options->order);
     ls_order_free(order);
@@ -190,12 +195,15 @@ int cli_scenarios_run(const cli_args *files, const cli_run_options *options, con
 }
 
 ls_run_options cli_run_options_of(const cli_run_options *options, const ls_text *command) {
+    long cores = sysconf(_SC_NPROCESSORS_ONLN);
+    int processes = options->processes > 0 ? options->processes : cores > 0 ? (int)cores : 1;
     return (ls_run_options){
         .order = options->order,
         .deadline_seconds = options->deadline_seconds > 0 ? options->deadline_seconds : 60.0,
         .program_dir = cli_program_dir(),
         .mpiexec = LOCKSTEP_MPIEXEC,
-        .processes = options->processes,
+        .processes = options->processes_given,
+        .spread = options->spread ? processes : 0,
         .allow_outside = options->allow_outside,
         .shape_only = options->shape_only,
         .reproduce = command->failed ? NULL : ls_text_string(command),
@@ -220,7 +228,7 @@ void cli_reproduce_options(ls_text *out, const cli_run_options *options) {
         ls_text_puts(out, " --memory ");
         ls_text_shell(out, options->memory);
     }
-    if (options->processes) {
+    if (options->processes_given && !options->spread) {
         ls_text_puts(out, " --processes");
     }
     if (options->shape_only) {

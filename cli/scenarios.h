@@ -19,7 +19,9 @@ typedef struct cli_run_options {
     const char *order;        // --order
     double deadline_seconds;  // --deadline
     bool allow_outside;       // --allow-outside
-    bool processes;           // --processes
+    int processes;            // --processes, its number; 0: none was given
+    bool processes_given;     //
+    bool spread;              // --on mpi
     const char *memory;       // --memory, as given
     bool shape_only;          // --shape-only
 } cli_run_options;
@@ -41,10 +43,16 @@ typedef struct cli_run_options {
          .value = &(options).memory,                                                               \
          .value_name = "BYTES",                                                                    \
          .help = "Refuse scenarios that need more, as 16G (default: doctor says)"},                \
-        {.type = CLI_SWITCH,                                                                       \
+        {.type = CLI_INT,                                                                          \
          .long_name = "processes",                                                                 \
          .value = &(options).processes,                                                            \
-         .help = "NCCL: one process per rank (mpiexec) instead of one thread per rank"},           \
+         .given = &(options).processes_given,                                                      \
+         .value_name = "P",                                                                        \
+         .int_min = 1,                                                                             \
+         .int_max = LS_RANKS_MAX,                                                                  \
+         .optional = true,                                                                         \
+         .help = "NCCL: one process per rank (mpiexec) instead of one thread per rank; run --on "  \
+                 "mpi: so many processes, by default one per core"},                               \
         CLI_OUTSIDE_OPTION((options).allow_outside)
 
 // Of every command that takes scenario files.

@@ -25,6 +25,11 @@ LS_API int ls_backend_mpi_create(ls_backend **out, ls_world *world);
 // itself does.
 LS_API void ls_backend_mpi_trust(ls_backend *backend);
 
+// ---- Inside the library -------------------------------------------------------------------------
+// Turns an MPI result into LS_OK or LS_ERR_BACKEND with MPI's words; `what` is the MPI function.
+int ls_mpi__status(int result, const char *what);
+#define LS_MPI_TRY(call, what) LS_TRY(ls_mpi__status((call), (what)))
+
 #ifdef __cplusplus
 }
 #endif

@@ -5,11 +5,8 @@
 #include <mpi.h>
 
 #include "backends/backend.h"
+#include "backends/mpi/mpi.h"
 #include "collectives/check.h"
-
-// Turns an MPI result into LS_OK or LS_ERR_BACKEND with MPI's words; `what` is the MPI function.
-int ls_mpi__status(int result, const char *what);
-#define LS_MPI_TRY(call, what) LS_TRY(ls_mpi__status((call), (what)))
 
 // ---- Types and operations (mpi_types.c) ---------------------------------------------------------
 int ls_mpi__types_open(void);

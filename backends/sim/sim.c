@@ -3,8 +3,6 @@
 #include "backends/backend.h"
 #include "backends/match.h"
 #include "backends/sim/sim_device.h"
-#include "collectives/check.h"
-#include "collectives/hooks.h"
 
 // One tick of the logical clock per completed group.
 #define TICK_SECONDS 1e-6
@@ -28,24 +26,7 @@ static int sim_run(ls_backend *backend, ls_call *calls, int call_count) {
     ls_match match;
     LS_TRY(ls_match__calls(&match, calls, call_count));
     int status = ls_backend__check_overlap(calls, call_count);
-    for (int e = 0; e < match.event_count && status == LS_OK; e++) {
-        const ls_event *event = &match.events[e];
-        ls_hooks__met(backend, event->calls, event->size);
-        const ls_order *order = backend->order;
-        if (backend->order_of != NULL && event->collective->reduces) {
-            status = backend->order_of(backend->order_of_arg, &order, event->calls[0]);
-        }
-        if (status == LS_OK) {
-            status = backend->device == NULL
-                         ? event->collective->math(event->calls, event->size, order)
-                         : ls_sim_device__math(backend->device, event, order);
-        }
-        if (status != LS_OK) {
-            char text[256];
-            ls_call_format(text, sizeof text, event->calls[0]);
-            status = ls_error_wrap("%s", text);
-        }
-    }
+    status = status == LS_OK ? ls_backend__compute(backend, &match) : status;
     ls_match__free(&match);
     if (status == LS_OK) {
         ((sim *)backend->impl)->groups += 1;

@@ -1,5 +1,5 @@
-// One case while it is put together: shared by run.c, which runs it, and verdict.c, which judges
-// it. Private to the two.
+// One case while it is put together: shared by run.c, which runs it, simulate.c, which simulates
+// it, and verdict.c, which judges it. Private to them.
 #ifndef LS_RUNNER_COMPARE_CASE_RUN_H
 #define LS_RUNNER_COMPARE_CASE_RUN_H
 
@@ -34,6 +34,15 @@ typedef struct ls_case_run {
     ls_planted planted;    // what a real run showed of planted defects
     bool too_few_gpus;     // the real run needs more than this machine has
 } ls_case_run;
+
+void ls_case__add_finding(ls_case_run *run, const ls_finding *finding);
+// The order of reductions that is stated for the simulation; NULL: rank order.
+const char *ls_case__order(const ls_case_run *run);
+// Simulates in this process; expected (NULL: not wanted): what stages must give.
+int ls_case__simulate(ls_case_run *run, ls_stages *simulated, ls_stages *expected);
+// Simulates as the options say: spread over processes, whose recording it reads, and the plain
+// references of a program (run->expected) in this one; or all of it here.
+int ls_case__simulate_spread(ls_case_run *run, ls_stages *simulated);
 
 // What the stages of the scenario must give.
 ls_expectation ls_case__expectation(const ls_case_run *run);

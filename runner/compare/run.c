@@ -2,8 +2,6 @@
 // is verdict.c.
 #include "runner/compare/run.h"
 
-#include <stdio.h>
-#include <string.h>
 #include <time.h>
 
 #include "runner/compare/case_run.h"
@@ -11,7 +9,6 @@
 #include "runner/program/program.h"
 #include "runner/program/tally.h"
 #include "runner/compare/recorded.h"
-#include "runner/trace/trace.h"
 
 #define EXPLAIN_BYTES_MAX ((size_t)64 << 20)  // stage outputs past which orders are not searched
 
@@ -43,105 +40,13 @@ static void begin(ls_case_run *run, ls_results *results, const ls_scenario *scen
     };
 }
 
-static void add_finding(ls_case_run *run, const ls_finding *finding) {
-    ls_finding *findings =
-        ls_arena_alloc(run->arena, (size_t)run->result.finding_count + 1, sizeof *findings);
-    if (findings == NULL) {
-        return;  // ls_results_add tells
-    }
-    if (run->result.finding_count > 0) {
-        memcpy(findings, run->result.findings,
-               (size_t)run->result.finding_count * sizeof *findings);
-    }
-    findings[run->result.finding_count] = *finding;
-    run->result.findings = findings;
-    run->result.finding_count += 1;
-    if (run->result.class_ < LS_CLASS_FINDING) {
-        run->result.class_ = LS_CLASS_FINDING;
-    }
-}
-
 // ---- Simulating ---------------------------------------------------------------------------------
-// The search of orders reads the buffers of calls; the bits are the same on every device.
-static struct ls_device *device_of(const ls_case_run *run) {
-    return run->search == NULL ? run->options->device : NULL;
-}
-
-static int simulate_on(ls_case_run *run, ls_world *world, const ls_order *order,
-                       ls_stages *simulated, ls_stages *expected) {
-    ls_backend *backend = NULL;
-    LS_TRY(ls_backend_kind_sim.open(&backend, world, device_of(run)));
-    backend->order = order;
-    // Recorded orders may differ between groups, and then so do the bits of what they replicate.
-    int status = run->orders != NULL || run->search != NULL
-                     ? LS_OK
-                     : ls_spmd_check_on(&backend->check_replicas, run->options->checks,
-                                        LS_FINDING_REPLICA_DIVERGED);
-    bool traced = simulated == run->simulated;  // and no search of orders
-    ls_trace_watch(traced ? run->options->trace : NULL, backend, run->scenario->name,
-                   run->scenario);
-    if (run->search != NULL) {
-        ls_order_search_watch(run->search, backend);
-    } else if (run->orders != NULL) {
-        backend->order_of = ls_call_orders_of;
-        backend->order_of_arg = run->orders;
-    }
-    ls_stage_sink sink = ls_stages_sink(simulated);
-    ls_stage_sink expected_sink = {0};
-    if (expected != NULL) {
-        expected_sink = ls_stages_sink(expected);
-    }
-    const ls_execution execution = {
-        .scenario = run->scenario,
-        .backend = backend,
-        .sink = &sink,
-        .expected = expected != NULL ? &expected_sink : NULL,
-        .checkpoint = traced ? run->options->checkpoint : NULL,
-    };
-    ls_recording_writer *calls = NULL;
-    if (status == LS_OK && traced && run->result.real != NULL) {
-        status = ls_recorded_watch(&calls, backend, run->scenario);
-    }
-    ls_finding finding = {0};
-    bool found = false;
-    status = status == LS_OK ? ls_execute(&execution, run->arena, &finding, &found) : status;
-    if (found) {
-        add_finding(run, &finding);
-    }
-    status = calls != NULL ? ls_recorded_calls(&run->calls, calls, status) : status;
-    ls_backend_free(backend);
-    return status;
-}
-
-// Simulates under an order (NULL: rank order); expected (NULL: not wanted): what stages must give.
-static int simulate_under(ls_case_run *run, const char *order_text, ls_stages *simulated,
-                          ls_stages *expected) {
-    const ls_world_options options = {
-        .mesh = run->scenario->mesh, .seed = run->scenario->seed, .device = device_of(run)};
-    ls_world *world = NULL;
-    ls_order *order = NULL;
-    int status = order_text != NULL ? ls_order_parse(&order, order_text) : LS_OK;
-    if (status == LS_OK) {
-        status = ls_world_create(&world, &options);
-    }
-    if (status == LS_OK) {
-        status = simulate_on(run, world, order, simulated, expected);
-    }
-    ls_world_free(world);
-    ls_order_free(order);
-    return status;
-}
-
 // A failed check of the collectives (ranks disagree, a buffer overlaps, ...) is a finding.
 static void note_check(ls_case_run *run) {
     ls_finding finding;
     if (ls_check_last()->found && ls_check_finding(&finding, run->arena) == LS_OK) {
-        add_finding(run, &finding);
+        ls_case__add_finding(run, &finding);
     }
-}
-
-static const char *stated_order(const ls_case_run *run) {
-    return run->options->order != NULL ? run->options->order : run->scenario->order;
 }
 
 // The scenario with each rank on its own thread: what is wrong with the calls, and, where defects
@@ -152,7 +57,7 @@ static int run_ranks(ls_case_run *run, ls_stages *stages, ls_tally *tally) {
         .schedule = run->options->schedule,
         .tries = run->options->explore,
         .checks = run->options->checks,
-        .order = stated_order(run),
+        .order = ls_case__order(run),
         .trace = run->options->trace,
         .sink = stages != NULL ? &sink : NULL,
         .tally = tally,
@@ -160,7 +65,7 @@ static int run_ranks(ls_case_run *run, ls_stages *stages, ls_tally *tally) {
     ls_program_outcome outcome;
     LS_TRY(ls_program_ranks(&outcome, run->scenario, run->arena, &options));
     for (int f = 0; f < outcome.finding_count; f++) {
-        add_finding(run, &outcome.findings[f]);
+        ls_case__add_finding(run, &outcome.findings[f]);
     }
     run->missed = outcome.missed;
     if (outcome.finding_count > 0 && options.tries > 0) {
@@ -178,7 +83,7 @@ static int check_replicas(ls_case_run *run, const ls_stages *stages, const char 
     bool found = false;
     LS_TRY(ls_case__check_replicas(&finding, &found, run, stages, who));
     if (found) {
-        add_finding(run, &finding);
+        ls_case__add_finding(run, &finding);
     }
     return LS_OK;
 }
@@ -203,8 +108,7 @@ static int simulate(ls_case_run *run) {
         }
     }
     ls_check_clear();
-    int status =
-        simulate_under(run, stated_order(run), plants ? run->clean : run->simulated, run->expected);
+    int status = ls_case__simulate_spread(run, plants ? run->clean : run->simulated);
     if (status != LS_OK && run->result.finding_count == 0) {
         note_check(run);
     }
@@ -267,7 +171,7 @@ static int get_real(ls_case_run *run, const ls_real_source *real) {
     LS_TRY(ls_stages_create(&run->real, run->scenario->ranks));
     int status = ls_real_run(run->real, &request, run->arena, &finding, &found);
     if (found) {
-        add_finding(run, &finding);
+        ls_case__add_finding(run, &finding);
     } else if (status == LS_OK) {
         status = check_replicas(run, run->real, run->result.real);
     }
@@ -342,7 +246,7 @@ static int plant(ls_case_run *run, const ls_real_source *real) {
     int status = ls_planted_run(&run->planted, &request, run->result.findings,
                                 run->result.finding_count, run->arena);
     if (status == LS_ERR_RANK_DIED) {
-        add_finding(run, &run->planted.death);
+        ls_case__add_finding(run, &run->planted.death);
     }
     return status;
 }
@@ -378,7 +282,7 @@ static int simulate_as_recorded(ls_case_run *run) {
     }
     ls_stages *again = NULL;
     LS_TRY(ls_stages_create(&again, run->scenario->ranks));
-    int status = simulate_under(run, stated_order(run), again, NULL);
+    int status = ls_case__simulate(run, again, NULL);
     if (status == LS_OK) {
         ls_stages_free(run->simulated);
         run->simulated = again;
@@ -397,7 +301,7 @@ static int compare_reordered(ls_comparison *again, ls_case_run *run) {
     ls_stages_free(run->reordered);
     run->reordered = NULL;
     LS_TRY(ls_stages_create(&run->reordered, run->scenario->ranks));
-    LS_TRY(simulate_under(run, stated_order(run), run->reordered, NULL));
+    LS_TRY(ls_case__simulate(run, run->reordered, NULL));
     return ls_compare_runs(again, run->reordered, run->real, &expectation, "simulated",
                            run->result.real);
 }
@@ -479,7 +383,7 @@ int ls_run_recorded(ls_results *results, const ls_scenario *scenario,
     bool found = false;
     int status = ls_real_run(NULL, &request, run.arena, &finding, &found);
     if (found) {
-        add_finding(&run, &finding);
+        ls_case__add_finding(&run, &finding);
     }
     return finish(&run, found && status != LS_ERR_RANK_DIED ? LS_OK : status);
 }

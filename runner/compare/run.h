@@ -30,10 +30,13 @@ typedef struct ls_run_options {
     bool skip_too_few_gpus;     // scenarios that need more GPUs than there are: skipped, not failed
     bool resharded;             // replays others' training also with tables cut in other ways
     bool processes;             // NCCL: a process per rank, not a thread of one process
-    struct ls_crews *crews;     // processes of real runs, for the runs that follow; NULL: none stay
-    struct ls_trace *trace;     // sees the simulated calls, see trace.h; NULL: none
-    const char *reproduce;      // the command without the file, "lockstep compare --real mpi"
-    const char *reproduce_of;   // what stands there for the file; NULL: the scenario's
+    int spread;  // simulates in so many MPI processes (or one per rank, where there are fewer),
+                 // each with a block of the ranks; what needs ranks as threads, and the plain
+                 // references of programs, in this one all the same. 0: all in this one
+    struct ls_crews *crews;    // processes of real runs, for the runs that follow; NULL: none stay
+    struct ls_trace *trace;    // sees the simulated calls, see trace.h; NULL: none
+    const char *reproduce;     // the command without the file, "lockstep compare --real mpi"
+    const char *reproduce_of;  // what stands there for the file; NULL: the scenario's
 } ls_run_options;
 
 // Simulates the scenario and judges it against its oracle: adds one case.

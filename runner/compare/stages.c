@@ -1,7 +1,10 @@
 // The store of stage outputs: entries in order of appearance, found by key through a hash table.
 #include "runner/compare/stages.h"
 
+#include <stdlib.h>
 #include <string.h>
+
+#include "embedding/stages.h"
 
 struct ls_stages {
     ls_arena *arena;
@@ -148,6 +151,60 @@ static int store_output(void *arg, const ls_stage_output *output) {
 
 ls_stage_sink ls_stages_sink(ls_stages *stages) {
     return (ls_stage_sink){.arg = stages, .emit = store_output};
+}
+
+// ---- Order --------------------------------------------------------------------------------------
+typedef struct place {
+    ls_stage_entry *entry;
+    int stage, rank, index;
+} place;
+
+static int compare_places(const void *a, const void *b) {
+    const place *x = a, *y = b;
+    int stages = (x->stage > y->stage) - (x->stage < y->stage);
+    int ranks = (x->rank > y->rank) - (x->rank < y->rank);
+    return stages != 0 ? stages : ranks != 0 ? ranks : x->index - y->index;
+}
+
+// The stage's number in a run; a program's tensors come first. *at: the step to look at first.
+static int stage_number(const ls_stage_entry *entry, const ls_scenario *scenario, int *at) {
+    if (!scenario->is_program) {
+        return entry->step_of_tables * LS_STAGE_COUNT + entry->stage_of_tables;
+    }
+    for (int i = 0; i < scenario->step_count; i++) {
+        int step = (*at + i) % scenario->step_count;
+        if (strcmp(scenario->steps[step].name, entry->stage) == 0) {
+            *at = step;
+            return 1 + step;
+        }
+    }
+    return 0;
+}
+
+int ls_stages_arrange(ls_stages *stages, const ls_scenario *scenario) {
+    void *memory = NULL;
+    size_t count = (size_t)stages->count;
+    LS_TRY(ls_alloc(&memory, count, sizeof(place)));
+    place *places = memory;
+    for (int i = 0, at = 0; i < stages->count; i++) {
+        ls_stage_entry *entry = stages->entries[i];
+        places[i] =
+            (place){.entry = entry, .stage = stage_number(entry, scenario, &at), .index = i};
+        while (!entry->ranks[places[i].rank].present) {
+            places[i].rank += 1;
+            LS_ASSERT(places[i].rank < stages->ranks);
+        }
+    }
+    qsort(places, count, sizeof *places, compare_places);
+    if (count > 0) {
+        memset(stages->slots, 0, stages->slot_count * sizeof *stages->slots);
+    }
+    for (int i = 0; i < stages->count; i++) {
+        stages->entries[i] = places[i].entry;
+        stages->slots[find_slot(stages, places[i].entry->key)] = i + 1;
+    }
+    ls_free(memory, count, sizeof(place));
+    return LS_OK;
 }
 
 int ls_stages_ranks(const ls_stages *stages) {

@@ -4,6 +4,7 @@
 #define LS_RUNNER_COMPARE_STAGES_H
 
 #include "collectives/recording.h"
+#include "runner/scenario/scenario.h"
 
 // One rank's array.
 typedef struct ls_stage_array {
@@ -37,6 +38,10 @@ void ls_stages_free(ls_stages *stages);  // NULL is allowed
 // A sink that copies every output into the store. An output of the same key and rank given twice is
 // LS_ERR_INVALID, as is a key whose dtype differs between ranks.
 ls_stage_sink ls_stages_sink(ls_stages *stages);
+
+// Puts the entries into the one order of a run of the scenario, however they came: stage by stage,
+// in each by the first rank that has one, and of that rank as it gave them.
+int ls_stages_arrange(ls_stages *stages, const ls_scenario *scenario);
 
 int ls_stages_ranks(const ls_stages *stages);
 int ls_stages_count(const ls_stages *stages);

@@ -20,19 +20,22 @@ typedef struct command {
 static int make_command(command *out, const ls_real_request *request, int processes,
                         const char *home) {
     const ls_run_options *options = request->options;
-    const ls_backend_kind *backend = request->source.backend;
+    const ls_backend_kind *backend = request->source.backend, *starts = backend;
     bool threads = ls_real_one_process(request);
+    if (ls_real_spread(request) > 0) {  // a simulation whose processes are MPI's
+        starts = &ls_backend_kind_mpi;
+    }
     if (!threads && (options->mpiexec == NULL || options->mpiexec[0] == 0)) {
         return LS_FAIL(LS_ERR_BACKEND,
                        "the %s backend is not in this build (lockstep doctor says why)",
-                       backend->name);
+                       starts->name);
     }
     (void)snprintf(out->program, sizeof out->program, "%s/%s", options->program_dir,
-                   threads ? backend->threads_program : backend->program);
+                   threads ? starts->threads_program : starts->program);
     (void)snprintf(out->processes, sizeof out->processes, "%d", processes);
     if (access(out->program, X_OK) != 0) {
         return LS_FAIL(LS_ERR_BACKEND, "\"%s\" is missing: the %s backend was not built",
-                       out->program, backend->name);
+                       out->program, starts->name);
     }
     const char *const words[] = {
         options->mpiexec, "-n",          out->processes, out->program, "rank",
@@ -48,7 +51,9 @@ static int start(struct ls_kept_crew *kept, const ls_real_request *request, int 
     LS_TRY(ls_keeper_make(&kept->keeper, NULL));
     int status = make_command(&started, request, processes, kept->keeper.dir);
     if (status == LS_OK) {
-        status = ls_crew_start(&kept->crew, started.argv, processes, kept->keeper.dir);
+        // The first process of a spread simulation hands its runs on to the others.
+        int hear = ls_real_spread(request) > 0 ? 1 : processes;
+        status = ls_crew_start(&kept->crew, started.argv, hear, kept->keeper.dir);
     }
     if (status != LS_OK) {
         ls_keeper_remove(&kept->keeper);
@@ -68,7 +73,10 @@ static int end(struct ls_kept_crew *kept) {
 }
 
 int ls_crews_take(ls_crew **out, ls_crews *crews, const ls_real_request *request) {
-    int processes = ls_real_one_process(request) ? 1 : request->scenario->ranks;
+    int spread = ls_real_spread(request);
+    int processes = spread > 0                     ? spread
+                    : ls_real_one_process(request) ? 1
+                                                   : request->scenario->ranks;
     struct ls_kept_crew *kept = &crews->at[0];
     for (int i = 0; i < LS_CREWS_MAX; i++) {
         struct ls_kept_crew *at = &crews->at[i];

@@ -41,6 +41,7 @@ typedef struct ls_launch_run {
     char scenario[PATH_MAX];   // its file
     char recording[PATH_MAX];  // the directory that the ranks write their parts of
     char marks[PATH_MAX];      // an existing directory of this run alone, see ls_launch_announce
+    char order[PATH_MAX];      // of reductions, of a simulation; "": as the scenario says
     uint64_t seed;
     double deadline_seconds;
     bool own_calls;  // a program's rank makes its collectives by itself
@@ -50,8 +51,9 @@ typedef struct ls_launch_run {
 typedef struct ls_crew ls_crew;
 
 // Starts argv (NULL-terminated: mpiexec and its arguments, or the one process of all ranks), which
-// brings `processes` processes that call ls_launch_join. home: an existing directory of these
-// processes alone. LS_ERR_BACKEND when it cannot be started. ls_crew_end ends and frees it.
+// brings `processes` processes that call ls_launch_join (one, where it hands the runs on). home: an
+// existing directory of these processes alone. LS_ERR_BACKEND when it cannot be started.
+// ls_crew_end ends and frees it.
 int ls_crew_start(ls_crew **out, const char *const *argv, int processes, const char *home);
 // Gives a ready crew a run of `ranks` ranks and watches it. Unless every rank was done, all that is
 // left of the processes is ended, wherever it went, and the crew takes no other run.
@@ -83,16 +85,15 @@ int ls_launch_done(const char *watch_dir, int rank);
 int ls_launch_place_open(void **page, const char *watch_dir, int rank);
 void ls_launch_place_close(void *page);  // NULL: nothing
 void ls_launch_place(void *page, const ls_place *place);
-// Called by a launched process whose checks found a defect (ls_check_last of this thread): tells
-// the finding with the last error's text. Nothing happens where there is none.
-void ls_launch_tell_finding(const char *watch_dir, int rank);
+// Called by a launched process that found a defect.
+void ls_launch_tell_finding(const char *watch_dir, int rank, const ls_finding *finding);
 // Reads the finding that a rank told, the lowest rank's first; texts live in `arena`. False: none.
 bool ls_launch_finding(ls_finding *out, const char *watch_dir, int ranks, ls_arena *arena);
 
-// Called by a launched process that fails, before it ends: tells the last error's text; and the
-// first such text, in one line. False: none was told.
+// Called by a launched process that fails, before it ends: tells the last error's code and text;
+// and the first such code, with its text in one line. False: none was told.
 void ls_launch_tell_error(const char *watch_dir, int rank);
-bool ls_launch_error(char *text, size_t text_bytes, const char *watch_dir, int ranks);
+bool ls_launch_error(int *code, char *text, size_t text_bytes, const char *watch_dir, int ranks);
 // Called by a launched process that needs more GPUs than there are, with the last error's text; and
 // whether one said so.
 void ls_launch_tell_too_few(const char *watch_dir, int rank);

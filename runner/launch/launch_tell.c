@@ -16,10 +16,9 @@ bool ls_launch__mark(char *out, const char *dir, int rank, const char *suffix) {
 
 // ---- Findings of launched processes -------------------------------------------------------------
 // rank_R.finding: the finding's name, its ranks, where, then the text.
-void ls_launch_tell_finding(const char *watch_dir, int rank) {
-    const ls_check_failure *failure = ls_check_last();
+void ls_launch_tell_finding(const char *watch_dir, int rank, const ls_finding *finding) {
     char path[LS_LAUNCH_PATH_BYTES], temporary[LS_LAUNCH_PATH_BYTES + 8];
-    if (!failure->found || !ls_launch__mark(path, watch_dir, rank, "finding")) {
+    if (!ls_launch__mark(path, watch_dir, rank, "finding")) {
         return;
     }
     (void)snprintf(temporary, sizeof temporary, "%s.part", path);
@@ -27,16 +26,11 @@ void ls_launch_tell_finding(const char *watch_dir, int rank) {
     if (file == NULL) {
         return;
     }
-    fprintf(file, "%s\n", ls_finding_name(failure->id));
-    for (int i = 0; i < failure->rank_count; i++) {
-        fprintf(file, "%d ", failure->ranks[i]);
+    fprintf(file, "%s\n", ls_finding_name(finding->id));
+    for (int i = 0; i < finding->rank_count; i++) {
+        fprintf(file, "%d ", finding->ranks[i]);
     }
-    if (failure->file != NULL && failure->file[0] != 0) {
-        fprintf(file, "\n%s:%d\n", failure->file, failure->line);
-    } else {
-        fprintf(file, "\n\n");
-    }
-    fprintf(file, "%s\n", ls_error_last()->text);
+    fprintf(file, "\n%s\n%s\n", finding->where, finding->text);
     if (fclose(file) == 0) {
         (void)rename(temporary, path);
     }
@@ -88,7 +82,7 @@ bool ls_launch_finding(ls_finding *out, const char *watch_dir, int ranks, ls_are
 }
 
 // ---- Errors of launched processes ---------------------------------------------------------------
-// rank_R.error: the text in one line; appears whole.
+// rank_R.error: the code, and the text in one line; appears whole.
 static void tell(const char *watch_dir, int rank, const char *suffix) {
     char path[LS_LAUNCH_PATH_BYTES], temporary[LS_LAUNCH_PATH_BYTES + 8];
     if (!ls_launch__mark(path, watch_dir, rank, suffix)) {
@@ -99,7 +93,7 @@ static void tell(const char *watch_dir, int rank, const char *suffix) {
     if (file == NULL) {
         return;
     }
-    fprintf(file, "%s\n", ls_error_last()->text);
+    fprintf(file, "%d %s\n", ls_error_last()->code, ls_error_last()->text);
     if (fclose(file) == 0) {
         (void)rename(temporary, path);
     }
@@ -114,15 +108,17 @@ void ls_launch_tell_too_few(const char *watch_dir, int rank) {
 }
 
 // Reads what `rank` told; when it told it goes to *when. False: nothing.
-static bool read_told(char *text, size_t text_bytes, struct timespec *when, const char *watch_dir,
-                      int rank, const char *suffix) {
+static bool read_told(int *code, char *text, size_t text_bytes, struct timespec *when,
+                      const char *watch_dir, int rank, const char *suffix) {
     char path[LS_LAUNCH_PATH_BYTES];
     FILE *file = ls_launch__mark(path, watch_dir, rank, suffix) ? fopen(path, "r") : NULL;
     if (file == NULL) {
         return false;
     }
     struct stat about;
-    bool read = fstat(fileno(file), &about) == 0 && fgets(text, (int)text_bytes, file) != NULL;
+    bool read = fstat(fileno(file), &about) == 0 && fscanf(file, "%d", code) == 1 &&
+                *code < LS_OK && *code >= LS_ERR_RESOURCE && fgetc(file) == ' ' &&
+                fgets(text, (int)text_bytes, file) != NULL;
     (void)fclose(file);
     if (read) {
         text[strcspn(text, "\n")] = 0;
@@ -131,17 +127,19 @@ static bool read_told(char *text, size_t text_bytes, struct timespec *when, cons
     return read;
 }
 
-bool ls_launch_error(char *text, size_t text_bytes, const char *watch_dir, int ranks) {
+bool ls_launch_error(int *code, char *text, size_t text_bytes, const char *watch_dir, int ranks) {
     struct timespec first = {0}, when = {0};
     bool found = false;
     for (int r = 0; r < ranks; r++) {
         char told[LS_ERROR_TEXT_MAX + 2];
-        bool read = read_told(told, sizeof told, &when, watch_dir, r, "error");
+        int its = LS_OK;
+        bool read = read_told(&its, told, sizeof told, &when, watch_dir, r, "error");
         bool earlier = !found || when.tv_sec < first.tv_sec ||
                        (when.tv_sec == first.tv_sec && when.tv_nsec < first.tv_nsec);
         if (read && earlier) {
             found = true;
             first = when;
+            *code = its;
             (void)snprintf(text, text_bytes, "%s", told);
         }
     }
@@ -150,8 +148,9 @@ bool ls_launch_error(char *text, size_t text_bytes, const char *watch_dir, int r
 
 bool ls_launch_too_few(char *text, size_t text_bytes, const char *watch_dir, int ranks) {
     struct timespec when;
+    int code = LS_OK;
     for (int r = ranks; r-- > 0;) {  // the highest rank needs the most
-        if (read_told(text, text_bytes, &when, watch_dir, r, "too_few")) {
+        if (read_told(&code, text, text_bytes, &when, watch_dir, r, "too_few")) {
             return true;
         }
     }

@@ -68,23 +68,45 @@ static const char *last_lines(const ls_text *output) {
     return at;
 }
 
+int ls_real_spread(const ls_real_request *request) {
+    int processes = request->options->spread;
+    if (request->source.backend->open == NULL || processes == 0 ||
+        ls_scenario_plants(request->scenario)) {
+        return 0;
+    }
+    return processes < request->scenario->ranks ? processes : request->scenario->ranks;
+}
+
+bool ls_real_one_process(const ls_real_request *request) {
+    const ls_backend_kind *backend = request->source.backend;
+    return (backend->open != NULL && ls_real_spread(request) == 0) ||
+           (backend->threads_program != NULL && !request->options->processes);
+}
+
+// What stands before "run" in sentences.
+static const char *name_of(const ls_real_request *request) {
+    return ls_real_spread(request) > 0 ? "spread" : request->source.backend->name;
+}
+
 static int note_death(const ls_launch_result *launched, const ls_real_request *request,
                       ls_arena *arena, ls_finding *finding, bool *found) {
     int *ranks = ls_arena_alloc(arena, 1, sizeof *ranks);
-    const char *text = NULL;
-    if (launched->died_signal != 0) {
-        text = ls_arena_printf(
-            arena, "rank %d of the %s run was ended by signal %d (%s) after %.1f s",
-            launched->died_rank, request->source.backend->name, launched->died_signal,
-            strsignal(launched->died_signal), launched->seconds);
-    } else {
-        text = ls_arena_printf(arena,
-                               "rank %d of the %s run ended before it was done, after %.1f s\n%s",
-                               launched->died_rank, request->source.backend->name,
-                               launched->seconds, last_lines(&launched->output));
-    }
-    if (ranks == NULL || text == NULL) {
+    int spread = ls_real_spread(request);
+    const char *who = spread > 0 ? ls_arena_printf(arena, "process %d of the %d of the spread run",
+                                                   launched->died_rank, spread)
+                                 : ls_arena_printf(arena, "rank %d of the %s run",
+                                                   launched->died_rank, name_of(request));
+    const char *text = launched->died_signal != 0
+                           ? ls_arena_printf(arena, "%s was ended by signal %d (%s) after %.1f s",
+                                             who, launched->died_signal,
+                                             strsignal(launched->died_signal), launched->seconds)
+                           : ls_arena_printf(arena, "%s ended before it was done, after %.1f s\n%s",
+                                             who, launched->seconds, last_lines(&launched->output));
+    if (ranks == NULL || who == NULL || text == NULL) {
         return LS_ERR_MEMORY;
+    }
+    if (spread > 0) {  // no rank died
+        return LS_FAIL(LS_ERR_RANK_DIED, "%s", text);
     }
     ranks[0] = launched->died_rank;
     *finding = (ls_finding){
@@ -94,37 +116,35 @@ static int note_death(const ls_launch_result *launched, const ls_real_request *r
                         launched->died_rank, "%s", text);
 }
 
-bool ls_real_one_process(const ls_real_request *request) {
-    const ls_backend_kind *backend = request->source.backend;
-    return backend->open != NULL ||
-           (backend->threads_program != NULL && !request->options->processes);
-}
-
-// What a finished launch means. A rank that ended with an error of its own said why.
+// What a finished launch means. A rank that ended with an error of its own said why; a simulation
+// that is spread fails as any does.
 static int judge_launch(const ls_launch_result *launched, const ls_real_request *request,
                         const char *marks, ls_arena *arena, ls_finding *finding, bool *found) {
+    const char *name = name_of(request);
     if (launched->hung) {
-        return LS_FAIL(LS_ERR_DEADLOCK, "the %s run hangs", request->source.backend->name);
+        return LS_FAIL(LS_ERR_DEADLOCK, "the %s run hangs", name);
     }
     if (launched->timed_out) {
-        return LS_FAIL(
-            LS_ERR_TIMEOUT, "the %s run had not ended after %.0f s and was ended; %s%s%s",
-            request->source.backend->name, launched->seconds, ls_text_string(&launched->seen),
-            launched->output.length > 0 ? "it printed:\n" : "its ranks printed nothing",
-            last_lines(&launched->output));
+        return LS_FAIL(LS_ERR_TIMEOUT,
+                       "the %s run had not ended after %.0f s and was ended; %s%s%s", name,
+                       launched->seconds, ls_text_string(&launched->seen),
+                       launched->output.length > 0 ? "it printed:\n" : "its ranks printed nothing",
+                       last_lines(&launched->output));
     }
     // A rank that says why it ends takes the others and the launcher with it.
     char told[LS_ERROR_TEXT_MAX];
+    int code = LS_OK;
     if (launched->exit_code != 0 &&
-        ls_launch_error(told, sizeof told, marks, request->scenario->ranks)) {
-        return LS_FAIL(LS_ERR_BACKEND, "the %s run failed: %s", request->source.backend->name,
-                       told);
+        ls_launch_error(&code, told, sizeof told, marks, request->scenario->ranks)) {
+        return ls_real_spread(request) > 0
+                   ? LS_FAIL(code, "%s", told)
+                   : LS_FAIL(LS_ERR_BACKEND, "the %s run failed: %s", name, told);
     }
     if (launched->launcher_died) {
         return LS_FAIL(LS_ERR_BACKEND,
                        "the launcher of the %s run (%s, or what it starts ranks through) was gone "
                        "before the ranks were done; no rank is at fault%s%s",
-                       request->source.backend->name, request->options->mpiexec,
+                       name, request->options->mpiexec,
                        launched->output.length > 0 ? "; it printed:\n" : "",
                        last_lines(&launched->output));
     }
@@ -135,13 +155,12 @@ static int judge_launch(const ls_launch_result *launched, const ls_real_request 
         return LS_FAIL(LS_ERR_BACKEND,
                        "the launcher of the %s run (%s) failed with exit code %d before a rank had "
                        "started:\n%s",
-                       request->source.backend->name, request->options->mpiexec,
-                       launched->exit_code, last_lines(&launched->output));
+                       name, request->options->mpiexec, launched->exit_code,
+                       last_lines(&launched->output));
     }
     if (launched->exit_code != 0) {
-        return LS_FAIL(LS_ERR_BACKEND, "the %s run failed with exit code %d:\n%s",
-                       request->source.backend->name, launched->exit_code,
-                       last_lines(&launched->output));
+        return LS_FAIL(LS_ERR_BACKEND, "the %s run failed with exit code %d:\n%s", name,
+                       launched->exit_code, last_lines(&launched->output));
     }
     if (launched->died_rank != LS_RANK_NONE) {
         return note_death(launched, request, arena, finding, found);
@@ -160,9 +179,12 @@ static int run_on(ls_launch_result *launched, ls_crews *crews, const struct scra
     LS_TRY(fill(run.scenario, request->scenario->file, ""));
     LS_TRY(fill(run.recording, scratch->recording, ""));
     LS_TRY(fill(run.marks, scratch->marks, ""));
+    LS_TRY(fill(run.order, request->options->order != NULL ? request->options->order : "", ""));
     ls_crew *crew = NULL;
     LS_TRY(ls_crews_take(&crew, crews, request));
-    int status = ls_crew_run(launched, crew, &run, request->scenario->ranks, &request->hang);
+    int spread = ls_real_spread(request);
+    int status = ls_crew_run(launched, crew, &run, spread > 0 ? spread : request->scenario->ranks,
+                             &request->hang);
     int given = ls_crews_give_back(crews, crew, status == LS_OK && !request->own_calls);
     if (status == LS_OK && given != LS_OK) {
         ls_launch_result_free(launched);
@@ -221,12 +243,10 @@ static int run_here(const struct scratch *scratch, const ls_real_request *reques
         status = request->source.backend->open(&backend, world, options.device);
     }
     if (status == LS_OK) {
+        const ls_rank_run run = {
+            .scenario = scenario, .backend = backend, .dir = scratch->recording};
         backend->order = order;
-        ls_check_clear();
-        status = ls_run_rank(scenario, backend, NULL, scratch->recording, false);
-    }
-    if (status == LS_ERR_FINDING && ls_check_last()->found) {
-        *found = ls_check_finding(finding, arena) == LS_OK;
+        status = ls_run_rank(&run, arena, finding, found);
     }
     ls_backend_free(backend);
     ls_world_free(world);
@@ -254,7 +274,8 @@ static int take(ls_stages *stages, const ls_recording *recording, const ls_real_
     }
     ls_scenario_stages named = {request->scenario, ls_stages_sink(stages)};
     const ls_stage_sink sink = ls_scenario_stages_sink(&named);
-    return ls_recording_read(recording, &sink);
+    LS_TRY(ls_recording_read(recording, &sink));
+    return ls_stages_arrange(stages, request->scenario);
 }
 
 // `foreign`: it was not made just now from this scenario.
@@ -363,8 +384,9 @@ int ls_real_run(ls_stages *stages, const ls_real_request *request, ls_arena *are
     }
     struct scratch scratch;
     LS_TRY(scratch_create(&scratch, kept ? place : NULL));
-    int status = backend->open != NULL ? run_here(&scratch, request, arena, finding, found)
-                                       : launch(&scratch, request, arena, finding, found);
+    int status = backend->open != NULL && ls_real_spread(request) == 0
+                     ? run_here(&scratch, request, arena, finding, found)
+                     : launch(&scratch, request, arena, finding, found);
     if (status == LS_OK) {
         status = read_recording(stages, scratch.recording, request, false);
     }

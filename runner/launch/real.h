@@ -19,6 +19,8 @@ typedef struct ls_real_request {
     ls_recording **calls;     // gets the recording, for its calls alone; NULL: not wanted
 } ls_real_request;
 
+// The MPI processes that such a simulation is spread over; 0: it is no simulation, or not spread.
+int ls_real_spread(const ls_real_request *request);
 // Whether the ranks of such a run share one process: this one, or one that is started for it.
 bool ls_real_one_process(const ls_real_request *request);
 

@@ -6,48 +6,49 @@
 #include "runner/program/execute.h"
 #include "runner/program/program.h"
 
-static int run(const ls_scenario *scenario, ls_backend *backend, ls_recording_writer *writer,
-               ls_arena *arena, bool own_calls) {
+static int execute(const ls_rank_run *run, ls_recording_writer *writer, ls_arena *arena,
+                   ls_finding *finding, bool *found) {
     ls_stage_sink sink = ls_recording_writer_sink(writer);
-    const ls_execution execution = {.scenario = scenario, .backend = backend, .sink = &sink};
-    ls_finding finding = {0};
-    bool found = false;
-    if (!own_calls && !ls_scenario_plants(scenario)) {
-        return ls_execute(&execution, arena, &finding, &found);
+    const ls_execution execution = {
+        .scenario = run->scenario, .backend = run->backend, .sink = &sink};
+    if (!run->own_calls && !ls_scenario_plants(run->scenario)) {
+        return ls_execute(&execution, arena, finding, found);
     }
-    return ls_program_rank_real(scenario, backend, &sink, arena);
+    return ls_program_rank_real(run->scenario, run->backend, &sink, arena);
 }
 
-int ls_run_rank(const ls_scenario *scenario, ls_backend *backend, const char *versions,
-                const char *dir, bool own_calls) {
+int ls_run_rank(const ls_rank_run *run, ls_arena *arena, ls_finding *finding, bool *found) {
+    const ls_scenario *scenario = run->scenario;
     ls_recording_writer *writer = NULL;
-    ls_arena *arena = NULL;
     char *text = NULL;
     size_t bytes = 0;
-    LS_TRY(ls_arena_create(&arena));
+    *found = false;
     // For the manifest: a recording says what it was made from.
     int status = ls_file_read(&text, &bytes, arena, scenario->file, LS_SCENARIO_BYTES_MAX);
     const ls_recording_info info = {
         .name = scenario->name,
         .scenario = text,
-        .backend = backend->ops->name,
+        .backend = run->backend->ops->name,
         .ranks = scenario->ranks,
         .seed = scenario->seed,
-        .versions = versions,
+        .versions = run->versions,
     };
+    ls_check_clear();
     if (status == LS_OK) {
-        status = ls_recording_writer_create(&writer, dir, backend->world, &info);
+        status = ls_recording_writer_create(&writer, run->dir, run->backend->world, &info);
     }
     if (status == LS_OK) {
-        backend->observer = ls_recording_writer_observe;
-        backend->observer_arg = writer;
-        status = run(scenario, backend, writer, arena, own_calls);
-        backend->observer = NULL;
+        run->backend->observer = ls_recording_writer_observe;
+        run->backend->observer_arg = writer;
+        status = execute(run, writer, arena, finding, found);
+        run->backend->observer = NULL;
+    }
+    if (status != LS_OK && !*found && ls_check_last()->found) {
+        *found = ls_check_finding(finding, arena) == LS_OK;
     }
     if (status == LS_OK) {
         status = ls_recording_writer_finish(writer);
     }
     ls_recording_writer_free(writer);
-    ls_arena_free(arena);
     return status;
 }

@@ -12,6 +12,8 @@ static uint64_t big;
 static double real;
 static int choice;
 static bool choice_given;
+static int copies;
+static bool copies_given;
 
 static const char *const backends[] = {"sim", "mpi", "nccl", NULL};
 static const cli_option options[] = {
@@ -44,6 +46,15 @@ static const cli_option options[] = {
      .help = "Backend",
      .choices = backends,
      .given = &choice_given},
+    {.type = CLI_INT,
+     .long_name = "copies",
+     .value = &copies,
+     .value_name = "N",
+     .help = "Copies",
+     .int_min = 1,
+     .int_max = 8,
+     .optional = true,
+     .given = &copies_given},
     {.long_name = NULL},
 };
 
@@ -84,6 +95,23 @@ Test(options, all_forms_are_read) {
     cr_expect_str_eq(args.values[0], "a");
     cr_expect_str_eq(args.values[1], "b");
     cr_expect_str_eq(args.values[2], "-c");
+}
+
+// A number that may be left out is taken where there is one, and no other word is.
+Test(options, a_value_may_be_left_out) {
+    cli_args args;
+    const char *storage[ARGS_MAX];
+    cr_assert(PARSE("--copies", "a") == LS_OK);
+    cr_expect(copies_given && copies == 0 && args.count == 1);
+    cr_assert(PARSE("a", "--copies", "--flag") == LS_OK);
+    cr_expect(copies == 0 && flag);
+    cr_assert(PARSE("--copies", "3", "a") == LS_OK);
+    cr_expect(copies == 3 && args.count == 1);
+    cr_assert(PARSE("a", "--copies=4") == LS_OK);
+    cr_expect(copies == 4);
+    cr_assert(PARSE("a", "--copies") == LS_OK);
+    cr_redirect_stderr();
+    cr_expect(PARSE("a", "--copies", "9") == LS_ERR_INVALID);
 }
 
 // A lone dash is an argument, and --json takes one as its value.

@@ -84,6 +84,16 @@ $ lockstep doctor --trace x
 ! usage: lockstep doctor [options]
 ! 'lockstep doctor --help' lists the options
 ? 2
+# A simulation that is spread holds nothing that needs all of its ranks, and processes are counted there alone.
+$ lockstep run --on mpi --checkpoint out x.yaml
+! lockstep: error: --on spreads the simulation over processes: --checkpoint does not go with it
+? 2
+$ lockstep run --on mpi --backend nccl --processes x.yaml
+! lockstep: error: --on spreads the simulation over processes: --backend does not go with it
+? 2
+$ lockstep compare --real nccl --processes 3 x.yaml
+! lockstep: error: --processes takes a number with --on mpi alone: elsewhere there is one per rank
+? 2
 # What moves the data of a comparison is said once.
 $ lockstep exec --compare gloo --observe -- true
 ! lockstep: error: --compare excludes --observe, --payload and --hash

@@ -1,0 +1,21 @@
+// What the files of the spread simulator share.
+#ifndef LS_BACKENDS_BLOCKS_BLOCKS_INTERNAL_H
+#define LS_BACKENDS_BLOCKS_BLOCKS_INTERNAL_H
+
+#include <mpi.h>
+
+#include "backends/blocks/blocks.h"
+
+// Messages between two processes keep their order, so one tag for each kind of message will do: a
+// parcel's calls, the data of its calls, and that the sender has failed.
+#define LS_BLOCKS_TAG_CALLS  1
+#define LS_BLOCKS_TAG_DATA   2
+#define LS_BLOCKS_TAG_FAILED 3
+
+// Exchanges what the calls [call_count] of this process's ranks need: out [out_count], in `arena`,
+// gets those of them that are completed here, and the other processes' that these meet, with
+// buffers of their own. Every call has passed ls_call_check.
+int ls_blocks__exchange(ls_call **out, int *out_count, const ls_world *world, const ls_call *calls,
+                        int call_count, ls_arena *arena);
+
+#endif
