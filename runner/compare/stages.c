@@ -1,13 +1,32 @@
 // The store of stage outputs: entries in order of appearance, found by key through a hash table.
+#define _XOPEN_SOURCE 700
 #include "runner/compare/stages.h"
 
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
 #include "embedding/stages.h"
 
+#define LARGE_BYTES ((size_t)1 << 20)
+
+// An output in the file.
+typedef struct mapped {
+    void *data;
+    size_t bytes;
+    struct mapped *next;
+} mapped;
+
 struct ls_stages {
     ls_arena *arena;
+    FILE *file;        // of large outputs; NULL: they are in memory
+    off_t file_bytes;  // whole pages
+    mapped *mapped;
     int ranks;
     size_t bytes;
     ls_stage_entry **entries;  // [capacity], the first `count` in use
@@ -34,9 +53,54 @@ int ls_stages_create(ls_stages **out, int ranks) {
 }
 
 void ls_stages_free(ls_stages *stages) {
-    if (stages != NULL) {
-        ls_arena_free(stages->arena);
+    if (stages == NULL) {
+        return;
     }
+    for (const mapped *at = stages->mapped; at != NULL; at = at->next) {
+        (void)munmap(at->data, at->bytes);
+    }
+    if (stages->file != NULL) {
+        (void)fclose(stages->file);
+    }
+    ls_arena_free(stages->arena);
+}
+
+int ls_stages_to_file(ls_stages *stages, const char *dir) {
+    char path[PATH_MAX];
+    int length = snprintf(path, sizeof path, "%s/outputs-XXXXXX", dir);
+    int made = length > 0 && (size_t)length < sizeof path ? mkstemp(path) : -1;
+    if (made < 0) {
+        return LS_FAIL(LS_ERR_RESOURCE, "cannot make a file in \"%s\": %s", dir, strerror(errno));
+    }
+    (void)unlink(path);
+    (void)fcntl(made, F_SETFD, FD_CLOEXEC);
+    stages->file = fdopen(made, "w+");
+    if (stages->file == NULL) {
+        (void)close(made);
+        return LS_ERR_MEMORY;
+    }
+    return LS_OK;
+}
+
+static int map_output(void **out, ls_stages *stages, const void *data, size_t bytes) {
+    off_t page = (off_t)sysconf(_SC_PAGESIZE), at = stages->file_bytes;
+    mapped *made = ls_arena_alloc(stages->arena, 1, sizeof *made);
+    if (made == NULL) {
+        return LS_ERR_MEMORY;
+    }
+    if (fseeko(stages->file, at, SEEK_SET) != 0 || fwrite(data, bytes, 1, stages->file) != 1 ||
+        fflush(stages->file) != 0) {
+        return LS_FAIL(LS_ERR_RESOURCE, "cannot write the outputs: %s", strerror(errno));
+    }
+    void *memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE, fileno(stages->file), at);
+    if (memory == MAP_FAILED) {
+        return LS_FAIL(LS_ERR_RESOURCE, "cannot map the outputs: %s", strerror(errno));
+    }
+    *made = (mapped){.data = memory, .bytes = bytes, .next = stages->mapped};
+    stages->mapped = made;
+    stages->file_bytes = at + ((off_t)bytes + page - 1) / page * page;
+    *out = memory;
+    return LS_OK;
 }
 
 // The slot where `key` is, or the empty one where it belongs.
@@ -129,7 +193,11 @@ static int store_output(void *arg, const ls_stage_output *output) {
         return LS_FAIL_RANK(LS_ERR_INVALID, output->rank, "%s: rank %d gives it twice", key,
                             output->rank);
     }
-    array->data = ls_arena_copy(stages->arena, output->data, bytes);
+    if (stages->file != NULL && bytes >= LARGE_BYTES) {
+        LS_TRY(map_output(&array->data, stages, output->data, bytes));
+    } else {
+        array->data = ls_arena_copy(stages->arena, output->data, bytes);
+    }
     if (array->data == NULL) {
         return LS_ERR_MEMORY;
     }

@@ -35,6 +35,9 @@ typedef struct ls_stages ls_stages;
 
 int ls_stages_create(ls_stages **out, int ranks);
 void ls_stages_free(ls_stages *stages);  // NULL is allowed
+// From now on large outputs lie in a file without a name in `dir`, and are mapped: pages that the
+// machine can take back, of a run that is too large for one process.
+int ls_stages_to_file(ls_stages *stages, const char *dir);
 // A sink that copies every output into the store. An output of the same key and rank given twice is
 // LS_ERR_INVALID, as is a key whose dtype differs between ranks.
 ls_stage_sink ls_stages_sink(ls_stages *stages);

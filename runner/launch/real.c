@@ -387,6 +387,9 @@ int ls_real_run(ls_stages *stages, const ls_real_request *request, ls_arena *are
     int status = backend->open != NULL && ls_real_spread(request) == 0
                      ? run_here(&scratch, request, arena, finding, found)
                      : launch(&scratch, request, arena, finding, found);
+    if (status == LS_OK && stages != NULL && ls_real_spread(request) > 0) {
+        status = ls_stages_to_file(stages, scratch.keeper.dir);
+    }
     if (status == LS_OK) {
         status = read_recording(stages, scratch.recording, request, false);
     }

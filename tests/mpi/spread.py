@@ -19,7 +19,7 @@ SAME = """
     bugs/nan_in_an_embedding bugs/strided_shard_of_another_cut_clean bugs/tail_rows_held
     bugs/training_replicas_diverge dtensor_example/* inputs/*
     intro_tutorial/* nccl_sweep/all_reduce_three nccl_sweep/movement_four nccl_sweep/reduce_four
-    nccl_sweep/scan_four planned/* sharded_embedding/* sharding_tutorial/*
+    nccl_sweep/scan_four nccl_sweep/exscan_four planned/* sharded_embedding/* sharding_tutorial/*
     torch_results/mean_table_wise training/max_column_wise training/table_wise_adam
     training/clip_norm training/data_parallel* training/hosts* training/max_norm training/pipeline
 """.split()
@@ -30,7 +30,7 @@ tables:
   - {name: user, rows: %d, dim: 16, sharding: {type: %s}%s}
 inputs: {batch: 4, features: {user: {lengths: {constant: 2}, ids: {%s}}}}
 """
-# On ranks 1 and 3; a group that is not exchanged has nobody to tell.
+# On ranks 1 and 3: what is not exchanged tells nobody.
 BAD = "values: [%s]" % ", ".join(
     str(ids) for ids in ([1] * 8, [1] * 5 + [12] + [1] * 2, [2] * 8, [11] * 8))
 failures = []
@@ -46,7 +46,8 @@ def run(files, processes, folder, keep):
     """Exit code, report, and the recordings' bytes by name."""
     out = os.path.join(folder, "out-%s" % processes)
     words = [PROGRAM, "run", *files, "--json", "-"] + (["--keep", out] if keep else [])
-    words += ["--on", "mpi", "--processes", str(processes)] if processes else []
+    # One that waits for what does not come is not to be saved by its deadline.
+    words += ["--on", "mpi", "--processes", str(processes), "--deadline", "9999"] if processes else []
     done = subprocess.run(words, text=True, capture_output=True, cwd=SOURCE, check=False)
     kept = {}
     for base, _, names in os.walk(out):
@@ -168,8 +169,12 @@ def main():
         reduces = [name for name in files if "nccl_sweep/reduce_four" in name]
         same(["--order", "ring:rings=0-2-1-3", *reduces], (3,), folder)
         for kind in ("data_parallel", "row_wise"):
-            path = write(folder, kind + ".yaml", HEAD % (10, kind, "", BAD))
-            same([path], (2, 4), folder, keep=False)
+            trained = HEAD % (10, kind, ", optimizer: {type: sgd, lr: 0.1}", BAD)
+            trained += "steps: [forward, backward, update]\n"  # the others wait for their gradients
+            same([write(folder, kind + ".yaml", trained)], (2, 4), folder, keep=False)
+        large = HEAD % (100000, "row_wise", ", optimizer: {type: sgd, lr: 0.1}", "uniform: [0, 99]")
+        large += "steps: [forward, backward, update]\n"  # its outputs do not stay in memory
+        same([write(folder, "updated.yaml", large)], (3,), folder)
         kill_one(folder)
         memory(folder)
         lonely = shutil.copy(PROGRAM, folder)  # as where no MPI was there when it was built
