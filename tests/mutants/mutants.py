@@ -14,8 +14,9 @@ The table counts by room. killed: a test failed; in time: it did not come to its
 compiler makes the same of it; equivalent: equivalent.txt says why no test can notice it. What is the
 same, equivalent or not built is not in the share. A survivor is code 1.
 
---beside BUILD copies no tree: what changes is compiled and linked, under DIR, to the nearest unit test
-of each mutant, from what is built in BUILD. Every mutant must be killed there; nothing is kept."""
+--beside BUILD copies no tree: what changes is compiled and linked, under DIR, to the unit tests among a
+file's (--tiers 0: the nearest alone), from what is built in BUILD. It is for files of liblockstep, keeps
+nothing, and is code 0 where every mutant is killed."""
 import argparse
 import collections
 import concurrent.futures
@@ -171,12 +172,7 @@ class Copy(Built):
             if done.returncode == 0:
                 return [(number, mutant) for number, mutant in numbered
                         if mutant.file in self.compiled()]
-            # What is wrong in a macro is told there, and beneath it which mutant uses it.
-            bad = set(re.findall(r"\bmutant/(\d+):\d+:\d+: error", done.stdout)) or set(
-                re.findall(r"\bmutant/(\d+):", done.stdout))
-            if not bad:
-                sys.exit(done.stdout[-6000:])
-            numbered = [(number, mutant) for number, mutant in numbered if str(number) not in bad]
+            numbered = without_bad(numbered, done.stdout)
             self.write(numbered)
         sys.exit("the mutants cannot be built")
 
@@ -210,7 +206,8 @@ class Beside(Built):
         self.programs = {}
 
     def tiers_of(self, file):
-        return [[name for name in rooms.tests_of(file)[0] if name.startswith("unit/")][:1]]
+        tiers = [[name for name in tier if name.startswith("unit/")] for tier in rooms.tests_of(file)]
+        return tiers[:self.options.tiers] or [tiers[0][:1]]
 
     def command(self, words, **more):
         done = shell(words, self.build, **more)
@@ -219,28 +216,32 @@ class Beside(Built):
         return done.stdout
 
     def compile(self, name, numbered):
-        """The object of a file with its mutants in it."""
+        """The object of a file with its mutants in it, and those: without what cannot be compiled."""
         path = os.path.join(self.options.work, name)
         write_if_new(path, units.rewritten(os.path.join(ROOT, name), self.texts[name], numbered,
                                            os.path.join(HERE, "mutant.h")).encode())
         words = shlex.split(self.compiled()[name])
         words[words.index("-o") + 1], words[words.index("-c") + 1] = path + ".o", path
         words[words.index("-MF") + 1] = path + ".d"
-        self.command([*words, "-Wno-error", "-iquote", os.path.dirname(os.path.join(ROOT, name))])
-        return path + ".o"
+        done = shell([*words, "-Wno-error", "-iquote", os.path.dirname(os.path.join(ROOT, name))],
+                     self.build)
+        if done.returncode != 0:
+            return self.compile(name, without_bad(numbered, done.stderr))
+        return path + ".o", numbered
 
     def make(self, numbered, names):
         of, listed = collections.defaultdict(list), listed_tests(self.build, self.options.work)
         for number, mutant in numbered:
             of[mutant.file].append((number, mutant))
         with concurrent.futures.ThreadPoolExecutor(self.options.jobs) as pool:
-            objects = dict(zip(of, pool.map(self.compile, of, of.values())))
+            compiled = dict(zip(of, pool.map(self.compile, of, of.values())))
         missing = {name.split(":")[0] for name in names} - set(listed)
         if missing:
             sys.exit(f"not in {self.build}: {', '.join(sorted(missing))}")
         wanted = collections.defaultdict(list)
-        for name, made in objects.items():
-            wanted[self.tiers_of(name)[0][0].split(":")[0]].append(made)
+        for name, (made, _) in compiled.items():
+            for test in {test.split(":")[0] for tier in self.tiers_of(name) for test in tier}:
+                wanted[test].append(made)
 
         def link(name):
             program = listed[name]["command"][0]
@@ -253,10 +254,20 @@ class Beside(Built):
             self.programs[name] = dict(listed[name], command=[made, *listed[name]["command"][1:]])
         with concurrent.futures.ThreadPoolExecutor(self.options.jobs) as pool:
             list(pool.map(link, wanted))
-        return numbered
+        return [one for _, kept in compiled.values() for one in kept]
 
     def tests(self):
         return self.programs
+
+
+def without_bad(numbered, output):
+    """The mutants without those that the compiler refused."""
+    # What is wrong in a macro is told there, and beneath it which mutant uses it.
+    bad = set(re.findall(r"\bmutant/(\d+):\d+:\d+: error", output)) or set(
+        re.findall(r"\bmutant/(\d+):", output))
+    if not bad:
+        sys.exit(output[-6000:])
+    return [(number, mutant) for number, mutant in numbered if str(number) not in bad]
 
 
 def listed_tests(build, folder=None):

@@ -16,6 +16,7 @@ typedef struct site_case {
 extern const site_case site_cases[];
 extern const int site_case_count;
 int site_two_at_once(ls_rank *self, void *arg);  // ranks 3 and 1 of 4
+int site_twenty(ls_rank *self, void *arg);       // as many mistakes
 
 enum {
     RANDOM_SITES_SAME,     // there is no pair of calls whose order matters

@@ -55,6 +55,14 @@ int site_two_at_once(ls_rank *self, void *arg) {
     return swapped_on(self, ID == 1, 20, 21);
 }
 
+int site_twenty(ls_rank *self, void *arg) {
+    (void)arg;
+    for (int i = 1; i <= 20; i++) {
+        LS_TRY(swapped_on(self, ID == 1, 10 * i, 10 * i + 1));
+    }
+    return LS_OK;
+}
+
 // One moved before two others.
 static int moved(ls_rank *self, void *arg) {
     (void)arg;

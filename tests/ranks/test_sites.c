@@ -76,6 +76,16 @@ Test(sites, strictness) {
     cr_assert_eq(findings_with("swapped", "value.nan_first=strict"), -1);
 }
 
+// Of a run whose ranks never agree the first mistakes are told.
+Test(sites, no_more_than_are_read) {
+    ls_spmd_result *result = NULL;
+    int status = ls_spmd_run(&result, site_twenty, NULL, &(ls_spmd_options){.ranks = 4});
+    cr_assert_eq(status, LS_ERR_FINDING);
+    cr_assert_eq(ls_spmd_finding_count(result), 16);
+    cr_assert_str_eq(ls_spmd_finding(result, 15)->where, "p.c:161");
+    ls_spmd_result_free(result);
+}
+
 // What repeats is told once, and leaves room for others.
 Test(sites, two_at_once) {
     ls_spmd_result *result = NULL;

@@ -6,7 +6,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "runner/launch/launch.h"
+#include "runner/launch/launch_internal.h"
 
 // Gives argv one run of two ranks, whose marks and all else lie in `dir`.
 static void launch(ls_launch_result *result, const char *const *argv, const char *dir,
@@ -257,4 +257,32 @@ Test(launch, ranks_that_never_start_are_told, .timeout = 30) {
     cr_expect(!result.hung && result.timed_out);
     cr_expect(strstr(ls_text_string(&result.seen), "rank 1 never started") != NULL);
     ls_launch_result_free(&result);
+}
+
+// Of ranks that are not where they should be eight are told one by one, and how many more there are
+Test(launch, many_ranks_elsewhere_are_counted) {
+    enum { MOST = 12 };
+    ls_place places[MOST];
+    ls_watched_rank ranks[MOST] = {{.pid = 0}};
+    for (int r = 0; r < MOST; r++) {
+        places[r] = waits;
+        ranks[r] = (ls_watched_rank){.pid = getpid(), .gone = r % 2 == 0};
+    }
+    const ls_launch_hang hang = {.places = places};
+    for (int count = 8; count <= MOST; count++) {
+        const ls_watch watch = {
+            .home = "nowhere", .dir = "/nowhere", .ranks = count, .rank = ranks, .hang = &hang};
+        ls_text text = {0};
+        char more[64] = "";
+        ls_launch__see(&text, &watch);
+        cr_expect_not_null(strstr(ls_text_string(&text), "rank 6 is gone; simulated: it"));
+        cr_expect_not_null(strstr(ls_text_string(&text), "rank 7 "));
+        cr_expect_null(strstr(ls_text_string(&text), "rank 8 "));
+        if (count > 8) {
+            (void)snprintf(more, sizeof more, "; %d more ranks are not where", count - 8);
+        }
+        cr_expect((strstr(ls_text_string(&text), " more ranks") != NULL) == (count > 8));
+        cr_expect_not_null(strstr(ls_text_string(&text), more), "%s", ls_text_string(&text));
+        ls_text_free(&text);
+    }
 }
