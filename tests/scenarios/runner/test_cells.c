@@ -232,6 +232,9 @@ Test(cells, lines) {
               "%g of %g", total.bounds[0], mean);
     cr_assert(ls_cells__sum_losses(&total, arena, &out, &loss, false, LS_F32) == LS_OK);
     cr_expect(fabs(total.exact[0] - (out.exact[0] + out.exact[1])) < 1e-9);
+    out.bounds[0] = 0.5, out.bounds[1] = 0.25;  // what all losses may be off by
+    cr_assert(ls_cells__sum_losses(&total, arena, &out, &loss, false, LS_F32) == LS_OK);
+    cr_expect(total.bounds[0] >= 0.75 && total.bounds[0] < 0.751, "%g", total.bounds[0]);
     cr_assert(ls_cells__norm(&out, arena, &in, 0, 2, LS_F32) == LS_OK);
     cr_expect(out.count == 3 && out.exact[0] == 3 && out.bounds[0] < 1e-6);
     in.bounds[0] = 4;  // a norm moves by no more than its terms
