@@ -12,6 +12,7 @@
 #define LARGE_BYTES     ((size_t)1 << 20)
 #define HUGE_BYTES      ((size_t)4 << 20)
 #define HUGE_PAGE_BYTES ((size_t)2 << 20)
+#define PIECE_BYTES     ((size_t)4096)  // of a copy: one that is all zero is not written
 
 // Under the address sanitizer an arena keeps what it has not handed out closed, and a gap after
 // each allocation, so that an overrun is seen there as it is with malloc.
@@ -134,16 +135,46 @@ void ls_free(void *pointer, size_t count, size_t size) {
 // large request gets a block of its own.
 #define ARENA_FIRST_BYTES ((size_t)4 * 1024)
 #define ARENA_BLOCK_BYTES ((size_t)64 * 1024)
+#define ARENA_LARGE_BYTES ((size_t)32 << 20)  // from here on blocks are
+#define ARENA_WHOLE_BYTES ((size_t)2 << 20)   // so large, of pages that the kernel has zeroed,
+#define ARENA_FULL_BYTES  ((size_t)16 << 20)  // or, where all will be written, of huge ones
 
 struct arena_block {
     struct arena_block *next;
     size_t bytes;  // of the whole block, this header included
     size_t used;   // offset of the next free byte
+    bool mapped;   // it is pages of its own
 };
+
+static int block_take(struct arena_block **out, size_t bytes, bool zeroed, bool mapped) {
+    void *memory = NULL;
+    if (mapped) {
+        memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        if (memory == MAP_FAILED) {
+            return LS_FAIL(LS_ERR_MEMORY, "cannot allocate %zu bytes", bytes);
+        }
+    } else {
+        LS_TRY(take(&memory, 1, bytes, zeroed));
+    }
+    *out = memory;
+    (*out)->bytes = bytes;
+    (*out)->mapped = mapped;
+    return LS_OK;
+}
+
+static void block_free(struct arena_block *block) {
+    ARENA_OPEN(block, block->bytes);
+    if (block->mapped) {
+        (void)munmap(block, block->bytes);
+    } else {
+        ls_free(block, 1, block->bytes);
+    }
+}
 
 struct ls_arena {
     struct arena_block *blocks;
     size_t bytes;
+    bool full;  // nearly all that it hands out is written
     bool failed;
 };
 
@@ -154,6 +185,10 @@ int ls_arena_create(ls_arena **out) {
     return LS_OK;
 }
 
+void ls_arena_will_be_full(ls_arena *arena) {
+    arena->full = true;
+}
+
 void ls_arena_free(ls_arena *arena) {
     if (arena == NULL) {
         return;
@@ -161,15 +196,19 @@ void ls_arena_free(ls_arena *arena) {
     struct arena_block *block = arena->blocks;
     while (block != NULL) {
         struct arena_block *next = block->next;
-        ARENA_OPEN(block, block->bytes);
-        ls_free(block, 1, block->bytes);
+        block_free(block);
         block = next;
     }
     ls_free(arena, 1, sizeof *arena);
 }
 
-// Of the next block that several requests share: as much as there is, between the two limits.
+// Of the next block that several requests share: as much as there is, between two limits. An arena
+// with the arrays of thousands of ranks goes beyond: most of what these hold may be zero, and pages
+// that nobody writes cost nothing.
 static size_t shared_bytes(const ls_arena *arena) {
+    if (arena->bytes >= ARENA_LARGE_BYTES) {
+        return arena->full ? ARENA_FULL_BYTES : ARENA_WHOLE_BYTES;
+    }
     size_t bytes = arena->bytes > ARENA_FIRST_BYTES ? arena->bytes : ARENA_FIRST_BYTES;
     return bytes < ARENA_BLOCK_BYTES ? bytes : ARENA_BLOCK_BYTES;
 }
@@ -191,14 +230,13 @@ static void *arena_take(ls_arena *arena, size_t count, size_t size, bool zeroed)
     if (block == NULL || block->bytes - block->used < rounded) {
         size_t wanted = header + rounded, shared = shared_bytes(arena);
         size_t block_size = wanted > shared ? wanted : shared;
-        void *memory = NULL;
+        struct arena_block *fresh = NULL;
         // What is left of a shared block is handed out as zeroed.
-        if (take(&memory, 1, block_size, zeroed || wanted <= shared) != LS_OK) {
+        if (block_take(&fresh, block_size, zeroed || wanted <= shared,
+                       block_size == ARENA_WHOLE_BYTES) != LS_OK) {
             arena->failed = true;
             return NULL;
         }
-        struct arena_block *fresh = memory;
-        fresh->bytes = block_size;
         fresh->used = header;
         ARENA_CLOSE((char *)fresh + header, block_size - header);
         arena->bytes += block_size;
@@ -227,9 +265,13 @@ void *ls_arena_alloc_raw(ls_arena *arena, size_t count, size_t size) {
 }
 
 void *ls_arena_copy(ls_arena *arena, const void *source, size_t bytes) {
-    void *copy = ls_arena_alloc(arena, bytes, 1);
-    if (copy != NULL && bytes != 0) {
-        memcpy(copy, source, bytes);
+    static const char zeros[PIECE_BYTES];
+    char *copy = ls_arena_alloc(arena, bytes, 1);
+    for (size_t at = 0; copy != NULL && at < bytes; at += PIECE_BYTES) {
+        size_t piece = bytes - at < PIECE_BYTES ? bytes - at : PIECE_BYTES;
+        if (memcmp((const char *)source + at, zeros, piece) != 0) {
+            memcpy(copy + at, (const char *)source + at, piece);
+        }
     }
     return copy;
 }

@@ -31,6 +31,9 @@ int ls_addresses_take(void **out, uintptr_t *next, size_t bytes);
 typedef struct ls_arena ls_arena;
 LS_API int ls_arena_create(ls_arena **out);
 LS_API void ls_arena_free(ls_arena *arena);  // NULL is allowed
+// Says that nearly all of what it hands out from now on will be written: of large pages then. Else
+// what nobody writes takes no memory, as the zeroes of thousands of ranks.
+void ls_arena_will_be_full(ls_arena *arena);
 
 // Zeroed, 64-byte aligned memory for count elements of size bytes, or NULL with the error set.
 LS_API_BACKENDS void *ls_arena_alloc(ls_arena *arena, size_t count, size_t size);

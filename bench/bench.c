@@ -22,6 +22,7 @@ static const struct {
     {"orders", ls_bench_suite_orders},
     {"planner", ls_bench_suite_planner},
     {"ranks", ls_bench_suite_ranks},
+    {"scenarios", ls_bench_suite_scenarios},
     {"sharded", ls_bench_suite_sharded},
     {"training", ls_bench_suite_training},
 };

@@ -101,6 +101,7 @@ int ls_bench_suite_orders(ls_bench *bench);
 // Only when asked for by name: it takes minutes.
 int ls_bench_suite_planner(ls_bench *bench);
 int ls_bench_suite_ranks(ls_bench *bench);
+int ls_bench_suite_scenarios(ls_bench *bench);
 int ls_bench_suite_sharded(ls_bench *bench);
 int ls_bench_suite_training(ls_bench *bench);
 

@@ -34,8 +34,28 @@ static bool in_all_pairs(const ls_call *const *calls, int size, int m) {
     return several;
 }
 
+#define TILE                                                                                       \
+    64  // senders that are looked at together: what a receiver says of them is in one place
+
+static bool splits_agree(const ls_call *const *calls, int size) {
+    for (int first = 0; first < size; first += TILE) {
+        int end = first + TILE < size ? first + TILE : size;
+        for (int to = 0; to < size; to++) {
+            for (int from = first; from < end; from++) {
+                if (sends(calls, from, to) != receives(calls, from, to)) {
+                    return false;
+                }
+            }
+        }
+    }
+    return true;
+}
+
 // What i sends to j must be what j receives from i. Even calls need no such look.
 static int check_splits(const ls_call *const *calls, int size) {
+    if (splits_agree(calls, size)) {
+        return LS_OK;
+    }
     for (int from = 0; from < size; from++) {
         for (int to = 0; to < size; to++) {
             if (sends(calls, from, to) == receives(calls, from, to)) {

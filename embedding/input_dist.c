@@ -21,9 +21,11 @@ static int payload_count(const embedding_group *group) {
 }
 
 static int traffic_create(embedding_traffic *out, const ls_embedding *module,
-                          const embedding_group *group, int rank, ls_arena *scratch) {
+                          const embedding_group *group, int rank, const size_t *word_counts,
+                          ls_arena *scratch) {
     int words = words_of(group);
     out->rank = rank;
+    out->word_counts = word_counts;
     size_t size = (size_t)module->size;
     ARENA_NEW(out->sizes_sent, scratch, size * (size_t)words);
     ARENA_NEW(out->sizes_got, scratch, size * (size_t)words);
@@ -31,9 +33,15 @@ static int traffic_create(embedding_traffic *out, const ls_embedding *module,
         ARENA_NEW(out->send_counts[what], scratch, size);
         ARENA_NEW(out->recv_counts[what], scratch, size);
     }
-    ARENA_NEW(out->word_counts, scratch, size);
-    for (size_t i = 0; i < size; i++) {
-        out->word_counts[i] = (size_t)words;
+    return LS_OK;
+}
+
+// The same of all ranks, which share them.
+static int count_words(size_t **out, const ls_embedding *module, const embedding_group *group,
+                       ls_arena *scratch) {
+    ARENA_NEW(*out, scratch, module->size);
+    for (int i = 0; i < module->size; i++) {
+        (*out)[i] = (size_t)words_of(group);
     }
     return LS_OK;
 }
@@ -180,74 +188,6 @@ static int check_batches(const ls_embedding *module, const embedding_part *part,
     return LS_OK;
 }
 
-static int total_of(size_t *out, const size_t *counts, int count) {
-    *out = 0;
-    for (int i = 0; i < count; i++) {
-        LS_TRY(ls_size_add(out, *out, counts[i]));
-    }
-    return LS_OK;
-}
-
-// Fills the side's counts. What is sent follows from what there is, not from the sizes that were
-// told: their memory was in other hands since.
-static int prepare_counts(const ls_embedding *module, const embedding_group *group,
-                          embedding_traffic *side, const embedding_part *part, payload what,
-                          size_t *sent, size_t *got) {
-    for (int i = 0; i < module->size; i++) {
-        size_t sends = 0, receives = 0;
-        if (what == PAYLOAD_LENGTHS) {
-            for (int slot = group->rank_first[i]; slot < group->rank_first[i + 1]; slot++) {
-                sends += (size_t)side->inputs[group->slots[slot].pair].jagged.batch;
-            }
-            int first = group->rank_first[side->rank];
-            for (int k = 0; k < slots_of(group, side->rank); k++) {
-                int64_t batch = ls_embedding__batch(part, i, &group->slots[first + k]);
-                LS_TRY(ls_size_add(&receives, receives, (size_t)batch));
-            }
-        } else {
-            for (int slot = group->rank_first[i]; slot < group->rank_first[i + 1]; slot++) {
-                sends += (size_t)part->sent_ids[slot];
-            }
-            receives = (size_t)side->sizes_got[(size_t)i * (size_t)words_of(group) + WORD_IDS];
-        }
-        side->send_counts[what][i] = sends;
-        side->recv_counts[what][i] = receives;
-    }
-    LS_TRY(total_of(sent, side->send_counts[what], module->size));
-    return total_of(got, side->recv_counts[what], module->size);
-}
-
-// Concatenates one rank's pieces, which are in the order of the destination ranks, and makes room
-// for what it gets.
-static int pack(const ls_embedding_pass *pass, const embedding_group *group,
-                embedding_traffic *side, const embedding_part *part, payload what,
-                embedding_pool *scratch, const void **send, void **recv) {
-    size_t bytes = what == PAYLOAD_WEIGHTS ? sizeof(float) : sizeof(int64_t);
-    ls_device *device = pass->module->device;
-    size_t sent, got, at = 0;
-    LS_TRY(prepare_counts(pass->module, group, side, part, what, &sent, &got));
-    void *packed;
-    embedding_array array = {side->rank, -1, "the input on its way to the shards", sent, bytes};
-    LS_TRY(ls_embedding__take(scratch, &packed, &array));
-    array = (embedding_array){side->rank, -1, "the input that arrives for the shards", got, bytes};
-    LS_TRY(ls_embedding__take(scratch, recv, &array));
-    for (int slot = 0; slot < group->slot_count; slot++) {
-        const void *piece = what == PAYLOAD_LENGTHS ? (const void *)side->out.lengths[slot]
-                            : what == PAYLOAD_IDS   ? (const void *)side->out.ids[slot]
-                                                    : (const void *)side->out.weights[slot];
-        size_t count = what == PAYLOAD_LENGTHS
-                           ? (size_t)side->inputs[group->slots[slot].pair].jagged.batch
-                           : (size_t)part->sent_ids[slot];
-        if (count > 0) {
-            LS_TRY(device->ops->copy(device, (char *)packed + at * bytes, piece, count * bytes));
-        }
-        at += count;
-    }
-    LS_ASSERT(at == sent);
-    *send = packed;
-    return LS_OK;
-}
-
 // What arrived. Lengths are control data: every rank goes through them.
 static int unpack(embedding_traffic *side, const void *recv, payload what,
                   embedding_pool *scratch) {
@@ -258,7 +198,7 @@ static int unpack(embedding_traffic *side, const void *recv, payload what,
     } else {
         size_t got;
         const void *lengths;
-        LS_TRY(total_of(&got, side->recv_counts[what], scratch->module->size));
+        LS_TRY(ls_embedding__total(&got, side->recv_counts[what], scratch->module->size));
         LS_TRY(ls_embedding__fetch(scratch, &lengths, recv, got, sizeof(int64_t)));
         side->lengths = lengths;
     }
@@ -291,8 +231,8 @@ static int send_payload(ls_embedding_pass *pass, const embedding_group *group,
     ARENA_NEW(send, all->scratch.arena, pass->held_count);
     ARENA_NEW(arrival->recv[what], all->scratch.arena, pass->held_count);
     for (int h = 0; h < pass->held_count; h++) {
-        LS_TRY(pack(pass, group, &arrival->sides[h], &pass->parts[h][g], what, &all->scratch,
-                    &send[h], &arrival->recv[what][h]));
+        LS_TRY(ls_embedding__pack(pass, group, &arrival->sides[h], &pass->parts[h][g], what,
+                                  &all->scratch, &send[h], &arrival->recv[what][h]));
     }
     return run_exchange(pass, arrival->sides, names[what], (int)what, all->scratch.arena, send,
                         arrival->recv[what], all->begins ? &arrival->pending[what] : NULL);
@@ -314,10 +254,12 @@ static int start_group(ls_embedding_pass *pass, embedding_group *group) {
     group_arrival *under_way = &pass->arrivals->groups[g];
     ARENA_NEW(under_way->sides, scratch->arena, pass->held_count);
     embedding_traffic *sides = under_way->sides;
+    size_t *word_counts;
+    LS_TRY(count_words(&word_counts, module, group, scratch->arena));
     for (int h = 0; h < pass->held_count; h++) {
         embedding_part *part = &pass->parts[h][g];
         int rank = ls_world_held(module->world)[h], node = rank / group->width;
-        LS_TRY(traffic_create(&sides[h], module, group, rank, scratch->arena));
+        LS_TRY(traffic_create(&sides[h], module, group, rank, word_counts, scratch->arena));
         sides[h].inputs = pass->inputs[h];
         sides[h].variable = part->variable = pass->inputs[h][0].jagged.inverse_indices != NULL;
         sides[h].batch = pass->inputs[h][0].jagged.batch;
@@ -349,8 +291,7 @@ static int settle_group(ls_embedding_pass *pass, embedding_group *group) {
         LS_TRY(receive_payload(pass, under_way, (payload)what));
     }
     for (int h = 0; h < pass->held_count; h++) {
-        LS_TRY(ls_embedding__settle_rank(pass, group, &under_way->sides[h],
-                                         &pass->arrivals->scratch, &pass->parts[h][g]));
+        LS_TRY(ls_embedding__settle_rank(pass, group, &under_way->sides[h], &pass->parts[h][g]));
     }
     return LS_OK;
 }
@@ -399,12 +340,13 @@ static void announce_failure(ls_embedding_pass *pass, const bool *failed, ls_are
         return;
     }
     embedding_traffic *sides = ls_arena_alloc(scratch, (size_t)pass->held_count, sizeof(*sides));
-    if (!sides) {
+    size_t *word_counts;
+    if (!sides || count_words(&word_counts, module, group, scratch)) {
         return;
     }
     for (int h = 0; h < pass->held_count; h++) {
         int rank = ls_world_held(module->world)[h];
-        if (traffic_create(&sides[h], module, group, rank, scratch)) {
+        if (traffic_create(&sides[h], module, group, rank, word_counts, scratch)) {
             return;
         }
         for (size_t i = 0; i < (size_t)module->size * (size_t)words_of(group); i++) {
@@ -455,6 +397,7 @@ int ls_embedding__input_dist_start(ls_embedding_pass *pass, const ls_keyed_jagge
     ARENA_NEW(pass->arrivals, pass->arena, 1);
     LS_TRY(ls_embedding__pool_create(&pass->arrivals->scratch, pass->module));
     pass->arrivals->begins = begins;
+    ls_arena_will_be_full(pass->arrivals->scratch.arena);
     return start_groups(pass, inputs);
 }
 

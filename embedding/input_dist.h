@@ -1,5 +1,5 @@
-// What the two files of stage 1 share: input_dist.c, which sends and receives, and settle.c, which
-// puts what arrived in the order of the slots.
+// What the files of stage 1 share: input_dist.c, which sends and receives, pack.c, which makes what
+// is sent, and settle.c, which puts what arrived in the order of the slots.
 #ifndef LS_EMBEDDING_INPUT_DIST_H
 #define LS_EMBEDDING_INPUT_DIST_H
 
@@ -15,7 +15,7 @@ typedef struct embedding_traffic {
     const embedding_input *inputs;  // [pairs] of the rank
     embedding_outgoing out;
     int64_t *sizes_sent, *sizes_got;  // [world size][words]
-    size_t *word_counts;              // [world size] = words
+    const size_t *word_counts;        // [world size] = words
     size_t *send_counts[PAYLOADS], *recv_counts[PAYLOADS];
     const int64_t *lengths;  // as received: [source rank][own slot][its bags]
     const int64_t *ids;      // (device) as received: [source rank][own slot][bag][id]
@@ -38,9 +38,15 @@ static inline int slots_of(const embedding_group *group, int rank) {
     return group->rank_first[rank + 1] - group->rank_first[rank];
 }
 
+// pack.c: what one held rank sends of a payload, in *send (device), and room for what it gets, in
+// *recv; fills the side's counts. And the sum of counts [count].
+int ls_embedding__pack(const ls_embedding_pass *pass, const embedding_group *group,
+                       embedding_traffic *side, const embedding_part *part, payload what,
+                       embedding_pool *scratch, const void **send, void **recv);
+int ls_embedding__total(size_t *out, const size_t *counts, int count);
+
 // settle.c: fills *part, whose lengths and ids are checked, with what one held rank received.
 int ls_embedding__settle_rank(ls_embedding_pass *pass, const embedding_group *group,
-                              const embedding_traffic *side, embedding_pool *scratch,
-                              embedding_part *part);
+                              const embedding_traffic *side, embedding_part *part);
 
 #endif

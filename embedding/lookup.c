@@ -16,6 +16,7 @@ typedef struct shard_lookup {
     char *out;       // [rows, columns of the shard]
     int64_t stride;  // elements
     int64_t rows;
+    bool blank;  // the rows hold already what an empty bag gives
 } shard_lookup;
 
 static size_t element_bytes(const shard_lookup *l) {
@@ -48,12 +49,20 @@ static int put(embedding_pool *scratch, const shard_lookup *l, const void *value
                                 bytes, bytes, (size_t)l->rows);
 }
 
-static int pool_rows(ls_device *device, const shard_lookup *l, void *out, size_t stride) {
+// Bags [first, first + bags).
+static int pool_bags(ls_device *device, const shard_lookup *l, void *out, size_t stride,
+                     size_t first, size_t bags) {
     const ls_table *table = l->table->config;
     const void *rows = l->table->shards[l->slot->shard].data;
-    const int64_t *ids = l->part->ids[l->k], *offsets = l->part->bag_offsets[l->k];
+    const int64_t *offsets = l->part->bag_offsets[l->k] + first, *ids = l->part->ids[l->k];
     const float *weights = l->part->weights[l->k];
-    size_t columns = (size_t)l->slot->block.columns, bags = (size_t)l->rows;
+    size_t columns = (size_t)l->slot->block.columns;
+    if (first > 0) {
+        size_t before = (size_t)(offsets[0] - offsets[-(ptrdiff_t)first]);
+        ids += before;
+        weights = weights ? weights + before : NULL;
+        out = (char *)out + first * stride * ls_dtype_bytes(l->group->dtype);
+    }
     if (table->row_format) {
         return device->ops->quantised_lookup(device, out, stride, rows, table->row_format,
                                              l->slot->block.rows, columns, ids, offsets, weights,
@@ -62,6 +71,28 @@ static int pool_rows(ls_device *device, const shard_lookup *l, void *out, size_t
     return device->ops->pooled_lookup(device, out, stride, rows, table->dtype, l->slot->block.rows,
                                       columns, ids, offsets, weights, l->slot->local_padding,
                                       l->group->pooling, bags);
+}
+
+// A shard of thousands gets nearly nothing but empty bags: these stay as they are, where they may.
+static int pool_rows(ls_device *device, const shard_lookup *l, void *out, size_t stride,
+                     bool blank) {
+    const int64_t *offsets = l->part->offsets[l->k];
+    size_t bags = (size_t)l->rows, empty = 0;
+    for (size_t bag = 0; bag < bags && blank; bag++) {
+        empty += offsets[bag + 1] == offsets[bag] ? 1 : 0;
+    }
+    if (empty <= bags / 2) {
+        return pool_bags(device, l, out, stride, 0, bags);
+    }
+    for (size_t first = 0, end; first < bags; first = end) {
+        bool full = offsets[first + 1] > offsets[first];
+        end = first + 1;
+        while (end < bags && (offsets[end + 1] > offsets[end]) == full) {
+            end++;
+        }
+        LS_TRY(full ? pool_bags(device, l, out, stride, first, end - first) : LS_OK);
+    }
+    return LS_OK;
 }
 
 static int pool(embedding_pool *scratch, const shard_lookup *l) {
@@ -73,11 +104,11 @@ static int pool(embedding_pool *scratch, const shard_lookup *l) {
     size_t columns = (size_t)l->slot->block.columns, bags = (size_t)l->rows;
     ls_dtype dtype = ls_embedding__looked_up_dtype(l->table->config);
     if (dtype == l->group->dtype) {
-        LS_TRY(pool_rows(device, l, l->out, (size_t)l->stride));
+        LS_TRY(pool_rows(device, l, l->out, (size_t)l->stride, l->blank));
     } else {
         void *values;
         LS_TRY(make_scratch(scratch, l, ls_dtype_bytes(dtype), columns, &values));
-        LS_TRY(pool_rows(device, l, values, columns));
+        LS_TRY(pool_rows(device, l, values, columns, false));
         LS_TRY(put(scratch, l, values));
     }
     if (l->group->pooling != LS_POOL_MAX || l->group->width == 1) {
@@ -131,7 +162,8 @@ static int count_partial(size_t *out, const ls_embedding *module, const embeddin
 }
 
 // The rank's row of partial results, [bags, columns of its node]. Where ranks reduce, columns that
-// it has no shard for hold the operation's neutral element.
+// it has no shard for hold the operation's neutral element. On the host it is zero before, which
+// costs nothing where nobody writes.
 static int make_partial(ls_embedding_pass *pass, const embedding_group *group, int rank,
                         embedding_part *part) {
     size_t count;
@@ -142,7 +174,8 @@ static int make_partial(ls_embedding_pass *pass, const embedding_group *group, i
     }
     embedding_array array = {rank, -1, "pooled partial results", count,
                              ls_dtype_bytes(group->dtype)};
-    LS_TRY((own < group->node_columns[rank / group->width]
+    bool blank = pass->module->device->ops->is_host;
+    LS_TRY((blank || own < group->node_columns[rank / group->width]
                 ? ls_embedding__take_zeroed
                 : ls_embedding__take)(&pass->pool, &part->partial, &array));
     if (group->pooling == LS_POOL_MAX && group->width > 1 && count > 0) {
@@ -177,7 +210,9 @@ static int pool_partial(shard_lookup *l, int64_t stride, embedding_pool *scratch
     if (l->slot->first_in_rank) {
         l->out = partial;
         l->stride = stride;
+        l->blank = device->ops->is_host;
         LS_TRY(pool(scratch, l));
+        l->blank = false;
         if (wants_dense && l->rows > 0) {
             LS_TRY(make_dense(scratch, l));
             LS_TRY(device->ops->copy_2d(device, l->out, row_bytes, partial, (size_t)stride * bytes,

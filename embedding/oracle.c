@@ -219,7 +219,7 @@ void ls_oracle_free(ls_oracle *oracle) {
         ls_free(oracle->plans, tables, sizeof(*oracle->plans));
         ls_free(oracle->first_pair, tables, sizeof(*oracle->first_pair));
         for (size_t i = 0; oracle->whole && i < oracle->pair_count; i++) {
-            ls_oracle__selection_free(&oracle->whole[i]);
+            ls_oracle__selection_free(&oracle->whole[i].all);
         }
         ls_free(oracle->whole, oracle->pair_count, sizeof(*oracle->whole));
         ls_arena_free(oracle->arena);

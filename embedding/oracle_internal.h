@@ -52,11 +52,18 @@ typedef struct oracle_selection {
     size_t item_count, item_capacity;
 } oracle_selection;
 
+// Every id of a feature. Thousands of shards each look for theirs among them.
+typedef struct oracle_whole {
+    oracle_selection all;
+    int64_t *ids;  // [item_count] of the items
+    size_t *hits;  // [item_count] scratch
+} oracle_whole;
+
 struct ls_oracle {
     ls_oracle_options options;
     const ls_plan_table **plans;  // [table_count]
     int *first_pair;              // [table_count] pairs of the tables before it
-    oracle_selection *whole;      // [pair_count] of all shards; without bags: not yet asked for
+    oracle_whole *whole;          // [pair_count] of all shards; without bags: not yet asked for
     size_t pair_count;            //
     oracle_entry *entries;
     size_t entry_count, entry_capacity;
@@ -140,6 +147,8 @@ int ls_oracle__expect_training(const ls_oracle *oracle, const oracle_entry *entr
                                const oracle_selection *selection, ls_expected *out);
 
 int ls_oracle__find(const ls_oracle *oracle, const ls_stage_output *key, const oracle_entry **out);
+// Ranks per node: over how many ranks a table's partial results are reduced.
+int ls_oracle__node_ranks(const ls_oracle *oracle, int t);
 int ls_oracle__select(const ls_oracle *oracle, const oracle_entry *entry, oracle_selection *out);
 void ls_oracle__selection_free(oracle_selection *selection);
 // The columns that the entry's values have, of the table's.

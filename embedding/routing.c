@@ -178,7 +178,9 @@ static int route_by_scan(const source *from, int slot) {
     LS_TRY(ls_embedding__upload(pool, &weights, &array, found.weights));
     from->out->lengths[slot] = lengths;
     from->out->ids[slot] = ids;
-    from->out->weights[slot] = weights;
+    if (group->weighted) {
+        from->out->weights[slot] = weights;
+    }
     if (keeps_positions(group)) {
         from->part->positions[slot] = positions;
     }
@@ -231,7 +233,9 @@ static int route_by_bucket(const source *from, const embedding_route *route) {
         int64_t first = (int64_t)i * jagged->batch;
         from->out->lengths[slot] = (const int64_t *)to.lengths + first;
         from->out->ids[slot] = (const int64_t *)to.ids + at;
-        from->out->weights[slot] = to.weights ? (const float *)to.weights + at : NULL;
+        if (to.weights) {
+            from->out->weights[slot] = (const float *)to.weights + at;
+        }
         if (to.positions) {
             from->part->positions[slot] = (const int64_t *)to.positions + at;
         }
@@ -247,7 +251,9 @@ int ls_embedding__route_rank(ls_embedding_pass *pass, const embedding_group *gro
                              embedding_outgoing *out) {
     ARENA_NEW(out->lengths, scratch->arena, group->slot_count);
     ARENA_NEW(out->ids, scratch->arena, group->slot_count);
-    ARENA_NEW(out->weights, scratch->arena, group->slot_count);
+    if (group->weighted) {
+        ARENA_NEW(out->weights, scratch->arena, group->slot_count);
+    }
     ARENA_NEW(part->sent_ids, pass->arena, group->slot_count);
     if (keeps_positions(group)) {
         ARENA_NEW(part->positions, pass->arena, group->slot_count);

@@ -18,8 +18,11 @@ static int locate(const ls_embedding *module, const embedding_group *group,
     int own = slots_of(group, side->rank);
     size_t cells;
     LS_TRY(ls_embedding__count(&cells, module->size, own, 1));
-    ARENA_NEW(out->lengths, scratch, cells);
-    ARENA_NEW(out->ids, scratch, cells);
+    out->lengths = ls_arena_alloc_raw(scratch, cells, sizeof *out->lengths);
+    out->ids = ls_arena_alloc_raw(scratch, cells, sizeof *out->ids);
+    if (!out->lengths || !out->ids) {
+        return ls_error_last()->code;
+    }
     size_t length_at = 0, id_at = 0;
     for (int from = 0; from < module->size; from++) {
         int64_t left = side->sizes_got[(size_t)from * (size_t)words_of(group) + WORD_IDS];
@@ -153,11 +156,10 @@ static int start_blocks(const ls_embedding *module, const embedding_group *group
     return LS_OK;
 }
 
-int ls_embedding__settle_rank(ls_embedding_pass *pass, const embedding_group *group,
-                              const embedding_traffic *side, embedding_pool *scratch,
-                              embedding_part *part) {
+static int settle(ls_embedding_pass *pass, const embedding_group *group,
+                  const embedding_traffic *side, ls_arena *scratch, embedding_part *part) {
     arrival where = {0};
-    LS_TRY(locate(pass->module, group, side, part, scratch->arena, &where));
+    LS_TRY(locate(pass->module, group, side, part, scratch, &where));
     LS_TRY(ls_embedding__part_create(part, group, side->rank, pass->arena));
     int own = slots_of(group, side->rank);
     for (int k = 0; k < own; k++) {
@@ -168,4 +170,13 @@ int ls_embedding__settle_rank(ls_embedding_pass *pass, const embedding_group *gr
         LS_TRY(start_blocks(pass->module, group, side->rank, part, pass->arena));
     }
     return LS_OK;
+}
+
+int ls_embedding__settle_rank(ls_embedding_pass *pass, const embedding_group *group,
+                              const embedding_traffic *side, embedding_part *part) {
+    ls_arena *scratch = NULL;
+    LS_TRY(ls_arena_create(&scratch));
+    int status = settle(pass, group, side, scratch, part);
+    ls_arena_free(scratch);
+    return status;
 }

@@ -56,6 +56,46 @@ Test(memory, arena_blocks_do_not_overlap) {
     ls_arena_free(arena);
 }
 
+// An arena of many large arrays, half of them copies of which pages are zero: all bytes are what
+// they were, and what it hands out is zeroed, whether it was said to be filled or not.
+Test(memory, large_arenas_hold_what_was_copied) {
+    enum { COPIES = 200, BYTES = 300001, PAGE = 4096 };
+    static unsigned char source[BYTES];
+    for (int full = 0; full < 2; full++) {
+        ls_arena *arena = NULL;
+        cr_assert(ls_arena_create(&arena) == LS_OK);
+        for (int i = 0; i < COPIES; i++) {
+            memset(source, 0, sizeof source);
+            source[i * 1009 % BYTES] = 1;                // one page
+            memset(source + (i % 50) * PAGE, 7, PAGE);   // a whole one
+            source[BYTES - 1] = (unsigned char)(i % 2);  // the last, which is no whole page
+            const unsigned char *copy = ls_arena_copy(arena, source, BYTES);
+            unsigned char *zeroed = ls_arena_alloc(arena, BYTES, 1);
+            cr_assert(copy != NULL && zeroed != NULL);
+            cr_assert(memcmp(copy, source, BYTES) == 0, "copy %d", i);
+            for (int k = 0; k < BYTES; k++) {
+                cr_assert(zeroed[k] == 0, "array %d, byte %d", i, k);
+            }
+            memset(zeroed, 0xff, BYTES);
+            if (full == 1) {
+                ls_arena_will_be_full(arena);
+            }
+        }
+        ls_arena_free(arena);
+    }
+}
+
+// Addresses without memory lie apart, and end before they would wrap.
+Test(memory, addresses_lie_apart) {
+    uintptr_t next = 0;
+    void *a = NULL, *b = NULL;
+    cr_assert(ls_addresses_take(&a, &next, 100) == LS_OK);
+    cr_assert(ls_addresses_take(&b, &next, 0) == LS_OK);
+    cr_expect((uintptr_t)b > (uintptr_t)a + 100 && (uintptr_t)b % 64 == 0);
+    cr_assert(ls_addresses_take(&a, &next, (size_t)1 << 61) == LS_OK);
+    cr_expect(ls_addresses_take(&b, &next, (size_t)1 << 61) == LS_ERR_MEMORY);
+}
+
 // What an arena hands out unzeroed lies apart from the rest, and leaves the rest zeroed, be it made
 // of memory that was used before.
 Test(memory, arena_blocks_that_are_not_zeroed_are_apart) {
