@@ -162,7 +162,9 @@ static void pooled_value(const ls_table *table, const bag_sum *bag, int64_t c, s
         divide(table, bag, &meaning->divisors[i], value, bound);
     }
     // Of rows that are known nothing but the exact result will do where a sum may overflow.
-    *bound = isfinite(*bound) || !isfinite(bag->error[c]) ? *bound : 0;
+    if (!isfinite(*bound)) {
+        *bound = isfinite(bag->error[c]) ? 0 : INFINITY;
+    }
 }
 
 static int expect_pooled(const ls_oracle *oracle, const oracle_entry *entry,
@@ -277,12 +279,11 @@ static int make_room(const ls_oracle *oracle, const oracle_entry *entry,
     }
     out->dtype = ls_oracle__entry_dtype(oracle, entry);
     out->reduces = ls_oracle__entry_reduces(oracle, entry);
-    // Max moves one of its inputs too, but which zero it takes depends on the order; max_norm
-    // scales rows before they move.
-    // So does an output_dtype.
-    out->moves =
-        entry->field != LS_STAGE_FIELD_VALUES ||
-        (table->pooling == LS_POOL_NONE && !(table->max_norm > 0) && !table->has_output_dtype);
+    // Max moves one of its inputs too, but which zero it takes depends on the order; max_norm, an
+    // output_dtype and training change rows before they move.
+    out->moves = entry->field != LS_STAGE_FIELD_VALUES ||
+                 (table->pooling == LS_POOL_NONE && !(table->max_norm > 0) &&
+                  !table->has_output_dtype && !oracle->options.previous);
     if (out->dtype == LS_I64) {
         return ls_alloc((void **)&out->ints, out->count, sizeof(*out->ints));
     }

@@ -163,17 +163,6 @@ static bool fits_two_dims(const ls_fuzz_program *program, const ls_fuzz_tensor *
     return tensor->cut && tensor->shards[0].dims >= 2;
 }
 
-bool ls_fuzz_fits_replicated(const ls_fuzz_program *program, const ls_fuzz_tensor *tensor,
-                             const ls_fuzz_tensor *other) {
-    (void)other;
-    for (int axis = 0; tensor->placed && axis < program->mesh.axes; axis++) {
-        if (tensor->places[axis].kind != 'R') {
-            return false;
-        }
-    }
-    return tensor->placed && ls_fuzz_elements(&tensor->shape) > 0;
-}
-
 // ---- Steps on whole tensors ---------------------------------------------------------------------
 static void redistribute(ls_fuzz_program *program) {
     ls_fuzz_tensor *tensor = ls_fuzz_pick(program, ls_fuzz_fits_placed, NULL);
@@ -191,6 +180,10 @@ static void redistribute(ls_fuzz_program *program) {
 }
 
 static void elementwise(ls_fuzz_program *program, const char *kind) {
+    if (ls_fuzz_chance(program->draw, 25)) {
+        ls_fuzz_bring_together(program, kind);
+        return;
+    }
     ls_fuzz_tensor *a = ls_fuzz_pick(program, fits_cut, NULL);
     ls_fuzz_tensor *b = a != NULL ? ls_fuzz_pick(program, fits_alike, a) : NULL;
     bool sub = is(kind, "sub"), mul = is(kind, "mul");
@@ -341,16 +334,23 @@ static void cat(ls_fuzz_program *program) {
     }
     int dim = (int)ls_fuzz_below(draw, tensor->shards[0].dims);
     ls_fuzz_tensor *other = ls_fuzz_pick(program, fits_alike, tensor);
-    bool alike = tensor->placed == other->placed &&
-                 (!tensor->placed || (same_places(program, tensor, other) &&
-                                      ls_fuzz_same_shape(&tensor->shape, &other->shape)));
-    if (!alike || (tensor->placed && shards_dim(program, tensor, dim))) {
-        return;  // they are brought together first
+    if (tensor->placed != other->placed ||
+        (tensor->placed && !(same_places(program, tensor, other) &&
+                             ls_fuzz_same_shape(&tensor->shape, &other->shape)))) {
+        return;
     }
     ls_fuzz_tensor made = *tensor;
     made.shape.at[dim] *= 2;
     for (int rank = 0; rank < program->mesh.ranks; rank++) {
         made.shards[rank].at[dim] *= 2;
+    }
+    if (tensor->placed && shards_dim(program, tensor, dim)) {  // brought together first
+        for (int axis = 0; axis < program->mesh.axes; axis++) {
+            if (made.places[axis].kind == 'S' && made.places[axis].dim == dim) {
+                made.places[axis] = (ls_fuzz_place){.kind = 'R', .op = ""};
+            }
+        }
+        ls_fuzz_cut(program, &made);
     }
     json_t *keys = ls_fuzz_object(draw, ls_fuzz_push_object(draw, program->steps), "cat");
     json_t *names = ls_fuzz_array(draw, keys, "tensors");

@@ -108,6 +108,35 @@ void ls_fuzz_check_equal(ls_fuzz_program *program) {
     ls_fuzz_set_text(program->draw, keys, "other", program->of[program->count - 1].name);
 }
 
+bool ls_fuzz_fits_replicated(const ls_fuzz_program *program, const ls_fuzz_tensor *tensor,
+                             const ls_fuzz_tensor *other) {
+    (void)other;
+    for (int axis = 0; tensor->placed && axis < program->mesh.axes; axis++) {
+        if (tensor->places[axis].kind != 'R') {
+            return false;
+        }
+    }
+    return tensor->placed && ls_fuzz_elements(&tensor->shape) > 0;
+}
+
+static bool fits_whole_alike(const ls_fuzz_program *program, const ls_fuzz_tensor *tensor,
+                             const ls_fuzz_tensor *other) {
+    return ls_fuzz_fits_values(program, tensor, NULL) && strcmp(tensor->dtype, other->dtype) == 0 &&
+           ls_fuzz_same_shape(&tensor->shape, &other->shape);
+}
+
+// Of one whole, placed differently: where they meet, the model does not follow.
+void ls_fuzz_bring_together(ls_fuzz_program *program, const char *kind) {
+    ls_fuzz_tensor *a = ls_fuzz_pick(program, ls_fuzz_fits_values, NULL);
+    ls_fuzz_tensor *b = a != NULL ? ls_fuzz_pick(program, fits_whole_alike, a) : NULL;
+    if (b != NULL && !(strcmp(kind, "sub") == 0 && a->dtype[0] == 'u')) {
+        const ls_fuzz_tensor made = {.dtype = a->dtype};
+        json_t *keys = ls_fuzz_push_step(program, kind, a->name);
+        ls_fuzz_set_text(program->draw, keys, "other", b->name);
+        ls_fuzz_put(program, keys, a, &made, true);
+    }
+}
+
 // The ranks' own arrays, alike here, as parts of a whole.
 void ls_fuzz_place_own(ls_fuzz_program *program) {
     ls_fuzz_draw *draw = program->draw;

@@ -223,8 +223,12 @@ static void make_feature(tables_maker *maker, json_t *keys, int64_t rows, bool v
     }
     make_ids(maker, keys, rows, constant && sum * each < 60 ? ids : NULL);
     if (maker->weighted && ls_fuzz_chance(draw, 80)) {
-        // Sums of parts in f16 that may overflow are held to the exact result.
-        ls_fuzz_values(draw, keys, "weights", maker->quantised ? "u8" : "f32", 0, true);
+        if (maker->quantised) {  // parts in f16 that may overflow are held to the exact result
+            ls_fuzz_set_text(draw, keys, "weights",
+                             LS_FUZZ_WORD(draw, "exact", "normal", "uniform"));
+        } else {
+            ls_fuzz_values(draw, keys, "weights", "f32", 0, true);
+        }
     }
 }
 

@@ -157,6 +157,8 @@ static void declare(ls_fuzz_program *program, int number, const char *dtype) {
     ls_fuzz_set_text(draw, keys, "placements", text);
     if (ls_fuzz_chance(draw, 20)) {
         ls_fuzz_set_int(draw, keys, "source", ls_fuzz_below(draw, program->mesh.ranks));
+    } else if (strchr(text, 'P') != NULL && ls_fuzz_chance(draw, 40)) {
+        ls_fuzz_set_text(draw, keys, "parts", "each");
     }
     ls_fuzz_cut(program, tensor);
     program->count += 1;

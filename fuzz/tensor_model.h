@@ -46,6 +46,7 @@ void ls_fuzz_step(ls_fuzz_program *program);
 // The steps of make_steps_own.c.
 void ls_fuzz_look_up(ls_fuzz_program *program);
 void ls_fuzz_check_equal(ls_fuzz_program *program);
+void ls_fuzz_bring_together(ls_fuzz_program *program, const char *kind);
 void ls_fuzz_place_own(ls_fuzz_program *program);
 void ls_fuzz_change(ls_fuzz_program *program);
 void ls_fuzz_full(ls_fuzz_program *program);

@@ -67,26 +67,39 @@ static bool depends_on_plan(const ls_scenario *scenario) {
     return depends;
 }
 
+// Whose parts are as many times the whole as there are ranks, each rounded.
+static bool averages(const ls_placements *placements) {
+    bool averages = false;
+    for (int d = 0; d < placements->count; d++) {
+        averages = averages ||
+                   (placements->at[d].kind == LS_PLACE_PARTIAL && placements->at[d].op == LS_AVG);
+    }
+    return averages;
+}
+
 // Where what a rank gets depends on the others: ids drawn over all of a batch, steps that take what
-// each rank has for more than a part of the whole.
+// each rank has for more than a part of the whole or that add up in an order of the ranks.
 static bool depends_on_ranks(const ls_scenario *scenario) {
     static const ls_step_kind whole[] = {
-        LS_STEP_REDISTRIBUTE,  LS_STEP_FULL,   LS_STEP_MATMUL,     LS_STEP_ADD, LS_STEP_SUB,
-        LS_STEP_MUL,           LS_STEP_SCALE,  LS_STEP_TRANSPOSE,  LS_STEP_CAT, LS_STEP_EMBEDDING,
-        LS_STEP_CROSS_ENTROPY, LS_STEP_CHANGE, LS_STEP_CHECK_EQUAL};
+        LS_STEP_REDISTRIBUTE, LS_STEP_FULL,      LS_STEP_ADD,           LS_STEP_SUB,
+        LS_STEP_MUL,          LS_STEP_SCALE,     LS_STEP_TRANSPOSE,     LS_STEP_CAT,
+        LS_STEP_CHANGE,       LS_STEP_EMBEDDING, LS_STEP_CROSS_ENTROPY, LS_STEP_CHECK_EQUAL};
     bool depends = false;
     for (int f = 0; f < scenario->inputs.feature_count; f++) {
         depends = depends || scenario->inputs.features[f].ids.kind == LS_GENERATOR_REUSE;
     }
     for (int t = 0; t < scenario->tensor_count; t++) {
-        depends = depends || scenario->tensors[t].parts != 0;
+        const ls_scenario_tensor *tensor = &scenario->tensors[t];
+        depends = depends || tensor->parts != 0 || averages(&tensor->placements);
     }
     for (int s = 0; s < scenario->step_count; s++) {
+        const ls_scenario_step *step = &scenario->steps[s];
         bool among = false;
         for (size_t i = 0; i < sizeof whole / sizeof *whole; i++) {
-            among = among || scenario->steps[s].kind == whole[i];
+            among = among || step->kind == whole[i];
         }
-        depends = depends || !among;
+        depends = depends || !among ||
+                  (step->kind == LS_STEP_REDISTRIBUTE && averages(&step->to.placements));
     }
     return depends;
 }

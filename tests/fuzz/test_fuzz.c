@@ -100,7 +100,8 @@ Test(fuzz, says_everything) {
         "beta2: ",
         "eta: ",
         "initial_accumulator: ",
-        "form: dense"};
+        "form: dense",
+        "parts: each"};
     ls_text all = {0};
     for (uint32_t number = 0; number < CASES; number++) {
         cr_assert_eq(ls_fuzz_case_text(&all, 1, number), LS_OK);

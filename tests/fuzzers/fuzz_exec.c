@@ -134,9 +134,6 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes) {
     exec->options = &options;
     exec->listening = -1;
     exec->failed_rank = -1;
-    LS_ASSERT(ls_exec_memory__create(&exec->memory) == LS_OK);
-    const uint64_t taken = MEMORY_BYTES;  // as if processes had: its first word says how much
-    memcpy(exec->memory.base, &taken, sizeof taken);
     uint64_t offset = 0;
     LS_ASSERT(ls_exec_memory__create(&exec->memory) == LS_OK &&
               ls_exec_memory__take(&offset, &exec->memory, MEMORY_BYTES) == LS_OK);

@@ -245,16 +245,21 @@ class Beside(Built):
 
         def link(name):
             program = listed[name]["command"][0]
-            target, made = os.path.relpath(program, self.build), os.path.join(
-                self.options.work, os.path.basename(program))
-            commands = self.command(["ninja", "-t", "commands", target]).splitlines()
-            # A symbol of these objects is taken from nowhere else.
-            self.command(commands[-1].replace(f" -o {target} ", " ".join(
-                ["", *map(shlex.quote, wanted[name]), "-o", shlex.quote(made), ""])), shell=True)
+            made = self.link(os.path.relpath(program, self.build), wanted[name])
             self.programs[name] = dict(listed[name], command=[made, *listed[name]["command"][1:]])
         with concurrent.futures.ThreadPoolExecutor(self.options.jobs) as pool:
             list(pool.map(link, wanted))
         return [one for _, kept in compiled.values() for one in kept]
+
+    def link(self, target, objects):
+        """A program of the build with these objects, whose symbols are taken from nowhere else: they
+        come first, also where a whole library follows."""
+        made = os.path.join(self.options.work, os.path.basename(target))
+        commands = self.command(["ninja", "-t", "commands", target]).splitlines()
+        self.command(commands[-1].replace(f" -o {target} ", " ".join(
+            ["", "-Wl,--allow-multiple-definition", *map(shlex.quote, objects), "-o",
+             shlex.quote(made), ""])), shell=True)
+        return made
 
     def tests(self):
         return self.programs
