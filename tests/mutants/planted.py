@@ -35,10 +35,9 @@ PLANTED = (
     ("backends/sim/sim.c", "e < match.event_count", "e + 1 < match.event_count"),
     ("ranks/p2p.c", "ls_request__done(pair[0], status)", ""),
     ("ranks/meet.c", "meet->calls[m] = &meet->requests[m]->call", ""),
-    ("planner/enumerate.c", ".row_offset = cuts[i]", ".row_offset = cuts[0]"),
+    ("planner/enumerate.c", "cuts[blocks + row]", "cuts[row]"),
     ("embedding/input_dist.c", "sends += (size_t)part->sent_ids[slot]", "sends = (size_t)part->sent_ids[slot]"),
     ("embedding/update.c", "state < ls_optimizer_state_count(&table->optimizer)", "0"),
-    ("embedding/division.c", "dtype == LS_F32 || dtype == LS_F64", "1"),
     ("embedding/checkpoint_read.c", "checkpoint->file_rank == rank", "1"),
     ("runner/steps/scale.c", "ls_local_tensor_scale(*out, step->factor)", "LS_OK"),
     ("runner/steps/narrow.c", "program->world, step->narrow.start", "program->world, step->narrow.length"),
@@ -134,20 +133,10 @@ def main():
     for number, mutant in numbered:
         of[mutant.file].append((number, mutant))
     beside = mutants.Beside(options, texts)
-
-    def compile_fitting(name):
-        """The object of a file with those of its mutants that compile."""
-        while True:
-            try:
-                return beside.compile(name, of[name])
-            except SystemExit as error:
-                bad = set(re.findall(r"\bmutant/(\d+):", str(error)))
-                of[name] = [one for one in of[name] if str(one[0]) not in bad]
-                if not bad or not options.count:
-                    raise
     with concurrent.futures.ThreadPoolExecutor(options.jobs) as pool:
-        objects = list(pool.map(compile_fitting, list(of)))
-        numbered = sorted(one for ones in of.values() for one in ones)
+        compiled = list(pool.map(beside.compile, of, of.values()))
+        objects, numbered = [made for made, _ in compiled], sorted(
+            one for _, kept in compiled for one in kept)
         search = Search(beside.link("lockstep", objects), options)
         if search.find(0)[0] is not None:
             sys.exit("lockstep fuzz finds something without any defect")
