@@ -32,7 +32,7 @@ PLANTED = (
     ("collectives/reduce_scatter.c", "start += calls[i]->count", "start -= calls[i]->count"),
     ("collectives/scatter.c", "start += calls[i]->count", "start -= calls[i]->count"),
     ("backends/match.c", "row[1] = &w->calls[recv]", "row[1] = &w->calls[send]"),
-    ("backends/sim/sim.c", "e < match.event_count", "e + 1 < match.event_count"),
+    ("backends/sim/sim.c", "status == LS_OK ? ls_backend__compute(backend, &match) : status", "status"),
     ("ranks/p2p.c", "ls_request__done(pair[0], status)", ""),
     ("ranks/meet.c", "meet->calls[m] = &meet->requests[m]->call", ""),
     ("planner/enumerate.c", "cuts[blocks + row]", "cuts[row]"),
