@@ -94,5 +94,5 @@ int ls_bench_suite_scenarios(ls_bench *bench) {
     const crowd half = {.name = "half of it", .ranks = 2048, .body = row_wise};
     LS_TRY(measure(bench, &calls, &fibers, "4096 ranks", 1, 10000,
                    (uint64_t)calls.ranks * STEPS * CLASS_BYTES));
-    return measure(bench, &table, &half, "2048 ranks", 6, 5000, 0);
+    return measure(bench, &table, &half, "2048 ranks", 8, 5000, 0);
 }
