@@ -66,16 +66,17 @@ static bool combine(ls_placement *out, const ls_placement *x, const ls_placement
 
 // Whether a tensor that is replicated in mesh dimension `d` lacks parts of a result that `at`
 // shards there: another mesh dimension, which cuts after `d`, shards the same of it.
-static bool lacks(const ls_local_tensor *tensor, const ls_shape *result, const ls_placement *own,
+static bool lacks(const ls_placements *own, const ls_shape *shape, const ls_shape *result,
                   const ls_placement *at, int d) {
-    int dim = at->dim - (result->ndim - tensor->shape.ndim);
+    int dim = at->dim - (result->ndim - shape->ndim);
     bool lacks = false;
-    for (int e = 0; e < tensor->placements.count; e++) {
-        const ls_placement *other = &tensor->placements.at[e];
+    for (int e = 0; e < own->count; e++) {
+        const ls_placement *other = &own->at[e];
         bool later = at->turn < other->turn || (at->turn == other->turn && e > d);
         lacks = lacks || (other->kind == LS_PLACE_SHARD && other->dim == dim && later);
     }
-    return lacks && own->kind == LS_PLACE_REPLICATE && at->kind == LS_PLACE_SHARD && at->split <= 1;
+    return lacks && own->at[d].kind == LS_PLACE_REPLICATE && at->kind == LS_PLACE_SHARD &&
+           at->split <= 1;
 }
 
 static bool infer(ls_shape *shape, ls_placements *placements, const ls_local_tensor *a,
@@ -90,8 +91,8 @@ static bool infer(ls_shape *shape, ls_placements *placements, const ls_local_ten
         if (!in_result(&x, &a->placements.at[d], &a->shape, shape) ||
             !in_result(&y, &b->placements.at[d], &b->shape, shape) ||
             !combine(&placements->at[d], &x, &y, mesh->dim[d], op) ||
-            lacks(a, shape, &x, &placements->at[d], d) ||
-            lacks(b, shape, &y, &placements->at[d], d)) {
+            lacks(&a->placements, &a->shape, shape, &placements->at[d], d) ||
+            lacks(&b->placements, &b->shape, shape, &placements->at[d], d)) {
             return false;
         }
     }
@@ -146,10 +147,17 @@ bool ls_local_tensor_meeting(ls_placements *a_to, ls_placements *b_to, const ls_
             *y_to = in_operand(to, &second->shape, &shape);
         } else if (!meet) {
             *x_to = *y_to = LS_REPLICATE;
-        } else if (lacks(first, &shape, &x, &implied.at[d], d)) {
-            *x_to = in_operand(&implied.at[d], &first->shape, &shape);
-        } else if (lacks(second, &shape, &y, &implied.at[d], d)) {
-            *y_to = in_operand(&implied.at[d], &second->shape, &shape);
+        }
+    }
+    for (int d = 0; d < first_to->count; d++) {
+        int size = a->world->mesh.dim[d];
+        ls_placement x, y, *x_to = &first_to->at[d], *y_to = &second_to->at[d];
+        (void)in_result(&x, x_to, &first->shape, &shape);
+        (void)in_result(&y, y_to, &second->shape, &shape);
+        if (lacks(first_to, &first->shape, &shape, &y, d)) {
+            *x_to = in_operand(&y, &first->shape, &shape);
+        } else if (lacks(second_to, &second->shape, &shape, &x, d)) {
+            *y_to = in_operand(&x, &second->shape, &shape);
         }
         moves = moves || !ls_placement_equal(x_to, &first->placements.at[d], size) ||
                 !ls_placement_equal(y_to, &second->placements.at[d], size);
