@@ -36,7 +36,7 @@ PLANTED = (
     ("ranks/p2p.c", "ls_request__done(pair[0], status)", ""),
     ("ranks/meet.c", "meet->calls[m] = &meet->requests[m]->call", ""),
     ("planner/enumerate.c", "cuts[blocks + row]", "cuts[row]"),
-    ("embedding/input_dist.c", "sends += (size_t)part->sent_ids[slot]", "sends = (size_t)part->sent_ids[slot]"),
+    ("embedding/pack.c", "sends += (size_t)side->inputs", "sends = (size_t)side->inputs"),
     ("embedding/update.c", "state < ls_optimizer_state_count(&table->optimizer)", "0"),
     ("embedding/checkpoint_read.c", "checkpoint->file_rank == rank", "1"),
     ("runner/steps/scale.c", "ls_local_tensor_scale(*out, step->factor)", "LS_OK"),
