@@ -185,8 +185,8 @@ static void end_case(ls_fuzz_outcome *out, const ls_case_result *result,
     *out = (ls_fuzz_outcome){.end = LS_FUZZ_PASSED, .class_ = result->class_};
     if (result->environment) {
         fail(out, result);
-        // A count that a defect makes huge asks for memory that there is not.
-        out->end = ls_scenario_plants(scenario) ? LS_FUZZ_FOUND : LS_FUZZ_ENVIRONMENT;
+        out->end = LS_FUZZ_ENVIRONMENT;
+        out->planted = ls_scenario_plants(scenario);
     } else if (ls_scenario_plants(scenario)) {
         end_planted(out, result);
     } else if (result->skipped) {

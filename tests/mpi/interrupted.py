@@ -57,7 +57,7 @@ def interrupt(program, how):
             return any(name.endswith(".pid") for _, _, names in os.walk(scratch) for name in names)
         assert wait_until(ranks_run, 600), "the ranks never started"
         child.send_signal(how)
-        assert child.wait(30) == -how, "it ended as interrupted programs do"
+        assert child.wait(600) == -how, "it ended as interrupted programs do"
         assert wait_until(lambda: not processes(folder), 600), "still running: %s" % processes(folder)
         assert wait_until(lambda: not os.listdir(scratch), 600), "left: %s" % os.listdir(scratch)
         assert not os.path.exists(out)
