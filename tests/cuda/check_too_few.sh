@@ -13,13 +13,13 @@ cat >"$dir/lockstep-cuda" <<END
 import os, shutil, struct, sys
 home = sys.argv[sys.argv.index("--runs") + 1]
 PATH = 4096
-run = struct.Struct(f"{PATH}s{PATH}s{PATH}sQd?7x")  # ls_launch_run
+run = struct.Struct(f"{PATH}s{PATH}s{PATH}s{PATH}sQd?7x")  # ls_launch_run
 with open(home + "/rank_0.runs", "rb") as runs:
     while len(told := runs.read(run.size)) == run.size:
         scenario, recording, marks = (text.split(b"\0")[0].decode() for text in run.unpack(told)[:3])
         if "max_data_parallel" not in scenario:
             with open(marks + "/rank_0.too_few", "w", encoding="utf-8") as file:
-                print("4 ranks need 4 GPUs, this machine has 3", file=file)
+                print("-8 4 ranks need 4 GPUs, this machine has 3", file=file)
             sys.exit(3)
         shutil.copytree("$recorded", recording, dirs_exist_ok=True)
         for rank in range(3):
