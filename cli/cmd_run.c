@@ -119,6 +119,8 @@ static int check_checkpoint(const cli_scenarios *scenarios) {
                   ls_backend_names[given.backend]);
     } else if (scenario->is_program || ls_scenario_plants(scenario)) {
         cli_error("%s: --checkpoint needs tables, and no planted defects", scenario->file);
+    } else if (ls_scenario_quantises(scenario)) {
+        cli_error("%s: --checkpoint has no quantised rows", scenario->file);
     } else if (access(given.checkpoint, F_OK) == 0) {
         cli_error("--checkpoint: \"%s\" exists", given.checkpoint);
     } else {

@@ -58,7 +58,8 @@ int ls_checkpoint_reshard(const char *dir, ls_checkpoint *from, const ls_plan *p
 
 // Writes the module's tables, with their states where training was prepared, and its step. Under
 // MPI every process must make the same call, and all of them fail where one does. LS_ERR_INVALID
-// where `dir` exists, or where the plan does not tile its tables.
+// where `dir` exists, or where the plan does not tile its tables. LS_ERR_UNSUPPORTED, of loading
+// too: a table's rows are quantised.
 LS_API int ls_embedding_save(ls_embedding *module, const char *dir);
 // Fills the held shards, states where training was prepared, and the step from the checkpoint in
 // `dir`, of any plan and any number of ranks. Files may be hostile: LS_ERR_FORMAT names file and

@@ -20,6 +20,18 @@ static void describe(ls_checkpoint_table *out, const ls_embedding *module, int t
     }
 }
 
+// Quantised rows are not the numbers that a checkpoint has.
+static int check_rows(const ls_embedding *module) {
+    for (int t = 0; t < module->table_count; t++) {
+        const ls_table *table = module->tables[t].config;
+        if (table->row_format != NULL) {
+            return LS_FAIL(LS_ERR_UNSUPPORTED, "table %s: quantised rows go to no checkpoint",
+                           table->name);
+        }
+    }
+    return LS_OK;
+}
+
 // The memory of an array of a held shard, on the device.
 static void *memory_of(ls_embedding *module, int table, int shard, int array) {
     embedding_table *entry = &module->tables[table];
@@ -124,6 +136,7 @@ static int save_in(ls_embedding *module, const char *dir, ls_arena *arena) {
 
 int ls_embedding_save(ls_embedding *module, const char *dir) {
     LS_ASSERT(module && dir);
+    LS_TRY(check_rows(module));
     ls_arena *arena;
     LS_TRY(ls_arena_create(&arena));
     int status = save_in(module, dir, arena);
@@ -214,6 +227,7 @@ static int load_table(ls_embedding *module, int table, ls_checkpoint *checkpoint
 
 int ls_embedding_load(ls_embedding *module, const char *dir) {
     LS_ASSERT(module && dir);
+    LS_TRY(check_rows(module));
     ls_checkpoint *checkpoint;
     int status = ls_checkpoint_open(&checkpoint, dir);
     if (status != LS_OK) {

@@ -304,7 +304,8 @@ int ls_fuzz_run_resharded(ls_results *results, bool *fits, const json_t *tree,
     ls_scenario *other = NULL;
     ls_plan plan;
     const char *differs = NULL;
-    *fits = !scenario->is_program && options->checkpoint != NULL;
+    *fits =
+        !scenario->is_program && options->checkpoint != NULL && !ls_scenario_quantises(scenario);
     if (!*fits) {
         return LS_OK;
     }

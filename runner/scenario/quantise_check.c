@@ -33,6 +33,15 @@ void ls_check__quantise(ls_reader *reader, const ls_scenario *scenario, ls_scena
     }
 }
 
+bool ls_scenario_quantises(const ls_scenario *scenario) {
+    for (int t = 0; t < scenario->table_count; t++) {
+        if (scenario->tables[t].quantise.node.mark.line > 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
 ls_table ls_scenario_table_config(const ls_scenario *scenario, int index) {
     LS_ASSERT(index >= 0 && index < scenario->table_count);
     const ls_scenario_table *table = &scenario->tables[index];

@@ -427,6 +427,8 @@ struct ls_scenario {
 
 // Whether it plants defects: faults, or ranks that do something else than a step says.
 bool ls_scenario_plants(const ls_scenario *scenario);
+// Whether it keeps rows of a table quantised.
+bool ls_scenario_quantises(const ls_scenario *scenario);
 // The name of the stage of what a program's tensors hold at the start: "tensors", or, where a step
 // is called so, "the tensors".
 const char *ls_scenario_start_stage(const ls_scenario *scenario);

@@ -37,6 +37,9 @@ $ lockstep reshard ck4 no
 $ lockstep run four.yaml --checkpoint ck8
 ! lockstep: error: --checkpoint: "ck8" exists
 ? 2
+$ printf 'lockstep: 1\nname: q\nmesh: {shape: [2]}\ntables: [{name: a, rows: 3, dim: 6, quantise: {to: int8}}]\ninputs: {batch: 1}\n' > quantised.yaml; lockstep run quantised.yaml --checkpoint no
+! lockstep: error: quantised.yaml: --checkpoint has no quantised rows
+? 2
 $ lockstep run four.yaml three.yaml --checkpoint no
 ! lockstep: error: --checkpoint takes one scenario, not 2
 ? 2

@@ -251,6 +251,32 @@ Test(checkpoint, joins_states_by_their_columns) {
     remove_folder(folder);
 }
 
+// Quantised rows are shorter than the numbers that a checkpoint has, and not these.
+Test(checkpoint, has_no_quantised_rows) {
+    char folder[] = "/tmp/lockstep_checkpoint_XXXXXX", path[256];
+    cr_assert(mkdtemp(folder) != NULL);
+    const ls_row_format format = {.element = LS_ROW_INT8, .alignment = 1};
+    embedding_case c;
+    case_init(&c, 2, 2, 1);
+    case_table(&c, "t", 3, 6, LS_POOL_SUM, false, "a");
+    cr_assert(case_place(&c, 0, LS_ROW_WISE, 2));
+    c.tables[0].row_format = &format;
+    c.plan = (ls_plan){c.ranks, c.ranks_per_host, c.plans, c.table_count};
+    trained m = {0};
+    cr_assert(ls_world_create(&m.world, &(ls_world_options){.mesh = LS_MESH(2)}) == 0);
+    cr_assert(ls_backend_sim_create(&m.backend, m.world) == 0);
+    const ls_embedding_options options = {
+        .tables = c.tables, .table_count = 1, .plan = &c.plan, .fill = fill_zero, .fill_arg = &c};
+    cr_assert(ls_embedding_create(&m.module, m.backend, &options) == 0, "%s",
+              ls_error_last()->text);
+    snprintf(path, sizeof path, "%s/q", folder);
+    cr_assert(ls_embedding_save(m.module, path) == LS_ERR_UNSUPPORTED && access(path, F_OK) != 0);
+    cr_assert(ls_embedding_load(m.module, path) == LS_ERR_UNSUPPORTED);
+    stop(&m);
+    case_free(&c);
+    remove_folder(folder);
+}
+
 static void expect_no_load(trained *m, const char *dir, int code, const char *word) {
     int status = ls_embedding_load(m->module, dir);
     cr_assert(status == code && strstr(ls_error_last()->text, word) != NULL, "%d: %s", status,
