@@ -23,7 +23,7 @@ static const ls_nccl_version versions[] = {
     {
         .name = "2.30.7",
         .from = 22902,
-        .to = 23007,
+        .to = 23203,
         .min_traffic_bytes = 32 * KIB,
         .traffic_round_bytes = 16,
         .grain_bytes = {16, 1920, 512},

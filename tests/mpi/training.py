@@ -1,8 +1,9 @@
-"""Trains under every sharding type as MPI processes and in the simulator: training.py PROGRAM [--table].
+"""Trains under every sharding type for real and in the simulator: training.py PROGRAM [--table] [OPTION...].
 
 A scenario for each sharding type and kind of input has a table for each optimizer. Every stage of every
 step must agree: with the real processes as closely as another order of its sums explains, and with the
-unsharded oracle. --table prints what docs/training.md shows.
+unsharded oracle. --table prints what docs/training.md shows. The OPTIONs are those of `compare`, for another
+real run than MPI's: --real nccl --processes --keep DIR, --real DIR.
 """
 import argparse
 import json
@@ -82,7 +83,7 @@ def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("program")
     parser.add_argument("--table", action="store_true")
-    given = parser.parse_args()
+    given, options = parser.parse_known_args()
     with tempfile.TemporaryDirectory() as folder:
         files = []
         for sharding in SHARDINGS:
@@ -91,7 +92,7 @@ def main():
                 with open(path, "w", encoding="utf-8") as file:
                     file.write(scenario(sharding, inputs))
                 files.append(path)
-        done = subprocess.run([given.program, "compare", *files, "--real", "mpi", "--json", "-"],
+        done = subprocess.run([given.program, "compare", *files, *(options or ["--real", "mpi"]), "--json", "-"],
                               capture_output=True, text=True, check=False)
         if done.returncode != 0:
             raise SystemExit(f"exit code {done.returncode}\n{done.stdout[-6000:]}{done.stderr[-2000:]}")
