@@ -234,26 +234,37 @@ static bool write_channel(ls_text *out, const ls_nccl_topology *topology, int ch
            met == topology->size;
 }
 
-// "KEY=a/b/...": the shortest list that repeats into that of all channels.
-static char *write_list(const ls_nccl_topology *topology, bool ring) {
-    ls_text channels[LS_NCCL_CHANNELS_MAX] = {{0}};
-    bool known = topology->channels > 0;
-    for (int c = 0; c < topology->channels && known; c++) {
-        known = write_channel(&channels[c], topology, c, ring) && !channels[c].failed;
-    }
+// How many of the first `told` channels make a list that repeats into all of these.
+static int period_of(ls_text *channels, int told) {
     int period = 1;
-    for (int c = 0; c < topology->channels && known; c++) {
+    for (int c = 0; c < told; c++) {
         if (strcmp(ls_text_string(&channels[c]), ls_text_string(&channels[c % period])) != 0) {
             period = c + 1;
             c = -1;
         }
     }
+    return period;
+}
+
+// "KEY=a/b/...": the shortest list that repeats into that of all channels. NCCL cuts its lines
+// after 1,023 characters, so of 64 channels the trees of some 50 are told: where more than half
+// are, and repeat, the others go on so. (Trees over several hosts are others in the second half.)
+static char *write_list(const ls_nccl_topology *topology, bool ring) {
+    ls_text channels[LS_NCCL_CHANNELS_MAX] = {{0}};
+    int told = 0;
+    while (told < topology->channels && write_channel(&channels[told], topology, told, ring) &&
+           !channels[told].failed) {
+        told++;
+    }
+    int period = period_of(channels, told);
+    bool known = told > 0 && (told == topology->channels ||
+                              (told * 2 > topology->channels && told >= period * 2));
     ls_text text = {0};
     ls_text_printf(&text, ",channels=%d,%s=", topology->channels, ring ? "rings" : "trees");
     for (int c = 0; c < period && known; c++) {
         ls_text_printf(&text, "%s%s", c == 0 ? "" : "/", ls_text_string(&channels[c]));
     }
-    for (int c = 0; c < topology->channels; c++) {
+    for (int c = 0; c <= told && c < topology->channels; c++) {
         ls_text_free(&channels[c]);
     }
     char *copy = known && !text.failed ? strdup(ls_text_string(&text)) : NULL;

@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -44,12 +45,11 @@ _Noreturn static void keep(int owner, const ls_keeper *keeper) {
     _exit(0);
 }
 
-// Keeps the existing directory.
-static int start(ls_keeper *out, const char *dir) {
+// Starts what removes the directory, which need not be there yet.
+static int start(ls_keeper *out) {
     int ends[2];
-    *out = (ls_keeper){.pipe = -1};
-    if (realpath(dir, out->dir) == NULL || pipe2(ends, O_CLOEXEC) != 0) {
-        return LS_FAIL(LS_ERR_BACKEND, "cannot keep \"%s\": %s", dir, strerror(errno));
+    if (pipe2(ends, O_CLOEXEC) != 0) {
+        return LS_FAIL(LS_ERR_BACKEND, "cannot keep \"%s\": %s", out->dir, strerror(errno));
     }
     struct timespec now;
     (void)clock_gettime(CLOCK_REALTIME, &now);
@@ -68,42 +68,85 @@ static int start(ls_keeper *out, const char *dir) {
     return LS_OK;
 }
 
-int ls_keeper_make(ls_keeper *out, const char *beside) {
-    char dir[PATH_MAX];
-    const char *base = getenv("TMPDIR");
-    int length = 0;
-    if (beside != NULL) {
-        size_t beside_length = strlen(beside);
-        while (beside_length > 1 && beside[beside_length - 1] == '/') {
-            beside_length -= 1;
-        }
-        length = snprintf(dir, sizeof dir, "%.*s.part-XXXXXX", (int)beside_length, beside);
-    } else {
-        length = snprintf(dir, sizeof dir, "%s/lockstep-XXXXXX",
-                          base != NULL && base[0] != 0 ? base : "/tmp");
-    }
-    if (length < 0 || (size_t)length >= sizeof dir) {
-        return LS_FAIL(LS_ERR_IO, "the path of a temporary directory is too long");
-    }
-    if (mkdtemp(dir) == NULL) {
-        // Where to put something is the caller's to say, where temporary files go the machine's.
-        int status = beside != NULL ? ls_status_of_errno(errno) : LS_ERR_RESOURCE;
-        return LS_FAIL(status, "cannot make the directory \"%s\": %s", dir, strerror(errno));
-    }
-    int status = start(out, dir);
-    if (status != LS_OK) {
-        (void)rmdir(dir);
-    }
-    return status;
-}
-
-void ls_keeper_remove(ls_keeper *keeper) {
-    LS_ASSERT(keeper != NULL && keeper->pid > 0);
-    clean(keeper);
-    // Nothing is left to keep; it may have been stopped, and would not hear that.
+// Nothing is left to keep; it may have been stopped, and would not hear that.
+static void stop(ls_keeper *keeper) {
     (void)kill(keeper->pid, SIGKILL);
     (void)close(keeper->pipe);
     while (waitpid(keeper->pid, NULL, 0) < 0 && errno == EINTR) {
     }
     *keeper = (ls_keeper){.pipe = -1};
+}
+
+// Adds a name that nobody else has.
+static bool add_random(char *dir, size_t room) {
+    unsigned char bytes[12];
+    size_t length = strlen(dir);
+    if (length + sizeof bytes >= room || getentropy(bytes, sizeof bytes) != 0) {
+        return false;
+    }
+    for (size_t i = 0; i < sizeof bytes; i++) {
+        dir[length + i] = "abcdefghijklmnopqrstuvwxyz234567"[bytes[i] % 32];
+    }
+    dir[length + sizeof bytes] = '\0';
+    return true;
+}
+
+// The whole path of `name`, whose last part need not exist.
+static bool whole_path(char out[PATH_MAX], const char *name) {
+    char folder[PATH_MAX];
+    const char *slash = strrchr(name, '/');
+    size_t length = slash == NULL ? 0 : (size_t)(slash - name);
+    (void)snprintf(folder, sizeof folder, "%.*s", (int)length, name);
+    if (realpath(slash == NULL ? "." : length == 0 ? "/" : folder, out) == NULL) {
+        return false;
+    }
+    size_t used = strcmp(out, "/") == 0 ? 0 : strlen(out);
+    int added = snprintf(out + used, PATH_MAX - used, "/%s", slash == NULL ? name : slash + 1);
+    if (added < 0 || used + (size_t)added >= PATH_MAX) {
+        errno = ENAMETOOLONG;
+        return false;
+    }
+    return true;
+}
+
+int ls_keeper_make(ls_keeper *out, const char *beside) {
+    char dir[PATH_MAX];
+    const char *base = getenv("TMPDIR");
+    int length = 0;
+    *out = (ls_keeper){.pipe = -1};
+    if (beside != NULL) {
+        size_t beside_length = strlen(beside);
+        while (beside_length > 1 && beside[beside_length - 1] == '/') {
+            beside_length -= 1;
+        }
+        length = snprintf(dir, sizeof dir, "%.*s.part-", (int)beside_length, beside);
+    } else {
+        length =
+            snprintf(dir, sizeof dir, "%s/lockstep-", base != NULL && base[0] != 0 ? base : "/tmp");
+    }
+    if (length < 0 || (size_t)length >= sizeof dir || !add_random(dir, sizeof dir)) {
+        return LS_FAIL(LS_ERR_IO, "the path of a temporary directory is too long");
+    }
+    // What removes it is there before it is: this process may be killed between the two.
+    bool made = whole_path(out->dir, dir);
+    if (made) {
+        LS_TRY(start(out));
+        made = mkdir(out->dir, S_IRWXU) == 0;
+    }
+    if (!made) {
+        // Where to put something is the caller's to say, where temporary files go the machine's.
+        int status = beside != NULL ? ls_status_of_errno(errno) : LS_ERR_RESOURCE;
+        status = LS_FAIL(status, "cannot make the directory \"%s\": %s", dir, strerror(errno));
+        if (out->pid > 0) {
+            stop(out);
+        }
+        return status;
+    }
+    return LS_OK;
+}
+
+void ls_keeper_remove(ls_keeper *keeper) {
+    LS_ASSERT(keeper != NULL && keeper->pid > 0);
+    clean(keeper);
+    stop(keeper);
 }

@@ -18,7 +18,7 @@ typedef struct ls_keeper {
 } ls_keeper;
 
 // Makes a directory in the place for temporary ones, or beside `beside` (NULL: there), as
-// BESIDE.part-XXXXXX, and keeps it and the processes launched with directories in it (launch.h).
+// BESIDE.part-..., and keeps it and the processes launched with directories in it (launch.h).
 // LS_ERR_BACKEND when no process can be started.
 int ls_keeper_make(ls_keeper *out, const char *beside);
 // Ends those processes, removes the directory and all below it, and what of MPI's shared memory

@@ -43,6 +43,37 @@ Test(nccl_log, trees_alone) {
                     NULL, ",channels=1,trees=1(0+2)");
 }
 
+// Trees of many channels, whose lines NCCL cuts: what repeats in more than half of them goes on.
+Test(nccl_log, cut_trees) {
+    const char *rings =
+        INFO "Channel 00/05 : 0 1\n" INFO "Channel 01/05 : 0 1\n" INFO "Channel 02/05 : 0 1\n" INFO
+             "Channel 03/05 : 0 1\n" INFO "Channel 04/05 : 0 1\n";
+    const char *of_0[] = {"1/-1/-1->0->-1", "-1/-1/-1->0->1"},
+               *of_1[] = {"-1/-1/-1->1->0", "0/-1/-1->1->-1"};
+    // Which of these each channel that is told has, and what follows.
+    const struct {
+        const char *told, *trees;
+    } cases[] = {{"000", ",channels=5,trees=0(1)"},
+                 {"0101", ",channels=5,trees=0(1)/1(0)"},
+                 {"00", NULL},
+                 {"001", NULL},
+                 {"00110", ",channels=5,trees=0(1)/0(1)/1(0)/1(0)"}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        ls_text log = {0};
+        ls_text_printf(&log, "%s", rings);
+        for (int member = 0; member < 2; member++) {
+            ls_text_puts(&log, INFO "Trees");
+            for (int c = 0; cases[i].told[c] != '\0'; c++) {
+                int which = cases[i].told[c] - '0';
+                ls_text_printf(&log, " [%d] %s", c, member == 0 ? of_0[which] : of_1[which]);
+            }
+            ls_text_puts(&log, " [4] 0/-1\n");
+        }
+        expect_topology(2, ls_text_string(&log), ",channels=5,rings=0-1", cases[i].trees);
+        ls_text_free(&log);
+    }
+}
+
 // A log that was cut, or is no log, tells nothing, and never wrong things.
 Test(nccl_log, cut_and_hostile) {
     expect_topology(2, "", NULL, NULL);
