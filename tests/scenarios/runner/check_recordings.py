@@ -2,7 +2,8 @@
 
 Every case must pass, and every stage that is compared with the machine (not with the oracle or a
 reference) must be bit exact. One flipped bit in a copy must be found. A folder MACHINE-ALGORITHM-PROTOCOL holds what
-the environment forced NCCL to: its calls must say so.
+the environment forced NCCL to: its calls must say so. MACHINE.symmetric has NCCL's results alone, MACHINE.torch the
+collectives of programs of PyTorch.
 """
 import json
 import os
@@ -13,6 +14,7 @@ import tempfile
 
 
 MACHINE = "h200-nccl-2.28.9"
+SHARED = "h200-shared-nccl-2.32.3"
 
 
 def replay(program, folder):
@@ -51,20 +53,26 @@ def check_forced(machine, algorithm, protocol):
 
 def main():
     program, folder = sys.argv[1:]
-    machine = os.path.join(folder, MACHINE)
-    names, stages = check_machine(program, machine, 20)
-    assert stages > 100, stages
-    kinds = 0
-    for forced in sorted(os.listdir(folder)):
-        path = os.path.join(folder, forced)
-        if forced.startswith(MACHINE + "-") and os.path.isdir(path):
-            check_forced(path, *forced[len(MACHINE) + 1:].split("-"))
-            more, more_stages = check_machine(program, path, 1)
-            names, stages, kinds = names + more, stages + more_stages, kinds + 1
-    assert kinds >= 5, kinds
+    names = stages = 0
+    for machine, least in ((MACHINE, 20), (SHARED, 8)):
+        more, more_stages = check_machine(program, os.path.join(folder, machine), least)
+        assert more_stages > 100, more_stages
+        names, stages, kinds = names + more, stages + more_stages, 0
+        for forced in sorted(os.listdir(folder)):
+            path = os.path.join(folder, forced)
+            if forced.startswith(machine + "-") and os.path.isdir(path):
+                check_forced(path, *forced[len(machine) + 1:].split("-"))
+                more, more_stages = check_machine(program, path, 1)
+                names, stages, kinds = names + more, stages + more_stages, kinds + 1
+        assert kinds >= 5, kinds
+    for kind, least in (("symmetric", 8), ("torch", 50)):
+        code, report = replay(program, os.path.join(folder, SHARED + "." + kind))
+        assert code == 0 and report["passed"] >= least, (kind, code, report["passed"])
+        classes = {stage["class"] for case in report["cases"] for stage in case["stages"]}
+        assert kind == "torch" or classes == {"bit_exact"}, classes
     with tempfile.TemporaryDirectory() as scratch:
         copy = os.path.join(scratch, "copy")
-        shutil.copytree(os.path.join(machine, "every-collective"), copy)
+        shutil.copytree(os.path.join(folder, MACHINE, "every-collective"), copy)
         path = os.path.join(copy, "rank_00002.safetensors")
         with open(path, "r+b") as file:
             file.seek(-1, os.SEEK_END)
