@@ -4,10 +4,12 @@
 #include "fuzz/campaign.h"
 
 #include <errno.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -19,6 +21,7 @@
 #include "fuzz/shrink.h"
 #include "fuzz/trial.h"
 #include "runner/launch/crews.h"
+#include "runner/launch/keeper.h"
 
 #define CASE_SECONDS      120  // after which a case hangs; none takes a second
 #define CASE_SECONDS_REAL 300
@@ -38,8 +41,8 @@ typedef struct fuzz_campaign {
     const ls_fuzz_options *options;
     ls_run_options run;
     fuzz_board *board;
-    char folder[64];      // of scenarios that real processes read, and of checkpoints
-    char checkpoint[80];  // in it
+    ls_keeper keeper;  // of the folder for scenarios that real processes read, and for checkpoints
+    char checkpoint[PATH_MAX + 8];  // in it
     double began;
 } fuzz_campaign;
 
@@ -103,7 +106,7 @@ static void case_file(char *out, size_t bytes, const fuzz_campaign *campaign, ui
     if (campaign->options->file_count > 0) {
         (void)snprintf(out, bytes, "%s", campaign->options->files[number]);
     } else if (campaign->options->real) {
-        (void)snprintf(out, bytes, "%s/case.yaml", campaign->folder);
+        (void)snprintf(out, bytes, "%s/case.yaml", campaign->keeper.dir);
     } else {
         (void)snprintf(out, bytes, "case-%u.yaml", (unsigned)number);
     }
@@ -121,7 +124,7 @@ static int write_tree(const char *path, const json_t *scenario, const char *comm
 
 // Tries a tree in a way. Real processes find it in a file.
 static int try_tree(fuzz_campaign *campaign, const json_t *scenario, const char *file, int way) {
-    bool own = strncmp(file, campaign->folder, strlen(campaign->folder)) == 0;
+    bool own = strncmp(file, campaign->keeper.dir, strlen(campaign->keeper.dir)) == 0;
     if (ls_fuzz_way_real(way) && own) {
         LS_TRY(write_tree(file, scenario, ""));
     }
@@ -144,7 +147,7 @@ static void count_end(ls_fuzz_counts *counts, ls_fuzz_end end, int way) {
 static int run_case(fuzz_campaign *campaign, uint32_t number, bool *failed) {
     fuzz_board *board = campaign->board;
     json_t *scenario = NULL;
-    char file[4096];
+    char file[PATH_MAX + 16];
     int status = get_case(&scenario, campaign, number);
     bool all = campaign->options->file_count > 0;
     case_file(file, sizeof file, campaign, number);
@@ -215,11 +218,16 @@ static void run_cases(fuzz_campaign *campaign) {
 static int run_apart(fuzz_campaign *campaign, void (*work)(fuzz_campaign *campaign)) {
     fuzz_board *board = campaign->board;
     int how = 0;
-    pid_t pid = fork();
+    pid_t own = getpid(), pid = fork();
     if (pid < 0) {
         return LS_FAIL(LS_ERR_IO, "cannot start a process: %s", strerror(errno));
     }
     if (pid == 0) {
+        // It ends with its owner, and does not keep the folder.
+        (void)close(campaign->keeper.pipe);
+        if (prctl(PR_SET_PDEATHSIG, SIGKILL) != 0 || getppid() != own) {
+            _exit(1);
+        }
         work(campaign);
         _exit(0);
     }
@@ -350,12 +358,12 @@ static int add_failure(ls_results *results, fuzz_campaign *campaign,
 
 static int shrink_failure(ls_results *results, fuzz_campaign *campaign, uint32_t number) {
     const fuzz_board *board = campaign->board;
-    char file[4096];
+    char file[PATH_MAX + 16];
     json_t *scenario = NULL;
     LS_TRY(get_case(&scenario, campaign, number));
     case_file(file, sizeof file, campaign, number);
     if (ls_fuzz_way_real(board->way) && campaign->options->file_count > 0) {
-        (void)snprintf(file, sizeof file, "%s/case.yaml", campaign->folder);
+        (void)snprintf(file, sizeof file, "%s/case.yaml", campaign->keeper.dir);
     }
     fuzz_shrinking shrinking = {
         .campaign = campaign, .file = file, .outcome = board->outcome, .way = board->way};
@@ -369,16 +377,9 @@ static int shrink_failure(ls_results *results, fuzz_campaign *campaign, uint32_t
 
 // ---- The campaign -------------------------------------------------------------------------------
 static int open_folder(fuzz_campaign *campaign) {
-    const char *base = getenv("TMPDIR");
-    int length = snprintf(campaign->folder, sizeof campaign->folder, "%s/lockstep-fuzz-XXXXXX",
-                          base != NULL && strlen(base) < 32 ? base : "/tmp");
-    LS_ASSERT(length > 0 && (size_t)length < sizeof campaign->folder);
-    if (mkdtemp(campaign->folder) == NULL) {
-        return LS_FAIL(LS_ERR_IO, "cannot make the directory \"%s\": %s", campaign->folder,
-                       strerror(errno));
-    }
+    LS_TRY(ls_keeper_make(&campaign->keeper, NULL));
     (void)snprintf(campaign->checkpoint, sizeof campaign->checkpoint, "%s/tables",
-                   campaign->folder);
+                   campaign->keeper.dir);
     campaign->run.checkpoint = campaign->checkpoint;
     return LS_OK;
 }
@@ -411,7 +412,7 @@ int ls_fuzz_run(ls_results *results, ls_fuzz_counts *counts, const ls_fuzz_optio
     int status = open_folder(&campaign);
     if (status == LS_OK) {
         status = run_all(results, &campaign);
-        (void)ls_file_remove_tree(campaign.folder);
+        ls_keeper_remove(&campaign.keeper);
     }
     *counts = campaign.board->counts;
     uint64_t failed = (uint64_t)results->failed;

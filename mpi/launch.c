@@ -154,6 +154,9 @@ static int open_images(launch *l) {
     for (int r = 0; r < l->options->spmd.ranks; r++) {
         LS_TRY(open_image(l, r));
     }
+    if (!l->options->keep_images) {
+        (void)rmdir(l->folder);  // they are loaded, and their files gone
+    }
     return LS_OK;
 }
 

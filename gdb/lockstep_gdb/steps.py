@@ -80,10 +80,16 @@ def begin(run):
     """The selected rank has not begun: up to the first line of its program."""
     symbol = gdb.block_for_pc(run.record["program"]).function
     at = gdb.Breakpoint(symbol.name if symbol is not None else f"*{run.record['program']:#x}",
-                        internal=True, temporary=True)
+                        internal=True)
     at.silent = True
     try:
-        return BLOCKED if run_on("continue") else LINE
+        while True:  # gdb may stop for another thread's sake
+            if run_on("continue"):
+                return BLOCKED
+            if Stopped.why:
+                return ELSEWHERE
+            if in_program():
+                return LINE
     finally:
         if at.is_valid():
             at.delete()
