@@ -47,12 +47,20 @@ rank 2: program () at kinds.c:31
    2     running                              program () at kinds.c:31
 (gdb) show scheduler-locking
 Mode for locking scheduler during execution is "replay".
-# Structs, and what their pointers to memory of known size point to, in two or more ranks.
-(gdb) tbreak kinds.c:36 if $rank() == 2
-Temporary breakpoint 2 at 0x...: file tests/gdb/kinds.c, line 36.
-(gdb) continue
-Thread 4 "rank 2" hit Temporary breakpoint 2, program (self=0x... rank 2, running, 0 calls, arg=0x...) at tests/gdb/kinds.c:36
+# Structs, and what their pointers to memory of known size point to, in two or more ranks. Each of these is brought to
+# its line alone: after next-all both go on at once.
+(gdb) set scheduler-locking on
+(gdb) rank 1
+...
+(gdb) advance kinds.c:36
+...
 36          LS_TRY(ls_barrier(world));
+(gdb) rank 2
+...
+(gdb) advance kinds.c:36
+...
+36          LS_TRY(ls_barrier(world));
+(gdb) set scheduler-locking replay
 (gdb) diff-ranks m 0 1 2
 no two ranks hold the same; compared with rank 0
 rank 1:
