@@ -47,7 +47,7 @@ ROOMS = (
     ("judge", "embedding/oracle", EMBEDDING, EMBEDDED),
     ("judge", "orders/(bound|exact|explain)", ORDERS,
      (COMPARE, "unit/order_replay", "cli/orders", "cli/run", "scenario/recordings")),
-    ("judge", "collectives/(check|finding)", ("unit/collectives",),
+    ("judge", "collectives/(check|finding)", ("unit/collectives", "unit/scenario"),
      (*RANKS, "cli/run", "scenario/bugs")),
     ("judge", "ranks/(meet|p2p|checks)", RANKS,
      ("cli/run", "scenario/bugs", *REMOTE, "mpi_front/cases")),
