@@ -86,6 +86,26 @@ Test(quantised, every_format_type_and_pooling) {
     }
 }
 
+// Rows of narrow types are f32 once they were quantised, which sequences show as they are.
+Test(quantised, narrow_rows_come_back_as_f32) {
+    static const ls_dtype dtypes[] = {LS_F16, LS_BF16};
+    for (size_t i = 0; i < 2 * FORMAT_COUNT; i++) {
+        embedding_case c;
+        case_outcome out;
+        case_init(&c, 2, 2, 1);
+        case_table(&c, "table", 9, 4, LS_POOL_NONE, false, "a");
+        c.tables[0].dtype = dtypes[i % 2];
+        c.tables[0].row_format = &formats[i / 2];
+        cr_assert(case_place(&c, 0, LS_ROW_WISE, 2));
+        cr_assert(case_inputs(&c, NULL, 3) == LS_OK);
+        cr_assert(case_run(&c, &out) == LS_OK, "%s", out.text);
+        cr_expect(out.wrong == 0 && out.elements > 0, "format %d: %s", (int)formats[i / 2].element,
+                  out.text);
+        case_outcome_free(&out);
+        case_free(&c);
+    }
+}
+
 // Rows 0 1 2 3: in int2 the whole row comes back as it is.
 static double count_up(const embedding_case *c, int table, int64_t row, int64_t column) {
     (void)c, (void)table, (void)row;

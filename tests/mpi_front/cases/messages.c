@@ -88,6 +88,28 @@ static void length_by_luck(void) {
     }
 }
 
+// What a receive from anyone has taken is not there for a probe that comes later.
+static void probe_behind_any_source(void) {
+    if (rank == 0) {
+        MPI_Request request;
+        int got[2] = {0};
+        MPI_Irecv(&got[0], 1, MPI_INT, MPI_ANY_SOURCE, 0, WORLD, &request);
+        MPI_Probe(1, 0, WORLD, STATUS);  // wrong: p2p.unmatched_recv
+        MPI_Recv(&got[1], 1, MPI_INT, 1, 0, WORLD, STATUS);
+        MPI_Wait(&request, STATUS);
+        if (got[0] != 1 || got[1] != 2) {
+            MPI_Abort(WORLD, 1);
+        }
+    } else if (rank == 1) {
+        MPI_Request sends[2];
+        int sent[2] = {1, 2}, count = wrong ? 1 : 2;
+        for (int i = 0; i < count; i++) {
+            MPI_Isend(&sent[i], 1, MPI_INT, 0, 0, WORLD, &sends[i]);
+        }
+        MPI_Waitall(count, sends, MPI_STATUSES_IGNORE);
+    }
+}
+
 static void other_tag(void) {
     if (rank == 0) {
         MPI_Send(&rank, 1, MPI_INT, 1, wrong ? 4 : 3, WORLD);  // wrong: deadlock.cycle
@@ -422,7 +444,8 @@ static void reductions_between_groups(void) {
 CASES({"both_receive_first", both_receive_first}, {"ring_of_ssends", ring_of_ssends},
       {"any_source_takes_the_wrong_one", any_source_takes_the_wrong_one},
       {"any_source_four_at_once", any_source_four_at_once}, {"length_by_luck", length_by_luck},
-      {"other_tag", other_tag}, {"other_communicator", other_communicator}, {"too_long", too_long},
+      {"probe_behind_any_source", probe_behind_any_source}, {"other_tag", other_tag},
+      {"other_communicator", other_communicator}, {"too_long", too_long},
       {"other_type", other_type}, {"other_structure", other_structure},
       {"received_by_nobody", received_by_nobody}, {"never_waited_for", never_waited_for},
       {"request_overwritten", request_overwritten}, {"started_twice", started_twice},
