@@ -114,6 +114,16 @@ Test(explain, one_hop_and_one_boundary_are_named) {
     }
 }
 
+// One small change comes before other whole orders, two come after: 24 elements of which two chunks
+// differ came by another ring.
+Test(explain, a_whole_order_comes_before_two_changes) {
+    data *d = make("ring:proto=ll,channels=1,rings=0-2-1-3", 24);
+    ls_order_explanation e = explain(d, "ring:proto=ll,channels=1");
+    cr_expect(e.found && strstr(e.text, "another ring") != NULL, "%s", e.text);
+    ls_order_explanation_clear(&e);
+    free(d);
+}
+
 // Of more ranks than can be tried in every order: two that were exchanged, whichever they are.
 Test(explain, two_ranks_exchanged_among_many) {
     enum { EACH = COUNT / MANY };
