@@ -213,17 +213,17 @@ static int try_order(search *s, const char *text, const char *sentence) {
         !ls_explain__spend(s->budget, s->observation, ls_order_elements(s->observation))) {
         return LS_OK;
     }
-    if (ls_order_parse(&order, text) != LS_OK) {
-        return LS_OK;  // no order of this communicator
-    }
     size_t differing = 0;
     size_t first = 0;
-    int status = ls_order_differing(&differing, &first, order, s->observation, s->best->differing);
+    int status = ls_order_parse(&order, text);
+    if (status == LS_OK) {
+        status = ls_order_differing(&differing, &first, order, s->observation, s->best->differing);
+    }
     if (status == LS_ERR_MEMORY) {
         ls_order_free(order);
         return status;
     }
-    // Orders that do not fit the call (its operation, its ranks) explain nothing.
+    // What is no order of this communicator, or does not fit the call, explains nothing.
     if (status != LS_OK || differing >= s->best->differing) {
         ls_order_free(order);
         ls_error_clear();
@@ -343,7 +343,7 @@ static int try_chain(search *s, const int *ranks, int count) {
     const char *rings = s->kind == LS_ORDER_RING ? s->stated : "ring:proto=simple";
     const char *trees = s->kind == LS_ORDER_TREE ? s->stated : "tree:proto=simple";
     with_key(text, sizeof text, rings, "rings", ls_text_string(&ring));
-    int status = try_order(s, text, "another ring");
+    int status = ring.failed || tree.failed ? LS_ERR_MEMORY : try_order(s, text, "another ring");
     if (status == LS_OK) {
         with_key(text, sizeof text, trees, "trees", ls_text_string(&tree));
         status = try_order(s, text, "another tree");

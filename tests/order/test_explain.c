@@ -7,6 +7,7 @@
 #include "base/random.h"
 #include "orders/explain.h"
 #include "kernels/kernels.h"
+#include "tests/counting.h"
 
 enum { RANKS = 4, MANY = 8, COUNT = 40000 };
 
@@ -234,5 +235,30 @@ Test(explain, a_budget_ends_the_search) {
     ls_order_explanation_clear(&e);
     ls_order_free(near);
     ls_order_free(far);
+    free(d);
+}
+
+// Where memory is lacking, the search says so: it does not end with less than it would have found.
+Test(explain, lack_of_memory_is_told) {
+    data *d = make("tree:proto=simple,trees=2(0(3(1)))", 24);
+    ls_order *stated = NULL;
+    cr_assert(ls_order_parse(&stated, "ring:proto=simple,channels=1") == LS_OK);
+    memory_counts counts = {0};
+    ls_order_explanation whole = explain(d, "ring:proto=simple,channels=1");
+    bool failed = true;
+    for (uint64_t at = 1; failed; at++) {
+        ls_order_explanation e;
+        counts.fail_at = at;
+        counting_begin(&counts);
+        int status = ls_order_explain(&e, stated, &d->observation, NULL);
+        failed = counts.allocations >= at;
+        counting_end();
+        bool same = status == LS_OK && e.found && strcmp(e.text, whole.text) == 0;
+        cr_expect(same || (failed && status == LS_ERR_MEMORY), "allocation %d: %d, %s", (int)at,
+                  status, e.text);
+        ls_order_explanation_clear(&e);
+    }
+    ls_order_explanation_clear(&whole);
+    ls_order_free(stated);
     free(d);
 }
