@@ -267,8 +267,9 @@ void *ls_arena_alloc_raw(ls_arena *arena, size_t count, size_t size) {
 void *ls_arena_copy(ls_arena *arena, const void *source, size_t bytes) {
     static const char zeros[PIECE_BYTES];
     char *copy = ls_arena_alloc(arena, bytes, 1);
-    for (size_t at = 0; copy != NULL && at < bytes; at += PIECE_BYTES) {
-        size_t piece = bytes - at < PIECE_BYTES ? bytes - at : PIECE_BYTES;
+    for (size_t at = 0, piece; copy != NULL && at < bytes; at += piece) {
+        piece = PIECE_BYTES - (uintptr_t)(copy + at) % PIECE_BYTES;  // to the end of a page
+        piece = bytes - at < piece ? bytes - at : piece;
         if (memcmp((const char *)source + at, zeros, piece) != 0) {
             memcpy(copy + at, (const char *)source + at, piece);
         }

@@ -104,6 +104,10 @@ static int copy_block(ls_device *device, char *to, const char *from, size_t byte
         memcpy(to, from, 4);
     } else if (device == NULL && bytes == 8) {
         memcpy(to, from, 8);
+    } else if (device == NULL && bytes == 16) {
+        memcpy(to, from, 16);
+    } else if (device == NULL && bytes == 24) {
+        memcpy(to, from, 24);
     } else {
         return ls_block__copy_result(device, to, from, bytes, total);
     }

@@ -5,6 +5,20 @@
 // for sizes that agree with one another alone, and lengths and ids are checked before their use.
 #include "embedding/input_dist.h"
 
+// One group's exchanges, begun or over.
+typedef struct group_arrival {
+    embedding_traffic *sides;             // [held]
+    embedding_pending pending[PAYLOADS];  // unless the exchanges are waited for at once
+} group_arrival;
+
+// What input_dist has in flight between its start and its end.
+struct embedding_arrivals {
+    embedding_pool sending;  // what is sent; its memory then goes to what is made of what arrived
+    embedding_pool scratch;
+    group_arrival *groups;  // [groups]
+    bool begins;            // exchanges are begun, not waited for
+};
+
 // ---- The exchanges ------------------------------------------------------------------------------
 
 // Differs from what it was when any one of the other words does.
@@ -20,19 +34,13 @@ static int payload_count(const embedding_group *group) {
     return group->weighted ? PAYLOADS : PAYLOAD_WEIGHTS;
 }
 
-static int traffic_create(embedding_traffic *out, const ls_embedding *module,
-                          const embedding_group *group, int rank, const size_t *word_counts,
-                          ls_arena *scratch) {
-    int words = words_of(group);
+static int traffic_create(embedding_traffic *out, const ls_embedding_pass *pass,
+                          const embedding_group *group, int rank, const size_t *word_counts) {
+    size_t words = (size_t)pass->module->size * (size_t)words_of(group);
     out->rank = rank;
     out->word_counts = word_counts;
-    size_t size = (size_t)module->size;
-    ARENA_NEW(out->sizes_sent, scratch, size * (size_t)words);
-    ARENA_NEW(out->sizes_got, scratch, size * (size_t)words);
-    for (int what = 0; what < payload_count(group); what++) {
-        ARENA_NEW(out->send_counts[what], scratch, size);
-        ARENA_NEW(out->recv_counts[what], scratch, size);
-    }
+    ARENA_NEW(out->sizes_sent, pass->arrivals->sending.arena, words);
+    ARENA_NEW(out->sizes_got, pass->arrivals->scratch.arena, words);
     return LS_OK;
 }
 
@@ -65,8 +73,7 @@ static void fill_sizes(embedding_traffic *side, const ls_embedding *module,
 // The sizes' exchange, or, where `which` says so, one of the uneven ones: pending, if any, gets
 // it, and it is under way.
 static int run_exchange(ls_embedding_pass *pass, embedding_traffic *sides, const char *name,
-                        int which, ls_arena *scratch, const void *const *send, void *const *recv,
-                        embedding_pending *pending) {
+                        int which, ls_arena *scratch, embedding_pending *pending) {
     bool sizes = which < 0;
     embedding_side *calls;
     ARENA_NEW(calls, scratch, pass->held_count);
@@ -74,8 +81,8 @@ static int run_exchange(ls_embedding_pass *pass, embedding_traffic *sides, const
         const embedding_traffic *side = &sides[h];
         calls[h] =
             (embedding_side){.rank = side->rank,
-                             .send = send[h],
-                             .recv = recv[h],
+                             .send = sizes ? side->sizes_sent : side->send[which],
+                             .recv = sizes ? side->sizes_got : side->recv[which],
                              .send_counts = sizes ? side->word_counts : side->send_counts[which],
                              .recv_counts = sizes ? side->word_counts : side->recv_counts[which]};
     }
@@ -91,15 +98,7 @@ static int run_exchange(ls_embedding_pass *pass, embedding_traffic *sides, const
 }
 
 static int exchange_sizes(ls_embedding_pass *pass, embedding_traffic *sides, ls_arena *scratch) {
-    const void **send;
-    void **recv;
-    ARENA_NEW(send, scratch, pass->held_count);
-    ARENA_NEW(recv, scratch, pass->held_count);
-    for (int h = 0; h < pass->held_count; h++) {
-        send[h] = sides[h].sizes_sent;
-        recv[h] = sides[h].sizes_got;
-    }
-    return run_exchange(pass, sides, "input_dist sizes", -1, scratch, send, recv, NULL);
+    return run_exchange(pass, sides, "input_dist sizes", -1, scratch, NULL);
 }
 
 // Learns from the received sizes how much comes from whom, and checks that it makes sense.
@@ -135,6 +134,22 @@ static int read_sizes(const ls_embedding *module, const embedding_group *group,
         }
     }
     return LS_OK;
+}
+
+// The payloads' counts take the place of the sizes, which no one needs any more but for the ids
+// that come: among thousands of ranks this is what there is most of.
+static void make_counts(const ls_embedding *module, const embedding_group *group,
+                        embedding_traffic *side) {
+    size_t size = (size_t)module->size;
+    size_t *sends = (size_t *)side->sizes_sent, *receives = (size_t *)side->sizes_got;
+    for (size_t from = 0; from < size; from++) {
+        receives[from] = (size_t)side->sizes_got[from * (size_t)words_of(group) + WORD_IDS];
+    }
+    side->sizes_sent = side->sizes_got = NULL;
+    side->send_counts[PAYLOAD_IDS] = side->send_counts[PAYLOAD_WEIGHTS] = sends;
+    side->recv_counts[PAYLOAD_IDS] = side->recv_counts[PAYLOAD_WEIGHTS] = receives;
+    side->send_counts[PAYLOAD_LENGTHS] = sends + size;
+    side->recv_counts[PAYLOAD_LENGTHS] = receives + size;
 }
 
 // Variable: how many bags each rank has for each block of columns of the others' nodes.
@@ -189,8 +204,8 @@ static int check_batches(const ls_embedding *module, const embedding_part *part,
 }
 
 // What arrived. Lengths are control data: every rank goes through them.
-static int unpack(embedding_traffic *side, const void *recv, payload what,
-                  embedding_pool *scratch) {
+static int unpack(embedding_traffic *side, payload what, embedding_pool *scratch) {
+    const void *recv = side->recv[what];
     if (what == PAYLOAD_IDS) {
         side->ids = recv;
     } else if (what == PAYLOAD_WEIGHTS) {
@@ -205,20 +220,6 @@ static int unpack(embedding_traffic *side, const void *recv, payload what,
     return LS_OK;
 }
 
-// One group's exchanges, begun or over.
-typedef struct group_arrival {
-    embedding_traffic *sides;             // [held]
-    void **recv[PAYLOADS];                // [held]
-    embedding_pending pending[PAYLOADS];  // unless the exchanges are waited for at once
-} group_arrival;
-
-// What input_dist has in flight between its start and its end.
-struct embedding_arrivals {
-    embedding_pool scratch;
-    group_arrival *groups;  // [groups]
-    bool begins;            // exchanges are begun, not waited for
-};
-
 // One of the three uneven exchanges.
 static int send_payload(ls_embedding_pass *pass, const embedding_group *group,
                         group_arrival *arrival, payload what) {
@@ -227,20 +228,17 @@ static int send_payload(ls_embedding_pass *pass, const embedding_group *group,
                                         [PAYLOAD_WEIGHTS] = "input_dist weights"};
     struct embedding_arrivals *all = pass->arrivals;
     const int64_t g = group - pass->module->groups;
-    const void **send;
-    ARENA_NEW(send, all->scratch.arena, pass->held_count);
-    ARENA_NEW(arrival->recv[what], all->scratch.arena, pass->held_count);
     for (int h = 0; h < pass->held_count; h++) {
-        LS_TRY(ls_embedding__pack(pass, group, &arrival->sides[h], &pass->parts[h][g], what,
-                                  &all->scratch, &send[h], &arrival->recv[what][h]));
+        LS_TRY(ls_embedding__make_room(pass, group, &arrival->sides[h], &pass->parts[h][g], what,
+                                       &all->scratch));
     }
-    return run_exchange(pass, arrival->sides, names[what], (int)what, all->scratch.arena, send,
-                        arrival->recv[what], all->begins ? &arrival->pending[what] : NULL);
+    return run_exchange(pass, arrival->sides, names[what], (int)what, all->scratch.arena,
+                        all->begins ? &arrival->pending[what] : NULL);
 }
 
 static int receive_payload(ls_embedding_pass *pass, group_arrival *arrival, payload what) {
     for (int h = 0; h < pass->held_count; h++) {
-        LS_TRY(unpack(&arrival->sides[h], arrival->recv[what][h], what, &pass->arrivals->scratch));
+        LS_TRY(unpack(&arrival->sides[h], what, &pass->arrivals->scratch));
     }
     return LS_OK;
 }
@@ -250,27 +248,33 @@ static int receive_payload(ls_embedding_pass *pass, group_arrival *arrival, payl
 static int start_group(ls_embedding_pass *pass, embedding_group *group) {
     ls_embedding *module = pass->module;
     int64_t g = group - module->groups;
-    embedding_pool *scratch = &pass->arrivals->scratch;
+    embedding_pool *sending = &pass->arrivals->sending, *scratch = &pass->arrivals->scratch;
     group_arrival *under_way = &pass->arrivals->groups[g];
     ARENA_NEW(under_way->sides, scratch->arena, pass->held_count);
     embedding_traffic *sides = under_way->sides;
     size_t *word_counts;
+    embedding_outgoing out;  // of one rank after the other
     LS_TRY(count_words(&word_counts, module, group, scratch->arena));
+    LS_TRY(ls_embedding__outgoing_create(&out, group, scratch->arena));
     for (int h = 0; h < pass->held_count; h++) {
         embedding_part *part = &pass->parts[h][g];
         int rank = ls_world_held(module->world)[h], node = rank / group->width;
-        LS_TRY(traffic_create(&sides[h], module, group, rank, word_counts, scratch->arena));
+        LS_TRY(traffic_create(&sides[h], pass, group, rank, word_counts));
         sides[h].inputs = pass->inputs[h];
         sides[h].variable = part->variable = pass->inputs[h][0].jagged.inverse_indices != NULL;
         sides[h].batch = pass->inputs[h][0].jagged.batch;
         part->kinds = part->variable ? group->block_first[node + 1] - group->block_first[node] : 1;
-        ARENA_NEW(part->batches, pass->arena, (size_t)module->size * (size_t)part->kinds);
-        LS_TRY(ls_embedding__route_rank(pass, group, h, scratch, part, &sides[h].out));
+        ARENA_NEW(part->batches, pass->filled.arena, (size_t)module->size * (size_t)part->kinds);
+        LS_TRY(ls_embedding__route_rank(pass, group, h, sending, part, &out));
+        for (int what = 0; what < payload_count(group); what++) {
+            LS_TRY(ls_embedding__pack(pass, group, &sides[h], part, &out, (payload)what, sending));
+        }
         fill_sizes(&sides[h], module, group, part);
     }
     LS_TRY(exchange_sizes(pass, sides, scratch->arena));
     for (int h = 0; h < pass->held_count; h++) {
         LS_TRY(read_sizes(module, group, &sides[h], &pass->parts[h][g]));
+        make_counts(module, group, &sides[h]);
     }
     if (sides[0].variable) {
         LS_TRY(exchange_batches(pass, group, sides, scratch->arena));
@@ -346,7 +350,7 @@ static void announce_failure(ls_embedding_pass *pass, const bool *failed, ls_are
     }
     for (int h = 0; h < pass->held_count; h++) {
         int rank = ls_world_held(module->world)[h];
-        if (traffic_create(&sides[h], module, group, rank, word_counts, scratch)) {
+        if (traffic_create(&sides[h], pass, group, rank, word_counts)) {
             return;
         }
         for (size_t i = 0; i < (size_t)module->size * (size_t)words_of(group); i++) {
@@ -395,8 +399,10 @@ static int start_groups(ls_embedding_pass *pass, const ls_keyed_jagged *const *i
 int ls_embedding__input_dist_start(ls_embedding_pass *pass, const ls_keyed_jagged *const *inputs,
                                    bool begins) {
     ARENA_NEW(pass->arrivals, pass->arena, 1);
+    LS_TRY(ls_embedding__pool_create(&pass->arrivals->sending, pass->module));
     LS_TRY(ls_embedding__pool_create(&pass->arrivals->scratch, pass->module));
     pass->arrivals->begins = begins;
+    ls_arena_will_be_full(pass->arrivals->sending.arena);
     ls_arena_will_be_full(pass->arrivals->scratch.arena);
     return start_groups(pass, inputs);
 }
@@ -429,6 +435,7 @@ static int emit_groups(const ls_embedding_pass *pass, const ls_stage_sink *sink)
 
 int ls_embedding__input_dist_wait(ls_embedding_pass *pass, bool settle, const ls_stage_sink *sink) {
     int status = wait_for_all(pass);
+    ls_embedding__pool_free(&pass->arrivals->sending);
     for (int g = 0; settle && g < pass->module->group_count && !status; g++) {
         embedding_group *group = &pass->module->groups[g];
         status = group->local ? LS_OK : settle_group(pass, group);

@@ -176,7 +176,8 @@ int ls_embedding__fetch(embedding_pool *pool, const void **out, const void *data
 struct ls_embedding_pass {
     ls_embedding *module;
     embedding_pool pool;
-    ls_arena *arena;  // the pool's
+    ls_arena *arena;        // the pool's
+    embedding_pool filled;  // of arrays for each rank of each rank, which are written whole
     int held_count;
     embedding_stage done;
     embedding_input **inputs;             // [held][pairs]
@@ -239,6 +240,8 @@ typedef struct embedding_outgoing {
 
 // routing.c: fills pass->inputs[held] from the rank's input and applies the id policy.
 int ls_embedding__prepare_rank(ls_embedding_pass *pass, int held, const ls_keyed_jagged *input);
+int ls_embedding__outgoing_create(embedding_outgoing *out, const embedding_group *group,
+                                  ls_arena *arena);
 // Cuts the rank's input up: fills *out and the source side of *part.
 int ls_embedding__route_rank(ls_embedding_pass *pass, const embedding_group *group, int held,
                              embedding_pool *scratch, embedding_part *part,

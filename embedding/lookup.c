@@ -213,7 +213,7 @@ static int pool_partial(shard_lookup *l, int64_t stride, embedding_pool *scratch
         l->blank = device->ops->is_host;
         LS_TRY(pool(scratch, l));
         l->blank = false;
-        if (wants_dense && l->rows > 0) {
+        if (wants_dense && l->rows > 0 && stride != l->slot->block.columns) {
             LS_TRY(make_dense(scratch, l));
             LS_TRY(device->ops->copy_2d(device, l->out, row_bytes, partial, (size_t)stride * bytes,
                                         row_bytes, (size_t)l->rows));

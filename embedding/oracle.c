@@ -229,13 +229,15 @@ void ls_oracle_free(ls_oracle *oracle) {
 }
 
 int ls_oracle__find(const ls_oracle *oracle, const ls_stage_output *key, const oracle_entry **out) {
-    for (size_t i = 0; i < oracle->entry_count; i++) {
+    for (size_t n = 0; n < oracle->entry_count; n++) {
+        size_t i = (oracle->found + n) % oracle->entry_count;
         const oracle_entry *entry = &oracle->entries[i];
         const ls_table *table = &oracle->options.tables[entry->table];
         if (entry->rank == key->rank && key->stage && key->table && key->feature && key->field &&
             strcmp(key->stage, ls_stage_name(entry->stage)) == 0 &&
             strcmp(key->field, entry->label) == 0 && strcmp(key->table, table->name) == 0 &&
             strcmp(key->feature, table->features[entry->feature]) == 0) {
+            ((ls_oracle *)(uintptr_t)oracle)->found = i;
             *out = entry;
             return LS_OK;
         }

@@ -67,6 +67,7 @@ struct ls_oracle {
     size_t pair_count;            //
     oracle_entry *entries;
     size_t entry_count, entry_capacity;
+    size_t found;  // the entry that was asked for last: the next one stands near it
     ls_arena *arena;
     // [table_count] of tables with max_norm: the rows that the batch looks up, ascending.
     int64_t **needed;

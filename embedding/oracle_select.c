@@ -116,6 +116,33 @@ static int select_whole(const ls_oracle *oracle, const oracle_entry *entry,
     return status;
 }
 
+#define RUN 16  // items that are looked at together
+
+// Whether any of a run of ids is a row in [first, last].
+static bool any_between(const int64_t *ids, int64_t first, int64_t last) {
+    int64_t outside = -1;  // negative as long as all are
+    for (size_t k = 0; k < RUN; k++) {
+        outside &= (ids[k] - first) | (last - ids[k]);
+    }
+    return outside >= 0;
+}
+
+// Lists the items whose ids are rows in [first, first + rows), as few are where shards are many.
+static size_t find_hits(const oracle_whole *whole, int64_t first, int64_t rows) {
+    size_t items = whole->all.item_count, count = 0;
+    for (size_t i = 0, end; i < items; i = end) {
+        end = items - i < RUN ? items : i + RUN;
+        if (end == i + RUN && !any_between(whole->ids + i, first, first + rows - 1)) {
+            continue;
+        }
+        for (size_t k = i; k < end; k++) {
+            whole->hits[count] = k;
+            count += whole->ids[k] >= first && whole->ids[k] < first + rows ? 1 : 0;
+        }
+    }
+    return count;
+}
+
 static int select_of_whole(const ls_oracle *oracle, const oracle_entry *entry,
                            oracle_selection *out) {
     const oracle_whole *whole = NULL;
@@ -126,11 +153,7 @@ static int select_of_whole(const ls_oracle *oracle, const oracle_entry *entry,
     }
     LS_TRY(select_whole(oracle, entry, &whole));
     const oracle_selection *all = &whole->all;
-    size_t count = 0, next = 0;
-    for (size_t i = 0; i < all->item_count; i++) {
-        whole->hits[count] = i;
-        count += whole->ids[i] >= first_row && whole->ids[i] < first_row + rows ? 1 : 0;
-    }
+    size_t count = find_hits(whole, first_row, rows), next = 0;
     *out = (oracle_selection){.bag_count = all->bag_count,
                               .bag_capacity = all->bag_count,
                               .item_count = count,

@@ -121,6 +121,7 @@ static int dist_group(ls_embedding_pass *pass, const embedding_group *group) {
     }
     embedding_pool scratch;
     LS_TRY(ls_embedding__pool_create(&scratch, module));
+    ls_arena_will_be_full(scratch.arena);
     int status = group->pooling == LS_POOL_NONE ? dist_sequence(pass, group, &scratch)
                                                 : dist_pooled(pass, group, &scratch);
     ls_embedding__pool_free(&scratch);

@@ -15,6 +15,11 @@ static int pass_create(ls_embedding_pass **out, ls_embedding *module) {
     pass->module = module;
     pass->pool = pool;
     pass->arena = arena;
+    if (ls_embedding__pool_create(&pass->filled, module)) {
+        ls_arena_free(arena);
+        return ls_error_last()->code;
+    }
+    ls_arena_will_be_full(pass->filled.arena);
     pass->held_count = ls_world_held_count(module->world);
     size_t held = (size_t)pass->held_count;
     pass->inputs = ls_arena_alloc(arena, held, sizeof(*pass->inputs));
@@ -26,6 +31,7 @@ static int pass_create(ls_embedding_pass **out, ls_embedding *module) {
         ok = pass->inputs[h] && pass->parts[h];
     }
     if (!ok) {
+        ls_embedding__pool_free(&pass->filled);
         ls_arena_free(arena);
         return ls_error_last()->code;
     }
@@ -44,6 +50,7 @@ void ls_embedding_pass_free(ls_embedding_pass *pass) {
         }
     }
     if (pass) {
+        ls_embedding__pool_free(&pass->filled);
         embedding_pool pool = pass->pool;  // whose arena holds the pass itself
         ls_embedding__pool_free(&pool);
     }

@@ -246,15 +246,21 @@ static int route_by_bucket(const source *from, const embedding_route *route) {
     return LS_OK;
 }
 
+int ls_embedding__outgoing_create(embedding_outgoing *out, const embedding_group *group,
+                                  ls_arena *arena) {
+    *out = (embedding_outgoing){0};
+    ARENA_NEW(out->lengths, arena, group->slot_count);
+    ARENA_NEW(out->ids, arena, group->slot_count);
+    if (group->weighted) {
+        ARENA_NEW(out->weights, arena, group->slot_count);
+    }
+    return LS_OK;
+}
+
 int ls_embedding__route_rank(ls_embedding_pass *pass, const embedding_group *group, int held,
                              embedding_pool *scratch, embedding_part *part,
                              embedding_outgoing *out) {
-    ARENA_NEW(out->lengths, scratch->arena, group->slot_count);
-    ARENA_NEW(out->ids, scratch->arena, group->slot_count);
-    if (group->weighted) {
-        ARENA_NEW(out->weights, scratch->arena, group->slot_count);
-    }
-    ARENA_NEW(part->sent_ids, pass->arena, group->slot_count);
+    ARENA_NEW(part->sent_ids, pass->filled.arena, group->slot_count);
     if (keeps_positions(group)) {
         ARENA_NEW(part->positions, pass->arena, group->slot_count);
     }

@@ -25,7 +25,7 @@ static int locate(const ls_embedding *module, const embedding_group *group,
     }
     size_t length_at = 0, id_at = 0;
     for (int from = 0; from < module->size; from++) {
-        int64_t left = side->sizes_got[(size_t)from * (size_t)words_of(group) + WORD_IDS];
+        int64_t left = (int64_t)side->recv_counts[PAYLOAD_IDS][from];
         for (int k = 0; k < own; k++) {
             size_t cell = (size_t)from * (size_t)own + (size_t)k;
             out->lengths[cell] = length_at;
@@ -67,7 +67,9 @@ static int gather_lengths(const ls_embedding *module, const embedding_group *gro
     for (int from = 0; from < module->size; from++) {
         bags += ls_embedding__batch(part, from, slot);
     }
-    int64_t *lengths = ls_arena_alloc_raw(arena, (size_t)bags, sizeof *lengths);
+    bool kept = keeps_lengths(module, group, side->rank);
+    int64_t *lengths = kept ? side->recv[PAYLOAD_LENGTHS]
+                            : ls_arena_alloc_raw(arena, (size_t)bags, sizeof *lengths);
     int64_t *offsets = ls_arena_alloc_raw(arena, (size_t)bags + 1, sizeof *offsets);
     if (!lengths || !offsets) {
         return ls_error_last()->code;
@@ -79,7 +81,7 @@ static int gather_lengths(const ls_embedding *module, const embedding_group *gro
             side->lengths + where->lengths[(size_t)from * (size_t)own + (size_t)k];
         int64_t batch = ls_embedding__batch(part, from, slot), before = upto;
         for (int64_t b = 0; b < batch; b++, bag++) {
-            lengths[bag] = sent[b];
+            lengths[bag] = sent[b];  // kept: the same place
             offsets[bag] = upto;
             upto += sent[b];
         }
@@ -95,10 +97,10 @@ static int gather_lengths(const ls_embedding *module, const embedding_group *gro
 // Fills slot k: what every source sent for it, in the group's order of sources.
 static int gather_slot(const ls_embedding *module, const embedding_group *group,
                        const embedding_traffic *side, const arrival *where, int k,
-                       embedding_pool *pool, embedding_part *part) {
+                       embedding_pool *pool, ls_arena *filled, embedding_part *part) {
     ls_device *device = module->device;
     int own = slots_of(group, side->rank);
-    LS_TRY(gather_lengths(module, group, side, where, k, pool->arena, part));
+    LS_TRY(gather_lengths(module, group, side, where, k, filled, part));
     LS_TRY(ls_embedding__part_slot(pool, group, side->rank, k, part));
     int64_t at = 0;
     for (int i = 0; i < module->size; i++) {
@@ -163,7 +165,8 @@ static int settle(ls_embedding_pass *pass, const embedding_group *group,
     LS_TRY(ls_embedding__part_create(part, group, side->rank, pass->arena));
     int own = slots_of(group, side->rank);
     for (int k = 0; k < own; k++) {
-        LS_TRY(gather_slot(pass->module, group, side, &where, k, &pass->pool, part));
+        LS_TRY(gather_slot(pass->module, group, side, &where, k, &pass->pool, pass->filled.arena,
+                           part));
         LS_TRY(check_rows(pass->module, group, side->rank, k, part));
     }
     if (part->variable && group->pooling != LS_POOL_NONE) {
