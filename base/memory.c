@@ -8,11 +8,12 @@
 #include <string.h>
 #include <sys/mman.h>
 
-#define ALIGNMENT       64u
-#define LARGE_BYTES     ((size_t)1 << 20)
-#define HUGE_BYTES      ((size_t)4 << 20)
-#define HUGE_PAGE_BYTES ((size_t)2 << 20)
-#define PIECE_BYTES     ((size_t)4096)  // of a copy: one that is all zero is not written
+#define ALIGNMENT        64u
+#define LARGE_BYTES      ((size_t)1 << 20)
+#define HUGE_BYTES       ((size_t)4 << 20)
+#define HUGE_PAGE_BYTES  ((size_t)2 << 20)
+#define PIECE_BYTES      ((size_t)4096)  // a page; one of a copy that is all zero is not written
+#define LARGE_COPY_BYTES ((size_t)64 << 10)
 
 // Under the address sanitizer an arena keeps what it has not handed out closed, and a gap after
 // each allocation, so that an overrun is seen there as it is with malloc.
@@ -44,6 +45,21 @@ static void want_huge_pages(uintptr_t start, uintptr_t end) {
     }
 #else
     (void)start, (void)end;
+#endif
+}
+
+// Has the pages of what will be read whole mapped at once: of memory that nobody wrote to, each
+// would be a fault of its own. Only a wish, as above.
+static void map_for_reading(const void *pointer, size_t bytes) {
+#if defined(MADV_POPULATE_READ)
+    uintptr_t start = (uintptr_t)pointer & ~(uintptr_t)(PIECE_BYTES - 1);
+    if (bytes >= LARGE_COPY_BYTES) {
+        int error = errno;
+        (void)madvise((void *)start, (uintptr_t)pointer + bytes - start, MADV_POPULATE_READ);
+        errno = error;
+    }
+#else
+    (void)pointer, (void)bytes;
 #endif
 }
 
@@ -267,6 +283,7 @@ void *ls_arena_alloc_raw(ls_arena *arena, size_t count, size_t size) {
 void *ls_arena_copy(ls_arena *arena, const void *source, size_t bytes) {
     static const char zeros[PIECE_BYTES];
     char *copy = ls_arena_alloc(arena, bytes, 1);
+    map_for_reading(source, bytes);
     for (size_t at = 0, piece; copy != NULL && at < bytes; at += piece) {
         piece = PIECE_BYTES - (uintptr_t)(copy + at) % PIECE_BYTES;  // to the end of a page
         piece = bytes - at < piece ? bytes - at : piece;
@@ -274,6 +291,7 @@ void *ls_arena_copy(ls_arena *arena, const void *source, size_t bytes) {
             memcpy(copy + at, (const char *)source + at, piece);
         }
     }
+    map_for_reading(copy, copy != NULL ? bytes : 0);
     return copy;
 }
 

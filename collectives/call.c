@@ -99,11 +99,13 @@ static int total_elements(size_t *out, const size_t *counts, size_t count, int s
         return ls_size_mul(out, count, (size_t)size);
     }
     size_t total = 0;
+    bool over = false;
     for (int i = 0; i < size; i++) {
-        LS_TRY(ls_size_add(&total, total, counts[i]));
+        over |= __builtin_add_overflow(total, counts[i], &total);
     }
     *out = total;
-    return LS_OK;
+    return over ? LS_FAIL(LS_ERR_OVERFLOW, "the counts of %d ranks do not fit in a size", size)
+                : LS_OK;
 }
 
 static int side_elements(size_t *out, const ls_side *side, const size_t *counts,
