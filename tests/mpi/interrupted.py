@@ -63,6 +63,7 @@ def interrupt(program, how):
         assert not os.path.exists(out)
 
 
+signal.signal(signal.SIGINT, signal.SIG_DFL)  # what runs in a shell's background ignores it
 for one in (signal.SIGINT, signal.SIGTERM, signal.SIGKILL):
     interrupt(sys.argv[1], one)
 print("nothing is left")

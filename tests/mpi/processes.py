@@ -122,6 +122,9 @@ def trial(role, how, when, command=("record", "--backend", "mpi", "--deadline", 
 
 
 KILL, STOP = signal.SIGKILL, signal.SIGSTOP
+ENDS = (KILL, signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT)
+for one in ENDS[1:]:
+    signal.signal(one, signal.SIG_DFL)  # what runs in a shell's background ignores some
 for moment in ("at the start", "in the middle"):
     for victim in ("mpiexec", "proxy", "rank_keeper", "rank"):
         trial(victim, KILL, moment)
@@ -130,7 +133,7 @@ for moment in ("at the start", "in the middle"):
         trial(victim, STOP, moment, codes=(3,) if victim == "rank" or "start" in moment else (0, 3))
     for victim in (KILL, STOP):
         trial("keeper", victim, moment, codes=(0, 3))
-    for one in (KILL, signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT):
+    for one in ENDS:
         trial("lockstep", one, moment, codes=(-one,))
 for victim in ("mpiexec", "proxy", "rank_keeper", "rank"):
     trial(victim, STOP, "at the start", ("compare", "--real", "mpi", "--deadline", "6"), HANGS)
