@@ -68,7 +68,7 @@ def render(steps, trailing):
 
 
 def main():
-    programs, source, path = sys.argv[1:]
+    programs, source, path = map(os.path.abspath, sys.argv[1:])
     with open(path, encoding="utf-8") as stream:
         steps, trailing = parse(stream.read())
     if not steps:

@@ -132,6 +132,22 @@ Test(calibrate, trees) {
     check_order("tree:proto=simple", 3);
 }
 
+// Two ranks have one order; one rank has none, and more than sixteen are not measured.
+Test(calibrate, numbers_of_ranks) {
+    check_order("rank", 2);
+    static const int refused[] = {1, 17};
+    for (int i = 0; i < 2; i++) {
+        job j;
+        ls_text text = {0};
+        ls_order *measured = NULL;
+        open_job(&j, "rank", refused[i]);
+        cr_expect_eq(calibrate(&measured, &j, &text, true), LS_ERR_UNSUPPORTED, "%d ranks",
+                     refused[i]);
+        ls_text_free(&text);
+        close_job(&j);
+    }
+}
+
 // Rank order is found again, with products that are rounded before they are added.
 Test(calibrate, rank_order) {
     check_order("rank", 4);

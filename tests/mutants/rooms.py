@@ -26,6 +26,7 @@ KERNELS = ("unit/kernels_bags", "unit/kernels_convert", "unit/kernels_lookup",
 REPORTS = ("unit/reports", "unit/show", "scenario/report_xml", "cli/show", "cli/run", "cli/outputs")
 PROCESSES = ("mpi/collectives-3", "mpi/tensor-3", "mpi/embedding-3", "mpi/ranks-3", "mpi/reuse")
 LAUNCHED = ("mpi/reuse", "mpi/planted", "mpi/killed_rank", "mpi/interrupted", "mpi/extremes")
+ENDED = ("mpi/hangs", "mpi/spread", "mpi/processes", "cli/recordings", "cli/false_passes")
 EXEC = ("exec/none", "exec/op", "exec/count", "exec/p2p", "exec/groups", "exec/overlap", "exec/killed",
         "exec/observe_none", "exec/observe_op", *REMOTE[:2])
 CLI = ("unit/cli", "cli/usage", "cli/run", "cli/show", "cli/spmd", "cli/plan", "cli/outputs",
@@ -76,13 +77,15 @@ ROOMS = (
     ("embedding", "embedding/", EMBEDDING, EMBEDDED),
     ("runner", "runner/plan/", ("unit/runner: steps|plan",), ("cli/plan", "cli/plan_times")),
     ("runner", "runner/launch/planted", ("unit/runner: planted",), ("mpi/planted",)),
-    ("runner", "runner/launch/", ("unit/runner", *LAUNCHED), ("mpi/hangs",)),
+    ("runner", "runner/launch/", ("unit/runner", *LAUNCHED), ENDED),
     ("runner", "runner/scenario/", SCENARIO, ("unit/runner", "cli/run", "cli/show", "cli/recordings",
                                               "scenario/bugs", "scenario/models")),
     ("runner", "runner/replay/", ("unit/replay_torch", "unit/replay_torch_shared", "unit/runner"),
      ("unit/order_replay", "cli/recordings", "scenario/recordings", "scenario/torchrec")),
     ("runner", "runner/diff/", ("diff/captures",), ("unit/runner",)),
     ("runner", "runner/trace/", ("trace/format", "unit/runner"), ("cli/outputs",)),
+    ("runner", "runner/(steps|program)/", ("unit/runner", "unit/scenario"),
+     (*JUDGED, "scenario/models", "scenario/parallel", "scenario/fuzz", "docs/judges")),
     ("runner", "runner/", ("unit/runner", "unit/scenario"), (*JUDGED, "scenario/models")),
     ("report", "report/", REPORTS, ("cli/recordings", "cli/false_passes", "unit/runner")),
     ("exec", "exec/", EXEC, ("exec/replay", "exec/ends_rank", "exec/flight", "exec/python_op",
@@ -90,6 +93,7 @@ ROOMS = (
     ("mpi", "mpi/", ("mpi_front/mistakes", "mpi_front/cases"),
      ("mpi_front/linking", "mpi_front/explore", "mpi_front/compare")),
     ("cli", "cli/cmd_traffic", ("trace/format",), CLI),
+    ("cli", "cli/cmd_calibrate", ("cli/orders",), CLI),
     ("cli", "cli/(cmd_gdb|debugger)", ("unit/cli", "cli/gdb"), CLI),
     ("fuzz", "fuzz/", ("unit/fuzz",), ("cli/fuzz", "cli/mutate", "scenario/fuzz")),
     ("cli", "cli/", CLI, ("cli/hostile", "cli/orders", "cli/words", "spmd/mpi-3", "exec/op")),

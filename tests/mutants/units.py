@@ -14,7 +14,7 @@ Mutant = collections.namedtuple("Mutant", "file line key what start end unit tex
 DECLARATION = re.compile(r"(?:const |unsigned |struct |enum )*[A-Za-z_]\w*[ *]+(?:const )?\**\w+ =\s", re.A)
 WORDS = ("return", "goto", "break", "continue", "else", "do", "case", "default")
 # What only passes errors on, tells of them or gives memory back: no verdict hangs on it.
-PLUMBING = re.compile(r"LS_FAIL|_free\(|\bfree\(|ls_error_|va_|\bassert|LS_ERR_MEMORY|\(void\)|ls_text_")
+PLUMBING = re.compile(r"LS_FAIL|LS_ASSERT|_free\(|\bfree\(|ls_error_|va_|\bassert|LS_ERR_MEMORY|\(void\)|ls_text_")
 SWAPS = {"<": ["<=", ">="], "<=": ["<"], ">": [">=", "<="], ">=": [">"], "==": ["!="], "!=": ["=="],
          "&&": ["||"], "||": ["&&"], "+": ["-"], "-": ["+"], "*": ["/"], "/": ["*"], "%": ["/"],
          "+=": ["=", "-="], "-=": ["="], "*=": ["="], "|=": ["="], "&=": ["="], "<<": [">>"],

@@ -1,0 +1,69 @@
+// Which calls meet, and what is said of those that do not.
+#include <criterion/criterion.h>
+#include <string.h>
+
+#include "backends/match.h"
+#include "collectives/collectives.h"
+
+typedef struct fixture {
+    ls_world *world;
+    ls_backend *backend;
+    ls_comm *comm;  // all ranks
+} fixture;
+
+static fixture open_world(int ranks) {
+    fixture f = {0};
+    ls_world_options options = {.mesh = LS_MESH(ranks)};
+    cr_assert(ls_world_create(&f.world, &options) == LS_OK);
+    cr_assert(ls_backend_sim_create(&f.backend, f.world) == LS_OK);
+    cr_assert(ls_comm_create(&f.comm, f.backend, NULL, 0, "world") == LS_OK);
+    return f;
+}
+
+static void close_world(fixture *f) {
+    ls_comm_free(f->comm);
+    ls_backend_free(f->backend);
+    ls_world_free(f->world);
+}
+
+// The ranks that made no such call are listed: eight of them, and that there are more.
+Test(collectives, missing_ranks_are_listed) {
+    fixture f = open_world(11);
+    ls_call calls[10];
+    for (int i = 0; i < 10; i++) {
+        calls[i] = (ls_call){.kind = LS_BARRIER, .comm = f.comm, .rank = i};
+    }
+    static const struct {
+        int callers;
+        const char *text;
+    } cases[] = {{10, "1 of 11 ranks made no such call: 10"},
+                 {8, "3 of 11 ranks made no such call: 8, 9, 10"},
+                 {2, "9 of 11 ranks made no such call: 2, 3, 4, 5, 6, 7, 8, 9, ..."}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        cr_expect_eq(ls_backend_run(f.backend, calls, cases[i].callers), LS_ERR_MISMATCH);
+        cr_expect_not_null(strstr(ls_error_last()->text, cases[i].text), "%s",
+                           ls_error_last()->text);
+    }
+    close_world(&f);
+}
+
+// Calls of a recording, without buffers, meet by their kinds alone: those that differ do not.
+Test(collectives, recorded_kinds_that_differ) {
+    fixture f = open_world(2);
+    ls_call calls[2];
+    for (int i = 0; i < 2; i++) {
+        calls[i] = (ls_call){.kind = LS_ALL_REDUCE, .comm = f.comm, .rank = i};
+    }
+    ls_match match = {0};
+    cr_expect_eq(ls_match__kinds(&match, calls, 2), LS_OK, "%s", ls_error_last()->text);
+    cr_expect_eq(match.event_count, 1);
+    ls_match__free(&match);
+    calls[1].kind = LS_BROADCAST;
+    match = (ls_match){0};
+    cr_expect_eq(ls_match__kinds(&match, calls, 2), LS_ERR_MISMATCH);
+    cr_expect_not_null(
+        strstr(ls_error_last()->text, "rank 1 makes broadcast where rank 0 makes all_reduce"), "%s",
+        ls_error_last()->text);
+    ls_match__free(&match);
+    close_world(&f);
+}
