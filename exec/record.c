@@ -314,9 +314,6 @@ static ls_call_set *new_set(ls_exec *exec, const ls_call *call, const char *comm
     if (exec->sets == NULL || where == NULL || name == NULL) {
         return NULL;
     }
-    for (int r = 0; r < exec->rank_count; r++) {
-        where[r] = NULL;
-    }
     ls_call_set *made = &exec->sets[exec->set_count++];
     *made = (ls_call_set){.call = ls_kind_name(call->kind),
                           .communicator = name,

@@ -283,6 +283,52 @@ static void expect_no_load(trained *m, const char *dir, int code, const char *wo
               ls_error_last()->text);
 }
 
+static void put_file(const char *folder, const char *name) {
+    char path[512];
+    snprintf(path, sizeof path, "%s/%s", folder, name);
+    FILE *file = fopen(path, "w");
+    cr_assert(file != NULL && fclose(file) == 0, "%s", path);
+}
+
+static bool has_file(const char *folder, const char *name) {
+    char path[512];
+    snprintf(path, sizeof path, "%s/%s", folder, name);
+    return access(path, F_OK) == 0;
+}
+
+// Of what looks like an unfinished checkpoint, a checkpoint's files are removed and no others; where
+// there are any, it keeps its place.
+Test(checkpoint, removes_nothing_of_others) {
+    static const ls_sharding types[3] = {LS_ROW_WISE, LS_COLUMN_WISE, LS_TABLE_WISE};
+    static const char *const ours[] = {"rank_00000.safetensors", "index.json", "plan.yaml"};
+    static const char *const others[] = {"rank_notes.txt", "a.safetensors", "plan.yaml.old"};
+    char folder[] = "/tmp/lockstep_checkpoint_XXXXXX", path[256], partial[300];
+    cr_assert(mkdtemp(folder) != NULL);
+    embedding_case c;
+    make_case(&c, 4, 2, types);
+    trained sgd;
+    start(&sgd, &c, LS_OPTIMIZER_SGD);
+    snprintf(path, sizeof path, "%s/a", folder);
+    snprintf(partial, sizeof partial, "%s.partial", path);
+    cr_assert(mkdir(partial, 0777) == 0);
+    for (int i = 0; i < 3; i++) {
+        put_file(partial, ours[i]);
+        put_file(partial, others[i]);
+    }
+    cr_expect(ls_embedding_save(sgd.module, path) != LS_OK);
+    for (int i = 0; i < 3; i++) {
+        cr_expect(!has_file(partial, ours[i]) && has_file(partial, others[i]), "%d", i);
+    }
+    remove_folder(partial);
+    cr_assert(mkdir(partial, 0777) == 0);
+    put_file(partial, ours[0]);
+    cr_expect(ls_embedding_save(sgd.module, path) == LS_OK, "%s", ls_error_last()->text);
+    cr_expect(!has_file(folder, "a.partial"));
+    stop(&sgd);
+    case_free(&c);
+    remove_folder(folder);
+}
+
 Test(checkpoint, refuses_what_is_not_there_or_another) {
     static const ls_sharding types[3] = {LS_ROW_WISE, LS_COLUMN_WISE, LS_TABLE_WISE};
     char folder[] = "/tmp/lockstep_checkpoint_XXXXXX", path[256], file[512];

@@ -60,12 +60,15 @@ def main():
         with open(f"{folder}/kept/exec.json", encoding="utf-8") as file:
             calls = json.load(file)["calls"]
         with_data = [call for call in calls if "file" in call]
+        named = [call["file"] for call in with_data]
+        numbers = [f"call_{i:06}.safetensors" for i, call in enumerate(calls) if "file" in call]
         done = subprocess.run([lockstep, "replay", f"{folder}/kept"], capture_output=True,
                               text=True)
         last = done.stdout.strip().split("\n")[-1]
         expected = f"replay: {len(with_data)} passed, 0 failed, "
         wrong = [] if last.startswith(expected) and len(kept) == len(with_data) > 90 else [
             f"{last}, not {expected}, of {len(kept)} files\n{done.stdout[-2000:]}"]
+        wrong += [f"files {named}, not {numbers}"] if named != numbers else []
         changed = next(f"{folder}/kept/{call['file']}" for call in with_data
                        if call["call"] == "all_gather")
         flip(changed)
