@@ -30,6 +30,10 @@ bool ls_finding_needs_data(ls_finding_id id) {
     return strstr(ls_finding_reads(id), "bytes") != NULL;
 }
 
+bool ls_finding_spares_values(ls_finding_id id) {
+    return strcmp(ls_finding_reads(id), "handles") == 0;
+}
+
 const char *ls_finding_text(ls_finding_id id) {
     LS_ASSERT((int)id >= 0 && id < LS_FINDING_COUNT);
     return findings[id].text;

@@ -75,7 +75,7 @@ bool ls_witness__wanted(const ls_check_failure *failure, const ls_call *const *c
             return false;
         }
     }
-    return first_of(failure, calls, count, false) != NULL;
+    return first_of(failure, calls, count, true) != NULL;
 }
 
 void ls_witness__turn(ls_check_failure *failure, ls_text *text, const ls_spmd *run,

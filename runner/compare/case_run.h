@@ -36,6 +36,8 @@ typedef struct ls_case_run {
 } ls_case_run;
 
 void ls_case__add_finding(ls_case_run *run, const ls_finding *finding);
+// Whether the run's values are judged: nothing is found, or what is, and is to be, spares them.
+bool ls_case__values_stand(const ls_case_run *run);
 // The order of reductions that is stated for the simulation; NULL: rank order.
 const char *ls_case__order(const ls_case_run *run);
 // Simulates in this process; expected (NULL: not wanted): what stages must give.

@@ -365,8 +365,8 @@ static int compare_arrays(ls_comparison *comparison, ls_judge judge, const ls_st
                 .planted = a,
                 .roundings = same_dtype ? other->roundings : 0,
             };
-            bool left_out = judge == LS_JUDGE_REAL && comparison->partial &&
-                            (other == NULL || !other->ranks[rank].present);
+            bool some = judge == LS_JUDGE_REAL ? comparison->partial : comparison->found;
+            bool left_out = some && (other == NULL || !other->ranks[rank].present);
             if (!pair.a->present || left_out) {
                 continue;
             }

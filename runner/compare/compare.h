@@ -30,6 +30,7 @@ typedef struct ls_comparison {
     ls_arena *arena;
     ls_judge main;  // whose results are named by the stage alone
     bool partial;   // a real run has some of the outputs: what it lacks is not compared
+    bool found;     // the same of this run, which does not come to some by what was found in it
     ls_stage_result *stages;
     ls_divergence_place *places;  // [stage_capacity] one per stage
     int stage_count;

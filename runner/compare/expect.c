@@ -50,9 +50,10 @@ bool ls_expect_finding(const char **why, const ls_case_result *result,
         const ls_finding *finding = &result->findings[i];
         if (!among(expect, finding)) {
             *why = ls_arena_printf(arena,
-                                   "%s, which was not expected, appeared beside or instead "
+                                   "%s at %s, which was not expected, appeared beside or instead "
                                    "of %s",
-                                   ls_finding_name(finding->id), ls_finding_name(expect->finding));
+                                   ls_finding_name(finding->id), finding->where,
+                                   ls_finding_name(expect->finding));
             return false;
         }
         met =

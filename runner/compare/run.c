@@ -103,23 +103,22 @@ static int simulate(ls_case_run *run) {
     bool ranks = plants || ls_program_has_ranks(run->scenario);
     if (ranks) {
         LS_TRY(run_ranks(run, plants ? run->simulated : NULL, NULL));
-        if (run->result.finding_count > 0) {
+        if (!ls_case__values_stand(run)) {
             return LS_OK;
         }
     }
     ls_check_clear();
     int status = ls_case__simulate_spread(run, plants ? run->clean : run->simulated);
-    if (status != LS_OK && run->result.finding_count == 0) {
+    if (status != LS_OK) {
         note_check(run);
-    }
-    if (status == LS_OK && run->result.finding_count == 0) {
+    } else {
         status = check_replicas(run, run->simulated, "simulated");
     }
     if (status == LS_OK && run->result.finding_count == 0 && !ranks &&
         asks_for_ranks(run->options)) {
         status = run_ranks(run, NULL, NULL);
     }
-    return run->result.finding_count > 0 ? LS_OK : status;
+    return ls_case__values_stand(run) ? status : LS_OK;
 }
 
 static int make_oracle(ls_case_run *run) {
@@ -208,7 +207,7 @@ static int run_simulated(ls_case_run *run) {
         return run_shape(run);
     }
     LS_TRY(simulate(run));
-    if (run->result.finding_count > 0) {
+    if (!ls_case__values_stand(run)) {
         return LS_OK;
     }
     LS_TRY(make_oracle(run));
@@ -239,7 +238,7 @@ static int plant(ls_case_run *run, const ls_real_source *real) {
                                      .source = *real,
                                      .options = run->options,
                                      .too_few_gpus = &run->too_few_gpus};
-    if (run->result.finding_count == 0) {
+    if (ls_case__values_stand(run)) {
         LS_TRY(make_oracle(run));
         LS_TRY(ls_case__judge(run, run->simulated, "simulated"));
     }

@@ -10,11 +10,20 @@ ls_expectation ls_case__expectation(const ls_case_run *run) {
     return (ls_expectation){.expected = run->expected, .clean = run->clean};
 }
 
+bool ls_case__values_stand(const ls_case_run *run) {
+    bool stand = run->result.finding_count == 0 || run->scenario->expect.has_finding;
+    for (int i = 0; i < run->result.finding_count; i++) {
+        stand = stand && ls_finding_spares_values(run->result.findings[i].id);
+    }
+    return stand;
+}
+
 int ls_case__judge(ls_case_run *run, const ls_stages *stages, const char *who) {
     const ls_expectation expectation = ls_case__expectation(run);
-    if (run->result.finding_count > 0) {
+    if (!ls_case__values_stand(run)) {
         return LS_OK;
     }
+    run->comparison.found = run->result.finding_count > 0;
     if (!run->scenario->checks.oracle_off) {
         LS_TRY(ls_compare_expected(&run->comparison, stages, &expectation, who));
     }
@@ -95,7 +104,8 @@ static bool decide(const char **why, ls_case_run *run) {
         return result->finding_count == 0;
     }
     if (expect->has_finding) {
-        return !failing && ls_expect_finding(why, result, expect, run->arena);
+        *why = ls_case__values_stand(run) ? run->missed : NULL;
+        return *why == NULL && !failing && ls_expect_finding(why, result, expect, run->arena);
     }
     if (expect->has_class) {
         *why = "a check found a defect, which was not expected";

@@ -103,10 +103,9 @@ static int expect_group(const ls_program *program, const ls_scenario_step *step,
     struct allowed allowed = {0};
     for (int m = 0; m < size; m++) {
         bool same = allowed.exact != NULL && ls_collective_of(calls[m].kind)->replicates;
-        if (members[m]->recv_count > 0 && sums(&calls[m], m) && !same) {
-            LS_TRY(allow_sums(&allowed, program, members[m], members));
-        }
         if (members[m]->recv_count > 0) {
+            LS_TRY(sums(&calls[m], m) && !same ? allow_sums(&allowed, program, members[m], members)
+                                               : LS_OK);
             LS_TRY(emit_expected(program, step, first + m, calls[m].recv, &allowed));
         }
     }

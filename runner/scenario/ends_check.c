@@ -50,6 +50,27 @@ static bool is_table_stage(const ls_scenario *scenario, const char *name) {
            ls_scenario_runs(scenario, steps[stage]);
 }
 
+// What an outcome has no use for would look as if it were checked.
+static void check_expected_keys(ls_reader *reader, const ls_scenario_expect *expect) {
+    static const struct {
+        const char *key;
+        bool finding, cls;  // whether it is said of a finding, of a class
+    } keys[] = {{"ranks", true, false},   {"where", true, false}, {"also", true, false},
+                {"contains", true, true}, {"table", false, true}, {"feature", false, true},
+                {"sample", false, true},  {"stages", false, true}};
+    bool finding = ls_node_has(&expect->node, "finding"), cls = ls_node_has(&expect->node, "class");
+    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
+        bool fits = (keys[i].finding && finding) || (keys[i].cls && cls);
+        if (ls_node_has(&expect->node, keys[i].key) && !fits) {
+            ls_check__error(reader, ls_node_mark(&expect->node, keys[i].key), NULL, NULL,
+                            "expect: %s does not apply to %s", keys[i].key,
+                            finding ? "a finding"
+                            : cls   ? "a class"
+                                    : "what goes unnoticed");
+        }
+    }
+}
+
 // Names in `expect:` of what there is: findings, stages.
 static void check_expected_names(ls_reader *reader, const ls_scenario *scenario) {
     const char *const start = ls_scenario_start_stage(scenario);
@@ -145,6 +166,8 @@ void ls_scenario__check_ends(ls_reader *reader, const ls_scenario *scenario) {
             ls_check__error(reader, expect->node.mark,
                             "finding: ..., class: wrong, or unnoticed: true", NULL, "expect: %s",
                             ways == 0 ? "neither a finding nor a class" : "more than one outcome");
+        } else {
+            check_expected_keys(reader, expect);
         }
         if (expect->unnoticed && !ls_scenario_plants(scenario)) {
             ls_check__error(reader, ls_node_mark(&expect->node, "unnoticed"), NULL, NULL,

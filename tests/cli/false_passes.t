@@ -61,7 +61,7 @@ $ printf 'lockstep: 1\nname: d\nmesh: {shape: [2]}\ntables: [{name: t, rows: 4, 
 # An expectation is of all that is found.
 $ python3 -c 'import struct; h = "{\"descr\": \"<f4\", \"fortran_order\": False, \"shape\": (2, 2), }"; h += " " * (117 - len(h)) + "\n"; open("nan.npy", "wb").write(b"\x93NUMPY\x01\x00" + struct.pack("<H", len(h)) + h.encode() + struct.pack("<4f", float("nan"), 1, 2, 3))'
 $ printf 'lockstep: 1\nname: e\nmesh: {shape: [2]}\nprogram:\n  steps:\n    - all_reduce: {name: a, count: 2, async: true, values: {file: nan.npy}}\nexpect: {finding: handle.leak}\n' > e.yaml; lockstep run --quiet e.yaml | grep 'error:\|^  [a-z]*\.[a-z_]*,'; sed 's/leak}/leak, also: [value.nan_first]}/' e.yaml > f.yaml; lockstep run --quiet f.yaml | tail -n 1
->   error: value.nan_first, which was not expected, appeared beside or instead of handle.leak
+>   error: value.nan_first at e.yaml:6, which was not expected, appeared beside or instead of
 >   value.nan_first, rank 0, at e.yaml:6
 >   handle.leak, ranks 0, 1, at e.yaml:6
 > run: 1 passed, 0 failed, 0 skipped
@@ -202,3 +202,18 @@ $ printf 'lockstep: 1\nname: c\nmesh: {shape: [2]}\nprogram: {tensors: [{name: a
 # What a planted split says of buffers is not looked for behind them: the members disagree, wherever their memory lies.
 $ for call in 0 1 2 3; do for rank in 0 2 3; do sed "s/rank: 2, call: 3, index: 4/rank: $rank, call: $call, index: 1099511627776/; /^expect/d" "$SOURCE/scenarios/bugs/embedding_outputs_split.yaml" > s.yaml; lockstep run s.yaml | grep -o -m1 "[a-z]*[.][a-z]*_*[a-z]*, rank"; done; done | sort | uniq -c | sed 's/^ *//'
 > 12 collective.split_mismatch, rank
+# Beside an expected finding that spares the values they are judged, and what is planted must be.
+$ for call in 1 3; do printf "lockstep: 1\nname: leak\nmesh: {shape: [4]}\nprogram:\n  steps:\n    - all_reduce: {name: a, count: 8, async: true}\n    - all_reduce: {name: b, count: 8}\nfaults: [{type: bit_flip, rank: 1, call: $call, index: 29}]\nexpect: {finding: handle.leak}\n" > leak.yaml; lockstep run --quiet leak.yaml | grep 'stage b is\|not planted\|run:'; done
+>   stage b is wrong: 4 of 32 elements differ, by up to 14,680,064 ulps (6.52e+06 of the bound)
+> run: 0 passed, 1 failed, 0 skipped
+>   error: leak.yaml:8: the fault is not planted: rank 1 does not come to it
+> run: 0 passed, 1 failed, 0 skipped
+# Keys that say nothing about what is expected.
+$ for expect in 'class: wrong, ranks: [3]' 'class: wrong, where: zzz, also: [handle.leak]' 'finding: handle.leak, table: t, feature: f, sample: 7' 'unnoticed: true, contains: x'; do printf "lockstep: 1\nname: keys\nmesh: {shape: [4]}\ntables: [{name: t, rows: 4, dim: 2, features: [f]}]\ninputs: {batch: 2}\nfaults: [{type: bit_flip, rank: 1, call: 0, index: 20}]\nexpect: {$expect}\n" > keys.yaml; lockstep run keys.yaml 2>&1 | grep '^keys'; done
+> keys.yaml:7:31: error: expect: ranks does not apply to a class
+> keys.yaml:7:31: error: expect: where does not apply to a class
+> keys.yaml:7:42: error: expect: also does not apply to a class
+> keys.yaml:7:39: error: expect: table does not apply to a finding
+> keys.yaml:7:51: error: expect: feature does not apply to a finding
+> keys.yaml:7:62: error: expect: sample does not apply to a finding
+> keys.yaml:7:37: error: expect: contains does not apply to what goes unnoticed

@@ -27,7 +27,7 @@ static void close_world(fixture *f) {
 }
 
 // The ranks that made no such call are listed: eight of them, and that there are more.
-Test(collectives, missing_ranks_are_listed) {
+Test(match, missing_ranks_are_listed) {
     fixture f = open_world(11);
     ls_call calls[10];
     for (int i = 0; i < 10; i++) {
@@ -48,7 +48,7 @@ Test(collectives, missing_ranks_are_listed) {
 }
 
 // Calls of a recording, without buffers, meet by their kinds alone: those that differ do not.
-Test(collectives, recorded_kinds_that_differ) {
+Test(match, recorded_kinds_that_differ) {
     fixture f = open_world(2);
     ls_call calls[2];
     for (int i = 0; i < 2; i++) {
@@ -65,5 +65,34 @@ Test(collectives, recorded_kinds_that_differ) {
         strstr(ls_error_last()->text, "rank 1 makes broadcast where rank 0 makes all_reduce"), "%s",
         ls_error_last()->text);
     ls_match__free(&match);
+    close_world(&f);
+}
+
+// What touches no byte overlaps with nothing; behind a call that says more than its buffers have,
+// the others are still looked at.
+Test(match, overlaps) {
+    fixture f = open_world(2);
+    float in[2] = {1, 2}, out[4] = {0};
+    ls_call calls[2];
+    for (int i = 0; i < 2; i++) {
+        calls[i] = (ls_call){.kind = LS_BROADCAST,
+                             .comm = f.comm,
+                             .rank = i,
+                             .dtype = LS_F32,
+                             .count = 0,
+                             .send = in,
+                             .recv = out};
+    }
+    ls_call both[4] = {calls[0], calls[1], calls[0], calls[1]};
+    both[0].count = both[1].count = 2;
+    both[1].recv = out + 2;
+    both[2].recv = both[3].recv = out + 1;  // inside of what the first writes
+    cr_expect_eq(ls_backend_run(f.backend, both, 4), LS_OK, "%s", ls_error_last()->text);
+    cr_expect(out[1] == 2 && out[3] == 2);
+    both[2].count = both[3].count = 1;
+    both[0].overstated = true;
+    cr_expect_eq(ls_backend_run(f.backend, both, 4), LS_ERR_INVALID);
+    cr_expect_not_null(strstr(ls_error_last()->text, "one writes memory"), "%s",
+                       ls_error_last()->text);
     close_world(&f);
 }

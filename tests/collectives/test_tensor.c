@@ -274,6 +274,16 @@ Test(tensor, refuses_what_cannot_be) {
     cr_expect(ls_tensor_full(full, sizeof full, f.backend, in) == LS_ERR_MISMATCH);
     cr_expect(strstr(ls_error_last()->text, "rank 1") != NULL, "%s", ls_error_last()->text);
     ls_local_tensor_free(in);
+    // Shards may differ in the dimension that is joined alone.
+    const ls_shape shapes[2] = {LS_SHAPE(2, 2), LS_SHAPE(4, 2)};
+    ls_axis *axis = NULL;
+    cr_assert(ls_axis_create(&axis, f.backend, 0) == LS_OK);
+    cr_assert(ls_local_tensor_from_shards(&in, f.world, LS_F32, NULL, 2, shapes, NULL) == LS_OK);
+    cr_expect(ls_tensor_all_to_all(&out, in, 0, 1, axis) == LS_ERR_MISMATCH);
+    cr_expect(strstr(ls_error_last()->text, "rank 0's shard is [2, 2] and rank 1's is [4, 2]") !=
+                  NULL,
+              "%s", ls_error_last()->text);
+    ls_local_tensor_free(in);
     cr_expect(out == NULL);
     close_mesh(&f);
 }

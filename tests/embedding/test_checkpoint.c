@@ -296,7 +296,7 @@ static bool has_file(const char *folder, const char *name) {
     return access(path, F_OK) == 0;
 }
 
-// Of what looks like an unfinished checkpoint, a checkpoint's files are removed and no others; where
+// Of what looks like an unfinished checkpoint, its own files are removed and no others; where
 // there are any, it keeps its place.
 Test(checkpoint, removes_nothing_of_others) {
     static const ls_sharding types[3] = {LS_ROW_WISE, LS_COLUMN_WISE, LS_TABLE_WISE};
@@ -354,6 +354,19 @@ Test(checkpoint, refuses_what_is_not_there_or_another) {
     ls_checkpoint_free(checkpoint);
     c.plans[0].rows = 10;
     c.plans[0].shards[3].rows -= 1;
+    size_t bytes;
+    char *index = read_file(path, "index.json", &bytes);
+    char *array = strstr(index, "\"weights\"");
+    cr_assert(array != NULL);
+    array[1] = 'W';
+    snprintf(file, sizeof file, "%s/index.json", path);
+    FILE *changed = fopen(file, "w");
+    cr_assert(changed != NULL && fwrite(index, 1, bytes, changed) == bytes && fclose(changed) == 0);
+    expect_no_load(&sgd, path, LS_ERR_FORMAT, "is not its weights");
+    array[1] = 'w';
+    changed = fopen(file, "w");
+    cr_assert(changed != NULL && fwrite(index, 1, bytes, changed) == bytes && fclose(changed) == 0);
+    free(index);
     snprintf(file, sizeof file, "%s/rank_00001.safetensors", path);
     cr_assert(truncate(file, 40) == 0);
     expect_no_load(&sgd, path, LS_ERR_FORMAT, "rank_00001");

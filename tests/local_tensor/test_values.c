@@ -50,6 +50,13 @@ Test(reconcile, differences_are_named) {
                      "rank 0 has 0 (bits 00000000) at element [1, 0], rank 1 has -0 (bits "
                      "80000000); 1 of 4 elements differ; different from rank 0: 1, 3");
     cr_expect(ls_error_last()->rank == 1);
+    ((float *)ls_local_tensor_shard(tensor, 1, 0)->data)[2] = 0;
+    ((float *)ls_local_tensor_shard(tensor, 3, 0)->data)[0] = 0;
+    for (int r = 0; r < 4; r++) {  // neither is a NaN
+        ((float *)ls_local_tensor_shard(tensor, r, 0)->data)[3] = r == 2 ? -3 : -2;
+    }
+    cr_expect(ls_local_tensor_reconcile(NULL, tensor) == LS_ERR_MISMATCH);
+    cr_expect(ls_error_last()->rank == 2);
     ls_local_tensor_free(tensor);
     const ls_shape shapes[4] = {LS_SHAPE(2), LS_SHAPE(2), LS_SHAPE(1, 2), LS_SHAPE(2)};
     cr_assert(ls_local_tensor_from_shards(&tensor, world, LS_F32, NULL, 4, shapes, NULL) == LS_OK);

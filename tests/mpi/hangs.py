@@ -44,6 +44,7 @@ SCENARIOS = {
     "equal_buckets_swapped_in_flight": SURVIVES,
     "equal_gathers_swapped_on_one_of_seven": SURVIVES,
     "equal_layers_swapped_once": SURVIVES,
+    "functional_id_of_no_row": ENDED,
     "gather_to_another_root": HANGS,
     "gradient_of_an_unused_layer": HANGS,
     "killed_rank": ENDED,  # mpiexec ends the job, and does not say in which call

@@ -28,7 +28,7 @@ PROCESSES = ("mpi/collectives-3", "mpi/tensor-3", "mpi/embedding-3", "mpi/ranks-
 LAUNCHED = ("mpi/reuse", "mpi/planted", "mpi/killed_rank", "mpi/interrupted", "mpi/extremes")
 ENDED = ("mpi/hangs", "mpi/spread", "mpi/processes", "cli/recordings", "cli/false_passes")
 EXEC = ("exec/none", "exec/op", "exec/count", "exec/p2p", "exec/groups", "exec/overlap", "exec/killed",
-        "exec/observe_none", "exec/observe_op", *REMOTE[:2])
+        "exec/fails", "exec/cycle", "exec/observe_none", "exec/observe_op", *REMOTE[:2])
 CLI = ("unit/cli", "cli/usage", "cli/run", "cli/show", "cli/spmd", "cli/plan", "cli/outputs",
        "cli/mutate", "cli/fuzz", "cli/recordings", "cli/reshard", "cli/everywhere", "cli/unusable")
 
@@ -63,14 +63,18 @@ ROOMS = (
     ("orders", "orders/", ORDERS, (COMPARE, "unit/order_replay", "cli/orders", "cli/run",
                                    "scenario/recordings")),
     ("collectives", "collectives/", ("unit/collectives", "unit/recording", "unit/tensor_collectives"),
-     (*RANKS, "cli/run", "cli/recordings", "scenario/bugs")),
+     (*RANKS, "cli/run", "cli/recordings", "scenario/bugs", *PROCESSES[:2])),
     ("backends", "backends/calibrate", ("unit/calibrate",), ("unit/order_replay",)),
     ("backends", "backends/mpi/", PROCESSES, ("mpi/planted", "mpi/training", "mpi/models")),
     ("backends", "backends/(sim/sim|backend|kinds|match)\\.c", ("unit/collectives", "unit/recording",
                                                                "unit/ranks_backend", "unit/runner"),
      ("cli/run", "mpi/reuse", "mpi/planted", "scenario/bugs")),
     ("ranks", "ranks/(direct|own_backend)", ("unit/ranks_backend", "mpi/ranks-3"),
-     (*RANKS, "mpi/reuse", "scenario/bugs", "scenario/sweep")),
+     (*RANKS, "mpi/reuse", "scenario/bugs", "scenario/sweep", "spmd/stand_in-3",
+      "spmd/stand_in_processes-3")),
+    ("ranks", "ranks/remote", RANKS, EXEC),
+    ("ranks", "ranks/(threads|gdb)", RANKS, ("unit/trainers", "cli/spmd", "scenario/bugs",
+                                             "gdb/stepping", "gdb/stops", "gdb/kinds")),
     ("ranks", "ranks/", RANKS, ("unit/trainers", "cli/run", "cli/spmd", "scenario/bugs",
                                 "scenario/sweep", "stress/ranks", *REMOTE)),
     ("planner", "planner/", PLANNER, ("oracle/planner", "cli/plan")),

@@ -149,7 +149,7 @@ def units(text):
 
 
 # A swap of their arguments, of a count and a size, changes nothing or not what is asked of them.
-COMMUTES = re.compile(r".*(?:alloc|size_mul|fmax|fmin|strcmp)\($")
+COMMUTES = re.compile(r".*(?:alloc|size_mul|size_add|add_overflow|__count|fmax|fmin|strcmp)\($")
 
 
 def swaps(text, mask):

@@ -52,10 +52,11 @@ Test(expect, one_finding) {
     const ls_scenario_expect expect = finding(LS_FINDING_OP_MISMATCH);
     FINDS(one, expect, NULL);
     check_finding(__LINE__, NULL, 0, &expect, "collective.op_mismatch did not appear");
-    FINDS(other, expect,
-          "value.nan_first, which was not expected, appeared beside or instead of "
-          "collective.op_mismatch");
-    FINDS(both, expect, "value.nan_first, which was not expected");
+    FINDS(
+        other, expect,
+        "value.nan_first at dir/file.yaml:7, which was not expected, appeared beside or instead of "
+        "collective.op_mismatch");
+    FINDS(both, expect, "value.nan_first at dir/file.yaml:7, which was not expected");
 }
 
 // What comes along must be listed, need not come, and does not stand for what is expected.
@@ -68,7 +69,7 @@ Test(expect, findings_that_come_along) {
     FINDS(one, expect, NULL);
     FINDS(other, expect, "the expected collective.op_mismatch did not appear as expected");
     expect.also.count = 1;
-    FINDS(both, expect, "value.nan_first, which was not expected");
+    FINDS(both, expect, "value.nan_first at dir/file.yaml:7, which was not expected");
 }
 
 // Ranks: exactly these are at fault, and what comes along has none but these.
