@@ -13,7 +13,7 @@
 static const int firsts[COUNT - 1] = {3, -2, 0, 7, 1, 5, -9, 100};
 static const int seconds[COUNT - 1] = {-4, 6, 0, 7, 0, 3, 5, 1};
 
-enum { ORDER = 1, MATH = 2, LOGIC = 4, BITS = 8, PLACES = 16 };
+enum { ORDER = 1, MATH = 2, LOGIC = 4, BITS = 8, PLACES = 16, UNSIGNED = 32 };
 
 typedef struct operation {
     const char *name;
@@ -97,7 +97,8 @@ PLACED(ldouble_int, long double)
 
 #define KIND(type, kinds, name, T)                                                                 \
     { #type, type, kinds, sizeof(T), set_##name, print_##name }
-#define WHOLE (ORDER | MATH | LOGIC | BITS)
+#define NATURAL (MATH | LOGIC | BITS | UNSIGNED)
+#define WHOLE   (ORDER | MATH | LOGIC | BITS)
 
 static void try(const operation *o, const kind *k, int rank) {
     static _Alignas(16) char a[COUNT * 32], b[COUNT * 32], c[COUNT * 32];
@@ -123,6 +124,19 @@ static void try(const operation *o, const kind *k, int rank) {
     printf("\n");
 }
 
+// Of two numbers without a sign, the one of which all bits are set is the greater. MPICH 4.0.2 takes
+// it for -1.
+static void order(const kind *k) {
+    unsigned char high[8], low[8];
+    memset(high, 0xff, sizeof high);
+    memset(low, 1, sizeof low);
+#ifndef MPICH_VERSION
+    MPI_Reduce_local(low, high, 1, k->type, MPI_MAX);
+    MPI_Reduce_local(high, low, 1, k->type, MPI_MIN);
+#endif
+    printf("MAX, MIN of %s: %x, %x\n", k->name, high[k->size - 1], low[k->size - 1]);
+}
+
 int main(int argc, char **argv) {
     int rank;
     MPI_Init(&argc, &argv);
@@ -136,24 +150,23 @@ int main(int argc, char **argv) {
     };
     const kind kinds[] = {
         KIND(MPI_SIGNED_CHAR, WHOLE, schar, signed char),
-        // MPICH 4.0.2 takes the greater of its as if they had signs.
-        KIND(MPI_UNSIGNED_CHAR, MATH | LOGIC | BITS, uchar, unsigned char),
+        KIND(MPI_UNSIGNED_CHAR, NATURAL, uchar, unsigned char),
         KIND(MPI_SHORT, WHOLE, short, short),
-        KIND(MPI_UNSIGNED_SHORT, WHOLE, ushort, unsigned short),
+        KIND(MPI_UNSIGNED_SHORT, NATURAL, ushort, unsigned short),
         KIND(MPI_INT, WHOLE, int, int),
-        KIND(MPI_UNSIGNED, WHOLE, unsigned, unsigned),
+        KIND(MPI_UNSIGNED, NATURAL, unsigned, unsigned),
         KIND(MPI_LONG, WHOLE, long, long),
-        KIND(MPI_UNSIGNED_LONG, WHOLE, ulong, unsigned long),
+        KIND(MPI_UNSIGNED_LONG, NATURAL, ulong, unsigned long),
         KIND(MPI_LONG_LONG_INT, WHOLE, llong, long long),
-        KIND(MPI_UNSIGNED_LONG_LONG, WHOLE, ullong, unsigned long long),
+        KIND(MPI_UNSIGNED_LONG_LONG, NATURAL, ullong, unsigned long long),
         KIND(MPI_INT8_T, WHOLE, schar, int8_t),
         KIND(MPI_INT16_T, WHOLE, short, int16_t),
         KIND(MPI_INT32_T, WHOLE, int, int32_t),
         KIND(MPI_INT64_T, WHOLE, long, int64_t),
-        KIND(MPI_UINT8_T, WHOLE, uchar, uint8_t),
-        KIND(MPI_UINT16_T, WHOLE, ushort, uint16_t),
-        KIND(MPI_UINT32_T, WHOLE, unsigned, uint32_t),
-        KIND(MPI_UINT64_T, WHOLE, ulong, uint64_t),
+        KIND(MPI_UINT8_T, NATURAL, uchar, uint8_t),
+        KIND(MPI_UINT16_T, NATURAL, ushort, uint16_t),
+        KIND(MPI_UINT32_T, NATURAL, unsigned, uint32_t),
+        KIND(MPI_UINT64_T, NATURAL, ulong, uint64_t),
         KIND(MPI_AINT, WHOLE, long, MPI_Aint),
         KIND(MPI_OFFSET, WHOLE, long, MPI_Offset),
         KIND(MPI_COUNT, WHOLE, long, MPI_Count),
@@ -180,6 +193,11 @@ int main(int argc, char **argv) {
             if ((operations[o].kind & kinds[k].kinds) != 0) {
                 try(&operations[o], &kinds[k], rank);
             }
+        }
+    }
+    for (int k = 0; k < LAST(kinds); k++) {
+        if ((kinds[k].kinds & UNSIGNED) != 0) {
+            order(&kinds[k]);
         }
     }
     MPI_Finalize();
