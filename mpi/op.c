@@ -18,9 +18,8 @@ static mpi_op constants[OP_COUNT];
 void ls_mpi__ops_open(mpi_rank *me) {
     for (int n = 1; n < OP_COUNT; n++) {
         // What keeps one of two values (MPI_REPLACE, MPI_NO_OP) does not commute.
-        constants[n] = (mpi_op){.handle = 0x20000000 + n,
-                                .constant = names[n],
-                                .commutes = n < NUMBER(MPI_REPLACE)};
+        constants[n] = (mpi_op){
+            .handle = 0x20000000 + n, .constant = names[n], .commutes = n < NUMBER(MPI_REPLACE)};
         ls_mpi__handle_constant(me, MPI_KIND_OP, n, &constants[n]);
     }
 }

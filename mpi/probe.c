@@ -258,7 +258,15 @@ int MPI_Status_set_elements_x(MPI_Status *status, MPI_Datatype type, MPI_Count c
     mpi_where at = {ls_mpi__enter(__func__), __func__};
     mpi_type *of;
     MPI_TRY(ls_mpi__type_arg(&of, at, NULL, type, true));
-    status->ls_bytes = (long long)((size_t)count * of->size);
+    // As many whole types as these elements are, and the first of one more.
+    size_t each = of->elements > 0 ? of->elements : 1, left = (size_t)count % each;
+    size_t bytes = (size_t)count / each * of->size;
+    for (size_t s = 0; s < of->segment_count && left > 0; s++) {
+        size_t n = left < of->segments[s].count ? left : of->segments[s].count;
+        bytes += n * ls_mpi__basic(of->segments[s].basic)->size;
+        left -= n;
+    }
+    status->ls_bytes = (long long)bytes;
     return MPI_SUCCESS;
 }
 

@@ -46,11 +46,11 @@ def told(build, mpicc, source, folder):
 def main():
     build, sources, mpicc = sys.argv[1:4]
     only = sys.argv[4:]
-    with tempfile.TemporaryDirectory() as folder:
-        for source in sorted(glob.glob(os.path.join(sources, "*.c"))):
-            name = os.path.basename(source)[:-2]
-            if only and name not in only:
-                continue
+    for source in sorted(glob.glob(os.path.join(sources, "*.c"))):
+        name = os.path.basename(source)[:-2]
+        if only and name not in only:
+            continue
+        with tempfile.TemporaryDirectory() as folder:
             if name == "told":
                 told(build, mpicc, source, folder)
                 continue
