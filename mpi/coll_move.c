@@ -300,8 +300,8 @@ static int move_alltoall(mpi_record *const *records, int size) {
             int back;
             (void)peers(records[from], &back);
             const block in = block_of(records[to], &records[to]->recv, from - first, true);
-            if (kept[from] != NULL) {
-                const block *out = &kept[from][to - back];
+            if (kept[from] != NULL) {  // in place: the members are one group
+                const block *out = &kept[from][to];
                 if (out->count * out->type->size != in.count * in.type->size) {
                     transfer(from, out, to, &in);
                 } else {

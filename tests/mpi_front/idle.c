@@ -1,6 +1,6 @@
-// Linked into MPICH's programs: where MPICH runs over UCX, it looks for messages without ever letting
-// another process have the processor, and more ranks than there are processors take seconds to do
-// nothing. Here it sleeps for a moment after it has found nothing a few times.
+// Linked into MPICH's programs: where MPICH runs over UCX, it looks for messages without ever
+// letting another process have the processor, and more ranks than there are processors take seconds
+// to do nothing. Here it sleeps for a moment after it has found nothing a few times.
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <time.h>

@@ -1,5 +1,5 @@
-// What the programs of this folder share: printing, and the communicators and the forms of call that
-// collectives are tried in.
+// What the programs of this folder share: printing, and the communicators and the forms of call
+// that collectives are tried in.
 #ifndef LS_TESTS_MPI_FRONT_COMPARED_COMPARED_H
 #define LS_TESTS_MPI_FRONT_COMPARED_COMPARED_H
 
@@ -71,8 +71,8 @@ static inline place place_of(const char *name, MPI_Comm comm, int group) {
 
 #define PLACE_COUNT 5
 
-// The world, its two groups with their ranks reversed, one rank, and groups that talk to each other:
-// 2 and 3 ranks; the last rank and all others.
+// The world, its two groups with their ranks reversed, one rank, and groups that talk to each
+// other: 2 and 3 ranks; the last rank and all others.
 static inline void make_places(place out[PLACE_COUNT]) {
     int rank, size;
     MPI_Comm half, part, inter;

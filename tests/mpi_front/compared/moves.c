@@ -1,5 +1,5 @@
-// Collectives that move data: who gets what, in every form, on every kind of communicator, with types
-// that leave gaps, uneven counts and MPI_IN_PLACE.
+// Collectives that move data: who gets what, in every form, on every kind of communicator, with
+// types that leave gaps, uneven counts and MPI_IN_PLACE.
 #include "compared.h"
 
 static MPI_Datatype gapped;  // an int in the place of two

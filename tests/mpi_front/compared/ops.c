@@ -124,8 +124,8 @@ static void try(const operation *o, const kind *k, int rank) {
     printf("\n");
 }
 
-// Of two numbers without a sign, the one of which all bits are set is the greater. MPICH 4.0.2 takes
-// it for -1.
+// Of two numbers without a sign, the one of which all bits are set is the greater. MPICH 4.0.2
+// takes it for -1.
 static void order(const kind *k) {
     unsigned char high[8], low[8];
     memset(high, 0xff, sizeof high);

@@ -184,7 +184,8 @@ static void clear(void) {
     }
 }
 
-// Where something was written since it was cleared, and, where it is not what lies there in `from`, "!".
+// Where something was written since it was cleared, and, where it is not what lies there in `from`,
+// "!".
 static void print_written(const char *what) {
     printf("  %s:", what);
     for (int i = 0; i < 2 * MIDDLE; i++) {
