@@ -44,6 +44,7 @@ static int make_plain(named *out) {
     MAKE(create_struct, 0, INTS(0), BYTES(0), TYPES(MPI_INT));
     MAKE(create_resized, MPI_INT, -4, 12);
     MAKE(create_resized, MPI_INT, 0, -8);
+    MAKE(create_resized, MPI_INT, 0, 6);
     MAKE(create_subarray, 1, INTS(7), INTS(3), INTS(2), MPI_ORDER_C, MPI_SHORT);
     MAKE(create_subarray, 2, INTS(4, 5), INTS(2, 3), INTS(1, 2), MPI_ORDER_C, MPI_INT);
     MAKE(create_subarray, 2, INTS(4, 5), INTS(2, 3), INTS(1, 2), MPI_ORDER_FORTRAN, MPI_INT);
@@ -80,13 +81,15 @@ static int make_arrays(named *out, int n, int rank) {
 static int make_nested(named *out, int n) {
     const MPI_Datatype vector = out[4].type, backward = out[5].type, indexed = out[10].type,
                        record = out[15].type, spaced = out[20].type, negative = out[21].type,
-                       part = out[23].type;
+                       odd = out[22].type, part = out[24].type;
     MAKE(contiguous, 2, vector);
     MAKE(vector, 2, 2, 3, backward);
     MAKE(create_hvector, 2, 1, 60, indexed);
     MAKE(indexed, 2, INTS(1, 2), INTS(3, 0), record);
     MAKE(create_struct, 3, INTS(1, 2, 1), BYTES(0, 100, 60), TYPES(vector, spaced, record));
     MAKE(contiguous, 3, negative);
+    MAKE(vector, 2, 1, 2, odd);
+    MAKE(create_struct, 1, INTS(2), BYTES(0), TYPES(odd));
     MAKE(vector, 2, 2, -3, spaced);
     MAKE(create_resized, indexed, 4, 60);
     MAKE(create_resized, part, -8, 100);
@@ -266,9 +269,11 @@ int main(int argc, char **argv) {
             print_bytes(types[i].type);
         }
     }
-    const MPI_Datatype external[] = {MPI_CHAR,     MPI_SHORT,     MPI_INT,       MPI_UNSIGNED,
-                                     MPI_INT64_T,  MPI_FLOAT,     MPI_DOUBLE,    MPI_BYTE,
-                                     MPI_UINT16_T, types[4].type, types[5].type, types[10].type};
+    const MPI_Datatype external[] = {
+        MPI_LONG,      MPI_UNSIGNED_LONG, MPI_C_DOUBLE_COMPLEX, MPI_C_FLOAT_COMPLEX, MPI_CHAR,
+        MPI_SHORT,     MPI_INT,           MPI_UNSIGNED,         MPI_INT64_T,         MPI_FLOAT,
+        MPI_DOUBLE,    MPI_BYTE,          MPI_UINT16_T,         types[4].type,       types[5].type,
+        types[10].type};
     for (int i = 0; i < LAST(external) && rank == 0; i++) {
         print_external(external[i]);
     }
