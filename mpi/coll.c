@@ -122,21 +122,6 @@ static block block_at(mpi_rank *me, const mpi_side *side, int b, int blocks) {
     return (block){(const char *)side->buf + at, (size_t)side->counts[b], type};
 }
 
-static bool blocks_meet(block a, block b) {
-    if (!b.type->contiguous) {
-        block kept = a;
-        a = b;
-        b = kept;
-    }
-    if (a.count * a.type->size == 0 || b.count * b.type->size == 0) {
-        return false;
-    }
-    // Where neither is in one piece, what is the same lies in the same place.
-    return b.type->contiguous ? ls_mpi__type_meets(a.base, a.count, a.type, b.base,
-                                                   b.base + b.count * b.type->size)
-                              : a.base == b.base && a.type == b.type;
-}
-
 static bool has_data(const mpi_side *side) {
     return (side->type != NULL || side->types != NULL) && side->buf != NULL &&
            side->buf != MPI_IN_PLACE;
@@ -172,7 +157,8 @@ static bool sides_meet(mpi_rank *me, const mpi_side *send, int send_blocks, cons
     for (int i = 0; i < block_count(send, send_blocks); i++) {
         const block from = block_at(me, send, i, send_blocks);
         for (int k = 0; k < block_count(recv, recv_blocks); k++) {
-            if (blocks_meet(from, block_at(me, recv, k, recv_blocks))) {
+            const block to = block_at(me, recv, k, recv_blocks);
+            if (ls_mpi__types_meet(from.base, from.count, from.type, to.base, to.count, to.type)) {
                 return true;
             }
         }

@@ -350,6 +350,9 @@ bool ls_mpi__signature_fits(size_t send_count, const mpi_type *send, size_t recv
 void ls_mpi__span(ptrdiff_t *low, size_t *bytes, size_t count, const mpi_type *type);
 bool ls_mpi__type_meets(const char *base, size_t count, const mpi_type *type, const char *low,
                         const char *high);
+// Whether what two calls name has a byte in common, gaps left out.
+bool ls_mpi__types_meet(const void *a, size_t a_count, const mpi_type *a_type, const void *b,
+                        size_t b_count, const mpi_type *b_type);
 mpi_type *ls_mpi__type_make(mpi_rank *me, int combiner);
 int ls_mpi__type_finish(mpi_rank *me, mpi_type *made, MPI_Datatype *out);
 // Another of the same making.
@@ -445,9 +448,7 @@ mpi_owned *ls_mpi__own(mpi_rank *me, const void *buf, size_t count, const mpi_ty
 void ls_mpi__disown(mpi_rank *me, mpi_owned *owned);
 // What RMA calls on a window to a target (-1: to any) own.
 void ls_mpi__disown_epoch(mpi_rank *me, const mpi_win *win, int target);
-// An access by a call, or by the program (function NULL), to what a call owns is a finding.
-void ls_mpi__touch(mpi_rank *me, const void *low, size_t bytes, bool writes, const char *function,
-                   const char *file, int line);
+// An access by a call to what another call owns is a finding.
 void ls_mpi__touch_typed(mpi_rank *me, const void *buf, size_t count, const mpi_type *type,
                          bool writes, const char *function);
 extern _Thread_local mpi_rank

@@ -59,26 +59,9 @@ static void check(mpi_rank *me, const char *low, const char *high, size_t count,
         if (low >= at->high || high <= at->low || (!writes && !at->writes) || is_over(at)) {
             continue;
         }
-        if (type != NULL && !type->contiguous &&
-            !ls_mpi__type_meets(buf, count, type, at->low, at->high)) {
-            continue;
+        if (ls_mpi__types_meet(buf, count, type, at->base, at->count, at->type)) {
+            tell(me, at, writes, function, file, line);
         }
-        if (at->type != NULL && !at->type->contiguous) {
-            size_t elements = at->count;
-            if (!ls_mpi__type_meets(at->base, elements, at->type, low, high)) {
-                continue;
-            }
-        }
-        tell(me, at, writes, function, file, line);
-    }
-}
-
-void ls_mpi__touch(mpi_rank *me, const void *low, size_t bytes, bool writes, const char *function,
-                   const char *file, int line) {
-    const char *from = low;
-    check(me, from, from + bytes, bytes, low, NULL, writes, function, file, line);
-    if (me->window_count > 0) {
-        ls_mpi__win_local(me, from, from + bytes, writes, function, file, line);
     }
 }
 

@@ -225,12 +225,7 @@ int MPI_Sendrecv(const void *sendbuf, int sendcount, MPI_Datatype sendtype, int 
     mpi_type *out = ls_mpi__type_of(at.me, sendtype), *in = ls_mpi__type_of(at.me, recvtype);
     if (out != NULL && in != NULL && sendcount > 0 && recvcount > 0 && dest != MPI_PROC_NULL &&
         source != MPI_PROC_NULL) {
-        ptrdiff_t low;
-        size_t bytes;
-        ls_mpi__span(&low, &bytes, (size_t)recvcount, in);
-        const char *from = (const char *)((intptr_t)recvbuf + low);
-        if (bytes > 0 && ls_mpi__type_meets(sendbuf, (size_t)sendcount, out, from, from + bytes) &&
-            in->contiguous) {
+        if (ls_mpi__types_meet(sendbuf, (size_t)sendcount, out, recvbuf, (size_t)recvcount, in)) {
             ls_mpi__finding(at.me, LS_FINDING_BUFFER_OVERLAP, ls_mpi__file, ls_mpi__line,
                             "MPI_Sendrecv: the send and the receive buffer overlap");
         }

@@ -108,6 +108,79 @@ bool ls_mpi__type_meets(const char *base, size_t count, const mpi_type *type, co
     return false;
 }
 
+// Bytes that a type's elements have, from one address to another.
+typedef struct stretch {
+    intptr_t from, to;
+} stretch;
+
+static int by_place(const void *a, const void *b) {
+    intptr_t x = ((const stretch *)a)->from, y = ((const stretch *)b)->from;
+    return x < y ? -1 : x > y ? 1 : 0;
+}
+
+// What of count elements lies between low and high, in the order of the places.
+static stretch *stretches(size_t *out, const void *base, size_t count, const mpi_type *type,
+                          intptr_t low, intptr_t high) {
+    stretch *made = NULL;
+    size_t n = 0;
+    if (type->contiguous) {
+        made = ls_mpi__alloc(sizeof *made);
+        *made = (stretch){(intptr_t)base, (intptr_t)base + (intptr_t)(count * type->size)};
+        *out = 1;
+        return made;
+    }
+    for (size_t i = 0; i < count * type->segment_count; i++) {
+        const mpi_segment *at = &type->segments[i % type->segment_count];
+        intptr_t from =
+            (intptr_t)base + at->offset + (intptr_t)(i / type->segment_count) * type->extent;
+        intptr_t to = from + (intptr_t)(at->count * ls_mpi__basic(at->basic)->size);
+        if (from >= high || to <= low) {
+            continue;
+        }
+        if ((n & (n - 1)) == 0) {
+            made = realloc(made, (n == 0 ? 1 : 2 * n) * sizeof *made);
+            if (made == NULL) {
+                abort();
+            }
+        }
+        made[n++] = (stretch){from, to};
+    }
+    if (n > 0) {
+        qsort(made, n, sizeof *made, by_place);
+    }
+    *out = n;
+    return made;
+}
+
+bool ls_mpi__types_meet(const void *a, size_t a_count, const mpi_type *a_type, const void *b,
+                        size_t b_count, const mpi_type *b_type) {
+    ptrdiff_t first;
+    size_t bytes, n, m;
+    ls_mpi__span(&first, &bytes, a_count, a_type);
+    intptr_t low = (intptr_t)a + first, high = low + (intptr_t)bytes;
+    ls_mpi__span(&first, &bytes, b_count, b_type);
+    intptr_t other_low = (intptr_t)b + first, other_high = other_low + (intptr_t)bytes;
+    low = low > other_low ? low : other_low;
+    high = high < other_high ? high : other_high;
+    if (low >= high) {
+        return false;
+    }
+    stretch *own = stretches(&n, a, a_count, a_type, low, high);
+    stretch *other = stretches(&m, b, b_count, b_type, low, high);
+    bool meet = false;
+    for (size_t i = 0, k = 0; i < n && k < m && !meet;) {
+        meet = own[i].from < other[k].to && other[k].from < own[i].to;
+        if (own[i].to <= other[k].to) {
+            i++;
+        } else {
+            k++;
+        }
+    }
+    free(own);
+    free(other);
+    return meet;
+}
+
 // ---- Signatures ---------------------------------------------------------------------------------
 // What a basic type is to others: MPI has several names for one machine type.
 static int class_of(int number) {

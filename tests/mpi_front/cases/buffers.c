@@ -134,6 +134,20 @@ static void two_collectives_of_one_buffer(void) {
     MPI_Waitall(2, requests, MPI_STATUSES_IGNORE);
 }
 
+// Columns of a matrix are in flight together: here the second begins a row lower in the first.
+static void columns_in_flight(void) {
+    MPI_Datatype column;
+    MPI_Request requests[2];
+    MPI_Type_vector(3, 1, 2, MPI_INT, &column);
+    MPI_Type_commit(&column);
+    int peer = rank < 2 ? 1 - rank : MPI_PROC_NULL;
+    MPI_Irecv(memory, 1, column, peer, 0, WORLD, &requests[0]);
+    // wrong: buffer.use_before_wait
+    MPI_Isend(memory + (wrong ? 2 : 1), 1, column, peer, 0, WORLD, &requests[1]);
+    MPI_Waitall(2, requests, MPI_STATUSES_IGNORE);
+    MPI_Type_free(&column);
+}
+
 static void overlap_of_sendrecv(void) {
     int values[4] = {0}, to = (rank + 1) % size, from = (rank + size - 1) % size;
     int *in = values + (wrong ? 1 : 2), n = 2;
@@ -385,7 +399,7 @@ CASES({"store_before_wait", store_before_wait}, {"load_before_wait", load_before
       {"collective_on_a_receive", collective_on_a_receive},
       {"nonblocking_collective", nonblocking_collective},
       {"two_collectives_of_one_buffer", two_collectives_of_one_buffer},
-      {"overlap_of_sendrecv", overlap_of_sendrecv},
+      {"columns_in_flight", columns_in_flight}, {"overlap_of_sendrecv", overlap_of_sendrecv},
       {"one_buffer_for_allreduce", one_buffer_for_allreduce},
       {"persistent_buffer", persistent_buffer}, {"after_a_test", after_a_test}, {"column", column},
       {"past_the_end", past_the_end}, {"store_before_the_fence", store_before_the_fence},

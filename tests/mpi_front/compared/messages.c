@@ -156,6 +156,44 @@ static void records(void) {
     MPI_Type_free(&whole);
 }
 
+// What is being sent may be read.
+static void in_flight(const form6 *form) {
+    static char packed[64];
+    static int all[ROOM];
+    int *from = in + 20, at = 0, sum[2] = {-1, -1};
+    MPI_Aint end = 0;
+    MPI_Request requests[3];
+    ready();
+    MPI_Irecv(out + 20, 6, MPI_INT, before, 8, WORLD, &requests[0]);
+    MPI_Isend(from, form->count, form->type, next, 8, WORLD, &requests[1]);
+    MPI_Iallgather(from, form->count, form->type, all, 6, MPI_INT, WORLD, &requests[2]);
+    MPI_Pack(from, form->count, form->type, packed, sizeof packed, &at, WORLD);
+    MPI_Pack_external("external32", from, form->count, form->type, packed, sizeof packed, &end);
+    MPI_Allreduce(from, sum, 2, MPI_INT, MPI_SUM, WORLD);
+    MPI_Reduce(from, sum, 2, MPI_INT, MPI_SUM, 1, WORLD);
+    MPI_Bcast(rank == 2 ? from : sum, 2, MPI_INT, 2, WORLD);
+    for (int i = 0; i < 3; i++) {
+        MPI_Wait(&requests[i], MPI_STATUS_IGNORE);
+    }
+    show("sent", out, ROOM);
+    show("gathered", all, 6 * size);
+    printf("%d %ld %d %d\n", at, (long)end, sum[0], sum[1]);
+}
+
+// What is received may lie around what is sent.
+static void around(const form6 *pairs) {
+    MPI_Status status;
+    MPI_Request requests[2];
+    ready();
+    MPI_Sendrecv(in + 21, 1, MPI_INT, next, 9, in + 20, 1, pairs->type, before, 9, WORLD, &status);
+    say("around", &status, pairs->type);
+    MPI_Irecv(in + 40, 1, pairs->type, before, 9, WORLD, &requests[0]);
+    MPI_Isend(in + 41, 1, pairs->type, next, 9, WORLD, &requests[1]);
+    MPI_Wait(&requests[0], MPI_STATUS_IGNORE);
+    MPI_Wait(&requests[1], MPI_STATUS_IGNORE);
+    show("", in, ROOM);
+}
+
 static void told(const form6 *pairs) {
     MPI_Status status;
     int cancelled;
@@ -203,8 +241,10 @@ int main(int argc, char **argv) {
     for (int f = 0; f < FORMS; f++) {
         printf("into %d:\n", f);
         in_part(&forms[f]);
+        in_flight(&forms[f]);
     }
     records();
+    around(&forms[2]);
     told(&forms[2]);
     for (int i = 0; i < LAST(sizes); i++) {
         MPI_Datatype type;

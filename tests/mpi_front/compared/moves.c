@@ -101,6 +101,13 @@ static void exchanged(void) {
     CALL(how, Alltoall, alltoall, in, 2, send->type, out, 2, recv->type, p->comm);
     show("alltoall", out, ROOM);
 
+    start();  // what is sent lies between what is received, or behind it
+    CALL(how, Alltoall, alltoall, in + 1, 1, gapped, in, 1, gapped, p->comm);
+    show("alltoall between", in, 20);
+    start();
+    CALL(how, Alltoall, alltoall, in + 2 * p->peers, 1, MPI_INT, in, 1, gapped, p->comm);
+    show("alltoall behind", in, 20);
+
     int to[ROOM], to_at[ROOM], from[ROOM], from_at[ROOM], to_byte[ROOM], from_byte[ROOM];
     MPI_Datatype to_type[ROOM], from_type[ROOM];
     for (int b = 0; b < p->peers; b++) {
