@@ -252,6 +252,43 @@ static void print_external(MPI_Datatype type) {
     print_written("out of it");
 }
 
+// Arguments that are wrong; each is refused, and what is right between them is not.
+static void print_refused(void) {
+    int one[1] = {1}, at = 0, ints[4], order = MPI_ORDER_C;
+    MPI_Aint bytes[2], end = 0;
+    MPI_Datatype type, pair;
+    MPI_Comm_set_errhandler(WORLD, MPI_ERRORS_RETURN);
+    MPI_Comm_set_errhandler(MPI_COMM_SELF, MPI_ERRORS_RETURN);
+    MPI_Type_contiguous(2, MPI_INT, &pair);
+    MPI_Type_commit(&pair);
+    const int codes[] = {
+        MPI_Type_create_subarray(1, one, one, INTS(0), -3, MPI_INT, &type),
+        MPI_Type_create_subarray(1, INTS(4), INTS(2), INTS(-1), order, MPI_INT, &type),
+        MPI_Type_contiguous(-1, MPI_INT, &type),
+        MPI_Type_contiguous(1, MPI_DATATYPE_NULL, &type),
+        MPI_Type_vector(1, -1, 1, MPI_INT, &type),
+        MPI_Type_indexed(1, INTS(-1), INTS(0), MPI_INT, &type),
+        MPI_Type_create_struct(1, one, BYTES(0), TYPES(MPI_DATATYPE_NULL), &type),
+        MPI_Pack(from, 2, MPI_INT, packed, 8, &at, WORLD),
+        MPI_Unpack(packed, 16, &at, to, 2, MPI_INT, WORLD),
+        MPI_Pack_external("external32", from, 2, MPI_INT, packed, 8, &end),
+        MPI_Type_get_contents(pair, 0, 0, 1, ints, bytes, &type),
+        MPI_Type_get_contents(pair, 1, 0, 0, ints, bytes, &type),
+        MPI_Type_get_contents(pair, 1, 0, 1, ints, bytes, &type),
+        MPI_Type_get_contents(MPI_INT, 1, 1, 1, ints, bytes, &type),
+        MPI_Type_match_size(MPI_TYPECLASS_INTEGER, 3, &type),
+        MPI_Reduce_local(from, to, 1, MPI_DOUBLE, MPI_BAND),
+        MPI_Reduce_local(from, to, 1, MPI_INT, MPI_MAXLOC),
+        MPI_Reduce_local(from, to, 1, MPI_2INT, MPI_SUM),
+    };
+    printf("refused:");
+    for (int i = 0; i < LAST(codes); i++) {
+        printf(" %d", codes[i] != MPI_SUCCESS);
+    }
+    printf("\n");
+    MPI_Type_free(&pair);
+}
+
 int main(int argc, char **argv) {
     named types[64];
     char name[MPI_MAX_OBJECT_NAME];
@@ -277,6 +314,7 @@ int main(int argc, char **argv) {
     for (int i = 0; i < LAST(external) && rank == 0; i++) {
         print_external(external[i]);
     }
+    print_refused();
     MPI_Type_set_name(types[0].type, "three ints");
     MPI_Type_get_name(types[0].type, name, &length);
     printf("%s, %d, ", name, length);
