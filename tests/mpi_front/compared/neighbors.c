@@ -1,5 +1,5 @@
-// Collectives of neighbors: along lines and rings, in a grid, and in graphs, one of whose edges leads
-// to where it begins.
+// Collectives of neighbors: along lines and rings, in a grid, and in graphs, one of whose edges
+// leads to where it begins.
 #include "compared.h"
 
 static int in[ROOM], out[ROOM];
