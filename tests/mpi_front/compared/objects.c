@@ -1,0 +1,206 @@
+// What hangs on objects, of 4 ranks: attributes, infos, error handlers and codes of errors.
+#include "say.h"
+
+static int log_of[64], logged;
+
+static int copy(MPI_Comm comm, int key, void *state, void *in, void *out, int *flag) {
+    (void)comm;
+    (void)key;
+    int value = *(int *)in, step = *(int *)state;
+    log_of[logged++] = 100 + value;
+    static int copies[8], made;
+    copies[made] = value + step;
+    *(int **)out = &copies[made++];
+    *flag = value != 3;  // that one is not copied
+    return MPI_SUCCESS;
+}
+
+static int gone(MPI_Comm comm, int key, void *value, void *state) {
+    (void)comm;
+    (void)key;
+    log_of[logged++] = 1000 * *(int *)state + *(int *)value;
+    return MPI_SUCCESS;
+}
+
+static int by_value(const void *a, const void *b) {
+    return *(const int *)a - *(const int *)b;
+}
+
+// In no order: MPI leaves it open.
+static void say_log(const char *what) {
+    qsort(log_of, (size_t)logged, sizeof log_of[0], by_value);
+    say(what, logged, log_of);
+    logged = 0;
+}
+
+static void say_attributes(const char *what, MPI_Comm comm, const int *keys) {
+    printf("%s:", what);
+    for (int i = 0; i < 4; i++) {
+        int flag, *value = NULL;
+        MPI_Comm_get_attr(comm, keys[i], &value, &flag);
+        printf(" %d", flag ? *value : -1);
+    }
+    printf("\n");
+}
+
+static void attributes(void) {
+    static int state = 5, values[] = {1, 2, 3, 4, 9};
+    int keys[4], old;
+    MPI_Comm comm, other;
+    MPI_Comm_dup(MPI_COMM_WORLD, &comm);
+    for (int i = 0; i < 4; i++) {
+        MPI_Comm_create_keyval(i == 0   ? MPI_COMM_NULL_COPY_FN
+                               : i == 3 ? MPI_COMM_DUP_FN
+                                        : copy,
+                               i == 3 ? MPI_COMM_NULL_DELETE_FN : gone, &keys[i], &state);
+        say_attributes("before", comm, (int[]){keys[0], keys[0], keys[0], keys[0]});
+        MPI_Comm_set_attr(comm, keys[i], &values[i]);
+    }
+    say_attributes("set", comm, keys);
+    MPI_Comm_dup(comm, &other);
+    say_log("copied");
+    say_attributes("dup", other, keys);
+    MPI_Comm_set_attr(other, keys[1], &values[4]);
+    say_log("set again");
+    MPI_Comm_delete_attr(comm, keys[1]);
+    say_log("deleted");
+    say_attributes("left", comm, keys);
+    say_attributes("its dup", other, keys);
+    old = keys[0];
+    MPI_Comm_free_keyval(&keys[0]);
+    SAY("freed", keys[0] == MPI_KEYVAL_INVALID);
+    keys[0] = old;
+    MPI_Comm_free(&other);
+    say_log("dup freed");
+    MPI_Comm_split(comm, 0, 0, &other);
+    say_attributes("split", other, (int[]){keys[1], keys[2], keys[3], keys[3]});
+    MPI_Comm_free(&other);
+    MPI_Comm_free(&comm);
+    say_log("all freed");
+    for (int i = 1; i < 4; i++) {
+        MPI_Comm_free_keyval(&keys[i]);
+    }
+    int flag, *value;
+    MPI_Comm_get_attr(MPI_COMM_WORLD, MPI_HOST, &value, &flag);
+    SAY("host", flag && *value == MPI_PROC_NULL);
+    MPI_Comm_get_attr(MPI_COMM_WORLD, MPI_APPNUM, &value, &flag);
+    SAY("number", flag ? *value : 0);
+    MPI_Comm_get_attr(MPI_COMM_WORLD, MPI_LASTUSEDCODE, &value, &flag);
+    SAY("last code", flag && *value >= MPI_ERR_LASTCODE);
+}
+
+static void say_info(const char *what, MPI_Info info) {
+    int count, length, flag;
+    MPI_Info_get_nkeys(info, &count);
+    printf("%s: %d\n", what, count);
+    for (int i = 0; i < count; i++) {
+        char key[MPI_MAX_INFO_KEY + 1], value[64] = "", part[8] = "";
+        MPI_Info_get_nthkey(info, i, key);
+        MPI_Info_get_valuelen(info, key, &length, &flag);
+        MPI_Info_get(info, key, 63, value, &flag);
+        int room = 4, ask = 0;
+        MPI_Info_get_string(info, key, &room, part, &flag);
+        MPI_Info_get_string(info, key, &ask, part, &flag);
+        printf("%s=%s %d %d %s %d %d\n", key, value, length, flag, part, room, ask);
+    }
+}
+
+static void infos(void) {
+    MPI_Info info, dup;
+    int flag = -1, length = -7;
+    char value[8] = "as was";
+    MPI_Info_create(&info);
+    say_info("empty", info);
+    MPI_Info_set(info, "one", "1");
+    MPI_Info_set(info, "two", "twenty-two");
+    MPI_Info_set(info, "three", "with spaces in");
+    MPI_Info_set(info, "one", "another");
+    say_info("three", info);
+    MPI_Info_dup(info, &dup);
+    MPI_Info_delete(info, "two");
+    say_info("two", info);
+    say_info("dup", dup);
+    MPI_Info_get(info, "two", 7, value, &flag);
+    SAY("not there", flag);
+    MPI_Info_get_valuelen(info, "two", &length, &flag);
+    SAY("not there", flag, length);
+    MPI_Info_delete(dup, "three");
+    MPI_Info_delete(dup, "one");
+    say_info("one", dup);
+    MPI_Info_free(&info);
+    MPI_Info_free(&dup);
+    printf("%d\n", info == MPI_INFO_NULL);
+}
+
+static int handled, handled_by;
+
+static void handler(MPI_Comm *comm, int *code, ...) {
+    int class_of;
+    MPI_Error_class(*code, &class_of);
+    handled++;
+    handled_by = *comm == MPI_COMM_WORLD ? 1 : 2;
+    printf("handles an error: rank %d, number %d\n", class_of == MPI_ERR_RANK, handled);
+}
+
+static void errors(void) {
+    MPI_Errhandler own, got;
+    MPI_Comm comm, dup;
+    int value = 0, code, class_of, length, added[3];
+    char text[MPI_MAX_ERROR_STRING];
+    MPI_Comm_get_errhandler(MPI_COMM_WORLD, &got);
+    SAY("fatal", got == MPI_ERRORS_ARE_FATAL);
+    MPI_Comm_dup(MPI_COMM_WORLD, &comm);
+    MPI_Comm_create_errhandler(handler, &own);
+    MPI_Comm_set_errhandler(comm, own);
+    MPI_Errhandler_free(&own);
+    SAY("freed", own == MPI_ERRHANDLER_NULL);
+    MPI_Comm_dup(comm, &dup);
+    code = MPI_Send(&value, 1, MPI_INT, 77, 0, comm);
+    MPI_Error_class(code, &class_of);
+    SAY("returned", class_of == MPI_ERR_RANK, handled, handled_by);
+    MPI_Comm_call_errhandler(dup, MPI_ERR_RANK);
+    SAY("called", handled, handled_by);
+    MPI_Comm_set_errhandler(comm, MPI_ERRORS_RETURN);
+    MPI_Comm_get_errhandler(comm, &got);
+    SAY("returns", got == MPI_ERRORS_RETURN);
+    const int codes[] = {MPI_Send(&value, 1, MPI_INT, 0, -5, comm),
+                         MPI_Send(&value, -1, MPI_INT, 0, 0, comm),
+                         MPI_Bcast(&value, 1, MPI_INT, 9, comm)};
+    for (int i = 0; i < 3; i++) {
+        MPI_Error_class(codes[i], &class_of);
+        SAY("class", class_of == MPI_ERR_TAG, class_of == MPI_ERR_COUNT, class_of == MPI_ERR_ROOT,
+            handled);
+    }
+    MPI_Comm_free(&comm);
+    MPI_Comm_free(&dup);
+    MPI_Add_error_class(&added[0]);
+    MPI_Add_error_code(added[0], &added[1]);
+    MPI_Add_error_code(MPI_ERR_TAG, &added[2]);
+    MPI_Add_error_string(added[1], "what goes wrong here");
+    for (int i = 0; i < 3; i++) {
+        MPI_Error_class(added[i], &class_of);
+        SAY("added", class_of == added[0], class_of == MPI_ERR_TAG);
+    }
+    MPI_Error_string(added[1], text, &length);
+    printf("%s %d\n", text, length);
+}
+
+int main(void) {
+    int before, after, done, flag, level;
+    MPI_Initialized(&before);
+    start();
+    MPI_Initialized(&after);
+    MPI_Finalized(&done);
+    MPI_Is_thread_main(&flag);
+    MPI_Query_thread(&level);
+    SAY("there", before, after, done, flag, level >= MPI_THREAD_SINGLE);
+    double first = MPI_Wtime();
+    SAY("time", MPI_Wtime() >= first, MPI_Wtick() > 0);
+    attributes();
+    infos();
+    errors();
+    MPI_Finalize();
+    MPI_Finalized(&done);
+    SAY("done", done);
+    return 0;
+}
