@@ -163,3 +163,21 @@ $ on() { printf "lockstep: 1\nname: t\nmesh: {shape: [4]}\nprogram:\n  tensors: 
 >   collective.root_mismatch, rank 1, at e.yaml:7
 >   collective.kind_mismatch, rank 1, at e.yaml:8
 >   collective.kind_mismatch, rank 1, at e.yaml:8
+# Names in any script, of one to four bytes a character; and what is none.
+$ printf 'lockstep: 1\nname: "a \302\265 \342\210\221 \360\237\230\200"\nmesh: {shape: [2]}\nprogram: {steps: [{all_reduce: {count: 2}}]}\n' > signs.yaml; lockstep run signs.yaml | grep -o 'a \S* \S* \S*  '
+> a µ ∑ 😀
+$ for bytes in '\360\237\230' '\300\200' '\340\200\200' '\355\240\200' '\360\200\200\200' '\364\220\200\200' '\365\200\200\200' '\200'; do printf "lockstep: 1\nname: a $bytes\nmesh: {shape: [2]}\n" > signs.yaml; lockstep run signs.yaml 2>&1 | head -n 1; done
+> signs.yaml:2:9: error: the byte 0xf0 is not UTF-8
+> signs.yaml:2:9: error: the byte 0xc0 is not UTF-8
+> signs.yaml:2:9: error: the byte 0xe0 is not UTF-8
+> signs.yaml:2:9: error: the byte 0xed is not UTF-8
+> signs.yaml:2:9: error: the byte 0xf0 is not UTF-8
+> signs.yaml:2:9: error: the byte 0xf4 is not UTF-8
+> signs.yaml:2:9: error: the byte 0xf5 is not UTF-8
+> signs.yaml:2:9: error: the byte 0x80 is not UTF-8
+# A version of .npy that nobody has written yet.
+$ printf '\223NUMPY\004\000v\000{}' > four.npy; printf 'lockstep: 1\nname: four\nmesh: {shape: [2]}\nprogram: {steps: [{all_reduce: {count: 2, values: {file: four.npy}}}]}\n' > four.yaml; lockstep run four.yaml
+! four.yaml:4:58: error: values: '...four.npy': .npy version 4 is not supported
+!     4 | program: {steps: [{all_reduce: {count: 2, values: {file: four.npy}}}]}
+!       |                                                          ^~~~~~~~
+? 2

@@ -94,7 +94,10 @@ $ lockstep run --on mpi --backend nccl --processes x.yaml
 $ lockstep compare --real nccl --processes 3 x.yaml
 ! lockstep: error: --processes takes a number with --on mpi alone: elsewhere there is one per rank
 ? 2
-# What moves the data of a comparison is said once.
+# What moves the data is said once.
+$ lockstep exec --simulate --observe -- true
+! lockstep: error: --simulate and --observe exclude each other
+? 2
 $ lockstep exec --compare gloo --observe -- true
 ! lockstep: error: --compare excludes --observe, --payload and --hash
 ? 2

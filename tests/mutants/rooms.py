@@ -57,6 +57,8 @@ ROOMS = (
     ("formats", "formats/", ("unit/arrays", "unit/base", "unit/file", "unit/scenario"),
      ("cli/run", "cli/outputs", "cli/unusable", "cli/hostile", "cli/recordings", "cli/plan")),
     ("kernels", "kernels/cpu/scalar", ("unit/kernels_convert", "unit/kernels_scalar"), ("cli/run",)),
+    ("kernels", "kernels/cpu/device", KERNELS, (*EMBEDDING, "unit/collectives", "cli/run",
+                                               "scenario/parallel", "docs/judges")),
     ("kernels", "kernels/cpu/", KERNELS, (*EMBEDDING, "unit/collectives", "unit/runner", "cli/run")),
     ("local_tensor", "local_tensor/", ("unit/local_tensor", "unit/local_tensor_torch",
                                        "unit/tensor_collectives"), (COMPARE, "cli/run")),
