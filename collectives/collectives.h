@@ -284,7 +284,6 @@ struct ls_backend_ops {
     int (*test)(ls_backend *backend, void *pending, bool *done);
     // What was used for a call of the last run; false where that is not known. May be NULL.
     bool (*used)(ls_backend *backend, const ls_call *call, ls_call_used *out);
-    double (*clock)(ls_backend *backend);  // seconds; the simulator's is logical
     void (*destroy)(ls_backend *backend);
 };
 

@@ -49,11 +49,6 @@ static int blocks_run(ls_backend *backend, ls_call *calls, int call_count) {
     return status;
 }
 
-static double blocks_clock(ls_backend *backend) {
-    (void)backend;
-    return MPI_Wtime();
-}
-
 static void blocks_destroy(ls_backend *backend) {
     ls_free(backend, 1, sizeof *backend);
 }
@@ -65,7 +60,6 @@ static const ls_backend_ops blocks_ops = {
     .comm_open = blocks_comm_open,
     .comm_close = blocks_comm_close,
     .run = blocks_run,
-    .clock = blocks_clock,
     .destroy = blocks_destroy,
 };
 

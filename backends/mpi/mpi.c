@@ -180,11 +180,6 @@ static int mpi_test(ls_backend *backend, void *pending, bool *done) {
     return ls_mpi__group_close(group, &owner->groups);
 }
 
-static double mpi_clock(ls_backend *backend) {
-    (void)backend;
-    return MPI_Wtime();
-}
-
 static void mpi_destroy(ls_backend *backend) {
     ls_free(backend->impl, 1, sizeof(mpi_backend));
 }
@@ -197,7 +192,6 @@ static const ls_backend_ops mpi_ops = {
     .run = mpi_run,
     .start = mpi_start,
     .test = mpi_test,
-    .clock = mpi_clock,
     .destroy = mpi_destroy,
 };
 

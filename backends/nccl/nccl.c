@@ -281,11 +281,6 @@ static int nccl_run(ls_backend *backend, ls_call *calls, int call_count) {
 }
 
 // ---- The backend --------------------------------------------------------------------------------
-static double nccl_clock(ls_backend *backend) {
-    (void)backend;
-    return ls_nccl__now();
-}
-
 static void destroy(nccl_owner *owner) {
     ls_nccl__log_unlink();
     if (owner->workers != NULL) {
@@ -330,7 +325,6 @@ static const ls_backend_ops nccl_ops = {
     .comm_split = ls_nccl__comm_split,
     .run = nccl_run,
     .used = nccl_used_for,
-    .clock = nccl_clock,
     .destroy = nccl_destroy,
 };
 

@@ -4,14 +4,6 @@
 #include "backends/match.h"
 #include "backends/sim/sim_device.h"
 
-// One tick of the logical clock per completed group.
-#define TICK_SECONDS 1e-6
-
-typedef struct sim {
-    ls_backend backend;
-    uint64_t groups;
-} sim;
-
 static int sim_comm_open(ls_backend *backend, ls_comm *comm) {
     (void)backend;
     return ls_match__open(comm);
@@ -28,18 +20,11 @@ static int sim_run(ls_backend *backend, ls_call *calls, int call_count) {
     int status = ls_backend__check_overlap(calls, call_count);
     status = status == LS_OK ? ls_backend__compute(backend, &match) : status;
     ls_match__free(&match);
-    if (status == LS_OK) {
-        ((sim *)backend->impl)->groups += 1;
-    }
     return status;
 }
 
-static double sim_clock(ls_backend *backend) {
-    return (double)((sim *)backend->impl)->groups * TICK_SECONDS;
-}
-
 static void sim_destroy(ls_backend *backend) {
-    ls_free(backend->impl, 1, sizeof(sim));
+    ls_free(backend, 1, sizeof *backend);
 }
 
 static const ls_backend_ops sim_ops = {
@@ -48,7 +33,6 @@ static const ls_backend_ops sim_ops = {
     .comm_open = sim_comm_open,
     .comm_close = sim_comm_close,
     .run = sim_run,
-    .clock = sim_clock,
     .destroy = sim_destroy,
 };
 
@@ -62,7 +46,6 @@ static const ls_backend_ops sim_device_ops = {
     .comm_open = sim_comm_open,
     .comm_close = sim_comm_close,
     .run = sim_run,
-    .clock = sim_clock,
     .destroy = sim_destroy,
 };
 
@@ -75,10 +58,9 @@ int ls_backend_sim_create(ls_backend **out, ls_world *world) {
                        ls_world_held_count(world), ls_world_size(world));
     }
     void *memory = NULL;
-    LS_TRY(ls_alloc(&memory, 1, sizeof(sim)));
-    sim *made = memory;
-    made->backend = (ls_backend){.ops = &sim_ops, .world = world, .impl = made};
-    *out = &made->backend;
+    LS_TRY(ls_alloc(&memory, 1, sizeof(ls_backend)));
+    *out = memory;
+    **out = (ls_backend){.ops = &sim_ops, .world = world};
     return LS_OK;
 }
 

@@ -22,11 +22,6 @@ static int null_run(ls_backend *backend, ls_call *calls, int call_count) {
     return LS_OK;
 }
 
-static double null_clock(ls_backend *backend) {
-    (void)backend;
-    return 0;
-}
-
 static void null_destroy(ls_backend *backend) {
     free(backend);
 }
@@ -35,7 +30,6 @@ static const ls_backend_ops null_ops = {.name = "null",
                                         .comm_open = null_comm_open,
                                         .comm_close = null_comm_close,
                                         .run = null_run,
-                                        .clock = null_clock,
                                         .destroy = null_destroy};
 
 static int null_open(ls_backend **out, ls_world *world, struct ls_device *device) {
