@@ -7,7 +7,6 @@
 #include <langinfo.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -109,51 +108,6 @@ bool cli_stdout_taken(void) {
     const cli_common *common = &cli_options_common;
     return is_stdout(common->json) || is_stdout(common->junit) || is_stdout(common->report) ||
            is_stdout(common->trace);
-}
-
-static bool same_file(const char *a, const char *b) {
-    struct stat one, other;
-    return strcmp(a, b) == 0 ||
-           (stat(a, &one) == 0 && stat(b, &other) == 0 && S_ISREG(one.st_mode) &&
-            one.st_dev == other.st_dev && one.st_ino == other.st_ino);
-}
-
-// Whether another word of the command line names the file that `path` would overwrite.
-static bool is_input(const char *path) {
-    for (char **word = cli_arguments; word != NULL && *word != NULL; word++) {
-        if (*word != path && !is_stdout(path) && same_file(*word, path)) {
-            return true;
-        }
-    }
-    return false;
-}
-
-int cli_outputs_check(const char *out) {
-    const cli_common *common = &cli_options_common;
-    const char *paths[] = {common->json, common->junit, common->report, common->trace, out};
-    const size_t count = sizeof paths / sizeof paths[0];
-    for (size_t i = 0; i < count; i++) {
-        if (paths[i] == NULL) {
-            continue;
-        }
-        for (size_t j = 0; j < i; j++) {
-            if (paths[j] != NULL && same_file(paths[i], paths[j])) {
-                cli_error("two outputs go to '%s'", paths[i]);
-                return LS_EXIT_USAGE;
-            }
-        }
-        int status = is_stdout(paths[i]) ? LS_OK : ls_file_write_check(paths[i]);
-        if (status != LS_OK) {
-            return cli_fail(status);
-        }
-    }
-    for (size_t i = 0; i < count; i++) {
-        if (paths[i] != NULL && is_input(paths[i])) {
-            cli_error("'%s' would overwrite an input of this call", paths[i]);
-            return LS_EXIT_USAGE;
-        }
-    }
-    return LS_EXIT_OK;
 }
 
 int cli_output(const char *path, const ls_text *text) {

@@ -30,10 +30,6 @@ bool cli_unicode_on(void);
 // Whether stdout is taken by a machine-readable output (an option's value is "-").
 bool cli_stdout_taken(void);
 
-// Checks the paths of --json, --junit, --report, --trace and `out` (a command's own output; may be
-// NULL) before work starts. On failure says why on stderr; an exit code, LS_EXIT_OK if all is well.
-int cli_outputs_check(const char *out);
-
 // Writes `text` to `path`; "-": stdout. On failure says why on stderr. Returns an exit code.
 int cli_output(const char *path, const ls_text *text);
 

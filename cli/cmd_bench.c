@@ -182,10 +182,6 @@ static int run(const cli_args *args) {
         cli_error("--dtype: '%s' is no type that is measured here", dtype);
         return LS_EXIT_USAGE;
     }
-    int code = cli_outputs_check(NULL);
-    if (code != LS_EXIT_OK) {
-        return code;
-    }
     const ls_backend_kind *kind = ls_backend_kind_named(ls_backend_names_timed[backend]);
 #ifndef LOCKSTEP_WITH_NCCL
     if (kind->open == NULL) {
@@ -217,7 +213,7 @@ static int run(const cli_args *args) {
     }
     int status = ls_bench_run(bench);
     cli_progress_end();
-    code = status == LS_OK ? write_all(bench) : cli_fail(status);
+    int code = status == LS_OK ? write_all(bench) : cli_fail(status);
     free(bench);
     return code;
 }

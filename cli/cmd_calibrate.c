@@ -37,6 +37,7 @@ static const cli_option options[] = {
     {.type = CLI_STRING,
      .long_name = "out",
      .value = &given.out,
+     .output = CLI_OUTPUT_FILE,
      .value_name = "FILE",
      .help = "Where the machine file goes; -: stdout"},
     {.type = CLI_STRING,
@@ -185,16 +186,12 @@ static int run(const cli_args *args) {
         return cli_become(asked()->threads_program);
     }
 #endif
-    int code = cli_outputs_check(given.out);
-    if (code != LS_EXIT_OK) {
-        return code;
-    }
     ls_text text = {0};
     int ranks = 0;
     int status = ranks_wanted(&ranks);
     status = status == LS_OK ? calibrate(&text, ranks) : status;
     cli_progress_end();
-    code = status == LS_OK ? cli_output(given.out, &text) : cli_fail(status);
+    int code = status == LS_OK ? cli_output(given.out, &text) : cli_fail(status);
     ls_text_free(&text);
     return code;
 }

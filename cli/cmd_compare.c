@@ -24,6 +24,7 @@ static const cli_option options[] = {
     {.type = CLI_STRING,
      .long_name = "keep",
      .value = &given.keep,
+     .output = CLI_OUTPUT_FOLDER,
      .value_name = "DIR",
      .help = "Keep the recordings of live runs in DIR, one directory per scenario"},
     CLI_DEVICE_OPTION(given.device),
@@ -81,12 +82,8 @@ static int run(const cli_args *args) {
         cli_error("compare needs --real nccl, --real mpi or --real DIR");
         return LS_EXIT_USAGE;
     }
-    int code = cli_outputs_check(NULL);
-    if (code != LS_EXIT_OK) {
-        return code;
-    }
     const char *const catches[] = {"catch divergence"};
-    code = cli_stop(&given.stop, "stop-at-divergence", catches, 1);
+    int code = cli_stop(&given.stop, "stop-at-divergence", catches, 1);
     if (code != LS_EXIT_OK) {
         return code;
     }

@@ -64,14 +64,10 @@ static int diff(const ls_capture *ref, const ls_capture *run) {
 }
 
 static int run(const cli_args *args) {
-    int code = cli_outputs_check(NULL);
-    if (code != LS_EXIT_OK) {
-        return code;
-    }
     ls_capture *captures[2] = {NULL};
     int status = ls_capture_open(&captures[0], args->values[0]);
     status = status == LS_OK ? ls_capture_open(&captures[1], args->values[1]) : status;
-    code = status == LS_OK ? diff(captures[0], captures[1]) : cli_fail(status);
+    int code = status == LS_OK ? diff(captures[0], captures[1]) : cli_fail(status);
     ls_capture_free(captures[0]);
     ls_capture_free(captures[1]);
     return code;

@@ -292,10 +292,7 @@ static int write_pages(const checks *list) {
 
 static int run(const cli_args *args) {
     (void)args;
-    int code = cli_outputs_check(NULL);
-    if (code != LS_EXIT_OK) {
-        return code;
-    }
+    int code = LS_EXIT_OK;
     checks list = {.count = 0};
     check_all(&list);
     if (!cli_stdout_taken() && !cli_options_common.quiet) {

@@ -70,6 +70,7 @@ static const cli_option options[] = {
     {.type = CLI_STRING,
      .long_name = "record",
      .value = &given.record,
+     .output = CLI_OUTPUT_FOLDER,
      .value_name = "DIR",
      .help = "Keep a list of the job's collectives in a new folder, which replay reads"},
     {.type = CLI_SWITCH,
@@ -445,7 +446,7 @@ static int check_options(void) {
         cli_error("--payload and --hash exclude each other");
         return LS_EXIT_USAGE;
     }
-    return cli_outputs_check(NULL);
+    return LS_EXIT_OK;
 }
 
 static int run(const cli_args *args) {

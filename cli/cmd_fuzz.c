@@ -54,6 +54,7 @@ static const cli_option options[] = {
     {.type = CLI_STRING,
      .long_name = "keep",
      .value = &given.keep,
+     .output = CLI_OUTPUT_FOLDER,
      .value_name = "DIR",
      .help = "Write what failed, shrunk, into DIR, a file each"},
     {.type = CLI_INT,
@@ -133,10 +134,6 @@ static int fuzz(const cli_args *files) {
 }
 
 static int run(const cli_args *args) {
-    int code = cli_outputs_check(NULL);
-    if (code != LS_EXIT_OK) {
-        return code;
-    }
     if (given.seconds_given && !(given.seconds > 0)) {
         cli_error("--seconds needs a number above 0");
         return LS_EXIT_USAGE;
@@ -152,7 +149,7 @@ static int run(const cli_args *args) {
         cli_error("cannot make the directory \"%s\": %s", given.keep, strerror(errno));
         return LS_EXIT_USAGE;
     }
-    code = cli_scenarios_check(args, given.allow_outside);
+    int code = cli_scenarios_check(args, given.allow_outside);
     return code == LS_EXIT_OK ? fuzz(args) : code;
 }
 

@@ -266,9 +266,8 @@ static int run_program(void *library, ls_mpi_options *used, const ls_keeper *kee
 }
 
 static int run(const cli_args *args) {
-    int code = cli_outputs_check(NULL);
     static const char *const catches[] = {"catch finding"};
-    code = code == LS_EXIT_OK ? cli_stop(&given.stop, "break-on-finding", catches, 1) : code;
+    int code = cli_stop(&given.stop, "break-on-finding", catches, 1);
     ls_mpi_options used;
     code = code == LS_EXIT_OK ? options_of(&used, args) : code;
     if (code != LS_EXIT_OK) {

@@ -40,11 +40,7 @@ static int mutate(const cli_args *files) {
 }
 
 static int run(const cli_args *args) {
-    int code = cli_outputs_check(NULL);
-    if (code != LS_EXIT_OK) {
-        return code;
-    }
-    code = cli_scenarios_check(args, given.allow_outside);
+    int code = cli_scenarios_check(args, given.allow_outside);
     return code == LS_EXIT_OK ? mutate(args) : code;
 }
 

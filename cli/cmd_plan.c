@@ -36,6 +36,7 @@ static const cli_option options[] = {
     {.type = CLI_STRING,
      .long_name = "out",
      .value = &given.out,
+     .output = CLI_OUTPUT_FILE,
      .value_name = "PLAN",
      .help = "Write the plan file that scenarios name"},
     {.type = CLI_STRING,
@@ -86,11 +87,13 @@ static const cli_option options[] = {
     {.type = CLI_STRING,
      .long_name = "svg",
      .value = &given.svg,
+     .output = CLI_OUTPUT_FILE,
      .value_name = "FILE",
      .help = "Draw load and memory of every rank"},
     {.type = CLI_STRING,
      .long_name = "torchrec",
      .value = &given.torchrec,
+     .output = CLI_OUTPUT_FILE,
      .value_name = "FILE",
      .help = "Write the plan in TorchRec's form as JSON"},
     {.type = CLI_STRING,
@@ -101,6 +104,7 @@ static const cli_option options[] = {
     {.type = CLI_STRING,
      .long_name = "lp",
      .value = &given.lp,
+     .output = CLI_OUTPUT_FILE,
      .value_name = "FILE",
      .help = "Write the problem for other solvers (CPLEX LP format)"},
     {.type = CLI_SWITCH,
@@ -116,6 +120,7 @@ static const cli_option options[] = {
     {.type = CLI_STRING,
      .long_name = "keep",
      .value = &given.keep,
+     .output = CLI_OUTPUT_FILE,
      .value_name = "FILE",
      .help = "With --measured nccl: keep the times as a file"},
     {.type = CLI_SWITCH,
@@ -409,16 +414,12 @@ static int check_options(void) {
         cli_error("--keep goes with --measured nccl (or sim)");
         return LS_EXIT_USAGE;
     }
-    int code = cli_outputs_check(given.out);
-    if (code == LS_EXIT_OK && given.keep != NULL && ls_file_write_check(given.keep) != LS_OK) {
-        code = cli_fail(ls_error_last()->code);
-    }
 #ifndef LOCKSTEP_WITH_NCCL
-    if (code == LS_EXIT_OK && live != NULL && live->open == NULL) {
-        code = cli_become(live->threads_program);
+    if (live != NULL && live->open == NULL) {
+        return cli_become(live->threads_program);
     }
 #endif
-    return code;
+    return LS_EXIT_OK;
 }
 
 static int run(const cli_args *args) {

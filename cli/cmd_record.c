@@ -21,6 +21,7 @@ static const cli_option options[] = {
     {.type = CLI_STRING,
      .long_name = "out",
      .value = &given.out,
+     .output = CLI_OUTPUT_FOLDER,
      .value_name = "DIR",
      .help = "Where the recordings go, one directory per scenario"},
     CLI_RUN_OPTIONS(given.run),
@@ -60,10 +61,6 @@ static int run(const cli_args *args) {
     if (given.out == NULL || !given.backend_given) {
         cli_error("record needs --backend sim, --backend mpi or --backend nccl, and --out DIR");
         return LS_EXIT_USAGE;
-    }
-    int code = cli_outputs_check(NULL);
-    if (code != LS_EXIT_OK) {
-        return code;
     }
     return cli_scenarios_run(args, &given.run, given.out, record_all, NULL);
 }

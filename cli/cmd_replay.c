@@ -208,12 +208,8 @@ static int replay_all(replay *to, const cli_args *args) {
 }
 
 static int run(const cli_args *args) {
-    int code = cli_outputs_check(NULL);
-    if (code != LS_EXIT_OK) {
-        return code;
-    }
     replay to = {.results = NULL};
-    code = cli_trace_open(&to.trace, given.machine);
+    int code = cli_trace_open(&to.trace, given.machine);
     if (code != LS_EXIT_OK) {
         return code;
     }

@@ -90,15 +90,11 @@ static int run(const cli_args *args) {
         cli_error("reshard needs --plan PLAN, the plan to cut up by");
         return LS_EXIT_USAGE;
     }
-    int code = cli_outputs_check(NULL);
     ls_arena *arena = NULL;
     ls_checkpoint *checkpoint = NULL;
     ls_plan plan;
-    if (code != LS_EXIT_OK) {
-        return code;
-    }
     int status = ls_arena_create(&arena);
-    code = status == LS_OK ? cli_plan_load(&plan, arena, plan_file) : cli_fail(status);
+    int code = status == LS_OK ? cli_plan_load(&plan, arena, plan_file) : cli_fail(status);
     if (code == LS_EXIT_OK) {
         status = ls_checkpoint_open(&checkpoint, from);
         status = status == LS_OK ? ls_checkpoint_reshard(to, checkpoint, &plan) : status;
@@ -114,6 +110,7 @@ const cli_command cli_cmd_reshard = {
     .arguments = "FROM TO",
     .arguments_min = 2,
     .arguments_max = 2,
+    .output_argument = 2,
     .summary = "Cut a checkpoint of embedding tables up by another plan",
     .details = "FROM is a checkpoint: weights and optimizer states of sharded tables, as "
                "run --checkpoint leaves it. TO, which must not exist, gets the same tables as "

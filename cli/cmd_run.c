@@ -46,12 +46,14 @@ static const cli_option options[] = {
     {.type = CLI_STRING,
      .long_name = "keep",
      .value = &given.keep,
+     .output = CLI_OUTPUT_FOLDER,
      .value_name = "DIR",
      .help = "Keep the stage outputs of every rank as recordings in DIR, one directory per "
              "scenario"},
     {.type = CLI_STRING,
      .long_name = "checkpoint",
      .value = &given.checkpoint,
+     .output = CLI_OUTPUT_FOLDER,
      .value_name = "DIR",
      .help = "Save the simulated tables and their optimizers' states after the last step in DIR, "
              "which must not exist; lockstep reshard cuts it up anew"},
@@ -213,8 +215,7 @@ static int run(const cli_args *args) {
         cli_error("run needs at least one scenario file");
         return LS_EXIT_USAGE;
     }
-    int code = cli_outputs_check(NULL);
-    code = code == LS_EXIT_OK ? check_spread() : code;
+    int code = check_spread();
     if (code != LS_EXIT_OK) {
         return code;
     }

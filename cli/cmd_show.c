@@ -15,6 +15,7 @@ static const cli_option options[] = {
     {.type = CLI_STRING,
      .long_name = "svg",
      .value = &svg,
+     .output = CLI_OUTPUT_FILE,
      .value_name = "FILE",
      .help = "Write the drawing as SVG; -: to stdout, and nothing else goes there"},
     {.type = CLI_STRING,
@@ -99,12 +100,8 @@ static int draw(const ls_scenario *scenario) {
 }
 
 static int run(const cli_args *args) {
-    int code = cli_outputs_check(svg);
-    if (code != LS_EXIT_OK) {
-        return code;
-    }
     cli_scenarios scenarios;
-    code = cli_scenarios_load(&scenarios, args, allow_outside);
+    int code = cli_scenarios_load(&scenarios, args, allow_outside);
     if (code != LS_EXIT_OK) {
         return code;
     }

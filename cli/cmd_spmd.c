@@ -177,9 +177,8 @@ static int run_program(program *p, settings *used) {
 }
 
 static int run(const cli_args *args) {
-    int code = cli_outputs_check(NULL);
     static const char *const catches[] = {"catch finding"};
-    code = code == LS_EXIT_OK ? cli_stop(&given.stop, "break-on-finding", catches, 1) : code;
+    int code = cli_stop(&given.stop, "break-on-finding", catches, 1);
     static settings used;
     program p = {0};
     code = code == LS_EXIT_OK ? options_of(&used) : code;

@@ -13,6 +13,7 @@ static const cli_option options[] = {
     {.type = CLI_STRING,
      .long_name = "svg",
      .value = &svg,
+     .output = CLI_OUTPUT_FILE,
      .value_name = "FILE",
      .help = "Write the matrix as SVG; -: to stdout, and nothing else goes there"},
     CLI_OUTSIDE_OPTION(allow_outside),
@@ -106,12 +107,8 @@ static int measure(const ls_scenario *scenario) {
 }
 
 static int run(const cli_args *args) {
-    int code = cli_outputs_check(svg);
-    if (code != LS_EXIT_OK) {
-        return code;
-    }
     cli_scenarios scenarios;
-    code = cli_scenarios_load(&scenarios, args, allow_outside);
+    int code = cli_scenarios_load(&scenarios, args, allow_outside);
     if (code == LS_EXIT_OK) {
         code = measure(scenarios.at[0]);
         cli_scenarios_free(&scenarios);

@@ -7,6 +7,7 @@
 #include "cli/cli.h"
 #include "cli/commands.h"
 #include "cli/debugger.h"
+#include "cli/outputs.h"
 
 static const cli_command *const commands[] = {
 #define COMMAND(name) &cli_cmd_##name,
@@ -74,7 +75,8 @@ static int run_command(const cli_command *command, int argc, char **argv) {
     cli_args args;
     int code = LS_EXIT_USAGE;
     if (cli_options_parse(&args, storage, command, argc, argv) == LS_OK) {
-        code = cli_options_common.help ? help(command) : command->run(&args);
+        code = cli_options_common.help ? help(command) : cli_outputs_check(command, &args);
+        code = cli_options_common.help || code != LS_EXIT_OK ? code : command->run(&args);
     }
     free(storage);
     return code;

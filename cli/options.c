@@ -32,24 +32,28 @@ static const common_row common_rows[] = {
      {.type = CLI_STRING,
       .long_name = "json",
       .value = &cli_options_common.json,
+      .output = CLI_OUTPUT_FILE,
       .value_name = "FILE",
       .help = "Write the result as JSON; -: to stdout, and nothing else goes there"}},
     {CLI_COMMON_REPORTS,
      {.type = CLI_STRING,
       .long_name = "junit",
       .value = &cli_options_common.junit,
+      .output = CLI_OUTPUT_FILE,
       .value_name = "FILE",
       .help = "Write the result as JUnit XML; -: to stdout"}},
     {CLI_COMMON_REPORTS,
      {.type = CLI_STRING,
       .long_name = "report",
       .value = &cli_options_common.report,
+      .output = CLI_OUTPUT_FILE,
       .value_name = "FILE",
       .help = "Write the result as one self-contained HTML page; -: to stdout"}},
     {CLI_COMMON_TRACE,
      {.type = CLI_STRING,
       .long_name = "trace",
       .value = &cli_options_common.trace,
+      .output = CLI_OUTPUT_FILE,
       .value_name = "FILE",
       .help = "Write a Chrome trace of every rank's calls"}},
     {0,
@@ -97,6 +101,7 @@ static void collect(void *arg, const cli_option *option) {
     LS_ASSERT(list->count < OPTIONS_MAX);
     LS_ASSERT((option->type == CLI_SWITCH) == (option->value_name == NULL));
     LS_ASSERT((option->type == CLI_CHOICE) == (option->choices != NULL));
+    LS_ASSERT(option->type == CLI_STRING || option->output == CLI_NO_OUTPUT);
     LS_ASSERT(!option->optional || (option->type == CLI_INT && option->given != NULL));
     list->rows[list->count++] = option;
 }

@@ -17,6 +17,13 @@ typedef enum cli_type {
     CLI_CHOICE,  // int: the index in `choices`
 } cli_type;
 
+// What an option's value names that the command writes.
+typedef enum cli_output_kind {
+    CLI_NO_OUTPUT,
+    CLI_OUTPUT_FILE,    // "-": stdout
+    CLI_OUTPUT_FOLDER,  // what is in it, if it is there, stays
+} cli_output_kind;
+
 // A table of options ends with a row whose long_name is NULL.
 typedef struct cli_option {
     cli_type type;
@@ -26,6 +33,7 @@ typedef struct cli_option {
     const char *value_name;      // "FILE"; NULL for a switch
     const char *help;            // one sentence without a full stop
     const char *const *choices;  // CLI_CHOICE: NULL-terminated
+    cli_output_kind output;      // CLI_STRING: cli_outputs_check() looks at it
     bool *given;                 // set when the option was given; may be NULL
     int int_min, int_max;        // CLI_INT: the range
     double double_max;           // CLI_DOUBLE: the largest
@@ -71,6 +79,7 @@ typedef struct cli_command {
     const char *arguments;  // how usage shows them: "FILE..."; "" for none
     int arguments_min;
     int arguments_max;                 // -1: any number
+    int output_argument;               // the number of that which is written; 0: all are inputs
     const char *summary;               // one line, for the list of commands
     const char *details;               // a paragraph or more for --help and the man page
     unsigned common;                   // CLI_COMMON_ bits

@@ -35,6 +35,31 @@ $ cp $SOURCE/scenarios/sharded_embedding/row_wise.yaml in.yaml; ln in.yaml hard.
 $ echo > a.json; lockstep run in.yaml --json a.json --junit ./a.json
 ! lockstep: error: two outputs go to './a.json'
 ? 2
+# The same of each command's own outputs, and of inputs that options name; nothing is written.
+$ cp in.yaml own.yaml; echo > m.json; for o in out svg lp torchrec "measured sim --keep"; do lockstep plan --$o own.yaml ./own.yaml; done; for c in traffic show; do lockstep $c --svg=./own.yaml own.yaml; done; lockstep plan --machine=m.json --lp m.json own.yaml; lockstep plan --measured sim --machine ./m.json --keep m.json own.yaml; lockstep run --order measured:m.json --json m.json own.yaml; lockstep reshard a b --plan m.json --json m.json; lockstep spmd --json m.json ./m.json:main; cmp own.yaml in.yaml; wc -c < m.json
+> 1
+! lockstep: error: 'own.yaml' would overwrite an input of this call
+! lockstep: error: 'own.yaml' would overwrite an input of this call
+! lockstep: error: 'own.yaml' would overwrite an input of this call
+! lockstep: error: 'own.yaml' would overwrite an input of this call
+! lockstep: error: 'own.yaml' would overwrite an input of this call
+! lockstep: error: './own.yaml' would overwrite an input of this call
+! lockstep: error: './own.yaml' would overwrite an input of this call
+! lockstep: error: 'm.json' would overwrite an input of this call
+! lockstep: error: 'm.json' would overwrite an input of this call
+! lockstep: error: 'm.json' would overwrite an input of this call
+! lockstep: error: 'm.json' would overwrite an input of this call
+! lockstep: error: 'm.json' would overwrite an input of this call
+# Two outputs are one where nothing is yet, too: by the folder that they would lie in.
+$ ln -s . here; lockstep plan --lp x --svg x own.yaml; lockstep plan --out x --torchrec here/x own.yaml; lockstep run --json x --trace ./x own.yaml; lockstep run --json "$PWD/x" --keep x/ own.yaml; lockstep run --keep x --checkpoint ./x own.yaml; lockstep reshard a x --plan own.yaml --json here/./x; test ! -e x
+! lockstep: error: two outputs go to 'x'
+! lockstep: error: two outputs go to 'here/x'
+! lockstep: error: two outputs go to './x'
+! lockstep: error: two outputs go to '...'
+! lockstep: error: two outputs go to './x'
+! lockstep: error: two outputs go to 'x'
+# What is no path, and outputs of one name in two folders, are left alone.
+$ mkdir f; lockstep show --quiet --only weight --svg weight --json f/weight in.yaml; test -s weight -a -s f/weight
 # What would not fit into memory is refused before it runs; the limit can be said.
 $ sed 's/batch: .*/batch: 16777216/' in.yaml > big.yaml; grep -c 16777216 big.yaml; lockstep run --memory 8G big.yaml
 > 1
