@@ -112,6 +112,39 @@ void ls_text_plain(ls_text *text, const char *data, size_t bytes) {
     }
 }
 
+void ls_text_plain_lines(ls_text *text, const char *data, size_t bytes) {
+    for (size_t i = 0; i < bytes;) {
+        const char *end = memchr(data + i, '\n', bytes - i);
+        size_t length = end != NULL ? (size_t)(end - data) - i : bytes - i;
+        ls_text_plain(text, data + i, length);
+        ls_text_puts(text, end != NULL ? "\n" : "");
+        i += length + 1;
+    }
+}
+
+void ls_text_xml(ls_text *out, const char *text) {
+    size_t left = text != NULL ? strlen(text) : 0;
+    for (size_t length = 0; left > 0; text += length, left -= length) {
+        length = *text == '\n' || *text == '\t' ? 1 : ls_text_printable(text, left);
+        if (length == 0) {
+            ls_text_puts(out, "\xef\xbf\xbd");
+            length = 1;
+        } else if (*text == '<') {
+            ls_text_puts(out, "&lt;");
+        } else if (*text == '>') {
+            ls_text_puts(out, "&gt;");
+        } else if (*text == '&') {
+            ls_text_puts(out, "&amp;");
+        } else if (*text == '"') {
+            ls_text_puts(out, "&quot;");
+        } else if (*text == '\'') {
+            ls_text_puts(out, "&#39;");
+        } else {
+            ls_text_append(out, text, length);
+        }
+    }
+}
+
 void ls_text_shell(ls_text *text, const char *word) {
     static const char *const safe = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
                                     "0123456789_-./:=,+@%^";

@@ -29,6 +29,11 @@ size_t ls_text_printable(const char *text, size_t bytes);
 // Appends text [bytes], which may be hostile, as one harmless line: a tab becomes a space, and a
 // control character or a byte that is no UTF-8, which a terminal might obey, a '?'.
 void ls_text_plain(ls_text *text, const char *data, size_t bytes);
+// The same for text of several lines, which stay lines.
+void ls_text_plain_lines(ls_text *text, const char *data, size_t bytes);
+// Appends text that is safe in XML and HTML, content and attributes alike: markup is escaped,
+// control characters and bytes that are not UTF-8 become U+FFFD. NULL appends nothing.
+void ls_text_xml(ls_text *out, const char *text);
 // Appends `word` as one word of a bash command: as it stands, in quotes, or as $'...' where it has
 // characters that cannot be printed.
 void ls_text_shell(ls_text *text, const char *word);

@@ -129,6 +129,14 @@ int cli_output(const char *path, const ls_text *text) {
     return LS_EXIT_OK;
 }
 
+int cli_print(const ls_text *text) {
+    ls_text plain = {.failed = text->failed};
+    ls_text_plain_lines(&plain, ls_text_string(text), text->length);
+    int code = cli_output(cli_stdout_taken() ? "/dev/stderr" : "-", &plain);
+    ls_text_free(&plain);
+    return code;
+}
+
 // What was found stands unless it could not be told: who reads the file that was asked for would
 // miss it.
 static int worse(int a, int b) {
@@ -169,7 +177,7 @@ int cli_report_with(const ls_results *results, const ls_text *summary) {
                                  .quiet = common->quiet,
                                  .summed_up = summed_up};
         if (summed_up && !common->quiet) {
-            code = worse(code, cli_output("-", summary));
+            code = worse(code, cli_print(summary));
         }
         int status = ls_report_text(&text, results, &style);
         code = worse(code, status == LS_OK ? cli_output("-", &text) : cli_fail(status));

@@ -33,6 +33,10 @@ bool cli_stdout_taken(void);
 // Writes `text` to `path`; "-": stdout. On failure says why on stderr. Returns an exit code.
 int cli_output(const char *path, const ls_text *text);
 
+// Writes a report for people to stdout, or to stderr where stdout is taken. What a terminal might
+// obey in it, as of a name of a table, is a '?' there. Returns an exit code, as above.
+int cli_print(const ls_text *text);
+
 // Prints and writes the results everywhere that was asked for: the text report on stdout (unless
 // stdout is taken), JSON, JUnit, HTML. Returns the exit code that the results and the writing give.
 int cli_report(const ls_results *results);

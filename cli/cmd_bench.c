@@ -145,7 +145,7 @@ static int write_all(const ls_bench *bench) {
     if (!cli_stdout_taken() && !cli_options_common.quiet) {
         ls_text text = {0};
         ls_bench_write_text(&text, bench);
-        code = cli_output("-", &text);
+        code = cli_print(&text);
         ls_text_free(&text);
     }
     if (cli_options_common.json != NULL && code == LS_EXIT_OK) {

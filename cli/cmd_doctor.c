@@ -298,7 +298,7 @@ static int run(const cli_args *args) {
     if (!cli_stdout_taken() && !cli_options_common.quiet) {
         ls_text text = {0};
         write_text(&text, &list);
-        code = cli_output("-", &text);
+        code = cli_print(&text);
         ls_text_free(&text);
     }
     if (cli_options_common.json != NULL && code == LS_EXIT_OK) {

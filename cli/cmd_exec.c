@@ -403,7 +403,7 @@ static int tell_plan(void) {
                                    given.machine);
     bool quiet = cli_stdout_taken() || cli_options_common.quiet;
     if (text.length > 0 && (!quiet || code == LS_EXIT_FINDING)) {
-        int told = cli_output(cli_stdout_taken() ? "/dev/stderr" : "-", &text);
+        int told = cli_print(&text);
         code = code == LS_EXIT_OK ? told : code;
     }
     ls_text_free(&text);

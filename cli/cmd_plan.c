@@ -167,7 +167,7 @@ static void write_diff_json(ls_text *out, int differing, const char *text) {
 static int write_diff(const ls_text *text, int differing, const char *file) {
     int code = LS_EXIT_OK;
     if (differing > 0 && !cli_stdout_taken() && !cli_options_common.quiet) {
-        code = cli_output("-", text);
+        code = cli_print(text);
     }
     if (cli_options_common.json != NULL && code == LS_EXIT_OK) {
         ls_text json = {0};
@@ -213,16 +213,19 @@ static int find_machine(ls_topology *out, const ls_scenario *scenario) {
     return code;
 }
 
-// Writes what `make` appends to `path`, unless the path was not given.
-#define WRITE(code, path, ...)                                                                     \
+// Hands what the last argument appends to text_ on, if it is wanted.
+#define MAKE(code, wanted, send, ...)                                                              \
     do {                                                                                           \
-        if ((path) != NULL && (code) == LS_EXIT_OK) {                                              \
+        if ((wanted) && (code) == LS_EXIT_OK) {                                                    \
             ls_text text_ = {0};                                                                   \
             int status_ = __VA_ARGS__;                                                             \
-            (code) = status_ == LS_OK ? cli_output((path), &text_) : cli_fail(status_);            \
+            (code) = status_ == LS_OK ? (send) : cli_fail(status_);                                \
             ls_text_free(&text_);                                                                  \
         }                                                                                          \
     } while (0)
+// To a path, unless it was not given; to stdout, for people.
+#define WRITE(code, path, ...)   MAKE(code, (path) != NULL, cli_output((path), &text_), __VA_ARGS__)
+#define PRINT(code, wanted, ...) MAKE(code, wanted, cli_print(&text_), __VA_ARGS__)
 
 // The files about the plan itself, whatever the report is about.
 static int write_plan_files(const ls_planner_problem *problem, const ls_planner_result *result) {
@@ -236,11 +239,11 @@ static int write_plan_files(const ls_planner_problem *problem, const ls_planner_
 static int write_found(const ls_planner_problem *problem, const ls_planner_result *result,
                        const char *file) {
     int code = LS_EXIT_OK;
-    const char *report = cli_stdout_taken() || cli_options_common.quiet ? NULL : "-";
+    bool report = !cli_stdout_taken() && !cli_options_common.quiet;
     if (given.explain) {
-        WRITE(code, report, ls_planner_explain(&text_, problem, result, given.explain));
+        PRINT(code, report, ls_planner_explain(&text_, problem, result, given.explain));
     } else {
-        WRITE(code, report, ls_planner_write_text(&text_, problem, result));
+        PRINT(code, report, ls_planner_write_text(&text_, problem, result));
     }
     WRITE(code, cli_options_common.json, ls_planner_write_json(&text_, problem, result, NULL));
     code = code == LS_EXIT_OK ? write_plan_files(problem, result) : code;
@@ -258,7 +261,7 @@ static int write_validated(const ls_planner_problem *problem, const ls_planner_r
     ls_text text = {0};
     ls_validate_write_text(&text, ranks, scenario->ranks);
     bool equal = ls_validate_differing(ranks, scenario->ranks) == 0;
-    int code = cli_stdout_taken() || cli_options_common.quiet ? LS_EXIT_OK : cli_output("-", &text);
+    int code = cli_stdout_taken() || cli_options_common.quiet ? LS_EXIT_OK : cli_print(&text);
     WRITE(code, cli_options_common.json,
           (ls_validate_write_json(&text_, ranks, scenario->ranks), LS_OK));
     code = code == LS_EXIT_OK ? write_plan_files(problem, result) : code;
@@ -295,7 +298,7 @@ static int write_missing(ls_planner_problem *problem, const ls_planner_result *r
         return LS_EXIT_ENVIRONMENT;
     }
     int code = LS_EXIT_OK;
-    const char *report = cli_stdout_taken() ? NULL : "-";
+    bool report = !cli_stdout_taken();
     int status = ls_planner_diagnose(why, problem);
     if (status == LS_OK) {
         status = ls_planner_write_diagnosis(&text, problem, why);
@@ -303,9 +306,9 @@ static int write_missing(ls_planner_problem *problem, const ls_planner_result *r
     if (status != LS_OK) {
         code = cli_fail(status);
     }
-    WRITE(code, report, ls_planner_write_text(&text_, problem, result));
+    PRINT(code, report, ls_planner_write_text(&text_, problem, result));
     if (report && code == LS_EXIT_OK) {
-        code = cli_output("-", &text);
+        code = cli_print(&text);
     }
     WRITE(code, cli_options_common.json,
           ls_planner_write_json(&text_, problem, result, ls_text_string(&text)));

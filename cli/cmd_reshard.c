@@ -64,7 +64,7 @@ static int report(const ls_checkpoint *from, const ls_plan *plan, const char *to
     ls_text text = {0}, json = {0};
     if (!cli_stdout_taken() && !cli_options_common.quiet) {
         write_text(&text, from, plan, to);
-        code = cli_output("-", &text);
+        code = cli_print(&text);
     }
     if (code == LS_EXIT_OK && cli_options_common.json != NULL) {
         write_json(&json, from, plan, to);

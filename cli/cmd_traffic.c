@@ -49,7 +49,7 @@ static int write_all(const ls_scenario *scenario, const ls_trace *trace) {
     bool stdout_taken = cli_stdout_taken() || (svg != NULL && strcmp(svg, "-") == 0);
     if (!stdout_taken && !cli_options_common.quiet) {
         ls_traffic_text(&text, scenario->name, bytes, ranks);
-        code = cli_output("-", &text);
+        code = cli_print(&text);
     }
     if (code == LS_EXIT_OK && cli_options_common.json != NULL) {
         make_json(&json, scenario, bytes, ranks);

@@ -63,7 +63,7 @@ int cli_plan_times_report(const ls_stage_times *times, const ls_planner_problem 
     ls_text text = {0};
     if (code == LS_EXIT_OK && !cli_stdout_taken() && !cli_options_common.quiet) {
         status = ls_stage_times_report_text(&text, times, predicted, machine);
-        code = status == LS_OK ? cli_output("-", &text) : cli_fail(status);
+        code = status == LS_OK ? cli_print(&text) : cli_fail(status);
     }
     ls_text_free(&text);
     if (code == LS_EXIT_OK && cli_options_common.json != NULL) {

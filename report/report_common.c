@@ -1,4 +1,4 @@
-// What the report writers share: escaping, numbers, and a failure told in full.
+// What the report writers share: numbers, and a failure told in full.
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -6,31 +6,6 @@
 #include "report/report_internal.h"
 
 #define EXPLAIN_WIDTH 96
-
-void ls_report__xml(ls_text *out, const char *text) {
-    if (text == NULL) {
-        return;
-    }
-    for (size_t left = strlen(text), length = 0; left > 0; text += length, left -= length) {
-        length = *text == '\n' || *text == '\t' ? 1 : ls_text_printable(text, left);
-        if (length == 0) {
-            ls_text_puts(out, "\xef\xbf\xbd");
-            length = 1;
-        } else if (*text == '<') {
-            ls_text_puts(out, "&lt;");
-        } else if (*text == '>') {
-            ls_text_puts(out, "&gt;");
-        } else if (*text == '&') {
-            ls_text_puts(out, "&amp;");
-        } else if (*text == '"') {
-            ls_text_puts(out, "&quot;");
-        } else if (*text == '\'') {
-            ls_text_puts(out, "&#39;");
-        } else {
-            ls_text_append(out, text, length);
-        }
-    }
-}
 
 void ls_report__number(ls_text *out, uint64_t value) {
     char digits[24];

@@ -44,7 +44,7 @@ static void write_bar(ls_text *out, const ls_results *results) {
 
 static void write_stage(ls_text *out, const ls_stage_result *stage) {
     ls_text_puts(out, "<tr><td>");
-    ls_report__xml(out, stage->name);
+    ls_text_xml(out, stage->name);
     ls_text_printf(out, "</td><td class=\"%s\">%s</td><td class=\"n\">",
                    ls_class_passes(stage->class_) ? "pass" : "fail", ls_class_name(stage->class_));
     ls_report__number(out, stage->elements);
@@ -53,7 +53,7 @@ static void write_stage(ls_text *out, const ls_stage_result *stage) {
     ls_text_puts(out, "</td><td class=\"n\">");
     ls_report__number(out, stage->max_ulps);
     ls_text_printf(out, "</td><td class=\"n\">%.3g</td><td>", stage->bound_ratio);
-    ls_report__xml(out, stage->order);
+    ls_text_xml(out, stage->order);
     ls_text_puts(out, "</td></tr>\n");
 }
 
@@ -66,7 +66,7 @@ static void write_calls(ls_text *out, const ls_case_result *result) {
         ls_text_puts(out, "<tr>");
         for (size_t t = 0; t < sizeof texts / sizeof texts[0]; t++) {
             ls_text_puts(out, "<td>");
-            ls_report__xml(out, texts[t]);
+            ls_text_xml(out, texts[t]);
             ls_text_puts(out, "</td>");
         }
         ls_text_puts(out, "<td class=\"n\">");
@@ -88,21 +88,21 @@ static void write_timeline(ls_text *out, const ls_case_result *result) {
     for (int i = 0; i < result->timeline_count; i++) {
         const ls_call_set *set = &result->timeline[i];
         ls_text_puts(out, set->met ? "<tr><td>" : "<tr><td class=\"fail\">");
-        ls_report__xml(out, set->call);
+        ls_text_xml(out, set->call);
         ls_text_puts(out, " on ");
-        ls_report__xml(out, set->communicator);
+        ls_text_xml(out, set->communicator);
         if (set->purpose != NULL) {
             ls_text_puts(out, " for ");
-            ls_report__xml(out, set->purpose);
+            ls_text_xml(out, set->purpose);
         }
         ls_text_puts(out, set->met ? "</td>" : ", not complete</td>");
         for (int r = 0; r < result->timeline_ranks; r++) {
             const char *where = set->where[r], *slash = where ? strrchr(where, '/') : NULL;
             ls_text_puts(out, where != NULL ? "<td title=\"" : "<td>");
             if (where != NULL) {
-                ls_report__xml(out, where);
+                ls_text_xml(out, where);
                 ls_text_puts(out, "\">");
-                ls_report__xml(out, slash != NULL ? slash + 1 : where);
+                ls_text_xml(out, slash != NULL ? slash + 1 : where);
             }
             ls_text_puts(out, "</td>");
         }
@@ -115,23 +115,23 @@ static void write_case(ls_text *out, const ls_case_result *result) {
     const char *verdict = ls_report__verdict(result);
     ls_text_printf(out, "<details%s><summary><span class=\"%s\">%s</span> <b>",
                    !result->skipped && !result->pass ? " open=\"open\"" : "", verdict, verdict);
-    ls_report__xml(out, result->name);
+    ls_text_xml(out, result->name);
     ls_text_puts(out, "</b> ");
     if (!result->skipped && result->backend != NULL) {
         ls_text_printf(out, "%s, ", ls_class_name(result->class_));
-        ls_report__xml(out, result->backend);
+        ls_text_xml(out, result->backend);
         if (result->real != NULL) {
             ls_text_puts(out, " against ");
-            ls_report__xml(out, result->real);
+            ls_text_xml(out, result->real);
         }
         ls_text_printf(out, ", %.2f s", result->seconds);
     }
     ls_text_puts(out, "</summary>\n<p>");
-    ls_report__xml(out, result->file);
+    ls_text_xml(out, result->file);
     ls_text_puts(out, "</p>\n");
     if (result->skipped) {
         ls_text_puts(out, "<p>skipped: ");
-        ls_report__xml(out, result->skip_reason);
+        ls_text_xml(out, result->skip_reason);
         ls_text_puts(out, "</p>\n");
     }
     if (result->stage_count != 0) {
@@ -159,7 +159,7 @@ static void write_case(ls_text *out, const ls_case_result *result) {
         ls_report__explain(&explained, result, "");
         if (explained.length != 0) {
             ls_text_puts(out, "<pre>");
-            ls_report__xml(out, ls_text_string(&explained));
+            ls_text_xml(out, ls_text_string(&explained));
             ls_text_puts(out, "</pre>\n");
         }
         out->failed = out->failed || explained.failed;
@@ -172,10 +172,10 @@ int ls_report_html(ls_text *out, const ls_results *results) {
     LS_ASSERT(out != NULL);
     LS_ASSERT(results != NULL);
     ls_text_puts(out, page_head);
-    ls_report__xml(out, results->command);
+    ls_text_xml(out, results->command);
     ls_text_puts(out, page_style);
     ls_text_puts(out, "<h1>lockstep ");
-    ls_report__xml(out, results->command);
+    ls_text_xml(out, results->command);
     ls_text_printf(
         out, ": <span class=\"%s\">%s</span></h1>\n<p>%d passed, %d failed, %d skipped</p>\n",
         ls_results_pass(results) ? "pass" : "fail", ls_results_pass(results) ? "pass" : "fail",

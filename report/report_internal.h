@@ -4,9 +4,6 @@
 
 #include "report/report.h"
 
-// Appends text that is safe in XML and HTML, content and attributes alike: markup is escaped,
-// control characters and bytes that are not UTF-8 become U+FFFD. NULL appends nothing.
-void ls_report__xml(ls_text *out, const char *text);
 // "1,234,567"
 void ls_report__number(ls_text *out, uint64_t value);
 // "0, 2, 5-9"

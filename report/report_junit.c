@@ -13,7 +13,7 @@ static void attribute(ls_text *out, const char *name, const char *value) {
         }
         ls_text piece = {0};
         ls_text_append(&piece, part, length);
-        ls_report__xml(out, ls_text_string(&piece));
+        ls_text_xml(out, ls_text_string(&piece));
         out->failed = out->failed || piece.failed;
         ls_text_free(&piece);
         part += length;
@@ -32,7 +32,7 @@ static void write_designs(ls_text *out, const ls_case_result *result) {
         const ls_stage_result *stage = &result->stages[s];
         if (ls_report__tells_design(result, s)) {
             ls_text_puts(out, between);
-            ls_report__xml(out, stage->divergence);
+            ls_text_xml(out, stage->divergence);
             between = "\n";
         }
     }
@@ -70,7 +70,7 @@ static void write_case(ls_text *out, const ls_case_result *result) {
     ls_text_puts(out, ">");
     ls_text explained = {0};
     ls_report__explain(&explained, result, "");
-    ls_report__xml(out, ls_text_string(&explained));
+    ls_text_xml(out, ls_text_string(&explained));
     out->failed = out->failed || explained.failed;
     ls_text_free(&explained);
     ls_text_printf(out, "</%s>\n    </testcase>\n", tag);

@@ -165,7 +165,7 @@ static int draw_picture(canvas *c, const ls_picture *picture) {
         return ls_error_wrap("show");
     }
     ls_text_printf(c->out, "<text x=\"%.1f\" y=\"%.1f\" class=\"title\">", MARGIN, c->y + 16);
-    ls_report__xml(c->out, picture->title);
+    ls_text_xml(c->out, picture->title);
     ls_text_puts(c->out, "</text>\n");
     double right = 2 * MARGIN + LETTER_WIDTH * (double)strlen(picture->title);
     c->width_max = right > c->width_max ? right : c->width_max;

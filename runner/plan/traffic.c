@@ -10,27 +10,6 @@
 #define CELL           22   // pixels
 #define TITLE_MAX      100  // bytes of a title that are drawn
 
-static void escape(ls_text *out, const char *text) {
-    for (; *text != 0; text++) {
-        switch (*text) {
-        case '<':
-            ls_text_puts(out, "&lt;");
-            break;
-        case '>':
-            ls_text_puts(out, "&gt;");
-            break;
-        case '&':
-            ls_text_puts(out, "&amp;");
-            break;
-        case '"':
-            ls_text_puts(out, "&quot;");
-            break;
-        default:
-            ls_text_append(out, text, 1);
-        }
-    }
-}
-
 // How many ranks share a row and column of the drawing.
 static int ranks_a_cell(int ranks, int most) {
     return (ranks + most - 1) / most;
@@ -57,7 +36,8 @@ static void name_cell(char *out, size_t out_bytes, int index, int each, int rank
 
 void ls_traffic_text(ls_text *out, const char *title, const uint64_t *bytes, int ranks) {
     int each = ranks_a_cell(ranks, TEXT_RANKS_MAX), cells = (ranks + each - 1) / each;
-    ls_text_printf(out, "%s: bytes from the rank of the row to the rank of the column\n", title);
+    ls_text_plain(out, title, strlen(title));
+    ls_text_puts(out, ": bytes from the rank of the row to the rank of the column\n");
     ls_text_printf(out, "%10s", "from \\ to");
     char name[32];
     for (int column = 0; column < cells; column++) {
@@ -102,13 +82,13 @@ void ls_traffic_svg(ls_text *out, const char *title, const uint64_t *bytes, int 
                    "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"%d\" height=\"%d\" "
                    "font-family=\"sans-serif\" font-size=\"10\">\n<title>",
                    width > side ? width : side, side);
-    escape(out, title);
+    ls_text_xml(out, title);
     ls_text_puts(out, "</title>\n<rect width=\"100%\" height=\"100%\" fill=\"white\"/>\n"
                       "<text x=\"60\" y=\"14\" font-size=\"12\">");
     char shown[TITLE_MAX + 4];
     (void)snprintf(shown, sizeof shown, "%.*s%s", TITLE_MAX, title,
                    strlen(title) > TITLE_MAX ? "..." : "");
-    escape(out, shown);
+    ls_text_xml(out, shown);
     ls_text_printf(out, ": bytes, row sends to column; the darkest: %" PRIu64 "</text>\n", most);
     char name[32];
     for (int i = 0; i < cells; i++) {

@@ -179,10 +179,13 @@ static int write_line(ls_text *out, const ls_trace *trace, size_t number, int ra
         ls_text_printf(out, "%-*s ", COLUMN, text);
     }
     const ls_trace_part *first = &set->parts[0];
-    const char *base = strrchr(first->file, '/');
-    ls_text_printf(out, " %zu %s%s%s on %s, %s:%d\n", first->count, ls_dtype_name(set->dtype),
-                   set->reduces ? " " : "", set->reduces ? ls_op_name(set->op) : "", set->comm,
-                   base != NULL ? base + 1 : first->file, first->line);
+    const char *base = strrchr(first->file, '/'), *file = base != NULL ? base + 1 : first->file;
+    ls_text_printf(out, " %zu %s%s%s on ", first->count, ls_dtype_name(set->dtype),
+                   set->reduces ? " " : "", set->reduces ? ls_op_name(set->op) : "");
+    ls_text_plain(out, set->comm, strlen(set->comm));  // a program's names may be anything
+    ls_text_puts(out, ", ");
+    ls_text_plain(out, file, strlen(file));
+    ls_text_printf(out, ":%d\n", first->line);
     ls_free(memory, (size_t)ranks, sizeof(int));
     return LS_OK;
 }
@@ -192,7 +195,8 @@ int ls_trace_text(ls_text *out, const ls_trace *trace) {
     size_t s = 0;
     for (int c = 0; c < trace->case_count; c++) {
         const ls_trace_case *of = &trace->cases[c];
-        ls_text_printf(out, "%s: %d ranks\n%6s %10s  ", of->name, of->ranks, "set", "end us");
+        ls_text_plain(out, of->name, strlen(of->name));
+        ls_text_printf(out, ": %d ranks\n%6s %10s  ", of->ranks, "set", "end us");
         for (int rank = 0; rank < of->ranks; rank++) {
             char name[32];
             (void)snprintf(name, sizeof name, "rank %d", rank);

@@ -247,6 +247,20 @@ Test(text, hostile_names_are_harmless) {
     }
 }
 
+// Lines stay lines, whether the last has an end or not; markup stays text, and XML has no controls.
+Test(text, lines_and_markup) {
+    static const char hostile[] = "a\033\n\n\x9b<b>\tit's \"\n&c";
+    ls_text plain = {0}, xml = {0};
+    ls_text_plain_lines(&plain, hostile, strlen(hostile));
+    ls_text_plain_lines(&plain, "\n", 1);
+    cr_expect_str_eq(ls_text_string(&plain), "a?\n\n?<b> it's \"\n&c\n");
+    ls_text_xml(&xml, hostile);
+    ls_text_xml(&xml, NULL);
+    cr_expect_str_eq(ls_text_string(&xml), "a\ufffd\n\n\ufffd&lt;b&gt;\tit&#39;s &quot;\n&amp;c");
+    ls_text_free(&plain);
+    ls_text_free(&xml);
+}
+
 // Of all characters those are not printed that are controls, marks and overrides of direction, line
 // separators, surrogates or none; what is no UTF-8 is no character.
 Test(text, printable_characters) {

@@ -19,3 +19,13 @@ $ rm w.npy p.yaml; mkdir e; mkfifo e/manifest.json; timeout 20 lockstep replay e
 $ rm e/manifest.json; lockstep replay e
 > replay: 0 passed, 0 failed, 0 skipped
 ? 5
+# What a terminal might obey in a name reaches neither stdout nor a trace, and drawings stay XML.
+$ printf 'lockstep: 1\nname: "a\\e[31m<b>"\nmesh: {shape: [2]}\ntables: [{name: "t\\e[31m", rows: 4, dim: 2, sharding: {type: row_wise}}]\ninputs: {batch: 2, features: {"t\\e[31m": {ids: {values: [0, 1, 2, 3]}}}}\n' > esc.yaml; for c in traffic plan "plan --validate" show run; do lockstep $c esc.yaml; done | tr -cd '\033' | wc -c; lockstep traffic esc.yaml | head -n 1; lockstep plan esc.yaml | grep -c '^t?\[31m'
+> 0
+> a?[31m<b>: bytes from the rank of the row to the rank of the column
+> 1
+$ lockstep run --quiet --trace t.txt esc.yaml > /dev/null; head -n 1 t.txt; lockstep traffic --quiet --svg t.svg esc.yaml; python3 -c 'import xml.dom.minidom as x; print(x.parse("t.svg").getElementsByTagName("title")[0].firstChild.data.isprintable())'
+> a?[31m<b>: 2 ranks
+> True
+$ lockstep run --quiet --checkpoint saved esc.yaml > /dev/null; lockstep plan --quiet --out p.plan esc.yaml; lockstep reshard saved cut --plan p.plan | head -n 1
+> t?[31m  4 x 2  row_wise, 2 shards -> row_wise, 2 shards  (weights)
