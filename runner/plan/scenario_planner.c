@@ -147,7 +147,7 @@ static int make_table(ls_planner_table *out, const ls_scenario *scenario, int in
         return ls_error_wrap("%s: table %s", ls_scenario_where(scenario, &table->node),
                              table->name);
     }
-    return LS_OK;
+    return out->layout != NULL ? ls_scenario_layout_check(out->layout, scenario, table) : LS_OK;
 }
 
 // The first rank always, and each other while there is time for one like those before.

@@ -9,6 +9,7 @@
 #include "ranks/planted.h"
 #include "runner/program/tables.h"
 #include "runner/scenario/inputs.h"
+#include "runner/scenario/scenario_layout.h"
 #include "runner/scenario/stage_names.h"
 
 typedef struct run {
@@ -19,12 +20,27 @@ typedef struct run {
     ls_arena *arena;  // of what is found
     ls_finding *finding;
     bool *found;
+    int filled;  // the table whose weights were asked for last; -1: none
 } run;
 
 static int fill_block(void *arg, int table, int rank, int64_t row, int64_t rows, int64_t column,
                       int64_t columns, void *out) {
+    run *r = arg;
     (void)rank;
-    return ls_inputs_weights(out, arg, table, row, rows, column, columns);
+    r->filled = table;
+    return ls_inputs_weights(out, r->execution->scenario, table, row, rows, column, columns);
+}
+
+// Weights that cannot be quantised are those of the table that was filled last.
+static int tell_place(const run *r, int status) {
+    const ls_scenario *scenario = r->execution->scenario;
+    if (status != LS_ERR_INVALID || r->filled < 0) {
+        return status;
+    }
+    const ls_node *quantise = &scenario->tables[r->filled].quantise.node;
+    return quantise->mark.line > 0 ? ls_error_wrap("%s:%d:%d: quantise", scenario->file,
+                                                   quantise->mark.line, quantise->mark.column)
+                                   : status;
 }
 
 // Faults of training are the ranks' own, which then run as threads of a program.
@@ -183,8 +199,12 @@ static int run_step(run *r, batch *next, int steps) {
 int ls_execute__embedding(const ls_execution *execution, ls_arena *arena, ls_finding *finding,
                           bool *found) {
     const ls_scenario *scenario = execution->scenario;
-    run r = {.execution = execution, .arena = arena, .finding = finding, .found = found};
+    run r = {
+        .execution = execution, .arena = arena, .finding = finding, .found = found, .filled = -1};
     LS_TRY(ls_tables__make(&r.tables, scenario, execution->plan, arena));
+    for (int t = 0; t < scenario->table_count; t++) {
+        LS_TRY(ls_scenario_layout_check(&r.tables.plan.tables[t], scenario, &scenario->tables[t]));
+    }
     for (int t = 0; t < scenario->table_count && execution->forward_only; t++) {
         r.tables.tables[t].max_norm = 0;
     }
@@ -195,14 +215,14 @@ int ls_execute__embedding(const ls_execution *execution, ls_arena *arena, ls_fin
         .id_policy = scenario->inputs.ids_out_of_range,
         .quirks = scenario->quirks,
         .fill = fill_block,
-        .fill_arg = (void *)(uintptr_t)scenario,
+        .fill_arg = &r,
         // What a broken plan does to the results is for the comparison to find.
         .allow_broken_plan = true,
         .planted = execution->self != NULL ? is_planted : NULL,
         .planted_arg = &r,
     };
     int steps = is_one_step(execution) ? 1 : scenario->train.steps;
-    int status = ls_embedding_create(&r.module, execution->backend, &options);
+    int status = tell_place(&r, ls_embedding_create(&r.module, execution->backend, &options));
     batch next = {0};
     for (; r.step < steps && status == LS_OK; r.step++) {
         status = run_step(&r, &next, steps);

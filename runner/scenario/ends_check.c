@@ -71,18 +71,21 @@ static void check_expected_keys(ls_reader *reader, const ls_scenario_expect *exp
     }
 }
 
+static bool is_stage(const ls_scenario *scenario, const char *name) {
+    bool known = scenario->is_program ? strcmp(name, ls_scenario_start_stage(scenario)) == 0
+                                      : is_table_stage(scenario, name);
+    for (int k = 0; k < scenario->step_count && !known; k++) {
+        const char *step = scenario->steps[k].name;
+        known = step != NULL && strcmp(name, step) == 0;
+    }
+    return known;
+}
+
 // Names in `expect:` of what there is: findings, stages.
 static void check_expected_names(ls_reader *reader, const ls_scenario *scenario) {
-    const char *const start = ls_scenario_start_stage(scenario);
     const ls_scenario_expect *expect = &scenario->expect;
     for (int i = 0; i < expect->stages.count; i++) {
-        bool known = false;
-        known = scenario->is_program ? strcmp(expect->stages.at[i], start) == 0
-                                     : is_table_stage(scenario, expect->stages.at[i]);
-        for (int k = 0; k < scenario->step_count; k++) {
-            known = known || strcmp(expect->stages.at[i], scenario->steps[k].name) == 0;
-        }
-        if (!known) {
+        if (!is_stage(scenario, expect->stages.at[i])) {
             ls_check__error(reader, expect->stages.marks[i], "the name of a stage", NULL,
                             "stages: the scenario has no stage %s", expect->stages.at[i]);
         }
@@ -145,6 +148,10 @@ void ls_scenario__check_ends(ls_reader *reader, const ls_scenario *scenario) {
     for (int i = 0; i < scenario->checks.reference_count && ls_read__going(reader); i++) {
         const ls_scenario_reference *reference = &scenario->checks.references[i];
         check_table_name(reader, scenario, &reference->node, reference->table);
+        if (reference->stage != NULL && !is_stage(scenario, reference->stage)) {
+            ls_check__error(reader, ls_node_mark(&reference->node, "stage"), "the name of a stage",
+                            NULL, "reference: the scenario has no stage %s", reference->stage);
+        }
     }
     for (int i = 0; i < scenario->fault_count && ls_read__going(reader); i++) {
         const ls_scenario_fault *fault = &scenario->faults[i];

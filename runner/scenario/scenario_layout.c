@@ -273,3 +273,25 @@ bool ls_scenario_layout_given(const ls_scenario_table *table) {
     return sharding->plan != NULL || sharding->ranks.count > 0 || sharding->sizes.count > 0 ||
            sharding->columns > 0 || sharding->host >= 0;
 }
+
+int ls_scenario_layout_check(const ls_plan_table *placed, const ls_scenario *scenario,
+                             const ls_scenario_table *table) {
+    for (int i = 0; i < placed->shard_count && table->sharding.allow_broken; i++) {
+        const ls_plan_shard *block = &placed->shards[i];
+        bool rows =
+            block->row_offset > table->rows || block->rows > table->rows - block->row_offset;
+        if (rows || block->column_offset > table->dim ||
+            block->columns > table->dim - block->column_offset) {
+            ls_mark mark = ls_node_mark(&table->sharding.node, "sizes");
+            return LS_FAIL(
+                LS_ERR_INVALID,
+                "%s:%d:%d: sizes: block %d of table %s has %lld %s from %lld on, but the "
+                "table has %lld",
+                scenario->file, mark.line, mark.column, i, table->name,
+                (long long)(rows ? block->rows : block->columns), rows ? "rows" : "columns",
+                (long long)(rows ? block->row_offset : block->column_offset),
+                (long long)(rows ? table->rows : table->dim));
+        }
+    }
+    return LS_OK;
+}

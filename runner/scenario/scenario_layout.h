@@ -20,4 +20,9 @@ int ls_scenario_plan_read(ls_plan *out, const ls_scenario *scenario, const char 
 int ls_scenario_layout(ls_plan_table *out, const ls_scenario *scenario,
                        const ls_scenario_table *table, ls_arena *arena);
 
+// Whether the blocks of a table lie within it, which allow_broken leaves open. LS_ERR_INVALID says
+// which does not, and where its sizes are given.
+int ls_scenario_layout_check(const ls_plan_table *placed, const ls_scenario *scenario,
+                             const ls_scenario_table *table);
+
 #endif

@@ -21,6 +21,13 @@ $ sed 's/, allow_broken: true//' broken.yaml > refused.yaml; lockstep run refuse
 ! refused.yaml:13:39: error: sizes: they add up to 9, but table product has 10 rows
 ! ...
 ? 2
+# A block that lies beyond the table says where its sizes are, in a run and in a plan.
+$ sed 's/sizes: .*, allow/sizes: [2147483647, 3, 2, 1], allow/' broken.yaml > beyond.yaml; lockstep plan beyond.yaml; lockstep run --quiet beyond.yaml | grep -c 'error: beyond.yaml:13:39: sizes: block 0'
+> 1
+! lockstep: error: beyond.yaml:13:39: sizes: block 0 of table product has 2147483647 rows from 0 on, but the table has 10
+# So do weights that cannot be quantised.
+$ printf 'lockstep: 1\nname: q\nmesh: {shape: [2]}\ntables:\n  - {name: t, rows: 4, dim: 2, weights: {normal: {std: 65537}}, sharding: {type: row_wise},\n     quantise: {to: int8}}\ninputs: {batch: 2}\n' > wide.yaml; lockstep run --quiet wide.yaml | grep -c 'error: wide.yaml:6:16: quantise: weights of table t'
+> 1
 # A bug that a scenario expects is a pass; when it does not appear, the scenario fails.
 $ lockstep run --quiet $SOURCE/scenarios/bugs/id_out_of_range.yaml > /dev/null
 $ sed 's/ids: {values: .*}}/ids: {values: [[0, 9, 3], [4, 1, 2]]}}/' $SOURCE/scenarios/bugs/id_out_of_range.yaml > fine.yaml; lockstep run --quiet fine.yaml | grep 'did not appear'
