@@ -334,6 +334,20 @@ static void make_batch(tables_maker *maker, json_t *inputs) {
     }
 }
 
+// Whether a table may be pooled by mean under grid: where no type is given, a planner chooses it.
+static bool has_grid_mean(const json_t *tables) {
+    bool has = false;
+    for (size_t t = 0; t < json_array_size(tables); t++) {
+        const json_t *table = json_array_get(tables, t);
+        const char *pooling = json_string_value(json_object_get(table, "pooling"));
+        const char *type =
+            json_string_value(json_object_get(json_object_get(table, "sharding"), "type"));
+        has = has || (pooling != NULL && strcmp(pooling, "mean") == 0 &&
+                      (type == NULL || strcmp(type, "grid") == 0));
+    }
+    return has;
+}
+
 void ls_fuzz_make_tables(ls_fuzz_draw *draw, json_t *scenario) {
     tables_maker maker = {.draw = draw, .scenario = scenario};
     ls_fuzz_mesh_make(&maker.mesh, draw, scenario, 2);
@@ -366,9 +380,10 @@ void ls_fuzz_make_tables(ls_fuzz_draw *draw, json_t *scenario) {
     }
     if (ls_fuzz_chance(draw, 20)) {
         json_t *quirks = ls_fuzz_object(draw, scenario, "torchrec_quirks");
-        ls_fuzz_set_true(
-            draw, quirks,
-            LS_FUZZ_WORD(draw, "grid_mean_not_divided", "row_wise_mean_divides_others"));
+        const char *word =
+            LS_FUZZ_WORD(draw, "grid_mean_not_divided", "row_wise_mean_divides_others");
+        bool grid = word[0] == 'g' && has_grid_mean(tables);
+        ls_fuzz_set_true(draw, quirks, grid ? word : "row_wise_mean_divides_others");
         maker.by_name = true;
     }
     if (maker.trained) {

@@ -20,16 +20,10 @@ static void set_constants(ls_fuzz_draw *draw, json_t *keys, ls_optimizer_kind ki
                      {"beta2", {0, 0.9, 0.9999}},
                      {"eta", {0, 0.01, 1}},
                      {"initial_accumulator", {0, 0.1, 3}}};
-    bool adam = kind >= LS_OPTIMIZER_ADAM && kind <= LS_OPTIMIZER_PARTIAL_ROWWISE_LAMB;
     bool any = ls_fuzz_chance(draw, 40);
     for (size_t i = 0; any && i < sizeof constants / sizeof *constants; i++) {
         const char *key = constants[i].key;
-        bool reads = key[0] == 'b'   ? adam
-                     : key[1] == 't' ? kind == LS_OPTIMIZER_LARS_SGD
-                     : key[0] == 'i'
-                         ? kind == LS_OPTIMIZER_ADAGRAD || kind == LS_OPTIMIZER_ROWWISE_ADAGRAD
-                         : kind != LS_OPTIMIZER_SGD && kind != LS_OPTIMIZER_LARS_SGD;
-        if (reads && ls_fuzz_chance(draw, 50)) {
+        if (ls_optimizer_reads(kind, key) && ls_fuzz_chance(draw, 50)) {
             ls_fuzz_set_real(draw, keys, key, constants[i].values[ls_fuzz_below(draw, 3)]);
         }
     }

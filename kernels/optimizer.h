@@ -91,6 +91,10 @@ LS_API_BACKENDS const ls_optimizer_traits *ls_optimizer_about(ls_optimizer_kind 
 int ls_optimizer_parse(ls_optimizer_kind *out, const char *text);  // LS_ERR_NOT_FOUND
 const char *ls_weight_decay_name(ls_weight_decay decay);           // "default", "none", "l2", ...
 
+// Whether the kind's formula reads a constant, one of ls_optimizer's by its name; another does
+// nothing. Of weight decay and the forms of momentum ls_optimizer_check() says more.
+bool ls_optimizer_reads(ls_optimizer_kind kind, const char *constant);
+
 // lr 0.01, beta1 0.9, beta2 0.999, momentum 0.9 (sgd: 0), weight_decay 0, eta 0.001, nearest.
 LS_API ls_optimizer ls_optimizer_default(ls_optimizer_kind kind, ls_optimizer_form form);
 // LS_ERR_INVALID says which field cannot be: not finite or out of its range, or a weight decay that

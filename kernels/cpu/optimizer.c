@@ -142,6 +142,28 @@ const char *ls_weight_decay_name(ls_weight_decay decay) {
     return decay_names[decay];
 }
 
+bool ls_optimizer_reads(ls_optimizer_kind kind, const char *constant) {
+    LS_ASSERT((unsigned)kind < LS_OPTIMIZER_KIND_COUNT && constant != NULL);
+    bool moments = kind >= LS_OPTIMIZER_ADAM && kind <= LS_OPTIMIZER_PARTIAL_ROWWISE_LAMB;
+    bool sums = kind == LS_OPTIMIZER_ADAGRAD || kind == LS_OPTIMIZER_ROWWISE_ADAGRAD;
+    bool lars = kind == LS_OPTIMIZER_LARS_SGD;
+    const struct {
+        const char *name;
+        bool read;
+    } constants[] = {{"eps", moments || sums},
+                     {"momentum", lars || kind == LS_OPTIMIZER_SGD},
+                     {"beta1", moments},
+                     {"beta2", moments},
+                     {"eta", lars},
+                     {"initial_accumulator", sums}};
+    for (size_t i = 0; i < sizeof constants / sizeof *constants; i++) {
+        if (strcmp(constants[i].name, constant) == 0) {
+            return constants[i].read;
+        }
+    }
+    return true;  // lr, weight_decay
+}
+
 ls_optimizer ls_optimizer_default(ls_optimizer_kind kind, ls_optimizer_form form) {
     LS_ASSERT((unsigned)form < LS_OPTIMIZER_FORM_COUNT);
     return (ls_optimizer){.kind = kind,

@@ -259,7 +259,7 @@ static int write_optimizer(ls_text *out, const json_t *args) {
     }
     for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
         const json_t *value = json_object_get(args, keys[i][0]);
-        if (json_is_number(value)) {
+        if (json_is_number(value) && ls_optimizer_reads(kind, keys[i][1])) {
             ls_text_printf(out, ", %s: %.17g", keys[i][1], json_number_value(value));
         }
     }

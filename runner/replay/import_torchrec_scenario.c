@@ -197,10 +197,12 @@ int ls_torchrec__scenario(ls_text *out, const ls_torchrec_run *run) {
     // A defect of TorchRec 1.6, which changes nothing where there is no mean by rows.
     ls_text_puts(out, "torchrec_quirks: {row_wise_mean_divides_others: true}\n");
     LS_TRY(write_inputs(out, run));
-    ls_text_printf(out,
-                   "steps: [forward, backward, update]\noptimizer: {type: %s, lr: %.17g, eps: "
-                   "%.17g}\ntrain:\n  steps: %d\n  gradient_division: %s\n",
-                   ls_optimizer_about(c->optimizer)->name, c->lr, c->eps, c->steps,
+    ls_text_printf(out, "steps: [forward, backward, update]\noptimizer: {type: %s, lr: %.17g",
+                   ls_optimizer_about(c->optimizer)->name, c->lr);
+    if (ls_optimizer_reads(c->optimizer, "eps")) {  // FBGEMM is given one for all
+        ls_text_printf(out, ", eps: %.17g", c->eps);
+    }
+    ls_text_printf(out, "}\ntrain:\n  steps: %d\n  gradient_division: %s\n", c->steps,
                    run->no_division ? "none" : "world_size");
     return write_gradients(out, run);
 }

@@ -71,10 +71,31 @@ static void settle(ls_scenario_optimizer *optimizer, uint64_t seed) {
     *rule = settled;
 }
 
+// A key that the kind's formula does not read would do nothing.
+static void check_read(ls_reader *reader, const ls_scenario_optimizer *optimizer) {
+    static const char *const keys[][2] = {
+        {"eps", "an optimizer of adagrad's, adam's or lamb's"},
+        {"momentum", "type: sgd or lars_sgd"},
+        {"beta1", "an optimizer of adam's or lamb's"},
+        {"beta2", "an optimizer of adam's or lamb's"},
+        {"eta", "type: lars_sgd"},
+        {"initial_accumulator", "type: adagrad or rowwise_adagrad"},
+    };
+    ls_optimizer_kind kind = optimizer->rule.kind;
+    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
+        const char *key = keys[i][0];
+        if (ls_node_has(&optimizer->node, key) && !ls_optimizer_reads(kind, key)) {
+            ls_check__error(reader, ls_node_mark(&optimizer->node, key), keys[i][1], NULL,
+                            "%s does not apply to %s", key, ls_optimizer_about(kind)->name);
+        }
+    }
+}
+
 static void check_optimizer(ls_reader *reader, uint64_t seed, ls_scenario_optimizer *optimizer) {
     if (optimizer->node.mark.line == 0 || !ls_node_has(&optimizer->node, "type")) {
         return;
     }
+    check_read(reader, optimizer);
     settle(optimizer, seed);
     if (ls_optimizer_check(&optimizer->rule) != LS_OK) {
         ls_check__error(reader, optimizer->node.mark, NULL, NULL, "%s", ls_error_last()->text);
@@ -158,6 +179,21 @@ static void check_pipeline(ls_reader *reader, const ls_scenario *scenario) {
     }
 }
 
+// A quirk of what no table has. A plan may place a table under any type.
+static void check_quirks(ls_reader *reader, const ls_scenario *scenario) {
+    bool read = !scenario->quirks.grid_mean_not_divided;
+    for (int i = 0; i < scenario->table_count; i++) {
+        const ls_scenario_table *table = &scenario->tables[i];
+        read = read || (table->pooling == LS_POOL_MEAN &&
+                        (!table->sharding.has_type || table->sharding.type == LS_GRID));
+    }
+    if (!read) {
+        ls_check__error(reader, ls_node_mark(&scenario->node, "torchrec_quirks"),
+                        "a table with pooling: mean under type: grid", NULL,
+                        "grid_mean_not_divided does not apply to any of the tables");
+    }
+}
+
 void ls_check__training(ls_reader *reader, ls_scenario *scenario) {
     check_pipeline(reader, scenario);
     check_steps(reader, scenario);
@@ -170,4 +206,5 @@ void ls_check__training(ls_reader *reader, ls_scenario *scenario) {
         ls_check__quantise(reader, scenario, &scenario->tables[i]);
     }
     check_train(reader, scenario);
+    check_quirks(reader, scenario);
 }
