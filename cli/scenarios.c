@@ -149,8 +149,8 @@ void cli_scenarios_free(cli_scenarios *scenarios) {
     *scenarios = (cli_scenarios){0};
 }
 
-// *made: the folder was not there.
-static int make_keep_dir(bool *made, const char *dir, const cli_scenarios *scenarios) {
+// The folder is made when something is to lie in it: a run that is killed leaves no empty one.
+static int check_keep_dir(const char *dir, const cli_scenarios *scenarios) {
     if (dir == NULL) {
         return LS_EXIT_OK;
     }
@@ -168,8 +168,9 @@ static int make_keep_dir(bool *made, const char *dir, const cli_scenarios *scena
             }
         }
     }
-    *made = mkdir(dir, 0777) == 0;
-    if (!*made && errno != EEXIST) {
+    if (mkdir(dir, 0777) == 0) {
+        (void)rmdir(dir);
+    } else if (errno != EEXIST) {
         cli_error("cannot make the directory \"%s\": %s", dir, strerror(errno));
         return LS_EXIT_USAGE;
     }
@@ -180,16 +181,12 @@ int cli_scenarios_run(const cli_args *files, const cli_run_options *options, con
                       int (*work)(const cli_scenarios *scenarios, ls_device *device),
                       ls_device *device) {
     cli_scenarios scenarios;
-    bool made = false;
     int code = load_to_run(&scenarios, files, options);
     if (code != LS_EXIT_OK) {
         return code;
     }
-    code = make_keep_dir(&made, keep_dir, &scenarios);
+    code = check_keep_dir(keep_dir, &scenarios);
     code = code == LS_EXIT_OK ? work(&scenarios, device) : code;
-    if (made) {
-        (void)rmdir(keep_dir);  // only an empty one goes
-    }
     cli_scenarios_free(&scenarios);
     return code;
 }

@@ -72,8 +72,8 @@ int cli_scenarios_check(const cli_args *files, bool allow_outside);
 
 // Loads scenarios that are to be run, and hands them to `work`: checks the options first, refuses
 // scenarios that need more memory than --memory lets them have, and those whose recordings would
-// lie in one folder of keep_dir, which is made where it is not there (--keep, --out; NULL: nothing
-// is kept) and goes again if nothing came to lie in it. Returns an exit code.
+// lie in one folder of keep_dir, which is there or can be made (--keep, --out; NULL: nothing is
+// kept). Returns an exit code.
 int cli_scenarios_run(const cli_args *files, const cli_run_options *options, const char *keep_dir,
                       int (*work)(const cli_scenarios *scenarios, ls_device *device),
                       ls_device *device);

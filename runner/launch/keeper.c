@@ -18,6 +18,13 @@
 #define TRIES    100  // the owner's processes may still be writing while they end
 #define PAUSE_MS 20
 
+// Of what is kept, if it was made for that: only an empty one goes.
+static void remove_folder(const ls_keeper *keeper) {
+    if (keeper->folder[0] != 0) {
+        (void)rmdir(keeper->folder);
+    }
+}
+
 static void clean(const ls_keeper *keeper) {
     ls_processes_end(keeper->dir);
     // An empty one goes without the memory that a walk needs.
@@ -27,6 +34,7 @@ static void clean(const ls_keeper *keeper) {
         }
         (void)ls_file_remove_tree(keeper->dir);
     }
+    remove_folder(keeper);
     ls_processes_sweep_shared(keeper->started);
 }
 
@@ -109,6 +117,16 @@ static bool whole_path(char out[PATH_MAX], const char *name) {
     return true;
 }
 
+// Makes the folder of a name where there is none.
+static void make_folder(ls_keeper *out, const char *name) {
+    const char *slash = strrchr(name, '/');
+    int length = snprintf(out->folder, sizeof out->folder, "%.*s",
+                          slash != NULL ? (int)(slash - name) : 0, name);
+    if (length <= 0 || (size_t)length >= sizeof out->folder || mkdir(out->folder, 0777) != 0) {
+        out->folder[0] = 0;
+    }
+}
+
 int ls_keeper_make(ls_keeper *out, const char *beside) {
     char dir[PATH_MAX];
     const char *base = getenv("TMPDIR");
@@ -127,16 +145,21 @@ int ls_keeper_make(ls_keeper *out, const char *beside) {
     if (length < 0 || (size_t)length >= sizeof dir || !add_random(dir, sizeof dir)) {
         return LS_FAIL(LS_ERR_IO, "the path of a temporary directory is too long");
     }
+    if (beside != NULL) {
+        make_folder(out, dir);
+    }
     // What removes it is there before it is: this process may be killed between the two.
     bool made = whole_path(out->dir, dir);
-    if (made) {
-        LS_TRY(start(out));
-        made = mkdir(out->dir, S_IRWXU) == 0;
+    if (made && start(out) != LS_OK) {
+        remove_folder(out);
+        return LS_ERR_BACKEND;
     }
+    made = made && mkdir(out->dir, S_IRWXU) == 0;
     if (!made) {
         // Where to put something is the caller's to say, where temporary files go the machine's.
         int status = beside != NULL ? ls_status_of_errno(errno) : LS_ERR_RESOURCE;
         status = LS_FAIL(status, "cannot make the directory \"%s\": %s", dir, strerror(errno));
+        remove_folder(out);
         if (out->pid > 0) {
             stop(out);
         }

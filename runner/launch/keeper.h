@@ -12,13 +12,16 @@
 
 typedef struct ls_keeper {
     char dir[PATH_MAX];
+    char folder[PATH_MAX];  // that it lies in, if it was made for it; else ""
     time_t started;
     pid_t pid;  // of the process that waits
     int pipe;   // it waits for this end to close
 } ls_keeper;
 
 // Makes a directory in the place for temporary ones, or beside `beside` (NULL: there), as
-// BESIDE.part-..., and keeps it and the processes launched with directories in it (launch.h).
+// BESIDE.part-..., and keeps it and the processes launched with directories in it (launch.h). The
+// folder of `beside` is made where it is not there, and goes again if nothing else comes to lie in
+// it.
 // LS_ERR_BACKEND when no process can be started.
 int ls_keeper_make(ls_keeper *out, const char *beside);
 // Ends those processes, removes the directory and all below it, and what of MPI's shared memory

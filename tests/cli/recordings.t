@@ -86,3 +86,9 @@ $ for c in 'record --backend sim --out' 'run --keep' 'compare --real kept --keep
 > 2
 > 2
 > 2
+# A record that is killed leaves no folder that it made, and leaves one that was there.
+$ printf 'lockstep: 1\nname: slow\nmesh: {shape: [4]}\ntables: [{name: t, rows: 200000, dim: 64, sharding: {type: row_wise}}]\ninputs: {batch: 20000, features: {t: {lengths: {constant: 20}}}}\n' > slow.yaml; mkdir own; for d in made own; do for s in TERM KILL; do lockstep record --backend sim --out $d slow.yaml > /dev/null & p=$!; for i in $(seq 100); do ls $d/slow.part-* > /dev/null 2>&1 && break; sleep 0.05; done; kill -$s $p; { wait $p; } 2> /dev/null; for i in $(seq 100); do ls $d/slow.part-* > /dev/null 2>&1 || test $d$(ls -d made 2> /dev/null) = mademade || break; sleep 0.05; done; ls -A $d 2> /dev/null; test -d $d; echo $d $s $?; done; done
+> made TERM 1
+> made KILL 1
+> own TERM 0
+> own KILL 0
