@@ -226,6 +226,7 @@ static void write_entry(const ls_exec *exec, const ls_exec_job *job, bool has_fi
         ls_json_int(json, ls_remote_call_of(job->requests[m])->rank);
     }
     ls_json_array_close(json);
+    ls_json_member_int(json, "world", exec->rank_count);
     if (call->op == LS_PREMUL_SUM) {
         ls_json_key(json, "factors");
         ls_json_array_open(json);

@@ -12,6 +12,7 @@
 #include "runner/replay/import.h"
 
 #define MEMBERS_MAX 1024
+#define RANKS_MAX   (1 << 20)
 
 typedef struct exec_result {
     const char *path;
@@ -36,21 +37,60 @@ static int malformed(const ls_import *import, const char *what) {
                    import->index, what);
 }
 
+// The same of the call's file.
+static int unlike(const ls_import *import, const char *tensor, const char *what) {
+    return LS_FAIL(LS_ERR_FORMAT, "'%s/%s': entry %zu, %s: tensor %.100s %s", import->dir,
+                   import->list, import->index, import->file, tensor, what);
+}
+
 static const char *text_of(const json_t *entry, const char *key) {
     const char *text = json_string_value(json_object_get(entry, key));
     return text != NULL ? text : "";
 }
 
+// Its members: ranks of the world, each once.
+static int read_ranks(const ls_import *import, const json_t *entry) {
+    const json_t *ranks = json_object_get(entry, "ranks"), *world = json_object_get(entry, "world");
+    json_int_t limit = world != NULL ? json_integer_value(world) : RANKS_MAX;
+    if (world != NULL && (!json_is_integer(world) || limit < 1)) {
+        return malformed(import, "its world is no number of ranks");
+    }
+    for (size_t m = 0; m < json_array_size(ranks); m++) {
+        const json_t *rank = json_array_get(ranks, m);
+        json_int_t value = json_integer_value(rank);
+        if (!json_is_integer(rank) || value < 0 || value >= limit) {
+            return malformed(import, "its ranks are not all in the world");
+        }
+        for (size_t k = 0; k < m; k++) {
+            if (json_integer_value(json_array_get(ranks, k)) == value) {
+                return malformed(import, "its ranks are not different ones");
+            }
+        }
+    }
+    return LS_OK;
+}
+
 static int read_entry(exec_result *r, const ls_import *import, const json_t *entry) {
     const json_t *count = json_object_get(entry, "count"), *root = json_object_get(entry, "root");
     const json_t *ranks = json_object_get(entry, "ranks");
+    const json_t *hashed = json_object_get(entry, "hashed");
     const char *op = text_of(entry, "op");
     if (ls_kind_parse(&r->kind, text_of(entry, "call")) != LS_OK ||
         ls_dtype_parse(&r->dtype, text_of(entry, "dtype")) != LS_OK ||
         (op[0] != 0 && ls_op_parse(&r->op, op) != LS_OK)) {
         return malformed(import, "its call, dtype or op is none");
     }
-    r->hashed = json_is_true(json_object_get(entry, "hashed"));
+    const ls_collective *collective = ls_collective_of(r->kind);
+    if (ls_kind_is_message(r->kind) || !ls_collective_has_data(collective)) {
+        return malformed(import, "its call is no collective that has data");
+    }
+    if (collective->reduces && op[0] == 0) {
+        return malformed(import, "it reduces, and names no op");
+    }
+    if (hashed != NULL && !json_is_boolean(hashed)) {
+        return malformed(import, "hashed is neither true nor false");
+    }
+    r->hashed = json_is_true(hashed);
     r->tensor = "send";
     r->members = (int)json_array_size(ranks);
     r->count = json_integer_value(count);
@@ -59,7 +99,95 @@ static int read_entry(exec_result *r, const ls_import *import, const json_t *ent
         r->members > MEMBERS_MAX || r->root < 0 || r->root >= r->members) {
         return malformed(import, "its count, root or ranks are missing or out of range");
     }
+    return read_ranks(import, entry);
+}
+
+// ---- Its file -----------------------------------------------------------------------------------
+// Elements of a member's side, or their hashes: one of each block, of a sum's whole side one.
+static int due_to(size_t *out, const exec_result *r, const ls_side *side, int member) {
+    bool blocks =
+        side->form == LS_SIDE_BLOCKS && !(r->hashed && ls_collective_of(r->kind)->reduces);
+    bool none = side->form == LS_SIDE_NONE || (side->root_only && member != r->root);
+    return ls_size_mul(out, r->hashed ? 1 : (size_t)r->count,
+                       none     ? 0
+                       : blocks ? (size_t)r->members
+                                : 1);
+}
+
+// A tensor must be what the call's kind gives a side; of a shape without elements there is none.
+static int check_tensor(const exec_result *r, const ls_import *import, const ls_safetensors *file,
+                        const char *name, const ls_shape *shape) {
+    const ls_safetensor *tensor = ls_safetensors_find(file, name);
+    bool any = shape->dim[shape->ndim - 1] > 0;
+    if (tensor == NULL) {
+        return any ? unlike(import, name, "is missing") : LS_OK;
+    }
+    if (!any) {
+        return unlike(import, name, "is there, though the call gives that member nothing");
+    }
+    if (tensor->dtype != (int)(r->hashed ? LS_U64 : r->dtype)) {
+        return unlike(import, name, "has another type than the call");
+    }
+    bool same = tensor->ndim == shape->ndim;
+    for (int d = 0; same && d < shape->ndim; d++) {
+        same = tensor->dim[d] == shape->dim[d];
+    }
+    if (!same) {
+        char due[LS_SHAPE_TEXT_MAX], what[LS_SHAPE_TEXT_MAX + 32];
+        ls_shape_format(due, sizeof due, shape);
+        (void)snprintf(what, sizeof what, "is not of shape %s", due);
+        return unlike(import, name, what);
+    }
     return LS_OK;
+}
+
+static bool is_known(const exec_result *r, const char *name) {
+    bool known = strcmp(name, "send") == 0 || (r->hashed && strcmp(name, "agreed") == 0);
+    for (int m = 0; m < r->members && !known; m++) {
+        char own[32];
+        (void)snprintf(own, sizeof own, "recv/%d", m);
+        known = strcmp(name, own) == 0;
+    }
+    return known;
+}
+
+// What all send, and what each member receives; nothing else.
+static int check_tensors(const exec_result *r, const ls_import *import,
+                         const ls_safetensors *file) {
+    const ls_collective *collective = ls_collective_of(r->kind);
+    size_t each = 0, due = 0, known = 0;
+    for (int m = 0; m < r->members; m++) {
+        LS_TRY(due_to(&due, r, &collective->send, m));
+        each = due > each ? due : each;
+    }
+    LS_TRY(check_tensor(r, import, file, "send", &LS_SHAPE(r->members, (int64_t)each)));
+    known += each > 0 ? 1 : 0;
+    if (r->hashed) {
+        LS_TRY(check_tensor(r, import, file, "agreed", &LS_SHAPE(r->members, 1)));
+        known++;
+    }
+    for (int m = 0; m < r->members; m++) {
+        char name[32];
+        (void)snprintf(name, sizeof name, "recv/%d", m);
+        LS_TRY(due_to(&due, r, &collective->recv, m));
+        LS_TRY(check_tensor(r, import, file, name, &LS_SHAPE((int64_t)due)));
+        known += due > 0 ? 1 : 0;
+    }
+    for (size_t i = 0; known < ls_safetensors_count(file); i++) {
+        const char *name = ls_safetensors_at(file, i)->name;
+        if (!is_known(r, name)) {
+            return unlike(import, name, "is none of this call's");
+        }
+    }
+    return LS_OK;
+}
+
+static int check_file(const exec_result *r, const ls_import *import) {
+    ls_safetensors *file = NULL;
+    LS_TRY(ls_safetensors_open(&file, r->path));
+    int status = check_tensors(r, import, file);
+    ls_safetensors_free(file);
+    return status;
 }
 
 // What each member received.
@@ -74,12 +202,12 @@ static int read_result(void *arg, const ls_stage_sink *sink) {
         (void)snprintf(key, sizeof key, "recv/%d", m);
         const ls_safetensor *tensor = ls_safetensors_find(file, key);
         if (tensor == NULL) {
-            continue;  // it receives nothing
+            continue;  // it receives nothing: see check_file
         }
         void *data = ls_arena_alloc(arena, tensor->bytes + 1, 1);
         status = data == NULL ? LS_ERR_MEMORY : LS_OK;
         if (status == LS_OK && tensor->dtype != (int)r->dtype) {
-            status = LS_FAIL(LS_ERR_FORMAT, "'%s': %s has another type", r->path, key);
+            status = LS_FAIL(LS_ERR_FORMAT, "'%s' changed while it was read", r->path);
         }
         if (status == LS_OK) {
             status = ls_safetensors_read(data, tensor->bytes, file, tensor);
@@ -161,6 +289,7 @@ static int import(ls_import *import, const json_t *entry) {
     }
     LS_TRY(ls_import_file(&r.path, import, json_object_get(entry, "file")));
     LS_TRY(read_entry(&r, import, entry));
+    LS_TRY(check_file(&r, import));
     const char *op = ls_collective_of(r.kind)->reduces ? ls_op_name(r.op) : "";
     import->group = ls_arena_printf(import->arena, "%d ranks  %-14s  %-10s  %-6s", r.members,
                                     ls_kind_name(r.kind), op, ls_dtype_name(r.dtype));
@@ -190,7 +319,7 @@ static int import(ls_import *import, const json_t *entry) {
 static const char *const list_keys[] = {"made_by", "format", "backend", "calls", NULL};
 static const char *const keys[] = {"file",  "hashed",  "call",    "dtype", "count",
                                    "op",    "root",    "factors", "ranks", "communicator",
-                                   "where", "purpose", NULL};
+                                   "where", "purpose", "world",   NULL};
 
 const ls_importer ls_importer_exec = {.of = "a job's collectives",
                                       .list = "exec.json",

@@ -1,5 +1,6 @@
 """Changes what a recording holds: change_tensor.py FILE TENSOR INDEX TYPE VALUE, where TYPE is struct's letter of an
-element, or `rename` and VALUE the new name, or `drop`."""
+element, or `rename` and VALUE the new name, or `copy` and VALUE the name of the copy, or `reshape` and VALUE the new shape, "2,4", or
+`drop`."""
 import json
 import struct
 import sys
@@ -16,6 +17,12 @@ if kind == "drop":
     for key, part in parts:
         header[key]["data_offsets"] = [len(blob), len(blob) + len(part)]
         blob += part
+elif kind == "copy":
+    begin, end = header[name]["data_offsets"]
+    header[sys.argv[5]] = dict(header[name], data_offsets=[len(blob), len(blob) + end - begin])
+    blob += blob[begin:end]
+elif kind == "reshape":
+    header[name]["shape"] = [int(size) for size in sys.argv[5].split(",")]
 elif kind == "rename":
     header[sys.argv[5]] = header.pop(name)
 else:

@@ -2,14 +2,17 @@
 
 All that has data passes, in the order that was asked for; one bit changed in what one rank received
 fails that call alone. Of hashes the same holds for what only moves data and for sums that must
-agree."""
+agree. A call that lacks something of what its kind sends and receives, or has more, is unusable."""
 import glob
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 import tempfile
+
+CHANGE = os.path.join(os.path.dirname(__file__), "..", "cli", "change_tensor.py")
 
 
 def flip(path):
@@ -19,6 +22,50 @@ def flip(path):
         last = file.read(1)
         file.seek(-1, os.SEEK_END)
         file.write(bytes([last[0] ^ 1]))
+
+
+def check_unusable(lockstep, kept, what):
+    """What of a recording that lost something is told otherwise than as unusable: one call of it,
+    with its members' data or their hashes, changed in one way after the other."""
+    with open(f"{kept}/exec.json", encoding="utf-8") as file:
+        calls = [call for call in json.load(file)["calls"] if "file" in call]
+    wrong = []
+
+    def expect(kind, text, change=None, **keys):
+        call = dict(next(call for call in calls if call["call"] == kind))
+        for key, value in keys.items():
+            call[key] = value
+            if value is None:
+                del call[key]
+        with tempfile.TemporaryDirectory() as folder:
+            path = shutil.copy(f"{kept}/{call['file']}", folder)
+            if change:
+                subprocess.run([sys.executable, CHANGE, path, *change], check=True)
+            with open(f"{folder}/exec.json", "w", encoding="utf-8") as file:
+                json.dump({"made_by": "lockstep exec", "calls": [call]}, file)
+            done = subprocess.run([lockstep, "replay", folder], capture_output=True, text=True)
+        told = " ".join(done.stdout.split())
+        if done.returncode != 2 or f"entry 0{text}" not in told:
+            wrong.append(f"{what}, {kind}, {change} {keys}: {done.returncode}, {done.stdout}")
+
+    for kind in "all_reduce", "all_to_all", "all_gather":
+        file = next(call["file"] for call in calls if call["call"] == kind)
+        expect(kind, f", {file}: tensor recv/3 is missing", ["recv/3", "0", "drop"])
+        expect(kind, f", {file}: tensor recv/1 is missing", ["recv/1", "0", "rename", "recv/1x"])
+        expect(kind, f", {file}: tensor send is missing", ["send", "0", "drop"])
+    file = next(call["file"] for call in calls if call["call"] == "broadcast")
+    expect("broadcast", f", {file}: tensor recv/4 is none of this call's",
+           ["recv/3", "0", "copy", "recv/4"])
+    root = next(call for call in calls if call["call"] == "reduce")
+    other = (root["root"] + 1) % 4
+    expect("reduce", f", {root['file']}: tensor recv/{other} is there, though the call gives that "
+           "member nothing", [f"recv/{root['root']}", "0", "copy", f"recv/{other}"])
+    expect("all_reduce", ": it reduces, and names no op", op=None)
+    expect("all_reduce", ": its ranks are not different ones", ranks=[0, 1, 2, 1])
+    expect("all_reduce", ": its ranks are not all in the world", ranks=[0, 1, 2, 4])
+    expect("all_reduce", ": its ranks are not all in the world", ranks=[0, 1, 2, -1], world=None)
+    expect("all_gather", ": hashed is neither true nor false", hashed="no")
+    return wrong
 
 
 def check_hashes(lockstep, program, stand_in):
@@ -37,6 +84,7 @@ def check_hashes(lockstep, program, stand_in):
             f"hashes: {last}, of {len(kinds)}\n{done.stdout[-2000:]}"]
         wrong += [f"no {kind} among {set(kinds)}" for kind in
                   ("all_reduce", "all_gather", "all_to_all", "broadcast") if kind not in kinds]
+        wrong += check_unusable(lockstep, f"{folder}/kept", "hashes")
         changed = [next(call["file"] for call in calls if call["call"] == kind)
                    for kind in ("all_reduce", "all_to_all")]
         for name in changed:
@@ -69,6 +117,7 @@ def main():
         wrong = [] if last.startswith(expected) and len(kept) == len(with_data) > 90 else [
             f"{last}, not {expected}, of {len(kept)} files\n{done.stdout[-2000:]}"]
         wrong += [f"files {named}, not {numbers}"] if named != numbers else []
+        wrong += check_unusable(lockstep, f"{folder}/kept", "data")
         changed = next(f"{folder}/kept/{call['file']}" for call in with_data
                        if call["call"] == "all_gather")
         flip(changed)
