@@ -94,11 +94,27 @@ static int whole_of(ls_shape *out, const ls_captured *tensor) {
     return LS_OK;
 }
 
+// A rank that is in no mesh of a tensor has nothing of it.
+static int check_meshes(const ls_captured *tensor, int size) {
+    for (int p = 0; p < tensor->piece_count; p++) {
+        const ls_capture_piece *piece = &tensor->pieces[p];
+        bool inside = piece->at->count == 0;
+        for (int i = 0; i < tensor->mesh_count * size && !inside; i++) {
+            inside = tensor->mesh_ranks[i] == piece->rank;
+        }
+        if (!inside) {
+            return LS_FAIL(LS_ERR_MISMATCH, "rank %d has it, and is not in its mesh", piece->rank);
+        }
+    }
+    return LS_OK;
+}
+
 static int place_by_placements(ls_assembled *out, ls_arena *arena) {
     const ls_captured *tensor = out->of;
     int size = 0;
     ls_layout layout;
     LS_TRY(ls_mesh_size(&size, &tensor->mesh));
+    LS_TRY(check_meshes(tensor, size));
     int status = ls_layout_of_placements(&layout, &tensor->mesh, &out->shape, &tensor->placements);
     if (status != LS_OK) {
         return status == LS_ERR_INVALID ? LS_FAIL(LS_ERR_MISMATCH, "%s", ls_error_last()->text)
@@ -110,14 +126,18 @@ static int place_by_placements(ls_assembled *out, ls_arena *arena) {
         out->terms *= at->kind == LS_PLACE_PARTIAL ? tensor->mesh.dim[d] : 1;
         out->op = at->kind == LS_PLACE_PARTIAL ? at->op : out->op;
     }
-    out->pieces = ls_arena_alloc(arena, (size_t)size, sizeof *out->pieces);
+    int copies = out->copies, count = tensor->mesh_count * size;
+    out->copies *= tensor->mesh_count;
+    out->pieces = ls_arena_alloc(arena, (size_t)count, sizeof *out->pieces);
     status = out->pieces == NULL ? LS_ERR_MEMORY : LS_OK;
-    for (int i = 0; status == LS_OK && i < size; i++) {
+    for (int i = 0; status == LS_OK && i < count; i++) {
         ls_assembled_piece *piece = &out->pieces[out->piece_count++];
+        int at = i % size;
         piece->rank = tensor->mesh_ranks[i];
-        number_piece(piece, tensor, i);
-        status = set_blocks(piece, arena, layout.blocks + layout.first[i],
-                            layout.first[i + 1] - layout.first[i]);
+        number_piece(piece, tensor, at);
+        piece->copy += i / size * copies;
+        status = set_blocks(piece, arena, layout.blocks + layout.first[at],
+                            layout.first[at + 1] - layout.first[at]);
     }
     ls_layout_free(&layout);
     return status;
@@ -300,6 +320,9 @@ int ls_assemble(ls_assembled *out, ls_arena *arena, const ls_captured *tensor,
     LS_ASSERT(tensor->piece_count > 0);
     *out =
         (ls_assembled){.of = tensor, .dtype = tensor->dtype, .copies = 1, .terms = 1, .op = LS_SUM};
+    if (tensor->otherwise != NULL) {
+        return LS_FAIL(LS_ERR_MISMATCH, "%s", tensor->otherwise);
+    }
     if (tensor->has_shape) {
         out->shape = tensor->shape;
     } else if (tensor->has_placements && like != NULL) {

@@ -151,7 +151,8 @@ static int read_made(ls_captured *tensor, ls_capture *capture, const json_t *ent
     return ls_arena_failed(capture->arena) ? LS_ERR_MEMORY : LS_OK;
 }
 
-static int read_mesh(ls_captured *tensor, ls_capture *capture, const json_t *entry) {
+static int read_mesh(ls_captured *tensor, const ls_capture *capture, ls_arena *arena,
+                     const json_t *entry) {
     int64_t sizes[LS_MESH_DIMS_MAX], *ranks = NULL;
     int count = 0, size = 0, listed = 0;
     if (read_numbers(sizes, &count, LS_MESH_DIMS_MAX, json_object_get(entry, "mesh"),
@@ -167,8 +168,8 @@ static int read_mesh(ls_captured *tensor, ls_capture *capture, const json_t *ent
     if (size > capture->ranks) {
         return LS_ERR_FORMAT;
     }
-    ranks = ls_arena_alloc(capture->arena, (size_t)size, sizeof *ranks);
-    int *kept = ls_arena_alloc(capture->arena, (size_t)size, sizeof *kept);
+    ranks = ls_arena_alloc(arena, (size_t)size, sizeof *ranks);
+    int *kept = ls_arena_alloc(arena, (size_t)capture->ranks, sizeof *kept);
     if (ranks == NULL || kept == NULL) {
         return LS_ERR_MEMORY;
     }
@@ -181,11 +182,13 @@ static int read_mesh(ls_captured *tensor, ls_capture *capture, const json_t *ent
         kept[i] = listed < 0 ? i : (int)ranks[i];
     }
     tensor->mesh_ranks = kept;
+    tensor->mesh_count = 1;
     return LS_OK;
 }
 
-// How the tensor lies: said by the first rank that has it.
-static int read_placement(ls_captured *tensor, ls_capture *capture, const json_t *entry) {
+// How the tensor lies, as one rank says it.
+static int read_placement(ls_captured *tensor, const ls_capture *capture, ls_arena *arena,
+                          const json_t *entry) {
     const char *placements = json_string_value(json_object_get(entry, "placements"));
     int count = 0;
     LS_TRY(read_numbers(tensor->shape.dim, &count, LS_DIMS_MAX, json_object_get(entry, "shape"),
@@ -196,9 +199,72 @@ static int read_placement(ls_captured *tensor, ls_capture *capture, const json_t
         return LS_OK;
     }
     LS_TRY(ls_placements_parse(&tensor->placements, placements));
-    LS_TRY(read_mesh(tensor, capture, entry));
+    LS_TRY(read_mesh(tensor, capture, arena, entry));
     tensor->has_placements = true;
     return tensor->placements.count == tensor->mesh.ndim ? LS_OK : LS_ERR_FORMAT;
+}
+
+// Whether what another rank says of the whole's sizes, the placements and the mesh's is the same.
+static bool lies_alike(const ls_captured *a, const ls_captured *b) {
+    if (a->has_shape != b->has_shape || a->has_placements != b->has_placements ||
+        (a->has_shape && !ls_shape_equal(&a->shape, &b->shape))) {
+        return false;
+    }
+    bool same = !a->has_placements || a->mesh.ndim == b->mesh.ndim;
+    for (int d = 0; a->has_placements && same && d < a->mesh.ndim; d++) {
+        same = a->mesh.dim[d] == b->mesh.dim[d];
+    }
+    return same && (!a->has_placements ||
+                    ls_placements_equal(&a->placements, &b->placements, a->mesh.ndim, a->mesh.dim));
+}
+
+// The ranks of a mesh that another rank names: one that is known, or one of other ranks alone.
+static bool add_mesh(ls_captured *tensor, const ls_captured *said, int size, int room) {
+    for (int m = 0; m < tensor->mesh_count; m++) {
+        if (memcmp(tensor->mesh_ranks + m * size, said->mesh_ranks,
+                   (size_t)size * sizeof *said->mesh_ranks) == 0) {
+            return true;
+        }
+    }
+    int count = tensor->mesh_count * size;
+    for (int i = 0; i < count; i++) {
+        for (int k = 0; k < size; k++) {
+            if (tensor->mesh_ranks[i] == said->mesh_ranks[k]) {
+                return false;
+            }
+        }
+    }
+    if (count + size > room) {
+        return false;
+    }
+    memcpy(tensor->mesh_ranks + count, said->mesh_ranks, (size_t)size * sizeof *said->mesh_ranks);
+    tensor->mesh_count += 1;
+    return true;
+}
+
+// What a rank after the first says of how the tensor lies, if anything.
+static int read_other(ls_captured *tensor, ls_capture *capture, const json_t *entry, int rank) {
+    if (json_object_get(entry, "placements") == NULL && json_object_get(entry, "shape") == NULL) {
+        return LS_OK;
+    }
+    ls_arena *arena = NULL;
+    ls_captured said = {0};
+    int size = 0;
+    LS_TRY(ls_arena_create(&arena));
+    int status = read_placement(&said, capture, arena, entry);
+    if (status == LS_OK && said.has_placements) {
+        status = ls_mesh_size(&size, &said.mesh);
+    }
+    if (status == LS_OK && tensor->otherwise == NULL &&
+        !(lies_alike(tensor, &said) && add_mesh(tensor, &said, size, capture->ranks))) {
+        tensor->otherwise = ls_arena_printf(
+            capture->arena,
+            "rank %d says otherwise how it lies (placements, mesh, shape) than rank %d", rank,
+            tensor->pieces[0].rank);
+        status = tensor->otherwise != NULL ? LS_OK : LS_ERR_MEMORY;
+    }
+    ls_arena_free(arena);
+    return status;
 }
 
 static int read_entry(ls_capture *capture, const char *path, const json_t *entry, int rank,
@@ -219,15 +285,17 @@ static int read_entry(ls_capture *capture, const char *path, const json_t *entry
     }
     piece->placed = offsets >= 0;
     piece->offset.ndim = at->ndim;
-    if (tensor->piece_count > 1) {
+    bool first = tensor->piece_count == 1;
+    int status = first ? read_placement(tensor, capture, capture->arena, entry)
+                       : read_other(tensor, capture, entry, rank);
+    if (status != LS_OK) {
+        return status == LS_ERR_MEMORY ? status : malformed(path, name, "placements");
+    }
+    if (!first) {
         return LS_OK;
     }
     tensor->optional = json_is_true(json_object_get(entry, "optional"));
     tensor->part = json_is_true(json_object_get(entry, "part"));
-    int status = read_placement(tensor, capture, entry);
-    if (status != LS_OK) {
-        return status == LS_ERR_MEMORY ? status : malformed(path, name, "placements");
-    }
     return read_made(tensor, capture, entry);
 }
 

@@ -45,7 +45,10 @@ typedef struct ls_captured {
     ls_shape shape;
     ls_placements placements;
     ls_mesh mesh;
-    const int *mesh_ranks;  // [ranks of mesh]; NULL: as they are
+    // [mesh_count][ranks of mesh]: of several meshes, each of ranks of its own, each has it all.
+    int *mesh_ranks;
+    int mesh_count;
+    const char *otherwise;  // how ranks contradict each other about it; NULL: they do not
 } ls_captured;
 
 typedef struct ls_capture {

@@ -363,6 +363,7 @@ static bool is_part(ls_captured *placed, int *ranks, const diff *d, const ls_cap
         ranks[i] = run->pieces[i].rank;
     }
     placed->mesh_ranks = ranks;
+    placed->mesh_count = 1;
     return true;
 }
 

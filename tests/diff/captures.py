@@ -102,6 +102,21 @@ def placements(check):
         about = lies_as("_S(0, 2)", [2], [8, 5])
         parts = [rows(wrong, 5, a, a + 2) + rows(wrong, 5, a + 4, a + 6) for a in (0, 2)]
         check.one(whole, [{"t": ([4, 5], part, about)} for part in parts], *verdict, *row)
+        # Meshes of other ranks alone each have all of it; ranks of none have nothing.
+        groups = [(0, [0, 1]), (4, [0, 1]), (0, [2, 3]), (4, [2, 3])]
+        check.one(whole, [{"t": ([4, 5], rows(t if ranks == [0, 1] else wrong, 5, a, a + 4),
+                                 lies_as("S(0)", [2], [8, 5], mesh_ranks=ranks))} for a, ranks in groups], *verdict, *row)
+        about = lies_as("R", [1], [8, 5])
+        check.one(whole, [{"t": ([8, 5], wrong, about)}, {"t": ([0], [], about)}], *verdict, *row)
+    # A copy that lies in no mesh, and ranks that contradict each other.
+    check.one(whole, [{"t": ([8, 5], t, lies_as("R", [1], [8, 5]))}, {"t": ([8, 5], [99.0] * 40, lies_as("R", [1], [8, 5]))}],
+              1, "wrong", "rank 1 has it, and is not in its mesh")
+    check.one(whole, [{"t": ([8, 5], t, lies_as("R", [1], [8, 5]))}, {"t": ([8, 5], t, {})}],
+              1, "wrong", "rank 1 has it, and is not in its mesh")
+    for other in (lies_as("P(sum)", [2], [8, 5]), lies_as("R", [1], [8, 5]), lies_as("R", [2], [40]),
+                  lies_as("R", [2], [8, 5], mesh_ranks=[1, 0]), {"shape": [8, 5]}):
+        check.one(whole, [{"t": ([8, 5], t, lies_as("R", [2], [8, 5]))}, {"t": ([8, 5], t, other)}], 1, "wrong",
+                  "rank 1 says otherwise how it lies")
     # What cannot be put together says why.
     check.one(whole, [{"t": ([3, 5], t[:15], {})}, {"t": ([3, 5], t[:15], {})}], 1, "wrong", "say how it lies")
     check.one(whole, [{"t": ([4, 5], t[:20], lies_as("S(0)", [2], [8, 5]))}, {}], 1, "wrong", "rank 1 has no part")
