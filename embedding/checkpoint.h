@@ -39,7 +39,8 @@ typedef struct ls_checkpoint_table {
 
 typedef struct ls_checkpoint ls_checkpoint;
 
-// Opens a checkpoint. Files may be hostile: LS_ERR_FORMAT names file and reason; LS_ERR_IO.
+// Opens a checkpoint. Files may be hostile: LS_ERR_FORMAT names file and reason, a tensor among
+// them that the index does not name or that is of no shard of its rank; LS_ERR_IO.
 int ls_checkpoint_open(ls_checkpoint **out, const char *dir);
 void ls_checkpoint_free(ls_checkpoint *checkpoint);  // NULL is allowed
 // All borrowed. Tables stand in the order of the plan's.

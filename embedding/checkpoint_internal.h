@@ -27,6 +27,11 @@ ls_shape ls_checkpoint__shape(const ls_checkpoint_array *array, const ls_plan_sh
 int ls_checkpoint__name(char out[CHECKPOINT_NAME_MAX], const ls_plan_table *table,
                         const ls_checkpoint_array *array, const ls_plan_shard *shard);
 
+// Whether the ranks' files hold tensors of these arrays' shards, each its rank's, and none else:
+// LS_ERR_FORMAT names the first that is another. Reads headers alone.
+int ls_checkpoint__check_files(const char *dir, const ls_plan *plan,
+                               const ls_checkpoint_table *tables);
+
 // In this order: one process begins, every rank is written, one process publishes.
 int ls_checkpoint__begin(const char *dir);
 int ls_checkpoint__write_rank(const char *dir, const checkpoint_source *source, int rank);

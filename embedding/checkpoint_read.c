@@ -133,7 +133,9 @@ static int open_in(ls_checkpoint *checkpoint) {
     LS_TRY(ls_json_read(&root, path, INDEX_BYTES_MAX));
     int status = read_index(checkpoint, root);
     json_decref(root);
-    return status;
+    return status
+               ? status
+               : ls_checkpoint__check_files(checkpoint->dir, &checkpoint->plan, checkpoint->tables);
 }
 
 int ls_checkpoint_open(ls_checkpoint **out, const char *dir) {

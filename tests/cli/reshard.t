@@ -28,6 +28,29 @@ $ lockstep reshard ck4 ck3 --plan three.plan
 $ sed -i 's/rows: 10,/rows: 12,/' three.yaml; lockstep plan three.yaml --out three.plan >/dev/null; lockstep reshard ck4 no --plan three.plan
 ! lockstep: error: table "a" is 12 x 8 in the plan and 10 x 8 in checkpoint 'ck4'
 ? 2
+# A tensor that would be lost: of an array that the index does not name, of a shard that is another rank's, in a file of no rank.
+$ printf 'rm -rf odd; cp -r ck4 odd; python3 $SOURCE/tests/cli/change_tensor.py odd/rank_00001.safetensors "$@"; lockstep reshard odd no --plan four.plan\n' > change
+$ cp -r ck4 odd; python3 -c 'import json; d = json.load(open("odd/index.json")); d["tables"][0]["arrays"].pop(); json.dump(d, open("odd/index.json", "w"))'; lockstep reshard odd no --plan four.plan
+! lockstep: error: checkpoint 'odd': rank 0: tensor "a/momentum2/0_0" is of no array that index.json names
+? 2
+$ sh change a/weights/3_0 0 copy a/extra/3_0
+! lockstep: error: checkpoint 'odd': rank 1: tensor "a/extra/3_0" is of no array that index.json names
+? 2
+$ sh change a/weights/3_0 0 copy extra
+! lockstep: error: checkpoint 'odd': rank 1: tensor "extra" is of no array that index.json names
+? 2
+$ sh change a/weights/3_0 0 copy c/weights/3_0
+! lockstep: error: checkpoint 'odd': rank 1: tensor "c/weights/3_0" is of no array that index.json names
+? 2
+$ sh change a/weights/3_0 0 copy a/weights/0_0
+! lockstep: error: checkpoint 'odd': rank 1: tensor "a/weights/0_0" is of no shard that plan.yaml gives that rank
+? 2
+$ sh change a/weights/3_0 0 copy a/weights/03_0
+! lockstep: error: checkpoint 'odd': rank 1: tensor "a/weights/03_0" is of no shard that plan.yaml gives that rank
+? 2
+$ rm -rf odd; cp -r ck4 odd; cp odd/rank_00001.safetensors odd/rank_00004.safetensors; lockstep reshard odd no --plan four.plan
+! lockstep: error: checkpoint 'odd': rank 4: tensor "a/weights/3_0" is of no shard that plan.yaml gives that rank
+? 2
 $ truncate -s 100 ck4/rank_00002.safetensors; lockstep reshard ck4 no --plan four.plan
 ! lockstep: error: 'ck4/rank_00002.safetensors': ...
 ? 2

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "case.h"
+#include "formats/safetensors.h"
 #include "kernels/optimizer.h"
 
 static int remove_one(const char *path, const struct stat *info, int type, struct FTW *at) {
@@ -367,6 +368,12 @@ Test(checkpoint, refuses_what_is_not_there_or_another) {
     changed = fopen(file, "w");
     cr_assert(changed != NULL && fwrite(index, 1, bytes, changed) == bytes && fclose(changed) == 0);
     free(index);
+    const ls_safetensor_source lost = {
+        .name = "t0/momentum1/0_0", .dtype = LS_F32, .ndim = 1, .dim = {1}, .data = &(float){1}};
+    snprintf(file, sizeof file, "%s/rank_00004.safetensors", path);
+    cr_assert(ls_safetensors_write(file, &lost, 1, NULL, 0) == 0);
+    expect_no_load(&sgd, path, LS_ERR_FORMAT, "rank 4: tensor \"t0/momentum1/0_0\"");
+    cr_assert(remove(file) == 0);
     snprintf(file, sizeof file, "%s/rank_00001.safetensors", path);
     cr_assert(truncate(file, 40) == 0);
     expect_no_load(&sgd, path, LS_ERR_FORMAT, "rank_00001");
