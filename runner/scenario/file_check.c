@@ -3,6 +3,7 @@
 // numbers as will be asked for. What only the data can tell is the run's to find.
 #include <inttypes.h>
 #include <stdio.h>
+#include <string.h>
 
 #include "runner/scenario/input_file.h"
 #include "runner/scenario/inputs.h"
@@ -37,13 +38,25 @@ static bool describe(ls_reader *reader, ls_input_array *out, const ls_generator 
     return true;
 }
 
-// A file of numbers of any type, `count` of them.
-static void check_count(ls_reader *reader, const ls_generator *generator, size_t count,
-                        const char *what) {
+// A file of numbers of any type, of this shape and no other: as many in another order are others.
+// Of one dimension it states none, and `rows` of any shape are as good as flat ones.
+static void check_shape(ls_reader *reader, const ls_generator *generator, const ls_shape *shape,
+                        bool rows, const char *what) {
     ls_input_array array;
-    if (describe(reader, &array, generator, what) && array.count != count) {
+    size_t count = 0;
+    if (!describe(reader, &array, generator, what) || ls_shape_count(&count, shape) != LS_OK) {
+        return;
+    }
+    ls_shape has = {.ndim = array.ndim};
+    memcpy(has.dim, array.dim, sizeof has.dim);
+    bool as_many = array.count == count;
+    bool alike = has.ndim == 1 || (rows && has.ndim > 1 && has.dim[0] == shape->dim[0]);
+    if (!ls_shape_equal(&has, shape) && !(as_many && alike)) {
+        char one[LS_SHAPE_TEXT_MAX], other[LS_SHAPE_TEXT_MAX];
+        ls_shape_format(one, sizeof one, &has);
+        ls_shape_format(other, sizeof other, shape);
         ls_check__error(reader, mark_of(generator), NULL, NULL,
-                        "%s: the file has %zu elements where %zu belong", what, array.count, count);
+                        "%s: the file has shape %s where %s belongs", what, one, other);
     }
 }
 
@@ -70,10 +83,8 @@ static void check_plan(ls_reader *reader, const ls_scenario *scenario,
 
 static void check_table(ls_reader *reader, const ls_scenario *scenario,
                         const ls_scenario_table *table) {
-    size_t count = 0;
-    if (table->rows > 0 && table->dim > 0 &&
-        ls_size_mul(&count, (size_t)table->rows, (size_t)table->dim) == LS_OK) {
-        check_count(reader, &table->weights, count, "weights");
+    if (table->rows > 0 && table->dim > 0) {
+        check_shape(reader, &table->weights, &LS_SHAPE(table->rows, table->dim), true, "weights");
     }
     check_plan(reader, scenario, table);
 }
@@ -266,10 +277,8 @@ void ls_scenario__check_files(ls_reader *reader, const ls_scenario *scenario) {
         check_table(reader, scenario, &scenario->tables[i]);
     }
     for (int i = 0; i < scenario->tensor_count && ls_read__going(reader); i++) {
-        size_t count = 0;
-        if (ls_shape_count(&count, &scenario->tensors[i].shape) == LS_OK) {
-            check_count(reader, &scenario->tensors[i].values, count, "values");
-        }
+        check_shape(reader, &scenario->tensors[i].values, &scenario->tensors[i].shape, false,
+                    "values");
     }
     for (int i = 0; i < scenario->step_count && ls_read__going(reader); i++) {
         const ls_scenario_step *step = &scenario->steps[i];

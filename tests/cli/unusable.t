@@ -47,7 +47,7 @@ $ lockstep run v.yaml > /dev/null 2>&1
 ? 2
 # The same for tables: weights, lengths and ids.
 $ for k in 'weights good' 'lengths real' 'lengths good' 'lengths minus' 'ids real' 'lengths ones, ids flat' 'ids ones' 'ids words'; do printf 'lockstep: 1\nname: t\nmesh: {shape: [2]}\ntables: [{name: p, rows: 4, dim: 4, sharding: {type: row_wise}WEIGHTS}]\ninputs: {batch: 2, features: {p: {INPUTS}}}\n' > v.yaml; case "$k" in weights*) sed -i "s/WEIGHTS/, weights: {file: ${k#* }.npy}/; s/INPUTS//" v.yaml;; *) sed -i "s/WEIGHTS//; s/INPUTS/$(echo $k | sed 's/ \([a-z]*\)/: {file: \1.npy}/; s/, ids \(.*\)/, ids: {file: \1.npy}/')/" v.yaml;; esac; lockstep run --quiet v.yaml 2>&1 | grep -o '^v.yaml.*\|run: .*'; done
-> v.yaml:4:81: error: weights: the file has 8 elements where 16 belong
+> v.yaml:4:81: error: weights: the file has shape [2, 4] where [4, 4] belongs
 > v.yaml:5:51: error: lengths: the elements of the file are f32
 > v.yaml:5:51: error: lengths: the elements of the file are f32
 > v.yaml:5:51: error: lengths: -1 for sample 0 of rank 1
@@ -55,6 +55,23 @@ $ for k in 'weights good' 'lengths real' 'lengths good' 'lengths minus' 'ids rea
 > v.yaml:5:74: error: ids: the elements of the file are f32
 > run: 1 passed, 0 failed, 0 skipped
 > v.yaml:5:47: error: ids: '...words.npy' is not a .npy file
+# As many numbers in another shape are others; those of one dimension state none. Of a tensor of a program the same.
+$ for dims in '2 4' '4 2' '8 1' '1 8' '8 2'; do set -- $dims; printf "lockstep: 1\nname: t\nmesh: {shape: [2]}\ntables: [{name: p, rows: $1, dim: $2, weights: {file: good.npy}, sharding: {type: row_wise}}]\ninputs: {batch: 2}\n" > v.yaml; lockstep run --quiet v.yaml 2>&1 | grep -o '^v.yaml.*\|run: .*'; sed -i 's/good/flat/' v.yaml; lockstep run --quiet v.yaml 2>&1 | grep -o '^v.yaml.*\|run: .*'; printf "lockstep: 1\nname: t\nmesh: {shape: [2]}\nprogram: {tensors: [{name: a, shape: [$1, $2], values: {file: good.npy}, placements: S(0)}], steps: [{full: {tensor: a}}]}\n" > v.yaml; lockstep run --quiet v.yaml 2>&1 | grep -o '^v.yaml.*\|run: .*'; done
+> run: 1 passed, 0 failed, 0 skipped
+> run: 1 passed, 0 failed, 0 skipped
+> run: 1 passed, 0 failed, 0 skipped
+> v.yaml:4:53: error: weights: the file has shape [2, 4] where [4, 2] belongs
+> run: 1 passed, 0 failed, 0 skipped
+> v.yaml:4:61: error: values: the file has shape [2, 4] where [4, 2] belongs
+> v.yaml:4:53: error: weights: the file has shape [2, 4] where [8, 1] belongs
+> run: 1 passed, 0 failed, 0 skipped
+> v.yaml:4:61: error: values: the file has shape [2, 4] where [8, 1] belongs
+> v.yaml:4:53: error: weights: the file has shape [2, 4] where [1, 8] belongs
+> run: 1 passed, 0 failed, 0 skipped
+> v.yaml:4:61: error: values: the file has shape [2, 4] where [1, 8] belongs
+> v.yaml:4:53: error: weights: the file has shape [2, 4] where [8, 2] belongs
+> v.yaml:4:53: error: weights: the file has shape [8] where [8, 2] belongs
+> v.yaml:4:61: error: values: the file has shape [2, 4] where [8, 2] belongs
 # A plan and a reference, too.
 $ printf 'lockstep_plan: 2\n' > p.yaml; printf 'lockstep: 1\nname: t\nmesh: {shape: [2]}\ntables: [{name: p, rows: 4, dim: 4, sharding: {plan: p.yaml}}]\ninputs: {batch: 2}\nchecks: {reference: [{file: cut.npy}]}\n' > v.yaml; lockstep run v.yaml 2>&1 | grep error
 > v.yaml:4:54: error: table p: ...p.yaml:1:16: error: expected 1
