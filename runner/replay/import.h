@@ -65,6 +65,24 @@ int ls_import_untold(ls_import *import, const char *part, const char *what);
 // Appends to `out`, with commas between, the keys of an object that are not among `known` (ended
 // by NULL).
 void ls_import_unknown_keys(ls_text *out, const json_t *object, const char *const *known);
+// A member of an object, and the types that it may be of.
+enum {
+    LS_IMPORT_INTEGER = 1,
+    LS_IMPORT_NUMBER = 2,  // integers too
+    LS_IMPORT_BOOLEAN = 4,
+    LS_IMPORT_TEXT = 8,
+    LS_IMPORT_NULL = 16,
+    LS_IMPORT_TWO_NUMBERS = 32,
+};
+typedef struct ls_import_key {
+    const char *name;
+    unsigned types;
+} ls_import_key;
+// The first of the keys (ended by one without a name) whose member is there, of another type. NULL:
+// none. Whoever reads a member without this takes a wrong one for none.
+const char *ls_import_mistyped(const json_t *object, const ls_import_key *keys);
+// Skips the result for it, where nothing else does.
+int ls_import_skip_mistyped(ls_import *import, const json_t *object, const ls_import_key *keys);
 // Takes a file of the folder by the name that a list gives it, and names the case after it; *path
 // lives as long as the case. LS_ERR_FORMAT where it is none, or leads elsewhere.
 int ls_import_file(const char **path, ls_import *import, const json_t *name);

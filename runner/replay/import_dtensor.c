@@ -159,6 +159,10 @@ static int import(ls_import *import, const json_t *entry) {
     ls_text text = {0}, all = {0}, one = {0};
     LS_TRY(read_sizes(&mesh, &r.ranks, json_object_get(entry, "mesh"), "mesh"));
     LS_TRY(read_sizes(&r.shape, &r.count, json_object_get(entry, "size"), "size"));
+    const json_t *whole = json_object_get(entry, "full_ok");
+    if (whole != NULL && !json_is_boolean(whole)) {
+        return malformed("full_ok");
+    }
     if (world != NULL && (!json_is_integer(world) || json_integer_value(world) != r.ranks)) {
         return malformed("world");
     }

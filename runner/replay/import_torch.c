@@ -33,6 +33,17 @@ static const char *why_skipped(const char *kind, const lookup *l) {
     return l->bag && !known ? "a mode that lockstep does not know" : NULL;
 }
 
+static const ls_import_key lookup_keys[] = {
+    {"padding_idx", LS_IMPORT_INTEGER | LS_IMPORT_NULL},
+    {"max_norm", LS_IMPORT_NUMBER | LS_IMPORT_NULL},
+    {"norm_type", LS_IMPORT_NUMBER},
+    {"sparse", LS_IMPORT_BOOLEAN},
+    {"scale_grad_by_freq", LS_IMPORT_BOOLEAN},
+    {"mode", LS_IMPORT_TEXT},
+    {"include_last_offset", LS_IMPORT_BOOLEAN},
+    {NULL, 0},
+};
+
 static void read_norm(lookup *l) {
     const json_t *max_norm = json_object_get(l->args, "max_norm");
     const json_t *norm_type = json_object_get(l->args, "norm_type");
@@ -48,6 +59,27 @@ int ls_torch__find(const ls_safetensor **out, const ls_safetensors *file, const 
     if (*out == NULL || (*out)->dtype != (int)dtype) {
         return LS_FAIL(LS_ERR_FORMAT, "tensor %s %s", name,
                        *out != NULL ? "has the wrong dtype" : "is missing");
+    }
+    return LS_OK;
+}
+
+ls_shape ls_torch__shape(const ls_safetensor *tensor) {
+    ls_shape shape = {.ndim = tensor->ndim};
+    for (int d = 0; d < tensor->ndim; d++) {
+        shape.dim[d] = tensor->dim[d];
+    }
+    return shape;
+}
+
+int ls_torch__find_shaped(const ls_safetensor **out, const ls_safetensors *file, const char *name,
+                          ls_dtype dtype, const ls_shape *shape) {
+    LS_TRY(ls_torch__find(out, file, name, dtype));
+    ls_shape has = ls_torch__shape(*out);
+    if (!ls_shape_equal(&has, shape)) {
+        char one[LS_SHAPE_TEXT_MAX], other[LS_SHAPE_TEXT_MAX];
+        ls_shape_format(one, sizeof one, &has);
+        ls_shape_format(other, sizeof other, shape);
+        return LS_FAIL(LS_ERR_FORMAT, "tensor %s has shape %s, expected %s", name, one, other);
     }
     return LS_OK;
 }
@@ -69,16 +101,19 @@ static int read_bags(lookup *l, ls_arena *arena) {
     const ls_safetensor *offsets = NULL, *lengths = ls_safetensors_find(l->file, "lengths");
     int64_t *at = NULL, *told = NULL, ids = (int64_t)l->ids->count;
     LS_TRY(find(&offsets, l, "offsets", LS_I64));
+    if (offsets->ndim != 1 || l->ids->ndim != 1) {
+        return LS_FAIL(LS_ERR_FORMAT, "ids or offsets are not of one dimension");
+    }
     LS_TRY(ls_torch__read(&at, arena, l->file, offsets));
     l->batch = (int64_t)offsets->count - (include_last ? 1 : 0);
     if (l->batch < 0 || (include_last && at[l->batch] != ids)) {
         return LS_FAIL(LS_ERR_FORMAT, "the last offset is not the number of ids");
     }
     if (lengths != NULL) {
-        LS_TRY(find(&lengths, l, "lengths", LS_I64));
+        LS_TRY(ls_torch__find_shaped(&lengths, l->file, "lengths", LS_I64, &LS_SHAPE(l->batch)));
         LS_TRY(ls_torch__read(&told, arena, l->file, lengths));
     }
-    bool same = lengths == NULL || (int64_t)lengths->count == l->batch;
+    bool same = true;
     l->lengths = ls_arena_alloc(arena, (size_t)l->batch, sizeof *l->lengths);
     LS_TRY(l->lengths != NULL ? LS_OK : LS_ERR_MEMORY);
     for (int64_t b = 0; b < l->batch; b++) {
@@ -106,8 +141,30 @@ static int make_samples(lookup *l, ls_arena *arena) {
     return LS_OK;
 }
 
+// What stands for each id: of a bag's weights, and without bags of the output's rows.
+static int check_shapes(const lookup *l) {
+    const ls_safetensor *tensor = NULL;
+    ls_shape ids = ls_torch__shape(l->ids), weight = ls_torch__shape(l->weight), output = ids;
+    if (l->bag) {
+        output = LS_SHAPE(l->batch, weight.dim[1]);
+    } else if (ids.ndim < LS_DIMS_MAX) {
+        output.dim[output.ndim++] = weight.dim[1];
+    }
+    const struct {
+        const char *name;
+        const ls_shape *shape;
+    } all[] = {{"output", &output},          {"grad_output", &output},
+               {"weight_after", &weight},    {"grad_weight", &weight},
+               {"per_sample_weights", &ids}, {"grad_per_sample_weights", &ids}};
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
+        if (ls_safetensors_find(l->file, all[i].name) != NULL) {
+            LS_TRY(ls_torch__find_shaped(&tensor, l->file, all[i].name, LS_F32, all[i].shape));
+        }
+    }
+    return LS_OK;
+}
+
 static int read_lookup(lookup *l, ls_arena *arena) {
-    size_t rows = 0, expected = 0;
     LS_TRY(find(&l->weight, l, "weight", LS_F32));
     LS_TRY(find(&l->output, l, "output", LS_F32));
     LS_TRY(find(&l->ids, l, "ids", LS_I64));
@@ -115,12 +172,7 @@ static int read_lookup(lookup *l, ls_arena *arena) {
         return LS_FAIL(LS_ERR_FORMAT, "tensor weight is not a matrix");
     }
     LS_TRY(l->bag ? read_bags(l, arena) : make_samples(l, arena));
-    rows = l->bag ? (size_t)l->batch : l->ids->count;
-    LS_TRY(ls_size_mul(&expected, rows, (size_t)l->weight->dim[1]));
-    if (expected != l->output->count) {
-        return LS_FAIL(LS_ERR_FORMAT, "output has %zu elements, expected %zu", l->output->count,
-                       expected);
-    }
+    LS_TRY(check_shapes(l));
     LS_TRY(ls_torch__read(&l->id_values, arena, l->file, l->ids));
     return ls_torch__read(&l->values, arena, l->file, l->output);
 }
@@ -332,6 +384,11 @@ static int import(ls_import *import, const json_t *entry) {
     bool rows = strcmp(kind, "quantized_rows") == 0;
     read_norm(&l);
     import->skip = rows ? NULL : why_skipped(kind, &l);
+    if (!rows) {
+        bool steps = strcmp(kind, "optimizer") == 0;
+        LS_TRY(ls_import_skip_mistyped(import, l.args,
+                                       steps ? ls_torch__optimizer_keys : lookup_keys));
+    }
     if (import->skip != NULL) {
         return LS_OK;
     }

@@ -26,6 +26,10 @@ const char *ls_torch__mode(const ls_torch_lookup *lookup);
 // LS_ERR_FORMAT: there is none, or of another type.
 int ls_torch__find(const ls_safetensor **out, const ls_safetensors *file, const char *name,
                    ls_dtype dtype);
+// The same of a tensor that the file states another shape of.
+int ls_torch__find_shaped(const ls_safetensor **out, const ls_safetensors *file, const char *name,
+                          ls_dtype dtype, const ls_shape *shape);
+ls_shape ls_torch__shape(const ls_safetensor *tensor);
 // *(T **)out = the numbers of a tensor, in the arena.
 int ls_torch__read(void *out, ls_arena *arena, const ls_safetensors *file,
                    const ls_safetensor *tensor);
@@ -39,7 +43,9 @@ void ls_torch__write_lookup(ls_text *out, ls_torch_lookup *lookup, ls_sharding s
 int ls_torch__weight_after(ls_import *import, ls_torch_lookup *lookup, ls_arena *arena);
 // The gradients of the weights and of the ids' weights.
 int ls_torch__gradients(ls_import *import, ls_torch_lookup *lookup, ls_arena *arena);
-// An entry of the kind optimizer: dense steps.
+// The arguments of the kind optimizer.
+extern const ls_import_key ls_torch__optimizer_keys[];
+// An entry of that kind: dense steps.
 int ls_torch__optimizer(ls_import *import, const ls_safetensors *file, const json_t *args);
 
 // import_torch_quantised.c: a stage for the bytes of each layout that the file has, and one for

@@ -7,7 +7,7 @@
 #include "kernels/optimizer.h"
 #include "runner/replay/import_torch.h"
 
-// A tensor with as many elements as the weights; *out NULL: there is none.
+// A tensor of the weights' shape; *out NULL: there is none.
 static int read_like_weight(float **out, const ls_torch_lookup *l, const char *name,
                             ls_arena *arena) {
     const ls_safetensor *tensor = NULL;
@@ -15,11 +15,8 @@ static int read_like_weight(float **out, const ls_torch_lookup *l, const char *n
     if (ls_safetensors_find(l->file, name) == NULL) {
         return LS_OK;
     }
-    LS_TRY(ls_torch__find(&tensor, l->file, name, LS_F32));
-    if (tensor->count != l->weight->count) {
-        return LS_FAIL(LS_ERR_FORMAT, "tensor %s has %zu elements, the weights %zu", name,
-                       tensor->count, l->weight->count);
-    }
+    const ls_shape shape = ls_torch__shape(l->weight);
+    LS_TRY(ls_torch__find_shaped(&tensor, l->file, name, LS_F32, &shape));
     return ls_torch__read(out, arena, l->file, tensor);
 }
 
@@ -196,6 +193,7 @@ enum { STEPS_MAX = 1000 };
 typedef struct trained {
     const ls_safetensors *file;
     ls_arena *arena;
+    ls_shape shape;  // of the weights
     int64_t rows, dim;
     int steps;
 } trained;
@@ -205,10 +203,7 @@ static int read_step(float **out, const trained *t, const char *what, int step) 
     char name[32];
     const ls_safetensor *tensor = NULL;
     (void)snprintf(name, sizeof name, "%s_%d", what, step);
-    LS_TRY(ls_torch__find(&tensor, t->file, name, LS_F32));
-    if (tensor->count != (size_t)(t->rows * t->dim)) {
-        return LS_FAIL(LS_ERR_FORMAT, "tensor %s is not of the weights' shape", name);
-    }
+    LS_TRY(ls_torch__find_shaped(&tensor, t->file, name, LS_F32, &t->shape));
     return ls_torch__read(out, t->arena, t->file, tensor);
 }
 
@@ -305,6 +300,7 @@ static int replay_steps(ls_import *import, trained *t, const json_t *args) {
     const ls_safetensor *weight = NULL;
     char name[32];
     LS_TRY(ls_torch__find(&weight, t->file, "weight", LS_F32));
+    t->shape = ls_torch__shape(weight);
     t->rows = weight->ndim > 0 ? weight->dim[0] : 0;
     t->dim = t->rows > 0 ? (int64_t)weight->count / t->rows : 0;
     do {
@@ -323,6 +319,16 @@ static int replay_steps(ls_import *import, trained *t, const json_t *args) {
     return ls_import_run_compared(
         import, &(ls_import_run){.scenario = &text, .gave = {.arg = t, .read = read_steps}});
 }
+
+const ls_import_key ls_torch__optimizer_keys[] = {
+    {"lr", LS_IMPORT_NUMBER},
+    {"eps", LS_IMPORT_NUMBER},
+    {"momentum", LS_IMPORT_NUMBER},
+    {"weight_decay", LS_IMPORT_NUMBER},
+    {"initial_accumulator_value", LS_IMPORT_NUMBER},
+    {"betas", LS_IMPORT_TWO_NUMBERS},
+    {NULL, 0},
+};
 
 static void tell_rest(ls_import *import, const trained *t, const json_t *args) {
     static const char *const known[] = {

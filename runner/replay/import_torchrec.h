@@ -49,9 +49,10 @@ typedef struct ls_torchrec_run {
     bool no_division;  // the gradients that are fed are those of TorchRec, divided by its world
 } ls_torchrec_run;
 
-// *out: a tensor's data, in the arena; *count: its elements, and no other number; < 0: any.
+// *out: the data of a tensor of this shape and no other, in the arena; *count, which may be NULL:
+// its elements, of which there may be any number where the one dimension of `shape` is -1.
 int ls_torchrec__tensor(void *out, int64_t *count, const ls_torchrec *c, const char *name,
-                        ls_dtype dtype);
+                        ls_dtype dtype, const ls_shape *shape);
 const ls_safetensor *ls_torchrec__find(const ls_torchrec *c, const char *name);
 // A keyed tensor of a step and rank, [batch, width], and where a feature's columns begin in it.
 int ls_torchrec__keyed(float **out, const ls_torchrec *c, int step, int rank, const char *what);

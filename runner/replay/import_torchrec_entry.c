@@ -21,15 +21,24 @@ const ls_safetensor *ls_torchrec__find(const ls_torchrec *c, const char *name) {
     return tensor;
 }
 
-int ls_torchrec__tensor(void *out, int64_t *count, const ls_torchrec *c, const char *name,
-                        ls_dtype dtype) {
-    const ls_safetensor *tensor = ls_torchrec__find(c, name);
-    if (tensor == NULL || tensor->dtype != (int)dtype ||
-        (*count >= 0 && tensor->count != (size_t)*count)) {
-        return LS_FAIL(LS_ERR_FORMAT, "tensor %.200s %s", name,
-                       tensor == NULL ? "is missing" : "has another type or size than it should");
+static bool has_shape(const ls_safetensor *tensor, const ls_shape *shape) {
+    bool same = tensor->ndim == shape->ndim;
+    for (int d = 0; d < shape->ndim && same; d++) {
+        same = tensor->dim[d] == shape->dim[d] || shape->dim[d] < 0;
     }
-    *count = (int64_t)tensor->count;
+    return same;
+}
+
+int ls_torchrec__tensor(void *out, int64_t *count, const ls_torchrec *c, const char *name,
+                        ls_dtype dtype, const ls_shape *shape) {
+    const ls_safetensor *tensor = ls_torchrec__find(c, name);
+    if (tensor == NULL || tensor->dtype != (int)dtype || !has_shape(tensor, shape)) {
+        return LS_FAIL(LS_ERR_FORMAT, "tensor %.200s %s", name,
+                       tensor == NULL ? "is missing" : "has another type or shape than it should");
+    }
+    if (count != NULL) {
+        *count = (int64_t)tensor->count;
+    }
     void *data = ls_arena_alloc(c->arena, tensor->bytes + 1, 1);
     *(void **)out = data;
     return data != NULL ? ls_safetensors_read(data, tensor->bytes, c->file, tensor) : LS_ERR_MEMORY;
@@ -41,9 +50,8 @@ void ls_torchrec__name(char out[LS_TORCHREC_NAME_BYTES], int step, int rank, con
 
 int ls_torchrec__keyed(float **out, const ls_torchrec *c, int step, int rank, const char *what) {
     char name[LS_TORCHREC_NAME_BYTES];
-    int64_t count = c->batch[rank] * c->width;
     ls_torchrec__name(name, step, rank, what);
-    return ls_torchrec__tensor(out, &count, c, name, LS_F32);
+    return ls_torchrec__tensor(out, NULL, c, name, LS_F32, &LS_SHAPE(c->batch[rank], c->width));
 }
 
 const char *ls_torchrec__feature(const ls_torchrec *c, int feature, const ls_torchrec_table **of) {
@@ -146,9 +154,18 @@ static int read_keys(ls_torchrec *c, const json_t *entry) {
     return LS_OK;
 }
 
+static const ls_import_key entry_keys[] = {{"lr", LS_IMPORT_NUMBER},
+                                           {"eps", LS_IMPORT_NUMBER},
+                                           {"weighted", LS_IMPORT_BOOLEAN},
+                                           {NULL, 0}};
+
 static int read_entry(ls_torchrec *c, const json_t *entry, const char **skip) {
+    const char *mistyped = ls_import_mistyped(entry, entry_keys);
     const json_t *tables = json_object_get(entry, "tables");
     const char *optimizer = json_string_value(json_object_get(entry, "optimizer"));
+    if (mistyped != NULL || json_object_get(entry, "lr") == NULL) {
+        return wrong(mistyped != NULL ? mistyped : "lr");
+    }
     c->world = (int)integer(json_object_get(entry, "world"), WORLD_MAX);
     c->lr = json_number_value(json_object_get(entry, "lr"));
     c->eps = json_number_value(json_object_get(entry, "eps"));

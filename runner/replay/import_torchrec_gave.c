@@ -100,13 +100,13 @@ static int assemble(whole *out, const ls_torchrec *c, const ls_torchrec_table *t
     for (int i = 0; i < t->shard_count; i++) {
         const ls_plan_shard *s = &t->shards[i];
         char name[LS_TORCHREC_NAME_BYTES];
-        int64_t count = s->rows * (out->per_row ? 1 : s->columns);
         float *data = NULL;
         name_shard(name, t, s, step, state);
         if (t->sharding == LS_DATA_PARALLEL) {
             (void)snprintf(name, sizeof name, "step%d.replica.%s", step, t->name);
         }
-        LS_TRY(ls_torchrec__tensor(&data, &count, c, name, LS_F32));
+        const ls_shape shape = out->per_row ? LS_SHAPE(s->rows) : LS_SHAPE(s->rows, s->columns);
+        LS_TRY(ls_torchrec__tensor(&data, NULL, c, name, LS_F32, &shape));
         move(data, out, t, s, true);
     }
     return LS_OK;
@@ -159,14 +159,14 @@ static int emit_gradient(const ls_torchrec_run *run, const ls_stage_sink *sink, 
     const ls_torchrec_table *t = &c->tables[table];
     const place at = {.step = step, .rank = rank, .table = t, .feature = t->features[0]};
     char name[LS_TORCHREC_NAME_BYTES];
-    int64_t count = t->rows * t->dim;
     float *gradient = NULL;
     (void)snprintf(name, sizeof name, "step%d.rank%d.dense_grad.%s", step, rank, t->name);
     if (ls_torchrec__find(c, name) == NULL || run->tables[table].sharding != LS_DATA_PARALLEL) {
         return LS_OK;
     }
-    LS_TRY(ls_torchrec__tensor(&gradient, &count, c, name, LS_F32));
-    return emit(c, sink, &at, "all_reduce", "gradients", LS_SHAPE(t->rows, t->dim), gradient);
+    const ls_shape shape = LS_SHAPE(t->rows, t->dim);
+    LS_TRY(ls_torchrec__tensor(&gradient, NULL, c, name, LS_F32, &shape));
+    return emit(c, sink, &at, "all_reduce", "gradients", shape, gradient);
 }
 
 int ls_torchrec__gave(void *arg, const ls_stage_sink *sink) {

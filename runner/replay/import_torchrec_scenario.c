@@ -84,11 +84,11 @@ typedef struct batches {
 static int read_batches(batches *out, const ls_torchrec *c, int step, int rank) {
     char name[LS_TORCHREC_NAME_BYTES];
     int64_t bags = c->feature_count * c->batch[rank], left = 0;
-    *out = (batches){.value_count = -1};
+    *out = (batches){0};
     ls_torchrec__name(name, step, rank, "lengths");
-    LS_TRY(ls_torchrec__tensor(&out->lengths, &bags, c, name, LS_I64));
+    LS_TRY(ls_torchrec__tensor(&out->lengths, NULL, c, name, LS_I64, &LS_SHAPE(bags)));
     ls_torchrec__name(name, step, rank, "values");
-    LS_TRY(ls_torchrec__tensor(&out->values, &out->value_count, c, name, LS_I64));
+    LS_TRY(ls_torchrec__tensor(&out->values, &out->value_count, c, name, LS_I64, &LS_SHAPE(-1)));
     left = out->value_count;
     for (int64_t b = 0; b < bags && left >= 0; b++) {
         left = out->lengths[b] >= 0 && out->lengths[b] <= left ? left - out->lengths[b] : -1;
@@ -98,7 +98,8 @@ static int read_batches(batches *out, const ls_torchrec *c, int step, int rank) 
                        step, rank);
     }
     ls_torchrec__name(name, step, rank, "weights");
-    return c->weighted ? ls_torchrec__tensor(&out->weights, &out->value_count, c, name, LS_F32)
+    return c->weighted ? ls_torchrec__tensor(&out->weights, NULL, c, name, LS_F32,
+                                             &LS_SHAPE(out->value_count))
                        : LS_OK;
 }
 

@@ -150,6 +150,12 @@ def check_malformed(program, source):
         case.tensors["step1.rank0.output"][1][1] -= 1
         del case.tensors["step1.rank0.output"][2][-4 * case.tensors["step1.rank0.output"][1][0]:]
 
+    def turned(case):
+        case.tensors["step1.rank0.output"][1].reverse()
+
+    def mistyped(key, value):
+        return lambda case: case.entry.update({key: value})
+
     def keys(case):
         case.entry["keys"] = ["f0_0", "f0_0"]
 
@@ -157,7 +163,10 @@ def check_malformed(program, source):
         struct.pack_into("<f", case.tensors["step0.rank0.grad_output"][2], 0, math.nan)
 
     for spoil, told in ((lengths, "do not add up"), (missing, "step2.rank3.grad_output is missing"),
-                        (outside, "no shard of its table"), (shape, "another type or size"),
+                        (outside, "no shard of its table"), (shape, "another type or shape"),
+                        (turned, "another type or shape"), (mistyped("eps", "x"), "eps is missing, or not what"),
+                        (mistyped("lr", None), "lr is missing, or not what"),
+                        (mistyped("weighted", 1), "weighted is missing, or not what"),
                         (keys, "keys is missing, or not what it should be"), (nan, "not a number")):
         with tempfile.TemporaryDirectory() as folder:
             case = Folder(source, "by_rows", folder)

@@ -1,0 +1,31 @@
+// Of what types the members of a result's arguments are.
+#include "runner/replay/import.h"
+
+const char *ls_import_mistyped(const json_t *object, const ls_import_key *keys) {
+    for (int k = 0; keys[k].name != NULL; k++) {
+        const json_t *value = json_object_get(object, keys[k].name);
+        unsigned is = json_is_integer(value)   ? LS_IMPORT_INTEGER | LS_IMPORT_NUMBER
+                      : json_is_number(value)  ? LS_IMPORT_NUMBER
+                      : json_is_boolean(value) ? LS_IMPORT_BOOLEAN
+                      : json_is_string(value)  ? LS_IMPORT_TEXT
+                      : json_is_null(value)    ? LS_IMPORT_NULL
+                                               : 0;
+        if (json_is_array(value) && json_array_size(value) == 2 &&
+            json_is_number(json_array_get(value, 0)) && json_is_number(json_array_get(value, 1))) {
+            is = LS_IMPORT_TWO_NUMBERS;
+        }
+        if (value != NULL && (is & keys[k].types) == 0) {
+            return keys[k].name;
+        }
+    }
+    return NULL;
+}
+
+int ls_import_skip_mistyped(ls_import *import, const json_t *object, const ls_import_key *keys) {
+    const char *key = ls_import_mistyped(object, keys);
+    if (key == NULL || import->skip != NULL) {
+        return LS_OK;
+    }
+    import->skip = ls_arena_printf(import->arena, "%s is of another type than it should be", key);
+    return import->skip != NULL ? LS_OK : LS_ERR_MEMORY;
+}
