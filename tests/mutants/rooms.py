@@ -26,7 +26,7 @@ KERNELS = ("unit/kernels_bags", "unit/kernels_convert", "unit/kernels_lookup",
 REPORTS = ("unit/reports", "unit/show", "scenario/report_xml", "cli/show", "cli/run", "cli/outputs")
 PROCESSES = ("mpi/collectives-3", "mpi/tensor-3", "mpi/embedding-3", "mpi/ranks-3", "mpi/reuse")
 LAUNCHED = ("mpi/reuse", "mpi/planted", "mpi/killed_rank", "mpi/interrupted", "mpi/extremes")
-ENDED = ("mpi/hangs", "mpi/spread", "mpi/processes", "cli/recordings", "cli/false_passes")
+ENDED = ("mpi/spread", "cli/recordings", "cli/false_passes", "mpi/hangs")
 EXEC = ("exec/none", "exec/op", "exec/count", "exec/p2p", "exec/groups", "exec/overlap", "exec/killed",
         "exec/fails", "exec/cycle", "exec/observe_none", "exec/observe_op", *REMOTE[:2])
 CLI = ("unit/cli", "cli/usage", "cli/run", "cli/show", "cli/spmd", "cli/plan", "cli/outputs",
