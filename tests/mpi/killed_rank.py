@@ -49,7 +49,7 @@ def main():
             file.write(SCENARIO + STEP * 2000)
         begin = time.time()
         compare = subprocess.Popen(
-            [program, "compare", path, "--real", "mpi", "--deadline", "60", "--json", "-"],
+            [program, "compare", path, "--real", "mpi", "--deadline", "600", "--json", "-"],
             env=dict(os.environ, TMPDIR=folder), stdout=subprocess.PIPE, stderr=subprocess.PIPE,
             text=True)
         pids = {}

@@ -39,7 +39,7 @@ def path(name):
 names = list(SHOWN)
 done = subprocess.run([LOCKSTEP, "compare", *[path(n) for n in (*names, *CLEAN, *SKIPPED)],
                        "tests/mpi/planted_sums.yaml",
-                       "--real", "mpi", "--deadline", "60", "--json", "-"], capture_output=True,
+                       "--real", "mpi", "--deadline", "600", "--json", "-"], capture_output=True,
                       text=True, cwd=SOURCE, check=False)
 if done.returncode != 0:
     failures.append(f"exit code {done.returncode}: {done.stderr}")
@@ -65,7 +65,7 @@ with tempfile.TemporaryDirectory() as folder:
         with open(name, "w", encoding="utf-8") as file:
             file.write(f"{TRAINED}\nfaults: [{{type: allocation, rank: 1, index: {index}}}]\n"
                        "expect: {finding: rank.exited_early, ranks: [1]}\n")
-    ended = subprocess.run([LOCKSTEP, "compare", *files, "--real", "mpi", "--deadline", "60",
+    ended = subprocess.run([LOCKSTEP, "compare", *files, "--real", "mpi", "--deadline", "600",
                             "--json", "-"], capture_output=True, text=True, check=False)
     told = json.loads(ended.stdout)
 for case in told["cases"]:
