@@ -284,6 +284,7 @@ Test(tensor, refuses_what_cannot_be) {
                   NULL,
               "%s", ls_error_last()->text);
     ls_local_tensor_free(in);
+    ls_axis_free(axis);
     cr_expect(out == NULL);
     close_mesh(&f);
 }
