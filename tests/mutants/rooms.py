@@ -99,7 +99,7 @@ ROOMS = (
      ("mpi_front/linking", "mpi_front/explore", "mpi_front/compare")),
     ("cli", "cli/cmd_traffic", ("trace/format",), CLI),
     ("cli", "cli/cmd_calibrate", ("cli/orders",), CLI),
-    ("cli", "cli/cmd_mpi", ("mpi_front/mistakes",), CLI),
+    ("cli", "cli/cmd_mpi", ("mpi_front/cases", "mpi_front/mistakes"), CLI),
     ("cli", "cli/(cmd_gdb|debugger)", ("unit/cli", "cli/gdb", "gdb/stop_at"), CLI),
     ("fuzz", "fuzz/", ("unit/fuzz",), ("cli/fuzz", "cli/mutate", "scenario/fuzz")),
     ("cli", "cli/", CLI, ("cli/hostile", "cli/orders", "cli/words", "spmd/mpi-3", "exec/op")),
