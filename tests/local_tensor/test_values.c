@@ -238,3 +238,21 @@ Test(print, failing_stream) {
     ls_local_tensor_free(tensor);
     ls_world_free(world);
 }
+
+// An element as text, whole numbers with a sign where their type has one.
+Test(printing, elements_of_all_widths) {
+    static const uint64_t ones = UINT64_MAX;
+    static const struct {
+        ls_dtype dtype;
+        const char *text;
+    } cases[] = {{LS_U8, "255"},  {LS_I8, "-1"},   {LS_U32, "4294967295"},
+                 {LS_I32, "-1"},  {LS_I64, "-1"},  {LS_U64, "18446744073709551615"},
+                 {LS_F32, "nan"}, {LS_BF16, "nan"}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char text[LS_ELEMENT_TEXT_MAX];
+        ls_element_format(text, sizeof text, &ones, cases[i].dtype);
+        cr_expect(strstr(text, cases[i].text) != NULL, "%s: %s", ls_dtype_name(cases[i].dtype),
+                  text);
+        cr_expect(ls_dtype_is_float(cases[i].dtype) || strcmp(text, cases[i].text) == 0);
+    }
+}
