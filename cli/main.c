@@ -75,8 +75,12 @@ static int run_command(const cli_command *command, int argc, char **argv) {
     cli_args args;
     int code = LS_EXIT_USAGE;
     if (cli_options_parse(&args, storage, command, argc, argv) == LS_OK) {
-        code = cli_options_common.help ? help(command) : cli_outputs_check(command, &args);
-        code = cli_options_common.help || code != LS_EXIT_OK ? code : command->run(&args);
+        if (cli_options_common.help) {
+            code = help(command);
+        } else {
+            code = cli_outputs_check(command, &args);
+            code = code == LS_EXIT_OK ? command->run(&args) : code;
+        }
     }
     free(storage);
     return code;

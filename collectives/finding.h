@@ -95,12 +95,11 @@ typedef enum ls_finding_id {
 
 LS_API const char *ls_finding_name(ls_finding_id id);
 int ls_finding_parse(ls_finding_id *out, const char *name);
-bool ls_finding_default(ls_finding_id id);       // whether its check is on unless asked otherwise
-const char *ls_finding_reads(ls_finding_id id);  // "calls", "memory, bytes", ...
-bool ls_finding_needs_data(ls_finding_id id);    // it is seen in what buffers hold
-bool ls_finding_spares_values(
-    ls_finding_id id);                          // the run goes on, and its values are as without it
-const char *ls_finding_text(ls_finding_id id);  // what was found, in a line
+bool ls_finding_default(ls_finding_id id);        // whether its check is on unless asked otherwise
+const char *ls_finding_reads(ls_finding_id id);   // "calls", "memory, bytes", ...
+bool ls_finding_needs_data(ls_finding_id id);     // it is seen in what buffers hold
+bool ls_finding_spares_values(ls_finding_id id);  // the run's values are as without it
+const char *ls_finding_text(ls_finding_id id);    // what was found, in a line
 
 // Where a rank is in its program. The calls that it has made and the one that it waits for say it
 // alike in the simulator and in a real process.

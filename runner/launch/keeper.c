@@ -150,9 +150,10 @@ int ls_keeper_make(ls_keeper *out, const char *beside) {
     }
     // What removes it is there before it is: this process may be killed between the two.
     bool made = whole_path(out->dir, dir);
-    if (made && start(out) != LS_OK) {
+    int started = made ? start(out) : LS_OK;
+    if (started != LS_OK) {
         remove_folder(out);
-        return LS_ERR_BACKEND;
+        return started;
     }
     made = made && mkdir(out->dir, S_IRWXU) == 0;
     if (!made) {

@@ -25,7 +25,7 @@ def compare(build, ranks, program, *options):
 
 
 def compile_mpich(mpicc, source, program, *options):
-    idle = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../cli/idle.c")
+    idle = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../backends/mpi/idle.c")
     subprocess.run([mpicc, *options, source, idle, "-o", program + ".mpich", "-ldl"], check=True)
 
 
