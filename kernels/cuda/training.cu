@@ -84,30 +84,99 @@ int ls_kernel_group_ids_cuda(int64_t *rows, int64_t *starts, int64_t *order, siz
 }
 
 // ---- Sums over duplicates -----------------------------------------------------------------------
-// A warp per row and 32 of its columns.
+// What is added up for rows: element c of what `order` names, times its scale.
+template <class T, class N> struct addends {
+    const T *gradients;
+    size_t stride;
+    const int64_t *row_of;
+    const float *scales;
+    const int64_t *order;
+
+    __device__ N term(int64_t i, size_t c) const {
+        auto k = (size_t)order[i];
+        size_t row = row_of != nullptr ? (size_t)row_of[k] : k;
+        N g = (N)element<T>::load(gradients[row * stride + c]);
+        return scales != nullptr ? g * (N)scales[k] : g;
+    }
+
+    // The left fold, from +0, of occurrences [from, to), several of which are loaded at once.
+    __device__ N fold(int64_t from, int64_t to, size_t c) const {
+        constexpr int batch = 8;
+        N sum = 0;
+        for (; from + batch <= to; from += batch) {
+            N x[batch];
+#pragma unroll
+            for (int k = 0; k < batch; k++) {
+                x[k] = term(from + k, c);
+            }
+#pragma unroll
+            for (int k = 0; k < batch; k++) {
+                sum = sum + x[k];
+            }
+        }
+        for (; from < to; from++) {
+            sum = sum + term(from, c);
+        }
+        return sum;
+    }
+};
+
+// Rows of more than one run: how many, and which, in any order.
+struct long_rows {
+    unsigned long long *count;
+    size_t *rows;
+};
+
+// Items are a row and 32 of its columns. A warp has an item of a row of one run.
 template <class T, class N>
-static __global__ void row_gradients_kernel(N *out, size_t dim, const T *gradients, size_t stride,
-                                            const int64_t *row_of, const float *scales,
-                                            const int64_t *starts, const int64_t *order,
-                                            size_t unique) {
+static __global__ void short_rows_kernel(N *out, size_t dim, const addends<T, N> of,
+                                         const int64_t *starts, size_t unique, long_rows found) {
     size_t lane = threadIdx.x % 32, warps = thread_count() / 32, pieces = (dim + 31) / 32;
     for (size_t at = thread_index() / 32; at < unique * pieces; at += warps) {
         size_t u = at / pieces, c = at % pieces * 32 + lane;
-        if (c >= dim) {
-            continue;
-        }
-        N sum = 0, run = 0;
-        for (int64_t i = starts[u]; i < starts[u + 1]; i++) {
-            if (i > starts[u] && (i - starts[u]) % LS_GRADIENT_RUN == 0) {
-                sum = sum + run;
-                run = 0;
+        if (starts[u + 1] - starts[u] > LS_GRADIENT_RUN) {
+            if (c == 0) {
+                found.rows[atomicAdd(found.count, 1ull)] = u;
             }
-            auto k = (size_t)order[i];
-            size_t row = row_of != nullptr ? (size_t)row_of[k] : k;
-            N g = (N)element<T>::load(gradients[row * stride + c]);
-            run = run + (scales != nullptr ? g * (N)scales[k] : g);
+        } else if (c < dim) {
+            out[u * dim + c] = of.fold(starts[u], starts[u + 1], c);
         }
-        out[u * dim + c] = sum + run;
+    }
+}
+
+// All warps of a block have a run each of an item of a longer row.
+constexpr int run_warps = 32, run_threads = run_warps * 32, run_blocks = 512;
+
+template <class T, class N>
+static __device__ void sum_long_row(N *out, bool has_column, size_t c, const addends<T, N> &of,
+                                    int64_t from, int64_t end) {
+    __shared__ N sums[run_warps][32];
+    size_t lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+    N sum = 0;
+    for (; from < end; from += run_warps * LS_GRADIENT_RUN) {
+        int64_t own = from + (int64_t)warp * LS_GRADIENT_RUN;
+        if (has_column && own < end) {
+            sums[warp][lane] = of.fold(own, min(own + LS_GRADIENT_RUN, end), c);
+        }
+        __syncthreads();
+        for (int run = 0; run < run_warps && from + run * LS_GRADIENT_RUN < end; run++) {
+            sum = sum + sums[run][lane];
+        }
+        __syncthreads();
+    }
+    if (has_column && warp == 0) {
+        *out = sum;
+    }
+}
+
+template <class T, class N>
+static __global__ void __launch_bounds__(run_threads)
+    long_rows_kernel(N *out, size_t dim, const addends<T, N> of, const int64_t *starts,
+                     long_rows found) {
+    size_t pieces = (dim + 31) / 32;
+    for (size_t at = blockIdx.x; at < *found.count * pieces; at += gridDim.x) {
+        size_t u = found.rows[at / pieces], c = at % pieces * 32 + threadIdx.x % 32;
+        sum_long_row(out + u * dim + c, c < dim, c, of, starts[u], starts[u + 1]);
     }
 }
 
@@ -120,13 +189,24 @@ int ls_kernel_row_gradients_cuda(void *out, size_t dim, const void *gradients, s
     if (unique == 0 || dim == 0) {
         return LS_OK;
     }
+    scratch count(stream), rows(stream);
+    LS_TRY(count.alloc(sizeof(unsigned long long)));
+    LS_TRY(rows.alloc(unique * sizeof(size_t)));
+    long_rows found = {count.as<unsigned long long>(), rows.as<size_t>()};
+    LS_TRY(check(cudaMemsetAsync(found.count, 0, sizeof *found.count, stream), "row_gradients"));
     return with_type(dtype, [&](auto *type) {
         using T = std::remove_pointer_t<decltype(type)>;
         if constexpr (element<T>::is_float && sizeof(T) > 1) {
             using N = typename element<T>::number;
-            row_gradients_kernel<T, N><<<blocks_for(unique * ((dim + 31) / 32), block_threads / 32),
-                                         block_threads, 0, stream>>>(
-                (N *)out, dim, (const T *)gradients, stride, row_of, scales, starts, order, unique);
+            size_t items = unique * ((dim + 31) / 32);
+            addends<T, N> of = {(const T *)gradients, stride, row_of, scales, order};
+            short_rows_kernel<T, N>
+                <<<blocks_for(items, block_threads / 32), block_threads, 0, stream>>>(
+                    (N *)out, dim, of, starts, unique, found);
+            LS_TRY(launched("row_gradients"));
+            long_rows_kernel<T, N>
+                <<<(unsigned)(items < run_blocks ? items : run_blocks), run_threads, 0, stream>>>(
+                    (N *)out, dim, of, starts, found);
         }
         return launched("row_gradients");
     });

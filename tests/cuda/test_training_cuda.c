@@ -51,21 +51,22 @@ static void free_groups(grouped *g) {
     free(g->order);
 }
 
-static void row_gradients_case(ls_dtype dtype, const int64_t *ids, bool sequence, bool scaled) {
+static void row_gradients_case(ls_dtype dtype, const int64_t *ids, size_t count, bool sequence,
+                               bool scaled) {
     ls_dtype wide = dtype == LS_F64 ? LS_F64 : LS_F32;
-    size_t bytes = (size_t)IDS * (DIM + 3) * ls_dtype_bytes(dtype);
-    int64_t *row_of = random_ids(IDS, IDS);
-    float *scales = host(IDS * sizeof *scales);
+    size_t bytes = count * (DIM + 3) * ls_dtype_bytes(dtype);
+    int64_t *row_of = random_ids(count, (int64_t)count);
+    float *scales = host(count * sizeof *scales);
     void *gradients = host(bytes), *expected = host((size_t)ROWS * DIM * 8);
-    random_numbers(gradients, dtype, (size_t)IDS * (DIM + 3));
-    random_numbers(scales, LS_F32, IDS);
-    grouped g = group_case(ids, IDS, ROWS, 5);
+    random_numbers(gradients, dtype, count * (DIM + 3));
+    random_numbers(scales, LS_F32, count);
+    grouped g = group_case(ids, count, ROWS, 5);
     ls_kernel_row_gradients(expected, DIM, gradients, DIM + 3, dtype, sequence ? NULL : row_of,
                             scaled ? scales : NULL, g.starts, g.order, g.unique);
     void *out = device(NULL, (size_t)ROWS * DIM * 8), *in = device(gradients, bytes);
-    void *of = device(row_of, IDS * sizeof(int64_t)), *by = device(scales, IDS * sizeof(float));
+    void *of = device(row_of, count * sizeof(int64_t)), *by = device(scales, count * sizeof(float));
     void *starts = device(g.starts, (g.unique + 1) * sizeof(int64_t));
-    void *order = device(g.order, IDS * sizeof(int64_t));
+    void *order = device(g.order, count * sizeof(int64_t));
     need_ok(ls_kernel_row_gradients_cuda(out, DIM, in, DIM + 3, dtype, sequence ? NULL : of,
                                          scaled ? by : NULL, starts, order, g.unique, NULL),
             "row_gradients");
@@ -327,7 +328,9 @@ static void test_updates(void) {
 void test_training(void) {
     static const size_t counts[] = {0, 1, 31, IDS};
     static const double norms[] = {1, 2, (double)INFINITY};
-    int64_t *ids = random_ids(IDS, ROWS);
+    // Of many, row 7 has more runs than a block of threads takes at once.
+    enum { MANY = 4 * 32 * LS_GRADIENT_RUN };
+    int64_t *ids = random_ids(IDS, ROWS), *many = random_ids(MANY, ROWS);
     for (size_t c = 0; c < 4; c++) {
         for (int kind = 0; kind < 3; kind++) {
             int64_t rows = kind == 2 ? INT64_C(1) << 40 : ROWS;
@@ -337,7 +340,8 @@ void test_training(void) {
     }
     for (int d = 0; d < 4; d++) {
         for (int kind = 0; kind < 4; kind++) {
-            row_gradients_case(dtypes[d], ids, kind & 1, kind & 2);
+            row_gradients_case(dtypes[d], ids, IDS, kind & 1, kind & 2);
+            row_gradients_case(dtypes[d], many, MANY, kind & 1, kind & 2);
         }
         weight_gradients_case(dtypes[d], ids, DIM);
         weight_gradients_case(dtypes[d], ids, 32);
@@ -348,5 +352,6 @@ void test_training(void) {
     test_updates();
     test_update_listed();
     test_bag_of();
+    free(many);
     free(ids);
 }
