@@ -67,8 +67,9 @@ void ls_mpi__line_of(mpi_rank *me, const void *code, const char **file, int *lin
     }
     ask_line(answer, sizeof answer, (uintptr_t)((const char *)code - me->code_low) - 1);
     char *colon = strrchr(answer, ':');
-    if (colon != NULL && answer[0] != '?' && strtol(colon + 1, NULL, 10) > 0) {
-        *line = (int)strtol(colon + 1, NULL, 10);
+    int told = colon != NULL && answer[0] != '?' ? (int)strtol(colon + 1, NULL, 10) : 0;
+    if (told > 0) {
+        *line = told;
         *colon = 0;
         const char *kept = ls_arena_strdup(ls_mpi__state.run->arena, answer);
         *file = kept != NULL ? kept : *file;
@@ -143,16 +144,13 @@ EXPORT void __tsan_ignore_thread_begin(void) {
 }
 EXPORT void __tsan_ignore_thread_end(void) {
 }
-EXPORT void *__tsan_memcpy(void *to, const void *from, unsigned long bytes) {
-    access_at(from, bytes, false, HERE);
-    access_at(to, bytes, true, HERE);
-    return memcpy(to, from, bytes);
-}
 EXPORT void *__tsan_memmove(void *to, const void *from, unsigned long bytes) {
     access_at(from, bytes, false, HERE);
     access_at(to, bytes, true, HERE);
     return memmove(to, from, bytes);
 }
+EXPORT __attribute__((alias("__tsan_memmove"))) void *__tsan_memcpy(void *to, const void *from,
+                                                                    unsigned long bytes);
 EXPORT void *__tsan_memset(void *to, int value, unsigned long bytes) {
     access_at(to, bytes, true, HERE);
     return memset(to, value, bytes);

@@ -1,5 +1,6 @@
 """Programs of a few lines for MPI (cases/), each right and wrong: what is wrong is found, under its
-name and at its line, and what is right is silent. cases.py BUILD SOURCES [NAME]"""
+name, at its line and in the words that are given, and what is right is silent.
+cases.py BUILD SOURCES [NAME]"""
 import glob
 import os
 import re
@@ -9,21 +10,22 @@ import tempfile
 
 
 def cases_of(source):
-    """(name, finding, line) of each function with a "// wrong: FINDING" at or above the line."""
+    """(name, finding, line, words) of each function with a "// wrong: FINDING[, WORDS]" at or above
+    the line."""
     name = None
     for number, line in enumerate(open(source, encoding="utf-8"), 1):
         start = re.match(r"static void (\w+)\(void\) \{", line)
         name = start.group(1) if start else name
-        wrong = re.search(r"// wrong: (\S+)", line)
+        wrong = re.search(r"// wrong: ([\w.]+)(?:, (.+))?$", line)
         if wrong:
             number += line.strip().startswith("//")
-            yield name, wrong.group(1), f"{os.path.basename(source)}:{number}"
+            yield name, wrong.group(1), f"{os.path.basename(source)}:{number}", wrong.group(2) or ""
 
 
 def run(build, program, *arguments):
     done = subprocess.run([os.path.join(build, "lockstep"), "mpi", "-n", "3", "--explore", "100",
                            program, "--", *arguments], capture_output=True, text=True)
-    return done.returncode, done.stdout + done.stderr
+    return done.returncode, " ".join((done.stdout + done.stderr).split())
 
 
 def main():
@@ -35,7 +37,7 @@ def main():
             program = os.path.join(folder, "program")
             subprocess.run([os.path.join(build, "lockstep-cc"), "-Wall", "-Wextra", "-Werror",
                             source, "-o", program], check=True)
-            for name, finding, place in cases_of(source):
+            for name, finding, place, words in cases_of(source):
                 if only and name not in only:
                     continue
                 count += 1
@@ -43,8 +45,8 @@ def main():
                 if code != 0:
                     bad.append(f"{name}: right, but exit code {code}\n{text}")
                 code, text = run(build, program, name, "wrong")
-                if code != 1 or f"{finding}," not in text or place not in text:
-                    bad.append(f"{name}: not {finding} at {place}, exit code {code}\n{text}")
+                if code != 1 or f"{finding}," not in text or place not in text or words not in text:
+                    bad.append(f"{name}: not {finding} at {place}, {words}, exit code {code}\n{text}")
     print("\n".join(bad))
     print(f"{count} mistakes and their twins, {len(bad)} not as they should be")
     assert count > 0 and not bad

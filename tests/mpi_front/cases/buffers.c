@@ -83,6 +83,59 @@ static void copied_over(void) {
     }
 }
 
+// What newer compilers make of a copy and of zeros.
+void *__tsan_memmove(void *to, const void *from, unsigned long bytes);
+void *__tsan_memcpy(void *to, const void *from, unsigned long bytes);
+void *__tsan_memset(void *to, int value, unsigned long bytes);
+
+static void moved_from_a_receive(void) {
+    char text[32] = "", other[32] = "abc";
+    MPI_Request request;
+    if (rank == 0) {
+        MPI_Irecv(text, 32, MPI_CHAR, 1, 0, WORLD, &request);
+        if (wrong) {
+            __tsan_memmove(other, text, 32);  // wrong: buffer.use_before_wait, the program reads
+        }
+        MPI_Wait(&request, STATUS);
+    } else if (rank == 1) {
+        MPI_Send(other, 32, MPI_CHAR, 0, 0, WORLD);
+    }
+}
+
+static void copied_over_what_is_sent(void) {
+    char text[32] = "abc", other[32] = "";
+    MPI_Request request;
+    if (rank == 0) {
+        MPI_Isend(text, 32, MPI_CHAR, 1, 0, WORLD, &request);
+        if (strcmp(__tsan_memcpy(other, text, 32), "abc") != 0) {
+            abort();
+        }
+        if (wrong) {
+            __tsan_memcpy(text, other, 32);  // wrong: buffer.use_before_wait, the program writes
+        }
+        MPI_Wait(&request, STATUS);
+    } else if (rank == 1) {
+        MPI_Recv(other, 32, MPI_CHAR, 0, 0, WORLD, STATUS);
+    }
+}
+
+static void cleared_while_it_is_sent(void) {
+    char text[32] = "abc";
+    MPI_Request request;
+    if (rank == 0) {
+        MPI_Isend(text, 32, MPI_CHAR, 1, 0, WORLD, &request);
+        if (!wrong) {
+            MPI_Wait(&request, STATUS);
+        }
+        __tsan_memset(text, 0, 32);  // wrong: buffer.use_before_wait, the program writes
+        if (wrong) {
+            MPI_Wait(&request, STATUS);
+        }
+    } else if (rank == 1) {
+        MPI_Recv(text, 32, MPI_CHAR, 0, 0, WORLD, STATUS);
+    }
+}
+
 static void two_receives(void) {
     int values[4];
     MPI_Request requests[2];
@@ -395,7 +448,9 @@ static void blocks_between_blocks(void) {
 
 CASES({"store_before_wait", store_before_wait}, {"load_before_wait", load_before_wait},
       {"load_of_what_is_sent", load_of_what_is_sent}, {"store_in_a_loop", store_in_a_loop},
-      {"copied_over", copied_over}, {"two_receives", two_receives},
+      {"copied_over", copied_over}, {"moved_from_a_receive", moved_from_a_receive},
+      {"copied_over_what_is_sent", copied_over_what_is_sent},
+      {"cleared_while_it_is_sent", cleared_while_it_is_sent}, {"two_receives", two_receives},
       {"collective_on_a_receive", collective_on_a_receive},
       {"nonblocking_collective", nonblocking_collective},
       {"two_collectives_of_one_buffer", two_collectives_of_one_buffer},

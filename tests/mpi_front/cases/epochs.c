@@ -300,7 +300,14 @@ static void lock_between_fences(void) {
     MPI_Win_free(&window);
 }
 
-CASES({"swap_of_what_is_no_integer", swap_of_what_is_no_integer},
+// A window of no memory is one of no bytes.
+static void no_memory(void) {
+    // wrong: call.invalid, MPI_ERR_BUFFER: the base is NULL, and the size is 1
+    MPI_Win_create(NULL, wrong ? 1 : 0, 1, MPI_INFO_NULL, WORLD, &window);
+    MPI_Win_free(&window);
+}
+
+CASES({"no_memory", no_memory}, {"swap_of_what_is_no_integer", swap_of_what_is_no_integer},
       {"looks_until_it_is_written", looks_until_it_is_written},
       {"lock_between_fences", lock_between_fences}, {"put_in_no_epoch", put_in_no_epoch},
       {"put_after_the_last_fence", put_after_the_last_fence},

@@ -370,6 +370,14 @@ static void operation_of_another_type(void) {
     MPI_Allreduce(&one, &sum, 1, MPI_DOUBLE, op, WORLD);  // wrong: call.invalid
 }
 
+// MPI's own operations are not the program's to free.
+static void freed_operation(void) {
+    MPI_Op op = MPI_SUM;
+    if (wrong) {
+        MPI_Op_free(&op);  // wrong: call.invalid, MPI_Op_free: MPI_ERR_OP: MPI_SUM cannot be freed
+    }
+}
+
 static void freed_communicator(void) {
     MPI_Comm own, kept;
     MPI_Comm_dup(WORLD, &own);
@@ -462,7 +470,8 @@ CASES({"both_receive_first", both_receive_first}, {"ring_of_ssends", ring_of_sse
       {"group_and_operation_never_freed", group_and_operation_never_freed},
       {"not_committed", not_committed}, {"freed_datatype", freed_datatype},
       {"operation_of_another_type", operation_of_another_type},
-      {"freed_communicator", freed_communicator}, {"no_buffer_for_bsend", no_buffer_for_bsend},
-      {"negative_color", negative_color}, {"more_places_than_ranks", more_places_than_ranks},
+      {"freed_operation", freed_operation}, {"freed_communicator", freed_communicator},
+      {"no_buffer_for_bsend", no_buffer_for_bsend}, {"negative_color", negative_color},
+      {"more_places_than_ranks", more_places_than_ranks},
       {"rsend_without_receive", rsend_without_receive},
       {"reductions_between_groups", reductions_between_groups})
