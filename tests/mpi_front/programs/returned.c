@@ -56,6 +56,21 @@ static void key_values(void) {
     MPI_Comm_delete_attr(MPI_COMM_WORLD, comm_key);
     MPI_Comm_free_keyval(&comm_key);
     MPI_Type_free_keyval(&type_key);
+    // A key value that is freed is another's only when no attribute is left, and a copy is one.
+    MPI_Comm_create_keyval(MPI_COMM_DUP_FN, MPI_COMM_NULL_DELETE_FN, &comm_key, NULL);
+    const int freed = comm_key;
+    MPI_Comm_set_attr(MPI_COMM_WORLD, freed, &rank);
+    MPI_Comm_dup(MPI_COMM_WORLD, &copy);
+    MPI_Comm_delete_attr(MPI_COMM_WORLD, freed);
+    MPI_Comm_free_keyval(&comm_key);
+    MPI_Comm_create_keyval(MPI_COMM_DUP_FN, MPI_COMM_NULL_DELETE_FN, &comm_key, NULL);
+    want(MPI_Comm_get_attr(copy, freed, &value, &flag), MPI_SUCCESS);
+    if (comm_key == freed || !flag || value != &rank) {
+        abort();
+    }
+    MPI_Comm_free_keyval(&comm_key);
+    MPI_Comm_free(&copy);
+    want(MPI_Comm_get_attr(MPI_COMM_WORLD, freed, &value, &flag), MPI_ERR_KEYVAL);
     want(MPI_Cart_create(MPI_COMM_WORLD, 1, (int[]){99}, (int[]){0}, 0, &grid), MPI_ERR_ARG);
     if (grid != MPI_COMM_NULL) {
         abort();
