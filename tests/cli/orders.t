@@ -106,6 +106,10 @@ $ printf 'lockstep: 1\nname: channels\nmesh: {shape: [4]}\nprogram: {steps: [{al
 >  a reordered
 >  a bit_exact
 # An order that is known is found again by probing, and gives its bits.
-$ printf 'lockstep: 1\nname: probed\nmesh: {shape: [4]}\nprogram: {steps: [{all_reduce: {name: a, count: 20011, values: normal}}]}\n' > probed.yaml; lockstep calibrate --quiet --backend sim --order ring:proto=ll,rings=0-2-1-3 --out machine.json; lockstep record --quiet --backend sim --order ring:proto=ll,rings=0-2-1-3 --out probed probed.yaml; lockstep compare probed.yaml --real probed --order measured:machine.json | grep '  a '
+$ printf 'lockstep: 1\nname: probed\nmesh: {shape: [4]}\nprogram: {steps: [{all_reduce: {name: a, count: 20011, values: normal}}]}\n' > probed.yaml; lockstep calibrate --quiet --backend sim --order ring:proto=ll,rings=0-2-1-3 --out machine.json; lockstep record --quiet --backend sim --order ring:proto=ll,rings=0-2-1-3 --out probed probed.yaml; lockstep compare probed.yaml --real probed --order measured:machine.json | grep '  a '; head -n 4 machine.json
 > record: 1 passed, 0 failed, 0 skipped
 >         a               bit_exact           80,044           0           0         0
+> {
+>  "lockstep_order": 1,
+>  "ranks": 4,
+>  "backend": "sim",

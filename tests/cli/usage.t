@@ -66,6 +66,20 @@ $ lockstep bench --repetitions 0
 ! usage: lockstep bench [options]
 ! 'lockstep bench --help' lists the options
 ? 2
+# A lookup of rows of one type, and what is measured of no other.
+$ for type in f32 bf16 int8 f64; do lockstep bench --lookup --dtype $type --rows 100 --dim 4 --bags 8 --length 2 --threads 1 --repetitions 1 --color never | awk 'NR > 1 {print $1, $2}'; done
+> lookup f32,
+> lookup bf16,
+> lookup int8,
+! lockstep: error: --dtype: 'f64' is no type that is measured here
+$ lockstep bench --dtype int8; for o in --planner --only=ranks --ranks=2 --count=3; do lockstep bench --lookup $o; done; lockstep bench --planner --only ranks
+! lockstep: error: --dtype: 'int8' is no type that is measured here
+! lockstep: error: --lookup excludes --planner, --only, --ranks and --count
+! lockstep: error: --lookup excludes --planner, --only, --ranks and --count
+! lockstep: error: --lookup excludes --planner, --only, --ranks and --count
+! lockstep: error: --lookup excludes --planner, --only, --ranks and --count
+! lockstep: error: --planner and --only exclude each other
+? 2
 $ lockstep bench --only nothing
 ! lockstep: error: no benchmark is named 'nothing'
 ? 2
