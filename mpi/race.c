@@ -54,9 +54,6 @@ static const mpi_range *part_at(const mpi_access *a, const char *low) {
 
 // Whether they have a byte in common: both lists of parts are in the order of their addresses.
 static bool meet(const mpi_access *a, const mpi_access *b) {
-    if (a->low >= b->high || b->low >= a->high) {
-        return false;
-    }
     const mpi_range whole_a = {a->low, a->high}, whole_b = {b->low, b->high};
     const mpi_range *x = a->parts != NULL ? part_at(a, b->low) : &whole_a;
     const mpi_range *y = b->parts != NULL ? part_at(b, a->low) : &whole_b;
