@@ -230,6 +230,7 @@ void ls_mpi_exit(int status) {
     ls_mpi__end(me, status);
 }
 
+// Outside of a rank, as after the run, it does what it does by default.
 static void on_signal(int number) {
     ls_rank *rank = ls_schedule__current();
     if (rank != NULL && rank->escape != NULL && pthread_equal(rank->thread, pthread_self()) != 0 &&
@@ -271,9 +272,8 @@ int ls_mpi_run(ls_spmd_result **out, const ls_mpi_options *options) {
     int status = open_images(&l);
     if (status == LS_OK) {
         struct sigaction own = {.sa_handler = on_signal, .sa_flags = SA_ONSTACK | SA_NODEFER};
-        struct sigaction before[SIGNAL_COUNT];
         for (size_t i = 0; i < SIGNAL_COUNT; i++) {
-            (void)sigaction(signals[i], &own, &before[i]);
+            (void)sigaction(signals[i], &own, NULL);
         }
         if (options->printed != NULL) {  // what one rank printed is not for the next to write
             (void)fflush(stdout);
@@ -283,9 +283,6 @@ int ls_mpi_run(ls_spmd_result **out, const ls_mpi_options *options) {
         spmd.front = &ls_mpi__front;
         status = ls_spmd_run(out, program, &l, &spmd);
         (void)fflush(NULL);
-        for (size_t i = 0; i < SIGNAL_COUNT; i++) {
-            (void)sigaction(signals[i], &before[i], NULL);
-        }
     }
     close_images(&l);
     for (int r = 0; r < count; r++) {

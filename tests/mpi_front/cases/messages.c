@@ -370,6 +370,13 @@ static void operation_of_another_type(void) {
     MPI_Allreduce(&one, &sum, 1, MPI_DOUBLE, op, WORLD);  // wrong: call.invalid
 }
 
+static void aborts(void) {
+    MPI_Barrier(WORLD);  // wrong: rank.died, rank 1 was ended by signal 6 (Aborted)
+    if (wrong && rank == 1) {
+        abort();
+    }
+}
+
 // MPI's own operations are not the program's to free.
 static void freed_operation(void) {
     MPI_Op op = MPI_SUM;
@@ -469,7 +476,7 @@ CASES({"both_receive_first", both_receive_first}, {"ring_of_ssends", ring_of_sse
       {"communicator_never_freed", communicator_never_freed},
       {"group_and_operation_never_freed", group_and_operation_never_freed},
       {"not_committed", not_committed}, {"freed_datatype", freed_datatype},
-      {"operation_of_another_type", operation_of_another_type},
+      {"operation_of_another_type", operation_of_another_type}, {"aborts", aborts},
       {"freed_operation", freed_operation}, {"freed_communicator", freed_communicator},
       {"no_buffer_for_bsend", no_buffer_for_bsend}, {"negative_color", negative_color},
       {"more_places_than_ranks", more_places_than_ranks},
