@@ -38,6 +38,10 @@ static void places(void) {
     want(MPI_Group_translate_ranks(all, 0, NULL, all, NULL), MPI_SUCCESS);
     want(MPI_Group_translate_ranks(all, 1, &zero, all, NULL), MPI_ERR_ARG);
     MPI_Group_free(&all);
+    want(MPI_Reduce_local(NULL, &zero, 1, MPI_INT, MPI_SUM), MPI_ERR_BUFFER);
+    want(MPI_Reduce_local(&zero, NULL, 1, MPI_INT, MPI_SUM), MPI_ERR_BUFFER);
+    want(MPI_Reduce_local(&zero, &zero, 1, MPI_INT, MPI_SUM), MPI_ERR_BUFFER);
+    want(MPI_Reduce_local(NULL, NULL, 0, MPI_INT, MPI_SUM), MPI_SUCCESS);
 }
 
 static void key_values(void) {
