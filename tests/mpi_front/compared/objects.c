@@ -81,12 +81,57 @@ static void attributes(void) {
         MPI_Comm_free_keyval(&keys[i]);
     }
     int flag, *value;
+    MPI_Keyval_create(copy, gone, &keys[0], &state);  // by its name of MPI 1
+    MPI_Attr_put(MPI_COMM_WORLD, keys[0], &values[4]);
+    MPI_Attr_get(MPI_COMM_WORLD, keys[0], &value, &flag);
+    SAY("put", flag, flag ? *value : 0);
+    MPI_Attr_delete(MPI_COMM_WORLD, keys[0]);
+    MPI_Attr_get(MPI_COMM_WORLD, keys[0], &value, &flag);
+    MPI_Keyval_free(&keys[0]);
+    SAY("freed", flag, keys[0] == MPI_KEYVAL_INVALID);
+    say_log("deleted");
     MPI_Comm_get_attr(MPI_COMM_WORLD, MPI_HOST, &value, &flag);
     SAY("host", flag && *value == MPI_PROC_NULL);
     MPI_Comm_get_attr(MPI_COMM_WORLD, MPI_APPNUM, &value, &flag);
     SAY("number", flag ? *value : 0);
     MPI_Comm_get_attr(MPI_COMM_WORLD, MPI_LASTUSEDCODE, &value, &flag);
     SAY("last code", flag && *value >= MPI_ERR_LASTCODE);
+}
+
+// Handles of all kinds are integers here and there.
+static void attributes_of_types_and_windows(void) {
+    static int state = 3, values[] = {1, 2};
+    int key, flag, *value;
+    MPI_Datatype two, dup;
+    MPI_Win win;
+    MPI_Type_contiguous(2, MPI_INT, &two);
+    MPI_Type_create_keyval(copy, gone, &key, &state);
+    MPI_Type_set_attr(two, key, &values[0]);
+    MPI_Type_dup(two, &dup);
+    MPI_Type_delete_attr(two, key);
+    say_log("type");
+    MPI_Type_get_attr(two, key, &value, &flag);
+    SAY("deleted", flag);
+    MPI_Type_get_attr(dup, key, &value, &flag);
+    SAY("its dup", flag, flag ? *value : 0);
+    MPI_Type_free(&dup);
+    MPI_Type_free(&two);
+    MPI_Type_free_keyval(&key);
+    say_log("types freed");
+    MPI_Win_create(values, sizeof values, 1, MPI_INFO_NULL, MPI_COMM_WORLD, &win);
+    MPI_Win_create_keyval(MPI_WIN_NULL_COPY_FN, gone, &key, &state);
+    for (int i = 0; i < 2; i++) {
+        MPI_Win_set_attr(win, key, &values[i]);
+        MPI_Win_get_attr(win, key, &value, &flag);
+        SAY("window", flag, flag ? *value : 0);
+    }
+    MPI_Win_delete_attr(win, key);
+    MPI_Win_get_attr(win, key, &value, &flag);
+    SAY("deleted", flag);
+    MPI_Win_set_attr(win, key, &values[0]);
+    MPI_Win_free(&win);
+    MPI_Win_free_keyval(&key);
+    say_log("window freed");
 }
 
 static void say_info(const char *what, MPI_Info info) {
@@ -185,6 +230,36 @@ static void errors(void) {
     printf("%s %d\n", text, length);
 }
 
+static MPI_Win window;
+
+static void win_handler(MPI_Win *win, int *code, ...) {
+    int class_of;
+    MPI_Error_class(*code, &class_of);
+    SAY("handles an error of a window", *win == window, class_of == MPI_ERR_RANK, ++handled);
+}
+
+static void window_errors(void) {
+    MPI_Errhandler own, got;
+    int value = 0, class_of;
+    MPI_Win_create(&value, sizeof value, 1, MPI_INFO_NULL, MPI_COMM_WORLD, &window);
+    MPI_Win_fence(0, window);
+    MPI_Win_get_errhandler(window, &got);
+    SAY("fatal", got == MPI_ERRORS_ARE_FATAL);
+    MPI_Win_create_errhandler(win_handler, &own);
+    MPI_Win_set_errhandler(window, own);
+    MPI_Errhandler_free(&own);
+    MPI_Error_class(MPI_Put(&value, 1, MPI_INT, 77, 0, 1, MPI_INT, window), &class_of);
+    SAY("returned", class_of == MPI_ERR_RANK, handled);
+    SAY("called", MPI_Win_call_errhandler(window, MPI_ERR_RANK) == MPI_SUCCESS, handled);
+    MPI_Win_set_errhandler(window, MPI_ERRORS_RETURN);
+    MPI_Win_get_errhandler(window, &got);
+    SAY("returns", got == MPI_ERRORS_RETURN);
+    MPI_Error_class(MPI_Put(&value, 1, MPI_INT, -7, 0, 1, MPI_INT, window), &class_of);
+    SAY("returned", class_of == MPI_ERR_RANK, handled);
+    MPI_Win_fence(0, window);
+    MPI_Win_free(&window);
+}
+
 int main(void) {
     int before, after, done, flag, level;
     MPI_Initialized(&before);
@@ -197,8 +272,10 @@ int main(void) {
     double first = MPI_Wtime();
     SAY("time", MPI_Wtime() >= first, MPI_Wtick() > 0);
     attributes();
+    attributes_of_types_and_windows();
     infos();
     errors();
+    window_errors();
     MPI_Finalize();
     MPI_Finalized(&done);
     SAY("done", done);
