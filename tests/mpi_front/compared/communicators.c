@@ -194,6 +194,17 @@ static void inters(int split, int lead, int remote_lead, int high) {
     MPI_Comm_free(&half);
 }
 
+// Neither group's ranks are all below the other's, and one goes downwards.
+static void interleaved(void) {
+    MPI_Comm own, inter;
+    int first = me % 3 == 0;
+    MPI_Comm_split(MPI_COMM_WORLD, first, first ? -me : me, &own);
+    MPI_Intercomm_create(own, 0, MPI_COMM_WORLD, first ? 1 : 3, 9, &inter);
+    meet("interleaved", inter);
+    MPI_Comm_free(&inter);
+    MPI_Comm_free(&own);
+}
+
 int main(void) {
     start();
     splits();
@@ -201,6 +212,7 @@ int main(void) {
     creates();
     inters(2, 1, 3, 1);
     inters(3, 2, 1, 0);
+    interleaved();
     names();
     MPI_Finalize();
     return 0;

@@ -44,6 +44,24 @@ static void places(void) {
     want(MPI_Reduce_local(NULL, NULL, 0, MPI_INT, MPI_SUM), MPI_SUCCESS);
 }
 
+static void arguments(void) {
+    char buffer[MPI_BSEND_OVERHEAD], *back = NULL;
+    int size = 0;
+    MPI_Comm none = MPI_COMM_NULL;
+    MPI_Status status;
+    want(MPI_Iprobe(0, 0, MPI_COMM_WORLD, NULL, &status), MPI_ERR_ARG);
+    want(MPI_Comm_split_type(MPI_COMM_WORLD, -77, 0, MPI_INFO_NULL, &none), MPI_ERR_ARG);
+    want(MPI_Comm_split(MPI_COMM_WORLD, -77, 0, &none), MPI_ERR_ARG);
+    want(MPI_Buffer_attach(buffer, -1), MPI_ERR_ARG);
+    MPI_Buffer_attach(buffer, sizeof buffer);
+    want(MPI_Buffer_attach(buffer, sizeof buffer), MPI_ERR_BUFFER);
+    want(MPI_Buffer_detach(&back, &size), MPI_SUCCESS);
+    want(MPI_Buffer_detach(&back, &size), MPI_ERR_BUFFER);
+    if (back != buffer || size != sizeof buffer) {
+        abort();
+    }
+}
+
 static void key_values(void) {
     int comm_key, type_key, flag;
     void *value;
@@ -179,6 +197,7 @@ int main(int argc, char **argv) {
 #endif
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
     places();
+    arguments();
     key_values();
     contents();
     external();
