@@ -104,7 +104,7 @@ ROOMS = (
     ("cli", "cli/cmd_rank", ("mpi/killed_rank", "mpi/reuse"), ("mpi/planted", "mpi/spread", *CLI)),
     ("cli", "cli/(cmd_gdb|debugger)", ("unit/cli", "cli/gdb", "gdb/stop_at"), CLI),
     ("fuzz", "fuzz/", ("unit/fuzz",), ("cli/fuzz", "cli/mutate", "scenario/fuzz")),
-    ("cli", "cli/", CLI, ("cli/hostile", "cli/orders", "cli/words", "spmd/mpi-3", "exec/op")),
+    ("cli", "cli/", CLI, ("cli/hostile", "cli/orders", "cli/words", "exec/op")),
 )
 
 # Suites of larger programs that are about one file: seconds are saved where they notice a mutant.
