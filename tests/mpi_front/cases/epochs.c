@@ -307,7 +307,31 @@ static void no_memory(void) {
     MPI_Win_free(&window);
 }
 
-CASES({"no_memory", no_memory}, {"swap_of_what_is_no_integer", swap_of_what_is_no_integer},
+static void lock_of_no_kind(void) {
+    open_window();
+    // wrong: call.invalid, MPI_Win_lock: MPI_ERR_LOCKTYPE: lock type 77
+    MPI_Win_lock(wrong ? 77 : MPI_LOCK_SHARED, 0, 0, window);
+    MPI_Win_unlock(0, window);
+    MPI_Win_free(&window);
+}
+
+static void post_to_who_is_outside(void) {
+    MPI_Comm own;
+    MPI_Comm_split(WORLD, rank < 2, rank, &own);
+    MPI_Win_create(memory, sizeof memory, 1, MPI_INFO_NULL, own, &window);
+    MPI_Group group = one_rank(wrong && rank < 2 ? 2 : rank);
+    // wrong: call.invalid, MPI_Win_post: MPI_ERR_GROUP: rank 2 of MPI_COMM_WORLD is not
+    MPI_Win_post(group, 0, window);
+    MPI_Win_start(group, 0, window);
+    MPI_Win_complete(window);
+    MPI_Win_wait(window);
+    MPI_Group_free(&group);
+    MPI_Win_free(&window);
+    MPI_Comm_free(&own);
+}
+
+CASES({"lock_of_no_kind", lock_of_no_kind}, {"post_to_who_is_outside", post_to_who_is_outside},
+      {"no_memory", no_memory}, {"swap_of_what_is_no_integer", swap_of_what_is_no_integer},
       {"looks_until_it_is_written", looks_until_it_is_written},
       {"lock_between_fences", lock_between_fences}, {"put_in_no_epoch", put_in_no_epoch},
       {"put_after_the_last_fence", put_after_the_last_fence},

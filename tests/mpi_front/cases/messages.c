@@ -370,6 +370,19 @@ static void operation_of_another_type(void) {
     MPI_Allreduce(&one, &sum, 1, MPI_DOUBLE, op, WORLD);  // wrong: call.invalid
 }
 
+static void any_of_what_is_not_sent(void) {
+    MPI_Request requests[2];
+    int index;
+    if (rank == 0) {
+        MPI_Irecv(values, 1, MPI_INT, 1, 0, WORLD, &requests[0]);  // wrong: p2p.unmatched_recv
+        MPI_Irecv(values + 1, 1, MPI_INT, 2, 0, WORLD, &requests[1]);
+        MPI_Waitany(2, requests, &index, STATUS);
+        MPI_Waitany(2, requests, &index, STATUS);
+    } else if (!wrong) {
+        MPI_Send(&rank, 1, MPI_INT, 0, 0, WORLD);
+    }
+}
+
 static void aborts(void) {
     MPI_Barrier(WORLD);  // wrong: rank.died, rank 1 was ended by signal 6 (Aborted)
     if (wrong && rank == 1) {
@@ -476,7 +489,8 @@ CASES({"both_receive_first", both_receive_first}, {"ring_of_ssends", ring_of_sse
       {"communicator_never_freed", communicator_never_freed},
       {"group_and_operation_never_freed", group_and_operation_never_freed},
       {"not_committed", not_committed}, {"freed_datatype", freed_datatype},
-      {"operation_of_another_type", operation_of_another_type}, {"aborts", aborts},
+      {"operation_of_another_type", operation_of_another_type},
+      {"any_of_what_is_not_sent", any_of_what_is_not_sent}, {"aborts", aborts},
       {"freed_operation", freed_operation}, {"freed_communicator", freed_communicator},
       {"no_buffer_for_bsend", no_buffer_for_bsend}, {"negative_color", negative_color},
       {"more_places_than_ranks", more_places_than_ranks},
