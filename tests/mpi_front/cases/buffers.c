@@ -204,14 +204,15 @@ static void columns_in_flight(void) {
 static void overlap_of_sendrecv(void) {
     int values[4] = {0}, to = (rank + 1) % size, from = (rank + size - 1) % size;
     int *in = values + (wrong ? 1 : 2), n = 2;
-    // wrong: buffer.overlap
+    // wrong: buffer.overlap, MPI_Sendrecv: the send and the receive buffer overlap
     MPI_Sendrecv(values, n, MPI_INT, to, 0, in, n, MPI_INT, from, 0, WORLD, STATUS);
 }
 
 static void one_buffer_for_allreduce(void) {
     int value = rank;
     const void *send = wrong ? (const void *)&value : MPI_IN_PLACE;
-    MPI_Allreduce(send, &value, 1, MPI_INT, MPI_SUM, WORLD);  // wrong: call.invalid
+    // wrong: call.invalid, MPI_Allreduce: MPI_ERR_BUFFER: the send and the receive buffer overlap
+    MPI_Allreduce(send, &value, 1, MPI_INT, MPI_SUM, WORLD);
 }
 
 static void persistent_buffer(void) {
@@ -273,7 +274,8 @@ static void column(void) {
 static void past_the_end(void) {
     int *values = malloc(4 * sizeof(int));
     memset(values, 0, 4 * sizeof(int));
-    MPI_Bcast(values, wrong ? 5 : 4, MPI_INT, 0, WORLD);  // wrong: buffer.too_small
+    // wrong: buffer.too_small, MPI_Bcast: its buffer is said to have 20 bytes, and was allocated
+    MPI_Bcast(values, wrong ? 5 : 4, MPI_INT, 0, WORLD);
     free(values);
 }
 
@@ -435,14 +437,14 @@ static void freed_send_at_the_end(void) {
 // A member's own block is what MPI_IN_PLACE is for.
 static void gather_over_what_is_sent(void) {
     memory[rank + (wrong ? 0 : 3)] = rank;
-    // wrong: call.invalid
+    // wrong: call.invalid, MPI_Allgather: MPI_ERR_BUFFER: the send and the receive buffer overlap
     MPI_Allgather(&memory[rank + (wrong ? 0 : 3)], 1, MPI_INT, memory, 1, MPI_INT, WORLD);
 }
 
 // Blocks may lie between those that are received, and not in them.
 static void blocks_between_blocks(void) {
     const int counts[3] = {1, 1, 1}, in[3] = {0, 2, 4}, out[3] = {1, 3, wrong ? 4 : 5};
-    // wrong: call.invalid
+    // wrong: call.invalid, MPI_Alltoallv: MPI_ERR_BUFFER: the send and the receive buffer overlap
     MPI_Alltoallv(memory, counts, out, MPI_INT, memory, counts, in, MPI_INT, WORLD);
 }
 

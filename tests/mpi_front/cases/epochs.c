@@ -22,7 +22,8 @@ static void put_in_no_epoch(void) {
         MPI_Win_fence(0, window);
     }
     if (rank == 0) {
-        MPI_Put(&rank, 1, MPI_INT, 1, 0, 1, MPI_INT, window);  // wrong: call.invalid
+        // wrong: call.invalid, MPI_Put: MPI_ERR_RMA_SYNC: no epoch is open in which rank 1 can be
+        MPI_Put(&rank, 1, MPI_INT, 1, 0, 1, MPI_INT, window);
     }
     if (!wrong) {
         MPI_Win_fence(0, window);
@@ -38,7 +39,8 @@ static void put_after_the_last_fence(void) {
     }
     MPI_Win_fence(MPI_MODE_NOSUCCEED, window);
     if (wrong) {
-        MPI_Put(&rank, 1, MPI_INT, 0, rank, 1, MPI_INT, window);  // wrong: call.invalid
+        // wrong: call.invalid, MPI_Put: MPI_ERR_RMA_SYNC: no epoch is open in which rank 0 can be
+        MPI_Put(&rank, 1, MPI_INT, 0, rank, 1, MPI_INT, window);
     }
     MPI_Win_free(&window);
 }
@@ -50,7 +52,8 @@ static void no_fence_at_the_end(void) {
     if (!wrong) {
         MPI_Win_fence(0, window);
     }
-    MPI_Win_free(&window);  // wrong: call.invalid
+    // wrong: call.invalid, MPI_Win_free: MPI_ERR_RMA_SYNC: the window is freed while calls of the
+    MPI_Win_free(&window);
 }
 
 static void a_rank_without_fence(void) {
@@ -64,14 +67,16 @@ static void a_rank_without_fence(void) {
 static void unlock_of_another(void) {
     open_window();
     MPI_Win_lock(MPI_LOCK_SHARED, 1, 0, window);
-    MPI_Win_unlock(wrong ? 2 : 1, window);  // wrong: call.invalid
+    // wrong: call.invalid, MPI_Win_unlock: MPI_ERR_RMA_SYNC: rank 2 is not locked by MPI_Win_lock
+    MPI_Win_unlock(wrong ? 2 : 1, window);
     MPI_Win_free(&window);
 }
 
 static void lock_in_a_lock(void) {
     open_window();
     MPI_Win_lock(MPI_LOCK_SHARED, 1, 0, window);
-    MPI_Win_lock(MPI_LOCK_SHARED, wrong ? 1 : 2, 0, window);  // wrong: call.invalid
+    // wrong: call.invalid, MPI_Win_lock: MPI_ERR_RMA_SYNC: the window is in an epoch that
+    MPI_Win_lock(MPI_LOCK_SHARED, wrong ? 1 : 2, 0, window);
     MPI_Win_unlock(1, window);
     MPI_Win_unlock(2, window);
     MPI_Win_free(&window);
@@ -83,7 +88,8 @@ static void never_unlocked(void) {
     if (!wrong) {
         MPI_Win_unlock_all(window);
     }
-    MPI_Win_free(&window);  // wrong: call.invalid
+    // wrong: call.invalid, MPI_Win_free: MPI_ERR_RMA_SYNC: the window is freed in an epoch that
+    MPI_Win_free(&window);
 }
 
 static void fence_in_a_lock(void) {
@@ -92,7 +98,8 @@ static void fence_in_a_lock(void) {
     if (!wrong) {
         MPI_Win_unlock_all(window);
     }
-    MPI_Win_fence(0, window);  // wrong: call.invalid
+    // wrong: call.invalid, MPI_Win_fence: MPI_ERR_RMA_SYNC: a fence in an epoch that
+    MPI_Win_fence(0, window);
     MPI_Win_free(&window);
 }
 
@@ -104,7 +111,8 @@ static void flush_under_no_lock(void) {
         MPI_Win_lock_all(0, window);
     }
     MPI_Put(&rank, 1, MPI_INT, 0, rank, 1, MPI_INT, window);
-    MPI_Win_flush(0, window);  // wrong: call.invalid
+    // wrong: call.invalid, MPI_Win_flush: MPI_ERR_RMA_SYNC: no lock is held
+    MPI_Win_flush(0, window);
     MPI_Win_unlock_all(window);
     MPI_Win_free(&window);
 }
@@ -117,7 +125,8 @@ static void request_in_a_fence_epoch(void) {
     } else {
         MPI_Win_lock_all(0, window);
     }
-    MPI_Rput(&rank, 1, MPI_INT, 0, rank, 1, MPI_INT, window, &request);  // wrong: call.invalid
+    // wrong: call.invalid, MPI_Rput: MPI_ERR_RMA_SYNC: requests are for epochs of locks
+    MPI_Rput(&rank, 1, MPI_INT, 0, rank, 1, MPI_INT, window, &request);
     MPI_Wait(&request, STATUS);
     MPI_Win_unlock_all(window);
     MPI_Win_free(&window);
@@ -128,7 +137,8 @@ static void put_to_who_has_not_posted(void) {
     MPI_Group group = one_rank(rank == 0 ? 1 : 0);
     if (rank == 0) {
         MPI_Win_start(group, 0, window);
-        MPI_Put(&rank, 1, MPI_INT, wrong ? 2 : 1, 0, 1, MPI_INT, window);  // wrong: call.invalid
+        // wrong: call.invalid, MPI_Put: MPI_ERR_RMA_SYNC: no epoch is open in which rank 2 can be
+        MPI_Put(&rank, 1, MPI_INT, wrong ? 2 : 1, 0, 1, MPI_INT, window);
         MPI_Win_complete(window);
     } else if (rank == 1) {
         MPI_Win_post(group, 0, window);
@@ -145,7 +155,8 @@ static void complete_without_start(void) {
         MPI_Win_post(group, 0, window);
         MPI_Win_start(group, 0, window);
     }
-    MPI_Win_complete(window);  // wrong: call.invalid
+    // wrong: call.invalid, MPI_Win_complete: MPI_ERR_RMA_SYNC: no epoch of MPI_Win_start is open
+    MPI_Win_complete(window);
     MPI_Win_wait(window);
     MPI_Group_free(&group);
     MPI_Win_free(&window);
@@ -159,7 +170,8 @@ static void wait_without_post(void) {
         MPI_Win_start(group, 0, window);
         MPI_Win_complete(window);
     }
-    MPI_Win_wait(window);  // wrong: call.invalid
+    // wrong: call.invalid, MPI_Win_wait: MPI_ERR_RMA_SYNC: no epoch of MPI_Win_post is open
+    MPI_Win_wait(window);
     MPI_Group_free(&group);
     MPI_Win_free(&window);
 }
@@ -173,7 +185,8 @@ static void never_completed(void) {
             MPI_Win_complete(window);
         }
         MPI_Group_free(&group);
-        MPI_Win_free(&window);  // wrong: call.invalid
+        // wrong: call.invalid, MPI_Win_free: MPI_ERR_RMA_SYNC: the window is freed in an epoch that
+        MPI_Win_free(&window);
     } else {
         if (rank == 1) {
             MPI_Win_post(group, 0, window);
@@ -212,8 +225,8 @@ static void locks_in_a_cycle(void) {
 static void past_the_window(void) {
     open_window();
     MPI_Win_fence(0, window);
-    MPI_Put(&rank, 1, MPI_INT, (rank + 1) % size, wrong ? 8 : 7, 1, MPI_INT,  // wrong: call.invalid
-            window);
+    // wrong: call.invalid, MPI_Put: MPI_ERR_RMA_RANGE: 4 bytes at displacement 8 are not in the
+    MPI_Put(&rank, 1, MPI_INT, (rank + 1) % size, wrong ? 8 : 7, 1, MPI_INT, window);
     MPI_Win_fence(0, window);
     MPI_Win_free(&window);
 }
@@ -222,7 +235,8 @@ static void other_types_at_the_target(void) {
     open_window();
     MPI_Win_fence(0, window);
     MPI_Datatype there = wrong ? MPI_FLOAT : MPI_INT;
-    MPI_Put(&rank, 1, MPI_INT, (rank + 1) % size, 0, 1, there, window);  // wrong: call.invalid
+    // wrong: call.invalid, MPI_Put: MPI_ERR_TYPE: the origin is of MPI_INT, the target of MPI_FLOAT
+    MPI_Put(&rank, 1, MPI_INT, (rank + 1) % size, 0, 1, there, window);
     MPI_Win_fence(0, window);
     MPI_Win_free(&window);
 }
@@ -231,7 +245,8 @@ static void own_operation(void) {
     open_window();
     MPI_Win_fence(0, window);
     MPI_Op op = wrong ? MPI_OP_NULL : MPI_SUM;
-    MPI_Accumulate(&rank, 1, MPI_INT, 0, 0, 1, MPI_INT, op, window);  // wrong: call.invalid
+    // wrong: call.invalid, MPI_Accumulate: MPI_ERR_OP: the operation is MPI_OP_NULL
+    MPI_Accumulate(&rank, 1, MPI_INT, 0, 0, 1, MPI_INT, op, window);
     MPI_Win_fence(0, window);
     MPI_Win_free(&window);
 }
@@ -242,12 +257,14 @@ static void use_of_a_freed_window(void) {
     if (wrong) {
         MPI_Win_free(&window);
     }
-    MPI_Win_fence(0, kept);  // wrong: call.invalid
+    // wrong: call.invalid, MPI_Win_fence: MPI_ERR_WIN: the window is a window that was freed
+    MPI_Win_fence(0, kept);
     MPI_Win_free(&window);
 }
 
 static void never_freed(void) {
-    MPI_Win_create(memory, sizeof memory, 4, MPI_INFO_NULL, WORLD, &window);  // wrong: handle.leak
+    // wrong: handle.leak, MPI_Finalize: a window, made by MPI_Win_create
+    MPI_Win_create(memory, sizeof memory, 4, MPI_INFO_NULL, WORLD, &window);
     if (!wrong) {
         MPI_Win_free(&window);
     }
@@ -265,7 +282,8 @@ static void looks_until_it_is_written(void) {
     if (rank == 1) {
         MPI_Win_lock(MPI_LOCK_SHARED, 0, 0, window);
         MPI_Accumulate(&rank, 1, MPI_INT, 0, 2, 1, MPI_INT, MPI_REPLACE, window);
-        MPI_Win_unlock(wrong ? 1 : 0, window);  // wrong: call.invalid
+        // wrong: call.invalid, MPI_Win_unlock: MPI_ERR_RMA_SYNC: rank 1 is not locked by
+        MPI_Win_unlock(wrong ? 1 : 0, window);
     }
     MPI_Win_free(&window);
 }
@@ -276,7 +294,7 @@ static void swap_of_what_is_no_integer(void) {
     open_window();
     MPI_Win_lock(MPI_LOCK_SHARED, 0, 0, window);
     if (wrong) {
-        // wrong: call.invalid
+        // wrong: call.invalid, MPI_Compare_and_swap: MPI_ERR_TYPE: the datatype is MPI_FLOAT
         MPI_Compare_and_swap(&one, &zero, &old_float, MPI_FLOAT, 0, 0, window);
     } else {
         MPI_Compare_and_swap(&rank, &none, &old, MPI_INT, 0, 0, window);
@@ -296,7 +314,8 @@ static void lock_between_fences(void) {
         MPI_Put(&rank, 1, MPI_INT, rank, 3, 1, MPI_INT, window);
     }
     MPI_Win_unlock(rank, window);
-    MPI_Win_fence(0, window);  // wrong: call.invalid
+    // wrong: call.invalid, MPI_Win_fence: MPI_ERR_RMA_SYNC: this ends the epoch of the fence
+    MPI_Win_fence(0, window);
     MPI_Win_free(&window);
 }
 

@@ -32,7 +32,8 @@ static void ready_twice(void) {
     if (sends()) {
         MPI_Start(&request);
         MPI_Pready_range(0, 2, request);
-        MPI_Pready(wrong ? 1 : 3, request);  // wrong: call.invalid
+        // wrong: call.invalid, MPI_Pready: MPI_ERR_REQUEST: partition 1 is ready already
+        MPI_Pready(wrong ? 1 : 3, request);
         MPI_Wait(&request, STATUS);
         MPI_Request_free(&request);
     }
@@ -43,7 +44,8 @@ static void ready_before_start(void) {
         if (!wrong) {
             MPI_Start(&request);
         }
-        MPI_Pready_range(0, 3, request);  // wrong: call.invalid
+        // wrong: call.invalid, MPI_Pready_range: MPI_ERR_REQUEST: partition 0 of a request that is
+        MPI_Pready_range(0, 3, request);
         MPI_Wait(&request, STATUS);
         MPI_Request_free(&request);
     }
@@ -53,7 +55,8 @@ static void no_such_part(void) {
     if (sends()) {
         const int parts[PARTS] = {0, 2, 3, wrong ? 4 : 1};
         MPI_Start(&request);
-        MPI_Pready_list(PARTS, parts, request);  // wrong: call.invalid
+        // wrong: call.invalid, MPI_Pready_list: MPI_ERR_ARG: partition 4 is not in [0, 4)
+        MPI_Pready_list(PARTS, parts, request);
         MPI_Wait(&request, STATUS);
         MPI_Request_free(&request);
     }
@@ -118,7 +121,8 @@ static void persistent_collective_started_twice(void) {
     for (int i = 0; i < 3; i++) {
         MPI_Start(&request);
         if (wrong) {
-            MPI_Start(&request);  // wrong: call.invalid
+            // wrong: call.invalid, MPI_Start: MPI_ERR_REQUEST: the request of MPI_Allreduce_init,
+            MPI_Start(&request);
         }
         MPI_Wait(&request, STATUS);
         if (sum != 3) {
@@ -139,7 +143,8 @@ static void persistent_collective_on_two_ranks(void) {
 }
 
 static void persistent_collective_never_freed(void) {
-    MPI_Barrier_init(WORLD, MPI_INFO_NULL, &request);  // wrong: handle.leak
+    // wrong: handle.leak, MPI_Finalize: a persistent request, made by MPI_Barrier_init
+    MPI_Barrier_init(WORLD, MPI_INFO_NULL, &request);
     MPI_Start(&request);
     MPI_Wait(&request, STATUS);
     if (!wrong) {

@@ -1,0 +1,107 @@
+// Handles and arguments: what is never freed, what is used after it was, and what is not allowed.
+#include "cases.h"
+
+static int values[8];
+
+static void communicator_never_freed(void) {
+    MPI_Comm own;
+    // wrong: handle.leak, MPI_Finalize: a communicator, made by MPI_Comm_split
+    MPI_Comm_split(WORLD, rank % 2, rank, &own);
+    if (!wrong) {
+        MPI_Comm_free(&own);
+    }
+}
+
+static void group_and_operation_never_freed(void) {
+    MPI_Group all;
+    // wrong: handle.leak, MPI_Finalize: a group, made by MPI_Comm_group
+    MPI_Comm_group(WORLD, &all);
+    if (!wrong) {
+        MPI_Group_free(&all);
+    }
+}
+
+static void not_committed(void) {
+    MPI_Datatype two;
+    MPI_Type_contiguous(2, MPI_INT, &two);
+    if (!wrong) {
+        MPI_Type_commit(&two);
+    }
+    // wrong: call.invalid, MPI_Bcast: MPI_ERR_TYPE: the datatype, made by MPI_Type_contiguous
+    MPI_Bcast(values, 1, two, 0, WORLD);
+    MPI_Type_free(&two);
+}
+
+static void freed_datatype(void) {
+    MPI_Datatype two, kept;
+    MPI_Type_contiguous(2, MPI_INT, &two);
+    MPI_Type_commit(&two);
+    kept = two;
+    if (wrong) {
+        MPI_Type_free(&two);
+    }
+    // wrong: call.invalid, MPI_Bcast: MPI_ERR_TYPE: the datatype is a datatype that was freed
+    MPI_Bcast(values, 1, kept, 0, WORLD);
+    MPI_Type_free(&two);
+}
+
+static void operation_of_another_type(void) {
+    MPI_Op op = wrong ? MPI_BAND : MPI_SUM;
+    double one = 1, sum;
+    // wrong: call.invalid, MPI_Allreduce: MPI_ERR_OP: MPI_BAND is not defined for the datatype
+    MPI_Allreduce(&one, &sum, 1, MPI_DOUBLE, op, WORLD);
+}
+
+// MPI's own operations are not the program's to free.
+static void freed_operation(void) {
+    MPI_Op op = MPI_SUM;
+    if (wrong) {
+        MPI_Op_free(&op);  // wrong: call.invalid, MPI_Op_free: MPI_ERR_OP: MPI_SUM cannot be freed
+    }
+}
+
+static void freed_communicator(void) {
+    MPI_Comm own, kept;
+    MPI_Comm_dup(WORLD, &own);
+    kept = own;
+    MPI_Comm_free(&own);
+    // wrong: call.invalid, MPI_Barrier: MPI_ERR_COMM: the communicator is a communicator that was
+    MPI_Barrier(wrong ? kept : WORLD);
+}
+
+static void no_buffer_for_bsend(void) {
+    char *buffer = malloc(1024);
+    int bytes = 1024;
+    MPI_Buffer_attach(buffer, wrong ? 4 : bytes);
+    if (rank == 0) {
+        // wrong: call.invalid, MPI_Bsend: MPI_ERR_BUFFER: 96 bytes (MPI_BSEND_OVERHEAD included) do
+        MPI_Bsend(values, 8, MPI_INT, 1, 0, WORLD);
+    } else if (rank == 1) {
+        MPI_Recv(values, 8, MPI_INT, 0, 0, WORLD, STATUS);
+    }
+    MPI_Buffer_detach(&buffer, &bytes);
+    free(buffer);
+}
+
+static void negative_color(void) {
+    MPI_Comm own;
+    // wrong: call.invalid, MPI_Comm_split: MPI_ERR_ARG: color -7
+    MPI_Comm_split(WORLD, wrong ? -7 : 1, 0, &own);
+    MPI_Comm_free(&own);
+}
+
+static void more_places_than_ranks(void) {
+    MPI_Comm grid;
+    const int dims[2] = {size, wrong ? 2 : 1}, periods[2] = {0, 0};
+    // wrong: call.invalid, MPI_Cart_create: MPI_ERR_ARG: a grid of 6 ranks on a communicator of 3
+    MPI_Cart_create(WORLD, 2, dims, periods, 0, &grid);
+    MPI_Comm_free(&grid);
+}
+
+CASES({"communicator_never_freed", communicator_never_freed},
+      {"group_and_operation_never_freed", group_and_operation_never_freed},
+      {"not_committed", not_committed}, {"freed_datatype", freed_datatype},
+      {"operation_of_another_type", operation_of_another_type},
+      {"freed_operation", freed_operation}, {"freed_communicator", freed_communicator},
+      {"no_buffer_for_bsend", no_buffer_for_bsend}, {"negative_color", negative_color},
+      {"more_places_than_ranks", more_places_than_ranks})
